@@ -1,0 +1,71 @@
+package gcra
+
+import (
+	"context"
+	"time"
+)
+
+// A Store keeps the state of every key and takes from it. It is safe for
+// concurrent use. [Memory] and [Redis] are stores; slower or stricter ones may
+// be written elsewhere and pass the same contract.
+type Store interface {
+	// Take decides about one admission: all its charges are taken or none is.
+	// It fills the Result of every charge in place, and returns an error only
+	// when there is no decision: a charge is not valid (see [Charge]), the
+	// context is done, or the store could not answer. After an error the
+	// results mean nothing; unless the store could not tell, nothing was taken.
+	//
+	// The admission passes when [Admitted] says so.
+	Take(ctx context.Context, charges []Charge) error
+
+	// Refund gives back Cost units of every charge, never more than a full
+	// bucket: refunding the limit's burst is a reset. It fills Result with the
+	// state that follows. Limits and costs must be those of the Take.
+	Refund(ctx context.Context, charges []Charge) error
+}
+
+// Charge is one limit to take from. An admission is a slice of them; a Store
+// fills Result in place, so that a decision need allocate nothing.
+//
+// Subject and Policy together name the bucket. A charge is not valid, and
+// Store.Take returns an error with nothing taken, when its Limit is not (see
+// [Limit.Validate]) or Cost, MaxDelay or Within is negative or MaxDelay is
+// longer than 366 days.
+type Charge struct {
+	Subject  string        // who is counted: "ip:192.0.2.7"; any bytes, any length
+	Policy   string        // which limit: "login"
+	Limit    Limit         // how much; may change from call to call, live keys follow
+	Cost     int64         // units to take; 0 peeks: never refused, writes nothing
+	MaxDelay time.Duration // longest delay that this limit grants to anybody; same for all its callers
+	Within   time.Duration // this caller's patience, cut to MaxDelay; 0 means MaxDelay
+	Shadow   bool          // rides along: taken if its own limit and all that are not shadows admit, refuses nobody
+	Result   Result        // filled by the Store
+}
+
+// Result is what one limit says to one charge.
+type Result struct {
+	Allowed    bool          // this limit alone admits; an admission passes only if all do, shadows aside
+	Never      bool          // the cost is above the burst: no wait helps
+	Remaining  int64         // whole units left after this call: a limit of 10 that has passed 6 leaves 4
+	RetryAfter time.Duration // how long until the same charge passes, exact; 0 when allowed or never
+	ResetAfter time.Duration // how long until the bucket is full
+	Delay      time.Duration // how long to hold an admitted request back, at most MaxDelay
+}
+
+// Admitted reports whether the admission passed: every charge that is not a
+// shadow is allowed.
+func Admitted(charges []Charge) bool {
+	for i := range charges {
+		if !charges[i].Result.Allowed && !charges[i].Shadow {
+			return false
+		}
+	}
+	return true
+}
+
+// Take is shorthand for an admission of one charge.
+func Take(ctx context.Context, s Store, c Charge) (Result, error) {
+	charges := [1]Charge{c}
+	err := s.Take(ctx, charges[:])
+	return charges[0].Result, err
+}
