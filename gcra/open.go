@@ -1,0 +1,116 @@
+package gcra
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// Open returns a [Redis] on a client of its own, with settings fit for a
+// limiter: no retries, short dials, deadlines that bound reads too, and on a
+// cluster a topology that is never older than two seconds. It does not
+// connect; a server that is away when the program starts is found when it
+// comes. Close the store when done.
+//
+// The URL is redis://user:password@host:6379/0, or rediss:// for TLS. Several
+// hosts, redis://host1:6379,host2:6379, are the seeds of a cluster. Parameters
+// as in [redis.ParseURL], such as ?pool_size=20, override the settings.
+func Open(rawURL string) (*Redis, error) {
+	client, err := dial(rawURL)
+	if err != nil {
+		return nil, fmt.Errorf("gcra: redis URL: %w", err)
+	}
+	r := NewRedis(client)
+	r.owned = true
+	return r, nil
+}
+
+const (
+	dialTimeout = 500 * time.Millisecond
+	poolTimeout = 100 * time.Millisecond
+	idleConns   = 2
+)
+
+func dial(rawURL string) (redis.UniversalClient, error) {
+	scheme, rest, ok := strings.Cut(rawURL, "://")
+	if !ok || scheme != "redis" && scheme != "rediss" {
+		return nil, fmt.Errorf("scheme is %q; want redis:// or rediss://, as in redis://localhost:6379/0", clip(scheme))
+	}
+	authority, path := rest, ""
+	if i := strings.IndexAny(rest, "/?"); i >= 0 {
+		authority, path = rest[:i], rest[i:]
+	}
+	user, hosts := "", authority
+	if i := strings.LastIndexByte(authority, '@'); i >= 0 {
+		user, hosts = authority[:i+1], authority[i+1:]
+	}
+	first, others, several := strings.Cut(hosts, ",")
+	one := scheme + "://" + user + first + path
+	if !several {
+		o, err := redis.ParseURL(one)
+		if err != nil {
+			return nil, withoutURL(err)
+		}
+		o.ContextTimeoutEnabled = true
+		o.MaintNotificationsConfig = noMaintenance()
+		orInt(&o.MaxRetries, -1)
+		orInt(&o.DialerRetries, 1)
+		orInt(&o.MinIdleConns, idleConns)
+		orDuration(&o.DialTimeout, dialTimeout)
+		orDuration(&o.PoolTimeout, poolTimeout)
+		return redis.NewClient(o), nil
+	}
+	for host := range strings.SplitSeq(others, ",") {
+		if host == "" {
+			return nil, errors.New("a host is empty; want redis://host1:6379,host2:6379")
+		}
+		sep := "?"
+		if strings.Contains(one, "?") {
+			sep = "&"
+		}
+		one += sep + "addr=" + url.QueryEscape(host)
+	}
+	o, err := redis.ParseClusterURL(one)
+	if err != nil {
+		return nil, withoutURL(err)
+	}
+	o.ContextTimeoutEnabled = true
+	o.MaintNotificationsConfig = noMaintenance()
+	o.ClusterStateReloadInterval = 2 * time.Second
+	orInt(&o.MaxRetries, -1)
+	orInt(&o.DialerRetries, 1)
+	orInt(&o.MinIdleConns, idleConns)
+	orDuration(&o.DialTimeout, dialTimeout)
+	orDuration(&o.PoolTimeout, poolTimeout)
+	return redis.NewClusterClient(o), nil
+}
+
+func noMaintenance() *maintnotifications.Config {
+	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+}
+
+func orInt(p *int, v int) {
+	if *p == 0 {
+		*p = v
+	}
+}
+
+func orDuration(p *time.Duration, v time.Duration) {
+	if *p == 0 {
+		*p = v
+	}
+}
+
+// withoutURL drops the URL from an error: it may hold a password.
+func withoutURL(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err
+	}
+	return err
+}
