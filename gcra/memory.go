@@ -11,8 +11,8 @@ import (
 
 // Memory is a [Store] in this process. The zero value is ready to use.
 //
-// It holds at most Capacity keys and never allocates beyond that (about 16 to
-// 32 bytes a key), keeps no goroutine and needs no Close. A key whose bucket
+// It holds at most Capacity keys and never allocates beyond that (24 to
+// 64 bytes a key), keeps no goroutine and needs no Close. A key whose bucket
 // is full again equals a key that was never seen, so its place is given to the
 // next newcomer and nothing is lost. When every place is taken by a key that
 // is still in debt, newcomers share one bucket for each policy: the flood that
@@ -70,7 +70,8 @@ func (m *Memory) init() {
 type shard struct {
 	sync.Mutex
 	table
-	_ [64]byte
+	refunded int64 // the mirror's: when a refund came back last
+	_        [64]byte
 }
 
 // now is the time in ticks.
@@ -129,21 +130,20 @@ func (m *Memory) apply(ctx context.Context, charges []Charge, refund bool) error
 	admitted := true
 	for i := range claims {
 		c := &claims[i]
-		tat, known := c.shard.get(c.hash)
-		if !known && c.inc > 0 && c.room >= 0 && !c.shard.reserve(c.hash, now) {
+		s := c.shard.find(c.hash)
+		if s == nil && c.inc > 0 && c.room >= 0 && !c.shard.reserve(c.hash, now) {
 			if !overflowing {
 				overflowing = true
 				m.overflow.Lock()
 			}
 			c.shard, c.hash = &m.overflow, m.hash("", charges[i].Policy)
-			if tat, known = m.overflow.get(c.hash); !known {
+			if s = m.overflow.find(c.hash); s == nil {
 				m.overflow.reserve(c.hash, now)
 			}
 		}
-		if !known {
-			tat = now
+		if s != nil {
+			c.ahead = c.clamp(s.tat, now)
 		}
-		c.ahead = c.clamp(tat, now)
 		for j := range i { // a key that occurs twice is charged twice
 			if e := &claims[j]; e.hash == c.hash && e.shard == c.shard && e.admits(e.ahead) {
 				c.ahead = min(e.take(e.ahead), c.top)
@@ -157,7 +157,7 @@ func (m *Memory) apply(ctx context.Context, charges []Charge, refund bool) error
 		c := &claims[i]
 		taken := admitted && c.admits(c.ahead)
 		if taken && c.inc != 0 {
-			c.shard.set(c.hash, now+c.take(c.ahead))
+			c.shard.set(c.hash, now+c.take(c.ahead), 0)
 		}
 		charges[i].Result = c.result(c.ahead, taken)
 	}

@@ -3,8 +3,9 @@ package gcra
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -40,9 +41,20 @@ type Redis struct {
 	// [context.DeadlineExceeded]. Set it before first use.
 	Timeout time.Duration
 
-	client redis.UniversalClient
-	whole  bool // all keys live on one server
-	owned  bool // Close closes the client
+	// MirrorFor is how long an answer of Redis is believed, so that a key which
+	// is known to be refused is refused without a trip: a refund or reset by
+	// another process is noticed that much later at most; 0 means 1 s, negative
+	// switches the mirror off. Set it before first use.
+	MirrorFor time.Duration
+
+	client  redis.UniversalClient
+	whole   bool // all keys live on one server
+	owned   bool // Close closes the client
+	once    sync.Once
+	invalid error // what is wrong with the fields
+	mirror  *mirror
+	lanes   sync.Map    // server: *lane
+	routed  atomic.Bool // the cluster's topology is known
 }
 
 // NewRedis returns a store on a client of the caller's: a [redis.Client] (also
@@ -55,8 +67,9 @@ func NewRedis(client redis.UniversalClient) *Redis {
 }
 
 const (
-	defaultPrefix  = "rl:"
-	defaultTimeout = 50 * time.Millisecond
+	defaultPrefix    = "rl:"
+	defaultTimeout   = 50 * time.Millisecond
+	defaultMirrorFor = time.Second
 )
 
 // Close releases what [Open] has opened. A client given to [NewRedis] stays
@@ -85,41 +98,73 @@ func (r *Redis) apply(ctx context.Context, charges []Charge, refund bool) error 
 	if len(charges) == 0 {
 		return nil
 	}
-	if strings.ContainsAny(r.Prefix, "{}") {
-		return fmt.Errorf("gcra: redis: prefix is %q; want one without braces", r.Prefix)
+	if r.once.Do(r.init); r.invalid != nil {
+		return r.invalid
 	}
-	demands := make([]demand, len(charges))
+	rd := newRide(refund)
 	for i := range charges {
-		var err error
-		if demands[i], err = charges[i].demand(refund); err != nil {
+		c := &charges[i]
+		d, err := c.demand(refund)
+		if err != nil {
+			rd.free()
 			return err
 		}
+		rd.fares = append(rd.fares, fare{demand: d, hash: r.mirror.hash(c.Subject, c.Policy), shadow: c.Shadow})
 	}
-
-	// The trip goes on when the caller leaves, so it has copies and a time
-	// limit of its own.
-	t := &trip{store: r, charges: slices.Clone(charges), demands: demands}
-	done := make(chan struct{})
-	ctx, cancel := context.WithTimeout(ctx, r.timeout())
-	defer cancel()
-	go func() {
-		defer close(done)
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.timeout())
-		defer cancel()
-		t.run(ctx)
-	}()
-	select {
-	case <-done:
-	case <-ctx.Done():
-		return fmt.Errorf("gcra: redis: no answer: %w", ctx.Err())
+	if r.mirror.refuse(rd, charges) {
+		rd.free()
+		return nil
 	}
-	if t.err != nil {
-		return t.err
+	if len(charges) > maxCharges {
+		rd.free()
+		return fmt.Errorf("gcra: redis: an admission of %d charges; want at most %d", len(charges), maxCharges)
 	}
 	for i := range charges {
-		charges[i].Result = demands[i].result(t.ahead[i], t.admitted)
+		var buf [128]byte
+		rd.fares[i].key = string(appendKey(buf[:0], r.prefix(), charges[i].Subject, charges[i].Policy))
+	}
+	if r.whole || oneSubject(charges) {
+		r.lane(rd.fares[0].key).board(rd)
+	} else {
+		go r.split(rd)
+	}
+	if err := rd.wait(ctx, r.timeout()); err != nil {
+		return err // the ride is its lane's until it is back
+	}
+	defer rd.free()
+	if rd.err != nil {
+		return rd.err
+	}
+	for i := range charges {
+		charges[i].Result = rd.fares[i].result(rd.fares[i].ahead, rd.admitted)
 	}
 	return nil
+}
+
+// maxCharges is the most charges of an admission: their demands are numbered
+// by a byte.
+const maxCharges = 256
+
+func oneSubject(charges []Charge) bool {
+	for i := range charges[1:] {
+		if charges[i+1].Subject != charges[0].Subject {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *Redis) init() {
+	if strings.ContainsAny(r.Prefix, "{}") {
+		r.invalid = fmt.Errorf("gcra: redis: prefix is %q; want one without braces", r.Prefix)
+	}
+	if r.MirrorFor >= 0 {
+		keep := r.MirrorFor
+		if keep == 0 {
+			keep = defaultMirrorFor
+		}
+		r.mirror = newMirror(keep)
+	}
 }
 
 func (r *Redis) prefix() string {

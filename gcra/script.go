@@ -6,7 +6,6 @@ import (
 	_ "embed"
 	"encoding/hex"
 	"fmt"
-	"strconv"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -19,54 +18,79 @@ var takeSHA = func() string {
 	return hex.EncodeToString(sum[:])
 }()
 
-// batch is one call of take.lua: any number of admissions.
-type batch struct {
-	args    []any          // EVALSHA, sha, number of keys, keys..., then room for the rest
+// script is one call of take.lua, which describes the arguments: any number of
+// rides, each of which takes all or none.
+type script struct {
+	rides   []*ride
 	keys    map[string]int // key: its place among the keys
-	demands []demand
-	plan    []byte // see take.lua
+	args    []any          // command, sha, number of keys, keys
+	demands []demand       // each once; many fares have them in common
+	plan    []byte         // 4 bytes a fare
+	cmd     *redis.Cmd
 }
+
+// maxDemands bounds the different demands of a script. Only one ride alone may
+// bring more.
+const maxDemands = 32
 
 const (
 	flagLast   = 1
 	flagShadow = 2
 )
 
-// add appends an admission.
-func (b *batch) add(prefix string, charges []Charge, demands []demand) {
-	if b.keys == nil {
-		b.keys = make(map[string]int, len(charges))
-		b.args = append(make([]any, 0, 3+len(charges)), "evalsha", takeSHA, 0)
-	}
-	for i := range charges {
-		c := &charges[i]
-		key := string(appendKey(nil, prefix, c.Subject, c.Policy))
-		k, ok := b.keys[key]
-		if !ok {
-			k = len(b.keys)
-			b.keys[key] = k
-			b.args = append(b.args, key)
-		}
-		flags := byte(0)
-		if c.Shadow {
-			flags |= flagShadow
-		}
-		if i == len(charges)-1 {
-			flags |= flagLast
-		}
-		b.plan = append(b.plan, byte(k>>8), byte(k), b.demand(demands[i]), flags)
-	}
+func newScript() script { return script{keys: make(map[string]int)} }
+
+func (s *script) reset() {
+	clear(s.rides)
+	clear(s.keys)
+	clear(s.args)
+	*s = script{rides: s.rides[:0], keys: s.keys, args: s.args[:0], demands: s.demands[:0], plan: s.plan[:0]}
 }
 
-// demand returns the place of d, which many charges of a batch have in common.
-func (b *batch) demand(d demand) byte {
-	for i := range b.demands {
-		if b.demands[i] == d {
+// add appends a ride, and reports false when its demands do not fit.
+func (s *script) add(rd *ride) bool {
+	demands, plan := len(s.demands), len(s.plan)
+	for i := range rd.fares {
+		f := &rd.fares[i]
+		flags := byte(0)
+		if f.shadow {
+			flags |= flagShadow
+		}
+		if i == len(rd.fares)-1 {
+			flags |= flagLast
+		}
+		s.plan = append(s.plan, 0, 0, s.demand(f.demand), flags)
+	}
+	if len(s.rides) > 0 && len(s.demands) > maxDemands {
+		s.demands, s.plan = s.demands[:demands], s.plan[:plan]
+		return false
+	}
+	if len(s.args) == 0 {
+		s.args = append(s.args, "evalsha", takeSHA, 0)
+	}
+	for i := range rd.fares {
+		key := rd.fares[i].key
+		k, known := s.keys[key]
+		if !known {
+			k = len(s.keys)
+			s.keys[key] = k
+			s.args = append(s.args, key)
+		}
+		s.plan[plan+4*i], s.plan[plan+4*i+1] = byte(k>>8), byte(k)
+	}
+	s.rides = append(s.rides, rd)
+	return true
+}
+
+// demand returns the place of d.
+func (s *script) demand(d demand) byte {
+	for i := range s.demands {
+		if s.demands[i] == d {
 			return byte(i)
 		}
 	}
-	b.demands = append(b.demands, d)
-	return byte(len(b.demands) - 1)
+	s.demands = append(s.demands, d)
+	return byte(len(s.demands) - 1)
 }
 
 // once is a command that must not run twice: a lost reply does not mean that
@@ -75,43 +99,68 @@ type once struct{ *redis.Cmd }
 
 func (once) NoRetry() bool { return true }
 
-// run sends the batch and returns, for each charge, what take.lua replies.
-func (b *batch) run(ctx context.Context, client redis.UniversalClient) ([]int64, error) {
-	args := b.args
-	args[2] = len(b.keys)
-	args = append(args, b.plan)
-	for _, d := range b.demands {
-		args = append(args, strconv.FormatInt(d.inc, 10), strconv.FormatInt(d.room, 10), strconv.FormatInt(d.top, 10))
+// run sends the script and settles its rides.
+func (s *script) run(ctx context.Context, client redis.UniversalClient) {
+	s.cmd = redis.NewCmd(ctx, s.evalsha()...)
+	_ = client.Process(ctx, once{s.cmd}) // the command keeps its error
+	if s.unknown() {
+		s.eval(ctx, client)
 	}
-	cmd := redis.NewCmd(ctx, args...)
-	err := client.Process(ctx, once{cmd})
-	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		// The server has restarted, was flushed or is new. EVAL runs the
-		// script on the node that owns the keys and loads it there.
-		args[0], args[1] = "eval", takeLua
-		cmd = redis.NewCmd(ctx, args...)
-		err = client.Process(ctx, once{cmd})
-	}
-	if err != nil {
-		return nil, fmt.Errorf("gcra: redis: %w", err)
-	}
-	return readReply(cmd.Val(), len(b.plan)/4)
+	s.settle()
 }
 
-// readReply checks that v is what take.lua replies to n charges. Servers and
-// proxies that are almost Redis have been seen to answer otherwise.
-func readReply(v any, n int) ([]int64, error) {
+func (s *script) evalsha() []any {
+	s.args[2] = len(s.keys)
+	s.args = append(s.args, s.plan)
+	for _, d := range s.demands {
+		s.args = append(s.args, d.inc, d.room, d.top)
+	}
+	return s.args
+}
+
+// unknown reports that the server does not have the script: it has restarted,
+// was flushed or is new.
+func (s *script) unknown() bool { return redis.HasErrorPrefix(s.cmd.Err(), "NOSCRIPT") }
+
+// eval runs the script from its text, on the server that owns the keys, which
+// then has it.
+func (s *script) eval(ctx context.Context, client redis.UniversalClient) {
+	s.args[0], s.args[1] = "eval", takeLua
+	s.cmd = redis.NewCmd(ctx, s.args...)
+	_ = client.Process(ctx, once{s.cmd})
+}
+
+// settle hands the answer, or the error, to each ride.
+func (s *script) settle() {
+	reply, err := readReply(s.cmd, len(s.plan)/4)
+	for _, rd := range s.rides {
+		if err != nil {
+			rd.err = fmt.Errorf("gcra: redis: %w", err)
+			continue
+		}
+		rd.settle(reply)
+		reply = reply[len(rd.fares):]
+	}
+}
+
+// readReply checks that the command has what take.lua replies to n fares.
+// Servers and proxies that are almost Redis have been seen to answer otherwise.
+func readReply(cmd *redis.Cmd, n int) ([]int64, error) {
+	v, err := cmd.Result()
+	if err != nil {
+		return nil, err
+	}
 	list, ok := v.([]any)
 	if !ok {
-		return nil, fmt.Errorf("gcra: redis: reply to the script is %T; want a list", v)
+		return nil, fmt.Errorf("reply to the script is %T; want a list", v)
 	}
 	if len(list) != n {
-		return nil, fmt.Errorf("gcra: redis: reply to the script has %d items; want %d", len(list), n)
+		return nil, fmt.Errorf("reply to the script has %d items; want %d", len(list), n)
 	}
 	reply := make([]int64, n)
 	for i, item := range list {
 		if reply[i], ok = item.(int64); !ok {
-			return nil, fmt.Errorf("gcra: redis: item %d of the script's reply is %T; want an integer", i, item)
+			return nil, fmt.Errorf("item %d of the reply to the script is %T; want an integer", i, item)
 		}
 	}
 	return reply, nil

@@ -1,6 +1,6 @@
 package gcra
 
-// table maps hashes to TATs: open addressing with linear probing, 16 bytes a
+// table maps hashes to TATs: open addressing with linear probing, 24 bytes a
 // slot, no pointers for the garbage collector to follow. An entry whose TAT is
 // not after now is as good as absent, so newcomers take such slots over where
 // they stand and nothing needs to be swept.
@@ -14,35 +14,29 @@ type table struct {
 type slot struct {
 	hash uint64 // 0: empty
 	tat  int64
+	note note // the mirror's; 0 in a Memory
 }
 
-// get returns the TAT of a hash.
-func (t *table) get(hash uint64) (tat int64, ok bool) {
+// find returns the slot of a hash, or nil. It is good until the table changes.
+func (t *table) find(hash uint64) *slot {
 	if len(t.slots) == 0 {
-		return 0, false
+		return nil
 	}
 	mask := uint64(len(t.slots) - 1)
 	for i := hash & mask; ; i = (i + 1) & mask {
-		switch t.slots[i].hash {
+		switch s := &t.slots[i]; s.hash {
 		case hash:
-			return t.slots[i].tat, true
+			return s
 		case 0:
-			return 0, false
+			return nil
 		}
 	}
 }
 
 // set stores the TAT of a hash that is in the table; otherwise it does nothing.
-func (t *table) set(hash uint64, tat int64) {
-	if len(t.slots) == 0 {
-		return
-	}
-	mask := uint64(len(t.slots) - 1)
-	for i := hash & mask; t.slots[i].hash != 0; i = (i + 1) & mask {
-		if t.slots[i].hash == hash {
-			t.slots[i].tat = tat
-			return
-		}
+func (t *table) set(hash uint64, tat int64, n note) {
+	if s := t.find(hash); s != nil {
+		s.tat, s.note = tat, n
 	}
 }
 
@@ -59,7 +53,7 @@ func (t *table) reserve(hash uint64, now int64) bool {
 	if (t.used+1)*4 > len(t.slots)*3 {
 		t.grow(now)
 	}
-	t.insert(slot{hash, now + 1})
+	t.insert(slot{hash: hash, tat: now + 1})
 	return true
 }
 
@@ -71,7 +65,7 @@ func (t *table) takeOver(hash uint64, now int64) bool {
 	mask := uint64(len(t.slots) - 1)
 	for i := hash & mask; t.slots[i].hash != 0; i = (i + 1) & mask {
 		if t.slots[i].tat <= now {
-			t.slots[i] = slot{hash, now + 1}
+			t.slots[i] = slot{hash: hash, tat: now + 1}
 			return true
 		}
 	}

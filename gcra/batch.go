@@ -1,0 +1,91 @@
+package gcra
+
+import (
+	"context"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// batch is what leaves together for one server. On a single Redis it is one
+// script whatever its keys; on a cluster one script for each subject.
+type batch struct {
+	scripts []script // the first n are in use, the others keep their memory
+	n       int
+	homes   map[string]int // home of a subject: its place among the scripts
+	fares   int
+	bytes   int
+}
+
+// A batch is bounded, so that it never holds Redis up for long. A ride goes
+// whole, and alone where it is larger than that.
+const (
+	maxFares = 512
+	maxBytes = 64 << 10
+)
+
+var batches = sync.Pool{New: func() any { return &batch{homes: make(map[string]int)} }}
+
+func (b *batch) reset() {
+	for i := range b.scripts[:b.n] {
+		b.scripts[i].reset()
+	}
+	clear(b.homes)
+	b.n, b.fares, b.bytes = 0, 0, 0
+}
+
+// add takes a ride along, and reports false when it must wait for the next.
+func (b *batch) add(rd *ride, whole bool) bool {
+	size := 0
+	for i := range rd.fares {
+		size += len(rd.fares[i].key)
+	}
+	if b.n > 0 && (b.fares+len(rd.fares) > maxFares || b.bytes+size > maxBytes) {
+		return false
+	}
+	home := ""
+	if !whole {
+		home = tag(rd.fares[0].key)
+	}
+	i, known := b.homes[home]
+	if !known {
+		i = b.n
+		if i == len(b.scripts) {
+			b.scripts = append(b.scripts, newScript())
+		}
+		b.homes[home] = i
+		b.n++
+	}
+	if !b.scripts[i].add(rd) {
+		return false
+	}
+	b.fares += len(rd.fares)
+	b.bytes += size
+	return true
+}
+
+// run sends the batch in one trip; every script has its own answer.
+func (b *batch) run(ctx context.Context, client redis.UniversalClient) {
+	if b.n == 1 {
+		b.scripts[0].run(ctx, client)
+		return
+	}
+	pipe := client.Pipeline()
+	for i := range b.scripts[:b.n] {
+		s := &b.scripts[i]
+		s.cmd = redis.NewCmd(ctx, s.evalsha()...)
+		_ = pipe.Process(ctx, once{s.cmd}) // queues; the answer is the command's
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	var again sync.WaitGroup
+	for i := range b.scripts[:b.n] {
+		s := &b.scripts[i]
+		if s.unknown() {
+			again.Go(func() { s.eval(ctx, client) })
+		}
+	}
+	again.Wait()
+	for i := range b.scripts[:b.n] {
+		b.scripts[i].settle()
+	}
+}

@@ -1,0 +1,138 @@
+package gcra
+
+import "time"
+
+// mirror remembers, in this process, how far ahead of now the TATs of Redis
+// stood when it last answered, so that what is known to be refused is refused
+// without a trip.
+//
+// It keeps each TAT on the local monotonic clock, measured from before the
+// trip: Redis read its clock later, so the true TAT is not earlier. A TAT only
+// grows, but for refunds; hence a step on the mirror that refuses would be
+// refused by Redis too. Refunds by this process change the mirror at once,
+// those by others are late by at most keep.
+//
+// It is a [Memory] and bounded like one. A nil mirror is switched off.
+type mirror struct {
+	Memory
+	keep int64 // ticks for which an answer is believed
+}
+
+const mirrorCapacity = 1 << 17
+
+func newMirror(keep time.Duration) *mirror {
+	m := &mirror{keep: ticksIn(keep)}
+	m.Capacity = mirrorCapacity
+	m.once.Do(m.init)
+	return m
+}
+
+func (m *mirror) now() int64 {
+	if m == nil {
+		return 0
+	}
+	return m.Memory.now()
+}
+
+func (m *mirror) hash(subject, policy string) uint64 {
+	if m == nil {
+		return 0
+	}
+	return m.Memory.hash(subject, policy)
+}
+
+// note is what the mirror adds to a TAT: when it was learned and how long the
+// trip took. The true TAT is later by the latter at most.
+type note int64
+
+// A note holds milliseconds (34 years of them) above 24 bits of microseconds
+// (16 s; slower trips are not learned from).
+const (
+	noteBits  = 24
+	ticksInMs = int64(time.Millisecond / tick)
+	ticksInUs = int64(time.Microsecond / tick)
+)
+
+func newNote(learned, trip int64) (n note, ok bool) {
+	us := trip/ticksInUs + 1
+	return note(learned/ticksInMs<<noteBits | us), us < 1<<noteBits
+}
+
+func (n note) learned() int64 { return int64(n) >> noteBits * ticksInMs }
+func (n note) trip() int64    { return int64(n) & (1<<noteBits - 1) * ticksInUs }
+
+// refuse reports whether it is known that the ride would be refused, and then
+// fills its answer and results. Buckets that the mirror knows nothing of are
+// taken for full.
+func (m *mirror) refuse(rd *ride, charges []Charge) bool {
+	if m == nil || rd.refund {
+		return false
+	}
+	now := m.now()
+	refused := false
+	for i := range rd.fares {
+		f := &rd.fares[i]
+		s := &m.shards[f.hash>>m.shift]
+		s.Lock()
+		if e := s.find(f.hash); e != nil {
+			f.ahead, f.trip = f.clamp(e.tat, now), e.note.trip()
+			refused = refused || !f.shadow && !f.admits(f.ahead) && now-e.note.learned() <= m.keep
+		}
+		s.Unlock()
+	}
+	if !refused {
+		return false
+	}
+	for i := range rd.fares {
+		f := &rd.fares[i]
+		r := f.result(f.ahead, false)
+		if r.RetryAfter > 0 {
+			r.RetryAfter += time.Duration(f.trip) * tick
+		}
+		charges[i].Result = r
+	}
+	return true
+}
+
+// learn takes over what the answer to a ride tells. sent is the time before
+// the trip.
+func (m *mirror) learn(rd *ride, sent int64) {
+	if m == nil {
+		return
+	}
+	now := m.now()
+	n, ok := newNote(now, now-sent)
+	for i := range rd.fares {
+		f := &rd.fares[i]
+		tat := sent + f.ahead
+		if rd.taken(f) {
+			tat = sent + f.take(f.ahead)
+		} else if rd.occursBefore(i) {
+			continue // tells what an earlier fare would have made of it
+		}
+		s := &m.shards[f.hash>>m.shift]
+		s.Lock()
+		// What left before a refund came back may have seen the bucket before it.
+		stale := sent < s.refunded || rd.err != nil || !ok
+		if rd.refund {
+			s.refunded = now
+			if stale {
+				s.set(f.hash, 0, 0)
+			}
+		}
+		if !stale && (s.find(f.hash) != nil || tat > now && s.reserve(f.hash, now)) {
+			s.set(f.hash, tat, n)
+		}
+		s.Unlock()
+	}
+}
+
+// occursBefore reports whether the key of fare i occurs earlier in the ride.
+func (rd *ride) occursBefore(i int) bool {
+	for j := range i {
+		if rd.fares[j].hash == rd.fares[i].hash {
+			return true
+		}
+	}
+	return false
+}
