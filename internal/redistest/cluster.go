@@ -48,8 +48,7 @@ func StartCluster(t testing.TB, args ...string) *Cluster {
 		"--cluster-config-file", "nodes.conf",
 		"--cluster-node-timeout", nodeTime,
 		"--cluster-announce-ip", "127.0.0.1",
-		"--repl-diskless-sync-delay", "0", // do not wait for more replicas before the first sync
-	}, args)
+	}, replicating(args))
 	servers, err := bootAll(t, slices.Repeat([]options{{args: args, bus: true}}, nodes)...)
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 // Every master takes a write at once, and when one is killed its replica takes
 // its slots over with the data in them.
 func TestCluster(t *testing.T) {
+	t.Parallel()
 	start := time.Now()
 	c := StartCluster(t)
 	t.Logf("formed in %v", time.Since(start))

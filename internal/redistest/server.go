@@ -112,10 +112,26 @@ func tryBoot(t testing.TB, o options) (*Server, error) {
 		s.args = append(s.args, "--cluster-port", strconv.Itoa(bus))
 	}
 	s.args = append(s.args, o.args...)
-	if i := slices.Index(o.args, "--requirepass"); i >= 0 && i+1 < len(o.args) {
-		s.password = o.args[i+1]
-	}
+	s.password = passwordIn(o.args)
 	return s, s.spawn()
+}
+
+// passwordIn is what "--requirepass" sets in args, or "".
+func passwordIn(args []string) string {
+	if i := slices.Index(args, "--requirepass"); i >= 0 && i+1 < len(args) {
+		return args[i+1]
+	}
+	return ""
+}
+
+// replicating is args for servers of which some follow others.
+func replicating(args []string) []string {
+	// A master need not wait for more replicas before it begins the first sync.
+	common := []string{"--repl-diskless-sync-delay", "0"}
+	if p := passwordIn(args); p != "" {
+		common = append(common, "--masterauth", p)
+	}
+	return append(common, args...)
 }
 
 // bootAll boots several servers side by side.
