@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// ipv6Bits is how much of an IPv6 address is counted. A /64 is the smallest
-// network that is handed to one customer (RFC 6177, RIPE-690), and its owner
-// has 2^64 addresses to come from.
+// ipv6Bits is how much of an IPv6 address is counted. A /64 is one link and the
+// least that a customer is given (RFC 6177 and RIPE-690 advise a /56 or a /48),
+// and whoever has it has 2^64 addresses to come from.
 const ipv6Bits = 64
 
 // RemoteAddr counts the TCP peer as net/http reports it in r.RemoteAddr: an
@@ -50,12 +50,15 @@ func IPv6Prefix(bits int, key Func) Func {
 	mustHave("IPv6Prefix", key)
 	return func(r *http.Request) (string, error) {
 		k, err := key(r)
-		text, isAddr := strings.CutPrefix(k, "ip:")
-		if err != nil || !isAddr || !strings.Contains(text, "/") {
-			return k, err
+		if err != nil {
+			return "", err
 		}
-		network, parseErr := netip.ParsePrefix(text)
-		if parseErr != nil || !network.Addr().Is6() || network.Bits() <= bits {
+		text, isAddr := strings.CutPrefix(k, "ip:")
+		if !isAddr || !strings.Contains(text, "/") { // spares IPv4 an error that is thrown away
+			return k, nil
+		}
+		network, err := netip.ParsePrefix(text)
+		if err != nil || !network.Addr().Is6() || network.Bits() <= bits {
 			return k, nil
 		}
 		return networkKey(network.Addr(), bits), nil

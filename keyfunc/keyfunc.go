@@ -12,8 +12,8 @@
 // around the limit, so it is the answer to everything that a client can bring
 // about: a missing header, a forged token, an unknown API key, garbage. The
 // third may open a door (with OutageOpen), so a client must not be able to
-// cause it. No function of this package returns an error; [First] and [Join]
-// hand on those of the functions they are given.
+// cause it. No function of this package returns an error of its own; [First],
+// [Join] and [IPv6Prefix] hand on those of the functions they are given.
 //
 // # Which one
 //
