@@ -49,17 +49,7 @@ const (
 // known to golang-jwt, and if one is "none".
 func JWTSubject(keys jwt.Keyfunc, methods []string, opts ...jwt.ParserOption) Func {
 	mustMethods(keys, methods)
-	with := func(more ...jwt.ParserOption) []jwt.ParserOption { return slices.Concat(opts, more) }
-	v := &verifier{
-		keys: keys,
-		// The parser checks the signature and claims checks all the rest: so it is
-		// checked even if opts has a WithoutClaimsValidation of its own.
-		parser: jwt.NewParser(with(jwt.WithValidMethods(slices.Clone(methods)), jwt.WithoutClaimsValidation())...),
-		claims: jwt.NewValidator(with(jwt.WithExpirationRequired())...),
-		times: jwt.NewValidator(with(jwt.WithExpirationRequired(),
-			jwt.WithIssuer(""), jwt.WithSubject(""), jwt.WithAudience())...),
-		verified: newCache(rememberedTokens),
-	}
+	v := newVerifier(keys, methods, opts...)
 	return func(r *http.Request) (string, error) {
 		token := bearer(r)
 		if token == "" || len(token) > maxCredential {
@@ -76,6 +66,19 @@ type verifier struct {
 	claims   *jwt.Validator // all claims
 	times    *jwt.Validator // those of the claims that age
 	verified *cache
+}
+
+func newVerifier(keys jwt.Keyfunc, methods []string, opts ...jwt.ParserOption) *verifier {
+	with := func(more ...jwt.ParserOption) []jwt.ParserOption { return slices.Concat(opts, more) }
+	return &verifier{
+		keys: keys,
+		// No check of claims here: claims does that, whatever opts says.
+		parser: jwt.NewParser(with(jwt.WithValidMethods(slices.Clone(methods)), jwt.WithoutClaimsValidation())...),
+		claims: jwt.NewValidator(with(jwt.WithExpirationRequired())...),
+		times: jwt.NewValidator(with(jwt.WithExpirationRequired(),
+			jwt.WithIssuer(""), jwt.WithSubject(""), jwt.WithAudience())...),
+		verified: newCache(rememberedTokens),
+	}
 }
 
 // subject is the key of the token's subject, "" if the token does not verify.
