@@ -28,7 +28,7 @@ func mustHeaderName(constructor, name string) string {
 		return c <= ' ' || c >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c)
 	}
 	if name == "" || strings.ContainsFunc(name, notToken) {
-		panic(fmt.Sprintf("keyfunc.%s: %q is not the name of a header; want one such as %q", constructor, name, "X-Real-IP"))
+		panic(fmt.Sprintf("keyfunc.%s: %q is not the name of a header; want letters, digits and hyphens", constructor, name))
 	}
 	return http.CanonicalHeaderKey(name)
 }
