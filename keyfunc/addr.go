@@ -93,12 +93,12 @@ func parseAddr(s string) (netip.Addr, bool) {
 	host, port, hasPort := s, "", false
 	bracketed := strings.HasPrefix(s, "[")
 	if bracketed {
-		inner, rest, closed := strings.Cut(s[1:], "]")
-		if !closed {
+		end := strings.LastIndexByte(s, ']') // the last: a zone may hold one
+		if end < 0 {
 			return netip.Addr{}, false
 		}
-		host = inner
-		if port, hasPort = strings.CutPrefix(rest, ":"); !hasPort && rest != "" {
+		host = s[1:end]
+		if port, hasPort = strings.CutPrefix(s[end+1:], ":"); !hasPort && end+1 < len(s) {
 			return netip.Addr{}, false
 		}
 	} else if h, p, found := strings.Cut(s, ":"); found && !strings.Contains(p, ":") {

@@ -35,11 +35,14 @@ var remoteAddrs = []struct{ peer, want string }{
 	{"[2002:c000:207::1]:443", "ip:2002:c000:207::/64"}, // 6to4
 	{"[64:ff9b::192.0.2.7]:443", "ip:64:ff9b::/64"},     // NAT64
 	{"[::192.0.2.7]:443", "ip:::/64"},                   // v4-compatible
-	{"[fe80::1%eth0]:443", "ip:fe80::/64"},              // The zone is dropped, ...
-	{"fe80::1%eth0/64", "ip:fe80::/64"},                 // ... whatever it is, ...
-	{"fe80::1%a:b]%c", "ip:fe80::/64"},                  // ... and whatever it holds, ...
-	{"::ffff:1.2.3.4%eth0", "ip:1.2.3.4"},               // ... before anything is counted.
-	{"::1%" + strings.Repeat("A", 4000), "ip:::/64"},    // It does not make keys long.
+
+	// The zone is dropped, whatever it holds, and makes no key longer.
+	{"[fe80::1%eth0]:443", "ip:fe80::/64"},
+	{"fe80::1%eth0/64", "ip:fe80::/64"},
+	{"fe80::1%a:b]%c", "ip:fe80::/64"},
+	{"[fe80::1%a]:b]:443", "ip:fe80::/64"},
+	{"::ffff:1.2.3.4%eth0", "ip:1.2.3.4"},
+	{"::1%" + strings.Repeat("A", 4000), "ip:::/64"},
 	{"[ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff]:65535", "ip:ffff:ffff:ffff:ffff::/64"},
 
 	// What is not an address is nobody in particular.
