@@ -1,0 +1,70 @@
+// Package ratelimit puts rate limits into echo (v4).
+//
+//	e.Use(ratelimit.New(ratelimit.Config{Store: store},
+//		ratelimit.Policy{Name: "burst", Key: keyfunc.RemoteAddr, Limit: gcra.PerSecond(10)},
+//	))
+//
+// The middleware may stand in Use, on a group or on a route. In Pre it works
+// without the route, which echo has not looked for yet: Policy.Routes go by the
+// path then, and keyfunc.Route counts nobody in particular. What the limits
+// mean is told in package middleware, whose names this package repeats.
+//
+// Addresses come from package keyfunc only: echo's c.RealIP believes what
+// clients write into X-Forwarded-For unless told otherwise.
+package ratelimit
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/seed-e377111c/ratelimit/internal/pattern"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+// New returns middleware that limits requests by the policies. It panics if the
+// configuration is not valid, with an error that names every mistake;
+// [middleware.New] and [From] are the way to handle it.
+func New(cfg Config, policies ...Policy) echo.MiddlewareFunc {
+	return From(middleware.Must(middleware.New(cfg, policies...)))
+}
+
+// From returns middleware that limits requests by l. The handlers after it find
+// the Decision with [FromContext] in c.Request().Context(), and the route, in
+// the form of a ServeMux, in c.Request().Pattern: "GET /users/{id}". A refusal
+// is a response and no error, so echo's HTTPErrorHandler does not see it.
+func From(l *Limiter) echo.MiddlewareFunc {
+	var templates pattern.Templates
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			r := middleware.WithFramework(c.Request(), c)
+			r.Pattern = templates.Pattern(r.Method, c.Path())
+			r, ok := l.Allow(c.Response(), r)
+			c.SetRequest(r)
+			if !ok {
+				return nil
+			}
+			return next(c)
+		}
+	}
+}
+
+// KeyFrom makes a Policy.Key of a function that reads echo's context, where
+// authentication middleware leaves what it found. The key is prefixed "own:",
+// so that it cannot be mistaken for one of package keyfunc; an empty one stays
+// empty, nobody in particular. It errs on requests that did not come through
+// this package's middleware.
+func KeyFrom(key func(echo.Context) (string, error)) func(*http.Request) (string, error) {
+	return func(r *http.Request) (string, error) {
+		c, ok := middleware.Framework(r.Context()).(echo.Context)
+		if !ok {
+			return "", errors.New("ratelimit: KeyFrom: the request carries no echo context; use the limiter through adapters/echo")
+		}
+		subject, err := key(c)
+		if err != nil || subject == "" {
+			return "", err
+		}
+		return "own:" + subject, nil
+	}
+}

@@ -1,0 +1,63 @@
+// Package ratelimit puts rate limits into gin.
+//
+//	router.Use(ratelimit.New(ratelimit.Config{Store: store},
+//		ratelimit.Policy{Name: "burst", Key: keyfunc.RemoteAddr, Limit: gcra.PerSecond(10)},
+//	))
+//
+// The middleware may stand on the engine, on a group or on a route. What the
+// limits mean is told in package middleware, whose names this package repeats.
+//
+// Addresses come from package keyfunc only: gin's c.ClientIP trusts every proxy
+// unless told otherwise.
+package ratelimit
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/seed-e377111c/ratelimit/internal/pattern"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+// New returns middleware that limits requests by the policies. It panics if the
+// configuration is not valid, with an error that names every mistake;
+// [middleware.New] and [From] are the way to handle it.
+func New(cfg Config, policies ...Policy) gin.HandlerFunc {
+	return From(middleware.Must(middleware.New(cfg, policies...)))
+}
+
+// From returns middleware that limits requests by l. The handlers after it find
+// the Decision with [FromContext] in c.Request.Context(), and the route, in the
+// form of a ServeMux, in c.Request.Pattern: "GET /users/{id}".
+func From(l *Limiter) gin.HandlerFunc {
+	var templates pattern.Templates
+	return func(c *gin.Context) {
+		r := middleware.WithFramework(c.Request, c)
+		r.Pattern = templates.Pattern(r.Method, c.FullPath())
+		var ok bool
+		if c.Request, ok = l.Allow(c.Writer, r); !ok {
+			c.Abort()
+		}
+	}
+}
+
+// KeyFrom makes a Policy.Key of a function that reads gin's context, where
+// authentication middleware leaves what it found. The key is prefixed "own:",
+// so that it cannot be mistaken for one of package keyfunc; an empty one stays
+// empty, nobody in particular. It errs on requests that did not come through
+// this package's middleware.
+func KeyFrom(key func(*gin.Context) (string, error)) func(*http.Request) (string, error) {
+	return func(r *http.Request) (string, error) {
+		c, ok := middleware.Framework(r.Context()).(*gin.Context)
+		if !ok {
+			return "", errors.New("ratelimit: KeyFrom: the request carries no gin context; use the limiter through adapters/gin")
+		}
+		subject, err := key(c)
+		if err != nil || subject == "" {
+			return "", err
+		}
+		return "own:" + subject, nil
+	}
+}

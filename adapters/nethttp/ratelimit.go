@@ -1,0 +1,67 @@
+// Package ratelimit puts rate limits into net/http, and into routers that take
+// its middleware, such as chi.
+//
+//	limit := ratelimit.New(ratelimit.Config{Store: store},
+//		ratelimit.Policy{Name: "burst", Key: keyfunc.RemoteAddr, Limit: gcra.PerSecond(10)},
+//	)
+//	http.ListenAndServe(addr, limit(mux))
+//
+// The middleware may stand around a ServeMux, around the handler of one route,
+// or in chi's Use and With. What the limits mean is told in package middleware,
+// whose names this package repeats.
+package ratelimit
+
+import (
+	"net/http"
+
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+// New returns middleware that limits requests by the policies. It panics if the
+// configuration is not valid, with an error that names every mistake;
+// [middleware.New] and [From] are the way to handle it.
+func New(cfg Config, policies ...Policy) func(http.Handler) http.Handler {
+	return From(middleware.Must(middleware.New(cfg, policies...)))
+}
+
+// From returns middleware that limits requests by l.
+//
+// Wrapped around an [http.ServeMux], it asks the mux which route will serve the
+// request, so that Policy.Routes and keyfunc.Route go by the route. For a mux
+// that stands behind other middleware, see [Routes].
+func From(l *Limiter) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		limited := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r, ok := l.Allow(w, r); ok {
+				next.ServeHTTP(w, r)
+			}
+		})
+		if mux, ok := next.(*http.ServeMux); ok {
+			return Routes(mux)(limited)
+		}
+		return limited
+	}
+}
+
+// Routes returns middleware that asks mux which route will serve the request
+// and tells the limiters inside. Put it outermost where something stands
+// between a limiter and the mux:
+//
+//	handler := ratelimit.Routes(mux)(limit(logging(mux)))
+//
+// Without it the limiter there goes by the path of the request; all it cannot
+// do is to count by route.
+func Routes(mux *http.ServeMux) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			r = middleware.WithFramework(r, nil)
+			r.Pattern = ""
+			// Asked for CONNECT, a mux that would redirect answers with the path of
+			// the request for a pattern, which is for the client to invent.
+			if r.Method != http.MethodConnect {
+				_, r.Pattern = mux.Handler(r)
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+}

@@ -1,0 +1,202 @@
+// Package pattern reads route patterns in the syntax of [net/http.ServeMux],
+// compares them with each other and with request paths, and turns the route
+// templates of gin and echo into that syntax.
+//
+// It serves a limiter, so every doubt is settled towards a match: a pattern
+// matches each request that [net/http.ServeMux] would give to it, and further
+// spellings of it (see [Pattern.MatchURL]). A request too many is counted, none
+// too few.
+package pattern
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+)
+
+// Pattern is a route pattern: "[METHOD ][HOST]/[PATH]".
+type Pattern struct {
+	method   string // "" is every method
+	host     string // "" is every host
+	segments []segment
+	rest     bool // anything may follow: "/static/", "/files/{path...}"
+	fixed    bool // matches one path only
+}
+
+// segment is what stands between two slashes.
+type segment struct {
+	text string // decoded
+	wild bool   // "{id}": any text
+}
+
+// Parse reads a pattern as a ServeMux would and returns the ServeMux's error
+// where it would panic. Segments in the manner of gin and echo (":id", "*path",
+// "*") are read as the wildcards that they are there.
+func Parse(s string) (*Pattern, error) {
+	method, host, path := split(s)
+	var used names
+	segments := strings.Split(path, "/")
+	for i, seg := range segments {
+		if name, multi, ok := parameter(seg); ok {
+			segments[i] = used.wildcard(name, multi)
+		}
+	}
+	converted := host + strings.Join(segments, "/")
+	if method != "" {
+		converted = method + " " + converted
+	}
+	if err := check(converted); err != nil {
+		return nil, err
+	}
+	return Read(converted), nil
+}
+
+// check asks a ServeMux, which knows its syntax best and panics on mistakes.
+func check(s string) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = errors.New(strings.TrimPrefix(fmt.Sprint(v), "http: "))
+		}
+	}()
+	http.NewServeMux().Handle(s, http.NotFoundHandler())
+	return nil
+}
+
+// Read reads a pattern that a router reports of its own routes, in the syntax
+// of ServeMux or chi. It accepts anything; what it does not understand is
+// neither fixed nor equal to anything else.
+func Read(s string) *Pattern {
+	p := &Pattern{fixed: true}
+	var path string
+	p.method, p.host, path = split(s)
+	if path == "" {
+		return &Pattern{rest: true}
+	}
+	for more := true; more; {
+		var seg string
+		seg, path, more = strings.Cut(path[1:], "/")
+		path = "/" + path
+		switch {
+		case seg == "" && !more, seg == "*", strings.HasPrefix(seg, "{") && strings.HasSuffix(seg, "...}"):
+			p.rest, p.fixed = true, false
+			return p
+		case seg == "{$}":
+			return p
+		case strings.HasPrefix(seg, "{") && strings.IndexByte(seg, '}') == len(seg)-1:
+			p.segments = append(p.segments, segment{wild: true})
+			p.fixed = false
+		default:
+			// A parameter inside a segment ("user_:name", "{a}-{b}") stays the
+			// text that it is, and what it matches is left to the path.
+			p.fixed = p.fixed && !strings.ContainsAny(seg, ":*{")
+			p.segments = append(p.segments, segment{text: unescape(seg)})
+		}
+	}
+	return p
+}
+
+func split(s string) (method, host, path string) {
+	if i := strings.IndexAny(s, " \t"); i >= 0 {
+		method, s = s[:i], strings.TrimLeft(s[i+1:], " \t")
+	}
+	i := strings.IndexByte(s, '/')
+	if i < 0 {
+		return method, s, ""
+	}
+	return method, s[:i], s[i:]
+}
+
+// unescape decodes what can be decoded.
+func unescape(s string) string {
+	if strings.IndexByte(s, '%') < 0 {
+		return s
+	}
+	if u, err := url.PathUnescape(s); err == nil {
+		return u
+	}
+	return s
+}
+
+// Fixed reports whether the pattern matches one path only, so that nothing
+// that a request adds can change what the route stands for.
+func (p *Pattern) Fixed() bool { return p.fixed }
+
+// HasHost reports whether the pattern is of one host.
+func (p *Pattern) HasHost() bool { return p.host != "" }
+
+// MatchMethod reports whether requests of the method are the pattern's. As in
+// a ServeMux, GET stands for HEAD too.
+func (p *Pattern) MatchMethod(method string) bool {
+	return p.method == "" || strings.EqualFold(p.method, method) ||
+		strings.EqualFold(p.method, http.MethodGet) && strings.EqualFold(method, http.MethodHead)
+}
+
+// MatchHost reports whether a Host field names the pattern's host, whatever
+// its case, its port and a dot at its end.
+func (p *Pattern) MatchHost(host string) bool {
+	return p.host == "" || strings.EqualFold(bareHost(p.host), bareHost(host))
+}
+
+func bareHost(host string) string {
+	if i := strings.LastIndexByte(host, ':'); i >= 0 && strings.IndexByte(host[i:], ']') < 0 {
+		host = host[:i]
+	}
+	return strings.TrimSuffix(host, ".")
+}
+
+// Covers reports whether every path of the route is the pattern's as well:
+// "/users/{id}" covers "/users/{name}" and "/users/me", "/static/" covers
+// "/static/css/{file}". Methods and hosts are not compared.
+func (p *Pattern) Covers(route *Pattern) bool {
+	if len(route.segments) < len(p.segments) {
+		return false
+	}
+	for i, seg := range p.segments {
+		other := route.segments[i]
+		if !seg.wild && (other.wild || !strings.EqualFold(seg.text, other.text)) {
+			return false
+		}
+	}
+	return p.rest || !route.rest && len(route.segments) == len(p.segments)
+}
+
+// MatchURL reports whether the URL's path is the pattern's under any reading
+// that a router may have of it: decoded before or after it is taken apart,
+// with doubled slashes and dot segments resolved or left alone, in upper or
+// lower case, with or without a slash at its end, with or without parameters
+// (";x") after a segment.
+func (p *Pattern) MatchURL(u *url.URL) bool {
+	return p.matchPath(u.Path, false) || p.matchPath(path.Clean(u.Path), false) ||
+		u.RawPath != "" && (p.matchPath(u.RawPath, true) || p.matchPath(path.Clean(u.RawPath), true))
+}
+
+func (p *Pattern) matchPath(path string, escaped bool) bool {
+	rest, more := strings.TrimPrefix(path, "/"), true
+	for _, want := range p.segments {
+		if !more {
+			return false
+		}
+		var seg string
+		seg, rest, more = strings.Cut(rest, "/")
+		if escaped {
+			seg = unescape(seg)
+		}
+		if !want.matches(seg, more) {
+			return false
+		}
+	}
+	return p.rest || strings.Trim(rest, "/") == ""
+}
+
+// matches compares one segment. Between two slashes a parameter may be empty,
+// as it may in chi and echo; at the end of the path there is then none.
+func (s segment) matches(seg string, more bool) bool {
+	if s.wild {
+		return seg != "" || more
+	}
+	name, _, _ := strings.Cut(seg, ";")
+	return strings.EqualFold(seg, s.text) || strings.EqualFold(name, s.text)
+}

@@ -1,0 +1,117 @@
+package pattern
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// FromTemplate is the ServeMux pattern of a route that gin or echo registered
+// for a method: "POST" and "/users/:id" give "POST /users/{id}".
+//
+//	/files/*path  becomes  /files/{path...}
+//	/files/*      becomes  /files/{path...}
+//	/static/      becomes  /static/{$}, for there it is that path alone
+//	/user_:name   stays: a ServeMux has no word for a part of a segment
+//
+// What a ServeMux would read as syntax is percent-encoded. HEAD counts as GET,
+// and a method outside the nine of RFC 9110 and RFC 5789 gives a pattern
+// without one, so that the patterns of an application are bounded whatever its
+// clients send. The empty template, no route, gives the empty pattern.
+func FromTemplate(method, template string) string {
+	if template == "" {
+		return ""
+	}
+	var b strings.Builder
+	if method = Standard(method); method != "" {
+		b.WriteString(method)
+		b.WriteByte(' ')
+	}
+	var used names
+	for rest, more := strings.TrimPrefix(template, "/"), true; more; {
+		var seg string
+		seg, rest, more = strings.Cut(rest, "/")
+		b.WriteByte('/')
+		name, multi, ok := parameter(seg)
+		switch {
+		case ok:
+			b.WriteString(used.wildcard(name, multi))
+		case seg == "" && !more:
+			b.WriteString("{$}")
+		default:
+			escape(&b, seg)
+		}
+		if multi {
+			break // nothing can follow, and echo lets nothing matter that does
+		}
+	}
+	return b.String()
+}
+
+// Standard is the method by which a route is named: itself, GET for HEAD, or
+// nothing if it is not one of the nine standard ones.
+func Standard(method string) string {
+	switch method {
+	case http.MethodHead:
+		return http.MethodGet
+	case http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+		http.MethodConnect, http.MethodOptions, http.MethodTrace:
+		return method
+	}
+	return ""
+}
+
+// parameter takes a segment in the manner of gin and echo apart.
+func parameter(seg string) (name string, multi, ok bool) {
+	switch {
+	case strings.HasPrefix(seg, ":"):
+		return seg[1:], false, true
+	case strings.HasPrefix(seg, "*"):
+		return seg[1:], true, true
+	}
+	return "", false, false
+}
+
+// names are the wildcard names used so far in one pattern.
+type names []string
+
+// wildcard is "{name}" or "{name...}", the name made an identifier that the
+// pattern does not hold yet, as a ServeMux wants it.
+func (n *names) wildcard(name string, multi bool) string {
+	name = strings.Map(func(c rune) rune {
+		if unicode.IsLetter(c) || unicode.IsDigit(c) {
+			return c
+		}
+		return '_'
+	}, name)
+	switch {
+	case name == "" && multi:
+		name = "path"
+	case name == "":
+		name = "param"
+	case unicode.IsDigit([]rune(name)[0]):
+		name = "_" + name
+	}
+	for slices.Contains(*n, name) {
+		name += "_"
+	}
+	*n = append(*n, name)
+	if multi {
+		return "{" + name + "...}"
+	}
+	return "{" + name + "}"
+}
+
+func escape(b *strings.Builder, seg string) {
+	const hex = "0123456789ABCDEF"
+	for i := range len(seg) {
+		switch c := seg[i]; {
+		case c == '\\' && i+1 < len(seg) && seg[i+1] == ':': // an escaped colon
+		case c <= ' ' || c == 0x7f || c == '{' || c == '}' || c == '%':
+			b.Write([]byte{'%', hex[c>>4], hex[c&15]})
+		default:
+			b.WriteByte(c)
+		}
+	}
+}

@@ -1,0 +1,204 @@
+package redistest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// formation is how long a group of servers may take to find together. It takes
+// some three seconds; the rest is for busy machines.
+const formation = 60 * time.Second
+
+const (
+	masters  = 3
+	nodes    = 2 * masters
+	slots    = 16384
+	nodeTime = "1000" // ms until a node that is silent counts as failing
+)
+
+// Cluster is a Redis Cluster of three masters, each with a replica.
+type Cluster struct {
+	// Nodes starts with the masters, in the order of their slots; Nodes[3+i] is
+	// the replica of Nodes[i]. The order does not follow a failover.
+	Nodes []*Server
+
+	t          testing.TB
+	clientOnce sync.Once
+	client     *redis.ClusterClient
+}
+
+// StartCluster runs six servers with a node timeout of one second and forms
+// a cluster of them. When it returns, every node considers the cluster sound
+// and knows all others, and every replica follows its master. Args go to every
+// node (see [Start]).
+func StartCluster(t testing.TB, args ...string) *Cluster {
+	t.Helper()
+	needServer(t)
+	args = slices.Concat([]string{
+		"--cluster-enabled", "yes",
+		"--cluster-config-file", "nodes.conf",
+		"--cluster-node-timeout", nodeTime,
+		"--cluster-announce-ip", "127.0.0.1",
+	}, replicating(args))
+	servers, err := bootAll(t, slices.Repeat([]options{{args: args, bus: true}}, nodes)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &Cluster{Nodes: servers, t: t}
+	if err := c.form(); err != nil {
+		t.Fatalf("the cluster did not form: %v", err)
+	}
+	return c
+}
+
+// form makes a cluster of nodes that know nothing of each other.
+func (c *Cluster) form() error {
+	ctx, cancel := context.WithTimeout(context.Background(), formation)
+	defer cancel()
+
+	ids := make([]string, nodes)
+	for i, s := range c.Nodes {
+		// Epochs that differ from the start need no agreement on who is the newer.
+		if err := s.Client().Do(ctx, "cluster", "set-config-epoch", i+1).Err(); err != nil {
+			return s.explain(err)
+		}
+		if i < masters {
+			first, last := i*slots/masters, (i+1)*slots/masters-1
+			if err := s.Client().ClusterAddSlotsRange(ctx, first, last).Err(); err != nil {
+				return s.explain(err)
+			}
+		}
+		var err error
+		if ids[i], err = s.Client().Do(ctx, "cluster", "myid").Text(); err != nil {
+			return s.explain(err)
+		}
+	}
+	// Gossip would spread the word from one meeting to all; introducing everyone
+	// to everyone is faster.
+	for i, s := range c.Nodes {
+		for _, other := range c.Nodes[i+1:] {
+			host, port, err := net.SplitHostPort(other.Addr)
+			if err != nil {
+				return err
+			}
+			if err := s.Client().Do(ctx, "cluster", "meet", host, port, other.busPort()).Err(); err != nil {
+				return s.explain(err)
+			}
+		}
+	}
+	for i, s := range c.Nodes[masters:] {
+		// Refused until the node has met its master.
+		if err := poll(formation, func() error {
+			return s.Client().Do(ctx, "cluster", "replicate", ids[i]).Err()
+		}); err != nil {
+			return s.explain(err)
+		}
+	}
+	for i, s := range c.Nodes {
+		if err := poll(formation, func() error { return c.sound(ctx, i, ids) }); err != nil {
+			return s.explain(err)
+		}
+	}
+	return nil
+}
+
+// sound returns nil when node i sees the cluster as it is meant to be.
+func (c *Cluster) sound(ctx context.Context, i int, ids []string) error {
+	client := c.Nodes[i].Client()
+	info, err := client.ClusterInfo(ctx).Result()
+	if err != nil {
+		return err
+	}
+	if state := field(info, "cluster_state"); state != "ok" {
+		return fmt.Errorf("cluster_state is %q", state)
+	}
+	list, err := client.ClusterNodes(ctx).Result()
+	if err != nil {
+		return err
+	}
+	if err := soundNodes(list, ids); err != nil {
+		return err
+	}
+	repl, err := client.Info(ctx, "replication").Result()
+	if err != nil {
+		return err
+	}
+	if i < masters {
+		if s := field(repl, "slave0"); !strings.Contains(s, "state=online") {
+			return fmt.Errorf("its replica is %q", s)
+		}
+		return nil
+	}
+	if s := field(repl, "master_link_status"); s != "up" {
+		return fmt.Errorf("the link to its master is %q", s)
+	}
+	return nil
+}
+
+// soundNodes checks a reply of CLUSTER NODES, whose lines read
+// "id address flags master ping pong epoch link slots".
+func soundNodes(list string, ids []string) error {
+	seen := 0
+	for line := range strings.Lines(list) {
+		f := strings.Fields(line)
+		if len(f) < 8 {
+			return fmt.Errorf("a line of CLUSTER NODES is %q", line)
+		}
+		i := slices.Index(ids, f[0])
+		role, master := "master", "-"
+		if i >= masters {
+			role, master = "slave", ids[i-masters]
+		}
+		if i < 0 || strings.TrimPrefix(f[2], "myself,") != role || f[3] != master || f[7] != "connected" {
+			return fmt.Errorf("a node is seen as %q", strings.TrimSpace(line))
+		}
+		if i < masters && len(f) < 9 {
+			return errors.New("a master is seen without slots")
+		}
+		seen++
+	}
+	if seen != len(ids) {
+		return fmt.Errorf("%d of %d nodes are known", seen, len(ids))
+	}
+	return nil
+}
+
+// busPort is the server's port for the cluster bus.
+func (s *Server) busPort() string { return s.args[slices.Index(s.args, "--cluster-port")+1] }
+
+// Addrs are the addresses of all nodes, in the order of Nodes.
+func (c *Cluster) Addrs() []string {
+	addrs := make([]string, len(c.Nodes))
+	for i, s := range c.Nodes {
+		addrs[i] = s.Addr
+	}
+	return addrs
+}
+
+// Options are those of [Cluster.Client]: go-redis's defaults, with maintenance
+// notifications off. They are the caller's to change for a client of his own.
+func (c *Cluster) Options() *redis.ClusterOptions {
+	return &redis.ClusterOptions{
+		Addrs:                    c.Addrs(),
+		Password:                 c.Nodes[0].password,
+		MaintNotificationsConfig: noMaintenance(),
+	}
+}
+
+// Client is a client of the cluster, always the same one, closed at cleanup.
+func (c *Cluster) Client() *redis.ClusterClient {
+	c.clientOnce.Do(func() {
+		c.client = redis.NewClusterClient(c.Options())
+		closeAtCleanup(c.t, c.client)
+	})
+	return c.client
+}

@@ -1,0 +1,119 @@
+// Package redistest runs real redis-server processes for tests: standalone, as
+// a Sentinel group and as a six-node cluster, with a fault-injecting TCP proxy
+// to put in front of them.
+//
+// Everything listens on free loopback ports, is ready when its constructor
+// returns, and is gone when the test ends: each constructor registers a
+// t.Cleanup. On Linux the processes die with the test binary, even one that is
+// killed. A server has a goroutine that waits for its process, and a client has
+// its own, until that cleanup; a leak check must therefore run after it, by
+// being registered with t.Cleanup before the server is started.
+//
+// Where no redis-server is on the PATH, the Start functions skip the test, or
+// fail it when the environment says RATELIMIT_TEST_REDIS=required, so that
+// a CI run cannot pass by skipping. [Any] and [StartEmbedded] need no server.
+package redistest
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+const (
+	binary = "redis-server"
+	envVar = "RATELIMIT_TEST_REDIS"
+)
+
+// Available reports whether a redis-server is on the PATH.
+func Available() bool {
+	_, err := exec.LookPath(binary)
+	return err == nil
+}
+
+// required reports whether a missing redis-server is a failure.
+func required() bool { return os.Getenv(envVar) == "required" }
+
+// needServer skips or fails the test where there is no redis-server.
+func needServer(t testing.TB) {
+	t.Helper()
+	switch {
+	case Available():
+	case required():
+		t.Fatalf("%s is not on the PATH, and %s=required", binary, envVar)
+	default:
+		t.Skipf("%s is not installed; set %s=required to make this a failure", binary, envVar)
+	}
+}
+
+// Any returns a client of an empty Redis: of a real server where one is
+// installed, otherwise of an embedded one (see [StartEmbedded]). With
+// RATELIMIT_TEST_REDIS=required the embedded one will not do.
+func Any(t testing.TB) *redis.Client {
+	t.Helper()
+	if Available() || required() {
+		return Start(t).Client()
+	}
+	return StartEmbedded(t)
+}
+
+// StartEmbedded returns a client of an empty miniredis, a Redis written in Go
+// that runs in the test's own process. It is good for a contract that every
+// store keeps, not for precision or faults: its Lua prints numbers exactly where
+// a real server rounds them, and a key's TTL does not run down with time.
+func StartEmbedded(t testing.TB) *redis.Client {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{
+		Addr:                     miniredis.RunT(t).Addr(),
+		MaintNotificationsConfig: noMaintenance(),
+	})
+	closeAtCleanup(t, c)
+	return c
+}
+
+// Eventually asks cond every few milliseconds until it is true, and fails the
+// test when it is not within the time given. The name of what is awaited
+// completes the sentence "timed out waiting for ...".
+func Eventually(t testing.TB, within time.Duration, what string, cond func() bool) {
+	t.Helper()
+	err := poll(within, func() error {
+		if cond() {
+			return nil
+		}
+		return errors.New("not yet")
+	})
+	if err != nil {
+		t.Fatalf("timed out after %v waiting for %s", within, what)
+	}
+}
+
+// poll calls f until it returns nil, and returns its last error when that takes
+// longer than within. It asks at least once.
+func poll(within time.Duration, f func() error) error {
+	for deadline := time.Now().Add(within); ; time.Sleep(5 * time.Millisecond) {
+		err := f()
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+	}
+}
+
+// noMaintenance switches off a handshake that only managed services answer.
+func noMaintenance() *maintnotifications.Config {
+	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+}
+
+// closeAtCleanup closes a client when the test ends; a test may have done so already.
+func closeAtCleanup(t testing.TB, c redis.UniversalClient) {
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil && !errors.Is(err, redis.ErrClosed) {
+			t.Errorf("closing a client: %v", err)
+		}
+	})
+}

@@ -1,0 +1,220 @@
+package redistest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	masterName = "mymaster"
+	sentinels  = 3
+	quorum     = 2
+	replicas   = 2
+
+	// In milliseconds; Redis's own values are 30 s and 180 s.
+	downAfter       = 500
+	failoverTimeout = 3000
+)
+
+// Sentinel is a master with two replicas, watched by three sentinels that give
+// a master up after 500 ms of silence. A failover that fails is tried again
+// after 6 s.
+type Sentinel struct {
+	MasterName string
+	Sentinels  []*Server
+	Servers    []*Server // the first was the master to begin with
+
+	t          testing.TB
+	clientOnce sync.Once
+	client     *redis.Client
+}
+
+// StartSentinel runs the servers and waits until every replica follows the
+// master and every sentinel knows all of them and its peers. Args go to the
+// master and the replicas (see [Start]).
+func StartSentinel(t testing.TB, args ...string) *Sentinel {
+	t.Helper()
+	needServer(t)
+	args = replicating(args)
+	master, err := boot(t, options{args: args})
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, port, err := net.SplitHostPort(master.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	follow := options{args: append([]string{"--replicaof", host + " " + port}, args...)}
+	watch := options{sentinel: func(own int) string { return sentinelConf(own, host, port, master.password) }}
+	all, err := bootAll(t, slices.Concat(
+		slices.Repeat([]options{follow}, replicas),
+		slices.Repeat([]options{watch}, sentinels))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Sentinel{
+		MasterName: masterName,
+		Servers:    append([]*Server{master}, all[:replicas]...),
+		Sentinels:  all[replicas:],
+		t:          t,
+	}
+	if err := s.form(); err != nil {
+		t.Fatalf("the sentinels did not form: %v", err)
+	}
+	return s
+}
+
+// sentinelConf is the configuration of the sentinel on port own.
+func sentinelConf(own int, host, port, password string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "port %d\nbind 127.0.0.1\n", own)
+	fmt.Fprintf(&b, "sentinel monitor %s %s %s %d\n", masterName, host, port, quorum)
+	fmt.Fprintf(&b, "sentinel down-after-milliseconds %s %d\n", masterName, downAfter)
+	fmt.Fprintf(&b, "sentinel failover-timeout %s %d\n", masterName, failoverTimeout)
+	if password != "" {
+		fmt.Fprintf(&b, "sentinel auth-pass %s %s\n", masterName, password)
+	}
+	return b.String()
+}
+
+// form waits until everybody knows everybody.
+func (s *Sentinel) form() error {
+	ctx, cancel := context.WithTimeout(context.Background(), formation)
+	defer cancel()
+	for _, r := range s.Servers[1:] {
+		if err := poll(formation, func() error {
+			info, err := r.Client().Info(ctx, "replication").Result()
+			if err == nil && field(info, "master_link_status") != "up" {
+				err = fmt.Errorf("the link to its master is %q", field(info, "master_link_status"))
+			}
+			return err
+		}); err != nil {
+			return r.explain(err)
+		}
+	}
+	// Sentinels find each other by what they publish every 2 s, and replicas by
+	// the INFO that they ask for every 10 s. Have them hurry until they have, and
+	// then go back to those values: how fast a failover is should be no fiction.
+	s.periods(ctx, 100, 100)
+	defer s.periods(ctx, 2_000, 10_000)
+	for _, server := range s.Sentinels {
+		if err := poll(formation, func() error { return watches(ctx, server) }); err != nil {
+			return server.explain(err)
+		}
+	}
+	return nil
+}
+
+// periods sets how often sentinels publish and ask, in milliseconds. A version
+// without SENTINEL DEBUG (before 7.0) only takes longer to form.
+func (s *Sentinel) periods(ctx context.Context, publish, info int) {
+	for _, server := range s.Sentinels {
+		_ = server.Client().Do(ctx, "sentinel", "debug", "publish-period", publish, "info-period", info).Err()
+	}
+}
+
+// watches returns nil when a sentinel knows the replicas and its peers and is
+// connected to them.
+func watches(ctx context.Context, server *Server) error {
+	c := redis.NewSentinelClient(server.Options())
+	defer c.Close()
+	if err := c.CkQuorum(ctx, masterName).Err(); err != nil {
+		return err
+	}
+	seen := func(what string, all []map[string]string, err error, want int, healthy func(map[string]string) bool) error {
+		if err != nil {
+			return err
+		}
+		if len(all) != want || !slices.ContainsFunc(all, healthy) || slices.ContainsFunc(all, func(m map[string]string) bool { return !healthy(m) }) {
+			return fmt.Errorf("the %s it sees are %v", what, all)
+		}
+		return nil
+	}
+	reps, err := c.Replicas(ctx, masterName).Result()
+	if err := seen("replicas", reps, err, replicas, func(m map[string]string) bool {
+		return m["flags"] == "slave" && m["master-link-status"] == "ok"
+	}); err != nil {
+		return err
+	}
+	peers, err := c.Sentinels(ctx, masterName).Result()
+	return seen("sentinels", peers, err, sentinels-1, func(m map[string]string) bool { return m["flags"] == "sentinel" })
+}
+
+// Addrs are the addresses of the sentinels.
+func (s *Sentinel) Addrs() []string {
+	addrs := make([]string, len(s.Sentinels))
+	for i, server := range s.Sentinels {
+		addrs[i] = server.Addr
+	}
+	return addrs
+}
+
+// Master is the server that the sentinels name as the master, alive or not: the
+// answer of the first sentinel that gives one. Around a failover sentinels may
+// differ for some two seconds.
+func (s *Sentinel) Master() *Server {
+	s.t.Helper()
+	var errs []error
+	for _, server := range s.Sentinels {
+		addr, err := masterOf(server)
+		i := slices.IndexFunc(s.Servers, func(o *Server) bool { return o.Addr == addr })
+		if err == nil && i >= 0 {
+			return s.Servers[i]
+		}
+		errs = append(errs, fmt.Errorf("sentinel %s names %q: %w", server.Addr, addr, err))
+	}
+	s.t.Fatalf("no sentinel names the master: %v", errors.Join(errs...))
+	return nil
+}
+
+// masterOf asks one sentinel.
+func masterOf(server *Server) (string, error) {
+	o := server.Options()
+	o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled = -1, 1, true
+	c := redis.NewSentinelClient(o)
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	addr, err := c.GetMasterAddrByName(ctx, masterName).Result()
+	if err != nil {
+		return "", err
+	}
+	return net.JoinHostPort(addr[0], addr[1]), nil
+}
+
+// Replicas are the servers that are not the [Sentinel.Master].
+func (s *Sentinel) Replicas() []*Server {
+	s.t.Helper()
+	master := s.Master()
+	return slices.DeleteFunc(slices.Clone(s.Servers), func(o *Server) bool { return o == master })
+}
+
+// Options are those of [Sentinel.Client]: go-redis's defaults, with which
+// a failover client has maintenance notifications off. They are the caller's to
+// change for a client of his own.
+func (s *Sentinel) Options() *redis.FailoverOptions {
+	return &redis.FailoverOptions{
+		MasterName:    s.MasterName,
+		SentinelAddrs: s.Addrs(),
+		Password:      s.Servers[0].password,
+	}
+}
+
+// Client is a client that follows the master, always the same one, closed at
+// cleanup.
+func (s *Sentinel) Client() *redis.Client {
+	s.clientOnce.Do(func() {
+		s.client = redis.NewFailoverClient(s.Options())
+		closeAtCleanup(s.t, s.client)
+	})
+	return s.client
+}

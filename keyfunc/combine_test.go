@@ -1,0 +1,104 @@
+package keyfunc_test
+
+import (
+	"errors"
+	"net/http"
+	"testing"
+
+	"github.com/seed-e377111c/ratelimit/keyfunc"
+)
+
+// says is a key function with always the same answer.
+func says(key string) keyfunc.Func {
+	return func(*http.Request) (string, error) { return key, nil }
+}
+
+var (
+	errCause = errors.New("cause")
+	fails    = keyfunc.Func(func(*http.Request) (string, error) { return "", errCause })
+	failsToo = keyfunc.Func(func(*http.Request) (string, error) { return "x", errors.New("other cause") })
+)
+
+func TestFirst(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		keys []keyfunc.Func
+		want string
+		err  error
+	}{
+		{"one", []keyfunc.Func{says("a")}, "a", nil},
+		{"the first", []keyfunc.Func{says("a"), says("b")}, "a", nil},
+		{"the first that knows somebody", []keyfunc.Func{says(""), says(""), says("c"), says("d")}, "c", nil},
+		{"nobody", []keyfunc.Func{says(""), says("")}, "", nil},
+		{"an error ends it", []keyfunc.Func{says(""), fails, says("c")}, "", errCause},
+		{"an error behind is not met", []keyfunc.Func{says("a"), fails}, "a", nil},
+	} {
+		if got, err := keyfunc.First(tt.keys...)(request("")); got != tt.want || err != tt.err {
+			t.Errorf("%s: got %q, %v; want %q, %v", tt.name, got, err, tt.want, tt.err)
+		}
+	}
+}
+
+func TestJoin(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		keys []keyfunc.Func
+		want string
+		err  error
+	}{
+		{"one", []keyfunc.Func{says("a")}, "join:a", nil},
+		{"two", []keyfunc.Func{says("a"), says("b")}, "join:a|b", nil},
+		{"their order counts", []keyfunc.Func{says("b"), says("a")}, "join:b|a", nil},
+		{"nobody among them", []keyfunc.Func{says(""), says("b"), says("")}, "join:|b|", nil},
+		{"nobody", []keyfunc.Func{says(""), says("")}, "", nil},
+		{"separators", []keyfunc.Func{says("a|b"), says("%7C")}, "join:a%7Cb|%257C", nil},
+		{"any bytes", []keyfunc.Func{says("{a}\x00\r\n"), says("\xff:")}, "join:{a}\x00\r\n|\xff:", nil},
+		{"nested", []keyfunc.Func{keyfunc.Join(says("a"), says("b")), says("c")}, "join:join:a%7Cb|c", nil},
+		{"an error ends it", []keyfunc.Func{says("a"), fails, failsToo}, "", errCause},
+	} {
+		if got, err := keyfunc.Join(tt.keys...)(request("")); got != tt.want || err != tt.err {
+			t.Errorf("%s: got %q, %v; want %q, %v", tt.name, got, err, tt.want, tt.err)
+		}
+	}
+}
+
+// A function that returns a key beside its error is not believed.
+func TestErrorHasNoKey(t *testing.T) {
+	for name, key := range map[string]keyfunc.Func{
+		"First": keyfunc.First(failsToo), "Join": keyfunc.Join(failsToo), "IPv6Prefix": keyfunc.IPv6Prefix(48, failsToo),
+	} {
+		if got, err := key(request("")); got != "" || err == nil {
+			t.Errorf("%s: got %q, %v; want an error alone", name, got, err)
+		}
+	}
+}
+
+// The slices that the constructors were given are not read again.
+func TestCombineCopies(t *testing.T) {
+	keys := []keyfunc.Func{says("a")}
+	first, join := keyfunc.First(keys...), keyfunc.Join(keys...)
+	keys[0] = says("b")
+	if got := keyOf(t, first, request("")); got != "a" {
+		t.Errorf("First: got %q; want a", got)
+	}
+	if got := keyOf(t, join, request("")); got != "join:a" {
+		t.Errorf("Join: got %q; want join:a", got)
+	}
+}
+
+func TestCombinePanics(t *testing.T) {
+	wantPanic(t, "keyfunc.First: no key functions; want one or more", func() { keyfunc.First() })
+	wantPanic(t, "keyfunc.Join: no key functions; want one or more", func() { keyfunc.Join() })
+	wantPanic(t, "keyfunc.First: key function 2 of 2 is nil", func() { keyfunc.First(says("a"), nil) })
+	wantPanic(t, "keyfunc.Join: key function 1 of 2 is nil", func() { keyfunc.Join(nil, says("a")) })
+}
+
+func TestConst(t *testing.T) {
+	for s, want := range map[string]string{"all": "const:all", "": "const:"} {
+		for _, peer := range []string{client, "@"} {
+			if got := keyOf(t, keyfunc.Const(s), request(peer)); got != want {
+				t.Errorf("Const(%q): got %q; want %q", s, got, want)
+			}
+		}
+	}
+}

@@ -1,0 +1,39 @@
+package keyfunc_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/seed-e377111c/ratelimit/keyfunc"
+)
+
+// request is a request from the peer with the given header lines: name, value, ...
+func request(peer string, header ...string) *http.Request {
+	r := &http.Request{RemoteAddr: peer, Header: http.Header{}}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Add(header[i], header[i+1])
+	}
+	return r
+}
+
+// keyOf is the answer of a function that must not fail.
+func keyOf(t testing.TB, key keyfunc.Func, r *http.Request) string {
+	t.Helper()
+	k, err := key(r)
+	if err != nil {
+		t.Fatalf("got error %v; want none from anything that a client sends", err)
+	}
+	return k
+}
+
+// wantPanic runs f, which must panic with exactly this message.
+func wantPanic(t *testing.T, want string, f func()) {
+	t.Helper()
+	defer func() {
+		t.Helper()
+		if got := recover(); got != want {
+			t.Errorf("got panic %v; want %s", got, want)
+		}
+	}()
+	f()
+}

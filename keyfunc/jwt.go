@@ -1,0 +1,160 @@
+package keyfunc
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/golang-jwt/jwt/v5"
+)
+
+const (
+	rememberedTokens = 1 << 14 // verified tokens that one JWTSubject remembers
+	rememberedKey    = 1 << 10 // longest key, in bytes, that is remembered
+)
+
+// JWTSubject counts the subject of the bearer token in the Authorization header
+// (RFC 6750), if the token verifies. The key is "sub:" with the issuer and the
+// subject, as a subject is unique only for its issuer (RFC 7519, section 4.1.2).
+//
+//	keyfunc.JWTSubject(keys, []string{"RS256"},
+//		jwt.WithIssuer("https://login.example.com"), jwt.WithAudience("api"))
+//
+// keys returns the key that a token must be signed with, and methods are the
+// algorithms that are accepted for it. Name those that your issuer uses, of one
+// kind: a server that takes both RS256 and HS256 can be talked into checking an
+// HMAC made with its public key. Issuer, audience, leeway and clock are given
+// as options; a token without an expiry (exp) never verifies, and no option
+// changes that.
+//
+// A token that does not verify is nobody in particular, never an error: forged,
+// expired, of another issuer, without a subject or with one that is not a
+// string, above 16 KiB, in a header that occurs twice. That includes a token
+// for which keys fails. Even if the cause is a key server that is away, it was
+// the client that chose the key's name (kid), so it must not open a door.
+//
+// Verified tokens are remembered, up to 16,384 of them and known by their hash,
+// so that the signature is checked once and not on every request. exp, nbf and,
+// with jwt.WithIssuedAt, iat are checked every time. A signing key that is
+// withdrawn thus goes on counting for tokens that were seen before, until they
+// expire. That is of no help to their bearers: JWTSubject says who is counted
+// and not who may enter. Authenticate as if it was not there.
+//
+// Checking a signature costs more than refusing a request. Put a limit by
+// address in front, so that made-up tokens cannot ask for many.
+//
+// JWTSubject panics if keys is nil, if there are no methods, if one is not
+// known to golang-jwt, and if one is "none".
+func JWTSubject(keys jwt.Keyfunc, methods []string, opts ...jwt.ParserOption) Func {
+	mustMethods(keys, methods)
+	v := newVerifier(keys, methods, opts...)
+	return func(r *http.Request) (string, error) {
+		token := bearer(r)
+		if token == "" || len(token) > maxCredential {
+			return "", nil
+		}
+		return v.subject(token), nil
+	}
+}
+
+// A verifier turns tokens into keys.
+type verifier struct {
+	keys     jwt.Keyfunc
+	parser   *jwt.Parser    // method and signature
+	claims   *jwt.Validator // all claims
+	times    *jwt.Validator // those of the claims that age
+	verified *cache
+}
+
+func newVerifier(keys jwt.Keyfunc, methods []string, opts ...jwt.ParserOption) *verifier {
+	with := func(more ...jwt.ParserOption) []jwt.ParserOption { return slices.Concat(opts, more) }
+	return &verifier{
+		keys: keys,
+		// No check of claims here: claims does that, whatever opts says.
+		parser: jwt.NewParser(with(jwt.WithValidMethods(slices.Clone(methods)), jwt.WithoutClaimsValidation())...),
+		claims: jwt.NewValidator(with(jwt.WithExpirationRequired())...),
+		times: jwt.NewValidator(with(jwt.WithExpirationRequired(),
+			jwt.WithIssuer(""), jwt.WithSubject(""), jwt.WithAudience())...),
+		verified: newCache(rememberedTokens),
+	}
+}
+
+// subject is the key of the token's subject, "" if the token does not verify.
+func (v *verifier) subject(token string) string {
+	id := tokenID(sha256.Sum256([]byte(token)))
+	if e, ok := v.verified.get(id); ok {
+		if v.times.Validate(e.times) == nil {
+			return e.key
+		}
+		v.verified.remove(id)
+	}
+
+	e, ok := v.verify(token)
+	if !ok {
+		return ""
+	}
+	if len(e.key) <= rememberedKey {
+		v.verified.put(id, e)
+	}
+	return e.key
+}
+
+// verify checks the whole token. It reads the claims as a map since encoding/json
+// fills the fields of a struct whatever the case of a name: a claim "SUB", which
+// an issuer may let its users set, would stand for "sub".
+func (v *verifier) verify(token string) (entry, bool) {
+	claims := jwt.MapClaims{}
+	if _, err := v.parser.ParseWithClaims(token, claims, v.keys); err != nil {
+		return entry{}, false
+	}
+	if v.claims.Validate(claims) != nil {
+		return entry{}, false
+	}
+	issuer, err := claims.GetIssuer()
+	if err != nil {
+		return entry{}, false
+	}
+	subject, err := claims.GetSubject()
+	if err != nil || subject == "" {
+		return entry{}, false
+	}
+
+	// The validator has read those it needs; one that it does not need may be ill-formed.
+	exp, _ := claims.GetExpirationTime()
+	nbf, _ := claims.GetNotBefore()
+	iat, _ := claims.GetIssuedAt()
+	return entry{
+		key:   encode("sub:", issuer, subject),
+		times: &jwt.RegisteredClaims{ExpiresAt: exp, NotBefore: nbf, IssuedAt: iat},
+	}, true
+}
+
+// bearer is the token in the Authorization header, "" if there is none.
+func bearer(r *http.Request) string {
+	scheme, token, _ := strings.Cut(onlyValue(r, "Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.Trim(token, " ")
+}
+
+// mustMethods panics on arguments of JWTSubject with which no token would
+// verify, or any.
+func mustMethods(keys jwt.Keyfunc, methods []string) {
+	if keys == nil {
+		panic("keyfunc.JWTSubject: nil jwt.Keyfunc; want one that returns the key that tokens are signed with")
+	}
+	if len(methods) == 0 {
+		panic(`keyfunc.JWTSubject: no methods; name the algorithms that your issuer signs with, such as "RS256"`)
+	}
+	for _, method := range methods {
+		switch {
+		case method == jwt.SigningMethodNone.Alg():
+			panic(`keyfunc.JWTSubject: method "none" lets every client write its own token; name the algorithms that your issuer signs with, such as "RS256"`)
+		case jwt.GetSigningMethod(method) == nil:
+			panic(fmt.Sprintf("keyfunc.JWTSubject: method %q is not known to golang-jwt; want one such as %q", method, "RS256"))
+		}
+	}
+}

@@ -1,0 +1,470 @@
+package keyfunc_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/seed-e377111c/ratelimit/keyfunc"
+)
+
+var (
+	secret = []byte("0123456789abcdef0123456789abcdef")
+	noon   = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+)
+
+// secretKey is a jwt.Keyfunc for tokens signed with secret.
+func secretKey(*jwt.Token) (any, error) { return secret, nil }
+
+// at is a clock that stands at the time.
+func at(t time.Time) jwt.ParserOption { return jwt.WithTimeFunc(func() time.Time { return t }) }
+
+// alice are claims that verify at noon, changed by name and value: nil takes one out.
+func alice(changes ...any) jwt.MapClaims {
+	claims := jwt.MapClaims{"iss": "https://a.example", "sub": "alice", "aud": "api", "exp": noon.Add(time.Hour).Unix()}
+	for i := 0; i < len(changes); i += 2 {
+		name := changes[i].(string)
+		if claims[name] = changes[i+1]; changes[i+1] == nil {
+			delete(claims, name)
+		}
+	}
+	return claims
+}
+
+func sign(t testing.TB, method jwt.SigningMethod, key any, claims jwt.Claims) string {
+	t.Helper()
+	token, err := jwt.NewWithClaims(method, claims).SignedString(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+func hs256(t testing.TB, claims jwt.Claims) string {
+	t.Helper()
+	return sign(t, jwt.SigningMethodHS256, secret, claims)
+}
+
+func bearing(token string) *http.Request { return request(client, "Authorization", "Bearer "+token) }
+
+const aliceKey = "sub:https://a.example|alice"
+
+func TestJWTSubject(t *testing.T) {
+	// Given these options, a token ...
+	opts := []jwt.ParserOption{at(noon), jwt.WithIssuer("https://a.example"), jwt.WithAudience("api")}
+	for _, tt := range []struct {
+		name   string
+		claims jwt.MapClaims
+		want   string
+	}{
+		// ... that verifies is counted by issuer and subject,
+		{"valid", alice(), aliceKey},
+		{"other subject", alice("sub", "bob"), "sub:https://a.example|bob"},
+		{"subject with separators", alice("sub", "a|b%7C"), "sub:https://a.example|a%7Cb%257C"},
+		{"several audiences", alice("aud", []string{"web", "api"}), aliceKey},
+		{"long subject", alice("sub", strings.Repeat("a", 5000)), "sub:https://a.example|" + strings.Repeat("a", 5000)},
+
+		// and one that does not is nobody in particular.
+		{"expired", alice("exp", noon.Unix()), ""},
+		{"no expiry", alice("exp", nil), ""},
+		{"expiry not a number", alice("exp", "tomorrow"), ""},
+		{"not yet valid", alice("nbf", noon.Add(time.Second).Unix()), ""},
+		{"wrong issuer", alice("iss", "https://b.example"), ""},
+		{"no issuer", alice("iss", nil), ""},
+		{"issuer not a string", alice("iss", 1), ""},
+		{"wrong audience", alice("aud", "web"), ""},
+		{"no audience", alice("aud", nil), ""},
+		{"no subject", alice("sub", nil), ""},
+		{"empty subject", alice("sub", ""), ""},
+		{"subject a number", alice("sub", 7), ""},
+		{"subject a list", alice("sub", []string{"alice"}), ""},
+		{"subject an object", alice("sub", map[string]string{"a": "b"}), ""},
+		{"subject in upper case", alice("sub", nil, "SUB", "alice"), ""},
+		{"no claims", jwt.MapClaims{}, ""},
+		{"nil claims", nil, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			key := keyfunc.JWTSubject(secretKey, []string{"HS256"}, opts...)
+			for _, look := range []string{"first", "second"} { // the second may come from memory
+				if got := keyOf(t, key, bearing(hs256(t, tt.claims))); got != tt.want {
+					t.Errorf("%s look: got %q; want %q", look, got, tt.want)
+				}
+			}
+		})
+	}
+}
+
+// A claim that differs from "sub" only in case does not stand for it, wherever it stands.
+func TestJWTSubjectExactName(t *testing.T) {
+	key := keyfunc.JWTSubject(secretKey, []string{"HS256"}, at(noon))
+	for _, other := range []string{"SUB", "Sub", "ſub", "a", "z"} { // sorted before and after "sub"
+		if got := keyOf(t, key, bearing(hs256(t, alice(other, "victim")))); got != aliceKey {
+			t.Errorf("with a claim %q: got %q; want %q", other, got, aliceKey)
+		}
+	}
+}
+
+// Forgeries are nobody in particular and leave the bucket of the one they name alone.
+func TestJWTSubjectForged(t *testing.T) {
+	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	curve, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKIXPublicKey(&rsaKey.PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	public := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
+	raw := func(header, payload, signature string) string {
+		b64 := base64.RawURLEncoding.EncodeToString
+		return b64([]byte(header)) + "." + b64([]byte(payload)) + "." + signature
+	}
+	valid := sign(t, jwt.SigningMethodRS256, rsaKey, alice())
+	parts := strings.Split(valid, ".")
+	payload := `{"iss":"https://a.example","sub":"victim","exp":4102444800}`
+
+	for name, token := range map[string]string{
+		"alg none":                sign(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, alice()),
+		"alg none, hand-made":     raw(`{"alg":"none"}`, payload, ""),
+		"alg None":                raw(`{"alg":"None"}`, payload, ""),
+		"alg NONE with signature": raw(`{"alg":"NONE"}`, payload, parts[2]),
+		"alg missing":             raw(`{}`, payload, parts[2]),
+		"alg not a string":        raw(`{"alg":["RS256"]}`, payload, parts[2]),
+		"alg unknown":             raw(`{"alg":"RS257"}`, payload, parts[2]),
+		"HMAC of public PEM":      sign(t, jwt.SigningMethodHS256, public, alice()),
+		"HMAC of public DER":      sign(t, jwt.SigningMethodHS256, der, alice()),
+		"right key, other method": sign(t, jwt.SigningMethodRS512, rsaKey, alice()),
+		"PSS for PKCS1":           sign(t, jwt.SigningMethodPS256, rsaKey, alice()),
+		"ECDSA for RSA":           sign(t, jwt.SigningMethodES256, curve, alice()),
+		"wrong key":               sign(t, jwt.SigningMethodRS256, other, alice()),
+		"payload exchanged":       parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(payload)) + "." + parts[2],
+		"signature cut":           valid[:len(valid)-4],
+		"signature removed":       parts[0] + "." + parts[1] + ".",
+		"two parts":               parts[0] + "." + parts[1],
+		"four parts":              valid + ".e30",
+		"header null":             raw("null", payload, parts[2]),
+		"payload null":            raw(`{"alg":"RS256"}`, "null", parts[2]),
+		"empty":                   "",
+		"dots":                    "..",
+		"garbage":                 "\x00\xff",
+		"1 MB":                    strings.Repeat("e30.", 1<<18),
+	} {
+		// Neither do options that would weaken golang-jwt weaken the key.
+		for _, opts := range [][]jwt.ParserOption{
+			{at(noon)},
+			{at(noon), jwt.WithoutClaimsValidation(), jwt.WithValidMethods([]string{"none", "HS256", "RS256"})},
+		} {
+			key := keyfunc.JWTSubject(func(token *jwt.Token) (any, error) {
+				if _, hmac := token.Method.(*jwt.SigningMethodHMAC); hmac {
+					return public, nil // as careless key functions do
+				}
+				return &rsaKey.PublicKey, nil
+			}, []string{"RS256"}, opts...)
+			if got := keyOf(t, key, bearing(valid)); got != aliceKey {
+				t.Fatalf("valid token: got %q; want %q", got, aliceKey)
+			}
+			if got := keyOf(t, key, bearing(token)); got != "" {
+				t.Errorf("%s: got %q; want nobody", name, got)
+			}
+		}
+	}
+}
+
+func TestJWTSubjectMethods(t *testing.T) {
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	curve, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		method  jwt.SigningMethod
+		private any
+		public  any
+	}{
+		{jwt.SigningMethodEdDSA, private, public},
+		{jwt.SigningMethodES256, curve, &curve.PublicKey},
+		{jwt.SigningMethodHS512, secret, secret},
+	} {
+		// One of several keys may be the right one.
+		set := jwt.VerificationKeySet{Keys: []jwt.VerificationKey{[]byte("old"), tt.public}}
+		for _, public := range []any{tt.public, set} {
+			key := keyfunc.JWTSubject(func(*jwt.Token) (any, error) { return public, nil }, []string{tt.method.Alg()}, at(noon))
+			if got := keyOf(t, key, bearing(sign(t, tt.method, tt.private, alice()))); got != aliceKey {
+				t.Errorf("%s: got %q; want %q", tt.method.Alg(), got, aliceKey)
+			}
+		}
+	}
+}
+
+func TestJWTSubjectHeader(t *testing.T) {
+	token := hs256(t, alice())
+	key := keyfunc.JWTSubject(secretKey, []string{"HS256"}, at(noon))
+	for _, tt := range []struct {
+		lines []string
+		want  string
+	}{
+		{[]string{"Bearer " + token}, aliceKey},
+		{[]string{"bearer " + token}, aliceKey},
+		{[]string{"BEARER   " + token + " "}, aliceKey},
+		{nil, ""},
+		{[]string{""}, ""},
+		{[]string{"Bearer"}, ""},
+		{[]string{"Bearer "}, ""},
+		{[]string{token}, ""},
+		{[]string{"Bearer" + token}, ""},
+		{[]string{"Basic " + token}, ""},
+		{[]string{"Bearer " + token + ", Bearer " + token}, ""},
+		{[]string{"Bearer " + token + " x"}, ""},
+		// With two lines others on the way may have believed the other one.
+		{[]string{"Bearer " + token, "Bearer " + token}, ""},
+		{[]string{"Bearer " + token, "Basic x"}, ""},
+		{[]string{"", "Bearer " + token}, ""},
+	} {
+		r := request(client)
+		r.Header["Authorization"] = tt.lines
+		if got := keyOf(t, key, r); got != tt.want {
+			t.Errorf("Authorization %.40q: got %q; want %q", tt.lines, got, tt.want)
+		}
+	}
+}
+
+// The key function is asked once for a token that verifies, each time for one that does not, and never for
+// one that is too long.
+func TestJWTSubjectAsksForKeys(t *testing.T) {
+	asked := 0
+	key := keyfunc.JWTSubject(func(*jwt.Token) (any, error) { asked++; return secret, nil }, []string{"HS256"}, at(noon))
+	for _, tt := range []struct {
+		name, token string
+		want        string
+		asked       int
+	}{
+		{"valid", hs256(t, alice()), aliceKey, 1},
+		{"expired", hs256(t, alice("exp", noon.Unix())), "", 3},
+		{"wrong key", sign(t, jwt.SigningMethodHS256, []byte("other"), alice()), "", 3},
+		{"wrong method", sign(t, jwt.SigningMethodHS384, secret, alice()), "", 0},
+		{"16 KiB", hs256(t, alice("pad", strings.Repeat("a", 16<<10))), "", 0},
+		{"1 MB", hs256(t, alice("pad", strings.Repeat("a", 1<<20))), "", 0},
+		// A key of any length is counted, but not remembered.
+		{"long subject", hs256(t, alice("sub", strings.Repeat("a", 2000))), "sub:https://a.example|" + strings.Repeat("a", 2000), 3},
+	} {
+		asked = 0
+		for range 3 {
+			if got := keyOf(t, key, bearing(tt.token)); got != tt.want {
+				t.Errorf("%s: got %.60q; want %.60q", tt.name, got, tt.want)
+			}
+		}
+		if asked != tt.asked {
+			t.Errorf("%s, looked at 3 times: key function asked %d times; want %d", tt.name, asked, tt.asked)
+		}
+	}
+}
+
+// A key server that is away is no error: the client chooses the kid.
+func TestJWTSubjectKeysFail(t *testing.T) {
+	away := true
+	key := keyfunc.JWTSubject(func(*jwt.Token) (any, error) {
+		if away {
+			return nil, errors.New("fetch keys: connection refused")
+		}
+		return secret, nil
+	}, []string{"HS256"}, at(noon))
+	if got := keyOf(t, key, bearing(hs256(t, alice()))); got != "" {
+		t.Errorf("keys away: got %q; want nobody", got)
+	}
+	away = false
+	if got := keyOf(t, key, bearing(hs256(t, alice()))); got != aliceKey {
+		t.Errorf("keys back: got %q; want %q", got, aliceKey)
+	}
+}
+
+// A token that was remembered ends when it expires, to the second and with the leeway that was asked for.
+func TestJWTSubjectExpiresWhenRemembered(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		opts []jwt.ParserOption
+		exp  time.Time
+	}{
+		{"no leeway", nil, noon.Add(time.Hour)},
+		{"leeway", []jwt.ParserOption{jwt.WithLeeway(time.Minute)}, noon.Add(time.Hour + time.Minute)},
+		{"options about the claims", []jwt.ParserOption{
+			jwt.WithIssuer("https://a.example"), jwt.WithSubject("alice"), jwt.WithAllAudiences("api"), jwt.WithIssuedAt(), jwt.WithNotBeforeRequired(),
+		}, noon.Add(time.Hour)},
+		{"without claims validation", []jwt.ParserOption{jwt.WithoutClaimsValidation()}, noon.Add(time.Hour)},
+		{"JSON numbers", []jwt.ParserOption{jwt.WithJSONNumber()}, noon.Add(time.Hour)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			now, asked := noon, 0
+			keys := func(*jwt.Token) (any, error) { asked++; return secret, nil }
+			key := keyfunc.JWTSubject(keys, []string{"HS256"}, append(tt.opts, jwt.WithTimeFunc(func() time.Time { return now }))...)
+			r := bearing(hs256(t, alice("iat", noon.Unix(), "nbf", noon.Unix())))
+			for _, step := range []struct {
+				now  time.Time
+				want string
+			}{
+				{noon, aliceKey},
+				{noon.Add(30 * time.Minute), aliceKey},
+				{tt.exp.Add(-time.Nanosecond), aliceKey},
+				{tt.exp, ""},
+				{tt.exp.Add(time.Hour), ""},
+			} {
+				now = step.now
+				if got := keyOf(t, key, r); got != step.want {
+					t.Errorf("at %v: got %q; want %q", step.now, got, step.want)
+				}
+			}
+			if asked != 3 { // at first, and when it had expired
+				t.Errorf("key function asked %d times; want 3", asked)
+			}
+		})
+	}
+}
+
+// A clock that goes back before nbf or iat is heeded as well.
+func TestJWTSubjectNotBeforeWhenRemembered(t *testing.T) {
+	now := noon
+	clock := jwt.WithTimeFunc(func() time.Time { return now })
+	for claim, key := range map[string]keyfunc.Func{
+		"nbf": keyfunc.JWTSubject(secretKey, []string{"HS256"}, clock),
+		"iat": keyfunc.JWTSubject(secretKey, []string{"HS256"}, clock, jwt.WithIssuedAt()),
+	} {
+		r := bearing(hs256(t, alice(claim, noon.Unix())))
+		for _, step := range []struct {
+			now  time.Time
+			want string
+		}{{noon, aliceKey}, {noon.Add(-time.Second), ""}, {noon, aliceKey}} {
+			now = step.now
+			if got := keyOf(t, key, r); got != step.want {
+				t.Errorf("%s, at %v: got %q; want %q", claim, step.now, got, step.want)
+			}
+		}
+	}
+}
+
+// A subject is unique for its issuer only, and no choice of either gives the key of another pair.
+func TestJWTSubjectIssuers(t *testing.T) {
+	key := keyfunc.JWTSubject(secretKey, []string{"HS256"}, at(noon))
+	seen := map[string]string{}
+	for _, pair := range [][2]string{
+		{"https://a.example", "alice"}, {"https://b.example", "alice"}, {"", "alice"}, {"", "https://a.example|alice"},
+		{"a", "b|c"}, {"a|b", "c"}, {"a%7Cb", "c"}, {"a", "b%7Cc"}, {"a|", "c"}, {"a", "|c"},
+	} {
+		got := keyOf(t, key, bearing(hs256(t, alice("iss", pair[0], "sub", pair[1]))))
+		if other, taken := seen[got]; taken || got == "" {
+			t.Errorf("issuer and subject %q: got %q, the key of %s", pair, got, other)
+		}
+		seen[got] = fmt.Sprintf("%q", pair)
+	}
+
+	// An issuer that is not a string is no issuer, even if any would do.
+	if got := keyOf(t, key, bearing(hs256(t, alice("iss", 1)))); got != "" {
+		t.Errorf("issuer 1: got %q; want nobody", got)
+	}
+}
+
+// The slices that the constructor was given are not read again.
+func TestJWTSubjectCopies(t *testing.T) {
+	methods, opts := []string{"HS256"}, make([]jwt.ParserOption, 0, 8)
+	key := keyfunc.JWTSubject(secretKey, methods, append(opts, at(noon))...)
+	methods[0] = "none"
+	if got := keyOf(t, key, bearing(sign(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, alice()))); got != "" {
+		t.Errorf("alg none: got %q; want nobody", got)
+	}
+	if got := keyOf(t, key, bearing(hs256(t, alice()))); got != aliceKey {
+		t.Errorf("got %q; want %q", got, aliceKey)
+	}
+}
+
+func TestJWTSubjectConcurrent(t *testing.T) {
+	key := keyfunc.JWTSubject(secretKey, []string{"HS256"}, at(noon))
+	var users [8]*http.Request
+	for i := range users {
+		users[i] = bearing(hs256(t, alice("sub", fmt.Sprint(i))))
+	}
+	expired := bearing(hs256(t, alice("exp", noon.Unix())))
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for i := range 200 {
+				user := i % len(users)
+				if got, want := keyOf(t, key, users[user]), fmt.Sprintf("sub:https://a.example|%d", user); got != want {
+					t.Errorf("got %q; want %q", got, want)
+				}
+				if got := keyOf(t, key, expired); got != "" {
+					t.Errorf("expired: got %q; want nobody", got)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestJWTSubjectPanics(t *testing.T) {
+	wantPanic(t, "keyfunc.JWTSubject: nil jwt.Keyfunc; want one that returns the key that tokens are signed with", func() {
+		keyfunc.JWTSubject(nil, []string{"RS256"})
+	})
+	for _, methods := range [][]string{nil, {}} {
+		wantPanic(t, `keyfunc.JWTSubject: no methods; name the algorithms that your issuer signs with, such as "RS256"`, func() {
+			keyfunc.JWTSubject(secretKey, methods)
+		})
+	}
+	wantPanic(t, `keyfunc.JWTSubject: method "none" lets every client write its own token; name the algorithms that your issuer signs with, such as "RS256"`, func() {
+		keyfunc.JWTSubject(secretKey, []string{"RS256", "none"})
+	})
+	for _, method := range []string{"", "None", "rs256", "RS-256"} {
+		wantPanic(t, fmt.Sprintf(`keyfunc.JWTSubject: method %q is not known to golang-jwt; want one such as "RS256"`, method), func() {
+			keyfunc.JWTSubject(secretKey, []string{method})
+		})
+	}
+}
+
+func BenchmarkJWTSubject(b *testing.B) {
+	r := bearing(hs256(b, alice("exp", time.Now().Add(time.Hour).Unix())))
+	b.Run("Remembered", func(b *testing.B) {
+		key := keyfunc.JWTSubject(secretKey, []string{"HS256"})
+		b.ReportAllocs()
+		for b.Loop() {
+			key(r)
+		}
+	})
+	b.Run("RememberedParallel", func(b *testing.B) {
+		key := keyfunc.JWTSubject(secretKey, []string{"HS256"})
+		b.ReportAllocs()
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				key(r)
+			}
+		})
+	})
+	b.Run("Forged", func(b *testing.B) {
+		key := keyfunc.JWTSubject(func(*jwt.Token) (any, error) { return []byte("other"), nil }, []string{"HS256"})
+		b.ReportAllocs()
+		for b.Loop() {
+			key(r)
+		}
+	})
+}

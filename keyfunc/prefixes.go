@@ -1,0 +1,69 @@
+package keyfunc
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+)
+
+// networks are the addresses whose word is taken for the client's address.
+type networks []netip.Prefix
+
+func (n networks) contain(addr netip.Addr) bool {
+	for _, p := range n {
+		if p.Contains(addr) {
+			return true
+		}
+	}
+	return false
+}
+
+// mustNetworks reads the prefixes that a constructor was given and panics, in
+// its name, on the first that cannot be meant.
+func mustNetworks[P string | netip.Prefix](constructor string, prefixes []P) networks {
+	if len(prefixes) == 0 {
+		panic("keyfunc." + constructor + `: no prefixes; name the networks of your proxies, such as "10.0.0.0/8"`)
+	}
+	var trusted networks
+	for _, p := range prefixes {
+		network, err := parsePrefix(p)
+		if err != nil {
+			panic(fmt.Sprintf("keyfunc.%s: %q %v", constructor, fmt.Sprint(p), err))
+		}
+		trusted = append(trusted, network)
+	}
+	return trusted
+}
+
+// parsePrefix returns a network in the form in which parseAddr returns
+// addresses: unmapped and without a zone.
+func parsePrefix[P string | netip.Prefix](p P) (netip.Prefix, error) {
+	var network netip.Prefix
+	switch p := any(p).(type) {
+	case netip.Prefix:
+		network = p
+	case string:
+		var err error
+		if network, err = netip.ParsePrefix(p); err != nil {
+			addr, err := netip.ParseAddr(p)
+			if err != nil || addr.Zone() != "" {
+				break // network stays invalid
+			}
+			network = netip.PrefixFrom(addr, addr.BitLen())
+		}
+	}
+	if !network.IsValid() {
+		return netip.Prefix{}, errors.New(`is not a network; want "10.0.0.0/8", "2001:db8::/32" or one address`)
+	}
+
+	if addr := network.Addr(); addr.Is4In6() {
+		if network.Bits() < 96 {
+			return netip.Prefix{}, errors.New("mixes IPv4 and IPv6; write the IPv4 network as such")
+		}
+		network = netip.PrefixFrom(addr.Unmap(), network.Bits()-96)
+	}
+	if network.Bits() == 0 {
+		return netip.Prefix{}, errors.New("trusts everybody, so that every client could write its own key; name the networks of your proxies")
+	}
+	return network.Masked(), nil
+}

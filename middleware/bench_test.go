@@ -1,0 +1,53 @@
+package middleware_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+func byHeader(r *http.Request) (string, error) { return r.Header.Get("X-Client"), nil }
+
+// BenchmarkAllow is the whole middleware around a handler that does nothing,
+// less what a bare response costs.
+func BenchmarkAllow(b *testing.B) {
+	limit := gcra.PerSecond(500_000).WithBurst(1_000_000)
+	for _, bench := range []struct {
+		name     string
+		headers  middleware.Headers
+		policies []middleware.Policy
+	}{
+		{"none", middleware.HeadersNone, []middleware.Policy{{Name: "a", Key: byHeader, Limit: limit}}},
+		{"draft6", middleware.HeadersDraft6, []middleware.Policy{{Name: "a", Key: byHeader, Limit: limit}}},
+		{"draft6/three", middleware.HeadersDraft6, []middleware.Policy{
+			{Name: "a", Key: byHeader, Limit: limit},
+			{Name: "b", Key: byHeader, Limit: limit},
+			{Name: "c", Key: byHeader, Limit: limit, Routes: []string{"POST /login", "GET /users/{id}"}},
+		}},
+		{"draft11", middleware.HeadersDraft11, []middleware.Policy{{Name: "a", Key: byHeader, Limit: limit}}},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			l := middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory(), Headers: bench.headers}, bench.policies...))
+			w := &discard{header: http.Header{}}
+			r := httptest.NewRequest("GET", "/users/1", nil)
+			r.Header.Set("X-Client", "somebody")
+			b.ReportAllocs()
+			for b.Loop() {
+				clear(w.header)
+				if _, ok := l.Allow(w, r); !ok {
+					b.Fatal("refused")
+				}
+			}
+		})
+	}
+}
+
+// discard is a ResponseWriter that keeps nothing but the header.
+type discard struct{ header http.Header }
+
+func (d *discard) Header() http.Header         { return d.header }
+func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
+func (d *discard) WriteHeader(int)             {}

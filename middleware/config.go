@@ -1,0 +1,241 @@
+package middleware
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/pattern"
+)
+
+// Config says how a [Limiter] works; its policies say how much. Use keyed
+// literals: fields may be added.
+type Config struct {
+	// Store keeps the state that the servers share. Required.
+	Store gcra.Store
+
+	// Headers chooses the fields that tell clients where they stand; the zero
+	// value means HeadersDraft6.
+	Headers Headers
+
+	// Deny writes the refusal in place of the default, a problem+json of RFC
+	// 9457. RateLimit fields, Retry-After and Cache-Control are set already;
+	// [Decision.Status] gives the status to write. It must write one.
+	Deny func(http.ResponseWriter, *http.Request, Decision)
+
+	// Observe is called once for each decision, before anything is written and
+	// before the request waits for its Delay. It must not block, nor keep or
+	// change the Decision's Results.
+	Observe func(*http.Request, Decision)
+
+	// Instances is how many servers share the limits. While a server limits by
+	// itself, its share of each limit is one part in so many; 0 means 1.
+	Instances int
+}
+
+// Policy is one limit on one kind of key. Two windows are two policies. Use
+// keyed literals: fields may be added.
+type Policy struct {
+	// Name stands in headers, metrics and store keys, so that renaming a policy
+	// starts it afresh. Up to 64 printable ASCII characters, unique within the
+	// limiter; a policy that is alone may leave it out and is called "default".
+	Name string
+
+	// Key says who is counted; see package keyfunc. An empty key is nobody in
+	// particular: all such requests share one bucket. With an error the policy
+	// takes its Outage way. Required.
+	Key func(*http.Request) (string, error)
+
+	// Limit is how much each key may do. Required unless LimitFor is set.
+	Limit gcra.Limit
+
+	// LimitFor gives the limit for a request, for example by the customer's
+	// plan. The zero Limit means that the policy does not apply; one that is
+	// not valid takes the Outage way. When both are set LimitFor decides, and
+	// Limit is what this server goes by if LimitFor panics or errs so.
+	LimitFor func(*http.Request) gcra.Limit
+
+	// Routes are the routes that the policy is for, as patterns of
+	// [http.ServeMux]: "POST /login", "/users/{id}", "/static/". The forms of gin
+	// and echo ("/users/:id", "/files/*path") mean the same. Empty means every
+	// request. A request is matched by the route that will serve it where that
+	// is known, and else by its path in any spelling that could lead there.
+	Routes []string
+
+	// Cost is how many units the request takes; nil means 1, and 0 only looks.
+	// A negative cost takes the Outage way.
+	Cost func(*http.Request) int
+
+	// Skip exempts a request from this policy.
+	Skip func(*http.Request) bool
+
+	// Shadow decides and reports, but refuses nobody and is not seen by clients.
+	// A new limit can be watched so before it is enforced.
+	Shadow bool
+
+	// MaxDelay holds a request back for up to this long rather than refuse it.
+	MaxDelay time.Duration
+
+	// Outage is what happens when the policy cannot be decided.
+	Outage Outage
+}
+
+// Outage is the way a policy takes when it cannot be decided as asked: the
+// store does not answer, or the policy's own functions fail.
+type Outage uint8
+
+const (
+	// OutageLocal goes on limiting with the state of this server alone, each
+	// limit divided by [Config.Instances]. What is not known of the request is
+	// replaced by the stricter guess: nobody in particular for the key, 1 for
+	// the cost. Without a limit nothing can be decided: that is OutageClosed.
+	OutageLocal Outage = iota
+
+	// OutageOpen lets the request pass this policy uncounted.
+	OutageOpen
+
+	// OutageClosed refuses the request with 503 Service Unavailable.
+	OutageClosed
+)
+
+const (
+	maxName      = 64
+	maxDelay     = 366 * 24 * time.Hour // what a store accepts
+	maxInstances = 1_000_000
+)
+
+// New returns a Limiter for the policies, or an error that joins one for each
+// mistake in them ([errors.Join]), naming the policy, the field, the value and
+// what would be right.
+func New(cfg Config, policies ...Policy) (*Limiter, error) {
+	l := &Limiter{
+		store:     cfg.Store,
+		headers:   cfg.Headers,
+		deny:      cfg.Deny,
+		observe:   cfg.Observe,
+		instances: max(cfg.Instances, 1),
+		local:     gcra.NewMemory(),
+	}
+	if l.headers == 0 {
+		l.headers = HeadersDraft6
+	}
+	if l.deny == nil {
+		l.deny = deny
+	}
+	errs := cfg.check()
+	if len(policies) == 0 {
+		errs = append(errs, errors.New("ratelimit: no policies; want at least one"))
+	}
+	seen := map[string]bool{}
+	for i := range policies {
+		p := &policies[i]
+		name := p.Name
+		if name == "" && len(policies) == 1 {
+			name = "default"
+		}
+		title := fmt.Sprintf("policy %q", clip(name))
+		if name == "" {
+			title = fmt.Sprintf("policy number %d", i+1)
+		}
+		report := func(field, format string, args ...any) {
+			errs = append(errs, fmt.Errorf("ratelimit: %s: %s "+format, append([]any{title, field}, args...)...))
+		}
+		if seen[name] && name != "" {
+			report("Name", "is taken by an earlier policy; want unique names")
+		}
+		seen[name] = true
+		l.policies.list = append(l.policies.list, p.compile(name, report))
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	l.policies.prepare()
+	return l, nil
+}
+
+// Must is New for configurations that are written in the program: it panics
+// with the error.
+//
+//	limiter := middleware.Must(middleware.New(cfg, policies...))
+func Must(l *Limiter, err error) *Limiter {
+	if err != nil {
+		panic(err)
+	}
+	return l
+}
+
+func (cfg *Config) check() (errs []error) {
+	if isNil(cfg.Store) {
+		errs = append(errs, errors.New("ratelimit: Store is nil; want gcra.NewMemory, gcra.NewRedis or your own"))
+	}
+	if cfg.Headers&^headersKnown != 0 || cfg.Headers&HeadersNone != 0 && cfg.Headers != HeadersNone {
+		errs = append(errs, fmt.Errorf("ratelimit: Headers is %#b; want HeadersDraft6, HeadersDraft11, HeadersX joined by |, or HeadersNone alone", cfg.Headers))
+	}
+	if cfg.Instances < 0 || cfg.Instances > maxInstances {
+		errs = append(errs, fmt.Errorf("ratelimit: Instances is %d; want 0 (same as 1) to %d", cfg.Instances, maxInstances))
+	}
+	return errs
+}
+
+// isNil sees through an interface that holds a nil pointer.
+func isNil(s gcra.Store) bool {
+	v := reflect.ValueOf(s)
+	return s == nil || v.Kind() == reflect.Pointer && v.IsNil()
+}
+
+// compile checks the policy and works out whatever does not depend on the
+// request.
+func (p *Policy) compile(name string, report func(field, format string, args ...any)) *policy {
+	c := &policy{Policy: *p}
+	c.Name = name
+	switch {
+	case name == "":
+		report("Name", "is missing; want one for each of several policies")
+	case len(name) > maxName:
+		report("Name", "has %d characters; want at most %d", len(name), maxName)
+	case !printable(name):
+		report("Name", "is %q; want printable ASCII", name)
+	}
+	if p.Key == nil {
+		report("Key", "is nil; want one of package keyfunc or your own")
+	}
+	if p.LimitFor == nil || p.Limit != (gcra.Limit{}) {
+		if err := p.Limit.Validate(); err != nil {
+			report("Limit", "is %v: %w", p.Limit, err)
+		}
+	}
+	for i, route := range p.Routes {
+		parsed, err := pattern.Parse(route)
+		if err != nil {
+			report(fmt.Sprintf("Routes[%d]", i), "is %q: %w; want a pattern such as \"POST /login\"", clip(route), err)
+		}
+		c.routes = append(c.routes, parsed)
+	}
+	if p.MaxDelay < 0 || p.MaxDelay > maxDelay {
+		report("MaxDelay", "is %v; want 0 (no delay) to %v", p.MaxDelay, maxDelay)
+	}
+	if p.Outage > OutageClosed {
+		report("Outage", "is %d; want OutageLocal, OutageOpen or OutageClosed", p.Outage)
+	}
+	return c
+}
+
+func printable(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// clip bounds what an error message repeats of its input.
+func clip(s string) string {
+	if len(s) > 80 {
+		return s[:80] + "..."
+	}
+	return s
+}

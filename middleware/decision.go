@@ -1,0 +1,97 @@
+package middleware
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+)
+
+// Decision is what a limiter decided about a request. Copies share what they
+// are about: a refund through one is a refund through all.
+type Decision struct {
+	Allowed    bool
+	RetryAfter time.Duration  // longest among the refusing policies; 0 when allowed or when no wait helps
+	Delay      time.Duration  // how long to hold an allowed request back: longest among the policies
+	Results    []PolicyResult // of the policies that applied and were decided, in order
+	Err        error          // why a policy could not be decided as asked and took its Outage way; nil if all were
+
+	visit *visit // nil in a Decision that no limiter made
+}
+
+// PolicyResult is what one policy said to a request.
+type PolicyResult struct {
+	Policy  string     // its name
+	Subject string     // who was counted, as its Key said
+	Shadow  bool       // it refuses nobody: Allowed tells what it would have done
+	Limit   gcra.Limit // the limit that applied; during an outage this server's share
+	gcra.Result
+}
+
+// Status is the status code that goes with the decision: 200 when allowed, 429
+// when a policy refused, 503 when a policy could not be decided and is
+// OutageClosed.
+func (d Decision) Status() int {
+	if d.Allowed {
+		return http.StatusOK
+	}
+	for i := range d.Results {
+		if d.Results[i].refuses() {
+			return http.StatusTooManyRequests
+		}
+	}
+	return http.StatusServiceUnavailable
+}
+
+func (p *PolicyResult) refuses() bool { return !p.Allowed && !p.Shadow }
+
+// violated are the names of the policies that stood in the way.
+func (d *Decision) violated() (names []string) {
+	for i := range d.Results {
+		if d.Results[i].refuses() {
+			names = append(names, d.Results[i].Policy)
+		}
+	}
+	if names == nil && d.visit != nil {
+		for i := range d.visit.entries {
+			if e := &d.visit.entries[i]; e.way == viaNone {
+				names = append(names, e.policy.Name)
+			}
+		}
+	}
+	return names
+}
+
+// conclude makes the Decision of the results.
+func (v *visit) conclude() {
+	d := &v.decision
+	d.visit = v
+	d.Allowed = !v.closed()
+	if !d.Allowed {
+		d.RetryAfter = time.Second // nobody knows how long an outage lasts
+	}
+	d.Results = v.fewResults[:0]
+	helpless := false
+	for i := range v.charges {
+		if !v.entries[i].decided {
+			continue
+		}
+		c := &v.charges[i]
+		d.Results = append(d.Results, PolicyResult{c.Policy, c.Subject, c.Shadow, c.Limit, c.Result})
+		switch {
+		case c.Shadow:
+		case c.Result.Allowed:
+			d.Delay = max(d.Delay, c.Result.Delay)
+		default:
+			d.Allowed = false
+			d.RetryAfter = max(d.RetryAfter, c.Result.RetryAfter)
+			helpless = helpless || c.Result.Never
+		}
+	}
+	if helpless {
+		d.RetryAfter = 0
+	}
+	if !d.Allowed {
+		d.Delay = 0
+	}
+}

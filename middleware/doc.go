@@ -1,0 +1,30 @@
+// Package middleware decides about HTTP requests by rate limits and tells the
+// client: RateLimit fields on every response, 429 and Retry-After on a refusal.
+//
+// A [Limiter] holds policies. Each policy that applies to a request names who
+// is counted (its Key) and how much that one may do (its Limit). All of them
+// are asked in one step of the [gcra.Store]: either every policy is charged or
+// none is, so a request that one policy refuses costs the others nothing.
+//
+// The adapters put a Limiter into a framework. Elsewhere (a gateway, a gRPC
+// server, another framework) use it directly:
+//
+//	r, ok := limiter.Allow(w, r)
+//	if !ok {
+//		return // refused, and the response is written
+//	}
+//
+// or [Limiter.Decide], which writes nothing.
+//
+// The package assumes that the key function tells the truth; see package
+// keyfunc. The ResponseWriter is never wrapped, so flushing, hijacking and
+// [http.ResponseController] work as without a limiter.
+//
+// # When the answer cannot be had
+//
+// The store may be away, and a Key, LimitFor, Cost or Skip may fail or panic.
+// Then each policy concerned goes its own way, see [Outage]; by default this
+// server goes on limiting by itself. [Decision.Err] says why. The client
+// is told nothing of the cause, and never gets a 429 for it: with
+// [OutageClosed] it gets a 503.
+package middleware

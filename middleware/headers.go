@@ -1,0 +1,349 @@
+package middleware
+
+import (
+	"math/bits"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+)
+
+// Headers chooses the fields that tell a client where it stands. Join them
+// with |. No field is written for a request that no policy decided about, and
+// shadow policies stay unseen.
+//
+// The RateLimit fields are not a standard yet, and their form has changed
+// between drafts, so the draft's number is in the name.
+type Headers uint8
+
+const (
+	// HeadersDraft6 is draft-ietf-httpapi-ratelimit-headers-06, the form that
+	// most clients know:
+	//
+	//	RateLimit-Limit: 100          the most that Remaining can be
+	//	RateLimit-Remaining: 42       units left
+	//	RateLimit-Reset: 35           seconds until all are back; when refused, until a retry passes
+	//	RateLimit-Policy: 100;w=60    100 in 60 seconds
+	//
+	// They describe the policy closest to its limit, or of those that refused
+	// the one that asks for the longest wait. A policy whose period is not whole
+	// seconds is described by the smallest multiple that is: 10 in 100 ms is
+	// 100;w=1.
+	HeadersDraft6 Headers = 1 << iota
+
+	// HeadersDraft11 is draft-ietf-httpapi-ratelimit-headers-11, two lists of
+	// all policies that applied:
+	//
+	//	RateLimit-Policy: "burst";q=10;w=1, "daily";q=10000;w=86400
+	//	RateLimit: "burst";r=9;t=1, "daily";r=9999;t=9
+	//
+	// t is the seconds until there is more than r; it is left out when nothing
+	// is missing or no wait helps, and on a refusal for policies that did not
+	// refuse, so that Retry-After never points to an earlier moment. Together with
+	// HeadersDraft6, RateLimit-Policy takes this form.
+	HeadersDraft11
+
+	// HeadersX is the custom before there was a draft: X-RateLimit-Limit,
+	// X-RateLimit-Remaining and X-RateLimit-Reset, with the numbers of
+	// HeadersDraft6. Reset is in seconds from now; elsewhere, GitHub for one, it
+	// is a time of day.
+	HeadersX
+
+	// HeadersNone writes none of them. Retry-After stays.
+	HeadersNone
+
+	headersKnown = HeadersDraft6 | HeadersDraft11 | HeadersX | HeadersNone
+)
+
+// triples are the fields of HeadersDraft6 and HeadersX, as net/http spells them
+// so that Header.Get finds them.
+var triples = [...]struct {
+	headers                 Headers
+	limit, remaining, reset string
+}{
+	{HeadersDraft6, "Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset"},
+	{HeadersX, "X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"},
+}
+
+const (
+	policyField = "Ratelimit-Policy"
+	listField   = "Ratelimit"
+)
+
+// told is what limiters have told the client so far: the fields they set and
+// the numbers of the triple, for a limiter further in to compare with.
+type told struct {
+	headers          Headers
+	remaining, reset int64
+}
+
+// tell sets the fields that describe the decision. Where a limiter further out
+// has set them already, the tighter of the two keeps the triple, and the lists
+// grow.
+func (v *visit) tell(h http.Header, headers Headers) {
+	closest, refused := v.closest()
+	before := v.toldBefore()
+	v.told = before
+	if closest < 0 || headers == HeadersNone {
+		return
+	}
+	var room [256]byte
+	w := fieldWriter{buf: room[:0]}
+	c := &v.charges[closest]
+	now := told{before.headers | headers, c.Result.Remaining, reset(&c.Result)}
+	tighter := refused || before.headers == 0 || now.remaining < before.remaining ||
+		now.remaining == before.remaining && now.reset > before.reset
+	if tighter {
+		v.told = now
+	} else {
+		v.told.headers = now.headers
+	}
+	for _, t := range triples {
+		if headers&t.headers == 0 || !tighter && before.headers&t.headers != 0 {
+			continue
+		}
+		w.int(capacity(c.Limit)).end(t.limit)
+		w.int(now.remaining).end(t.remaining)
+		w.int(now.reset).end(t.reset)
+	}
+	switch {
+	case headers&HeadersDraft11 != 0:
+		var policies, list string
+		if before.headers&HeadersDraft11 != 0 {
+			policies, list = h.Get(policyField), h.Get(listField)
+		}
+		v.writePolicies(w.item(policies))
+		w.end(policyField)
+		v.writeList(w.item(list), refused)
+		w.end(listField)
+	case headers&HeadersDraft6 != 0 && before.headers&HeadersDraft11 == 0 && (tighter || before.headers&HeadersDraft6 == 0):
+		v.entries[closest].policy.text.window(&w, c.Limit)
+		w.end(policyField)
+	}
+	w.set(h, v.fewValues[:0])
+}
+
+// toldBefore is what the limiters further out have told.
+func (v *visit) toldBefore() told {
+	if outer := v.outer(); outer != nil {
+		return outer.told
+	}
+	return told{}
+}
+
+// closest is the index of the policy closest to its limit or, when some refuse,
+// of the one that asks for the longest wait; -1 when there is none to tell of.
+func (v *visit) closest() (closest int, refused bool) {
+	closest = -1
+	var best *gcra.Result
+	for i := range v.charges {
+		r := &v.charges[i].Result
+		var closer bool
+		switch {
+		case !v.entries[i].decided || v.charges[i].Shadow:
+		case !r.Allowed && !refused:
+			closer, refused = true, true
+		case !r.Allowed:
+			closer = !best.Never && (r.Never || r.RetryAfter > best.RetryAfter)
+		case !refused:
+			closer = best == nil || r.Remaining < best.Remaining ||
+				r.Remaining == best.Remaining && r.ResetAfter > best.ResetAfter
+		}
+		if closer {
+			closest, best = i, r
+		}
+	}
+	return closest, refused
+}
+
+// reset is RateLimit-Reset: until full, or until a retry passes.
+func reset(r *gcra.Result) int64 {
+	if r.RetryAfter > 0 {
+		return seconds(r.RetryAfter)
+	}
+	return seconds(r.ResetAfter)
+}
+
+// writePolicies writes the items of RateLimit-Policy.
+func (v *visit) writePolicies(w *fieldWriter) {
+	for i := range v.charges {
+		if v.entries[i].decided && !v.charges[i].Shadow {
+			v.entries[i].policy.text.policy(w.item(""), v.charges[i].Limit)
+		}
+	}
+}
+
+// writeList writes the items of RateLimit.
+func (v *visit) writeList(w *fieldWriter, refused bool) {
+	for i := range v.charges {
+		c := &v.charges[i]
+		if !v.entries[i].decided || c.Shadow {
+			continue
+		}
+		w.item(v.entries[i].policy.text.name).string(";r=").int(c.Result.Remaining)
+		if t := more(c, refused); t > 0 {
+			w.string(";t=").int(t)
+		}
+	}
+}
+
+// more is t of the RateLimit field: the seconds until the policy has more to
+// give, or 0 to leave it out.
+func more(c *gcra.Charge, refused bool) int64 {
+	r := &c.Result
+	if refused {
+		return seconds(r.RetryAfter)
+	}
+	if r.ResetAfter == 0 {
+		return 0
+	}
+	// The bucket is full after ResetAfter; the next unit comes as many intervals
+	// earlier as there are units to follow it.
+	missing := capacity(c.Limit) - r.Remaining
+	wait := r.ResetAfter - time.Duration(missing-1)*interval(c.Limit)
+	return seconds(min(max(wait, 1), r.ResetAfter))
+}
+
+// capacity is the most units that a bucket holds.
+func capacity(l gcra.Limit) int64 {
+	if l.Burst == 0 {
+		return l.Count
+	}
+	return l.Burst
+}
+
+// interval is the time from one unit to the next, rounded as gcra keeps it.
+func interval(l gcra.Limit) time.Duration {
+	const tick = 100
+	return (l.Per + time.Duration(l.Count)*tick/2) / time.Duration(l.Count*tick) * tick
+}
+
+// text is what the fields say of a policy with its usual limit.
+type text struct {
+	limit           gcra.Limit
+	name            string // "burst", in quotes
+	draft6, draft11 string // 100;w=60 and "burst";q=100;w=60
+}
+
+func newText(name string, l gcra.Limit) text {
+	t := text{name: string(appendQuoted(nil, name))}
+	if l != (gcra.Limit{}) {
+		var w fieldWriter
+		t.window(&w, l)
+		t.draft6, w.buf = string(w.buf), nil
+		t.policy(&w, l)
+		t.draft11 = string(w.buf)
+		t.limit = l
+	}
+	return t
+}
+
+// window writes 100;w=60.
+func (t *text) window(w *fieldWriter, l gcra.Limit) {
+	if l == t.limit {
+		w.string(t.draft6)
+		return
+	}
+	q, s := window(l)
+	w.int(q).string(";w=").int(s)
+}
+
+// policy writes "burst";q=100;w=60.
+func (t *text) policy(w *fieldWriter, l gcra.Limit) {
+	if l == t.limit {
+		w.string(t.draft11)
+		return
+	}
+	q, s := window(l)
+	w.string(t.name).string(";q=").int(q).string(";w=").int(s)
+}
+
+// maxInteger is the largest integer of a structured field (RFC 9651, 3.3.1).
+const maxInteger = 999_999_999_999_999
+
+// window is the limit as q units in w whole seconds: the smallest multiple of
+// it that has whole seconds or, should that be too large to write, the nearest
+// from below.
+func window(l gcra.Limit) (q, w int64) {
+	common := gcd(int64(l.Per), int64(time.Second))
+	w = int64(l.Per) / common
+	if times := int64(time.Second) / common; l.Count <= maxInteger/times && w <= maxInteger {
+		return l.Count * times, w
+	}
+	w = seconds(l.Per)
+	hi, lo := bits.Mul64(uint64(l.Count), uint64(w)*uint64(time.Second))
+	n, _ := bits.Div64(hi, lo, uint64(l.Per)) // fits: Count is at most one a microsecond
+	return int64(min(n, maxInteger)), w
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// appendQuoted appends s, which is printable ASCII, as a string of RFC 9651 and
+// of JSON, which are alike there.
+func appendQuoted(b []byte, s string) []byte {
+	b = append(b, '"')
+	for i := range len(s) {
+		if s[i] == '"' || s[i] == '\\' {
+			b = append(b, '\\')
+		}
+		b = append(b, s[i])
+	}
+	return append(b, '"')
+}
+
+// fieldWriter writes the values of several header fields into one buffer, so
+// that all of them become one string.
+type fieldWriter struct {
+	buf    []byte
+	fields [8]field // triple, triple, policy, list
+	n      int
+	start  int // of the value being written
+}
+
+type field struct {
+	key      string
+	from, to int
+}
+
+func (w *fieldWriter) string(s string) *fieldWriter {
+	w.buf = append(w.buf, s...)
+	return w
+}
+
+func (w *fieldWriter) int(n int64) *fieldWriter {
+	w.buf = strconv.AppendInt(w.buf, n, 10)
+	return w
+}
+
+// item writes s as the next item of a list, or as its beginning.
+func (w *fieldWriter) item(s string) *fieldWriter {
+	if len(w.buf) > w.start {
+		w.string(", ")
+	}
+	return w.string(s)
+}
+
+// end makes what was written since the last end the value of a field.
+func (w *fieldWriter) end(key string) {
+	w.fields[w.n] = field{key, w.start, len(w.buf)}
+	w.n++
+	w.start = len(w.buf)
+}
+
+// set sets the fields, their values kept in the array behind values.
+func (w *fieldWriter) set(h http.Header, values []string) {
+	all := string(w.buf)
+	if w.n > cap(values) {
+		values = make([]string, 0, w.n)
+	}
+	for i, f := range w.fields[:w.n] {
+		values = append(values, all[f.from:f.to])
+		h[f.key] = values[i : i+1 : i+1]
+	}
+}

@@ -1,0 +1,158 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+)
+
+// way is how a charge is decided.
+type way uint8
+
+const (
+	viaStore way = iota // as asked
+	viaLocal            // on this server's own state
+	viaOpen             // not at all: it passes
+	viaNone             // not at all: the request is refused
+)
+
+// take decides the charges of a visit, together as far as they go the same
+// way. Whatever the ways, a refused request is charged nothing.
+func (l *Limiter) take(ctx context.Context, v *visit) {
+	if v.closed() {
+		return
+	}
+	admitted, err := v.take(ctx, l.store, viaStore)
+	if err != nil {
+		for i := range v.entries {
+			if v.entries[i].way == viaStore {
+				v.fallBack(i, nil)
+			}
+		}
+		v.report(&storeError{err})
+		admitted = !v.closed()
+	}
+	if !admitted {
+		return
+	}
+	// The last to be asked, because it costs nothing and cannot fail.
+	admitted, err = v.take(ctx, l.local, viaLocal)
+	if err != nil {
+		v.report(err)
+	}
+	if !admitted {
+		v.report(v.giveBack(ctx))
+	}
+}
+
+// fallBack sends the charge at index i the way its policy takes in an outage.
+func (v *visit) fallBack(i int, cause error) {
+	e, c := &v.entries[i], &v.charges[i]
+	v.report(cause)
+	switch {
+	case e.policy.Outage == OutageLocal && c.Limit != (gcra.Limit{}):
+		e.way = viaLocal
+		c.Limit = share(c.Limit, v.limiter.instances, c.Cost)
+	case e.policy.Outage == OutageOpen || c.Shadow: // a shadow refuses nobody
+		e.way = viaOpen
+	default:
+		e.way = viaNone
+	}
+}
+
+// share is this server's part of a limit that n servers keep: as often one nth,
+// as much at once one nth. The burst stays large enough for a request of the
+// given cost, if it was; split to pieces it would refuse that for good.
+func share(l gcra.Limit, n int, cost int64) gcra.Limit {
+	burst := l.Burst
+	if burst == 0 {
+		burst = l.Count
+	}
+	part := l
+	part.Burst = max(1, burst/int64(n))
+	if cost <= burst {
+		part.Burst = max(part.Burst, cost)
+	}
+	if l.Per > math.MaxInt64/time.Duration(n) {
+		return l
+	}
+	part.Per = l.Per * time.Duration(n)
+	if part.Validate() != nil {
+		return l // so slow already that a part of it cannot be kept
+	}
+	return part
+}
+
+// closed reports whether a policy that could not be decided shuts the request
+// out.
+func (v *visit) closed() bool {
+	for i := range v.entries {
+		if v.entries[i].way == viaNone {
+			return true
+		}
+	}
+	return false
+}
+
+func (v *visit) report(err error) {
+	if err != nil {
+		v.decision.Err = errors.Join(v.decision.Err, err)
+	}
+}
+
+// take decides the charges that go way w as one admission of the store s.
+func (v *visit) take(ctx context.Context, s gcra.Store, w way) (admitted bool, err error) {
+	charges := v.charges
+	if n := v.count(w); n == 0 {
+		return true, nil
+	} else if n < len(charges) {
+		charges = make([]gcra.Charge, 0, n)
+		for i := range v.charges {
+			if v.entries[i].way == w {
+				charges = append(charges, v.charges[i])
+			}
+		}
+	}
+	if err := guard(func() error { return s.Take(ctx, charges) }); err != nil {
+		return false, err
+	}
+	admitted = gcra.Admitted(charges)
+	next := 0
+	for i := range v.charges {
+		if e := &v.entries[i]; e.way == w {
+			v.charges[i].Result = charges[next].Result
+			e.decided = true
+			e.taken = admitted && v.charges[i].Result.Allowed
+			next++
+		}
+	}
+	return admitted, nil
+}
+
+func (v *visit) count(w way) (n int) {
+	for i := range v.entries {
+		if v.entries[i].way == w {
+			n++
+		}
+	}
+	return n
+}
+
+// guard makes an error of a store's panic.
+func guard(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = recovered(p)
+		}
+	}()
+	return f()
+}
+
+// storeError says that no policy could be decided as asked.
+type storeError struct{ cause error }
+
+func (e *storeError) Error() string { return "ratelimit: store: " + e.cause.Error() }
+func (e *storeError) Unwrap() error { return e.cause }

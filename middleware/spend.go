@@ -1,0 +1,140 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+)
+
+// Refund gives back what this request was charged, including what Spend has
+// taken since, to wherever it was taken from. It does so once: a second call
+// does nothing, and neither does a call after an error, for what the store
+// could not tell to have given back might be given twice.
+//
+// A client that hangs up does not stop it. Results are not updated.
+func (d *Decision) Refund(ctx context.Context) error {
+	if d == nil || d.visit == nil {
+		return nil
+	}
+	d.visit.mu.Lock()
+	defer d.visit.mu.Unlock()
+	if d.visit.refunded {
+		return nil
+	}
+	d.visit.refunded = true
+	return d.visit.giveBack(context.WithoutCancel(ctx))
+}
+
+// giveBack refunds all that was taken.
+func (v *visit) giveBack(ctx context.Context) error {
+	return errors.Join(
+		v.refund(ctx, v.limiter.store, viaStore),
+		v.refund(ctx, v.limiter.local, viaLocal),
+	)
+}
+
+func (v *visit) refund(ctx context.Context, s gcra.Store, w way) error {
+	var charges []gcra.Charge
+	for i := range v.charges {
+		e, c := &v.entries[i], v.charges[i]
+		if c.Cost += e.spent; e.way == w && e.taken && c.Cost > 0 {
+			charges = append(charges, c)
+		}
+		if e.way == w {
+			e.taken, e.spent = false, 0
+		}
+	}
+	if charges == nil {
+		return nil
+	}
+	if err := guard(func() error { return s.Refund(ctx, charges) }); err != nil {
+		return fmt.Errorf("ratelimit: refund: %w", err)
+	}
+	return nil
+}
+
+// Spend charges n more units to every policy that the request was charged to,
+// shadows aside: the true cost of a request is often known only when it is
+// done. It takes at most what is left of each, so the next requests wait and
+// this one, which has been served, is not refused. A request that was refused,
+// or refunded, has nothing to add to.
+//
+// A client that hangs up does not stop it. Results are not updated. It returns
+// an error if n is negative or the store does not answer.
+func (d *Decision) Spend(ctx context.Context, n int64) error {
+	if n < 0 {
+		return fmt.Errorf("ratelimit: cannot spend %d units; want 0 or more", n)
+	}
+	if d == nil || d.visit == nil || n == 0 {
+		return nil
+	}
+	v := d.visit
+	ctx = context.WithoutCancel(ctx)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return errors.Join(
+		v.spend(ctx, v.limiter.store, viaStore, n),
+		v.spend(ctx, v.limiter.local, viaLocal, n),
+	)
+}
+
+// spend takes n units, or what is left, from each policy that went way w.
+func (v *visit) spend(ctx context.Context, s gcra.Store, w way, n int64) error {
+	var charges []gcra.Charge
+	var entries []*entry
+	for i := range v.charges {
+		e, c := &v.entries[i], v.charges[i]
+		if e.way != w || !e.taken || c.Shadow {
+			continue
+		}
+		c.Cost = n
+		c.Within = time.Nanosecond // what is left now; the queue of MaxDelay is for requests
+		charges = append(charges, c)
+		entries = append(entries, e)
+	}
+	done, err := takeLeft(ctx, s, charges)
+	if !done && err == nil {
+		// Others take from the same keys meanwhile, and all or none is too much to
+		// ask. Alone, each gets what it can.
+		for i := range charges {
+			charges[i].Cost = n
+			if done, err = takeLeft(ctx, s, charges[i:i+1]); err != nil {
+				break
+			} else if !done {
+				charges[i].Cost = 0
+			}
+			entries[i].spent += charges[i].Cost
+		}
+	} else if err == nil {
+		for i, e := range entries {
+			e.spent += charges[i].Cost
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("ratelimit: spend: %w", err)
+	}
+	return nil
+}
+
+// takeLeft takes the charges together, each lowered to what is left where that
+// is less, and reports whether it could before others took that too.
+func takeLeft(ctx context.Context, s gcra.Store, charges []gcra.Charge) (done bool, err error) {
+	if len(charges) == 0 {
+		return true, nil
+	}
+	for range 3 {
+		if err := guard(func() error { return s.Take(ctx, charges) }); err != nil {
+			return false, err
+		}
+		if gcra.Admitted(charges) {
+			return true, nil
+		}
+		for i := range charges {
+			charges[i].Cost = min(charges[i].Cost, charges[i].Result.Remaining)
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,109 @@
+package middleware
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"sync/atomic"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+)
+
+// visit is one request at one limiter: what it was charged, the Decision, and
+// what the request carries of both. It is the request's context too, so that
+// all this is one allocation.
+type visit struct {
+	context.Context     // what the request had before
+	framework       any // the framework's own context, see WithFramework
+	claimed         atomic.Bool
+	limiter         *Limiter
+
+	decision Decision
+	entries  []entry       // the policies that applied, in order
+	charges  []gcra.Charge // theirs, in the same order
+	told     told
+
+	mu       sync.Mutex // guards what follows and entries[].spent, after the decision
+	refunded bool
+
+	fewEntries [few]entry
+	fewCharges [few]gcra.Charge
+	fewResults [few]PolicyResult
+	fewValues  [4]string
+}
+
+// few is how many policies a visit has room for without a further allocation.
+const few = 3
+
+// entry is what a visit keeps about a charge.
+type entry struct {
+	policy  *policy
+	way     way
+	decided bool  // the charge's Result counts
+	taken   bool  // and its cost was taken
+	spent   int64 // further units taken, by Spend
+}
+
+// visitKey finds the innermost visit in a context.
+type visitKey struct{}
+
+// Value makes the visit findable, whatever contexts others put on top.
+func (v *visit) Value(key any) any {
+	if _, ok := key.(visitKey); ok {
+		return v
+	}
+	return v.Context.Value(key)
+}
+
+func visitIn(ctx context.Context) *visit {
+	v, _ := ctx.Value(visitKey{}).(*visit)
+	return v
+}
+
+// outer is the visit around this one: the same request at an earlier limiter.
+func (v *visit) outer() *visit { return visitIn(v.Context) }
+
+// visitOf gives the request a visit of its own: the one that WithFramework
+// prepared, unless a limiter has it already, or a new one.
+func visitOf(r *http.Request) (*http.Request, *visit) {
+	outer := visitIn(r.Context())
+	if outer != nil && outer.claimed.CompareAndSwap(false, true) {
+		return r, outer
+	}
+	v := &visit{Context: r.Context()}
+	if outer != nil {
+		v.framework = outer.framework
+	}
+	v.claimed.Store(true)
+	return r.WithContext(v), v
+}
+
+// WithFramework returns a copy of the request that carries a framework's own
+// context c, for the key functions of that framework's adapter; nil carries
+// nothing. The limiter that the copy is given to keeps its Decision in the same
+// place, so an adapter that calls WithFramework first copies the request only
+// once. The copy is the adapter's to change: it sets Pattern to the route that
+// will serve the request.
+func WithFramework(r *http.Request, c any) *http.Request {
+	return r.WithContext(&visit{Context: r.Context(), framework: c})
+}
+
+// Framework returns what WithFramework was given, or nil.
+func Framework(ctx context.Context) any {
+	if v := visitIn(ctx); v != nil {
+		return v.framework
+	}
+	return nil
+}
+
+// FromContext returns the Decision of the innermost limiter that the request
+// has passed, or nil if there was none. The methods of a nil Decision do
+// nothing, so a handler need not know whether it is limited.
+func FromContext(ctx context.Context) *Decision {
+	for v := visitIn(ctx); v != nil; v = v.outer() {
+		if v.limiter != nil {
+			return &v.decision
+		}
+	}
+	return nil
+}
