@@ -87,6 +87,11 @@ func (l *lane) fill(b *batch) {
 func (l *lane) send(b *batch) {
 	ctx := until{context.Background(), time.Now().Add(l.store.timeout())}
 	m := l.store.mirror
+	for i := range b.scripts[:b.n] {
+		for _, rd := range b.scripts[i].rides {
+			m.depart(rd)
+		}
+	}
 	sent := m.now()
 	b.run(ctx, l.store.client)
 	for i := range b.scripts[:b.n] {

@@ -70,7 +70,8 @@ func (m *Memory) init() {
 type shard struct {
 	sync.Mutex
 	table
-	refunded int64 // the mirror's: when a refund came back last
+	refunds  int   // the mirror's: how many refunds are under way
+	refunded int64 // the mirror's: when one came back last
 	_        [64]byte
 }
 

@@ -9,8 +9,8 @@ import "time"
 // It keeps each TAT on the local monotonic clock, measured from before the
 // trip: Redis read its clock later, so the true TAT is not earlier. A TAT only
 // grows, but for refunds; hence a step on the mirror that refuses would be
-// refused by Redis too. Refunds by this process change the mirror at once,
-// those by others are late by at most keep.
+// refused by Redis too. A refund by this process empties its place before it
+// is sent, those by others are noticed late, by at most keep.
 //
 // It is a [Memory] and bounded like one. A nil mirror is switched off.
 type mirror struct {
@@ -76,6 +76,9 @@ func (m *mirror) refuse(rd *ride, charges []Charge) bool {
 		s.Lock()
 		if e := s.find(f.hash); e != nil {
 			f.ahead, f.trip = f.clamp(e.tat, now), e.note.trip()
+			if j := rd.before(i); j >= 0 && !rd.fares[j].shadow && rd.fares[j].admits(rd.fares[j].ahead) {
+				f.ahead = min(rd.fares[j].take(rd.fares[j].ahead), f.top)
+			}
 			refused = refused || !f.shadow && !f.admits(f.ahead) && now-e.note.learned() <= m.keep
 		}
 		s.Unlock()
@@ -94,6 +97,22 @@ func (m *mirror) refuse(rd *ride, charges []Charge) bool {
 	return true
 }
 
+// depart forgets the buckets of a refund that is about to be sent: from now
+// until it is back they may be fuller than any answer says.
+func (m *mirror) depart(rd *ride) {
+	if m == nil || !rd.refund {
+		return
+	}
+	for i := range rd.fares {
+		f := &rd.fares[i]
+		s := &m.shards[f.hash>>m.shift]
+		s.Lock()
+		s.refunds++
+		s.set(f.hash, 0, 0)
+		s.Unlock()
+	}
+}
+
 // learn takes over what the answer to a ride tells. sent is the time before
 // the trip.
 func (m *mirror) learn(rd *ride, sent int64) {
@@ -102,37 +121,41 @@ func (m *mirror) learn(rd *ride, sent int64) {
 	}
 	now := m.now()
 	n, ok := newNote(now, now-sent)
+	ok = ok && rd.err == nil
 	for i := range rd.fares {
 		f := &rd.fares[i]
-		tat := sent + f.ahead
-		if rd.taken(f) {
-			tat = sent + f.take(f.ahead)
-		} else if rd.occursBefore(i) {
-			continue // tells what an earlier fare would have made of it
-		}
 		s := &m.shards[f.hash>>m.shift]
 		s.Lock()
-		// What left before a refund came back may have seen the bucket before it.
-		stale := sent < s.refunded || rd.err != nil || !ok
 		if rd.refund {
+			s.refunds--
 			s.refunded = now
-			if stale {
-				s.set(f.hash, 0, 0)
-			}
-		}
-		if !stale && (s.find(f.hash) != nil || tat > now && s.reserve(f.hash, now)) {
-			s.set(f.hash, tat, n)
+		} else if ok && s.refunds == 0 && sent >= s.refunded {
+			m.keepTAT(s, rd, i, sent, n, now)
 		}
 		s.Unlock()
 	}
 }
 
-// occursBefore reports whether the key of fare i occurs earlier in the ride.
-func (rd *ride) occursBefore(i int) bool {
-	for j := range i {
+// keepTAT keeps what the answer to fare i tells.
+func (m *mirror) keepTAT(s *shard, rd *ride, i int, sent int64, n note, now int64) {
+	f := &rd.fares[i]
+	tat := sent + f.ahead
+	if rd.taken(f) {
+		tat = sent + f.take(f.ahead)
+	} else if rd.before(i) >= 0 {
+		return // tells what an earlier fare would have made of the bucket
+	}
+	if s.find(f.hash) != nil || tat > now && s.reserve(f.hash, now) {
+		s.set(f.hash, tat, n)
+	}
+}
+
+// before returns the nearest earlier fare on the same key as fare i, or -1.
+func (rd *ride) before(i int) int {
+	for j := i - 1; j >= 0; j-- {
 		if rd.fares[j].hash == rd.fares[i].hash {
-			return true
+			return j
 		}
 	}
-	return false
+	return -1
 }
