@@ -98,6 +98,7 @@ type claim struct {
 	hash  uint64
 	shard *shard
 	ahead int64
+	held  bool // the entry is there only for this claim
 }
 
 func (m *Memory) apply(ctx context.Context, charges []Charge, refund bool) error {
@@ -130,25 +131,37 @@ func (m *Memory) apply(ctx context.Context, charges []Charge, refund bool) error
 	for i := range claims {
 		c := &claims[i]
 		tat, known := c.shard.get(c.hash)
-		if !known && c.inc > 0 && c.room >= 0 && !c.shard.reserve(c.hash, now) {
-			if !overflowing {
-				overflowing = true
-				m.overflow.Lock()
-			}
-			c.shard, c.hash = &m.overflow, m.hash("", charges[i].Policy)
-			if tat, known = m.overflow.get(c.hash); !known {
-				m.overflow.reserve(c.hash, now)
+		takes := c.inc > 0 && c.room >= 0
+		if takes && !(known && tat > now) {
+			c.held = true
+			if !c.shard.hold(c.hash, now) {
+				if !overflowing {
+					overflowing = true
+					m.overflow.Lock()
+				}
+				c.shard, c.hash = &m.overflow, m.hash("", charges[i].Policy)
+				tat, known = m.overflow.get(c.hash)
+				if c.held = !(known && tat > now); c.held {
+					m.overflow.hold(c.hash, now)
+				}
 			}
 		}
 		if !known {
 			tat = now
 		}
-		c.ahead = c.clamp(tat, now)
+		if takes && tat-now > c.top {
+			// No such TAT can have been made by this limit, and unless it is
+			// brought down it refuses until now comes near. By a clock read
+			// under the lock: now may be older than the last charge.
+			tat = min(tat, m.now()+c.top)
+			c.shard.set(c.hash, tat)
+		}
 		for j := range i { // a key that occurs twice is charged twice
-			if e := &claims[j]; e.hash == c.hash && e.shard == c.shard && e.admits(e.ahead) {
-				c.ahead = min(e.take(e.ahead), c.top)
+			if e := &claims[j]; e.hash == c.hash && e.shard == c.shard && e.inc != 0 && e.admits(e.ahead) {
+				tat = now + e.take(e.ahead)
 			}
 		}
+		c.ahead = c.clamp(tat, now)
 		if !c.admits(c.ahead) && !charges[i].Shadow {
 			admitted = false
 		}
@@ -158,6 +171,8 @@ func (m *Memory) apply(ctx context.Context, charges []Charge, refund bool) error
 		taken := admitted && c.admits(c.ahead)
 		if taken && c.inc != 0 {
 			c.shard.set(c.hash, now+c.take(c.ahead))
+		} else if c.held {
+			c.shard.set(c.hash, now)
 		}
 		charges[i].Result = c.result(c.ahead, taken)
 	}

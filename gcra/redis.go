@@ -117,7 +117,7 @@ func (r *Redis) apply(ctx context.Context, charges []Charge, refund bool) error 
 		return t.err
 	}
 	for i := range charges {
-		charges[i].Result = demands[i].result(t.ahead[i], t.admitted)
+		charges[i].Result = demands[i].result(t.ahead[i], t.admitted && demands[i].admits(t.ahead[i]))
 	}
 	return nil
 }

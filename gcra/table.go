@@ -46,10 +46,14 @@ func (t *table) set(hash uint64, tat int64) {
 	}
 }
 
-// reserve makes a place for a hash that is not in the table, and reports
-// whether there was one. The entry outlives now by a tick, so that no other
-// reservation of the same moment takes the place over.
-func (t *table) reserve(hash uint64, now int64) bool {
+// hold makes sure that the hash has an entry whose TAT is after now, by a tick
+// where it was not, and reports whether there was a place. So an entry that is
+// about to be charged is nobody's to take over.
+func (t *table) hold(hash uint64, now int64) bool {
+	if tat, ok := t.get(hash); ok {
+		t.set(hash, max(tat, now+1))
+		return true
+	}
 	if t.takeOver(hash, now) {
 		return true
 	}
