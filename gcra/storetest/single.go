@@ -14,6 +14,54 @@ var fiveASecond = gcra.PerSecond(1).WithBurst(5) // B = 5, T = 1 s
 
 const tick = 100 * time.Nanosecond
 
+var exactTables = []table{
+	// Whoever waits for RetryAfter passes; a tick earlier is too early, and says
+	// so.
+	{"RetryAfter is kept to the tick", gcra.Limit{Count: 1, Per: 3_333_333 * tick, Burst: 3}, []step{
+		{ask: one(3), want: passes(0, 9_999_999*tick)},
+		{ask: one(1), want: refuses(0, 9_999_999*tick, 3_333_333*tick)},
+		{at: 3_333_332 * tick, ask: one(1), want: refuses(0, 6_666_667*tick, 1*tick)},
+		{at: 3_333_333 * tick, ask: one(1), want: passes(0, 9_999_999*tick)},
+	}},
+
+	// A bucket is full at ResetAfter; a tick earlier it is not.
+	{"ResetAfter is kept to the tick", gcra.PerSecond(1000), []step{
+		{ask: one(1), want: passes(999, 10_000*tick)},
+		{at: 9_999 * tick, ask: one(0), want: passes(999, 1*tick)},
+		{at: 9_999 * tick, ask: one(1000), want: refuses(999, 1*tick, 1*tick)},
+		{at: 10_000 * tick, ask: one(1000), want: passes(0, s)},
+	}},
+
+	// Rates that do not divide a second are kept to the nearest tick.
+	{"seven a second", gcra.PerSecond(7), []step{
+		{ask: one(1), want: passes(6, 1_428_571*tick)},
+		{ask: one(6), want: passes(0, 9_999_997*tick)},
+		{ask: one(1), want: refuses(0, 9_999_997*tick, 1_428_571*tick)},
+		{at: 1_428_570 * tick, ask: one(1), want: refuses(0, 8_571_427*tick, 1*tick)},
+		{at: 1_428_571 * tick, ask: one(1), want: passes(0, 9_999_997*tick)},
+	}},
+
+	// So are the fastest and the slowest.
+	{"a million a second", gcra.PerSecond(1_000_000), []step{
+		{ask: one(1), want: passes(999_999, 10*tick)},
+		{ask: one(999_999), want: passes(0, s)},
+		{at: 9 * tick, ask: one(1), want: refuses(0, s-9*tick, 1*tick)},
+		{at: 10 * tick, ask: one(1), want: passes(0, s)},
+	}},
+	{"one in 366 days", gcra.Limit{Count: 1, Per: year}, []step{
+		{ask: one(1), want: passes(0, year)},
+		{at: year - tick, ask: one(1), want: refuses(0, tick, tick)},
+		{at: year, ask: one(1), want: passes(0, year)},
+	}},
+	{"one in 366 days, and a queue as long", gcra.Limit{Count: 1, Per: year}, []step{
+		{ask: []gcra.Charge{{Cost: 1, MaxDelay: year}}, want: passes(0, year)},
+		{ask: []gcra.Charge{{Cost: 1, MaxDelay: year}}, want: results(wait(0, 2*year, year))},
+		{ask: []gcra.Charge{{Cost: 1, MaxDelay: year}}, want: refuses(0, 2*year, year)},
+	}},
+}
+
+const year = 366 * 24 * time.Hour // the longest that a bucket may take to refill
+
 var singleTables = []table{
 	// The vectors of throttled (TestRateLimit) and redis-cell
 	// (it_rates_limits): five at once, then one a second.
@@ -98,19 +146,11 @@ var singleTables = []table{
 	// Whoever waits for RetryAfter passes; whoever comes earlier does not.
 	{"RetryAfter is kept", fiveASecond, []step{
 		{ask: one(5), want: passes(0, 5*s)},
-		{at: 99 * s / 100, ask: one(1), want: refuses(0, 401*s/100, s/100)},
+		{at: 9 * s / 10, ask: one(1), want: refuses(0, 41*s/10, s/10)},
 		{at: s, ask: one(1), want: passes(0, 5*s)},
 		{at: s, ask: one(3), want: refuses(0, 5*s, 3*s)},
-		{at: 399 * s / 100, ask: one(3), want: refuses(2, 201*s/100, s/100)},
+		{at: 39 * s / 10, ask: one(3), want: refuses(2, 21*s/10, s/10)},
 		{at: 4 * s, ask: one(3), want: passes(0, 5*s)},
-	}},
-
-	// Also to the tick.
-	{"RetryAfter is kept to the tick", gcra.Limit{Count: 1, Per: 3_333_333 * tick, Burst: 3}, []step{
-		{ask: one(3), want: passes(0, 9_999_999*tick)},
-		{ask: one(1), want: refuses(0, 9_999_999*tick, 3_333_333*tick)},
-		{at: 3_333_332 * tick, ask: one(1), want: refuses(0, 6_666_667*tick, 1*tick)},
-		{at: 3_333_333 * tick, ask: one(1), want: passes(0, 9_999_999*tick)},
 	}},
 
 	// A clock that goes back does not refuse for longer than an empty bucket

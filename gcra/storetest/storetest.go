@@ -38,6 +38,15 @@ func Run(t *testing.T, open func(t testing.TB) Backend) {
 	for _, tt := range tables {
 		t.Run(tt.name, func(t *testing.T) { tt.run(t, open(t)) })
 	}
+	for _, tt := range exactTables {
+		t.Run(tt.name, func(t *testing.T) {
+			b := open(t)
+			if !b.Exact {
+				t.Skip("time passes by itself")
+			}
+			tt.run(t, b)
+		})
+	}
 	for _, tt := range []struct {
 		name string
 		run  func(*testing.T, Backend)
