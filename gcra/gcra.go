@@ -17,8 +17,10 @@
 // longer than an empty bucket takes to refill, and a live limit may be changed
 // at any time.
 //
-// A refusal writes nothing, so hammering does not extend it; an admission made
-// of several charges takes all of them or none.
+// A refusal writes nothing, so hammering does not extend it; but it brings a TAT
+// that stands beyond the clamp down to it, or the bucket would refuse until the
+// clock has caught up. An admission made of several charges takes all of them
+// or none.
 //
 // [Memory] keeps the state in this process, [Redis] in a Redis that any number
 // of processes share, on the clock of that Redis. When Redis does not answer

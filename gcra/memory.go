@@ -100,6 +100,7 @@ type claim struct {
 	hash  uint64
 	shard *shard
 	ahead int64
+	held  bool // the entry is there only for this claim
 }
 
 func (m *Memory) apply(ctx context.Context, charges []Charge, refund bool) error {
@@ -125,31 +126,43 @@ func (m *Memory) apply(ctx context.Context, charges []Charge, refund bool) error
 		needed |= 1 << (h >> m.shift)
 	}
 
-	now := m.now()
 	m.lock(needed)
 	overflowing := false
+	now := m.now()
 	admitted := true
 	for i := range claims {
 		c := &claims[i]
+		takes := c.inc > 0 && c.room >= 0
+		tat := now
 		s := c.shard.find(c.hash)
-		if s == nil && c.inc > 0 && c.room >= 0 && !c.shard.reserve(c.hash, now) {
-			if !overflowing {
-				overflowing = true
-				m.overflow.Lock()
-			}
-			c.shard, c.hash = &m.overflow, m.hash("", charges[i].Policy)
-			if s = m.overflow.find(c.hash); s == nil {
-				m.overflow.reserve(c.hash, now)
+		if takes && (s == nil || s.tat <= now) {
+			c.held = true
+			if s = c.shard.hold(c.hash, now); s == nil {
+				if !overflowing {
+					overflowing = true
+					m.overflow.Lock()
+				}
+				c.shard, c.hash = &m.overflow, m.hash("", charges[i].Policy)
+				s = m.overflow.find(c.hash)
+				c.held = s == nil || s.tat <= now
+				s = m.overflow.hold(c.hash, now)
 			}
 		}
-		if s != nil {
-			c.ahead = c.clamp(s.tat, now)
+		if s != nil && !c.held {
+			tat = s.tat
+		}
+		if takes && tat-now > c.top {
+			// No such TAT can have been made by this limit, and unless it is
+			// brought down it refuses until now comes near.
+			tat = now + c.top
+			s.tat = tat
 		}
 		for j := range i { // a key that occurs twice is charged twice
-			if e := &claims[j]; e.hash == c.hash && e.shard == c.shard && e.admits(e.ahead) {
-				c.ahead = min(e.take(e.ahead), c.top)
+			if e := &claims[j]; e.hash == c.hash && e.shard == c.shard && e.inc != 0 && e.admits(e.ahead) {
+				tat = now + e.take(e.ahead)
 			}
 		}
+		c.ahead = c.clamp(tat, now)
 		if !c.admits(c.ahead) && !charges[i].Shadow {
 			admitted = false
 		}
@@ -159,6 +172,8 @@ func (m *Memory) apply(ctx context.Context, charges []Charge, refund bool) error
 		taken := admitted && c.admits(c.ahead)
 		if taken && c.inc != 0 {
 			c.shard.set(c.hash, now+c.take(c.ahead), 0)
+		} else if c.held {
+			c.shard.set(c.hash, now, 0)
 		}
 		charges[i].Result = c.result(c.ahead, taken)
 	}

@@ -145,7 +145,7 @@ func (m *mirror) keepTAT(s *shard, rd *ride, i int, sent int64, n note, now int6
 	} else if rd.before(i) >= 0 {
 		return // tells what an earlier fare would have made of the bucket
 	}
-	if s.find(f.hash) != nil || tat > now && s.reserve(f.hash, now) {
+	if s.find(f.hash) != nil || tat > now && s.hold(f.hash, now) != nil {
 		s.set(f.hash, tat, n)
 	}
 }

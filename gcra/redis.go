@@ -136,7 +136,8 @@ func (r *Redis) apply(ctx context.Context, charges []Charge, refund bool) error 
 		return rd.err
 	}
 	for i := range charges {
-		charges[i].Result = rd.fares[i].result(rd.fares[i].ahead, rd.admitted)
+		f := &rd.fares[i]
+		charges[i].Result = f.result(f.ahead, rd.taken(f))
 	}
 	return nil
 }

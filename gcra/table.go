@@ -33,47 +33,51 @@ func (t *table) find(hash uint64) *slot {
 	}
 }
 
-// set stores the TAT of a hash that is in the table; otherwise it does nothing.
+// set changes the entry of a hash that has one; otherwise it does nothing.
 func (t *table) set(hash uint64, tat int64, n note) {
 	if s := t.find(hash); s != nil {
 		s.tat, s.note = tat, n
 	}
 }
 
-// reserve makes a place for a hash that is not in the table, and reports
-// whether there was one. The entry outlives now by a tick, so that no other
-// reservation of the same moment takes the place over.
-func (t *table) reserve(hash uint64, now int64) bool {
-	if t.takeOver(hash, now) {
-		return true
+// hold makes sure that the hash has an entry whose TAT is after now, by a tick
+// where it was not, and returns its slot, or nil where there was no place. So
+// an entry that is about to be charged is nobody's to take over.
+func (t *table) hold(hash uint64, now int64) *slot {
+	if s := t.find(hash); s != nil {
+		s.tat = max(s.tat, now+1)
+		return s
+	}
+	held := slot{hash: hash, tat: now + 1}
+	if s := t.lapsed(hash, now); s != nil {
+		*s = held
+		return s
 	}
 	if t.used >= t.limit && !t.reclaim(now) {
-		return false
+		return nil
 	}
 	if (t.used+1)*4 > len(t.slots)*3 {
 		t.grow(now)
 	}
-	t.insert(slot{hash: hash, tat: now + 1})
-	return true
+	return t.insert(held)
 }
 
-// takeOver gives a slot on the hash's way whose entry has lapsed to the hash.
-func (t *table) takeOver(hash uint64, now int64) bool {
+// lapsed returns a slot on the hash's way whose entry has lapsed, or nil.
+func (t *table) lapsed(hash uint64, now int64) *slot {
 	if len(t.slots) == 0 {
-		return false
+		return nil
 	}
 	mask := uint64(len(t.slots) - 1)
 	for i := hash & mask; t.slots[i].hash != 0; i = (i + 1) & mask {
 		if t.slots[i].tat <= now {
-			t.slots[i] = slot{hash: hash, tat: now + 1}
-			return true
+			return &t.slots[i]
 		}
 	}
-	return false
+	return nil
 }
 
 // insert puts an entry into an empty slot; there must be one.
-func (t *table) insert(s slot) {
+func (t *table) insert(s slot) *slot {
 	mask := uint64(len(t.slots) - 1)
 	i := s.hash & mask
 	for t.slots[i].hash != 0 {
@@ -81,6 +85,7 @@ func (t *table) insert(s slot) {
 	}
 	t.slots[i] = s
 	t.used++
+	return &t.slots[i]
 }
 
 // grow makes room for one more entry and drops those that have lapsed.

@@ -15,8 +15,9 @@
 --
 -- A value that is no number counts as absent, and the clamp bounds all others,
 -- so that a damaged bucket heals itself. First pass computes, second writes: a
--- refusal writes nothing, and where writing fails (out of memory, read-only)
--- nothing has been written.
+-- refusal writes nothing but a TAT that its limit cannot have made, brought
+-- down to the clamp, or the bucket would refuse until now comes near it. Where
+-- writing fails (out of memory, read-only) nothing has been written.
 
 local time = redis.call('TIME')
 local now = (time[1] - 1735689600) * 10000000 + time[2] * 10
@@ -41,7 +42,12 @@ for i = 1, #plan / 4 do
   local top = tonumber(ARGV[3 * demand + 4])
 
   local ahead = lead[k]
-  if not (ahead > 0) then ahead = 0 elseif ahead > top then ahead = top end
+  if not (ahead > 0) then
+    ahead = 0
+  elseif ahead > top then
+    ahead = top
+    if inc > 0 and room >= 0 then lead[k], dirty[k] = top, true end
+  end
   reply[i] = ahead
   if inc <= 0 or ahead + inc <= room then
     if inc > 0 or (inc < 0 and ahead > 0) then

@@ -79,12 +79,15 @@ func visitOf(r *http.Request) (*http.Request, *visit) {
 }
 
 // WithFramework returns a copy of the request that carries a framework's own
-// context c, for the key functions of that framework's adapter; nil carries
-// nothing. The limiter that the copy is given to keeps its Decision in the same
+// context c, for the key functions of that framework's adapter; with nil it
+// goes on carrying what it did. The limiter that the copy is given to keeps its Decision in the same
 // place, so an adapter that calls WithFramework first copies the request only
 // once. The copy is the adapter's to change: it sets Pattern to the route that
 // will serve the request.
 func WithFramework(r *http.Request, c any) *http.Request {
+	if c == nil {
+		c = Framework(r.Context())
+	}
 	return r.WithContext(&visit{Context: r.Context(), framework: c})
 }
 

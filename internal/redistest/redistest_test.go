@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -34,5 +35,39 @@ func TestPoll(t *testing.T) {
 	}
 	if d := time.Since(start); d < 20*time.Millisecond {
 		t.Errorf("gave up after %v; want at least 20ms", d)
+	}
+}
+
+// verdict records how a test was ended, where a real one would end.
+type verdict struct {
+	testing.TB
+	skipped, failed string
+}
+
+func (v *verdict) Helper()                        {}
+func (v *verdict) Skipf(format string, a ...any)  { v.skipped = fmt.Sprintf(format, a...) }
+func (v *verdict) Fatalf(format string, a ...any) { v.failed = fmt.Sprintf(format, a...) }
+
+// A missing server skips a test, or fails it where one is required, and says so.
+func TestNeedServer(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	if Available() {
+		t.Error("Available: got true with nothing on the PATH")
+	}
+	for env, want := range map[string]verdict{
+		"":         {skipped: "redis-server is not installed; set RATELIMIT_TEST_REDIS=required to make this a failure"},
+		"required": {failed: "redis-server is not on the PATH, and RATELIMIT_TEST_REDIS=required"},
+	} {
+		t.Setenv(envVar, env)
+		var got verdict
+		needServer(&got)
+		if got != want {
+			t.Errorf("with %s=%q: got %+v; want %+v", envVar, env, got, want)
+		}
+	}
+
+	t.Setenv(envVar, "")
+	if err := Any(t).Ping(t.Context()).Err(); err != nil {
+		t.Errorf("Any without a server: PING: got %v", err)
 	}
 }

@@ -130,23 +130,34 @@ func watches(ctx context.Context, server *Server) error {
 	if err := c.CkQuorum(ctx, masterName).Err(); err != nil {
 		return err
 	}
-	seen := func(what string, all []map[string]string, err error, want int, healthy func(map[string]string) bool) error {
-		if err != nil {
-			return err
-		}
-		if len(all) != want || !slices.ContainsFunc(all, healthy) || slices.ContainsFunc(all, func(m map[string]string) bool { return !healthy(m) }) {
-			return fmt.Errorf("the %s it sees are %v", what, all)
-		}
-		return nil
-	}
-	reps, err := c.Replicas(ctx, masterName).Result()
-	if err := seen("replicas", reps, err, replicas, func(m map[string]string) bool {
-		return m["flags"] == "slave" && m["master-link-status"] == "ok"
-	}); err != nil {
+	seen, err := c.Replicas(ctx, masterName).Result()
+	if err != nil {
 		return err
 	}
-	peers, err := c.Sentinels(ctx, masterName).Result()
-	return seen("sentinels", peers, err, sentinels-1, func(m map[string]string) bool { return m["flags"] == "sentinel" })
+	if n := count(seen, "flags", "slave"); n != replicas {
+		return fmt.Errorf("it is connected to %d replicas: %v", n, seen)
+	}
+	if n := count(seen, "master-link-status", "ok"); n != replicas {
+		return fmt.Errorf("it knows %d replicas to be linked: %v", n, seen)
+	}
+	if seen, err = c.Sentinels(ctx, masterName).Result(); err != nil {
+		return err
+	}
+	if n := count(seen, "flags", "sentinel"); n != sentinels-1 {
+		return fmt.Errorf("it is connected to %d sentinels: %v", n, seen)
+	}
+	return nil
+}
+
+// count is how many of all have that value in that field.
+func count(all []map[string]string, field, value string) int {
+	n := 0
+	for _, m := range all {
+		if m[field] == value {
+			n++
+		}
+	}
+	return n
 }
 
 // Addrs are the addresses of the sentinels.

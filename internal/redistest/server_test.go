@@ -48,7 +48,7 @@ func TestServerLife(t *testing.T) {
 	if pid := s.PID(); pid == 0 || pid == first {
 		t.Errorf("PID after Restart: got %d; want one that is not %d", pid, first)
 	}
-	if err := c.Get(ctx, "k").Err(); !errors.Is(err, redis.Nil) {
+	if err := s.Client().Get(ctx, "k").Err(); !errors.Is(err, redis.Nil) {
 		t.Errorf("GET after Restart: got %v; want %v, as nothing is persisted", err, redis.Nil)
 	}
 	if n := strings.Count(s.Log(), "Ready to accept connections"); n != 2 {

@@ -1,0 +1,80 @@
+package gcra_test
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/storetest"
+	"github.com/seed-e377111c/ratelimit/internal/redistest"
+)
+
+// patience is the Timeout of stores whose speed is not the story.
+const patience = 20 * time.Second
+
+var prefixes atomic.Int64
+
+// newStore returns a store on client that shares no key with any other.
+func newStore(client redis.UniversalClient) *gcra.Redis {
+	r := gcra.NewRedis(client)
+	r.Prefix = fmt.Sprintf("rl-%d:", prefixes.Add(1))
+	r.Timeout = patience
+	return r
+}
+
+// contract runs the contract on the time of the Redis behind client.
+func contract(t *testing.T, client redis.UniversalClient) {
+	t.Helper()
+	storetest.Run(t, func(t testing.TB) storetest.Backend {
+		r := newStore(client)
+		return storetest.Backend{Store: r, Advance: func(d time.Duration) { shift(t, client, r.Prefix, d) }}
+	})
+}
+
+func TestRedisContract(t *testing.T) { contract(t, redistest.Any(t)) }
+
+// On a clock that stands still every answer is exact to the tick.
+func TestRedisContractExact(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		open func(testing.TB) *redis.Client
+	}{{"Any", redistest.Any}, {"Embedded", redistest.StartEmbedded}} {
+		t.Run(tt.name, func(t *testing.T) {
+			client := tt.open(t)
+			c := stopClock(t, client)
+			storetest.Run(t, func(t testing.TB) storetest.Backend {
+				return storetest.Backend{Store: newStore(client), Advance: c.advance, Exact: true}
+			})
+		})
+	}
+}
+
+func TestRedisContractEmbedded(t *testing.T) { contract(t, redistest.StartEmbedded(t)) }
+
+func TestRedisContractProtocols(t *testing.T) {
+	server := redistest.Start(t)
+	for _, protocol := range []int{2, 3} {
+		t.Run(fmt.Sprint("RESP", protocol), func(t *testing.T) {
+			o := server.Options()
+			o.Protocol = protocol
+			client := redis.NewClient(o)
+			t.Cleanup(func() { client.Close() })
+			contract(t, client)
+		})
+	}
+}
+
+func TestRedisContractCluster(t *testing.T) {
+	contract(t, redistest.StartCluster(t).Client())
+}
+
+func TestRedisContractRing(t *testing.T) {
+	addrs := map[string]string{"one": redistest.Start(t).Addr, "two": redistest.Start(t).Addr}
+	ring := redis.NewRing(&redis.RingOptions{Addrs: addrs})
+	t.Cleanup(func() { ring.Close() })
+	contract(t, ring)
+}

@@ -1,0 +1,123 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+)
+
+// ages is a limit of n units of which none comes back while a test runs.
+func ages(n int64) gcra.Limit { return gcra.Limit{Count: 1, Per: time.Hour, Burst: n} }
+
+// spent is how many units of a bucket of ages(n) are gone.
+func spent(t *testing.T, b Backend, subject, policy string, n int64) int64 {
+	t.Helper()
+	r, err := gcra.Take(t.Context(), b.Store, gcra.Charge{Subject: subject, Policy: policy, Limit: ages(n)})
+	if err != nil {
+		t.Fatalf("peeking at %.40q, %.40q: %v", subject, policy, err)
+	}
+	return n - r.Remaining
+}
+
+// A charge that is not valid is an error, alone or in company, and nothing is
+// charged for it, neither to its own bucket nor to those beside it.
+func invalidCharges(t *testing.T, b Backend) {
+	good := gcra.Charge{Subject: "good", Policy: "p", Limit: ages(10), Cost: 1}
+	for _, tt := range []struct {
+		name  string
+		spoil func(*gcra.Charge)
+	}{
+		{"zero limit", func(c *gcra.Charge) { c.Limit = gcra.Limit{} }},
+		{"count 0", func(c *gcra.Charge) { c.Limit.Count = 0 }},
+		{"count -1", func(c *gcra.Charge) { c.Limit.Count = -1 }},
+		{"count smallest", func(c *gcra.Charge) { c.Limit.Count = math.MinInt64 }},
+		{"count largest", func(c *gcra.Charge) { c.Limit.Count = math.MaxInt64 }},
+		{"period 0", func(c *gcra.Charge) { c.Limit.Per = 0 }},
+		{"period -1", func(c *gcra.Charge) { c.Limit.Per = -1 }},
+		{"period smallest", func(c *gcra.Charge) { c.Limit.Per = math.MinInt64 }},
+		{"period largest", func(c *gcra.Charge) { c.Limit.Per = math.MaxInt64 }},
+		{"burst -1", func(c *gcra.Charge) { c.Limit.Burst = -1 }},
+		{"burst largest", func(c *gcra.Charge) { c.Limit.Burst = math.MaxInt64 }},
+		{"too fast", func(c *gcra.Charge) { c.Limit = gcra.PerSecond(1_000_001) }},
+		{"too slow", func(c *gcra.Charge) { c.Limit = gcra.Limit{Count: 1, Per: 367 * 24 * time.Hour} }},
+		{"cost -1", func(c *gcra.Charge) { c.Cost = -1 }},
+		{"cost smallest", func(c *gcra.Charge) { c.Cost = math.MinInt64 }},
+		{"MaxDelay -1", func(c *gcra.Charge) { c.MaxDelay = -1 }},
+		{"MaxDelay too long", func(c *gcra.Charge) { c.MaxDelay = 367 * 24 * time.Hour }},
+		{"MaxDelay largest", func(c *gcra.Charge) { c.MaxDelay = math.MaxInt64 }},
+		{"Within -1", func(c *gcra.Charge) { c.Within = -1 }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			bad := good
+			bad.Subject = "bad"
+			tt.spoil(&bad)
+			for _, group := range [][]gcra.Charge{
+				{bad},
+				{good, bad},
+				{bad, good},
+				{{Subject: "other", Policy: "p", Limit: ages(10), Cost: 1}, bad, good},
+			} {
+				if err := b.Store.Take(t.Context(), group); err == nil {
+					t.Errorf("Take(%+v): got %+v; want an error", bad, group[0].Result)
+				}
+				for _, subject := range []string{"good", "bad", "other"} {
+					if n := spent(t, b, subject, "p", 10); n != 0 {
+						t.Errorf("after a charge with %s: %d spent of %q; want 0", tt.name, n, subject)
+					}
+				}
+			}
+			taken := good
+			taken.Subject = "taken " + tt.name
+			if err := b.Store.Take(t.Context(), []gcra.Charge{taken}); err != nil {
+				t.Fatal(err)
+			}
+			if err := b.Store.Refund(t.Context(), []gcra.Charge{taken, bad}); err == nil {
+				t.Errorf("Refund(%+v): got no error", bad)
+			}
+			if n := spent(t, b, taken.Subject, "p", 10); n != 1 {
+				t.Errorf("after a refund beside a charge with %s: %d spent; want 1", tt.name, n)
+			}
+		})
+	}
+}
+
+// An admission without charges passes.
+func nothingToTake(t *testing.T, b Backend) {
+	for _, charges := range [][]gcra.Charge{nil, {}} {
+		if err := b.Store.Take(t.Context(), charges); err != nil || !gcra.Admitted(charges) {
+			t.Errorf("Take of nothing: got %v, admitted %v; want nil, true", err, gcra.Admitted(charges))
+		}
+		if err := b.Store.Refund(t.Context(), charges); err != nil {
+			t.Errorf("Refund of nothing: got %v; want nil", err)
+		}
+	}
+}
+
+// A context that is already done is an error that says so; nothing is charged
+// and nothing refunded.
+func contextDone(t *testing.T, b Backend) {
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	expired, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+
+	c := gcra.Charge{Subject: "s", Policy: "p", Limit: ages(10), Cost: 3}
+	if _, err := gcra.Take(t.Context(), b.Store, c); err != nil {
+		t.Fatal(err)
+	}
+	for _, ctx := range []context.Context{canceled, expired} {
+		if err := b.Store.Take(ctx, []gcra.Charge{c}); !errors.Is(err, ctx.Err()) {
+			t.Errorf("Take: got %v; want %v", err, ctx.Err())
+		}
+		if err := b.Store.Refund(ctx, []gcra.Charge{c}); !errors.Is(err, ctx.Err()) {
+			t.Errorf("Refund: got %v; want %v", err, ctx.Err())
+		}
+	}
+	if n := spent(t, b, "s", "p", 10); n != 3 {
+		t.Errorf("got %d spent; want 3, what was taken before", n)
+	}
+}

@@ -1,0 +1,66 @@
+package storetest
+
+import "github.com/seed-e377111c/ratelimit/gcra"
+
+var refundTables = []table{
+	// What was spent and refunded is as if it had never been spent.
+	{"refund restores", fiveASecond, []step{
+		{ask: one(2), want: passes(3, 2*s)},
+		{ask: one(3), want: passes(0, 5*s)},
+		{refund: true, ask: one(3), want: passes(3, 2*s)},
+		{ask: one(0), want: passes(3, 2*s)},
+		{ask: one(4), want: refuses(3, 2*s, 1*s)},
+		{ask: one(3), want: passes(0, 5*s)},
+	}},
+
+	// Never beyond full: refunded twice, the second gives nothing, and neither
+	// does a refund to a bucket that was never seen or has lapsed.
+	{"refund is never more than full", fiveASecond, []step{
+		{refund: true, ask: one(3), want: passes(5, 0)},
+		{ask: one(5), want: passes(0, 5*s)},
+		{refund: true, ask: one(5), want: passes(5, 0)},
+		{refund: true, ask: one(5), want: passes(5, 0)},
+		{ask: one(5), want: passes(0, 5*s)},
+		{ask: one(1), want: refuses(0, 5*s, 1*s)},
+		{at: 9 * s, refund: true, ask: one(1), want: passes(5, 0)},
+		{at: 9 * s, ask: one(5), want: passes(0, 5*s)},
+		{at: 9 * s, ask: one(1), want: refuses(0, 5*s, 1*s)},
+	}},
+
+	// Time that has passed since is not given twice.
+	{"refund late", fiveASecond, []step{
+		{ask: one(3), want: passes(2, 3*s)},
+		{at: 1 * s, refund: true, ask: one(1), want: passes(4, 1*s)},
+		{at: 1 * s, refund: true, ask: one(2), want: passes(5, 0)},
+		{at: 1 * s, ask: one(5), want: passes(0, 5*s)},
+		{at: 1 * s, ask: one(1), want: refuses(0, 5*s, 1*s)},
+	}},
+
+	// Refunding the burst is a reset, and more than the burst is no more.
+	{"refund resets", fiveASecond, []step{
+		{ask: one(4), want: passes(1, 4*s)},
+		{refund: true, ask: one(5), want: passes(5, 0)},
+		{ask: one(4), want: passes(1, 4*s)},
+		{refund: true, ask: one(1<<63 - 1), want: passes(5, 0)},
+		{ask: one(5), want: passes(0, 5*s)},
+		{refund: true, ask: one(0), want: passes(0, 5*s)},
+	}},
+
+	// A queue is shortened first.
+	{"refund of a queue", fiveASecond, []step{
+		{ask: queued(5), want: passes(0, 5*s)},
+		{ask: queued(2), want: results(wait(0, 7*s, 2*s))},
+		{refund: true, ask: queued(2), want: passes(0, 5*s)},
+		{refund: true, ask: queued(1), want: passes(1, 4*s)},
+		{ask: queued(2), want: results(wait(0, 6*s, 1*s))},
+	}},
+
+	// A group is refunded whole, whatever each of its buckets holds.
+	{"refund of a group", fiveASecond, []step{
+		{ask: all(gcra.Charge{Subject: "a", Cost: 2}, gcra.Charge{Subject: "b", Policy: "q", Limit: two, Cost: 2}), want: results(pass(3, 2*s), pass(0, 2*s))},
+		{refund: true, ask: all(gcra.Charge{Subject: "a", Cost: 1}, gcra.Charge{Subject: "b", Policy: "q", Limit: two, Cost: 2}, gcra.Charge{Subject: "c", Cost: 1}),
+			want: results(pass(4, 1*s), pass(2, 0), pass(5, 0))},
+		{ask: all(gcra.Charge{Subject: "a"}, gcra.Charge{Subject: "b", Policy: "q", Limit: two}, gcra.Charge{Subject: "c"}),
+			want: results(pass(4, 1*s), pass(2, 0), pass(5, 0))},
+	}},
+}

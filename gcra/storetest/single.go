@@ -1,0 +1,232 @@
+package storetest
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+)
+
+var tables = slices.Concat(singleTables, queueTables, groupTables, shadowTables, refundTables, changeTables)
+
+var fiveASecond = gcra.PerSecond(1).WithBurst(5) // B = 5, T = 1 s
+
+const tick = 100 * time.Nanosecond
+
+var exactTables = []table{
+	// Whoever waits for RetryAfter passes; a tick earlier is too early, and says
+	// so.
+	{"RetryAfter is kept to the tick", gcra.Limit{Count: 1, Per: 3_333_333 * tick, Burst: 3}, []step{
+		{ask: one(3), want: passes(0, 9_999_999*tick)},
+		{ask: one(1), want: refuses(0, 9_999_999*tick, 3_333_333*tick)},
+		{at: 3_333_332 * tick, ask: one(1), want: refuses(0, 6_666_667*tick, 1*tick)},
+		{at: 3_333_333 * tick, ask: one(1), want: passes(0, 9_999_999*tick)},
+	}},
+
+	// A bucket is full at ResetAfter; a tick earlier it is not.
+	{"ResetAfter is kept to the tick", gcra.PerSecond(1000), []step{
+		{ask: one(1), want: passes(999, 10_000*tick)},
+		{at: 9_999 * tick, ask: one(0), want: passes(999, 1*tick)},
+		{at: 9_999 * tick, ask: one(1000), want: refuses(999, 1*tick, 1*tick)},
+		{at: 10_000 * tick, ask: one(1000), want: passes(0, s)},
+	}},
+
+	// Rates that do not divide a second are kept to the nearest tick.
+	{"seven a second", gcra.PerSecond(7), []step{
+		{ask: one(1), want: passes(6, 1_428_571*tick)},
+		{ask: one(6), want: passes(0, 9_999_997*tick)},
+		{ask: one(1), want: refuses(0, 9_999_997*tick, 1_428_571*tick)},
+		{at: 1_428_570 * tick, ask: one(1), want: refuses(0, 8_571_427*tick, 1*tick)},
+		{at: 1_428_571 * tick, ask: one(1), want: passes(0, 9_999_997*tick)},
+	}},
+
+	// So are the fastest and the slowest.
+	{"a million a second", gcra.PerSecond(1_000_000), []step{
+		{ask: one(1), want: passes(999_999, 10*tick)},
+		{ask: one(999_999), want: passes(0, s)},
+		{at: 9 * tick, ask: one(1), want: refuses(0, s-9*tick, 1*tick)},
+		{at: 10 * tick, ask: one(1), want: passes(0, s)},
+	}},
+	{"one in 366 days", gcra.Limit{Count: 1, Per: year}, []step{
+		{ask: one(1), want: passes(0, year)},
+		{at: year - tick, ask: one(1), want: refuses(0, tick, tick)},
+		{at: year, ask: one(1), want: passes(0, year)},
+	}},
+	{"one in 366 days, and a queue as long", gcra.Limit{Count: 1, Per: year}, []step{
+		{ask: []gcra.Charge{{Cost: 1, MaxDelay: year}}, want: passes(0, year)},
+		{ask: []gcra.Charge{{Cost: 1, MaxDelay: year}}, want: results(wait(0, 2*year, year))},
+		{ask: []gcra.Charge{{Cost: 1, MaxDelay: year}}, want: refuses(0, 2*year, year)},
+	}},
+}
+
+const year = 366 * 24 * time.Hour // the longest that a bucket may take to refill
+
+var singleTables = []table{
+	// The vectors of throttled (TestRateLimit) and redis-cell
+	// (it_rates_limits): five at once, then one a second.
+	{"vectors of throttled and redis-cell", fiveASecond, []step{
+		{at: 0, ask: one(6), want: results(never(5, 0))},
+		{at: 0, ask: one(1), want: passes(4, 1*s)},
+		{at: 0, ask: one(1), want: passes(3, 2*s)},
+		{at: 0, ask: one(1), want: passes(2, 3*s)},
+		{at: 0, ask: one(1), want: passes(1, 4*s)},
+		{at: 0, ask: one(1), want: passes(0, 5*s)},
+		{at: 0, ask: one(1), want: refuses(0, 5*s, 1*s)},
+		{at: 3 * s, ask: one(1), want: passes(2, 3*s)},
+		{at: 31 * s / 10, ask: one(1), want: passes(1, 39*s/10)},
+		{at: 4 * s, ask: one(1), want: passes(1, 4*s)},
+		{at: 8 * s, ask: one(1), want: passes(4, 1*s)},
+		{at: 95 * s / 10, ask: one(1), want: passes(4, 1*s)},
+		{at: 95 * s / 10, ask: one(0), want: passes(4, 1*s)},
+		{at: 95 * s / 10, ask: one(2), want: passes(2, 3*s)},
+		{at: 95 * s / 10, ask: one(5), want: refuses(2, 3*s, 3*s)},
+		{at: 15 * s, ask: one(6), want: results(never(5, 0))},
+	}},
+
+	// The vectors of rwz/redis-gcra's spec: 1000 a minute, in any portions.
+	{"portions of 1000: 2", gcra.PerMinute(1000), []step{{ask: one(2), want: passes(998, 120*time.Millisecond)}}},
+	{"portions of 1000: 137", gcra.PerMinute(1000), []step{{ask: one(137), want: passes(863, 8220*time.Millisecond)}}},
+	{"portions of 1000: 200 five times", gcra.PerMinute(1000), []step{
+		{ask: one(200), want: passes(800, 12*s)},
+		{ask: one(200), want: passes(600, 24*s)},
+		{ask: one(200), want: passes(400, 36*s)},
+		{ask: one(200), want: passes(200, 48*s)},
+		{ask: one(200), want: passes(0, 60*s)},
+		{ask: one(1), want: refuses(0, 60*s, 60*time.Millisecond)},
+	}},
+
+	// The first call of a bucket of 10 leaves 9, and the capacity is the burst:
+	// the tenth passes, the eleventh does not.
+	{"capacity is the burst", gcra.PerSecond(10), []step{
+		{ask: one(1), want: passes(9, s/10)},
+		{ask: one(8), want: passes(1, 9*s/10)},
+		{ask: one(1), want: passes(0, s)},
+		{ask: one(1), want: refuses(0, s, s/10)},
+	}},
+	{"a burst of one", gcra.PerSecond(1), []step{
+		{ask: one(1), want: passes(0, s)},
+		{ask: one(1), want: refuses(0, s, s)},
+		{at: s, ask: one(1), want: passes(0, s)},
+	}},
+
+	// A peek is never refused and changes nothing, on a key of any state.
+	{"cost 0 peeks", fiveASecond, []step{
+		{ask: one(0), want: passes(5, 0)},
+		{ask: one(0), want: passes(5, 0)},
+		{ask: one(5), want: passes(0, 5*s)},
+		{ask: one(0), want: passes(0, 5*s)},
+		{ask: one(1), want: refuses(0, 5*s, 1*s)},
+		{at: 2 * s, ask: one(0), want: passes(2, 3*s)},
+		{at: 2 * s, ask: one(2), want: passes(0, 5*s)},
+		{at: 20 * s, ask: one(0), want: passes(5, 0)},
+	}},
+
+	// More than the burst can never pass: no wait is named and nothing is
+	// taken, on an empty bucket as on a full one, however large the cost.
+	{"more than the burst never passes", fiveASecond, []step{
+		{ask: one(6), want: results(never(5, 0))},
+		{ask: one(1 << 31), want: results(never(5, 0))},
+		{ask: one(1 << 53), want: results(never(5, 0))},
+		{ask: one(1<<63 - 1), want: results(never(5, 0))},
+		{ask: one(5), want: passes(0, 5*s)},
+		{ask: one(6), want: results(never(0, 5*s))},
+		{at: s, ask: one(1), want: passes(0, 5*s)},
+	}},
+
+	// A refusal writes nothing, so hammering does not extend it.
+	{"refusals are free", fiveASecond, []step{
+		{ask: one(5), want: passes(0, 5*s)},
+		{at: s / 2, ask: one(1), want: refuses(0, 9*s/2, s/2)},
+		{at: s / 2, ask: one(1), want: refuses(0, 9*s/2, s/2)},
+		{at: s / 2, ask: one(4), want: refuses(0, 9*s/2, 7*s/2)},
+		{at: s, ask: one(1), want: passes(0, 5*s)},
+	}},
+
+	// Whoever waits for RetryAfter passes; whoever comes earlier does not.
+	{"RetryAfter is kept", fiveASecond, []step{
+		{ask: one(5), want: passes(0, 5*s)},
+		{at: 9 * s / 10, ask: one(1), want: refuses(0, 41*s/10, s/10)},
+		{at: s, ask: one(1), want: passes(0, 5*s)},
+		{at: s, ask: one(3), want: refuses(0, 5*s, 3*s)},
+		{at: 39 * s / 10, ask: one(3), want: refuses(2, 21*s/10, s/10)},
+		{at: 4 * s, ask: one(3), want: passes(0, 5*s)},
+	}},
+
+	// A clock that goes back does not refuse for longer than an empty bucket
+	// takes to refill, however far it went, and heals at the first refusal.
+	{"clock going back", fiveASecond, []step{
+		{at: 1000 * s, ask: one(3), want: passes(2, 3*s)},
+		{at: 999 * s, ask: one(1), want: passes(0, 5*s)},
+		{at: 100 * s, ask: one(0), want: passes(0, 5*s)},
+		{at: 100 * s, ask: one(1), want: refuses(0, 5*s, 1*s)},
+		{at: 101 * s, ask: one(1), want: passes(0, 5*s)},
+		{at: 0, ask: one(5), want: refuses(0, 5*s, 5*s)},
+		{at: 5 * s, ask: one(5), want: passes(0, 5*s)},
+	}},
+
+	// A clock that leaps ahead finds the bucket full, not fuller.
+	{"clock leaping ahead", fiveASecond, []step{
+		{ask: one(5), want: passes(0, 5*s)},
+		{at: 10_000 * s, ask: one(6), want: results(never(5, 0))},
+		{at: 10_000 * s, ask: one(5), want: passes(0, 5*s)},
+		{at: 10_000 * s, ask: one(1), want: refuses(0, 5*s, 1*s)},
+	}},
+
+	// A bucket that is full again is as good as new.
+	{"a lapsed bucket", fiveASecond, []step{
+		{ask: one(2), want: passes(3, 2*s)},
+		{at: 2 * s, ask: one(0), want: passes(5, 0)},
+		{at: 2 * s, ask: one(5), want: passes(0, 5*s)},
+		{at: 2 * s, ask: one(1), want: refuses(0, 5*s, 1*s)},
+	}},
+}
+
+// spendAll is the rest of rwz/redis-gcra's spec: 300 at once, then one a
+// second; charges count up exactly however many they are.
+func spendAll(t *testing.T, b Backend) {
+	per, start := 60*s, time.Now()
+	if !b.Exact {
+		per *= slow
+	}
+	unit := per / 60
+	limit := gcra.Limit{Count: 60, Per: per, Burst: 300}
+	take := func(subject string, cost int64) gcra.Result {
+		t.Helper()
+		r, err := gcra.Take(t.Context(), b.Store, gcra.Charge{Subject: subject, Policy: "p", Limit: limit, Cost: cost})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	check := func(what string, got, want gcra.Result) {
+		t.Helper()
+		slack := time.Duration(0)
+		if !b.Exact {
+			slack = time.Since(start) + time.Millisecond
+		}
+		if !near(got, want, slack) {
+			t.Errorf("%s: got %+v; want %+v (durations at most %v shorter)", what, got, want, slack)
+		}
+	}
+	var r gcra.Result
+	for range 101 {
+		r = take("ones", 1)
+	}
+	check("after 101 of 300", r, pass(199, 101*unit))
+	for range 101 {
+		r = take("twos", 2)
+	}
+	check("after 101 times 2 of 300", r, pass(98, 202*unit))
+	for range 198 {
+		r = take("ones", 1)
+	}
+	check("after 299 of 300", r, pass(1, 299*unit))
+	check("2 where 1 is left", take("ones", 2), refuse(1, 299*unit, unit))
+	check("the last of 300", take("ones", 1), pass(0, 300*unit))
+	for range 10 {
+		check("the 301st", take("ones", 1), refuse(0, 300*unit, unit))
+	}
+	b.Advance(unit)
+	check("after the wait", take("ones", 1), pass(0, 300*unit))
+}

@@ -1,0 +1,131 @@
+package storetest
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+)
+
+// table is a story about one limit, or several.
+type table struct {
+	name  string
+	limit gcra.Limit // of every charge that names none
+	steps []step
+}
+
+// step is one call: when it comes, what it asks, what must be answered.
+type step struct {
+	at     time.Duration // since the table's start; the clock may go back
+	ask    []gcra.Charge
+	want   []gcra.Result
+	refund bool
+}
+
+// slow is how many times slower the tables run on a store whose time passes by
+// itself. What is a second in a table is ten minutes there, so that no machine
+// is busy enough for a unit to come back that the table has not waited for.
+const slow = 600
+
+func (tt *table) run(t *testing.T, b Backend) {
+	scale := time.Duration(1)
+	if !b.Exact {
+		scale = slow
+	}
+	start := time.Now()
+	at := time.Duration(0)
+	for i, s := range tt.steps {
+		if s.at != at {
+			b.Advance((s.at - at) * scale)
+			at = s.at
+		}
+		ask := slices.Clone(s.ask)
+		for j := range ask {
+			c := &ask[j]
+			if c.Limit == (gcra.Limit{}) {
+				c.Limit = tt.limit
+			}
+			if c.Policy == "" {
+				c.Policy = "p"
+			}
+			c.Limit.Per *= scale
+			c.MaxDelay *= scale
+			c.Within *= scale
+		}
+		call := b.Store.Take
+		if s.refund {
+			call = b.Store.Refund
+		}
+		if err := call(t.Context(), ask); err != nil {
+			t.Fatalf("step %d, at %v, ask %v: %v", i, s.at, s.ask, err)
+		}
+		slack := time.Duration(0)
+		if !b.Exact {
+			slack = time.Since(start) + time.Millisecond
+		}
+		for j, c := range ask {
+			want := s.want[j]
+			want.RetryAfter *= scale
+			want.ResetAfter *= scale
+			want.Delay *= scale
+			if !near(c.Result, want, slack) {
+				t.Errorf("step %d, at %v (times %d), charge %d %+v:\ngot  %+v\nwant %+v (durations at most %v shorter)",
+					i, s.at, scale, j, c, c.Result, want, slack)
+			}
+		}
+		if t.Failed() {
+			return // what follows would only repeat it
+		}
+	}
+}
+
+// near reports whether got is want, but for durations that are shorter by at
+// most slack. None of those that are not 0 may have become so.
+func near(got, want gcra.Result, slack time.Duration) bool {
+	within := func(got, want time.Duration) bool {
+		return got <= want && got >= want-slack && (got > 0) == (want > 0)
+	}
+	return got.Allowed == want.Allowed && got.Never == want.Never && got.Remaining == want.Remaining &&
+		within(got.RetryAfter, want.RetryAfter) &&
+		within(got.ResetAfter, want.ResetAfter) &&
+		within(got.Delay, want.Delay)
+}
+
+// What a step asks.
+
+func one(cost int64) []gcra.Charge { return []gcra.Charge{{Cost: cost}} }
+
+func of(l gcra.Limit, cost int64) []gcra.Charge { return []gcra.Charge{{Limit: l, Cost: cost}} }
+
+func all(charges ...gcra.Charge) []gcra.Charge { return charges }
+
+// What must be answered.
+
+const s = time.Second
+
+func results(r ...gcra.Result) []gcra.Result { return r }
+
+func pass(remaining int64, reset time.Duration) gcra.Result {
+	return gcra.Result{Allowed: true, Remaining: remaining, ResetAfter: reset}
+}
+
+func wait(remaining int64, reset, delay time.Duration) gcra.Result {
+	return gcra.Result{Allowed: true, Remaining: remaining, ResetAfter: reset, Delay: delay}
+}
+
+func refuse(remaining int64, reset, retry time.Duration) gcra.Result {
+	return gcra.Result{Remaining: remaining, ResetAfter: reset, RetryAfter: retry}
+}
+
+func never(remaining int64, reset time.Duration) gcra.Result {
+	return gcra.Result{Never: true, Remaining: remaining, ResetAfter: reset}
+}
+
+func passes(remaining int64, reset time.Duration) []gcra.Result {
+	return results(pass(remaining, reset))
+}
+
+func refuses(remaining int64, reset, retry time.Duration) []gcra.Result {
+	return results(refuse(remaining, reset, retry))
+}

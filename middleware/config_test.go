@@ -1,0 +1,73 @@
+package middleware_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+func TestNewReportsEveryMistake(t *testing.T) {
+	ok := middleware.Policy{Name: "ok", Key: key("k"), Limit: five}
+	with := func(change func(*middleware.Policy)) []middleware.Policy {
+		p := ok
+		change(&p)
+		return []middleware.Policy{p}
+	}
+	store := middleware.Config{Store: gcra.NewMemory()}
+	for _, test := range []struct {
+		name     string
+		cfg      middleware.Config
+		policies []middleware.Policy
+		want     []string
+	}{
+		{"nothing", middleware.Config{}, nil, []string{"Store is nil", "no policies"}},
+		{"nil pointer", middleware.Config{Store: (*gcra.Memory)(nil)}, []middleware.Policy{ok}, []string{"Store is nil"}},
+		{"headers", middleware.Config{Store: store.Store, Headers: middleware.HeadersNone | middleware.HeadersX}, []middleware.Policy{ok}, []string{"Headers is 0b1100; want"}},
+		{"unknown headers", middleware.Config{Store: store.Store, Headers: 128}, []middleware.Policy{ok}, []string{"Headers is 0b10000000; want"}},
+		{"instances", middleware.Config{Store: store.Store, Instances: -1}, []middleware.Policy{ok}, []string{"Instances is -1; want"}},
+		{"no names", store, []middleware.Policy{{Key: key("k"), Limit: five}, {Key: key("k"), Limit: five}},
+			[]string{"policy number 1: Name is missing", "policy number 2: Name is missing"}},
+		{"same names", store, []middleware.Policy{ok, ok}, []string{`policy "ok": Name is taken`}},
+		{"long name", store, with(func(p *middleware.Policy) { p.Name = strings.Repeat("x", 65) }), []string{"Name has 65 characters; want at most 64"}},
+		{"name with a line break", store, with(func(p *middleware.Policy) { p.Name = "a\r\nb" }), []string{`policy "a\r\nb": Name is "a\r\nb"; want printable ASCII`}},
+		{"empty policy", store, []middleware.Policy{{}}, []string{`policy "default": Key is nil`, `policy "default": Limit is 0/0s: count is 0`}},
+		{"limit", store, with(func(p *middleware.Policy) { p.Limit = gcra.PerSecond(2_000_000) }), []string{`policy "ok": Limit is 2000000/second: 2000000 per 1s is faster`}},
+		{"both limits", store, with(func(p *middleware.Policy) {
+			p.Limit, p.LimitFor = gcra.PerSecond(-1), func(*http.Request) gcra.Limit { return five }
+		}), []string{`policy "ok": Limit is -1/second`}},
+		{"delays", store, with(func(p *middleware.Policy) { p.MaxDelay = -time.Second }), []string{`policy "ok": MaxDelay is -1s; want`}},
+		{"long delay", store, with(func(p *middleware.Policy) { p.MaxDelay = 367 * 24 * time.Hour }), []string{`policy "ok": MaxDelay is 8808h0m0s; want`}},
+		{"outage", store, with(func(p *middleware.Policy) { p.Outage = 3 }), []string{`policy "ok": Outage is 3; want`}},
+		{"routes", store, with(func(p *middleware.Policy) { p.Routes = []string{"/ok", "login", "GET /{x}/{x}"} }),
+			[]string{`policy "ok": Routes[1] is "login": `, "host/path missing /", `Routes[2] is "GET /{x}/{x}": `, "duplicate wildcard name"}},
+		{"all at once", middleware.Config{Instances: -1}, []middleware.Policy{{Name: "a"}, {Name: "b", Limit: five, MaxDelay: -1}},
+			[]string{"Store is nil", "Instances is -1", `"a": Key is nil`, `"a": Limit is`, `"b": Key is nil`, `"b": MaxDelay is -1ns`}},
+	} {
+		l, err := middleware.New(test.cfg, test.policies...)
+		if err == nil || l != nil {
+			t.Errorf("%s: got a limiter; want an error", test.name)
+			continue
+		}
+		for _, want := range test.want {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: got %q; want it to say %q", test.name, err, want)
+			}
+		}
+		if got := strings.Count(err.Error(), "ratelimit: "); len(test.want) != got && test.name != "routes" {
+			t.Errorf("%s: got %d mistakes in %q; want %d", test.name, got, err, len(test.want))
+		}
+	}
+}
+
+func TestMust(t *testing.T) {
+	defer func() {
+		if v := recover(); v == nil {
+			t.Error("Must did not panic")
+		}
+	}()
+	middleware.Must(middleware.New(middleware.Config{}))
+}

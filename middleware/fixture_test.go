@@ -1,0 +1,121 @@
+package middleware_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+// clock is a time that stands still until it is told to go on.
+type clock struct {
+	mu sync.Mutex
+	t  time.Time
+}
+
+func newClock() *clock { return &clock{t: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)} }
+
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.t
+}
+
+func (c *clock) add(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.t = c.t.Add(d)
+}
+
+var errAway = errors.New("store is away: dial tcp 10.0.0.7:6379")
+
+// flaky is a store that fails the next calls and counts all of them.
+type flaky struct {
+	gcra.Store
+	fail           int  // so many calls from now
+	panics         bool // fail by a panic
+	takes, refunds int
+	canceled       bool // a call came with a context that is done
+}
+
+func (f *flaky) Take(ctx context.Context, charges []gcra.Charge) error {
+	f.takes++
+	if err := f.failing(ctx); err != nil {
+		return err
+	}
+	return f.Store.Take(ctx, charges)
+}
+
+func (f *flaky) Refund(ctx context.Context, charges []gcra.Charge) error {
+	f.refunds++
+	if err := f.failing(ctx); err != nil {
+		return err
+	}
+	return f.Store.Refund(ctx, charges)
+}
+
+func (f *flaky) failing(ctx context.Context) error {
+	f.canceled = f.canceled || ctx.Err() != nil
+	if f.fail == 0 {
+		return nil
+	}
+	f.fail--
+	if f.panics {
+		panic(errAway)
+	}
+	return errAway
+}
+
+// newStore is a Memory on a clock that stands still, and the ways to fail.
+func newStore() (*flaky, *clock) {
+	c := newClock()
+	return &flaky{Store: &gcra.Memory{Now: c.now}}, c
+}
+
+func key(s string) func(*http.Request) (string, error) {
+	return func(*http.Request) (string, error) { return s, nil }
+}
+
+func keyFails(*http.Request) (string, error) { return "", errors.New("no key today") }
+func keyPanics(*http.Request) (string, error) {
+	var m map[string]string
+	m["x"] = "y"
+	return "", nil
+}
+
+func limiter(t testing.TB, cfg middleware.Config, policies ...middleware.Policy) *middleware.Limiter {
+	t.Helper()
+	l, err := middleware.New(cfg, policies...)
+	if err != nil {
+		t.Fatalf("New: %v", err)
+	}
+	return l
+}
+
+func get(target string) *http.Request { return httptest.NewRequest(http.MethodGet, target, nil) }
+
+// left is what a key may still do.
+func left(t testing.TB, s gcra.Store, subject, policy string, l gcra.Limit) int64 {
+	t.Helper()
+	r, err := gcra.Take(t.Context(), s, gcra.Charge{Subject: subject, Policy: policy, Limit: l})
+	if err != nil {
+		t.Fatalf("peek at %s of %s: %v", policy, subject, err)
+	}
+	return r.Remaining
+}
+
+// allow sends a request through the limiter and returns what the client gets.
+func allow(l *middleware.Limiter, r *http.Request) (*http.Response, *middleware.Decision) {
+	w := httptest.NewRecorder()
+	r, ok := l.Allow(w, r)
+	if ok {
+		w.WriteHeader(http.StatusOK)
+	}
+	return w.Result(), middleware.FromContext(r.Context())
+}

@@ -1,0 +1,269 @@
+package middleware_test
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dunglas/httpsfv"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+const allFields = "RateLimit-Limit RateLimit-Remaining RateLimit-Reset RateLimit-Policy RateLimit X-RateLimit-Limit X-RateLimit-Remaining X-RateLimit-Reset Retry-After"
+
+// fields are the fields that a limiter sets, one to a line.
+func fields(h http.Header) string {
+	var b strings.Builder
+	for _, name := range strings.Fields(allFields) {
+		if vs := h.Values(name); len(vs) > 0 {
+			fmt.Fprintf(&b, "%s: %s\n", name, strings.Join(vs, " & "))
+		}
+	}
+	return b.String()
+}
+
+func TestHeaders(t *testing.T) {
+	policies := []middleware.Policy{
+		{Name: "burst", Key: key("k"), Limit: gcra.PerSecond(2)},
+		{Name: "daily", Key: key("k"), Limit: gcra.PerDay(10_000)},
+		{Name: "trial", Key: key("k"), Limit: gcra.PerDay(1), Shadow: true},
+	}
+	for _, test := range []struct {
+		headers        middleware.Headers
+		first, refused string // after one request, and after the third in no time
+	}{
+		{0, `RateLimit-Limit: 2
+RateLimit-Remaining: 1
+RateLimit-Reset: 1
+RateLimit-Policy: 2;w=1
+`, `RateLimit-Limit: 2
+RateLimit-Remaining: 0
+RateLimit-Reset: 1
+RateLimit-Policy: 2;w=1
+Retry-After: 1
+`},
+		{middleware.HeadersDraft11, `RateLimit-Policy: "burst";q=2;w=1, "daily";q=10000;w=86400
+RateLimit: "burst";r=1;t=1, "daily";r=9999;t=9
+`, `RateLimit-Policy: "burst";q=2;w=1, "daily";q=10000;w=86400
+RateLimit: "burst";r=0;t=1, "daily";r=9998
+Retry-After: 1
+`},
+		{middleware.HeadersX, `X-RateLimit-Limit: 2
+X-RateLimit-Remaining: 1
+X-RateLimit-Reset: 1
+`, `X-RateLimit-Limit: 2
+X-RateLimit-Remaining: 0
+X-RateLimit-Reset: 1
+Retry-After: 1
+`},
+		{middleware.HeadersDraft6 | middleware.HeadersDraft11 | middleware.HeadersX, `RateLimit-Limit: 2
+RateLimit-Remaining: 1
+RateLimit-Reset: 1
+RateLimit-Policy: "burst";q=2;w=1, "daily";q=10000;w=86400
+RateLimit: "burst";r=1;t=1, "daily";r=9999;t=9
+X-RateLimit-Limit: 2
+X-RateLimit-Remaining: 1
+X-RateLimit-Reset: 1
+`, `RateLimit-Limit: 2
+RateLimit-Remaining: 0
+RateLimit-Reset: 1
+RateLimit-Policy: "burst";q=2;w=1, "daily";q=10000;w=86400
+RateLimit: "burst";r=0;t=1, "daily";r=9998
+X-RateLimit-Limit: 2
+X-RateLimit-Remaining: 0
+X-RateLimit-Reset: 1
+Retry-After: 1
+`},
+		{middleware.HeadersNone, "", "Retry-After: 1\n"},
+	} {
+		t.Run(fmt.Sprintf("%04b", test.headers), func(t *testing.T) {
+			store, _ := newStore()
+			l := limiter(t, middleware.Config{Store: store, Headers: test.headers}, policies...)
+			res, _ := allow(l, get("/"))
+			if got := fields(res.Header); got != test.first {
+				t.Errorf("first request: got\n%swant\n%s", got, test.first)
+			}
+			allow(l, get("/"))
+			res, _ = allow(l, get("/"))
+			if got := fields(res.Header); got != test.refused {
+				t.Errorf("third request: got\n%swant\n%s", got, test.refused)
+			}
+		})
+	}
+}
+
+func TestHeadersOfOneLimit(t *testing.T) {
+	cost := func(n int) func(*http.Request) int { return func(*http.Request) int { return n } }
+	for _, test := range []struct {
+		name   string
+		policy middleware.Policy
+		wait   time.Duration // between two requests, of which the second is looked at
+		want   string
+	}{
+		{"vector", middleware.Policy{Limit: five}, time.Hour, `RateLimit-Limit: 5
+RateLimit-Remaining: 4
+RateLimit-Reset: 12
+RateLimit-Policy: "default";q=5;w=60
+RateLimit: "default";r=4;t=12
+`},
+		{"limit is the burst", middleware.Policy{Limit: gcra.PerMinute(100).WithBurst(20)}, 0, `RateLimit-Limit: 20
+RateLimit-Remaining: 18
+RateLimit-Reset: 2
+RateLimit-Policy: "default";q=100;w=60
+RateLimit: "default";r=18;t=1
+`},
+		{"part of a second", middleware.Policy{Limit: gcra.Limit{Count: 10, Per: 100 * time.Millisecond}}, 0, `RateLimit-Limit: 10
+RateLimit-Remaining: 8
+RateLimit-Reset: 1
+RateLimit-Policy: "default";q=100;w=1
+RateLimit: "default";r=8;t=1
+`},
+		{"seconds and a half", middleware.Policy{Limit: gcra.Limit{Count: 3, Per: 1500 * time.Millisecond}}, 0, `RateLimit-Limit: 3
+RateLimit-Remaining: 1
+RateLimit-Reset: 1
+RateLimit-Policy: "default";q=6;w=3
+RateLimit: "default";r=1;t=1
+`},
+		{"by request", middleware.Policy{LimitFor: func(*http.Request) gcra.Limit { return gcra.PerHour(7) }}, 0, `RateLimit-Limit: 7
+RateLimit-Remaining: 5
+RateLimit-Reset: 1029
+RateLimit-Policy: "default";q=7;w=3600
+RateLimit: "default";r=5;t=515
+`},
+		// t tells of the next unit, not of all.
+		{"partly back", middleware.Policy{Limit: five}, 7 * time.Second, `RateLimit-Limit: 5
+RateLimit-Remaining: 3
+RateLimit-Reset: 17
+RateLimit-Policy: "default";q=5;w=60
+RateLimit: "default";r=3;t=5
+`},
+		{"full", middleware.Policy{Limit: five, Cost: cost(0)}, 0, `RateLimit-Limit: 5
+RateLimit-Remaining: 5
+RateLimit-Reset: 0
+RateLimit-Policy: "default";q=5;w=60
+RateLimit: "default";r=5
+`},
+		// No wait helps, so none is told of.
+		{"never", middleware.Policy{Limit: five, Cost: cost(6)}, 0, `RateLimit-Limit: 5
+RateLimit-Remaining: 5
+RateLimit-Reset: 0
+RateLimit-Policy: "default";q=5;w=60
+RateLimit: "default";r=5
+`},
+		{"refused", middleware.Policy{Limit: five, Cost: cost(5)}, 30500 * time.Millisecond, `RateLimit-Limit: 5
+RateLimit-Remaining: 2
+RateLimit-Reset: 30
+RateLimit-Policy: "default";q=5;w=60
+RateLimit: "default";r=2;t=30
+Retry-After: 30
+`},
+		{"quotes", middleware.Policy{Name: `a"b\c, d`, Limit: five}, 0, `RateLimit-Limit: 5
+RateLimit-Remaining: 3
+RateLimit-Reset: 24
+RateLimit-Policy: "a\"b\\c, d";q=5;w=60
+RateLimit: "a\"b\\c, d";r=3;t=12
+`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			store, clock := newStore()
+			test.policy.Key = key("k")
+			l := limiter(t, middleware.Config{Store: store, Headers: middleware.HeadersDraft6 | middleware.HeadersDraft11}, test.policy)
+			allow(l, get("/"))
+			clock.add(test.wait)
+			res, _ := allow(l, get("/"))
+			if got := fields(res.Header); got != test.want {
+				t.Errorf("got\n%swant\n%s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestClosestPolicy(t *testing.T) {
+	policy := func(name string, l gcra.Limit, cost int) middleware.Policy {
+		return middleware.Policy{Name: name, Key: key("k"), Limit: l, Cost: func(*http.Request) int { return cost }}
+	}
+	for _, test := range []struct {
+		name     string
+		policies []middleware.Policy
+		want     string // RateLimit-Policy of draft 6
+	}{
+		{"least left", []middleware.Policy{policy("a", gcra.PerMinute(9), 1), policy("b", gcra.PerMinute(8), 1)}, "8;w=60"},
+		{"as much left, longer", []middleware.Policy{policy("a", gcra.PerMinute(9), 1), policy("b", gcra.PerHour(9), 1)}, "9;w=3600"},
+		{"refusing before least left", []middleware.Policy{policy("a", gcra.PerMinute(1), 1), policy("b", gcra.PerMinute(8), 9)}, "8;w=60"},
+		{"never before any wait", []middleware.Policy{policy("a", gcra.PerMinute(4), 5), policy("b", gcra.PerDay(1), 0), policy("c", gcra.PerMinute(8), 0)}, "4;w=60"},
+	} {
+		store, _ := newStore()
+		l := limiter(t, middleware.Config{Store: store}, test.policies...)
+		res, _ := allow(l, get("/"))
+		if got := res.Header.Get("RateLimit-Policy"); got != test.want {
+			t.Errorf("%s: got %q; want %q", test.name, got, test.want)
+		}
+	}
+}
+
+// FuzzHeaders holds every field against the grammar of RFC 9651 and the promise
+// that a client that obeys Retry-After passes.
+func FuzzHeaders(f *testing.F) {
+	f.Add("burst", int64(100), int64(time.Minute), int64(0), 1, int64(0))
+	f.Add(`q"\`, int64(10), int64(100*time.Millisecond), int64(3), 2, int64(time.Second))
+	f.Add("odd", int64(7), int64(1_000_000_007), int64(1), 1, int64(13))
+	f.Add("huge", int64(1), int64(200*365*24)*int64(time.Hour), int64(1), 1, int64(1))
+	f.Fuzz(func(t *testing.T, name string, count, per, burst int64, cost int, delay int64) {
+		store, clock := newStore()
+		l, err := middleware.New(middleware.Config{Store: store, Headers: middleware.HeadersDraft6 | middleware.HeadersDraft11},
+			middleware.Policy{Name: name, Key: key("k"), Limit: gcra.Limit{Count: count, Per: time.Duration(per), Burst: burst},
+				Cost: func(*http.Request) int { return cost }, MaxDelay: time.Duration(delay)},
+			middleware.Policy{Name: "second", Key: key("k"), Limit: five})
+		if err != nil {
+			t.Skip()
+		}
+		for range 3 {
+			d := l.Decide(get("/"))
+			if d.Err != nil {
+				t.Skip() // a negative cost
+			}
+			if d.Delay > 0 {
+				return // Allow would wait
+			}
+			res, d2 := allow(l, get("/"))
+			for _, field := range []string{"RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"} {
+				if n, err := strconv.ParseInt(res.Header.Get(field), 10, 64); err != nil || n < 0 {
+					t.Errorf("%s: %q; want a whole number", field, res.Header.Get(field))
+				}
+			}
+			policies, err := httpsfv.UnmarshalList(res.Header.Values("RateLimit-Policy"))
+			if err != nil {
+				t.Fatalf("RateLimit-Policy: %q: %v", res.Header.Get("RateLimit-Policy"), err)
+			}
+			list, err := httpsfv.UnmarshalList(res.Header.Values("RateLimit"))
+			if err != nil {
+				t.Fatalf("RateLimit: %q: %v", res.Header.Get("RateLimit"), err)
+			}
+			retry, _ := strconv.ParseInt(res.Header.Get("Retry-After"), 10, 64)
+			for i, want := range []string{name, "second"} {
+				p, q := policies[i].(httpsfv.Item), list[i].(httpsfv.Item)
+				if p.Value != want || q.Value != want {
+					t.Errorf("item %d: got %q and %q; want %q", i, p.Value, q.Value, want)
+				}
+				if w, _ := p.Params.Get("w"); w.(int64) < 1 {
+					t.Errorf("w is %v; want more than 0", w)
+				}
+				if n, ok := q.Params.Get("t"); ok && (n.(int64) < 1 || !d2.Allowed && retry > 0 && n.(int64) > retry) {
+					t.Errorf("t is %v with Retry-After %d", n, retry)
+				}
+			}
+			if d2.Allowed || retry == 0 {
+				continue
+			}
+			clock.add(time.Duration(retry) * time.Second)
+			if d := l.Decide(get("/")); !d.Allowed {
+				t.Fatalf("refused again after waiting the %d s of Retry-After: %+v", retry, d.Results)
+			}
+		}
+	})
+}

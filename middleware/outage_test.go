@@ -1,0 +1,157 @@
+package middleware_test
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+func TestStoreAway(t *testing.T) {
+	policy := func(name string, o middleware.Outage, n int64) middleware.Policy {
+		return middleware.Policy{Name: name, Key: key("k"), Limit: gcra.PerHour(n), Outage: o}
+	}
+	shadow := func(p middleware.Policy) middleware.Policy { p.Shadow = true; return p }
+	local, open, closed := middleware.OutageLocal, middleware.OutageOpen, middleware.OutageClosed
+	for _, test := range []struct {
+		name      string
+		instances int
+		policies  []middleware.Policy
+		statuses  []int
+		results   int
+		header    string // RateLimit-Limit of the last answer
+	}{
+		{"local", 0, []middleware.Policy{policy("a", local, 2)}, []int{200, 200, 429}, 1, "2"},
+		{"local share", 4, []middleware.Policy{policy("a", local, 8)}, []int{200, 200, 429}, 1, "2"},
+		{"local share of little", 4, []middleware.Policy{policy("a", local, 1)}, []int{200, 429}, 1, "1"},
+		{"open", 0, []middleware.Policy{policy("a", open, 1)}, []int{200, 200, 200}, 0, ""},
+		{"closed", 0, []middleware.Policy{policy("a", closed, 9)}, []int{503, 503}, 0, ""},
+		// Each goes its own way: open says nothing, local decides, closed is final.
+		{"local and open", 0, []middleware.Policy{policy("a", open, 1), policy("b", local, 2)}, []int{200, 200, 429}, 1, "2"},
+		{"local and closed", 0, []middleware.Policy{policy("a", local, 2), policy("b", closed, 9)}, []int{503, 503, 503}, 0, ""},
+		{"locals together", 0, []middleware.Policy{policy("a", local, 1), policy("b", local, 5)}, []int{200, 429, 429}, 2, "1"},
+		// A shadow refuses nobody, in an outage neither.
+		{"shadow closed", 0, []middleware.Policy{shadow(policy("a", closed, 9)), policy("b", local, 2)}, []int{200, 200, 429}, 1, "2"},
+		{"shadow local", 0, []middleware.Policy{shadow(policy("a", local, 1)), policy("b", local, 2)}, []int{200, 200, 429}, 2, "2"},
+	} {
+		for _, panics := range []bool{false, true} {
+			t.Run(test.name, func(t *testing.T) {
+				store, _ := newStore()
+				store.fail, store.panics = 1000, panics
+				l := limiter(t, middleware.Config{Store: store, Instances: test.instances}, test.policies...)
+				for i, want := range test.statuses {
+					res, d := allow(l, get("/"))
+					if res.StatusCode != want || d.Status() != want || !errors.Is(d.Err, errAway) || len(d.Results) != test.results {
+						t.Fatalf("request %d: got %d, %d results, error %v; want %d, %d, the store's", i+1, res.StatusCode, len(d.Results), d.Err, want, test.results)
+					}
+					if want == 503 && res.Header.Get("Retry-After") != "1" {
+						t.Errorf("503 with Retry-After %q; want 1", res.Header.Get("Retry-After"))
+					}
+					body := new(strings.Builder)
+					res.Write(body)
+					if strings.Contains(body.String(), "away") || strings.Contains(body.String(), "10.0.0.7") {
+						t.Errorf("the client is told of the cause: %s", body)
+					}
+					if i == len(test.statuses)-1 && res.Header.Get("RateLimit-Limit") != test.header {
+						t.Errorf("RateLimit-Limit: got %q; want %q", res.Header.Get("RateLimit-Limit"), test.header)
+					}
+				}
+				store.fail = 0
+				if d := l.Decide(get("/")); !d.Allowed || d.Err != nil {
+					t.Errorf("after the outage: got %t, %v; want the store's decision", d.Allowed, d.Err)
+				}
+			})
+		}
+	}
+}
+
+func TestHeavyRequestsDuringAnOutage(t *testing.T) {
+	// One tenth of 20 would refuse a request of 15 for good.
+	store, _ := newStore()
+	store.fail = 1000
+	l := limiter(t, middleware.Config{Store: store, Instances: 10},
+		middleware.Policy{Key: key("k"), Limit: gcra.PerHour(20), Cost: func(*http.Request) int { return 15 }})
+	if d := l.Decide(get("/")); !d.Allowed {
+		t.Errorf("first: got %+v; want allowed", d.Results)
+	}
+	if d := l.Decide(get("/")); d.Allowed || d.Results[0].Never {
+		t.Errorf("second: got %+v; want refused for now", d.Results)
+	}
+}
+
+func TestPolicyFails(t *testing.T) {
+	panics := func(*http.Request) int { panic("cost") }
+	for _, test := range []struct {
+		name    string
+		policy  middleware.Policy
+		allowed []bool // with OutageLocal
+		limited bool   // the limit is known, so OutageLocal can be
+		message string
+	}{
+		{"key", middleware.Policy{Key: keyFails, Limit: gcra.PerHour(2)}, nil, true, "bad: no key today"},
+		{"key panics", middleware.Policy{Key: keyPanics, Limit: gcra.PerHour(2)}, nil, true, "bad: panic: assignment to entry in nil map"},
+		{"cost", middleware.Policy{Key: key("k"), Limit: gcra.PerHour(2), Cost: func(*http.Request) int { return -1 }}, nil, true, "bad: Cost gave -1"},
+		{"cost panics", middleware.Policy{Key: key("k"), Limit: gcra.PerHour(2), Cost: panics}, nil, true, "bad: panic: cost"},
+		{"skip panics", middleware.Policy{Key: key("k"), Limit: gcra.PerHour(2), Skip: func(*http.Request) bool { panic("skip") }}, nil, true, "bad: panic: skip"},
+		{"limit", middleware.Policy{Key: key("k"), LimitFor: func(*http.Request) gcra.Limit { return gcra.PerHour(-2) }}, nil, false, "bad: LimitFor gave -2/hour: count is -2"},
+		{"limit panics", middleware.Policy{Key: key("k"), LimitFor: func(*http.Request) gcra.Limit { panic("plan") }}, nil, false, "bad: panic: plan"},
+		{"limit panics, other known", middleware.Policy{Key: key("k"), Limit: gcra.PerHour(2), LimitFor: func(*http.Request) gcra.Limit { panic("plan") }}, nil, true, "bad: panic: plan"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for _, way := range []struct {
+				outage middleware.Outage
+				want   []int
+			}{
+				{middleware.OutageLocal, []int{200, 200, 429}},
+				{middleware.OutageOpen, []int{200, 200, 200, 200, 200, 429}},
+				{middleware.OutageClosed, []int{503, 503, 503}},
+			} {
+				if way.outage == middleware.OutageLocal && !test.limited {
+					way.want = []int{503, 503, 503}
+				}
+				store, _ := newStore()
+				bad := test.policy
+				bad.Name, bad.Outage = "bad", way.outage
+				l := limiter(t, middleware.Config{Store: store}, bad, middleware.Policy{Name: "good", Key: key("k"), Limit: five})
+				passed := int64(0)
+				for i, want := range way.want {
+					res, d := allow(l, get("/"))
+					if res.StatusCode != want || d.Err == nil || !strings.Contains(d.Err.Error(), test.message) {
+						t.Errorf("outage way %d, request %d: got %d, error %v; want %d, %q", way.outage, i+1, res.StatusCode, d.Err, want, test.message)
+					}
+					if want == 200 {
+						passed++
+					}
+				}
+				// The other policy was decided by the store, and only for what passed.
+				if got := left(t, store, "k", "good", five); got != 5-passed {
+					t.Errorf("outage way %d: good: got %d left; want %d", way.outage, got, 5-passed)
+				}
+			}
+		})
+	}
+}
+
+func TestRefundAfterPartialOutage(t *testing.T) {
+	// The policy whose key fails is charged here, the other in the store; both
+	// come back.
+	store, _ := newStore()
+	l := limiter(t, middleware.Config{Store: store},
+		middleware.Policy{Name: "bad", Key: keyFails, Limit: gcra.PerHour(1)},
+		middleware.Policy{Name: "good", Key: key("k"), Limit: five})
+	for i := range 3 {
+		d := l.Decide(get("/"))
+		if !d.Allowed {
+			t.Fatalf("request %d: refused; want allowed, for the one before was refunded", i+1)
+		}
+		if err := d.Refund(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := left(t, store, "k", "good", five); got != 5 {
+		t.Errorf("good: got %d left; want 5", got)
+	}
+}
