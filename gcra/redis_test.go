@@ -18,11 +18,13 @@ const patience = 20 * time.Second
 
 var prefixes atomic.Int64
 
-// newStore returns a store on client that shares no key with any other.
+// newStore returns a store on client that shares no key with any other. It has
+// no mirror: tests move time and damage values behind its back.
 func newStore(client redis.UniversalClient) *gcra.Redis {
 	r := gcra.NewRedis(client)
 	r.Prefix = fmt.Sprintf("rl-%d:", prefixes.Add(1))
 	r.Timeout = patience
+	r.MirrorFor = -1
 	return r
 }
 
