@@ -45,6 +45,11 @@ func Parse(s string) (*Pattern, error) {
 		}
 	}
 	converted := host + strings.Join(segments, "/")
+	// With a method a ServeMux refuses "//" and "/../", which can never match.
+	// Without, it lets them be and matches odd things.
+	if err := check(http.MethodGet + " " + converted); err != nil {
+		return nil, err
+	}
 	if method != "" {
 		converted = method + " " + converted
 	}
@@ -85,7 +90,7 @@ func Read(s string) *Pattern {
 			return p
 		case seg == "{$}":
 			return p
-		case strings.HasPrefix(seg, "{") && strings.IndexByte(seg, '}') == len(seg)-1:
+		case seg == "", strings.HasPrefix(seg, "{") && strings.IndexByte(seg, '}') == len(seg)-1:
 			p.segments = append(p.segments, segment{wild: true})
 			p.fixed = false
 		default:

@@ -1,0 +1,212 @@
+package pattern
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+func TestParseErrors(t *testing.T) {
+	for _, test := range []struct{ pattern, want string }{
+		{"", "host/path missing /"},
+		{"login", "host/path missing /"},
+		{"GET", "host/path missing /"},
+		{"GET /a//b", "unclean path"},
+		{"/{x}/{x}", "duplicate wildcard name"},
+		{"/a{x}", "bad wildcard segment"},
+		{"/{x...}/b", "not at end"},
+		{"/*path/b", "not at end"},
+		{"/ /", "invalid method"},
+		{"//", "unclean path"},
+		{"/a/../b", "unclean path"},
+	} {
+		if _, err := Parse(test.pattern); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%q: got %v; want %q", test.pattern, err, test.want)
+		}
+	}
+}
+
+func TestCovers(t *testing.T) {
+	for _, test := range []struct {
+		pattern, route string
+		want           bool
+	}{
+		{"/login", "POST /login", true},
+		{"POST /login", "/login", true}, // methods are compared apart
+		{"/login", "/Login", true},
+		{"/login", "/logins", false},
+		{"/login", "/login/{$}", true},
+		{"/login", "/login/", false}, // the route is wider
+		{"/login/", "/login", true},
+		{"/users/{id}", "/users/{name}", true},
+		{"/users/:id", "/users/{name}", true},
+		{"/users/{id}", "/users/me", true},
+		{"/users/me", "/users/{id}", false},
+		{"/users/{id}", "/users/{path...}", false},
+		{"/users/{path...}", "/users/{id}/posts", true},
+		{"/users/*", "/users/{path...}", true},
+		{"/users/", "/users/{id}/posts/{n}", true},
+		{"/users/{id}", "/users/{id}/posts", false},
+		{"/users/{id}/posts", "/users/{id}", false},
+		{"/", "", true},
+		{"/login", "", false},
+		{"/a%20b", "/a%20b", true},
+		{"/user_:name", "/user_:name", true},
+		// chi's own syntax
+		{"/users/{id}", "/users/{id:[0-9]+}", true},
+		{"/api/", "/api/*", true},
+		{"/api/v1", "/api/*", false},
+	} {
+		p, err := Parse(test.pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.Covers(Read(test.route)); got != test.want {
+			t.Errorf("%q covers %q: got %t; want %t", test.pattern, test.route, got, test.want)
+		}
+	}
+}
+
+func TestFixed(t *testing.T) {
+	for pattern, want := range map[string]bool{
+		"POST /login": true, "/a/{$}": true, "": false, "/": false, "/a/": false, "/{id}": false, "/a/{x...}": false,
+		"/user_:name": false, "/static*": false, "/{a}-{b}": false, "/a/*": false,
+	} {
+		if got := Read(pattern).Fixed(); got != want {
+			t.Errorf("%q: got %t; want %t", pattern, got, want)
+		}
+	}
+}
+
+func TestMatchURL(t *testing.T) {
+	for _, test := range []struct {
+		pattern string
+		targets string
+		want    bool
+	}{
+		{"/login", "/login /login/ //login /./login /x/../login /%2e/login /LOGIN /lo%67in /login;x /login;x=1/ /login// http://h/login /%2Flogin", true},
+		{"/login", "/logi /logins / /login/x /x/login", false},
+		{"/users/{id}", "/users/1 /users/1/ /users/a%2Fb /users//1 /USERS/1 /users/%20", true},
+		{"/users/{id}", "/users /users/ /users/1/2", false},
+		{"/users/{id}/posts", "/users/1/posts /users//posts /users/../posts /users/a%2Fb/posts", true},
+		{"/static/", "/static /static/ /static/a/b /static/../static/x /x/../static/", true},
+		{"/static/", "/statics /", false},
+		{"/a/{$}", "/a /a/", true},
+		{"/", "/ /a //", true},
+		{"/{$}", "/a", false},
+	} {
+		p, err := Parse(test.pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, target := range strings.Fields(test.targets) {
+			u, err := url.ParseRequestURI(target) // as the server does
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := p.MatchURL(u); got != test.want {
+				t.Errorf("%q, %q: got %t; want %t", test.pattern, target, got, test.want)
+			}
+		}
+	}
+}
+
+func TestMatchHostAndMethod(t *testing.T) {
+	p := Read("GET example.com/x")
+	for host, want := range map[string]bool{
+		"example.com": true, "EXAMPLE.com:8080": true, "example.com.": true, "example.com.:80": true,
+		"example.org": false, "": false, "[::1]:80": false, "aexample.com": false,
+	} {
+		if got := p.MatchHost(host); got != want {
+			t.Errorf("host %q: got %t; want %t", host, got, want)
+		}
+	}
+	if v6 := Read("[::1]/x"); !v6.MatchHost("[::1]:80") || !v6.MatchHost("[::1]") || v6.MatchHost("[::2]") {
+		t.Error("IPv6 hosts are not compared whole")
+	}
+	for method, want := range map[string]bool{"GET": true, "HEAD": true, "get": true, "POST": false, "": false} {
+		if got := p.MatchMethod(method); got != want {
+			t.Errorf("method %q: got %t; want %t", method, got, want)
+		}
+	}
+}
+
+func TestFromTemplate(t *testing.T) {
+	for _, test := range []struct{ method, template, want string }{
+		{"POST", "/users/:id", "POST /users/{id}"},
+		{"HEAD", "/users/:id/posts/:n", "GET /users/{id}/posts/{n}"},
+		{"BREW", "/pot", "/pot"},
+		{"GET", "", ""},
+		{"GET", "/", "GET /{$}"},
+		{"GET", "/static/", "GET /static/{$}"},
+		{"GET", "/files/*path", "GET /files/{path...}"},
+		{"GET", "/files/*", "GET /files/{path...}"},
+		{"GET", "/files/*/rest", "GET /files/{path...}"},
+		{"GET", "/user_:name", "GET /user_:name"},
+		{"GET", "/a/:user-id/:user-id/:9/:", "GET /a/{user_id}/{user_id_}/{_9}/{param}"},
+		{"GET", "/{x}/100%/a b", "GET /%7Bx%7D/100%25/a%20b"},
+		{"GET", `/v1/things\:batch`, "GET /v1/things:batch"},
+		{"GET", "login", "GET /login"},
+	} {
+		var known Templates
+		for range 2 { // worked out, and remembered
+			if got := known.Pattern(test.method, test.template); got != test.want {
+				t.Errorf("%s %q: got %q; want %q", test.method, test.template, got, test.want)
+			}
+		}
+		if test.want != "" {
+			if _, err := Parse(test.want); err != nil {
+				t.Errorf("%q: a ServeMux would refuse it: %v", test.want, err)
+			}
+		}
+	}
+}
+
+func TestMemoIsBounded(t *testing.T) {
+	var m Memo[int, int]
+	for i := range 2 * maxMemo {
+		m.Put(i, i)
+	}
+	if _, ok := m.Get(maxMemo - 1); !ok {
+		t.Error("the last that fits is forgotten")
+	}
+	if _, ok := m.Get(maxMemo); ok {
+		t.Error("one too many is remembered")
+	}
+}
+
+// FuzzMatch asks a ServeMux: what it serves by a pattern, the pattern matches,
+// by its path and by its route.
+func FuzzMatch(f *testing.F) {
+	for _, pattern := range []string{"/login", "POST /login", "/users/{id}", "/users/{id}/posts", "/static/", "/a/{$}", "/", "/{x...}", "h.com/x", "/lo%67in", "/:id"} {
+		for _, target := range []string{"/login", "//login", "/./login", "/%2e/login", "/LOGIN", "/login/", "/login;x", "/users/a%2Fb", "/users//posts", "/static/../x", "*"} {
+			f.Add(pattern, "GET", "h.com:80", target)
+		}
+	}
+	f.Fuzz(func(t *testing.T, pattern, method, host, target string) {
+		p, err := Parse(pattern)
+		if err != nil || check(pattern) != nil {
+			t.Skip()
+		}
+		u, err := url.ParseRequestURI(target)
+		if err != nil {
+			t.Skip()
+		}
+		r := &http.Request{Method: method, Host: host, URL: u, Proto: "HTTP/1.1"}
+		var route string
+		mux := http.NewServeMux()
+		mux.HandleFunc(pattern, func(_ http.ResponseWriter, r *http.Request) { route = r.Pattern })
+		mux.ServeHTTP(httptest.NewRecorder(), r)
+		if route == "" {
+			return
+		}
+		if !p.MatchMethod(method) || !p.MatchHost(host) || !p.MatchURL(u) {
+			t.Errorf("%q serves %s %s%s, but method %t, host %t, path %t", pattern, method, host, target, p.MatchMethod(method), p.MatchHost(host), p.MatchURL(u))
+		}
+		if !p.Covers(Read(route)) {
+			t.Errorf("%q does not cover itself", pattern)
+		}
+	})
+}
