@@ -140,7 +140,7 @@ var errLimitForm = fmt.Errorf(`want a form such as "100/minute", "25/5s" or "100
 func parseInt(what, s string) (int64, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("%s is %q; want a whole number", what, s)
+		return 0, fmt.Errorf("%s is %q; want a whole number", what, clip(s))
 	}
 	return n, nil
 }
@@ -153,7 +153,7 @@ func parsePer(s string) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil {
-		return 0, fmt.Errorf("period is %q; want second, minute, hour, day or a duration such as 5s", s)
+		return 0, fmt.Errorf("period is %q; want second, minute, hour, day or a duration such as 5s", clip(s))
 	}
 	return d, nil
 }
