@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/storetest"
@@ -28,6 +29,26 @@ func newStore(client redis.UniversalClient) *gcra.Redis {
 	return r
 }
 
+// anyRedis is redistest.Any with a client that is as patient as newStore.
+func anyRedis(t testing.TB) *redis.Client { return unhurried(t, redistest.Any(t).Options().Addr) }
+
+func embedded(t testing.TB) *redis.Client {
+	return unhurried(t, redistest.StartEmbedded(t).Options().Addr)
+}
+
+func unhurried(t testing.TB, addr string) *redis.Client {
+	t.Helper()
+	return newClient(t, &redis.Options{Addr: addr, ReadTimeout: patience, WriteTimeout: patience, DialTimeout: patience})
+}
+
+func newClient(t testing.TB, o *redis.Options) *redis.Client {
+	t.Helper()
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	c := redis.NewClient(o)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
 // contract runs the contract on the time of the Redis behind client.
 func contract(t *testing.T, client redis.UniversalClient) {
 	t.Helper()
@@ -37,14 +58,14 @@ func contract(t *testing.T, client redis.UniversalClient) {
 	})
 }
 
-func TestRedisContract(t *testing.T) { contract(t, redistest.Any(t)) }
+func TestRedisContract(t *testing.T) { contract(t, anyRedis(t)) }
 
 // On a clock that stands still every answer is exact to the tick.
 func TestRedisContractExact(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		open func(testing.TB) *redis.Client
-	}{{"Any", redistest.Any}, {"Embedded", redistest.StartEmbedded}} {
+	}{{"Any", anyRedis}, {"Embedded", embedded}} {
 		t.Run(tt.name, func(t *testing.T) {
 			client := tt.open(t)
 			c := stopClock(t, client)
@@ -55,7 +76,7 @@ func TestRedisContractExact(t *testing.T) {
 	}
 }
 
-func TestRedisContractEmbedded(t *testing.T) { contract(t, redistest.StartEmbedded(t)) }
+func TestRedisContractEmbedded(t *testing.T) { contract(t, embedded(t)) }
 
 func TestRedisContractProtocols(t *testing.T) {
 	server := redistest.Start(t)
@@ -63,20 +84,23 @@ func TestRedisContractProtocols(t *testing.T) {
 		t.Run(fmt.Sprint("RESP", protocol), func(t *testing.T) {
 			o := server.Options()
 			o.Protocol = protocol
-			client := redis.NewClient(o)
-			t.Cleanup(func() { client.Close() })
-			contract(t, client)
+			o.ReadTimeout = patience
+			contract(t, newClient(t, o))
 		})
 	}
 }
 
 func TestRedisContractCluster(t *testing.T) {
-	contract(t, redistest.StartCluster(t).Client())
+	o := redistest.StartCluster(t).Options()
+	o.ReadTimeout = patience
+	client := redis.NewClusterClient(o)
+	t.Cleanup(func() { client.Close() })
+	contract(t, client)
 }
 
 func TestRedisContractRing(t *testing.T) {
 	addrs := map[string]string{"one": redistest.Start(t).Addr, "two": redistest.Start(t).Addr}
-	ring := redis.NewRing(&redis.RingOptions{Addrs: addrs})
+	ring := redis.NewRing(&redis.RingOptions{Addrs: addrs, ReadTimeout: patience})
 	t.Cleanup(func() { ring.Close() })
 	contract(t, ring)
 }
