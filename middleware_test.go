@@ -1,0 +1,773 @@
+// Package ratelimit_test runs one table of behaviours through every framework,
+// over real HTTP.
+package ratelimit_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dunglas/httpsfv"
+	"github.com/gin-gonic/gin"
+	"github.com/go-chi/chi/v5"
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/labstack/echo/v4"
+
+	viaecho "github.com/seed-e377111c/ratelimit/adapters/echo"
+	viagin "github.com/seed-e377111c/ratelimit/adapters/gin"
+	vianethttp "github.com/seed-e377111c/ratelimit/adapters/nethttp"
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/keyfunc"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+// frameworks are all that the table runs through. A new one joins by a line
+// and a function that builds an app in it.
+var frameworks = []struct {
+	name  string
+	build func(app) http.Handler
+}{
+	{"net/http around the mux", buildMux},
+	{"net/http around something around the mux", buildWrappedMux},
+	{"net/http on handlers", buildHandlers},
+	{"chi", buildChi},
+	{"gin", buildGin},
+	{"echo", buildEcho},
+}
+
+// app is a server to be built: a limiter on all of it, a further limiter on
+// the routes under /inner/, a middleware behind the first limiter, and routes
+// in the syntax of a ServeMux.
+type app struct {
+	outer, inner *middleware.Limiter
+	behind       func()
+	routes       map[string]http.HandlerFunc
+}
+
+func isInner(pattern string) bool { return strings.Contains(pattern, "/inner/") }
+
+func (a app) around(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.behind(); next.ServeHTTP(w, r) })
+}
+
+func (a app) mux(wrap func(pattern string, h http.Handler) http.Handler) *http.ServeMux {
+	mux := http.NewServeMux()
+	for pattern, h := range a.routes {
+		var handler http.Handler = h
+		if isInner(pattern) {
+			handler = vianethttp.From(a.inner)(handler)
+		}
+		mux.Handle(pattern, wrap(pattern, a.around(handler)))
+	}
+	return mux
+}
+
+func bare(_ string, h http.Handler) http.Handler { return h }
+
+func buildMux(a app) http.Handler { return vianethttp.From(a.outer)(a.mux(bare)) }
+
+func buildWrappedMux(a app) http.Handler {
+	mux := a.mux(bare)
+	return vianethttp.Routes(mux)(vianethttp.From(a.outer)(http.HandlerFunc(mux.ServeHTTP)))
+}
+
+func buildHandlers(a app) http.Handler {
+	return a.mux(func(_ string, h http.Handler) http.Handler { return vianethttp.From(a.outer)(h) })
+}
+
+func buildChi(a app) http.Handler {
+	router := chi.NewRouter()
+	router.Use(vianethttp.From(a.outer), a.around)
+	for pattern, h := range a.routes {
+		method, path, _ := strings.Cut(pattern, " ")
+		if strings.HasSuffix(path, "/{path...}") {
+			path = strings.TrimSuffix(path, "{path...}") + "*"
+		}
+		if isInner(pattern) {
+			router.With(vianethttp.From(a.inner)).Method(method, path, h)
+		} else {
+			router.Method(method, path, h)
+		}
+	}
+	return router
+}
+
+// template turns the pattern of a ServeMux into a method and a template in the
+// manner of gin and echo.
+func template(pattern string) (method, path string) {
+	method, path, _ = strings.Cut(pattern, " ")
+	path = strings.ReplaceAll(path, "/{path...}", "/*path")
+	return method, strings.NewReplacer("/{", "/:", "}", "").Replace(path)
+}
+
+func buildGin(a app) http.Handler {
+	gin.SetMode(gin.ReleaseMode)
+	router := gin.New()
+	router.Use(viagin.From(a.outer), func(*gin.Context) { a.behind() })
+	inner := router.Group("", viagin.From(a.inner))
+	for pattern, h := range a.routes {
+		method, path := template(pattern)
+		if isInner(pattern) {
+			inner.Handle(method, path, gin.WrapF(h))
+		} else {
+			router.Handle(method, path, gin.WrapF(h))
+		}
+	}
+	return router
+}
+
+func buildEcho(a app) http.Handler {
+	e := echo.New()
+	e.Use(viaecho.From(a.outer), func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error { a.behind(); return next(c) }
+	})
+	for pattern, h := range a.routes {
+		method, path := template(pattern)
+		if isInner(pattern) {
+			e.Add(method, path, echo.WrapHandler(h), viaecho.From(a.inner))
+		} else {
+			e.Add(method, path, echo.WrapHandler(h))
+		}
+	}
+	return e
+}
+
+// site is a running app and what happened in it.
+type site struct {
+	*httptest.Server
+	handled, behind atomic.Int64
+	mu              sync.Mutex
+	decisions       []middleware.Decision
+}
+
+// config is the limiters of a site; zero values are filled in.
+type config struct {
+	middleware.Config
+	policies []middleware.Policy
+	inner    []middleware.Policy
+	handler  http.HandlerFunc
+}
+
+var (
+	once = gcra.PerHour(1)
+	two  = gcra.PerHour(2)
+)
+
+func everybody(*http.Request) (string, error) { return "everybody", nil }
+
+// start runs a site with a handful of routes.
+func start(t *testing.T, build func(app) http.Handler, cfg config) *site {
+	t.Helper()
+	s := new(site)
+	if cfg.Store == nil {
+		cfg.Store = gcra.NewMemory()
+	}
+	observe := cfg.Observe
+	cfg.Observe = func(r *http.Request, d middleware.Decision) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.decisions = append(s.decisions, d)
+		if observe != nil {
+			observe(r, d)
+		}
+	}
+	if cfg.inner == nil {
+		cfg.inner = []middleware.Policy{{Key: everybody, Limit: gcra.PerSecond(1000)}}
+	}
+	a := app{
+		outer:  middleware.Must(middleware.New(cfg.Config, cfg.policies...)),
+		inner:  middleware.Must(middleware.New(middleware.Config{Store: cfg.Store, Headers: cfg.Headers}, cfg.inner...)),
+		behind: func() { s.behind.Add(1) },
+		routes: map[string]http.HandlerFunc{},
+	}
+	for _, pattern := range []string{"GET /ok", "HEAD /ok", "POST /ok", "POST /login", "GET /users/{id}", "GET /files/{path...}", "GET /inner/x"} {
+		a.routes[pattern] = func(w http.ResponseWriter, r *http.Request) {
+			s.handled.Add(1)
+			w.Header().Set("X-Handled-By", pattern)
+			w.Header().Set("X-Pattern", r.Pattern)
+			if cfg.handler != nil {
+				cfg.handler(w, r)
+			}
+		}
+	}
+	s.Server = httptest.NewServer(build(a))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// last is the outer limiter's last decision.
+func (s *site) last() middleware.Decision {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.decisions) == 0 {
+		return middleware.Decision{}
+	}
+	return s.decisions[len(s.decisions)-1]
+}
+
+// answer is a response, read to its end.
+type answer struct {
+	*http.Response
+	body string
+}
+
+// do sends "GET /ok" or the like, with header fields "Name: value".
+func (s *site) do(t *testing.T, request string, header ...string) answer {
+	t.Helper()
+	method, path, _ := strings.Cut(request, " ")
+	r, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range header {
+		name, value, _ := strings.Cut(h, ": ")
+		r.Header.Add(name, value)
+	}
+	res, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		t.Fatalf("%s: %v", request, err)
+	}
+	return read(t, res)
+}
+
+func read(t *testing.T, res *http.Response) answer {
+	t.Helper()
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer{res, string(body)}
+}
+
+// raw sends bytes that a well-behaved client would not, and nil if the
+// server's answer is to hang up.
+func (s *site) raw(t *testing.T, request string) *answer {
+	t.Helper()
+	conn, err := net.Dial("tcp", s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	go io.WriteString(conn, request)
+	method, _, _ := strings.Cut(request, " ")
+	res, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: method})
+	if err != nil {
+		return nil
+	}
+	a := read(t, res)
+	return &a
+}
+
+// statuses sends a request several times.
+func (s *site) statuses(t *testing.T, request string, n int, header ...string) (codes []int) {
+	t.Helper()
+	for range n {
+		codes = append(codes, s.do(t, request, header...).StatusCode)
+	}
+	return codes
+}
+
+func expect[T any](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if g, w := fmt.Sprintf("%v", got), fmt.Sprintf("%v", want); g != w {
+		t.Errorf("%s: got %s; want %s", what, g, w)
+	}
+}
+
+// behaviours are what every framework has to show.
+var behaviours = []struct {
+	name string
+	test func(*testing.T, func(app) http.Handler)
+}{
+	{"a refusal is a 429 and goes no further", refusal},
+	{"headers in every form", headers},
+	{"HEAD is refused without a body", head},
+	{"Deny writes what it likes", denyOwn},
+	{"a shadow policy refuses nobody", shadow},
+	{"cost is charged, and above the burst there is no Retry-After", cost},
+	{"LimitFor, Skip and unknown plans", plans},
+	{"the stacked limiter speaks for the tighter policy", stacked},
+	{"no spelling of a path escapes its limit", spellings},
+	{"routes are counted by route", byRoute},
+	{"subjects from tokens, nobody from forgeries", subjects},
+	{"an outage is never a 429", outage},
+	{"a request may wait for its turn", maxDelay},
+	{"a handler gives back or spends more", refundAndSpend},
+	{"streams and connections stay the handler's", streams},
+	{"oversized and malformed requests get an orderly answer", malformed},
+	{"many at once pass exactly as many as may", concurrent},
+}
+
+func TestFrameworks(t *testing.T) {
+	for _, f := range frameworks {
+		t.Run(f.name, func(t *testing.T) {
+			for _, b := range behaviours {
+				t.Run(b.name, func(t *testing.T) { b.test(t, f.build) })
+			}
+		})
+	}
+}
+
+func refusal(t *testing.T, build func(app) http.Handler) {
+	s := start(t, build, config{policies: []middleware.Policy{
+		{Name: "one", Key: everybody, Limit: once}, {Name: "two", Key: everybody, Limit: two}}})
+	expect(t, "statuses", s.statuses(t, "GET /ok", 2), []int{200, 429})
+	handled, behind := s.handled.Load(), s.behind.Load()
+	a := s.do(t, "GET /ok")
+	expect(t, "handler and later middleware called", []int64{s.handled.Load(), s.behind.Load()}, []int64{handled, behind})
+	expect(t, "handled", handled, 1)
+	expect(t, "status", a.StatusCode, 429)
+	expect(t, "content type", a.Header.Get("Content-Type"), "application/problem+json")
+	expect(t, "cache control", a.Header.Get("Cache-Control"), "no-store")
+	expect(t, "retry", a.Header.Get("Retry-After"), "3600")
+	var problem struct {
+		Type, Title, Detail string
+		Status              int
+		Violated            []string `json:"violated-policies"`
+	}
+	if err := json.Unmarshal([]byte(a.body), &problem); err != nil {
+		t.Fatalf("body %q: %v", a.body, err)
+	}
+	expect(t, "problem", []any{problem.Type, problem.Status, problem.Violated},
+		[]any{"https://iana.org/assignments/http-problem-types#quota-exceeded", 429, []string{"one"}})
+	// All or none: what the refused requests did not get, they did not pay for.
+	expect(t, "left of the other policy", s.last().Results[1].Remaining, 1)
+}
+
+func headers(t *testing.T, build func(app) http.Handler) {
+	const names = "RateLimit-Limit RateLimit-Remaining RateLimit-Reset RateLimit-Policy RateLimit X-RateLimit-Limit X-RateLimit-Remaining X-RateLimit-Reset"
+	for _, test := range []struct {
+		headers       middleware.Headers
+		first, second string
+	}{
+		{0, `2|1|1800|2;w=3600||||`, `2|0|3600|2;w=3600||||`},
+		{middleware.HeadersDraft11, `|||"a";q=2;w=3600, "b";q=9;w=60|"a";r=1;t=1800, "b";r=8;t=7|||`, `|||"a";q=2;w=3600, "b";q=9;w=60|"a";r=0;t=1800, "b";r=7;t=7|||`},
+		{middleware.HeadersX, `|||||2|1|1800`, `|||||2|0|3600`},
+		{middleware.HeadersNone, `|||||||`, `|||||||`},
+	} {
+		s := start(t, build, config{Config: middleware.Config{Headers: test.headers}, policies: []middleware.Policy{
+			{Name: "a", Key: everybody, Limit: two}, {Name: "b", Key: everybody, Limit: gcra.PerMinute(9)}}})
+		for i, want := range []string{test.first, test.second} {
+			a := s.do(t, "GET /ok")
+			var got []string
+			for _, name := range strings.Fields(names) {
+				got = append(got, strings.Join(a.Header.Values(name), "&"))
+			}
+			expect(t, fmt.Sprintf("headers %04b, request %d", test.headers, i+1), strings.Join(got, "|"), want)
+			for _, name := range []string{"RateLimit", "RateLimit-Policy"} {
+				if _, err := httpsfv.UnmarshalList(a.Header.Values(name)); err != nil && test.headers == middleware.HeadersDraft11 {
+					t.Errorf("%s: %q: %v", name, a.Header.Get(name), err)
+				}
+			}
+		}
+	}
+}
+
+func head(t *testing.T, build func(app) http.Handler) {
+	s := start(t, build, config{policies: []middleware.Policy{{Key: everybody, Limit: once}}})
+	expect(t, "GET", s.do(t, "GET /ok").StatusCode, 200)
+	a := s.do(t, "HEAD /ok")
+	expect(t, "HEAD", []any{a.StatusCode, a.body, a.Header.Get("Retry-After")}, []any{429, "", "3600"})
+	// On the same connection the next answer must not be taken for the body.
+	expect(t, "GET again", s.do(t, "GET /ok").StatusCode, 429)
+}
+
+func denyOwn(t *testing.T, build func(app) http.Handler) {
+	s := start(t, build, config{policies: []middleware.Policy{{Key: everybody, Limit: once}}, Config: middleware.Config{
+		Deny: func(w http.ResponseWriter, _ *http.Request, d middleware.Decision) {
+			w.WriteHeader(d.Status())
+			fmt.Fprintf(w, "wait %v", d.RetryAfter.Round(time.Hour))
+		}}})
+	s.do(t, "GET /ok")
+	a := s.do(t, "GET /ok")
+	expect(t, "refusal", []any{a.StatusCode, a.body, a.Header.Get("Retry-After"), a.Header.Get("RateLimit-Remaining")}, []any{429, "wait 1h0m0s", "3600", "0"})
+}
+
+func shadow(t *testing.T, build func(app) http.Handler) {
+	s := start(t, build, config{policies: []middleware.Policy{
+		{Name: "real", Key: everybody, Limit: gcra.PerHour(3)}, {Name: "trial", Key: everybody, Limit: once, Shadow: true}}})
+	expect(t, "statuses", s.statuses(t, "GET /ok", 4), []int{200, 200, 200, 429})
+	d := s.last()
+	expect(t, "shadow's verdict", []any{d.Results[1].Shadow, d.Results[1].Allowed}, []any{true, false})
+	a := s.do(t, "GET /ok")
+	expect(t, "limit", a.Header.Get("RateLimit-Limit"), "3")
+	if strings.Contains(a.body, "trial") {
+		t.Errorf("the client is told of a shadow: %s", a.body)
+	}
+}
+
+func cost(t *testing.T, build func(app) http.Handler) {
+	var n atomic.Int64
+	s := start(t, build, config{policies: []middleware.Policy{
+		{Key: everybody, Limit: gcra.PerHour(10), Cost: func(*http.Request) int { return int(n.Load()) }}}})
+	for _, step := range []struct {
+		cost      int64
+		status    int
+		remaining string
+		retry     string
+	}{
+		{7, 200, "3", ""},
+		{0, 200, "3", ""},
+		{4, 429, "3", "360"},
+		{11, 429, "3", ""},
+		{3, 200, "0", ""},
+		{0, 200, "0", ""},
+	} {
+		n.Store(step.cost)
+		a := s.do(t, "GET /ok")
+		expect(t, fmt.Sprintf("cost %d", step.cost), []any{a.StatusCode, a.Header.Get("RateLimit-Remaining"), a.Header.Get("Retry-After")},
+			[]any{step.status, step.remaining, step.retry})
+	}
+}
+
+func plans(t *testing.T, build func(app) http.Handler) {
+	plan := func(r *http.Request) gcra.Limit {
+		return map[string]gcra.Limit{"": once, "pro": two}[r.Header.Get("X-Plan")] // any other: not limited
+	}
+	s := start(t, build, config{policies: []middleware.Policy{{
+		Key:      func(r *http.Request) (string, error) { return r.Header.Get("X-Plan"), nil },
+		LimitFor: plan, Skip: func(r *http.Request) bool { return r.Header.Get("X-Internal") != "" },
+	}}})
+	expect(t, "free", s.statuses(t, "GET /ok", 2), []int{200, 429})
+	expect(t, "pro", s.statuses(t, "GET /ok", 3, "X-Plan: pro"), []int{200, 200, 429})
+	expect(t, "unlimited", s.statuses(t, "GET /ok", 3, "X-Plan: staff"), []int{200, 200, 200})
+	a := s.do(t, "GET /ok", "X-Internal: 1")
+	expect(t, "skipped", []any{a.StatusCode, a.Header.Get("RateLimit-Limit")}, []any{200, ""})
+}
+
+func stacked(t *testing.T, build func(app) http.Handler) {
+	for _, test := range []struct {
+		name         string
+		headers      middleware.Headers
+		outer, inner gcra.Limit
+		want         []string // RateLimit-Limit, RateLimit of the first; statuses come after
+		statuses     []int
+	}{
+		{"inner tighter", 0, gcra.PerHour(5), two, []string{"2", ""}, []int{200, 429}},
+		{"outer tighter", 0, two, gcra.PerHour(5), []string{"2", ""}, []int{200, 429}},
+		{"lists", middleware.HeadersDraft11, gcra.PerHour(5), two, []string{"", `"outer";r=4;t=720, "inner";r=1;t=1800`}, []int{200, 429}},
+	} {
+		s := start(t, build, config{Config: middleware.Config{Headers: test.headers},
+			policies: []middleware.Policy{{Name: "outer", Key: everybody, Limit: test.outer}},
+			inner:    []middleware.Policy{{Name: "inner", Key: everybody, Limit: test.inner}}})
+		a := s.do(t, "GET /inner/x")
+		expect(t, test.name, []string{a.Header.Get("RateLimit-Limit"), a.Header.Get("RateLimit")}, test.want)
+		expect(t, test.name, s.statuses(t, "GET /inner/x", 2), test.statuses)
+		expect(t, test.name+": elsewhere", s.do(t, "GET /ok").StatusCode, map[bool]int{true: 200, false: 429}[test.outer != two])
+	}
+}
+
+// spellings sends every way to write a path that somebody has found useful
+// against limits by path. Whatever reaches the limited handler must have been
+// counted, and the plain spelling must have reached it.
+func spellings(t *testing.T, build func(app) http.Handler) {
+	paths := []string{"/login", "//login", "/./login", "/x/../login", "/login/", "/login//", "/LOGIN", "/Login", "/%6cogin", "/lo%67in", "/%2flogin", "/%2Flogin", "/login%2f",
+		"/%2e/login", "/login/.", "/login/%2e", "/login/x/..", "/login;x", "/login;", "/login%00", "/login%20", "/login?x=/ok", "/login%3f", "/login#x", "/%256cogin", `/\login`, `\login`,
+		"/ok/../login", "/ok/%2e%2e/login", "/login/../login", "http://evil.example/login", "HTTP://EVIL/login", "/ｌogin", "/lo\xc4\xb1gin", "*"}
+	users := []string{"/users/1", "/users//1", "/users/1/", "/users/a%2Fb", "/USERS/1", "/users/.", "/users/..", "/users/%2e%2e", "/users/;x", "/users/1;x", "/users/%20", "//users/1", "/users/1/2", "/users/"}
+	files := []string{"/files/a", "/files/", "/files", "/files//a", "/files/../login", "/files/a/../../login", "/files/%2e%2e/ok", "/FILES/a", "/files/a%2Fb", "//files/a", "/files;x/a"}
+	methods := []string{"POST", "GET", "HEAD", "post", "Post", "PUT", "OPTIONS", "CONNECT", "BREW"}
+	for _, test := range []struct {
+		route, served string // the policy's Routes, and the route as the app has it
+		paths         []string
+		plain         string
+	}{
+		{"POST /login", "POST /login", paths, "POST /login"},
+		{"/login", "POST /login", paths, "POST /login"},
+		{"/users/{id}", "GET /users/{id}", users, "GET /users/1"},
+		{"GET /users/:id", "GET /users/{id}", users, "GET /users/1"},
+		{"/users/", "GET /users/{id}", users, "GET /users/1"},
+		{"/files/", "GET /files/{path...}", files, "GET /files/a"},
+		{"GET /files/*", "GET /files/{path...}", files, "GET /files/a"},
+		{"GET Files.Example/files/", "GET /files/{path...}", files, "GET /files/a"},
+	} {
+		s := start(t, build, config{policies: []middleware.Policy{{Key: everybody, Limit: gcra.PerMinute(1_000_000), Routes: []string{test.route}}}})
+		plain := false
+		for _, method := range methods {
+			for _, path := range test.paths {
+				for _, host := range []string{"files.example", "FILES.example.:8080"} {
+					s.mu.Lock()
+					s.decisions = nil
+					s.mu.Unlock()
+					a := s.raw(t, method+" "+path+" HTTP/1.1\r\nHost: "+host+"\r\nX-HTTP-Method-Override: GET\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+					if a == nil || a.Header.Get("X-Handled-By") != test.served {
+						continue
+					}
+					plain = plain || method+" "+path == test.plain
+					if len(s.last().Results) == 0 {
+						t.Errorf("%s: %s %s (host %s) was served by %s and not counted", test.route, method, path, host, a.Header.Get("X-Handled-By"))
+					}
+				}
+			}
+		}
+		if !plain {
+			t.Errorf("%s: %s never reached its handler", test.route, test.plain)
+		}
+		expect(t, test.route+": elsewhere", []any{s.do(t, "GET /ok").StatusCode, len(s.last().Results)}, []any{200, 0})
+	}
+}
+
+func byRoute(t *testing.T, build func(app) http.Handler) {
+	s := start(t, build, config{policies: []middleware.Policy{
+		{Name: "login", Key: everybody, Limit: once, Routes: []string{"POST /login"}},
+		{Name: "users", Key: everybody, Limit: two, Routes: []string{"GET /users/{id}", "POST /ok"}},
+	}})
+	expect(t, "login", s.statuses(t, "POST /login", 2), []int{200, 429})
+	expect(t, "users", []int{s.do(t, "GET /users/1").StatusCode, s.do(t, "GET /users/2").StatusCode, s.do(t, "GET /users/3").StatusCode}, []int{200, 200, 429})
+	expect(t, "same bucket", s.do(t, "POST /ok").StatusCode, 429)
+	expect(t, "no policy", s.statuses(t, "GET /ok", 3), []int{200, 200, 200})
+	expect(t, "the handler sees its route", strings.HasSuffix(s.do(t, "GET /files/a/b").Header.Get("X-Pattern"), "/files/{path...}") ||
+		s.do(t, "GET /files/a/b").Header.Get("X-Pattern") == "/files/*", true)
+}
+
+func subjects(t *testing.T, build func(app) http.Handler) {
+	secret := []byte("a secret that is long enough for HS256")
+	sign := func(method jwt.SigningMethod, key any, subject, issuer string, lives time.Duration) string {
+		token, err := jwt.NewWithClaims(method, jwt.RegisteredClaims{
+			Subject: subject, Issuer: issuer, ExpiresAt: jwt.NewNumericDate(time.Now().Add(lives))}).SignedString(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return "Authorization: Bearer " + token
+	}
+	s := start(t, build, config{policies: []middleware.Policy{{Limit: once,
+		Key: keyfunc.JWTSubject(func(*jwt.Token) (any, error) { return secret, nil }, []string{"HS256"}, jwt.WithIssuer("us"))}}})
+	hs := jwt.SigningMethodHS256
+	alice, again := sign(hs, secret, "alice", "us", time.Hour), sign(hs, secret, "alice", "us", 2*time.Hour)
+	expect(t, "alice", s.statuses(t, "GET /ok", 2, alice), []int{200, 429})
+	expect(t, "alice with another token", s.do(t, "GET /ok", again).StatusCode, 429)
+	expect(t, "bob", s.do(t, "GET /ok", sign(hs, secret, "bob", "us", time.Hour)).StatusCode, 200)
+	// Nobody in particular is one bucket: the first passes, and no forgery gives
+	// a fresh one.
+	expect(t, "no token", s.do(t, "GET /ok").StatusCode, 200)
+	for name, header := range map[string]string{
+		"forged":       sign(hs, []byte("another secret, just as long as it"), "carol", "us", time.Hour),
+		"alg none":     sign(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, "carol", "us", time.Hour),
+		"expired":      sign(hs, secret, "carol", "us", -time.Hour),
+		"wrong issuer": sign(hs, secret, "carol", "them", time.Hour),
+		"wrong method": sign(jwt.SigningMethodHS512, secret, "carol", "us", time.Hour),
+		"garbage":      "Authorization: Bearer a.b.c",
+		"empty":        "Authorization: Bearer ",
+	} {
+		expect(t, name, s.do(t, "GET /ok", header).StatusCode, 429)
+	}
+}
+
+// away is a store that does not answer.
+type away struct{ gcra.Store }
+
+var errAway = errors.New("dial tcp 10.0.0.7:6379: connection refused")
+
+func (away) Take(context.Context, []gcra.Charge) error { return errAway }
+
+func outage(t *testing.T, build func(app) http.Handler) {
+	for _, test := range []struct {
+		outage   middleware.Outage
+		statuses []int
+		limit    string
+	}{
+		{middleware.OutageLocal, []int{200, 200, 429}, "2"}, // a real refusal, by what this server knows
+		{middleware.OutageOpen, []int{200, 200, 200}, ""},
+		{middleware.OutageClosed, []int{503, 503, 503}, ""},
+	} {
+		s := start(t, build, config{Config: middleware.Config{Store: away{gcra.NewMemory()}, Instances: 2},
+			policies: []middleware.Policy{{Key: everybody, Limit: gcra.PerHour(4), Outage: test.outage}}})
+		expect(t, fmt.Sprintf("outage way %d", test.outage), s.statuses(t, "GET /ok", 3), test.statuses)
+		a := s.do(t, "GET /ok")
+		expect(t, "limit", a.Header.Get("RateLimit-Limit"), test.limit)
+		if a.StatusCode == 503 {
+			expect(t, "retry", a.Header.Get("Retry-After"), "1")
+		}
+		if strings.Contains(a.body+fmt.Sprint(a.Header), "10.0.0.7") {
+			t.Errorf("the client is told of the cause: %s", a.body)
+		}
+		if !errors.Is(s.last().Err, errAway) {
+			t.Errorf("Err: got %v; want the store's", s.last().Err)
+		}
+	}
+}
+
+func maxDelay(t *testing.T, build func(app) http.Handler) {
+	const interval = 50 * time.Millisecond
+	s := start(t, build, config{policies: []middleware.Policy{
+		{Key: everybody, Limit: gcra.Limit{Count: 1, Per: interval}, MaxDelay: 20 * interval}}})
+	begin := time.Now()
+	expect(t, "statuses", s.statuses(t, "GET /ok", 5), []int{200, 200, 200, 200, 200})
+	if took := time.Since(begin); took < 3*interval {
+		t.Errorf("five requests at one in %v took %v; want them held back", interval, took)
+	}
+}
+
+func refundAndSpend(t *testing.T, build func(app) http.Handler) {
+	s := start(t, build, config{
+		policies: []middleware.Policy{{Key: everybody, Limit: gcra.PerHour(10)}},
+		handler: func(_ http.ResponseWriter, r *http.Request) {
+			d := middleware.FromContext(r.Context())
+			var err error
+			switch r.Header.Get("X-Do") {
+			case "refund":
+				err = errors.Join(d.Refund(r.Context()), d.Refund(r.Context()))
+			case "spend":
+				err = d.Spend(r.Context(), 6)
+			}
+			if err != nil {
+				panic(err)
+			}
+		},
+	})
+	for _, step := range []struct{ do, remaining string }{{"", "9"}, {"refund", "8"}, {"spend", "8"}, {"", "1"}, {"spend", "0"}, {"", "0"}} {
+		expect(t, "remaining before "+step.do, s.do(t, "GET /ok", "X-Do: "+step.do).Header.Get("RateLimit-Remaining"), step.remaining)
+	}
+	expect(t, "at the end", s.do(t, "GET /ok").StatusCode, 429)
+}
+
+func streams(t *testing.T, build func(app) http.Handler) {
+	more := make(chan struct{})
+	s := start(t, build, config{
+		policies: []middleware.Policy{{Key: everybody, Limit: gcra.PerHour(10)}},
+		handler: func(w http.ResponseWriter, r *http.Request) {
+			rc := http.NewResponseController(w)
+			if r.Header.Get("Upgrade") != "" {
+				conn, rw, err := rc.Hijack()
+				if err != nil {
+					t.Errorf("hijack: %v", err)
+					return
+				}
+				defer conn.Close()
+				rw.WriteString("HTTP/1.1 101 Switching Protocols\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\n")
+				rw.Flush()
+				io.CopyN(conn, rw, 5)
+				return
+			}
+			io.WriteString(w, "first")
+			if err := rc.Flush(); err != nil {
+				t.Errorf("flush: %v", err)
+			}
+			<-more
+			io.WriteString(w, "second")
+		},
+	})
+	res, err := http.Get(s.URL + "/ok")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	first := make([]byte, 5)
+	if _, err := io.ReadFull(res.Body, first); err != nil || string(first) != "first" {
+		t.Fatalf("got %q, %v; want the first part before the second is written", first, err)
+	}
+	expect(t, "remaining", res.Header.Get("RateLimit-Remaining"), "9")
+	close(more)
+	rest, err := io.ReadAll(res.Body)
+	expect(t, "rest", []any{string(rest), err}, []any{"second", nil})
+
+	conn, err := net.Dial("tcp", s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	io.WriteString(conn, "GET /ok HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+	br := bufio.NewReader(conn)
+	if res, err := http.ReadResponse(br, nil); err != nil || res.StatusCode != 101 {
+		t.Fatalf("upgrade: got %v, %v; want 101", res, err)
+	}
+	io.WriteString(conn, "hello")
+	echoed := make([]byte, 5)
+	_, err = io.ReadFull(br, echoed)
+	expect(t, "after the upgrade", []any{string(echoed), err}, []any{"hello", nil})
+}
+
+func malformed(t *testing.T, build func(app) http.Handler) {
+	s := start(t, build, config{policies: []middleware.Policy{
+		{Name: "token", Limit: gcra.PerMinute(1000), Key: keyfunc.JWTSubject(func(*jwt.Token) (any, error) { return []byte("k"), nil }, []string{"HS256"})},
+		{Name: "client", Limit: gcra.PerMinute(1000), Key: func(r *http.Request) (string, error) { return r.Header.Get("X-Key"), nil }},
+		{Name: "route", Limit: gcra.PerMinute(1000), Key: keyfunc.Route},
+		{Name: "login", Limit: gcra.PerMinute(1000), Key: everybody, Routes: []string{"/login"}},
+	}})
+	request := func(line string, header ...string) string {
+		return line + " HTTP/1.1\r\nHost: h\r\nConnection: close\r\n" + strings.Join(append(header, ""), "\r\n") + "\r\n"
+	}
+	long := strings.Repeat("a", 8<<10)
+	for name, raw := range map[string]string{
+		"long path":         request("GET /users/" + long),
+		"long path of dots": request("GET /" + strings.Repeat("../", 3000) + "login"),
+		"many slashes":      request("GET " + strings.Repeat("/", 8<<10)),
+		"escapes":           request("GET /users/" + strings.Repeat("%2e%2F", 2000)),
+		"bad escapes":       request("GET /users/%zz%"),
+		"NULs":              request("GET /ok", "X-Key: "+strings.Repeat("\x00", 100)),
+		"not UTF-8":         request("GET /ok", "X-Key: "+strings.Repeat("\xff\xfe", 100)),
+		"long key":          request("GET /ok", "X-Key: "+strings.Repeat("k", 100<<10)),
+		"token of 1 MB":     request("GET /ok", "Authorization: Bearer "+strings.Repeat("a.", 1<<19)),
+		"token of 900 kB":   request("GET /ok", "Authorization: Bearer "+strings.Repeat("a.", 450<<10)),
+		"CONNECT":           request("CONNECT h:443"),
+		"OPTIONS *":         request("OPTIONS *"),
+		"strange host":      "GET /ok HTTP/1.1\r\nHost: a:b:c:]\r\nConnection: close\r\n\r\n",
+	} {
+		a := s.raw(t, raw)
+		if a == nil {
+			t.Errorf("%s: the server hung up", name)
+		} else if a.StatusCode >= 500 && a.StatusCode != http.StatusNotImplemented {
+			t.Errorf("%s: got %d, %s", name, a.StatusCode, a.body)
+		}
+	}
+	if d := s.last(); d.Err != nil {
+		t.Errorf("a client can bring about an outage: %v", d.Err)
+	}
+}
+
+func concurrent(t *testing.T, build func(app) http.Handler) {
+	s := start(t, build, config{policies: []middleware.Policy{
+		{Name: "a", Key: everybody, Limit: gcra.PerHour(20)}, {Name: "b", Key: everybody, Limit: gcra.PerHour(30)}}})
+	var passed, refused atomic.Int64
+	var wg sync.WaitGroup
+	for range 60 {
+		wg.Go(func() {
+			res, err := http.Get(s.URL + "/ok")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			res.Body.Close()
+			switch res.StatusCode {
+			case 200:
+				passed.Add(1)
+			case 429:
+				refused.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	expect(t, "passed and refused", []int64{passed.Load(), refused.Load()}, []int64{20, 40})
+}
+
+// TestSameKeysEverywhere has the same routes in every framework and expects the
+// same keys of keyfunc.Route.
+func TestSameKeysEverywhere(t *testing.T) {
+	for _, f := range frameworks {
+		if f.name == "chi" {
+			continue // tells the route only to handlers, and in its own syntax
+		}
+		t.Run(f.name, func(t *testing.T) {
+			s := start(t, f.build, config{policies: []middleware.Policy{{Key: keyfunc.Route, Limit: gcra.PerMinute(1000)}}})
+			for request, want := range map[string]string{
+				"GET /ok": "route:GET /ok", "POST /login": "route:POST /login", "GET /users/7": "route:GET /users/{id}",
+				"GET /files/a/b": "route:GET /files/{path...}", "GET /users/8?x=y": "route:GET /users/{id}",
+			} {
+				s.do(t, request)
+				expect(t, request, s.last().Results[0].Subject, want)
+			}
+		})
+	}
+}
