@@ -771,3 +771,47 @@ func TestSameKeysEverywhere(t *testing.T) {
 		})
 	}
 }
+
+// FuzzSpellings invents requests. One that a framework serves by a limited
+// handler has been counted.
+func FuzzSpellings(f *testing.F) {
+	for _, target := range []string{"/login", "//login", "/x/../login", "/%2e/login", "/lo%67in", "/login;x", "/users/1", "/users//1", "/users/a%2Fb", "/files/", "/files/../login", "http://h/login"} {
+		f.Add("POST", target)
+		f.Add("GET", target)
+	}
+	type served struct{ by, counted string }
+	var last served
+	var handlers []http.Handler
+	policy := func(name string, routes ...string) middleware.Policy {
+		return middleware.Policy{Name: name, Key: everybody, Limit: gcra.PerMinute(1_000_000), Routes: routes}
+	}
+	limiter := middleware.Must(middleware.New(middleware.Config{
+		Store: gcra.NewMemory(), Headers: middleware.HeadersNone,
+		Observe: func(_ *http.Request, d middleware.Decision) {
+			for _, r := range d.Results {
+				last.counted += r.Policy + " "
+			}
+		},
+	}, policy("POST /login", "/login"), policy("GET /users/{id}", "GET /users/{name}"), policy("GET /files/{path...}", "/files/")))
+	for _, framework := range frameworks {
+		a := app{outer: limiter, behind: func() {}, routes: map[string]http.HandlerFunc{}}
+		for _, pattern := range []string{"POST /login", "GET /users/{id}", "GET /files/{path...}", "GET /other"} {
+			a.routes[pattern] = func(http.ResponseWriter, *http.Request) { last.by = pattern }
+		}
+		a.inner = limiter
+		handlers = append(handlers, framework.build(a))
+	}
+	f.Fuzz(func(t *testing.T, method, target string) {
+		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(method + " " + target + " HTTP/1.1\r\nHost: h\r\n\r\n")))
+		if err != nil {
+			t.Skip()
+		}
+		for i, h := range handlers {
+			last = served{}
+			h.ServeHTTP(httptest.NewRecorder(), r.Clone(t.Context()))
+			if last.by != "" && last.by != "GET /other" && !strings.Contains(last.counted, last.by+" ") {
+				t.Errorf("%s: %q %q was served by %s and counted by %q", frameworks[i].name, method, target, last.by, last.counted)
+			}
+		}
+	})
+}

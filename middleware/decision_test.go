@@ -189,6 +189,9 @@ func TestMaxDelayEndsWithTheContext(t *testing.T) {
 	})
 }
 
+// onTop is a context key of other middleware.
+type onTop struct{}
+
 func TestStacked(t *testing.T) {
 	store, _ := newStore()
 	policy := func(name string, n int64) middleware.Policy {
@@ -229,7 +232,7 @@ func TestStacked(t *testing.T) {
 				t.Fatal("outer limiter refused")
 			}
 			first := middleware.FromContext(r.Context())
-			r, ok = inner.Allow(w, r.WithContext(context.WithValue(r.Context(), struct{}{}, "on top")))
+			r, ok = inner.Allow(w, r.WithContext(context.WithValue(r.Context(), onTop{}, "on top")))
 			if ok != (test.status == 200) {
 				t.Fatalf("inner limiter: got %t; want status %d", ok, test.status)
 			}

@@ -92,11 +92,11 @@ func TestPolicyFails(t *testing.T) {
 		message string
 	}{
 		{"key", middleware.Policy{Key: keyFails, Limit: gcra.PerHour(2)}, nil, true, "bad: no key today"},
-		{"key panics", middleware.Policy{Key: keyPanics, Limit: gcra.PerHour(2)}, nil, true, "bad: panic: assignment to entry in nil map"},
-		{"cost", middleware.Policy{Key: key("k"), Limit: gcra.PerHour(2), Cost: func(*http.Request) int { return -1 }}, nil, true, "bad: Cost gave -1"},
+		{"key panics", middleware.Policy{Key: keyPanics, Limit: gcra.PerHour(2)}, nil, true, "bad: panic: interface conversion"},
+		{"cost", middleware.Policy{Key: key("k"), Limit: gcra.PerHour(2), Cost: func(*http.Request) int { return -1 }}, nil, true, "bad: cost of the request is -1"},
 		{"cost panics", middleware.Policy{Key: key("k"), Limit: gcra.PerHour(2), Cost: panics}, nil, true, "bad: panic: cost"},
 		{"skip panics", middleware.Policy{Key: key("k"), Limit: gcra.PerHour(2), Skip: func(*http.Request) bool { panic("skip") }}, nil, true, "bad: panic: skip"},
-		{"limit", middleware.Policy{Key: key("k"), LimitFor: func(*http.Request) gcra.Limit { return gcra.PerHour(-2) }}, nil, false, "bad: LimitFor gave -2/hour: count is -2"},
+		{"limit", middleware.Policy{Key: key("k"), LimitFor: func(*http.Request) gcra.Limit { return gcra.PerHour(-2) }}, nil, false, "bad: limit for the request is -2/hour: count is -2"},
 		{"limit panics", middleware.Policy{Key: key("k"), LimitFor: func(*http.Request) gcra.Limit { panic("plan") }}, nil, false, "bad: panic: plan"},
 		{"limit panics, other known", middleware.Policy{Key: key("k"), Limit: gcra.PerHour(2), LimitFor: func(*http.Request) gcra.Limit { panic("plan") }}, nil, true, "bad: panic: plan"},
 	} {

@@ -39,14 +39,14 @@ func (p *policy) ask(r *http.Request, c *gcra.Charge) (applies bool, err error) 
 			return false, nil
 		}
 		if err := limit.Validate(); err != nil {
-			return true, &policyError{p.Name, fmt.Errorf("LimitFor gave %v: %w", limit, err)}
+			return true, &policyError{p.Name, fmt.Errorf("limit for the request is %v: %w", limit, err)}
 		}
 		c.Limit = limit
 	}
 	if p.Cost != nil {
 		cost := p.Cost(r)
 		if cost < 0 {
-			return true, &policyError{p.Name, fmt.Errorf("Cost gave %d; want 0 or more", cost)}
+			return true, &policyError{p.Name, fmt.Errorf("cost of the request is %d; want 0 or more", cost)}
 		}
 		c.Cost = int64(cost)
 	}

@@ -1,0 +1,66 @@
+package middleware_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+func TestRoutes(t *testing.T) {
+	// Each request is sent twice: what was worked out for a route is remembered,
+	// and must not be remembered for more than it was worked out for.
+	for _, test := range []struct {
+		routes  string // of the policy
+		route   string // that will serve the request, "" if unknown
+		request string
+		host    string
+		want    bool
+	}{
+		// The route decides where it is known, however the path is spelled.
+		{"POST /login", "POST /login", "POST /anything", "", true},
+		{"POST /login", "/login", "POST /login", "", true},
+		{"POST /login", "/login", "PUT /login", "", false},
+		{"GET /login", "/login", "HEAD /login", "", true},
+		{"/login", "/other", "GET /login", "", false},
+		{"/users/{id}", "GET /users/{name}", "GET /users/7", "", true},
+		{"/users/", "GET /users/{name}", "GET /users/7", "", true},
+		{"/a,/b", "/b", "GET /b", "", true},
+		// A route that is wider than the policy's leaves the rest to the path.
+		{"/users/me", "/users/{id}", "GET /users/me", "", true},
+		{"/users/me", "/users/{id}", "GET /users/you", "", false},
+		{"/api/login", "/api/", "POST /api/LOGIN/", "", true},
+		{"/api/login", "/api/", "POST /api/logout", "", false},
+		{"/user_admin", "/user_:name", "GET /user_admin", "", true},
+		{"/static/", "/static*", "GET /static/x", "", true},
+		// An unknown route leaves everything to it.
+		{"POST /login", "", "POST //login", "", true},
+		{"POST /login", "", "GET /login", "", false},
+		{"POST /login", "", "post /login", "", true},
+		{"BREW /pot", "", "BREW /pot", "", true},
+		// The host is the request's.
+		{"h.com/x", "/x", "GET /x", "H.com.:80", true},
+		{"h.com/x", "/x", "GET /x", "other.com", false},
+		{"h.com/x", "", "GET /x", "h.com", true},
+		{"h.com/x", "", "GET /y", "h.com", false},
+	} {
+		store, _ := newStore()
+		l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Key: key("k"), Limit: five, Routes: strings.Split(test.routes, ",")})
+		method, path, _ := strings.Cut(test.request, " ")
+		for i := range 2 {
+			r := get("/")
+			r.Method, r.Pattern, r.Host = method, test.route, test.host
+			r.URL.Path = path
+			if got := len(l.Decide(r).Results) > 0; got != test.want {
+				t.Errorf("%q on %q, %s (%s), time %d: got %t; want %t", test.routes, test.route, test.request, test.host, i+1, got, test.want)
+			}
+		}
+		// The same route, asked for something else.
+		r := get("/nothing/like/it")
+		r.Method, r.Pattern, r.Host = http.MethodDelete, "/unrelated", "elsewhere"
+		if len(l.Decide(r).Results) > 0 {
+			t.Errorf("%q applies to an unrelated route", test.routes)
+		}
+	}
+}
