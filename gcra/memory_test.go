@@ -1,8 +1,12 @@
 package gcra_test
 
 import (
+	"fmt"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
@@ -20,4 +24,207 @@ func TestMemoryContract(t *testing.T) {
 		c := new(clock)
 		return storetest.Backend{Store: &gcra.Memory{Now: c.now}, Advance: c.advance, Exact: true}
 	})
+}
+
+// The zero value and NewMemory limit in real time.
+func TestMemoryZeroValue(t *testing.T) {
+	for name, m := range map[string]*gcra.Memory{"zero": {}, "NewMemory": gcra.NewMemory()} {
+		limit := gcra.PerHour(2)
+		for i, want := range []bool{true, true, false} {
+			r, err := gcra.Take(t.Context(), m, gcra.Charge{Subject: "s", Policy: "p", Limit: limit, Cost: 1})
+			if err != nil || r.Allowed != want {
+				t.Errorf("%s, call %d: got %+v, %v; want allowed %v", name, i, r, err, want)
+			}
+		}
+	}
+}
+
+// In a bubble time stands still until everybody sleeps: without a Now, Memory
+// runs on time.Now's monotonic part.
+func TestMemoryDefaultClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := gcra.NewMemory()
+		take := func() gcra.Result {
+			r, err := gcra.Take(t.Context(), m, gcra.Charge{Limit: gcra.PerSecond(2), Cost: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r
+		}
+		take()
+		take()
+		r := take()
+		if want := (gcra.Result{RetryAfter: time.Second / 2, ResetAfter: time.Second}); r != want {
+			t.Fatalf("got %+v; want %+v", r, want)
+		}
+		time.Sleep(r.RetryAfter - 1)
+		if r := take(); r.Allowed {
+			t.Errorf("a nanosecond early: got %+v; want refused", r)
+		}
+		time.Sleep(1)
+		if r := take(); !r.Allowed {
+			t.Errorf("after RetryAfter: got %+v; want allowed", r)
+		}
+	})
+}
+
+// A clock without a monotonic part that is set, by years and either way, finds
+// no bucket that refuses for longer than it takes to refill. (Without a Now the
+// clock is monotonic and cannot be set.)
+func TestMemoryClockSet(t *testing.T) {
+	for _, to := range []time.Time{
+		{}, time.Unix(0, 0), time.Unix(1<<35, 0), time.Date(1601, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2262, 1, 1, 0, 0, 0, 0, time.UTC),
+	} {
+		now := time.Unix(1_800_000_000, 0)
+		m := &gcra.Memory{Now: func() time.Time { return now }}
+		c := gcra.Charge{Limit: gcra.PerSecond(2), Cost: 2}
+		if r, err := gcra.Take(t.Context(), m, c); err != nil || !r.Allowed {
+			t.Fatalf("got %+v, %v; want allowed", r, err)
+		}
+		now = to
+		r, err := gcra.Take(t.Context(), m, c)
+		if err != nil || r.RetryAfter > time.Second {
+			t.Errorf("set to %v: got %+v, %v; want at most 1s to wait", to, r, err)
+		}
+		now = now.Add(r.RetryAfter)
+		if again, err := gcra.Take(t.Context(), m, c); !r.Allowed && !again.Allowed {
+			t.Errorf("set to %v, after %v: got %+v, %v; want allowed", to, r.RetryAfter, again, err)
+		}
+	}
+}
+
+// The first Capacity keys have a bucket each. Those that come later share one
+// for each policy, and take the place of a key whose bucket is full again.
+func TestMemoryCapacity(t *testing.T) {
+	for _, capacity := range []int{1, 2, 7, 100, 1000} {
+		t.Run(fmt.Sprint(capacity), func(t *testing.T) {
+			c := new(clock)
+			m := &gcra.Memory{Capacity: capacity, Now: c.now}
+			take := func(subject, policy string) gcra.Result {
+				r, err := gcra.Take(t.Context(), m, gcra.Charge{Subject: subject, Policy: policy, Limit: gcra.PerMinute(2), Cost: 1})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return r
+			}
+			for round := range 2 {
+				for i := range capacity {
+					if r := take(fmt.Sprint("key ", i), "p"); !r.Allowed || r.Remaining != int64(1-round) {
+						t.Fatalf("key %d of %d, call %d: got %+v; want %d remaining", i, capacity, round, r, 1-round)
+					}
+				}
+			}
+			// The table is full of keys in debt: newcomers share.
+			for i, want := range []bool{true, true, false, false} {
+				if r := take(fmt.Sprint("newcomer ", i), "p"); r.Allowed != want {
+					t.Errorf("newcomer %d: got %+v; want allowed %v", i, r, want)
+				}
+			}
+			if r := take("newcomer", "q"); !r.Allowed {
+				t.Errorf("a newcomer of another policy: got %+v; want allowed", r)
+			}
+			if r := take("key 0", "p"); r.Allowed {
+				t.Errorf("a key that has spent its bucket: got %+v; want it still refused", r)
+			}
+			// All have refilled: their places are free. A newcomer looks at a few
+			// of a large table only, so some find their place at a later call,
+			// and have shared until then.
+			c.advance(time.Minute)
+			late := 0
+			for i := range capacity {
+				for call, want := range []bool{true, true, false} {
+					if r := take(fmt.Sprint("later ", i), "p"); r.Allowed != want {
+						if late++; late > capacity/10 {
+							t.Fatalf("later key %d, call %d: got %+v; want allowed %v", i, call, r, want)
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+// An admission that needs more places than are left takes all or none as ever,
+// and its parts that found no place are charged to the shared bucket.
+func TestMemoryCapacityInAGroup(t *testing.T) {
+	c := new(clock)
+	m := &gcra.Memory{Capacity: 1, Now: c.now}
+	limit := gcra.PerMinute(3)
+	group := func(cost int64) []gcra.Charge {
+		return []gcra.Charge{
+			{Subject: "a", Policy: "p", Limit: limit, Cost: cost},
+			{Subject: "b", Policy: "p", Limit: limit, Cost: cost}, // shared
+			{Subject: "c", Policy: "p", Limit: limit, Cost: cost}, // shared
+		}
+	}
+	for i, want := range [][]int64{{2, 2, 1}, {2, 1, 0}} {
+		charges := group(1)
+		if err := m.Take(t.Context(), charges); err != nil {
+			t.Fatal(err)
+		}
+		if admitted := i == 0; gcra.Admitted(charges) != admitted {
+			t.Errorf("call %d: got admitted %v; want %v", i, !admitted, admitted)
+		}
+		for j := range charges {
+			if got := charges[j].Result.Remaining; got != want[j] {
+				t.Errorf("call %d, charge %d: got %d remaining; want %d", i, j, got, want[j])
+			}
+		}
+	}
+}
+
+// A decision on keys that are known allocates nothing.
+func TestMemoryAllocates(t *testing.T) {
+	m := gcra.NewMemory()
+	ctx := t.Context()
+	one := []gcra.Charge{{Subject: "ip:192.0.2.7", Policy: "burst", Limit: gcra.PerSecond(10), Cost: 1}}
+	two := append(slices.Clone(one), gcra.Charge{Subject: "ip:192.0.2.7", Policy: "daily", Limit: gcra.PerDay(1000), Cost: 1})
+	for name, f := range map[string]func() error{
+		"one charge":  func() error { return m.Take(ctx, one) },
+		"two charges": func() error { return m.Take(ctx, two) },
+		"a refund":    func() error { return m.Refund(ctx, two) },
+		"shorthand":   func() error { _, err := gcra.Take(ctx, m, one[0]); return err },
+	} {
+		var err error
+		got := testing.AllocsPerRun(100, func() { err = f() })
+		want := 0.0
+		if name == "shorthand" {
+			want = 1 // its charge escapes to the Store interface
+		}
+		if got > want || err != nil {
+			t.Errorf("%s: got %v allocations, %v; want %v", name, got, err, want)
+		}
+	}
+}
+
+// Many keys under many goroutines, while the table fills, grows and gives
+// places up: every key passes exactly what its bucket holds.
+func TestMemoryConcurrent(t *testing.T) {
+	m := &gcra.Memory{}
+	const callers, keys, burst = 8, 3000, 2
+	var passed [keys]atomic.Int64
+	var wg sync.WaitGroup
+	for caller := range callers {
+		wg.Go(func() {
+			for i := range keys {
+				key := (i*7919 + caller*31) % keys
+				charges := []gcra.Charge{
+					{Subject: fmt.Sprint(key), Policy: "p", Limit: gcra.PerDay(burst), Cost: 1},
+					{Subject: fmt.Sprint(caller, key), Policy: "brief", Limit: gcra.PerSecond(100_000), Cost: 1},
+				}
+				if err := m.Take(t.Context(), charges); err != nil {
+					t.Error(err)
+				}
+				if charges[0].Result.Allowed {
+					passed[key].Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for key := range passed {
+		if n := passed[key].Load(); n != burst {
+			t.Fatalf("key %d: %d passed; want %d", key, n, burst)
+		}
+	}
 }

@@ -1,0 +1,175 @@
+package gcra
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// A table is a Go map of the entries that have not lapsed; of those that have
+// it may have kept any. No entry is lost or found twice when others come, go,
+// take places over and make the table grow.
+func TestTableIsAMap(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		tab := table{limit: rapid.IntRange(1, 40).Draw(t, "limit")}
+		want := make(map[uint64]int64) // also those that have lapsed
+		now := int64(0)
+		live := func() (n int) {
+			for _, tat := range want {
+				if tat > now {
+					n++
+				}
+			}
+			return n
+		}
+		// Few hashes, of which many have their home in the last slots: so their
+		// ways run into each other and around the end.
+		hashes := rapid.OneOf(rapid.Uint64Range(1, 60), rapid.Map(rapid.Uint64Range(0, 9), func(n uint64) uint64 { return n<<32 | 0xffffff }))
+		t.Repeat(map[string]func(*rapid.T){
+			"hold": func(t *rapid.T) {
+				h := hashes.Draw(t, "hash")
+				if tab.hold(h, now) == nil {
+					if n := live(); n < tab.limit && len(tab.slots) <= 32 {
+						t.Fatalf("no place for %x beside %d live of %d", h, n, tab.limit)
+					}
+					if tat, ok := want[h]; ok && tat > now {
+						t.Fatalf("%x has lost its place", h)
+					}
+					return
+				}
+				want[h] = max(want[h], now+1)
+				tat := now + rapid.Int64Range(1, 50).Draw(t, "tat")
+				tab.set(h, tat, 0)
+				want[h] = tat
+			},
+			"set": func(t *rapid.T) {
+				h := hashes.Draw(t, "hash")
+				tat := now + rapid.Int64Range(-5, 50).Draw(t, "tat")
+				if tab.find(h) != nil {
+					want[h] = tat
+				}
+				tab.set(h, tat, 0)
+			},
+			"wait": func(t *rapid.T) { now += rapid.Int64Range(0, 30).Draw(t, "time") },
+			"": func(t *rapid.T) {
+				for h, tat := range want {
+					got := tab.find(h)
+					if got == nil && tat > now || got != nil && got.tat != tat {
+						t.Fatalf("at %d, %x: got %v; want %d", now, h, got, tat)
+					}
+				}
+				found := make(map[uint64]bool)
+				for i, s := range tab.slots {
+					if s.hash == 0 {
+						continue
+					}
+					if _, ok := want[s.hash]; !ok || found[s.hash] {
+						t.Fatalf("slot %d: %x is there twice or was never put; table %v", i, s.hash, tab.slots)
+					}
+					found[s.hash] = true
+				}
+				if tab.used != len(found) || tab.used > tab.limit {
+					t.Fatalf("used is %d of %d; want %d, the slots that are not empty", tab.used, tab.limit, len(found))
+				}
+				if len(tab.slots) > 0 && 4*tab.used > 3*len(tab.slots) {
+					t.Fatalf("%d of %d slots used; want at most three quarters", tab.used, len(tab.slots))
+				}
+			},
+		})
+	})
+}
+
+// A full table gives up places that have lapsed wherever they are, a few looks
+// at a time.
+func TestTableReclaims(t *testing.T) {
+	tab := table{limit: 1000}
+	for h := range uint64(1000) {
+		if tab.hold(h+1, 0) == nil {
+			t.Fatalf("no place for key %d of 1000", h)
+		}
+		tab.set(h+1, 1+int64(h%2)*1000, 0) // every other one lapses at 1
+	}
+	if tab.hold(5000, 0) != nil {
+		t.Fatal("a place was found in a table full of live entries")
+	}
+	tries := 0
+	for i := range uint64(500) {
+		h := 1_000_000 + i*7919
+		for tab.hold(h, 1) == nil {
+			if tries++; tries > 1000 {
+				t.Fatalf("no place for a newcomer after %d tries", tries)
+			}
+		}
+		tab.set(h, 1000, 0)
+	}
+	if tab.hold(999_999_999, 1) != nil {
+		t.Error("got more places than had lapsed")
+	}
+	for h := uint64(1); h < 1000; h += 2 {
+		if got := tab.find(h + 1); got == nil || got.tat != 1001 {
+			t.Fatalf("a live entry: got %v; want 1001", got)
+		}
+	}
+}
+
+// A million keys on a table of 10,000 never take more than the memory of
+// 10,000, and nothing of it is ever made again once the table is full.
+func TestMemoryIsBounded(t *testing.T) {
+	const capacity = 10_000
+	m := &Memory{Capacity: capacity}
+	limit := PerDay(1)
+	slots := func() (used, size int) {
+		for i := range m.shards {
+			used += m.shards[i].used
+			size += len(m.shards[i].slots)
+		}
+		return used, size
+	}
+	full := 0
+	for i := range 1_000_000 {
+		if _, err := Take(t.Context(), m, Charge{Subject: fmt.Sprint(i), Policy: "p", Limit: limit, Cost: 1}); err != nil {
+			t.Fatal(err)
+		}
+		if i == 10*capacity {
+			_, full = slots()
+		}
+	}
+	used, size := slots()
+	if used > capacity || used < capacity*9/10 {
+		t.Errorf("got %d keys held; want at most and about %d", used, capacity)
+	}
+	if size > 4*capacity || size != full {
+		t.Errorf("got %d slots, %d when it had just filled; want them equal and at most %d", size, full, 4*capacity)
+	}
+	if m.overflow.used != 1 || len(m.overflow.slots) > 8 {
+		t.Errorf("the overflow has %d of %d slots used; want 1, for one policy", m.overflow.used, len(m.overflow.slots))
+	}
+}
+
+// Shards never hold more than Capacity together, and a small table is not cut
+// into shards that fill one before the other.
+func TestMemoryCapacityIsKept(t *testing.T) {
+	for _, capacity := range []int{-1, 0, 1, 2, 3, 1000, 1023, 2047, 2048, 100_000, 1 << 20, 1<<20 + 1, math.MaxInt32} {
+		m := &Memory{Capacity: capacity}
+		m.init()
+		total := 0
+		for i := range m.shards {
+			total += m.shards[i].limit
+		}
+		want := capacity
+		if capacity <= 0 {
+			want = 1 << 20
+		}
+		if total > want || total < want-maxShards || len(m.shards) == 1 && total != want {
+			t.Errorf("Capacity %d: got room for %d in %d shards; want %d", capacity, total, len(m.shards), want)
+		}
+		for range 1000 {
+			h := m.hash("a", "b")
+			if i := h >> m.shift; i >= uint64(len(m.shards)) {
+				t.Fatalf("Capacity %d: hash %x is in shard %d of %d", capacity, h, i, len(m.shards))
+			}
+		}
+	}
+}
