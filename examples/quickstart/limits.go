@@ -1,0 +1,39 @@
+package main
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/keyfunc"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+// byAddress are the limits that stand before authentication. Behind a proxy the
+// key is keyfunc.TrustedProxies: RemoteAddr would count the proxy.
+func byAddress() []middleware.Policy {
+	client := keyfunc.RemoteAddr
+	return []middleware.Policy{
+		{Name: "hello", Key: client, Limit: gcra.PerMinute(10), Routes: []string{"GET /hello"}},
+		{Name: "login", Key: client, Limit: gcra.PerMinute(5), Routes: []string{"POST /login"}},
+		// Wide enough for many users behind one address, and an end to trying tokens.
+		{Name: "tokens", Key: client, Limit: gcra.PerMinute(600), Routes: []string{"GET /me", "GET /report"}},
+	}
+}
+
+// byUser are the limits that stand after authentication: two windows, both of
+// which are charged or neither.
+func byUser() []middleware.Policy {
+	subject := keyfunc.Subject(user)
+	return []middleware.Policy{
+		{Name: "burst", Key: subject, Limit: gcra.PerSecond(5), Cost: cost},
+		{Name: "daily", Key: subject, Limit: gcra.PerDay(100), Cost: cost},
+	}
+}
+
+func cost(r *http.Request) int {
+	if strings.HasSuffix(r.Pattern, " /report") {
+		return 3
+	}
+	return 1
+}

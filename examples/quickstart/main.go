@@ -1,0 +1,119 @@
+// Quickstart is an API server to try the limiter on, the same with net/http,
+// gin and echo.
+//
+//	go run ./examples/quickstart
+//
+// It prints curl lines to try. What to copy from is in nethttp.go, gin.go and
+// echo.go (how limits stand around routes and authentication) and in limits.go
+// (who may do how much); the rest is an ordinary server.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9/logging"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+func main() {
+	err := run(os.Args[1:], os.Stdout)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "quickstart:", oneLine(err.Error()))
+		os.Exit(1)
+	}
+}
+
+// drainFor is how long requests may take to finish after SIGTERM.
+const drainFor = 10 * time.Second
+
+func run(args []string, out io.Writer) error {
+	s, err := readSettings(args, os.Getenv)
+	if errors.Is(err, errHelp) {
+		_, err = io.WriteString(out, usage)
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	store, kept, err := openStore(s.redisURL)
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", s.addr)
+	if err != nil {
+		return addrError(s.addr, err)
+	}
+
+	a := &api{key: s.key}
+	cfg := middleware.Config{Store: store, Headers: headers[s.headers]}
+	server := &http.Server{
+		Handler:           a.oneSpelling(frameworks[s.framework](a, cfg)),
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      15 * time.Second,
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    16 << 10,
+	}
+	stop, stopListening := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stopListening()
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	greet(out, s, listener.Addr(), kept)
+
+	select {
+	case err := <-served:
+		return err
+	case <-stop.Done():
+	}
+	stopListening() // a second signal ends the process at once
+	fmt.Fprintf(out, "Draining: requests under way have %v to finish.\n", drainFor)
+	ctx, cancel := context.WithTimeout(context.Background(), drainFor)
+	defer cancel()
+	if err := server.Shutdown(ctx); err != nil {
+		return fmt.Errorf("requests were still under way after %v", drainFor)
+	}
+	return nil
+}
+
+// openStore opens the store that the URL names, "" for the embedded one, and
+// says in a line where the limits are kept. A Redis that is away is no error:
+// until it is there, this server limits by itself.
+func openStore(url string) (store gcra.Store, kept string, err error) {
+	if url == "" {
+		return gcra.NewMemory(), "Limits are kept in this process (embedded store); -redis or REDIS_URL shares them between servers.", nil
+	}
+	logging.Disable() // the client's own words on every dial that fails
+	redis, err := gcra.Open(url)
+	if err != nil {
+		return nil, "", fmt.Errorf("-redis is %q: %w; want a URL such as redis://localhost:6379/0", withoutSecrets(url), err)
+	}
+	if err := peek(redis); err != nil {
+		return redis, fmt.Sprintf("Redis at %s does not answer (%s); limits are kept in this process until it does.",
+			withoutSecrets(url), oneLine(err.Error())), nil
+	}
+	return redis, fmt.Sprintf("Limits are kept in Redis at %s.", withoutSecrets(url)), nil
+}
+
+// peek asks the store for a decision that charges nothing. A first connection
+// may take longer than a request would wait, so it asks a few times.
+func peek(store gcra.Store) (err error) {
+	for range 5 {
+		_, err = gcra.Take(context.Background(), store, gcra.Charge{Policy: "start", Limit: gcra.PerSecond(1)})
+		if err == nil {
+			return nil
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return err
+}
