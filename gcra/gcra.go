@@ -63,10 +63,10 @@ type demand struct {
 
 // demand checks the charge and converts it. refund turns the cost around.
 func (c *Charge) demand(refund bool) (demand, error) {
-	if err := c.Limit.Validate(); err != nil {
-		return demand{}, c.invalid(err)
-	}
+	emission, span, ok := c.Limit.ticks()
 	switch {
+	case !ok:
+		return demand{}, c.invalid(c.Limit.Validate())
 	case c.Cost < 0:
 		return demand{}, c.invalid(fmt.Errorf("cost is %d; want 0 or more", c.Cost))
 	case c.MaxDelay < 0 || c.MaxDelay > maxWait:
@@ -78,8 +78,7 @@ func (c *Charge) demand(refund bool) (demand, error) {
 	if c.Within > 0 {
 		within = min(c.Within, c.MaxDelay)
 	}
-	d := demand{emission: c.Limit.emission()}
-	d.capacity = c.Limit.capacity() * d.emission
+	d := demand{emission: emission, capacity: span}
 	d.top = d.capacity + ticksIn(c.MaxDelay)
 	d.room = d.capacity + ticksIn(within)
 	switch {
@@ -107,6 +106,10 @@ func (d *demand) clamp(tat, now int64) int64 {
 func (d *demand) admits(ahead int64) bool {
 	return d.inc <= 0 || ahead+d.inc <= d.room
 }
+
+// takes reports whether the demand may move the TAT ahead: it neither peeks nor
+// refunds, and is not for more than the bucket holds.
+func (d *demand) takes() bool { return d.inc > 0 && d.room >= 0 }
 
 // take is where the TAT stands, ahead of now, once the demand is met.
 func (d *demand) take(ahead int64) int64 { return max(ahead+d.inc, 0) }

@@ -2,6 +2,7 @@ package gcra
 
 import (
 	"fmt"
+	"math/bits"
 	"strconv"
 	"strings"
 	"time"
@@ -51,6 +52,9 @@ const day = 24 * time.Hour
 // Validate returns nil for a limit that a [Store] can keep, otherwise an error
 // that names the value and what would be right.
 func (l Limit) Validate() error {
+	if _, _, ok := l.ticks(); ok {
+		return nil
+	}
 	switch {
 	case l.Count < 1:
 		return fmt.Errorf("count is %d; want at least 1", l.Count)
@@ -60,10 +64,25 @@ func (l Limit) Validate() error {
 		return fmt.Errorf("burst is %d; want 0 (same as count) or more", l.Burst)
 	case l.Count > int64(l.Per/time.Microsecond):
 		return fmt.Errorf("%d per %v is faster than 1,000,000 a second, the fastest that can be kept", l.Count, l.Per)
-	case l.capacity() > maxSpan/l.emission():
+	default:
 		return fmt.Errorf("a burst of %d at %d per %v takes longer than 366 days to refill", l.capacity(), l.Count, l.Per)
 	}
-	return nil
+}
+
+// ticks returns T and B·T in ticks, or false for a limit that is not valid. T
+// is rounded to the nearest; it is at least 10, as a valid limit is at most one
+// unit a microsecond.
+func (l Limit) ticks() (emission, span int64, ok bool) {
+	if l.Count < 1 || l.Per <= 0 || l.Burst < 0 || l.Count > int64(l.Per/time.Microsecond) {
+		return 0, 0, false
+	}
+	per, n := int64(l.Per), l.Count*tick
+	emission = per / n
+	if rest := per % n; rest >= n-rest {
+		emission++
+	}
+	high, low := bits.Mul64(uint64(l.capacity()), uint64(emission))
+	return emission, int64(low), high == 0 && low <= uint64(maxSpan)
 }
 
 // capacity is B, the most units that a bucket holds.
@@ -72,17 +91,6 @@ func (l Limit) capacity() int64 {
 		return l.Count
 	}
 	return l.Burst
-}
-
-// emission is T, the emission interval in ticks, rounded to the nearest.
-// A valid limit is at most one unit a microsecond, so T is at least 10.
-func (l Limit) emission() int64 {
-	per, n := int64(l.Per), l.Count*tick
-	t, rest := per/n, per%n
-	if rest >= n-rest {
-		t++
-	}
-	return t
 }
 
 var units = []struct {

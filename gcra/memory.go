@@ -108,6 +108,11 @@ func (m *Memory) apply(ctx context.Context, charges []Charge, refund bool) error
 		return err
 	}
 	m.once.Do(m.init)
+	if len(charges) == 1 {
+		if done, err := m.alone(&charges[0], refund); done {
+			return err
+		}
+	}
 
 	var few [4]claim
 	claims := few[:]
@@ -132,7 +137,7 @@ func (m *Memory) apply(ctx context.Context, charges []Charge, refund bool) error
 	admitted := true
 	for i := range claims {
 		c := &claims[i]
-		takes := c.inc > 0 && c.room >= 0
+		takes := c.takes()
 		tat := now
 		s := c.shard.find(c.hash)
 		if takes && (s == nil || s.tat <= now) {
@@ -182,6 +187,36 @@ func (m *Memory) apply(ctx context.Context, charges []Charge, refund bool) error
 	}
 	m.unlock(needed)
 	return nil
+}
+
+// alone decides about a charge that is an admission of its own, if its key is
+// known: the common case, in which nothing has to be held back until the
+// others are known. Only what must be is done under the lock.
+func (m *Memory) alone(c *Charge, refund bool) (done bool, err error) {
+	d, err := c.demand(refund)
+	if err != nil {
+		return true, err
+	}
+	h := m.hash(c.Subject, c.Policy)
+	s := &m.shards[h>>m.shift]
+	s.Lock()
+	e := s.find(h)
+	if e == nil {
+		s.Unlock()
+		return false, nil
+	}
+	now := m.now()
+	if e.tat-now > d.top && d.takes() {
+		e.tat = now + d.top
+	}
+	ahead := d.clamp(e.tat, now)
+	taken := d.admits(ahead)
+	if taken && d.inc != 0 {
+		e.tat = now + d.take(ahead)
+	}
+	s.Unlock()
+	c.Result = d.result(ahead, taken)
+	return true, nil
 }
 
 func (m *Memory) hash(subject, policy string) uint64 {
