@@ -815,3 +815,51 @@ func FuzzSpellings(f *testing.F) {
 		}
 	})
 }
+
+// BenchmarkServeHTTP is one policy on the client's address with the default
+// headers, and the same app without a limiter.
+func BenchmarkServeHTTP(b *testing.B) {
+	hello := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }
+	limiter := middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory()},
+		middleware.Policy{Key: keyfunc.RemoteAddr, Limit: gcra.PerSecond(900_000).WithBurst(100_000_000)}))
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /ok", hello)
+	bareGin, limitedGin := gin.New(), gin.New()
+	limitedGin.Use(viagin.From(limiter))
+	bareEcho, limitedEcho := echo.New(), echo.New()
+	limitedEcho.Use(viaecho.From(limiter))
+	for _, g := range []*gin.Engine{bareGin, limitedGin} {
+		g.GET("/ok", func(c *gin.Context) { hello(c.Writer, c.Request) })
+	}
+	for _, e := range []*echo.Echo{bareEcho, limitedEcho} {
+		e.GET("/ok", func(c echo.Context) error { hello(c.Response(), c.Request()); return nil })
+	}
+	for _, bench := range []struct {
+		name          string
+		bare, limited http.Handler
+	}{
+		{"nethttp handler", http.HandlerFunc(hello), vianethttp.From(limiter)(http.HandlerFunc(hello))},
+		{"nethttp mux", mux, vianethttp.From(limiter)(mux)},
+		{"gin", bareGin, limitedGin},
+		{"echo", bareEcho, limitedEcho},
+	} {
+		for name, h := range map[string]http.Handler{"bare": bench.bare, "limited": bench.limited} {
+			b.Run(bench.name+"/"+name, func(b *testing.B) {
+				r := httptest.NewRequest("GET", "/ok", nil)
+				w := &discard{http.Header{}}
+				b.ReportAllocs()
+				for b.Loop() {
+					clear(w.header)
+					h.ServeHTTP(w, r)
+				}
+			})
+		}
+	}
+}
+
+// discard is a ResponseWriter that keeps nothing but the header.
+type discard struct{ header http.Header }
+
+func (d *discard) Header() http.Header         { return d.header }
+func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
+func (d *discard) WriteHeader(int)             {}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -252,7 +253,10 @@ func TestStacked(t *testing.T) {
 func TestFramework(t *testing.T) {
 	store, _ := newStore()
 	var seen any
-	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Limit: five, Key: func(r *http.Request) (string, error) {
+	var mu sync.Mutex
+	l := limiter(t, middleware.Config{Store: store.Store}, middleware.Policy{Limit: five, Key: func(r *http.Request) (string, error) {
+		mu.Lock()
+		defer mu.Unlock()
 		seen = middleware.Framework(r.Context())
 		return "k", nil
 	}})
@@ -276,6 +280,20 @@ func TestFramework(t *testing.T) {
 	}
 	if got := first.Results[0].Remaining; got != 4 {
 		t.Errorf("first decision: got %d remaining; want 4 still", got)
+	}
+	// Also at the same time, as when a request is sent to two handlers.
+	shared := middleware.WithFramework(get("/"), 1)
+	var wg sync.WaitGroup
+	var decisions [2]*middleware.Decision
+	for i := range decisions {
+		wg.Go(func() {
+			r, _ := l.Allow(httptest.NewRecorder(), shared)
+			decisions[i] = middleware.FromContext(r.Context())
+		})
+	}
+	wg.Wait()
+	if decisions[0] == decisions[1] || decisions[0].Results[0].Remaining == decisions[1].Results[0].Remaining {
+		t.Error("two limiters at once share a Decision")
 	}
 	// The request's own context goes on to work through it.
 	type mark struct{}
@@ -312,6 +330,13 @@ func TestRefusal(t *testing.T) {
 		if got := res.Header.Get(name); got != want || res.StatusCode != 429 {
 			t.Errorf("%s: got %d, %q; want 429, %q", name, res.StatusCode, got, want)
 		}
+	}
+	// What others said about another body does not hold for this one.
+	w := httptest.NewRecorder()
+	w.Header().Set("Content-Length", "5")
+	w.Header().Set("Content-Encoding", "br")
+	if _, ok := l.Allow(w, get("/")); ok || w.Header().Get("Content-Length") != "" || w.Header().Get("Content-Encoding") != "" {
+		t.Errorf("got header %v; want no Content-Length and no Content-Encoding", w.Header())
 	}
 	// Deny takes over with the fields in place.
 	l = limiter(t, middleware.Config{Store: store, Deny: func(w http.ResponseWriter, _ *http.Request, d middleware.Decision) {

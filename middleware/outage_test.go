@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/middleware"
@@ -79,6 +80,38 @@ func TestHeavyRequestsDuringAnOutage(t *testing.T) {
 	}
 	if d := l.Decide(get("/")); d.Allowed || d.Results[0].Never {
 		t.Errorf("second: got %+v; want refused for now", d.Results)
+	}
+}
+
+func TestShareThatCannotBeKept(t *testing.T) {
+	// One a year is one in ten years for each of ten servers, which no store
+	// keeps; each then keeps the whole.
+	for _, per := range []time.Duration{365 * 24 * time.Hour, 200 * 365 * 24 * time.Hour} {
+		store, _ := newStore()
+		store.fail = 1000
+		l := limiter(t, middleware.Config{Store: store, Instances: 10},
+			middleware.Policy{Key: key("k"), Limit: gcra.Limit{Count: int64(per/(365*24*time.Hour)) * 10, Per: per, Burst: 1}})
+		first, second := l.Decide(get("/")), l.Decide(get("/"))
+		if !first.Allowed || second.Status() != 429 {
+			t.Errorf("10 a year of %v: got %d, %d; want 200, 429 (%v)", per, first.Status(), second.Status(), first.Err)
+		}
+	}
+}
+
+func TestRefusedHereAfterBeingQueuedThere(t *testing.T) {
+	// The store has admitted the request to its queue when this server refuses
+	// it: it does not wait, and its place is given back.
+	store, _ := newStore()
+	hour := gcra.PerHour(1)
+	l := limiter(t, middleware.Config{Store: store},
+		middleware.Policy{Name: "bad", Key: keyFails, Limit: hour},
+		middleware.Policy{Name: "good", Key: key("k"), Limit: hour, MaxDelay: time.Hour})
+	l.Decide(get("/"))
+	if d := l.Decide(get("/")); d.Allowed || d.Delay != 0 {
+		t.Errorf("got %t, delay %v; want refused at once", d.Allowed, d.Delay)
+	}
+	if r, err := gcra.Take(t.Context(), store, gcra.Charge{Subject: "k", Policy: "good", Limit: hour, MaxDelay: time.Hour}); err != nil || r.ResetAfter != time.Hour {
+		t.Errorf("queue: full in %v, %v; want 1h: one request was served", r.ResetAfter, err)
 	}
 }
 

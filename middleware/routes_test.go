@@ -2,9 +2,11 @@ package middleware_test
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -62,5 +64,22 @@ func TestRoutes(t *testing.T) {
 		if len(l.Decide(r).Results) > 0 {
 			t.Errorf("%q applies to an unrelated route", test.routes)
 		}
+	}
+}
+
+func TestInventedMethodsFillNoMemory(t *testing.T) {
+	measure := func(flood int) float64 {
+		l := limiter(t, middleware.Config{Store: gcra.NewMemory()}, middleware.Policy{Key: key("k"), Limit: gcra.PerSecond(1_000_000), Routes: []string{"/login"}})
+		r := get("/login")
+		r.Pattern = "/login"
+		for i := range flood {
+			odd := get("/login")
+			odd.Pattern, odd.Method = "/login", "M"+strconv.Itoa(i)
+			l.Decide(odd)
+		}
+		return testing.AllocsPerRun(100, func() { l.Decide(r) })
+	}
+	if before, after := measure(0), measure(5000); before != after {
+		t.Errorf("got %v allocations a decision, %v after a flood; want the same, so that the route is remembered", before, after)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/middleware"
@@ -109,6 +110,25 @@ func TestSpend(t *testing.T) {
 		if got := left(t, store, "k", name, gcra.PerHour(n)); got != n {
 			t.Errorf("after the refund: %s: got %d left; want %d", name, got, n)
 		}
+	}
+}
+
+func TestSpendTakesNoPlaceInTheQueue(t *testing.T) {
+	store, _ := newStore()
+	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Key: key("k"), Limit: five, MaxDelay: time.Hour})
+	d := l.Decide(get("/"))
+	if err := d.Spend(t.Context(), 100); err != nil {
+		t.Fatal(err)
+	}
+	if d := l.Decide(get("/")); d.Delay != 12*time.Second {
+		t.Errorf("next request: got delay %v; want the 12s of an empty bucket", d.Delay)
+	}
+	// What came back is not there to be added to.
+	if err := errors.Join(d.Refund(t.Context()), d.Spend(t.Context(), 3)); err != nil {
+		t.Fatal(err)
+	}
+	if got := left(t, store, "k", "default", five); got != 4 {
+		t.Errorf("got %d left; want 4: only the second request's is gone", got)
 	}
 }
 

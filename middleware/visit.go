@@ -33,7 +33,7 @@ type visit struct {
 }
 
 // few is how many policies a visit has room for without a further allocation.
-const few = 3
+const few = 2
 
 // entry is what a visit keeps about a charge.
 type entry struct {

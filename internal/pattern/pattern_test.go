@@ -91,6 +91,8 @@ func TestMatchURL(t *testing.T) {
 		{"/users/{id}", "/users/1 /users/1/ /users/a%2Fb /users//1 /USERS/1 /users/%20", true},
 		{"/users/{id}", "/users /users/ /users/1/2", false},
 		{"/users/{id}/posts", "/users/1/posts /users//posts /users/../posts /users/a%2Fb/posts", true},
+		{"/users/{id}", "//users/a%2Fb /x/../users/a%2Fb", true},
+		{"/a/{x}/{y}", "/a/../b%2Fc", true}, // chi and echo leave dots alone
 		{"/static/", "/static /static/ /static/a/b /static/../static/x /x/../static/", true},
 		{"/static/", "/statics /", false},
 		{"/a/{$}", "/a /a/", true},
