@@ -74,12 +74,17 @@ func (m *mirror) refuse(rd *ride, charges []Charge) bool {
 		f := &rd.fares[i]
 		s := &m.shards[f.hash>>m.shift]
 		s.Lock()
-		if e := s.find(f.hash); e != nil {
+		e := s.find(f.hash)
+		if e != nil {
 			f.ahead, f.trip = f.clamp(e.tat, now), e.note.trip()
-			if j := rd.before(i); j >= 0 && !rd.fares[j].shadow && rd.fares[j].admits(rd.fares[j].ahead) {
-				f.ahead = min(rd.fares[j].take(rd.fares[j].ahead), f.top)
-			}
-			refused = refused || !f.shadow && !f.admits(f.ahead) && now-e.note.learned() <= m.keep
+		}
+		if j := rd.before(i); j >= 0 && !rd.fares[j].shadow && rd.fares[j].admits(rd.fares[j].ahead) {
+			f.ahead = min(rd.fares[j].take(rd.fares[j].ahead), f.top)
+		}
+		// Beyond the clamp, as after a change of limits, Redis has to bring the
+		// TAT down: refused here, the bucket would stay as it is.
+		if e != nil && e.tat-now <= f.top && now-e.note.learned() <= m.keep {
+			refused = refused || !f.shadow && !f.admits(f.ahead)
 		}
 		s.Unlock()
 	}
