@@ -2,6 +2,7 @@ package gcra_test
 
 import (
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -74,6 +75,27 @@ func TestRedisContractExact(t *testing.T) {
 			})
 		})
 	}
+}
+
+// With the mirror, as it is by default, on a clock that goes with the shifts.
+func TestRedisContractMirror(t *testing.T) {
+	client := anyRedis(t)
+	storetest.Run(t, func(t testing.TB) storetest.Backend {
+		if strings.HasSuffix(t.Name(), "/clock_going_back") {
+			t.Skip("the mirror refuses once more before Redis gets to bring the TAT down")
+		}
+		r := newStore(client)
+		r.MirrorFor = time.Hour
+		start := time.Now()
+		var shifted atomic.Int64
+		r.SetMirrorClock(func() time.Time { return start.Add(time.Since(start) + time.Duration(shifted.Load())) })
+		return storetest.Backend{Store: r, Advance: func(d time.Duration) {
+			shift(t, client, r.Prefix, d)
+			if d > 0 { // a clock that the server sets back is not this process's
+				shifted.Add(int64(d))
+			}
+		}}
+	})
 }
 
 func TestRedisContractEmbedded(t *testing.T) { contract(t, embedded(t)) }

@@ -96,25 +96,33 @@ type stoppedClock struct {
 // must not run out on a clock that does not move.
 func stopClock(t testing.TB, client *redis.Client) *stoppedClock {
 	t.Helper()
-	text, err := os.ReadFile("take.lua")
-	if err != nil {
-		t.Fatal(err)
-	}
-	variant := string(text)
+	text := takeLua(t)
+	variant := text
 	for _, r := range [][2]string{
 		{"local time = redis.call('TIME')\n", ""},
 		{"local now = (time[1] - 1735689600) * 10000000 + time[2] * 10\n", "local now = tonumber(redis.call('GET', 'clock'))\n"},
-		{"math.ceil(lead[k] / 10000)", "1e10"},
+		{"math.max(ceil(to / 10000), 1)", "1e10"},
+		{"ceil(to / 10000)", "1e10"},
 	} {
 		if n := strings.Count(variant, r[0]); n != 1 {
 			t.Fatalf("take.lua has %q %d times; want once", r[0], n)
 		}
 		variant = strings.Replace(variant, r[0], r[1], 1)
 	}
-	client.AddHook(replaceScript{strings.NewReplacer(string(text), variant, shaOf(string(text)), shaOf(variant))})
+	client.AddHook(replaceScript{strings.NewReplacer(text, variant, shaOf(text), shaOf(variant))})
 	c := &stoppedClock{t: t, client: client}
 	c.set(5e14)
 	return c
+}
+
+// takeLua is the text of the script.
+func takeLua(t testing.TB) string {
+	t.Helper()
+	text, err := os.ReadFile("take.lua")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 func shaOf(script string) string {
