@@ -46,7 +46,7 @@ func run(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	store, kept, err := openStore(s.redisURL)
+	store, kept, err := openStore(s)
 	if err != nil {
 		return err
 	}
@@ -86,23 +86,23 @@ func run(args []string, out io.Writer) error {
 	return nil
 }
 
-// openStore opens the store that the URL names, "" for the embedded one, and
-// says in a line where the limits are kept. A Redis that is away is no error:
-// until it is there, this server limits by itself.
-func openStore(url string) (store gcra.Store, kept string, err error) {
-	if url == "" {
+// openStore opens the store that is asked for and says in a line where the
+// limits are kept. A Redis that is away is no error: until it is there, this
+// server limits by itself.
+func openStore(s settings) (store gcra.Store, kept string, err error) {
+	if s.redisURL == "" {
 		return gcra.NewMemory(), "Limits are kept in this process (embedded store); -redis or REDIS_URL shares them between servers.", nil
 	}
 	logging.Disable() // the client's own words on every dial that fails
-	redis, err := gcra.Open(url)
+	redis, err := gcra.Open(s.redisURL)
 	if err != nil {
-		return nil, "", fmt.Errorf("-redis is %q: %w; want a URL such as redis://localhost:6379/0", withoutSecrets(url), err)
+		return nil, "", redisError(s)
 	}
+	shown := oneLine(withoutUser(s.redisURL))
 	if err := peek(redis); err != nil {
-		return redis, fmt.Sprintf("Redis at %s does not answer (%s); limits are kept in this process until it does.",
-			withoutSecrets(url), oneLine(err.Error())), nil
+		return redis, fmt.Sprintf("Redis at %s does not answer (%s); limits are kept in this process until it does.", shown, oneLine(err.Error())), nil
 	}
-	return redis, fmt.Sprintf("Limits are kept in Redis at %s.", withoutSecrets(url)), nil
+	return redis, fmt.Sprintf("Limits are kept in Redis at %s.", shown), nil
 }
 
 // peek asks the store for a decision that charges nothing. A first connection

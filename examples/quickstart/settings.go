@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -70,10 +71,10 @@ var headers = map[string]middleware.Headers{
 }
 
 type settings struct {
-	addr, framework, redisURL, headers string
-
-	key  []byte // signs tokens
-	demo bool   // it is the demo key
+	addr, framework, headers string
+	redisURL, redisFrom      string // and the flag or variable that gave it
+	key                      []byte // signs tokens
+	demo                     bool   // it is the demo key
 }
 
 var errHelp = flag.ErrHelp
@@ -81,12 +82,15 @@ var errHelp = flag.ErrHelp
 // readSettings reads the flags and the environment. Its errors name the value
 // and what would be right.
 func readSettings(args []string, getenv func(string) string) (settings, error) {
-	s := settings{key: []byte(getenv("JWT_SECRET"))}
+	s := settings{redisURL: getenv("REDIS_URL"), redisFrom: "REDIS_URL", key: []byte(getenv("JWT_SECRET"))}
 	flags := flag.NewFlagSet("quickstart", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.StringVar(&s.addr, "addr", "127.0.0.1:8080", "")
 	flags.StringVar(&s.framework, "framework", "nethttp", "")
-	flags.StringVar(&s.redisURL, "redis", getenv("REDIS_URL"), "")
+	flags.Func("redis", "", func(url string) error {
+		s.redisURL, s.redisFrom = url, "-redis"
+		return nil
+	})
 	flags.StringVar(&s.headers, "headers", "draft6", "")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return s, errHelp
@@ -117,22 +121,34 @@ func readSettings(args []string, getenv func(string) string) (settings, error) {
 // addrError says why nobody can listen there, and what to do.
 func addrError(addr string, err error) error {
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("-addr is %q: the port is in use; want a free one, such as port 0 finds", addr)
+		return fmt.Errorf("-addr is %q: the port is in use; want another, or port 0 for a free one", addr)
 	}
 	return fmt.Errorf("-addr is %q: %w; want host:port of this machine, such as 127.0.0.1:8080", addr, err)
 }
 
-// withoutSecrets is the URL without user, password and parameters. It need not
-// be a good one.
-func withoutSecrets(url string) string {
-	url, _, _ = strings.Cut(url, "?")
-	scheme, rest, ok := strings.Cut(url, "://")
-	if !ok {
-		scheme, rest = "", url
-	} else {
-		scheme += "://"
+// redisError says what is wrong with a URL without telling its password: the
+// cause is that of the URL without one, as the text of an error may quote any
+// part of what it is about.
+func redisError(s settings) error {
+	shown := withoutUser(s.redisURL)
+	_, cause := gcra.Open(shown)
+	if cause == nil {
+		cause = errors.New("user or password is not written for a URL: @ is %40, / is %2F, ? is %3F, # is %23, % is %25")
 	}
-	return scheme + rest[strings.LastIndexByte(rest, '@')+1:]
+	return fmt.Errorf("%s is %q; want a URL such as redis://localhost:6379/0 (%w)", s.redisFrom, shown, cause)
+}
+
+// withoutUser is the URL, good or bad, without user and password.
+func withoutUser(url string) string {
+	at := strings.LastIndexByte(url, '@')
+	if at < 0 {
+		return url
+	}
+	scheme, _, ok := strings.Cut(url[:at], "://")
+	if !ok {
+		return url[at+1:]
+	}
+	return scheme + "://" + url[at+1:]
 }
 
 // oneLine quotes what would break a line.

@@ -1,0 +1,51 @@
+// Echo limits an API of echo: users by the subject of their token, all others
+// by address, and logins more strictly.
+//
+//	go run ./examples/echo
+//
+// With REDIS_URL the limits are shared by all servers on that Redis.
+package main
+
+import (
+	"cmp"
+	"crypto/rand"
+	"log"
+	"net/http"
+	"os"
+
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/labstack/echo/v4"
+
+	ratelimit "github.com/seed-e377111c/ratelimit/adapters/echo"
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/keyfunc"
+)
+
+func main() {
+	var store gcra.Store = gcra.NewMemory()
+	if url := os.Getenv("REDIS_URL"); url != "" {
+		redis, err := gcra.Open(url)
+		if err != nil {
+			log.Fatal(err)
+		}
+		store = redis
+	}
+	log.Fatal(newRouter(store).Start("127.0.0.1:8080"))
+}
+
+func newRouter(store gcra.Store) *echo.Echo {
+	client := keyfunc.RemoteAddr                                   // behind a proxy: keyfunc.TrustedProxies
+	secret := []byte(cmp.Or(os.Getenv("JWT_SECRET"), rand.Text())) // without one no token verifies
+	subject := keyfunc.JWTSubject(func(*jwt.Token) (any, error) { return secret, nil }, []string{"HS256"})
+	user := keyfunc.First(subject, client)
+
+	router := echo.New()
+	router.Use(ratelimit.New(ratelimit.Config{Store: store},
+		ratelimit.Policy{Name: "burst", Key: user, Limit: gcra.PerSecond(10)},
+		ratelimit.Policy{Name: "daily", Key: user, Limit: gcra.PerDay(10_000)},
+		ratelimit.Policy{Name: "login", Key: client, Limit: gcra.PerMinute(5), Routes: []string{"POST /login"}},
+	))
+	router.GET("/hello", func(c echo.Context) error { return c.String(http.StatusOK, "hello\n") })
+	router.POST("/login", func(c echo.Context) error { return c.String(http.StatusOK, "welcome\n") })
+	return router
+}

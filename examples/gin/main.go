@@ -1,0 +1,51 @@
+// Gin limits an API of gin: users by the subject of their token, all others by
+// address, and logins more strictly.
+//
+//	go run ./examples/gin
+//
+// With REDIS_URL the limits are shared by all servers on that Redis.
+package main
+
+import (
+	"cmp"
+	"crypto/rand"
+	"log"
+	"net/http"
+	"os"
+
+	"github.com/gin-gonic/gin"
+	"github.com/golang-jwt/jwt/v5"
+
+	ratelimit "github.com/seed-e377111c/ratelimit/adapters/gin"
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/keyfunc"
+)
+
+func main() {
+	var store gcra.Store = gcra.NewMemory()
+	if url := os.Getenv("REDIS_URL"); url != "" {
+		redis, err := gcra.Open(url)
+		if err != nil {
+			log.Fatal(err)
+		}
+		store = redis
+	}
+	log.Fatal(newRouter(store).Run("127.0.0.1:8080"))
+}
+
+func newRouter(store gcra.Store) *gin.Engine {
+	client := keyfunc.RemoteAddr                                   // behind a proxy: keyfunc.TrustedProxies
+	secret := []byte(cmp.Or(os.Getenv("JWT_SECRET"), rand.Text())) // without one no token verifies
+	subject := keyfunc.JWTSubject(func(*jwt.Token) (any, error) { return secret, nil }, []string{"HS256"})
+	user := keyfunc.First(subject, client)
+
+	router := gin.Default()
+	router.Use(ratelimit.New(ratelimit.Config{Store: store},
+		ratelimit.Policy{Name: "burst", Key: user, Limit: gcra.PerSecond(10)},
+		ratelimit.Policy{Name: "daily", Key: user, Limit: gcra.PerDay(10_000)},
+		ratelimit.Policy{Name: "login", Key: client, Limit: gcra.PerMinute(5), Routes: []string{"POST /login"}},
+	))
+	router.GET("/hello", func(c *gin.Context) { c.String(http.StatusOK, "hello\n") })
+	router.POST("/login", func(c *gin.Context) { c.String(http.StatusOK, "welcome\n") })
+	return router
+}
