@@ -62,36 +62,38 @@ func (d *Decision) violated() (names []string) {
 	return names
 }
 
-// conclude makes the Decision of the results.
+// conclude makes the Decision of the results: allowed is what every policy has
+// admitted, except for those that let pass what they cannot decide.
 func (v *visit) conclude() {
 	d := &v.decision
 	d.visit = v
-	d.Allowed = !v.closed()
-	if !d.Allowed {
-		d.RetryAfter = time.Second // nobody knows how long an outage lasts
-	}
+	d.Allowed = true
 	d.Results = v.fewResults[:0]
-	helpless := false
+	refused, helpless := false, false
 	for i := range v.charges {
-		if !v.entries[i].decided {
-			continue
+		c, e := &v.charges[i], &v.entries[i]
+		if e.decided {
+			d.Results = append(d.Results, PolicyResult{c.Policy, c.Subject, c.Shadow, c.Limit, c.Result})
 		}
-		c := &v.charges[i]
-		d.Results = append(d.Results, PolicyResult{c.Policy, c.Subject, c.Shadow, c.Limit, c.Result})
 		switch {
-		case c.Shadow:
+		case c.Shadow || e.way == viaOpen:
+		case !e.decided:
+			d.Allowed = false
 		case c.Result.Allowed:
 			d.Delay = max(d.Delay, c.Result.Delay)
 		default:
-			d.Allowed = false
+			d.Allowed, refused = false, true
 			d.RetryAfter = max(d.RetryAfter, c.Result.RetryAfter)
 			helpless = helpless || c.Result.Never
 		}
 	}
-	if helpless {
+	switch {
+	case d.Allowed:
+		return
+	case helpless:
 		d.RetryAfter = 0
+	case !refused:
+		d.RetryAfter = time.Second // nobody knows how long an outage lasts
 	}
-	if !d.Allowed {
-		d.Delay = 0
-	}
+	d.Delay = 0
 }

@@ -126,7 +126,7 @@ func (v *visit) tell(h http.Header, headers Headers) {
 
 // toldBefore is what the limiters further out have told.
 func (v *visit) toldBefore() told {
-	if outer := v.outer(); outer != nil {
+	if outer := settledIn(v.Context); outer != nil {
 		return outer.told
 	}
 	return told{}

@@ -41,6 +41,7 @@ func (l *Limiter) Allow(w http.ResponseWriter, r *http.Request) (*http.Request, 
 	l.decide(r, v)
 	d := &v.decision
 	v.tell(w.Header(), l.headers)
+	v.stage.Store(settled)
 	if !d.Allowed {
 		l.refuse(w, r, d)
 		return r, false

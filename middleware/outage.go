@@ -40,21 +40,9 @@ func (l *Limiter) take(ctx context.Context, v *visit) {
 	}
 	// The last to be asked, because there is then nothing in it to give back.
 	admitted, err = v.take(ctx, l.local, viaLocal)
-	if err != nil {
-		v.shut(viaLocal)
-		v.report(err)
-	}
+	v.report(err)
 	if !admitted {
 		v.report(v.giveBack(ctx))
-	}
-}
-
-// shut refuses the request for want of the charges that go way w.
-func (v *visit) shut(w way) {
-	for i := range v.entries {
-		if e := &v.entries[i]; e.way == w && !v.charges[i].Shadow {
-			e.way = viaNone
-		}
 	}
 }
 

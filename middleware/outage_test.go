@@ -90,10 +90,10 @@ func TestShareThatCannotBeKept(t *testing.T) {
 		store, _ := newStore()
 		store.fail = 1000
 		l := limiter(t, middleware.Config{Store: store, Instances: 10},
-			middleware.Policy{Key: key("k"), Limit: gcra.Limit{Count: int64(per/(365*24*time.Hour)) * 10, Per: per, Burst: 1}})
+			middleware.Policy{Key: key("k"), Limit: gcra.Limit{Count: int64(per / (365 * 24 * time.Hour)), Per: per, Burst: 1}})
 		first, second := l.Decide(get("/")), l.Decide(get("/"))
 		if !first.Allowed || second.Status() != 429 {
-			t.Errorf("10 a year of %v: got %d, %d; want 200, 429 (%v)", per, first.Status(), second.Status(), first.Err)
+			t.Errorf("once a year, as %v: got %d, %d; want 200, 429 (%v)", per, first.Status(), second.Status(), first.Err)
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 type visit struct {
 	context.Context     // what the request had before
 	framework       any // the framework's own context, see WithFramework
-	claimed         atomic.Bool
+	stage           atomic.Uint32
 	limiter         *Limiter
 
 	decision Decision
@@ -31,6 +31,14 @@ type visit struct {
 	fewResults [few]PolicyResult
 	fewValues  [4]string
 }
+
+// The stages of a visit. What it holds beside the framework's context is its
+// limiter's until it is settled.
+const (
+	fresh   = iota // no limiter has seen it
+	claimed        // one is deciding
+	settled        // the Decision stands, and the client's fields are set
+)
 
 // few is how many policies a visit has room for without a further allocation.
 const few = 2
@@ -60,21 +68,28 @@ func visitIn(ctx context.Context) *visit {
 	return v
 }
 
-// outer is the visit around this one: the same request at an earlier limiter.
-func (v *visit) outer() *visit { return visitIn(v.Context) }
+// settledIn finds the innermost visit that has been decided.
+func settledIn(ctx context.Context) *visit {
+	for v := visitIn(ctx); v != nil; v = visitIn(v.Context) {
+		if v.stage.Load() == settled {
+			return v
+		}
+	}
+	return nil
+}
 
 // visitOf gives the request a visit of its own: the one that WithFramework
 // prepared, unless a limiter has it already, or a new one.
 func visitOf(r *http.Request) (*http.Request, *visit) {
 	outer := visitIn(r.Context())
-	if outer != nil && outer.claimed.CompareAndSwap(false, true) {
+	if outer != nil && outer.stage.CompareAndSwap(fresh, claimed) {
 		return r, outer
 	}
 	v := &visit{Context: r.Context()}
 	if outer != nil {
 		v.framework = outer.framework
 	}
-	v.claimed.Store(true)
+	v.stage.Store(claimed)
 	return r.WithContext(v), v
 }
 
@@ -103,10 +118,8 @@ func Framework(ctx context.Context) any {
 // has passed, or nil if there was none. The methods of a nil Decision do
 // nothing, so a handler need not know whether it is limited.
 func FromContext(ctx context.Context) *Decision {
-	for v := visitIn(ctx); v != nil; v = v.outer() {
-		if v.limiter != nil {
-			return &v.decision
-		}
+	if v := settledIn(ctx); v != nil {
+		return &v.decision
 	}
 	return nil
 }
