@@ -2,6 +2,7 @@ package gcra
 
 import (
 	"context"
+	"iter"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -62,6 +63,29 @@ func (b *batch) add(rd *ride, whole bool) bool {
 	b.fares += len(rd.fares)
 	b.bytes += size
 	return true
+}
+
+// rides are all that ride along.
+func (b *batch) rides() iter.Seq[*ride] {
+	return func(yield func(*ride) bool) {
+		for i := range b.scripts[:b.n] {
+			for _, rd := range b.scripts[i].rides {
+				if !yield(rd) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// err tells what went wrong with the scripts, an outage before anything else.
+func (b *batch) err() (err error) {
+	for i := range b.scripts[:b.n] {
+		if e := b.scripts[i].err; err == nil || isOutage(e) {
+			err = e
+		}
+	}
+	return err
 }
 
 // run sends the batch in one trip; every script has its own answer.

@@ -2,9 +2,13 @@ package gcra
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // lane is the way to one server, on which rides share trips (group commit).
@@ -14,7 +18,8 @@ import (
 // back: the busier the lane, the larger its batches and the cheaper a check. No
 // timer holds a batch back, and no goroutine stays once the lane is empty.
 type lane struct {
-	store *Redis
+	store   *Redis
+	breaker *breaker
 
 	mu       sync.Mutex
 	waiting  []*ride
@@ -25,10 +30,16 @@ type lane struct {
 // works on one, the next is being written and the one before read.
 const maxUnderWay = 2
 
-// board puts a ride on the lane. It never blocks.
+// board puts a ride on the lane, or answers it at once where the lane rests.
+// It never blocks.
 func (l *lane) board(rd *ride) {
 	rd.deadline = time.Now().Add(l.store.timeout())
 	l.mu.Lock()
+	if l.breaker.refuses(l.underWay) {
+		l.mu.Unlock()
+		rd.fail(ErrUnavailable)
+		return
+	}
 	l.waiting = append(l.waiting, rd)
 	drive := l.underWay < maxUnderWay
 	if drive {
@@ -56,7 +67,9 @@ func (l *lane) drive() {
 			return
 		}
 		l.mu.Unlock()
-		l.send(b)
+		if !l.send(b) {
+			return
+		}
 		b.reset()
 	}
 }
@@ -71,8 +84,7 @@ func (l *lane) fill(b *batch) {
 	n := 0
 	for _, rd := range l.waiting {
 		if now.After(rd.deadline) {
-			rd.err = context.DeadlineExceeded
-			rd.finish()
+			rd.fail(context.DeadlineExceeded)
 		} else if !b.add(rd, l.store.whole) {
 			break
 		}
@@ -83,25 +95,67 @@ func (l *lane) fill(b *batch) {
 	l.waiting = l.waiting[:rest]
 }
 
-// send runs the batch and lets its riders go.
-func (l *lane) send(b *batch) {
-	ctx := until{context.Background(), time.Now().Add(l.store.timeout())}
-	m := l.store.mirror
-	for i := range b.scripts[:b.n] {
-		for _, rd := range b.scripts[i].rides {
-			m.depart(rd)
+// send runs the batch and lets its riders go. It reports false when the batch
+// was not back in time and its place on the lane has been given to another:
+// however long the client waits for a server, the lane does not.
+func (l *lane) send(b *batch) (inTime bool) {
+	done, err := l.breaker.allow()
+	if err != nil {
+		for rd := range b.rides() {
+			rd.fail(err)
 		}
+		return true
+	}
+	var late atomic.Bool
+	timeout := l.store.timeout()
+	watchdog := time.AfterFunc(timeout, func() {
+		if late.CompareAndSwap(false, true) {
+			done(fmt.Errorf("no answer within %v: %w", timeout, context.DeadlineExceeded))
+			l.replace()
+		}
+	})
+	m := l.store.mirror
+	for rd := range b.rides() {
+		m.depart(rd)
 	}
 	sent := m.now()
-	b.run(ctx, l.store.client)
-	for i := range b.scripts[:b.n] {
-		for _, rd := range b.scripts[i].rides {
-			if rd.err == nil {
-				l.store.routed.Store(true)
-			}
-			m.learn(rd, sent)
-			rd.finish()
-		}
+	b.run(until{context.Background(), time.Now().Add(timeout)}, l.store.client)
+	watchdog.Stop()
+	inTime = late.CompareAndSwap(false, true)
+	err = b.err()
+	if inTime {
+		done(err)
+	}
+	l.store.heard(err)
+	for rd := range b.rides() {
+		m.learn(rd, sent)
+		rd.finish()
+	}
+	return inTime
+}
+
+// replace sets another driver in the place of one that is late.
+func (l *lane) replace() {
+	l.mu.Lock()
+	more := len(l.waiting) > 0
+	if !more {
+		l.underWay--
+	}
+	l.mu.Unlock()
+	if more {
+		go l.drive()
+	}
+}
+
+// heard takes note of how a batch went.
+func (r *Redis) heard(err error) {
+	if err == nil {
+		r.routed.Store(true)
+		return
+	}
+	if c, ok := r.client.(*redis.ClusterClient); ok && isOutage(err) {
+		// Left to itself the client looks for a new master once a minute.
+		c.ReloadState(context.Background())
 	}
 }
 

@@ -12,37 +12,22 @@ import "time"
 // refused by Redis too. A refund by this process empties its place before it
 // is sent, those by others are noticed late, by at most keep.
 //
-// It is a [Memory] and bounded like one. A nil mirror is switched off.
+// It is a [Memory] and bounded like one. While Redis is away, decisions can be
+// made on it ([Redis.Local]).
 type mirror struct {
 	Memory
-	keep int64 // ticks for which an answer is believed
+	keep int64 // ticks for which an answer is believed; negative: not at all
 }
-
-const mirrorCapacity = 1 << 17
 
 func newMirror(keep time.Duration) *mirror {
 	m := &mirror{keep: ticksIn(keep)}
-	m.Capacity = mirrorCapacity
 	m.once.Do(m.init)
 	return m
 }
 
-func (m *mirror) now() int64 {
-	if m == nil {
-		return 0
-	}
-	return m.Memory.now()
-}
-
-func (m *mirror) hash(subject, policy string) uint64 {
-	if m == nil {
-		return 0
-	}
-	return m.Memory.hash(subject, policy)
-}
-
 // note is what the mirror adds to a TAT: when it was learned and how long the
-// trip took. The true TAT is later by the latter at most.
+// trip took. The true TAT is later by the latter at most. 0 stands with a TAT
+// that was not learned.
 type note int64
 
 // A note holds milliseconds (34 years of them) above 24 bits of microseconds
@@ -65,7 +50,7 @@ func (n note) trip() int64    { return int64(n) & (1<<noteBits - 1) * ticksInUs 
 // fills its answer and results. Buckets that the mirror knows nothing of are
 // taken for full.
 func (m *mirror) refuse(rd *ride, charges []Charge) bool {
-	if m == nil || rd.refund {
+	if rd.refund || m.keep < 0 {
 		return false
 	}
 	now := m.now()
@@ -83,7 +68,7 @@ func (m *mirror) refuse(rd *ride, charges []Charge) bool {
 		}
 		// Beyond the clamp, as after a change of limits, Redis has to bring the
 		// TAT down: refused here, the bucket would stay as it is.
-		if e != nil && e.tat-now <= f.top && now-e.note.learned() <= m.keep {
+		if e != nil && e.tat-now <= f.top && e.note != 0 && now-e.note.learned() <= m.keep {
 			refused = refused || !f.shadow && !f.admits(f.ahead)
 		}
 		s.Unlock()
@@ -105,7 +90,7 @@ func (m *mirror) refuse(rd *ride, charges []Charge) bool {
 // depart forgets the buckets of a refund that is about to be sent: from now
 // until it is back they may be fuller than any answer says.
 func (m *mirror) depart(rd *ride) {
-	if m == nil || !rd.refund {
+	if !rd.refund {
 		return
 	}
 	for i := range rd.fares {
@@ -121,9 +106,6 @@ func (m *mirror) depart(rd *ride) {
 // learn takes over what the answer to a ride tells. sent is the time before
 // the trip.
 func (m *mirror) learn(rd *ride, sent int64) {
-	if m == nil {
-		return
-	}
 	now := m.now()
 	n, ok := newNote(now, now-sent)
 	ok = ok && rd.err == nil

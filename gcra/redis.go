@@ -3,6 +3,7 @@ package gcra
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -46,6 +47,10 @@ type Redis struct {
 	// another process is noticed that much later at most; 0 means 1 s, negative
 	// switches the mirror off. Set it before first use.
 	MirrorFor time.Duration
+
+	// Logger is told when Redis becomes unavailable and when it is back; nil
+	// means [slog.Default]. Set it before first use.
+	Logger *slog.Logger
 
 	client  redis.UniversalClient
 	whole   bool // all keys live on one server
@@ -159,13 +164,20 @@ func (r *Redis) init() {
 	if strings.ContainsAny(r.Prefix, "{}") {
 		r.invalid = fmt.Errorf("gcra: redis: prefix is %q; want one without braces", r.Prefix)
 	}
-	if r.MirrorFor >= 0 {
-		keep := r.MirrorFor
-		if keep == 0 {
-			keep = defaultMirrorFor
-		}
-		r.mirror = newMirror(keep)
+	keep := r.MirrorFor
+	if keep == 0 {
+		keep = defaultMirrorFor
 	}
+	r.mirror = newMirror(keep)
+}
+
+// Local returns a store in this process that knows what Redis last said about
+// each key. It is for deciding while Redis does not answer: by limits that are
+// this process's share, an outage then opens no fresh burst. What it takes
+// Redis never hears of.
+func (r *Redis) Local() Store {
+	r.once.Do(r.init)
+	return &r.mirror.Memory
 }
 
 func (r *Redis) prefix() string {
@@ -173,6 +185,13 @@ func (r *Redis) prefix() string {
 		return defaultPrefix
 	}
 	return r.Prefix
+}
+
+func (r *Redis) logger() *slog.Logger {
+	if r.Logger == nil {
+		return slog.Default()
+	}
+	return r.Logger
 }
 
 func (r *Redis) timeout() time.Duration {

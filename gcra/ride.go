@@ -51,6 +51,12 @@ func (rd *ride) free() { rides.Put(rd) }
 
 func (rd *ride) finish() { rd.done <- struct{}{} }
 
+// fail answers a ride that does not depart.
+func (rd *ride) fail(err error) {
+	rd.err = fmt.Errorf("gcra: redis: %w", err)
+	rd.finish()
+}
+
 // settle takes the script's reply over.
 func (rd *ride) settle(reply []int64) {
 	rd.admitted = reply[0] >= 0

@@ -15,7 +15,7 @@ func (r *Redis) lane(key string) *lane {
 	}
 	l, ok := r.lanes.Load(server)
 	if !ok {
-		l, _ = r.lanes.LoadOrStore(server, &lane{store: r})
+		l, _ = r.lanes.LoadOrStore(server, &lane{store: r, breaker: newBreaker(server, r.logger())})
 	}
 	return l.(*lane)
 }

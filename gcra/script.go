@@ -5,6 +5,7 @@ import (
 	"crypto/sha1"
 	_ "embed"
 	"encoding/hex"
+	"errors"
 	"fmt"
 
 	"github.com/redis/go-redis/v9"
@@ -27,6 +28,7 @@ type script struct {
 	demands []demand       // each once; many fares have them in common
 	plan    []byte         // 4 bytes a fare
 	cmd     *redis.Cmd
+	err     error // why there is no answer
 }
 
 // maxDemands bounds the different demands of a script. Only one ride alone may
@@ -132,16 +134,22 @@ func (s *script) eval(ctx context.Context, client redis.UniversalClient) {
 
 // settle hands the answer, or the error, to each ride.
 func (s *script) settle() {
-	reply, err := readReply(s.cmd, len(s.plan)/4)
-	for _, rd := range s.rides {
-		if err != nil {
-			rd.err = fmt.Errorf("gcra: redis: %w", err)
-			continue
+	var reply []int64
+	if reply, s.err = readReply(s.cmd, len(s.plan)/4); s.err != nil {
+		err := fmt.Errorf("gcra: redis: %w", s.err)
+		for _, rd := range s.rides {
+			rd.err = err
 		}
+		return
+	}
+	for _, rd := range s.rides {
 		rd.settle(reply)
 		reply = reply[len(rd.fares):]
 	}
 }
+
+// errReply is wrapped by errors about replies that take.lua does not give.
+var errReply = errors.New("unexpected reply to the script")
 
 // readReply checks that the command has what take.lua replies to n fares.
 // Servers and proxies that are almost Redis have been seen to answer otherwise.
@@ -152,15 +160,15 @@ func readReply(cmd *redis.Cmd, n int) ([]int64, error) {
 	}
 	list, ok := v.([]any)
 	if !ok {
-		return nil, fmt.Errorf("reply to the script is %T; want a list", v)
+		return nil, fmt.Errorf("%w: %T; want a list", errReply, v)
 	}
 	if len(list) != n {
-		return nil, fmt.Errorf("reply to the script has %d items; want %d", len(list), n)
+		return nil, fmt.Errorf("%w: %d items; want %d", errReply, len(list), n)
 	}
 	reply := make([]int64, n)
 	for i, item := range list {
 		if reply[i], ok = item.(int64); !ok {
-			return nil, fmt.Errorf("item %d of the reply to the script is %T; want an integer", i, item)
+			return nil, fmt.Errorf("%w: item %d is %T; want an integer", errReply, i, item)
 		}
 	}
 	return reply, nil

@@ -1,0 +1,109 @@
+package gcra
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/sony/gobreaker/v2"
+)
+
+// ErrUnavailable is wrapped by errors of calls that were not even tried, because
+// Redis has failed several times in a row and is being left alone.
+var ErrUnavailable = errors.New("redis is unavailable")
+
+// breaker keeps a lane off a server that has failed, so that its failure costs
+// callers microseconds and not a Timeout each. After a rest one batch is sent
+// as a probe; when it comes back, so does the lane.
+type breaker struct {
+	circuit *gobreaker.TwoStepCircuitBreaker[struct{}]
+	resting atomic.Bool // not closed; saves healthy callers the circuit's lock
+	cause   atomic.Pointer[error]
+}
+
+const (
+	// tripAfter is how many batches must fail in a row.
+	tripAfter = 3
+
+	// A rest lasts for minRest and up to twice that, chosen once by chance: the
+	// probes of many processes do not come together, and each has found a Redis
+	// that is back within two seconds.
+	minRest = 500 * time.Millisecond
+)
+
+func newBreaker(server string, logger *slog.Logger) *breaker {
+	b := new(breaker)
+	b.circuit = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
+		MaxRequests:  1,
+		Timeout:      minRest + rand.N(minRest),
+		ReadyToTrip:  func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= tripAfter },
+		IsSuccessful: func(err error) bool { return !isOutage(err) },
+		OnStateChange: func(_ string, from, to gobreaker.State) {
+			b.resting.Store(to != gobreaker.StateClosed)
+			switch {
+			case from == gobreaker.StateClosed:
+				logger.Warn("ratelimit: redis is unavailable", "server", server, "error", *b.cause.Load())
+			case to == gobreaker.StateClosed:
+				logger.Info("ratelimit: redis is available again", "server", server)
+			}
+		},
+	})
+	return b
+}
+
+// allow asks for leave to send. How it went goes to done.
+func (b *breaker) allow() (done func(error), err error) {
+	report, err := b.circuit.Allow()
+	if err != nil {
+		return nil, ErrUnavailable
+	}
+	return func(err error) {
+		if isOutage(err) {
+			b.cause.Store(&err)
+		}
+		report(err)
+	}, nil
+}
+
+// refuses reports whether there is no point in boarding: the server rests, or
+// a probe is under way.
+func (b *breaker) refuses(underWay int) bool {
+	if !b.resting.Load() {
+		return false
+	}
+	switch b.circuit.State() {
+	case gobreaker.StateOpen:
+		return true
+	case gobreaker.StateHalfOpen:
+		return underWay > 0
+	default:
+		return false
+	}
+}
+
+// isOutage tells failures of a server, or of the way to it, from its answers
+// to a particular call, which say nothing about the next.
+func isOutage(err error) bool {
+	if err == nil || errors.Is(err, errReply) || errors.Is(err, context.Canceled) {
+		return false
+	}
+	var answer redis.Error
+	if !errors.As(err, &answer) {
+		return true // timeout, refused connection, EOF
+	}
+	for _, prefix := range outagePrefixes {
+		if redis.HasErrorPrefix(answer, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+var outagePrefixes = []string{
+	"READONLY", "LOADING", "OOM", "MISCONF", "NOREPLICAS", "MASTERDOWN", "CLUSTERDOWN", "BUSY",
+	"NOAUTH", "WRONGPASS", "NOPERM", "ERR max number of clients reached",
+}
