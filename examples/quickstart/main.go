@@ -58,7 +58,7 @@ func run(args []string, out io.Writer) error {
 	a := &api{key: s.key}
 	cfg := middleware.Config{Store: store, Headers: headers[s.headers]}
 	server := &http.Server{
-		Handler:           a.oneSpelling(frameworks[s.framework](a, cfg)),
+		Handler:           oneSpelling(frameworks[s.framework](a, cfg)),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      15 * time.Second,
