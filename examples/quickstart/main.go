@@ -65,8 +65,8 @@ func run(args []string, out io.Writer) error {
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    16 << 10,
 	}
-	stop, stopListening := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stopListening()
+	signaled, forget := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer forget()
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	greet(out, s, listener.Addr(), kept)
@@ -74,9 +74,9 @@ func run(args []string, out io.Writer) error {
 	select {
 	case err := <-served:
 		return err
-	case <-stop.Done():
+	case <-signaled.Done():
 	}
-	stopListening() // a second signal ends the process at once
+	forget() // a second signal ends the process at once
 	fmt.Fprintf(out, "Draining: requests under way have %v to finish.\n", drainFor)
 	ctx, cancel := context.WithTimeout(context.Background(), drainFor)
 	defer cancel()
