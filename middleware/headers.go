@@ -89,7 +89,8 @@ func (v *visit) tell(h http.Header, headers Headers) {
 		return
 	}
 	var room [256]byte
-	w := fieldWriter{buf: room[:0]}
+	b := room[:0] // all values, one after the other
+	var ends marks
 	c := &v.charges[closest]
 	now := told{before.headers | headers, c.Result.Remaining, reset(&c.Result)}
 	tighter := refused || before.headers == 0 || now.remaining < before.remaining ||
@@ -103,9 +104,12 @@ func (v *visit) tell(h http.Header, headers Headers) {
 		if headers&t.headers == 0 || !tighter && before.headers&t.headers != 0 {
 			continue
 		}
-		w.int(capacity(c.Limit)).end(t.limit)
-		w.int(now.remaining).end(t.remaining)
-		w.int(now.reset).end(t.reset)
+		b = strconv.AppendInt(b, capacity(c.Limit), 10)
+		ends.mark(t.limit, b)
+		b = strconv.AppendInt(b, now.remaining, 10)
+		ends.mark(t.remaining, b)
+		b = strconv.AppendInt(b, now.reset, 10)
+		ends.mark(t.reset, b)
 	}
 	switch {
 	case headers&HeadersDraft11 != 0:
@@ -113,15 +117,15 @@ func (v *visit) tell(h http.Header, headers Headers) {
 		if before.headers&HeadersDraft11 != 0 {
 			policies, list = h.Get(policyField), h.Get(listField)
 		}
-		v.writePolicies(w.item(policies))
-		w.end(policyField)
-		v.writeList(w.item(list), refused)
-		w.end(listField)
+		b = v.appendPolicies(b, policies)
+		ends.mark(policyField, b)
+		b = v.appendList(b, list, refused)
+		ends.mark(listField, b)
 	case headers&HeadersDraft6 != 0 && before.headers&HeadersDraft11 == 0 && (tighter || before.headers&HeadersDraft6 == 0):
-		v.entries[closest].policy.text.window(&w, c.Limit)
-		w.end(policyField)
+		b = v.entries[closest].policy.text.appendWindow(b, c.Limit)
+		ends.mark(policyField, b)
 	}
-	w.set(h, v.fewValues[:0])
+	ends.set(h, string(b), v.fewValues[:0])
 }
 
 // toldBefore is what the limiters further out have told.
@@ -165,27 +169,44 @@ func reset(r *gcra.Result) int64 {
 	return seconds(r.ResetAfter)
 }
 
-// writePolicies writes the items of RateLimit-Policy.
-func (v *visit) writePolicies(w *fieldWriter) {
+// appendPolicies writes the items of RateLimit-Policy after those before.
+func (v *visit) appendPolicies(b []byte, before string) []byte {
+	start := len(b)
+	b = append(b, before...)
 	for i := range v.charges {
 		if v.entries[i].decided && !v.charges[i].Shadow {
-			v.entries[i].policy.text.policy(w.item(""), v.charges[i].Limit)
+			b = appendComma(b, start)
+			b = v.entries[i].policy.text.appendPolicy(b, v.charges[i].Limit)
 		}
 	}
+	return b
 }
 
-// writeList writes the items of RateLimit.
-func (v *visit) writeList(w *fieldWriter, refused bool) {
+// appendList writes the items of RateLimit after those before.
+func (v *visit) appendList(b []byte, before string, refused bool) []byte {
+	start := len(b)
+	b = append(b, before...)
 	for i := range v.charges {
 		c := &v.charges[i]
 		if !v.entries[i].decided || c.Shadow {
 			continue
 		}
-		w.item(v.entries[i].policy.text.name).string(";r=").int(c.Result.Remaining)
+		b = appendComma(b, start)
+		b = append(b, v.entries[i].policy.text.name...)
+		b = strconv.AppendInt(append(b, ";r="...), c.Result.Remaining, 10)
 		if t := more(c, refused); t > 0 {
-			w.string(";t=").int(t)
+			b = strconv.AppendInt(append(b, ";t="...), t, 10)
 		}
 	}
+	return b
+}
+
+// appendComma separates an item from those since start.
+func appendComma(b []byte, start int) []byte {
+	if len(b) > start {
+		b = append(b, ", "...)
+	}
+	return b
 }
 
 // more is t of the RateLimit field: the seconds until the policy has more to
@@ -229,34 +250,30 @@ type text struct {
 func newText(name string, l gcra.Limit) text {
 	t := text{name: string(appendQuoted(nil, name))}
 	if l != (gcra.Limit{}) {
-		var w fieldWriter
-		t.window(&w, l)
-		t.draft6, w.buf = string(w.buf), nil
-		t.policy(&w, l)
-		t.draft11 = string(w.buf)
+		t.draft6, t.draft11 = string(t.appendWindow(nil, l)), string(t.appendPolicy(nil, l))
 		t.limit = l
 	}
 	return t
 }
 
-// window writes 100;w=60.
-func (t *text) window(w *fieldWriter, l gcra.Limit) {
+// appendWindow writes 100;w=60.
+func (t *text) appendWindow(b []byte, l gcra.Limit) []byte {
 	if l == t.limit {
-		w.string(t.draft6)
-		return
+		return append(b, t.draft6...)
 	}
-	q, s := window(l)
-	w.int(q).string(";w=").int(s)
+	q, w := window(l)
+	b = strconv.AppendInt(b, q, 10)
+	return strconv.AppendInt(append(b, ";w="...), w, 10)
 }
 
-// policy writes "burst";q=100;w=60.
-func (t *text) policy(w *fieldWriter, l gcra.Limit) {
+// appendPolicy writes "burst";q=100;w=60.
+func (t *text) appendPolicy(b []byte, l gcra.Limit) []byte {
 	if l == t.limit {
-		w.string(t.draft11)
-		return
+		return append(b, t.draft11...)
 	}
-	q, s := window(l)
-	w.string(t.name).string(";q=").int(q).string(";w=").int(s)
+	q, w := window(l)
+	b = strconv.AppendInt(append(append(b, t.name...), ";q="...), q, 10)
+	return strconv.AppendInt(append(b, ";w="...), w, 10)
 }
 
 // maxInteger is the largest integer of a structured field (RFC 9651, 3.3.1).
@@ -297,53 +314,31 @@ func appendQuoted(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// fieldWriter writes the values of several header fields into one buffer, so
+// marks are the fields whose values stand one after the other in a buffer, so
 // that all of them become one string.
-type fieldWriter struct {
-	buf    []byte
-	fields [8]field // triple, triple, policy, list
-	n      int
-	start  int // of the value being written
-}
-
-type field struct {
-	key      string
-	from, to int
-}
-
-func (w *fieldWriter) string(s string) *fieldWriter {
-	w.buf = append(w.buf, s...)
-	return w
-}
-
-func (w *fieldWriter) int(n int64) *fieldWriter {
-	w.buf = strconv.AppendInt(w.buf, n, 10)
-	return w
-}
-
-// item writes s as the next item of a list, or as its beginning.
-func (w *fieldWriter) item(s string) *fieldWriter {
-	if len(w.buf) > w.start {
-		w.string(", ")
+type marks struct {
+	fields [8]struct { // two triples and two lists
+		key string
+		end int
 	}
-	return w.string(s)
+	n int
 }
 
-// end makes what was written since the last end the value of a field.
-func (w *fieldWriter) end(key string) {
-	w.fields[w.n] = field{key, w.start, len(w.buf)}
-	w.n++
-	w.start = len(w.buf)
+// mark makes what was written since the last mark the value of a field.
+func (m *marks) mark(key string, b []byte) {
+	m.fields[m.n].key, m.fields[m.n].end = key, len(b)
+	m.n++
 }
 
 // set sets the fields, their values kept in the array behind values.
-func (w *fieldWriter) set(h http.Header, values []string) {
-	all := string(w.buf)
-	if w.n > cap(values) {
-		values = make([]string, 0, w.n)
+func (m *marks) set(h http.Header, all string, values []string) {
+	if m.n > cap(values) {
+		values = make([]string, 0, m.n)
 	}
-	for i, f := range w.fields[:w.n] {
-		values = append(values, all[f.from:f.to])
+	start := 0
+	for i, f := range m.fields[:m.n] {
+		values = append(values, all[start:f.end])
 		h[f.key] = values[i : i+1 : i+1]
+		start = f.end
 	}
 }

@@ -40,11 +40,12 @@ func (v *visit) refund(ctx context.Context, s gcra.Store, w way) error {
 	var charges []gcra.Charge
 	for i := range v.charges {
 		e, c := &v.entries[i], v.charges[i]
-		if c.Cost += e.spent; e.way == w && e.taken && c.Cost > 0 {
-			charges = append(charges, c)
+		if e.way != w || !e.taken {
+			continue
 		}
-		if e.way == w {
-			e.taken, e.spent = false, 0
+		e.taken = false
+		if c.Cost > 0 {
+			charges = append(charges, c)
 		}
 	}
 	if charges == nil {
@@ -84,7 +85,7 @@ func (d *Decision) Spend(ctx context.Context, n int64) error {
 // spend takes n units, or what is left, from each policy that went way w.
 func (v *visit) spend(ctx context.Context, s gcra.Store, w way, n int64) error {
 	var charges []gcra.Charge
-	var entries []*entry
+	var taken []*gcra.Charge // what each is to be added to
 	for i := range v.charges {
 		e, c := &v.entries[i], v.charges[i]
 		if e.way != w || !e.taken || c.Shadow {
@@ -93,24 +94,18 @@ func (v *visit) spend(ctx context.Context, s gcra.Store, w way, n int64) error {
 		c.Cost = n
 		c.Within = time.Nanosecond // what is left now; the queue of MaxDelay is for requests
 		charges = append(charges, c)
-		entries = append(entries, e)
+		taken = append(taken, &v.charges[i])
 	}
-	done, err := takeLeft(ctx, s, charges)
-	if !done && err == nil {
+	together, err := takeLeft(ctx, s, charges, taken)
+	if !together {
 		// Others take from the same keys meanwhile, and all or none is too much to
 		// ask. Alone, each gets what it can.
 		for i := range charges {
-			charges[i].Cost = n
-			if done, err = takeLeft(ctx, s, charges[i:i+1]); err != nil {
+			if err != nil {
 				break
-			} else if !done {
-				charges[i].Cost = 0
 			}
-			entries[i].spent += charges[i].Cost
-		}
-	} else if err == nil {
-		for i, e := range entries {
-			e.spent += charges[i].Cost
+			charges[i].Cost = n
+			_, err = takeLeft(ctx, s, charges[i:i+1], taken[i:i+1])
 		}
 	}
 	if err != nil {
@@ -120,8 +115,9 @@ func (v *visit) spend(ctx context.Context, s gcra.Store, w way, n int64) error {
 }
 
 // takeLeft takes the charges together, each lowered to what is left where that
-// is less, and reports whether it could before others took that too.
-func takeLeft(ctx context.Context, s gcra.Store, charges []gcra.Charge) (done bool, err error) {
+// is less, and adds them to what was taken before. It reports whether it could
+// do so before others took that too.
+func takeLeft(ctx context.Context, s gcra.Store, charges []gcra.Charge, taken []*gcra.Charge) (done bool, err error) {
 	if len(charges) == 0 {
 		return true, nil
 	}
@@ -130,6 +126,9 @@ func takeLeft(ctx context.Context, s gcra.Store, charges []gcra.Charge) (done bo
 			return false, err
 		}
 		if gcra.Admitted(charges) {
+			for i := range charges {
+				taken[i].Cost += charges[i].Cost
+			}
 			return true, nil
 		}
 		for i := range charges {

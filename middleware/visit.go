@@ -16,6 +16,7 @@ type visit struct {
 	context.Context     // what the request had before
 	framework       any // the framework's own context, see WithFramework
 	stage           atomic.Uint32
+	refunded        bool
 	limiter         *Limiter
 
 	decision Decision
@@ -23,8 +24,7 @@ type visit struct {
 	charges  []gcra.Charge // theirs, in the same order
 	told     told
 
-	mu       sync.Mutex // guards what follows and entries[].spent, after the decision
-	refunded bool
+	mu sync.Mutex // of Refund and Spend: guards refunded, entries[].taken and charges[].Cost
 
 	fewEntries [few]entry
 	fewCharges [few]gcra.Charge
@@ -47,9 +47,8 @@ const few = 2
 type entry struct {
 	policy  *policy
 	way     way
-	decided bool  // the charge's Result counts
-	taken   bool  // and its cost was taken
-	spent   int64 // further units taken, by Spend
+	decided bool // the charge's Result counts
+	taken   bool // the charge's Cost has been taken, and not given back
 }
 
 // visitKey finds the innermost visit in a context.

@@ -102,19 +102,21 @@ func (a *api) noRoute(w http.ResponseWriter, r *http.Request) {
 	case "/login":
 		w.Header().Set("Allow", "POST")
 	default:
-		fail(w, http.StatusNotFound, "there is nothing here")
+		nothing(w)
 		return
 	}
 	fail(w, http.StatusMethodNotAllowed, "this is not done with "+r.Method)
 }
 
+func nothing(w http.ResponseWriter) { fail(w, http.StatusNotFound, "there is nothing here") }
+
 // oneSpelling lets paths through that are spelled as routes are. The three
 // routers do not agree on //hello, /hello/ and /h%65llo, and here they are to
 // answer alike.
-func (a *api) oneSpelling(next http.Handler) http.Handler {
+func oneSpelling(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasPrefix(r.URL.Path, "/") || r.URL.RawPath != "" || path.Clean(r.URL.Path) != r.URL.Path {
-			a.noRoute(w, r)
+			nothing(w)
 			return
 		}
 		next.ServeHTTP(w, r)

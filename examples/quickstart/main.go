@@ -58,15 +58,15 @@ func run(args []string, out io.Writer) error {
 	a := &api{key: s.key}
 	cfg := middleware.Config{Store: store, Headers: headers[s.headers]}
 	server := &http.Server{
-		Handler:           a.oneSpelling(frameworks[s.framework](a, cfg)),
+		Handler:           oneSpelling(frameworks[s.framework](a, cfg)),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      15 * time.Second,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    16 << 10,
 	}
-	stop, stopListening := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stopListening()
+	signaled, forget := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer forget()
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	greet(out, s, listener.Addr(), kept)
@@ -74,9 +74,9 @@ func run(args []string, out io.Writer) error {
 	select {
 	case err := <-served:
 		return err
-	case <-stop.Done():
+	case <-signaled.Done():
 	}
-	stopListening() // a second signal ends the process at once
+	forget() // a second signal ends the process at once
 	fmt.Fprintf(out, "Draining: requests under way have %v to finish.\n", drainFor)
 	ctx, cancel := context.WithTimeout(context.Background(), drainFor)
 	defer cancel()

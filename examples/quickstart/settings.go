@@ -151,11 +151,16 @@ func withoutUser(url string) string {
 	return scheme + "://" + url[at+1:]
 }
 
-// oneLine quotes what would break a line.
+// oneLine escapes what would break a line.
 func oneLine(s string) string {
-	if strings.ContainsFunc(s, func(c rune) bool { return !strconv.IsPrint(c) }) {
-		quoted := strconv.Quote(s)
-		return quoted[1 : len(quoted)-1]
+	var b strings.Builder
+	for _, c := range s {
+		if strconv.IsPrint(c) {
+			b.WriteRune(c)
+		} else {
+			quoted := strconv.QuoteRune(c)
+			b.WriteString(quoted[1 : len(quoted)-1])
+		}
 	}
-	return s
+	return b.String()
 }

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+)
+
+// loopback makes a contestant of a handler behind a server on loopback. Each of
+// its callers keeps one connection, and writes requests and reads answers
+// itself: a full client would cost more than what is measured.
+func loopback(name string, h http.Handler) (contestant, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return contestant{}, err
+	}
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}
+	go func() { _ = srv.Serve(l) }() // until it is closed
+	addr := l.Addr().String()
+	return contestant{
+		name:   name,
+		caller: func() check { return (&keepAlive{addr: addr}).get },
+		close:  func() { _ = srv.Close() },
+	}, nil
+}
+
+// keepAlive is a client with one connection.
+type keepAlive struct {
+	addr string
+	conn net.Conn
+	r    *bufio.Reader
+	buf  []byte
+}
+
+func (k *keepAlive) get(subject string) (bool, error) {
+	if k.conn == nil {
+		conn, err := net.Dial("tcp", k.addr)
+		if err != nil {
+			return false, err
+		}
+		k.conn, k.r = conn, bufio.NewReader(conn)
+	}
+	k.buf = append(k.buf[:0], "GET "+path+" HTTP/1.1\r\nHost: localhost\r\n"+clientField+": "...)
+	k.buf = append(append(k.buf, subject...), "\r\n\r\n"...)
+	if _, err := k.conn.Write(k.buf); err != nil {
+		return false, err
+	}
+	res, err := http.ReadResponse(k.r, nil)
+	if err != nil {
+		return false, err
+	}
+	_, err = io.Copy(io.Discard, res.Body)
+	err = errors.Join(err, res.Body.Close())
+	switch {
+	case err != nil:
+		return false, err
+	case res.StatusCode == http.StatusOK:
+		return true, nil
+	case res.StatusCode == http.StatusTooManyRequests:
+		return false, nil
+	}
+	return false, fmt.Errorf("answered %d", res.StatusCode)
+}

@@ -1,0 +1,233 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// check asks a limiter about one subject. It belongs to one goroutine.
+type check func(subject string) (admitted bool, err error)
+
+// contestant is a limiter under measurement or, as a bound of what is possible,
+// a plain command.
+type contestant struct {
+	name    string
+	caller  func() check // makes a check for one goroutine, which may keep scratch space in it
+	command bool         // it limits nothing
+	close   func()
+}
+
+// once is one check by a caller of its own.
+func (c contestant) once(subject string) (bool, error) { return c.caller()(subject) }
+
+// shared is a contestant whose callers need no scratch space.
+func shared(ch check) func() check { return func() check { return ch } }
+
+func closeAll(cs []contestant) {
+	for _, c := range cs {
+		if c.close != nil {
+			c.close()
+		}
+	}
+}
+
+// sample is what came of one slice of time.
+type sample struct {
+	checks   int64
+	elapsed  time.Duration
+	redisCPU time.Duration // what Redis used meanwhile, where that was asked
+}
+
+// perSecond is how many checks a second were done.
+func (s sample) perSecond() float64 { return float64(s.checks) / s.elapsed.Seconds() }
+
+// nanos is the time from one check to the next, in nanoseconds. With several
+// callers it is the inverse of what they do together.
+func (s sample) nanos() float64 { return float64(s.elapsed.Nanoseconds()) / float64(s.checks) }
+
+// cpuMicros is Redis's CPU time for one check, in microseconds.
+func (s sample) cpuMicros() float64 {
+	return float64(s.redisCPU.Nanoseconds()) / 1e3 / float64(s.checks)
+}
+
+// drive keeps callers busy for a slice of time: each asks for the next subject as
+// soon as it has an answer. They start at different places of the list, so that
+// all subjects are in use. No limit is reached here, so a refusal is an error.
+func drive(c contestant, callers int, slice time.Duration, list []string) (sample, error) {
+	var (
+		stop   atomic.Bool
+		total  atomic.Int64
+		failed atomic.Pointer[error]
+		wg     sync.WaitGroup
+	)
+	checks := make([]check, callers)
+	for i := range checks {
+		checks[i] = c.caller()
+	}
+	// What others left behind is not this contestant's to collect.
+	runtime.GC()
+	begin := time.Now()
+	for i, ch := range checks {
+		wg.Go(func() {
+			next := i * len(list) / callers
+			n := int64(0)
+			for !stop.Load() {
+				admitted, err := ch(list[next])
+				if err == nil && !admitted {
+					err = errRefused
+				}
+				if err != nil {
+					failed.Store(&err)
+					stop.Store(true)
+					break
+				}
+				n++
+				if next++; next == len(list) {
+					next = 0
+				}
+			}
+			total.Add(n)
+		})
+	}
+	timer := time.AfterFunc(slice, func() { stop.Store(true) })
+	wg.Wait()
+	elapsed := time.Since(begin)
+	timer.Stop()
+	if err := failed.Load(); err != nil {
+		return sample{}, fmt.Errorf("%s: %w", c.name, *err)
+	}
+	return sample{checks: total.Load(), elapsed: elapsed}, nil
+}
+
+var errRefused = fmt.Errorf("refused a check of a limit that is never reached")
+
+// series is one figure of each contestant, round by round: series[c][r] was
+// taken in round r, close in time to every other contestant's.
+type series map[string][]float64
+
+// samples are the slices that contestants were given, round by round.
+type samples map[string][]sample
+
+// of extracts one figure.
+func (s samples) of(figure func(sample) float64) series {
+	out := series{}
+	for name, all := range s {
+		for _, one := range all {
+			out[name] = append(out[name], figure(one))
+		}
+	}
+	return out
+}
+
+// interleave gives every contestant a slice in each round: A B C, C B A, A B C.
+// So whatever else the machine does meanwhile hits all of them alike. One round
+// ahead of the others warms up and is not counted.
+func interleave(cs []contestant, rounds int, run func(contestant) (sample, error)) (samples, error) {
+	out := samples{}
+	order := slices.Clone(cs)
+	for r := range rounds + 1 {
+		for _, c := range order {
+			s, err := run(c)
+			if err != nil {
+				return nil, err
+			}
+			if r > 0 {
+				out[c.name] = append(out[c.name], s)
+			}
+		}
+		slices.Reverse(order)
+	}
+	return out, nil
+}
+
+// median is the middle of the values; 0 when there are none.
+func median(values []float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	v := slices.Sorted(slices.Values(values))
+	n := len(v) / 2
+	if len(v)%2 == 1 {
+		return v[n]
+	}
+	return (v[n-1] + v[n]) / 2
+}
+
+// spread is half the distance between the quartiles, relative to the median:
+// how far a round is off, usually.
+func spread(values []float64) float64 {
+	if len(values) == 0 || median(values) == 0 {
+		return 0
+	}
+	v := slices.Sorted(slices.Values(values))
+	return (v[len(v)*3/4] - v[len(v)/4]) / 2 / median(values)
+}
+
+// ratio is the median of a/b over the rounds. It is steadier than the ratio of
+// the medians, for the two of a round were under the same load.
+func ratio(a, b []float64) float64 {
+	var each []float64
+	for i := range min(len(a), len(b)) {
+		if b[i] != 0 {
+			each = append(each, a[i]/b[i])
+		}
+	}
+	return median(each)
+}
+
+// minus is a-b, round by round.
+func minus(a, b []float64) []float64 {
+	out := make([]float64, min(len(a), len(b)))
+	for i := range out {
+		out[i] = a[i] - b[i]
+	}
+	return out
+}
+
+// lowest is the contestant with the lowest median among those that may count.
+func (s series) lowest(counts func(name string) bool) string {
+	best := ""
+	for name, values := range s {
+		if !counts(name) {
+			continue
+		}
+		if m := median(values); best == "" || m < median(s[best]) || m == median(s[best]) && name < best {
+			best = name
+		}
+	}
+	return best
+}
+
+// admitted is how many of n checks of a fresh subject passed.
+func admitted(c contestant, subject string, n int) (passed int, err error) {
+	ch := c.caller()
+	for range n {
+		ok, err := ch(subject)
+		if err != nil {
+			return passed, fmt.Errorf("%s: %w", c.name, err)
+		}
+		if ok {
+			passed++
+		}
+	}
+	return passed, nil
+}
+
+// asserts finds out whether a contestant with the tight limit keeps it: 20 of
+// 100 pass. Without it a measurement would be worth nothing.
+func asserts(c contestant, subject string) error {
+	const asked = 100
+	passed, err := admitted(c, subject, asked)
+	if err != nil {
+		return err
+	}
+	// Some count the unit that comes back meanwhile, or allow one on top.
+	if most := int(tight.burst) + 1; passed < int(tight.burst) || passed > most {
+		return fmt.Errorf("%s: admitted %d of %d; want %d or %d", c.name, passed, asked, tight.burst, most)
+	}
+	return nil
+}

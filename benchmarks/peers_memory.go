@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"sync"
+
+	"github.com/go-chi/httprate"
+	echomw "github.com/labstack/echo/v4/middleware"
+	sethvargo "github.com/sethvargo/go-limiter"
+	"github.com/sethvargo/go-limiter/memorystore"
+	"github.com/throttled/throttled/v2"
+	"github.com/throttled/throttled/v2/store/memstore"
+	"github.com/ulule/limiter/v3"
+	ululememory "github.com/ulule/limiter/v3/drivers/store/memory"
+	"golang.org/x/time/rate"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+)
+
+// The names of the contestants in memory that are not on Redis too.
+const (
+	httprateIn  = "httprate"
+	sethvargoIn = "sethvargo"
+	xTime       = "x/time/rate"
+	echoOwn     = "echo's own"
+)
+
+// memoryContestants are all of them with the limit and no keys.
+func memoryContestants(l limit) ([]contestant, error) {
+	throttledLimiter, err := newThrottledMemory(l)
+	if err != nil {
+		return nil, err
+	}
+	sethvargoStore, err := newSethvargo(l)
+	if err != nil {
+		return nil, err
+	}
+	echoStore := newEchoStore(l)
+	return []contestant{
+		{name: ours, caller: storeCaller(gcra.NewMemory(), l)},
+		{name: xTime, caller: xTimeCaller(l)},
+		{name: sethvargoIn, caller: sethvargoCaller(sethvargoStore), close: func() { _ = sethvargoStore.Close(context.Background()) }},
+		{name: throttledIn, caller: throttledCaller(throttledLimiter)},
+		{name: echoOwn, caller: shared(echoStore.Allow)},
+		{name: ululeIn, caller: ululeCaller(limiter.New(ululememory.NewStore(), ululeRate(l)))},
+		{name: httprateIn, caller: httprateCaller(l)},
+	}, nil
+}
+
+// xTimeCaller is what many write themselves: a limiter of x/time for each key.
+func xTimeCaller(l limit) func() check {
+	var limiters sync.Map
+	every := rate.Every(l.emission())
+	return shared(func(subject string) (bool, error) {
+		v, ok := limiters.Load(subject)
+		if !ok {
+			v, _ = limiters.LoadOrStore(subject, rate.NewLimiter(every, int(l.burst)))
+		}
+		return v.(*rate.Limiter).Allow(), nil
+	})
+}
+
+func newSethvargo(l limit) (sethvargo.Store, error) {
+	return memorystore.New(&memorystore.Config{Tokens: uint64(l.burst), Interval: windowOf(l)})
+}
+
+func sethvargoCaller(store sethvargo.Store) func() check {
+	return shared(func(subject string) (bool, error) {
+		_, _, _, ok, err := store.Take(context.Background(), subject)
+		return ok, err
+	})
+}
+
+func newThrottledMemory(l limit) (*throttled.GCRARateLimiterCtx, error) {
+	store, err := memstore.NewCtx(0) // no bound: what it does at its bound is another matter
+	if err != nil {
+		return nil, err
+	}
+	limiter, err := throttled.NewGCRARateLimiterCtx(store, throttledQuota(l))
+	if err != nil {
+		return nil, err
+	}
+	limiter.SetMaxCASAttemptsLimit(1_000_000)
+	return limiter, nil
+}
+
+func newEchoStore(l limit) *echomw.RateLimiterMemoryStore {
+	return echomw.NewRateLimiterMemoryStoreWithConfig(echomw.RateLimiterMemoryStoreConfig{
+		Rate:      rate.Every(l.emission()),
+		Burst:     int(l.burst),
+		ExpiresIn: month,
+	})
+}
+
+// httprateCaller asks httprate without a handler around it, and tells it to
+// write no headers.
+func httprateCaller(l limit) func() check {
+	rl := httprate.NewRateLimiter(int(l.burst), windowOf(l), httprate.WithResponseHeaders(httprate.ResponseHeaders{}))
+	request, err := http.NewRequest(http.MethodGet, "/", nil)
+	if err != nil {
+		panic(err) // the URL is a constant
+	}
+	return func() check {
+		w := newRecorder()
+		return func(subject string) (bool, error) {
+			return !rl.OnLimit(w, request, subject), nil
+		}
+	}
+}

@@ -1,0 +1,231 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+)
+
+// manyKeys is how many subjects take turns. None is asked by two callers at
+// once, which is what the keys of an API look like.
+const manyKeys = 10_000
+
+// levels are how many callers ask at once.
+var levels = []int{1, 2, 4, 8, 16, 32, 64, 128, 256}
+
+// levelsToRun are those that the chosen rows need, or all.
+func (b *bench) levelsToRun() []int {
+	if b.row == nil {
+		return levels
+	}
+	var out []int
+	for _, t := range b.targets() {
+		if t.callers > 0 && !slices.Contains(out, t.callers) {
+			out = append(out, t.callers)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// asserted builds contestants on Redis and asserts that each limits.
+func (b *bench) asserted(l limit, tag string) ([]contestant, error) {
+	strict, err := redisContestants(b.redis, tight)
+	if err != nil {
+		return nil, err
+	}
+	defer closeAll(strict)
+	for _, c := range strict {
+		if c.command {
+			continue
+		}
+		if err := asserts(c, "tight:"+tag); err != nil {
+			return nil, err
+		}
+	}
+	return redisContestants(b.redis, l)
+}
+
+// withCPU drives a contestant and asks Redis what it used meanwhile.
+func (b *bench) withCPU(ctx context.Context, c contestant, callers int, slice time.Duration, list []string) (sample, error) {
+	before, err := b.redis.cpu(ctx)
+	if err != nil {
+		return sample{}, err
+	}
+	s, err := drive(c, callers, slice, list)
+	if err != nil {
+		return sample{}, err
+	}
+	after, err := b.redis.cpu(ctx)
+	s.redisCPU = after - before
+	return s, err
+}
+
+func runCallers(ctx context.Context, b *bench) error {
+	cs, err := b.asserted(roomy, stageCallers)
+	if err != nil {
+		return err
+	}
+	defer closeAll(cs)
+	list := subjects(manyKeys)
+	b.callers = map[int]samples{}
+	slice := b.slice(100*time.Millisecond, 60*time.Millisecond)
+	for _, n := range b.levelsToRun() {
+		rounds := b.roundsOr(7, 3)
+		if slices.ContainsFunc(targets, func(t target) bool { return t.callers == n }) {
+			rounds *= 2 // a verdict hangs on these
+		}
+		b.progress("Redis, %d keys: %d callers, %d rounds", manyKeys, n, rounds)
+		b.callers[n], err = interleave(cs, rounds, func(c contestant) (sample, error) {
+			if err := ctx.Err(); err != nil {
+				return sample{}, err
+			}
+			return b.withCPU(ctx, c, n, slice, list)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	b.redisAll = map[string]float64{}
+	for _, c := range cs {
+		if b.redisAll[c.name], err = allocations(c, list[0], 500); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// allocations is how many allocations a check makes, everything behind it
+// included.
+func allocations(c contestant, subject string, runs int) (n float64, err error) {
+	ch := c.caller()
+	n = testing.AllocsPerRun(runs, func() {
+		if ok, e := ch(subject); e != nil || !ok {
+			err = fmt.Errorf("%s: admitted is %v: %w", c.name, ok, e)
+		}
+	})
+	return n, err
+}
+
+// runHot has all callers ask about one key.
+func runHot(ctx context.Context, b *bench) error {
+	cs, err := b.asserted(endless, stageHot)
+	if err != nil {
+		return err
+	}
+	defer closeAll(cs)
+	b.hot = map[int]samples{}
+	slice := b.slice(100*time.Millisecond, 50*time.Millisecond)
+	for _, n := range []int{16, 256} {
+		b.progress("Redis, one hot key: %d callers", n)
+		b.hot[n], err = interleave(cs, b.roundsOr(5, 3), func(c contestant) (sample, error) {
+			if err := ctx.Err(); err != nil {
+				return sample{}, err
+			}
+			return b.withCPU(ctx, c, n, slice, []string{"hot"})
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refusals are what it takes to refuse a key that is known to be used up.
+type refusals struct {
+	nanos    []float64
+	allocs   float64
+	count    int64
+	commands int64 // that Redis saw meanwhile
+}
+
+func runRefused(ctx context.Context, b *bench) error {
+	b.progress("refusals from the mirror")
+	client := b.redis.client()
+	defer client.Close()
+	store := gcra.NewRedis(client)
+	store.Timeout = patience
+	ch := storeCaller(store, tight)()
+	b.refused = &refusals{}
+	for round := range b.roundsOr(11, 5) + 1 {
+		// The mirror believes an answer for a second, so each round uses up a key of
+		// its own.
+		subject := fmt.Sprintf("refused:%d", round)
+		if err := asserts(contestant{name: ours, caller: shared(ch)}, subject); err != nil {
+			return err
+		}
+		before, err := b.redis.commands(ctx)
+		if err != nil {
+			return err
+		}
+		s, err := refuse(ch, subject, 20*time.Millisecond)
+		if err != nil {
+			return err
+		}
+		after, err := b.redis.commands(ctx)
+		if err != nil {
+			return err
+		}
+		b.refused.commands += after - before
+		b.refused.count += s.checks
+		if round > 0 {
+			b.refused.nanos = append(b.refused.nanos, s.nanos())
+		}
+		b.refused.allocs = max(b.refused.allocs, testing.AllocsPerRun(100, func() { _, _ = ch(subject) }))
+	}
+	return nil
+}
+
+// refuse asks about a key that is used up, again and again.
+func refuse(ch check, subject string, slice time.Duration) (sample, error) {
+	begin := time.Now()
+	for n := int64(0); ; {
+		for range 256 { // so that the clock is not what is measured
+			ok, err := ch(subject)
+			if err != nil {
+				return sample{}, err
+			}
+			if ok {
+				return sample{}, fmt.Errorf("%s: admitted a check of a key that is used up", subject)
+			}
+		}
+		n += 256
+		if elapsed := time.Since(begin); elapsed > slice {
+			return sample{checks: n, elapsed: elapsed}, nil
+		}
+	}
+}
+
+// runUsage asks Redis for the memory of one key of each limiter, for one
+// subject.
+func runUsage(ctx context.Context, b *bench) error {
+	b.progress("memory of a key in Redis")
+	cs, err := redisContestants(b.redis, lasting)
+	if err != nil {
+		return err
+	}
+	defer closeAll(cs)
+	b.usage = map[string]float64{}
+	for i, c := range cs {
+		if c.command {
+			continue
+		}
+		s := subject(90_000_000)
+		if _, err := c.once(s); err != nil {
+			return err
+		}
+		n, err := b.redis.usage(ctx, s)
+		if err != nil {
+			return fmt.Errorf("%s: %w", cs[i].name, err)
+		}
+		b.usage[c.name] = float64(n)
+		if err := b.redis.admin.FlushAll(ctx).Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
