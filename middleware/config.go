@@ -117,7 +117,7 @@ func New(cfg Config, policies ...Policy) (*Limiter, error) {
 		deny:      cfg.Deny,
 		observe:   cfg.Observe,
 		instances: max(cfg.Instances, 1),
-		local:     gcra.NewMemory(),
+		local:     local(cfg.Store),
 	}
 	if l.headers == 0 {
 		l.headers = HeadersDraft6
@@ -180,8 +180,17 @@ func (cfg *Config) check() (errs []error) {
 	return errs
 }
 
+// local is what OutageLocal decides on: what the store knows of its keys in this
+// process, so that an outage opens no fresh burst, or else a state of our own.
+func local(s gcra.Store) gcra.Store {
+	if s, ok := s.(interface{ Local() gcra.Store }); ok && !isNil(s) {
+		return s.Local()
+	}
+	return gcra.NewMemory()
+}
+
 // isNil sees through an interface that holds a nil pointer.
-func isNil(s gcra.Store) bool {
+func isNil(s any) bool {
 	v := reflect.ValueOf(s)
 	return s == nil || v.Kind() == reflect.Pointer && v.IsNil()
 }
