@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
 	"strings"
 	"time"
 
@@ -38,7 +39,10 @@ const (
 
 func dial(rawURL string) (redis.UniversalClient, error) {
 	scheme, rest, ok := strings.Cut(rawURL, "://")
-	if !ok || scheme != "redis" && scheme != "rediss" {
+	if !ok {
+		return nil, errors.New("scheme is missing; want redis:// or rediss://, as in redis://localhost:6379/0")
+	}
+	if scheme != "redis" && scheme != "rediss" {
 		return nil, fmt.Errorf("scheme is %q; want redis:// or rediss://, as in redis://localhost:6379/0", clip(scheme))
 	}
 	authority, path := rest, ""
@@ -48,6 +52,9 @@ func dial(rawURL string) (redis.UniversalClient, error) {
 	user, hosts := "", authority
 	if i := strings.LastIndexByte(authority, '@'); i >= 0 {
 		user, hosts = authority[:i+1], authority[i+1:]
+	}
+	if err := checkAuthority(user, hosts, path); err != nil {
+		return nil, err
 	}
 	first, others, several := strings.Cut(hosts, ",")
 	one := scheme + "://" + user + first + path
@@ -66,9 +73,6 @@ func dial(rawURL string) (redis.UniversalClient, error) {
 		return redis.NewClient(o), nil
 	}
 	for host := range strings.SplitSeq(others, ",") {
-		if host == "" {
-			return nil, errors.New("a host is empty; want redis://host1:6379,host2:6379")
-		}
 		sep := "?"
 		if strings.Contains(one, "?") {
 			sep = "&"
@@ -88,6 +92,31 @@ func dial(rawURL string) (redis.UniversalClient, error) {
 	orDuration(&o.DialTimeout, dialTimeout)
 	orDuration(&o.PoolTimeout, poolTimeout)
 	return redis.NewClusterClient(o), nil
+}
+
+var hostForm = regexp.MustCompile(`^([^][:]+|\[[^][]+\])?(:[0-9]+)?$`)
+
+var errUserinfo = errors.New("user or password holds a character that a URL does not take as it is; write it as %XX")
+
+// checkAuthority finds what would make the parser take a password for
+// something else, and then repeat it in its error.
+func checkAuthority(user, hosts, path string) error {
+	if u, err := url.Parse("redis://" + user + "host"); err != nil || u.Host != "host" {
+		return errUserinfo
+	}
+	list := strings.Split(hosts, ",")
+	for _, host := range list {
+		switch {
+		case host == "" && len(list) > 1:
+			return errors.New("a host is empty; want redis://host1:6379,host2:6379")
+		case hostForm.MatchString(host):
+		case strings.Contains(path, "@"):
+			return errUserinfo // a slash or question mark in it ended the host
+		default:
+			return fmt.Errorf("host is %q; want host or host:port", clip(host))
+		}
+	}
+	return nil
 }
 
 func noMaintenance() *maintnotifications.Config {
