@@ -181,6 +181,12 @@ func FuzzScript(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
+	seed := rand.NewChaCha8([32]byte{})
+	for range 30 {
+		draws := make([]byte, 2048)
+		seed.Read(draws)
+		f.Add(draws)
+	}
 	f.Fuzz(rapid.MakeFuzz(func(t *rapid.T) { checkScript(t, client, clock, sha) }))
 }
 

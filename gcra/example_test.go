@@ -1,0 +1,137 @@
+package gcra_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+)
+
+// One limit, in this process.
+func ExampleMemory() {
+	store := gcra.NewMemory()
+	for range 3 {
+		result, err := gcra.Take(context.Background(), store, gcra.Charge{
+			Subject: "ip:192.0.2.7", Policy: "login", Limit: gcra.PerHour(2), Cost: 1,
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(result.Allowed, result.Remaining, result.RetryAfter.Round(time.Minute))
+	}
+	// Output:
+	// true 1 0s
+	// true 0 0s
+	// false 0 30m0s
+}
+
+// Two windows in one admission: both are charged, or neither.
+func ExampleStore_twoWindows() {
+	store := gcra.NewMemory()
+	admission := []gcra.Charge{
+		{Subject: "user:ada", Policy: "burst", Limit: gcra.PerMinute(10), Cost: 1},
+		{Subject: "user:ada", Policy: "daily", Limit: gcra.PerDay(2), Cost: 1},
+	}
+	for range 3 {
+		if err := store.Take(context.Background(), admission); err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(gcra.Admitted(admission), admission[0].Result.Remaining, admission[1].Result.Remaining)
+	}
+	// Output:
+	// true 9 1
+	// true 8 0
+	// false 8 0
+}
+
+// Taking from one window after the other charges the first also for what the
+// second refuses: a client that keeps asking uses up "burst" with requests that
+// never passed. Take both in one admission instead.
+func ExampleStore_twoWindows_incorrect() {
+	store := gcra.NewMemory()
+	take := func(policy string, limit gcra.Limit) gcra.Result {
+		result, err := gcra.Take(context.Background(), store, gcra.Charge{
+			Subject: "user:ada", Policy: policy, Limit: limit, Cost: 1,
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+		return result
+	}
+	for range 4 {
+		burst := take("burst", gcra.PerMinute(10))
+		daily := take("daily", gcra.PerDay(2))
+		fmt.Println(burst.Allowed && daily.Allowed, burst.Remaining)
+	}
+	// Output:
+	// true 9
+	// true 8
+	// false 7
+	// false 6
+}
+
+func ExampleParseLimit() {
+	for _, s := range []string{"100/minute", "25/5s burst 50", "100/fortnight"} {
+		limit, err := gcra.ParseLimit(s)
+		if err != nil {
+			fmt.Println(err)
+			continue
+		}
+		fmt.Println(limit.Count, limit.Per, limit.Burst, limit)
+	}
+	// Output:
+	// 100 1m0s 0 100/minute
+	// 25 5s 50 25/5s burst 50
+	// gcra: limit "100/fortnight": period is "fortnight"; want second, minute, hour, day or a duration such as 5s
+}
+
+// 100 a minute, of which at most 20 together.
+func ExampleLimit_WithBurst() {
+	limit := gcra.PerMinute(100).WithBurst(20)
+	fmt.Println(limit)
+
+	result, err := gcra.Take(context.Background(), gcra.NewMemory(), gcra.Charge{Limit: limit, Cost: 21})
+	fmt.Println(result.Allowed, result.Never, err)
+	// Output:
+	// 100/minute burst 20
+	// false true <nil>
+}
+
+// What was charged for work that did not happen is given back.
+func ExampleStore_refund() {
+	ctx, store := context.Background(), gcra.NewMemory()
+	upload := []gcra.Charge{{Subject: "user:ada", Policy: "uploads", Limit: gcra.PerDay(10), Cost: 4}}
+	if err := store.Take(ctx, upload); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(upload[0].Result.Remaining)
+
+	if err := store.Refund(ctx, upload); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(upload[0].Result.Remaining)
+	// Output:
+	// 6
+	// 10
+}
+
+// Several servers share the limits in a Redis.
+func ExampleOpen() {
+	store, err := gcra.Open("redis://localhost:6379/0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer store.Close()
+
+	result, err := gcra.Take(context.Background(), store, gcra.Charge{
+		Subject: "ip:192.0.2.7", Policy: "login", Limit: gcra.PerMinute(5), Cost: 1,
+	})
+	switch {
+	case err != nil:
+		// Redis has not decided: let the request pass or not, as your policy says.
+	case !result.Allowed:
+		fmt.Println("retry after", result.RetryAfter)
+	}
+}
