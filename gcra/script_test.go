@@ -193,7 +193,9 @@ func FuzzScript(f *testing.F) {
 func checkScript(t *rapid.T, client *redis.Client, clock *stoppedClock, sha string) {
 	ctx := context.Background()
 	now := rapid.Int64Range(0, 1<<52).Draw(t, "now")
-	clock.set(now)
+	if err := clock.set(now); err != nil {
+		t.Fatal(err)
+	}
 	c := anyCall().Draw(t, "call")
 	tats := make(map[string]int64)
 	pipe := client.Pipeline()
@@ -268,7 +270,6 @@ return reply`
 			c.demands = append(c.demands, demand(d))
 		}
 		before := fmt.Sprint(tats)
-		t.Logf("CALL %d now %d %+v reply %v\n", calls, now, c, entry[4])
 		if got, want := ints(t, entry[4]), c.model(now, tats); !slices.Equal(got, want) {
 			t.Fatalf("call %d, at %d on %s, %+v:\ngot  %v\nwant %v", calls, now, before, c, got, want)
 		}

@@ -111,7 +111,9 @@ func stopClock(t testing.TB, client *redis.Client) *stoppedClock {
 	}
 	client.AddHook(replaceScript{strings.NewReplacer(text, variant, shaOf(text), shaOf(variant))})
 	c := &stoppedClock{t: t, client: client}
-	c.set(5e14)
+	if err := c.set(5e14); err != nil {
+		t.Fatal(err)
+	}
 	return c
 }
 
@@ -131,17 +133,15 @@ func shaOf(script string) string {
 }
 
 // set puts the clock to ticks since the epoch of the TATs.
-func (c *stoppedClock) set(ticks int64) {
-	c.t.Helper()
+func (c *stoppedClock) set(ticks int64) error {
 	c.ticks.Store(ticks)
-	if err := c.client.Set(context.Background(), "clock", ticks, 0).Err(); err != nil {
-		c.t.Errorf("setting the clock: %v", err)
-	}
+	return c.client.Set(context.Background(), "clock", ticks, 0).Err()
 }
 
 func (c *stoppedClock) advance(d time.Duration) {
-	c.t.Helper()
-	c.set(c.ticks.Load() + int64(d/tick))
+	if err := c.set(c.ticks.Load() + int64(d/tick)); err != nil {
+		c.t.Errorf("setting the clock: %v", err)
+	}
 }
 
 // replaceScript is a hook that sends other scripts than it is told to.
