@@ -167,10 +167,11 @@ func TestBlackhole(t *testing.T) {
 			var wg sync.WaitGroup
 			for i := range 20 {
 				wg.Go(func() {
-					for range 3 {
+					for call := range 3 {
 						_, err := gcra.Take(t.Context(), r, hourly(fmt.Sprint(i), 100))
-						if !errors.Is(err, context.DeadlineExceeded) {
-							t.Errorf("got %v; want DeadlineExceeded", err)
+						resting := call > 0 && errors.Is(err, gcra.ErrUnavailable) // it has failed often enough by then
+						if !errors.Is(err, context.DeadlineExceeded) && !resting {
+							t.Errorf("call %d: got %v; want DeadlineExceeded", call, err)
 						}
 					}
 				})
