@@ -92,6 +92,7 @@ func TestLostReplyChargesOnce(t *testing.T) {
 		if got, want := spentOf(t, sees, "s", 100), 2+i; got != want {
 			t.Errorf("got %d spent; want %d", got, want)
 		}
+		spentOf(t, r, "s", 100) // a call that succeeds: three failures in a row would be an outage
 	}
 	// A refund neither gives back twice.
 	proxy.DropReply(1)
@@ -130,6 +131,7 @@ func TestLostReplyChargesOnceOnARing(t *testing.T) {
 			t.Fatal("got no error for a reply that was lost")
 		}
 		proxy.Pass()
+		spentOf(t, r, "a", 100) // a call that succeeds: three failures in a row would be an outage
 		for _, s := range subjects {
 			if got := spentOf(t, sees, s, 100) - before[s]; got > 1 || got < 0 {
 				t.Errorf("subject %s: got %d charges; want at most one", s, got)

@@ -58,10 +58,14 @@ func TestRedisValues(t *testing.T) {
 		gcra.PerSecond(1), gcra.PerSecond(10_000), gcra.PerSecond(1_000_000), gcra.PerSecond(7), gcra.PerMinute(1),
 		gcra.PerDay(1), {Count: 1, Per: year}, {Count: 3, Per: 3 * time.Second / 7},
 	} {
-		for _, cost := range []int64{1, burst(limit)} {
+		for i, cost := range []int64{1, burst(limit), 1, burst(limit)} {
 			r := newStore(client)
+			charges := []gcra.Charge{{Subject: "s", Policy: "p", Limit: limit, Cost: cost, MaxDelay: time.Second}}
+			if i >= 2 { // not alone
+				charges = append(charges, gcra.Charge{Subject: "s", Policy: "q", Limit: limit, Cost: cost})
+			}
 			start := time.Now()
-			mustTake(t, r, gcra.Charge{Subject: "s", Policy: "p", Limit: limit, Cost: cost, MaxDelay: time.Second})
+			mustTake(t, r, charges...)
 			spent := time.Since(start)
 			key := r.Prefix + "{s}:p"
 			pipe := client.TxPipeline()
