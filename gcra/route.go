@@ -15,7 +15,11 @@ func (r *Redis) lane(key string) *lane {
 	}
 	l, ok := r.lanes.Load(server)
 	if !ok {
-		l, _ = r.lanes.LoadOrStore(server, &lane{store: r, breaker: newBreaker(server, r.logger())})
+		name := server
+		if c, ok := r.client.(*redis.Client); ok {
+			name = c.Options().Addr
+		}
+		l, _ = r.lanes.LoadOrStore(server, &lane{store: r, breaker: newBreaker(name, r.logger())})
 	}
 	return l.(*lane)
 }

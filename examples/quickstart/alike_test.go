@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
-
 )
 
 // start3 runs a quickstart for each framework.
