@@ -12,6 +12,7 @@ import (
 // bench is one run of the program.
 type bench struct {
 	short  bool
+	brief  bool           // slices of next to nothing, to see that everything works
 	rounds int            // 0: each stage's own
 	row    *regexp.Regexp // only what these rows need; nil: everything
 	log    io.Writer
@@ -25,13 +26,13 @@ type bench struct {
 type results struct {
 	callers  map[int]samples     // on Redis, many keys, by callers
 	hot      map[int]samples     // on Redis, one key, by callers
-	redisAll map[string]float64  // allocations of a check on Redis
+	redisAll map[string]expense  // of a check on Redis
 	refused  *refusals           // from the mirror
 	usage    map[string]float64  // bytes of a key in Redis
 	memory   map[setting]samples // in memory
-	memAll   map[string]float64  // allocations of a check in memory
+	memAll   map[string]expense  // of a check in memory
 	serve    map[string]samples  // whole middleware, by framework
-	serveAll map[string]map[string]float64
+	serveAll map[string]map[string]expense
 	wire     map[string]samples // whole middleware over loopback, by framework
 	redisUp  []growth
 	memUp    []growth
@@ -104,7 +105,10 @@ func (b *bench) roundsOr(full, short int) int {
 }
 
 func (b *bench) slice(full, short time.Duration) time.Duration {
-	if b.short {
+	switch {
+	case b.brief:
+		return time.Millisecond
+	case b.short:
 		return short
 	}
 	return full

@@ -39,6 +39,8 @@ func closeAll(cs []contestant) {
 type sample struct {
 	checks   int64
 	elapsed  time.Duration
+	caller   time.Duration // CPU time of the caller, where there is one
+	ownCPU   time.Duration // of this process: garbage collection too
 	redisCPU time.Duration // what Redis used meanwhile, where that was asked
 }
 
@@ -48,6 +50,15 @@ func (s sample) perSecond() float64 { return float64(s.checks) / s.elapsed.Secon
 // nanos is the time from one check to the next, in nanoseconds. With several
 // callers it is the inverse of what they do together.
 func (s sample) nanos() float64 { return float64(s.elapsed.Nanoseconds()) / float64(s.checks) }
+
+// callerNanos is the only caller's CPU time for one check, in nanoseconds. For
+// a check that waits for nothing it is the time that it takes, without what
+// else the machine does meanwhile.
+func (s sample) callerNanos() float64 { return float64(s.caller.Nanoseconds()) / float64(s.checks) }
+
+// ownNanos is this process's CPU time for one check, in nanoseconds: with
+// what other threads do for it, collecting garbage above all.
+func (s sample) ownNanos() float64 { return float64(s.ownCPU.Nanoseconds()) / float64(s.checks) }
 
 // cpuMicros is Redis's CPU time for one check, in microseconds.
 func (s sample) cpuMicros() float64 {
@@ -70,9 +81,16 @@ func drive(c contestant, callers int, slice time.Duration, list []string) (sampl
 	}
 	// What others left behind is not this contestant's to collect.
 	runtime.GC()
-	begin := time.Now()
+	var caller time.Duration
+	begin, used := time.Now(), ownCPU()
 	for i, ch := range checks {
 		wg.Go(func() {
+			if callers == 1 {
+				runtime.LockOSThread()
+				defer runtime.UnlockOSThread()
+				begin := threadCPU()
+				defer func() { caller = threadCPU() - begin }()
+			}
 			next := i * len(list) / callers
 			n := int64(0)
 			for !stop.Load() {
@@ -95,12 +113,12 @@ func drive(c contestant, callers int, slice time.Duration, list []string) (sampl
 	}
 	timer := time.AfterFunc(slice, func() { stop.Store(true) })
 	wg.Wait()
-	elapsed := time.Since(begin)
+	elapsed, used := time.Since(begin), ownCPU()-used
 	timer.Stop()
 	if err := failed.Load(); err != nil {
 		return sample{}, fmt.Errorf("%s: %w", c.name, *err)
 	}
-	return sample{checks: total.Load(), elapsed: elapsed}, nil
+	return sample{checks: total.Load(), elapsed: elapsed, caller: caller, ownCPU: used}, nil
 }
 
 var errRefused = fmt.Errorf("refused a check of a limit that is never reached")
@@ -200,6 +218,32 @@ func (s series) lowest(counts func(name string) bool) string {
 		}
 	}
 	return best
+}
+
+// expense is what a check allocates, everything behind it included.
+type expense struct{ allocs, bytes float64 }
+
+// expenseOf is the mean of many checks, rounded down, for now and then something
+// else allocates too.
+func expenseOf(c contestant, subject string, runs int) (expense, error) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	ch := c.caller()
+	var before, after runtime.MemStats
+	for i := range runs + 1 {
+		if i == 1 { // the first may set things up
+			runtime.ReadMemStats(&before)
+		}
+		if ok, err := ch(subject); err != nil {
+			return expense{}, fmt.Errorf("%s: %w", c.name, err)
+		} else if !ok {
+			return expense{}, fmt.Errorf("%s: %w", c.name, errRefused)
+		}
+	}
+	runtime.ReadMemStats(&after)
+	return expense{
+		allocs: float64((after.Mallocs - before.Mallocs) / uint64(runs)),
+		bytes:  float64((after.TotalAlloc - before.TotalAlloc) / uint64(runs)),
+	}, nil
 }
 
 // admitted is how many of n checks of a fresh subject passed.

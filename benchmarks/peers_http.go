@@ -231,11 +231,7 @@ func (h httpContestants) contestants() []contestant {
 // that it uses again and again, so that what they cost is the same for all.
 func serveCaller(h http.Handler) func() check {
 	return func() check {
-		r, err := http.NewRequest(http.MethodGet, path, nil)
-		if err != nil {
-			panic(err) // the URL is a constant
-		}
-		r.RemoteAddr, r.RequestURI = "192.0.2.1:1234", path
+		r := newRequest()
 		client := []string{""}
 		r.Header[clientField] = client
 		w := newRecorder()
@@ -252,6 +248,16 @@ func serveCaller(h http.Handler) func() check {
 			return false, fmt.Errorf("answered %d", w.status)
 		}
 	}
+}
+
+// newRequest is a request as a server gets it.
+func newRequest() *http.Request {
+	r, err := http.NewRequest(http.MethodGet, path, nil)
+	if err != nil {
+		panic(err) // the URL is a constant
+	}
+	r.Host, r.RemoteAddr, r.RequestURI = "localhost", "192.0.2.1:1234", path
+	return r
 }
 
 // recorder is a ResponseWriter that keeps the headers and the status only.

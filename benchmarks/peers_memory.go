@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"net/http"
 	"sync"
 
 	"github.com/go-chi/httprate"
@@ -97,10 +96,7 @@ func newEchoStore(l limit) *echomw.RateLimiterMemoryStore {
 // write no headers.
 func httprateCaller(l limit) func() check {
 	rl := httprate.NewRateLimiter(int(l.burst), windowOf(l), httprate.WithResponseHeaders(httprate.ResponseHeaders{}))
-	request, err := http.NewRequest(http.MethodGet, "/", nil)
-	if err != nil {
-		panic(err) // the URL is a constant
-	}
+	request := newRequest()
 	return func() check {
 		w := newRecorder()
 		return func(subject string) (bool, error) {

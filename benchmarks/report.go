@@ -283,7 +283,7 @@ func (b *bench) reportRedis(w io.Writer) {
 			}
 			fmt.Fprintf(w, "| %s | %s | %s | %.0f | %s |\n", name,
 				thousands(int64(median(b.hot[16].of(sample.perSecond)[name]))),
-				thousands(int64(median(b.hot[256].of(sample.perSecond)[name]))), b.redisAll[name], size)
+				thousands(int64(median(b.hot[256].of(sample.perSecond)[name]))), b.redisAll[name].allocs, size)
 		}
 		fmt.Fprintln(w)
 	}
@@ -322,17 +322,17 @@ func (b *bench) reportMemory(w io.Writer) {
 	slices.SortFunc(at, func(x, y setting) int {
 		return cmp.Or(cmp.Compare(x.keys, y.keys), cmp.Compare(x.callers, y.callers))
 	})
-	fmt.Fprint(w, "## In memory\n\nNanoseconds from one check to the next:\n\n|  |")
+	fmt.Fprint(w, "## In memory\n\nNanoseconds of a check: the caller's CPU time on one core, and on all cores the time from one check\nto the next:\n\n|  |")
 	for _, s := range at {
 		fmt.Fprintf(w, " %v |", s)
 	}
 	fmt.Fprint(w, " allocations |\n|---|"+strings.Repeat("--:|", len(at)+1)+"\n")
-	for _, name := range sortedBy(b.memory[at[0]].of(sample.nanos), false) {
+	for _, name := range sortedBy(b.memoryTimes(at[0]), false) {
 		fmt.Fprintf(w, "| %s |", name)
 		for _, s := range at {
-			fmt.Fprintf(w, " %.0f |", median(b.memory[s].of(sample.nanos)[name]))
+			fmt.Fprintf(w, " %.0f |", median(b.memoryTimes(s)[name]))
 		}
-		fmt.Fprintf(w, " %.0f |\n", b.memAll[name])
+		fmt.Fprintf(w, " %.0f |\n", b.memAll[name].allocs)
 	}
 	fmt.Fprintln(w)
 }
@@ -341,21 +341,25 @@ func (b *bench) reportHTTP(w io.Writer) {
 	if len(b.serve) == 0 {
 		return
 	}
-	fmt.Fprint(w, "## Whole middleware\n\nWhat a limiter in memory with headers adds to a bare handler: nanoseconds and allocations of a call\nof ServeHTTP; and requests a second over loopback, ", keptAlive, " clients that keep their connections.\n")
+	fmt.Fprint(w, "## Whole middleware\n\nWhat a limiter in memory adds to a call of a bare handler's ServeHTTP: nanoseconds of the caller's CPU\n"+
+		"time, the same with collecting the garbage of it on other threads, allocations and their bytes; and\n"+
+		"requests a second over loopback by ", keptAlive, " clients that keep their connections.\n")
 	for _, framework := range []string{netHTTP, inGin, inEcho} {
 		if len(b.serve[framework]) == 0 {
 			continue
 		}
-		added, all := b.overheads(framework)
-		fmt.Fprintf(w, "\n| %s | ns added | allocations added | requests/s over loopback |\n|---|--:|--:|--:|\n", framework)
+		added, all := b.overheads(framework, sample.callerNanos)
+		whole, _ := b.overheads(framework, sample.ownNanos)
+		fmt.Fprintf(w, "\n| %s | ns | with garbage collection | allocations | bytes | requests/s over loopback |\n|---|--:|--:|--:|--:|--:|\n", framework)
 		wire := b.wire[framework].of(sample.perSecond)
 		for _, name := range []string{bare, bareMux} {
 			if v, ok := wire[name]; ok {
-				fmt.Fprintf(w, "| %s | | | %s |\n", name, thousands(int64(median(v))))
+				fmt.Fprintf(w, "| %s | | | | | %s |\n", name, thousands(int64(median(v))))
 			}
 		}
 		for _, name := range sortedBy(added, false) {
-			fmt.Fprintf(w, "| %s | %.0f | %.0f | %s |\n", name, median(added[name]), all[name], thousands(int64(median(wire[name]))))
+			fmt.Fprintf(w, "| %s | %.0f | %.0f | %.0f | %s | %s |\n", name, median(added[name]), median(whole[name]), all[name].allocs,
+				thousands(int64(all[name].bytes)), thousands(int64(median(wire[name]))))
 		}
 	}
 	fmt.Fprintln(w)

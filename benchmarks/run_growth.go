@@ -30,15 +30,23 @@ func runGrowth(ctx context.Context, b *bench) error {
 	return b.growRedis(ctx)
 }
 
+// sizes are all of them, or in a short run all but the last.
+func (b *bench) sizes(all ...int) []int {
+	switch {
+	case b.brief:
+		return all[:2]
+	case b.short:
+		return all[:len(all)-1]
+	}
+	return all
+}
+
 // checksOfGrowth is how many checks a round makes: few enough that rounds of
 // all sizes together do not use the smallest up.
 const checksOfGrowth = 50_000
 
 func (b *bench) growMemory(ctx context.Context) error {
-	sizes := []int{1, 1000, 10_000, 100_000, 1_000_000}
-	if !b.short {
-		sizes = append(sizes, 10_000_000)
-	}
+	sizes := b.sizes(1, 1000, 10_000, 100_000, 1_000_000, 10_000_000)
 	most := sizes[len(sizes)-1]
 	// Keys spread over the parts of a Memory by chance, so there is room for more.
 	store := &gcra.Memory{Capacity: most + most/4}
@@ -104,10 +112,7 @@ func heap() int64 {
 }
 
 func (b *bench) growRedis(ctx context.Context) error {
-	sizes := []int{1000, 10_000, 100_000, 1_000_000}
-	if b.short {
-		sizes = sizes[:3]
-	}
+	sizes := b.sizes(1000, 10_000, 100_000, 1_000_000)
 	if err := b.redis.admin.FlushAll(ctx).Err(); err != nil {
 		return err
 	}
@@ -135,7 +140,7 @@ func (b *bench) growRedis(ctx context.Context) error {
 		}
 		var nanos, cpu []float64
 		for range b.roundsOr(5, 3) {
-			s, err := b.withCPU(ctx, c, callers, 80*time.Millisecond, list[:n])
+			s, err := b.withCPU(ctx, c, callers, b.slice(80*time.Millisecond, 80*time.Millisecond), list[:n])
 			if err != nil {
 				return err
 			}

@@ -29,7 +29,7 @@ func assertHTTP(build func(limit) (httpContestants, error)) error {
 }
 
 func runServe(ctx context.Context, b *bench) error {
-	b.serve, b.serveAll = map[string]samples{}, map[string]map[string]float64{}
+	b.serve, b.serveAll = map[string]samples{}, map[string]map[string]expense{}
 	list := subjects(manyKeys)
 	slice := b.slice(40*time.Millisecond, 25*time.Millisecond)
 	for _, build := range frameworks {
@@ -41,12 +41,12 @@ func runServe(ctx context.Context, b *bench) error {
 			return err
 		}
 		b.progress("whole middleware: %s", h.framework)
-		cs, all := h.contestants(), map[string]float64{}
+		cs, all := h.contestants(), map[string]expense{}
 		for _, c := range cs {
 			if err := touch(c, list); err != nil {
 				return err
 			}
-			if all[c.name], err = allocations(c, list[0], 1000); err != nil {
+			if all[c.name], err = expenseOf(c, list[0], 1000); err != nil {
 				return err
 			}
 		}
@@ -64,18 +64,19 @@ func runServe(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// overheads are nanoseconds and allocations that each limiter adds to the bare
-// handler, round by round.
-func (r *results) overheads(framework string) (added series, allocs map[string]float64) {
-	nanos := r.serve[framework].of(sample.nanos)
-	added, allocs = series{}, map[string]float64{}
+// overheads are what each limiter adds to the bare handler: a time, round by
+// round, and allocations.
+func (r *results) overheads(framework string, of func(sample) float64) (added series, more map[string]expense) {
+	nanos := r.serve[framework].of(of)
+	added, more = series{}, map[string]expense{}
 	for name := range nanos {
 		if name != bare && name != bareMux {
 			added[name] = minus(nanos[name], nanos[without(name)])
-			allocs[name] = r.serveAll[framework][name] - r.serveAll[framework][without(name)]
+			with, base := r.serveAll[framework][name], r.serveAll[framework][without(name)]
+			more[name] = expense{with.allocs - base.allocs, with.bytes - base.bytes}
 		}
 	}
-	return added, allocs
+	return added, more
 }
 
 // keptAlive is how many clients a server on loopback has.

@@ -39,7 +39,7 @@ const keysInMemory = 100_000
 var cores = runtime.GOMAXPROCS(0)
 
 func runMemory(ctx context.Context, b *bench) error {
-	b.memory, b.memAll = map[setting]samples{}, map[string]float64{}
+	b.memory, b.memAll = map[setting]samples{}, map[string]expense{}
 	strict, err := memoryContestants(tight)
 	if err != nil {
 		return err
@@ -66,7 +66,7 @@ func runMemory(ctx context.Context, b *bench) error {
 			if err := touch(c, list); err != nil {
 				return err
 			}
-			if b.memAll[c.name], err = allocations(c, list[0], 1000); err != nil {
+			if b.memAll[c.name], err = expenseOf(c, list[0], 1000); err != nil {
 				return err
 			}
 		}

@@ -90,25 +90,13 @@ func runCallers(ctx context.Context, b *bench) error {
 			return err
 		}
 	}
-	b.redisAll = map[string]float64{}
+	b.redisAll = map[string]expense{}
 	for _, c := range cs {
-		if b.redisAll[c.name], err = allocations(c, list[0], 500); err != nil {
+		if b.redisAll[c.name], err = expenseOf(c, list[0], 500); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// allocations is how many allocations a check makes, everything behind it
-// included.
-func allocations(c contestant, subject string, runs int) (n float64, err error) {
-	ch := c.caller()
-	n = testing.AllocsPerRun(runs, func() {
-		if ok, e := ch(subject); e != nil || !ok {
-			err = fmt.Errorf("%s: admitted is %v: %w", c.name, ok, e)
-		}
-	})
-	return n, err
 }
 
 // runHot has all callers ask about one key.
