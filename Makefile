@@ -1,0 +1,65 @@
+# Every target works from a fresh clone with only Go installed; tests that need
+# a redis-server are skipped without one.
+
+.DEFAULT_GOAL := help
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-print-directory
+
+# Tools are built from their modules at these versions; none has to be installed.
+STATICCHECK   := go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOLANGCI_LINT := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+
+FUZZTIME ?= 20s
+
+.PHONY: help
+help: ## Tell what the targets do
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: check
+check: fmt vet lint test ## All that a change must pass before it is sent
+
+.PHONY: fmt
+fmt: ## Fail on files that gofmt would change
+	@files=$$(gofmt -l .); if [[ -n $$files ]]; then echo "not formatted:"; echo "$$files"; exit 1; fi
+
+.PHONY: vet
+vet: ## Run go vet
+	go vet ./...
+
+.PHONY: lint
+lint: ## Run staticcheck and golangci-lint
+	@# ST1005: an error may begin with the name of a field.
+	$(STATICCHECK) -checks inherit,-ST1005 ./...
+	$(GOLANGCI_LINT) run ./...
+
+.PHONY: test
+test: ## Run the tests
+	go test ./...
+
+.PHONY: race
+race: ## Run the tests under the race detector; a redis-server must be there
+	RATELIMIT_TEST_REDIS=required go test -race ./...
+
+.PHONY: fuzz
+fuzz: ## Run each fuzz target for FUZZTIME (20s)
+	@grep -rn --include='*_test.go' -o '^func Fuzz[A-Za-z0-9_]*' . | sort | while IFS=: read -r file _ func; do \
+		echo "$${func#func } in $$(dirname "$$file")"; \
+		go test -run '^$$' -fuzz "^$${func#func }\$$" -fuzztime $(FUZZTIME) "./$$(dirname "$$file")" </dev/null; \
+	done
+
+.PHONY: chaos
+chaos: ## Hold it against faults and attacks for longer, and print a table; needs a redis-server
+	RATELIMIT_TEST_REDIS=required RATELIMIT_CHAOS=long go test -count=1 -timeout 60m -v -run '^TestFaults$$' ./internal/faults
+
+.PHONY: bench
+bench: ## Measure beside the peers; needs a redis-server, writes benchmarks/RESULTS.md
+	go -C benchmarks run .
+
+.PHONY: demo
+demo: ## Start the quickstart server
+	go run ./examples/quickstart
+
+.PHONY: ci
+ci: ## Run what CI runs; installs redis-server and gcc where they are missing
+	bash .ci/run
