@@ -1,0 +1,108 @@
+package gcra
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// ErrWouldWait is what a [WaitError] is, for errors.Is.
+var ErrWouldWait = errors.New("would have to wait too long")
+
+// WaitError says that Wait has not taken a slot, because it would come too
+// late for its caller. Nothing was charged.
+type WaitError struct {
+	Subject, Policy string        // of the charge that would have to wait longest
+	Needed          time.Duration // how long it would have to wait; 0 when Never
+	Allowed         time.Duration // how long it may
+	Never           bool          // the cost is above the burst: no wait is long enough
+}
+
+func (e *WaitError) Error() string {
+	if e.Never {
+		return fmt.Sprintf("gcra: policy %q, subject %q: the cost is above the burst: no wait is long enough", clip(e.Policy), clip(e.Subject))
+	}
+	return fmt.Sprintf("gcra: policy %q, subject %q: %v: needs %v, may take %v", clip(e.Policy), clip(e.Subject), ErrWouldWait, e.Needed, e.Allowed)
+}
+
+// Is makes errors.Is(err, ErrWouldWait) true.
+func (e *WaitError) Is(target error) bool { return target == ErrWouldWait }
+
+// Wait takes the charges and returns when their turn has come: how many
+// processes take turns on one limit. "At least a second between any two calls,
+// over every process" is Limit{Count: 1, Per: time.Second}.
+//
+// It reserves a slot in one trip and sleeps until it, so slots go to callers in
+// the order in which they asked, over all processes, and nobody polls. The
+// slot is that of the charge that has to wait longest; all are taken or none.
+//
+// A charge may wait for up to its MaxDelay, which all callers of a limit must
+// agree on (0 here means as long as it takes), and up to Within, the patience
+// of this caller; the context's deadline shortens both. When the slot would
+// come later, Wait returns a [*WaitError] at once and nothing is charged. Other
+// errors are the store's: the turn is not known to have come.
+//
+// A caller whose context ends while it sleeps returns at once with the
+// context's error. Its slot stays taken, because those behind it have theirs.
+func Wait(ctx context.Context, s Store, charges ...Charge) error {
+	queued := slices.Clone(charges)
+	deadline, bounded := ctx.Deadline()
+	for i := range queued {
+		c := &queued[i]
+		if c.MaxDelay == 0 {
+			c.MaxDelay = maxWait
+		}
+		if c.Within == 0 {
+			c.Within = c.MaxDelay
+		}
+		if bounded {
+			// Not 0, which would mean as long as MaxDelay.
+			c.Within = min(c.Within, max(time.Until(deadline), 1))
+		}
+	}
+	if err := s.Take(ctx, queued); err != nil {
+		return err
+	}
+	var delay time.Duration
+	for i := range queued {
+		charges[i].Result = queued[i].Result
+		if !queued[i].Shadow {
+			delay = max(delay, queued[i].Result.Delay)
+		}
+	}
+	if !Admitted(queued) {
+		return tooLate(queued)
+	}
+	if delay == 0 {
+		return nil
+	}
+	turn := time.NewTimer(delay)
+	defer turn.Stop()
+	select {
+	case <-turn.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// tooLate describes the charge that stands furthest from its turn.
+func tooLate(charges []Charge) *WaitError {
+	var worst *WaitError
+	for _, c := range charges {
+		if c.Result.Allowed || c.Shadow {
+			continue
+		}
+		allowed := min(c.Within, c.MaxDelay)
+		e := &WaitError{c.Subject, c.Policy, c.Result.RetryAfter + allowed, allowed, c.Result.Never}
+		if e.Never {
+			e.Needed = 0
+		}
+		if worst == nil || e.Never && !worst.Never || !worst.Never && e.Needed > worst.Needed {
+			worst = e
+		}
+	}
+	return worst
+}
