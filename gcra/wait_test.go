@@ -215,7 +215,7 @@ func waitingChild(url string, in io.Reader, out io.Writer) error {
 
 // turn is the time between two calls of TestProcessesTakeTurns; a second would
 // make a long test.
-const turn = 50 * time.Millisecond
+const turn = 20 * time.Millisecond
 
 // Eight processes of twenty goroutines take turns on one Redis. Nobody goes
 // before the turn: however far one goes late, k calls take k intervals. Nobody
