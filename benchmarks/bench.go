@@ -17,6 +17,7 @@ type bench struct {
 	row    *regexp.Regexp // only what these rows need; nil: everything
 	log    io.Writer
 	begin  time.Time
+	load   float64 // of the machine, before the run
 	redis  *server
 	results
 }

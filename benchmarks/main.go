@@ -68,7 +68,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (ok bool,
 		}
 		return false, errUsage
 	}
-	b := &bench{short: *short, rounds: *rounds, log: stderr, begin: time.Now()}
+	b := &bench{short: *short, rounds: *rounds, log: stderr, begin: time.Now(), load: load()}
 	if *rowExpr != "" {
 		if b.row, err = regexp.Compile(*rowExpr); err != nil {
 			return false, fmt.Errorf("-row: %w", err)
@@ -76,6 +76,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (ok bool,
 		if len(b.targets()) == 0 {
 			return false, fmt.Errorf("-row: no row matches %q", *rowExpr)
 		}
+	}
+	if busy(b.load) {
+		b.progress("the machine is busy (load average %.2f): figures will be off", b.load)
 	}
 	if b.redis, err = startRedis(ctx); err != nil {
 		return false, err

@@ -175,16 +175,6 @@ func median(values []float64) float64 {
 	return (v[n-1] + v[n]) / 2
 }
 
-// spread is half the distance between the quartiles, relative to the median:
-// how far a round is off, usually.
-func spread(values []float64) float64 {
-	if len(values) == 0 || median(values) == 0 {
-		return 0
-	}
-	v := slices.Sorted(slices.Values(values))
-	return (v[len(v)*3/4] - v[len(v)/4]) / 2 / median(values)
-}
-
 // ratio is the median of a/b over the rounds. It is steadier than the ratio of
 // the medians, for the two of a round were under the same load.
 func ratio(a, b []float64) float64 {

@@ -149,13 +149,13 @@ func (s *server) cpu(ctx context.Context) (time.Duration, error) {
 	return time.Duration(sum * float64(time.Second)), nil
 }
 
-// memory is what the server's data uses, in bytes.
+// memory is what the server uses, in bytes.
 func (s *server) memory(ctx context.Context) (int64, error) {
 	text, err := s.info(ctx, "memory")
 	if err != nil {
 		return 0, err
 	}
-	return strconv.ParseInt(field(text, "used_memory_dataset"), 10, 64)
+	return strconv.ParseInt(field(text, "used_memory"), 10, 64)
 }
 
 // commands counts the commands that the server has run, those that ask for

@@ -84,7 +84,7 @@ func (b *bench) write(ctx context.Context, dir string, rows []row) error {
 		return err
 	}
 	var report strings.Builder
-	b.report(&report, rows, machine(), versions(field(redisInfo, "redis_version")))
+	b.report(&report, rows, machine(b.load), versions(field(redisInfo, "redis_version")))
 	for name, content := range map[string]string{
 		resultsFile: report.String(),
 		speedChart:  b.speedChart(),
@@ -98,8 +98,24 @@ func (b *bench) write(ctx context.Context, dir string, rows []row) error {
 	return nil
 }
 
-// machine describes what this runs on, without its name.
-func machine() []string {
+// load is the number of processes that wanted a core over the last minute, or 0
+// where that is not known.
+func load() float64 {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return 0
+	}
+	first, _, _ := strings.Cut(string(text), " ")
+	v, _ := strconv.ParseFloat(first, 64) // 0 when it is not known
+	return v
+}
+
+// busy reports whether others use the machine so much that figures suffer.
+func busy(load float64) bool { return load > 0.25*float64(runtime.NumCPU()) }
+
+// machine describes what this runs on, without its name. load is that before
+// the run.
+func machine(load float64) []string {
 	model := "unknown CPU"
 	if info, err := os.ReadFile("/proc/cpuinfo"); err == nil {
 		for line := range strings.Lines(string(info)) {
@@ -113,9 +129,14 @@ func machine() []string {
 	if release, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
 		kernel += " " + strings.TrimSpace(string(release))
 	}
+	used := fmt.Sprintf("load average before the run: %.2f", load)
+	if busy(load) {
+		used += "; **others were using the machine, so do not quote these figures**"
+	}
 	return []string{
-		fmt.Sprintf("%d cores (%s), shared by the clients and Redis", runtime.GOMAXPROCS(0), model),
+		fmt.Sprintf("%d cores (%s), shared by the clients and Redis", runtime.NumCPU(), model),
 		kernel + ", " + runtime.GOARCH,
+		used,
 	}
 }
 
@@ -372,15 +393,19 @@ func (b *bench) reportGrowth(w io.Writer) {
 	fmt.Fprint(w, "## As keys grow\n\nOurs, with that many keys alive. In memory one caller asks at random.\n\n")
 	fmt.Fprint(w, "| keys in memory | ns a check | bytes a key |\n|--:|--:|--:|\n")
 	for _, g := range b.memUp {
-		size := "-"
-		if g.bytesPerKey > 0 {
-			size = fmt.Sprintf("%.0f", g.bytesPerKey)
-		}
-		fmt.Fprintf(w, "| %s | %.0f | %s |\n", thousands(int64(g.keys)), g.nanos, size)
+		fmt.Fprintf(w, "| %s | %.0f | %s |\n", thousands(int64(g.keys)), g.nanos, g.size())
 	}
 	fmt.Fprint(w, "\n| keys in Redis | us a check, 256 callers | CPU of Redis, us a check | bytes a key |\n|--:|--:|--:|--:|\n")
 	for _, g := range b.redisUp {
-		fmt.Fprintf(w, "| %s | %.2f | %.2f | %.0f |\n", thousands(int64(g.keys)), g.nanos/1e3, g.cpuMicros, g.bytesPerKey)
+		fmt.Fprintf(w, "| %s | %.2f | %.2f | %s |\n", thousands(int64(g.keys)), g.nanos/1e3, g.cpuMicros, g.size())
 	}
 	fmt.Fprintln(w)
+}
+
+// size is the bytes of a key, where there were enough keys to tell.
+func (g growth) size() string {
+	if g.keys < enoughKeys {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f", g.bytesPerKey)
 }

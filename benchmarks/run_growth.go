@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,6 +42,10 @@ func (b *bench) sizes(all ...int) []int {
 	return all
 }
 
+// enoughKeys is how many it takes for their bytes to stand out from what else
+// comes and goes in memory.
+const enoughKeys = 100_000
+
 // checksOfGrowth is how many checks a round makes: few enough that rounds of
 // all sizes together do not use the smallest up.
 const checksOfGrowth = 50_000
@@ -76,7 +81,7 @@ func (b *bench) growMemory(ctx context.Context) error {
 			rounds = append(rounds, nanos)
 		}
 		g := growth{keys: n, nanos: median(rounds[1:])}
-		if n >= 1000 {
+		if n >= enoughKeys {
 			g.bytesPerKey = float64(heap()-before) / float64(n)
 		}
 		b.memUp = append(b.memUp, g)
@@ -105,6 +110,8 @@ func askRandomly(ch check, n, checks int) (nanos float64, err error) {
 
 // heap is what is alive on the heap.
 func heap() int64 {
+	// The second empties what pools hold on to over the first.
+	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
@@ -123,6 +130,10 @@ func (b *bench) growRedis(ctx context.Context) error {
 	defer c.close()
 	const callers = 256
 	list := subjects(sizes[len(sizes)-1])
+	// Connections take memory too, so they are there before.
+	if err := touchTogether(ctx, c, slices.Repeat([]string{"first"}, callers), callers); err != nil {
+		return err
+	}
 	empty, err := b.redis.memory(ctx)
 	if err != nil {
 		return err
@@ -146,7 +157,11 @@ func (b *bench) growRedis(ctx context.Context) error {
 			}
 			nanos, cpu = append(nanos, s.nanos()), append(cpu, s.cpuMicros())
 		}
-		b.redisUp = append(b.redisUp, growth{n, median(nanos), median(cpu), float64(full-empty) / float64(n)})
+		g := growth{keys: n, nanos: median(nanos), cpuMicros: median(cpu)}
+		if n >= enoughKeys {
+			g.bytesPerKey = float64(full-empty) / float64(n)
+		}
+		b.redisUp = append(b.redisUp, g)
 	}
 	return b.redis.admin.FlushAll(ctx).Err()
 }

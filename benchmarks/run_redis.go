@@ -75,11 +75,11 @@ func runCallers(ctx context.Context, b *bench) error {
 	b.callers = map[int]samples{}
 	slice := b.slice(100*time.Millisecond, 60*time.Millisecond)
 	for _, n := range b.levelsToRun() {
-		rounds := b.roundsOr(7, 3)
+		rounds := b.roundsOr(6, 3)
 		if slices.ContainsFunc(targets, func(t target) bool { return t.callers == n }) {
 			rounds *= 2 // a verdict hangs on these
 		}
-		b.progress("Redis, %d keys: %d callers, %d rounds", manyKeys, n, rounds)
+		b.progress("Redis, %s: callers %d, rounds %d", keysName(manyKeys), n, rounds)
 		b.callers[n], err = interleave(cs, rounds, func(c contestant) (sample, error) {
 			if err := ctx.Err(); err != nil {
 				return sample{}, err
@@ -109,7 +109,7 @@ func runHot(ctx context.Context, b *bench) error {
 	b.hot = map[int]samples{}
 	slice := b.slice(100*time.Millisecond, 50*time.Millisecond)
 	for _, n := range []int{16, 256} {
-		b.progress("Redis, one hot key: %d callers", n)
+		b.progress("Redis, hot key: callers %d", n)
 		b.hot[n], err = interleave(cs, b.roundsOr(5, 3), func(c contestant) (sample, error) {
 			if err := ctx.Err(); err != nil {
 				return sample{}, err

@@ -24,9 +24,12 @@ func TestTableIsAMap(t *testing.T) {
 			}
 			return n
 		}
-		// Few hashes, of which many have their home in the last slots: so their
-		// ways run into each other and around the end.
-		hashes := rapid.OneOf(rapid.Uint64Range(1, 60), rapid.Map(rapid.Uint64Range(0, 9), func(n uint64) uint64 { return n<<32 | 0xffffff }))
+		// Few homes, some of them the last slots: ways run into each other and
+		// around the end.
+		hashes := rapid.Custom(func(t *rapid.T) uint64 {
+			home := rapid.SampledFrom([]uint64{0, 1, 2, 5, 0xfffffe, 0xffffff}).Draw(t, "home")
+			return rapid.Uint64Range(1, 6).Draw(t, "hash")<<32 | home
+		})
 		t.Repeat(map[string]func(*rapid.T){
 			"hold": func(t *rapid.T) {
 				h := hashes.Draw(t, "hash")
@@ -51,6 +54,16 @@ func TestTableIsAMap(t *testing.T) {
 					want[h] = tat
 				}
 				tab.set(h, tat, 0)
+			},
+			"remove": func(t *rapid.T) {
+				if len(tab.slots) == 0 {
+					t.Skip("nothing there")
+				}
+				i := rapid.IntRange(0, len(tab.slots)-1).Draw(t, "slot")
+				if h := tab.slots[i].hash; h != 0 {
+					tab.remove(uint64(i))
+					delete(want, h)
+				}
 			},
 			"wait": func(t *rapid.T) { now += rapid.Int64Range(0, 30).Draw(t, "time") },
 			"": func(t *rapid.T) {

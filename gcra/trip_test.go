@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -136,6 +137,44 @@ func TestLostReplyChargesOnceOnARing(t *testing.T) {
 			if got := spentOf(t, sees, s, 100) - before[s]; got > 1 || got < 0 {
 				t.Errorf("subject %s: got %d charges; want at most one", s, got)
 			}
+		}
+	}
+}
+
+// And on a cluster, whose client sends a command that failed to another node.
+func TestLostReplyChargesOnceOnACluster(t *testing.T) {
+	cluster := redistest.StartCluster(t)
+	proxies := make(map[string]*redistest.Proxy)
+	for _, addr := range cluster.Addrs() {
+		proxies[addr] = redistest.NewProxy(t, addr)
+	}
+	o := cluster.Options()
+	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, proxies[addr].Addr)
+	}
+	through := redis.NewClusterClient(o)
+	t.Cleanup(func() { through.Close() })
+	r := newStore(through)
+	sees := newStore(cluster.Client())
+	sees.Prefix = r.Prefix
+	var group []gcra.Charge
+	for i := range 12 {
+		group = append(group, hourly(fmt.Sprint("subject ", i), 100))
+	}
+	mustTake(t, r, group...)
+	before := make([]int64, len(group))
+	for i, c := range group {
+		before[i] = spentOf(t, sees, c.Subject, 100)
+	}
+	for _, p := range proxies {
+		p.DropReply(1)
+	}
+	if err := r.Take(t.Context(), group); err == nil {
+		t.Error("got no error for replies that were lost")
+	}
+	for i, c := range group {
+		if got := spentOf(t, sees, c.Subject, 100) - before[i]; got < 0 || got > 1 {
+			t.Errorf("%s: got %d charges; want at most one", c.Subject, got)
 		}
 	}
 }
