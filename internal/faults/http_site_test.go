@@ -297,22 +297,6 @@ func sized(short, full int) int {
 	return short
 }
 
-// admits takes one unit at a time until n have been asked for, and returns how
-// many passed.
-func admits(t *testing.T, s gcra.Store, c gcra.Charge, n int) (passed int) {
-	t.Helper()
-	for range n {
-		r, err := gcra.Take(t.Context(), s, c)
-		if err != nil {
-			t.Fatalf("%+v: %v", c, err)
-		}
-		if r.Allowed {
-			passed++
-		}
-	}
-	return passed
-}
-
 // dump is all that Redis knows of a key: its value as it is stored, and when it
 // expires.
 func dump(t *testing.T, s *redistest.Server, key string) string {

@@ -1,0 +1,46 @@
+package faults
+
+import (
+	"testing"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/keyfunc"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+var _ = fault(80, "no_spelling_of_a_path_is_a_fresh_bucket", func(t *testing.T, o *outcome) {
+	o.injected = "//, /./, %2e, case, slashes, ;x, unicode"
+	const burst = 3
+	for name, tt := range map[string]struct {
+		policy middleware.Policy
+		method string
+		served string
+		paths  []string
+	}{
+		"by Routes": {middleware.Policy{Key: everybody, Routes: []string{"POST /login"}}, "POST", "POST /login", []string{
+			"/login", "//login", "/./login", "/x/../login", "/login/", "/login//", "/LOGIN", "/%6cogin", "/%2flogin", "/login%2f", "/%2e/login",
+			"/login/%2e", "/login;x", "/login?x", "/login%20", "/login%00", "/ok/../login", "/ok/%2e%2e/login", "/ｌogin", "/lo%C4%B1gin", "http://other.example/login"}},
+		"by Route": {middleware.Policy{Key: keyfunc.Join(keyfunc.RemoteAddr, keyfunc.Route)}, "GET", "GET /users/{id}", []string{
+			"/users/1", "/users/2", "//users/3", "/./users/4", "/users/a%2Fb", "/USERS/5", "/users/6/", "/users/7;x", "/users/%20", "/x/../users/8", "/users/9?a=b", "/users/é", "/users/%31"}},
+	} {
+		eachFramework(t, func(t *testing.T, f framework) {
+			policy := tt.policy
+			policy.Limit = gcra.PerDay(burst)
+			s := openSite(t, o, setup{framework: f, policies: []middleware.Policy{policy}})
+			reached := 0
+			for range 4 { // so that the bucket is empty whatever spellings are served
+				for _, path := range tt.paths {
+					a := s.raw(t, tt.method+" "+path+" HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+					if a != nil && a.Header.Get("X-Handled-By") == tt.served {
+						reached++
+					}
+				}
+			}
+			o.over.Add(int64(max(reached-burst, 0)))
+			// Spellings that lead nowhere are counted too: rather one too many.
+			if reached < 1 || reached > burst {
+				t.Errorf("%s: %d requests reached the handler; want 1 to %d", name, reached, burst)
+			}
+		})
+	}
+})
