@@ -92,7 +92,7 @@ func runLoopback(ctx context.Context, b *bench) error {
 			return err
 		}
 		b.progress("whole middleware over loopback: %s", h.framework)
-		if b.wire[h.framework], err = overWire(ctx, h, b.roundsOr(5, 3), slice, list); err != nil {
+		if b.wire[h.framework], err = overWire(ctx, h, b.roundsOr(5, 2), slice, list); err != nil {
 			return err
 		}
 	}

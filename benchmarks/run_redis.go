@@ -75,7 +75,7 @@ func runCallers(ctx context.Context, b *bench) error {
 	b.callers = map[int]samples{}
 	slice := b.slice(100*time.Millisecond, 60*time.Millisecond)
 	for _, n := range b.levelsToRun() {
-		rounds := b.roundsOr(6, 3)
+		rounds := b.roundsOr(6, 2)
 		if slices.ContainsFunc(targets, func(t target) bool { return t.callers == n }) {
 			rounds *= 2 // a verdict hangs on these
 		}
@@ -110,7 +110,7 @@ func runHot(ctx context.Context, b *bench) error {
 	slice := b.slice(100*time.Millisecond, 50*time.Millisecond)
 	for _, n := range []int{16, 256} {
 		b.progress("Redis, hot key: callers %d", n)
-		b.hot[n], err = interleave(cs, b.roundsOr(5, 3), func(c contestant) (sample, error) {
+		b.hot[n], err = interleave(cs, b.roundsOr(5, 2), func(c contestant) (sample, error) {
 			if err := ctx.Err(); err != nil {
 				return sample{}, err
 			}
