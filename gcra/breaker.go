@@ -106,4 +106,5 @@ func isOutage(err error) bool {
 var outagePrefixes = []string{
 	"READONLY", "LOADING", "OOM", "MISCONF", "NOREPLICAS", "MASTERDOWN", "CLUSTERDOWN", "BUSY",
 	"NOAUTH", "WRONGPASS", "NOPERM", "ERR max number of clients reached",
+	"ERR The user executing the script", "ERR ACL failure in script", // NOPERM, as 7.0 and as later ones say it of a command in it
 }
