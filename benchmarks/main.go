@@ -77,13 +77,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (ok bool,
 			return false, fmt.Errorf("-row: no row matches %q", *rowExpr)
 		}
 	}
-	if busy(b.load) {
-		b.progress("the machine is busy (load average %.2f): figures will be off", b.load)
-	}
 	if b.redis, err = startRedis(ctx); err != nil {
 		return false, err
 	}
 	defer b.redis.stop()
+	if busy(b.load) {
+		b.progress("the machine is busy (load average %.2f): figures will be off", b.load)
+	}
 	if *profile != "" {
 		f, err := os.Create(*profile)
 		if err != nil {

@@ -6,6 +6,8 @@ import (
 	"sync"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
 // batch is what leaves together for one server. On a single Redis it is one
@@ -100,7 +102,7 @@ func (b *batch) run(ctx context.Context, client redis.UniversalClient) {
 	for i := range b.scripts[:b.n] {
 		s := &b.scripts[i]
 		s.cmd = redis.NewCmd(ctx, s.evalsha()...)
-		_ = pipe.Process(ctx, once{s.cmd}) // queues; the answer is the command's
+		_ = pipe.Process(ctx, rediskit.Once{Cmd: s.cmd}) // queues; the answer is the command's
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	var again sync.WaitGroup

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
 // Redis is a [Store] in a Redis (6.2 or newer, or a server that speaks as it
@@ -126,7 +128,7 @@ func (r *Redis) apply(ctx context.Context, charges []Charge, refund bool) error 
 	}
 	for i := range charges {
 		var buf [128]byte
-		rd.fares[i].key = string(appendKey(buf[:0], r.prefix(), charges[i].Subject, charges[i].Policy))
+		rd.fares[i].key = string(rediskit.AppendKey(buf[:0], r.prefix(), charges[i].Subject, charges[i].Policy))
 	}
 	if r.whole || oneSubject(charges) {
 		r.lane(rd.fares[0].key).board(rd)

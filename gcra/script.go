@@ -9,6 +9,8 @@ import (
 	"fmt"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
 //go:embed take.lua
@@ -95,16 +97,10 @@ func (s *script) demand(d demand) byte {
 	return byte(len(s.demands) - 1)
 }
 
-// once is a command that must not run twice: a lost reply does not mean that
-// nothing was charged. go-redis would otherwise send it up to four times.
-type once struct{ *redis.Cmd }
-
-func (once) NoRetry() bool { return true }
-
 // run sends the script and settles its rides.
 func (s *script) run(ctx context.Context, client redis.UniversalClient) {
 	s.cmd = redis.NewCmd(ctx, s.evalsha()...)
-	_ = client.Process(ctx, once{s.cmd}) // the command keeps its error
+	_ = client.Process(ctx, rediskit.Once{Cmd: s.cmd}) // the command keeps its error
 	if s.unknown() {
 		s.eval(ctx, client)
 	}
@@ -129,7 +125,7 @@ func (s *script) unknown() bool { return redis.HasErrorPrefix(s.cmd.Err(), "NOSC
 func (s *script) eval(ctx context.Context, client redis.UniversalClient) {
 	s.args[0], s.args[1] = "eval", takeLua
 	s.cmd = redis.NewCmd(ctx, s.args...)
-	_ = client.Process(ctx, once{s.cmd})
+	_ = client.Process(ctx, rediskit.Once{Cmd: s.cmd})
 }
 
 // settle hands the answer, or the error, to each ride.

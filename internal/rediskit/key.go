@@ -1,4 +1,4 @@
-package gcra
+package rediskit
 
 import (
 	"crypto/sha256"
@@ -9,13 +9,13 @@ import (
 // key as it is.
 const maxKeyPart = 64
 
-// appendKey appends the Redis key of a bucket: <prefix>{<subject>}:<policy>.
+// AppendKey appends the Redis key of a bucket: <prefix>{<subject>}:<policy>.
 // The braces make the subject the hash tag, so that all policies of one
 // subject live in one slot of a cluster.
 //
 // Different pairs have different keys: neither part can contain a brace, and
 // escape is injective.
-func appendKey(b []byte, prefix, subject, policy string) []byte {
+func AppendKey(b []byte, prefix, subject, policy string) []byte {
 	b = append(b, prefix...)
 	b = append(b, '{')
 	b = escape(b, subject)

@@ -1,4 +1,4 @@
-package gcra
+package rediskit
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-func keyOf(subject, policy string) string { return string(appendKey(nil, "rl:", subject, policy)) }
+func keyOf(subject, policy string) string { return string(AppendKey(nil, "rl:", subject, policy)) }
 
 func TestKey(t *testing.T) {
 	long := strings.Repeat("x", 65)
