@@ -18,6 +18,8 @@ type batch struct {
 	homes   map[string]int // home of a subject: its place among the scripts
 	fares   int
 	bytes   int
+
+	watchdog watchdog
 }
 
 // A batch is bounded, so that it never holds Redis up for long. A ride goes

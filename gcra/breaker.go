@@ -55,18 +55,20 @@ func newBreaker(server string, logger *slog.Logger) *breaker {
 	return b
 }
 
-// allow asks for leave to send. How it went goes to done.
+// allow asks for leave to send. How it went goes to report, with what allow
+// returned.
 func (b *breaker) allow() (done func(error), err error) {
-	report, err := b.circuit.Allow()
-	if err != nil {
+	if done, err = b.circuit.Allow(); err != nil {
 		return nil, ErrUnavailable
 	}
-	return func(err error) {
-		if isOutage(err) {
-			b.cause.Store(&err)
-		}
-		report(err)
-	}, nil
+	return done, nil
+}
+
+func (b *breaker) report(done func(error), err error) {
+	if isOutage(err) {
+		b.cause.Store(&err)
+	}
+	done(err)
 }
 
 // refuses reports whether there is no point in boarding: the server rests, or

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -96,8 +95,8 @@ func (l *lane) fill(b *batch) {
 }
 
 // send runs the batch and lets its riders go. It reports false when the batch
-// was not back in time and its place on the lane has been given to another:
-// however long the client waits for a server, the lane does not.
+// was not back in time: its place on the lane has been given to another by
+// then. However long the client waits for a server, the lane does not.
 func (l *lane) send(b *batch) (inTime bool) {
 	done, err := l.breaker.allow()
 	if err != nil {
@@ -106,25 +105,21 @@ func (l *lane) send(b *batch) (inTime bool) {
 		}
 		return true
 	}
-	var late atomic.Bool
-	timeout := l.store.timeout()
-	watchdog := time.AfterFunc(timeout, func() {
-		if late.CompareAndSwap(false, true) {
-			done(fmt.Errorf("no answer within %v: %w", timeout, context.DeadlineExceeded))
-			l.replace()
-		}
-	})
 	m := l.store.mirror
 	for rd := range b.rides() {
 		m.depart(rd)
 	}
+	timeout := l.store.timeout()
+	b.watchdog.start(timeout, func() {
+		l.breaker.report(done, fmt.Errorf("no answer within %v: %w", timeout, context.DeadlineExceeded))
+		l.replace()
+	})
 	sent := m.now()
 	b.run(until{context.Background(), time.Now().Add(timeout)}, l.store.client)
-	watchdog.Stop()
-	inTime = late.CompareAndSwap(false, true)
 	err = b.err()
+	inTime = b.watchdog.stop()
 	if inTime {
-		done(err)
+		l.breaker.report(done, err)
 	}
 	l.store.heard(err)
 	for rd := range b.rides() {
