@@ -82,15 +82,16 @@ for i = 1, #plan / 4 do
   end
 end
 
--- Buckets that were full stand alike after the same charge, and writing their
--- numbers costs as much as half a SET.
-local written, tat, ttl
+-- Writing a number costs as much as a third of the SET. Buckets that were full
+-- stand alike after the same charge, and others often have the same expiry.
+local written, tat, ms, ttl
 for k = 1, #KEYS do
   if dirty[k] then
     local to = lead[k]
     if to ~= written then
       written, tat = to, format('%.0f', now + to)
-      ttl = format('%.0f', math.max(ceil(to / 10000), 1))
+      local full = math.max(ceil(to / 10000), 1)
+      if full ~= ms then ms, ttl = full, format('%.0f', full) end
     end
     redis.call('SET', KEYS[k], tat, 'PX', ttl)
   end
