@@ -29,6 +29,7 @@ type script struct {
 	args    []any          // command, sha, number of keys, keys
 	demands []demand       // each once; many fares have them in common
 	plan    []byte         // 4 bytes a fare
+	mixed   bool           // needs the plan: not one fare on each key in turn, of one demand
 	cmd     *redis.Cmd
 	err     error // why there is no answer
 }
@@ -81,7 +82,10 @@ func (s *script) add(rd *ride) bool {
 			s.args = append(s.args, key)
 		}
 		s.plan[plan+4*i], s.plan[plan+4*i+1] = byte(k>>8), byte(k)
+		s.mixed = s.mixed || known
 	}
+	f := &rd.fares[0]
+	s.mixed = s.mixed || len(rd.fares) > 1 || len(s.demands) > 1 || f.shadow || !f.takes()
 	s.rides = append(s.rides, rd)
 	return true
 }
@@ -109,7 +113,11 @@ func (s *script) run(ctx context.Context, client redis.UniversalClient) {
 
 func (s *script) evalsha() []any {
 	s.args[2] = len(s.keys)
-	s.args = append(s.args, s.plan)
+	plan := s.plan
+	if !s.mixed {
+		plan = nil
+	}
+	s.args = append(s.args, plan)
 	for _, d := range s.demands {
 		s.args = append(s.args, d.inc, d.room, d.top)
 	}
