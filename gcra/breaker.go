@@ -105,8 +105,9 @@ func isOutage(err error) bool {
 	return false
 }
 
+// outagePrefixes are without the "ERR " that may stand before them.
 var outagePrefixes = []string{
 	"READONLY", "LOADING", "OOM", "MISCONF", "NOREPLICAS", "MASTERDOWN", "CLUSTERDOWN", "BUSY",
-	"NOAUTH", "WRONGPASS", "NOPERM", "ERR max number of clients reached",
-	"ERR The user executing the script", "ERR ACL failure in script", // NOPERM, as 7.0 and as later ones say it of a command in it
+	"NOAUTH", "WRONGPASS", "NOPERM", "max number of clients reached",
+	"The user executing the script", "ACL failure in script", // NOPERM for a command in it, in 7.0 and later
 }
