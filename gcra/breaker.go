@@ -10,6 +10,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/sony/gobreaker/v2"
+
+	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
 // ErrUnavailable is wrapped by errors of calls that were not even tried, because
@@ -90,7 +92,7 @@ func (b *breaker) refuses(underWay int) bool {
 // isOutage tells failures of a server, or of the way to it, from its answers
 // to a particular call, which say nothing about the next.
 func isOutage(err error) bool {
-	if err == nil || errors.Is(err, errReply) || errors.Is(err, context.Canceled) {
+	if err == nil || errors.Is(err, rediskit.ErrReply) || errors.Is(err, context.Canceled) {
 		return false
 	}
 	var answer redis.Error
