@@ -10,6 +10,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/sony/gobreaker/v2"
+
+	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
 // ErrUnavailable is wrapped by errors of calls that were not even tried, because
@@ -90,7 +92,7 @@ func (b *breaker) refuses(underWay int) bool {
 // isOutage tells failures of a server, or of the way to it, from its answers
 // to a particular call, which say nothing about the next.
 func isOutage(err error) bool {
-	if err == nil || errors.Is(err, errReply) || errors.Is(err, context.Canceled) {
+	if err == nil || errors.Is(err, rediskit.ErrReply) || errors.Is(err, context.Canceled) {
 		return false
 	}
 	var answer redis.Error
@@ -105,8 +107,9 @@ func isOutage(err error) bool {
 	return false
 }
 
+// outagePrefixes are without the "ERR " that may stand before them.
 var outagePrefixes = []string{
 	"READONLY", "LOADING", "OOM", "MISCONF", "NOREPLICAS", "MASTERDOWN", "CLUSTERDOWN", "BUSY",
-	"NOAUTH", "WRONGPASS", "NOPERM", "ERR max number of clients reached",
-	"ERR The user executing the script", "ERR ACL failure in script", // NOPERM, as 7.0 and as later ones say it of a command in it
+	"NOAUTH", "WRONGPASS", "NOPERM", "max number of clients reached",
+	"The user executing the script", "ACL failure in script", // NOPERM for a command in it, in 7.0 and later
 }

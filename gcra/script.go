@@ -5,7 +5,6 @@ import (
 	"crypto/sha1"
 	_ "embed"
 	"encoding/hex"
-	"errors"
 	"fmt"
 
 	"github.com/redis/go-redis/v9"
@@ -139,7 +138,7 @@ func (s *script) eval(ctx context.Context, client redis.UniversalClient) {
 // settle hands the answer, or the error, to each ride.
 func (s *script) settle() {
 	var reply []int64
-	if reply, s.err = readReply(s.cmd, len(s.plan)/4); s.err != nil {
+	if reply, s.err = rediskit.Reply(s.cmd, len(s.plan)/4); s.err != nil {
 		err := fmt.Errorf("gcra: redis: %w", s.err)
 		for _, rd := range s.rides {
 			rd.err = err
@@ -150,30 +149,4 @@ func (s *script) settle() {
 		rd.settle(reply)
 		reply = reply[len(rd.fares):]
 	}
-}
-
-// errReply is wrapped by errors about replies that take.lua does not give.
-var errReply = errors.New("unexpected reply to the script")
-
-// readReply checks that the command has what take.lua replies to n fares.
-// Servers and proxies that are almost Redis have been seen to answer otherwise.
-func readReply(cmd *redis.Cmd, n int) ([]int64, error) {
-	v, err := cmd.Result()
-	if err != nil {
-		return nil, err
-	}
-	list, ok := v.([]any)
-	if !ok {
-		return nil, fmt.Errorf("%w: %T; want a list", errReply, v)
-	}
-	if len(list) != n {
-		return nil, fmt.Errorf("%w: %d items; want %d", errReply, len(list), n)
-	}
-	reply := make([]int64, n)
-	for i, item := range list {
-		if reply[i], ok = item.(int64); !ok {
-			return nil, fmt.Errorf("%w: item %d is %T; want an integer", errReply, i, item)
-		}
-	}
-	return reply, nil
 }

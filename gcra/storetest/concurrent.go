@@ -92,46 +92,7 @@ func boundOverAnyWindow(t *testing.T, b Backend) {
 	)
 	limit := gcra.PerSecond(int64(time.Second / interval)).WithBurst(burst)
 	charge := gcra.Charge{Subject: "s", Policy: "p", Limit: limit, Cost: 1}
-
-	// The store's time is at least earliest and at most latest.
-	start := time.Now()
-	earliest := func() time.Duration { return time.Since(start) }
-	latest := earliest
-	if b.Exact {
-		var begun, done atomic.Int64
-		earliest = func() time.Duration { return time.Duration(done.Load()) }
-		latest = func() time.Duration { return time.Duration(begun.Load()) }
-		moved := make(chan struct{})
-		defer func() { <-moved }()
-		go func() {
-			defer close(moved)
-			for latest() <= lasting {
-				begun.Add(int64(interval / 4))
-				b.Advance(interval / 4)
-				done.Add(int64(interval / 4))
-				time.Sleep(100 * time.Microsecond) // let some calls see this moment
-			}
-		}()
-	}
-
-	type admission struct{ from, to time.Duration } // it was made between these
-	var admitted [callers][]admission
-	together(callers, func(i int) {
-		for earliest() < lasting {
-			from := earliest()
-			r, err := gcra.Take(t.Context(), b.Store, charge)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			if r.Allowed {
-				admitted[i] = append(admitted[i], admission{from, latest()})
-			}
-		}
-	})
-
-	list := slices.Concat(admitted[:]...)
-	slices.SortFunc(list, func(a, b admission) int { return int(a.from - b.from) })
+	list := admissions(t, b, callers, lasting, interval/4, charge)
 	if len(list) < burst {
 		t.Errorf("%d passed in %v; want at least the burst of %d", len(list), lasting, burst)
 	}
@@ -151,4 +112,53 @@ func boundOverAnyWindow(t *testing.T, b Backend) {
 		}
 	}
 	t.Logf("%d admissions", len(list))
+}
+
+// admission was made between two moments of the store's time.
+type admission struct{ from, to time.Duration }
+
+// admissions are those of callers that ask without a pause while the store's
+// time, moved by one step after another where it stands still, goes on by
+// lasting; in the order of their beginnings.
+func admissions(t *testing.T, b Backend, callers int, lasting, step time.Duration, charge gcra.Charge) []admission {
+	t.Helper()
+	// The store's time is at least earliest and at most latest.
+	start := time.Now()
+	earliest := func() time.Duration { return time.Since(start) }
+	latest := earliest
+	if b.Exact {
+		var begun, done atomic.Int64
+		earliest = func() time.Duration { return time.Duration(done.Load()) }
+		latest = func() time.Duration { return time.Duration(begun.Load()) }
+		moved := make(chan struct{})
+		defer func() { <-moved }()
+		go func() {
+			defer close(moved)
+			for latest() <= lasting {
+				begun.Add(int64(step))
+				b.Advance(step)
+				done.Add(int64(step))
+				time.Sleep(100 * time.Microsecond) // let some calls see this moment
+			}
+		}()
+	}
+
+	admitted := make([][]admission, callers)
+	together(callers, func(i int) {
+		for earliest() < lasting {
+			from := earliest()
+			r, err := gcra.Take(t.Context(), b.Store, charge)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if r.Allowed {
+				admitted[i] = append(admitted[i], admission{from, latest()})
+			}
+		}
+	})
+
+	list := slices.Concat(admitted...)
+	slices.SortFunc(list, func(a, b admission) int { return int(a.from - b.from) })
+	return list
 }

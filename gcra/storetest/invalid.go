@@ -11,7 +11,10 @@ import (
 )
 
 // ages is a limit of n units of which none comes back while a test runs.
-func ages(n int64) gcra.Limit { return gcra.Limit{Count: 1, Per: time.Hour, Burst: n} }
+// (Its count is its burst, for stores whose window is strict.)
+func ages(n int64) gcra.Limit {
+	return gcra.Limit{Count: n, Per: time.Duration(n) * time.Hour, Burst: n}
+}
 
 // spent is how many units of a bucket of ages(n) are gone.
 func spent(t *testing.T, b Backend, subject, policy string, n int64) int64 {

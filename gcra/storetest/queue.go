@@ -54,4 +54,13 @@ var queueTables = []table{
 		{ask: patient(1, 9*s), want: refuses(0, 8*s, 1*s)},
 		{at: 3 * s, ask: patient(1, s), want: results(wait(0, 6*s, 1*s))},
 	}},
+
+	// A queue is shortened first.
+	{"refund of a queue", fiveASecond, []step{
+		{ask: queued(5), want: passes(0, 5*s)},
+		{ask: queued(2), want: results(wait(0, 7*s, 2*s))},
+		{refund: true, ask: queued(2), want: passes(0, 5*s)},
+		{refund: true, ask: queued(1), want: passes(1, 4*s)},
+		{ask: queued(2), want: results(wait(0, 6*s, 1*s))},
+	}},
 }

@@ -46,15 +46,6 @@ var refundTables = []table{
 		{refund: true, ask: one(0), want: passes(0, 5*s)},
 	}},
 
-	// A queue is shortened first.
-	{"refund of a queue", fiveASecond, []step{
-		{ask: queued(5), want: passes(0, 5*s)},
-		{ask: queued(2), want: results(wait(0, 7*s, 2*s))},
-		{refund: true, ask: queued(2), want: passes(0, 5*s)},
-		{refund: true, ask: queued(1), want: passes(1, 4*s)},
-		{ask: queued(2), want: results(wait(0, 6*s, 1*s))},
-	}},
-
 	// A group is refunded whole, whatever each of its buckets holds.
 	{"refund of a group", fiveASecond, []step{
 		{ask: all(gcra.Charge{Subject: "a", Cost: 2}, gcra.Charge{Subject: "b", Policy: "q", Limit: two, Cost: 2}), want: results(pass(3, 2*s), pass(0, 2*s))},

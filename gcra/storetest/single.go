@@ -8,7 +8,11 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-var tables = slices.Concat(singleTables, queueTables, groupTables, shadowTables, refundTables, changeTables)
+// tables are for every store, gcraTables for those of that law.
+var (
+	tables     = slices.Concat(singleTables, groupTables, shadowTables, refundTables)
+	gcraTables = slices.Concat(queueTables, changeTables)
+)
 
 var fiveASecond = gcra.PerSecond(1).WithBurst(5) // B = 5, T = 1 s
 

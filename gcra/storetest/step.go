@@ -28,7 +28,9 @@ type step struct {
 // is busy enough for a unit to come back that the table has not waited for.
 const slow = 600
 
-func (tt *table) run(t *testing.T, b Backend) {
+// run tells the story to a store, as far as no time passes and but for durations
+// where it is timeless.
+func (tt *table) run(t *testing.T, b Backend, timeless bool) {
 	scale := time.Duration(1)
 	if !b.Exact {
 		scale = slow
@@ -36,6 +38,9 @@ func (tt *table) run(t *testing.T, b Backend) {
 	start := time.Now()
 	at := time.Duration(0)
 	for i, s := range tt.steps {
+		if s.at > 0 && timeless {
+			return // what comes back with time is for the law to say
+		}
 		if s.at != at {
 			b.Advance((s.at - at) * scale)
 			at = s.at
@@ -45,6 +50,9 @@ func (tt *table) run(t *testing.T, b Backend) {
 			c := &ask[j]
 			if c.Limit == (gcra.Limit{}) {
 				c.Limit = tt.limit
+			}
+			if b.Law != GCRA {
+				c.Limit = windowOf(c.Limit)
 			}
 			if c.Policy == "" {
 				c.Policy = "p"
@@ -69,15 +77,37 @@ func (tt *table) run(t *testing.T, b Backend) {
 			want.RetryAfter *= scale
 			want.ResetAfter *= scale
 			want.Delay *= scale
-			if !near(c.Result, want, slack) {
+			got := c.Result
+			if timeless {
+				got, want = signs(got), signs(want)
+			}
+			if !near(got, want, slack) {
 				t.Errorf("step %d, at %v (times %d), charge %d %+v:\ngot  %+v\nwant %+v (durations at most %v shorter)",
-					i, s.at, scale, j, c, c.Result, want, slack)
+					i, s.at, scale, j, c, got, want, slack)
 			}
 		}
 		if t.Failed() {
 			return // what follows would only repeat it
 		}
 	}
+}
+
+// windowOf is the limit of the same rate whose count is its burst.
+func windowOf(l gcra.Limit) gcra.Limit {
+	if l.Burst == 0 || l.Burst == l.Count {
+		return l
+	}
+	return gcra.Limit{Count: l.Burst, Per: l.Per * time.Duration(l.Burst) / time.Duration(l.Count)}
+}
+
+// signs leaves of the durations only whether they are 0.
+func signs(r gcra.Result) gcra.Result {
+	for _, d := range []*time.Duration{&r.RetryAfter, &r.ResetAfter, &r.Delay} {
+		if *d != 0 {
+			*d = year
+		}
+	}
+	return r
 }
 
 // near reports whether got is want, but for durations that are shorter by at

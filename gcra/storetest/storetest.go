@@ -3,6 +3,9 @@
 //
 //	storetest.Run(t, func(t testing.TB) storetest.Backend { ... })
 //
+// Stores that decide by another law than package gcra's keep the parts that are
+// not about that law (see [Law]).
+//
 // Most of it is data: steps that say when a charge comes, what it asks and what
 // must be answered, under a sentence that says the rule. The rest is failure,
 // hostile names and concurrency.
@@ -29,38 +32,75 @@ type Backend struct {
 	// Otherwise time passes by itself too, and the durations answered may be
 	// shorter by as much as has really passed.
 	Exact bool
+
+	// Law is the one by which the store decides; the zero value is [GCRA].
+	Law Law
 }
+
+// Law is how a store decides what a limit lets pass, and so which parts of the
+// contract it keeps.
+type Law int
+
+const (
+	// GCRA is the law of package gcra: all of the contract.
+	GCRA Law = iota
+
+	// Sliding lets at most Count units pass in any window of length Per, and
+	// needs a Burst that is Count: the parts without a queue, as far as no time
+	// passes and but for durations, and those about sliding windows.
+	Sliding
+
+	// Other lets at most Burst units pass at one moment: the parts of Sliding
+	// that are not about sliding windows.
+	Other
+
+	anyLaw Law = -1
+)
 
 // Run runs the contract. Open is called for each part of it and returns a store
 // without any keys; what it opens, it closes with t.Cleanup.
 func Run(t *testing.T, open func(t testing.TB) Backend) {
 	t.Helper()
-	for _, tt := range tables {
-		t.Run(tt.name, func(t *testing.T) { tt.run(t, open(t)) })
-	}
-	for _, tt := range exactTables {
-		t.Run(tt.name, func(t *testing.T) {
+	part := func(name string, only Law, exact bool, run func(*testing.T, Backend)) {
+		t.Run(name, func(t *testing.T) {
 			b := open(t)
-			if !b.Exact {
+			switch {
+			case only != anyLaw && only != b.Law:
+				t.Skip("the store has another law")
+			case exact && !b.Exact:
 				t.Skip("time passes by itself")
 			}
-			tt.run(t, b)
+			run(t, b)
 		})
+	}
+	for _, tt := range tables {
+		part(tt.name, anyLaw, false, func(t *testing.T, b Backend) { tt.run(t, b, b.Law != GCRA) })
+	}
+	for _, set := range []struct {
+		law    Law
+		exact  bool
+		tables []table
+	}{{GCRA, false, gcraTables}, {Sliding, false, slidingTables}, {GCRA, true, exactTables}, {Sliding, true, exactSlidingTables}} {
+		for _, tt := range set.tables {
+			part(tt.name, set.law, set.exact, func(t *testing.T, b Backend) { tt.run(t, b, false) })
+		}
 	}
 	for _, tt := range []struct {
 		name string
+		law  Law
 		run  func(*testing.T, Backend)
 	}{
-		{"spending all of 300", spendAll},
-		{"invalid charges", invalidCharges},
-		{"nothing to take", nothingToTake},
-		{"context done", contextDone},
-		{"many charges", manyCharges},
-		{"hostile names", hostileNames},
-		{"exactly the burst passes", exactlyTheBurst},
-		{"groups under contention", contendedGroups},
-		{"bound over any window", boundOverAnyWindow},
+		{"spending all of 300", GCRA, spendAll},
+		{"invalid charges", anyLaw, invalidCharges},
+		{"nothing to take", anyLaw, nothingToTake},
+		{"context done", anyLaw, contextDone},
+		{"many charges", anyLaw, manyCharges},
+		{"hostile names", anyLaw, hostileNames},
+		{"exactly the burst passes", anyLaw, exactlyTheBurst},
+		{"groups under contention", anyLaw, contendedGroups},
+		{"bound over any window", GCRA, boundOverAnyWindow},
+		{"no window holds more", Sliding, noWindowHoldsMore},
 	} {
-		t.Run(tt.name, func(t *testing.T) { tt.run(t, open(t)) })
+		part(tt.name, tt.law, false, tt.run)
 	}
 }

@@ -46,6 +46,9 @@ func (o *outcome) decided(d time.Duration) {
 
 var rows = map[int]row{}
 
+// suite is the test that all rows are part of; what they share lives as long.
+var suite testing.TB
+
 // fault registers a row. Call it in a var declaration beside the row's code:
 //
 //	var _ = fault(13, "script_flush_goes_unnoticed", func(t *testing.T, o *outcome) { ... })
@@ -58,6 +61,7 @@ func fault(number int, name string, run func(*testing.T, *outcome)) struct{} {
 }
 
 func TestFaults(t *testing.T) {
+	suite = t
 	sorted := slices.SortedFunc(maps.Values(rows), func(a, b row) int { return cmp.Compare(a.number, b.number) })
 	var table strings.Builder
 	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)

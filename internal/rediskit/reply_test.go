@@ -1,4 +1,4 @@
-package gcra
+package rediskit
 
 import (
 	"context"
@@ -7,8 +7,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// readReply takes a list of as many integers as asked for, and nothing else.
-func FuzzReadReply(f *testing.F) {
+// Reply takes a list of as many integers as asked for, and nothing else.
+func FuzzReply(f *testing.F) {
 	for shape := range byte(9) {
 		f.Add([]byte{shape}, 1)
 		f.Add([]byte{6, 0, shape}, 2)
@@ -21,7 +21,7 @@ func FuzzReadReply(f *testing.F) {
 		v, integers := build(shape)
 		cmd := redis.NewCmd(context.Background())
 		cmd.SetVal(v)
-		reply, err := readReply(cmd, n)
+		reply, err := Reply(cmd, n)
 		if good := integers == n && n >= 0; (err == nil) != good {
 			t.Errorf("%#v for %d: got %v, %v; want an error: %v", v, n, reply, err, !good)
 		}

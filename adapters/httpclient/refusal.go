@@ -1,0 +1,126 @@
+package httpclient
+
+import (
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// refusal tells whether the server has refused to serve a request now, and how
+// long it asks to be left alone; 0 when it does not say.
+//
+// A 429 is one with or without Retry-After. A 503 is one with it: else it is a
+// failure like a 500, and the caller's to judge.
+func refusal(resp *http.Response) (wait time.Duration, refused bool) {
+	switch resp.StatusCode {
+	case http.StatusTooManyRequests:
+		wait, _ = afterOf(resp.Header)
+		return wait, true
+	case http.StatusServiceUnavailable:
+		return afterOf(resp.Header)
+	}
+	return 0, false
+}
+
+// afterOf reads Retry-After (RFC 9110, 10.2.3): whole seconds, or a date, which
+// is compared with the Date of the same response where there is one, so that it
+// does not matter what time it is here. A moment that has passed is 0, and what
+// cannot be read is not there.
+func afterOf(h http.Header) (wait time.Duration, ok bool) {
+	field := strings.TrimSpace(h.Get("Retry-After"))
+	if digits(field) {
+		// More digits than any number of seconds needs are a long time.
+		n, err := strconv.ParseInt(field, 10, 64)
+		if err != nil || n > int64(maxDelay/time.Second) {
+			return maxDelay, true
+		}
+		return time.Duration(n) * time.Second, true
+	}
+	at, err := http.ParseTime(field)
+	if err != nil {
+		return 0, false
+	}
+	now, err := http.ParseTime(h.Get("Date"))
+	if err != nil {
+		now = time.Now()
+	}
+	return min(max(at.Sub(now), 0), maxDelay), true
+}
+
+func digits(s string) bool {
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return s != ""
+}
+
+const (
+	firstBackoff = 500 * time.Millisecond
+	mostBackoff  = 10 * time.Second
+)
+
+// backoff is how long to wait after so many refusals that did not say: half a
+// second, doubled each time up to ten seconds, and of that a random part from
+// the half to the whole, so that those who were refused together do not come
+// back together.
+func backoff(refusals int) time.Duration {
+	d := mostBackoff
+	if doublings := refusals - 1; doublings < 5 {
+		d = min(d, firstBackoff<<doublings)
+	}
+	return d/2 + rand.N(d/2+1)
+}
+
+// replayable tells whether the request may be sent again: it does no more when
+// it is served twice, and its body can be had again. A refusal should mean that
+// nothing was done, but who refuses may stand behind somebody who has begun.
+func replayable(r *http.Request) bool {
+	if r.Body != nil && r.Body != http.NoBody && r.GetBody == nil {
+		return false
+	}
+	switch r.Method {
+	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
+		return true
+	}
+	// As net/http has it, the header's presence is the promise.
+	_, ok := r.Header["Idempotency-Key"]
+	if !ok {
+		_, ok = r.Header["X-Idempotency-Key"]
+	}
+	return ok
+}
+
+// again is the request with a body of its own.
+func again(r *http.Request) (*http.Request, error) {
+	clone := r.Clone(r.Context())
+	if r.GetBody == nil || r.Body == nil || r.Body == http.NoBody {
+		return clone, nil
+	}
+	body, err := r.GetBody()
+	if err != nil {
+		return nil, err
+	}
+	clone.Body = body
+	return clone, nil
+}
+
+const (
+	drainMost = 64 << 10
+	drainFor  = 500 * time.Millisecond
+)
+
+// discard reads what is left of a refusal, so that its connection can be used
+// again, and closes it. One that is large or slow is not worth a connection.
+func discard(body io.ReadCloser) {
+	patience := time.AfterFunc(drainFor, func() { _ = body.Close() })
+	// Any error ends the connection's use, and the answer is not needed.
+	_, _ = io.CopyN(io.Discard, body, drainMost)
+	if patience.Stop() {
+		_ = body.Close()
+	}
+}

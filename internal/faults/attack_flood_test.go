@@ -1,0 +1,165 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/redistest"
+	"github.com/seed-e377111c/ratelimit/keyfunc"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+const (
+	bytesInRedis  = 200 // a key, its value, its TTL and its share of Redis's tables
+	bytesInMemory = 64  // a slot of 24 bytes in a table that is at least three eighths full
+	bytesOfToken  = 600 // a verified token: hash, key, three times
+)
+
+// flood calls f for every number below n, from many goroutines.
+func flood(n, workers int, f func(i int)) {
+	var next atomic.Int64
+	crowd(workers, func(int) {
+		for {
+			i := int(next.Add(1)) - 1
+			if i >= n {
+				return
+			}
+			f(i)
+		}
+	})
+}
+
+var _ = fault(84, "a_flood_of_keys_in_redis_is_bounded_and_passes", func(t *testing.T, o *outcome) {
+	n := sized(100_000, 1_000_000)
+	o.injected = fmt.Sprint(n, " keys")
+	server := redistest.Start(t)
+	store := patientStore(t, server)
+	ctx := t.Context()
+	memory := func() int { return stat(t, server, "memory", "used_memory:") }
+	for i := range 5 {
+		expect(t, fmt.Sprint("the attacker's request ", i), mustTake(t, store, daily("attacker", 3))[0].Result.Allowed, i < 3)
+	}
+	idle, processIdle := memory(), heap()
+
+	// A key lives for T after a single request, whatever the window is.
+	life := phase(4*time.Second, 60*time.Second)
+	begin := time.Now()
+	flood(n, 256, func(i int) {
+		if _, err := o.take(store, gcra.Charge{Subject: "user:" + strconv.Itoa(i), Policy: "api", Limit: gcra.Limit{Count: 100, Per: 100 * life}, Cost: 1}); err != nil {
+			t.Error(err)
+		}
+	})
+	keys := server.Client().DBSize(ctx).Val()
+	took, grown, process := time.Since(begin), memory()-idle, int64(heap())-int64(processIdle)
+	t.Logf("%d requests in %v: %d keys, %d bytes in Redis (%d a key), %d in the mirror", n, took.Round(time.Millisecond), keys, grown, grown/int(max(keys, 1)), process)
+	if keys < int64(n)/10 || grown > int(keys)*bytesInRedis+1<<20 {
+		t.Errorf("%d requests took %d bytes in %d keys; want at most %d a key", n, grown, keys, bytesInRedis)
+	}
+	if process > int64(n)*bytesInMemory+16<<20 {
+		t.Errorf("%d keys took %d bytes of this process; want at most %d each", n, process, bytesInMemory)
+	}
+	expect(t, "the attacker is refused", mustTake(t, store, daily("attacker", 3))[0].Result.Allowed, false)
+	expect(t, "a newcomer passes", mustTake(t, store, daily("newcomer", 3))[0].Result.Allowed, true)
+	ended := time.Now()
+	redistest.Eventually(t, life+patience, "the flood to have expired", func() bool { return server.Client().DBSize(ctx).Val() <= 2 })
+	o.recovery = time.Since(ended)
+	if left := memory() - idle; left > grown/3+1<<20 {
+		t.Errorf("%d bytes are left of %d; want nearly none", left, grown)
+	}
+
+	// With a coarse limit in the same admission the flood writes nothing.
+	s := openSite(t, o, setup{Config: middleware.Config{Store: store}, policies: []middleware.Policy{
+		{Name: "address", Key: keyfunc.RemoteAddr, Limit: gcra.PerDay(50)},
+		{Name: "identity", Key: byClient, Limit: gcra.PerDay(10)}}})
+	before := server.Client().DBSize(ctx).Val()
+	for i := range sized(500, 10_000) {
+		s.do(t, "GET /ok", fmt.Sprint("X-Client: ", i))
+	}
+	expect(t, "keys of a flood behind a limit of 50 by address", server.Client().DBSize(ctx).Val()-before, 51)
+})
+
+var _ = fault(85, "a_flood_of_keys_in_this_process_is_capped", func(t *testing.T, o *outcome) {
+	n := sized(100_000, 1_200_000)
+	o.injected = fmt.Sprint(n, " keys in Memory, mirror and tokens")
+	// Each takes its bucket far into debt, so that none makes room by itself. A
+	// unit comes back in a second.
+	limit := gcra.Limit{Count: 1, Per: time.Second, Burst: 3600}
+	charge := func(subject string, cost int64) gcra.Charge {
+		return gcra.Charge{Subject: subject, Policy: "p", Limit: limit, Cost: cost}
+	}
+	away := rigAt(t, "redis://127.0.0.1:1") // nobody is there: the fallback is all there is
+	for _, tt := range []struct {
+		name     string
+		store    gcra.Store
+		capacity int
+	}{
+		{"a small Memory", &gcra.Memory{Capacity: 1 << 14}, 1 << 14},
+		{"Memory", gcra.NewMemory(), 1 << 20},
+		{"the mirror", away.Local(), 1 << 20},
+	} {
+		before := heap()
+		mustTake(t, tt.store, charge("attacker", 3600))
+		var refused atomic.Int64
+		flood(n, 4, func(i int) {
+			charges := []gcra.Charge{charge("user:"+strconv.Itoa(i), 600)}
+			begin := time.Now()
+			if err := tt.store.Take(context.Background(), charges); err != nil {
+				t.Error(err)
+			}
+			o.decided(time.Since(begin))
+			if !charges[0].Result.Allowed {
+				refused.Add(1)
+			}
+		})
+		// The table may be full and the shared bucket empty now.
+		grown := int64(heap()) - int64(before)
+		t.Logf("%s: %d bytes for %d keys of at most %d, %d refused", tt.name, grown, n, tt.capacity, refused.Load())
+		if bound := int64(min(2*n, tt.capacity))*bytesInMemory + 4<<20; grown > bound {
+			t.Errorf("%s: %d bytes for %d keys; want at most %d", tt.name, grown, n, bound)
+		}
+		if full := n > tt.capacity; full != (refused.Load() > 0) {
+			t.Errorf("%s: %d of %d keys refused with room for %d", tt.name, refused.Load(), n, tt.capacity)
+		}
+		expect(t, tt.name+": the attacker passes with all of his burst", mustTake(t, tt.store, charge("attacker", 3600))[0].Result.Allowed, false)
+		redistest.Eventually(t, patience, tt.name+": a newcomer to pass", func() bool { return mustTake(t, tt.store, charge("newcomer", 1))[0].Result.Allowed })
+		other := charge("newcomer", 1)
+		other.Policy = "another"
+		expect(t, tt.name+": a newcomer passes another policy", mustTake(t, tt.store, other)[0].Result.Allowed, true)
+		runtime.KeepAlive(tt.store)
+	}
+
+	// Verified tokens: 16,384 are remembered.
+	tokens := sized(20_000, 1_000_000)
+	key := keyfunc.JWTSubject(func(*jwt.Token) (any, error) { return secret, nil }, []string{"HS256"})
+	ask := func(subject string) string {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		name, value, _ := strings.Cut(token(t, jwt.SigningMethodHS256, secret, subject, "us", time.Hour), ": ")
+		r.Header.Set(name, value)
+		k, err := key(r)
+		if err != nil {
+			t.Error(err)
+		}
+		return k
+	}
+	before := heap()
+	flood(tokens, 2, func(i int) { ask("user:" + strconv.Itoa(i)) })
+	grown := int64(heap()) - int64(before)
+	t.Logf("token cache: %d bytes after %d tokens", grown, tokens)
+	if bound := int64(16_384*bytesOfToken + 4<<20); grown > bound {
+		t.Errorf("%d tokens took %d bytes; want at most %d", tokens, grown, bound)
+	}
+	expect(t, "subject of a token seen first", ask("user:0"), "sub:us|user:0")
+	expect(t, "subject of a new token", ask("newcomer"), "sub:us|newcomer")
+	runtime.KeepAlive(key)
+})

@@ -1,0 +1,229 @@
+package faults
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/redistest"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+var _ = fault(52, "a_refused_request_is_charged_nowhere", func(t *testing.T, o *outcome) {
+	o.injected = "one of three limits used up"
+	server := redistest.Start(t)
+	eachFramework(t, func(t *testing.T, f framework) {
+		store := patientStore(t, server)
+		store.MirrorFor = -1 // every refusal is Redis's
+		store.Prefix = f.name + ":"
+		s := openSite(t, o, setup{framework: f, Config: middleware.Config{Store: store}, policies: []middleware.Policy{
+			{Name: "first", Key: everybody, Limit: gcra.PerDay(1000)},
+			{Name: "user", Key: byClient, Limit: gcra.PerDay(3)},
+			{Name: "last", Key: everybody, Limit: gcra.PerDay(1000)}}})
+		expect(t, "statuses", s.statuses(t, "GET /ok", 3, "X-Client: eve"), []int{200, 200, 200})
+		keys := []string{f.name + ":{everybody}:first", f.name + ":{eve}:user", f.name + ":{everybody}:last"}
+		dumps := func() (all []string) {
+			for _, key := range keys {
+				all = append(all, dump(t, server, key))
+			}
+			return all
+		}
+		before := dumps()
+		expect(t, "statuses", s.statuses(t, "GET /ok", 20, "X-Client: eve"), slices.Repeat([]int{429}, 20))
+		expect(t, "all three buckets", dumps(), before)
+		expect(t, "somebody else", s.do(t, "GET /ok", "X-Client: bob").StatusCode, 200)
+		expect(t, "left for all", s.lastDecision().Results[0].Remaining, 996)
+	})
+})
+
+var _ = fault(53, "the_headers_speak_of_the_limit_that_refused", func(t *testing.T, o *outcome) {
+	o.injected = "refused by the second of two, and by both"
+	cost := 1
+	open := func(f framework, h middleware.Headers) *website {
+		cost = 1
+		return openSite(t, o, setup{framework: f, Config: middleware.Config{Headers: h}, policies: []middleware.Policy{
+			{Name: "day", Key: everybody, Limit: gcra.PerDay(4), Cost: func(*http.Request) int { return cost }},
+			{Name: "hour", Key: everybody, Limit: gcra.PerHour(2)}}})
+	}
+	for _, f := range frameworks {
+		s := open(f, 0)
+		s.statuses(t, "GET /ok", 2)
+		a := s.do(t, "GET /ok")
+		var problem struct {
+			Violated []string `json:"violated-policies"`
+		}
+		if err := json.Unmarshal([]byte(a.body), &problem); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, f.name+": refused by hour", []any{a.StatusCode, a.Header.Get("RateLimit-Limit"), a.Header.Get("RateLimit-Remaining"), a.Header.Get("Retry-After"), problem.Violated},
+			[]any{429, "2", "0", "1800", []string{"hour"}})
+		// Both refuse: the longer wait is the one that helps.
+		cost = 3
+		a = s.do(t, "GET /ok")
+		expect(t, f.name+": refused by both", []any{a.Header.Get("RateLimit-Limit"), a.Header.Get("RateLimit-Remaining"), a.Header.Get("Retry-After")}, []any{"4", "2", "21600"})
+
+		s = open(f, middleware.HeadersDraft11)
+		s.statuses(t, "GET /ok", 2)
+		a = s.do(t, "GET /ok")
+		expect(t, f.name+": in a list", a.Header.Get("RateLimit"), `"day";r=2, "hour";r=0;t=1800`)
+	}
+})
+
+var _ = fault(54, "who_waits_as_told_passes", func(t *testing.T, o *outcome) {
+	o.injected = "waiting for RetryAfter, and for 2 ms less"
+	server := redistest.Start(t)
+	limit := gcra.Limit{Count: 1, Per: 20 * time.Millisecond}
+	n := sized(40, 1000)
+	for name, mirror := range map[string]time.Duration{"with the mirror": 0, "without": -1} {
+		store := patientStore(t, server)
+		store.MirrorFor = mirror
+		late, early, tried := 0, 0, 0
+		c := gcra.Charge{Subject: name, Policy: "p", Limit: limit, Cost: 1}
+		for range n {
+			// Refused at some moment between asked and told.
+			var asked, told time.Time
+			var r gcra.Result
+			for r.RetryAfter == 0 {
+				asked = time.Now()
+				r = mustTake(t, store, c)[0].Result
+				told = time.Now()
+			}
+			if wait := r.RetryAfter - 2*time.Millisecond; wait > 0 {
+				time.Sleep(time.Until(told.Add(wait)))
+				again := mustTake(t, store, c)[0].Result
+				// A machine that has overslept proves nothing.
+				if mirror < 0 && time.Since(asked) < r.RetryAfter {
+					if tried++; again.Allowed {
+						early++
+					}
+				}
+				if again.Allowed {
+					continue
+				}
+			}
+			time.Sleep(time.Until(told.Add(r.RetryAfter)))
+			if res, err := o.take(store, c); err != nil || !res.Allowed {
+				late++
+			}
+		}
+		o.over.Add(int64(early))
+		expect(t, name+": let in too early", early, 0)
+		if late > n/1000 {
+			t.Errorf("%s: %d of %d who waited for RetryAfter were refused; want at most one in 1,000", name, late, n)
+		}
+		if mirror < 0 && tried == 0 {
+			t.Errorf("%s: not one of %d came back too early", name, n)
+		}
+	}
+})
+
+var _ = fault(55, "a_changed_limit_is_followed_at_once", func(t *testing.T, o *outcome) {
+	o.injected = "1/hour to 100/second and back"
+	server := redistest.Start(t)
+	slow, fast := gcra.PerHour(1), gcra.PerSecond(100)
+	for name, store := range map[string]gcra.Store{"Memory": gcra.NewMemory(), "Redis": patientStore(t, server)} {
+		var limit atomic.Pointer[gcra.Limit]
+		limit.Store(&slow)
+		s := openSite(t, o, setup{Config: middleware.Config{Store: store}, policies: []middleware.Policy{
+			{Name: "p", Key: everybody, LimitFor: func(*http.Request) gcra.Limit { return *limit.Load() }}}})
+		expect(t, name+": 1/hour", s.statuses(t, "GET /ok", 2), []int{200, 429})
+
+		limit.Store(&fast)
+		a := s.do(t, "GET /ok") // whatever it says, nobody waits for more than a second
+		expect(t, name+": limit in the header", a.Header.Get("RateLimit-Limit"), "100")
+		if name == "Redis" {
+			if ahead, _ := lead(t, server, "rl:{everybody}:p"); ahead > time.Second {
+				t.Errorf("%s: the TAT is %v ahead after a request under 100/second; want at most a second", name, ahead)
+			}
+		}
+		redistest.Eventually(t, time.Second+slack, name+": the raised limit to admit", func() bool { return s.do(t, "GET /ok").StatusCode == 200 })
+
+		limit.Store(&slow)
+		passed := 0
+		for range 50 {
+			if s.do(t, "GET /ok").StatusCode == http.StatusOK {
+				passed++
+			}
+		}
+		o.atMost(t, int64(passed), 1, name+": back at 1/hour")
+	}
+})
+
+// A herd comes back at once where it has been told the same moment, and GCRA
+// tells moments that lie T apart only to those that it admits to a queue. So
+// what is asked of it is that a herd costs little and gets no more than is due;
+// jitter is the client's part.
+var _ = fault(56, "a_herd_gets_what_is_due_and_costs_little", func(t *testing.T, o *outcome) {
+	o.injected = "500 clients that obey Retry-After"
+	const herd = 500
+
+	// Each on a bucket of its own comes back when that one is due, so the second
+	// wave is as spread as the first: nothing is reset for all at one moment.
+	now := time.Unix(1_800_000_000, 0)
+	start := now
+	memory := &gcra.Memory{Now: func() time.Time { return now }}
+	perMinute := gcra.PerMinute(1)
+	retries := make(map[time.Duration]int)
+	for i := range herd {
+		now = start.Add(time.Duration(i) * time.Minute / herd)
+		c := gcra.Charge{Subject: fmt.Sprint("client", i), Limit: perMinute, Cost: 1}
+		mustTake(t, memory, c)
+		r := mustTake(t, memory, c)[0].Result
+		retries[now.Add(r.RetryAfter).Sub(start).Truncate(time.Second)]++
+	}
+	peak := 0
+	for _, n := range retries {
+		peak = max(peak, n)
+	}
+	if mean := float64(herd) / 60; float64(peak) > 1.5*mean {
+		t.Errorf("%d clients with buckets of their own: a second of %d retries; want at most 1.5 times the mean of %.1f", herd, peak, mean)
+	}
+
+	// In a queue each has a moment of its own, T apart.
+	delays := make(map[time.Duration]bool)
+	for range herd {
+		r := mustTake(t, memory, gcra.Charge{Subject: "queue", Limit: gcra.PerSecond(100).WithBurst(1), Cost: 1, MaxDelay: time.Hour})[0].Result
+		delays[r.Delay] = true
+		if !r.Allowed || r.Delay%(10*time.Millisecond) != 0 {
+			t.Fatalf("in the queue: got %+v; want a delay of a multiple of 10 ms", r)
+		}
+	}
+	expect(t, "moments in the queue", len(delays), herd)
+
+	// On one bucket without a queue all come back at once, again and again. That
+	// is answered here, and Redis hears of few.
+	server := redistest.Start(t)
+	store := patientStore(t, server)
+	limit := gcra.PerSecond(20).WithBurst(1)
+	stop := time.Now().Add(phase(1500*time.Millisecond, 20*time.Second))
+	var passed, asked atomic.Int64
+	resetStats(t, server)
+	begin := redisTime(t, server)
+	crowd(herd, func(int) {
+		for time.Now().Before(stop) {
+			r, err := o.take(store, gcra.Charge{Subject: "herd", Policy: "p", Limit: limit, Cost: 1})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			asked.Add(1)
+			if r.Allowed {
+				passed.Add(1)
+				return // served
+			}
+			time.Sleep(r.RetryAfter)
+		}
+	})
+	took := redisTime(t, server).Sub(begin)
+	o.atMost(t, passed.Load(), 1+int64(took/(50*time.Millisecond)), "the herd")
+	scripts := calls(t, server, "evalsha") + calls(t, server, "eval")
+	t.Logf("%d of %d requests admitted in %v, with %d scripts", passed.Load(), asked.Load(), took, scripts)
+	if passed.Load() < 3 || scripts > asked.Load()/4 {
+		t.Errorf("a herd of %d: %d of %d requests admitted, with %d scripts; want at least 3 admitted, and a script for one request in four at most", herd, passed.Load(), asked.Load(), scripts)
+	}
+})

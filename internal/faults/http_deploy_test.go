@@ -1,0 +1,72 @@
+package faults
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/redistest"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+var _ = fault(92, "two_applications_do_not_mix", func(t *testing.T, o *outcome) {
+	o.injected = "one Redis, the same client, other prefixes and names"
+	server := redistest.Start(t)
+	app := func(prefix, policy string, limit gcra.Limit) *website {
+		store := patientStore(t, server)
+		store.Prefix = prefix
+		return openSite(t, o, setup{Config: middleware.Config{Store: store}, policies: []middleware.Policy{{Name: policy, Key: byClient, Limit: limit}}})
+	}
+	two, three := gcra.PerDay(2), gcra.PerDay(3)
+	expect(t, "shop", app("shop:", "api", two).statuses(t, "GET /ok", 3, "X-Client: ann"), []int{200, 200, 429})
+	expect(t, "blog", app("blog:", "api", two).statuses(t, "GET /ok", 3, "X-Client: ann"), []int{200, 200, 429})
+	expect(t, "no prefix", app("", "api", two).statuses(t, "GET /ok", 3, "X-Client: ann"), []int{200, 200, 429})
+	expect(t, "shop, another policy", app("shop:", "login", two).statuses(t, "GET /ok", 3, "X-Client: ann"), []int{200, 200, 429})
+	// Neither a client nor a policy can be written so that it falls into another.
+	expect(t, "shop, odd client", app("shop:", "api", two).statuses(t, "GET /ok", 3, "X-Client: ann}:api{"), []int{200, 200, 429})
+	expect(t, "shop, odd policy", app("shop:", "api}:api", two).statuses(t, "GET /ok", 3, "X-Client: ann"), []int{200, 200, 429})
+	// The same prefix and name are the same bucket; a changed limit is followed
+	// and no mix of the two.
+	raised := app("shop:", "api", three)
+	expect(t, "shop, another server with a raised limit", raised.do(t, "GET /ok", "X-Client: ann").StatusCode, 429)
+	a := raised.do(t, "GET /ok", "X-Client: bob")
+	expect(t, "shop, another client", []any{a.StatusCode, a.Header.Get("RateLimit-Limit"), a.Header.Get("RateLimit-Remaining")}, []any{200, "3", "2"})
+})
+
+var _ = fault(93, "old_keys_are_ignored_and_expire", func(t *testing.T, o *outcome) {
+	o.injected = "a new prefix, rolled out while the old one runs"
+	const burst = 5
+	server := redistest.Start(t)
+	limit := gcra.Limit{Count: burst, Per: phase(1500*time.Millisecond, 10*time.Second)}
+	version := func(n int) *website {
+		store := patientStore(t, server)
+		store.Prefix = fmt.Sprintf("v%d:", n)
+		return openSite(t, o, setup{Config: middleware.Config{Store: store}, policies: []middleware.Policy{{Name: "api", Key: everybody, Limit: limit}}})
+	}
+	v1, v2 := version(1), version(2)
+	begin, passed := redisTime(t, server), int64(0)
+	for range 4 * burst {
+		for _, v := range []*website{v1, v2} {
+			if v.do(t, "GET /ok").StatusCode == 200 {
+				passed++
+			}
+		}
+	}
+	due := int64(redisTime(t, server).Sub(begin) / (limit.Per / burst))
+	o.atMost(t, passed, 2*(burst+due), "while both versions run")
+	if passed < 2*burst {
+		t.Errorf("%d passed in two versions; want the burst of %d in each", passed, burst)
+	}
+	redistest.Eventually(t, limit.Per+patience, "the keys of both versions to expire", func() bool { return server.Client().DBSize(t.Context()).Val() == 0 })
+	// What an old version has written under the very same key is no worse than
+	// any damaged value: see row 48.
+	if err := server.Client().HSet(t.Context(), "v2:{everybody}:api", "tokens", "3", "ts", "1700000000").Err(); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, "on a key of another format", v2.do(t, "GET /ok").StatusCode, 200)
+	if ttl := server.Client().PTTL(t.Context(), "v2:{everybody}:api").Val(); ttl == -1 {
+		t.Error("a key of another format stays without a TTL")
+	}
+	expect(t, "decisions with an error", v1.failed.Load()+v2.failed.Load(), 0)
+})

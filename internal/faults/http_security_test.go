@@ -1,0 +1,168 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/redistest"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+// aclLines are the ACL rules of SECURITY.md, by the line's first words. What is
+// published is what is tested.
+func aclLines(t *testing.T) map[string][]string {
+	t.Helper()
+	text, err := os.ReadFile("../../SECURITY.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := make(map[string][]string)
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); len(fields) > 4 && fields[0] == "ACL" && fields[1] == "SETUSER" {
+			lines[fields[2]] = fields[3:]
+		}
+	}
+	return lines
+}
+
+// What SECURITY.md says is shown by a test is shown by one that exists.
+func TestSecurityNamesTests(t *testing.T) {
+	text, err := os.ReadFile("../../SECURITY.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile("TestFaults/([0-9]+)_([a-z0-9_]+)").FindAllStringSubmatch(string(text), -1)
+	for _, name := range named {
+		number, err := strconv.Atoi(name[1])
+		if err != nil || rows[number].name != name[2] {
+			t.Errorf("SECURITY.md names %s; row %s is called %q", name[0], name[1], rows[number].name)
+		}
+	}
+	if len(named) == 0 {
+		t.Error("SECURITY.md names no test")
+	}
+}
+
+// TestACL runs the limiter as a Redis user who may do what SECURITY.md lists and
+// nothing else, and again without each of the commands, so that the list has
+// none too many.
+func TestACL(t *testing.T) {
+	lines := aclLines(t)
+	for user, start := range map[string]func(t *testing.T) ([]*redistest.Server, func() redis.UniversalClient){
+		"limiter": func(t *testing.T) ([]*redistest.Server, func() redis.UniversalClient) {
+			s := redistest.Start(t)
+			return []*redistest.Server{s}, func() redis.UniversalClient {
+				o := s.Options()
+				o.Username, o.Password, o.ReadTimeout = "limiter", "long-random-password", patience
+				return closing(t, redis.NewClient(o))
+			}
+		},
+		"limiter-cluster": func(t *testing.T) ([]*redistest.Server, func() redis.UniversalClient) {
+			c := redistest.StartCluster(t)
+			return c.Nodes, func() redis.UniversalClient {
+				o := c.Options()
+				o.Username, o.Password, o.ReadTimeout = "limiter-cluster", "long-random-password", patience
+				return closing(t, redis.NewClusterClient(o))
+			}
+		},
+	} {
+		t.Run(user, func(t *testing.T) {
+			rules := lines[user]
+			if len(rules) == 0 {
+				t.Fatalf("SECURITY.md has no line ACL SETUSER %s", user)
+			}
+			servers, client := start(t)
+			grant := func(rules []string) {
+				for _, s := range servers {
+					do(t, s, "acl", "deluser", user)
+					args := []any{"acl", "setuser", user, "reset"}
+					for _, rule := range rules {
+						args = append(args, rule)
+					}
+					do(t, s, args...)
+					do(t, s, "script", "flush")
+				}
+			}
+			for i := range rules {
+				rules[i] = strings.ReplaceAll(rules[i], "PASSWORD", "long-random-password")
+			}
+			grant(rules)
+			if err := limits(t, client(), user); err != nil {
+				t.Errorf("as %s with %q: %v", user, rules, err)
+			}
+			if n := denials(t, servers); n != 0 {
+				t.Errorf("as %s with %q: %d entries in the ACL log; want none", user, rules, n)
+			}
+			// The user can do no more than that.
+			c := client()
+			for _, args := range [][]any{{"set", "elsewhere", "1"}, {"keys", "*"}, {"flushall"}, {"config", "get", "*"}, {"del", "rl:{a}:p"}, {"acl", "list"}, {"debug", "sleep", "0"}} {
+				if err := c.Do(t.Context(), args...).Err(); !redis.HasErrorPrefix(err, "NOPERM") {
+					t.Errorf("%v as %s: got %v; want NOPERM", args, user, err)
+				}
+			}
+			for i, rule := range rules {
+				if !strings.HasPrefix(rule, "+") {
+					continue
+				}
+				denials(t, servers)
+				grant(append(append([]string{}, rules[:i]...), rules[i+1:]...))
+				if limits(t, client(), fmt.Sprint(user, i)) == nil && denials(t, servers) == 0 {
+					t.Errorf("without %s all went well as %s; want only what is needed in the line", rule, user)
+				}
+			}
+		})
+	}
+}
+
+// denials are what the servers have noted that the user was not let do. The
+// client forgives some of them, but they fill the log of whoever watches it.
+func denials(t *testing.T, servers []*redistest.Server) (n int) {
+	t.Helper()
+	for _, s := range servers {
+		n += len(do(t, s, "acl", "log").([]any))
+		do(t, s, "acl", "log", "reset")
+	}
+	return n
+}
+
+// limits has a store do all that it does.
+func limits(t *testing.T, client redis.UniversalClient, subject string) error {
+	t.Helper()
+	store := gcra.NewRedis(client)
+	store.Timeout, store.MirrorFor = patience, -1
+	var failed error
+	l := middleware.Must(middleware.New(middleware.Config{Store: store, Observe: func(_ *http.Request, d middleware.Decision) { failed = d.Err }},
+		middleware.Policy{Name: "one", Key: func(*http.Request) (string, error) { return subject, nil }, Limit: gcra.PerDay(2)},
+		middleware.Policy{Name: "all", Key: everybody, Limit: gcra.PerDay(1000)}))
+	r, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "/", nil)
+	if err != nil {
+		return err
+	}
+	for i, want := range []bool{true, true, false} {
+		d := l.Decide(r)
+		if failed != nil {
+			return failed
+		}
+		if d.Allowed != want {
+			return fmt.Errorf("decision %d: allowed is %v; want %v", i, d.Allowed, want)
+		}
+		if i == 0 {
+			if err := d.Refund(context.Background()); err != nil {
+				return err
+			}
+			if d = l.Decide(r); !d.Allowed || failed != nil {
+				return fmt.Errorf("after a refund: allowed is %v, %w", d.Allowed, failed)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,297 @@
+package faults
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/redistest"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+var plainInteger = regexp.MustCompile(`^[0-9]{15,17}$`)
+
+var _ = fault(44, "numbers_are_written_as_plain_integers", func(t *testing.T, o *outcome) {
+	o.injected = "TATs and TTLs that are multiples of 1e8"
+	servers := map[string]*redis.Client{"redis-server": redistest.Start(t).Client(), "embedded": redistest.StartEmbedded(t)}
+	for name, client := range servers {
+		store := gcra.NewRedis(client)
+		store.Timeout, store.MirrorFor = patience, -1
+		for _, tt := range []struct {
+			per  time.Duration
+			cost int64
+		}{{10 * time.Second, 1}, {10 * time.Second, 10}, {100_000 * time.Second, 1}, {100_000 * time.Second, 10}, {time.Millisecond, 100_000}, {time.Microsecond, 1}, {100_000_000 * time.Millisecond, 100}} {
+			subject := fmt.Sprintf("%v*%d", tt.per, tt.cost)
+			key := "rl:{" + subject + "}:"
+			c := gcra.Charge{Subject: subject, Policy: "p", Limit: gcra.Limit{Count: 1, Per: tt.per, Burst: 200_000}, Cost: tt.cost}
+			if c.Limit.Validate() != nil {
+				c.Limit.Burst = 200
+			}
+			mustTake(t, store, c) // alone: the short way through the script
+			others := []gcra.Charge{c, c}
+			others[1].Policy = "q"
+			mustTake(t, store, others...) // together: the long way
+			for _, policy := range []string{"p", "q"} {
+				value, err := client.Get(t.Context(), key+policy).Result()
+				if err == redis.Nil && tt.per == time.Microsecond {
+					continue // has expired after a millisecond
+				}
+				if err != nil || !plainInteger.MatchString(value) {
+					t.Errorf("%s: %s%s holds %q, %v; want digits", name, key, policy, value, err)
+				}
+				ttl := client.PTTL(t.Context(), key+policy).Val()
+				if full := time.Duration(tt.cost) * tt.per; ttl > 2*full+time.Millisecond || ttl < full-patience && full > patience {
+					t.Errorf("%s: %s%s lives for %v; want about %v", name, key, policy, ttl, full)
+				}
+			}
+		}
+		// Where the bucket is in debt the new TAT is the old one plus T, to the last digit.
+		const key, day = "rl:{exact}:p", int64(24 * time.Hour / 100)
+		now := time.Since(time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)).Nanoseconds() / 100
+		for _, tat := range []int64{now + 100*day + 1, now/1e8*1e8 + 100*day, now/1e10*1e10 + 100*day, now + 99*day + 7} {
+			if err := client.Set(t.Context(), key, tat, 0).Err(); err != nil {
+				t.Fatal(err)
+			}
+			mustTake(t, store, gcra.Charge{Subject: "exact", Policy: "p", Limit: gcra.PerDay(1).WithBurst(300), Cost: 1})
+			expect(t, fmt.Sprint(name, ": the TAT after ", tat), client.Get(t.Context(), key).Val(), strconv.FormatInt(tat+day, 10))
+		}
+	}
+})
+
+// replier is a server in front of a Redis that gives another reply to scripts.
+type replier struct {
+	addr  string
+	reply atomic.Pointer[string] // nil: what Redis says
+}
+
+func startReplier(t *testing.T, target string) *replier {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &replier{addr: ln.Addr().String()}
+	var conns sync.WaitGroup
+	t.Cleanup(func() {
+		_ = ln.Close()
+		conns.Wait()
+	})
+	conns.Go(func() {
+		for {
+			client, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			conns.Go(func() { r.serve(client, target) })
+		}
+	})
+	return r
+}
+
+func (r *replier) serve(client net.Conn, target string) {
+	defer client.Close()
+	server, err := net.Dial("tcp", target)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	go func() { _, _ = io.Copy(client, server) }()
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := client.Read(buf)
+		if err != nil {
+			return
+		}
+		if reply := r.reply.Load(); reply != nil && bytes.Contains(buf[:n], []byte("evalsha")) {
+			if _, err := io.WriteString(client, *reply); err != nil {
+				return
+			}
+		} else if _, err := server.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+var _ = fault(45, "a_reply_of_another_type_is_an_error", func(t *testing.T, o *outcome) {
+	o.injected = "floats, nil, text, short lists; RESP2 and 3"
+	server := redistest.Start(t)
+	for protocol, replies := range map[int][]string{
+		2: {"$-1\r\n", "*-1\r\n", "+OK\r\n", ":1\r\n", "$3\r\n1.5\r\n", "*0\r\n", "*2\r\n:1\r\n:1\r\n", "*1\r\n$1\r\n1\r\n", "*1\r\n+1\r\n", "*1\r\n$-1\r\n", "*1\r\n*1\r\n:1\r\n", "*1\r\n-ERR odd\r\n", "-ERR odd\r\n", "-\r\n"},
+		3: {"_\r\n", ",1.5\r\n", "#t\r\n", "(12345678901234567890\r\n", "%1\r\n+a\r\n:1\r\n", "*1\r\n,1.5\r\n", "*1\r\n_\r\n", "*1\r\n#f\r\n", "*1\r\n(99999999999999999999\r\n", "=5\r\ntxt:1\r\n"},
+	} {
+		between := startReplier(t, server.Addr)
+		store := rigOn(closing(t, redis.NewClient(&redis.Options{Addr: between.addr, Protocol: protocol, ReadTimeout: patience, MaxRetries: -1})))
+		store.Timeout = patience
+		s := openSite(t, o, setup{Config: middleware.Config{Store: store.Redis}, policies: []middleware.Policy{
+			{Key: everybody, Limit: gcra.PerDay(1_000_000).WithBurst(1000), Outage: middleware.OutageClosed}}})
+		expect(t, "an ordinary reply", s.do(t, "GET /ok").StatusCode, 200)
+		for _, reply := range replies {
+			between.reply.Store(&reply)
+			for range 4 { // more than trip the breaker
+				expect(t, fmt.Sprintf("RESP%d: %q", protocol, reply), s.do(t, "GET /ok").StatusCode, 503)
+			}
+			between.reply.Store(nil)
+			// Per-call errors never rest the lane: the next call is sent.
+			expect(t, fmt.Sprintf("RESP%d: after %q", protocol, reply), s.do(t, "GET /ok").StatusCode, 200)
+		}
+		if lines := store.log.lines(isAway); len(lines) != 0 {
+			t.Errorf("RESP%d: odd replies counted as an outage: %q", protocol, lines)
+		}
+	}
+})
+
+var _ = fault(46, "a_key_outlives_its_debt", func(t *testing.T, o *outcome) {
+	o.injected = "10,000 and 100 a second"
+	server := redistest.Start(t)
+	store := patientStore(t, server)
+	store.MirrorFor = -1
+	for _, cost := range []int64{5000, 4999, 10_000, 3333} {
+		subject := fmt.Sprint("ttl", cost)
+		mustTake(t, store, gcra.Charge{Subject: subject, Policy: "p", Limit: gcra.PerSecond(10_000), Cost: cost})
+		ahead, ttl := lead(t, server, "rl:{"+subject+"}:p")
+		if ahead > 0 && ttl < ahead-time.Millisecond { // PTTL rounds
+			t.Errorf("cost %d: the TAT is %v ahead and the key lives for %v; want as long", cost, ahead, ttl)
+		}
+	}
+	for _, rate := range []int64{100, 10_000} {
+		limit := gcra.PerSecond(rate).WithBurst(1)
+		var passed atomic.Int64
+		begin := redisTime(t, server)
+		stop := time.Now().Add(phase(1200*time.Millisecond, 4*time.Second))
+		crowd(4, func(int) {
+			for time.Now().Before(stop) {
+				r, err := o.take(store, gcra.Charge{Subject: fmt.Sprint("rate", rate), Policy: "p", Limit: limit, Cost: 1})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if r.Allowed {
+					passed.Add(1)
+				}
+			}
+		})
+		took := redisTime(t, server).Sub(begin)
+		bound := 1 + int64(took/(time.Second/time.Duration(rate)))
+		o.atMost(t, passed.Load(), bound, fmt.Sprintf("%d a second for %v", rate, took))
+		if passed.Load() < 10 {
+			t.Errorf("%d a second: %d passed in %v; want more", rate, passed.Load(), took)
+		}
+	}
+})
+
+func redisTime(t *testing.T, server *redistest.Server) time.Time {
+	t.Helper()
+	now, err := server.Client().Time(t.Context()).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return now
+}
+
+var _ = fault(47, "no_key_without_a_ttl", func(t *testing.T, o *outcome) {
+	o.injected = "flushes, cut connections, refunds, changed limits"
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr)
+	store := rigAt(t, "redis://"+proxy.Addr)
+	limits := []gcra.Limit{gcra.PerSecond(100), gcra.PerSecond(1_000_000), gcra.PerSecond(10).WithBurst(20), {Count: 1, Per: 1500 * time.Millisecond}}
+	flush := during(func() {
+		do(t, server, "script", "flush")
+		proxy.Reset()
+		time.Sleep(20 * time.Millisecond)
+	})
+	stop := time.Now().Add(phase(800*time.Millisecond, 30*time.Second))
+	crowd(8, func(g int) {
+		for i := g; time.Now().Before(stop); i++ {
+			charges := []gcra.Charge{
+				{Subject: fmt.Sprint("s", i%50), Policy: "p", Limit: limits[i%len(limits)], Cost: int64(i % 3)},
+				{Subject: fmt.Sprint("s", i%7), Policy: "q", Limit: limits[i/3%len(limits)], Cost: 1, MaxDelay: time.Duration(i%2) * 50 * time.Millisecond},
+			}
+			begin := time.Now()
+			call := store.Take
+			if i%5 == 0 {
+				call = store.Refund
+			}
+			_ = call(context.Background(), charges) // may well fail
+			o.decided(time.Since(begin))
+		}
+	})
+	flush()
+	proxy.Pass()
+	ctx, seen := t.Context(), 0
+	for it := server.Client().Scan(ctx, 0, store.Prefix+"*", 1000).Iterator(); it.Next(ctx); seen++ {
+		if ttl := server.Client().PTTL(ctx, it.Val()).Val(); ttl == -1 {
+			t.Errorf("%s has no TTL", it.Val())
+		} else if ttl > 2100*time.Millisecond {
+			t.Errorf("%s lives for %v; want at most the 2 s that its limit takes to refill", it.Val(), ttl)
+		}
+	}
+	if seen == 0 {
+		t.Error("no key was left to look at")
+	}
+	redistest.Eventually(t, patience, "all keys to expire", func() bool { return server.Client().DBSize(ctx).Val() == 0 })
+})
+
+var _ = fault(48, "a_damaged_value_heals_and_harms_no_other", func(t *testing.T, o *outcome) {
+	o.injected = "lists, hashes, text, nan, inf, negative, huge"
+	const burst = 3
+	server := redistest.Start(t)
+	store := rigAt(t, server.URL())
+	store.Timeout = patience
+	store.Prefix = "rl:"
+	// 3 in 300 ms: what is found damaged refuses for no longer than that.
+	limit := gcra.Limit{Count: burst, Per: 300 * time.Millisecond}
+	s := openSite(t, o, setup{Config: middleware.Config{Store: store.Redis}, policies: []middleware.Policy{
+		{Name: "p", Key: byClient, Limit: limit, Outage: middleware.OutageOpen}}})
+	ctx, client := t.Context(), server.Client()
+	poison := map[string]func(key string) error{
+		"list": func(key string) error { return client.LPush(ctx, key, "x").Err() },
+		"hash": func(key string) error { return client.HSet(ctx, key, "a", "b").Err() },
+		"zset": func(key string) error { return client.ZAdd(ctx, key, redis.Z{Member: "a"}).Err() },
+		"stream": func(key string) error {
+			return client.XAdd(ctx, &redis.XAddArgs{Stream: key, Values: []string{"a", "b"}}).Err()
+		},
+	}
+	for _, value := range []string{"abc", "", "nan", "-nan", "inf", "-inf", "-1", "1e308", "1e15", "0x10", "9007199254740993", "9223372036854775807", "18446744073709551616", "1.5", " 1 ", "\x00", strings.Repeat("9", 5000)} {
+		poison[fmt.Sprintf("%.20q", value)] = func(key string) error { return client.Set(ctx, key, value, 0).Err() }
+	}
+	i := 0
+	for name, put := range poison {
+		i++
+		subject := fmt.Sprint("client", i)
+		key := "rl:{" + subject + "}:p"
+		if err := put(key); err != nil {
+			t.Fatal(err)
+		}
+		before := redisTime(t, server)
+		passed := 0
+		for range burst + 3 {
+			if s.do(t, "GET /ok", "X-Client: "+subject).StatusCode == 200 {
+				passed++
+			}
+		}
+		bound := burst + int(redisTime(t, server).Sub(before)/(limit.Per/burst))
+		o.atMost(t, int64(passed), int64(bound), name)
+		redistest.Eventually(t, patience, name+" to heal", func() bool { return s.do(t, "GET /ok", "X-Client: "+subject).StatusCode == 200 })
+		if value, err := client.Get(ctx, key).Result(); !errors.Is(err, redis.Nil) && (err != nil || !plainInteger.MatchString(value)) {
+			t.Errorf("%s: the healed value is %.40q, %v; want digits", name, value, err)
+		}
+	}
+	// Not one of them was an error, which would have opened this policy.
+	expect(t, "decisions with an error", s.failed.Load(), 0)
+	if lines := store.log.lines(isAway); len(lines) != 0 {
+		t.Errorf("damaged values counted as an outage: %q", lines)
+	}
+})

@@ -1,0 +1,319 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/redistest"
+)
+
+// ailing makes calls until the server has been found ailing and is being left
+// alone, and fails where the log does not give the reason.
+func ailing(t *testing.T, o *outcome, r *rig, reason string) {
+	t.Helper()
+	redistest.Eventually(t, ample, "the store to notice "+reason, func() bool {
+		if _, err := o.take(r, plenty("somebody")); err == nil {
+			return false
+		}
+		return len(r.log.lines(isAway)) > 0
+	})
+	if lines := r.log.lines(reason); len(lines) == 0 {
+		t.Errorf("the log does not say %q:\n%s", reason, strings.Join(r.log.lines(""), "\n"))
+	}
+}
+
+var _ = fault(7, "neighbours_long_script", func(t *testing.T, o *outcome) {
+	o.injected = "a script that never ends: BUSY"
+	server := redistest.Start(t, "--busy-reply-threshold", "50")
+	r := rigAt(t, server.URL())
+	r.Timeout = time.Second
+	works(t, r)
+	neighbour := server.Options()
+	neighbour.MaxRetries, neighbour.ReadTimeout = -1, ample
+	done := make(chan error)
+	other := closing(t, redis.NewClient(neighbour))
+	go func() {
+		done <- other.Eval(context.Background(), "while true do end", nil).Err()
+	}()
+	ailing(t, o, r, "BUSY")
+	redistest.Eventually(t, ample, "the script to be killed", func() bool {
+		return server.Client().ScriptKill(context.Background()).Err() == nil
+	})
+	if err := <-done; err == nil {
+		t.Error("the neighbour's script has come to an end by itself")
+	}
+	o.recovers(t, r, probing)
+	o.inTime(t, r.Timeout)
+})
+
+// A server that is reading its data back answers, but not to us.
+var _ = fault(28, "loading", func(t *testing.T, o *outcome) {
+	o.injected = "restart with a large RDB"
+	server := redistest.Start(t, "--key-load-delay", "500", "--loading-process-events-interval-bytes", "1024")
+	r := rigAt(t, server.URL())
+	works(t, r)
+	do(t, server, "debug", "populate", amount(4000, 20_000), "filler", 100)
+	mustTake(t, r, daily("kept", 10))
+	do(t, server, "save")
+	server.Kill()
+	up := make(chan struct{})
+	go func() {
+		defer close(up)
+		server.Restart()
+	}()
+	loading := 0
+	redistest.Eventually(t, ample, "the server to have loaded", func() bool {
+		_, err := o.take(r, plenty("somebody"))
+		if err != nil && strings.Contains(err.Error(), "LOADING") {
+			loading++
+		}
+		return err == nil
+	})
+	<-up
+	if loading == 0 {
+		t.Error("no call has met the server while it was loading")
+	}
+	if n := spent(t, r.witness(server.Client()), daily("kept", 10)); n != 1 {
+		t.Errorf("after the restart %d units are gone; want the 1 that was saved", n)
+	}
+	o.inTime(t, budget)
+})
+
+// A server that takes no more writes is still right about refusals, because the
+// script reads first and writes last. What it would admit it cannot charge.
+func refusesWrites(t *testing.T, o *outcome, server *redistest.Server, reason string, inject, heal func()) {
+	t.Helper()
+	r := rigAt(t, server.URL())
+	r.Timeout, r.MirrorFor = time.Second, -1
+	works(t, r)
+	full := daily("used up", 3)
+	for range 3 {
+		mustTake(t, r, full)
+	}
+	w := r.witness(server.Client())
+	inject()
+	redistest.Eventually(t, ample, reason, func() bool {
+		_, err := gcra.Take(t.Context(), w, plenty("somebody"))
+		return err != nil && strings.Contains(err.Error(), reason)
+	})
+	for range 2 { // a third failure in a row would have the server left alone
+		if _, err := o.take(r, daily("fresh", 3)); err == nil || !strings.Contains(err.Error(), reason) {
+			t.Errorf("a call that would be admitted: got %v; want %s", err, reason)
+		}
+		if res, err := o.take(r, full); err != nil || res.Allowed || res.RetryAfter <= 0 {
+			t.Errorf("a call that is refused: got %+v, %v; want the refusal and when to come back", res, err)
+		}
+	}
+	ailing(t, o, r, reason)
+	heal()
+	o.recovers(t, r, probing)
+	if n := spent(t, w, daily("fresh", 3)); n != 0 {
+		t.Errorf("%d units were charged by calls that failed with %s; want none", n, reason)
+	}
+	if n := spent(t, w, full); n != 3 {
+		t.Errorf("%d of 3 units are gone from a bucket that was used up", n)
+	}
+	o.inTime(t, r.Timeout)
+}
+
+var _ = fault(29, "out_of_memory", func(t *testing.T, o *outcome) {
+	o.injected = "maxmemory reached, noeviction"
+	server := redistest.Start(t)
+	refusesWrites(t, o, server, "OOM",
+		func() { do(t, server, "config", "set", "maxmemory", "1") },
+		func() { do(t, server, "config", "set", "maxmemory", "0") })
+})
+
+// A key that Redis evicts is a fresh quota: once more B for each time. The
+// limiter cannot see it; Redis counts it.
+var _ = fault(30, "eviction_costs_a_burst_and_is_counted", func(t *testing.T, o *outcome) {
+	o.injected = "maxmemory reached, allkeys-lru and volatile-ttl"
+	for _, policy := range []string{"allkeys-lru", "volatile-ttl"} {
+		server := redistest.Start(t, "--maxmemory-policy", policy)
+		r := rigAt(t, server.URL())
+		r.Timeout, r.MirrorFor = ample, -1
+		works(t, r)
+		const burst = 5
+		var admitted, losses int64
+		for range amount(3, 20) {
+			for range burst + 2 {
+				res, err := o.take(r, daily("victim", burst))
+				if err != nil {
+					t.Fatalf("%s: %v; want no error when keys are evicted", policy, err)
+				}
+				if res.Allowed {
+					admitted++
+				}
+			}
+			// Neighbours fill the memory until the key is gone.
+			if policy == "allkeys-lru" {
+				do(t, server, "debug", "populate", 500, fmt.Sprint("filler", losses), 1000)
+			}
+			gone := false
+			for i := 0; i < 500 && !gone; i++ {
+				do(t, server, "config", "set", "maxmemory", 1)
+				gone = server.Client().Exists(t.Context(), r.Prefix+"{victim}:p").Val() == 0
+			}
+			do(t, server, "config", "set", "maxmemory", 0)
+			if !gone {
+				t.Fatalf("%s: the key was not evicted", policy)
+			}
+			losses++
+		}
+		if evicted := stat(t, server, "stats", "evicted_keys:"); int64(evicted) < losses {
+			t.Errorf("%s: Redis has counted %d evictions; want at least %d", policy, evicted, losses)
+		}
+		o.atMost(t, admitted, burst*losses, fmt.Sprintf("%s, %d evictions", policy, losses))
+		if admitted != burst*losses {
+			t.Errorf("%s: %d admitted; want %d, a burst for each time the key was gone", policy, admitted, burst*losses)
+		}
+	}
+})
+
+var _ = fault(31, "disk_error_blocks_writes", func(t *testing.T, o *outcome) {
+	o.injected = "BGSAVE fails: MISCONF"
+	dir := filepath.Join(t.TempDir(), "gone")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	server := redistest.Start(t, "--dir", dir, "--enable-protected-configs", "local")
+	refusesWrites(t, o, server, "MISCONF",
+		func() {
+			if err := os.RemoveAll(dir); err != nil {
+				t.Fatal(err)
+			}
+			do(t, server, "config", "set", "save", "3600 1")
+			do(t, server, "bgsave")
+		},
+		func() {
+			do(t, server, "config", "set", "dir", t.TempDir())
+			do(t, server, "bgsave")
+			redistest.Eventually(t, ample, "Redis to save", func() bool {
+				return strings.Contains(server.Client().Info(t.Context(), "persistence").Val(), "rdb_last_bgsave_status:ok")
+			})
+		})
+})
+
+var _ = fault(32, "too_few_replicas", func(t *testing.T, o *outcome) {
+	o.injected = "min-replicas-to-write 1: NOREPLICAS"
+	server := redistest.Start(t)
+	refusesWrites(t, o, server, "NOREPLICAS",
+		func() { do(t, server, "config", "set", "min-replicas-to-write", 1) },
+		func() { do(t, server, "config", "set", "min-replicas-to-write", 0) })
+})
+
+// Credentials that are changed under way: the policy's way, a line in the log
+// that names the reason, and back again once they are right.
+var _ = fault(33, "credentials_rotated", func(t *testing.T, o *outcome) {
+	o.injected = "ACL SETUSER: password, command, keys"
+	server := redistest.Start(t)
+	const grant = "+evalsha +eval +script|load +get +mget +set +time +hello +client +ping"
+	setUser := func(rules string) {
+		do(t, server, append([]any{"acl", "setuser", "limiter"}, fields(rules)...)...)
+	}
+	for _, tt := range []struct {
+		name, reason string
+		revoke       string
+	}{
+		{"password", "WRONGPASS", "resetpass >new"},
+		{"user switched off", "WRONGPASS", "off"},
+		{"the script", "NOPERM", "-evalsha"},
+		{"keys", "NOPERM", "resetkeys ~other*"},
+		{"a command within the script", "user executing the script", "-set"},
+	} {
+		setUser("reset on >secret ~* " + grant)
+		r := rigAt(t, "redis://limiter:secret@"+server.Addr)
+		r.Timeout = time.Second
+		works(t, r)
+		setUser(tt.revoke)
+		do(t, server, "client", "kill", "user", "limiter") // as a server that restarts does
+		ailing(t, o, r, tt.reason)
+		setUser("reset on >secret ~* " + grant)
+		o.recovers(t, r, probing)
+		if strings.Contains(strings.Join(r.log.lines(""), "\n"), "secret") {
+			t.Errorf("%s: the log repeats the password", tt.name)
+		}
+		if n := len(r.log.lines(isAway)); n != 1 {
+			t.Errorf("%s: got %d log lines about the outage; want 1", tt.name, n)
+		}
+	}
+	o.inTime(t, time.Second)
+})
+
+// A server that is full turns connections away. It is not besieged.
+var _ = fault(34, "maxclients", func(t *testing.T, o *outcome) {
+	o.injected = "no connection left"
+	server := redistest.Start(t)
+	r := rigAt(t, server.URL())
+	works(t, r)
+	do(t, server, "config", "set", "maxclients", 5)
+	do(t, server, "client", "kill", "type", "normal", "skipme", "yes")
+	var others []net.Conn
+	defer func() {
+		for _, c := range others {
+			_ = c.Close()
+		}
+	}()
+	for len(others) < 8 { // some find a place before the store's spare connections
+		c, err := net.Dial("tcp", server.Addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		others = append(others, c)
+	}
+	ailing(t, o, r, "") // the reason often gets lost: Redis hangs up before it is asked
+	before := stat(t, server, "stats", "rejected_connections:")
+	d := phase(1500*time.Millisecond, 10*time.Second)
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if _, err := o.take(r, plenty("somebody")); err == nil {
+			t.Fatal("a server without room has answered")
+		}
+	}
+	if n, most := stat(t, server, "stats", "rejected_connections:")-before, 10+10*int(d/(500*time.Millisecond)); n > most {
+		t.Errorf("%d connections were turned away in %v; want at most %d", n, d, most)
+	}
+	do(t, server, "config", "set", "maxclients", 1000)
+	o.recovers(t, r, probing)
+	o.inTime(t, budget)
+})
+
+// A Redis that forgets everything opens every bucket once more, and that is all.
+var _ = fault(35, "everything_forgotten", func(t *testing.T, o *outcome) {
+	o.injected = "FLUSHALL, restart without persistence"
+	server := redistest.Start(t)
+	r := rigAt(t, server.URL()+"?read_timeout=20s")
+	r.Timeout, r.MirrorFor = ample, -1
+	works(t, r)
+	const burst, rounds = 10, 5
+	var admitted int64
+	for round := range rounds {
+		for range 2 * burst {
+			res, err := o.take(r, daily("hit", burst))
+			if err != nil {
+				t.Fatalf("round %d: %v; want no error", round, err)
+			}
+			if res.Allowed {
+				admitted++
+			}
+		}
+		if round%2 == 0 {
+			do(t, server, "flushall")
+		} else {
+			server.Restart()
+			redistest.Eventually(t, ample, "the store to find the restarted server", func() bool { return answers(r) })
+		}
+	}
+	o.atMost(t, admitted, burst*rounds, "each epoch has its burst")
+	if admitted != burst*rounds {
+		t.Errorf("%d admitted; want %d", admitted, burst*rounds)
+	}
+})

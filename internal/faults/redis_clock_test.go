@@ -1,0 +1,239 @@
+package faults
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/redistest"
+)
+
+// ticks is a span as the stored TATs count it, in units of 100 ns.
+func ticks(d time.Duration) int64 { return int64(d / 100) }
+
+// shiftTATs moves what is stored under a prefix into the future, which to the
+// limiter is the same as a Redis clock that goes back by as much.
+func shiftTATs(t testing.TB, server *redistest.Server, prefix string, by time.Duration) {
+	t.Helper()
+	ctx := context.Background()
+	it := server.Client().Scan(ctx, 0, prefix+"*", 1000).Iterator()
+	n := 0
+	for it.Next(ctx) {
+		tat, err := server.Client().Get(ctx, it.Val()).Int64()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := server.Client().Set(ctx, it.Val(), tat+ticks(by), time.Hour+max(by, 0)).Err(); err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	if err := it.Err(); err != nil || n == 0 {
+		t.Fatalf("shifting under %s: %d keys, %v", prefix, n, err)
+	}
+}
+
+// monitored is what a server runs while f does.
+func monitored(t testing.TB, server *redistest.Server, f func()) (lines []string) {
+	t.Helper()
+	conn, err := net.Dial("tcp", server.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "MONITOR\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.SetReadDeadline(time.Now().Add(2 * ample)); err != nil {
+		t.Fatal(err)
+	}
+	all := bufio.NewScanner(conn)
+	if !all.Scan() || all.Text() != "+OK" {
+		t.Fatalf("MONITOR: got %q, %v", all.Text(), all.Err())
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for all.Scan() && !strings.Contains(all.Text(), `"echo" "the end"`) {
+			lines = append(lines, all.Text())
+		}
+	}()
+	f()
+	do(t, server, "echo", "the end")
+	<-done
+	if err := all.Err(); err != nil {
+		t.Fatalf("MONITOR: %v", err)
+	}
+	return lines
+}
+
+// commands are those lines whose command has the name, without time and
+// sender.
+func commands(lines []string, name string) (found []string) {
+	for _, l := range lines {
+		_, cmd, _ := strings.Cut(l, "] ")
+		if strings.HasPrefix(strings.ToLower(cmd), `"`+strings.ToLower(name)+`"`) {
+			found = append(found, cmd)
+		}
+	}
+	return found
+}
+
+// Servers of the application may have any clock. None of it is sent, and what
+// they remember is counted from where they are.
+var _ = fault(36, "application_clock_does_not_matter", func(t *testing.T, o *outcome) {
+	o.injected = "application clocks an hour ahead and behind"
+	server := redistest.Start(t)
+	var apps []*rig
+	for _, skew := range []time.Duration{0, time.Hour, -time.Hour} {
+		r := rigAt(t, server.URL()+"?read_timeout=20s")
+		r.Prefix, r.Timeout = "skewed:", ample
+		r.Local().(*gcra.Memory).Now = func() time.Time { return time.Now().Add(skew) }
+		apps = append(apps, r)
+	}
+	const burst = 30
+	c := gcra.Charge{Subject: "everybody", Policy: "p", Limit: gcra.PerDay(burst), Cost: 1}
+	for i := range 2 * burst {
+		app := i % len(apps)
+		res, err := o.take(apps[app], c)
+		if want := i < burst; err != nil || res.Allowed != want {
+			t.Errorf("call %d, by the server with clock %d: got %+v, %v; want allowed %v", i, app, res, err, want)
+		}
+		if day := 24 * time.Hour; res.ResetAfter > day || res.RetryAfter > day/burst+time.Minute {
+			t.Errorf("call %d: got %+v; want waits of this limit", i, res)
+		}
+	}
+	// The same call is the same bytes whenever it is sent.
+	apps[0].MirrorFor = -1
+	lines := monitored(t, server, func() {
+		for range 3 {
+			mustTake(t, apps[0], plenty("same"))
+			time.Sleep(5 * time.Millisecond)
+		}
+	})
+	sent := commands(lines, "evalsha")
+	if len(sent) != 3 || sent[0] != sent[1] || sent[1] != sent[2] {
+		t.Errorf("got commands\n%s\nwant three, all the same", strings.Join(sent, "\n"))
+	}
+})
+
+// A clock that goes back leaves TATs far in the future. They refuse for no
+// longer than an empty bucket takes to fill.
+var _ = fault(37, "redis_clock_goes_back", func(t *testing.T, o *outcome) {
+	o.injected = "Redis clock back by 1 h and by 30 s"
+	server := redistest.Start(t)
+	for _, jump := range []time.Duration{30 * time.Second, time.Hour} {
+		back(t, o, server, jump)
+	}
+})
+
+func back(t *testing.T, o *outcome, server *redistest.Server, jump time.Duration) {
+	t.Helper()
+	r := rigAt(t, server.URL()+"?read_timeout=20s")
+	r.Timeout, r.MirrorFor = ample, -1
+	limit := gcra.PerSecond(10).WithBurst(5) // full after 500 ms
+	c := gcra.Charge{Subject: "hit", Policy: "p", Limit: limit, Cost: 1}
+	mustTake(t, r, c)
+	shiftTATs(t, server, r.Prefix, jump)
+	start := time.Now()
+	res, err := o.take(r, c)
+	if err != nil || res.Allowed || res.RetryAfter > 500*time.Millisecond {
+		t.Fatalf("clock back by %v: got %+v, %v; want a refusal for 500ms at most", jump, res, err)
+	}
+	o.recoversWhen(t, 500*time.Millisecond, func() bool {
+		res, err := o.take(r, c)
+		return err == nil && res.Allowed
+	})
+	if d := time.Since(start); d > jump/2 {
+		t.Errorf("clock back by %v: refused for %v; want 500ms", jump, d)
+	}
+}
+
+// A clock that jumps ahead fills every bucket, and no more than that.
+var _ = fault(38, "redis_clock_jumps_ahead", func(t *testing.T, o *outcome) {
+	o.injected = "Redis clock ahead by 1 h"
+	server := redistest.Start(t)
+	ahead(t, o, server, time.Hour)
+})
+
+func ahead(t *testing.T, o *outcome, server *redistest.Server, jump time.Duration) {
+	t.Helper()
+	r := rigAt(t, server.URL()+"?read_timeout=20s")
+	r.Timeout, r.MirrorFor = ample, -1
+	const burst = 5
+	c := gcra.Charge{Subject: "hit", Policy: "p", Limit: gcra.Limit{Count: burst, Per: 25 * time.Second}, Cost: 1}
+	var admitted int64
+	start := time.Now()
+	use := func() {
+		for range 2 * burst {
+			if mustTakeCounted(t, o, r, c) {
+				admitted++
+			}
+		}
+	}
+	use()
+	shiftTATs(t, server, r.Prefix, -jump)
+	use()
+	refilled := int64(math.Ceil(time.Since(start).Seconds() / 5))
+	o.atMost(t, admitted, 2*burst+refilled, fmt.Sprintf("clock ahead by %v", jump))
+	if admitted < 2*burst {
+		t.Errorf("clock ahead by %v: %d admitted; want %d, twice the burst", jump, admitted, 2*burst)
+	}
+}
+
+func mustTakeCounted(t *testing.T, o *outcome, s gcra.Store, c gcra.Charge) bool {
+	t.Helper()
+	res, err := o.take(s, c)
+	if err != nil {
+		t.Fatalf("taking from %s: %v", c.Subject, err)
+	}
+	return res.Allowed
+}
+
+// All limits of a decision see the same moment: TIME is asked once a script,
+// whatever travels with it.
+var _ = fault(40, "one_now_per_decision", func(t *testing.T, o *outcome) {
+	o.injected = "many limits in one admission, many admissions in one batch"
+	server := redistest.Start(t)
+	r := rigAt(t, server.URL()+"?read_timeout=20s")
+	r.Timeout, r.MirrorFor = ample, -1
+	works(t, r)
+	resetStats(t, server)
+	var mu sync.Mutex
+	crowd(50, func(i int) {
+		charges := make([]gcra.Charge, 8)
+		for j := range charges {
+			charges[j] = gcra.Charge{Subject: fmt.Sprint("subject", i), Policy: fmt.Sprint("p", j), Limit: gcra.PerHour(100), Cost: 1}
+		}
+		err := r.Take(context.Background(), charges)
+		mu.Lock()
+		defer mu.Unlock()
+		o.decided(0)
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	if scripts, times := calls(t, server, "evalsha")+calls(t, server, "eval"), calls(t, server, "time"); scripts == 0 || times != scripts {
+		t.Errorf("%d scripts asked for the time %d times; want once each", scripts, times)
+	}
+	ctx := t.Context()
+	for i := range 50 {
+		var keys []string
+		for j := range 8 {
+			keys = append(keys, fmt.Sprintf("%s{subject%d}:p%d", r.Prefix, i, j))
+		}
+		tats := server.Client().MGet(ctx, keys...).Val()
+		if slices.ContainsFunc(tats, func(v any) bool { return v == nil || v != tats[0] }) {
+			t.Errorf("subject %d: the limits of one admission stand at %v; want all alike", i, tats)
+		}
+	}
+})

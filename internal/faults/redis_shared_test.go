@@ -1,0 +1,233 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/internal/redistest"
+)
+
+// A cluster and a Sentinel group take seconds to form. Rows share one of each,
+// started when the first row asks, and leave it as they have found it.
+var shared struct {
+	mu       sync.Mutex
+	cluster  *redistest.Cluster
+	sentinel *redistest.Sentinel
+}
+
+// theCluster is the cluster that rows share.
+func theCluster(t testing.TB) *redistest.Cluster {
+	t.Helper()
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if shared.cluster == nil {
+		shared.cluster = redistest.StartCluster(suite)
+	}
+	t.Cleanup(func() { healCluster(t, shared.cluster) })
+	return shared.cluster
+}
+
+// healCluster brings every node up, and waits until all agree that three
+// masters, each with a replica, serve all slots.
+func healCluster(t testing.TB, c *redistest.Cluster) {
+	t.Helper()
+	for _, node := range c.Nodes {
+		if node.PID() == 0 {
+			node.Restart()
+		}
+	}
+	redistest.Eventually(t, 2*ample, "the cluster to be sound", func() bool {
+		for _, node := range c.Nodes {
+			if !sound(node) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func sound(node *redistest.Server) bool {
+	ctx := context.Background()
+	info, err := node.Client().ClusterInfo(ctx).Result()
+	if err != nil || !strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, "cluster_slots_ok:16384") {
+		return false
+	}
+	list, err := node.Client().ClusterNodes(ctx).Result()
+	if err != nil || strings.Contains(list, "fail") || strings.Contains(list, "disconnected") || strings.Count(list, "slave") != 3 {
+		return false
+	}
+	repl, err := node.Client().Info(ctx, "replication").Result()
+	return err == nil && (strings.Contains(repl, "role:master") && strings.Contains(repl, "connected_slaves:1") ||
+		strings.Contains(repl, "master_link_status:up"))
+}
+
+// shard is a master of the cluster and its replica, as they are now.
+type shard struct{ master, replica *redistest.Server }
+
+// shards are those of the cluster in the order of their slots.
+func shards(t testing.TB, c *redistest.Cluster) []shard {
+	t.Helper()
+	var all []shard
+	for _, node := range c.Nodes {
+		slots, err := node.Client().ClusterSlots(context.Background()).Result()
+		if err != nil {
+			continue
+		}
+		slices.SortFunc(slots, func(a, b redis.ClusterSlot) int { return a.Start - b.Start })
+		for _, s := range slots {
+			var sh shard
+			for i, n := range s.Nodes {
+				at := slices.IndexFunc(c.Nodes, func(s *redistest.Server) bool { return s.Addr == n.Addr })
+				if i == 0 {
+					sh.master = c.Nodes[at]
+				} else {
+					sh.replica = c.Nodes[at]
+				}
+			}
+			if !slices.Contains(all, sh) {
+				all = append(all, sh)
+			}
+		}
+		return all
+	}
+	t.Fatal("no node of the cluster tells its slots")
+	return nil
+}
+
+// slotOf is the slot of a subject's keys.
+func slotOf(t testing.TB, c *redistest.Cluster, subject string) int {
+	t.Helper()
+	for _, node := range c.Nodes {
+		if slot, err := node.Client().ClusterKeySlot(context.Background(), subject).Result(); err == nil {
+			return int(slot)
+		}
+	}
+	t.Fatal("no node of the cluster answers")
+	return 0
+}
+
+// subjectOn is a subject with the given beginning that lives on a shard.
+func subjectOn(t testing.TB, c *redistest.Cluster, n int, name string) string {
+	t.Helper()
+	master := shards(t, c)[n].master
+	for i := range 1000 {
+		subject := fmt.Sprint(name, i)
+		if masterOf(t, c, subject) == master {
+			return subject
+		}
+	}
+	t.Fatalf("no subject %s... lives on %s", name, master.Addr)
+	return ""
+}
+
+// masterOf is the server that a subject's keys live on.
+func masterOf(t testing.TB, c *redistest.Cluster, subject string) *redistest.Server {
+	t.Helper()
+	slot := slotOf(t, c, subject)
+	for _, node := range c.Nodes {
+		slots, err := node.Client().ClusterSlots(context.Background()).Result()
+		if err != nil {
+			continue
+		}
+		for _, s := range slots {
+			if s.Start <= slot && slot <= s.End {
+				return c.Nodes[slices.IndexFunc(c.Nodes, func(n *redistest.Server) bool { return n.Addr == s.Nodes[0].Addr })]
+			}
+		}
+	}
+	t.Fatalf("nobody serves slot %d", slot)
+	return nil
+}
+
+// theSentinels is the Sentinel group that rows share.
+func theSentinels(t testing.TB) *redistest.Sentinel {
+	t.Helper()
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if shared.sentinel == nil {
+		shared.sentinel = redistest.StartSentinel(suite)
+	}
+	t.Cleanup(func() { healSentinels(t, shared.sentinel) })
+	return shared.sentinel
+}
+
+// healSentinels brings every server up, has all follow the master that the
+// sentinels name, and waits until every sentinel sees it so. By themselves the
+// sentinels would take some 20 s.
+func healSentinels(t testing.TB, s *redistest.Sentinel) {
+	t.Helper()
+	ctx := context.Background()
+	for _, server := range append(slices.Clone(s.Servers), s.Sentinels...) {
+		if server.PID() == 0 {
+			server.Restart()
+		}
+	}
+	hurry(t, s, 100, 100)
+	defer hurry(t, s, 2_000, 10_000)
+	redistest.Eventually(t, 3*ample, "the Sentinel group to be sound", func() bool {
+		master := s.Master()
+		host, port, _ := net.SplitHostPort(master.Addr)
+		for _, server := range s.Servers {
+			repl, err := server.Client().Info(ctx, "replication").Result()
+			if err != nil {
+				return false
+			}
+			switch {
+			case server == master:
+				if !strings.Contains(repl, "role:master") || !strings.Contains(repl, "connected_slaves:2") {
+					return false
+				}
+			case !strings.Contains(repl, "master_port:"+port):
+				_ = server.Client().SlaveOf(ctx, host, port).Err() // asked again until it holds
+				return false
+			case !strings.Contains(repl, "master_link_status:up"):
+				return false
+			}
+		}
+		for _, server := range s.Sentinels {
+			if !agrees(server, s, port) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// agrees reports whether a sentinel sees the master on that port, up, with two
+// replicas that follow it.
+func agrees(server *redistest.Server, s *redistest.Sentinel, port string) bool {
+	ctx := context.Background()
+	c := redis.NewSentinelClient(server.Options())
+	defer c.Close()
+	m, err := c.Master(ctx, s.MasterName).Result()
+	if err != nil || m["port"] != port || m["flags"] != "master" {
+		return false
+	}
+	replicas, err := c.Replicas(ctx, s.MasterName).Result()
+	if err != nil {
+		return false
+	}
+	good := 0
+	for _, r := range replicas {
+		if r["flags"] == "slave" && r["master-port"] == port && r["master-link-status"] == "ok" {
+			good++
+		}
+	}
+	return good == len(s.Servers)-1
+}
+
+// hurry sets how often sentinels publish and ask, in milliseconds; their own
+// values are 2,000 and 10,000.
+func hurry(t testing.TB, s *redistest.Sentinel, publish, info int) {
+	t.Helper()
+	for _, server := range s.Sentinels {
+		do(t, server, "sentinel", "debug", "publish-period", publish, "info-period", info)
+	}
+}
