@@ -82,17 +82,7 @@ func (b *batch) rides() iter.Seq[*ride] {
 	}
 }
 
-// err tells what went wrong with the scripts, an outage before anything else.
-func (b *batch) err() (err error) {
-	for i := range b.scripts[:b.n] {
-		if e := b.scripts[i].err; err == nil || isOutage(e) {
-			err = e
-		}
-	}
-	return err
-}
-
-// run sends the batch in one trip; every script has its own answer.
+// run sends the batch in one trip and waits for the answers.
 func (b *batch) run(ctx context.Context, client redis.UniversalClient) {
 	if b.n == 1 {
 		b.scripts[0].run(ctx, client)
@@ -113,7 +103,17 @@ func (b *batch) run(ctx context.Context, client redis.UniversalClient) {
 		}
 	}
 	again.Wait()
+}
+
+// settle hands the answers to the rides, and returns what went wrong with the
+// scripts, an outage before anything else.
+func (b *batch) settle() (err error) {
 	for i := range b.scripts[:b.n] {
-		b.scripts[i].settle()
+		s := &b.scripts[i]
+		s.settle()
+		if err == nil || isOutage(s.err) {
+			err = s.err
+		}
 	}
+	return err
 }

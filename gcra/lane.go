@@ -3,6 +3,7 @@ package gcra
 import (
 	"context"
 	"fmt"
+	"math"
 	"runtime"
 	"sync"
 	"time"
@@ -32,7 +33,6 @@ const maxUnderWay = 2
 // board puts a ride on the lane, or answers it at once where the lane rests.
 // It never blocks.
 func (l *lane) board(rd *ride) {
-	rd.deadline = time.Now().Add(l.store.timeout())
 	l.mu.Lock()
 	if l.breaker.refuses(l.underWay) {
 		l.mu.Unlock()
@@ -73,18 +73,18 @@ func (l *lane) drive() {
 	}
 }
 
-// fill moves rides that wait into the batch. Those whose callers have given up
-// do not depart: they have been decided elsewhere.
+// fill moves rides that wait into the batch. Those whose time is up do not
+// depart: they are going to be decided elsewhere.
 func (l *lane) fill(b *batch) {
 	if len(l.waiting) == 0 {
 		return
 	}
-	now := time.Now()
+	now := l.store.mirror.now()
 	n := 0
 	for _, rd := range l.waiting {
-		if now.After(rd.deadline) {
-			rd.fail(context.DeadlineExceeded)
-		} else if !b.add(rd, l.store.whole) {
+		if now >= rd.deadline {
+			rd.fail(l.store.late())
+		} else if !b.add(rd, l.store.only != nil) {
 			break
 		}
 		n++
@@ -94,9 +94,9 @@ func (l *lane) fill(b *batch) {
 	l.waiting = l.waiting[:rest]
 }
 
-// send runs the batch and lets its riders go. It reports false when the batch
-// was not back in time: its place on the lane has been given to another by
-// then. However long the client waits for a server, the lane does not.
+// send runs the batch and answers its rides. It reports false when they were
+// answered before it was back, because the time of the first of them was up:
+// however long the client waits for a server, nobody else does.
 func (l *lane) send(b *batch) (inTime bool) {
 	done, err := l.breaker.allow()
 	if err != nil {
@@ -106,27 +106,41 @@ func (l *lane) send(b *batch) (inTime bool) {
 		return true
 	}
 	m := l.store.mirror
+	deadline := int64(math.MaxInt64)
 	for rd := range b.rides() {
 		m.depart(rd)
+		deadline = min(deadline, rd.deadline)
 	}
-	timeout := l.store.timeout()
-	b.watchdog.start(timeout, func() {
-		l.breaker.report(done, fmt.Errorf("no answer within %v: %w", timeout, context.DeadlineExceeded))
+	sent := m.now()
+	left := time.Duration(deadline-sent) * tick
+	b.watchdog.start(left, func() {
+		late := l.store.late()
+		l.breaker.report(done, late)
+		for rd := range b.rides() {
+			rd.err = late
+			m.learn(rd, sent)
+			rd.fail(late)
+		}
 		l.replace()
 	})
-	sent := m.now()
-	b.run(until{context.Background(), time.Now().Add(timeout)}, l.store.client)
-	err = b.err()
-	inTime = b.watchdog.stop()
-	if inTime {
-		l.breaker.report(done, err)
+	b.run(until{context.Background(), time.Now().Add(left)}, l.store.client)
+	if !b.watchdog.stop() {
+		l.store.heard(l.store.late())
+		return false
 	}
+	err = b.settle()
+	l.breaker.report(done, err)
 	l.store.heard(err)
 	for rd := range b.rides() {
 		m.learn(rd, sent)
 		rd.finish()
 	}
-	return inTime
+	return true
+}
+
+// late is the error of a ride whose time is up.
+func (r *Redis) late() error {
+	return fmt.Errorf("no answer within %v: %w", r.timeout(), context.DeadlineExceeded)
 }
 
 // replace sets another driver in the place of one that is late.

@@ -49,11 +49,10 @@ func (n note) trip() int64    { return int64(n) & (1<<noteBits - 1) * ticksInUs 
 // refuse reports whether it is known that the ride would be refused, and then
 // fills its answer and results. Buckets that the mirror knows nothing of are
 // taken for full.
-func (m *mirror) refuse(rd *ride, charges []Charge) bool {
+func (m *mirror) refuse(rd *ride, charges []Charge, now int64) bool {
 	if rd.refund || m.keep < 0 {
 		return false
 	}
-	now := m.now()
 	refused := false
 	for i := range rd.fares {
 		f := &rd.fares[i]
@@ -79,8 +78,12 @@ func (m *mirror) refuse(rd *ride, charges []Charge) bool {
 	for i := range rd.fares {
 		f := &rd.fares[i]
 		r := f.result(f.ahead, false)
+		trip := time.Duration(f.trip) * tick
 		if r.RetryAfter > 0 {
-			r.RetryAfter += time.Duration(f.trip) * tick
+			r.RetryAfter += trip
+		}
+		if r.ResetAfter > 0 {
+			r.ResetAfter += trip
 		}
 		charges[i].Result = r
 	}

@@ -96,7 +96,7 @@ func TestMirrorNeverRefusesWhatRedisAdmits(t *testing.T) {
 				}
 				refund := rapid.IntRange(0, 3).Draw(t, "refund") == 0
 				rd := w.ride(charges, refund)
-				if w.mirror.refuse(rd, charges) {
+				if w.mirror.refuse(rd, charges, w.now) {
 					refused++
 					truth := w.ride(charges, false)
 					w.redis(truth)
@@ -146,7 +146,7 @@ func TestMirrorRetryAfterIsNotTooShort(t *testing.T) {
 	w.redis(take)
 	w.now += ticksIn(5 * time.Millisecond)
 	w.mirror.learn(take, sent)
-	if !w.mirror.refuse(w.ride(c, false), c) {
+	if !w.mirror.refuse(w.ride(c, false), c, w.now) {
 		t.Fatal("the mirror does not refuse what it has seen taken")
 	}
 	truth := time.Hour - 5*time.Millisecond
@@ -170,7 +170,7 @@ func TestMirrorForgetsAfterMirrorFor(t *testing.T) {
 		want  bool
 	}{{0, true}, {900 * time.Millisecond, true}, {1100 * time.Millisecond, false}} {
 		w.now = ticksIn(step.after)
-		if got := w.mirror.refuse(w.ride(c, false), c); got != step.want {
+		if got := w.mirror.refuse(w.ride(c, false), c, w.now); got != step.want {
 			t.Errorf("%v after the last answer the mirror refuses: %v; want %v", step.after, got, step.want)
 		}
 	}
@@ -183,7 +183,7 @@ func TestMirrorFollowsOwnRefund(t *testing.T) {
 	take := w.ride(c, false)
 	w.redis(take)
 	w.mirror.learn(take, w.now)
-	if !w.mirror.refuse(w.ride(c, false), c) {
+	if !w.mirror.refuse(w.ride(c, false), c, w.now) {
 		t.Fatal("the mirror does not refuse what it has seen taken")
 	}
 	for _, lost := range []bool{false, true} {
@@ -195,7 +195,7 @@ func TestMirrorFollowsOwnRefund(t *testing.T) {
 			refund.err = context.DeadlineExceeded
 		}
 		w.mirror.learn(refund, w.now)
-		if w.mirror.refuse(w.ride(c, false), c) {
+		if w.mirror.refuse(w.ride(c, false), c, w.now) {
 			t.Errorf("the mirror refuses after a refund (its reply lost: %v)", lost)
 		}
 	}

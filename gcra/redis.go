@@ -55,12 +55,12 @@ type Redis struct {
 	Logger *slog.Logger
 
 	client  redis.UniversalClient
-	whole   bool // all keys live on one server
 	owned   bool // Close closes the client
 	once    sync.Once
 	invalid error // what is wrong with the fields
 	mirror  *mirror
-	lanes   sync.Map    // server: *lane
+	only    *lane       // of a single server
+	lanes   sync.Map    // of several: server: *lane
 	routed  atomic.Bool // the cluster's topology is known
 }
 
@@ -69,8 +69,7 @@ type Redis struct {
 // client's own retries do not apply to the script. [Open] makes a client whose
 // other settings fit, too.
 func NewRedis(client redis.UniversalClient) *Redis {
-	_, whole := client.(*redis.Client)
-	return &Redis{client: client, whole: whole}
+	return &Redis{client: client}
 }
 
 const (
@@ -118,7 +117,8 @@ func (r *Redis) apply(ctx context.Context, charges []Charge, refund bool) error 
 		}
 		rd.fares = append(rd.fares, fare{demand: d, hash: r.mirror.hash(c.Subject, c.Policy), shadow: c.Shadow})
 	}
-	if r.mirror.refuse(rd, charges) {
+	now := r.mirror.now()
+	if r.mirror.refuse(rd, charges, now) {
 		rd.free()
 		return nil
 	}
@@ -130,13 +130,14 @@ func (r *Redis) apply(ctx context.Context, charges []Charge, refund bool) error 
 		var buf [128]byte
 		rd.fares[i].key = string(rediskit.AppendKey(buf[:0], r.prefix(), charges[i].Subject, charges[i].Policy))
 	}
-	if r.whole || oneSubject(charges) {
+	rd.deadline = now + ticksIn(r.timeout())
+	if r.only != nil || oneSubject(charges) {
 		r.lane(rd.fares[0].key).board(rd)
 	} else {
 		go r.split(rd)
 	}
-	if err := rd.wait(ctx, r.timeout()); err != nil {
-		return err // the ride is its lane's until it is back
+	if err := rd.wait(ctx); err != nil {
+		return err // the ride is its lane's until it is answered
 	}
 	defer rd.free()
 	if rd.err != nil {
@@ -171,6 +172,9 @@ func (r *Redis) init() {
 		keep = defaultMirrorFor
 	}
 	r.mirror = newMirror(keep)
+	if c, ok := r.client.(*redis.Client); ok {
+		r.only = r.newLane(c.Options().Addr)
+	}
 }
 
 // Local returns a store in this process that knows what Redis last said about

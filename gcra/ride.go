@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"time"
 )
 
 // ride is what travels to one server to be taken by one script, all or none:
@@ -14,13 +13,12 @@ import (
 type ride struct {
 	fares    []fare
 	refund   bool
-	deadline time.Time // when its caller gives up; it does not depart after that
+	deadline int64 // by the mirror's clock: it is answered by then, if only with an error
 
 	// The answer, once done has received.
 	admitted bool
 	err      error
 	done     chan struct{} // receives one value
-	timer    *time.Timer   // for the caller to wait with
 }
 
 // fare is one charge of a ride.
@@ -33,11 +31,7 @@ type fare struct {
 	trip   int64 // the mirror's answer may fall short by this much
 }
 
-var rides = sync.Pool{New: func() any {
-	t := time.NewTimer(time.Hour)
-	t.Stop()
-	return &ride{done: make(chan struct{}, 1), timer: t}
-}}
+var rides = sync.Pool{New: func() any { return &ride{done: make(chan struct{}, 1)} }}
 
 func newRide(refund bool) *ride {
 	rd := rides.Get().(*ride)
@@ -51,7 +45,7 @@ func (rd *ride) free() { rides.Put(rd) }
 
 func (rd *ride) finish() { rd.done <- struct{}{} }
 
-// fail answers a ride that does not depart.
+// fail answers a ride with an error.
 func (rd *ride) fail(err error) {
 	rd.err = fmt.Errorf("gcra: redis: %w", err)
 	rd.finish()
@@ -71,18 +65,19 @@ func (rd *ride) settle(reply []int64) {
 // taken reports whether fare f, which rides along, was taken.
 func (rd *ride) taken(f *fare) bool { return rd.admitted && f.admits(f.ahead) }
 
-// wait returns when the ride is back, or with an error when the caller's time
-// is up first. The ride goes on and is not the caller's to free then.
-func (rd *ride) wait(ctx context.Context, timeout time.Duration) error {
-	rd.timer.Reset(timeout)
-	defer rd.timer.Stop()
+// wait returns when the ride is answered, or with an error when the caller's
+// context ends first. The ride goes on and is not the caller's to free then.
+func (rd *ride) wait(ctx context.Context) error {
+	leave := ctx.Done()
+	if leave == nil {
+		<-rd.done
+		return nil
+	}
 	select {
 	case <-rd.done:
 		return nil
-	case <-ctx.Done():
+	case <-leave:
 		return fmt.Errorf("gcra: redis: %w", ctx.Err())
-	case <-rd.timer.C:
-		return fmt.Errorf("gcra: redis: no answer within %v: %w", timeout, context.DeadlineExceeded)
 	}
 }
 

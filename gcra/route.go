@@ -3,25 +3,26 @@ package gcra
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
 // lane returns the lane that leads to the server of a key.
 func (r *Redis) lane(key string) *lane {
-	server := ""
-	if !r.whole {
-		server = r.server(key)
+	if r.only != nil {
+		return r.only
 	}
+	server := r.server(key)
 	l, ok := r.lanes.Load(server)
 	if !ok {
-		name := server
-		if c, ok := r.client.(*redis.Client); ok {
-			name = c.Options().Addr
-		}
-		l, _ = r.lanes.LoadOrStore(server, &lane{store: r, breaker: newBreaker(name, r.logger())})
+		l, _ = r.lanes.LoadOrStore(server, r.newLane(server))
 	}
 	return l.(*lane)
+}
+
+func (r *Redis) newLane(server string) *lane {
+	return &lane{store: r, breaker: newBreaker(server, r.logger())}
 }
 
 // server is the address of the server that a key lives on, or "" where it is
@@ -65,7 +66,7 @@ func (r *Redis) split(whole *ride) {
 		}
 	}
 	if !whole.admitted || whole.err != nil {
-		r.giveBack(parts)
+		r.giveBack(parts, whole.deadline)
 	}
 	for _, p := range parts {
 		p.free()
@@ -84,6 +85,7 @@ func (rd *ride) bySubject() (parts []*ride, places [][]int) {
 			j = len(parts)
 			at[home] = j
 			parts, places = append(parts, newRide(rd.refund)), append(places, nil)
+			parts[j].deadline = rd.deadline
 		}
 		parts[j].fares = append(parts[j].fares, f)
 		places[j] = append(places[j], i)
@@ -91,9 +93,11 @@ func (rd *ride) bySubject() (parts []*ride, places [][]int) {
 	return parts, places
 }
 
-// giveBack refunds what the parts of an admission have taken. Where that
-// fails, the subject stays charged: stricter, not looser.
-func (r *Redis) giveBack(parts []*ride) {
+// giveBack refunds what the parts of an admission have taken, and waits for it
+// until the deadline. Where a refund fails, the subject stays charged:
+// stricter, not looser.
+func (r *Redis) giveBack(parts []*ride, deadline int64) {
+	now := r.mirror.now()
 	var refunds []*ride
 	for _, p := range parts {
 		refund := newRide(true)
@@ -107,11 +111,17 @@ func (r *Redis) giveBack(parts []*ride) {
 			refund.free()
 			continue
 		}
+		refund.deadline = now + ticksIn(r.timeout())
 		refunds = append(refunds, refund)
 		r.lane(refund.fares[0].key).board(refund)
 	}
+	timeUp := time.After(time.Duration(deadline-now) * tick)
 	for _, refund := range refunds {
-		<-refund.done
-		refund.free()
+		select {
+		case <-refund.done:
+			refund.free()
+		case <-timeUp:
+			return // the others go on
+		}
 	}
 }

@@ -100,14 +100,13 @@ func (s *script) demand(d demand) byte {
 	return byte(len(s.demands) - 1)
 }
 
-// run sends the script and settles its rides.
+// run sends the script and waits for the answer.
 func (s *script) run(ctx context.Context, client redis.UniversalClient) {
 	s.cmd = redis.NewCmd(ctx, s.evalsha()...)
 	_ = client.Process(ctx, rediskit.Once{Cmd: s.cmd}) // the command keeps its error
 	if s.unknown() {
 		s.eval(ctx, client)
 	}
-	s.settle()
 }
 
 func (s *script) evalsha() []any {

@@ -33,8 +33,27 @@ type call struct {
 	demands []demand
 }
 
+// common are the fares of the most common batch, for which the plan is empty.
+func common(keys []string) []fare {
+	var fares []fare
+	for k := range keys {
+		fares = append(fares, fare{key: k, last: true})
+	}
+	return fares
+}
+
 func (c call) args() []any {
-	var plan []byte
+	args := []any{c.plan()}
+	for _, d := range c.demands {
+		args = append(args, d[0], d[1], d[2])
+	}
+	return args
+}
+
+func (c call) plan() (plan []byte) {
+	if d := c.demands[0]; d[0] > 0 && d[1] >= d[0] && slices.Equal(c.fares, common(c.keys)) {
+		return nil
+	}
 	for _, f := range c.fares {
 		flags := byte(0)
 		if f.last {
@@ -45,11 +64,7 @@ func (c call) args() []any {
 		}
 		plan = append(plan, byte(f.key>>8), byte(f.key), byte(f.demand), flags)
 	}
-	args := []any{plan}
-	for _, d := range c.demands {
-		args = append(args, d[0], d[1], d[2])
-	}
-	return args
+	return plan
 }
 
 // model does what take.lua does, in Go: it changes the TATs of the keys and
@@ -143,8 +158,11 @@ func anyCall() *rapid.Generator[call] {
 			used[f.key] = top
 			c.fares = append(c.fares, f)
 		}
-		if rapid.IntRange(0, 3).Draw(t, "alone") == 0 {
+		switch rapid.IntRange(0, 4).Draw(t, "shape") {
+		case 0:
 			c.fares = []fare{{shadow: c.fares[0].shadow}}
+		case 1:
+			c.fares = common(c.keys)
 		}
 		c.fares[len(c.fares)-1].last = true
 		return c
@@ -265,6 +283,9 @@ return reply`
 		c := call{keys: strings.Fields(entry[1])}
 		for f := range slices.Chunk([]byte(entry[2]), 4) {
 			c.fares = append(c.fares, fare{key: int(f[0])<<8 | int(f[1]), demand: int(f[2]), last: f[3]&1 != 0, shadow: f[3]&2 != 0})
+		}
+		if entry[2] == "" {
+			c.fares = common(c.keys)
 		}
 		for d := range slices.Chunk(ints(t, entry[3]), 3) {
 			c.demands = append(c.demands, demand(d))

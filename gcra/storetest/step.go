@@ -82,7 +82,7 @@ func (tt *table) run(t *testing.T, b Backend, timeless bool) {
 				got, want = signs(got), signs(want)
 			}
 			if !near(got, want, slack) {
-				t.Errorf("step %d, at %v (times %d), charge %d %+v:\ngot  %+v\nwant %+v (durations at most %v shorter)",
+				t.Errorf("step %d, at %v (times %d), charge %d %+v:\ngot  %+v\nwant %+v (durations off by at most %v)",
 					i, s.at, scale, j, c, got, want, slack)
 			}
 		}
@@ -110,13 +110,13 @@ func signs(r gcra.Result) gcra.Result {
 	return r
 }
 
-// near reports whether got is want, but for durations that are shorter by at
-// most slack. None of those that are not 0 may have become so. Where there is
-// slack, a store that answers from what it remembers may also have rounded up.
+// near reports whether got is want, but for durations that are off by at most
+// slack: shorter because time goes on, or longer because a store that answers
+// from what it remembers counts the time of its trip. None of those that are
+// not 0 may have become so.
 func near(got, want gcra.Result, slack time.Duration) bool {
-	rounding := min(slack, 10*time.Microsecond)
 	within := func(got, want time.Duration) bool {
-		return got <= want+rounding && got >= want-slack && (got > 0) == (want > 0)
+		return got <= want+slack && got >= want-slack && (got > 0) == (want > 0)
 	}
 	return got.Allowed == want.Allowed && got.Never == want.Never && got.Remaining == want.Remaining &&
 		within(got.RetryAfter, want.RetryAfter) &&
