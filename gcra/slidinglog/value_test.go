@@ -285,3 +285,34 @@ func TestMiddleware(t *testing.T) {
 		}
 	}
 }
+
+// Where subjects live on several servers, their windows count from the one time
+// at which the request is made, and a refusal writes nothing on any.
+func TestRingHoldsBackTogether(t *testing.T) {
+	one, two := redistest.Start(t), redistest.Start(t)
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": one.Addr, "two": two.Addr}, ReadTimeout: patience})
+	t.Cleanup(func() { ring.Close() })
+	r := newStore(ring)
+	pair := func() []gcra.Charge {
+		var charges []gcra.Charge
+		for i := range 8 {
+			charges = append(charges, gcra.Charge{Subject: fmt.Sprint(i), Limit: gcra.PerHour(20), Cost: 1, MaxDelay: 90 * time.Minute})
+		}
+		charges[3].Limit.Count = 1
+		return charges
+	}
+	for i, want := range []time.Duration{0, time.Hour} {
+		for _, c := range mustTake(t, r, pair()...) {
+			if got := c.Result; !got.Allowed || got.Delay > want || got.Delay < want-time.Minute {
+				t.Errorf("admission %d: got %+v; want a delay of %v", i, got, want)
+			}
+		}
+	}
+	before := dump(t, one.Client(), r.Prefix) + dump(t, two.Client(), r.Prefix)
+	if refused := mustTake(t, r, pair()...); gcra.Admitted(refused) || refused[3].Result.Allowed {
+		t.Errorf("the third: got %+v; want refused by the fourth charge", refused)
+	}
+	if after := dump(t, one.Client(), r.Prefix) + dump(t, two.Client(), r.Prefix); after != before {
+		t.Errorf("after a refusal:\ngot  %s\nwant %s", after, before)
+	}
+}
