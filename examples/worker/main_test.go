@@ -204,7 +204,7 @@ func TestAlone(t *testing.T) {
 		}
 		for _, want := range []string{
 			"4 workers, process ", "10/second burst 1 for this process alone; -redis shares it with others.\n",
-			"    1s  1", "    2s  2", "10 in the last second",
+			"    1s  1", "    2s  2", " in the last second, 4 waiting, 0 working\n",
 			"Finished: 25 of 25 tasks done in 2.4s, 10.4 a second.\n",
 		} {
 			if !strings.Contains(out.String(), want) {
