@@ -73,6 +73,6 @@ func (p *pauses) none() bool {
 	return len(p.until) == 0
 }
 
-// jitter is up to a tenth of a pause: those who have waited for its end do not
+// spread is up to a tenth of a pause: those who have waited for its end do not
 // all go at once.
-func jitter(length time.Duration) time.Duration { return rand.N(length/10 + 1) }
+func spread(length time.Duration) time.Duration { return rand.N(length/10 + 1) }

@@ -28,8 +28,9 @@ import (
 // A refusal is a response with status 429, or with 503 and a Retry-After. (A
 // 503 without is a failure like any 5xx.) The request is sent again when
 // Retry-After, in seconds or as a date, has passed, and up to a tenth of it more
-// so that not all come at once. After a 429 that names no time it is sent again
-// after a random part of half a second, doubled with each try up to ten seconds.
+// so that not all come at once. After a refusal that names no time to come it is
+// sent again after a random part of half a second, doubled with each try up to
+// ten seconds.
 //
 // RoundTrip returns the refusal itself, body and all, when the request may not
 // be sent again, when MaxTries were refused, and at once when the wait would be
@@ -194,7 +195,7 @@ func (t *Transport) pause(r *http.Request, deadline time.Time, e *Event) error {
 		if left > patience {
 			return fmt.Errorf("httpclient: held back: %w", &gcra.WaitError{Subject: "host:" + hostOf(r), Policy: pausePolicy, Needed: left, Allowed: patience})
 		}
-		if err := sleep(r.Context(), min(left+jitter(length), patience), e); err != nil {
+		if err := sleep(r.Context(), min(left+spread(length), patience), e); err != nil {
 			return fmt.Errorf("httpclient: held back: %w", err)
 		}
 	}

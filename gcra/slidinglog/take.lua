@@ -20,6 +20,26 @@
 -- the clock has gone back, are brought down to that, or the log would refuse
 -- until the clock has caught up.
 
+-- add logs units that are numbered from, and drops those that have left the
+-- window. What may fail for want of memory comes first: nothing is written then.
+local function add(key, place, from, cost, per)
+  redis.call('ZADD', key, text(place), name(from, from + cost))
+  redis.call('ZREMRANGEBYSCORE', key, '-inf', text(now - per))
+  redis.call('PEXPIREAT', key, text(math.ceil((place + per) / 1000)))
+end
+
+-- A charge that travels alone and has room, as most do, needs none of the
+-- bookkeeping below: without it the script takes a quarter longer.
+if #KEYS == 1 and ARGV[1] == 'take' and ARGV[2] == '0' then
+  local per, count, cost = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+  local start, stop, newest = window(KEYS[1], per)
+  local left = count - (stop - start) - cost
+  if cost > 0 and left >= 0 and newest <= now then
+    add(KEYS[1], now, stop, cost, per)
+    return { 1, 0, 1, left, 0, per, 0, stop + cost }
+  end
+end
+
 local ask, at = ARGV[1] == 'ask', now + ARGV[2]
 local max = math.max
 local admitted = true
@@ -77,10 +97,7 @@ for _, c in ipairs(charges) do
     local place = max(at, c.ready, placed[c.key] or 0)
     placed[c.key] = place
     c.newest, c.used, delay = place, c.used + c.cost, place - now
-    -- What may fail for want of memory comes first: nothing is written then.
-    redis.call('ZADD', c.key, text(place), name(c.stop, c.stop + c.cost))
-    redis.call('ZREMRANGEBYSCORE', c.key, '-inf', text(now - c.per))
-    redis.call('PEXPIREAT', c.key, text(math.ceil((place + c.per) / 1000)))
+    add(c.key, place, c.stop, c.cost, c.per)
     c.stop = c.stop + c.cost
   end
   local n = #reply

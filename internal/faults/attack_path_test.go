@@ -1,8 +1,10 @@
 package faults
 
 import (
+	"net/http"
 	"testing"
 
+	vianethttp "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 	"github.com/seed-e377111c/ratelimit/middleware"
@@ -23,7 +25,7 @@ var _ = fault(80, "no_spelling_of_a_path_is_a_fresh_bucket", func(t *testing.T, 
 		"by Route": {middleware.Policy{Key: keyfunc.Join(keyfunc.RemoteAddr, keyfunc.Route)}, "GET", "GET /users/{id}", []string{
 			"/users/1", "/users/2", "//users/3", "/./users/4", "/users/a%2Fb", "/USERS/5", "/users/6/", "/users/7;x", "/users/%20", "/x/../users/8", "/users/9?a=b", "/users/é", "/users/%31"}},
 	} {
-		eachFramework(t, func(t *testing.T, f framework) {
+		spell := func(t *testing.T, f framework) {
 			policy := tt.policy
 			policy.Limit = gcra.PerDay(burst)
 			s := openSite(t, o, setup{framework: f, policies: []middleware.Policy{policy}})
@@ -41,6 +43,20 @@ var _ = fault(80, "no_spelling_of_a_path_is_a_fresh_bucket", func(t *testing.T, 
 			if reached < 1 || reached > burst {
 				t.Errorf("%s: %d requests reached the handler; want 1 to %d", name, reached, burst)
 			}
-		})
+		}
+		eachFramework(t, spell)
+		if name == "by Routes" {
+			t.Run("route not known", func(t *testing.T) { spell(t, framework{"hidden mux", buildHidden}) })
+		}
 	}
 })
+
+// buildHidden puts something between the limiter and the mux, so that the
+// limiter goes by the path.
+func buildHidden(l *middleware.Limiter, routes map[string]http.HandlerFunc) http.Handler {
+	mux := http.NewServeMux()
+	for pattern, h := range routes {
+		mux.HandleFunc(pattern, h)
+	}
+	return vianethttp.From(l)(http.HandlerFunc(mux.ServeHTTP))
+}

@@ -278,8 +278,11 @@ var _ = fault(48, "a_damaged_value_heals_and_harms_no_other", func(t *testing.T,
 		before := redisTime(t, server)
 		passed := 0
 		for range burst + 3 {
-			if s.do(t, "GET /ok", "X-Client: "+subject).StatusCode == 200 {
+			a := s.do(t, "GET /ok", "X-Client: "+subject)
+			if a.StatusCode == 200 {
 				passed++
+			} else if retry := a.Header.Get("Retry-After"); retry != "1" {
+				t.Errorf("%s: refused for %s s; want 1, the time to refill rounded up", name, retry)
 			}
 		}
 		bound := burst + int(redisTime(t, server).Sub(before)/(limit.Per/burst))

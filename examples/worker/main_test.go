@@ -1,0 +1,295 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/redistest"
+)
+
+// child makes this test binary the program itself.
+const child = "WORKER_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(child) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+const patience = 30 * time.Second
+
+// process is a worker under test.
+type process struct {
+	cmd *exec.Cmd
+
+	mu  sync.Mutex
+	out bytes.Buffer
+	err bytes.Buffer
+}
+
+func (p *process) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.out.Write(b)
+}
+
+func (p *process) text() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.out.String()
+}
+
+func start(t *testing.T, args ...string) *process {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{cmd: exec.CommandContext(t.Context(), exe, args...)}
+	p.cmd.Env = append(os.Environ(), child+"=1")
+	p.cmd.Stdout, p.cmd.Stderr = p, &p.err
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// end waits for the process and returns its exit code and what it wrote.
+func (p *process) end(t *testing.T) (code int, out, errs string) {
+	t.Helper()
+	timer := time.AfterFunc(patience, func() { _ = p.cmd.Process.Kill() })
+	defer timer.Stop()
+	var exit *exec.ExitError
+	if err := p.cmd.Wait(); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return p.cmd.ProcessState.ExitCode(), p.text(), p.err.String()
+}
+
+var task = regexp.MustCompile(`(?m)^(\d\d:\d\d:\d\d\.\d{6})  worker (\d+), task (\d+)$`)
+
+// tasks are the times of the lines of -v, in order.
+func tasks(t *testing.T, outs ...string) (at []time.Time) {
+	t.Helper()
+	for _, out := range outs {
+		for _, found := range task.FindAllStringSubmatch(out, -1) {
+			when, err := time.Parse("15:04:05.000000", found[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			at = append(at, when)
+		}
+	}
+	slices.SortFunc(at, time.Time.Compare)
+	return at
+}
+
+// Two processes on one Redis keep the rate together: task k does not begin
+// before k turns have passed since the first, and no second has more tasks than
+// the rate, but for the one on its edge. One of them is stopped and the other
+// takes over its share.
+func TestTwoProcesses(t *testing.T) {
+	const rate = 20
+	const turn = time.Second / rate
+	args := []string{"-redis", redistest.Start(t).URL(), "-rate", fmt.Sprintf("%d/second", rate), "-workers", "8", "-work", "5ms", "-v"}
+	a := start(t, append(args, "-tasks", "0")...)
+	b := start(t, append(args, "-tasks", "60")...)
+	redistest.Eventually(t, patience, "both to do tasks", func() bool {
+		return len(tasks(t, a.text())) >= 10 && len(tasks(t, b.text())) >= 10
+	})
+	if err := a.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	signaled := time.Now()
+	code, outA, errs := a.end(t)
+	if code != 0 || errs != "" || !strings.Contains(outA, "Stopped: ") {
+		t.Errorf("after SIGTERM: got exit %d, error %q and\n%s\nwant 0, none and that it is stopped", code, errs, outA)
+	}
+	if took := time.Since(signaled); took > 5*time.Second {
+		t.Errorf("it stopped %v after SIGTERM; want at once", took)
+	}
+	code, outB, errs := b.end(t)
+	if code != 0 || errs != "" || !strings.Contains(outB, "Finished: 60 of 60 tasks") || !strings.Contains(outB, "s  ") {
+		t.Errorf("got exit %d, error %q and\n%s\nwant 0, none and 60 tasks", code, errs, outB)
+	}
+	at := tasks(t, outA, outB)
+	if n := len(tasks(t, outB)); n != 60 || len(at) < 70 {
+		t.Fatalf("got %d lines of tasks, %d of the second; want 60 of that and 10 more", len(at), n)
+	}
+	// The first may have begun late: a task is seen when its worker has woken up.
+	const late = turn
+	for k := range at {
+		if early := time.Duration(k)*turn - at[k].Sub(at[0]); early > late {
+			t.Errorf("task %d begins %v before its turn", k, early)
+		}
+		for j := k + 1; j < len(at) && at[j].Sub(at[k]) < time.Second-late; j++ {
+			if j-k+1 > rate {
+				t.Errorf("%d tasks begin within %v", j-k+1, at[j].Sub(at[k]))
+			}
+		}
+	}
+	t.Logf("%d tasks in %v", len(at), at[len(at)-1].Sub(at[0]))
+}
+
+// A signal ends it at once, also when the next turn is far away, and while
+// Redis is away, which it says once.
+func TestSignal(t *testing.T) {
+	for _, tt := range []struct {
+		name, ready string
+		args        []string
+		signal      os.Signal
+	}{
+		{"waiting", "worker 1, task", []string{"-rate", "1/day", "-workers", "1", "-v"}, os.Interrupt},
+		{"working", "worker 1, task", []string{"-work", "1h", "-workers", "1", "-v"}, syscall.SIGTERM},
+		{"Redis is away", "No turns until Redis answers", []string{"-redis", "redis://user:hunter2@127.0.0.1:1"}, os.Interrupt},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			p := start(t, tt.args...)
+			redistest.Eventually(t, patience, "it to begin", func() bool { return strings.Contains(p.text(), tt.ready) })
+			if err := p.cmd.Process.Signal(tt.signal); err != nil {
+				t.Fatal(err)
+			}
+			signaled := time.Now()
+			code, out, errs := p.end(t)
+			if code != 0 || errs != "" || !strings.Contains(out, "Stopped: 0 of") && !strings.Contains(out, "Stopped: 1 of") {
+				t.Errorf("got exit %d, error %q and\n%s\nwant 0, none and that it is stopped", code, errs, out)
+			}
+			if took := time.Since(signaled); took > 5*time.Second {
+				t.Errorf("it took %v; want at once", took)
+			}
+			if strings.Count(out, tt.ready) != 1 || strings.Contains(out, "hunter2") {
+				t.Errorf("got\n%s\nwant %q once and no password", out, tt.ready)
+			}
+		})
+	}
+}
+
+// Redis goes and comes back: the tasks wait for it.
+func TestRedisComesBack(t *testing.T) {
+	proxy := redistest.NewProxy(t, redistest.Start(t).Addr)
+	p := start(t, "-redis", "redis://"+proxy.Addr, "-rate", "20/second", "-tasks", "60", "-work", "0s")
+	redistest.Eventually(t, patience, "a line of progress", func() bool { return strings.Contains(p.text(), "in the last second") })
+	proxy.Refuse()
+	redistest.Eventually(t, patience, "it to miss Redis", func() bool { return strings.Contains(p.text(), "No turns until Redis answers") })
+	proxy.Pass()
+	code, out, errs := p.end(t)
+	if code != 0 || errs != "" || !strings.Contains(out, "Turns come again.") || !strings.Contains(out, "Finished: 60 of 60 tasks") {
+		t.Errorf("got exit %d, error %q and\n%s\nwant 0, none and all tasks", code, errs, out)
+	}
+}
+
+// Without Redis the process says that the rate is its own, and a line of
+// progress a second tells how it goes.
+func TestAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		if err := run(t.Context(), []string{"-rate", "10/second", "-workers", "4", "-tasks", "25", "-work", "0s"}, &out); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{
+			"4 workers, process ", "10/second burst 1 for this process alone; -redis shares it with others.\n",
+			"    1s  1", "    2s  2", " in the last second, 4 waiting, 0 working\n",
+			"Finished: 25 of 25 tasks done in 2.4s, 10.4 a second.\n",
+		} {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("got\n%s\nwant %q", out.String(), want)
+			}
+		}
+	})
+}
+
+// A burst that is asked for is given.
+func TestBurst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		if err := run(ctx, []string{"-rate", "1/minute burst 7", "-workers", "9", "-tasks", "0"}, &out); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), "Stopped: 7 tasks done in 0.5s") {
+			t.Errorf("got\n%s\nwant 7 tasks", out.String())
+		}
+	})
+}
+
+func TestMistakes(t *testing.T) {
+	for _, tt := range []struct {
+		args []string
+		want []string // parts of the line
+	}{
+		{[]string{"-speed", "9"}, []string{"-speed", known}},
+		{[]string{"run"}, []string{`"run" is not a flag`, known}},
+		{[]string{"-rate", "fast"}, []string{`-rate is "fast"`, "10/second"}},
+		{[]string{"-rate", ""}, []string{`-rate is ""`, "10/second"}},
+		{[]string{"-rate", "0/second"}, []string{`-rate is "0/second"`}},
+		{[]string{"-name", ""}, []string{"-name is empty"}},
+		{[]string{"-workers", "0"}, []string{"-workers is 0", "1 to 10000"}},
+		{[]string{"-workers", "many"}, []string{"-workers", known}},
+		{[]string{"-tasks", "-1"}, []string{"-tasks is -1"}},
+		{[]string{"-work", "-1s"}, []string{"-work is -1s"}},
+		{[]string{"-redis", "localhost:6379"}, []string{"-redis", "redis://localhost:6379/0"}},
+		{[]string{"-redis", "redis://user:hunter2@localhost:x"}, []string{"-redis", "redis://localhost:6379/0"}},
+		{[]string{"-redis", "redis://user:hunter2/1@localhost"}, []string{"-redis", "%XX"}},
+	} {
+		code, out, errs := start(t, tt.args...).end(t)
+		if code != 1 || out != "" || strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, "worker: ") {
+			t.Errorf("%q: got exit %d, %q and error %q; want exit 1 and one line of error", tt.args, code, out, errs)
+		}
+		for _, part := range tt.want {
+			if !strings.Contains(errs, part) {
+				t.Errorf("%q: got %q; want it to say %q", tt.args, errs, part)
+			}
+		}
+		if strings.Contains(errs, "hunter") {
+			t.Errorf("%q: got %q; want no password", tt.args, errs)
+		}
+	}
+}
+
+func TestHelp(t *testing.T) {
+	code, out, errs := start(t, "-h").end(t)
+	if code != 0 || out != usage || errs != "" {
+		t.Errorf("got exit %d, %q and error %q; want the usage", code, out, errs)
+	}
+	for _, flag := range []string{"-redis", "-rate", "-name", "-workers", "-tasks", "-work ", "-v"} {
+		if !strings.Contains(usage, "\n  "+flag) {
+			t.Errorf("-h does not explain %s", flag)
+		}
+	}
+}
+
+// A store that does not answer gives no turns and leaves no task half begun.
+func TestNoTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		p := &pool{store: away{}, workers: 3, tasks: 3, out: &lines{w: &out}}
+		p.run(ctx)
+		if strings.Count(out.String(), "No turns until Redis answers: away\n") != 1 || !strings.Contains(out.String(), "Stopped: 0 of 3 tasks") {
+			t.Errorf("got\n%s\nwant to be told once and no task", out.String())
+		}
+	})
+}
+
+type away struct{}
+
+func (away) Take(context.Context, []gcra.Charge) error   { return errors.New("away") }
+func (away) Refund(context.Context, []gcra.Charge) error { return errors.New("away") }

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+)
+
+// pool is the workers of this process.
+type pool struct {
+	store   gcra.Store
+	charge  gcra.Charge
+	workers int
+	tasks   int // in all; 0 is no end
+	work    time.Duration
+	each    bool // print a line for each task
+	out     *lines
+
+	taken, done, waiting, working atomic.Int64
+	away                          atomic.Bool // the store did not answer
+}
+
+// run does the tasks, and returns when they are done or the context ends.
+func (p *pool) run(ctx context.Context) {
+	began := time.Now()
+	var workers sync.WaitGroup
+	for n := range p.workers {
+		workers.Go(func() { p.worker(ctx, n+1) })
+	}
+	ended := make(chan struct{})
+	go func() {
+		workers.Wait()
+		close(ended)
+	}()
+	ticks := time.NewTicker(time.Second)
+	defer ticks.Stop()
+	for before := int64(0); ; {
+		select {
+		case <-ticks.C:
+			done := p.done.Load()
+			p.out.printf("%5.0fs  %s done, %d in the last second, %d waiting, %d working",
+				time.Since(began).Seconds(), p.progress(), done-before, p.waiting.Load(), p.working.Load())
+			before = done
+		case <-ended:
+			took := time.Since(began)
+			word := "Finished"
+			if ctx.Err() != nil {
+				word = "Stopped"
+			}
+			p.out.printf("%s: %s done in %.1fs, %.1f a second.", word, p.progress(), took.Seconds(), float64(p.done.Load())/took.Seconds())
+			return
+		}
+	}
+}
+
+// worker does one task after the other, each when its turn has come.
+func (p *pool) worker(ctx context.Context, n int) {
+	for {
+		task := p.taken.Add(1)
+		if p.tasks > 0 && task > int64(p.tasks) || !p.turn(ctx) {
+			return
+		}
+		if p.each {
+			p.out.printf("%s  worker %d, task %d", time.Now().Format("15:04:05.000000"), n, task)
+		}
+		p.working.Add(1)
+		finished := pause(ctx, p.work) // here the work would be done
+		p.working.Add(-1)
+		if !finished {
+			return
+		}
+		p.done.Add(1)
+	}
+}
+
+// turn waits for the next turn, over all processes, and reports false when the
+// context ends first. While the store is away there are no turns: to go on
+// alone would break the rate, and a task can wait.
+func (p *pool) turn(ctx context.Context) bool {
+	p.waiting.Add(1)
+	defer p.waiting.Add(-1)
+	for {
+		err := gcra.Wait(ctx, p.store, p.charge)
+		switch {
+		case err == nil:
+			if p.away.CompareAndSwap(true, false) {
+				p.out.printf("Turns come again.")
+			}
+			return true
+		case ctx.Err() != nil:
+			return false
+		case p.away.CompareAndSwap(false, true):
+			p.out.printf("No turns until Redis answers: %v", err)
+		}
+		if !pause(ctx, time.Second) {
+			return false
+		}
+	}
+}
+
+func (p *pool) progress() string {
+	if p.tasks == 0 {
+		return fmt.Sprintf("%d tasks", p.done.Load())
+	}
+	return fmt.Sprintf("%d of %d tasks", p.done.Load(), p.tasks)
+}
+
+// pause waits, and reports false if the context ends first.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// lines keeps lines whole that several workers write.
+type lines struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *lines) printf(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	fmt.Fprintf(l.w, format+"\n", args...)
+}

@@ -1,0 +1,176 @@
+package slidinglog_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/slidinglog"
+	"github.com/seed-e377111c/ratelimit/internal/redistest"
+)
+
+// childURL makes this test binary one of the processes of a test: it is the
+// Redis that they share.
+const childURL = "SLIDINGLOG_TEST_CHILD_URL"
+
+func TestMain(m *testing.M) {
+	if url := os.Getenv(childURL); url != "" {
+		if err := child(url, os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+const callers = 25 // goroutines of a child
+
+// The partner's rule: no 26th call in any 5 seconds, no 301st in any minute.
+func partner() []gcra.Charge {
+	return []gcra.Charge{
+		{Subject: "partner", Policy: "short", Limit: gcra.Limit{Count: 25, Per: 5 * time.Second}, Cost: 1},
+		{Subject: "partner", Policy: "long", Limit: gcra.PerMinute(300), Cost: 1},
+	}
+}
+
+// child calls with all its callers until its input ends, and then writes how
+// many calls passed.
+func child(url string, in io.Reader, out io.Writer) error {
+	o, err := redis.ParseURL(url)
+	if err != nil {
+		return err
+	}
+	o.ReadTimeout = patience
+	client := redis.NewClient(o)
+	defer client.Close()
+	r := slidinglog.NewRedis(client)
+	r.Timeout = patience
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		_, _ = io.Copy(io.Discard, in)
+		cancel()
+	}()
+	var passed, failed atomic.Int64
+	var wg sync.WaitGroup
+	for range callers {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				charges := partner()
+				if err := r.Take(context.Background(), charges); err != nil {
+					fmt.Fprintln(os.Stderr, err)
+					failed.Add(1)
+					return
+				}
+				if gcra.Admitted(charges) {
+					passed.Add(1)
+				}
+				time.Sleep(20 * time.Millisecond) // a hundred callers leave some of the machine to others
+			}
+		})
+	}
+	wg.Wait()
+	if failed.Load() > 0 {
+		return fmt.Errorf("%d calls failed", failed.Load())
+	}
+	_, err = fmt.Fprintln(out, passed.Load())
+	return err
+}
+
+// A hundred callers in four processes, who ask all the time, never get a 26th
+// call through in any 5 seconds of the server's, nor a 301st in any minute, and
+// lose none that they might have had. SLIDINGLOG_TEST=long makes it two minutes.
+func TestPartner(t *testing.T) {
+	lasting := 12 * time.Second
+	if os.Getenv("SLIDINGLOG_TEST") == "long" {
+		lasting = 2 * time.Minute
+	} else if testing.Short() {
+		t.Skip("takes 12 seconds")
+	}
+	t.Parallel()
+	server := redistest.Start(t)
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	type process struct {
+		cmd *exec.Cmd
+		in  io.Closer
+		out *bufio.Reader
+	}
+	processes := make([]process, 4)
+	for i := range processes {
+		cmd := exec.CommandContext(t.Context(), exe)
+		cmd.Env = append(os.Environ(), childURL+"="+server.URL())
+		cmd.Stderr = os.Stderr
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		processes[i] = process{cmd, in, bufio.NewReader(out)}
+	}
+
+	// The log of the minute tells when each call passed.
+	client := patient(t, server)
+	seen := make(map[string]time.Duration)
+	read := func() {
+		for _, z := range client.ZRangeWithScores(t.Context(), "sl:{partner}:long", 0, -1).Val() {
+			seen[z.Member.(string)] = time.Duration(z.Score) * time.Microsecond
+		}
+	}
+	for deadline := time.Now().Add(lasting); time.Now().Before(deadline); time.Sleep(time.Second) {
+		read()
+	}
+	total := 0
+	for _, p := range processes {
+		p.in.Close()
+		var n int
+		if _, err := fmt.Fscan(p.out, &n); err != nil {
+			t.Errorf("reading from a child: %v", err)
+		}
+		if err := p.cmd.Wait(); err != nil {
+			t.Errorf("a child: %v", err)
+		}
+		total += n
+	}
+	read()
+
+	var times []time.Duration
+	for _, at := range seen {
+		times = append(times, at)
+	}
+	slices.Sort(times)
+	if len(times) != total {
+		t.Errorf("%d calls passed and %d were logged; want as many", total, len(times))
+	}
+	if err := tooMany(times, 25, 5*time.Second); err != nil {
+		t.Error(err)
+	}
+	if err := tooMany(times, 300, time.Minute); err != nil {
+		t.Error(err)
+	}
+	// All but one window's worth: the last may have begun as the children ended.
+	if least := 25 * int(lasting/(5*time.Second)); total < least {
+		t.Errorf("%d calls passed in %v; want at least %d", total, lasting, least)
+	}
+	t.Logf("%d calls passed in %v", total, lasting)
+}

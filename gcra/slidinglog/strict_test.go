@@ -1,0 +1,199 @@
+package slidinglog_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/slidinglog"
+	"github.com/seed-e377111c/ratelimit/internal/redistest"
+)
+
+// naive is a log as one would write it down: a line for each unit.
+type naive struct{ units []time.Duration }
+
+func (n *naive) take(now time.Duration, l gcra.Limit, cost int64) gcra.Result {
+	n.units = slices.DeleteFunc(n.units, func(at time.Duration) bool { return at <= now-l.Per })
+	r := gcra.Result{Allowed: int64(len(n.units))+cost <= l.Count || cost == 0, Never: cost > l.Count}
+	if r.Allowed {
+		for range cost {
+			n.units = append(n.units, now)
+		}
+	} else if !r.Never {
+		r.RetryAfter = n.units[int64(len(n.units))+cost-l.Count-1] + l.Per - now
+	}
+	n.fill(&r, now, l)
+	return r
+}
+
+func (n *naive) refund(now time.Duration, l gcra.Limit, cost int64) gcra.Result {
+	n.units = slices.DeleteFunc(n.units, func(at time.Duration) bool { return at <= now-l.Per })
+	n.units = n.units[:max(int64(len(n.units))-cost, 0)]
+	r := gcra.Result{Allowed: true}
+	n.fill(&r, now, l)
+	return r
+}
+
+func (n *naive) fill(r *gcra.Result, now time.Duration, l gcra.Limit) {
+	r.Remaining = l.Count - int64(len(n.units))
+	if len(n.units) > 0 {
+		r.ResetAfter = n.units[len(n.units)-1] + l.Per - now
+	}
+}
+
+// tooMany reports a window of length per in which more than count of the times
+// lie; these are in order.
+func tooMany(times []time.Duration, count int, per time.Duration) error {
+	for i := range len(times) - count {
+		if d := times[i+count] - times[i]; d < per {
+			return fmt.Errorf("%d within %v, from %v on; want at most %d in %v", count+1, d, times[i], count, per)
+		}
+	}
+	return nil
+}
+
+func anyLimit(t *rapid.T) gcra.Limit {
+	return gcra.Limit{
+		Count: rapid.Int64Range(1, 12).Draw(t, "count"),
+		Per:   time.Duration(rapid.Int64Range(20, 2_000_000).Draw(t, "per")) * time.Microsecond,
+	}
+}
+
+// pause is nothing, a little, or up to twice the window.
+func pause(t *rapid.T, l gcra.Limit) time.Duration {
+	return time.Microsecond * time.Duration(rapid.OneOf(
+		rapid.Just(int64(0)),
+		rapid.Int64Range(0, l.Per.Microseconds()/l.Count),
+		rapid.Int64Range(0, 2*l.Per.Microseconds()),
+	).Draw(t, "pause"))
+}
+
+// Every answer is that of the naive log, and no window ever holds more than
+// Count.
+func TestMemoryStrict(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit, c := anyLimit(t), new(clock)
+		m := &slidinglog.Memory{Now: c.now}
+		var want naive
+		var passed []time.Duration
+		refunded := false
+		for i := range rapid.IntRange(1, 60).Draw(t, "calls") {
+			c.advance(pause(t, limit))
+			now := time.Duration(c.ns.Load())
+			charge := []gcra.Charge{{Limit: limit, Cost: rapid.Int64Range(0, limit.Count+1).Draw(t, "cost")}}
+			call, model := m.Take, want.take
+			if rapid.IntRange(0, 9).Draw(t, "kind") == 0 {
+				call, model, refunded = m.Refund, want.refund, true
+			}
+			if err := call(t.Context(), charge); err != nil {
+				t.Fatal(err)
+			}
+			if got, want := charge[0].Result, model(now, limit, charge[0].Cost); got != want {
+				t.Fatalf("call %d, cost %d at %v:\ngot  %+v\nwant %+v", i, charge[0].Cost, now, got, want)
+			}
+			if charge[0].Result.Allowed {
+				passed = append(passed, slices.Repeat([]time.Duration{now}, int(charge[0].Cost))...)
+			}
+		}
+		if err := tooMany(passed, int(limit.Count), limit.Per); err != nil && !refunded {
+			t.Fatal(err)
+		}
+	})
+}
+
+// Whatever waits in front of several windows is let go, in the order it came,
+// so that none of them ever holds more than Count.
+func TestMemoryStrictQueues(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limits := [2]gcra.Limit{anyLimit(t), anyLimit(t)}
+		delays := [2]time.Duration{}
+		for i := range delays {
+			delays[i] = time.Duration(rapid.Int64Range(0, 4).Draw(t, "delay")) * limits[i].Per
+		}
+		c := new(clock)
+		m := &slidinglog.Memory{Now: c.now}
+		var passed [2][]time.Duration
+		for range rapid.IntRange(1, 60).Draw(t, "calls") {
+			c.advance(pause(t, limits[0]))
+			var charges []gcra.Charge
+			for i, l := range limits {
+				if rapid.Bool().Draw(t, "in") {
+					charges = append(charges, gcra.Charge{Policy: fmt.Sprint(i), Limit: l, MaxDelay: delays[i],
+						Cost: rapid.Int64Range(1, l.Count).Draw(t, "cost")})
+				}
+			}
+			if err := m.Take(t.Context(), charges); err != nil {
+				t.Fatal(err)
+			}
+			if !gcra.Admitted(charges) {
+				continue
+			}
+			hold := time.Duration(0) // a request is held back once
+			for _, c := range charges {
+				hold = max(hold, c.Result.Delay)
+			}
+			for _, charge := range charges {
+				if charge.Result.Delay > charge.MaxDelay {
+					t.Fatalf("held back for %v; want at most %v", charge.Result.Delay, charge.MaxDelay)
+				}
+				i := int(charge.Policy[0] - '0')
+				at := time.Duration(c.ns.Load()) + hold
+				passed[i] = append(passed[i], slices.Repeat([]time.Duration{at}, int(charge.Cost))...)
+			}
+		}
+		for i, l := range limits {
+			if !slices.IsSorted(passed[i]) {
+				t.Fatalf("%v: one overtook another: %v", l, passed[i])
+			}
+			if err := tooMany(passed[i], int(l.Count), l.Per); err != nil {
+				t.Fatalf("%v: %v", l, err)
+			}
+		}
+	})
+}
+
+// Redis answers as Memory does, to the microsecond.
+func TestRedisAgreesWithMemory(t *testing.T) {
+	client := redistest.Any(t)
+	stopped := stopClock(t, client)
+	rapid.Check(t, func(t *rapid.T) {
+		limits := [2]gcra.Limit{anyLimit(t), anyLimit(t)}
+		delays := [2]time.Duration{0, time.Duration(rapid.Int64Range(0, 4).Draw(t, "delay")) * limits[1].Per}
+		c := new(clock)
+		m, r := &slidinglog.Memory{Now: c.now}, newStore(client)
+		for i := range rapid.IntRange(1, 30).Draw(t, "calls") {
+			if d := pause(t, limits[i%2]); d > 0 {
+				c.advance(d)
+				stopped.advance(d)
+			}
+			charges := make([]gcra.Charge, rapid.IntRange(1, 3).Draw(t, "charges"))
+			for j := range charges {
+				k := rapid.IntRange(0, 1).Draw(t, "limit")
+				charges[j] = gcra.Charge{
+					Policy: fmt.Sprint(k), Limit: limits[k], MaxDelay: delays[k],
+					Cost:   rapid.Int64Range(0, limits[k].Count+1).Draw(t, "cost"),
+					Within: time.Duration(rapid.Int64Range(0, int64(delays[k]/time.Microsecond)).Draw(t, "within")) * time.Microsecond,
+					Shadow: rapid.IntRange(0, 4).Draw(t, "shadow") == 0,
+				}
+			}
+			want := slices.Clone(charges)
+			one, other := r.Take, m.Take
+			if rapid.IntRange(0, 5).Draw(t, "kind") == 0 {
+				one, other = r.Refund, m.Refund
+			}
+			if err := one(t.Context(), charges); err != nil {
+				t.Fatal(err)
+			}
+			if err := other(t.Context(), want); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(charges, want) {
+				t.Fatalf("call %d:\nRedis  %+v\nMemory %+v", i, charges, want)
+			}
+		}
+	})
+}
