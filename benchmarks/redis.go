@@ -110,11 +110,12 @@ const poolSize = 256
 // its own.
 func (s *server) options() *redis.Options {
 	return &redis.Options{
-		Addr:         s.addr,
-		PoolSize:     poolSize,
-		PoolTimeout:  10 * time.Second,
-		ReadTimeout:  10 * time.Second,
-		WriteTimeout: 10 * time.Second,
+		Addr:                  s.addr,
+		PoolSize:              poolSize,
+		PoolTimeout:           10 * time.Second,
+		ContextTimeoutEnabled: true,
+		ReadTimeout:           10 * time.Second,
+		WriteTimeout:          10 * time.Second,
 		MaintNotificationsConfig: &maintnotifications.Config{
 			Mode: maintnotifications.ModeDisabled,
 		},

@@ -31,8 +31,9 @@ type lane struct {
 const maxUnderWay = 2
 
 // board puts a ride on the lane, or answers it at once where the lane rests.
-// It never blocks.
-func (l *lane) board(rd *ride) {
+// It never blocks, unless the caller may drive: then, on an idle lane, it
+// returns when the ride is answered.
+func (l *lane) board(rd *ride, mayDrive bool) {
 	l.mu.Lock()
 	if l.breaker.refuses(l.underWay) {
 		l.mu.Unlock()
@@ -40,12 +41,16 @@ func (l *lane) board(rd *ride) {
 		return
 	}
 	l.waiting = append(l.waiting, rd)
+	idle := l.underWay == 0
 	drive := l.underWay < maxUnderWay
 	if drive {
 		l.underWay++
 	}
 	l.mu.Unlock()
-	if drive {
+	switch {
+	case drive && idle && mayDrive:
+		l.driveOnce()
+	case drive:
 		go l.drive()
 	}
 }
@@ -54,23 +59,56 @@ func (l *lane) board(rd *ride) {
 func (l *lane) drive() {
 	b := batches.Get().(*batch)
 	for {
-		// Callers that are about to board get the chance to. With few of them
-		// this is what fills a batch; with none it costs about 100 ns.
-		runtime.Gosched()
-		l.mu.Lock()
-		l.fill(b)
-		if b.n == 0 {
-			l.underWay--
-			l.mu.Unlock()
+		if l.next(b); b.n == 0 {
 			batches.Put(b)
 			return
 		}
-		l.mu.Unlock()
-		if !l.send(b) {
+		if !l.send(until{context.Background(), l.due(b)}, b) {
 			return
 		}
 		b.reset()
 	}
+}
+
+// driveOnce sends one batch for a caller who would only wait for it. To hand a
+// lone ride to a goroutine of its own costs as much as the trip when the
+// machine is busy. The client must honour the context.
+func (l *lane) driveOnce() {
+	b := batches.Get().(*batch)
+	if l.next(b); b.n > 0 {
+		ctx, cancel := context.WithDeadline(context.Background(), l.due(b))
+		inTime := l.send(ctx, b)
+		cancel()
+		if !inTime {
+			return
+		}
+		b.reset()
+		l.replace()
+	}
+	batches.Put(b)
+}
+
+// next fills the batch with those who wait. With nobody there the driver's
+// place on the lane is given up.
+func (l *lane) next(b *batch) {
+	// Callers that are about to board get the chance to. With few of them this
+	// is what fills a batch; with none it costs about 100 ns.
+	runtime.Gosched()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fill(b)
+	if b.n == 0 {
+		l.underWay--
+	}
+}
+
+// due is when the time of the first of the batch's callers is up.
+func (l *lane) due(b *batch) time.Time {
+	deadline := int64(math.MaxInt64)
+	for rd := range b.rides() {
+		deadline = min(deadline, rd.deadline)
+	}
+	return time.Now().Add(time.Duration(deadline-l.store.mirror.now()) * tick)
 }
 
 // fill moves rides that wait into the batch. Those whose time is up do not
@@ -95,9 +133,9 @@ func (l *lane) fill(b *batch) {
 }
 
 // send runs the batch and answers its rides. It reports false when they were
-// answered before it was back, because the time of the first of them was up:
-// however long the client waits for a server, nobody else does.
-func (l *lane) send(b *batch) (inTime bool) {
+// answered before it was back, because the context's deadline had come: however
+// long the client waits for a server, nobody else does.
+func (l *lane) send(ctx context.Context, b *batch) (inTime bool) {
 	done, err := l.breaker.allow()
 	if err != nil {
 		for rd := range b.rides() {
@@ -106,14 +144,12 @@ func (l *lane) send(b *batch) (inTime bool) {
 		return true
 	}
 	m := l.store.mirror
-	deadline := int64(math.MaxInt64)
 	for rd := range b.rides() {
 		m.depart(rd)
-		deadline = min(deadline, rd.deadline)
 	}
 	sent := m.now()
-	left := time.Duration(deadline-sent) * tick
-	b.watchdog.start(left, func() {
+	deadline, _ := ctx.Deadline()
+	b.watchdog.start(time.Until(deadline), func() {
 		late := l.store.late()
 		l.breaker.report(done, late)
 		for rd := range b.rides() {
@@ -123,7 +159,7 @@ func (l *lane) send(b *batch) (inTime bool) {
 		}
 		l.replace()
 	})
-	b.run(until{context.Background(), time.Now().Add(left)}, l.store.client)
+	b.run(ctx, l.store.client)
 	if !b.watchdog.stop() {
 		l.store.heard(l.store.late())
 		return false
@@ -143,7 +179,7 @@ func (r *Redis) late() error {
 	return fmt.Errorf("no answer within %v: %w", r.timeout(), context.DeadlineExceeded)
 }
 
-// replace sets another driver in the place of one that is late.
+// replace sets another driver in the place of one that leaves the lane.
 func (l *lane) replace() {
 	l.mu.Lock()
 	more := len(l.waiting) > 0
@@ -169,8 +205,8 @@ func (r *Redis) heard(err error) {
 }
 
 // until is a context with a deadline and without a timer: the client bounds
-// dialling and, where its options say so, reading by the deadline, and nobody
-// waits for Done. Callers leave by their own time.
+// dialling and, where its options say so, reading by the deadline, and the
+// watchdog looks after the rest.
 type until struct {
 	context.Context
 	deadline time.Time

@@ -60,6 +60,7 @@ type Redis struct {
 	invalid error // what is wrong with the fields
 	mirror  *mirror
 	only    *lane       // of a single server
+	prompt  bool        // the client returns when a context says so
 	lanes   sync.Map    // of several: server: *lane
 	routed  atomic.Bool // the cluster's topology is known
 }
@@ -67,7 +68,8 @@ type Redis struct {
 // NewRedis returns a store on a client of the caller's: a [redis.Client] (also
 // one made for Sentinel), a [redis.ClusterClient] or a [redis.Ring]. The
 // client's own retries do not apply to the script. [Open] makes a client whose
-// other settings fit, too.
+// other settings fit, too; of these ContextTimeoutEnabled saves a lone caller
+// the way through another goroutine.
 func NewRedis(client redis.UniversalClient) *Redis {
 	return &Redis{client: client}
 }
@@ -132,7 +134,7 @@ func (r *Redis) apply(ctx context.Context, charges []Charge, refund bool) error 
 	}
 	rd.deadline = now + ticksIn(r.timeout())
 	if r.only != nil || oneSubject(charges) {
-		r.lane(rd.fares[0].key).board(rd)
+		r.lane(rd.fares[0].key).board(rd, r.prompt && ctx.Done() == nil)
 	} else {
 		go r.split(rd)
 	}
@@ -174,6 +176,7 @@ func (r *Redis) init() {
 	r.mirror = newMirror(keep)
 	if c, ok := r.client.(*redis.Client); ok {
 		r.only = r.newLane(c.Options().Addr)
+		r.prompt = c.Options().ContextTimeoutEnabled
 	}
 }
 

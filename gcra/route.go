@@ -54,7 +54,7 @@ func (r *Redis) server(key string) string {
 func (r *Redis) split(whole *ride) {
 	parts, places := whole.bySubject()
 	for _, p := range parts {
-		r.lane(p.fares[0].key).board(p)
+		r.lane(p.fares[0].key).board(p, false)
 	}
 	whole.admitted = true
 	for i, p := range parts {
@@ -113,7 +113,7 @@ func (r *Redis) giveBack(parts []*ride, deadline int64) {
 		}
 		refund.deadline = now + ticksIn(r.timeout())
 		refunds = append(refunds, refund)
-		r.lane(refund.fares[0].key).board(refund)
+		r.lane(refund.fares[0].key).board(refund, false)
 	}
 	timeUp := time.After(time.Duration(deadline-now) * tick)
 	for _, refund := range refunds {

@@ -5,7 +5,9 @@ import (
 	"crypto/sha1"
 	_ "embed"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"net"
 
 	"github.com/redis/go-redis/v9"
 
@@ -138,6 +140,10 @@ func (s *script) eval(ctx context.Context, client redis.UniversalClient) {
 func (s *script) settle() {
 	var reply []int64
 	if reply, s.err = rediskit.Reply(s.cmd, len(s.plan)/4); s.err != nil {
+		var timeout net.Error
+		if errors.As(s.err, &timeout) && timeout.Timeout() && !errors.Is(s.err, context.DeadlineExceeded) {
+			s.err = fmt.Errorf("%w: %w", s.err, context.DeadlineExceeded)
+		}
 		err := fmt.Errorf("gcra: redis: %w", s.err)
 		for _, rd := range s.rides {
 			rd.err = err
