@@ -361,6 +361,21 @@ func TestBaseError(t *testing.T) {
 	}
 }
 
+// A Base that gives no body, or nothing at all, does no harm.
+func TestCarelessBase(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answers := []*http.Response{answer(429, nil), nil}
+		tr := transport(t, httpclient.Config{Base: roundTrip(func(*http.Request) (*http.Response, error) {
+			resp := answers[0]
+			answers = answers[1:]
+			return resp, nil
+		})})
+		if resp, err := tr.RoundTrip(request(t, "GET", url, nil)); resp != nil || err != nil {
+			t.Errorf("got %v, %v; want what Base gave", resp, err)
+		}
+	})
+}
+
 // Requests without a URL are Base's to reject.
 func TestNoURL(t *testing.T) {
 	body := watch("order")
