@@ -23,7 +23,8 @@ type Config struct {
 	Store gcra.Store
 
 	// Policies are the limits to keep to. All of them are charged for a request
-	// or none is. Without any, a Transport only obeys refusals.
+	// or none is. Without any, a Transport only obeys refusals; then an [Adaptive]
+	// as Base sees to it that there are few.
 	Policies []Policy
 
 	// MaxTries is how often a request is sent at most, the first time included;
@@ -88,7 +89,7 @@ type Reason string
 // The reasons. All but the first and last come with the refusal itself, or with
 // an error that is [gcra.ErrWouldWait].
 const (
-	Answered      Reason = "answered"       // the server has let it pass
+	Answered      Reason = "answered"       // the response is no refusal
 	TooLong       Reason = "too long"       // to wait for the next try would be beyond MaxWait, MaxDelay or the context
 	TooManyTries  Reason = "too many tries" // MaxTries were refused
 	NotReplayable Reason = "not replayable" // refused, and may not be sent again

@@ -113,10 +113,10 @@ func transport(t *testing.T, cfg httpclient.Config) *httpclient.Transport {
 // request makes one with header fields "Name: value".
 func request(t *testing.T, method, url string, body io.Reader, fields ...string) *http.Request {
 	t.Helper()
-	return requestIn(t, t.Context(), method, url, body, fields...)
+	return requestIn(t.Context(), t, method, url, body, fields...)
 }
 
-func requestIn(t *testing.T, ctx context.Context, method, url string, body io.Reader, fields ...string) *http.Request {
+func requestIn(ctx context.Context, t *testing.T, method, url string, body io.Reader, fields ...string) *http.Request {
 	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, method, url, body)
 	if err != nil {

@@ -111,7 +111,7 @@ func TestQuickstart(t *testing.T) {
 		for {
 			wg.Go(func() {
 				// Whose turn does not come before the end is told so, and not sent.
-				resp, err := client.Do(requestIn(t, ctx, "GET", url+"/me", nil, "Authorization: Bearer "+login.Token))
+				resp, err := client.Do(requestIn(ctx, t, "GET", url+"/me", nil, "Authorization: Bearer "+login.Token))
 				if err == nil {
 					io.Copy(io.Discard, resp.Body)
 					resp.Body.Close()

@@ -39,6 +39,7 @@ func serve(t *testing.T, h http.Handler, cfg httpclient.Config) (c *http.Client,
 // Against our own limiter, in every form of headers, no 429 reaches the caller:
 // neither one who knows the limit nor one who only obeys.
 func TestOurMiddleware(t *testing.T) {
+	t.Parallel()
 	for name, headers := range map[string]middleware.Headers{
 		"draft 6": middleware.HeadersDraft6, "draft 11": middleware.HeadersDraft11, "X": middleware.HeadersX,
 		"all": middleware.HeadersDraft6 | middleware.HeadersDraft11 | middleware.HeadersX, "none": middleware.HeadersNone,
@@ -53,12 +54,12 @@ func TestOurMiddleware(t *testing.T) {
 							refused.Add(1)
 						}
 					}},
-					ratelimit.Policy{Key: keyfunc.RemoteAddr, Limit: gcra.PerSecond(10).WithBurst(4)})
+					ratelimit.Policy{Key: keyfunc.RemoteAddr, Limit: gcra.PerSecond(40).WithBurst(4)})
 				handler := limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served.Add(1) }))
 				cfg := httpclient.Config{MaxTries: 20}
 				if knows {
 					cfg.Store = gcra.NewMemory()
-					cfg.Policies = []httpclient.Policy{{Key: httpclient.ByHost, Limit: gcra.PerSecond(10).WithBurst(2)}}
+					cfg.Policies = []httpclient.Policy{{Key: httpclient.ByHost, Limit: gcra.PerSecond(40).WithBurst(2)}}
 				}
 				c, url, _ := serve(t, handler, cfg)
 				var wg sync.WaitGroup
@@ -157,22 +158,34 @@ func TestConnections(t *testing.T) {
 // A refusal whose body never ends does not hold the next try up.
 func TestEndlessRefusal(t *testing.T) {
 	t.Parallel()
-	var n atomic.Int64
-	c, url, _ := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if n.Add(1) > 1 {
-			return
-		}
-		w.WriteHeader(http.StatusTooManyRequests)
-		w.(http.Flusher).Flush()
-		<-r.Context().Done()
-	}), httpclient.Config{})
-	begin := time.Now()
-	resp, err := c.Get(url)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("got %v, %v; want 200", resp, err)
+	for _, http2 := range []bool{false, true} {
+		t.Run(fmt.Sprintf("HTTP/2 %v", http2), func(t *testing.T) {
+			t.Parallel()
+			var n atomic.Int64
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if http2 != (r.ProtoMajor == 2) {
+					t.Errorf("got %s; want HTTP/2 %v", r.Proto, http2)
+				}
+				if n.Add(1) > 1 {
+					return
+				}
+				w.WriteHeader(http.StatusTooManyRequests)
+				w.(http.Flusher).Flush()
+				<-r.Context().Done()
+			}))
+			server.EnableHTTP2 = http2
+			server.StartTLS()
+			t.Cleanup(server.Close)
+			c := &http.Client{Transport: transport(t, httpclient.Config{Base: server.Client().Transport})}
+			begin := time.Now()
+			resp, err := c.Get(server.URL)
+			if err != nil || resp.StatusCode != http.StatusOK {
+				t.Fatalf("got %v, %v; want 200", resp, err)
+			}
+			resp.Body.Close()
+			between(t, "time", time.Since(begin), 500*time.Millisecond, 10*time.Second)
+		})
 	}
-	resp.Body.Close()
-	between(t, "time", time.Since(begin), 500*time.Millisecond, 10*time.Second)
 }
 
 // The client's Timeout bounds the wait, too.

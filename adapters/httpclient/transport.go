@@ -74,7 +74,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		if errors.Is(err, gcra.ErrWouldWait) {
 			e.Reason = TooLong
 		}
-	} else {
+	} else if resp != nil {
 		e.Status = resp.StatusCode
 	}
 	if t.observe != nil {
@@ -99,21 +99,21 @@ func (t *Transport) send(r *http.Request, e *Event) (*http.Response, error) {
 		if err := t.ready(r, deadline, e); err != nil {
 			if e.Tries == 0 {
 				closeBody(r)
-				return nil, err
+				return nil, fmt.Errorf("httpclient: %w", err)
 			}
-			return nil, fmt.Errorf("httpclient: for try %d: %w", e.Tries+1, err)
+			return nil, fmt.Errorf("httpclient: try %d: %w", e.Tries+1, err)
 		}
 		out := r
 		if e.Tries > 0 {
 			var err error
 			if out, err = again(r); err != nil {
-				return nil, fmt.Errorf("httpclient: body for try %d: %w", e.Tries+1, err)
+				return nil, fmt.Errorf("httpclient: try %d: body: %w", e.Tries+1, err)
 			}
 		}
 		e.Tries++
 		resp, err := t.base.RoundTrip(out)
-		if err != nil {
-			return resp, err
+		if err != nil || resp == nil {
+			return resp, err // to be without both is Base's mistake, and http.Client says so
 		}
 		wait, refused := refusal(resp)
 		if !refused {
@@ -159,7 +159,7 @@ func (t *Transport) obey(r *http.Request, resp *http.Response, wait time.Duratio
 func (t *Transport) ready(r *http.Request, deadline time.Time, e *Event) error {
 	for {
 		if err := r.Context().Err(); err != nil {
-			return fmt.Errorf("httpclient: %w", err)
+			return err
 		}
 		if err := t.pause(r, deadline, e); err != nil {
 			return err
@@ -193,10 +193,10 @@ func (t *Transport) pause(r *http.Request, deadline time.Time, e *Event) error {
 		}
 		patience := allowed(r.Context(), deadline)
 		if left > patience {
-			return fmt.Errorf("httpclient: held back: %w", &gcra.WaitError{Subject: "host:" + hostOf(r), Policy: pausePolicy, Needed: left, Allowed: patience})
+			return fmt.Errorf("held back: %w", &gcra.WaitError{Subject: "host:" + hostOf(r), Policy: pausePolicy, Needed: left, Allowed: patience})
 		}
 		if err := sleep(r.Context(), min(left+spread(length), patience), e); err != nil {
-			return fmt.Errorf("httpclient: held back: %w", err)
+			return fmt.Errorf("held back: %w", err)
 		}
 	}
 }
@@ -211,14 +211,14 @@ func (t *Transport) turn(r *http.Request, deadline time.Time, e *Event) error {
 	for i, p := range t.policies {
 		subject, err := p.Key(r)
 		if err != nil {
-			return fmt.Errorf("httpclient: policy %q: %w", p.Name, err)
+			return fmt.Errorf("policy %q: %w", p.Name, err)
 		}
 		cost := 1
 		if p.Cost != nil {
 			cost = p.Cost(r)
 		}
 		if cost < 0 {
-			return fmt.Errorf("httpclient: policy %q: cost of the request is %d; want 0 or more", p.Name, cost)
+			return fmt.Errorf("policy %q: cost of the request is %d; want 0 or more", p.Name, cost)
 		}
 		charges[i] = gcra.Charge{Subject: subject, Policy: p.Name, Limit: p.Limit, Cost: int64(cost), MaxDelay: p.MaxDelay, Within: within}
 	}
@@ -226,7 +226,7 @@ func (t *Transport) turn(r *http.Request, deadline time.Time, e *Event) error {
 	err := gcra.Wait(r.Context(), t.store, charges...)
 	e.Waited += time.Since(began)
 	if err != nil {
-		return fmt.Errorf("httpclient: no turn: %w", err)
+		return fmt.Errorf("no turn: %w", err)
 	}
 	return nil
 }

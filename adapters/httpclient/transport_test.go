@@ -186,7 +186,7 @@ func TestDeadline(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		begin := time.Now()
-		resp, err := transport(t, httpclient.Config{Base: p}).RoundTrip(requestIn(t, ctx, "GET", url, nil))
+		resp, err := transport(t, httpclient.Config{Base: p}).RoundTrip(requestIn(ctx, t, "GET", url, nil))
 		if err != nil || resp.StatusCode != 429 || p.tries() != 1 || time.Since(begin) != 0 {
 			t.Errorf("got %v, %v after %v and %d tries; want the 429 at once", resp, err, time.Since(begin), p.tries())
 		}
@@ -226,7 +226,7 @@ func TestCancel(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				time.AfterFunc(200*time.Millisecond, cancel)
 				begin := time.Now()
-				r := requestIn(t, ctx, "PUT", url, nil)
+				r := requestIn(ctx, t, "PUT", url, nil)
 				body := watch("order")
 				r.Body, r.GetBody = body, func() (io.ReadCloser, error) { return watch("order"), nil }
 				resp, err := tr.RoundTrip(r)
@@ -252,7 +252,7 @@ func TestCancelled(t *testing.T) {
 		tr := transport(t, httpclient.Config{Base: p, Store: gcra.NewMemory(), Policies: []httpclient.Policy{{Key: httpclient.ByHost, Limit: gcra.PerMinute(1)}}})
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := tr.RoundTrip(requestIn(t, ctx, "GET", url, nil)); !errors.Is(err, context.Canceled) || p.tries() != 0 {
+		if _, err := tr.RoundTrip(requestIn(ctx, t, "GET", url, nil)); !errors.Is(err, context.Canceled) || p.tries() != 0 {
 			t.Errorf("got %v and %d tries; want context.Canceled and none", err, p.tries())
 		}
 		begin := time.Now()
@@ -359,6 +359,21 @@ func TestBaseError(t *testing.T) {
 	if resp != nil || err != broken || event != (httpclient.Event{Tries: 1, Reason: httpclient.Failed, Err: broken}) {
 		t.Errorf("got %v, %v, %+v; want Base's error", resp, err, event)
 	}
+}
+
+// A Base that gives no body, or nothing at all, does no harm.
+func TestCarelessBase(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answers := []*http.Response{answer(429, nil), nil}
+		tr := transport(t, httpclient.Config{Base: roundTrip(func(*http.Request) (*http.Response, error) {
+			resp := answers[0]
+			answers = answers[1:]
+			return resp, nil
+		})})
+		if resp, err := tr.RoundTrip(request(t, "GET", url, nil)); resp != nil || err != nil {
+			t.Errorf("got %v, %v; want what Base gave", resp, err)
+		}
+	})
 }
 
 // Requests without a URL are Base's to reject.
@@ -478,7 +493,7 @@ func TestTurns(t *testing.T) {
 		}}})
 		get := func(ctx context.Context, path, token string) (time.Duration, error) {
 			begin := time.Now()
-			_, err := tr.RoundTrip(requestIn(t, ctx, "GET", "https://api.example.com/"+path, nil, "Authorization: "+token))
+			_, err := tr.RoundTrip(requestIn(ctx, t, "GET", "https://api.example.com/"+path, nil, "Authorization: "+token))
 			return time.Since(begin), err
 		}
 		short, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -149,6 +149,7 @@ func TestTwoProcesses(t *testing.T) {
 // A signal ends it at once, also when the next turn is far away, and while
 // Redis is away, which it says once.
 func TestSignal(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name, ready string
 		args        []string

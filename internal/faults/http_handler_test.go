@@ -179,7 +179,7 @@ var _ = fault(66, "a_stream_holds_nobody_up", func(t *testing.T, o *outcome) {
 			time.Sleep(time.Millisecond)
 		}
 		expect(t, "meanwhile", s.statuses(t, "GET /ok", 20), slices.Repeat([]int{200}, 20))
-		time.Sleep(phase(0, time.Minute))
+		time.Sleep(phase(0, 20*time.Second))
 		close(release)
 		streams.Wait()
 

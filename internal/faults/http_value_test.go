@@ -213,23 +213,29 @@ var _ = fault(47, "no_key_without_a_ttl", func(t *testing.T, o *outcome) {
 		time.Sleep(20 * time.Millisecond)
 	})
 	stop := time.Now().Add(phase(800*time.Millisecond, 30*time.Second))
+	anything := func(i int) {
+		charges := []gcra.Charge{
+			{Subject: fmt.Sprint("s", i%50), Policy: "p", Limit: limits[i%len(limits)], Cost: int64(i % 3)},
+			{Subject: fmt.Sprint("s", i%7), Policy: "q", Limit: limits[i/3%len(limits)], Cost: 1, MaxDelay: time.Duration(i%2) * 50 * time.Millisecond},
+		}
+		begin := time.Now()
+		call := store.Take
+		if i%5 == 0 {
+			call = store.Refund
+		}
+		_ = call(context.Background(), charges) // may well fail
+		o.decided(time.Since(begin))
+	}
 	crowd(8, func(g int) {
 		for i := g; time.Now().Before(stop); i++ {
-			charges := []gcra.Charge{
-				{Subject: fmt.Sprint("s", i%50), Policy: "p", Limit: limits[i%len(limits)], Cost: int64(i % 3)},
-				{Subject: fmt.Sprint("s", i%7), Policy: "q", Limit: limits[i/3%len(limits)], Cost: 1, MaxDelay: time.Duration(i%2) * 50 * time.Millisecond},
-			}
-			begin := time.Now()
-			call := store.Take
-			if i%5 == 0 {
-				call = store.Refund
-			}
-			_ = call(context.Background(), charges) // may well fail
-			o.decided(time.Since(begin))
+			anything(i)
 		}
 	})
 	flush()
-	proxy.Pass()
+	o.recovers(t, store, 2*time.Second)
+	for i := range 200 {
+		anything(i)
+	}
 	ctx, seen := t.Context(), 0
 	for it := server.Client().Scan(ctx, 0, store.Prefix+"*", 1000).Iterator(); it.Next(ctx); seen++ {
 		if ttl := server.Client().PTTL(ctx, it.Val()).Val(); ttl == -1 {

@@ -132,13 +132,12 @@ var _ = fault(37, "redis_clock_goes_back", func(t *testing.T, o *outcome) {
 	o.injected = "Redis clock back by 1 h and by 30 s"
 	server := redistest.Start(t)
 	for _, jump := range []time.Duration{30 * time.Second, time.Hour} {
-		back(t, o, server, jump)
+		back(t, o, server, rigAt(t, server.URL()+"?read_timeout=20s"), jump)
 	}
 })
 
-func back(t *testing.T, o *outcome, server *redistest.Server, jump time.Duration) {
+func back(t *testing.T, o *outcome, server *redistest.Server, r *rig, jump time.Duration) {
 	t.Helper()
-	r := rigAt(t, server.URL()+"?read_timeout=20s")
 	r.Timeout, r.MirrorFor = ample, -1
 	limit := gcra.PerSecond(10).WithBurst(5) // full after 500 ms
 	c := gcra.Charge{Subject: "hit", Policy: "p", Limit: limit, Cost: 1}
@@ -162,12 +161,11 @@ func back(t *testing.T, o *outcome, server *redistest.Server, jump time.Duration
 var _ = fault(38, "redis_clock_jumps_ahead", func(t *testing.T, o *outcome) {
 	o.injected = "Redis clock ahead by 1 h"
 	server := redistest.Start(t)
-	ahead(t, o, server, time.Hour)
+	ahead(t, o, server, rigAt(t, server.URL()+"?read_timeout=20s"), time.Hour)
 })
 
-func ahead(t *testing.T, o *outcome, server *redistest.Server, jump time.Duration) {
+func ahead(t *testing.T, o *outcome, server *redistest.Server, r *rig, jump time.Duration) {
 	t.Helper()
-	r := rigAt(t, server.URL()+"?read_timeout=20s")
 	r.Timeout, r.MirrorFor = ample, -1
 	const burst = 5
 	c := gcra.Charge{Subject: "hit", Policy: "p", Limit: gcra.Limit{Count: burst, Per: 25 * time.Second}, Cost: 1}

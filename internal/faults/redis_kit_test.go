@@ -44,6 +44,13 @@ func phase(short, full time.Duration) time.Duration {
 	return short
 }
 
+// The client tells of each failure on its own; the rows are about failures.
+func init() { redis.SetLogger(silent{}) }
+
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
+
 // journal is a log that a test reads while it is being written.
 type journal struct {
 	mu  sync.Mutex

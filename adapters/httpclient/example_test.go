@@ -1,0 +1,152 @@
+package httpclient_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/adapters/httpclient"
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/keyfunc"
+)
+
+// api is a partner that has tightened its limit: it refuses the first request.
+func api() *httptest.Server {
+	var requests atomic.Int64
+	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if requests.Add(1) == 1 {
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusTooManyRequests)
+		}
+	}))
+}
+
+// A partner allows 25 requests in 5 seconds and 300 a minute for each of our
+// credentials. Processes that give the same store take turns.
+func Example() {
+	partner := api()
+	defer partner.Close()
+
+	transport := httpclient.Must(httpclient.New(httpclient.Config{
+		Store: gcra.NewMemory(), // or gcra.Open("redis://...")
+		Policies: []httpclient.Policy{
+			// A little less than is allowed at once, as the network bunches requests.
+			{Name: "5s", Key: httpclient.ByCredential, Limit: gcra.Limit{Count: 25, Per: 5 * time.Second, Burst: 20}},
+			{Name: "minute", Key: httpclient.ByCredential, Limit: gcra.PerMinute(300)},
+		},
+		Observe: func(_ *http.Request, e httpclient.Event) {
+			fmt.Println(e.Reason, e.Status, "after", e.Tries, "tries")
+		},
+	}))
+	client := &http.Client{Transport: transport}
+	for range 2 {
+		resp, err := client.Get(partner.URL)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		resp.Body.Close()
+	}
+	// Output:
+	// answered 200 after 2 tries
+	// answered 200 after 1 tries
+}
+
+// Who would have to wait too long is told so at once, and the request is not
+// sent.
+func ExampleNew_tooLong() {
+	transport := httpclient.Must(httpclient.New(httpclient.Config{
+		Store:    gcra.NewMemory(),
+		Policies: []httpclient.Policy{{Key: httpclient.ByHost, Limit: gcra.PerHour(1)}},
+		Base:     roundTrip(func(*http.Request) (*http.Response, error) { return answer(200, http.NoBody), nil }),
+	}))
+	client := &http.Client{Transport: transport}
+	for range 2 {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		r, err := http.NewRequestWithContext(ctx, "GET", "https://api.example.com/orders", nil)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		resp, err := client.Do(r)
+		var wait *gcra.WaitError
+		if errors.As(err, &wait) {
+			fmt.Println("try again in", wait.Needed.Round(time.Minute))
+			return
+		}
+		resp.Body.Close()
+		fmt.Println(resp.StatusCode)
+	}
+	// Output:
+	// 200
+	// try again in 1h0m0s
+}
+
+// A POST is sent again only if it has a key by which the server knows it, as it
+// might otherwise order twice.
+func ExampleTransport_idempotencyKey() {
+	partner := api()
+	defer partner.Close()
+	client := &http.Client{Transport: httpclient.Must(httpclient.New(httpclient.Config{}))}
+
+	r, err := http.NewRequest("POST", partner.URL, strings.NewReader(`{"order":7}`))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	r.Header.Set("Idempotency-Key", "b2f1c7d0-7")
+	resp, err := client.Do(r)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	resp.Body.Close()
+	fmt.Println(resp.StatusCode)
+	// Output: 200
+}
+
+// Without the key the refusal itself comes back, at once.
+func ExampleTransport_idempotencyKey_incorrect() {
+	partner := api()
+	defer partner.Close()
+	client := &http.Client{Transport: httpclient.Must(httpclient.New(httpclient.Config{}))}
+
+	resp, err := client.Post(partner.URL, "application/json", strings.NewReader(`{"order":7}`))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	resp.Body.Close()
+	fmt.Println(resp.StatusCode)
+	// Output: 429
+}
+
+type tenantKey struct{}
+
+// A key of one's own reads who it is from the context; the key functions of
+// package keyfunc combine it with others.
+func ExamplePolicy_key() {
+	tenant := func(r *http.Request) (string, error) {
+		name, ok := r.Context().Value(tenantKey{}).(string)
+		if !ok {
+			return "", errors.New("no tenant")
+		}
+		return "tenant:" + name, nil
+	}
+	policy := httpclient.Policy{Name: "tenant", Key: keyfunc.Join(tenant, httpclient.ByHost), Limit: gcra.PerSecond(5)}
+
+	ctx := context.WithValue(context.Background(), tenantKey{}, "acme")
+	r, err := http.NewRequestWithContext(ctx, "GET", "https://api.example.com/orders", nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(policy.Key(r))
+	// Output: join:tenant:acme|host:api.example.com <nil>
+}

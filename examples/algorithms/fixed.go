@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+)
+
+// fixedWindow is a gcra.Store of one's own. It counts what passes in each window
+// of the clock (10:00:00 to 10:00:10, and so on) and starts again from 0, which
+// is simple, cheap and lets twice the limit through around a window's edge.
+//
+// A store has two duties: an admission takes all of its charges or none, and
+// every Result says where its limit stands. Whoever writes one tests it with
+// storetest.Run, as fixed_test.go does. What this one leaves out: MaxDelay, and
+// dropping keys that are never seen again.
+type fixedWindow struct {
+	now func() time.Time
+
+	mu     sync.Mutex
+	counts map[key]count
+}
+
+type key struct{ subject, policy string }
+
+type count struct {
+	at    int64 // when one passed last, in nanoseconds since 1970
+	units int64 // that have passed in the window of then
+}
+
+// Take implements gcra.Store.
+func (f *fixedWindow) Take(ctx context.Context, charges []gcra.Charge) error {
+	if err := check(ctx, charges); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := f.now().UnixNano()
+
+	// First decide, changing nothing: a charge sees what those before it would
+	// take, for the same key may come twice.
+	pending := make(map[key]int64)
+	admitted := true
+	for i := range charges {
+		c := &charges[i]
+		k := key{c.Subject, c.Policy}
+		used := f.used(c, now) + pending[k]
+		allowed := c.Cost == 0 || c.Cost <= c.Limit.Count-used // a peek is never refused
+		c.Result = state(c, used, now)
+		c.Result.Allowed, c.Result.Never = allowed, c.Cost > c.Limit.Count
+		switch {
+		case allowed:
+			pending[k] += c.Cost
+		case !c.Result.Never: // no wait helps who asks for more than a window holds
+			c.Result.RetryAfter = left(c, now)
+		}
+		if !allowed && !c.Shadow { // a shadow refuses nobody
+			admitted = false
+		}
+	}
+	if !admitted {
+		return nil
+	}
+
+	// Then take from all that allow it.
+	for i := range charges {
+		if c := &charges[i]; c.Result.Allowed && c.Cost > 0 {
+			c.Result = f.set(c, f.used(c, now)+c.Cost, now)
+		}
+	}
+	return nil
+}
+
+// Refund implements gcra.Store.
+func (f *fixedWindow) Refund(ctx context.Context, charges []gcra.Charge) error {
+	if err := check(ctx, charges); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := f.now().UnixNano()
+	for i := range charges {
+		c := &charges[i]
+		c.Result = f.set(c, max(f.used(c, now)-c.Cost, 0), now)
+	}
+	return nil
+}
+
+// check refuses what this store cannot keep, before anything is taken.
+func check(ctx context.Context, charges []gcra.Charge) error {
+	for i := range charges {
+		c := &charges[i]
+		if err := c.Limit.Validate(); err != nil {
+			return err
+		}
+		if c.Limit.Burst != 0 && c.Limit.Burst != c.Limit.Count {
+			return fmt.Errorf("burst is %d; want 0 or the count: a window is all or nothing", c.Limit.Burst)
+		}
+		if c.Cost < 0 || c.MaxDelay != 0 || c.Within < 0 {
+			return errors.New("want a cost of 0 or more, and no MaxDelay")
+		}
+	}
+	return ctx.Err()
+}
+
+// used is how many units have passed in the window that now lies in.
+func (f *fixedWindow) used(c *gcra.Charge, now int64) int64 {
+	n := f.counts[key{c.Subject, c.Policy}]
+	if n.at/int64(c.Limit.Per) != now/int64(c.Limit.Per) {
+		return 0
+	}
+	return n.units
+}
+
+// set changes that, and returns where the limit then stands.
+func (f *fixedWindow) set(c *gcra.Charge, units, now int64) gcra.Result {
+	if f.counts == nil {
+		f.counts = make(map[key]count)
+	}
+	f.counts[key{c.Subject, c.Policy}] = count{now, units}
+	return state(c, units, now)
+}
+
+// state is the Result of a limit of which so many units are used.
+func state(c *gcra.Charge, used, now int64) gcra.Result {
+	r := gcra.Result{Allowed: true, Remaining: max(c.Limit.Count-used, 0)}
+	if used > 0 {
+		r.ResetAfter = left(c, now)
+	}
+	return r
+}
+
+// left is how long the window still lasts.
+func left(c *gcra.Charge, now int64) time.Duration {
+	return c.Limit.Per - time.Duration(now%int64(c.Limit.Per))
+}

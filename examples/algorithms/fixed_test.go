@@ -1,0 +1,17 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra/storetest"
+)
+
+// A store of one's own keeps the contract, but for what its law does not know.
+func TestFixedWindow(t *testing.T) {
+	storetest.Run(t, func(testing.TB) storetest.Backend {
+		now := time.Unix(1_800_000_000, 0)
+		f := &fixedWindow{now: func() time.Time { return now }}
+		return storetest.Backend{Store: f, Advance: func(d time.Duration) { now = now.Add(d) }, Exact: true, Law: storetest.Other}
+	})
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"flag"
+	"image/png"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// What each algorithm lets through at its worst: the numbers that the table
+// prints, which follow from the laws.
+func TestMost(t *testing.T) {
+	runs, err := simulateAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := int(limit.Count)
+	want := map[string][]int{
+		// A full bucket, and a unit each half second while the traffic lasts.
+		"GCRA": {count + 3, 2*count - 1, count + 18},
+		// Never more than the limit, and always as much.
+		"sliding log": {count, count, count},
+		// A window's worth on either side of an edge.
+		"fixed window": {2 * count, count, 2 * count},
+	}
+	for i, a := range algorithms {
+		var got []int
+		for j := range traffics {
+			got = append(got, most(runs[i][j], limit.Per))
+		}
+		if !slices.Equal(got, want[a.name]) {
+			t.Errorf("%s: got %d; want %d", a.name, got, want[a.name])
+		}
+	}
+}
+
+// The program prints a row for each algorithm and writes two pictures.
+func TestRun(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new")
+	var out bytes.Buffer
+	if err := run([]string{"-out", dir}, &out); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []string{
+		` +algorithm +edge +steady +two bursts +bytes a key +µs a check`,
+		` +GCRA +23 +39 +38 +[0-9]+ +[0-9.]+`,
+		` +sliding log +20 +20 +20 +[0-9]+ +[0-9.]+`,
+		` +fixed window +40 +20 +40 +[0-9]+ +[0-9.]+`,
+	} {
+		if !regexp.MustCompile(`(?m)^` + row + `$`).MatchString(out.String()) {
+			t.Errorf("got\n%s\nwant a row %s", out.String(), row)
+		}
+	}
+	picture, err := os.Open(filepath.Join(dir, "algorithms.png"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer picture.Close()
+	if img, err := png.Decode(picture); err != nil || img.Bounds().Dx() < 600 || img.Bounds().Dy() < 600 {
+		t.Errorf("algorithms.png: got %v, %v; want a picture of 600 by 600 or more", img.Bounds(), err)
+	}
+	drawing, err := os.ReadFile(filepath.Join(dir, "algorithms.svg"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for d := xml.NewDecoder(bytes.NewReader(drawing)); ; {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatalf("algorithms.svg: %v", err)
+		}
+	}
+	for _, text := range []string{"GCRA", "sliding log", "fixed window", "limit, 20/10s", "seconds"} {
+		if !strings.Contains(string(drawing), text) {
+			t.Errorf("algorithms.svg does not say %q", text)
+		}
+	}
+}
+
+func TestRunErrors(t *testing.T) {
+	if err := run([]string{"-h"}, io.Discard); !errors.Is(err, flag.ErrHelp) {
+		t.Errorf("-h: got %v; want flag.ErrHelp", err)
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := run([]string{"-out", file}, io.Discard); err == nil {
+		t.Error("a file for a directory: got no error")
+	}
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+)
+
+// traffic is when requests come, in order.
+type traffic struct {
+	name, story string
+	at          []time.Duration
+}
+
+// Half a minute and more, so that what is full at the start has no say at the end.
+const lasting = 40 * time.Second
+
+var traffics = []traffic{
+	{"edge", "40 requests in the two seconds around a window's edge", evenly(9*time.Second, 11*time.Second, 40)},
+	{"steady", "4 requests a second for 30 seconds, twice what the limit sustains", evenly(0, 30*time.Second, 120)},
+	{"two bursts", "40 requests at once, and 40 nine seconds later", slices.Concat(
+		slices.Repeat([]time.Duration{8 * time.Second}, 40), slices.Repeat([]time.Duration{17 * time.Second}, 40))},
+}
+
+func evenly(from, to time.Duration, n int) []time.Duration {
+	at := make([]time.Duration, n)
+	for i := range at {
+		at[i] = from + (to-from)*time.Duration(i)/time.Duration(n)
+	}
+	return at
+}
+
+// simulateAll returns when each algorithm let requests of each traffic pass.
+func simulateAll() ([][][]time.Duration, error) {
+	runs := make([][][]time.Duration, len(algorithms))
+	for i, a := range algorithms {
+		for _, t := range traffics {
+			passed, err := simulate(a, t)
+			if err != nil {
+				return nil, fmt.Errorf("%s, %s: %w", a.name, t.name, err)
+			}
+			runs[i] = append(runs[i], passed)
+		}
+	}
+	return runs, nil
+}
+
+// simulate sends traffic through a store whose clock stands where the next
+// request comes, so that nothing depends on the machine.
+func simulate(a algorithm, t traffic) (passed []time.Duration, err error) {
+	var now time.Duration
+	store := a.open(func() time.Time { return time.Unix(0, int64(now)) })
+	for _, now = range t.at {
+		r, err := gcra.Take(context.Background(), store, gcra.Charge{Subject: "client", Policy: "p", Limit: limit, Cost: 1})
+		if err != nil {
+			return nil, err
+		}
+		if r.Allowed {
+			passed = append(passed, now)
+		}
+	}
+	return passed, nil
+}
+
+// within is how many of the times lie in the window that ends at, which is in it.
+func within(times []time.Duration, end, window time.Duration) (n int) {
+	for _, t := range times {
+		if t > end-window && t <= end {
+			n++
+		}
+	}
+	return n
+}
+
+// most is how many lie in any window: in one of those that end with one of them.
+func most(times []time.Duration, window time.Duration) (n int) {
+	for _, end := range times {
+		n = max(n, within(times, end, window))
+	}
+	return n
+}
+
+// cost measures what a store takes for each key that has spent its limit, and
+// for a check. It runs on this machine's clock, and differs from run to run.
+func cost(a algorithm) (bytes, micros float64, err error) {
+	const keys = 5000
+	ctx := context.Background()
+	charge := gcra.Charge{Policy: "p", Limit: gcra.Limit{Count: limit.Count, Per: time.Hour}, Cost: 1}
+	subjects := make([]string, keys)
+	for i := range subjects {
+		subjects[i] = fmt.Sprint("client ", i)
+	}
+	before := heap()
+	store := a.open(time.Now)
+	start := time.Now()
+	charges := make([]gcra.Charge, 1)
+	for range limit.Count {
+		for _, charge.Subject = range subjects {
+			charges[0] = charge
+			if err := store.Take(ctx, charges); err != nil {
+				return 0, 0, err
+			}
+		}
+	}
+	took := time.Since(start)
+	bytes = float64(heap()-before) / keys
+	runtime.KeepAlive(store)
+	runtime.KeepAlive(subjects)
+	return bytes, float64(took.Microseconds()) / float64(keys*limit.Count), nil
+}
+
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}

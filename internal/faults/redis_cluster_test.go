@@ -1,0 +1,406 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/redistest"
+)
+
+// nodeTimeout is that of the cluster.
+const nodeTimeout = time.Second
+
+// onCluster is a store opened by the addresses of all nodes.
+func onCluster(t testing.TB, c *redistest.Cluster) *rig {
+	t.Helper()
+	return rigAt(t, "redis://"+strings.Join(c.Addrs(), ","))
+}
+
+// onePerShard are subjects that live on the shards, in their order.
+func onePerShard(t testing.TB, c *redistest.Cluster) (subjects []string) {
+	t.Helper()
+	for i := range shards(t, c) {
+		subjects = append(subjects, subjectOn(t, c, i, "s"))
+	}
+	return subjects
+}
+
+// worksOn makes sure that the store answers for all the subjects.
+func worksOn(t testing.TB, r *rig, subjects ...string) {
+	t.Helper()
+	for _, s := range subjects {
+		redistest.Eventually(t, 2*ample, "the store to work for "+s, func() bool { return answersFor(r, s) })
+	}
+}
+
+// withoutFullCoverage has shards serve while another one has no master. By
+// default Redis then answers CLUSTERDOWN on all of them.
+func withoutFullCoverage(t testing.TB, c *redistest.Cluster) {
+	t.Helper()
+	for _, node := range c.Nodes {
+		do(t, node, "config", "set", "cluster-require-full-coverage", "no")
+	}
+	t.Cleanup(func() {
+		healCluster(t, c)
+		for _, node := range c.Nodes {
+			do(t, node, "config", "set", "cluster-require-full-coverage", "yes")
+		}
+	})
+}
+
+// others asks for subjects that are not on shard 0 while f goes on, and fails
+// where one of them is hit. A single late reply says nothing on a busy machine.
+func others(t *testing.T, o *outcome, r *rig, subjects []string, f func()) {
+	t.Helper()
+	var asked, failed, unavailable atomic.Int64
+	var last atomic.Value
+	stop := during(func() {
+		for _, s := range subjects[1:] {
+			asked.Add(1)
+			if _, err := o.take(r, plenty(s)); errors.Is(err, gcra.ErrUnavailable) {
+				unavailable.Add(1)
+			} else if err != nil {
+				last.Store(err)
+				failed.Add(1)
+			}
+		}
+		time.Sleep(2 * time.Millisecond)
+	})
+	f()
+	stop()
+	if n := unavailable.Load(); n > 0 {
+		t.Errorf("%d of %d calls to other shards were not even tried; want a breaker for each server", n, asked.Load())
+	}
+	if n := failed.Load(); n > 1+asked.Load()/100 {
+		t.Errorf("%d of %d calls to other shards failed, as with %v; want none", n, asked.Load(), last.Load())
+	}
+}
+
+var _ = fault(21, "cluster_master_killed", func(t *testing.T, o *outcome) {
+	o.injected = "kill -9 of a master"
+	c := theCluster(t)
+	withoutFullCoverage(t, c)
+	subjects := onePerShard(t, c)
+	r := onCluster(t, c)
+	r.Timeout = time.Second // for the shards that are well
+	worksOn(t, r, subjects...)
+	old := shards(t, c)[0].master
+	others(t, o, r, subjects, func() {
+		old.Kill()
+		o.recoversWhen(t, nodeTimeout+probing, func() bool {
+			start := time.Now()
+			ok := answersFor(r, subjects[0])
+			o.decided(time.Since(start))
+			return ok
+		})
+	})
+	if now := shards(t, c)[0].master; now == old {
+		t.Error("the shard works without its master and nobody has taken over")
+	}
+	o.inTime(t, r.Timeout)
+})
+
+// move brings the keys of a slot, or some of them, to another master, as
+// resharding does. Until done is called the slot is on its way.
+func move(t testing.TB, c *redistest.Cluster, slot int, from, to *redistest.Server) (keys func(...string), done func()) {
+	t.Helper()
+	id := func(s *redistest.Server) any { return do(t, s, "cluster", "myid") }
+	do(t, to, "cluster", "setslot", slot, "importing", id(from))
+	do(t, from, "cluster", "setslot", slot, "migrating", id(to))
+	host, port, _ := strings.Cut(to.Addr, ":")
+	keys = func(names ...string) {
+		for _, name := range names {
+			do(t, from, "migrate", host, port, name, 0, 5000)
+		}
+	}
+	done = func() {
+		// From now until the source gives the slot up, new keys may still appear on it.
+		for {
+			left, _ := do(t, from, "cluster", "getkeysinslot", slot, 100).([]any)
+			if len(left) == 0 {
+				break
+			}
+			for _, name := range left {
+				keys(name.(string))
+			}
+		}
+		for _, s := range []*redistest.Server{to, from} {
+			do(t, s, "cluster", "setslot", slot, "node", id(to))
+		}
+		redistest.Eventually(t, ample, "all nodes to know where the slot is", func() bool {
+			for _, s := range c.Nodes {
+				slots, err := s.Client().ClusterSlots(context.Background()).Result()
+				if err != nil {
+					return false
+				}
+				for _, r := range slots {
+					if r.Start <= slot && slot <= r.End && r.Nodes[0].Addr != to.Addr {
+						return false
+					}
+				}
+			}
+			return true
+		})
+	}
+	return keys, done
+}
+
+// moveAll moves a slot with all its keys.
+func moveAll(t testing.TB, c *redistest.Cluster, slot int, from, to *redistest.Server) {
+	t.Helper()
+	_, done := move(t, c, slot, from, to)
+	done()
+}
+
+// Slots move under load, and nobody sees an error.
+var _ = fault(22, "slots_move_under_load", func(t *testing.T, o *outcome) {
+	o.injected = "resharding: MOVED and ASK"
+	c := theCluster(t)
+	r := onCluster(t, c)
+	r.Timeout = ample
+	from, to := shards(t, c)[0].master, shards(t, c)[1].master
+	var subjects []string
+	for i := range amount(6, 50) {
+		subjects = append(subjects, subjectOn(t, c, 0, fmt.Sprint("moving", i, "-")))
+	}
+	worksOn(t, r, subjects...)
+	const bucket = 100_000
+	passed := make([]int64, len(subjects))
+	stop := during(func() {
+		crowd(len(subjects), func(i int) {
+			res, err := o.take(r, daily(subjects[i], bucket))
+			if err != nil {
+				t.Errorf("while slots move: %v", err)
+			} else if res.Allowed {
+				passed[i]++
+			}
+		})
+	})
+	moved := make(map[int]bool)
+	for _, s := range subjects {
+		if slot := slotOf(t, c, s); !moved[slot] {
+			moved[slot] = true
+			moveAll(t, c, slot, from, to)
+		}
+	}
+	time.Sleep(100 * time.Millisecond) // some load on the new places
+	stop()
+	w := r.witness(c.Client())
+	for i, s := range subjects {
+		if got := spent(t, w, daily(s, bucket)); got > passed[i] || got < passed[i]-100 { // it refills a little
+			t.Errorf("%s: %d units gone after %d admissions", s, got, passed[i])
+		}
+	}
+	for slot := range moved {
+		moveAll(t, c, slot, to, from)
+	}
+})
+
+// While a slot is on its way, what has left is asked for at its new place,
+// which has never seen the script.
+var _ = fault(23, "ask_and_no_script", func(t *testing.T, o *outcome) {
+	o.injected = "slot half moved, SCRIPT FLUSH on the target"
+	c := theCluster(t)
+	r := onCluster(t, c)
+	r.Timeout, r.MirrorFor = ample, -1
+	from, to := shards(t, c)[0].master, shards(t, c)[1].master
+	subject := subjectOn(t, c, 0, "half")
+	gone, stays, fresh := daily(subject, 100), daily(subject, 100), daily(subject, 100)
+	gone.Policy, stays.Policy, fresh.Policy = "gone", "stays", "fresh"
+	worksOn(t, r, subject)
+	mustTake(t, r, gone)
+	mustTake(t, r, stays)
+	keys, done := move(t, c, slotOf(t, c, subject), from, to)
+	keys(r.Prefix + "{" + subject + "}:gone")
+	for i := range int64(5) {
+		do(t, to, "script", "flush")
+		do(t, from, "script", "flush")
+		for _, charge := range []gcra.Charge{gone, stays, fresh} {
+			want := 98 - i
+			if charge.Policy == "fresh" {
+				want = 99 - i
+			}
+			if res, err := o.take(r, charge); err != nil || !res.Allowed || res.Remaining != want {
+				t.Errorf("round %d, the key that is %s: got %+v, %v; want %d remaining", i, charge.Policy, res, err, want)
+			}
+		}
+	}
+	done()
+	for _, charge := range []gcra.Charge{gone, stays, fresh} {
+		redistest.Eventually(t, ample, "the slot's new place", func() bool {
+			charge.Cost = 0
+			_, err := o.take(r, charge)
+			return err == nil
+		})
+	}
+	if n := spent(t, r, gone); n != 6 {
+		t.Errorf("%d units are gone after 6 admissions", n)
+	}
+	moveAll(t, c, slotOf(t, c, subject), to, from)
+})
+
+// An admission whose keys are torn apart by a move cannot be decided. It is
+// not decided in part, nor is the server taken to be away.
+var _ = fault(24, "keys_torn_apart", func(t *testing.T, o *outcome) {
+	o.injected = "two keys of one admission, one of them moved: TRYAGAIN"
+	c := theCluster(t)
+	r := onCluster(t, c)
+	r.Timeout, r.MirrorFor = time.Second, -1
+	from, to := shards(t, c)[0].master, shards(t, c)[1].master
+	subject := subjectOn(t, c, 0, "torn")
+	charges := []gcra.Charge{daily(subject, 100), daily(subject, 100)}
+	charges[0].Policy, charges[1].Policy = "left", "right"
+	worksOn(t, r, subject)
+	mustTake(t, r, charges...)
+	keys, done := move(t, c, slotOf(t, c, subject), from, to)
+	keys(r.Prefix + "{" + subject + "}:left")
+	for range 10 {
+		start := time.Now()
+		err := r.Take(t.Context(), charges)
+		o.decided(time.Since(start))
+		if err == nil || !strings.Contains(err.Error(), "TRYAGAIN") {
+			t.Errorf("with one of two keys moved: got %v; want TRYAGAIN", err)
+		}
+	}
+	if n := len(r.log.lines(isAway)); n != 0 {
+		t.Error("keys that are torn apart were taken for an outage of the server")
+	}
+	done()
+	redistest.Eventually(t, ample, "the admission at its new place", func() bool { return r.Take(t.Context(), charges) == nil })
+	w := r.witness(c.Client())
+	if left, right := spent(t, w, charges[0]), spent(t, w, charges[1]); left != 2 || right != 2 {
+		t.Errorf("after two admissions %d units of one limit are gone and %d of the other; want 2 and 2", left, right)
+	}
+	moveAll(t, c, slotOf(t, c, subject), to, from)
+	o.inTime(t, r.Timeout)
+})
+
+// The keys of one subject share a slot by construction, whatever it is called.
+var _ = fault(25, "no_crossslot", func(t *testing.T, o *outcome) {
+	o.injected = "many limits, several subjects, hostile names"
+	c := theCluster(t)
+	r := onCluster(t, c)
+	r.Timeout = ample
+	alphabet := []string{"{", "}", "{}", "}{", "a", "b", ":", "%", "\x00", "\r\n", " ", "ü", strings.Repeat("x", 80)}
+	name := func() string {
+		var b strings.Builder
+		for range rand.IntN(6) {
+			b.WriteString(alphabet[rand.IntN(len(alphabet))])
+		}
+		return b.String()
+	}
+	worksOn(t, r, onePerShard(t, c)...)
+	for range amount(200, 5000) {
+		var charges []gcra.Charge
+		for range 1 + rand.IntN(3) {
+			subject := name()
+			for range 1 + rand.IntN(3) {
+				charges = append(charges, gcra.Charge{Subject: subject, Policy: name(), Limit: gcra.PerSecond(100_000), Cost: 1})
+			}
+		}
+		start := time.Now()
+		if err := r.Take(t.Context(), charges); err != nil {
+			t.Fatalf("taking %+v: %v", charges, err)
+		}
+		o.decided(time.Since(start))
+	}
+})
+
+// A cluster that lacks a slot serves none.
+var _ = fault(26, "clusterdown", func(t *testing.T, o *outcome) {
+	o.injected = "master and replica of a shard killed, restarted"
+	c := theCluster(t)
+	subjects := onePerShard(t, c)
+	r := onCluster(t, c)
+	worksOn(t, r, subjects...)
+	lost := shards(t, c)[0]
+	lost.replica.Kill()
+	lost.master.Kill()
+	redistest.Eventually(t, ample, "the other shards to say that the cluster is down", func() bool {
+		_, err := o.take(r, plenty(subjects[1]))
+		return err != nil && strings.Contains(err.Error(), "CLUSTERDOWN")
+	})
+	redistest.Eventually(t, ample, "the store to leave them alone", func() bool {
+		_, err := o.take(r, plenty(subjects[1]))
+		return errors.Is(err, gcra.ErrUnavailable)
+	})
+	lost.master.Restart()
+	lost.replica.Restart()
+	healCluster(t, c)
+	for _, s := range subjects {
+		o.recoversWhen(t, probing, func() bool { return answersFor(r, s) })
+	}
+	o.inTime(t, budget)
+})
+
+// Each server has a breaker and a queue of its own.
+var _ = fault(27, "one_shard_stands_still", func(t *testing.T, o *outcome) {
+	o.injected = "SIGSTOP of a master, failover, SIGCONT"
+	c := theCluster(t)
+	withoutFullCoverage(t, c)
+	subjects := onePerShard(t, c)
+	r := onCluster(t, c)
+	r.Timeout = time.Second
+	worksOn(t, r, subjects...)
+	old := shards(t, c)[0].master
+	others(t, o, r, subjects, func() {
+		old.Pause()
+		var wg sync.WaitGroup
+		for range 20 { // callers that wait for the shard in vain
+			wg.Go(func() { _, _ = o.take(r, plenty(subjects[0])) })
+		}
+		o.recoversWhen(t, nodeTimeout+2*probing, func() bool { return answersFor(r, subjects[0]) })
+		wg.Wait()
+		old.Resume()
+		time.Sleep(phase(200*time.Millisecond, 5*time.Second))
+	})
+	o.inTime(t, r.Timeout)
+})
+
+// Replicas lag, so that a script must go to the master whatever the client
+// reads from replicas.
+var _ = fault(94, "replicas_are_never_asked", func(t *testing.T, o *outcome) {
+	o.injected = "clients that read from replicas"
+	c := theCluster(t)
+	all := shards(t, c)
+	for _, s := range all {
+		resetStats(t, s.replica)
+		resetStats(t, s.master)
+	}
+	for name, set := range map[string]func(*redis.ClusterOptions){
+		"ReadOnly":       func(o *redis.ClusterOptions) { o.ReadOnly = true },
+		"RouteByLatency": func(o *redis.ClusterOptions) { o.RouteByLatency = true },
+		"RouteRandomly":  func(o *redis.ClusterOptions) { o.RouteRandomly = true },
+	} {
+		options := c.Options()
+		options.ReadTimeout = ample
+		set(options)
+		r := rigOn(closing(t, redis.NewClusterClient(options)))
+		r.Timeout = ample
+		crowd(60, func(i int) { // pipelines too
+			if _, err := o.take(r, daily(fmt.Sprint("user", i%20), 2)); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+	}
+	var masters int64
+	for _, s := range all {
+		masters += calls(t, s.master, "evalsha") + calls(t, s.master, "eval")
+		if n := calls(t, s.replica, "evalsha") + calls(t, s.replica, "eval"); n != 0 {
+			t.Errorf("the replica %s was sent %d scripts; want none", s.replica.Addr, n)
+		}
+	}
+	if masters == 0 {
+		t.Error("no master was sent a script")
+	}
+})

@@ -1,0 +1,184 @@
+package faults
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/redistest"
+)
+
+// certificate writes a certificate for 127.0.0.1 and its key.
+func certificate(t testing.TB) (certFile, keyFile string, roots *x509.CertPool) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1),
+		Subject:      pkix.Name{CommonName: "redis"},
+		NotBefore:    time.Now().Add(-time.Hour),
+		NotAfter:     time.Now().Add(time.Hour),
+		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
+		IsCA:         true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	certFile, keyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	for file, block := range map[string]*pem.Block{
+		certFile: {Type: "CERTIFICATE", Bytes: der},
+		keyFile:  {Type: "PRIVATE KEY", Bytes: secret},
+	} {
+		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots = x509.NewCertPool()
+	roots.AddCert(cert)
+	return certFile, keyFile, roots
+}
+
+// Whatever the way to Redis, the decisions are the same, and so is what
+// happens when it is cut.
+var _ = fault(95, "every_way_to_redis", func(t *testing.T, o *outcome) {
+	o.injected = "TLS, unix socket, RESP2 and 3, password, through URLs and options"
+	socket := filepath.Join(t.TempDir(), "redis.sock")
+	certFile, keyFile, roots := certificate(t)
+	server := redistest.Start(t, "--unixsocket", socket, "--requirepass", "pass word&%")
+	// The port for TLS is the only one that is not the harness's to choose.
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	secure := ln.Addr().(*net.TCPAddr)
+	if err := ln.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, set := range [][2]string{{"tls-cert-file", certFile}, {"tls-key-file", keyFile}, {"tls-ca-cert-file", certFile}, {"tls-auth-clients", "no"}} {
+		do(t, server, "config", "set", set[0], set[1])
+	}
+	do(t, server, "config", "set", "tls-port", secure.Port)
+
+	ways := map[string]*rig{
+		"URL":       rigAt(t, server.URL()),
+		"URL RESP2": rigAt(t, server.URL()+"?protocol=2"),
+	}
+	for name, set := range map[string]func(*redis.Options){
+		"RESP2": func(o *redis.Options) { o.Protocol = 2 },
+		"RESP3": func(o *redis.Options) { o.Protocol = 3 },
+		"unix":  func(o *redis.Options) { o.Network, o.Addr = "unix", socket },
+		"TLS":   func(o *redis.Options) { o.Addr, o.TLSConfig = secure.String(), &tls.Config{RootCAs: roots} },
+	} {
+		options := server.Options()
+		set(options)
+		ways[name] = rigOn(closing(t, redis.NewClient(options)))
+	}
+	for name, r := range ways {
+		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
+			r.MirrorFor = -1
+			r.Timeout = ample
+			works(t, r)
+			do(t, server, "script", "flush")
+			for i := range int64(6) {
+				res, err := o.take(r, daily("who", 5))
+				if want := i < 5; err != nil || res.Allowed != want || res.Remaining != max(4-i, 0) {
+					t.Errorf("call %d: got %+v, %v; want allowed %v, %d remaining", i, res, err, want, max(4-i, 0))
+				}
+			}
+			one, other := daily("who", 5), daily("other", 5)
+			if charges := mustTake(t, r, other, one); gcra.Admitted(charges) {
+				t.Error("an admission with a limit that is used up passed")
+			}
+			if n := spent(t, r, other); n != 0 {
+				t.Errorf("a refused admission has taken %d units", n)
+			}
+			if err := r.Refund(t.Context(), []gcra.Charge{one}); err != nil {
+				t.Error(err)
+			}
+			if n := spent(t, r, one); n != 4 {
+				t.Errorf("%d units gone after a refund; want 4", n)
+			}
+			do(t, server, "client", "kill", "type", "normal", "skipme", "yes")
+			redistest.Eventually(t, ample, "the store to connect again", func() bool { return answers(r) })
+		})
+	}
+	strangers := server.Options()
+	strangers.Addr, strangers.TLSConfig = secure.String(), &tls.Config{RootCAs: x509.NewCertPool()}
+	if _, err := o.take(rigOn(closing(t, redis.NewClient(strangers))), plenty("somebody")); err == nil {
+		t.Error("a server whose certificate is not trusted was asked all the same")
+	}
+})
+
+// Closing the store ends what it has begun. Calls under way come back, and
+// later ones fail.
+var _ = fault(96, "graceful_shutdown", func(t *testing.T, o *outcome) {
+	o.injected = "Close with calls under way, on a healthy and on a silent Redis"
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr)
+	before := held(t)
+	for name, fail := range map[string]func(){"healthy": proxy.Pass, "slow": func() { proxy.Delay(50 * time.Millisecond) }, "silent": proxy.Blackhole, "gone": proxy.Refuse} {
+		proxy.Pass()
+		r := rigAt(t, "redis://"+proxy.Addr)
+		works(t, r)
+		fail()
+		var under atomic.Int64
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			crowd(30, func(i int) {
+				under.Add(1)
+				for range 5 {
+					_, _ = o.take(r, plenty(fmt.Sprint(i))) // comes back, with an answer or an error
+				}
+			})
+		}()
+		redistest.Eventually(t, ample, "calls to be under way", func() bool { return under.Load() == 30 })
+		if err := r.Close(); err != nil {
+			t.Errorf("%s: Close: %v", name, err)
+		}
+		select {
+		case <-done:
+		case <-time.After(ample):
+			t.Fatalf("%s: calls that were under way at Close have not come back", name)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), ample)
+		_, err := gcra.Take(ctx, r, plenty("late"))
+		if cancel(); err == nil || errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
+			t.Errorf("%s: after Close: got %v; want an error at once", name, err)
+		}
+	}
+	proxy.Pass()
+	proxy.Reset()
+	before.released(t, 2)
+	o.inTime(t, budget)
+})
