@@ -112,7 +112,7 @@ func (s *server) options() *redis.Options {
 	return &redis.Options{
 		Addr:                  s.addr,
 		PoolSize:              poolSize,
-		PoolTimeout:           10 * time.Second,
+		PoolTimeout:           time.Second,
 		ContextTimeoutEnabled: true,
 		ReadTimeout:           10 * time.Second,
 		WriteTimeout:          10 * time.Second,

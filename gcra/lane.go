@@ -59,28 +59,28 @@ func (l *lane) board(rd *ride, mayDrive bool) {
 func (l *lane) drive() {
 	b := batches.Get().(*batch)
 	for {
+		// Callers that are about to board get the chance to. With few of them
+		// this is what fills a batch.
+		runtime.Gosched()
 		if l.next(b); b.n == 0 {
 			batches.Put(b)
 			return
 		}
-		if !l.send(until{context.Background(), l.due(b)}, b) {
+		if !l.sendWatched(b) {
 			return
 		}
 		b.reset()
 	}
 }
 
-// driveOnce sends one batch for a caller who would only wait for it. To hand a
-// lone ride to a goroutine of its own costs as much as the trip when the
-// machine is busy. The client must honour the context.
+// driveOnce sends one batch for a caller who would only wait for it. A
+// goroutine and a timer of its own cost a lone ride as much as its trip on a
+// busy machine. The client must return by the deadline.
 func (l *lane) driveOnce() {
 	b := batches.Get().(*batch)
 	if l.next(b); b.n > 0 {
-		ctx, cancel := context.WithDeadline(context.Background(), l.due(b))
-		inTime := l.send(ctx, b)
-		cancel()
-		if !inTime {
-			return
+		if done, ok := l.depart(b); ok {
+			l.arrive(b, l.run(b), done)
 		}
 		b.reset()
 		l.replace()
@@ -91,24 +91,12 @@ func (l *lane) driveOnce() {
 // next fills the batch with those who wait. With nobody there the driver's
 // place on the lane is given up.
 func (l *lane) next(b *batch) {
-	// Callers that are about to board get the chance to. With few of them this
-	// is what fills a batch; with none it costs about 100 ns.
-	runtime.Gosched()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.fill(b)
 	if b.n == 0 {
 		l.underWay--
 	}
-}
-
-// due is when the time of the first of the batch's callers is up.
-func (l *lane) due(b *batch) time.Time {
-	deadline := int64(math.MaxInt64)
-	for rd := range b.rides() {
-		deadline = min(deadline, rd.deadline)
-	}
-	return time.Now().Add(time.Duration(deadline-l.store.mirror.now()) * tick)
 }
 
 // fill moves rides that wait into the batch. Those whose time is up do not
@@ -132,46 +120,72 @@ func (l *lane) fill(b *batch) {
 	l.waiting = l.waiting[:rest]
 }
 
-// send runs the batch and answers its rides. It reports false when they were
-// answered before it was back, because the context's deadline had come: however
-// long the client waits for a server, nobody else does.
-func (l *lane) send(ctx context.Context, b *batch) (inTime bool) {
-	done, err := l.breaker.allow()
-	if err != nil {
-		for rd := range b.rides() {
-			rd.fail(err)
-		}
+// sendWatched sends the batch and answers its rides. It reports false when they
+// were answered before it was back, because the time of the first was up:
+// however long the client waits for a server, nobody else does.
+func (l *lane) sendWatched(b *batch) (inTime bool) {
+	done, ok := l.depart(b)
+	if !ok {
 		return true
 	}
-	m := l.store.mirror
-	for rd := range b.rides() {
-		m.depart(rd)
-	}
-	sent := m.now()
-	deadline, _ := ctx.Deadline()
-	b.watchdog.start(time.Until(deadline), func() {
+	b.watchdog.start(l.left(b), func() {
 		late := l.store.late()
 		l.breaker.report(done, late)
 		for rd := range b.rides() {
 			rd.err = late
-			m.learn(rd, sent)
+			l.store.mirror.learn(rd, 0)
 			rd.fail(late)
 		}
 		l.replace()
 	})
-	b.run(ctx, l.store.client)
+	sent := l.run(b)
 	if !b.watchdog.stop() {
 		l.store.heard(l.store.late())
 		return false
 	}
-	err = b.settle()
+	l.arrive(b, sent, done)
+	return true
+}
+
+// depart asks the breaker for leave and tells the mirror. Where the lane rests
+// it answers the rides and reports false.
+func (l *lane) depart(b *batch) (done func(error), ok bool) {
+	done, err := l.breaker.allow()
+	for rd := range b.rides() {
+		if err != nil {
+			rd.fail(err)
+		} else {
+			l.store.mirror.depart(rd)
+		}
+	}
+	return done, err == nil
+}
+
+// run makes the trip, and returns when it began.
+func (l *lane) run(b *batch) (sent int64) {
+	sent = l.store.mirror.now()
+	b.run(until{context.Background(), time.Now().Add(l.left(b))}, l.store.client)
+	return sent
+}
+
+// arrive answers the rides of a batch that is back.
+func (l *lane) arrive(b *batch, sent int64, done func(error)) {
+	err := b.settle()
 	l.breaker.report(done, err)
 	l.store.heard(err)
 	for rd := range b.rides() {
-		m.learn(rd, sent)
+		l.store.mirror.learn(rd, sent)
 		rd.finish()
 	}
-	return true
+}
+
+// left is the time that the first of the batch's callers has left.
+func (l *lane) left(b *batch) time.Duration {
+	deadline := int64(math.MaxInt64)
+	for rd := range b.rides() {
+		deadline = min(deadline, rd.deadline)
+	}
+	return time.Duration(deadline-l.store.mirror.now()) * tick
 }
 
 // late is the error of a ride whose time is up.

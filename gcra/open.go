@@ -33,7 +33,7 @@ func Open(rawURL string) (*Redis, error) {
 
 const (
 	dialTimeout = 500 * time.Millisecond
-	poolTimeout = 100 * time.Millisecond
+	poolTimeout = defaultTimeout
 	idleConns   = 2
 )
 

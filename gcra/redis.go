@@ -60,7 +60,7 @@ type Redis struct {
 	invalid error // what is wrong with the fields
 	mirror  *mirror
 	only    *lane       // of a single server
-	prompt  bool        // the client returns when a context says so
+	prompt  bool        // the client returns by a context's deadline
 	lanes   sync.Map    // of several: server: *lane
 	routed  atomic.Bool // the cluster's topology is known
 }
@@ -68,8 +68,8 @@ type Redis struct {
 // NewRedis returns a store on a client of the caller's: a [redis.Client] (also
 // one made for Sentinel), a [redis.ClusterClient] or a [redis.Ring]. The
 // client's own retries do not apply to the script. [Open] makes a client whose
-// other settings fit, too; of these ContextTimeoutEnabled saves a lone caller
-// the way through another goroutine.
+// other settings fit, too; of these ContextTimeoutEnabled and a PoolTimeout
+// within Timeout save a lone caller the way through another goroutine.
 func NewRedis(client redis.UniversalClient) *Redis {
 	return &Redis{client: client}
 }
@@ -176,7 +176,7 @@ func (r *Redis) init() {
 	r.mirror = newMirror(keep)
 	if c, ok := r.client.(*redis.Client); ok {
 		r.only = r.newLane(c.Options().Addr)
-		r.prompt = c.Options().ContextTimeoutEnabled
+		r.prompt = c.Options().ContextTimeoutEnabled && c.Options().PoolTimeout <= r.timeout()
 	}
 }
 
