@@ -30,6 +30,7 @@ type results struct {
 	redisAll map[string]expense  // of a check on Redis
 	refused  *refusals           // from the mirror
 	usage    map[string]float64  // bytes of a key in Redis
+	window   *windows            // strict, beside GCRA
 	memory   map[setting]samples // in memory
 	memAll   map[string]expense  // of a check in memory
 	serve    map[string]samples  // whole middleware, by framework
@@ -50,6 +51,7 @@ const (
 	stageHot      = "hot key"
 	stageRefused  = "refused"
 	stageUsage    = "usage"
+	stageWindow   = "strict window"
 	stageMemory   = "memory"
 	stageServe    = "middleware"
 	stageLoopback = "loopback"
@@ -61,6 +63,7 @@ var stages = []stage{
 	{stageHot, runHot},
 	{stageRefused, runRefused},
 	{stageUsage, runUsage},
+	{stageWindow, runWindow},
 	{stageMemory, runMemory},
 	{stageServe, runServe},
 	{stageLoopback, runLoopback},

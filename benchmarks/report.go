@@ -308,6 +308,9 @@ func (b *bench) reportRedis(w io.Writer) {
 		}
 		fmt.Fprintln(w)
 	}
+	if b.window != nil {
+		b.window.report(w)
+	}
 	if b.refused != nil {
 		fmt.Fprintf(w, "The mirror refused %s checks in %s each, with %s to Redis.\n\n",
 			thousands(b.refused.count), figure(median(b.refused.nanos), nanos), figure(float64(b.refused.commands), commands))

@@ -1,0 +1,166 @@
+// Simulate compares ways for clients to keep to a server's limit, ours among
+// them, in virtual time: the half hour of each takes less than a second.
+//
+//	go run ./examples/simulate -h
+//
+// Ten clients in two processes call a server of 4,500 requests an hour without
+// pause; its bucket is empty at first. The set-up and the figures printed beside
+// are those of the published comparison in rate_throttle_client.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+)
+
+const usage = `Simulate compares ways for clients to keep to a server's limit.
+
+  go run ./examples/simulate [flags]
+
+  -seed n     of the first run (default 1); the same seed gives the same figures
+  -seeds n    over so many seeds: the table shows means and worst (default 1)
+  -short      a row of published figures and ours only: remaining, adaptive,
+              coordinated
+  -out dir    where to draw each strategy's sleep over time, as PNG and SVG
+              (default: no charts)
+  -h          this text
+
+The world: a GCRA server of 4,500 requests an hour, capacity 4,500, empty at the
+start; 2 processes of 5 threads that call without pause for 30 minutes, each
+request taking 0.165 s. The threads of a process share one strategy, the
+processes share nothing. Every sleep is longer by 0 to 10 %, by chance.
+
+Rows
+
+  none                     asks without pause
+  backoff-2, backoff-1.2   exponential backoff after a refusal
+  gradual, proportional,   sleep before each request; longer after a refusal,
+  remaining                shorter after success by a constant, a part, a part
+                           that grows with RateLimit-Remaining
+  adaptive-remaining-only  httpclient.Adaptive, told RateLimit-Remaining alone
+  adaptive                 the same, told all that our middleware tells
+  coordinated              takes slots from a store that the processes share
+
+Columns: average retry rate (of refused among attempts, over threads), longest
+sleep, standard deviation of request counts, and the time to clear 4,500
+requests that are left and do not come back, from a starting sleep of 1 s until
+a thread sees 10.
+`
+
+type settings struct {
+	seed  uint64
+	seeds int
+	short bool
+	out   string
+}
+
+func readSettings(args []string) (settings, error) {
+	var s settings
+	flags := flag.NewFlagSet("simulate", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.Uint64Var(&s.seed, "seed", 1, "")
+	flags.IntVar(&s.seeds, "seeds", 1, "")
+	flags.BoolVar(&s.short, "short", false, "")
+	flags.StringVar(&s.out, "out", "", "")
+	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+		return s, flag.ErrHelp
+	} else if err != nil {
+		return s, fmt.Errorf("%w; see -h", err)
+	}
+	if flags.NArg() > 0 {
+		return s, fmt.Errorf("%q is not a flag; see -h", flags.Arg(0))
+	}
+	if s.seeds < 1 || s.seeds > 10_000 {
+		return s, fmt.Errorf("-seeds is %d; want 1 to 10000", s.seeds)
+	}
+	return s, nil
+}
+
+func main() {
+	s, err := readSettings(os.Args[1:])
+	if errors.Is(err, flag.ErrHelp) {
+		fmt.Print(usage)
+		return
+	}
+	if err == nil {
+		err = simulate(os.Stdout, os.Stderr, s)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "simulate:", err)
+		os.Exit(1)
+	}
+}
+
+// simulate prints the table to w and tells of its progress.
+func simulate(w, progress io.Writer, s settings) error {
+	chosen := rows
+	if s.short {
+		chosen = rows[5:]
+	}
+	verdicts := make([]*verdict, 0, len(chosen))
+	for i := range chosen {
+		fmt.Fprintf(progress, "%d/%d %s, %d x 30 minutes\n", i+1, len(chosen), chosen[i].name, s.seeds)
+		v, err := chosen[i].over(s.seed, s.seeds)
+		if err != nil {
+			return err
+		}
+		verdicts = append(verdicts, v)
+	}
+	if s.out != "" {
+		if err := os.MkdirAll(s.out, 0o755); err != nil {
+			return fmt.Errorf("-out: %w", err)
+		}
+		for i, v := range verdicts {
+			base := filepath.Join(s.out, v.name)
+			fmt.Fprintf(progress, "chart %d/%d %s.png, .svg\n", i+1, len(verdicts), base)
+			if err := save(v, base); err != nil {
+				return fmt.Errorf("chart %s: %w", v.name, err)
+			}
+		}
+	}
+	return printTable(w, verdicts, s.seeds)
+}
+
+func printTable(w io.Writer, verdicts []*verdict, seeds int) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "\tretry %\tlongest s\tstdev\tclear s\t\t")
+	for _, v := range verdicts {
+		fmt.Fprintf(t, "%s\t%s\t\t\n", v.name, cells(v.mean, "%.2f"))
+		if seeds > 1 {
+			fmt.Fprintf(t, "worst\t%s\t\t\n", cells(v.worst, "%.2f"))
+		}
+		if v.published != nil {
+			fmt.Fprintf(t, "published\t%s\t\t\n", cells(*v.published, "%.2f"))
+			fmt.Fprintf(t, "deviation\t%s\t%%\t\n", cells(v.deviation(), "%+.0f"))
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return fmt.Errorf("table: %w", err)
+	}
+	if seeds > 1 {
+		fmt.Fprintf(w, "means over %d seeds\n", seeds)
+	}
+	return nil
+}
+
+// deviation is by how many percent the mean differs from the published figure.
+func (v *verdict) deviation() (d metrics) {
+	for k := range d {
+		d[k] = 100 * (v.mean[k]/v.published[k] - 1)
+	}
+	return d
+}
+
+func cells(m metrics, format string) string {
+	text := make([]string, len(m))
+	for i, x := range m {
+		text[i] = fmt.Sprintf(format, x)
+	}
+	return strings.Join(text, "\t")
+}

@@ -1,0 +1,54 @@
+package slidinglog
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/redistest"
+)
+
+// What was taken and is given back, since another server refused, goes as it
+// came while nobody has been there since; otherwise the oldest units go in its
+// place, so that none of the others counts as older than it is.
+func TestGiveBack(t *testing.T) {
+	client := redistest.Any(t)
+	ctx := t.Context()
+	for _, tt := range []struct {
+		costs []int64 // of the charges, one after another
+		back  int     // the charge that is given back
+		want  []string
+	}{
+		{[]int64{2, 3}, 1, []string{"1000000000000000:2"}},
+		{[]int64{2, 1, 4}, 2, []string{"1000000000000000:2", "1000000000000002"}},
+		{[]int64{2, 3}, 0, []string{"1000000000000002:3"}},
+		{[]int64{2, 3, 1}, 1, []string{"1000000000000003:2", "1000000000000005"}},
+		{[]int64{4, 1, 1}, 1, []string{"1000000000000001:3", "1000000000000004", "1000000000000005"}},
+		{[]int64{1}, 0, nil},
+	} {
+		name := fmt.Sprint(tt.costs, " back ", tt.back)
+		r := NewRedis(client)
+		r.Prefix, r.Timeout = name, time.Minute
+		var taken *part
+		for i, cost := range tt.costs {
+			ds, err := demands([]gcra.Charge{{Limit: gcra.PerHour(20), Cost: cost}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := &part{fares: []*fare{{demand: ds[0], key: name}}}
+			if err := r.take(ctx, p, take, asLong); err != nil || !p.admitted {
+				t.Fatalf("%s: got admitted %v, %v", name, p.admitted, err)
+			}
+			if i == tt.back {
+				taken = p
+			}
+		}
+		if err := r.giveBack(ctx, []*part{taken, {admitted: false}}); err != nil {
+			t.Fatal(err)
+		}
+		if got := client.ZRange(ctx, name, 0, -1).Val(); fmt.Sprint(got) != fmt.Sprint(tt.want) {
+			t.Errorf("%s: got %q; want %q", name, got, tt.want)
+		}
+	}
+}
