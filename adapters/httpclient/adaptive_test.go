@@ -1,0 +1,198 @@
+package httpclient_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/adapters/httpclient"
+	ratelimit "github.com/seed-e377111c/ratelimit/adapters/nethttp"
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+// everyone is one key for all.
+func everyone(*http.Request) (string, error) { return "all", nil }
+
+// direct is a server without a network, for virtual time.
+type direct struct {
+	http.Handler
+	takes time.Duration
+}
+
+func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
+	time.Sleep(d.takes)
+	w := httptest.NewRecorder()
+	d.ServeHTTP(w, r)
+	return w.Result(), nil
+}
+
+// Two clients that know nothing of each other, each with three callers, share
+// our own middleware: whatever headers it sends, hardly any request is refused
+// and most of the limit is used.
+func TestAdaptiveOurMiddleware(t *testing.T) {
+	for name, headers := range map[string]middleware.Headers{
+		"draft6":  middleware.HeadersDraft6,
+		"draft11": middleware.HeadersDraft11,
+		"both":    middleware.HeadersDraft6 | middleware.HeadersDraft11,
+		"x":       middleware.HeadersX,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const run, perSecond = 5 * time.Minute, 20
+				limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Headers: headers},
+					ratelimit.Policy{Name: "second", Key: everyone, Limit: gcra.PerSecond(perSecond).WithBurst(50)},
+					ratelimit.Policy{Name: "day", Key: everyone, Limit: gcra.PerDay(1_000_000)})
+				server := direct{limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})), 20 * time.Millisecond}
+				ctx, cancel := context.WithTimeout(t.Context(), run)
+				defer cancel()
+				var passed, refused [2]atomic.Int64
+				var wg sync.WaitGroup
+				for client := range passed {
+					c := &http.Client{Transport: &httpclient.Adaptive{Base: server}}
+					for range 3 {
+						wg.Go(func() {
+							for {
+								r, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://api.example/", http.NoBody)
+								resp, err := c.Do(r)
+								switch {
+								case err != nil:
+									return
+								case resp.StatusCode == http.StatusOK:
+									passed[client].Add(1)
+								default:
+									refused[client].Add(1)
+								}
+							}
+						})
+					}
+				}
+				wg.Wait()
+				a, b := passed[0].Load(), passed[1].Load()
+				back := refused[0].Load() + refused[1].Load()
+				t.Logf("passed %d and %d, refused %d", a, b, back)
+				if most := (a + b) / 100; back > most {
+					t.Errorf("got %d refused; want at most %d", back, most)
+				}
+				if least := int64(run.Seconds() * perSecond * 0.9); a+b < least {
+					t.Errorf("got %d passed; want at least %d", a+b, least)
+				}
+				if 2*min(a, b) < max(a, b) {
+					t.Errorf("got %d and %d passed; want neither more than twice the other", a, b)
+				}
+			})
+		})
+	}
+}
+
+// A server that says nothing of limits is called as if there were no Adaptive.
+func TestAdaptivePlainServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		var seen []httpclient.Event
+		a := &httpclient.Adaptive{
+			Base:    direct{http.NotFoundHandler(), time.Millisecond},
+			Observe: func(_ *http.Request, e httpclient.Event) { seen = append(seen, e) },
+		}
+		for range 100 {
+			r := httptest.NewRequest(http.MethodGet, "http://api.example/", http.NoBody)
+			if _, err := a.RoundTrip(r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, want := time.Since(start), 100*time.Millisecond; got != want {
+			t.Errorf("100 requests of 1 ms took %v; want %v", got, want)
+		}
+		want := httpclient.Event{Tries: 1, Status: http.StatusNotFound, Reason: httpclient.Answered}
+		if len(seen) != 100 || seen[0] != want {
+			t.Errorf("observed %d events, first %+v; want 100, %+v", len(seen), seen[0], want)
+		}
+	})
+}
+
+// The zero value works over a network.
+func TestAdaptiveZeroValue(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("RateLimit-Remaining", "100") }))
+	defer server.Close()
+	c := &http.Client{Transport: &httpclient.Adaptive{}}
+	defer c.CloseIdleConnections()
+	for range 10 {
+		resp, err := c.Get(server.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+	}
+}
+
+// Who gives up while sleeping is let go at once; other hosts are not held up.
+func TestAdaptiveSleep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &httpclient.Adaptive{Base: direct{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Host == "busy.example" {
+				w.Header().Set("Retry-After", "60")
+				w.WriteHeader(http.StatusTooManyRequests)
+			}
+		}), 0}}
+		call := func(ctx context.Context, url string) (int, error) {
+			r, _ := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+			resp, err := a.RoundTrip(r)
+			if err != nil {
+				return 0, err
+			}
+			return resp.StatusCode, nil
+		}
+		if status, err := call(t.Context(), "http://busy.example/"); status != http.StatusTooManyRequests || err != nil {
+			t.Errorf("got %d, %v; want the refusal itself", status, err)
+		}
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := call(ctx, "http://busy.example/"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v; want the deadline", err)
+		}
+		if got := time.Since(start); got != time.Second {
+			t.Errorf("gave up after %v; want 1s", got)
+		}
+		if _, err := call(t.Context(), "http://idle.example/"); err != nil || time.Since(start) != time.Second {
+			t.Errorf("another host: got %v after %v; want no sleep", err, time.Since(start)-time.Second)
+		}
+		if _, err := call(t.Context(), "http://busy.example/"); err != nil || time.Since(start) < time.Minute {
+			t.Errorf("got %v after %v; want Retry-After to be kept", err, time.Since(start))
+		}
+	})
+}
+
+// A key that cannot be told is no request.
+func TestAdaptiveKey(t *testing.T) {
+	away := errors.New("no tenant")
+	a := &httpclient.Adaptive{Key: func(*http.Request) (string, error) { return "", away }}
+	body := watch("text")
+	r := httptest.NewRequest(http.MethodPost, "http://api.example/", body)
+	if _, err := a.RoundTrip(r); !errors.Is(err, away) {
+		t.Errorf("got %v; want the key's error", err)
+	}
+	if body.closes() != 1 {
+		t.Errorf("body closed %d times; want once", body.closes())
+	}
+}
+
+// However many hosts, no more than a fixed number are remembered.
+func TestAdaptiveManyHosts(t *testing.T) {
+	n := 0
+	a := &httpclient.Adaptive{
+		Base: direct{http.NotFoundHandler(), 0},
+		Key:  func(*http.Request) (string, error) { n++; return time.Duration(n).String(), nil },
+	}
+	for range 3000 {
+		if _, err := a.RoundTrip(httptest.NewRequest(http.MethodGet, "http://api.example/", http.NoBody)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
