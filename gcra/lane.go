@@ -80,7 +80,7 @@ func (l *lane) driveOnce() {
 	b := batches.Get().(*batch)
 	if l.next(b); b.n > 0 {
 		if done, ok := l.depart(b); ok {
-			l.arrive(b, l.run(b), done)
+			l.arrive(b, l.run(b, l.left(b)), done)
 		}
 		b.reset()
 		l.replace()
@@ -128,7 +128,8 @@ func (l *lane) sendWatched(b *batch) (inTime bool) {
 	if !ok {
 		return true
 	}
-	b.watchdog.start(l.left(b), func() {
+	left := l.left(b)
+	b.watchdog.start(left, func() { // from here on the rides may be gone at any time
 		late := l.store.late()
 		l.breaker.report(done, late)
 		for rd := range b.rides() {
@@ -138,7 +139,7 @@ func (l *lane) sendWatched(b *batch) (inTime bool) {
 		}
 		l.replace()
 	})
-	sent := l.run(b)
+	sent := l.run(b, left)
 	if !b.watchdog.stop() {
 		l.store.heard(l.store.late())
 		return false
@@ -162,9 +163,9 @@ func (l *lane) depart(b *batch) (done func(error), ok bool) {
 }
 
 // run makes the trip, and returns when it began.
-func (l *lane) run(b *batch) (sent int64) {
+func (l *lane) run(b *batch, left time.Duration) (sent int64) {
 	sent = l.store.mirror.now()
-	b.run(until{context.Background(), time.Now().Add(l.left(b))}, l.store.client)
+	b.run(until{context.Background(), time.Now().Add(left)}, l.store.client)
 	return sent
 }
 
