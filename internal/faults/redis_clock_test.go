@@ -140,18 +140,28 @@ func back(t *testing.T, o *outcome, server *redistest.Server, r *rig, jump time.
 	t.Helper()
 	r.Timeout, r.MirrorFor = ample, -1
 	limit := gcra.PerSecond(10).WithBurst(5) // full after 500 ms
-	c := gcra.Charge{Subject: "hit", Policy: "p", Limit: limit, Cost: 1}
-	mustTake(t, r, c)
+	alone := gcra.Charge{Subject: "alone", Policy: "p", Limit: limit, Cost: 1}
+	with, other := alone, alone
+	with.Subject, other.Subject, other.Policy = "with", "with", "q"
+	all := [][]gcra.Charge{{alone}, {with, other}}
+	for _, charges := range all {
+		mustTake(t, r, charges...)
+	}
 	shiftTATs(t, server, r.Prefix, jump)
 	start := time.Now()
-	res, err := o.take(r, c)
-	if err != nil || res.Allowed || res.RetryAfter > 500*time.Millisecond {
-		t.Fatalf("clock back by %v: got %+v, %v; want a refusal for 500ms at most", jump, res, err)
+	for _, charges := range all {
+		for _, c := range mustTake(t, r, charges...) {
+			if res := c.Result; res.Allowed || res.RetryAfter > 500*time.Millisecond {
+				t.Fatalf("clock back by %v: got %+v; want a refusal for 500ms at most", jump, res)
+			}
+		}
 	}
-	o.recoversWhen(t, 500*time.Millisecond, func() bool {
-		res, err := o.take(r, c)
-		return err == nil && res.Allowed
-	})
+	for _, charges := range all {
+		o.recoversWhen(t, 500*time.Millisecond, func() bool {
+			o.decided(0)
+			return gcra.Admitted(mustTake(t, r, charges...))
+		})
+	}
 	if d := time.Since(start); d > jump/2 {
 		t.Errorf("clock back by %v: refused for %v; want 500ms", jump, d)
 	}
