@@ -89,6 +89,7 @@ func (r *row) run(left int64, frozen bool, start time.Duration, seed uint64, unt
 type verdict struct {
 	*row
 	seeds       []metrics
+	counts      [][clients]int // of requests in the half hour, for each seed
 	mean, worst metrics
 	first       *outcome // of the first seed, for the chart
 }
@@ -104,6 +105,7 @@ func (r *row) over(first uint64, seeds int) (*verdict, error) {
 			v.first = half
 		}
 		v.seeds = append(v.seeds, m)
+		v.counts = append(v.counts, half.attempts)
 		for k := range m {
 			v.mean[k] += m[k]
 			v.worst[k] = max(v.worst[k], m[k])

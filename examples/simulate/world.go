@@ -1,7 +1,6 @@
 package main
 
 import (
-	"container/heap"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -28,6 +27,7 @@ const (
 type thread struct {
 	id      int
 	process strategy
+	next    event
 
 	refused bool    // its last answer was a refusal
 	local   float64 // seconds; what the published strategies keep from one try to the next
@@ -47,13 +47,16 @@ type strategy interface {
 	answered(now time.Time, t *thread, a answer)
 }
 
-// event is a moment at which a thread does the next thing.
+// event is what a thread does next, and when.
 type event struct {
 	at   time.Duration // since the start
 	seq  int           // among those of one moment, first come, first served
-	t    *thread
 	what step
 	got  answer
+}
+
+func (e *event) before(f *event) bool {
+	return e.at < f.at || e.at == f.at && e.seq < f.seq
 }
 
 type step uint8
@@ -64,22 +67,6 @@ const (
 	meets             // its request is at the server
 	hears             // has its answer
 )
-
-// queue is what will happen, soonest first.
-type queue []event
-
-func (q queue) Len() int { return len(q) }
-func (q queue) Less(i, j int) bool {
-	return q[i].at < q[j].at || q[i].at == q[j].at && q[i].seq < q[j].seq
-}
-func (q queue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
-func (q *queue) Push(x any)   { *q = append(*q, x.(event)) }
-func (q *queue) Pop() any {
-	old := *q
-	e := old[len(old)-1]
-	*q = old[:len(old)-1]
-	return e
-}
 
 // outcome is what a run showed.
 type outcome struct {
@@ -118,10 +105,9 @@ func (o *outcome) stdev() float64 {
 func run(srv *server, newStrategy func() strategy, seed uint64, until time.Duration, stopAt int64) (*outcome, error) {
 	random := rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15))
 	o := new(outcome)
-	var q queue
 	seq := 0
 	push := func(at time.Duration, t *thread, what step, got answer) {
-		heap.Push(&q, event{at, seq, t, what, got})
+		t.next = event{at, seq, what, got}
 		seq++
 	}
 	all := make([]*thread, 0, clients)
@@ -133,10 +119,16 @@ func run(srv *server, newStrategy func() strategy, seed uint64, until time.Durat
 			push(0, t, wants, answer{})
 		}
 	}
-	for q.Len() > 0 {
-		e := heap.Pop(&q).(event)
+	for {
+		t := all[0] // the one that is next; ten need no heap
+		for _, other := range all[1:] {
+			if other.next.before(&t.next) {
+				t = other
+			}
+		}
+		e := t.next
 		if e.at > until {
-			break
+			return o, nil
 		}
 		for next := time.Duration(len(o.samples)) * sampleEvery; next <= e.at; next += sampleEvery {
 			var s [clients]float64
@@ -145,7 +137,7 @@ func run(srv *server, newStrategy func() strategy, seed uint64, until time.Durat
 			}
 			o.samples = append(o.samples, s)
 		}
-		now, t := time.Unix(origin, 0).Add(e.at), e.t
+		now := time.Unix(origin, 0).Add(e.at)
 		o.took = e.at
 		switch e.what {
 		case wants:
@@ -183,5 +175,4 @@ func run(srv *server, newStrategy func() strategy, seed uint64, until time.Durat
 			push(e.at, t, wants, answer{})
 		}
 	}
-	return o, nil
 }
