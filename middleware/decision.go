@@ -68,7 +68,6 @@ func (v *visit) conclude() {
 	d := &v.decision
 	d.visit = v
 	d.Allowed = true
-	d.Results = v.fewResults[:0]
 	refused, helpless := false, false
 	for i := range v.charges {
 		c, e := &v.charges[i], &v.entries[i]

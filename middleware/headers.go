@@ -125,7 +125,7 @@ func (v *visit) tell(h http.Header, headers Headers) {
 		b = v.entries[closest].policy.text.appendWindow(b, c.Limit)
 		ends.mark(policyField, b)
 	}
-	ends.set(h, string(b), v.fewValues[:0])
+	ends.set(h, string(b))
 }
 
 // toldBefore is what the limiters further out have told.
@@ -330,11 +330,9 @@ func (m *marks) mark(key string, b []byte) {
 	m.n++
 }
 
-// set sets the fields, their values kept in the array behind values.
-func (m *marks) set(h http.Header, all string, values []string) {
-	if m.n > cap(values) {
-		values = make([]string, 0, m.n)
-	}
+// set sets the fields to parts of the string that was written.
+func (m *marks) set(h http.Header, all string) {
+	values := make([]string, 0, m.n)
 	start := 0
 	for i, f := range m.fields[:m.n] {
 		values = append(values, all[start:f.end])

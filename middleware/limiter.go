@@ -70,9 +70,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 func (l *Limiter) decide(r *http.Request, v *visit) {
 	l.collect(r, v)
 	if len(v.charges) > 0 {
-		// Detached from the request: hanging up must not be a way to be served
-		// by the store for nothing.
-		l.take(context.WithoutCancel(r.Context()), v)
+		l.take((*detached)(v), v)
 	}
 	v.conclude()
 	if l.observe != nil {
@@ -83,7 +81,7 @@ func (l *Limiter) decide(r *http.Request, v *visit) {
 // collect makes a charge for each policy that applies.
 func (l *Limiter) collect(r *http.Request, v *visit) {
 	v.limiter = l
-	v.entries, v.charges = v.fewEntries[:0], v.fewCharges[:0]
+	v.makeRoom(len(l.policies.list))
 	verdicts := l.policies.verdicts(r)
 	for i, p := range l.policies.list {
 		if verdicts != nil && !verdicts[i].of(r) {

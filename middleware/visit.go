@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
@@ -26,10 +27,32 @@ type visit struct {
 
 	mu sync.Mutex // of Refund and Spend: guards refunded, entries[].taken and charges[].Cost
 
-	fewEntries [few]entry
-	fewCharges [few]gcra.Charge
-	fewResults [few]PolicyResult
-	fewValues  [4]string
+	// Room for a single policy. So a visit stays within 512 bytes, where the
+	// allocator's quick path ends.
+	oneEntry  [1]entry
+	oneCharge [1]gcra.Charge
+	oneResult [1]PolicyResult
+}
+
+// few is room for the policies of most limiters that have more than one.
+type few struct {
+	entries [4]entry
+	charges [4]gcra.Charge
+	results [4]PolicyResult
+}
+
+// makeRoom gives the visit room for n policies.
+func (v *visit) makeRoom(n int) {
+	d := &v.decision
+	switch {
+	case n == 1:
+		v.entries, v.charges, d.Results = v.oneEntry[:0], v.oneCharge[:0], v.oneResult[:0]
+	case n <= 4:
+		f := new(few)
+		v.entries, v.charges, d.Results = f.entries[:0], f.charges[:0], f.results[:0]
+	default:
+		v.entries, v.charges, d.Results = make([]entry, 0, n), make([]gcra.Charge, 0, n), make([]PolicyResult, 0, n)
+	}
 }
 
 // The stages of a visit. What it holds beside the framework's context is its
@@ -40,9 +63,6 @@ const (
 	settled        // the Decision stands, and the client's fields are set
 )
 
-// few is how many policies a visit has room for without a further allocation.
-const few = 2
-
 // entry is what a visit keeps about a charge.
 type entry struct {
 	policy  *policy
@@ -50,6 +70,15 @@ type entry struct {
 	decided bool // the charge's Result counts
 	taken   bool // the charge's Cost has been taken, and not given back
 }
+
+// detached is a visit as a context that does not end with the request: hanging
+// up must not be a way to be served by the store for nothing.
+type detached visit
+
+func (d *detached) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
+func (d *detached) Done() <-chan struct{}                   { return nil }
+func (d *detached) Err() error                              { return nil }
+func (d *detached) Value(key any) any                       { return (*visit)(d).Value(key) }
 
 // visitKey finds the innermost visit in a context.
 type visitKey struct{}
