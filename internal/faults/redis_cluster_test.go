@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -139,7 +138,7 @@ func move(t testing.TB, c *redistest.Cluster, slot int, from, to *redistest.Serv
 		}
 		redistest.Eventually(t, ample, "all nodes to know where the slot is", func() bool {
 			for _, s := range c.Nodes {
-				slots, err := s.Client().ClusterSlots(context.Background()).Result()
+				slots, err := slotsOf(s)
 				if err != nil {
 					return false
 				}

@@ -71,12 +71,19 @@ func sound(node *redistest.Server) bool {
 // shard is a master of the cluster and its replica, as they are now.
 type shard struct{ master, replica *redistest.Server }
 
+// slotsOf is who serves which slots, as a node has it.
+func slotsOf(node *redistest.Server) ([]redis.ClusterSlot, error) {
+	cmd := redis.NewClusterSlotsCmd(context.Background(), "cluster", "slots")
+	_ = node.Client().Process(context.Background(), cmd) // the command keeps its error
+	return cmd.Result()
+}
+
 // shards are those of the cluster in the order of their slots.
 func shards(t testing.TB, c *redistest.Cluster) []shard {
 	t.Helper()
 	var all []shard
 	for _, node := range c.Nodes {
-		slots, err := node.Client().ClusterSlots(context.Background()).Result()
+		slots, err := slotsOf(node)
 		if err != nil {
 			continue
 		}
@@ -132,7 +139,7 @@ func masterOf(t testing.TB, c *redistest.Cluster, subject string) *redistest.Ser
 	t.Helper()
 	slot := slotOf(t, c, subject)
 	for _, node := range c.Nodes {
-		slots, err := node.Client().ClusterSlots(context.Background()).Result()
+		slots, err := slotsOf(node)
 		if err != nil {
 			continue
 		}
@@ -185,7 +192,7 @@ func healSentinels(t testing.TB, s *redistest.Sentinel) {
 					return false
 				}
 			case !strings.Contains(repl, "master_port:"+port):
-				_ = server.Client().SlaveOf(ctx, host, port).Err() // asked again until it holds
+				_ = server.Client().ReplicaOf(ctx, host, port).Err() // asked again until it holds
 				return false
 			case !strings.Contains(repl, "master_link_status:up"):
 				return false
