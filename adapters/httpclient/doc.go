@@ -1,5 +1,5 @@
 // Package httpclient is for callers of other people's APIs: http.RoundTrippers
-// that keep to a limit, so that the caller never sees a 429.
+// that keep to a limit, so that the caller hardly ever sees a 429.
 //
 //	transport := httpclient.Must(httpclient.New(httpclient.Config{
 //		Store: store,
@@ -19,5 +19,6 @@
 // An [Adaptive] knows no limit and needs no store. It reads what the server
 // tells of the limit and paces itself.
 //
-// Each takes the other as its Base. Neither changes a request.
+// Each takes the other as its Base: a Transport on an Adaptive sends again what
+// was refused and is paced in doing so. Neither changes a request.
 package httpclient

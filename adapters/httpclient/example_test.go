@@ -127,6 +127,25 @@ func ExampleTransport_idempotencyKey_incorrect() {
 	// Output: 429
 }
 
+// Nobody knows the limit: Adaptive finds out how fast to go, and Transport sends
+// again what was refused while it did.
+func ExampleTransport_adaptive() {
+	partner := api()
+	defer partner.Close()
+	client := &http.Client{Transport: httpclient.Must(httpclient.New(httpclient.Config{
+		Base: &httpclient.Adaptive{Base: http.DefaultTransport},
+	}))}
+
+	resp, err := client.Get(partner.URL)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	resp.Body.Close()
+	fmt.Println(resp.StatusCode)
+	// Output: 200
+}
+
 type tenantKey struct{}
 
 // A key of one's own reads who it is from the context; the key functions of

@@ -2,6 +2,7 @@ package httpclient
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -32,6 +33,36 @@ func FuzzRetryAfter(f *testing.F) {
 		h.Set("Retry-After", now.Add(want).Format(http.TimeFormat))
 		if wait, ok := afterOf(h); wait != want || !ok {
 			t.Errorf("Retry-After %v after Date: got %v, %v", want, wait, ok)
+		}
+	})
+}
+
+// stuck is a body that says nothing until it is closed.
+type stuck struct {
+	closed chan struct{}
+	closes int
+}
+
+func (s *stuck) Read([]byte) (int, error) {
+	<-s.closed
+	return 0, net.ErrClosed
+}
+
+func (s *stuck) Close() error {
+	if s.closes++; s.closes == 1 {
+		close(s.closed)
+	}
+	return nil
+}
+
+// A body that is not worth waiting for is closed once, like any other.
+func TestDiscard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &stuck{closed: make(chan struct{})}
+		begin := time.Now()
+		discard(s)
+		if took := time.Since(begin); s.closes != 1 || took != drainFor {
+			t.Errorf("it was closed %d times, after %v; want once after %v", s.closes, took, drainFor)
 		}
 	})
 }

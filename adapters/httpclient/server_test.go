@@ -90,6 +90,50 @@ func TestOurMiddleware(t *testing.T) {
 	}
 }
 
+// Transport and Adaptive take each other as Base, and then, too, no 429 reaches
+// the caller: one knows when to send a request again, the other how fast.
+func TestWithAdaptive(t *testing.T) {
+	t.Parallel()
+	for name, stack := range map[string]func(base http.RoundTripper) http.RoundTripper{
+		"Transport on Adaptive": func(base http.RoundTripper) http.RoundTripper {
+			return transport(t, httpclient.Config{Base: &httpclient.Adaptive{Base: base}, MaxTries: 20})
+		},
+		"Adaptive on Transport": func(base http.RoundTripper) http.RoundTripper {
+			return &httpclient.Adaptive{Base: transport(t, httpclient.Config{Base: base, MaxTries: 20})}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var served atomic.Int64
+			limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory()},
+				ratelimit.Policy{Key: keyfunc.RemoteAddr, Limit: gcra.PerSecond(20)})
+			server := httptest.NewServer(limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served.Add(1) })))
+			t.Cleanup(server.Close)
+			c := &http.Client{Transport: stack(server.Client().Transport)}
+			var wg sync.WaitGroup
+			const callers, calls = 4, 15
+			for range callers {
+				wg.Go(func() {
+					for range calls {
+						resp, err := c.Get(server.URL)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						if resp.Body.Close(); resp.StatusCode != http.StatusOK {
+							t.Errorf("got status %d; want 200", resp.StatusCode)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			if served.Load() != callers*calls {
+				t.Errorf("the server has served %d; want %d", served.Load(), callers*calls)
+			}
+		})
+	}
+}
+
 // A plain server that says 429 and nothing else is backed off from.
 func TestPlainServer(t *testing.T) {
 	t.Parallel()

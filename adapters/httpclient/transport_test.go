@@ -487,10 +487,11 @@ func TestTwoWindows(t *testing.T) {
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &partner{answers: []func() *http.Response{ok}}
-		tr := transport(t, httpclient.Config{Base: p, Store: gcra.NewMemory(), MaxWait: 5 * time.Second, Policies: []httpclient.Policy{{
+		var event httpclient.Event
+		tr := transport(t, httpclient.Config{Base: p, Store: gcra.NewMemory(), MaxWait: 3 * time.Second, Policies: []httpclient.Policy{{
 			Key: httpclient.ByCredential, Limit: gcra.Limit{Count: 1, Per: time.Second, Burst: 4},
 			Cost: func(r *http.Request) int { return len(r.URL.Path) - 1 },
-		}}})
+		}}, Observe: func(_ *http.Request, e httpclient.Event) { event = e }})
 		get := func(ctx context.Context, path, token string) (time.Duration, error) {
 			begin := time.Now()
 			_, err := tr.RoundTrip(requestIn(ctx, t, "GET", "https://api.example.com/"+path, nil, "Authorization: "+token))
@@ -510,12 +511,16 @@ func TestTurns(t *testing.T) {
 			{short, "xx", "a", 0, false},        // would have to wait for 2 s
 			{t.Context(), "xxxx", "b", 0, true}, // another credential
 			{t.Context(), "xx", "a", 2 * time.Second, true},
-			{t.Context(), "xxxx", "a", 4 * time.Second, true},
+			{t.Context(), "xxxx", "a", 0, false}, // would have to wait for 4 s
+			{t.Context(), "xxx", "a", 3 * time.Second, true},
 			{t.Context(), "xxxxx", "a", 0, false}, // never
 		} {
 			took, err := get(step.ctx, step.path, step.token)
 			if took != step.want || (err == nil) != step.passes || err != nil && !errors.Is(err, gcra.ErrWouldWait) {
 				t.Errorf("step %d: got %v after %v; want %v, passing %v", i+1, err, took, step.want, step.passes)
+			}
+			if event.Waited != took {
+				t.Errorf("step %d: Observe hears of %v; want %v", i+1, event.Waited, took)
 			}
 		}
 	})
