@@ -42,6 +42,10 @@ import (
 // are equal. In a steady state there are then as many units in the bucket as
 // keep chance from emptying it.
 //
+// Ten callers in two processes on an empty bucket of 4,500 an hour are refused
+// 0.44 % of their requests, which are the ten that they begin with
+// (examples/simulate prints that beside other strategies).
+//
 // Where it is weak. A bucket of one or two units tells nothing before it
 // refuses; there clients learn from refusals alone, and not to share evenly.
 // With RateLimit-Remaining alone a small bucket looks like a large one that is

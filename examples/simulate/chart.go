@@ -108,7 +108,7 @@ func save(v *verdict, base string) error {
 		}
 		all := draw.New(canvas)
 		all.SetColor(color.White)
-		all.Fill(all.Rectangle.Path())
+		all.Fill(all.Path())
 		p.Draw(draw.Crop(all, margin, -margin, margin, -margin))
 		if err := write(canvas, base+"."+format); err != nil {
 			return err

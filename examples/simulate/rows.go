@@ -107,12 +107,12 @@ func (r *row) over(first uint64, seeds int) (*verdict, error) {
 		v.seeds = append(v.seeds, m)
 		v.counts = append(v.counts, half.attempts)
 		for k := range m {
-			v.mean[k] += m[k]
+			v.mean[k] += m[k] - v.seeds[0][k] // so that the mean of equals is their equal
 			v.worst[k] = max(v.worst[k], m[k])
 		}
 	}
 	for k := range v.mean {
-		v.mean[k] /= float64(seeds)
+		v.mean[k] = v.seeds[0][k] + v.mean[k]/float64(seeds)
 	}
 	return v, nil
 }
