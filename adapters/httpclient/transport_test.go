@@ -835,16 +835,18 @@ func TestPoliciesAreCopied(t *testing.T) {
 	}
 }
 
-type idler struct{ http.RoundTripper }
+type idler struct {
+	http.RoundTripper
+	closed *int
+}
 
-var idleClosed int
-
-func (idler) CloseIdleConnections() { idleClosed++ }
+func (i idler) CloseIdleConnections() { *i.closed++ }
 
 func TestCloseIdleConnections(t *testing.T) {
-	(&http.Client{Transport: transport(t, httpclient.Config{Base: idler{}})}).CloseIdleConnections()
+	closed := 0
+	(&http.Client{Transport: transport(t, httpclient.Config{Base: idler{closed: &closed}})}).CloseIdleConnections()
 	(&http.Client{Transport: transport(t, httpclient.Config{Base: roundTrip(nil)})}).CloseIdleConnections()
-	if idleClosed != 1 {
-		t.Errorf("Base was asked %d times; want once", idleClosed)
+	if closed != 1 {
+		t.Errorf("Base was asked %d times; want once", closed)
 	}
 }
