@@ -22,10 +22,13 @@ import (
 var _ = fault(4, "zombie_charges", func(t *testing.T, o *outcome) {
 	o.injected = "SIGSTOP, calls, SIGCONT"
 	server := redistest.Start(t)
-	r := rigAt(t, server.URL())
+	// Without spare connections, which are not greeted before their first use and
+	// so can take no charge with them.
+	options := server.Options()
+	options.ContextTimeoutEnabled, options.MaxRetries = true, -1
+	r := rigOn(closing(t, redis.NewClient(options)))
 	r.MirrorFor = -1
 	works(t, r)
-	resetStats(t, server)
 	server.Pause()
 	var late, resting atomic.Int64
 	const bucket = 100_000
