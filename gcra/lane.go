@@ -67,7 +67,7 @@ func (l *lane) drive() {
 			return
 		}
 		if !l.sendWatched(b) {
-			return
+			return // without giving the batch back: its answer may still come
 		}
 		b.reset()
 	}
@@ -214,7 +214,8 @@ func (r *Redis) heard(err error) {
 		return
 	}
 	if c, ok := r.client.(*redis.ClusterClient); ok && isOutage(err) {
-		// Left to itself the client looks for a new master once a minute.
+		// Left to itself the client looks for a new master once a minute, unless
+		// its options say otherwise.
 		c.ReloadState(context.Background())
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -170,6 +171,61 @@ func TestErrorStaysInItsBatch(t *testing.T) {
 			t.Errorf("%d were admitted, %d are charged (%v)", admitted.Load(), spent, err)
 		}
 		return
+	}
+}
+
+// Callers whose limits are all different are each decided by their own, however
+// many ride together.
+func TestManyLimitsInABatch(t *testing.T) {
+	client := anyRedis(t)
+	const callers = 400
+	gate := make(chan struct{})
+	client.AddHook(&observed{onCall: func(call int64, _ []any) error {
+		if call <= 2 {
+			<-gate // until the others wait
+		}
+		return nil
+	}})
+	r := newStore(client)
+	var coming atomic.Int64
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		crowd(callers, func(i int) {
+			coming.Add(1)
+			limit := gcra.PerHour(int64(i) + 2)
+			res, err := gcra.Take(context.Background(), r, gcra.Charge{Subject: fmt.Sprint(i), Policy: "p", Limit: limit, Cost: 1})
+			if err != nil || res.Remaining != limit.Count-1 {
+				t.Errorf("limit %v: got %+v, %v; want %d remaining", limit, res, err, limit.Count-1)
+			}
+		})
+	}()
+	redistest.Eventually(t, patience, "all callers come", func() bool { return coming.Load() == callers })
+	close(gate)
+	<-done
+	for i := range callers {
+		limit := gcra.PerHour(int64(i) + 2)
+		res, err := gcra.Take(context.Background(), r, gcra.Charge{Subject: fmt.Sprint(i), Policy: "p", Limit: limit})
+		if err != nil || res.Remaining != limit.Count-1 {
+			t.Errorf("limit %v: afterwards %+v, %v; want %d remaining", limit, res, err, limit.Count-1)
+		}
+	}
+}
+
+// A store without a client says so, and crashes nobody.
+func TestNoClient(t *testing.T) {
+	for name, r := range map[string]*gcra.Redis{
+		"zero":      {},
+		"nil":       gcra.NewRedis(nil),
+		"typed nil": gcra.NewRedis((*redis.Client)(nil)),
+	} {
+		_, err := gcra.Take(context.Background(), r, gcra.Charge{Subject: "a", Policy: "p", Limit: gcra.PerHour(1), Cost: 1})
+		if err == nil || !strings.Contains(err.Error(), "client is nil") {
+			t.Errorf("%s: got %v; want an error about the client", name, err)
+		}
+		if r.Local() == nil {
+			t.Errorf("%s: no local store", name)
+		}
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 
 // Memory is a [Store] in this process. The zero value is ready to use.
 //
-// It holds at most Capacity keys and never allocates beyond that (24 to
-// 64 bytes a key), keeps no goroutine and needs no Close. A key whose bucket
+// It holds at most Capacity keys and never allocates beyond that (32 to
+// 96 bytes a key, about 48 as a rule), keeps no goroutine and needs no Close. A key whose bucket
 // is full again equals a key that was never seen, so its place is given to the
 // next newcomer and nothing is lost. When every place is taken by a key that
 // is still in debt, newcomers share one bucket for each policy: the flood that

@@ -10,7 +10,9 @@ import "time"
 // trip: Redis read its clock later, so the true TAT is not earlier. A TAT only
 // grows, but for refunds; hence a step on the mirror that refuses would be
 // refused by Redis too. A refund by this process empties its place before it
-// is sent, those by others are noticed late, by at most keep.
+// is sent; whatever else brings a TAT down (a refund or a lower limit elsewhere,
+// a flush, a failover, a refund of ours whose answer was lost) is noticed late,
+// by at most keep.
 //
 // It is a [Memory] and bounded like one. While Redis is away, decisions can be
 // made on it ([Redis.Local]).

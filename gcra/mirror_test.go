@@ -176,6 +176,28 @@ func TestMirrorForgetsAfterMirrorFor(t *testing.T) {
 	}
 }
 
+// An answer that overtakes a refund which Redis ran after it tells of a bucket
+// that is no more.
+func TestMirrorIgnoresAnswersFromBeforeARefund(t *testing.T) {
+	w := newWorld()
+	c := []Charge{{Subject: "k", Policy: "p", Limit: PerHour(1), Cost: 1}}
+	take, sent := w.ride(c, false), w.now
+	w.redis(take) // its answer takes its time
+
+	w.now++
+	refund := w.ride(c, true)
+	w.mirror.depart(refund)
+	w.redis(refund)
+	w.now++
+	w.mirror.learn(refund, w.now-1)
+
+	w.now++
+	w.mirror.learn(take, sent)
+	if w.mirror.refuse(w.ride(c, false), c, w.now) {
+		t.Error("the mirror refuses what was refunded")
+	}
+}
+
 // A refund by this process opens the bucket at once.
 func TestMirrorFollowsOwnRefund(t *testing.T) {
 	w := newWorld()

@@ -14,7 +14,8 @@ import (
 
 // Open returns a [Redis] on a client of its own, with settings fit for a
 // limiter: no retries, short dials, deadlines that bound reads too, and on a
-// cluster a topology that is never older than two seconds. It does not
+// cluster a topology that is looked up again, in the background, once it is two
+// seconds old. It does not
 // connect; a server that is away when the program starts is found when it
 // comes. Close the store when done.
 //

@@ -2,8 +2,10 @@ package gcra
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,9 +17,10 @@ import (
 )
 
 // Redis is a [Store] in a Redis (6.2 or newer, or a server that speaks as it
-// does) that any number of processes share. Every decision is made on the
-// clock of that Redis, by one script in one trip; clocks of the processes do
-// not matter.
+// does) that any number of processes share. An admission is decided on the
+// clock of that Redis by one script; clocks of the processes do not matter.
+// Admissions that are asked for at the same time share trips, and what is known
+// to be refused is refused without one (see MirrorFor).
 //
 // A bucket is the key <Prefix>{<subject>}:<policy>. It holds one integer and
 // expires by itself once it is full. Subjects and policies are escaped, and
@@ -40,13 +43,14 @@ type Redis struct {
 	Prefix string
 
 	// Timeout is the longest that a call takes, whatever the client's own
-	// settings; 0 means 50 ms. After it Take returns an error that wraps
-	// [context.DeadlineExceeded]. Set it before first use.
+	// settings; 0 means 50 ms, and less is an error. After it Take returns an
+	// error that wraps [context.DeadlineExceeded]. Set it before first use.
 	Timeout time.Duration
 
 	// MirrorFor is how long an answer of Redis is believed, so that a key which
-	// is known to be refused is refused without a trip: a refund or reset by
-	// another process is noticed that much later at most; 0 means 1 s, negative
+	// is known to be refused is refused without a trip. What empties a bucket
+	// from elsewhere (a refund or a lower limit in another process, a flush, a
+	// failover) is noticed that much later at most; 0 means 1 s, negative
 	// switches the mirror off. Set it before first use.
 	MirrorFor time.Duration
 
@@ -99,6 +103,13 @@ func (r *Redis) Refund(ctx context.Context, charges []Charge) error {
 	return r.apply(ctx, charges, true)
 }
 
+// apply makes a ride of the charges. The words of this package's Redis half: an
+// admission is a [ride], its charges are the fares; rides board the [lane] of
+// their server; a driver sends those that wait there as a [batch], which is one
+// [script] on a single Redis; the answers go to the rides, and to the [mirror],
+// which answers the next ride on a refused key at once. A [breaker] keeps rides
+// off a server that has failed, a [watchdog] answers those that it leaves
+// waiting.
 func (r *Redis) apply(ctx context.Context, charges []Charge, refund bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -166,18 +177,29 @@ func oneSubject(charges []Charge) bool {
 }
 
 func (r *Redis) init() {
-	if strings.ContainsAny(r.Prefix, "{}") {
+	switch {
+	case isNil(r.client):
+		r.invalid = errors.New("gcra: redis: the client is nil; want one, see NewRedis and Open")
+	case strings.ContainsAny(r.Prefix, "{}"):
 		r.invalid = fmt.Errorf("gcra: redis: prefix is %q; want one without braces", r.Prefix)
+	case r.Timeout < 0:
+		r.invalid = fmt.Errorf("gcra: redis: timeout is %v; want 0 (%v) or more", r.Timeout, defaultTimeout)
 	}
 	keep := r.MirrorFor
 	if keep == 0 {
 		keep = defaultMirrorFor
 	}
 	r.mirror = newMirror(keep)
-	if c, ok := r.client.(*redis.Client); ok {
+	if c, ok := r.client.(*redis.Client); ok && c != nil {
 		r.only = r.newLane(c.Options().Addr)
 		r.prompt = c.Options().ContextTimeoutEnabled && c.Options().PoolTimeout <= r.timeout()
 	}
+}
+
+// isNil sees through an interface that holds a nil pointer.
+func isNil(client redis.UniversalClient) bool {
+	v := reflect.ValueOf(client)
+	return client == nil || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // Local returns a store in this process that knows what Redis last said about
@@ -204,7 +226,7 @@ func (r *Redis) logger() *slog.Logger {
 }
 
 func (r *Redis) timeout() time.Duration {
-	if r.Timeout <= 0 {
+	if r.Timeout == 0 {
 		return defaultTimeout
 	}
 	return r.Timeout

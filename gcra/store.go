@@ -20,7 +20,8 @@ type Store interface {
 
 	// Refund gives back Cost units of every charge, never more than a full
 	// bucket: refunding the limit's burst is a reset. It fills Result with the
-	// state that follows. Limits and costs must be those of the Take.
+	// state that follows. Limits and costs must be those of the Take, and only
+	// charges that were taken may be passed: Shadow and Result are not looked at.
 	Refund(ctx context.Context, charges []Charge) error
 }
 

@@ -16,8 +16,8 @@
 --        turn came, as ahead when its admission passed and -ahead-1 when not
 --
 -- A value that is no number counts as absent, and the clamp bounds all others,
--- so that a damaged bucket heals itself. First pass computes, second writes: a
--- refusal writes nothing but a TAT that its limit cannot have made, brought
+-- so that a damaged bucket heals itself. An admission is written when all of it
+-- has been computed: a refusal writes nothing but a TAT that its limit cannot have made, brought
 -- down to the clamp, or the bucket would refuse until now comes near it. Where
 -- writing fails (out of memory, read-only) nothing has been written.
 

@@ -37,6 +37,7 @@ func (e *WaitError) Is(target error) bool { return target == ErrWouldWait }
 // It reserves a slot in one trip and sleeps until it, so slots go to callers in
 // the order in which they asked, over all processes, and nobody polls. The
 // slot is that of the charge that has to wait longest; all are taken or none.
+// Results are filled in where the charges are passed as a slice, charges...
 //
 // A charge may wait for up to its MaxDelay, which all callers of a limit must
 // agree on (0 here means as long as it takes), and up to Within, the patience

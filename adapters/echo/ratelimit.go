@@ -35,6 +35,9 @@ func New(cfg Config, policies ...Policy) echo.MiddlewareFunc {
 // the form of a ServeMux, in c.Request().Pattern: "GET /users/{id}". A refusal
 // is a response and no error, so echo's HTTPErrorHandler does not see it.
 func From(l *Limiter) echo.MiddlewareFunc {
+	if l == nil {
+		panic("ratelimit.From: the Limiter is nil; want one from middleware.New")
+	}
 	var templates pattern.Templates
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {

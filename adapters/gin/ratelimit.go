@@ -32,6 +32,9 @@ func New(cfg Config, policies ...Policy) gin.HandlerFunc {
 // the Decision with [FromContext] in c.Request.Context(), and the route, in the
 // form of a ServeMux, in c.Request.Pattern: "GET /users/{id}".
 func From(l *Limiter) gin.HandlerFunc {
+	if l == nil {
+		panic("ratelimit.From: the Limiter is nil; want one from middleware.New")
+	}
 	var templates pattern.Templates
 	return func(c *gin.Context) {
 		r := middleware.WithFramework(c.Request, c)
