@@ -16,7 +16,7 @@ import (
 
 // ErrUnavailable is wrapped by errors of calls that were not even tried, because
 // Redis has failed several times in a row and is being left alone.
-var ErrUnavailable = errors.New("redis is unavailable")
+var ErrUnavailable = errors.New("unavailable after several failures")
 
 // breaker keeps a lane off a server that has failed, so that its failure costs
 // callers microseconds and not a Timeout each. After a rest one batch is sent

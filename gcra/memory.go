@@ -11,13 +11,13 @@ import (
 
 // Memory is a [Store] in this process. The zero value is ready to use.
 //
-// It holds at most Capacity keys and never allocates beyond that (32 to
-// 96 bytes a key, about 48 as a rule), keeps no goroutine and needs no Close. A key whose bucket
-// is full again equals a key that was never seen, so its place is given to the
-// next newcomer and nothing is lost. When every place is taken by a key that
-// is still in debt, newcomers share one bucket for each policy: the flood that
-// filled the table stays limited, and so does what comes after it, without
-// turning everybody away.
+// It holds at most Capacity keys and never allocates beyond that (32 to 96
+// bytes a key, about 48 as a rule), keeps no goroutine and needs no Close. A
+// key whose bucket is full again equals a key that was never seen, so its
+// place is given to the next newcomer and nothing is lost. When no place is
+// found among keys that are still in debt, newcomers share one bucket for each
+// policy: the flood that filled the table stays limited, and so does what comes
+// after it, without turning everybody away.
 //
 // Keys are kept as 64-bit hashes under a random seed: two given keys share a
 // bucket with a probability of 2^-64, and nobody can look for such a pair.

@@ -47,7 +47,8 @@ func Example() {
 // The limiter stands after it.
 func ExampleKeyFrom() {
 	user := ratelimit.KeyFrom(func(c *gin.Context) (string, error) {
-		claims, ok := c.MustGet("JWT_PAYLOAD").(jwt.MapClaims)
+		payload, _ := c.Get("JWT_PAYLOAD")
+		claims, ok := payload.(jwt.MapClaims)
 		if !ok {
 			return "", errors.New("no claims: is gin-jwt in front?")
 		}

@@ -45,7 +45,7 @@ func main() {
 func run(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("algorithms", flag.ContinueOnError)
 	flags.SetOutput(out)
-	dir := flags.String("out", ".", "directory for algorithms.png and algorithms.svg")
+	dir := flags.String("out", "", "directory for algorithms.png and algorithms.svg; empty draws none")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -74,6 +74,9 @@ func run(args []string, out io.Writer) error {
 	}
 	if err := w.Flush(); err != nil {
 		return err
+	}
+	if *dir == "" {
+		return nil
 	}
 	fmt.Fprintln(out)
 

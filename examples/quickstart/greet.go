@@ -29,7 +29,7 @@ const greeting = `Quickstart with %[1]s listens on %[2]s
 
 5 a second and 100 a day for a user, whom a token names; a report takes 3 units.
 
-  TOKEN=$(curl -s -d '{"user":"alice"}' %[5]s/login | cut -d '"' -f 4)
+  TOKEN=$(curl -sf -d '{"user":"alice"}' %[5]s/login | cut -d '"' -f 4)
   curl -i -H "Authorization: Bearer $TOKEN" %[5]s/me
   curl -i -H "Authorization: Bearer $TOKEN" %[5]s/report
   for i in $(seq 9); do curl -s -o /dev/null -w '%%{http_code}\n' -H "Authorization: Bearer $TOKEN" %[5]s/me; done

@@ -107,13 +107,16 @@ func openStore(s settings) (store gcra.Store, kept string, err error) {
 
 // peek asks the store for a decision that charges nothing. A first connection
 // may take longer than a request would wait, so it asks a few times.
-func peek(store gcra.Store) (err error) {
+func peek(store gcra.Store) (cause error) {
 	for range 5 {
-		_, err = gcra.Take(context.Background(), store, gcra.Charge{Policy: "start", Limit: gcra.PerSecond(1)})
+		_, err := gcra.Take(context.Background(), store, gcra.Charge{Policy: "start", Limit: gcra.PerSecond(1)})
 		if err == nil {
 			return nil
 		}
+		if cause == nil || !errors.Is(err, gcra.ErrUnavailable) {
+			cause = err
+		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	return err
+	return cause
 }

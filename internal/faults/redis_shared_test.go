@@ -25,6 +25,7 @@ var shared struct {
 // theCluster is the cluster that rows share.
 func theCluster(t testing.TB) *redistest.Cluster {
 	t.Helper()
+	redistest.Need(t)
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	if shared.cluster == nil {
@@ -156,6 +157,7 @@ func masterOf(t testing.TB, c *redistest.Cluster, subject string) *redistest.Ser
 // theSentinels is the Sentinel group that rows share.
 func theSentinels(t testing.TB) *redistest.Sentinel {
 	t.Helper()
+	redistest.Need(t)
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	if shared.sentinel == nil {

@@ -52,6 +52,13 @@ func needServer(t testing.TB) {
 	}
 }
 
+// Need skips or fails the test where there is no redis-server, as the Start
+// functions do. Call it where these are given the testing.TB of another test.
+func Need(t testing.TB) {
+	t.Helper()
+	needServer(t)
+}
+
 // Any returns a client of an empty Redis: of a real server where one is
 // installed, otherwise of an embedded one (see [StartEmbedded]). With
 // RATELIMIT_TEST_REDIS=required the embedded one will not do.
