@@ -20,6 +20,7 @@ type batch struct {
 	bytes   int
 
 	watchdog watchdog
+	panicked error // what a hook of the client's has done
 }
 
 // A batch is bounded, so that it never holds Redis up for long. A ride goes
@@ -36,7 +37,7 @@ func (b *batch) reset() {
 		b.scripts[i].reset()
 	}
 	clear(b.homes)
-	b.n, b.fares, b.bytes = 0, 0, 0
+	b.n, b.fares, b.bytes, b.panicked = 0, 0, 0, nil
 }
 
 // add takes a ride along, and reports false when it must wait for the next.
@@ -110,7 +111,7 @@ func (b *batch) run(ctx context.Context, client redis.UniversalClient) {
 func (b *batch) settle() (err error) {
 	for i := range b.scripts[:b.n] {
 		s := &b.scripts[i]
-		s.settle()
+		s.settle(b.panicked)
 		if err == nil || isOutage(s.err) {
 			err = s.err
 		}

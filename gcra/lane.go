@@ -73,14 +73,17 @@ func (l *lane) drive() {
 	}
 }
 
-// driveOnce sends one batch for a caller who would only wait for it. A
-// goroutine and a timer of its own cost a lone ride as much as its trip on a
-// busy machine. The client must return by the deadline.
+// driveOnce sends one batch for a caller who would only wait for it: to hand a
+// lone ride to a goroutine of its own costs as much as its trip on a busy
+// machine. The client must return when the context ends.
 func (l *lane) driveOnce() {
 	b := batches.Get().(*batch)
 	if l.next(b); b.n > 0 {
 		if done, ok := l.depart(b); ok {
-			l.arrive(b, l.run(b, l.left(b)), done)
+			ctx, cancel := context.WithTimeout(context.Background(), l.left(b))
+			sent := l.run(ctx, b)
+			cancel()
+			l.arrive(b, sent, done)
 		}
 		b.reset()
 		l.replace()
@@ -139,7 +142,7 @@ func (l *lane) sendWatched(b *batch) (inTime bool) {
 		}
 		l.replace()
 	})
-	sent := l.run(b, left)
+	sent := l.run(until{context.Background(), time.Now().Add(left)}, b)
 	if !b.watchdog.stop() {
 		l.store.heard(l.store.late())
 		return false
@@ -162,10 +165,16 @@ func (l *lane) depart(b *batch) (done func(error), ok bool) {
 	return done, err == nil
 }
 
-// run makes the trip, and returns when it began.
-func (l *lane) run(b *batch, left time.Duration) (sent int64) {
+// run makes the trip, and returns when it began. A panic on the way, in a hook
+// of the client's, is an error of the batch.
+func (l *lane) run(ctx context.Context, b *batch) (sent int64) {
+	defer func() {
+		if p := recover(); p != nil {
+			b.panicked = fmt.Errorf("panic: %v", p)
+		}
+	}()
 	sent = l.store.mirror.now()
-	b.run(until{context.Background(), time.Now().Add(left)}, l.store.client)
+	b.run(ctx, l.store.client)
 	return sent
 }
 

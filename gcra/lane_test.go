@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"strings"
 	"sync"
@@ -225,6 +226,52 @@ func TestNoClient(t *testing.T) {
 		}
 		if r.Local() == nil {
 			t.Errorf("%s: no local store", name)
+		}
+	}
+}
+
+// A panic in a hook of the client's is an error of the batch it hit, whoever
+// drives, and the lane goes on.
+func TestPanicOnTheWay(t *testing.T) {
+	server := redistest.Any(t)
+	for _, prompt := range []bool{false, true} {
+		client := newClient(t, &redis.Options{Addr: server.Options().Addr, ContextTimeoutEnabled: prompt, PoolTimeout: time.Second})
+		client.AddHook(&observed{onCall: func(call int64, _ []any) error {
+			if call == 1 {
+				panic("hook")
+			}
+			return nil
+		}})
+		r := newStore(client)
+		c := gcra.Charge{Subject: "a", Policy: "p", Limit: gcra.PerHour(1), Cost: 1}
+		if _, err := gcra.Take(context.Background(), r, c); err == nil || !strings.Contains(err.Error(), "panic: hook") {
+			t.Errorf("prompt %v: got %v; want the panic as an error", prompt, err)
+		}
+		if res, err := gcra.Take(context.Background(), r, c); err != nil || !res.Allowed {
+			t.Errorf("prompt %v: afterwards %+v, %v; want admitted", prompt, res, err)
+		}
+	}
+}
+
+// A dialer that hangs costs a caller the Timeout and no more, also one that
+// drives its own batch on a client that honours deadlines.
+func TestHangingDial(t *testing.T) {
+	hang := make(chan struct{})
+	defer close(hang)
+	client := newClient(t, &redis.Options{
+		ContextTimeoutEnabled: true, PoolTimeout: 50 * time.Millisecond, DialTimeout: patience, DialerRetries: 1,
+		Dialer: func(context.Context, string, string) (net.Conn, error) {
+			<-hang
+			return nil, errors.New("hung")
+		},
+	})
+	r := gcra.NewRedis(client)
+	r.Logger = slog.New(slog.DiscardHandler)
+	for range 5 {
+		begin := time.Now()
+		_, err := gcra.Take(context.Background(), r, gcra.Charge{Subject: "a", Policy: "p", Limit: gcra.PerHour(1), Cost: 1})
+		if took := time.Since(begin); err == nil || took > patience/4 {
+			t.Errorf("got %v after %v; want an error after about 50ms", err, took)
 		}
 	}
 }

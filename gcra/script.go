@@ -137,9 +137,12 @@ func (s *script) eval(ctx context.Context, client redis.UniversalClient) {
 }
 
 // settle hands the answer, or the error, to each ride.
-func (s *script) settle() {
+func (s *script) settle(panicked error) {
 	var reply []int64
-	if reply, s.err = rediskit.Reply(s.cmd, len(s.plan)/4); s.err != nil {
+	if s.err = panicked; s.err == nil {
+		reply, s.err = rediskit.Reply(s.cmd, len(s.plan)/4)
+	}
+	if s.err != nil {
 		var timeout net.Error
 		if errors.As(s.err, &timeout) && timeout.Timeout() && !errors.Is(s.err, context.DeadlineExceeded) {
 			s.err = fmt.Errorf("%w: %w", s.err, context.DeadlineExceeded)

@@ -104,7 +104,15 @@ func (v *verifier) subject(token string) string {
 // verify checks the whole token. It reads the claims as a map since encoding/json
 // fills the fields of a struct whatever the case of a name: a claim "SUB", which
 // an issuer may let its users set, would stand for "sub".
-func (v *verifier) verify(token string) (entry, bool) {
+//
+// A client chooses the header that the application's Keyfunc reads, so a panic
+// there is a token that does not verify, like an error.
+func (v *verifier) verify(token string) (e entry, ok bool) {
+	defer func() {
+		if recover() != nil {
+			e, ok = entry{}, false
+		}
+	}()
 	claims := jwt.MapClaims{}
 	if _, err := v.parser.ParseWithClaims(token, claims, v.keys); err != nil {
 		return entry{}, false

@@ -468,3 +468,20 @@ func BenchmarkJWTSubject(b *testing.B) {
 		}
 	})
 }
+
+// A client chooses the header that a Keyfunc reads, so a panic there is a token
+// that does not verify.
+func TestJWTSubjectKeyfuncPanics(t *testing.T) {
+	user := keyfunc.JWTSubject(func(token *jwt.Token) (any, error) {
+		return map[string][]byte{"1": []byte("secret")}[token.Header["kid"].(string)], nil
+	}, []string{"HS256"})
+	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": "alice", "exp": 1 << 40}).SignedString([]byte("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := httptest.NewRequest("GET", "/", nil)
+	r.Header.Set("Authorization", "Bearer "+token)
+	if key, err := user(r); key != "" || err != nil {
+		t.Errorf("a token without kid: got %q, %v; want nobody", key, err)
+	}
+}

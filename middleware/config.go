@@ -42,6 +42,9 @@ type Policy struct {
 	// Name stands in headers, metrics and store keys, so that renaming a policy
 	// starts it afresh. Up to 64 printable ASCII characters, unique within the
 	// limiter; a policy that is alone may leave it out and is called "default".
+	// Policies of one name on one store count together, so limiters that share a
+	// store need names, each for one limit: under two limits of one name the
+	// smaller forgives what the larger has counted.
 	Name string
 
 	// Key says who is counted; see package keyfunc. An empty key is nobody in
@@ -53,7 +56,8 @@ type Policy struct {
 	Limit gcra.Limit
 
 	// LimitFor gives the limit for a request, for example by the customer's
-	// plan. The zero Limit means that the policy does not apply; one that is
+	// plan. It must be the same for all requests of a key, and may change in time.
+	// The zero Limit means that the policy does not apply; one that is
 	// not valid takes the Outage way. When both are set LimitFor decides, and
 	// Limit is what this server goes by if LimitFor panics or errs so.
 	LimitFor func(*http.Request) gcra.Limit
@@ -66,7 +70,8 @@ type Policy struct {
 	Routes []string
 
 	// Cost is how many units the request takes; nil means 1, and 0 only looks.
-	// A negative cost takes the Outage way.
+	// A negative cost takes the Outage way, as would a ContentLength of -1, which
+	// means that a client has not told.
 	Cost func(*http.Request) int
 
 	// Skip exempts a request from this policy.
@@ -90,8 +95,9 @@ type Outage uint8
 const (
 	// OutageLocal goes on limiting with the state of this server alone, each
 	// limit divided by [Config.Instances]. What is not known of the request is
-	// replaced by the stricter guess: nobody in particular for the key, 1 for
-	// the cost. Without a limit nothing can be decided: that is OutageClosed.
+	// replaced by the stricter guess: nobody in particular for the key, all that
+	// a bucket holds for the cost. Without a limit nothing can be decided: that
+	// is OutageClosed.
 	OutageLocal Outage = iota
 
 	// OutageOpen lets the request pass this policy uncounted.

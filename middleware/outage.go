@@ -53,7 +53,7 @@ func (v *visit) fallBack(i int, cause error) {
 	switch {
 	case e.policy.Outage == OutageLocal && c.Limit != (gcra.Limit{}):
 		e.way = viaLocal
-		c.Limit = share(c.Limit, v.limiter.instances, c.Cost)
+		share(c, v.limiter.instances)
 	case e.policy.Outage == OutageOpen || c.Shadow: // a shadow refuses nobody
 		e.way = viaOpen
 	default:
@@ -61,27 +61,32 @@ func (v *visit) fallBack(i int, cause error) {
 	}
 }
 
-// share is this server's part of a limit that n servers keep: as often one nth,
-// as much at once one nth. The burst stays large enough for a request of the
-// given cost, if it was; split to pieces it would refuse that for good.
-func share(l gcra.Limit, n int, cost int64) gcra.Limit {
-	burst := l.Burst
-	if burst == 0 {
-		burst = l.Count
+// share turns a charge into one on this server's part of the limit, which n
+// servers keep: as often one nth, as much at once one nth.
+//
+// A request that costs more than that at once would be refused for good. It
+// passes on a bucket that is full, and its debt stands: MaxDelay keeps the clamp
+// of every charge where that of the whole burst is, so that a cheap request does
+// not bring the debt of a dear one down, and Within admits none into it.
+func share(c *gcra.Charge, n int) {
+	part := c.Limit
+	burst := capacity(part)
+	if part.Per > math.MaxInt64/time.Duration(n) {
+		return
 	}
-	part := l
+	part.Per *= time.Duration(n)
 	part.Burst = max(1, burst/int64(n))
-	if cost <= burst {
-		part.Burst = max(part.Burst, cost)
+	if c.Cost <= burst {
+		part.Burst = max(part.Burst, c.Cost)
 	}
-	if l.Per > math.MaxInt64/time.Duration(n) {
-		return l
+	whole := part
+	whole.Burst = burst
+	if whole.Validate() != nil {
+		return // so slow already that a part of it cannot be kept
 	}
-	part.Per = l.Per * time.Duration(n)
-	if part.Validate() != nil {
-		return l // so slow already that a part of it cannot be kept
-	}
-	return part
+	c.Limit = part
+	c.Within = max(c.MaxDelay, time.Nanosecond) // 0 would mean as long as the new MaxDelay
+	c.MaxDelay = min(c.MaxDelay+time.Duration(burst-part.Burst)*interval(part), maxDelay)
 }
 
 // closed reports whether a policy that could not be decided shuts the request

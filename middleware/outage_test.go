@@ -1,6 +1,7 @@
 package middleware_test
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strings"
@@ -115,19 +116,59 @@ func TestRefusedHereAfterBeingQueuedThere(t *testing.T) {
 	}
 }
 
+// Requests that cost more than a server's share at once pass one at a time, and
+// cheap ones in between do not bring their debt down.
+func TestShareOfDearRequests(t *testing.T) {
+	now := time.Unix(0, 0)
+	local := &gcra.Memory{Now: func() time.Time { return now }}
+	l := limiter(t, middleware.Config{Store: down{local}, Instances: 10},
+		middleware.Policy{Key: key("k"), Limit: gcra.PerSecond(100), Cost: func(r *http.Request) int {
+			if r.URL.Path == "/big" {
+				return 100
+			}
+			return 1
+		}})
+	units := 0
+	for range 80 { // of 100 ms
+		for _, path := range []string{"/big", "/small"} {
+			if d := l.Decide(get(path)); d.Allowed && path == "/big" {
+				units += 100
+			} else if d.Allowed {
+				units++
+			}
+		}
+		now = now.Add(100 * time.Millisecond)
+	}
+	// 8 s of a tenth of 100 a second, and the 100 that the first one costs.
+	if units > 8*10+100 {
+		t.Errorf("a tenth of 100 a second let %d units pass in 8 s; want 180 at most", units)
+	}
+	if units < 100 {
+		t.Errorf("only %d units passed; want the first dear request to", units)
+	}
+}
+
+// down is a store that does not answer and has a local one.
+type down struct{ local gcra.Store }
+
+func (down) Take(context.Context, []gcra.Charge) error   { return errors.New("down") }
+func (down) Refund(context.Context, []gcra.Charge) error { return errors.New("down") }
+func (d down) Local() gcra.Store                         { return d.local }
+
 func TestPolicyFails(t *testing.T) {
 	panics := func(*http.Request) int { panic("cost") }
 	for _, test := range []struct {
 		name    string
 		policy  middleware.Policy
-		allowed []bool // with OutageLocal
-		limited bool   // the limit is known, so OutageLocal can be
+		local   []int // with OutageLocal; nil: 200, 200, 429
+		limited bool  // the limit is known, so OutageLocal can be
 		message string
 	}{
 		{"key", middleware.Policy{Key: keyFails, Limit: gcra.PerHour(2)}, nil, true, "bad: no key today"},
 		{"key panics", middleware.Policy{Key: keyPanics, Limit: gcra.PerHour(2)}, nil, true, "bad: panic: interface conversion"},
-		{"cost", middleware.Policy{Key: key("k"), Limit: gcra.PerHour(2), Cost: func(*http.Request) int { return -1 }}, nil, true, "bad: cost of the request is -1"},
-		{"cost panics", middleware.Policy{Key: key("k"), Limit: gcra.PerHour(2), Cost: panics}, nil, true, "bad: panic: cost"},
+		// A client may have made it fail, so it takes all there is.
+		{"cost", middleware.Policy{Key: key("k"), Limit: gcra.PerHour(2), Cost: func(*http.Request) int { return -1 }}, []int{200, 429, 429}, true, "bad: cost of the request is -1"},
+		{"cost panics", middleware.Policy{Key: key("k"), Limit: gcra.PerHour(2), Cost: panics}, []int{200, 429, 429}, true, "bad: panic: cost"},
 		{"skip panics", middleware.Policy{Key: key("k"), Limit: gcra.PerHour(2), Skip: func(*http.Request) bool { panic("skip") }}, nil, true, "bad: panic: skip"},
 		{"limit", middleware.Policy{Key: key("k"), LimitFor: func(*http.Request) gcra.Limit { return gcra.PerHour(-2) }}, nil, false, "bad: limit for the request is -2/hour: count is -2"},
 		{"limit panics", middleware.Policy{Key: key("k"), LimitFor: func(*http.Request) gcra.Limit { panic("plan") }}, nil, false, "bad: panic: plan"},
@@ -144,6 +185,9 @@ func TestPolicyFails(t *testing.T) {
 			} {
 				if way.outage == middleware.OutageLocal && !test.limited {
 					way.want = []int{503, 503, 503}
+				}
+				if way.outage == middleware.OutageLocal && test.local != nil {
+					way.want = test.local
 				}
 				store, _ := newStore()
 				bad := test.policy

@@ -43,18 +43,18 @@ func (p *policy) ask(r *http.Request, c *gcra.Charge) (applies bool, err error) 
 		}
 		c.Limit = limit
 	}
+	if c.Subject, err = p.Key(r); err != nil {
+		c.Subject = ""
+		return true, &policyError{p.Name, err}
+	}
 	if p.Cost != nil {
+		c.Cost = capacity(c.Limit) // should it fail: a client may have made it
 		cost := p.Cost(r)
 		if cost < 0 {
 			return true, &policyError{p.Name, fmt.Errorf("cost of the request is %d; want 0 or more", cost)}
 		}
 		c.Cost = int64(cost)
 	}
-	subject, err := p.Key(r)
-	if err != nil {
-		return true, &policyError{p.Name, err}
-	}
-	c.Subject = subject
 	return true, nil
 }
 

@@ -71,7 +71,7 @@ func (p *policy) verdict(route *pattern.Pattern, method string) (v verdict) {
 		covered := own.Covers(route)
 		switch {
 		case !own.MatchMethod(method):
-		case covered && !own.HasHost():
+		case covered && own.SameHost(route):
 			v.applies = true
 		case covered || !route.Fixed():
 			v.checks = append(v.checks, check{own, covered})

@@ -12,7 +12,9 @@ import (
 // Refund gives back what this request was charged, including what Spend has
 // taken since, to wherever it was taken from. It does so once: a second call
 // does nothing, and neither does a call after an error, for what the store
-// could not tell to have given back might be given twice.
+// could not tell to have given back might be given twice. It gives the whole
+// cost back however late it comes, so what a client can bring about must not
+// lead to it: requests held open and given back together refill the bucket.
 //
 // A client that hangs up does not stop it. Results are not updated.
 func (d *Decision) Refund(ctx context.Context) error {

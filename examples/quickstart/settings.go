@@ -47,7 +47,6 @@ Routes and limits
   GET  /report       needs the token; the same two limits, of which it takes 3 units
   GET  /healthz      never limited
 
-Tokens are tried at most 600 times a minute for an address.
 `
 
 // demoKey signs tokens where JWT_SECRET is not set. It is the same in every

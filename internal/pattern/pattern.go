@@ -11,6 +11,7 @@ package pattern
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"path"
@@ -145,11 +146,18 @@ func (p *Pattern) MatchHost(host string) bool {
 	return p.host == "" || strings.EqualFold(bareHost(p.host), bareHost(host))
 }
 
+// SameHost reports whether a route is of the pattern's host.
+func (p *Pattern) SameHost(route *Pattern) bool {
+	return p.host == "" || route.host != "" && p.MatchHost(route.host)
+}
+
+// bareHost takes port and brackets off as a ServeMux does, "[example.com]:"
+// included.
 func bareHost(host string) string {
-	if i := strings.LastIndexByte(host, ':'); i >= 0 && strings.IndexByte(host[i:], ']') < 0 {
-		host = host[:i]
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
 	}
-	return strings.TrimSuffix(host, ".")
+	return strings.TrimSuffix(strings.Trim(host, "[]"), ".")
 }
 
 // Covers reports whether every path of the route is the pattern's as well:

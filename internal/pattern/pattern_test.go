@@ -119,6 +119,7 @@ func TestMatchHostAndMethod(t *testing.T) {
 	p := Read("GET example.com/x")
 	for host, want := range map[string]bool{
 		"example.com": true, "EXAMPLE.com:8080": true, "example.com.": true, "example.com.:80": true,
+		"[example.com]:80": true, "[example.com]:": true, "example.com:": true, // a ServeMux takes these for it
 		"example.org": false, "": false, "[::1]:80": false, "aexample.com": false,
 	} {
 		if got := p.MatchHost(host); got != want {
