@@ -2,6 +2,7 @@ package middleware_test
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
@@ -81,5 +82,26 @@ func TestInventedMethodsFillNoMemory(t *testing.T) {
 	}
 	if before, after := measure(0), measure(5000); before != after {
 		t.Errorf("got %v allocations a decision, %v after a flood; want the same, so that the route is remembered", before, after)
+	}
+}
+
+// A mux strips brackets from a Host field, so no spelling of the host of a
+// route that names it escapes the policy for it.
+func TestHostSpellings(t *testing.T) {
+	l := limiter(t, middleware.Config{Store: gcra.NewMemory()},
+		middleware.Policy{Key: key("k"), Limit: gcra.PerHour(1), Routes: []string{"POST example.com/login"}})
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST example.com/login", func(http.ResponseWriter, *http.Request) {})
+	served := 0
+	for _, host := range []string{"example.com", "example.com:80", "[example.com]:80", "[example.com]:", "example.com:"} {
+		r := httptest.NewRequest("POST", "/login", nil)
+		r.Host = host
+		_, r.Pattern = mux.Handler(r)
+		if d := l.Decide(r); d.Allowed && r.Pattern != "" {
+			served++
+		}
+	}
+	if served != 1 {
+		t.Errorf("%d spellings of the host were served; want 1", served)
 	}
 }
