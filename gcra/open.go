@@ -36,6 +36,10 @@ const (
 	dialTimeout = 500 * time.Millisecond
 	poolTimeout = defaultTimeout
 	idleConns   = 2
+
+	// The topology is asked of one node after another, without a deadline. One
+	// that stands still must not hold up the news of who has taken its place.
+	clusterReadTimeout = 500 * time.Millisecond
 )
 
 func dial(rawURL string) (redis.UniversalClient, error) {
@@ -87,6 +91,7 @@ func dial(rawURL string) (redis.UniversalClient, error) {
 	o.ContextTimeoutEnabled = true
 	o.MaintNotificationsConfig = noMaintenance()
 	o.ClusterStateReloadInterval = 2 * time.Second
+	orDuration(&o.ReadTimeout, clusterReadTimeout)
 	orInt(&o.MaxRetries, -1)
 	orInt(&o.DialerRetries, 1)
 	orInt(&o.MinIdleConns, idleConns)

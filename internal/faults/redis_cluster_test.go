@@ -358,7 +358,7 @@ var _ = fault(27, "one_shard_stands_still", func(t *testing.T, o *outcome) {
 		for range 20 { // callers that wait for the shard in vain
 			wg.Go(func() { _, _ = o.take(r, plenty(subjects[0])) })
 		}
-		o.recoversWhen(t, nodeTimeout+2*probing, func() bool { return answersFor(r, subjects[0]) })
+		o.recoversWhen(t, nodeTimeout+probing, func() bool { return answersFor(r, subjects[0]) })
 		wg.Wait()
 		old.Resume()
 		time.Sleep(phase(200*time.Millisecond, 5*time.Second))
