@@ -78,7 +78,7 @@ func (l Limit) ticks() (emission, span int64, ok bool) {
 	}
 	per, n := int64(l.Per), l.Count*tick
 	emission = per / n
-	if rest := per % n; rest >= n-rest {
+	if rest := per - emission*n; rest >= n-rest {
 		emission++
 	}
 	high, low := bits.Mul64(uint64(l.capacity()), uint64(emission))

@@ -199,15 +199,17 @@ func (m *Memory) alone(c *Charge, refund bool) (done bool, err error) {
 	}
 	h := m.hash(c.Subject, c.Policy)
 	s := &m.shards[h>>m.shift]
+	now := m.now()
 	s.Lock()
 	e := s.find(h)
 	if e == nil {
 		s.Unlock()
 		return false, nil
 	}
-	now := m.now()
 	if e.tat-now > d.top && d.takes() {
-		e.tat = now + d.top
+		// Perhaps only because others have been here since now was read.
+		now = m.now()
+		e.tat = min(e.tat, now+d.top)
 	}
 	ahead := d.clamp(e.tat, now)
 	taken := d.admits(ahead)
