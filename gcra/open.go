@@ -15,9 +15,9 @@ import (
 // Open returns a [Redis] on a client of its own, with settings fit for a
 // limiter: no retries, short dials, deadlines that bound reads too, and on a
 // cluster a topology that is looked up again, in the background, once it is two
-// seconds old. It does not
-// connect; a server that is away when the program starts is found when it
-// comes. Close the store when done.
+// seconds old, and reads that end after 500 ms. It does not connect; a server
+// that is away when the program starts is found when it comes. Close the store
+// when done.
 //
 // The URL is redis://user:password@host:6379/0, or rediss:// for TLS. Several
 // hosts, redis://host1:6379,host2:6379, are the seeds of a cluster. Parameters

@@ -44,6 +44,9 @@ func stores() error {
 			MasterName:            "mymaster",
 			SentinelAddrs:         []string{"10.0.0.1:26379", "10.0.0.2:26379", "10.0.0.3:26379"},
 			ContextTimeoutEnabled: true,
+			DialTimeout:           500 * time.Millisecond, // a silent sentinel must not hold up the others
+			ReadTimeout:           500 * time.Millisecond,
+			MaxRetries:            -1,
 		}))
 		store.Prefix = "shop:"
 		store.Timeout = 20 * time.Millisecond
