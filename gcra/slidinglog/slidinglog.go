@@ -46,12 +46,9 @@
 // Redis's own (zset-max-listpack-entries).
 //
 // A check is six short commands in a script, where GCRA has three, and travels
-// alone: there is no group commit, no mirror of refusals and no breaker. One
-// caller on loopback, on a busy machine of two cores, waits 1.3 times as long as
-// for GCRA and some 3 times as long as for a plain SET; of that the trip is the
-// same for all, so that a network between brings them nearer to each other. For
-// 16 callers at once, who share GCRA's trips, it is 5 times as long. Other
-// sorted-set logs in Go report 1.63 times a SET. Measure it here with
+// alone: there is no group commit, no mirror of refusals and no breaker. What
+// that costs beside GCRA and a plain SET is in benchmarks/RESULTS.md (one caller
+// there: 1.59 times a SET; other sorted-set logs in Go report 1.63). Measure it here with
 //
 //	go test -run '^$' -bench . ./gcra/slidinglog
 //	go -C benchmarks run .
