@@ -50,7 +50,7 @@ func withoutFullCoverage(t testing.TB, c *redistest.Cluster) {
 		do(t, node, "config", "set", "cluster-require-full-coverage", "no")
 	}
 	t.Cleanup(func() {
-		healCluster(t, c)
+		mustHeal(t, healCluster(c))
 		for _, node := range c.Nodes {
 			do(t, node, "config", "set", "cluster-require-full-coverage", "yes")
 		}
@@ -335,7 +335,7 @@ var _ = fault(26, "clusterdown", func(t *testing.T, o *outcome) {
 	})
 	lost.master.Restart()
 	lost.replica.Restart()
-	healCluster(t, c)
+	mustHeal(t, healCluster(c))
 	for _, s := range subjects {
 		o.recoversWhen(t, probing, func() bool { return answersFor(r, s) })
 	}

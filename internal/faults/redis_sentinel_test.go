@@ -142,7 +142,7 @@ var _ = fault(17, "master_paused_and_resumed", func(t *testing.T, o *outcome) {
 	if n := calls(t, old, "evalsha"); n > late.Load() {
 		t.Errorf("the old master ran %d scripts; want at most the %d calls that were on their way when it stopped", n, late.Load())
 	}
-	healSentinels(t, group)
+	mustHeal(t, healSentinels(t, group))
 	if n := spent(t, r.witness(master.Client()), daily("hit", 1000)); n > late.Load() {
 		t.Errorf("%d units charged by %d calls", n, late.Load())
 	}
@@ -283,7 +283,7 @@ var _ = fault(39, "new_master_with_another_clock", func(t *testing.T, o *outcome
 	do(t, group.Sentinels[0], "sentinel", "failover", group.MasterName)
 	master := succeeded(t, group, old)
 	o.recovers(t, r, probing)
-	healSentinels(t, group) // until then they do not agree
+	mustHeal(t, healSentinels(t, group)) // until then they do not agree
 	back(t, new(outcome), master, following(t, group), 30*time.Second)
 	ahead(t, o, master, following(t, group), 30*time.Second)
 })

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -15,7 +16,8 @@ import (
 )
 
 // A cluster and a Sentinel group take seconds to form. Rows share one of each,
-// started when the first row asks, and leave it as they have found it.
+// started when the first row asks, and leave it as they have found it. One that
+// does not recover from a row is left alone, and the next row starts another.
 var shared struct {
 	mu       sync.Mutex
 	cluster  *redistest.Cluster
@@ -31,20 +33,28 @@ func theCluster(t testing.TB) *redistest.Cluster {
 	if shared.cluster == nil {
 		shared.cluster = redistest.StartCluster(suite)
 	}
-	t.Cleanup(func() { healCluster(t, shared.cluster) })
-	return shared.cluster
+	c := shared.cluster
+	t.Cleanup(func() {
+		if !healCluster(c) {
+			t.Log("the cluster is not sound; the next row starts another")
+			shared.mu.Lock()
+			defer shared.mu.Unlock()
+			shared.cluster = nil
+		}
+	})
+	return c
 }
 
 // healCluster brings every node up, and waits until all agree that three
-// masters, each with a replica, serve all slots.
-func healCluster(t testing.TB, c *redistest.Cluster) {
-	t.Helper()
+// masters, each with a replica, serve all slots. It reports false when that
+// takes too long.
+func healCluster(c *redistest.Cluster) bool {
 	for _, node := range c.Nodes {
 		if node.PID() == 0 {
 			node.Restart()
 		}
 	}
-	redistest.Eventually(t, 2*ample, "the cluster to be sound", func() bool {
+	return soon(func() bool {
 		for _, node := range c.Nodes {
 			if !sound(node) {
 				return false
@@ -52,6 +62,24 @@ func healCluster(t testing.TB, c *redistest.Cluster) {
 		}
 		return true
 	})
+}
+
+// mustHeal is for rows that go on with the servers.
+func mustHeal(t testing.TB, healed bool) {
+	t.Helper()
+	if !healed {
+		t.Fatalf("the servers are not sound after %v", 2*ample)
+	}
+}
+
+// soon asks cond until it is true, and reports false when that takes too long.
+func soon(cond func() bool) bool {
+	for deadline := time.Now().Add(2 * ample); !cond(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			return false
+		}
+	}
+	return true
 }
 
 func sound(node *redistest.Server) bool {
@@ -163,14 +191,22 @@ func theSentinels(t testing.TB) *redistest.Sentinel {
 	if shared.sentinel == nil {
 		shared.sentinel = redistest.StartSentinel(suite)
 	}
-	t.Cleanup(func() { healSentinels(t, shared.sentinel) })
-	return shared.sentinel
+	group := shared.sentinel
+	t.Cleanup(func() {
+		if !healSentinels(t, group) {
+			t.Log("the Sentinel group is not sound; the next row starts another")
+			shared.mu.Lock()
+			defer shared.mu.Unlock()
+			shared.sentinel = nil
+		}
+	})
+	return group
 }
 
 // healSentinels brings every server up, has all follow the master that the
 // sentinels name, and waits until every sentinel sees it so. By themselves the
-// sentinels would take some 20 s.
-func healSentinels(t testing.TB, s *redistest.Sentinel) {
+// sentinels would take some 20 s. It reports false when it takes too long.
+func healSentinels(t testing.TB, s *redistest.Sentinel) bool {
 	t.Helper()
 	ctx := context.Background()
 	for _, server := range append(slices.Clone(s.Servers), s.Sentinels...) {
@@ -180,7 +216,7 @@ func healSentinels(t testing.TB, s *redistest.Sentinel) {
 	}
 	hurry(t, s, 100, 100)
 	defer hurry(t, s, 2_000, 10_000)
-	redistest.Eventually(t, 3*ample, "the Sentinel group to be sound", func() bool {
+	return soon(func() bool {
 		master := s.Master()
 		host, port, _ := net.SplitHostPort(master.Addr)
 		for _, server := range s.Servers {
