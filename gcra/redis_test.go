@@ -89,7 +89,7 @@ func TestRedisContractMirror(t *testing.T) {
 		start := time.Now()
 		var shifted atomic.Int64
 		r.SetMirrorClock(func() time.Time { return start.Add(time.Since(start) + time.Duration(shifted.Load())) })
-		return storetest.Backend{Store: r, Advance: func(d time.Duration) {
+		return storetest.Backend{Store: r, Remembers: true, Advance: func(d time.Duration) {
 			shift(t, client, r.Prefix, d)
 			if d > 0 { // a clock that the server sets back is not this process's
 				shifted.Add(int64(d))

@@ -209,7 +209,7 @@ func spendAll(t *testing.T, b Backend) {
 		if !b.Exact {
 			slack = time.Since(start) + time.Millisecond
 		}
-		if !near(got, want, slack) {
+		if !b.near(got, want, slack) {
 			t.Errorf("%s: got %+v; want %+v (durations at most %v shorter)", what, got, want, slack)
 		}
 	}

@@ -33,6 +33,11 @@ type Backend struct {
 	// shorter by as much as has really passed.
 	Exact bool
 
+	// Remembers says that the store may answer from what it remembers of an
+	// earlier trip. The durations it answers may then also be longer, by the time
+	// of that trip.
+	Remembers bool
+
 	// Law is the one by which the store decides; the zero value is [GCRA].
 	Law Law
 }
