@@ -70,6 +70,14 @@ func (b *batch) add(rd *ride, whole bool) bool {
 	return true
 }
 
+// size is how many rides ride along.
+func (b *batch) size() (n int) {
+	for i := range b.scripts[:b.n] {
+		n += len(b.scripts[i].rides)
+	}
+	return n
+}
+
 // rides are all that ride along.
 func (b *batch) rides() iter.Seq[*ride] {
 	return func(yield func(*ride) bool) {

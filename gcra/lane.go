@@ -19,6 +19,7 @@ import (
 // timer holds a batch back, and no goroutine stays once the lane is empty.
 type lane struct {
 	store   *Redis
+	server  string
 	breaker *breaker
 
 	mu       sync.Mutex
@@ -135,6 +136,7 @@ func (l *lane) sendWatched(b *batch) (inTime bool) {
 	b.watchdog.start(left, func() { // from here on the rides may be gone at any time
 		late := l.store.late()
 		l.breaker.report(done, late)
+		l.store.count(late, 0, 0)
 		for rd := range b.rides() {
 			rd.err = late
 			l.store.mirror.learn(rd, 0)
@@ -182,6 +184,7 @@ func (l *lane) run(ctx context.Context, b *batch) (sent int64) {
 func (l *lane) arrive(b *batch, sent int64, done func(error)) {
 	err := b.settle()
 	l.breaker.report(done, err)
+	l.store.count(err, b.size(), l.store.mirror.now()-sent)
 	l.store.heard(err)
 	for rd := range b.rides() {
 		l.store.mirror.learn(rd, sent)

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/bits"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -70,8 +71,9 @@ func (m *Memory) init() {
 type shard struct {
 	sync.Mutex
 	table
-	refunds  int   // the mirror's: how many refunds are under way
-	refunded int64 // the mirror's: when one came back last
+	refunds  int          // the mirror's: how many refunds are under way
+	refunded int64        // the mirror's: when one came back last
+	refused  atomic.Int64 // the mirror's: how often it has refused
 	_        [64]byte
 }
 

@@ -77,6 +77,7 @@ func (m *mirror) refuse(rd *ride, charges []Charge, now int64) bool {
 	if !refused {
 		return false
 	}
+	m.shards[rd.fares[0].hash>>m.shift].refused.Add(1)
 	for i := range rd.fares {
 		f := &rd.fares[i]
 		r := f.result(f.ahead, false)

@@ -67,6 +67,7 @@ type Redis struct {
 	prompt  bool        // the client returns by a context's deadline
 	lanes   sync.Map    // of several: server: *lane
 	routed  atomic.Bool // the cluster's topology is known
+	counters
 }
 
 // NewRedis returns a store on a client of the caller's: a [redis.Client] (also

@@ -28,7 +28,7 @@ type Config struct {
 
 	// Observe is called once for each decision, before anything is written and
 	// before the request waits for its Delay. It must not block, nor keep or
-	// change the Decision's Results.
+	// change the Decision's Results. See [Limiter.Observe] for more than one.
 	Observe func(*http.Request, Decision)
 
 	// Instances is how many servers share the limits. While a server limits by
@@ -121,7 +121,6 @@ func New(cfg Config, policies ...Policy) (*Limiter, error) {
 		store:     cfg.Store,
 		headers:   cfg.Headers,
 		deny:      cfg.Deny,
-		observe:   cfg.Observe,
 		instances: max(cfg.Instances, 1),
 		local:     local(cfg.Store),
 	}
@@ -131,34 +130,14 @@ func New(cfg Config, policies ...Policy) (*Limiter, error) {
 	if l.deny == nil {
 		l.deny = deny
 	}
-	errs := cfg.check()
-	if len(policies) == 0 {
-		errs = append(errs, errors.New("ratelimit: no policies; want at least one"))
+	if cfg.Observe != nil {
+		l.Observe(cfg.Observe)
 	}
-	seen := map[string]bool{}
-	for i := range policies {
-		p := &policies[i]
-		name := p.Name
-		if name == "" && len(policies) == 1 {
-			name = "default"
-		}
-		title := fmt.Sprintf("policy %q", clip(name))
-		if name == "" {
-			title = fmt.Sprintf("policy number %d", i+1)
-		}
-		report := func(field, format string, args ...any) {
-			errs = append(errs, fmt.Errorf("ratelimit: %s: %s "+format, append([]any{title, field}, args...)...))
-		}
-		if seen[name] && name != "" {
-			report("Name", "is taken by an earlier policy; want unique names")
-		}
-		seen[name] = true
-		l.policies.list = append(l.policies.list, p.compile(name, report))
-	}
-	if len(errs) > 0 {
+	ps, errs := compile(policies)
+	if errs = append(cfg.check(), errs...); len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	l.policies.prepare()
+	l.policies.Store(ps)
 	return l, nil
 }
 
@@ -199,6 +178,39 @@ func local(s gcra.Store) gcra.Store {
 func isNil(s any) bool {
 	v := reflect.ValueOf(s)
 	return s == nil || v.Kind() == reflect.Pointer && v.IsNil()
+}
+
+// compile makes the policies ready for requests, or returns an error for each
+// mistake in them.
+func compile(list []Policy) (_ *policies, errs []error) {
+	if len(list) == 0 {
+		errs = append(errs, errors.New("ratelimit: no policies; want at least one"))
+	}
+	ps := new(policies)
+	seen := map[string]bool{}
+	for i := range list {
+		p := &list[i]
+		name := p.Name
+		if name == "" && len(list) == 1 {
+			name = "default"
+		}
+		title := fmt.Sprintf("policy %q", clip(name))
+		if name == "" {
+			title = fmt.Sprintf("policy number %d", i+1)
+		}
+		report := func(field, format string, args ...any) {
+			errs = append(errs, fmt.Errorf("ratelimit: %s: %s "+format, append([]any{title, field}, args...)...))
+		}
+		if seen[name] && name != "" {
+			report("Name", "is taken by an earlier policy; want unique names")
+		}
+		seen[name] = true
+		ps.list = append(ps.list, p.compile(name, report))
+	}
+	if len(errs) == 0 {
+		ps.prepare()
+	}
+	return ps, errs
 }
 
 // compile checks the policy and works out whatever does not depend on the

@@ -16,6 +16,10 @@ type Decision struct {
 	Results    []PolicyResult // of the policies that applied and were decided, in order
 	Err        error          // why a policy could not be decided as asked and took its Outage way; nil if all were
 
+	// Took is how long it took to decide, without any Delay. It is measured for
+	// observers; without one it is 0.
+	Took time.Duration
+
 	visit *visit // nil in a Decision that no limiter made
 }
 

@@ -3,21 +3,22 @@ package middleware
 import (
 	"context"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-// Limiter decides about requests by its policies. It is built by [New], does
-// not change afterwards and is safe for concurrent use.
+// Limiter decides about requests by its policies. It is built by [New] and is
+// safe for concurrent use; so are Reload and Observe, which change it.
 type Limiter struct {
-	policies  policies
+	policies  atomic.Pointer[policies]
 	store     gcra.Store
 	local     gcra.Store // for OutageLocal
 	instances int
 	headers   Headers
 	deny      func(http.ResponseWriter, *http.Request, Decision)
-	observe   func(*http.Request, Decision)
+	observers observers
 }
 
 // Decide charges the policies that apply to the request and says whether it
@@ -68,22 +69,31 @@ func pause(ctx context.Context, d time.Duration) bool {
 }
 
 func (l *Limiter) decide(r *http.Request, v *visit) {
+	observers := l.observers.load()
+	var start time.Time
+	if observers != nil {
+		start = time.Now()
+	}
 	l.collect(r, v)
 	if len(v.charges) > 0 {
 		l.take((*detached)(v), v)
 	}
 	v.conclude()
-	if l.observe != nil {
-		l.observe(r, v.decision)
+	if observers != nil {
+		v.decision.Took = time.Since(start)
+		for _, observe := range observers {
+			observe(r, v.decision)
+		}
 	}
 }
 
 // collect makes a charge for each policy that applies.
 func (l *Limiter) collect(r *http.Request, v *visit) {
+	ps := l.policies.Load()
 	v.limiter = l
-	v.makeRoom(len(l.policies.list))
-	verdicts := l.policies.verdicts(r)
-	for i, p := range l.policies.list {
+	v.makeRoom(len(ps.list))
+	verdicts := ps.verdicts(r)
+	for i, p := range ps.list {
 		if verdicts != nil && !verdicts[i].of(r) {
 			continue
 		}

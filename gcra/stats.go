@@ -1,0 +1,78 @@
+package gcra
+
+import (
+	"cmp"
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// Stats are what a [Redis] has done since its first use, for metrics and for
+// people who look into it. Counts only grow.
+type Stats struct {
+	Trips    int64         // batches that Redis answered, if only with an error of its own
+	Carried  int64         // admissions and refunds in them: Carried/Trips is the mean batch size
+	TripTime time.Duration // what these trips took together
+	Failures int64         // batches that were not answered, or with an outage
+	Mirrored int64         // admissions that were refused without a trip
+	Servers  []ServerState // each server that has been asked, by address
+}
+
+// ServerState is how a server is treated.
+type ServerState struct {
+	Server  string // its address, or "" before the topology of a cluster is known
+	Breaker string // "closed": in use; "open": left alone; "half-open": tried again
+}
+
+// counters are the counts behind Stats.
+type counters struct {
+	trips, carried, failures atomic.Int64
+	tripTime                 atomic.Int64 // ticks
+}
+
+// count takes note of a batch that is back, or was given up.
+func (c *counters) count(err error, rides int, took int64) {
+	if isOutage(err) {
+		c.failures.Add(1)
+		return
+	}
+	c.trips.Add(1)
+	c.carried.Add(int64(rides))
+	c.tripTime.Add(took)
+}
+
+// Stats returns what the store has done so far.
+func (r *Redis) Stats() Stats {
+	r.once.Do(r.init)
+	s := Stats{
+		Trips:    r.counters.trips.Load(),
+		Carried:  r.counters.carried.Load(),
+		TripTime: time.Duration(r.counters.tripTime.Load()) * tick,
+		Failures: r.counters.failures.Load(),
+		Mirrored: r.mirror.refusals(),
+	}
+	if r.invalid != nil {
+		return s
+	}
+	if r.only != nil {
+		s.Servers = append(s.Servers, r.only.state())
+	}
+	r.lanes.Range(func(_, l any) bool {
+		s.Servers = append(s.Servers, l.(*lane).state())
+		return true
+	})
+	slices.SortFunc(s.Servers, func(a, b ServerState) int { return cmp.Compare(a.Server, b.Server) })
+	return s
+}
+
+func (l *lane) state() ServerState {
+	return ServerState{Server: l.server, Breaker: l.breaker.circuit.State().String()}
+}
+
+// refusals is how often the mirror has refused.
+func (m *mirror) refusals() (n int64) {
+	for i := range m.shards {
+		n += m.shards[i].refused.Load()
+	}
+	return n
+}

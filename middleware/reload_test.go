@@ -1,0 +1,101 @@
+package middleware_test
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+// What a key has used up stays, and is held against the new limit.
+func TestReloadKeepsState(t *testing.T) {
+	store, _ := newStore()
+	p := middleware.Policy{Key: key("k"), Limit: gcra.PerMinute(10)}
+	l := limiter(t, middleware.Config{Store: store}, p)
+	for range 6 {
+		allow(l, get("/"))
+	}
+	p.Limit = gcra.PerMinute(10).WithBurst(8)
+	if err := l.Reload(p); err != nil {
+		t.Fatal(err)
+	}
+	response, _ := allow(l, get("/"))
+	if got := response.Header.Get("RateLimit-Limit") + " " + response.Header.Get("RateLimit-Remaining"); got != "8 1" {
+		t.Errorf("limit and remaining after 7 of a burst that is 8 now: got %s; want 8 1", got)
+	}
+	if got := l.Policies(); len(got) != 1 || got[0].Name != "default" || got[0].Limit != p.Limit {
+		t.Errorf("Policies: got %+v; want the new one, named", got)
+	}
+}
+
+func TestReloadChangesNothingAfterAMistake(t *testing.T) {
+	store, _ := newStore()
+	good := middleware.Policy{Name: "a", Key: key("k"), Limit: gcra.PerMinute(10)}
+	l := limiter(t, middleware.Config{Store: store}, good)
+	err := l.Reload(middleware.Policy{Name: "b", Key: key("k")}, middleware.Policy{Name: "c", Limit: gcra.PerMinute(1)})
+	if err == nil || !strings.Contains(err.Error(), `policy "b": Limit is`) || !strings.Contains(err.Error(), `policy "c": Key is nil`) {
+		t.Errorf("got %v; want both mistakes", err)
+	}
+	if got := l.Policies(); len(got) != 1 || got[0].Name != "a" {
+		t.Errorf("Policies: got %+v; want those before", got)
+	}
+}
+
+// Each request is decided by the policies before or by those after: two that
+// are always reloaded together are always seen together.
+func TestReloadUnderLoad(t *testing.T) {
+	store := gcra.NewMemory()
+	pair := func(n int64) []middleware.Policy {
+		return []middleware.Policy{
+			{Name: "a", Key: key("k"), Limit: gcra.PerSecond(n), Routes: []string{"GET /"}},
+			{Name: "b", Key: key("k"), Limit: gcra.PerSecond(n)},
+		}
+	}
+	l := limiter(t, middleware.Config{Store: store}, pair(900_000)...)
+	var done atomic.Bool
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for !done.Load() {
+				d := l.Decide(get("/"))
+				if !d.Allowed || len(d.Results) != 2 || d.Results[0].Limit != d.Results[1].Limit {
+					t.Errorf("got %+v; want two results of one limit, allowed", d)
+					return
+				}
+			}
+		})
+	}
+	for i := range int64(500) {
+		if err := l.Reload(pair(900_000 + i)...); err != nil {
+			t.Error(err)
+		}
+	}
+	done.Store(true)
+	all.Wait()
+}
+
+func TestObserversAreCalledInOrder(t *testing.T) {
+	store, _ := newStore()
+	var calls []string
+	var took []time.Duration
+	note := func(name string) func(*http.Request, middleware.Decision) {
+		return func(_ *http.Request, d middleware.Decision) { calls, took = append(calls, name), append(took, d.Took) }
+	}
+	l := limiter(t, middleware.Config{Store: store, Observe: note("configured")},
+		middleware.Policy{Key: key("k"), Limit: gcra.PerMinute(10)})
+	l.Observe(note("second"))
+	l.Observe(note("third"))
+	l.Decide(get("/"))
+	if want := []string{"configured", "second", "third"}; !slices.Equal(calls, want) {
+		t.Errorf("got calls %v; want %v", calls, want)
+	}
+	if took[0] <= 0 || took[0] != took[2] {
+		t.Errorf("Took: got %v; want one time, above 0", took)
+	}
+}
