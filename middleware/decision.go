@@ -47,6 +47,20 @@ func (d Decision) Status() int {
 	return http.StatusServiceUnavailable
 }
 
+// Degraded returns the names of the policies that applied, could not be decided
+// as asked and took their Outage way, in order; nil when Err is nil.
+func (d Decision) Degraded() (names []string) {
+	if d.Err == nil || d.visit == nil {
+		return nil
+	}
+	for i := range d.visit.entries {
+		if e := &d.visit.entries[i]; e.way != viaStore {
+			names = append(names, e.policy.Name)
+		}
+	}
+	return names
+}
+
 func (p *PolicyResult) refuses() bool { return !p.Allowed && !p.Shadow }
 
 // violated are the names of the policies that stood in the way.

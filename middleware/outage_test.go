@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -67,6 +68,26 @@ func TestStoreAway(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+func TestDegraded(t *testing.T) {
+	store, _ := newStore()
+	l := limiter(t, middleware.Config{Store: store},
+		middleware.Policy{Name: "fine", Key: key("k"), Limit: five},
+		middleware.Policy{Name: "local", Key: keyFails, Limit: five},
+		middleware.Policy{Name: "elsewhere", Key: key("k"), Limit: five, Routes: []string{"/elsewhere"}},
+		middleware.Policy{Name: "open", Key: keyFails, Limit: five, Outage: middleware.OutageOpen})
+	if got, want := l.Decide(get("/")).Degraded(), []string{"local", "open"}; !slices.Equal(got, want) {
+		t.Errorf("two keys fail: got %q; want %q", got, want)
+	}
+	store.fail = 1
+	if got, want := l.Decide(get("/")).Degraded(), []string{"fine", "local", "open"}; !slices.Equal(got, want) {
+		t.Errorf("the store is away: got %q; want %q", got, want)
+	}
+	l = limiter(t, middleware.Config{Store: store}, middleware.Policy{Key: key("k"), Limit: five})
+	if got := l.Decide(get("/")).Degraded(); got != nil {
+		t.Errorf("all is well: got %q; want nil", got)
 	}
 }
 
