@@ -8,17 +8,17 @@ import (
 	ratelimit "github.com/seed-e377111c/ratelimit/adapters/echo"
 )
 
-func withEcho(a *api, cfg ratelimit.Config) http.Handler {
+func withEcho(a *api, l limiters) http.Handler {
 	get := []string{http.MethodGet, http.MethodHead}
 	wrap := func(h http.HandlerFunc) echo.HandlerFunc { return echo.WrapHandler(h) }
 
 	e := echo.New()
-	e.Use(ratelimit.New(cfg, byAddress()...))
+	e.Use(ratelimit.From(l.address))
 	e.Match(get, "/healthz", wrap(a.healthz))
 	e.Match(get, "/hello", wrap(a.hello))
 	e.POST("/login", wrap(a.login))
 
-	private := []echo.MiddlewareFunc{a.echoAuthenticated, ratelimit.New(cfg, byUser()...)}
+	private := []echo.MiddlewareFunc{a.echoAuthenticated, ratelimit.From(l.user)}
 	e.Match(get, "/me", wrap(a.me), private...)
 	e.Match(get, "/report", wrap(a.report), private...)
 

@@ -8,17 +8,17 @@ import (
 	ratelimit "github.com/seed-e377111c/ratelimit/adapters/gin"
 )
 
-func withGin(a *api, cfg ratelimit.Config) http.Handler {
+func withGin(a *api, l limiters) http.Handler {
 	gin.SetMode(gin.ReleaseMode)
 	get := []string{http.MethodGet, http.MethodHead}
 
 	router := gin.New()
-	router.Use(ratelimit.New(cfg, byAddress()...))
+	router.Use(ratelimit.From(l.address))
 	router.Match(get, "/healthz", gin.WrapF(a.healthz))
 	router.Match(get, "/hello", gin.WrapF(a.hello))
 	router.POST("/login", gin.WrapF(a.login))
 
-	private := router.Group("/", a.ginAuthenticated, ratelimit.New(cfg, byUser()...))
+	private := router.Group("/", a.ginAuthenticated, ratelimit.From(l.user))
 	private.Match(get, "/me", gin.WrapF(a.me))
 	private.Match(get, "/report", gin.WrapF(a.report))
 

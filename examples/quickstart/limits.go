@@ -9,6 +9,22 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
+// limiters are those of this server. One limiter alone is made with the adapter's
+// own New; these are made here because more than the adapter needs them.
+type limiters struct {
+	address *middleware.Limiter // stands before authentication
+	user    *middleware.Limiter // stands after it
+}
+
+func newLimiters(cfg middleware.Config) (limiters, error) {
+	address, err := middleware.New(cfg, byAddress()...)
+	if err != nil {
+		return limiters{}, err
+	}
+	user, err := middleware.New(cfg, byUser()...)
+	return limiters{address, user}, err
+}
+
 // byAddress are the limits that stand before authentication. Behind a proxy the
 // key is keyfunc.TrustedProxies: RemoteAddr would count the proxy.
 func byAddress() []middleware.Policy {

@@ -56,9 +56,12 @@ func run(args []string, out io.Writer) error {
 	}
 
 	a := &api{key: s.key}
-	cfg := middleware.Config{Store: store, Headers: headers[s.headers]}
+	limits, err := newLimiters(middleware.Config{Store: store, Headers: headers[s.headers]})
+	if err != nil {
+		return err
+	}
 	server := &http.Server{
-		Handler:           oneSpelling(frameworks[s.framework](a, cfg)),
+		Handler:           oneSpelling(frameworks[s.framework](a, limits)),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      15 * time.Second,

@@ -6,8 +6,8 @@ import (
 	ratelimit "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 )
 
-func withNetHTTP(a *api, cfg ratelimit.Config) http.Handler {
-	limitUser := ratelimit.New(cfg, byUser()...)
+func withNetHTTP(a *api, l limiters) http.Handler {
+	limitUser := ratelimit.From(l.user)
 	private := func(h http.HandlerFunc) http.Handler { return a.authenticated(limitUser(h)) }
 
 	mux := http.NewServeMux()
@@ -18,7 +18,7 @@ func withNetHTTP(a *api, cfg ratelimit.Config) http.Handler {
 	mux.Handle("GET /report", private(a.report))
 	mux.HandleFunc("/", a.noRoute)
 
-	limitAddress := ratelimit.New(cfg, byAddress()...)
+	limitAddress := ratelimit.From(l.address)
 	return limitAddress(mux)
 }
 

@@ -55,7 +55,7 @@ const demoKey = "demo key of the quickstart, known to everybody"
 
 const minKey = 32 // bytes, as RFC 7518 (section 3.2) asks for HS256
 
-var frameworks = map[string]func(*api, middleware.Config) http.Handler{
+var frameworks = map[string]func(*api, limiters) http.Handler{
 	"nethttp": withNetHTTP,
 	"gin":     withGin,
 	"echo":    withEcho,
