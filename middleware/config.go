@@ -115,7 +115,7 @@ const (
 
 // New returns a Limiter for the policies, or an error that joins one for each
 // mistake in them ([errors.Join]), naming the policy, the field, the value and
-// what would be right.
+// what would be right; those in a policy are of type [*Mistake].
 func New(cfg Config, policies ...Policy) (*Limiter, error) {
 	l := &Limiter{
 		store:     cfg.Store,
@@ -194,12 +194,8 @@ func compile(list []Policy) (_ *policies, errs []error) {
 		if name == "" && len(list) == 1 {
 			name = "default"
 		}
-		title := fmt.Sprintf("policy %q", clip(name))
-		if name == "" {
-			title = fmt.Sprintf("policy number %d", i+1)
-		}
 		report := func(field, format string, args ...any) {
-			errs = append(errs, fmt.Errorf("ratelimit: %s: %s "+format, append([]any{title, field}, args...)...))
+			errs = append(errs, &Mistake{Index: i, Name: name, Field: field, Err: fmt.Errorf(format, args...)})
 		}
 		if seen[name] && name != "" {
 			report("Name", "is taken by an earlier policy; want unique names")

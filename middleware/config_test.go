@@ -1,6 +1,7 @@
 package middleware_test
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -70,4 +71,15 @@ func TestMust(t *testing.T) {
 		}
 	}()
 	middleware.Must(middleware.New(middleware.Config{}))
+}
+
+// Who has read the policies from a file can say where in it a mistake is.
+func TestMistake(t *testing.T) {
+	ok := middleware.Policy{Name: "ok", Key: key("k"), Limit: five}
+	bad := middleware.Policy{Name: "bad", Key: key("k"), Limit: five, Routes: []string{"/", "login"}}
+	_, err := middleware.New(middleware.Config{Store: gcra.NewMemory()}, ok, bad)
+	var m *middleware.Mistake
+	if !errors.As(err, &m) || m.Index != 1 || m.Name != "bad" || m.Field != "Routes[1]" || !strings.HasPrefix(m.Err.Error(), `is "login": `) {
+		t.Errorf("got %+v of %v; want Routes[1] of the policy at 1, bad", m, err)
+	}
 }
