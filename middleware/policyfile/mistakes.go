@@ -1,0 +1,119 @@
+package policyfile
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// place is a line and a column, both from 1; the column counts characters.
+type place struct{ line, column int }
+
+func (p place) compare(q place) int {
+	return cmp.Or(cmp.Compare(p.line, q.line), cmp.Compare(p.column, q.column))
+}
+
+// mistakes are what is wrong with a file.
+type mistakes []mistake
+
+type mistake struct {
+	at   place
+	text string
+}
+
+func (m *mistakes) add(at place, format string, args ...any) {
+	*m = append(*m, mistake{at, fmt.Sprintf(format, args...)})
+}
+
+// has reports that there is one already in this place.
+func (m *mistakes) has(at place) bool {
+	return slices.ContainsFunc(*m, func(known mistake) bool { return known.at == at })
+}
+
+// maxTold is more than anybody reads; a file that is none of ours has as many as
+// it has lines.
+const maxTold = 100
+
+// err joins the mistakes by place; it is nil if there are none.
+func (m *mistakes) err(file string) error {
+	slices.SortStableFunc(*m, func(a, b mistake) int { return a.at.compare(b.at) })
+	var errs []error
+	for i, known := range *m {
+		if i == maxTold {
+			errs = append(errs, fmt.Errorf("%s: and %d mistakes more", file, len(*m)-maxTold))
+			break
+		}
+		errs = append(errs, fmt.Errorf("%s:%d:%d: %s", file, known.at.line, known.at.column, known.text))
+	}
+	return errors.Join(errs...)
+}
+
+// clip bounds what a message repeats of the file.
+func clip(s string) string {
+	const most = 80
+	if len(s) <= most {
+		return s
+	}
+	end := most
+	for !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end] + "..."
+}
+
+// oneOf lists names for a sentence: "a, b or c", with the one that looks like
+// what was written behind: "a, b or c (did you mean b?)".
+func oneOf(names []string, written string) string {
+	list := strings.Join(names, ", ")
+	if last := len(names) - 1; last > 0 {
+		list = strings.Join(names[:last], ", ") + " or " + names[last]
+	}
+	if name, ok := closest(names, written); ok {
+		list += " (did you mean " + name + "?)"
+	}
+	return list
+}
+
+// maxSlips is how many letters may be wrong in a name that is still recognised.
+const maxSlips = 2
+
+// closest finds the name that s was most likely meant to be.
+func closest(names []string, s string) (name string, ok bool) {
+	best := maxSlips + 1
+	for _, candidate := range names {
+		if d := utf8.RuneCountInString(s) - utf8.RuneCountInString(candidate); d < -maxSlips || d > maxSlips {
+			continue
+		}
+		slips := distance(strings.ToLower(s), strings.ToLower(candidate))
+		if slips < best && slips < utf8.RuneCountInString(candidate) {
+			name, best, ok = candidate, slips, true
+		}
+	}
+	return name, ok
+}
+
+// distance is how many letters must be added, left out or changed to make one
+// text of the other (Levenshtein).
+func distance(a, b string) int {
+	to := []rune(b)
+	row := make([]int, len(to)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i, c := range []rune(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range to {
+			change := diagonal
+			if c != to[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j]+1, diagonal+1)
+		}
+	}
+	return row[len(to)]
+}

@@ -1,0 +1,108 @@
+package policyfile
+
+import (
+	"strconv"
+
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/token"
+)
+
+// positionOf is where the node begins.
+func positionOf(n ast.Node) place {
+	if m, ok := n.(*ast.MappingNode); ok && !m.IsFlowStyle && len(m.Values) > 0 {
+		return positionOf(m.Values[0].Key)
+	}
+	return placeOf(n.GetToken())
+}
+
+// plain is the node without what YAML can put in front of it. The file's values
+// are written out: whoever reads a limit finds it where it applies, and nothing
+// small stands for something large.
+func (r *reader) plain(n ast.Node) (plain ast.Node, ok bool) {
+	ok = true
+	for range maxDepth {
+		switch decorated := n.(type) {
+		case *ast.AnchorNode:
+			r.mistakes.add(positionOf(n), "an anchor (&) is not read here; want every value written out")
+			n, ok = decorated.Value, false
+		case *ast.TagNode:
+			r.mistakes.add(positionOf(n), "a tag (%s) is not read here; want the value alone", clip(decorated.Start.Value))
+			n, ok = decorated.Value, false
+		case *ast.AliasNode:
+			r.mistakes.add(positionOf(n), "an alias (*) is not read here; want every value written out")
+			return nil, false
+		default:
+			return n, ok && n != nil
+		}
+	}
+	return nil, false
+}
+
+// text is the text that the node holds: not a number, nor true or false.
+func text(n ast.Node) (string, bool) {
+	switch n := n.(type) {
+	case *ast.StringNode:
+		return n.Value, true
+	case *ast.LiteralNode:
+		return n.Value.Value, true
+	}
+	return "", false
+}
+
+// shown is the node as a message repeats it.
+func shown(n ast.Node) string {
+	switch n := n.(type) {
+	case *ast.SequenceNode:
+		return "a list"
+	case *ast.MappingNode, *ast.MappingValueNode:
+		return "a mapping"
+	case *ast.NullNode:
+		return "null"
+	default:
+		if s, ok := text(n); ok {
+			return quoted(s)
+		}
+		return clip(n.GetToken().Value)
+	}
+}
+
+func quoted(s string) string { return strconv.Quote(clip(s)) }
+
+// pairs goes through the fields of a mapping, less those that are there twice
+// or have no value, which are mistakes.
+func (r *reader) pairs(m *ast.MappingNode, each func(name string, key, value ast.Node)) {
+	seen := map[string]place{}
+	for _, pair := range m.Values {
+		at := positionOf(pair.Key)
+		name, ok := text(pair.Key)
+		if !ok {
+			r.mistakes.add(at, "%s stands for the name of a field; want text", shown(pair.Key))
+			continue
+		}
+		if before, twice := seen[name]; twice {
+			r.mistakes.add(at, "%s is there twice, first in line %d; want it once", quoted(name), before.line)
+			continue
+		}
+		seen[name] = at
+		value, ok := r.plain(pair.Value)
+		if !ok {
+			continue
+		}
+		each(name, pair.Key, value)
+	}
+}
+
+// isEmpty reports that nothing is written where the node stands ("shadow:").
+func isEmpty(n ast.Node) bool {
+	t := n.GetToken()
+	return n.Type() == ast.NullType && t != nil && t.Type == token.ImplicitNullType
+}
+
+// mapping is the node as a mapping; what says what it is for.
+func (r *reader) mapping(n ast.Node, what, want string) (*ast.MappingNode, bool) {
+	m, ok := n.(*ast.MappingNode)
+	if !ok {
+		r.mistakes.add(positionOf(n), "%s is %s; want %s", what, shown(n), want)
+	}
+	return m, ok
+}

@@ -1,0 +1,446 @@
+package policyfile
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/keyfunc"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+// reader makes policies of a file and collects its mistakes.
+type reader struct {
+	words    Vocabulary
+	mistakes mistakes
+}
+
+// entry is a policy of the file.
+type entry struct {
+	*reader
+	middleware.Policy
+	at     place            // where it begins
+	places map[string]place // where the fields of Policy stand, by their names there: "Limit", "Routes[0]"
+
+	limit gcra.Limit
+	plans map[string]gcra.Limit
+	cost  int64 // 0 unless it is a number
+}
+
+// fields are what a policy has, in the order in which messages list them.
+var fields = []struct {
+	name string
+	want string
+	read func(e *entry, n ast.Node)
+}{
+	{"name", "text", (*entry).readName},
+	{"key", "a registered name or a list of them", (*entry).readKey},
+	{"limit", limitForm, (*entry).readLimit},
+	{"plans", plansForm, (*entry).readPlans},
+	{"routes", routesForm, (*entry).readRoutes},
+	{"cost", costForm, (*entry).readCost},
+	{"shadow", "true or false", (*entry).readShadow},
+	{"max_delay", delayForm, (*entry).readMaxDelay},
+	{"outage", outageForm, (*entry).readOutage},
+}
+
+const (
+	limitForm  = "a limit such as 100/minute"
+	plansForm  = "plans and their limits, such as {free: 60/minute, pro: 600/minute}"
+	routesForm = `a list of patterns such as ["POST /login"]`
+	costForm   = "a whole number from 1"
+	delayForm  = "a duration such as 500ms"
+	outageForm = "local, open or closed"
+)
+
+// policies reads the whole file.
+func (r *reader) policies(data []byte) []middleware.Policy {
+	const want = "policies: and a list of them"
+	root := r.parse(data)
+	if root == nil {
+		if len(r.mistakes) == 0 {
+			r.mistakes.add(start, "the file is empty; want %s", want)
+		}
+		return nil
+	}
+	root, ok := r.plain(root)
+	if !ok {
+		return nil
+	}
+	top, ok := r.mapping(root, "the file", want)
+	if !ok {
+		return nil
+	}
+	var entries []*entry
+	found := false
+	r.pairs(top, func(name string, key, value ast.Node) {
+		if name != "policies" {
+			r.mistakes.add(positionOf(key), "field %s is unknown; want %s", quoted(name), oneOf([]string{"policies"}, name))
+			return
+		}
+		found = true
+		list, ok := value.(*ast.SequenceNode)
+		switch {
+		case isEmpty(value), ok && len(list.Values) == 0:
+			r.mistakes.add(positionOf(key), "there are no policies; want at least one")
+		case !ok:
+			r.mistakes.add(positionOf(value), "policies is %s; want a list of policies", shown(value))
+		default:
+			entries = r.entries(list)
+		}
+	})
+	if !found && !r.mistakes.has(positionOf(root)) {
+		r.mistakes.add(positionOf(root), "there are no policies; want %s", want)
+	}
+	return r.check(entries)
+}
+
+func (r *reader) entries(list *ast.SequenceNode) (entries []*entry) {
+	names := map[string]place{}
+	for _, item := range list.Values {
+		item, ok := r.plain(item)
+		if !ok {
+			continue
+		}
+		m, ok := r.mapping(item, "a policy", "its fields, such as {name: client, key: client, limit: 100/minute}")
+		if !ok {
+			continue
+		}
+		e := r.entry(m)
+		entries = append(entries, e)
+		at, ok := e.places["Name"]
+		if !ok {
+			continue
+		}
+		if before, taken := names[e.Name]; taken {
+			r.mistakes.add(at, "name %s is taken by the policy in line %d; want unique names", quoted(e.Name), before.line)
+		} else {
+			names[e.Name] = at
+		}
+	}
+	return entries
+}
+
+// entry reads one policy. What it cannot read is replaced by something that is
+// right, so that what follows is looked at, too.
+func (r *reader) entry(m *ast.MappingNode) *entry {
+	e := &entry{reader: r, at: positionOf(m), places: map[string]place{}}
+	e.Key = keyfunc.Const("")
+	there := map[string]bool{}
+	r.pairs(m, func(name string, key, value ast.Node) {
+		there[name] = true
+		for _, f := range fields {
+			if f.name != name {
+				continue
+			}
+			if isEmpty(value) {
+				r.mistakes.add(positionOf(key), "%s has no value; want %s, or leave it out", name, f.want)
+			} else {
+				f.read(e, value)
+			}
+			return
+		}
+		names := make([]string, len(fields))
+		for i, f := range fields {
+			names[i] = f.name
+		}
+		r.mistakes.add(positionOf(key), "field %s is unknown; want %s", quoted(name), oneOf(names, name))
+	})
+	if !there["key"] {
+		r.mistakes.add(e.at, "the policy has no key; want %s", e.wantKey(""))
+	}
+	if !there["limit"] && !there["plans"] {
+		r.mistakes.add(e.at, "the policy has no limit; want limit or plans")
+	}
+	e.finish()
+	return e
+}
+
+func (e *entry) readName(n ast.Node) {
+	s, ok := text(n)
+	e.Name, e.places["Name"] = s, positionOf(n)
+	if !ok || s == "" {
+		e.mistakes.add(positionOf(n), "name is %s; want text, in quotes if it looks like something else", shown(n))
+	}
+}
+
+func (e *entry) readKey(n ast.Node) {
+	names := []ast.Node{n}
+	if list, ok := n.(*ast.SequenceNode); ok {
+		names = list.Values
+		if len(names) == 0 {
+			e.mistakes.add(positionOf(n), "key is an empty list; want %s", e.wantKey(""))
+		}
+	}
+	var keys []keyfunc.Func
+	seen := map[string]bool{}
+	for _, n := range names {
+		n, ok := e.plain(n)
+		if !ok {
+			continue
+		}
+		name, _ := text(n)
+		key := e.words.Keys[name]
+		switch {
+		case key == nil:
+			e.mistakes.add(positionOf(n), "key is %s; want %s", shown(n), e.wantKey(name))
+		case seen[name]:
+			e.mistakes.add(positionOf(n), "key %s is there twice; want it once, as the first that knows somebody counts", quoted(name))
+		default:
+			keys = append(keys, key)
+		}
+		seen[name] = true
+	}
+	if len(keys) == 1 {
+		e.Key = keys[0]
+	} else if len(keys) > 1 {
+		e.Key = keyfunc.First(keys...)
+	}
+}
+
+func (e *entry) wantKey(written string) string {
+	if len(e.words.Keys) == 0 {
+		return "a registered name, of which this program has none"
+	}
+	return oneOf(slices.Sorted(maps.Keys(e.words.Keys)), written)
+}
+
+func (e *entry) readLimit(n ast.Node) {
+	e.limit, _ = e.parseLimit(n, "limit")
+	e.places["Limit"] = positionOf(n)
+}
+
+// parseLimit reads a limit, or says what is wrong with the one that is called
+// what.
+func (e *entry) parseLimit(n ast.Node, what string) (gcra.Limit, bool) {
+	s, ok := text(n)
+	if !ok {
+		e.mistakes.add(positionOf(n), "%s is %s; want %s", what, shown(n), limitForm)
+		return gcra.Limit{}, false
+	}
+	limit, err := gcra.ParseLimit(s)
+	if err != nil {
+		e.mistakes.add(positionOf(n), "%s", strings.Replace(err.Error(), "gcra: limit", what+" is", 1))
+	}
+	return limit, err == nil
+}
+
+func (e *entry) readPlans(n ast.Node) {
+	m, ok := e.mapping(n, "plans", plansForm)
+	if !ok {
+		return
+	}
+	if e.words.Plan == nil {
+		e.mistakes.add(positionOf(n), "plans are not known to this program; want limit")
+	}
+	if len(m.Values) == 0 {
+		e.mistakes.add(positionOf(n), "plans are none; want %s", plansForm)
+	}
+	e.plans = map[string]gcra.Limit{}
+	e.pairs(m, func(plan string, _, value ast.Node) {
+		if limit, ok := e.parseLimit(value, "plan "+quoted(plan)); ok {
+			e.plans[plan] = limit
+		}
+	})
+}
+
+func (e *entry) readRoutes(n ast.Node) {
+	list, ok := n.(*ast.SequenceNode)
+	if !ok {
+		e.mistakes.add(positionOf(n), "routes is %s; want %s", shown(n), routesForm)
+		return
+	}
+	if len(list.Values) == 0 {
+		e.mistakes.add(positionOf(n), "routes is an empty list; want %s, or leave it out for every request", routesForm)
+	}
+	for _, n := range list.Values {
+		n, ok := e.plain(n)
+		if !ok {
+			continue
+		}
+		route, ok := text(n)
+		if !ok {
+			e.mistakes.add(positionOf(n), "routes has %s; want %s", shown(n), routesForm)
+			continue
+		}
+		e.places[fmt.Sprintf("Routes[%d]", len(e.Routes))] = positionOf(n)
+		e.Routes = append(e.Routes, route)
+	}
+}
+
+func (e *entry) readCost(n ast.Node) {
+	want := costForm
+	if names := slices.Sorted(maps.Keys(e.words.Costs)); len(names) > 0 {
+		name, _ := text(n)
+		if cost := e.words.Costs[name]; cost != nil {
+			e.Cost = cost
+			return
+		}
+		want += " or " + oneOf(names, name)
+	}
+	cost, ok := wholeNumber(n)
+	if !ok || cost < 1 {
+		e.mistakes.add(positionOf(n), "cost is %s; want %s", shown(n), want)
+		return
+	}
+	e.Cost = func(*http.Request) int { return cost }
+	e.places["Cost"] = positionOf(n)
+	e.cost = int64(cost)
+}
+
+// wholeNumber is the number that the node is.
+func wholeNumber(n ast.Node) (int, bool) {
+	number, ok := n.(*ast.IntegerNode)
+	if !ok {
+		return 0, false
+	}
+	switch v := number.Value.(type) {
+	case int64:
+		return int(v), int64(int(v)) == v
+	case uint64:
+		return int(v), v <= math.MaxInt
+	}
+	return 0, false
+}
+
+func (e *entry) readShadow(n ast.Node) {
+	b, ok := n.(*ast.BoolNode)
+	if !ok {
+		e.mistakes.add(positionOf(n), "shadow is %s; want true or false", shown(n))
+		return
+	}
+	e.Shadow = b.Value
+}
+
+func (e *entry) readMaxDelay(n ast.Node) {
+	s, ok := text(n)
+	delay, err := time.ParseDuration(s)
+	if !ok || err != nil {
+		e.mistakes.add(positionOf(n), "max_delay is %s; want %s", shown(n), delayForm)
+		return
+	}
+	e.MaxDelay, e.places["MaxDelay"] = delay, positionOf(n)
+}
+
+var outages = map[string]middleware.Outage{
+	"local":  middleware.OutageLocal,
+	"open":   middleware.OutageOpen,
+	"closed": middleware.OutageClosed,
+}
+
+func (e *entry) readOutage(n ast.Node) {
+	name, _ := text(n)
+	outage, ok := outages[name]
+	if !ok {
+		e.mistakes.add(positionOf(n), "outage is %s; want %s", shown(n), oneOf([]string{"local", "open", "closed"}, name))
+		return
+	}
+	e.Outage = outage
+}
+
+// finish puts together what stands in several fields.
+func (e *entry) finish() {
+	e.Limit = e.limit
+	if len(e.plans) > 0 {
+		e.usePlans()
+	}
+	if e.Limit == (gcra.Limit{}) {
+		e.Limit = gcra.PerSecond(1) // a mistake has been reported
+		return
+	}
+	most := capacity(e.limit)
+	for _, limit := range e.plans {
+		most = max(most, capacity(limit))
+	}
+	if e.cost > most {
+		e.mistakes.add(e.places["Cost"], "cost is %d, of which the limit admits %d at most; no request could ever pass", e.cost, most)
+	}
+}
+
+// usePlans limits by plan. The limit beside the plans, or the slowest of them,
+// is for everybody else: also for those whose plan cannot be told, as Limit is what
+// holds when LimitFor fails.
+func (e *entry) usePlans() {
+	plans, plan, other := e.plans, e.words.Plan, e.limit
+	if other == (gcra.Limit{}) {
+		other = slowest(plans)
+	}
+	e.Limit = other
+	e.LimitFor = func(r *http.Request) gcra.Limit {
+		if limit, ok := plans[plan(r)]; ok {
+			return limit
+		}
+		return other
+	}
+}
+
+// slowest is the limit with the lowest sustained rate, and of two such the one
+// with the smaller burst.
+func slowest(plans map[string]gcra.Limit) gcra.Limit {
+	return slices.MinFunc(slices.Collect(maps.Values(plans)), func(a, b gcra.Limit) int {
+		return cmp.Or(
+			cmp.Compare(float64(a.Count)/float64(a.Per), float64(b.Count)/float64(b.Per)),
+			cmp.Compare(capacity(a), capacity(b)))
+	})
+}
+
+// capacity is how many units the limit admits at once.
+func capacity(l gcra.Limit) int64 {
+	if l.Burst == 0 {
+		return l.Count
+	}
+	return l.Burst
+}
+
+// check has the middleware look at the policies, and finds the places of what
+// it finds.
+func (r *reader) check(entries []*entry) []middleware.Policy {
+	if len(entries) == 0 {
+		return nil
+	}
+	policies := make([]middleware.Policy, len(entries))
+	for i, e := range entries {
+		policies[i] = e.Policy
+	}
+	_, err := middleware.New(middleware.Config{Store: gcra.NewMemory()}, policies...)
+	if err == nil {
+		return policies
+	}
+	for _, err := range err.(interface{ Unwrap() []error }).Unwrap() {
+		var m *middleware.Mistake
+		if !errors.As(err, &m) {
+			r.mistakes.add(start, "%v", err)
+			continue
+		}
+		e := entries[m.Index]
+		at, placed := e.places[m.Field]
+		if placed && r.mistakes.has(at) {
+			continue // it has been reported in the file's own words
+		}
+		if !placed {
+			at = e.at
+		}
+		r.mistakes.add(at, "%s %v", fileName(m.Field), m.Err)
+	}
+	return policies
+}
+
+// fileName is what the file calls a field of [middleware.Policy].
+func fileName(field string) string {
+	switch field, _, _ = strings.Cut(field, "["); field {
+	case "Routes":
+		return "route"
+	case "MaxDelay":
+		return "max_delay"
+	}
+	return strings.ToLower(field)
+}

@@ -1,0 +1,128 @@
+package policyfile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+)
+
+// maxDepth is more than a file needs, and nothing to a parser that recurses.
+const maxDepth = 16
+
+// parse reads the file's one document; nil after a mistake that leaves nothing
+// to look at.
+func (r *reader) parse(data []byte) (root ast.Node) {
+	if len(data) > maxSize {
+		r.mistakes.add(start, "the file has more than %d bytes, which is the most that is read", maxSize)
+		return nil
+	}
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	if at, bad := firstBadByte(data); bad {
+		r.mistakes.add(at, "the file is no text; want UTF-8")
+		return nil
+	}
+	defer func() {
+		if v := recover(); v != nil { // the parser's own mistake, and no reason to end the process
+			r.mistakes.add(start, "the file is YAML that cannot be read (%s)", clip(fmt.Sprint(v)))
+			root = nil
+		}
+	}()
+	tokens := lexer.Tokenize(string(data))
+	if t := tooDeep(tokens); t != nil {
+		r.mistakes.add(placeOf(t), "lists and mappings are nested more than %d deep; want a list of policies", maxDepth)
+		return nil
+	}
+	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
+	if err != nil {
+		r.mistakes.add(syntaxError(err))
+		return nil
+	}
+	for _, doc := range file.Docs {
+		if doc.Body == nil {
+			continue
+		}
+		if root != nil {
+			r.mistakes.add(placeOf(first(doc)), "a second document begins; want all policies in one")
+			continue
+		}
+		root = doc.Body
+	}
+	return root
+}
+
+var start = place{1, 1}
+
+// placeOf is where the token stands.
+func placeOf(t *token.Token) place {
+	if t == nil || t.Position == nil {
+		return start
+	}
+	return place{max(t.Position.Line, 1), max(t.Position.Column, 1)}
+}
+
+// first is the token with which the document begins.
+func first(doc *ast.DocumentNode) *token.Token {
+	if doc.Start != nil {
+		return doc.Start
+	}
+	return doc.Body.GetToken()
+}
+
+// syntaxError is what the parser did not understand, and where.
+func syntaxError(err error) (at place, format string, what any) {
+	var e yaml.Error
+	if errors.As(err, &e) {
+		return placeOf(e.GetToken()), "this is not YAML: %s", clip(e.GetMessage())
+	}
+	return start, "this is not YAML: %s", clip(err.Error())
+}
+
+// firstBadByte finds what is not UTF-8, or the byte 0, which no text has.
+func firstBadByte(data []byte) (at place, bad bool) {
+	at = start
+	for len(data) > 0 {
+		c, size := utf8.DecodeRune(data)
+		switch {
+		case c == utf8.RuneError && size == 1, c == 0:
+			return at, true
+		case c == '\n':
+			at = place{at.line + 1, 1}
+		default:
+			at.column++
+		}
+		data = data[size:]
+	}
+	return at, false
+}
+
+// tooDeep finds the first token that is nested deeper than anybody needs.
+// Lists and mappings in brackets nest without end on a line, and so do the dashes and
+// question marks in front of others; what is nested by indentation ends with the
+// size of the file.
+func tooDeep(tokens token.Tokens) *token.Token {
+	brackets, marks, line := 0, 0, 0
+	for _, t := range tokens {
+		if t.Position.Line != line {
+			marks, line = 0, t.Position.Line
+		}
+		switch t.Type {
+		case token.MappingStartType, token.SequenceStartType:
+			brackets++
+		case token.MappingEndType, token.SequenceEndType:
+			brackets--
+		case token.SequenceEntryType, token.MappingKeyType:
+			marks++
+		}
+		if brackets > maxDepth || marks > maxDepth {
+			return t
+		}
+	}
+	return nil
+}
