@@ -1,0 +1,224 @@
+package ratelimitotel_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+func TestOutcomes(t *testing.T) {
+	one, many := gcra.PerHour(1), gcra.PerHour(100)
+	k := key("k")
+	p := func(name string, limit gcra.Limit, changes ...func(*middleware.Policy)) middleware.Policy {
+		p := middleware.Policy{Name: name, Key: k, Limit: limit}
+		for _, change := range changes {
+			change(&p)
+		}
+		return p
+	}
+	shadow := func(p *middleware.Policy) { p.Shadow = true }
+	patient := func(p *middleware.Policy) { p.MaxDelay = 2 * time.Hour }
+	broken := func(p *middleware.Policy) { p.Key = keyFails }
+	open := func(p *middleware.Policy) { p.Outage = middleware.OutageOpen }
+	closed := func(p *middleware.Policy) { p.Outage = middleware.OutageClosed }
+	skip := func(p *middleware.Policy) { p.Skip = func(*http.Request) bool { return true } }
+
+	for _, test := range []struct {
+		name             string
+		away             bool
+		policies         []middleware.Policy
+		requests         int
+		counts, requestz string
+	}{
+		{"a refusal is that of the policy that refuses", false,
+			[]middleware.Policy{p("hour", one), p("day", many)}, 3,
+			"day allowed 3, hour allowed 1, hour refused 2", "allowed 1, refused 2"},
+		{"a shadow refuses nobody", false,
+			[]middleware.Policy{p("tight", one, shadow), p("wide", many)}, 3,
+			"tight allowed 1, tight shadow_refused 2, wide allowed 3", "allowed 1, shadow_refused 2"},
+		{"a delay", false,
+			[]middleware.Policy{p("slow", one, patient), p("wide", many)}, 4,
+			"slow allowed 1, slow delayed 2, slow refused 1, wide allowed 4", "allowed 1, delayed 2, refused 1"},
+		{"a shadow holds nobody back", false,
+			[]middleware.Policy{p("slow", one, patient, shadow)}, 2,
+			"slow allowed 2", "allowed 2"},
+		{"a delay goes before a shadow's refusal", false,
+			[]middleware.Policy{p("slow", one, patient), p("tight", one, shadow)}, 2,
+			"slow allowed 1, slow delayed 1, tight allowed 1, tight shadow_refused 1", "allowed 1, delayed 1"},
+		{"nobody waits in a queue for a refusal", false,
+			[]middleware.Policy{p("here", one, broken), p("slow", one, patient)}, 2,
+			"here degraded 1, here refused 1, slow allowed 2", "degraded 1, refused 1"},
+		{"away: decided here, and refusals stay refusals", true,
+			[]middleware.Policy{p("hour", one), p("day", many)}, 3,
+			"day degraded 3, hour degraded 1, hour refused 2", "degraded 1, refused 2"},
+		{"away: passed uncounted", true,
+			[]middleware.Policy{p("courtesy", one, open)}, 3,
+			"courtesy degraded 3", "degraded 3"},
+		{"away: 503", true,
+			[]middleware.Policy{p("login", one, closed)}, 3,
+			"login degraded 3", "degraded 3"},
+		{"away: a shadow's word is worth nothing", true,
+			[]middleware.Policy{p("tight", one, shadow)}, 3,
+			"tight degraded 3", "degraded 3"},
+		{"one key fails", false,
+			[]middleware.Policy{p("user", many, broken, open), p("wide", many)}, 3,
+			"user degraded 3, wide allowed 3", "degraded 3"},
+		{"not asked, because the request is refused already", false,
+			[]middleware.Policy{p("user", many, broken, closed), p("wide", many)}, 3,
+			"user degraded 3", "degraded 3"},
+		{"no policy applies", false,
+			[]middleware.Policy{p("skipped", one, skip)}, 3,
+			"", ""},
+		{"one of two applies", false,
+			[]middleware.Policy{p("skipped", one, skip), p("wide", many)}, 3,
+			"wide allowed 3", "allowed 3"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := newStore()
+			s.away = test.away
+			l := limiter(t, s, test.policies...)
+			reader := instrument(t, l)
+			for range test.requests {
+				l.Decide(get("/"))
+			}
+			policies, requests := counts(t, reader)
+			if policies != test.counts || requests != test.requestz {
+				t.Errorf("after %d requests: got %s; of requests %s\nwant %s; of requests %s",
+					test.requests, policies, requests, test.counts, test.requestz)
+			}
+		})
+	}
+}
+
+// What has not happened yet stands at 0 before the first request, and for a
+// policy that a reload brings before the first that it applies to: a rate over
+// a series that begins at 1 would miss the 1.
+func TestZeros(t *testing.T) {
+	l := limiter(t, newStore(), middleware.Policy{Name: "a", Key: key("k"), Limit: gcra.PerHour(1)})
+	reader := instrument(t, l)
+	check := func(names ...string) {
+		t.Helper()
+		got := read(t, reader, "ratelimit.decisions")
+		if len(got) != 5*len(names) {
+			t.Errorf("got %v; want 5 outcomes of each of %q", got, names)
+		}
+		for _, name := range names {
+			for _, o := range []string{"allowed", "shadow_refused", "delayed", "degraded", "refused"} {
+				if n, ok := got["ratelimit.outcome="+o+" ratelimit.policy="+name]; !ok || n != 0 {
+					t.Errorf("%s of %s: got %v, %t; want 0", o, name, n, ok)
+				}
+			}
+		}
+	}
+	check("a")
+	if err := l.Reload(middleware.Policy{Name: "b", Key: key("k"), Limit: gcra.PerHour(1)}); err != nil {
+		t.Fatal(err)
+	}
+	check("a", "b")
+}
+
+// However many names reloads bring, the series stay few, and nothing is lost.
+func TestReloadsAreBounded(t *testing.T) {
+	l := limiter(t, newStore(), middleware.Policy{Name: "first", Key: key("k"), Limit: gcra.PerHour(1000)})
+	reader := instrument(t, l)
+	const reloads = 1000
+	for i := range reloads {
+		err := l.Reload(
+			middleware.Policy{Name: fmt.Sprint("policy-", i), Key: key("k"), Limit: gcra.PerHour(1)},
+			middleware.Policy{Name: "first", Key: key("k"), Limit: gcra.PerHour(reloads)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Decide(get("/"))
+	}
+	got := read(t, reader, "ratelimit.decisions")
+	if want := 5 * 257; len(got) != want {
+		t.Errorf("got %d series; want %d", len(got), want)
+	}
+	sum := 0.
+	for _, n := range got {
+		sum += n
+	}
+	if first := got["ratelimit.outcome=allowed ratelimit.policy=first"]; sum != 2*reloads || first != reloads {
+		t.Errorf("got %v decisions, %v of the policy that stays; want %d, %d", sum, first, 2*reloads, reloads)
+	}
+	if got, want := got["ratelimit.outcome=allowed ratelimit.policy=_OTHER"], float64(reloads-255); got != want {
+		t.Errorf("_OTHER: got %v; want %v", got, want)
+	}
+}
+
+// Requests, reloads and collections at once: each decision is counted once.
+func TestConcurrently(t *testing.T) {
+	policy := func(name string) middleware.Policy {
+		return middleware.Policy{Name: name, Key: key("k"), Limit: gcra.PerHour(50)}
+	}
+	l := limiter(t, newStore(), policy("0"))
+	reader := instrument(t, l)
+	const goroutines, each = 4, 500
+	var all sync.WaitGroup
+	for g := range goroutines {
+		all.Go(func() {
+			for i := range each {
+				l.Decide(get("/"))
+				if i%100 == 0 {
+					if err := l.Reload(policy(fmt.Sprint(g, "-", i))); err != nil {
+						t.Error(err)
+					}
+					read(t, reader, "ratelimit.decisions")
+				}
+			}
+		})
+	}
+	all.Wait()
+	sum := 0.
+	for _, n := range read(t, reader, "ratelimit.decisions") {
+		sum += n
+	}
+	if sum != goroutines*each {
+		t.Errorf("got %v decisions; want %d", sum, goroutines*each)
+	}
+}
+
+// Limiters that share a name share its count: they are given in one call.
+func TestSeveralLimiters(t *testing.T) {
+	policy := middleware.Policy{Name: "shared", Key: key("k"), Limit: gcra.PerHour(3)}
+	s := newStore()
+	outer, inner := limiter(t, s, policy), limiter(t, s, policy)
+	reader := instrument(t, outer, inner)
+	for range 2 {
+		outer.Decide(get("/"))
+		inner.Decide(get("/"))
+	}
+	if got, _ := counts(t, reader); got != "shared allowed 3, shared refused 1" {
+		t.Errorf("got %s; want 3 allowed, 1 refused", got)
+	}
+}
+
+// The time is that of the decision in seconds, without the delay that follows.
+func TestDuration(t *testing.T) {
+	l := limiter(t, newStore(), middleware.Policy{Key: key("k"), Limit: gcra.PerSecond(100).WithBurst(1), MaxDelay: time.Minute})
+	reader := instrument(t, l)
+	for range 1000 { // the last one's delay would be 10 s
+		l.Decide(get("/"))
+	}
+	for _, m := range collect(t, reader) {
+		if m.Name != "ratelimit.decision.duration" {
+			continue
+		}
+		text := fmt.Sprintf("%+v", m.Data)
+		if !strings.Contains(text, "Bounds:[1e-06 2.5e-06 5e-06 1e-05 ") || !strings.Contains(text, " 0.05 0.1]") {
+			t.Errorf("got %s; want bounds from 1 us to 100 ms", text)
+		}
+		if sum := histogramSum(m); sum <= 0 || sum > 10 {
+			t.Errorf("1000 decisions took %v s together; want more than 0, and far less than their delays", sum)
+		}
+		return
+	}
+	t.Error("there is no ratelimit.decision.duration")
+}

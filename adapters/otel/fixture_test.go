@@ -1,0 +1,165 @@
+package ratelimitotel_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	ratelimitotel "github.com/seed-e377111c/ratelimit/adapters/otel"
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+var errAway = errors.New("store is away")
+
+// store is a Memory on a clock that stands still, which can be away.
+type store struct {
+	gcra.Store
+	away bool
+}
+
+func newStore() *store {
+	now := time.Now()
+	return &store{Store: &gcra.Memory{Now: func() time.Time { return now }}}
+}
+
+func (s *store) Take(ctx context.Context, charges []gcra.Charge) error {
+	if s.away {
+		return errAway
+	}
+	return s.Store.Take(ctx, charges)
+}
+
+// counted is a store with Stats, as a gcra.Redis is.
+type counted struct {
+	gcra.Store
+	stats gcra.Stats
+}
+
+func (c *counted) Stats() gcra.Stats { return c.stats }
+
+func key(s string) func(*http.Request) (string, error) {
+	return func(*http.Request) (string, error) { return s, nil }
+}
+
+func keyFails(*http.Request) (string, error) { return "", errors.New("no key today") }
+
+func get(target string) *http.Request { return httptest.NewRequest(http.MethodGet, target, nil) }
+
+func limiter(t testing.TB, s gcra.Store, policies ...middleware.Policy) *middleware.Limiter {
+	t.Helper()
+	l, err := middleware.New(middleware.Config{Store: s}, policies...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// instrument returns what reads the limiters' metrics back.
+func instrument(t testing.TB, limiters ...*middleware.Limiter) *metric.ManualReader {
+	t.Helper()
+	reader := metric.NewManualReader()
+	provider := metric.NewMeterProvider(metric.WithReader(reader))
+	if err := ratelimitotel.InstrumentWith(provider, limiters...); err != nil {
+		t.Fatal(err)
+	}
+	return reader
+}
+
+func collect(t testing.TB, reader metric.Reader) []metricdata.Metrics {
+	t.Helper()
+	var all metricdata.ResourceMetrics
+	if err := reader.Collect(t.Context(), &all); err != nil {
+		t.Fatal(err)
+	}
+	if len(all.ScopeMetrics) == 0 {
+		return nil
+	}
+	if len(all.ScopeMetrics) != 1 || all.ScopeMetrics[0].Scope.Name != "github.com/seed-e377111c/ratelimit/adapters/otel" {
+		t.Fatalf("got %d scopes, the first %+v; want that of the adapter", len(all.ScopeMetrics), all.ScopeMetrics[0].Scope)
+	}
+	return all.ScopeMetrics[0].Metrics
+}
+
+// series are the values of a metric by its attributes, written "a=1 b=2"; of a
+// histogram they are the counts.
+func series(m metricdata.Metrics) map[string]float64 {
+	all := map[string]float64{}
+	switch data := m.Data.(type) {
+	case metricdata.Sum[int64]:
+		for _, p := range data.DataPoints {
+			all[text(p.Attributes)] = float64(p.Value)
+		}
+	case metricdata.Sum[float64]:
+		for _, p := range data.DataPoints {
+			all[text(p.Attributes)] = p.Value
+		}
+	case metricdata.Histogram[float64]:
+		for _, p := range data.DataPoints {
+			all[text(p.Attributes)] = float64(p.Count)
+		}
+	default:
+		panic(fmt.Sprintf("%s is a %T", m.Name, m.Data))
+	}
+	return all
+}
+
+func text(set attribute.Set) string {
+	var words []string
+	for _, kv := range set.ToSlice() {
+		words = append(words, string(kv.Key)+"="+kv.Value.String())
+	}
+	return strings.Join(words, " ")
+}
+
+// read is the series of a metric; nil if it is not there.
+func read(t testing.TB, reader metric.Reader, name string) map[string]float64 {
+	t.Helper()
+	for _, m := range collect(t, reader) {
+		if m.Name == name {
+			return series(m)
+		}
+	}
+	return nil
+}
+
+// counts are the decisions that were counted, as lines "policy outcome 2" in
+// order, and those of the requests as "outcome 2".
+func counts(t testing.TB, reader metric.Reader) (policies, requests string) {
+	t.Helper()
+	lines := func(series map[string]float64) string {
+		var all []string
+		for _, attributes := range slices.Sorted(maps.Keys(series)) {
+			if n := series[attributes]; n > 0 {
+				var words []string
+				for kv := range strings.SplitSeq(attributes, " ") {
+					_, value, _ := strings.Cut(kv, "=")
+					words = append([]string{value}, words...)
+				}
+				all = append(all, fmt.Sprintf("%s %v", strings.Join(words, " "), n))
+			}
+		}
+		slices.Sort(all)
+		return strings.Join(all, ", ")
+	}
+	return lines(read(t, reader, "ratelimit.decisions")), lines(read(t, reader, "ratelimit.decision.duration"))
+}
+
+// histogramSum is the sum over all series of a histogram.
+func histogramSum(m metricdata.Metrics) (sum float64) {
+	for _, p := range m.Data.(metricdata.Histogram[float64]).DataPoints {
+		sum += p.Sum
+	}
+	return sum
+}

@@ -1,0 +1,131 @@
+package ratelimitotel_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/metric/noop"
+	sdk "go.opentelemetry.io/otel/sdk/metric"
+
+	ratelimitotel "github.com/seed-e377111c/ratelimit/adapters/otel"
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+func TestMistakes(t *testing.T) {
+	l := limiter(t, newStore(), middleware.Policy{Key: key("k"), Limit: gcra.PerHour(1)})
+	provider := noop.NewMeterProvider()
+	for _, test := range []struct {
+		provider metric.MeterProvider
+		limiters []*middleware.Limiter
+		want     string
+	}{
+		{nil, []*middleware.Limiter{l}, "the MeterProvider is nil; want"},
+		{provider, nil, "no limiters; want at least one"},
+		{provider, []*middleware.Limiter{l, nil}, "limiter number 2 is nil; want"},
+		{provider, []*middleware.Limiter{l, l}, "limiter number 2 is there already; want"},
+	} {
+		err := ratelimitotel.InstrumentWith(test.provider, test.limiters...)
+		if err == nil || !strings.HasPrefix(err.Error(), "ratelimitotel: "+test.want) {
+			t.Errorf("got %v; want ratelimitotel: %s", err, test.want)
+		}
+	}
+	// Without an observer nobody measures how long a decision takes.
+	if d := l.Decide(get("/")); d.Took != 0 {
+		t.Errorf("after mistakes only: got a decision that took %v; want none measured", d.Took)
+	}
+}
+
+// failing is a provider whose meter does not make the metric of a name, or
+// register a callback.
+type failing struct {
+	metric.MeterProvider
+	name string
+}
+
+type failingMeter struct {
+	metric.Meter
+	name string
+}
+
+var errFailing = errors.New("no more metrics")
+
+func (f failing) Meter(name string, o ...metric.MeterOption) metric.Meter {
+	return failingMeter{f.MeterProvider.Meter(name, o...), f.name}
+}
+
+func (f failingMeter) fails(name string) error {
+	if name == f.name {
+		return errFailing
+	}
+	return nil
+}
+
+func (f failingMeter) Float64Histogram(name string, o ...metric.Float64HistogramOption) (metric.Float64Histogram, error) {
+	h, _ := f.Meter.Float64Histogram(name, o...)
+	return h, f.fails(name)
+}
+
+func (f failingMeter) Int64ObservableCounter(name string, o ...metric.Int64ObservableCounterOption) (metric.Int64ObservableCounter, error) {
+	c, _ := f.Meter.Int64ObservableCounter(name, o...)
+	return c, f.fails(name)
+}
+
+func (f failingMeter) Float64ObservableCounter(name string, o ...metric.Float64ObservableCounterOption) (metric.Float64ObservableCounter, error) {
+	c, _ := f.Meter.Float64ObservableCounter(name, o...)
+	return c, f.fails(name)
+}
+
+func (f failingMeter) Int64ObservableUpDownCounter(name string, o ...metric.Int64ObservableUpDownCounterOption) (metric.Int64ObservableUpDownCounter, error) {
+	c, _ := f.Meter.Int64ObservableUpDownCounter(name, o...)
+	return c, f.fails(name)
+}
+
+func (f failingMeter) RegisterCallback(c metric.Callback, o ...metric.Observable) (metric.Registration, error) {
+	if err := f.fails("callback"); err != nil {
+		return nil, err
+	}
+	return f.Meter.RegisterCallback(c, o...)
+}
+
+// A provider that fails half-way leaves nothing behind.
+func TestProviderFails(t *testing.T) {
+	for _, name := range []string{
+		"ratelimit.decisions", "ratelimit.decision.duration", "callback",
+		"ratelimit.redis.trips", "ratelimit.redis.trip.time", "ratelimit.redis.breaker.status",
+	} {
+		reader := sdk.NewManualReader()
+		provider := failing{sdk.NewMeterProvider(sdk.WithReader(reader)), name}
+		l := limiter(t, &counted{Store: newStore()}, middleware.Policy{Key: key("k"), Limit: gcra.PerHour(1)})
+		if err := ratelimitotel.InstrumentWith(provider, l); !errors.Is(err, errFailing) {
+			t.Errorf("%s fails: got error %v; want %v", name, err, errFailing)
+		}
+		if d := l.Decide(get("/")); d.Took != 0 {
+			t.Errorf("%s fails: the limiter is observed", name)
+		}
+		if got := collect(t, reader); len(got) != 0 {
+			t.Errorf("%s fails: got %d metrics; want none", name, len(got))
+		}
+	}
+}
+
+// The global provider may be set after Instrument.
+func TestGlobalProvider(t *testing.T) {
+	if _, set := otel.GetMeterProvider().(*sdk.MeterProvider); set {
+		t.Skip("the global provider is set already, by an earlier run of this test in this process")
+	}
+	l := limiter(t, newStore(), middleware.Policy{Name: "user", Key: key("k"), Limit: gcra.PerHour(1)})
+	if err := ratelimitotel.Instrument(l); err != nil {
+		t.Fatal(err)
+	}
+	reader := sdk.NewManualReader()
+	otel.SetMeterProvider(sdk.NewMeterProvider(sdk.WithReader(reader)))
+	l.Decide(get("/"))
+	l.Decide(get("/"))
+	if policies, requests := counts(t, reader); policies != "user allowed 1, user refused 1" || requests != "allowed 1, refused 1" {
+		t.Errorf("got %s; of requests %s; want 1 allowed and 1 refused", policies, requests)
+	}
+}

@@ -1,0 +1,146 @@
+package ratelimitotel_test
+
+import (
+	"log/slog"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9/logging"
+	"go.opentelemetry.io/otel/sdk/metric"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/redistest"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+// one is the value of a metric that has a single series, without attributes.
+func one(t *testing.T, reader metric.Reader, name string) float64 {
+	t.Helper()
+	all := read(t, reader, name)
+	n, ok := all[""]
+	if !ok || len(all) != 1 {
+		t.Fatalf("%s: got %v; want one series without attributes", name, all)
+	}
+	return n
+}
+
+// breakers is the state of each server's breaker.
+func breakers(t *testing.T, reader metric.Reader) map[string]string {
+	t.Helper()
+	states := map[string]string{}
+	for attributes, n := range read(t, reader, "ratelimit.redis.breaker.status") {
+		is := map[string]string{}
+		for kv := range strings.FieldsSeq(attributes) {
+			key, value, _ := strings.Cut(kv, "=")
+			is[key] = value
+		}
+		server := is["server.address"]
+		if port := is["server.port"]; port != "" {
+			server += ":" + port
+		}
+		if n > 0 {
+			states[server] += is["ratelimit.redis.breaker.state"]
+		}
+	}
+	return states
+}
+
+func TestRedis(t *testing.T) {
+	server := redistest.Start(t)
+	redis, err := gcra.Open(server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { redis.Close() })
+	redis.Timeout = 10 * time.Second // for busy machines; a server that is gone refuses at once
+	redis.MirrorFor = time.Minute
+	redis.Logger = slog.New(slog.DiscardHandler)
+	logging.Disable() // the client's own words on every dial that fails
+	t.Cleanup(logging.Enable)
+	l := limiter(t, redis, middleware.Policy{Name: "user", Key: key("secret-subject"), Limit: gcra.PerHour(3)})
+	reader := instrument(t, l)
+	if got, want := breakers(t, reader), map[string]string{server.Addr: "closed"}; !maps.Equal(got, want) {
+		t.Errorf("before the first request: got breakers %v; want %v", got, want)
+	}
+
+	for range 10 {
+		l.Decide(get("/"))
+	}
+	if got, _ := counts(t, reader); got != "user allowed 3, user refused 7" {
+		t.Errorf("got %s; want 3 allowed, 7 refused", got)
+	}
+	trips, hits := one(t, reader, "ratelimit.redis.trips"), one(t, reader, "ratelimit.redis.mirror.hits")
+	// Three are admitted by Redis; of the others it refuses one at most.
+	if trips < 3 || trips > 4 || trips+hits != 10 || one(t, reader, "ratelimit.redis.carried") != trips {
+		t.Errorf("got %v trips with %v, %v hits of the mirror; want 3 or 4 trips of one each, the rest of 10 from the mirror",
+			trips, one(t, reader, "ratelimit.redis.carried"), hits)
+	}
+	if took := one(t, reader, "ratelimit.redis.trip.time"); took <= 0 || took > 60 {
+		t.Errorf("trips took %v s together; want more than 0, less than a minute", took)
+	}
+	if n := one(t, reader, "ratelimit.redis.failures"); n != 0 {
+		t.Errorf("got %v failures; want 0", n)
+	}
+
+	server.Kill()
+	l = limiter(t, redis, middleware.Policy{Name: "new", Key: key("another"), Limit: gcra.PerHour(1_000_000)})
+	redistest.Eventually(t, time.Minute, "an open breaker", func() bool {
+		l.Decide(get("/"))
+		return maps.Equal(breakers(t, reader), map[string]string{server.Addr: "open"})
+	})
+	if n := one(t, reader, "ratelimit.redis.failures"); n < 3 {
+		t.Errorf("the server is gone: got %v failures; want at least 3", n)
+	}
+
+	server.Restart()
+	redistest.Eventually(t, time.Minute, "a closed breaker", func() bool {
+		l.Decide(get("/"))
+		return maps.Equal(breakers(t, reader), map[string]string{server.Addr: "closed"})
+	})
+}
+
+// A store that limiters share is counted once, different stores are counted
+// together.
+func TestStoresAreCountedOnce(t *testing.T) {
+	policy := middleware.Policy{Key: key("k"), Limit: gcra.PerHour(1)}
+	stats := func(trips int64, servers ...gcra.ServerState) gcra.Stats {
+		return gcra.Stats{
+			Trips: trips, Carried: 2 * trips, Failures: 3 * trips, Mirrored: 4 * trips,
+			TripTime: time.Duration(trips) * time.Second, Servers: servers,
+		}
+	}
+	a := &counted{newStore(), stats(1, gcra.ServerState{Server: "a:6379", Breaker: "open"}, gcra.ServerState{Server: "/run/redis.sock", Breaker: "half-open"})}
+	b := &counted{newStore(), stats(10, gcra.ServerState{Server: "[::1]:6380", Breaker: "closed"}, gcra.ServerState{Breaker: "closed"})}
+	reader := instrument(t, limiter(t, a, policy), limiter(t, newStore(), policy), limiter(t, b, policy), limiter(t, a, policy))
+	for name, want := range map[string]float64{
+		"ratelimit.redis.trips":       11,
+		"ratelimit.redis.carried":     22,
+		"ratelimit.redis.failures":    33,
+		"ratelimit.redis.mirror.hits": 44,
+		"ratelimit.redis.trip.time":   11,
+	} {
+		if got := one(t, reader, name); got != want {
+			t.Errorf("%s: got %v; want %v", name, got, want)
+		}
+	}
+	want := map[string]string{"a:6379": "open", "/run/redis.sock": "half_open", "::1:6380": "closed", "unknown": "closed"}
+	if got := breakers(t, reader); !maps.Equal(got, want) {
+		t.Errorf("got breakers %v; want %v", got, want)
+	}
+}
+
+// A store may be of a type that does not compare.
+func TestStoreThatDoesNotCompare(t *testing.T) {
+	type tagged struct {
+		*counted
+		tags []string
+	}
+	s := tagged{&counted{newStore(), gcra.Stats{Trips: 1}}, nil}
+	policy := middleware.Policy{Key: key("k"), Limit: gcra.PerHour(1)}
+	reader := instrument(t, limiter(t, s, policy), limiter(t, s, policy))
+	if got := one(t, reader, "ratelimit.redis.trips"); got != 2 {
+		t.Errorf("got %v trips; want 2, as nobody can tell that the stores are one", got)
+	}
+}

@@ -1,0 +1,109 @@
+package ratelimitotel_test
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+func TestSpanAttributes(t *testing.T) {
+	subject := key("secret-subject")
+	hour := gcra.PerHour(2)
+	for _, test := range []struct {
+		name     string
+		away     bool
+		policies []middleware.Policy
+		want     []string // after each request
+	}{
+		{"closest, then refusing", false, []middleware.Policy{
+			{Name: "wide", Key: subject, Limit: gcra.PerDay(9)},
+			{Name: "hour", Key: subject, Limit: hour},
+		}, []string{"allowed hour 1", "allowed hour 0", "refused hour 0"}},
+		{"of those that refuse the one that asks for the longest wait", false, []middleware.Policy{
+			{Name: "hour", Key: subject, Limit: gcra.PerHour(1)},
+			{Name: "day", Key: subject, Limit: gcra.PerDay(1)},
+			{Name: "minute", Key: subject, Limit: gcra.PerMinute(1)},
+		}, []string{"allowed day 0", "refused day 0"}},
+		{"no wait helps", false, []middleware.Policy{
+			{Name: "day", Key: subject, Limit: gcra.PerDay(1)},
+			{Name: "dear", Key: subject, Limit: gcra.PerHour(2), Cost: func(*http.Request) int { return 3 }},
+		}, []string{"refused dear 2"}},
+		{"a shadow that would refuse", false, []middleware.Policy{
+			{Name: "hour", Key: subject, Limit: hour},
+			{Name: "tight", Key: subject, Limit: gcra.PerHour(1), Shadow: true},
+		}, []string{"allowed tight 0", "shadow_refused tight 0", "refused hour 0"}},
+		{"held back", false, []middleware.Policy{
+			{Name: "hour", Key: subject, Limit: hour},
+			{Name: "slow", Key: subject, Limit: gcra.PerHour(1), MaxDelay: time.Hour},
+		}, []string{"allowed slow 0", "delayed slow 0"}},
+		{"away: decided here", true, []middleware.Policy{
+			{Name: "open", Key: subject, Limit: hour, Outage: middleware.OutageOpen},
+			{Name: "hour", Key: subject, Limit: hour},
+		}, []string{"degraded hour 1", "degraded hour 0", "refused hour 0"}},
+		{"away: not decided", true, []middleware.Policy{
+			{Name: "login", Key: subject, Limit: hour, Outage: middleware.OutageClosed},
+		}, []string{"degraded login"}},
+		{"no policy applies", false, []middleware.Policy{
+			{Name: "hour", Key: subject, Limit: hour, Routes: []string{"/elsewhere"}},
+		}, []string{""}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			spans := tracetest.NewSpanRecorder()
+			tracer := trace.NewTracerProvider(trace.WithSpanProcessor(spans)).Tracer("test")
+			s := newStore()
+			s.away = test.away
+			l := limiter(t, s, test.policies...)
+			instrument(t, l)
+			for range test.want {
+				ctx, span := tracer.Start(t.Context(), "request")
+				l.Decide(get("/").WithContext(ctx))
+				span.End()
+			}
+			ended := spans.Ended()
+			if len(ended) != len(test.want) {
+				t.Fatalf("got %d spans; want %d", len(ended), len(test.want))
+			}
+			for i, span := range ended {
+				got := map[attribute.Key]string{}
+				for _, kv := range span.Attributes() {
+					got[kv.Key] = kv.Value.String()
+				}
+				words := []string{got["ratelimit.outcome"], got["ratelimit.policy"], got["ratelimit.remaining"]}
+				if line := strings.TrimSpace(strings.Join(words, " ")); line != test.want[i] {
+					t.Errorf("request %d: got %q; want %q", i+1, line, test.want[i])
+				}
+				for _, word := range words {
+					if strings.Contains(word, "secret") {
+						t.Errorf("request %d: got %v; want no subject", i+1, got)
+					}
+				}
+				if n := len(strings.Fields(test.want[i])); len(got) != n {
+					t.Errorf("request %d: got attributes %q; want %d", i+1, slices.Collect(maps.Keys(got)), n)
+				}
+			}
+		})
+	}
+}
+
+// A span that is not recorded costs nothing, and is no error.
+func TestSpanNotSampled(t *testing.T) {
+	tracer := trace.NewTracerProvider(trace.WithSampler(trace.NeverSample())).Tracer("test")
+	l := limiter(t, newStore(), middleware.Policy{Key: key("k"), Limit: gcra.PerHour(1)})
+	reader := instrument(t, l)
+	ctx, span := tracer.Start(t.Context(), "request")
+	defer span.End()
+	l.Decide(get("/").WithContext(ctx))
+	if got, _ := counts(t, reader); got != "default allowed 1" {
+		t.Errorf("got %s; want 1 allowed", got)
+	}
+}
