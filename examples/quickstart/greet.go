@@ -14,8 +14,26 @@ func greet(out io.Writer, s settings, addr net.Addr, kept string) {
 	if s.demo {
 		tokens = "Tokens are signed with the demo key, which everybody knows; JWT_SECRET sets one of your own."
 	}
-	fmt.Fprintf(out, greeting, s.framework, baseURL(addr), kept, tokens, shellURL(addr))
+	text := greeting
+	if s.policies != "" {
+		text = greetingWithFile
+	}
+	fmt.Fprintf(out, text, s.framework, baseURL(addr), kept, tokens, shellURL(addr))
 }
+
+const greetingWithFile = `Quickstart with %[1]s listens on %[2]s
+%[3]s
+%[4]s
+
+The limits are those of the file of policies: change one, save, and ask again.
+
+  curl -i %[5]s/hello
+  TOKEN=$(curl -sf -d '{"user":"alice"}' %[5]s/login | cut -d '"' -f 4)
+  curl -i -H "Authorization: Bearer $TOKEN" %[5]s/me
+  curl -i -H "Authorization: Bearer $TOKEN" %[5]s/report
+
+Ctrl-C ends it.
+`
 
 const greeting = `Quickstart with %[1]s listens on %[2]s
 %[3]s

@@ -13,7 +13,7 @@ import (
 // own New; these are made here because more than the adapter needs them.
 type limiters struct {
 	address *middleware.Limiter // stands before authentication
-	user    *middleware.Limiter // stands after it
+	user    *middleware.Limiter // stands after it; nil if all limits are in one
 }
 
 func newLimiters(cfg middleware.Config) (limiters, error) {

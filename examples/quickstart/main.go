@@ -29,7 +29,9 @@ import (
 func main() {
 	err := run(os.Args[1:], os.Stdout)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "quickstart:", oneLine(err.Error()))
+		for _, err := range each(err) {
+			fmt.Fprintln(os.Stderr, "quickstart:", oneLine(err.Error()))
+		}
 		os.Exit(1)
 	}
 }
@@ -56,7 +58,11 @@ func run(args []string, out io.Writer) error {
 	}
 
 	a := &api{key: s.key}
-	limits, err := newLimiters(middleware.Config{Store: store, Headers: headers[s.headers]})
+	cfg := middleware.Config{Store: store, Headers: headers[s.headers]}
+	limits, err := newLimiters(cfg)
+	if s.policies != "" {
+		limits, err = fromFile(cfg, s.policies, a.vocabulary())
+	}
 	if err != nil {
 		return err
 	}
@@ -73,6 +79,9 @@ func run(args []string, out io.Writer) error {
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	greet(out, s, listener.Addr(), kept)
+	if s.policies != "" {
+		go follow(signaled, out, s.policies, a.vocabulary(), limits.address)
+	}
 
 	select {
 	case err := <-served:

@@ -47,7 +47,7 @@ func TestMistakes(t *testing.T) {
 	}
 	defer busy.Close()
 	taken := busy.Addr().String()
-	const flags = "-addr, -framework, -redis or -headers, see -h"
+	const flags = flagNames + ", see -h"
 
 	for _, mistake := range []struct {
 		args []string
@@ -109,7 +109,7 @@ func TestHelp(t *testing.T) {
 		if code != 0 || errs != "" {
 			t.Errorf("%s: got exit %d and error %q; want 0 and none", flag, code, errs)
 		}
-		for _, name := range []string{"-addr", "-framework", "-redis", "-headers", "REDIS_URL", "JWT_SECRET", "demo key", "/hello", "/login", "/me", "/report", "/healthz"} {
+		for _, name := range []string{"-addr", "-framework", "-redis", "-headers", "-policies", "REDIS_URL", "JWT_SECRET", "demo key", "/hello", "/login", "/me", "/report", "/healthz"} {
 			if !strings.Contains(out, name) {
 				t.Errorf("%s does not explain %s:\n%s", flag, name, out)
 			}

@@ -7,8 +7,12 @@ import (
 )
 
 func withNetHTTP(a *api, l limiters) http.Handler {
-	limitUser := ratelimit.From(l.user)
-	private := func(h http.HandlerFunc) http.Handler { return a.authenticated(limitUser(h)) }
+	private := func(h http.HandlerFunc) http.Handler {
+		if l.user == nil {
+			return a.authenticated(h)
+		}
+		return a.authenticated(ratelimit.From(l.user)(h))
+	}
 
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", a.healthz)

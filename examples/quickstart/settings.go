@@ -29,6 +29,9 @@ const usage = `Quickstart is an API server to try the limiter on. It prints curl
                      as with -redis ""
   -headers form      what a response tells of the limits: draft6 (default), draft11,
                      both, x (X-RateLimit-*) or none
+  -policies file     the limits, in YAML, in place of those below; a change holds
+                     within a second, or on SIGHUP. See policies.yaml beside this
+                     program
   -h                 this text
 
 Environment
@@ -72,11 +75,14 @@ var headers = map[string]middleware.Headers{
 type settings struct {
 	addr, framework, headers string
 	redisURL, redisFrom      string // and the flag or variable that gave it
+	policies                 string // a file, "" without
 	key                      []byte // signs tokens
 	demo                     bool   // it is the demo key
 }
 
 var errHelp = flag.ErrHelp
+
+const flagNames = "-addr, -framework, -redis, -headers or -policies"
 
 // readSettings reads the flags and the environment. Its errors name the value
 // and what would be right.
@@ -91,13 +97,14 @@ func readSettings(args []string, getenv func(string) string) (settings, error) {
 		return nil
 	})
 	flags.StringVar(&s.headers, "headers", "draft6", "")
+	flags.StringVar(&s.policies, "policies", "", "")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return s, errHelp
 	} else if err != nil {
-		return s, fmt.Errorf("%w; want -addr, -framework, -redis or -headers, see -h", err)
+		return s, fmt.Errorf("%w; want %s, see -h", err, flagNames)
 	}
 	if flags.NArg() > 0 {
-		return s, fmt.Errorf("%q is not a flag; want -addr, -framework, -redis or -headers, see -h", flags.Arg(0))
+		return s, fmt.Errorf("%q is not a flag; want %s, see -h", flags.Arg(0), flagNames)
 	}
 	if _, ok := frameworks[s.framework]; !ok {
 		return s, fmt.Errorf("-framework is %q; want nethttp, gin or echo", s.framework)
