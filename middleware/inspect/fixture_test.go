@@ -1,0 +1,181 @@
+package inspect_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/middleware"
+	"github.com/seed-e377111c/ratelimit/middleware/inspect"
+)
+
+// clock is a time that stands still until it is told to go on.
+type clock struct {
+	mu sync.Mutex
+	t  time.Time
+}
+
+func newClock() *clock { return &clock{t: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)} }
+
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.t
+}
+
+func (c *clock) add(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.t = c.t.Add(d)
+}
+
+// who counts what the header Who says.
+func who(r *http.Request) (string, error) { return r.Header.Get("Who"), nil }
+
+func everybody(*http.Request) bool { return true }
+
+// scene is a limiter with an Inspector, on a clock that stands still.
+type scene struct {
+	t testing.TB
+	*clock
+	store   gcra.Store
+	limiter *middleware.Limiter
+	page    *inspect.Inspector
+}
+
+func newScene(t testing.TB, policies ...middleware.Policy) *scene {
+	t.Helper()
+	c := newClock()
+	return newSceneOn(t, c, &gcra.Memory{Now: c.now}, policies...)
+}
+
+func newSceneOn(t testing.TB, c *clock, store gcra.Store, policies ...middleware.Policy) *scene {
+	t.Helper()
+	limiter, err := middleware.New(middleware.Config{Store: store}, policies...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := inspect.NewAt(c.now, inspect.Config{Authorize: everybody}, limiter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &scene{t, c, store, limiter, page}
+}
+
+// send gives the page a request and returns the answer.
+func (s *scene) send(r *http.Request) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	s.page.ServeHTTP(w, r)
+	return w
+}
+
+// html is the page as a browser gets it, JSON what a program does.
+func (s *scene) html(query string) string {
+	s.t.Helper()
+	w := s.send(httptest.NewRequest("GET", "/"+query, nil))
+	if got := w.Header().Get("Content-Type"); got != "text/html; charset=utf-8" {
+		s.t.Fatalf("GET %s: got %d %s, %s; want a page", query, w.Code, got, w.Body)
+	}
+	return w.Body.String()
+}
+
+func (s *scene) json(query string) report {
+	s.t.Helper()
+	r := httptest.NewRequest("GET", "/"+query, nil)
+	r.Header.Set("Accept", "application/json")
+	return reportIn(s.t, s.send(r))
+}
+
+// report is what a program reads of the page.
+type report struct {
+	Watched   float64 `json:"watched_seconds"`
+	Decisions struct{ Total, Refused, Degraded int64 }
+	Policies  []struct {
+		Name        string
+		InForce     bool `json:"in_force"`
+		Limit       string
+		LimitFor    bool `json:"limit_for"`
+		Limits      []string
+		Routes      []string
+		CostFor     bool `json:"cost_for"`
+		Skips       bool
+		Shadow      bool
+		MaxDelay    float64 `json:"max_delay_seconds"`
+		Outage      string
+		Allowed     int64
+		Refused     int64
+		Shadowed    int64 `json:"shadow_refused"`
+		Chart       struct{ Allowed, Refused []int64 }
+		MostRefused []struct {
+			Subject string
+			AtLeast int64 `json:"at_least"`
+			AtMost  int64 `json:"at_most"`
+		} `json:"most_refused"`
+	}
+	Store struct {
+		Kind          string
+		Recent, Total *struct {
+			Trips    int64
+			MeanTime float64 `json:"mean_trip_seconds"`
+			MeanSize float64 `json:"mean_batch"`
+			Mirrored int64   `json:"refused_without_trip"`
+			Failures int64
+		}
+		Servers []struct{ Server, Breaker string }
+	}
+	Subject *struct {
+		Subject string
+		Buckets []struct {
+			Policy, Limit string
+			IfLimit       bool `json:"if_limit"`
+			Left, Burst   int64
+			FullAfter     float64 `json:"full_after_seconds"`
+		}
+		Reset []string
+		Error string
+	}
+}
+
+func reportIn(t testing.TB, w *httptest.ResponseRecorder) (r report) {
+	t.Helper()
+	if got := w.Header().Get("Content-Type"); got != "application/json" {
+		t.Fatalf("got %d %s, %s; want JSON", w.Code, got, w.Body)
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// post is a reset as a program sends it.
+func post(form string) *http.Request {
+	r := httptest.NewRequest("POST", "/debug/ratelimit", strings.NewReader(form))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	return r
+}
+
+// left is "policy left/burst" for each bucket of a subject.
+func (s *scene) left(subject string) string {
+	s.t.Helper()
+	var all []string
+	for _, b := range s.json("?subject=" + url.QueryEscape(subject)).Subject.Buckets {
+		all = append(all, fmt.Sprintf("%s %d/%d", b.Policy, b.Left, b.Burst))
+	}
+	return strings.Join(all, ", ")
+}
+
+// ask has the limiter decide n times about requests for a path by somebody.
+func (s *scene) ask(n int, who, path string) {
+	r := httptest.NewRequest("GET", path, nil)
+	r.Header.Set("Who", who)
+	for range n {
+		s.limiter.Decide(r)
+	}
+}

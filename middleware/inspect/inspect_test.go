@@ -1,0 +1,367 @@
+package inspect_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/redistest"
+	"github.com/seed-e377111c/ratelimit/middleware"
+	"github.com/seed-e377111c/ratelimit/middleware/inspect"
+)
+
+var five = gcra.PerMinute(5)
+
+// Nobody mounts it without saying who may look.
+func TestNewNeedsAuthorize(t *testing.T) {
+	limiter := newScene(t, middleware.Policy{Key: who, Limit: five}).limiter
+	page, err := inspect.New(inspect.Config{}, limiter)
+	if err == nil || page != nil || !strings.Contains(err.Error(), "Authorize is nil; want a function") {
+		t.Errorf("got %v, %v; want no page and an error that names Authorize", page, err)
+	}
+}
+
+func TestNewNamesEveryMistake(t *testing.T) {
+	a, b := newScene(t, middleware.Policy{Key: who, Limit: five}).limiter, newScene(t, middleware.Policy{Key: who, Limit: five}).limiter
+	_, err := inspect.New(inspect.Config{}, a, nil, b)
+	for _, want := range []string{"Authorize is nil", "limiter number 2 is nil", "limiter number 3 has another store"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v; want it to say %q", err, want)
+		}
+	}
+	if _, err := inspect.New(inspect.Config{Authorize: everybody}); err == nil || !strings.Contains(err.Error(), "no limiters") {
+		t.Errorf("without limiters: got %v; want an error", err)
+	}
+}
+
+// A store of a type that == panics on is like any other.
+func TestStoreOfAnyType(t *testing.T) {
+	type byValue struct {
+		gcra.Store
+		_ []int
+	}
+	s := newSceneOn(t, newClock(), byValue{Store: gcra.NewMemory()}, middleware.Policy{Key: who, Limit: five})
+	if got := s.left("k"); got != "default 5/5" {
+		t.Errorf("got %q; want default 5/5", got)
+	}
+}
+
+// Whoever is not authorized learns nothing and changes nothing.
+func TestAuthorize(t *testing.T) {
+	s := newScene(t, middleware.Policy{Name: "secret", Key: who, Limit: five})
+	admin := func(r *http.Request) bool { return r.Header.Get("Admin") == "yes" && r.Method != http.MethodPost }
+	page, err := inspect.New(inspect.Config{Authorize: admin}, s.limiter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.ask(3, "k", "/")
+	for _, h := range []http.Handler{page, new(inspect.Inspector)} {
+		for _, r := range []*http.Request{
+			httptest.NewRequest("GET", "/", nil), httptest.NewRequest("GET", "/?subject=k", nil),
+			httptest.NewRequest("BREW", "/", nil), post("subject=k&policy=secret"),
+		} {
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			if w.Code != http.StatusForbidden || w.Body.String() != "not allowed\n" {
+				t.Errorf("%s %s: got %d %q; want 403 and no more", r.Method, r.URL, w.Code, w.Body)
+			}
+		}
+	}
+	if got := s.left("k"); got != "secret 2/5" {
+		t.Errorf("after a reset that was not allowed: got %q; want secret 2/5", got)
+	}
+	r := httptest.NewRequest("GET", "/", nil)
+	r.Header.Set("Admin", "yes")
+	w := httptest.NewRecorder()
+	if page.ServeHTTP(w, r); w.Code != http.StatusOK {
+		t.Errorf("authorized: got %d; want 200", w.Code)
+	}
+}
+
+func TestMethods(t *testing.T) {
+	s := newScene(t, middleware.Policy{Key: who, Limit: five})
+	for _, method := range []string{"PUT", "DELETE", "OPTIONS", "get"} {
+		w := s.send(httptest.NewRequest(method, "/", nil))
+		if got := w.Header().Get("Allow"); w.Code != http.StatusMethodNotAllowed || got != "GET, HEAD, POST" {
+			t.Errorf("%s: got %d, Allow %q; want 405 and GET, HEAD, POST", method, w.Code, got)
+		}
+	}
+	if w := s.send(httptest.NewRequest("HEAD", "/", nil)); w.Code != http.StatusOK {
+		t.Errorf("HEAD: got %d; want 200", w.Code)
+	}
+}
+
+// The page shows the policies of now, each with what there is to know of it.
+func TestPolicies(t *testing.T) {
+	plain := middleware.Policy{Name: "plain", Key: who, Limit: gcra.PerMinute(100).WithBurst(20)}
+	rich := middleware.Policy{
+		Name: "rich", Key: who, LimitFor: func(*http.Request) gcra.Limit { return five },
+		Routes: []string{"GET /a", "/b/"}, Cost: func(*http.Request) int { return 1 }, Skip: func(*http.Request) bool { return false },
+		Shadow: true, MaxDelay: 2 * time.Second, Outage: middleware.OutageClosed,
+	}
+	s := newScene(t, plain, rich)
+	s.ask(1, "k", "/a")
+	got := s.json("").Policies
+	if len(got) != 2 {
+		t.Fatalf("got %+v; want two policies", got)
+	}
+	if p := got[0]; p.Name != "plain" || !p.InForce || p.Limit != "100/minute burst 20" || p.LimitFor || p.CostFor || p.Skips || p.Shadow || p.MaxDelay != 0 || p.Outage != "local" || len(p.Routes) != 0 {
+		t.Errorf("plain: got %+v", p)
+	}
+	if p := got[1]; p.Name != "rich" || p.Limit != "" || !p.LimitFor || !slices.Equal(p.Limits, []string{"5/minute"}) ||
+		!slices.Equal(p.Routes, rich.Routes) || !p.CostFor || !p.Skips || !p.Shadow || p.MaxDelay != 2 || p.Outage != "closed" {
+		t.Errorf("rich: got %+v", p)
+	}
+	page := s.html("")
+	for _, want := range []string{
+		"100/minute burst 20", "Every request", "outage: local", "5/minute", "by request",
+		"GET /a", "/b/", "with exceptions", "cost by request", "shadow: refuses nobody", "held back up to 2 s", "outage: closed",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+}
+
+// After a reload the page shows the new policies, and the old ones as long as
+// they have something to tell.
+func TestReload(t *testing.T) {
+	s := newScene(t, middleware.Policy{Name: "old", Key: who, Limit: five})
+	s.ask(1, "k", "/")
+	if err := s.limiter.Reload(middleware.Policy{Name: "new", Key: who, Limit: gcra.PerHour(7)}); err != nil {
+		t.Fatal(err)
+	}
+	s.ask(1, "k", "/")
+	names := func() (all []string) {
+		for _, p := range s.json("").Policies {
+			if p.InForce {
+				all = append(all, p.Name+" "+p.Limit)
+			} else {
+				all = append(all, p.Name+" gone")
+			}
+		}
+		return all
+	}
+	if got, want := names(), []string{"new 7/hour", "old gone"}; !slices.Equal(got, want) {
+		t.Errorf("after a reload: got %q; want %q", got, want)
+	}
+	s.add(15 * time.Minute)
+	if got, want := names(), []string{"new 7/hour"}; !slices.Equal(got, want) {
+		t.Errorf("15 minutes later: got %q; want %q", got, want)
+	}
+}
+
+// Each decision is counted once, in the step in which it was made, and for 15
+// minutes.
+func TestCounts(t *testing.T) {
+	s := newScene(t,
+		middleware.Policy{Name: "enforced", Key: who, Limit: five},
+		middleware.Policy{Name: "shadow", Key: who, Limit: gcra.PerMinute(2), Shadow: true})
+	s.ask(8, "k", "/")
+	s.add(30 * time.Second)
+	s.ask(1, "k", "/")
+	got := s.json("")
+	if d := got.Decisions; d.Total != 9 || d.Refused != 3 || d.Degraded != 0 {
+		t.Errorf("decisions: got %+v; want 9, of which 3 refused", d)
+	}
+	p := got.Policies[0]
+	if p.Allowed != 6 || p.Refused != 3 || p.Shadowed != 0 {
+		t.Errorf("enforced: got %d allowed, %d refused, %d in the shadow; want 6, 3, 0", p.Allowed, p.Refused, p.Shadowed)
+	}
+	if n := len(p.Chart.Allowed); n != 60 || p.Chart.Allowed[57] != 5 || p.Chart.Refused[57] != 3 || p.Chart.Allowed[58] != 0 || p.Chart.Allowed[59] != 1 {
+		t.Errorf("enforced: got %v and %v; want 60 steps that end in 5, 0, 1 and 3, 0, 0", p.Chart.Allowed, p.Chart.Refused)
+	}
+	p = got.Policies[1]
+	if p.Allowed != 3 || p.Refused != 0 || p.Shadowed != 6 {
+		t.Errorf("shadow: got %d allowed, %d refused, %d in the shadow; want 3, 0, 6", p.Allowed, p.Refused, p.Shadowed)
+	}
+	s.add(14*time.Minute + 30*time.Second)
+	if got := s.json("").Decisions.Total; got != 1 {
+		t.Errorf("15 minutes after the first step: got %d decisions; want the 1 of later", got)
+	}
+	s.add(30 * time.Second)
+	if got := s.json(""); got.Decisions.Total != 0 || got.Policies[0].Allowed != 0 {
+		t.Errorf("15 minutes after the last: got %+v; want nothing", got.Decisions)
+	}
+}
+
+// An outage is counted; the share of a limit that this server goes by then is
+// nobody's limit.
+func TestDegraded(t *testing.T) {
+	clock := newClock()
+	store := &failing{Store: &gcra.Memory{Now: clock.now}}
+	s := newSceneOn(t, clock, store, middleware.Policy{Key: who, LimitFor: func(*http.Request) gcra.Limit { return five }})
+	store.err = errors.New("store is away")
+	s.ask(7, "k", "/")
+	got := s.json("")
+	if d := got.Decisions; d.Total != 7 || d.Refused != 2 || d.Degraded != 7 {
+		t.Errorf("got %+v; want 7 decisions, 2 refused, all degraded", d)
+	}
+	if p := got.Policies[0]; p.Allowed != 5 || p.Refused != 2 || len(p.Limits) != 0 || len(p.MostRefused) != 1 {
+		t.Errorf("got %+v; want 5 allowed, 2 refused, one subject and no limit", p)
+	}
+}
+
+// failing is a store that errs when it is told to.
+type failing struct {
+	gcra.Store
+	err error
+}
+
+func (f *failing) Take(ctx context.Context, charges []gcra.Charge) error {
+	if f.err != nil {
+		return f.err
+	}
+	return f.Store.Take(ctx, charges)
+}
+
+func (f *failing) Refund(ctx context.Context, charges []gcra.Charge) error {
+	if f.err != nil {
+		return f.err
+	}
+	return f.Store.Refund(ctx, charges)
+}
+
+func TestMostRefused(t *testing.T) {
+	s := newScene(t,
+		middleware.Policy{Name: "some", Key: who, Limit: five, Routes: []string{"/some"}},
+		middleware.Policy{Name: "every", Key: who, Limit: gcra.PerMinute(1000)})
+	s.ask(25, "loud", "/some")
+	s.ask(8, "louder than some", "/some")
+	s.ask(5, "quiet", "/some")
+	got := s.json("").Policies
+	if most := got[0].MostRefused; len(most) != 2 || most[0].Subject != "loud" || most[0].AtLeast != 20 || most[0].AtMost != 20 || most[1].Subject != "louder than some" || most[1].AtLeast != 3 {
+		t.Errorf("got %+v; want loud 20 times and another 3 times", most)
+	}
+	if most := got[1].MostRefused; len(most) != 0 {
+		t.Errorf("a policy that refused nobody: got %+v; want none", most)
+	}
+	// Who was refused today is forgotten tomorrow, and soon after.
+	s.add(18 * time.Minute)
+	if most := s.json("").Policies[0].MostRefused; len(most) != 0 {
+		t.Errorf("18 minutes later: got %+v; want none", most)
+	}
+}
+
+// What the store has done is told for the window and for all time.
+func TestStats(t *testing.T) {
+	clock := newClock()
+	store := &busyStore{Memory: &gcra.Memory{Now: clock.now}}
+	s := newSceneOn(t, clock, store, middleware.Policy{Key: who, Limit: five})
+	s.ask(30, "k", "/")
+	s.add(time.Hour)
+	s.ask(1, "k", "/")
+	s.ask(10, "k", "/")
+	got := s.json("").Store
+	if got.Kind != "*inspect_test.busyStore" || got.Recent == nil || got.Total == nil {
+		t.Fatalf("got %+v; want statistics", got)
+	}
+	if got.Total.Trips != 41 || got.Total.Failures != 3 || got.Total.MeanTime != 0.00064 || got.Recent.Trips != 10 || got.Recent.Failures != 0 || got.Recent.Mirrored != 2 {
+		t.Errorf("got %+v and %+v; want 41 trips of 640 us and 3 failures, lately 10, 2 refusals without and no failure", got.Total, got.Recent)
+	}
+	page := s.html("")
+	for _, want := range []string{"10.0.0.5:6379", "closed: in use", "10.0.0.6:6379", "open: left alone", "640 µs", "2.3"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+}
+
+func TestMemoryHasNoStats(t *testing.T) {
+	s := newScene(t, middleware.Policy{Key: who, Limit: five})
+	if got := s.json("").Store; got.Kind != "Memory" || got.Recent != nil {
+		t.Errorf("got %+v; want Memory and no statistics", got)
+	}
+	if page := s.html(""); !strings.Contains(page, "keeps no statistics") {
+		t.Error("the page does not say that there are no statistics")
+	}
+}
+
+// All of it on a Redis, where a reset is for all servers.
+func TestRedis(t *testing.T) {
+	store := gcra.NewRedis(redistest.Any(t))
+	store.Timeout = patience
+	s := newSceneOn(t, newClock(), store, middleware.Policy{Name: "p", Key: who, Limit: gcra.PerHour(5), MaxDelay: time.Minute})
+	s.ask(8, "k", "/")
+	if got := s.left("k"); got != "p 0/5" {
+		t.Errorf("after 8: got %q; want p 0/5", got)
+	}
+	if w := s.send(post("subject=k&policy=p")); w.Code != http.StatusSeeOther {
+		t.Fatalf("reset: got %d %s; want 303", w.Code, w.Body)
+	}
+	if got := s.left("k"); got != "p 5/5" {
+		t.Errorf("after a reset: got %q; want p 5/5", got)
+	}
+	got := s.json("").Store
+	if got.Kind != "Redis" || got.Total == nil || got.Total.Trips < 3 || got.Total.MeanTime <= 0 || len(got.Servers) != 1 || got.Servers[0].Breaker != "closed" {
+		t.Errorf("got %+v; want a Redis with one server in use and its trips", got)
+	}
+}
+
+// One page for the limiters before and after authentication.
+func TestSeveralLimiters(t *testing.T) {
+	store := gcra.NewMemory()
+	limiter := func(policies ...middleware.Policy) *middleware.Limiter {
+		return middleware.Must(middleware.New(middleware.Config{Store: store}, policies...))
+	}
+	before := limiter(middleware.Policy{Name: "a", Key: who, Limit: five}, middleware.Policy{Name: "both", Key: who, Limit: five})
+	after := limiter(middleware.Policy{Name: "both", Key: who, Limit: five}, middleware.Policy{Name: "b", Key: who, Limit: five})
+	page, err := inspect.New(inspect.Config{Authorize: everybody}, before, after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &scene{t: t, clock: newClock(), page: page}
+	for _, s.limiter = range []*middleware.Limiter{before, after} {
+		s.ask(1, "k", "/")
+	}
+	if got, want := s.left("k"), "a 4/5, both 3/5, b 4/5"; got != want {
+		t.Errorf("got %q; want %q", got, want)
+	}
+	if got := s.json("").Decisions.Total; got != 2 {
+		t.Errorf("got %d decisions; want 2", got)
+	}
+}
+
+// Requests, reloads, looks and resets at the same time.
+func TestConcurrent(t *testing.T) {
+	store := gcra.NewMemory()
+	policies := func(i int) []middleware.Policy {
+		limit := gcra.PerHour(int64(5 + i%20))
+		return []middleware.Policy{
+			{Name: "a", Key: who, Limit: five},
+			{Name: string(rune('b' + i%5)), Key: who, LimitFor: func(*http.Request) gcra.Limit { return limit }},
+		}
+	}
+	clock := newClock()
+	s := newSceneOn(t, clock, store, policies(0)...)
+	var all sync.WaitGroup
+	for worker := range 4 {
+		all.Go(func() {
+			for i := range 300 {
+				s.ask(1, strings.Repeat("x", (i*worker)%200), "/")
+				clock.add(time.Second)
+				switch i % 10 {
+				case 0:
+					if err := s.limiter.Reload(policies(i)...); err != nil {
+						t.Error(err)
+					}
+				case 3:
+					s.send(httptest.NewRequest("GET", "/?subject=x", nil))
+				case 6:
+					s.send(post("subject=x&policy=a"))
+				}
+			}
+		})
+	}
+	all.Wait()
+	if d := s.json("").Decisions; d.Total == 0 || d.Total > 1200 {
+		t.Errorf("got %+v; want some of the 1200 decisions", d)
+	}
+}

@@ -1,0 +1,146 @@
+package inspect
+
+import (
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"fmt"
+	"html/template"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+//go:embed page.html
+var pageHTML string
+
+//go:embed page.css
+var pageCSS string
+
+// contentPolicy allows the page its own style and forms, and nothing else.
+var contentPolicy = "default-src 'none'; style-src '" + hashOf(pageCSS) + "'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+
+func hashOf(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
+}
+
+var page = template.Must(template.New("page").Funcs(template.FuncMap{
+	"css":    func() template.CSS { return template.CSS(pageCSS) },
+	"number": number,
+	"short":  short,
+	"share":  share,
+	"human":  human,
+	"clip":   clip,
+	"plain":  plain,
+	"half":   func(n int64) int64 { return n / 2 },
+	"until":  until,
+}).Parse(pageHTML))
+
+// number writes 12345 as 12,345.
+func number(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	for at := len(s) - 3; at > 0 && s[at-1] != '-'; at -= 3 {
+		s = s[:at] + "," + s[at:]
+	}
+	return s
+}
+
+// short writes a number of a scale, 40000 as 40k.
+func short(n int64) string {
+	for _, unit := range []struct {
+		size int64
+		name string
+	}{{1e9, "G"}, {1e6, "M"}, {1e3, "k"}} {
+		if n >= 10*unit.size || n >= unit.size && n%unit.size == 0 {
+			return strconv.FormatInt(n/unit.size, 10) + unit.name
+		}
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// share writes n of total in percent, and never 0 for something.
+func share(n, total int64) string {
+	switch percent := 100 * float64(n) / float64(max(total, 1)); {
+	case n == 0:
+		return "0 %"
+	case percent < 0.1:
+		return "< 0.1 %"
+	case percent < 10:
+		return fmt.Sprintf("%.1f %%", percent)
+	default:
+		return fmt.Sprintf("%.0f %%", percent)
+	}
+}
+
+// human writes a time in the two units that matter.
+func human(s seconds) string {
+	d := time.Duration(s)
+	const day = 24 * time.Hour
+	switch {
+	case d <= 0:
+		return "0 s"
+	case d < time.Millisecond:
+		return fmt.Sprintf("%d µs", d.Microseconds())
+	case d < 10*time.Millisecond:
+		return fmt.Sprintf("%.1f ms", float64(d)/1e6)
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < 10*time.Second && d%time.Second != 0:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", d/time.Second)
+	case d < time.Hour:
+		return two(d, time.Minute, "min", time.Second, "s")
+	case d < day:
+		return two(d, time.Hour, "h", time.Minute, "min")
+	default:
+		return two(d, day, "d", time.Hour, "h")
+	}
+}
+
+func two(d, large time.Duration, name string, small time.Duration, rest string) string {
+	s := fmt.Sprintf("%d %s", d/large, name)
+	if n := d % large / small; n > 0 {
+		s += fmt.Sprintf(" %d %s", n, rest)
+	}
+	return s
+}
+
+// until completes "full".
+func until(s seconds) string {
+	if s <= 0 {
+		return "now"
+	}
+	return "in " + human(s)
+}
+
+// plain writes a subject so that all of it can be seen: what does not print,
+// and what would turn the direction of the text, is escaped.
+func plain(subject string) string {
+	var b strings.Builder
+	for i, c := range subject {
+		if c == utf8.RuneError && !strings.HasPrefix(subject[i:], string(utf8.RuneError)) {
+			fmt.Fprintf(&b, `\x%02x`, subject[i])
+		} else if strconv.IsPrint(c) {
+			b.WriteRune(c)
+		} else {
+			quoted := strconv.QuoteRune(c)
+			b.WriteString(quoted[1 : len(quoted)-1])
+		}
+	}
+	return b.String()
+}
+
+const maxShown = 80 // characters of a subject that the page shows
+
+// clip is plain, with the middle of a long subject left out: its kind stands at
+// the beginning, and what tells it from others often at the end.
+func clip(subject string) string {
+	s := []rune(plain(subject))
+	if len(s) <= maxShown {
+		return string(s)
+	}
+	return string(s[:maxShown-21]) + " … " + string(s[len(s)-18:])
+}

@@ -1,0 +1,137 @@
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+// standing is where one subject stands.
+type standing struct {
+	Subject string   `json:"subject"`
+	Buckets []bucket `json:"buckets"`
+	Reset   []string `json:"reset,omitempty"` // policies that were just reset
+	Error   string   `json:"error,omitempty"` // why nothing was reset, or why there are no buckets
+}
+
+// bucket is what is left to a subject in one policy.
+type bucket struct {
+	Policy    string  `json:"policy"`
+	Limit     string  `json:"limit,omitempty"` // empty: not known, and so is the rest
+	IfLimit   bool    `json:"if_limit"`        // the limit is one of several that LimitFor gave to others
+	Left      int64   `json:"left"`            // units
+	Burst     int64   `json:"burst"`           // units in a full bucket
+	FullAfter seconds `json:"full_after_seconds"`
+	First     bool    `json:"-"` // of its policy
+}
+
+// Used reports whether something is missing in the bucket.
+func (b bucket) Used() bool { return b.FullAfter > 0 }
+
+// Percent is how full the bucket is.
+func (b bucket) Percent() int64 { return 100 * b.Left / max(b.Burst, 1) }
+
+// known returns the limits that a subject may be held to by a policy: one if
+// that is certain, none if nothing is known.
+func (i *Inspector) known(p *middleware.Policy, subject string) []gcra.Limit {
+	if p.LimitFor == nil {
+		return []gcra.Limit{p.Limit}
+	}
+	s := (*i.record.policies.Load())[p.Name]
+	if s == nil {
+		return nil
+	}
+	if l, ok := s.refused.limitOf(subject); ok {
+		return []gcra.Limit{l}
+	}
+	return s.limits.limits()
+}
+
+// look asks the store, which is not changed by it, where the subject stands.
+func (i *Inspector) look(ctx context.Context, subject string) *standing {
+	at := &standing{Subject: subject}
+	var charges []gcra.Charge
+	for _, p := range i.current() {
+		limits := i.known(&p, subject)
+		if len(limits) == 0 {
+			at.Buckets = append(at.Buckets, bucket{Policy: p.Name, First: true})
+		}
+		for k, l := range limits {
+			at.Buckets = append(at.Buckets, bucket{Policy: p.Name, Limit: l.String(), IfLimit: len(limits) > 1, Burst: burst(l), First: k == 0})
+			charges = append(charges, gcra.Charge{Subject: subject, Policy: p.Name, Limit: l, MaxDelay: p.MaxDelay})
+		}
+	}
+	if len(charges) == 0 {
+		return at
+	}
+	if err := i.store.Take(ctx, charges); err != nil {
+		at.Buckets, at.Error = nil, "The store could not tell: "+err.Error()
+		return at
+	}
+	next := 0
+	for k := range at.Buckets {
+		if b := &at.Buckets[k]; b.Limit != "" {
+			b.Left, b.FullAfter = charges[next].Result.Remaining, seconds(charges[next].Result.ResetAfter)
+			next++
+		}
+	}
+	return at
+}
+
+// refill makes the subject's buckets full in the policies named. After a
+// mistake nothing was refilled.
+func (i *Inspector) refill(ctx context.Context, subject string, names []string) error {
+	policies := i.current()
+	inForce := make([]string, len(policies))
+	var charges []gcra.Charge
+	for k := range policies {
+		p := &policies[k]
+		inForce[k] = p.Name
+		if !slices.Contains(names, p.Name) {
+			continue
+		}
+		limits := i.known(p, subject)
+		if len(limits) == 0 {
+			return mistake(fmt.Sprintf("policy %s has a limit for each request, and lately there was none to learn one from", p.Name))
+		}
+		// Any limit will do for a bucket, since none holds more debt than its own
+		// limit allows; a log is emptied by the one with the largest burst.
+		l := slices.MaxFunc(limits, func(a, b gcra.Limit) int { return cmp.Compare(burst(a), burst(b)) })
+		charges = append(charges, gcra.Charge{
+			Subject: subject, Policy: p.Name, Limit: l, MaxDelay: p.MaxDelay,
+			Cost: burst(l) + queue(l, p.MaxDelay),
+		})
+	}
+	for _, name := range names {
+		if !slices.Contains(inForce, name) {
+			return mistake(fmt.Sprintf("policy is %.80q; want some of %s", name, strings.Join(inForce, ", ")))
+		}
+	}
+	if len(charges) == 0 {
+		return mistake("the field policy is missing; want some of " + strings.Join(inForce, ", "))
+	}
+	return i.store.Refund(ctx, charges)
+}
+
+// mistake is an error of whoever asks.
+type mistake string
+
+func (m mistake) Error() string { return string(m) }
+
+// queue is how many units MaxDelay may have let in beyond the burst.
+func queue(l gcra.Limit, maxDelay time.Duration) int64 {
+	return int64(float64(maxDelay)/float64(l.Per)*float64(l.Count)) + 1
+}
+
+func burst(l gcra.Limit) int64 {
+	if l.Burst == 0 {
+		return l.Count
+	}
+	return l.Burst
+}

@@ -1,0 +1,339 @@
+package inspect_test
+
+import (
+	"errors"
+	"html"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/slidinglog"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+func TestLook(t *testing.T) {
+	s := newScene(t,
+		middleware.Policy{Name: "a", Key: who, Limit: five},
+		middleware.Policy{Name: "b", Key: who, Limit: gcra.PerHour(1000).WithBurst(10)})
+	s.ask(3, "ip:192.0.2.7", "/")
+	for range 3 { // looking takes nothing
+		got := s.json("?subject=ip:192.0.2.7").Subject
+		if got == nil || got.Subject != "ip:192.0.2.7" || len(got.Buckets) != 2 {
+			t.Fatalf("got %+v; want two buckets", got)
+		}
+		if b := got.Buckets[0]; b.Policy != "a" || b.Limit != "5/minute" || b.Left != 2 || b.Burst != 5 || b.FullAfter != 36 {
+			t.Errorf("got %+v; want 2 of 5 left, full in 36 s", b)
+		}
+		if b := got.Buckets[1]; b.Left != 7 || b.Burst != 10 || b.FullAfter != 10.8 {
+			t.Errorf("got %+v; want 7 of 10 left, full in 10.8 s", b)
+		}
+	}
+	page := s.html("?subject=ip:192.0.2.7")
+	for _, want := range []string{"2 of 5", "in 36 s", "7 of 10", "in 10 s", `value="a" checked`} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+	if got := s.left("ip:192.0.2.8"); got != "a 5/5, b 10/10" {
+		t.Errorf("somebody else: got %q; want all", got)
+	}
+	// Nobody in particular has a bucket, too.
+	s.ask(1, "", "/")
+	if got := s.left(""); got != "a 4/5, b 9/10" {
+		t.Errorf("nobody in particular: got %q; want a 4/5, b 9/10", got)
+	}
+	if page := s.html("?subject="); !strings.Contains(page, "Nobody in particular") {
+		t.Error("the page does not say that it is about nobody in particular")
+	}
+}
+
+// A limit that is given by request is known from the requests: that of the
+// subject if it was refused, otherwise one of those that were seen.
+func TestLookWithLimitFor(t *testing.T) {
+	plan := func(r *http.Request) gcra.Limit {
+		if strings.HasPrefix(r.Header.Get("Who"), "paid") {
+			return gcra.PerMinute(50)
+		}
+		return five
+	}
+	s := newScene(t, middleware.Policy{Name: "plan", Key: who, LimitFor: plan})
+	if b := s.json("?subject=paid").Subject.Buckets[0]; b.Limit != "" || b.Policy != "plan" {
+		t.Errorf("before any request: got %+v; want no limit", b)
+	}
+	if page := s.html("?subject=paid"); !strings.Contains(page, "Not known") {
+		t.Error("the page does not say that the limit is not known")
+	}
+	w := s.send(post("subject=paid&policy=plan"))
+	if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "Nothing was reset: policy plan has a limit for each request") {
+		t.Errorf("reset without a limit: got %d; want 400 and why", w.Code)
+	}
+
+	s.ask(2, "paid", "/")
+	if got := s.left("paid"); got != "plan 48/50" {
+		t.Errorf("one limit seen: got %q; want plan 48/50", got)
+	}
+	s.ask(2, "free", "/")
+	got := s.json("?subject=paid").Subject.Buckets
+	if len(got) != 2 || !got[0].IfLimit || got[0].Limit != "5/minute" || !got[1].IfLimit || got[1].Limit != "50/minute" || got[1].Left != 48 {
+		t.Errorf("two limits seen: got %+v; want a bucket for each, with 48 of 50", got)
+	}
+	page := s.html("?subject=paid")
+	if !strings.Contains(page, "if held to 5/minute") || strings.Count(page, `name="policy" value="plan"`) != 1 {
+		t.Error("two limits seen: the page does not offer one policy with two limits")
+	}
+	s.ask(50, "paid", "/")
+	if got := s.left("paid"); got != "plan 0/50" {
+		t.Errorf("refused: got %q; want plan 0/50, its own limit", got)
+	}
+	// A reset works by any of the limits.
+	s.ask(40, "paid2", "/")
+	if w := s.send(post("subject=paid2&policy=plan")); w.Code != http.StatusSeeOther {
+		t.Errorf("reset: got %d %s; want 303", w.Code, w.Body)
+	}
+	if got := s.left("paid2"); got != "plan 5/5, plan 50/50" {
+		t.Errorf("after a reset: got %q; want all", got)
+	}
+	s.add(18 * time.Minute)
+	if b := s.json("?subject=paid").Subject.Buckets[0]; b.Limit != "" {
+		t.Errorf("18 minutes later: got %+v; want no limit", b)
+	}
+}
+
+// However many limits there are, few are kept.
+func TestManyLimits(t *testing.T) {
+	n := int64(0)
+	s := newScene(t, middleware.Policy{Key: who, LimitFor: func(*http.Request) gcra.Limit { n++; return gcra.PerMinute(n) }})
+	s.ask(1000, "k", "/")
+	if got := len(s.json("").Policies[0].Limits); got != 8 {
+		t.Errorf("got %d limits; want 8", got)
+	}
+}
+
+func TestReset(t *testing.T) {
+	policies := []middleware.Policy{
+		{Name: "a", Key: who, Limit: five},
+		{Name: "b & c", Key: who, Limit: five},
+		{Name: "slow", Key: who, Limit: five, MaxDelay: time.Minute},
+	}
+	s := newScene(t, policies...)
+	s.ask(5, "x", "/")
+	s.ask(5, "y", "/")
+
+	w := s.send(post("subject=x&policy=a&policy=b+%26+c"))
+	if got := w.Header().Get("Location"); w.Code != http.StatusSeeOther || got != "?reset=a&reset=b+%26+c&subject=x" {
+		t.Errorf("got %d to %q; want 303 back to the subject", w.Code, got)
+	}
+	if got := s.left("x"); got != "a 5/5, b & c 5/5, slow 0/5" {
+		t.Errorf("got %q; want a and b & c full", got)
+	}
+	if got := s.left("y"); got != "a 0/5, b & c 0/5, slow 0/5" {
+		t.Errorf("somebody else: got %q; want nothing changed", got)
+	}
+	page := s.html(w.Header().Get("Location"))
+	if !strings.Contains(page, "Reset: <b>a</b>, <b>b &amp; c</b>.") {
+		t.Error("the page does not say what was reset")
+	}
+	if page := s.html("?subject=x&reset=<b>nothing"); strings.Contains(page, "role=\"status\"") || strings.Contains(page, "nothing") {
+		t.Error("the page repeats what was not reset")
+	}
+}
+
+// A queue that MaxDelay has let in goes, too.
+func TestResetQueue(t *testing.T) {
+	s := newScene(t, middleware.Policy{Name: "slow", Key: who, Limit: five, MaxDelay: time.Minute})
+	s.ask(10, "x", "/")
+	if b := s.json("?subject=x").Subject.Buckets[0]; b.Left != 0 || b.FullAfter != 120 {
+		t.Errorf("got %+v; want a queue of a minute", b)
+	}
+	s.send(post("subject=x&policy=slow"))
+	if b := s.json("?subject=x").Subject.Buckets[0]; b.Left != 5 || b.FullAfter != 0 {
+		t.Errorf("after a reset: got %+v; want it full", b)
+	}
+}
+
+func TestResetLog(t *testing.T) {
+	s := newSceneOn(t, newClock(), slidinglog.NewMemory(), middleware.Policy{Name: "strict", Key: who, Limit: gcra.PerHour(5)})
+	s.ask(5, "x", "/")
+	if got := s.left("x"); got != "strict 0/5" {
+		t.Errorf("got %q; want strict 0/5", got)
+	}
+	s.send(post("subject=x&policy=strict"))
+	if got := s.left("x"); got != "strict 5/5" {
+		t.Errorf("after a reset: got %q; want strict 5/5", got)
+	}
+}
+
+func TestResetJSON(t *testing.T) {
+	s := newScene(t, middleware.Policy{Name: "a", Key: who, Limit: five})
+	s.ask(5, "x", "/")
+	r := post("subject=x&policy=a")
+	r.Header.Set("Accept", "application/json")
+	w := s.send(r)
+	back := w.Header().Get("Location")
+	if w.Code != http.StatusSeeOther || !strings.Contains(back, "format=json") {
+		t.Fatalf("got %d to %q; want 303 to JSON", w.Code, back)
+	}
+	got := reportIn(t, s.send(httptest.NewRequest("GET", "/"+back, nil))).Subject
+	if got.Subject != "x" || !slices.Equal(got.Reset, []string{"a"}) || got.Buckets[0].Left != 5 {
+		t.Errorf("got %+v; want a reset and full", got)
+	}
+}
+
+func TestResetMistakes(t *testing.T) {
+	s := newScene(t, middleware.Policy{Name: "a", Key: who, Limit: five}, middleware.Policy{Name: "b", Key: who, Limit: five})
+	s.ask(5, "x", "/")
+	for _, mistake := range []struct {
+		form   string
+		status int
+		want   string
+	}{
+		{"policy=a", 400, "the field subject is missing"},
+		{"subject=x", 400, "the field policy is missing; want some of a, b"},
+		{"subject=x&policy=A", 400, "policy is &#34;A&#34;; want some of a, b"},
+		{"subject=x&policy=a&policy=c", 400, "policy is &#34;c&#34;; want some of a, b"},
+		{"subject=x&policy=%zz", 400, "the form cannot be read"},
+		{"subject=x&policy=a&format=xml", 400, "format is \"xml\"; want json or html"},
+		{"subject=x&policy=a&padding=" + strings.Repeat("x", 64<<10), 413, "the form cannot be read"},
+	} {
+		w := s.send(post(mistake.form))
+		if w.Code != mistake.status || !strings.Contains(w.Body.String(), mistake.want) {
+			t.Errorf("%.80s: got %d; want %d and %q", mistake.form, w.Code, mistake.status, mistake.want)
+		}
+		if got := s.left("x"); got != "a 0/5, b 0/5" {
+			t.Errorf("%.80s: got %q; want nothing reset", mistake.form, got)
+		}
+	}
+	if w := s.send(httptest.NewRequest("GET", "/?a=%zz", nil)); w.Code != http.StatusBadRequest {
+		t.Errorf("a query that cannot be read: got %d; want 400", w.Code)
+	}
+}
+
+// A page of another site cannot make an administrator's browser reset anybody.
+func TestCrossSite(t *testing.T) {
+	s := newScene(t, middleware.Policy{Name: "a", Key: who, Limit: five})
+	for _, from := range []struct {
+		name   string
+		header []string // of a browser whose page the form is on
+		status int
+	}{
+		{"another site", []string{"Sec-Fetch-Site", "cross-site", "Origin", "https://evil.example"}, 403},
+		{"another site with our name as its origin", []string{"Sec-Fetch-Site", "cross-site", "Origin", "http://example.com"}, 403},
+		{"a neighbour on this site", []string{"Sec-Fetch-Site", "same-site", "Origin", "http://www.example.com"}, 403},
+		{"another site, an old browser", []string{"Origin", "https://evil.example"}, 403},
+		{"nowhere", []string{"Origin", "null"}, 403},
+		{"this page", []string{"Sec-Fetch-Site", "same-origin", "Origin", "http://example.com"}, 303},
+		{"this page, over plain HTTP", []string{"Origin", "http://example.com"}, 303},
+		{"a program", nil, 303},
+	} {
+		s.ask(5, "x", "/")
+		r := post("subject=x&policy=a") // to example.com
+		for i := 0; i < len(from.header); i += 2 {
+			r.Header.Set(from.header[i], from.header[i+1])
+		}
+		want := "a 0/5"
+		if from.status == http.StatusSeeOther {
+			want = "a 5/5"
+		}
+		if w := s.send(r); w.Code != from.status {
+			t.Errorf("from %s: got %d; want %d", from.name, w.Code, from.status)
+		}
+		if got := s.left("x"); got != want {
+			t.Errorf("from %s: got %q; want %q", from.name, got, want)
+		}
+	}
+}
+
+// The page is there when the store is not, and says what it could not tell.
+func TestStoreAway(t *testing.T) {
+	clock := newClock()
+	store := &failing{Store: &gcra.Memory{Now: clock.now}}
+	s := newSceneOn(t, clock, store, middleware.Policy{Name: "a", Key: who, Limit: five})
+	store.err = errors.New("dial tcp: <refused>")
+	w := s.send(httptest.NewRequest("GET", "/?subject=x", nil))
+	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "The store could not tell: dial tcp: &lt;refused&gt;") {
+		t.Errorf("look: got %d; want 503 and the cause on the page", w.Code)
+	}
+	if w = s.send(post("subject=x&policy=a")); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "did not confirm the reset: dial tcp") {
+		t.Errorf("reset: got %d; want 503 and the cause on the page", w.Code)
+	}
+	if w = s.send(httptest.NewRequest("GET", "/", nil)); w.Code != http.StatusOK {
+		t.Errorf("the page: got %d; want 200", w.Code)
+	}
+}
+
+// Whatever a client calls itself is text on the page, and the links lead to it,
+// byte for byte.
+func TestHostileSubjects(t *testing.T) {
+	for _, subject := range []string{
+		hostile, `"><img src=x onerror=alert(1)>`, `' onmouseover='alert(1)`, "</style><script>", "javascript:alert(1)", "{{.}}",
+		"&amp;", "a b+c%20d#e?f&g=h", "\x00\r\n\t\x1b[31m", "\xff\xfe not UTF-8", "\u202etxt.exe", "ünïcode 名前", "https://evil.example/",
+	} {
+		s := newScene(t, middleware.Policy{Name: "a", Key: who, Limit: five})
+		s.ask(7, subject, "/")
+		link := references(s.html(""), subject)
+		if len(link) != 1 {
+			t.Fatalf("%q: got links %q; want one", subject, link)
+		}
+		form := references(s.html(link[0]), subject)
+		if len(form) != 2 {
+			t.Fatalf("%q: got references %q; want a link and a form", subject, form)
+		}
+		for _, page := range []string{s.html(""), s.html(link[0])} {
+			for _, bad := range []string{"<script", "<img", "onerror=alert(1)>", "onmouseover='", "\x00", "\x1b", "\xff", "\u202e"} {
+				if strings.Contains(page, bad) {
+					t.Errorf("%q: the page has %q", subject, bad)
+				}
+			}
+		}
+		if page := s.html(link[0]); !strings.Contains(page, "0 of 5") {
+			t.Errorf("%q: its link does not show its bucket", subject)
+		}
+		// As a browser sends the form: the subject in the URL, the rest in the body.
+		r := post("policy=a")
+		r.URL.RawQuery = form[0][1:]
+		back := s.send(r).Header().Get("Location")
+		if page := s.html(back); !strings.Contains(page, "5 of 5") {
+			t.Errorf("%q: was not reset", subject)
+		}
+	}
+}
+
+// references are the links and forms of a page that are about a subject, in
+// order.
+func references(page, subject string) (all []string) {
+	for _, f := range reference.FindAllStringSubmatch(page, -1) {
+		query, err := url.ParseQuery(strings.TrimPrefix(html.UnescapeString(f[1]), "?"))
+		if err == nil && query.Has("subject") && query.Get("subject") == subject {
+			all = append(all, html.UnescapeString(f[1]))
+		}
+	}
+	return all
+}
+
+// A subject of any length is shown in part, kept in part, and can be looked up
+// in full.
+func TestLongSubjects(t *testing.T) {
+	s := newScene(t, middleware.Policy{Name: "a", Key: who, Limit: five})
+	long, longer := "sub:"+strings.Repeat("long", 100)+"!", "sub:"+strings.Repeat("longer", 1000)+"!"
+	s.ask(6, long, "/")
+	s.ask(7, longer, "/")
+	page := s.html("")
+	if n := len(page); n > 20_000 {
+		t.Errorf("the page has %d bytes; want the subjects shortened", n)
+	}
+	if len(references(page, long)) != 1 || len(references(page, longer[:512])) != 0 {
+		t.Error("want a link to the one that is kept whole, and none to the other")
+	}
+	most := s.json("").Policies[0].MostRefused
+	if len(most) != 2 || most[0].Subject != longer[:512] || most[1].Subject != long {
+		t.Errorf("got %d subjects; want both, the longer one cut to 512 bytes", len(most))
+	}
+	if got := s.left(longer); got != "a 0/5" {
+		t.Errorf("got %q; want a 0/5", got)
+	}
+}
