@@ -111,6 +111,7 @@ func TestAlike(t *testing.T) {
 		{"/hello%2f", get("/hello%2f"), 404, notFound, "-Location"},
 		{"/HELLO, which a router might take for /hello", get("/HELLO"), 429, refused("hello"), ""},
 		{"nothing", get("/nothing"), 404, notFound, "-RateLimit-Limit"},
+		{"the inspector, without -inspect", get("/debug/ratelimit?token=x"), 404, notFound, "-Set-Cookie"},
 		{"the root", get("/"), 404, notFound, "Content-Type: application/json"},
 		{"nothing, HEAD", request("HEAD", "/nothing", ""), 404, "", "Content-Length: 34"},
 		{"nothing, CONNECT", request("CONNECT", "api.example.com:80", ""), 404, notFound, ""},

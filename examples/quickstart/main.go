@@ -66,8 +66,16 @@ func run(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	handler := frameworks[s.framework](a, limits)
+	if s.inspect {
+		var page string
+		if handler, page, err = withInspector(handler, limits, listener.Addr()); err != nil {
+			return err
+		}
+		kept += "\nInspector: " + page
+	}
 	server := &http.Server{
-		Handler:           oneSpelling(frameworks[s.framework](a, limits)),
+		Handler:           oneSpelling(handler),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      15 * time.Second,

@@ -109,7 +109,7 @@ func TestHelp(t *testing.T) {
 		if code != 0 || errs != "" {
 			t.Errorf("%s: got exit %d and error %q; want 0 and none", flag, code, errs)
 		}
-		for _, name := range []string{"-addr", "-framework", "-redis", "-headers", "-policies", "REDIS_URL", "JWT_SECRET", "demo key", "/hello", "/login", "/me", "/report", "/healthz"} {
+		for _, name := range []string{"-addr", "-framework", "-redis", "-headers", "-policies", "-inspect", "/debug/ratelimit", "REDIS_URL", "JWT_SECRET", "demo key", "/hello", "/login", "/me", "/report", "/healthz"} {
 			if !strings.Contains(out, name) {
 				t.Errorf("%s does not explain %s:\n%s", flag, name, out)
 			}

@@ -32,6 +32,8 @@ const usage = `Quickstart is an API server to try the limiter on. It prints curl
   -policies file     the limits, in YAML, in place of those below; a change holds
                      within a second, or on SIGHUP. See policies.yaml beside this
                      program
+  -inspect           a page on what the limits do, on /debug/ratelimit: the URL to
+                     open, with a token in it, is printed
   -h                 this text
 
 Environment
@@ -76,13 +78,14 @@ type settings struct {
 	addr, framework, headers string
 	redisURL, redisFrom      string // and the flag or variable that gave it
 	policies                 string // a file, "" without
+	inspect                  bool
 	key                      []byte // signs tokens
 	demo                     bool   // it is the demo key
 }
 
 var errHelp = flag.ErrHelp
 
-const flagNames = "-addr, -framework, -redis, -headers or -policies"
+const flagNames = "-addr, -framework, -redis, -headers, -policies or -inspect"
 
 // readSettings reads the flags and the environment. Its errors name the value
 // and what would be right.
@@ -98,6 +101,7 @@ func readSettings(args []string, getenv func(string) string) (settings, error) {
 	})
 	flags.StringVar(&s.headers, "headers", "draft6", "")
 	flags.StringVar(&s.policies, "policies", "", "")
+	flags.BoolVar(&s.inspect, "inspect", false, "")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return s, errHelp
 	} else if err != nil {
