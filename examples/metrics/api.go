@@ -1,0 +1,36 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	ratelimit "github.com/seed-e377111c/ratelimit/adapters/nethttp"
+	ratelimitotel "github.com/seed-e377111c/ratelimit/adapters/otel"
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/keyfunc"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+// newAPI is the API behind its limiter, which is instrumented.
+func newAPI(store gcra.Store) (http.Handler, error) {
+	client := keyfunc.RemoteAddr // behind a proxy: keyfunc.TrustedProxies
+	limiter, err := middleware.New(middleware.Config{Store: store},
+		middleware.Policy{Name: "client", Key: client, Limit: gcra.PerMinute(60)},
+		middleware.Policy{Name: "tight", Key: client, Limit: gcra.PerMinute(20), Shadow: true},
+		middleware.Policy{Name: "slow", Key: client, Limit: gcra.PerSecond(5).WithBurst(1),
+			MaxDelay: time.Second, Routes: []string{"GET /slow"}},
+	)
+	if err != nil {
+		return nil, err
+	}
+	if err := ratelimitotel.Instrument(limiter); err != nil {
+		return nil, err
+	}
+
+	hello := func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") }
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /hello", hello)
+	mux.HandleFunc("GET /slow", hello)
+	return ratelimit.From(limiter)(mux), nil
+}

@@ -1,0 +1,158 @@
+// Metrics is a limited API server whose decisions a Prometheus can scrape, and
+// a dashboard for Grafana that shows them.
+//
+//	go run ./examples/metrics
+//
+// It prints curl lines to try. The API listens on one address, /metrics on
+// another, which is not for the clients of the API. What to copy from is
+// metrics.go (OpenTelemetry, for Prometheus) and api.go (a limiter that is
+// instrumented); grafana.json is to be imported into Grafana.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9/logging"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+)
+
+const usage = `Metrics is a limited API server whose decisions a Prometheus can scrape.
+
+  go run ./examples/metrics [flags]
+
+  -addr host:port     where the API listens (default 127.0.0.1:8080, this machine
+                      only); port 0 takes a free one
+  -metrics host:port  where /metrics listens (default 127.0.0.1:9464)
+  -redis url          where the limits are kept: redis://[user:password@]host:6379/0,
+                      rediss:// for TLS, redis://host1:6379,host2:6379 for a
+                      cluster. Without it this process itself
+  -h                  this text
+
+Routes and limits
+
+  GET /hello          60 a minute for an address; 20 a minute in shadow
+  GET /slow           both, and one every 200 ms for an address, for which a
+                      request waits up to a second
+`
+
+const greeting = `The API listens on http://%[1]s, its metrics are on http://%[2]s/metrics
+
+Have some held back, let some pass, have some refused, and look at the counts:
+
+  for i in $(seq 3); do curl -s -o /dev/null -w '%%{time_total}\n' http://%[1]s/slow & done; wait
+  for i in $(seq 70); do curl -s -o /dev/null -w '%%{http_code}\n' http://%[1]s/hello; done
+  curl -s http://%[2]s/metrics | grep ^ratelimit_decisions
+
+Ctrl-C ends it.
+`
+
+func main() {
+	ctx, forget := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout)
+	forget()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "metrics:", strings.ReplaceAll(err.Error(), "\n", " "))
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	s, err := readSettings(args)
+	if errors.Is(err, flag.ErrHelp) {
+		_, err = io.WriteString(out, usage)
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	var store gcra.Store = gcra.NewMemory()
+	if s.redis != "" {
+		logging.Disable() // the client's own words on every dial that fails
+		redis, err := gcra.Open(s.redis)
+		if err != nil {
+			return fmt.Errorf("-redis is no URL such as redis://localhost:6379/0: %w", err)
+		}
+		defer redis.Close()
+		store = redis
+	}
+
+	metrics, shutdown, err := newMetrics()
+	if err != nil {
+		return err
+	}
+	defer shutdown()
+	api, err := newAPI(store)
+	if err != nil {
+		return err
+	}
+	return serve(ctx, s, api, metrics, out)
+}
+
+// serve serves the API and its metrics until the context ends.
+func serve(ctx context.Context, s settings, api, metrics http.Handler, out io.Writer) error {
+	ended := make(chan error, 2)
+	start := func(flag, addr string, h http.Handler) (*http.Server, net.Addr, error) {
+		listener, err := net.Listen("tcp", addr)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s is %q: %w; want host:port of this machine, port 0 for a free one", flag, addr, err)
+		}
+		server := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second}
+		go func() { ended <- server.Serve(listener) }()
+		return server, listener.Addr(), nil
+	}
+	front, apiAddr, err := start("-addr", s.addr, api)
+	if err != nil {
+		return err
+	}
+	defer front.Close()
+	back, metricsAddr, err := start("-metrics", s.metrics, metrics)
+	if err != nil {
+		return err
+	}
+	defer back.Close()
+	fmt.Fprintf(out, greeting, apiAddr, metricsAddr)
+
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	draining, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	return errors.Join(front.Shutdown(draining), back.Shutdown(draining))
+}
+
+type settings struct{ addr, metrics, redis string }
+
+const known = "want -addr, -metrics or -redis, see -h"
+
+// readSettings reads the flags. Its errors name the value and what would be
+// right.
+func readSettings(args []string) (s settings, err error) {
+	flags := flag.NewFlagSet("metrics", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.StringVar(&s.addr, "addr", "127.0.0.1:8080", "")
+	flags.StringVar(&s.metrics, "metrics", "127.0.0.1:9464", "")
+	flags.StringVar(&s.redis, "redis", "", "")
+	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+		return s, err
+	} else if err != nil {
+		return s, fmt.Errorf("%w; %s", err, known)
+	}
+	if flags.NArg() > 0 {
+		return s, fmt.Errorf("%q is not a flag; %s", flags.Arg(0), known)
+	}
+	return s, nil
+}

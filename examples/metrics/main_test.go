@@ -1,0 +1,199 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/internal/redistest"
+)
+
+// child makes this test binary the program itself.
+const child = "METRICS_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(child) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+const patience = 30 * time.Second
+
+// process is a server under test.
+type process struct {
+	cmd          *exec.Cmd
+	api, metrics string // URLs
+
+	mu  sync.Mutex
+	out bytes.Buffer
+	err bytes.Buffer
+}
+
+func (p *process) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.out.Write(b)
+}
+
+func (p *process) text() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.out.String()
+}
+
+// program starts the program.
+func program(t *testing.T, args ...string) *process {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{cmd: exec.CommandContext(t.Context(), exe, args...)}
+	p.cmd.Env = append(os.Environ(), child+"=1")
+	p.cmd.Stdout, p.cmd.Stderr = p, &p.err
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// end waits for the process and returns its exit code and what it wrote.
+func (p *process) end(t *testing.T) (code int, out, errs string) {
+	t.Helper()
+	timer := time.AfterFunc(patience, func() { _ = p.cmd.Process.Kill() })
+	defer timer.Stop()
+	var exit *exec.ExitError
+	if err := p.cmd.Wait(); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return p.cmd.ProcessState.ExitCode(), p.text(), p.err.String()
+}
+
+var listens = regexp.MustCompile(`on (http://\S+?), its metrics are on (http://\S+)`)
+
+// start starts a server on free ports and waits until it listens.
+func start(t *testing.T, args ...string) *process {
+	t.Helper()
+	p := program(t, append([]string{"-addr", "127.0.0.1:0", "-metrics", "127.0.0.1:0"}, args...)...)
+	redistest.Eventually(t, patience, "the server to listen", func() bool { return strings.Contains(p.text(), "Ctrl-C") })
+	found := listens.FindStringSubmatch(p.text())
+	if found == nil {
+		t.Fatalf("got %q; want it to say where it listens", p.text())
+	}
+	p.api, p.metrics = found[1], found[2]
+	return p
+}
+
+func get(t *testing.T, url string) (status int, body string) {
+	t.Helper()
+	client := http.Client{Timeout: patience}
+	response, err := client.Get(url)
+	if err != nil {
+		t.Error(err)
+		return 0, ""
+	}
+	defer response.Body.Close()
+	b, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Error(err)
+	}
+	return response.StatusCode, string(b)
+}
+
+// use has requests held back, let pass and refused.
+func (p *process) use(t *testing.T) {
+	t.Helper()
+	var all sync.WaitGroup
+	for range 3 {
+		all.Go(func() { get(t, p.api+"/slow") })
+	}
+	all.Wait()
+	for range 1000 {
+		if status, _ := get(t, p.api+"/hello"); status == http.StatusTooManyRequests {
+			return
+		}
+	}
+	t.Fatal("none of 1000 requests was refused")
+}
+
+// What the server says of itself is what was done to it, until it is told to
+// end; the API has no /metrics.
+func TestServer(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	p.use(t)
+	status, text := get(t, p.metrics)
+	if status != http.StatusOK {
+		t.Fatalf("GET %s: got %d; want 200", p.metrics, status)
+	}
+	seen := scraped(t, text).values
+	at := func(policy, outcome string) float64 {
+		return seen[fmt.Sprintf("ratelimit_decisions_total{ratelimit_outcome=%q,ratelimit_policy=%q}", outcome, policy)]
+	}
+	if allowed, refused := at("client", "allowed"), at("client", "refused"); allowed < 60 || refused != 1 {
+		t.Errorf("client: got %v allowed, %v refused; want at least 60, and 1", allowed, refused)
+	}
+	if allowed, shadow, refused := at("tight", "allowed"), at("tight", "shadow_refused"), at("tight", "refused"); allowed < 20 || shadow < 1 || refused != 0 {
+		t.Errorf("tight: got %v allowed, %v that a shadow refused, %v refused; want at least 20, some, and none", allowed, shadow, refused)
+	}
+	if passed := at("slow", "allowed") + at("slow", "delayed"); passed != 3 { // how many wait depends on how fast they come
+		t.Errorf("slow: got %v; want 3", passed)
+	}
+	if status, _ := get(t, p.api+"/metrics"); status == http.StatusOK {
+		t.Error("the API serves /metrics; want that on its own address only")
+	}
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errs := p.end(t); code != 0 || errs != "" {
+		t.Errorf("after SIGTERM: got exit %d, error %q; want 0, none", code, errs)
+	}
+}
+
+func TestMistakes(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		args []string
+		want []string // parts of the line
+	}{
+		{[]string{"-port", "80"}, []string{"-port", known}},
+		{[]string{"serve"}, []string{`"serve" is not a flag`, known}},
+		{[]string{"-addr", "nowhere"}, []string{`-addr is "nowhere"`, "want host:port"}},
+		{[]string{"-addr", "127.0.0.1:0", "-metrics", "127.0.0.1:http-of-old"}, []string{`-metrics is "127.0.0.1:http-of-old"`, "want host:port"}},
+		{[]string{"-redis", "localhost:6379"}, []string{"-redis", "redis://localhost:6379/0"}},
+		{[]string{"-redis", "redis://user:hunter2@localhost:x"}, []string{"-redis", "redis://localhost:6379/0"}},
+	} {
+		code, out, errs := program(t, tt.args...).end(t)
+		if code != 1 || out != "" || strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, "metrics: ") {
+			t.Errorf("%q: got exit %d, %q and error %q; want exit 1 and one line of error", tt.args, code, out, errs)
+		}
+		for _, part := range tt.want {
+			if !strings.Contains(errs, part) {
+				t.Errorf("%q: got %q; want it to say %q", tt.args, errs, part)
+			}
+		}
+		if strings.Contains(errs, "hunter") {
+			t.Errorf("%q: got %q; want no password", tt.args, errs)
+		}
+	}
+}
+
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	code, out, errs := program(t, "-h").end(t)
+	if code != 0 || out != usage || errs != "" {
+		t.Errorf("got exit %d, %q and error %q; want the usage", code, out, errs)
+	}
+}
