@@ -1,6 +1,7 @@
 package policyfile
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -38,17 +39,30 @@ func (m *mistakes) has(at place) bool {
 const maxTold = 100
 
 // err joins the mistakes by place; it is nil if there are none.
-func (m *mistakes) err(file string) error {
+func (m *mistakes) err(file string, data []byte) error {
+	if len(*m) == 0 {
+		return nil
+	}
 	slices.SortStableFunc(*m, func(a, b mistake) int { return a.at.compare(b.at) })
+	lines := bytes.Split(data, []byte("\n"))
 	var errs []error
 	for i, known := range *m {
 		if i == maxTold {
 			errs = append(errs, fmt.Errorf("%s: and %d mistakes more", file, len(*m)-maxTold))
 			break
 		}
-		errs = append(errs, fmt.Errorf("%s:%d:%d: %s", file, known.at.line, known.at.column, known.text))
+		at := known.at.within(lines)
+		errs = append(errs, fmt.Errorf("%s:%d:%d: %s", file, at.line, at.column, known.text))
 	}
 	return errors.Join(errs...)
+}
+
+// within is the place, or the end of its line: the parser puts what is missing
+// one or two behind that.
+func (p place) within(lines [][]byte) place {
+	p.line = min(p.line, len(lines))
+	p.column = min(p.column, utf8.RuneCount(lines[p.line-1])+1)
+	return p
 }
 
 // clip bounds what a message repeats of the file.

@@ -15,27 +15,24 @@ func positionOf(n ast.Node) place {
 	return placeOf(n.GetToken())
 }
 
-// plain is the node without what YAML can put in front of it. The file's values
-// are written out: whoever reads a limit finds it where it applies, and nothing
-// small stands for something large.
+// plain is the node, or false and a mistake if it is not written out. So a limit
+// is found where it applies, and nothing small stands for something large.
 func (r *reader) plain(n ast.Node) (plain ast.Node, ok bool) {
-	ok = true
-	for range maxDepth {
-		switch decorated := n.(type) {
-		case *ast.AnchorNode:
-			r.mistakes.add(positionOf(n), "an anchor (&) is not read here; want every value written out")
-			n, ok = decorated.Value, false
-		case *ast.TagNode:
-			r.mistakes.add(positionOf(n), "a tag (%s) is not read here; want the value alone", clip(decorated.Start.Value))
-			n, ok = decorated.Value, false
-		case *ast.AliasNode:
-			r.mistakes.add(positionOf(n), "an alias (*) is not read here; want every value written out")
-			return nil, false
-		default:
-			return n, ok && n != nil
-		}
+	switch n := n.(type) {
+	case nil:
+		return nil, false
+	case *ast.AnchorNode:
+		r.mistakes.add(positionOf(n), "an anchor (&) is not read here; want every value written out")
+		return nil, false
+	case *ast.AliasNode:
+		r.mistakes.add(positionOf(n), "an alias (*) is not read here; want every value written out")
+		return nil, false
+	case *ast.TagNode:
+		r.mistakes.add(positionOf(n), "a tag (%s) is not read here; want the value alone", clip(n.Start.Value))
+		return nil, false
+	default:
+		return n, true
 	}
-	return nil, false
 }
 
 // text is the text that the node holds: not a number, nor true or false.
@@ -57,6 +54,9 @@ func shown(n ast.Node) string {
 	case *ast.MappingNode, *ast.MappingValueNode:
 		return "a mapping"
 	case *ast.NullNode:
+		if isEmpty(n) {
+			return "empty"
+		}
 		return "null"
 	default:
 		if s, ok := text(n); ok {
@@ -68,10 +68,11 @@ func shown(n ast.Node) string {
 
 func quoted(s string) string { return strconv.Quote(clip(s)) }
 
-// pairs goes through the fields of a mapping, less those that are there twice
-// or have no value, which are mistakes.
-func (r *reader) pairs(m *ast.MappingNode, each func(name string, key, value ast.Node)) {
-	seen := map[string]place{}
+// pairs goes through the fields of a mapping and returns where they stand. What
+// is there twice is a mistake, and each does not see it again. The value is nil
+// if it has been reported already.
+func (r *reader) pairs(m *ast.MappingNode, each func(name string, key, value ast.Node)) (seen map[string]place) {
+	seen = map[string]place{}
 	for _, pair := range m.Values {
 		at := positionOf(pair.Key)
 		name, ok := text(pair.Key)
@@ -84,12 +85,10 @@ func (r *reader) pairs(m *ast.MappingNode, each func(name string, key, value ast
 			continue
 		}
 		seen[name] = at
-		value, ok := r.plain(pair.Value)
-		if !ok {
-			continue
-		}
+		value, _ := r.plain(pair.Value)
 		each(name, pair.Key, value)
 	}
+	return seen
 }
 
 // isEmpty reports that nothing is written where the node stands ("shadow:").

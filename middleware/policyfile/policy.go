@@ -81,15 +81,14 @@ func (r *reader) policies(data []byte) []middleware.Policy {
 		return nil
 	}
 	var entries []*entry
-	found := false
-	r.pairs(top, func(name string, key, value ast.Node) {
+	there := r.pairs(top, func(name string, key, value ast.Node) {
 		if name != "policies" {
 			r.mistakes.add(positionOf(key), "field %s is unknown; want %s", quoted(name), oneOf([]string{"policies"}, name))
 			return
 		}
-		found = true
 		list, ok := value.(*ast.SequenceNode)
 		switch {
+		case value == nil:
 		case isEmpty(value), ok && len(list.Values) == 0:
 			r.mistakes.add(positionOf(key), "there are no policies; want at least one")
 		case !ok:
@@ -98,7 +97,7 @@ func (r *reader) policies(data []byte) []middleware.Policy {
 			entries = r.entries(list)
 		}
 	})
-	if !found && !r.mistakes.has(positionOf(root)) {
+	if _, ok := there["policies"]; !ok && !r.mistakes.has(positionOf(root)) {
 		r.mistakes.add(positionOf(root), "there are no policies; want %s", want)
 	}
 	return r.check(entries)
@@ -135,16 +134,16 @@ func (r *reader) entries(list *ast.SequenceNode) (entries []*entry) {
 func (r *reader) entry(m *ast.MappingNode) *entry {
 	e := &entry{reader: r, at: positionOf(m), places: map[string]place{}}
 	e.Key = keyfunc.Const("")
-	there := map[string]bool{}
-	r.pairs(m, func(name string, key, value ast.Node) {
-		there[name] = true
+	there := r.pairs(m, func(name string, key, value ast.Node) {
 		for _, f := range fields {
 			if f.name != name {
 				continue
 			}
-			if isEmpty(value) {
+			switch {
+			case value == nil:
+			case isEmpty(value):
 				r.mistakes.add(positionOf(key), "%s has no value; want %s, or leave it out", name, f.want)
-			} else {
+			default:
 				f.read(e, value)
 			}
 			return
@@ -155,10 +154,12 @@ func (r *reader) entry(m *ast.MappingNode) *entry {
 		}
 		r.mistakes.add(positionOf(key), "field %s is unknown; want %s", quoted(name), oneOf(names, name))
 	})
-	if !there["key"] {
+	if _, ok := there["key"]; !ok {
 		r.mistakes.add(e.at, "the policy has no key; want %s", e.wantKey(""))
 	}
-	if !there["limit"] && !there["plans"] {
+	_, hasLimit := there["limit"]
+	_, hasPlans := there["plans"]
+	if !hasLimit && !hasPlans {
 		r.mistakes.add(e.at, "the policy has no limit; want limit or plans")
 	}
 	e.finish()
@@ -243,10 +244,13 @@ func (e *entry) readPlans(n ast.Node) {
 		e.mistakes.add(positionOf(n), "plans are not known to this program; want limit")
 	}
 	if len(m.Values) == 0 {
-		e.mistakes.add(positionOf(n), "plans are none; want %s", plansForm)
+		e.mistakes.add(positionOf(n), "plans is empty; want %s", plansForm)
 	}
 	e.plans = map[string]gcra.Limit{}
 	e.pairs(m, func(plan string, _, value ast.Node) {
+		if value == nil {
+			return
+		}
 		if limit, ok := e.parseLimit(value, "plan "+quoted(plan)); ok {
 			e.plans[plan] = limit
 		}

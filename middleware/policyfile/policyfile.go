@@ -50,7 +50,7 @@
 // there twice and a value that is missing are mistakes. All of them are
 // reported at once, each with its line and column (in characters, from 1), the
 // value and what would be right. Anchors, aliases and tags are not read. A file
-// has at most 128 KiB, room for a thousand policies.
+// has at most 64 KiB, room for some five hundred policies.
 package policyfile
 
 import (
@@ -97,7 +97,7 @@ func Load(path string, v Vocabulary) ([]middleware.Policy, error) {
 func Parse(name string, data []byte, v Vocabulary) ([]middleware.Policy, error) {
 	r := reader{words: v}
 	policies := r.policies(data)
-	if err := r.mistakes.err(name); err != nil {
+	if err := r.mistakes.err(name, data); err != nil {
 		return nil, err
 	}
 	return policies, nil
@@ -105,7 +105,7 @@ func Parse(name string, data []byte, v Vocabulary) ([]middleware.Policy, error) 
 
 // maxSize bounds the work on a file: it grows with the square of some that no
 // person would write.
-const maxSize = 128 << 10
+const maxSize = 64 << 10
 
 // readFile reads no more than shows that a file is too large.
 func readFile(path string) ([]byte, error) {

@@ -1,0 +1,81 @@
+package policyfile_test
+
+import (
+	"bytes"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/middleware"
+	"github.com/seed-e377111c/ratelimit/middleware/policyfile"
+)
+
+var placed = regexp.MustCompile(`^p\.yaml:(\d+):(\d+): \S`)
+
+// Whatever the bytes are, the answer is policies that a limiter takes, as many
+// as a decoder finds, or mistakes that stand somewhere in the file.
+func FuzzParse(f *testing.F) {
+	if example, err := os.ReadFile("../../examples/quickstart/policies.yaml"); err == nil {
+		f.Add(example)
+	}
+	for _, seed := range []string{
+		good, "", "policies: []", "\ufeffpolicies:\r\n- {key: client, limit: 1/second}\r\n",
+		"policies: &a [*a]", "a: &a [x]\nb: [*a, *a]", "policies:\n- !!map {key: client}", "<<: {policies: 1}", "? policies\n: 1",
+		"policies:\n- key: client\n  limit: |\n    1/second\n", "policies:\n- {key: client, limit: 'a\n\n b'}", "---\n...\n---\n", "%YAML 1.2\n---\npolicies:",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		policies, err := policyfile.Parse("p.yaml", data, words)
+		if err != nil {
+			if policies != nil {
+				t.Errorf("got %d policies with an error; want none", len(policies))
+			}
+			lines := strings.Split(strings.TrimPrefix(string(data), "\ufeff"), "\n")
+			for _, mistake := range mistakesOf(err) {
+				found := placed.FindStringSubmatch(mistake)
+				if found == nil {
+					if !strings.Contains(mistake, "mistakes more") {
+						t.Errorf("got %q; want a line and a column", mistake)
+					}
+					continue
+				}
+				line, _ := strconv.Atoi(found[1])
+				column, _ := strconv.Atoi(found[2])
+				if line < 1 || line > len(lines) || column < 1 || column > utf8.RuneCountInString(lines[line-1])+1 {
+					t.Errorf("got %q; want a place in %q", mistake, data)
+				}
+				if strings.ContainsAny(mistake, "\x00\r\n") {
+					t.Errorf("got %q; want a line", mistake)
+				}
+			}
+			return
+		}
+		l, err := middleware.New(middleware.Config{Store: gcra.NewMemory()}, policies...)
+		if err != nil {
+			t.Fatalf("the policies are no good: %v", err)
+		}
+		if d := l.Decide(httptest.NewRequest("POST", "/login", nil)); d.Err != nil {
+			t.Errorf("a decision: got %v", d.Err)
+		}
+		var decoded struct{ Policies []map[string]any }
+		if err := yaml.UnmarshalWithOptions(bytes.TrimPrefix(data, []byte("\ufeff")), &decoded, yaml.Strict()); err != nil {
+			t.Fatalf("a decoder says %v", err)
+		}
+		if len(decoded.Policies) != len(policies) {
+			t.Fatalf("got %d policies; want %d", len(policies), len(decoded.Policies))
+		}
+		for i, p := range policies {
+			if name, _ := decoded.Policies[i]["name"].(string); name != p.Name {
+				t.Errorf("policy %d: got name %q; want %q", i, p.Name, name)
+			}
+		}
+	})
+}

@@ -1,0 +1,365 @@
+package policyfile_test
+
+import (
+	"errors"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/keyfunc"
+	"github.com/seed-e377111c/ratelimit/middleware"
+	"github.com/seed-e377111c/ratelimit/middleware/policyfile"
+)
+
+// words lends a file the names that the tests use.
+var words = policyfile.Vocabulary{
+	Keys: map[string]keyfunc.Func{
+		"client": func(r *http.Request) (string, error) { return "client:" + r.RemoteAddr, nil },
+		"user":   func(r *http.Request) (string, error) { return r.Header.Get("User"), nil },
+	},
+	Plan:  func(r *http.Request) string { return r.Header.Get("Plan") },
+	Costs: map[string]func(*http.Request) int{"size": func(r *http.Request) int { return int(r.ContentLength) }},
+}
+
+const good = `policies:
+  - name: client          # names as in Policy
+    key: client
+    limit: 100/minute burst 20
+  - name: login
+    key: client
+    routes: ["POST /login", /users/:id]
+    limit: 5/minute
+    outage: closed
+  - name: plan
+    key: [user, client]
+    plans: {free: 60/minute, pro: 600/minute}
+    shadow: true
+    max_delay: 500ms
+    cost: 2
+`
+
+func parse(t *testing.T, text string) []middleware.Policy {
+	t.Helper()
+	policies, err := policyfile.Parse("p.yaml", []byte(text), words)
+	if err != nil {
+		t.Fatalf("%s\n%v", text, err)
+	}
+	return policies
+}
+
+func get(header ...string) *http.Request {
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	return r
+}
+
+func TestParse(t *testing.T) {
+	policies := parse(t, good)
+	if len(policies) != 3 {
+		t.Fatalf("got %d policies; want 3", len(policies))
+	}
+	client, login, plan := policies[0], policies[1], policies[2]
+	if client.Name != "client" || client.Limit != gcra.PerMinute(100).WithBurst(20) || client.Routes != nil || client.Cost != nil || client.Shadow || client.Outage != middleware.OutageLocal {
+		t.Errorf("client: got %+v", client)
+	}
+	if login.Limit != gcra.PerMinute(5) || !slices.Equal(login.Routes, []string{"POST /login", "/users/:id"}) || login.Outage != middleware.OutageClosed {
+		t.Errorf("login: got %+v", login)
+	}
+	if !plan.Shadow || plan.MaxDelay != 500*time.Millisecond || plan.Cost(get()) != 2 {
+		t.Errorf("plan: got %+v", plan)
+	}
+	for _, p := range policies {
+		if got, err := p.Key(get("User", "u")); err != nil || got != map[bool]string{true: "u", false: "client:192.0.2.1:1234"}[p.Name == "plan"] {
+			t.Errorf("%s: got key %q, %v", p.Name, got, err)
+		}
+	}
+	if got, err := plan.Key(get()); err != nil || got != "client:192.0.2.1:1234" {
+		t.Errorf("plan: got key %q, %v for a request without user; want the client", got, err)
+	}
+}
+
+// All forms of YAML that mean the same.
+func TestParseForms(t *testing.T) {
+	for _, text := range []string{
+		"policies:\n- {name: a, key: client, limit: 5/minute}\n",
+		"policies: [{name: a, key: client, limit: 5/minute}]",
+		`{"policies": [{"name": "a", "key": "client", "limit": "5/minute"}]}`,
+		"# before\n\n---\n# after\npolicies:\n  - name: 'a'\n    # within\n    key: [client]\n    limit: >-\n      5/minute\n...\n",
+		"\ufeffpolicies:\r\n- name: a\r\n  key: client\r\n  limit: 5/minute\r\n",
+		"policies:\n-\n  limit: 5/minute\n  key:\n  - client\n  name: |-\n    a\n  shadow: false\n  outage: local\n  max_delay: 0s\n  cost: 1\n",
+	} {
+		policies := parse(t, text)
+		if len(policies) != 1 || policies[0].Name != "a" || policies[0].Limit != gcra.PerMinute(5) || policies[0].Shadow {
+			t.Errorf("%q: got %+v; want a, 5/minute", text, policies)
+		}
+		if key, err := policies[0].Key(get()); err != nil || !strings.HasPrefix(key, "client:") {
+			t.Errorf("%q: got key %q, %v; want the client", text, key, err)
+		}
+	}
+}
+
+// Whoever has a plan that is listed has its limit. All others have the limit of
+// the policy or, without one, the slowest of the plans: nobody is without.
+func TestPlans(t *testing.T) {
+	const plans = "policies:\n- {name: plan, key: user, plans: {free: 60/minute, slow: 600/hour burst 300, slowest: 600/hour, pro: 600/minute}"
+	for _, tt := range []struct{ more, plan, want string }{
+		{"}", "free", "60/minute"},
+		{"}", "pro", "600/minute"},
+		{"}", "", "600/hour burst 300"},
+		{"}", "enterprise", "600/hour burst 300"},
+		{", limit: 7/second}", "free", "60/minute"},
+		{", limit: 7/second}", "", "7/second"},
+		{", limit: 7/second}", "enterprise", "7/second"},
+	} {
+		policies := parse(t, plans+tt.more)
+		l := middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory()}, policies...))
+		d := l.Decide(get("User", "u", "Plan", tt.plan))
+		if len(d.Results) != 1 || d.Err != nil || d.Results[0].Limit.String() != tt.want {
+			t.Errorf("plan %q of %s: got %+v; want %s", tt.plan, tt.more, d, tt.want)
+		}
+	}
+}
+
+// A plan that cannot be told is limited like one that is not listed.
+func TestPlanFails(t *testing.T) {
+	v := words
+	v.Plan = func(*http.Request) string { panic("no plans today") }
+	policies, err := policyfile.Parse("p.yaml", []byte("policies: [{key: user, plans: {a: 1/minute, b: 5/minute}}]"), v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory()}, policies...))
+	if first, second := l.Decide(get()), l.Decide(get()); !first.Allowed || second.Allowed || first.Err == nil {
+		t.Errorf("got %+v, %+v; want one request to pass, with an error", first, second)
+	}
+}
+
+func TestCost(t *testing.T) {
+	policies := parse(t, "policies:\n- {name: a, key: user, limit: 5/minute, cost: 0x5}\n- {name: b, key: user, limit: 5/minute, cost: size}\n")
+	r := get()
+	r.ContentLength = 77
+	if a, b := policies[0].Cost(r), policies[1].Cost(r); a != 5 || b != 77 {
+		t.Errorf("got costs %d and %d; want 5 and 77", a, b)
+	}
+}
+
+// one is a policy with a field, which begins at 4:3.
+func one(field string) string {
+	return "policies:\n- key: client\n  limit: 5/minute\n  " + field + "\n"
+}
+
+// Each mistake is told with its place, the value and what would be right.
+func TestMistakes(t *testing.T) {
+	const (
+		wantTop    = "policies: and a list of them"
+		wantFields = "name, key, limit, plans, routes, cost, shadow, max_delay or outage"
+		wantPolicy = "its fields, such as {name: client, key: client, limit: 100/minute}"
+		wantPlans  = "plans and their limits, such as {free: 60/minute, pro: 600/minute}"
+		wantRoutes = `a list of patterns such as ["POST /login"]`
+		wantName   = "text, in quotes if it looks like something else"
+		wantOut    = ", or leave it out"
+		written    = "is not read here; want every value written out"
+	)
+	long := strings.Repeat("x", 100)
+	for text, want := range map[string][]string{
+		// The file.
+		"":                      {"1:1: the file is empty; want " + wantTop},
+		"\n# nothing\n":         {"1:1: the file is empty; want " + wantTop},
+		"---\n...\n":            {"1:1: the file is empty; want " + wantTop},
+		"null":                  {"1:1: the file is null; want " + wantTop},
+		"7":                     {"1:1: the file is 7; want " + wantTop},
+		"- name: a\n":           {"1:1: the file is a list; want " + wantTop},
+		"{}":                    {"1:1: there are no policies; want " + wantTop},
+		"policies:\n":           {"1:1: there are no policies; want at least one"},
+		"policies: []\n":        {"1:1: there are no policies; want at least one"},
+		"policies: none\n":      {`1:11: policies is "none"; want a list of policies`},
+		"policies:\n  a: {}\n":  {"2:3: policies is a mapping; want a list of policies"},
+		"Policies: []\n":        {`1:1: field "Policies" is unknown; want policies (did you mean policies?)`},
+		"7: []\n":               {"1:1: 7 stands for the name of a field; want text"},
+		one("more: 1"):          {`4:3: field "more" is unknown; want ` + wantFields},
+		one("") + "more: 1":     {`5:1: field "more" is unknown; want policies`},
+		one("") + "policies: 1": {`5:1: "policies" is there twice, first in line 1; want it once`},
+		one("") + "---\n":       nil,
+		one("") + "---\na: 1\n": {"5:1: a second document begins; want all policies in one"},
+		"policies: [\n":         {"1:11: this is not YAML: sequence end token ']' not found"},
+		"policies:\n\t- a: b\n": {"2:1: this is not YAML: found character '\t' that cannot start any token"},
+		"policies:\n- key: \"c": {"2:8: this is not YAML: could not find end character of double-quoted text"},
+		"policies:\n  é\xff":    {"2:4: the file is no text; want UTF-8"},
+		"policies:\x00":         {"1:10: the file is no text; want UTF-8"},
+
+		// Nothing stands for something else.
+		one("routes: &r [/a]"):         {"4:11: an anchor (&) " + written},
+		one("routes: [/a, &r 7]"):      {"4:16: an anchor (&) " + written},
+		one("routes: *r"):              {"4:11: an alias (*) " + written},
+		one("routes: [*r]"):            {"4:12: an alias (*) " + written},
+		one("shadow: !!bool true"):     {"4:11: a tag (!!bool) is not read here; want the value alone"},
+		one("<<: {shadow: true}"):      {"4:3: << stands for the name of a field; want text"},
+		one("? shadow\n  : true"):      {"4:3: ? stands for the name of a field; want text"},
+		"policies: &p\n- *p\n":         {"1:11: an anchor (&) " + written},
+		"&f policies: []\n":            {"1:1: & stands for the name of a field; want text"},
+		"policies: [&p {key: client}]": {"1:12: an anchor (&) " + written},
+		"policies: [*p]":               {"1:12: an alias (*) " + written},
+
+		// A policy.
+		"policies: [7]":       {"1:12: a policy is 7; want " + wantPolicy},
+		"policies:\n- a\n-\n": {`2:3: a policy is "a"; want ` + wantPolicy, "3:2: a policy is empty; want " + wantPolicy},
+		"policies: [{}]":      {"1:12: the policy has no key; want client or user", "1:12: the policy has no limit; want limit or plans"},
+		"policies:\n- name: a\n  limit: 1/minute\n": {"2:3: the policy has no key; want client or user"},
+		"policies:\n- name: a\n  key: user\n":       {"2:3: the policy has no limit; want limit or plans"},
+		one("key: user"):                            {`4:3: "key" is there twice, first in line 2; want it once`},
+		one("Shadow: true"):                         {`4:3: field "Shadow" is unknown; want ` + wantFields + " (did you mean shadow?)"},
+		one("maxdelay: 1s"):                         {`4:3: field "maxdelay" is unknown; want ` + wantFields + " (did you mean max_delay?)"},
+		one("true: 1"):                              {"4:3: true stands for the name of a field; want text"},
+		one(long + ": 1"):                           {`4:3: field "` + long[:80] + `..." is unknown; want ` + wantFields},
+		one("'a\\x\n\n b': 1"):                      {"4:3: this is not YAML: unexpected key name"},
+
+		// Names.
+		one("name: 12"):         {"4:9: name is 12; want " + wantName},
+		one("name: true"):       {"4:9: name is true; want " + wantName},
+		one("name: ''"):         {`4:9: name is ""; want ` + wantName},
+		one("name:"):            {"4:3: name has no value; want text" + wantOut},
+		one("name: null"):       {"4:9: name is null; want " + wantName},
+		one("name: [a]"):        {"4:9: name is a list; want " + wantName},
+		one("name: é"):          {`4:9: name is "é"; want printable ASCII`},
+		one(`name: "a\nb"`):     {`4:9: name is "a\nb"; want printable ASCII`},
+		one("name: " + long):    {"4:9: name has 100 characters; want at most 64"},
+		one("") + "- key: user": {"2:3: name is missing; want one for each of several policies", "5:3: the policy has no limit; want limit or plans", "5:3: name is missing; want one for each of several policies"},
+		"policies:\n- {name: a, key: user, limit: 1/minute}\n- {key: user, name: a, limit: 1/minute}\n": {`3:21: name "a" is taken by the policy in line 2; want unique names`},
+
+		// Keys.
+		"policies: [{limit: 1/minute, key: }]":                    {"1:30: key has no value; want a registered name or a list of them" + wantOut},
+		"policies: [{limit: 1/minute, key: clint}]":               {`1:35: key is "clint"; want client or user (did you mean client?)`},
+		"policies: [{limit: 1/minute, key: 7}]":                   {"1:35: key is 7; want client or user"},
+		"policies: [{limit: 1/minute, key: {client: user}}]":      {"1:35: key is a mapping; want client or user"},
+		"policies: [{limit: 1/minute, key: []}]":                  {"1:35: key is an empty list; want client or user"},
+		"policies: [{limit: 1/minute, key: [users, [], client]}]": {`1:36: key is "users"; want client or user (did you mean user?)`, "1:43: key is a list; want client or user"},
+		"policies: [{limit: 1/minute, key: [user, user]}]":        {`1:42: key "user" is there twice; want it once, as the first that knows somebody counts`},
+
+		// Limits and plans.
+		"policies: [{key: user, limit: 100/minit}]":     {`1:31: limit is "100/minit": period is "minit"; want second, minute, hour, day or a duration such as 5s`},
+		"policies: [{key: user, limit: 0/minute}]":      {`1:31: limit is "0/minute": count is 0; want at least 1`},
+		"policies: [{key: user, limit: 100}]":           {"1:31: limit is 100; want a limit such as 100/minute"},
+		"policies: [{key: user, limit: [5/minute]}]":    {"1:31: limit is a list; want a limit such as 100/minute"},
+		"policies: [{key: user, limit: ''}]":            {`1:31: limit is "": want a form such as "100/minute", "25/5s" or "100/minute burst 20"`},
+		one("plans:"):                                   {"4:3: plans has no value; want " + wantPlans + wantOut},
+		one("plans: {}"):                                {"4:10: plans is empty; want " + wantPlans},
+		one("plans: [free]"):                            {"4:10: plans is a list; want " + wantPlans},
+		one("plans: {free: 60, pro: 6/m, free: 7, x:}"): {"4:17: plan \"free\" is 60; want a limit such as 100/minute", `4:26: plan "pro" is "6/m": period is "m"; want second, minute, hour, day or a duration such as 5s`, `4:31: "free" is there twice, first in line 4; want it once`, `4:42: plan "x" is empty; want a limit such as 100/minute`},
+		one("plans: {7: 5/minute}"):                     {"4:11: 7 stands for the name of a field; want text"},
+
+		// The rest.
+		one("routes:"):                    {"4:3: routes has no value; want " + wantRoutes + wantOut},
+		one("routes: []"):                 {"4:11: routes is an empty list; want " + wantRoutes + ", or leave it out for every request"},
+		one("routes: POST /login"):        {`4:11: routes is "POST /login"; want ` + wantRoutes},
+		one("routes: [/a, 7, a]"):         {"4:16: routes has 7; want " + wantRoutes, `4:19: route is "a": parsing "GET a": at offset 4: host/path missing /; want a pattern such as "POST /login"`},
+		one("cost: 0"):                    {"4:9: cost is 0; want a whole number from 1 or size"},
+		one("cost: -1"):                   {"4:9: cost is -1; want a whole number from 1 or size"},
+		one("cost: 1.5"):                  {"4:9: cost is 1.5; want a whole number from 1 or size"},
+		one("cost: '1'"):                  {`4:9: cost is "1"; want a whole number from 1 or size`},
+		one("cost: sise"):                 {`4:9: cost is "sise"; want a whole number from 1 or size (did you mean size?)`},
+		one("cost: 6"):                    {"4:9: cost is 6, of which the limit admits 5 at most; no request could ever pass"},
+		one("cost: 18446744073709551616"): {`4:9: cost is "18446744073709551616"; want a whole number from 1 or size`},
+		one("cost: 18446744073709551615"): {"4:9: cost is 18446744073709551615; want a whole number from 1 or size"},
+		one("shadow:"):                    {"4:3: shadow has no value; want true or false" + wantOut},
+		one("shadow: yes"):                {`4:11: shadow is "yes"; want true or false`},
+		one("shadow: 'true'"):             {`4:11: shadow is "true"; want true or false`},
+		one("shadow: 1"):                  {"4:11: shadow is 1; want true or false"},
+		one("shadow: ~"):                  {"4:11: shadow is null; want true or false"},
+		one("max_delay: 5"):               {"4:14: max_delay is 5; want a duration such as 500ms"},
+		one("max_delay: 5 s"):             {`4:14: max_delay is "5 s"; want a duration such as 500ms`},
+		one("max_delay: -5s"):             {"4:14: max_delay is -5s; want 0 (no delay) to 8784h0m0s"},
+		one("outage: close"):              {`4:11: outage is "close"; want local, open or closed (did you mean closed?)`},
+		one("outage: false"):              {"4:11: outage is false; want local, open or closed"},
+	} {
+		_, err := policyfile.Parse("p.yaml", []byte(text), words)
+		for i := range want {
+			want[i] = "p.yaml:" + want[i]
+		}
+		if got := mistakesOf(err); !slices.Equal(got, want) {
+			t.Errorf("%q: got\n%s\nwant\n%s", text, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	}
+}
+
+// A program that registers nothing says so.
+func TestNoVocabulary(t *testing.T) {
+	_, err := policyfile.Parse("p.yaml", []byte("policies: [{key: user, plans: {a: 1/minute}, cost: size}]"), policyfile.Vocabulary{})
+	want := []string{
+		"p.yaml:1:18: key is \"user\"; want a registered name, of which this program has none",
+		"p.yaml:1:31: plans are not known to this program; want limit",
+		"p.yaml:1:52: cost is \"size\"; want a whole number from 1",
+	}
+	if got := mistakesOf(err); !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// All mistakes of all policies are told at once, by line, up to a number that
+// nobody reads.
+func TestEveryMistake(t *testing.T) {
+	const policy = "- name: a\n  key: x\n  limit: 5\n  shadow:\n  cost: 0\n  outage: x\n"
+	_, err := policyfile.Parse("p.yaml", []byte("policies:\n"+strings.Repeat(policy, 2)), words)
+	var lines []string
+	for _, mistake := range mistakesOf(err) {
+		lines = append(lines, strings.Split(mistake, ":")[1])
+	}
+	if got, want := strings.Join(lines, " "), "3 4 5 6 7 8 9 10 11 12 13"; got != want {
+		t.Errorf("got mistakes in lines %s; want %s\n%v", got, want, err)
+	}
+	_, err = policyfile.Parse("p.yaml", []byte("policies:\n"+strings.Repeat(policy, 50)), words)
+	if got := mistakesOf(err); len(got) != 101 || got[100] != "p.yaml: and 199 mistakes more" {
+		t.Errorf("got %d, the last %q; want 100 and how many are left", len(got), got[len(got)-1])
+	}
+}
+
+// mistakesOf are the texts of the errors that are joined in err.
+func mistakesOf(err error) (texts []string) {
+	if err == nil {
+		return nil
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, err := range joined.Unwrap() {
+			texts = append(texts, err.Error())
+		}
+		return texts
+	}
+	return []string{err.Error()}
+}
+
+func TestLoad(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "policies.yaml")
+	if _, err := policyfile.Load(path, words); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), path) {
+		t.Errorf("no file: got %v; want ErrNotExist and the path", err)
+	}
+	if _, err := policyfile.Load(filepath.Dir(path), words); err == nil {
+		t.Error("a folder: got no error")
+	}
+	write(t, path, good)
+	if policies, err := policyfile.Load(path, words); err != nil || len(policies) != 3 {
+		t.Errorf("got %d policies, %v; want 3", len(policies), err)
+	}
+	write(t, path, one("outage: shut"))
+	if _, err := policyfile.Load(path, words); err == nil || err.Error() != path+`:4:11: outage is "shut"; want local, open or closed` {
+		t.Errorf("got %v; want the path, line and column", err)
+	}
+	write(t, path, "#"+strings.Repeat(" ", 64<<10))
+	if _, err := policyfile.Load(path, words); err == nil || err.Error() != path+":1:1: the file has more than 65536 bytes, which is the most that is read" {
+		t.Errorf("a large file: got %v; want its bound", err)
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
