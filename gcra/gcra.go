@@ -114,10 +114,10 @@ func (d *demand) takes() bool { return d.inc > 0 && d.room >= 0 }
 // take is where the TAT stands, ahead of now, once the demand is met.
 func (d *demand) take(ahead int64) int64 { return max(ahead+d.inc, 0) }
 
-// result describes a bucket that stood ahead of now when the demand came, and
-// whether the demand was then met.
-func (d *demand) result(ahead int64, taken bool) Result {
-	r := Result{Allowed: d.admits(ahead), Never: d.room < 0}
+// result describes, in r, a bucket that stood ahead of now when the demand came,
+// and whether the demand was then met.
+func (d *demand) result(ahead int64, taken bool, r *Result) {
+	*r = Result{Allowed: d.admits(ahead), Never: d.room < 0}
 	if !r.Allowed && !r.Never {
 		r.RetryAfter = time.Duration(ahead+d.inc-d.room) * tick
 	}
@@ -129,5 +129,4 @@ func (d *demand) result(ahead int64, taken bool) Result {
 	}
 	r.Remaining = max(d.capacity-ahead, 0) / d.emission
 	r.ResetAfter = time.Duration(ahead) * tick
-	return r
 }

@@ -159,7 +159,7 @@ func (r *Redis) apply(ctx context.Context, charges []Charge, refund bool) error 
 	}
 	for i := range charges {
 		f := &rd.fares[i]
-		charges[i].Result = f.result(f.ahead, rd.taken(f))
+		f.result(f.ahead, rd.taken(f), &charges[i].Result)
 	}
 	return nil
 }
