@@ -32,6 +32,7 @@ type Memory struct {
 
 	once     sync.Once
 	seed     maphash.Seed
+	memo     memo
 	start    time.Time
 	shards   []shard // a power of two, 64 at most: a set of them fits a uint64
 	shift    uint    // hash >> shift is the shard
@@ -128,12 +129,11 @@ func (m *Memory) apply(ctx context.Context, charges []Charge, refund bool) error
 	claims = claims[:len(charges)]
 	var needed uint64 // the shards to lock
 	for i := range charges {
-		d, err := charges[i].demand(refund)
+		h, err := m.demand(&charges[i], refund, &claims[i].demand)
 		if err != nil {
 			return err
 		}
-		h := m.hash(charges[i].Subject, charges[i].Policy)
-		claims[i].demand, claims[i].hash, claims[i].shard = d, h, &m.shards[h>>m.shift]
+		claims[i].hash, claims[i].shard = h, &m.shards[h>>m.shift]
 		needed |= 1 << (h >> m.shift)
 	}
 
@@ -219,11 +219,11 @@ func first(claims []claim) int {
 // known: the common case, in which nothing has to be held back until the
 // others are known, and which takes no lock.
 func (m *Memory) alone(c *Charge, refund bool) (done bool, err error) {
-	d, err := c.demand(refund)
+	var d demand
+	h, err := m.demand(c, refund, &d)
 	if err != nil {
 		return true, err
 	}
-	h := m.hash(c.Subject, c.Policy)
 	s := m.shards[h>>m.shift].find(h)
 	if s == nil {
 		return false, nil
@@ -252,14 +252,6 @@ func (m *Memory) alone(c *Charge, refund bool) (done bool, err error) {
 		}
 	}
 	return false, nil
-}
-
-func (m *Memory) hash(subject, policy string) uint64 {
-	h := maphash.String(m.seed, subject) ^ maphash.String(m.seed, policy)*0x9e3779b97f4a7c15
-	if h < hashes {
-		h += hashes
-	}
-	return h
 }
 
 // lock takes the locks of a set of shards, always in the same order.
