@@ -62,26 +62,47 @@ type demand struct {
 }
 
 // demand checks the charge and converts it. refund turns the cost around.
-func (c *Charge) demand(refund bool) (demand, error) {
+func (c *Charge) demand(refund bool) (d demand, err error) {
+	t, err := c.terms()
+	if err == nil {
+		err = t.demand(c, refund, &d)
+	}
+	return d, err
+}
+
+// terms are what all charges of a limit have in common, whatever they cost: a
+// demand without its inc.
+type terms demand
+
+// terms checks all of the charge but its cost, and converts it.
+func (c *Charge) terms() (terms, error) {
 	emission, span, ok := c.Limit.ticks()
 	switch {
 	case !ok:
-		return demand{}, c.invalid(c.Limit.Validate())
-	case c.Cost < 0:
-		return demand{}, c.invalid(fmt.Errorf("cost is %d; want 0 or more", c.Cost))
+		return terms{}, c.invalid(c.Limit.Validate())
 	case c.MaxDelay < 0 || c.MaxDelay > maxWait:
-		return demand{}, c.invalid(fmt.Errorf("MaxDelay is %v; want 0 to 366 days", c.MaxDelay))
+		return terms{}, c.invalid(fmt.Errorf("MaxDelay is %v; want 0 to 366 days", c.MaxDelay))
 	case c.Within < 0:
-		return demand{}, c.invalid(fmt.Errorf("Within is %v; want 0 (as long as MaxDelay) or more", c.Within))
+		return terms{}, c.invalid(fmt.Errorf("Within is %v; want 0 (as long as MaxDelay) or more", c.Within))
 	}
 	within := c.MaxDelay
 	if c.Within > 0 {
 		within = min(c.Within, c.MaxDelay)
 	}
-	d := demand{emission: emission, capacity: span}
-	d.top = d.capacity + ticksIn(c.MaxDelay)
-	d.room = d.capacity + ticksIn(within)
+	return terms{
+		emission: emission,
+		capacity: span,
+		top:      span + ticksIn(c.MaxDelay),
+		room:     span + ticksIn(within),
+	}, nil
+}
+
+// demand adds what the charge costs, and leaves all of it in d.
+func (t *terms) demand(c *Charge, refund bool, d *demand) error {
+	*d = demand(*t)
 	switch {
+	case c.Cost < 0:
+		return c.invalid(fmt.Errorf("cost is %d; want 0 or more", c.Cost))
 	case refund:
 		d.inc = -d.emission * min(c.Cost, d.top/d.emission+1) // no more than all, and no overflow
 	case c.Cost > c.Limit.capacity():
@@ -89,7 +110,7 @@ func (c *Charge) demand(refund bool) (demand, error) {
 	default:
 		d.inc = d.emission * c.Cost
 	}
-	return d, nil
+	return nil
 }
 
 func (c *Charge) invalid(err error) error {
@@ -114,10 +135,10 @@ func (d *demand) takes() bool { return d.inc > 0 && d.room >= 0 }
 // take is where the TAT stands, ahead of now, once the demand is met.
 func (d *demand) take(ahead int64) int64 { return max(ahead+d.inc, 0) }
 
-// result describes a bucket that stood ahead of now when the demand came, and
-// whether the demand was then met.
-func (d *demand) result(ahead int64, taken bool) Result {
-	r := Result{Allowed: d.admits(ahead), Never: d.room < 0}
+// result describes, in r, a bucket that stood ahead of now when the demand came,
+// and whether the demand was then met.
+func (d *demand) result(ahead int64, taken bool, r *Result) {
+	*r = Result{Allowed: d.admits(ahead), Never: d.room < 0}
 	if !r.Allowed && !r.Never {
 		r.RetryAfter = time.Duration(ahead+d.inc-d.room) * tick
 	}
@@ -129,5 +150,4 @@ func (d *demand) result(ahead int64, taken bool) Result {
 	}
 	r.Remaining = max(d.capacity-ahead, 0) / d.emission
 	r.ResetAfter = time.Duration(ahead) * tick
-	return r
 }

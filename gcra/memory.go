@@ -32,6 +32,7 @@ type Memory struct {
 
 	once     sync.Once
 	seed     maphash.Seed
+	memo     memo
 	start    time.Time
 	shards   []shard // a power of two, 64 at most: a set of them fits a uint64
 	shift    uint    // hash >> shift is the shard
@@ -102,7 +103,11 @@ type claim struct {
 	hash  uint64
 	shard *shard
 	ahead int64
-	held  bool // the entry is there only for this claim
+	first int // the first claim on the same bucket, perhaps itself, which has
+
+	held bool  // the TAT out of the table,
+	tat  int64 // what goes back there when the admission is refused,
+	next int64 // and when it passes, as far as the claims have been looked at
 }
 
 func (m *Memory) apply(ctx context.Context, charges []Charge, refund bool) error {
@@ -124,12 +129,11 @@ func (m *Memory) apply(ctx context.Context, charges []Charge, refund bool) error
 	claims = claims[:len(charges)]
 	var needed uint64 // the shards to lock
 	for i := range charges {
-		d, err := charges[i].demand(refund)
+		h, err := m.demand(&charges[i], refund, &claims[i].demand)
 		if err != nil {
 			return err
 		}
-		h := m.hash(charges[i].Subject, charges[i].Policy)
-		claims[i].demand, claims[i].hash, claims[i].shard = d, h, &m.shards[h>>m.shift]
+		claims[i].hash, claims[i].shard = h, &m.shards[h>>m.shift]
 		needed |= 1 << (h >> m.shift)
 	}
 
@@ -139,50 +143,40 @@ func (m *Memory) apply(ctx context.Context, charges []Charge, refund bool) error
 	admitted := true
 	for i := range claims {
 		c := &claims[i]
-		takes := c.takes()
-		tat := now
-		s := c.shard.find(c.hash)
-		if takes && (s == nil || s.tat <= now) {
-			c.held = true
-			if s = c.shard.hold(c.hash, now); s == nil {
-				if !overflowing {
-					overflowing = true
-					m.overflow.Lock()
-				}
-				c.shard, c.hash = &m.overflow, m.hash("", charges[i].Policy)
-				s = m.overflow.find(c.hash)
-				c.held = s == nil || s.tat <= now
-				s = m.overflow.hold(c.hash, now)
+		c.first = first(claims[:i+1])
+		if !claims[c.first].hold(now, c.takes()) {
+			if !overflowing {
+				overflowing = true
+				m.overflow.Lock()
 			}
+			c.shard, c.hash = &m.overflow, m.hash("", charges[i].Policy)
+			c.first = first(claims[:i+1])
+			claims[c.first].hold(now, true)
 		}
-		if s != nil && !c.held {
-			tat = s.tat
-		}
-		if takes && tat-now > c.top {
-			// No such TAT can have been made by this limit, and unless it is
+		f := &claims[c.first] // a key that occurs twice is charged twice
+		c.ahead = c.clamp(f.next, now)
+		if c.takes() {
+			// No later TAT can have been made by this limit, and unless it is
 			// brought down it refuses until now comes near.
-			tat = now + c.top
-			s.tat = tat
+			f.tat, f.next = min(f.tat, now+c.top), min(f.next, now+c.top)
 		}
-		for j := range i { // a key that occurs twice is charged twice
-			if e := &claims[j]; e.hash == c.hash && e.shard == c.shard && e.inc != 0 && e.admits(e.ahead) {
-				tat = now + e.take(e.ahead)
+		switch {
+		case c.admits(c.ahead):
+			if c.inc != 0 {
+				f.next = now + c.take(c.ahead)
 			}
-		}
-		c.ahead = c.clamp(tat, now)
-		if !c.admits(c.ahead) && !charges[i].Shadow {
+		case !charges[i].Shadow:
 			admitted = false
 		}
 	}
 	for i := range claims {
 		c := &claims[i]
-		taken := admitted && c.admits(c.ahead)
-		if taken && c.inc != 0 {
-			c.shard.set(c.hash, now+c.take(c.ahead), 0)
+		c.result(c.ahead, admitted && c.admits(c.ahead), &charges[i].Result)
+		if c.held && admitted {
+			c.shard.set(c.hash, c.next, 0)
 		} else if c.held {
-			c.shard.set(c.hash, now, 0)
+			c.shard.set(c.hash, c.tat, 0)
 		}
-		charges[i].Result = c.result(c.ahead, taken)
 	}
 	if overflowing {
 		m.overflow.Unlock()
@@ -191,44 +185,73 @@ func (m *Memory) apply(ctx context.Context, charges []Charge, refund bool) error
 	return nil
 }
 
+// hold takes the TAT of the claim's bucket out of the table, if it is not out
+// already. It reports false when the bucket must have an entry and there is no
+// place for one.
+func (c *claim) hold(now int64, must bool) (ok bool) {
+	switch {
+	case c.held:
+		return true
+	case must:
+		c.tat, c.held = c.shard.hold(c.hash, now)
+	default:
+		c.tat, c.held = c.shard.take(c.hash)
+	}
+	if !c.held {
+		c.tat = now
+	}
+	c.next = c.tat
+	return c.held || !must
+}
+
+// first is the index of the first claim on the same bucket as the last.
+func first(claims []claim) int {
+	last := &claims[len(claims)-1]
+	for i := range claims {
+		if claims[i].hash == last.hash && claims[i].shard == last.shard {
+			return i
+		}
+	}
+	return -1 // not reached: the last is one of them
+}
+
 // alone decides about a charge that is an admission of its own, if its key is
 // known: the common case, in which nothing has to be held back until the
-// others are known. Only what must be is done under the lock.
+// others are known, and which takes no lock.
 func (m *Memory) alone(c *Charge, refund bool) (done bool, err error) {
-	d, err := c.demand(refund)
+	var d demand
+	h, err := m.demand(c, refund, &d)
 	if err != nil {
 		return true, err
 	}
-	h := m.hash(c.Subject, c.Policy)
-	s := &m.shards[h>>m.shift]
-	now := m.now()
-	s.Lock()
-	e := s.find(h)
-	if e == nil {
-		s.Unlock()
+	s := m.shards[h>>m.shift].find(h)
+	if s == nil {
 		return false, nil
 	}
-	if e.tat-now > d.top && d.takes() {
-		// Perhaps only because others have been here since now was read.
-		now = m.now()
-		e.tat = min(e.tat, now+d.top)
+	now := m.now()
+	const tries = 16 // others may be as quick; in the queue for the lock everybody gets a turn
+	for range tries {
+		tat := s.tat.Load()
+		if tat == taken || s.hash.Load() != h {
+			break
+		}
+		if tat-now > d.top && d.takes() {
+			now = m.now() // perhaps only because others have been here since it was read
+		}
+		ahead := d.clamp(tat, now)
+		admits := d.admits(ahead)
+		to := tat
+		if admits && d.inc != 0 {
+			to = now + d.take(ahead)
+		} else if d.takes() {
+			to = min(tat, now+d.top)
+		}
+		if to == tat || s.tat.CompareAndSwap(tat, to) {
+			d.result(ahead, admits, &c.Result)
+			return true, nil
+		}
 	}
-	ahead := d.clamp(e.tat, now)
-	taken := d.admits(ahead)
-	if taken && d.inc != 0 {
-		e.tat = now + d.take(ahead)
-	}
-	s.Unlock()
-	c.Result = d.result(ahead, taken)
-	return true, nil
-}
-
-func (m *Memory) hash(subject, policy string) uint64 {
-	h := maphash.String(m.seed, subject) ^ maphash.String(m.seed, policy)*0x9e3779b97f4a7c15
-	if h == 0 {
-		h = 1 // 0 marks an empty slot
-	}
-	return h
+	return false, nil
 }
 
 // lock takes the locks of a set of shards, always in the same order.

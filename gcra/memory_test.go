@@ -212,6 +212,9 @@ func TestMemoryConcurrent(t *testing.T) {
 					{Subject: fmt.Sprint(key), Policy: "p", Limit: gcra.PerDay(burst), Cost: 1},
 					{Subject: fmt.Sprint(caller, key), Policy: "brief", Limit: gcra.PerSecond(100_000), Cost: 1},
 				}
+				if caller%2 == 1 {
+					charges = charges[:1] // takes no lock, and meets those that do
+				}
 				if err := m.Take(t.Context(), charges); err != nil {
 					t.Error(err)
 				}
@@ -225,6 +228,42 @@ func TestMemoryConcurrent(t *testing.T) {
 	for key := range passed {
 		if n := passed[key].Load(); n != burst {
 			t.Fatalf("key %d: %d passed; want %d", key, n, burst)
+		}
+	}
+}
+
+// A key that several callers hammer, alone and in a pair, passes exactly what
+// its bucket holds while the table around it grows and gives places up and
+// others take them.
+func TestMemoryHotKeyAmongNewcomers(t *testing.T) {
+	for round := range 20 {
+		m := &gcra.Memory{Capacity: 100}
+		hot := gcra.Charge{Subject: "hot", Policy: "p", Limit: gcra.PerDay(500), Cost: 1}
+		brief := gcra.Charge{Policy: "p", Limit: gcra.PerSecond(1_000_000).WithBurst(1), Cost: 1}
+		var passed atomic.Int64
+		var wg sync.WaitGroup
+		for caller := range 4 {
+			wg.Go(func() {
+				for i := range 1000 {
+					newcomer := brief
+					newcomer.Subject = fmt.Sprint(caller, i)
+					newcomer.Shadow = true
+					charges := []gcra.Charge{hot, newcomer}
+					if caller%2 == 0 {
+						charges = charges[:1]
+					}
+					if err := m.Take(t.Context(), charges); err != nil {
+						t.Error(err)
+					}
+					if charges[0].Result.Allowed {
+						passed.Add(1)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if n := passed.Load(); n != 500 {
+			t.Fatalf("round %d: %d passed; want 500", round, n)
 		}
 	}
 }

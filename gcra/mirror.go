@@ -61,15 +61,17 @@ func (m *mirror) refuse(rd *ride, charges []Charge, now int64) bool {
 		s := &m.shards[f.hash>>m.shift]
 		s.Lock()
 		e := s.find(f.hash)
+		var tat int64
 		if e != nil {
-			f.ahead, f.trip = f.clamp(e.tat, now), e.note.trip()
+			tat = e.tat.Load()
+			f.ahead, f.trip = f.clamp(tat, now), e.note.trip()
 		}
 		if j := rd.before(i); j >= 0 && !rd.fares[j].shadow && rd.fares[j].admits(rd.fares[j].ahead) {
 			f.ahead = min(rd.fares[j].take(rd.fares[j].ahead), f.top)
 		}
 		// Beyond the clamp, as after a change of limits, Redis has to bring the
 		// TAT down: refused here, the bucket would stay as it is.
-		if e != nil && e.tat-now <= f.top && e.note != 0 && now-e.note.learned() <= m.keep {
+		if e != nil && tat-now <= f.top && e.note != 0 && now-e.note.learned() <= m.keep {
 			refused = refused || !f.shadow && !f.admits(f.ahead)
 		}
 		s.Unlock()
@@ -80,7 +82,8 @@ func (m *mirror) refuse(rd *ride, charges []Charge, now int64) bool {
 	m.shards[rd.fares[0].hash>>m.shift].refused.Add(1)
 	for i := range rd.fares {
 		f := &rd.fares[i]
-		r := f.result(f.ahead, false)
+		r := &charges[i].Result
+		f.result(f.ahead, false, r)
 		trip := time.Duration(f.trip) * tick
 		if r.RetryAfter > 0 {
 			r.RetryAfter += trip
@@ -88,7 +91,6 @@ func (m *mirror) refuse(rd *ride, charges []Charge, now int64) bool {
 		if r.ResetAfter > 0 {
 			r.ResetAfter += trip
 		}
-		charges[i].Result = r
 	}
 	return true
 }
@@ -138,9 +140,10 @@ func (m *mirror) keepTAT(s *shard, rd *ride, i int, sent int64, n note, now int6
 	} else if rd.before(i) >= 0 {
 		return // tells what an earlier fare would have made of the bucket
 	}
-	if s.find(f.hash) != nil || tat > now && s.hold(f.hash, now) != nil {
-		s.set(f.hash, tat, n)
+	if tat > now {
+		s.hold(f.hash, now) // where there is no place, set does nothing
 	}
+	s.set(f.hash, tat, n)
 }
 
 // before returns the nearest earlier fare on the same key as fare i, or -1.

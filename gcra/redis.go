@@ -123,13 +123,13 @@ func (r *Redis) apply(ctx context.Context, charges []Charge, refund bool) error 
 	}
 	rd := newRide(refund)
 	for i := range charges {
-		c := &charges[i]
-		d, err := c.demand(refund)
-		if err != nil {
+		rd.fares = append(rd.fares, fare{shadow: charges[i].Shadow})
+		f := &rd.fares[i]
+		var err error
+		if f.hash, err = r.mirror.demand(&charges[i], refund, &f.demand); err != nil {
 			rd.free()
 			return err
 		}
-		rd.fares = append(rd.fares, fare{demand: d, hash: r.mirror.hash(c.Subject, c.Policy), shadow: c.Shadow})
 	}
 	now := r.mirror.now()
 	if r.mirror.refuse(rd, charges, now) {
@@ -159,7 +159,7 @@ func (r *Redis) apply(ctx context.Context, charges []Charge, refund bool) error 
 	}
 	for i := range charges {
 		f := &rd.fares[i]
-		charges[i].Result = f.result(f.ahead, rd.taken(f))
+		f.result(f.ahead, rd.taken(f), &charges[i].Result)
 	}
 	return nil
 }

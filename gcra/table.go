@@ -1,33 +1,72 @@
 package gcra
 
+import (
+	"math"
+	"sync/atomic"
+)
+
 // table maps hashes to TATs: open addressing with linear probing, 24 bytes a
 // slot, no pointers for the garbage collector to follow. An entry whose TAT is
 // not after now is as good as absent, so newcomers take such slots over where
 // they stand and nothing needs to be swept.
+//
+// Its methods are for the holder of a lock, but for find: whoever has found a
+// slot may replace its TAT by one CompareAndSwap without any lock. That is safe
+// because
+//
+//   - the holder of the lock who changes a slot takes its TAT out first
+//     (Swap(taken)), so nobody's CompareAndSwap comes between;
+//   - a slot that has changed hands never has a TAT again that it had before: it
+//     was at most now then, and what follows is later, or one of the vacant ones,
+//     of which no two are the same;
+//   - slots that are left behind when the table grows stay taken.
+//
+// So find the slot, load its TAT, see that it is not taken, look at the hash
+// again, and swap.
 type table struct {
-	slots []slot // a power of two, or none
-	used  int    // slots that are not empty
-	limit int    // most slots that may be used
-	hand  int    // where reclaim goes on looking
+	slots  atomic.Pointer[[]slot] // a power of two, or nil
+	used   int                    // entries
+	filled int                    // slots that are not empty: entries, and what was given up
+	limit  int                    // most entries
+	hand   int                    // where reclaim goes on looking
+	vacant int64                  // counts the TATs of those who owe nothing
 }
 
 type slot struct {
-	hash uint64 // 0: empty
-	tat  int64
+	hash atomic.Uint64
+	tat  atomic.Int64
 	note note // the mirror's; 0 in a Memory
 }
 
-// find returns the slot of a hash, or nil. It is good until the table changes.
+const (
+	empty  = 0 // the hash of a slot where ways end
+	gone   = 1 // the hash of a slot that was given up: ways go on behind it
+	hashes = 2 // the least hash of an entry
+
+	taken       = math.MaxInt64 // in the place of a TAT that somebody is about to replace
+	firstVacant = -1 << 62      // before any time
+)
+
+func (t *table) all() []slot {
+	if s := t.slots.Load(); s != nil {
+		return *s
+	}
+	return nil
+}
+
+// find returns the slot of a hash, or nil. Without the lock it may miss an entry
+// that is on the move.
 func (t *table) find(hash uint64) *slot {
-	if len(t.slots) == 0 {
+	slots := t.all()
+	if len(slots) == 0 {
 		return nil
 	}
-	mask := uint64(len(t.slots) - 1)
+	mask := uint64(len(slots) - 1)
 	for i := hash & mask; ; i = (i + 1) & mask {
-		switch s := &t.slots[i]; s.hash {
+		switch s := &slots[i]; s.hash.Load() {
 		case hash:
 			return s
-		case 0:
+		case empty:
 			return nil
 		}
 	}
@@ -36,63 +75,93 @@ func (t *table) find(hash uint64) *slot {
 // set changes the entry of a hash that has one; otherwise it does nothing.
 func (t *table) set(hash uint64, tat int64, n note) {
 	if s := t.find(hash); s != nil {
-		s.tat, s.note = tat, n
+		s.note = n
+		s.tat.Store(tat)
 	}
 }
 
-// hold makes sure that the hash has an entry whose TAT is after now, by a tick
-// where it was not, and returns its slot, or nil where there was no place. So
-// an entry that is about to be charged is nobody's to take over.
-func (t *table) hold(hash uint64, now int64) *slot {
-	if s := t.find(hash); s != nil {
-		s.tat = max(s.tat, now+1)
-		return s
+// noTAT is the TAT of an entry that owes nothing, another one each time.
+func (t *table) noTAT() int64 {
+	t.vacant++
+	return firstVacant + t.vacant
+}
+
+// take takes the TAT out of the entry of a hash, for set to put one back, and
+// reports false if there is none.
+func (t *table) take(hash uint64) (tat int64, ok bool) {
+	s := t.find(hash)
+	if s == nil {
+		return 0, false
 	}
-	held := slot{hash: hash, tat: now + 1}
+	return s.tat.Swap(taken), true
+}
+
+// hold makes sure that the hash has an entry and takes its TAT out, for set to
+// put one back; until then it is nobody's to take over. It reports false where
+// there is no place.
+func (t *table) hold(hash uint64, now int64) (tat int64, ok bool) {
+	if tat, ok := t.take(hash); ok {
+		return tat, true
+	}
 	if s := t.lapsed(hash, now); s != nil {
-		*s = held
-		return s
+		s.hash.Store(hash)
+		return t.noTAT(), true
 	}
 	if t.used >= t.limit && !t.reclaim(now) {
-		return nil
+		return 0, false
 	}
-	if (t.used+1)*4 > len(t.slots)*3 {
+	if (t.filled+1)*4 > len(t.all())*3 {
 		t.grow(now)
 	}
-	return t.insert(held)
+	s := t.vacancy(t.all(), hash)
+	s.tat.Store(taken)
+	s.hash.Store(hash)
+	return t.noTAT(), true
 }
 
-// lapsed returns a slot on the hash's way whose entry has lapsed, or nil.
+// lapsed returns a slot on the hash's way whose entry has lapsed, with its TAT
+// taken out, or nil.
 func (t *table) lapsed(hash uint64, now int64) *slot {
-	if len(t.slots) == 0 {
+	slots := t.all()
+	if len(slots) == 0 {
 		return nil
 	}
-	mask := uint64(len(t.slots) - 1)
-	for i := hash & mask; t.slots[i].hash != 0; i = (i + 1) & mask {
-		if t.slots[i].tat <= now {
-			return &t.slots[i]
+	mask := uint64(len(slots) - 1)
+	for i := hash & mask; ; i = (i + 1) & mask {
+		s := &slots[i]
+		switch s.hash.Load() {
+		case empty:
+			return nil
+		case gone:
+		default:
+			if tat := s.tat.Load(); tat <= now && s.tat.CompareAndSwap(tat, taken) {
+				return s
+			}
 		}
 	}
-	return nil
 }
 
-// insert puts an entry into an empty slot; there must be one.
-func (t *table) insert(s slot) *slot {
-	mask := uint64(len(t.slots) - 1)
-	i := s.hash & mask
-	for t.slots[i].hash != 0 {
-		i = (i + 1) & mask
+// vacancy counts one more entry and returns a slot for it; there must be one.
+func (t *table) vacancy(slots []slot, hash uint64) *slot {
+	mask := uint64(len(slots) - 1)
+	for i := hash & mask; ; i = (i + 1) & mask {
+		switch s := &slots[i]; s.hash.Load() {
+		case empty:
+			t.filled++
+			fallthrough
+		case gone:
+			t.used++
+			return s
+		}
 	}
-	t.slots[i] = s
-	t.used++
-	return &t.slots[i]
 }
 
 // grow makes room for one more entry and drops those that have lapsed.
 func (t *table) grow(now int64) {
+	old := t.all()
 	live := 0
-	for _, s := range t.slots {
-		if s.hash != 0 && s.tat > now {
+	for i := range old {
+		if old[i].hash.Load() >= hashes && old[i].tat.Load() > now {
 			live++
 		}
 	}
@@ -100,41 +169,38 @@ func (t *table) grow(now int64) {
 	for size < 2*(live+1) {
 		size *= 2
 	}
-	old := t.slots
-	t.slots, t.used, t.hand = make([]slot, size), 0, 0
-	for _, s := range old {
-		if s.hash != 0 && s.tat > now {
-			t.insert(s)
+	slots := make([]slot, size)
+	t.used, t.filled, t.hand = 0, 0, 0
+	for i := range old {
+		hash := old[i].hash.Load()
+		// One that is taken, by the holder of the lock, moves as such.
+		if tat := old[i].tat.Swap(taken); hash >= hashes && tat > now {
+			s := t.vacancy(slots, hash)
+			s.note = old[i].note
+			s.tat.Store(tat)
+			s.hash.Store(hash)
 		}
 	}
+	t.slots.Store(&slots)
 }
 
-// reclaim looks through the next slots of a full table for one that has
-// lapsed and empties it. It looks at a few only: a flood of newcomers must not
+// reclaim looks through the next slots of a full table for an entry that has
+// lapsed and gives it up. It looks at a few only: a flood of newcomers must not
 // buy a sweep each.
 func (t *table) reclaim(now int64) bool {
 	const few = 32
-	for range min(few, len(t.slots)) {
-		i := t.hand & (len(t.slots) - 1)
+	slots := t.all()
+	for range min(few, len(slots)) {
+		s := &slots[t.hand&(len(slots)-1)]
 		t.hand++
-		if s := t.slots[i]; s.hash != 0 && s.tat <= now {
-			t.remove(uint64(i))
+		if s.hash.Load() < hashes {
+			continue
+		}
+		if tat := s.tat.Load(); tat <= now && s.tat.CompareAndSwap(tat, taken) {
+			s.hash.Store(gone)
+			t.used--
 			return true
 		}
 	}
 	return false
-}
-
-// remove empties slot i and moves up what lies behind it on the same way
-// (Knuth, TAOCP volume 3, 6.4, algorithm R).
-func (t *table) remove(i uint64) {
-	mask := uint64(len(t.slots) - 1)
-	for j := (i + 1) & mask; t.slots[j].hash != 0; j = (j + 1) & mask {
-		if home := t.slots[j].hash & mask; (j-home)&mask >= (j-i)&mask {
-			t.slots[i] = t.slots[j]
-			i = j
-		}
-	}
-	t.slots[i] = slot{}
-	t.used--
 }

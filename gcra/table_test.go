@@ -26,15 +26,16 @@ func TestTableIsAMap(t *testing.T) {
 		}
 		// Few homes, some of them the last slots: ways run into each other and
 		// around the end.
-		hashes := rapid.Custom(func(t *rapid.T) uint64 {
+		keys := rapid.Custom(func(t *rapid.T) uint64 {
 			home := rapid.SampledFrom([]uint64{0, 1, 2, 5, 0xfffffe, 0xffffff}).Draw(t, "home")
 			return rapid.Uint64Range(1, 6).Draw(t, "hash")<<32 | home
 		})
 		t.Repeat(map[string]func(*rapid.T){
 			"hold": func(t *rapid.T) {
-				h := hashes.Draw(t, "hash")
-				if tab.hold(h, now) == nil {
-					if n := live(); n < tab.limit && len(tab.slots) <= 32 {
+				h := keys.Draw(t, "hash")
+				before, ok := tab.hold(h, now)
+				if !ok {
+					if n := live(); n < tab.limit && len(tab.all()) <= 32 {
 						t.Fatalf("no place for %x beside %d live of %d", h, n, tab.limit)
 					}
 					if tat, ok := want[h]; ok && tat > now {
@@ -42,52 +43,60 @@ func TestTableIsAMap(t *testing.T) {
 					}
 					return
 				}
-				want[h] = max(want[h], now+1)
+				if was, ok := want[h]; ok && was > now && before != was || !(ok && was > now) && before > now {
+					t.Fatalf("at %d, hold of %x: got %d; want %d", now, h, before, was)
+				}
 				tat := now + rapid.Int64Range(1, 50).Draw(t, "tat")
 				tab.set(h, tat, 0)
 				want[h] = tat
 			},
 			"set": func(t *rapid.T) {
-				h := hashes.Draw(t, "hash")
+				h := keys.Draw(t, "hash")
 				tat := now + rapid.Int64Range(-5, 50).Draw(t, "tat")
 				if tab.find(h) != nil {
 					want[h] = tat
 				}
 				tab.set(h, tat, 0)
 			},
-			"remove": func(t *rapid.T) {
-				if len(tab.slots) == 0 {
-					t.Skip("nothing there")
+			"reclaim": func(t *rapid.T) {
+				used := tab.used
+				if tab.reclaim(now) != (tab.used == used-1) {
+					t.Fatalf("used was %d, is %d", used, tab.used)
 				}
-				i := rapid.IntRange(0, len(tab.slots)-1).Draw(t, "slot")
-				if h := tab.slots[i].hash; h != 0 {
-					tab.remove(uint64(i))
-					delete(want, h)
+				for h, tat := range want {
+					if tat <= now && tab.find(h) == nil {
+						delete(want, h)
+					}
 				}
 			},
 			"wait": func(t *rapid.T) { now += rapid.Int64Range(0, 30).Draw(t, "time") },
 			"": func(t *rapid.T) {
 				for h, tat := range want {
 					got := tab.find(h)
-					if got == nil && tat > now || got != nil && got.tat != tat {
+					if got == nil && tat > now || got != nil && got.tat.Load() != tat {
 						t.Fatalf("at %d, %x: got %v; want %d", now, h, got, tat)
 					}
 				}
 				found := make(map[uint64]bool)
-				for i, s := range tab.slots {
-					if s.hash == 0 {
+				filled := 0
+				for i := range tab.all() {
+					h := tab.all()[i].hash.Load()
+					if h != empty {
+						filled++
+					}
+					if h < hashes {
 						continue
 					}
-					if _, ok := want[s.hash]; !ok || found[s.hash] {
-						t.Fatalf("slot %d: %x is there twice or was never put; table %v", i, s.hash, tab.slots)
+					if _, ok := want[h]; !ok || found[h] {
+						t.Fatalf("slot %d: %x is there twice or was never put", i, h)
 					}
-					found[s.hash] = true
+					found[h] = true
 				}
-				if tab.used != len(found) || tab.used > tab.limit {
-					t.Fatalf("used is %d of %d; want %d, the slots that are not empty", tab.used, tab.limit, len(found))
+				if tab.used != len(found) || tab.used > tab.limit || tab.filled != filled {
+					t.Fatalf("used is %d of %d, filled %d; want %d entries in %d slots that are not empty", tab.used, tab.limit, tab.filled, len(found), filled)
 				}
-				if len(tab.slots) > 0 && 4*tab.used > 3*len(tab.slots) {
-					t.Fatalf("%d of %d slots used; want at most three quarters", tab.used, len(tab.slots))
+				if 4*tab.filled > 3*len(tab.all()) {
+					t.Fatalf("%d of %d slots filled; want at most three quarters", tab.filled, len(tab.all()))
 				}
 			},
 		})
@@ -99,29 +108,32 @@ func TestTableIsAMap(t *testing.T) {
 func TestTableReclaims(t *testing.T) {
 	tab := table{limit: 1000}
 	for h := range uint64(1000) {
-		if tab.hold(h+1, 0) == nil {
+		if _, ok := tab.hold(h+2, 0); !ok {
 			t.Fatalf("no place for key %d of 1000", h)
 		}
-		tab.set(h+1, 1+int64(h%2)*1000, 0) // every other one lapses at 1
+		tab.set(h+2, 1+int64(h%2)*1000, 0) // every other one lapses at 1
 	}
-	if tab.hold(5000, 0) != nil {
+	if _, ok := tab.hold(5000, 0); ok {
 		t.Fatal("a place was found in a table full of live entries")
 	}
 	tries := 0
 	for i := range uint64(500) {
 		h := 1_000_000 + i*7919
-		for tab.hold(h, 1) == nil {
+		for {
+			if _, ok := tab.hold(h, 1); ok {
+				break
+			}
 			if tries++; tries > 1000 {
 				t.Fatalf("no place for a newcomer after %d tries", tries)
 			}
 		}
 		tab.set(h, 1000, 0)
 	}
-	if tab.hold(999_999_999, 1) != nil {
+	if _, ok := tab.hold(999_999_999, 1); ok {
 		t.Error("got more places than had lapsed")
 	}
 	for h := uint64(1); h < 1000; h += 2 {
-		if got := tab.find(h + 1); got == nil || got.tat != 1001 {
+		if got := tab.find(h + 2); got == nil || got.tat.Load() != 1001 {
 			t.Fatalf("a live entry: got %v; want 1001", got)
 		}
 	}
@@ -136,7 +148,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	slots := func() (used, size int) {
 		for i := range m.shards {
 			used += m.shards[i].used
-			size += len(m.shards[i].slots)
+			size += len(m.shards[i].all())
 		}
 		return used, size
 	}
@@ -156,8 +168,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	if size > 4*capacity || size != full {
 		t.Errorf("got %d slots, %d when it had just filled; want them equal and at most %d", size, full, 4*capacity)
 	}
-	if m.overflow.used != 1 || len(m.overflow.slots) > 8 {
-		t.Errorf("the overflow has %d of %d slots used; want 1, for one policy", m.overflow.used, len(m.overflow.slots))
+	if m.overflow.used != 1 || len(m.overflow.all()) > 8 {
+		t.Errorf("the overflow has %d of %d slots used; want 1, for one policy", m.overflow.used, len(m.overflow.all()))
 	}
 }
 

@@ -109,6 +109,7 @@ const (
 
 const (
 	maxName      = 64
+	maxPolicies  = 1000
 	maxDelay     = 366 * 24 * time.Hour // what a store accepts
 	maxInstances = 1_000_000
 )
@@ -137,7 +138,7 @@ func New(cfg Config, policies ...Policy) (*Limiter, error) {
 	if errs = append(cfg.check(), errs...); len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	l.policies.Store(ps)
+	l.use(ps)
 	return l, nil
 }
 
@@ -185,6 +186,9 @@ func isNil(s any) bool {
 func compile(list []Policy) (_ *policies, errs []error) {
 	if len(list) == 0 {
 		errs = append(errs, errors.New("ratelimit: no policies; want at least one"))
+	}
+	if len(list) > maxPolicies {
+		return nil, []error{fmt.Errorf("ratelimit: %d policies; want at most %d", len(list), maxPolicies)}
 	}
 	ps := new(policies)
 	seen := map[string]bool{}

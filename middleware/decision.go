@@ -70,10 +70,10 @@ func (d *Decision) violated() (names []string) {
 			names = append(names, d.Results[i].Policy)
 		}
 	}
-	if names == nil && d.visit != nil {
-		for i := range d.visit.entries {
-			if e := &d.visit.entries[i]; e.way == viaNone {
-				names = append(names, e.policy.Name)
+	if v := d.visit; names == nil && v != nil {
+		for i := range v.entries {
+			if v.entries[i].way == viaNone {
+				names = append(names, v.charges[i].Policy)
 			}
 		}
 	}
@@ -81,7 +81,8 @@ func (d *Decision) violated() (names []string) {
 }
 
 // conclude makes the Decision of the results: allowed is what every policy has
-// admitted, except for those that let pass what they cannot decide.
+// admitted, except for those that let pass what they cannot decide. Its Results
+// are left to conclusion.
 func (v *visit) conclude() {
 	d := &v.decision
 	d.visit = v
@@ -89,12 +90,9 @@ func (v *visit) conclude() {
 	refused, helpless := false, false
 	for i := range v.charges {
 		c, e := &v.charges[i], &v.entries[i]
-		if e.decided {
-			d.Results = append(d.Results, PolicyResult{c.Policy, c.Subject, c.Shadow, c.Limit, c.Result})
-		}
 		switch {
 		case c.Shadow || e.way == viaOpen:
-		case !e.decided:
+		case e.state == undecided:
 			d.Allowed = false
 		case c.Result.Allowed:
 			d.Delay = max(d.Delay, c.Result.Delay)
@@ -113,4 +111,21 @@ func (v *visit) conclude() {
 		d.RetryAfter = time.Second // nobody knows how long an outage lasts
 	}
 	d.Delay = 0
+}
+
+// conclusion is the Decision with its Results. Most requests pass, and nobody
+// looks at these.
+func (v *visit) conclusion() *Decision {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.decision.Results == nil && len(v.charges) > 0 {
+		results := make([]PolicyResult, 0, len(v.charges))
+		for i := range v.charges {
+			if c := &v.charges[i]; v.entries[i].state != undecided {
+				results = append(results, PolicyResult{c.Policy, c.Subject, c.Shadow, c.Limit, c.Result})
+			}
+		}
+		v.decision.Results = results
+	}
+	return &v.decision
 }

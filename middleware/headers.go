@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"math"
 	"math/bits"
 	"net/http"
 	"strconv"
@@ -74,8 +75,9 @@ const (
 // told is what limiters have told the client so far: the fields they set and
 // the numbers of the triple, for a limiter further in to compare with.
 type told struct {
-	headers          Headers
-	remaining, reset int64
+	remaining int64
+	reset     int32 // at most two years of seconds
+	headers   Headers
 }
 
 // tell sets the fields that describe the decision. Where a limiter further out
@@ -88,11 +90,9 @@ func (v *visit) tell(h http.Header, headers Headers) {
 	if closest < 0 || headers == HeadersNone {
 		return
 	}
-	var room [256]byte
-	b := room[:0] // all values, one after the other
-	var ends marks
 	c := &v.charges[closest]
-	now := told{before.headers | headers, c.Result.Remaining, reset(&c.Result)}
+	text := &v.policy(closest).text
+	now := told{c.Result.Remaining, reset(&c.Result), before.headers | headers}
 	tighter := refused || before.headers == 0 || now.remaining < before.remaining ||
 		now.remaining == before.remaining && now.reset > before.reset
 	if tighter {
@@ -100,16 +100,19 @@ func (v *visit) tell(h http.Header, headers Headers) {
 	} else {
 		v.told.headers = now.headers
 	}
-	for _, t := range triples {
+	var f fields
+	var room [128]byte
+	b := room[:0] // all values that have to be written, one after the other
+	for i := range triples {
+		t := &triples[i]
 		if headers&t.headers == 0 || !tighter && before.headers&t.headers != 0 {
 			continue
 		}
-		b = strconv.AppendInt(b, capacity(c.Limit), 10)
-		ends.mark(t.limit, b)
+		f.known(t.limit, text.quota(c.Limit))
 		b = strconv.AppendInt(b, now.remaining, 10)
-		ends.mark(t.remaining, b)
-		b = strconv.AppendInt(b, now.reset, 10)
-		ends.mark(t.reset, b)
+		f.end(t.remaining, b)
+		b = strconv.AppendInt(b, int64(now.reset), 10)
+		f.end(t.reset, b)
 	}
 	switch {
 	case headers&HeadersDraft11 != 0:
@@ -118,14 +121,13 @@ func (v *visit) tell(h http.Header, headers Headers) {
 			policies, list = h.Get(policyField), h.Get(listField)
 		}
 		b = v.appendPolicies(b, policies)
-		ends.mark(policyField, b)
+		f.end(policyField, b)
 		b = v.appendList(b, list, refused)
-		ends.mark(listField, b)
+		f.end(listField, b)
 	case headers&HeadersDraft6 != 0 && before.headers&HeadersDraft11 == 0 && (tighter || before.headers&HeadersDraft6 == 0):
-		b = v.entries[closest].policy.text.appendWindow(b, c.Limit)
-		ends.mark(policyField, b)
+		f.known(policyField, text.window(c.Limit))
 	}
-	ends.set(h, string(b))
+	f.set(h, string(b), v.values[:])
 }
 
 // toldBefore is what the limiters further out have told.
@@ -145,7 +147,7 @@ func (v *visit) closest() (closest int, refused bool) {
 		r := &v.charges[i].Result
 		var closer bool
 		switch {
-		case !v.entries[i].decided || v.charges[i].Shadow:
+		case v.entries[i].state == undecided || v.charges[i].Shadow:
 		case !r.Allowed && !refused:
 			closer, refused = true, true
 		case !r.Allowed:
@@ -162,11 +164,12 @@ func (v *visit) closest() (closest int, refused bool) {
 }
 
 // reset is RateLimit-Reset: until full, or until a retry passes.
-func reset(r *gcra.Result) int64 {
+func reset(r *gcra.Result) int32 {
+	d := r.ResetAfter
 	if r.RetryAfter > 0 {
-		return seconds(r.RetryAfter)
+		d = r.RetryAfter
 	}
-	return seconds(r.ResetAfter)
+	return int32(min(seconds(d), math.MaxInt32))
 }
 
 // appendPolicies writes the items of RateLimit-Policy after those before.
@@ -174,9 +177,9 @@ func (v *visit) appendPolicies(b []byte, before string) []byte {
 	start := len(b)
 	b = append(b, before...)
 	for i := range v.charges {
-		if v.entries[i].decided && !v.charges[i].Shadow {
+		if v.entries[i].state != undecided && !v.charges[i].Shadow {
 			b = appendComma(b, start)
-			b = v.entries[i].policy.text.appendPolicy(b, v.charges[i].Limit)
+			b = v.policy(i).text.appendPolicy(b, v.charges[i].Limit)
 		}
 	}
 	return b
@@ -188,11 +191,11 @@ func (v *visit) appendList(b []byte, before string, refused bool) []byte {
 	b = append(b, before...)
 	for i := range v.charges {
 		c := &v.charges[i]
-		if !v.entries[i].decided || c.Shadow {
+		if v.entries[i].state == undecided || c.Shadow {
 			continue
 		}
 		b = appendComma(b, start)
-		b = append(b, v.entries[i].policy.text.name...)
+		b = append(b, v.policy(i).text.name...)
 		b = strconv.AppendInt(append(b, ";r="...), c.Result.Remaining, 10)
 		if t := more(c, refused); t > 0 {
 			b = strconv.AppendInt(append(b, ";t="...), t, 10)
@@ -244,26 +247,35 @@ func interval(l gcra.Limit) time.Duration {
 type text struct {
 	limit           gcra.Limit
 	name            string // "burst", in quotes
+	most            string // 100
 	draft6, draft11 string // 100;w=60 and "burst";q=100;w=60
 }
 
 func newText(name string, l gcra.Limit) text {
 	t := text{name: string(appendQuoted(nil, name))}
 	if l != (gcra.Limit{}) {
-		t.draft6, t.draft11 = string(t.appendWindow(nil, l)), string(t.appendPolicy(nil, l))
+		t.most, t.draft6, t.draft11 = t.quota(l), t.window(l), string(t.appendPolicy(nil, l))
 		t.limit = l
 	}
 	return t
 }
 
-// appendWindow writes 100;w=60.
-func (t *text) appendWindow(b []byte, l gcra.Limit) []byte {
+// quota is 100, the most that Remaining can be.
+func (t *text) quota(l gcra.Limit) string {
 	if l == t.limit {
-		return append(b, t.draft6...)
+		return t.most
+	}
+	return strconv.FormatInt(capacity(l), 10)
+}
+
+// window is 100;w=60.
+func (t *text) window(l gcra.Limit) string {
+	if l == t.limit {
+		return t.draft6
 	}
 	q, w := window(l)
-	b = strconv.AppendInt(b, q, 10)
-	return strconv.AppendInt(append(b, ";w="...), w, 10)
+	b := strconv.AppendInt(make([]byte, 0, 40), q, 10)
+	return string(strconv.AppendInt(append(b, ";w="...), w, 10))
 }
 
 // appendPolicy writes "burst";q=100;w=60.
@@ -314,29 +326,41 @@ func appendQuoted(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// marks are the fields whose values stand one after the other in a buffer, so
-// that all of them become one string.
-type marks struct {
-	fields [8]struct { // two triples and two lists
-		key string
-		end int
+// fields are the fields to set. The values that have to be written stand in a
+// buffer, one after the other, so that all of them become one string.
+type fields struct {
+	list [8]struct { // two triples and two lists
+		key   string
+		known string // the value or, if it is written,
+		end   int    // where it ends
 	}
 	n int
 }
 
-// mark makes what was written since the last mark the value of a field.
-func (m *marks) mark(key string, b []byte) {
-	m.fields[m.n].key, m.fields[m.n].end = key, len(b)
-	m.n++
+// known sets a field to a value that is known.
+func (f *fields) known(key, value string) {
+	f.list[f.n].key, f.list[f.n].known = key, value
+	f.n++
 }
 
-// set sets the fields to parts of the string that was written.
-func (m *marks) set(h http.Header, all string) {
-	values := make([]string, 0, m.n)
+// end makes what was written since the last end the value of a field.
+func (f *fields) end(key string, b []byte) {
+	f.list[f.n].key, f.list[f.n].end = key, len(b)
+	f.n++
+}
+
+// set sets the fields, with the values in room if they fit.
+func (f *fields) set(h http.Header, written string, room []string) {
+	if f.n > len(room) {
+		room = make([]string, f.n)
+	}
 	start := 0
-	for i, f := range m.fields[:m.n] {
-		values = append(values, all[start:f.end])
-		h[f.key] = values[i : i+1 : i+1]
-		start = f.end
+	for i := range f.list[:f.n] {
+		field := &f.list[i]
+		if room[i] = field.known; field.end > 0 {
+			room[i] = written[start:field.end]
+			start = field.end
+		}
+		h[field.key] = room[i : i+1 : i+1]
 	}
 }

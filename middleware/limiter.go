@@ -27,7 +27,7 @@ type Limiter struct {
 func (l *Limiter) Decide(r *http.Request) Decision {
 	v := &visit{Context: r.Context()}
 	l.decide(r, v)
-	return v.decision
+	return *v.conclusion()
 }
 
 // Allow decides about the request as Decide does and tells the client: it sets
@@ -42,15 +42,15 @@ func (l *Limiter) Allow(w http.ResponseWriter, r *http.Request) (*http.Request, 
 	l.decide(r, v)
 	d := &v.decision
 	v.tell(w.Header(), l.headers)
-	v.stage.Store(settled)
+	v.stage.CompareAndSwap(claimed, settled) // unless an observer has refunded it already
 	if !d.Allowed {
-		l.refuse(w, r, d)
+		l.refuse(w, r, v.conclusion())
 		return r, false
 	}
 	if d.Delay > 0 && !pause(r.Context(), d.Delay) {
 		// Most likely nobody is left to read this, but where the server ended the
 		// context, returning in silence would say 200.
-		l.refuse(w, r, &Decision{RetryAfter: time.Second, Delay: d.Delay, Results: d.Results, Err: r.Context().Err()})
+		l.refuse(w, r, &Decision{RetryAfter: time.Second, Delay: d.Delay, Results: v.conclusion().Results, Err: r.Context().Err()})
 		return r, false
 	}
 	return r, true
@@ -82,7 +82,7 @@ func (l *Limiter) decide(r *http.Request, v *visit) {
 	if observers != nil {
 		v.decision.Took = time.Since(start)
 		for _, observe := range observers {
-			observe(r, v.decision)
+			observe(r, *v.conclusion())
 		}
 	}
 }
@@ -90,7 +90,7 @@ func (l *Limiter) decide(r *http.Request, v *visit) {
 // collect makes a charge for each policy that applies.
 func (l *Limiter) collect(r *http.Request, v *visit) {
 	ps := l.policies.Load()
-	v.limiter = l
+	v.policies = ps
 	v.makeRoom(len(ps.list))
 	verdicts := ps.verdicts(r)
 	for i, p := range ps.list {
@@ -98,7 +98,7 @@ func (l *Limiter) collect(r *http.Request, v *visit) {
 			continue
 		}
 		v.charges = append(v.charges, gcra.Charge{})
-		v.entries = append(v.entries, entry{policy: p})
+		v.entries = append(v.entries, entry{policy: uint16(i)})
 		applies, err := p.ask(r, &v.charges[len(v.charges)-1])
 		if !applies {
 			v.charges = v.charges[:len(v.charges)-1]

@@ -51,10 +51,10 @@ func (v *visit) fallBack(i int, cause error) {
 	e, c := &v.entries[i], &v.charges[i]
 	v.report(cause)
 	switch {
-	case e.policy.Outage == OutageLocal && c.Limit != (gcra.Limit{}):
+	case v.policy(i).Outage == OutageLocal && c.Limit != (gcra.Limit{}):
 		e.way = viaLocal
-		share(c, v.limiter.instances)
-	case e.policy.Outage == OutageOpen || c.Shadow: // a shadow refuses nobody
+		share(c, v.policies.limiter.instances)
+	case v.policy(i).Outage == OutageOpen || c.Shadow: // a shadow refuses nobody
 		e.way = viaOpen
 	default:
 		e.way = viaNone
@@ -127,8 +127,10 @@ func (v *visit) take(ctx context.Context, s gcra.Store, w way) (admitted bool, e
 	for i := range v.charges {
 		if e := &v.entries[i]; e.way == w {
 			v.charges[i].Result = charges[next].Result
-			e.decided = true
-			e.taken = admitted && v.charges[i].Result.Allowed
+			e.state = decided
+			if admitted && v.charges[i].Result.Allowed {
+				e.state = charged
+			}
 			next++
 		}
 	}

@@ -18,8 +18,13 @@ func (l *Limiter) Reload(policies ...Policy) error {
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
-	l.policies.Store(ps)
+	l.use(ps)
 	return nil
+}
+
+func (l *Limiter) use(ps *policies) {
+	ps.limiter = l
+	l.policies.Store(ps)
 }
 
 // Policies returns the policies as they are now, with their names filled in.

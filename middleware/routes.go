@@ -8,9 +8,10 @@ import (
 
 // policies are the policies of a limiter and what is known of the routes.
 type policies struct {
-	list   []*policy
-	routed bool // some have Routes
-	memo   pattern.Memo[route, []verdict]
+	list    []*policy
+	limiter *Limiter
+	routed  bool // some have Routes
+	memo    pattern.Memo[route, []verdict]
 }
 
 // route is what decides which policies apply, as far as it is bounded: the

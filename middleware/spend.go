@@ -23,18 +23,17 @@ func (d *Decision) Refund(ctx context.Context) error {
 	}
 	d.visit.mu.Lock()
 	defer d.visit.mu.Unlock()
-	if d.visit.refunded {
+	if d.visit.stage.Swap(refunded) == refunded {
 		return nil
 	}
-	d.visit.refunded = true
 	return d.visit.giveBack(context.WithoutCancel(ctx))
 }
 
 // giveBack refunds all that was taken.
 func (v *visit) giveBack(ctx context.Context) error {
 	return errors.Join(
-		v.refund(ctx, v.limiter.store, viaStore),
-		v.refund(ctx, v.limiter.local, viaLocal),
+		v.refund(ctx, v.policies.limiter.store, viaStore),
+		v.refund(ctx, v.policies.limiter.local, viaLocal),
 	)
 }
 
@@ -42,10 +41,10 @@ func (v *visit) refund(ctx context.Context, s gcra.Store, w way) error {
 	var charges []gcra.Charge
 	for i := range v.charges {
 		e, c := &v.entries[i], v.charges[i]
-		if e.way != w || !e.taken {
+		if e.way != w || e.state != charged {
 			continue
 		}
-		e.taken = false
+		e.state = decided
 		if c.Cost > 0 {
 			charges = append(charges, c)
 		}
@@ -79,8 +78,8 @@ func (d *Decision) Spend(ctx context.Context, n int64) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return errors.Join(
-		v.spend(ctx, v.limiter.store, viaStore, n),
-		v.spend(ctx, v.limiter.local, viaLocal, n),
+		v.spend(ctx, v.policies.limiter.store, viaStore, n),
+		v.spend(ctx, v.policies.limiter.local, viaLocal, n),
 	)
 }
 
@@ -90,7 +89,7 @@ func (v *visit) spend(ctx context.Context, s gcra.Store, w way, n int64) error {
 	var taken []*gcra.Charge // what each is to be added to
 	for i := range v.charges {
 		e, c := &v.entries[i], v.charges[i]
-		if e.way != w || !e.taken || c.Shadow {
+		if e.way != w || e.state != charged || c.Shadow {
 			continue
 		}
 		c.Cost = n

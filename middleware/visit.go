@@ -11,65 +11,79 @@ import (
 )
 
 // visit is one request at one limiter: what it was charged, the Decision, and
-// what the request carries of both. It is the request's context too, so that
-// all this is one allocation.
+// what the request carries of both. It is the request's context too.
 type visit struct {
 	context.Context     // what the request had before
 	framework       any // the framework's own context, see WithFramework
-	stage           atomic.Uint32
-	refunded        bool
-	limiter         *Limiter
 
+	policies *policies // what it is decided by
+	entries  []entry   // of the policies that applied, in order
+	charges  []gcra.Charge
 	decision Decision
-	entries  []entry       // the policies that applied, in order
-	charges  []gcra.Charge // theirs, in the same order
 	told     told
 
-	mu sync.Mutex // of Refund and Spend: guards refunded, entries[].taken and charges[].Cost
+	mu    sync.Mutex // once the visit is settled, of all that still changes
+	stage atomic.Uint32
 
-	// Room for a single policy. So a visit stays within 512 bytes, where the
-	// allocator's quick path ends.
+	// Room for a single policy, and for the fields of HeadersDraft6.
 	oneEntry  [1]entry
 	oneCharge [1]gcra.Charge
-	oneResult [1]PolicyResult
+	values    [4]string
+}
+
+// carrier is a visit with the copy of the request that carries it: one
+// allocation of 704 bytes (8 are the allocator's), which is a size that it has.
+type carrier struct {
+	visit   visit
+	request http.Request
 }
 
 // few is room for the policies of most limiters that have more than one.
 type few struct {
 	entries [4]entry
 	charges [4]gcra.Charge
-	results [4]PolicyResult
 }
 
 // makeRoom gives the visit room for n policies.
 func (v *visit) makeRoom(n int) {
-	d := &v.decision
 	switch {
 	case n == 1:
-		v.entries, v.charges, d.Results = v.oneEntry[:0], v.oneCharge[:0], v.oneResult[:0]
+		v.entries, v.charges = v.oneEntry[:0], v.oneCharge[:0]
 	case n <= 4:
 		f := new(few)
-		v.entries, v.charges, d.Results = f.entries[:0], f.charges[:0], f.results[:0]
+		v.entries, v.charges = f.entries[:0], f.charges[:0]
 	default:
-		v.entries, v.charges, d.Results = make([]entry, 0, n), make([]gcra.Charge, 0, n), make([]PolicyResult, 0, n)
+		v.entries, v.charges = make([]entry, 0, n), make([]gcra.Charge, 0, n)
 	}
 }
 
 // The stages of a visit. What it holds beside the framework's context is its
 // limiter's until it is settled.
 const (
-	fresh   = iota // no limiter has seen it
-	claimed        // one is deciding
-	settled        // the Decision stands, and the client's fields are set
+	fresh    = iota // no limiter has seen it
+	claimed         // one is deciding
+	settled         // the Decision stands, and the client's fields are set
+	refunded        // and all is given back
 )
 
 // entry is what a visit keeps about a charge.
 type entry struct {
-	policy  *policy
-	way     way
-	decided bool // the charge's Result counts
-	taken   bool // the charge's Cost has been taken, and not given back
+	policy uint16 // which of the visit's policies
+	way    way
+	state  state
 }
+
+// state is what has come of a charge.
+type state uint8
+
+const (
+	undecided state = iota
+	decided         // its Result counts
+	charged         // and its Cost has been taken, and not given back
+)
+
+// policy is the policy of the charge at index i.
+func (v *visit) policy(i int) *policy { return v.policies.list[v.entries[i].policy] }
 
 // detached is a visit as a context that does not end with the request: hanging
 // up must not be a way to be served by the store for nothing.
@@ -99,7 +113,7 @@ func visitIn(ctx context.Context) *visit {
 // settledIn finds the innermost visit that has been decided.
 func settledIn(ctx context.Context) *visit {
 	for v := visitIn(ctx); v != nil; v = visitIn(v.Context) {
-		if v.stage.Load() == settled {
+		if v.stage.Load() >= settled {
 			return v
 		}
 	}
@@ -113,12 +127,21 @@ func visitOf(r *http.Request) (*http.Request, *visit) {
 	if outer != nil && outer.stage.CompareAndSwap(fresh, claimed) {
 		return r, outer
 	}
-	v := &visit{Context: r.Context()}
+	var framework any
 	if outer != nil {
-		v.framework = outer.framework
+		framework = outer.framework
 	}
+	r, v := carry(r, framework)
 	v.stage.Store(claimed)
-	return r.WithContext(v), v
+	return r, v
+}
+
+// carry returns a copy of the request that carries a new visit.
+func carry(r *http.Request, framework any) (*http.Request, *visit) {
+	c := new(carrier)
+	c.visit.Context, c.visit.framework = r.Context(), framework
+	c.request = *r.WithContext(&c.visit)
+	return &c.request, &c.visit
 }
 
 // WithFramework returns a copy of the request that carries a framework's own
@@ -131,7 +154,8 @@ func WithFramework(r *http.Request, c any) *http.Request {
 	if c == nil {
 		c = Framework(r.Context())
 	}
-	return r.WithContext(&visit{Context: r.Context(), framework: c})
+	r, _ = carry(r, c)
+	return r
 }
 
 // Framework returns what WithFramework was given, or nil.
@@ -147,7 +171,7 @@ func Framework(ctx context.Context) any {
 // nothing, so a handler need not know whether it is limited.
 func FromContext(ctx context.Context) *Decision {
 	if v := settledIn(ctx); v != nil {
-		return &v.decision
+		return v.conclusion()
 	}
 	return nil
 }
