@@ -30,11 +30,11 @@ func TestOutcomes(t *testing.T) {
 	skip := func(p *middleware.Policy) { p.Skip = func(*http.Request) bool { return true } }
 
 	for _, test := range []struct {
-		name             string
-		away             bool
-		policies         []middleware.Policy
-		requests         int
-		counts, requestz string
+		name              string
+		away              bool
+		policies          []middleware.Policy
+		requests          int
+		counts, byRequest string
 	}{
 		{"a refusal is that of the policy that refuses", false,
 			[]middleware.Policy{p("hour", one), p("day", many)}, 3,
@@ -48,6 +48,9 @@ func TestOutcomes(t *testing.T) {
 		{"a shadow holds nobody back", false,
 			[]middleware.Policy{p("slow", one, patient, shadow)}, 2,
 			"slow allowed 2", "allowed 2"},
+		{"a shadow beside a delay", false,
+			[]middleware.Policy{p("slow", one, patient), p("slower", one, patient, shadow)}, 2,
+			"slow allowed 1, slow delayed 1, slower allowed 2", "allowed 1, delayed 1"},
 		{"a delay goes before a shadow's refusal", false,
 			[]middleware.Policy{p("slow", one, patient), p("tight", one, shadow)}, 2,
 			"slow allowed 1, slow delayed 1, tight allowed 1, tight shadow_refused 1", "allowed 1, delayed 1"},
@@ -72,6 +75,9 @@ func TestOutcomes(t *testing.T) {
 		{"not asked, because the request is refused already", false,
 			[]middleware.Policy{p("user", many, broken, closed), p("wide", many)}, 3,
 			"user degraded 3", "degraded 3"},
+		{"not decided here, because the request is refused there", false,
+			[]middleware.Policy{p("here", many, broken), p("hour", one)}, 2,
+			"here degraded 2, hour allowed 1, hour refused 1", "degraded 1, refused 1"},
 		{"no policy applies", false,
 			[]middleware.Policy{p("skipped", one, skip)}, 3,
 			"", ""},
@@ -88,9 +94,9 @@ func TestOutcomes(t *testing.T) {
 				l.Decide(get("/"))
 			}
 			policies, requests := counts(t, reader)
-			if policies != test.counts || requests != test.requestz {
+			if policies != test.counts || requests != test.byRequest {
 				t.Errorf("after %d requests: got %s; of requests %s\nwant %s; of requests %s",
-					test.requests, policies, requests, test.counts, test.requestz)
+					test.requests, policies, requests, test.counts, test.byRequest)
 			}
 		})
 	}

@@ -19,8 +19,8 @@
 //
 // The outcome of the request is the last in the list that one of its policies
 // has. So refusals are counted during an outage, too, and a shadow's numbers are
-// free of outages. A policy that was not asked, because another one had refused
-// the request already, has no outcome.
+// free of outages. A policy with nothing wrong that was not asked, because
+// another one had shut the request out with 503, has no outcome.
 //
 // # Metrics
 //
@@ -38,14 +38,14 @@
 // to which no policy applies are not in it. All five outcomes of a policy are
 // there from the start, at 0. Policies that are added by a reload are counted
 // under their names as long as there have been no more than 256, then together
-// as "_OTHER".
+// as "_OTHER". To count a request allocates nothing, unless a policy is degraded.
 //
 // Limiters on a [gcra.Redis], or on another store with its Stats method, add
 //
 //	ratelimit.redis.trips           {trip}       counter: batches that Redis answered
 //	ratelimit.redis.trip.time       s            counter: what these took together
 //	ratelimit.redis.carried         {admission}  counter: admissions and refunds in them;
-//	                                             carried by trips is the mean batch size
+//	                                             carried over trips is the mean batch size
 //	ratelimit.redis.failures        {batch}      counter: batches that got no answer, or an
 //	                                             outage for one
 //	ratelimit.redis.mirror.hits     {admission}  counter: refused without a trip

@@ -16,6 +16,15 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
+// onceThen costs 1 for the first request, and n for those that follow.
+func onceThen(n int) func(*http.Request) int {
+	cost := 1
+	return func(*http.Request) int {
+		defer func() { cost = n }()
+		return cost
+	}
+}
+
 func TestSpanAttributes(t *testing.T) {
 	subject := key("secret-subject")
 	hour := gcra.PerHour(2)
@@ -36,8 +45,8 @@ func TestSpanAttributes(t *testing.T) {
 		}, []string{"allowed day 0", "refused day 0"}},
 		{"no wait helps", false, []middleware.Policy{
 			{Name: "day", Key: subject, Limit: gcra.PerDay(1)},
-			{Name: "dear", Key: subject, Limit: gcra.PerHour(2), Cost: func(*http.Request) int { return 3 }},
-		}, []string{"refused dear 2"}},
+			{Name: "dear", Key: subject, Limit: gcra.PerHour(2), Cost: onceThen(3)},
+		}, []string{"allowed day 0", "refused dear 1"}},
 		{"a shadow that would refuse", false, []middleware.Policy{
 			{Name: "hour", Key: subject, Limit: hour},
 			{Name: "tight", Key: subject, Limit: gcra.PerHour(1), Shadow: true},
