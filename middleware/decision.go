@@ -54,8 +54,8 @@ func (d Decision) Degraded() (names []string) {
 		return nil
 	}
 	for i := range d.visit.entries {
-		if e := &d.visit.entries[i]; e.way != viaStore {
-			names = append(names, e.policy.Name)
+		if d.visit.entries[i].way != viaStore {
+			names = append(names, d.visit.charges[i].Policy)
 		}
 	}
 	return names
