@@ -61,5 +61,5 @@ demo: ## Start the quickstart server
 	go run ./examples/quickstart
 
 .PHONY: ci
-ci: ## Run what CI runs; installs redis-server and gcc where they are missing
+ci: ## Run what CI runs; installs redis-server, gcc and chromium where they are missing
 	bash .ci/run
