@@ -104,17 +104,21 @@ func startBrowser(t *testing.T) *browser {
 
 func (b *browser) do(actions ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
-	if err := chromedp.Do(b.tab, actions...); err != nil {
-		b.t.Fatal(err)
+	for _, action := range actions {
+		seen(b, action)
 	}
 }
 
-// seen returns what an action finds in the tab.
+// seen returns what an action finds in the tab. One that finds nothing would
+// wait for it.
 func seen[T any](b *browser, action chromedp.Action[T]) T {
 	b.t.Helper()
-	found, err := chromedp.Run(b.tab, action)
+	soon, cancel := context.WithTimeout(b.tab, patience/3)
+	defer cancel()
+	found, err := chromedp.Run(soon, action)
 	if err != nil {
-		b.t.Fatal(err)
+		shown, _ := chromedp.Run(b.tab, chromedp.Evaluate[string](`location.href + "\n" + document.body.innerText`))
+		b.t.Fatalf("%v; the page is\n%.1000s", err, shown)
 	}
 	return found
 }
@@ -202,48 +206,143 @@ func busyScene(t *testing.T) *scene {
 			s.add(15 * time.Second)
 		}
 	}
+	s.ask(14, "ip:192.0.2.7", "/hello")
 	s.add(3 * time.Second)
 	return s
 }
 
-// serve mounts the page under a prefix on a real server, and returns its URL.
-func serve(t *testing.T, h http.Handler) *url.URL {
-	t.Helper()
+// serve is a real server that limits /hello and has the page on
+// /debug/ratelimit. It returns the URLs of both.
+func (s *scene) serve() (hello, page string) {
 	mux := http.NewServeMux()
-	mux.Handle("/debug/ratelimit", h)
+	mux.HandleFunc("/hello", func(w http.ResponseWriter, r *http.Request) {
+		if _, ok := s.limiter.Allow(w, r); ok {
+			fmt.Fprintln(w, "hello")
+		}
+	})
+	mux.Handle("/debug/ratelimit", s.page)
 	server := httptest.NewServer(mux)
-	t.Cleanup(server.Close)
-	u, err := url.Parse(server.URL + "/debug/ratelimit")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return u
+	s.t.Cleanup(server.Close)
+	return server.URL + "/hello", server.URL + "/debug/ratelimit"
 }
 
-func TestPageInBrowser(t *testing.T) {
+// The page looks as it should: go test -artifacts keeps the pictures.
+func TestScreenshots(t *testing.T) {
 	b := startBrowser(t)
 	s := busyScene(t)
-	address := serve(t, s.page).String()
-
-	b.do(chromedp.Navigate(address))
-	for _, look := range []struct {
-		name, scheme string
-		width        int64
-	}{
-		{"light", "light", 1200}, {"dark", "dark", 1200}, {"phone-light", "light", 390}, {"phone-dark", "dark", 390},
+	_, address := s.serve()
+	for _, page := range []struct{ name, query string }{
+		{"page", ""}, {"subject", "?subject=ip:192.0.2.7&reset=login"},
+		{"long-subject", "?subject=" + url.QueryEscape("own:"+strings.Repeat("a-very-long-tenant-name/", 8)+"42")},
 	} {
-		b.look(look.scheme, look.width)
-		b.screenshot(look.name)
-		if wide := seen(b, chromedp.Evaluate[int64](`document.documentElement.scrollWidth`)); wide > look.width {
-			t.Errorf("%s: the page is %d wide; want at most %d", look.name, wide, look.width)
+		b.do(chromedp.Navigate(address + page.query))
+		for _, look := range []struct {
+			name, scheme, ink string
+			width             int64
+		}{
+			{"light", "light", "rgb(25, 28, 32)", 1200}, {"dark", "dark", "rgb(231, 234, 238)", 1200},
+			{"phone-light", "light", "rgb(25, 28, 32)", 390}, {"phone-dark", "dark", "rgb(231, 234, 238)", 390},
+		} {
+			b.look(look.scheme, look.width)
+			b.screenshot(page.name + "-" + look.name)
+			if ink := seen(b, chromedp.Evaluate[string](`getComputedStyle(document.body).color`)); ink != look.ink {
+				t.Errorf("%s %s: the text is %s; want %s", page.name, look.name, ink, look.ink)
+			}
+			if wide := seen(b, chromedp.Evaluate[int64](`document.documentElement.scrollWidth`)); wide > look.width {
+				t.Errorf("%s %s: the page is %d wide; want at most %d", page.name, look.name, wide, look.width)
+			}
 		}
 	}
-	b.do(chromedp.Navigate(address + "?subject=" + url.QueryEscape("ip:192.0.2.7")))
-	b.look("light", 1200)
-	b.screenshot("subject-light")
-	b.look("dark", 390)
-	b.screenshot("subject-phone-dark")
+	if bars := seen(b, chromedp.Evaluate[int64](`document.querySelectorAll("svg path.refused").length`)); bars == 0 {
+		t.Error("no chart has refusals")
+	}
 	if said := b.complaints(); len(said) > 0 {
 		t.Errorf("the browser complains of %q", said)
+	}
+}
+
+// An administrator finds who is refused, looks the subject up and resets it, by
+// clicking; also over plain HTTP, where browsers say less of where a form comes
+// from.
+func TestResetInBrowser(t *testing.T) {
+	b := startBrowser(t)
+	for _, host := range []string{"127.0.0.1", "inspector.test"} {
+		s := newScene(t,
+			middleware.Policy{Name: "client", Key: who, Limit: gcra.PerMinute(10)},
+			middleware.Policy{Name: "daily", Key: who, Limit: gcra.PerDay(100)})
+		hello, address := s.serve()
+		request := func(subject string) int {
+			t.Helper()
+			r, err := http.NewRequestWithContext(t.Context(), "GET", hello, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Who", subject)
+			response, err := http.DefaultClient.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response.Body.Close()
+			return response.StatusCode
+		}
+		for range 12 {
+			request(hostile)
+		}
+
+		b.do(chromedp.Navigate(strings.Replace(address, "127.0.0.1", host, 1)))
+		if got, want := b.text("table.most tbody tr"), hostile+" 2"; got != want {
+			t.Errorf("%s: most refused: got %q; want %q", host, got, want)
+		}
+		b.do(chromedp.Click(chromedp.CSS("table.most a")), chromedp.WaitVisible(chromedp.CSS(".answer")))
+		if got := b.text(".answer h3"); got != hostile {
+			t.Errorf("%s: the subject: got %q; want %q, as text", host, got, hostile)
+		}
+		if got, want := b.text(".answer tbody"), "client 10/minute 0 of 10 in 1 min daily 100/day 90 of 100 in 2 h 24 min"; got != want {
+			t.Errorf("%s: looked up: got %q; want %q", host, got, want)
+		}
+
+		// Only one of the two is reset.
+		b.do(chromedp.Click(chromedp.CSS("input[value=daily]")), chromedp.Click(chromedp.CSS(".answer button")),
+			chromedp.WaitVisible(chromedp.CSS("[role=status]")))
+		if got, want := b.text("[role=status]"), "Reset: client. Other servers notice within a second."; got != want {
+			t.Errorf("%s: got message %q; want %q", host, got, want)
+		}
+		if got, want := b.text(".answer tbody"), "client 10/minute 10 of 10 now daily 100/day 90 of 100 in 2 h 24 min"; got != want {
+			t.Errorf("%s: after the reset: got %q; want %q", host, got, want)
+		}
+		if got := request(hostile); got != http.StatusOK {
+			t.Errorf("%s: a request after the reset: got %d; want 200", host, got)
+		}
+
+		// By hand, too, and for somebody who has not been seen.
+		b.do(chromedp.SetValue(chromedp.CSS("#subject"), "ip:192.0.2.7"), chromedp.Submit(chromedp.CSS("#subject")),
+			chromedp.WaitNotPresent(chromedp.CSS("[role=status]")))
+		if got, want := b.text(".answer h3")+" "+b.text(".answer td"), "ip:192.0.2.7 10 of 10"; got != want {
+			t.Errorf("%s: looked up by hand: got %q; want %q", host, got, want)
+		}
+	}
+	if said := b.complaints(); len(said) > 0 {
+		t.Errorf("the browser complains of %q", said)
+	}
+}
+
+// The form of another site reaches the page, and is refused.
+func TestCrossSiteInBrowser(t *testing.T) {
+	b := startBrowser(t)
+	s := newScene(t, middleware.Policy{Name: "client", Key: who, Limit: five})
+	s.ask(5, "x", "/")
+	_, address := s.serve()
+	evil := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		fmt.Fprintf(w, `<form method="post" action="%s?subject=x"><button name="policy" value="client">You have won</button></form>`, address)
+	}))
+	t.Cleanup(evil.Close)
+	b.do(chromedp.Navigate(strings.Replace(evil.URL, "127.0.0.1", "inspector.test", 1)),
+		chromedp.Click(chromedp.CSS("button")), chromedp.WaitNotPresent(chromedp.CSS("button")))
+	if got, want := b.text("body"), "refused: the request comes from another site"; got != want {
+		t.Errorf("got %q; want %q", got, want)
+	}
+	if got := s.left("x"); got != "client 0/5" {
+		t.Errorf("got %q; want nothing reset", got)
 	}
 }

@@ -86,7 +86,7 @@ type pane struct {
 	sketch *sketch
 }
 
-func paneOf(step int64) int64 { return step/paneSteps + 1 }
+func paneOf(step int64) int64 { return (step-1)/paneSteps + 1 }
 
 func (h *heavy) add(step int64, subject string, limit gcra.Limit) {
 	hash := maphash.String(seed, subject)

@@ -28,7 +28,7 @@ type bucket struct {
 	Left      int64   `json:"left"`            // units
 	Burst     int64   `json:"burst"`           // units in a full bucket
 	FullAfter seconds `json:"full_after_seconds"`
-	First     bool    `json:"-"` // of its policy
+	Rows      int     `json:"-"` // of the policy, at its first bucket
 }
 
 // Used reports whether something is missing in the bucket.
@@ -60,10 +60,12 @@ func (i *Inspector) look(ctx context.Context, subject string) *standing {
 	for _, p := range i.current() {
 		limits := i.known(&p, subject)
 		if len(limits) == 0 {
-			at.Buckets = append(at.Buckets, bucket{Policy: p.Name, First: true})
+			at.Buckets = append(at.Buckets, bucket{Policy: p.Name, Rows: 1})
 		}
-		for k, l := range limits {
-			at.Buckets = append(at.Buckets, bucket{Policy: p.Name, Limit: l.String(), IfLimit: len(limits) > 1, Burst: burst(l), First: k == 0})
+		rows := len(limits)
+		for _, l := range limits {
+			at.Buckets = append(at.Buckets, bucket{Policy: p.Name, Limit: l.String(), IfLimit: len(limits) > 1, Burst: burst(l), Rows: rows})
+			rows = 0
 			charges = append(charges, gcra.Charge{Subject: subject, Policy: p.Name, Limit: l, MaxDelay: p.MaxDelay})
 		}
 	}

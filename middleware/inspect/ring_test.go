@@ -1,0 +1,57 @@
+package inspect
+
+import (
+	"sync"
+	"testing"
+)
+
+func TestRing(t *testing.T) {
+	var r ring
+	if !r.add(1, allowed) || r.add(1, refused) {
+		t.Error("want the first of a step, and no other, to be told so")
+	}
+	r.add(60, shadowed)
+	got := r.recent(60)
+	if got[0] != (counts{allowed: 1, refused: 1}) || got[59] != (counts{shadowed: 1}) {
+		t.Errorf("got %v; want steps 1 to 60", got)
+	}
+	got = r.recent(61)
+	if got[0] != (counts{}) || got[58] != (counts{shadowed: 1}) || got[59] != (counts{}) {
+		t.Errorf("a step later: got %v; want steps 2 to 61", got)
+	}
+	// The slot of step 1 is given to step 65, and nothing of before is left in it.
+	r.add(65, allowed)
+	if got := r.recent(65)[59]; got != (counts{allowed: 1}) {
+		t.Errorf("got %v; want one decision of step 65", got)
+	}
+	// Whoever is as late as that counts nowhere.
+	r.add(1, refused)
+	if got := r.recent(65)[59]; got != (counts{allowed: 1}) {
+		t.Errorf("after a late one: got %v; want no change", got)
+	}
+	if r.idle(65+59) || !r.idle(65+60) {
+		t.Error("want it idle once nothing is shown any more")
+	}
+}
+
+// No decision is lost when many come at the turn of a step.
+func TestRingConcurrent(t *testing.T) {
+	var r ring
+	var all sync.WaitGroup
+	const workers, each = 8, 2000
+	for range workers {
+		all.Go(func() {
+			for i := range int64(each) {
+				r.add(1+i/100, allowed)
+			}
+		})
+	}
+	all.Wait()
+	var n int64
+	for _, c := range r.recent(steps) {
+		n += c[allowed]
+	}
+	if n != workers*each {
+		t.Errorf("got %d; want %d", n, workers*each)
+	}
+}

@@ -1,0 +1,110 @@
+package inspect
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+)
+
+// Against exact counts: the truth is within what is told, what is told is no
+// wider than one 64th of all, and whoever has had more than that is found.
+func TestHeavyBounds(t *testing.T) {
+	for name, next := range map[string]func(*rand.Rand) int{
+		"few":                       func(r *rand.Rand) int { return r.IntN(40) },
+		"many alike":                func(r *rand.Rand) int { return r.IntN(5000) },
+		"some loud":                 func(r *rand.Rand) int { return int(rand.NewZipf(r, 1.3, 1, 100_000).Uint64()) },
+		"each once, and one attack": func(r *rand.Rand) int { return r.IntN(20) * r.IntN(1<<40) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(1, 2))
+			var h heavy
+			truth := map[string]int64{}
+			const n = 20_000
+			step := int64(1)
+			for i := range n {
+				step = 1 + int64(i)*72/n // through six panes
+				subject := fmt.Sprint(next(random))
+				truth[subject]++
+				h.add(step, subject, gcra.Limit{})
+			}
+			found := map[string]repeated{}
+			for _, r := range h.top(step, panes*counters) {
+				found[r.subject] = r
+				if r.atLeast > truth[r.subject] || r.atMost < truth[r.subject] {
+					t.Errorf("%s came %d times; got %d to %d", r.subject, truth[r.subject], r.atLeast, r.atMost)
+				}
+				if r.atMost-r.atLeast > n/counters {
+					t.Errorf("%s: got %d to %d; want a range of at most %d", r.subject, r.atLeast, r.atMost, n/counters)
+				}
+			}
+			for subject, count := range truth {
+				if _, ok := found[subject]; count > n/counters && !ok {
+					t.Errorf("%s came %d times of %d and is not found", subject, count, n)
+				}
+			}
+		})
+	}
+}
+
+// While no more than 64 subjects come the counts are exact, and a flood of
+// others does not hide who was loud.
+func TestHeavyOrder(t *testing.T) {
+	var h heavy
+	for i := range 10_000 {
+		h.add(1, fmt.Sprint("flood ", i), gcra.Limit{})
+		if i%10 == 0 {
+			h.add(1, "loud", gcra.Limit{})
+		}
+	}
+	top := h.top(1, 3)
+	if len(top) != 3 || top[0].subject != "loud" {
+		t.Fatalf("got %+v; want loud first of 3", top)
+	}
+	if top[0].atLeast > 1000 || top[0].atMost < 1000 || top[1].atLeast > 1 {
+		t.Errorf("got %+v; want about 1000 for the first, and once for others", top)
+	}
+}
+
+// Memory is bounded whatever comes, and given back when it is old.
+func TestHeavyForgets(t *testing.T) {
+	var h heavy
+	for i := range 5000 {
+		h.add(1+int64(i%1000), fmt.Sprint(i, strings.Repeat("x", i)), gcra.Limit{})
+	}
+	bytes := 0
+	for _, p := range h.panes {
+		for _, head := range p.sketch.heads {
+			bytes += len(head.subject)
+		}
+	}
+	if most := panes * counters * maxSubject; bytes > most {
+		t.Errorf("subjects take %d bytes; want at most %d", bytes, most)
+	}
+	h.add(100, "late", gcra.Limit{})
+	for _, r := range h.top(1000, 1000) {
+		if r.subject == "late" {
+			t.Error("a subject of long ago is counted as one of now")
+		}
+	}
+	h.forget(1000 + panes*paneSteps)
+	for i, p := range h.panes {
+		if p.sketch != nil {
+			t.Errorf("pane %d is kept; want all forgotten", i)
+		}
+	}
+}
+
+// A subject is a part of a request, all of which it would keep in memory.
+func TestSketchKeepsNoRequest(t *testing.T) {
+	request := "GET / HTTP/1.1\r\nWho: ip:192.0.2.7\r\nCookie: secret"
+	subject := request[21:33]
+	var s sketch
+	s.add(1, subject, gcra.Limit{})
+	if got := s.heads[0].subject; got != "ip:192.0.2.7" || unsafe.StringData(got) == unsafe.StringData(subject) {
+		t.Errorf("got %q; want a copy of ip:192.0.2.7", got)
+	}
+}
