@@ -1,6 +1,7 @@
 package policyfile
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -37,6 +38,8 @@ type Watcher struct {
 
 	mu   sync.Mutex // so that no older file follows a newer one
 	last *contents  // what Report was told of; nil before it was told anything
+
+	doubt, pollEvery time.Duration // for tests, in place of the constants
 }
 
 const (
@@ -65,6 +68,7 @@ const (
 func (w *Watcher) Run(ctx context.Context) {
 	n := listen(w.Path)
 	defer n.close()
+	doubt, pollEvery := cmp.Or(w.doubt, doubt), cmp.Or(w.pollEvery, pollEvery)
 	poll := time.NewTicker(pollEvery)
 	defer poll.Stop()
 	next := time.NewTimer(0)

@@ -1,0 +1,451 @@
+package policyfile_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	ratelimit "github.com/seed-e377111c/ratelimit/adapters/nethttp"
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/redistest"
+	"github.com/seed-e377111c/ratelimit/middleware"
+	"github.com/seed-e377111c/ratelimit/middleware/policyfile"
+)
+
+const (
+	patience = 30 * time.Second // for busy machines
+	never    = time.Hour
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// limited is a file with one policy.
+func limited(limit string) string {
+	return "policies:\n- name: a\n  key: user\n  limit: " + limit + "\n"
+}
+
+// watched is a limiter that follows a file.
+type watched struct {
+	*policyfile.Watcher
+	t       *testing.T
+	reports chan error
+}
+
+// watcher is a watched that has not begun. The system's notices are all it goes
+// by, and a mistake is told only if it lasts for doubt.
+func watcher(t *testing.T, path string, doubt time.Duration) *watched {
+	t.Helper()
+	policies, err := policyfile.Parse(path, []byte(limited("1/second")), words)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &watched{t: t, reports: make(chan error, 100)}
+	w.Watcher = &policyfile.Watcher{
+		Path: path, Vocabulary: words,
+		Limiter: middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory()}, policies...)),
+		Report:  func(err error) { w.reports <- err },
+	}
+	w.SetDoubt(doubt)
+	w.SetPoll(never)
+	return w
+}
+
+// run begins, and ends with the test.
+func (w *watched) run() {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { w.Run(ctx) })
+	w.t.Cleanup(func() { cancel(); running.Wait() })
+}
+
+// report waits for the next report.
+func (w *watched) report() error {
+	w.t.Helper()
+	select {
+	case err := <-w.reports:
+		return err
+	case <-time.After(patience):
+		w.t.Fatal("no report")
+		return nil
+	}
+}
+
+// takes waits for the next report, which must be that the limit holds.
+func (w *watched) takes(limit string) {
+	w.t.Helper()
+	if err := w.report(); err != nil {
+		w.t.Fatalf("got %v; want policies with %s", err, limit)
+	}
+	if got := w.Limiter.Policies(); len(got) != 1 || got[0].Limit.String() != limit {
+		w.t.Fatalf("got %+v; want one policy with %s", got, limit)
+	}
+}
+
+func replace(t *testing.T, path, text string) {
+	t.Helper()
+	write(t, path+".new", text)
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// All ways in which a file changes: each is noticed, none is told as a mistake,
+// and what has not changed is not told at all.
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "policies.yaml")
+	write(t, path, limited("1/minute"))
+	w := watcher(t, path, never)
+	w.run()
+	w.takes("1/minute")
+
+	write(t, path, limited("2/minute"))
+	w.takes("2/minute")
+
+	replace(t, path, limited("3/minute"))
+	w.takes("3/minute")
+
+	// As vim does it: the old file is moved away, and the new one written.
+	if err := os.Rename(path, path+"~"); err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, limited("4/minute"))
+	w.takes("4/minute")
+
+	// Nothing that matters.
+	write(t, path, limited("4/minute"))
+	replace(t, path, limited("4/minute"))
+	write(t, filepath.Join(dir, "other.yaml"), "x")
+	now := time.Now()
+	if err := errors.Join(os.Chtimes(path, now, now), os.Chmod(path, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, limited("5/minute"))
+	w.takes("5/minute")
+
+	// Written in parts, of which the first are a mistake.
+	text := limited("6/minute")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for i := range len(text) {
+		if _, err := f.WriteString(text[i : i+1]); err != nil {
+			t.Fatal(err)
+		}
+		if i%10 == 0 {
+			time.Sleep(2 * time.Millisecond) // a slow writer
+		}
+	}
+	w.takes("6/minute")
+}
+
+// A ConfigMap is updated in a folder of its own that a link is swapped to; the
+// file is a link through that link (kubelet's atomic_writer.go).
+func TestWatchConfigMap(t *testing.T) {
+	t.Parallel()
+	volume := t.TempDir()
+	publish := func(n int, text string) {
+		t.Helper()
+		version := fmt.Sprintf("..2026_01_01_00_00_%02d.123456789", n)
+		data, next := filepath.Join(volume, "..data"), filepath.Join(volume, "..data_tmp")
+		old, _ := os.Readlink(data) // none at first
+		if err := os.Mkdir(filepath.Join(volume, version), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(volume, version, "policies.yaml"), text)
+		if err := errors.Join(os.Symlink(version, next), os.Rename(next, data)); err != nil {
+			t.Fatal(err)
+		}
+		if old == "" {
+			if err := os.Symlink(filepath.Join("..data", "policies.yaml"), filepath.Join(volume, "policies.yaml")); err != nil {
+				t.Fatal(err)
+			}
+		} else if err := os.RemoveAll(filepath.Join(volume, old)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish(0, limited("10/minute"))
+	w := watcher(t, filepath.Join(volume, "policies.yaml"), never)
+	w.run()
+	for n := range 5 {
+		w.takes(fmt.Sprintf("%d/minute", n+10))
+		publish(n+1, limited(fmt.Sprintf("%d/minute", n+11)))
+	}
+	w.takes("15/minute")
+}
+
+// A broken file changes nothing and says why, as does one that is away for
+// long. Either is told once; what comes after is taken.
+func TestWatchMistakes(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "policies.yaml")
+	write(t, path, limited("1/minute"))
+	w := watcher(t, path, time.Millisecond)
+	w.run()
+	w.takes("1/minute")
+
+	for range 2 { // the second time it is no news
+		replace(t, path, "policies:\n- name: a\n  key: usr\n  limit: 5/minit\n")
+	}
+	want := []string{
+		path + `:3:8: key is "usr"; want client or user (did you mean user?)`,
+		path + `:4:10: limit is "5/minit": period is "minit"; want second, minute, hour, day or a duration such as 5s`,
+	}
+	if got := mistakesOf(w.report()); !slices.Equal(got, want) {
+		t.Errorf("got %q; want %q", got, want)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.report(); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), path) {
+		t.Errorf("got %v; want that the file is not there", err)
+	}
+	if got := w.Limiter.Policies(); len(got) != 1 || got[0].Limit != gcra.PerMinute(1) {
+		t.Errorf("got %+v; want the policies as they were", got)
+	}
+	write(t, path, limited("1/minute")) // what it was before: good news all the same
+	w.takes("1/minute")
+}
+
+// A mistake that is gone in a moment was somebody writing, and is not told.
+func TestWatchForgives(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "policies.yaml")
+	write(t, path, limited("1/minute"))
+	w := watcher(t, path, never)
+	w.run()
+	w.takes("1/minute")
+	for n, breaks := range []func() error{
+		func() error { return os.Remove(path) },
+		func() error { return os.Truncate(path, 0) },
+		func() error { return os.Truncate(path, 20) },
+	} {
+		if err := breaks(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(100 * time.Millisecond) // time enough to be seen
+		limit := fmt.Sprintf("%d/minute", n+2)
+		write(t, path, limited(limit))
+		w.takes(limit)
+	}
+}
+
+// Where the system tells of nothing, the file is read now and then: one behind a
+// link to another folder, in a folder that comes later, and in one that is
+// another one now.
+func TestWatchPolls(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	target := filepath.Join(dir, "target.yaml")
+	folder := filepath.Join(dir, "folder")
+	w := watcher(t, filepath.Join(folder, "policies.yaml"), time.Millisecond)
+	w.SetPoll(20 * time.Millisecond)
+	w.run()
+	if err := w.report(); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v; want that the file is not there", err)
+	}
+
+	write(t, target, limited("1/minute"))
+	link := func() {
+		t.Helper()
+		if err := errors.Join(os.Mkdir(folder, 0o755), os.Symlink(target, w.Path)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link()
+	w.takes("1/minute")
+	replace(t, target, limited("2/minute"))
+	w.takes("2/minute")
+
+	if err := os.Rename(folder, folder+".old"); err != nil {
+		t.Fatal(err)
+	}
+	link()
+	replace(t, target, limited("3/minute"))
+	for {
+		err := w.report()
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			t.Fatalf("got %v; want nothing worse than that it is away", err)
+		}
+	}
+	if got := w.Limiter.Policies()[0].Limit; got != gcra.PerMinute(3) {
+		t.Errorf("got %v; want 3/minute", got)
+	}
+}
+
+// Reload reads at once, changed or not, with Run or without.
+func TestReload(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "policies.yaml")
+	w := watcher(t, path, never)
+	if err := w.Reload(); !errors.Is(err, fs.ErrNotExist) || !errors.Is(w.report(), fs.ErrNotExist) {
+		t.Errorf("got %v; want that the file is not there", err)
+	}
+	write(t, path, limited("1/minute"))
+	for range 2 {
+		if err := w.Reload(); err != nil {
+			t.Error(err)
+		}
+		w.takes("1/minute")
+	}
+	write(t, path, limited("1"))
+	if err := w.Reload(); err == nil || w.report() == nil || !strings.Contains(err.Error(), path+":4:10: limit is 1;") {
+		t.Errorf("got %v; want the mistake in line 4", err)
+	}
+	if got := w.Limiter.Policies()[0].Limit; got != gcra.PerMinute(1) {
+		t.Errorf("after a mistake: got %v; want what was before", got)
+	}
+}
+
+// Reloads from several sides do not undo each other.
+func TestReloadWhileWatching(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "policies.yaml")
+	write(t, path, limited("1/minute"))
+	w := watcher(t, path, never)
+	w.Report = func(error) {}
+	w.SetPoll(time.Millisecond)
+	w.run()
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 20 {
+				if err := w.Reload(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for n := range 20 {
+		replace(t, path, limited(fmt.Sprintf("%d/minute", n+2)))
+	}
+	all.Wait()
+	if err := w.Reload(); err != nil {
+		t.Error(err)
+	}
+	if got := w.Limiter.Policies()[0].Limit; got != gcra.PerMinute(21) {
+		t.Errorf("got %v; want the last, 21/minute", got)
+	}
+}
+
+// Without Report the log has a line for each change.
+func TestWatchLogs(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "policies.yaml")
+	write(t, path, limited("1/minute"))
+	var log bytes.Buffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}})))
+	defer slog.SetDefault(before)
+	w := watcher(t, path, never)
+	w.Report = nil
+	_ = w.Reload()
+	write(t, path, limited("1"))
+	_ = w.Reload()
+	want := "level=INFO msg=\"ratelimit: policies loaded\" file=" + path + " policies=1\n" +
+		"level=ERROR msg=\"ratelimit: policies stay as they were\" file=" + path + " error=\"" + path + ":4:10: limit is 1; want a limit such as 100/minute\"\n"
+	if got := log.String(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// A limit that is changed under load holds within a second, no request is lost,
+// and what has been used up stays.
+func TestWatchUnderLoad(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "policies.yaml")
+	quota := func(burst int) {
+		t.Helper()
+		replace(t, path, fmt.Sprintf("policies:\n- {name: quota, key: user, limit: 10/day burst %d}\n", burst))
+	}
+	quota(10)
+	policies, err := policyfile.Load(path, words)
+	if err != nil {
+		t.Fatal(err)
+	}
+	limiter := middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory()}, policies...))
+	server := httptest.NewServer(ratelimit.From(limiter)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+	defer server.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	var watching, asking sync.WaitGroup
+	defer watching.Wait()
+	defer cancel()
+	watching.Go(func() { policyfile.Watch(ctx, path, words, limiter) })
+
+	// ask sends a request of the user, and returns the limit that it met and what is left.
+	ask := func(user string) (limit, left int) {
+		r, _ := http.NewRequest(http.MethodGet, server.URL, nil)
+		r.Header.Set("User", user)
+		answer, err := server.Client().Do(r)
+		if err != nil {
+			t.Errorf("a request is lost: %v", err)
+			return 0, 0
+		}
+		answer.Body.Close()
+		limit, _ = strconv.Atoi(answer.Header.Get("RateLimit-Limit"))
+		left, _ = strconv.Atoi(answer.Header.Get("RateLimit-Remaining"))
+		if answer.StatusCode != http.StatusOK && answer.StatusCode != http.StatusTooManyRequests || limit == 0 {
+			t.Errorf("got %s and limit %d; want an answer of the limiter", answer.Status, limit)
+		}
+		return limit, left
+	}
+	for range 6 {
+		ask("alice")
+	}
+	var done atomic.Bool
+	for i := range 4 {
+		asking.Go(func() {
+			for before := 0; !done.Load() && !t.Failed(); {
+				limit, _ := ask(fmt.Sprint("load ", i))
+				if limit < before {
+					t.Errorf("got limit %d after %d; want no way back", limit, before)
+				}
+				before = limit
+			}
+		})
+	}
+	var took []time.Duration
+	for burst := 11; burst <= 15; burst++ {
+		quota(burst)
+		changed := time.Now()
+		redistest.Eventually(t, patience, "the limit to change", func() bool {
+			limit, _ := ask("probe")
+			return limit == burst
+		})
+		took = append(took, time.Since(changed))
+	}
+	done.Store(true)
+	asking.Wait()
+	slices.Sort(took)
+	if took[2] > time.Second {
+		t.Errorf("changes took %v; want most of them within a second", took)
+	}
+	if limit, left := ask("alice"); limit != 15 || left != 8 {
+		t.Errorf("alice's 7th request: got limit %d, %d left; want 15 and 8", limit, left)
+	}
+}
