@@ -32,8 +32,8 @@
 // subjects only those that were refused, by policy: at most 64 in each 3
 // minutes, each cut to 512 bytes. They leave the page after 15 to 18 minutes,
 // and the memory with the next decision or look at the page after that. Nothing
-// is written anywhere, and no more is known after a restart. That is some 45 kB
-// a policy that refuses, at most 250 kB, whatever clients do.
+// is written anywhere, and no more is known after a restart. That is some 40 kB
+// a policy that refuses, and at most 230 kB, whatever clients do.
 //
 // How often a subject was refused is counted by Space-Saving (Metwally, Agrawal,
 // El Abbadi: Efficient computation of frequent and top-k elements in data

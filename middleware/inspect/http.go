@@ -169,5 +169,5 @@ func quality(accept, media string) float64 {
 func fail(w http.ResponseWriter, status int, why string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = fmt.Fprintln(w, why)
+	_, _ = fmt.Fprintln(w, why) //nolint:gosec // it is text, and no browser is to guess otherwise
 }

@@ -27,7 +27,7 @@ func hashOf(s string) string {
 }
 
 var page = template.Must(template.New("page").Funcs(template.FuncMap{
-	"css":    func() template.CSS { return template.CSS(pageCSS) },
+	"css":    func() template.CSS { return template.CSS(pageCSS) }, //nolint:gosec // a file of ours, as it is in contentPolicy
 	"number": number,
 	"short":  short,
 	"share":  share,
@@ -121,11 +121,12 @@ func until(s seconds) string {
 func plain(subject string) string {
 	var b strings.Builder
 	for i, c := range subject {
-		if c == utf8.RuneError && !strings.HasPrefix(subject[i:], string(utf8.RuneError)) {
+		switch {
+		case c == utf8.RuneError && !strings.HasPrefix(subject[i:], string(utf8.RuneError)):
 			fmt.Fprintf(&b, `\x%02x`, subject[i])
-		} else if strconv.IsPrint(c) {
+		case strconv.IsPrint(c):
 			b.WriteRune(c)
-		} else {
+		default:
 			quoted := strconv.QuoteRune(c)
 			b.WriteString(quoted[1 : len(quoted)-1])
 		}
