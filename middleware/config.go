@@ -116,7 +116,7 @@ const (
 
 // New returns a Limiter for the policies, or an error that joins one for each
 // mistake in them ([errors.Join]), naming the policy, the field, the value and
-// what would be right; those in a policy are of type [*Mistake].
+// what would be right; those in a policy are of type [*FieldError].
 func New(cfg Config, policies ...Policy) (*Limiter, error) {
 	l := &Limiter{
 		store:     cfg.Store,
@@ -199,7 +199,7 @@ func compile(list []Policy) (_ *policies, errs []error) {
 			name = "default"
 		}
 		report := func(field, format string, args ...any) {
-			errs = append(errs, &Mistake{Index: i, Name: name, Field: field, Err: fmt.Errorf(format, args...)})
+			errs = append(errs, &FieldError{Index: i, Name: name, Field: field, Err: fmt.Errorf(format, args...)})
 		}
 		if seen[name] && name != "" {
 			report("Name", "is taken by an earlier policy; want unique names")

@@ -75,11 +75,11 @@ func TestMust(t *testing.T) {
 }
 
 // Who has read the policies from a file can say where in it a mistake is.
-func TestMistake(t *testing.T) {
+func TestFieldError(t *testing.T) {
 	ok := middleware.Policy{Name: "ok", Key: key("k"), Limit: five}
 	bad := middleware.Policy{Name: "bad", Key: key("k"), Limit: five, Routes: []string{"/", "login"}}
 	_, err := middleware.New(middleware.Config{Store: gcra.NewMemory()}, ok, bad)
-	var m *middleware.Mistake
+	var m *middleware.FieldError
 	if !errors.As(err, &m) || m.Index != 1 || m.Name != "bad" || m.Field != "Routes[1]" || !strings.HasPrefix(m.Err.Error(), `is "login": `) {
 		t.Errorf("got %+v of %v; want Routes[1] of the policy at 1, bad", m, err)
 	}

@@ -18,7 +18,7 @@ func fill(begin, text string) string {
 // to fall into, and nothing small that stands for something large.
 func TestHostile(t *testing.T) {
 	var bomb strings.Builder
-	bomb.WriteString("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n")
+	bomb.WriteString("a0: &a0 [a, b, c, d, e, f, g, h, i, j]\n")
 	for i := range 20 {
 		fmt.Fprintf(&bomb, "a%d: &a%d [%s*a%d]\n", i+1, i+1, strings.Repeat(fmt.Sprintf("*a%d, ", i), 9), i)
 	}

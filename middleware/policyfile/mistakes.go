@@ -25,7 +25,7 @@ type mistake struct {
 	text string
 }
 
-func (m *mistakes) add(at place, format string, args ...any) {
+func (m *mistakes) addf(at place, format string, args ...any) {
 	*m = append(*m, mistake{at, fmt.Sprintf(format, args...)})
 }
 

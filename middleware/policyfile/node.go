@@ -22,13 +22,13 @@ func (r *reader) plain(n ast.Node) (plain ast.Node, ok bool) {
 	case nil:
 		return nil, false
 	case *ast.AnchorNode:
-		r.mistakes.add(positionOf(n), "an anchor (&) is not read here; want every value written out")
+		r.mistakes.addf(positionOf(n), "an anchor (&) is not read here; want every value written out")
 		return nil, false
 	case *ast.AliasNode:
-		r.mistakes.add(positionOf(n), "an alias (*) is not read here; want every value written out")
+		r.mistakes.addf(positionOf(n), "an alias (*) is not read here; want every value written out")
 		return nil, false
 	case *ast.TagNode:
-		r.mistakes.add(positionOf(n), "a tag (%s) is not read here; want the value alone", clip(n.Start.Value))
+		r.mistakes.addf(positionOf(n), "a tag (%s) is not read here; want the value alone", clip(n.Start.Value))
 		return nil, false
 	default:
 		return n, true
@@ -77,11 +77,11 @@ func (r *reader) pairs(m *ast.MappingNode, each func(name string, key, value ast
 		at := positionOf(pair.Key)
 		name, ok := text(pair.Key)
 		if !ok {
-			r.mistakes.add(at, "%s stands for the name of a field; want text", shown(pair.Key))
+			r.mistakes.addf(at, "%s stands for the name of a field; want text", shown(pair.Key))
 			continue
 		}
 		if before, twice := seen[name]; twice {
-			r.mistakes.add(at, "%s is there twice, first in line %d; want it once", quoted(name), before.line)
+			r.mistakes.addf(at, "%s is there twice, first in line %d; want it once", quoted(name), before.line)
 			continue
 		}
 		seen[name] = at
@@ -101,7 +101,7 @@ func isEmpty(n ast.Node) bool {
 func (r *reader) mapping(n ast.Node, what, want string) (*ast.MappingNode, bool) {
 	m, ok := n.(*ast.MappingNode)
 	if !ok {
-		r.mistakes.add(positionOf(n), "%s is %s; want %s", what, shown(n), want)
+		r.mistakes.addf(positionOf(n), "%s is %s; want %s", what, shown(n), want)
 	}
 	return m, ok
 }

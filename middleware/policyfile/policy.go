@@ -68,7 +68,7 @@ func (r *reader) policies(data []byte) []middleware.Policy {
 	root := r.parse(data)
 	if root == nil {
 		if len(r.mistakes) == 0 {
-			r.mistakes.add(start, "the file is empty; want %s", want)
+			r.mistakes.addf(start, "the file is empty; want %s", want)
 		}
 		return nil
 	}
@@ -83,22 +83,22 @@ func (r *reader) policies(data []byte) []middleware.Policy {
 	var entries []*entry
 	there := r.pairs(top, func(name string, key, value ast.Node) {
 		if name != "policies" {
-			r.mistakes.add(positionOf(key), "field %s is unknown; want %s", quoted(name), oneOf([]string{"policies"}, name))
+			r.mistakes.addf(positionOf(key), "field %s is unknown; want %s", quoted(name), oneOf([]string{"policies"}, name))
 			return
 		}
 		list, ok := value.(*ast.SequenceNode)
 		switch {
 		case value == nil:
 		case isEmpty(value), ok && len(list.Values) == 0:
-			r.mistakes.add(positionOf(key), "there are no policies; want at least one")
+			r.mistakes.addf(positionOf(key), "there are no policies; want at least one")
 		case !ok:
-			r.mistakes.add(positionOf(value), "policies is %s; want a list of policies", shown(value))
+			r.mistakes.addf(positionOf(value), "policies is %s; want a list of policies", shown(value))
 		default:
 			entries = r.entries(list)
 		}
 	})
 	if _, ok := there["policies"]; !ok && !r.mistakes.has(positionOf(root)) {
-		r.mistakes.add(positionOf(root), "there are no policies; want %s", want)
+		r.mistakes.addf(positionOf(root), "there are no policies; want %s", want)
 	}
 	return r.check(entries)
 }
@@ -121,7 +121,7 @@ func (r *reader) entries(list *ast.SequenceNode) (entries []*entry) {
 			continue
 		}
 		if before, taken := names[e.Name]; taken {
-			r.mistakes.add(at, "name %s is taken by the policy in line %d; want unique names", quoted(e.Name), before.line)
+			r.mistakes.addf(at, "name %s is taken by the policy in line %d; want unique names", quoted(e.Name), before.line)
 		} else {
 			names[e.Name] = at
 		}
@@ -142,7 +142,7 @@ func (r *reader) entry(m *ast.MappingNode) *entry {
 			switch {
 			case value == nil:
 			case isEmpty(value):
-				r.mistakes.add(positionOf(key), "%s has no value; want %s, or leave it out", name, f.want)
+				r.mistakes.addf(positionOf(key), "%s has no value; want %s, or leave it out", name, f.want)
 			default:
 				f.read(e, value)
 			}
@@ -152,15 +152,15 @@ func (r *reader) entry(m *ast.MappingNode) *entry {
 		for i, f := range fields {
 			names[i] = f.name
 		}
-		r.mistakes.add(positionOf(key), "field %s is unknown; want %s", quoted(name), oneOf(names, name))
+		r.mistakes.addf(positionOf(key), "field %s is unknown; want %s", quoted(name), oneOf(names, name))
 	})
 	if _, ok := there["key"]; !ok {
-		r.mistakes.add(e.at, "the policy has no key; want %s", e.wantKey(""))
+		r.mistakes.addf(e.at, "the policy has no key; want %s", e.wantKey(""))
 	}
 	_, hasLimit := there["limit"]
 	_, hasPlans := there["plans"]
 	if !hasLimit && !hasPlans {
-		r.mistakes.add(e.at, "the policy has no limit; want limit or plans")
+		r.mistakes.addf(e.at, "the policy has no limit; want limit or plans")
 	}
 	e.finish()
 	return e
@@ -170,7 +170,7 @@ func (e *entry) readName(n ast.Node) {
 	s, ok := text(n)
 	e.Name, e.places["Name"] = s, positionOf(n)
 	if !ok || s == "" {
-		e.mistakes.add(positionOf(n), "name is %s; want text, in quotes if it looks like something else", shown(n))
+		e.mistakes.addf(positionOf(n), "name is %s; want text, in quotes if it looks like something else", shown(n))
 	}
 }
 
@@ -179,7 +179,7 @@ func (e *entry) readKey(n ast.Node) {
 	if list, ok := n.(*ast.SequenceNode); ok {
 		names = list.Values
 		if len(names) == 0 {
-			e.mistakes.add(positionOf(n), "key is an empty list; want %s", e.wantKey(""))
+			e.mistakes.addf(positionOf(n), "key is an empty list; want %s", e.wantKey(""))
 		}
 	}
 	var keys []keyfunc.Func
@@ -193,9 +193,9 @@ func (e *entry) readKey(n ast.Node) {
 		key := e.words.Keys[name]
 		switch {
 		case key == nil:
-			e.mistakes.add(positionOf(n), "key is %s; want %s", shown(n), e.wantKey(name))
+			e.mistakes.addf(positionOf(n), "key is %s; want %s", shown(n), e.wantKey(name))
 		case seen[name]:
-			e.mistakes.add(positionOf(n), "key %s is there twice; want it once, as the first that knows somebody counts", quoted(name))
+			e.mistakes.addf(positionOf(n), "key %s is there twice; want it once, as the first that knows somebody counts", quoted(name))
 		default:
 			keys = append(keys, key)
 		}
@@ -225,12 +225,12 @@ func (e *entry) readLimit(n ast.Node) {
 func (e *entry) parseLimit(n ast.Node, what string) (gcra.Limit, bool) {
 	s, ok := text(n)
 	if !ok {
-		e.mistakes.add(positionOf(n), "%s is %s; want %s", what, shown(n), limitForm)
+		e.mistakes.addf(positionOf(n), "%s is %s; want %s", what, shown(n), limitForm)
 		return gcra.Limit{}, false
 	}
 	limit, err := gcra.ParseLimit(s)
 	if err != nil {
-		e.mistakes.add(positionOf(n), "%s", strings.Replace(err.Error(), "gcra: limit", what+" is", 1))
+		e.mistakes.addf(positionOf(n), "%s", strings.Replace(err.Error(), "gcra: limit", what+" is", 1))
 	}
 	return limit, err == nil
 }
@@ -241,10 +241,10 @@ func (e *entry) readPlans(n ast.Node) {
 		return
 	}
 	if e.words.Plan == nil {
-		e.mistakes.add(positionOf(n), "plans are not known to this program; want limit")
+		e.mistakes.addf(positionOf(n), "plans are not known to this program; want limit")
 	}
 	if len(m.Values) == 0 {
-		e.mistakes.add(positionOf(n), "plans is empty; want %s", plansForm)
+		e.mistakes.addf(positionOf(n), "plans is empty; want %s", plansForm)
 	}
 	e.plans = map[string]gcra.Limit{}
 	e.pairs(m, func(plan string, _, value ast.Node) {
@@ -260,11 +260,11 @@ func (e *entry) readPlans(n ast.Node) {
 func (e *entry) readRoutes(n ast.Node) {
 	list, ok := n.(*ast.SequenceNode)
 	if !ok {
-		e.mistakes.add(positionOf(n), "routes is %s; want %s", shown(n), routesForm)
+		e.mistakes.addf(positionOf(n), "routes is %s; want %s", shown(n), routesForm)
 		return
 	}
 	if len(list.Values) == 0 {
-		e.mistakes.add(positionOf(n), "routes is an empty list; want %s, or leave it out for every request", routesForm)
+		e.mistakes.addf(positionOf(n), "routes is an empty list; want %s, or leave it out for every request", routesForm)
 	}
 	for _, n := range list.Values {
 		n, ok := e.plain(n)
@@ -273,7 +273,7 @@ func (e *entry) readRoutes(n ast.Node) {
 		}
 		route, ok := text(n)
 		if !ok {
-			e.mistakes.add(positionOf(n), "routes has %s; want %s", shown(n), routesForm)
+			e.mistakes.addf(positionOf(n), "routes has %s; want %s", shown(n), routesForm)
 			continue
 		}
 		e.places[fmt.Sprintf("Routes[%d]", len(e.Routes))] = positionOf(n)
@@ -293,7 +293,7 @@ func (e *entry) readCost(n ast.Node) {
 	}
 	cost, ok := wholeNumber(n)
 	if !ok || cost < 1 {
-		e.mistakes.add(positionOf(n), "cost is %s; want %s", shown(n), want)
+		e.mistakes.addf(positionOf(n), "cost is %s; want %s", shown(n), want)
 		return
 	}
 	e.Cost = func(*http.Request) int { return cost }
@@ -319,7 +319,7 @@ func wholeNumber(n ast.Node) (int, bool) {
 func (e *entry) readShadow(n ast.Node) {
 	b, ok := n.(*ast.BoolNode)
 	if !ok {
-		e.mistakes.add(positionOf(n), "shadow is %s; want true or false", shown(n))
+		e.mistakes.addf(positionOf(n), "shadow is %s; want true or false", shown(n))
 		return
 	}
 	e.Shadow = b.Value
@@ -329,7 +329,7 @@ func (e *entry) readMaxDelay(n ast.Node) {
 	s, ok := text(n)
 	delay, err := time.ParseDuration(s)
 	if !ok || err != nil {
-		e.mistakes.add(positionOf(n), "max_delay is %s; want %s", shown(n), delayForm)
+		e.mistakes.addf(positionOf(n), "max_delay is %s; want %s", shown(n), delayForm)
 		return
 	}
 	e.MaxDelay, e.places["MaxDelay"] = delay, positionOf(n)
@@ -345,7 +345,7 @@ func (e *entry) readOutage(n ast.Node) {
 	name, _ := text(n)
 	outage, ok := outages[name]
 	if !ok {
-		e.mistakes.add(positionOf(n), "outage is %s; want %s", shown(n), oneOf([]string{"local", "open", "closed"}, name))
+		e.mistakes.addf(positionOf(n), "outage is %s; want %s", shown(n), oneOf([]string{"local", "open", "closed"}, name))
 		return
 	}
 	e.Outage = outage
@@ -366,7 +366,7 @@ func (e *entry) finish() {
 		most = max(most, capacity(limit))
 	}
 	if e.cost > most {
-		e.mistakes.add(e.places["Cost"], "cost is %d, of which the limit admits %d at most; no request could ever pass", e.cost, most)
+		e.mistakes.addf(e.places["Cost"], "cost is %d, of which the limit admits %d at most; no request could ever pass", e.cost, most)
 	}
 }
 
@@ -420,9 +420,9 @@ func (r *reader) check(entries []*entry) []middleware.Policy {
 		return policies
 	}
 	for _, err := range err.(interface{ Unwrap() []error }).Unwrap() {
-		var m *middleware.Mistake
+		var m *middleware.FieldError
 		if !errors.As(err, &m) {
-			r.mistakes.add(start, "%v", err)
+			r.mistakes.addf(start, "%v", err)
 			continue
 		}
 		e := entries[m.Index]
@@ -433,7 +433,7 @@ func (r *reader) check(entries []*entry) []middleware.Policy {
 		if !placed {
 			at = e.at
 		}
-		r.mistakes.add(at, "%s %v", fileName(m.Field), m.Err)
+		r.mistakes.addf(at, "%s %v", fileName(m.Field), m.Err)
 	}
 	return policies
 }

@@ -82,7 +82,8 @@ func (w *Watcher) Run(ctx context.Context) {
 			if event.Op == fsnotify.Chmod {
 				continue
 			}
-		case <-n.errors: // some events are lost, but a look is a look at everything
+		case err := <-n.errors:
+			_ = err // some events are lost, but a look is a look at everything
 		case <-poll.C:
 			n.renew()
 		case <-next.C:

@@ -20,28 +20,29 @@ const maxDepth = 16
 // to look at.
 func (r *reader) parse(data []byte) (root ast.Node) {
 	if len(data) > maxSize {
-		r.mistakes.add(start, "the file has more than %d bytes, which is the most that is read", maxSize)
+		r.mistakes.addf(start, "the file has more than %d bytes, which is the most that is read", maxSize)
 		return nil
 	}
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	if at, bad := firstBadByte(data); bad {
-		r.mistakes.add(at, "the file is no text; want UTF-8")
+		r.mistakes.addf(at, "the file is no text; want UTF-8")
 		return nil
 	}
 	defer func() {
 		if v := recover(); v != nil { // the parser's own mistake, and no reason to end the process
-			r.mistakes.add(start, "the file is YAML that cannot be read (%s)", clip(fmt.Sprint(v)))
+			r.mistakes.addf(start, "the file is YAML that cannot be read (%s)", clip(fmt.Sprint(v)))
 			root = nil
 		}
 	}()
 	tokens := lexer.Tokenize(string(data))
 	if t := tooDeep(tokens); t != nil {
-		r.mistakes.add(placeOf(t), "lists and mappings are nested more than %d deep; want a list of policies", maxDepth)
+		r.mistakes.addf(placeOf(t), "lists and mappings are nested more than %d deep; want a list of policies", maxDepth)
 		return nil
 	}
 	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
-		r.mistakes.add(syntaxError(err))
+		at, what := syntaxError(err)
+		r.mistakes.addf(at, "this is not YAML: %s", clip(what))
 		return nil
 	}
 	for _, doc := range file.Docs {
@@ -49,7 +50,7 @@ func (r *reader) parse(data []byte) (root ast.Node) {
 			continue
 		}
 		if root != nil {
-			r.mistakes.add(placeOf(first(doc)), "a second document begins; want all policies in one")
+			r.mistakes.addf(placeOf(first(doc)), "a second document begins; want all policies in one")
 			continue
 		}
 		root = doc.Body
@@ -76,12 +77,12 @@ func first(doc *ast.DocumentNode) *token.Token {
 }
 
 // syntaxError is what the parser did not understand, and where.
-func syntaxError(err error) (at place, format string, what any) {
+func syntaxError(err error) (at place, what string) {
 	var e yaml.Error
 	if errors.As(err, &e) {
-		return placeOf(e.GetToken()), "this is not YAML: %s", clip(e.GetMessage())
+		return placeOf(e.GetToken()), e.GetMessage()
 	}
-	return start, "this is not YAML: %s", clip(err.Error())
+	return start, err.Error()
 }
 
 // firstBadByte finds what is not UTF-8, or the byte 0, which no text has.
