@@ -9,7 +9,8 @@
 // minutes, whom they refused most, and how the store is. It looks up one
 // subject, that is what a policy's Key returns ("ip:192.0.2.7"): what is left in
 // each policy and when that is full again; and it resets a subject, which fills
-// its buckets.
+// its buckets. Other servers on the same Redis notice a reset after its MirrorFor
+// at most.
 //
 // The page needs no JavaScript and nothing from elsewhere. It comes as JSON with
 // ?format=json or an Accept header that prefers application/json, looks a
@@ -33,7 +34,8 @@
 // minutes, each cut to 512 bytes. They leave the page after 15 to 18 minutes,
 // and the memory with the next decision or look at the page after that. Nothing
 // is written anywhere, and no more is known after a restart. That is some 40 kB
-// a policy that refuses, and at most 230 kB, whatever clients do.
+// a policy that refuses, and at most 230 kB, whatever clients do. A subject that
+// is looked up stands in the URL, and so perhaps in a log of access.
 //
 // How often a subject was refused is counted by Space-Saving (Metwally, Agrawal,
 // El Abbadi: Efficient computation of frequent and top-k elements in data
