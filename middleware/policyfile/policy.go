@@ -116,10 +116,10 @@ func (r *reader) entries(list *ast.SequenceNode) (entries []*entry) {
 		}
 		e := r.entry(m)
 		entries = append(entries, e)
-		at, ok := e.places["Name"]
-		if !ok {
+		if e.Name == "" {
 			continue
 		}
+		at := e.places["Name"]
 		if before, taken := names[e.Name]; taken {
 			r.mistakes.addf(at, "name %s is taken by the policy in line %d; want unique names", quoted(e.Name), before.line)
 		} else {

@@ -189,7 +189,7 @@ func TestMistakes(t *testing.T) {
 		one("") + "more: 1":     {`5:1: field "more" is unknown; want policies`},
 		one("") + "policies: 1": {`5:1: "policies" is there twice, first in line 1; want it once`},
 		one("") + "---\n":       nil,
-		one("") + "---\na: 1\n": {"5:1: a second document begins; want all policies in one"},
+		one("") + "---\na: 1\n": {"5:1: another document begins; want all policies in one"},
 		"policies: [\n":         {"1:11: this is not YAML: sequence end token ']' not found"},
 		"policies:\n\t- a: b\n": {"2:1: this is not YAML: found character '\t' that cannot start any token"},
 		"policies:\n- key: \"c": {"2:8: this is not YAML: could not find end character of double-quoted text"},
@@ -234,6 +234,8 @@ func TestMistakes(t *testing.T) {
 		one("name: " + long):    {"4:9: name has 100 characters; want at most 64"},
 		one("") + "- key: user": {"2:3: name is missing; want one for each of several policies", "5:3: the policy has no limit; want limit or plans", "5:3: name is missing; want one for each of several policies"},
 		"policies:\n- {name: a, key: user, limit: 1/minute}\n- {key: user, name: a, limit: 1/minute}\n": {`3:21: name "a" is taken by the policy in line 2; want unique names`},
+
+		"policies:\n- {name: 1, key: user, limit: 1/minute}\n- {name: 1, key: user, limit: 1/minute}\n": {"2:10: name is 1; want " + wantName, "3:10: name is 1; want " + wantName},
 
 		// Keys.
 		"policies: [{limit: 1/minute, key: }]":                    {"1:30: key has no value; want a registered name or a list of them" + wantOut},

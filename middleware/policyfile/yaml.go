@@ -49,11 +49,15 @@ func (r *reader) parse(data []byte) (root ast.Node) {
 		if doc.Body == nil {
 			continue
 		}
-		if root != nil {
-			r.mistakes.addf(placeOf(first(doc)), "a second document begins; want all policies in one")
+		if root == nil {
+			root = doc.Body
 			continue
 		}
-		root = doc.Body
+		at := positionOf(doc.Body)
+		if doc.Start != nil {
+			at = placeOf(doc.Start)
+		}
+		r.mistakes.addf(at, "another document begins; want all policies in one")
 	}
 	return root
 }
@@ -66,14 +70,6 @@ func placeOf(t *token.Token) place {
 		return start
 	}
 	return place{max(t.Position.Line, 1), max(t.Position.Column, 1)}
-}
-
-// first is the token with which the document begins.
-func first(doc *ast.DocumentNode) *token.Token {
-	if doc.Start != nil {
-		return doc.Start
-	}
-	return doc.Body.GetToken()
 }
 
 // syntaxError is what the parser did not understand, and where.
@@ -103,10 +99,9 @@ func firstBadByte(data []byte) (at place, bad bool) {
 	return at, false
 }
 
-// tooDeep finds the first token that is nested deeper than anybody needs.
-// Lists and mappings in brackets nest without end on a line, and so do the dashes and
-// question marks in front of others; what is nested by indentation ends with the
-// size of the file.
+// tooDeep finds the first token that is nested deeper than anybody needs, by
+// brackets or by the dashes and question marks in a line. What is nested by
+// indentation needs no bound but that of the file's size.
 func tooDeep(tokens token.Tokens) *token.Token {
 	brackets, marks, line := 0, 0, 0
 	for _, t := range tokens {
