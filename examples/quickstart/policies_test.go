@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -56,10 +58,24 @@ func TestPolicies(t *testing.T) {
 		}
 	}
 
+	var done atomic.Bool
+	var load sync.WaitGroup
+	for i, p := range all {
+		load.Go(func() {
+			for !done.Load() {
+				if answer := p.get("/healthz"); status(answer) != http.StatusOK {
+					t.Errorf("%s: a request during the change: got %q; want 200", frameworkNames[i], answer)
+					return
+				}
+			}
+		})
+	}
 	write(t, path, strings.Replace(text, "10/minute", "10/minute burst 5", 1))
 	for _, p := range all {
 		p.says(": hello 10/minute burst 5,", 1)
 	}
+	done.Store(true)
+	load.Wait()
 	if answer := same(t, all, hello); status(answer) != http.StatusOK || header(answer, "RateLimit-Remaining") != "0" {
 		t.Errorf("hello 5 of 5: got %q; want 200 and 0 remaining", answer)
 	}
