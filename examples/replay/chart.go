@@ -1,0 +1,246 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"image/color"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// Colours that colour-blind readers can tell apart, too (Okabe and Ito).
+var (
+	inkRequests = color.RGBA{R: 0x56, G: 0xb4, B: 0xe9, A: 0xff}
+	inkRefused  = color.RGBA{R: 0xd5, G: 0x5e, A: 0xff}
+	inkPolicies = []color.Color{
+		color.RGBA{G: 0x72, B: 0xb2, A: 0xff},
+		color.RGBA{G: 0x9e, B: 0x73, A: 0xff},
+		color.RGBA{R: 0xcc, G: 0x79, B: 0xa7, A: 0xff},
+		color.RGBA{R: 0xe6, G: 0x9f, A: 0xff},
+		color.RGBA{R: 0x40, G: 0x40, B: 0x40, A: 0xff},
+	}
+)
+
+// saveCharts writes replay.png and replay.svg into the directory and says so.
+func saveCharts(w io.Writer, dir string, p *player, zone *time.Location) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("-out: %w", err)
+	}
+	fmt.Fprintln(w)
+	for _, format := range []string{"png", "svg"} {
+		name := filepath.Join(dir, "replay."+format)
+		if err := saveChart(name, format, p, zone); err != nil {
+			return fmt.Errorf("chart: %w", err)
+		}
+		fmt.Fprintln(w, "wrote", name)
+	}
+	return nil
+}
+
+// saveChart draws two panels over time: all requests and what was refused of
+// them, and what each policy would have refused.
+func saveChart(name, format string, p *player, zone *time.Location) (err error) {
+	plot.DefaultFont.Variant = "Sans"
+	scale := p.timeline.scale()
+	traffic, err := trafficPanel(p, scale)
+	if err != nil {
+		return err
+	}
+	refusals, err := refusalsPanel(p, scale)
+	if err != nil {
+		return err
+	}
+	start := time.UnixMicro(p.timeline.start).In(zone)
+	p.timeline.dress(traffic, start, 2)
+	p.timeline.dress(refusals, start, len(p.tallies))
+	refusals.X.Label.Padding = vg.Points(4)
+	refusals.X.Label.Text = start.Format("2 January 2006, -0700")
+	panels := [][]*plot.Plot{{traffic}, {refusals}}
+
+	canvas, err := draw.NewFormattedCanvas(10*vg.Inch, 6.5*vg.Inch, format)
+	if err != nil {
+		return err
+	}
+	whole := draw.New(canvas)
+	whole.SetColor(color.White)
+	whole.Fill(whole.Path())
+	tiles := draw.Tiles{
+		Rows: len(panels), Cols: 1, PadY: vg.Points(16),
+		PadTop: vg.Points(12), PadBottom: vg.Points(10), PadLeft: vg.Points(12), PadRight: vg.Points(24),
+	}
+	for i, row := range plot.Align(panels, tiles, whole) {
+		panels[i][0].Draw(row[0])
+	}
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	_, err = canvas.WriteTo(f)
+	return err
+}
+
+// scale is a unit of time that makes the figures easy to read.
+type scale struct {
+	unit string
+	each float64 // count in a step times each is per unit
+}
+
+func (t *timeline) scale() scale {
+	busiest := int64(0)
+	for _, n := range t.lines[lineRequests] {
+		busiest = max(busiest, n)
+	}
+	perSecond := 1 / (time.Duration(t.step) * time.Microsecond).Seconds()
+	switch peak := float64(busiest) * perSecond; {
+	case peak >= 10:
+		return scale{"second", perSecond}
+	case peak*60 >= 10:
+		return scale{"minute", perSecond * 60}
+	default:
+		return scale{"hour", perSecond * 3600}
+	}
+}
+
+func trafficPanel(p *player, s scale) (*plot.Plot, error) {
+	panel := plot.New()
+	panel.Title.Text = fmt.Sprintf("%s, %s refused", many(p.requests, "request"), part(p.refused, p.requests))
+	panel.Y.Label.Text = "requests a " + s.unit
+	panel.Add(grid())
+	for _, area := range []struct {
+		name string
+		line int
+		ink  color.Color
+	}{
+		{"all", lineRequests, inkRequests},
+		{"refused", lineRefused, inkRefused},
+	} {
+		points := p.timeline.points(area.line, s)
+		corners := append(plotter.XYs{{X: points[0].X}}, points...)
+		corners = append(corners, plotter.XY{X: points[len(points)-1].X})
+		polygon, err := plotter.NewPolygon(corners)
+		if err != nil {
+			return nil, err
+		}
+		polygon.Color = area.ink
+		polygon.Width = 0
+		panel.Add(polygon)
+		panel.Legend.Add(area.name, polygon)
+	}
+	return panel, nil
+}
+
+func refusalsPanel(p *player, s scale) (*plot.Plot, error) {
+	panel := plot.New()
+	panel.Title.Text = "refusals by policy"
+	panel.Y.Label.Text = "refusals a " + s.unit
+	panel.Add(grid())
+	shown := slices.Clone(p.tallies)
+	slices.SortStableFunc(shown, func(a, b *tally) int { return cmp.Compare(b.refused, a.refused) })
+	for i, t := range shown[:min(len(shown), len(inkPolicies))] {
+		line, err := plotter.NewLine(p.timeline.points(t.line, s))
+		if err != nil {
+			return nil, err
+		}
+		line.LineStyle = draw.LineStyle{Color: inkPolicies[i], Width: vg.Points(1.5)}
+		name := t.policy.Name
+		if t.policy.Shadow {
+			line.Dashes = []vg.Length{vg.Points(4), vg.Points(2)}
+			name += " (shadow)"
+		}
+		panel.Add(line)
+		panel.Legend.Add(fmt.Sprintf("%s, %s", name, grouped(t.refused)), line)
+	}
+	return panel, nil
+}
+
+func grid() *plotter.Grid {
+	g := plotter.NewGrid()
+	g.Vertical.Color = color.Gray{Y: 0xe0}
+	g.Horizontal.Color = color.Gray{Y: 0xe0}
+	return g
+}
+
+// points is the outline of a line: a step of time is a step of the outline.
+func (t *timeline) points(line int, s scale) plotter.XYs {
+	points := make(plotter.XYs, 0, 2*t.used)
+	for i := range t.used {
+		y := float64(t.lines[line][i]) * s.each
+		points = append(points, plotter.XY{X: t.seconds(i), Y: y}, plotter.XY{X: t.seconds(i + 1), Y: y})
+	}
+	return points
+}
+
+// seconds is where a step begins, from the start.
+func (t *timeline) seconds(i int) float64 {
+	return (time.Duration(int64(i)*t.step) * time.Microsecond).Seconds()
+}
+
+// dress gives a panel what all have in common, and room for its legend.
+func (t *timeline) dress(panel *plot.Plot, start time.Time, names int) {
+	panel.Title.TextStyle.Font.Size = vg.Points(12)
+	panel.Title.Padding = vg.Points(6)
+	panel.BackgroundColor = color.White
+	panel.X.Min, panel.X.Max = 0, t.seconds(t.used)
+	panel.Y.Min = 0
+	panel.Y.Max = max(panel.Y.Max, 1) * (1.1 + 0.1*float64(min(names, len(inkPolicies))))
+	panel.X.Tick.Marker = clockTicks{start}
+	panel.Y.Tick.Marker = wholeTicks{}
+	panel.Legend.Top = true
+	panel.Legend.Padding = vg.Points(4)
+	panel.Legend.TextStyle.Font.Size = vg.Points(10)
+	panel.Legend.XOffs, panel.Legend.YOffs = -vg.Points(8), -vg.Points(4)
+}
+
+// clockTicks marks round times of the day.
+type clockTicks struct{ start time.Time }
+
+func (c clockTicks) Ticks(from, to float64) (ticks []plot.Tick) {
+	const most = 9
+	every, form := 365*24*time.Hour, "2006"
+	for _, choice := range []struct {
+		every time.Duration
+		form  string
+	}{
+		{time.Second, "15:04:05"}, {5 * time.Second, "15:04:05"}, {15 * time.Second, "15:04:05"}, {30 * time.Second, "15:04:05"},
+		{time.Minute, "15:04"}, {5 * time.Minute, "15:04"}, {15 * time.Minute, "15:04"}, {30 * time.Minute, "15:04"},
+		{time.Hour, "15:04"}, {3 * time.Hour, "15:04"}, {6 * time.Hour, "15:04"}, {12 * time.Hour, "2 Jan 15:04"},
+		{24 * time.Hour, "2 Jan"}, {7 * 24 * time.Hour, "2 Jan"}, {30 * 24 * time.Hour, "2 Jan 2006"}, {90 * 24 * time.Hour, "2 Jan 2006"},
+	} {
+		if (to-from)/choice.every.Seconds() <= most {
+			every, form = choice.every, choice.form
+			break
+		}
+	}
+	_, offset := c.start.Zone()
+	local := c.start.Unix() + int64(offset)
+	step := int64(every / time.Second)
+	for at := (local + step - 1) / step * step; float64(at-local) <= to; at += step {
+		t := c.start.Add(time.Duration(at-local) * time.Second)
+		ticks = append(ticks, plot.Tick{Value: float64(at - local), Label: t.Format(form)})
+	}
+	return ticks
+}
+
+// wholeTicks marks an axis at about five round whole numbers.
+type wholeTicks struct{}
+
+func (wholeTicks) Ticks(from, to float64) (ticks []plot.Tick) {
+	step := 1.0
+	for factors := []float64{2, 2.5, 2}; (to-from)/step > 6; factors = append(factors[1:], factors[0]) {
+		step *= factors[0]
+	}
+	for v := 0.0; v <= to; v += step {
+		ticks = append(ticks, plot.Tick{Value: v, Label: grouped(int64(v))})
+	}
+	return ticks
+}

@@ -1,0 +1,215 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"unicode"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+// entry is a request as a line of a log tells of it.
+type entry struct {
+	at     int64  // microseconds since 1970
+	client string // its address, with or without a port
+	user   string // "" for nobody
+	plan   string // "" for none
+	method string
+	host   string
+	url    *url.URL
+}
+
+// parser reads lines. It remembers the last time that it read, as the next
+// line's is mostly the same.
+type parser struct {
+	fields *fields
+	json   jsonLine
+	clock  clockText
+}
+
+// parse reads a line in Common or Combined log format or a JSON object. What
+// the entry holds is its own: the line may be overwritten.
+func (p *parser) parse(line []byte) (entry, error) {
+	if line[0] == '{' {
+		return p.object(line)
+	}
+	return p.common(line)
+}
+
+// common reads a line in Common log format, or one that goes on after that, as
+// Combined does:
+//
+//	192.0.2.7 - alice [20/Nov/2026:13:55:36 +0000] "GET /hello HTTP/1.1" 200 18
+func (p *parser) common(line []byte) (e entry, err error) {
+	client, rest, _ := bytes.Cut(line, []byte(" "))
+	_, rest, _ = bytes.Cut(rest, []byte(" ")) // identd's, which nobody asks
+	user, when, rest := cutTime(rest)
+	if when == nil {
+		return e, errors.New("no [20/Nov/2026:13:55:36 +0000] where it should be; want Common or Combined log format, or a JSON object")
+	}
+	if e.at, err = p.clock.read(when); err != nil {
+		return e, err
+	}
+	request, ok := quoted(rest)
+	if !ok {
+		return e, errors.New("no quote behind the request")
+	}
+	if err := e.setRequest(request); err != nil {
+		return e, err
+	}
+	e.client = string(client)
+	if string(user) != "-" && string(user) != `""` {
+		e.user = string(user)
+	}
+	return e, nil
+}
+
+// cutTime takes apart what is before, in and behind the brackets with the time
+// and the quote that opens the request. A user's name may hold anything, such
+// as blanks and brackets.
+func cutTime(s []byte) (before, when, behind []byte) {
+	for from := 0; ; {
+		i := bytes.Index(s[from:], []byte(" ["))
+		if i < 0 {
+			return nil, nil, nil
+		}
+		start := from + i + len(" [")
+		end := start + len(commonTime)
+		if end < len(s) && bytes.HasPrefix(s[end:], []byte(`] "`)) {
+			return s[:from+i], s[start:end], s[end+len(`] "`):]
+		}
+		from = start
+	}
+}
+
+// quoted is what comes before the closing quote, unescaped as Apache and nginx
+// escape: \" \\ \xhh, and \n and the like.
+func quoted(s []byte) (text []byte, ok bool) {
+	escaped := false
+	for i := 0; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			escaped = true
+			i++
+		case '"':
+			if escaped {
+				return unescape(s[:i]), true
+			}
+			return s[:i], true
+		}
+	}
+	return nil, false
+}
+
+func unescape(s []byte) []byte {
+	text := make([]byte, 0, len(s))
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if c == '\\' && i+1 < len(s) {
+			i++
+			c = s[i]
+			switch c {
+			case 'n':
+				c = '\n'
+			case 'r':
+				c = '\r'
+			case 't':
+				c = '\t'
+			case 'x':
+				if i+2 < len(s) {
+					high, low := hex(s[i+1]), hex(s[i+2])
+					if high >= 0 && low >= 0 {
+						c = byte(high<<4 | low)
+						i += 2
+					}
+				}
+			}
+		}
+		text = append(text, c)
+	}
+	return text
+}
+
+func hex(c byte) int { return strings.IndexByte("0123456789abcdef", c|0x20) }
+
+// setRequest reads a request line, "GET /hello?x=1 HTTP/1.1". The protocol may
+// be missing.
+func (e *entry) setRequest(line []byte) error {
+	method, target, ok := bytes.Cut(line, []byte(" "))
+	if !ok {
+		return fmt.Errorf(`the request is %q; want one such as "GET /hello HTTP/1.1"`, clip(line))
+	}
+	if i := bytes.LastIndex(target, []byte(" HTTP/")); i >= 0 {
+		target = target[:i]
+	}
+	return e.setTarget(method, string(target))
+}
+
+// setTarget reads method and target as net/http's server does.
+func (e *entry) setTarget(method []byte, target string) (err error) {
+	if e.method = methodName(method); e.method == "" {
+		return fmt.Errorf("the method is %q; want one such as GET", clip(method))
+	}
+	authority := e.method == http.MethodConnect && !strings.HasPrefix(target, "/")
+	if authority {
+		target = "http://" + target
+	}
+	if e.url, err = url.ParseRequestURI(target); err != nil {
+		return fmt.Errorf("the path is %q; want one such as /hello?x=1", clip(target))
+	}
+	if e.url.Host != "" {
+		e.host = e.url.Host
+	}
+	if authority {
+		e.url.Scheme = ""
+	}
+	return nil
+}
+
+// methodName is the method as a string, which costs nothing for the usual ones,
+// or "" if it is none.
+func methodName(method []byte) string {
+	switch string(method) {
+	case http.MethodGet:
+		return http.MethodGet
+	case http.MethodHead:
+		return http.MethodHead
+	case http.MethodPost:
+		return http.MethodPost
+	case http.MethodPut:
+		return http.MethodPut
+	case http.MethodPatch:
+		return http.MethodPatch
+	case http.MethodDelete:
+		return http.MethodDelete
+	case http.MethodOptions:
+		return http.MethodOptions
+	}
+	if name := string(method); httpguts.ValidHeaderFieldName(name) { // the same grammar
+		return name
+	}
+	return ""
+}
+
+// clip bounds what a message repeats of its input.
+func clip[S ~string | ~[]byte](s S) string {
+	const most = 80
+	if len(s) > most {
+		return string(s[:most]) + "..."
+	}
+	return string(s)
+}
+
+// plain is s without what could do something to a terminal.
+func plain(s string) string {
+	return strings.Map(func(c rune) rune {
+		if unicode.IsPrint(c) {
+			return c
+		}
+		return '?'
+	}, s)
+}

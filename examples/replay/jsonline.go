@@ -1,0 +1,191 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// The fields of a JSON line that count.
+const (
+	fieldTime = iota
+	fieldClient
+	fieldUser
+	fieldPlan
+	fieldRequest // a whole request line; method and path go before it
+	fieldMethod
+	fieldPath
+	fieldHost
+	fieldsCount
+)
+
+// fields says how the fields are called in a log.
+type fields struct {
+	names [fieldsCount]string   // comma-separated, the best first
+	known map[string]namedField // by path: "time", "request.uri"
+	inner map[string]bool       // the objects that hold some: "request"
+}
+
+type namedField struct{ field, rank int }
+
+func newFields() *fields {
+	return &fields{names: [fieldsCount]string{
+		fieldTime:    "time,ts,timestamp,@timestamp,time_iso8601,time_local,msec,StartUTC",
+		fieldClient:  "client,client_ip,remote_ip,remote_addr,request.client_ip,request.remote_ip,ClientHost",
+		fieldUser:    "user,user_id,remote_user,ClientUsername",
+		fieldPlan:    "plan",
+		fieldRequest: "request",
+		fieldMethod:  "method,request_method,request.method,RequestMethod",
+		fieldPath:    "path,uri,request_uri,url,request.uri,RequestPath",
+		fieldHost:    "host,http_host,request.host,RequestHost",
+	}}
+}
+
+// prepare makes the names ready for lookups.
+func (f *fields) prepare() {
+	f.known, f.inner = map[string]namedField{}, map[string]bool{}
+	for field, names := range f.names {
+		for rank, name := range strings.Split(names, ",") {
+			name = strings.TrimSpace(name)
+			if _, taken := f.known[name]; taken || name == "" {
+				continue
+			}
+			f.known[name] = namedField{field, rank}
+			for i, c := range name {
+				if c == '.' {
+					f.inner[name[:i]] = true
+				}
+			}
+		}
+	}
+}
+
+// jsonLine reads an object.
+type jsonLine struct {
+	input   bytes.Reader
+	decoder jsontext.Decoder
+	path    []byte
+	values  [fieldsCount]jsonValue
+}
+
+type jsonValue struct {
+	text []byte
+	rank int // of the name; -1: there is none
+}
+
+// object reads a line that is a JSON object.
+func (p *parser) object(line []byte) (e entry, err error) {
+	if err := p.json.scan(p.fields, line); err != nil {
+		return e, fmt.Errorf("not JSON: %w", err)
+	}
+	value := func(field int) []byte {
+		if v := p.json.values[field]; v.rank >= 0 {
+			return v.text
+		}
+		return nil
+	}
+	missing := func(field int) error {
+		return fmt.Errorf("no field %s", strings.ReplaceAll(p.fields.names[field], ",", " or "))
+	}
+	when := value(fieldTime)
+	if when == nil {
+		return e, missing(fieldTime)
+	}
+	if e.at, err = p.clock.read(when); err != nil {
+		return e, err
+	}
+	client := value(fieldClient)
+	if client == nil {
+		return e, missing(fieldClient)
+	}
+	e.client, e.user, e.plan, e.host = string(client), string(value(fieldUser)), string(value(fieldPlan)), string(value(fieldHost))
+	if e.user == "-" { // as nginx says it
+		e.user = ""
+	}
+	method, path, request := value(fieldMethod), value(fieldPath), value(fieldRequest)
+	switch {
+	case method != nil && path != nil:
+		return e, e.setTarget(method, string(path))
+	case request != nil:
+		return e, e.setRequest(request)
+	case method == nil:
+		return e, missing(fieldMethod)
+	default:
+		return e, missing(fieldPath)
+	}
+}
+
+// lenient lets a line have bytes of another encoding: only its values count.
+var lenient = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
+
+// scan finds the values of the fields that count.
+func (j *jsonLine) scan(f *fields, line []byte) error {
+	for i := range j.values {
+		j.values[i].rank = -1
+	}
+	j.input.Reset(line)
+	j.decoder.Reset(&j.input, lenient...)
+	j.path = j.path[:0]
+	if err := j.object(f); err != nil {
+		return err
+	}
+	if _, err := j.decoder.ReadToken(); !errors.Is(err, io.EOF) {
+		return errors.New("more behind the object; want one object a line")
+	}
+	return nil
+}
+
+// object reads an object whose path is j.path.
+func (j *jsonLine) object(f *fields) error {
+	if _, err := j.decoder.ReadToken(); err != nil { // {
+		return err
+	}
+	parent := len(j.path)
+	for j.decoder.PeekKind() == '"' {
+		name, err := j.decoder.ReadValue()
+		if err != nil {
+			return err
+		}
+		if parent > 0 {
+			j.path = append(j.path, '.')
+		}
+		j.path, _ = jsontext.AppendUnquote(j.path, name) // has been read, so at worst some bytes are U+FFFD
+		if err := j.value(f); err != nil {
+			return err
+		}
+		j.path = j.path[:parent]
+	}
+	_, err := j.decoder.ReadToken() // }
+	return err
+}
+
+// value reads the value at j.path.
+func (j *jsonLine) value(f *fields) error {
+	kind := j.decoder.PeekKind()
+	if kind == '{' && f.inner[string(j.path)] {
+		return j.object(f)
+	}
+	named, ok := f.known[string(j.path)]
+	if !ok || kind != '"' && kind != '0' {
+		return j.decoder.SkipValue()
+	}
+	v := &j.values[named.field]
+	if v.rank >= 0 && v.rank < named.rank {
+		return j.decoder.SkipValue()
+	}
+	raw, err := j.decoder.ReadValue()
+	if err != nil {
+		return err
+	}
+	v.rank = named.rank
+	if kind == '0' {
+		v.text = append(v.text[:0], raw...)
+	} else {
+		v.text, _ = jsontext.AppendUnquote(v.text[:0], raw)
+	}
+	return nil
+}

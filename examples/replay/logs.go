@@ -1,0 +1,170 @@
+package main
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+const (
+	mostFiles = 100 // each has buffers
+	mostShown = 3   // lines that could not be read
+	batchSize = 512
+)
+
+// logs reads several logs as one, beside the one who plays them. What comes
+// next is the earliest of the entries that are next in each log, so that the
+// files of a rotated log may be given in any order, and those of several servers
+// together. Within a file the order is that of its lines.
+type logs struct {
+	batches chan batch
+	free    chan []entry // batches that have been played, to be filled again
+	heads   heads
+	seen    seen
+}
+
+// batch is some entries, and what had been seen when they were read.
+type batch struct {
+	entries []entry
+	seen    seen
+}
+
+// seen is what the logs have been found to hold.
+type seen struct {
+	lines     int64          // that are not empty
+	malformed int64          // of these, no entries
+	shown     []string       // the first few of them, with place and cause
+	zone      *time.Location // of the first entry
+	fine      bool           // some times are not whole seconds
+	err       error          // files that could not be read to their end
+}
+
+// read starts to read the sources, in the end closes them, and then the
+// channel of batches.
+func read(ctx context.Context, sources []*source) *logs {
+	l := &logs{batches: make(chan batch, 4), free: make(chan []entry, 4)}
+	go l.run(ctx, sources)
+	return l
+}
+
+func (l *logs) run(ctx context.Context, sources []*source) {
+	defer close(l.batches)
+	for _, s := range sources {
+		defer s.file.Close()
+		if e, ok := l.next(s); ok {
+			l.heads = append(l.heads, head{s, e})
+		}
+	}
+	heap.Init(&l.heads)
+	if len(l.heads) > 0 {
+		l.seen.zone = l.heads[0].source.clock.zone
+	}
+	entries := l.room()
+	for len(l.heads) > 0 {
+		first := &l.heads[0]
+		entries = append(entries, first.entry)
+		if len(entries) == cap(entries) || first.source.dry() {
+			if !l.send(ctx, entries) {
+				return
+			}
+			entries = l.room()
+		}
+		if e, ok := l.next(first.source); ok {
+			first.entry = e
+			heap.Fix(&l.heads, 0)
+		} else {
+			heap.Pop(&l.heads)
+		}
+	}
+	l.send(ctx, entries)
+}
+
+func (l *logs) room() []entry {
+	select {
+	case entries := <-l.free:
+		return entries[:0]
+	default:
+		return make([]entry, 0, batchSize)
+	}
+}
+
+func (l *logs) send(ctx context.Context, entries []entry) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	select {
+	case l.batches <- batch{entries, l.seen}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// take is the next batch, if there is one. Once the context has ended that is
+// what has been read already.
+func (l *logs) take(ctx context.Context) (b batch, ok bool) {
+	select {
+	case b, ok = <-l.batches:
+		return b, ok
+	default:
+	}
+	select {
+	case b, ok = <-l.batches:
+	case <-ctx.Done():
+	}
+	return b, ok
+}
+
+// done gives a batch back.
+func (l *logs) done(b batch) {
+	select {
+	case l.free <- b.entries:
+	default:
+	}
+}
+
+// next is the next entry of a source, past lines that are none.
+func (l *logs) next(s *source) (entry, bool) {
+	for {
+		e, err := s.next()
+		var mistake *lineError
+		switch {
+		case err == nil:
+			l.seen.lines++
+			l.seen.fine = l.seen.fine || s.clock.fine
+			return e, true
+		case errors.As(err, &mistake):
+			l.seen.lines++
+			l.seen.malformed++
+			if len(l.seen.shown) < mostShown {
+				l.seen.shown = append(l.seen.shown, fmt.Sprintf("%s:%d: %v\n    %s", s.name, s.line, mistake, plain(mistake.text)))
+			}
+		default:
+			if !errors.Is(err, io.EOF) {
+				l.seen.err = errors.Join(l.seen.err, err)
+			}
+			return entry{}, false
+		}
+	}
+}
+
+// heads are the next entries, the earliest first.
+type heads []head
+
+type head struct {
+	source *source
+	entry  entry
+}
+
+func (h heads) Len() int           { return len(h) }
+func (h heads) Less(i, j int) bool { return h[i].entry.at < h[j].entry.at }
+func (h heads) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *heads) Push(x any)        { *h = append(*h, x.(head)) }
+func (h *heads) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestMain is the program itself where a test asks for it.
+func TestMain(m *testing.M) {
+	if os.Getenv("REPLAY_TEST_MAIN") != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// What is printed for the sample, whole.
+func TestReport(t *testing.T) {
+	const golden = "testdata/report.txt"
+	var out, stderr bytes.Buffer
+	err := run(t.Context(), []string{"-policies", "testdata/policies.yaml", "testdata/access.log"}, nil, &out, &stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile(golden, out.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil || out.String() != string(want) {
+		t.Errorf("got\n%s\nwant (%v, -update writes it)\n%s", &out, err, want)
+	}
+	if stderr.Len() > 0 {
+		t.Errorf("got %q on standard error; want no bar where it is no terminal", &stderr)
+	}
+}
+
+func TestCharts(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new", "charts")
+	var out strings.Builder
+	err := run(t.Context(), []string{"-policies", "testdata/policies.yaml", "-out", dir, "testdata/access.log"}, nil, &out, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, magic := range map[string]string{"replay.png": "\x89PNG", "replay.svg": "<?xml"} {
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil || !bytes.HasPrefix(b, []byte(magic)) {
+			t.Errorf("%s: got %.8q, %v; want %q", name, b, err, magic)
+		}
+		if !strings.Contains(out.String(), "wrote "+filepath.Join(dir, name)) {
+			t.Errorf("got\n%s\nwant it to name %s", &out, name)
+		}
+	}
+	svg, _ := os.ReadFile(filepath.Join(dir, "replay.svg"))
+	for _, want := range []string{"refusals by policy", "report (shadow), 167", "login, 140", "client, 99", "10:30", "20 November 2026"} {
+		if !bytes.Contains(svg, []byte(want)) {
+			t.Errorf("the chart does not say %q", want)
+		}
+	}
+}
+
+// A chart of anything from one request to years of them.
+func TestChartsOfAnyLength(t *testing.T) {
+	for _, log := range []string{
+		lineAt(1, "x"),
+		strings.Repeat(lineAt(1, "x"), 5000),
+		lineAt(1, "x") + lineAt(90, "x"),
+		lineAt(1, "x") + lineAt(3*86_400, "x"),
+		lineAt(1, "x") + lineAt(10*365*86_400, "x"),
+	} {
+		p := played(t, "policies: [{name: a, key: client, limit: 10/minute}]", log)
+		if err := saveCharts(io.Discard, t.TempDir(), p, time.UTC); err != nil {
+			t.Errorf("%d requests: %v", p.requests, err)
+		}
+		start := time.UnixMicro(p.timeline.start).UTC()
+		if n := len(clockTicks{start}.Ticks(0, p.timeline.seconds(p.timeline.used))); n < 1 || n > 15 {
+			t.Errorf("%v from %v: got %d marks on the axis", p.timeline.seconds(p.timeline.used), start, n)
+		}
+	}
+}
+
+func TestRunMistakes(t *testing.T) {
+	good := write(t, "policies: [{name: a, key: client, limit: 10/minute}]", lineAt(1, "x"), "nonsense\nand more\n", "",
+		"policies:\n  - {name: a, key: clint, limit: 10/minute}\n  - {name: a, key: client, limit: ten}\n")
+	policies, log, nonsense, empty, bad := good[0], good[1], good[2], good[3], good[4]
+	for _, c := range []struct {
+		args []string
+		want []string
+	}{
+		{[]string{"-policies", bad, log}, []string{bad + ":2:20: ", "clint", bad + ":3:"}},
+		{[]string{"-policies", "none.yaml", log}, []string{"none.yaml"}},
+		{[]string{"-policies", policies, "none.log"}, []string{"none.log"}},
+		{[]string{"-policies", policies, nonsense}, []string{"no request in the log", "2 (100.00 %) of the lines could not be read", nonsense + ":1: no [20/Nov"}},
+		{[]string{"-policies", policies, empty}, []string{"the log is empty"}},
+		{[]string{log}, []string{"-policies is missing; want a file"}},
+		{[]string{"-policies", policies}, []string{"no log is given"}},
+		{[]string{"-policies", policies, log, "-quiet"}, []string{"-quiet stands behind a log"}},
+		{[]string{"-policies", policies, "-", "-"}, []string{"- is given twice"}},
+		{[]string{"-policies", policies, "-at-most", "100", log}, []string{"-at-most is 100; want a percentage from 0 to less than 100"}},
+		{[]string{"-policies", policies, "-at-most", "NaN", log}, []string{"-at-most is NaN"}},
+		{[]string{"-policies", policies, "-route", "users", log}, []string{"-route", "missing /"}},
+		{[]string{"-speed", log}, []string{"-speed"}},
+		{append([]string{"-policies", policies}, make([]string, mostFiles+1)...), []string{"101 logs are given; want at most 100"}},
+	} {
+		var out bytes.Buffer
+		err := run(t.Context(), c.args, strings.NewReader(""), &out, io.Discard)
+		for _, want := range c.want {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%q: got %v; want %q", c.args, err, want)
+			}
+		}
+		if out.Len() > 0 {
+			t.Errorf("%q: got %q; want only the error", c.args, &out)
+		}
+	}
+	if err := run(t.Context(), []string{"-h"}, nil, io.Discard, io.Discard); !errors.Is(err, flag.ErrHelp) {
+		t.Errorf("-h: got %v; want %v", err, flag.ErrHelp)
+	}
+}
+
+// A file that ends too soon is an error, after what there is has been told.
+func TestRunTellsBeforeItFails(t *testing.T) {
+	whole := zipped(t, strings.Repeat(lineAt(1, "x"), 2000))
+	names := write(t, "policies: [{name: a, key: client, limit: 10/minute}]", whole[:len(whole)-12])
+	var out strings.Builder
+	err := run(t.Context(), []string{"-policies", names[0], names[1]}, nil, &out, io.Discard)
+	if err == nil || !strings.Contains(err.Error(), "ends in the middle") || !strings.Contains(out.String(), "policy a\n") {
+		t.Errorf("got %v and\n%s\nwant an error and the report", err, &out)
+	}
+}
+
+// Ctrl-C, while the log is still being written, prints what there is so far.
+func TestRunInterrupted(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	stdin, log := io.Pipe()
+	defer log.Close()
+	policies := write(t, "policies: [{name: a, key: client, limit: 10/minute}]")[0]
+	var out strings.Builder
+	done := make(chan error, 1)
+	go func() {
+		done <- run(ctx, []string{"-policies", policies, "-"}, stdin, &out, io.Discard)
+	}()
+	io.WriteString(log, strings.Repeat(lineAt(1, "x"), 25))
+	io.WriteString(log, lineAt(2, "x")[:20]) // read only after what came before has been handed on
+	interrupt()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Errorf("got %v; want no error", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("goes on 10 s after the interrupt")
+	}
+	if want := "Stopped before the end.\n25 requests in 25 lines"; !strings.HasPrefix(out.String(), want) {
+		t.Errorf("got\n%s\nwant %s", &out, want)
+	}
+}
+
+func TestGrouped(t *testing.T) {
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", -1000: "-1,000", -100: "-100", 1234567: "1,234,567"} {
+		if got := grouped(n); got != want {
+			t.Errorf("%d: got %s; want %s", n, got, want)
+		}
+	}
+	for want, c := range map[string][2]int64{"0": {0, 5}, "1 (under 0.01 %)": {1, 1e6}, "1,500 (50.00 %)": {1500, 3000}} {
+		if got := part(c[0], c[1]); got != want {
+			t.Errorf("%v: got %s; want %s", c, got, want)
+		}
+	}
+}

@@ -1,0 +1,225 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+)
+
+// A meter finds out what the subjects of a policy asked for, under one limit.
+//
+// It counts every request as if it had passed, on a bucket without a bottom
+// that refills at the limit's rate: the deepest that a subject has ever been in
+// debt is the burst that it needs. With that burst or a larger one, at this
+// rate, the policy refuses it nothing; with a smaller one it does, if no other
+// policy has refused something before. Both follow from the step in package
+// gcra: a refusal leaves the TAT where it is, so what is refused can only make
+// room for what follows.
+//
+// It also counts the units of a subject in each period of the clock, such as a
+// minute of "100 a minute", for a limit that needs no rate to begin with. Who
+// has never used more than W in one period has used at most W·(D/Per + 2) in
+// any interval D, as that touches no more than D/Per + 2 periods; so W per
+// period, or a little more, with a burst of 2·W refuses it nothing.
+type meter struct {
+	limit    gcra.Limit
+	delay    int64 // ticks that the policy holds a request back for at most
+	interval int64 // ticks between two units
+	dearest  int64 // cost of a request
+	room     *int  // subjects that all meters together may take in
+	untold   int64 // requests of subjects that were not taken in
+
+	index  []uint32 // open addressing: 0, or 1 + the number of the subject
+	chunks [][]subject
+	count  int
+}
+
+// subject is what a meter keeps of one: 40 bytes, and about 6 of the index.
+type subject struct {
+	hash    uint64
+	full    int64  // ticks since 1970: when the bucket is full again
+	debt    int64  // ticks: how far that was ahead of the clock at most
+	period  uint32 // number of the period it came in last
+	used    uint32 // units in that period
+	most    uint32 // units in any period
+	refused bool
+}
+
+const (
+	mostSubjects = 1 << 20 // that all meters together take in
+	chunkSize    = 1 << 10 // subjects
+	mostDebt     = 1 << 61 // ticks
+)
+
+// tick is what package gcra counts in.
+const tick = 100 * time.Nanosecond
+
+func newMeter(l gcra.Limit, maxDelay time.Duration, room *int) *meter {
+	return &meter{limit: l, delay: int64(maxDelay / tick), interval: intervalOf(l), room: room, index: make([]uint32, 64)}
+}
+
+// intervalOf is how many ticks a unit takes to refill, as a store counts it.
+func intervalOf(l gcra.Limit) int64 {
+	still := &gcra.Memory{Capacity: 1, Now: func() time.Time { return time.Unix(0, 0) }}
+	r, err := gcra.Take(context.Background(), still, gcra.Charge{Limit: l, Cost: 1})
+	if err != nil {
+		panic(err) // a limiter has decided by it before
+	}
+	return int64(r.ResetAfter / tick)
+}
+
+// add counts a request at a time in microseconds since 1970.
+func (m *meter) add(hash uint64, at, cost int64, refused bool) {
+	s := m.find(hash)
+	if s == nil {
+		m.untold++
+		return
+	}
+	s.refused = s.refused || refused
+	if cost == 0 {
+		return // a peek
+	}
+	m.dearest = max(m.dearest, cost)
+	now := at * int64(time.Microsecond/tick)
+	s.full = max(s.full, now) + m.interval*min(cost, mostDebt/m.interval)
+	s.full = min(s.full, now+mostDebt)
+	s.debt = max(s.debt, s.full-now)
+
+	period := uint32(at / max(m.limit.Per.Microseconds(), 1))
+	if period != s.period {
+		s.period, s.used = period, 0
+	}
+	s.used = uint32(min(int64(s.used)+min(cost, math.MaxUint32), math.MaxUint32))
+	s.most = max(s.most, s.used)
+}
+
+// find is the subject of the hash, which may be new, or nil if there is no room
+// for it.
+func (m *meter) find(hash uint64) *subject {
+	mask := uint64(len(m.index) - 1)
+	i := hash & mask
+	for ; m.index[i] != 0; i = (i + 1) & mask {
+		if s := m.at(int(m.index[i] - 1)); s.hash == hash {
+			return s
+		}
+	}
+	if *m.room == 0 {
+		return nil
+	}
+	*m.room--
+	if m.count%chunkSize == 0 {
+		m.chunks = append(m.chunks, make([]subject, chunkSize))
+	}
+	m.count++
+	m.index[i] = uint32(m.count)
+	s := m.at(m.count - 1)
+	s.hash = hash
+	if m.count > len(m.index)*3/4 {
+		m.grow()
+	}
+	return s
+}
+
+func (m *meter) at(i int) *subject { return &m.chunks[i/chunkSize][i%chunkSize] }
+
+func (m *meter) grow() {
+	m.index = make([]uint32, 2*len(m.index))
+	mask := uint64(len(m.index) - 1)
+	for n := range m.count {
+		i := m.at(n).hash & mask
+		for m.index[i] != 0 {
+			i = (i + 1) & mask
+		}
+		m.index[i] = uint32(n + 1)
+	}
+}
+
+// found is what a meter has found out.
+type found struct {
+	limit    gcra.Limit
+	subjects int
+	refused  int     // subjects that were refused something
+	untold   int64   // requests of subjects beyond those
+	most     []int64 // units in the busiest period of each subject, ascending
+	bursts   []int64 // that each subject needs at the limit's rate, ascending
+
+	sameRate suggestion
+	ownRate  suggestion
+}
+
+// suggestion is a limit and how many subjects it would have refused something,
+// at most.
+type suggestion struct {
+	limit   gcra.Limit
+	refused int
+}
+
+// found sums up. share is the part of subjects, 0 to 1, that a suggested limit
+// may refuse something.
+func (m *meter) found(share float64) found {
+	f := found{limit: m.limit, subjects: m.count, untold: m.untold}
+	f.most, f.bursts = make([]int64, m.count), make([]int64, m.count)
+	for n := range m.count {
+		s := m.at(n)
+		if s.refused {
+			f.refused++
+		}
+		f.most[n] = int64(s.most)
+		// A delay covers a part of the debt, but never a cost above the burst.
+		f.bursts[n] = max((s.debt-m.delay+m.interval-1)/m.interval, min(s.debt/m.interval, m.dearest))
+	}
+	slices.Sort(f.most)
+	slices.Sort(f.bursts)
+	if m.count == 0 {
+		return f
+	}
+	// As many as may be refused are left out, from the top.
+	last := m.count - 1 - min(int(share*float64(m.count)), m.count-1)
+	burst := max(f.bursts[last], 1)
+	f.sameRate = suggestion{m.limit.WithBurst(burst), above(f.bursts, burst)}
+	most := max(f.most[last], 1)
+	f.ownRate = suggestion{atLeast(most, m.limit.Per).WithBurst(2 * most), above(f.most, most)}
+	return f
+}
+
+// atLeast is a limit of n units per period, or of a few more where the interval
+// between n, in whole ticks, would be too long by a part of one: over a day that
+// adds up.
+func atLeast(n int64, per time.Duration) gcra.Limit {
+	l := gcra.Limit{Count: n, Per: per}
+	if interval := int64(per/tick) / n; interval > 0 {
+		l.Count = (int64(per/tick) + interval - 1) / interval
+	}
+	return l
+}
+
+// above is how many of the sorted values are more than v.
+func above(sorted []int64, v int64) int {
+	i, _ := slices.BinarySearch(sorted, v+1)
+	return len(sorted) - i
+}
+
+// valid reports whether a store can keep the limit.
+func (s suggestion) valid() bool { return s.limit.Validate() == nil }
+
+func (s suggestion) String() string {
+	l := s.limit
+	if l.Burst == l.Count {
+		l.Burst = 0 // the same, and shorter
+	}
+	return fmt.Sprint(l)
+}
+
+// percentile is the smallest of the sorted values that p percent of them do not
+// exceed (nearest rank).
+func percentile(sorted []int64, p float64) int64 {
+	if len(sorted) == 0 {
+		return 0
+	}
+	rank := int(math.Ceil(p / 100 * float64(len(sorted))))
+	return sorted[min(max(rank, 1), len(sorted))-1]
+}

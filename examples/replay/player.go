@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"hash/maphash"
+	"net/http"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/keyfunc"
+	"github.com/seed-e377111c/ratelimit/middleware"
+	"github.com/seed-e377111c/ratelimit/middleware/policyfile"
+)
+
+// player sends entries through a limiter, on their own clock, and keeps count
+// of its decisions.
+type player struct {
+	limiter *middleware.Limiter
+	request *http.Request // the same for all entries
+	entry   *entry        // the one that it is about
+	clock   int64         // microseconds since 1970
+
+	seed     maphash.Seed
+	room     int // subjects that the meters may still take in
+	tallies  []*tally
+	byName   map[string]*tally
+	timeline timeline
+
+	first             int64 // microseconds since 1970
+	requests, refused int64
+	late              int64         // entries from before the one that came before them
+	latest            time.Duration // by how much at most
+	err               error         // the first of a decision
+}
+
+// The lines of the timeline; those of the policies follow.
+const (
+	lineRequests = iota
+	lineRefused
+	linePolicies
+)
+
+// tally is what a policy did.
+type tally struct {
+	policy   middleware.Policy
+	line     int   // of the timeline
+	requests int64 // that it applied to
+	refused  int64
+	delayed  int64
+	nobody   int64 // requests of nobody in particular
+	top      top
+	meters   []*meter // one for each limit, in the order in which they came
+}
+
+// newPlayer loads policies. plan is that of entries without one.
+func newPlayer(policies, plan string, rs *routes) (*player, error) {
+	p := &player{seed: maphash.MakeSeed(), room: mostSubjects, byName: map[string]*tally{}}
+	p.request = (&http.Request{Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}}).
+		WithContext(scene{context.Background(), p})
+	list, err := policyfile.Load(policies, vocabulary(rs, plan))
+	if err != nil {
+		return nil, err
+	}
+	p.limiter, err = middleware.New(middleware.Config{Store: &gcra.Memory{Now: p.now}}, list...)
+	if err != nil {
+		return nil, err
+	}
+	given := rs.known > 0
+	for i, policy := range p.limiter.Policies() {
+		t := &tally{policy: policy, line: linePolicies + i}
+		p.tallies, p.byName[policy.Name] = append(p.tallies, t), t
+		for _, route := range policy.Routes {
+			if !given {
+				_ = rs.add(route) // may be there already, or overlap with another
+			}
+		}
+	}
+	p.timeline.lines = make([][steps]int64, linePolicies+len(p.tallies))
+	return p, nil
+}
+
+// vocabulary is what policies can ask for.
+func vocabulary(rs *routes, plan string) policyfile.Vocabulary {
+	return policyfile.Vocabulary{
+		Keys: map[string]keyfunc.Func{
+			"client": keyfunc.RemoteAddr,
+			"user":   keyfunc.Subject(func(ctx context.Context) string { return entryIn(ctx).user }),
+			"route":  rs.key,
+		},
+		Plan: func(r *http.Request) string {
+			if own := entryIn(r.Context()).plan; own != "" {
+				return own
+			}
+			return plan
+		},
+	}
+}
+
+// scene is the context of the request: it tells the keys which entry it is
+// about.
+type scene struct {
+	context.Context
+	player *player
+}
+
+type sceneKey struct{}
+
+func (s scene) Value(key any) any {
+	if key == (sceneKey{}) {
+		return s.player.entry
+	}
+	return s.Context.Value(key)
+}
+
+func entryIn(ctx context.Context) *entry { return ctx.Value(sceneKey{}).(*entry) }
+
+func (p *player) now() time.Time { return time.UnixMicro(p.clock) }
+
+// playAll plays what the sources hold, until they or the context end. It
+// returns what has been seen of them by then.
+func (p *player) playAll(ctx context.Context, sources []*source) (s seen, stopped bool) {
+	l := read(ctx, sources)
+	for {
+		b, ok := l.take(ctx)
+		if !ok {
+			return s, ctx.Err() != nil
+		}
+		for i := range b.entries {
+			p.play(&b.entries[i])
+		}
+		s = b.seen
+		l.done(b)
+	}
+}
+
+// play decides about an entry. The clock does not go back: an entry from before
+// the last one counts as if it had come with that.
+func (p *player) play(e *entry) middleware.Decision {
+	switch {
+	case p.requests == 0:
+		p.first, p.clock = e.at, e.at
+	case e.at < p.clock:
+		p.late++
+		p.latest = max(p.latest, time.Duration(p.clock-e.at)*time.Microsecond)
+	}
+	p.clock = max(p.clock, e.at)
+	p.entry = e
+	r := p.request
+	r.Method, r.URL, r.Host, r.RemoteAddr = e.method, e.url, e.host, e.client
+	d := p.limiter.Decide(r)
+	p.count(&d)
+	return d
+}
+
+// count counts a decision about the request.
+func (p *player) count(d *middleware.Decision) {
+	p.requests++
+	p.timeline.count(lineRequests, p.clock)
+	if !d.Allowed {
+		p.refused++
+		p.timeline.count(lineRefused, p.clock)
+	}
+	if p.err == nil {
+		p.err = d.Err
+	}
+	for i := range d.Results {
+		result := &d.Results[i]
+		t := p.byName[result.Policy]
+		hash := maphash.String(p.seed, result.Subject)
+		t.requests++
+		if result.Subject == "" {
+			t.nobody++
+		}
+		if result.Delay > 0 && d.Allowed {
+			t.delayed++
+		}
+		if !result.Allowed {
+			t.refused++
+			t.top.add(result.Subject, hash)
+			p.timeline.count(t.line, p.clock)
+		}
+		cost := int64(1)
+		if t.policy.Cost != nil {
+			cost = max(int64(t.policy.Cost(p.request)), 0)
+		}
+		t.meter(result.Limit, &p.room).add(hash, p.clock, cost, !result.Allowed)
+	}
+}
+
+// meter is the one for a limit, of which a policy with plans has several.
+func (t *tally) meter(l gcra.Limit, room *int) *meter {
+	for _, m := range t.meters {
+		if m.limit == l {
+			return m
+		}
+	}
+	m := newMeter(l, t.policy.MaxDelay, room)
+	t.meters = append(t.meters, m)
+	return m
+}

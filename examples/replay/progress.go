@@ -1,0 +1,38 @@
+package main
+
+import (
+	"io"
+	"os"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+)
+
+// newProgress is a bar for the bytes read of files, on a terminal; elsewhere,
+// or when quiet, nothing is seen of it.
+func newProgress(stderr io.Writer, files []string, quiet bool) *progressbar.ProgressBar {
+	terminal, ok := stderr.(*os.File)
+	return progressbar.NewOptions64(size(files),
+		progressbar.OptionSetVisibility(!quiet && ok && term.IsTerminal(int(terminal.Fd()))),
+		progressbar.OptionSetWriter(stderr),
+		progressbar.OptionSetDescription("replay"),
+		progressbar.OptionShowBytes(true),
+		progressbar.OptionShowTotalBytes(true),
+		progressbar.OptionSetWidth(20),
+		progressbar.OptionThrottle(100*time.Millisecond),
+		progressbar.OptionClearOnFinish(),
+	)
+}
+
+// size is that of the files together, or -1 where it is not known.
+func size(files []string) (total int64) {
+	for _, name := range files {
+		info, err := os.Stat(name)
+		if err != nil || !info.Mode().IsRegular() {
+			return -1
+		}
+		total += info.Size()
+	}
+	return max(total, 1)
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+)
+
+const usage = `Replay tells what policies would have done to the traffic of an access log.
+
+  go run ./examples/replay -policies policies.yaml [flags] access.log...
+
+Files are in Common or Combined log format or hold a JSON object a line, mixed
+as they like, and may be gzipped; - is standard input. Several are merged by
+time, so those of a rotated log may be given in any order.
+
+  -policies file     as package middleware/policyfile describes it. Keys are
+                     client (the address; IPv6 by /64), user (the log's user) and
+                     route (the route, see -route)
+  -route pattern     a route of the application, such as "GET /users/{id}", as a log
+                     tells only paths; once for each. Without any, the key route
+                     goes by the policies' own routes
+  -plan name         the plan of requests whose line tells none
+  -at-most percent   of subjects that a suggested limit may refuse something
+                     (default 1)
+  -out dir           where to draw replay.png and replay.svg (default: no chart)
+  -quiet             no progress bar
+  -h                 this text
+
+Fields of JSON lines, each a list of names of which the first that is there
+counts; a dot leads into an object
+
+`
+
+const usageEnd = `
+Times are RFC 3339, that of the Common log format, or Unix time in seconds,
+milliseconds, microseconds or nanoseconds. A line that cannot be read is counted
+and shown, and no reason to stop.
+
+The requests go through the middleware and its Memory store on the log's clock.
+That shows what would have been refused of what did come; how clients answer to
+a refusal no log tells.
+`
+
+// jsonFlags name the fields.
+var jsonFlags = [fieldsCount]string{
+	fieldTime: "json-time", fieldClient: "json-client", fieldUser: "json-user", fieldPlan: "json-plan",
+	fieldRequest: "json-request", fieldMethod: "json-method", fieldPath: "json-path", fieldHost: "json-host",
+}
+
+type settings struct {
+	policies, plan, out string
+	atMost              float64
+	quiet               bool
+	routes              *routes
+	fields              *fields
+	files               []string
+}
+
+// readSettings reads the flags. Its errors name the value and what would be
+// right.
+func readSettings(args []string) (settings, error) {
+	s := settings{fields: newFields(), routes: new(routes)}
+	flags := flag.NewFlagSet("replay", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.StringVar(&s.policies, "policies", "", "")
+	flags.Func("route", "", s.routes.add)
+	flags.StringVar(&s.plan, "plan", "", "")
+	flags.Float64Var(&s.atMost, "at-most", 1, "")
+	flags.StringVar(&s.out, "out", "", "")
+	flags.BoolVar(&s.quiet, "quiet", false, "")
+	for field, name := range jsonFlags {
+		flags.StringVar(&s.fields.names[field], name, s.fields.names[field], "")
+	}
+	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+		return s, flag.ErrHelp
+	} else if err != nil {
+		return s, fmt.Errorf("%w; see -h", err)
+	}
+	s.files = flags.Args()
+	s.fields.prepare()
+	switch stdins := 0; {
+	case s.policies == "":
+		return s, errors.New("-policies is missing; want a file, see -h")
+	case !(s.atMost >= 0 && s.atMost < 100):
+		return s, fmt.Errorf("-at-most is %v; want a percentage from 0 to less than 100", s.atMost)
+	case len(s.files) == 0:
+		return s, errors.New("no log is given; want files, or - for standard input")
+	case len(s.files) > mostFiles:
+		return s, fmt.Errorf("%d logs are given; want at most %d", len(s.files), mostFiles)
+	default:
+		for _, name := range s.files {
+			if strings.HasPrefix(name, "-") && name != "-" {
+				return s, fmt.Errorf("%s stands behind a log; want flags before them", name)
+			}
+			if name == "-" {
+				stdins++
+			}
+		}
+		if stdins > 1 {
+			return s, errors.New("- is given twice; want standard input once")
+		}
+	}
+	return s, nil
+}
+
+// printUsage writes the usage, with the names of fields as they are.
+func printUsage(w io.Writer) {
+	fmt.Fprint(w, usage)
+	for field, names := range newFields().names {
+		fmt.Fprintf(w, "  -%-17s %s\n", jsonFlags[field], strings.ReplaceAll(names, ",request", ",\n                     request"))
+	}
+	fmt.Fprint(w, usageEnd)
+}

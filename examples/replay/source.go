@@ -1,0 +1,130 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// longestLine is the most bytes of a line that are read.
+const longestLine = 64 << 10
+
+// source is one log: its lines as entries.
+type source struct {
+	name  string
+	lines *bufio.Reader
+	file  io.Closer
+	line  int64 // number of the last one read
+	parser
+}
+
+// open opens a file, or standard input for "-". meter is told how many bytes
+// have been read.
+func open(name string, stdin io.Reader, f *fields, meter func(int)) (*source, error) {
+	s := &source{name: name, parser: parser{fields: f}}
+	input := stdin
+	if name == "-" {
+		s.name = "standard input"
+		s.file = io.NopCloser(nil)
+	} else {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		if info, err := file.Stat(); err == nil && info.IsDir() {
+			file.Close()
+			return nil, fmt.Errorf("%s is a directory; want its log files", name)
+		}
+		input, s.file = file, file
+	}
+	s.lines = bufio.NewReaderSize(metered{input, meter}, longestLine)
+	// Two bytes tell gzip, and no line begins with them.
+	if magic, _ := s.lines.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
+		unzipped, err := gzip.NewReader(s.lines)
+		if err != nil {
+			s.file.Close()
+			return nil, fmt.Errorf("%s begins as gzip does, and is none: %w", s.name, err)
+		}
+		s.lines = bufio.NewReaderSize(unzipped, longestLine)
+	}
+	return s, nil
+}
+
+// openAll opens the files, or none of them.
+func openAll(names []string, stdin io.Reader, f *fields, meter func(int)) (sources []*source, err error) {
+	for _, name := range names {
+		s, err := open(name, stdin, f, meter)
+		if err != nil {
+			for _, s := range sources {
+				s.file.Close()
+			}
+			return nil, err
+		}
+		sources = append(sources, s)
+	}
+	return sources, nil
+}
+
+// metered tells of what is read.
+type metered struct {
+	io.Reader
+	meter func(int)
+}
+
+func (m metered) Read(p []byte) (int, error) {
+	n, err := m.Reader.Read(p)
+	m.meter(n)
+	return n, err
+}
+
+// lineError says why a line is no entry.
+type lineError struct {
+	cause error
+	text  string // of the line, clipped
+}
+
+func (e *lineError) Error() string { return e.cause.Error() }
+
+// next reads the next line that is not empty. The error is a *lineError for one
+// that is no entry, io.EOF at the end, or what the file has met.
+func (s *source) next() (entry, error) {
+	for {
+		line, err := s.lines.ReadSlice('\n')
+		if len(line) == 0 && err != nil {
+			return entry{}, s.fault(err)
+		}
+		s.line++
+		if errors.Is(err, bufio.ErrBufferFull) {
+			text := clip(line)
+			for errors.Is(err, bufio.ErrBufferFull) {
+				_, err = s.lines.ReadSlice('\n')
+			}
+			return entry{}, &lineError{fmt.Errorf("longer than %d bytes", longestLine), text}
+		}
+		if line = bytes.TrimSpace(line); len(line) == 0 {
+			continue
+		}
+		e, err := s.parse(line)
+		if err != nil {
+			return entry{}, &lineError{err, clip(line)}
+		}
+		return e, nil
+	}
+}
+
+func (s *source) fault(err error) error {
+	if errors.Is(err, io.EOF) {
+		return err
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = errors.New("ends in the middle of its compressed data")
+	}
+	return fmt.Errorf("%s, after line %d: %w", s.name, s.line, err)
+}
+
+// dry reports whether the next line may take a while to come.
+func (s *source) dry() bool { return s.lines.Buffered() == 0 }
