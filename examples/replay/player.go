@@ -57,7 +57,7 @@ func newPlayer(policies, plan string, rs *routes) (*player, error) {
 	p := &player{seed: maphash.MakeSeed(), room: mostSubjects, byName: map[string]*tally{}}
 	p.request = (&http.Request{Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}}).
 		WithContext(scene{context.Background(), p})
-	list, err := policyfile.Load(policies, vocabulary(rs, plan))
+	list, err := policyfile.Load(policies, vocabulary(plan, rs))
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func newPlayer(policies, plan string, rs *routes) (*player, error) {
 }
 
 // vocabulary is what policies can ask for.
-func vocabulary(rs *routes, plan string) policyfile.Vocabulary {
+func vocabulary(plan string, rs *routes) policyfile.Vocabulary {
 	return policyfile.Vocabulary{
 		Keys: map[string]keyfunc.Func{
 			"client": keyfunc.RemoteAddr,

@@ -144,6 +144,9 @@ func (r *report) limit(w io.Writer, f found) {
 			word = "or"
 		}
 	}
+	if r.share*float64(f.subjects) < 1 && r.share > 0 {
+		fmt.Fprintf(w, "    %-9s  as %v %% of %s are less than one\n", "", 100*r.share, many(int64(f.subjects), "subject"))
+	}
 	if f.untold > 0 {
 		fmt.Fprintf(w, "    not among these: %s of subjects that there was no room for\n", many(f.untold, "request"))
 	}

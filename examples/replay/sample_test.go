@@ -28,6 +28,23 @@ func TestSample(t *testing.T) {
 	}
 }
 
+// What README shows of the report is in it.
+func TestReadme(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := os.ReadFile("testdata/report.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, excerpt, found := bytes.Cut(readme, []byte("```text\npolicy "))
+	excerpt, _, closed := bytes.Cut(excerpt, []byte("```"))
+	if !found || !closed || !bytes.Contains(report, excerpt) {
+		t.Errorf("got\n%s\nwant it in\n%s", excerpt, report)
+	}
+}
+
 // sampleLog is a morning of the quickstart's server: visitors who come and go,
 // an office behind one address, somebody who fetches reports all the time,
 // somebody who guesses passwords from many addresses of one network, and lines

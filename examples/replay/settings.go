@@ -106,11 +106,19 @@ func readSettings(args []string) (settings, error) {
 	return s, nil
 }
 
-// printUsage writes the usage, with the names of fields as they are.
+// printUsage writes the usage, with the names of fields that are looked for.
 func printUsage(w io.Writer) {
 	fmt.Fprint(w, usage)
 	for field, names := range newFields().names {
-		fmt.Fprintf(w, "  -%-17s %s\n", jsonFlags[field], strings.ReplaceAll(names, ",request", ",\n                     request"))
+		line := fmt.Sprintf("  -%-17s ", jsonFlags[field])
+		for i, name := range strings.SplitAfter(names, ",") {
+			if i > 0 && len(line)+len(name) > 80 {
+				fmt.Fprintln(w, line)
+				line = strings.Repeat(" ", 21)
+			}
+			line += name
+		}
+		fmt.Fprintln(w, line)
 	}
 	fmt.Fprint(w, usageEnd)
 }
