@@ -36,6 +36,13 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if urls := os.Getenv(partnerURL); urls != "" {
+		if err := callingChild(urls, os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	os.Exit(m.Run())
 }
 

@@ -278,6 +278,9 @@ type site struct {
 	server   *httptest.Server
 	client   *http.Client
 	degraded atomic.Int64 // decisions that took the Outage way
+
+	mu   sync.Mutex
+	took latencies // of all decisions
 }
 
 type startKey struct{}
@@ -291,6 +294,9 @@ func newSite(t testing.TB, o *outcome, r *rig, cfg ratelimit.Config, p ratelimit
 		if d.Err != nil {
 			s.degraded.Add(1)
 		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.took = append(s.took, d.Took)
 	}
 	p.Key = func(r *http.Request) (string, error) { return r.Header.Get("User"), nil }
 	h := ratelimit.New(cfg, p)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
