@@ -50,12 +50,12 @@ func saveCharts(w io.Writer, dir string, p *player, zone *time.Location) error {
 // them, and what each policy would have refused.
 func saveChart(name, format string, p *player, zone *time.Location) (err error) {
 	plot.DefaultFont.Variant = "Sans"
-	scale := p.timeline.scale()
-	traffic, err := trafficPanel(p, scale)
+	unit := p.timeline.unit()
+	traffic, err := trafficPanel(p, unit)
 	if err != nil {
 		return err
 	}
-	refusals, err := refusalsPanel(p, scale)
+	refusals, err := refusalsPanel(p, unit)
 	if err != nil {
 		return err
 	}
@@ -89,32 +89,28 @@ func saveChart(name, format string, p *player, zone *time.Location) (err error) 
 	return err
 }
 
-// scale is a unit of time that makes the figures easy to read.
-type scale struct {
-	unit string
-	each float64 // count in a step times each is per unit
+// unit is a unit of time that makes the rates easy to read.
+type unit struct {
+	name    string
+	seconds float64
 }
 
-func (t *timeline) scale() scale {
+func (t *timeline) unit() unit {
 	busiest := int64(0)
 	for _, n := range t.lines[lineRequests] {
 		busiest = max(busiest, n)
 	}
-	perSecond := 1 / (time.Duration(t.step) * time.Microsecond).Seconds()
-	switch peak := float64(busiest) * perSecond; {
-	case peak >= 10:
-		return scale{"second", perSecond}
-	case peak*60 >= 10:
-		return scale{"minute", perSecond * 60}
-	default:
-		return scale{"hour", perSecond * 3600}
+	units := []unit{{"second", 1}, {"minute", 60}, {"hour", 3600}}
+	for len(units) > 1 && float64(busiest)/seconds(t.step)*units[0].seconds < 10 {
+		units = units[1:]
 	}
+	return units[0]
 }
 
-func trafficPanel(p *player, s scale) (*plot.Plot, error) {
+func trafficPanel(p *player, u unit) (*plot.Plot, error) {
 	panel := plot.New()
 	panel.Title.Text = fmt.Sprintf("%s, %s refused", many(p.requests, "request"), part(p.refused, p.requests))
-	panel.Y.Label.Text = "requests a " + s.unit
+	panel.Y.Label.Text = "requests a " + u.name
 	panel.Add(grid())
 	for _, area := range []struct {
 		name string
@@ -124,7 +120,7 @@ func trafficPanel(p *player, s scale) (*plot.Plot, error) {
 		{"all", lineRequests, inkRequests},
 		{"refused", lineRefused, inkRefused},
 	} {
-		points := p.timeline.points(area.line, s)
+		points := p.timeline.points(area.line, u)
 		corners := append(plotter.XYs{{X: points[0].X}}, points...)
 		corners = append(corners, plotter.XY{X: points[len(points)-1].X})
 		polygon, err := plotter.NewPolygon(corners)
@@ -139,20 +135,27 @@ func trafficPanel(p *player, s scale) (*plot.Plot, error) {
 	return panel, nil
 }
 
-func refusalsPanel(p *player, s scale) (*plot.Plot, error) {
+func refusalsPanel(p *player, u unit) (*plot.Plot, error) {
 	panel := plot.New()
 	panel.Title.Text = "refusals by policy"
-	panel.Y.Label.Text = "refusals a " + s.unit
+	panel.Y.Label.Text = "refusals a " + u.name
 	panel.Add(grid())
 	shown := slices.Clone(p.tallies)
 	slices.SortStableFunc(shown, func(a, b *tally) int { return cmp.Compare(b.refused, a.refused) })
-	for i, t := range shown[:min(len(shown), len(inkPolicies))] {
-		line, err := plotter.NewLine(p.timeline.points(t.line, s))
+	if len(shown) > len(inkPolicies) {
+		shown = shown[:len(inkPolicies)]
+		panel.Title.Text += fmt.Sprintf(", of the %d that refuse most", len(shown))
+	}
+	for i, t := range shown {
+		line, err := plotter.NewLine(p.timeline.points(t.line, u))
 		if err != nil {
 			return nil, err
 		}
 		line.LineStyle = draw.LineStyle{Color: inkPolicies[i], Width: vg.Points(1.5)}
 		name := t.policy.Name
+		if len(name) > 30 {
+			name = name[:30] + "..." // printable ASCII, see middleware.Policy
+		}
 		if t.policy.Shadow {
 			line.Dashes = []vg.Length{vg.Points(4), vg.Points(2)}
 			name += " (shadow)"
@@ -170,19 +173,14 @@ func grid() *plotter.Grid {
 	return g
 }
 
-// points is the outline of a line: a step of time is a step of the outline.
-func (t *timeline) points(line int, s scale) plotter.XYs {
+// points is the outline of a line, with a step for each of time.
+func (t *timeline) points(line int, u unit) plotter.XYs {
 	points := make(plotter.XYs, 0, 2*t.used)
-	for i := range t.used {
-		y := float64(t.lines[line][i]) * s.each
-		points = append(points, plotter.XY{X: t.seconds(i), Y: y}, plotter.XY{X: t.seconds(i + 1), Y: y})
+	for _, s := range t.spans(line) {
+		y := float64(s.count) / (s.to - s.from) * u.seconds
+		points = append(points, plotter.XY{X: s.from, Y: y}, plotter.XY{X: s.to, Y: y})
 	}
 	return points
-}
-
-// seconds is where a step begins, from the start.
-func (t *timeline) seconds(i int) float64 {
-	return (time.Duration(int64(i)*t.step) * time.Microsecond).Seconds()
 }
 
 // dress gives a panel what all have in common, and room for its legend.
@@ -190,9 +188,10 @@ func (t *timeline) dress(panel *plot.Plot, start time.Time, names int) {
 	panel.Title.TextStyle.Font.Size = vg.Points(12)
 	panel.Title.Padding = vg.Points(6)
 	panel.BackgroundColor = color.White
-	panel.X.Min, panel.X.Max = 0, t.seconds(t.used)
+	spans := t.spans(lineRequests)
+	panel.X.Min, panel.X.Max = 0, spans[len(spans)-1].to
 	panel.Y.Min = 0
-	panel.Y.Max = max(panel.Y.Max, 1) * (1.1 + 0.1*float64(min(names, len(inkPolicies))))
+	panel.Y.Max = max(panel.Y.Max, 1) / (0.95 - 0.09*float64(min(names, len(inkPolicies))))
 	panel.X.Tick.Marker = clockTicks{start}
 	panel.Y.Tick.Marker = wholeTicks{}
 	panel.Legend.Top = true

@@ -6,6 +6,7 @@ package main
 type timeline struct {
 	start int64 // microseconds since 1970
 	step  int64 // microseconds
+	last  int64 // microseconds since 1970: the last count
 	used  int   // steps that have begun
 	lines [][steps]int64
 }
@@ -22,6 +23,7 @@ func (t *timeline) count(line int, at int64) {
 	for ; i >= steps; i = (at - t.start) / t.step {
 		t.fold()
 	}
+	t.last = at
 	t.used = max(t.used, int(i)+1)
 	t.lines[line][i]++
 }
@@ -38,3 +40,31 @@ func (t *timeline) fold() {
 		clear(line[steps/2:])
 	}
 }
+
+// span is how many were counted between two times, in seconds from the start.
+type span struct {
+	from, to float64
+	count    int64
+}
+
+// spans are the steps of a line. The last one ends with the log; a short one is
+// a part of that before, as a rate over a moment means nothing.
+func (t *timeline) spans(line int) []span {
+	spans := make([]span, 0, t.used)
+	for i, n := range t.lines[line][:t.used] {
+		spans = append(spans, span{seconds(int64(i) * t.step), seconds(int64(i+1) * t.step), n})
+	}
+	if len(spans) > 1 {
+		last := &spans[len(spans)-1]
+		rest := seconds(t.last-t.start) - last.from
+		last.to = last.from + rest
+		if rest < seconds(t.step)/2 {
+			spans[len(spans)-2].to = last.to
+			spans[len(spans)-2].count += last.count
+			spans = spans[:len(spans)-1]
+		}
+	}
+	return spans
+}
+
+func seconds(micros int64) float64 { return float64(micros) / 1e6 }
