@@ -126,7 +126,10 @@ func (s *script) evalsha() []any {
 
 // unknown reports that the server does not have the script: it has restarted,
 // was flushed or is new.
-func (s *script) unknown() bool { return redis.HasErrorPrefix(s.cmd.Err(), "NOSCRIPT") }
+func (s *script) unknown() bool {
+	err := s.cmd.Err()
+	return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT")
+}
 
 // eval runs the script from its text, on the server that owns the keys, which
 // then has it.

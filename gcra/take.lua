@@ -13,7 +13,8 @@
 --             room  B*T + Within: how far ahead of now inc may push the TAT
 --             top   B*T + MaxDelay: no TAT is further ahead of now
 -- Reply  for each charge how many ticks its TAT stood ahead of now when its
---        turn came, as ahead when its admission passed and -ahead-1 when not
+--        turn came, as ahead when its admission passed and -ahead-1 when not; an
+--        empty plan of one key has its number without a list around it
 --
 -- A value that is no number counts as absent, and the clamp bounds all others,
 -- so that a damaged bucket heals itself. An admission is written when all of it
@@ -55,6 +56,7 @@ if plan == '' then
     end
     if to then redis.call('SET', KEYS[k], tat, 'PX', ttl) end
   end
+  if #KEYS == 1 then return lead[1] end -- a list costs Redis as much as its SET
   return lead
 end
 

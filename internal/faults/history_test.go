@@ -47,7 +47,8 @@ local function take()
 ` + strings.Replace(text, clock, "\nnow = ", 1) + `
 end
 local reply, shown = take(), {}
-for i = 1, #reply do shown[i] = string.format('%.0f', reply[i]) end
+local list = type(reply) == 'table' and reply or { reply }
+for i = 1, #list do shown[i] = string.format('%.0f', list[i]) end
 redis.call('RPUSH', 'history', string.format('%.0f', now), keys, plan, demands, before, tats(), table.concat(shown, ' '))
 return reply`
 }

@@ -19,12 +19,16 @@ func (Once) NoRetry() bool { return true }
 // ErrReply is wrapped by errors about replies that the script does not give.
 var ErrReply = errors.New("unexpected reply to the script")
 
-// Reply checks that the command has a list of n integers. Servers and proxies
-// that are almost Redis have been seen to answer otherwise.
+// Reply checks that the command has a list of n integers, a single one of which
+// may come without the list. Servers and proxies that are almost Redis have been
+// seen to answer otherwise.
 func Reply(cmd *redis.Cmd, n int) ([]int64, error) {
 	v, err := cmd.Result()
 	if err != nil {
 		return nil, err
+	}
+	if one, ok := v.(int64); ok && n == 1 {
+		return []int64{one}, nil
 	}
 	list, ok := v.([]any)
 	if !ok {
