@@ -146,10 +146,10 @@ func carry(r *http.Request, framework any) (*http.Request, *visit) {
 
 // WithFramework returns a copy of the request that carries a framework's own
 // context c, for the key functions of that framework's adapter; with nil it
-// goes on carrying what it did. The limiter that the copy is given to keeps its Decision in the same
-// place, so an adapter that calls WithFramework first copies the request only
-// once. The copy is the adapter's to change: it sets Pattern to the route that
-// will serve the request.
+// goes on carrying what it did. The limiter that the copy is given to keeps its
+// Decision in the same place, so an adapter that calls WithFramework first
+// copies the request only once. The copy is the adapter's to change: it sets
+// Pattern to the route that will serve the request.
 func WithFramework(r *http.Request, c any) *http.Request {
 	if c == nil {
 		c = Framework(r.Context())
@@ -167,8 +167,8 @@ func Framework(ctx context.Context) any {
 }
 
 // FromContext returns the Decision of the innermost limiter that the request
-// has passed, or nil if there was none. The methods of a nil Decision do
-// nothing, so a handler need not know whether it is limited.
+// has passed, or nil if there was none. Refund and Spend of a nil Decision do
+// nothing, so a handler that calls them need not know whether it is limited.
 func FromContext(ctx context.Context) *Decision {
 	if v := settledIn(ctx); v != nil {
 		return v.conclusion()
