@@ -53,7 +53,7 @@ func monitored(t testing.TB, server *redistest.Server, f func()) (lines []string
 	if _, err := io.WriteString(conn, "MONITOR\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	if err := conn.SetReadDeadline(time.Now().Add(2 * ample)); err != nil {
+	if err := conn.SetReadDeadline(time.Now().Add(phase(2*ample, 10*time.Minute))); err != nil {
 		t.Fatal(err)
 	}
 	all := bufio.NewScanner(conn)
