@@ -45,10 +45,10 @@ func (c *counters) count(err error, rides int, took int64) {
 func (r *Redis) Stats() Stats {
 	r.once.Do(r.init)
 	s := Stats{
-		Trips:    r.counters.trips.Load(),
-		Carried:  r.counters.carried.Load(),
-		TripTime: time.Duration(r.counters.tripTime.Load()) * tick,
-		Failures: r.counters.failures.Load(),
+		Trips:    r.trips.Load(),
+		Carried:  r.carried.Load(),
+		TripTime: time.Duration(r.tripTime.Load()) * tick,
+		Failures: r.failures.Load(),
 		Mirrored: r.mirror.refusals(),
 	}
 	if r.invalid != nil {

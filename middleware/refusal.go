@@ -51,7 +51,7 @@ func deny(w http.ResponseWriter, r *http.Request, d Decision) {
 	h["Content-Type"] = []string{"application/problem+json"}
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
-		_, _ = w.Write(p.body(status, d.violated())) // a client that has gone needs no answer
+		_, _ = w.Write(p.body(status, d.violated())) //nolint:gosec // names of the program's, quoted, as JSON; a client that has gone needs no answer
 	}
 }
 

@@ -3,6 +3,7 @@ package middleware
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -60,7 +61,6 @@ func (o *observers) load() []func(*http.Request, Decision) {
 func (o *observers) add(f func(*http.Request, Decision)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	before := o.load()
-	list := append(before[:len(before):len(before)], f)
+	list := append(slices.Clip(o.load()), f)
 	o.list.Store(&list)
 }

@@ -139,7 +139,7 @@ func visitOf(r *http.Request) (*http.Request, *visit) {
 // carry returns a copy of the request that carries a new visit.
 func carry(r *http.Request, framework any) (*http.Request, *visit) {
 	c := new(carrier)
-	c.visit.Context, c.visit.framework = r.Context(), framework
+	c.visit.Context, c.visit.framework = r.Context(), framework //nolint:fatcontext // a visit is one context more, once
 	c.request = *r.WithContext(&c.visit)
 	return &c.request, &c.visit
 }

@@ -146,7 +146,7 @@ func (r *Redis) apply(ctx context.Context, charges []gcra.Charge, refund bool) e
 	return nil
 }
 
-// parts parts an admission into those that one script can take.
+// parts divides an admission into those that one script can take.
 func (r *Redis) parts(fares []fare) []*part {
 	var parts []*part
 	at := make(map[string]*part)

@@ -58,9 +58,9 @@ const (
 	// Other lets at most Burst units pass at one moment: the parts of Sliding
 	// that are not about sliding windows.
 	Other
-
-	anyLaw Law = -1
 )
+
+const anyLaw Law = -1
 
 // Run runs the contract. Open is called for each part of it and returns a store
 // without any keys; what it opens, it closes with t.Cleanup.
