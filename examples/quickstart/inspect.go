@@ -5,6 +5,7 @@ import (
 	"crypto/subtle"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/seed-e377111c/ratelimit/middleware"
@@ -16,7 +17,7 @@ const inspectPath = "/debug/ratelimit"
 // withInspector puts a page on the limiters in front of the server, where
 // nothing limits it, and returns the URL that opens it. An application has
 // administrators to ask for; here whoever has seen the URL is one.
-func withInspector(next http.Handler, l limiters, addr net.Addr) (h http.Handler, url string, err error) {
+func withInspector(next http.Handler, l limiters, addr net.Addr) (h http.Handler, opens string, err error) {
 	_, port, _ := net.SplitHostPort(addr.String())
 	// Browsers send cookies to all ports of a host: the port is in the name, so
 	// that two quickstarts can be looked at.
@@ -58,15 +59,23 @@ func (d door) fits(token string) bool {
 }
 
 // enter takes the token out of the address bar and puts it into a cookie that
-// only this page gets, and no script.
+// only this page gets, and no script. A form is not sent on: what a redirect
+// turns into a look would seem to have been done.
 func (d door) enter(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Referrer-Policy", "no-referrer")
-	if !d.fits(r.URL.Query().Get("token")) {
+	query := r.URL.Query()
+	switch {
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		fail(w, http.StatusForbidden, "nothing was done: the token in the URL is for looking; send it as Authorization: Bearer")
+		return
+	case !d.fits(query.Get("token")):
 		fail(w, http.StatusForbidden, "want the token that was printed at the start")
 		return
 	}
 	http.SetCookie(w, &http.Cookie{Name: d.cookie, Value: d.token, Path: inspectPath, HttpOnly: true, SameSite: http.SameSiteStrictMode})
-	w.Header().Set("Location", inspectPath)
+	query.Del("token")
+	to := url.URL{Path: inspectPath, RawQuery: query.Encode()}
+	w.Header().Set("Location", to.String())
 	w.WriteHeader(http.StatusSeeOther)
 }

@@ -31,6 +31,11 @@ func TestInspect(t *testing.T) {
 		if status(answer) != http.StatusSeeOther || header(answer, "Location") != inspectPath || flags != "Path=/debug/ratelimit; HttpOnly; SameSite=Strict" {
 			t.Errorf("%s: with the token: got %q; want a cookie, for the page alone, and the page", name, answer)
 		}
+		for _, query := range []string{"token=" + token + "&format=json&subject=ip%3Ax", "format=json&subject=ip:x&token=" + token} {
+			if answer := p.get(inspectPath + "?" + query); header(answer, "Location") != inspectPath+"?format=json&subject=ip%3Ax" {
+				t.Errorf("%s: ?%s: got %q; want a redirect that keeps the rest of the query", name, query, answer)
+			}
+		}
 		cookie = "Cookie: " + cookie
 		for range 12 {
 			p.send(hello)
@@ -51,6 +56,10 @@ func TestInspect(t *testing.T) {
 		reset := func(headers ...string) string {
 			headers = append(headers, cookie, "Content-Type: application/x-www-form-urlencoded")
 			return p.send(request("POST", inspectPath+"?subject=ip:127.0.0.1", "policy=hello", headers...))
+		}
+		answer = p.send(request("POST", inspectPath+"?token="+token, "subject=ip:127.0.0.1&policy=hello", "Content-Type: application/x-www-form-urlencoded"))
+		if status(answer) != http.StatusForbidden || !strings.Contains(answer, "send it as Authorization: Bearer") || header(answer, "Set-Cookie") != "" {
+			t.Errorf("%s: a reset through the URL that was printed: got %q; want 403, and how to send the token", name, answer)
 		}
 		if answer := reset("Sec-Fetch-Site: cross-site", "Origin: https://evil.example"); status(answer) != http.StatusForbidden {
 			t.Errorf("%s: a reset from another site: got %q; want 403", name, answer)
