@@ -1,6 +1,7 @@
 package ratelimitotel_test
 
 import (
+	"net/http/httptest"
 	"testing"
 
 	"go.opentelemetry.io/otel/sdk/trace"
@@ -11,23 +12,32 @@ import (
 
 // two is a limiter of two policies that never refuses.
 func two(t testing.TB, observed bool) *middleware.Limiter {
-	limit := gcra.PerSecond(500_000).WithBurst(1_000_000)
 	l := limiter(t, gcra.NewMemory(),
-		middleware.Policy{Name: "burst", Key: key("k"), Limit: limit},
-		middleware.Policy{Name: "daily", Key: key("k"), Limit: limit})
+		middleware.Policy{Name: "burst", Key: key("k"), Limit: gcra.PerSecond(500_000).WithBurst(1_000_000)},
+		middleware.Policy{Name: "daily", Key: key("k"), Limit: gcra.PerSecond(300_000).WithBurst(2_000_000)})
 	if observed {
 		instrument(t, l)
 	}
 	return l
 }
 
-// Being observed costs a request no allocation.
-func TestNoAllocations(t *testing.T) {
+// Being observed costs a request one allocation, its Results, which Decide makes
+// in any case.
+func TestOneAllocation(t *testing.T) {
 	bare, observed := two(t, false), two(t, true)
-	r := get("/")
-	want := testing.AllocsPerRun(1000, func() { bare.Decide(r) })
-	if got := testing.AllocsPerRun(1000, func() { observed.Decide(r) }); got != want {
-		t.Errorf("got %v allocations for a decision; want %v as without an observer", got, want)
+	r, w := get("/"), httptest.NewRecorder()
+	for _, tt := range []struct {
+		name   string
+		more   float64
+		decide func(*middleware.Limiter)
+	}{
+		{"Decide", 0, func(l *middleware.Limiter) { l.Decide(r) }},
+		{"Allow", 1, func(l *middleware.Limiter) { l.Allow(w, r) }},
+	} {
+		want := testing.AllocsPerRun(1000, func() { tt.decide(bare) }) + tt.more
+		if got := testing.AllocsPerRun(1000, func() { tt.decide(observed) }); got != want {
+			t.Errorf("%s: got %v allocations; want %v, %v more than without an observer", tt.name, got, want, tt.more)
+		}
 	}
 }
 

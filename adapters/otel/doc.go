@@ -38,7 +38,8 @@
 // to which no policy applies are not in it. All five outcomes of a policy are
 // there from the start, at 0. Policies that are added by a reload are counted
 // under their names as long as there have been no more than 256, then together
-// as "_OTHER". To count a request allocates nothing, unless a policy is degraded.
+// as "_OTHER". A request costs one allocation, the Results that a limiter makes
+// for its observers, and another where a policy is degraded.
 //
 // Limiters on a [gcra.Redis], or on another store with its Stats method, add
 //
