@@ -15,9 +15,11 @@
 // The page needs no JavaScript and nothing from elsewhere. It comes as JSON with
 // ?format=json or an Accept header that prefers application/json, looks a
 // subject up with ?subject=ip:192.0.2.7, and resets it with a POST of the fields
-// subject and policy (one or several). Links and forms are relative to wherever
-// it is mounted, with or without [http.StripPrefix], and all paths that lead to
-// it show the same.
+// subject and policy (one or several). A reset is answered with a redirect to
+// the subject and, for programs that do not follow it, a line that says what was
+// done; a mistake with a line, too, unless HTML or JSON is preferred. Links and
+// forms are relative to wherever it is mounted, with or without
+// [http.StripPrefix], and all paths that lead to it show the same.
 //
 // # Who may look
 //

@@ -29,12 +29,12 @@ func protect(h http.Header) {
 func (i *Inspector) show(w http.ResponseWriter, r *http.Request) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		fail(w, http.StatusBadRequest, "the query cannot be read: "+err.Error())
+		tell(w, http.StatusBadRequest, "the query cannot be read: "+err.Error())
 		return
 	}
 	asJSON, err := wantsJSON(query, r.Header)
 	if err != nil {
-		fail(w, http.StatusBadRequest, err.Error())
+		tell(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	if !query.Has("subject") {
@@ -70,7 +70,7 @@ func (i *Inspector) write(w http.ResponseWriter, status int, asJSON bool, v *vie
 		err = page.Execute(&body, v)
 	}
 	if err != nil {
-		fail(w, http.StatusInternalServerError, "this cannot be written: "+err.Error())
+		tell(w, http.StatusInternalServerError, "this cannot be written: "+err.Error())
 		return
 	}
 	w.WriteHeader(status)
@@ -97,26 +97,30 @@ func (i *Inspector) reset(w http.ResponseWriter, r *http.Request) {
 		if tooLong := (*http.MaxBytesError)(nil); errors.As(err, &tooLong) {
 			status = http.StatusRequestEntityTooLarge
 		}
-		fail(w, status, "the form cannot be read: "+err.Error())
+		tell(w, status, "the form cannot be read: "+err.Error())
 		return
 	}
 	asJSON, err := wantsJSON(r.Form, r.Header)
 	if err != nil {
-		fail(w, http.StatusBadRequest, err.Error())
+		tell(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	if !r.Form.Has("subject") {
-		fail(w, http.StatusBadRequest, "nothing was reset: the field subject is missing; want who is to be reset, such as ip:192.0.2.7")
+		tell(w, http.StatusBadRequest, "nothing was reset: the field subject is missing; want who is to be reset, such as ip:192.0.2.7")
 		return
 	}
 	subject, policies := r.Form.Get("subject"), r.Form["policy"]
-	var wrong mistake
-	switch err := i.refill(r.Context(), subject, policies); {
-	case errors.As(err, &wrong):
-		i.writeSubject(w, r, http.StatusBadRequest, asJSON, r.Form, "Nothing was reset: "+wrong.Error())
-		return
-	case err != nil:
-		i.writeSubject(w, r, http.StatusServiceUnavailable, asJSON, r.Form, "The store did not confirm the reset: "+err.Error())
+	wasFull, err := i.refill(r.Context(), subject, policies)
+	if err != nil {
+		status, why := http.StatusServiceUnavailable, "The store did not confirm the reset: "+err.Error()
+		if wrong := mistake(""); errors.As(err, &wrong) {
+			status, why = http.StatusBadRequest, "Nothing was reset: "+wrong.Error()
+		}
+		if !asJSON && !wantsPage(r.Form, r.Header) {
+			tell(w, status, why)
+			return
+		}
+		i.writeSubject(w, r, status, asJSON, r.Form, why)
 		return
 	}
 	back := url.Values{"subject": {subject}, "reset": policies}
@@ -126,7 +130,26 @@ func (i *Inspector) reset(w http.ResponseWriter, r *http.Request) {
 	// Relative to the URL that was asked for, which r.URL need not be: a router
 	// may have stripped a prefix.
 	w.Header().Set("Location", "?"+back.Encode())
-	w.WriteHeader(http.StatusSeeOther)
+	tell(w, http.StatusSeeOther, done(subject, policies, wasFull))
+}
+
+// done says what a reset did, to programs that do not follow it to the page.
+func done(subject string, policies []string, wasFull bool) string {
+	if subject == "" {
+		subject = "nobody in particular"
+	}
+	s := "reset " + strings.Join(policies, ", ") + " for " + plain(subject)
+	if wasFull {
+		s += ", which had nothing to fill: is that who the policy's key says, with its prefix, such as ip:192.0.2.7?"
+	}
+	return s
+}
+
+// wantsPage reports whether a page is asked for rather than a line of text:
+// browsers ask so, and programs that take anything do not.
+func wantsPage(query url.Values, h http.Header) bool {
+	accept := strings.Join(h.Values("Accept"), ",")
+	return query.Get("format") == "html" || quality(accept, "text/html") > quality(accept, "text/plain")
 }
 
 // wantsJSON reports whether JSON is asked for rather than a page.
@@ -166,8 +189,9 @@ func quality(accept, media string) float64 {
 	return q
 }
 
-func fail(w http.ResponseWriter, status int, why string) {
+// tell answers with a line of text.
+func tell(w http.ResponseWriter, status int, line string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = fmt.Fprintln(w, why) //nolint:gosec // it is text, and no browser is to guess otherwise
+	_, _ = fmt.Fprintln(w, line) //nolint:gosec // it is text, and no browser is to guess otherwise
 }

@@ -96,7 +96,7 @@ func (i *Inspector) current() []middleware.Policy {
 func (i *Inspector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	protect(w.Header())
 	if i.authorize == nil || !i.authorize(r) {
-		fail(w, http.StatusForbidden, "not allowed")
+		tell(w, http.StatusForbidden, "not allowed")
 		return
 	}
 	switch r.Method {
@@ -104,12 +104,12 @@ func (i *Inspector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		i.show(w, r)
 	case http.MethodPost:
 		if err := i.sameOrigin.Check(r); err != nil {
-			fail(w, http.StatusForbidden, "refused: the request comes from another site")
+			tell(w, http.StatusForbidden, "refused: the request comes from another site")
 			return
 		}
 		i.reset(w, r)
 	default:
 		w.Header().Set("Allow", "GET, HEAD, POST")
-		fail(w, http.StatusMethodNotAllowed, "want GET, HEAD or POST")
+		tell(w, http.StatusMethodNotAllowed, "want GET, HEAD or POST")
 	}
 }

@@ -86,9 +86,10 @@ func (i *Inspector) look(ctx context.Context, subject string) *standing {
 	return at
 }
 
-// refill makes the subject's buckets full in the policies named. After a
-// mistake nothing was refilled.
-func (i *Inspector) refill(ctx context.Context, subject string, names []string) error {
+// refill makes the subject's buckets full in the policies named, and tells
+// whether all were full before, as they are for somebody whom nobody knows.
+// After a mistake nothing was refilled.
+func (i *Inspector) refill(ctx context.Context, subject string, names []string) (wasFull bool, err error) {
 	policies := i.current()
 	inForce := make([]string, len(policies))
 	var charges []gcra.Charge
@@ -100,7 +101,7 @@ func (i *Inspector) refill(ctx context.Context, subject string, names []string) 
 		}
 		limits := i.known(p, subject)
 		if len(limits) == 0 {
-			return mistake(fmt.Sprintf("policy %s has a limit for each request, and lately there was none to learn one from", p.Name))
+			return false, mistake(fmt.Sprintf("policy %s has a limit for each request, and lately there was none to learn one from", p.Name))
 		}
 		// Any limit will do for a bucket, since none holds more debt than its own
 		// limit allows; a log is emptied by the one with the largest burst.
@@ -112,13 +113,18 @@ func (i *Inspector) refill(ctx context.Context, subject string, names []string) 
 	}
 	for _, name := range names {
 		if !slices.Contains(inForce, name) {
-			return mistake(fmt.Sprintf("policy is %.80q; want some of %s", name, strings.Join(inForce, ", ")))
+			return false, mistake(fmt.Sprintf("policy is %.80q; want some of %s", name, strings.Join(inForce, ", ")))
 		}
 	}
 	if len(charges) == 0 {
-		return mistake("the field policy is missing; want some of " + strings.Join(inForce, ", "))
+		return false, mistake("the field policy is missing; want some of " + strings.Join(inForce, ", "))
 	}
-	return i.store.Refund(ctx, charges)
+	looks := slices.Clone(charges)
+	for k := range looks {
+		looks[k].Cost = 0
+	}
+	wasFull = i.store.Take(ctx, looks) == nil && !slices.ContainsFunc(looks, func(c gcra.Charge) bool { return c.Result.ResetAfter > 0 })
+	return wasFull, i.store.Refund(ctx, charges)
 }
 
 // mistake is an error of whoever asks.

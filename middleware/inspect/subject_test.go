@@ -184,6 +184,52 @@ func TestResetJSON(t *testing.T) {
 	}
 }
 
+// A program that stays where it is reads in a line what was done.
+func TestResetText(t *testing.T) {
+	s := newScene(t, middleware.Policy{Name: "a", Key: who, Limit: five}, middleware.Policy{Name: "b", Key: who, Limit: five})
+	for _, user := range []string{"ip:192.0.2.7", "sub:\x1b[31m", ""} {
+		s.ask(5, user, "/")
+	}
+	const full = ", which had nothing to fill: is that who the policy's key says, with its prefix, such as ip:192.0.2.7?"
+	for _, test := range []struct{ form, want string }{
+		{"subject=ip:192.0.2.7&policy=a&policy=b", "reset a, b for ip:192.0.2.7\n"},
+		{"subject=ip:192.0.2.7&policy=a", "reset a for ip:192.0.2.7" + full + "\n"},
+		{"subject=192.0.2.7&policy=a", "reset a for 192.0.2.7" + full + "\n"},
+		{"subject=sub:%1b[31m&policy=a", "reset a for sub:\\x1b[31m\n"},
+		{"subject=&policy=b", "reset b for nobody in particular\n"},
+	} {
+		w := s.send(post(test.form))
+		if got := w.Body.String(); w.Code != http.StatusSeeOther || got != test.want {
+			t.Errorf("%s: got %d %q; want 303 %q", test.form, w.Code, got, test.want)
+		}
+	}
+}
+
+// A mistake is told to browsers on the page, and to programs in a line.
+func TestResetMistakesFormat(t *testing.T) {
+	s := newScene(t, middleware.Policy{Name: "a", Key: who, Limit: five})
+	const line, page, program = "text/plain; charset=utf-8", "text/html; charset=utf-8", "application/json"
+	for _, test := range []struct{ accept, format, want string }{
+		{"*/*", "", line},
+		{"", "", line},
+		{"text/plain, text/html", "", line},
+		{"text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", "", page},
+		{"*/*", "&format=html", page},
+		{"*/*", "&format=json", program},
+		{"application/json", "", program},
+	} {
+		r := post("subject=x&policy=b" + test.format)
+		r.Header.Set("Accept", test.accept)
+		w := s.send(r)
+		if got := w.Header().Get("Content-Type"); w.Code != http.StatusBadRequest || got != test.want {
+			t.Errorf("Accept %q%s: got %d %s; want 400 %s", test.accept, test.format, w.Code, got, test.want)
+		}
+		if test.want == line && w.Body.String() != "Nothing was reset: policy is \"b\"; want some of a\n" {
+			t.Errorf("Accept %q: got %q; want the mistake and no more", test.accept, w.Body)
+		}
+	}
+}
+
 func TestResetMistakes(t *testing.T) {
 	s := newScene(t, middleware.Policy{Name: "a", Key: who, Limit: five}, middleware.Policy{Name: "b", Key: who, Limit: five})
 	s.ask(5, "x", "/")
@@ -194,8 +240,8 @@ func TestResetMistakes(t *testing.T) {
 	}{
 		{"policy=a", 400, "the field subject is missing"},
 		{"subject=x", 400, "the field policy is missing; want some of a, b"},
-		{"subject=x&policy=A", 400, "policy is &#34;A&#34;; want some of a, b"},
-		{"subject=x&policy=a&policy=c", 400, "policy is &#34;c&#34;; want some of a, b"},
+		{"subject=x&policy=A", 400, "policy is \"A\"; want some of a, b"},
+		{"subject=x&policy=a&policy=c", 400, "policy is \"c\"; want some of a, b"},
 		{"subject=x&policy=%zz", 400, "the form cannot be read"},
 		{"subject=x&policy=a&format=xml", 400, "format is \"xml\"; want json or html"},
 		{"subject=x&policy=a&padding=" + strings.Repeat("x", 64<<10), 413, "the form cannot be read"},
