@@ -9,10 +9,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/slidinglog"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
@@ -52,7 +54,7 @@ func TestSecurityNamesTests(t *testing.T) {
 	}
 }
 
-// TestACL runs the limiter as a Redis user who may do what SECURITY.md lists and
+// TestACL runs the stores as a Redis user who may do what SECURITY.md lists and
 // nothing else, and again without each of the commands, so that the list has
 // none too many.
 func TestACL(t *testing.T) {
@@ -63,6 +65,14 @@ func TestACL(t *testing.T) {
 			return []*redistest.Server{s}, func() redis.UniversalClient {
 				o := s.Options()
 				o.Username, o.Password, o.ReadTimeout = "limiter", "long-random-password", patience
+				return closing(t, redis.NewClient(o))
+			}
+		},
+		"limiter-log": func(t *testing.T) ([]*redistest.Server, func() redis.UniversalClient) {
+			s := redistest.Start(t)
+			return []*redistest.Server{s}, func() redis.UniversalClient {
+				o := s.Options()
+				o.Username, o.Password, o.ReadTimeout = "limiter-log", "long-random-password", patience
 				return closing(t, redis.NewClient(o))
 			}
 		},
@@ -79,6 +89,10 @@ func TestACL(t *testing.T) {
 			rules := lines[user]
 			if len(rules) == 0 {
 				t.Fatalf("SECURITY.md has no line ACL SETUSER %s", user)
+			}
+			limits := limits
+			if user == "limiter-log" {
+				limits = logs
 			}
 			servers, client := start(t)
 			grant := func(rules []string) {
@@ -171,6 +185,37 @@ func limits(t *testing.T, client redis.UniversalClient, subject string) error {
 			if d = l.Decide(r); !d.Allowed || failed != nil {
 				return fmt.Errorf("after a refund: allowed is %v, %w", d.Allowed, failed)
 			}
+		}
+	}
+	return nil
+}
+
+// logs does what a slidinglog.Redis can be asked for: passing, refusing, holding
+// back, giving back some and all.
+func logs(t *testing.T, client redis.UniversalClient, subject string) error {
+	t.Helper()
+	store := slidinglog.NewRedis(client)
+	store.Timeout = patience
+	c := gcra.Charge{Subject: subject, Policy: "p", Limit: gcra.PerDay(10), Cost: 3}
+	for i, want := range []bool{true, true, true, false} {
+		got, err := gcra.Take(t.Context(), store, c)
+		if err != nil {
+			return err
+		}
+		if got.Allowed != want {
+			return fmt.Errorf("charge %d: allowed is %v; want %v", i, got.Allowed, want)
+		}
+	}
+	for _, cost := range []int64{2, 10} {
+		c.Cost = cost
+		if err := store.Refund(t.Context(), []gcra.Charge{c}); err != nil {
+			return err
+		}
+	}
+	c.Subject, c.Cost, c.MaxDelay = subject+" in a queue", 10, 366*24*time.Hour
+	for range 2 {
+		if _, err := gcra.Take(t.Context(), store, c); err != nil {
+			return err
 		}
 	}
 	return nil
