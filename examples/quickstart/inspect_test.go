@@ -75,7 +75,7 @@ func TestInspect(t *testing.T) {
 		}
 
 		answer = p.get(inspectPath+"?format=json", "Authorization: Bearer "+token)
-		if status(answer) != http.StatusOK || !strings.Contains(answer, `"name":"hello"`) {
+		if status(answer) != http.StatusOK || !strings.Contains(answer, `"name": "hello"`) {
 			t.Errorf("%s: for a program: got %.600q; want JSON", name, answer)
 		}
 	}

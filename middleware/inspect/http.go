@@ -8,6 +8,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -64,7 +65,7 @@ func (i *Inspector) write(w http.ResponseWriter, status int, asJSON bool, v *vie
 	var err error
 	if asJSON {
 		w.Header().Set("Content-Type", "application/json")
-		err = json.NewEncoder(&body).Encode(v)
+		err = writeJSON(&body, v)
 	} else {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		err = page.Execute(&body, v)
@@ -75,6 +76,21 @@ func (i *Inspector) write(w http.ResponseWriter, status int, asJSON bool, v *vie
 	}
 	w.WriteHeader(status)
 	_, _ = body.WriteTo(w) // fails only when the client has gone
+}
+
+// numbers is an array of them that is indented. A line does not break within a
+// string of JSON, so it is nothing that a subject can look like.
+var numbers = regexp.MustCompile(`\[\n[-0-9,\s]+\]`)
+
+// writeJSON indents, for whoever looks at it in a terminal, but keeps a row of
+// the chart in a line.
+func writeJSON(to *bytes.Buffer, v *view) error {
+	text, err := json.MarshalIndent(v, "", "  ")
+	to.Write(numbers.ReplaceAllFunc(text, func(row []byte) []byte {
+		return bytes.Join(bytes.Fields(row), nil)
+	}))
+	to.WriteByte('\n')
+	return err
 }
 
 // among returns those of the names that are policies in force.

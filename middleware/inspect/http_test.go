@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"net/http/httptest"
+	"net/url"
 	"regexp"
 	"strings"
 	"testing"
@@ -88,5 +89,19 @@ func TestFormat(t *testing.T) {
 	r.Header["Accept"] = []string{"text/html;q=0.1", "application/json"}
 	if got := s.send(r).Header().Get("Content-Type"); got != program {
 		t.Errorf("two Accept lines: got %s; want %s", got, program)
+	}
+}
+
+// In a terminal JSON can be read: each field has a line, and each row of a chart.
+func TestJSONLines(t *testing.T) {
+	const subject = "[\n1,\n2]" // is not a row
+	s := newScene(t, middleware.Policy{Name: "a", Key: who, Limit: five})
+	s.ask(7, subject, "/")
+	body := s.send(httptest.NewRequest("GET", "/?format=json&subject="+url.QueryEscape(subject), nil)).Body.String()
+	row := `"refused": [` + strings.Repeat("0,", 59) + "2],"
+	for _, want := range []string{"\n  \"policies\": [\n", "\n      \"name\": \"a\",\n", "\n        " + row + "\n", "\n    \"subject\": \"[\\n1,\\n2]\",\n"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("got\n%s\nwant the line %q", body, want)
+		}
 	}
 }

@@ -75,7 +75,7 @@ func TestMounted(t *testing.T) {
 			if page := c.submit("?subject=ip%3a192.0.2.7", url.Values{"policy": {"a"}}); !strings.Contains(page, "Reset: <b>a</b>") || !strings.Contains(page, "5 of 5") {
 				t.Errorf("got %.400s; want the subject, reset", page)
 			}
-			if page := c.follow("?format=json"); !strings.HasPrefix(page, `{"window_seconds":900,`) {
+			if page := c.follow("?format=json"); !strings.HasPrefix(page, "{\n  \"window_seconds\": 900,\n") {
 				t.Errorf("got %.400s; want JSON", page)
 			}
 		})
