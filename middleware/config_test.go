@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/slidinglog"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -82,5 +83,24 @@ func TestFieldError(t *testing.T) {
 	var m *middleware.FieldError
 	if !errors.As(err, &m) || m.Index != 1 || m.Name != "bad" || m.Field != "Routes[1]" || !strings.HasPrefix(m.Err.Error(), `is "login": `) {
 		t.Errorf("got %+v of %v; want Routes[1] of the policy at 1, bad", m, err)
+	}
+}
+
+// New takes the MaxDelay that the stores take, and no longer one: with that, every
+// request would go the Outage way.
+func TestLongestMaxDelay(t *testing.T) {
+	p := middleware.Policy{Key: key("k"), Limit: five, MaxDelay: 366 * 24 * time.Hour}
+	for _, store := range []gcra.Store{gcra.NewMemory(), new(slidinglog.Memory)} {
+		if d := limiter(t, middleware.Config{Store: store}, p).Decide(get("/")); d.Err != nil {
+			t.Errorf("%T, %v: got %v; want a decision", store, p.MaxDelay, d.Err)
+		}
+		c := gcra.Charge{Limit: p.Limit, Cost: 1, MaxDelay: p.MaxDelay + 1}
+		if _, err := gcra.Take(t.Context(), store, c); err == nil {
+			t.Errorf("%T, %v: got no error", store, c.MaxDelay)
+		}
+	}
+	p.MaxDelay++
+	if _, err := middleware.New(middleware.Config{Store: gcra.NewMemory()}, p); err == nil {
+		t.Errorf("%v: got no error", p.MaxDelay)
 	}
 }
