@@ -22,49 +22,61 @@ type standing struct {
 
 // bucket is what is left to a subject in one policy.
 type bucket struct {
-	Policy    string  `json:"policy"`
-	Limit     string  `json:"limit,omitempty"` // empty: not known, and so is the rest
-	IfLimit   bool    `json:"if_limit"`        // the limit is one of several that LimitFor gave to others
-	Left      int64   `json:"left"`            // units
-	Burst     int64   `json:"burst"`           // units in a full bucket
+	Policy string `json:"policy"`
+	Known  bool   `json:"known"` // false: its limit is not known, and there is no level
+	*level
+	Rows int `json:"-"` // of the policy, at its first bucket
+}
+
+// level is how full a bucket is.
+type level struct {
+	Limit     string  `json:"limit"`
+	IfLimit   bool    `json:"if_limit"` // the limit is one of several, or holds for others
+	Left      int64   `json:"left"`     // units
+	Burst     int64   `json:"burst"`    // units in a full bucket
 	FullAfter seconds `json:"full_after_seconds"`
-	Rows      int     `json:"-"` // of the policy, at its first bucket
 }
 
 // Used reports whether something is missing in the bucket.
-func (b bucket) Used() bool { return b.FullAfter > 0 }
+func (l *level) Used() bool { return l.FullAfter > 0 }
 
 // Percent is how full the bucket is.
-func (b bucket) Percent() int64 { return 100 * b.Left / max(b.Burst, 1) }
+func (l *level) Percent() int64 { return 100 * l.Left / max(l.Burst, 1) }
 
-// known returns the limits that a subject may be held to by a policy: one if
-// that is certain, none if nothing is known.
-func (i *Inspector) known(p *middleware.Policy, subject string) []gcra.Limit {
+// known returns the limits that a subject may be held to by a policy, and
+// whether it is: of a policy with LimitFor those that it gave lately or, if
+// there were none, the one that holds where it gives none.
+func (i *Inspector) known(p *middleware.Policy, subject string) (limits []gcra.Limit, sure bool) {
 	if p.LimitFor == nil {
-		return []gcra.Limit{p.Limit}
+		return []gcra.Limit{p.Limit}, true
 	}
-	s := (*i.record.policies.Load())[p.Name]
-	if s == nil {
-		return nil
+	if s := (*i.record.policies.Load())[p.Name]; s != nil {
+		if l, ok := s.refused.limitOf(subject); ok {
+			return []gcra.Limit{l}, true
+		}
+		limits = s.limits.limits()
 	}
-	if l, ok := s.refused.limitOf(subject); ok {
-		return []gcra.Limit{l}
+	if len(limits) == 0 && p.Limit != (gcra.Limit{}) {
+		return []gcra.Limit{p.Limit}, false
 	}
-	return s.limits.limits()
+	return limits, len(limits) == 1
 }
 
 // look asks the store, which is not changed by it, where the subject stands.
 func (i *Inspector) look(ctx context.Context, subject string) *standing {
-	at := &standing{Subject: subject}
+	at := &standing{Subject: subject, Buckets: []bucket{}}
 	var charges []gcra.Charge
 	for _, p := range i.current() {
-		limits := i.known(&p, subject)
+		limits, sure := i.known(&p, subject)
 		if len(limits) == 0 {
 			at.Buckets = append(at.Buckets, bucket{Policy: p.Name, Rows: 1})
 		}
 		rows := len(limits)
 		for _, l := range limits {
-			at.Buckets = append(at.Buckets, bucket{Policy: p.Name, Limit: l.String(), IfLimit: len(limits) > 1, Burst: burst(l), Rows: rows})
+			at.Buckets = append(at.Buckets, bucket{
+				Policy: p.Name, Known: true, Rows: rows,
+				level: &level{Limit: l.String(), IfLimit: !sure, Burst: burst(l)},
+			})
 			rows = 0
 			charges = append(charges, gcra.Charge{Subject: subject, Policy: p.Name, Limit: l, MaxDelay: p.MaxDelay})
 		}
@@ -73,12 +85,12 @@ func (i *Inspector) look(ctx context.Context, subject string) *standing {
 		return at
 	}
 	if err := i.store.Take(ctx, charges); err != nil {
-		at.Buckets, at.Error = nil, "The store could not tell: "+err.Error()
+		at.Buckets, at.Error = []bucket{}, "The store could not tell: "+err.Error()
 		return at
 	}
 	next := 0
 	for k := range at.Buckets {
-		if b := &at.Buckets[k]; b.Limit != "" {
+		if b := at.Buckets[k]; b.Known {
 			b.Left, b.FullAfter = charges[next].Result.Remaining, seconds(charges[next].Result.ResetAfter)
 			next++
 		}
@@ -99,7 +111,7 @@ func (i *Inspector) refill(ctx context.Context, subject string, names []string) 
 		if !slices.Contains(names, p.Name) {
 			continue
 		}
-		limits := i.known(p, subject)
+		limits, _ := i.known(p, subject)
 		if len(limits) == 0 {
 			return false, mistake(fmt.Sprintf("policy %s has a limit for each request, and lately there was none to learn one from", p.Name))
 		}

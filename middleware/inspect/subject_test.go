@@ -1,6 +1,8 @@
 package inspect_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"html"
 	"net/http"
@@ -101,6 +103,61 @@ func TestLookWithLimitFor(t *testing.T) {
 	s.add(18 * time.Minute)
 	if b := s.json("?subject=paid").Subject.Buckets[0]; b.Limit != "" {
 		t.Errorf("18 minutes later: got %+v; want no limit", b)
+	}
+}
+
+// What is not known is not there, in JSON: a bucket of 0 units would look empty.
+func TestUnknownJSON(t *testing.T) {
+	clock := newClock()
+	store := &failing{Store: &gcra.Memory{Now: clock.now}}
+	s := newSceneOn(t, clock, store, middleware.Policy{Name: "plan", Key: who, LimitFor: func(*http.Request) gcra.Limit { return five }})
+	subject := func() string {
+		w := s.send(httptest.NewRequest("GET", "/?format=json&subject=x", nil))
+		var v struct{ Subject json.RawMessage }
+		if err := json.Unmarshal(w.Body.Bytes(), &v); err != nil {
+			t.Fatal(err)
+		}
+		var short bytes.Buffer
+		if err := json.Compact(&short, v.Subject); err != nil {
+			t.Fatal(err)
+		}
+		return short.String()
+	}
+	if got, want := subject(), `{"subject":"x","buckets":[{"policy":"plan","known":false}]}`; got != want {
+		t.Errorf("a limit that nobody knows: got %s; want %s", got, want)
+	}
+	s.ask(1, "y", "/")
+	if got, want := subject(), `{"subject":"x","buckets":[{"policy":"plan","known":true,"limit":"5/minute","if_limit":false,"left":5,"burst":5,"full_after_seconds":0}]}`; got != want {
+		t.Errorf("a limit that was seen: got %s; want %s", got, want)
+	}
+	store.err = errors.New("away")
+	if got, want := subject(), `{"subject":"x","buckets":[],"error":"The store could not tell: away"}`; got != want {
+		t.Errorf("without the store: got %s; want %s", got, want)
+	}
+}
+
+// The limit that a policy has beside LimitFor, as one of a file with plans has,
+// is shown until requests tell more.
+func TestLookWithoutRequests(t *testing.T) {
+	s := newScene(t, middleware.Policy{Name: "plan", Key: who, Limit: five, LimitFor: func(*http.Request) gcra.Limit { return gcra.PerMinute(50) }})
+	if b := s.json("?subject=x").Subject.Buckets[0]; b.Limit != "5/minute" || !b.IfLimit || b.Left != 5 {
+		t.Errorf("before any request: got %+v; want 5 of 5, if held to 5/minute", b)
+	}
+	if page := s.html("?subject=x"); !strings.Contains(page, "if held to 5/minute") {
+		t.Error("the page does not say that this is a guess")
+	}
+	// Another server may have had requests: by its own limit or by this one, all
+	// of it goes.
+	charges := []gcra.Charge{{Subject: "x", Policy: "plan", Limit: gcra.PerMinute(50), Cost: 50}}
+	if err := s.store.Take(t.Context(), charges); err != nil {
+		t.Fatal(err)
+	}
+	if w := s.send(post("subject=x&policy=plan")); w.Body.String() != "reset plan for x\n" {
+		t.Errorf("reset: got %d %s; want it done", w.Code, w.Body)
+	}
+	s.ask(2, "x", "/")
+	if got := s.left("x"); got != "plan 48/50" {
+		t.Errorf("after a reset and two requests: got %q; want plan 48/50", got)
 	}
 }
 
