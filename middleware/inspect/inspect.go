@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
@@ -35,8 +36,9 @@ type Inspector struct {
 // as it is in the first. It observes them from now on, for as long as they live
 // (see [middleware.Limiter.Observe]), so make one Inspector and keep it.
 //
-// Without [Config.Authorize], without limiters, with a nil one or with limiters
-// of different stores it returns an error that names every mistake.
+// Without [Config.Authorize], without limiters, with one that is nil or there
+// twice, or with limiters of different stores it returns an error that names
+// every mistake.
 func New(cfg Config, limiters ...*middleware.Limiter) (*Inspector, error) {
 	return newAt(time.Now, cfg, limiters)
 }
@@ -61,12 +63,15 @@ func check(cfg Config, limiters []*middleware.Limiter) (errs []error) {
 	if len(limiters) == 0 {
 		errs = append(errs, errors.New("inspect: no limiters; want at least one"))
 	}
+	first := slices.IndexFunc(limiters, func(l *middleware.Limiter) bool { return l != nil })
 	for i, l := range limiters {
 		switch {
 		case l == nil:
 			errs = append(errs, fmt.Errorf("inspect: limiter number %d is nil; want one from middleware.New", i+1))
-		case i > 0 && limiters[0] != nil && !same(l.Store(), limiters[0].Store()):
-			errs = append(errs, fmt.Errorf("inspect: limiter number %d has another store than the first; want an Inspector for each store", i+1))
+		case slices.Contains(limiters[:i], l):
+			errs = append(errs, fmt.Errorf("inspect: limiter number %d is there already; want each once, or it counts double", i+1))
+		case i > first && !same(l.Store(), limiters[first].Store()):
+			errs = append(errs, fmt.Errorf("inspect: limiter number %d has another store than number %d; want an Inspector for each store", i+1, first+1))
 		}
 	}
 	return errs

@@ -30,10 +30,21 @@ func TestNewNeedsAuthorize(t *testing.T) {
 
 func TestNewNamesEveryMistake(t *testing.T) {
 	a, b := newScene(t, middleware.Policy{Key: who, Limit: five}).limiter, newScene(t, middleware.Policy{Key: who, Limit: five}).limiter
-	_, err := inspect.New(inspect.Config{}, a, nil, b)
-	for _, want := range []string{"Authorize is nil", "limiter number 2 is nil", "limiter number 3 has another store"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v; want it to say %q", err, want)
+	for _, test := range []struct {
+		limiters []*middleware.Limiter
+		want     []string
+	}{
+		{[]*middleware.Limiter{a, nil, b}, []string{"limiter number 2 is nil", "limiter number 3 has another store than number 1"}},
+		{[]*middleware.Limiter{nil, a, b, a}, []string{"limiter number 1 is nil", "limiter number 3 has another store than number 2", "limiter number 4 is there already"}},
+	} {
+		_, err := inspect.New(inspect.Config{}, test.limiters...)
+		if err == nil {
+			t.Fatalf("%v: got no error", test.want)
+		}
+		got := strings.Split(err.Error(), "\n")
+		want := append([]string{"Authorize is nil"}, test.want...)
+		if !slices.EqualFunc(got, want, func(line, want string) bool { return strings.HasPrefix(line, "inspect: "+want+"; want ") }) {
+			t.Errorf("got %q; want lines that say %q", got, want)
 		}
 	}
 	if _, err := inspect.New(inspect.Config{Authorize: everybody}); err == nil || !strings.Contains(err.Error(), "no limiters") {
