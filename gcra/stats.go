@@ -13,14 +13,14 @@ type Stats struct {
 	Trips    int64         // batches that Redis answered, if only with an error of its own
 	Carried  int64         // admissions and refunds in them: Carried/Trips is the mean batch size
 	TripTime time.Duration // what these trips took together
-	Failures int64         // batches that were not answered, or with an outage
+	Failures int64         // batches that were not answered, or with what says that Redis is of no use now, such as LOADING
 	Mirrored int64         // admissions that were refused without a trip
-	Servers  []ServerState // each server that has been asked, by address
+	Servers  []ServerState // a single server, or each of several that has been asked, by address
 }
 
 // ServerState is how a server is treated.
 type ServerState struct {
-	Server  string // its address, or "" before the topology of a cluster is known
+	Server  string // its address as the client has it ("FailoverClient" behind Sentinel), or "" where it was not known which to ask
 	Breaker string // "closed": in use; "open": left alone; "half-open": tried again
 }
 
