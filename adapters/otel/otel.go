@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"weak"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
@@ -18,24 +20,36 @@ const scope = "github.com/seed-e377111c/ratelimit/adapters/otel"
 // reported to the global MeterProvider ([otel.SetMeterProvider] may come later)
 // and to the spans of their requests, for as long as the process lives.
 //
-// Give all limiters in one call: then a store that they share is counted once,
-// and a limiter is to be given only once. An error means that nothing is
-// reported: a limiter is nil or there twice, or the provider does not make the
-// metrics.
+// Give all limiters in one call: then a store that they share is counted once.
+// Each may be given once, as all that it decides would count double otherwise.
+// An error means that this call has changed nothing: a limiter is nil, is there
+// twice or has been given before, or the provider does not make the metrics.
 func Instrument(limiters ...*middleware.Limiter) error {
 	return InstrumentWith(otel.GetMeterProvider(), limiters...)
 }
 
 // InstrumentWith is Instrument for a MeterProvider of one's own.
 func InstrumentWith(provider metric.MeterProvider, limiters ...*middleware.Limiter) error {
+	given.Lock()
+	defer given.Unlock()
 	if err := check(provider, limiters); err != nil {
 		return fmt.Errorf("ratelimitotel: %w", err)
 	}
 	if err := report(provider.Meter(scope), limiters); err != nil {
 		return fmt.Errorf("ratelimitotel: %w", err)
 	}
+	for _, l := range limiters {
+		given.limiters[weak.Make(l)] = struct{}{}
+	}
 	return nil
 }
+
+// given are the limiters that are reported already. They may go when their
+// program has done with them.
+var given = struct {
+	sync.Mutex
+	limiters map[weak.Pointer[middleware.Limiter]]struct{}
+}{limiters: map[weak.Pointer[middleware.Limiter]]struct{}{}}
 
 func report(meter metric.Meter, limiters []*middleware.Limiter) error {
 	ds, err := newDecisions(meter, limiters)
@@ -78,6 +92,9 @@ func check(provider metric.MeterProvider, limiters []*middleware.Limiter) error 
 		}
 		if seen[l] {
 			return fmt.Errorf("limiter number %d is there already; want each once, or it counts double", i+1)
+		}
+		if _, before := given.limiters[weak.Make(l)]; before {
+			return fmt.Errorf("limiter number %d was given in an earlier call; want each once, or it counts double", i+1)
 		}
 		seen[l] = true
 	}

@@ -39,6 +39,27 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
+// A limiter that is given again, whatever the provider, would count double. One
+// of a call that failed may be given again.
+func TestGivenBefore(t *testing.T) {
+	policy := middleware.Policy{Name: "user", Key: key("k"), Limit: gcra.PerHour(1)}
+	first, second := limiter(t, newStore(), policy), limiter(t, newStore(), policy)
+	reader := instrument(t, first)
+	for _, provider := range []metric.MeterProvider{noop.NewMeterProvider(), sdk.NewMeterProvider(sdk.WithReader(sdk.NewManualReader()))} {
+		err := ratelimitotel.InstrumentWith(provider, second, first)
+		if want := "ratelimitotel: limiter number 2 was given in an earlier call; want"; err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("got %v; want %s", err, want)
+		}
+	}
+	first.Decide(get("/"))
+	if policies, _ := counts(t, reader); policies != "user allowed 1" {
+		t.Errorf("got %s; want one decision counted once", policies)
+	}
+	if err := ratelimitotel.InstrumentWith(noop.NewMeterProvider(), second); err != nil {
+		t.Errorf("one that was given to a call that failed: got %v; want no error", err)
+	}
+}
+
 // failing is a provider whose meter does not make the metric of a name, or
 // register a callback.
 type failing struct {
