@@ -5,6 +5,11 @@
 //		return err
 //	}
 //
+// Serve metrics that are scraped, such as Prometheus's /metrics, where the limiter
+// does not stand: on a port of their own, as examples/metrics does, or outside
+// the handlers that it wraps. Behind it scrapes are counted, and in the end
+// refused.
+//
 // # Outcomes
 //
 // Each policy that applies to a request has one outcome there, the last in this

@@ -21,6 +21,10 @@
 // forms are relative to wherever it is mounted, with or without
 // [http.StripPrefix], and all paths that lead to it show the same.
 //
+// Mount it where the limiter does not stand. What is behind a limiter, such as
+// all that a gin or echo router has once it uses one, is limited like the rest:
+// each look would be counted, and whoever is refused could not look why.
+//
 // # Who may look
 //
 // Subjects are addresses and names of people, and a reset takes limits away. So
