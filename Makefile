@@ -8,6 +8,7 @@ MAKEFLAGS += --no-print-directory
 
 # Tools are built from their modules at these versions; none has to be installed.
 STATICCHECK   := go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOVULNCHECK   := go run golang.org/x/vuln/cmd/govulncheck@v1.9.0
 GOLANGCI_LINT := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 FUZZTIME ?= 20s
@@ -51,6 +52,18 @@ fuzz: ## Run each fuzz target for FUZZTIME (20s)
 .PHONY: chaos
 chaos: ## Hold it against faults and attacks for longer, and print a table; needs a redis-server
 	RATELIMIT_TEST_REDIS=required RATELIMIT_CHAOS=long go test -count=1 -timeout 60m -v -run '^TestFaults$$' ./internal/faults
+
+.PHONY: long
+long: ## Tests that take minutes of a machine that does nothing else; needs a redis-server
+	RATELIMIT_TEST_REDIS=required RATELIMIT_LONG=1 go test -count=1 -v -run '^TestPartnerSeesTurns$$' ./gcra
+	RATELIMIT_TEST_REDIS=required RATELIMIT_LONG=1 go test -count=1 -v -run '^TestPartner$$' ./gcra/slidinglog
+	RATELIMIT_LONG=1 go test -count=1 -v -run '^TestQuickstart$$' ./adapters/httpclient
+	RATELIMIT_REPLAY_LINES=5000000 go test -count=1 -v -run '^TestMemory$$' ./examples/replay
+	RATELIMIT_TEST_REDIS=required RATELIMIT_CHAOS=long go test -count=1 -v -run '^TestServerUnderFaults$$' ./internal/faults
+
+.PHONY: vuln
+vuln: ## Run govulncheck; needs the network
+	$(GOVULNCHECK) ./...
 
 .PHONY: bench
 bench: ## Measure beside the peers; needs a redis-server, writes benchmarks/RESULTS.md

@@ -72,8 +72,8 @@ func callingChild(urls string, in io.Reader, out io.Writer) error {
 // sees them a second apart, to a millisecond, and each goroutine at most once:
 // those that have not gone yet have asked before those that ask again.
 func TestPartnerSeesTurns(t *testing.T) {
-	if os.Getenv("RATELIMIT_CHAOS") != "long" {
-		t.Skip("takes half a minute, and a machine that does nothing else: RATELIMIT_CHAOS=long runs it")
+	if os.Getenv("RATELIMIT_LONG") == "" {
+		t.Skip("takes half a minute, and a machine that does nothing else: make long runs it")
 	}
 	server := redistest.Start(t)
 	type call struct {

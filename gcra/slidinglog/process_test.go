@@ -91,10 +91,10 @@ func child(url string, in io.Reader, out io.Writer) error {
 
 // A hundred callers in four processes, who ask all the time, never get a 26th
 // call through in any 5 seconds of the server's, nor a 301st in any minute, and
-// lose none that they might have had. SLIDINGLOG_TEST=long makes it two minutes.
+// lose none that they might have had. With RATELIMIT_LONG set it takes two minutes.
 func TestPartner(t *testing.T) {
 	lasting := 12 * time.Second
-	if os.Getenv("SLIDINGLOG_TEST") == "long" {
+	if os.Getenv("RATELIMIT_LONG") != "" {
 		lasting = 2 * time.Minute
 	} else if testing.Short() {
 		t.Skip("takes 12 seconds")
