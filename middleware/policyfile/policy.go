@@ -8,6 +8,7 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -61,6 +62,12 @@ const (
 	delayForm  = "a duration such as 500ms"
 	outageForm = "local, open or closed"
 )
+
+// elsewhere is where to write what others have as fields, and this file has not.
+var elsewhere = map[string]string{
+	"burst": "it in the limit, as in limit: 5/minute burst 10",
+	"delay": "max_delay",
+}
 
 // policies reads the whole file.
 func (r *reader) policies(data []byte) []middleware.Policy {
@@ -148,11 +155,7 @@ func (r *reader) entry(m *ast.MappingNode) *entry {
 			}
 			return
 		}
-		names := make([]string, len(fields))
-		for i, f := range fields {
-			names[i] = f.name
-		}
-		r.mistakes.addf(positionOf(key), "field %s is unknown; want %s", quoted(name), oneOf(names, name))
+		r.mistakes.addf(positionOf(key), "field %s is unknown; want %s", quoted(name), wantField(name))
 	})
 	if _, ok := there["key"]; !ok {
 		r.mistakes.addf(e.at, "the policy has no key; want %s", e.wantKey(""))
@@ -164,6 +167,17 @@ func (r *reader) entry(m *ast.MappingNode) *entry {
 	}
 	e.finish()
 	return e
+}
+
+func wantField(written string) string {
+	if where, ok := elsewhere[written]; ok {
+		return where
+	}
+	names := make([]string, len(fields))
+	for i, f := range fields {
+		names[i] = f.name
+	}
+	return oneOf(names, written)
 }
 
 func (e *entry) readName(n ast.Node) {
@@ -190,8 +204,10 @@ func (e *entry) readKey(n ast.Node) {
 			continue
 		}
 		name, _ := text(n)
-		key := e.words.Keys[name]
+		key, registered := e.words.Keys[name]
 		switch {
+		case registered && key == nil:
+			e.mistakes.addf(positionOf(n), "key %s is registered as nil by this program; want a function there", quoted(name))
 		case key == nil:
 			e.mistakes.addf(positionOf(n), "key is %s; want %s", shown(n), e.wantKey(name))
 		case seen[name]:
@@ -285,13 +301,20 @@ func (e *entry) readCost(n ast.Node) {
 	want := costForm
 	if names := slices.Sorted(maps.Keys(e.words.Costs)); len(names) > 0 {
 		name, _ := text(n)
-		if cost := e.words.Costs[name]; cost != nil {
+		switch cost, registered := e.words.Costs[name]; {
+		case registered && cost == nil:
+			e.mistakes.addf(positionOf(n), "cost %s is registered as nil by this program; want a function there", quoted(name))
+			return
+		case registered:
 			e.Cost = cost
 			return
 		}
 		want += " or " + oneOf(names, name)
 	}
 	cost, ok := wholeNumber(n)
+	if s, _ := text(n); isNumber(s) {
+		want = costForm + " without quotes"
+	}
 	if !ok || cost < 1 {
 		e.mistakes.addf(positionOf(n), "cost is %s; want %s", shown(n), want)
 		return
@@ -299,6 +322,11 @@ func (e *entry) readCost(n ast.Node) {
 	e.Cost = func(*http.Request) int { return cost }
 	e.places["Cost"] = positionOf(n)
 	e.cost = int64(cost)
+}
+
+func isNumber(s string) bool {
+	_, err := strconv.Atoi(s)
+	return err == nil
 }
 
 // wholeNumber is the number that the node is.
@@ -319,7 +347,11 @@ func wholeNumber(n ast.Node) (int, bool) {
 func (e *entry) readShadow(n ast.Node) {
 	b, ok := n.(*ast.BoolNode)
 	if !ok {
-		e.mistakes.addf(positionOf(n), "shadow is %s; want true or false", shown(n))
+		want := "true or false"
+		if s, _ := text(n); s == "true" || s == "false" {
+			want += " without quotes"
+		}
+		e.mistakes.addf(positionOf(n), "shadow is %s; want %s", shown(n), want)
 		return
 	}
 	e.Shadow = b.Value

@@ -218,6 +218,8 @@ func TestMistakes(t *testing.T) {
 		one("key: user"):                            {`4:3: "key" is there twice, first in line 2; want it once`},
 		one("Shadow: true"):                         {`4:3: field "Shadow" is unknown; want ` + wantFields + " (did you mean shadow?)"},
 		one("maxdelay: 1s"):                         {`4:3: field "maxdelay" is unknown; want ` + wantFields + " (did you mean max_delay?)"},
+		one("burst: 10"):                            {`4:3: field "burst" is unknown; want it in the limit, as in limit: 5/minute burst 10`},
+		one("delay: 1s"):                            {`4:3: field "delay" is unknown; want max_delay`},
 		one("true: 1"):                              {"4:3: true stands for the name of a field; want text"},
 		one(long + ": 1"):                           {`4:3: field "` + long[:80] + `..." is unknown; want ` + wantFields},
 		one("'a\\x\n\n b': 1"):                      {"4:3: this is not YAML: unexpected key name"},
@@ -266,14 +268,14 @@ func TestMistakes(t *testing.T) {
 		one("cost: 0"):                    {"4:9: cost is 0; want a whole number from 1 or size"},
 		one("cost: -1"):                   {"4:9: cost is -1; want a whole number from 1 or size"},
 		one("cost: 1.5"):                  {"4:9: cost is 1.5; want a whole number from 1 or size"},
-		one("cost: '1'"):                  {`4:9: cost is "1"; want a whole number from 1 or size`},
+		one("cost: '1'"):                  {`4:9: cost is "1"; want a whole number from 1 without quotes`},
 		one("cost: sise"):                 {`4:9: cost is "sise"; want a whole number from 1 or size (did you mean size?)`},
 		one("cost: 6"):                    {"4:9: cost is 6, of which the limit admits 5 at most; no request could ever pass"},
 		one("cost: 18446744073709551616"): {`4:9: cost is "18446744073709551616"; want a whole number from 1 or size`},
 		one("cost: 18446744073709551615"): {"4:9: cost is 18446744073709551615; want a whole number from 1 or size"},
 		one("shadow:"):                    {"4:3: shadow has no value; want true or false" + wantOut},
 		one("shadow: yes"):                {`4:11: shadow is "yes"; want true or false`},
-		one("shadow: 'true'"):             {`4:11: shadow is "true"; want true or false`},
+		one("shadow: 'true'"):             {`4:11: shadow is "true"; want true or false without quotes`},
 		one("shadow: 1"):                  {"4:11: shadow is 1; want true or false"},
 		one("shadow: ~"):                  {"4:11: shadow is null; want true or false"},
 		one("max_delay: 5"):               {"4:14: max_delay is 5; want a duration such as 500ms"},
@@ -299,6 +301,23 @@ func TestNoVocabulary(t *testing.T) {
 		"p.yaml:1:18: key is \"user\"; want a registered name, of which this program has none",
 		"p.yaml:1:31: plans are not known to this program; want limit",
 		"p.yaml:1:52: cost is \"size\"; want a whole number from 1",
+	}
+	if got := mistakesOf(err); !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// A function that the program left nil is the program's mistake, and not a word
+// that the file has wrong.
+func TestNilInVocabulary(t *testing.T) {
+	v := policyfile.Vocabulary{
+		Keys:  map[string]keyfunc.Func{"client": nil, "user": words.Keys["user"]},
+		Costs: map[string]func(*http.Request) int{"size": nil},
+	}
+	_, err := policyfile.Parse("p.yaml", []byte("policies: [{limit: 1/minute, key: [user, client], cost: size}]"), v)
+	want := []string{
+		`p.yaml:1:42: key "client" is registered as nil by this program; want a function there`,
+		`p.yaml:1:57: cost "size" is registered as nil by this program; want a function there`,
 	}
 	if got := mistakesOf(err); !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
