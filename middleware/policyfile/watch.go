@@ -33,7 +33,7 @@ type Watcher struct {
 	// Report is told nil when the policies of the file have taken effect, first
 	// when Run begins, and otherwise why they have not, which is the error of
 	// [Load]. Calls come one at a time; in them the Watcher must be left alone.
-	// Nil means a line to [slog.Default].
+	// Nil means lines to [slog.Default]: one, or one for each mistake.
 	Report func(error)
 
 	mu   sync.Mutex // so that no older file follows a newer one
@@ -151,10 +151,20 @@ func (w *Watcher) tell(c contents, err error) {
 	case w.Report != nil:
 		w.Report(err)
 	case err != nil:
-		slog.Error("ratelimit: policies stay as they were", "file", w.Path, "error", err)
+		for _, mistake := range each(err) {
+			slog.Error("ratelimit: policies stay as they were", "file", w.Path, "error", mistake)
+		}
 	default:
 		slog.Info("ratelimit: policies loaded", "file", w.Path, "policies", len(w.Limiter.Policies()))
 	}
+}
+
+// each is the errors that are joined in err.
+func each(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	return []error{err}
 }
 
 // contents are what a file holds, or why that is not known.

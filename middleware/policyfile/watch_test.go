@@ -350,7 +350,7 @@ func TestReloadWhileWatching(t *testing.T) {
 	}
 }
 
-// Without Report the log has a line for each change.
+// Without Report the log has a line for each change, and for each mistake.
 func TestWatchLogs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "policies.yaml")
 	write(t, path, limited("1/minute"))
@@ -366,10 +366,12 @@ func TestWatchLogs(t *testing.T) {
 	w := watcher(t, path, never)
 	w.Report = nil
 	_ = w.Reload()
-	write(t, path, limited("1"))
+	write(t, path, limited("1")+"  shadow: 1\n")
 	_ = w.Reload()
+	stay := "level=ERROR msg=\"ratelimit: policies stay as they were\" file=" + path + " error=\"" + path
 	want := "level=INFO msg=\"ratelimit: policies loaded\" file=" + path + " policies=1\n" +
-		"level=ERROR msg=\"ratelimit: policies stay as they were\" file=" + path + " error=\"" + path + ":4:10: limit is 1; want a limit such as 100/minute\"\n"
+		stay + ":4:10: limit is 1; want a limit such as 100/minute\"\n" +
+		stay + ":5:11: shadow is 1; want true or false\"\n"
 	if got := log.String(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
