@@ -41,7 +41,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if err != nil {
 		return err
 	}
-	p, err := newPlayer(s.policies, s.plan, s.routes)
+	p, err := newPlayer(s.policies, s.words)
 	if err != nil {
 		return err
 	}

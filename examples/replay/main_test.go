@@ -92,8 +92,9 @@ func TestChartsOfAnyLength(t *testing.T) {
 
 func TestRunMistakes(t *testing.T) {
 	good := write(t, "policies: [{name: a, key: client, limit: 10/minute}]", lineAt(1, "x"), "nonsense\nand more\n", "",
-		"policies:\n  - {name: a, key: clint, limit: 10/minute}\n  - {name: a, key: client, limit: ten}\n")
-	policies, log, nonsense, empty, bad := good[0], good[1], good[2], good[3], good[4]
+		"policies:\n  - {name: a, key: clint, limit: 10/minute}\n  - {name: a, key: client, limit: ten}\n",
+		ofAnotherProgram, "policies: [{name: a, key: client, plans: {free: 1/minute, pro: 2/minute}}, {name: b, key: client, plans: {\"7\": 1/minute, pro: 3/minute}}]")
+	policies, log, nonsense, empty, bad, own, plans := good[0], good[1], good[2], good[3], good[4], good[5], good[6]
 	for _, c := range []struct {
 		args []string
 		want []string
@@ -106,6 +107,14 @@ func TestRunMistakes(t *testing.T) {
 		{[]string{log}, []string{"-policies is missing; want a file"}},
 		{[]string{"-policies", policies}, []string{"no log is given"}},
 		{[]string{"-policies", policies, log, "-quiet"}, []string{"-quiet stands behind a log"}},
+		{[]string{log, "-policies", policies}, []string{"-policies stands behind a log; want flags before them"}},
+		{[]string{"-policies", own, log}, []string{own + ":1:", `key is "tenant"`, "-key tenant=user says", `cost is "rows"`, "-cost rows=10 says"}},
+		{[]string{"-policies", own, "-key", "tenant=address", log}, []string{"-key", "client, user and route"}},
+		{[]string{"-policies", own, "-key", "tenant=user", "-key", "tenant=client", log}, []string{"-key", "tenant is given twice"}},
+		{[]string{"-policies", own, "-cost", "rows=0", log}, []string{"-cost", "a whole number from 1"}},
+		{[]string{"-policies", own, "-cost", "rows=1", "-cost", "rows=2", log}, []string{"-cost", "rows is given twice"}},
+		{[]string{"-policies", plans, "-plan", "prp", log}, []string{`-plan is "prp"; want one that a policy has: 7, free, pro`}},
+		{[]string{"-policies", policies, "-plan", "pro", log}, []string{`-plan is "pro", and no policy has plans`}},
 		{[]string{"-policies", policies, "-", "-"}, []string{"- is given twice"}},
 		{[]string{"-policies", policies, "-at-most", "100", log}, []string{"-at-most is 100; want a percentage from 0 to less than 100"}},
 		{[]string{"-policies", policies, "-at-most", "NaN", log}, []string{"-at-most is NaN"}},

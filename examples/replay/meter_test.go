@@ -38,7 +38,7 @@ func crowd(seed uint64, subjects int) (entries []entry) {
 // replayed is what one policy's only meter finds in the entries.
 func replayed(t rapidOrTest, dir string, policy string, entries []entry, share float64) found {
 	t.Helper()
-	p, err := newPlayer(writeIn(t, dir, "policies: [{name: a, key: client, "+policy+"}]"), "", new(routes))
+	p, err := newPlayer(writeIn(t, dir, "policies: [{name: a, key: client, "+policy+"}]"), new(words))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func TestSuggestionsHoldBesideOthers(t *testing.T) {
 policies:
   - {name: other, key: client, limit: 2/second burst 3}
   - {name: a, key: client, limit: %q}
-  - {name: shared, key: route, limit: 100/minute}`, alone.sameRate.limit)), "", new(routes))
+  - {name: shared, key: route, limit: 100/minute}`, alone.sameRate.limit)), new(words))
 		if err != nil {
 			t.Fatal(err)
 		}

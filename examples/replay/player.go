@@ -7,9 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
-	"github.com/seed-e377111c/ratelimit/keyfunc"
 	"github.com/seed-e377111c/ratelimit/middleware"
-	"github.com/seed-e377111c/ratelimit/middleware/policyfile"
 )
 
 // player sends entries through a limiter, on their own clock, and keeps count
@@ -31,6 +29,11 @@ type player struct {
 	late              int64         // entries from before the one that came before them
 	latest            time.Duration // by how much at most
 	err               error         // the first of a decision
+
+	plans     map[string]bool // that a policy has
+	strangers doubt           // whose client is no address
+	planless  doubt           // that have no plan, at a policy with plans
+	unlisted  doubt           // whose plan no policy has, at one with plans
 }
 
 // The lines of the timeline; those of the policies follow.
@@ -52,12 +55,12 @@ type tally struct {
 	meters   []*meter // one for each limit, in the order in which they came
 }
 
-// newPlayer loads policies. plan is that of entries without one.
-func newPlayer(policies, plan string, rs *routes) (*player, error) {
+// newPlayer loads policies.
+func newPlayer(policies string, w *words) (*player, error) {
 	p := &player{seed: maphash.MakeSeed(), room: mostSubjects, byName: map[string]*tally{}}
 	p.request = (&http.Request{Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}}).
 		WithContext(scene{context.Background(), p})
-	list, err := policyfile.Load(policies, vocabulary(plan, rs))
+	list, err := w.load(policies, p)
 	if err != nil {
 		return nil, err
 	}
@@ -65,35 +68,18 @@ func newPlayer(policies, plan string, rs *routes) (*player, error) {
 	if err != nil {
 		return nil, err
 	}
-	given := rs.known > 0
+	given := w.routes.known > 0
 	for i, policy := range p.limiter.Policies() {
 		t := &tally{policy: policy, line: linePolicies + i}
 		p.tallies, p.byName[policy.Name] = append(p.tallies, t), t
 		for _, route := range policy.Routes {
 			if !given {
-				_ = rs.add(route) // may be there already, or overlap with another
+				_ = w.routes.add(route) // may be there already, or overlap with another
 			}
 		}
 	}
 	p.timeline.lines = make([][steps]int64, linePolicies+len(p.tallies))
 	return p, nil
-}
-
-// vocabulary is what policies can ask for.
-func vocabulary(plan string, rs *routes) policyfile.Vocabulary {
-	return policyfile.Vocabulary{
-		Keys: map[string]keyfunc.Func{
-			"client": keyfunc.RemoteAddr,
-			"user":   keyfunc.Subject(func(ctx context.Context) string { return entryIn(ctx).user }),
-			"route":  rs.key,
-		},
-		Plan: func(r *http.Request) string {
-			if own := entryIn(r.Context()).plan; own != "" {
-				return own
-			}
-			return plan
-		},
-	}
 }
 
 // scene is the context of the request: it tells the keys which entry it is

@@ -121,13 +121,13 @@ func TestReplayIsTheMiddleware(t *testing.T) {
 	all := traffic(6000)
 	synctest.Test(t, func(t *testing.T) { live(t, policies, all) }) // as some are held back
 
-	var rs routes
+	var words words
 	for _, route := range allRoutes {
-		if err := rs.add(route); err != nil {
+		if err := words.routes.add(route); err != nil {
 			t.Fatal(err)
 		}
 	}
-	p, err := newPlayer(policies, "", &rs)
+	p, err := newPlayer(policies, &words)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +228,7 @@ func TestPlayPlans(t *testing.T) {
 		{"pro", line("free"), 1},
 		{"pro", line(""), 3},
 	} {
-		p, err := newPlayer(write(t, policies)[0], c.flag, new(routes))
+		p, err := newPlayer(write(t, policies)[0], &words{plan: c.flag})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -295,7 +295,7 @@ policies:
 // played is a player that has played a log.
 func played(t *testing.T, policies, log string) *player {
 	t.Helper()
-	p, err := newPlayer(write(t, policies)[0], "", new(routes))
+	p, err := newPlayer(write(t, policies)[0], new(words))
 	if err != nil {
 		t.Fatal(err)
 	}

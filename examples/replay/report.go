@@ -157,6 +157,18 @@ func (r *report) notes(w io.Writer) {
 	if r.seen.malformed > 0 {
 		fmt.Fprintf(w, "\n%s\n", r.malformed())
 	}
+	if d := r.strangers; d.n > 0 {
+		fmt.Fprintf(w, "\nThe client of %s of the requests is no address, such as %q: they count as nobody.\nOf JSON lines -json-client names the field that holds the address.\n",
+			part(d.n, r.requests), d.example)
+	}
+	const byDefault = "they have the limit beside a policy's plans, or else that of its slowest plan."
+	if r.planless.n > 0 {
+		fmt.Fprintf(w, "\nThe plan of %s of the requests is not told: %s\n-plan names one for them, -json-plan the field of JSON lines that holds it.\n",
+			part(r.planless.n, r.requests), byDefault)
+	}
+	if d := r.unlisted; d.n > 0 {
+		fmt.Fprintf(w, "\nThe plan of %s of the requests is in no policy, such as %q: %s\n", part(d.n, r.requests), d.example, byDefault)
+	}
 	if r.late > 0 {
 		fmt.Fprintf(w, "\n%s of the requests are of an earlier time than the one before them, by up to %v.\nThey count as if they had come with that.\n",
 			part(r.late, r.requests), r.latest)

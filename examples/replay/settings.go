@@ -19,6 +19,9 @@ time, so those of a rotated log may be given in any order.
   -policies file     as package middleware/policyfile describes it. Keys are
                      client (the address; IPv6 by /64), user (the log's user) and
                      route (the route, see -route)
+  -key name=key      a key that only your program knows, and which of these stands
+                     for it, such as tenant=user; once for each
+  -cost name=n       a cost that only your program knows, as a number
   -route pattern     a route of the application, such as "GET /users/{id}", as a log
                      tells only paths; once for each. Without any, the key route
                      goes by the policies' own routes
@@ -51,23 +54,25 @@ var jsonFlags = [fieldsCount]string{
 }
 
 type settings struct {
-	policies, plan, out string
-	atMost              float64
-	quiet               bool
-	routes              *routes
-	fields              *fields
-	files               []string
+	policies, out string
+	atMost        float64
+	quiet         bool
+	words         *words
+	fields        *fields
+	files         []string
 }
 
 // readSettings reads the flags. Its errors name the value and what would be
 // right.
 func readSettings(args []string) (settings, error) {
-	s := settings{fields: newFields(), routes: new(routes)}
+	s := settings{fields: newFields(), words: new(words)}
 	flags := flag.NewFlagSet("replay", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.StringVar(&s.policies, "policies", "", "")
-	flags.Func("route", "", s.routes.add)
-	flags.StringVar(&s.plan, "plan", "", "")
+	flags.Func("key", "", s.words.addKey)
+	flags.Func("cost", "", s.words.addCost)
+	flags.Func("route", "", s.words.routes.add)
+	flags.StringVar(&s.words.plan, "plan", "", "")
 	flags.Float64Var(&s.atMost, "at-most", 1, "")
 	flags.StringVar(&s.out, "out", "", "")
 	flags.BoolVar(&s.quiet, "quiet", false, "")
@@ -81,7 +86,16 @@ func readSettings(args []string) (settings, error) {
 	}
 	s.files = flags.Args()
 	s.fields.prepare()
-	switch stdins := 0; {
+	stdins := 0
+	for _, name := range s.files {
+		if strings.HasPrefix(name, "-") && name != "-" {
+			return s, fmt.Errorf("%s stands behind a log; want flags before them", name)
+		}
+		if name == "-" {
+			stdins++
+		}
+	}
+	switch {
 	case s.policies == "":
 		return s, errors.New("-policies is missing; want a file, see -h")
 	case !(s.atMost >= 0 && s.atMost < 100):
@@ -90,18 +104,8 @@ func readSettings(args []string) (settings, error) {
 		return s, errors.New("no log is given; want files, or - for standard input")
 	case len(s.files) > mostFiles:
 		return s, fmt.Errorf("%d logs are given; want at most %d", len(s.files), mostFiles)
-	default:
-		for _, name := range s.files {
-			if strings.HasPrefix(name, "-") && name != "-" {
-				return s, fmt.Errorf("%s stands behind a log; want flags before them", name)
-			}
-			if name == "-" {
-				stdins++
-			}
-		}
-		if stdins > 1 {
-			return s, errors.New("- is given twice; want standard input once")
-		}
+	case stdins > 1:
+		return s, errors.New("- is given twice; want standard input once")
 	}
 	return s, nil
 }

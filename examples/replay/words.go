@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/seed-e377111c/ratelimit/keyfunc"
+	"github.com/seed-e377111c/ratelimit/middleware"
+	"github.com/seed-e377111c/ratelimit/middleware/policyfile"
+)
+
+// words are what a log does not tell: the names that the policies' program has
+// registered, and what they stand for.
+type words struct {
+	keys   map[string]string // a name to one of client, user and route
+	costs  map[string]int
+	plan   string // of requests whose line tells none
+	routes routes
+}
+
+var ownKeys = []string{"client", "user", "route"}
+
+// addKey adds a key, such as "tenant=user".
+func (w *words) addKey(text string) error {
+	name, stands, ok := strings.Cut(text, "=")
+	if !ok || name == "" || !slices.Contains(ownKeys, stands) {
+		return errors.New("want a name and what it stands for, one of client, user and route, such as tenant=user")
+	}
+	if _, taken := w.keys[name]; taken {
+		return fmt.Errorf("%s is given twice; want each name once", name)
+	}
+	if w.keys == nil {
+		w.keys = map[string]string{}
+	}
+	w.keys[name] = stands
+	return nil
+}
+
+// addCost adds a cost, such as "rows=10".
+func (w *words) addCost(text string) error {
+	name, number, ok := strings.Cut(text, "=")
+	cost, err := strconv.Atoi(number)
+	if !ok || name == "" || err != nil || cost < 1 {
+		return errors.New("want a name and a whole number from 1, such as rows=10")
+	}
+	if _, taken := w.costs[name]; taken {
+		return fmt.Errorf("%s is given twice; want each name once", name)
+	}
+	if w.costs == nil {
+		w.costs = map[string]int{}
+	}
+	w.costs[name] = cost
+	return nil
+}
+
+// load reads policies for the player, and which plans they list.
+func (w *words) load(file string, p *player) ([]middleware.Policy, error) {
+	list, err := policyfile.Load(file, w.vocabulary(p))
+	if err != nil {
+		return nil, withHint(err)
+	}
+	if p.plans, err = plansIn(file); err != nil {
+		return nil, err
+	}
+	names := slices.Sorted(maps.Keys(p.plans))
+	switch {
+	case w.plan == "" || p.plans[w.plan]:
+		return list, nil
+	case len(names) == 0:
+		return nil, fmt.Errorf("-plan is %q, and no policy has plans; want none", w.plan)
+	default:
+		return nil, fmt.Errorf("-plan is %q; want one that a policy has: %s", w.plan, strings.Join(names, ", "))
+	}
+}
+
+// withHint tells of the flags that a policy of another program may need.
+func withHint(err error) error {
+	for _, hint := range []struct{ mistake, flag string }{
+		{": key is ", "-key tenant=user says what a key of the program's own stands for"},
+		{`: cost is "`, "-cost rows=10 says how much a cost of the program's own is"},
+	} {
+		if strings.Contains(err.Error(), hint.mistake) {
+			err = fmt.Errorf("%w\n%s", err, hint.flag)
+		}
+	}
+	return err
+}
+
+// plansIn are the plans in a file that has been found to be right.
+func plansIn(name string) (map[string]bool, error) {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	var file struct {
+		Policies []struct {
+			Plans map[string]string `yaml:"plans"`
+		} `yaml:"policies"`
+	}
+	if err := yaml.Unmarshal(data, &file); err != nil {
+		return nil, err
+	}
+	plans := map[string]bool{}
+	for _, p := range file.Policies {
+		for plan := range p.Plans {
+			plans[plan] = true
+		}
+	}
+	return plans, nil
+}
+
+// vocabulary is what the player's policies can ask for.
+func (w *words) vocabulary(p *player) policyfile.Vocabulary {
+	keys := map[string]keyfunc.Func{
+		"client": func(r *http.Request) (string, error) {
+			key, err := keyfunc.RemoteAddr(r)
+			if key == "" {
+				p.strangers.count(p.requests, p.entry.client)
+			}
+			return key, err
+		},
+		"user":  keyfunc.Subject(func(ctx context.Context) string { return entryIn(ctx).user }),
+		"route": w.routes.key,
+	}
+	v := policyfile.Vocabulary{
+		Keys:  maps.Clone(keys),
+		Costs: map[string]func(*http.Request) int{},
+		Plan: func(*http.Request) string {
+			plan := p.entry.plan
+			switch {
+			case plan == "" && w.plan != "":
+				return w.plan
+			case plan == "":
+				p.planless.count(p.requests, "")
+			case !p.plans[plan]:
+				p.unlisted.count(p.requests, plan)
+			}
+			return plan
+		},
+	}
+	for name, stands := range w.keys {
+		v.Keys[name] = keys[stands]
+	}
+	for name, cost := range w.costs {
+		v.Costs[name] = func(*http.Request) int { return cost }
+	}
+	return v
+}
+
+// doubt counts requests about which something is not known.
+type doubt struct {
+	n       int64
+	example string // the first one's
+	last    int64  // the request that was counted last
+}
+
+// count counts a request once, however many policies ask.
+func (d *doubt) count(request int64, example string) {
+	if d.n > 0 && d.last == request {
+		return
+	}
+	if d.n == 0 {
+		d.example = clip(example)
+	}
+	d.n++
+	d.last = request
+}
