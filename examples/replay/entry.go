@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"unicode"
@@ -44,11 +45,20 @@ func (p *parser) parse(line []byte) (entry, error) {
 // Combined does:
 //
 //	192.0.2.7 - alice [20/Nov/2026:13:55:36 +0000] "GET /hello HTTP/1.1" 200 18
+//
+// The virtual host may stand before it, as in Apache's vhost_combined.
 func (p *parser) common(line []byte) (e entry, err error) {
 	client, rest, _ := bytes.Cut(line, []byte(" "))
-	_, rest, _ = bytes.Cut(rest, []byte(" ")) // identd's, which nobody asks
+	ident, rest, _ := bytes.Cut(rest, []byte(" ")) // of identd, which nobody asks
+	if isAddr(ident) && !isAddr(client) {
+		e.host, client = string(client), ident
+		_, rest, _ = bytes.Cut(rest, []byte(" "))
+	}
 	user, when, rest := cutTime(rest)
 	if when == nil {
+		if bytes.HasPrefix(line, []byte("[GIN]")) {
+			return e, errors.New("gin's own format, whose times have no zone; -h shows how gin writes one that can be read")
+		}
 		return e, errors.New("no [20/Nov/2026:13:55:36 +0000] where it should be; want Common or Combined log format, or a JSON object")
 	}
 	if e.at, err = p.clock.read(when); err != nil {
@@ -66,6 +76,15 @@ func (p *parser) common(line []byte) (e entry, err error) {
 		e.user = string(user)
 	}
 	return e, nil
+}
+
+// isAddr reports whether the word is an address without a port.
+func isAddr(word []byte) bool {
+	if len(word) < len("::") || len(word) > len("ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255") {
+		return false // most are "-"
+	}
+	_, err := netip.ParseAddr(string(word))
+	return err == nil
 }
 
 // cutTime takes apart what is before, in and behind the brackets with the time

@@ -2,10 +2,16 @@ package main
 
 import (
 	"bufio"
+	"bytes"
+	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gin-gonic/gin"
 )
 
 func newParser() *parser {
@@ -30,6 +36,11 @@ func TestParse(t *testing.T) {
 		{`192.0.2.7 - - ` + at + ` "OPTIONS * HTTP/1.1" 200 18`, "192.0.2.7 - OPTIONS *"},
 		{`192.0.2.7 - - ` + at + ` "CONNECT example.com:443 HTTP/1.1" 405 0`, "192.0.2.7 - CONNECT example.com:443 //example.com:443"},
 		{`192.0.2.7 - - ` + at + ` "PROPFIND /a%2Fb HTTP/1.1" 200 18`, "192.0.2.7 - PROPFIND /a%2Fb"},
+		{`api.example:443 192.0.2.7 - - ` + at + ` "GET /hello HTTP/1.1" 200 18`, "192.0.2.7 - GET api.example:443 /hello"},
+		{`203.0.113.1:443 2001:db8::1 - alice ` + at + ` "GET /hello HTTP/1.1" 200 18`, "2001:db8::1 alice GET 203.0.113.1:443 /hello"},
+		{`_ 192.0.2.7 - - ` + at + ` "GET http://api.example.com/x HTTP/1.1" 200 18`, "192.0.2.7 - GET api.example.com http://api.example.com/x"},
+		{`192.0.2.7 192.0.2.8 bob ` + at + ` "GET / HTTP/1.1" 200 18`, "192.0.2.7 bob GET /"},
+		{`host.example - - ` + at + ` "GET / HTTP/1.1" 200 18`, "host.example - GET /"},
 		// What a client can put into a log
 		{`192.0.2.7 - a b [c] ` + at + ` "GET / HTTP/1.1" 200 18`, "192.0.2.7 a b [c] GET /"},
 		{`192.0.2.7 - x [99/Nov/2026:13:55:36 +0000 ` + at + ` "GET / HTTP/1.1" 200 18`, "192.0.2.7 x [99/Nov/2026:13:55:36 +0000 GET /"},
@@ -96,6 +107,7 @@ func TestParseMistakes(t *testing.T) {
 		{`192.0.2.7 - - ` + at + ` "\x16\x03\x01" 400 0`, `the request is "\x16\x03\x01"`},
 		{`192.0.2.7 - - ` + at + ` "\x16 / HTTP/1.1" 400 0`, `the method is "\x16"`},
 		{`192.0.2.7 - - ` + at + ` "GET hello HTTP/1.1" 400 0`, `the path is "hello"`},
+		{`[GIN] 2026/11/20 - 13:55:36 | 200 |     1.2ms |   192.0.2.7 | GET      "/hello"`, "gin's own format, whose times have no zone; -h shows"},
 		{`{`, "not JSON"},
 		{`{"time":}`, "not JSON"},
 		{`{"time":1} {"time":2}`, "not JSON: more behind the object"},
@@ -198,5 +210,39 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// gin writes lines that can be read with the formatter that -h shows.
+func TestParseGin(t *testing.T) {
+	var log bytes.Buffer
+	formatter := func(p gin.LogFormatterParams) string {
+		return fmt.Sprintf("%s - - [%s] %q %d %d\n", p.ClientIP,
+			p.TimeStamp.Format("02/Jan/2006:15:04:05 -0700"),
+			p.Method+" "+p.Request.RequestURI+" "+p.Request.Proto, p.StatusCode, p.BodySize)
+	}
+	_, shown, _ := strings.Cut(usageEnd, "return fmt.Sprintf(")
+	shown, _, _ = strings.Cut(shown, "\n  })")
+	source, err := os.ReadFile("entry_test.go")
+	if err != nil || shown == "" || !strings.Contains(unspaced(string(source)), unspaced("return fmt.Sprintf("+shown)) {
+		t.Errorf("-h shows %s, %v; want what this test runs", shown, err)
+	}
+	gin.SetMode(gin.ReleaseMode)
+	engine := gin.New()
+	engine.Use(gin.LoggerWithConfig(gin.LoggerConfig{Formatter: formatter, Output: &log}))
+	r := httptest.NewRequest(http.MethodGet, "/a%22%0Ab?x=%2F", nil)
+	r.RemoteAddr = "192.0.2.7:4711"
+	engine.ServeHTTP(httptest.NewRecorder(), r)
+	e, err := newParser().parse(bytes.TrimSpace(log.Bytes()))
+	if err != nil {
+		t.Fatalf("%s: %v", &log, err)
+	}
+	if got, want := described(&e), "192.0.2.7 - GET /a%22%0Ab?x=%2F"; got != want {
+		t.Errorf("%s: got %q; want %q", &log, got, want)
+	}
+	if late := time.Since(time.UnixMicro(e.at)); late < 0 || late > time.Minute {
+		t.Errorf("%s: got a time %v ago; want now", &log, late)
+	}
+}
+
+func unspaced(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 func newReader(s string) *bufio.Reader { return bufio.NewReader(strings.NewReader(s)) }

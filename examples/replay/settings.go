@@ -12,9 +12,10 @@ const usage = `Replay tells what policies would have done to the traffic of an a
 
   go run ./examples/replay -policies policies.yaml [flags] access.log...
 
-Files are in Common or Combined log format or hold a JSON object a line, mixed
-as they like, and may be gzipped; - is standard input. Several are merged by
-time, so those of a rotated log may be given in any order.
+Files are in Common or Combined log format, with the virtual host before it or
+without, or hold a JSON object a line, mixed as they like, and may be gzipped; -
+is standard input. Several are merged by time, so those of a rotated log may be
+given in any order.
 
   -policies file     as package middleware/policyfile describes it. Keys are
                      client (the address; IPv6 by /64), user (the log's user) and
@@ -41,6 +42,15 @@ const usageEnd = `
 Times are RFC 3339, that of the Common log format, or Unix time in seconds,
 milliseconds, microseconds or nanoseconds. A line that cannot be read is counted
 and shown, and no reason to stop.
+
+gin's own log is not read, as its times have no zone. This makes it one that is:
+
+  gin.LoggerWithFormatter(func(p gin.LogFormatterParams) string {
+      return fmt.Sprintf("%s - - [%s] %q %d %d\n", p.ClientIP,
+          p.TimeStamp.Format("02/Jan/2006:15:04:05 -0700"),
+          p.Method+" "+p.Request.RequestURI+" "+p.Request.Proto,
+          p.StatusCode, p.BodySize)
+  })
 
 The requests go through the middleware and its Memory store on the log's clock.
 That shows what would have been refused of what did come; how clients answer to
@@ -112,7 +122,7 @@ func readSettings(args []string) (settings, error) {
 
 // printUsage writes the usage, with the names of fields that are looked for.
 func printUsage(w io.Writer) {
-	fmt.Fprint(w, usage)
+	io.WriteString(w, usage)
 	for field, names := range newFields().names {
 		line := fmt.Sprintf("  -%-17s ", jsonFlags[field])
 		for i, name := range strings.SplitAfter(names, ",") {
@@ -124,5 +134,5 @@ func printUsage(w io.Writer) {
 		}
 		fmt.Fprintln(w, line)
 	}
-	fmt.Fprint(w, usageEnd)
+	io.WriteString(w, usageEnd)
 }
