@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 )
 
@@ -18,7 +19,7 @@ func greet(out io.Writer, s settings, addr net.Addr, kept string) {
 	if s.policies != "" {
 		text = greetingWithFile
 	}
-	fmt.Fprintf(out, text, s.framework, baseURL(addr), kept, tokens, shellURL(addr))
+	fmt.Fprintf(out, text, s.framework, baseURL(addr), kept, tokens, shellURL(addr), os.Getpid())
 }
 
 const greetingWithFile = `Quickstart with %[1]s listens on %[2]s
@@ -32,7 +33,7 @@ The limits are those of the file of policies: change one, save, and ask again.
   curl -i -H "Authorization: Bearer $TOKEN" %[5]s/me
   curl -i -H "Authorization: Bearer $TOKEN" %[5]s/report
 
-Ctrl-C ends it.
+Ctrl-C ends it; kill -HUP %[6]d reads the file at once.
 `
 
 const greeting = `Quickstart with %[1]s listens on %[2]s

@@ -87,14 +87,16 @@ func run(args []string, out io.Writer) error {
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	greet(out, s, listener.Addr(), kept)
+	running, end := context.WithCancel(signaled)
+	defer end()
 	if s.policies != "" {
-		go follow(signaled, out, s.policies, a.vocabulary(), limits.address)
+		go follow(running, terminal{out, end}, s.policies, a.vocabulary(), limits.address)
 	}
 
 	select {
 	case err := <-served:
 		return err
-	case <-signaled.Done():
+	case <-running.Done():
 	}
 	forget() // a second signal ends the process at once
 	fmt.Fprintf(out, "Draining: requests under way have %v to finish.\n", drainFor)

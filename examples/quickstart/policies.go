@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -83,6 +84,21 @@ func follow(ctx context.Context, out io.Writer, path string, v policyfile.Vocabu
 		}
 	}()
 	w.Run(ctx)
+}
+
+// terminal is where the program writes. One that is closed sends SIGHUP, which
+// reads the file and does not end the program; what is written then fails.
+type terminal struct {
+	io.Writer
+	closed func()
+}
+
+func (t terminal) Write(b []byte) (int, error) {
+	n, err := t.Writer.Write(b)
+	if errors.Is(err, syscall.EIO) {
+		t.closed()
+	}
+	return n, err
 }
 
 // summary is the policies in a line: "hello 10/minute, login 5/minute".

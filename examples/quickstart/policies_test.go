@@ -5,11 +5,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
@@ -139,6 +141,46 @@ func TestPoliciesBroken(t *testing.T) {
 	p.says(": hello 7/minute,", 2)
 	if answer := p.get("/hello"); header(answer, "RateLimit-Limit") != "7" {
 		t.Errorf("hello: got %q; want the new limit", answer)
+	}
+}
+
+// closing is a terminal that is closed once the program has said hello.
+type closing struct {
+	output
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (c *closing) Write(b []byte) (int, error) {
+	if strings.Contains(c.String(), "Ctrl-C") {
+		c.once.Do(func() { close(c.closed) })
+		return 0, &os.PathError{Op: "write", Path: "/dev/stdout", Err: syscall.EIO}
+	}
+	return c.output.Write(b)
+}
+
+// With a file SIGHUP does not end the server, so a terminal that is gone does.
+func TestTerminalGone(t *testing.T) {
+	t.Setenv("REDIS_URL", "")
+	t.Setenv("JWT_SECRET", "")
+	out := &closing{closed: make(chan struct{})}
+	ended := make(chan error, 1)
+	go func() { ended <- run([]string{"-addr", "127.0.0.1:0", "-policies", "policies.yaml"}, out) }()
+	select {
+	case err := <-ended:
+		select {
+		case <-out.closed:
+		default:
+			t.Fatalf("it ends with %v before its terminal does", err)
+		}
+		if err != nil {
+			t.Errorf("got %v; want no error", err)
+		}
+	case <-time.After(patience):
+		t.Fatal("it goes on without its terminal")
+	}
+	if want := "kill -HUP " + strconv.Itoa(os.Getpid()); !strings.Contains(out.String(), want) {
+		t.Errorf("it says %q; want %q in it", out.String(), want)
 	}
 }
 

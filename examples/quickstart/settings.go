@@ -30,8 +30,8 @@ const usage = `Quickstart is an API server to try the limiter on. It prints curl
   -headers form      what a response tells of the limits: draft6 (default), draft11,
                      both, x (X-RateLimit-*) or none
   -policies file     the limits, in YAML, in place of those below; a change holds
-                     within a second, or on SIGHUP. See policies.yaml beside this
-                     program
+                     within a second, or at once on SIGHUP to the process whose
+                     number is printed. See policies.yaml beside this program
   -inspect           a page on what the limits do, on /debug/ratelimit: the URL to
                      open, with a token in it, is printed
   -h                 this text
