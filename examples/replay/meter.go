@@ -33,6 +33,8 @@ type meter struct {
 	room     *int  // subjects that all meters together may take in
 	untold   int64 // requests of subjects that were not taken in
 
+	deepest, busiest leader
+
 	index  []uint32 // open addressing: 0, or 1 + the number of the subject
 	chunks [][]subject
 	count  int
@@ -47,6 +49,18 @@ type subject struct {
 	used    uint32 // units in that period
 	most    uint32 // units in any period
 	refused bool
+}
+
+// leader is the subject with the highest value. The others' names are not kept.
+type leader struct {
+	name  string
+	value int64
+}
+
+func (l *leader) offer(name string, value int64) {
+	if value > l.value {
+		*l = leader{name, value}
+	}
 }
 
 const (
@@ -73,7 +87,7 @@ func intervalOf(l gcra.Limit) int64 {
 }
 
 // add counts a request at a time in microseconds since 1970.
-func (m *meter) add(hash uint64, at, cost int64, refused bool) {
+func (m *meter) add(name string, hash uint64, at, cost int64, refused bool) {
 	s := m.find(hash)
 	if s == nil {
 		m.untold++
@@ -88,6 +102,7 @@ func (m *meter) add(hash uint64, at, cost int64, refused bool) {
 	s.full = max(s.full, now) + m.interval*min(cost, mostDebt/m.interval)
 	s.full = min(s.full, now+mostDebt)
 	s.debt = max(s.debt, s.full-now)
+	m.deepest.offer(name, s.debt)
 
 	period := uint32(at / max(m.limit.Per.Microseconds(), 1))
 	if period != s.period {
@@ -95,6 +110,7 @@ func (m *meter) add(hash uint64, at, cost int64, refused bool) {
 	}
 	s.used = uint32(min(int64(s.used)+min(cost, math.MaxUint32), math.MaxUint32))
 	s.most = max(s.most, s.used)
+	m.busiest.offer(name, int64(s.most))
 }
 
 // find is the subject of the hash, which may be new, or nil if there is no room
@@ -147,8 +163,19 @@ type found struct {
 	most     []int64 // units in the busiest period of each subject, ascending
 	bursts   []int64 // that each subject needs at the limit's rate, ascending
 
-	sameRate suggestion
-	ownRate  suggestion
+	deepest, busiest string // who has the last of bursts, and of most
+
+	suggested suggestions // for the share that was asked for
+	butOne    suggestions // where that is less than one subject: to refuse only one
+}
+
+// suggestions are limits that refuse something to few, at the rate there is and
+// at one of their own.
+type suggestions struct{ sameRate, ownRate suggestion }
+
+// list are those that a store can keep.
+func (s suggestions) list() []suggestion {
+	return slices.DeleteFunc([]suggestion{s.sameRate, s.ownRate}, func(s suggestion) bool { return s.limit.Validate() != nil })
 }
 
 // suggestion is a limit and how many subjects it would have refused something,
@@ -156,12 +183,13 @@ type found struct {
 type suggestion struct {
 	limit   gcra.Limit
 	refused int
+	subject string // who that is, if it is one
 }
 
 // found sums up. share is the part of subjects, 0 to 1, that a suggested limit
 // may refuse something.
 func (m *meter) found(share float64) found {
-	f := found{limit: m.limit, subjects: m.count, untold: m.untold}
+	f := found{limit: m.limit, subjects: m.count, untold: m.untold, deepest: m.deepest.name, busiest: m.busiest.name}
 	f.most, f.bursts = make([]int64, m.count), make([]int64, m.count)
 	for n := range m.count {
 		s := m.at(n)
@@ -177,13 +205,30 @@ func (m *meter) found(share float64) found {
 	if m.count == 0 {
 		return f
 	}
-	// As many as may be refused are left out, from the top.
-	last := m.count - 1 - min(int(share*float64(m.count)), m.count-1)
-	burst := max(f.bursts[last], 1)
-	f.sameRate = suggestion{m.limit.WithBurst(burst), above(f.bursts, burst)}
-	most := max(f.most[last], 1)
-	f.ownRate = suggestion{atLeast(most, m.limit.Per).WithBurst(2 * most), above(f.most, most)}
+	few := int(share * float64(m.count))
+	f.suggested = f.suggest(few)
+	if few == 0 && share > 0 {
+		f.butOne = f.suggest(1)
+	}
 	return f
+}
+
+// suggest suggests limits for all subjects but that many, who are left out from
+// the top.
+func (f *found) suggest(but int) suggestions {
+	last := f.subjects - 1 - min(but, f.subjects-1)
+	burst, most := max(f.bursts[last], 1), max(f.most[last], 1)
+	s := suggestions{
+		suggestion{limit: f.limit.WithBurst(burst), refused: above(f.bursts, burst)},
+		suggestion{limit: atLeast(most, f.limit.Per).WithBurst(2 * most), refused: above(f.most, most)},
+	}
+	if s.sameRate.refused == 1 {
+		s.sameRate.subject = f.deepest
+	}
+	if s.ownRate.refused == 1 {
+		s.ownRate.subject = f.busiest
+	}
+	return s
 }
 
 // atLeast is a limit of n units per period, or of a few more where the interval
@@ -202,9 +247,6 @@ func above(sorted []int64, v int64) int {
 	i, _ := slices.BinarySearch(sorted, v+1)
 	return len(sorted) - i
 }
-
-// valid reports whether a store can keep the limit.
-func (s suggestion) valid() bool { return s.limit.Validate() == nil }
 
 func (s suggestion) String() string {
 	l := s.limit

@@ -68,17 +68,17 @@ func TestSuggestionsHold(t *testing.T) {
 		}
 
 		f := with(limit)
-		for _, s := range []suggestion{f.sameRate, f.ownRate} {
+		for _, s := range []suggestion{f.suggested.sameRate, f.suggested.ownRate} {
 			got := with(s.limit)
 			if got.subjects != f.subjects || float64(got.refused) > share*float64(f.subjects) || got.refused > s.refused {
 				t.Errorf("%v%s: suggests %v, refusing something to at most %d of %d; got %d of %d; want at most a share of %v",
 					limit, rest, s.limit, s.refused, f.subjects, got.refused, got.subjects, share)
 			}
 		}
-		if f.sameRate.limit.Count != limit.Count || f.sameRate.limit.Per != limit.Per {
-			t.Errorf("%v: suggests %v; want the same rate", limit, f.sameRate.limit)
+		if f.suggested.sameRate.limit.Count != limit.Count || f.suggested.sameRate.limit.Per != limit.Per {
+			t.Errorf("%v: suggests %v; want the same rate", limit, f.suggested.sameRate.limit)
 		}
-		for _, burst := range []int64{1, f.sameRate.limit.Burst - 1, f.sameRate.limit.Burst, 1 + f.sameRate.limit.Burst/2} {
+		for _, burst := range []int64{1, f.suggested.sameRate.limit.Burst - 1, f.suggested.sameRate.limit.Burst, 1 + f.suggested.sameRate.limit.Burst/2} {
 			if burst < 3 && rest != "" || burst < 1 {
 				continue // than which a request costs more
 			}
@@ -99,7 +99,7 @@ func TestSuggestionsHoldBesideOthers(t *testing.T) {
 policies:
   - {name: other, key: client, limit: 2/second burst 3}
   - {name: a, key: client, limit: %q}
-  - {name: shared, key: route, limit: 100/minute}`, alone.sameRate.limit)), new(words))
+  - {name: shared, key: route, limit: 100/minute}`, alone.suggested.sameRate.limit)), new(words))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +107,7 @@ policies:
 			p.play(&entries[i])
 		}
 		if f := p.byName["a"].meters[0].found(0); f.refused > 5 || p.byName["other"].refused == 0 {
-			t.Errorf("seed %d: got %d of 100 refused something by %v; want at most 5", seed, f.refused, alone.sameRate.limit)
+			t.Errorf("seed %d: got %d of 100 refused something by %v; want at most 5", seed, f.refused, alone.suggested.sameRate.limit)
 		}
 	}
 }
@@ -173,7 +173,7 @@ func TestMeter(t *testing.T) {
 		room := 1
 		m := newMeter(c.limit, c.delay, &room)
 		for _, s := range c.steps {
-			m.add(1, (1_795_132_800+s.second)*1e6, s.cost, false)
+			m.add("x", 1, (1_795_132_800+s.second)*1e6, s.cost, false)
 		}
 		f := m.found(0)
 		if f.subjects != 1 || f.most[0] != c.most || f.bursts[0] != c.burst {
@@ -191,9 +191,9 @@ func TestMeterIsBounded(t *testing.T) {
 	room := 5000
 	a, b := newMeter(gcra.PerMinute(1), 0, &room), newMeter(gcra.PerMinute(2), 0, &room)
 	for hash := range uint64(4000) {
-		a.add(hash, 1, 1, hash%2 == 0)
-		a.add(hash, 2, 1, false)
-		b.add(hash, 1, 1, false)
+		a.add("x", hash, 1, 1, hash%2 == 0)
+		a.add("x", hash, 2, 1, false)
+		b.add("x", hash, 1, 1, false)
 	}
 	fa, fb := a.found(0), b.found(0)
 	if fa.subjects+fb.subjects != 5000 || fa.untold+fb.untold != 3*4000-2*int64(fa.subjects)-int64(fb.subjects) {

@@ -51,6 +51,7 @@ type tally struct {
 	refused  int64
 	delayed  int64
 	nobody   int64 // requests of nobody in particular
+	others   int64 // requests that another policy refused
 	top      top
 	meters   []*meter // one for each limit, in the order in which they came
 }
@@ -149,6 +150,12 @@ func (p *player) count(d *middleware.Decision) {
 	if p.err == nil {
 		p.err = d.Err
 	}
+	refusing := 0
+	for i := range d.Results {
+		if refuses(&d.Results[i]) {
+			refusing++
+		}
+	}
 	for i := range d.Results {
 		result := &d.Results[i]
 		t := p.byName[result.Policy]
@@ -156,6 +163,9 @@ func (p *player) count(d *middleware.Decision) {
 		t.requests++
 		if result.Subject == "" {
 			t.nobody++
+		}
+		if refusing > 1 || refusing == 1 && !refuses(result) {
+			t.others++
 		}
 		if result.Delay > 0 && d.Allowed {
 			t.delayed++
@@ -169,9 +179,11 @@ func (p *player) count(d *middleware.Decision) {
 		if t.policy.Cost != nil {
 			cost = max(int64(t.policy.Cost(p.request)), 0)
 		}
-		t.meter(result.Limit, &p.room).add(hash, p.clock, cost, !result.Allowed)
+		t.meter(result.Limit, &p.room).add(result.Subject, hash, p.clock, cost, !result.Allowed)
 	}
 }
+
+func refuses(r *middleware.PolicyResult) bool { return !r.Allowed && !r.Shadow }
 
 // meter is the one for a limit, of which a policy with plans has several.
 func (t *tally) meter(l gcra.Limit, room *int) *meter {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -94,6 +95,9 @@ func (r *report) policy(w io.Writer, t *tally) {
 		fmt.Fprintf(w, "  %-12s  %s  %s\n", title, subjectName(c.name), times(c))
 		title = ""
 	}
+	if t.others > 0 {
+		fmt.Fprintf(w, "  by others     %s refused, which count below as if they had passed\n", part(t.others, t.requests))
+	}
 	for _, m := range t.meters {
 		r.limit(w, m.found(r.share))
 	}
@@ -137,19 +141,39 @@ func (r *report) limit(w io.Writer, f found) {
 	fmt.Fprintln(w)
 	row(w, "units in the busiest "+periodName(f.limit.Per), f.most)
 	row(w, "burst needed at this rate", f.bursts)
-	word := "suggested"
-	for _, s := range []suggestion{f.sameRate, f.ownRate} {
-		if s.valid() {
-			fmt.Fprintf(w, "    %-9s  %-24v refuses at most %s of them\n", word, s, part(int64(s.refused), int64(f.subjects)))
-			word = "or"
-		}
-	}
-	if r.share*float64(f.subjects) < 1 && r.share > 0 {
-		fmt.Fprintf(w, "    %-9s  as %v %% of %s are less than one\n", "", 100*r.share, many(int64(f.subjects), "subject"))
+	if few := r.share * float64(f.subjects); few > 0 && few < 1 {
+		fmt.Fprintf(w, "    as %v %% of %s is less than one, choose:\n", 100*r.share, many(int64(f.subjects), "subject"))
+		choices(w, "to refuse nobody  ", f.suggested.list(), func(suggestion) string { return "" })
+		// Where several subjects are alike, no limit refuses only one.
+		one := slices.DeleteFunc(f.butOne.list(), func(s suggestion) bool { return s.refused != 1 })
+		choices(w, "to refuse only one", one, func(s suggestion) string { return subjectName(clip(s.subject)) })
+	} else {
+		choices(w, "suggested", f.suggested.list(), func(s suggestion) string { return "refuses " + atMost(s, f.subjects) })
 	}
 	if f.untold > 0 {
 		fmt.Fprintf(w, "    not among these: %s of subjects that there was no room for\n", many(f.untold, "request"))
 	}
+}
+
+// choices are limits to choose from, and what each would do.
+func choices(w io.Writer, title string, list []suggestion, effect func(suggestion) string) {
+	width := len(title)
+	for _, s := range list {
+		line := fmt.Sprintf("    %-*s  %-24v %s", width, title, s, effect(s))
+		fmt.Fprintln(w, strings.TrimRight(line, " "))
+		title = "or"
+	}
+}
+
+// atMost says to whom of that many subjects a limit refuses something.
+func atMost(s suggestion, subjects int) string {
+	switch s.refused {
+	case 0:
+		return "none of them"
+	case 1:
+		return fmt.Sprintf("at most %s of them: %s", part(1, int64(subjects)), subjectName(clip(s.subject)))
+	}
+	return fmt.Sprintf("at most %s of them", part(int64(s.refused), int64(subjects)))
 }
 
 // notes say what to keep in mind about the figures.

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// guesser is a log of so many who ask seldom, and of some who never stop.
+func guesser(seldom int, never ...string) string {
+	var log strings.Builder
+	for n := range 600 {
+		at := time.Date(2026, 11, 20, 8, 0, n, 0, time.UTC).Format(commonTime)
+		line := func(client string) { fmt.Fprintf(&log, "%s - - [%s] \"GET /x HTTP/1.1\" 200 1\n", client, at) }
+		if n < seldom {
+			line(fmt.Sprintf("192.0.2.%d", n))
+		}
+		for _, client := range never {
+			line(client)
+		}
+	}
+	return log.String()
+}
+
+func printed(p *player, atMost float64) string {
+	var out strings.Builder
+	(&report{player: p, seen: seen{zone: time.UTC, fine: true}, share: atMost / 100}).print(&out)
+	return out.String()
+}
+
+// Where the share is less than one subject, no limit is suggested that lets the
+// greediest pass: there is one to refuse nobody, and one to refuse only them.
+func TestReportOfFewSubjects(t *testing.T) {
+	const policies = "policies: [{name: a, key: client, limit: %s}]"
+	p := played(t, fmt.Sprintf(policies, "5/minute"), guesser(20, "203.0.113.9"))
+	got := printed(p, 1)
+	if strings.Contains(got, "suggested") || !strings.Contains(got, "as 1 % of 21 subjects is less than one, choose:\n") {
+		t.Errorf("got\n%s\nwant a choice and nothing suggested", got)
+	}
+	for _, c := range []struct {
+		section string
+		refused []string
+	}{
+		{"to refuse nobody", nil},
+		{"to refuse only one", []string{"ip:203.0.113.9"}},
+	} {
+		limits := regexp.MustCompile(c.section + ` +(\S+(?: burst \d+)?).*\n +or +(\S+(?: burst \d+)?)`).FindStringSubmatch(got)
+		if limits == nil || !strings.Contains(limits[0], strings.Join(c.refused, "")) {
+			t.Errorf("got\n%s\nwant two limits %s %v", got, c.section, c.refused)
+			continue
+		}
+		for _, limit := range limits[1:] {
+			again := played(t, fmt.Sprintf(policies, limit), guesser(20, "203.0.113.9"))
+			var refused []string
+			for _, subject := range again.tallies[0].top.first(9) {
+				refused = append(refused, subject.name)
+			}
+			if !slices.Equal(refused, c.refused) {
+				t.Errorf("%s: %s refuses %v; want %v", c.section, limit, refused, c.refused)
+			}
+		}
+	}
+	for _, c := range []struct {
+		log    string
+		atMost float64
+		want   string
+		not    string
+	}{
+		{guesser(20, "203.0.113.8", "203.0.113.9"), 1, "to refuse nobody", "to refuse only one"}, // the two are alike
+		{guesser(1), 1, "as 1 % of 1 subject is less than one", "to refuse only one"},
+		{guesser(20, "203.0.113.9"), 0, "refuses none of them\n", "choose"},
+		{guesser(20, "203.0.113.9"), 5, "refuses at most 1 (4.76 %) of them: ip:203.0.113.9\n", "choose"},
+	} {
+		got := printed(played(t, fmt.Sprintf(policies, "5/minute"), c.log), c.atMost)
+		if !strings.Contains(got, c.want) || strings.Contains(got, c.not) {
+			t.Errorf("-at-most %v: got\n%s\nwant %q and not %q", c.atMost, got, c.want, c.not)
+		}
+	}
+}
+
+// What another policy refuses is told where it counts as if it had passed.
+func TestReportOfOthersRefusals(t *testing.T) {
+	got := printed(played(t, `
+policies:
+  - {name: tight, key: client, limit: 1/minute burst 1}
+  - {name: shadow, key: client, limit: 1/minute burst 1, shadow: true}
+  - {name: wide, key: client, limit: 100/minute}
+`, strings.Repeat(lineAt(1, "x"), 5)), 1)
+	const others = "  by others     4 (80.00 %) refused, which count below as if they had passed\n"
+	for name, want := range map[string]bool{"tight": false, "shadow": true, "wide": true} {
+		_, section, _ := strings.Cut(got, "policy "+name)
+		section, _, _ = strings.Cut(section, "policy ")
+		if strings.Contains(section, others) != want {
+			t.Errorf("policy %s: got %s; want it to tell of others' refusals: %t", name, section, want)
+		}
+	}
+}
