@@ -55,15 +55,16 @@ func saveChart(name, format string, p *player, zone *time.Location) (err error) 
 	if err != nil {
 		return err
 	}
-	refusals, err := refusalsPanel(p, unit)
+	shown := p.refusing()
+	refusals, err := refusalsPanel(p, shown, unit)
 	if err != nil {
 		return err
 	}
 	start := time.UnixMicro(p.timeline.start).In(zone)
 	p.timeline.dress(traffic, start, 2)
-	p.timeline.dress(refusals, start, len(p.tallies))
+	p.timeline.dress(refusals, start, len(shown))
 	refusals.X.Label.Padding = vg.Points(4)
-	refusals.X.Label.Text = start.Format("2 January 2006, -0700")
+	refusals.X.Label.Text = days(start, time.UnixMicro(p.timeline.last).In(zone))
 	panels := [][]*plot.Plot{{traffic}, {refusals}}
 
 	canvas, err := draw.NewFormattedCanvas(10*vg.Inch, 6.5*vg.Inch, format)
@@ -89,19 +90,30 @@ func saveChart(name, format string, p *player, zone *time.Location) (err error) 
 	return err
 }
 
+// days are those from start to end.
+func days(start, end time.Time) string {
+	const day = "2 January 2006"
+	text := start.Format(day)
+	if last := end.Format(day); last != text {
+		text += " to " + last
+	}
+	return text + start.Format(", -0700")
+}
+
 // unit is a unit of time that makes the rates easy to read.
 type unit struct {
-	name    string
+	name    string // "a second"
 	seconds float64
 }
 
+// unit is none that is longer than the log, in which nobody has seen so many.
 func (t *timeline) unit() unit {
 	busiest := int64(0)
 	for _, n := range t.lines[lineRequests] {
 		busiest = max(busiest, n)
 	}
-	units := []unit{{"second", 1}, {"minute", 60}, {"hour", 3600}}
-	for len(units) > 1 && float64(busiest)/seconds(t.step)*units[0].seconds < 10 {
+	units := []unit{{"a second", 1}, {"a minute", 60}, {"an hour", 3600}}
+	for len(units) > 1 && float64(busiest)/seconds(t.step)*units[0].seconds < 10 && units[1].seconds <= seconds(t.last-t.start) {
 		units = units[1:]
 	}
 	return units[0]
@@ -110,7 +122,7 @@ func (t *timeline) unit() unit {
 func trafficPanel(p *player, u unit) (*plot.Plot, error) {
 	panel := plot.New()
 	panel.Title.Text = fmt.Sprintf("%s, %s refused", many(p.requests, "request"), part(p.refused, p.requests))
-	panel.Y.Label.Text = "requests a " + u.name
+	panel.Y.Label.Text = "requests " + u.name
 	panel.Add(grid())
 	for _, area := range []struct {
 		name string
@@ -135,13 +147,21 @@ func trafficPanel(p *player, u unit) (*plot.Plot, error) {
 	return panel, nil
 }
 
-func refusalsPanel(p *player, u unit) (*plot.Plot, error) {
+// refusing are the policies that refuse something, most first.
+func (p *player) refusing() []*tally {
+	list := slices.DeleteFunc(slices.Clone(p.tallies), func(t *tally) bool { return t.refused == 0 })
+	slices.SortStableFunc(list, func(a, b *tally) int { return cmp.Compare(b.refused, a.refused) })
+	return list
+}
+
+func refusalsPanel(p *player, shown []*tally, u unit) (*plot.Plot, error) {
 	panel := plot.New()
 	panel.Title.Text = "refusals by policy"
-	panel.Y.Label.Text = "refusals a " + u.name
+	panel.Y.Label.Text = "refusals " + u.name
 	panel.Add(grid())
-	shown := slices.Clone(p.tallies)
-	slices.SortStableFunc(shown, func(a, b *tally) int { return cmp.Compare(b.refused, a.refused) })
+	if len(shown) == 0 {
+		panel.Title.Text = "no policy refuses anything"
+	}
 	if len(shown) > len(inkPolicies) {
 		shown = shown[:len(inkPolicies)]
 		panel.Title.Text += fmt.Sprintf(", of the %d that refuse most", len(shown))
@@ -152,10 +172,7 @@ func refusalsPanel(p *player, u unit) (*plot.Plot, error) {
 			return nil, err
 		}
 		line.LineStyle = draw.LineStyle{Color: inkPolicies[i], Width: vg.Points(1.5)}
-		name := t.policy.Name
-		if len(name) > 30 {
-			name = name[:30] + "..." // printable ASCII, see middleware.Policy
-		}
+		name := shortened(t.policy.Name)
 		if t.policy.Shadow {
 			line.Dashes = []vg.Length{vg.Points(4), vg.Points(2)}
 			name += " (shadow)"
@@ -164,6 +181,15 @@ func refusalsPanel(p *player, u unit) (*plot.Plot, error) {
 		panel.Legend.Add(fmt.Sprintf("%s, %s", name, grouped(t.refused)), line)
 	}
 	return panel, nil
+}
+
+// shortened is a name that fits into a legend. Long names differ at their ends.
+func shortened(name string) string {
+	const most = 30
+	if len(name) <= most { // printable ASCII, see middleware.Policy
+		return name
+	}
+	return name[:most/2] + "..." + name[len(name)-most/2:]
 }
 
 func grid() *plotter.Grid {
@@ -213,7 +239,7 @@ func (c clockTicks) Ticks(from, to float64) (ticks []plot.Tick) {
 		{time.Second, "15:04:05"}, {5 * time.Second, "15:04:05"}, {15 * time.Second, "15:04:05"}, {30 * time.Second, "15:04:05"},
 		{time.Minute, "15:04"}, {5 * time.Minute, "15:04"}, {15 * time.Minute, "15:04"}, {30 * time.Minute, "15:04"},
 		{time.Hour, "15:04"}, {3 * time.Hour, "15:04"}, {6 * time.Hour, "15:04"}, {12 * time.Hour, "2 Jan 15:04"},
-		{24 * time.Hour, "2 Jan"}, {7 * 24 * time.Hour, "2 Jan"}, {30 * 24 * time.Hour, "2 Jan 2006"}, {90 * 24 * time.Hour, "2 Jan 2006"},
+		{24 * time.Hour, "2 Jan"}, {2 * 24 * time.Hour, "2 Jan"}, {3 * 24 * time.Hour, "2 Jan"}, {7 * 24 * time.Hour, "2 Jan"}, {30 * 24 * time.Hour, "2 Jan 2006"}, {90 * 24 * time.Hour, "2 Jan 2006"},
 	} {
 		if (to-from)/choice.every.Seconds() <= most {
 			every, form = choice.every, choice.form
