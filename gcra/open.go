@@ -110,11 +110,10 @@ func checkAuthority(user, hosts, path string) error {
 	if u, err := url.Parse("redis://" + user + "host"); err != nil || u.Host != "host" {
 		return errUserinfo
 	}
-	list := strings.Split(hosts, ",")
-	for _, host := range list {
+	for host := range strings.SplitSeq(hosts, ",") {
 		switch {
-		case host == "" && len(list) > 1:
-			return errors.New("a host is empty; want redis://host1:6379,host2:6379")
+		case host == "" || host[0] == ':':
+			return errors.New("a host is empty; want redis://host:6379 or redis://host1:6379,host2:6379")
 		case hostForm.MatchString(host):
 		case strings.Contains(path, "@"):
 			return errUserinfo // a slash or question mark in it ended the host
