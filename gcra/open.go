@@ -112,9 +112,9 @@ func checkAuthority(user, hosts, path string) error {
 	}
 	for host := range strings.SplitSeq(hosts, ",") {
 		switch {
-		case host == "" || host[0] == ':':
-			return errors.New("a host is empty; want redis://host:6379 or redis://host1:6379,host2:6379")
+		case hostForm.MatchString(host) && host != "" && host[0] != ':':
 		case hostForm.MatchString(host):
+			return errors.New("a host is empty; want redis://host:6379 or redis://host1:6379,host2:6379")
 		case strings.Contains(path, "@"):
 			return errUserinfo // a slash or question mark in it ended the host
 		default:
