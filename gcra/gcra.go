@@ -105,7 +105,7 @@ func (t *terms) demand(c *Charge, refund bool, d *demand) error {
 		return c.invalid(fmt.Errorf("cost is %d; want 0 or more", c.Cost))
 	case refund:
 		d.inc = -d.emission * min(c.Cost, d.top/d.emission+1) // no more than all, and no overflow
-	case c.Cost > c.Limit.capacity():
+	case c.Cost > c.Limit.Capacity():
 		d.inc, d.room = d.emission, -1
 	default:
 		d.inc = d.emission * c.Cost

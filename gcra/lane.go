@@ -24,7 +24,8 @@ type lane struct {
 
 	mu       sync.Mutex
 	waiting  []*ride
-	underWay int // drivers
+	underWay int   // drivers
+	wanted   int64 // the deadline of the ride that came last
 }
 
 // maxUnderWay is how many batches of a lane may be under way: while Redis
@@ -36,6 +37,7 @@ const maxUnderWay = 2
 // returns when the ride is answered.
 func (l *lane) board(rd *ride, mayDrive bool) {
 	l.mu.Lock()
+	l.wanted = rd.deadline
 	if l.breaker.refuses(l.underWay) {
 		l.mu.Unlock()
 		rd.fail(ErrUnavailable)

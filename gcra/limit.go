@@ -65,7 +65,7 @@ func (l Limit) Validate() error {
 	case l.Count > int64(l.Per/time.Microsecond):
 		return fmt.Errorf("%d per %v is faster than 1,000,000 a second, the fastest that can be kept", l.Count, l.Per)
 	default:
-		return fmt.Errorf("a burst of %d at %d per %v takes longer than 366 days to refill", l.capacity(), l.Count, l.Per)
+		return fmt.Errorf("a burst of %d at %d per %v takes longer than 366 days to refill", l.Capacity(), l.Count, l.Per)
 	}
 }
 
@@ -81,16 +81,27 @@ func (l Limit) ticks() (emission, span int64, ok bool) {
 	if rest := per - emission*n; rest >= n-rest {
 		emission++
 	}
-	high, low := bits.Mul64(uint64(l.capacity()), uint64(emission))
+	high, low := bits.Mul64(uint64(l.Capacity()), uint64(emission))
 	return emission, int64(low), high == 0 && low <= uint64(maxSpan)
 }
 
-// capacity is B, the most units that a bucket holds.
-func (l Limit) capacity() int64 {
+// Capacity is the most units that a bucket holds: Burst or, where that is 0,
+// Count.
+func (l Limit) Capacity() int64 {
 	if l.Burst == 0 {
 		return l.Count
 	}
 	return l.Burst
+}
+
+// Interval is the emission interval, the time from one unit to the next, as it
+// is kept: Per/Count to the nearest 100 ns. It is 0 for a limit that is not valid.
+func (l Limit) Interval() time.Duration {
+	emission, _, ok := l.ticks()
+	if !ok {
+		return 0
+	}
+	return time.Duration(emission) * tick
 }
 
 var units = []struct {

@@ -250,3 +250,27 @@ func roundTrip(t *testing.T, l gcra.Limit) {
 		t.Errorf("%#v: ParseLimit(%q) gives %#v, %v", l, l, again, err)
 	}
 }
+
+func TestCapacityAndInterval(t *testing.T) {
+	for _, tt := range []struct {
+		limit    gcra.Limit
+		capacity int64
+		interval time.Duration
+	}{
+		{gcra.PerMinute(60), 60, time.Second},
+		{gcra.PerMinute(60).WithBurst(5), 5, time.Second},
+		{gcra.PerSecond(3), 3, 333_333_300}, // to the nearest 100 ns
+		{gcra.PerSecond(600_000), 600_000, 1700},
+		{gcra.Limit{Count: 1000, Per: math.MaxInt64, Burst: 1}, 1, 9_223_372_036_854_800},
+		{gcra.Limit{}, 0, 0},
+		{gcra.PerSecond(0).WithBurst(7), 7, 0},
+		{gcra.Limit{Count: 1, Per: math.MaxInt64}, 1, 0},
+	} {
+		if got := tt.limit.Capacity(); got != tt.capacity {
+			t.Errorf("%+v: got capacity %d; want %d", tt.limit, got, tt.capacity)
+		}
+		if got := tt.limit.Interval(); got != tt.interval {
+			t.Errorf("%+v: got interval %d; want %d", tt.limit, got, tt.interval)
+		}
+	}
+}

@@ -197,6 +197,40 @@ func TestMemoryAllocates(t *testing.T) {
 	}
 }
 
+// So it is whoever asks, and for as many policies and limits as there are.
+func TestMemoryAllocatesForNobody(t *testing.T) {
+	for _, limits := range [][]gcra.Limit{
+		{gcra.PerSecond(500_000), gcra.PerSecond(500_000)},
+		{gcra.PerSecond(500_000), gcra.PerSecond(500_000).WithBurst(1_000_000), gcra.PerSecond(500_000).WithBurst(2_000_000)},
+		slices.Repeat([]gcra.Limit{gcra.PerMinute(600_000), gcra.PerHour(600_000)}, 20),
+	} {
+		m := gcra.NewMemory()
+		charges := make([]gcra.Charge, len(limits))
+		take := func(subject string) {
+			for i, l := range limits {
+				charges[i] = gcra.Charge{Subject: subject, Policy: fmt.Sprint("p", i), Limit: l, Cost: 1}
+			}
+			for i := range charges {
+				if err := m.Take(t.Context(), charges[i:i+1]); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		for i := range 100 {
+			subject := fmt.Sprint("k", i)
+			take(subject)
+			got := testing.AllocsPerRun(10, func() {
+				for i := range charges {
+					_ = m.Take(t.Context(), charges[i:i+1])
+				}
+			})
+			if got > 0 {
+				t.Fatalf("%d policies, %s: %v allocations; want none", len(limits), subject, got)
+			}
+		}
+	}
+}
+
 // Many keys under many goroutines, while the table fills, grows and gives
 // places up: every key passes exactly what its bucket holds.
 func TestMemoryConcurrent(t *testing.T) {

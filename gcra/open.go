@@ -110,12 +110,11 @@ func checkAuthority(user, hosts, path string) error {
 	if u, err := url.Parse("redis://" + user + "host"); err != nil || u.Host != "host" {
 		return errUserinfo
 	}
-	list := strings.Split(hosts, ",")
-	for _, host := range list {
+	for host := range strings.SplitSeq(hosts, ",") {
 		switch {
-		case host == "" && len(list) > 1:
-			return errors.New("a host is empty; want redis://host1:6379,host2:6379")
+		case hostForm.MatchString(host) && host != "" && host[0] != ':':
 		case hostForm.MatchString(host):
+			return errors.New("a host is empty; want redis://host:6379 or redis://host1:6379,host2:6379")
 		case strings.Contains(path, "@"):
 			return errUserinfo // a slash or question mark in it ended the host
 		default:

@@ -15,7 +15,7 @@ type Stats struct {
 	TripTime time.Duration // what these trips took together
 	Failures int64         // batches that were not answered, or with what says that Redis is of no use now, such as LOADING
 	Mirrored int64         // admissions that were refused without a trip
-	Servers  []ServerState // a single server, or each of several that has been asked, by address
+	Servers  []ServerState // a single server, or each of several that was wanted within the last minute, by address
 }
 
 // ServerState is how a server is treated.
@@ -57,12 +57,21 @@ func (r *Redis) Stats() Stats {
 	if r.only != nil {
 		s.Servers = append(s.Servers, r.only.state())
 	}
-	r.lanes.Range(func(_, l any) bool {
-		s.Servers = append(s.Servers, l.(*lane).state())
+	since := r.mirror.now() - ticksIn(time.Minute) // others may have left the cluster
+	r.lanes.Range(func(_, v any) bool {
+		if l := v.(*lane); l.wantedSince(since) {
+			s.Servers = append(s.Servers, l.state())
+		}
 		return true
 	})
 	slices.SortFunc(s.Servers, func(a, b ServerState) int { return cmp.Compare(a.Server, b.Server) })
 	return s
+}
+
+func (l *lane) wantedSince(t int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.wanted >= t
 }
 
 func (l *lane) state() ServerState {

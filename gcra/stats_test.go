@@ -1,6 +1,8 @@
 package gcra_test
 
 import (
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,5 +40,30 @@ func TestStatsOfAnOutage(t *testing.T) {
 	}
 	if got := r.Stats(); got.Failures < 3 || got.Trips != 0 || got.Servers[0].Breaker != "open" {
 		t.Errorf("nobody listens: got %+v; want at least 3 failures and an open breaker", got)
+	}
+}
+
+// The servers of a cluster are those that are in use: one that has left, or was
+// not known yet, is forgotten after a minute.
+func TestStatsForgetServers(t *testing.T) {
+	var passed atomic.Int64
+	start := time.Now()
+	r := gcra.NewRedis(redistest.StartCluster(t).Client())
+	r.Timeout = 10 * time.Second
+	r.SetMirrorClock(func() time.Time { return start.Add(time.Duration(passed.Load())) })
+	take := func() {
+		for i := range 50 {
+			mustTake(t, r, hourly(fmt.Sprint(i), 100))
+		}
+	}
+	take()
+	if got := r.Stats().Servers; len(got) != 4 || got[0].Server != "" {
+		t.Errorf("got %v; want three masters, and one from before they were known", got)
+	}
+	passed.Add(int64(59 * time.Second))
+	take()
+	passed.Add(int64(12 * time.Second))
+	if got := r.Stats().Servers; len(got) != 3 || got[0].Server == "" {
+		t.Errorf("later: got %v; want three masters", got)
 	}
 }

@@ -19,7 +19,7 @@ type Store interface {
 	Take(ctx context.Context, charges []Charge) error
 
 	// Refund gives back Cost units of every charge, never more than a full
-	// bucket: refunding the limit's burst is a reset. It fills Result with the
+	// bucket: refunding [math.MaxInt64] units is a reset. It fills Result with the
 	// state that follows. Limits and costs must be those of the Take, and only
 	// charges that were taken may be passed: Shadow and Result are not looked at.
 	Refund(ctx context.Context, charges []Charge) error

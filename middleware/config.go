@@ -131,9 +131,7 @@ func New(cfg Config, policies ...Policy) (*Limiter, error) {
 	if l.deny == nil {
 		l.deny = deny
 	}
-	if cfg.Observe != nil {
-		l.Observe(cfg.Observe)
-	}
+	l.Observe(cfg.Observe)
 	ps, errs := compile(policies)
 	if errs = append(cfg.check(), errs...); len(errs) > 0 {
 		return nil, errors.Join(errs...)

@@ -224,23 +224,9 @@ func more(c *gcra.Charge, refused bool) int64 {
 	}
 	// The bucket is full after ResetAfter; the next unit comes as many intervals
 	// earlier as there are units to follow it.
-	missing := capacity(c.Limit) - r.Remaining
-	wait := r.ResetAfter - time.Duration(missing-1)*interval(c.Limit)
+	missing := c.Limit.Capacity() - r.Remaining
+	wait := r.ResetAfter - time.Duration(missing-1)*c.Limit.Interval()
 	return seconds(min(max(wait, 1), r.ResetAfter))
-}
-
-// capacity is the most units that a bucket holds.
-func capacity(l gcra.Limit) int64 {
-	if l.Burst == 0 {
-		return l.Count
-	}
-	return l.Burst
-}
-
-// interval is the time from one unit to the next, rounded as gcra keeps it.
-func interval(l gcra.Limit) time.Duration {
-	const tick = 100
-	return (l.Per + time.Duration(l.Count)*tick/2) / time.Duration(l.Count*tick) * tick
 }
 
 // text is what the fields say of a policy with its usual limit.
@@ -265,7 +251,7 @@ func (t *text) quota(l gcra.Limit) string {
 	if l == t.limit {
 		return t.most
 	}
-	return strconv.FormatInt(capacity(l), 10)
+	return strconv.FormatInt(l.Capacity(), 10)
 }
 
 // window is 100;w=60.

@@ -70,7 +70,7 @@ func (v *visit) fallBack(i int, cause error) {
 // not bring the debt of a dear one down, and Within admits none into it.
 func share(c *gcra.Charge, n int) {
 	part := c.Limit
-	burst := capacity(part)
+	burst := part.Capacity()
 	if part.Per > math.MaxInt64/time.Duration(n) {
 		return
 	}
@@ -86,7 +86,7 @@ func share(c *gcra.Charge, n int) {
 	}
 	c.Limit = part
 	c.Within = max(c.MaxDelay, time.Nanosecond) // 0 would mean as long as the new MaxDelay
-	c.MaxDelay = min(c.MaxDelay+time.Duration(burst-part.Burst)*interval(part), maxDelay)
+	c.MaxDelay = min(c.MaxDelay+time.Duration(burst-part.Burst)*part.Interval(), maxDelay)
 }
 
 // closed reports whether a policy that could not be decided shuts the request

@@ -48,7 +48,7 @@ func (p *policy) ask(r *http.Request, c *gcra.Charge) (applies bool, err error) 
 		return true, &policyError{p.Name, err}
 	}
 	if p.Cost != nil {
-		c.Cost = capacity(c.Limit) // should it fail: a client may have made it
+		c.Cost = c.Limit.Capacity() // should it fail: a client may have made it
 		cost := p.Cost(r)
 		if cost < 0 {
 			return true, &policyError{p.Name, fmt.Errorf("cost of the request is %d; want 0 or more", cost)}

@@ -42,8 +42,13 @@ func (l *Limiter) Policies() []Policy {
 func (l *Limiter) Store() gcra.Store { return l.store }
 
 // Observe has f called for each decision from now on, after [Config.Observe]
-// and those that were added before; what is said there holds for f, too.
-func (l *Limiter) Observe(f func(*http.Request, Decision)) { l.observers.add(f) }
+// and those that were added before; what is said there holds for f, too. It
+// cannot be taken back. A nil f does nothing.
+func (l *Limiter) Observe(f func(*http.Request, Decision)) {
+	if f != nil {
+		l.observers.add(f)
+	}
+}
 
 // observers is a list that is read for each request and hardly ever changed.
 type observers struct {

@@ -89,6 +89,7 @@ func TestObserversAreCalledInOrder(t *testing.T) {
 	}
 	l := limiter(t, middleware.Config{Store: store, Observe: note("configured")},
 		middleware.Policy{Key: key("k"), Limit: gcra.PerMinute(10)})
+	l.Observe(nil)
 	l.Observe(note("second"))
 	l.Observe(note("third"))
 	l.Decide(get("/"))

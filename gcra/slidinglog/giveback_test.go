@@ -32,7 +32,7 @@ func TestGiveBack(t *testing.T) {
 		r.Prefix, r.Timeout = name, time.Minute
 		var taken *part
 		for i, cost := range tt.costs {
-			ds, err := demands([]gcra.Charge{{Limit: gcra.PerHour(20), Cost: cost}})
+			ds, err := demands([]gcra.Charge{{Limit: gcra.PerHour(20), Cost: cost}}, false)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -48,7 +48,7 @@ type charge struct {
 
 // Take implements [gcra.Store].
 func (m *Memory) Take(ctx context.Context, charges []gcra.Charge) error {
-	ds, err := m.open(ctx, charges)
+	ds, err := m.open(ctx, charges, false)
 	if err != nil || len(charges) == 0 {
 		return err
 	}
@@ -86,7 +86,7 @@ func (m *Memory) Take(ctx context.Context, charges []gcra.Charge) error {
 
 // Refund implements [gcra.Store]. It removes the newest units.
 func (m *Memory) Refund(ctx context.Context, charges []gcra.Charge) error {
-	ds, err := m.open(ctx, charges)
+	ds, err := m.open(ctx, charges, true)
 	if err != nil || len(charges) == 0 {
 		return err
 	}
@@ -110,11 +110,11 @@ func (m *Memory) Refund(ctx context.Context, charges []gcra.Charge) error {
 }
 
 // open checks the charges and, where there are any, takes the lock.
-func (m *Memory) open(ctx context.Context, charges []gcra.Charge) ([]demand, error) {
+func (m *Memory) open(ctx context.Context, charges []gcra.Charge, refund bool) ([]demand, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	ds, err := demands(charges)
+	ds, err := demands(charges, refund)
 	if err == nil && len(charges) > 0 {
 		m.mu.Lock()
 	}

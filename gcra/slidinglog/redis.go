@@ -109,7 +109,7 @@ func (r *Redis) apply(ctx context.Context, charges []gcra.Charge, refund bool) e
 	if strings.ContainsAny(prefix, "{}") {
 		return fmt.Errorf("slidinglog: redis: prefix is %q; want one without braces", prefix)
 	}
-	ds, err := demands(charges)
+	ds, err := demands(charges, refund)
 	if err != nil {
 		return err
 	}

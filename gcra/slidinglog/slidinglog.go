@@ -74,8 +74,11 @@ type demand struct {
 // maxDelay is the longest MaxDelay, as in package gcra.
 const maxDelay = 366 * 24 * time.Hour
 
-// demands checks the charges of an admission.
-func demands(charges []gcra.Charge) ([]demand, error) {
+// maxGiveBack is more units than any log holds, and exact in Lua.
+const maxGiveBack = 1 << 52
+
+// demands checks the charges of an admission, or of a refund, and converts them.
+func demands(charges []gcra.Charge, refund bool) ([]demand, error) {
 	ds := make([]demand, len(charges))
 	patience := maxDelay
 	for i := range charges {
@@ -83,7 +86,11 @@ func demands(charges []gcra.Charge) ([]demand, error) {
 		if err := check(c); err != nil {
 			return nil, fmt.Errorf("slidinglog: charge on policy %.80q: %w", c.Policy, err)
 		}
-		d := demand{per: c.Limit.Per, count: c.Limit.Count, cost: min(c.Cost, c.Limit.Count+1), within: c.MaxDelay, top: c.MaxDelay, shadow: c.Shadow}
+		most := c.Limit.Count + 1 // is refused like any that is more
+		if refund {
+			most = maxGiveBack // a queue goes with the window
+		}
+		d := demand{per: c.Limit.Per, count: c.Limit.Count, cost: min(c.Cost, most), within: c.MaxDelay, top: c.MaxDelay, shadow: c.Shadow}
 		if c.Within > 0 {
 			d.within = min(c.Within, c.MaxDelay)
 		}

@@ -99,6 +99,7 @@ func Run(t *testing.T, open func(t testing.TB) Backend) {
 		{"invalid charges", anyLaw, invalidCharges},
 		{"nothing to take", anyLaw, nothingToTake},
 		{"context done", anyLaw, contextDone},
+		{"resets", anyLaw, resets},
 		{"many charges", anyLaw, manyCharges},
 		{"hostile names", anyLaw, hostileNames},
 		{"exactly the burst passes", anyLaw, exactlyTheBurst},
