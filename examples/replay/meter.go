@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -73,17 +72,7 @@ const (
 const tick = 100 * time.Nanosecond
 
 func newMeter(l gcra.Limit, maxDelay time.Duration, room *int) *meter {
-	return &meter{limit: l, delay: int64(maxDelay / tick), interval: intervalOf(l), room: room, index: make([]uint32, 64)}
-}
-
-// intervalOf is how many ticks a unit takes to refill, as a store counts it.
-func intervalOf(l gcra.Limit) int64 {
-	still := &gcra.Memory{Capacity: 1, Now: func() time.Time { return time.Unix(0, 0) }}
-	r, err := gcra.Take(context.Background(), still, gcra.Charge{Limit: l, Cost: 1})
-	if err != nil {
-		panic(err) // a limiter has decided by it before
-	}
-	return int64(r.ResetAfter / tick)
+	return &meter{limit: l, delay: int64(maxDelay / tick), interval: int64(l.Interval() / tick), room: room, index: make([]uint32, 64)}
 }
 
 // add counts a request at a time in microseconds since 1970.

@@ -121,7 +121,7 @@ func TestAtLeast(t *testing.T) {
 				t.Errorf("%d per %v: %v", n, per, err)
 				continue
 			}
-			if got := time.Duration(intervalOf(l)*n) * tick; got > per || l.Count > n+n/1000+1 {
+			if got := l.Interval() * time.Duration(n); got > per || l.Count > n+n/1000+1 {
 				t.Errorf("%d per %v: got %v, %d units in %v; want as many in at most %v", n, per, l, n, got, per)
 			}
 		}
@@ -168,7 +168,7 @@ func TestMeter(t *testing.T) {
 		{gcra.PerMinute(60), 0, []step{{0, 0}, {0, 0}}, 0, 0}, // peeks
 		{gcra.PerMinute(60), 2 * time.Second, []step{{0, 1}, {0, 1}, {0, 1}, {0, 1}}, 2, 4},
 		{gcra.PerMinute(60), 9 * time.Second, []step{{0, 3}}, 3, 3}, // no delay helps a cost above the burst
-		{gcra.PerDay(1), 0, []step{{0, 1 << 40}, {1, 1 << 62}}, mostDebt/intervalOf(gcra.PerDay(1)) + 1, 1<<32 - 1},
+		{gcra.PerDay(1), 0, []step{{0, 1 << 40}, {1, 1 << 62}}, mostDebt/int64(gcra.PerDay(1).Interval()/tick) + 1, 1<<32 - 1},
 	} {
 		room := 1
 		m := newMeter(c.limit, c.delay, &room)

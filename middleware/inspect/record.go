@@ -3,6 +3,7 @@ package inspect
 import (
 	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -61,12 +62,13 @@ func (c *record) observe(_ *http.Request, d middleware.Decision) {
 	if d.Err != nil {
 		c.degraded.add(now, o)
 	}
+	away := d.Degraded()
 	for i := range d.Results {
 		r := &d.Results[i]
 		s := c.of(r.Policy)
 		limit := r.Limit
-		if d.Err != nil {
-			limit = gcra.Limit{} // this server's share, perhaps
+		if slices.Contains(away, r.Policy) {
+			limit = gcra.Limit{} // this server's share
 		} else {
 			s.limits.note(now, limit)
 		}

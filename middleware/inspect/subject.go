@@ -1,12 +1,11 @@
 package inspect
 
 import (
-	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/middleware"
@@ -75,7 +74,7 @@ func (i *Inspector) look(ctx context.Context, subject string) *standing {
 		for _, l := range limits {
 			at.Buckets = append(at.Buckets, bucket{
 				Policy: p.Name, Known: true, Rows: rows,
-				level: &level{Limit: l.String(), IfLimit: !sure, Burst: burst(l)},
+				level: &level{Limit: l.String(), IfLimit: !sure, Burst: l.Capacity()},
 			})
 			rows = 0
 			charges = append(charges, gcra.Charge{Subject: subject, Policy: p.Name, Limit: l, MaxDelay: p.MaxDelay})
@@ -115,13 +114,7 @@ func (i *Inspector) refill(ctx context.Context, subject string, names []string) 
 		if len(limits) == 0 {
 			return false, mistake(fmt.Sprintf("policy %s has a limit for each request, and lately there was none to learn one from", p.Name))
 		}
-		// Any limit will do for a bucket, since none holds more debt than its own
-		// limit allows; a log is emptied by the one with the largest burst.
-		l := slices.MaxFunc(limits, func(a, b gcra.Limit) int { return cmp.Compare(burst(a), burst(b)) })
-		charges = append(charges, gcra.Charge{
-			Subject: subject, Policy: p.Name, Limit: l, MaxDelay: p.MaxDelay,
-			Cost: burst(l) + queue(l, p.MaxDelay),
-		})
+		charges = append(charges, gcra.Charge{Subject: subject, Policy: p.Name, Limit: limits[0], MaxDelay: p.MaxDelay, Cost: math.MaxInt64})
 	}
 	for _, name := range names {
 		if !slices.Contains(inForce, name) {
@@ -143,15 +136,3 @@ func (i *Inspector) refill(ctx context.Context, subject string, names []string) 
 type mistake string
 
 func (m mistake) Error() string { return string(m) }
-
-// queue is how many units MaxDelay may have let in beyond the burst.
-func queue(l gcra.Limit, maxDelay time.Duration) int64 {
-	return int64(float64(maxDelay)/float64(l.Per)*float64(l.Count)) + 1
-}
-
-func burst(l gcra.Limit) int64 {
-	if l.Burst == 0 {
-		return l.Count
-	}
-	return l.Burst
-}

@@ -106,6 +106,17 @@ func TestLookWithLimitFor(t *testing.T) {
 	}
 }
 
+// A policy that could not be decided hides nothing of the others.
+func TestLookBesideAFailingPolicy(t *testing.T) {
+	s := newScene(t,
+		middleware.Policy{Name: "bad", Key: func(*http.Request) (string, error) { return "", errors.New("no key today") }, Limit: five},
+		middleware.Policy{Name: "plan", Key: who, LimitFor: func(*http.Request) gcra.Limit { return five }})
+	s.ask(2, "x", "/")
+	if b := s.json("?subject=x").Subject.Buckets[1]; b.Limit == "" || b.Left != 3 {
+		t.Errorf("got %+v; want plan known, with 3 left", b)
+	}
+}
+
 // What is not known is not there, in JSON: a bucket of 0 units would look empty.
 func TestUnknownJSON(t *testing.T) {
 	clock := newClock()
@@ -214,8 +225,8 @@ func TestResetQueue(t *testing.T) {
 }
 
 func TestResetLog(t *testing.T) {
-	s := newSceneOn(t, newClock(), slidinglog.NewMemory(), middleware.Policy{Name: "strict", Key: who, Limit: gcra.PerHour(5)})
-	s.ask(5, "x", "/")
+	s := newSceneOn(t, newClock(), slidinglog.NewMemory(), middleware.Policy{Name: "strict", Key: who, Limit: gcra.PerHour(5), MaxDelay: 10 * time.Hour})
+	s.ask(20, "x", "/")
 	if got := s.left("x"); got != "strict 0/5" {
 		t.Errorf("got %q; want strict 0/5", got)
 	}

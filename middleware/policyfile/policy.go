@@ -393,9 +393,9 @@ func (e *entry) finish() {
 		e.Limit = gcra.PerSecond(1) // a mistake has been reported
 		return
 	}
-	most := capacity(e.limit)
+	most := e.limit.Capacity()
 	for _, limit := range e.plans {
-		most = max(most, capacity(limit))
+		most = max(most, limit.Capacity())
 	}
 	if e.cost > most {
 		e.mistakes.addf(e.places["Cost"], "cost is %d, of which the limit admits %d at most; no request could ever pass", e.cost, most)
@@ -425,16 +425,8 @@ func slowest(plans map[string]gcra.Limit) gcra.Limit {
 	return slices.MinFunc(slices.Collect(maps.Values(plans)), func(a, b gcra.Limit) int {
 		return cmp.Or(
 			cmp.Compare(float64(a.Count)/float64(a.Per), float64(b.Count)/float64(b.Per)),
-			cmp.Compare(capacity(a), capacity(b)))
+			cmp.Compare(a.Capacity(), b.Capacity()))
 	})
-}
-
-// capacity is how many units the limit admits at once.
-func capacity(l gcra.Limit) int64 {
-	if l.Burst == 0 {
-		return l.Count
-	}
-	return l.Burst
 }
 
 // check has the middleware look at the policies, and finds the places of what
