@@ -30,6 +30,7 @@ type Memory struct {
 	// which setting the wall clock does not disturb. Set it before first use.
 	Now func() time.Time
 
+	locking  bool // the mirror's: no charge does without a lock, which guards its notes
 	once     sync.Once
 	seed     maphash.Seed
 	memo     memo
@@ -115,7 +116,7 @@ func (m *Memory) apply(ctx context.Context, charges []Charge, refund bool) error
 		return err
 	}
 	m.once.Do(m.init)
-	if len(charges) == 1 {
+	if len(charges) == 1 && !m.locking {
 		if done, err := m.alone(&charges[0], refund); done {
 			return err
 		}
@@ -154,6 +155,9 @@ func (m *Memory) apply(ctx context.Context, charges []Charge, refund bool) error
 			claims[c.first].hold(now, true)
 		}
 		f := &claims[c.first] // a key that occurs twice is charged twice
+		if f.next-now > c.top {
+			now = m.now() // perhaps only because others, without a lock, have been here since it was read
+		}
 		c.ahead = c.clamp(f.next, now)
 		if c.takes() {
 			// No later TAT can have been made by this limit, and unless it is
@@ -235,7 +239,7 @@ func (m *Memory) alone(c *Charge, refund bool) (done bool, err error) {
 		if tat == taken || s.hash.Load() != h {
 			break
 		}
-		if tat-now > d.top && d.takes() {
+		if tat-now > d.top && d.inc != 0 {
 			now = m.now() // perhaps only because others have been here since it was read
 		}
 		ahead := d.clamp(tat, now)

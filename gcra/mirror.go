@@ -23,6 +23,7 @@ type mirror struct {
 
 func newMirror(keep time.Duration) *mirror {
 	m := &mirror{keep: ticksIn(keep)}
+	m.locking = true
 	m.once.Do(m.init)
 	return m
 }

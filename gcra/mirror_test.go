@@ -222,3 +222,24 @@ func TestMirrorFollowsOwnRefund(t *testing.T) {
 		}
 	}
 }
+
+// What is taken in an outage, on the mirror, is not what Redis has said: when it
+// is back it is asked.
+func TestMirrorDoesNotBelieveItself(t *testing.T) {
+	w := newWorld()
+	charges := []Charge{{Subject: "s", Policy: "p", Limit: PerHour(10), Cost: 1}}
+	rd := w.ride(charges, false)
+	w.redis(rd)
+	w.mirror.learn(rd, w.mirror.now())
+	for range 20 {
+		if err := w.mirror.Take(t.Context(), charges); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if charges[0].Result.Allowed {
+		t.Fatal("the mirror admits 20 of 10")
+	}
+	if again := w.ride(charges, false); w.mirror.refuse(again, charges, w.mirror.now()) {
+		t.Error("refused by what was taken in an outage; want Redis asked")
+	}
+}

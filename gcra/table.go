@@ -7,8 +7,8 @@ import (
 
 // table maps hashes to TATs: open addressing with linear probing, 24 bytes a
 // slot, no pointers for the garbage collector to follow. An entry whose TAT is
-// not after now is as good as absent, so newcomers take such slots over where
-// they stand and nothing needs to be swept.
+// before now has lapsed and is as good as absent, so newcomers take such slots
+// over where they stand and nothing needs to be swept.
 //
 // Its methods are for the holder of a lock, but for find: whoever has found a
 // slot may replace its TAT by one CompareAndSwap without any lock. That is safe
@@ -17,8 +17,9 @@ import (
 //   - the holder of the lock who changes a slot takes its TAT out first
 //     (Swap(taken)), so nobody's CompareAndSwap comes between;
 //   - a slot that has changed hands never has a TAT again that it had before: it
-//     was at most now then, and what follows is later, or one of the vacant ones,
-//     of which no two are the same;
+//     was before now then, and what follows is not, or is one of the vacant ones,
+//     of which no two are the same (a clock that is set back by its owner, at the
+//     moment between a load and a swap, could charge one key for another);
 //   - slots that are left behind when the table grows stay taken.
 //
 // So find the slot, load its TAT, see that it is not taken, look at the hash
@@ -134,11 +135,17 @@ func (t *table) lapsed(hash uint64, now int64) *slot {
 			return nil
 		case gone:
 		default:
-			if tat := s.tat.Load(); tat <= now && s.tat.CompareAndSwap(tat, taken) {
+			if s.takeLapsed(now) {
 				return s
 			}
 		}
 	}
+}
+
+// takeLapsed takes the TAT of an entry out if it has lapsed.
+func (s *slot) takeLapsed(now int64) bool {
+	tat := s.tat.Load()
+	return tat < now && s.tat.CompareAndSwap(tat, taken)
 }
 
 // vacancy counts one more entry and returns a slot for it; there must be one.
@@ -161,9 +168,14 @@ func (t *table) grow(now int64) {
 	old := t.all()
 	live := 0
 	for i := range old {
-		if old[i].hash.Load() >= hashes && old[i].tat.Load() > now {
-			live++
+		if old[i].hash.Load() < hashes {
+			continue
 		}
+		if !old[i].takeLapsed(now) {
+			live++
+			continue
+		}
+		old[i].hash.Store(gone) // or a charge without a lock would bring back what was not counted
 	}
 	size := 8
 	for size < 2*(live+1) {
@@ -174,7 +186,7 @@ func (t *table) grow(now int64) {
 	for i := range old {
 		hash := old[i].hash.Load()
 		// One that is taken, by the holder of the lock, moves as such.
-		if tat := old[i].tat.Swap(taken); hash >= hashes && tat > now {
+		if tat := old[i].tat.Swap(taken); hash >= hashes {
 			s := t.vacancy(slots, hash)
 			s.note = old[i].note
 			s.tat.Store(tat)
@@ -196,7 +208,7 @@ func (t *table) reclaim(now int64) bool {
 		if s.hash.Load() < hashes {
 			continue
 		}
-		if tat := s.tat.Load(); tat <= now && s.tat.CompareAndSwap(tat, taken) {
+		if s.takeLapsed(now) {
 			s.hash.Store(gone)
 			t.used--
 			return true

@@ -1,9 +1,12 @@
 package gcra
 
 import (
+	"context"
 	"fmt"
 	"math"
+	"sync"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 )
@@ -18,7 +21,7 @@ func TestTableIsAMap(t *testing.T) {
 		now := int64(0)
 		live := func() (n int) {
 			for _, tat := range want {
-				if tat > now {
+				if tat >= now {
 					n++
 				}
 			}
@@ -111,7 +114,7 @@ func TestTableReclaims(t *testing.T) {
 		if _, ok := tab.hold(h+2, 0); !ok {
 			t.Fatalf("no place for key %d of 1000", h)
 		}
-		tab.set(h+2, 1+int64(h%2)*1000, 0) // every other one lapses at 1
+		tab.set(h+2, 1+int64(h%2)*1000, 0) // every other one has lapsed after 1
 	}
 	if _, ok := tab.hold(5000, 0); ok {
 		t.Fatal("a place was found in a table full of live entries")
@@ -120,7 +123,7 @@ func TestTableReclaims(t *testing.T) {
 	for i := range uint64(500) {
 		h := 1_000_000 + i*7919
 		for {
-			if _, ok := tab.hold(h, 1); ok {
+			if _, ok := tab.hold(h, 2); ok {
 				break
 			}
 			if tries++; tries > 1000 {
@@ -129,7 +132,7 @@ func TestTableReclaims(t *testing.T) {
 		}
 		tab.set(h, 1000, 0)
 	}
-	if _, ok := tab.hold(999_999_999, 1); ok {
+	if _, ok := tab.hold(999_999_999, 2); ok {
 		t.Error("got more places than had lapsed")
 	}
 	for h := uint64(1); h < 1000; h += 2 {
@@ -195,6 +198,100 @@ func TestMemoryCapacityIsKept(t *testing.T) {
 			if i := h >> m.shift; i >= uint64(len(m.shards)) {
 				t.Fatalf("Capacity %d: hash %x is in shard %d of %d", capacity, h, i, len(m.shards))
 			}
+		}
+	}
+}
+
+// A table that grows while charges without a lock bring lapsed entries back to
+// life has room for all that move.
+func TestTableGrowsBesideCharges(t *testing.T) {
+	const keys = 3000
+	key := func(i uint64) uint64 { return i*0x9e3779b97f4a7c15 | 2 }
+	for round := range 100 {
+		tab := table{limit: 1 << 20}
+		for i := range uint64(keys) {
+			tab.hold(key(i), 0)
+			tab.set(key(i), 5, 0)
+		}
+		begin := make(chan struct{})
+		var charges sync.WaitGroup
+		charges.Go(func() {
+			<-begin
+			for i := range uint64(keys) {
+				if s := tab.find(key(i)); s != nil {
+					if tat := s.tat.Load(); tat != taken {
+						s.tat.CompareAndSwap(tat, 1000)
+					}
+				}
+			}
+		})
+		close(begin)
+		grown := make(chan struct{})
+		go func() {
+			defer close(grown)
+			tab.grow(10)
+		}()
+		select {
+		case <-grown:
+		case <-time.After(20 * time.Second):
+			t.Fatalf("round %d: grow does not return", round)
+		}
+		charges.Wait()
+		if 4*tab.filled > 3*len(tab.all()) {
+			t.Fatalf("round %d: %d of %d slots filled; want at most three quarters", round, tab.filled, len(tab.all()))
+		}
+	}
+}
+
+// interrupted is a clock of which a reader is interrupted, once.
+type interrupted struct {
+	now  time.Time
+	then func()
+}
+
+func (c *interrupted) read() time.Time {
+	t := c.now
+	if f := c.then; f != nil {
+		c.then = nil
+		f()
+	}
+	return t
+}
+
+// A call that has read the clock, and then stands still while others take, does
+// not bring down what they have taken.
+func TestMemoryStaleClock(t *testing.T) {
+	charge := Charge{Subject: "k", Policy: "p", Limit: PerSecond(10), Cost: 1}
+	other := charge
+	other.Subject = "other"
+	for name, call := range map[string]func(*Memory) error{
+		"a group":  func(m *Memory) error { return m.Take(context.Background(), []Charge{charge, other}) },
+		"a refund": func(m *Memory) error { return m.Refund(context.Background(), []Charge{charge}) },
+	} {
+		c := &interrupted{now: time.Unix(1_800_000_000, 0)}
+		m := &Memory{Now: c.read}
+		all := func() (passed int) {
+			for range 50 {
+				if r, err := Take(t.Context(), m, charge); err != nil {
+					t.Fatal(err)
+				} else if r.Allowed {
+					passed++
+				}
+			}
+			return passed
+		}
+		all()
+		c.now = c.now.Add(10 * time.Second)
+		passed := 0
+		c.then = func() {
+			c.now = c.now.Add(time.Second)
+			passed += all()
+		}
+		if err := call(m); err != nil {
+			t.Fatal(err)
+		}
+		if passed += all(); passed > 11 { // a refund gives one back
+			t.Errorf("%s: %d passed at one moment; want 10, and one more after a refund", name, passed)
 		}
 	}
 }

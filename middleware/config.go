@@ -109,7 +109,7 @@ const (
 
 const (
 	maxName      = 64
-	maxPolicies  = 1000
+	maxPolicies  = 256                  // what gcra.Redis takes at once
 	maxDelay     = 366 * 24 * time.Hour // what a store accepts
 	maxInstances = 1_000_000
 )

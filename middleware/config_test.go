@@ -27,7 +27,7 @@ func TestNewReportsEveryMistake(t *testing.T) {
 		want     []string
 	}{
 		{"nothing", middleware.Config{}, nil, []string{"Store is nil", "no policies"}},
-		{"a great many", middleware.Config{Store: gcra.NewMemory()}, make([]middleware.Policy, 1001), []string{"1001 policies; want at most 1000"}},
+		{"a great many", middleware.Config{Store: gcra.NewMemory()}, make([]middleware.Policy, 257), []string{"257 policies; want at most 256"}},
 		{"nil pointer", middleware.Config{Store: (*gcra.Memory)(nil)}, []middleware.Policy{ok}, []string{"Store is nil"}},
 		{"headers", middleware.Config{Store: store.Store, Headers: middleware.HeadersNone | middleware.HeadersX}, []middleware.Policy{ok}, []string{"Headers is 0b1100; want"}},
 		{"unknown headers", middleware.Config{Store: store.Store, Headers: 128}, []middleware.Policy{ok}, []string{"Headers is 0b10000000; want"}},

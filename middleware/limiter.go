@@ -41,7 +41,9 @@ func (l *Limiter) Allow(w http.ResponseWriter, r *http.Request) (*http.Request, 
 	r, v := visitOf(r)
 	l.decide(r, v)
 	d := &v.decision
+	v.mu.Lock() // an observer may have begun a Refund
 	v.tell(w.Header(), l.headers)
+	v.mu.Unlock()
 	v.stage.CompareAndSwap(claimed, settled) // unless an observer has refunded it already
 	if !d.Allowed {
 		l.refuse(w, r, v.conclusion())

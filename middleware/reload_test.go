@@ -1,6 +1,7 @@
 package middleware_test
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -98,5 +99,56 @@ func TestObserversAreCalledInOrder(t *testing.T) {
 	}
 	if took[0] <= 0 || took[0] != took[2] {
 		t.Errorf("Took: got %v; want one time, above 0", took)
+	}
+}
+
+// What is given back or spent late, under the limit of an earlier time, forgives
+// nothing of what is owed under the limit of today.
+func TestReloadBeforeALateRefund(t *testing.T) {
+	for name, late := range map[string]func(*middleware.Decision) error{
+		"refund": func(d *middleware.Decision) error { return d.Refund(t.Context()) },
+		"spend":  func(d *middleware.Decision) error { return d.Spend(t.Context(), 1) },
+	} {
+		store, _ := newStore()
+		p := middleware.Policy{Key: key("k"), Limit: gcra.PerMinute(10)}
+		l := limiter(t, middleware.Config{Store: store}, p)
+		_, slow := allow(l, get("/"))
+		p.Limit = gcra.PerHour(1000)
+		if err := l.Reload(p); err != nil {
+			t.Fatal(err)
+		}
+		all := func() (passed int) {
+			for l.Decide(get("/")).Allowed {
+				passed++
+			}
+			return passed
+		}
+		before := all()
+		if err := late(slow); err != nil {
+			t.Fatal(err)
+		}
+		// A unit of 10 a minute is worth six seconds, two of 1000 an hour.
+		if after := all(); after > 2 {
+			t.Errorf("%s: %d passed, and %d after it; want at most 2", name, before, after)
+		}
+	}
+}
+
+// A goroutine that an observer has started may refund while the client is told.
+func TestObserverRefundsMeanwhile(t *testing.T) {
+	c := newClock()
+	store := &gcra.Memory{Now: c.now}
+	var all sync.WaitGroup
+	var d middleware.Decision
+	l := limiter(t, middleware.Config{Store: store, Observe: func(_ *http.Request, seen middleware.Decision) {
+		d = seen
+		all.Go(func() { _ = seen.Refund(context.Background()) })
+	}}, middleware.Policy{Key: key("k"), Limit: gcra.PerMinute(10)})
+	for range 100 {
+		allow(l, get("/"))
+	}
+	all.Wait()
+	if err := d.Refund(t.Context()); err != nil || left(t, store, "k", "default", gcra.PerMinute(10)) != 10 {
+		t.Errorf("all refunded once: got %v, %d left; want 10", err, left(t, store, "k", "default", gcra.PerMinute(10)))
 	}
 }

@@ -45,6 +45,7 @@ func (v *visit) refund(ctx context.Context, s gcra.Store, w way) error {
 			continue
 		}
 		e.state = decided
+		c.MaxDelay = maxDelay // or, after a Reload, the old limit would bring the new one's debt down
 		if c.Cost > 0 {
 			charges = append(charges, c)
 		}
@@ -94,6 +95,7 @@ func (v *visit) spend(ctx context.Context, s gcra.Store, w way, n int64) error {
 		}
 		c.Cost = n
 		c.Within = time.Nanosecond // what is left now; the queue of MaxDelay is for requests
+		c.MaxDelay = maxDelay      // as in refund
 		charges = append(charges, c)
 		taken = append(taken, &v.charges[i])
 	}
