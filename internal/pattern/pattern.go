@@ -36,9 +36,17 @@ type segment struct {
 // Parse reads a pattern as a ServeMux would and returns the ServeMux's error
 // where it would panic. Segments in the manner of gin and echo (":id", "*path",
 // "*") are read as the wildcards that they are there.
+//
+// It is stricter with what could never match: a host of other characters than
+// letters, digits and ".-:[]_", "?" and "#" in a path, and white space and what
+// cannot be printed anywhere but between method and path. In a path they can
+// all be written percent-encoded. A pattern has at most 1024 bytes.
 func Parse(s string) (*Pattern, error) {
+	if err := spelled(s); err != nil {
+		return nil, err
+	}
 	method, host, path := split(s)
-	var used names
+	used := names{}
 	segments := strings.Split(path, "/")
 	for i, seg := range segments {
 		if name, multi, ok := parameter(seg); ok {
@@ -129,6 +137,12 @@ func unescape(s string) string {
 // Fixed reports whether the pattern matches one path only, so that nothing
 // that a request adds can change what the route stands for.
 func (p *Pattern) Fixed() bool { return p.fixed }
+
+// Method is the method that the pattern was written with, or "".
+func (p *Pattern) Method() string { return p.method }
+
+// Host is the host that the pattern was written with, or "".
+func (p *Pattern) Host() string { return p.host }
 
 // HasHost reports whether the pattern is of one host.
 func (p *Pattern) HasHost() bool { return p.host != "" }

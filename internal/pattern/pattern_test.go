@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -25,6 +26,64 @@ func TestParseErrors(t *testing.T) {
 		if _, err := Parse(test.pattern); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%q: got %v; want %q", test.pattern, err, test.want)
 		}
+	}
+}
+
+// What could never match is refused, wherever it hides; what can is not.
+func TestParseNeverMatches(t *testing.T) {
+	for pattern, want := range map[string]string{
+		"POST\u00a0/login":       `"\u00a0" at offset 4 is white space`,
+		"POST\u3000/login":       `"\u3000" at offset 4 is white space`,
+		"POST /login ":           `" " at offset 11 is white space`,
+		"POST /log in":           "written with %20",
+		" /login":                `" " at offset 0 is white space`,
+		"POST  a /login":         `" " at offset 7 is white space`,
+		"POST /login\t":          `"\t" at offset 11 is white space`,
+		"POST /login\n":          "written with %0A",
+		"POST /login\u200b":      "written with %E2%80%8B",
+		"POST /\ufefflogin":      "cannot be printed",
+		"POST /login\x00":        "cannot be printed",
+		"POST /login\xff":        `"\xff" at offset 11`,
+		"POST /login?next=x":     `ends before "?"; one that has it is written with %3F`,
+		"POST /login#x":          `ends before "#"; one that has it is written with %23`,
+		"/{id}?x":                `ends before "?"`,
+		"*/login":                `a host, which has no "*"`,
+		":8080/login":            `a host, which ":8080" is not`,
+		"[]/login":               `a host, which "[]" is not`,
+		"POST https:%2F/x":       `a host, which has no "%"`,
+		"bücher.example/x":       `a host, which has no "\xc3"`,
+		"POST,GET /login":        "invalid method",
+		"/" + long(maxLength):    "it has 1025 bytes; want at most 1024",
+		"/" + long(maxLength-1):  "",
+		"POST  \t /login":        "",
+		"/Straße/日本/e\u0301":     "",
+		"/a%20b/%3F%23/100%/%E2": "",
+		"/a/:id/*path":           "",
+		"/a/{id}/{$}":            "",
+		"/a/{rest...}":           "",
+		"/user_:name/a,b;c=d@e!": "",
+		"localhost/":             "",
+		"GET my-host_1.io:80/":   "",
+		"[::1]:8080/x":           "",
+	} {
+		_, err := Parse(pattern)
+		if want == "" && err != nil {
+			t.Errorf("%.60q: got %v; want no error", pattern, err)
+		}
+		if want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%.60q: got %v; want %s", pattern, err, want)
+		}
+	}
+}
+
+func long(n int) string { return strings.Repeat("a", n) }
+
+// Names that are there again and again cost what they are long.
+func TestNamesAreLinear(t *testing.T) {
+	const segments = 5_000
+	got := FromTemplate(http.MethodGet, strings.Repeat("/:a", segments))
+	if want := "/{a_" + strconv.Itoa(segments) + "}"; !strings.HasSuffix(got, want) {
+		t.Errorf("got ...%s; want ...%s", got[len(got)-len(want):], want)
 	}
 }
 
@@ -148,7 +207,9 @@ func TestFromTemplate(t *testing.T) {
 		{"GET", "/files/*", "GET /files/{path...}"},
 		{"GET", "/files/*/rest", "GET /files/{path...}"},
 		{"GET", "/user_:name", "GET /user_:name"},
-		{"GET", "/a/:user-id/:user-id/:9/:", "GET /a/{user_id}/{user_id_}/{_9}/{param}"},
+		{"GET", "/a/:user-id/:user-id/:9/:", "GET /a/{user_id}/{user_id_2}/{_9}/{param}"},
+		{"GET", "/:a/:a_2/:a/:a/:a_2", "GET /{a}/{a_2}/{a_3}/{a_4}/{a_2_2}"},
+		{"GET", "/what?/#/a\u00a0b/\u200b/\xff/é", "GET /what%3F/%23/a%C2%A0b/%E2%80%8B/%FF/é"},
 		{"GET", "/{x}/100%/a b", "GET /%7Bx%7D/100%25/a%20b"},
 		{"GET", `/v1/things\:batch`, "GET /v1/things:batch"},
 		{"GET", "login", "GET /login"},

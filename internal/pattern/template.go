@@ -2,9 +2,10 @@ package pattern
 
 import (
 	"net/http"
-	"slices"
+	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // FromTemplate is the ServeMux pattern of a route that gin or echo registered
@@ -28,7 +29,7 @@ func FromTemplate(method, template string) string {
 		b.WriteString(method)
 		b.WriteByte(' ')
 	}
-	var used names
+	used := names{}
 	for rest, more := strings.TrimPrefix(template, "/"), true; more; {
 		var seg string
 		seg, rest, more = strings.Cut(rest, "/")
@@ -73,45 +74,69 @@ func parameter(seg string) (name string, multi, ok bool) {
 	return "", false, false
 }
 
-// names are the wildcard names used so far in one pattern.
-type names []string
+// names are the wildcard names used so far in one pattern, and how often each
+// was asked for.
+type names map[string]int
 
 // wildcard is "{name}" or "{name...}", the name made an identifier that the
 // pattern does not hold yet, as a ServeMux wants it.
-func (n *names) wildcard(name string, multi bool) string {
+func (n names) wildcard(name string, multi bool) string {
 	name = strings.Map(func(c rune) rune {
 		if unicode.IsLetter(c) || unicode.IsDigit(c) {
 			return c
 		}
 		return '_'
 	}, name)
+	first, _ := utf8.DecodeRuneInString(name)
 	switch {
 	case name == "" && multi:
 		name = "path"
 	case name == "":
 		name = "param"
-	case unicode.IsDigit([]rune(name)[0]):
+	case unicode.IsDigit(first):
 		name = "_" + name
 	}
-	for slices.Contains(*n, name) {
-		name += "_"
-	}
-	*n = append(*n, name)
+	name = n.unique(name)
 	if multi {
 		return "{" + name + "...}"
 	}
 	return "{" + name + "}"
 }
 
+// unique is the name, or the name with the first number that makes it one that
+// was not given yet.
+func (n names) unique(name string) string {
+	given := name
+	for n[given] > 0 {
+		n[name]++
+		given = name + "_" + strconv.Itoa(n[name])
+	}
+	n[given] = 1
+	return given
+}
+
+// escape writes the segment with nothing in it that [Parse] reads as syntax, or
+// refuses.
 func escape(b *strings.Builder, seg string) {
-	const hex = "0123456789ABCDEF"
-	for i := range len(seg) {
-		switch c := seg[i]; {
+	for i, size := 0, 0; i < len(seg); i += size {
+		var c rune
+		c, size = utf8.DecodeRuneInString(seg[i:])
+		switch {
 		case c == '\\' && i+1 < len(seg) && seg[i+1] == ':': // an escaped colon
-		case c <= ' ' || c == 0x7f || c == '{' || c == '}' || c == '%':
-			b.Write([]byte{'%', hex[c>>4], hex[c&15]})
+		case !visible(c, size) || strings.ContainsRune("{}%?#", c):
+			b.WriteString(percent(seg[i : i+size]))
 		default:
-			b.WriteByte(c)
+			b.WriteString(seg[i : i+size])
 		}
 	}
+}
+
+// percent encodes every byte.
+func percent(s string) string {
+	const hex = "0123456789ABCDEF"
+	var b strings.Builder
+	for i := range len(s) {
+		b.Write([]byte{'%', hex[s[i]>>4], hex[s[i]&15]})
+	}
+	return b.String()
 }
