@@ -61,6 +61,9 @@ func (i *Inspector) known(p *middleware.Policy, subject string) (limits []gcra.L
 	return limits, len(limits) == 1
 }
 
+// atOnce is the most charges that gcra.Redis takes at once.
+const atOnce = 256
+
 // look asks the store, which is not changed by it, where the subject stands.
 func (i *Inspector) look(ctx context.Context, subject string) *standing {
 	at := &standing{Subject: subject, Buckets: []bucket{}}
@@ -83,9 +86,11 @@ func (i *Inspector) look(ctx context.Context, subject string) *standing {
 	if len(charges) == 0 {
 		return at
 	}
-	if err := i.store.Take(ctx, charges); err != nil {
-		at.Buckets, at.Error = []bucket{}, "The store could not tell: "+err.Error()
-		return at
+	for some := range slices.Chunk(charges, atOnce) {
+		if err := i.store.Take(ctx, some); err != nil {
+			at.Buckets, at.Error = []bucket{}, "The store could not tell: "+err.Error()
+			return at
+		}
 	}
 	next := 0
 	for k := range at.Buckets {
