@@ -50,7 +50,8 @@
 // there twice and a value that is missing are mistakes. All of them are
 // reported at once, each with its line and column (in characters, from 1), the
 // value and what would be right. Anchors, aliases and tags are not read. A file
-// has at most 64 KiB, room for some five hundred policies.
+// has at most 64 KiB and 8000 tokens, as YAML calls each word, value, comment and
+// mark (":", "-", "[", "," ...): room for 250 policies and more.
 package policyfile
 
 import (
@@ -103,8 +104,7 @@ func Parse(name string, data []byte, v Vocabulary) ([]middleware.Policy, error) 
 	return policies, nil
 }
 
-// maxSize bounds the work on a file: it grows with the square of some that no
-// person would write.
+// maxSize bounds what is read of a file; see also maxTokens.
 const maxSize = 64 << 10
 
 // readFile reads no more than shows that a file is too large.

@@ -16,6 +16,10 @@ import (
 // maxDepth is more than a file needs, and nothing to a parser that recurses.
 const maxDepth = 16
 
+// maxTokens bounds what the parser does with the square of their number: a
+// tenth of a second, and room for 250 policies of thirty tokens each.
+const maxTokens = 8000
+
 // parse reads the file's one document; nil after a mistake that leaves nothing
 // to look at.
 func (r *reader) parse(data []byte) (root ast.Node) {
@@ -37,6 +41,10 @@ func (r *reader) parse(data []byte) (root ast.Node) {
 	tokens := lexer.Tokenize(string(data))
 	if t := tooDeep(tokens); t != nil {
 		r.mistakes.addf(placeOf(t), "lists and mappings are nested more than %d deep; want a list of policies", maxDepth)
+		return nil
+	}
+	if len(tokens) > maxTokens {
+		r.mistakes.addf(placeOf(tokens[maxTokens]), "the file has more than %d words, values, marks and comments (YAML tokens), which is the most that is read", maxTokens)
 		return nil
 	}
 	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
