@@ -2,6 +2,9 @@ package policyfile
 
 import "time"
 
+// Open opens a file without a look at what it is before.
+var Open = open
+
 // SetDoubt sets how long a mistake must last to be told.
 func (w *Watcher) SetDoubt(d time.Duration) { w.doubt = d }
 

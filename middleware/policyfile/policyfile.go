@@ -55,10 +55,7 @@
 package policyfile
 
 import (
-	"fmt"
-	"io"
 	"net/http"
-	"os"
 
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
@@ -80,7 +77,8 @@ type Vocabulary struct {
 }
 
 // Load reads the policies in the file at path, ready for [middleware.New] or
-// [middleware.Limiter.Reload]. Its error is that of [Parse], or says why the
+// [middleware.Limiter.Reload]. It follows symbolic links, and refuses what is no
+// regular file, such as a named pipe, without waiting for it. Its error is that of [Parse], or says why the
 // file could not be read.
 func Load(path string, v Vocabulary) ([]middleware.Policy, error) {
 	data, err := readFile(path)
@@ -102,21 +100,4 @@ func Parse(name string, data []byte, v Vocabulary) ([]middleware.Policy, error) 
 		return nil, err
 	}
 	return policies, nil
-}
-
-// maxSize bounds what is read of a file; see also maxTokens.
-const maxSize = 64 << 10
-
-// readFile reads no more than shows that a file is too large.
-func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("policyfile: %w", err)
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	data, err := io.ReadAll(io.LimitReader(f, maxSize+1))
-	if err != nil {
-		return nil, fmt.Errorf("policyfile: %w", err)
-	}
-	return data, nil
 }
