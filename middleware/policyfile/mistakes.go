@@ -109,24 +109,28 @@ func closest(names []string, s string) (name string, ok bool) {
 	return name, ok
 }
 
-// distance is how many letters must be added, left out or changed to make one
-// text of the other (Levenshtein).
+// distance is how many letters must be added, left out, changed or swapped with
+// the next to make one text of the other (Damerau and Levenshtein, with no letter
+// touched twice).
 func distance(a, b string) int {
-	to := []rune(b)
+	from, to := []rune(a), []rune(b)
+	var older, old []int // the two rows before
 	row := make([]int, len(to)+1)
 	for j := range row {
 		row[j] = j
 	}
-	for i, c := range []rune(a) {
-		diagonal := row[0]
+	for i := range from {
+		older, old, row = old, row, make([]int, len(to)+1)
 		row[0] = i + 1
 		for j := range to {
-			change := diagonal
-			if c != to[j] {
+			change := old[j]
+			if from[i] != to[j] {
 				change++
 			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, diagonal+1)
+			row[j+1] = min(change, old[j+1]+1, row[j]+1)
+			if i > 0 && j > 0 && from[i] == to[j-1] && from[i-1] == to[j] {
+				row[j+1] = min(row[j+1], older[j-1]+1)
+			}
 		}
 	}
 	return row[len(to)]

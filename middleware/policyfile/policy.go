@@ -292,6 +292,7 @@ func (e *entry) readRoutes(n ast.Node) {
 			e.mistakes.addf(positionOf(n), "routes has %s; want %s", shown(n), routesForm)
 			continue
 		}
+		e.checkRoute(positionOf(n), route)
 		e.places[fmt.Sprintf("Routes[%d]", len(e.Routes))] = positionOf(n)
 		e.Routes = append(e.Routes, route)
 	}

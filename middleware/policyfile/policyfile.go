@@ -47,7 +47,8 @@
 // without one, is never without a limit.
 //
 // The file is read strictly: a field or a name that nobody knows, one that is
-// there twice and a value that is missing are mistakes. All of them are
+// there twice and a value that is missing are mistakes. So are routes that hardly
+// mean what they say: "PSOT /login", and "login/", which would be a host. All of them are
 // reported at once, each with its line and column (in characters, from 1), the
 // value and what would be right. Anchors, aliases and tags are not read. A file
 // has at most 64 KiB and 8000 tokens, as YAML calls each word, value, comment and

@@ -261,28 +261,38 @@ func TestMistakes(t *testing.T) {
 		one("plans: {7: 5/minute}"):                     {"4:11: 7 stands for the name of a field; want text"},
 
 		// The rest.
-		one("routes:"):                    {"4:3: routes has no value; want " + wantRoutes + wantOut},
-		one("routes: []"):                 {"4:11: routes is an empty list; want " + wantRoutes + ", or leave it out for every request"},
-		one("routes: POST /login"):        {`4:11: routes is "POST /login"; want ` + wantRoutes},
-		one("routes: [/a, 7, a]"):         {"4:16: routes has 7; want " + wantRoutes, `4:19: route is "a": parsing "GET a": at offset 4: host/path missing /; want a pattern such as "POST /login"`},
-		one("cost: 0"):                    {"4:9: cost is 0; want a whole number from 1 or size"},
-		one("cost: -1"):                   {"4:9: cost is -1; want a whole number from 1 or size"},
-		one("cost: 1.5"):                  {"4:9: cost is 1.5; want a whole number from 1 or size"},
-		one("cost: '1'"):                  {`4:9: cost is "1"; want a whole number from 1 without quotes`},
-		one("cost: sise"):                 {`4:9: cost is "sise"; want a whole number from 1 or size (did you mean size?)`},
-		one("cost: 6"):                    {"4:9: cost is 6, of which the limit admits 5 at most; no request could ever pass"},
-		one("cost: 18446744073709551616"): {`4:9: cost is "18446744073709551616"; want a whole number from 1 or size`},
-		one("cost: 18446744073709551615"): {"4:9: cost is 18446744073709551615; want a whole number from 1 or size"},
-		one("shadow:"):                    {"4:3: shadow has no value; want true or false" + wantOut},
-		one("shadow: yes"):                {`4:11: shadow is "yes"; want true or false`},
-		one("shadow: 'true'"):             {`4:11: shadow is "true"; want true or false without quotes`},
-		one("shadow: 1"):                  {"4:11: shadow is 1; want true or false"},
-		one("shadow: ~"):                  {"4:11: shadow is null; want true or false"},
-		one("max_delay: 5"):               {"4:14: max_delay is 5; want a duration such as 500ms"},
-		one("max_delay: 5 s"):             {`4:14: max_delay is "5 s"; want a duration such as 500ms`},
-		one("max_delay: -5s"):             {"4:14: max_delay is -5s; want 0 (no delay) to 8784h0m0s"},
-		one("outage: close"):              {`4:11: outage is "close"; want local, open or closed (did you mean closed?)`},
-		one("outage: false"):              {"4:11: outage is false; want local, open or closed"},
+		one("routes:"):                     {"4:3: routes has no value; want " + wantRoutes + wantOut},
+		one("routes: []"):                  {"4:11: routes is an empty list; want " + wantRoutes + ", or leave it out for every request"},
+		one("routes: POST /login"):         {`4:11: routes is "POST /login"; want ` + wantRoutes},
+		one("routes: [/a, 7, a]"):          {"4:16: routes has 7; want " + wantRoutes, `4:19: route is "a": parsing "GET a": at offset 4: host/path missing /; want a pattern such as "POST /login"`},
+		one("routes: [login/]"):            {`4:12: route is "login/": "login" would be a host, which has a dot or a port; want "/login/"`},
+		one("routes: [POST login/a]"):      {`4:12: route is "POST login/a": "login" would be a host, which has a dot or a port; want "POST /login/a"`},
+		one("routes: [post/login]"):        {`4:12: route is "post/login": "post" would be a host, which has a dot or a port; want "POST /login"`},
+		one("routes: [PSOT/login]"):        {`4:12: route is "PSOT/login": "PSOT" would be a host, which has a dot or a port; want "POST /login"`},
+		one("routes: [PSOT /login]"):       {`4:12: route is "PSOT /login": method "PSOT" is unknown (did you mean POST?)`},
+		one("routes: [DLETEE /a, GETT /]"): {`4:12: route is "DLETEE /a": method "DLETEE" is unknown (did you mean DELETE?)`, `4:23: route is "GETT /": method "GETT" is unknown (did you mean GET?)`},
+		one("routes: ['*/login']"):         {`4:12: route is "*/login": what stands before the first slash is a host, which has no "*"; want a pattern such as "POST /login"`},
+		one("routes: ['POST /login ']"):    {`4:12: route is "POST /login ": " " at offset 11 is white space or cannot be printed; a path that has it is written with %20; want a pattern such as "POST /login"`},
+		one("routes: [POST\u00a0/login]"):  {`4:12: route is "POST\u00a0/login": "\u00a0" at offset 4 is white space or cannot be printed; a path that has it is written with %C2%A0; want a pattern such as "POST /login"`},
+		one("routes: [/a?b=c]"):            {`4:12: route is "/a?b=c": a path ends before "?"; one that has it is written with %3F; want a pattern such as "POST /login"`},
+		one("cost: 0"):                     {"4:9: cost is 0; want a whole number from 1 or size"},
+		one("cost: -1"):                    {"4:9: cost is -1; want a whole number from 1 or size"},
+		one("cost: 1.5"):                   {"4:9: cost is 1.5; want a whole number from 1 or size"},
+		one("cost: '1'"):                   {`4:9: cost is "1"; want a whole number from 1 without quotes`},
+		one("cost: sise"):                  {`4:9: cost is "sise"; want a whole number from 1 or size (did you mean size?)`},
+		one("cost: 6"):                     {"4:9: cost is 6, of which the limit admits 5 at most; no request could ever pass"},
+		one("cost: 18446744073709551616"):  {`4:9: cost is "18446744073709551616"; want a whole number from 1 or size`},
+		one("cost: 18446744073709551615"):  {"4:9: cost is 18446744073709551615; want a whole number from 1 or size"},
+		one("shadow:"):                     {"4:3: shadow has no value; want true or false" + wantOut},
+		one("shadow: yes"):                 {`4:11: shadow is "yes"; want true or false`},
+		one("shadow: 'true'"):              {`4:11: shadow is "true"; want true or false without quotes`},
+		one("shadow: 1"):                   {"4:11: shadow is 1; want true or false"},
+		one("shadow: ~"):                   {"4:11: shadow is null; want true or false"},
+		one("max_delay: 5"):                {"4:14: max_delay is 5; want a duration such as 500ms"},
+		one("max_delay: 5 s"):              {`4:14: max_delay is "5 s"; want a duration such as 500ms`},
+		one("max_delay: -5s"):              {"4:14: max_delay is -5s; want 0 (no delay) to 8784h0m0s"},
+		one("outage: close"):               {`4:11: outage is "close"; want local, open or closed (did you mean closed?)`},
+		one("outage: false"):               {"4:11: outage is false; want local, open or closed"},
 	} {
 		_, err := policyfile.Parse("p.yaml", []byte(text), words)
 		for i := range want {
@@ -291,6 +301,19 @@ func TestMistakes(t *testing.T) {
 		if got := mistakesOf(err); !slices.Equal(got, want) {
 			t.Errorf("%q: got\n%s\nwant\n%s", text, strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
+	}
+}
+
+// Routes that look odd, and match all the same.
+func TestRoutes(t *testing.T) {
+	want := []string{
+		"post /login", "LIST /a", "PURGE /a", "QUERY /a", "PROPFIND /a", "LOCK /a", "MOVE /a", "COPY /a", "SEARCH /a", "REPORT /a", "UPDATE /a",
+		"ACL /a", "BIND /a", "LABEL /a", "LINK /a", "MERGE /a", "NOTIFY /a", "POLL /a", "PUSH /a",
+		"localhost/", "LocalHost/", "example.com/", "GET login:80/", "[::1]/", "/:id", "/{id}/{$}", "/*path", "/é/%20",
+	}
+	policies := parse(t, one(`routes: ["`+strings.Join(want, `", "`)+`"]`))
+	if got := policies[0].Routes; !slices.Equal(got, want) {
+		t.Errorf("got %q; want %q", got, want)
 	}
 }
 
