@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -315,6 +315,8 @@ func (e *entry) readCost(n ast.Node) {
 	cost, ok := wholeNumber(n)
 	if s, _ := text(n); isNumber(s) {
 		want = costForm + " without quotes"
+	} else if number, is := n.(*ast.IntegerNode); is && !decimal.MatchString(number.GetToken().Value) {
+		want = costForm + " in decimal digits, the first not 0"
 	}
 	if !ok || cost < 1 {
 		e.mistakes.addf(positionOf(n), "cost is %s; want %s", shown(n), want)
@@ -330,19 +332,18 @@ func isNumber(s string) bool {
 	return err == nil
 }
 
+// decimal is how a number is written: YAML takes 010 for 8.
+var decimal = regexp.MustCompile(`^(0|-?[1-9][0-9]*)$`)
+
 // wholeNumber is the number that the node is.
 func wholeNumber(n ast.Node) (int, bool) {
 	number, ok := n.(*ast.IntegerNode)
 	if !ok {
 		return 0, false
 	}
-	switch v := number.Value.(type) {
-	case int64:
-		return int(v), int64(int(v)) == v
-	case uint64:
-		return int(v), v <= math.MaxInt
-	}
-	return 0, false
+	written := number.GetToken().Value
+	v, err := strconv.Atoi(written)
+	return v, err == nil && decimal.MatchString(written)
 }
 
 func (e *entry) readShadow(n ast.Node) {

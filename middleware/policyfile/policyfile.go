@@ -37,7 +37,8 @@
 //	limit      100/minute, 25/5s, 100/minute burst 20; see gcra.ParseLimit
 //	plans      a mapping of the plans' names to their limits
 //	routes     a list of patterns such as "POST /login"; without it every request
-//	cost       a whole number from 1, or a name in Vocabulary.Costs; 1 without it
+//	cost       a whole number from 1, in decimal digits, or a name in
+//	           Vocabulary.Costs; 1 without it
 //	shadow     true or false
 //	max_delay  a duration such as 500ms
 //	outage     local, open or closed

@@ -144,7 +144,7 @@ func TestPlanFails(t *testing.T) {
 }
 
 func TestCost(t *testing.T) {
-	policies := parse(t, "policies:\n- {name: a, key: user, limit: 5/minute, cost: 0x5}\n- {name: b, key: user, limit: 5/minute, cost: size}\n")
+	policies := parse(t, "policies:\n- {name: a, key: user, limit: 5/minute, cost: 5}\n- {name: b, key: user, limit: 5/minute, cost: size}\n")
 	r := get()
 	r.ContentLength = 77
 	if a, b := policies[0].Cost(r), policies[1].Cost(r); a != 5 || b != 77 {
@@ -160,14 +160,15 @@ func one(field string) string {
 // Each mistake is told with its place, the value and what would be right.
 func TestMistakes(t *testing.T) {
 	const (
-		wantTop    = "policies: and a list of them"
-		wantFields = "name, key, limit, plans, routes, cost, shadow, max_delay or outage"
-		wantPolicy = "its fields, such as {name: client, key: client, limit: 100/minute}"
-		wantPlans  = "plans and their limits, such as {free: 60/minute, pro: 600/minute}"
-		wantRoutes = `a list of patterns such as ["POST /login"]`
-		wantName   = "text, in quotes if it looks like something else"
-		wantOut    = ", or leave it out"
-		written    = "is not read here; want every value written out"
+		wantTop     = "policies: and a list of them"
+		wantFields  = "name, key, limit, plans, routes, cost, shadow, max_delay or outage"
+		wantPolicy  = "its fields, such as {name: client, key: client, limit: 100/minute}"
+		wantPlans   = "plans and their limits, such as {free: 60/minute, pro: 600/minute}"
+		wantRoutes  = `a list of patterns such as ["POST /login"]`
+		wantName    = "text, in quotes if it looks like something else"
+		wantDecimal = "want a whole number from 1 in decimal digits, the first not 0"
+		wantOut     = ", or leave it out"
+		written     = "is not read here; want every value written out"
 	)
 	long := strings.Repeat("x", 100)
 	for text, want := range map[string][]string{
@@ -277,6 +278,12 @@ func TestMistakes(t *testing.T) {
 		one("routes: [/a?b=c]"):            {`4:12: route is "/a?b=c": a path ends before "?"; one that has it is written with %3F; want a pattern such as "POST /login"`},
 		one("cost: 0"):                     {"4:9: cost is 0; want a whole number from 1 or size"},
 		one("cost: -1"):                    {"4:9: cost is -1; want a whole number from 1 or size"},
+		one("cost: 010"):                   {"4:9: cost is 010; " + wantDecimal},
+		one("cost: 0x5"):                   {"4:9: cost is 0x5; " + wantDecimal},
+		one("cost: 0o5"):                   {"4:9: cost is 0o5; " + wantDecimal},
+		one("cost: 0b10"):                  {"4:9: cost is 0b10; " + wantDecimal},
+		one("cost: 1_0"):                   {"4:9: cost is 1_0; " + wantDecimal},
+		one("cost: +5"):                    {"4:9: cost is +5; " + wantDecimal},
 		one("cost: 1.5"):                   {"4:9: cost is 1.5; want a whole number from 1 or size"},
 		one("cost: '1'"):                   {`4:9: cost is "1"; want a whole number from 1 without quotes`},
 		one("cost: sise"):                  {`4:9: cost is "sise"; want a whole number from 1 or size (did you mean size?)`},
