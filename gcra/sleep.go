@@ -6,21 +6,25 @@ import (
 )
 
 // fine is how long before its end a sleep is left to nap, which is more exact
-// than the runtime's timers: on Linux these wait for whole milliseconds, so that
-// an idle process wakes up to one late, each time by another part of it, and
-// calls a second apart would be seen 999 ms apart.
+// than a timer.
 const fine = 2 * time.Millisecond
 
 // naps is how many may nap at a time, for each takes a thread of the system.
 var naps = make(chan struct{}, 8)
 
 // sleep returns after d, or with the context's error if that ends first.
+//
+// Linux ends a wait late by up to a thousandth of its length, and the runtime
+// waits for whole milliseconds there: an idle process would wake up 20 ms late
+// after 20 s, and calls a second apart be seen 980 ms apart. So it sleeps by
+// parts, each a fiftieth of the one before, and naps in the end.
 func sleep(ctx context.Context, d time.Duration) error {
 	end := time.Now().Add(d)
-	if canNap && d > fine {
-		if err := doze(ctx, d-fine); err != nil {
+	for canNap && d > fine {
+		if err := doze(ctx, d-max(fine, d/50)); err != nil {
 			return err
 		}
+		d = time.Until(end)
 	}
 	if left := time.Until(end); canNap && left > 0 {
 		select {
