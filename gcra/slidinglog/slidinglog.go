@@ -48,7 +48,7 @@
 // A check is six short commands in a script, where GCRA has three, and travels
 // alone: there is no group commit, no mirror of refusals and no breaker. What
 // that costs beside GCRA and a plain SET is in benchmarks/RESULTS.md (one caller
-// there: 1.59 times a SET; other sorted-set logs in Go report 1.63). Measure it here with
+// there: 1.71 times a SET; other sorted-set logs in Go report 1.63). Measure it here with
 //
 //	go test -run '^$' -bench . ./gcra/slidinglog
 //	go -C benchmarks run .
