@@ -83,8 +83,10 @@ func TestAdaptiveOurMiddleware(t *testing.T) {
 				if least := int64(run.Seconds() * perSecond * 0.9); a+b < least {
 					t.Errorf("got %d passed; want at least %d", a+b, least)
 				}
-				if 2*min(a, b) < max(a, b) {
-					t.Errorf("got %d and %d passed; want neither more than twice the other", a, b)
+				// Who gets how much is left to chance: over many runs one of two had a
+				// fifth to a half. How fair it is among ten tells examples/simulate.
+				if 10*min(a, b) < a+b {
+					t.Errorf("got %d and %d passed; want at least a tenth for each", a, b)
 				}
 			})
 		})
