@@ -118,16 +118,16 @@ func (n names) unique(name string) string {
 // escape writes the segment with nothing in it that [Parse] reads as syntax, or
 // refuses.
 func escape(b *strings.Builder, seg string) {
-	for i, size := 0, 0; i < len(seg); i += size {
-		var c rune
-		c, size = utf8.DecodeRuneInString(seg[i:])
+	for seg != "" {
+		c, size := utf8.DecodeRuneInString(seg)
 		switch {
-		case c == '\\' && i+1 < len(seg) && seg[i+1] == ':': // an escaped colon
+		case strings.HasPrefix(seg, `\:`): // an escaped colon
 		case !visible(c, size) || strings.ContainsRune("{}%?#", c):
-			b.WriteString(percent(seg[i : i+size]))
+			b.WriteString(percent(seg[:size]))
 		default:
-			b.WriteString(seg[i : i+size])
+			b.WriteString(seg[:size])
 		}
+		seg = seg[size:]
 	}
 }
 
