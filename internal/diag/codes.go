@@ -1,0 +1,51 @@
+package diag
+
+import "log/slog"
+
+// Code names a kind of problem. It is stable: people search for it, and the
+// section of docs/troubleshooting.md that explains it has its name.
+type Code string
+
+// Problems of the store.
+const (
+	RedisUnreachable Code = "redis-unreachable" // refused connections, timeouts, closed connections
+	RedisAuth        Code = "redis-auth"        // wrong or missing password
+	RedisPermission  Code = "redis-permission"  // the ACL lacks a command or a key
+	RedisCertificate Code = "redis-certificate" // the certificate does not verify
+	RedisProtocol    Code = "redis-protocol"    // the server is no Redis, or lacks scripts or the database
+	RedisRefuses     Code = "redis-refuses"     // READONLY, OOM, LOADING, ...: connected, but it does not serve
+	RedisRESP3TLS    Code = "redis-resp3-tls"   // RESP3 over TLS with a short Timeout
+	StoreFailed      Code = "store-failed"      // a store that is not this module's returned an error
+)
+
+// Problems of a limiter's set-up.
+const (
+	PolicyFailed     Code = "policy-failed"      // Key, LimitFor, Cost or Skip returned an error, an invalid value, or panicked
+	ProxyIgnored     Code = "proxy-ignored"      // X-Forwarded-For is present, and the key does not read it
+	LimiterTwice     Code = "limiter-twice"      // one limiter charged one request twice
+	SharedName       Code = "shared-name"        // two limits share a policy name and a store
+	AnonymousOnly    Code = "anonymous-only"     // a policy's first requests all had an empty key
+	KeyBeforeAuth    Code = "key-before-auth"    // KeyFrom ran before the authentication
+	DenyWroteNothing Code = "deny-wrote-nothing" // Config.Deny wrote no response
+	LimitUnset       Code = "limit-unset"        // LimitFor gave one key a limit and no limit
+	JWTWithoutExp    Code = "jwt-without-exp"    // a correctly signed token has no exp
+	JWTEmptyKey      Code = "jwt-empty-key"      // tokens are verified with an empty HMAC key
+	RouteUnknown     Code = "route-unknown"      // the key is the route, and the route is never known
+)
+
+// Codes are all codes, in the order of docs/troubleshooting.md.
+var Codes = []Code{
+	RedisUnreachable, RedisAuth, RedisPermission, RedisCertificate, RedisProtocol, RedisRefuses, RedisRESP3TLS, StoreFailed,
+	PolicyFailed, ProxyIgnored, LimiterTwice, SharedName, AnonymousOnly, KeyBeforeAuth, DenyWroteNothing, LimitUnset,
+	JWTWithoutExp, JWTEmptyKey, RouteUnknown,
+}
+
+// Level is ERROR for what does not heal by itself and takes the limits out of
+// force, and WARN otherwise.
+func (c Code) Level() slog.Level {
+	switch c {
+	case RedisAuth, RedisPermission, RedisCertificate, RedisProtocol:
+		return slog.LevelError
+	}
+	return slog.LevelWarn
+}

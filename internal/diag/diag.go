@@ -1,0 +1,92 @@
+// Package diag logs the problems of a set-up: a server that refuses the
+// password, a key function that always fails, a limiter that runs twice.
+//
+// A problem has a [Code], which is stable, and a cause, such as the name of a
+// policy. The first occurrence of a code and cause is logged, and then one line
+// at most every five minutes, with the number of occurrences since the last
+// line. Every line links to the section of docs/troubleshooting.md that explains
+// the code.
+package diag
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// Interval is the least time between two lines about one code and cause.
+const Interval = 5 * time.Minute
+
+// maxCauses bounds the memory of a [Log]. Further causes of a code share one
+// entry.
+const maxCauses = 256
+
+// page is where each code has a section of its name.
+const page = "https://github.com/seed-e377111c/ratelimit/blob/main/docs/troubleshooting.md#"
+
+// Log logs problems. It is safe for concurrent use; its zero value logs to
+// [slog.Default].
+type Log struct {
+	// Logger gets the lines; nil means slog.Default() at the time of the line.
+	// Set it before first use.
+	Logger *slog.Logger
+
+	mu   sync.Mutex
+	seen map[problem]*occurrences
+}
+
+type problem struct {
+	code  Code
+	cause string
+}
+
+type occurrences struct {
+	logged time.Time
+	since  int // occurrences that were not logged since then
+}
+
+// Report logs a line about the code, unless one about the same code and cause
+// was logged within [Interval]. The cause must not be text that a client
+// chooses; such text belongs into args, which are attributes as in [slog.Log].
+func (l *Log) Report(code Code, cause, message string, args ...any) {
+	repeated, due := l.due(problem{code, cause}, time.Now())
+	if !due {
+		return
+	}
+	logger := l.Logger
+	if logger == nil {
+		logger = slog.Default()
+	}
+	args = append([]any{"code", string(code)}, args...)
+	if repeated > 0 {
+		args = append(args, "repeated", repeated)
+	}
+	args = append(args, "help", page+string(code))
+	logger.Log(context.Background(), code.Level(), "ratelimit: "+message, args...)
+}
+
+// due reports whether a line is due now, and how many occurrences it stands for
+// beside its own.
+func (l *Log) due(p problem, now time.Time) (repeated int, due bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	o := l.seen[p]
+	if o == nil && len(l.seen) >= maxCauses {
+		p.cause = ""
+		o = l.seen[p]
+	}
+	if o == nil {
+		if l.seen == nil {
+			l.seen = map[problem]*occurrences{}
+		}
+		l.seen[p] = &occurrences{logged: now}
+		return 0, true
+	}
+	if now.Sub(o.logged) < Interval {
+		o.since++
+		return 0, false
+	}
+	repeated, o.since, o.logged = o.since, 0, now
+	return repeated, true
+}
