@@ -3,6 +3,7 @@ package middleware_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -251,5 +252,32 @@ func TestRefundAfterPartialOutage(t *testing.T) {
 	}
 	if got := left(t, store, "k", "good", five); got != 5 {
 		t.Errorf("good: got %d left; want 5", got)
+	}
+}
+
+// A share admits one request however expensive it is, or it would never pass. So
+// many servers that lose Redis together admit more than the burst.
+func TestExpensiveRequestsInOutage(t *testing.T) {
+	const instances, burst = 20, 20
+	admitted := int64(0)
+	for range instances {
+		store, err := gcra.Open("redis://127.0.0.1:1/0") // nothing listens there
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close()
+		store.Logger = slog.New(slog.DiscardHandler)
+		l := limiter(t, middleware.Config{Store: store, Instances: instances}, middleware.Policy{
+			Name: "export", Key: key("k"), Limit: gcra.PerHour(1).WithBurst(burst),
+			Cost: func(*http.Request) int { return burst },
+		})
+		for range 3 {
+			if l.Decide(get("/")).Allowed {
+				admitted += burst
+			}
+		}
+	}
+	if bound := int64(instances * burst); admitted > bound {
+		t.Errorf("got %d units admitted; want at most %d, Instances * cost", admitted, bound)
 	}
 }
