@@ -51,7 +51,7 @@ func checkPrefix(line, first, ident, user []byte) error {
 		}
 	}
 	words := bytes.Fields(user)
-	for i := 0; i < len(words)-2; i++ {
+	for i := range len(words) - 2 {
 		if isClient(words[i]) {
 			return errPrefix
 		}
