@@ -35,8 +35,42 @@ var algorithms = []algorithm{
 	{"fixed window", func(now func() time.Time) gcra.Store { return &fixedWindow{now: now} }},
 }
 
+const usage = `Algorithms compares GCRA, a sliding log and a fixed window under the same traffic,
+in virtual time.
+
+  go run ./examples/algorithms [-out dir]
+
+  -out dir  where to draw algorithms.png and algorithms.svg (default: none)
+  -h        this text
+
+`
+
+// columns says what the table shows.
+var columns = fmt.Sprintf(`Columns
+
+  edge         %[2]s
+  steady       %[3]s
+  two bursts   %[4]s
+  bytes a key  memory for a key that has used its limit up
+  µs a check   time of a check on this machine
+
+Under edge, steady and two bursts is the largest number of requests that was let
+through within any %[1]v.
+
+Why GCRA lets more than %[5]d through: its limit is a bucket of Burst units (here %[5]d)
+that refills all the time, Count units (here %[5]d) in %[1]v. A client that finds the
+bucket full gets Burst units at once, and then what refills. So a window has at
+most Burst + Count requests, and only the first one after a pause has that many:
+steady gets %[5]d, and %[6]d that refill. In return no client waits for a window to end,
+and a key is one integer. For a tighter bound set a smaller burst: 20/10s with a
+burst of 1 lets at most 21 through.
+
+The fixed window lets twice the limit through around an edge. The sliding log never
+exceeds the limit, and keeps the time of every request for that.
+`, limit.Per, traffics[0].story, traffics[1].story, traffics[2].story, limit.Count, limit.Count-1)
+
 func main() {
-	if err := run(os.Args[1:], os.Stdout); err != nil && !errors.Is(err, flag.ErrHelp) {
+	if err := run(os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "algorithms:", err)
 		os.Exit(1)
 	}
@@ -44,10 +78,16 @@ func main() {
 
 func run(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("algorithms", flag.ContinueOnError)
-	flags.SetOutput(out)
-	dir := flags.String("out", "", "directory for algorithms.png and algorithms.svg; empty draws none")
-	if err := flags.Parse(args); err != nil {
+	flags.SetOutput(io.Discard)
+	dir := flags.String("out", "", "")
+	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+		_, err := io.WriteString(out, usage+columns)
 		return err
+	} else if err != nil {
+		return fmt.Errorf("%w; want -out dir or nothing, see -h", err)
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("%q is not a flag; want -out dir or nothing, see -h", flags.Arg(0))
 	}
 
 	runs, err := simulateAll()
@@ -75,6 +115,7 @@ func run(args []string, out io.Writer) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
+	fmt.Fprint(out, "\n", columns)
 	if *dir == "" {
 		return nil
 	}

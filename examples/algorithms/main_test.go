@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/xml"
 	"errors"
-	"flag"
 	"image/png"
 	"io"
 	"os"
@@ -85,9 +84,34 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// The table and -h explain each column, and why GCRA exceeds the count.
+func TestColumns(t *testing.T) {
+	for _, args := range [][]string{{"-h"}, nil} {
+		var out strings.Builder
+		if err := run(args, &out); err != nil {
+			t.Fatal(err)
+		}
+		wants := []string{"bytes a key  ", "µs a check  ", "most Burst + Count requests", "steady gets 20, and 19 that refill", "burst of 1 lets at most 21 through"}
+		for _, column := range traffics {
+			wants = append(wants, column.name+" ", column.story)
+		}
+		for _, want := range wants {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("%q: got\n%s\nwant %q", args, &out, want)
+			}
+		}
+		if table := strings.Contains(out.String(), "GCRA    23"); table != (args == nil) {
+			t.Errorf("%q: got\n%s\nwant a table only without -h", args, &out)
+		}
+	}
+}
+
 func TestRunErrors(t *testing.T) {
-	if err := run([]string{"-h"}, io.Discard); !errors.Is(err, flag.ErrHelp) {
-		t.Errorf("-h: got %v; want flag.ErrHelp", err)
+	for _, args := range [][]string{{"-dir", "x"}, {"x"}} {
+		var out bytes.Buffer
+		if err := run(args, &out); err == nil || !strings.Contains(err.Error(), "want -out dir or nothing, see -h") || out.Len() > 0 {
+			t.Errorf("%q: got %v and %q; want an error that names -out, and no more", args, err, &out)
+		}
 	}
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {

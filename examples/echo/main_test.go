@@ -8,6 +8,10 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
+func TestMain(m *testing.M) { smoke.Main(m, main) }
+
+func TestStart(t *testing.T) { smoke.Start(t) }
+
 func TestExample(t *testing.T) {
 	smoke.Test(t, func(store gcra.Store) http.Handler { return newRouter(store) })
 }

@@ -37,7 +37,8 @@ const usage = `Metrics is a limited API server whose decisions a Prometheus can 
   -metrics host:port  where /metrics listens (default 127.0.0.1:9464)
   -redis url          where the limits are kept: redis://[user:password@]host:6379/0,
                       rediss:// for TLS, redis://host1:6379,host2:6379 for a
-                      cluster. Without it this process itself
+                      cluster. Without it the environment's REDIS_URL, without
+                      both this process itself, as with -redis ""
   -h                  this text
 
 Routes and limits
@@ -48,6 +49,7 @@ Routes and limits
 `
 
 const greeting = `The API listens on http://%[1]s, its metrics are on http://%[2]s/metrics
+Limits are kept in %[3]s.
 
 Have some held back, let some pass, have some refused, and look at the counts:
 
@@ -69,7 +71,7 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
-	s, err := readSettings(args)
+	s, err := readSettings(args, os.Getenv)
 	if errors.Is(err, flag.ErrHelp) {
 		_, err = io.WriteString(out, usage)
 		return err
@@ -78,14 +80,15 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	var store gcra.Store = gcra.NewMemory()
+	where := "this process; -redis or REDIS_URL shares them between servers"
 	if s.redis != "" {
 		logging.Disable() // the client's own words on every dial that fails
 		redis, err := gcra.Open(s.redis)
 		if err != nil {
-			return fmt.Errorf("-redis is no URL such as redis://localhost:6379/0: %w", err)
+			return fmt.Errorf("%s is no URL such as redis://localhost:6379/0: %w", s.redisFrom, err)
 		}
 		defer redis.Close()
-		store = redis
+		store, where = redis, "the Redis of "+s.redisFrom
 	}
 
 	metrics, shutdown, err := newMetrics()
@@ -97,11 +100,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return serve(ctx, s, api, metrics, out)
+	return serve(ctx, s, api, metrics, where, out)
 }
 
-// serve serves the API and its metrics until the context ends.
-func serve(ctx context.Context, s settings, api, metrics http.Handler, out io.Writer) error {
+// serve serves the API and its metrics until the context ends. It says where
+// limits are kept.
+func serve(ctx context.Context, s settings, api, metrics http.Handler, where string, out io.Writer) error {
 	ended := make(chan error, 2)
 	start := func(flag, addr string, h http.Handler) (*http.Server, net.Addr, error) {
 		listener, err := net.Listen("tcp", addr)
@@ -122,7 +126,7 @@ func serve(ctx context.Context, s settings, api, metrics http.Handler, out io.Wr
 		return err
 	}
 	defer back.Close()
-	fmt.Fprintf(out, greeting, apiAddr, metricsAddr)
+	fmt.Fprintf(out, greeting, apiAddr, metricsAddr, where)
 
 	select {
 	case err := <-ended:
@@ -134,18 +138,25 @@ func serve(ctx context.Context, s settings, api, metrics http.Handler, out io.Wr
 	return errors.Join(front.Shutdown(draining), back.Shutdown(draining))
 }
 
-type settings struct{ addr, metrics, redis string }
+type settings struct {
+	addr, metrics    string
+	redis, redisFrom string // the URL, and the flag or variable that gave it
+}
 
 const known = "want -addr, -metrics or -redis, see -h"
 
-// readSettings reads the flags. Its errors name the value and what would be
-// right.
-func readSettings(args []string) (s settings, err error) {
+// readSettings reads the flags and the environment. Its errors name the value
+// and what would be right.
+func readSettings(args []string, getenv func(string) string) (s settings, err error) {
+	s.redis, s.redisFrom = getenv("REDIS_URL"), "REDIS_URL"
 	flags := flag.NewFlagSet("metrics", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.StringVar(&s.addr, "addr", "127.0.0.1:8080", "")
 	flags.StringVar(&s.metrics, "metrics", "127.0.0.1:9464", "")
-	flags.StringVar(&s.redis, "redis", "", "")
+	flags.Func("redis", "", func(url string) error {
+		s.redis, s.redisFrom = url, "-redis"
+		return nil
+	})
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return s, err
 	} else if err != nil {

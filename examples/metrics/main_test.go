@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -53,15 +54,23 @@ func (p *process) text() string {
 	return p.out.String()
 }
 
-// program starts the program.
+// program starts the program. An argument REDIS_URL=... goes to the environment.
 func program(t *testing.T, args ...string) *process {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
+	env := append(os.Environ(), child+"=1", "REDIS_URL=")
+	args = slices.DeleteFunc(slices.Clone(args), func(arg string) bool {
+		if strings.HasPrefix(arg, "REDIS_URL=") {
+			env = append(env, arg)
+			return true
+		}
+		return false
+	})
 	p := &process{cmd: exec.CommandContext(t.Context(), exe, args...)}
-	p.cmd.Env = append(os.Environ(), child+"=1")
+	p.cmd.Env = env
 	p.cmd.Stdout, p.cmd.Stderr = p, &p.err
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -162,6 +171,38 @@ func TestServer(t *testing.T) {
 	}
 }
 
+// The server says where limits are kept, and keeps them there: in the Redis of
+// the flag, else of the environment, else in itself.
+func TestWhereLimitsAreKept(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	url := "redis://" + server.Addr + "/0"
+	for _, tt := range []struct {
+		args []string
+		want string
+		keys int64
+	}{
+		{nil, "Limits are kept in this process; -redis or REDIS_URL shares them", 0},
+		{[]string{"REDIS_URL=" + url}, "Limits are kept in the Redis of REDIS_URL.", 2},
+		{[]string{"-redis", url}, "Limits are kept in the Redis of -redis.", 2},
+		{[]string{"REDIS_URL=" + url, "-redis", ""}, "Limits are kept in this process", 0},
+	} {
+		if err := server.Client().FlushAll(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		p := start(t, tt.args...)
+		if !strings.Contains(p.text(), tt.want) {
+			t.Errorf("%q: got %q; want %q", tt.args, p.text(), tt.want)
+		}
+		if status, _ := get(t, p.api+"/hello"); status != http.StatusOK {
+			t.Errorf("%q: got %d; want 200", tt.args, status)
+		}
+		if keys, err := server.Client().DBSize(t.Context()).Result(); err != nil || keys != tt.keys {
+			t.Errorf("%q: got %d keys in Redis, %v; want %d", tt.args, keys, err, tt.keys)
+		}
+	}
+}
+
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -173,6 +214,7 @@ func TestMistakes(t *testing.T) {
 		{[]string{"-addr", "nowhere"}, []string{`-addr is "nowhere"`, "want host:port"}},
 		{[]string{"-addr", "127.0.0.1:0", "-metrics", "127.0.0.1:http-of-old"}, []string{`-metrics is "127.0.0.1:http-of-old"`, "want host:port"}},
 		{[]string{"-redis", "localhost:6379"}, []string{"-redis", "redis://localhost:6379/0"}},
+		{[]string{"REDIS_URL=localhost:6379"}, []string{"REDIS_URL is no URL", "redis://localhost:6379/0"}},
 		{[]string{"-redis", "redis://user:hunter2@localhost:x"}, []string{"-redis", "redis://localhost:6379/0"}},
 	} {
 		code, out, errs := program(t, tt.args...).end(t)

@@ -24,13 +24,15 @@ import (
 
 func main() {
 	var store gcra.Store = gcra.NewMemory()
+	where := "in this process; REDIS_URL shares them between servers"
 	if url := os.Getenv("REDIS_URL"); url != "" {
 		redis, err := gcra.Open(url)
 		if err != nil {
 			log.Fatal(err)
 		}
-		store = redis
+		store, where = redis, "in the Redis of REDIS_URL"
 	}
+	log.Print("limits are kept ", where)
 	server := http.Server{Addr: "127.0.0.1:8080", Handler: newHandler(store), ReadHeaderTimeout: 5 * time.Second}
 	log.Print("listening on http://", server.Addr)
 	log.Fatal(server.ListenAndServe())

@@ -50,16 +50,22 @@ func (p *parser) parse(line []byte) (entry, error) {
 func (p *parser) common(line []byte) (e entry, err error) {
 	client, rest, _ := bytes.Cut(line, []byte(" "))
 	ident, rest, _ := bytes.Cut(rest, []byte(" ")) // of identd, which nobody asks
-	if isAddr(ident) && !isAddr(client) {
+	if (isAddr(ident) || string(ident) == unixClient) && !isAddr(client) {
+		if !isHost(client) {
+			if _, err := prefixOf(line); err != nil {
+				return e, err
+			}
+			return e, errPrefix
+		}
 		e.host, client = string(client), ident
-		_, rest, _ = bytes.Cut(rest, []byte(" "))
+		ident, rest, _ = bytes.Cut(rest, []byte(" "))
 	}
 	user, when, rest := cutTime(rest)
 	if when == nil {
-		if bytes.HasPrefix(line, []byte("[GIN]")) {
-			return e, errors.New("gin's own format, whose times have no zone; -h shows how gin writes one that can be read")
-		}
-		return e, errors.New("no [20/Nov/2026:13:55:36 +0000] where it should be; want Common or Combined log format, or a JSON object")
+		return e, foreign(line)
+	}
+	if err := checkPrefix(line, client, ident, user); err != nil {
+		return e, err
 	}
 	if e.at, err = p.clock.read(when); err != nil {
 		return e, err

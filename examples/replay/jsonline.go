@@ -34,7 +34,7 @@ type namedField struct{ field, rank int }
 
 func newFields() *fields {
 	return &fields{names: [fieldsCount]string{
-		fieldTime:    "time,ts,timestamp,@timestamp,time_iso8601,time_local,msec,StartUTC",
+		fieldTime:    "time,ts,timestamp,@timestamp,time_iso8601,time_local,msec,StartUTC,StartLocal",
 		fieldClient:  "client,client_ip,remote_ip,remote_addr,request.client_ip,request.remote_ip,ClientHost",
 		fieldUser:    "user,user_id,remote_user,ClientUsername",
 		fieldPlan:    "plan",
@@ -70,6 +70,7 @@ type jsonLine struct {
 	decoder jsontext.Decoder
 	path    []byte
 	values  [fieldsCount]jsonValue
+	spare   []byte // for a time that may be better than the one in values
 }
 
 type jsonValue struct {
@@ -89,6 +90,9 @@ func (p *parser) object(line []byte) (e entry, err error) {
 		return nil
 	}
 	missing := func(field int) error {
+		if err := dockerFile(line); err != nil {
+			return err
+		}
 		return fmt.Errorf("no field %s", strings.ReplaceAll(p.fields.names[field], ",", " or "))
 	}
 	when := value(fieldTime)
@@ -174,18 +178,27 @@ func (j *jsonLine) value(f *fields) error {
 		return j.decoder.SkipValue()
 	}
 	v := &j.values[named.field]
-	if v.rank >= 0 && v.rank < named.rank {
+	contest := v.rank >= 0 && named.field == fieldTime
+	if v.rank >= 0 && v.rank < named.rank && !contest {
 		return j.decoder.SkipValue()
 	}
 	raw, err := j.decoder.ReadValue()
 	if err != nil {
 		return err
 	}
-	v.rank = named.rank
+	text := j.spare[:0]
 	if kind == '0' {
-		v.text = append(v.text[:0], raw...)
+		text = append(text, raw...)
 	} else {
-		v.text, _ = jsontext.AppendUnquote(v.text[:0], raw)
+		text, _ = jsontext.AppendUnquote(text, raw)
 	}
+	if contest {
+		was, is := fineness(v.text), fineness(text)
+		if is < was || is == was && v.rank < named.rank {
+			j.spare = text
+			return nil
+		}
+	}
+	v.rank, v.text, j.spare = named.rank, text, v.text
 	return nil
 }

@@ -34,7 +34,8 @@ given in any order.
   -h                 this text
 
 Fields of JSON lines, each a list of names of which the first that is there
-counts; a dot leads into an object
+counts, and of the times the first with parts of a second; a dot leads into an
+object
 
 `
 
@@ -51,6 +52,17 @@ gin's own log is not read, as its times have no zone. This makes it one that is:
           p.Method+" "+p.Request.RequestURI+" "+p.Request.Proto,
           p.StatusCode, p.BodySize)
   })
+
+Nor is that of chi's Logger. In its place github.com/gorilla/handlers writes
+Combined log format:
+
+  r.Use(func(next http.Handler) http.Handler {
+      return handlers.CombinedLoggingHandler(os.Stdout, next)
+  })
+
+HAProxy writes a log that is read with "option httplog clf". A prefix in front of
+each line, of docker compose, Kubernetes or syslog, must be cut off; the message
+for such a line says how.
 
 The requests go through the middleware and its Memory store on the log's clock.
 That shows what would have been refused of what did come; how clients answer to

@@ -45,6 +45,21 @@ func (c *clockText) read(text []byte) (int64, error) {
 	return c.at, nil
 }
 
+// fineness is 2 for a time with parts of a second, 1 for one of whole seconds
+// and 0 for what is none. Of a line's times the finest counts: Traefik writes
+// one of each kind, nginx often does.
+func fineness(text []byte) int {
+	t, err := parseTime(string(text))
+	switch {
+	case err != nil || t.Year() < firstYear || t.Year() > lastYear:
+		return 0
+	case t.Nanosecond() == 0:
+		return 1
+	default:
+		return 2
+	}
+}
+
 func parseTime(s string) (time.Time, error) {
 	if t, ok := parseUnix(s); ok {
 		return t, nil

@@ -154,10 +154,14 @@ func (b *browser) screenshot(name string) {
 type busyStore struct {
 	*gcra.Memory
 	trips atomic.Int64
+	err   error
 }
 
 func (s *busyStore) Take(ctx context.Context, charges []gcra.Charge) error {
 	s.trips.Add(1)
+	if s.err != nil {
+		return s.err
+	}
 	return s.Memory.Take(ctx, charges)
 }
 
@@ -207,6 +211,9 @@ func busyScene(t *testing.T) *scene {
 		}
 	}
 	s.ask(14, "ip:192.0.2.7", "/hello")
+	store.err = fmt.Errorf("%w: dial tcp 10.0.0.6:6379: connect: connection refused", gcra.ErrUnavailable)
+	s.ask(7, "ip:198.51.100.7", "/hello")
+	store.err = nil
 	s.add(3 * time.Second)
 	return s
 }

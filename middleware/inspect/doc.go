@@ -38,10 +38,12 @@
 // Counts of decisions, by policy, in steps of 15 seconds for 15 minutes. Of
 // subjects only those that were refused, by policy: at most 64 in each 3
 // minutes, each cut to 512 bytes. They leave the page after 15 to 18 minutes,
-// and the memory with the next decision or look at the page after that. Nothing
-// is written anywhere, and no more is known after a restart. That is some 40 kB
-// a policy that refuses, and at most 230 kB, whatever clients do. A subject that
-// is looked up stands in the URL, and so perhaps in a log of access.
+// and the memory with the next decision or look at the page after that. Of the
+// errors behind decisions in an outage the last one is kept, and shown for 15
+// minutes. Nothing is written anywhere, and no more is known after a restart.
+// That is some 40 kB a policy that refuses, and at most 230 kB, whatever clients
+// do. A subject that is looked up stands in the URL, and so perhaps in a log of
+// access.
 //
 // How often a subject was refused is counted by Space-Saving (Metwally, Agrawal,
 // El Abbadi: Efficient computation of frequent and top-k elements in data

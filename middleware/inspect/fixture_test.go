@@ -96,8 +96,11 @@ func (s *scene) json(query string) report {
 // report is what a program reads of the page.
 type report struct {
 	Watched   float64 `json:"watched_seconds"`
-	Decisions struct{ Total, Refused, Degraded int64 }
-	Policies  []struct {
+	Decisions struct {
+		Total, Refused, Degraded int64
+		Reason                   string `json:"degraded_reason"`
+	}
+	Policies []struct {
 		Name        string
 		InForce     bool `json:"in_force"`
 		Limit       string

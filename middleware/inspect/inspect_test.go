@@ -220,6 +220,34 @@ func TestDegraded(t *testing.T) {
 	}
 }
 
+// The page says why the last outage was one, for as long as it counts it, as text
+// of some length and on one line.
+func TestReasonOfOutage(t *testing.T) {
+	clock := newClock()
+	store := &failing{Store: &gcra.Memory{Now: clock.now}}
+	s := newSceneOn(t, clock, store, middleware.Policy{Name: "p", Key: who, Limit: five})
+	const title = "Last reason for an outage"
+	s.ask(1, "k", "/")
+	if got := s.json("").Decisions.Reason; got != "" || strings.Contains(s.html(""), title) {
+		t.Errorf("without an outage: got reason %q; want none", got)
+	}
+	store.err = errors.New("first reason")
+	s.ask(1, "k", "/")
+	store.err = errors.New("WRONGPASS <b>\nsecond line\n" + strings.Repeat("x", 1000))
+	s.ask(1, "k", "/")
+	got := s.json("").Decisions.Reason
+	if !strings.Contains(got, "WRONGPASS <b>; second line; xxx") || !strings.HasSuffix(got, "x…") || len(got) > 400 {
+		t.Errorf("got reason %q; want the last one, in a line of some length", got)
+	}
+	if page := s.html(""); !strings.Contains(page, title+": ") || !strings.Contains(page, "WRONGPASS &lt;b&gt;; second line") {
+		t.Errorf("got\n%s\nwant the reason", page)
+	}
+	s.add(15 * time.Minute)
+	if got := s.json("").Decisions.Reason; got != "" || strings.Contains(s.html(""), title) {
+		t.Errorf("15 minutes later: got reason %q; want none", got)
+	}
+}
+
 // failing is a store that errs when it is told to.
 type failing struct {
 	gcra.Store
@@ -290,8 +318,12 @@ func TestMemoryHasNoStats(t *testing.T) {
 	if got := s.json("").Store; got.Kind != "Memory" || got.Recent != nil {
 		t.Errorf("got %+v; want Memory and no statistics", got)
 	}
-	if page := s.html(""); !strings.Contains(page, "keeps no statistics") {
+	page := s.html("?subject=k")
+	if !strings.Contains(page, "keeps no statistics") {
 		t.Error("the page does not say that there are no statistics")
+	}
+	if !strings.Contains(page, "fills the buckets that are ticked, on this server only.") {
+		t.Error("the page does not say that a reset is for this server only")
 	}
 }
 
@@ -309,6 +341,9 @@ func TestRedis(t *testing.T) {
 	}
 	if got := s.left("k"); got != "p 5/5" {
 		t.Errorf("after a reset: got %q; want p 5/5", got)
+	}
+	if !strings.Contains(s.html("?subject=k"), "fills the buckets that are ticked, for all servers.") {
+		t.Error("the page does not say that a reset is for all servers")
 	}
 	got := s.json("").Store
 	if got.Kind != "Redis" || got.Total == nil || got.Total.Trips < 3 || got.Total.MeanTime <= 0 || len(got.Servers) != 1 || got.Servers[0].Breaker != "closed" {

@@ -60,14 +60,16 @@ func short(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// share writes n of total in percent, and never 0 for something.
+// share writes n of total in percent: 0 only for none of them, 100 only for all.
 func share(n, total int64) string {
 	switch percent := 100 * float64(n) / float64(max(total, 1)); {
 	case n == 0:
 		return "0 %"
 	case percent < 0.1:
 		return "< 0.1 %"
-	case percent < 10:
+	case n < total && percent > 99.9:
+		return "> 99.9 %"
+	case percent < 10 || n < total && percent > 99:
 		return fmt.Sprintf("%.1f %%", percent)
 	default:
 		return fmt.Sprintf("%.0f %%", percent)

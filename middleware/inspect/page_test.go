@@ -11,6 +11,7 @@ func TestWords(t *testing.T) {
 		{number(0), "0"}, {number(999), "999"}, {number(1000), "1,000"}, {number(12345678), "12,345,678"},
 		{short(2), "2"}, {short(400), "400"}, {short(1000), "1k"}, {short(1500), "1500"}, {short(40_000), "40k"}, {short(2_000_000), "2M"},
 		{share(0, 0), "0 %"}, {share(1, 100_000), "< 0.1 %"}, {share(1, 30), "3.3 %"}, {share(2, 3), "67 %"}, {share(3, 3), "100 %"},
+		{share(195_375, 195_956), "99.7 %"}, {share(98, 100), "98 %"}, {share(99_999, 100_000), "> 99.9 %"}, {share(100_000, 100_000), "100 %"},
 		{human(0), "0 s"}, {human(seconds(640 * time.Microsecond)), "640 µs"}, {human(seconds(1500 * time.Microsecond)), "1.5 ms"},
 		{human(seconds(240 * time.Millisecond)), "240 ms"}, {human(seconds(1500 * time.Millisecond)), "1.5 s"}, {human(seconds(2 * time.Second)), "2 s"},
 		{human(seconds(15 * time.Minute)), "15 min"}, {human(seconds(90 * time.Second)), "1 min 30 s"}, {human(seconds(25 * time.Hour)), "1 d 1 h"},

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,8 +20,9 @@ type record struct {
 	current func() []middleware.Policy
 	stats   func() gcra.Stats // of the store; nil if it has none
 
-	decisions ring // allowed or refused, by all policies together
-	degraded  ring // of these, taken with an Err: counted as allowed or refused
+	decisions ring                  // allowed or refused, by all policies together
+	degraded  ring                  // of these, taken with an Err: counted as allowed or refused
+	cause     atomic.Pointer[error] // the last such Err
 	policies  atomic.Pointer[map[string]*series]
 
 	mu   sync.Mutex // of what changes at most once in a step, and of new policies
@@ -61,6 +63,8 @@ func (c *record) observe(_ *http.Request, d middleware.Decision) {
 	}
 	if d.Err != nil {
 		c.degraded.add(now, o)
+		cause := d.Err // not &d.Err, which would put every decision on the heap
+		c.cause.Store(&cause)
 	}
 	away := d.Degraded()
 	for i := range d.Results {
@@ -83,6 +87,21 @@ func (c *record) observe(_ *http.Request, d middleware.Decision) {
 		}
 		s.refused.add(now, r.Subject, limit)
 	}
+}
+
+const maxReason = 300 // characters of an Err that are shown
+
+// reason is the last Err in a line.
+func (c *record) reason() string {
+	cause := c.cause.Load()
+	if cause == nil {
+		return ""
+	}
+	text := []rune(strings.ReplaceAll((*cause).Error(), "\n", "; "))
+	if len(text) > maxReason {
+		text = append(text[:maxReason], '…')
+	}
+	return string(text)
 }
 
 // of returns the series of a policy.

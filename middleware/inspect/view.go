@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
@@ -25,9 +26,10 @@ type view struct {
 
 // decisions are those of the window.
 type decisions struct {
-	Total    int64 `json:"total"`
-	Refused  int64 `json:"refused"`
-	Degraded int64 `json:"degraded"` // a policy could not be decided as asked
+	Total    int64  `json:"total"`
+	Refused  int64  `json:"refused"`
+	Degraded int64  `json:"degraded"`                  // a policy could not be decided as asked
+	Reason   string `json:"degraded_reason,omitempty"` // why, the last time
 }
 
 // policy is a policy and what it has decided in the window.
@@ -67,6 +69,10 @@ type store struct {
 	Total   *trips   `json:"total,omitempty"`  // since the store's first use
 	Servers []server `json:"servers,omitempty"`
 }
+
+// OneServer reports whether no other server sees what the store holds, as is so
+// for the stores of this module that are called Memory.
+func (s store) OneServer() bool { return strings.HasSuffix(s.Kind, "Memory") }
 
 type trips struct {
 	Trips    int64   `json:"trips"`
@@ -130,6 +136,9 @@ func (i *Inspector) see() *view {
 	}
 	for _, n := range c.degraded.recent(now) {
 		v.Decisions.Degraded += n[allowed] + n[refused]
+	}
+	if v.Decisions.Degraded > 0 {
+		v.Decisions.Reason = c.reason()
 	}
 	left := maps.Clone(*c.policies.Load())
 	for _, p := range i.current() {

@@ -2,8 +2,12 @@
 package smoke
 
 import (
+	"bufio"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,6 +63,53 @@ func Test(t *testing.T, build func(gcra.Store) http.Handler) {
 			if refused := step.status == http.StatusTooManyRequests; refused != (w.Header.Get("Retry-After") != "") {
 				t.Errorf("%s: got Retry-After %q", step.what, w.Header.Get("Retry-After"))
 			}
+		}
+	}
+}
+
+// child makes a test binary the example itself.
+const child = "SMOKE_TEST_CHILD"
+
+// Main runs the example where [Start] asks for it, and otherwise the tests.
+func Main(m *testing.M, main func()) {
+	if os.Getenv(child) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// Start starts the example and checks that it says where limits are kept, and no
+// password. It need not listen: its port may be taken.
+func Start(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for url, want := range map[string]string{
+		"":                                   "limits are kept in this process; REDIS_URL shares them",
+		"redis://user:hunter2@127.0.0.1:1/0": "limits are kept in the Redis of REDIS_URL",
+	} {
+		cmd := exec.CommandContext(t.Context(), exe)
+		cmd.Env = append(os.Environ(), child+"=1", "REDIS_URL="+url)
+		stderr, err := cmd.StderrPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		said := false
+		for lines := bufio.NewScanner(stderr); !said && lines.Scan(); {
+			said = strings.Contains(lines.Text(), want)
+			if strings.Contains(lines.Text(), "hunter2") {
+				t.Errorf("got %q; want no password", lines.Text())
+			}
+		}
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if !said {
+			t.Errorf("REDIS_URL=%s: got no line %q", url, want)
 		}
 	}
 }
