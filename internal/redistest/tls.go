@@ -16,59 +16,47 @@ import (
 	"time"
 )
 
-// Certificates are a private certificate authority and a certificate it has
-// signed, which servers and clients share. They are files as well, because that
-// is how redis-server and SSL_CERT_FILE want them; the files are removed at
-// cleanup.
+// Certificates are a private certificate authority and one certificate of it,
+// for 127.0.0.1, which servers and clients share. They are files as well, as
+// redis-server and SSL_CERT_FILE want them; the files are removed at cleanup.
 type Certificates struct {
 	CAFile   string
-	CertFile string // for 127.0.0.1 and what NewCertificates was given
+	CertFile string
 	KeyFile  string
 
-	Roots *x509.CertPool  // holds the authority and nothing else
+	Roots *x509.CertPool  // the authority and nothing else
 	Pair  tls.Certificate // CertFile and KeyFile
-
-	ca    *x509.Certificate
-	caKey *ecdsa.PrivateKey
 }
 
-// NewCertificates makes an authority and a certificate for 127.0.0.1 and for
-// names, which are DNS names.
-func NewCertificates(t testing.TB, names ...string) *Certificates {
+// NewCertificates makes an authority and a certificate.
+func NewCertificates(t testing.TB) *Certificates {
 	t.Helper()
-	caKey := newKey(t)
+	caKey, key := newKey(t), newKey(t)
 	ca := sign(t, &x509.Certificate{
 		Subject: pkix.Name{CommonName: "redistest CA"},
 		IsCA:    true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageCertSign,
 	}, nil, caKey, caKey)
-	c := &Certificates{ca: ca, caKey: caKey, Roots: x509.NewCertPool()}
-	c.Roots.AddCert(ca)
-	c.CAFile = writePEM(t, "ca.pem", "CERTIFICATE", ca.Raw)
-	c.CertFile, c.KeyFile = c.Issue(t, names...)
-	var err error
-	if c.Pair, err = tls.LoadX509KeyPair(c.CertFile, c.KeyFile); err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-// Issue makes one more certificate for 127.0.0.1 and for names.
-func (c *Certificates) Issue(t testing.TB, names ...string) (certFile, keyFile string) {
-	t.Helper()
-	key := newKey(t)
 	cert := sign(t, &x509.Certificate{
 		Subject:     pkix.Name{CommonName: "redistest"},
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		DNSNames:    names,
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, // nodes of a cluster are both
-	}, c.ca, key, c.caKey)
+	}, ca, key, caKey)
 	secret, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return writePEM(t, "cert.pem", "CERTIFICATE", cert.Raw), writePEM(t, "key.pem", "PRIVATE KEY", secret)
+	dir := t.TempDir()
+	c := &Certificates{
+		CAFile:   writePEM(t, filepath.Join(dir, "ca.pem"), "CERTIFICATE", ca.Raw),
+		CertFile: writePEM(t, filepath.Join(dir, "cert.pem"), "CERTIFICATE", cert.Raw),
+		KeyFile:  writePEM(t, filepath.Join(dir, "key.pem"), "PRIVATE KEY", secret),
+		Roots:    x509.NewCertPool(),
+		Pair:     tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key},
+	}
+	c.Roots.AddCert(ca)
+	return c
 }
 
 // client is a configuration that trusts the authority and shows the
@@ -134,9 +122,8 @@ func sign(t testing.TB, template, parent *x509.Certificate, key, signer *ecdsa.P
 	return cert
 }
 
-func writePEM(t testing.TB, name, kind string, der []byte) string {
+func writePEM(t testing.TB, file, kind string, der []byte) string {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), name)
 	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
 		t.Fatal(err)
 	}
