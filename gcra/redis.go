@@ -72,9 +72,12 @@ type Redis struct {
 
 // NewRedis returns a store on a client of the caller's: a [redis.Client] (also
 // one made for Sentinel), a [redis.ClusterClient] or a [redis.Ring]. The
-// client's own retries do not apply to the script. [Open] makes a client whose
-// other settings fit, too; of these ContextTimeoutEnabled and a PoolTimeout
-// within Timeout save a lone caller the way through another goroutine.
+// client's own retries do not apply to the script. [Options] has settings that
+// fit. With TLS, Protocol must be 2 unless Timeout is well above 50 ms: under
+// RESP3, its default, go-redis 9.23 may wait that long on a new connection; the
+// store logs a warning then. MinIdleConns of 2, on a cluster or ring with
+// PipelinePoolSize -1, keeps dials out of calls. ContextTimeoutEnabled and a
+// PoolTimeout within Timeout save a lone caller a switch of goroutines.
 func NewRedis(client redis.UniversalClient) *Redis {
 	return &Redis{client: client}
 }
@@ -191,6 +194,9 @@ func (r *Redis) init() {
 		keep = defaultMirrorFor
 	}
 	r.mirror = newMirror(keep)
+	if r.invalid == nil {
+		r.warnRESP3()
+	}
 	if c, ok := r.client.(*redis.Client); ok && c != nil {
 		r.only = r.newLane(c.Options().Addr)
 		r.prompt = c.Options().ContextTimeoutEnabled && c.Options().PoolTimeout <= r.timeout()

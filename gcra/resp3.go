@@ -1,0 +1,32 @@
+package gcra
+
+import (
+	"crypto/tls"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// pushWait is how long go-redis 9.23 waits, under RESP3, for a push message
+// before the first command on a TLS 1.3 connection: the session tickets that
+// have arrived there look like one.
+const pushWait = 50 * time.Millisecond
+
+// warnRESP3 logs that the client may never get an answer within the Timeout.
+func (r *Redis) warnRESP3() {
+	var config *tls.Config
+	var protocol int
+	switch c := r.client.(type) {
+	case *redis.Client: // also of a failover client
+		config, protocol = c.Options().TLSConfig, c.Options().Protocol
+	case *redis.ClusterClient:
+		config, protocol = c.Options().TLSConfig, c.Options().Protocol
+	case *redis.Ring:
+		config, protocol = c.Options().TLSConfig, c.Options().Protocol
+	}
+	if config == nil || protocol == 2 || r.timeout() > pushWait { // 0 is RESP3, too
+		return
+	}
+	r.logger().Warn("ratelimit: calls may never reach Redis: go-redis waits up to 50 ms on a new TLS connection under RESP3, and the store's Timeout is no longer; set Protocol: 2 in the options of the client",
+		"code", "redis-resp3-tls", "timeout", r.timeout())
+}
