@@ -25,12 +25,14 @@ import (
 // some 30 ms; the rest is for busy machines.
 const patience = 20 * time.Second
 
-// Server is one redis-server process. Its methods are safe for concurrent use,
-// but those that can fail the test belong in the test's goroutine.
+// Server is one process of a redis-server or valkey-server. Its methods are safe
+// for concurrent use, but those that can fail the test belong in the test's
+// goroutine.
 type Server struct {
 	Addr string // "127.0.0.1:port", the same after a [Server.Restart]
 
 	t        testing.TB
+	program  program
 	dir      string // its working directory, removed at cleanup
 	args     []string
 	password string
@@ -43,10 +45,10 @@ type Server struct {
 	exited chan struct{} // closed when cmd has ended and been reaped
 }
 
-// Start runs a standalone server that persists nothing and allows DEBUG to
-// local clients. Args are configuration in redis-server's command line form,
-// such as "--requirepass", "secret"; they come last and so win. The port is
-// Start's to choose.
+// Start runs a standalone server that persists nothing and allows DEBUG and
+// every CONFIG SET to local clients. Args are configuration in redis-server's
+// command line form, such as "--requirepass", "secret"; they come last and so
+// win. The port is Start's to choose.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	needServer(t)
@@ -60,7 +62,7 @@ func Start(t testing.TB, args ...string) *Server {
 // options is what distinguishes one kind of server from another.
 type options struct {
 	args     []string
-	bus      bool                  // it needs a port for the cluster bus too
+	bus      bool                  // it needs the port of the cluster bus, too
 	sentinel func(port int) string // the configuration file of a sentinel
 }
 
@@ -80,7 +82,11 @@ func boot(t testing.TB, o options) (*Server, error) {
 }
 
 func tryBoot(t testing.TB, o options) (*Server, error) {
-	port, err := freePort()
+	p, err := theProgram()
+	if err != nil {
+		return nil, err
+	}
+	port, err := freePort(o.bus)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +94,7 @@ func tryBoot(t testing.TB, o options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Addr: loopback(port), t: t, dir: dir}
+	s := &Server{Addr: loopback(port), t: t, program: p, dir: dir}
 	t.Cleanup(s.cleanup)
 
 	if o.sentinel != nil {
@@ -99,17 +105,9 @@ func tryBoot(t testing.TB, o options) (*Server, error) {
 		s.args = []string{conf, "--sentinel"}
 		return s, s.spawn()
 	}
-	s.args = []string{
-		"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir,
-		"--save", "", "--appendonly", "no", "--enable-debug-command", "local",
-	}
-	if o.bus {
-		// The default, port + 10000, is nobody's promise to be free.
-		bus, err := freePort()
-		if err != nil {
-			return nil, err
-		}
-		s.args = append(s.args, "--cluster-port", strconv.Itoa(bus))
+	s.args = []string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir, "--save", "", "--appendonly", "no"}
+	if p.since7() { // before, both were always allowed
+		s.args = append(s.args, "--enable-debug-command", "local", "--enable-protected-configs", "local")
 	}
 	s.args = append(s.args, o.args...)
 	s.password = passwordIn(o.args)
@@ -153,7 +151,7 @@ func (s *Server) spawn() error {
 	}
 	defer log.Close()
 
-	cmd := exec.Command(binary, s.args...)
+	cmd := exec.Command(s.program.path, s.args...)
 	cmd.Dir = s.dir
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = procAttr()
@@ -174,7 +172,7 @@ func (s *Server) spawn() error {
 		}
 	}()
 	if err := <-started; err != nil {
-		return fmt.Errorf("starting %s: %w", binary, err)
+		return fmt.Errorf("starting %s: %w", s.program.path, err)
 	}
 	s.mu.Lock()
 	s.cmd, s.exited = cmd, exited
@@ -245,7 +243,7 @@ func field(info, name string) string {
 
 // explain adds the end of the log to an error.
 func (s *Server) explain(err error) error {
-	return fmt.Errorf("%s on %s: %w\n--- its log ends:\n%s", binary, s.Addr, err, s.tail())
+	return fmt.Errorf("%s on %s: %w\n--- its log ends:\n%s", s.program.path, s.Addr, err, s.tail())
 }
 
 // tail is the last lines of the log.
