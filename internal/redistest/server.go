@@ -360,6 +360,28 @@ func (s *Server) Restart() {
 	}
 }
 
+// AwaitReplicas returns when n replicas have everything that was written before.
+// WAIT would not do: it waits for what its own connection has written.
+func (s *Server) AwaitReplicas(n int) {
+	s.t.Helper()
+	replication := func() string { return s.Client().Info(context.Background(), "replication").Val() }
+	written, err := strconv.Atoi(field(replication(), "master_repl_offset"))
+	if err != nil {
+		s.t.Fatalf("the replication offset of %s: %v", s.Addr, err)
+	}
+	Eventually(s.t, patience, fmt.Sprintf("%d replicas to be up to date", n), func() bool {
+		upToDate, info := 0, replication()
+		for i := range n {
+			_, rest, _ := strings.Cut(field(info, fmt.Sprint("slave", i)), "offset=")
+			digits, _, _ := strings.Cut(rest, ",")
+			if offset, err := strconv.Atoi(digits); err == nil && offset >= written {
+				upToDate++
+			}
+		}
+		return upToDate == n
+	})
+}
+
 func (s *Server) cleanup() {
 	s.Kill()
 	if err := os.RemoveAll(s.dir); err != nil {
