@@ -107,8 +107,8 @@ func (b *batch) run(ctx context.Context, client redis.UniversalClient) {
 	var again sync.WaitGroup
 	for i := range b.scripts[:b.n] {
 		s := &b.scripts[i]
-		if s.unknown() {
-			again.Go(func() { s.eval(ctx, client) })
+		if s.cmd.Err() != nil {
+			again.Go(func() { s.sendAgain(ctx, client) })
 		}
 	}
 	again.Wait()

@@ -104,11 +104,13 @@ func (s *script) demand(d demand) byte {
 
 // run sends the script and waits for the answer.
 func (s *script) run(ctx context.Context, client redis.UniversalClient) {
-	s.cmd = redis.NewCmd(ctx, s.evalsha()...)
-	_ = client.Process(ctx, rediskit.Once{Cmd: s.cmd}) // the command keeps its error
-	if s.unknown() {
-		s.eval(ctx, client)
-	}
+	s.cmd = rediskit.Send(ctx, client, s.evalsha())
+	s.sendAgain(ctx, client)
+}
+
+// sendAgain sends the script again where the answer says that it has not run.
+func (s *script) sendAgain(ctx context.Context, client redis.UniversalClient) {
+	s.cmd = rediskit.SendAgain(ctx, client, s.cmd, takeLua)
 }
 
 func (s *script) evalsha() []any {
@@ -122,21 +124,6 @@ func (s *script) evalsha() []any {
 		s.args = append(s.args, d.inc, d.room, d.top)
 	}
 	return s.args
-}
-
-// unknown reports that the server does not have the script: it has restarted,
-// was flushed or is new.
-func (s *script) unknown() bool {
-	err := s.cmd.Err()
-	return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT")
-}
-
-// eval runs the script from its text, on the server that owns the keys, which
-// then has it.
-func (s *script) eval(ctx context.Context, client redis.UniversalClient) {
-	s.args[0], s.args[1] = "eval", takeLua
-	s.cmd = redis.NewCmd(ctx, s.args...)
-	_ = client.Process(ctx, rediskit.Once{Cmd: s.cmd})
 }
 
 // settle hands the answer, or the error, to each ride.
