@@ -8,8 +8,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// moving is how long SendAgain waits while the keys of a script move.
-const moving = 5 * time.Millisecond
+// moving is how long SendAgain waits while the keys of a script move, which takes
+// about as long as a trip.
+const moving = 2 * time.Millisecond
 
 // Send sends an EVALSHA and waits for the answer, which may be an error.
 func Send(ctx context.Context, client redis.UniversalClient, args []any) *redis.Cmd {
