@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,7 +30,11 @@ type server struct {
 var errNoRedis = errors.New("redis-server is not installed (Debian: apt-get install redis-server)")
 
 func startRedis(ctx context.Context) (*server, error) {
-	binary, err := exec.LookPath("redis-server")
+	named := os.Getenv("RATELIMIT_TEST_SERVER")
+	binary, err := exec.LookPath(cmp.Or(named, "redis-server"))
+	if err != nil && named != "" {
+		return nil, fmt.Errorf("RATELIMIT_TEST_SERVER is %q: %w; want the absolute path of a redis-server or valkey-server", named, err)
+	}
 	if err != nil {
 		return nil, errNoRedis
 	}

@@ -113,6 +113,13 @@ func (b *batch) run(ctx context.Context, client redis.UniversalClient) {
 	if again != nil {
 		_, _ = again.Exec(ctx)
 	}
+	var moving sync.WaitGroup
+	for i := range b.scripts[:b.n] {
+		if s := &b.scripts[i]; s.cmd.Err() != nil {
+			moving.Go(func() { s.sendAgain(ctx, client) })
+		}
+	}
+	moving.Wait()
 }
 
 // settle hands the answers to the rides, and returns what went wrong with the

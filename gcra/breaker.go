@@ -99,17 +99,5 @@ func isOutage(err error) bool {
 	if !errors.As(err, &answer) {
 		return true // timeout, refused connection, EOF
 	}
-	for _, prefix := range outagePrefixes {
-		if redis.HasErrorPrefix(answer, prefix) {
-			return true
-		}
-	}
-	return false
-}
-
-// outagePrefixes are without the "ERR " that may stand before them.
-var outagePrefixes = []string{
-	"READONLY", "LOADING", "OOM", "MISCONF", "NOREPLICAS", "MASTERDOWN", "CLUSTERDOWN", "BUSY",
-	"NOAUTH", "WRONGPASS", "NOPERM", "max number of clients reached",
-	"The user executing the script", "ACL failure in script", // NOPERM for a command in it, in 7.0 and later
+	return serverFailed(answer.Error())
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -140,5 +141,56 @@ func TestLocalIsWarm(t *testing.T) {
 	res, err := gcra.Take(context.Background(), r.Local(), c)
 	if err != nil || res.Remaining != 3 {
 		t.Errorf("after 7 of 10 in Redis the local store has %+v, %v; want 3 remaining", res, err)
+	}
+}
+
+// A server that answers, but cannot decide, is left alone like one that is
+// silent, and the log says why.
+func TestBreakerServerErrors(t *testing.T) {
+	noCommand := func(name string) []string { return []string{"--rename-command", name, ""} }
+	for _, tt := range []struct {
+		reason string   // what the log has of it
+		args   []string // of the server
+		fail   []any    // a command
+	}{
+		{"OOM command not allowed", nil, []any{"config", "set", "maxmemory", "1"}},
+		{"NOREPLICAS", nil, []any{"config", "set", "min-replicas-to-write", "1"}},
+		{"READONLY", nil, []any{"replicaof", "127.0.0.1", "1"}},
+		{"NOPERM", nil, []any{"acl", "setuser", "default", "-evalsha"}},
+		{"can't run this command|ACL failure in script", nil, []any{"acl", "setuser", "default", "-set"}}, // before Redis 7.2|since
+		{"unknown command .evalsha", noCommand("EVALSHA"), nil},
+		{"unknown command .eval", noCommand("EVAL"), nil},
+		{"Unknown (Redis )?command called from", noCommand("MGET"), nil},
+	} {
+		t.Run(tt.reason, func(t *testing.T) {
+			server := redistest.Start(t, tt.args...)
+			r, err := gcra.Open(server.URL())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { r.Close() })
+			log := new(journal)
+			r.Logger = slog.New(slog.NewTextHandler(log, nil))
+			r.Timeout = patience // a late answer would be another reason
+			if tt.fail != nil {
+				if !works(r) {
+					t.Fatal("does not work before")
+				}
+				if err := server.Client().Do(t.Context(), tt.fail...).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for i := 0; err == nil || !errors.Is(err, gcra.ErrUnavailable); i++ {
+				if _, err = gcra.Take(context.Background(), r, plenty); err == nil || i == 10 {
+					t.Fatalf("call %d: got %v; want errors, and the server left alone after three of them", i, err)
+				}
+			}
+			if n := r.Stats().Failures; n != 3 {
+				t.Errorf("Stats.Failures is %d; want 3", n)
+			}
+			if lines := log.lines(); len(lines) != 1 || !regexp.MustCompile(tt.reason).MatchString(lines[0]) {
+				t.Errorf("got log\n%s\nwant a line that says %q", strings.Join(lines, "\n"), tt.reason)
+			}
+		})
 	}
 }

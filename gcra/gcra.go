@@ -36,7 +36,7 @@ import (
 // Time is counted in ticks of 100 ns. They are small enough that T is within
 // 0.05 % of Per/Count at 10,000 units a second, and large enough that a TAT
 // counted from epoch stays below 2^53, where Lua's doubles are exact, until
-// 2053. As a whole number of up to 16 digits Redis keeps it integer-encoded.
+// 2053. Redis keeps such a whole number as an integer, Valkey 9 as 16 digits.
 const (
 	tick    = 100                                // nanoseconds
 	epoch   = 1735689600                         // 2025-01-01T00:00:00Z, in seconds since 1970; take.lua has the same

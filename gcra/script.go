@@ -105,15 +105,17 @@ func (s *script) demand(d demand) byte {
 // run sends the script and waits for the answer.
 func (s *script) run(ctx context.Context, client redis.UniversalClient) {
 	_ = client.Process(ctx, s.command(ctx, s.evalsha())) // the command keeps its error
-	if s.unknown() {
-		_ = client.Process(ctx, s.command(ctx, s.eval()))
-	}
+	s.sendAgain(ctx, client)
+}
+
+// sendAgain sends the script again where the answer says that it has not run.
+func (s *script) sendAgain(ctx context.Context, client redis.UniversalClient) {
+	s.cmd = rediskit.SendAgain(ctx, client, s.cmd, takeLua)
 }
 
 // command is the next to send; s.cmd has its answer.
 func (s *script) command(ctx context.Context, args []any) redis.Cmder {
-	s.cmd = redis.NewCmd(ctx, args...)
-	s.cmd.SetStepCount(1) // otherwise a cluster client asks a server for it, with COMMAND, in the first call
+	s.cmd = rediskit.NewCmd(ctx, args)
 	return rediskit.Once{Cmd: s.cmd}
 }
 

@@ -207,13 +207,7 @@ func (r *Redis) call(ctx context.Context, s script, p *part, n int, argv ...any)
 		args = append(args, f.key)
 	}
 	args = append(args, argv...)
-	cmd := redis.NewCmd(ctx, args...)
-	_ = r.client.Process(ctx, rediskit.Once{Cmd: cmd}) // the command keeps its error
-	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
-		args[0], args[1] = "eval", s.text
-		cmd = redis.NewCmd(ctx, args...)
-		_ = r.client.Process(ctx, rediskit.Once{Cmd: cmd})
-	}
+	cmd := rediskit.SendAgain(ctx, r.client, rediskit.Send(ctx, r.client, args), s.text)
 	return rediskit.Reply(cmd, n)
 }
 

@@ -40,7 +40,11 @@ func dump(t *testing.T, client *redis.Client, prefix string) string {
 	keys := keysOf(t, client, prefix)
 	slices.Sort(keys)
 	for _, key := range keys {
-		fmt.Fprintln(&b, key, client.ZRangeWithScores(t.Context(), key, 0, -1).Val(), client.PExpireTime(t.Context(), key).Val())
+		expires, err := redistest.ExpireTime(t.Context(), client, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintln(&b, key, client.ZRangeWithScores(t.Context(), key, 0, -1).Val(), expires)
 	}
 	return b.String()
 }
@@ -80,7 +84,11 @@ func TestRedisValues(t *testing.T) {
 		mustTake(t, r, charge, charge)
 		charge.Cost = 12
 		mustTake(t, r, charge)
-		z, expires := client.ZRangeWithScores(ctx, key, 0, -1).Val(), client.PExpireTime(ctx, key).Val()
+		z := client.ZRangeWithScores(ctx, key, 0, -1).Val()
+		expires, err := redistest.ExpireTime(ctx, client, key)
+		if err != nil {
+			t.Fatal(err)
+		}
 		var names []string
 		for _, m := range z {
 			names = append(names, fmt.Sprint(m.Member))

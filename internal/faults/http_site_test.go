@@ -306,11 +306,11 @@ func dump(t *testing.T, s *redistest.Server, key string) string {
 	if err != nil {
 		t.Fatalf("DUMP %s: %v", key, err)
 	}
-	expires, err := s.Client().Do(ctx, "PEXPIRETIME", key).Int64()
+	expires, err := redistest.ExpireTime(ctx, s.Client(), key)
 	if err != nil {
-		t.Fatalf("PEXPIRETIME %s: %v", key, err)
+		t.Fatalf("the expiry of %s: %v", key, err)
 	}
-	return fmt.Sprintf("%x until %d", value, expires)
+	return fmt.Sprintf("%x until %v", value, expires)
 }
 
 // lead is how far the TAT stored under the key stands ahead of Redis's clock,

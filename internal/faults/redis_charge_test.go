@@ -150,6 +150,36 @@ func throughProxies(t testing.TB, c *redistest.Cluster) proxied {
 	return p
 }
 
+// A server that keeps 500 scripts drops ours when its neighbours send as many in
+// between.
+var _ = fault(14, "evicted_script_goes_unnoticed", func(t *testing.T, o *outcome) {
+	o.injected = "500 other scripts between two admissions"
+	server := redistest.Start(t)
+	r := rigAt(t, server.URL()+"?read_timeout=20s")
+	r.Timeout, r.MirrorFor = ample, -1
+	works(t, r)
+	const burst = 1000
+	rounds := int64(amount(5, 100))
+	for i := range rounds {
+		pipe := server.Client().Pipeline()
+		for j := range 500 {
+			pipe.Eval(t.Context(), fmt.Sprintf("return %d", 500*i+int64(j)), nil)
+		}
+		if _, err := pipe.Exec(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if res, err := o.take(r, daily("hit", burst)); err != nil || res.Remaining != burst-1-i {
+			t.Errorf("after 500 other scripts: got %+v, %v; want %d remaining", res, err, burst-1-i)
+		}
+	}
+	if stat(t, server, "stats", "evicted_scripts:") == 0 {
+		t.Skip("this server evicts no scripts; Redis 7.4 and newer and Valkey do")
+	}
+	if n := stat(t, server, "errorstats", "errorstat_NOSCRIPT:count="); int64(n) < rounds {
+		t.Errorf("the script was missing %d times; want at least %d", n, rounds)
+	}
+})
+
 // A server that has lost the script is sent it again, once, and nobody notices.
 var _ = fault(13, "forgotten_script_goes_unnoticed", func(t *testing.T, o *outcome) {
 	o.injected = "SCRIPT FLUSH at 100 Hz, restart"

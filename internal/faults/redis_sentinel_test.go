@@ -199,10 +199,7 @@ var _ = fault(19, "writes_lost_at_failover", func(t *testing.T, o *outcome) {
 	for range early {
 		mustTake(t, r, c)
 	}
-	redistest.Eventually(t, ample, "the replicas to be up to date", func() bool {
-		n, err := old.Client().Wait(t.Context(), 2, time.Second).Result()
-		return err == nil && n == 2
-	})
+	old.AwaitReplicas(2)
 	for _, link := range links {
 		link.Blackhole()
 	}

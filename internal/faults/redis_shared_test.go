@@ -214,8 +214,8 @@ func healSentinels(t testing.TB, s *redistest.Sentinel) bool {
 			server.Restart()
 		}
 	}
-	hurry(t, s, 100, 100)
-	defer hurry(t, s, 2_000, 10_000)
+	s.Hurry()
+	defer s.DoNotHurry()
 	return soon(func() bool {
 		master := s.Master()
 		host, port, _ := net.SplitHostPort(master.Addr)
@@ -266,13 +266,4 @@ func agrees(server *redistest.Server, s *redistest.Sentinel, port string) bool {
 		}
 	}
 	return good == len(s.Servers)-1
-}
-
-// hurry sets how often sentinels publish and ask, in milliseconds; their own
-// values are 2,000 and 10,000.
-func hurry(t testing.TB, s *redistest.Sentinel, publish, info int) {
-	t.Helper()
-	for _, server := range s.Sentinels {
-		do(t, server, "sentinel", "debug", "publish-period", publish, "info-period", info)
-	}
 }

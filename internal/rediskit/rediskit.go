@@ -1,5 +1,5 @@
 // Package rediskit is what the stores on Redis have in common: the form of
-// their keys, commands that are sent once, and replies that are as expected.
+// their keys, scripts that run once, and replies that are as expected.
 package rediskit
 
 import (

@@ -95,7 +95,7 @@ func (c *Cluster) form() error {
 			if err != nil {
 				return err
 			}
-			if err := s.Client().Do(ctx, "cluster", "meet", host, port, other.busPort()).Err(); err != nil {
+			if err := s.Client().Do(ctx, "cluster", "meet", host, port).Err(); err != nil {
 				return s.explain(err)
 			}
 		}
@@ -176,9 +176,6 @@ func soundNodes(list string, ids []string) error {
 	}
 	return nil
 }
-
-// busPort is the server's port for the cluster bus.
-func (s *Server) busPort() string { return s.args[slices.Index(s.args, "--cluster-port")+1] }
 
 // Addrs are the addresses of all nodes, in the order of Nodes.
 func (c *Cluster) Addrs() []string {

@@ -38,9 +38,7 @@ func TestCluster(t *testing.T) {
 	dead, heir := c.Nodes[0], c.Nodes[masters]
 	key := keys[dead.Addr]
 	// Only what has reached the replica survives.
-	if err := dead.Client().Wait(ctx, 1, time.Second).Err(); err != nil {
-		t.Fatal(err)
-	}
+	dead.AwaitReplicas(1)
 	dead.Kill()
 	Eventually(t, 20*time.Second, "the replica to take over", func() bool {
 		c.Client().ReloadState(ctx)

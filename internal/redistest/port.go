@@ -13,12 +13,17 @@ var ports struct {
 	taken map[int]bool
 }
 
+// busDistance is how far the port of the cluster bus is from the server's. It
+// can be set since Redis 7.0 only.
+const busDistance = 10_000
+
 // freePort returns a loopback port that nobody listens on and that this process
 // has not been given before. It lies below the ranges from which Linux (32768)
 // and the others (49152) number outgoing connections: a server that is down for
 // a while must find its port free again, and there a client that dials it
-// meanwhile could be given that very port.
-func freePort() (int, error) {
+// meanwhile could be given that very port. With bus the port of the cluster bus
+// is free, too.
+func freePort(bus bool) (int, error) {
 	ports.Lock()
 	defer ports.Unlock()
 	if ports.taken == nil {
@@ -26,21 +31,37 @@ func freePort() (int, error) {
 	}
 	var err error
 	for range 1000 {
-		port := 10_000 + rand.IntN(20_000)
-		if ports.taken[port] {
+		all := []int{10_000 + rand.IntN(20_000)}
+		if bus {
+			all[0] = 10_000 + rand.IntN(20_000-busDistance)
+			all = append(all, all[0]+busDistance)
+		}
+		if err = free(all); err != nil {
 			continue
 		}
-		var ln net.Listener
-		if ln, err = net.Listen("tcp", loopback(port)); err != nil {
-			continue
+		for _, port := range all {
+			ports.taken[port] = true
 		}
-		if err = ln.Close(); err != nil {
-			continue
-		}
-		ports.taken[port] = true
-		return port, nil
+		return all[0], nil
 	}
 	return 0, fmt.Errorf("no free port on 127.0.0.1: %w", err)
+}
+
+// free returns nil when all the ports can be had.
+func free(all []int) error {
+	for _, port := range all {
+		if ports.taken[port] {
+			return errPortTaken
+		}
+		ln, err := net.Listen("tcp", loopback(port))
+		if err != nil {
+			return err
+		}
+		if err := ln.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // loopback is the address of a port on this machine.

@@ -63,7 +63,7 @@ func NewProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
 	p := &Proxy{t: t, target: target, links: make(map[*link]struct{})}
 	err := poll(patience, func() error {
-		port, err := freePort()
+		port, err := freePort(false)
 		if err != nil {
 			return err
 		}

@@ -9,15 +9,17 @@
 // its own, until that cleanup; a leak check must therefore run after it, by
 // being registered with t.Cleanup before the server is started.
 //
-// Where no redis-server is on the PATH, the Start functions skip the test, or
-// fail it when the environment says RATELIMIT_TEST_REDIS=required, so that
-// a CI run cannot pass by skipping. [Any] and [StartEmbedded] need no server.
+// The server is the redis-server on the PATH, or the redis-server or
+// valkey-server that RATELIMIT_TEST_SERVER names. Where there is none on the
+// PATH, the Start functions skip the test, or fail it when the environment says
+// RATELIMIT_TEST_REDIS=required, so that a CI run cannot pass by skipping. A
+// RATELIMIT_TEST_SERVER that does not work always fails it. [Any] and
+// [StartEmbedded] need no server.
 package redistest
 
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"testing"
 	"time"
 
@@ -26,33 +28,31 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-const (
-	binary = "redis-server"
-	envVar = "RATELIMIT_TEST_REDIS"
-)
-
-// Available reports whether a redis-server is on the PATH.
+// Available reports whether there is a server to start.
 func Available() bool {
-	_, err := exec.LookPath(binary)
+	_, err := theProgram()
 	return err == nil
 }
 
-// required reports whether a missing redis-server is a failure.
-func required() bool { return os.Getenv(envVar) == "required" }
+// required reports whether a missing server is a failure.
+func required() bool { return os.Getenv(envVar) == "required" || os.Getenv(programVar) != "" }
 
-// needServer skips or fails the test where there is no redis-server.
+// needServer skips or fails the test where there is no server.
 func needServer(t testing.TB) {
 	t.Helper()
+	_, err := theProgram()
 	switch {
-	case Available():
+	case err == nil:
+	case os.Getenv(programVar) != "":
+		t.Fatalf("%v", err)
 	case required():
-		t.Fatalf("%s is not on the PATH, and %s=required", binary, envVar)
+		t.Fatalf("%v, and %s=required", err, envVar)
 	default:
-		t.Skipf("%s is not installed; set %s=required to make this a failure", binary, envVar)
+		t.Skipf("%v; set %s=required to make this a failure", err, envVar)
 	}
 }
 
-// Need skips or fails the test where there is no redis-server, as the Start
+// Need skips or fails the test where there is no server, as the Start
 // functions do. Call it where these are given the testing.TB of another test.
 func Need(t testing.TB) {
 	t.Helper()
@@ -61,7 +61,8 @@ func Need(t testing.TB) {
 
 // Any returns a client of an empty Redis: of a real server where one is
 // installed, otherwise of an embedded one (see [StartEmbedded]). With
-// RATELIMIT_TEST_REDIS=required the embedded one will not do.
+// RATELIMIT_TEST_REDIS=required or RATELIMIT_TEST_SERVER the embedded one will
+// not do.
 func Any(t testing.TB) *redis.Client {
 	t.Helper()
 	if Available() || required() {

@@ -51,12 +51,14 @@ func (v *verdict) Fatalf(format string, a ...any) { v.failed = fmt.Sprintf(forma
 // A missing server skips a test, or fails it where one is required, and says so.
 func TestNeedServer(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
+	t.Setenv(programVar, "")
 	if Available() {
 		t.Error("Available: got true with nothing on the PATH")
 	}
+	const missing = `redis-server: exec: "redis-server": executable file not found in $PATH`
 	for env, want := range map[string]verdict{
-		"":         {skipped: "redis-server is not installed; set RATELIMIT_TEST_REDIS=required to make this a failure"},
-		"required": {failed: "redis-server is not on the PATH, and RATELIMIT_TEST_REDIS=required"},
+		"":         {skipped: missing + "; set RATELIMIT_TEST_REDIS=required to make this a failure"},
+		"required": {failed: missing + ", and RATELIMIT_TEST_REDIS=required"},
 	} {
 		t.Setenv(envVar, env)
 		var got verdict

@@ -53,7 +53,7 @@ func StartSentinel(t testing.TB, args ...string) *Sentinel {
 	if err != nil {
 		t.Fatal(err)
 	}
-	follow := options{args: append([]string{"--replicaof", host + " " + port}, args...)}
+	follow := options{args: append([]string{"--replicaof", host, port}, args...)}
 	watch := options{sentinel: func(own int) string { return sentinelConf(own, host, port, master.password) }}
 	all, err := bootAll(t, slices.Concat(
 		slices.Repeat([]options{follow}, replicas),
@@ -104,8 +104,8 @@ func (s *Sentinel) form() error {
 	// Sentinels find each other by what they publish every 2 s, and replicas by
 	// the INFO that they ask for every 10 s. Have them hurry until they have, and
 	// then go back to those values: how fast a failover is should be no fiction.
-	s.periods(ctx, 100, 100)
-	defer s.periods(ctx, 2_000, 10_000)
+	s.Hurry()
+	defer s.DoNotHurry()
 	for _, server := range s.Sentinels {
 		if err := poll(formation, func() error { return watches(ctx, server) }); err != nil {
 			return server.explain(err)
@@ -114,11 +114,21 @@ func (s *Sentinel) form() error {
 	return nil
 }
 
-// periods sets how often sentinels publish and ask, in milliseconds. A version
-// without SENTINEL DEBUG (before 7.0) only takes longer to form.
-func (s *Sentinel) periods(ctx context.Context, publish, info int) {
+// Hurry has sentinels find out ten times a second what they otherwise find out
+// within 2 and 10 s. Before Redis 7.0, which brought SENTINEL DEBUG, they take
+// their time.
+func (s *Sentinel) Hurry() { s.periods(100, 100) }
+
+// DoNotHurry has sentinels go back to their own ways, so that a failover takes as
+// long as it does elsewhere.
+func (s *Sentinel) DoNotHurry() { s.periods(2_000, 10_000) }
+
+// periods sets how often sentinels publish and ask, in milliseconds.
+func (s *Sentinel) periods(publish, info int) {
 	for _, server := range s.Sentinels {
-		_ = server.Client().Do(ctx, "sentinel", "debug", "publish-period", publish, "info-period", info).Err()
+		if server.program.since7() {
+			_ = server.Client().Do(context.Background(), "sentinel", "debug", "publish-period", publish, "info-period", info).Err()
+		}
 	}
 }
 

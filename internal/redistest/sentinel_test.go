@@ -22,9 +22,7 @@ func TestSentinel(t *testing.T) {
 	if err := s.Client().Set(ctx, "k", "v", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := old.Client().Wait(ctx, replicas, 5*time.Second).Result(); err != nil || n != replicas {
-		t.Fatalf("WAIT: got %d, %v; want %d", n, err, replicas)
-	}
+	old.AwaitReplicas(replicas)
 	for _, r := range s.Replicas() {
 		if got, err := r.Client().Get(ctx, "k").Result(); err != nil || got != "v" {
 			t.Errorf("GET on the replica %s: got %q, %v; want v", r.Addr, got, err)

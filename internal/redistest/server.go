@@ -25,12 +25,14 @@ import (
 // some 30 ms; the rest is for busy machines.
 const patience = 20 * time.Second
 
-// Server is one redis-server process. Its methods are safe for concurrent use,
-// but those that can fail the test belong in the test's goroutine.
+// Server is one process of a redis-server or valkey-server. Its methods are safe
+// for concurrent use, but those that can fail the test belong in the test's
+// goroutine.
 type Server struct {
 	Addr string // "127.0.0.1:port", the same after a [Server.Restart]
 
 	t        testing.TB
+	program  program
 	dir      string // its working directory, removed at cleanup
 	args     []string
 	password string
@@ -44,10 +46,10 @@ type Server struct {
 	exited chan struct{} // closed when cmd has ended and been reaped
 }
 
-// Start runs a standalone server that persists nothing and allows DEBUG to
-// local clients. Args are configuration in redis-server's command line form,
-// such as "--requirepass", "secret"; they come last and so win. The port is
-// Start's to choose.
+// Start runs a standalone server that persists nothing and allows DEBUG and
+// every CONFIG SET to local clients. Args are configuration in redis-server's
+// command line form, such as "--requirepass", "secret"; they come last and so
+// win. The port is Start's to choose.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	needServer(t)
@@ -61,7 +63,7 @@ func Start(t testing.TB, args ...string) *Server {
 // options is what distinguishes one kind of server from another.
 type options struct {
 	args     []string
-	bus      bool                  // it needs a port for the cluster bus too
+	bus      bool                  // it needs the port of the cluster bus, too
 	sentinel func(port int) string // the configuration file of a sentinel
 	certs    *Certificates         // it speaks TLS only
 }
@@ -82,7 +84,11 @@ func boot(t testing.TB, o options) (*Server, error) {
 }
 
 func tryBoot(t testing.TB, o options) (*Server, error) {
-	port, err := freePort()
+	p, err := theProgram()
+	if err != nil {
+		return nil, err
+	}
+	port, err := freePort(o.bus)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +96,7 @@ func tryBoot(t testing.TB, o options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Addr: loopback(port), t: t, dir: dir, certs: o.certs}
+	s := &Server{Addr: loopback(port), t: t, program: p, dir: dir, certs: o.certs}
 	t.Cleanup(s.cleanup)
 
 	if o.sentinel != nil {
@@ -101,21 +107,13 @@ func tryBoot(t testing.TB, o options) (*Server, error) {
 		s.args = []string{conf, "--sentinel"}
 		return s, s.spawn()
 	}
-	s.args = []string{
-		"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir,
-		"--save", "", "--appendonly", "no", "--enable-debug-command", "local",
-	}
+	s.args = []string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir, "--save", "", "--appendonly", "no"}
 	if o.certs != nil {
 		s.args = append(s.args, "--port", "0", "--tls-port", strconv.Itoa(port))
 		s.args = append(s.args, o.certs.args()...)
 	}
-	if o.bus {
-		// The default, port + 10000, is nobody's promise to be free.
-		bus, err := freePort()
-		if err != nil {
-			return nil, err
-		}
-		s.args = append(s.args, "--cluster-port", strconv.Itoa(bus))
+	if p.since7() { // before, both were always allowed
+		s.args = append(s.args, "--enable-debug-command", "local", "--enable-protected-configs", "local")
 	}
 	s.args = append(s.args, o.args...)
 	s.password = passwordIn(o.args)
@@ -159,7 +157,7 @@ func (s *Server) spawn() error {
 	}
 	defer log.Close()
 
-	cmd := exec.Command(binary, s.args...)
+	cmd := exec.Command(s.program.path, s.args...)
 	cmd.Dir = s.dir
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = procAttr()
@@ -180,7 +178,7 @@ func (s *Server) spawn() error {
 		}
 	}()
 	if err := <-started; err != nil {
-		return fmt.Errorf("starting %s: %w", binary, err)
+		return fmt.Errorf("starting %s: %w", s.program.path, err)
 	}
 	s.mu.Lock()
 	s.cmd, s.exited = cmd, exited
@@ -251,7 +249,7 @@ func field(info, name string) string {
 
 // explain adds the end of the log to an error.
 func (s *Server) explain(err error) error {
-	return fmt.Errorf("%s on %s: %w\n--- its log ends:\n%s", binary, s.Addr, err, s.tail())
+	return fmt.Errorf("%s on %s: %w\n--- its log ends:\n%s", s.program.path, s.Addr, err, s.tail())
 }
 
 // tail is the last lines of the log.
@@ -374,6 +372,28 @@ func (s *Server) Restart() {
 	if err := s.spawn(); err != nil {
 		s.t.Fatal(err)
 	}
+}
+
+// AwaitReplicas returns when n replicas have everything that was written before.
+// WAIT would not do: it waits for what its own connection has written.
+func (s *Server) AwaitReplicas(n int) {
+	s.t.Helper()
+	replication := func() string { return s.Client().Info(context.Background(), "replication").Val() }
+	written, err := strconv.Atoi(field(replication(), "master_repl_offset"))
+	if err != nil {
+		s.t.Fatalf("the replication offset of %s: %v", s.Addr, err)
+	}
+	Eventually(s.t, patience, fmt.Sprintf("%d replicas to be up to date", n), func() bool {
+		upToDate, info := 0, replication()
+		for i := range n {
+			_, rest, _ := strings.Cut(field(info, fmt.Sprint("slave", i)), "offset=")
+			digits, _, _ := strings.Cut(rest, ",")
+			if offset, err := strconv.Atoi(digits); err == nil && offset >= written {
+				upToDate++
+			}
+		}
+		return upToDate == n
+	})
 }
 
 func (s *Server) cleanup() {

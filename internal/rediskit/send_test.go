@@ -1,0 +1,93 @@
+package rediskit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// answers is a server: it answers each command with the next of some errors, ""
+// for none, and keeps what it was sent.
+type answers struct {
+	errs []string
+	sent []string
+}
+
+type answer string
+
+func (a answer) Error() string { return string(a) }
+func (answer) RedisError()     {}
+
+func (a *answers) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (a *answers) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (a *answers) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(_ context.Context, cmd redis.Cmder) error {
+		a.sent = append(a.sent, fmt.Sprint(cmd.Args()))
+		if len(a.errs) == 0 {
+			return errors.New("sent too often")
+		}
+		text := a.errs[0]
+		if a.errs = a.errs[1:]; text == "" {
+			return nil
+		}
+		cmd.SetErr(answer(text))
+		return answer(text)
+	}
+}
+
+// A script is sent again where it has not run, once for each reason, and never
+// otherwise.
+func TestSendAgain(t *testing.T) {
+	const noScript, tryAgain, lost = "NOSCRIPT No matching script.", "TRYAGAIN Multiple keys request", "READONLY x"
+	const sha, text = "[evalsha sha 1 k arg]", "[eval text 1 k arg]"
+	for _, tt := range []struct {
+		errs []string // the answers
+		sent []string
+		last string // the error that is left
+	}{
+		{[]string{""}, []string{sha}, ""},
+		{[]string{lost}, []string{sha}, lost},
+		{[]string{noScript, ""}, []string{sha, text}, ""},
+		{[]string{noScript, noScript}, []string{sha, text}, noScript},
+		{[]string{tryAgain, ""}, []string{sha, sha}, ""},
+		{[]string{tryAgain, tryAgain}, []string{sha, sha}, tryAgain},
+		{[]string{tryAgain, noScript, ""}, []string{sha, sha, text}, ""}, // the new owner has never seen it
+		{[]string{noScript, tryAgain, ""}, []string{sha, text, text}, ""},
+	} {
+		server := &answers{errs: tt.errs}
+		client := redis.NewClient(&redis.Options{})
+		t.Cleanup(func() { client.Close() })
+		client.AddHook(server)
+		args := []any{"evalsha", "sha", 1, "k", "arg"}
+		cmd := SendAgain(t.Context(), client, Send(t.Context(), client, args), "text")
+		got := ""
+		if cmd.Err() != nil {
+			got = cmd.Err().Error()
+		}
+		if !slices.Equal(server.sent, tt.sent) || got != tt.last {
+			t.Errorf("answers %q: sent %q, left with %q; want %q and %q", tt.errs, server.sent, got, tt.sent, tt.last)
+		}
+	}
+}
+
+// Where the deadline leaves no time, keys that move are not waited for.
+func TestSendAgainInTime(t *testing.T) {
+	server := &answers{errs: []string{"TRYAGAIN x"}}
+	client := redis.NewClient(&redis.Options{})
+	t.Cleanup(func() { client.Close() })
+	client.AddHook(server)
+	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(moving))
+	defer cancel()
+	if cmd := SendAgain(ctx, client, Send(ctx, client, []any{"evalsha", "sha", 0}), "text"); !redis.IsTryAgainError(cmd.Err()) || len(server.sent) != 1 {
+		t.Errorf("got %v after sending %q; want TRYAGAIN, sent once", cmd.Err(), server.sent)
+	}
+}

@@ -1,0 +1,89 @@
+package redistest
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A RATELIMIT_TEST_SERVER that does not work fails every test that needs
+// a server, required or not, and the message names the variable and the value.
+func TestProgramVariable(t *testing.T) {
+	dir := t.TempDir()
+	script := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for _, tt := range []struct{ value, why string }{
+		{filepath.Join(dir, "nothing"), "no such file"},
+		{dir, "is a directory"},
+		{"./redis-server", "no such file"},
+		{script("no-server", "echo hello"), `--version says "hello"`},
+		{script("failing", "exit 3"), "--version: exit status 3"},
+	} {
+		t.Setenv(envVar, "")
+		t.Setenv(programVar, tt.value)
+		var got verdict
+		needServer(&got)
+		if got.skipped != "" {
+			t.Errorf("%s=%q: got skipped: %s; want a failure", programVar, tt.value, got.skipped)
+		}
+		for _, want := range []string{programVar + ` is "` + tt.value + `"`, tt.why, "want the absolute path of a redis-server or valkey-server"} {
+			if !strings.Contains(got.failed, want) {
+				t.Errorf("%s=%q: got %q; want %q in it", programVar, tt.value, got.failed, want)
+			}
+		}
+		if Available() {
+			t.Errorf("%s=%q: Available: got true", programVar, tt.value)
+		}
+	}
+}
+
+// Tests start the program that RATELIMIT_TEST_SERVER names, sentinels too.
+func TestProgramIsStarted(t *testing.T) {
+	needServer(t)
+	p, err := theProgram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(t.TempDir(), filepath.Base(p.path))
+	if err := os.Symlink(p.path, link); err != nil {
+		t.Skip(err)
+	}
+	t.Setenv(programVar, link)
+	for _, o := range []options{{}, {sentinel: func(port int) string { return sentinelConf(port, "127.0.0.1", "1", "") }}} {
+		s, err := boot(t, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := s.Client().Info(t.Context(), "server").Result()
+		if err != nil || field(info, "executable") != link {
+			t.Errorf("executable: got %q, %v; want %q", field(info, "executable"), err, link)
+		}
+		version := field(info, "valkey_version")
+		if version == "" {
+			version = field(info, "redis_version")
+		}
+		if version != p.version {
+			t.Errorf("its version: got %q; want %q, as it says to --version", version, p.version)
+		}
+	}
+}
+
+func TestParseVersion(t *testing.T) {
+	for line, want := range map[string]program{
+		"Redis server v=6.2.16 sha=00000000:0 malloc=libc bits=64 build=607280729c4bd59\n":          {name: "Redis", version: "6.2.16", major: 6, minor: 2},
+		"Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=ae4d7c971a948f\n": {name: "Redis", version: "7.0.15", major: 7},
+		"Valkey server v=9.1.2 sha=00000000:1 malloc=libc bits=64 build=4e1619d8c156135e\n":         {name: "Valkey", version: "9.1.2", major: 9, minor: 1},
+		"Valkey server v=unstable": {},
+		"":                         {},
+	} {
+		if got, ok := parseVersion(line); got != want || ok != (want.name != "") {
+			t.Errorf("%q: got %+v, %v; want %+v", line, got, ok, want)
+		}
+	}
+}
