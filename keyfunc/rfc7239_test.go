@@ -153,7 +153,7 @@ var (
 	elements   = regexp.MustCompile(`(?s)` + element)
 	pairs      = regexp.MustCompile(`(?s)(` + token + `)=(` + token + `|` + quoted + `)`)
 	quotedPair = regexp.MustCompile(`(?s)\\(.)`)
-	bareAddr   = regexp.MustCompile(`^(\[[^\]]*\]|[^:]*)(:[0-9]{1,5}|:_[A-Za-z0-9._-]+)?$`)
+	bareAddr   = regexp.MustCompile(`^(\[[^\[\]]*\]|[^:\[\]]*)(:[0-9]{1,5}|:_[A-Za-z0-9._-]+)?$`)
 )
 
 // addrOf is the address of an element, by the grammar. ok is false if it has none.
@@ -178,7 +178,7 @@ func addrOf(element string) (addr netip.Addr, ok bool) {
 	if port, err := strconv.Atoi(strings.TrimPrefix(m[2], ":")); err == nil && port > 65535 {
 		return netip.Addr{}, false
 	}
-	addr, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(m[1], "["), "]"))
+	addr, err := netip.ParseAddr(strings.Trim(m[1], "[]"))
 	return addr.Unmap().WithZone(""), err == nil && strings.HasPrefix(m[1], "[") == addr.Is6()
 }
 
