@@ -1,5 +1,5 @@
 // Package ratelimit puts rate limits into net/http, and into routers that take
-// its middleware, such as chi.
+// its middleware. For chi there is adapters/chi, which knows chi's routes.
 //
 //	limit := ratelimit.New(ratelimit.Config{Store: store},
 //		ratelimit.Policy{Name: "burst", Key: keyfunc.RemoteAddr, Limit: gcra.PerSecond(10)},
@@ -7,8 +7,9 @@
 //	http.ListenAndServe(addr, limit(mux))
 //
 // The middleware may stand around a ServeMux, around the handler of one route,
-// or in chi's Use and With. What the limits mean is told in package middleware,
-// whose names this package repeats.
+// or around another router. There Policy.Routes go by the path, as the route is
+// not known, and keyfunc.Route counts nobody in particular. What the limits mean
+// is told in package middleware, whose names this package repeats.
 package ratelimit
 
 import (
