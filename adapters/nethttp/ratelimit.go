@@ -53,8 +53,8 @@ func From(l *Limiter) func(http.Handler) http.Handler {
 //
 //	handler := ratelimit.Routes(mux)(limit(logging(mux)))
 //
-// Without it the limiter there goes by the path of the request; all it cannot
-// do is to count by route.
+// Without it the limiter there goes by the path of the request. It cannot count
+// by route, and a policy for "/users/{id}" counts /users/7/posts too.
 func Routes(mux *http.ServeMux) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
