@@ -85,18 +85,18 @@ func TestVerifierRemembersOnlyVerified(t *testing.T) {
 		return token
 	}
 	for i := range 100 {
-		v.subject(sign("wrong", fmt.Sprint(i)))
+		v.subject(t.Context(), sign("wrong", fmt.Sprint(i)))
 	}
 	if got := len(v.verified.entries); got != 0 {
 		t.Errorf("after 100 forged tokens: remembers %d; want 0", got)
 	}
 	token := sign("right", "alice")
-	v.subject(token)
+	v.subject(t.Context(), token)
 	if got := len(v.verified.entries); got != 1 {
 		t.Errorf("after a valid token: remembers %d; want 1", got)
 	}
 	now = now.Add(time.Hour)
-	v.subject(token)
+	v.subject(t.Context(), token)
 	if got := len(v.verified.entries); got != 0 {
 		t.Errorf("after it has expired: remembers %d; want 0", got)
 	}

@@ -9,7 +9,10 @@ import (
 	"strings"
 )
 
-const forwardedFor = "X-Forwarded-For"
+const (
+	forwardedFor = "X-Forwarded-For"
+	forwarded    = "Forwarded"
+)
 
 // TrustedProxies counts the client as proxies in the given networks report it
 // in X-Forwarded-For. The keys are those of [RemoteAddr].
@@ -40,21 +43,7 @@ const forwardedFor = "X-Forwarded-For"
 func TrustedProxies[P string | netip.Prefix](prefixes ...P) Func {
 	trusted := mustNetworks("TrustedProxies", prefixes)
 	return func(r *http.Request) (string, error) {
-		client, _ := parseAddr(r.RemoteAddr)
-		if !trusted.contain(client) {
-			return addrKey(client), nil
-		}
-		for hop := range fromRight(r.Header[forwardedFor]) {
-			addr, ok := parseAddr(hop)
-			if !ok {
-				break
-			}
-			client = addr
-			if !trusted.contain(addr) {
-				break
-			}
-		}
-		return addrKey(client), nil
+		return addrKey(trusted.client(r, forwardedFor, lastComma, parseAddr)), nil
 	}
 }
 
@@ -77,7 +66,7 @@ func TrustedHops(n int) Func {
 	}
 	return func(r *http.Request) (string, error) {
 		left := n
-		for hop := range fromRight(r.Header[forwardedFor]) {
+		for hop := range fromRight(r.Header[forwardedFor], lastComma) {
 			if left--; left > 0 {
 				continue
 			}
@@ -109,8 +98,11 @@ func TrustedHops(n int) Func {
 // panics on.
 func Header[P string | netip.Prefix](name string, prefixes ...P) Func {
 	name = mustHeaderName("Header", name)
-	if name == forwardedFor || name == "Forwarded" {
-		panic("keyfunc.Header: " + name + " is a list that clients can start; use TrustedProxies or TrustedHops")
+	switch name {
+	case forwardedFor:
+		panic("keyfunc.Header: X-Forwarded-For is a list that clients can start; use keyfunc.TrustedProxies or keyfunc.TrustedHops")
+	case forwarded:
+		panic("keyfunc.Header: Forwarded is a list that clients can start; use keyfunc.Forwarded")
 	}
 	trusted := mustNetworks("Header", prefixes)
 	return func(r *http.Request) (string, error) {
@@ -124,22 +116,46 @@ func Header[P string | netip.Prefix](name string, prefixes ...P) Func {
 	}
 }
 
+// client walks from the peer over the hops in a header, of which parse reads
+// one, to the first that is not in the networks.
+func (n networks) client(r *http.Request, header string, comma func(string) int, parse func(string) (netip.Addr, bool)) netip.Addr {
+	client, _ := parseAddr(r.RemoteAddr)
+	if !n.contain(client) {
+		return client
+	}
+	for hop := range fromRight(r.Header[header], comma) {
+		addr, ok := parse(hop)
+		if !ok {
+			break
+		}
+		client = addr
+		if !n.contain(addr) {
+			break
+		}
+	}
+	return client
+}
+
 // fromRight yields the elements of a comma-separated header from the last to
-// the first, the lines being one list (RFC 9110, section 5.3). It splits off
-// one at a time: most of a long header is never looked at.
-func fromRight(lines []string) iter.Seq[string] {
+// the first, the lines being one list (RFC 9110, section 5.3). comma finds the
+// comma before the last element, or -1. It splits off one at a time: most of a
+// long header is never looked at.
+func fromRight(lines []string, comma func(string) int) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for _, line := range slices.Backward(lines) {
 			for {
-				comma := strings.LastIndexByte(line, ',')
-				if !yield(line[comma+1:]) {
+				i := comma(line)
+				if !yield(line[i+1:]) {
 					return
 				}
-				if comma < 0 {
+				if i < 0 {
 					break
 				}
-				line = line[:comma]
+				line = line[:i]
 			}
 		}
 	}
 }
+
+// lastComma finds the last element of a list without quotes.
+func lastComma(line string) int { return strings.LastIndexByte(line, ',') }

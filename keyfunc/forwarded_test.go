@@ -2,7 +2,6 @@ package keyfunc_test
 
 import (
 	"fmt"
-	"net/http"
 	"net/netip"
 	"strings"
 	"testing"
@@ -256,10 +255,13 @@ func TestHeaderPanics(t *testing.T) {
 			keyfunc.Header(name, "10.0.0.0/8")
 		})
 	}
-	for _, name := range []string{"X-Forwarded-For", "x-forwarded-for", "Forwarded"} {
-		wantPanic(t, fmt.Sprintf("keyfunc.Header: %s is a list that clients can start; use TrustedProxies or TrustedHops", http.CanonicalHeaderKey(name)), func() {
-			keyfunc.Header(name, "10.0.0.0/8")
-		})
+	for name, want := range map[string]string{
+		"X-Forwarded-For": "X-Forwarded-For is a list that clients can start; use keyfunc.TrustedProxies or keyfunc.TrustedHops",
+		"x-forwarded-for": "X-Forwarded-For is a list that clients can start; use keyfunc.TrustedProxies or keyfunc.TrustedHops",
+		"Forwarded":       "Forwarded is a list that clients can start; use keyfunc.Forwarded",
+		"forwarded":       "Forwarded is a list that clients can start; use keyfunc.Forwarded",
+	} {
+		wantPanic(t, "keyfunc.Header: "+want, func() { keyfunc.Header(name, "10.0.0.0/8") })
 	}
 	wantPanic(t, `keyfunc.Header: no prefixes; name the networks of your proxies, such as "10.0.0.0/8"`, func() {
 		keyfunc.Header[string]("X-Real-IP")

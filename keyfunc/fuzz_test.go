@@ -131,7 +131,8 @@ func FuzzJWTSubject(f *testing.F) {
 		// golang-jwt by itself says who that is, if anybody. Blanks around a token are not part of it.
 		want, bare := "", strings.Trim(token, " ")
 		if parsed, err := parser.Parse(bare, secretKey); err == nil && len(bare) <= 16<<10 {
-			if subject, err := parsed.Claims.GetSubject(); err == nil && subject != "" {
+			_, critical := parsed.Header["crit"]
+			if subject, err := parsed.Claims.GetSubject(); err == nil && subject != "" && !critical {
 				want = aliceKey
 			}
 		}

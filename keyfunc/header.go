@@ -24,11 +24,17 @@ func onlyValue(r *http.Request, name string) string {
 // mustHeaderName returns the name in canonical form and panics, in the name of
 // the constructor, if it is not a token (RFC 9110, section 5.6.2).
 func mustHeaderName(constructor, name string) string {
-	notToken := func(c rune) bool {
-		return c <= ' ' || c >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c)
-	}
-	if name == "" || strings.ContainsFunc(name, notToken) {
+	if !isToken(name) {
 		panic(fmt.Sprintf("keyfunc.%s: %q is not the name of a header; want letters, digits and hyphens", constructor, name))
 	}
 	return http.CanonicalHeaderKey(name)
+}
+
+// isToken reports whether s is a token (RFC 9110, section 5.6.2).
+func isToken(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(c rune) bool { return !isTokenChar(c) })
+}
+
+func isTokenChar(c rune) bool {
+	return c > ' ' && c < 0x7f && !strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c)
 }

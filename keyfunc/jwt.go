@@ -1,13 +1,17 @@
 package keyfunc
 
 import (
+	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/seed-e377111c/ratelimit/internal/notice"
 )
 
 const (
@@ -27,13 +31,23 @@ const (
 // kind: a server that takes both RS256 and HS256 can be talked into checking an
 // HMAC made with its public key. Issuer, audience, leeway and clock are given
 // as options; a token without an expiry (exp) never verifies, and no option
-// changes that.
+// changes that. Without jwt.WithAudience tokens for other services of the issuer
+// are counted too, which RFC 7519, section 4.1.3, forbids. If your issuer signs
+// tokens for other uses (logout+jwt, ID tokens), let keys return an error unless
+// t.Header["typ"] is the type you expect (RFC 8725, section 3.11).
 //
 // A token that does not verify is nobody in particular, never an error: forged,
 // expired, of another issuer, without a subject or with one that is not a
-// string, above 16 KiB, in a header that occurs twice. That includes a token
-// for which keys fails. Even if the cause is a key server that is away, it was
-// the client that chose the key's name (kid), so it must not open a door.
+// string, with critical extensions (crit; none is supported), above 16 KiB, in a
+// header that occurs twice. That includes a token for which keys fails. Even if
+// the cause is a key server that is away, it was the client that chose the key's
+// name (kid), so it must not open a door.
+//
+// An empty []byte from keys verifies nothing: with an empty HMAC key every
+// client could sign its own tokens. The usual causes are an environment variable
+// that is not set and a map without the kid; the limiter logs it. An HMAC key
+// should be as long as the hash or longer, 32 bytes for HS256 (RFC 7518,
+// section 3.2); JWTSubject does not check that.
 //
 // Verified tokens are remembered, up to 16,384 of them and known by their hash,
 // so that the signature is checked once and not on every request. exp, nbf and,
@@ -55,7 +69,7 @@ func JWTSubject(keys jwt.Keyfunc, methods []string, opts ...jwt.ParserOption) Fu
 		if token == "" || len(token) > maxCredential {
 			return "", nil
 		}
-		return v.subject(token), nil
+		return v.subject(r.Context(), token), nil
 	}
 }
 
@@ -82,7 +96,7 @@ func newVerifier(keys jwt.Keyfunc, methods []string, opts ...jwt.ParserOption) *
 }
 
 // subject is the key of the token's subject, "" if the token does not verify.
-func (v *verifier) subject(token string) string {
+func (v *verifier) subject(ctx context.Context, token string) string {
 	id := tokenID(sha256.Sum256([]byte(token)))
 	if e, ok := v.verified.get(id); ok {
 		if v.times.Validate(e.times) == nil {
@@ -91,7 +105,7 @@ func (v *verifier) subject(token string) string {
 		v.verified.remove(id)
 	}
 
-	e, ok := v.verify(token)
+	e, ok := v.verify(ctx, token)
 	if !ok {
 		return ""
 	}
@@ -107,17 +121,20 @@ func (v *verifier) subject(token string) string {
 //
 // A client chooses the header that the application's Keyfunc reads, so a panic
 // there is a token that does not verify, like an error.
-func (v *verifier) verify(token string) (e entry, ok bool) {
+func (v *verifier) verify(ctx context.Context, token string) (e entry, ok bool) {
 	defer func() {
 		if recover() != nil {
 			e, ok = entry{}, false
 		}
 	}()
 	claims := jwt.MapClaims{}
-	if _, err := v.parser.ParseWithClaims(token, claims, v.keys); err != nil {
+	if _, err := v.parser.ParseWithClaims(token, claims, v.keyFor(ctx)); err != nil {
 		return entry{}, false
 	}
 	if v.claims.Validate(claims) != nil {
+		if exp, err := claims.GetExpirationTime(); exp == nil && err == nil {
+			notice.Report(ctx, notice.JWTWithoutExp, "keyfunc.JWTSubject: a token with a valid signature has no expiry (exp), so its subject is not counted; let the issuer set exp")
+		}
 		return entry{}, false
 	}
 	issuer, err := claims.GetIssuer()
@@ -137,6 +154,47 @@ func (v *verifier) verify(token string) (e entry, ok bool) {
 		key:   encode("sub:", issuer, subject),
 		times: &jwt.RegisteredClaims{ExpiresAt: exp, NotBefore: nbf, IssuedAt: iat},
 	}, true
+}
+
+var (
+	errCritical = errors.New("critical extensions are not supported")
+	errEmptyKey = errors.New("the key is empty")
+)
+
+// keyFor returns the application's keys without those that verify what anybody
+// has signed. A token with a crit field asks for an extension that must be
+// understood (RFC 7515, section 4.1.11), and golang-jwt does not look at it.
+func (v *verifier) keyFor(ctx context.Context) jwt.Keyfunc {
+	return func(t *jwt.Token) (any, error) {
+		if _, critical := t.Header["crit"]; critical {
+			return nil, errCritical
+		}
+		key, err := v.keys(t)
+		if err != nil {
+			return nil, err
+		}
+		set, isSet := key.(jwt.VerificationKeySet)
+		if !isSet {
+			set.Keys = []jwt.VerificationKey{key}
+		}
+		usable := slices.DeleteFunc(slices.Clone(set.Keys), isEmptyKey)
+		if len(usable) < len(set.Keys) {
+			notice.Report(ctx, notice.JWTEmptyKey, "keyfunc.JWTSubject: the jwt.Keyfunc returned an empty key, with which every client could sign, so it is not used; set the secret, and return an error for an unknown kid")
+		}
+		switch {
+		case len(usable) == 0:
+			return nil, errEmptyKey
+		case isSet:
+			return jwt.VerificationKeySet{Keys: usable}, nil
+		}
+		return key, nil
+	}
+}
+
+// isEmptyKey reports whether a key is an HMAC key without a byte.
+func isEmptyKey(key jwt.VerificationKey) bool {
+	secret, ok := key.([]byte)
+	return ok && len(secret) == 0
 }
 
 // bearer is the token in the Authorization header, "" if there is none.

@@ -24,6 +24,7 @@
 //	clients send an API key                        APIKey
 //	they connect to this server directly           RemoteAddr
 //	they come through proxies of known networks    TrustedProxies
+//	... that write the Forwarded header            Forwarded
 //	... of which one sets a header of its own      Header
 //	... whose addresses change but not their count TrustedHops
 //

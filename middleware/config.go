@@ -66,7 +66,9 @@ type Policy struct {
 	// [http.ServeMux]: "POST /login", "/users/{id}", "/static/". The forms of gin
 	// and echo ("/users/:id", "/files/*path") mean the same. Empty means every
 	// request. A request is matched by the route that will serve it where that
-	// is known, and else by its path in any spelling that could lead there.
+	// is known, and else by its path in any spelling that could lead there. As
+	// one router (echo) gives a parameter at the end all that follows,
+	// "/users/{id}" then matches /users/7/posts too.
 	Routes []string
 
 	// Cost is how many units the request takes; nil means 1, and 0 only looks.

@@ -29,6 +29,7 @@ type verdict struct {
 type check struct {
 	*pattern.Pattern
 	covered bool // the route's paths are all the pattern's, so only the host is left
+	greedy  bool // another router may decide, for which a last parameter holds several segments
 }
 
 // prepare works out what the checked policies have in common.
@@ -75,7 +76,7 @@ func (p *policy) verdict(route *pattern.Pattern, method string) (v verdict) {
 		case covered && own.SameHost(route):
 			v.applies = true
 		case covered || !route.Fixed():
-			v.checks = append(v.checks, check{own, covered})
+			v.checks = append(v.checks, check{own, covered, route.Open()})
 		}
 	}
 	return v
@@ -86,7 +87,7 @@ func (v *verdict) of(r *http.Request) bool {
 		return true
 	}
 	for _, c := range v.checks {
-		if c.MatchHost(r.Host) && (c.covered || c.MatchURL(r.URL)) {
+		if c.MatchHost(r.Host) && (c.covered || c.MatchURL(r.URL, c.greedy)) {
 			return true
 		}
 	}

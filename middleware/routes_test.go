@@ -37,6 +37,14 @@ func TestRoutes(t *testing.T) {
 		{"/api/login", "/api/", "POST /api/logout", "", false},
 		{"/user_admin", "/user_:name", "GET /user_admin", "", true},
 		{"/static/", "/static*", "GET /static/x", "", true},
+		// Where the router has said it, a parameter is one segment.
+		{"/search/:q", "/search/{q}/{page}", "GET /search/a/b", "", false},
+		{"/search/:q", "/{x}/{y}/{z}", "GET /search/a/b", "", false},
+		// Behind an open route, or none, there may be echo, where the last one is all that is left.
+		{"/search/:q", "/", "GET /search/a/b", "", true},
+		{"/search/:q", "/search/", "GET /search/a/b", "", true},
+		{"/search/:q", "", "GET /search/a/b", "", true},
+		{"/users/:id/posts", "", "GET /users/a/b/posts", "", false},
 		// An unknown route leaves everything to it.
 		{"POST /login", "", "POST //login", "", true},
 		{"POST /login", "", "GET /login", "", false},

@@ -52,12 +52,16 @@ func ExampleKeyFrom() {
 		if !ok {
 			return "", errors.New("no token: is echo-jwt in front?")
 		}
-		return token.Claims.GetSubject()
+		subject, err := token.Claims.GetSubject()
+		if err == nil && subject == "" {
+			err = errors.New("no subject: does the issuer set sub?")
+		}
+		return subject, err
 	})
 	e := echo.New()
 	e.Use(
 		echojwt.JWT(secret),
-		ratelimit.New(ratelimit.Config{Store: gcra.NewMemory()}, ratelimit.Policy{Key: user, Limit: gcra.PerMinute(1)}),
+		ratelimit.New(ratelimit.Config{Store: gcra.NewMemory()}, ratelimit.Policy{Name: "user", Key: user, Limit: gcra.PerMinute(1)}),
 	)
 	e.GET("/hello", hello)
 

@@ -7,7 +7,6 @@ import (
 	"net/http/httptest"
 
 	"github.com/gin-gonic/gin"
-	"github.com/golang-jwt/jwt/v5"
 
 	ratelimit "github.com/seed-e377111c/ratelimit/adapters/gin"
 	"github.com/seed-e377111c/ratelimit/gcra"
@@ -43,20 +42,21 @@ func Example() {
 	// /users/3 429 remaining 0
 }
 
-// Claims that gin-jwt has verified are in gin's context, under "JWT_PAYLOAD".
-// The limiter stands after it.
+// Authentication middleware leaves the user in gin's context. The limiter stands
+// after it. For gin-jwt, read its claims:
+//
+//	id, _ := ginjwt.ExtractClaims(c)[auth.IdentityKey].(string)
 func ExampleKeyFrom() {
 	user := ratelimit.KeyFrom(func(c *gin.Context) (string, error) {
-		payload, _ := c.Get("JWT_PAYLOAD")
-		claims, ok := payload.(jwt.MapClaims)
-		if !ok {
-			return "", errors.New("no claims: is gin-jwt in front?")
+		id := c.GetString("user")
+		if id == "" {
+			return "", errors.New("no user: is the authentication in front?")
 		}
-		return claims.GetSubject()
+		return id, nil
 	})
 	router := gin.New()
 	router.Use(authenticate, ratelimit.New(ratelimit.Config{Store: gcra.NewMemory()},
-		ratelimit.Policy{Key: user, Limit: gcra.PerMinute(1)}))
+		ratelimit.Policy{Name: "user", Key: user, Limit: gcra.PerMinute(1)}))
 	router.GET("/hello", hello)
 	get(router, "/hello?as=alice", "/hello?as=alice", "/hello?as=bob")
 	// Output:
@@ -65,7 +65,5 @@ func ExampleKeyFrom() {
 	// /hello?as=bob 200 remaining 0
 }
 
-// authenticate leaves claims where gin-jwt's MiddlewareFunc does.
-func authenticate(c *gin.Context) {
-	c.Set("JWT_PAYLOAD", jwt.MapClaims{"sub": c.Query("as")})
-}
+// authenticate is a stand-in for middleware that checks who the client is.
+func authenticate(c *gin.Context) { c.Set("user", c.Query("as")) }

@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 
-	"github.com/go-chi/chi/v5"
-
 	ratelimit "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
@@ -53,18 +51,6 @@ func ExampleNew_handler() {
 	// /search 200 remaining 0
 	// /search 429 remaining 0
 	// /hello 200 remaining
-}
-
-func ExampleNew_chi() {
-	router := chi.NewRouter()
-	router.Use(ratelimit.New(ratelimit.Config{Store: gcra.NewMemory()},
-		ratelimit.Policy{Key: keyfunc.RemoteAddr, Limit: gcra.PerMinute(2)}))
-	router.Get("/hello", hello)
-	get(router, "/hello", "/hello", "/hello")
-	// Output:
-	// /hello 200 remaining 1
-	// /hello 200 remaining 0
-	// /hello 429 remaining 0
 }
 
 // Something stands between the limiter and the mux, and keys are counted by

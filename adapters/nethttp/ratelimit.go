@@ -1,5 +1,5 @@
 // Package ratelimit puts rate limits into net/http, and into routers that take
-// its middleware, such as chi.
+// its middleware. For chi there is adapters/chi, which knows chi's routes.
 //
 //	limit := ratelimit.New(ratelimit.Config{Store: store},
 //		ratelimit.Policy{Name: "burst", Key: keyfunc.RemoteAddr, Limit: gcra.PerSecond(10)},
@@ -7,8 +7,9 @@
 //	http.ListenAndServe(addr, limit(mux))
 //
 // The middleware may stand around a ServeMux, around the handler of one route,
-// or in chi's Use and With. What the limits mean is told in package middleware,
-// whose names this package repeats.
+// or around another router. There Policy.Routes go by the path, as the route is
+// not known, and keyfunc.Route counts nobody in particular. What the limits mean
+// is told in package middleware, whose names this package repeats.
 package ratelimit
 
 import (
@@ -52,8 +53,8 @@ func From(l *Limiter) func(http.Handler) http.Handler {
 //
 //	handler := ratelimit.Routes(mux)(limit(logging(mux)))
 //
-// Without it the limiter there goes by the path of the request; all it cannot
-// do is to count by route.
+// Without it the limiter there goes by the path of the request. It cannot count
+// by route, and a policy for "/users/{id}" counts /users/7/posts too.
 func Routes(mux *http.ServeMux) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -49,24 +49,36 @@ var _ = fault(69, "forwarded_headers_are_ignored", func(t *testing.T, o *outcome
 })
 
 var _ = fault(70, "what_clients_write_left_of_a_proxy_is_ignored", func(t *testing.T, o *outcome) {
-	o.injected = "X-Forwarded-For: random, real"
+	o.injected = "X-Forwarded-For and Forwarded: random, real"
 	const burst = 5
-	eachFramework(t, func(t *testing.T, f framework) {
-		s := openSite(t, o, setup{framework: f, policies: []middleware.Policy{{Key: keyfunc.TrustedProxies("127.0.0.1"), Limit: gcra.PerDay(burst)}}})
-		passed := 0
-		for range 30 {
-			if s.do(t, "GET /ok", "X-Forwarded-For: "+anyAddr()+", 127.0.0.1, 203.0.113.9").StatusCode == http.StatusOK {
-				passed++
+	for _, tt := range []struct {
+		key              keyfunc.Func
+		header, appended string // the header as a client starts it, and what the proxy appends for the address
+	}{
+		{keyfunc.TrustedProxies("127.0.0.1"), "X-Forwarded-For: %s, 127.0.0.1", ", %s"},
+		{keyfunc.Forwarded("127.0.0.1"), "Forwarded: for=%s, for=127.0.0.1", `, for="%s:4711";proto=http`},
+		{keyfunc.Forwarded("127.0.0.1"), `Forwarded: for=%s;host="a`, ", for=%s"}, // the client's quote stays open
+	} {
+		eachFramework(t, func(t *testing.T, f framework) {
+			s := openSite(t, o, setup{framework: f, policies: []middleware.Policy{{Key: tt.key, Limit: gcra.PerDay(burst)}}})
+			forwarded := func(client string) string {
+				return fmt.Sprintf(tt.header, anyAddr()) + fmt.Sprintf(tt.appended, client)
 			}
-		}
-		o.over.Add(int64(max(passed-burst, 0)))
-		expect(t, "passed", passed, burst)
-		expect(t, "who was counted", s.lastDecision().Results[0].Subject, "ip:203.0.113.9")
-		expect(t, "another client of the proxy", s.do(t, "GET /ok", "X-Forwarded-For: 203.0.113.9, 203.0.113.10").StatusCode, 200)
-		// A peer that is no proxy is not asked at all.
-		expect(t, "past the proxy", s.doFrom(t, from(t, "127.0.0.2"), "GET /ok", "X-Forwarded-For: 203.0.113.10").StatusCode, 200)
-		expect(t, "who was counted", s.lastDecision().Results[0].Subject, "ip:127.0.0.2")
-	})
+			passed := 0
+			for range 30 {
+				if s.do(t, "GET /ok", forwarded("203.0.113.9")).StatusCode == http.StatusOK {
+					passed++
+				}
+			}
+			o.over.Add(int64(max(passed-burst, 0)))
+			expect(t, "passed", passed, burst)
+			expect(t, "who was counted", s.lastDecision().Results[0].Subject, "ip:203.0.113.9")
+			expect(t, "another client of the proxy", s.do(t, "GET /ok", forwarded("203.0.113.10")).StatusCode, 200)
+			// A peer that is no proxy is not asked at all.
+			expect(t, "past the proxy", s.doFrom(t, from(t, "127.0.0.2"), "GET /ok", forwarded("203.0.113.10")).StatusCode, 200)
+			expect(t, "who was counted", s.lastDecision().Results[0].Subject, "ip:127.0.0.2")
+		})
+	}
 })
 
 var _ = fault(71, "odd_forwarded_lines_stop_at_the_last_good_hop", func(t *testing.T, o *outcome) {
@@ -112,6 +124,7 @@ var _ = fault(72, "spoofing_a_victim_does_not_touch_his_bucket", func(t *testing
 	for name, key := range map[string]keyfunc.Func{
 		"RemoteAddr":     keyfunc.RemoteAddr,
 		"TrustedProxies": keyfunc.TrustedProxies("127.0.0.1"),
+		"Forwarded":      keyfunc.Forwarded("127.0.0.1"),
 		"Header":         keyfunc.Header("X-Real-IP", "127.0.0.1"),
 	} {
 		s := openSite(t, o, setup{policies: []middleware.Policy{{Key: key, Limit: gcra.PerDay(burst)}}})

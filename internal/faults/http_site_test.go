@@ -15,8 +15,10 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+	"github.com/go-chi/chi/v5"
 	"github.com/labstack/echo/v4"
 
+	viachi "github.com/seed-e377111c/ratelimit/adapters/chi"
 	viaecho "github.com/seed-e377111c/ratelimit/adapters/echo"
 	viagin "github.com/seed-e377111c/ratelimit/adapters/gin"
 	vianethttp "github.com/seed-e377111c/ratelimit/adapters/nethttp"
@@ -32,7 +34,7 @@ type framework struct {
 }
 
 // frameworks are for the rows in which the framework has a part.
-var frameworks = []framework{{"net/http", buildNetHTTP}, {"gin", buildGin}, {"echo", buildEcho}}
+var frameworks = []framework{{"net/http", buildNetHTTP}, {"chi", buildChi}, {"gin", buildGin}, {"echo", buildEcho}}
 
 func buildNetHTTP(l *middleware.Limiter, routes map[string]http.HandlerFunc) http.Handler {
 	mux := http.NewServeMux()
@@ -40,6 +42,16 @@ func buildNetHTTP(l *middleware.Limiter, routes map[string]http.HandlerFunc) htt
 		mux.HandleFunc(pattern, h)
 	}
 	return vianethttp.From(l)(mux)
+}
+
+func buildChi(l *middleware.Limiter, routes map[string]http.HandlerFunc) http.Handler {
+	router := chi.NewRouter()
+	router.Use(viachi.From(l))
+	for pattern, h := range routes {
+		method, path, _ := strings.Cut(pattern, " ")
+		router.Method(method, path, h)
+	}
+	return router
 }
 
 func buildGin(l *middleware.Limiter, routes map[string]http.HandlerFunc) http.Handler {

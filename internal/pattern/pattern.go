@@ -134,6 +134,11 @@ func unescape(s string) string {
 	return s
 }
 
+// Open reports whether anything may follow the pattern, as after "/static/". The
+// empty pattern, no route, is open too. What serves such a route may be a router
+// of its own.
+func (p *Pattern) Open() bool { return p.rest }
+
 // Fixed reports whether the pattern matches one path only, so that nothing
 // that a request adds can change what the route stands for.
 func (p *Pattern) Fixed() bool { return p.fixed }
@@ -195,12 +200,15 @@ func (p *Pattern) Covers(route *Pattern) bool {
 // with doubled slashes and dot segments resolved or left alone, in upper or
 // lower case, with or without a slash at its end, with or without parameters
 // (";x") after a segment.
-func (p *Pattern) MatchURL(u *url.URL) bool {
-	return p.matchPath(u.Path, false) || p.matchPath(path.Clean(u.Path), false) ||
-		u.RawPath != "" && (p.matchPath(u.RawPath, true) || p.matchPath(path.Clean(u.RawPath), true))
+//
+// With greedy a parameter at the end may hold several segments, as in echo,
+// which serves /search/a/b by "/search/:q".
+func (p *Pattern) MatchURL(u *url.URL, greedy bool) bool {
+	return p.matchPath(u.Path, false, greedy) || p.matchPath(path.Clean(u.Path), false, greedy) ||
+		u.RawPath != "" && (p.matchPath(u.RawPath, true, greedy) || p.matchPath(path.Clean(u.RawPath), true, greedy))
 }
 
-func (p *Pattern) matchPath(path string, escaped bool) bool {
+func (p *Pattern) matchPath(path string, escaped, greedy bool) bool {
 	rest, more := strings.TrimPrefix(path, "/"), true
 	for _, want := range p.segments {
 		if !more {
@@ -214,6 +222,9 @@ func (p *Pattern) matchPath(path string, escaped bool) bool {
 		if !want.matches(seg, more) {
 			return false
 		}
+	}
+	if n := len(p.segments); greedy && n > 0 && p.segments[n-1].wild {
+		return true
 	}
 	return p.rest || strings.Trim(rest, "/") == ""
 }

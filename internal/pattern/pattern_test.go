@@ -167,9 +167,55 @@ func TestMatchURL(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := p.MatchURL(u); got != test.want {
+			if got := p.MatchURL(u, false); got != test.want {
 				t.Errorf("%q, %q: got %t; want %t", test.pattern, target, got, test.want)
 			}
+			if test.want && !p.MatchURL(u, true) {
+				t.Errorf("%q, %q: greedy does not match what matches otherwise", test.pattern, target)
+			}
+		}
+	}
+}
+
+func TestMatchURLGreedy(t *testing.T) {
+	for _, test := range []struct {
+		pattern string
+		targets string
+		want    bool
+	}{
+		{"/search/:q", "/search/a/b /search/a/b/ /search/a%2Fb/c //search/a/b /x/../search/a/b /SEARCH/a//b", true},
+		{"/search/:q", "/search /search/ /other/a/b", false},
+		{"/:tenant/:id", "/acme/a/b/c", true},
+		{"/{tenant}/search/{q}", "/acme/search/a/b", true},
+		{"/{tenant}/search/{q}", "/acme/x/search/a", false}, // only the last holds several
+		{"/users/{id}/posts", "/users/1/posts/2 /users/1/2/posts", false},
+		{"/login", "/login/x", false},
+		{"/search/{q}/{$}", "/search/a/b/", true},
+		{"/{$}", "/a", false},
+	} {
+		p, err := Parse(test.pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, target := range strings.Fields(test.targets) {
+			u, err := url.ParseRequestURI(target)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := p.MatchURL(u, true); got != test.want {
+				t.Errorf("%q, %q: got %t; want %t", test.pattern, target, got, test.want)
+			}
+		}
+	}
+}
+
+func TestOpen(t *testing.T) {
+	for route, want := range map[string]bool{
+		"": true, "/": true, "/api/": true, "/api/*": true, "/{path...}": true, "GET h.com/api/": true,
+		"/login": false, "/users/{id}": false, "/{$}": false, "/users/{id:[0-9]+}": false,
+	} {
+		if got := Read(route).Open(); got != want {
+			t.Errorf("%q: got %t; want %t", route, got, want)
 		}
 	}
 }
@@ -266,8 +312,8 @@ func FuzzMatch(f *testing.F) {
 		if route == "" {
 			return
 		}
-		if !p.MatchMethod(method) || !p.MatchHost(host) || !p.MatchURL(u) {
-			t.Errorf("%q serves %s %s%s, but method %t, host %t, path %t", pattern, method, host, target, p.MatchMethod(method), p.MatchHost(host), p.MatchURL(u))
+		if !p.MatchMethod(method) || !p.MatchHost(host) || !p.MatchURL(u, false) {
+			t.Errorf("%q serves %s %s%s, but method %t, host %t, path %t", pattern, method, host, target, p.MatchMethod(method), p.MatchHost(host), p.MatchURL(u, false))
 		}
 		if !p.Covers(Read(route)) {
 			t.Errorf("%q does not cover itself", pattern)

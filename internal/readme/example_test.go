@@ -114,6 +114,10 @@ func keys(owners map[string]string) {
 		_ = client
 	}
 	{
+		client := keyfunc.Forwarded("10.0.0.0/8")
+		_ = client
+	}
+	{
 		client := keyfunc.Header("CF-Connecting-IP", "173.245.48.0/20", "2400:cb00::/32") // and their other networks
 		_ = client
 	}

@@ -1,0 +1,180 @@
+// Package ratelimit puts rate limits into chi (v5).
+//
+//	router.Use(ratelimit.New(ratelimit.Config{Store: store},
+//		ratelimit.Policy{Name: "burst", Key: keyfunc.RemoteAddr, Limit: gcra.PerSecond(10)},
+//	))
+//
+// The middleware may stand in Use, also of a router that is mounted in another,
+// in With and Group, and around a router. chi looks for the route after the
+// middleware of Use has run, so this package asks the router for it: that is
+// what sets it apart from the middleware of adapters/nethttp, and what
+// Policy.Routes and keyfunc.Route need. What the limits mean is told in package
+// middleware, whose names this package repeats.
+//
+// Middleware that rewrites the path (chi's StripSlashes and CleanPath) belongs
+// in front of the limiter, so that both see the same path.
+package ratelimit
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/seed-e377111c/ratelimit/internal/pattern"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+// New returns middleware that limits requests by the policies. It panics if the
+// configuration is not valid, with an error that names every mistake;
+// [middleware.New] and [From] are the way to handle it.
+func New(cfg Config, policies ...Policy) func(http.Handler) http.Handler {
+	return From(middleware.Must(middleware.New(cfg, policies...)))
+}
+
+// From returns middleware that limits requests by l. Policies and keyfunc.Route
+// see the route with its method and in the form of a ServeMux, but for regular
+// expressions: "GET /users/{id:[0-9]+}", "GET /files/{path...}". It is empty if
+// the router has none for the request.
+func From(l *Limiter) func(http.Handler) http.Handler {
+	if l == nil {
+		panic("ratelimit.From: the Limiter is nil; want one from middleware.New")
+	}
+	return func(next http.Handler) http.Handler {
+		around, _ := next.(chi.Routes) // limit(router); in Use it is something else
+		var mounts mounts
+		var names pattern.Memo[[2]string, string]
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			r = middleware.WithFramework(r, nil)
+			if rctx := chi.RouteContext(r.Context()); rctx != nil && rctx.Routes != nil {
+				r.Pattern = named(&names, r.Method, mounts.route(rctx, r))
+			} else if around != nil {
+				r.Pattern = named(&names, r.Method, find(around, nil, r.Method, pathOf(r)))
+			}
+			if r, ok := l.Allow(w, r); ok {
+				next.ServeHTTP(w, r)
+			}
+		})
+	}
+}
+
+// named is the pattern of chi with the method by which the route is named.
+func named(memo *pattern.Memo[[2]string, string], method, chis string) string {
+	if chis == "" {
+		return ""
+	}
+	key := [2]string{pattern.Standard(method), chis}
+	name, ok := memo.Get(key)
+	if !ok {
+		switch before, open := strings.CutSuffix(chis, "/*"); {
+		case open:
+			name = before + "/{path...}"
+		case strings.HasSuffix(chis, "/"): // which is that path alone
+			name = chis + "{$}"
+		default:
+			name = chis
+		}
+		if key[0] != "" {
+			name = key[0] + " " + name
+		}
+		memo.Put(key, name)
+	}
+	return name
+}
+
+// mounts remembers which router serves the requests of a mount, by the patterns
+// that led to it ("/admin/*"). One that is no mount of a chi router has none.
+type mounts struct {
+	memo pattern.Memo[string, chi.Routes]
+}
+
+// route is the pattern of the route that chi will find for the request, or has
+// found.
+func (m *mounts) route(rctx *chi.Context, r *http.Request) string {
+	router := m.router(rctx)
+	if router == nil {
+		return rctx.RoutePattern()
+	}
+	method, path := rctx.RouteMethod, rctx.RoutePath
+	if method == "" {
+		method = r.Method
+	}
+	switch rest, mounted := rctx.URLParam("*"), len(rctx.RoutePatterns) > 0; {
+	case mounted && rest != "": // in With(...).Mount, before the mounted router has its path
+		path = "/" + rest
+	case mounted && path == "":
+		path = "/"
+	case path == "":
+		path = pathOf(r)
+	}
+	return find(router, rctx.RoutePatterns, method, path)
+}
+
+// router is the router that looks for the route next, nil if that is done.
+func (m *mounts) router(rctx *chi.Context) chi.Routes {
+	if len(rctx.RoutePatterns) == 0 {
+		return rctx.Routes
+	}
+	key := strings.Join(rctx.RoutePatterns, "")
+	router, ok := m.memo.Get(key)
+	if !ok {
+		router = rctx.Routes
+		for _, pattern := range rctx.RoutePatterns {
+			if router = mounted(router, pattern); router == nil {
+				break
+			}
+		}
+		m.memo.Put(key, router)
+	}
+	return router
+}
+
+// mounted is the router that is mounted in another at a pattern, nil if none is.
+func mounted(outer chi.Routes, pattern string) chi.Routes {
+	for _, route := range outer.Routes() {
+		if route.SubRoutes != nil && base(route.Pattern) == base(pattern) {
+			return route.SubRoutes
+		}
+	}
+	return nil
+}
+
+// base is what the three patterns of a mount have in common: "/admin",
+// "/admin/" and "/admin/*".
+func base(pattern string) string {
+	return strings.TrimSuffix(strings.TrimSuffix(pattern, "*"), "/")
+}
+
+// contexts are for asking routers.
+var contexts = sync.Pool{New: func() any { return chi.NewRouteContext() }}
+
+// find asks the router, which is mounted at the patterns, for the route. HEAD is
+// asked for as GET too, as chi's GetHead may do behind the limiter.
+func find(router chi.Routes, patterns []string, method, path string) string {
+	rctx := contexts.Get().(*chi.Context)
+	defer contexts.Put(rctx)
+	for _, method := range [...]string{method, http.MethodGet} {
+		rctx.Reset()
+		rctx.RoutePatterns = append(rctx.RoutePatterns, patterns...)
+		if router.Match(rctx, method, path) {
+			return rctx.RoutePattern()
+		}
+		if method != http.MethodHead {
+			break
+		}
+	}
+	rctx.RoutePatterns = rctx.RoutePatterns[:len(patterns)]
+	return rctx.RoutePattern()
+}
+
+// pathOf is the path that chi routes by.
+func pathOf(r *http.Request) string {
+	switch {
+	case r.URL.RawPath != "":
+		return r.URL.RawPath
+	case r.URL.Path != "":
+		return r.URL.Path
+	}
+	return "/"
+}

@@ -1,0 +1,197 @@
+package ratelimit_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/go-chi/chi/v5"
+	chimiddleware "github.com/go-chi/chi/v5/middleware"
+
+	ratelimit "github.com/seed-e377111c/ratelimit/adapters/chi"
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/keyfunc"
+)
+
+type use = func(http.Handler) http.Handler
+
+// api registers the routes of the test below a router.
+func api(r chi.Router) {
+	handler := func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Served-By", chi.RouteContext(r.Context()).RoutePattern())
+	}
+	r.Get("/", handler)
+	r.Get("/users/{id}", handler)
+	r.Post("/users/{id}", handler)
+	r.Get("/users/me", handler)
+	r.Get("/things/{id:[0-9]+}", handler)
+	r.Get("/files/*", handler)
+	r.Route("/deep", func(r chi.Router) {
+		r.Get("/", handler)
+		r.Get("/{a}/x", handler)
+		r.Mount("/deeper", func() chi.Router {
+			r := chi.NewRouter()
+			r.Get("/{b}", handler)
+			return r
+		}())
+	})
+	r.Mount("/opaque", http.StripPrefix("/opaque", http.HandlerFunc(handler)))
+}
+
+// The route that the limiter counts by is the route that chi serves by, wherever
+// the limiter stands and however the request is spelled.
+func TestRouteIsChis(t *testing.T) {
+	under := func(prefix string, build func(r chi.Router, limit use)) func(use) (http.Handler, string) {
+		return func(limit use) (http.Handler, string) {
+			r := chi.NewRouter()
+			build(r, limit)
+			return r, prefix
+		}
+	}
+	for where, build := range map[string]func(use) (http.Handler, string){
+		"Use":    under("", func(r chi.Router, limit use) { r.Use(limit); api(r) }),
+		"around": func(limit use) (http.Handler, string) { r := chi.NewRouter(); api(r); return limit(r), "" },
+		"With":   under("", func(r chi.Router, limit use) { api(r.With(limit)) }),
+		"With, twice": under("", func(r chi.Router, limit use) {
+			api(r.With(ratelimit.New(ratelimit.Config{Store: gcra.NewMemory()}, ratelimit.Policy{Name: "all", Key: keyfunc.RemoteAddr, Limit: gcra.PerMinute(100)}), limit))
+		}),
+		"Group": under("", func(r chi.Router, limit use) { r.Group(func(r chi.Router) { r.Use(limit); api(r) }) }),
+		"Use, StripSlashes and CleanPath in front": under("", func(r chi.Router, limit use) {
+			r.Use(chimiddleware.CleanPath, chimiddleware.StripSlashes, limit)
+			api(r)
+		}),
+		"Use, GetHead behind": under("", func(r chi.Router, limit use) { r.Use(limit, chimiddleware.GetHead); api(r) }),
+		"Use of a subrouter": under("/admin", func(r chi.Router, limit use) {
+			r.Route("/admin", func(r chi.Router) { r.Use(limit); api(r) })
+		}),
+		"Use of a subrouter, StripSlashes in front": under("/admin", func(r chi.Router, limit use) {
+			r.Use(chimiddleware.StripSlashes)
+			r.Route("/admin", func(r chi.Router) { r.Use(limit); api(r) })
+		}),
+		"Use of a subrouter in a subrouter": under("/{tenant}/admin", func(r chi.Router, limit use) {
+			r.Route("/{tenant}", func(r chi.Router) {
+				r.Route("/admin", func(r chi.Router) { r.Use(limit); api(r) })
+			})
+		}),
+		"With and Mount": under("/admin", func(r chi.Router, limit use) {
+			sub := chi.NewRouter()
+			api(sub)
+			r.With(limit).Mount("/admin", sub)
+		}),
+		"Use, behind a mux and a prefix": func(limit use) (http.Handler, string) {
+			r := chi.NewRouter()
+			r.Use(limit)
+			api(r)
+			mux := http.NewServeMux()
+			mux.Handle("/", r)
+			return mux, ""
+		},
+	} {
+		t.Run(where, func(t *testing.T) {
+			var counted []string
+			h, prefix := build(ratelimit.New(ratelimit.Config{
+				Store:   gcra.NewMemory(),
+				Observe: func(_ *http.Request, d ratelimit.Decision) { counted = append(counted, d.Results[0].Subject) },
+			}, ratelimit.Policy{Name: "route", Key: keyfunc.Route, Limit: gcra.PerMinute(100)}))
+			server := httptest.NewServer(h)
+			defer server.Close()
+			served := 0
+			for _, request := range []string{
+				"GET /", "GET /users/7", "POST /users/7", "GET /users/me", "GET /users/a%2Fb", "GET /users/%37",
+				"GET /things/12", "GET /files/a/b", "GET /files/", "GET /deep", "GET /deep/", "GET /deep/1/x", "GET /deep/deeper/2",
+				"GET /opaque/y", "GET /users/7/", "GET //users/7", "GET /x/../users/7", "HEAD /users/7",
+				"PUT /users/7", "BREW /users/7", "GET /things/ab", "GET /nowhere", "GET /users/7/y", "GET /deep/nowhere", "GET /USERS/7",
+			} {
+				counted = nil
+				method, path, _ := strings.Cut(request, " ")
+				r, err := http.NewRequest(method, server.URL+strings.ReplaceAll(prefix, "{tenant}", "acme")+path, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp, err := http.DefaultTransport.RoundTrip(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp.Body.Close()
+				by := resp.Header.Get("X-Served-By")
+				if by == "" {
+					continue // not found
+				}
+				served++
+				if by = strings.Replace(by, "/*", "/{path...}", 1); by == "/" {
+					by = "/{$}"
+				}
+				want := "route:" + strings.Replace(method, "HEAD", "GET", 1) + " " + by
+				if len(counted) != 1 || counted[0] != want {
+					t.Errorf("%s: counted as %q; want %q, which served it", request, counted, want)
+				}
+			}
+			if served < 12 {
+				t.Errorf("%d requests were served; want most of them", served)
+			}
+		})
+	}
+}
+
+// What no route serves has no route.
+func TestNotFoundHasNoRoute(t *testing.T) {
+	subject := "none"
+	r := chi.NewRouter()
+	r.Use(ratelimit.New(ratelimit.Config{
+		Store:   gcra.NewMemory(),
+		Observe: func(_ *http.Request, d ratelimit.Decision) { subject = d.Results[0].Subject },
+	}, ratelimit.Policy{Name: "route", Key: keyfunc.Route, Limit: gcra.PerMinute(100)}))
+	api(r)
+	for _, request := range []string{"PUT /users/7", "BREW /users/7", "GET /things/ab", "GET /nowhere", "GET /users/7/y", "GET /deep/nowhere"} {
+		method, path, _ := strings.Cut(request, " ")
+		w := httptest.NewRecorder()
+		r.ServeHTTP(w, httptest.NewRequest(method, path, nil))
+		if subject != "" || w.Code < 400 {
+			t.Errorf("%s: got status %d, key %q; want no route", request, w.Code, subject)
+		}
+	}
+}
+
+// A policy is for the route alone, and every spelling of its path.
+func TestPolicyRoutes(t *testing.T) {
+	for where, build := range map[string]func(chi.Router, use){
+		"Use":                func(r chi.Router, limit use) { r.Use(limit); r.Route("/admin", func(r chi.Router) { api(r) }) },
+		"Use of a subrouter": func(r chi.Router, limit use) { r.Route("/admin", func(r chi.Router) { r.Use(limit); api(r) }) },
+	} {
+		applied := false
+		r := chi.NewRouter()
+		build(r, ratelimit.New(ratelimit.Config{
+			Store:   gcra.NewMemory(),
+			Observe: func(_ *http.Request, d ratelimit.Decision) { applied = len(d.Results) > 0 },
+		}, ratelimit.Policy{Name: "users", Key: keyfunc.RemoteAddr, Limit: gcra.PerMinute(100),
+			Routes: []string{"GET /admin/users/{id}", "GET /admin/things/:id", "GET /admin/deep/{a}"}}))
+		for request, want := range map[string]bool{
+			"GET /admin/users/7":       true,
+			"GET /admin/users/me":      true,
+			"GET /admin/users/a%2Fb":   true,
+			"GET /admin/things/12":     true,
+			"POST /admin/users/7":      false,
+			"GET /admin/deep/1/x":      false, // another route, so no doubt about the path
+			"GET /admin/deep/deeper/2": false,
+			"GET /admin/files/users/7": false,
+			"GET /admin":               false,
+		} {
+			method, path, _ := strings.Cut(request, " ")
+			applied = false
+			r.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(method, path, nil))
+			if applied != want {
+				t.Errorf("%s, %s: policy applied %t; want %t", where, request, applied, want)
+			}
+		}
+	}
+}
+
+func TestNewPanics(t *testing.T) {
+	defer func() {
+		if err, ok := recover().(error); !ok || !strings.Contains(err.Error(), "Store is nil") {
+			t.Errorf("got %v; want a panic that names the mistake", err)
+		}
+	}()
+	ratelimit.New(ratelimit.Config{})
+}

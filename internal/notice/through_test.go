@@ -1,0 +1,62 @@
+package notice_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/golang-jwt/jwt/v5"
+
+	vianethttp "github.com/seed-e377111c/ratelimit/adapters/nethttp"
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/notice"
+	"github.com/seed-e377111c/ratelimit/keyfunc"
+)
+
+// What a key function reports reaches the context of the request, through a
+// limiter in chi's Use.
+func TestThroughALimiter(t *testing.T) {
+	secret := []byte("0123456789abcdef0123456789abcdef")
+	token := func(claims jwt.RegisteredClaims) string {
+		text, err := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString(secret)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return "Bearer " + text
+	}
+	good := token(jwt.RegisteredClaims{Subject: "alice", ExpiresAt: jwt.NewNumericDate(time.Now().Add(time.Hour))})
+	for _, tt := range []struct {
+		name          string
+		key           keyfunc.Func
+		authorization string
+		requests      int
+		want          []string
+	}{
+		{"a token without exp", keyfunc.JWTSubject(func(*jwt.Token) (any, error) { return secret, nil }, []string{"HS256"}),
+			token(jwt.RegisteredClaims{Subject: "alice"}), 1, []string{notice.JWTWithoutExp}},
+		{"a good token", keyfunc.JWTSubject(func(*jwt.Token) (any, error) { return secret, nil }, []string{"HS256"}), good, 2, nil},
+		{"a secret that is not set", keyfunc.JWTSubject(func(*jwt.Token) (any, error) { return []byte(""), nil }, []string{"HS256"}),
+			good, 1, []string{notice.JWTEmptyKey}},
+		{"a route that is not known", keyfunc.Join(keyfunc.RemoteAddr, keyfunc.Route), "", 100, []string{notice.RouteUnknown}},
+	} {
+		var got []string
+		router := chi.NewRouter()
+		router.Use(func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				next.ServeHTTP(w, r.WithContext(notice.With(r.Context(), func(code, _ string) { got = append(got, code) })))
+			})
+		}, vianethttp.New(vianethttp.Config{Store: gcra.NewMemory()}, vianethttp.Policy{Name: "all", Key: tt.key, Limit: gcra.PerSecond(1000)}))
+		router.Get("/users/{id}", func(http.ResponseWriter, *http.Request) {})
+		for range tt.requests {
+			r := httptest.NewRequest("GET", "/users/7", nil)
+			r.Header.Set("Authorization", tt.authorization)
+			router.ServeHTTP(httptest.NewRecorder(), r)
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%s: got reports %q; want %q", tt.name, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,121 @@
+package keyfunc_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/seed-e377111c/ratelimit/internal/notice"
+	"github.com/seed-e377111c/ratelimit/keyfunc"
+)
+
+// reports are the codes that a key function reports on a request.
+func reports(t *testing.T, key keyfunc.Func, r *http.Request) (subject string, codes []string) {
+	t.Helper()
+	ctx := notice.With(r.Context(), func(code, text string) {
+		if !strings.HasPrefix(text, "keyfunc.") {
+			t.Errorf("%s: text %q does not name the function", code, text)
+		}
+		codes = append(codes, code)
+	})
+	return keyOf(t, key, r.WithContext(ctx)), codes
+}
+
+// signWithHeader signs claims with fields added to the header of the token.
+func signWithHeader(t *testing.T, key []byte, header map[string]any) string {
+	t.Helper()
+	token := jwt.NewWithClaims(jwt.SigningMethodHS256, alice())
+	for name, value := range header {
+		token.Header[name] = value
+	}
+	text, err := token.SignedString(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// A token with critical extensions asks not to be taken by those who do not know them.
+func TestJWTSubjectCritical(t *testing.T) {
+	for _, crit := range []any{[]string{"x"}, []string{"b64"}, []string{"exp"}, []string{}, nil, "x", 1} {
+		key := keyfunc.JWTSubject(secretKey, []string{"HS256"}, at(noon))
+		token := signWithHeader(t, secret, map[string]any{"crit": crit, "b64": false, "x": 1})
+		for range 2 {
+			if got := keyOf(t, key, bearing(token)); got != "" {
+				t.Errorf("crit %v: got %q; want no subject", crit, got)
+			}
+		}
+	}
+	key := keyfunc.JWTSubject(secretKey, []string{"HS256"}, at(noon))
+	if got := keyOf(t, key, bearing(signWithHeader(t, secret, map[string]any{"x": 1, "CRIT": []string{"x"}}))); got != aliceKey {
+		t.Errorf("other unknown fields: got %q; want %q", got, aliceKey)
+	}
+}
+
+// With an empty key everybody can sign.
+func TestJWTSubjectEmptyKey(t *testing.T) {
+	kids := map[string][]byte{"a": secret}
+	for _, tt := range []struct {
+		name   string
+		keys   jwt.Keyfunc
+		signed []byte // with which the token is signed
+		want   string
+		codes  []string
+	}{
+		{"empty", func(*jwt.Token) (any, error) { return []byte(""), nil }, []byte{}, "", []string{notice.JWTEmptyKey}},
+		{"nil", func(*jwt.Token) (any, error) { return []byte(nil), nil }, []byte{}, "", []string{notice.JWTEmptyKey}},
+		{"empty, signed with another", func(*jwt.Token) (any, error) { return []byte{}, nil }, secret, "", []string{notice.JWTEmptyKey}},
+		{"unknown kid", func(token *jwt.Token) (any, error) { return kids[token.Header["kid"].(string)], nil }, []byte{}, "", []string{notice.JWTEmptyKey}},
+		{"empty in a set", func(*jwt.Token) (any, error) {
+			return jwt.VerificationKeySet{Keys: []jwt.VerificationKey{[]byte{}, secret}}, nil
+		}, []byte{}, "", []string{notice.JWTEmptyKey}},
+		{"others of the set count", func(*jwt.Token) (any, error) {
+			return jwt.VerificationKeySet{Keys: []jwt.VerificationKey{[]byte{}, secret}}, nil
+		}, secret, aliceKey, []string{notice.JWTEmptyKey}},
+		{"set", func(*jwt.Token) (any, error) {
+			return jwt.VerificationKeySet{Keys: []jwt.VerificationKey{[]byte("other"), secret}}, nil
+		}, secret, aliceKey, nil},
+		{"empty set", func(*jwt.Token) (any, error) { return jwt.VerificationKeySet{}, nil }, []byte{}, "", nil},
+		{"short", func(*jwt.Token) (any, error) { return []byte("x"), nil }, []byte("x"), aliceKey, nil},
+		{"error beside an empty key", func(*jwt.Token) (any, error) { return []byte{}, fmt.Errorf("no such kid") }, []byte{}, "", nil},
+	} {
+		key := keyfunc.JWTSubject(tt.keys, []string{"HS256"}, at(noon))
+		token := signWithHeader(t, tt.signed, map[string]any{"kid": "b"})
+		if got, codes := reports(t, key, bearing(token)); got != tt.want || !slices.Equal(codes, tt.codes) {
+			t.Errorf("%s: got %q, reports %q; want %q, %q", tt.name, got, codes, tt.want, tt.codes)
+		}
+	}
+}
+
+// Only a token that the issuer has signed says that the issuer sets no expiry.
+func TestJWTSubjectWithoutExp(t *testing.T) {
+	without := []string{notice.JWTWithoutExp}
+	for _, tt := range []struct {
+		name  string
+		token string
+		codes []string
+	}{
+		{"no exp", hs256(t, alice("exp", nil)), without},
+		{"no exp, no sub", hs256(t, alice("exp", nil, "sub", nil)), without},
+		{"valid", hs256(t, alice()), nil},
+		{"expired", hs256(t, alice("exp", noon.Add(-time.Hour).Unix())), nil},
+		{"exp not a number", hs256(t, alice("exp", "tomorrow")), nil},
+		{"no subject", hs256(t, alice("sub", nil)), nil},
+		{"another key", sign(t, jwt.SigningMethodHS256, []byte("other"), alice("exp", nil)), nil},
+		{"unsigned", sign(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, alice("exp", nil)), nil},
+		{"another algorithm", sign(t, jwt.SigningMethodHS512, secret, alice("exp", nil)), nil},
+		{"garbage", "a.b.c", nil},
+	} {
+		key := keyfunc.JWTSubject(secretKey, []string{"HS256"}, at(noon))
+		for look := range 2 { // the second may come from memory
+			if _, codes := reports(t, key, bearing(tt.token)); !slices.Equal(codes, tt.codes) {
+				t.Errorf("%s, look %d: got reports %q; want %q", tt.name, look+1, codes, tt.codes)
+			}
+		}
+	}
+}
