@@ -62,11 +62,11 @@ func TestDecision(t *testing.T) {
 		{"shadow's delay", []middleware.Policy{{Name: "m", Key: key("k"), Limit: minute, MaxDelay: time.Hour, Shadow: true}, {Name: "h", Key: key("k"), Limit: five}},
 			2, true, 200, 0, 0},
 		// The empty key is one bucket, never a way around.
-		{"nobody", []middleware.Policy{{Key: key(""), Limit: minute}}, 2, false, 429, time.Minute, 0},
+		{"nobody", []middleware.Policy{{Name: "only", Key: key(""), Limit: minute}}, 2, false, 429, time.Minute, 0},
 		// Nothing applies.
-		{"skip", []middleware.Policy{{Key: key("k"), Limit: minute, Skip: func(*http.Request) bool { return true }}}, 9, true, 200, 0, 0},
-		{"no limit", []middleware.Policy{{Key: key("k"), LimitFor: func(*http.Request) gcra.Limit { return gcra.Limit{} }}}, 9, true, 200, 0, 0},
-		{"other route", []middleware.Policy{{Key: key("k"), Limit: minute, Routes: []string{"POST /login"}}}, 9, true, 200, 0, 0},
+		{"skip", []middleware.Policy{{Name: "only", Key: key("k"), Limit: minute, Skip: func(*http.Request) bool { return true }}}, 9, true, 200, 0, 0},
+		{"no limit", []middleware.Policy{{Name: "only", Key: key("k"), LimitFor: func(*http.Request) gcra.Limit { return gcra.Limit{} }}}, 9, true, 200, 0, 0},
+		{"other route", []middleware.Policy{{Name: "only", Key: key("k"), Limit: minute, Routes: []string{"POST /login"}}}, 9, true, 200, 0, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			store, _ := newStore()
@@ -85,7 +85,7 @@ func TestDecision(t *testing.T) {
 
 func TestNothingApplies(t *testing.T) {
 	store, _ := newStore()
-	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Key: key("k"), Limit: five, Routes: []string{"/other"}})
+	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "only", Key: key("k"), Limit: five, Routes: []string{"/other"}})
 	res, d := allow(l, get("/"))
 	if d == nil || !d.Allowed || len(d.Results) != 0 || len(res.Header) != 0 || store.takes != 0 {
 		t.Errorf("got %+v, header %v, %d takes; want allowed, no results, no header, no call", d, res.Header, store.takes)
@@ -123,7 +123,7 @@ func TestResults(t *testing.T) {
 
 func TestHangingUpDoesNotDodgeTheCharge(t *testing.T) {
 	store, _ := newStore()
-	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Key: key("k"), Limit: five})
+	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "only", Key: key("k"), Limit: five})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	d := l.Decide(get("/").WithContext(ctx))
@@ -133,13 +133,13 @@ func TestHangingUpDoesNotDodgeTheCharge(t *testing.T) {
 	if err := d.Spend(ctx, 1); err != nil {
 		t.Error(err)
 	}
-	if got := left(t, store, "k", "default", five); got != 3 {
+	if got := left(t, store, "k", "only", five); got != 3 {
 		t.Errorf("got %d left; want 3", got)
 	}
 	if err := d.Refund(ctx); err != nil {
 		t.Error(err)
 	}
-	if got := left(t, store, "k", "default", five); got != 5 || store.canceled {
+	if got := left(t, store, "k", "only", five); got != 5 || store.canceled {
 		t.Errorf("got %d left, store saw the cancellation: %t; want 5, false", got, store.canceled)
 	}
 }
@@ -147,7 +147,7 @@ func TestHangingUpDoesNotDodgeTheCharge(t *testing.T) {
 func TestMaxDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limiter(t, middleware.Config{Store: gcra.NewMemory()},
-			middleware.Policy{Key: key("k"), Limit: gcra.PerSecond(1), MaxDelay: 2 * time.Second})
+			middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerSecond(1), MaxDelay: 2 * time.Second})
 		// Capacity 1 and two places in the queue, a second each.
 		for i, want := range []struct {
 			status int
@@ -176,7 +176,7 @@ func TestMaxDelay(t *testing.T) {
 func TestMaxDelayEndsWithTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limiter(t, middleware.Config{Store: gcra.NewMemory()},
-			middleware.Policy{Key: key("k"), Limit: gcra.PerHour(1), MaxDelay: 2 * time.Hour})
+			middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(1), MaxDelay: 2 * time.Hour})
 		allow(l, get("/"))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -254,7 +254,7 @@ func TestFramework(t *testing.T) {
 	store, _ := newStore()
 	var seen any
 	var mu sync.Mutex
-	l := limiter(t, middleware.Config{Store: store.Store}, middleware.Policy{Limit: five, Key: func(r *http.Request) (string, error) {
+	l := limiter(t, middleware.Config{Store: store.Store}, middleware.Policy{Name: "all", Limit: five, Key: func(r *http.Request) (string, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		seen = middleware.Framework(r.Context())

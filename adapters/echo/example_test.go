@@ -57,7 +57,7 @@ func ExampleKeyFrom() {
 	e := echo.New()
 	e.Use(
 		echojwt.JWT(secret),
-		ratelimit.New(ratelimit.Config{Store: gcra.NewMemory()}, ratelimit.Policy{Key: user, Limit: gcra.PerMinute(1)}),
+		ratelimit.New(ratelimit.Config{Store: gcra.NewMemory()}, ratelimit.Policy{Name: "user", Key: user, Limit: gcra.PerMinute(1)}),
 	)
 	e.GET("/hello", hello)
 

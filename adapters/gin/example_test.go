@@ -56,7 +56,7 @@ func ExampleKeyFrom() {
 	})
 	router := gin.New()
 	router.Use(authenticate, ratelimit.New(ratelimit.Config{Store: gcra.NewMemory()},
-		ratelimit.Policy{Key: user, Limit: gcra.PerMinute(1)}))
+		ratelimit.Policy{Name: "user", Key: user, Limit: gcra.PerMinute(1)}))
 	router.GET("/hello", hello)
 	get(router, "/hello?as=alice", "/hello?as=alice", "/hello?as=bob")
 	// Output:
