@@ -123,11 +123,11 @@ func (i *Inspector) refill(ctx context.Context, subject string, names []string) 
 	}
 	for _, name := range names {
 		if !slices.Contains(inForce, name) {
-			return false, mistake(fmt.Sprintf("policy is %.80q; want some of %s", name, strings.Join(inForce, ", ")))
+			return false, mistake(fmt.Sprintf("policy is %.80q; want one or more of %s", name, strings.Join(inForce, ", ")))
 		}
 	}
 	if len(charges) == 0 {
-		return false, mistake("the field policy is missing; want some of " + strings.Join(inForce, ", "))
+		return false, mistake("the field policy is missing; want one or more of " + strings.Join(inForce, ", "))
 	}
 	looks := slices.Clone(charges)
 	for k := range looks {

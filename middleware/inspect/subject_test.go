@@ -175,7 +175,7 @@ func TestLookWithoutRequests(t *testing.T) {
 // However many limits there are, few are kept.
 func TestManyLimits(t *testing.T) {
 	n := int64(0)
-	s := newScene(t, middleware.Policy{Key: who, LimitFor: func(*http.Request) gcra.Limit { n++; return gcra.PerMinute(n) }})
+	s := newScene(t, middleware.Policy{Name: "only", Key: who, LimitFor: func(*http.Request) gcra.Limit { n++; return gcra.PerMinute(n) }})
 	s.ask(1000, "k", "/")
 	if got := len(s.json("").Policies[0].Limits); got != 8 {
 		t.Errorf("got %d limits; want 8", got)
@@ -292,7 +292,7 @@ func TestResetMistakesFormat(t *testing.T) {
 		if got := w.Header().Get("Content-Type"); w.Code != http.StatusBadRequest || got != test.want {
 			t.Errorf("Accept %q%s: got %d %s; want 400 %s", test.accept, test.format, w.Code, got, test.want)
 		}
-		if test.want == line && w.Body.String() != "Nothing was reset: policy is \"b\"; want some of a\n" {
+		if test.want == line && w.Body.String() != "Nothing was reset: policy is \"b\"; want one or more of a\n" {
 			t.Errorf("Accept %q: got %q; want the mistake and no more", test.accept, w.Body)
 		}
 	}
@@ -307,9 +307,9 @@ func TestResetMistakes(t *testing.T) {
 		want   string
 	}{
 		{"policy=a", 400, "the field subject is missing"},
-		{"subject=x", 400, "the field policy is missing; want some of a, b"},
-		{"subject=x&policy=A", 400, "policy is \"A\"; want some of a, b"},
-		{"subject=x&policy=a&policy=c", 400, "policy is \"c\"; want some of a, b"},
+		{"subject=x", 400, "the field policy is missing; want one or more of a, b"},
+		{"subject=x&policy=A", 400, "policy is \"A\"; want one or more of a, b"},
+		{"subject=x&policy=a&policy=c", 400, "policy is \"c\"; want one or more of a, b"},
 		{"subject=x&policy=%zz", 400, "the form cannot be read"},
 		{"subject=x&policy=a&format=xml", 400, "format is \"xml\"; want json or html"},
 		{"subject=x&policy=a&padding=" + strings.Repeat("x", 64<<10), 413, "the form cannot be read"},
