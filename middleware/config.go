@@ -22,8 +22,10 @@ type Config struct {
 	Headers Headers
 
 	// Deny writes the refusal in place of the default, a problem+json of RFC
-	// 9457. RateLimit fields, Retry-After and Cache-Control are set already;
-	// [Decision.Status] gives the status to write. It must write one.
+	// 9457. RateLimit fields, Retry-After and Cache-Control are set already, and
+	// fields that would let a cache store it (ETag, Expires, CDN-Cache-Control and
+	// the like) are removed; [Decision.Status] gives the status to write. It must
+	// write one.
 	Deny func(http.ResponseWriter, *http.Request, Decision)
 
 	// Observe is called once for each decision, before anything is written and
