@@ -253,3 +253,15 @@ func TestRefundAfterPartialOutage(t *testing.T) {
 		t.Errorf("good: got %d left; want 5", got)
 	}
 }
+
+// The limit in the results is written as it was given, also when this server decides
+// by itself.
+func TestLimitInResults(t *testing.T) {
+	p := middleware.Policy{Name: "p", Key: key("k"), Limit: gcra.PerSecond(10)}
+	for name, store := range map[string]gcra.Store{"store": gcra.NewMemory(), "outage": down{gcra.NewMemory()}} {
+		d := limiter(t, middleware.Config{Store: store}, p).Decide(get("/"))
+		if len(d.Results) != 1 || d.Results[0].Limit != p.Limit || (d.Err != nil) != (name == "outage") {
+			t.Errorf("%s: got %+v, error %v; want limit %+v", name, d.Results, d.Err, p.Limit)
+		}
+	}
+}
