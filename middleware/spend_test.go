@@ -182,3 +182,24 @@ func TestSpendAgainstOthers(t *testing.T) {
 		t.Errorf("after the refunds: got %d and %d left; want 1000 and 90", w, n)
 	}
 }
+
+// Under MaxDelay a refund moves up who comes later, and not those who have their
+// delay already: the next one passes together with the last of these.
+func TestRefundUnderMaxDelay(t *testing.T) {
+	store, clock := newStore()
+	l := limiter(t, middleware.Config{Store: store},
+		middleware.Policy{Name: "p", Key: key("k"), Limit: gcra.PerSecond(5).WithBurst(1), MaxDelay: time.Second})
+	first := l.Decide(get("/"))
+	for _, want := range []time.Duration{200 * time.Millisecond, 400 * time.Millisecond} {
+		if d := l.Decide(get("/")); d.Delay != want {
+			t.Errorf("got delay %v; want %v", d.Delay, want)
+		}
+	}
+	clock.add(50 * time.Millisecond)
+	if err := first.Refund(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if d := l.Decide(get("/")); d.Delay != 350*time.Millisecond {
+		t.Errorf("after a refund: got delay %v; want 350ms, the moment of the third request", d.Delay)
+	}
+}
