@@ -105,9 +105,9 @@ var _ = fault(43, "a_cost_above_the_burst_is_never", func(t *testing.T, o *outco
 				remaining    string
 				retry, never bool
 			}{
-				{6, 429, "5", false, true},
+				{6, 429, "", false, true},
 				{2, 200, "3", false, false},
-				{6, 429, "3", false, true},
+				{6, 429, "", false, true},
 				{4, 429, "3", true, false},
 				{3, 200, "0", false, false},
 			} {
