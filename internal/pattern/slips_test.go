@@ -47,6 +47,16 @@ func TestParseSlips(t *testing.T) {
 		if want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%q: got %v; want %s", pattern, err, want)
 		}
+		// What is proposed is no mistake.
+		if err == nil {
+			continue
+		}
+		if _, proposed, ok := strings.Cut(err.Error(), `want "`); ok {
+			proposed, _, _ = strings.Cut(proposed, `"`)
+			if _, err := Parse(proposed); err != nil {
+				t.Errorf("%q: %q is proposed, and refused: %v", pattern, proposed, err)
+			}
+		}
 	}
 }
 
