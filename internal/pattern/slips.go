@@ -27,6 +27,12 @@ func slipped(s string) error {
 	if path == "" {
 		return fmt.Errorf(`there is no "/"; want %q`, withSlash(method, host))
 	}
+	if rest, ok := strings.CutPrefix(path, "//"); ok && strings.HasSuffix(host, ":") {
+		if !strings.Contains(rest, "/") {
+			rest += "/"
+		}
+		return fmt.Errorf("a pattern has no scheme; want %q", join(method, rest))
+	}
 	if strings.ContainsAny(method, ",|") {
 		return fmt.Errorf("%q is not one method; want a pattern for each", method)
 	}

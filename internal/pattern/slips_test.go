@@ -15,6 +15,8 @@ func TestParseSlips(t *testing.T) {
 		"psot login":              `there is no "/"; want "POST /login"`,
 		"POST":                    `there is no "/"; want "POST /"`,
 		"example.com":             `there is no "/"; want "example.com/"`,
+		"http://example.com/x":    `a pattern has no scheme; want "example.com/x"`,
+		"GET https://h.io":        `a pattern has no scheme; want "GET h.io/"`,
 		"login/":                  `"login" would be a host, which has a dot or a port; want "/login/"`,
 		"POST login/a":            `"login" would be a host, which has a dot or a port; want "POST /login/a"`,
 		"POST/login":              `"POST" would be a host, which has a dot or a port; want "POST /login"`,
