@@ -99,6 +99,7 @@ func newTollbooth(l limit) wrapper {
 // draft 6.
 func newLimiter(l limit) *middleware.Limiter {
 	return middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory()}, middleware.Policy{
+		Name:  "client",
 		Key:   clientKey,
 		Limit: gcra.Limit{Count: l.count, Per: l.per, Burst: l.burst},
 	}))

@@ -22,8 +22,10 @@ type Config struct {
 	Headers Headers
 
 	// Deny writes the refusal in place of the default, a problem+json of RFC
-	// 9457. RateLimit fields, Retry-After and Cache-Control are set already;
-	// [Decision.Status] gives the status to write. It must write one.
+	// 9457. RateLimit fields, Retry-After and Cache-Control are set already, and
+	// fields that would let a cache store it (ETag, Expires, CDN-Cache-Control and
+	// the like) are removed; [Decision.Status] gives the status to write. It must
+	// write one.
 	Deny func(http.ResponseWriter, *http.Request, Decision)
 
 	// Observe is called once for each decision, before anything is written and
@@ -41,10 +43,9 @@ type Config struct {
 type Policy struct {
 	// Name stands in headers, metrics and store keys, so that renaming a policy
 	// starts it afresh. Up to 64 printable ASCII characters, unique within the
-	// limiter; a policy that is alone may leave it out and is called "default".
-	// Policies of one name on one store count together, so limiters that share a
-	// store need names, each for one limit: under two limits of one name the
-	// smaller forgives what the larger has counted.
+	// limiter. Limiters that share a store share a bucket wherever policy name and
+	// key are equal, so give each limit a name of its own: under two limits of one
+	// name the smaller forgives what the larger has counted. Required.
 	Name string
 
 	// Key says who is counted; see package keyfunc. An empty key is nobody in
@@ -57,18 +58,19 @@ type Policy struct {
 
 	// LimitFor gives the limit for a request, for example by the customer's
 	// plan. It must be the same for all requests of a key, and may change in time.
-	// The zero Limit means that the policy does not apply; one that is
-	// not valid takes the Outage way. When both are set LimitFor decides, and
+	// The zero Limit means that the policy does not apply: a plan that is missing
+	// in a map is not limited, so give unknown plans a limit of their own. A limit
+	// that is not valid takes the Outage way. When both are set LimitFor decides, and
 	// Limit is what this server goes by if LimitFor panics or errs so.
 	LimitFor func(*http.Request) gcra.Limit
 
 	// Routes are the routes that the policy is for, as patterns of
 	// [http.ServeMux]: "POST /login", "/users/{id}", "/static/". The forms of gin
-	// and echo ("/users/:id", "/files/*path") mean the same. Empty means every
-	// request. A request is matched by the route that will serve it where that
-	// is known, and else by its path in any spelling that could lead there. As
-	// one router (echo) gives a parameter at the end all that follows,
-	// "/users/{id}" then matches /users/7/posts too.
+	// and echo ("/users/:id", "/files/*path") mean the same. "/api" is one path,
+	// "/api/" is all below it. Empty means every request. A request is matched by
+	// the route that will serve it where that is known, and else by its path in any
+	// spelling that could lead there. As one router (echo) gives a parameter at the
+	// end all that follows, "/users/{id}" then matches /users/7/posts too.
 	Routes []string
 
 	// Cost is how many units the request takes; nil means 1, and 0 only looks.
@@ -194,18 +196,14 @@ func compile(list []Policy) (_ *policies, errs []error) {
 	seen := map[string]bool{}
 	for i := range list {
 		p := &list[i]
-		name := p.Name
-		if name == "" && len(list) == 1 {
-			name = "default"
-		}
 		report := func(field, format string, args ...any) {
-			errs = append(errs, &FieldError{Index: i, Name: name, Field: field, Err: fmt.Errorf(format, args...)})
+			errs = append(errs, &FieldError{Index: i, Name: p.Name, Field: field, Err: fmt.Errorf(format, args...)})
 		}
-		if seen[name] && name != "" {
+		if seen[p.Name] && p.Name != "" {
 			report("Name", "is taken by an earlier policy; want unique names")
 		}
-		seen[name] = true
-		ps.list = append(ps.list, p.compile(name, report))
+		seen[p.Name] = true
+		ps.list = append(ps.list, p.compile(report))
 	}
 	if len(errs) == 0 {
 		ps.prepare()
@@ -215,29 +213,30 @@ func compile(list []Policy) (_ *policies, errs []error) {
 
 // compile checks the policy and works out whatever does not depend on the
 // request.
-func (p *Policy) compile(name string, report func(field, format string, args ...any)) *policy {
+func (p *Policy) compile(report func(field, format string, args ...any)) *policy {
 	c := &policy{Policy: *p}
-	c.Name = name
 	switch {
-	case name == "":
-		report("Name", "is missing; want one for each of several policies")
-	case len(name) > maxName:
-		report("Name", "has %d characters; want at most %d", len(name), maxName)
-	case !printable(name):
-		report("Name", "is %q; want printable ASCII", name)
+	case p.Name == "":
+		report("Name", `is missing; want one such as "client", as the store keeps the policy's state under it`)
+	case len(p.Name) > maxName:
+		report("Name", "has %d characters; want at most %d", len(p.Name), maxName)
+	case !printable(p.Name):
+		report("Name", "is %q; want printable ASCII", p.Name)
 	}
 	if p.Key == nil {
 		report("Key", "is nil; want one of package keyfunc or your own")
 	}
-	if p.LimitFor == nil || p.Limit != (gcra.Limit{}) {
+	if p.Limit != (gcra.Limit{}) {
 		if err := p.Limit.Validate(); err != nil {
 			report("Limit", "is %v: %w", p.Limit, err)
 		}
+	} else if p.LimitFor == nil {
+		report("Limit", "is missing; want one such as gcra.PerMinute(100), or LimitFor")
 	}
 	for i, route := range p.Routes {
 		parsed, err := pattern.Parse(route)
 		if err != nil {
-			report(fmt.Sprintf("Routes[%d]", i), "is %q: %w; want a pattern such as \"POST /login\"", clip(route), err)
+			report(fmt.Sprintf("Routes[%d]", i), "is %q: %w", clip(route), err)
 		}
 		c.routes = append(c.routes, parsed)
 	}

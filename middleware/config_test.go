@@ -34,10 +34,12 @@ func TestNewReportsEveryMistake(t *testing.T) {
 		{"instances", middleware.Config{Store: store.Store, Instances: -1}, []middleware.Policy{ok}, []string{"Instances is -1; want"}},
 		{"no names", store, []middleware.Policy{{Key: key("k"), Limit: five}, {Key: key("k"), Limit: five}},
 			[]string{"policy number 1: Name is missing", "policy number 2: Name is missing"}},
+		{"no name, and no other policy", store, []middleware.Policy{{Key: key("k"), Limit: five}},
+			[]string{"policy number 1: Name is missing; want one such as \"client\", as the store keeps the policy's state under it"}},
 		{"same names", store, []middleware.Policy{ok, ok}, []string{`policy "ok": Name is taken`}},
 		{"long name", store, with(func(p *middleware.Policy) { p.Name = strings.Repeat("x", 65) }), []string{"Name has 65 characters; want at most 64"}},
 		{"name with a line break", store, with(func(p *middleware.Policy) { p.Name = "a\r\nb" }), []string{`policy "a\r\nb": Name is "a\r\nb"; want printable ASCII`}},
-		{"empty policy", store, []middleware.Policy{{}}, []string{`policy "default": Key is nil`, `policy "default": Limit is 0/0s: count is 0`}},
+		{"empty policy", store, []middleware.Policy{{}}, []string{"policy number 1: Name is missing", "policy number 1: Key is nil", "policy number 1: Limit is missing"}},
 		{"limit", store, with(func(p *middleware.Policy) { p.Limit = gcra.PerSecond(2_000_000) }), []string{`policy "ok": Limit is 2000000/second: 2000000 per 1s is faster`}},
 		{"both limits", store, with(func(p *middleware.Policy) {
 			p.Limit, p.LimitFor = gcra.PerSecond(-1), func(*http.Request) gcra.Limit { return five }
@@ -46,7 +48,7 @@ func TestNewReportsEveryMistake(t *testing.T) {
 		{"long delay", store, with(func(p *middleware.Policy) { p.MaxDelay = 367 * 24 * time.Hour }), []string{`policy "ok": MaxDelay is 8808h0m0s; want`}},
 		{"outage", store, with(func(p *middleware.Policy) { p.Outage = 3 }), []string{`policy "ok": Outage is 3; want`}},
 		{"routes", store, with(func(p *middleware.Policy) { p.Routes = []string{"/ok", "login", "GET /{x}/{x}"} }),
-			[]string{`policy "ok": Routes[1] is "login": `, "host/path missing /", `Routes[2] is "GET /{x}/{x}": `, "duplicate wildcard name"}},
+			[]string{`policy "ok": Routes[1] is "login": `, `there is no "/"; want "/login"`, `Routes[2] is "GET /{x}/{x}": `, "duplicate wildcard name"}},
 		{"all at once", middleware.Config{Instances: -1}, []middleware.Policy{{Name: "a"}, {Name: "b", Limit: five, MaxDelay: -1}},
 			[]string{"Store is nil", "Instances is -1", `"a": Key is nil`, `"a": Limit is`, `"b": Key is nil`, `"b": MaxDelay is -1ns`}},
 	} {
@@ -89,7 +91,7 @@ func TestFieldError(t *testing.T) {
 // New takes the MaxDelay that the stores take, and no longer one: with that, every
 // request would go the Outage way.
 func TestLongestMaxDelay(t *testing.T) {
-	p := middleware.Policy{Key: key("k"), Limit: five, MaxDelay: 366 * 24 * time.Hour}
+	p := middleware.Policy{Name: "only", Key: key("k"), Limit: five, MaxDelay: 366 * 24 * time.Hour}
 	for _, store := range []gcra.Store{gcra.NewMemory(), new(slidinglog.Memory)} {
 		if d := limiter(t, middleware.Config{Store: store}, p).Decide(get("/")); d.Err != nil {
 			t.Errorf("%T, %v: got %v; want a decision", store, p.MaxDelay, d.Err)

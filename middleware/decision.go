@@ -28,7 +28,7 @@ type PolicyResult struct {
 	Policy  string     // its name
 	Subject string     // who was counted, as its Key said
 	Shadow  bool       // it refuses nobody: Allowed tells what it would have done
-	Limit   gcra.Limit // the limit that applied; during an outage this server's share
+	Limit   gcra.Limit // the limit that applied, as it was given (a Burst of 0 means Count); during an outage this server's share
 	gcra.Result
 }
 
@@ -63,18 +63,12 @@ func (d Decision) Degraded() (names []string) {
 
 func (p *PolicyResult) refuses() bool { return !p.Allowed && !p.Shadow }
 
-// violated are the names of the policies that stood in the way.
+// violated are the names of the policies that refused. A policy that could not be
+// decided is none of them: its quota was not exceeded.
 func (d *Decision) violated() (names []string) {
 	for i := range d.Results {
 		if d.Results[i].refuses() {
 			names = append(names, d.Results[i].Policy)
-		}
-	}
-	if v := d.visit; names == nil && v != nil {
-		for i := range v.entries {
-			if v.entries[i].way == viaNone {
-				names = append(names, v.charges[i].Policy)
-			}
 		}
 	}
 	return names

@@ -4,7 +4,11 @@
 // A [Limiter] holds policies. Each policy that applies to a request names who
 // is counted (its Key) and how much that one may do (its Limit). All of them
 // are asked in one step of the [gcra.Store]: either every policy is charged or
-// none is, so a request that one policy refuses costs the others nothing.
+// none is, so a request that one policy refuses costs the others nothing. That
+// holds within one Limiter. Of two, one inside the other, each charges on its own:
+// when the inner one denies, the outer one's charge is not given back. So a client
+// that is denied inside still counts outside, and may be denied there when it comes
+// back after Retry-After. Policies that belong together go into one Limiter.
 //
 // The adapters put a Limiter into a framework. Elsewhere (a gateway, a gRPC
 // server, another framework) use it directly:

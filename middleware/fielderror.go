@@ -8,7 +8,7 @@ import "fmt"
 // stands there.
 type FieldError struct {
 	Index int    // of the policy among those given, from 0
-	Name  string // of the policy: "default" for one that is alone without, "" where it is missing
+	Name  string // of the policy, "" where it is missing
 	Field string // of [Policy], such as "Limit" or "Routes[0]"
 	Err   error  // what is wrong with the field, and what would be right
 }

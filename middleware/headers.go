@@ -24,11 +24,13 @@ const (
 	//
 	//	RateLimit-Limit: 100          the most that Remaining can be
 	//	RateLimit-Remaining: 42       units left
-	//	RateLimit-Reset: 35           seconds until all are back; when refused, until a retry passes
+	//	RateLimit-Reset: 35           seconds until all are back; on a denial the same as Retry-After
 	//	RateLimit-Policy: 100;w=60    100 in 60 seconds
 	//
 	// They describe the policy closest to its limit, or of those that refused
-	// the one that asks for the longest wait. A policy whose period is not whole
+	// the one that asks for the longest wait. On a denial that no wait helps there
+	// is no Retry-After, and of these fields only RateLimit-Policy: clients take
+	// Reset for the time of a retry, and the draft allows no Limit without it. A policy whose period is not whole
 	// seconds is described by the smallest multiple that is: 10 in 100 ms is
 	// 100;w=1.
 	HeadersDraft6 Headers = 1 << iota
@@ -40,9 +42,9 @@ const (
 	//	RateLimit: "burst";r=9;t=1, "daily";r=9999;t=9
 	//
 	// t is the seconds until there is more than r; it is left out when nothing
-	// is missing or no wait helps, and on a refusal for policies that did not
-	// refuse, so that Retry-After never points to an earlier moment. Together with
-	// HeadersDraft6, RateLimit-Policy takes this form.
+	// is missing or no wait helps, and on a denial for policies that did not deny,
+	// those of limiters further out included, so that Retry-After never points to an
+	// earlier moment. Together with HeadersDraft6, RateLimit-Policy takes this form.
 	HeadersDraft11
 
 	// HeadersX is the custom before there was a draft: X-RateLimit-Limit,
@@ -82,10 +84,14 @@ type told struct {
 
 // tell sets the fields that describe the decision. Where a limiter further out
 // has set them already, the tighter of the two keeps the triple, and the lists
-// grow.
+// grow; a denial keeps nothing that points to another moment than Retry-After.
 func (v *visit) tell(h http.Header, headers Headers) {
 	closest, refused := v.closest()
 	before := v.toldBefore()
+	if !v.decision.Allowed && before.headers != 0 {
+		v.untell(h, before.headers)
+		before = told{headers: before.headers & HeadersDraft11}
+	}
 	v.told = before
 	if closest < 0 || headers == HeadersNone {
 		return
@@ -105,7 +111,7 @@ func (v *visit) tell(h http.Header, headers Headers) {
 	b := room[:0] // all values that have to be written, one after the other
 	for i := range triples {
 		t := &triples[i]
-		if headers&t.headers == 0 || !tighter && before.headers&t.headers != 0 {
+		if headers&t.headers == 0 || !tighter && before.headers&t.headers != 0 || c.Result.Never && refused {
 			continue
 		}
 		f.known(t.limit, text.quota(c.Limit))
@@ -128,6 +134,39 @@ func (v *visit) tell(h http.Header, headers Headers) {
 		f.known(policyField, text.window(c.Limit))
 	}
 	f.set(h, string(b), v.values[:])
+}
+
+// untell takes back what the limiters further out have said of when there is
+// more: the triple, and t in the list.
+func (v *visit) untell(h http.Header, headers Headers) {
+	for i := range triples {
+		if t := &triples[i]; headers&t.headers != 0 {
+			delete(h, t.limit)
+			delete(h, t.remaining)
+			delete(h, t.reset)
+		}
+	}
+	if headers&HeadersDraft11 != 0 {
+		h[listField] = []string{string(v.appendOuter(nil))}
+	} else {
+		delete(h, policyField)
+	}
+}
+
+// appendOuter writes the items of RateLimit of the limiters further out, outermost
+// first, as on a denial.
+func (v *visit) appendOuter(b []byte) []byte {
+	outer := settledIn(v.Context)
+	if outer == nil {
+		return b
+	}
+	b = outer.appendOuter(b)
+	if outer.policies.limiter.headers&HeadersDraft11 != 0 {
+		outer.mu.Lock() // a handler may be at a Refund
+		defer outer.mu.Unlock()
+		b = outer.appendItems(b, 0, true)
+	}
+	return b
 }
 
 // toldBefore is what the limiters further out have told.
@@ -188,7 +227,11 @@ func (v *visit) appendPolicies(b []byte, before string) []byte {
 // appendList writes the items of RateLimit after those before.
 func (v *visit) appendList(b []byte, before string, refused bool) []byte {
 	start := len(b)
-	b = append(b, before...)
+	return v.appendItems(append(b, before...), start, refused)
+}
+
+// appendItems writes the items of RateLimit after those since start.
+func (v *visit) appendItems(b []byte, start int, refused bool) []byte {
 	for i := range v.charges {
 		c := &v.charges[i]
 		if v.entries[i].state == undecided || c.Shadow {
@@ -197,7 +240,8 @@ func (v *visit) appendList(b []byte, before string, refused bool) []byte {
 		b = appendComma(b, start)
 		b = append(b, v.policy(i).text.name...)
 		b = strconv.AppendInt(append(b, ";r="...), c.Result.Remaining, 10)
-		if t := more(c, refused); t > 0 {
+		helpless := refused && v.decision.RetryAfter == 0
+		if t := more(c, refused); t > 0 && !helpless {
 			b = strconv.AppendInt(append(b, ";t="...), t, 10)
 		}
 	}

@@ -105,61 +105,58 @@ func TestHeadersOfOneLimit(t *testing.T) {
 		wait   time.Duration // between two requests, of which the second is looked at
 		want   string
 	}{
-		{"vector", middleware.Policy{Limit: five}, time.Hour, `RateLimit-Limit: 5
+		{"vector", middleware.Policy{Name: "all", Limit: five}, time.Hour, `RateLimit-Limit: 5
 RateLimit-Remaining: 4
 RateLimit-Reset: 12
-RateLimit-Policy: "default";q=5;w=60
-RateLimit: "default";r=4;t=12
+RateLimit-Policy: "all";q=5;w=60
+RateLimit: "all";r=4;t=12
 `},
-		{"limit is the burst", middleware.Policy{Limit: gcra.PerMinute(100).WithBurst(20)}, 0, `RateLimit-Limit: 20
+		{"limit is the burst", middleware.Policy{Name: "all", Limit: gcra.PerMinute(100).WithBurst(20)}, 0, `RateLimit-Limit: 20
 RateLimit-Remaining: 18
 RateLimit-Reset: 2
-RateLimit-Policy: "default";q=100;w=60
-RateLimit: "default";r=18;t=1
+RateLimit-Policy: "all";q=100;w=60
+RateLimit: "all";r=18;t=1
 `},
-		{"part of a second", middleware.Policy{Limit: gcra.Limit{Count: 10, Per: 100 * time.Millisecond}}, 0, `RateLimit-Limit: 10
+		{"part of a second", middleware.Policy{Name: "all", Limit: gcra.Limit{Count: 10, Per: 100 * time.Millisecond}}, 0, `RateLimit-Limit: 10
 RateLimit-Remaining: 8
 RateLimit-Reset: 1
-RateLimit-Policy: "default";q=100;w=1
-RateLimit: "default";r=8;t=1
+RateLimit-Policy: "all";q=100;w=1
+RateLimit: "all";r=8;t=1
 `},
-		{"seconds and a half", middleware.Policy{Limit: gcra.Limit{Count: 3, Per: 1500 * time.Millisecond}}, 0, `RateLimit-Limit: 3
+		{"seconds and a half", middleware.Policy{Name: "all", Limit: gcra.Limit{Count: 3, Per: 1500 * time.Millisecond}}, 0, `RateLimit-Limit: 3
 RateLimit-Remaining: 1
 RateLimit-Reset: 1
-RateLimit-Policy: "default";q=6;w=3
-RateLimit: "default";r=1;t=1
+RateLimit-Policy: "all";q=6;w=3
+RateLimit: "all";r=1;t=1
 `},
-		{"by request", middleware.Policy{LimitFor: func(*http.Request) gcra.Limit { return gcra.PerHour(7) }}, 0, `RateLimit-Limit: 7
+		{"by request", middleware.Policy{Name: "all", LimitFor: func(*http.Request) gcra.Limit { return gcra.PerHour(7) }}, 0, `RateLimit-Limit: 7
 RateLimit-Remaining: 5
 RateLimit-Reset: 1029
-RateLimit-Policy: "default";q=7;w=3600
-RateLimit: "default";r=5;t=515
+RateLimit-Policy: "all";q=7;w=3600
+RateLimit: "all";r=5;t=515
 `},
 		// t tells of the next unit, not of all.
-		{"partly back", middleware.Policy{Limit: five}, 7 * time.Second, `RateLimit-Limit: 5
+		{"partly back", middleware.Policy{Name: "all", Limit: five}, 7 * time.Second, `RateLimit-Limit: 5
 RateLimit-Remaining: 3
 RateLimit-Reset: 17
-RateLimit-Policy: "default";q=5;w=60
-RateLimit: "default";r=3;t=5
+RateLimit-Policy: "all";q=5;w=60
+RateLimit: "all";r=3;t=5
 `},
-		{"full", middleware.Policy{Limit: five, Cost: cost(0)}, 0, `RateLimit-Limit: 5
+		{"full", middleware.Policy{Name: "all", Limit: five, Cost: cost(0)}, 0, `RateLimit-Limit: 5
 RateLimit-Remaining: 5
 RateLimit-Reset: 0
-RateLimit-Policy: "default";q=5;w=60
-RateLimit: "default";r=5
+RateLimit-Policy: "all";q=5;w=60
+RateLimit: "all";r=5
 `},
 		// No wait helps, so none is told of.
-		{"never", middleware.Policy{Limit: five, Cost: cost(6)}, 0, `RateLimit-Limit: 5
-RateLimit-Remaining: 5
-RateLimit-Reset: 0
-RateLimit-Policy: "default";q=5;w=60
-RateLimit: "default";r=5
+		{"never", middleware.Policy{Name: "all", Limit: five, Cost: cost(6)}, 0, `RateLimit-Policy: "all";q=5;w=60
+RateLimit: "all";r=5
 `},
-		{"refused", middleware.Policy{Limit: five, Cost: cost(5)}, 30500 * time.Millisecond, `RateLimit-Limit: 5
+		{"refused", middleware.Policy{Name: "all", Limit: five, Cost: cost(5)}, 30500 * time.Millisecond, `RateLimit-Limit: 5
 RateLimit-Remaining: 2
 RateLimit-Reset: 30
-RateLimit-Policy: "default";q=5;w=60
-RateLimit: "default";r=2;t=30
+RateLimit-Policy: "all";q=5;w=60
+RateLimit: "all";r=2;t=30
 Retry-After: 30
 `},
 		{"quotes", middleware.Policy{Name: `a"b\c, d`, Limit: five}, 0, `RateLimit-Limit: 5
@@ -231,7 +228,14 @@ func FuzzHeaders(f *testing.F) {
 				return // Allow would wait
 			}
 			res, d2 := allow(l, get("/"))
+			retry, _ := strconv.ParseInt(res.Header.Get("Retry-After"), 10, 64)
 			for _, field := range []string{"RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"} {
+				if !d2.Allowed && retry == 0 {
+					if res.Header.Get(field) != "" {
+						t.Errorf("%s: %q on a denial that no wait helps; want none", field, res.Header.Get(field))
+					}
+					continue
+				}
 				if n, err := strconv.ParseInt(res.Header.Get(field), 10, 64); err != nil || n < 0 {
 					t.Errorf("%s: %q; want a whole number", field, res.Header.Get(field))
 				}
@@ -244,7 +248,6 @@ func FuzzHeaders(f *testing.F) {
 			if err != nil {
 				t.Fatalf("RateLimit: %q: %v", res.Header.Get("RateLimit"), err)
 			}
-			retry, _ := strconv.ParseInt(res.Header.Get("Retry-After"), 10, 64)
 			for i, want := range []string{name, "second"} {
 				p, q := policies[i].(httpsfv.Item), list[i].(httpsfv.Item)
 				if p.Value != want || q.Value != want {
@@ -253,7 +256,7 @@ func FuzzHeaders(f *testing.F) {
 				if w, _ := p.Params.Get("w"); w.(int64) < 1 {
 					t.Errorf("w is %v; want more than 0", w)
 				}
-				if n, ok := q.Params.Get("t"); ok && (n.(int64) < 1 || !d2.Allowed && retry > 0 && n.(int64) > retry) {
+				if n, ok := q.Params.Get("t"); ok && (n.(int64) < 1 || !d2.Allowed && n.(int64) > retry) {
 					t.Errorf("t is %v with Retry-After %d", n, retry)
 				}
 			}

@@ -71,7 +71,7 @@ func (v *visit) fallBack(i int, cause error) {
 func share(c *gcra.Charge, n int) {
 	part := c.Limit
 	burst := part.Capacity()
-	if part.Per > math.MaxInt64/time.Duration(n) {
+	if n == 1 || part.Per > math.MaxInt64/time.Duration(n) {
 		return
 	}
 	part.Per *= time.Duration(n)

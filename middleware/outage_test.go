@@ -86,7 +86,7 @@ func TestDegraded(t *testing.T) {
 	if got, want := l.Decide(get("/")).Degraded(), []string{"fine", "local", "open"}; !slices.Equal(got, want) {
 		t.Errorf("the store is away: got %q; want %q", got, want)
 	}
-	l = limiter(t, middleware.Config{Store: store}, middleware.Policy{Key: key("k"), Limit: five})
+	l = limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "only", Key: key("k"), Limit: five})
 	if got := l.Decide(get("/")).Degraded(); got != nil {
 		t.Errorf("all is well: got %q; want nil", got)
 	}
@@ -97,7 +97,7 @@ func TestHeavyRequestsDuringAnOutage(t *testing.T) {
 	store, _ := newStore()
 	store.fail = 1000
 	l := limiter(t, middleware.Config{Store: store, Instances: 10},
-		middleware.Policy{Key: key("k"), Limit: gcra.PerHour(20), Cost: func(*http.Request) int { return 15 }})
+		middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(20), Cost: func(*http.Request) int { return 15 }})
 	if d := l.Decide(get("/")); !d.Allowed {
 		t.Errorf("first: got %+v; want allowed", d.Results)
 	}
@@ -113,7 +113,7 @@ func TestShareThatCannotBeKept(t *testing.T) {
 		store, _ := newStore()
 		store.fail = 1000
 		l := limiter(t, middleware.Config{Store: store, Instances: 10},
-			middleware.Policy{Key: key("k"), Limit: gcra.Limit{Count: int64(per / (365 * 24 * time.Hour)), Per: per, Burst: 1}})
+			middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.Limit{Count: int64(per / (365 * 24 * time.Hour)), Per: per, Burst: 1}})
 		first, second := l.Decide(get("/")), l.Decide(get("/"))
 		if !first.Allowed || second.Status() != 429 {
 			t.Errorf("once a year, as %v: got %d, %d; want 200, 429 (%v)", per, first.Status(), second.Status(), first.Err)
@@ -144,7 +144,7 @@ func TestShareOfDearRequests(t *testing.T) {
 	now := time.Unix(0, 0)
 	local := &gcra.Memory{Now: func() time.Time { return now }}
 	l := limiter(t, middleware.Config{Store: down{local}, Instances: 10},
-		middleware.Policy{Key: key("k"), Limit: gcra.PerSecond(100), Cost: func(r *http.Request) int {
+		middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerSecond(100), Cost: func(r *http.Request) int {
 			if r.URL.Path == "/big" {
 				return 100
 			}
@@ -186,15 +186,15 @@ func TestPolicyFails(t *testing.T) {
 		limited bool  // the limit is known, so OutageLocal can be
 		message string
 	}{
-		{"key", middleware.Policy{Key: keyFails, Limit: gcra.PerHour(2)}, nil, true, "bad: no key today"},
-		{"key panics", middleware.Policy{Key: keyPanics, Limit: gcra.PerHour(2)}, nil, true, "bad: panic: interface conversion"},
+		{"key", middleware.Policy{Name: "only", Key: keyFails, Limit: gcra.PerHour(2)}, nil, true, "bad: no key today"},
+		{"key panics", middleware.Policy{Name: "only", Key: keyPanics, Limit: gcra.PerHour(2)}, nil, true, "bad: panic: interface conversion"},
 		// A client may have made it fail, so it takes all there is.
-		{"cost", middleware.Policy{Key: key("k"), Limit: gcra.PerHour(2), Cost: func(*http.Request) int { return -1 }}, []int{200, 429, 429}, true, "bad: cost of the request is -1"},
-		{"cost panics", middleware.Policy{Key: key("k"), Limit: gcra.PerHour(2), Cost: panics}, []int{200, 429, 429}, true, "bad: panic: cost"},
-		{"skip panics", middleware.Policy{Key: key("k"), Limit: gcra.PerHour(2), Skip: func(*http.Request) bool { panic("skip") }}, nil, true, "bad: panic: skip"},
-		{"limit", middleware.Policy{Key: key("k"), LimitFor: func(*http.Request) gcra.Limit { return gcra.PerHour(-2) }}, nil, false, "bad: limit for the request is -2/hour: count is -2"},
-		{"limit panics", middleware.Policy{Key: key("k"), LimitFor: func(*http.Request) gcra.Limit { panic("plan") }}, nil, false, "bad: panic: plan"},
-		{"limit panics, other known", middleware.Policy{Key: key("k"), Limit: gcra.PerHour(2), LimitFor: func(*http.Request) gcra.Limit { panic("plan") }}, nil, true, "bad: panic: plan"},
+		{"cost", middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(2), Cost: func(*http.Request) int { return -1 }}, []int{200, 429, 429}, true, "bad: cost of the request is -1"},
+		{"cost panics", middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(2), Cost: panics}, []int{200, 429, 429}, true, "bad: panic: cost"},
+		{"skip panics", middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(2), Skip: func(*http.Request) bool { panic("skip") }}, nil, true, "bad: panic: skip"},
+		{"limit", middleware.Policy{Name: "only", Key: key("k"), LimitFor: func(*http.Request) gcra.Limit { return gcra.PerHour(-2) }}, nil, false, "bad: limit for the request is -2/hour: count is -2"},
+		{"limit panics", middleware.Policy{Name: "only", Key: key("k"), LimitFor: func(*http.Request) gcra.Limit { panic("plan") }}, nil, false, "bad: panic: plan"},
+		{"limit panics, other known", middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(2), LimitFor: func(*http.Request) gcra.Limit { panic("plan") }}, nil, true, "bad: panic: plan"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for _, way := range []struct {
@@ -279,5 +279,17 @@ func TestExpensiveRequestsInOutage(t *testing.T) {
 	}
 	if bound := int64(instances * burst); admitted > bound {
 		t.Errorf("got %d units admitted; want at most %d, Instances * cost", admitted, bound)
+	}
+}
+
+// The limit in the results is written as it was given, also when this server decides
+// by itself.
+func TestLimitInResults(t *testing.T) {
+	p := middleware.Policy{Name: "p", Key: key("k"), Limit: gcra.PerSecond(10)}
+	for name, store := range map[string]gcra.Store{"store": gcra.NewMemory(), "outage": down{gcra.NewMemory()}} {
+		d := limiter(t, middleware.Config{Store: store}, p).Decide(get("/"))
+		if len(d.Results) != 1 || d.Results[0].Limit != p.Limit || (d.Err != nil) != (name == "outage") {
+			t.Errorf("%s: got %+v, error %v; want limit %+v", name, d.Results, d.Err, p.Limit)
+		}
 	}
 }

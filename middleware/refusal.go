@@ -3,6 +3,7 @@ package middleware
 import (
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -12,8 +13,34 @@ func (l *Limiter) refuse(w http.ResponseWriter, r *http.Request, d *Decision) {
 	if d.RetryAfter > 0 {
 		h["Retry-After"] = []string{strconv.FormatInt(seconds(d.RetryAfter), 10)}
 	}
+	for name := range h {
+		if letsStore(name) {
+			delete(h, name)
+		}
+	}
 	h["Cache-Control"] = []string{"no-store"} // RFC 6585: a 429 must not be stored
 	l.deny(w, r, *d)
+}
+
+// letsStore reports that a field, which middleware further out may have set for
+// the response that it expected, could let a cache store a denial whatever its
+// Cache-Control, or revalidate another response by it.
+func letsStore(name string) bool {
+	const targeted = "-Cache-Control" // RFC 9213: CDN-Cache-Control, and Cloudflare-, Netlify-, Vercel-CDN-Cache-Control
+	if i := len(name) - len(targeted); i > 0 && strings.EqualFold(name[i:], targeted) {
+		return true
+	}
+	for _, field := range [...]string{
+		"ETag", "Last-Modified", "Expires", // RFC 9110 and RFC 9111
+		"Surrogate-Control", // W3C's Edge Architecture: Fastly, Varnish
+		"X-Accel-Expires",   // nginx
+		"Edge-Control",      // Akamai
+	} {
+		if strings.EqualFold(name, field) {
+			return true
+		}
+	}
+	return false
 }
 
 // seconds rounds up, so that whoever waits as long as told has waited enough.
@@ -22,24 +49,28 @@ func seconds(d time.Duration) int64 {
 }
 
 // problem is a refusal in fixed words (RFC 9457). The types are those that
-// draft-ietf-httpapi-ratelimit-headers registers.
+// draft-ietf-httpapi-ratelimit-headers-11 registers, with their titles.
 type problem struct{ kind, title, detail string }
 
 var (
 	quotaExceeded = problem{
 		"https://iana.org/assignments/http-problem-types#quota-exceeded",
-		"Too Many Requests",
+		"Quota Exceeded",
 		"The request was refused because a rate limit is used up.",
 	}
 	reducedCapacity = problem{
 		"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
-		"Service Unavailable",
+		"Temporary Reduced Capacity",
 		"The request was refused because the service cannot check its rate limits at the moment.",
 	}
 )
 
 // deny is the default for Config.Deny: a problem+json with no word of what went
 // on inside.
+//
+// Content-Encoding stays. Middleware that has set it compresses what is written
+// from here on; without the field the client would get that for JSON. http.Error
+// once deleted it, and took that back (golang.org/issue/66343).
 func deny(w http.ResponseWriter, r *http.Request, d Decision) {
 	status, p := d.Status(), &quotaExceeded
 	if status != http.StatusTooManyRequests {
@@ -47,7 +78,6 @@ func deny(w http.ResponseWriter, r *http.Request, d Decision) {
 	}
 	h := w.Header()
 	delete(h, "Content-Length") // of a response that somebody had in mind
-	delete(h, "Content-Encoding")
 	h["Content-Type"] = []string{"application/problem+json"}
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
@@ -61,12 +91,17 @@ func (p *problem) body(status int, violated []string) []byte {
 	b = append(append(b, `","title":"`...), p.title...)
 	b = strconv.AppendInt(append(b, `","status":`...), int64(status), 10)
 	b = append(append(b, `,"detail":"`...), p.detail...)
-	b = append(b, `","violated-policies":[`...)
+	b = append(b, '"')
 	for i, name := range violated {
-		if i > 0 {
+		if i == 0 {
+			b = append(b, `,"violated-policies":[`...)
+		} else {
 			b = append(b, ',')
 		}
 		b = appendQuoted(b, name)
 	}
-	return append(b, "]}\n"...)
+	if len(violated) > 0 {
+		b = append(b, ']')
+	}
+	return append(b, "}\n"...)
 }

@@ -28,7 +28,7 @@ func (l *Limiter) use(ps *policies) {
 	l.policies.Store(ps)
 }
 
-// Policies returns the policies as they are now, with their names filled in.
+// Policies returns the policies as they are now.
 func (l *Limiter) Policies() []Policy {
 	ps := l.policies.Load()
 	list := make([]Policy, len(ps.list))

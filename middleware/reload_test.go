@@ -17,7 +17,7 @@ import (
 // What a key has used up stays, and is held against the new limit.
 func TestReloadKeepsState(t *testing.T) {
 	store, _ := newStore()
-	p := middleware.Policy{Key: key("k"), Limit: gcra.PerMinute(10)}
+	p := middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerMinute(10)}
 	l := limiter(t, middleware.Config{Store: store}, p)
 	for range 6 {
 		allow(l, get("/"))
@@ -30,7 +30,7 @@ func TestReloadKeepsState(t *testing.T) {
 	if got := response.Header.Get("RateLimit-Limit") + " " + response.Header.Get("RateLimit-Remaining"); got != "8 1" {
 		t.Errorf("limit and remaining after 7 of a burst that is 8 now: got %s; want 8 1", got)
 	}
-	if got := l.Policies(); len(got) != 1 || got[0].Name != "default" || got[0].Limit != p.Limit {
+	if got := l.Policies(); len(got) != 1 || got[0].Name != "only" || got[0].Limit != p.Limit {
 		t.Errorf("Policies: got %+v; want the new one, named", got)
 	}
 }
@@ -89,7 +89,7 @@ func TestObserversAreCalledInOrder(t *testing.T) {
 		return func(_ *http.Request, d middleware.Decision) { calls, took = append(calls, name), append(took, d.Took) }
 	}
 	l := limiter(t, middleware.Config{Store: store, Observe: note("configured")},
-		middleware.Policy{Key: key("k"), Limit: gcra.PerMinute(10)})
+		middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerMinute(10)})
 	l.Observe(nil)
 	l.Observe(note("second"))
 	l.Observe(note("third"))
@@ -110,7 +110,7 @@ func TestReloadBeforeALateRefund(t *testing.T) {
 		"spend":  func(d *middleware.Decision) error { return d.Spend(t.Context(), 1) },
 	} {
 		store, _ := newStore()
-		p := middleware.Policy{Key: key("k"), Limit: gcra.PerMinute(10)}
+		p := middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerMinute(10)}
 		l := limiter(t, middleware.Config{Store: store}, p)
 		_, slow := allow(l, get("/"))
 		p.Limit = gcra.PerHour(1000)
@@ -143,12 +143,12 @@ func TestObserverRefundsMeanwhile(t *testing.T) {
 	l := limiter(t, middleware.Config{Store: store, Observe: func(_ *http.Request, seen middleware.Decision) {
 		d = seen
 		all.Go(func() { _ = seen.Refund(context.Background()) })
-	}}, middleware.Policy{Key: key("k"), Limit: gcra.PerMinute(10)})
+	}}, middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerMinute(10)})
 	for range 100 {
 		allow(l, get("/"))
 	}
 	all.Wait()
-	if err := d.Refund(t.Context()); err != nil || left(t, store, "k", "default", gcra.PerMinute(10)) != 10 {
-		t.Errorf("all refunded once: got %v, %d left; want 10", err, left(t, store, "k", "default", gcra.PerMinute(10)))
+	if err := d.Refund(t.Context()); err != nil || left(t, store, "k", "only", gcra.PerMinute(10)) != 10 {
+		t.Errorf("all refunded once: got %v, %d left; want 10", err, left(t, store, "k", "only", gcra.PerMinute(10)))
 	}
 }

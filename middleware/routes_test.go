@@ -57,7 +57,7 @@ func TestRoutes(t *testing.T) {
 		{"h.com/x", "", "GET /y", "h.com", false},
 	} {
 		store, _ := newStore()
-		l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Key: key("k"), Limit: five, Routes: strings.Split(test.routes, ",")})
+		l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "only", Key: key("k"), Limit: five, Routes: strings.Split(test.routes, ",")})
 		method, path, _ := strings.Cut(test.request, " ")
 		for i := range 2 {
 			r := get("/")
@@ -78,7 +78,7 @@ func TestRoutes(t *testing.T) {
 
 func TestInventedMethodsFillNoMemory(t *testing.T) {
 	measure := func(flood int) float64 {
-		l := limiter(t, middleware.Config{Store: gcra.NewMemory()}, middleware.Policy{Key: key("k"), Limit: gcra.PerSecond(1_000_000), Routes: []string{"/login"}})
+		l := limiter(t, middleware.Config{Store: gcra.NewMemory()}, middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerSecond(1_000_000), Routes: []string{"/login"}})
 		r := get("/login")
 		r.Pattern = "/login"
 		for i := range flood {
@@ -97,7 +97,7 @@ func TestInventedMethodsFillNoMemory(t *testing.T) {
 // route that names it escapes the policy for it.
 func TestHostSpellings(t *testing.T) {
 	l := limiter(t, middleware.Config{Store: gcra.NewMemory()},
-		middleware.Policy{Key: key("k"), Limit: gcra.PerHour(1), Routes: []string{"POST example.com/login"}})
+		middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(1), Routes: []string{"POST example.com/login"}})
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST example.com/login", func(http.ResponseWriter, *http.Request) {})
 	served := 0

@@ -16,6 +16,9 @@ import (
 // cost back however late it comes, so what a client can bring about must not
 // lead to it: requests held open and given back together refill the bucket.
 //
+// Under MaxDelay it moves up requests that come later, and not those that wait
+// already: the next one may then pass together with the last of these.
+//
 // A client that hangs up does not stop it. Results are not updated.
 func (d *Decision) Refund(ctx context.Context) error {
 	if d == nil || d.visit == nil {

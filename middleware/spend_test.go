@@ -41,7 +41,7 @@ func TestRefundOnce(t *testing.T) {
 
 func TestRefundOfNothing(t *testing.T) {
 	store, _ := newStore()
-	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Key: key("k"), Limit: gcra.PerHour(1)})
+	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(1)})
 	l.Decide(get("/"))
 	refused := l.Decide(get("/"))
 	var none *middleware.Decision
@@ -55,7 +55,7 @@ func TestRefundOfNothing(t *testing.T) {
 func TestRefundFails(t *testing.T) {
 	// Whether the store did it cannot be known, so it is not tried again.
 	store, _ := newStore()
-	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Key: key("k"), Limit: five})
+	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "only", Key: key("k"), Limit: five})
 	d := l.Decide(get("/"))
 	store.fail = 1
 	if err := d.Refund(t.Context()); !errors.Is(err, errAway) {
@@ -115,7 +115,7 @@ func TestSpend(t *testing.T) {
 
 func TestSpendTakesNoPlaceInTheQueue(t *testing.T) {
 	store, _ := newStore()
-	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Key: key("k"), Limit: five, MaxDelay: time.Hour})
+	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "only", Key: key("k"), Limit: five, MaxDelay: time.Hour})
 	d := l.Decide(get("/"))
 	if err := d.Spend(t.Context(), 5); err != nil {
 		t.Fatal(err)
@@ -127,7 +127,7 @@ func TestSpendTakesNoPlaceInTheQueue(t *testing.T) {
 	if err := errors.Join(d.Refund(t.Context()), d.Spend(t.Context(), 3)); err != nil {
 		t.Fatal(err)
 	}
-	if got := left(t, store, "k", "default", five); got != 4 {
+	if got := left(t, store, "k", "only", five); got != 4 {
 		t.Errorf("got %d left; want 4: only the second request's is gone", got)
 	}
 }
@@ -135,12 +135,12 @@ func TestSpendTakesNoPlaceInTheQueue(t *testing.T) {
 func TestSpendDuringAnOutage(t *testing.T) {
 	store, _ := newStore()
 	store.fail = 1
-	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Key: key("k"), Limit: five})
+	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "only", Key: key("k"), Limit: five})
 	d := l.Decide(get("/"))
 	if err := d.Spend(t.Context(), 2); err != nil {
 		t.Fatal(err)
 	}
-	if got := left(t, store, "k", "default", five); got != 5 {
+	if got := left(t, store, "k", "only", five); got != 5 {
 		t.Errorf("store: got %d left; want 5: the charge was local", got)
 	}
 	store.fail = 1
@@ -180,5 +180,26 @@ func TestSpendAgainstOthers(t *testing.T) {
 	}
 	if w, n := left(t, store, "k", "wide", wide), left(t, store, "k", "narrow", narrow); w != 1000 || n != 90 {
 		t.Errorf("after the refunds: got %d and %d left; want 1000 and 90", w, n)
+	}
+}
+
+// Under MaxDelay a refund moves up who comes later, and not those who have their
+// delay already: the next one passes together with the last of these.
+func TestRefundUnderMaxDelay(t *testing.T) {
+	store, clock := newStore()
+	l := limiter(t, middleware.Config{Store: store},
+		middleware.Policy{Name: "p", Key: key("k"), Limit: gcra.PerSecond(5).WithBurst(1), MaxDelay: time.Second})
+	first := l.Decide(get("/"))
+	for _, want := range []time.Duration{200 * time.Millisecond, 400 * time.Millisecond} {
+		if d := l.Decide(get("/")); d.Delay != want {
+			t.Errorf("got delay %v; want %v", d.Delay, want)
+		}
+	}
+	clock.add(50 * time.Millisecond)
+	if err := first.Refund(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if d := l.Decide(get("/")); d.Delay != 350*time.Millisecond {
+		t.Errorf("after a refund: got delay %v; want 350ms, the moment of the third request", d.Delay)
 	}
 }

@@ -14,6 +14,7 @@ func (w *zrec) WriteHeader(int)             {}
 func (w *zrec) Write(b []byte) (int, error) { return len(b), nil }
 func BenchmarkZAllow(b *testing.B) {
 	l := middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory()}, middleware.Policy{
+		Name:  "client",
 		Key:   func(r *http.Request) (string, error) { return r.Header["X-Client"][0], nil },
 		Limit: gcra.Limit{Count: 1_000_000, Per: 1e9, Burst: 1_000_000_000},
 	}))

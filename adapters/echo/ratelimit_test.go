@@ -28,7 +28,7 @@ func TestKeyFrom(t *testing.T) {
 		var d ratelimit.Decision
 		router := echo.New()
 		router.Use(ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Observe: func(_ *http.Request, seen ratelimit.Decision) { d = seen }},
-			ratelimit.Policy{Limit: gcra.PerMinute(1), Key: ratelimit.KeyFrom(func(echo.Context) (string, error) { return test.key, test.err })}))
+			ratelimit.Policy{Name: "all", Limit: gcra.PerMinute(1), Key: ratelimit.KeyFrom(func(echo.Context) (string, error) { return test.key, test.err })}))
 		router.GET("/", hello)
 		router.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
 		if got := d.Results[0].Subject; got != test.subject || !errors.Is(d.Err, test.wantErr) {

@@ -54,7 +54,7 @@ func TestOurMiddleware(t *testing.T) {
 							refused.Add(1)
 						}
 					}},
-					ratelimit.Policy{Key: keyfunc.RemoteAddr, Limit: gcra.PerSecond(40).WithBurst(4)})
+					ratelimit.Policy{Name: "client", Key: keyfunc.RemoteAddr, Limit: gcra.PerSecond(40).WithBurst(4)})
 				handler := limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served.Add(1) }))
 				cfg := httpclient.Config{MaxTries: 20}
 				if knows {
@@ -106,7 +106,7 @@ func TestWithAdaptive(t *testing.T) {
 			t.Parallel()
 			var served atomic.Int64
 			limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory()},
-				ratelimit.Policy{Key: keyfunc.RemoteAddr, Limit: gcra.PerSecond(20)})
+				ratelimit.Policy{Name: "client", Key: keyfunc.RemoteAddr, Limit: gcra.PerSecond(20)})
 			server := httptest.NewServer(limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served.Add(1) })))
 			t.Cleanup(server.Close)
 			c := &http.Client{Transport: stack(server.Client().Transport)}

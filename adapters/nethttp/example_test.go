@@ -42,7 +42,7 @@ func Example() {
 // A limit may stand on single handlers.
 func ExampleNew_handler() {
 	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory()},
-		ratelimit.Policy{Key: keyfunc.RemoteAddr, Limit: gcra.PerMinute(1)})
+		ratelimit.Policy{Name: "client", Key: keyfunc.RemoteAddr, Limit: gcra.PerMinute(1)})
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /hello", hello)
 	mux.Handle("GET /search", limit(http.HandlerFunc(hello)))
@@ -61,7 +61,7 @@ func ExampleRoutes() {
 	logged := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { mux.ServeHTTP(w, r) })
 
 	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory()},
-		ratelimit.Policy{Key: keyfunc.Join(keyfunc.RemoteAddr, keyfunc.Route), Limit: gcra.PerMinute(2)})
+		ratelimit.Policy{Name: "client", Key: keyfunc.Join(keyfunc.RemoteAddr, keyfunc.Route), Limit: gcra.PerMinute(2)})
 	get(ratelimit.Routes(mux)(limit(logged)), "/users/1", "/users/2", "/users/3")
 	// Output:
 	// /users/1 200 remaining 1
@@ -73,19 +73,19 @@ func ExampleRoutes() {
 // not panic.
 func ExampleFrom() {
 	limiter, err := middleware.New(middleware.Config{Store: gcra.NewMemory()},
-		middleware.Policy{Key: keyfunc.RemoteAddr, Limit: gcra.PerMinute(0)})
+		middleware.Policy{Name: "client", Key: keyfunc.RemoteAddr, Limit: gcra.PerMinute(0)})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	get(ratelimit.From(limiter)(http.HandlerFunc(hello)), "/")
-	// Output: ratelimit: policy "default": Limit is 0/minute: count is 0; want at least 1
+	// Output: ratelimit: policy "client": Limit is 0/minute: count is 0; want at least 1
 }
 
 // The true cost of a request is known when it is done.
 func ExampleFromContext() {
 	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory()},
-		ratelimit.Policy{Key: keyfunc.RemoteAddr, Limit: gcra.PerMinute(10)})
+		ratelimit.Policy{Name: "client", Key: keyfunc.RemoteAddr, Limit: gcra.PerMinute(10)})
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		const rows = 8
 		fmt.Fprintln(w, rows, "rows")

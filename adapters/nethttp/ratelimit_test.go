@@ -17,7 +17,7 @@ func TestRouteIsTheMuxsWord(t *testing.T) {
 	h := ratelimit.New(ratelimit.Config{
 		Store:   gcra.NewMemory(),
 		Observe: func(_ *http.Request, d ratelimit.Decision) { subject = d.Results[0].Subject },
-	}, ratelimit.Policy{Key: keyfunc.Route, Limit: gcra.PerMinute(100)})(mux)
+	}, ratelimit.Policy{Name: "route", Key: keyfunc.Route, Limit: gcra.PerMinute(100)})(mux)
 	for _, test := range []struct{ method, path, want string }{
 		{"GET", "/acme/x", "route:/{tenant}/"},
 		{"GET", "/acme", "route:/{tenant}/"}, // redirected

@@ -208,7 +208,7 @@ func TestSeveralLimiters(t *testing.T) {
 
 // The time is that of the decision in seconds, without the delay that follows.
 func TestDuration(t *testing.T) {
-	l := limiter(t, newStore(), middleware.Policy{Key: key("k"), Limit: gcra.PerSecond(100).WithBurst(1), MaxDelay: time.Minute})
+	l := limiter(t, newStore(), middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerSecond(100).WithBurst(1), MaxDelay: time.Minute})
 	reader := instrument(t, l)
 	for range 1000 { // the last one's delay would be 10 s
 		l.Decide(get("/"))

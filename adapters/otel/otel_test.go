@@ -16,7 +16,7 @@ import (
 )
 
 func TestMistakes(t *testing.T) {
-	l := limiter(t, newStore(), middleware.Policy{Key: key("k"), Limit: gcra.PerHour(1)})
+	l := limiter(t, newStore(), middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(1)})
 	provider := noop.NewMeterProvider()
 	for _, test := range []struct {
 		provider metric.MeterProvider
@@ -120,7 +120,7 @@ func TestProviderFails(t *testing.T) {
 	} {
 		reader := sdk.NewManualReader()
 		provider := failing{sdk.NewMeterProvider(sdk.WithReader(reader)), name}
-		l := limiter(t, &counted{Store: newStore()}, middleware.Policy{Key: key("k"), Limit: gcra.PerHour(1)})
+		l := limiter(t, &counted{Store: newStore()}, middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(1)})
 		if err := ratelimitotel.InstrumentWith(provider, l); !errors.Is(err, errFailing) {
 			t.Errorf("%s fails: got error %v; want %v", name, err, errFailing)
 		}

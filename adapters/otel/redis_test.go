@@ -104,7 +104,7 @@ func TestRedis(t *testing.T) {
 // A store that limiters share is counted once, different stores are counted
 // together.
 func TestStoresAreCountedOnce(t *testing.T) {
-	policy := middleware.Policy{Key: key("k"), Limit: gcra.PerHour(1)}
+	policy := middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(1)}
 	stats := func(trips int64, servers ...gcra.ServerState) gcra.Stats {
 		return gcra.Stats{
 			Trips: trips, Carried: 2 * trips, Failures: 3 * trips, Mirrored: 4 * trips,
@@ -138,7 +138,7 @@ func TestStoreThatDoesNotCompare(t *testing.T) {
 		tags []string
 	}
 	s := tagged{&counted{newStore(), gcra.Stats{Trips: 1}}, nil}
-	policy := middleware.Policy{Key: key("k"), Limit: gcra.PerHour(1)}
+	policy := middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(1)}
 	reader := instrument(t, limiter(t, s, policy), limiter(t, s, policy))
 	if got := one(t, reader, "ratelimit.redis.trips"); got != 2 {
 		t.Errorf("got %v trips; want 2, as nobody can tell that the stores are one", got)

@@ -107,12 +107,12 @@ func TestSpanAttributes(t *testing.T) {
 // A span that is not recorded costs nothing, and is no error.
 func TestSpanNotSampled(t *testing.T) {
 	tracer := trace.NewTracerProvider(trace.WithSampler(trace.NeverSample())).Tracer("test")
-	l := limiter(t, newStore(), middleware.Policy{Key: key("k"), Limit: gcra.PerHour(1)})
+	l := limiter(t, newStore(), middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(1)})
 	reader := instrument(t, l)
 	ctx, span := tracer.Start(t.Context(), "request")
 	defer span.End()
 	l.Decide(get("/").WithContext(ctx))
-	if got, _ := counts(t, reader); got != "default allowed 1" {
+	if got, _ := counts(t, reader); got != "only allowed 1" {
 		t.Errorf("got %s; want 1 allowed", got)
 	}
 }

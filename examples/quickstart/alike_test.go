@@ -64,7 +64,7 @@ func TestAlike(t *testing.T) {
 		any          = "any"
 	)
 	refused := func(policy string) string {
-		return `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,` +
+		return `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429,` +
 			`"detail":"The request was refused because a rate limit is used up.","violated-policies":["` + policy + `"]}` + "\n"
 	}
 	wrongMethod := func(method string) string { return `{"error":"this is not done with ` + method + `"}` + "\n" }

@@ -192,7 +192,7 @@ func TestPoliciesMistakes(t *testing.T) {
 	if code != 1 || !strings.HasPrefix(errs, "quickstart: ") || !strings.Contains(errs, path) {
 		t.Errorf("no file: got exit %d and %q; want exit 1 and its name", code, errs)
 	}
-	write(t, path, "policies:\n  - key: clients\n    limit: 10\n")
+	write(t, path, "policies:\n  - key: clients\n    limit: 10\n    name: a\n")
 	code, out, errs := ended(t, nil, "-policies", path)
 	want := "quickstart: " + path + ":2:10: key is \"clients\"; want client, route or user (did you mean client?)\n" +
 		"quickstart: " + path + ":3:12: limit is 10; want a limit such as 100/minute\n"

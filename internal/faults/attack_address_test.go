@@ -30,7 +30,7 @@ var _ = fault(69, "forwarded_headers_are_ignored", func(t *testing.T, o *outcome
 	o.injected = fmt.Sprintf("other addresses in %d headers", len(addressHeaders))
 	const burst = 10
 	eachFramework(t, func(t *testing.T, f framework) {
-		s := openSite(t, o, setup{framework: f, policies: []middleware.Policy{{Key: keyfunc.RemoteAddr, Limit: gcra.PerDay(burst)}}})
+		s := openSite(t, o, setup{framework: f, policies: []middleware.Policy{{Name: "client", Key: keyfunc.RemoteAddr, Limit: gcra.PerDay(burst)}}})
 		passed := 0
 		for i := range sized(100, 1000) {
 			header := []string{addressHeaders[i%len(addressHeaders)] + ": " + anyAddr()}
@@ -60,7 +60,7 @@ var _ = fault(70, "what_clients_write_left_of_a_proxy_is_ignored", func(t *testi
 		{keyfunc.Forwarded("127.0.0.1"), `Forwarded: for=%s;host="a`, ", for=%s"}, // the client's quote stays open
 	} {
 		eachFramework(t, func(t *testing.T, f framework) {
-			s := openSite(t, o, setup{framework: f, policies: []middleware.Policy{{Key: tt.key, Limit: gcra.PerDay(burst)}}})
+			s := openSite(t, o, setup{framework: f, policies: []middleware.Policy{{Name: "client", Key: tt.key, Limit: gcra.PerDay(burst)}}})
 			forwarded := func(client string) string {
 				return fmt.Sprintf(tt.header, anyAddr()) + fmt.Sprintf(tt.appended, client)
 			}
@@ -83,7 +83,7 @@ var _ = fault(70, "what_clients_write_left_of_a_proxy_is_ignored", func(t *testi
 
 var _ = fault(71, "odd_forwarded_lines_stop_at_the_last_good_hop", func(t *testing.T, o *outcome) {
 	o.injected = "several lines, empty entries, garbage, 8 KB"
-	s := openSite(t, o, setup{policies: []middleware.Policy{{Key: keyfunc.TrustedProxies("127.0.0.0/8", "10.0.0.0/8"), Limit: gcra.PerDay(1_000_000).WithBurst(1000)}}})
+	s := openSite(t, o, setup{policies: []middleware.Policy{{Name: "client", Key: keyfunc.TrustedProxies("127.0.0.0/8", "10.0.0.0/8"), Limit: gcra.PerDay(1_000_000).WithBurst(1000)}}})
 	const line = "X-Forwarded-For: "
 	for _, tt := range []struct {
 		lines []string
@@ -127,7 +127,7 @@ var _ = fault(72, "spoofing_a_victim_does_not_touch_his_bucket", func(t *testing
 		"Forwarded":      keyfunc.Forwarded("127.0.0.1"),
 		"Header":         keyfunc.Header("X-Real-IP", "127.0.0.1"),
 	} {
-		s := openSite(t, o, setup{policies: []middleware.Policy{{Key: key, Limit: gcra.PerDay(burst)}}})
+		s := openSite(t, o, setup{policies: []middleware.Policy{{Name: "all", Key: key, Limit: gcra.PerDay(burst)}}})
 		attacker, victim := from(t, "127.0.0.3"), from(t, "127.0.0.2")
 		var header []string
 		for _, h := range addressHeaders {
@@ -156,7 +156,7 @@ var _ = fault(73, "a_header_that_was_stripped_leaves_the_proxy", func(t *testing
 		{"X-Real-IP", keyfunc.Header("X-Real-IP", "127.0.0.1")},
 		{"X-Forwarded-For", keyfunc.TrustedProxies("127.0.0.1")},
 	} {
-		s := openSite(t, o, setup{policies: []middleware.Policy{{Key: tt.key, Limit: gcra.PerDay(burst)}}})
+		s := openSite(t, o, setup{policies: []middleware.Policy{{Name: "all", Key: tt.key, Limit: gcra.PerDay(burst)}}})
 		target, err := url.Parse(s.URL)
 		if err != nil {
 			t.Fatal(err)
@@ -170,7 +170,7 @@ var _ = fault(73, "a_header_that_was_stripped_leaves_the_proxy", func(t *testing
 				r.Out.Header.Del(tt.header)
 			}
 		}}
-		proxy := openSite(t, o, setup{policies: []middleware.Policy{{Key: everybody, Limit: gcra.PerDay(1000)}},
+		proxy := openSite(t, o, setup{policies: []middleware.Policy{{Name: "all", Key: everybody, Limit: gcra.PerDay(1000)}},
 			wrap: func(http.Handler) http.Handler { return strip }})
 		passed := 0
 		for i := range 20 {
@@ -191,7 +191,7 @@ var _ = fault(73, "a_header_that_was_stripped_leaves_the_proxy", func(t *testing
 func throughProxy(t *testing.T, o *outcome, key keyfunc.Func, burst int64, addrs []string) (buckets, passed int) {
 	t.Helper()
 	seen := make(map[string]bool)
-	s := openSite(t, o, setup{policies: []middleware.Policy{{Key: key, Limit: gcra.PerDay(burst)}}})
+	s := openSite(t, o, setup{policies: []middleware.Policy{{Name: "all", Key: key, Limit: gcra.PerDay(burst)}}})
 	for _, addr := range addrs {
 		if s.do(t, "GET /ok", "X-Forwarded-For: "+addr).StatusCode == http.StatusOK {
 			passed++
@@ -250,7 +250,7 @@ var _ = fault(75, "an_address_in_both_spellings_is_one", func(t *testing.T, o *o
 var _ = fault(76, "a_zone_makes_no_key", func(t *testing.T, o *outcome) {
 	o.injected = "zones, one of 4,000 characters"
 	trusted := keyfunc.TrustedProxies("127.0.0.1")
-	s := openSite(t, o, setup{policies: []middleware.Policy{{Key: trusted, Limit: gcra.PerDay(1000)}}})
+	s := openSite(t, o, setup{policies: []middleware.Policy{{Name: "all", Key: trusted, Limit: gcra.PerDay(1000)}}})
 	for addr, want := range map[string]string{
 		"fe80::1%eth0":                          "ip:fe80::/64",
 		"fe80::1%x" + strings.Repeat("y", 4000): "ip:fe80::/64",
@@ -268,7 +268,7 @@ var _ = fault(76, "a_zone_makes_no_key", func(t *testing.T, o *outcome) {
 var _ = fault(77, "addresses_are_canonical_or_refused", func(t *testing.T, o *outcome) {
 	o.injected = "ports, brackets, upper case, leading zeros"
 	trusted := keyfunc.TrustedProxies("127.0.0.1")
-	s := openSite(t, o, setup{policies: []middleware.Policy{{Key: trusted, Limit: gcra.PerDay(1000)}}})
+	s := openSite(t, o, setup{policies: []middleware.Policy{{Name: "all", Key: trusted, Limit: gcra.PerDay(1000)}}})
 	counted := func(addr string) string {
 		expect(t, addr, s.do(t, "GET /ok", "X-Forwarded-For: "+addr).StatusCode, 200)
 		return s.lastDecision().Results[0].Subject

@@ -24,7 +24,7 @@ var _ = fault(64, "nobody_in_particular_is_limited", func(t *testing.T, o *outco
 	nobody := func(*http.Request) (string, error) { return "", nil }
 	eachFramework(t, func(t *testing.T, f framework) {
 		for _, key := range []keyfunc.Func{nobody, byClient, keyfunc.First(nobody, byClient), keyfunc.Join(nobody, nobody)} {
-			s := openSite(t, o, setup{framework: f, policies: []middleware.Policy{{Key: key, Limit: gcra.PerDay(2)}}})
+			s := openSite(t, o, setup{framework: f, policies: []middleware.Policy{{Name: "all", Key: key, Limit: gcra.PerDay(2)}}})
 			expect(t, "statuses", s.statuses(t, "GET /ok", 4), []int{200, 200, 429, 429})
 			expect(t, "decisions with an error", s.failed.Load(), 0)
 		}
@@ -51,7 +51,7 @@ var _ = fault(78, "a_token_that_does_not_verify_names_nobody", func(t *testing.T
 	hs, hour := jwt.SigningMethodHS256, time.Hour
 	eachFramework(t, func(t *testing.T, f framework) {
 		s := openSite(t, o, setup{framework: f, policies: []middleware.Policy{
-			{Key: keyfunc.First(subject, keyfunc.RemoteAddr), Limit: gcra.PerDay(burst)}}})
+			{Name: "all", Key: keyfunc.First(subject, keyfunc.RemoteAddr), Limit: gcra.PerDay(burst)}}})
 		good := token(t, hs, secret, "victim", "us", hour)
 		unsigned, _, _ := strings.Cut(good, ".")
 		payload := strings.Split(good, ".")[1]

@@ -19,10 +19,10 @@ var _ = fault(80, "no_spelling_of_a_path_is_a_fresh_bucket", func(t *testing.T, 
 		served string
 		paths  []string
 	}{
-		"by Routes": {middleware.Policy{Key: everybody, Routes: []string{"POST /login"}}, "POST", "POST /login", []string{
+		"by Routes": {middleware.Policy{Name: "all", Key: everybody, Routes: []string{"POST /login"}}, "POST", "POST /login", []string{
 			"/login", "//login", "/./login", "/x/../login", "/login/", "/login//", "/LOGIN", "/%6cogin", "/%2flogin", "/login%2f", "/%2e/login",
 			"/login/%2e", "/login;x", "/login?x", "/login%20", "/login%00", "/ok/../login", "/ok/%2e%2e/login", "/ｌogin", "/lo%C4%B1gin", "http://other.example/login"}},
-		"by Route": {middleware.Policy{Key: keyfunc.Join(keyfunc.RemoteAddr, keyfunc.Route)}, "GET", "GET /users/{id}", []string{
+		"by Route": {middleware.Policy{Name: "client", Key: keyfunc.Join(keyfunc.RemoteAddr, keyfunc.Route)}, "GET", "GET /users/{id}", []string{
 			"/users/1", "/users/2", "//users/3", "/./users/4", "/users/a%2Fb", "/USERS/5", "/users/6/", "/users/7;x", "/users/%20", "/x/../users/8", "/users/9?a=b", "/users/é", "/users/%31"}},
 	} {
 		spell := func(t *testing.T, f framework) {

@@ -31,7 +31,7 @@ func ledger(n int64) gcra.Limit {
 func charged(t *testing.T, server *redistest.Server, subject string, l gcra.Limit) int64 {
 	t.Helper()
 	store := patientStore(t, server)
-	c := mustTake(t, store, gcra.Charge{Subject: subject, Policy: "default", Limit: l})
+	c := mustTake(t, store, gcra.Charge{Subject: subject, Policy: "all", Limit: l})
 	return l.Burst - c[0].Result.Remaining
 }
 
@@ -68,7 +68,7 @@ var _ = fault(59, "clients_that_hang_up_do_not_open_the_breaker", func(t *testin
 	store := rigAt(t, "redis://"+proxy.Addr+"?read_timeout=20s")
 	store.Timeout = patience
 	s := openSite(t, o, setup{Config: middleware.Config{Store: store.Redis}, policies: []middleware.Policy{
-		{Key: everybody, Limit: ledger(100_000), Outage: middleware.OutageClosed}}})
+		{Name: "all", Key: everybody, Limit: ledger(100_000), Outage: middleware.OutageClosed}}})
 	expect(t, "before", s.do(t, "GET /ok").StatusCode, 200)
 	proxy.Delay(5 * time.Millisecond)
 	n := sized(400, 10_000)
@@ -107,7 +107,7 @@ var _ = fault(60, "hanging_up_is_no_way_around_the_charge", func(t *testing.T, o
 		store := rigAt(t, "redis://"+proxy.Addr+"?read_timeout=20s")
 		store.Timeout, store.Prefix = patience, "rl:"
 		s := openSite(t, o, setup{framework: f, Config: middleware.Config{Store: store.Redis}, policies: []middleware.Policy{
-			{Key: func(*http.Request) (string, error) { return f.name, nil }, Limit: limit}}})
+			{Name: "all", Key: func(*http.Request) (string, error) { return f.name, nil }, Limit: limit}}})
 		s.do(t, "GET /ok")
 		proxy.Delay(3 * time.Millisecond)
 		n := sized(200, 2000)
@@ -195,7 +195,7 @@ var _ = fault(61, "each_stream_of_a_rapid_reset_is_charged", func(t *testing.T, 
 	o.injected = "HTTP/2 streams reset at once"
 	server := redistest.Start(t)
 	limit := ledger(40_000)
-	s := openSite(t, o, setup{tls: true, Config: middleware.Config{Store: patientStore(t, server)}, policies: []middleware.Policy{{Key: everybody, Limit: limit}}})
+	s := openSite(t, o, setup{tls: true, Config: middleware.Config{Store: patientStore(t, server)}, policies: []middleware.Policy{{Name: "all", Key: everybody, Limit: limit}}})
 	goroutines, before := held(t), heap()
 
 	// At a pace at which the server runs all of them, each is charged.
@@ -233,7 +233,7 @@ var _ = fault(62, "an_outage_leaks_nothing", func(t *testing.T, o *outcome) {
 	proxy := redistest.NewProxy(t, server.Addr)
 	clean := held(t)
 	store := rigAt(t, "redis://"+proxy.Addr)
-	s := newSite(t, o, store, middleware.Config{}, middleware.Policy{Limit: gcra.PerSecond(1000)})
+	s := newSite(t, o, store, middleware.Config{}, middleware.Policy{Name: "all", Limit: gcra.PerSecond(1000)})
 	s.traffic(t, 200, phase(200*time.Millisecond, time.Second)).only(t, "before", http.StatusOK)
 	for name, fault := range map[string]func(){
 		"refused": proxy.Refuse, "silent": proxy.Blackhole, "slow": func() { proxy.Delay(2 * budget) }} {

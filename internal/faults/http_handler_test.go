@@ -44,13 +44,13 @@ var _ = fault(63, "a_panic_is_the_policys_outage", func(t *testing.T, o *outcome
 			store  gcra.Store
 			policy middleware.Policy
 		}{
-			"Key":       {nil, middleware.Policy{Key: panicking, Limit: two}},
-			"an abort":  {nil, middleware.Policy{Key: func(*http.Request) (string, error) { panic(http.ErrAbortHandler) }, Limit: two}},
-			"LimitFor":  {nil, middleware.Policy{Key: everybody, Limit: two, LimitFor: func(*http.Request) gcra.Limit { panic("no plan") }}},
-			"Cost":      {nil, middleware.Policy{Key: everybody, Limit: two, Cost: func(*http.Request) int { panic("no cost") }}},
-			"Skip":      {nil, middleware.Policy{Key: everybody, Limit: two, Skip: func(*http.Request) bool { panic("no idea") }}},
-			"the store": {broken{panics: true}, middleware.Policy{Key: everybody, Limit: two}},
-			"an error":  {broken{}, middleware.Policy{Key: everybody, Limit: two}},
+			"Key":       {nil, middleware.Policy{Name: "all", Key: panicking, Limit: two}},
+			"an abort":  {nil, middleware.Policy{Name: "all", Key: func(*http.Request) (string, error) { panic(http.ErrAbortHandler) }, Limit: two}},
+			"LimitFor":  {nil, middleware.Policy{Name: "all", Key: everybody, Limit: two, LimitFor: func(*http.Request) gcra.Limit { panic("no plan") }}},
+			"Cost":      {nil, middleware.Policy{Name: "all", Key: everybody, Limit: two, Cost: func(*http.Request) int { panic("no cost") }}},
+			"Skip":      {nil, middleware.Policy{Name: "all", Key: everybody, Limit: two, Skip: func(*http.Request) bool { panic("no idea") }}},
+			"the store": {broken{panics: true}, middleware.Policy{Name: "all", Key: everybody, Limit: two}},
+			"an error":  {broken{}, middleware.Policy{Name: "all", Key: everybody, Limit: two}},
 		} {
 			for outage, want := range map[middleware.Outage][]int{
 				middleware.OutageLocal:  {200, 200, 429, 429},
@@ -74,7 +74,7 @@ var _ = fault(63, "a_panic_is_the_policys_outage", func(t *testing.T, o *outcome
 	var memory *gcra.Memory
 	var store *gcra.Redis
 	for name, s := range map[string]gcra.Store{"nil": nil, "nil *Memory": memory, "nil *Redis": store} {
-		if _, err := middleware.New(middleware.Config{Store: s}, middleware.Policy{Key: everybody, Limit: two}); err == nil {
+		if _, err := middleware.New(middleware.Config{Store: s}, middleware.Policy{Name: "all", Key: everybody, Limit: two}); err == nil {
 			t.Errorf("a store that is %s was accepted", name)
 		}
 	}
@@ -87,7 +87,7 @@ var _ = fault(65, "the_writer_is_not_wrapped", func(t *testing.T, o *outcome) {
 		var mu sync.Mutex
 		writers := make(map[string]bool)
 		s := openSite(t, o, setup{framework: f, policies: []middleware.Policy{
-			{Key: everybody, Limit: gcra.PerDay(100), Skip: func(r *http.Request) bool { return r.Header.Get("X-Skip") != "" }}},
+			{Name: "all", Key: everybody, Limit: gcra.PerDay(100), Skip: func(r *http.Request) bool { return r.Header.Get("X-Skip") != "" }}},
 			handler: func(w http.ResponseWriter, r *http.Request) {
 				mu.Lock()
 				_, readsFrom := w.(io.ReaderFrom)
@@ -220,7 +220,7 @@ var _ = fault(67, "a_preflight_may_go_uncounted_and_nothing_else", func(t *testi
 	preflight := []string{"Origin: https://app.example", "Access-Control-Request-Method: PUT"}
 	eachFramework(t, func(t *testing.T, f framework) {
 		for name, wrap := range map[string]func(http.Handler) http.Handler{"outside": cors, "inside": nil} {
-			s := openSite(t, o, setup{framework: f, wrap: wrap, policies: []middleware.Policy{{Key: everybody, Limit: gcra.PerDay(2), Skip: isPreflight}}})
+			s := openSite(t, o, setup{framework: f, wrap: wrap, policies: []middleware.Policy{{Name: "all", Key: everybody, Limit: gcra.PerDay(2), Skip: isPreflight}}})
 			for range 5 {
 				a := s.do(t, "OPTIONS /ok", preflight...)
 				expect(t, name+": preflight", []any{a.StatusCode < 300, a.Header.Get("RateLimit-Limit")}, []any{true, ""})

@@ -136,7 +136,7 @@ var _ = fault(45, "a_reply_of_another_type_is_an_error", func(t *testing.T, o *o
 		store := rigOn(closing(t, redis.NewClient(&redis.Options{Addr: between.addr, Protocol: protocol, ReadTimeout: patience, MaxRetries: -1})))
 		store.Timeout = patience
 		s := openSite(t, o, setup{Config: middleware.Config{Store: store.Redis}, policies: []middleware.Policy{
-			{Key: everybody, Limit: gcra.PerDay(1_000_000).WithBurst(1000), Outage: middleware.OutageClosed}}})
+			{Name: "all", Key: everybody, Limit: gcra.PerDay(1_000_000).WithBurst(1000), Outage: middleware.OutageClosed}}})
 		expect(t, "an ordinary reply", s.do(t, "GET /ok").StatusCode, 200)
 		for _, reply := range replies {
 			between.reply.Store(&reply)

@@ -27,7 +27,7 @@ var _ = fault(1, "redis_not_there_at_start", func(t *testing.T, o *outcome) {
 	server := redistest.Start(t)
 	server.Kill()
 	r := rigAt(t, server.URL())
-	s := newSite(t, o, r, ratelimit.Config{}, ratelimit.Policy{Limit: gcra.PerSecond(1000)})
+	s := newSite(t, o, r, ratelimit.Config{}, ratelimit.Policy{Name: "all", Limit: gcra.PerSecond(1000)})
 	away := s.traffic(t, 200, phase(time.Second, 5*time.Second))
 	away.only(t, "before Redis has started", http.StatusOK)
 	if s.degraded.Load() == 0 {
@@ -49,7 +49,7 @@ var _ = fault(2, "kill_under_load", func(t *testing.T, o *outcome) {
 	o.injected = "kill -9, restart"
 	server := redistest.Start(t)
 	r := rigAt(t, server.URL())
-	s := newSite(t, o, r, ratelimit.Config{}, ratelimit.Policy{Limit: gcra.PerSecond(1000)})
+	s := newSite(t, o, r, ratelimit.Config{}, ratelimit.Policy{Name: "all", Limit: gcra.PerSecond(1000)})
 	works(t, r)
 	rate := 200
 	if long {
@@ -73,7 +73,7 @@ var _ = fault(3, "paused_server", func(t *testing.T, o *outcome) {
 	o.injected = "SIGSTOP, SIGCONT"
 	server := redistest.Start(t)
 	r := rigAt(t, server.URL())
-	s := newSite(t, o, r, ratelimit.Config{}, ratelimit.Policy{Limit: gcra.PerSecond(1000)})
+	s := newSite(t, o, r, ratelimit.Config{}, ratelimit.Policy{Name: "all", Limit: gcra.PerSecond(1000)})
 	works(t, r)
 	s.traffic(t, 200, 300*time.Millisecond).only(t, "before the pause", http.StatusOK)
 	before := held(t)
@@ -266,7 +266,7 @@ var _ = fault(89, "degradation_is_told", func(t *testing.T, o *outcome) {
 	o.injected = "kill -9 twice"
 	server := redistest.Start(t)
 	r := rigAt(t, server.URL())
-	s := newSite(t, o, r, ratelimit.Config{}, ratelimit.Policy{Limit: gcra.PerSecond(1000)})
+	s := newSite(t, o, r, ratelimit.Config{}, ratelimit.Policy{Name: "all", Limit: gcra.PerSecond(1000)})
 	for round := 1; round <= 2; round++ {
 		works(t, r)
 		redistest.Eventually(t, ample, "the recovery to be logged", func() bool { return len(r.log.lines(isBack)) == round-1 })
@@ -290,7 +290,7 @@ var _ = fault(90, "an_outage_is_no_429", func(t *testing.T, o *outcome) {
 	server := redistest.Start(t)
 	r := rigAt(t, server.URL())
 	r.Timeout = ample
-	s := newSite(t, o, r, ratelimit.Config{}, ratelimit.Policy{Limit: gcra.PerDay(5), Outage: ratelimit.OutageClosed})
+	s := newSite(t, o, r, ratelimit.Config{}, ratelimit.Policy{Name: "all", Limit: gcra.PerDay(5), Outage: ratelimit.OutageClosed})
 	for i := range 6 {
 		want := http.StatusOK
 		if i == 5 {

@@ -23,7 +23,7 @@ func TestServerUnderFaults(t *testing.T) {
 	proxy := redistest.NewProxy(t, server.Addr)
 	r := rigAt(t, "redis://"+proxy.Addr)
 	r.Timeout = 0 // the default
-	s := newSite(t, new(outcome), r, ratelimit.Config{}, ratelimit.Policy{Limit: gcra.PerSecond(1000)})
+	s := newSite(t, new(outcome), r, ratelimit.Config{}, ratelimit.Policy{Name: "all", Limit: gcra.PerSecond(1000)})
 	d := phase(time.Second, 20*time.Second)
 
 	s.traffic(t, 500, d).only(t, "before", http.StatusOK) // connections are made

@@ -37,12 +37,20 @@ type segment struct {
 // where it would panic. Segments in the manner of gin and echo (":id", "*path",
 // "*") are read as the wildcards that they are there.
 //
-// It is stricter with what could never match: a host of other characters than
-// letters, digits and ".-:[]_", "?" and "#" in a path, and white space and what
-// cannot be printed anywhere but between method and path. In a path they can
-// all be written percent-encoded. A pattern has at most 1024 bytes.
+// It is stricter with what could never match: a host without a dot or a port, a
+// host of other characters than letters, digits and ".-:[]_", a method in lower
+// case or with a slip of the pen, a "*" that ends a word, "?" and "#" in a path,
+// and white space and what cannot be printed anywhere but between method and path.
+// In a path they can all be written percent-encoded. A pattern has at most 1024
+// bytes. The error says what would be right.
 func Parse(s string) (*Pattern, error) {
+	if err := regexps(s); err != nil {
+		return nil, err
+	}
 	if err := spelled(s); err != nil {
+		return nil, fmt.Errorf("%w; %s", err, wantPattern)
+	}
+	if err := slipped(s); err != nil {
 		return nil, err
 	}
 	method, host, path := split(s)
@@ -56,23 +64,32 @@ func Parse(s string) (*Pattern, error) {
 	converted := host + strings.Join(segments, "/")
 	// With a method a ServeMux refuses "//" and "/../", which can never match.
 	// Without, it lets them be and matches odd things.
-	if err := check(http.MethodGet + " " + converted); err != nil {
-		return nil, err
+	err := check(http.MethodGet + " " + converted)
+	converted = join(method, converted)
+	if err == nil {
+		err = check(converted)
 	}
-	if method != "" {
-		converted = method + " " + converted
-	}
-	if err := check(converted); err != nil {
-		return nil, err
+	if err != nil {
+		return nil, fmt.Errorf("%w; %s", err, wantPattern)
 	}
 	return Read(converted), nil
 }
 
-// check asks a ServeMux, which knows its syntax best and panics on mistakes.
+const wantPattern = `want a pattern such as "POST /login"`
+
+// check asks a ServeMux, which knows its syntax best and panics on mistakes. It
+// returns the cause alone, without the pattern and the offset in it, which are not
+// those that the user wrote.
 func check(s string) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = errors.New(strings.TrimPrefix(fmt.Sprint(v), "http: "))
+			var ok bool
+			if err, ok = v.(error); !ok {
+				err = fmt.Errorf("%v", v)
+			}
+			for cause := errors.Unwrap(err); cause != nil; cause = errors.Unwrap(err) {
+				err = cause
+			}
 		}
 	}()
 	http.NewServeMux().Handle(s, http.NotFoundHandler())
@@ -142,12 +159,6 @@ func (p *Pattern) Open() bool { return p.rest }
 // Fixed reports whether the pattern matches one path only, so that nothing
 // that a request adds can change what the route stands for.
 func (p *Pattern) Fixed() bool { return p.fixed }
-
-// Method is the method that the pattern was written with, or "".
-func (p *Pattern) Method() string { return p.method }
-
-// Host is the host that the pattern was written with, or "".
-func (p *Pattern) Host() string { return p.host }
 
 // HasHost reports whether the pattern is of one host.
 func (p *Pattern) HasHost() bool { return p.host != "" }

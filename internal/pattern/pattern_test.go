@@ -11,14 +11,10 @@ import (
 
 func TestParseErrors(t *testing.T) {
 	for _, test := range []struct{ pattern, want string }{
-		{"", "host/path missing /"},
-		{"login", "host/path missing /"},
-		{"GET", "host/path missing /"},
 		{"GET /a//b", "unclean path"},
 		{"/{x}/{x}", "duplicate wildcard name"},
 		{"/a{x}", "bad wildcard segment"},
 		{"/{x...}/b", "not at end"},
-		{"/*path/b", "not at end"},
 		{"/ /", "invalid method"},
 		{"//", "unclean path"},
 		{"/a/../b", "unclean path"},
@@ -52,7 +48,6 @@ func TestParseNeverMatches(t *testing.T) {
 		"[]/login":               `a host, which "[]" is not`,
 		"POST https:%2F/x":       `a host, which has no "%"`,
 		"bücher.example/x":       `a host, which has no "\xc3"`,
-		"POST,GET /login":        "invalid method",
 		"/" + long(maxLength):    "it has 1025 bytes; want at most 1024",
 		"/" + long(maxLength-1):  "",
 		"POST  \t /login":        "",

@@ -23,7 +23,7 @@ func inspected(mux *http.ServeMux, isAdmin func(*http.Request) bool, limiter *mi
 
 func TestInspect(t *testing.T) {
 	limiter := middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory()},
-		middleware.Policy{Key: keyfunc.RemoteAddr, Limit: gcra.PerMinute(10)}))
+		middleware.Policy{Name: "client", Key: keyfunc.RemoteAddr, Limit: gcra.PerMinute(10)}))
 	mux := http.NewServeMux()
 	isAdmin := func(r *http.Request) bool { return r.Header.Get("Admin") != "" }
 	if err := inspected(mux, isAdmin, limiter); err != nil {

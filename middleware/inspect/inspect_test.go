@@ -21,7 +21,7 @@ var five = gcra.PerMinute(5)
 
 // Nobody mounts it without saying who may look.
 func TestNewNeedsAuthorize(t *testing.T) {
-	limiter := newScene(t, middleware.Policy{Key: who, Limit: five}).limiter
+	limiter := newScene(t, middleware.Policy{Name: "only", Key: who, Limit: five}).limiter
 	page, err := inspect.New(inspect.Config{}, limiter)
 	if err == nil || page != nil || !strings.Contains(err.Error(), "Authorize is nil; want a function") {
 		t.Errorf("got %v, %v; want no page and an error that names Authorize", page, err)
@@ -29,7 +29,7 @@ func TestNewNeedsAuthorize(t *testing.T) {
 }
 
 func TestNewNamesEveryMistake(t *testing.T) {
-	a, b := newScene(t, middleware.Policy{Key: who, Limit: five}).limiter, newScene(t, middleware.Policy{Key: who, Limit: five}).limiter
+	a, b := newScene(t, middleware.Policy{Name: "only", Key: who, Limit: five}).limiter, newScene(t, middleware.Policy{Name: "only", Key: who, Limit: five}).limiter
 	for _, test := range []struct {
 		limiters []*middleware.Limiter
 		want     []string
@@ -58,9 +58,9 @@ func TestStoreOfAnyType(t *testing.T) {
 		gcra.Store
 		_ []int
 	}
-	s := newSceneOn(t, newClock(), byValue{Store: gcra.NewMemory()}, middleware.Policy{Key: who, Limit: five})
-	if got := s.left("k"); got != "default 5/5" {
-		t.Errorf("got %q; want default 5/5", got)
+	s := newSceneOn(t, newClock(), byValue{Store: gcra.NewMemory()}, middleware.Policy{Name: "only", Key: who, Limit: five})
+	if got := s.left("k"); got != "only 5/5" {
+		t.Errorf("got %q; want only 5/5", got)
 	}
 }
 
@@ -97,7 +97,7 @@ func TestAuthorize(t *testing.T) {
 }
 
 func TestMethods(t *testing.T) {
-	s := newScene(t, middleware.Policy{Key: who, Limit: five})
+	s := newScene(t, middleware.Policy{Name: "only", Key: who, Limit: five})
 	for _, method := range []string{"PUT", "DELETE", "OPTIONS", "get"} {
 		w := s.send(httptest.NewRequest(method, "/", nil))
 		if got := w.Header().Get("Allow"); w.Code != http.StatusMethodNotAllowed || got != "GET, HEAD, POST" {
@@ -208,7 +208,7 @@ func TestCounts(t *testing.T) {
 func TestDegraded(t *testing.T) {
 	clock := newClock()
 	store := &failing{Store: &gcra.Memory{Now: clock.now}}
-	s := newSceneOn(t, clock, store, middleware.Policy{Key: who, LimitFor: func(*http.Request) gcra.Limit { return five }})
+	s := newSceneOn(t, clock, store, middleware.Policy{Name: "only", Key: who, LimitFor: func(*http.Request) gcra.Limit { return five }})
 	store.err = errors.New("store is away")
 	s.ask(7, "k", "/")
 	got := s.json("")
@@ -293,7 +293,7 @@ func TestMostRefused(t *testing.T) {
 func TestStats(t *testing.T) {
 	clock := newClock()
 	store := &busyStore{Memory: &gcra.Memory{Now: clock.now}}
-	s := newSceneOn(t, clock, store, middleware.Policy{Key: who, Limit: five})
+	s := newSceneOn(t, clock, store, middleware.Policy{Name: "only", Key: who, Limit: five})
 	s.ask(30, "k", "/")
 	s.add(time.Hour)
 	s.ask(1, "k", "/")
@@ -314,7 +314,7 @@ func TestStats(t *testing.T) {
 }
 
 func TestMemoryHasNoStats(t *testing.T) {
-	s := newScene(t, middleware.Policy{Key: who, Limit: five})
+	s := newScene(t, middleware.Policy{Name: "only", Key: who, Limit: five})
 	if got := s.json("").Store; got.Kind != "Memory" || got.Recent != nil {
 		t.Errorf("got %+v; want Memory and no statistics", got)
 	}

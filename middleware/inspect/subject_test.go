@@ -175,7 +175,7 @@ func TestLookWithoutRequests(t *testing.T) {
 // However many limits there are, few are kept.
 func TestManyLimits(t *testing.T) {
 	n := int64(0)
-	s := newScene(t, middleware.Policy{Key: who, LimitFor: func(*http.Request) gcra.Limit { n++; return gcra.PerMinute(n) }})
+	s := newScene(t, middleware.Policy{Name: "only", Key: who, LimitFor: func(*http.Request) gcra.Limit { n++; return gcra.PerMinute(n) }})
 	s.ask(1000, "k", "/")
 	if got := len(s.json("").Policies[0].Limits); got != 8 {
 		t.Errorf("got %d limits; want 8", got)

@@ -26,9 +26,9 @@ func FuzzParse(f *testing.F) {
 		f.Add(example)
 	}
 	for _, seed := range []string{
-		good, "", "policies: []", "\ufeffpolicies:\r\n- {key: client, limit: 1/second}\r\n",
+		good, "", "policies: []", "\ufeffpolicies:\r\n- {name: a, key: client, limit: 1/second}\r\n",
 		"policies: &a [*a]", "a: &a [x]\nb: [*a, *a]", "policies:\n- !!map {key: client}", "<<: {policies: 1}", "? policies\n: 1",
-		"policies:\n- key: client\n  limit: |\n    1/second\n", "policies:\n- {key: client, limit: 'a\n\n b'}", "---\n...\n---\n", "%YAML 1.2\n---\npolicies:",
+		"policies:\n- name: a\n  key: client\n  limit: |\n    1/second\n", "policies:\n- {name: a, key: client, limit: 'a\n\n b'}", "---\n...\n---\n", "%YAML 1.2\n---\npolicies:",
 	} {
 		f.Add([]byte(seed))
 	}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/seed-e377111c/ratelimit/internal/spelling"
 )
 
 // place is a line and a column, both from 1; the column counts characters.
@@ -85,53 +87,8 @@ func oneOf(names []string, written string) string {
 	if last := len(names) - 1; last > 0 {
 		list = strings.Join(names[:last], ", ") + " or " + names[last]
 	}
-	if name, ok := closest(names, written); ok {
+	if name, ok := spelling.Closest(names, written); ok {
 		list += " (did you mean " + name + "?)"
 	}
 	return list
-}
-
-// maxSlips is how many letters may be wrong in a name that is still recognised.
-const maxSlips = 2
-
-// closest finds the name that s was most likely meant to be.
-func closest(names []string, s string) (name string, ok bool) {
-	best := maxSlips + 1
-	for _, candidate := range names {
-		if d := utf8.RuneCountInString(s) - utf8.RuneCountInString(candidate); d < -maxSlips || d > maxSlips {
-			continue
-		}
-		slips := distance(strings.ToLower(s), strings.ToLower(candidate))
-		if slips < best && slips < utf8.RuneCountInString(candidate) {
-			name, best, ok = candidate, slips, true
-		}
-	}
-	return name, ok
-}
-
-// distance is how many letters must be added, left out, changed or swapped with
-// the next to make one text of the other (Damerau and Levenshtein, with no letter
-// touched twice).
-func distance(a, b string) int {
-	from, to := []rune(a), []rune(b)
-	var older, old []int // the two rows before
-	row := make([]int, len(to)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range from {
-		older, old, row = old, row, make([]int, len(to)+1)
-		row[0] = i + 1
-		for j := range to {
-			change := old[j]
-			if from[i] != to[j] {
-				change++
-			}
-			row[j+1] = min(change, old[j+1]+1, row[j]+1)
-			if i > 0 && j > 0 && from[i] == to[j-1] && from[i-1] == to[j] {
-				row[j+1] = min(row[j+1], older[j-1]+1)
-			}
-		}
-	}
-	return row[len(to)]
 }

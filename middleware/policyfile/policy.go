@@ -148,6 +148,8 @@ func (r *reader) entry(m *ast.MappingNode) *entry {
 			}
 			switch {
 			case value == nil:
+			case isEmpty(value) && (name == "name" || name == "key"):
+				r.mistakes.addf(positionOf(key), "%s has no value; want %s", name, f.want)
 			case isEmpty(value):
 				r.mistakes.addf(positionOf(key), "%s has no value; want %s, or leave it out", name, f.want)
 			default:
@@ -157,6 +159,9 @@ func (r *reader) entry(m *ast.MappingNode) *entry {
 		}
 		r.mistakes.addf(positionOf(key), "field %s is unknown; want %s", quoted(name), wantField(name))
 	})
+	if _, ok := there["name"]; !ok {
+		r.mistakes.addf(e.at, "the policy has no name; want one such as client, as the store keeps its state under it")
+	}
 	if _, ok := there["key"]; !ok {
 		r.mistakes.addf(e.at, "the policy has no key; want %s", e.wantKey(""))
 	}
@@ -292,7 +297,6 @@ func (e *entry) readRoutes(n ast.Node) {
 			e.mistakes.addf(positionOf(n), "routes has %s; want %s", shown(n), routesForm)
 			continue
 		}
-		e.checkRoute(positionOf(n), route)
 		e.places[fmt.Sprintf("Routes[%d]", len(e.Routes))] = positionOf(n)
 		e.Routes = append(e.Routes, route)
 	}
@@ -453,7 +457,7 @@ func (r *reader) check(entries []*entry) []middleware.Policy {
 		}
 		e := entries[m.Index]
 		at, placed := e.places[m.Field]
-		if placed && r.mistakes.has(at) {
+		if placed && r.mistakes.has(at) || m.Field == "Name" && e.Name == "" {
 			continue // it has been reported in the file's own words
 		}
 		if !placed {

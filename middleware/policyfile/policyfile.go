@@ -28,8 +28,8 @@
 // # The file
 //
 // It is YAML with one mapping, policies, which lists them in order. A policy
-// has these fields, of which key and one of limit and plans are required; the
-// rest means what it means in [middleware.Policy]:
+// has these fields, of which name, key and one of limit and plans are required;
+// the rest means what it means in [middleware.Policy]:
 //
 //	name       text, unique in the file
 //	key        a name in Vocabulary.Keys, or a list of them: the first that knows
@@ -48,10 +48,9 @@
 // without one, is never without a limit.
 //
 // The file is read strictly: a field or a name that nobody knows, one that is
-// there twice and a value that is missing are mistakes. So are routes that hardly
-// mean what they say: "PSOT /login", and "login/", which would be a host. All of them are
-// reported at once, each with its line and column (in characters, from 1), the
-// value and what would be right. Anchors, aliases and tags are not read. A file
+// there twice and a value that is missing are mistakes, and so is what
+// [middleware.New] refuses. All of them are reported at once, each with its line and
+// column (in characters, from 1), the value and what would be right. Anchors, aliases and tags are not read. A file
 // has at most 64 KiB and 8000 tokens, as YAML calls each word, value, comment and
 // mark (":", "-", "[", "," ...): room for 250 policies and more.
 package policyfile

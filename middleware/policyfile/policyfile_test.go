@@ -133,7 +133,7 @@ func TestPlans(t *testing.T) {
 func TestPlanFails(t *testing.T) {
 	v := words
 	v.Plan = func(*http.Request) string { panic("no plans today") }
-	policies, err := policyfile.Parse("p.yaml", []byte("policies: [{key: user, plans: {a: 1/minute, b: 5/minute}}]"), v)
+	policies, err := policyfile.Parse("p.yaml", []byte("policies: [{key: user, plans: {a: 1/minute, b: 5/minute}, name: a}]"), v)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,8 +152,13 @@ func TestCost(t *testing.T) {
 	}
 }
 
-// one is a policy with a field, which begins at 4:3.
+// one is a policy with a field, which begins at 5:3.
 func one(field string) string {
+	return "policies:\n- name: a\n  key: client\n  limit: 5/minute\n  " + field + "\n"
+}
+
+// unnamed is a policy with a field in place of its name, which begins at 4:3.
+func unnamed(field string) string {
 	return "policies:\n- key: client\n  limit: 5/minute\n  " + field + "\n"
 }
 
@@ -186,11 +191,11 @@ func TestMistakes(t *testing.T) {
 		"policies:\n  a: {}\n":  {"2:3: policies is a mapping; want a list of policies"},
 		"Policies: []\n":        {`1:1: field "Policies" is unknown; want policies (did you mean policies?)`},
 		"7: []\n":               {"1:1: 7 stands for the name of a field; want text"},
-		one("more: 1"):          {`4:3: field "more" is unknown; want ` + wantFields},
-		one("") + "more: 1":     {`5:1: field "more" is unknown; want policies`},
-		one("") + "policies: 1": {`5:1: "policies" is there twice, first in line 1; want it once`},
+		one("more: 1"):          {`5:3: field "more" is unknown; want ` + wantFields},
+		one("") + "more: 1":     {`6:1: field "more" is unknown; want policies`},
+		one("") + "policies: 1": {`6:1: "policies" is there twice, first in line 1; want it once`},
 		one("") + "---\n":       nil,
-		one("") + "---\na: 1\n": {"5:1: another document begins; want all policies in one"},
+		one("") + "---\na: 1\n": {"6:1: another document begins; want all policies in one"},
 		"policies: [\n":         {"1:11: this is not YAML: sequence end token ']' not found"},
 		"policies:\n\t- a: b\n": {"2:1: this is not YAML: found character '\t' that cannot start any token"},
 		"policies:\n- key: \"c": {"2:8: this is not YAML: could not find end character of double-quoted text"},
@@ -198,13 +203,13 @@ func TestMistakes(t *testing.T) {
 		"policies:\x00":         {"1:10: the file is no text; want UTF-8"},
 
 		// Nothing stands for something else.
-		one("routes: &r [/a]"):         {"4:11: an anchor (&) " + written},
-		one("routes: [/a, &r 7]"):      {"4:16: an anchor (&) " + written},
-		one("routes: *r"):              {"4:11: an alias (*) " + written},
-		one("routes: [*r]"):            {"4:12: an alias (*) " + written},
-		one("shadow: !!bool true"):     {"4:11: a tag (!!bool) is not read here; want the value alone"},
-		one("<<: {shadow: true}"):      {"4:3: << stands for the name of a field; want text"},
-		one("? shadow\n  : true"):      {"4:3: ? stands for the name of a field; want text"},
+		one("routes: &r [/a]"):         {"5:11: an anchor (&) " + written},
+		one("routes: [/a, &r 7]"):      {"5:16: an anchor (&) " + written},
+		one("routes: *r"):              {"5:11: an alias (*) " + written},
+		one("routes: [*r]"):            {"5:12: an alias (*) " + written},
+		one("shadow: !!bool true"):     {"5:11: a tag (!!bool) is not read here; want the value alone"},
+		one("<<: {shadow: true}"):      {"5:3: << stands for the name of a field; want text"},
+		one("? shadow\n  : true"):      {"5:3: ? stands for the name of a field; want text"},
 		"policies: &p\n- *p\n":         {"1:11: an anchor (&) " + written},
 		"&f policies: []\n":            {"1:1: & stands for the name of a field; want text"},
 		"policies: [&p {key: client}]": {"1:12: an anchor (&) " + written},
@@ -213,93 +218,93 @@ func TestMistakes(t *testing.T) {
 		// A policy.
 		"policies: [7]":       {"1:12: a policy is 7; want " + wantPolicy},
 		"policies:\n- a\n-\n": {`2:3: a policy is "a"; want ` + wantPolicy, "3:2: a policy is empty; want " + wantPolicy},
-		"policies: [{}]":      {"1:12: the policy has no key; want client or user", "1:12: the policy has no limit; want limit or plans"},
+		"policies: [{}]":      {"1:12: the policy has no name; want one such as client, as the store keeps its state under it", "1:12: the policy has no key; want client or user", "1:12: the policy has no limit; want limit or plans"},
 		"policies:\n- name: a\n  limit: 1/minute\n": {"2:3: the policy has no key; want client or user"},
 		"policies:\n- name: a\n  key: user\n":       {"2:3: the policy has no limit; want limit or plans"},
-		one("key: user"):                            {`4:3: "key" is there twice, first in line 2; want it once`},
-		one("Shadow: true"):                         {`4:3: field "Shadow" is unknown; want ` + wantFields + " (did you mean shadow?)"},
-		one("maxdelay: 1s"):                         {`4:3: field "maxdelay" is unknown; want ` + wantFields + " (did you mean max_delay?)"},
-		one("burst: 10"):                            {`4:3: field "burst" is unknown; want it in the limit, as in limit: 5/minute burst 10`},
-		one("delay: 1s"):                            {`4:3: field "delay" is unknown; want max_delay`},
-		one("true: 1"):                              {"4:3: true stands for the name of a field; want text"},
-		one(long + ": 1"):                           {`4:3: field "` + long[:80] + `..." is unknown; want ` + wantFields},
-		one("'a\\x\n\n b': 1"):                      {"4:3: this is not YAML: unexpected key name"},
+		one("key: user"):                            {`5:3: "key" is there twice, first in line 3; want it once`},
+		one("Shadow: true"):                         {`5:3: field "Shadow" is unknown; want ` + wantFields + " (did you mean shadow?)"},
+		one("maxdelay: 1s"):                         {`5:3: field "maxdelay" is unknown; want ` + wantFields + " (did you mean max_delay?)"},
+		one("burst: 10"):                            {`5:3: field "burst" is unknown; want it in the limit, as in limit: 5/minute burst 10`},
+		one("delay: 1s"):                            {`5:3: field "delay" is unknown; want max_delay`},
+		one("true: 1"):                              {"5:3: true stands for the name of a field; want text"},
+		one(long + ": 1"):                           {`5:3: field "` + long[:80] + `..." is unknown; want ` + wantFields},
+		one("'a\\x\n\n b': 1"):                      {"5:3: this is not YAML: unexpected key name"},
 
 		// Names.
-		one("name: 12"):         {"4:9: name is 12; want " + wantName},
-		one("name: true"):       {"4:9: name is true; want " + wantName},
-		one("name: ''"):         {`4:9: name is ""; want ` + wantName},
-		one("name:"):            {"4:3: name has no value; want text" + wantOut},
-		one("name: null"):       {"4:9: name is null; want " + wantName},
-		one("name: [a]"):        {"4:9: name is a list; want " + wantName},
-		one("name: é"):          {`4:9: name is "é"; want printable ASCII`},
-		one(`name: "a\nb"`):     {`4:9: name is "a\nb"; want printable ASCII`},
-		one("name: " + long):    {"4:9: name has 100 characters; want at most 64"},
-		one("") + "- key: user": {"2:3: name is missing; want one for each of several policies", "5:3: the policy has no limit; want limit or plans", "5:3: name is missing; want one for each of several policies"},
+		unnamed("name: 12"):      {"4:9: name is 12; want " + wantName},
+		unnamed("name: true"):    {"4:9: name is true; want " + wantName},
+		unnamed("name: ''"):      {`4:9: name is ""; want ` + wantName},
+		unnamed("name:"):         {"4:3: name has no value; want text"},
+		unnamed("name: null"):    {"4:9: name is null; want " + wantName},
+		unnamed("name: [a]"):     {"4:9: name is a list; want " + wantName},
+		unnamed("name: é"):       {`4:9: name is "é"; want printable ASCII`},
+		unnamed(`name: "a\nb"`):  {`4:9: name is "a\nb"; want printable ASCII`},
+		unnamed("name: " + long): {"4:9: name has 100 characters; want at most 64"},
+		one("") + "- key: user":  {"6:3: the policy has no name; want one such as client, as the store keeps its state under it", "6:3: the policy has no limit; want limit or plans"},
 		"policies:\n- {name: a, key: user, limit: 1/minute}\n- {key: user, name: a, limit: 1/minute}\n": {`3:21: name "a" is taken by the policy in line 2; want unique names`},
 
 		"policies:\n- {name: 1, key: user, limit: 1/minute}\n- {name: 1, key: user, limit: 1/minute}\n": {"2:10: name is 1; want " + wantName, "3:10: name is 1; want " + wantName},
 
 		// Keys.
-		"policies: [{limit: 1/minute, key: }]":                    {"1:30: key has no value; want a registered name or a list of them" + wantOut},
-		"policies: [{limit: 1/minute, key: clint}]":               {`1:35: key is "clint"; want client or user (did you mean client?)`},
-		"policies: [{limit: 1/minute, key: 7}]":                   {"1:35: key is 7; want client or user"},
-		"policies: [{limit: 1/minute, key: {client: user}}]":      {"1:35: key is a mapping; want client or user"},
-		"policies: [{limit: 1/minute, key: []}]":                  {"1:35: key is an empty list; want client or user"},
-		"policies: [{limit: 1/minute, key: [users, [], client]}]": {`1:36: key is "users"; want client or user (did you mean user?)`, "1:43: key is a list; want client or user"},
-		"policies: [{limit: 1/minute, key: [user, user]}]":        {`1:42: key "user" is there twice; want it once, as the first that knows somebody counts`},
+		"policies: [{limit: 1/minute, key: , name: a}]":                    {"1:30: key has no value; want a registered name or a list of them"},
+		"policies: [{limit: 1/minute, key: clint, name: a}]":               {`1:35: key is "clint"; want client or user (did you mean client?)`},
+		"policies: [{limit: 1/minute, key: 7, name: a}]":                   {"1:35: key is 7; want client or user"},
+		"policies: [{limit: 1/minute, key: {client: user}, name: a}]":      {"1:35: key is a mapping; want client or user"},
+		"policies: [{limit: 1/minute, key: [], name: a}]":                  {"1:35: key is an empty list; want client or user"},
+		"policies: [{limit: 1/minute, key: [users, [], client], name: a}]": {`1:36: key is "users"; want client or user (did you mean user?)`, "1:43: key is a list; want client or user"},
+		"policies: [{limit: 1/minute, key: [user, user], name: a}]":        {`1:42: key "user" is there twice; want it once, as the first that knows somebody counts`},
 
 		// Limits and plans.
-		"policies: [{key: user, limit: 100/minit}]":     {`1:31: limit is "100/minit": period is "minit"; want second, minute, hour, day or a duration such as 5s`},
-		"policies: [{key: user, limit: 0/minute}]":      {`1:31: limit is "0/minute": count is 0; want at least 1`},
-		"policies: [{key: user, limit: 100}]":           {"1:31: limit is 100; want a limit such as 100/minute"},
-		"policies: [{key: user, limit: [5/minute]}]":    {"1:31: limit is a list; want a limit such as 100/minute"},
-		"policies: [{key: user, limit: ''}]":            {`1:31: limit is "": want a form such as "100/minute", "25/5s" or "100/minute burst 20"`},
-		one("plans:"):                                   {"4:3: plans has no value; want " + wantPlans + wantOut},
-		one("plans: {}"):                                {"4:10: plans is empty; want " + wantPlans},
-		one("plans: [free]"):                            {"4:10: plans is a list; want " + wantPlans},
-		one("plans: {free: 60, pro: 6/m, free: 7, x:}"): {"4:17: plan \"free\" is 60; want a limit such as 100/minute", `4:26: plan "pro" is "6/m": period is "m"; want second, minute, hour, day or a duration such as 5s`, `4:31: "free" is there twice, first in line 4; want it once`, `4:42: plan "x" is empty; want a limit such as 100/minute`},
-		one("plans: {7: 5/minute}"):                     {"4:11: 7 stands for the name of a field; want text"},
+		"policies: [{key: user, limit: 100/minit, name: a}]":  {`1:31: limit is "100/minit": period is "minit"; want second, minute, hour, day or a duration such as 5s`},
+		"policies: [{key: user, limit: 0/minute, name: a}]":   {`1:31: limit is "0/minute": count is 0; want at least 1`},
+		"policies: [{key: user, limit: 100, name: a}]":        {"1:31: limit is 100; want a limit such as 100/minute"},
+		"policies: [{key: user, limit: [5/minute], name: a}]": {"1:31: limit is a list; want a limit such as 100/minute"},
+		"policies: [{key: user, limit: '', name: a}]":         {`1:31: limit is "": want a form such as "100/minute", "25/5s" or "100/minute burst 20"`},
+		one("plans:"):        {"5:3: plans has no value; want " + wantPlans + wantOut},
+		one("plans: {}"):     {"5:10: plans is empty; want " + wantPlans},
+		one("plans: [free]"): {"5:10: plans is a list; want " + wantPlans},
+		one("plans: {free: 60, pro: 6/m, free: 7, x:}"): {"5:17: plan \"free\" is 60; want a limit such as 100/minute", `5:26: plan "pro" is "6/m": period is "m"; want second, minute, hour, day or a duration such as 5s`, `5:31: "free" is there twice, first in line 5; want it once`, `5:42: plan "x" is empty; want a limit such as 100/minute`},
+		one("plans: {7: 5/minute}"):                     {"5:11: 7 stands for the name of a field; want text"},
 
 		// The rest.
-		one("routes:"):                     {"4:3: routes has no value; want " + wantRoutes + wantOut},
-		one("routes: []"):                  {"4:11: routes is an empty list; want " + wantRoutes + ", or leave it out for every request"},
-		one("routes: POST /login"):         {`4:11: routes is "POST /login"; want ` + wantRoutes},
-		one("routes: [/a, 7, a]"):          {"4:16: routes has 7; want " + wantRoutes, `4:19: route is "a": parsing "GET a": at offset 4: host/path missing /; want a pattern such as "POST /login"`},
-		one("routes: [login/]"):            {`4:12: route is "login/": "login" would be a host, which has a dot or a port; want "/login/"`},
-		one("routes: [POST login/a]"):      {`4:12: route is "POST login/a": "login" would be a host, which has a dot or a port; want "POST /login/a"`},
-		one("routes: [post/login]"):        {`4:12: route is "post/login": "post" would be a host, which has a dot or a port; want "POST /login"`},
-		one("routes: [PSOT/login]"):        {`4:12: route is "PSOT/login": "PSOT" would be a host, which has a dot or a port; want "POST /login"`},
-		one("routes: [PSOT /login]"):       {`4:12: route is "PSOT /login": method "PSOT" is unknown (did you mean POST?)`},
-		one("routes: [DLETEE /a, GETT /]"): {`4:12: route is "DLETEE /a": method "DLETEE" is unknown (did you mean DELETE?)`, `4:23: route is "GETT /": method "GETT" is unknown (did you mean GET?)`},
-		one("routes: ['*/login']"):         {`4:12: route is "*/login": what stands before the first slash is a host, which has no "*"; want a pattern such as "POST /login"`},
-		one("routes: ['POST /login ']"):    {`4:12: route is "POST /login ": " " at offset 11 is white space or cannot be printed; a path that has it is written with %20; want a pattern such as "POST /login"`},
-		one("routes: [POST\u00a0/login]"):  {`4:12: route is "POST\u00a0/login": "\u00a0" at offset 4 is white space or cannot be printed; a path that has it is written with %C2%A0; want a pattern such as "POST /login"`},
-		one("routes: [/a?b=c]"):            {`4:12: route is "/a?b=c": a path ends before "?"; one that has it is written with %3F; want a pattern such as "POST /login"`},
-		one("cost: 0"):                     {"4:9: cost is 0; want a whole number from 1 or size"},
-		one("cost: -1"):                    {"4:9: cost is -1; want a whole number from 1 or size"},
-		one("cost: 010"):                   {"4:9: cost is 010; " + wantDecimal},
-		one("cost: 0x5"):                   {"4:9: cost is 0x5; " + wantDecimal},
-		one("cost: 0o5"):                   {"4:9: cost is 0o5; " + wantDecimal},
-		one("cost: 0b10"):                  {"4:9: cost is 0b10; " + wantDecimal},
-		one("cost: 1_0"):                   {"4:9: cost is 1_0; " + wantDecimal},
-		one("cost: +5"):                    {"4:9: cost is +5; " + wantDecimal},
-		one("cost: 1.5"):                   {"4:9: cost is 1.5; want a whole number from 1 or size"},
-		one("cost: '1'"):                   {`4:9: cost is "1"; want a whole number from 1 without quotes`},
-		one("cost: sise"):                  {`4:9: cost is "sise"; want a whole number from 1 or size (did you mean size?)`},
-		one("cost: 6"):                     {"4:9: cost is 6, of which the limit admits 5 at most; no request could ever pass"},
-		one("cost: 18446744073709551616"):  {`4:9: cost is "18446744073709551616"; want a whole number from 1 or size`},
-		one("cost: 18446744073709551615"):  {"4:9: cost is 18446744073709551615; want a whole number from 1 or size"},
-		one("shadow:"):                     {"4:3: shadow has no value; want true or false" + wantOut},
-		one("shadow: yes"):                 {`4:11: shadow is "yes"; want true or false`},
-		one("shadow: 'true'"):              {`4:11: shadow is "true"; want true or false without quotes`},
-		one("shadow: 1"):                   {"4:11: shadow is 1; want true or false"},
-		one("shadow: ~"):                   {"4:11: shadow is null; want true or false"},
-		one("max_delay: 5"):                {"4:14: max_delay is 5; want a duration such as 500ms"},
-		one("max_delay: 5 s"):              {`4:14: max_delay is "5 s"; want a duration such as 500ms`},
-		one("max_delay: -5s"):              {"4:14: max_delay is -5s; want 0 (no delay) to 8784h0m0s"},
-		one("outage: close"):               {`4:11: outage is "close"; want local, open or closed (did you mean closed?)`},
-		one("outage: false"):               {"4:11: outage is false; want local, open or closed"},
+		one("routes:"):                     {"5:3: routes has no value; want " + wantRoutes + wantOut},
+		one("routes: []"):                  {"5:11: routes is an empty list; want " + wantRoutes + ", or leave it out for every request"},
+		one("routes: POST /login"):         {`5:11: routes is "POST /login"; want ` + wantRoutes},
+		one("routes: [/a, 7, a]"):          {"5:16: routes has 7; want " + wantRoutes, `5:19: route is "a": there is no "/"; want "/a"`},
+		one("routes: [login/]"):            {`5:12: route is "login/": "login" would be a host, which has a dot or a port; want "/login/"`},
+		one("routes: [POST login/a]"):      {`5:12: route is "POST login/a": "login" would be a host, which has a dot or a port; want "POST /login/a"`},
+		one("routes: [post/login]"):        {`5:12: route is "post/login": "post" would be a host, which has a dot or a port; want "POST /login"`},
+		one("routes: [PSOT/login]"):        {`5:12: route is "PSOT/login": "PSOT" would be a host, which has a dot or a port; want "POST /login"`},
+		one("routes: [PSOT /login]"):       {`5:12: route is "PSOT /login": method "PSOT" is unknown (did you mean POST?)`},
+		one("routes: [DLETEE /a, GETT /]"): {`5:12: route is "DLETEE /a": method "DLETEE" is unknown (did you mean DELETE?)`, `5:23: route is "GETT /": method "GETT" is unknown (did you mean GET?)`},
+		one("routes: ['*/login']"):         {`5:12: route is "*/login": what stands before the first slash is a host, which has no "*"; want a pattern such as "POST /login"`},
+		one("routes: ['POST /login ']"):    {`5:12: route is "POST /login ": " " at offset 11 is white space or cannot be printed; a path that has it is written with %20; want a pattern such as "POST /login"`},
+		one("routes: [POST\u00a0/login]"):  {`5:12: route is "POST\u00a0/login": "\u00a0" at offset 4 is white space or cannot be printed; a path that has it is written with %C2%A0; want a pattern such as "POST /login"`},
+		one("routes: [/a?b=c]"):            {`5:12: route is "/a?b=c": a path ends before "?"; one that has it is written with %3F; want a pattern such as "POST /login"`},
+		one("cost: 0"):                     {"5:9: cost is 0; want a whole number from 1 or size"},
+		one("cost: -1"):                    {"5:9: cost is -1; want a whole number from 1 or size"},
+		one("cost: 010"):                   {"5:9: cost is 010; " + wantDecimal},
+		one("cost: 0x5"):                   {"5:9: cost is 0x5; " + wantDecimal},
+		one("cost: 0o5"):                   {"5:9: cost is 0o5; " + wantDecimal},
+		one("cost: 0b10"):                  {"5:9: cost is 0b10; " + wantDecimal},
+		one("cost: 1_0"):                   {"5:9: cost is 1_0; " + wantDecimal},
+		one("cost: +5"):                    {"5:9: cost is +5; " + wantDecimal},
+		one("cost: 1.5"):                   {"5:9: cost is 1.5; want a whole number from 1 or size"},
+		one("cost: '1'"):                   {`5:9: cost is "1"; want a whole number from 1 without quotes`},
+		one("cost: sise"):                  {`5:9: cost is "sise"; want a whole number from 1 or size (did you mean size?)`},
+		one("cost: 6"):                     {"5:9: cost is 6, of which the limit admits 5 at most; no request could ever pass"},
+		one("cost: 18446744073709551616"):  {`5:9: cost is "18446744073709551616"; want a whole number from 1 or size`},
+		one("cost: 18446744073709551615"):  {"5:9: cost is 18446744073709551615; want a whole number from 1 or size"},
+		one("shadow:"):                     {"5:3: shadow has no value; want true or false" + wantOut},
+		one("shadow: yes"):                 {`5:11: shadow is "yes"; want true or false`},
+		one("shadow: 'true'"):              {`5:11: shadow is "true"; want true or false without quotes`},
+		one("shadow: 1"):                   {"5:11: shadow is 1; want true or false"},
+		one("shadow: ~"):                   {"5:11: shadow is null; want true or false"},
+		one("max_delay: 5"):                {"5:14: max_delay is 5; want a duration such as 500ms"},
+		one("max_delay: 5 s"):              {`5:14: max_delay is "5 s"; want a duration such as 500ms`},
+		one("max_delay: -5s"):              {"5:14: max_delay is -5s; want 0 (no delay) to 8784h0m0s"},
+		one("outage: close"):               {`5:11: outage is "close"; want local, open or closed (did you mean closed?)`},
+		one("outage: false"):               {"5:11: outage is false; want local, open or closed"},
 	} {
 		_, err := policyfile.Parse("p.yaml", []byte(text), words)
 		for i := range want {
@@ -314,7 +319,7 @@ func TestMistakes(t *testing.T) {
 // Routes that look odd, and match all the same.
 func TestRoutes(t *testing.T) {
 	want := []string{
-		"post /login", "LIST /a", "PURGE /a", "QUERY /a", "PROPFIND /a", "LOCK /a", "MOVE /a", "COPY /a", "SEARCH /a", "REPORT /a", "UPDATE /a",
+		"LIST /a", "PURGE /a", "QUERY /a", "PROPFIND /a", "LOCK /a", "MOVE /a", "COPY /a", "SEARCH /a", "REPORT /a", "UPDATE /a",
 		"ACL /a", "BIND /a", "LABEL /a", "LINK /a", "MERGE /a", "NOTIFY /a", "POLL /a", "PUSH /a",
 		"localhost/", "LocalHost/", "example.com/", "GET login:80/", "[::1]/", "/:id", "/{id}/{$}", "/*path", "/é/%20",
 	}
@@ -326,7 +331,7 @@ func TestRoutes(t *testing.T) {
 
 // A program that registers nothing says so.
 func TestNoVocabulary(t *testing.T) {
-	_, err := policyfile.Parse("p.yaml", []byte("policies: [{key: user, plans: {a: 1/minute}, cost: size}]"), policyfile.Vocabulary{})
+	_, err := policyfile.Parse("p.yaml", []byte("policies: [{key: user, plans: {a: 1/minute}, cost: size, name: a}]"), policyfile.Vocabulary{})
 	want := []string{
 		"p.yaml:1:18: key is \"user\"; want a registered name, of which this program has none",
 		"p.yaml:1:31: plans are not known to this program; want limit",
@@ -344,7 +349,7 @@ func TestNilInVocabulary(t *testing.T) {
 		Keys:  map[string]keyfunc.Func{"client": nil, "user": words.Keys["user"]},
 		Costs: map[string]func(*http.Request) int{"size": nil},
 	}
-	_, err := policyfile.Parse("p.yaml", []byte("policies: [{limit: 1/minute, key: [user, client], cost: size}]"), v)
+	_, err := policyfile.Parse("p.yaml", []byte("policies: [{limit: 1/minute, key: [user, client], cost: size, name: a}]"), v)
 	want := []string{
 		`p.yaml:1:42: key "client" is registered as nil by this program; want a function there`,
 		`p.yaml:1:57: cost "size" is registered as nil by this program; want a function there`,
@@ -399,7 +404,7 @@ func TestLoad(t *testing.T) {
 		t.Errorf("got %d policies, %v; want 3", len(policies), err)
 	}
 	write(t, path, one("outage: shut"))
-	if _, err := policyfile.Load(path, words); err == nil || err.Error() != path+`:4:11: outage is "shut"; want local, open or closed` {
+	if _, err := policyfile.Load(path, words); err == nil || err.Error() != path+`:5:11: outage is "shut"; want local, open or closed` {
 		t.Errorf("got %v; want the path, line and column", err)
 	}
 	write(t, path, "#"+strings.Repeat(" ", 64<<10))

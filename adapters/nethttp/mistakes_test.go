@@ -1,0 +1,105 @@
+package ratelimit_test
+
+import (
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	ratelimit "github.com/seed-e377111c/ratelimit/adapters/nethttp"
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/keyfunc"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+// What can never work is refused, with what the user wrote and what would be right:
+// by middleware.New as an error, and by an adapter's New as a panic.
+func TestMistakesOfNewcomers(t *testing.T) {
+	store := middleware.Config{Store: gcra.NewMemory()}
+	good := middleware.Policy{Name: "login", Key: keyfunc.RemoteAddr, Limit: gcra.PerMinute(5)}
+	with := func(change func(*middleware.Policy)) []middleware.Policy {
+		p := good
+		change(&p)
+		return []middleware.Policy{p}
+	}
+	type mistake struct {
+		cfg      middleware.Config
+		policies []middleware.Policy
+		want     string
+	}
+	var noRedis *gcra.Redis // what an ignored error of gcra.Open leaves
+	mistakes := []mistake{
+		{middleware.Config{}, []middleware.Policy{good}, "ratelimit: Store is nil; want gcra.NewMemory, gcra.NewRedis or your own"},
+		{middleware.Config{Store: noRedis}, []middleware.Policy{good}, "ratelimit: Store is nil; want gcra.NewMemory, gcra.NewRedis or your own"},
+		{store, nil, "ratelimit: no policies; want at least one"},
+		{store, with(func(p *middleware.Policy) { p.Key = nil }), `ratelimit: policy "login": Key is nil; want one of package keyfunc or your own`},
+		{store, with(func(p *middleware.Policy) { p.Limit = gcra.Limit{} }),
+			`ratelimit: policy "login": Limit is missing; want one such as gcra.PerMinute(100), or LimitFor`},
+		{store, with(func(p *middleware.Policy) { p.Limit = gcra.PerMinute(0) }), `ratelimit: policy "login": Limit is 0/minute: count is 0; want at least 1`},
+		{store, with(func(p *middleware.Policy) { p.Name = "" }),
+			`ratelimit: policy number 1: Name is missing; want one such as "client", as the store keeps the policy's state under it`},
+		{store, []middleware.Policy{good, good}, `ratelimit: policy "login": Name is taken by an earlier policy; want unique names`},
+		{middleware.Config{}, []middleware.Policy{{Routes: []string{"login"}}}, "ratelimit: Store is nil; want gcra.NewMemory, gcra.NewRedis or your own\n" +
+			"ratelimit: policy number 1: Name is missing; want one such as \"client\", as the store keeps the policy's state under it\n" +
+			"ratelimit: policy number 1: Key is nil; want one of package keyfunc or your own\n" +
+			"ratelimit: policy number 1: Limit is missing; want one such as gcra.PerMinute(100), or LimitFor\n" +
+			`ratelimit: policy number 1: Routes[0] is "login": there is no "/"; want "/login"`},
+	}
+	for _, route := range [][2]string{
+		{"", `it is empty; want a pattern such as "POST /login", or no Routes for every request`},
+		{"login", `there is no "/"; want "/login"`},
+		{"POST login", `there is no "/"; want "POST /login"`},
+		{"login/", `"login" would be a host, which has a dot or a port; want "/login/"`},
+		{"POST/login", `"POST" would be a host, which has a dot or a port; want "POST /login"`},
+		{"post /login", `methods are in upper case; want "POST /login"`},
+		{"PSOT /login", `method "PSOT" is unknown (did you mean POST?)`},
+		{"GET,POST /login", `"GET,POST" is not one method; want a pattern for each`},
+		{"/login*", `"*" matches nothing but a whole segment; want "/login", or "/login/" with all below it`},
+		{"^/login$", `what stands before the first slash is a host, which has no "^"; want a pattern such as "POST /login"`},
+		{"/users/{id", `bad wildcard segment (must end with '}'); want a pattern such as "POST /login"`},
+		{"/users/{}", `empty wildcard; want a pattern such as "POST /login"`},
+		{"/users/{id:[0-9]+}", "a wildcard has no regular expression here; for chi's {id:[0-9]+} write {id}"},
+		{"GET /{x}/{x}", `duplicate wildcard name "x"; want a pattern such as "POST /login"`},
+	} {
+		mistakes = append(mistakes, mistake{store, with(func(p *middleware.Policy) { p.Routes = []string{"/ok", route[0]} }),
+			`ratelimit: policy "login": Routes[1] is "` + route[0] + `": ` + route[1]})
+	}
+	for _, m := range mistakes {
+		l, err := middleware.New(m.cfg, m.policies...)
+		if l != nil || err == nil || err.Error() != m.want {
+			t.Errorf("middleware.New: got %v\nwant %s", err, m.want)
+		}
+		if got := panicOf(func() { ratelimit.New(m.cfg, m.policies...) }); got != m.want {
+			t.Errorf("ratelimit.New: got panic %s\nwant %s", got, m.want)
+		}
+	}
+}
+
+func panicOf(f func()) (text string) {
+	defer func() {
+		if err, ok := recover().(error); ok {
+			text = err.Error()
+		}
+	}()
+	f()
+	return ""
+}
+
+// What looks odd and is right is left alone.
+func TestNewTakesWhatCanMatch(t *testing.T) {
+	for route, request := range map[string]string{
+		"/api": "GET /api", "/login/*": "GET /login/x", "QUERY /a": "QUERY /a", "PURGE /a": "PURGE /a", "LINK /a": "LINK /a",
+		"PROPFIND /a": "PROPFIND /a", "localhost/a": "GET http://localhost/a", "orders:80/a": "GET http://orders/a", "/a%2A": "GET /a*",
+	} {
+		l, err := middleware.New(middleware.Config{Store: gcra.NewMemory()},
+			middleware.Policy{Name: "p", Key: keyfunc.RemoteAddr, Limit: gcra.PerMinute(5), Routes: []string{route}})
+		if err != nil {
+			t.Errorf("%q: %v", route, err)
+			continue
+		}
+		method, target, _ := strings.Cut(request, " ")
+		r := httptest.NewRequest(method, target, nil)
+		if d := l.Decide(r); len(d.Results) != 1 {
+			t.Errorf("%q: %s is not counted", route, request)
+		}
+	}
+}

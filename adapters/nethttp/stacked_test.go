@@ -1,0 +1,139 @@
+package ratelimit_test
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dunglas/httpsfv"
+
+	ratelimit "github.com/seed-e377111c/ratelimit/adapters/nethttp"
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/keyfunc"
+)
+
+// layerFunc makes a limiter on a store.
+type layerFunc func(*gcra.Memory) func(http.Handler) http.Handler
+
+// With limiters one inside the other, a denial by one of them says one thing about
+// when to come back: no effective window ends after Retry-After (draft 11, section
+// 6), and Reset is Retry-After (draft 6, section 4). Where no wait helps, or it is
+// not known how long, nothing points to a moment.
+func TestStackedDenial(t *testing.T) {
+	const both = ratelimit.HeadersDraft6 | ratelimit.HeadersDraft11
+	layer := func(name string, l gcra.Limit, h ratelimit.Headers) layerFunc {
+		return func(store *gcra.Memory) func(http.Handler) http.Handler {
+			return ratelimit.New(ratelimit.Config{Store: store, Headers: h},
+				ratelimit.Policy{Name: name, Key: keyfunc.RemoteAddr, Limit: l})
+		}
+	}
+	never := func(h ratelimit.Headers) layerFunc {
+		return func(store *gcra.Memory) func(http.Handler) http.Handler {
+			return ratelimit.New(ratelimit.Config{Store: store, Headers: h},
+				ratelimit.Policy{Name: "dear", Key: keyfunc.RemoteAddr, Limit: gcra.PerSecond(3), Cost: func(*http.Request) int { return 4 }})
+		}
+	}
+	closed := func(store *gcra.Memory) func(http.Handler) http.Handler {
+		return ratelimit.New(ratelimit.Config{Store: store}, ratelimit.Policy{Name: "closed", Outage: ratelimit.OutageClosed,
+			Limit: gcra.PerMinute(5), Key: func(*http.Request) (string, error) { return "", fmt.Errorf("no key today") }})
+	}
+	minute, second, quotes := gcra.PerMinute(10), gcra.PerSecond(1), `a;t=9, "b\`
+	for _, test := range []struct {
+		name   string
+		layers []layerFunc
+		status int
+		want   string // of the fields in order: RateLimit-Limit, -Remaining, -Reset, -Policy, RateLimit, X-RateLimit-Reset, Retry-After
+	}{
+		{"two lists", []layerFunc{
+			layer("outer", minute, ratelimit.HeadersDraft11), layer("inner", second, ratelimit.HeadersDraft11)}, 429,
+			`|||"outer";q=10;w=60, "inner";q=1;w=1|"outer";r=8, "inner";r=0;t=1||1`},
+		{"three lists", []layerFunc{
+			layer(quotes, minute, ratelimit.HeadersDraft11), layer("middle", gcra.PerHour(9), ratelimit.HeadersDraft11), layer("inner", second, ratelimit.HeadersDraft11)}, 429,
+			`|||"a;t=9, \"b\\";q=10;w=60, "middle";q=9;w=3600, "inner";q=1;w=1|"a;t=9, \"b\\";r=8, "middle";r=7, "inner";r=0;t=1||1`},
+		{"both forms", []layerFunc{
+			layer("outer", minute, both), layer("middle", gcra.PerHour(9), both), layer("inner", second, both)}, 429,
+			`1|0|1|"outer";q=10;w=60, "middle";q=9;w=3600, "inner";q=1;w=1|"outer";r=8, "middle";r=7, "inner";r=0;t=1||1`},
+		{"draft 6", []layerFunc{layer("outer", minute, 0), layer("inner", second, 0)}, 429,
+			`1|0|1|1;w=1|||1`},
+		{"X inside draft 6", []layerFunc{layer("outer", minute, 0), layer("inner", second, ratelimit.HeadersX)}, 429,
+			`|||||1|1`},
+		{"none inside both", []layerFunc{layer("outer", minute, both), layer("inner", second, ratelimit.HeadersNone)}, 429,
+			`|||"outer";q=10;w=60|"outer";r=8||1`},
+		{"draft 6 inside draft 11", []layerFunc{layer("outer", minute, ratelimit.HeadersDraft11), layer("inner", second, 0)}, 429,
+			`1|0|1|"outer";q=10;w=60|"outer";r=8||1`},
+		{"no wait helps, alone", []layerFunc{never(both | ratelimit.HeadersX)}, 429,
+			`|||"dear";q=3;w=1|"dear";r=3||`},
+		{"no wait helps, draft 6", []layerFunc{layer("outer", minute, 0), never(0)}, 429,
+			`|||3;w=1|||`},
+		{"no wait helps, inside", []layerFunc{layer("outer", minute, both), never(both)}, 429,
+			`|||"outer";q=10;w=60, "dear";q=3;w=1|"outer";r=8, "dear";r=3||`},
+		{"cannot be decided", []layerFunc{layer("outer", minute, both), closed}, 503,
+			`|||"outer";q=10;w=60|"outer";r=8||1`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			store, _ := newStore()
+			h := http.Handler(http.HandlerFunc(hello))
+			for i := range test.layers {
+				h = test.layers[len(test.layers)-1-i](store)(h)
+			}
+			get := serve(t, h)
+			get()
+			res, _ := get()
+			var got []string
+			for _, name := range []string{"RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset", "RateLimit-Policy", "RateLimit", "X-RateLimit-Reset", "Retry-After"} {
+				got = append(got, strings.Join(res.Header.Values(name), " & "))
+			}
+			if fields := strings.Join(got, "|"); res.StatusCode != test.status || fields != test.want {
+				t.Errorf("got %d, %s\nwant %d, %s", res.StatusCode, fields, test.status, test.want)
+			}
+			list, err := httpsfv.UnmarshalList(res.Header.Values("RateLimit"))
+			if err != nil {
+				t.Fatalf("RateLimit: %v", err)
+			}
+			retry, _ := strconv.ParseInt(res.Header.Get("Retry-After"), 10, 64)
+			for _, member := range list {
+				if window, ok := member.(httpsfv.Item).Params.Get("t"); ok && window.(int64) > retry {
+					t.Errorf("%v ends after Retry-After, %d", member, retry)
+				}
+			}
+		})
+	}
+}
+
+// A limiter that denies does not give back what limiters further out have charged:
+// a client that is denied inside still counts outside. So Retry-After is when the
+// limiter that denied would let the request pass, and an outer one may deny it then.
+func TestStackedRetryAfter(t *testing.T) {
+	store, clock := newStore()
+	outer := ratelimit.New(ratelimit.Config{Store: store},
+		ratelimit.Policy{Name: "client", Key: keyfunc.RemoteAddr, Limit: gcra.PerMinute(10).WithBurst(2)})
+	inner := ratelimit.New(ratelimit.Config{Store: store},
+		ratelimit.Policy{Name: "user", Key: keyfunc.Const("alice"), Limit: gcra.PerSecond(1)})
+	apart := serve(t, outer(inner(http.HandlerFunc(hello))))
+	for i, want := range []string{"200 ", "429 1", "429 5"} {
+		res, _ := apart()
+		if got := fmt.Sprint(res.StatusCode, " ", res.Header.Get("Retry-After")); got != want {
+			t.Errorf("two limiters, request %d: got %s; want %s", i+1, got, want)
+		}
+		if i > 0 {
+			clock.add(time.Second)
+		}
+	}
+	// One limiter with both policies charges all or none.
+	store, clock = newStore()
+	together := serve(t, ratelimit.New(ratelimit.Config{Store: store},
+		ratelimit.Policy{Name: "client", Key: keyfunc.RemoteAddr, Limit: gcra.PerMinute(10).WithBurst(2)},
+		ratelimit.Policy{Name: "user", Key: keyfunc.Const("alice"), Limit: gcra.PerSecond(1)})(http.HandlerFunc(hello)))
+	for i, want := range []string{"200 ", "429 1", "200 "} {
+		res, _ := together()
+		if got := fmt.Sprint(res.StatusCode, " ", res.Header.Get("Retry-After")); got != want {
+			t.Errorf("one limiter, request %d: got %s; want %s", i+1, got, want)
+		}
+		if i > 0 {
+			clock.add(time.Second)
+		}
+	}
+}
