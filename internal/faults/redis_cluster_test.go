@@ -440,7 +440,7 @@ var _ = fault(26, "clusterdown", func(t *testing.T, o *outcome) {
 	subjects := onePerShard(t, c)
 	r := onCluster(t, c)
 	worksOn(t, r, subjects...)
-	lost := shards(t, c)[0]
+	lost := wholeShards(t, c)[0]
 	lost.replica.Kill()
 	lost.master.Kill()
 	redistest.Eventually(t, ample, "the other shards to say that the cluster is down", func() bool {
@@ -489,7 +489,7 @@ var _ = fault(27, "one_shard_stands_still", func(t *testing.T, o *outcome) {
 var _ = fault(94, "replicas_are_never_asked", func(t *testing.T, o *outcome) {
 	o.injected = "clients that read from replicas"
 	c := theCluster(t)
-	all := shards(t, c)
+	all := wholeShards(t, c)
 	for _, s := range all {
 		resetStats(t, s.replica)
 		resetStats(t, s.master)

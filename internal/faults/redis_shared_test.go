@@ -137,6 +137,17 @@ func shards(t testing.TB, c *redistest.Cluster) []shard {
 	return nil
 }
 
+// wholeShards waits until every shard has a replica: nodes leave one out that a
+// busy machine has made them miss for a second.
+func wholeShards(t testing.TB, c *redistest.Cluster) (all []shard) {
+	t.Helper()
+	redistest.Eventually(t, ample, "every shard to have a replica", func() bool {
+		all = shards(t, c)
+		return !slices.ContainsFunc(all, func(s shard) bool { return s.replica == nil })
+	})
+	return all
+}
+
 // slotOf is the slot of a subject's keys.
 func slotOf(t testing.TB, c *redistest.Cluster, subject string) int {
 	t.Helper()
