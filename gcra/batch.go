@@ -6,8 +6,6 @@ import (
 	"sync"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
 // batch is what leaves together for one server. On a single Redis it is one
@@ -100,18 +98,18 @@ func (b *batch) run(ctx context.Context, client redis.UniversalClient) {
 	pipe := client.Pipeline()
 	for i := range b.scripts[:b.n] {
 		s := &b.scripts[i]
-		s.cmd = redis.NewCmd(ctx, s.evalsha()...)
-		_ = pipe.Process(ctx, rediskit.Once{Cmd: s.cmd}) // queues; the answer is the command's
+		_ = pipe.Process(ctx, s.command(ctx, s.evalsha())) // queues; the answer is the command's
 	}
-	_, _ = pipe.Exec(ctx) // each command has its own error
-	var again sync.WaitGroup
+	_, _ = pipe.Exec(ctx)      // each command has its own error
+	again := client.Pipeline() // one connection for all: others might have to be dialled
 	for i := range b.scripts[:b.n] {
-		s := &b.scripts[i]
-		if s.unknown() {
-			again.Go(func() { s.eval(ctx, client) })
+		if s := &b.scripts[i]; s.unknown() {
+			_ = again.Process(ctx, s.command(ctx, s.eval()))
 		}
 	}
-	again.Wait()
+	if again.Len() > 0 {
+		_, _ = again.Exec(ctx)
+	}
 }
 
 // settle hands the answers to the rides, and returns what went wrong with the

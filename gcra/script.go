@@ -104,11 +104,17 @@ func (s *script) demand(d demand) byte {
 
 // run sends the script and waits for the answer.
 func (s *script) run(ctx context.Context, client redis.UniversalClient) {
-	s.cmd = redis.NewCmd(ctx, s.evalsha()...)
-	_ = client.Process(ctx, rediskit.Once{Cmd: s.cmd}) // the command keeps its error
+	_ = client.Process(ctx, s.command(ctx, s.evalsha())) // the command keeps its error
 	if s.unknown() {
-		s.eval(ctx, client)
+		_ = client.Process(ctx, s.command(ctx, s.eval()))
 	}
+}
+
+// command is the next to send; s.cmd has its answer.
+func (s *script) command(ctx context.Context, args []any) redis.Cmder {
+	s.cmd = redis.NewCmd(ctx, args...)
+	s.cmd.SetStepCount(1) // otherwise a cluster client asks a server for it, with COMMAND, in the first call
+	return rediskit.Once{Cmd: s.cmd}
 }
 
 func (s *script) evalsha() []any {
@@ -131,12 +137,11 @@ func (s *script) unknown() bool {
 	return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT")
 }
 
-// eval runs the script from its text, on the server that owns the keys, which
-// then has it.
-func (s *script) eval(ctx context.Context, client redis.UniversalClient) {
+// eval is evalsha's arguments with the script's text, after which the server
+// has it.
+func (s *script) eval() []any {
 	s.args[0], s.args[1] = "eval", takeLua
-	s.cmd = redis.NewCmd(ctx, s.args...)
-	_ = client.Process(ctx, rediskit.Once{Cmd: s.cmd})
+	return s.args
 }
 
 // settle hands the answer, or the error, to each ride.
