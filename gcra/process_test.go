@@ -43,6 +43,13 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if url := os.Getenv(idleURL); url != "" {
+		if err := idleChild(url, os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	os.Exit(m.Run())
 }
 
@@ -134,14 +141,14 @@ type process struct {
 	out *bufio.Reader
 }
 
-func startProcess(t *testing.T, env string) *process {
+func startProcess(t *testing.T, env ...string) *process {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := &process{cmd: exec.CommandContext(t.Context(), exe)}
-	p.cmd.Env = append(os.Environ(), env)
+	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stderr = os.Stderr
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
