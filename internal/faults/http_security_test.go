@@ -68,6 +68,16 @@ func TestACL(t *testing.T) {
 				return closing(t, redis.NewClient(o))
 			}
 		},
+		"limiter-database": func(t *testing.T) ([]*redistest.Server, func() redis.UniversalClient) {
+			s := redistest.Start(t)
+			return []*redistest.Server{s}, func() redis.UniversalClient {
+				o, err := gcra.Options("redis://limiter-database:long-random-password@" + s.Addr + "/3?read_timeout=" + patience.String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				return closing(t, redis.NewUniversalClient(o))
+			}
+		},
 		"limiter-log": func(t *testing.T) ([]*redistest.Server, func() redis.UniversalClient) {
 			s := redistest.Start(t)
 			return []*redistest.Server{s}, func() redis.UniversalClient {

@@ -2,6 +2,7 @@ package readme
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log"
@@ -40,6 +41,16 @@ func stores() error {
 		_, _ = store, err
 	}
 	{
+		var pool *x509.CertPool
+		opts, err := gcra.Options("rediss://redis.internal:6379/0")
+		if err != nil {
+			return err
+		}
+		opts.TLSConfig.RootCAs = pool
+		store := gcra.NewRedis(redis.NewUniversalClient(opts))
+		_ = store
+	}
+	{
 		store := gcra.NewRedis(redis.NewFailoverClient(&redis.FailoverOptions{
 			MasterName:            "mymaster",
 			SentinelAddrs:         []string{"10.0.0.1:26379", "10.0.0.2:26379", "10.0.0.3:26379"},
@@ -47,6 +58,7 @@ func stores() error {
 			DialTimeout:           500 * time.Millisecond, // a silent sentinel must not hold up the others
 			ReadTimeout:           500 * time.Millisecond,
 			MaxRetries:            -1,
+			Protocol:              2, // TLS needs it; see NewRedis
 		}))
 		store.Prefix = "shop:"
 		store.Timeout = 20 * time.Millisecond
