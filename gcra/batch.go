@@ -100,14 +100,17 @@ func (b *batch) run(ctx context.Context, client redis.UniversalClient) {
 		s := &b.scripts[i]
 		_ = pipe.Process(ctx, s.command(ctx, s.evalsha())) // queues; the answer is the command's
 	}
-	_, _ = pipe.Exec(ctx)      // each command has its own error
-	again := client.Pipeline() // one connection for all: others might have to be dialled
+	_, _ = pipe.Exec(ctx)     // each command has its own error
+	var again redis.Pipeliner // one connection for all: others might have to be dialled
 	for i := range b.scripts[:b.n] {
 		if s := &b.scripts[i]; s.unknown() {
+			if again == nil {
+				again = client.Pipeline()
+			}
 			_ = again.Process(ctx, s.command(ctx, s.eval()))
 		}
 	}
-	if again.Len() > 0 {
+	if again != nil {
 		_, _ = again.Exec(ctx)
 	}
 }

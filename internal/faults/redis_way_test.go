@@ -2,18 +2,11 @@ package faults
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -26,54 +19,12 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
-// certificate writes a certificate for 127.0.0.1 and its key.
-func certificate(t testing.TB) (certFile, keyFile string, roots *x509.CertPool) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1),
-		Subject:      pkix.Name{CommonName: "redis"},
-		NotBefore:    time.Now().Add(-time.Hour),
-		NotAfter:     time.Now().Add(time.Hour),
-		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
-		IsCA:         true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	certFile, keyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	for file, block := range map[string]*pem.Block{
-		certFile: {Type: "CERTIFICATE", Bytes: der},
-		keyFile:  {Type: "PRIVATE KEY", Bytes: secret},
-	} {
-		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	roots = x509.NewCertPool()
-	roots.AddCert(cert)
-	return certFile, keyFile, roots
-}
-
 // Whatever the way to Redis, the decisions are the same, and so is what
 // happens when it is cut.
 var _ = fault(95, "every_way_to_redis", func(t *testing.T, o *outcome) {
 	o.injected = "TLS, unix socket, RESP2 and 3, password, through URLs and options"
 	socket := filepath.Join(t.TempDir(), "redis.sock")
-	certFile, keyFile, roots := certificate(t)
+	certs := redistest.NewCertificates(t)
 	server := redistest.Start(t, "--unixsocket", socket, "--requirepass", "pass word&%")
 	// The port for TLS is the only one that is not the harness's to choose.
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -84,20 +35,20 @@ var _ = fault(95, "every_way_to_redis", func(t *testing.T, o *outcome) {
 	if err := ln.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for _, set := range [][2]string{{"tls-cert-file", certFile}, {"tls-key-file", keyFile}, {"tls-ca-cert-file", certFile}, {"tls-auth-clients", "no"}} {
+	for _, set := range [][2]string{{"tls-cert-file", certs.CertFile}, {"tls-key-file", certs.KeyFile}, {"tls-ca-cert-file", certs.CAFile}, {"tls-auth-clients", "no"}} {
 		do(t, server, "config", "set", set[0], set[1])
 	}
 	do(t, server, "config", "set", "tls-port", secure.Port)
 
 	ways := map[string]*rig{
 		"URL":       rigAt(t, server.URL()),
-		"URL RESP2": rigAt(t, server.URL()+"?protocol=2"),
+		"URL RESP3": rigAt(t, server.URL()+"?protocol=3"),
 	}
 	for name, set := range map[string]func(*redis.Options){
 		"RESP2": func(o *redis.Options) { o.Protocol = 2 },
 		"RESP3": func(o *redis.Options) { o.Protocol = 3 },
 		"unix":  func(o *redis.Options) { o.Network, o.Addr = "unix", socket },
-		"TLS":   func(o *redis.Options) { o.Addr, o.TLSConfig = secure.String(), &tls.Config{RootCAs: roots} },
+		"TLS":   func(o *redis.Options) { o.Addr, o.TLSConfig = secure.String(), &tls.Config{RootCAs: certs.Roots} },
 	} {
 		options := server.Options()
 		set(options)
