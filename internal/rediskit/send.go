@@ -33,6 +33,9 @@ func Send(ctx context.Context, client redis.UniversalClient, args []any) *redis.
 // once more after a few milliseconds, if the deadline of ctx allows, where a move
 // of the slot has its keys on both sides (TRYAGAIN).
 func SendAgain(ctx context.Context, client redis.UniversalClient, cmd *redis.Cmd, text string) *redis.Cmd {
+	if cmd.Err() == nil {
+		return cmd
+	}
 	cmd = withText(ctx, client, cmd, text)
 	if redis.HasErrorPrefix(cmd.Err(), "TRYAGAIN") && sleep(ctx, moving) {
 		cmd = withText(ctx, client, Send(ctx, client, cmd.Args()), text)

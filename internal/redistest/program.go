@@ -19,10 +19,10 @@ const (
 
 // program is the server that all tests start.
 type program struct {
-	path         string
-	name         string // "Redis", "Valkey"
-	version      string // "7.0.15"
-	major, minor int
+	path    string
+	name    string // "Redis", "Valkey"
+	version string // "7.0.15"
+	major   int
 }
 
 var programs struct {
@@ -70,7 +70,7 @@ func theProgram() (program, error) {
 	return p, nil
 }
 
-var versionForm = regexp.MustCompile(`^(\S+) server v=((\d+)\.(\d+)\.\d+)`)
+var versionForm = regexp.MustCompile(`^(\S+) server v=((\d+)\.\d+\.\d+)`)
 
 // parseVersion reads what a server answers to --version.
 func parseVersion(line string) (p program, ok bool) {
@@ -78,11 +78,8 @@ func parseVersion(line string) (p program, ok bool) {
 	if m == nil {
 		return p, false
 	}
-	p.name, p.version = m[1], m[2]
-	var errs [2]error
-	p.major, errs[0] = strconv.Atoi(m[3])
-	p.minor, errs[1] = strconv.Atoi(m[4])
-	return p, errs == [2]error{}
+	major, err := strconv.Atoi(m[3])
+	return program{name: m[1], version: m[2], major: major}, err == nil
 }
 
 // since7 reports whether the server knows what came with Redis 7.0. Valkey, which
