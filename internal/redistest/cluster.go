@@ -42,6 +42,11 @@ type Cluster struct {
 // node (see [Start]).
 func StartCluster(t testing.TB, args ...string) *Cluster {
 	t.Helper()
+	return startCluster(t, nil, args)
+}
+
+func startCluster(t testing.TB, certs *Certificates, args []string) *Cluster {
+	t.Helper()
 	needServer(t)
 	args = slices.Concat([]string{
 		"--cluster-enabled", "yes",
@@ -49,7 +54,7 @@ func StartCluster(t testing.TB, args ...string) *Cluster {
 		"--cluster-node-timeout", nodeTime,
 		"--cluster-announce-ip", "127.0.0.1",
 	}, replicating(args))
-	servers, err := bootAll(t, slices.Repeat([]options{{args: args, bus: true}}, nodes)...)
+	servers, err := bootAll(t, slices.Repeat([]options{{args: args, bus: true, certs: certs}}, nodes)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,9 +192,12 @@ func (c *Cluster) Addrs() []string {
 // Options are those of [Cluster.Client]: go-redis's defaults, with maintenance
 // notifications off. They are the caller's to change for a client of his own.
 func (c *Cluster) Options() *redis.ClusterOptions {
+	node := c.Nodes[0].Options()
 	return &redis.ClusterOptions{
 		Addrs:                    c.Addrs(),
-		Password:                 c.Nodes[0].password,
+		Password:                 node.Password,
+		Protocol:                 node.Protocol,
+		TLSConfig:                node.TLSConfig,
 		MaintNotificationsConfig: noMaintenance(),
 	}
 }

@@ -34,6 +34,7 @@ type Server struct {
 	dir      string // its working directory, removed at cleanup
 	args     []string
 	password string
+	certs    *Certificates // nil for a server without TLS
 
 	clientOnce sync.Once
 	client     *redis.Client
@@ -62,6 +63,7 @@ type options struct {
 	args     []string
 	bus      bool                  // it needs a port for the cluster bus too
 	sentinel func(port int) string // the configuration file of a sentinel
+	certs    *Certificates         // it speaks TLS only
 }
 
 // errPortTaken is why a server did not start although nothing is wrong with it.
@@ -88,7 +90,7 @@ func tryBoot(t testing.TB, o options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Addr: loopback(port), t: t, dir: dir}
+	s := &Server{Addr: loopback(port), t: t, dir: dir, certs: o.certs}
 	t.Cleanup(s.cleanup)
 
 	if o.sentinel != nil {
@@ -102,6 +104,10 @@ func tryBoot(t testing.TB, o options) (*Server, error) {
 	s.args = []string{
 		"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir,
 		"--save", "", "--appendonly", "no", "--enable-debug-command", "local",
+	}
+	if o.certs != nil {
+		s.args = append(s.args, "--port", "0", "--tls-port", strconv.Itoa(port))
+		s.args = append(s.args, o.certs.args()...)
 	}
 	if o.bus {
 		// The default, port + 10000, is nobody's promise to be free.
@@ -269,6 +275,9 @@ func (s *Server) Log() string {
 // password if "--requirepass" set one.
 func (s *Server) URL() string {
 	u := url.URL{Scheme: "redis", Host: s.Addr, Path: "/0"}
+	if s.certs != nil {
+		u.Scheme = "rediss"
+	}
 	if s.password != "" {
 		u.User = url.UserPassword("", s.password)
 	}
@@ -278,7 +287,12 @@ func (s *Server) URL() string {
 // Options are those of [Server.Client]: go-redis's defaults, with maintenance
 // notifications off. They are the caller's to change for a client of his own.
 func (s *Server) Options() *redis.Options {
-	return &redis.Options{Addr: s.Addr, Password: s.password, MaintNotificationsConfig: noMaintenance()}
+	o := &redis.Options{Addr: s.Addr, Password: s.password, MaintNotificationsConfig: noMaintenance()}
+	if s.certs != nil {
+		o.TLSConfig = s.certs.client()
+		o.Protocol = 2 // under RESP3 go-redis may wait 50 ms before the first command on a connection
+	}
+	return o
 }
 
 // Client is a client of this server, always the same one, closed at cleanup.
