@@ -23,12 +23,13 @@ import (
 // hosts, redis://host1:6379,host2:6379, are the seeds of a cluster. Parameters
 // as in [redis.ParseURL], such as ?pool_size=20, override the settings.
 func Open(rawURL string) (*Redis, error) {
-	client, err := dial(rawURL)
+	dials := new(dialer)
+	client, err := dial(rawURL, dials)
 	if err != nil {
 		return nil, fmt.Errorf("gcra: redis URL: %w", err)
 	}
 	r := NewRedis(client)
-	r.owned = true
+	r.owned, r.dials = true, dials
 	return r, nil
 }
 
@@ -42,7 +43,7 @@ const (
 	clusterReadTimeout = 500 * time.Millisecond
 )
 
-func dial(rawURL string) (redis.UniversalClient, error) {
+func dial(rawURL string, dials *dialer) (redis.UniversalClient, error) {
 	scheme, rest, ok := strings.Cut(rawURL, "://")
 	if !ok {
 		return nil, errors.New("scheme is missing; want redis:// or rediss://, as in redis://localhost:6379/0")
@@ -75,6 +76,8 @@ func dial(rawURL string) (redis.UniversalClient, error) {
 		orInt(&o.MinIdleConns, idleConns)
 		orDuration(&o.DialTimeout, dialTimeout)
 		orDuration(&o.PoolTimeout, poolTimeout)
+		dials.dial = redis.NewDialer(&redis.Options{DialTimeout: o.DialTimeout, TLSConfig: o.TLSConfig})
+		o.Dialer = dials.Dial
 		return redis.NewClient(o), nil
 	}
 	for host := range strings.SplitSeq(others, ",") {
@@ -97,6 +100,8 @@ func dial(rawURL string) (redis.UniversalClient, error) {
 	orInt(&o.MinIdleConns, idleConns)
 	orDuration(&o.DialTimeout, dialTimeout)
 	orDuration(&o.PoolTimeout, poolTimeout)
+	dials.dial = redis.NewDialer(&redis.Options{DialTimeout: o.DialTimeout, TLSConfig: o.TLSConfig})
+	o.Dialer = dials.Dial
 	return redis.NewClusterClient(o), nil
 }
 

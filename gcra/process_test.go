@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	os.Exit(m.Run())
+	os.Exit(runQuietly(m))
 }
 
 const callers = 100 // goroutines of a child
