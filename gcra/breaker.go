@@ -107,6 +107,6 @@ func isOutage(err error) bool {
 var outagePrefixes = []string{
 	"READONLY", "LOADING", "OOM", "MISCONF", "NOREPLICAS", "MASTERDOWN", "CLUSTERDOWN", "BUSY",
 	"NOAUTH", "WRONGPASS", "NOPERM", "max number of clients reached",
-	"DB index is out of range", "SELECT is not allowed in cluster mode", "unknown command", "This instance has cluster support disabled",
+	"DENIED", "DB index is out of range", "SELECT is not allowed in cluster mode", "unknown command", "This instance has cluster support disabled",
 	"The user executing the script", "ACL failure in script", // NOPERM for a command in it, in 7.0 and later
 }

@@ -8,6 +8,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"log"
 	"net/http"
@@ -27,6 +28,9 @@ func main() {
 		redis, err := gcra.Open(url)
 		if err != nil {
 			log.Fatal(err)
+		}
+		if err := redis.Ping(context.Background()); err != nil {
+			log.Print("limits are kept in this process until Redis works: ", err)
 		}
 		store = redis
 	}

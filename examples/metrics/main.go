@@ -23,8 +23,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/redis/go-redis/v9/logging"
-
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
@@ -37,7 +35,8 @@ const usage = `Metrics is a limited API server whose decisions a Prometheus can 
   -metrics host:port  where /metrics listens (default 127.0.0.1:9464)
   -redis url          where the limits are kept: redis://[user:password@]host:6379/0,
                       rediss:// for TLS, redis://host1:6379,host2:6379 for a
-                      cluster. Without it this process itself
+                      cluster. Without it the environment's REDIS_URL, without
+                      both this process itself
   -h                  this text
 
 Routes and limits
@@ -48,6 +47,7 @@ Routes and limits
 `
 
 const greeting = `The API listens on http://%[1]s, its metrics are on http://%[2]s/metrics
+Limits are kept %[3]s.
 
 Have some held back, let some pass, have some refused, and look at the counts:
 
@@ -78,13 +78,17 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	var store gcra.Store = gcra.NewMemory()
+	kept := "in this process; -redis or REDIS_URL shares them between servers"
 	if s.redis != "" {
-		logging.Disable() // the client's own words on every dial that fails
 		redis, err := gcra.Open(s.redis)
 		if err != nil {
-			return fmt.Errorf("-redis is no URL such as redis://localhost:6379/0: %w", err)
+			return fmt.Errorf("-redis or REDIS_URL is no URL such as redis://localhost:6379/0: %w", err)
 		}
 		defer redis.Close()
+		kept = "in Redis"
+		if err := redis.Ping(ctx); err != nil {
+			kept = "in this process until Redis works: " + strings.ReplaceAll(err.Error(), "\n", " ")
+		}
 		store = redis
 	}
 
@@ -97,11 +101,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return serve(ctx, s, api, metrics, out)
+	return serve(ctx, s, api, metrics, kept, out)
 }
 
 // serve serves the API and its metrics until the context ends.
-func serve(ctx context.Context, s settings, api, metrics http.Handler, out io.Writer) error {
+func serve(ctx context.Context, s settings, api, metrics http.Handler, kept string, out io.Writer) error {
 	ended := make(chan error, 2)
 	start := func(flag, addr string, h http.Handler) (*http.Server, net.Addr, error) {
 		listener, err := net.Listen("tcp", addr)
@@ -122,7 +126,7 @@ func serve(ctx context.Context, s settings, api, metrics http.Handler, out io.Wr
 		return err
 	}
 	defer back.Close()
-	fmt.Fprintf(out, greeting, apiAddr, metricsAddr)
+	fmt.Fprintf(out, greeting, apiAddr, metricsAddr, kept)
 
 	select {
 	case err := <-ended:
@@ -145,7 +149,7 @@ func readSettings(args []string) (s settings, err error) {
 	flags.SetOutput(io.Discard)
 	flags.StringVar(&s.addr, "addr", "127.0.0.1:8080", "")
 	flags.StringVar(&s.metrics, "metrics", "127.0.0.1:9464", "")
-	flags.StringVar(&s.redis, "redis", "", "")
+	flags.StringVar(&s.redis, "redis", os.Getenv("REDIS_URL"), "")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return s, err
 	} else if err != nil {

@@ -61,7 +61,7 @@ func program(t *testing.T, args ...string) *process {
 		t.Fatal(err)
 	}
 	p := &process{cmd: exec.CommandContext(t.Context(), exe, args...)}
-	p.cmd.Env = append(os.Environ(), child+"=1")
+	p.cmd.Env = append(os.Environ(), "REDIS_URL=", child+"=1")
 	p.cmd.Stdout, p.cmd.Stderr = p, &p.err
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -187,6 +187,20 @@ func TestMistakes(t *testing.T) {
 		if strings.Contains(errs, "hunter") {
 			t.Errorf("%q: got %q; want no password", tt.args, errs)
 		}
+	}
+}
+
+// A Redis that is not there stops nobody: the server says so and limits by
+// itself.
+func TestRedisAway(t *testing.T) {
+	t.Parallel()
+	const want = "Limits are kept in this process until Redis works: gcra: redis at 127.0.0.1:1 does not answer: connection refused;"
+	p := start(t, "-redis", "redis://user:hunter2@127.0.0.1:1")
+	if out := p.text(); !strings.Contains(out, want) || strings.Contains(out, "hunter2") {
+		t.Errorf("got %q; want %q and no password", out, want)
+	}
+	if code, body := get(t, p.api+"/hello"); code != http.StatusOK {
+		t.Errorf("GET /hello: got %d %q; want 200", code, body)
 	}
 }
 

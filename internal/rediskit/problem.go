@@ -72,7 +72,7 @@ func Diagnose(err error, c Conn) Problem {
 
 	// The connection.
 	case errors.As(err, &unknown):
-		return set(diag.RedisCertificate, "has a certificate that does not verify", "trust its CA: name the CA's file in SSL_CERT_FILE, or use NewRedis and TLSConfig.RootCAs")
+		return set(diag.RedisCertificate, "has a certificate that does not verify", "name the file of its CA in SSL_CERT_FILE, or set TLSConfig.RootCAs, see gcra.Options")
 	case errors.As(err, &host):
 		return set(diag.RedisCertificate, "has a certificate that does not verify", "connect to a name that the certificate has")
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
@@ -80,7 +80,7 @@ func Diagnose(err error, c Conn) Problem {
 	case errors.As(err, &verify), has("x509: "):
 		return set(diag.RedisCertificate, "has a certificate that does not verify", "")
 	case has("tls: certificate required", "tls: bad certificate", "tls: unknown certificate"):
-		return set(diag.RedisCertificate, "wants a client certificate that it trusts", "use NewRedis and TLSConfig.Certificates, or set tls-auth-clients no")
+		return set(diag.RedisCertificate, "wants a client certificate that it trusts", "set TLSConfig.Certificates, see gcra.Options, or tls-auth-clients no on the server")
 	case errors.As(err, &record):
 		return set(diag.RedisUnreachable, "does not answer", "the server may not speak TLS; try redis:// in place of rediss://")
 	case has("can't parse", "invalid reply"):
@@ -107,6 +107,8 @@ func Diagnose(err error, c Conn) Problem {
 	// Answers. In a script, Redis 6.2 puts them behind "ERR Error running script".
 	case has("WRONGPASS", "without any password configured", "invalid password"):
 		return set(diag.RedisAuth, "refuses the password or the user", "check user and password in the URL, and ACL LIST or requirepass of the server")
+	case has("DENIED"):
+		return set(diag.RedisAuth, "is in protected mode", "set a password on the server, or its addresses with bind")
 	case has("NOAUTH"):
 		return set(diag.RedisAuth, "requires a password", "want redis://user:password@host:port, or redis://:password@host:port")
 	case has("'select'"):

@@ -61,6 +61,7 @@ func TestDiagnose(t *testing.T) {
 		{answer("ERR invalid password"), plain, diag.RedisAuth, "check user and password"}, // Redis 5
 		{answer("NOAUTH Authentication required."), plain, diag.RedisAuth, "redis://:password@host:port"},
 		{answer("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time"), plain, diag.RedisAuth, "NOAUTH"},
+		{answer("DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the default user. In this mode connections are only accepted from the loopback interface."), plain, diag.RedisAuth, "set a password on the server"},
 
 		{answer("NOPERM this user has no permissions to run the 'evalsha' command"), plain, diag.RedisPermission, "'evalsha'"},
 		{answer("NOPERM User limiter has no permissions to run the 'evalsha' command"), plain, diag.RedisPermission, "'evalsha'"}, // 7.2
