@@ -17,9 +17,9 @@ import (
 // What cannot heal by itself, such as a wrong password, is logged when it is
 // first seen. A failure that may be over with the next batch is logged when the
 // breaker opens, when a server that has never answered refuses connections or
-// commands, or when the last [manyFailures] batches that failed did so within
-// [diag.Interval]. A timeout alone is never logged: a first connection may take
-// longer than the Timeout.
+// commands, or when [manyFailures] batches have failed within [diag.Interval]. A
+// timeout alone is not logged: a first connection may take longer than the
+// Timeout.
 type health struct {
 	store  *Redis
 	server string
@@ -99,6 +99,9 @@ func (h *health) answered() {
 			}
 		}
 		h.problems = nil
+	}
+	if h.outage {
+		h.failures = recent{} // those after it are counted anew
 	}
 	h.was, h.outage = true, false
 	h.sound.Store(true)
