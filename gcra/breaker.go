@@ -3,7 +3,6 @@ package gcra
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
@@ -24,7 +23,7 @@ var ErrUnavailable = errors.New("unavailable after several failures")
 type breaker struct {
 	circuit *gobreaker.TwoStepCircuitBreaker[struct{}]
 	resting atomic.Bool // not closed; saves healthy callers the circuit's lock
-	cause   atomic.Pointer[error]
+	health  health
 }
 
 const (
@@ -37,21 +36,15 @@ const (
 	minRest = 500 * time.Millisecond
 )
 
-func newBreaker(server string, logger *slog.Logger) *breaker {
-	b := new(breaker)
+func newBreaker(r *Redis, server string) *breaker {
+	b := &breaker{health: health{store: r, server: server}}
 	b.circuit = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		MaxRequests:  1,
 		Timeout:      minRest + rand.N(minRest),
 		ReadyToTrip:  func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= tripAfter },
 		IsSuccessful: func(err error) bool { return !isOutage(err) },
-		OnStateChange: func(_ string, from, to gobreaker.State) {
+		OnStateChange: func(_ string, _, to gobreaker.State) {
 			b.resting.Store(to != gobreaker.StateClosed)
-			switch {
-			case from == gobreaker.StateClosed:
-				logger.Warn("ratelimit: redis is unavailable", "server", server, "error", *b.cause.Load())
-			case to == gobreaker.StateClosed:
-				logger.Info("ratelimit: redis is available again", "server", server)
-			}
 		},
 	})
 	return b
@@ -67,10 +60,13 @@ func (b *breaker) allow() (done func(error), err error) {
 }
 
 func (b *breaker) report(done func(error), err error) {
-	if isOutage(err) {
-		b.cause.Store(&err)
-	}
 	done(err)
+	switch {
+	case err != nil:
+		b.health.failed(err, b.resting.Load())
+	case !b.health.sound.Load() && !b.resting.Load():
+		b.health.answered()
+	}
 }
 
 // refuses reports whether there is no point in boarding: the server rests, or

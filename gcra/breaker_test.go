@@ -89,7 +89,7 @@ func TestBreaker(t *testing.T) {
 			redistest.Eventually(t, 10*time.Second, "the store recovers", func() bool { return works(r) })
 			redistest.Eventually(t, 10*time.Second, "the log tells of both changes", func() bool { return len(log.lines()) == 2 })
 			lines := log.lines()
-			if !strings.Contains(lines[0], "unavailable") || !strings.Contains(lines[1], "available again") {
+			if !strings.Contains(lines[0], "does not answer") || !strings.Contains(lines[1], "available again") {
 				t.Errorf("got log\n%s\nwant a line for the outage and one for its end", strings.Join(lines, "\n"))
 			}
 		})

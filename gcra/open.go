@@ -30,8 +30,10 @@ func Open(rawURL string) (*Redis, error) {
 	if err != nil {
 		return nil, err
 	}
+	dials := &dialer{dial: redis.NewDialer(&redis.Options{DialTimeout: o.DialTimeout, TLSConfig: o.TLSConfig})}
+	o.Dialer = dials.Dial
 	r := NewRedis(connect(o))
-	r.owned = true
+	r.owned, r.dials = true, dials
 	return r, nil
 }
 

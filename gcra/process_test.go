@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	os.Exit(m.Run())
+	os.Exit(runQuietly(m))
 }
 
 const callers = 100 // goroutines of a child

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
@@ -54,12 +55,17 @@ type Redis struct {
 	// switches the mirror off. Set it before first use.
 	MirrorFor time.Duration
 
-	// Logger is told when Redis becomes unavailable and when it is back; nil
-	// means [slog.Default]. Set it before first use.
+	// Logger gets a line for each problem with Redis, when it begins, every five
+	// minutes while it lasts and when it is over. Lines are at level ERROR for
+	// what does not heal by itself, such as a wrong password, otherwise WARN,
+	// with an attribute code that docs/troubleshooting.md explains. Nil means
+	// [slog.Default]. Set it before first use.
 	Logger *slog.Logger
 
 	client  redis.UniversalClient
-	owned   bool // Close closes the client
+	owned   bool    // Close closes the client
+	dials   *dialer // of an owned client
+	log     diag.Log
 	once    sync.Once
 	invalid error // what is wrong with the fields
 	mirror  *mirror
@@ -194,6 +200,7 @@ func (r *Redis) init() {
 		keep = defaultMirrorFor
 	}
 	r.mirror = newMirror(keep)
+	r.log.Logger = r.Logger
 	if r.invalid == nil {
 		r.warnRESP3()
 	}

@@ -21,6 +21,8 @@ var serverFailures = []string{
 	// NOPERM for a command in the script: before Redis 7.2, and since.
 	"The user executing the script", "ACL failure in script",
 
+	"DENIED", "DB index is out of range", "SELECT is not allowed in cluster mode", "This instance has cluster support disabled",
+
 	// No EVALSHA or EVAL, or in the script no such command: Redis, and Valkey.
 	"unknown command", "Unknown Redis command called from", "Unknown command called from",
 }

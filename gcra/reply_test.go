@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"strconv"
 	"strings"
@@ -121,6 +122,7 @@ func TestOddReplies(t *testing.T) {
 		for _, protocol := range []int{2, 3} {
 			client := newClient(t, &redis.Options{Addr: answering(t, tt.reply), Protocol: protocol})
 			r := newStore(client)
+			r.Logger = slog.New(slog.DiscardHandler)
 			charges := []gcra.Charge{hourly("s", 10), hourly("s", 10)}
 			err := r.Take(t.Context(), charges)
 			switch {

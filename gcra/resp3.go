@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/internal/diag"
 )
 
 // pushWait is how long go-redis 9.23 waits, under RESP3, for a push message
@@ -27,6 +29,6 @@ func (r *Redis) warnRESP3() {
 	if config == nil || protocol == 2 || r.timeout() > pushWait { // 0 is RESP3, too
 		return
 	}
-	r.logger().Warn("ratelimit: calls may never reach Redis: go-redis waits up to 50 ms on a new TLS connection under RESP3, and the store's Timeout is no longer; set Protocol: 2 in the options of the client",
-		"code", "redis-resp3-tls", "timeout", r.timeout())
+	r.log.Report(diag.RedisRESP3TLS, "", "calls may never reach Redis: go-redis waits up to 50 ms on a new TLS connection under RESP3, and the store's Timeout is no longer",
+		"timeout", r.timeout(), "hint", "set Protocol: 2 in the options of the client")
 }

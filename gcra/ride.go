@@ -47,7 +47,7 @@ func (rd *ride) finish() { rd.done <- struct{}{} }
 
 // fail answers a ride with an error.
 func (rd *ride) fail(err error) {
-	rd.err = fmt.Errorf("gcra: redis: %w", err)
+	rd.err = &failure{err}
 	rd.finish()
 }
 

@@ -22,7 +22,7 @@ func (r *Redis) lane(key string) *lane {
 }
 
 func (r *Redis) newLane(server string) *lane {
-	return &lane{store: r, server: server, breaker: newBreaker(server, r.logger())}
+	return &lane{store: r, server: server, breaker: newBreaker(r, server)}
 }
 
 // server is the address of the server that a key lives on, or "" where it is

@@ -157,7 +157,7 @@ func (s *script) settle(panicked error) {
 		if errors.As(s.err, &timeout) && timeout.Timeout() && !errors.Is(s.err, context.DeadlineExceeded) {
 			s.err = fmt.Errorf("%w: %w", s.err, context.DeadlineExceeded)
 		}
-		err := fmt.Errorf("gcra: redis: %w", s.err)
+		err := &failure{s.err}
 		for _, rd := range s.rides {
 			rd.err = err
 		}

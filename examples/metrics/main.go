@@ -23,8 +23,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/redis/go-redis/v9/logging"
-
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
@@ -82,13 +80,15 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	var store gcra.Store = gcra.NewMemory()
 	where := "this process; -redis or REDIS_URL shares them between servers"
 	if s.redis != "" {
-		logging.Disable() // the client's own words on every dial that fails
 		redis, err := gcra.Open(s.redis)
 		if err != nil {
 			return fmt.Errorf("%s is no URL such as redis://localhost:6379/0: %w", s.redisFrom, err)
 		}
 		defer redis.Close()
 		store, where = redis, "the Redis of "+s.redisFrom
+		if err := redis.Ping(ctx); err != nil {
+			where = "this process until Redis works: " + strings.ReplaceAll(err.Error(), "\n", " ")
+		}
 	}
 
 	metrics, shutdown, err := newMetrics()

@@ -232,6 +232,20 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
+// A Redis that is not there stops nobody: the server says so and limits by
+// itself.
+func TestRedisAway(t *testing.T) {
+	t.Parallel()
+	const want = "Limits are kept in this process until Redis works: gcra: redis at 127.0.0.1:1 does not answer: connection refused;"
+	p := start(t, "-redis", "redis://user:hunter2@127.0.0.1:1")
+	if out := p.text(); !strings.Contains(out, want) || strings.Contains(out, "hunter2") {
+		t.Errorf("got %q; want %q and no password", out, want)
+	}
+	if code, body := get(t, p.api+"/hello"); code != http.StatusOK {
+		t.Errorf("GET /hello: got %d %q; want 200", code, body)
+	}
+}
+
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	code, out, errs := program(t, "-h").end(t)

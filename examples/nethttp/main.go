@@ -8,6 +8,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"fmt"
 	"log"
@@ -31,6 +32,9 @@ func main() {
 			log.Fatal(err)
 		}
 		store, where = redis, "in the Redis of REDIS_URL"
+		if err := redis.Ping(context.Background()); err != nil {
+			where = "in this process until Redis works: " + err.Error()
+		}
 	}
 	log.Print("limits are kept ", where)
 	server := http.Server{Addr: "127.0.0.1:8080", Handler: newHandler(store), ReadHeaderTimeout: 5 * time.Second}

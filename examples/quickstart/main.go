@@ -20,8 +20,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/redis/go-redis/v9/logging"
-
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
@@ -115,30 +113,12 @@ func openStore(s settings) (store gcra.Store, kept string, err error) {
 	if s.redisURL == "" {
 		return gcra.NewMemory(), "Limits are kept in this process (embedded store); -redis or REDIS_URL shares them between servers.", nil
 	}
-	logging.Disable() // the client's own words on every dial that fails
 	redis, err := gcra.Open(s.redisURL)
 	if err != nil {
 		return nil, "", redisError(s)
 	}
-	shown := oneLine(withoutUser(s.redisURL))
-	if err := peek(redis); err != nil {
-		return redis, fmt.Sprintf("Redis at %s does not answer (%s); limits are kept in this process until it does.", shown, oneLine(err.Error())), nil
+	if err := redis.Ping(context.Background()); err != nil {
+		return redis, "Limits are kept in this process until Redis works: " + oneLine(err.Error()) + ".", nil
 	}
-	return redis, fmt.Sprintf("Limits are kept in Redis at %s.", shown), nil
-}
-
-// peek asks the store for a decision that charges nothing. A first connection
-// may take longer than a request would wait, so it asks a few times.
-func peek(store gcra.Store) (cause error) {
-	for range 5 {
-		_, err := gcra.Take(context.Background(), store, gcra.Charge{Policy: "start", Limit: gcra.PerSecond(1)})
-		if err == nil {
-			return nil
-		}
-		if cause == nil || !errors.Is(err, gcra.ErrUnavailable) {
-			cause = err
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-	return cause
+	return redis, fmt.Sprintf("Limits are kept in Redis at %s.", oneLine(withoutUser(s.redisURL))), nil
 }

@@ -256,7 +256,7 @@ func TestRedisAway(t *testing.T) {
 	t.Parallel()
 	const away = "127.0.0.1:1" // where nobody listens
 	p := start(t, nil, "-redis", "redis://user:hunter2@"+away)
-	if out := p.out.String(); strings.Count(out, "Redis at redis://"+away+" does not answer") != 1 || strings.Contains(out, "hunter2") {
+	if out := p.out.String(); strings.Count(out, "until Redis works: gcra: redis at "+away+" does not answer") != 1 || strings.Contains(out, "hunter2") {
 		t.Errorf("it says %q; want one line on the Redis and no password", out)
 	}
 	for i := range 11 {
@@ -267,6 +267,9 @@ func TestRedisAway(t *testing.T) {
 		if answer := p.get("/hello"); status(answer) != want {
 			t.Errorf("hello %d: got %q; want %d", i+1, answer, want)
 		}
+	}
+	if errs := p.errs.String(); strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "WARN ratelimit: redis does not answer code=redis-unreachable server="+away) {
+		t.Errorf("after 11 requests: got\n%s\nwant one line, of the store", errs)
 	}
 }
 

@@ -101,7 +101,7 @@ func start(t *testing.T, env []string, args ...string) *process {
 		_ = p.cmd.Process.Kill() // fails when it has ended, as it may
 		_ = p.wait()
 		for line := range strings.Lines(p.errs.String()) {
-			if !strings.Contains(line, "ratelimit: redis is ") {
+			if !strings.Contains(line, "ratelimit: redis ") {
 				t.Errorf("%q wrote to standard error:\n%s", args, line)
 			}
 		}

@@ -29,8 +29,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/redis/go-redis/v9/logging"
-
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
@@ -85,14 +83,17 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	where := "this process alone; -redis shares it with others"
 	if s.redis != "" {
-		logging.Disable() // the client's own words on every dial that fails
 		store, err := gcra.Open(s.redis)
 		if err != nil {
 			return fmt.Errorf("-redis is no URL such as redis://localhost:6379/0: %w", err)
 		}
 		defer store.Close()
-		store.Timeout = 2 * time.Second // the default is for servers, which cannot wait
-		store.Logger = slog.New(slog.DiscardHandler)
+		store.Timeout = 2 * time.Second              // the default is for servers, which cannot wait
+		store.Logger = slog.New(slog.DiscardHandler) // the pool says it
+		if err := store.Ping(ctx); err != nil {
+			p.away.Store(true)
+			p.out.printf("No turns until Redis works: %v", err)
+		}
 		p.store, where = store, "all workers named "+s.name+" on this Redis"
 	}
 	p.out.printf("%d workers, process %d. The rate is %v for %s.", s.workers, os.Getpid(), s.rate, where)

@@ -182,7 +182,7 @@ func TestSignal(t *testing.T) {
 	}{
 		{"waiting", "worker 1, task", []string{"-rate", "1/day", "-workers", "1", "-v"}, os.Interrupt},
 		{"working", "worker 1, task", []string{"-work", "1h", "-workers", "1", "-v"}, syscall.SIGTERM},
-		{"Redis is away", "No turns until Redis answers", []string{"-redis", "redis://user:hunter2@127.0.0.1:1"}, os.Interrupt},
+		{"Redis is away", "No turns until Redis works", []string{"-redis", "redis://user:hunter2@127.0.0.1:1"}, os.Interrupt},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -212,7 +212,7 @@ func TestRedisComesBack(t *testing.T) {
 	p := start(t, "-redis", "redis://"+proxy.Addr, "-rate", "20/second", "-tasks", "60", "-work", "0s")
 	redistest.Eventually(t, patience, "a line of progress", func() bool { return strings.Contains(p.text(), "in the last second") })
 	proxy.Refuse()
-	redistest.Eventually(t, patience, "it to miss Redis", func() bool { return strings.Contains(p.text(), "No turns until Redis answers") })
+	redistest.Eventually(t, patience, "it to miss Redis", func() bool { return strings.Contains(p.text(), "No turns until Redis works") })
 	proxy.Pass()
 	code, out, errs := p.end(t)
 	if code != 0 || errs != "" || !strings.Contains(out, "Turns come again.") || !strings.Contains(out, "Finished: 60 of 60 tasks") {
@@ -309,7 +309,7 @@ func TestNoTurns(t *testing.T) {
 		defer cancel()
 		p := &pool{store: away{}, workers: 3, tasks: 3, out: &lines{w: &out}}
 		p.run(ctx)
-		if strings.Count(out.String(), "No turns until Redis answers: away\n") != 1 || !strings.Contains(out.String(), "Stopped: 0 of 3 tasks") {
+		if strings.Count(out.String(), "No turns until Redis works: away\n") != 1 || !strings.Contains(out.String(), "Stopped: 0 of 3 tasks") {
 			t.Errorf("got\n%s\nwant to be told once and no task", out.String())
 		}
 	})

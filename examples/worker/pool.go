@@ -95,7 +95,7 @@ func (p *pool) turn(ctx context.Context) bool {
 		case ctx.Err() != nil:
 			return false
 		case p.away.CompareAndSwap(false, true):
-			p.out.printf("No turns until Redis answers: %v", err)
+			p.out.printf("No turns until Redis works: %v", err)
 		}
 		if !pause(ctx, time.Second) {
 			return false

@@ -99,15 +99,13 @@ func (r *Redis) apply(ctx context.Context, charges []gcra.Charge, refund bool) e
 	if len(charges) == 0 {
 		return nil
 	}
-	prefix, timeout := r.Prefix, r.Timeout
-	if prefix == "" {
-		prefix = defaultPrefix
+	prefix, err := r.prefix()
+	if err != nil {
+		return err
 	}
+	timeout := r.Timeout
 	if timeout <= 0 {
 		timeout = defaultTimeout
-	}
-	if strings.ContainsAny(prefix, "{}") {
-		return fmt.Errorf("slidinglog: redis: prefix is %q; want one without braces", prefix)
 	}
 	ds, err := demands(charges, refund)
 	if err != nil {
@@ -144,6 +142,16 @@ func (r *Redis) apply(ctx context.Context, charges []gcra.Charge, refund bool) e
 		charges[i].Result = fares[i].result
 	}
 	return nil
+}
+
+func (r *Redis) prefix() (string, error) {
+	switch {
+	case r.Prefix == "":
+		return defaultPrefix, nil
+	case strings.ContainsAny(r.Prefix, "{}"):
+		return "", fmt.Errorf("slidinglog: redis: prefix is %q; want one without braces", r.Prefix)
+	}
+	return r.Prefix, nil
 }
 
 // parts divides an admission into those that one script can take.

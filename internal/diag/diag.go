@@ -47,12 +47,13 @@ type occurrences struct {
 }
 
 // Report logs a line about the code, unless one about the same code and cause
-// was logged within [Interval]. The cause must not be text that a client
-// chooses; such text belongs into args, which are attributes as in [slog.Log].
-func (l *Log) Report(code Code, cause, message string, args ...any) {
+// was logged within [Interval], and reports whether it did. The cause must not
+// be text that a client chooses; such text belongs into args, which are
+// attributes as in [slog.Log].
+func (l *Log) Report(code Code, cause, message string, args ...any) (logged bool) {
 	repeated, due := l.due(problem{code, cause}, time.Now())
 	if !due {
-		return
+		return false
 	}
 	logger := l.Logger
 	if logger == nil {
@@ -64,6 +65,14 @@ func (l *Log) Report(code Code, cause, message string, args ...any) {
 	}
 	args = append(args, "help", page+string(code))
 	logger.Log(context.Background(), code.Level(), "ratelimit: "+message, args...)
+	return true
+}
+
+// Forget says that the problem is over: its next occurrence is logged at once.
+func (l *Log) Forget(code Code, cause string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.seen, problem{code, cause})
 }
 
 // due reports whether a line is due now, and how many occurrences it stands for

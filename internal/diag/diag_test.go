@@ -65,3 +65,16 @@ func TestCausesBounded(t *testing.T) {
 		t.Errorf("got %d lines; want 256 and one for the rest", n)
 	}
 }
+
+// A problem that is over is a new one when it comes back.
+func TestForget(t *testing.T) {
+	log, out := newLog()
+	if !log.Report(diag.RedisUnreachable, "a", "redis does not answer") || log.Report(diag.RedisUnreachable, "a", "redis does not answer") {
+		t.Error("want Report to say that the first line was logged and the second was not")
+	}
+	log.Forget(diag.RedisUnreachable, "a")
+	log.Forget(diag.RedisUnreachable, "never seen")
+	if !log.Report(diag.RedisUnreachable, "a", "redis does not answer") || strings.Contains(out.String(), "repeated") {
+		t.Errorf("after Forget: got\n%s\nwant a second line, which repeats nothing", out)
+	}
+}

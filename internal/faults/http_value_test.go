@@ -147,7 +147,7 @@ var _ = fault(45, "a_reply_of_another_type_is_an_error", func(t *testing.T, o *o
 			// Per-call errors never rest the lane: the next call is sent.
 			expect(t, fmt.Sprintf("RESP%d: after %q", protocol, reply), s.do(t, "GET /ok").StatusCode, 200)
 		}
-		if lines := store.log.lines(isAway); len(lines) != 0 {
+		if lines := store.log.lines(isBack); len(lines) != 0 {
 			t.Errorf("RESP%d: odd replies counted as an outage: %q", protocol, lines)
 		}
 	}

@@ -73,7 +73,7 @@ func (j *journal) lines(text string) []string {
 }
 
 const (
-	isAway = "redis is unavailable"
+	isAway = "code=redis-"
 	isBack = "redis is available again"
 )
 

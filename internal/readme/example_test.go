@@ -35,6 +35,10 @@ func stores() error {
 			return err
 		}
 		defer store.Close()
+
+		if err := store.Ping(context.Background()); err != nil {
+			log.Print("limits are kept in this process until Redis works: ", err)
+		}
 	}
 	{
 		store, err := gcra.Open("redis://10.0.0.1:6379,10.0.0.2:6379,10.0.0.3:6379")

@@ -1,0 +1,130 @@
+package gcra
+
+import (
+	"cmp"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/internal/diag"
+	"github.com/seed-e377111c/ratelimit/internal/rediskit"
+)
+
+// health logs what is wrong with a server, and when it is well again.
+//
+// What cannot heal by itself, such as a wrong password, is logged when it is
+// first seen. A failure that may be over with the next batch is logged when the
+// breaker opens, when a server that has never answered refuses connections or
+// commands, or when [manyFailures] batches have failed within [diag.Interval]. A
+// timeout alone is not logged: a first connection may take longer than the
+// Timeout.
+type health struct {
+	store  *Redis
+	server string
+	sound  atomic.Bool // answered has nothing to do
+
+	mu       sync.Mutex
+	was      bool        // has answered
+	outage   bool        // has not answered since it was first asked, or since the breaker opened
+	problems []diag.Code // logged, and not over
+	failures recent      // batches that failed
+	outages  recent      // outages that ended
+}
+
+// manyFailures is how many failures within five minutes are worth a line when
+// the breaker does not open.
+const manyFailures = 10
+
+// recent are the times of the last events.
+type recent struct {
+	at   [manyFailures]time.Time
+	next int
+}
+
+// many notes an event, and reports whether the last manyFailures of them came
+// within diag.Interval.
+func (r *recent) many(now time.Time) bool {
+	r.at[r.next] = now
+	r.next = (r.next + 1) % manyFailures
+	oldest := r.at[r.next]
+	return !oldest.IsZero() && now.Sub(oldest) < diag.Interval
+}
+
+// failed takes note of a batch that failed, after the breaker has.
+func (h *health) failed(err error, resting bool) {
+	h.mu.Lock()
+	conn, addresses := rediskit.ConnOf(h.store.client)
+	conn.Answered = h.was
+	p := rediskit.Diagnose(err, conn)
+	if p.Timeout {
+		// Often it is a connection that the batch has waited for.
+		p = rediskit.Diagnose(cmp.Or(h.store.dials.last(h.server), h.store.late()), conn)
+	}
+	many := p.Code != "" && h.failures.many(time.Now())
+	first := !h.was && !p.Timeout
+	h.outage = h.outage || resting || !h.was && isOutage(err)
+	if h.outage && len(h.problems) > 0 {
+		h.sound.Store(false)
+	}
+	h.mu.Unlock()
+	if p.Code == "" || !(p.Code.Level() > diag.RedisUnreachable.Level() || resting || first || many) {
+		return
+	}
+	args := []any{"server", cmp.Or(h.server, addresses), "error", p.Cause} // a cluster's nodes may not be known yet
+	if p.Hint != "" {
+		args = append(args, "hint", p.Hint)
+	}
+	if !h.store.log.Report(p.Code, h.server, "redis "+p.What, args...) {
+		return
+	}
+	h.mu.Lock()
+	h.problems = append(h.problems, p.Code)
+	if h.outage {
+		h.sound.Store(false)
+	}
+	h.mu.Unlock()
+}
+
+// answered takes note of a batch that was answered.
+func (h *health) answered() {
+	h.mu.Lock()
+	over := h.outage && len(h.problems) > 0 // what fails now and then is not over with one answer
+	if over {
+		// A server that goes and comes all the time has its line every five minutes.
+		if !h.outages.many(time.Now()) {
+			for _, code := range h.problems {
+				h.store.log.Forget(code, h.server)
+			}
+		}
+		h.problems = nil
+	}
+	if h.outage {
+		h.failures = recent{} // those after it are counted anew
+	}
+	h.was, h.outage = true, false
+	h.sound.Store(true)
+	h.mu.Unlock()
+	if over {
+		h.store.logger().Info("ratelimit: redis is available again", "server", h.server)
+	}
+}
+
+// failure is an error of a call that the server or the way to it has failed.
+type failure struct{ err error }
+
+func (f *failure) Error() string {
+	// An unknown command is repeated with its arguments, AUTH with the password.
+	text, _, _ := strings.Cut(f.err.Error(), ", with args beginning with")
+	return "gcra: redis: " + text
+}
+
+func (f *failure) Unwrap() error { return f.err }
+
+// Logged reports whether the store's own log tells of such failures, so that a
+// caller who logs errors need not. A caller finds it with errors.As and an
+// interface{ Logged() bool }.
+func (f *failure) Logged() bool {
+	return errors.Is(f.err, ErrUnavailable) || rediskit.Diagnose(f.err, rediskit.Conn{}).Code != ""
+}

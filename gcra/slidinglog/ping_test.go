@@ -1,0 +1,58 @@
+package slidinglog_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/gcra/slidinglog"
+	"github.com/seed-e377111c/ratelimit/internal/redistest"
+)
+
+// Ping says what is wrong with a server, and leaves no key behind.
+func TestPing(t *testing.T) {
+	server := redistest.Start(t)
+	rules := "~sl-* +evalsha +eval +time +zadd +zrem +zrange +zrangebyscore +zrank +zremrangebyscore +zremrangebyrank +pexpireat +del"
+	user := func(name, rules string) *slidinglog.Redis {
+		args := []any{"acl", "setuser", name, "on", ">hunter2"}
+		for rule := range strings.FieldsSeq(rules) {
+			args = append(args, rule)
+		}
+		if err := server.Client().Do(t.Context(), args...).Err(); err != nil {
+			t.Fatal(err)
+		}
+		o := server.Options()
+		o.Username, o.Password = name, "hunter2"
+		client := redis.NewClient(o)
+		t.Cleanup(func() { client.Close() })
+		return newStore(client)
+	}
+	if err := user("all", rules).Ping(t.Context()); err != nil {
+		t.Errorf("with the ACL line of SECURITY.md: %v", err)
+	}
+	redistest.Eventually(t, patience, "the key to expire", func() bool {
+		n, err := server.Client().DBSize(t.Context()).Result()
+		return err == nil && n == 0
+	})
+	want := "slidinglog: redis at " + server.Addr + " denies the user a command or a key: "
+	if err := user("few", strings.Replace(rules, "+zadd", "", 1)).Ping(t.Context()); err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("without ZADD: got %v; want %s...", err, want)
+	}
+	server.Kill()
+	want = "slidinglog: redis at " + server.Addr + " does not answer: connection refused; "
+	if err := newStore(server.Client()).Ping(t.Context()); err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("without a server: got %v; want %s...", err, want)
+	}
+	braces := newStore(server.Client())
+	braces.Prefix = "{sl}:"
+	if err := braces.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "without braces") {
+		t.Errorf("prefix with braces: got %v", err)
+	}
+}
+
+func TestPingCluster(t *testing.T) {
+	client := redistest.StartCluster(t).Client()
+	r := newStore(client)
+	redistest.Eventually(t, patience, "the cluster to answer", func() bool { return r.Ping(t.Context()) == nil })
+}

@@ -1,0 +1,127 @@
+package rediskit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// pingTimeout bounds a Ping whose context has no deadline. Connecting over TLS
+// takes longer than a decision may.
+const pingTimeout = 2 * time.Second
+
+// ConnOf is what all connections of a client have in common, and Addresses where
+// they lead to.
+func ConnOf(client redis.UniversalClient) (c Conn, addresses string) {
+	switch cl := client.(type) {
+	case *redis.Client:
+		return Conn{TLS: cl.Options().TLSConfig != nil}, cl.Options().Addr
+	case *redis.ClusterClient:
+		return Conn{TLS: cl.Options().TLSConfig != nil, Cluster: true}, strings.Join(cl.Options().Addrs, ",")
+	case *redis.Ring:
+		return Conn{TLS: cl.Options().TLSConfig != nil}, ""
+	}
+	return Conn{}, ""
+}
+
+// Ping calls a function for each server that keys live on: a single server, the
+// masters of a cluster, the shards of a ring. The key is prefix and a suffix that
+// no bucket has, and lives on that server. Errors say in a sentence for each
+// server what is wrong.
+func Ping(ctx context.Context, client redis.UniversalClient, prefix string, call func(ctx context.Context, server redis.UniversalClient, key string) error) error {
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, pingTimeout)
+		defer cancel()
+	}
+	p := ping{prefix: prefix, call: call}
+	p.conn, p.address = ConnOf(client)
+	deadline, _ := ctx.Deadline()
+	p.bound = time.Until(deadline).Round(time.Millisecond)
+
+	done := make(chan error, 1)
+	go func() { done <- p.all(ctx, client) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done(): // a client need not heed it
+		if err := context.Cause(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			return err
+		}
+		return p.explain(ctx, p.address, ctx.Err())
+	}
+}
+
+type ping struct {
+	prefix  string
+	call    func(ctx context.Context, server redis.UniversalClient, key string) error
+	conn    Conn
+	address string
+	bound   time.Duration
+}
+
+func (p *ping) all(ctx context.Context, client redis.UniversalClient) error {
+	var mu sync.Mutex
+	var errs []error
+	one := func(ctx context.Context, server *redis.Client, key string) {
+		if err := p.call(ctx, server, key); err != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			errs = append(errs, p.explain(ctx, server.Options().Addr, err))
+		}
+	}
+	key := p.prefix + "{ping}"
+	switch c := client.(type) {
+	case *redis.Client:
+		one(ctx, c, key)
+	case *redis.ClusterClient:
+		err := c.ForEachMaster(ctx, func(ctx context.Context, server *redis.Client) error {
+			if key, ok := p.keyOn(ctx, c, server); ok {
+				one(ctx, server, key)
+			}
+			return nil
+		})
+		if err != nil {
+			return p.explain(ctx, p.address, err)
+		}
+	case *redis.Ring:
+		err := c.ForEachShard(ctx, func(ctx context.Context, server *redis.Client) error {
+			one(ctx, server, key)
+			return nil
+		})
+		errs = append(errs, err)
+	default:
+		if err := p.call(ctx, client, key); err != nil {
+			return p.explain(ctx, "the client's address", err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// keyOn returns a key of a master's. A master without slots has none.
+func (p *ping) keyOn(ctx context.Context, c *redis.ClusterClient, server *redis.Client) (key string, ok bool) {
+	for i := range 10_000 {
+		key := fmt.Sprintf("%s{ping%d}", p.prefix, i)
+		if owner, err := c.MasterForKey(ctx, key); err == nil && owner.Options().Addr == server.Options().Addr {
+			return key, true
+		}
+	}
+	return "", false
+}
+
+func (p *ping) explain(ctx context.Context, server string, err error) error {
+	said := err
+	if ctx.Err() != nil {
+		said = fmt.Errorf("no answer within %v: %w", p.bound, context.DeadlineExceeded)
+	}
+	problem := Diagnose(said, p.conn)
+	if problem.Code == "" {
+		return err
+	}
+	return &ServerError{Server: server, Problem: problem, Err: err}
+}
