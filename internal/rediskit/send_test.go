@@ -18,10 +18,10 @@ type answers struct {
 	sent []string
 }
 
-type answer string
+type scriptError string
 
-func (a answer) Error() string { return string(a) }
-func (answer) RedisError()     {}
+func (a scriptError) Error() string { return string(a) }
+func (scriptError) RedisError()     {}
 
 func (a *answers) DialHook(next redis.DialHook) redis.DialHook { return next }
 
@@ -39,8 +39,8 @@ func (a *answers) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 		if a.errs = a.errs[1:]; text == "" {
 			return nil
 		}
-		cmd.SetErr(answer(text))
-		return answer(text)
+		cmd.SetErr(scriptError(text))
+		return scriptError(text)
 	}
 }
 
