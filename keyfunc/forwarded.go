@@ -42,6 +42,9 @@ func TrustedProxies[P string | netip.Prefix](prefixes ...P) Func {
 	return func(r *http.Request) (string, error) {
 		client, _ := parseAddr(r.RemoteAddr)
 		if !trusted.contain(client) {
+			if len(r.Header[forwardedFor]) > 0 {
+				reportProxy(r, client, "keyfunc.TrustedProxies reads only from the networks it lists")
+			}
 			return addrKey(client), nil
 		}
 		for hop := range fromRight(r.Header[forwardedFor]) {
@@ -86,7 +89,8 @@ func TrustedHops(n int) Func {
 			}
 			break
 		}
-		return RemoteAddr(r)
+		peer, _ := parseAddr(r.RemoteAddr)
+		return addrKey(peer), nil
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/seed-e377111c/ratelimit/internal/notice"
 	"github.com/seed-e377111c/ratelimit/internal/pattern"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
@@ -58,6 +59,9 @@ func KeyFrom(key func(*gin.Context) (string, error)) func(*http.Request) (string
 			return "", errors.New("ratelimit: KeyFrom: the request carries no gin context; use the limiter through adapters/gin")
 		}
 		subject, err := key(c)
+		if err == nil && subject == "" {
+			notice.Report(r.Context(), notice.KeyBeforeAuth, "")
+		}
 		if err != nil || subject == "" {
 			return "", err
 		}
