@@ -33,20 +33,23 @@ const ipv6Bits = 64
 // X-Forwarded-For, which most likely means a proxy.
 func RemoteAddr(r *http.Request) (string, error) {
 	peer, _ := parseAddr(r.RemoteAddr)
-	if len(r.Header[forwardedFor]) > 0 {
+	if nearby(peer) && len(r.Header[forwardedFor]) > 0 {
 		reportProxy(r, peer, "keyfunc.RemoteAddr does not read")
 	}
 	return addrKey(peer), nil
 }
 
-// reportProxy reports a peer that looks like a proxy whose X-Forwarded-For is
-// not read. Other peers are clients, and may send what they like.
+// nearby reports whether a peer may be a proxy of this server. Others are
+// clients, and may send the headers of a proxy if they like.
+func nearby(peer netip.Addr) bool {
+	return peer.IsPrivate() || peer.IsLoopback() || peer.IsLinkLocalUnicast()
+}
+
+// reportProxy reports a nearby peer whose X-Forwarded-For is not read.
 func reportProxy(r *http.Request, peer netip.Addr, unread string) {
-	if peer.IsPrivate() || peer.IsLoopback() || peer.IsLinkLocalUnicast() {
-		addr := peer.String()
-		notice.Report(r.Context(), notice.ProxyIgnored, "a request from "+addr+" has X-Forwarded-For, which "+unread+
-			". If "+addr+` is your proxy, its clients share one bucket: want keyfunc.TrustedProxies("`+addr+`")`)
-	}
+	addr := peer.String()
+	notice.Report(r.Context(), notice.ProxyIgnored, "a request from "+addr+" has X-Forwarded-For, which "+unread+
+		". If "+addr+` is your proxy, its clients share one bucket: want keyfunc.TrustedProxies("`+addr+`")`)
 }
 
 // IPv6Prefix counts the IPv6 clients among the answers of key by the network of

@@ -42,7 +42,7 @@ func TrustedProxies[P string | netip.Prefix](prefixes ...P) Func {
 	return func(r *http.Request) (string, error) {
 		client, _ := parseAddr(r.RemoteAddr)
 		if !trusted.contain(client) {
-			if len(r.Header[forwardedFor]) > 0 {
+			if nearby(client) && len(r.Header[forwardedFor]) > 0 {
 				reportProxy(r, client, "keyfunc.TrustedProxies reads only from the networks it lists")
 			}
 			return addrKey(client), nil
