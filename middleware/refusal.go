@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/seed-e377111c/ratelimit/internal/diag"
 )
 
 // refuse tells the client that the request does not go on.
@@ -13,7 +15,16 @@ func (l *Limiter) refuse(w http.ResponseWriter, r *http.Request, d *Decision) {
 		h["Retry-After"] = []string{strconv.FormatInt(seconds(d.RetryAfter), 10)}
 	}
 	h["Cache-Control"] = []string{"no-store"} // RFC 6585: a 429 must not be stored
-	l.deny(w, r, *d)
+	if l.deny == nil {
+		deny(w, r, *d)
+		return
+	}
+	writer, wrote := watch(w, r)
+	l.deny(writer, r, *d)
+	if !wrote() {
+		l.log.Report(diag.DenyWroteNothing, "", "Config.Deny wrote nothing: the default denial is written in its place")
+		deny(w, r, *d)
+	}
 }
 
 // seconds rounds up, so that whoever waits as long as told has waited enough.
