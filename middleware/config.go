@@ -225,7 +225,6 @@ func compile(list []Policy) (_ *policies, errs []error) {
 func (p *Policy) compile(name string, report func(field, format string, args ...any)) *policy {
 	c := &policy{Policy: *p}
 	c.Name = name
-	c.first.Store(newFirst(p))
 	switch {
 	case name == "":
 		report("Name", "is missing; want one for each of several policies")
@@ -255,6 +254,7 @@ func (p *Policy) compile(name string, report func(field, format string, args ...
 	if p.Outage > OutageClosed {
 		report("Outage", "is %d; want OutageLocal, OutageOpen or OutageClosed", p.Outage)
 	}
+	c.first.Store(newFirst(p))
 	return c
 }
 

@@ -44,7 +44,7 @@ func TestStoreAway(t *testing.T) {
 			t.Run(test.name, func(t *testing.T) {
 				store, _ := newStore()
 				store.fail, store.panics = 1000, panics
-				l := limiter(t, middleware.Config{Logger: unread, Store: store, Instances: test.instances}, test.policies...)
+				l := limiter(t, middleware.Config{Store: store, Instances: test.instances}, test.policies...)
 				for i, want := range test.statuses {
 					res, d := allow(l, get("/"))
 					if res.StatusCode != want || d.Status() != want || !errors.Is(d.Err, errAway) || len(d.Results) != test.results {
@@ -73,7 +73,7 @@ func TestStoreAway(t *testing.T) {
 
 func TestDegraded(t *testing.T) {
 	store, _ := newStore()
-	l := limiter(t, middleware.Config{Logger: unread, Store: store},
+	l := limiter(t, middleware.Config{Store: store},
 		middleware.Policy{Name: "fine", Key: key("k"), Limit: five},
 		middleware.Policy{Name: "local", Key: keyFails, Limit: five},
 		middleware.Policy{Name: "elsewhere", Key: key("k"), Limit: five, Routes: []string{"/elsewhere"}},
@@ -85,7 +85,7 @@ func TestDegraded(t *testing.T) {
 	if got, want := l.Decide(get("/")).Degraded(), []string{"fine", "local", "open"}; !slices.Equal(got, want) {
 		t.Errorf("the store is away: got %q; want %q", got, want)
 	}
-	l = limiter(t, middleware.Config{Logger: unread, Store: store}, middleware.Policy{Key: key("k"), Limit: five})
+	l = limiter(t, middleware.Config{Store: store}, middleware.Policy{Key: key("k"), Limit: five})
 	if got := l.Decide(get("/")).Degraded(); got != nil {
 		t.Errorf("all is well: got %q; want nil", got)
 	}
@@ -95,7 +95,7 @@ func TestHeavyRequestsDuringAnOutage(t *testing.T) {
 	// One tenth of 20 would refuse a request of 15 for good.
 	store, _ := newStore()
 	store.fail = 1000
-	l := limiter(t, middleware.Config{Logger: unread, Store: store, Instances: 10},
+	l := limiter(t, middleware.Config{Store: store, Instances: 10},
 		middleware.Policy{Key: key("k"), Limit: gcra.PerHour(20), Cost: func(*http.Request) int { return 15 }})
 	if d := l.Decide(get("/")); !d.Allowed {
 		t.Errorf("first: got %+v; want allowed", d.Results)
@@ -111,7 +111,7 @@ func TestShareThatCannotBeKept(t *testing.T) {
 	for _, per := range []time.Duration{365 * 24 * time.Hour, 200 * 365 * 24 * time.Hour} {
 		store, _ := newStore()
 		store.fail = 1000
-		l := limiter(t, middleware.Config{Logger: unread, Store: store, Instances: 10},
+		l := limiter(t, middleware.Config{Store: store, Instances: 10},
 			middleware.Policy{Key: key("k"), Limit: gcra.Limit{Count: int64(per / (365 * 24 * time.Hour)), Per: per, Burst: 1}})
 		first, second := l.Decide(get("/")), l.Decide(get("/"))
 		if !first.Allowed || second.Status() != 429 {
@@ -125,7 +125,7 @@ func TestRefusedHereAfterBeingQueuedThere(t *testing.T) {
 	// it: it does not wait, and its place is given back.
 	store, _ := newStore()
 	hour := gcra.PerHour(1)
-	l := limiter(t, middleware.Config{Logger: unread, Store: store},
+	l := limiter(t, middleware.Config{Store: store},
 		middleware.Policy{Name: "bad", Key: keyFails, Limit: hour},
 		middleware.Policy{Name: "good", Key: key("k"), Limit: hour, MaxDelay: time.Hour})
 	l.Decide(get("/"))
@@ -142,7 +142,7 @@ func TestRefusedHereAfterBeingQueuedThere(t *testing.T) {
 func TestShareOfDearRequests(t *testing.T) {
 	now := time.Unix(0, 0)
 	local := &gcra.Memory{Now: func() time.Time { return now }}
-	l := limiter(t, middleware.Config{Logger: unread, Store: down{local}, Instances: 10},
+	l := limiter(t, middleware.Config{Store: down{local}, Instances: 10},
 		middleware.Policy{Key: key("k"), Limit: gcra.PerSecond(100), Cost: func(r *http.Request) int {
 			if r.URL.Path == "/big" {
 				return 100
@@ -213,7 +213,7 @@ func TestPolicyFails(t *testing.T) {
 				store, _ := newStore()
 				bad := test.policy
 				bad.Name, bad.Outage = "bad", way.outage
-				l := limiter(t, middleware.Config{Logger: unread, Store: store}, bad, middleware.Policy{Name: "good", Key: key("k"), Limit: five})
+				l := limiter(t, middleware.Config{Store: store}, bad, middleware.Policy{Name: "good", Key: key("k"), Limit: five})
 				passed := int64(0)
 				for i, want := range way.want {
 					res, d := allow(l, get("/"))
@@ -237,7 +237,7 @@ func TestRefundAfterPartialOutage(t *testing.T) {
 	// The policy whose key fails is charged here, the other in the store; both
 	// come back.
 	store, _ := newStore()
-	l := limiter(t, middleware.Config{Logger: unread, Store: store},
+	l := limiter(t, middleware.Config{Store: store},
 		middleware.Policy{Name: "bad", Key: keyFails, Limit: gcra.PerHour(1)},
 		middleware.Policy{Name: "good", Key: key("k"), Limit: five})
 	for i := range 3 {

@@ -135,7 +135,7 @@ func TestSpendTakesNoPlaceInTheQueue(t *testing.T) {
 func TestSpendDuringAnOutage(t *testing.T) {
 	store, _ := newStore()
 	store.fail = 1
-	l := limiter(t, middleware.Config{Logger: unread, Store: store}, middleware.Policy{Key: key("k"), Limit: five})
+	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Key: key("k"), Limit: five})
 	d := l.Decide(get("/"))
 	if err := d.Spend(t.Context(), 2); err != nil {
 		t.Fatal(err)

@@ -2,7 +2,6 @@ package ratelimit_test
 
 import (
 	"errors"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -28,7 +27,7 @@ func TestKeyFrom(t *testing.T) {
 	} {
 		var d ratelimit.Decision
 		router := gin.New()
-		router.Use(ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Logger: slog.New(slog.DiscardHandler), Observe: func(_ *http.Request, seen ratelimit.Decision) { d = seen }},
+		router.Use(ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Observe: func(_ *http.Request, seen ratelimit.Decision) { d = seen }},
 			ratelimit.Policy{Limit: gcra.PerMinute(1), Key: ratelimit.KeyFrom(func(*gin.Context) (string, error) { return test.key, test.err })}))
 		router.GET("/", hello)
 		router.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))

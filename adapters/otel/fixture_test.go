@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -60,7 +59,7 @@ func get(target string) *http.Request { return httptest.NewRequest(http.MethodGe
 
 func limiter(t testing.TB, s gcra.Store, policies ...middleware.Policy) *middleware.Limiter {
 	t.Helper()
-	l, err := middleware.New(middleware.Config{Store: s, Logger: slog.New(slog.DiscardHandler)}, policies...)
+	l, err := middleware.New(middleware.Config{Store: s}, policies...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package inspect_test
 import (
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -59,7 +58,7 @@ func newScene(t testing.TB, policies ...middleware.Policy) *scene {
 
 func newSceneOn(t testing.TB, c *clock, store gcra.Store, policies ...middleware.Policy) *scene {
 	t.Helper()
-	limiter, err := middleware.New(middleware.Config{Store: store, Logger: slog.New(slog.DiscardHandler)}, policies...)
+	limiter, err := middleware.New(middleware.Config{Store: store}, policies...)
 	if err != nil {
 		t.Fatal(err)
 	}
