@@ -74,10 +74,10 @@ func fixed(l gcra.Limit) func(*http.Request) gcra.Limit {
 
 // reports is a key function that reports a problem on each request, as those of
 // keyfunc do.
-func reports(code diag.Code) keyfunc.Func {
+func reports(code diag.Code, key string) keyfunc.Func {
 	return func(r *http.Request) (string, error) {
 		notice.Report(r.Context(), string(code), "found by the key")
-		return "k", nil
+		return key, nil
 	}
 }
 
@@ -174,9 +174,10 @@ func TestDiagnostics(t *testing.T) {
 			header: func(int) []string { return []string{"X-Forwarded-For: 203.0.113.9"} }},
 		{name: "RemoteAddr without a proxy", policy: middleware.Policy{Key: keyfunc.RemoteAddr}},
 
-		{name: "a token without exp", policy: middleware.Policy{Key: reports(diag.JWTWithoutExp)}, code: diag.JWTWithoutExp, attrs: []string{"policy=p", "msg=found by the key"}},
-		{name: "an empty HMAC key", policy: middleware.Policy{Key: reports(diag.JWTEmptyKey)}, code: diag.JWTEmptyKey, attrs: []string{"policy=p"}},
-		{name: "an unknown route", policy: middleware.Policy{Key: reports(diag.RouteUnknown)}, code: diag.RouteUnknown, attrs: []string{"policy=p"}},
+		{name: "a token without exp", policy: middleware.Policy{Key: reports(diag.JWTWithoutExp, "k")}, code: diag.JWTWithoutExp, attrs: []string{"policy=p", "msg=found by the key"}},
+		{name: "a token without exp and so no key", policy: middleware.Policy{Key: reports(diag.JWTWithoutExp, "")}, code: diag.JWTWithoutExp},
+		{name: "an empty HMAC key", policy: middleware.Policy{Key: reports(diag.JWTEmptyKey, "k")}, code: diag.JWTEmptyKey, attrs: []string{"policy=p"}},
+		{name: "an unknown route", policy: middleware.Policy{Key: reports(diag.RouteUnknown, "k")}, code: diag.RouteUnknown, attrs: []string{"policy=p"}},
 
 		{name: "Deny writes nothing", policy: middleware.Policy{Key: byName, Limit: once},
 			config: middleware.Config{Deny: func(http.ResponseWriter, *http.Request, middleware.Decision) {}}, code: diag.DenyWroteNothing},

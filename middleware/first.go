@@ -20,7 +20,7 @@ type first struct {
 	mu        sync.Mutex
 	requests  int             // all, with those that LimitFor gave no limit
 	keyed     int             // those with a limit
-	anonymous int             // of these, those with an empty key
+	anonymous int             // of these, those with an empty key that is not explained
 	noUser    int             // of these, those without the user that Key looks for
 	limited   map[string]bool // by key, whether LimitFor gave a limit; nil when that is not looked at
 }
@@ -34,9 +34,9 @@ func newFirst(p *Policy) *first {
 }
 
 // noteKey looks at a request with a limit.
-func (p *policy) noteKey(key string, noUser bool) {
+func (p *policy) noteKey(key string, why hint) {
 	if f := p.first.Load(); f != nil {
-		p.note(f, key, true, noUser)
+		p.note(f, key, true, why)
 	}
 }
 
@@ -52,11 +52,11 @@ func (p *policy) noteUnlimited(r *http.Request) {
 		key, err = p.Key(r.WithContext(notice.With(r.Context(), nil)))
 		return err
 	})
-	p.note(f, key, false, false)
+	p.note(f, key, false, noHint)
 }
 
-func (p *policy) note(f *first, key string, limited, noUser bool) {
-	found, over := f.add(key, limited, noUser)
+func (p *policy) note(f *first, key string, limited bool, why hint) {
+	found, over := f.add(key, limited, why)
 	if over {
 		p.first.Store(nil)
 	}
@@ -73,16 +73,16 @@ var firstTexts = map[diag.Code]string{
 
 // add counts a request, and returns what is wrong now and whether the first
 // requests are over.
-func (f *first) add(key string, limited, noUser bool) (found []diag.Code, over bool) {
+func (f *first) add(key string, limited bool, why hint) (found []diag.Code, over bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.requests++
 	if limited {
 		f.keyed++
-		if key == "" {
+		if key == "" && why != explained {
 			f.anonymous++
 		}
-		if noUser {
+		if why == noUser {
 			f.noUser++
 		}
 		switch {

@@ -135,7 +135,7 @@ func (l *Limiter) collect(r *http.Request, v *visit) {
 			v.fallBack(n, failed)
 			l.policyFailed(r, failed, v.entries[n].way)
 		case p.first.Load() != nil:
-			p.noteKey(v.charges[n].Subject, v.entries[n].noUser)
+			p.noteKey(v.charges[n].Subject, v.entries[n].key)
 		}
 	}
 }

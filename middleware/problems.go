@@ -80,9 +80,10 @@ func withError(args []any, err error) []any {
 func (v *visit) Notice(code, text string) {
 	e := &v.entries[len(v.entries)-1]
 	if code == notice.KeyBeforeAuth {
-		e.noUser = true
+		e.key = noUser
 		return
 	}
+	e.key = explained
 	v.policies.limiter.log.Report(diag.Code(code), "", text, "policy", v.policies.list[e.policy].Name)
 }
 

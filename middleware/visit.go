@@ -70,10 +70,19 @@ const (
 // entry is what a visit keeps about a charge.
 type entry struct {
 	policy uint8 // which of the visit's policies
-	noUser bool  // the policy's Key looked for a user and found none
+	key    hint  // what the policy's Key has reported
 	way    way
 	state  state
 }
+
+// hint is why a key may be empty.
+type hint uint8
+
+const (
+	noHint    hint = iota
+	noUser         // Key has looked for a user and found none
+	explained      // Key has reported a problem, which is logged
+)
 
 // state is what has come of a charge.
 type state uint8

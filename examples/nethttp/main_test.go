@@ -1,13 +1,9 @@
 package main
 
 import (
-	"os"
 	"testing"
 
 	"github.com/seed-e377111c/ratelimit/examples/internal/smoke"
-	"github.com/seed-e377111c/ratelimit/internal/diagtest"
 )
-
-func TestMain(m *testing.M) { os.Exit(diagtest.Quiet(m).Run()) }
 
 func TestExample(t *testing.T) { smoke.Test(t, newHandler) }
