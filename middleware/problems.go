@@ -110,11 +110,10 @@ func (v *visit) chargedBefore(outer *visit) {
 // sameCharge is the name of a policy that both visits charge, or "".
 func (v *visit) sameCharge(outer *visit) string {
 	outer.mu.Lock()
-	defer outer.mu.Unlock()
+	defer outer.mu.Unlock() // of Spend, which adds to Cost
 	for i := range v.charges {
 		for j := range outer.charges {
-			if v.charges[i].Policy == outer.charges[j].Policy && v.charges[i].Cost > 0 &&
-				outer.charges[j].Cost > 0 && outer.entries[j].state == charged {
+			if v.charges[i].Policy == outer.charges[j].Policy && v.charges[i].Cost > 0 && outer.charges[j].Cost > 0 {
 				return v.charges[i].Policy
 			}
 		}
