@@ -29,6 +29,7 @@ import (
 	viagin "github.com/seed-e377111c/ratelimit/adapters/gin"
 	vianethttp "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/diagtest"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
@@ -185,11 +186,11 @@ func start(t *testing.T, build func(app) http.Handler, cfg config) *site {
 		}
 	}
 	if cfg.inner == nil {
-		cfg.inner = []middleware.Policy{{Name: "all", Key: everybody, Limit: gcra.PerSecond(1000)}}
+		cfg.inner = []middleware.Policy{{Name: "inner", Key: everybody, Limit: gcra.PerSecond(1000)}}
 	}
 	a := app{
 		outer:  middleware.Must(middleware.New(cfg.Config, cfg.policies...)),
-		inner:  middleware.Must(middleware.New(middleware.Config{Store: cfg.Store, Headers: cfg.Headers}, cfg.inner...)),
+		inner:  middleware.Must(middleware.New(middleware.Config{Store: cfg.Store, Headers: cfg.Headers, Logger: cfg.Logger}, cfg.inner...)),
 		behind: func() { s.behind.Add(1) },
 		routes: map[string]http.HandlerFunc{},
 	}
@@ -585,7 +586,7 @@ func outage(t *testing.T, build func(app) http.Handler) {
 		{middleware.OutageOpen, []int{200, 200, 200}, ""},
 		{middleware.OutageClosed, []int{503, 503, 503}, ""},
 	} {
-		s := start(t, build, config{Config: middleware.Config{Store: away{gcra.NewMemory()}, Instances: 2},
+		s := start(t, build, config{Config: middleware.Config{Store: away{gcra.NewMemory()}, Instances: 2, Logger: new(diagtest.Log).Logger()},
 			policies: []middleware.Policy{{Name: "all", Key: everybody, Limit: gcra.PerHour(4), Outage: test.outage}}})
 		expect(t, fmt.Sprintf("outage way %d", test.outage), s.statuses(t, "GET /ok", 3), test.statuses)
 		a := s.do(t, "GET /ok")

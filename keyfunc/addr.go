@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+
+	"github.com/seed-e377111c/ratelimit/internal/notice"
 )
 
 // ipv6Bits is how much of an IPv6 address is counted. A /64 is one link and the
@@ -26,9 +28,29 @@ const ipv6Bits = 64
 // addresses that embed an IPv4 address (6to4, NAT64) are IPv6 addresses like
 // any other. Port and zone are dropped. A peer that is not an address, as on a
 // Unix socket, is nobody in particular. The key has at most 27 bytes.
+//
+// The limiter logs it if a request from a private or loopback address has
+// X-Forwarded-For, which most likely means a proxy.
 func RemoteAddr(r *http.Request) (string, error) {
 	peer, _ := parseAddr(r.RemoteAddr)
+	if nearby(peer) && len(r.Header[forwardedFor]) > 0 {
+		reportProxy(r, peer, forwardedFor, "keyfunc.RemoteAddr does not read", "keyfunc.TrustedProxies")
+	}
 	return addrKey(peer), nil
+}
+
+// nearby reports whether a peer may be a proxy of this server. Others are
+// clients, and may send the headers of a proxy if they like.
+func nearby(peer netip.Addr) bool {
+	return peer.IsPrivate() || peer.IsLoopback() || peer.IsLinkLocalUnicast()
+}
+
+// reportProxy reports a nearby peer whose header is not read, and the function
+// that would read it.
+func reportProxy(r *http.Request, peer netip.Addr, header, unread, want string) {
+	addr := peer.String()
+	notice.Report(r.Context(), notice.ProxyIgnored, "a request from "+addr+" has "+header+", which "+unread+
+		". If "+addr+" is your proxy, its clients share one bucket: want "+want+`("`+addr+`")`)
 }
 
 // IPv6Prefix counts the IPv6 clients among the answers of key by the network of

@@ -43,7 +43,7 @@ const (
 func TrustedProxies[P string | netip.Prefix](prefixes ...P) Func {
 	trusted := mustNetworks("TrustedProxies", prefixes)
 	return func(r *http.Request) (string, error) {
-		return addrKey(trusted.client(r, forwardedFor, lastComma, parseAddr)), nil
+		return addrKey(trusted.client(r, forwardedFor, lastComma, parseAddr, "keyfunc.TrustedProxies")), nil
 	}
 }
 
@@ -75,7 +75,8 @@ func TrustedHops(n int) Func {
 			}
 			break
 		}
-		return RemoteAddr(r)
+		peer, _ := parseAddr(r.RemoteAddr)
+		return addrKey(peer), nil
 	}
 }
 
@@ -117,10 +118,14 @@ func Header[P string | netip.Prefix](name string, prefixes ...P) Func {
 }
 
 // client walks from the peer over the hops in a header, of which parse reads
-// one, to the first that is not in the networks.
-func (n networks) client(r *http.Request, header string, comma func(string) int, parse func(string) (netip.Addr, bool)) netip.Addr {
+// one, to the first that is not in the networks. It does so for the key function
+// of that name.
+func (n networks) client(r *http.Request, header string, comma func(string) int, parse func(string) (netip.Addr, bool), name string) netip.Addr {
 	client, _ := parseAddr(r.RemoteAddr)
 	if !n.contain(client) {
+		if nearby(client) && len(r.Header[header]) > 0 {
+			reportProxy(r, client, header, name+" reads only from the networks it lists", name)
+		}
 		return client
 	}
 	for hop := range fromRight(r.Header[header], comma) {

@@ -3,6 +3,8 @@ package keyfunc
 import (
 	"context"
 	"net/http"
+
+	"github.com/seed-e377111c/ratelimit/internal/notice"
 )
 
 // Subject counts an identity that authentication middleware has put in the
@@ -12,7 +14,8 @@ import (
 //	keyfunc.Subject(func(ctx context.Context) string { return auth.User(ctx).ID })
 //
 // The identity is taken at its word, so it must be one that was verified. The
-// limiter must run after that middleware. The keys, "sub:" and the identity,
+// limiter must run after that middleware, and logs it if none of a policy's first
+// hundred requests has an identity. The keys, "sub:" and the identity,
 // never equal a key of [JWTSubject], which also holds the issuer.
 //
 // Subject panics if get is nil.
@@ -23,6 +26,7 @@ func Subject(get func(context.Context) string) Func {
 	return func(r *http.Request) (string, error) {
 		identity := get(r.Context())
 		if identity == "" {
+			notice.Report(r.Context(), notice.KeyBeforeAuth, "")
 			return "", nil
 		}
 		return encode("sub:", identity), nil

@@ -35,7 +35,7 @@ import (
 func Forwarded[P string | netip.Prefix](prefixes ...P) Func {
 	trusted := mustNetworks("Forwarded", prefixes)
 	return func(r *http.Request) (string, error) {
-		return addrKey(trusted.client(r, forwarded, lastUnquotedComma, parseElement)), nil
+		return addrKey(trusted.client(r, forwarded, lastUnquotedComma, parseElement, "keyfunc.Forwarded")), nil
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/keyfunc"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -42,6 +43,20 @@ func BenchmarkAllow(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// BenchmarkDecide is a decision that nobody is told of, by keys that read the
+// address.
+func BenchmarkDecide(b *testing.B) {
+	l := middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory()},
+		middleware.Policy{Name: "a", Key: keyfunc.RemoteAddr, Limit: gcra.PerSecond(500_000).WithBurst(1_000_000)}))
+	r := httptest.NewRequest("GET", "/users/1", nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		if d := l.Decide(r); !d.Allowed {
+			b.Fatal("refused")
+		}
 	}
 }
 

@@ -3,11 +3,13 @@ package middleware
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"reflect"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/pattern"
 )
 
@@ -25,13 +27,21 @@ type Config struct {
 	// 9457. RateLimit fields, Retry-After and Cache-Control are set already, and
 	// fields that would let a cache store it (ETag, Expires, CDN-Cache-Control and
 	// the like) are removed; [Decision.Status] gives the status to write. It must
-	// write one.
+	// write one: if it writes nothing, the default is written and a line goes to
+	// Logger. The writer may be wrapped; [http.ResponseController] finds the
+	// original.
 	Deny func(http.ResponseWriter, *http.Request, Decision)
 
 	// Observe is called once for each decision, before anything is written and
 	// before the request waits for its Delay. It must not block, nor keep or
 	// change the Decision's Results. See [Limiter.Observe] for more than one.
 	Observe func(*http.Request, Decision)
+
+	// Logger gets what is wrong with the set-up, at most one line in five minutes
+	// for each problem: a Key that fails, a proxy that the keys ignore, a store
+	// that does not answer. Each line has a code and a link to the section of
+	// docs/troubleshooting.md about it. Nil means [slog.Default].
+	Logger *slog.Logger
 
 	// Instances is how many servers share the limits. While a server limits by
 	// itself, its share of each limit is one part in so many; 0 means 1.
@@ -128,12 +138,10 @@ func New(cfg Config, policies ...Policy) (*Limiter, error) {
 		deny:      cfg.Deny,
 		instances: max(cfg.Instances, 1),
 		local:     local(cfg.Store),
+		log:       diag.Log{Logger: cfg.Logger},
 	}
 	if l.headers == 0 {
 		l.headers = HeadersDraft6
-	}
-	if l.deny == nil {
-		l.deny = deny
 	}
 	l.Observe(cfg.Observe)
 	ps, errs := compile(policies)
@@ -141,6 +149,7 @@ func New(cfg Config, policies ...Policy) (*Limiter, error) {
 		return nil, errors.Join(errs...)
 	}
 	l.use(ps)
+	l.checkNames()
 	return l, nil
 }
 
@@ -246,6 +255,7 @@ func (p *Policy) compile(report func(field, format string, args ...any)) *policy
 	if p.Outage > OutageClosed {
 		report("Outage", "is %d; want OutageLocal, OutageOpen or OutageClosed", p.Outage)
 	}
+	c.first.Store(newFirst(p))
 	return c
 }
 
@@ -259,9 +269,11 @@ func printable(s string) bool {
 }
 
 // clip bounds what an error message repeats of its input.
-func clip(s string) string {
-	if len(s) > 80 {
-		return s[:80] + "..."
+func clip(s string) string { return clipTo(80, s) }
+
+func clipTo(n int, s string) string {
+	if len(s) > n {
+		return s[:n] + "..."
 	}
 	return s
 }

@@ -254,7 +254,7 @@ func TestFramework(t *testing.T) {
 	store, _ := newStore()
 	var seen any
 	var mu sync.Mutex
-	l := limiter(t, middleware.Config{Store: store.Store}, middleware.Policy{Name: "all", Limit: five, Key: func(r *http.Request) (string, error) {
+	l := limiter(t, middleware.Config{Logger: unread, Store: store.Store}, middleware.Policy{Name: "all", Limit: five, Key: func(r *http.Request) (string, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		seen = middleware.Framework(r.Context())

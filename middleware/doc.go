@@ -21,8 +21,8 @@
 // or [Limiter.Decide], which writes nothing.
 //
 // The package assumes that the key function tells the truth; see package
-// keyfunc. The ResponseWriter is never wrapped, so flushing, hijacking and
-// [http.ResponseController] work as without a limiter.
+// keyfunc. The ResponseWriter of handlers is never wrapped, so flushing,
+// hijacking and [http.ResponseController] work as without a limiter.
 //
 // # When the answer cannot be had
 //
@@ -31,4 +31,11 @@
 // server goes on limiting by itself. [Decision.Err] says why. The client
 // is told nothing of the cause, and never gets a 429 for it: with
 // [OutageClosed] it gets a 503.
+//
+// # What is logged
+//
+// [Config.Logger] gets one line for each problem of the set-up, and another
+// every five minutes while it lasts: a function of a policy that fails, a proxy
+// that the keys ignore, one limiter that runs twice on a request. Each line has
+// a code; docs/troubleshooting.md has symptom, cause and fix for each of them.
 package middleware

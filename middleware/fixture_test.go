@@ -3,6 +3,7 @@ package middleware_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -77,6 +78,10 @@ func newStore() (*flaky, *clock) {
 	c := newClock()
 	return &flaky{Store: &gcra.Memory{Now: c.now}}, c
 }
+
+// unread is the Logger of a limiter that is set up wrong on purpose, or whose
+// store fails.
+var unread = slog.New(slog.DiscardHandler)
 
 func key(s string) func(*http.Request) (string, error) {
 	return func(*http.Request) (string, error) { return s, nil }

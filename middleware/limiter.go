@@ -2,11 +2,13 @@ package middleware
 
 import (
 	"context"
+	"math/rand/v2"
 	"net/http"
 	"sync/atomic"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/diag"
 )
 
 // Limiter decides about requests by its policies. It is built by [New] and is
@@ -17,17 +19,34 @@ type Limiter struct {
 	local     gcra.Store // for OutageLocal
 	instances int
 	headers   Headers
-	deny      func(http.ResponseWriter, *http.Request, Decision)
+	deny      func(http.ResponseWriter, *http.Request, Decision) // nil for the default
 	observers observers
+	log       diag.Log
+	decides   atomic.Int32 // up to firstRequests
 }
 
 // Decide charges the policies that apply to the request and says whether it
 // may go on. It writes nothing and does not wait: honouring Delay is the
 // caller's part. A client that hangs up meanwhile is charged all the same.
 func (l *Limiter) Decide(r *http.Request) Decision {
-	v := &visit{Context: r.Context()}
-	l.decide(r, v)
+	asked, v := r, (*visit)(nil)
+	if l.listens() {
+		asked, v = carry(r, Framework(r.Context()))
+	} else {
+		v = &visit{Context: r.Context()}
+	}
+	l.decide(asked, v, nil)
 	return *v.conclusion()
+}
+
+// listens reports whether key functions can report problems of this Decide, which
+// takes a copy of the request: in the first ones, and now and then later.
+func (l *Limiter) listens() bool {
+	if l.decides.Load() < firstRequests {
+		l.decides.Add(1)
+		return true
+	}
+	return rand.Uint32()%64 == 0 //nolint:gosec // a sample
 }
 
 // Allow decides about the request as Decide does and tells the client: it sets
@@ -38,8 +57,8 @@ func (l *Limiter) Decide(r *http.Request) Decision {
 // The request that it returns is the one to hand on, for it carries the
 // Decision (see [FromContext]).
 func (l *Limiter) Allow(w http.ResponseWriter, r *http.Request) (*http.Request, bool) {
-	r, v := visitOf(r)
-	l.decide(r, v)
+	r, v, outer := visitOf(r)
+	l.decide(r, v, outer)
 	d := &v.decision
 	v.mu.Lock() // an observer may have begun a Refund
 	v.tell(w.Header(), l.headers)
@@ -70,13 +89,18 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-func (l *Limiter) decide(r *http.Request, v *visit) {
+// decide decides about a request that has passed the limiter of the outer
+// visit, if that is not nil.
+func (l *Limiter) decide(r *http.Request, v, outer *visit) {
 	observers := l.observers.load()
 	var start time.Time
 	if observers != nil {
 		start = time.Now()
 	}
 	l.collect(r, v)
+	if outer != nil {
+		v.chargedBefore(outer)
+	}
 	if len(v.charges) > 0 {
 		l.take((*detached)(v), v)
 	}
@@ -100,13 +124,18 @@ func (l *Limiter) collect(r *http.Request, v *visit) {
 			continue
 		}
 		v.charges = append(v.charges, gcra.Charge{})
-		v.entries = append(v.entries, entry{policy: uint16(i)})
-		applies, err := p.ask(r, &v.charges[len(v.charges)-1])
-		if !applies {
-			v.charges = v.charges[:len(v.charges)-1]
-			v.entries = v.entries[:len(v.entries)-1]
-		} else if err != nil {
-			v.fallBack(len(v.entries)-1, err)
+		v.entries = append(v.entries, entry{policy: uint8(i)})
+		n := len(v.charges) - 1
+		applies, failed := p.ask(r, &v.charges[n])
+		switch {
+		case !applies:
+			v.charges = v.charges[:n]
+			v.entries = v.entries[:n]
+		case failed != nil:
+			v.fallBack(n, failed)
+			l.policyFailed(r, failed, v.entries[n].way)
+		case p.first.Load() != nil:
+			p.noteKey(v.charges[n].Subject, v.entries[n].key)
 		}
 	}
 }

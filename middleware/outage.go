@@ -32,6 +32,7 @@ func (l *Limiter) take(ctx context.Context, v *visit) {
 				v.fallBack(i, nil)
 			}
 		}
+		l.storeFailed(v, l.store, err, v.consequences())
 		v.report(&storeError{err})
 		admitted = !v.closed()
 	}
@@ -40,9 +41,15 @@ func (l *Limiter) take(ctx context.Context, v *visit) {
 	}
 	// The last to be asked, because there is then nothing in it to give back.
 	admitted, err = v.take(ctx, l.local, viaLocal)
-	v.report(err)
+	if err != nil {
+		l.storeFailed(v, l.local, err, viaNone.consequence("Store"))
+		v.report(err)
+	}
 	if !admitted {
-		v.report(v.giveBack(ctx))
+		if err := v.giveBack(ctx); err != nil {
+			l.storeFailed(v, l.store, err, "charged although they are denied")
+			v.report(err)
+		}
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/seed-e377111c/ratelimit/internal/diag"
 )
 
 // refuse tells the client that the request does not go on.
@@ -19,7 +21,16 @@ func (l *Limiter) refuse(w http.ResponseWriter, r *http.Request, d *Decision) {
 		}
 	}
 	h["Cache-Control"] = []string{"no-store"} // RFC 6585: a 429 must not be stored
-	l.deny(w, r, *d)
+	if l.deny == nil {
+		deny(w, r, *d)
+		return
+	}
+	writer, wrote := watch(w, r)
+	l.deny(writer, r, *d)
+	if !wrote() {
+		l.log.Report(diag.DenyWroteNothing, "", "Config.Deny wrote nothing: the default denial is written in its place")
+		deny(w, r, *d)
+	}
 }
 
 // letsStore reports that a field, which middleware further out may have set for

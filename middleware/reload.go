@@ -25,6 +25,9 @@ func (l *Limiter) Reload(policies ...Policy) error {
 
 func (l *Limiter) use(ps *policies) {
 	ps.limiter = l
+	for _, p := range ps.list {
+		p.limiter = l
+	}
 	l.policies.Store(ps)
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/notice"
 )
 
 // visit is one request at one limiter: what it was charged, the Decision, and
@@ -68,10 +69,20 @@ const (
 
 // entry is what a visit keeps about a charge.
 type entry struct {
-	policy uint16 // which of the visit's policies
+	policy uint8 // which of the visit's policies
+	key    hint  // what the policy's Key has reported
 	way    way
 	state  state
 }
+
+// hint is why a key may be empty.
+type hint uint8
+
+const (
+	noHint    hint = iota
+	noUser         // Key has looked for a user and found none
+	explained      // Key has reported a problem, which is logged
+)
 
 // state is what has come of a charge.
 type state uint8
@@ -99,8 +110,13 @@ type visitKey struct{}
 
 // Value makes the visit findable, whatever contexts others put on top.
 func (v *visit) Value(key any) any {
-	if _, ok := key.(visitKey); ok {
+	switch key.(type) {
+	case visitKey:
 		return v
+	case notice.Key:
+		if v.asking() {
+			return v
+		}
 	}
 	return v.Context.Value(key)
 }
@@ -121,11 +137,12 @@ func settledIn(ctx context.Context) *visit {
 }
 
 // visitOf gives the request a visit of its own: the one that WithFramework
-// prepared, unless a limiter has it already, or a new one.
-func visitOf(r *http.Request) (*http.Request, *visit) {
-	outer := visitIn(r.Context())
+// prepared, unless a limiter has it already, or a new one. It also returns the
+// visit before that, or nil.
+func visitOf(r *http.Request) (_ *http.Request, own, outer *visit) {
+	outer = visitIn(r.Context())
 	if outer != nil && outer.stage.CompareAndSwap(fresh, claimed) {
-		return r, outer
+		return r, outer, visitIn(outer.Context)
 	}
 	var framework any
 	if outer != nil {
@@ -133,7 +150,7 @@ func visitOf(r *http.Request) (*http.Request, *visit) {
 	}
 	r, v := carry(r, framework)
 	v.stage.Store(claimed)
-	return r, v
+	return r, v, outer
 }
 
 // carry returns a copy of the request that carries a new visit.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/seed-e377111c/ratelimit/internal/notice"
 	"github.com/seed-e377111c/ratelimit/internal/pattern"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
@@ -43,7 +44,7 @@ func From(l *Limiter) echo.MiddlewareFunc {
 		return func(c echo.Context) error {
 			r := middleware.WithFramework(c.Request(), c)
 			r.Pattern = templates.Pattern(r.Method, c.Path())
-			r, ok := l.Allow(c.Response(), r)
+			r, ok := l.Allow(response{c.Response()}, r)
 			c.SetRequest(r)
 			if !ok {
 				return nil
@@ -53,11 +54,18 @@ func From(l *Limiter) echo.MiddlewareFunc {
 	}
 }
 
+// response tells the limiter whether Config.Deny has written.
+type response struct{ *echo.Response }
+
+func (r response) Written() bool { return r.Committed }
+func (r response) Status() int   { return r.Response.Status }
+
 // KeyFrom makes a Policy.Key of a function that reads echo's context, where
 // authentication middleware leaves what it found. The key is prefixed "own:",
 // so that it cannot be mistaken for one of package keyfunc; an empty one stays
 // empty, nobody in particular. It errs on requests that did not come through
-// this package's middleware.
+// this package's middleware. The limiter logs it if none of a policy's first
+// hundred requests has a key of it: it may run before the authentication.
 func KeyFrom(key func(echo.Context) (string, error)) func(*http.Request) (string, error) {
 	return func(r *http.Request) (string, error) {
 		c, ok := middleware.Framework(r.Context()).(echo.Context)
@@ -65,6 +73,9 @@ func KeyFrom(key func(echo.Context) (string, error)) func(*http.Request) (string
 			return "", errors.New("ratelimit: KeyFrom: the request carries no echo context; use the limiter through adapters/echo")
 		}
 		subject, err := key(c)
+		if err == nil && subject == "" {
+			notice.Report(r.Context(), notice.KeyBeforeAuth, "")
+		}
 		if err != nil || subject == "" {
 			return "", err
 		}

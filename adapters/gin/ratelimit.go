@@ -17,6 +17,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/seed-e377111c/ratelimit/internal/notice"
 	"github.com/seed-e377111c/ratelimit/internal/pattern"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
@@ -50,7 +51,8 @@ func From(l *Limiter) gin.HandlerFunc {
 // authentication middleware leaves what it found. The key is prefixed "own:",
 // so that it cannot be mistaken for one of package keyfunc; an empty one stays
 // empty, nobody in particular. It errs on requests that did not come through
-// this package's middleware.
+// this package's middleware. The limiter logs it if none of a policy's first
+// hundred requests has a key of it: it may run before the authentication.
 func KeyFrom(key func(*gin.Context) (string, error)) func(*http.Request) (string, error) {
 	return func(r *http.Request) (string, error) {
 		c, ok := middleware.Framework(r.Context()).(*gin.Context)
@@ -58,6 +60,9 @@ func KeyFrom(key func(*gin.Context) (string, error)) func(*http.Request) (string
 			return "", errors.New("ratelimit: KeyFrom: the request carries no gin context; use the limiter through adapters/gin")
 		}
 		subject, err := key(c)
+		if err == nil && subject == "" {
+			notice.Report(r.Context(), notice.KeyBeforeAuth, "")
+		}
 		if err != nil || subject == "" {
 			return "", err
 		}

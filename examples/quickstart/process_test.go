@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,6 +18,9 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/seed-e377111c/ratelimit/internal/diag"
+	"github.com/seed-e377111c/ratelimit/internal/diagtest"
 )
 
 // asProgram tells the test binary to be the quickstart itself, so that what
@@ -28,7 +32,7 @@ func TestMain(m *testing.M) {
 		main()
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	os.Exit(diagtest.Quiet(m).Run())
 }
 
 // patience is for busy machines; nothing takes nearly as long.
@@ -63,6 +67,7 @@ type process struct {
 	url  string
 	out  output
 	errs output
+	logs []diag.Code // that it may log
 
 	waited sync.Once
 	exit   error
@@ -89,7 +94,8 @@ func (o *output) String() string {
 var listens = regexp.MustCompile(`listens on (http://(\S+))`)
 
 // start runs a quickstart on a free port until the test ends. By then it must
-// have written nothing to its standard error but that Redis went and came.
+// have written nothing to its standard error but that Redis went and came, and
+// what a test expects in logs.
 func start(t *testing.T, env []string, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, cmd: program(t, env, append([]string{"-addr", "127.0.0.1:0"}, args...)...)}
@@ -101,7 +107,8 @@ func start(t *testing.T, env []string, args ...string) *process {
 		_ = p.cmd.Process.Kill() // fails when it has ended, as it may
 		_ = p.wait()
 		for line := range strings.Lines(p.errs.String()) {
-			if !strings.Contains(line, "ratelimit: redis ") {
+			expected := func(c diag.Code) bool { return strings.Contains(line, " code="+string(c)+" ") }
+			if !strings.Contains(line, "ratelimit: redis ") && !slices.ContainsFunc(p.logs, expected) {
 				t.Errorf("%q wrote to standard error:\n%s", args, line)
 			}
 		}

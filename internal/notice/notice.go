@@ -10,6 +10,10 @@
 //	                 which every client can sign; the key is not used
 //	route-unknown    Route was called a hundred times in this process and no
 //	                 request had a route
+//	proxy-ignored    a request of a private peer has X-Forwarded-For, and the
+//	                 key does not read it
+//	key-before-auth  the request has no user. This is a problem only if none of
+//	                 a policy's first requests has one, which the limiter finds out
 //
 // A report is made on every request that has the problem. How often it is
 // logged is for the reader of the reports to decide. No text holds anything
@@ -23,13 +27,20 @@ const (
 	JWTWithoutExp = "jwt-without-exp"
 	JWTEmptyKey   = "jwt-empty-key"
 	RouteUnknown  = "route-unknown"
+	ProxyIgnored  = "proxy-ignored"
+	KeyBeforeAuth = "key-before-auth"
 )
 
 // Func takes a report. It must be safe for concurrent use.
 type Func func(code, text string)
 
+// Receiver takes reports as a Func does.
+type Receiver interface {
+	Notice(code, text string)
+}
+
 // Key finds the Func in a context. A context type of the caller's own may
-// answer it in its Value method, with a value of type Func.
+// answer it in its Value method, with a value of type Func or a [Receiver].
 type Key struct{}
 
 // With returns a context whose reports go to f.
@@ -39,7 +50,12 @@ func With(ctx context.Context, f Func) context.Context {
 
 // Report hands a problem to the Func in the context. Without one it does nothing.
 func Report(ctx context.Context, code, text string) {
-	if f, _ := ctx.Value(Key{}).(Func); f != nil {
-		f(code, text)
+	switch to := ctx.Value(Key{}).(type) {
+	case Func:
+		if to != nil {
+			to(code, text)
+		}
+	case Receiver:
+		to.Notice(code, text)
 	}
 }

@@ -12,12 +12,12 @@ import (
 
 	vianethttp "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/diagtest"
 	"github.com/seed-e377111c/ratelimit/internal/notice"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 )
 
-// What a key function reports reaches the context of the request, through a
-// limiter in chi's Use.
+// What a key function reports is in the limiter's log, once.
 func TestThroughALimiter(t *testing.T) {
 	secret := []byte("0123456789abcdef0123456789abcdef")
 	token := func(claims jwt.RegisteredClaims) string {
@@ -42,21 +42,21 @@ func TestThroughALimiter(t *testing.T) {
 			good, 1, []string{notice.JWTEmptyKey}},
 		{"a route that is not known", keyfunc.Join(keyfunc.RemoteAddr, keyfunc.Route), "", 100, []string{notice.RouteUnknown}},
 	} {
-		var got []string
+		log := new(diagtest.Log)
 		router := chi.NewRouter()
-		router.Use(func(next http.Handler) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				next.ServeHTTP(w, r.WithContext(notice.With(r.Context(), func(code, _ string) { got = append(got, code) })))
-			})
-		}, vianethttp.New(vianethttp.Config{Store: gcra.NewMemory()}, vianethttp.Policy{Name: "all", Key: tt.key, Limit: gcra.PerSecond(1000)}))
+		router.Use(vianethttp.New(vianethttp.Config{Store: gcra.NewMemory(), Logger: log.Logger()}, vianethttp.Policy{Name: "all", Key: tt.key, Limit: gcra.PerSecond(1000)}))
 		router.Get("/users/{id}", func(http.ResponseWriter, *http.Request) {})
 		for range tt.requests {
 			r := httptest.NewRequest("GET", "/users/7", nil)
 			r.Header.Set("Authorization", tt.authorization)
 			router.ServeHTTP(httptest.NewRecorder(), r)
 		}
+		var got []string
+		for _, line := range log.Lines() {
+			got = append(got, string(line.Code()))
+		}
 		if !slices.Equal(got, tt.want) {
-			t.Errorf("%s: got reports %q; want %q", tt.name, got, tt.want)
+			t.Errorf("%s: got lines %q; want %q", tt.name, got, tt.want)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package policyfile_test
 import (
 	"errors"
 	"io/fs"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -137,7 +138,7 @@ func TestPlanFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory()}, policies...))
+	l := middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory(), Logger: slog.New(slog.DiscardHandler)}, policies...))
 	if first, second := l.Decide(get()), l.Decide(get()); !first.Allowed || second.Allowed || first.Err == nil {
 		t.Errorf("got %+v, %+v; want one request to pass, with an error", first, second)
 	}

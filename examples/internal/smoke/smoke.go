@@ -15,6 +15,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/diagtest"
 )
 
 // Test serves what an example serves and uses its limits up: those of an
@@ -77,7 +78,7 @@ func Main(m *testing.M, main func()) {
 		main()
 		return
 	}
-	os.Exit(m.Run())
+	os.Exit(diagtest.Quiet(m).Run())
 }
 
 // Start starts the example and checks that it says where limits are kept, and no

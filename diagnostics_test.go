@@ -1,0 +1,499 @@
+package ratelimit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/labstack/echo/v4"
+
+	viaecho "github.com/seed-e377111c/ratelimit/adapters/echo"
+	viagin "github.com/seed-e377111c/ratelimit/adapters/gin"
+	vianethttp "github.com/seed-e377111c/ratelimit/adapters/nethttp"
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/diag"
+	"github.com/seed-e377111c/ratelimit/internal/diagtest"
+	"github.com/seed-e377111c/ratelimit/internal/notice"
+	"github.com/seed-e377111c/ratelimit/keyfunc"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+// ample is a limit that no test reaches.
+var ample = gcra.PerSecond(10_000)
+
+// expectLine wants one line: with the code and its level, with the attributes
+// "name=text" that contain the text, and with the help. Without a code it wants
+// none.
+func expectLine(t *testing.T, log *diagtest.Log, code diag.Code, attrs ...string) {
+	t.Helper()
+	lines := log.Lines()
+	if code == "" {
+		if len(lines) > 0 {
+			t.Errorf("got %v; want no line", lines)
+		}
+		return
+	}
+	if len(lines) != 1 {
+		t.Fatalf("got %d lines: %v; want one of %s", len(lines), lines, code)
+	}
+	line := lines[0]
+	if line.Code() != code || line.Level != slog.LevelWarn || !strings.HasSuffix(line.Attrs["help"], "#"+string(code)) {
+		t.Errorf("got %v; want code %s, its help and level WARN", line, code)
+	}
+	for _, attr := range attrs {
+		name, text, _ := strings.Cut(attr, "=")
+		if name == "msg" && strings.Contains(line.Text, text) {
+			continue
+		}
+		if text == "" || !strings.Contains(line.Attrs[name], text) {
+			t.Errorf("got %v; want %s with %q", line, name, text)
+		}
+	}
+}
+
+func fails(*http.Request) (string, error)           { return "", errors.New("no session today") }
+func panics(r *http.Request) (string, error)        { return r.Context().Value("nobody").(string), nil }
+func byName(r *http.Request) (string, error)        { return r.Header.Get("X-Client"), nil }
+func writeDenied(w http.ResponseWriter, status int) { http.Error(w, "slow down", status) }
+func fixed(l gcra.Limit) func(*http.Request) gcra.Limit {
+	return func(*http.Request) gcra.Limit { return l }
+}
+
+// reports is a key function that reports a problem on each request, as those of
+// keyfunc do.
+func reports(code diag.Code, key string) keyfunc.Func {
+	return func(r *http.Request) (string, error) {
+		notice.Report(r.Context(), string(code), "found by the key")
+		return key, nil
+	}
+}
+
+type failingStore struct {
+	gcra.Store
+	err error
+}
+
+func (s failingStore) Take(context.Context, []gcra.Charge) error {
+	if s.err == nil {
+		panic("index out of range")
+	}
+	return s.err
+}
+
+// loggedError is of a store that logs by itself, as gcra.Redis does.
+type loggedError struct{}
+
+func (loggedError) Error() string { return "redis is away" }
+func (loggedError) Logged() bool  { return true }
+
+// Each wrong set-up logs one line within a hundred requests, and its correct
+// twin none, through every framework.
+func TestDiagnostics(t *testing.T) {
+	plan := func(r *http.Request) gcra.Limit {
+		if r.Header.Get("X-Plan") == "" {
+			return gcra.Limit{}
+		}
+		return ample
+	}
+	for _, test := range []struct {
+		name   string
+		policy middleware.Policy
+		config middleware.Config
+		header func(i int) []string // of request i; nil means a client of one name
+		code   diag.Code
+		attrs  []string
+	}{
+		{name: "correct", policy: middleware.Policy{Key: byName}},
+
+		{name: "Key fails", policy: middleware.Policy{Key: fails}, code: diag.PolicyFailed,
+			attrs: []string{"policy=p", "function=Key", "error=no session today", "requests=one shared bucket"}},
+		{name: "Key fails, open", policy: middleware.Policy{Key: fails, Outage: middleware.OutageOpen}, code: diag.PolicyFailed,
+			attrs: []string{"requests=let pass"}},
+		{name: "Key panics, closed", policy: middleware.Policy{Key: panics, Outage: middleware.OutageClosed}, code: diag.PolicyFailed,
+			attrs: []string{"function=Key", "requests=denied with 503", "error=panic", "stack=diagnostics_test.go"}},
+		{name: "Skip panics", policy: middleware.Policy{Key: byName, Skip: func(*http.Request) bool { panic("skip") }}, code: diag.PolicyFailed,
+			attrs: []string{"function=Skip", "stack=diagnostics_test.go"}},
+		{name: "Cost is negative", policy: middleware.Policy{Key: byName, Cost: func(*http.Request) int { return -1 }}, code: diag.PolicyFailed,
+			attrs: []string{"function=Cost", "error=cost of the request is -1", "requests=the whole burst"}},
+		{name: "LimitFor is invalid", policy: middleware.Policy{Key: byName, LimitFor: fixed(gcra.Limit{Burst: 5})}, code: diag.PolicyFailed,
+			attrs: []string{"function=LimitFor"}},
+
+		{name: "the store fails", policy: middleware.Policy{Key: byName}, config: middleware.Config{Store: failingStore{err: errAway}}, code: diag.StoreFailed,
+			attrs: []string{"store=ratelimit_test.failingStore", "error=10.0.0.7", "requests=by this server alone"}},
+		{name: "the store panics", policy: middleware.Policy{Key: byName}, config: middleware.Config{Store: failingStore{}}, code: diag.StoreFailed,
+			attrs: []string{"error=panic: index out of range", "stack=diagnostics_test.go"}},
+		{name: "the store logs by itself", policy: middleware.Policy{Key: byName}, config: middleware.Config{Store: failingStore{err: loggedError{}}}},
+
+		{name: "nobody has a key", policy: middleware.Policy{Key: byName}, header: func(int) []string { return nil }, code: diag.AnonymousOnly,
+			attrs: []string{"policy=p"}},
+		{name: "somebody has a key", policy: middleware.Policy{Key: byName}, header: func(i int) []string {
+			if i == 50 {
+				return []string{"X-Client: alice"}
+			}
+			return nil
+		}},
+
+		{name: "LimitFor forgets", policy: middleware.Policy{Key: byName, LimitFor: plan}, header: func(i int) []string {
+			return []string{"X-Client: alice", "X-Plan: " + []string{"", "gold"}[i%2]}
+		}, code: diag.LimitUnset, attrs: []string{"policy=p"}},
+		{name: "LimitFor exempts a client", policy: middleware.Policy{Key: byName, LimitFor: plan}, header: func(i int) []string {
+			return [][]string{{"X-Client: alice", "X-Plan: gold"}, {"X-Client: monitor"}}[i%2]
+		}},
+
+		{name: "nobody has an identity", policy: middleware.Policy{Key: keyfunc.Subject(func(context.Context) string { return "" })},
+			code: diag.KeyBeforeAuth, attrs: []string{"policy=p", "msg=none of the first 100 requests had a user"}},
+		{name: "nobody has an identity, but an address",
+			policy: middleware.Policy{Key: keyfunc.First(keyfunc.Subject(func(context.Context) string { return "" }), keyfunc.RemoteAddr)},
+			code:   diag.KeyBeforeAuth},
+
+		{name: "RemoteAddr behind a proxy", policy: middleware.Policy{Key: keyfunc.RemoteAddr},
+			header: func(int) []string { return []string{"X-Forwarded-For: 203.0.113.9"} },
+			code:   diag.ProxyIgnored, attrs: []string{`msg=keyfunc.TrustedProxies("127.0.0.1")`}},
+		{name: "RemoteAddr inside others", policy: middleware.Policy{Key: keyfunc.Join(keyfunc.First(byName, keyfunc.RemoteAddr), keyfunc.Const("x"))},
+			header: func(int) []string { return []string{"X-Forwarded-For: 203.0.113.9"} },
+			code:   diag.ProxyIgnored},
+		{name: "a proxy that is not listed", policy: middleware.Policy{Key: keyfunc.TrustedProxies("10.0.0.0/8")},
+			header: func(int) []string { return []string{"X-Forwarded-For: 203.0.113.9"} },
+			code:   diag.ProxyIgnored, attrs: []string{`msg=keyfunc.TrustedProxies("127.0.0.1")`}},
+		{name: "a proxy that is listed", policy: middleware.Policy{Key: keyfunc.TrustedProxies("127.0.0.0/8")},
+			header: func(int) []string { return []string{"X-Forwarded-For: 203.0.113.9"} }},
+		{name: "a proxy that is counted on", policy: middleware.Policy{Key: keyfunc.TrustedHops(2)},
+			header: func(int) []string { return []string{"X-Forwarded-For: 203.0.113.9"} }},
+		{name: "RemoteAddr without a proxy", policy: middleware.Policy{Key: keyfunc.RemoteAddr}},
+
+		{name: "a token without exp", policy: middleware.Policy{Key: reports(diag.JWTWithoutExp, "k")}, code: diag.JWTWithoutExp, attrs: []string{"policy=p", "msg=found by the key"}},
+		{name: "a token without exp and so no key", policy: middleware.Policy{Key: reports(diag.JWTWithoutExp, "")}, code: diag.JWTWithoutExp},
+		{name: "an empty HMAC key", policy: middleware.Policy{Key: reports(diag.JWTEmptyKey, "k")}, code: diag.JWTEmptyKey, attrs: []string{"policy=p"}},
+		{name: "an unknown route", policy: middleware.Policy{Key: reports(diag.RouteUnknown, "k")}, code: diag.RouteUnknown, attrs: []string{"policy=p"}},
+
+		{name: "Deny writes nothing", policy: middleware.Policy{Key: byName, Limit: once},
+			config: middleware.Config{Deny: func(http.ResponseWriter, *http.Request, middleware.Decision) {}}, code: diag.DenyWroteNothing},
+		{name: "Deny writes nothing for some", policy: middleware.Policy{Key: byName, Limit: once},
+			config: middleware.Config{Deny: func(w http.ResponseWriter, r *http.Request, d middleware.Decision) {
+				if r.Header.Get("X-Client") == "alice" {
+					writeDenied(w, d.Status())
+				}
+			}}, header: func(i int) []string { return []string{"X-Client: " + []string{"alice", "bob"}[i/50]} }, code: diag.DenyWroteNothing},
+		{name: "Deny writes", policy: middleware.Policy{Key: byName, Limit: once},
+			config: middleware.Config{Deny: func(w http.ResponseWriter, _ *http.Request, d middleware.Decision) { writeDenied(w, d.Status()) }}},
+		{name: "Deny writes a status alone", policy: middleware.Policy{Key: byName, Limit: once},
+			config: middleware.Config{Deny: func(w http.ResponseWriter, _ *http.Request, d middleware.Decision) { w.WriteHeader(d.Status()) }}},
+		{name: "Deny flushes", policy: middleware.Policy{Key: byName, Limit: once},
+			config: middleware.Config{Deny: func(w http.ResponseWriter, _ *http.Request, d middleware.Decision) {
+				w.WriteHeader(d.Status())
+				_ = http.NewResponseController(w).Flush()
+			}}},
+		{name: "Deny writes to the framework", policy: middleware.Policy{Key: byName, Limit: once},
+			config: middleware.Config{Deny: func(w http.ResponseWriter, r *http.Request, d middleware.Decision) {
+				switch c := middleware.Framework(r.Context()).(type) {
+				case *gin.Context:
+					c.String(d.Status(), "slow down")
+				case echo.Context:
+					_ = c.String(d.Status(), "slow down")
+				default:
+					writeDenied(w, d.Status())
+				}
+			}}},
+	} {
+		for _, f := range frameworks {
+			t.Run(test.name+"/"+f.name, func(t *testing.T) {
+				log := new(diagtest.Log)
+				test.config.Logger = log.Logger()
+				test.policy.Name = "p"
+				if test.policy.Limit == (gcra.Limit{}) && test.policy.LimitFor == nil {
+					test.policy.Limit = ample
+				}
+				s := start(t, f.build, config{Config: test.config, policies: []middleware.Policy{test.policy}})
+				for i := range 100 {
+					header := []string{"X-Client: alice"}
+					if test.header != nil {
+						header = test.header(i)
+					}
+					if a := s.do(t, "GET /ok", header...); i > 0 && test.config.Deny != nil && a.Header.Get("X-Handled-By") == "" && a.StatusCode != 429 {
+						t.Fatalf("a denied request: got %d; want 429", a.StatusCode)
+					}
+				}
+				expectLine(t, log, test.code, test.attrs...)
+			})
+		}
+	}
+}
+
+// A client that hangs up is no problem of the set-up, though its Key fails.
+func TestDiagnosticsClientGone(t *testing.T) {
+	log := new(diagtest.Log)
+	l := middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory(), Logger: log.Logger()}, middleware.Policy{Name: "p", Limit: ample,
+		Key: func(r *http.Request) (string, error) { return "", r.Context().Err() }}))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	l.Allow(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+	expectLine(t, log, "")
+}
+
+// Every Decide of the first hundred reports what its key functions find.
+func TestDiagnosticsOfDecide(t *testing.T) {
+	log := new(diagtest.Log)
+	l := middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory(), Logger: log.Logger()},
+		middleware.Policy{Name: "p", Key: keyfunc.RemoteAddr, Limit: ample}))
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.RemoteAddr = "10.1.2.3:4567"
+	for range 100 {
+		l.Decide(r)
+	}
+	expectLine(t, log, "")
+	r.Header.Set("X-Forwarded-For", "203.0.113.9")
+	for range 10_000 { // one in 64 is looked at by then: all miss it once in 10^68 runs
+		l.Decide(r)
+	}
+	expectLine(t, log, diag.ProxyIgnored, `msg=TrustedProxies("10.1.2.3")`)
+}
+
+// Real proxies in front, which add X-Forwarded-For by themselves. One line tells
+// of both policies.
+func TestDiagnosticsBehindProxy(t *testing.T) {
+	for _, proxy := range []struct {
+		name  string
+		start func(t *testing.T, target string) *http.Client
+	}{
+		{"net/http/httputil", throughReverseProxy},
+		{"nginx", throughNginx},
+	} {
+		for _, test := range []struct {
+			name string
+			key  keyfunc.Func
+			code diag.Code
+		}{
+			{"RemoteAddr", keyfunc.RemoteAddr, diag.ProxyIgnored},
+			{"TrustedProxies", keyfunc.TrustedProxies("127.0.0.1"), ""},
+		} {
+			t.Run(proxy.name+"/"+test.name, func(t *testing.T) {
+				log := new(diagtest.Log)
+				s := start(t, buildMux, config{Config: middleware.Config{Logger: log.Logger()}, policies: []middleware.Policy{
+					{Name: "p", Key: test.key, Limit: ample}, {Name: "q", Key: test.key, Limit: once}}})
+				client := proxy.start(t, s.URL)
+				for i := range 3 {
+					res, err := client.Get("http://api.example.com/ok")
+					if err != nil {
+						t.Fatal(err)
+					}
+					res.Body.Close()
+					if want := []int{200, 429, 429}[i]; res.StatusCode != want {
+						t.Errorf("request %d: got %d; want %d", i+1, res.StatusCode, want)
+					}
+				}
+				expectLine(t, log, test.code)
+			})
+		}
+	}
+}
+
+// throughReverseProxy returns a client whose requests go through a proxy to the
+// target.
+func throughReverseProxy(t *testing.T, target string) *http.Client {
+	to, err := url.Parse(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httptest.NewServer(httputil.NewSingleHostReverseProxy(to))
+	t.Cleanup(proxy.Close)
+	return clientTo("tcp", proxy.Listener.Addr().String())
+}
+
+// throughNginx does so through nginx, which listens on a Unix socket.
+func throughNginx(t *testing.T, target string) *http.Client {
+	nginx, err := exec.LookPath("nginx")
+	if err != nil {
+		t.Skip("nginx is not installed")
+	}
+	dir, err := os.MkdirTemp("", "nginx") // t.TempDir may be too long a path for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	socket, conf := filepath.Join(dir, "socket"), filepath.Join(dir, "nginx.conf")
+	text := fmt.Sprintf(`daemon off; master_process off; pid %[1]s/pid; error_log %[1]s/error.log; events {}
+http {
+	access_log off; client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy;
+	fastcgi_temp_path %[1]s/fastcgi; uwsgi_temp_path %[1]s/uwsgi; scgi_temp_path %[1]s/scgi;
+	server {
+		listen unix:%[2]s;
+		location / { proxy_pass %[3]s; proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for; }
+	}
+}`, dir, socket, target)
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), nginx, "-p", dir, "-c", conf)
+	var output strings.Builder
+	cmd.Stdout, cmd.Stderr = &output, &output
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	t.Cleanup(func() { _ = cmd.Process.Kill(); <-ended })
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		conn, err := net.Dial("unix", socket)
+		if err == nil {
+			conn.Close()
+			return clientTo("unix", socket)
+		}
+		select {
+		case err := <-ended:
+			ended <- err
+			t.Fatalf("nginx ended: %v: %s", err, output.String())
+		case <-time.After(5 * time.Millisecond):
+			if time.Now().After(deadline) {
+				t.Fatal("nginx does not listen")
+			}
+		}
+	}
+}
+
+// clientTo returns a client that has one server for all hosts.
+func clientTo(network, addr string) *http.Client {
+	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, addr)
+	}}}
+}
+
+// A peer that is on the internet is a client, and may send what it likes.
+func TestDiagnosticsPublicPeer(t *testing.T) {
+	log := new(diagtest.Log)
+	l := middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory(), Logger: log.Logger()},
+		middleware.Policy{Name: "p", Key: keyfunc.First(keyfunc.TrustedProxies("10.0.0.0/8")), Limit: ample},
+		middleware.Policy{Name: "q", Key: keyfunc.RemoteAddr, Limit: ample}))
+	r := httptest.NewRequest(http.MethodGet, "/", nil) // from 192.0.2.1
+	r.Header.Set("X-Forwarded-For", "203.0.113.9")
+	l.Allow(httptest.NewRecorder(), r)
+	expectLine(t, log, "")
+}
+
+// The limiter on the whole site, and once more on a group of its routes.
+func TestDiagnosticsLimiterTwice(t *testing.T) {
+	newLimiter := func(log *diagtest.Log, name string) *middleware.Limiter {
+		return middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory(), Logger: log.Logger()},
+			middleware.Policy{Name: name, Key: everybody, Limit: ample}))
+	}
+	for _, f := range frameworks {
+		for _, twice := range []bool{true, false} {
+			log := new(diagtest.Log)
+			a := app{outer: newLimiter(log, "outer"), behind: func() {}, routes: map[string]http.HandlerFunc{
+				"GET /ok": func(http.ResponseWriter, *http.Request) {}, "GET /inner/x": func(http.ResponseWriter, *http.Request) {}}}
+			a.inner = a.outer
+			if !twice {
+				a.inner = newLimiter(log, "inner")
+			}
+			s := &site{Server: httptest.NewServer(f.build(a))}
+			defer s.Close()
+			s.do(t, "GET /ok")
+			expectLine(t, log, "")
+			for range 3 {
+				s.do(t, "GET /inner/x")
+			}
+			t.Run(f.name, func(t *testing.T) {
+				if twice {
+					expectLine(t, log, diag.LimiterTwice, "policy=outer")
+				} else {
+					expectLine(t, log, "")
+				}
+			})
+		}
+	}
+
+	log := new(diagtest.Log)
+	limit := vianethttp.From(newLimiter(log, "p"))
+	s := httptest.NewServer(limit(limit(http.NotFoundHandler())))
+	defer s.Close()
+	res, err := http.Get(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	expectLine(t, log, diag.LimiterTwice)
+}
+
+// KeyFrom in front of the authentication, and behind it.
+func TestDiagnosticsKeyFrom(t *testing.T) {
+	const user = "user"
+	ginKey := viagin.KeyFrom(func(c *gin.Context) (string, error) { return c.GetString(user), nil })
+	echoKey := viaecho.KeyFrom(func(c echo.Context) (string, error) { s, _ := c.Get(user).(string); return s, nil })
+	build := map[string]func(cfg middleware.Config, key func(keyfunc.Func) keyfunc.Func, before bool) http.Handler{
+		"gin": func(cfg middleware.Config, key func(keyfunc.Func) keyfunc.Func, before bool) http.Handler {
+			gin.SetMode(gin.ReleaseMode)
+			limit := viagin.New(cfg, middleware.Policy{Name: "p", Key: key(ginKey), Limit: ample}, middleware.Policy{Name: "all", Key: everybody, Limit: ample})
+			auth := func(c *gin.Context) { c.Set(user, c.GetHeader("X-Client")) }
+			router := gin.New()
+			if before {
+				router.Use(limit, auth)
+			} else {
+				router.Use(auth, limit)
+			}
+			router.GET("/ok", func(*gin.Context) {})
+			return router
+		},
+		"echo": func(cfg middleware.Config, key func(keyfunc.Func) keyfunc.Func, before bool) http.Handler {
+			limit := viaecho.New(cfg, middleware.Policy{Name: "p", Key: key(echoKey), Limit: ample}, middleware.Policy{Name: "all", Key: everybody, Limit: ample})
+			auth := func(next echo.HandlerFunc) echo.HandlerFunc {
+				return func(c echo.Context) error { c.Set(user, c.Request().Header.Get("X-Client")); return next(c) }
+			}
+			e := echo.New()
+			if before {
+				e.Use(limit, auth)
+			} else {
+				e.Use(auth, limit)
+			}
+			e.GET("/ok", func(c echo.Context) error { return c.NoContent(http.StatusOK) })
+			return e
+		},
+	}
+	alone := func(key keyfunc.Func) keyfunc.Func { return key }
+	orAddr := func(key keyfunc.Func) keyfunc.Func { return keyfunc.First(key, keyfunc.RemoteAddr) }
+	orKey := func(key keyfunc.Func) keyfunc.Func { return keyfunc.First(key, key, keyfunc.RemoteAddr) }
+	for _, test := range []struct {
+		name   string
+		key    func(keyfunc.Func) keyfunc.Func
+		before bool
+		client func(i int) string
+		code   diag.Code
+	}{
+		{"before", alone, true, nil, diag.KeyBeforeAuth},
+		{"before, or the address", orAddr, true, nil, diag.KeyBeforeAuth},
+		{"behind", alone, false, nil, ""},
+		{"behind, or the address", orAddr, false, nil, ""},
+		{"behind, half of them visitors", orKey, false, func(i int) string { return []string{"", "alice"}[i%2] }, ""},
+	} {
+		for name, build := range build {
+			t.Run(test.name+"/"+name, func(t *testing.T) {
+				log := new(diagtest.Log)
+				s := &site{Server: httptest.NewServer(build(middleware.Config{Store: gcra.NewMemory(), Logger: log.Logger()}, test.key, test.before))}
+				defer s.Close()
+				for i := range 100 {
+					client := "alice"
+					if test.client != nil {
+						client = test.client(i)
+					}
+					s.do(t, "GET /ok", "X-Client: "+client)
+				}
+				if test.code == "" {
+					expectLine(t, log, "")
+				} else {
+					expectLine(t, log, test.code, "policy=p")
+				}
+			})
+		}
+	}
+}

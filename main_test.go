@@ -1,0 +1,10 @@
+package ratelimit_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/seed-e377111c/ratelimit/internal/diagtest"
+)
+
+func TestMain(m *testing.M) { os.Exit(diagtest.Quiet(m).Run()) }

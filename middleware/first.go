@@ -1,0 +1,107 @@
+package middleware
+
+import (
+	"net/http"
+	"sync"
+
+	"github.com/seed-e377111c/ratelimit/internal/diag"
+	"github.com/seed-e377111c/ratelimit/internal/notice"
+)
+
+const (
+	firstRequests = 100 // requests whose keys are looked at
+	firstLimits   = 250 // requests whose limits are looked at
+	maxFirst      = 128 // keys that are kept meanwhile
+)
+
+// first is what the first requests of a policy show together: mistakes that no
+// single request can.
+type first struct {
+	mu        sync.Mutex
+	requests  int             // all, with those that LimitFor gave no limit
+	keyed     int             // those with a limit
+	anonymous int             // of these, those with an empty key that is not explained
+	noUser    int             // of these, those without the user that Key looks for
+	limited   map[string]bool // by key, whether LimitFor gave a limit; nil when that is not looked at
+}
+
+func newFirst(p *Policy) *first {
+	f := new(first)
+	if p.LimitFor != nil {
+		f.limited = map[string]bool{}
+	}
+	return f
+}
+
+// noteKey looks at a request with a limit.
+func (p *policy) noteKey(key string, why hint) {
+	if f := p.first.Load(); f != nil {
+		p.note(f, key, true, why)
+	}
+}
+
+// noteUnlimited looks at a request that LimitFor gave no limit. Its key is not
+// needed otherwise.
+func (p *policy) noteUnlimited(r *http.Request) {
+	f := p.first.Load()
+	if f == nil {
+		return
+	}
+	key := ""
+	_ = guard(func() (err error) {
+		key, err = p.Key(r.WithContext(notice.With(r.Context(), nil)))
+		return err
+	})
+	p.note(f, key, false, noHint)
+}
+
+func (p *policy) note(f *first, key string, limited bool, why hint) {
+	found, over := f.add(key, limited, why)
+	if over {
+		p.first.Store(nil)
+	}
+	for _, code := range found {
+		p.limiter.log.Report(code, p.Name, firstTexts[code], "policy", p.Name)
+	}
+}
+
+var firstTexts = map[diag.Code]string{
+	diag.KeyBeforeAuth: "none of the first 100 requests had a user; if users do sign in, the limiter runs before the authentication: want it mounted after",
+	diag.AnonymousOnly: "the first 100 requests all had an empty key, so they share one bucket: want a key for each client",
+	diag.LimitUnset:    "LimitFor gave some requests of a key a limit and others none, so these are not limited: want a limit for all requests of a key",
+}
+
+// add counts a request, and returns what is wrong now and whether the first
+// requests are over.
+func (f *first) add(key string, limited bool, why hint) (found []diag.Code, over bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.requests++
+	if limited {
+		f.keyed++
+		if key == "" && why != explained {
+			f.anonymous++
+		}
+		if why == noUser {
+			f.noUser++
+		}
+		switch {
+		case f.keyed != firstRequests:
+		case f.noUser == firstRequests:
+			found = append(found, diag.KeyBeforeAuth)
+		case f.anonymous == firstRequests:
+			found = append(found, diag.AnonymousOnly)
+		}
+	}
+	if f.limited != nil && key != "" { // anonymous requests are those of many clients
+		before, known := f.limited[key]
+		switch {
+		case known && before != limited:
+			found = append(found, diag.LimitUnset)
+			f.limited = nil
+		case !known && len(f.limited) < maxFirst:
+			f.limited[key] = limited
+		}
+	}
+	return found, f.requests >= firstLimits || f.limited == nil && f.keyed >= firstRequests
+}

@@ -1,0 +1,122 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/diag"
+	"github.com/seed-e377111c/ratelimit/internal/notice"
+)
+
+// policyFailed logs that a function of a policy failed, and what becomes of the
+// request.
+func (l *Limiter) policyFailed(r *http.Request, failed *policyError, w way) {
+	if errors.Is(failed.cause, context.Canceled) && r.Context().Err() != nil {
+		return // the client has gone
+	}
+	args := []any{"policy", failed.policy, "function", failed.function, "requests", w.consequence(failed.function)}
+	l.log.Report(diag.PolicyFailed, failed.policy+" "+failed.function,
+		"a policy cannot be decided, because its "+failed.function+" fails", withError(args, failed.cause)...)
+}
+
+// storeFailed logs that the store s failed, unless s has, and what becomes of
+// the request.
+func (l *Limiter) storeFailed(v *visit, s gcra.Store, err error, requests string) {
+	if done := v.Context.Err(); done != nil && errors.Is(err, done) {
+		return // a store that looks at the request's own context
+	}
+	var logs interface{ Logged() bool }
+	if errors.As(err, &logs) && logs.Logged() {
+		return
+	}
+	args := []any{"store", fmt.Sprintf("%T", s), "requests", requests}
+	l.log.Report(diag.StoreFailed, requests, "the store fails", withError(args, err)...)
+}
+
+// consequences are those of a failed store for a request, in a policy each.
+func (v *visit) consequences() string {
+	var all []string
+	for i := range v.entries {
+		if c := v.entries[i].way.consequence("Store"); !slices.Contains(all, c) {
+			all = append(all, c)
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+// consequence says what becomes of requests that go way w since the function,
+// or "Store", has failed.
+func (w way) consequence(function string) string {
+	switch {
+	case w == viaOpen:
+		return "let pass"
+	case w == viaNone:
+		return "denied with 503"
+	case function == "Store":
+		return "counted by this server alone, with its share of the limit"
+	case function == "Cost":
+		return "charged the whole burst, with this server's share of the limit"
+	}
+	return "counted in one shared bucket, with this server's share of the limit"
+}
+
+// withError adds the error's attributes, with the stack if it is a panic.
+func withError(args []any, err error) []any {
+	args = append(args, "error", clipTo(400, err.Error()))
+	var p *panicError
+	if errors.As(err, &p) {
+		args = append(args, "stack", p.stack)
+	}
+	return args
+}
+
+// Notice logs what a key function found wrong; see package notice. One line
+// tells about all policies, because they often have one key function.
+func (v *visit) Notice(code, text string) {
+	e := &v.entries[len(v.entries)-1]
+	if code == notice.KeyBeforeAuth {
+		e.key = noUser
+		return
+	}
+	e.key = explained
+	v.policies.limiter.log.Report(diag.Code(code), "", text, "policy", v.policies.list[e.policy].Name)
+}
+
+// asking reports whether the visit's policies are being asked about the request.
+func (v *visit) asking() bool {
+	return v.policies != nil && v.decision.visit == nil && len(v.entries) > 0
+}
+
+// chargedBefore logs if a limiter in front, which has decided about the request,
+// is the same one and has charged it to the same policy.
+func (v *visit) chargedBefore(outer *visit) {
+	l := v.policies.limiter
+	for ; outer != nil; outer = visitIn(outer.Context) {
+		if outer.stage.Load() != settled || outer.policies.limiter != l {
+			continue
+		}
+		if name := v.sameCharge(outer); name != "" {
+			l.log.Report(diag.LimiterTwice, "", "the same limiter runs twice on a request and charges it twice: want it mounted once, or a limiter of its own for each place", "policy", name)
+			return
+		}
+	}
+}
+
+// sameCharge is the name of a policy that both visits charge, or "".
+func (v *visit) sameCharge(outer *visit) string {
+	outer.mu.Lock()
+	defer outer.mu.Unlock() // of Spend, which adds to Cost
+	for i := range v.charges {
+		for j := range outer.charges {
+			if v.charges[i].Policy == outer.charges[j].Policy && v.charges[i].Cost > 0 && outer.charges[j].Cost > 0 {
+				return v.charges[i].Policy
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,49 @@
+package middleware
+
+import "net/http"
+
+// watch returns a writer for Config.Deny and a function that reports whether
+// Deny has written a response.
+func watch(w http.ResponseWriter, r *http.Request) (_ http.ResponseWriter, wrote func() bool) {
+	if w, ok := w.(interface {
+		Written() bool
+		Status() int
+	}); ok { // gin's and echo's, which Deny may write to by the framework's context
+		before := w.Status() // gin sends the status at the end, and has set 404 where there is no route
+		return w.(http.ResponseWriter), func() bool { return w.Written() || w.Status() != before }
+	}
+	if Framework(r.Context()) != nil {
+		return w, func() bool { return true } // nobody knows
+	}
+	own := &watched{ResponseWriter: w}
+	return own, func() bool { return own.written }
+}
+
+// watched is a ResponseWriter that knows whether it was used.
+type watched struct {
+	http.ResponseWriter
+	written bool
+}
+
+func (w *watched) WriteHeader(status int) {
+	w.written = w.written || status >= 200 // others are informational
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *watched) Write(b []byte) (int, error) {
+	w.written = true
+	return w.ResponseWriter.Write(b)
+}
+
+// Flush is for a Deny that streams. It does nothing where the server cannot.
+func (w *watched) Flush() {
+	w.written = true
+	_ = http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+// Unwrap is for http.ResponseController. What happens to the writer inside is
+// not seen, and taken for a response.
+func (w *watched) Unwrap() http.ResponseWriter {
+	w.written = true
+	return w.ResponseWriter
+}
