@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -24,41 +23,6 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
-
-// unexpected collects the lines of this package's tests that a set-up which is
-// right must not have. A timeout on a busy machine is not one of them.
-type unexpected struct {
-	slog.Handler
-	mu    sync.Mutex
-	lines []string
-}
-
-func (u *unexpected) Handle(ctx context.Context, r slog.Record) error {
-	r.Attrs(func(a slog.Attr) bool {
-		if a.Key == "code" && a.Value.String() != string(diag.RedisUnreachable) {
-			u.mu.Lock()
-			u.lines = append(u.lines, fmt.Sprint(a.Value, ": ", r.Message))
-			u.mu.Unlock()
-		}
-		return true
-	})
-	return u.Handler.Handle(ctx, r)
-}
-
-// runQuietly runs the tests, and fails where one of them has logged a problem
-// to slog.Default: a test that makes problems has a Logger of its own.
-func runQuietly(m *testing.M) (code int) {
-	u := &unexpected{Handler: slog.NewTextHandler(os.Stderr, nil)}
-	slog.SetDefault(slog.New(u))
-	code = m.Run()
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for _, l := range u.lines {
-		fmt.Fprintln(os.Stderr, "a test without a Logger of its own has logged", l)
-		code = 1
-	}
-	return code
-}
 
 // clientLog counts the lines of go-redis about dials.
 type clientLog struct {

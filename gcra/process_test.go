@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/diagtest"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
@@ -50,7 +51,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	os.Exit(runQuietly(m))
+	os.Exit(diagtest.Quiet(m).Run())
 }
 
 const callers = 100 // goroutines of a child
