@@ -86,11 +86,11 @@ type failingStore struct {
 	err error
 }
 
-func (s failingStore) Take(context.Context, []gcra.Charge) error {
+func (s failingStore) Take(context.Context, []gcra.Charge) (bool, error) {
 	if s.err == nil {
 		panic("index out of range")
 	}
-	return s.err
+	return false, s.err
 }
 
 // loggedError is of a store that logs by itself, as gcra.Redis does.

@@ -574,7 +574,7 @@ type away struct{ gcra.Store }
 
 var errAway = errors.New("dial tcp 10.0.0.7:6379: connection refused")
 
-func (away) Take(context.Context, []gcra.Charge) error { return errAway }
+func (away) Take(context.Context, []gcra.Charge) (bool, error) { return false, errAway }
 
 func outage(t *testing.T, build func(app) http.Handler) {
 	for _, test := range []struct {

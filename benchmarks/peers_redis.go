@@ -72,7 +72,7 @@ func storeCaller(store gcra.Store, l limit) func() check {
 		}}
 		return func(subject string) (bool, error) {
 			charges[0].Subject = subject
-			err := store.Take(ctx, charges)
+			_, err := store.Take(ctx, charges)
 			return charges[0].Result.Allowed, err
 		}
 	}

@@ -27,12 +27,10 @@ func TestStoresAgree(t *testing.T) {
 			want := slices.Clone(charges)
 			l.apply(want, refund)
 			for name, store := range map[string]gcra.Store{"Memory": memory, "Redis": redis} {
-				got, call := slices.Clone(charges), store.Take
-				if refund {
-					call = store.Refund
-				}
-				if err := call(t.Context(), got); err != nil {
-					t.Fatalf("%s: %+v: %v", name, charges, err)
+				got := slices.Clone(charges)
+				allowed, err := takeOrRefund(t.Context(), store, got, refund)
+				if err != nil || allowed != passed(want) {
+					t.Fatalf("%s: %+v: got %v, %v; want %v, nil", name, charges, allowed, err, passed(want))
 				}
 				for i := range got {
 					if got[i].Result != want[i].Result {

@@ -39,10 +39,11 @@ func ExampleStore_twoWindows() {
 		{Subject: "user:ada", Policy: "daily", Limit: gcra.PerDay(2), Cost: 1},
 	}
 	for range 3 {
-		if err := store.Take(context.Background(), admission); err != nil {
+		allowed, err := store.Take(context.Background(), admission)
+		if err != nil {
 			log.Fatal(err)
 		}
-		fmt.Println(gcra.Admitted(admission), admission[0].Result.Remaining, admission[1].Result.Remaining)
+		fmt.Println(allowed, admission[0].Result.Remaining, admission[1].Result.Remaining)
 	}
 	// Output:
 	// true 9 1
@@ -107,7 +108,7 @@ func ExampleLimit_WithBurst() {
 func ExampleStore_refund() {
 	ctx, store := context.Background(), gcra.NewMemory()
 	upload := []gcra.Charge{{Subject: "user:ada", Policy: "uploads", Limit: gcra.PerDay(10), Cost: 4}}
-	if err := store.Take(ctx, upload); err != nil {
+	if _, err := store.Take(ctx, upload); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(upload[0].Result.Remaining)

@@ -1,6 +1,7 @@
 package gcra_test
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -128,18 +129,23 @@ func anyAdmission(t *rapid.T, limits []gcra.Limit) []gcra.Charge {
 	return charges
 }
 
+// takeOrRefund is Take or Refund, which allows what it gives back.
+func takeOrRefund(ctx context.Context, s gcra.Store, charges []gcra.Charge, refund bool) (allowed bool, err error) {
+	if refund {
+		return true, s.Refund(ctx, charges)
+	}
+	return s.Take(ctx, charges)
+}
+
 // checkSame makes the same call to the law and to a store.
 func checkSame(t *rapid.T, l, s gcra.Store, charges []gcra.Charge, refund bool) {
 	want, got := slices.Clone(charges), slices.Clone(charges)
-	lawCall, call := l.Take, s.Take
-	if refund {
-		lawCall, call = l.Refund, s.Refund
-	}
-	if err := lawCall(t.Context(), want); err != nil {
+	wanted, err := takeOrRefund(t.Context(), l, want, refund)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := call(t.Context(), got); err != nil {
-		t.Fatalf("%+v: %v", charges, err)
+	if allowed, err := takeOrRefund(t.Context(), s, got, refund); err != nil || allowed != wanted {
+		t.Fatalf("%+v: got %v, %v; want %v, nil", charges, allowed, err, wanted)
 	}
 	for i := range got {
 		if got[i].Result != want[i].Result {

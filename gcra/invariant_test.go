@@ -157,7 +157,7 @@ func TestRefundUndoes(t *testing.T) {
 		}
 		before := m.take(t, gcra.Charge{Limit: limit})
 		charges := []gcra.Charge{{Limit: limit, Cost: costUpTo(limit, 0).Draw(t, "cost")}}
-		if err := m.Take(t.Context(), charges); err != nil {
+		if _, err := m.Take(t.Context(), charges); err != nil {
 			t.Fatal(err)
 		}
 		if !charges[0].Result.Allowed {

@@ -28,9 +28,9 @@ func emissionOf(l gcra.Limit) *big.Int {
 	return new(big.Int).Quo(t.Num(), t.Denom())
 }
 
-func (l *law) Take(_ context.Context, charges []gcra.Charge) error {
+func (l *law) Take(_ context.Context, charges []gcra.Charge) (bool, error) {
 	l.apply(charges, false)
-	return nil
+	return passed(charges), nil
 }
 
 func (l *law) Refund(_ context.Context, charges []gcra.Charge) error {

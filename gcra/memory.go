@@ -88,8 +88,11 @@ func (m *Memory) now() int64 {
 }
 
 // Take implements [Store]. It allocates nothing on keys it knows.
-func (m *Memory) Take(ctx context.Context, charges []Charge) error {
-	return m.apply(ctx, charges, false)
+func (m *Memory) Take(ctx context.Context, charges []Charge) (allowed bool, err error) {
+	if err := m.apply(ctx, charges, false); err != nil {
+		return false, err
+	}
+	return admitted(charges), nil
 }
 
 // Refund implements [Store]. What was taken from a shared bucket, for want of

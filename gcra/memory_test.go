@@ -159,11 +159,8 @@ func TestMemoryCapacityInAGroup(t *testing.T) {
 	}
 	for i, want := range [][]int64{{2, 2, 1}, {2, 1, 0}} {
 		charges := group(1)
-		if err := m.Take(t.Context(), charges); err != nil {
-			t.Fatal(err)
-		}
-		if admitted := i == 0; gcra.Admitted(charges) != admitted {
-			t.Errorf("call %d: got admitted %v; want %v", i, !admitted, admitted)
+		if allowed, err := m.Take(t.Context(), charges); err != nil || allowed != (i == 0) {
+			t.Fatalf("call %d: got %v, %v; want %v, nil", i, allowed, err, i == 0)
 		}
 		for j := range charges {
 			if got := charges[j].Result.Remaining; got != want[j] {
@@ -180,8 +177,8 @@ func TestMemoryAllocates(t *testing.T) {
 	one := []gcra.Charge{{Subject: "ip:192.0.2.7", Policy: "burst", Limit: gcra.PerSecond(10), Cost: 1}}
 	two := append(slices.Clone(one), gcra.Charge{Subject: "ip:192.0.2.7", Policy: "daily", Limit: gcra.PerDay(1000), Cost: 1})
 	for name, f := range map[string]func() error{
-		"one charge":  func() error { return m.Take(ctx, one) },
-		"two charges": func() error { return m.Take(ctx, two) },
+		"one charge":  func() error { _, err := m.Take(ctx, one); return err },
+		"two charges": func() error { _, err := m.Take(ctx, two); return err },
 		"a refund":    func() error { return m.Refund(ctx, two) },
 		"shorthand":   func() error { _, err := gcra.Take(ctx, m, one[0]); return err },
 	} {
@@ -211,7 +208,7 @@ func TestMemoryAllocatesForNobody(t *testing.T) {
 				charges[i] = gcra.Charge{Subject: subject, Policy: fmt.Sprint("p", i), Limit: l, Cost: 1}
 			}
 			for i := range charges {
-				if err := m.Take(t.Context(), charges[i:i+1]); err != nil {
+				if _, err := m.Take(t.Context(), charges[i:i+1]); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -221,7 +218,7 @@ func TestMemoryAllocatesForNobody(t *testing.T) {
 			take(subject)
 			got := testing.AllocsPerRun(10, func() {
 				for i := range charges {
-					_ = m.Take(t.Context(), charges[i:i+1])
+					_, _ = m.Take(t.Context(), charges[i:i+1])
 				}
 			})
 			if got > 0 {
@@ -249,7 +246,7 @@ func TestMemoryConcurrent(t *testing.T) {
 				if caller%2 == 1 {
 					charges = charges[:1] // takes no lock, and meets those that do
 				}
-				if err := m.Take(t.Context(), charges); err != nil {
+				if _, err := m.Take(t.Context(), charges); err != nil {
 					t.Error(err)
 				}
 				if charges[0].Result.Allowed {
@@ -286,7 +283,7 @@ func TestMemoryHotKeyAmongNewcomers(t *testing.T) {
 					if caller%2 == 0 {
 						charges = charges[:1]
 					}
-					if err := m.Take(t.Context(), charges); err != nil {
+					if _, err := m.Take(t.Context(), charges); err != nil {
 						t.Error(err)
 					}
 					if charges[0].Result.Allowed {

@@ -232,7 +232,7 @@ func TestMirrorDoesNotBelieveItself(t *testing.T) {
 	w.redis(rd)
 	w.mirror.learn(rd, w.mirror.now())
 	for range 20 {
-		if err := w.mirror.Take(t.Context(), charges); err != nil {
+		if _, err := w.mirror.Take(t.Context(), charges); err != nil {
 			t.Fatal(err)
 		}
 	}

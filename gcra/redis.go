@@ -104,8 +104,11 @@ func (r *Redis) Close() error {
 }
 
 // Take implements [Store].
-func (r *Redis) Take(ctx context.Context, charges []Charge) error {
-	return r.apply(ctx, charges, false)
+func (r *Redis) Take(ctx context.Context, charges []Charge) (allowed bool, err error) {
+	if err := r.apply(ctx, charges, false); err != nil {
+		return false, err
+	}
+	return admitted(charges), nil
 }
 
 // Refund implements [Store].

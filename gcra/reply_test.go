@@ -124,7 +124,7 @@ func TestOddReplies(t *testing.T) {
 			r := newStore(client)
 			r.Logger = slog.New(slog.DiscardHandler)
 			charges := []gcra.Charge{hourly("s", 10), hourly("s", 10)}
-			err := r.Take(t.Context(), charges)
+			_, err := r.Take(t.Context(), charges)
 			switch {
 			case tt.want == "" && err != nil:
 				t.Errorf("RESP%d, %q: got %v; want no error", protocol, tt.reply, err)

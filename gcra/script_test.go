@@ -341,7 +341,7 @@ func runHistory(t *testing.T, client *redis.Client) {
 				if rng.IntN(8) == 0 {
 					err = r.Refund(t.Context(), charges)
 				} else {
-					err = r.Take(t.Context(), charges)
+					_, err = r.Take(t.Context(), charges)
 				}
 				if err != nil {
 					t.Error(err)

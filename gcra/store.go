@@ -10,13 +10,12 @@ import (
 // be written elsewhere and pass the same contract.
 type Store interface {
 	// Take decides about one admission: all its charges are taken or none is.
-	// It fills the Result of every charge in place, and returns an error only
-	// when there is no decision: a charge is not valid (see [Charge]), the
-	// context is done, or the store could not answer. After an error the
-	// results mean nothing; unless the store could not tell, nothing was taken.
-	//
-	// The admission passes when [Admitted] says so.
-	Take(ctx context.Context, charges []Charge) error
+	// It is allowed if every charge that is not a shadow is. Take fills the Result
+	// of every charge in place, and returns an error only when there is no
+	// decision: a charge is not valid (see [Charge]), the context is done, or the
+	// store could not answer. After an error allowed is false and the results mean
+	// nothing; unless the store could not tell, nothing was taken.
+	Take(ctx context.Context, charges []Charge) (allowed bool, err error)
 
 	// Refund gives back Cost units of every charge, never more than a full
 	// bucket: refunding [math.MaxInt64] units is a reset. It fills Result with the
@@ -53,9 +52,8 @@ type Result struct {
 	Delay      time.Duration // how long to hold an admitted request back, at most MaxDelay
 }
 
-// Admitted reports whether the admission passed: every charge that is not a
-// shadow is allowed.
-func Admitted(charges []Charge) bool {
+// admitted reports whether every charge that is not a shadow is allowed.
+func admitted(charges []Charge) bool {
 	for i := range charges {
 		if !charges[i].Result.Allowed && !charges[i].Shadow {
 			return false
@@ -67,6 +65,6 @@ func Admitted(charges []Charge) bool {
 // Take is shorthand for an admission of one charge.
 func Take(ctx context.Context, s Store, c Charge) (Result, error) {
 	charges := [1]Charge{c}
-	err := s.Take(ctx, charges[:])
+	_, err := s.Take(ctx, charges[:])
 	return charges[0].Result, err
 }

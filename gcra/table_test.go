@@ -265,7 +265,7 @@ func TestMemoryStaleClock(t *testing.T) {
 	other := charge
 	other.Subject = "other"
 	for name, call := range map[string]func(*Memory) error{
-		"a group":  func(m *Memory) error { return m.Take(context.Background(), []Charge{charge, other}) },
+		"a group":  func(m *Memory) error { _, err := m.Take(context.Background(), []Charge{charge, other}); return err },
 		"a refund": func(m *Memory) error { return m.Refund(context.Background(), []Charge{charge}) },
 	} {
 		c := &interrupted{now: time.Unix(1_800_000_000, 0)}

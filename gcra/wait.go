@@ -67,7 +67,8 @@ func Wait(ctx context.Context, s Store, charges ...Charge) error {
 			c.Within = min(c.Within, max(time.Until(deadline), 1))
 		}
 	}
-	if err := s.Take(ctx, queued); err != nil {
+	allowed, err := s.Take(ctx, queued)
+	if err != nil {
 		return err
 	}
 	var delay time.Duration
@@ -77,7 +78,7 @@ func Wait(ctx context.Context, s Store, charges ...Charge) error {
 			delay = max(delay, queued[i].Result.Delay)
 		}
 	}
-	if !Admitted(queued) {
+	if !allowed {
 		return tooLate(queued)
 	}
 	if delay == 0 {

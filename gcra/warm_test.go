@@ -75,7 +75,7 @@ func TestClusterIsDialledAhead(t *testing.T) {
 			for i := range 12 {
 				charges = append(charges, hourly(fmt.Sprint(call, " ", i), 10))
 			}
-			if err := r.Take(t.Context(), charges); err != nil {
+			if _, err := r.Take(t.Context(), charges); err != nil {
 				t.Fatalf("call %d: %v", call, err)
 			}
 		}

@@ -45,10 +45,10 @@ type flaky struct {
 	canceled       bool // a call came with a context that is done
 }
 
-func (f *flaky) Take(ctx context.Context, charges []gcra.Charge) error {
+func (f *flaky) Take(ctx context.Context, charges []gcra.Charge) (bool, error) {
 	f.takes++
 	if err := f.failing(ctx); err != nil {
-		return err
+		return false, err
 	}
 	return f.Store.Take(ctx, charges)
 }

@@ -126,10 +126,9 @@ func (v *visit) take(ctx context.Context, s gcra.Store, w way) (admitted bool, e
 			}
 		}
 	}
-	if err := guard(func() error { return s.Take(ctx, charges) }); err != nil {
+	if admitted, err = takeFrom(ctx, s, charges); err != nil {
 		return false, err
 	}
-	admitted = gcra.Admitted(charges)
 	next := 0
 	for i := range v.charges {
 		if e := &v.entries[i]; e.way == w {
@@ -151,6 +150,15 @@ func (v *visit) count(w way) (n int) {
 		}
 	}
 	return n
+}
+
+// takeFrom is the store's Take; a panic of the store is an error.
+func takeFrom(ctx context.Context, s gcra.Store, charges []gcra.Charge) (allowed bool, err error) {
+	err = guard(func() (err error) {
+		allowed, err = s.Take(ctx, charges)
+		return err
+	})
+	return allowed, err
 }
 
 // guard makes an error of a store's panic.

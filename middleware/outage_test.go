@@ -173,9 +173,9 @@ func TestShareOfDearRequests(t *testing.T) {
 // down is a store that does not answer and has a local one.
 type down struct{ local gcra.Store }
 
-func (down) Take(context.Context, []gcra.Charge) error   { return errors.New("down") }
-func (down) Refund(context.Context, []gcra.Charge) error { return errors.New("down") }
-func (d down) Local() gcra.Store                         { return d.local }
+func (down) Take(context.Context, []gcra.Charge) (bool, error) { return false, errors.New("down") }
+func (down) Refund(context.Context, []gcra.Charge) error       { return errors.New("down") }
+func (d down) Local() gcra.Store                               { return d.local }
 
 func TestPolicyFails(t *testing.T) {
 	panics := func(*http.Request) int { panic("cost") }

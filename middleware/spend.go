@@ -128,10 +128,11 @@ func takeLeft(ctx context.Context, s gcra.Store, charges []gcra.Charge, taken []
 		return true, nil
 	}
 	for range 3 {
-		if err := guard(func() error { return s.Take(ctx, charges) }); err != nil {
+		allowed, err := takeFrom(ctx, s, charges)
+		if err != nil {
 			return false, err
 		}
-		if gcra.Admitted(charges) {
+		if allowed {
 			for i := range charges {
 				taken[i].Cost += charges[i].Cost
 			}

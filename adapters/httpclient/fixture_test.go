@@ -156,5 +156,5 @@ var errAway = errors.New("the store is away")
 // awayStore is a store that does not answer.
 type awayStore struct{}
 
-func (awayStore) Take(context.Context, []gcra.Charge) error   { return errAway }
-func (awayStore) Refund(context.Context, []gcra.Charge) error { return errAway }
+func (awayStore) Take(context.Context, []gcra.Charge) (bool, error) { return false, errAway }
+func (awayStore) Refund(context.Context, []gcra.Charge) error       { return errAway }

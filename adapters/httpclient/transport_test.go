@@ -459,7 +459,7 @@ func TestTwoWindows(t *testing.T) {
 				{Subject: "host:other.example.com", Policy: "5s", Limit: five, MaxDelay: time.Hour},
 				{Subject: "const:partner", Policy: "minute", Limit: minute, MaxDelay: 2 * time.Second},
 			}
-			if err := m.Take(t.Context(), charges); err != nil {
+			if _, err := m.Take(t.Context(), charges); err != nil {
 				t.Fatal(err)
 			}
 			return charges[0].Result, charges[1].Result
@@ -713,7 +713,7 @@ type spy struct {
 	told []string
 }
 
-func (s *spy) Take(ctx context.Context, charges []gcra.Charge) error {
+func (s *spy) Take(ctx context.Context, charges []gcra.Charge) (bool, error) {
 	s.mu.Lock()
 	for _, c := range charges {
 		s.told = append(s.told, c.Subject+" "+c.Policy)

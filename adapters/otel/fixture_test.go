@@ -34,9 +34,9 @@ func newStore() *store {
 	return &store{Store: &gcra.Memory{Now: func() time.Time { return now }}}
 }
 
-func (s *store) Take(ctx context.Context, charges []gcra.Charge) error {
+func (s *store) Take(ctx context.Context, charges []gcra.Charge) (bool, error) {
 	if s.away {
-		return errAway
+		return false, errAway
 	}
 	return s.Store.Take(ctx, charges)
 }

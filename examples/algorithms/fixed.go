@@ -33,9 +33,9 @@ type count struct {
 }
 
 // Take implements gcra.Store.
-func (f *fixedWindow) Take(ctx context.Context, charges []gcra.Charge) error {
+func (f *fixedWindow) Take(ctx context.Context, charges []gcra.Charge) (bool, error) {
 	if err := check(ctx, charges); err != nil {
-		return err
+		return false, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -63,7 +63,7 @@ func (f *fixedWindow) Take(ctx context.Context, charges []gcra.Charge) error {
 		}
 	}
 	if !admitted {
-		return nil
+		return false, nil
 	}
 
 	// Then take from all that allow it.
@@ -72,7 +72,7 @@ func (f *fixedWindow) Take(ctx context.Context, charges []gcra.Charge) error {
 			c.Result = f.set(c, f.used(c, now)+c.Cost, now)
 		}
 	}
-	return nil
+	return true, nil
 }
 
 // Refund implements gcra.Store.

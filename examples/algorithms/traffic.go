@@ -101,7 +101,7 @@ func cost(a algorithm) (bytes, micros float64, err error) {
 	for range limit.Count {
 		for _, charge.Subject = range subjects {
 			charges[0] = charge
-			if err := store.Take(ctx, charges); err != nil {
+			if _, err := store.Take(ctx, charges); err != nil {
 				return 0, 0, err
 			}
 		}

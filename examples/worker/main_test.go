@@ -317,5 +317,5 @@ func TestNoTurns(t *testing.T) {
 
 type away struct{}
 
-func (away) Take(context.Context, []gcra.Charge) error   { return errors.New("away") }
-func (away) Refund(context.Context, []gcra.Charge) error { return errors.New("away") }
+func (away) Take(context.Context, []gcra.Charge) (bool, error) { return false, errors.New("away") }
+func (away) Refund(context.Context, []gcra.Charge) error       { return errors.New("away") }

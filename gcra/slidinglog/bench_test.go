@@ -30,7 +30,8 @@ func BenchmarkCheck(b *testing.B) {
 		charges := make([]gcra.Charge, 1)
 		return func(subject string) error {
 			charges[0] = gcra.Charge{Subject: subject, Policy: "p", Limit: limit, Cost: 1}
-			return s.Take(ctx, charges)
+			_, err := s.Take(ctx, charges)
+			return err
 		}
 	}
 	contestants := []struct {

@@ -22,11 +22,12 @@ func Example() {
 	}
 	for _, n := range []int64{24, 1, 1} {
 		charges := call(n)
-		if err := store.Take(context.Background(), charges); err != nil {
+		allowed, err := store.Take(context.Background(), charges)
+		if err != nil {
 			fmt.Println(err)
 			return
 		}
-		fmt.Println(gcra.Admitted(charges), charges[0].Result.Remaining, charges[1].Result.Remaining)
+		fmt.Println(allowed, charges[0].Result.Remaining, charges[1].Result.Remaining)
 	}
 	// Output:
 	// true 1 276

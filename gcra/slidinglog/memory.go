@@ -47,10 +47,10 @@ type charge struct {
 }
 
 // Take implements [gcra.Store].
-func (m *Memory) Take(ctx context.Context, charges []gcra.Charge) error {
+func (m *Memory) Take(ctx context.Context, charges []gcra.Charge) (allowed bool, err error) {
 	ds, err := m.open(ctx, charges, false)
 	if err != nil || len(charges) == 0 {
-		return err
+		return err == nil, err
 	}
 	defer m.mu.Unlock()
 	now := m.now()
@@ -81,7 +81,7 @@ func (m *Memory) Take(ctx context.Context, charges []gcra.Charge) error {
 		r.Remaining, r.ResetAfter = max(p.count-p.used, 0), p.reset(now)
 		charges[i].Result = r
 	}
-	return nil
+	return admitted, nil
 }
 
 // Refund implements [gcra.Store]. It removes the newest units.

@@ -69,12 +69,13 @@ func child(url string, in io.Reader, out io.Writer) error {
 		wg.Go(func() {
 			for ctx.Err() == nil {
 				charges := partner()
-				if err := r.Take(context.Background(), charges); err != nil {
+				allowed, err := r.Take(context.Background(), charges)
+				if err != nil {
 					fmt.Fprintln(os.Stderr, err)
 					failed.Add(1)
 					return
 				}
-				if gcra.Admitted(charges) {
+				if allowed {
 					passed.Add(1)
 				}
 				time.Sleep(20 * time.Millisecond) // a hundred callers leave some of the machine to others

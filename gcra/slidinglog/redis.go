@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -64,8 +65,12 @@ const (
 )
 
 // Take implements [gcra.Store].
-func (r *Redis) Take(ctx context.Context, charges []gcra.Charge) error {
-	return r.apply(ctx, charges, false)
+func (r *Redis) Take(ctx context.Context, charges []gcra.Charge) (allowed bool, err error) {
+	if err := r.apply(ctx, charges, false); err != nil {
+		return false, err
+	}
+	denied := func(c gcra.Charge) bool { return !c.Result.Allowed && !c.Shadow }
+	return !slices.ContainsFunc(charges, denied), nil
 }
 
 // Refund implements [gcra.Store]. It removes the newest units.

@@ -64,8 +64,8 @@ func invalidCharges(t *testing.T, b Backend) {
 				{bad, good},
 				{{Subject: "other", Policy: "p", Limit: ages(10), Cost: 1}, bad, good},
 			} {
-				if err := b.Store.Take(t.Context(), group); err == nil {
-					t.Errorf("Take(%+v): got %+v; want an error", bad, group[0].Result)
+				if allowed, err := b.Store.Take(t.Context(), group); err == nil || allowed {
+					t.Errorf("Take(%+v): got %v, %v; want false and an error", bad, allowed, err)
 				}
 				for _, subject := range []string{"good", "bad", "other"} {
 					if n := spent(t, b, subject, "p", 10); n != 0 {
@@ -75,7 +75,7 @@ func invalidCharges(t *testing.T, b Backend) {
 			}
 			taken := good
 			taken.Subject = "taken " + tt.name
-			if err := b.Store.Take(t.Context(), []gcra.Charge{taken}); err != nil {
+			if _, err := b.Store.Take(t.Context(), []gcra.Charge{taken}); err != nil {
 				t.Fatal(err)
 			}
 			if err := b.Store.Refund(t.Context(), []gcra.Charge{taken, bad}); err == nil {
@@ -91,8 +91,8 @@ func invalidCharges(t *testing.T, b Backend) {
 // An admission without charges passes.
 func nothingToTake(t *testing.T, b Backend) {
 	for _, charges := range [][]gcra.Charge{nil, {}} {
-		if err := b.Store.Take(t.Context(), charges); err != nil || !gcra.Admitted(charges) {
-			t.Errorf("Take of nothing: got %v, admitted %v; want nil, true", err, gcra.Admitted(charges))
+		if allowed, err := b.Store.Take(t.Context(), charges); err != nil || !allowed {
+			t.Errorf("Take of nothing: got %v, %v; want true, nil", allowed, err)
 		}
 		if err := b.Store.Refund(t.Context(), charges); err != nil {
 			t.Errorf("Refund of nothing: got %v; want nil", err)
@@ -113,7 +113,7 @@ func contextDone(t *testing.T, b Backend) {
 		t.Fatal(err)
 	}
 	for _, ctx := range []context.Context{canceled, expired} {
-		if err := b.Store.Take(ctx, []gcra.Charge{c}); !errors.Is(err, ctx.Err()) {
+		if _, err := b.Store.Take(ctx, []gcra.Charge{c}); !errors.Is(err, ctx.Err()) {
 			t.Errorf("Take: got %v; want %v", err, ctx.Err())
 		}
 		if err := b.Store.Refund(ctx, []gcra.Charge{c}); !errors.Is(err, ctx.Err()) {

@@ -55,7 +55,7 @@ func manyCharges(t *testing.T, b Backend) {
 	for i := range charges {
 		charges[i] = gcra.Charge{Subject: "s", Policy: fmt.Sprint("p", i), Limit: ages(int64(n + i)), Cost: int64(i + 1)}
 	}
-	if err := b.Store.Take(t.Context(), charges); err != nil {
+	if _, err := b.Store.Take(t.Context(), charges); err != nil {
 		t.Fatal(err)
 	}
 	for i, c := range charges {
@@ -64,7 +64,7 @@ func manyCharges(t *testing.T, b Backend) {
 		}
 	}
 	charges[n-1].Cost = 2 * n // more than is left
-	if err := b.Store.Take(t.Context(), charges); err != nil {
+	if _, err := b.Store.Take(t.Context(), charges); err != nil {
 		t.Fatal(err)
 	}
 	for i, c := range charges {

@@ -61,12 +61,18 @@ func (tt *table) run(t *testing.T, b Backend, timeless bool) {
 			c.MaxDelay *= scale
 			c.Within *= scale
 		}
-		call := b.Store.Take
+		var allowed bool
+		var err error
 		if s.refund {
-			call = b.Store.Refund
+			err = b.Store.Refund(t.Context(), ask)
+		} else {
+			allowed, err = b.Store.Take(t.Context(), ask)
 		}
-		if err := call(t.Context(), ask); err != nil {
+		if err != nil {
 			t.Fatalf("step %d, at %v, ask %v: %v", i, s.at, s.ask, err)
+		}
+		if want := !s.refund && admits(ask); allowed != want {
+			t.Errorf("step %d, at %v, ask %v: got allowed %v; want %v, as the results say", i, s.at, s.ask, allowed, want)
 		}
 		slack := time.Duration(0)
 		if !b.Exact {
@@ -90,6 +96,12 @@ func (tt *table) run(t *testing.T, b Backend, timeless bool) {
 			return // what follows would only repeat it
 		}
 	}
+}
+
+// admits reports what the results say of an admission: every charge that is not
+// a shadow is allowed.
+func admits(charges []gcra.Charge) bool {
+	return !slices.ContainsFunc(charges, func(c gcra.Charge) bool { return !c.Result.Allowed && !c.Shadow })
 }
 
 // windowOf is the limit of the same rate whose count is its burst.

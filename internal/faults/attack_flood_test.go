@@ -114,7 +114,7 @@ var _ = fault(85, "a_flood_of_keys_in_this_process_is_capped", func(t *testing.T
 		flood(n, 4, func(i int) {
 			charges := []gcra.Charge{charge("user:"+strconv.Itoa(i), 600)}
 			begin := time.Now()
-			if err := tt.store.Take(context.Background(), charges); err != nil {
+			if _, err := tt.store.Take(context.Background(), charges); err != nil {
 				t.Error(err)
 			}
 			o.decided(time.Since(begin))

@@ -107,7 +107,7 @@ func TestHistorian(t *testing.T) {
 					Limit: historyLimits[policy], Cost: int64(rand.IntN(4)),
 				}
 			}
-			if err := store.Take(context.Background(), charges); err != nil {
+			if _, err := store.Take(context.Background(), charges); err != nil {
 				t.Error(err)
 			}
 		}

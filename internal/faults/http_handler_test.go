@@ -23,14 +23,17 @@ type broken struct{ panics bool }
 
 var errBroken = errors.New("store is broken")
 
-func (b broken) Take(context.Context, []gcra.Charge) error {
+func (b broken) Take(context.Context, []gcra.Charge) (bool, error) {
 	if b.panics {
 		panic(errBroken)
 	}
-	return errBroken
+	return false, errBroken
 }
 
-func (b broken) Refund(ctx context.Context, charges []gcra.Charge) error { return b.Take(ctx, charges) }
+func (b broken) Refund(ctx context.Context, charges []gcra.Charge) error {
+	_, err := b.Take(ctx, charges)
+	return err
+}
 
 var _ = fault(63, "a_panic_is_the_policys_outage", func(t *testing.T, o *outcome) {
 	o.injected = "panics in Key, LimitFor, Cost, Skip and the store; nil"

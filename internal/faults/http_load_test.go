@@ -72,7 +72,7 @@ var _ = fault(97, "no_data_race", func(t *testing.T, o *outcome) {
 				t.Errorf("got %d; want 200 or 429", a.StatusCode)
 			}
 			local := []gcra.Charge{daily("local", 10)}
-			if err := store.Local().Take(context.Background(), local); err != nil {
+			if _, err := store.Local().Take(context.Background(), local); err != nil {
 				t.Error(err)
 			}
 		}

@@ -177,7 +177,7 @@ type timedStore struct {
 	o *outcome
 }
 
-func (s timedStore) Take(ctx context.Context, charges []gcra.Charge) error {
+func (s timedStore) Take(ctx context.Context, charges []gcra.Charge) (bool, error) {
 	begin := time.Now()
 	defer func() { s.o.decided(time.Since(begin)) }()
 	return s.Store.Take(ctx, charges)
@@ -189,7 +189,7 @@ type timedRedis struct {
 	o *outcome
 }
 
-func (s timedRedis) Take(ctx context.Context, charges []gcra.Charge) error {
+func (s timedRedis) Take(ctx context.Context, charges []gcra.Charge) (bool, error) {
 	return timedStore{s.Redis, s.o}.Take(ctx, charges)
 }
 

@@ -335,7 +335,7 @@ var _ = fault(99, "keys_torn_apart_for_a_moment", func(t *testing.T, o *outcome)
 			second = func() { keys(prefix + "{" + subject + "}:right") }
 			torn.Store(0)
 			n := 2 + i%2 // with a subject that stays, which may be asked for in the same trip, and without
-			if err := store.Take(t.Context(), charges[:n]); err != nil {
+			if _, err := store.Take(t.Context(), charges[:n]); err != nil {
 				t.Errorf("%s round %d: got %v; want an answer", prefix, i, err)
 			}
 			if torn.Load() != 1 {
@@ -344,7 +344,10 @@ var _ = fault(99, "keys_torn_apart_for_a_moment", func(t *testing.T, o *outcome)
 			o.requests.Add(1)
 			done()
 			moveAll(t, c, slotOf(t, c, subject), to, from)
-			redistest.Eventually(t, ample, "the admission at its old place", func() bool { return store.Take(t.Context(), []gcra.Charge{peek(charges[0]), peek(charges[1])}) == nil })
+			redistest.Eventually(t, ample, "the admission at its old place", func() bool {
+				_, err := store.Take(t.Context(), []gcra.Charge{peek(charges[0]), peek(charges[1])})
+				return err == nil
+			})
 		}
 		for _, charge := range charges[:2] {
 			if n := spent(t, store, charge); n != 1+rounds {
@@ -380,7 +383,7 @@ var _ = fault(24, "keys_torn_apart", func(t *testing.T, o *outcome) {
 	keys(r.Prefix + "{" + subject + "}:left")
 	for range 10 {
 		start := time.Now()
-		err := r.Take(t.Context(), charges)
+		_, err := r.Take(t.Context(), charges)
 		o.decided(time.Since(start))
 		if err == nil || !strings.Contains(err.Error(), "TRYAGAIN") {
 			t.Errorf("with one of two keys moved: got %v; want TRYAGAIN", err)
@@ -393,7 +396,7 @@ var _ = fault(24, "keys_torn_apart", func(t *testing.T, o *outcome) {
 		t.Error("keys that are torn apart were taken for an outage of the server")
 	}
 	done()
-	redistest.Eventually(t, ample, "the admission at its new place", func() bool { return r.Take(t.Context(), charges) == nil })
+	redistest.Eventually(t, ample, "the admission at its new place", func() bool { _, err := r.Take(t.Context(), charges); return err == nil })
 	w := r.witness(c.Client())
 	if left, right := spent(t, w, charges[0]), spent(t, w, charges[1]); left != 2 || right != 2 {
 		t.Errorf("after two admissions %d units of one limit are gone and %d of the other; want 2 and 2", left, right)
@@ -426,7 +429,7 @@ var _ = fault(25, "no_crossslot", func(t *testing.T, o *outcome) {
 			}
 		}
 		start := time.Now()
-		if err := r.Take(t.Context(), charges); err != nil {
+		if _, err := r.Take(t.Context(), charges); err != nil {
 			t.Fatalf("taking %+v: %v", charges, err)
 		}
 		o.decided(time.Since(start))

@@ -157,10 +157,15 @@ func (o *outcome) take(s gcra.Store, c gcra.Charge) (gcra.Result, error) {
 func mustTake(t testing.TB, s gcra.Store, charges ...gcra.Charge) []gcra.Charge {
 	t.Helper()
 	charges = slices.Clone(charges)
-	if err := s.Take(context.Background(), charges); err != nil {
+	if _, err := s.Take(context.Background(), charges); err != nil {
 		t.Fatalf("taking from %s: %v", charges[0].Subject, err)
 	}
 	return charges
+}
+
+// passed reports whether every charge that is not a shadow is allowed.
+func passed(charges []gcra.Charge) bool {
+	return !slices.ContainsFunc(charges, func(c gcra.Charge) bool { return !c.Result.Allowed && !c.Shadow })
 }
 
 // works makes sure that the store answers before a fault is injected.

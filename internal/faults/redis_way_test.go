@@ -67,7 +67,7 @@ var _ = fault(95, "every_way_to_redis", func(t *testing.T, o *outcome) {
 				}
 			}
 			one, other := daily("who", 5), daily("other", 5)
-			if charges := mustTake(t, r, other, one); gcra.Admitted(charges) {
+			if charges := mustTake(t, r, other, one); passed(charges) {
 				t.Error("an admission with a limit that is used up passed")
 			}
 			if n := spent(t, r, other); n != 0 {

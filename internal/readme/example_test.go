@@ -266,8 +266,8 @@ func TestFromConfiguration(t *testing.T) {
 // down is a store that is away.
 type down struct{}
 
-func (down) Take(context.Context, []gcra.Charge) error   { return errors.New("no answer") }
-func (down) Refund(context.Context, []gcra.Charge) error { return errors.New("no answer") }
+func (down) Take(context.Context, []gcra.Charge) (bool, error) { return false, errors.New("no answer") }
+func (down) Refund(context.Context, []gcra.Charge) error       { return errors.New("no answer") }
 
 // ask sends n requests to a server with two windows and shows what the client
 // is told by the last answer.

@@ -16,7 +16,7 @@ type ownStore struct {
 	calls atomic.Int64
 }
 
-func (s *ownStore) Take(ctx context.Context, charges []gcra.Charge) error {
+func (s *ownStore) Take(ctx context.Context, charges []gcra.Charge) (bool, error) {
 	s.calls.Add(1)
 	return s.Store.Take(ctx, charges)
 }

@@ -157,10 +157,10 @@ type busyStore struct {
 	err   error
 }
 
-func (s *busyStore) Take(ctx context.Context, charges []gcra.Charge) error {
+func (s *busyStore) Take(ctx context.Context, charges []gcra.Charge) (bool, error) {
 	s.trips.Add(1)
 	if s.err != nil {
-		return s.err
+		return false, s.err
 	}
 	return s.Memory.Take(ctx, charges)
 }

@@ -254,9 +254,9 @@ type failing struct {
 	err error
 }
 
-func (f *failing) Take(ctx context.Context, charges []gcra.Charge) error {
+func (f *failing) Take(ctx context.Context, charges []gcra.Charge) (bool, error) {
 	if f.err != nil {
-		return f.err
+		return false, f.err
 	}
 	return f.Store.Take(ctx, charges)
 }

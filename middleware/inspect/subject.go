@@ -87,7 +87,7 @@ func (i *Inspector) look(ctx context.Context, subject string) *standing {
 		return at
 	}
 	for some := range slices.Chunk(charges, atOnce) {
-		if err := i.store.Take(ctx, some); err != nil {
+		if _, err := i.store.Take(ctx, some); err != nil {
 			at.Buckets, at.Error = []bucket{}, "The store could not tell: "+err.Error()
 			return at
 		}
@@ -133,7 +133,8 @@ func (i *Inspector) refill(ctx context.Context, subject string, names []string) 
 	for k := range looks {
 		looks[k].Cost = 0
 	}
-	wasFull = i.store.Take(ctx, looks) == nil && !slices.ContainsFunc(looks, func(c gcra.Charge) bool { return c.Result.ResetAfter > 0 })
+	_, err = i.store.Take(ctx, looks)
+	wasFull = err == nil && !slices.ContainsFunc(looks, func(c gcra.Charge) bool { return c.Result.ResetAfter > 0 })
 	return wasFull, i.store.Refund(ctx, charges)
 }
 

@@ -160,7 +160,7 @@ func TestLookWithoutRequests(t *testing.T) {
 	// Another server may have had requests: by its own limit or by this one, all
 	// of it goes.
 	charges := []gcra.Charge{{Subject: "x", Policy: "plan", Limit: gcra.PerMinute(50), Cost: 50}}
-	if err := s.store.Take(t.Context(), charges); err != nil {
+	if _, err := s.store.Take(t.Context(), charges); err != nil {
 		t.Fatal(err)
 	}
 	if w := s.send(post("subject=x&policy=plan")); w.Body.String() != "reset plan for x\n" {
