@@ -120,9 +120,9 @@ func TestDiagnostics(t *testing.T) {
 
 		{name: "Key fails", policy: middleware.Policy{Key: fails}, code: diag.PolicyFailed,
 			attrs: []string{"policy=p", "function=Key", "error=no session today", "requests=one shared bucket"}},
-		{name: "Key fails, open", policy: middleware.Policy{Key: fails, Outage: middleware.OutageOpen}, code: diag.PolicyFailed,
+		{name: "Key fails, open", policy: middleware.Policy{Key: fails, OnFailure: middleware.FailOpen}, code: diag.PolicyFailed,
 			attrs: []string{"requests=let pass"}},
-		{name: "Key panics, closed", policy: middleware.Policy{Key: panics, Outage: middleware.OutageClosed}, code: diag.PolicyFailed,
+		{name: "Key panics, closed", policy: middleware.Policy{Key: panics, OnFailure: middleware.FailClosed}, code: diag.PolicyFailed,
 			attrs: []string{"function=Key", "requests=denied with 503", "error=panic", "stack=diagnostics_test.go"}},
 		{name: "Skip panics", policy: middleware.Policy{Key: byName, Skip: func(*http.Request) bool { panic("skip") }}, code: diag.PolicyFailed,
 			attrs: []string{"function=Skip", "stack=diagnostics_test.go"}},

@@ -357,7 +357,7 @@ func headers(t *testing.T, build func(app) http.Handler) {
 	}{
 		{0, `2|1|1800|2;w=3600||||`, `2|0|3600|2;w=3600||||`},
 		{middleware.HeadersDraft11, `|||"a";q=2;w=3600, "b";q=9;w=60|"a";r=1;t=1800, "b";r=8;t=7|||`, `|||"a";q=2;w=3600, "b";q=9;w=60|"a";r=0;t=1800, "b";r=7;t=7|||`},
-		{middleware.HeadersX, `|||||2|1|1800`, `|||||2|0|3600`},
+		{middleware.HeadersXRateLimit, `|||||2|1|1800`, `|||||2|0|3600`},
 		{middleware.HeadersNone, `|||||||`, `|||||||`},
 	} {
 		s := start(t, build, config{Config: middleware.Config{Headers: test.headers}, policies: []middleware.Policy{
@@ -578,16 +578,16 @@ func (away) Take(context.Context, []gcra.Charge) (bool, error) { return false, e
 
 func outage(t *testing.T, build func(app) http.Handler) {
 	for _, test := range []struct {
-		outage   middleware.Outage
+		outage   middleware.FailureMode
 		statuses []int
 		limit    string
 	}{
-		{middleware.OutageLocal, []int{200, 200, 429}, "2"}, // a real refusal, by what this server knows
-		{middleware.OutageOpen, []int{200, 200, 200}, ""},
-		{middleware.OutageClosed, []int{503, 503, 503}, ""},
+		{middleware.FailLocal, []int{200, 200, 429}, "2"}, // a real refusal, by what this server knows
+		{middleware.FailOpen, []int{200, 200, 200}, ""},
+		{middleware.FailClosed, []int{503, 503, 503}, ""},
 	} {
 		s := start(t, build, config{Config: middleware.Config{Store: away{gcra.NewMemory()}, Instances: 2, Logger: new(diagtest.Log).Logger()},
-			policies: []middleware.Policy{{Name: "all", Key: everybody, Limit: gcra.PerHour(4), Outage: test.outage}}})
+			policies: []middleware.Policy{{Name: "all", Key: everybody, Limit: gcra.PerHour(4), OnFailure: test.outage}}})
 		expect(t, fmt.Sprintf("outage way %d", test.outage), s.statuses(t, "GET /ok", 3), test.statuses)
 		a := s.do(t, "GET /ok")
 		expect(t, "limit", a.Header.Get("RateLimit-Limit"), test.limit)

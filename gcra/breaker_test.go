@@ -185,7 +185,7 @@ func TestBreakerServerErrors(t *testing.T) {
 					t.Fatalf("call %d: got %v; want errors, and the server left alone after three of them", i, err)
 				}
 			}
-			if n := r.Stats().Failures; n != 3 {
+			if n := r.Stats().FailedBatches; n != 3 {
 				t.Errorf("Stats.Failures is %d; want 3", n)
 			}
 			if lines := log.lines(); len(lines) != 1 || !regexp.MustCompile(tt.reason).MatchString(lines[0]) {

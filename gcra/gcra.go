@@ -82,12 +82,12 @@ func (c *Charge) terms() (terms, error) {
 		return terms{}, c.invalid(c.Limit.Validate())
 	case c.MaxDelay < 0 || c.MaxDelay > maxWait:
 		return terms{}, c.invalid(fmt.Errorf("MaxDelay is %v; want 0 to 366 days", c.MaxDelay))
-	case c.Within < 0:
-		return terms{}, c.invalid(fmt.Errorf("Within is %v; want 0 (as long as MaxDelay) or more", c.Within))
+	case c.MaxWait < 0:
+		return terms{}, c.invalid(fmt.Errorf("Within is %v; want 0 (as long as MaxDelay) or more", c.MaxWait))
 	}
 	within := c.MaxDelay
-	if c.Within > 0 {
-		within = min(c.Within, c.MaxDelay)
+	if c.MaxWait > 0 {
+		within = min(c.MaxWait, c.MaxDelay)
 	}
 	return terms{
 		emission: emission,

@@ -113,7 +113,7 @@ func anyAdmission(t *rapid.T, limits []gcra.Limit) []gcra.Charge {
 		}
 		if rapid.Bool().Draw(t, "queues") {
 			c.MaxDelay = pause(t, limit)
-			c.Within = pause(t, limit)
+			c.MaxWait = pause(t, limit)
 		}
 		charges[i] = c
 	}

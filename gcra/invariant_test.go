@@ -45,7 +45,7 @@ func TestRetryAfterIsExact(t *testing.T) {
 		c := gcra.Charge{Limit: limit, Cost: 1}
 		if rapid.Bool().Draw(t, "queues") {
 			c.MaxDelay = pause(t, limit)
-			c.Within = pause(t, limit)
+			c.MaxWait = pause(t, limit)
 		}
 		for m.take(t, c).Allowed {
 			m.advance(pause(t, limit) / 8)

@@ -63,7 +63,7 @@ func (l *law) apply(charges []gcra.Charge, refund bool) {
 		top.Add(top, ticks(c.MaxDelay))
 		start := least(greatest(tat, now), top)
 
-		within := c.Within
+		within := c.MaxWait
 		if within == 0 || within > c.MaxDelay {
 			within = c.MaxDelay
 		}
@@ -108,8 +108,8 @@ func describe(c gcra.Charge, now, start *big.Int, own, taken, refund bool) gcra.
 	r := gcra.Result{Allowed: own, Never: !refund && c.Cost > burst(c.Limit)}
 	if !own && !r.Never {
 		within := c.MaxDelay
-		if c.Within > 0 && c.Within < within {
-			within = c.Within
+		if c.MaxWait > 0 && c.MaxWait < within {
+			within = c.MaxWait
 		}
 		retry := new(big.Int).Add(ahead, cost)
 		retry.Sub(retry, full)

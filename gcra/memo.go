@@ -23,7 +23,7 @@ type remembered struct {
 }
 
 func (r *remembered) of(c *Charge) bool {
-	return r != nil && r.limit == c.Limit && r.maxDelay == c.MaxDelay && r.within == c.Within && r.policy == c.Policy
+	return r != nil && r.limit == c.Limit && r.maxDelay == c.MaxDelay && r.within == c.MaxWait && r.policy == c.Policy
 }
 
 // demand checks the charge and converts it, into d, and returns the hash of its
@@ -63,7 +63,7 @@ func (m *Memory) remember(c *Charge, t terms, place uint64) {
 			return
 		}
 	}
-	m.memo.places[place].Store(&remembered{c.Policy, c.Limit, c.MaxDelay, c.Within, t, m.policyHash(c.Policy)})
+	m.memo.places[place].Store(&remembered{c.Policy, c.Limit, c.MaxDelay, c.MaxWait, t, m.policyHash(c.Policy)})
 }
 
 // policyHash is multiplied, so that a policy of the same name as the subject does

@@ -155,8 +155,8 @@ func TestMirrorRetryAfterIsNotTooShort(t *testing.T) {
 	}
 }
 
-// A refund by another process is noticed after MirrorFor at the latest.
-func TestMirrorForgetsAfterMirrorFor(t *testing.T) {
+// A refund by another process is noticed after DenialTTL at the latest.
+func TestDenialTTLgetsAfterDenialTTL(t *testing.T) {
 	w := newWorld()
 	c := []Charge{{Subject: "k", Policy: "p", Limit: PerHour(1), Cost: 1}}
 	for range 2 {

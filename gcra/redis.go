@@ -21,7 +21,7 @@ import (
 // does) that any number of processes share. An admission is decided on the
 // clock of that Redis by one script; clocks of the processes do not matter.
 // Admissions that are asked for at the same time share trips, and what is known
-// to be refused is refused without one (see MirrorFor).
+// to be refused is refused without one (see DenialTTL).
 //
 // A bucket is the key <Prefix>{<subject>}:<policy>. It holds one integer and
 // expires by itself once it is full. Subjects and policies are escaped, and
@@ -48,12 +48,15 @@ type Redis struct {
 	// error that wraps [context.DeadlineExceeded]. Set it before first use.
 	Timeout time.Duration
 
-	// MirrorFor is how long an answer of Redis is believed, so that a key which
-	// is known to be refused is refused without a trip. What empties a bucket
-	// from elsewhere (a refund or a lower limit in another process, a flush, a
-	// failover) is noticed that much later at most; 0 means 1 s, negative
-	// switches the mirror off. Set it before first use.
-	MirrorFor time.Duration
+	// DenialTTL is how long a denial is cached: a key that Redis has denied is
+	// denied without asking Redis again. What empties a bucket from elsewhere (a
+	// refund or a lower limit in another process, a flush, a failover) is noticed
+	// that much later at most. 0 means 1 s, and less is an error. Set it before
+	// first use.
+	DenialTTL time.Duration
+
+	// NoDenialCache asks Redis about every admission. Set it before first use.
+	NoDenialCache bool
 
 	// Logger gets a line for each problem with Redis, when it begins, every five
 	// minutes while it lasts and when it is over. Lines are at level ERROR for
@@ -91,7 +94,7 @@ func NewRedis(client redis.UniversalClient) *Redis {
 const (
 	defaultPrefix    = "rl:"
 	defaultTimeout   = 50 * time.Millisecond
-	defaultMirrorFor = time.Second
+	defaultDenialTTL = time.Second
 )
 
 // Close releases what [Open] has opened. A client given to [NewRedis] stays
@@ -197,10 +200,15 @@ func (r *Redis) init() {
 		r.invalid = fmt.Errorf("gcra: redis: prefix is %q; want one without braces", r.Prefix)
 	case r.Timeout < 0:
 		r.invalid = fmt.Errorf("gcra: redis: timeout is %v; want 0 (%v) or more", r.Timeout, defaultTimeout)
+	case r.DenialTTL < 0:
+		r.invalid = fmt.Errorf("gcra: redis: DenialTTL is %v; want 0 (%v) or more, or NoDenialCache", r.DenialTTL, defaultDenialTTL)
 	}
-	keep := r.MirrorFor
+	keep := r.DenialTTL
 	if keep == 0 {
-		keep = defaultMirrorFor
+		keep = defaultDenialTTL
+	}
+	if r.NoDenialCache {
+		keep = -1
 	}
 	r.mirror = newMirror(keep)
 	r.log.Logger = r.Logger

@@ -26,7 +26,7 @@ func newStore(client redis.UniversalClient) *gcra.Redis {
 	r := gcra.NewRedis(client)
 	r.Prefix = fmt.Sprintf("rl-%d:", prefixes.Add(1))
 	r.Timeout = patience
-	r.MirrorFor = -1
+	r.NoDenialCache = true
 	return r
 }
 
@@ -85,7 +85,7 @@ func TestRedisContractMirror(t *testing.T) {
 			t.Skip("the mirror refuses once more before Redis gets to bring the TAT down")
 		}
 		r := newStore(client)
-		r.MirrorFor = time.Hour
+		r.DenialTTL = time.Hour
 		start := time.Now()
 		var shifted atomic.Int64
 		r.SetMirrorClock(func() time.Time { return start.Add(time.Since(start) + time.Duration(shifted.Load())) })
@@ -125,4 +125,21 @@ func TestRedisContractRing(t *testing.T) {
 	ring := redis.NewRing(&redis.RingOptions{Addrs: addrs, ReadTimeout: patience})
 	t.Cleanup(func() { ring.Close() })
 	contract(t, ring)
+}
+
+// Settings that make no sense are errors of every call.
+func TestInvalidSettings(t *testing.T) {
+	for want, set := range map[string]func(*gcra.Redis){
+		"prefix is":    func(r *gcra.Redis) { r.Prefix = "{x}" },
+		"timeout is":   func(r *gcra.Redis) { r.Timeout = -1 },
+		"DenialTTL is": func(r *gcra.Redis) { r.DenialTTL = -1 },
+	} {
+		r := gcra.NewRedis(newClient(t, &redis.Options{Addr: "127.0.0.1:1"}))
+		set(r)
+		for range 2 {
+			if _, err := gcra.Take(t.Context(), r, hourly("s", 10)); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v; want an error with %q", err, want)
+			}
+		}
+	}
 }

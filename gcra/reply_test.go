@@ -139,12 +139,9 @@ func TestOddReplies(t *testing.T) {
 func TestExtremeReplies(t *testing.T) {
 	for _, n := range []string{"9223372036854775807", "-9223372036854775808", "-1", "1", "9007199254740993"} {
 		client := newClient(t, &redis.Options{Addr: answering(t, fmt.Sprintf("*1\r\n:%s\r\n", n))})
-		for _, mirrorFor := range []int{-1, 0} {
+		for _, without := range []bool{true, false} {
 			r := newStore(client)
-			r.MirrorFor = 0
-			if mirrorFor < 0 {
-				r.MirrorFor = -1
-			}
+			r.NoDenialCache = without
 			for _, cost := range []int64{0, 1, 10, 11} {
 				c := hourly("s", 10)
 				c.Cost = cost

@@ -10,12 +10,12 @@ import (
 // Stats are what a [Redis] has done since its first use, for metrics and for
 // people who look into it. Counts only grow.
 type Stats struct {
-	Trips    int64         // batches that Redis answered, if only with an error of its own
-	Carried  int64         // admissions and refunds in them: Carried/Trips is the mean batch size
-	TripTime time.Duration // what these trips took together
-	Failures int64         // batches that were not answered, or with what says that Redis is of no use now, such as LOADING
-	Mirrored int64         // admissions that were refused without a trip
-	Servers  []ServerState // a single server, or each of several that was wanted within the last minute, by address
+	Batches       int64         // batches that Redis answered, if only with an error of its own
+	Operations    int64         // admissions and refunds in them: Carried/Trips is the mean batch size
+	BatchTime     time.Duration // what these trips took together
+	FailedBatches int64         // batches that were not answered, or with what says that Redis is of no use now, such as LOADING
+	CachedDenials int64         // admissions that were refused without a trip
+	Servers       []ServerState // a single server, or each of several that was wanted within the last minute, by address
 }
 
 // ServerState is how a server is treated.
@@ -45,11 +45,11 @@ func (c *counters) count(err error, rides int, took int64) {
 func (r *Redis) Stats() Stats {
 	r.once.Do(r.init)
 	s := Stats{
-		Trips:    r.trips.Load(),
-		Carried:  r.carried.Load(),
-		TripTime: time.Duration(r.tripTime.Load()) * tick,
-		Failures: r.failures.Load(),
-		Mirrored: r.mirror.refusals(),
+		Batches:       r.trips.Load(),
+		Operations:    r.carried.Load(),
+		BatchTime:     time.Duration(r.tripTime.Load()) * tick,
+		FailedBatches: r.failures.Load(),
+		CachedDenials: r.mirror.refusals(),
 	}
 	if r.invalid != nil {
 		return s

@@ -16,7 +16,7 @@ func TestStats(t *testing.T) {
 	server := redistest.Any(t).Options().Addr
 	r := gcra.NewRedis(unhurried(t, server))
 	r.Timeout = 10 * time.Second
-	if got := r.Stats(); got.Trips != 0 || got.Carried != 0 || len(got.Servers) != 1 {
+	if got := r.Stats(); got.Batches != 0 || got.Operations != 0 || len(got.Servers) != 1 {
 		t.Errorf("before first use: got %+v; want nothing done, one server", got)
 	}
 	c := gcra.Charge{Subject: t.Name(), Policy: "p", Limit: gcra.PerHour(3), Cost: 1}
@@ -25,10 +25,10 @@ func TestStats(t *testing.T) {
 	}
 	got := r.Stats()
 	// Three are admitted, one is refused by Redis or already by the mirror.
-	if got.Trips != got.Carried || got.Trips < 3 || got.Trips > 4 || got.Trips+got.Mirrored != 10 || got.Failures != 0 {
+	if got.Batches != got.Operations || got.Batches < 3 || got.Batches > 4 || got.Batches+got.CachedDenials != 10 || got.FailedBatches != 0 {
 		t.Errorf("10 calls of which 3 pass: got %+v; want 3 or 4 trips of 1, the rest from the mirror", got)
 	}
-	if got.TripTime <= 0 || got.Servers[0] != (gcra.ServerState{Server: server, Breaker: "closed"}) {
+	if got.BatchTime <= 0 || got.Servers[0] != (gcra.ServerState{Server: server, Breaker: "closed"}) {
 		t.Errorf("got %+v; want a trip time, and %s in use", got, server)
 	}
 }
@@ -38,7 +38,7 @@ func TestStatsOfAnOutage(t *testing.T) {
 	for range 10 {
 		_, _ = gcra.Take(t.Context(), r, hourly("s", 100))
 	}
-	if got := r.Stats(); got.Failures < 3 || got.Trips != 0 || got.Servers[0].Breaker != "open" {
+	if got := r.Stats(); got.FailedBatches < 3 || got.Batches != 0 || got.Servers[0].Breaker != "open" {
 		t.Errorf("nobody listens: got %+v; want at least 3 failures and an open breaker", got)
 	}
 }

@@ -37,7 +37,7 @@ type Charge struct {
 	Limit    Limit         // how much; may change from call to call, live keys follow
 	Cost     int64         // units to take; 0 peeks: never refused, writes nothing
 	MaxDelay time.Duration // longest delay that this limit grants to anybody; same for all its callers
-	Within   time.Duration // this caller's patience, cut to MaxDelay; 0 means MaxDelay
+	MaxWait  time.Duration // this caller's patience, cut to MaxDelay; 0 means MaxDelay
 	Shadow   bool          // rides along: taken if its own limit and all that are not shadows admit, refuses nobody
 	Result   Result        // filled by the Store
 }

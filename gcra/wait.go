@@ -59,12 +59,12 @@ func Wait(ctx context.Context, s Store, charges ...Charge) error {
 		if c.MaxDelay == 0 {
 			c.MaxDelay = maxWait
 		}
-		if c.Within == 0 {
-			c.Within = c.MaxDelay
+		if c.MaxWait == 0 {
+			c.MaxWait = c.MaxDelay
 		}
 		if bounded {
 			// Not 0, which would mean as long as MaxDelay.
-			c.Within = min(c.Within, max(time.Until(deadline), 1))
+			c.MaxWait = min(c.MaxWait, max(time.Until(deadline), 1))
 		}
 	}
 	allowed, err := s.Take(ctx, queued)
@@ -94,7 +94,7 @@ func tooLate(charges []Charge) *WaitError {
 		if c.Result.Allowed || c.Shadow {
 			continue
 		}
-		allowed := min(c.Within, c.MaxDelay)
+		allowed := min(c.MaxWait, c.MaxDelay)
 		e := &WaitError{c.Subject, c.Policy, c.Result.RetryAfter + allowed, allowed, c.Result.Never}
 		if e.Never {
 			e.Needed = 0

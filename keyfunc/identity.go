@@ -45,7 +45,7 @@ func Subject(get func(context.Context) string) Func {
 //
 // owner runs on every request, with the request's context: keep it fast, and
 // compare secrets in constant time or by their hash. Where a look-up that fails
-// is to take the policy's Outage way, write a [Func] that returns the error.
+// is to follow the policy's OnFailure, write a [Func] that returns the error.
 //
 // APIKey panics if the header's name is invalid or owner is nil.
 func APIKey(header string, owner func(ctx context.Context, apiKey string) (name string, ok bool)) Func {

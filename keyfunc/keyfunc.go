@@ -6,12 +6,12 @@
 //	("ip:192.0.2.7", nil)  count this one
 //	("", nil)              nobody in particular: [First] asks the next function;
 //	                       alone, all such requests share one bucket
-//	("", err)              could not tell: the policy's Outage way is taken
+//	("", err)              could not tell: the policy follows its OnFailure
 //
 // The second answer is stricter than a bucket of one's own and never a way
 // around the limit, so it is the answer to everything that a client can bring
 // about: a missing header, a forged token, an unknown API key, garbage. The
-// third may open a door (with OutageOpen), so a client must not be able to
+// third may open a door (with FailOpen), so a client must not be able to
 // cause it. No function of this package returns an error of its own; [First],
 // [Join] and [IPv6Prefix] hand on those of the functions they are given.
 //

@@ -60,7 +60,7 @@ type Policy struct {
 
 	// Key says who is counted; see package keyfunc. An empty key is nobody in
 	// particular: all such requests share one bucket. With an error the policy
-	// takes its Outage way. Required.
+	// follows its OnFailure. Required.
 	Key func(*http.Request) (string, error)
 
 	// Limit is how much each key may do. Required unless LimitFor is set.
@@ -70,7 +70,7 @@ type Policy struct {
 	// plan. It must be the same for all requests of a key, and may change in time.
 	// The zero Limit means that the policy does not apply: a plan that is missing
 	// in a map is not limited, so give unknown plans a limit of their own. A limit
-	// that is not valid takes the Outage way. When both are set LimitFor decides, and
+	// that is not valid follows OnFailure. When both are set LimitFor decides, and
 	// Limit is what this server goes by if LimitFor panics or errs so.
 	LimitFor func(*http.Request) gcra.Limit
 
@@ -84,7 +84,7 @@ type Policy struct {
 	Routes []string
 
 	// Cost is how many units the request takes; nil means 1, and 0 only looks.
-	// A negative cost takes the Outage way, as would a ContentLength of -1, which
+	// A negative cost follows OnFailure, as does a ContentLength of -1, which
 	// means that a client has not told.
 	Cost func(*http.Request) int
 
@@ -98,27 +98,27 @@ type Policy struct {
 	// MaxDelay holds a request back for up to this long rather than refuse it.
 	MaxDelay time.Duration
 
-	// Outage is what happens when the policy cannot be decided.
-	Outage Outage
+	// OnFailure is what happens when the policy cannot be decided.
+	OnFailure FailureMode
 }
 
-// Outage is the way a policy takes when it cannot be decided as asked: the
+// FailureMode is what happens when a policy cannot be decided as asked: the
 // store does not answer, or the policy's own functions fail.
-type Outage uint8
+type FailureMode uint8
 
 const (
-	// OutageLocal goes on limiting with the state of this server alone, each
+	// FailLocal goes on limiting with the state of this server alone, each
 	// limit divided by [Config.Instances]. What is not known of the request is
 	// replaced by the stricter guess: nobody in particular for the key, all that
 	// a bucket holds for the cost. Without a limit nothing can be decided: that
-	// is OutageClosed.
-	OutageLocal Outage = iota
+	// is FailClosed.
+	FailLocal FailureMode = iota
 
-	// OutageOpen lets the request pass this policy uncounted.
-	OutageOpen
+	// FailOpen lets the request pass this policy uncounted.
+	FailOpen
 
-	// OutageClosed refuses the request with 503 Service Unavailable.
-	OutageClosed
+	// FailClosed refuses the request with 503 Service Unavailable.
+	FailClosed
 )
 
 const (
@@ -169,7 +169,7 @@ func (cfg *Config) check() (errs []error) {
 		errs = append(errs, errors.New("ratelimit: Store is nil; want gcra.NewMemory, gcra.NewRedis or your own"))
 	}
 	if cfg.Headers&^headersKnown != 0 || cfg.Headers&HeadersNone != 0 && cfg.Headers != HeadersNone {
-		errs = append(errs, fmt.Errorf("ratelimit: Headers is %#b; want HeadersDraft6, HeadersDraft11, HeadersX joined by |, or HeadersNone alone", cfg.Headers))
+		errs = append(errs, fmt.Errorf("ratelimit: Headers is %#b; want HeadersDraft6, HeadersDraft11, HeadersXRateLimit joined by |, or HeadersNone alone", cfg.Headers))
 	}
 	if cfg.Instances < 0 || cfg.Instances > maxInstances {
 		errs = append(errs, fmt.Errorf("ratelimit: Instances is %d; want 0 (same as 1) to %d", cfg.Instances, maxInstances))
@@ -177,7 +177,7 @@ func (cfg *Config) check() (errs []error) {
 	return errs
 }
 
-// local is what OutageLocal decides on: what the store knows of its keys in this
+// local is what FailLocal decides on: what the store knows of its keys in this
 // process, so that an outage opens no fresh burst, or else a state of our own.
 func local(s gcra.Store) gcra.Store {
 	if s, ok := s.(interface{ Local() gcra.Store }); ok && !isNil(s) {
@@ -252,8 +252,8 @@ func (p *Policy) compile(report func(field, format string, args ...any)) *policy
 	if p.MaxDelay < 0 || p.MaxDelay > maxDelay {
 		report("MaxDelay", "is %v; want 0 (no delay) to %v", p.MaxDelay, maxDelay)
 	}
-	if p.Outage > OutageClosed {
-		report("Outage", "is %d; want OutageLocal, OutageOpen or OutageClosed", p.Outage)
+	if p.OnFailure > FailClosed {
+		report("OnFailure", "is %d; want FailLocal, FailOpen or FailClosed", p.OnFailure)
 	}
 	c.first.Store(newFirst(p))
 	return c

@@ -29,7 +29,7 @@ func TestNewReportsEveryMistake(t *testing.T) {
 		{"nothing", middleware.Config{}, nil, []string{"Store is nil", "no policies"}},
 		{"a great many", middleware.Config{Store: gcra.NewMemory()}, make([]middleware.Policy, 257), []string{"257 policies; want at most 256"}},
 		{"nil pointer", middleware.Config{Store: (*gcra.Memory)(nil)}, []middleware.Policy{ok}, []string{"Store is nil"}},
-		{"headers", middleware.Config{Store: store.Store, Headers: middleware.HeadersNone | middleware.HeadersX}, []middleware.Policy{ok}, []string{"Headers is 0b1100; want"}},
+		{"headers", middleware.Config{Store: store.Store, Headers: middleware.HeadersNone | middleware.HeadersXRateLimit}, []middleware.Policy{ok}, []string{"Headers is 0b1100; want"}},
 		{"unknown headers", middleware.Config{Store: store.Store, Headers: 128}, []middleware.Policy{ok}, []string{"Headers is 0b10000000; want"}},
 		{"instances", middleware.Config{Store: store.Store, Instances: -1}, []middleware.Policy{ok}, []string{"Instances is -1; want"}},
 		{"no names", store, []middleware.Policy{{Key: key("k"), Limit: five}, {Key: key("k"), Limit: five}},
@@ -46,7 +46,7 @@ func TestNewReportsEveryMistake(t *testing.T) {
 		}), []string{`policy "ok": Limit is -1/second`}},
 		{"delays", store, with(func(p *middleware.Policy) { p.MaxDelay = -time.Second }), []string{`policy "ok": MaxDelay is -1s; want`}},
 		{"long delay", store, with(func(p *middleware.Policy) { p.MaxDelay = 367 * 24 * time.Hour }), []string{`policy "ok": MaxDelay is 8808h0m0s; want`}},
-		{"outage", store, with(func(p *middleware.Policy) { p.Outage = 3 }), []string{`policy "ok": Outage is 3; want`}},
+		{"outage", store, with(func(p *middleware.Policy) { p.OnFailure = 3 }), []string{`policy "ok": OnFailure is 3; want`}},
 		{"routes", store, with(func(p *middleware.Policy) { p.Routes = []string{"/ok", "login", "GET /{x}/{x}"} }),
 			[]string{`policy "ok": Routes[1] is "login": `, `there is no "/"; want "/login"`, `Routes[2] is "GET /{x}/{x}": `, "duplicate wildcard name"}},
 		{"all at once", middleware.Config{Instances: -1}, []middleware.Policy{{Name: "a"}, {Name: "b", Limit: five, MaxDelay: -1}},
@@ -89,7 +89,7 @@ func TestFieldError(t *testing.T) {
 }
 
 // New takes the MaxDelay that the stores take, and no longer one: with that, every
-// request would go the Outage way.
+// request would follow OnFailure.
 func TestLongestMaxDelay(t *testing.T) {
 	p := middleware.Policy{Name: "only", Key: key("k"), Limit: five, MaxDelay: 366 * 24 * time.Hour}
 	for _, store := range []gcra.Store{gcra.NewMemory(), new(slidinglog.Memory)} {

@@ -14,7 +14,7 @@ type Decision struct {
 	RetryAfter time.Duration  // longest among the refusing policies; 0 when allowed or when no wait helps
 	Delay      time.Duration  // how long to hold an allowed request back: longest among the policies
 	Results    []PolicyResult // of the policies that applied and were decided, in order
-	Err        error          // why a policy could not be decided as asked and took its Outage way; nil if all were
+	Err        error          // why a policy could not be decided as asked and followed its OnFailure; nil if all were
 
 	// Took is how long it took to decide, without any Delay. It is measured for
 	// observers; without one it is 0.
@@ -34,7 +34,7 @@ type PolicyResult struct {
 
 // Status is the status code that goes with the decision: 200 when allowed, 429
 // when a policy refused, 503 when a policy could not be decided and is
-// OutageClosed.
+// FailClosed.
 func (d Decision) Status() int {
 	if d.Allowed {
 		return http.StatusOK
@@ -48,7 +48,7 @@ func (d Decision) Status() int {
 }
 
 // Degraded returns the names of the policies that applied, could not be decided
-// as asked and took their Outage way, in order; nil when Err is nil.
+// as asked and followed their OnFailure, in order; nil when Err is nil.
 func (d Decision) Degraded() (names []string) {
 	if d.Err == nil || d.visit == nil {
 		return nil

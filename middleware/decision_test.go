@@ -198,7 +198,7 @@ func TestStacked(t *testing.T) {
 	policy := func(name string, n int64) middleware.Policy {
 		return middleware.Policy{Name: name, Key: key("k"), Limit: gcra.PerMinute(n)}
 	}
-	both := middleware.HeadersDraft6 | middleware.HeadersX
+	both := middleware.HeadersDraft6 | middleware.HeadersXRateLimit
 	for _, test := range []struct {
 		name         string
 		headers      [2]middleware.Headers
@@ -221,7 +221,7 @@ func TestStacked(t *testing.T) {
 			`RateLimit-Policy: "i6";q=9;w=60|RateLimit: "i6";r=8;t=7|RateLimit-Limit: 5`},
 		{"triple inside list", [2]middleware.Headers{middleware.HeadersDraft11, middleware.HeadersDraft6}, policy("o7", 9), policy("i7", 5), 200,
 			`RateLimit-Policy: "o7";q=9;w=60|RateLimit: "o7";r=8;t=7|RateLimit-Limit: 5`},
-		{"other fields", [2]middleware.Headers{middleware.HeadersX, middleware.HeadersDraft6}, policy("o8", 5), policy("i8", 9), 200,
+		{"other fields", [2]middleware.Headers{middleware.HeadersXRateLimit, middleware.HeadersDraft6}, policy("o8", 5), policy("i8", 9), 200,
 			"RateLimit-Limit: 9|RateLimit-Policy: 9;w=60|X-RateLimit-Limit: 5"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -27,10 +27,10 @@
 // # When the answer cannot be had
 //
 // The store may be away, and a Key, LimitFor, Cost or Skip may fail or panic.
-// Then each policy concerned goes its own way, see [Outage]; by default this
+// Then each policy concerned goes its own way, see [FailureMode]; by default this
 // server goes on limiting by itself. [Decision.Err] says why. The client
 // is told nothing of the cause, and never gets a 429 for it: with
-// [OutageClosed] it gets a 503.
+// [FailClosed] it gets a 503.
 //
 // # What is logged
 //

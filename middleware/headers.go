@@ -47,26 +47,26 @@ const (
 	// earlier moment. Together with HeadersDraft6, RateLimit-Policy takes this form.
 	HeadersDraft11
 
-	// HeadersX is the custom before there was a draft: X-RateLimit-Limit,
+	// HeadersXRateLimit is the custom before there was a draft: X-RateLimit-Limit,
 	// X-RateLimit-Remaining and X-RateLimit-Reset, with the numbers of
 	// HeadersDraft6. Reset is in seconds from now; elsewhere, GitHub for one, it
 	// is a time of day.
-	HeadersX
+	HeadersXRateLimit
 
 	// HeadersNone writes none of them. Retry-After stays.
 	HeadersNone
 
-	headersKnown = HeadersDraft6 | HeadersDraft11 | HeadersX | HeadersNone
+	headersKnown = HeadersDraft6 | HeadersDraft11 | HeadersXRateLimit | HeadersNone
 )
 
-// triples are the fields of HeadersDraft6 and HeadersX, as net/http spells them
+// triples are the fields of HeadersDraft6 and HeadersXRateLimit, as net/http spells them
 // so that Header.Get finds them.
 var triples = [...]struct {
 	headers                 Headers
 	limit, remaining, reset string
 }{
 	{HeadersDraft6, "Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset"},
-	{HeadersX, "X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"},
+	{HeadersXRateLimit, "X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"},
 }
 
 const (

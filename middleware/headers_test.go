@@ -53,7 +53,7 @@ RateLimit: "burst";r=1;t=1, "daily";r=9999;t=9
 RateLimit: "burst";r=0;t=1, "daily";r=9998
 Retry-After: 1
 `},
-		{middleware.HeadersX, `X-RateLimit-Limit: 2
+		{middleware.HeadersXRateLimit, `X-RateLimit-Limit: 2
 X-RateLimit-Remaining: 1
 X-RateLimit-Reset: 1
 `, `X-RateLimit-Limit: 2
@@ -61,7 +61,7 @@ X-RateLimit-Remaining: 0
 X-RateLimit-Reset: 1
 Retry-After: 1
 `},
-		{middleware.HeadersDraft6 | middleware.HeadersDraft11 | middleware.HeadersX, `RateLimit-Limit: 2
+		{middleware.HeadersDraft6 | middleware.HeadersDraft11 | middleware.HeadersXRateLimit, `RateLimit-Limit: 2
 RateLimit-Remaining: 1
 RateLimit-Reset: 1
 RateLimit-Policy: "burst";q=2;w=1, "daily";q=10000;w=86400

@@ -16,7 +16,7 @@ import (
 type Limiter struct {
 	policies  atomic.Pointer[policies]
 	store     gcra.Store
-	local     gcra.Store // for OutageLocal
+	local     gcra.Store // for FailLocal
 	instances int
 	headers   Headers
 	deny      func(http.ResponseWriter, *http.Request, Decision) // nil for the default

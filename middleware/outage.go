@@ -58,10 +58,10 @@ func (v *visit) fallBack(i int, cause error) {
 	e, c := &v.entries[i], &v.charges[i]
 	v.report(cause)
 	switch {
-	case v.policy(i).Outage == OutageLocal && c.Limit != (gcra.Limit{}):
+	case v.policy(i).OnFailure == FailLocal && c.Limit != (gcra.Limit{}):
 		e.way = viaLocal
 		share(c, v.policies.limiter.instances)
-	case v.policy(i).Outage == OutageOpen || c.Shadow: // a shadow refuses nobody
+	case v.policy(i).OnFailure == FailOpen || c.Shadow: // a shadow refuses nobody
 		e.way = viaOpen
 	default:
 		e.way = viaNone
@@ -92,7 +92,7 @@ func share(c *gcra.Charge, n int) {
 		return // so slow already that a part of it cannot be kept
 	}
 	c.Limit = part
-	c.Within = max(c.MaxDelay, time.Nanosecond) // 0 would mean as long as the new MaxDelay
+	c.MaxWait = max(c.MaxDelay, time.Nanosecond) // 0 would mean as long as the new MaxDelay
 	c.MaxDelay = min(c.MaxDelay+time.Duration(burst-part.Burst)*part.Interval(), maxDelay)
 }
 

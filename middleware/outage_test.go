@@ -15,11 +15,11 @@ import (
 )
 
 func TestStoreAway(t *testing.T) {
-	policy := func(name string, o middleware.Outage, n int64) middleware.Policy {
-		return middleware.Policy{Name: name, Key: key("k"), Limit: gcra.PerHour(n), Outage: o}
+	policy := func(name string, o middleware.FailureMode, n int64) middleware.Policy {
+		return middleware.Policy{Name: name, Key: key("k"), Limit: gcra.PerHour(n), OnFailure: o}
 	}
 	shadow := func(p middleware.Policy) middleware.Policy { p.Shadow = true; return p }
-	local, open, closed := middleware.OutageLocal, middleware.OutageOpen, middleware.OutageClosed
+	local, open, closed := middleware.FailLocal, middleware.FailOpen, middleware.FailClosed
 	for _, test := range []struct {
 		name      string
 		instances int
@@ -78,7 +78,7 @@ func TestDegraded(t *testing.T) {
 		middleware.Policy{Name: "fine", Key: key("k"), Limit: five},
 		middleware.Policy{Name: "local", Key: keyFails, Limit: five},
 		middleware.Policy{Name: "elsewhere", Key: key("k"), Limit: five, Routes: []string{"/elsewhere"}},
-		middleware.Policy{Name: "open", Key: keyFails, Limit: five, Outage: middleware.OutageOpen})
+		middleware.Policy{Name: "open", Key: keyFails, Limit: five, OnFailure: middleware.FailOpen})
 	if got, want := l.Decide(get("/")).Degraded(), []string{"local", "open"}; !slices.Equal(got, want) {
 		t.Errorf("two keys fail: got %q; want %q", got, want)
 	}
@@ -182,8 +182,8 @@ func TestPolicyFails(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		policy  middleware.Policy
-		local   []int // with OutageLocal; nil: 200, 200, 429
-		limited bool  // the limit is known, so OutageLocal can be
+		local   []int // with FailLocal; nil: 200, 200, 429
+		limited bool  // the limit is known, so FailLocal can be
 		message string
 	}{
 		{"key", middleware.Policy{Name: "only", Key: keyFails, Limit: gcra.PerHour(2)}, nil, true, "bad: no key today"},
@@ -198,22 +198,22 @@ func TestPolicyFails(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for _, way := range []struct {
-				outage middleware.Outage
+				outage middleware.FailureMode
 				want   []int
 			}{
-				{middleware.OutageLocal, []int{200, 200, 429}},
-				{middleware.OutageOpen, []int{200, 200, 200, 200, 200, 429}},
-				{middleware.OutageClosed, []int{503, 503, 503}},
+				{middleware.FailLocal, []int{200, 200, 429}},
+				{middleware.FailOpen, []int{200, 200, 200, 200, 200, 429}},
+				{middleware.FailClosed, []int{503, 503, 503}},
 			} {
-				if way.outage == middleware.OutageLocal && !test.limited {
+				if way.outage == middleware.FailLocal && !test.limited {
 					way.want = []int{503, 503, 503}
 				}
-				if way.outage == middleware.OutageLocal && test.local != nil {
+				if way.outage == middleware.FailLocal && test.local != nil {
 					way.want = test.local
 				}
 				store, _ := newStore()
 				bad := test.policy
-				bad.Name, bad.Outage = "bad", way.outage
+				bad.Name, bad.OnFailure = "bad", way.outage
 				l := limiter(t, middleware.Config{Store: store}, bad, middleware.Policy{Name: "good", Key: key("k"), Limit: five})
 				passed := int64(0)
 				for i, want := range way.want {

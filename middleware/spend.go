@@ -97,8 +97,8 @@ func (v *visit) spend(ctx context.Context, s gcra.Store, w way, n int64) error {
 			continue
 		}
 		c.Cost = n
-		c.Within = time.Nanosecond // what is left now; the queue of MaxDelay is for requests
-		c.MaxDelay = maxDelay      // as in refund
+		c.MaxWait = time.Nanosecond // what is left now; the queue of MaxDelay is for requests
+		c.MaxDelay = maxDelay       // as in refund
 		charges = append(charges, c)
 		taken = append(taken, &v.charges[i])
 	}

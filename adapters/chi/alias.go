@@ -14,19 +14,19 @@ type (
 	Decision     = middleware.Decision
 	PolicyResult = middleware.PolicyResult
 	Headers      = middleware.Headers
-	Outage       = middleware.Outage
+	FailureMode  = middleware.FailureMode
 )
 
 // What [Config] and [Policy] choose from.
 const (
-	HeadersDraft6  = middleware.HeadersDraft6
-	HeadersDraft11 = middleware.HeadersDraft11
-	HeadersX       = middleware.HeadersX
-	HeadersNone    = middleware.HeadersNone
+	HeadersDraft6     = middleware.HeadersDraft6
+	HeadersDraft11    = middleware.HeadersDraft11
+	HeadersXRateLimit = middleware.HeadersXRateLimit
+	HeadersNone       = middleware.HeadersNone
 
-	OutageLocal  = middleware.OutageLocal
-	OutageOpen   = middleware.OutageOpen
-	OutageClosed = middleware.OutageClosed
+	FailLocal  = middleware.FailLocal
+	FailOpen   = middleware.FailOpen
+	FailClosed = middleware.FailClosed
 )
 
 // FromContext is [middleware.FromContext]: the Decision that a request carries,

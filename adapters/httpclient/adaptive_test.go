@@ -41,7 +41,7 @@ func TestAdaptiveOurMiddleware(t *testing.T) {
 		"draft6":  middleware.HeadersDraft6,
 		"draft11": middleware.HeadersDraft11,
 		"both":    middleware.HeadersDraft6 | middleware.HeadersDraft11,
-		"x":       middleware.HeadersX,
+		"x":       middleware.HeadersXRateLimit,
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

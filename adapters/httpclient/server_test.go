@@ -41,8 +41,8 @@ func serve(t *testing.T, h http.Handler, cfg httpclient.Config) (c *http.Client,
 func TestOurMiddleware(t *testing.T) {
 	t.Parallel()
 	for name, headers := range map[string]middleware.Headers{
-		"draft 6": middleware.HeadersDraft6, "draft 11": middleware.HeadersDraft11, "X": middleware.HeadersX,
-		"all": middleware.HeadersDraft6 | middleware.HeadersDraft11 | middleware.HeadersX, "none": middleware.HeadersNone,
+		"draft 6": middleware.HeadersDraft6, "draft 11": middleware.HeadersDraft11, "X": middleware.HeadersXRateLimit,
+		"all": middleware.HeadersDraft6 | middleware.HeadersDraft11 | middleware.HeadersXRateLimit, "none": middleware.HeadersNone,
 	} {
 		for _, knows := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, knows %v", name, knows), func(t *testing.T) {

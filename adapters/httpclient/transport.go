@@ -220,7 +220,7 @@ func (t *Transport) turn(r *http.Request, deadline time.Time, e *Event) error {
 		if cost < 0 {
 			return fmt.Errorf("policy %q: cost of the request is %d; want 0 or more", p.Name, cost)
 		}
-		charges[i] = gcra.Charge{Subject: subject, Policy: p.Name, Limit: p.Limit, Cost: int64(cost), MaxDelay: p.MaxDelay, Within: within}
+		charges[i] = gcra.Charge{Subject: subject, Policy: p.Name, Limit: p.Limit, Cost: int64(cost), MaxDelay: p.MaxDelay, MaxWait: within}
 	}
 	began := time.Now()
 	err := gcra.Wait(r.Context(), t.store, charges...)

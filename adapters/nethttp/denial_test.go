@@ -150,7 +150,7 @@ func TestDenialIsNotStored(t *testing.T) {
 // A policy that could not be decided was not exceeded, so the 503 names none.
 func TestClosedNamesNoPolicy(t *testing.T) {
 	get := serve(t, ratelimit.New(ratelimit.Config{Store: gcra.NewMemory()}, ratelimit.Policy{
-		Name: "closed", Outage: ratelimit.OutageClosed, Limit: gcra.PerMinute(5),
+		Name: "closed", OnFailure: ratelimit.FailClosed, Limit: gcra.PerMinute(5),
 		Key: func(*http.Request) (string, error) { return "", fmt.Errorf("no key today") },
 	})(http.HandlerFunc(hello)))
 	res, body := get()

@@ -37,7 +37,7 @@ func TestStackedDenial(t *testing.T) {
 		}
 	}
 	closed := func(store *gcra.Memory) func(http.Handler) http.Handler {
-		return ratelimit.New(ratelimit.Config{Store: store}, ratelimit.Policy{Name: "closed", Outage: ratelimit.OutageClosed,
+		return ratelimit.New(ratelimit.Config{Store: store}, ratelimit.Policy{Name: "closed", OnFailure: ratelimit.FailClosed,
 			Limit: gcra.PerMinute(5), Key: func(*http.Request) (string, error) { return "", fmt.Errorf("no key today") }})
 	}
 	minute, second, quotes := gcra.PerMinute(10), gcra.PerSecond(1), `a;t=9, "b\`
@@ -58,13 +58,13 @@ func TestStackedDenial(t *testing.T) {
 			`1|0|1|"outer";q=10;w=60, "middle";q=9;w=3600, "inner";q=1;w=1|"outer";r=8, "middle";r=7, "inner";r=0;t=1||1`},
 		{"draft 6", []layerFunc{layer("outer", minute, 0), layer("inner", second, 0)}, 429,
 			`1|0|1|1;w=1|||1`},
-		{"X inside draft 6", []layerFunc{layer("outer", minute, 0), layer("inner", second, ratelimit.HeadersX)}, 429,
+		{"X inside draft 6", []layerFunc{layer("outer", minute, 0), layer("inner", second, ratelimit.HeadersXRateLimit)}, 429,
 			`|||||1|1`},
 		{"none inside both", []layerFunc{layer("outer", minute, both), layer("inner", second, ratelimit.HeadersNone)}, 429,
 			`|||"outer";q=10;w=60|"outer";r=8||1`},
 		{"draft 6 inside draft 11", []layerFunc{layer("outer", minute, ratelimit.HeadersDraft11), layer("inner", second, 0)}, 429,
 			`1|0|1|"outer";q=10;w=60|"outer";r=8||1`},
-		{"no wait helps, alone", []layerFunc{never(both | ratelimit.HeadersX)}, 429,
+		{"no wait helps, alone", []layerFunc{never(both | ratelimit.HeadersXRateLimit)}, 429,
 			`|||"dear";q=3;w=1|"dear";r=3||`},
 		{"no wait helps, draft 6", []layerFunc{layer("outer", minute, 0), never(0)}, 429,
 			`|||3;w=1|||`},

@@ -25,8 +25,8 @@ func TestOutcomes(t *testing.T) {
 	shadow := func(p *middleware.Policy) { p.Shadow = true }
 	patient := func(p *middleware.Policy) { p.MaxDelay = 2 * time.Hour }
 	broken := func(p *middleware.Policy) { p.Key = keyFails }
-	open := func(p *middleware.Policy) { p.Outage = middleware.OutageOpen }
-	closed := func(p *middleware.Policy) { p.Outage = middleware.OutageClosed }
+	open := func(p *middleware.Policy) { p.OnFailure = middleware.FailOpen }
+	closed := func(p *middleware.Policy) { p.OnFailure = middleware.FailClosed }
 	skip := func(p *middleware.Policy) { p.Skip = func(*http.Request) bool { return true } }
 
 	for _, test := range []struct {

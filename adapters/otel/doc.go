@@ -18,7 +18,7 @@
 //	allowed         it admits the request, whatever the other policies say
 //	shadow_refused  a shadow would have refused it
 //	delayed         the request passes, and this policy holds it back
-//	degraded        it could not be decided as asked and took its Outage way: decided
+//	degraded        it could not be decided as asked and followed its OnFailure: decided
 //	                on this server's state, passed uncounted, or refused with 503
 //	refused         its limit is used up, by the store's word or this server's: 429
 //
@@ -48,13 +48,13 @@
 //
 // Limiters on a [gcra.Redis], or on another store with its Stats method, add
 //
-//	ratelimit.redis.trips           {trip}       counter: batches that Redis answered
-//	ratelimit.redis.trip.time       s            counter: what these took together
-//	ratelimit.redis.carried         {admission}  counter: admissions and refunds in them;
-//	                                             carried over trips is the mean batch size
-//	ratelimit.redis.failures        {batch}      counter: batches that got no answer, or an
+//	ratelimit.redis.batches         {batch}      counter: batches that Redis answered
+//	ratelimit.redis.batch.duration  s            counter: what these took together
+//	ratelimit.redis.operations      {operation}  counter: admissions and refunds in them;
+//	                                             operations over batches is the mean size
+//	ratelimit.redis.failed_batches  {batch}      counter: batches that got no answer, or an
 //	                                             outage for one
-//	ratelimit.redis.mirror.hits     {admission}  counter: refused without a trip
+//	ratelimit.redis.cached_denials  {operation}  counter: denied without asking Redis
 //	ratelimit.redis.breaker.status  {breaker}    1 for the state that a server's breaker is
 //	                                             in and 0 for the others, by server.address,
 //	                                             server.port and

@@ -28,12 +28,12 @@ import (
 var fixed = []string{
 	"ratelimit.decision.duration s histogram [ratelimit.outcome]",
 	"ratelimit.decisions {decision} counter [ratelimit.outcome ratelimit.policy]",
+	"ratelimit.redis.batch.duration s counter []",
+	"ratelimit.redis.batches {batch} counter []",
 	"ratelimit.redis.breaker.status {breaker} gauge [ratelimit.redis.breaker.state server.address server.port]",
-	"ratelimit.redis.carried {admission} counter []",
-	"ratelimit.redis.failures {batch} counter []",
-	"ratelimit.redis.mirror.hits {admission} counter []",
-	"ratelimit.redis.trip.time s counter []",
-	"ratelimit.redis.trips {trip} counter []",
+	"ratelimit.redis.cached_denials {operation} counter []",
+	"ratelimit.redis.failed_batches {batch} counter []",
+	"ratelimit.redis.operations {operation} counter []",
 }
 
 // shape is a metric as a line of fixed.
@@ -161,12 +161,12 @@ func TestPrometheusText(t *testing.T) {
 		"ratelimit_decision_duration_seconds_count",
 		"ratelimit_decision_duration_seconds_sum",
 		"ratelimit_decisions_total",
+		"ratelimit_redis_batch_duration_seconds_total",
+		"ratelimit_redis_batches_total",
 		"ratelimit_redis_breaker_status",
-		"ratelimit_redis_carried_total",
-		"ratelimit_redis_failures_total",
-		"ratelimit_redis_mirror_hits_total",
-		"ratelimit_redis_trip_time_seconds_total",
-		"ratelimit_redis_trips_total",
+		"ratelimit_redis_cached_denials_total",
+		"ratelimit_redis_failed_batches_total",
+		"ratelimit_redis_operations_total",
 	}); got != want {
 		t.Errorf("got names %s\nwant %s", got, want)
 	}

@@ -116,7 +116,7 @@ func (f failingMeter) RegisterCallback(c metric.Callback, o ...metric.Observable
 func TestProviderFails(t *testing.T) {
 	for _, name := range []string{
 		"ratelimit.decisions", "ratelimit.decision.duration", "callback",
-		"ratelimit.redis.trips", "ratelimit.redis.trip.time", "ratelimit.redis.breaker.status",
+		"ratelimit.redis.batches", "ratelimit.redis.batch.duration", "ratelimit.redis.breaker.status",
 	} {
 		reader := sdk.NewManualReader()
 		provider := failing{sdk.NewMeterProvider(sdk.WithReader(reader)), name}

@@ -54,10 +54,10 @@ func newRedis(meter metric.Meter, stores []counting) (*redis, error) {
 		counter                 *metric.Int64ObservableCounter
 		name, unit, description string
 	}{
-		{&rs.trips, "ratelimit.redis.trips", "{trip}", "Batches that Redis answered."},
-		{&rs.carried, "ratelimit.redis.carried", "{admission}", "Admissions and refunds in the batches that Redis answered."},
-		{&rs.failures, "ratelimit.redis.failures", "{batch}", "Batches that were not answered, or with an outage."},
-		{&rs.mirrored, "ratelimit.redis.mirror.hits", "{admission}", "Admissions that were refused without a trip."},
+		{&rs.trips, "ratelimit.redis.batches", "{batch}", "Batches that Redis answered."},
+		{&rs.carried, "ratelimit.redis.operations", "{operation}", "Admissions and refunds in the batches that Redis answered."},
+		{&rs.failures, "ratelimit.redis.failed_batches", "{batch}", "Batches that were not answered, or with an outage."},
+		{&rs.mirrored, "ratelimit.redis.cached_denials", "{operation}", "Admissions that were denied without asking Redis."},
 	} {
 		var err error
 		*c.counter, err = meter.Int64ObservableCounter(c.name, metric.WithUnit(c.unit), metric.WithDescription(c.description))
@@ -66,7 +66,7 @@ func newRedis(meter metric.Meter, stores []counting) (*redis, error) {
 		}
 	}
 	var err error
-	rs.tripTime, err = meter.Float64ObservableCounter("ratelimit.redis.trip.time",
+	rs.tripTime, err = meter.Float64ObservableCounter("ratelimit.redis.batch.duration",
 		metric.WithUnit("s"),
 		metric.WithDescription("What the batches that Redis answered took together."))
 	if err != nil {
@@ -83,18 +83,18 @@ func (rs *redis) collect(to metric.Observer) {
 	var sum gcra.Stats
 	for _, store := range rs.stores {
 		s := store.Stats()
-		sum.Trips += s.Trips
-		sum.Carried += s.Carried
-		sum.TripTime += s.TripTime
-		sum.Failures += s.Failures
-		sum.Mirrored += s.Mirrored
+		sum.Batches += s.Batches
+		sum.Operations += s.Operations
+		sum.BatchTime += s.BatchTime
+		sum.FailedBatches += s.FailedBatches
+		sum.CachedDenials += s.CachedDenials
 		sum.Servers = append(sum.Servers, s.Servers...)
 	}
-	to.ObserveInt64(rs.trips, sum.Trips)
-	to.ObserveInt64(rs.carried, sum.Carried)
-	to.ObserveInt64(rs.failures, sum.Failures)
-	to.ObserveInt64(rs.mirrored, sum.Mirrored)
-	to.ObserveFloat64(rs.tripTime, sum.TripTime.Seconds())
+	to.ObserveInt64(rs.trips, sum.Batches)
+	to.ObserveInt64(rs.carried, sum.Operations)
+	to.ObserveInt64(rs.failures, sum.FailedBatches)
+	to.ObserveInt64(rs.mirrored, sum.CachedDenials)
+	to.ObserveFloat64(rs.tripTime, sum.BatchTime.Seconds())
 
 	breakers := map[gcra.ServerState]int64{} // of all stores, which may have servers in common
 	for _, server := range sum.Servers {

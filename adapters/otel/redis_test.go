@@ -55,7 +55,7 @@ func TestRedis(t *testing.T) {
 	}
 	t.Cleanup(func() { redis.Close() })
 	redis.Timeout = 10 * time.Second // for busy machines; a server that is gone refuses at once
-	redis.MirrorFor = time.Minute
+	redis.DenialTTL = time.Minute
 	redis.Logger = slog.New(slog.DiscardHandler)
 	logging.Disable() // the client's own words on every dial that fails
 	t.Cleanup(logging.Enable)
@@ -71,16 +71,16 @@ func TestRedis(t *testing.T) {
 	if got, _ := counts(t, reader); got != "user allowed 3, user refused 7" {
 		t.Errorf("got %s; want 3 allowed, 7 refused", got)
 	}
-	trips, hits := one(t, reader, "ratelimit.redis.trips"), one(t, reader, "ratelimit.redis.mirror.hits")
+	trips, hits := one(t, reader, "ratelimit.redis.batches"), one(t, reader, "ratelimit.redis.cached_denials")
 	// Three are admitted by Redis; of the others it refuses one at most.
-	if trips < 3 || trips > 4 || trips+hits != 10 || one(t, reader, "ratelimit.redis.carried") != trips {
+	if trips < 3 || trips > 4 || trips+hits != 10 || one(t, reader, "ratelimit.redis.operations") != trips {
 		t.Errorf("got %v trips with %v, %v hits of the mirror; want 3 or 4 trips of one each, the rest of 10 from the mirror",
-			trips, one(t, reader, "ratelimit.redis.carried"), hits)
+			trips, one(t, reader, "ratelimit.redis.operations"), hits)
 	}
-	if took := one(t, reader, "ratelimit.redis.trip.time"); took <= 0 || took > 60 {
+	if took := one(t, reader, "ratelimit.redis.batch.duration"); took <= 0 || took > 60 {
 		t.Errorf("trips took %v s together; want more than 0, less than a minute", took)
 	}
-	if n := one(t, reader, "ratelimit.redis.failures"); n != 0 {
+	if n := one(t, reader, "ratelimit.redis.failed_batches"); n != 0 {
 		t.Errorf("got %v failures; want 0", n)
 	}
 
@@ -90,7 +90,7 @@ func TestRedis(t *testing.T) {
 		l.Decide(get("/"))
 		return maps.Equal(breakers(t, reader), map[string]string{server.Addr: "open"})
 	})
-	if n := one(t, reader, "ratelimit.redis.failures"); n < 3 {
+	if n := one(t, reader, "ratelimit.redis.failed_batches"); n < 3 {
 		t.Errorf("the server is gone: got %v failures; want at least 3", n)
 	}
 
@@ -107,19 +107,19 @@ func TestStoresAreCountedOnce(t *testing.T) {
 	policy := middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(1)}
 	stats := func(trips int64, servers ...gcra.ServerState) gcra.Stats {
 		return gcra.Stats{
-			Trips: trips, Carried: 2 * trips, Failures: 3 * trips, Mirrored: 4 * trips,
-			TripTime: time.Duration(trips) * time.Second, Servers: servers,
+			Batches: trips, Operations: 2 * trips, FailedBatches: 3 * trips, CachedDenials: 4 * trips,
+			BatchTime: time.Duration(trips) * time.Second, Servers: servers,
 		}
 	}
 	a := &counted{newStore(), stats(1, gcra.ServerState{Server: "a:6379", Breaker: "open"}, gcra.ServerState{Server: "/run/redis.sock", Breaker: "half-open"})}
 	b := &counted{newStore(), stats(10, gcra.ServerState{Server: "[::1]:6380", Breaker: "closed"}, gcra.ServerState{Breaker: "closed"})}
 	reader := instrument(t, limiter(t, a, policy), limiter(t, newStore(), policy), limiter(t, b, policy), limiter(t, a, policy))
 	for name, want := range map[string]float64{
-		"ratelimit.redis.trips":       11,
-		"ratelimit.redis.carried":     22,
-		"ratelimit.redis.failures":    33,
-		"ratelimit.redis.mirror.hits": 44,
-		"ratelimit.redis.trip.time":   11,
+		"ratelimit.redis.batches":       11,
+		"ratelimit.redis.operations":     22,
+		"ratelimit.redis.failed_batches":    33,
+		"ratelimit.redis.cached_denials": 44,
+		"ratelimit.redis.batch.duration":   11,
 	} {
 		if got := one(t, reader, name); got != want {
 			t.Errorf("%s: got %v; want %v", name, got, want)
@@ -137,10 +137,10 @@ func TestStoreThatDoesNotCompare(t *testing.T) {
 		*counted
 		tags []string
 	}
-	s := tagged{&counted{newStore(), gcra.Stats{Trips: 1}}, nil}
+	s := tagged{&counted{newStore(), gcra.Stats{Batches: 1}}, nil}
 	policy := middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(1)}
 	reader := instrument(t, limiter(t, s, policy), limiter(t, s, policy))
-	if got := one(t, reader, "ratelimit.redis.trips"); got != 2 {
+	if got := one(t, reader, "ratelimit.redis.batches"); got != 2 {
 		t.Errorf("got %v trips; want 2, as nobody can tell that the stores are one", got)
 	}
 }

@@ -56,11 +56,11 @@ func TestSpanAttributes(t *testing.T) {
 			{Name: "slow", Key: subject, Limit: gcra.PerHour(1), MaxDelay: time.Hour},
 		}, []string{"allowed slow 0", "delayed slow 0"}},
 		{"away: decided here", true, []middleware.Policy{
-			{Name: "open", Key: subject, Limit: hour, Outage: middleware.OutageOpen},
+			{Name: "open", Key: subject, Limit: hour, OnFailure: middleware.FailOpen},
 			{Name: "hour", Key: subject, Limit: hour},
 		}, []string{"degraded hour 1", "degraded hour 0", "refused hour 0"}},
 		{"away: not decided", true, []middleware.Policy{
-			{Name: "login", Key: subject, Limit: hour, Outage: middleware.OutageClosed},
+			{Name: "login", Key: subject, Limit: hour, OnFailure: middleware.FailClosed},
 		}, []string{"degraded login"}},
 		{"no policy applies", false, []middleware.Policy{
 			{Name: "hour", Key: subject, Limit: hour, Routes: []string{"/elsewhere"}},

@@ -100,7 +100,7 @@ func check(ctx context.Context, charges []gcra.Charge) error {
 		if c.Limit.Burst != 0 && c.Limit.Burst != c.Limit.Count {
 			return fmt.Errorf("burst is %d; want 0 or the count: a window is all or nothing", c.Limit.Burst)
 		}
-		if c.Cost < 0 || c.MaxDelay != 0 || c.Within < 0 {
+		if c.Cost < 0 || c.MaxDelay != 0 || c.MaxWait < 0 {
 			return errors.New("want a cost of 0 or more, and no MaxDelay")
 		}
 	}

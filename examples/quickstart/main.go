@@ -59,7 +59,7 @@ func run(args []string, out io.Writer) error {
 	cfg := middleware.Config{Store: store, Headers: headers[s.headers]}
 	limits, err := newLimiters(cfg)
 	if s.policies != "" {
-		limits, err = fromFile(cfg, s.policies, a.vocabulary())
+		limits, err = fromFile(cfg, s.policies, a.funcs())
 	}
 	if err != nil {
 		return err
@@ -88,7 +88,7 @@ func run(args []string, out io.Writer) error {
 	running, end := context.WithCancel(signaled)
 	defer end()
 	if s.policies != "" {
-		go follow(running, terminal{out, end}, s.policies, a.vocabulary(), limits.address)
+		go follow(running, terminal{out, end}, s.policies, a.funcs(), limits.address)
 	}
 
 	select {

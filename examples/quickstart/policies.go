@@ -18,11 +18,11 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware/policyfile"
 )
 
-// vocabulary is what a file of policies may name. One limiter stands in front of
+// funcs is what a file of policies may name. One limiter stands in front of
 // everything then, so the token is looked at before authentication: one that
 // does not verify is nobody, and authentication refuses it.
-func (a *api) vocabulary() policyfile.Vocabulary {
-	return policyfile.Vocabulary{
+func (a *api) funcs() policyfile.Funcs {
+	return policyfile.Funcs{
 		Keys: map[string]keyfunc.Func{
 			"client": keyfunc.RemoteAddr,
 			"user": keyfunc.JWTSubject(func(*jwt.Token) (any, error) { return a.key, nil },
@@ -48,7 +48,7 @@ func (a *api) plan(r *http.Request) string {
 }
 
 // fromFile makes the limiters of a file: one, in front.
-func fromFile(cfg middleware.Config, path string, v policyfile.Vocabulary) (limiters, error) {
+func fromFile(cfg middleware.Config, path string, v policyfile.Funcs) (limiters, error) {
 	policies, err := policyfile.Load(path, v)
 	if err != nil {
 		return limiters{}, err
@@ -59,8 +59,8 @@ func fromFile(cfg middleware.Config, path string, v policyfile.Vocabulary) (limi
 
 // follow keeps the limiter's policies those of the file, whenever that changes
 // and on SIGHUP, until the context ends. It says so in a line each time.
-func follow(ctx context.Context, out io.Writer, path string, v policyfile.Vocabulary, l *middleware.Limiter) {
-	w := &policyfile.Watcher{Path: path, Vocabulary: v, Limiter: l, Report: func(err error) {
+func follow(ctx context.Context, out io.Writer, path string, v policyfile.Funcs, l *middleware.Limiter) {
+	w := &policyfile.Watcher{Path: path, Funcs: v, Limiter: l, OnReload: func(err error) {
 		if err == nil {
 			fmt.Fprintf(out, "Policies of %s: %s\n", oneLine(path), summary(l.Policies()))
 			return
@@ -79,7 +79,7 @@ func follow(ctx context.Context, out io.Writer, path string, v policyfile.Vocabu
 			case <-ctx.Done():
 				return
 			case <-hangUps:
-				_ = w.Reload() // Report has been told
+				_ = w.Reload() // OnReload gets the error
 			}
 		}
 	}()

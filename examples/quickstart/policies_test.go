@@ -127,10 +127,10 @@ func TestPoliciesBroken(t *testing.T) {
 	p := start(t, nil, "-policies", path)
 	p.says("Policies of ", 1)
 
-	write(t, path, strings.NewReplacer("10/minute", "10/minit", "outage: closed", "outage: shut").Replace(text))
+	write(t, path, strings.NewReplacer("10/minute", "10/minit", "on_failure: closed", "on_failure: shut").Replace(text))
 	p.says("Policies stay as they were:\n"+
 		path+`:13:12: limit is "10/minit": period is "minit"; want second, minute, hour, day or a duration such as 5s`+"\n"+
-		path+`:19:13: outage is "shut"; want local, open or closed`+"\n", 1)
+		path+`:19:17: on_failure is "shut"; want local, open or closed`+"\n", 1)
 	if answer := p.get("/hello"); header(answer, "RateLimit-Limit") != "10" {
 		t.Errorf("hello: got %q; want the limit before", answer)
 	}
@@ -203,7 +203,7 @@ func TestPoliciesMistakes(t *testing.T) {
 
 // What the program registers beside keys by client and user is there with every
 // framework, too.
-func TestPoliciesVocabulary(t *testing.T) {
+func TestPoliciesFuncs(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "policies.yaml")
 	write(t, path, "policies:\n"+

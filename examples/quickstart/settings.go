@@ -70,7 +70,7 @@ var headers = map[string]middleware.Headers{
 	"draft6":  middleware.HeadersDraft6,
 	"draft11": middleware.HeadersDraft11,
 	"both":    middleware.HeadersDraft6 | middleware.HeadersDraft11,
-	"x":       middleware.HeadersX,
+	"x":       middleware.HeadersXRateLimit,
 	"none":    middleware.HeadersNone,
 }
 

@@ -21,7 +21,7 @@ import (
 const allKinds = `
 policies:
   - {name: client, key: client, limit: 30/minute burst 10}
-  - {name: login, key: client, limit: 5/minute, routes: ["POST /login"], outage: closed}
+  - {name: login, key: client, limit: 5/minute, routes: ["POST /login"], on_failure: closed}
   - {name: costly, key: [user, client], limit: 30/minute burst 9, routes: ["GET /users/{id}"], cost: 3}
   - {name: plan, key: [user, client], plans: {free: 20/minute burst 5, pro: 40/minute}}
   - {name: smooth, key: user, limit: 6/minute burst 1, max_delay: 3s, routes: [/static/]}
@@ -87,7 +87,7 @@ type sentKey struct{}
 func live(t *testing.T, policies string, all []*sent) {
 	t.Helper()
 	user := func(ctx context.Context) string { return ctx.Value(sentKey{}).(*sent).user }
-	list, err := policyfile.Load(policies, policyfile.Vocabulary{
+	list, err := policyfile.Load(policies, policyfile.Funcs{
 		Keys: map[string]keyfunc.Func{"client": keyfunc.RemoteAddr, "user": keyfunc.Subject(user), "route": keyfunc.Route},
 		Plan: func(r *http.Request) string { return r.Context().Value(sentKey{}).(*sent).plan },
 	})

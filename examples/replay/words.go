@@ -64,7 +64,7 @@ func (w *words) addCost(text string) error {
 
 // load reads policies for the player, and which plans they list.
 func (w *words) load(file string, p *player) ([]middleware.Policy, error) {
-	list, err := policyfile.Load(file, w.vocabulary(p))
+	list, err := policyfile.Load(file, w.funcs(p))
 	if err != nil {
 		return nil, withHint(err)
 	}
@@ -118,8 +118,8 @@ func plansIn(name string) (map[string]bool, error) {
 	return plans, nil
 }
 
-// vocabulary is what the player's policies can ask for.
-func (w *words) vocabulary(p *player) policyfile.Vocabulary {
+// funcs is what the player's policies can ask for.
+func (w *words) funcs(p *player) policyfile.Funcs {
 	keys := map[string]keyfunc.Func{
 		"client": func(r *http.Request) (string, error) {
 			key, err := keyfunc.RemoteAddr(r)
@@ -131,7 +131,7 @@ func (w *words) vocabulary(p *player) policyfile.Vocabulary {
 		"user":  keyfunc.Subject(func(ctx context.Context) string { return entryIn(ctx).user }),
 		"route": w.routes.key,
 	}
-	v := policyfile.Vocabulary{
+	v := policyfile.Funcs{
 		Keys:  maps.Clone(keys),
 		Costs: map[string]func(*http.Request) int{},
 		Plan: func(*http.Request) string {

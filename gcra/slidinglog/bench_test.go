@@ -70,7 +70,7 @@ func BenchmarkMemory(b *testing.B) {
 	client := redistest.Start(b).Client()
 	ctx := context.Background()
 	log, cell := slidinglog.NewRedis(client), gcra.NewRedis(client)
-	log.Timeout, cell.Timeout, cell.MirrorFor = patience, patience, -1
+	log.Timeout, cell.Timeout, cell.NoDenialCache = patience, patience, true
 	for _, n := range []int64{1, 10, 100, 1000, 10_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			var sizes [2]int64

@@ -18,6 +18,6 @@ func (c *clock) advance(d time.Duration) { c.ns.Add(int64(d)) }
 func TestMemoryContract(t *testing.T) {
 	storetest.Run(t, func(testing.TB) storetest.Backend {
 		c := new(clock)
-		return storetest.Backend{Store: &slidinglog.Memory{Now: c.now}, Advance: c.advance, Exact: true, Law: storetest.Sliding}
+		return storetest.Backend{Store: &slidinglog.Memory{Now: c.now}, Advance: c.advance, Exact: true, Algorithm: storetest.Sliding}
 	})
 }

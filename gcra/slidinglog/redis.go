@@ -35,7 +35,7 @@ import (
 // known: at most one charge was made, never several. When Redis does not answer
 // within Timeout, Take returns an error and decides nothing. A policy of package
 // middleware that then decides locally does so by GCRA, which is not strict: one
-// that must be says OutageClosed.
+// that must be says FailClosed.
 type Redis struct {
 	// Prefix begins every key; "" means "sl:". Keep it apart from that of a
 	// [gcra.Redis], whose keys are of another type. Set it before first use,

@@ -91,8 +91,8 @@ func demands(charges []gcra.Charge, refund bool) ([]demand, error) {
 			most = maxGiveBack // a queue goes with the window
 		}
 		d := demand{per: c.Limit.Per, count: c.Limit.Count, cost: min(c.Cost, most), within: c.MaxDelay, top: c.MaxDelay, shadow: c.Shadow}
-		if c.Within > 0 {
-			d.within = min(c.Within, c.MaxDelay)
+		if c.MaxWait > 0 {
+			d.within = min(c.MaxWait, c.MaxDelay)
 		}
 		if d.cost > 0 && !d.shadow {
 			patience = min(patience, d.within)
@@ -118,8 +118,8 @@ func check(c *gcra.Charge) error {
 		return fmt.Errorf("cost is %d; want 0 or more", c.Cost)
 	case c.MaxDelay < 0 || c.MaxDelay > maxDelay:
 		return fmt.Errorf("MaxDelay is %v; want 0 to 366 days", c.MaxDelay)
-	case c.Within < 0:
-		return fmt.Errorf("Within is %v; want 0 (as long as MaxDelay) or more", c.Within)
+	case c.MaxWait < 0:
+		return fmt.Errorf("Within is %v; want 0 (as long as MaxDelay) or more", c.MaxWait)
 	}
 	return nil
 }

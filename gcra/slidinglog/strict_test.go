@@ -178,9 +178,9 @@ func TestRedisAgreesWithMemory(t *testing.T) {
 				k := rapid.IntRange(0, 1).Draw(t, "limit")
 				charges[j] = gcra.Charge{
 					Policy: fmt.Sprint(k), Limit: limits[k], MaxDelay: delays[k],
-					Cost:   rapid.Int64Range(0, limits[k].Count+1).Draw(t, "cost"),
-					Within: time.Duration(rapid.Int64Range(0, int64(delays[k]/time.Microsecond)).Draw(t, "within")) * time.Microsecond,
-					Shadow: rapid.IntRange(0, 4).Draw(t, "shadow") == 0,
+					Cost:    rapid.Int64Range(0, limits[k].Count+1).Draw(t, "cost"),
+					MaxWait: time.Duration(rapid.Int64Range(0, int64(delays[k]/time.Microsecond)).Draw(t, "within")) * time.Microsecond,
+					Shadow:  rapid.IntRange(0, 4).Draw(t, "shadow") == 0,
 				}
 			}
 			want := slices.Clone(charges)

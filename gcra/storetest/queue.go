@@ -13,7 +13,7 @@ func queued(cost int64) []gcra.Charge {
 
 // patient is one whose caller does not want to wait for that long.
 func patient(cost int64, within time.Duration) []gcra.Charge {
-	return []gcra.Charge{{Cost: cost, MaxDelay: 3 * s, Within: within}}
+	return []gcra.Charge{{Cost: cost, MaxDelay: 3 * s, MaxWait: within}}
 }
 
 var queueTables = []table{

@@ -12,7 +12,7 @@ import (
 // it, those who wait in the queue of MaxDelay included.
 func resets(t *testing.T, b Backend) {
 	charge := gcra.Charge{Subject: "s", Policy: "p", Limit: gcra.PerMinute(3), Cost: 1, MaxDelay: 10 * time.Minute}
-	if b.Law != GCRA && b.Law != Sliding {
+	if b.Algorithm != GCRA && b.Algorithm != Sliding {
 		t.Skip("the store may have no queue")
 	}
 	take := func() gcra.Result {

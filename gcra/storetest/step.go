@@ -51,7 +51,7 @@ func (tt *table) run(t *testing.T, b Backend, timeless bool) {
 			if c.Limit == (gcra.Limit{}) {
 				c.Limit = tt.limit
 			}
-			if b.Law != GCRA {
+			if b.Algorithm != GCRA {
 				c.Limit = windowOf(c.Limit)
 			}
 			if c.Policy == "" {
@@ -59,7 +59,7 @@ func (tt *table) run(t *testing.T, b Backend, timeless bool) {
 			}
 			c.Limit.Per *= scale
 			c.MaxDelay *= scale
-			c.Within *= scale
+			c.MaxWait *= scale
 		}
 		var allowed bool
 		var err error

@@ -39,16 +39,16 @@ type Backend struct {
 	Remembers bool
 
 	// Law is the one by which the store decides; the zero value is [GCRA].
-	Law Law
+	Algorithm Algorithm
 }
 
 // Law is how a store decides what a limit lets pass, and so which parts of the
 // contract it keeps.
-type Law int
+type Algorithm int
 
 const (
 	// GCRA is the law of package gcra: all of the contract.
-	GCRA Law = iota
+	GCRA Algorithm = iota
 
 	// Sliding lets at most Count units pass in any window of length Per, and
 	// needs a Burst that is Count: the parts without a queue, as far as no time
@@ -60,17 +60,17 @@ const (
 	Other
 )
 
-const anyLaw Law = -1
+const anyLaw Algorithm = -1
 
 // Run runs the contract. Open is called for each part of it and returns a store
 // without any keys; what it opens, it closes with t.Cleanup.
 func Run(t *testing.T, open func(t testing.TB) Backend) {
 	t.Helper()
-	part := func(name string, only Law, exact bool, run func(*testing.T, Backend)) {
+	part := func(name string, only Algorithm, exact bool, run func(*testing.T, Backend)) {
 		t.Run(name, func(t *testing.T) {
 			b := open(t)
 			switch {
-			case only != anyLaw && only != b.Law:
+			case only != anyLaw && only != b.Algorithm:
 				t.Skip("the store has another law")
 			case exact && !b.Exact:
 				t.Skip("time passes by itself")
@@ -79,10 +79,10 @@ func Run(t *testing.T, open func(t testing.TB) Backend) {
 		})
 	}
 	for _, tt := range tables {
-		part(tt.name, anyLaw, false, func(t *testing.T, b Backend) { tt.run(t, b, b.Law != GCRA) })
+		part(tt.name, anyLaw, false, func(t *testing.T, b Backend) { tt.run(t, b, b.Algorithm != GCRA) })
 	}
 	for _, set := range []struct {
-		law    Law
+		law    Algorithm
 		exact  bool
 		tables []table
 	}{{GCRA, false, gcraTables}, {Sliding, false, slidingTables}, {GCRA, true, exactTables}, {Sliding, true, exactSlidingTables}} {
@@ -92,7 +92,7 @@ func Run(t *testing.T, open func(t testing.TB) Backend) {
 	}
 	for _, tt := range []struct {
 		name string
-		law  Law
+		law  Algorithm
 		run  func(*testing.T, Backend)
 	}{
 		{"spending all of 300", GCRA, spendAll},

@@ -24,11 +24,11 @@ var _ = fault(86, "no_client_opens_the_door_for_others", func(t *testing.T, o *o
 	store := rigAt(t, server.URL()+"?read_timeout=20s")
 	store.Timeout, store.Prefix = patience, "rl:"
 	subject := keyfunc.JWTSubject(func(*jwt.Token) (any, error) { return secret, nil }, []string{"HS256"})
-	for _, outage := range []middleware.Outage{middleware.OutageOpen, middleware.OutageClosed} {
+	for _, outage := range []middleware.FailureMode{middleware.FailOpen, middleware.FailClosed} {
 		honest := fmt.Sprint("alice", outage)
 		s := openSite(t, o, setup{Config: middleware.Config{Store: store.Redis}, policies: []middleware.Policy{
-			{Name: "client", Key: byClient, Limit: gcra.PerDay(burst), Outage: outage},
-			{Name: "token", Key: subject, Limit: gcra.PerDay(1_000_000).WithBurst(100_000), Outage: outage}}})
+			{Name: "client", Key: byClient, Limit: gcra.PerDay(burst), OnFailure: outage},
+			{Name: "token", Key: subject, Limit: gcra.PerDay(1_000_000).WithBurst(100_000), OnFailure: outage}}})
 		long := strings.Repeat("k", 900<<10)
 		attacks := []func(i int){
 			func(i int) {

@@ -95,7 +95,7 @@ func TestHistorian(t *testing.T) {
 	store := gcra.NewRedis(client)
 	store.Timeout = patience
 	if rand.IntN(2) == 0 {
-		store.MirrorFor = -1 // Redis gets to see refusals, too
+		store.NoDenialCache = true // Redis gets to see refusals, too
 	}
 	crowd(16, func(int) {
 		for range sized(120, 2000) {

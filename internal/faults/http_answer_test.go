@@ -19,7 +19,7 @@ var _ = fault(52, "a_refused_request_is_charged_nowhere", func(t *testing.T, o *
 	server := redistest.Start(t)
 	eachFramework(t, func(t *testing.T, f framework) {
 		store := patientStore(t, server)
-		store.MirrorFor = -1 // every refusal is Redis's
+		store.NoDenialCache = true // every refusal is Redis's
 		store.Prefix = f.name + ":"
 		s := openSite(t, o, setup{framework: f, Config: middleware.Config{Store: store}, policies: []middleware.Policy{
 			{Name: "first", Key: everybody, Limit: gcra.PerDay(1000)},
@@ -79,9 +79,9 @@ var _ = fault(54, "who_waits_as_told_passes", func(t *testing.T, o *outcome) {
 	server := redistest.Start(t)
 	limit := gcra.Limit{Count: 1, Per: 20 * time.Millisecond}
 	n := sized(40, 1000)
-	for name, mirror := range map[string]time.Duration{"with the mirror": 0, "without": -1} {
+	for name, without := range map[string]bool{"with the denial cache": false, "without": true} {
 		store := patientStore(t, server)
-		store.MirrorFor = mirror
+		store.NoDenialCache = without
 		late, early, tried := 0, 0, 0
 		c := gcra.Charge{Subject: name, Policy: "p", Limit: limit, Cost: 1}
 		for range n {
@@ -97,7 +97,7 @@ var _ = fault(54, "who_waits_as_told_passes", func(t *testing.T, o *outcome) {
 				time.Sleep(time.Until(told.Add(wait)))
 				again := mustTake(t, store, c)[0].Result
 				// A machine that has overslept proves nothing.
-				if mirror < 0 && time.Since(asked) < r.RetryAfter {
+				if without && time.Since(asked) < r.RetryAfter {
 					if tried++; again.Allowed {
 						early++
 					}
@@ -116,7 +116,7 @@ var _ = fault(54, "who_waits_as_told_passes", func(t *testing.T, o *outcome) {
 		if late > n/1000 {
 			t.Errorf("%s: %d of %d who waited for RetryAfter were refused; want at most one in 1,000", name, late, n)
 		}
-		if mirror < 0 && tried == 0 {
+		if without && tried == 0 {
 			t.Errorf("%s: not one of %d came back too early", name, n)
 		}
 	}

@@ -68,7 +68,7 @@ var _ = fault(59, "clients_that_hang_up_do_not_open_the_breaker", func(t *testin
 	store := rigAt(t, "redis://"+proxy.Addr+"?read_timeout=20s")
 	store.Timeout = patience
 	s := openSite(t, o, setup{Config: middleware.Config{Store: store.Redis}, policies: []middleware.Policy{
-		{Name: "all", Key: everybody, Limit: ledger(100_000), Outage: middleware.OutageClosed}}})
+		{Name: "all", Key: everybody, Limit: ledger(100_000), OnFailure: middleware.FailClosed}}})
 	expect(t, "before", s.do(t, "GET /ok").StatusCode, 200)
 	proxy.Delay(5 * time.Millisecond)
 	n := sized(400, 10_000)

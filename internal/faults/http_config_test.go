@@ -27,7 +27,7 @@ var _ = fault(41, "an_impossible_limit_is_refused_at_construction", func(t *test
 		if _, err := middleware.New(middleware.Config{Store: store}, middleware.Policy{Name: "all", Key: everybody, Limit: limit}); err == nil {
 			t.Errorf("%+v was accepted", limit)
 		}
-		// Only known when the request is there, it takes the Outage way of a
+		// Only known when the request is there, it takes the OnFailure of a
 		// policy without a limit, and Redis does not hear of it.
 		resetStats(t, server)
 		s := openSite(t, o, setup{Config: middleware.Config{Store: store}, policies: []middleware.Policy{
@@ -66,7 +66,7 @@ var _ = fault(42, "a_negative_or_huge_cost_changes_nothing", func(t *testing.T, 
 	var cost int
 	limit := gcra.PerDay(1_000_000)
 	s := openSite(t, o, setup{Config: middleware.Config{Store: store}, policies: []middleware.Policy{
-		{Name: "all", Key: everybody, Limit: limit, Cost: func(*http.Request) int { return cost }, Outage: middleware.OutageClosed}}})
+		{Name: "all", Key: everybody, Limit: limit, Cost: func(*http.Request) int { return cost }, OnFailure: middleware.FailClosed}}})
 	cost = 10
 	expect(t, "an ordinary cost", s.do(t, "GET /ok").StatusCode, 200)
 	before := dump(t, server, key)
@@ -138,8 +138,8 @@ var _ = fault(91, "what_a_file_leaves_out_is_the_safe_choice", func(t *testing.T
 	}
 	for name, text := range map[string]string{
 		"absent":        `{"Name": "api", "Limit": {"Count": 2, "Per": 86400000000000}}`,
-		"zero":          `{"Name": "api", "Limit": {"Count": 2, "Per": 86400000000000, "Burst": 0}, "Routes": [], "Shadow": false, "MaxDelay": 0, "Outage": 0}`,
-		"null":          `{"Name": "api", "Limit": {"Count": 2, "Per": 86400000000000, "Burst": null}, "Routes": null, "Shadow": null, "MaxDelay": null, "Outage": null}`,
+		"zero":          `{"Name": "api", "Limit": {"Count": 2, "Per": 86400000000000, "Burst": 0}, "Routes": [], "Shadow": false, "MaxDelay": 0, "OnFailure": 0}`,
+		"null":          `{"Name": "api", "Limit": {"Count": 2, "Per": 86400000000000, "Burst": null}, "Routes": null, "Shadow": null, "MaxDelay": null, "OnFailure": null}`,
 		"a wrong field": `{"Name": "api", "Limit": {"Count": 2, "Per": 86400000000000}, "Enabled": false, "FailOpen": true}`,
 	} {
 		var p middleware.Policy

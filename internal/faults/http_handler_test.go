@@ -55,18 +55,18 @@ var _ = fault(63, "a_panic_is_the_policys_outage", func(t *testing.T, o *outcome
 			"the store": {broken{panics: true}, middleware.Policy{Name: "all", Key: everybody, Limit: two}},
 			"an error":  {broken{}, middleware.Policy{Name: "all", Key: everybody, Limit: two}},
 		} {
-			for outage, want := range map[middleware.Outage][]int{
-				middleware.OutageLocal:  {200, 200, 429, 429},
-				middleware.OutageOpen:   {200, 200, 200, 429}, // by the other policy
-				middleware.OutageClosed: {503, 503, 503, 503},
+			for outage, want := range map[middleware.FailureMode][]int{
+				middleware.FailLocal:  {200, 200, 429, 429},
+				middleware.FailOpen:   {200, 200, 200, 429}, // by the other policy
+				middleware.FailClosed: {503, 503, 503, 503},
 			} {
-				if tt.store != nil && outage == middleware.OutageOpen {
+				if tt.store != nil && outage == middleware.FailOpen {
 					continue // the other policy cannot be decided either, and goes by itself
 				}
-				if name == "Cost" && outage == middleware.OutageLocal {
+				if name == "Cost" && outage == middleware.FailLocal {
 					want = []int{200, 429, 429, 429} // a client may have made it fail, so it takes all there is
 				}
-				tt.policy.Name, tt.policy.Outage = "panics", outage
+				tt.policy.Name, tt.policy.OnFailure = "panics", outage
 				s := openSite(t, o, setup{framework: f, Config: middleware.Config{Store: tt.store}, policies: []middleware.Policy{
 					tt.policy, {Name: "other", Key: everybody, Limit: gcra.PerDay(3)}}})
 				expect(t, fmt.Sprintf("%s, outage way %d", name, outage), s.statuses(t, "GET /ok", 4), want)

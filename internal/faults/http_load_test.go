@@ -132,7 +132,7 @@ var _ = fault(98, "the_load_generator_leaves_nobody_out", func(t *testing.T, o *
 	n := sized(300, 4000)
 	server := redistest.Start(t)
 	store := patientStore(t, server)
-	store.MirrorFor = -1
+	store.NoDenialCache = true
 
 	// Everybody who was due in the stall waits for its end, and is counted so: of
 	// the 120 half waits for longer than half of it.

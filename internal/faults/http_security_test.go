@@ -178,7 +178,7 @@ func denials(t *testing.T, servers []*redistest.Server) (n int) {
 func limits(t *testing.T, client redis.UniversalClient, subject string) error {
 	t.Helper()
 	store := gcra.NewRedis(client)
-	store.Timeout, store.MirrorFor = patience, -1
+	store.Timeout, store.NoDenialCache = patience, true
 	var failed error
 	l := middleware.Must(middleware.New(middleware.Config{Store: store, Observe: func(_ *http.Request, d middleware.Decision) { failed = d.Err }},
 		middleware.Policy{Name: "one", Key: func(*http.Request) (string, error) { return subject, nil }, Limit: gcra.PerDay(2)},

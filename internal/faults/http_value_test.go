@@ -29,7 +29,7 @@ var _ = fault(44, "numbers_are_written_as_plain_integers", func(t *testing.T, o 
 	servers := map[string]*redis.Client{"redis-server": redistest.Start(t).Client(), "embedded": redistest.StartEmbedded(t)}
 	for name, client := range servers {
 		store := gcra.NewRedis(client)
-		store.Timeout, store.MirrorFor = patience, -1
+		store.Timeout, store.NoDenialCache = patience, true
 		for _, tt := range []struct {
 			per  time.Duration
 			cost int64
@@ -136,7 +136,7 @@ var _ = fault(45, "a_reply_of_another_type_is_an_error", func(t *testing.T, o *o
 		store := rigOn(closing(t, redis.NewClient(&redis.Options{Addr: between.addr, Protocol: protocol, ReadTimeout: patience, MaxRetries: -1})))
 		store.Timeout = patience
 		s := openSite(t, o, setup{Config: middleware.Config{Store: store.Redis}, policies: []middleware.Policy{
-			{Name: "all", Key: everybody, Limit: gcra.PerDay(1_000_000).WithBurst(1000), Outage: middleware.OutageClosed}}})
+			{Name: "all", Key: everybody, Limit: gcra.PerDay(1_000_000).WithBurst(1000), OnFailure: middleware.FailClosed}}})
 		expect(t, "an ordinary reply", s.do(t, "GET /ok").StatusCode, 200)
 		for _, reply := range replies {
 			between.reply.Store(&reply)
@@ -157,7 +157,7 @@ var _ = fault(46, "a_key_outlives_its_debt", func(t *testing.T, o *outcome) {
 	o.injected = "10,000 and 100 a second"
 	server := redistest.Start(t)
 	store := patientStore(t, server)
-	store.MirrorFor = -1
+	store.NoDenialCache = true
 	for _, cost := range []int64{5000, 4999, 10_000, 3333} {
 		subject := fmt.Sprint("ttl", cost)
 		mustTake(t, store, gcra.Charge{Subject: subject, Policy: "p", Limit: gcra.PerSecond(10_000), Cost: cost})
@@ -260,7 +260,7 @@ var _ = fault(48, "a_damaged_value_heals_and_harms_no_other", func(t *testing.T,
 	// 3 in 300 ms: what is found damaged refuses for no longer than that.
 	limit := gcra.Limit{Count: burst, Per: 300 * time.Millisecond}
 	s := openSite(t, o, setup{Config: middleware.Config{Store: store.Redis}, policies: []middleware.Policy{
-		{Name: "p", Key: byClient, Limit: limit, Outage: middleware.OutageOpen}}})
+		{Name: "p", Key: byClient, Limit: limit, OnFailure: middleware.FailOpen}}})
 	ctx, client := t.Context(), server.Client()
 	poison := map[string]func(key string) error{
 		"list": func(key string) error { return client.LPush(ctx, key, "x").Err() },

@@ -96,7 +96,7 @@ var _ = fault(28, "loading", func(t *testing.T, o *outcome) {
 func refusesWrites(t *testing.T, o *outcome, server *redistest.Server, reason string, inject, heal func()) {
 	t.Helper()
 	r := rigAt(t, server.URL())
-	r.Timeout, r.MirrorFor = time.Second, -1
+	r.Timeout, r.NoDenialCache = time.Second, true
 	works(t, r)
 	full := daily("used up", 3)
 	for range 3 {
@@ -143,7 +143,7 @@ var _ = fault(30, "eviction_costs_a_burst_and_is_counted", func(t *testing.T, o 
 	for _, policy := range []string{"allkeys-lru", "volatile-ttl"} {
 		server := redistest.Start(t, "--maxmemory-policy", policy)
 		r := rigAt(t, server.URL())
-		r.Timeout, r.MirrorFor = ample, -1
+		r.Timeout, r.NoDenialCache = ample, true
 		works(t, r)
 		const burst = 5
 		var admitted, losses int64
@@ -294,7 +294,7 @@ var _ = fault(35, "everything_forgotten", func(t *testing.T, o *outcome) {
 	o.injected = "FLUSHALL, restart without persistence"
 	server := redistest.Start(t)
 	r := rigAt(t, server.URL()+"?read_timeout=20s")
-	r.Timeout, r.MirrorFor = ample, -1
+	r.Timeout, r.NoDenialCache = ample, true
 	works(t, r)
 	const burst, rounds = 10, 5
 	var admitted int64

@@ -27,7 +27,7 @@ var _ = fault(4, "zombie_charges", func(t *testing.T, o *outcome) {
 	options := server.Options()
 	options.ContextTimeoutEnabled, options.MaxRetries = true, -1
 	r := rigOn(closing(t, redis.NewClient(options)))
-	r.MirrorFor = -1
+	r.NoDenialCache = true
 	works(t, r)
 	server.Pause()
 	var late, resting atomic.Int64
@@ -156,7 +156,7 @@ var _ = fault(14, "evicted_script_goes_unnoticed", func(t *testing.T, o *outcome
 	o.injected = "500 other scripts between two admissions"
 	server := redistest.Start(t)
 	r := rigAt(t, server.URL()+"?read_timeout=20s")
-	r.Timeout, r.MirrorFor = ample, -1
+	r.Timeout, r.NoDenialCache = ample, true
 	works(t, r)
 	const burst = 1000
 	rounds := int64(amount(5, 100))

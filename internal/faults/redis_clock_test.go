@@ -113,7 +113,7 @@ var _ = fault(36, "application_clock_does_not_matter", func(t *testing.T, o *out
 		}
 	}
 	// The same call is the same bytes whenever it is sent.
-	apps[0].MirrorFor = -1
+	apps[0].NoDenialCache = true
 	lines := monitored(t, server, func() {
 		for range 3 {
 			mustTake(t, apps[0], plenty("same"))
@@ -138,7 +138,7 @@ var _ = fault(37, "redis_clock_goes_back", func(t *testing.T, o *outcome) {
 
 func back(t *testing.T, o *outcome, server *redistest.Server, r *rig, jump time.Duration) {
 	t.Helper()
-	r.Timeout, r.MirrorFor = ample, -1
+	r.Timeout, r.NoDenialCache = ample, true
 	limit := gcra.PerSecond(10).WithBurst(5) // full after 500 ms
 	alone := gcra.Charge{Subject: "alone", Policy: "p", Limit: limit, Cost: 1}
 	with, other := alone, alone
@@ -176,7 +176,7 @@ var _ = fault(38, "redis_clock_jumps_ahead", func(t *testing.T, o *outcome) {
 
 func ahead(t *testing.T, o *outcome, server *redistest.Server, r *rig, jump time.Duration) {
 	t.Helper()
-	r.Timeout, r.MirrorFor = ample, -1
+	r.Timeout, r.NoDenialCache = ample, true
 	const burst = 5
 	c := gcra.Charge{Subject: "hit", Policy: "p", Limit: gcra.Limit{Count: burst, Per: 25 * time.Second}, Cost: 1}
 	var admitted int64
@@ -213,7 +213,7 @@ var _ = fault(40, "one_now_per_decision", func(t *testing.T, o *outcome) {
 	o.injected = "many limits in one admission, many admissions in one batch"
 	server := redistest.Start(t)
 	r := rigAt(t, server.URL()+"?read_timeout=20s")
-	r.Timeout, r.MirrorFor = ample, -1
+	r.Timeout, r.NoDenialCache = ample, true
 	works(t, r)
 	resetStats(t, server)
 	var mu sync.Mutex

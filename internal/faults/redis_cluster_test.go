@@ -227,7 +227,7 @@ var _ = fault(23, "ask_and_no_script", func(t *testing.T, o *outcome) {
 	o.injected = "slot half moved, SCRIPT FLUSH on the target"
 	c := theCluster(t)
 	r := onCluster(t, c)
-	r.Timeout, r.MirrorFor = ample, -1
+	r.Timeout, r.NoDenialCache = ample, true
 	from, to := shards(t, c)[0].master, shards(t, c)[1].master
 	subject := subjectOn(t, c, 0, "half")
 	gone, stays, fresh := daily(subject, 100), daily(subject, 100), daily(subject, 100)
@@ -304,7 +304,7 @@ var _ = fault(99, "keys_torn_apart_for_a_moment", func(t *testing.T, o *outcome)
 	for prefix, newStore := range map[string]func(redis.UniversalClient) gcra.Store{
 		"rl:": func(client redis.UniversalClient) gcra.Store {
 			r := gcra.NewRedis(client)
-			r.Timeout, r.MirrorFor = ample, -1
+			r.Timeout, r.NoDenialCache = ample, true
 			return r
 		},
 		"sl:": func(client redis.UniversalClient) gcra.Store {
@@ -372,7 +372,7 @@ var _ = fault(24, "keys_torn_apart", func(t *testing.T, o *outcome) {
 	client := closing(t, redis.NewClusterClient(c.Options()))
 	client.AddHook(tryAgains(func() { torn.Add(1) }))
 	r := rigOn(client)
-	r.Timeout, r.MirrorFor = time.Second, -1
+	r.Timeout, r.NoDenialCache = time.Second, true
 	from, to := shards(t, c)[0].master, shards(t, c)[1].master
 	subject := subjectOn(t, c, 0, "torn")
 	charges := []gcra.Charge{daily(subject, 100), daily(subject, 100)}

@@ -124,7 +124,7 @@ func closing[C redis.UniversalClient](t testing.TB, c C) C {
 // a mirror, on a connection of its own.
 func (r *rig) witness(client redis.UniversalClient) *gcra.Redis {
 	w := gcra.NewRedis(client)
-	w.Prefix, w.Timeout, w.MirrorFor = r.Prefix, ample, -1
+	w.Prefix, w.Timeout, w.NoDenialCache = r.Prefix, ample, true
 	return w
 }
 
@@ -282,7 +282,7 @@ type site struct {
 	o        *outcome
 	server   *httptest.Server
 	client   *http.Client
-	degraded atomic.Int64 // decisions that took the Outage way
+	degraded atomic.Int64 // decisions that followed OnFailure
 
 	mu   sync.Mutex
 	took latencies // of all decisions

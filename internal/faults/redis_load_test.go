@@ -60,11 +60,11 @@ var _ = fault(49, "hot_key", func(t *testing.T, o *outcome) {
 	c := gcra.Charge{Subject: "hot", Policy: "p", Limit: gcra.PerSecond(20), Cost: 1}
 	bound := func(took time.Duration) int64 { return 20 + int64(math.Ceil(20*took.Seconds())) }
 	var trips [2]int64
-	for i, mirror := range []time.Duration{0, -1} {
+	for i, without := range []bool{false, true} {
 		var stores [2]*rig
 		for j := range stores {
 			stores[j] = rigAt(t, server.URL()+"?read_timeout=20s")
-			stores[j].Prefix, stores[j].Timeout, stores[j].MirrorFor = fmt.Sprint("hot", i, ":"), ample, mirror
+			stores[j].Prefix, stores[j].Timeout, stores[j].NoDenialCache = fmt.Sprint("hot", i, ":"), ample, without
 			works(t, stores[j])
 		}
 		resetStats(t, server)
@@ -72,7 +72,7 @@ var _ = fault(49, "hot_key", func(t *testing.T, o *outcome) {
 		all, admitted, failed := hot(o, stores, c, d)
 		o.atMost(t, admitted, bound(time.Since(start)), "one hot key")
 		if least := int64(20 * d.Seconds()); failed > 0 || admitted < least {
-			t.Errorf("mirror %v: %d admitted, %d failed; want at least %d and none", mirror, admitted, failed, least)
+			t.Errorf("without the denial cache %v: %d admitted, %d failed; want at least %d and none", without, admitted, failed, least)
 		}
 		trips[i] = calls(t, server, "evalsha")
 		if i == 0 {
@@ -83,7 +83,7 @@ var _ = fault(49, "hot_key", func(t *testing.T, o *outcome) {
 			o.injected = fmt.Sprintf("one key from two processes: %.0f a second, p99 %v, %d trips", float64(len(all))/d.Seconds(), all.p99().Round(time.Microsecond), trips[i])
 		}
 	}
-	o.injected += fmt.Sprintf("; %d without the mirror", trips[1])
+	o.injected += fmt.Sprintf("; %d without the denial cache", trips[1])
 })
 
 // Whoever comes first finds a full bucket, and nobody finds it twice.

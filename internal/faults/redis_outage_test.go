@@ -290,7 +290,7 @@ var _ = fault(90, "an_outage_is_no_429", func(t *testing.T, o *outcome) {
 	server := redistest.Start(t)
 	r := rigAt(t, server.URL())
 	r.Timeout = ample
-	s := newSite(t, o, r, ratelimit.Config{}, ratelimit.Policy{Name: "all", Limit: gcra.PerDay(5), Outage: ratelimit.OutageClosed})
+	s := newSite(t, o, r, ratelimit.Config{}, ratelimit.Policy{Name: "all", Limit: gcra.PerDay(5), OnFailure: ratelimit.FailClosed})
 	for i := range 6 {
 		want := http.StatusOK
 		if i == 5 {

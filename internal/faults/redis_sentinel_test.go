@@ -117,7 +117,7 @@ var _ = fault(17, "master_paused_and_resumed", func(t *testing.T, o *outcome) {
 	o.injected = "SIGSTOP of the master, failover, SIGCONT"
 	group := theSentinels(t)
 	r := following(t, group)
-	r.MirrorFor = -1
+	r.NoDenialCache = true
 	works(t, r)
 	old := group.Master()
 	resetStats(t, old)
@@ -186,7 +186,7 @@ var _ = fault(18, "a_sentinel_is_silent", func(t *testing.T, o *outcome) {
 var _ = fault(19, "writes_lost_at_failover", func(t *testing.T, o *outcome) {
 	group := theSentinels(t)
 	r := following(t, group)
-	r.MirrorFor = -1 // with it the server that admitted them remembers some
+	r.NoDenialCache = true // with it the server that admitted them remembers some
 	works(t, r)
 	old := group.Master()
 	var links []*redistest.Proxy
@@ -238,7 +238,7 @@ var _ = fault(20, "split_brain", func(t *testing.T, o *outcome) {
 	master, replica, link := pair(t)
 	here, there := rigAt(t, master.URL()), rigAt(t, replica.URL())
 	here.Prefix, there.Prefix = "split:", "split:"
-	here.MirrorFor, there.MirrorFor = -1, -1
+	here.NoDenialCache, there.NoDenialCache = true, true
 	const rate, burst = 20, 10
 	c := gcra.Charge{Subject: "hit", Policy: "p", Limit: gcra.PerSecond(rate).WithBurst(burst), Cost: 1}
 	var admitted int64

@@ -56,7 +56,7 @@ var _ = fault(95, "every_way_to_redis", func(t *testing.T, o *outcome) {
 	}
 	for name, r := range ways {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
-			r.MirrorFor = -1
+			r.NoDenialCache = true
 			r.Timeout = ample
 			works(t, r)
 			do(t, server, "script", "flush")

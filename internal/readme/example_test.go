@@ -271,13 +271,13 @@ func (down) Refund(context.Context, []gcra.Charge) error       { return errors.N
 
 // ask sends n requests to a server with two windows and shows what the client
 // is told by the last answer.
-func ask(n int, cfg ratelimit.Config, outage ratelimit.Outage) {
+func ask(n int, cfg ratelimit.Config, outage ratelimit.FailureMode) {
 	standard, policies := sample()
 	if cfg.Store == nil {
 		cfg.Store = standard.Store
 	}
 	for i := range policies {
-		policies[i].Outage = outage
+		policies[i].OnFailure = outage
 	}
 	h := ratelimit.New(cfg, policies...)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	w := httptest.NewRecorder()
@@ -351,7 +351,7 @@ func Example_both() {
 }
 
 func Example_x() {
-	ask(1, ratelimit.Config{Headers: ratelimit.HeadersX}, 0)
+	ask(1, ratelimit.Config{Headers: ratelimit.HeadersXRateLimit}, 0)
 	// Output:
 	// HTTP/1.1 200 OK
 	// X-Ratelimit-Limit: 10
@@ -360,7 +360,7 @@ func Example_x() {
 }
 
 func Example_outageClosed() {
-	ask(1, ratelimit.Config{Store: down{}}, ratelimit.OutageClosed)
+	ask(1, ratelimit.Config{Store: down{}}, ratelimit.FailClosed)
 	// Output:
 	// HTTP/1.1 503 Service Unavailable
 	// Cache-Control: no-store

@@ -15,7 +15,7 @@ import (
 var _ = fromFile
 
 func fromFile(ctx context.Context, cfg middleware.Config, client, user keyfunc.Func) (*middleware.Limiter, error) {
-	words := policyfile.Vocabulary{
+	words := policyfile.Funcs{
 		Keys: map[string]keyfunc.Func{"client": client, "user": user},
 		Plan: planOf, // func(*http.Request) string
 	}
@@ -35,7 +35,7 @@ func fromFile(ctx context.Context, cfg middleware.Config, client, user keyfunc.F
 // The file that the documents show has no mistakes, and one with those that they
 // name has just these.
 func TestPolicyFile(t *testing.T) {
-	words := policyfile.Vocabulary{
+	words := policyfile.Funcs{
 		Keys: map[string]keyfunc.Func{"client": keyfunc.RemoteAddr, "user": keyfunc.RemoteAddr},
 		Plan: func(*http.Request) string { return "" },
 	}

@@ -168,7 +168,7 @@ func (s *busyStore) Take(ctx context.Context, charges []gcra.Charge) (bool, erro
 func (s *busyStore) Stats() gcra.Stats {
 	n := s.trips.Load()
 	return gcra.Stats{
-		Trips: n, Carried: n * 23 / 10, TripTime: time.Duration(n) * 640 * time.Microsecond, Mirrored: n / 5, Failures: 3,
+		Batches: n, Operations: n * 23 / 10, BatchTime: time.Duration(n) * 640 * time.Microsecond, CachedDenials: n / 5, FailedBatches: 3,
 		Servers: []gcra.ServerState{{Server: "10.0.0.5:6379", Breaker: "closed"}, {Server: "10.0.0.6:6379", Breaker: "open"}},
 	}
 }
@@ -185,7 +185,7 @@ func busyScene(t *testing.T) *scene {
 	}
 	s := newSceneOn(t, clock, store,
 		middleware.Policy{Name: "client", Key: who, Limit: gcra.PerMinute(100).WithBurst(20)},
-		middleware.Policy{Name: "login", Key: who, Limit: gcra.PerMinute(5), Routes: []string{"POST /login", "POST /password"}, Outage: middleware.OutageClosed},
+		middleware.Policy{Name: "login", Key: who, Limit: gcra.PerMinute(5), Routes: []string{"POST /login", "POST /password"}, OnFailure: middleware.FailClosed},
 		middleware.Policy{Name: "plan", Key: who, LimitFor: plan, Cost: func(*http.Request) int { return 2 }},
 		middleware.Policy{Name: "strict", Key: who, Limit: gcra.PerMinute(8), Shadow: true, MaxDelay: 2 * time.Second},
 	)

@@ -9,7 +9,7 @@
 // minutes, whom they refused most, and how the store is. It looks up one
 // subject, that is what a policy's Key returns ("ip:192.0.2.7"): what is left in
 // each policy and when that is full again; and it resets a subject, which fills
-// its buckets. Other servers on the same Redis notice a reset after its MirrorFor
+// its buckets. Other servers on the same Redis notice a reset after its DenialTTL
 // at most.
 //
 // The page needs no JavaScript and nothing from elsewhere. It comes as JSON with

@@ -111,7 +111,7 @@ type report struct {
 		Skips       bool
 		Shadow      bool
 		MaxDelay    float64 `json:"max_delay_seconds"`
-		Outage      string
+		OnFailure   string  `json:"on_failure"`
 		Allowed     int64
 		Refused     int64
 		Shadowed    int64 `json:"shadow_refused"`

@@ -115,7 +115,7 @@ func TestPolicies(t *testing.T) {
 	rich := middleware.Policy{
 		Name: "rich", Key: who, LimitFor: func(*http.Request) gcra.Limit { return five },
 		Routes: []string{"GET /a", "/b/"}, Cost: func(*http.Request) int { return 1 }, Skip: func(*http.Request) bool { return false },
-		Shadow: true, MaxDelay: 2 * time.Second, Outage: middleware.OutageClosed,
+		Shadow: true, MaxDelay: 2 * time.Second, OnFailure: middleware.FailClosed,
 	}
 	s := newScene(t, plain, rich)
 	s.ask(1, "k", "/a")
@@ -123,17 +123,17 @@ func TestPolicies(t *testing.T) {
 	if len(got) != 2 {
 		t.Fatalf("got %+v; want two policies", got)
 	}
-	if p := got[0]; p.Name != "plain" || !p.InForce || p.Limit != "100/minute burst 20" || p.LimitFor || p.CostFor || p.Skips || p.Shadow || p.MaxDelay != 0 || p.Outage != "local" || len(p.Routes) != 0 {
+	if p := got[0]; p.Name != "plain" || !p.InForce || p.Limit != "100/minute burst 20" || p.LimitFor || p.CostFor || p.Skips || p.Shadow || p.MaxDelay != 0 || p.OnFailure != "local" || len(p.Routes) != 0 {
 		t.Errorf("plain: got %+v", p)
 	}
 	if p := got[1]; p.Name != "rich" || p.Limit != "" || !p.LimitFor || !slices.Equal(p.Limits, []string{"5/minute"}) ||
-		!slices.Equal(p.Routes, rich.Routes) || !p.CostFor || !p.Skips || !p.Shadow || p.MaxDelay != 2 || p.Outage != "closed" {
+		!slices.Equal(p.Routes, rich.Routes) || !p.CostFor || !p.Skips || !p.Shadow || p.MaxDelay != 2 || p.OnFailure != "closed" {
 		t.Errorf("rich: got %+v", p)
 	}
 	page := s.html("")
 	for _, want := range []string{
-		"100/minute burst 20", "Every request", "outage: local", "5/minute", "by request",
-		"GET /a", "/b/", "with exceptions", "cost by request", "shadow: refuses nobody", "held back up to 2 s", "outage: closed",
+		"100/minute burst 20", "Every request", "on failure: local", "5/minute", "by request",
+		"GET /a", "/b/", "with exceptions", "cost by request", "shadow: refuses nobody", "held back up to 2 s", "on failure: closed",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q", want)

@@ -173,11 +173,11 @@ func (c *record) recentStats(now int64, total gcra.Stats) gcra.Stats {
 		}
 	}
 	return gcra.Stats{
-		Trips:    total.Trips - from.Trips,
-		Carried:  total.Carried - from.Carried,
-		TripTime: total.TripTime - from.TripTime,
-		Failures: total.Failures - from.Failures,
-		Mirrored: total.Mirrored - from.Mirrored,
+		Batches:       total.Batches - from.Batches,
+		Operations:    total.Operations - from.Operations,
+		BatchTime:     total.BatchTime - from.BatchTime,
+		FailedBatches: total.FailedBatches - from.FailedBatches,
+		CachedDenials: total.CachedDenials - from.CachedDenials,
 	}
 }
 

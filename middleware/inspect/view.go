@@ -34,17 +34,17 @@ type decisions struct {
 
 // policy is a policy and what it has decided in the window.
 type policy struct {
-	Name     string   `json:"name"`
-	InForce  bool     `json:"in_force"` // false for one that a reload has taken away
-	Limit    string   `json:"limit,omitempty"`
-	LimitFor bool     `json:"limit_for"` // by request: Limits are those that were seen
-	Limits   []string `json:"limits,omitempty"`
-	Routes   []string `json:"routes"` // empty for every request
-	CostFor  bool     `json:"cost_for"`
-	Skips    bool     `json:"skips"`
-	Shadow   bool     `json:"shadow"`
-	MaxDelay seconds  `json:"max_delay_seconds"`
-	Outage   string   `json:"outage,omitempty"`
+	Name      string   `json:"name"`
+	InForce   bool     `json:"in_force"` // false for one that a reload has taken away
+	Limit     string   `json:"limit,omitempty"`
+	LimitFor  bool     `json:"limit_for"` // by request: Limits are those that were seen
+	Limits    []string `json:"limits,omitempty"`
+	Routes    []string `json:"routes"` // empty for every request
+	CostFor   bool     `json:"cost_for"`
+	Skips     bool     `json:"skips"`
+	Shadow    bool     `json:"shadow"`
+	MaxDelay  seconds  `json:"max_delay_seconds"`
+	OnFailure string   `json:"on_failure,omitempty"`
 
 	Allowed  int64 `json:"allowed"`
 	Refused  int64 `json:"refused"`
@@ -157,7 +157,7 @@ func describe(p *middleware.Policy, s *series, now int64) policy {
 	d := policy{
 		Name: p.Name, InForce: true, LimitFor: p.LimitFor != nil, Routes: append([]string{}, p.Routes...),
 		CostFor: p.Cost != nil, Skips: p.Skip != nil, Shadow: p.Shadow, MaxDelay: seconds(p.MaxDelay),
-		Outage: outages[p.Outage],
+		OnFailure: failureModes[p.OnFailure],
 	}
 	if p.LimitFor == nil {
 		d.Limit = p.Limit.String()
@@ -170,8 +170,8 @@ func describe(p *middleware.Policy, s *series, now int64) policy {
 	return d
 }
 
-var outages = map[middleware.Outage]string{
-	middleware.OutageLocal: "local", middleware.OutageOpen: "open", middleware.OutageClosed: "closed",
+var failureModes = map[middleware.FailureMode]string{
+	middleware.FailLocal: "local", middleware.FailOpen: "open", middleware.FailClosed: "closed",
 }
 
 // count adds what the policy has decided, nothing if it has no series.
@@ -216,10 +216,10 @@ func kind(s gcra.Store) string {
 }
 
 func tripsOf(s gcra.Stats) *trips {
-	t := &trips{Trips: s.Trips, Mirrored: s.Mirrored, Failures: s.Failures}
-	if s.Trips > 0 {
-		t.MeanTime = seconds(s.TripTime / time.Duration(s.Trips))
-		t.MeanSize = float64(s.Carried) / float64(s.Trips)
+	t := &trips{Trips: s.Batches, Mirrored: s.CachedDenials, Failures: s.FailedBatches}
+	if s.Batches > 0 {
+		t.MeanTime = seconds(s.BatchTime / time.Duration(s.Batches))
+		t.MeanSize = float64(s.Operations) / float64(s.Batches)
 	}
 	return t
 }

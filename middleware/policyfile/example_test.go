@@ -27,7 +27,7 @@ policies:
     key: client
     routes: ["POST /login"]
     limit: 5/minute
-`), policyfile.Vocabulary{Keys: map[string]keyfunc.Func{"client": keyfunc.RemoteAddr}})
+`), policyfile.Funcs{Keys: map[string]keyfunc.Func{"client": keyfunc.RemoteAddr}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -52,18 +52,18 @@ policies:
     key: clint
     limt: 5/minute
     shadow:
-`), policyfile.Vocabulary{Keys: map[string]keyfunc.Func{"client": keyfunc.RemoteAddr}})
+`), policyfile.Funcs{Keys: map[string]keyfunc.Func{"client": keyfunc.RemoteAddr}})
 	fmt.Println(err)
 	// Output:
 	// policies.yaml:3:5: the policy has no limit; want limit or plans
 	// policies.yaml:4:10: key is "clint"; want client (did you mean client?)
-	// policies.yaml:5:5: field "limt" is unknown; want name, key, limit, plans, routes, cost, shadow, max_delay or outage (did you mean limit?)
+	// policies.yaml:5:5: field "limt" is unknown; want name, key, limit, plans, routes, cost, shadow, max_delay or on_failure (did you mean limit?)
 	// policies.yaml:6:5: shadow has no value; want true or false, or leave it out
 }
 
 // A server whose limits are reloaded when the file changes, and on SIGHUP.
 func ExampleWatcher() {
-	words := policyfile.Vocabulary{Keys: map[string]keyfunc.Func{"client": keyfunc.RemoteAddr}}
+	words := policyfile.Funcs{Keys: map[string]keyfunc.Func{"client": keyfunc.RemoteAddr}}
 	policies, err := policyfile.Load("policies.yaml", words)
 	if err != nil {
 		log.Fatal(err)
@@ -73,7 +73,7 @@ func ExampleWatcher() {
 		log.Fatal(err)
 	}
 
-	w := &policyfile.Watcher{Path: "policies.yaml", Vocabulary: words, Limiter: limiter}
+	w := &policyfile.Watcher{Path: "policies.yaml", Funcs: words, Limiter: limiter}
 	go w.Run(context.Background())
 	hangUps := make(chan os.Signal, 1)
 	signal.Notify(hangUps, syscall.SIGHUP)

@@ -21,7 +21,7 @@ import (
 
 // reader makes policies of a file and collects its mistakes.
 type reader struct {
-	words    Vocabulary
+	words    Funcs
 	mistakes mistakes
 }
 
@@ -51,16 +51,16 @@ var fields = []struct {
 	{"cost", costForm, (*entry).readCost},
 	{"shadow", "true or false", (*entry).readShadow},
 	{"max_delay", delayForm, (*entry).readMaxDelay},
-	{"outage", outageForm, (*entry).readOutage},
+	{"on_failure", onFailureForm, (*entry).readOnFailure},
 }
 
 const (
-	limitForm  = "a limit such as 100/minute"
-	plansForm  = "plans and their limits, such as {free: 60/minute, pro: 600/minute}"
-	routesForm = `a list of patterns such as ["POST /login"]`
-	costForm   = "a whole number from 1"
-	delayForm  = "a duration such as 500ms"
-	outageForm = "local, open or closed"
+	limitForm     = "a limit such as 100/minute"
+	plansForm     = "plans and their limits, such as {free: 60/minute, pro: 600/minute}"
+	routesForm    = `a list of patterns such as ["POST /login"]`
+	costForm      = "a whole number from 1"
+	delayForm     = "a duration such as 500ms"
+	onFailureForm = "local, open or closed"
 )
 
 // elsewhere is where to write what others have as fields, and this file has not.
@@ -373,20 +373,20 @@ func (e *entry) readMaxDelay(n ast.Node) {
 	e.MaxDelay, e.places["MaxDelay"] = delay, positionOf(n)
 }
 
-var outages = map[string]middleware.Outage{
-	"local":  middleware.OutageLocal,
-	"open":   middleware.OutageOpen,
-	"closed": middleware.OutageClosed,
+var failureModes = map[string]middleware.FailureMode{
+	"local":  middleware.FailLocal,
+	"open":   middleware.FailOpen,
+	"closed": middleware.FailClosed,
 }
 
-func (e *entry) readOutage(n ast.Node) {
+func (e *entry) readOnFailure(n ast.Node) {
 	name, _ := text(n)
-	outage, ok := outages[name]
+	outage, ok := failureModes[name]
 	if !ok {
-		e.mistakes.addf(positionOf(n), "outage is %s; want %s", shown(n), oneOf([]string{"local", "open", "closed"}, name))
+		e.mistakes.addf(positionOf(n), "on_failure is %s; want %s", shown(n), oneOf([]string{"local", "open", "closed"}, name))
 		return
 	}
-	e.Outage = outage
+	e.OnFailure = outage
 }
 
 // finish puts together what stands in several fields.

@@ -9,7 +9,7 @@
 //	    key: client
 //	    routes: ["POST /login"]
 //	    limit: 5/minute
-//	    outage: closed          # local (default), open or closed
+//	    on_failure: closed          # local (default), open or closed
 //	  - name: plan
 //	    key: [user, client]     # the first that knows somebody
 //	    plans: {free: 60/minute, pro: 600/minute}
@@ -17,7 +17,7 @@
 //
 // The program registers who can be counted, and under which name:
 //
-//	words := policyfile.Vocabulary{
+//	words := policyfile.Funcs{
 //		Keys: map[string]keyfunc.Func{"client": keyfunc.RemoteAddr, "user": subject},
 //		Plan: planOf,
 //	}
@@ -32,16 +32,16 @@
 // the rest means what it means in [middleware.Policy]:
 //
 //	name       text, unique in the file
-//	key        a name in Vocabulary.Keys, or a list of them: the first that knows
+//	key        a name in Funcs.Keys, or a list of them: the first that knows
 //	           somebody counts, as in keyfunc.First
 //	limit      100/minute, 25/5s, 100/minute burst 20; see gcra.ParseLimit
 //	plans      a mapping of the plans' names to their limits
 //	routes     a list of patterns such as "POST /login"; without it every request
 //	cost       a whole number from 1, in decimal digits, or a name in
-//	           Vocabulary.Costs; 1 without it
+//	           Funcs.Costs; 1 without it
 //	shadow     true or false
 //	max_delay  a duration such as 500ms
-//	outage     local, open or closed
+//	on_failure local, open or closed
 //
 // A request whose plan is not listed has the policy's limit. Without one it has
 // the slowest of the plans, so that a plan that was forgotten, or a request
@@ -61,9 +61,9 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// Vocabulary is what the program lends to the file: functions under the names
+// Funcs is what the program lends to the file: functions under the names
 // by which it may ask for them.
-type Vocabulary struct {
+type Funcs struct {
 	// Keys are the names for key. See package keyfunc for what they may answer.
 	Keys map[string]func(*http.Request) (string, error)
 
@@ -81,7 +81,7 @@ type Vocabulary struct {
 // [middleware.Limiter.Reload]. It follows symbolic links, and refuses what is no
 // regular file, such as a named pipe, without waiting for it. Its error is that of [Parse], or says why the
 // file could not be read.
-func Load(path string, v Vocabulary) ([]middleware.Policy, error) {
+func Load(path string, v Funcs) ([]middleware.Policy, error) {
 	data, err := readFile(path)
 	if err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func Load(path string, v Vocabulary) ([]middleware.Policy, error) {
 // their lines:
 //
 //	policies.yaml:7:10: key is "clint"; want client or user (did you mean client?)
-func Parse(name string, data []byte, v Vocabulary) ([]middleware.Policy, error) {
+func Parse(name string, data []byte, v Funcs) ([]middleware.Policy, error) {
 	r := reader{words: v}
 	policies := r.policies(data)
 	if err := r.mistakes.err(name, data); err != nil {

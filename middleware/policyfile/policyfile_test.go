@@ -20,7 +20,7 @@ import (
 )
 
 // words lends a file the names that the tests use.
-var words = policyfile.Vocabulary{
+var words = policyfile.Funcs{
 	Keys: map[string]keyfunc.Func{
 		"client": func(r *http.Request) (string, error) { return "client:" + r.RemoteAddr, nil },
 		"user":   func(r *http.Request) (string, error) { return r.Header.Get("User"), nil },
@@ -37,7 +37,7 @@ const good = `policies:
     key: client
     routes: ["POST /login", /users/:id]
     limit: 5/minute
-    outage: closed
+    on_failure: closed
   - name: plan
     key: [user, client]
     plans: {free: 60/minute, pro: 600/minute}
@@ -69,10 +69,10 @@ func TestParse(t *testing.T) {
 		t.Fatalf("got %d policies; want 3", len(policies))
 	}
 	client, login, plan := policies[0], policies[1], policies[2]
-	if client.Name != "client" || client.Limit != gcra.PerMinute(100).WithBurst(20) || client.Routes != nil || client.Cost != nil || client.Shadow || client.Outage != middleware.OutageLocal {
+	if client.Name != "client" || client.Limit != gcra.PerMinute(100).WithBurst(20) || client.Routes != nil || client.Cost != nil || client.Shadow || client.OnFailure != middleware.FailLocal {
 		t.Errorf("client: got %+v", client)
 	}
-	if login.Limit != gcra.PerMinute(5) || !slices.Equal(login.Routes, []string{"POST /login", "/users/:id"}) || login.Outage != middleware.OutageClosed {
+	if login.Limit != gcra.PerMinute(5) || !slices.Equal(login.Routes, []string{"POST /login", "/users/:id"}) || login.OnFailure != middleware.FailClosed {
 		t.Errorf("login: got %+v", login)
 	}
 	if !plan.Shadow || plan.MaxDelay != 500*time.Millisecond || plan.Cost(get()) != 2 {
@@ -96,7 +96,7 @@ func TestParseForms(t *testing.T) {
 		`{"policies": [{"name": "a", "key": "client", "limit": "5/minute"}]}`,
 		"# before\n\n---\n# after\npolicies:\n  - name: 'a'\n    # within\n    key: [client]\n    limit: >-\n      5/minute\n...\n",
 		"\ufeffpolicies:\r\n- name: a\r\n  key: client\r\n  limit: 5/minute\r\n",
-		"policies:\n-\n  limit: 5/minute\n  key:\n  - client\n  name: |-\n    a\n  shadow: false\n  outage: local\n  max_delay: 0s\n  cost: 1\n",
+		"policies:\n-\n  limit: 5/minute\n  key:\n  - client\n  name: |-\n    a\n  shadow: false\n  on_failure: local\n  max_delay: 0s\n  cost: 1\n",
 	} {
 		policies := parse(t, text)
 		if len(policies) != 1 || policies[0].Name != "a" || policies[0].Limit != gcra.PerMinute(5) || policies[0].Shadow {
@@ -167,7 +167,7 @@ func unnamed(field string) string {
 func TestMistakes(t *testing.T) {
 	const (
 		wantTop     = "policies: and a list of them"
-		wantFields  = "name, key, limit, plans, routes, cost, shadow, max_delay or outage"
+		wantFields  = "name, key, limit, plans, routes, cost, shadow, max_delay or on_failure"
 		wantPolicy  = "its fields, such as {name: client, key: client, limit: 100/minute}"
 		wantPlans   = "plans and their limits, such as {free: 60/minute, pro: 600/minute}"
 		wantRoutes  = `a list of patterns such as ["POST /login"]`
@@ -304,8 +304,8 @@ func TestMistakes(t *testing.T) {
 		one("max_delay: 5"):                {"5:14: max_delay is 5; want a duration such as 500ms"},
 		one("max_delay: 5 s"):              {`5:14: max_delay is "5 s"; want a duration such as 500ms`},
 		one("max_delay: -5s"):              {"5:14: max_delay is -5s; want 0 (no delay) to 8784h0m0s"},
-		one("outage: close"):               {`5:11: outage is "close"; want local, open or closed (did you mean closed?)`},
-		one("outage: false"):               {"5:11: outage is false; want local, open or closed"},
+		one("on_failure: close"):           {`5:15: on_failure is "close"; want local, open or closed (did you mean closed?)`},
+		one("on_failure: false"):           {"5:15: on_failure is false; want local, open or closed"},
 	} {
 		_, err := policyfile.Parse("p.yaml", []byte(text), words)
 		for i := range want {
@@ -331,8 +331,8 @@ func TestRoutes(t *testing.T) {
 }
 
 // A program that registers nothing says so.
-func TestNoVocabulary(t *testing.T) {
-	_, err := policyfile.Parse("p.yaml", []byte("policies: [{key: user, plans: {a: 1/minute}, cost: size, name: a}]"), policyfile.Vocabulary{})
+func TestNoFuncs(t *testing.T) {
+	_, err := policyfile.Parse("p.yaml", []byte("policies: [{key: user, plans: {a: 1/minute}, cost: size, name: a}]"), policyfile.Funcs{})
 	want := []string{
 		"p.yaml:1:18: key is \"user\"; want a registered name, of which this program has none",
 		"p.yaml:1:31: plans are not known to this program; want limit",
@@ -345,8 +345,8 @@ func TestNoVocabulary(t *testing.T) {
 
 // A function that the program left nil is the program's mistake, and not a word
 // that the file has wrong.
-func TestNilInVocabulary(t *testing.T) {
-	v := policyfile.Vocabulary{
+func TestNilInFuncs(t *testing.T) {
+	v := policyfile.Funcs{
 		Keys:  map[string]keyfunc.Func{"client": nil, "user": words.Keys["user"]},
 		Costs: map[string]func(*http.Request) int{"size": nil},
 	}
@@ -363,7 +363,7 @@ func TestNilInVocabulary(t *testing.T) {
 // All mistakes of all policies are told at once, by line, up to a number that
 // nobody reads.
 func TestEveryMistake(t *testing.T) {
-	const policy = "- name: a\n  key: x\n  limit: 5\n  shadow:\n  cost: 0\n  outage: x\n"
+	const policy = "- name: a\n  key: x\n  limit: 5\n  shadow:\n  cost: 0\n  on_failure: x\n"
 	_, err := policyfile.Parse("p.yaml", []byte("policies:\n"+strings.Repeat(policy, 2)), words)
 	var lines []string
 	for _, mistake := range mistakesOf(err) {
@@ -404,8 +404,8 @@ func TestLoad(t *testing.T) {
 	if policies, err := policyfile.Load(path, words); err != nil || len(policies) != 3 {
 		t.Errorf("got %d policies, %v; want 3", len(policies), err)
 	}
-	write(t, path, one("outage: shut"))
-	if _, err := policyfile.Load(path, words); err == nil || err.Error() != path+`:5:11: outage is "shut"; want local, open or closed` {
+	write(t, path, one("on_failure: shut"))
+	if _, err := policyfile.Load(path, words); err == nil || err.Error() != path+`:5:15: on_failure is "shut"; want local, open or closed` {
 		t.Errorf("got %v; want the path, line and column", err)
 	}
 	write(t, path, "#"+strings.Repeat(" ", 64<<10))

@@ -15,8 +15,8 @@ import (
 // Watch keeps the policies of the limiter those of the file at path until the
 // context ends, and tells [slog.Default] of each change. It is shorthand for
 // [Watcher.Run].
-func Watch(ctx context.Context, path string, v Vocabulary, l *middleware.Limiter) {
-	(&Watcher{Path: path, Vocabulary: v, Limiter: l}).Run(ctx)
+func Watch(ctx context.Context, path string, v Funcs, l *middleware.Limiter) {
+	(&Watcher{Path: path, Funcs: v, Limiter: l}).Run(ctx)
 }
 
 // Watcher keeps the policies of a limiter those of a file. A change takes effect
@@ -24,20 +24,20 @@ func Watch(ctx context.Context, path string, v Vocabulary, l *middleware.Limiter
 // [middleware.Limiter.Reload]. With a mistake in the file, and while it is away,
 // the policies stay as they were.
 //
-// The fields are set before the first use. All but Report are required.
+// The fields are set before the first use. All but OnReload are required.
 type Watcher struct {
-	Path       string
-	Vocabulary Vocabulary
-	Limiter    *middleware.Limiter
+	Path    string
+	Funcs   Funcs
+	Limiter *middleware.Limiter
 
-	// Report is told nil when the policies of the file have taken effect, first
+	// OnReload gets nil when the policies of the file have taken effect, first
 	// when Run begins, and otherwise why they have not, which is the error of
 	// [Load]. Calls come one at a time; in them the Watcher must be left alone.
 	// Nil means lines to [slog.Default]: one, or one for each mistake.
-	Report func(error)
+	OnReload func(error)
 
 	mu   sync.Mutex // so that no older file follows a newer one
-	last *contents  // what Report was told of; nil before it was told anything
+	last *contents  // what OnReload has reported; nil before the first report
 
 	doubt, pollEvery time.Duration // for tests, in place of the constants
 }
@@ -122,8 +122,8 @@ func (w *Watcher) look(sure bool) (done bool) {
 	return true
 }
 
-// Reload reads the file at once, changed or not: on SIGHUP, for example. Report
-// is told, too. It may be called at any time, with Run or without.
+// Reload reads the file at once, changed or not: on SIGHUP, for example. OnReload
+// is called too. It may be called at any time, with Run or without.
 func (w *Watcher) Reload() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -138,7 +138,7 @@ func (w *Watcher) apply(c contents) error {
 	if c.err != nil {
 		return c.err
 	}
-	policies, err := Parse(w.Path, []byte(c.data), w.Vocabulary)
+	policies, err := Parse(w.Path, []byte(c.data), w.Funcs)
 	if err != nil {
 		return err
 	}
@@ -148,8 +148,8 @@ func (w *Watcher) apply(c contents) error {
 func (w *Watcher) tell(c contents, err error) {
 	w.last = &c
 	switch {
-	case w.Report != nil:
-		w.Report(err)
+	case w.OnReload != nil:
+		w.OnReload(err)
 	case err != nil:
 		for _, mistake := range each(err) {
 			slog.Error("ratelimit: policies stay as they were", "file", w.Path, "error", mistake)

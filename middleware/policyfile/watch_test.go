@@ -58,9 +58,9 @@ func watcher(t *testing.T, path string, doubt time.Duration) *watched {
 	}
 	w := &watched{t: t, reports: make(chan error, 100)}
 	w.Watcher = &policyfile.Watcher{
-		Path: path, Vocabulary: words,
-		Limiter: middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory()}, policies...)),
-		Report:  func(err error) { w.reports <- err },
+		Path: path, Funcs: words,
+		Limiter:  middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory()}, policies...)),
+		OnReload: func(err error) { w.reports <- err },
 	}
 	w.SetDoubt(doubt)
 	w.SetPoll(never)
@@ -326,7 +326,7 @@ func TestReloadWhileWatching(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "policies.yaml")
 	write(t, path, limited("1/minute"))
 	w := watcher(t, path, never)
-	w.Report = func(error) {}
+	w.OnReload = func(error) {}
 	w.SetPoll(time.Millisecond)
 	w.run()
 	var all sync.WaitGroup
@@ -351,7 +351,7 @@ func TestReloadWhileWatching(t *testing.T) {
 	}
 }
 
-// Without Report the log has a line for each change, and for each mistake.
+// Without OnReload the log has a line for each change, and for each mistake.
 func TestWatchLogs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "policies.yaml")
 	write(t, path, limited("1/minute"))
@@ -365,7 +365,7 @@ func TestWatchLogs(t *testing.T) {
 	}})))
 	defer slog.SetDefault(before)
 	w := watcher(t, path, never)
-	w.Report = nil
+	w.OnReload = nil
 	_ = w.Reload()
 	write(t, path, limited("1")+"  shadow: 1\n")
 	_ = w.Reload()
