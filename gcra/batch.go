@@ -115,7 +115,7 @@ func (b *batch) run(ctx context.Context, client redis.UniversalClient) {
 	}
 	var moving sync.WaitGroup
 	for i := range b.scripts[:b.n] {
-		if s := &b.scripts[i]; s.cmd.Err() != nil {
+		if s := &b.scripts[i]; redis.HasErrorPrefix(s.cmd.Err(), "TRYAGAIN") {
 			moving.Go(func() { s.sendAgain(ctx, client) })
 		}
 	}

@@ -3,7 +3,6 @@ package gcra
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"sync"
 	"time"
@@ -27,7 +26,7 @@ func (d *dialer) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 	if !errors.Is(err, context.Canceled) {
 		d.failed.Store(addr, err)
 	}
-	return &failedConn{err: fmt.Errorf("%w", err)}, nil // go-redis takes one layer off
+	return &failedConn{err: err}, nil
 }
 
 // last is the error of the last dial of a server, if it failed. A caller may

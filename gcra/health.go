@@ -3,6 +3,8 @@ package gcra
 import (
 	"cmp"
 	"errors"
+	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -54,37 +56,30 @@ func (r *recent) many(now time.Time) bool {
 
 // failed takes note of a batch that failed, after the breaker has.
 func (h *health) failed(err error, resting bool) {
-	h.mu.Lock()
 	conn, addresses := rediskit.ConnOf(h.store.client)
+	h.mu.Lock()
+	defer h.mu.Unlock() // after the line is logged, so that an answer meanwhile comes after it
 	conn.Answered = h.was
 	p := rediskit.Diagnose(err, conn)
 	if p.Timeout {
 		// Often it is a connection that the batch has waited for.
 		p = rediskit.Diagnose(cmp.Or(h.store.dials.last(h.server), h.store.late()), conn)
 	}
-	many := p.Code != "" && h.failures.many(time.Now())
-	first := !h.was && !p.Timeout
 	h.outage = h.outage || resting || !h.was && isOutage(err)
+	first := !h.was && !p.Timeout
+	many := p.Code != "" && h.failures.many(time.Now())
+	if p.Code != "" && (p.Code.Level() == slog.LevelError || resting || first || many) {
+		args := []any{"server", cmp.Or(h.server, addresses), "error", p.Cause} // a cluster's nodes may not be known yet
+		if p.Hint != "" {
+			args = append(args, "hint", p.Hint)
+		}
+		if h.store.log.Report(p.Code, h.server, "redis "+p.What, args...) && !slices.Contains(h.problems, p.Code) {
+			h.problems = append(h.problems, p.Code)
+		}
+	}
 	if h.outage && len(h.problems) > 0 {
 		h.sound.Store(false)
 	}
-	h.mu.Unlock()
-	if p.Code == "" || !(p.Code.Level() > diag.RedisUnreachable.Level() || resting || first || many) {
-		return
-	}
-	args := []any{"server", cmp.Or(h.server, addresses), "error", p.Cause} // a cluster's nodes may not be known yet
-	if p.Hint != "" {
-		args = append(args, "hint", p.Hint)
-	}
-	if !h.store.log.Report(p.Code, h.server, "redis "+p.What, args...) {
-		return
-	}
-	h.mu.Lock()
-	h.problems = append(h.problems, p.Code)
-	if h.outage {
-		h.sound.Store(false)
-	}
-	h.mu.Unlock()
 }
 
 // answered takes note of a batch that was answered.

@@ -28,8 +28,7 @@ func (r *Redis) Ping(ctx context.Context) error {
 	err := rediskit.Ping(ctx, r.client, r.prefix(), func(ctx context.Context, server redis.UniversalClient, key string) error {
 		// Both commands: a server that has the script would hide a missing EVAL.
 		for _, script := range [][2]string{{"eval", takeLua}, {"evalsha", takeSHA}} {
-			cmd := redis.NewCmd(ctx, script[0], script[1], 1, key, "", inc, room, room)
-			_ = server.Process(ctx, rediskit.Once{Cmd: cmd}) // the command keeps its error
+			cmd := rediskit.Send(ctx, server, []any{script[0], script[1], 1, key, "", inc, room, room})
 			if _, err := rediskit.Reply(cmd, 1); err != nil {
 				return err
 			}

@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	"github.com/seed-e377111c/ratelimit/internal/diag"
-	"github.com/seed-e377111c/ratelimit/internal/notice"
 )
 
 const (
@@ -49,7 +48,7 @@ func (p *policy) noteUnlimited(r *http.Request) {
 	}
 	key := ""
 	_ = guard(func() (err error) {
-		key, err = p.Key(r.WithContext(notice.With(r.Context(), nil)))
+		key, err = p.Key(r)
 		return err
 	})
 	p.note(f, key, false, noHint)

@@ -22,7 +22,6 @@ type Limiter struct {
 	deny      func(http.ResponseWriter, *http.Request, Decision) // nil for the default
 	observers observers
 	log       diag.Log
-	decides   atomic.Int32 // up to firstRequests
 }
 
 // Decide charges the policies that apply to the request and says whether it
@@ -40,11 +39,13 @@ func (l *Limiter) Decide(r *http.Request) Decision {
 }
 
 // listens reports whether key functions can report problems of this Decide, which
-// takes a copy of the request: in the first ones, and now and then later.
+// takes a copy of the request: while a policy counts its first requests, and now
+// and then later.
 func (l *Limiter) listens() bool {
-	if l.decides.Load() < firstRequests {
-		l.decides.Add(1)
-		return true
+	for _, p := range l.policies.Load().list {
+		if p.first.Load() != nil {
+			return true
+		}
 	}
 	return rand.Uint32()%64 == 0 //nolint:gosec // a sample
 }

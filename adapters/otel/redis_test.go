@@ -115,11 +115,11 @@ func TestStoresAreCountedOnce(t *testing.T) {
 	b := &counted{newStore(), stats(10, gcra.ServerState{Server: "[::1]:6380", Breaker: "closed"}, gcra.ServerState{Breaker: "closed"})}
 	reader := instrument(t, limiter(t, a, policy), limiter(t, newStore(), policy), limiter(t, b, policy), limiter(t, a, policy))
 	for name, want := range map[string]float64{
-		"ratelimit.redis.batches":       11,
+		"ratelimit.redis.batches":        11,
 		"ratelimit.redis.operations":     22,
-		"ratelimit.redis.failed_batches":    33,
+		"ratelimit.redis.failed_batches": 33,
 		"ratelimit.redis.cached_denials": 44,
-		"ratelimit.redis.batch.duration":   11,
+		"ratelimit.redis.batch.duration": 11,
 	} {
 		if got := one(t, reader, name); got != want {
 			t.Errorf("%s: got %v; want %v", name, got, want)

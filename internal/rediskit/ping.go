@@ -42,7 +42,7 @@ func Ping(ctx context.Context, client redis.UniversalClient, prefix string, call
 	p := ping{prefix: prefix, call: call}
 	p.conn, p.address = ConnOf(client)
 	deadline, _ := ctx.Deadline()
-	p.bound = time.Until(deadline).Round(time.Millisecond)
+	p.bound = max(0, time.Until(deadline).Round(time.Millisecond))
 
 	done := make(chan error, 1)
 	go func() { done <- p.all(ctx, client) }()

@@ -37,8 +37,8 @@ type Problem struct {
 
 // Diagnose explains an error of a client or a server.
 func Diagnose(err error, c Conn) Problem {
-	if err == nil || errors.Is(err, context.Canceled) || redis.IsTryAgainError(err) {
-		return Problem{} // TRYAGAIN: a slot of the cluster moves
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, redis.ErrClosed) || redis.IsTryAgainError(err) {
+		return Problem{} // closed by the program; TRYAGAIN: a slot of the cluster moves
 	}
 	p := Problem{Cause: cause(err)}
 	text := p.Cause
@@ -85,6 +85,8 @@ func Diagnose(err error, c Conn) Problem {
 		return set(diag.RedisUnreachable, "does not answer", "the server may not speak TLS; try redis:// in place of rediss://")
 	case has("can't parse", "invalid reply"):
 		return set(diag.RedisProtocol, noRedis, "check host and port: something else listens there")
+	case errors.Is(err, redis.ErrPoolTimeout):
+		return set(diag.RedisUnreachable, "has no free connection", "raise pool_size, or look for slow commands; all connections of the pool were in use")
 	case !errors.As(err, &answer):
 		hint := ""
 		switch {
