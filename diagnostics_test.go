@@ -76,7 +76,7 @@ func fixed(l gcra.Limit) func(*http.Request) gcra.Limit {
 // keyfunc do.
 func reports(code diag.Code, key string) keyfunc.Func {
 	return func(r *http.Request) (string, error) {
-		notice.Report(r.Context(), string(code), "found by the key")
+		notice.Report(r.Context(), code, "found by the key")
 		return key, nil
 	}
 }
@@ -161,13 +161,13 @@ func TestDiagnostics(t *testing.T) {
 
 		{name: "RemoteAddr behind a proxy", policy: middleware.Policy{Key: keyfunc.RemoteAddr},
 			header: func(int) []string { return []string{"X-Forwarded-For: 203.0.113.9"} },
-			code:   diag.ProxyIgnored, attrs: []string{`msg=keyfunc.TrustedProxies("127.0.0.1")`}},
+			code:   diag.ProxyIgnored, attrs: []string{`hint=keyfunc.TrustedProxies("127.0.0.1")`}},
 		{name: "RemoteAddr inside others", policy: middleware.Policy{Key: keyfunc.Join(keyfunc.First(byName, keyfunc.RemoteAddr), keyfunc.Const("x"))},
 			header: func(int) []string { return []string{"X-Forwarded-For: 203.0.113.9"} },
 			code:   diag.ProxyIgnored},
 		{name: "a proxy that is not listed", policy: middleware.Policy{Key: keyfunc.TrustedProxies("10.0.0.0/8")},
 			header: func(int) []string { return []string{"X-Forwarded-For: 203.0.113.9"} },
-			code:   diag.ProxyIgnored, attrs: []string{`msg=keyfunc.TrustedProxies("127.0.0.1")`}},
+			code:   diag.ProxyIgnored, attrs: []string{`hint=keyfunc.TrustedProxies("127.0.0.1")`}},
 		{name: "a proxy that is listed", policy: middleware.Policy{Key: keyfunc.TrustedProxies("127.0.0.0/8")},
 			header: func(int) []string { return []string{"X-Forwarded-For: 203.0.113.9"} }},
 		{name: "a proxy that is counted on", policy: middleware.Policy{Key: keyfunc.TrustedHops(2)},
@@ -258,7 +258,7 @@ func TestDiagnosticsOfDecide(t *testing.T) {
 	for range 10_000 { // one in 64 is looked at by then: all miss it once in 10^68 runs
 		l.Decide(r)
 	}
-	expectLine(t, log, diag.ProxyIgnored, `msg=TrustedProxies("10.1.2.3")`)
+	expectLine(t, log, diag.ProxyIgnored, `hint=TrustedProxies("10.1.2.3")`)
 }
 
 // Real proxies in front, which add X-Forwarded-For by themselves. One line tells

@@ -6,6 +6,8 @@ import (
 	"sync"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
 // batch is what leaves together for one server. On a single Redis it is one
@@ -128,7 +130,7 @@ func (b *batch) settle() (err error) {
 	for i := range b.scripts[:b.n] {
 		s := &b.scripts[i]
 		s.settle(b.panicked)
-		if err == nil || isOutage(s.err) {
+		if err == nil || rediskit.Down(s.err) {
 			err = s.err
 		}
 	}

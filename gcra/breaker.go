@@ -1,13 +1,11 @@
 package gcra
 
 import (
-	"context"
 	"errors"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/sony/gobreaker/v2"
 
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
@@ -42,7 +40,7 @@ func newBreaker(r *Redis, server string) *breaker {
 		MaxRequests:  1,
 		Timeout:      minRest + rand.N(minRest),
 		ReadyToTrip:  func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= tripAfter },
-		IsSuccessful: func(err error) bool { return !isOutage(err) },
+		IsSuccessful: func(err error) bool { return !rediskit.Down(err) },
 		OnStateChange: func(_ string, _, to gobreaker.State) {
 			b.resting.Store(to != gobreaker.StateClosed)
 		},
@@ -83,17 +81,4 @@ func (b *breaker) refuses(underWay int) bool {
 	default:
 		return false
 	}
-}
-
-// isOutage tells failures of a server, or of the way to it, from its answers
-// to a particular call, which say nothing about the next.
-func isOutage(err error) bool {
-	if err == nil || errors.Is(err, rediskit.ErrReply) || errors.Is(err, context.Canceled) {
-		return false
-	}
-	var answer redis.Error
-	if !errors.As(err, &answer) {
-		return true // timeout, refused connection, EOF
-	}
-	return serverFailed(answer.Error())
 }

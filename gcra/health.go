@@ -25,14 +25,14 @@ import (
 type health struct {
 	store  *Redis
 	server string
-	sound  atomic.Bool // answered has nothing to do
+	sound  atomic.Bool // nothing to do in answered
 
-	mu       sync.Mutex
-	was      bool        // has answered
-	outage   bool        // has not answered since it was first asked, or since the breaker opened
-	problems []diag.Code // logged, and not over
-	failures recent      // batches that failed
-	outages  recent      // outages that ended
+	mu           sync.Mutex
+	answeredOnce bool
+	outage       bool        // has not answered since it was first asked, or since the breaker opened
+	problems     []diag.Code // logged, and not over
+	failures     recent      // batches that failed
+	outages      recent      // outages that ended
 }
 
 // manyFailures is how many failures within five minutes are worth a line when
@@ -45,9 +45,9 @@ type recent struct {
 	next int
 }
 
-// many notes an event, and reports whether the last manyFailures of them came
+// noteAndCount notes an event, and reports whether the last manyFailures of them came
 // within diag.Interval.
-func (r *recent) many(now time.Time) bool {
+func (r *recent) noteAndCount(now time.Time) bool {
 	r.at[r.next] = now
 	r.next = (r.next + 1) % manyFailures
 	oldest := r.at[r.next]
@@ -59,15 +59,15 @@ func (h *health) failed(err error, resting bool) {
 	conn, addresses := rediskit.ConnOf(h.store.client)
 	h.mu.Lock()
 	defer h.mu.Unlock() // after the line is logged, so that an answer meanwhile comes after it
-	conn.Answered = h.was
+	conn.Answered = h.answeredOnce
 	p := rediskit.Diagnose(err, conn)
 	if p.Timeout {
 		// Often it is a connection that the batch has waited for.
 		p = rediskit.Diagnose(cmp.Or(h.store.dials.last(h.server), h.store.late()), conn)
 	}
-	h.outage = h.outage || resting || !h.was && isOutage(err)
-	first := !h.was && !p.Timeout
-	many := p.Code != "" && h.failures.many(time.Now())
+	h.outage = h.outage || resting || !h.answeredOnce && rediskit.Down(err)
+	first := !h.answeredOnce && !p.Timeout
+	many := p.Code != "" && h.failures.noteAndCount(time.Now())
 	if p.Code != "" && (p.Code.Level() == slog.LevelError || resting || first || many) {
 		args := []any{"server", cmp.Or(h.server, addresses), "error", p.Cause} // a cluster's nodes may not be known yet
 		if p.Hint != "" {
@@ -88,7 +88,7 @@ func (h *health) answered() {
 	over := h.outage && len(h.problems) > 0 // what fails now and then is not over with one answer
 	if over {
 		// A server that goes and comes all the time has its line every five minutes.
-		if !h.outages.many(time.Now()) {
+		if !h.outages.noteAndCount(time.Now()) {
 			for _, code := range h.problems {
 				h.store.log.Forget(code, h.server)
 			}
@@ -98,7 +98,7 @@ func (h *health) answered() {
 	if h.outage {
 		h.failures = recent{} // those after it are counted anew
 	}
-	h.was, h.outage = true, false
+	h.answeredOnce, h.outage = true, false
 	h.sound.Store(true)
 	h.mu.Unlock()
 	if over {

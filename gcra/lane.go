@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
 // lane is the way to one server, on which rides share trips (group commit).
@@ -227,7 +229,7 @@ func (r *Redis) heard(err error) {
 		r.routed.Store(true)
 		return
 	}
-	if c, ok := r.client.(*redis.ClusterClient); ok && isOutage(err) {
+	if c, ok := r.client.(*redis.ClusterClient); ok && rediskit.Down(err) {
 		// Left to itself the client looks for a new master once a minute, unless
 		// its options say otherwise.
 		c.ReloadState(context.Background())

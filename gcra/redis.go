@@ -58,11 +58,12 @@ type Redis struct {
 	// NoDenialCache asks Redis about every admission. Set it before first use.
 	NoDenialCache bool
 
-	// Logger gets a line for each problem with Redis, when it begins, every five
-	// minutes while it lasts and when it is over. Lines are at level ERROR for
-	// what does not heal by itself, such as a wrong password, otherwise WARN,
-	// with an attribute code that docs/troubleshooting.md explains. Nil means
-	// [slog.Default]. Set it before first use.
+	// Logger gets a line for each problem with Redis when it begins, every five
+	// minutes while it lasts, and one when an outage that was logged is over.
+	// Lines are at level ERROR for a set-up that Redis refuses, such as a wrong
+	// password, otherwise WARN, with an attribute code that
+	// docs/troubleshooting.md explains. Nil means [slog.Default]. Set it before
+	// first use.
 	Logger *slog.Logger
 
 	client  redis.UniversalClient

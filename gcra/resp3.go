@@ -29,6 +29,6 @@ func (r *Redis) warnRESP3() {
 	if config == nil || protocol == 2 || r.timeout() > pushWait { // 0 is RESP3, too
 		return
 	}
-	r.log.Report(diag.RedisRESP3TLS, "", "calls may never reach Redis: go-redis waits up to 50 ms on a new TLS connection under RESP3, and the store's Timeout is no longer",
+	r.log.Report(diag.RedisRESP3TLS, "", "calls may never reach Redis: under RESP3 go-redis waits up to 50 ms on a new TLS connection, and the store's Timeout is not longer than that",
 		"timeout", r.timeout(), "hint", "set Protocol: 2 in the options of the client")
 }

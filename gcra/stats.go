@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
 // Stats are what a [Redis] has done since its first use, for metrics and for
@@ -32,7 +34,7 @@ type counters struct {
 
 // count takes note of a batch that is back, or was given up.
 func (c *counters) count(err error, rides int, took int64) {
-	if isOutage(err) {
+	if rediskit.Down(err) {
 		c.failures.Add(1)
 		return
 	}

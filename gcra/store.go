@@ -5,7 +5,9 @@ import (
 	"time"
 )
 
-// A Store keeps the state of every key and takes from it. It is safe for
+// A Store keeps the state of every key and takes from it. If the errors of a
+// store have a method Logged() bool that returns true, the store logs them by
+// itself and middleware does not. It is safe for
 // concurrent use. [Memory] and [Redis] are stores; slower or stricter ones may
 // be written elsewhere and pass the same contract.
 type Store interface {

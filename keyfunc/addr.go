@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/notice"
 )
 
@@ -49,8 +50,8 @@ func nearby(peer netip.Addr) bool {
 // that would read it.
 func reportProxy(r *http.Request, peer netip.Addr, header, unread, want string) {
 	addr := peer.String()
-	notice.Report(r.Context(), notice.ProxyIgnored, "a request from "+addr+" has "+header+", which "+unread+
-		". If "+addr+" is your proxy, its clients share one bucket: want "+want+`("`+addr+`")`)
+	notice.Report(r.Context(), diag.ProxyIgnored, "a private peer sends "+header+", which "+unread+
+		"; if it is your proxy, its clients share one bucket", "peer", addr, "hint", "use "+want+`("`+addr+`")`)
 }
 
 // IPv6Prefix counts the IPv6 clients among the answers of key by the network of

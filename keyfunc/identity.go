@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/notice"
 )
 
@@ -26,7 +27,7 @@ func Subject(get func(context.Context) string) Func {
 	return func(r *http.Request) (string, error) {
 		identity := get(r.Context())
 		if identity == "" {
-			notice.Report(r.Context(), notice.KeyBeforeAuth, "")
+			notice.Report(r.Context(), diag.KeyBeforeAuth, "")
 			return "", nil
 		}
 		return encode("sub:", identity), nil

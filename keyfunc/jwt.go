@@ -11,6 +11,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/notice"
 )
 
@@ -133,7 +134,7 @@ func (v *verifier) verify(ctx context.Context, token string) (e entry, ok bool) 
 	}
 	if v.claims.Validate(claims) != nil {
 		if exp, err := claims.GetExpirationTime(); exp == nil && err == nil {
-			notice.Report(ctx, notice.JWTWithoutExp, "keyfunc.JWTSubject: a token with a valid signature has no expiry (exp), so its subject is not counted; let the issuer set exp")
+			notice.Report(ctx, diag.JWTWithoutExp, "keyfunc.JWTSubject: a token with a valid signature has no expiry (exp), so its subject is not counted; let the issuer set exp")
 		}
 		return entry{}, false
 	}
@@ -179,7 +180,7 @@ func (v *verifier) keyFor(ctx context.Context) jwt.Keyfunc {
 		}
 		usable := slices.DeleteFunc(slices.Clone(set.Keys), isEmptyKey)
 		if len(usable) < len(set.Keys) {
-			notice.Report(ctx, notice.JWTEmptyKey, "keyfunc.JWTSubject: the jwt.Keyfunc returned an empty key, with which every client could sign, so it is not used; set the secret, and return an error for an unknown kid")
+			notice.Report(ctx, diag.JWTEmptyKey, "keyfunc.JWTSubject: the jwt.Keyfunc returned an empty key, with which every client could sign, so it is not used; set the secret, and return an error for an unknown kid")
 		}
 		switch {
 		case len(usable) == 0:

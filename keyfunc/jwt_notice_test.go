@@ -1,6 +1,7 @@
 package keyfunc_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -10,19 +11,25 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/notice"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 )
 
+// receiver takes reports.
+type receiver func(code diag.Code, text string)
+
+func (f receiver) Notice(code diag.Code, text string, _ ...any) { f(code, text) }
+
 // reports are the codes that a key function reports on a request.
-func reports(t *testing.T, key keyfunc.Func, r *http.Request) (subject string, codes []string) {
+func reports(t *testing.T, key keyfunc.Func, r *http.Request) (subject string, codes []diag.Code) {
 	t.Helper()
-	ctx := notice.With(r.Context(), func(code, text string) {
-		if !strings.HasPrefix(text, "keyfunc.") {
+	ctx := context.WithValue(r.Context(), notice.Key{}, receiver(func(code diag.Code, text string) {
+		if text != "" && !strings.HasPrefix(text, "keyfunc.") {
 			t.Errorf("%s: text %q does not name the function", code, text)
 		}
 		codes = append(codes, code)
-	})
+	}))
 	return keyOf(t, key, r.WithContext(ctx)), codes
 }
 
@@ -65,18 +72,18 @@ func TestJWTSubjectEmptyKey(t *testing.T) {
 		keys   jwt.Keyfunc
 		signed []byte // with which the token is signed
 		want   string
-		codes  []string
+		codes  []diag.Code
 	}{
-		{"empty", func(*jwt.Token) (any, error) { return []byte(""), nil }, []byte{}, "", []string{notice.JWTEmptyKey}},
-		{"nil", func(*jwt.Token) (any, error) { return []byte(nil), nil }, []byte{}, "", []string{notice.JWTEmptyKey}},
-		{"empty, signed with another", func(*jwt.Token) (any, error) { return []byte{}, nil }, secret, "", []string{notice.JWTEmptyKey}},
-		{"unknown kid", func(token *jwt.Token) (any, error) { return kids[token.Header["kid"].(string)], nil }, []byte{}, "", []string{notice.JWTEmptyKey}},
+		{"empty", func(*jwt.Token) (any, error) { return []byte(""), nil }, []byte{}, "", []diag.Code{diag.JWTEmptyKey}},
+		{"nil", func(*jwt.Token) (any, error) { return []byte(nil), nil }, []byte{}, "", []diag.Code{diag.JWTEmptyKey}},
+		{"empty, signed with another", func(*jwt.Token) (any, error) { return []byte{}, nil }, secret, "", []diag.Code{diag.JWTEmptyKey}},
+		{"unknown kid", func(token *jwt.Token) (any, error) { return kids[token.Header["kid"].(string)], nil }, []byte{}, "", []diag.Code{diag.JWTEmptyKey}},
 		{"empty in a set", func(*jwt.Token) (any, error) {
 			return jwt.VerificationKeySet{Keys: []jwt.VerificationKey{[]byte{}, secret}}, nil
-		}, []byte{}, "", []string{notice.JWTEmptyKey}},
+		}, []byte{}, "", []diag.Code{diag.JWTEmptyKey}},
 		{"others of the set count", func(*jwt.Token) (any, error) {
 			return jwt.VerificationKeySet{Keys: []jwt.VerificationKey{[]byte{}, secret}}, nil
-		}, secret, aliceKey, []string{notice.JWTEmptyKey}},
+		}, secret, aliceKey, []diag.Code{diag.JWTEmptyKey}},
 		{"set", func(*jwt.Token) (any, error) {
 			return jwt.VerificationKeySet{Keys: []jwt.VerificationKey{[]byte("other"), secret}}, nil
 		}, secret, aliceKey, nil},
@@ -94,11 +101,11 @@ func TestJWTSubjectEmptyKey(t *testing.T) {
 
 // Only a token that the issuer has signed says that the issuer sets no expiry.
 func TestJWTSubjectWithoutExp(t *testing.T) {
-	without := []string{notice.JWTWithoutExp}
+	without := []diag.Code{diag.JWTWithoutExp}
 	for _, tt := range []struct {
 		name  string
 		token string
-		codes []string
+		codes []diag.Code
 	}{
 		{"no exp", hs256(t, alice("exp", nil)), without},
 		{"no exp, no sub", hs256(t, alice("exp", nil, "sub", nil)), without},

@@ -17,11 +17,10 @@ import (
 // first over all lines of the header. The first address outside the networks
 // is the client. X-Forwarded-For is not read.
 //
-// The walk stops at an element without an address: for=unknown, an obfuscated
-// name (for=_x), no for, two of them, an empty element, and one that is not
-// well-formed. The client is then the element after it, at the end of the
-// header the peer. Beyond the RFC, an address needs no quotes and an IPv6
-// address no brackets, and there may be blanks around ";".
+// The walk stops at an element without an address: for=unknown, for=_x, no for,
+// two for, an empty or malformed element. The client is then the hop after it,
+// or the peer at the end of the header. Beyond the RFC, an address needs no
+// quotes and an IPv6 address no brackets, and there may be blanks around ";".
 //
 // Each proxy appends an element, so the header is also read from its end, quotes
 // included: a quote that a client has left open in its part does not reach into

@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"fmt"
 	"net/http"
 	"sync"
 
@@ -21,6 +22,7 @@ type first struct {
 	keyed     int             // those with a limit
 	anonymous int             // of these, those with an empty key that is not explained
 	noUser    int             // of these, those without the user that Key looks for
+	noRoute   int             // of these, those without the route that Key looks for
 	limited   map[string]bool // by key, whether LimitFor gave a limit; nil when that is not looked at
 }
 
@@ -65,8 +67,9 @@ func (p *policy) note(f *first, key string, limited bool, why hint) {
 }
 
 var firstTexts = map[diag.Code]string{
-	diag.KeyBeforeAuth: "none of the first 100 requests had a user; if users do sign in, the limiter runs before the authentication: want it mounted after",
-	diag.AnonymousOnly: "the first 100 requests all had an empty key, so they share one bucket: want a key for each client",
+	diag.KeyBeforeAuth: fmt.Sprintf("none of the first %d requests had a user; if users do sign in, the limiter runs before the authentication: mount it after", firstRequests),
+	diag.RouteUnknown:  fmt.Sprintf("none of the first %d requests had a route, so all of them count as one: use the adapter of your router (adapters/chi in chi's Use), or around a ServeMux ratelimit.Routes(mux)", firstRequests),
+	diag.AnonymousOnly: fmt.Sprintf("the first %d requests all had an empty key, so they share one bucket: give each client a key", firstRequests),
 	diag.LimitUnset:    "LimitFor gave some requests of a key a limit and others none, so these are not limited: want a limit for all requests of a key",
 }
 
@@ -81,13 +84,18 @@ func (f *first) add(key string, limited bool, why hint) (found []diag.Code, over
 		if key == "" && why != explained {
 			f.anonymous++
 		}
-		if why == noUser {
+		switch why {
+		case noUser:
 			f.noUser++
+		case noRoute:
+			f.noRoute++
 		}
 		switch {
 		case f.keyed != firstRequests:
 		case f.noUser == firstRequests:
 			found = append(found, diag.KeyBeforeAuth)
+		case f.noRoute == firstRequests:
+			found = append(found, diag.RouteUnknown)
 		case f.anonymous == firstRequests:
 			found = append(found, diag.AnonymousOnly)
 		}

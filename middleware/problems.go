@@ -10,7 +10,6 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
-	"github.com/seed-e377111c/ratelimit/internal/notice"
 )
 
 // policyFailed logs that a function of a policy failed, and what becomes of the
@@ -75,16 +74,19 @@ func withError(args []any, err error) []any {
 	return args
 }
 
-// Notice logs what a key function found wrong; see package notice. One line
-// tells about all policies, because they often have one key function.
-func (v *visit) Notice(code, text string) {
+// Notice logs what a key function found wrong; see package notice. There is one
+// line for all policies, because they often have one key function.
+func (v *visit) Notice(code diag.Code, text string, args ...any) {
 	e := &v.entries[len(v.entries)-1]
-	if code == notice.KeyBeforeAuth {
+	switch code {
+	case diag.KeyBeforeAuth:
 		e.key = noUser
-		return
+	case diag.RouteUnknown:
+		e.key = noRoute
+	default:
+		e.key = explained
+		v.policies.limiter.log.Report(code, "", text, append([]any{"policy", v.policies.list[e.policy].Name}, args...)...)
 	}
-	e.key = explained
-	v.policies.limiter.log.Report(diag.Code(code), "", text, "policy", v.policies.list[e.policy].Name)
 }
 
 // asking reports whether the visit's policies are being asked about the request.
@@ -101,7 +103,7 @@ func (v *visit) chargedBefore(outer *visit) {
 			continue
 		}
 		if name := v.sameCharge(outer); name != "" {
-			l.log.Report(diag.LimiterTwice, "", "the same limiter runs twice on a request and charges it twice: want it mounted once, or a limiter of its own for each place", "policy", name)
+			l.log.Report(diag.LimiterTwice, "", "the same limiter runs twice on a request and charges it twice: mount it once, or use a separate limiter in each place", "policy", name)
 			return
 		}
 	}

@@ -47,7 +47,7 @@ func (l *Limiter) compareNames(other *Limiter) {
 	for _, p := range l.policies.Load().list {
 		for _, q := range other.policies.Load().list {
 			if p.Name == q.Name && p.LimitFor == nil && q.LimitFor == nil && p.Limit != q.Limit {
-				l.log.Report(diag.SharedName, p.Name, "two limiters have a policy of one name on one store, so they share its buckets, with different limits: want a name for each limit",
+				l.log.Report(diag.SharedName, p.Name, "two limiters use one policy name with different limits on the same store, so they share buckets: give each limit its own name",
 					"policy", p.Name, "limit", p.Limit.String(), "other_limit", q.Limit.String())
 			}
 		}

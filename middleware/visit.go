@@ -81,6 +81,7 @@ type hint uint8
 const (
 	noHint    hint = iota
 	noUser         // Key has looked for a user and found none
+	noRoute        // Key has looked for the route and found none
 	explained      // Key has reported a problem, which is logged
 )
 

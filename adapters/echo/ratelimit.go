@@ -19,6 +19,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/notice"
 	"github.com/seed-e377111c/ratelimit/internal/pattern"
 	"github.com/seed-e377111c/ratelimit/middleware"
@@ -74,7 +75,7 @@ func KeyFrom(key func(echo.Context) (string, error)) func(*http.Request) (string
 		}
 		subject, err := key(c)
 		if err == nil && subject == "" {
-			notice.Report(r.Context(), notice.KeyBeforeAuth, "")
+			notice.Report(r.Context(), diag.KeyBeforeAuth, "")
 		}
 		if err != nil || subject == "" {
 			return "", err

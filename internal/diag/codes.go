@@ -15,7 +15,7 @@ const (
 	RedisProtocol    Code = "redis-protocol"    // the server is no Redis, or lacks scripts or the database
 	RedisRefuses     Code = "redis-refuses"     // READONLY, OOM, LOADING, ...: connected, but it does not serve
 	RedisRESP3TLS    Code = "redis-resp3-tls"   // RESP3 over TLS with a short Timeout
-	StoreFailed      Code = "store-failed"      // a store that is not this module's returned an error
+	StoreFailed      Code = "store-failed"      // a store that does not log by itself returned an error
 )
 
 // Problems of a limiter's set-up.
@@ -40,8 +40,8 @@ var Codes = []Code{
 	JWTWithoutExp, JWTEmptyKey, RouteUnknown,
 }
 
-// Level is ERROR for what does not heal by itself and takes the limits out of
-// force, and WARN otherwise.
+// Level is ERROR for a set-up that Redis refuses, such as a wrong password, and
+// WARN otherwise.
 func (c Code) Level() slog.Level {
 	switch c {
 	case RedisAuth, RedisPermission, RedisCertificate, RedisProtocol:

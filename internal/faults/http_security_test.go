@@ -86,14 +86,8 @@ func TestACL(t *testing.T) {
 				return closing(t, redis.NewClient(o))
 			}
 		},
-		"limiter-cluster": func(t *testing.T) ([]*redistest.Server, func() redis.UniversalClient) {
-			c := redistest.StartCluster(t)
-			return c.Nodes, func() redis.UniversalClient {
-				o := c.Options()
-				o.Username, o.Password, o.ReadTimeout = "limiter-cluster", "long-random-password", patience
-				return closing(t, redis.NewClusterClient(o))
-			}
-		},
+		"limiter-cluster":     onACLCluster("limiter-cluster"),
+		"limiter-log-cluster": onACLCluster("limiter-log-cluster"),
 	} {
 		t.Run(user, func(t *testing.T) {
 			rules := lines[user]
@@ -101,7 +95,7 @@ func TestACL(t *testing.T) {
 				t.Fatalf("SECURITY.md has no line ACL SETUSER %s", user)
 			}
 			limits := limits
-			if user == "limiter-log" {
+			if strings.HasPrefix(user, "limiter-log") {
 				limits = logs
 			}
 			servers, client := start(t)
@@ -160,6 +154,18 @@ func TestACL(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// onACLCluster starts a cluster, and clients of it as the user.
+func onACLCluster(user string) func(t *testing.T) ([]*redistest.Server, func() redis.UniversalClient) {
+	return func(t *testing.T) ([]*redistest.Server, func() redis.UniversalClient) {
+		c := redistest.StartCluster(t)
+		return c.Nodes, func() redis.UniversalClient {
+			o := c.Options()
+			o.Username, o.Password, o.ReadTimeout = user, "long-random-password", patience
+			return closing(t, redis.NewClusterClient(o))
+		}
 	}
 }
 

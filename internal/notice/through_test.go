@@ -12,8 +12,8 @@ import (
 
 	vianethttp "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/diagtest"
-	"github.com/seed-e377111c/ratelimit/internal/notice"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 )
 
@@ -33,14 +33,14 @@ func TestThroughALimiter(t *testing.T) {
 		key           keyfunc.Func
 		authorization string
 		requests      int
-		want          []string
+		want          []diag.Code
 	}{
 		{"a token without exp", keyfunc.JWTSubject(func(*jwt.Token) (any, error) { return secret, nil }, []string{"HS256"}),
-			token(jwt.RegisteredClaims{Subject: "alice"}), 1, []string{notice.JWTWithoutExp}},
+			token(jwt.RegisteredClaims{Subject: "alice"}), 1, []diag.Code{diag.JWTWithoutExp}},
 		{"a good token", keyfunc.JWTSubject(func(*jwt.Token) (any, error) { return secret, nil }, []string{"HS256"}), good, 2, nil},
 		{"a secret that is not set", keyfunc.JWTSubject(func(*jwt.Token) (any, error) { return []byte(""), nil }, []string{"HS256"}),
-			good, 1, []string{notice.JWTEmptyKey}},
-		{"a route that is not known", keyfunc.Join(keyfunc.RemoteAddr, keyfunc.Route), "", 100, []string{notice.RouteUnknown}},
+			good, 1, []diag.Code{diag.JWTEmptyKey}},
+		{"a route that is not known", keyfunc.Join(keyfunc.RemoteAddr, keyfunc.Route), "", 100, []diag.Code{diag.RouteUnknown}},
 	} {
 		log := new(diagtest.Log)
 		router := chi.NewRouter()
@@ -51,9 +51,9 @@ func TestThroughALimiter(t *testing.T) {
 			r.Header.Set("Authorization", tt.authorization)
 			router.ServeHTTP(httptest.NewRecorder(), r)
 		}
-		var got []string
+		var got []diag.Code
 		for _, line := range log.Lines() {
-			got = append(got, string(line.Code()))
+			got = append(got, line.Code())
 		}
 		if !slices.Equal(got, tt.want) {
 			t.Errorf("%s: got lines %q; want %q", tt.name, got, tt.want)

@@ -15,8 +15,8 @@ import (
 // takes longer than a decision may.
 const pingTimeout = 2 * time.Second
 
-// ConnOf is what all connections of a client have in common, and Addresses where
-// they lead to.
+// ConnOf returns what all connections of a client have in common, and the
+// addresses they lead to.
 func ConnOf(client redis.UniversalClient) (c Conn, addresses string) {
 	switch cl := client.(type) {
 	case *redis.Client:

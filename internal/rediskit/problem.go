@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -43,32 +44,23 @@ func Diagnose(err error, c Conn) Problem {
 	p := Problem{Cause: cause(err)}
 	text := p.Cause
 	has := func(words ...string) bool {
-		for _, w := range words {
-			if strings.Contains(text, w) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) })
 	}
 	set := func(code diag.Code, what, hint string) Problem {
 		p.Code, p.What, p.Hint = code, what, hint
 		return p
 	}
 
-	const (
-		unserved = "does not serve the script"
-		noRedis  = "is no Redis that this store can use"
-	)
 	var verify *tls.CertificateVerificationError
 	var unknown x509.UnknownAuthorityError
 	var host x509.HostnameError
 	var invalid x509.CertificateInvalidError
 	var record tls.RecordHeaderError
-	var answer redis.Error
+	var answered redis.Error
 	var network net.Error
 	switch {
 	case errors.Is(err, ErrReply):
-		return set(diag.RedisProtocol, noRedis, "a proxy or a server in between may change replies; connect to Redis directly")
+		return set(diag.RedisProtocol, notRedis, "a proxy or a server in between may change replies; connect to Redis directly")
 
 	// The connection.
 	case errors.As(err, &unknown):
@@ -84,10 +76,10 @@ func Diagnose(err error, c Conn) Problem {
 	case errors.As(err, &record):
 		return set(diag.RedisUnreachable, "does not answer", "the server may not speak TLS; try redis:// in place of rediss://")
 	case has("can't parse", "invalid reply"):
-		return set(diag.RedisProtocol, noRedis, "check host and port: something else listens there")
+		return set(diag.RedisProtocol, notRedis, "check host and port: something else listens there")
 	case errors.Is(err, redis.ErrPoolTimeout):
 		return set(diag.RedisUnreachable, "has no free connection", "raise pool_size, or look for slow commands; all connections of the pool were in use")
-	case !errors.As(err, &answer):
+	case !errors.As(err, &answered):
 		hint := ""
 		switch {
 		case errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) && network.Timeout():
@@ -105,48 +97,13 @@ func Diagnose(err error, c Conn) Problem {
 			hint = "the server may speak TLS, try rediss:// in place of redis://; or it has reached maxclients"
 		}
 		return set(diag.RedisUnreachable, "does not answer", hint)
-
-	// Answers. In a script, Redis 6.2 puts them behind "ERR Error running script".
-	case has("WRONGPASS", "without any password configured", "invalid password"):
-		return set(diag.RedisAuth, "refuses the password or the user", "check user and password in the URL, and ACL LIST or requirepass of the server")
-	case has("DENIED"):
-		return set(diag.RedisAuth, "is in protected mode", "set a password on the server, or its addresses with bind")
-	case has("NOAUTH"):
-		return set(diag.RedisAuth, "requires a password", "want redis://user:password@host:port, or redis://:password@host:port")
-	case has("'select'"):
-		return set(diag.RedisPermission, "denies the user a command", "add +select to the user's ACL, or use database 0")
-	case has("NOPERM", "The user executing the script", "ACL failure in script"):
-		return set(diag.RedisPermission, "denies the user a command or a key", "give the user the ACL line of SECURITY.md, with your Prefix")
-	case has("unknown command", "nknown Redis command"):
-		return set(diag.RedisProtocol, noRedis, "the store needs EVALSHA, EVAL and the commands of the ACL line in SECURITY.md")
-	case has("DB index is out of range", "invalid DB index"):
-		return set(diag.RedisProtocol, "does not have this database", "use a database below the server's setting databases (16 by default)")
-	case has("SELECT is not allowed in cluster mode"):
-		return set(diag.RedisProtocol, "does not have this database", "a cluster has database 0 only")
-	case has("cluster support disabled"):
-		return set(diag.RedisProtocol, "is no cluster", "want one host in the URL, or NewRedis and a redis.Client")
-	case has("MOVED ", "CROSSSLOT") && !c.Cluster:
-		return set(diag.RedisProtocol, "is a node of a cluster", "want two or more nodes in the URL, redis://host1:6379,host2:6379")
 	}
-	for _, r := range refusals {
-		if has(r.word) {
-			return set(diag.RedisRefuses, unserved, r.hint)
-		}
-	}
-	return set(diag.RedisRefuses, unserved, "")
-}
 
-var refusals = []struct{ word, hint string }{
-	{"READONLY", "this is a replica; connect to the master, or use Sentinel"},
-	{"OOM ", "raise maxmemory, or make room: the policy noeviction refuses writes"},
-	{"LOADING", "it loads its data and serves when it is done"},
-	{"MISCONF", "it cannot save its data; see the log of Redis"},
-	{"NOREPLICAS", "fewer replicas are connected than min-replicas-to-write asks for"},
-	{"MASTERDOWN", "this is a replica without its master; connect to the master"},
-	{"CLUSTERDOWN", "slots of the cluster have no node; see CLUSTER INFO"},
-	{"BUSY", "another script runs for too long; see SCRIPT KILL"},
-	{"max number of clients", "raise maxclients, or lower pool_size"},
-	{"WRONGTYPE", "something else uses keys of the same Prefix; set another"},
+	a := explain(answered.Error())
+	if c.Cluster && (a.prefix == "MOVED " || a.prefix == "CROSSSLOT") {
+		return set(diag.RedisRefuses, refuses, "") // a slot moves
+	}
+	return set(a.code, a.what, a.hint)
 }
 
 // scriptPlace is what Redis 7 adds to an error of a command in a script.

@@ -19,14 +19,14 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 )
 
-// answer is an error that a server has sent.
-type answer string
+// serverError is an error that a server has sent.
+type serverError string
 
-func (a answer) Error() string { return string(a) }
+func (a serverError) Error() string { return string(a) }
 
-func (answer) RedisError() {}
+func (serverError) RedisError() {}
 
-var _ redis.Error = answer("")
+var _ redis.Error = serverError("")
 
 // The errors are those of real servers, of Redis 7.0 unless it says otherwise.
 func TestDiagnose(t *testing.T) {
@@ -56,19 +56,18 @@ func TestDiagnose(t *testing.T) {
 		{tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}, overTLS, diag.RedisUnreachable, "try redis://"},
 		{errors.New("redis: all sentinels specified in configuration are unreachable"), plain, diag.RedisUnreachable, "all sentinels"},
 
-		{answer("WRONGPASS invalid username-password pair or user is disabled."), plain, diag.RedisAuth, "check user and password"},
-		{answer("ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?"), plain, diag.RedisAuth, "check user and password"},
-		{answer("ERR invalid password"), plain, diag.RedisAuth, "check user and password"}, // Redis 5
-		{answer("NOAUTH Authentication required."), plain, diag.RedisAuth, "redis://:password@host:port"},
-		{answer("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time"), plain, diag.RedisAuth, "NOAUTH"},
-		{answer("DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the default user. In this mode connections are only accepted from the loopback interface."), plain, diag.RedisAuth, "set a password on the server"},
+		{serverError("WRONGPASS invalid username-password pair or user is disabled."), plain, diag.RedisAuth, "check user and password"},
+		{serverError("ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?"), plain, diag.RedisAuth, "check user and password"},
+		{serverError("NOAUTH Authentication required."), plain, diag.RedisAuth, "redis://:password@host:port"},
+		{serverError("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time"), plain, diag.RedisAuth, "NOAUTH"},
+		{serverError("DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the default user. In this mode connections are only accepted from the loopback interface."), plain, diag.RedisAuth, "set a password on the server"},
 
-		{answer("NOPERM this user has no permissions to run the 'evalsha' command"), plain, diag.RedisPermission, "'evalsha'"},
-		{answer("NOPERM User limiter has no permissions to run the 'evalsha' command"), plain, diag.RedisPermission, "'evalsha'"}, // 7.2
-		{answer("NOPERM this user has no permissions to access one of the keys used as arguments"), plain, diag.RedisPermission, "with your Prefix"},
-		{answer("NOPERM this user has no permissions to run the 'select' command"), plain, diag.RedisPermission, "+select"},
-		{answer("ERR The user executing the script can't run this command or subcommand" + place), plain, diag.RedisPermission, "SECURITY.md"},
-		{answer("ERR ACL failure in script: User limiter has no permissions to run the 'set' command" + place), plain, diag.RedisPermission, "'set'"}, // 7.2
+		{serverError("NOPERM this user has no permissions to run the 'evalsha' command"), plain, diag.RedisPermission, "'evalsha'"},
+		{serverError("NOPERM User limiter has no permissions to run the 'evalsha' command"), plain, diag.RedisPermission, "'evalsha'"}, // 7.2
+		{serverError("NOPERM this user has no permissions to access one of the keys used as arguments"), plain, diag.RedisPermission, "with your Prefix"},
+		{serverError("NOPERM this user has no permissions to run the 'select' command"), plain, diag.RedisPermission, "+select"},
+		{serverError("ERR The user executing the script can't run this command or subcommand" + place), plain, diag.RedisPermission, "SECURITY.md"},
+		{serverError("ERR ACL failure in script: User limiter has no permissions to run the 'set' command" + place), plain, diag.RedisPermission, "'set'"}, // 7.2
 
 		{&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, overTLS, diag.RedisCertificate, "SSL_CERT_FILE"},
 		{&tls.CertificateVerificationError{Err: x509.HostnameError{Certificate: &x509.Certificate{}, Host: "redis"}}, overTLS, diag.RedisCertificate, "connect to a name"},
@@ -77,26 +76,26 @@ func TestDiagnose(t *testing.T) {
 
 		{errors.New(`redis: can't parse map reply: "HTTP/1.1 400 Bad Request"`), plain, diag.RedisProtocol, "check host and port"},
 		{fmt.Errorf("%w: string; want a list", ErrReply), plain, diag.RedisProtocol, "directly"},
-		{answer("ERR unknown command 'evalsha', with args beginning with: 'ba09' '1' 'rl:{alice}:p' "), plain, diag.RedisProtocol, "EVALSHA"},
-		{answer("ERR DB index is out of range"), plain, diag.RedisProtocol, "16 by default"},
-		{answer("ERR SELECT is not allowed in cluster mode"), plain, diag.RedisProtocol, "database 0 only"},
-		{answer("MOVED 14517 127.0.0.1:29213"), plain, diag.RedisProtocol, "redis://host1:6379,host2:6379"},
-		{answer("CROSSSLOT Keys in request don't hash to the same slot"), plain, diag.RedisProtocol, "redis://host1:6379,host2:6379"},
-		{answer("ERR This instance has cluster support disabled"), cluster, diag.RedisProtocol, "one host"},
-		{answer("MOVED 14517 127.0.0.1:29213"), cluster, diag.RedisRefuses, "MOVED"}, // a slot is moved
-		{answer("TRYAGAIN Multiple keys request during rehashing of slot"), cluster, "", ""},
+		{serverError("ERR unknown command 'evalsha', with args beginning with: 'ba09' '1' 'rl:{alice}:p' "), plain, diag.RedisProtocol, "EVALSHA"},
+		{serverError("ERR DB index is out of range"), plain, diag.RedisProtocol, "16 by default"},
+		{serverError("ERR SELECT is not allowed in cluster mode"), plain, diag.RedisProtocol, "database 0 only"},
+		{serverError("MOVED 14517 127.0.0.1:29213"), plain, diag.RedisProtocol, "redis://host1:6379,host2:6379"},
+		{serverError("CROSSSLOT Keys in request don't hash to the same slot"), plain, diag.RedisProtocol, "redis://host1:6379,host2:6379"},
+		{serverError("ERR This instance has cluster support disabled"), cluster, diag.RedisProtocol, "one host"},
+		{serverError("MOVED 14517 127.0.0.1:29213"), cluster, diag.RedisRefuses, "MOVED"}, // a slot is moved
+		{serverError("TRYAGAIN Multiple keys request during rehashing of slot"), cluster, "", ""},
 
-		{answer("READONLY You can't write against a read only replica." + place), plain, diag.RedisRefuses, "connect to the master"},
-		{answer("ERR Error running script (call to f_ba09): @user_script:57: @user_script: 57: -READONLY You can't write against a read only replica."), plain, diag.RedisRefuses, "connect to the master"}, // 6.2
-		{answer("OOM command not allowed when used memory > 'maxmemory'." + place), plain, diag.RedisRefuses, "raise maxmemory"},
-		{answer("LOADING Redis is loading the dataset in memory"), plain, diag.RedisRefuses, "loads"},
-		{answer("MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk."), plain, diag.RedisRefuses, "save"},
-		{answer("NOREPLICAS Not enough good replicas to write." + place), plain, diag.RedisRefuses, "min-replicas-to-write"},
-		{answer("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."), plain, diag.RedisRefuses, "connect to the master"},
-		{answer("CLUSTERDOWN Hash slot not served"), plain, diag.RedisRefuses, "CLUSTER INFO"},
-		{answer("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."), plain, diag.RedisRefuses, "SCRIPT KILL"},
-		{answer("ERR max number of clients reached"), plain, diag.RedisRefuses, "raise maxclients"},
-		{answer("ERR something new"), plain, diag.RedisRefuses, "something new"},
+		{serverError("READONLY You can't write against a read only replica." + place), plain, diag.RedisRefuses, "connect to the master"},
+		{serverError("ERR Error running script (call to f_ba09): @user_script:57: @user_script: 57: -READONLY You can't write against a read only replica."), plain, diag.RedisRefuses, "connect to the master"}, // 6.2
+		{serverError("OOM command not allowed when used memory > 'maxmemory'." + place), plain, diag.RedisRefuses, "raise maxmemory"},
+		{serverError("LOADING Redis is loading the dataset in memory"), plain, diag.RedisRefuses, "loading"},
+		{serverError("MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk."), plain, diag.RedisRefuses, "save"},
+		{serverError("NOREPLICAS Not enough good replicas to write." + place), plain, diag.RedisRefuses, "min-replicas-to-write"},
+		{serverError("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."), plain, diag.RedisRefuses, "connect to the master"},
+		{serverError("CLUSTERDOWN Hash slot not served"), plain, diag.RedisRefuses, "CLUSTER INFO"},
+		{serverError("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."), plain, diag.RedisRefuses, "SCRIPT KILL"},
+		{serverError("ERR max number of clients reached"), plain, diag.RedisRefuses, "raise maxclients"},
+		{serverError("ERR something new"), plain, diag.RedisRefuses, "something new"},
 	} {
 		p := Diagnose(tt.err, tt.conn)
 		if p.Code != tt.code || !strings.Contains(p.Cause+"; "+p.Hint, tt.says) || (p.Code != "") != (p.What != "") {
@@ -118,7 +117,7 @@ func TestCause(t *testing.T) {
 		{strings.Repeat("é", 101) + "x", strings.Repeat("é", 100)},
 		{"x" + strings.Repeat("é", 101), "x" + strings.Repeat("é", 99)},
 	} {
-		if got := Diagnose(answer(tt.err), Conn{}).Cause; got != tt.want {
+		if got := Diagnose(serverError(tt.err), Conn{}).Cause; got != tt.want {
 			t.Errorf("%q: got %q; want %q", tt.err, got, tt.want)
 		}
 	}
@@ -139,7 +138,7 @@ func TestPingIsBounded(t *testing.T) {
 	defer cancel()
 	err := Ping(ctx, client, "rl:", hangs)
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.HasPrefix(err.Error(), "redis at 192.0.2.1:6379 does not answer: no answer within ") {
-		t.Errorf("got %v; want that 192.0.2.1:6379 does not answer", err)
+		t.Errorf("got %v; want that 192.0.2.1:6379 does not serverError", err)
 	}
 	left, leave := context.WithCancel(t.Context())
 	leave()

@@ -11,9 +11,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// answers is a server: it answers each command with the next of some errors, ""
+// replies is a server: it replies each command with the next of some errors, ""
 // for none, and keeps what it was sent.
-type answers struct {
+type replies struct {
 	errs []string
 	sent []string
 }
@@ -23,13 +23,13 @@ type scriptError string
 func (a scriptError) Error() string { return string(a) }
 func (scriptError) RedisError()     {}
 
-func (a *answers) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (a *replies) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (a *answers) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (a *replies) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
 
-func (a *answers) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+func (a *replies) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	return func(_ context.Context, cmd redis.Cmder) error {
 		a.sent = append(a.sent, fmt.Sprint(cmd.Args()))
 		if len(a.errs) == 0 {
@@ -50,7 +50,7 @@ func TestSendAgain(t *testing.T) {
 	const noScript, tryAgain, lost = "NOSCRIPT No matching script.", "TRYAGAIN Multiple keys request", "READONLY x"
 	const sha, text = "[evalsha sha 1 k arg]", "[eval text 1 k arg]"
 	for _, tt := range []struct {
-		errs []string // the answers
+		errs []string // the replies
 		sent []string
 		last string // the error that is left
 	}{
@@ -63,7 +63,7 @@ func TestSendAgain(t *testing.T) {
 		{[]string{tryAgain, noScript, ""}, []string{sha, sha, text}, ""}, // the new owner has never seen it
 		{[]string{noScript, tryAgain, ""}, []string{sha, text, text}, ""},
 	} {
-		server := &answers{errs: tt.errs}
+		server := &replies{errs: tt.errs}
 		client := redis.NewClient(&redis.Options{})
 		t.Cleanup(func() { client.Close() })
 		client.AddHook(server)
@@ -74,14 +74,14 @@ func TestSendAgain(t *testing.T) {
 			got = cmd.Err().Error()
 		}
 		if !slices.Equal(server.sent, tt.sent) || got != tt.last {
-			t.Errorf("answers %q: sent %q, left with %q; want %q and %q", tt.errs, server.sent, got, tt.sent, tt.last)
+			t.Errorf("replies %q: sent %q, left with %q; want %q and %q", tt.errs, server.sent, got, tt.sent, tt.last)
 		}
 	}
 }
 
 // Where the deadline leaves no time, keys that move are not waited for.
 func TestSendAgainInTime(t *testing.T) {
-	server := &answers{errs: []string{"TRYAGAIN x"}}
+	server := &replies{errs: []string{"TRYAGAIN x"}}
 	client := redis.NewClient(&redis.Options{})
 	t.Cleanup(func() { client.Close() })
 	client.AddHook(server)

@@ -1,4 +1,4 @@
-package gcra
+package rediskit
 
 import (
 	"errors"
@@ -6,15 +6,9 @@ import (
 	"testing"
 )
 
-// answer is an error that Redis answers.
-type answer string
-
-func (a answer) Error() string { return string(a) }
-func (answer) RedisError()     {}
-
 // The texts are what Redis 6.2.16, 7.0.15, 7.4.1 and 8.6.3 and Valkey 8.1.1 and
 // 9.1.2 answer to an EVALSHA, where they differ.
-func TestOutageByText(t *testing.T) {
+func TestDown(t *testing.T) {
 	const wrapped = "ERR Error running script (call to f_af5dce47ec74c5567ab2215f93fb5f73137df67a): @user_script:57: @user_script: 57: "
 	const since7 = " script: af5dce47ec74c5567ab2215f93fb5f73137df67a, on @user_script:57."
 	for _, tt := range []struct {
@@ -63,13 +57,13 @@ func TestOutageByText(t *testing.T) {
 		{"nowhere", "ERR a call whose argument is -OOM", false},
 		{"nowhere", "", false},
 	} {
-		for _, err := range []error{answer(tt.text), fmt.Errorf("gcra: redis: %w", answer(tt.text))} {
-			if got := isOutage(err); got != tt.want {
+		for _, err := range []error{serverError(tt.text), fmt.Errorf("gcra: redis: %w", serverError(tt.text))} {
+			if got := Down(err); got != tt.want {
 				t.Errorf("%s: an outage is %v; want %v: %v", tt.server, got, tt.want, err)
 			}
 		}
 	}
-	if !isOutage(errors.New("EOF")) {
+	if !Down(errors.New("EOF")) {
 		t.Error("an error that Redis did not answer is no outage; want one")
 	}
 }

@@ -1,0 +1,103 @@
+package rediskit
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/internal/diag"
+)
+
+// answer is what an error that a server answers says about the server.
+type answer struct {
+	prefix string // of the error, as commandError returns it
+	code   diag.Code
+	what   string // see Problem
+	hint   string
+	down   bool // the server is of no use to any call now, not only to this one
+}
+
+const (
+	refuses  = "refuses the script"
+	notRedis = "is not a Redis that this store can use"
+	denies   = "denies the user a command or a key"
+
+	aclLine  = "give the user the ACL line of SECURITY.md, with your Prefix"
+	commands = "the store needs EVALSHA, EVAL and the commands of the ACL line in SECURITY.md"
+	userHint = "check user and password in the URL, and ACL LIST or requirepass of the server"
+	oneOf    = "want two or more nodes in the URL, redis://host1:6379,host2:6379"
+)
+
+var answers = []answer{
+	{"WRONGPASS", diag.RedisAuth, "refuses the password or the user", userHint, true},
+	{"AUTH <password> called without any password configured", diag.RedisAuth, "refuses the password or the user", userHint, true},
+	{"NOAUTH", diag.RedisAuth, "requires a password", "want redis://user:password@host:port, or redis://:password@host:port", true},
+	{"DENIED", diag.RedisAuth, "is in protected mode", "set a password on the server, or its addresses with bind", true},
+
+	// A command in the script: before Redis 7.2, and since.
+	{"NOPERM", diag.RedisPermission, denies, aclLine, true},
+	{"The user executing the script", diag.RedisPermission, denies, aclLine, true},
+	{"ACL failure in script", diag.RedisPermission, denies, aclLine, true},
+
+	// EVALSHA or EVAL, or a command in the script: Redis, and Valkey.
+	{"unknown command", diag.RedisProtocol, notRedis, commands, true},
+	{"Unknown Redis command called from", diag.RedisProtocol, notRedis, commands, true},
+	{"Unknown command called from", diag.RedisProtocol, notRedis, commands, true},
+
+	{"DB index is out of range", diag.RedisProtocol, "does not have this database", "use a database below the server's setting databases (16 by default)", true},
+	{"SELECT is not allowed in cluster mode", diag.RedisProtocol, "does not have this database", "a cluster has database 0 only", true},
+	{"This instance has cluster support disabled", diag.RedisProtocol, "is not a cluster", "want one host in the URL, or NewRedis and a redis.Client", true},
+	{"MOVED ", diag.RedisProtocol, "is a node of a cluster", oneOf, false},
+	{"CROSSSLOT", diag.RedisProtocol, "is a node of a cluster", oneOf, false},
+
+	{"READONLY", diag.RedisRefuses, refuses, "this is a replica; connect to the master, or use Sentinel", true},
+	{"OOM ", diag.RedisRefuses, refuses, "raise maxmemory, or make room: the policy noeviction refuses writes", true},
+	{"LOADING", diag.RedisRefuses, refuses, "it is loading its data; wait until it is done", true},
+	{"MISCONF", diag.RedisRefuses, refuses, "it cannot save its data; see the log of Redis", true},
+	{"NOREPLICAS", diag.RedisRefuses, refuses, "fewer replicas are connected than min-replicas-to-write asks for", true},
+	{"MASTERDOWN", diag.RedisRefuses, refuses, "this is a replica without its master; connect to the master", true},
+	{"CLUSTERDOWN", diag.RedisRefuses, refuses, "slots of the cluster have no node; see CLUSTER INFO", true},
+	{"BUSY ", diag.RedisRefuses, refuses, "another script runs for too long; see SCRIPT KILL", true},
+	{"max number of clients", diag.RedisRefuses, refuses, "raise maxclients, or lower pool_size", true},
+	{"", diag.RedisRefuses, refuses, "", false}, // any other
+}
+
+// explain returns the row for an error that a server answered.
+func explain(text string) answer {
+	text = commandError(text)
+	for _, a := range answers {
+		if strings.HasPrefix(text, a.prefix) {
+			if a.code == diag.RedisPermission && strings.Contains(text, "'select'") {
+				a.what, a.hint = "denies the user a command", "add +select to the user's ACL, or use database 0"
+			}
+			return a
+		}
+	}
+	return answer{} // not reached: the last row has an empty prefix
+}
+
+// Down reports whether an error says that the server, or the way to it, is of no
+// use to any call now. Other errors are answers to one call.
+func Down(err error) bool {
+	if err == nil || errors.Is(err, ErrReply) || errors.Is(err, context.Canceled) {
+		return false
+	}
+	var text redis.Error
+	if !errors.As(err, &text) {
+		return true // timeout, refused connection, EOF
+	}
+	return explain(text.Error()).down
+}
+
+// commandError is the error of the command that failed, without what stands in
+// front of it: "ERR ", and before Redis 7.0, for a command in a script,
+//
+//	ERR Error running script (call to f_<sha>): @user_script:57: @user_script: 57: -OOM command not allowed ...
+func commandError(text string) string {
+	return text[len(beforeCommandError.FindString(text)):]
+}
+
+var beforeCommandError = regexp.MustCompile(`^(ERR )?(Error running script \(call to f_[0-9a-f]+\): (@user_script: ?[0-9]+: )*-?)?`)
