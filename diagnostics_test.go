@@ -170,8 +170,17 @@ func TestDiagnostics(t *testing.T) {
 			code:   diag.ProxyIgnored, attrs: []string{`hint=keyfunc.TrustedProxies("127.0.0.1")`}},
 		{name: "a proxy that is listed", policy: middleware.Policy{Key: keyfunc.TrustedProxies("127.0.0.0/8")},
 			header: func(int) []string { return []string{"X-Forwarded-For: 203.0.113.9"} }},
-		{name: "a proxy that is counted on", policy: middleware.Policy{Key: keyfunc.TrustedHops(2)},
+		{name: "a proxy that is counted on", policy: middleware.Policy{Key: keyfunc.TrustedHops(1)},
 			header: func(int) []string { return []string{"X-Forwarded-For: 203.0.113.9"} }},
+		{name: "a proxy too many is counted on", policy: middleware.Policy{Key: keyfunc.TrustedHops(2)},
+			header: func(int) []string { return []string{"X-Forwarded-For: 203.0.113.9"} },
+			code:   diag.ProxyIgnored, attrs: []string{"hint=keyfunc.TrustedHops(1)"}},
+		{name: "a proxy with a header of its own that is not listed", policy: middleware.Policy{Key: keyfunc.Header("X-Real-IP", "10.0.0.0/8")},
+			header: func(int) []string { return []string{"X-Real-IP: 203.0.113.9"} },
+			code:   diag.ProxyIgnored, attrs: []string{`hint=keyfunc.Header("X-Real-Ip", "127.0.0.1")`}},
+		{name: "Forwarded behind a proxy with X-Forwarded-For", policy: middleware.Policy{Key: keyfunc.Forwarded("127.0.0.0/8")},
+			header: func(int) []string { return []string{"X-Forwarded-For: 203.0.113.9"} },
+			code:   diag.ProxyIgnored, attrs: []string{`hint=keyfunc.TrustedProxies("127.0.0.1")`}},
 		{name: "RemoteAddr without a proxy", policy: middleware.Policy{Key: keyfunc.RemoteAddr}},
 
 		{name: "a token without exp", policy: middleware.Policy{Key: reports(diag.JWTWithoutExp, "k")}, code: diag.JWTWithoutExp, attrs: []string{"policy=p", "msg=found by the key"}},
@@ -414,16 +423,30 @@ func TestDiagnosticsLimiterTwice(t *testing.T) {
 		}
 	}
 
-	log := new(diagtest.Log)
-	limit := vianethttp.From(newLimiter(log, "p"))
-	s := httptest.NewServer(limit(limit(http.NotFoundHandler())))
-	defer s.Close()
-	res, err := http.Get(s.URL)
-	if err != nil {
-		t.Fatal(err)
+	store := gcra.NewMemory()
+	alike := func(log *diagtest.Log) func(http.Handler) http.Handler {
+		return vianethttp.New(middleware.Config{Store: store, Logger: log.Logger()}, middleware.Policy{Name: "p", Key: everybody, Limit: ample})
 	}
-	res.Body.Close()
-	expectLine(t, log, diag.LimiterTwice)
+	for name, limits := range map[string]func(*diagtest.Log) (inner, outer func(http.Handler) http.Handler){
+		"one limiter": func(log *diagtest.Log) (inner, outer func(http.Handler) http.Handler) {
+			limit := vianethttp.From(newLimiter(log, "p"))
+			return limit, limit
+		},
+		"two that are alike": func(log *diagtest.Log) (inner, outer func(http.Handler) http.Handler) { return alike(log), alike(log) },
+	} {
+		log := new(diagtest.Log)
+		inner, outer := limits(log)
+		s := httptest.NewServer(outer(inner(http.NotFoundHandler())))
+		defer s.Close()
+		for range 3 {
+			res, err := http.Get(s.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			res.Body.Close()
+		}
+		t.Run(name, func(t *testing.T) { expectLine(t, log, diag.LimiterTwice) })
+	}
 }
 
 // KeyFrom in front of the authentication, and behind it.

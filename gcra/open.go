@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"reflect"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -106,6 +107,9 @@ const (
 func parseURL(rawURL string) (*redis.UniversalOptions, error) {
 	scheme, rest, ok := strings.Cut(rawURL, "://")
 	if !ok {
+		if strings.HasPrefix(rawURL, "redis:") || strings.HasPrefix(rawURL, "rediss:") || strings.HasPrefix(rawURL, "unix:") {
+			return nil, errors.New("// is missing after the scheme; want a URL such as redis://localhost:6379/0")
+		}
 		return nil, errors.New("scheme is missing; want redis://, rediss:// or unix://, as in redis://localhost:6379/0")
 	}
 	scheme = strings.ToLower(scheme)
@@ -218,12 +222,15 @@ func checkUser(user string) error {
 }
 
 func checkHosts(user, hosts, path string) error {
+	if strings.Contains(path, "@") {
+		return errUserinfo // it is the rest of a password with a slash, or can be written %40
+	}
 	for host := range strings.SplitSeq(hosts, ",") {
 		name, _, colon := strings.Cut(host, ":")
 		m := hostForm.FindStringSubmatch(host)
 		switch {
-		case (m == nil || user == "" && colon) && strings.Contains(path, "@"):
-			return errUserinfo // a slash or question mark in it ended the host
+		case m != nil && len(m[2]) > 1 && !isPort(m[2][1:]):
+			return errors.New("a port is too large; want 1 to 65535")
 		case m != nil && name != "":
 		case name == "":
 			return errors.New("a host is empty; want redis://host:6379 or redis://host1:6379,host2:6379")
@@ -235,6 +242,11 @@ func checkHosts(user, hosts, path string) error {
 		}
 	}
 	return nil
+}
+
+func isPort(s string) bool {
+	n, err := strconv.ParseUint(s, 10, 16)
+	return err == nil && n > 0
 }
 
 func checkSocket(hosts, path string) error {

@@ -35,7 +35,7 @@ const ipv6Bits = 64
 func RemoteAddr(r *http.Request) (string, error) {
 	peer, _ := parseAddr(r.RemoteAddr)
 	if nearby(peer) && len(r.Header[forwardedFor]) > 0 {
-		reportProxy(r, peer, forwardedFor, "keyfunc.RemoteAddr does not read", "keyfunc.TrustedProxies")
+		reportProxy(r, peer, forwardedFor, "keyfunc.RemoteAddr does not read", trustedProxies(peer))
 	}
 	return addrKey(peer), nil
 }
@@ -46,12 +46,13 @@ func nearby(peer netip.Addr) bool {
 	return peer.IsPrivate() || peer.IsLoopback() || peer.IsLinkLocalUnicast()
 }
 
+func trustedProxies(peer netip.Addr) string { return `keyfunc.TrustedProxies("` + peer.String() + `")` }
+
 // reportProxy reports a nearby peer whose header is not read, and the function
 // that would read it.
 func reportProxy(r *http.Request, peer netip.Addr, header, unread, want string) {
-	addr := peer.String()
 	notice.Report(r.Context(), diag.ProxyIgnored, "a private peer sends "+header+", which "+unread+
-		"; if it is your proxy, its clients share one bucket", "peer", addr, "hint", "use "+want+`("`+addr+`")`)
+		"; if it is your proxy, its clients share one bucket", "peer", peer.String(), "hint", "use "+want)
 }
 
 // IPv6Prefix counts the IPv6 clients among the answers of key by the network of

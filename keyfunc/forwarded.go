@@ -76,6 +76,9 @@ func TrustedHops(n int) Func {
 			break
 		}
 		peer, _ := parseAddr(r.RemoteAddr)
+		if left > 0 && left < n && nearby(peer) {
+			reportProxy(r, peer, forwardedFor, fmt.Sprintf("has %d hops fewer than keyfunc.TrustedHops(%d) reads", left, n), fmt.Sprintf("keyfunc.TrustedHops(%d)", n-left))
+		}
 		return addrKey(peer), nil
 	}
 }
@@ -112,6 +115,8 @@ func Header[P string | netip.Prefix](name string, prefixes ...P) Func {
 			if addr, ok := parseAddr(onlyValue(r, name)); ok {
 				client = addr
 			}
+		} else if nearby(client) && len(r.Header[name]) > 0 {
+			reportProxy(r, client, name, "keyfunc.Header reads only from the networks it lists", fmt.Sprintf("keyfunc.Header(%q, %q)", name, client))
 		}
 		return addrKey(client), nil
 	}
@@ -124,7 +129,7 @@ func (n networks) client(r *http.Request, header string, comma func(string) int,
 	client, _ := parseAddr(r.RemoteAddr)
 	if !n.contain(client) {
 		if nearby(client) && len(r.Header[header]) > 0 {
-			reportProxy(r, client, header, name+" reads only from the networks it lists", name)
+			reportProxy(r, client, header, name+" reads only from the networks it lists", name+`("`+client.String()+`")`)
 		}
 		return client
 	}

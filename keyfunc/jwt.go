@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/golang-jwt/jwt/v5"
 
@@ -81,7 +82,13 @@ type verifier struct {
 	claims   *jwt.Validator // all claims
 	times    *jwt.Validator // those of the claims that age
 	verified *cache
+
+	works  atomic.Bool // a token has verified
+	failed atomic.Int64
 }
+
+// manyTokens is how many tokens in a row do not verify where the set-up is wrong.
+const manyTokens = 100
 
 func newVerifier(keys jwt.Keyfunc, methods []string, opts ...jwt.ParserOption) *verifier {
 	with := func(more ...jwt.ParserOption) []jwt.ParserOption { return slices.Concat(opts, more) }
@@ -106,9 +113,15 @@ func (v *verifier) subject(ctx context.Context, token string) string {
 		v.verified.remove(id)
 	}
 
-	e, ok := v.verify(ctx, token)
-	if !ok {
+	e, err := v.verify(ctx, token)
+	if err != nil {
+		if !v.works.Load() && !errors.Is(err, errReported) && v.failed.Add(1) >= manyTokens {
+			notice.Report(ctx, diag.JWTNoneVerifies, fmt.Sprintf("keyfunc.JWTSubject: none of the first %d bearer tokens verified, so no user is counted; check the key, the methods, issuer and audience", manyTokens), "reason", reason(err))
+		}
 		return ""
+	}
+	if !v.works.Load() {
+		v.works.Store(true)
 	}
 	if len(e.key) <= rememberedKey {
 		v.verified.put(id, e)
@@ -122,29 +135,30 @@ func (v *verifier) subject(ctx context.Context, token string) string {
 //
 // A client chooses the header that the application's Keyfunc reads, so a panic
 // there is a token that does not verify, like an error.
-func (v *verifier) verify(ctx context.Context, token string) (e entry, ok bool) {
+func (v *verifier) verify(ctx context.Context, token string) (e entry, err error) {
 	defer func() {
 		if recover() != nil {
-			e, ok = entry{}, false
+			e, err = entry{}, errPanic
 		}
 	}()
 	claims := jwt.MapClaims{}
 	if _, err := v.parser.ParseWithClaims(token, claims, v.keyFor(ctx)); err != nil {
-		return entry{}, false
+		return entry{}, err
 	}
-	if v.claims.Validate(claims) != nil {
-		if exp, err := claims.GetExpirationTime(); exp == nil && err == nil {
+	if err := v.claims.Validate(claims); err != nil {
+		if exp, none := claims.GetExpirationTime(); exp == nil && none == nil {
 			notice.Report(ctx, diag.JWTWithoutExp, "keyfunc.JWTSubject: a token with a valid signature has no expiry (exp), so its subject is not counted; let the issuer set exp")
+			return entry{}, errReported
 		}
-		return entry{}, false
+		return entry{}, err
 	}
 	issuer, err := claims.GetIssuer()
 	if err != nil {
-		return entry{}, false
+		return entry{}, err
 	}
 	subject, err := claims.GetSubject()
 	if err != nil || subject == "" {
-		return entry{}, false
+		return entry{}, errNoSubject
 	}
 
 	// The validator has read those it needs; one that it does not need may be ill-formed.
@@ -154,13 +168,40 @@ func (v *verifier) verify(ctx context.Context, token string) (e entry, ok bool) 
 	return entry{
 		key:   encode("sub:", issuer, subject),
 		times: &jwt.RegisteredClaims{ExpiresAt: exp, NotBefore: nbf, IssuedAt: iat},
-	}, true
+	}, nil
 }
 
 var (
 	errCritical = errors.New("critical extensions are not supported")
-	errEmptyKey = errors.New("the key is empty")
+	errEmptyKey = fmt.Errorf("the key is empty: %w", errReported)
+
+	errReported  = errors.New("reported already")
+	errPanic     = errors.New("the jwt.Keyfunc panics")
+	errNoSubject = errors.New("the token has no subject (sub)")
 )
+
+// reason says why a token did not verify, without what the client has sent.
+func reason(err error) string {
+	for _, r := range []struct {
+		err  error
+		text string
+	}{
+		{errPanic, "the jwt.Keyfunc panics"},
+		{errNoSubject, "the token has no subject (sub)"},
+		{jwt.ErrTokenMalformed, "the token is malformed"},
+		{jwt.ErrTokenUnverifiable, "the jwt.Keyfunc returns an error"},
+		{jwt.ErrTokenSignatureInvalid, "the signature is invalid, or its method is not listed"},
+		{jwt.ErrTokenExpired, "the token has expired"},
+		{jwt.ErrTokenNotValidYet, "the token is not valid yet"},
+		{jwt.ErrTokenInvalidIssuer, "the issuer is another"},
+		{jwt.ErrTokenInvalidAudience, "the audience is another"},
+	} {
+		if errors.Is(err, r.err) {
+			return r.text
+		}
+	}
+	return "the claims are invalid"
+}
 
 // keyFor returns the application's keys without those that verify what anybody
 // has signed. A token with a crit field asks for an extension that must be

@@ -34,7 +34,11 @@ import (
 func Forwarded[P string | netip.Prefix](prefixes ...P) Func {
 	trusted := mustNetworks("Forwarded", prefixes)
 	return func(r *http.Request) (string, error) {
-		return addrKey(trusted.client(r, forwarded, lastUnquotedComma, parseElement, "keyfunc.Forwarded")), nil
+		client := trusted.client(r, forwarded, lastUnquotedComma, parseElement, "keyfunc.Forwarded")
+		if len(r.Header[forwarded]) == 0 && nearby(client) && len(r.Header[forwardedFor]) > 0 {
+			reportProxy(r, client, forwardedFor, "keyfunc.Forwarded does not read", trustedProxies(client))
+		}
+		return addrKey(client), nil
 	}
 }
 

@@ -95,15 +95,15 @@ func (v *visit) asking() bool {
 }
 
 // chargedBefore logs if a limiter in front, which has decided about the request,
-// is the same one and has charged it to the same policy.
+// has charged it to the same bucket: the same limiter, or one made alike.
 func (v *visit) chargedBefore(outer *visit) {
 	l := v.policies.limiter
 	for ; outer != nil; outer = visitIn(outer.Context) {
-		if outer.stage.Load() != settled || outer.policies.limiter != l {
+		if outer.stage.Load() != settled || !sameStore(outer.policies.limiter.store, l.store) {
 			continue
 		}
 		if name := v.sameCharge(outer); name != "" {
-			l.log.Report(diag.LimiterTwice, "", "the same limiter runs twice on a request and charges it twice: mount it once, or use a separate limiter in each place", "policy", name)
+			l.log.Report(diag.LimiterTwice, "", "a request is charged to one bucket twice: mount the limiter once, or give the policies of the two limiters different names", "policy", name)
 			return
 		}
 	}
@@ -115,7 +115,7 @@ func (v *visit) sameCharge(outer *visit) string {
 	defer outer.mu.Unlock() // of Spend, which adds to Cost
 	for i := range v.charges {
 		for j := range outer.charges {
-			if v.charges[i].Policy == outer.charges[j].Policy && v.charges[i].Cost > 0 && outer.charges[j].Cost > 0 {
+			if v.charges[i].Policy == outer.charges[j].Policy && v.charges[i].Subject == outer.charges[j].Subject && v.charges[i].Cost > 0 && outer.charges[j].Cost > 0 {
 				return v.charges[i].Policy
 			}
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"hash/maphash"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -65,7 +66,7 @@ func newPlayer(policies string, w *words) (*player, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.limiter, err = middleware.New(middleware.Config{Store: &gcra.Memory{Now: p.now}}, list...)
+	p.limiter, err = middleware.New(middleware.Config{Store: &gcra.Memory{Now: p.now}, Logger: slog.New(slog.DiscardHandler)}, list...)
 	if err != nil {
 		return nil, err
 	}

@@ -30,6 +30,7 @@ const (
 	LimitUnset       Code = "limit-unset"        // LimitFor gave one key a limit and no limit
 	JWTWithoutExp    Code = "jwt-without-exp"    // a correctly signed token has no exp
 	JWTEmptyKey      Code = "jwt-empty-key"      // tokens are verified with an empty HMAC key
+	JWTNoneVerifies  Code = "jwt-none-verifies"  // none of the first bearer tokens verified
 	RouteUnknown     Code = "route-unknown"      // the key is the route, and the route is never known
 )
 
@@ -37,7 +38,7 @@ const (
 var Codes = []Code{
 	RedisUnreachable, RedisAuth, RedisPermission, RedisCertificate, RedisProtocol, RedisRefuses, RedisRESP3TLS, StoreFailed,
 	PolicyFailed, ProxyIgnored, LimiterTwice, SharedName, AnonymousOnly, KeyBeforeAuth, DenyWroteNothing, LimitUnset,
-	JWTWithoutExp, JWTEmptyKey, RouteUnknown,
+	JWTWithoutExp, JWTEmptyKey, JWTNoneVerifies, RouteUnknown,
 }
 
 // Level is ERROR for a set-up that Redis refuses, such as a wrong password, and

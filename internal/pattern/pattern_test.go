@@ -15,7 +15,7 @@ func TestParseErrors(t *testing.T) {
 		{"/{x}/{x}", "duplicate wildcard name"},
 		{"/a{x}", "bad wildcard segment"},
 		{"/{x...}/b", "not at end"},
-		{"/ /", "invalid method"},
+		{"/ /", "written %20"},
 		{"//", "unclean path"},
 		{"/a/../b", "unclean path"},
 	} {

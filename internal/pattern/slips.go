@@ -24,6 +24,9 @@ func slipped(s string) error {
 	if s == "" {
 		return errors.New(`it is empty; want a pattern such as "POST /login", or no Routes for every request`)
 	}
+	if strings.Contains(method, "/") {
+		return errors.New("a blank in a path is written %20")
+	}
 	if path == "" {
 		return fmt.Errorf(`there is no "/"; want %q`, withSlash(method, host))
 	}
@@ -32,6 +35,9 @@ func slipped(s string) error {
 			rest += "/"
 		}
 		return fmt.Errorf("a pattern has no scheme; want %q", join(method, rest))
+	}
+	if method == "*" || strings.EqualFold(method, "ANY") || strings.EqualFold(method, "ALL") {
+		return fmt.Errorf("leave the method out for all methods; want %q", host+path)
 	}
 	if strings.ContainsAny(method, ",|") {
 		return fmt.Errorf("%q is not one method; want a pattern for each", method)
@@ -74,6 +80,8 @@ func starred(s, path string) error {
 		last := i == len(segments)-1
 		_, multi, wild := parameter(seg)
 		switch word := strings.TrimRight(seg, "*"); {
+		case enclosed(seg):
+			return fmt.Errorf("%q matches only itself; want {name} for any segment", seg)
 		case multi && !last:
 			return fmt.Errorf("%q matches all that follows; want it at the end, or {name} for one segment", seg)
 		case wild || word == seg:
@@ -85,6 +93,18 @@ func starred(s, path string) error {
 		}
 	}
 	return nil
+}
+
+// enclosed finds the wildcards of other routers: <id>, [id], (.*).
+func enclosed(seg string) bool {
+	if len(seg) < 3 {
+		return false
+	}
+	switch string([]byte{seg[0], seg[len(seg)-1]}) {
+	case "<>", "[]", "()":
+		return true
+	}
+	return false
 }
 
 // regexps finds a wildcard as in chi that has a regular expression.

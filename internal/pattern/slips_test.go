@@ -10,6 +10,12 @@ import (
 func TestParseSlips(t *testing.T) {
 	for pattern, want := range map[string]string{
 		"":                        `it is empty; want a pattern such as "POST /login", or no Routes for every request`,
+		"* /login":                `leave the method out for all methods; want "/login"`,
+		"ANY /login":              `leave the method out for all methods; want "/login"`,
+		"/users/<id>":             `"<id>" matches only itself; want {name} for any segment`,
+		"/users/[id]/posts":       `"[id]" matches only itself; want {name} for any segment`,
+		"/users/(.*)":             `"(.*)" matches only itself; want {name} for any segment`,
+		"/a b":                    `a blank in a path is written %20`,
 		"login":                   `there is no "/"; want "/login"`,
 		"POST login":              `there is no "/"; want "POST /login"`,
 		"psot login":              `there is no "/"; want "POST /login"`,

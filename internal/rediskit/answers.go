@@ -35,6 +35,7 @@ var answers = []answer{
 	{"WRONGPASS", diag.RedisAuth, "refuses the password or the user", userHint, true},
 	{"AUTH <password> called without any password configured", diag.RedisAuth, "refuses the password or the user", userHint, true},
 	{"NOAUTH", diag.RedisAuth, "requires a password", "want redis://user:password@host:port, or redis://:password@host:port", true},
+	{"Protocol error: unauthenticated", diag.RedisAuth, "requires a password", "want redis://user:password@host:port, or redis://:password@host:port", true}, // to a long command
 	{"DENIED", diag.RedisAuth, "is in protected mode", "set a password on the server, or its addresses with bind", true},
 
 	// A command in the script: before Redis 7.2, and since.

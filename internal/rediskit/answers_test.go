@@ -42,6 +42,8 @@ func TestDown(t *testing.T) {
 		{"all", "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.", true},
 		{"Valkey", "BUSY Valkey is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.", true},
 		{"all", "NOAUTH Authentication required.", true},
+		{"all", "ERR Protocol error: unauthenticated multibulk length", true},
+		{"all", "ERR Protocol error: unauthenticated bulk length", true},
 		{"all", "LOADING Redis is loading the dataset in memory", true},
 		{"all", "ERR max number of clients reached", true},
 		{"all", "CLUSTERDOWN Hash slot not served", true},

@@ -95,6 +95,10 @@ func Diagnose(err error, c Conn) Problem {
 			hint = "check the host name"
 		case !c.TLS && !c.Answered && has("EOF", "reset", "broken pipe"):
 			hint = "the server may speak TLS, try rediss:// in place of redis://; or it has reached maxclients"
+		case c.TLS && !c.Answered && has("EOF", "reset", "broken pipe"):
+			hint = "the server may want a client certificate: set TLSConfig.Certificates, see gcra.Options; or it has reached maxclients"
+		case has("no such file"):
+			hint = "check that Redis has unixsocket set to this path"
 		}
 		return set(diag.RedisUnreachable, "does not answer", hint)
 	}

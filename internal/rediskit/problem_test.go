@@ -58,6 +58,7 @@ func TestDiagnose(t *testing.T) {
 
 		{serverError("WRONGPASS invalid username-password pair or user is disabled."), plain, diag.RedisAuth, "check user and password"},
 		{serverError("ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?"), plain, diag.RedisAuth, "check user and password"},
+		{serverError("ERR Protocol error: unauthenticated multibulk length"), plain, diag.RedisAuth, "redis://:password@host:port"},
 		{serverError("NOAUTH Authentication required."), plain, diag.RedisAuth, "redis://:password@host:port"},
 		{serverError("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time"), plain, diag.RedisAuth, "NOAUTH"},
 		{serverError("DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the default user. In this mode connections are only accepted from the loopback interface."), plain, diag.RedisAuth, "set a password on the server"},
