@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -181,7 +182,7 @@ func parseCluster(prefix string, hosts []string, path string) (*redis.UniversalO
 		}
 	}
 	o := universal(parsed)
-	o.Addrs = append(hosts, parsed.Addrs[1:]...) // the first of these is hosts[0], others are parameters
+	o.Addrs = slices.Concat(hosts, parsed.Addrs[1:]) // the first of these is hosts[0], others are parameters
 	if o.TLSConfig != nil {
 		o.TLSConfig.InsecureSkipVerify = skipVerify
 		for _, addr := range o.Addrs {

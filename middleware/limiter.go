@@ -28,7 +28,8 @@ type Limiter struct {
 // may go on. It writes nothing and does not wait: honouring Delay is the
 // caller's part. A client that hangs up meanwhile is charged all the same.
 func (l *Limiter) Decide(r *http.Request) Decision {
-	asked, v := r, (*visit)(nil)
+	var v *visit
+	asked := r
 	if l.listens() {
 		asked, v = carry(r, Framework(r.Context()))
 	} else {
@@ -47,7 +48,7 @@ func (l *Limiter) listens() bool {
 			return true
 		}
 	}
-	return rand.Uint32()%64 == 0 //nolint:gosec // a sample
+	return rand.Uint32()%64 == 0 // a sample
 }
 
 // Allow decides about the request as Decide does and tells the client: it sets

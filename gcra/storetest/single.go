@@ -8,7 +8,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-// tables are for every store, gcraTables for those of that law.
+// tables are for every store, gcraTables for those of that algorithm.
 var (
 	tables     = slices.Concat(singleTables, groupTables, shadowTables, refundTables)
 	gcraTables = slices.Concat(queueTables, changeTables)

@@ -39,7 +39,7 @@ func (tt *table) run(t *testing.T, b Backend, timeless bool) {
 	at := time.Duration(0)
 	for i, s := range tt.steps {
 		if s.at > 0 && timeless {
-			return // what comes back with time is for the law to say
+			return // what comes back with time is for the algorithm to say
 		}
 		if s.at != at {
 			b.Advance((s.at - at) * scale)

@@ -3,8 +3,8 @@
 //
 //	storetest.Run(t, func(t testing.TB) storetest.Backend { ... })
 //
-// Stores that decide by another law than package gcra's keep the parts that are
-// not about that law (see [Law]).
+// Stores that decide by another algorithm than package gcra's keep the parts that are
+// not about that algorithm (see [Algorithm]).
 //
 // Most of it is data: steps that say when a charge comes, what it asks and what
 // must be answered, under a sentence that says the rule. The rest is failure,
@@ -38,16 +38,16 @@ type Backend struct {
 	// of that trip.
 	Remembers bool
 
-	// Law is the one by which the store decides; the zero value is [GCRA].
+	// Algorithm is the one by which the store decides; the zero value is [GCRA].
 	Algorithm Algorithm
 }
 
-// Law is how a store decides what a limit lets pass, and so which parts of the
+// Algorithm is how a store decides what a limit lets pass, and so which parts of the
 // contract it keeps.
 type Algorithm int
 
 const (
-	// GCRA is the law of package gcra: all of the contract.
+	// GCRA is the algorithm of package gcra: all of the contract.
 	GCRA Algorithm = iota
 
 	// Sliding lets at most Count units pass in any window of length Per, and
@@ -60,7 +60,7 @@ const (
 	Other
 )
 
-const anyLaw Algorithm = -1
+const anyAlgorithm Algorithm = -1
 
 // Run runs the contract. Open is called for each part of it and returns a store
 // without any keys; what it opens, it closes with t.Cleanup.
@@ -70,8 +70,8 @@ func Run(t *testing.T, open func(t testing.TB) Backend) {
 		t.Run(name, func(t *testing.T) {
 			b := open(t)
 			switch {
-			case only != anyLaw && only != b.Algorithm:
-				t.Skip("the store has another law")
+			case only != anyAlgorithm && only != b.Algorithm:
+				t.Skip("the store has another algorithm")
 			case exact && !b.Exact:
 				t.Skip("time passes by itself")
 			}
@@ -79,34 +79,34 @@ func Run(t *testing.T, open func(t testing.TB) Backend) {
 		})
 	}
 	for _, tt := range tables {
-		part(tt.name, anyLaw, false, func(t *testing.T, b Backend) { tt.run(t, b, b.Algorithm != GCRA) })
+		part(tt.name, anyAlgorithm, false, func(t *testing.T, b Backend) { tt.run(t, b, b.Algorithm != GCRA) })
 	}
 	for _, set := range []struct {
-		law    Algorithm
-		exact  bool
-		tables []table
+		algorithm Algorithm
+		exact     bool
+		tables    []table
 	}{{GCRA, false, gcraTables}, {Sliding, false, slidingTables}, {GCRA, true, exactTables}, {Sliding, true, exactSlidingTables}} {
 		for _, tt := range set.tables {
-			part(tt.name, set.law, set.exact, func(t *testing.T, b Backend) { tt.run(t, b, false) })
+			part(tt.name, set.algorithm, set.exact, func(t *testing.T, b Backend) { tt.run(t, b, false) })
 		}
 	}
 	for _, tt := range []struct {
-		name string
-		law  Algorithm
-		run  func(*testing.T, Backend)
+		name      string
+		algorithm Algorithm
+		run       func(*testing.T, Backend)
 	}{
 		{"spending all of 300", GCRA, spendAll},
-		{"invalid charges", anyLaw, invalidCharges},
-		{"nothing to take", anyLaw, nothingToTake},
-		{"context done", anyLaw, contextDone},
-		{"resets", anyLaw, resets},
-		{"many charges", anyLaw, manyCharges},
-		{"hostile names", anyLaw, hostileNames},
-		{"exactly the burst passes", anyLaw, exactlyTheBurst},
-		{"groups under contention", anyLaw, contendedGroups},
+		{"invalid charges", anyAlgorithm, invalidCharges},
+		{"nothing to take", anyAlgorithm, nothingToTake},
+		{"context done", anyAlgorithm, contextDone},
+		{"resets", anyAlgorithm, resets},
+		{"many charges", anyAlgorithm, manyCharges},
+		{"hostile names", anyAlgorithm, hostileNames},
+		{"exactly the burst passes", anyAlgorithm, exactlyTheBurst},
+		{"groups under contention", anyAlgorithm, contendedGroups},
 		{"bound over any window", GCRA, boundOverAnyWindow},
 		{"no window holds more", Sliding, noWindowHoldsMore},
 	} {
-		part(tt.name, tt.law, false, tt.run)
+		part(tt.name, tt.algorithm, false, tt.run)
 	}
 }

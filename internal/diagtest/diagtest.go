@@ -46,7 +46,7 @@ func (l *Log) WithAttrs([]slog.Attr) slog.Handler       { return l }
 func (l *Log) WithGroup(string) slog.Handler            { return l }
 
 // Handle keeps the record if it has a code.
-func (l *Log) Handle(_ context.Context, r slog.Record) error { //nolint:gocritic // the signature of slog.Handler
+func (l *Log) Handle(_ context.Context, r slog.Record) error {
 	line := Line{Level: r.Level, Text: r.Message, Attrs: map[string]string{}}
 	r.Attrs(func(a slog.Attr) bool {
 		line.Attrs[a.Key] = a.Value.Resolve().String()
@@ -99,7 +99,7 @@ type both struct {
 	log *Log
 }
 
-func (b both) Handle(ctx context.Context, r slog.Record) error { //nolint:gocritic // the signature of slog.Handler
+func (b both) Handle(ctx context.Context, r slog.Record) error {
 	_ = b.log.Handle(ctx, r)
 	return b.Handler.Handle(ctx, r)
 }
