@@ -520,3 +520,48 @@ func TestDiagnosticsKeyFrom(t *testing.T) {
 		}
 	}
 }
+
+// What a Deny does to the connection is no response.
+func TestDenyOnlySetsADeadline(t *testing.T) {
+	log := new(diagtest.Log)
+	limit := vianethttp.New(middleware.Config{Store: gcra.NewMemory(), Logger: log.Logger(), Deny: func(w http.ResponseWriter, _ *http.Request, _ middleware.Decision) {
+		if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Minute)); err != nil {
+			t.Error(err)
+		}
+	}}, middleware.Policy{Name: "p", Key: everybody, Limit: gcra.PerHour(1)})
+	s := httptest.NewServer(limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+	defer s.Close()
+	for _, want := range []int{200, 429, 429} {
+		res, err := http.Get(s.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode != want {
+			t.Errorf("got %d; want %d", res.StatusCode, want)
+		}
+	}
+	expectLine(t, log, diag.DenyWroteNothing)
+}
+
+// A store that is too late is logged, also where the request has a deadline
+// that is over by then.
+func TestLateStoreIsLogged(t *testing.T) {
+	log := new(diagtest.Log)
+	l := middleware.Must(middleware.New(middleware.Config{Store: lateStore{gcra.NewMemory()}, Logger: log.Logger()},
+		middleware.Policy{Name: "p", Key: everybody, Limit: ample, OnFailure: middleware.FailOpen}))
+	for range 30 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
+		r := httptest.NewRequestWithContext(ctx, "GET", "/", nil)
+		<-ctx.Done()
+		l.Decide(r)
+		cancel()
+	}
+	expectLine(t, log, diag.StoreFailed)
+}
+
+type lateStore struct{ gcra.Store }
+
+func (lateStore) Take(context.Context, []gcra.Charge) (bool, error) {
+	return false, fmt.Errorf("no answer within 50ms: %w", context.DeadlineExceeded)
+}

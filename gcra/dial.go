@@ -14,19 +14,44 @@ import (
 // everything fails, for the same reason.
 type dialer struct {
 	dial   func(ctx context.Context, network, addr string) (net.Conn, error)
-	failed sync.Map // address: the error of the last dial, if it failed
+	failed sync.Map // address: the failedDial of the last one, if it failed
 }
 
+type failedDial struct {
+	err error
+	at  time.Time
+}
+
+// redialAfter is how long an address is left alone after a dial that failed.
+// go-redis' own brake counts dials that fail, and to it none does.
+const redialAfter = 100 * time.Millisecond
+
 func (d *dialer) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	if f, ok := d.failure(addr); ok && time.Since(f.at) < redialAfter {
+		return &failedConn{err: f.err}, nil
+	}
 	conn, err := d.dial(ctx, network, addr)
 	if err == nil {
 		d.failed.Delete(addr)
 		return conn, nil
 	}
 	if !errors.Is(err, context.Canceled) {
-		d.failed.Store(addr, err)
+		d.failed.Store(addr, failedDial{err, time.Now()})
 	}
 	return &failedConn{err: err}, nil
+}
+
+// forget has the next dials made, whatever came of those before.
+func (d *dialer) forget() {
+	if d != nil {
+		d.failed.Clear()
+	}
+}
+
+func (d *dialer) failure(addr string) (f failedDial, ok bool) {
+	v, _ := d.failed.Load(addr)
+	f, ok = v.(failedDial)
+	return f, ok
 }
 
 // last is the error of the last dial of a server, if it failed. A caller may
@@ -35,12 +60,11 @@ func (d *dialer) last(server string) error {
 	if d == nil {
 		return nil
 	}
-	err, _ := d.failed.Load(server)
-	e, _ := err.(error)
-	return e
+	f, _ := d.failure(server)
+	return f.err
 }
 
-// failedConn fails with the error of its dial. go-redis' pool drops it instead
+// failedConn fails with the error of its dial. On Unix go-redis' pool drops it instead
 // of handing it out a second time: the zero TCPConn has no socket to check.
 type failedConn struct {
 	net.TCPConn

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,10 +28,11 @@ type health struct {
 
 	mu           sync.Mutex
 	answeredOnce bool
-	outage       bool        // has not answered since it was first asked, or since the breaker opened
-	problems     []diag.Code // logged, and not over
-	failures     recent      // batches that failed
-	outages      recent      // outages that ended
+	outage       bool          // has not answered since it was first asked, or since the breaker opened
+	problems     []diag.Code   // logged, and not over
+	failures     recent        // batches that failed
+	outages      recent        // outages that ended
+	written      chan struct{} // closed when the last line is written
 }
 
 // manyFailures is how many failures within five minutes are worth a line when
@@ -58,7 +58,7 @@ func (r *recent) noteAndCount(now time.Time) bool {
 func (h *health) failed(err error, resting bool) {
 	conn, addresses := rediskit.ConnOf(h.store.client)
 	h.mu.Lock()
-	defer h.mu.Unlock() // after the line is logged, so that an answer meanwhile comes after it
+	defer h.mu.Unlock()
 	conn.Answered = h.answeredOnce
 	p := rediskit.Diagnose(err, conn)
 	if p.Timeout {
@@ -73,8 +73,11 @@ func (h *health) failed(err error, resting bool) {
 		if p.Hint != "" {
 			args = append(args, "hint", p.Hint)
 		}
-		if h.store.log.Report(p.Code, h.server, "redis "+p.What, args...) && !slices.Contains(h.problems, p.Code) {
-			h.problems = append(h.problems, p.Code)
+		if line := h.store.log.Line(p.Code, h.server, "redis "+p.What, args...); line != nil {
+			h.write(line)
+			if !slices.Contains(h.problems, p.Code) {
+				h.problems = append(h.problems, p.Code)
+			}
 		}
 	}
 	if h.outage && len(h.problems) > 0 {
@@ -85,6 +88,7 @@ func (h *health) failed(err error, resting bool) {
 // answered takes note of a batch that was answered.
 func (h *health) answered() {
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	over := h.outage && len(h.problems) > 0 // what fails now and then is not over with one answer
 	if over {
 		// A server that goes and comes all the time has its line every five minutes.
@@ -100,20 +104,29 @@ func (h *health) answered() {
 	}
 	h.answeredOnce, h.outage = true, false
 	h.sound.Store(true)
-	h.mu.Unlock()
 	if over {
-		h.store.logger().Info("ratelimit: redis is available again", "server", h.server)
+		logger := h.store.logger()
+		h.write(func() { logger.Info("ratelimit: redis is available again", "server", h.server) })
 	}
+}
+
+// write writes a line after those before it. No caller waits for a slow log.
+func (h *health) write(line func()) {
+	before, done := h.written, make(chan struct{})
+	h.written = done
+	go func() {
+		if before != nil {
+			<-before
+		}
+		line()
+		close(done)
+	}()
 }
 
 // failure is an error of a call that the server or the way to it has failed.
 type failure struct{ err error }
 
-func (f *failure) Error() string {
-	// An unknown command is repeated with its arguments, AUTH with the password.
-	text, _, _ := strings.Cut(f.err.Error(), ", with args beginning with")
-	return "gcra: redis: " + text
-}
+func (f *failure) Error() string { return "gcra: redis: " + rediskit.WithoutArgs(f.err.Error()) }
 
 func (f *failure) Unwrap() error { return f.err }
 

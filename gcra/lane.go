@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
@@ -229,10 +227,8 @@ func (r *Redis) heard(err error) {
 		r.routed.Store(true)
 		return
 	}
-	if c, ok := r.client.(*redis.ClusterClient); ok && rediskit.Down(err) {
-		// Left to itself the client looks for a new master once a minute, unless
-		// its options say otherwise.
-		c.ReloadState(context.Background())
+	if rediskit.Down(err) {
+		r.reload(retryReload)
 	}
 }
 

@@ -45,7 +45,9 @@ func connect(o *redis.UniversalOptions) redis.UniversalClient {
 		return redis.NewClient(o.Simple())
 	}
 	cluster := o.Cluster()
-	cluster.ClusterStateReloadInterval = 2 * time.Second // UniversalOptions has no such field
+	// The store has the topology reloaded. Left to itself, the client does so with
+	// every call once it is older than this, also while no node answers.
+	cluster.ClusterStateReloadInterval = 24 * time.Hour
 	c := redis.NewClusterClient(cluster)
 	// Nodes are known, and dialled ahead, only once the topology is loaded. The
 	// first call would spend its Timeout on that.
@@ -64,10 +66,6 @@ func connect(o *redis.UniversalOptions) redis.UniversalClient {
 // are different hosts the certificate of each node must be valid for the address
 // that the cluster announces for that node; set TLSConfig.ServerName where all
 // nodes share another name.
-//
-// A cluster client made of the Options reloads its topology every 60 s, go-redis'
-// default, and after errors; to have that of [Open] set
-// ClusterStateReloadInterval in Options.Cluster().
 func Options(rawURL string) (*redis.UniversalOptions, error) {
 	o, err := parseURL(rawURL)
 	if err != nil {
@@ -216,6 +214,9 @@ var errUserinfo = errors.New("user or password holds a character that a URL does
 // else, and then repeat it in its error.
 
 func checkUser(user string) error {
+	if strings.Contains(user, ",") && strings.Count(user, "@") > 1 {
+		return errors.New("user and password stand once, in front of the first host; write a comma in them as %2C")
+	}
 	if u, err := url.Parse("redis://" + user + "host"); err != nil || u.Host != "host" {
 		return errUserinfo
 	}

@@ -45,6 +45,7 @@ func TestOpenErrors(t *testing.T) {
 		{"redis://:hunter2/x@localhost:6379", "write it as %XX"},
 		{"redis://:a@b/hunter2@localhost:6379", "write it as %XX"},
 		{"redis://:a@b?hunter2=x@localhost:6379", "write it as %XX"},
+		{"redis://u:hunter2@h1:6379,u:hunter2@h2:6379", "stand once"},
 		{"redis:hunter2", "// is missing"},
 		{"redis://localhost:70011", "want 1 to 65535"},
 		{"redis://:hunter2?x@localhost:6379", "write it as %XX"},

@@ -23,6 +23,7 @@ func (r *Redis) Ping(ctx context.Context) error {
 	if r.once.Do(r.init); r.invalid != nil {
 		return r.invalid
 	}
+	r.dials.forget()
 	inc := ticksIn(time.Millisecond)
 	room := 1000 * inc // for as many others at the same time
 	err := rediskit.Ping(ctx, r.client, r.prefix(), func(ctx context.Context, server redis.UniversalClient, key string) error {

@@ -235,6 +235,7 @@ func TestPingCluster(t *testing.T) {
 		c.Subject = fmt.Sprint(i)
 		_, _ = gcra.Take(t.Context(), alone, c)
 	}
+	redistest.Eventually(t, patience, "the line", func() bool { return log.lines()[0] != "" })
 	lines := slices.DeleteFunc(log.lines(), func(l string) bool { return strings.Contains(l, "no answer within") })
 	if len(lines) != 1 || !strings.Contains(lines[0], "level=ERROR") || !strings.Contains(lines[0], "redis://host1:6379,host2:6379") {
 		t.Errorf("one node as if it were alone: got\n%s\nwant one line that says what URL to use", strings.Join(lines, "\n"))
@@ -301,6 +302,7 @@ func TestLossyLinkIsLogged(t *testing.T) {
 			t.Fatal("works although a reply is lost")
 		}
 	}
+	redistest.Eventually(t, patience, "the line", func() bool { return log.lines()[0] != "" })
 	if lines := log.lines(); len(lines) != 1 || !strings.Contains(lines[0], "code=redis-unreachable") {
 		t.Errorf("after 12 lost replies: got\n%s\nwant one line with code redis-unreachable", strings.Join(lines, "\n"))
 	}
@@ -431,5 +433,32 @@ func TestErrorsWithoutPassword(t *testing.T) {
 	_, err = gcra.Take(t.Context(), r, plenty)
 	if err == nil || strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), "unknown command 'AUTH'") {
 		t.Errorf("got %v; want the error without the password", err)
+	}
+}
+
+// stuck is a log that nobody reads.
+type stuck struct{ slog.Handler }
+
+func (stuck) Handle(ctx context.Context, _ slog.Record) error { select {} }
+
+// No caller waits for a log.
+func TestStuckLog(t *testing.T) {
+	r, err := gcra.Open("redis://127.0.0.1:1") // nothing listens there
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	r.Logger = slog.New(stuck{slog.DiscardHandler})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 10 {
+			_, _ = gcra.Take(context.Background(), r, plenty)
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(patience):
+		t.Error("Take waits for the log")
 	}
 }

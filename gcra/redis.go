@@ -77,6 +77,8 @@ type Redis struct {
 	prompt  bool        // the client returns by a context's deadline
 	lanes   sync.Map    // of several: server: *lane
 	routed  atomic.Bool // the cluster's topology is known
+
+	reloaded atomic.Int64 // when it was looked up, by the mirror's clock
 	counters
 }
 

@@ -36,6 +36,7 @@ func (r *Redis) server(key string) string {
 		if !r.routed.Load() {
 			return "" // asking would block until the topology is loaded
 		}
+		r.reload(topologyAge)
 		node, err = c.MasterForKey(context.Background(), key)
 	case *redis.Ring:
 		node, err = c.GetShardClientForKey(key)
@@ -44,6 +45,26 @@ func (r *Redis) server(key string) string {
 		return ""
 	}
 	return node.Options().Addr
+}
+
+// topologyAge is how old the topology of a cluster may be, and retryReload how
+// long after a failure it is looked up again.
+const (
+	topologyAge = 2 * time.Second
+	retryReload = 200 * time.Millisecond
+)
+
+// reload looks the topology of a cluster up in the background, unless that was
+// done less than age ago: nodes that do not answer are not asked with every call.
+func (r *Redis) reload(age time.Duration) {
+	c, ok := r.client.(*redis.ClusterClient)
+	if !ok {
+		return
+	}
+	now, last := r.mirror.now(), r.reloaded.Load()
+	if now-last >= ticksIn(age) && r.reloaded.CompareAndSwap(last, now) {
+		c.ReloadState(context.Background())
+	}
 }
 
 // split takes an admission whose subjects may live on different servers: by

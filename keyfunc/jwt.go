@@ -1,6 +1,7 @@
 package keyfunc
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -233,10 +234,11 @@ func (v *verifier) keyFor(ctx context.Context) jwt.Keyfunc {
 	}
 }
 
-// isEmptyKey reports whether a key is an HMAC key without a byte.
+// isEmptyKey reports whether a key is an HMAC key without a byte, or one of zero
+// bytes, which is the same: HMAC pads its key with them (RFC 2104).
 func isEmptyKey(key jwt.VerificationKey) bool {
 	secret, ok := key.([]byte)
-	return ok && len(secret) == 0
+	return ok && len(bytes.Trim(secret, "\x00")) == 0
 }
 
 // bearer is the token in the Authorization header, "" if there is none.

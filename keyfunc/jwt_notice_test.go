@@ -76,6 +76,7 @@ func TestJWTSubjectEmptyKey(t *testing.T) {
 	}{
 		{"empty", func(*jwt.Token) (any, error) { return []byte(""), nil }, []byte{}, "", []diag.Code{diag.JWTEmptyKey}},
 		{"nil", func(*jwt.Token) (any, error) { return []byte(nil), nil }, []byte{}, "", []diag.Code{diag.JWTEmptyKey}},
+		{"zero bytes", func(*jwt.Token) (any, error) { return make([]byte, 32), nil }, []byte{}, "", []diag.Code{diag.JWTEmptyKey}},
 		{"empty, signed with another", func(*jwt.Token) (any, error) { return []byte{}, nil }, secret, "", []diag.Code{diag.JWTEmptyKey}},
 		{"unknown kid", func(token *jwt.Token) (any, error) { return kids[token.Header["kid"].(string)], nil }, []byte{}, "", []diag.Code{diag.JWTEmptyKey}},
 		{"empty in a set", func(*jwt.Token) (any, error) {

@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"fmt"
+	"hash/maphash"
 	"net/http"
 	"sync"
 
@@ -14,6 +15,8 @@ const (
 	maxFirst      = 128 // keys that are kept meanwhile
 )
 
+var firstSeed = maphash.MakeSeed()
+
 // first is what the first requests of a policy show together: mistakes that no
 // single request can.
 type first struct {
@@ -23,13 +26,13 @@ type first struct {
 	anonymous int             // of these, those with an empty key that is not explained
 	noUser    int             // of these, those without the user that Key looks for
 	noRoute   int             // of these, those without the route that Key looks for
-	limited   map[string]bool // by key, whether LimitFor gave a limit; nil when that is not looked at
+	limited   map[uint64]bool // by hash of the key, whether LimitFor gave a limit; nil when that is not looked at
 }
 
 func newFirst(p *Policy) *first {
 	f := new(first)
 	if p.LimitFor != nil {
-		f.limited = map[string]bool{}
+		f.limited = map[uint64]bool{}
 	}
 	return f
 }
@@ -101,13 +104,14 @@ func (f *first) add(key string, limited bool, why hint) (found []diag.Code, over
 		}
 	}
 	if f.limited != nil && key != "" { // anonymous requests are those of many clients
-		before, known := f.limited[key]
+		hash := maphash.String(firstSeed, key) // keys may be long
+		before, known := f.limited[hash]
 		switch {
 		case known && before != limited:
 			found = append(found, diag.LimitUnset)
 			f.limited = nil
 		case !known && len(f.limited) < maxFirst:
-			f.limited[key] = limited
+			f.limited[hash] = limited
 		}
 	}
 	return found, f.requests >= firstLimits || f.limited == nil && f.keyed >= firstRequests

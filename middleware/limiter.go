@@ -21,6 +21,7 @@ type Limiter struct {
 	headers   Headers
 	deny      func(http.ResponseWriter, *http.Request, Decision) // nil for the default
 	observers observers
+	shared    []string // names of policies that other limiters have too; guarded by limiters
 	log       diag.Log
 }
 

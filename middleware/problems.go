@@ -26,8 +26,8 @@ func (l *Limiter) policyFailed(r *http.Request, failed *policyError, w way) {
 // storeFailed logs that the store s failed, unless s has, and what becomes of
 // the request.
 func (l *Limiter) storeFailed(v *visit, s gcra.Store, err error, requests string) {
-	if done := v.Err(); done != nil && errors.Is(err, done) {
-		return // a store that looks at the request's own context
+	if errors.Is(err, context.Canceled) && v.Err() != nil {
+		return // the client has gone, and the store looks at the request's own context
 	}
 	var logs interface{ Logged() bool }
 	if errors.As(err, &logs) && logs.Logged() {

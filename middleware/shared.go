@@ -46,12 +46,26 @@ func (l *Limiter) join() (others []*Limiter) {
 func (l *Limiter) compareNames(other *Limiter) {
 	for _, p := range l.policies.Load().list {
 		for _, q := range other.policies.Load().list {
-			if p.Name == q.Name && p.LimitFor == nil && q.LimitFor == nil && p.Limit != q.Limit {
+			if p.Name == q.Name && p.LimitFor == nil && q.LimitFor == nil && p.Limit != q.Limit && !l.sharedKnown(other, p.Name) {
 				l.log.Report(diag.SharedName, p.Name, "two limiters use one policy name with different limits on the same store, so they share buckets: give each limit its own name",
 					"policy", p.Name, "limit", p.Limit.String(), "other_limit", q.Limit.String())
 			}
 		}
 	}
+}
+
+// sharedKnown reports whether a line about the name has been logged, for another
+// limiter on the store, and notes that it has now.
+func (l *Limiter) sharedKnown(other *Limiter, name string) bool {
+	limiters.Lock()
+	defer limiters.Unlock()
+	known := slices.Contains(l.shared, name) || slices.Contains(other.shared, name)
+	for _, x := range []*Limiter{l, other} {
+		if !slices.Contains(x.shared, name) {
+			x.shared = append(x.shared, name)
+		}
+	}
+	return known
 }
 
 // sameStore compares stores, also those of types that cannot be compared.

@@ -1,6 +1,11 @@
 package middleware
 
-import "net/http"
+import (
+	"bufio"
+	"net"
+	"net/http"
+	"time"
+)
 
 // watch returns a writer for Config.Deny and a function that reports whether
 // Deny has written a response.
@@ -13,7 +18,7 @@ func watch(w http.ResponseWriter, r *http.Request) (_ http.ResponseWriter, wrote
 		return w.(http.ResponseWriter), func() bool { return w.Written() || w.Status() != before }
 	}
 	if Framework(r.Context()) != nil {
-		return w, func() bool { return true } // nobody knows
+		return w, func() bool { return true } // an adapter whose writer does not tell
 	}
 	own := &watched{ResponseWriter: w}
 	return own, func() bool { return own.written }
@@ -41,8 +46,29 @@ func (w *watched) Flush() {
 	_ = http.NewResponseController(w.ResponseWriter).Flush()
 }
 
-// Unwrap is for http.ResponseController. What happens to the writer inside is
-// not seen, and taken for a response.
+// The methods of [http.ResponseController] that write nothing.
+
+func (w *watched) SetReadDeadline(t time.Time) error {
+	return http.NewResponseController(w.ResponseWriter).SetReadDeadline(t)
+}
+
+func (w *watched) SetWriteDeadline(t time.Time) error {
+	return http.NewResponseController(w.ResponseWriter).SetWriteDeadline(t)
+}
+
+func (w *watched) EnableFullDuplex() error {
+	return http.NewResponseController(w.ResponseWriter).EnableFullDuplex()
+}
+
+// Hijack hands the connection over, to be written to.
+func (w *watched) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	w.written = w.written || err == nil
+	return conn, rw, err
+}
+
+// Unwrap is for what [http.ResponseController] does not know. What happens to the
+// writer inside is not seen, and taken for a response.
 func (w *watched) Unwrap() http.ResponseWriter {
 	w.written = true
 	return w.ResponseWriter

@@ -103,8 +103,8 @@ func (m *mounts) route(rctx *chi.Context, r *http.Request) string {
 	switch rest, mounted := rctx.URLParam("*"), len(rctx.RoutePatterns) > 0; {
 	case mounted && rest != "": // in With(...).Mount, before the mounted router has its path
 		path = "/" + rest
-	case mounted && path == "":
-		path = "/"
+	case mounted && (path == "" || !strings.HasSuffix(rctx.RoutePatterns[len(rctx.RoutePatterns)-1], "*")):
+		path = "/" // of a mount without its slash, where the path is still the outer router's
 	case path == "":
 		path = pathOf(r)
 	}

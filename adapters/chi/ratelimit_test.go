@@ -195,3 +195,32 @@ func TestNewPanics(t *testing.T) {
 	}()
 	ratelimit.New(ratelimit.Config{})
 }
+
+// The root of a mount has the mount's route, with its slash and without, also
+// where a sub-route matches the mount's own name.
+func TestMountRoot(t *testing.T) {
+	var got string
+	router := chi.NewRouter()
+	router.Route("/api", func(r chi.Router) {
+		r.Group(func(r chi.Router) {
+			r.Use(ratelimit.New(ratelimit.Config{Store: gcra.NewMemory()}, ratelimit.Policy{
+				Name: "all", Limit: gcra.PerSecond(1000), Key: func(r *http.Request) (string, error) { got = r.Pattern; return "x", nil },
+			}))
+			r.Route("/admin", func(r chi.Router) {
+				r.Get("/", func(http.ResponseWriter, *http.Request) {})
+				r.Get("/admin", func(http.ResponseWriter, *http.Request) {})
+				r.Get("/{id}", func(http.ResponseWriter, *http.Request) {})
+			})
+		})
+	})
+	for target, want := range map[string]string{
+		"/api/admin": "GET /api/admin", "/api/admin/": "GET /api/admin",
+		"/api/admin/admin": "GET /api/admin/admin", "/api/admin/7": "GET /api/admin/{id}",
+	} {
+		w := httptest.NewRecorder()
+		router.ServeHTTP(w, httptest.NewRequest("GET", target, nil))
+		if w.Code != http.StatusOK || got != want {
+			t.Errorf("%s: got %d, route %q; want 200, %q", target, w.Code, got, want)
+		}
+	}
+}

@@ -141,13 +141,21 @@ func (r *Redis) apply(ctx context.Context, charges []gcra.Charge, refund bool) e
 		err = fmt.Errorf("no answer within %v: %w", timeout, context.DeadlineExceeded)
 	}
 	if err != nil {
-		return fmt.Errorf("slidinglog: redis: %w", err)
+		return &callError{err}
 	}
 	for i := range fares {
 		charges[i].Result = fares[i].result
 	}
 	return nil
 }
+
+// callError is the error of a call that Redis did not answer with a decision.
+type callError struct{ err error }
+
+func (e *callError) Error() string {
+	return "slidinglog: redis: " + rediskit.WithoutArgs(e.err.Error())
+}
+func (e *callError) Unwrap() error { return e.err }
 
 func (r *Redis) prefix() (string, error) {
 	switch {

@@ -47,13 +47,20 @@ type occurrences struct {
 }
 
 // Report logs a line about the code, unless one about the same code and cause
-// was logged within [Interval], and reports whether it did. The cause must not
-// be text that a client chooses; such text belongs into args, which are
-// attributes as in [slog.Log].
-func (l *Log) Report(code Code, cause, message string, args ...any) (logged bool) {
+// was logged within [Interval]. The cause must not be text that a client
+// chooses; such text belongs into args, which are attributes as in [slog.Log].
+func (l *Log) Report(code Code, cause, message string, args ...any) {
+	if write := l.Line(code, cause, message, args...); write != nil {
+		write()
+	}
+}
+
+// Line is Report for callers that must not wait for a log: it returns a function
+// that writes the line, or nil if there is none.
+func (l *Log) Line(code Code, cause, message string, args ...any) (write func()) {
 	repeated, due := l.due(problem{code, cause}, time.Now())
 	if !due {
-		return false
+		return nil
 	}
 	logger := l.Logger
 	if logger == nil {
@@ -64,8 +71,7 @@ func (l *Log) Report(code Code, cause, message string, args ...any) (logged bool
 		args = append(args, "repeated", repeated)
 	}
 	args = append(args, "help", page+string(code))
-	logger.Log(context.Background(), code.Level(), "ratelimit: "+message, args...)
-	return true
+	return func() { logger.Log(context.Background(), code.Level(), "ratelimit: "+message, args...) }
 }
 
 // Forget says that the problem is over: its next occurrence is logged at once.

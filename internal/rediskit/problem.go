@@ -132,7 +132,7 @@ func cause(err error) string {
 	case text == context.DeadlineExceeded.Error():
 		text = "timed out"
 	}
-	text, _, _ = strings.Cut(text, ", with args beginning with")
+	text = WithoutArgs(text)
 	text = scriptPlace.ReplaceAllString(text, "")
 	if i := strings.IndexFunc(text, func(r rune) bool { return r < ' ' }); i >= 0 {
 		text = text[:i]
@@ -142,6 +142,17 @@ func cause(err error) string {
 	}
 	text = strings.TrimSuffix(text, ": "+context.DeadlineExceeded.Error())
 	return strings.TrimRight(text, ". ")
+}
+
+// WithoutArgs cuts the arguments off that a server repeats of a command that it
+// does not know: of AUTH they are the password.
+func WithoutArgs(text string) string {
+	if i := strings.Index(text, "unknown command"); i >= 0 {
+		if j := strings.Index(text[i:], "args"); j >= 0 {
+			return strings.TrimRight(text[:i+j], ", with")
+		}
+	}
+	return text
 }
 
 // ServerError is what [Diagnose] says in one sentence.

@@ -113,6 +113,7 @@ func TestDiagnose(t *testing.T) {
 func TestCause(t *testing.T) {
 	for _, tt := range []struct{ err, want string }{
 		{"ERR unknown command 'AUTH', with args beginning with: 'limiter' 'hunter2' ", "ERR unknown command 'AUTH'"},
+		{"ERR unknown command `auth`, args: `limiter` `hunter2`", "ERR unknown command `auth`"},
 		{"ERR first\r\nsecond", "ERR first"},
 		{strings.Repeat("x", 1000), strings.Repeat("x", 200)},
 		{strings.Repeat("é", 101) + "x", strings.Repeat("é", 100)},
