@@ -14,7 +14,7 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/access.log anew")
 
-// The log that README replays is made up, and here is how.
+// The log that docs/rollout.md replays is made up, and here is how.
 func TestSample(t *testing.T) {
 	const name = "testdata/access.log"
 	want := sampleLog()
@@ -28,9 +28,9 @@ func TestSample(t *testing.T) {
 	}
 }
 
-// What README shows of the report is in it.
-func TestReadme(t *testing.T) {
-	readme, err := os.ReadFile("../../README.md")
+// What docs/rollout.md shows of the report is in it.
+func TestRollout(t *testing.T) {
+	page, err := os.ReadFile("../../docs/rollout.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestReadme(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, excerpt, found := bytes.Cut(readme, []byte("```text\npolicy "))
+	_, excerpt, found := bytes.Cut(page, []byte("```text\npolicy "))
 	excerpt, _, closed := bytes.Cut(excerpt, []byte("```"))
 	if !found || !closed || !bytes.Contains(report, excerpt) {
 		t.Errorf("got\n%s\nwant it in\n%s", excerpt, report)

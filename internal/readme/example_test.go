@@ -133,7 +133,7 @@ func keys(owners map[string]string) {
 		subject := keyfunc.JWTSubject(
 			func(*jwt.Token) (any, error) { return secret, nil }, []string{"HS256"},
 			jwt.WithIssuer("https://login.example.com"))
-		user := keyfunc.First(subject, client) // whoever has no good token is counted by address
+		user := keyfunc.First(subject, client) // requests without a valid token are counted by address
 		_ = user
 	}
 	{
@@ -194,7 +194,7 @@ func policies(user, client keyfunc.Func, store gcra.Store) {
 	observe := func(_ *http.Request, d ratelimit.Decision) {
 		for _, p := range d.Results {
 			if p.Shadow && !p.Allowed {
-				log.Printf("policy %s would have refused", p.Policy)
+				log.Printf("policy %s would have denied", p.Policy)
 			}
 		}
 	}
@@ -263,14 +263,14 @@ func TestFromConfiguration(t *testing.T) {
 	}
 }
 
-// down is a store that is away.
+// down is a store that always fails.
 type down struct{}
 
 func (down) Take(context.Context, []gcra.Charge) (bool, error) { return false, errors.New("no answer") }
 func (down) Refund(context.Context, []gcra.Charge) error       { return errors.New("no answer") }
 
-// ask sends n requests to a server with two windows and shows what the client
-// is told by the last answer.
+// ask sends n requests to a server with two windows and prints the
+// last response.
 func ask(n int, cfg ratelimit.Config, outage ratelimit.FailureMode) {
 	standard, policies := sample()
 	if cfg.Store == nil {

@@ -39,11 +39,11 @@ func TestPolicyFile(t *testing.T) {
 		Keys: map[string]keyfunc.Func{"client": keyfunc.RemoteAddr, "user": keyfunc.RemoteAddr},
 		Plan: func(*http.Request) string { return "" },
 	}
-	all := blocks(t, "README.md")
+	all := blocks(t, "docs/rollout.md")
 	shown := slices.IndexFunc(all, func(b block) bool { return b.language == "yaml" && b.lines[0] == "policies:" })
 	told := slices.IndexFunc(all, func(b block) bool { return strings.HasPrefix(b.lines[0], "policies.yaml:") })
 	if shown < 0 || told < 0 {
-		t.Fatal("README.md shows no file of policies, or no mistake in one")
+		t.Fatal("docs/rollout.md shows no file of policies, or no mistake in one")
 	}
 	var text strings.Builder
 	for i, line := range all[shown].lines { // without the indentation that blocks trims
@@ -66,7 +66,7 @@ func TestPolicyFile(t *testing.T) {
 	}
 	for _, line := range all[told].lines {
 		if !strings.Contains(err.Error(), line) {
-			t.Errorf("README.md says %s; the mistakes are\n%v", line, err)
+			t.Errorf("docs/rollout.md says %s; the mistakes are\n%v", line, err)
 		}
 	}
 }

