@@ -26,6 +26,23 @@ type Store interface {
 	Refund(ctx context.Context, charges []Charge) error
 }
 
+// A LocalStore is a [Store] that also keeps, in this process, what its server
+// has said about each key. Package middleware asks Local once for each limiter,
+// and policies that fail local decide on the result while the store does not
+// answer: they then start from what was last known of each key, so an outage
+// gives nobody a fresh burst. For other stores it makes a [Memory], which starts
+// with full buckets. [Redis] is a LocalStore.
+//
+// A store that wraps a LocalStore needs a Local method of its own: one that
+// embeds the interface Store does not have it.
+type LocalStore interface {
+	Store
+
+	// Local returns a store in this process, never nil. It is the same one on
+	// each call. What is taken from it is not reported to the server.
+	Local() Store
+}
+
 // Charge is one limit to take from. An admission is a slice of them; a Store
 // fills Result in place, so that a decision need allocate nothing.
 //
