@@ -775,7 +775,6 @@ func TestKeys(t *testing.T) {
 		{"no credential", httpclient.ByCredential, url, "", ""},
 		{"header", httpclient.ByHeader("authorization"), url, "Bearer hunter2", "header:%x"},
 		{"no header", httpclient.ByHeader("X-Api-Key"), url, "Bearer hunter2", ""},
-		{"const", keyfunc.Const("partner"), url, "", "const:partner"},
 	} {
 		r := request(t, "GET", tt.url, nil)
 		if tt.token != "" {
