@@ -14,10 +14,10 @@ import (
 // people who look into it. Counts only grow.
 type Stats struct {
 	Batches       int64         // batches that Redis answered, if only with an error of its own
-	Operations    int64         // admissions and refunds in them: Carried/Trips is the mean batch size
-	BatchTime     time.Duration // what these trips took together
+	Operations    int64         // admissions and refunds in them: Operations/Batches is the mean batch size
+	BatchTime     time.Duration // what these batches took together
 	FailedBatches int64         // batches that were not answered, or with what says that Redis is of no use now, such as LOADING
-	CachedDenials int64         // admissions that were refused without a trip
+	CachedDenials int64         // admissions that were denied without asking Redis
 	Servers       []ServerState // a single server, or each of several that was wanted within the last minute, by address
 }
 

@@ -49,7 +49,7 @@ type LocalStore interface {
 //
 // Subject and Policy together name the bucket. A charge is not valid, and
 // Store.Take returns an error with nothing taken, when its Limit is not (see
-// [Limit.Validate]) or Cost, MaxDelay or Within is negative or MaxDelay is
+// [Limit.Validate]) or Cost, MaxDelay or MaxWait is negative or MaxDelay is
 // longer than 366 days.
 type Charge struct {
 	Subject  string        // who is counted: "ip:192.0.2.7"; any bytes, any length

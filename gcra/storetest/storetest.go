@@ -3,8 +3,8 @@
 //
 //	storetest.Run(t, func(t testing.TB) storetest.Backend { ... })
 //
-// Stores that decide by another law than package gcra's keep the parts that are
-// not about that law (see [Law]).
+// Stores that decide by another algorithm than package gcra's keep the parts that
+// are not about that algorithm (see [Algorithm]).
 //
 // Most of it is data: steps that say when a charge comes, what it asks and what
 // must be answered, under a sentence that says the rule. The rest is failure,
@@ -38,16 +38,16 @@ type Backend struct {
 	// of that trip.
 	Remembers bool
 
-	// Law is the one by which the store decides; the zero value is [GCRA].
+	// Algorithm is the one by which the store decides; the zero value is [GCRA].
 	Algorithm Algorithm
 }
 
-// Law is how a store decides what a limit lets pass, and so which parts of the
-// contract it keeps.
+// Algorithm is how a store decides what a limit lets pass, and so which parts of
+// the contract it keeps.
 type Algorithm int
 
 const (
-	// GCRA is the law of package gcra: all of the contract.
+	// GCRA is the algorithm of package gcra: all of the contract.
 	GCRA Algorithm = iota
 
 	// Sliding lets at most Count units pass in any window of length Per, and
