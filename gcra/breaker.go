@@ -67,16 +67,27 @@ func (b *breaker) report(done func(error), err error) {
 	}
 }
 
+func (b *breaker) state() BreakerState {
+	switch b.circuit.State() {
+	case gobreaker.StateOpen:
+		return BreakerOpen
+	case gobreaker.StateHalfOpen:
+		return BreakerHalfOpen
+	default:
+		return BreakerClosed
+	}
+}
+
 // refuses reports whether there is no point in boarding: the server rests, or
 // a probe is under way.
 func (b *breaker) refuses(underWay int) bool {
 	if !b.resting.Load() {
 		return false
 	}
-	switch b.circuit.State() {
-	case gobreaker.StateOpen:
+	switch b.state() {
+	case BreakerOpen:
 		return true
-	case gobreaker.StateHalfOpen:
+	case BreakerHalfOpen:
 		return underWay > 0
 	default:
 		return false

@@ -122,6 +122,28 @@ func ExampleStore_refund() {
 	// 10
 }
 
+// Support looks at what a customer has left, and gives it all back.
+func ExampleReset() {
+	ctx, store := context.Background(), gcra.NewMemory()
+	limit := gcra.PerDay(10)
+	if _, err := gcra.Take(ctx, store, gcra.Charge{Subject: "user:ada", Policy: "uploads", Limit: limit, Cost: 10}); err != nil {
+		log.Fatal(err)
+	}
+	before, err := gcra.Peek(ctx, store, "user:ada", "uploads", limit)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := gcra.Reset(ctx, store, "user:ada", "uploads", limit); err != nil {
+		log.Fatal(err)
+	}
+	after, err := gcra.Peek(ctx, store, "user:ada", "uploads", limit)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(before.Remaining, after.Remaining)
+	// Output: 0 10
+}
+
 // Several servers share the limits in a Redis.
 func ExampleOpen() {
 	store, err := gcra.Open("redis://localhost:6379/0")

@@ -8,8 +8,8 @@
 //
 //	t0  = clamp(tat, now, now + B·T + MaxDelay)
 //	new = t0 + cost·T
-//	admit when new - now <= B·T + Within:  tat = new, delay = max(0, new - now - B·T)
-//	refuse otherwise:                      tat unchanged, retry after new - now - B·T - Within
+//	admit when new - now <= B·T + MaxWait:  tat = new, delay = max(0, new - now - B·T)
+//	refuse otherwise:                       tat unchanged, retry after new - now - B·T - MaxWait
 //
 // On a clock that does not go back and state that is not lost, any interval of
 // length D therefore admits at most B + D/T units. The clamp bounds what a
@@ -57,7 +57,7 @@ type demand struct {
 	emission int64 // T
 	capacity int64 // B·T
 	top      int64 // B·T + MaxDelay: no TAT is further ahead of now
-	room     int64 // B·T + Within: how far ahead of now this caller may push it; -1 when it can never pass
+	room     int64 // B·T + MaxWait: how far ahead of now this caller may push it; -1 when it can never pass
 	inc      int64 // cost·T; 0 peeks, negative refunds
 }
 
@@ -83,7 +83,7 @@ func (c *Charge) terms() (terms, error) {
 	case c.MaxDelay < 0 || c.MaxDelay > maxWait:
 		return terms{}, c.invalid(fmt.Errorf("MaxDelay is %v; want 0 to 366 days", c.MaxDelay))
 	case c.MaxWait < 0:
-		return terms{}, c.invalid(fmt.Errorf("Within is %v; want 0 (as long as MaxDelay) or more", c.MaxWait))
+		return terms{}, c.invalid(fmt.Errorf("MaxWait is %v; want 0 (as long as MaxDelay) or more", c.MaxWait))
 	}
 	within := c.MaxDelay
 	if c.MaxWait > 0 {

@@ -196,6 +196,34 @@ func (l Limit) String() string {
 	return string(b)
 }
 
+// MarshalText implements [encoding.TextMarshaler]: it returns the text of
+// String, or "" for the zero Limit. JSON and YAML write limits so. A limit that
+// is not valid is an error, as it could not be read back.
+func (l Limit) MarshalText() ([]byte, error) {
+	if l == (Limit{}) {
+		return []byte{}, nil
+	}
+	if err := l.Validate(); err != nil {
+		return nil, fmt.Errorf("gcra: limit %q: %w", l, err)
+	}
+	return []byte(l.String()), nil
+}
+
+// UnmarshalText implements [encoding.TextUnmarshaler]: it reads what
+// [ParseLimit] reads, and "" as the zero Limit, which no [Store] accepts. After
+// an error the limit is unchanged. JSON, YAML and [flag.TextVar] read limits so.
+func (l *Limit) UnmarshalText(text []byte) error {
+	if len(text) == 0 {
+		*l = Limit{}
+		return nil
+	}
+	parsed, err := ParseLimit(string(text))
+	if err == nil {
+		*l = parsed
+	}
+	return err
+}
+
 func perName(per time.Duration) string {
 	for _, u := range units {
 		if per == u.per {

@@ -237,6 +237,8 @@ func FuzzParseLimit(f *testing.F) {
 			roundTrip(t, l)
 		} else if again, err := gcra.ParseLimit(l.String()); err == nil {
 			t.Errorf("%#v is not valid, but ParseLimit(%q) gives %#v", l, l, again)
+		} else if text, err := l.MarshalText(); err == nil && l != (gcra.Limit{}) {
+			t.Errorf("%#v is not valid, but MarshalText gives %q", l, text)
 		}
 	})
 }
@@ -248,6 +250,11 @@ func roundTrip(t *testing.T, l gcra.Limit) {
 	}
 	if again, err := gcra.ParseLimit(l.String()); err != nil || again != l {
 		t.Errorf("%#v: ParseLimit(%q) gives %#v, %v", l, l, again, err)
+	}
+	text, err := l.MarshalText()
+	var again gcra.Limit
+	if err != nil || string(text) != l.String() || again.UnmarshalText(text) != nil || again != l {
+		t.Errorf("%#v: MarshalText gives %q, %v, and UnmarshalText of it %#v; want %q and the same limit", l, text, err, again, l)
 	}
 }
 

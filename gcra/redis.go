@@ -230,10 +230,10 @@ func isNil(client redis.UniversalClient) bool {
 	return client == nil || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// Local returns a store in this process that knows what Redis last said about
-// each key. It is for deciding while Redis does not answer: by limits that are
-// this process's share, an outage then opens no fresh burst. What it takes
-// Redis never hears of.
+// Local implements [LocalStore]. It returns a store in this process that holds
+// what Redis last said about each key, for decisions while Redis does not answer.
+// Take from it by this process's share of each limit. Redis does not learn what
+// is taken from it.
 func (r *Redis) Local() Store {
 	r.once.Do(r.init)
 	return &r.mirror.Memory

@@ -30,6 +30,8 @@ func newStore(client redis.UniversalClient) *gcra.Redis {
 	return r
 }
 
+var _ gcra.LocalStore = (*gcra.Redis)(nil)
+
 // anyRedis is redistest.Any with a client that is as patient as newStore.
 func anyRedis(t testing.TB) *redis.Client { return unhurried(t, redistest.Any(t).Options().Addr) }
 

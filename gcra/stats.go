@@ -2,6 +2,7 @@ package gcra
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -13,18 +14,46 @@ import (
 // people who look into it. Counts only grow.
 type Stats struct {
 	Batches       int64         // batches that Redis answered, if only with an error of its own
-	Operations    int64         // admissions and refunds in them: Carried/Trips is the mean batch size
-	BatchTime     time.Duration // what these trips took together
+	Operations    int64         // admissions and refunds in them: Operations/Batches is the mean batch size
+	BatchTime     time.Duration // what these batches took together
 	FailedBatches int64         // batches that were not answered, or with what says that Redis is of no use now, such as LOADING
-	CachedDenials int64         // admissions that were refused without a trip
+	CachedDenials int64         // admissions that were denied without asking Redis
 	Servers       []ServerState // a single server, or each of several that was wanted within the last minute, by address
 }
 
-// ServerState is how a server is treated.
+// ServerState is the state of the circuit breaker of one server.
 type ServerState struct {
 	Server  string // its address as the client has it ("FailoverClient" behind Sentinel), or "" where it was not known which to ask
-	Breaker string // "closed": in use; "open": left alone; "half-open": tried again
+	Breaker BreakerState
 }
+
+// BreakerState is the state of a circuit breaker. The zero value is
+// BreakerClosed.
+type BreakerState uint8
+
+// The states of a breaker.
+const (
+	BreakerClosed   BreakerState = iota // the server is in use
+	BreakerOpen                         // it has failed and is not asked; calls fail at once with [ErrUnavailable]
+	BreakerHalfOpen                     // one batch is sent to see whether it answers again
+)
+
+// String returns "closed", "open" or "half-open".
+func (s BreakerState) String() string {
+	switch s {
+	case BreakerClosed:
+		return "closed"
+	case BreakerOpen:
+		return "open"
+	case BreakerHalfOpen:
+		return "half-open"
+	}
+	return fmt.Sprintf("BreakerState(%d)", uint8(s))
+}
+
+// MarshalText returns the text of String, so that [Stats] in JSON (in expvar,
+// for example) names the state.
+func (s BreakerState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // counters are the counts behind Stats.
 type counters struct {
@@ -77,7 +106,7 @@ func (l *lane) wantedSince(t int64) bool {
 }
 
 func (l *lane) state() ServerState {
-	return ServerState{Server: l.server, Breaker: l.breaker.circuit.State().String()}
+	return ServerState{Server: l.server, Breaker: l.breaker.state()}
 }
 
 // refusals is how often the mirror has refused.

@@ -1,6 +1,7 @@
 package gcra_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -28,7 +29,7 @@ func TestStats(t *testing.T) {
 	if got.Batches != got.Operations || got.Batches < 3 || got.Batches > 4 || got.Batches+got.CachedDenials != 10 || got.FailedBatches != 0 {
 		t.Errorf("10 calls of which 3 pass: got %+v; want 3 or 4 trips of 1, the rest from the mirror", got)
 	}
-	if got.BatchTime <= 0 || got.Servers[0] != (gcra.ServerState{Server: server, Breaker: "closed"}) {
+	if got.BatchTime <= 0 || got.Servers[0] != (gcra.ServerState{Server: server, Breaker: gcra.BreakerClosed}) {
 		t.Errorf("got %+v; want a trip time, and %s in use", got, server)
 	}
 }
@@ -38,8 +39,23 @@ func TestStatsOfAnOutage(t *testing.T) {
 	for range 10 {
 		_, _ = gcra.Take(t.Context(), r, hourly("s", 100))
 	}
-	if got := r.Stats(); got.FailedBatches < 3 || got.Batches != 0 || got.Servers[0].Breaker != "open" {
+	if got := r.Stats(); got.FailedBatches < 3 || got.Batches != 0 || got.Servers[0].Breaker != gcra.BreakerOpen {
 		t.Errorf("nobody listens: got %+v; want at least 3 failures and an open breaker", got)
+	}
+}
+
+// The texts of the states are in metrics and JSON.
+func TestBreakerState(t *testing.T) {
+	for state, want := range map[gcra.BreakerState]string{
+		gcra.BreakerClosed: "closed", gcra.BreakerOpen: "open", gcra.BreakerHalfOpen: "half-open", 7: "BreakerState(7)",
+	} {
+		got, err := json.Marshal(gcra.ServerState{Server: "a", Breaker: state})
+		if s := state.String(); s != want || err != nil || string(got) != `{"Server":"a","Breaker":"`+want+`"}` {
+			t.Errorf("%d: got %q, JSON %s, %v; want %q in both", state, s, got, err, want)
+		}
+	}
+	if zero := (gcra.ServerState{}); zero.Breaker != gcra.BreakerClosed {
+		t.Errorf("the zero value is %v; want closed", zero.Breaker)
 	}
 }
 

@@ -2,6 +2,7 @@ package gcra
 
 import (
 	"context"
+	"math"
 	"time"
 )
 
@@ -20,10 +21,27 @@ type Store interface {
 	Take(ctx context.Context, charges []Charge) (allowed bool, err error)
 
 	// Refund gives back Cost units of every charge, never more than a full
-	// bucket: refunding [math.MaxInt64] units is a reset. It fills Result with the
-	// state that follows. Limits and costs must be those of the Take, and only
+	// bucket; see [Reset] to give back all of them. It fills Result with the state
+	// that follows. Limits and costs must be those of the Take, and only
 	// charges that were taken may be passed: Shadow and Result are not looked at.
 	Refund(ctx context.Context, charges []Charge) error
+}
+
+// A LocalStore is a [Store] that also keeps, in this process, what its server
+// has said about each key. Package middleware asks Local once for each limiter,
+// and policies that fail local decide on the result while the store does not
+// answer: they then start from what was last known of each key, so an outage
+// gives nobody a fresh burst. For other stores it makes a [Memory], which starts
+// with full buckets. [Redis] is a LocalStore.
+//
+// A store that wraps a LocalStore needs a Local method of its own: one that
+// embeds the interface Store does not have it.
+type LocalStore interface {
+	Store
+
+	// Local returns a store in this process, never nil. It is the same one on
+	// each call. What is taken from it is not reported to the server.
+	Local() Store
 }
 
 // Charge is one limit to take from. An admission is a slice of them; a Store
@@ -31,7 +49,7 @@ type Store interface {
 //
 // Subject and Policy together name the bucket. A charge is not valid, and
 // Store.Take returns an error with nothing taken, when its Limit is not (see
-// [Limit.Validate]) or Cost, MaxDelay or Within is negative or MaxDelay is
+// [Limit.Validate]) or Cost, MaxDelay or MaxWait is negative or MaxDelay is
 // longer than 366 days.
 type Charge struct {
 	Subject  string        // who is counted: "ip:192.0.2.7"; any bytes, any length
@@ -69,4 +87,31 @@ func Take(ctx context.Context, s Store, c Charge) (Result, error) {
 	charges := [1]Charge{c}
 	_, err := s.Take(ctx, charges[:])
 	return charges[0].Result, err
+}
+
+// Peek returns the state of a bucket and changes nothing: Remaining units are
+// left, and it is full in ResetAfter. Allowed is always true. An unknown subject
+// has a full bucket. The limit must be the one that the bucket is charged by.
+// ResetAfter is no longer than an empty bucket takes to refill; to include the
+// queue of a policy with MaxDelay, Take a charge of Cost 0 with that MaxDelay.
+// Errors are those of Store.Take.
+func Peek(ctx context.Context, s Store, subject, policy string, limit Limit) (Result, error) {
+	return Take(ctx, s, Charge{Subject: subject, Policy: policy, Limit: limit})
+}
+
+// Reset fills a bucket, however far it is in debt: the next Limit.Capacity units
+// pass at once. Requests that are held back by MaxDelay keep their delay, so
+// these units may pass together with them. The limit must be the one that the
+// bucket is charged by. Errors are those of Store.Refund; after one of the
+// network, whether the bucket was filled is unknown, and Reset may be called
+// again.
+//
+// On a [Redis] the reset is for all processes, and this one sees it at once.
+// Another process that has cached a denial of the bucket goes on denying for its
+// DenialTTL at most, 1 s by default.
+func Reset(ctx context.Context, s Store, subject, policy string, limit Limit) error {
+	// MaxDelay does not matter: the clamp leaves at most B·T + MaxDelay, and this
+	// refunds all of that.
+	charges := [1]Charge{{Subject: subject, Policy: policy, Limit: limit, Cost: math.MaxInt64}}
+	return s.Refund(ctx, charges[:])
 }

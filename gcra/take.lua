@@ -10,7 +10,7 @@
 --             own, of the first demand, which takes: 0 < inc <= room
 --        [2]  then for each demand three numbers: inc, room, top
 --             inc   cost*T; 0 peeks, negative refunds
---             room  B*T + Within: how far ahead of now inc may push the TAT
+--             room  B*T + MaxWait: how far ahead of now inc may push the TAT
 --             top   B*T + MaxDelay: no TAT is further ahead of now
 -- Reply  for each charge how many ticks its TAT stood ahead of now when its
 --        turn came, as ahead when its admission passed and -ahead-1 when not; an

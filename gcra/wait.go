@@ -40,7 +40,7 @@ func (e *WaitError) Is(target error) bool { return target == ErrWouldWait }
 // Results are filled in where the charges are passed as a slice, charges...
 //
 // A charge may wait for up to its MaxDelay, which all callers of a limit must
-// agree on (0 here means as long as it takes), and up to Within, the patience
+// agree on (0 here means as long as it takes), and up to MaxWait, the patience
 // of this caller; the context's deadline shortens both. When the slot would
 // come later, Wait returns a [*WaitError] at once and nothing is charged. Other
 // errors are the store's: the turn is not known to have come.

@@ -91,7 +91,7 @@ func TestWaitTooLong(t *testing.T) {
 	}{
 		{"MaxDelay", with(func(c *gcra.Charge) { c.MaxDelay = 2 * s }), with(func(c *gcra.Charge) { c.MaxDelay = 2 * s }), 0,
 			&gcra.WaitError{Subject: "partner", Policy: "p", Needed: 3 * s, Allowed: 2 * s}},
-		{"Within", c, with(func(c *gcra.Charge) { c.MaxWait = 2500 * time.Millisecond }), 0,
+		{"MaxWait", c, with(func(c *gcra.Charge) { c.MaxWait = 2500 * time.Millisecond }), 0,
 			&gcra.WaitError{Subject: "partner", Policy: "p", Needed: 3 * s, Allowed: 2500 * time.Millisecond}},
 		{"deadline", c, c, 2 * s, &gcra.WaitError{Subject: "partner", Policy: "p", Needed: 3 * s, Allowed: 2 * s}},
 		{"cost above burst", c, with(func(c *gcra.Charge) { c.Cost = 2 }), 0,

@@ -16,7 +16,10 @@ import (
 // Config says how a [Limiter] works; its policies say how much. Use keyed
 // literals: fields may be added.
 type Config struct {
-	// Store keeps the state that the servers share. Required.
+	// Store keeps the state that the servers share. While it does not answer,
+	// policies that fail local (see [FailLocal]) decide on its Local if it is a
+	// [gcra.LocalStore], as [gcra.Redis] is, and otherwise on a [gcra.Memory] that
+	// the limiter makes. Required.
 	Store gcra.Store
 
 	// Headers chooses the fields that tell clients where they stand; the zero
@@ -145,7 +148,7 @@ func New(cfg Config, policies ...Policy) (*Limiter, error) {
 	}
 	l.Observe(cfg.Observe)
 	ps, errs := compile(policies)
-	if errs = append(cfg.check(), errs...); len(errs) > 0 {
+	if errs = append(cfg.check(l.local), errs...); len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
 	l.use(ps)
@@ -164,9 +167,12 @@ func Must(l *Limiter, err error) *Limiter {
 	return l
 }
 
-func (cfg *Config) check() (errs []error) {
+func (cfg *Config) check(local gcra.Store) (errs []error) {
 	if isNil(cfg.Store) {
 		errs = append(errs, errors.New("ratelimit: Store is nil; want gcra.NewMemory, gcra.NewRedis or your own"))
+	}
+	if isNil(local) {
+		errs = append(errs, fmt.Errorf("ratelimit: Store is a %T whose Local returns nil; want a store to decide on while it does not answer, or no method Local", cfg.Store))
 	}
 	if cfg.Headers&^headersKnown != 0 || cfg.Headers&HeadersNone != 0 && cfg.Headers != HeadersNone {
 		errs = append(errs, fmt.Errorf("ratelimit: Headers is %#b; want HeadersDraft6, HeadersDraft11, HeadersXRateLimit joined by |, or HeadersNone alone", cfg.Headers))
@@ -177,10 +183,9 @@ func (cfg *Config) check() (errs []error) {
 	return errs
 }
 
-// local is what FailLocal decides on: what the store knows of its keys in this
-// process, so that an outage opens no fresh burst, or else a state of our own.
+// local is what FailLocal decides on.
 func local(s gcra.Store) gcra.Store {
-	if s, ok := s.(interface{ Local() gcra.Store }); ok && !isNil(s) {
+	if s, ok := s.(gcra.LocalStore); ok && !isNil(s) {
 		return s.Local()
 	}
 	return gcra.NewMemory()

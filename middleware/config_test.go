@@ -29,6 +29,8 @@ func TestNewReportsEveryMistake(t *testing.T) {
 		{"nothing", middleware.Config{}, nil, []string{"Store is nil", "no policies"}},
 		{"a great many", middleware.Config{Store: gcra.NewMemory()}, make([]middleware.Policy, 257), []string{"257 policies; want at most 256"}},
 		{"nil pointer", middleware.Config{Store: (*gcra.Memory)(nil)}, []middleware.Policy{ok}, []string{"Store is nil"}},
+		{"no local store", middleware.Config{Store: down{}}, []middleware.Policy{ok}, []string{"Store is a middleware_test.down whose Local returns nil; want"}},
+		{"nil local store", middleware.Config{Store: down{(*gcra.Memory)(nil)}}, []middleware.Policy{ok}, []string{"Store is a middleware_test.down whose Local returns nil; want"}},
 		{"headers", middleware.Config{Store: store.Store, Headers: middleware.HeadersNone | middleware.HeadersXRateLimit}, []middleware.Policy{ok}, []string{"Headers is 0b1100; want"}},
 		{"unknown headers", middleware.Config{Store: store.Store, Headers: 128}, []middleware.Policy{ok}, []string{"Headers is 0b10000000; want"}},
 		{"instances", middleware.Config{Store: store.Store, Instances: -1}, []middleware.Policy{ok}, []string{"Instances is -1; want"}},

@@ -74,7 +74,7 @@ func (v *visit) fallBack(i int, cause error) {
 // A request that costs more than that at once would be refused for good. It
 // passes on a bucket that is full, and its debt stands: MaxDelay keeps the clamp
 // of every charge where that of the whole burst is, so that a cheap request does
-// not bring the debt of a dear one down, and Within admits none into it.
+// not bring the debt of a dear one down, and MaxWait admits none into it.
 func share(c *gcra.Charge, n int) {
 	part := c.Limit
 	burst := part.Capacity()

@@ -170,6 +170,28 @@ func TestShareOfDearRequests(t *testing.T) {
 	}
 }
 
+// A policy that fails local decides on the Local of a LocalStore, and on a
+// Memory of the limiter's own where the store is none, as when it is wrapped.
+func TestLocalStore(t *testing.T) {
+	p := middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(3)}
+	known := gcra.NewMemory() // holds that two of three are gone
+	if _, err := gcra.Take(t.Context(), known, gcra.Charge{Subject: "k", Policy: "only", Limit: p.Limit, Cost: 2}); err != nil {
+		t.Fatal(err)
+	}
+	var store gcra.LocalStore = down{known}
+	wrapped := struct{ gcra.Store }{store}
+	for _, test := range []struct {
+		name  string
+		store gcra.Store
+		left  int64
+	}{{"LocalStore", store, 0}, {"wrapped without Local", wrapped, 2}} {
+		l := limiter(t, middleware.Config{Store: test.store, Logger: unread}, p)
+		if d := l.Decide(get("/")); !d.Allowed || d.Results[0].Remaining != test.left {
+			t.Errorf("%s: got %t, %d left; want allowed, %d left", test.name, d.Allowed, d.Results[0].Remaining, test.left)
+		}
+	}
+}
+
 // down is a store that does not answer and has a local one.
 type down struct{ local gcra.Store }
 

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/seed-e377111c/ratelimit/internal/pacer"
 )
 
 // Adaptive is an http.RoundTripper that reads from each answer how much is left
@@ -71,7 +73,7 @@ type Adaptive struct {
 
 // paced is a Pacer and when it was last asked for.
 type paced struct {
-	Pacer
+	pacer.Pacer
 	used time.Time
 }
 
@@ -148,7 +150,7 @@ func (a *Adaptive) CloseIdleConnections() {
 }
 
 // pacer is the one of that name.
-func (a *Adaptive) pacer(name string, now time.Time) *Pacer {
+func (a *Adaptive) pacer(name string, now time.Time) *pacer.Pacer {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	p := a.pacers[name]

@@ -55,8 +55,8 @@ type Policy struct {
 	Name string
 
 	// Key says whose turns they are: [ByHost], [ByCredential], [ByHeader],
-	// [Const], any function of package keyfunc that suits, or your own, such as
-	// one that reads a tenant from the request's context. An empty key is nobody
+	// keyfunc.Const for a partner as a whole whatever hosts it answers on, or your
+	// own, such as one that reads a tenant from the request's context. An empty key is nobody
 	// in particular: all such requests share one bucket. With an error the request
 	// is not sent. Required.
 	Key func(*http.Request) (string, error)

@@ -31,13 +31,6 @@ func ByHeader(name string) func(*http.Request) (string, error) {
 	}
 }
 
-// Const counts all requests in one bucket, "const:" and s: a limit on a partner
-// as a whole, whatever hosts it answers on.
-func Const(s string) func(*http.Request) (string, error) {
-	key := "const:" + s
-	return func(*http.Request) (string, error) { return key, nil }
-}
-
 func hostOf(r *http.Request) string {
 	host, port := strings.ToLower(r.URL.Hostname()), r.URL.Port()
 	if port == "" || port == "443" && r.URL.Scheme == "https" || port == "80" && r.URL.Scheme == "http" {

@@ -18,6 +18,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/adapters/httpclient"
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
+	"github.com/seed-e377111c/ratelimit/keyfunc"
 )
 
 const (
@@ -442,7 +443,7 @@ func TestTwoWindows(t *testing.T) {
 		p := &partner{answers: []func() *http.Response{ok}}
 		tr := transport(t, httpclient.Config{Base: p, Store: m, MaxWait: time.Hour, Policies: []httpclient.Policy{
 			{Name: "5s", Key: httpclient.ByHost, Limit: five},
-			{Name: "minute", Key: httpclient.Const("partner"), Limit: minute, MaxDelay: 2 * time.Second},
+			{Name: "minute", Key: keyfunc.Const("partner"), Limit: minute, MaxDelay: 2 * time.Second},
 		}})
 		begin := time.Now()
 		for range 40 {
@@ -774,7 +775,6 @@ func TestKeys(t *testing.T) {
 		{"no credential", httpclient.ByCredential, url, "", ""},
 		{"header", httpclient.ByHeader("authorization"), url, "Bearer hunter2", "header:%x"},
 		{"no header", httpclient.ByHeader("X-Api-Key"), url, "Bearer hunter2", ""},
-		{"const", httpclient.Const("partner"), url, "", "const:partner"},
 	} {
 		r := request(t, "GET", tt.url, nil)
 		if tt.token != "" {

@@ -66,7 +66,7 @@ func shape(t *testing.T, m metricdata.Metrics) string {
 func busy(t *testing.T) (l *middleware.Limiter, use func()) {
 	secret := func(*http.Request) (string, error) { return "secret-subject", nil }
 	s := newStore()
-	stats := gcra.Stats{Servers: []gcra.ServerState{{Server: "redis.example:6379", Breaker: "closed"}}}
+	stats := gcra.Stats{Servers: []gcra.ServerState{{Server: "redis.example:6379", Breaker: gcra.BreakerClosed}}}
 	l = limiter(t, &counted{s, stats},
 		middleware.Policy{Name: "tight", Key: secret, Limit: gcra.PerHour(1), Shadow: true},
 		middleware.Policy{Name: "slow", Key: secret, Limit: gcra.PerHour(1), MaxDelay: 90 * time.Minute},

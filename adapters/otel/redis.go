@@ -44,8 +44,7 @@ type redis struct {
 
 const breakerKey = attribute.Key("ratelimit.redis.breaker.state")
 
-// breakerStates are the words of [gcra.ServerState].
-var breakerStates = [...]string{"closed", "half-open", "open"}
+var breakerStates = [...]gcra.BreakerState{gcra.BreakerClosed, gcra.BreakerHalfOpen, gcra.BreakerOpen}
 
 // newRedis makes the metrics of gcra.Stats.
 func newRedis(meter metric.Meter, stores []counting) (*redis, error) {
@@ -105,7 +104,7 @@ func (rs *redis) collect(to metric.Observer) {
 	}
 	for b, n := range breakers {
 		to.ObserveInt64(rs.breakers, n, metric.WithAttributes(append(serverAttributes(b.Server),
-			breakerKey.String(strings.ReplaceAll(b.Breaker, "-", "_")))...))
+			breakerKey.String(strings.ReplaceAll(b.Breaker.String(), "-", "_")))...))
 	}
 }
 

@@ -111,8 +111,8 @@ func TestStoresAreCountedOnce(t *testing.T) {
 			BatchTime: time.Duration(trips) * time.Second, Servers: servers,
 		}
 	}
-	a := &counted{newStore(), stats(1, gcra.ServerState{Server: "a:6379", Breaker: "open"}, gcra.ServerState{Server: "/run/redis.sock", Breaker: "half-open"})}
-	b := &counted{newStore(), stats(10, gcra.ServerState{Server: "[::1]:6380", Breaker: "closed"}, gcra.ServerState{Breaker: "closed"})}
+	a := &counted{newStore(), stats(1, gcra.ServerState{Server: "a:6379", Breaker: gcra.BreakerOpen}, gcra.ServerState{Server: "/run/redis.sock", Breaker: gcra.BreakerHalfOpen})}
+	b := &counted{newStore(), stats(10, gcra.ServerState{Server: "[::1]:6380", Breaker: gcra.BreakerClosed}, gcra.ServerState{Breaker: gcra.BreakerClosed})}
 	reader := instrument(t, limiter(t, a, policy), limiter(t, newStore(), policy), limiter(t, b, policy), limiter(t, a, policy))
 	for name, want := range map[string]float64{
 		"ratelimit.redis.batches":        11,

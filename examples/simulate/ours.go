@@ -5,16 +5,16 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/seed-e377111c/ratelimit/adapters/httpclient"
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/pacer"
 )
 
 // adaptive is the pacer of httpclient.Adaptive, which is all of it but the
 // network and the clock.
-type adaptive struct{ pacer *httpclient.Pacer }
+type adaptive struct{ pacer *pacer.Pacer }
 
 func newAdaptive(start time.Duration, random *rand.Rand) *adaptive {
-	return &adaptive{&httpclient.Pacer{Start: start, Rand: random.Float64}}
+	return &adaptive{&pacer.Pacer{Start: start, Rand: random.Float64}}
 }
 
 func (s *adaptive) sleep(now time.Time, _ *thread) time.Duration { return s.pacer.Next(now) }

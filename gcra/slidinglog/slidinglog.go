@@ -119,7 +119,7 @@ func check(c *gcra.Charge) error {
 	case c.MaxDelay < 0 || c.MaxDelay > maxDelay:
 		return fmt.Errorf("MaxDelay is %v; want 0 to 366 days", c.MaxDelay)
 	case c.MaxWait < 0:
-		return fmt.Errorf("Within is %v; want 0 (as long as MaxDelay) or more", c.MaxWait)
+		return fmt.Errorf("MaxWait is %v; want 0 (as long as MaxDelay) or more", c.MaxWait)
 	}
 	return nil
 }

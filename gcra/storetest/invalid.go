@@ -52,7 +52,7 @@ func invalidCharges(t *testing.T, b Backend) {
 		{"MaxDelay -1", func(c *gcra.Charge) { c.MaxDelay = -1 }},
 		{"MaxDelay too long", func(c *gcra.Charge) { c.MaxDelay = 367 * 24 * time.Hour }},
 		{"MaxDelay largest", func(c *gcra.Charge) { c.MaxDelay = math.MaxInt64 }},
-		{"Within -1", func(c *gcra.Charge) { c.MaxWait = -1 }},
+		{"MaxWait -1", func(c *gcra.Charge) { c.MaxWait = -1 }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			bad := good

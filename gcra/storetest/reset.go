@@ -1,15 +1,14 @@
 package storetest
 
 import (
-	"math"
 	"testing"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-// resets: refunding more units than there are empties a bucket whatever is in
-// it, those who wait in the queue of MaxDelay included.
+// resets: a reset fills a bucket whatever was charged to it, the queue of
+// MaxDelay included, and a peek sees it and changes nothing.
 func resets(t *testing.T, b Backend) {
 	charge := gcra.Charge{Subject: "s", Policy: "p", Limit: gcra.PerMinute(3), Cost: 1, MaxDelay: 10 * time.Minute}
 	if b.Algorithm != GCRA && b.Algorithm != Sliding {
@@ -27,11 +26,19 @@ func resets(t *testing.T, b Backend) {
 			t.Fatalf("got %+v; want a place in the queue", r)
 		}
 	}
-	all := charge
-	all.Cost = math.MaxInt64
-	refund := []gcra.Charge{all}
-	if err := b.Store.Refund(t.Context(), refund); err != nil || refund[0].Result.Remaining != 3 {
-		t.Errorf("the refund of all: got %+v, %v; want 3 remaining", refund[0].Result, err)
+	for range 2 {
+		if r, err := gcra.Peek(t.Context(), b.Store, "s", "p", charge.Limit); err != nil || !r.Allowed || r.Remaining != 0 || r.ResetAfter <= 0 {
+			t.Errorf("a peek at the queue: got %+v, %v; want nothing remaining, and not full", r, err)
+		}
+	}
+	if err := gcra.Reset(t.Context(), b.Store, "s", "p", charge.Limit); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := gcra.Peek(t.Context(), b.Store, "s", "p", charge.Limit); err != nil || r.Remaining != 3 || r.ResetAfter != 0 {
+		t.Errorf("a peek after a reset: got %+v, %v; want 3 remaining", r, err)
+	}
+	if err := gcra.Reset(t.Context(), b.Store, "nobody", "p", charge.Limit); err != nil {
+		t.Errorf("a reset of a bucket that is full: got %v; want nil", err)
 	}
 	for i := range 4 {
 		if r := take(); !r.Allowed || (r.Delay > 0) != (i == 3) {

@@ -3,8 +3,8 @@
 //
 //	storetest.Run(t, func(t testing.TB) storetest.Backend { ... })
 //
-// Stores that decide by another algorithm than package gcra's keep the parts that are
-// not about that algorithm (see [Algorithm]).
+// Stores that decide by another algorithm than package gcra's keep the parts that
+// are not about that algorithm (see [Algorithm]).
 //
 // Most of it is data: steps that say when a charge comes, what it asks and what
 // must be answered, under a sentence that says the rule. The rest is failure,
@@ -42,8 +42,8 @@ type Backend struct {
 	Algorithm Algorithm
 }
 
-// Algorithm is how a store decides what a limit lets pass, and so which parts of the
-// contract it keeps.
+// Algorithm is how a store decides what a limit lets pass, and so which parts of
+// the contract it keeps.
 type Algorithm int
 
 const (

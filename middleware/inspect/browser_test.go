@@ -169,7 +169,7 @@ func (s *busyStore) Stats() gcra.Stats {
 	n := s.trips.Load()
 	return gcra.Stats{
 		Batches: n, Operations: n * 23 / 10, BatchTime: time.Duration(n) * 640 * time.Microsecond, CachedDenials: n / 5, FailedBatches: 3,
-		Servers: []gcra.ServerState{{Server: "10.0.0.5:6379", Breaker: "closed"}, {Server: "10.0.0.6:6379", Breaker: "open"}},
+		Servers: []gcra.ServerState{{Server: "10.0.0.5:6379", Breaker: gcra.BreakerClosed}, {Server: "10.0.0.6:6379", Breaker: gcra.BreakerOpen}},
 	}
 }
 

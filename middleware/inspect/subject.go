@@ -3,7 +3,6 @@ package inspect
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -108,7 +107,11 @@ func (i *Inspector) look(ctx context.Context, subject string) *standing {
 func (i *Inspector) refill(ctx context.Context, subject string, names []string) (wasFull bool, err error) {
 	policies := i.current()
 	inForce := make([]string, len(policies))
-	var charges []gcra.Charge
+	type reset struct {
+		policy string
+		limit  gcra.Limit
+	}
+	var resets []reset
 	for k := range policies {
 		p := &policies[k]
 		inForce[k] = p.Name
@@ -119,23 +122,25 @@ func (i *Inspector) refill(ctx context.Context, subject string, names []string) 
 		if len(limits) == 0 {
 			return false, mistake(fmt.Sprintf("policy %s has a limit for each request, and lately there was none to learn one from", p.Name))
 		}
-		charges = append(charges, gcra.Charge{Subject: subject, Policy: p.Name, Limit: limits[0], MaxDelay: p.MaxDelay, Cost: math.MaxInt64})
+		resets = append(resets, reset{p.Name, limits[0]})
 	}
 	for _, name := range names {
 		if !slices.Contains(inForce, name) {
 			return false, mistake(fmt.Sprintf("policy is %.80q; want one or more of %s", name, strings.Join(inForce, ", ")))
 		}
 	}
-	if len(charges) == 0 {
+	if len(resets) == 0 {
 		return false, mistake("the field policy is missing; want one or more of " + strings.Join(inForce, ", "))
 	}
-	looks := slices.Clone(charges)
-	for k := range looks {
-		looks[k].Cost = 0
+	wasFull = true
+	for _, r := range resets {
+		was, err := gcra.Peek(ctx, i.store, subject, r.policy, r.limit)
+		wasFull = wasFull && err == nil && was.ResetAfter == 0
+		if err := gcra.Reset(ctx, i.store, subject, r.policy, r.limit); err != nil {
+			return false, err
+		}
 	}
-	_, err = i.store.Take(ctx, looks)
-	wasFull = err == nil && !slices.ContainsFunc(looks, func(c gcra.Charge) bool { return c.Result.ResetAfter > 0 })
-	return wasFull, i.store.Refund(ctx, charges)
+	return wasFull, nil
 }
 
 // mistake is an error of whoever asks.

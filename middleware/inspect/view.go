@@ -81,8 +81,8 @@ type trips struct {
 }
 
 type server struct {
-	Server  string `json:"server"`
-	Breaker string `json:"breaker"`
+	Server  string            `json:"server"`
+	Breaker gcra.BreakerState `json:"breaker"` // as text
 }
 
 // Time and Size are for the page: without trips there is no mean.
@@ -102,10 +102,10 @@ func (t *trips) Size() string {
 
 // Meaning explains the state of a breaker.
 func (s server) Meaning() string {
-	return map[string]string{
-		"closed":    ": in use",
-		"open":      ": left alone for a while, as it has failed",
-		"half-open": ": tried again",
+	return map[gcra.BreakerState]string{
+		gcra.BreakerClosed:   ": in use",
+		gcra.BreakerOpen:     ": left alone for a while, as it has failed",
+		gcra.BreakerHalfOpen: ": tried again",
 	}[s.Breaker]
 }
 

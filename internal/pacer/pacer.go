@@ -1,4 +1,7 @@
-package httpclient
+// Package pacer paces the requests of a client by the RateLimit fields of the
+// answers. It is httpclient.Adaptive without network and clock; the algorithm is
+// described there.
+package pacer
 
 import (
 	"math"
@@ -8,7 +11,7 @@ import (
 	"time"
 )
 
-// The numbers of the law that Adaptive tells.
+// The constants of the algorithm.
 const (
 	// reserveMost is the reserve of a large bucket: about as many requests as a
 	// handful of clients have under way, none of which has heard of the others'.
@@ -54,10 +57,8 @@ const (
 	shareMost = 1e9
 )
 
-// Pacer is the law of [Adaptive] without network and clock, for clients that
-// are no http.RoundTripper. One Pacer stands for one limit and is shared by all
-// who call it. The zero value is ready to use. It is safe for concurrent use,
-// and nothing waits inside.
+// Pacer paces the requests on one limit of a server. The zero value is ready to
+// use. It is safe for concurrent use, and none of its methods sleeps.
 //
 // A request is one Next, sleeping until Again returns 0, and one Done:
 //
