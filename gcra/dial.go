@@ -75,6 +75,10 @@ func (c *failedConn) Read([]byte) (int, error) { return 0, c.err }
 
 func (c *failedConn) Write([]byte) (int, error) { return 0, c.err }
 
+// Close returns nil: the zero TCPConn would return EINVAL, which Close of a
+// client hands on.
+func (c *failedConn) Close() error { return nil }
+
 func (c *failedConn) SetDeadline(time.Time) error { return c.err }
 
 func (c *failedConn) SetReadDeadline(time.Time) error { return c.err }
