@@ -65,7 +65,7 @@ func TestEveryWayToRedis(t *testing.T) {
 		return gcra.NewRedis(client)
 	}
 	privateCA := func(c *tls.Config) { c.RootCAs = certs.Roots }
-	failover := redis.NewFailoverClient(&redis.FailoverOptions{ // as in the README
+	failover := redis.NewFailoverClient(&redis.FailoverOptions{ // as in the docs/stores.md
 		MasterName:            sentinel.MasterName,
 		SentinelAddrs:         sentinel.Addrs(),
 		ContextTimeoutEnabled: true,

@@ -18,7 +18,7 @@ import (
 )
 
 // probing is how long a store may take to find a Redis that is back: its rest
-// and a second (README: within two seconds).
+// and a second (docs/failure.md: within two seconds).
 const probing = 2 * time.Second
 
 // The limiter does not need Redis in order to start, and finds it when it comes.

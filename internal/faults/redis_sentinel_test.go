@@ -16,7 +16,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
-// following is a store on a client that follows the master, as the README has it.
+// following is a store on a client that follows the master, as the docs/stores.md has it.
 func following(t testing.TB, s *redistest.Sentinel, sentinels ...string) *rig {
 	t.Helper()
 	o := s.Options()

@@ -19,7 +19,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-// userFrom is the key of the README.
+// userFrom is the key of the docs/keys.md.
 func userFrom(auth *ginjwt.GinJWTMiddleware) func(*http.Request) (string, error) {
 	user := ratelimit.KeyFrom(func(c *gin.Context) (string, error) {
 		id, _ := ginjwt.ExtractClaims(c)[auth.IdentityKey].(string)
