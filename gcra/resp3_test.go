@@ -1,7 +1,6 @@
 package gcra_test
 
 import (
-	"bytes"
 	"crypto/tls"
 	"log/slog"
 	"strings"
@@ -41,9 +40,9 @@ func TestRESP3OverTLSIsLogged(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Cleanup(func() { tt.client.Close() })
-			var log bytes.Buffer
+			log := new(journal)
 			r := gcra.NewRedis(tt.client)
-			r.Timeout, r.Logger = tt.timeout, slog.New(slog.NewTextHandler(&log, nil))
+			r.Timeout, r.Logger = tt.timeout, slog.New(slog.NewTextHandler(log, nil))
 			for range 2 {
 				if _, err := gcra.Take(t.Context(), r, hourly("s", 10)); err == nil {
 					t.Fatal("got an answer; want an error, nobody listens")
@@ -53,7 +52,7 @@ func TestRESP3OverTLSIsLogged(t *testing.T) {
 			if tt.warns {
 				want = 1
 			}
-			got := log.String()
+			got := strings.Join(log.lines(), "\n")
 			if n := strings.Count(got, "code=redis-resp3-tls"); n != want {
 				t.Errorf("got %d lines with code=redis-resp3-tls; want %d:\n%s", n, want, got)
 			}

@@ -137,10 +137,10 @@ var _ = fault(91, "what_a_file_leaves_out_is_the_safe_choice", func(t *testing.T
 		expect(t, name+": without a store", s.statuses(t, "GET /ok", 3), []int{200, 200, 429})
 	}
 	for name, text := range map[string]string{
-		"absent":        `{"Name": "api", "Limit": {"Count": 2, "Per": 86400000000000}}`,
-		"zero":          `{"Name": "api", "Limit": {"Count": 2, "Per": 86400000000000, "Burst": 0}, "Routes": [], "Shadow": false, "MaxDelay": 0, "OnFailure": 0}`,
-		"null":          `{"Name": "api", "Limit": {"Count": 2, "Per": 86400000000000, "Burst": null}, "Routes": null, "Shadow": null, "MaxDelay": null, "OnFailure": null}`,
-		"a wrong field": `{"Name": "api", "Limit": {"Count": 2, "Per": 86400000000000}, "Enabled": false, "FailOpen": true}`,
+		"absent":        `{"Name": "api", "Limit": "2/day"}`,
+		"zero":          `{"Name": "api", "Limit": "2/day", "Routes": [], "Shadow": false, "MaxDelay": 0, "OnFailure": 0}`,
+		"null":          `{"Name": "api", "Limit": "2/day", "Routes": null, "Shadow": null, "MaxDelay": null, "OnFailure": null}`,
+		"a wrong field": `{"Name": "api", "Limit": "2/day", "Enabled": false, "FailOpen": true}`,
 	} {
 		var p middleware.Policy
 		var cfg middleware.Config
