@@ -28,7 +28,7 @@ const ipv6Bits = 64
 // An IPv4-mapped IPv6 address (::ffff:192.0.2.7) is the IPv4 address. All other
 // addresses that embed an IPv4 address (6to4, NAT64) are IPv6 addresses like
 // any other. Port and zone are dropped. A peer that is not an address, as on a
-// Unix socket, is nobody in particular. The key has at most 27 bytes.
+// Unix socket, is anonymous. The key has at most 27 bytes.
 //
 // The limiter logs it if a request from a private or loopback address has
 // X-Forwarded-For, which most likely means a proxy.

@@ -45,7 +45,7 @@ var remoteAddrs = []struct{ peer, want string }{
 	{"::1%" + strings.Repeat("A", 4000), "ip:::/64"},
 	{"[ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff]:65535", "ip:ffff:ffff:ffff:ffff::/64"},
 
-	// What is not an address is nobody in particular.
+	// What is not an address is anonymous.
 	{"", ""},
 	{"@", ""}, // a Unix socket
 	{"/run/api.sock", ""},

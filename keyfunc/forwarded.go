@@ -34,7 +34,7 @@ const (
 //
 // List every proxy that a request passes, and nothing else: a network that also
 // holds clients lets these write their own keys. A peer without an address, as
-// on a Unix socket, is in no network and nobody in particular: use
+// on a Unix socket, is in no network and is anonymous: use
 // [TrustedHops] there.
 //
 // Prefixes are texts or netip.Prefix values; a text may also be one address.

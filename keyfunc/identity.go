@@ -10,7 +10,7 @@ import (
 
 // Subject counts an identity that authentication middleware has put in the
 // request's context before. get returns it, or "" for a request without one,
-// which is then nobody in particular.
+// which is then anonymous.
 //
 //	keyfunc.Subject(func(ctx context.Context) string { return auth.User(ctx).ID })
 //
@@ -39,7 +39,7 @@ func Subject(get func(context.Context) string) Func {
 // keys of one owner share a bucket, "key:" and the owner's name; the API key
 // itself is in no key that is stored or logged.
 //
-// An unknown key is nobody in particular: if it bought a bucket of its own, a
+// An unknown key is anonymous: if it bought a bucket of its own, a
 // client could have as many as it can think of. So are a header that is missing
 // or occurs twice, a key above 16 KiB, and an owner without a name. Put a limit
 // by address in front against guessing.

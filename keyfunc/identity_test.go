@@ -71,7 +71,7 @@ func TestAPIKey(t *testing.T) {
 		{[]string{"s3cret"}, "key:acme", 1},
 		{[]string{"s3cret2"}, "key:acme", 1},
 		{[]string{"other"}, "key:umbrella", 1},
-		// All else is nobody in particular, most of it without a look-up.
+		// All else is anonymous, most of it without a look-up.
 		{[]string{"unknown"}, "", 1},
 		{[]string{"S3CRET"}, "", 1},
 		{[]string{"nameless"}, "", 1},

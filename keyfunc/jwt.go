@@ -39,7 +39,7 @@ const (
 // tokens for other uses (logout+jwt, ID tokens), let keys return an error unless
 // t.Header["typ"] is the type you expect (RFC 8725, section 3.11).
 //
-// A token that does not verify is nobody in particular, never an error: forged,
+// A token that does not verify is anonymous, never an error: forged,
 // expired, of another issuer, without a subject or with one that is not a
 // string, with critical extensions (crit; none is supported), above 16 KiB, in a
 // header that occurs twice. That includes a token for which keys fails. Even if

@@ -79,7 +79,7 @@ func TestJWTSubject(t *testing.T) {
 		{"several audiences", alice("aud", []string{"web", "api"}), aliceKey},
 		{"long subject", alice("sub", strings.Repeat("a", 5000)), "sub:https://a.example|" + strings.Repeat("a", 5000)},
 
-		// and one that does not is nobody in particular.
+		// and one that does not is anonymous.
 		{"expired", alice("exp", noon.Unix()), ""},
 		{"no expiry", alice("exp", nil), ""},
 		{"expiry not a number", alice("exp", "tomorrow"), ""},
@@ -119,7 +119,7 @@ func TestJWTSubjectExactName(t *testing.T) {
 	}
 }
 
-// Forgeries are nobody in particular and leave the bucket of the one they name alone.
+// Forgeries are anonymous and leave the bucket of the one they name alone.
 func TestJWTSubjectForged(t *testing.T) {
 	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {

@@ -4,7 +4,7 @@
 // string share one bucket. It has three ways to answer:
 //
 //	("ip:192.0.2.7", nil)  count this one
-//	("", nil)              nobody in particular: [First] asks the next function;
+//	("", nil)              an anonymous request: [First] asks the next function;
 //	                       alone, all such requests share one bucket
 //	("", err)              could not tell: the policy follows its OnFailure
 //

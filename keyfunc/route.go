@@ -18,7 +18,7 @@ import (
 //
 //	keyfunc.Join(keyfunc.RemoteAddr, keyfunc.Route)
 //
-// A request without a pattern is nobody in particular: one that no route
+// A request without a pattern is anonymous: one that no route
 // matched, or one that has not reached the router yet. http.ServeMux sets the
 // pattern before it calls the handler; the adapters of this module ask the
 // router where it comes after the limiter. A limiter of adapters/nethttp around

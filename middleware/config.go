@@ -112,7 +112,7 @@ type FailureMode uint8
 const (
 	// FailLocal goes on limiting with the state of this server alone, each
 	// limit divided by [Config.Instances]. What is not known of the request is
-	// replaced by the stricter guess: nobody in particular for the key, all that
+	// replaced by the stricter guess: anonymous for the key, all that
 	// a bucket holds for the cost. Without a limit nothing can be decided: that
 	// is FailClosed.
 	FailLocal FailureMode = iota

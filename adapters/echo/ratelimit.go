@@ -6,7 +6,7 @@
 //
 // The middleware may stand in Use, on a group or on a route. In Pre it works
 // without the route, which echo has not looked for yet: Policy.Routes go by the
-// path then, and keyfunc.Route counts nobody in particular. What the limits
+// path then, and keyfunc.Route has no route. What the limits
 // mean is told in package middleware, whose names this package repeats.
 //
 // Addresses come from package keyfunc only: echo's c.RealIP believes what
@@ -64,7 +64,7 @@ func (r response) Status() int   { return r.Response.Status }
 // KeyFrom makes a Policy.Key of a function that reads echo's context, where
 // authentication middleware leaves what it found. The key is prefixed "own:",
 // so that it cannot be mistaken for one of package keyfunc; an empty one stays
-// empty, nobody in particular. It errs on requests that did not come through
+// empty, which is anonymous. It errs on requests that did not come through
 // this package's middleware. The limiter logs it if none of a policy's first
 // hundred requests has a key of it: it may run before the authentication.
 func KeyFrom(key func(echo.Context) (string, error)) func(*http.Request) (string, error) {

@@ -22,7 +22,7 @@ func TestKeyFrom(t *testing.T) {
 		wantErr error
 	}{
 		{"alice", nil, "own:alice", nil},
-		{"", nil, "", nil}, // nobody in particular stays nobody
+		{"", nil, "", nil}, // an anonymous request stays anonymous
 		{"", failure, "", failure},
 	} {
 		var d ratelimit.Decision

@@ -51,7 +51,7 @@ func From(l *Limiter) gin.HandlerFunc {
 // KeyFrom makes a Policy.Key of a function that reads gin's context, where
 // authentication middleware leaves what it found. The key is prefixed "own:",
 // so that it cannot be mistaken for one of package keyfunc; an empty one stays
-// empty, nobody in particular. It errs on requests that did not come through
+// empty, which is anonymous. It errs on requests that did not come through
 // this package's middleware. The limiter logs it if none of a policy's first
 // hundred requests has a key of it: it may run before the authentication.
 func KeyFrom(key func(*gin.Context) (string, error)) func(*http.Request) (string, error) {

@@ -561,7 +561,7 @@ func TestPause(t *testing.T) {
 			{url, "alice", true}, {"https://API.example.com:443/x", "alice", true},
 			{url, "bob", false}, {url, "", false}, {"https://other.example.com", "alice", false}, {"https://api.example.com:8443", "alice", false},
 		}},
-		{"429 to nobody in particular", later, "GET", "", []other{{url, "", true}, {url, "bob", false}}},
+		{"429 to an anonymous request", later, "GET", "", []other{{url, "", true}, {url, "bob", false}}},
 		{"503", says(503, "Retry-After: 2"), "GET", "alice", []other{
 			{url, "alice", true}, {url, "bob", true}, {url, "", true}, {"https://other.example.com", "alice", false},
 		}},

@@ -51,7 +51,7 @@ type tally struct {
 	requests int64 // that it applied to
 	refused  int64
 	delayed  int64
-	nobody   int64 // requests of nobody in particular
+	nobody   int64 // anonymous requests
 	others   int64 // requests that another policy refused
 	top      top
 	meters   []*meter // one for each limit, in the order in which they came

@@ -42,7 +42,7 @@ func (rs *routes) add(route string) (err error) {
 }
 
 // key counts the route that would serve the request, as keyfunc.Route does
-// behind a ServeMux. A request without one is nobody in particular.
+// behind a ServeMux. A request without one is anonymous.
 func (rs *routes) key(r *http.Request) (string, error) {
 	if rs.known == 0 || r.Method == http.MethodConnect { // as adapters/nethttp has it
 		return "", nil

@@ -115,7 +115,7 @@ var _ = fault(79, "guessing_api_keys_buys_nothing", func(t *testing.T, o *outcom
 			passed++
 		}
 	}
-	// Beside "address" there is one bucket: that of nobody in particular.
+	// Beside "address" there is one bucket: that of anonymous requests.
 	o.over.Add(int64(max(passed-keyBurst, 0)))
 	expect(t, "passed by guesses", passed, keyBurst)
 	expect(t, "guesses looked up", lookups.Load(), addressBurst)

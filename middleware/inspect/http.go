@@ -152,7 +152,7 @@ func (i *Inspector) reset(w http.ResponseWriter, r *http.Request) {
 // done says what a reset did, to programs that do not follow it to the page.
 func done(subject string, policies []string, wasFull bool) string {
 	if subject == "" {
-		subject = "nobody in particular"
+		subject = "anonymous requests"
 	}
 	s := "reset " + strings.Join(policies, ", ") + " for " + plain(subject)
 	if wasFull {

@@ -47,10 +47,10 @@ func TestLook(t *testing.T) {
 	// Nobody in particular has a bucket, too.
 	s.ask(1, "", "/")
 	if got := s.left(""); got != "a 4/5, b 9/10" {
-		t.Errorf("nobody in particular: got %q; want a 4/5, b 9/10", got)
+		t.Errorf("anonymous: got %q; want a 4/5, b 9/10", got)
 	}
 	if page := s.html("?subject="); !strings.Contains(page, "Nobody in particular") {
-		t.Error("the page does not say that it is about nobody in particular")
+		t.Error("the page does not say that it is about anonymous requests")
 	}
 }
 
@@ -264,7 +264,7 @@ func TestResetText(t *testing.T) {
 		{"subject=ip:192.0.2.7&policy=a", "reset a for ip:192.0.2.7" + full + "\n"},
 		{"subject=192.0.2.7&policy=a", "reset a for 192.0.2.7" + full + "\n"},
 		{"subject=sub:%1b[31m&policy=a", "reset a for sub:\\x1b[31m\n"},
-		{"subject=&policy=b", "reset b for nobody in particular\n"},
+		{"subject=&policy=b", "reset b for anonymous requests\n"},
 	} {
 		w := s.send(post(test.form))
 		if got := w.Body.String(); w.Code != http.StatusSeeOther || got != test.want {
