@@ -28,7 +28,7 @@ func TestLimitInFiles(t *testing.T) {
 	}{
 		{"JSON", `{"login":"5/minute","other":"25/5s","plans":{"free":"100/hour burst 20","none":""}}`, json.Marshal, json.Unmarshal},
 		{"YAML", "login: 5/minute\nother: 25/5s\nplans:\n  free: 100/hour burst 20\n  none: \"\"\n", yaml.Marshal,
-			func(b []byte, v any) error { return yaml.Unmarshal(b, v) }},
+			yaml.Unmarshal},
 	} {
 		t.Run(format.name, func(t *testing.T) {
 			var s settings
