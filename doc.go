@@ -1,0 +1,42 @@
+// Package ratelimit is the map of a module that limits HTTP requests in Go API
+// servers. It has no code; import the packages below.
+//
+// To limit requests, import the adapter of your router as ratelimit:
+//
+//   - [github.com/seed-e377111c/ratelimit/adapters/nethttp]
+//   - [github.com/seed-e377111c/ratelimit/adapters/chi]
+//   - [github.com/seed-e377111c/ratelimit/adapters/gin]
+//   - [github.com/seed-e377111c/ratelimit/adapters/echo] (v4)
+//
+// An adapter repeats the names of package
+// [github.com/seed-e377111c/ratelimit/middleware], which documents them, and is
+// used with two more:
+//
+//   - [github.com/seed-e377111c/ratelimit/gcra] has the limits and the stores, in
+//     memory and in Redis.
+//   - [github.com/seed-e377111c/ratelimit/keyfunc] has the functions that say which
+//     client a request is counted for.
+//
+// The whole of it:
+//
+//	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory()},
+//		ratelimit.Policy{Name: "client", Key: keyfunc.RemoteAddr, Limit: gcra.PerMinute(10)},
+//	)
+//	http.ListenAndServe("127.0.0.1:8080", limit(mux))
+//
+// Beside these:
+//
+//   - [github.com/seed-e377111c/ratelimit/middleware/policyfile] reads policies from
+//     YAML and reloads them.
+//   - [github.com/seed-e377111c/ratelimit/middleware/inspect] is a page that shows
+//     what a limiter does.
+//   - [github.com/seed-e377111c/ratelimit/adapters/otel] reports to OpenTelemetry.
+//   - [github.com/seed-e377111c/ratelimit/adapters/httpclient] limits an http.Client
+//     that calls limited APIs.
+//   - [github.com/seed-e377111c/ratelimit/gcra/slidinglog] is a store for strict
+//     windows, and [github.com/seed-e377111c/ratelimit/gcra/storetest] the contract
+//     that every store passes.
+//
+// The README and the pages in docs/ explain how to choose a key and a limit, and
+// what happens when Redis is down.
+package ratelimit
