@@ -56,7 +56,11 @@ func TestProblemsAreLogged(t *testing.T) {
 	certificates := redistest.NewCertificates(t)
 	overTLS := redistest.StartTLS(t, certificates)
 	locked := redistest.Start(t, "--requirepass", "hunter2")
-	replica := redistest.Start(t, "--replicaof", strings.Replace(plain.Addr, ":", " ", 1))
+	host, port, err := net.SplitHostPort(plain.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replica := redistest.Start(t, "--replicaof", host, port)
 	full := redistest.Start(t, "--maxmemory", "1")
 	web := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(web.Close)
