@@ -186,7 +186,7 @@ func TestBreakerServerErrors(t *testing.T) {
 				}
 			}
 			if n := r.Stats().FailedBatches; n != 3 {
-				t.Errorf("Stats.Failures is %d; want 3", n)
+				t.Errorf("Stats.FailedBatches is %d; want 3", n)
 			}
 			redistest.Eventually(t, patience, "the line", func() bool { return log.lines()[0] != "" })
 			if lines := log.lines(); len(lines) != 1 || !regexp.MustCompile(tt.reason).MatchString(lines[0]) {

@@ -8,8 +8,8 @@
 // in With and Group, and around a router. chi looks for the route after the
 // middleware of Use has run, so this package asks the router for it: that is
 // what sets it apart from the middleware of adapters/nethttp, and what
-// Policy.Routes and keyfunc.Route need. What the limits mean is told in package
-// middleware, whose names this package repeats.
+// Policy.Routes and keyfunc.Route need.
+// Fields are documented in package middleware; this package repeats its names.
 //
 // Middleware that rewrites the path (chi's StripSlashes and CleanPath) belongs
 // in front of the limiter, so that both see the same path.

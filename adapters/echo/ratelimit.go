@@ -6,8 +6,8 @@
 //
 // The middleware may stand in Use, on a group or on a route. In Pre it works
 // without the route, which echo has not looked for yet: Policy.Routes go by the
-// path then, and keyfunc.Route has no route. What the limits
-// mean is told in package middleware, whose names this package repeats.
+// path then, and keyfunc.Route has no route.
+// Fields are documented in package middleware; this package repeats its names.
 //
 // Addresses come from package keyfunc only: echo's c.RealIP believes what
 // clients write into X-Forwarded-For unless told otherwise.

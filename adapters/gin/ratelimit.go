@@ -4,8 +4,8 @@
 //		ratelimit.Policy{Name: "burst", Key: keyfunc.RemoteAddr, Limit: gcra.PerSecond(10)},
 //	))
 //
-// The middleware may stand on the engine, on a group or on a route. What the
-// limits mean is told in package middleware, whose names this package repeats.
+// The middleware may stand on the engine, on a group or on a route.
+// Fields are documented in package middleware; this package repeats its names.
 //
 // Addresses come from package keyfunc only: gin's c.ClientIP trusts every proxy
 // unless told otherwise.

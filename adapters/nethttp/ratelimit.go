@@ -8,8 +8,8 @@
 //
 // The middleware may stand around a ServeMux, around the handler of one route,
 // or around another router. There Policy.Routes go by the path, as the route is
-// not known, and keyfunc.Route has no route. What the limits mean
-// is told in package middleware, whose names this package repeats.
+// not known, and keyfunc.Route has no route.
+// Fields are documented in package middleware; this package repeats its names.
 package ratelimit
 
 import (
