@@ -26,8 +26,8 @@ func anyAddr() string {
 	return netip.AddrFrom4([4]byte{byte(1 + rand.IntN(220)), byte(rand.IntN(256)), byte(rand.IntN(256)), byte(rand.IntN(256))}).String()
 }
 
-var _ = fault(69, "forwarded_headers_are_ignored", func(t *testing.T, o *outcome) {
-	o.injected = fmt.Sprintf("other addresses in %d headers", len(addressHeaders))
+func TestFault69ForwardedHeadersAreIgnored(t *testing.T) {
+	o := fault(t, fmt.Sprintf("other addresses in %d headers", len(addressHeaders)))
 	const burst = 10
 	eachFramework(t, func(t *testing.T, f framework) {
 		s := openSite(t, o, setup{framework: f, policies: []middleware.Policy{{Name: "client", Key: keyfunc.RemoteAddr, Limit: gcra.PerDay(burst)}}})
@@ -46,10 +46,10 @@ var _ = fault(69, "forwarded_headers_are_ignored", func(t *testing.T, o *outcome
 		o.over.Add(int64(max(passed-burst, 0)))
 		expect(t, "passed", passed, burst)
 	})
-})
+}
 
-var _ = fault(70, "what_clients_write_left_of_a_proxy_is_ignored", func(t *testing.T, o *outcome) {
-	o.injected = "X-Forwarded-For and Forwarded: random, real"
+func TestFault70ClientPartOfAForwardedHeaderIsIgnored(t *testing.T) {
+	o := fault(t, "X-Forwarded-For and Forwarded: random, real")
 	const burst = 5
 	for _, tt := range []struct {
 		key              keyfunc.Func
@@ -79,10 +79,10 @@ var _ = fault(70, "what_clients_write_left_of_a_proxy_is_ignored", func(t *testi
 			expect(t, "who was counted", s.lastDecision().Results[0].Subject, "ip:127.0.0.2")
 		})
 	}
-})
+}
 
-var _ = fault(71, "odd_forwarded_lines_stop_at_the_last_good_hop", func(t *testing.T, o *outcome) {
-	o.injected = "several lines, empty entries, garbage, 8 KB"
+func TestFault71OddForwardedLinesStopAtTheLastGoodHop(t *testing.T) {
+	o := fault(t, "several lines, empty entries, garbage, 8 KB")
 	s := openSite(t, o, setup{policies: []middleware.Policy{{Name: "client", Key: keyfunc.TrustedProxies("127.0.0.0/8", "10.0.0.0/8"), Limit: gcra.PerDay(1_000_000).WithBurst(1000)}}})
 	const line = "X-Forwarded-For: "
 	for _, tt := range []struct {
@@ -116,10 +116,10 @@ var _ = fault(71, "odd_forwarded_lines_stop_at_the_last_good_hop", func(t *testi
 		}
 		expect(t, name, []any{a.StatusCode, s.lastDecision().Results[0].Subject}, []any{200, tt.want})
 	}
-})
+}
 
-var _ = fault(72, "spoofing_a_victim_does_not_touch_his_bucket", func(t *testing.T, o *outcome) {
-	o.injected = "the victim's address in every header"
+func TestFault72SpoofingAVictimSparesItsBucket(t *testing.T) {
+	o := fault(t, "the victim's address in every header")
 	const burst = 5
 	for name, key := range map[string]keyfunc.Func{
 		"RemoteAddr":     keyfunc.RemoteAddr,
@@ -144,10 +144,10 @@ var _ = fault(72, "spoofing_a_victim_does_not_touch_his_bucket", func(t *testing
 		a := s.doFrom(t, victim, "GET /ok")
 		expect(t, name+": the victim's first request", []any{a.StatusCode, a.Header.Get("RateLimit-Remaining")}, []any{200, "4"})
 	}
-})
+}
 
-var _ = fault(73, "a_header_that_was_stripped_leaves_the_proxy", func(t *testing.T, o *outcome) {
-	o.injected = "Connection: X-Real-IP through a ReverseProxy"
+func TestFault73StrippedHeaderLeavesTheProxy(t *testing.T) {
+	o := fault(t, "Connection: X-Real-IP through a ReverseProxy")
 	const burst = 5
 	for _, tt := range []struct {
 		header string
@@ -184,7 +184,7 @@ var _ = fault(73, "a_header_that_was_stripped_leaves_the_proxy", func(t *testing
 		expect(t, tt.header+" left alone", proxy.do(t, "GET /ok", tt.header+": 203.0.113.200").StatusCode, 200)
 		expect(t, tt.header+" left alone: who was counted", s.lastDecision().Results[0].Subject, "ip:203.0.113.200")
 	}
-})
+}
 
 // throughProxy sends one request for each address, as a trusted proxy reports
 // it, and returns how many buckets they were counted in and how many passed.
@@ -201,8 +201,8 @@ func throughProxy(t *testing.T, o *outcome, key keyfunc.Func, burst int64, addrs
 	return len(seen), passed
 }
 
-var _ = fault(74, "addresses_of_one_prefix_share_a_bucket", func(t *testing.T, o *outcome) {
-	o.injected = "rotation within /64, /56 and /48"
+func TestFault74AddressesOfOnePrefixShareABucket(t *testing.T) {
+	o := fault(t, "rotation within /64, /56 and /48")
 	trusted := keyfunc.TrustedProxies("127.0.0.1")
 	for _, tt := range []struct {
 		bits   int
@@ -223,10 +223,10 @@ var _ = fault(74, "addresses_of_one_prefix_share_a_bucket", func(t *testing.T, o
 		buckets, _ = throughProxy(t, o, tt.key, 3, []string{"2001:db8:1:200::1", "2001:db8:2:200::1"})
 		expect(t, fmt.Sprintf("/%d: two customers", tt.bits), buckets, 2)
 	}
-})
+}
 
-var _ = fault(75, "an_address_in_both_spellings_is_one", func(t *testing.T, o *outcome) {
-	o.injected = "IPv4-mapped, 6to4, NAT64, IPv4-compatible"
+func TestFault75AddressInBothSpellingsIsOne(t *testing.T) {
+	o := fault(t, "IPv4-mapped, 6to4, NAT64, IPv4-compatible")
 	trusted := keyfunc.TrustedProxies("127.0.0.1")
 	for _, tt := range []struct {
 		name    string
@@ -245,10 +245,10 @@ var _ = fault(75, "an_address_in_both_spellings_is_one", func(t *testing.T, o *o
 		buckets, _ := throughProxy(t, o, trusted, 1, tt.addrs)
 		expect(t, tt.name, buckets, tt.buckets)
 	}
-})
+}
 
-var _ = fault(76, "a_zone_makes_no_key", func(t *testing.T, o *outcome) {
-	o.injected = "zones, one of 4,000 characters"
+func TestFault76ZoneMakesNoKey(t *testing.T) {
+	o := fault(t, "zones, one of 4,000 characters")
 	trusted := keyfunc.TrustedProxies("127.0.0.1")
 	s := openSite(t, o, setup{policies: []middleware.Policy{{Name: "all", Key: trusted, Limit: gcra.PerDay(1000)}}})
 	for addr, want := range map[string]string{
@@ -263,10 +263,10 @@ var _ = fault(76, "a_zone_makes_no_key", func(t *testing.T, o *outcome) {
 		a := s.do(t, "GET /ok", "X-Forwarded-For: "+addr)
 		expect(t, fmt.Sprintf("%.40s", addr), []any{a.StatusCode, s.lastDecision().Results[0].Subject}, []any{200, want})
 	}
-})
+}
 
-var _ = fault(77, "addresses_are_canonical_or_refused", func(t *testing.T, o *outcome) {
-	o.injected = "ports, brackets, upper case, leading zeros"
+func TestFault77AddressesAreCanonical(t *testing.T) {
+	o := fault(t, "ports, brackets, upper case, leading zeros")
 	trusted := keyfunc.TrustedProxies("127.0.0.1")
 	s := openSite(t, o, setup{policies: []middleware.Policy{{Name: "all", Key: trusted, Limit: gcra.PerDay(1000)}}})
 	counted := func(addr string) string {
@@ -309,4 +309,4 @@ var _ = fault(77, "addresses_are_canonical_or_refused", func(t *testing.T, o *ou
 		named, _, _ := strings.Cut(strings.TrimPrefix(key, "ip:"), "/")
 		expect(t, addr+" and its network "+named, counted(named), key)
 	}
-})
+}

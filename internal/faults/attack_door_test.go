@@ -17,8 +17,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-var _ = fault(86, "no_client_opens_the_door_for_others", func(t *testing.T, o *outcome) {
-	o.injected = "damaged keys, 900 KB headers, forged tokens, resets"
+func TestFault86NoClientCausesAnOutage(t *testing.T) {
+	o := fault(t, "damaged keys, 900 KB headers, forged tokens, resets")
 	const burst = 20
 	server := redistest.Start(t)
 	store := rigAt(t, server.URL()+"?read_timeout=20s")
@@ -71,10 +71,10 @@ var _ = fault(86, "no_client_opens_the_door_for_others", func(t *testing.T, o *o
 	if lines := store.log.lines(isAway); len(lines) != 0 {
 		t.Errorf("the attacks counted as an outage: %q", lines)
 	}
-})
+}
 
-var _ = fault(87, "a_refund_is_once_and_no_more_than_was_charged", func(t *testing.T, o *outcome) {
-	o.injected = "double, concurrent, late and uncharged refunds"
+func TestFault87RefundIsOnceAndNoMoreThanCharged(t *testing.T) {
+	o := fault(t, "double, concurrent, late and uncharged refunds")
 	const burst = 10
 	server := redistest.Start(t)
 	for name, store := range map[string]gcra.Store{"Memory": gcra.NewMemory(), "Redis": patientStore(t, server)} {
@@ -136,4 +136,4 @@ var _ = fault(87, "a_refund_is_once_and_no_more_than_was_charged", func(t *testi
 		codes := s.statuses(t, "GET /ok", 8)
 		expect(t, name+": the burst after resets", codes, []int{200, 200, 200, 200, 200, 429, 429, 429})
 	}
-})
+}

@@ -40,9 +40,9 @@ func flood(n, workers int, f func(i int)) {
 	})
 }
 
-var _ = fault(84, "a_flood_of_keys_in_redis_is_bounded_and_passes", func(t *testing.T, o *outcome) {
+func TestFault84FloodOfKeysInRedisIsBounded(t *testing.T) {
 	n := sized(100_000, 1_000_000)
-	o.injected = fmt.Sprint(n, " keys")
+	o := fault(t, fmt.Sprint(n, " keys"))
 	server := redistest.Start(t)
 	store := patientStore(t, server)
 	ctx := t.Context()
@@ -87,11 +87,11 @@ var _ = fault(84, "a_flood_of_keys_in_redis_is_bounded_and_passes", func(t *test
 		s.do(t, "GET /ok", fmt.Sprint("X-Client: ", i))
 	}
 	expect(t, "keys of a flood behind a limit of 50 by address", server.Client().DBSize(ctx).Val()-before, 51)
-})
+}
 
-var _ = fault(85, "a_flood_of_keys_in_this_process_is_capped", func(t *testing.T, o *outcome) {
+func TestFault85FloodOfKeysInMemoryIsBounded(t *testing.T) {
 	n := sized(100_000, 1_200_000)
-	o.injected = fmt.Sprint(n, " keys in Memory, mirror and tokens")
+	o := fault(t, fmt.Sprint(n, " keys in Memory, the store's local Memory and the token cache"))
 	// Each takes its bucket far into debt, so that none makes room by itself. A
 	// unit comes back in a second.
 	limit := gcra.Limit{Count: 1, Per: time.Second, Burst: 3600}
@@ -162,4 +162,4 @@ var _ = fault(85, "a_flood_of_keys_in_this_process_is_capped", func(t *testing.T
 	expect(t, "subject of a token seen first", ask("user:0"), "sub:us|user:0")
 	expect(t, "subject of a new token", ask("newcomer"), "sub:us|newcomer")
 	runtime.KeepAlive(key)
-})
+}

@@ -19,8 +19,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-var _ = fault(64, "nobody_in_particular_is_limited", func(t *testing.T, o *outcome) {
-	o.injected = "a key function that returns nothing"
+func TestFault64AnonymousRequestsAreLimited(t *testing.T) {
+	o := fault(t, "a key function that returns nothing")
 	nobody := func(*http.Request) (string, error) { return "", nil }
 	eachFramework(t, func(t *testing.T, f framework) {
 		for _, key := range []keyfunc.Func{nobody, byClient, keyfunc.First(nobody, byClient), keyfunc.Join(nobody, nobody)} {
@@ -29,7 +29,7 @@ var _ = fault(64, "nobody_in_particular_is_limited", func(t *testing.T, o *outco
 			expect(t, "decisions with an error", s.failed.Load(), 0)
 		}
 	})
-})
+}
 
 var secret = []byte("a secret that is long enough for HS256")
 
@@ -44,8 +44,8 @@ func token(t *testing.T, method jwt.SigningMethod, key any, subject, issuer stri
 	return "Authorization: Bearer " + s
 }
 
-var _ = fault(78, "a_token_that_does_not_verify_names_nobody", func(t *testing.T, o *outcome) {
-	o.injected = "forged, alg=none, expired, wrong issuer"
+func TestFault78UnverifiedTokenIsAnonymous(t *testing.T) {
+	o := fault(t, "forged, alg=none, expired, wrong issuer")
 	const burst = 3
 	subject := keyfunc.JWTSubject(func(*jwt.Token) (any, error) { return secret, nil }, []string{"HS256"}, jwt.WithIssuer("us"))
 	hs, hour := jwt.SigningMethodHS256, time.Hour
@@ -80,10 +80,10 @@ var _ = fault(78, "a_token_that_does_not_verify_names_nobody", func(t *testing.T
 		expect(t, "the victim's first request", []any{a.StatusCode, a.Header.Get("RateLimit-Remaining")}, []any{200, "2"})
 		expect(t, "decisions with an error", s.failed.Load(), 0)
 	})
-})
+}
 
-var _ = fault(79, "guessing_api_keys_buys_nothing", func(t *testing.T, o *outcome) {
-	o.injected = "random keys from one address"
+func TestFault79GuessingAPIKeysGainsNothing(t *testing.T) {
+	o := fault(t, "random keys from one address")
 	const addressBurst, keyBurst = 10, 5
 	server := redistest.Start(t)
 	store := patientStore(t, server)
@@ -137,4 +137,4 @@ var _ = fault(79, "guessing_api_keys_buys_nothing", func(t *testing.T, o *outcom
 	if dump := fmt.Sprint(s.lastDecision()); strings.Contains(dump, "the key of") {
 		t.Errorf("the Decision holds the API key: %s", dump)
 	}
-})
+}

@@ -29,8 +29,8 @@ func escaped(s string) string {
 	return b.String()
 }
 
-var _ = fault(81, "different_identities_never_share_a_key", func(t *testing.T, o *outcome) {
-	o.injected = "separators, NUL, CRLF and braces in pairs"
+func TestFault81DifferentIdentitiesNeverShareAKey(t *testing.T) {
+	o := fault(t, "separators, NUL, CRLF and braces in pairs")
 	server := redistest.Start(t)
 	s := openSite(t, o, setup{Config: middleware.Config{Store: patientStore(t, server)}, policies: []middleware.Policy{
 		{Name: "p", Key: keyfunc.Join(byQuery("a"), byQuery("b")), Limit: gcra.PerDay(1)}}})
@@ -63,10 +63,10 @@ var _ = fault(81, "different_identities_never_share_a_key", func(t *testing.T, o
 			t.Errorf("key %q: want rl:{...}:p with no other brace, and at most %d bytes", key, len("rl:")+longestKey)
 		}
 	}
-})
+}
 
-var _ = fault(82, "nobody_chooses_his_slot", func(t *testing.T, o *outcome) {
-	o.injected = "{same} in identities, on a cluster"
+func TestFault82ClientsCannotChooseASlot(t *testing.T) {
+	o := fault(t, "{same} in identities, on a cluster")
 	cluster := redistest.StartCluster(t)
 	store := gcra.NewRedis(cluster.Client())
 	store.Timeout = patience
@@ -105,10 +105,10 @@ var _ = fault(82, "nobody_chooses_his_slot", func(t *testing.T, o *outcome) {
 	if len(slots) < n*9/10 {
 		t.Errorf("%d identities came into %d slots; want nearly as many", n, len(slots))
 	}
-})
+}
 
-var _ = fault(83, "a_long_key_takes_no_more_room", func(t *testing.T, o *outcome) {
-	o.injected = "identities of 900 KB"
+func TestFault83LongKeyTakesNoMoreRoom(t *testing.T) {
+	o := fault(t, "identities of 900 KB")
 	server := redistest.Start(t)
 	eachFramework(t, func(t *testing.T, f framework) {
 		s := openSite(t, o, setup{framework: f, Config: middleware.Config{Store: patientStore(t, server)}, policies: []middleware.Policy{
@@ -141,4 +141,4 @@ var _ = fault(83, "a_long_key_takes_no_more_room", func(t *testing.T, o *outcome
 		}
 		expect(t, "decisions with an error", s.failed.Load(), 0)
 	})
-})
+}

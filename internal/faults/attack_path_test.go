@@ -10,8 +10,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-var _ = fault(80, "no_spelling_of_a_path_is_a_fresh_bucket", func(t *testing.T, o *outcome) {
-	o.injected = "//, /./, %2e, case, slashes, ;x, unicode"
+func TestFault80NoSpellingOfAPathGetsAFreshBucket(t *testing.T) {
+	o := fault(t, "//, /./, %2e, case, slashes, ;x, unicode")
 	const burst = 3
 	for name, tt := range map[string]struct {
 		policy middleware.Policy
@@ -49,7 +49,7 @@ var _ = fault(80, "no_spelling_of_a_path_is_a_fresh_bucket", func(t *testing.T, 
 			t.Run("route not known", func(t *testing.T) { spell(t, framework{"hidden mux", buildHidden}) })
 		}
 	}
-})
+}
 
 // buildHidden puts something between the limiter and the mux, so that the
 // limiter goes by the path.

@@ -14,8 +14,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-var _ = fault(52, "a_refused_request_is_charged_nowhere", func(t *testing.T, o *outcome) {
-	o.injected = "one of three limits used up"
+func TestFault52DeniedRequestIsChargedNowhere(t *testing.T) {
+	o := fault(t, "one of three limits used up")
 	server := redistest.Start(t)
 	eachFramework(t, func(t *testing.T, f framework) {
 		store := patientStore(t, server)
@@ -39,10 +39,10 @@ var _ = fault(52, "a_refused_request_is_charged_nowhere", func(t *testing.T, o *
 		expect(t, "somebody else", s.do(t, "GET /ok", "X-Client: bob").StatusCode, 200)
 		expect(t, "left for all", s.lastDecision().Results[0].Remaining, 996)
 	})
-})
+}
 
-var _ = fault(53, "the_headers_speak_of_the_limit_that_refused", func(t *testing.T, o *outcome) {
-	o.injected = "refused by the second of two, and by both"
+func TestFault53HeadersDescribeTheLimitThatDenied(t *testing.T) {
+	o := fault(t, "refused by the second of two, and by both")
 	cost := 1
 	open := func(f framework, h middleware.Headers) *website {
 		cost = 1
@@ -72,10 +72,10 @@ var _ = fault(53, "the_headers_speak_of_the_limit_that_refused", func(t *testing
 		a = s.do(t, "GET /ok")
 		expect(t, f.name+": in a list", a.Header.Get("RateLimit"), `"day";r=2, "hour";r=0;t=1800`)
 	}
-})
+}
 
-var _ = fault(54, "who_waits_as_told_passes", func(t *testing.T, o *outcome) {
-	o.injected = "waiting for RetryAfter, and for 2 ms less"
+func TestFault54WaitingForRetryAfterPasses(t *testing.T) {
+	o := fault(t, "waiting for RetryAfter, and for 2 ms less")
 	server := redistest.Start(t)
 	limit := gcra.Limit{Count: 1, Per: 20 * time.Millisecond}
 	n := sized(40, 1000)
@@ -120,10 +120,10 @@ var _ = fault(54, "who_waits_as_told_passes", func(t *testing.T, o *outcome) {
 			t.Errorf("%s: not one of %d came back too early", name, n)
 		}
 	}
-})
+}
 
-var _ = fault(55, "a_changed_limit_is_followed_at_once", func(t *testing.T, o *outcome) {
-	o.injected = "1/hour to 100/second and back"
+func TestFault55ChangedLimitHoldsAtOnce(t *testing.T) {
+	o := fault(t, "1/hour to 100/second and back")
 	server := redistest.Start(t)
 	slow, fast := gcra.PerHour(1), gcra.PerSecond(100)
 	for name, store := range map[string]gcra.Store{"Memory": gcra.NewMemory(), "Redis": patientStore(t, server)} {
@@ -152,14 +152,14 @@ var _ = fault(55, "a_changed_limit_is_followed_at_once", func(t *testing.T, o *o
 		}
 		o.atMost(t, int64(passed), 1, name+": back at 1/hour")
 	}
-})
+}
 
 // A herd comes back at once where it has been told the same moment, and GCRA
 // tells moments that lie T apart only to those that it admits to a queue. So
 // what is asked of it is that a herd costs little and gets no more than is due;
 // jitter is the client's part.
-var _ = fault(56, "a_herd_gets_what_is_due_and_costs_little", func(t *testing.T, o *outcome) {
-	o.injected = "500 clients that obey Retry-After"
+func TestFault56HerdGetsWhatIsDueAndCostsLittle(t *testing.T) {
+	o := fault(t, "500 clients that obey Retry-After")
 	const herd = 500
 
 	// Each on a bucket of its own comes back when that one is due, so the second
@@ -226,4 +226,4 @@ var _ = fault(56, "a_herd_gets_what_is_due_and_costs_little", func(t *testing.T,
 	if passed.Load() < 3 || scripts > asked.Load()/4 {
 		t.Errorf("a herd of %d: %d of %d requests admitted, with %d scripts; want at least 3 admitted, and a script for one request in four at most", herd, passed.Load(), asked.Load(), scripts)
 	}
-})
+}

@@ -61,8 +61,8 @@ func (s *website) settled() int64 {
 
 const plainRequest = "GET /ok HTTP/1.1\r\nHost: h\r\n\r\n"
 
-var _ = fault(59, "clients_that_hang_up_do_not_open_the_breaker", func(t *testing.T, o *outcome) {
-	o.injected = "clients gone and contexts cancelled in flight"
+func TestFault59ClientsThatHangUpDoNotOpenTheBreaker(t *testing.T) {
+	o := fault(t, "clients gone and contexts cancelled in flight")
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)
 	store := rigAt(t, "redis://"+proxy.Addr+"?read_timeout=20s")
@@ -96,10 +96,10 @@ var _ = fault(59, "clients_that_hang_up_do_not_open_the_breaker", func(t *testin
 	if lines := store.log.lines(isAway); len(lines) != 0 {
 		t.Errorf("hanging up counted as an outage: %q", lines)
 	}
-})
+}
 
-var _ = fault(60, "hanging_up_is_no_way_around_the_charge", func(t *testing.T, o *outcome) {
-	o.injected = "a reset right after the request"
+func TestFault60HangingUpDoesNotAvoidTheCharge(t *testing.T) {
+	o := fault(t, "a reset right after the request")
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)
 	limit := ledger(8000)
@@ -124,7 +124,7 @@ var _ = fault(60, "hanging_up_is_no_way_around_the_charge", func(t *testing.T, o
 			t.Errorf("%s: %d decisions and %d served of %d requests; want most decided, and none served without", f.name, decisions, handled, n)
 		}
 	}
-})
+}
 
 // resetter is an HTTP/2 client that resets each stream as soon as it is open.
 type resetter struct {
@@ -191,8 +191,8 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-var _ = fault(61, "each_stream_of_a_rapid_reset_is_charged", func(t *testing.T, o *outcome) {
-	o.injected = "HTTP/2 streams reset at once"
+func TestFault61EachStreamOfARapidResetIsCharged(t *testing.T) {
+	o := fault(t, "HTTP/2 streams reset at once")
 	server := redistest.Start(t)
 	limit := ledger(40_000)
 	s := openSite(t, o, setup{tls: true, Config: middleware.Config{Store: patientStore(t, server)}, policies: []middleware.Policy{{Name: "all", Key: everybody, Limit: limit}}})
@@ -225,10 +225,10 @@ var _ = fault(61, "each_stream_of_a_rapid_reset_is_charged", func(t *testing.T, 
 	if after := heap(); after > before+32<<20 {
 		t.Errorf("the heap has grown from %d to %d bytes with %d streams; want it bounded", before, after, sent)
 	}
-})
+}
 
-var _ = fault(62, "an_outage_leaks_nothing", func(t *testing.T, o *outcome) {
-	o.injected = "Redis refused, silent and slow under load; Close"
+func TestFault62OutageLeaksNothing(t *testing.T) {
+	o := fault(t, "Redis refused, silent and slow under load; Close")
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)
 	clean := held(t)
@@ -257,4 +257,4 @@ var _ = fault(62, "an_outage_leaks_nothing", func(t *testing.T, o *outcome) {
 	s.server.Close()
 	proxy.Reset()
 	clean.released(t, 4) // those of the clients that the harness has opened meanwhile
-})
+}

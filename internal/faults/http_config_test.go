@@ -14,8 +14,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-var _ = fault(41, "an_impossible_limit_is_refused_at_construction", func(t *testing.T, o *outcome) {
-	o.injected = "0, negative, NaN, > 1,000,000/s, 367 days"
+func TestFault41ImpossibleLimitIsRejected(t *testing.T) {
+	o := fault(t, "0, negative, NaN, > 1,000,000/s, 367 days")
 	server := redistest.Start(t)
 	store := patientStore(t, server)
 	for _, limit := range []gcra.Limit{
@@ -56,10 +56,10 @@ var _ = fault(41, "an_impossible_limit_is_refused_at_construction", func(t *test
 		expect(t, text+": all at once", charges[0].Result.Allowed, true)
 	}
 	expect(t, "Redis is there", server.Client().Ping(t.Context()).Val(), "PONG")
-})
+}
 
-var _ = fault(42, "a_negative_or_huge_cost_changes_nothing", func(t *testing.T, o *outcome) {
-	o.injected = "costs of -1 to 2^63-1"
+func TestFault42NegativeOrHugeCostChangesNothing(t *testing.T) {
+	o := fault(t, "costs of -1 to 2^63-1")
 	server := redistest.Start(t)
 	store := patientStore(t, server)
 	key := "rl:{everybody}:all"
@@ -89,10 +89,10 @@ var _ = fault(42, "a_negative_or_huge_cost_changes_nothing", func(t *testing.T, 
 	}
 	expect(t, "calls for negative costs", calls(t, server, "evalsha"), 0)
 	expect(t, "the bucket after all", dump(t, server, key), before)
-})
+}
 
-var _ = fault(43, "a_cost_above_the_burst_is_never", func(t *testing.T, o *outcome) {
-	o.injected = "cost burst + 1"
+func TestFault43CostAboveTheBurstNeverPasses(t *testing.T) {
+	o := fault(t, "cost burst + 1")
 	server := redistest.Start(t)
 	for name, store := range map[string]gcra.Store{"Memory": gcra.NewMemory(), "Redis": patientStore(t, server)} {
 		eachFramework(t, func(t *testing.T, f framework) {
@@ -120,10 +120,10 @@ var _ = fault(43, "a_cost_above_the_burst_is_never", func(t *testing.T, o *outco
 			expect(t, name+": left of the other policy", s.lastDecision().Results[1].Remaining, 98)
 		})
 	}
-})
+}
 
-var _ = fault(91, "what_a_file_leaves_out_is_the_safe_choice", func(t *testing.T, o *outcome) {
-	o.injected = "a policy from JSON without fields"
+func TestFault91MissingSettingsAreSafe(t *testing.T) {
+	o := fault(t, "a policy from JSON without fields")
 	enforced := func(t *testing.T, name string, cfg middleware.Config, p middleware.Policy) {
 		p.Key = everybody
 		cfg.Store = gcra.NewMemory()
@@ -159,4 +159,4 @@ var _ = fault(91, "what_a_file_leaves_out_is_the_safe_choice", func(t *testing.T
 			t.Errorf("without %s: got %v; want an error that names it", field, err)
 		}
 	}
-})
+}

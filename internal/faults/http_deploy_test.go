@@ -10,8 +10,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-var _ = fault(92, "two_applications_do_not_mix", func(t *testing.T, o *outcome) {
-	o.injected = "one Redis, the same client, other prefixes and names"
+func TestFault92TwoApplicationsDoNotMix(t *testing.T) {
+	o := fault(t, "one Redis, the same client, other prefixes and names")
 	server := redistest.Start(t)
 	app := func(prefix, policy string, limit gcra.Limit) *website {
 		store := patientStore(t, server)
@@ -32,10 +32,10 @@ var _ = fault(92, "two_applications_do_not_mix", func(t *testing.T, o *outcome) 
 	expect(t, "shop, another server with a raised limit", raised.do(t, "GET /ok", "X-Client: ann").StatusCode, 429)
 	a := raised.do(t, "GET /ok", "X-Client: bob")
 	expect(t, "shop, another client", []any{a.StatusCode, a.Header.Get("RateLimit-Limit"), a.Header.Get("RateLimit-Remaining")}, []any{200, "3", "2"})
-})
+}
 
-var _ = fault(93, "old_keys_are_ignored_and_expire", func(t *testing.T, o *outcome) {
-	o.injected = "a new prefix, rolled out while the old one runs"
+func TestFault93OldKeysAreIgnoredAndExpire(t *testing.T) {
+	o := fault(t, "a new prefix, rolled out while the old one runs")
 	const burst = 5
 	server := redistest.Start(t)
 	limit := gcra.Limit{Count: burst, Per: phase(1500*time.Millisecond, 10*time.Second)}
@@ -69,4 +69,4 @@ var _ = fault(93, "old_keys_are_ignored_and_expire", func(t *testing.T, o *outco
 		t.Error("a key of another format stays without a TTL")
 	}
 	expect(t, "decisions with an error", v1.failed.Load()+v2.failed.Load(), 0)
-})
+}

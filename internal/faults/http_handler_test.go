@@ -35,8 +35,8 @@ func (b broken) Refund(ctx context.Context, charges []gcra.Charge) error {
 	return err
 }
 
-var _ = fault(63, "a_panic_is_the_policys_outage", func(t *testing.T, o *outcome) {
-	o.injected = "panics in Key, LimitFor, Cost, Skip and the store; nil"
+func TestFault63PanicFollowsOnFailure(t *testing.T) {
+	o := fault(t, "panics in Key, LimitFor, Cost, Skip and the store; nil")
 	panicking := func(*http.Request) (string, error) {
 		var nobody *http.Request
 		return nobody.Host, nil
@@ -81,10 +81,10 @@ var _ = fault(63, "a_panic_is_the_policys_outage", func(t *testing.T, o *outcome
 			t.Errorf("a store that is %s was accepted", name)
 		}
 	}
-})
+}
 
-var _ = fault(65, "the_writer_is_not_wrapped", func(t *testing.T, o *outcome) {
-	o.injected = "flush, upgrade, deadlines through a limiter"
+func TestFault65WriterIsNotWrapped(t *testing.T) {
+	o := fault(t, "flush, upgrade, deadlines through a limiter")
 	for _, f := range frameworks {
 		more := make(chan struct{})
 		var mu sync.Mutex
@@ -161,10 +161,10 @@ var _ = fault(65, "the_writer_is_not_wrapped", func(t *testing.T, o *outcome) {
 		}
 		mu.Unlock()
 	}
-})
+}
 
-var _ = fault(66, "a_stream_holds_nobody_up", func(t *testing.T, o *outcome) {
-	o.injected = "50 open streams; bodies that never come"
+func TestFault66OpenStreamsDelayNoOther(t *testing.T) {
+	o := fault(t, "50 open streams; bodies that never come")
 	eachFramework(t, func(t *testing.T, f framework) {
 		release := make(chan struct{})
 		s := openSite(t, o, setup{framework: f, policies: []middleware.Policy{
@@ -196,7 +196,7 @@ var _ = fault(66, "a_stream_holds_nobody_up", func(t *testing.T, o *outcome) {
 			t.Errorf("an upload beyond the limit, of which the body is not sent: got %v; want 429", a)
 		}
 	})
-})
+}
 
 // cors is what a CORS middleware does, as far as the order with a limiter goes.
 func cors(next http.Handler) http.Handler {
@@ -218,8 +218,8 @@ func isPreflight(r *http.Request) bool {
 	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != ""
 }
 
-var _ = fault(67, "a_preflight_may_go_uncounted_and_nothing_else", func(t *testing.T, o *outcome) {
-	o.injected = "CORS outside and inside of the limiter"
+func TestFault67OnlyPreflightsGoUncounted(t *testing.T) {
+	o := fault(t, "CORS outside and inside of the limiter")
 	preflight := []string{"Origin: https://app.example", "Access-Control-Request-Method: PUT"}
 	eachFramework(t, func(t *testing.T, f framework) {
 		for name, wrap := range map[string]func(http.Handler) http.Handler{"outside": cors, "inside": nil} {
@@ -237,10 +237,10 @@ var _ = fault(67, "a_preflight_may_go_uncounted_and_nothing_else", func(t *testi
 			}
 		}
 	})
-})
+}
 
-var _ = fault(68, "no_method_is_a_way_around", func(t *testing.T, o *outcome) {
-	o.injected = "HEAD, OPTIONS, X-HTTP-Method-Override"
+func TestFault68NoMethodAvoidsTheLimit(t *testing.T) {
+	o := fault(t, "HEAD, OPTIONS, X-HTTP-Method-Override")
 	eachFramework(t, func(t *testing.T, f framework) {
 		s := openSite(t, o, setup{framework: f, policies: []middleware.Policy{
 			{Name: "all", Key: everybody, Limit: gcra.PerDay(5)},
@@ -256,4 +256,4 @@ var _ = fault(68, "no_method_is_a_way_around", func(t *testing.T, o *outcome) {
 		}
 		expect(t, "status and remaining", left, []string{"200 3", "200 2", "200 1", "200 0", "429 0", "429 0"})
 	})
-})
+}

@@ -23,8 +23,8 @@ import (
 // and spends after the response, copies of a Decision, the mirror and the
 // fallback, changing limits, a script that is flushed and a Redis that comes and
 // goes. The race detector is the check; without it the bound is what is left.
-var _ = fault(97, "no_data_race", func(t *testing.T, o *outcome) {
-	o.injected = "everything at once"
+func TestFault97NoDataRace(t *testing.T) {
+	o := fault(t, "everything at once")
 	if raced {
 		o.injected += ", under the race detector"
 	} else if long {
@@ -83,12 +83,12 @@ var _ = fault(97, "no_data_race", func(t *testing.T, o *outcome) {
 	if s.failed.Load() == 0 || s.failed.Load() == s.decisions.Load() {
 		t.Errorf("%d of %d decisions degraded; want some and not all", s.failed.Load(), s.decisions.Load())
 	}
-})
+}
 
-// raceAgain runs the row under the race detector, where Go can build for it.
+// raceAgain runs the test under the race detector, where Go can build for it.
 func raceAgain(t *testing.T) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-race", "-count=1", "-run", "^TestFaults$/^97_", ".")
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-race", "-count=1", "-run", "^"+t.Name()+"$", ".")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
 	out, err := cmd.CombinedOutput()
 	if strings.Contains(string(out), "C compiler") || strings.Contains(string(out), "-race is not supported") {
@@ -126,8 +126,8 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
 }
 
-var _ = fault(98, "the_load_generator_leaves_nobody_out", func(t *testing.T, o *outcome) {
-	o.injected = "a stall of 300 ms; five runs"
+func TestFault98LoadGeneratorOmitsNoRequest(t *testing.T) {
+	o := fault(t, "a stall of 300 ms; five runs")
 	const perSecond, stall = 400, 300 * time.Millisecond
 	n := sized(300, 4000)
 	server := redistest.Start(t)
@@ -184,4 +184,4 @@ var _ = fault(98, "the_load_generator_leaves_nobody_out", func(t *testing.T, o *
 	slices.Sort(p50)
 	slices.Sort(p99)
 	t.Logf("five runs of %d at %d a second: p50 %v to %v, median %v; p99 %v to %v, median %v", n, perSecond, p50[0], p50[4], p50[2], p99[0], p99[4], p99[2])
-})
+}

@@ -24,8 +24,8 @@ import (
 
 var plainInteger = regexp.MustCompile(`^[0-9]{15,17}$`)
 
-var _ = fault(44, "numbers_are_written_as_plain_integers", func(t *testing.T, o *outcome) {
-	o.injected = "TATs and TTLs that are multiples of 1e8"
+func TestFault44NumbersAreStoredAsIntegers(t *testing.T) {
+	fault(t, "TATs and TTLs that are multiples of 1e8")
 	servers := map[string]*redis.Client{"redis-server": redistest.Start(t).Client(), "embedded": redistest.StartEmbedded(t)}
 	for name, client := range servers {
 		store := gcra.NewRedis(client)
@@ -69,7 +69,7 @@ var _ = fault(44, "numbers_are_written_as_plain_integers", func(t *testing.T, o 
 			expect(t, fmt.Sprint(name, ": the TAT after ", tat), client.Get(t.Context(), key).Val(), strconv.FormatInt(tat+day, 10))
 		}
 	}
-})
+}
 
 // replier is a server in front of a Redis that gives another reply to scripts.
 type replier struct {
@@ -125,8 +125,8 @@ func (r *replier) serve(client net.Conn, target string) {
 	}
 }
 
-var _ = fault(45, "a_reply_of_another_type_is_an_error", func(t *testing.T, o *outcome) {
-	o.injected = "floats, nil, text, short lists; RESP2 and 3"
+func TestFault45ReplyOfAnotherTypeIsAnError(t *testing.T) {
+	o := fault(t, "floats, nil, text, short lists; RESP2 and 3")
 	server := redistest.Start(t)
 	for protocol, replies := range map[int][]string{
 		2: {"$-1\r\n", "*-1\r\n", "+OK\r\n", "$3\r\n1.5\r\n", "*0\r\n", "*2\r\n:1\r\n:1\r\n", "*1\r\n$1\r\n1\r\n", "*1\r\n+1\r\n", "*1\r\n$-1\r\n", "*1\r\n*1\r\n:1\r\n", "*1\r\n-ERR odd\r\n", "-ERR odd\r\n", "-\r\n"},
@@ -151,10 +151,10 @@ var _ = fault(45, "a_reply_of_another_type_is_an_error", func(t *testing.T, o *o
 			t.Errorf("RESP%d: odd replies counted as an outage: %q", protocol, lines)
 		}
 	}
-})
+}
 
-var _ = fault(46, "a_key_outlives_its_debt", func(t *testing.T, o *outcome) {
-	o.injected = "10,000 and 100 a second"
+func TestFault46KeyOutlivesItsDebt(t *testing.T) {
+	o := fault(t, "10,000 and 100 a second")
 	server := redistest.Start(t)
 	store := patientStore(t, server)
 	store.NoDenialCache = true
@@ -190,7 +190,7 @@ var _ = fault(46, "a_key_outlives_its_debt", func(t *testing.T, o *outcome) {
 			t.Errorf("%d a second: %d passed in %v; want more", rate, passed.Load(), took)
 		}
 	}
-})
+}
 
 func redisTime(t *testing.T, server *redistest.Server) time.Time {
 	t.Helper()
@@ -201,8 +201,8 @@ func redisTime(t *testing.T, server *redistest.Server) time.Time {
 	return now
 }
 
-var _ = fault(47, "no_key_without_a_ttl", func(t *testing.T, o *outcome) {
-	o.injected = "flushes, cut connections, refunds, changed limits"
+func TestFault47EveryKeyExpires(t *testing.T) {
+	o := fault(t, "flushes, cut connections, refunds, changed limits")
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)
 	store := rigAt(t, "redis://"+proxy.Addr)
@@ -248,10 +248,10 @@ var _ = fault(47, "no_key_without_a_ttl", func(t *testing.T, o *outcome) {
 		t.Error("no key was left to look at")
 	}
 	redistest.Eventually(t, patience, "all keys to expire", func() bool { return server.Client().DBSize(ctx).Val() == 0 })
-})
+}
 
-var _ = fault(48, "a_damaged_value_heals_and_harms_no_other", func(t *testing.T, o *outcome) {
-	o.injected = "lists, hashes, text, nan, inf, negative, huge"
+func TestFault48DamagedValueHealsAndHarmsNoOther(t *testing.T) {
+	o := fault(t, "lists, hashes, text, nan, inf, negative, huge")
 	const burst = 3
 	server := redistest.Start(t)
 	store := rigAt(t, server.URL())
@@ -303,4 +303,4 @@ var _ = fault(48, "a_damaged_value_heals_and_harms_no_other", func(t *testing.T,
 	if lines := store.log.lines(isAway); len(lines) != 0 {
 		t.Errorf("damaged values counted as an outage: %q", lines)
 	}
-})
+}

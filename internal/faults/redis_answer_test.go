@@ -32,8 +32,8 @@ func ailing(t *testing.T, o *outcome, r *rig, reason string) {
 	}
 }
 
-var _ = fault(7, "neighbours_long_script", func(t *testing.T, o *outcome) {
-	o.injected = "a script that never ends: BUSY"
+func TestFault07RedisBusyWithAScript(t *testing.T) {
+	o := fault(t, "a script that never ends: BUSY")
 	server := redistest.Start(t, "--lua-time-limit", "50")
 	r := rigAt(t, server.URL())
 	r.Timeout = time.Second
@@ -54,11 +54,11 @@ var _ = fault(7, "neighbours_long_script", func(t *testing.T, o *outcome) {
 	}
 	o.recovers(t, r, probing)
 	o.inTime(t, r.Timeout)
-})
+}
 
 // A server that is reading its data back answers, but not to us.
-var _ = fault(28, "loading", func(t *testing.T, o *outcome) {
-	o.injected = "restart with a large RDB"
+func TestFault28RedisLoading(t *testing.T) {
+	o := fault(t, "restart with a large RDB")
 	// It answers after every 2 MB that it has read, which is every 100 ms or so.
 	server := redistest.Start(t, "--rdbcompression", "no", "--key-load-delay", "500")
 	r := rigAt(t, server.URL())
@@ -89,7 +89,7 @@ var _ = fault(28, "loading", func(t *testing.T, o *outcome) {
 		t.Errorf("after the restart %d units are gone; want the 1 that was saved", n)
 	}
 	o.inTime(t, r.Timeout)
-})
+}
 
 // A server that takes no more writes is still right about refusals, because the
 // script reads first and writes last. What it would admit it cannot charge.
@@ -128,18 +128,18 @@ func refusesWrites(t *testing.T, o *outcome, server *redistest.Server, reason st
 	o.inTime(t, r.Timeout)
 }
 
-var _ = fault(29, "out_of_memory", func(t *testing.T, o *outcome) {
-	o.injected = "maxmemory reached, noeviction"
+func TestFault29RedisOutOfMemory(t *testing.T) {
+	o := fault(t, "maxmemory reached, noeviction")
 	server := redistest.Start(t)
 	refusesWrites(t, o, server, "OOM",
 		func() { do(t, server, "config", "set", "maxmemory", "1") },
 		func() { do(t, server, "config", "set", "maxmemory", "0") })
-})
+}
 
 // A key that Redis evicts is a fresh quota: once more B for each time. The
 // limiter cannot see it; Redis counts it.
-var _ = fault(30, "eviction_costs_a_burst_and_is_counted", func(t *testing.T, o *outcome) {
-	o.injected = "maxmemory reached, allkeys-lru and volatile-ttl"
+func TestFault30EvictionCostsABurstAndIsCounted(t *testing.T) {
+	o := fault(t, "maxmemory reached, allkeys-lru and volatile-ttl")
 	for _, policy := range []string{"allkeys-lru", "volatile-ttl"} {
 		server := redistest.Start(t, "--maxmemory-policy", policy)
 		r := rigAt(t, server.URL())
@@ -180,10 +180,10 @@ var _ = fault(30, "eviction_costs_a_burst_and_is_counted", func(t *testing.T, o 
 			t.Errorf("%s: %d admitted; want %d, a burst for each time the key was gone", policy, admitted, burst*losses)
 		}
 	}
-})
+}
 
-var _ = fault(31, "disk_error_blocks_writes", func(t *testing.T, o *outcome) {
-	o.injected = "BGSAVE fails: MISCONF"
+func TestFault31DiskErrorBlocksWrites(t *testing.T) {
+	o := fault(t, "BGSAVE fails: MISCONF")
 	dir := filepath.Join(t.TempDir(), "gone")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -204,20 +204,20 @@ var _ = fault(31, "disk_error_blocks_writes", func(t *testing.T, o *outcome) {
 				return strings.Contains(server.Client().Info(t.Context(), "persistence").Val(), "rdb_last_bgsave_status:ok")
 			})
 		})
-})
+}
 
-var _ = fault(32, "too_few_replicas", func(t *testing.T, o *outcome) {
-	o.injected = "min-replicas-to-write 1: NOREPLICAS"
+func TestFault32TooFewReplicas(t *testing.T) {
+	o := fault(t, "min-replicas-to-write 1: NOREPLICAS")
 	server := redistest.Start(t)
 	refusesWrites(t, o, server, "NOREPLICAS",
 		func() { do(t, server, "config", "set", "min-replicas-to-write", 1) },
 		func() { do(t, server, "config", "set", "min-replicas-to-write", 0) })
-})
+}
 
 // Credentials that are changed under way: the policy's way, a line in the log
 // that names the reason, and back again once they are right.
-var _ = fault(33, "credentials_rotated", func(t *testing.T, o *outcome) {
-	o.injected = "ACL SETUSER: password, command, keys"
+func TestFault33CredentialsRotated(t *testing.T) {
+	o := fault(t, "ACL SETUSER: password, command, keys")
 	server := redistest.Start(t)
 	const grant = "+evalsha +eval +script|load +get +mget +set +time +hello +client +ping"
 	setUser := func(rules string) {
@@ -250,11 +250,11 @@ var _ = fault(33, "credentials_rotated", func(t *testing.T, o *outcome) {
 		}
 	}
 	o.inTime(t, time.Second)
-})
+}
 
 // A server that is full turns connections away. It is not besieged.
-var _ = fault(34, "maxclients", func(t *testing.T, o *outcome) {
-	o.injected = "no connection left"
+func TestFault34NoConnectionLeft(t *testing.T) {
+	o := fault(t, "no connection left")
 	server := redistest.Start(t)
 	r := rigAt(t, server.URL())
 	works(t, r)
@@ -287,11 +287,11 @@ var _ = fault(34, "maxclients", func(t *testing.T, o *outcome) {
 	do(t, server, "config", "set", "maxclients", 1000)
 	o.recovers(t, r, probing)
 	o.inTime(t, budget)
-})
+}
 
 // A Redis that forgets everything opens every bucket once more, and that is all.
-var _ = fault(35, "everything_forgotten", func(t *testing.T, o *outcome) {
-	o.injected = "FLUSHALL, restart without persistence"
+func TestFault35RedisForgetsEverything(t *testing.T) {
+	o := fault(t, "FLUSHALL, restart without persistence")
 	server := redistest.Start(t)
 	r := rigAt(t, server.URL()+"?read_timeout=20s")
 	r.Timeout, r.NoDenialCache = ample, true
@@ -319,4 +319,4 @@ var _ = fault(35, "everything_forgotten", func(t *testing.T, o *outcome) {
 	if admitted != burst*rounds {
 		t.Errorf("%d admitted; want %d", admitted, burst*rounds)
 	}
-})
+}

@@ -19,8 +19,8 @@ import (
 // What a stopped server has in its buffers it runs when it goes on, long after
 // the callers have been answered otherwise. That is each call at most once, and
 // none that was made while the server was left alone.
-var _ = fault(4, "zombie_charges", func(t *testing.T, o *outcome) {
-	o.injected = "SIGSTOP, calls, SIGCONT"
+func TestFault04CallsToAPausedRedisAreChargedOnce(t *testing.T) {
+	o := fault(t, "SIGSTOP, calls, SIGCONT")
 	server := redistest.Start(t)
 	// Without spare connections, which are not greeted before their first use and
 	// so can take no charge with them.
@@ -57,12 +57,12 @@ var _ = fault(4, "zombie_charges", func(t *testing.T, o *outcome) {
 		t.Errorf("%d charged, %d not tried; want some of both", charged, resting.Load())
 	}
 	o.inTime(t, budget)
-})
+}
 
 // A lost reply leaves open whether a call was charged. It is not sent again,
 // whatever the client's settings for retries are.
-var _ = fault(12, "lost_reply_charges_once", func(t *testing.T, o *outcome) {
-	o.injected = "reply dropped: RST, EOF, cut, timeout"
+func TestFault12LostReplyChargesOnce(t *testing.T) {
+	o := fault(t, "reply dropped: RST, EOF, cut, timeout")
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)
 	cluster := theCluster(t)
@@ -124,7 +124,7 @@ var _ = fault(12, "lost_reply_charges_once", func(t *testing.T, o *outcome) {
 	}
 	proxy.Pass()
 	o.inTime(t, budget)
-})
+}
 
 // proxied is a client of a cluster with a proxy before each node.
 type proxied struct {
@@ -152,8 +152,8 @@ func throughProxies(t testing.TB, c *redistest.Cluster) proxied {
 
 // A server that keeps 500 scripts drops ours when its neighbours send as many in
 // between.
-var _ = fault(14, "evicted_script_goes_unnoticed", func(t *testing.T, o *outcome) {
-	o.injected = "500 other scripts between two admissions"
+func TestFault14EvictedScriptIsSentAgain(t *testing.T) {
+	o := fault(t, "500 other scripts between two admissions")
 	server := redistest.Start(t)
 	r := rigAt(t, server.URL()+"?read_timeout=20s")
 	r.Timeout, r.NoDenialCache = ample, true
@@ -178,11 +178,11 @@ var _ = fault(14, "evicted_script_goes_unnoticed", func(t *testing.T, o *outcome
 	if n := stat(t, server, "errorstats", "errorstat_NOSCRIPT:count="); int64(n) < rounds {
 		t.Errorf("the script was missing %d times; want at least %d", n, rounds)
 	}
-})
+}
 
 // A server that has lost the script is sent it again, once, and nobody notices.
-var _ = fault(13, "forgotten_script_goes_unnoticed", func(t *testing.T, o *outcome) {
-	o.injected = "SCRIPT FLUSH at 100 Hz, restart"
+func TestFault13ForgottenScriptIsSentAgain(t *testing.T) {
+	o := fault(t, "SCRIPT FLUSH at 100 Hz, restart")
 	server := redistest.Start(t)
 	r := rigAt(t, server.URL()+"?read_timeout=20s")
 	r.Timeout = ample
@@ -231,4 +231,4 @@ var _ = fault(13, "forgotten_script_goes_unnoticed", func(t *testing.T, o *outco
 	if sha, text := calls(t, server, "evalsha"), calls(t, server, "eval"); sha != 1 || text != 1 {
 		t.Errorf("it took %d EVALSHA and %d EVAL; want one more trip and no more", sha, text)
 	}
-})
+}

@@ -90,8 +90,8 @@ func commands(lines []string, name string) (found []string) {
 
 // Servers of the application may have any clock. None of it is sent, and what
 // they remember is counted from where they are.
-var _ = fault(36, "application_clock_does_not_matter", func(t *testing.T, o *outcome) {
-	o.injected = "application clocks an hour ahead and behind"
+func TestFault36ApplicationClockDoesNotMatter(t *testing.T) {
+	o := fault(t, "application clocks an hour ahead and behind")
 	server := redistest.Start(t)
 	var apps []*rig
 	for _, skew := range []time.Duration{0, time.Hour, -time.Hour} {
@@ -124,17 +124,17 @@ var _ = fault(36, "application_clock_does_not_matter", func(t *testing.T, o *out
 	if len(sent) != 3 || sent[0] != sent[1] || sent[1] != sent[2] {
 		t.Errorf("got commands\n%s\nwant three, all the same", strings.Join(sent, "\n"))
 	}
-})
+}
 
 // A clock that goes back leaves TATs far in the future. They refuse for no
 // longer than an empty bucket takes to fill.
-var _ = fault(37, "redis_clock_goes_back", func(t *testing.T, o *outcome) {
-	o.injected = "Redis clock back by 1 h and by 30 s"
+func TestFault37RedisClockGoesBack(t *testing.T) {
+	o := fault(t, "Redis clock back by 1 h and by 30 s")
 	server := redistest.Start(t)
 	for _, jump := range []time.Duration{30 * time.Second, time.Hour} {
 		back(t, o, server, rigAt(t, server.URL()+"?read_timeout=20s"), jump)
 	}
-})
+}
 
 func back(t *testing.T, o *outcome, server *redistest.Server, r *rig, jump time.Duration) {
 	t.Helper()
@@ -168,11 +168,11 @@ func back(t *testing.T, o *outcome, server *redistest.Server, r *rig, jump time.
 }
 
 // A clock that jumps ahead fills every bucket, and no more than that.
-var _ = fault(38, "redis_clock_jumps_ahead", func(t *testing.T, o *outcome) {
-	o.injected = "Redis clock ahead by 1 h"
+func TestFault38RedisClockJumpsAhead(t *testing.T) {
+	o := fault(t, "Redis clock ahead by 1 h")
 	server := redistest.Start(t)
 	ahead(t, o, server, rigAt(t, server.URL()+"?read_timeout=20s"), time.Hour)
-})
+}
 
 func ahead(t *testing.T, o *outcome, server *redistest.Server, r *rig, jump time.Duration) {
 	t.Helper()
@@ -209,8 +209,8 @@ func mustTakeCounted(t *testing.T, o *outcome, s gcra.Store, c gcra.Charge) bool
 
 // All limits of a decision see the same moment: TIME is asked once a script,
 // whatever travels with it.
-var _ = fault(40, "one_now_per_decision", func(t *testing.T, o *outcome) {
-	o.injected = "many limits in one admission, many admissions in one batch"
+func TestFault40OneTimeForAllLimits(t *testing.T) {
+	o := fault(t, "many limits in one admission, many admissions in one batch")
 	server := redistest.Start(t)
 	r := rigAt(t, server.URL()+"?read_timeout=20s")
 	r.Timeout, r.NoDenialCache = ample, true
@@ -244,4 +244,4 @@ var _ = fault(40, "one_now_per_decision", func(t *testing.T, o *outcome) {
 			t.Errorf("subject %d: the limits of one admission stand at %v; want all alike", i, tats)
 		}
 	}
-})
+}

@@ -87,8 +87,8 @@ func others(t *testing.T, o *outcome, r *rig, subjects []string, f func()) {
 	}
 }
 
-var _ = fault(21, "cluster_master_killed", func(t *testing.T, o *outcome) {
-	o.injected = "kill -9 of a master"
+func TestFault21ClusterMasterKilled(t *testing.T) {
+	o := fault(t, "kill -9 of a master")
 	c := theCluster(t)
 	withoutFullCoverage(t, c)
 	subjects := onePerShard(t, c)
@@ -109,7 +109,7 @@ var _ = fault(21, "cluster_master_killed", func(t *testing.T, o *outcome) {
 		t.Error("the shard works without its master and nobody has taken over")
 	}
 	o.inTime(t, r.Timeout)
-})
+}
 
 // move brings the keys of a slot, or some of them, to another master, as
 // resharding does. Until done is called the slot is on its way.
@@ -178,8 +178,8 @@ func moveAll(t testing.TB, c *redistest.Cluster, slot int, from, to *redistest.S
 }
 
 // Slots move under load, and nobody sees an error.
-var _ = fault(22, "slots_move_under_load", func(t *testing.T, o *outcome) {
-	o.injected = "resharding: MOVED and ASK"
+func TestFault22SlotsMoveUnderLoad(t *testing.T) {
+	o := fault(t, "resharding: MOVED and ASK")
 	c := theCluster(t)
 	r := onCluster(t, c)
 	r.Timeout = ample
@@ -219,12 +219,12 @@ var _ = fault(22, "slots_move_under_load", func(t *testing.T, o *outcome) {
 	for slot := range moved {
 		moveAll(t, c, slot, to, from)
 	}
-})
+}
 
 // While a slot is on its way, what has left is asked for at its new place,
 // which has never seen the script.
-var _ = fault(23, "ask_and_no_script", func(t *testing.T, o *outcome) {
-	o.injected = "slot half moved, SCRIPT FLUSH on the target"
+func TestFault23MovingSlotWithoutTheScript(t *testing.T) {
+	o := fault(t, "slot half moved, SCRIPT FLUSH on the target")
 	c := theCluster(t)
 	r := onCluster(t, c)
 	r.Timeout, r.NoDenialCache = ample, true
@@ -262,7 +262,7 @@ var _ = fault(23, "ask_and_no_script", func(t *testing.T, o *outcome) {
 		t.Errorf("%d units are gone after 6 admissions", n)
 	}
 	moveAll(t, c, slotOf(t, c, subject), to, from)
-})
+}
 
 // tryAgains is a hook that is called for each answer TRYAGAIN.
 type tryAgains func()
@@ -295,8 +295,8 @@ func (f tryAgains) look(cmd redis.Cmder) {
 
 // Keys that are torn apart come together again when the move goes on: an
 // admission that meets them so is sent once more, and nobody notices.
-var _ = fault(99, "keys_torn_apart_for_a_moment", func(t *testing.T, o *outcome) {
-	o.injected = "two keys of one admission, one of them moved, the other one a moment later"
+func TestFault99KeysOfOneRequestOnTwoNodesForAMoment(t *testing.T) {
+	o := fault(t, "two keys of one admission, one of them moved, the other one a moment later")
 	c := theCluster(t)
 	from, to := shards(t, c)[0].master, shards(t, c)[1].master
 	subject := subjectOn(t, c, 0, "torn")
@@ -355,7 +355,7 @@ var _ = fault(99, "keys_torn_apart_for_a_moment", func(t *testing.T, o *outcome)
 			}
 		}
 	}
-})
+}
 
 // peek is the charge without its cost.
 func peek(c gcra.Charge) gcra.Charge {
@@ -365,8 +365,8 @@ func peek(c gcra.Charge) gcra.Charge {
 
 // An admission whose keys stay torn apart cannot be decided. It is not decided
 // in part, nor is the server taken to be away.
-var _ = fault(24, "keys_torn_apart", func(t *testing.T, o *outcome) {
-	o.injected = "two keys of one admission, one of them moved: TRYAGAIN"
+func TestFault24KeysOfOneRequestOnTwoNodes(t *testing.T) {
+	o := fault(t, "two keys of one admission, one of them moved: TRYAGAIN")
 	c := theCluster(t)
 	var torn atomic.Int64
 	client := closing(t, redis.NewClusterClient(c.Options()))
@@ -403,11 +403,11 @@ var _ = fault(24, "keys_torn_apart", func(t *testing.T, o *outcome) {
 	}
 	moveAll(t, c, slotOf(t, c, subject), to, from)
 	o.inTime(t, r.Timeout)
-})
+}
 
 // The keys of one subject share a slot by construction, whatever it is called.
-var _ = fault(25, "no_crossslot", func(t *testing.T, o *outcome) {
-	o.injected = "many limits, several subjects, hostile names"
+func TestFault25NoCrossslot(t *testing.T) {
+	o := fault(t, "many limits, several subjects, hostile names")
 	c := theCluster(t)
 	r := onCluster(t, c)
 	r.Timeout = ample
@@ -434,11 +434,11 @@ var _ = fault(25, "no_crossslot", func(t *testing.T, o *outcome) {
 		}
 		o.decided(time.Since(start))
 	}
-})
+}
 
 // A cluster that lacks a slot serves none.
-var _ = fault(26, "clusterdown", func(t *testing.T, o *outcome) {
-	o.injected = "master and replica of a shard killed, restarted"
+func TestFault26ClusterDown(t *testing.T) {
+	o := fault(t, "master and replica of a shard killed, restarted")
 	c := theCluster(t)
 	subjects := onePerShard(t, c)
 	r := onCluster(t, c)
@@ -461,11 +461,11 @@ var _ = fault(26, "clusterdown", func(t *testing.T, o *outcome) {
 		o.recoversWhen(t, probing, func() bool { return answersFor(r, s) })
 	}
 	o.inTime(t, budget)
-})
+}
 
 // Each server has a breaker and a queue of its own.
-var _ = fault(27, "one_shard_stands_still", func(t *testing.T, o *outcome) {
-	o.injected = "SIGSTOP of a master, failover, SIGCONT"
+func TestFault27OneShardStandsStill(t *testing.T) {
+	o := fault(t, "SIGSTOP of a master, failover, SIGCONT")
 	c := theCluster(t)
 	withoutFullCoverage(t, c)
 	subjects := onePerShard(t, c)
@@ -485,12 +485,12 @@ var _ = fault(27, "one_shard_stands_still", func(t *testing.T, o *outcome) {
 		time.Sleep(phase(200*time.Millisecond, 5*time.Second))
 	})
 	o.inTime(t, r.Timeout)
-})
+}
 
 // Replicas lag, so that a script must go to the master whatever the client
 // reads from replicas.
-var _ = fault(94, "replicas_are_never_asked", func(t *testing.T, o *outcome) {
-	o.injected = "clients that read from replicas"
+func TestFault94ReplicasAreNeverAsked(t *testing.T) {
+	o := fault(t, "clients that read from replicas")
 	c := theCluster(t)
 	all := wholeShards(t, c)
 	for _, s := range all {
@@ -523,4 +523,4 @@ var _ = fault(94, "replicas_are_never_asked", func(t *testing.T, o *outcome) {
 	if masters == 0 {
 		t.Error("no master was sent a script")
 	}
-})
+}

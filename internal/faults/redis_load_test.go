@@ -54,7 +54,8 @@ func hot(o *outcome, stores [2]*rig, c gcra.Charge, d time.Duration) (all latenc
 
 // A key that everybody asks for costs Redis little more than its admissions:
 // refusals are known without a trip, and are right.
-var _ = fault(49, "hot_key", func(t *testing.T, o *outcome) {
+func TestFault49HotKey(t *testing.T) {
+	o := fault(t, "one key from two stores")
 	server := redistest.Start(t)
 	d := phase(time.Second, 10*time.Second)
 	c := gcra.Charge{Subject: "hot", Policy: "p", Limit: gcra.PerSecond(20), Cost: 1}
@@ -80,15 +81,15 @@ var _ = fault(49, "hot_key", func(t *testing.T, o *outcome) {
 			if denied := int64(len(all)) - admitted; trips[i] > admitted+denied/20 {
 				t.Errorf("%d trips for %d admissions and %d refusals; want 95%% of the refusals without one", trips[i], admitted, denied)
 			}
-			o.injected = fmt.Sprintf("one key from two processes: %.0f a second, p99 %v, %d trips", float64(len(all))/d.Seconds(), all.p99().Round(time.Microsecond), trips[i])
+			o.injected += fmt.Sprintf(": %.0f a second, p99 %v, %d trips", float64(len(all))/d.Seconds(), all.p99().Round(time.Microsecond), trips[i])
 		}
 	}
 	o.injected += fmt.Sprintf("; %d without the denial cache", trips[1])
-})
+}
 
 // Whoever comes first finds a full bucket, and nobody finds it twice.
-var _ = fault(50, "concurrent_first_use", func(t *testing.T, o *outcome) {
-	o.injected = "64 callers in each of 4 processes, at once"
+func TestFault50FirstUseByManyProcesses(t *testing.T) {
+	o := fault(t, "64 callers in each of 4 processes, at once")
 	server := redistest.Start(t)
 	url := server.URL() + "?read_timeout=20s"
 	var children [4]*process
@@ -107,12 +108,12 @@ var _ = fault(50, "concurrent_first_use", func(t *testing.T, o *outcome) {
 			t.Errorf("round %d: %d admitted; want %d", round, passed, burst)
 		}
 	}
-})
+}
 
 // Every admission of several processes is seen on the server, and their history
 // is one that a single limiter could have made.
-var _ = fault(51, "concurrent_processes", func(t *testing.T, o *outcome) {
-	o.injected = "4 processes on 100 keys, replayed"
+func TestFault51ProcessesShareOneLimit(t *testing.T) {
+	o := fault(t, "4 processes on 100 keys, replayed")
 	server := redistest.Start(t)
 	url := server.URL() + "?read_timeout=20s"
 	var children [4]*process
@@ -133,7 +134,7 @@ var _ = fault(51, "concurrent_processes", func(t *testing.T, o *outcome) {
 	if admitted < 100*loadLimit.Burst {
 		t.Errorf("%d admissions; want each of 100 buckets used up", admitted)
 	}
-})
+}
 
 // loadLimit is what the processes of a load keep: T is 50 ms.
 var loadLimit = gcra.PerSecond(20).WithBurst(5)
@@ -229,7 +230,8 @@ func (f fleet) ask(o *outcome, user string, d, pause time.Duration) (admitted, d
 
 // Without Redis each of N servers keeps an Nth of the limit, beginning where
 // Redis has left it as far as it knows.
-var _ = fault(88, "outage_does_not_multiply_the_quota", func(t *testing.T, o *outcome) {
+func TestFault88OutageDoesNotMultiplyTheQuota(t *testing.T) {
+	o := fault(t, "Redis killed, four servers")
 	const n, rate, burst = 4, 40, 40
 	limit := gcra.PerSecond(rate).WithBurst(burst)
 	for name, warm := range map[string]bool{"cold": false, "warm": true} {
@@ -254,13 +256,14 @@ var _ = fault(88, "outage_does_not_multiply_the_quota", func(t *testing.T, o *ou
 		if degraded == 0 || during < int64(rate*phase(2*time.Second, 60*time.Second).Seconds()/2) {
 			t.Errorf("%s: %d admitted in the outage, %d decisions degraded; want service to go on at the rate", name, during, degraded)
 		}
-		o.injected += fmt.Sprintf("Redis killed, %s: %d of %d; ", name, admitted, bound)
+		o.injected += fmt.Sprintf("; %s: %d of %d allowed", name, admitted, bound)
 	}
 	o.inTime(t, budget)
-})
+}
 
 // When Redis comes back, servers come back to it one connection at a time.
-var _ = fault(57, "recovery_herd", func(t *testing.T, o *outcome) {
+func TestFault57RecoveryOpensFewConnections(t *testing.T) {
+	o := fault(t, "Redis silent, then back; four servers")
 	const n = 4
 	server := redistest.Start(t)
 	var proxies [n]*redistest.Proxy
@@ -309,14 +312,15 @@ var _ = fault(57, "recovery_herd", func(t *testing.T, o *outcome) {
 	if opened := count() - before; opened > 16*n {
 		t.Errorf("%d connections opened by %d servers at the recovery; want at most %d", opened, n, 16*n)
 	} else {
-		o.injected = fmt.Sprintf("silence, then recovery, 4 servers: %.1f connections a second, %d at the recovery", perSecond, opened)
+		o.injected += fmt.Sprintf(": %.1f connections a second, %d at the recovery", perSecond, opened)
 	}
 	o.inTime(t, budget)
-})
+}
 
 // A Redis that comes and goes: each change may give what was lost once more,
 // and the breaker changes its mind no more often than it rests.
-var _ = fault(58, "flapping", func(t *testing.T, o *outcome) {
+func TestFault58RedisFlaps(t *testing.T) {
+	o := fault(t, "Redis up and down")
 	const rate, burst = 50, 25
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)
@@ -336,7 +340,7 @@ var _ = fault(58, "flapping", func(t *testing.T, o *outcome) {
 	took := time.Since(start)
 	bound := burst + int64(math.Ceil(rate*took.Seconds())) + burst*int64(flaps)
 	o.atMost(t, admitted, bound, fmt.Sprint(flaps, " flaps"))
-	o.injected = fmt.Sprintf("up and down %d times: %d of %d admitted", flaps, admitted, bound)
+	o.injected += fmt.Sprintf(" %d times: %d of %d allowed", flaps, admitted, bound)
 	if degraded == 0 || admitted < int64(rate*took.Seconds()/2) {
 		t.Errorf("%d admitted, %d decisions degraded; want service at the rate and an outage noticed", admitted, degraded)
 	}
@@ -347,4 +351,4 @@ var _ = fault(58, "flapping", func(t *testing.T, o *outcome) {
 	proxy.Pass()
 	o.recovers(t, f.rigs[0], probing)
 	o.inTime(t, budget)
-})
+}

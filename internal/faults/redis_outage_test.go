@@ -22,8 +22,8 @@ import (
 const probing = 2 * time.Second
 
 // The limiter does not need Redis in order to start, and finds it when it comes.
-var _ = fault(1, "redis_not_there_at_start", func(t *testing.T, o *outcome) {
-	o.injected = "Redis starts after the application"
+func TestFault01RedisStartsAfterTheApplication(t *testing.T) {
+	o := fault(t, "Redis starts after the application")
 	server := redistest.Start(t)
 	server.Kill()
 	r := rigAt(t, server.URL())
@@ -43,10 +43,10 @@ var _ = fault(1, "redis_not_there_at_start", func(t *testing.T, o *outcome) {
 		t.Errorf("got %d log lines about the recovery; want 1", len(lines))
 	}
 	o.inTime(t, budget)
-})
+}
 
-var _ = fault(2, "kill_under_load", func(t *testing.T, o *outcome) {
-	o.injected = "kill -9, restart"
+func TestFault02RedisKilledUnderLoad(t *testing.T) {
+	o := fault(t, "kill -9, restart")
 	server := redistest.Start(t)
 	r := rigAt(t, server.URL())
 	s := newSite(t, o, r, ratelimit.Config{}, ratelimit.Policy{Name: "all", Limit: gcra.PerSecond(1000)})
@@ -66,11 +66,11 @@ var _ = fault(2, "kill_under_load", func(t *testing.T, o *outcome) {
 	o.recovers(t, r, probing)
 	s.traffic(t, rate, phase(300*time.Millisecond, 2*time.Second)).only(t, "after the restart", http.StatusOK)
 	o.inTime(t, budget)
-})
+}
 
 // A process that is stopped keeps its connections open and answers nothing.
-var _ = fault(3, "paused_server", func(t *testing.T, o *outcome) {
-	o.injected = "SIGSTOP, SIGCONT"
+func TestFault03RedisPaused(t *testing.T) {
+	o := fault(t, "SIGSTOP, SIGCONT")
 	server := redistest.Start(t)
 	r := rigAt(t, server.URL())
 	s := newSite(t, o, r, ratelimit.Config{}, ratelimit.Policy{Name: "all", Limit: gcra.PerSecond(1000)})
@@ -90,12 +90,12 @@ var _ = fault(3, "paused_server", func(t *testing.T, o *outcome) {
 	s.client.CloseIdleConnections()
 	before.released(t, 5)
 	o.inTime(t, budget)
-})
+}
 
 // Replies that come after the deadline are no replies, always, and connections
 // are not churned for each of them: the server is left alone between probes.
-var _ = fault(5, "slow_redis", func(t *testing.T, o *outcome) {
-	o.injected = "replies later than the budget"
+func TestFault05SlowRedisIsLeftAlone(t *testing.T) {
+	o := fault(t, "replies later than the budget")
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)
 	r := rigAt(t, "redis://"+proxy.Addr)
@@ -120,11 +120,11 @@ var _ = fault(5, "slow_redis", func(t *testing.T, o *outcome) {
 	proxy.Pass()
 	o.recovers(t, r, probing)
 	o.inTime(t, r.Timeout)
-})
+}
 
 // Servers that stand still by themselves do so without being restarted.
-var _ = fault(6, "server_stands_still", func(t *testing.T, o *outcome) {
-	o.injected = "DEBUG SLEEP, CLIENT PAUSE WRITE"
+func TestFault06RedisStandsStill(t *testing.T) {
+	o := fault(t, "DEBUG SLEEP, CLIENT PAUSE WRITE")
 	server := redistest.Start(t)
 	for _, args := range [][]any{{"debug", "sleep", "1"}, {"client", "pause", "1000", "write"}} {
 		r := rigAt(t, server.URL())
@@ -141,12 +141,12 @@ var _ = fault(6, "server_stands_still", func(t *testing.T, o *outcome) {
 		o.recovers(t, r, time.Second+probing)
 		o.inTime(t, budget)
 	}
-})
+}
 
 // A host that is gone does not even refuse. The first calls find no connection
 // and must not wait for one.
-var _ = fault(8, "host_gone", func(t *testing.T, o *outcome) {
-	o.injected = "no SYN is answered"
+func TestFault08HostGone(t *testing.T) {
+	o := fault(t, "no SYN is answered")
 	addr := blackholed(t)
 	for name, client := range map[string]*redis.Client{
 		"go-redis's defaults": closing(t, redis.NewClient(&redis.Options{Addr: addr})),
@@ -160,13 +160,13 @@ var _ = fault(8, "host_gone", func(t *testing.T, o *outcome) {
 		})
 	}
 	o.inTime(t, budget)
-})
+}
 
 // Many callers share few connections: a batch takes one whatever the number of
 // its callers, so that a small pool is enough, and when replies stop nobody
 // waits for a connection beyond the budget.
-var _ = fault(9, "small_pool", func(t *testing.T, o *outcome) {
-	o.injected = "2 connections, slow replies, 200 callers"
+func TestFault09SmallPoolServesManyCallers(t *testing.T) {
+	o := fault(t, "2 connections, slow replies, 200 callers")
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)
 	r := rigAt(t, "redis://"+proxy.Addr+"?pool_size=2&pool_timeout=10s")
@@ -197,12 +197,12 @@ var _ = fault(9, "small_pool", func(t *testing.T, o *outcome) {
 	if n := proxy.RequestBytes() - sent; n > 60_000 {
 		t.Errorf("%d bytes sent for 200 calls; want each call sent once at most", n)
 	}
-})
+}
 
 // Waiting for a connection, dialling and reading come out of one budget,
 // whatever each of them may take by the client's own settings.
-var _ = fault(10, "one_budget_for_all_waits", func(t *testing.T, o *outcome) {
-	o.injected = "dial, wait and read all stand still"
+func TestFault10OneTimeoutForDialWaitAndRead(t *testing.T) {
+	o := fault(t, "dial, wait and read all stand still")
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)
 	options := &redis.Options{Addr: proxy.Addr, PoolSize: 1, DialTimeout: ample, PoolTimeout: ample, ReadTimeout: 2 * time.Second, WriteTimeout: ample}
@@ -221,11 +221,11 @@ var _ = fault(10, "one_budget_for_all_waits", func(t *testing.T, o *outcome) {
 		proxy.Pass()
 	}
 	o.inTime(t, budget)
-})
+}
 
 // go-redis does not interrupt a read by itself.
-var _ = fault(11, "deadline_in_a_read", func(t *testing.T, o *outcome) {
-	o.injected = "a reply that never comes, with the caller's own deadline"
+func TestFault11CallerDeadlineEndsARead(t *testing.T) {
+	o := fault(t, "a reply that never comes, with the caller's own deadline")
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)
 	for name, r := range map[string]*rig{
@@ -258,12 +258,12 @@ var _ = fault(11, "deadline_in_a_read", func(t *testing.T, o *outcome) {
 	}
 	o.inTime(t, 25*time.Millisecond)
 	proxy.Reset()
-})
+}
 
 // Whoever looks sees that the limiter is degraded: each decision carries the
 // reason, the log has a line for each change of state and none in between.
-var _ = fault(89, "degradation_is_told", func(t *testing.T, o *outcome) {
-	o.injected = "kill -9 twice"
+func TestFault89OutageIsReported(t *testing.T) {
+	o := fault(t, "kill -9 twice")
 	server := redistest.Start(t)
 	r := rigAt(t, server.URL())
 	s := newSite(t, o, r, ratelimit.Config{}, ratelimit.Policy{Name: "all", Limit: gcra.PerSecond(1000)})
@@ -282,11 +282,11 @@ var _ = fault(89, "degradation_is_told", func(t *testing.T, o *outcome) {
 		server.Restart()
 	}
 	o.recovers(t, r, probing)
-})
+}
 
 // A limiter that cannot tell does not claim that the client has asked too much.
-var _ = fault(90, "an_outage_is_no_429", func(t *testing.T, o *outcome) {
-	o.injected = "kill -9, policy closed"
+func TestFault90OutageIsNo429(t *testing.T) {
+	o := fault(t, "kill -9, policy closed")
 	server := redistest.Start(t)
 	r := rigAt(t, server.URL())
 	r.Timeout = ample
@@ -318,4 +318,4 @@ var _ = fault(90, "an_outage_is_no_429", func(t *testing.T, o *outcome) {
 	if got := s.get(t, "other").StatusCode; got != http.StatusOK {
 		t.Errorf("with Redis back: got %d; want 200", got)
 	}
-})
+}

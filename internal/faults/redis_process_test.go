@@ -20,17 +20,6 @@ import (
 // Redis that they share.
 const childURL = "RATELIMIT_FAULTS_CHILD"
 
-func TestMain(m *testing.M) {
-	if url := os.Getenv(childURL); url != "" {
-		if err := child(url, os.Stdin, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
-	os.Exit(m.Run())
-}
-
 // child does what it reads, line by line, and writes how many calls passed and
 // how many there were:
 //

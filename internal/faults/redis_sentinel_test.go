@@ -53,8 +53,8 @@ func pair(t testing.TB) (master, replica *redistest.Server, link *redistest.Prox
 
 // A master that is made a replica keeps its connections open and answers each
 // admission with READONLY.
-var _ = fault(15, "readonly_on_open_connections", func(t *testing.T, o *outcome) {
-	o.injected = "REPLICAOF; FAILOVER TO"
+func TestFault15ReadonlyOnOpenConnections(t *testing.T) {
+	o := fault(t, "REPLICAOF; FAILOVER TO")
 	server := redistest.Start(t)
 	r := rigAt(t, server.URL())
 	works(t, r)
@@ -88,10 +88,10 @@ var _ = fault(15, "readonly_on_open_connections", func(t *testing.T, o *outcome)
 		t.Error("the new master has seen no script")
 	}
 	o.inTime(t, budget)
-})
+}
 
-var _ = fault(16, "master_killed", func(t *testing.T, o *outcome) {
-	o.injected = "kill -9 of the master, Sentinel"
+func TestFault16MasterKilled(t *testing.T) {
+	o := fault(t, "kill -9 of the master, Sentinel")
 	group := theSentinels(t)
 	r := following(t, group)
 	works(t, r)
@@ -110,12 +110,12 @@ var _ = fault(16, "master_killed", func(t *testing.T, o *outcome) {
 		t.Errorf("got %d log lines about the outage; want one at most", away)
 	}
 	o.inTime(t, budget)
-})
+}
 
 // A master that stood still while another took its place goes on believing
 // that it is the master for a while. Nobody asks it.
-var _ = fault(17, "master_paused_and_resumed", func(t *testing.T, o *outcome) {
-	o.injected = "SIGSTOP of the master, failover, SIGCONT"
+func TestFault17MasterPausedAndResumed(t *testing.T) {
+	o := fault(t, "SIGSTOP of the master, failover, SIGCONT")
 	group := theSentinels(t)
 	r := following(t, group)
 	r.NoDenialCache = true
@@ -153,12 +153,12 @@ var _ = fault(17, "master_paused_and_resumed", func(t *testing.T, o *outcome) {
 		t.Errorf("%d units charged by %d calls", n, late.Load())
 	}
 	o.inTime(t, budget)
-})
+}
 
 // Where the master is can be learned from any sentinel, and one that is silent
 // does not keep the others from being asked.
-var _ = fault(18, "a_sentinel_is_silent", func(t *testing.T, o *outcome) {
-	o.injected = "first sentinel refuses or is silent; then the one in use, at a failover"
+func TestFault18SentinelIsSilent(t *testing.T) {
+	o := fault(t, "first sentinel refuses or is silent; then the one in use, at a failover")
 	group := theSentinels(t)
 	addrs := group.Addrs()
 	proxy := redistest.NewProxy(t, addrs[0])
@@ -179,12 +179,13 @@ var _ = fault(18, "a_sentinel_is_silent", func(t *testing.T, o *outcome) {
 	succeeded(t, group, old)
 	o.recovers(t, r, probing)
 	o.inTime(t, budget)
-})
+}
 
 // What the master has not yet passed on is lost with it: a bucket goes back to
 // what the replica knows. The overshoot is what was admitted in the lag, and
 // one burst at most.
-var _ = fault(19, "writes_lost_at_failover", func(t *testing.T, o *outcome) {
+func TestFault19WritesLostAtFailover(t *testing.T) {
+	o := fault(t, "replication cut, kill -9")
 	group := theSentinels(t)
 	r := following(t, group)
 	r.NoDenialCache = true // with it the server that admitted them remembers some
@@ -225,17 +226,17 @@ var _ = fault(19, "writes_lost_at_failover", func(t *testing.T, o *outcome) {
 			after++
 		}
 	}
-	o.injected = fmt.Sprintf("replication cut, %d units admitted, kill -9: %d of a burst of %d too many", lag, early+lag+after-burst, burst)
+	o.injected += fmt.Sprintf(": %d units allowed in the lag, %d of a burst of %d too many", lag, early+lag+after-burst, burst)
 	o.atMost(t, early+lag+after, burst+lag, "burst and lag")
 	if after != burst-early {
 		t.Errorf("%d admitted after the failover; want %d: the %d units of the lag are lost", after, burst-early, lag)
 	}
-})
+}
 
 // Two masters at once are two buckets: as much again for as long as it lasts.
 // With min-replicas-to-write the one that is alone stops admitting.
-var _ = fault(20, "split_brain", func(t *testing.T, o *outcome) {
-	o.injected = "replication cut, the replica promoted, clients on both"
+func TestFault20SplitBrain(t *testing.T) {
+	o := fault(t, "replication cut, the replica promoted, clients on both")
 	master, replica, link := pair(t)
 	here, there := rigAt(t, master.URL()), rigAt(t, replica.URL())
 	here.Prefix, there.Prefix = "split:", "split:"
@@ -274,11 +275,11 @@ var _ = fault(20, "split_brain", func(t *testing.T, o *outcome) {
 	})
 	ailing(t, o, here, "NOREPLICAS")
 	redistest.Eventually(t, ample, "the promoted replica to work", func() bool { return answers(there) })
-})
+}
 
 // The clock of the server that takes over may be another.
-var _ = fault(39, "new_master_with_another_clock", func(t *testing.T, o *outcome) {
-	o.injected = "failover, clock of the new master 30 s behind and ahead"
+func TestFault39NewMasterWithAnotherClock(t *testing.T) {
+	o := fault(t, "failover, clock of the new master 30 s behind and ahead")
 	group := theSentinels(t)
 	r := following(t, group)
 	works(t, r)
@@ -289,4 +290,4 @@ var _ = fault(39, "new_master_with_another_clock", func(t *testing.T, o *outcome
 	mustHeal(t, healSentinels(t, group)) // until then they do not agree
 	back(t, new(outcome), master, following(t, group), 30*time.Second)
 	ahead(t, o, master, following(t, group), 30*time.Second)
-})
+}

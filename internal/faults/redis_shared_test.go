@@ -6,7 +6,6 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,30 +14,40 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
-// A cluster and a Sentinel group take seconds to form. Rows share one of each,
-// started when the first row asks, and leave it as they have found it. One that
-// does not recover from a row is left alone, and the next row starts another.
-var shared struct {
-	mu       sync.Mutex
-	cluster  *redistest.Cluster
-	sentinel *redistest.Sentinel
+// A cluster and a Sentinel group take seconds to form. Tests share one of each,
+// started when the first test asks, and leave it as they found it. If one does
+// not recover from a test, the next test starts another.
+var shared servers
+
+// servers outlive the test that starts them. They are given servers as their
+// testing.TB, so that what goes wrong fails the test that runs.
+type servers struct {
+	testing.TB // the test that runs
+	cluster    *redistest.Cluster
+	sentinel   *redistest.Sentinel
+	cleanups   []func()
 }
 
-// theCluster is the cluster that rows share.
+// Cleanup calls f when all tests have ended.
+func (s *servers) Cleanup(f func()) { s.cleanups = append(s.cleanups, f) }
+
+func (s *servers) stop() {
+	for _, f := range slices.Backward(s.cleanups) {
+		f()
+	}
+}
+
+// theCluster is the cluster that tests share.
 func theCluster(t testing.TB) *redistest.Cluster {
 	t.Helper()
 	redistest.Need(t)
-	shared.mu.Lock()
-	defer shared.mu.Unlock()
 	if shared.cluster == nil {
-		shared.cluster = redistest.StartCluster(suite)
+		shared.cluster = redistest.StartCluster(&shared)
 	}
 	c := shared.cluster
 	t.Cleanup(func() {
 		if !healCluster(c) {
-			t.Log("the cluster is not sound; the next row starts another")
-			shared.mu.Lock()
-			defer shared.mu.Unlock()
+			t.Log("the cluster is not sound; the next test starts another")
 			shared.cluster = nil
 		}
 	})
@@ -193,21 +202,17 @@ func masterOf(t testing.TB, c *redistest.Cluster, subject string) *redistest.Ser
 	return nil
 }
 
-// theSentinels is the Sentinel group that rows share.
+// theSentinels is the Sentinel group that tests share.
 func theSentinels(t testing.TB) *redistest.Sentinel {
 	t.Helper()
 	redistest.Need(t)
-	shared.mu.Lock()
-	defer shared.mu.Unlock()
 	if shared.sentinel == nil {
-		shared.sentinel = redistest.StartSentinel(suite)
+		shared.sentinel = redistest.StartSentinel(&shared)
 	}
 	group := shared.sentinel
 	t.Cleanup(func() {
 		if !healSentinels(t, group) {
-			t.Log("the Sentinel group is not sound; the next row starts another")
-			shared.mu.Lock()
-			defer shared.mu.Unlock()
+			t.Log("the Sentinel group is not sound; the next test starts another")
 			shared.sentinel = nil
 		}
 	})

@@ -21,8 +21,8 @@ import (
 
 // Whatever the way to Redis, the decisions are the same, and so is what
 // happens when it is cut.
-var _ = fault(95, "every_way_to_redis", func(t *testing.T, o *outcome) {
-	o.injected = "TLS, unix socket, RESP2 and 3, password, through URLs and options"
+func TestFault95EveryWayToConnect(t *testing.T) {
+	o := fault(t, "TLS, unix socket, RESP2 and 3, password, through URLs and options")
 	socket := filepath.Join(t.TempDir(), "redis.sock")
 	certs := redistest.NewCertificates(t)
 	server := redistest.Start(t, "--unixsocket", socket, "--requirepass", "pass word&%")
@@ -88,12 +88,12 @@ var _ = fault(95, "every_way_to_redis", func(t *testing.T, o *outcome) {
 	if _, err := o.take(rigOn(closing(t, redis.NewClient(strangers))), plenty("somebody")); err == nil {
 		t.Error("a server whose certificate is not trusted was asked all the same")
 	}
-})
+}
 
 // Closing the store ends what it has begun. Calls under way come back, and
 // later ones fail.
-var _ = fault(96, "graceful_shutdown", func(t *testing.T, o *outcome) {
-	o.injected = "Close with calls under way, on a healthy and on a silent Redis"
+func TestFault96GracefulShutdown(t *testing.T) {
+	o := fault(t, "Close with calls under way, on a healthy and on a silent Redis")
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)
 	before := held(t)
@@ -132,4 +132,4 @@ var _ = fault(96, "graceful_shutdown", func(t *testing.T, o *outcome) {
 	proxy.Reset()
 	before.released(t, 2)
 	o.inTime(t, budget)
-})
+}
