@@ -23,7 +23,7 @@ func TestFault86NoClientCausesAnOutage(t *testing.T) {
 	server := redistest.Start(t)
 	store := rigAt(t, server.URL()+"?read_timeout=20s")
 	store.Timeout, store.Prefix = patience, "rl:"
-	subject := keyfunc.JWTSubject(func(*jwt.Token) (any, error) { return secret, nil }, []string{"HS256"})
+	subject := keyfunc.JWTSubject(func(*jwt.Token) (any, error) { return []byte("a secret that is long enough for HS256"), nil }, []string{"HS256"})
 	for _, outage := range []middleware.FailureMode{middleware.FailOpen, middleware.FailClosed} {
 		honest := fmt.Sprint("alice", outage)
 		s := openSite(t, o, setup{Config: middleware.Config{Store: store.Redis}, policies: []middleware.Policy{
