@@ -65,48 +65,6 @@ func TestFault81DifferentIdentitiesNeverShareAKey(t *testing.T) {
 	}
 }
 
-func TestFault82ClientsCannotChooseASlot(t *testing.T) {
-	o := fault(t, "{same} in identities, on a cluster")
-	cluster := redistest.StartCluster(t)
-	store := gcra.NewRedis(cluster.Client())
-	store.Timeout = patience
-	s := openSite(t, o, setup{Config: middleware.Config{Store: store}, policies: []middleware.Policy{
-		{Name: "one", Key: byClient, Limit: gcra.PerDay(1)},
-		{Name: "two", Key: byClient, Limit: gcra.PerDay(2)},
-		{Name: "all", Key: everybody, Limit: gcra.PerDay(1_000_000).WithBurst(1000)},
-	}})
-	slots := make(map[int64]bool)
-	n := sized(60, 500)
-	for i := range n {
-		id := fmt.Sprintf([]string{"{same}%d", "user{same}%d", "{same}{same}%d", "}{same}%d", "{}%d{same}"}[i%5], i)
-		expect(t, id, s.statuses(t, "GET /ok", 2, "X-Client: "+id), []int{200, 429})
-	}
-	expect(t, "decisions with an error", s.failed.Load(), 0)
-	for _, node := range cluster.Nodes[:3] {
-		keys, err := node.Client().Keys(t.Context(), "*:one").Result()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(keys) < n/6 {
-			t.Errorf("%s holds %d of %d keys; want about a third", node.Addr, len(keys), n)
-		}
-		for _, key := range keys {
-			slot, err := node.Client().ClusterKeySlot(t.Context(), key).Result()
-			if err != nil {
-				t.Fatal(err)
-			}
-			slots[slot] = true
-			two, err := node.Client().ClusterKeySlot(t.Context(), strings.TrimSuffix(key, "one")+"two").Result()
-			if err != nil || two != slot {
-				t.Errorf("%s is in slot %d, policy two of it in %d, %v; want the same", key, slot, two, err)
-			}
-		}
-	}
-	if len(slots) < n*9/10 {
-		t.Errorf("%d identities came into %d slots; want nearly as many", n, len(slots))
-	}
-}
-
 func TestFault83LongKeyTakesNoMoreRoom(t *testing.T) {
 	o := fault(t, "identities of 900 KB")
 	server := redistest.Start(t)
