@@ -2,7 +2,6 @@ package faults
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -153,45 +152,6 @@ func TestFault45ReplyOfAnotherTypeIsAnError(t *testing.T) {
 	}
 }
 
-func TestFault46KeyOutlivesItsDebt(t *testing.T) {
-	o := fault(t, "10,000 and 100 a second")
-	server := redistest.Start(t)
-	store := patientStore(t, server)
-	store.NoDenialCache = true
-	for _, cost := range []int64{5000, 4999, 10_000, 3333} {
-		subject := fmt.Sprint("ttl", cost)
-		mustTake(t, store, gcra.Charge{Subject: subject, Policy: "p", Limit: gcra.PerSecond(10_000), Cost: cost})
-		ahead, ttl := lead(t, server, "rl:{"+subject+"}:p")
-		if ahead > 0 && ttl < ahead-time.Millisecond { // PTTL rounds
-			t.Errorf("cost %d: the TAT is %v ahead and the key lives for %v; want as long", cost, ahead, ttl)
-		}
-	}
-	for _, rate := range []int64{100, 10_000} {
-		limit := gcra.PerSecond(rate).WithBurst(1)
-		var passed atomic.Int64
-		begin := redisTime(t, server)
-		stop := time.Now().Add(phase(1200*time.Millisecond, 4*time.Second))
-		crowd(4, func(int) {
-			for time.Now().Before(stop) {
-				r, err := o.take(store, gcra.Charge{Subject: fmt.Sprint("rate", rate), Policy: "p", Limit: limit, Cost: 1})
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if r.Allowed {
-					passed.Add(1)
-				}
-			}
-		})
-		took := redisTime(t, server).Sub(begin)
-		bound := 1 + int64(took/(time.Second/time.Duration(rate)))
-		o.atMost(t, passed.Load(), bound, fmt.Sprintf("%d a second for %v", rate, took))
-		if passed.Load() < 10 {
-			t.Errorf("%d a second: %d passed in %v; want more", rate, passed.Load(), took)
-		}
-	}
-}
-
 func redisTime(t *testing.T, server *redistest.Server) time.Time {
 	t.Helper()
 	now, err := server.Client().Time(t.Context()).Result()
@@ -199,55 +159,6 @@ func redisTime(t *testing.T, server *redistest.Server) time.Time {
 		t.Fatal(err)
 	}
 	return now
-}
-
-func TestFault47EveryKeyExpires(t *testing.T) {
-	o := fault(t, "flushes, cut connections, refunds, changed limits")
-	server := redistest.Start(t)
-	proxy := redistest.NewProxy(t, server.Addr)
-	store := rigAt(t, "redis://"+proxy.Addr)
-	limits := []gcra.Limit{gcra.PerSecond(100), gcra.PerSecond(1_000_000), gcra.PerSecond(10).WithBurst(20), {Count: 1, Per: 1500 * time.Millisecond}}
-	flush := during(func() {
-		do(t, server, "script", "flush")
-		proxy.Reset()
-		time.Sleep(20 * time.Millisecond)
-	})
-	stop := time.Now().Add(phase(800*time.Millisecond, 30*time.Second))
-	anything := func(i int) {
-		charges := []gcra.Charge{
-			{Subject: fmt.Sprint("s", i%50), Policy: "p", Limit: limits[i%len(limits)], Cost: int64(i % 3)},
-			{Subject: fmt.Sprint("s", i%7), Policy: "q", Limit: limits[i/3%len(limits)], Cost: 1, MaxDelay: time.Duration(i%2) * 50 * time.Millisecond},
-		}
-		begin := time.Now()
-		if i%5 == 0 {
-			_ = store.Refund(context.Background(), charges) // may well fail
-		} else {
-			_, _ = store.Take(context.Background(), charges) // and so may this
-		}
-		o.decided(time.Since(begin))
-	}
-	crowd(8, func(g int) {
-		for i := g; time.Now().Before(stop); i++ {
-			anything(i)
-		}
-	})
-	flush()
-	o.recovers(t, store, 2*time.Second)
-	for i := range 200 {
-		anything(i)
-	}
-	ctx, seen := t.Context(), 0
-	for it := server.Client().Scan(ctx, 0, store.Prefix+"*", 1000).Iterator(); it.Next(ctx); seen++ {
-		if ttl := server.Client().PTTL(ctx, it.Val()).Val(); ttl == -1 {
-			t.Errorf("%s has no TTL", it.Val())
-		} else if ttl > 2100*time.Millisecond {
-			t.Errorf("%s lives for %v; want at most the 2 s that its limit takes to refill", it.Val(), ttl)
-		}
-	}
-	if seen == 0 {
-		t.Error("no key was left to look at")
-	}
-	redistest.Eventually(t, patience, "all keys to expire", func() bool { return server.Client().DBSize(ctx).Val() == 0 })
 }
 
 func TestFault48DamagedValueHealsAndHarmsNoOther(t *testing.T) {
