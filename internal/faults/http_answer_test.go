@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -39,39 +38,6 @@ func TestFault52DeniedRequestIsChargedNowhere(t *testing.T) {
 		expect(t, "somebody else", s.do(t, "GET /ok", "X-Client: bob").StatusCode, 200)
 		expect(t, "left for all", s.lastDecision().Results[0].Remaining, 996)
 	})
-}
-
-func TestFault53HeadersDescribeTheLimitThatDenied(t *testing.T) {
-	o := fault(t, "refused by the second of two, and by both")
-	cost := 1
-	open := func(f framework, h middleware.Headers) *website {
-		cost = 1
-		return openSite(t, o, setup{framework: f, Config: middleware.Config{Headers: h}, policies: []middleware.Policy{
-			{Name: "day", Key: everybody, Limit: gcra.PerDay(4), Cost: func(*http.Request) int { return cost }},
-			{Name: "hour", Key: everybody, Limit: gcra.PerHour(2)}}})
-	}
-	for _, f := range frameworks {
-		s := open(f, 0)
-		s.statuses(t, "GET /ok", 2)
-		a := s.do(t, "GET /ok")
-		var problem struct {
-			Violated []string `json:"violated-policies"`
-		}
-		if err := json.Unmarshal([]byte(a.body), &problem); err != nil {
-			t.Fatal(err)
-		}
-		expect(t, f.name+": refused by hour", []any{a.StatusCode, a.Header.Get("RateLimit-Limit"), a.Header.Get("RateLimit-Remaining"), a.Header.Get("Retry-After"), problem.Violated},
-			[]any{429, "2", "0", "1800", []string{"hour"}})
-		// Both refuse: the longer wait is the one that helps.
-		cost = 3
-		a = s.do(t, "GET /ok")
-		expect(t, f.name+": refused by both", []any{a.Header.Get("RateLimit-Limit"), a.Header.Get("RateLimit-Remaining"), a.Header.Get("Retry-After")}, []any{"4", "2", "21600"})
-
-		s = open(f, middleware.HeadersDraft11)
-		s.statuses(t, "GET /ok", 2)
-		a = s.do(t, "GET /ok")
-		expect(t, f.name+": in a list", a.Header.Get("RateLimit"), `"day";r=2, "hour";r=0;t=1800`)
-	}
 }
 
 func TestFault54WaitingForRetryAfterPasses(t *testing.T) {

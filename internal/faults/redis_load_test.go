@@ -87,29 +87,6 @@ func TestFault49HotKey(t *testing.T) {
 	o.injected += fmt.Sprintf("; %d without the denial cache", trips[1])
 }
 
-// Whoever comes first finds a full bucket, and nobody finds it twice.
-func TestFault50FirstUseByManyProcesses(t *testing.T) {
-	o := fault(t, "64 callers in each of 4 processes, at once")
-	server := redistest.Start(t)
-	url := server.URL() + "?read_timeout=20s"
-	var children [4]*process
-	for i := range children {
-		children[i] = startProcess(t, url)
-	}
-	const burst = 50
-	for round := range amount(5, 50) {
-		var passed int64
-		for _, n := range askAll(t, children[:], fmt.Sprintf("burst round%d %d", round, burst)) {
-			passed += n[0]
-			o.requests.Add(n[1])
-		}
-		o.atMost(t, passed, burst, "first use")
-		if passed < burst {
-			t.Errorf("round %d: %d admitted; want %d", round, passed, burst)
-		}
-	}
-}
-
 // Every admission of several processes is seen on the server, and their history
 // is one that a single limiter could have made.
 func TestFault51ProcessesShareOneLimit(t *testing.T) {

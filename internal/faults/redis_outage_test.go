@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -282,40 +281,4 @@ func TestFault89OutageIsReported(t *testing.T) {
 		server.Restart()
 	}
 	o.recovers(t, r, probing)
-}
-
-// A limiter that cannot tell does not claim that the client has asked too much.
-func TestFault90OutageIsNo429(t *testing.T) {
-	o := fault(t, "kill -9, policy closed")
-	server := redistest.Start(t)
-	r := rigAt(t, server.URL())
-	r.Timeout = ample
-	s := newSite(t, o, r, ratelimit.Config{}, ratelimit.Policy{Name: "all", Limit: gcra.PerDay(5), OnFailure: ratelimit.FailClosed})
-	for i := range 6 {
-		want := http.StatusOK
-		if i == 5 {
-			want = http.StatusTooManyRequests
-		}
-		if got := s.get(t, "honest"); got.StatusCode != want {
-			t.Errorf("request %d: got %d; want %d", i, got.StatusCode, want)
-		}
-	}
-	server.Kill()
-	redistest.Eventually(t, ample, "the server to say that it cannot tell", func() bool {
-		return s.get(t, "other").StatusCode == http.StatusServiceUnavailable
-	})
-	var refused atomic.Int64
-	crowd(20, func(i int) {
-		resp := s.get(t, fmt.Sprint("user", i))
-		if resp.StatusCode == http.StatusServiceUnavailable && resp.Header.Get("Retry-After") != "" {
-			refused.Add(1)
-		} else {
-			t.Errorf("without Redis: got %d, Retry-After %q; want 503 and a time", resp.StatusCode, resp.Header.Get("Retry-After"))
-		}
-	})
-	server.Restart()
-	o.recovers(t, r, probing)
-	if got := s.get(t, "other").StatusCode; got != http.StatusOK {
-		t.Errorf("with Redis back: got %d; want 200", got)
-	}
 }
