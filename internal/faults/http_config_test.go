@@ -19,7 +19,7 @@ func TestFault91MissingSettingsAreSafe(t *testing.T) {
 		expect(t, name, []any{a.StatusCode, a.Header.Get("RateLimit-Limit"), a.Header.Get("RateLimit-Remaining")}, []any{200, "2", "1"})
 		expect(t, name, s.statuses(t, "GET /ok", 2), []int{200, 429})
 		// Neither open nor closed in an outage, but limited.
-		cfg.Store = broken{}
+		cfg.Store, cfg.Logger = broken{}, silence
 		s = openSite(t, o, setup{Config: cfg, policies: []middleware.Policy{p}})
 		expect(t, name+": without a store", s.statuses(t, "GET /ok", 3), []int{200, 200, 429})
 	}

@@ -1,12 +1,10 @@
 package faults
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"reflect"
 	"slices"
@@ -18,149 +16,64 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// broken is a store that does not answer, or panics.
-type broken struct{ panics bool }
+// broken is a store that does not answer.
+type broken struct{}
 
 var errBroken = errors.New("store is broken")
 
-func (b broken) Take(context.Context, []gcra.Charge) (bool, error) {
-	if b.panics {
-		panic(errBroken)
-	}
-	return false, errBroken
-}
-
-func (b broken) Refund(ctx context.Context, charges []gcra.Charge) error {
-	_, err := b.Take(ctx, charges)
-	return err
-}
+func (broken) Take(context.Context, []gcra.Charge) (bool, error)       { return false, errBroken }
+func (broken) Refund(ctx context.Context, charges []gcra.Charge) error { return errBroken }
 
 func TestFault63PanicFollowsOnFailure(t *testing.T) {
-	o := fault(t, "panics in Key, LimitFor, Cost, Skip and the store; nil")
-	panicking := func(*http.Request) (string, error) {
-		var nobody *http.Request
-		return nobody.Host, nil
-	}
+	o := fault(t, "panics in Key, LimitFor, Cost and Skip")
 	two := gcra.PerDay(2)
 	eachFramework(t, func(t *testing.T, f framework) {
-		for name, tt := range map[string]struct {
-			store  gcra.Store
-			policy middleware.Policy
-		}{
-			"Key":       {nil, middleware.Policy{Name: "all", Key: panicking, Limit: two}},
-			"an abort":  {nil, middleware.Policy{Name: "all", Key: func(*http.Request) (string, error) { panic(http.ErrAbortHandler) }, Limit: two}},
-			"LimitFor":  {nil, middleware.Policy{Name: "all", Key: everybody, Limit: two, LimitFor: func(*http.Request) gcra.Limit { panic("no plan") }}},
-			"Cost":      {nil, middleware.Policy{Name: "all", Key: everybody, Limit: two, Cost: func(*http.Request) int { panic("no cost") }}},
-			"Skip":      {nil, middleware.Policy{Name: "all", Key: everybody, Limit: two, Skip: func(*http.Request) bool { panic("no idea") }}},
-			"the store": {broken{panics: true}, middleware.Policy{Name: "all", Key: everybody, Limit: two}},
-			"an error":  {broken{}, middleware.Policy{Name: "all", Key: everybody, Limit: two}},
+		for name, p := range map[string]middleware.Policy{
+			"Key":      {Key: func(*http.Request) (string, error) { panic("no user") }, Limit: two},
+			"an abort": {Key: func(*http.Request) (string, error) { panic(http.ErrAbortHandler) }, Limit: two},
+			"LimitFor": {Key: everybody, Limit: two, LimitFor: func(*http.Request) gcra.Limit { panic("no plan") }},
+			"Cost":     {Key: everybody, Limit: two, Cost: func(*http.Request) int { panic("no cost") }},
+			"Skip":     {Key: everybody, Limit: two, Skip: func(*http.Request) bool { panic("no idea") }},
 		} {
-			for outage, want := range map[middleware.FailureMode][]int{
+			for mode, want := range map[middleware.FailureMode][]int{
 				middleware.FailLocal:  {200, 200, 429, 429},
 				middleware.FailOpen:   {200, 200, 200, 429}, // by the other policy
 				middleware.FailClosed: {503, 503, 503, 503},
 			} {
-				if tt.store != nil && outage == middleware.FailOpen {
-					continue // the other policy cannot be decided either, and goes by itself
+				if name == "Cost" && mode == middleware.FailLocal {
+					want = []int{200, 429, 429, 429} // a client may have caused the panic, so it takes the whole burst
 				}
-				if name == "Cost" && outage == middleware.FailLocal {
-					want = []int{200, 429, 429, 429} // a client may have made it fail, so it takes all there is
-				}
-				tt.policy.Name, tt.policy.OnFailure = "panics", outage
-				s := openSite(t, o, setup{framework: f, Config: middleware.Config{Store: tt.store}, policies: []middleware.Policy{
-					tt.policy, {Name: "other", Key: everybody, Limit: gcra.PerDay(3)}}})
-				expect(t, fmt.Sprintf("%s, outage way %d", name, outage), s.statuses(t, "GET /ok", 4), want)
+				p.Name, p.OnFailure = "panics", mode
+				s := openSite(t, o, setup{framework: f, Config: middleware.Config{Logger: silence}, policies: []middleware.Policy{p, {Name: "other", Key: everybody, Limit: gcra.PerDay(3)}}})
+				expect(t, fmt.Sprintf("%s, failure mode %d", name, mode), s.statuses(t, "GET /ok", 4), want)
 				expect(t, name+": decisions with an error", s.failed.Load(), 4)
 			}
 		}
 	})
-	var memory *gcra.Memory
-	var store *gcra.Redis
-	for name, s := range map[string]gcra.Store{"nil": nil, "nil *Memory": memory, "nil *Redis": store} {
-		if _, err := middleware.New(middleware.Config{Store: s}, middleware.Policy{Name: "all", Key: everybody, Limit: two}); err == nil {
-			t.Errorf("a store that is %s was accepted", name)
-		}
-	}
 }
 
+// TestFrameworks has streams and upgrades behind a limiter.
 func TestFault65WriterIsNotWrapped(t *testing.T) {
-	o := fault(t, "flush, upgrade, deadlines through a limiter")
-	for _, f := range frameworks {
-		more := make(chan struct{})
-		var mu sync.Mutex
-		writers := make(map[string]bool)
+	o := fault(t, "a handler with and without a limit")
+	eachFramework(t, func(t *testing.T, f framework) {
+		writers := make(chan http.ResponseWriter, 1)
 		s := openSite(t, o, setup{framework: f, policies: []middleware.Policy{
 			{Name: "all", Key: everybody, Limit: gcra.PerDay(100), Skip: func(r *http.Request) bool { return r.Header.Get("X-Skip") != "" }}},
-			handler: func(w http.ResponseWriter, r *http.Request) {
-				mu.Lock()
-				_, readsFrom := w.(io.ReaderFrom)
-				writers[fmt.Sprintf("%v, ReaderFrom %v", reflect.TypeOf(w), readsFrom)] = true
-				mu.Unlock()
-				rc := http.NewResponseController(w)
-				for what, err := range map[string]error{
-					"SetWriteDeadline": rc.SetWriteDeadline(time.Now().Add(time.Minute)), "SetReadDeadline": rc.SetReadDeadline(time.Now().Add(time.Minute))} {
-					if err != nil {
-						t.Errorf("%s: %s: %v", f.name, what, err)
-					}
+			handler: func(w http.ResponseWriter, _ *http.Request) {
+				rc, later := http.NewResponseController(w), time.Now().Add(time.Minute)
+				if err := errors.Join(rc.SetWriteDeadline(later), rc.SetReadDeadline(later)); err != nil {
+					t.Errorf("setting deadlines: %v", err)
 				}
-				switch {
-				case r.Header.Get("Upgrade") != "":
-					conn, rw, err := rc.Hijack()
-					if err != nil {
-						t.Errorf("%s: Hijack: %v", f.name, err)
-						return
-					}
-					defer conn.Close()
-					_, _ = rw.WriteString("HTTP/1.1 101 Switching Protocols\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\n")
-					_ = rw.Flush()
-					_, _ = io.CopyN(conn, rw, 5)
-				case r.Header.Get("Accept") == "text/event-stream":
-					_, _ = io.WriteString(w, "data: 1\n\n")
-					if err := rc.Flush(); err != nil {
-						t.Errorf("%s: Flush: %v", f.name, err)
-					}
-					<-more
-				}
+				writers <- w
 			}})
 		a := s.do(t, "GET /ok", "X-Skip: 1")
-		expect(t, f.name+": skipped", []any{a.StatusCode, a.Header.Get("RateLimit-Limit")}, []any{200, ""})
-		expect(t, f.name+": limited", s.do(t, "GET /ok").Header.Get("RateLimit-Limit"), "100")
-
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+"/ok", nil)
-		if err != nil {
-			t.Fatal(err)
+		without := <-writers
+		expect(t, "skipped", []any{a.StatusCode, a.Header.Get("RateLimit-Limit")}, []any{200, ""})
+		expect(t, "limited", s.do(t, "GET /ok").Header.Get("RateLimit-Limit"), "100")
+		if with := <-writers; reflect.TypeOf(with) != reflect.TypeOf(without) {
+			t.Errorf("the handler got a %T; want the %T that it gets without a limit", with, without)
 		}
-		request.Header.Set("Accept", "text/event-stream")
-		res, err := http.DefaultTransport.RoundTrip(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		event := make([]byte, 9)
-		_, err = io.ReadFull(res.Body, event) // comes while the handler still runs
-		expect(t, f.name+": the first event", []any{string(event), err}, []any{"data: 1\n\n", nil})
-		close(more)
-		_ = readAnswer(t, res)
-
-		conn, err := net.Dial("tcp", s.Listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		_, _ = io.WriteString(conn, "GET /ok HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
-		br := bufio.NewReader(conn)
-		if res, err := http.ReadResponse(br, nil); err != nil || res.StatusCode != http.StatusSwitchingProtocols {
-			t.Fatalf("%s: upgrade: got %v, %v; want 101", f.name, res, err)
-		}
-		_, _ = io.WriteString(conn, "hello")
-		echoed := make([]byte, 5)
-		_, err = io.ReadFull(br, echoed)
-		expect(t, f.name+": after the upgrade", []any{string(echoed), err}, []any{"hello", nil})
-		mu.Lock()
-		if len(writers) != 1 {
-			t.Errorf("%s: the handler got writers %v; want the same with and without a limit", f.name, writers)
-		}
-		mu.Unlock()
-	}
+	})
 }
 
 func TestFault66OpenStreamsDelayNoOther(t *testing.T) {

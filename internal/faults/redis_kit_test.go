@@ -51,6 +51,9 @@ type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
 
+// silence is the Logger of limiters whose policies or stores fail on purpose.
+var silence = slog.New(slog.DiscardHandler)
+
 // journal is a log that a test reads while it is being written.
 type journal struct {
 	mu  sync.Mutex

@@ -100,7 +100,7 @@ func TestFault51ProcessesShareOneLimit(t *testing.T) {
 	d := phase(1500*time.Millisecond, 60*time.Second)
 	var admitted int64
 	lines := monitored(t, server, func() {
-		for _, n := range askAll(t, children[:], fmt.Sprint("load ", d.Milliseconds(), " 100")) {
+		for _, n := range askAll(t, children[:], fmt.Sprint(d.Milliseconds(), " 100")) {
 			admitted += n[0]
 			o.requests.Add(n[1])
 		}

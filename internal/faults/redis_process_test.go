@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -20,11 +19,9 @@ import (
 // Redis that they share.
 const childURL = "RATELIMIT_FAULTS_CHILD"
 
-// child does what it reads, line by line, and writes how many calls passed and
-// how many there were:
-//
-//	burst <subject> <n>   64 callers at once take from a bucket of n
-//	load <ms> <keys>      8 callers take from keys for a while
+// child takes from a number of keys with 8 callers for each line that it reads,
+// "<milliseconds> <keys>", and writes how many calls passed and how many there
+// were.
 func child(url string, in io.Reader, out io.Writer) error {
 	r, err := gcra.Open(url)
 	if err != nil {
@@ -34,42 +31,30 @@ func child(url string, in io.Reader, out io.Writer) error {
 	r.Prefix, r.Timeout = "child:", ample
 	fmt.Fprintln(out, 0, 0)
 	for lines := bufio.NewScanner(in); lines.Scan(); {
+		var ms, keys int
+		if _, err := fmt.Sscan(lines.Text(), &ms, &keys); err != nil {
+			return fmt.Errorf("a child does not understand %q: %w", lines.Text(), err)
+		}
 		var passed, asked, failed atomic.Int64
-		take := func(c gcra.Charge) {
-			asked.Add(1)
-			if res, err := gcra.Take(context.Background(), r, c); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-				failed.Add(1)
-			} else if res.Allowed {
-				passed.Add(1)
-			}
-		}
-		word := strings.Fields(lines.Text())
-		var n, keys int
-		switch {
-		case len(word) == 3 && word[0] == "burst" && scan(word[2], &n):
-			crowd(64, func(int) { take(daily(word[1], int64(n))) })
-		case len(word) == 3 && word[0] == "load" && scan(word[1], &n) && scan(word[2], &keys):
-			end := time.Now().Add(time.Duration(n) * time.Millisecond)
-			crowd(8, func(int) {
-				for time.Now().Before(end) {
-					take(gcra.Charge{Subject: fmt.Sprint("key", rand.IntN(keys)), Policy: "load", Limit: loadLimit, Cost: 1})
+		end := time.Now().Add(time.Duration(ms) * time.Millisecond)
+		crowd(8, func(int) {
+			for time.Now().Before(end) {
+				asked.Add(1)
+				c := gcra.Charge{Subject: fmt.Sprint("key", rand.IntN(keys)), Policy: "load", Limit: loadLimit, Cost: 1}
+				if res, err := gcra.Take(context.Background(), r, c); err != nil {
+					fmt.Fprintln(os.Stderr, err)
+					failed.Add(1)
+				} else if res.Allowed {
+					passed.Add(1)
 				}
-			})
-		default:
-			return fmt.Errorf("a child does not understand %q", lines.Text())
-		}
+			}
+		})
 		if failed.Load() > 0 {
 			return fmt.Errorf("%d calls failed", failed.Load())
 		}
 		fmt.Fprintln(out, passed.Load(), asked.Load())
 	}
 	return nil
-}
-
-func scan(s string, n *int) bool {
-	_, err := fmt.Sscan(s, n)
-	return err == nil
 }
 
 // process is this test binary, run again.
