@@ -3,6 +3,7 @@ package middleware_test
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -199,6 +200,21 @@ func TestClosestPolicy(t *testing.T) {
 		res, _ := allow(l, get("/"))
 		if got := res.Header.Get("RateLimit-Policy"); got != test.want {
 			t.Errorf("%s: got %q; want %q", test.name, got, test.want)
+		}
+	}
+}
+
+// Of several policies that deny a request, the fields describe the one with the
+// longest wait.
+func TestClosestOfTwoDenials(t *testing.T) {
+	for _, order := range [][]gcra.Limit{{gcra.PerMinute(1), gcra.PerHour(1)}, {gcra.PerHour(1), gcra.PerMinute(1)}} {
+		store, _ := newStore()
+		l := limiter(t, middleware.Config{Store: store},
+			middleware.Policy{Name: "a", Key: key("k"), Limit: order[0]}, middleware.Policy{Name: "b", Key: key("k"), Limit: order[1]})
+		allow(l, get("/"))
+		res, _ := allow(l, get("/"))
+		if got := []string{res.Header.Get("RateLimit-Policy"), res.Header.Get("Retry-After")}; !slices.Equal(got, []string{"1;w=3600", "3600"}) {
+			t.Errorf("%v: got RateLimit-Policy and Retry-After %q; want those of one an hour", order, got)
 		}
 	}
 }

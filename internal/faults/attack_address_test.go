@@ -29,7 +29,7 @@ func TestFault69ForwardedHeadersAreIgnored(t *testing.T) {
 	eachFramework(t, func(t *testing.T, f framework) {
 		s := openSite(t, o, setup{framework: f, policies: []middleware.Policy{{Name: "client", Key: keyfunc.RemoteAddr, Limit: gcra.PerDay(burst)}}})
 		passed := 0
-		for i := range sized(100, 1000) {
+		for i := range amount(100, 1000) {
 			header := []string{addressHeaders[i%len(addressHeaders)] + ": " + anyAddr()}
 			if i%2 == 0 {
 				for _, name := range addressHeaders {

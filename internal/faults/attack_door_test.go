@@ -22,7 +22,7 @@ func TestFault86NoClientCausesAnOutage(t *testing.T) {
 	const burst = 20
 	server := redistest.Start(t)
 	store := rigAt(t, server.URL()+"?read_timeout=20s")
-	store.Timeout, store.Prefix = patience, "rl:"
+	store.Timeout, store.Prefix = ample, "rl:"
 	subject := keyfunc.JWTSubject(func(*jwt.Token) (any, error) { return []byte("a secret that is long enough for HS256"), nil }, []string{"HS256"})
 	for _, outage := range []middleware.FailureMode{middleware.FailOpen, middleware.FailClosed} {
 		honest := fmt.Sprint("alice", outage)
@@ -49,7 +49,7 @@ func TestFault86NoClientCausesAnOutage(t *testing.T) {
 		var running sync.WaitGroup
 		for _, attack := range attacks {
 			running.Go(func() {
-				for i := range sized(20, 500) {
+				for i := range amount(20, 500) {
 					attack(i)
 				}
 			})

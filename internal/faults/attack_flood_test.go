@@ -40,7 +40,7 @@ func flood(n, workers int, f func(i int)) {
 }
 
 func TestFault84FloodOfKeysInRedisIsBounded(t *testing.T) {
-	n := sized(100_000, 1_000_000)
+	n := amount(100_000, 1_000_000)
 	o := fault(t, fmt.Sprint(n, " keys"))
 	server := redistest.Start(t)
 	store := patientStore(t, server)
@@ -71,7 +71,7 @@ func TestFault84FloodOfKeysInRedisIsBounded(t *testing.T) {
 	expect(t, "the attacker is refused", mustTake(t, store, daily("attacker", 3))[0].Result.Allowed, false)
 	expect(t, "a newcomer passes", mustTake(t, store, daily("newcomer", 3))[0].Result.Allowed, true)
 	ended := time.Now()
-	redistest.Eventually(t, life+patience, "the flood to have expired", func() bool { return server.Client().DBSize(ctx).Val() <= 2 })
+	redistest.Eventually(t, life+ample, "the flood to have expired", func() bool { return server.Client().DBSize(ctx).Val() <= 2 })
 	o.recovery = time.Since(ended)
 	if left := memory() - idle; left > grown/3+1<<20 {
 		t.Errorf("%d bytes are left of %d; want nearly none", left, grown)
@@ -82,14 +82,14 @@ func TestFault84FloodOfKeysInRedisIsBounded(t *testing.T) {
 		{Name: "address", Key: keyfunc.RemoteAddr, Limit: gcra.PerDay(50)},
 		{Name: "identity", Key: byClient, Limit: gcra.PerDay(10)}}})
 	before := server.Client().DBSize(ctx).Val()
-	for i := range sized(500, 10_000) {
+	for i := range amount(500, 10_000) {
 		s.do(t, "GET /ok", fmt.Sprint("X-Client: ", i))
 	}
 	expect(t, "keys of a flood behind a limit of 50 by address", server.Client().DBSize(ctx).Val()-before, 51)
 }
 
 func TestFault85FloodOfKeysInMemoryIsBounded(t *testing.T) {
-	n := sized(100_000, 1_200_000)
+	n := amount(100_000, 1_200_000)
 	o := fault(t, fmt.Sprint(n, " keys in Memory, the store's local Memory and the token cache"))
 	// Each takes its bucket far into debt, so that none makes room by itself. A
 	// unit comes back in a second.
@@ -131,7 +131,7 @@ func TestFault85FloodOfKeysInMemoryIsBounded(t *testing.T) {
 			t.Errorf("%s: %d of %d keys refused with room for %d", tt.name, refused.Load(), n, tt.capacity)
 		}
 		expect(t, tt.name+": the attacker passes with all of his burst", mustTake(t, tt.store, charge("attacker", 3600))[0].Result.Allowed, false)
-		redistest.Eventually(t, patience, tt.name+": a newcomer to pass", func() bool { return mustTake(t, tt.store, charge("newcomer", 1))[0].Result.Allowed })
+		redistest.Eventually(t, ample, tt.name+": a newcomer to pass", func() bool { return mustTake(t, tt.store, charge("newcomer", 1))[0].Result.Allowed })
 		other := charge("newcomer", 1)
 		other.Policy = "another"
 		expect(t, tt.name+": a newcomer passes another policy", mustTake(t, tt.store, other)[0].Result.Allowed, true)
@@ -139,7 +139,7 @@ func TestFault85FloodOfKeysInMemoryIsBounded(t *testing.T) {
 	}
 
 	// Verified tokens: 16,384 are remembered.
-	tokens := sized(50_000, 1_000_000)
+	tokens := amount(50_000, 1_000_000)
 	secret := []byte("a secret that is long enough for HS256")
 	key := keyfunc.JWTSubject(func(*jwt.Token) (any, error) { return secret, nil }, []string{"HS256"})
 	ask := func(subject string) string {

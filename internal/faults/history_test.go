@@ -88,17 +88,17 @@ func TestHistorian(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.ReadTimeout = patience
+	o.ReadTimeout = ample
 	client := closing(t, redis.NewClient(o))
 	text, variant := noting(t)
 	client.AddHook(instead{strings.NewReplacer(text, variant, shaOf(text), shaOf(variant))})
 	store := gcra.NewRedis(client)
-	store.Timeout = patience
+	store.Timeout = ample
 	if rand.IntN(2) == 0 {
 		store.NoDenialCache = true // Redis gets to see refusals, too
 	}
 	crowd(16, func(int) {
-		for range sized(120, 2000) {
+		for range amount(120, 2000) {
 			charges := make([]gcra.Charge, 1+rand.IntN(3))
 			for i := range charges {
 				policy := rand.IntN(len(historyLimits))

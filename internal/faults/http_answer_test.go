@@ -44,7 +44,7 @@ func TestFault54WaitingForRetryAfterPasses(t *testing.T) {
 	o := fault(t, "waiting for RetryAfter, and for 2 ms less")
 	server := redistest.Start(t)
 	limit := gcra.Limit{Count: 1, Per: 20 * time.Millisecond}
-	n := sized(40, 1000)
+	n := amount(40, 1000)
 	for name, without := range map[string]bool{"with the denial cache": false, "without": true} {
 		store := patientStore(t, server)
 		store.NoDenialCache = without

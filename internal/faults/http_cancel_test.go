@@ -66,12 +66,12 @@ func TestFault59ClientsThatHangUpDoNotOpenTheBreaker(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)
 	store := rigAt(t, "redis://"+proxy.Addr+"?read_timeout=20s")
-	store.Timeout = patience
+	store.Timeout = ample
 	s := openSite(t, o, setup{Config: middleware.Config{Store: store.Redis}, policies: []middleware.Policy{
 		{Name: "all", Key: everybody, Limit: ledger(100_000), OnFailure: middleware.FailClosed}}})
 	expect(t, "before", s.do(t, "GET /ok").StatusCode, 200)
 	proxy.Delay(5 * time.Millisecond)
-	n := sized(400, 10_000)
+	n := amount(400, 10_000)
 	crowd(20, func(int) {
 		for range n / 20 {
 			s.hangUp(t, plainRequest, time.Millisecond)
@@ -105,12 +105,12 @@ func TestFault60HangingUpDoesNotAvoidTheCharge(t *testing.T) {
 	limit := ledger(8000)
 	for _, f := range frameworks {
 		store := rigAt(t, "redis://"+proxy.Addr+"?read_timeout=20s")
-		store.Timeout, store.Prefix = patience, "rl:"
+		store.Timeout, store.Prefix = ample, "rl:"
 		s := openSite(t, o, setup{framework: f, Config: middleware.Config{Store: store.Redis}, policies: []middleware.Policy{
 			{Name: "all", Key: func(*http.Request) (string, error) { return f.name, nil }, Limit: limit}}})
 		s.do(t, "GET /ok")
 		proxy.Delay(3 * time.Millisecond)
-		n := sized(200, 2000)
+		n := amount(200, 2000)
 		crowd(20, func(i int) {
 			for range n / 20 {
 				s.hangUp(t, plainRequest, time.Duration(i%3)*2*time.Millisecond)
@@ -200,9 +200,9 @@ func TestFault61EachStreamOfARapidResetIsCharged(t *testing.T) {
 
 	// At a pace at which the server runs all of them, each is charged.
 	paced, sent := dialResetter(t, s), 0
-	for range sized(10, 100) {
+	for range amount(10, 100) {
 		sent += paced.rush(100)
-		redistest.Eventually(t, patience, fmt.Sprint(sent, " decisions"), func() bool { return s.decisions.Load() >= int64(sent) })
+		redistest.Eventually(t, ample, fmt.Sprint(sent, " decisions"), func() bool { return s.decisions.Load() >= int64(sent) })
 	}
 	paced.close()
 	expect(t, "decisions at a pace", s.decisions.Load(), int64(sent))
@@ -210,7 +210,7 @@ func TestFault61EachStreamOfARapidResetIsCharged(t *testing.T) {
 
 	// Without one the server hangs up on the client. What it has not begun is not
 	// charged, and what it has begun is.
-	for rest := sized(2000, 20_000); rest > 0; {
+	for rest := amount(2000, 20_000); rest > 0; {
 		r := dialResetter(t, s)
 		n := r.rush(rest)
 		rest -= max(n, 1)

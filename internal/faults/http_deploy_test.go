@@ -58,7 +58,7 @@ func TestFault93OldKeysAreIgnoredAndExpire(t *testing.T) {
 	if passed < 2*burst {
 		t.Errorf("%d passed in two versions; want the burst of %d in each", passed, burst)
 	}
-	redistest.Eventually(t, limit.Per+patience, "the keys of both versions to expire", func() bool { return server.Client().DBSize(t.Context()).Val() == 0 })
+	redistest.Eventually(t, limit.Per+ample, "the keys of both versions to expire", func() bool { return server.Client().DBSize(t.Context()).Val() == 0 })
 	// What an old version has written under the very same key is no worse than
 	// any damaged value: see row 48.
 	if err := server.Client().HSet(t.Context(), "v2:{everybody}:api", "tokens", "3", "ts", "1700000000").Err(); err != nil {

@@ -129,7 +129,7 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 func TestFault98LoadGeneratorOmitsNoRequest(t *testing.T) {
 	o := fault(t, "a stall of 300 ms; five runs")
 	const perSecond, stall = 400, 300 * time.Millisecond
-	n := sized(300, 4000)
+	n := amount(300, 4000)
 	server := redistest.Start(t)
 	store := patientStore(t, server)
 	store.NoDenialCache = true

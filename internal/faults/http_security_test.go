@@ -78,14 +78,14 @@ func TestACL(t *testing.T) {
 			s := redistest.Start(t)
 			return []*redistest.Server{s}, func() redis.UniversalClient {
 				o := s.Options()
-				o.Username, o.Password, o.ReadTimeout = "limiter", "long-random-password", patience
+				o.Username, o.Password, o.ReadTimeout = "limiter", "long-random-password", ample
 				return closing(t, redis.NewClient(o))
 			}
 		},
 		"limiter-database": func(t *testing.T) ([]*redistest.Server, func() redis.UniversalClient) {
 			s := redistest.Start(t)
 			return []*redistest.Server{s}, func() redis.UniversalClient {
-				o, err := gcra.Options("redis://limiter-database:long-random-password@" + s.Addr + "/3?read_timeout=" + patience.String())
+				o, err := gcra.Options("redis://limiter-database:long-random-password@" + s.Addr + "/3?read_timeout=" + ample.String())
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -96,7 +96,7 @@ func TestACL(t *testing.T) {
 			s := redistest.Start(t)
 			return []*redistest.Server{s}, func() redis.UniversalClient {
 				o := s.Options()
-				o.Username, o.Password, o.ReadTimeout = "limiter-log", "long-random-password", patience
+				o.Username, o.Password, o.ReadTimeout = "limiter-log", "long-random-password", ample
 				return closing(t, redis.NewClient(o))
 			}
 		},
@@ -177,7 +177,7 @@ func onACLCluster(user string) func(t *testing.T) ([]*redistest.Server, func() r
 		c := redistest.StartCluster(t)
 		return c.Nodes, func() redis.UniversalClient {
 			o := c.Options()
-			o.Username, o.Password, o.ReadTimeout = user, "long-random-password", patience
+			o.Username, o.Password, o.ReadTimeout = user, "long-random-password", ample
 			return closing(t, redis.NewClusterClient(o))
 		}
 	}
@@ -198,7 +198,7 @@ func denials(t *testing.T, servers []*redistest.Server) (n int) {
 func limits(t *testing.T, client redis.UniversalClient, subject string) error {
 	t.Helper()
 	store := gcra.NewRedis(client)
-	store.Timeout, store.NoDenialCache = patience, true
+	store.Timeout, store.NoDenialCache = ample, true
 	var failed error
 	l := middleware.Must(middleware.New(middleware.Config{Store: store, Observe: func(_ *http.Request, d middleware.Decision) { failed = d.Err }},
 		middleware.Policy{Name: "one", Key: func(*http.Request) (string, error) { return subject, nil }, Limit: gcra.PerDay(2)},
@@ -232,7 +232,7 @@ func limits(t *testing.T, client redis.UniversalClient, subject string) error {
 func logs(t *testing.T, client redis.UniversalClient, subject string) error {
 	t.Helper()
 	store := slidinglog.NewRedis(client)
-	store.Timeout = patience
+	store.Timeout = ample
 	c := gcra.Charge{Subject: subject, Policy: "p", Limit: gcra.PerDay(10), Cost: 3}
 	for i, want := range []bool{true, true, true, false} {
 		got, err := gcra.Take(t.Context(), store, c)

@@ -271,9 +271,6 @@ func from(t *testing.T, addr string) *http.Transport {
 	return client
 }
 
-// patience is the Timeout of stores whose speed is not the story.
-const patience = 20 * time.Second
-
 // patientStore is a store that no busy machine makes fail, with keys of its own.
 func patientStore(t *testing.T, s *redistest.Server) *gcra.Redis {
 	t.Helper()
@@ -282,7 +279,7 @@ func patientStore(t *testing.T, s *redistest.Server) *gcra.Redis {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = r.Close() })
-	r.Timeout = patience
+	r.Timeout = ample
 	return r
 }
 
@@ -299,14 +296,6 @@ func expect[T any](t *testing.T, what string, got, want T) {
 	if g, w := fmt.Sprintf("%v", got), fmt.Sprintf("%v", want); g != w {
 		t.Errorf("%s: got %s; want %s", what, g, w)
 	}
-}
-
-// sized is the first of two sizes in the short form, the second in the long one.
-func sized(short, full int) int {
-	if long {
-		return full
-	}
-	return short
 }
 
 // dump is all that Redis knows of a key: its value as it is stored, and when it

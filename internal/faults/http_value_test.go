@@ -28,7 +28,7 @@ func TestFault44NumbersAreStoredAsIntegers(t *testing.T) {
 	servers := map[string]*redis.Client{"redis-server": redistest.Start(t).Client(), "embedded": redistest.StartEmbedded(t)}
 	for name, client := range servers {
 		store := gcra.NewRedis(client)
-		store.Timeout, store.NoDenialCache = patience, true
+		store.Timeout, store.NoDenialCache = ample, true
 		for _, tt := range []struct {
 			per  time.Duration
 			cost int64
@@ -52,7 +52,7 @@ func TestFault44NumbersAreStoredAsIntegers(t *testing.T) {
 					t.Errorf("%s: %s%s holds %q, %v; want digits", name, key, policy, value, err)
 				}
 				ttl := client.PTTL(t.Context(), key+policy).Val()
-				if full := time.Duration(tt.cost) * tt.per; ttl > 2*full+time.Millisecond || ttl < full-patience && full > patience {
+				if full := time.Duration(tt.cost) * tt.per; ttl > 2*full+time.Millisecond || ttl < full-ample && full > ample {
 					t.Errorf("%s: %s%s lives for %v; want about %v", name, key, policy, ttl, full)
 				}
 			}
@@ -132,8 +132,8 @@ func TestFault45ReplyOfAnotherTypeIsAnError(t *testing.T) {
 		3: {"_\r\n", ",1.5\r\n", "#t\r\n", "(12345678901234567890\r\n", "%1\r\n+a\r\n:1\r\n", "*1\r\n,1.5\r\n", "*1\r\n_\r\n", "*1\r\n#f\r\n", "*1\r\n(99999999999999999999\r\n", "=5\r\ntxt:1\r\n"},
 	} {
 		between := startReplier(t, server.Addr)
-		store := rigOn(closing(t, redis.NewClient(&redis.Options{Addr: between.addr, Protocol: protocol, ReadTimeout: patience, MaxRetries: -1})))
-		store.Timeout = patience
+		store := rigOn(closing(t, redis.NewClient(&redis.Options{Addr: between.addr, Protocol: protocol, ReadTimeout: ample, MaxRetries: -1})))
+		store.Timeout = ample
 		s := openSite(t, o, setup{Config: middleware.Config{Store: store.Redis}, policies: []middleware.Policy{
 			{Name: "all", Key: everybody, Limit: gcra.PerDay(1_000_000).WithBurst(1000), OnFailure: middleware.FailClosed}}})
 		expect(t, "an ordinary reply", s.do(t, "GET /ok").StatusCode, 200)
@@ -166,7 +166,7 @@ func TestFault48DamagedValueHealsAndHarmsNoOther(t *testing.T) {
 	const burst = 3
 	server := redistest.Start(t)
 	store := rigAt(t, server.URL())
-	store.Timeout = patience
+	store.Timeout = ample
 	store.Prefix = "rl:"
 	// 3 in 300 ms: what is found damaged refuses for no longer than that.
 	limit := gcra.Limit{Count: burst, Per: 300 * time.Millisecond}
@@ -204,7 +204,7 @@ func TestFault48DamagedValueHealsAndHarmsNoOther(t *testing.T) {
 		}
 		bound := burst + int(redisTime(t, server).Sub(before)/(limit.Per/burst))
 		o.atMost(t, int64(passed), int64(bound), name)
-		redistest.Eventually(t, patience, name+" to heal", func() bool { return s.do(t, "GET /ok", "X-Client: "+subject).StatusCode == 200 })
+		redistest.Eventually(t, ample, name+" to heal", func() bool { return s.do(t, "GET /ok", "X-Client: "+subject).StatusCode == 200 })
 		if value, err := client.Get(ctx, key).Result(); !errors.Is(err, redis.Nil) && (err != nil || !plainInteger.MatchString(value)) {
 			t.Errorf("%s: the healed value is %.40q, %v; want digits", name, value, err)
 		}
