@@ -1,13 +1,12 @@
 package slidinglog_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -25,13 +24,7 @@ import (
 const childURL = "SLIDINGLOG_TEST_CHILD_URL"
 
 func TestMain(m *testing.M) {
-	if url := os.Getenv(childURL); url != "" {
-		if err := child(url, os.Stdin, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
+	redistest.Child(childURL, child)
 	os.Exit(m.Run())
 }
 
@@ -102,32 +95,9 @@ func TestPartner(t *testing.T) {
 	}
 	t.Parallel()
 	server := redistest.Start(t)
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	type process struct {
-		cmd *exec.Cmd
-		in  io.Closer
-		out *bufio.Reader
-	}
-	processes := make([]process, 4)
+	var processes [4]*redistest.Process
 	for i := range processes {
-		cmd := exec.CommandContext(t.Context(), exe)
-		cmd.Env = append(os.Environ(), childURL+"="+server.URL())
-		cmd.Stderr = os.Stderr
-		in, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		processes[i] = process{cmd, in, bufio.NewReader(out)}
+		processes[i] = redistest.StartProcess(t, childURL, server.URL())
 	}
 
 	// The log of the minute tells when each call passed.
@@ -143,13 +113,10 @@ func TestPartner(t *testing.T) {
 	}
 	total := 0
 	for _, p := range processes {
-		p.in.Close()
-		var n int
-		if _, err := fmt.Fscan(p.out, &n); err != nil {
-			t.Errorf("reading from a child: %v", err)
-		}
-		if err := p.cmd.Wait(); err != nil {
-			t.Errorf("a child: %v", err)
+		p.CloseInput()
+		n, err := strconv.Atoi(p.Read())
+		if err != nil {
+			t.Fatal(err)
 		}
 		total += n
 	}

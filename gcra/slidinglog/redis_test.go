@@ -6,7 +6,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -90,7 +89,7 @@ func TestRedisContractRing(t *testing.T) {
 func shift(t testing.TB, client redis.UniversalClient, prefix string, d time.Duration) {
 	t.Helper()
 	ctx := context.Background()
-	for _, key := range keysOf(t, client, prefix) {
+	for _, key := range redistest.Keys(t, client, prefix) {
 		for _, z := range client.ZRangeWithScores(ctx, key, 0, -1).Val() {
 			z.Score -= float64(d.Microseconds())
 			if err := client.ZAddXX(ctx, key, z).Err(); err != nil {
@@ -98,37 +97,6 @@ func shift(t testing.TB, client redis.UniversalClient, prefix string, d time.Dur
 			}
 		}
 	}
-}
-
-// keysOf lists the keys with the prefix, on all servers of the client.
-func keysOf(t testing.TB, client redis.UniversalClient, prefix string) []string {
-	t.Helper()
-	var mu sync.Mutex
-	var keys []string
-	scan := func(ctx context.Context, c *redis.Client) error {
-		it := c.Scan(ctx, 0, prefix+"*", 1000).Iterator()
-		for it.Next(ctx) {
-			mu.Lock()
-			keys = append(keys, it.Val())
-			mu.Unlock()
-		}
-		return it.Err()
-	}
-	ctx, err := context.Background(), error(nil)
-	switch c := client.(type) {
-	case *redis.Client:
-		err = scan(ctx, c)
-	case *redis.ClusterClient:
-		err = c.ForEachMaster(ctx, scan)
-	case *redis.Ring:
-		err = c.ForEachShard(ctx, scan)
-	default:
-		err = fmt.Errorf("do not know how to scan a %T", client)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return keys
 }
 
 // stoppedClock is the time of a Redis as its scripts see it: that of the key

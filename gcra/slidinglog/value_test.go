@@ -42,7 +42,7 @@ func hourly(policy string, n, cost int64) gcra.Charge {
 func dump(t *testing.T, client *redis.Client, prefix string) string {
 	t.Helper()
 	var b strings.Builder
-	keys := keysOf(t, client, prefix)
+	keys := redistest.Keys(t, client, prefix)
 	slices.Sort(keys)
 	for _, key := range keys {
 		expires, err := redistest.ExpireTime(t.Context(), client, key)
@@ -120,13 +120,13 @@ func TestRedisKeysExpire(t *testing.T) {
 		if _, err := takeOrRefund(t.Context(), r, charges, i%5 == 0); err != nil {
 			t.Fatal(err)
 		}
-		for _, key := range keysOf(t, client, r.Prefix) {
+		for _, key := range redistest.Keys(t, client, r.Prefix) {
 			if ttl := client.PTTL(t.Context(), key).Val(); ttl == -1 {
 				t.Fatalf("call %d: %s has no TTL", i, key)
 			}
 		}
 	}
-	redistest.Eventually(t, patience, "all keys to expire", func() bool { return len(keysOf(t, client, r.Prefix)) == 0 })
+	redistest.Eventually(t, patience, "all keys to expire", func() bool { return len(redistest.Keys(t, client, r.Prefix)) == 0 })
 }
 
 // A limit that is no window, and a prefix that steers slots, are errors that
@@ -197,19 +197,6 @@ func TestRedisForeignValues(t *testing.T) {
 	}
 }
 
-// calls is how many scripts a server has run since CONFIG RESETSTAT.
-func calls(t testing.TB, client *redis.Client, command string) (n int) {
-	t.Helper()
-	for line := range strings.Lines(client.Info(context.Background(), "commandstats").Val()) {
-		if rest, ok := strings.CutPrefix(line, "cmdstat_"+command+":calls="); ok {
-			if _, err := fmt.Sscanf(rest, "%d", &n); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	return n
-}
-
 // A script is not sent again when its reply is lost, although the client retries
 // commands, and is sent again, from its text, where the server does not know it.
 func TestSentOnce(t *testing.T) {
@@ -223,18 +210,16 @@ func TestSentOnce(t *testing.T) {
 	r := newStore(client)
 	mustTake(t, r, hourly("p", 100, 1))
 	for _, refund := range []bool{false, true} {
-		if err := direct.ConfigResetStat(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
+		redistest.ResetStats(t, direct)
 		if _, err := takeOrRefund(t.Context(), r, []gcra.Charge{hourly("q", 100, 0)}, refund); err != nil { // knows the script
 			t.Fatal(err)
 		}
-		before := calls(t, direct, "evalsha")
+		before := redistest.Calls(t, direct, "evalsha")
 		proxy.DropReply(1)
 		if _, err := takeOrRefund(t.Context(), r, []gcra.Charge{hourly("p", 100, 1)}, refund); err == nil {
 			t.Error("got no error for a reply that was lost")
 		}
-		if n := calls(t, direct, "evalsha") - before; n != 1 {
+		if n := redistest.Calls(t, direct, "evalsha") - before; n != 1 {
 			t.Errorf("got %d EVALSHA; want 1", n)
 		}
 	}

@@ -55,7 +55,7 @@ func TestFault86NoClientCausesAnOutage(t *testing.T) {
 			})
 		}
 		var passed atomic.Int64
-		crowd(4, func(int) {
+		redistest.Together(4, func(int) {
 			for range burst {
 				if s.do(t, "GET /ok", "X-Client: "+honest).StatusCode == http.StatusOK {
 					passed.Add(1)

@@ -28,7 +28,7 @@ const (
 // flood calls f for every number below n, from many goroutines.
 func flood(n, workers int, f func(i int)) {
 	var next atomic.Int64
-	crowd(workers, func(int) {
+	redistest.Together(workers, func(int) {
 		for {
 			i := int(next.Add(1)) - 1
 			if i >= n {
@@ -45,7 +45,7 @@ func TestFault84FloodOfKeysInRedisIsBounded(t *testing.T) {
 	server := redistest.Start(t)
 	store := patientStore(t, server)
 	ctx := t.Context()
-	memory := func() int { return stat(t, server, "memory", "used_memory:") }
+	memory := func() int { return redistest.Stat(t, server.Client(), "memory", "used_memory:") }
 	for i := range 5 {
 		expect(t, fmt.Sprint("the attacker's request ", i), mustTake(t, store, daily("attacker", 3))[0].Result.Allowed, i < 3)
 	}

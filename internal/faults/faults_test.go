@@ -10,19 +10,15 @@ import (
 	"testing"
 	"text/tabwriter"
 	"time"
+
+	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
 // long is the form that make chaos runs: more load for more time, and a table.
 var long = os.Getenv("RATELIMIT_CHAOS") == "long"
 
 func TestMain(m *testing.M) {
-	if url := os.Getenv(childURL); url != "" {
-		if err := child(url, os.Stdin, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
+	redistest.Child(childURL, child)
 	code := m.Run()
 	shared.stop()
 	if long {

@@ -97,7 +97,7 @@ func TestHistorian(t *testing.T) {
 	if rand.IntN(2) == 0 {
 		store.NoDenialCache = true // Redis gets to see refusals, too
 	}
-	crowd(16, func(int) {
+	redistest.Together(16, func(int) {
 		for range amount(120, 2000) {
 			charges := make([]gcra.Charge, 1+rand.IntN(3))
 			for i := range charges {
@@ -131,7 +131,7 @@ func TestHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	const processes = 4
-	crowd(processes, func(int) {
+	redistest.Together(processes, func(int) {
 		cmd := exec.CommandContext(t.Context(), exe, "-test.run=^TestHistorian$", "-test.count=1")
 		cmd.Env = append(os.Environ(), historian+"="+server.URL())
 		if out, err := cmd.CombinedOutput(); err != nil {

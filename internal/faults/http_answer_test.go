@@ -168,9 +168,9 @@ func TestFault56HerdGetsWhatIsDueAndCostsLittle(t *testing.T) {
 	limit := gcra.PerSecond(20).WithBurst(1)
 	stop := time.Now().Add(phase(1500*time.Millisecond, 20*time.Second))
 	var passed, asked atomic.Int64
-	resetStats(t, server)
+	redistest.ResetStats(t, server.Client())
 	begin := redisTime(t, server)
-	crowd(herd, func(int) {
+	redistest.Together(herd, func(int) {
 		for time.Now().Before(stop) {
 			r, err := o.take(store, gcra.Charge{Subject: "herd", Policy: "p", Limit: limit, Cost: 1})
 			if err != nil {
@@ -187,7 +187,7 @@ func TestFault56HerdGetsWhatIsDueAndCostsLittle(t *testing.T) {
 	})
 	took := redisTime(t, server).Sub(begin)
 	o.atMost(t, passed.Load(), 1+int64(took/(50*time.Millisecond)), "the herd")
-	scripts := calls(t, server, "evalsha") + calls(t, server, "eval")
+	scripts := redistest.Calls(t, server.Client(), "evalsha") + redistest.Calls(t, server.Client(), "eval")
 	t.Logf("%d of %d requests admitted in %v, with %d scripts", passed.Load(), asked.Load(), took, scripts)
 	if passed.Load() < 3 || scripts > asked.Load()/4 {
 		t.Errorf("a herd of %d: %d of %d requests admitted, with %d scripts; want at least 3 admitted, and a script for one request in four at most", herd, passed.Load(), asked.Load(), scripts)

@@ -72,7 +72,7 @@ func TestFault59ClientsThatHangUpDoNotOpenTheBreaker(t *testing.T) {
 	expect(t, "before", s.do(t, "GET /ok").StatusCode, 200)
 	proxy.Delay(5 * time.Millisecond)
 	n := amount(400, 10_000)
-	crowd(20, func(int) {
+	redistest.Together(20, func(int) {
 		for range n / 20 {
 			s.hangUp(t, plainRequest, time.Millisecond)
 		}
@@ -111,7 +111,7 @@ func TestFault60HangingUpDoesNotAvoidTheCharge(t *testing.T) {
 		s.do(t, "GET /ok")
 		proxy.Delay(3 * time.Millisecond)
 		n := amount(200, 2000)
-		crowd(20, func(i int) {
+		redistest.Together(20, func(i int) {
 			for range n / 20 {
 				s.hangUp(t, plainRequest, time.Duration(i%3)*2*time.Millisecond)
 			}

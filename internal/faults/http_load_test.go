@@ -65,7 +65,7 @@ func TestFault97NoDataRace(t *testing.T) {
 		time.Sleep(30 * time.Millisecond)
 	})
 	stop := time.Now().Add(phase(1500*time.Millisecond, 30*time.Second))
-	crowd(8, func(g int) {
+	redistest.Together(8, func(g int) {
 		for i := 0; time.Now().Before(stop); i++ {
 			a := s.do(t, fmt.Sprintf("GET /users/%d", i%3), fmt.Sprint("X-Client: ", (g+i)%4))
 			if a.StatusCode != http.StatusOK && a.StatusCode != http.StatusTooManyRequests {

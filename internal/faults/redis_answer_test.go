@@ -172,7 +172,7 @@ func TestFault30EvictionCostsABurstAndIsCounted(t *testing.T) {
 			}
 			losses++
 		}
-		if evicted := stat(t, server, "stats", "evicted_keys:"); int64(evicted) < losses {
+		if evicted := redistest.Stat(t, server.Client(), "stats", "evicted_keys:"); int64(evicted) < losses {
 			t.Errorf("%s: Redis has counted %d evictions; want at least %d", policy, evicted, losses)
 		}
 		o.atMost(t, admitted, burst*losses, fmt.Sprintf("%s, %d evictions", policy, losses))
@@ -274,14 +274,14 @@ func TestFault34NoConnectionLeft(t *testing.T) {
 		others = append(others, c)
 	}
 	ailing(t, o, r, "") // the reason often gets lost: Redis hangs up before it is asked
-	before := stat(t, server, "stats", "rejected_connections:")
+	before := redistest.Stat(t, server.Client(), "stats", "rejected_connections:")
 	d := phase(1500*time.Millisecond, 10*time.Second)
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if _, err := o.take(r, plenty("somebody")); err == nil {
 			t.Fatal("a server without room has answered")
 		}
 	}
-	if n, most := stat(t, server, "stats", "rejected_connections:")-before, 10+10*int(d/(500*time.Millisecond)); n > most {
+	if n, most := redistest.Stat(t, server.Client(), "stats", "rejected_connections:")-before, 10+10*int(d/(500*time.Millisecond)); n > most {
 		t.Errorf("%d connections were turned away in %v; want at most %d", n, d, most)
 	}
 	do(t, server, "config", "set", "maxclients", 1000)

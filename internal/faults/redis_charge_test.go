@@ -33,7 +33,7 @@ func TestFault04CallsToAPausedRedisAreChargedOnce(t *testing.T) {
 	var late, resting atomic.Int64
 	const bucket = 100_000
 	for range 20 {
-		crowd(25, func(int) {
+		redistest.Together(25, func(int) {
 			switch _, err := o.take(r, daily("hit", bucket)); {
 			case errors.Is(err, gcra.ErrUnavailable):
 				resting.Add(1)
@@ -49,7 +49,7 @@ func TestFault04CallsToAPausedRedisAreChargedOnce(t *testing.T) {
 	// by connection; those that are closed are gone from the list then.
 	o.recovers(t, r, probing)
 	redistest.Eventually(t, ample, "the old connections to end", func() bool {
-		return stat(t, server, "clients", "connected_clients:") <= 8
+		return redistest.Stat(t, server.Client(), "clients", "connected_clients:") <= 8
 	})
 	charged := spent(t, r.witness(server.Client()), daily("hit", bucket))
 	o.atMost(t, charged, late.Load(), fmt.Sprintf("500 calls on a stopped server, %d of them not even tried", resting.Load()))
@@ -81,7 +81,7 @@ func TestFault12LostReplyChargesOnce(t *testing.T) {
 			proxy.Pass()
 			r := rigOn(client)
 			works(t, r)
-			resetStats(t, server)
+			redistest.ResetStats(t, server.Client())
 			lose(proxy)
 			if _, err := o.take(r, daily("once", 100)); err == nil {
 				t.Errorf("%s, %s: a reply that was lost is no error", kind, name)
@@ -99,13 +99,13 @@ func TestFault12LostReplyChargesOnce(t *testing.T) {
 		r := rigOn(through.client)
 		a, b := subjectOn(t, cluster, 0, "a"), subjectOn(t, cluster, 0, "b")
 		redistest.Eventually(t, ample, "the cluster to answer", func() bool { return answersFor(r, a) && answersFor(r, b) })
-		crowd(20, func(int) { _, _ = answersFor(r, a), answersFor(r, b) }) // the first pipeline asks for COMMAND
+		redistest.Together(20, func(int) { _, _ = answersFor(r, a), answersFor(r, b) }) // the first pipeline asks for COMMAND
 		redistest.Eventually(t, ample, "the cluster to answer", func() bool { return answersFor(r, a) && answersFor(r, b) })
 		w := r.witness(cluster.Client())
 		for _, p := range through.proxies {
 			lose(p)
 		}
-		crowd(2, func(i int) {
+		redistest.Together(2, func(i int) {
 			if _, err := o.take(r, daily([]string{a, b}[i], 100)); err == nil && name != "RST" { // one of two replies
 				t.Errorf("cluster, %s: a reply that was lost is no error", name)
 			}
@@ -172,10 +172,10 @@ func TestFault14EvictedScriptIsSentAgain(t *testing.T) {
 			t.Errorf("after 500 other scripts: got %+v, %v; want %d remaining", res, err, burst-1-i)
 		}
 	}
-	if stat(t, server, "stats", "evicted_scripts:") == 0 {
+	if redistest.Stat(t, server.Client(), "stats", "evicted_scripts:") == 0 {
 		t.Skip("this server evicts no scripts; Redis 7.4 and newer and Valkey do")
 	}
-	if n := stat(t, server, "errorstats", "errorstat_NOSCRIPT:count="); int64(n) < rounds {
+	if n := redistest.Stat(t, server.Client(), "errorstats", "errorstat_NOSCRIPT:count="); int64(n) < rounds {
 		t.Errorf("the script was missing %d times; want at least %d", n, rounds)
 	}
 }
@@ -194,7 +194,7 @@ func TestFault13ForgottenScriptIsSentAgain(t *testing.T) {
 	var passed [8]int64
 	var mu sync.Mutex
 	deadline := time.Now().Add(phase(time.Second, 10*time.Second))
-	crowd(len(passed), func(i int) {
+	redistest.Together(len(passed), func(i int) {
 		for time.Now().Before(deadline) {
 			res, err := o.take(r, daily(fmt.Sprint("caller", i), 1_000_000))
 			mu.Lock()
@@ -217,18 +217,18 @@ func TestFault13ForgottenScriptIsSentAgain(t *testing.T) {
 			t.Errorf("caller %d: %d units gone after %d admissions; want as many, less what has been refilled", i, got, passed[i])
 		}
 	}
-	if calls(t, server, "eval") == 0 {
+	if redistest.Calls(t, server.Client(), "eval") == 0 {
 		t.Error("the script was never sent: the flush has had no effect")
 	}
 
 	server.Restart()
 	redistest.Eventually(t, ample, "the store to find the restarted server", func() bool { return answers(r) })
-	resetStats(t, server)
+	redistest.ResetStats(t, server.Client())
 	do(t, server, "script", "flush")
 	if got := mustTake(t, r, daily("fresh", 10))[0].Result.Remaining; got != 9 {
 		t.Errorf("the first call after a flush leaves %d of 10; want 9", got)
 	}
-	if sha, text := calls(t, server, "evalsha"), calls(t, server, "eval"); sha != 1 || text != 1 {
+	if sha, text := redistest.Calls(t, server.Client(), "evalsha"), redistest.Calls(t, server.Client(), "eval"); sha != 1 || text != 1 {
 		t.Errorf("it took %d EVALSHA and %d EVAL; want one more trip and no more", sha, text)
 	}
 }

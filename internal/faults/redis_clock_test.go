@@ -215,9 +215,9 @@ func TestFault40OneTimeForAllLimits(t *testing.T) {
 	r := rigAt(t, server.URL()+"?read_timeout=20s")
 	r.Timeout, r.NoDenialCache = ample, true
 	works(t, r)
-	resetStats(t, server)
+	redistest.ResetStats(t, server.Client())
 	var mu sync.Mutex
-	crowd(50, func(i int) {
+	redistest.Together(50, func(i int) {
 		charges := make([]gcra.Charge, 8)
 		for j := range charges {
 			charges[j] = gcra.Charge{Subject: fmt.Sprint("subject", i), Policy: fmt.Sprint("p", j), Limit: gcra.PerHour(100), Cost: 1}
@@ -230,7 +230,7 @@ func TestFault40OneTimeForAllLimits(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if scripts, times := calls(t, server, "evalsha")+calls(t, server, "eval"), calls(t, server, "time"); scripts == 0 || times != scripts {
+	if scripts, times := redistest.Calls(t, server.Client(), "evalsha")+redistest.Calls(t, server.Client(), "eval"), redistest.Calls(t, server.Client(), "time"); scripts == 0 || times != scripts {
 		t.Errorf("%d scripts asked for the time %d times; want once each", scripts, times)
 	}
 	ctx := t.Context()

@@ -192,7 +192,7 @@ func TestFault22SlotsMoveUnderLoad(t *testing.T) {
 	const bucket = 100_000
 	passed := make([]int64, len(subjects))
 	stop := during(func() {
-		crowd(len(subjects), func(i int) {
+		redistest.Together(len(subjects), func(i int) {
 			res, err := o.take(r, daily(subjects[i], bucket))
 			if err != nil {
 				t.Errorf("while slots move: %v", err)
@@ -494,8 +494,8 @@ func TestFault94ReplicasAreNeverAsked(t *testing.T) {
 	c := theCluster(t)
 	all := wholeShards(t, c)
 	for _, s := range all {
-		resetStats(t, s.replica)
-		resetStats(t, s.master)
+		redistest.ResetStats(t, s.replica.Client())
+		redistest.ResetStats(t, s.master.Client())
 	}
 	for name, set := range map[string]func(*redis.ClusterOptions){
 		"ReadOnly":       func(o *redis.ClusterOptions) { o.ReadOnly = true },
@@ -507,7 +507,7 @@ func TestFault94ReplicasAreNeverAsked(t *testing.T) {
 		set(options)
 		r := rigOn(closing(t, redis.NewClusterClient(options)))
 		r.Timeout = ample
-		crowd(60, func(i int) { // pipelines too
+		redistest.Together(60, func(i int) { // pipelines too
 			if _, err := o.take(r, daily(fmt.Sprint("user", i%20), 2)); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -515,8 +515,8 @@ func TestFault94ReplicasAreNeverAsked(t *testing.T) {
 	}
 	var masters int64
 	for _, s := range all {
-		masters += calls(t, s.master, "evalsha") + calls(t, s.master, "eval")
-		if n := calls(t, s.replica, "evalsha") + calls(t, s.replica, "eval"); n != 0 {
+		masters += redistest.Calls(t, s.master.Client(), "evalsha") + redistest.Calls(t, s.master.Client(), "eval")
+		if n := redistest.Calls(t, s.replica.Client(), "evalsha") + redistest.Calls(t, s.replica.Client(), "eval"); n != 0 {
 			t.Errorf("the replica %s was sent %d scripts; want none", s.replica.Addr, n)
 		}
 	}

@@ -223,30 +223,6 @@ func (o *outcome) atMost(t testing.TB, admitted, bound int64, what string) {
 	}
 }
 
-// calls is how often a server has run a command since CONFIG RESETSTAT.
-func calls(t testing.TB, server *redistest.Server, command string) (n int64) {
-	t.Helper()
-	return int64(stat(t, server, "commandstats", "cmdstat_"+command+":calls="))
-}
-
-// stat is the number that follows a text in a section of INFO, or 0.
-func stat(t testing.TB, server *redistest.Server, section, text string) (n int) {
-	t.Helper()
-	for line := range strings.Lines(server.Client().Info(context.Background(), section).Val()) {
-		if rest, ok := strings.CutPrefix(line, text); ok {
-			if _, err := fmt.Sscanf(rest, "%d", &n); err != nil {
-				t.Fatalf("INFO %s has %q: %v", section, line, err)
-			}
-		}
-	}
-	return n
-}
-
-func resetStats(t testing.TB, server *redistest.Server) {
-	t.Helper()
-	do(t, server, "config", "resetstat")
-}
-
 // do runs a command that has to succeed.
 func do(t testing.TB, server *redistest.Server, args ...any) any {
 	t.Helper()
@@ -368,20 +344,6 @@ func (c codes) only(t testing.TB, when string, allowed ...int) {
 			t.Errorf("%s: %d answers with status %d; want only %v", when, n, code, allowed)
 		}
 	}
-}
-
-// crowd calls f from n goroutines at once, and returns when all are done.
-func crowd(n int, f func(i int)) {
-	var wg sync.WaitGroup
-	barrier := make(chan struct{})
-	for i := range n {
-		wg.Go(func() {
-			<-barrier
-			f(i)
-		})
-	}
-	close(barrier)
-	wg.Wait()
 }
 
 // during calls f in a goroutine, again and again, until stop is called.

@@ -30,7 +30,7 @@ func (l latencies) p99() time.Duration {
 func hot(o *outcome, stores [2]*rig, c gcra.Charge, d time.Duration) (all latencies, admitted, failed int64) {
 	var mu sync.Mutex
 	end := time.Now().Add(d)
-	crowd(8, func(i int) {
+	redistest.Together(8, func(i int) {
 		var mine latencies
 		var passed, errs int64
 		for time.Now().Before(end) {
@@ -68,14 +68,14 @@ func TestFault49HotKey(t *testing.T) {
 			stores[j].Prefix, stores[j].Timeout, stores[j].NoDenialCache = fmt.Sprint("hot", i, ":"), ample, without
 			works(t, stores[j])
 		}
-		resetStats(t, server)
+		redistest.ResetStats(t, server.Client())
 		start := time.Now()
 		all, admitted, failed := hot(o, stores, c, d)
 		o.atMost(t, admitted, bound(time.Since(start)), "one hot key")
 		if least := int64(20 * d.Seconds()); failed > 0 || admitted < least {
 			t.Errorf("without the denial cache %v: %d admitted, %d failed; want at least %d and none", without, admitted, failed, least)
 		}
-		trips[i] = calls(t, server, "evalsha")
+		trips[i] = redistest.Calls(t, server.Client(), "evalsha")
 		if i == 0 {
 			// At most an admission, or a look, whenever the rate allows one.
 			if denied := int64(len(all)) - admitted; trips[i] > admitted+denied/20 {
@@ -92,18 +92,13 @@ func TestFault49HotKey(t *testing.T) {
 func TestFault51ProcessesShareOneLimit(t *testing.T) {
 	o := fault(t, "4 processes on 100 keys, replayed")
 	server := redistest.Start(t)
-	url := server.URL() + "?read_timeout=20s"
-	var children [4]*process
-	for i := range children {
-		children[i] = startProcess(t, url)
-	}
+	all := processes(t, 4, server.URL()+"?read_timeout=20s")
 	d := phase(1500*time.Millisecond, 60*time.Second)
 	var admitted int64
 	lines := monitored(t, server, func() {
-		for _, n := range askAll(t, children[:], fmt.Sprint(d.Milliseconds(), " 100")) {
-			admitted += n[0]
-			o.requests.Add(n[1])
-		}
+		passed, asked := askAll(t, all, fmt.Sprint(d.Milliseconds(), " 100"))
+		admitted = passed
+		o.requests.Add(asked)
 	})
 	if units := replay(t, o, lines, loadLimit); units != admitted {
 		t.Errorf("the processes saw %d admissions, the server %d", admitted, units)
@@ -186,7 +181,7 @@ func newFleet(t testing.TB, n int, limit gcra.Limit, url func(int) string) fleet
 func (f fleet) ask(o *outcome, user string, d, pause time.Duration) (admitted, degraded int64) {
 	var passed, alone atomic.Int64
 	end := time.Now().Add(d)
-	crowd(len(f.limiters), func(i int) {
+	redistest.Together(len(f.limiters), func(i int) {
 		req := httptest.NewRequest(http.MethodGet, "/", nil)
 		req.Header.Set("User", user)
 		for time.Now().Before(end) {

@@ -104,7 +104,7 @@ func TestFault05SlowRedisIsLeftAlone(t *testing.T) {
 	opened := proxy.Connections()
 	d := phase(1500*time.Millisecond, 10*time.Second)
 	end := time.Now().Add(d)
-	crowd(8, func(i int) {
+	redistest.Together(8, func(i int) {
 		for ; time.Now().Before(end); time.Sleep(time.Millisecond) {
 			if _, err := o.take(r, plenty(fmt.Sprint(i))); err == nil {
 				t.Error("an answer came before its deadline; want an error")
@@ -152,7 +152,7 @@ func TestFault08HostGone(t *testing.T) {
 		"long ample":          closing(t, redis.NewClient(&redis.Options{Addr: addr, DialTimeout: ample, PoolTimeout: ample})),
 	} {
 		r := rigOn(client)
-		crowd(20, func(i int) {
+		redistest.Together(20, func(i int) {
 			if _, err := o.take(r, plenty(fmt.Sprint(i))); err == nil {
 				t.Errorf("%s: a call to a host that is gone was answered", name)
 			}
@@ -172,7 +172,7 @@ func TestFault09SmallPoolServesManyCallers(t *testing.T) {
 	r.Timeout = ample
 	works(t, r)
 	proxy.Delay(50 * time.Millisecond)
-	crowd(200, func(i int) {
+	redistest.Together(200, func(i int) {
 		if _, err := o.take(r, plenty(fmt.Sprint(i))); err != nil {
 			t.Errorf("200 callers on 2 connections: %v", err)
 		}
@@ -186,7 +186,7 @@ func TestFault09SmallPoolServesManyCallers(t *testing.T) {
 	proxy.Delay(10 * time.Second)
 	sent := proxy.RequestBytes()
 	var late outcome
-	crowd(200, func(i int) {
+	redistest.Together(200, func(i int) {
 		if _, err := late.take(slow, plenty(fmt.Sprint(i))); err == nil {
 			t.Error("a call was answered by a server that is slower than the budget")
 		}
@@ -212,7 +212,7 @@ func TestFault10OneTimeoutForDialWaitAndRead(t *testing.T) {
 		client := closing(t, redis.NewClient(options))
 		r := rigOn(client)
 		fault()
-		crowd(30, func(i int) {
+		redistest.Together(30, func(i int) {
 			if _, err := o.take(r, plenty(fmt.Sprint(i))); err == nil {
 				t.Errorf("%s: a call was answered; the greeting alone takes longer than the budget", name)
 			}

@@ -7,12 +7,12 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
 // childURL makes this test binary one of the processes of a row: it is the
@@ -29,7 +29,7 @@ func child(url string, in io.Reader, out io.Writer) error {
 	}
 	defer r.Close()
 	r.Prefix, r.Timeout = "child:", ample
-	fmt.Fprintln(out, 0, 0)
+	fmt.Fprintln(out, "ready")
 	for lines := bufio.NewScanner(in); lines.Scan(); {
 		var ms, keys int
 		if _, err := fmt.Sscan(lines.Text(), &ms, &keys); err != nil {
@@ -37,7 +37,7 @@ func child(url string, in io.Reader, out io.Writer) error {
 		}
 		var passed, asked, failed atomic.Int64
 		end := time.Now().Add(time.Duration(ms) * time.Millisecond)
-		crowd(8, func(int) {
+		redistest.Together(8, func(int) {
 			for time.Now().Before(end) {
 				asked.Add(1)
 				c := gcra.Charge{Subject: fmt.Sprint("key", rand.IntN(keys)), Policy: "load", Limit: loadLimit, Cost: 1}
@@ -57,67 +57,31 @@ func child(url string, in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// process is this test binary, run again.
-type process struct {
-	in  io.WriteCloser
-	out *bufio.Reader
-}
-
-func startProcess(t testing.TB, url string) *process {
+// processes are n of this test binary that are ready to ask the Redis at a URL.
+func processes(t testing.TB, n int, url string) (all []*redistest.Process) {
 	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
+	for range n {
+		all = append(all, redistest.StartProcess(t, childURL, url))
 	}
-	cmd := exec.Command(exe)
-	cmd.Env = append(os.Environ(), childURL+"="+url, "GORACE=atexit_sleep_ms=0")
-	cmd.Stderr = os.Stderr
-	p := new(process)
-	if p.in, err = cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
+	for _, p := range all {
+		p.Read()
 	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.out = bufio.NewReader(out)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = p.in.Close() // which ends it
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("a child: %v", err)
-		}
-	})
-	p.read(t)
-	return p
+	return all
 }
 
-// read returns the two numbers of a child's line.
-func (p *process) read(t testing.TB) (n [2]int64) {
-	t.Helper()
-	line, err := p.out.ReadString('\n')
-	if err == nil {
-		_, err = fmt.Sscan(line, &n[0], &n[1])
-	}
-	if err != nil {
-		t.Fatalf("reading from a child: %q, %v", line, err)
-	}
-	return n
-}
-
-// askAll has all processes do something at once, and returns what each says.
-func askAll(t testing.TB, all []*process, line string) [][2]int64 {
+// askAll has all processes do something at once, and returns the sums of what
+// they have counted.
+func askAll(t testing.TB, all []*redistest.Process, line string) (passed, asked int64) {
 	t.Helper()
 	for _, p := range all {
-		if _, err := fmt.Fprintln(p.in, line); err != nil {
+		p.Write(line)
+	}
+	for _, p := range all {
+		var n, of int64
+		if _, err := fmt.Sscan(p.Read(), &n, &of); err != nil {
 			t.Fatal(err)
 		}
+		passed, asked = passed+n, asked+of
 	}
-	said := make([][2]int64, len(all))
-	for i, p := range all {
-		said[i] = p.read(t)
-	}
-	return said
+	return passed, asked
 }

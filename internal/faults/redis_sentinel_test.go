@@ -84,7 +84,7 @@ func TestFault15ReadonlyOnOpenConnections(t *testing.T) {
 	})
 	name.Store(next)
 	o.recovers(t, f, probing)
-	if calls(t, next, "evalsha")+calls(t, next, "eval") == 0 {
+	if redistest.Calls(t, next.Client(), "evalsha")+redistest.Calls(t, next.Client(), "eval") == 0 {
 		t.Error("the new master has seen no script")
 	}
 	o.inTime(t, budget)
@@ -121,10 +121,10 @@ func TestFault17MasterPausedAndResumed(t *testing.T) {
 	r.NoDenialCache = true
 	works(t, r)
 	old := group.Master()
-	resetStats(t, old)
+	redistest.ResetStats(t, old.Client())
 	old.Pause()
 	var late atomic.Int64
-	crowd(20, func(int) {
+	redistest.Together(20, func(int) {
 		if _, err := o.take(r, daily("hit", 1000)); errors.Is(err, gcra.ErrUnavailable) {
 			return
 		}
@@ -145,7 +145,7 @@ func TestFault17MasterPausedAndResumed(t *testing.T) {
 		_, _ = o.take(r, plenty("after")) // it may fail while connections are exchanged; where it goes is what counts
 	}
 	// What reached the old master is what lay in its buffers.
-	if n := calls(t, old, "evalsha"); n > late.Load() {
+	if n := redistest.Calls(t, old.Client(), "evalsha"); n > late.Load() {
 		t.Errorf("the old master ran %d scripts; want at most the %d calls that were on their way when it stopped", n, late.Load())
 	}
 	mustHeal(t, healSentinels(t, group))
@@ -199,7 +199,7 @@ func TestFault19WritesLostAtFailover(t *testing.T) {
 		links = append(links, link)
 	}
 	redistest.Eventually(t, ample, "the replicas to follow", func() bool {
-		return stat(t, old, "replication", "connected_slaves:") == 2
+		return redistest.Stat(t, old.Client(), "replication", "connected_slaves:") == 2
 	})
 	const burst, early, lag = 10, 3, 5
 	c := daily("hit", burst)

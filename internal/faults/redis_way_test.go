@@ -106,7 +106,7 @@ func TestFault96GracefulShutdown(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			crowd(30, func(i int) {
+			redistest.Together(30, func(i int) {
 				under.Add(1)
 				for range 5 {
 					_, _ = o.take(r, plenty(fmt.Sprint(i))) // comes back, with an answer or an error
