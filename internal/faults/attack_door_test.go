@@ -68,7 +68,7 @@ func TestFault86NoClientCausesAnOutage(t *testing.T) {
 		s.settled()
 		expect(t, "decisions with an error", s.failed.Load(), 0)
 	}
-	if lines := store.log.lines(isAway); len(lines) != 0 {
+	if lines := store.log.Lines(isAway); len(lines) != 0 {
 		t.Errorf("the attacks counted as an outage: %q", lines)
 	}
 }

@@ -93,7 +93,7 @@ func TestFault59ClientsThatHangUpDoNotOpenTheBreaker(t *testing.T) {
 	}
 	expect(t, "decisions with an error", s.failed.Load(), 0)
 	expect(t, "after", s.do(t, "GET /ok").StatusCode, 200)
-	if lines := store.log.lines(isAway); len(lines) != 0 {
+	if lines := store.log.Lines(isAway); len(lines) != 0 {
 		t.Errorf("hanging up counted as an outage: %q", lines)
 	}
 }

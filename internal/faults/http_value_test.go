@@ -146,7 +146,7 @@ func TestFault45ReplyOfAnotherTypeIsAnError(t *testing.T) {
 			// Per-call errors never rest the lane: the next call is sent.
 			expect(t, fmt.Sprintf("RESP%d: after %q", protocol, reply), s.do(t, "GET /ok").StatusCode, 200)
 		}
-		if lines := store.log.lines(isBack); len(lines) != 0 {
+		if lines := store.log.Lines(isBack); len(lines) != 0 {
 			t.Errorf("RESP%d: odd replies counted as an outage: %q", protocol, lines)
 		}
 	}
@@ -211,7 +211,7 @@ func TestFault48DamagedValueHealsAndHarmsNoOther(t *testing.T) {
 	}
 	// Not one of them was an error, which would have opened this policy.
 	expect(t, "decisions with an error", s.failed.Load(), 0)
-	if lines := store.log.lines(isAway); len(lines) != 0 {
+	if lines := store.log.Lines(isAway); len(lines) != 0 {
 		t.Errorf("damaged values counted as an outage: %q", lines)
 	}
 }

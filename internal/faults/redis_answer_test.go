@@ -25,9 +25,9 @@ func ailing(t *testing.T, o *outcome, r *rig, reason string) {
 		if _, err := o.take(r, plenty("somebody")); err == nil {
 			return false
 		}
-		return len(r.log.lines(isAway)) > 0
+		return len(r.log.Lines(isAway)) > 0
 	})
-	if log := strings.Join(r.log.lines(""), "\n"); !regexp.MustCompile(reason).MatchString(log) {
+	if log := strings.Join(r.log.Lines(""), "\n"); !regexp.MustCompile(reason).MatchString(log) {
 		t.Errorf("the log does not say %q:\n%s", reason, log)
 	}
 }
@@ -242,10 +242,10 @@ func TestFault33CredentialsRotated(t *testing.T) {
 		ailing(t, o, r, tt.reason)
 		setUser("reset on >secret ~* " + grant)
 		o.recovers(t, r, probing)
-		if strings.Contains(strings.Join(r.log.lines(""), "\n"), "secret") {
+		if strings.Contains(strings.Join(r.log.Lines(""), "\n"), "secret") {
 			t.Errorf("%s: the log repeats the password", tt.name)
 		}
-		if n := len(r.log.lines(isAway)); n != 1 {
+		if n := len(r.log.Lines(isAway)); n != 1 {
 			t.Errorf("%s: got %d log lines about the outage; want 1", tt.name, n)
 		}
 	}

@@ -392,7 +392,7 @@ func TestFault24KeysOfOneRequestOnTwoNodes(t *testing.T) {
 	if n := torn.Load(); n > 20 {
 		t.Errorf("10 admissions were answered %d times; want each sent once more at most", n)
 	}
-	if n := len(r.log.lines(isAway)); n != 0 {
+	if n := len(r.log.Lines(isAway)); n != 0 {
 		t.Error("keys that are torn apart were taken for an outage of the server")
 	}
 	done()

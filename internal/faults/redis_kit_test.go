@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +20,7 @@ import (
 
 	ratelimit "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/diagtest"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
@@ -54,27 +54,6 @@ func (silent) Printf(context.Context, string, ...any) {}
 // silence is the Logger of limiters whose policies or stores fail on purpose.
 var silence = slog.New(slog.DiscardHandler)
 
-// journal is a log that a test reads while it is being written.
-type journal struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.buf.Write(p)
-}
-
-// lines are those that contain the text.
-func (j *journal) lines(text string) []string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return slices.DeleteFunc(strings.Split(j.buf.String(), "\n"), func(l string) bool {
-		return l == "" || !strings.Contains(l, text)
-	})
-}
-
 const (
 	isAway = "code=redis-"
 	isBack = "redis is available again"
@@ -83,7 +62,7 @@ const (
 // rig is a store whose log can be read, and which shares no key with others.
 type rig struct {
 	*gcra.Redis
-	log *journal
+	log *diagtest.Text
 }
 
 var prefixes atomic.Int64
@@ -106,7 +85,7 @@ func rigAt(t testing.TB, url string) *rig {
 }
 
 func newRig(r *gcra.Redis) *rig {
-	log := new(journal)
+	log := new(diagtest.Text)
 	r.Logger = slog.New(slog.NewTextHandler(log, nil))
 	r.Prefix = fmt.Sprintf("f%d:", prefixes.Add(1))
 	r.Timeout = budget

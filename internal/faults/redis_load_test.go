@@ -278,7 +278,7 @@ func TestFault57RecoveryOpensFewConnections(t *testing.T) {
 	}
 	stop := during(func() { load(100 * time.Millisecond) })
 	for _, r := range f.rigs {
-		o.recoversWhen(t, probing, func() bool { return len(r.log.lines(isBack)) > 0 })
+		o.recoversWhen(t, probing, func() bool { return len(r.log.Lines(isBack)) > 0 })
 	}
 	stop()
 	if opened := count() - before; opened > 16*n {
@@ -317,7 +317,7 @@ func TestFault58RedisFlaps(t *testing.T) {
 		t.Errorf("%d admitted, %d decisions degraded; want service at the rate and an outage noticed", admitted, degraded)
 	}
 	// A rest is 500 ms at least, and the log has a line for each change.
-	if changes, most := len(f.rigs[0].log.lines("redis is")), 2*int(took/(500*time.Millisecond)); changes > most {
+	if changes, most := len(f.rigs[0].log.Lines("redis is")), 2*int(took/(500*time.Millisecond)); changes > most {
 		t.Errorf("%d changes of state in %v; want at most %d", changes, took, most)
 	}
 	proxy.Pass()

@@ -32,13 +32,13 @@ func TestFault01RedisStartsAfterTheApplication(t *testing.T) {
 	if s.degraded.Load() == 0 {
 		t.Error("no decision was reported as degraded without a Redis")
 	}
-	if lines := r.log.lines(isAway); len(lines) != 1 {
+	if lines := r.log.Lines(isAway); len(lines) != 1 {
 		t.Errorf("got %d log lines about the outage; want 1:\n%s", len(lines), strings.Join(lines, "\n"))
 	}
 	server.Restart()
 	o.recovers(t, r, probing)
 	s.traffic(t, 200, phase(200*time.Millisecond, time.Second)).only(t, "after Redis has started", http.StatusOK)
-	if lines := r.log.lines(isBack); len(lines) != 1 {
+	if lines := r.log.Lines(isBack); len(lines) != 1 {
 		t.Errorf("got %d log lines about the recovery; want 1", len(lines))
 	}
 	o.inTime(t, budget)
@@ -268,14 +268,14 @@ func TestFault89OutageIsReported(t *testing.T) {
 	s := newSite(t, o, r, ratelimit.Config{}, ratelimit.Policy{Name: "all", Limit: gcra.PerSecond(1000)})
 	for round := 1; round <= 2; round++ {
 		works(t, r)
-		redistest.Eventually(t, ample, "the recovery to be logged", func() bool { return len(r.log.lines(isBack)) == round-1 })
+		redistest.Eventually(t, ample, "the recovery to be logged", func() bool { return len(r.log.Lines(isBack)) == round-1 })
 		server.Kill()
 		before, asked := s.degraded.Load(), o.requests.Load()
 		s.traffic(t, 200, phase(time.Second, 10*time.Second))
 		if degraded, all := s.degraded.Load()-before, o.requests.Load()-asked; degraded != all {
 			t.Errorf("round %d: Observe was told of %d degraded decisions; want all %d", round, degraded, all)
 		}
-		if n := len(r.log.lines(isAway)); n != round {
+		if n := len(r.log.Lines(isAway)); n != round {
 			t.Errorf("round %d: got %d log lines about outages; want %d", round, n, round)
 		}
 		server.Restart()

@@ -105,8 +105,8 @@ func TestFault16MasterKilled(t *testing.T) {
 	succeeded(t, group, old)
 	stop()
 	o.recovers(t, r, 2*time.Second+probing) // they learn of it one after the other
-	redistest.Eventually(t, ample, "as many log lines about ends as about outages", func() bool { return len(r.log.lines(isAway)) == len(r.log.lines(isBack)) })
-	if away := len(r.log.lines(isAway)); away > 1 {
+	redistest.Eventually(t, ample, "as many log lines about ends as about outages", func() bool { return len(r.log.Lines(isAway)) == len(r.log.Lines(isBack)) })
+	if away := len(r.log.Lines(isAway)); away > 1 {
 		t.Errorf("got %d log lines about the outage; want one at most", away)
 	}
 	o.inTime(t, budget)
