@@ -36,7 +36,7 @@ func charged(t *testing.T, server *redistest.Server, subject string, l gcra.Limi
 }
 
 // hangUp sends a request and resets the connection after a while.
-func (s *website) hangUp(t *testing.T, request string, after time.Duration) {
+func (s *site) hangUp(t *testing.T, request string, after time.Duration) {
 	conn, err := net.Dial("tcp", s.Listener.Addr().String())
 	if err != nil {
 		t.Error(err)
@@ -49,7 +49,7 @@ func (s *website) hangUp(t *testing.T, request string, after time.Duration) {
 }
 
 // settled waits until no more decisions are made, and returns their number.
-func (s *website) settled() int64 {
+func (s *site) settled() int64 {
 	for {
 		before := s.decisions.Load()
 		time.Sleep(100 * time.Millisecond)
@@ -135,7 +135,7 @@ type resetter struct {
 	gone   chan struct{} // closed when the server has ended the connection
 }
 
-func dialResetter(t *testing.T, s *website) *resetter {
+func dialResetter(t *testing.T, s *site) *resetter {
 	t.Helper()
 	addr := s.Listener.Addr().String()
 	conn, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
@@ -233,7 +233,7 @@ func TestFault62OutageLeaksNothing(t *testing.T) {
 	proxy := redistest.NewProxy(t, server.Addr)
 	clean := held(t)
 	store := rigAt(t, "redis://"+proxy.Addr)
-	s := newSite(t, o, store, middleware.Config{}, middleware.Policy{Name: "all", Limit: gcra.PerSecond(1000)})
+	s := underLoad(t, o, store)
 	s.traffic(t, 200, phase(200*time.Millisecond, time.Second)).only(t, "before", http.StatusOK)
 	for name, fault := range map[string]func(){
 		"refused": proxy.Refuse, "silent": proxy.Blackhole, "slow": func() { proxy.Delay(2 * budget) }} {
@@ -245,7 +245,7 @@ func TestFault62OutageLeaksNothing(t *testing.T) {
 		s.client.CloseIdleConnections()
 		begin.released(t, 80) // a pool of connections, each with its part of the proxy; a leak is one a request
 	}
-	if s.degraded.Load() == 0 {
+	if s.failed.Load() == 0 {
 		t.Error("no decision was degraded: nothing has failed")
 	}
 	proxy.Pass()
@@ -254,7 +254,7 @@ func TestFault62OutageLeaksNothing(t *testing.T) {
 		t.Errorf("Close: %v", err)
 	}
 	s.client.CloseIdleConnections()
-	s.server.Close()
+	s.Close()
 	proxy.Reset()
 	clean.released(t, 4) // those of the clients that the harness has opened meanwhile
 }

@@ -13,7 +13,7 @@ import (
 func TestFault92TwoApplicationsDoNotMix(t *testing.T) {
 	o := fault(t, "one Redis, the same client, other prefixes and names")
 	server := redistest.Start(t)
-	app := func(prefix, policy string, limit gcra.Limit) *website {
+	app := func(prefix, policy string, limit gcra.Limit) *site {
 		store := patientStore(t, server)
 		store.Prefix = prefix
 		return openSite(t, o, setup{Config: middleware.Config{Store: store}, policies: []middleware.Policy{{Name: policy, Key: byClient, Limit: limit}}})
@@ -39,7 +39,7 @@ func TestFault93OldKeysAreIgnoredAndExpire(t *testing.T) {
 	const burst = 5
 	server := redistest.Start(t)
 	limit := gcra.Limit{Count: burst, Per: phase(1500*time.Millisecond, 10*time.Second)}
-	version := func(n int) *website {
+	version := func(n int) *site {
 		store := patientStore(t, server)
 		store.Prefix = fmt.Sprintf("v%d:", n)
 		return openSite(t, o, setup{Config: middleware.Config{Store: store}, policies: []middleware.Policy{{Name: "api", Key: everybody, Limit: limit}}})
@@ -47,7 +47,7 @@ func TestFault93OldKeysAreIgnoredAndExpire(t *testing.T) {
 	v1, v2 := version(1), version(2)
 	begin, passed := redisTime(t, server), int64(0)
 	for range 4 * burst {
-		for _, v := range []*website{v1, v2} {
+		for _, v := range []*site{v1, v2} {
 			if v.do(t, "GET /ok").StatusCode == 200 {
 				passed++
 			}

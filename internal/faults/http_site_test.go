@@ -2,12 +2,12 @@ package faults
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -88,8 +88,8 @@ func eachFramework(t *testing.T, test func(*testing.T, framework)) {
 	}
 }
 
-// setup is what a website is made of. The zero values are net/http, a Memory,
-// and a handler that answers 200.
+// setup is what a site is made of. The zero values are net/http, a Memory, and
+// a handler that answers 200.
 type setup struct {
 	framework
 	middleware.Config
@@ -99,34 +99,37 @@ type setup struct {
 	tls      bool                            // with HTTP/2
 }
 
-// website is a running server, and what happened in it.
-type website struct {
+// site is a limited server with a client, and what happened in it.
+type site struct {
 	*httptest.Server
+	client    *http.Transport
 	handled   atomic.Int64 // requests that reached their handler
 	decisions atomic.Int64
 	failed    atomic.Int64 // decisions with an Err
 
 	mu   sync.Mutex
+	took latencies // of all decisions
 	last middleware.Decision
 }
 
-func openSite(t *testing.T, o *outcome, cfg setup) *website {
+func openSite(t *testing.T, o *outcome, cfg setup) *site {
 	t.Helper()
-	s := new(website)
+	s := &site{client: &http.Transport{MaxIdleConnsPerHost: 64}}
 	if cfg.build == nil {
 		cfg.framework = frameworks[0]
 	}
 	if cfg.Store == nil {
 		cfg.Store = gcra.NewMemory()
 	}
-	cfg.Store = timed(cfg.Store, o)
 	observe := cfg.Observe
 	cfg.Observe = func(r *http.Request, d middleware.Decision) {
+		o.decided(d.Took)
 		s.decisions.Add(1)
 		if d.Err != nil {
 			s.failed.Add(1)
 		}
 		s.mu.Lock()
+		s.took = append(s.took, d.Took)
 		s.last = d
 		s.mu.Unlock()
 		if observe != nil {
@@ -137,7 +140,6 @@ func openSite(t *testing.T, o *outcome, cfg setup) *website {
 	for _, pattern := range []string{"GET /ok", "HEAD /ok", "POST /ok", "PUT /ok", "OPTIONS /ok", "POST /login", "GET /users/{id}"} {
 		routes[pattern] = func(w http.ResponseWriter, r *http.Request) {
 			s.handled.Add(1)
-			w.Header().Set("X-Handled-By", pattern)
 			if cfg.handler != nil {
 				cfg.handler(w, r)
 			}
@@ -154,59 +156,35 @@ func openSite(t *testing.T, o *outcome, cfg setup) *website {
 	} else {
 		s.Start()
 	}
-	t.Cleanup(s.Close)
+	t.Cleanup(func() {
+		s.client.CloseIdleConnections()
+		s.Close()
+	})
 	return s
 }
 
-func (s *website) lastDecision() middleware.Decision {
+// underLoad is a site on a store for [site.traffic], which does not reach its
+// limit.
+func underLoad(t *testing.T, o *outcome, r *rig) *site {
+	t.Helper()
+	return openSite(t, o, setup{Config: middleware.Config{Store: r.Redis}, policies: []middleware.Policy{
+		{Name: "all", Key: byClient, Limit: gcra.PerSecond(1000)}}})
+}
+
+func (s *site) lastDecision() middleware.Decision {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.last
 }
 
-// timed is a store whose decisions the outcome counts and times.
-func timed(store gcra.Store, o *outcome) gcra.Store {
-	if r, ok := store.(*gcra.Redis); ok {
-		return timedRedis{r, o}
-	}
-	return timedStore{store, o}
-}
-
-type timedStore struct {
-	gcra.Store
-	o *outcome
-}
-
-func (s timedStore) Take(ctx context.Context, charges []gcra.Charge) (bool, error) {
-	begin := time.Now()
-	defer func() { s.o.decided(time.Since(begin)) }()
-	return s.Store.Take(ctx, charges)
-}
-
-// timedRedis keeps the Local of the Redis in sight.
-type timedRedis struct {
-	*gcra.Redis
-	o *outcome
-}
-
-func (s timedRedis) Take(ctx context.Context, charges []gcra.Charge) (bool, error) {
-	return timedStore{s.Redis, s.o}.Take(ctx, charges)
-}
-
-// answer is a response, read to its end.
-type answer struct {
-	*http.Response
-	body string
-}
-
 // do sends "GET /ok" or the like, with header fields "Name: value". It follows
 // no redirects.
-func (s *website) do(t *testing.T, request string, header ...string) answer {
+func (s *site) do(t *testing.T, request string, header ...string) *http.Response {
 	t.Helper()
-	return s.doFrom(t, http.DefaultTransport, request, header...)
+	return s.doFrom(t, s.client, request, header...)
 }
 
-func (s *website) doFrom(t *testing.T, client http.RoundTripper, request string, header ...string) answer {
+func (s *site) doFrom(t *testing.T, client http.RoundTripper, request string, header ...string) *http.Response {
 	t.Helper()
 	method, path, _ := strings.Cut(request, " ")
 	r, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, nil)
@@ -219,23 +197,24 @@ func (s *website) doFrom(t *testing.T, client http.RoundTripper, request string,
 	}
 	res, err := client.RoundTrip(r)
 	if err != nil {
-		t.Fatalf("%s: %v", request, err)
+		t.Errorf("%s: %v", request, err)
+		return &http.Response{Header: http.Header{}}
 	}
-	return readAnswer(t, res)
+	return drained(t, res)
 }
 
-func readAnswer(t *testing.T, res *http.Response) answer {
+// drained is the response, its body read.
+func drained(t *testing.T, res *http.Response) *http.Response {
 	t.Helper()
 	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
+	if _, err := io.Copy(io.Discard, res.Body); err != nil {
+		t.Error(err)
 	}
-	return answer{res, string(body)}
+	return res
 }
 
 // statuses sends a request several times.
-func (s *website) statuses(t *testing.T, request string, n int, header ...string) (codes []int) {
+func (s *site) statuses(t *testing.T, request string, n int, header ...string) (codes []int) {
 	t.Helper()
 	for range n {
 		codes = append(codes, s.do(t, request, header...).StatusCode)
@@ -243,9 +222,42 @@ func (s *website) statuses(t *testing.T, request string, n int, header ...string
 	return codes
 }
 
+// codes counts answers by their status.
+type codes map[int]int
+
+// traffic sends requests of several users at a pace for a while.
+func (s *site) traffic(t *testing.T, perSecond int, d time.Duration) codes {
+	t.Helper()
+	got := make(codes)
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	gap := time.Second / time.Duration(perSecond)
+	for i, start := 0, time.Now(); time.Since(start) < d; i++ {
+		time.Sleep(time.Until(start.Add(time.Duration(i) * gap)))
+		wg.Go(func() {
+			resp := s.do(t, "GET /ok", fmt.Sprint("X-Client: user", i%10))
+			mu.Lock()
+			defer mu.Unlock()
+			got[resp.StatusCode]++
+		})
+	}
+	wg.Wait()
+	return got
+}
+
+// only fails when an answer had another status than these.
+func (c codes) only(t *testing.T, when string, allowed ...int) {
+	t.Helper()
+	for code, n := range c {
+		if !slices.Contains(allowed, code) {
+			t.Errorf("%s: %d answers with status %d; want only %v", when, n, code, allowed)
+		}
+	}
+}
+
 // raw sends bytes that a well-behaved client would not, and returns nil if the
 // server's answer is to hang up.
-func (s *website) raw(t *testing.T, request string) *answer {
+func (s *site) raw(t *testing.T, request string) *http.Response {
 	t.Helper()
 	conn, err := net.Dial("tcp", s.Listener.Addr().String())
 	if err != nil {
@@ -258,8 +270,7 @@ func (s *website) raw(t *testing.T, request string) *answer {
 	if err != nil {
 		return nil
 	}
-	a := readAnswer(t, res)
-	return &a
+	return drained(t, res)
 }
 
 // from is a client whose connections come from another address of this machine.

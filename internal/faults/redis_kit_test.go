@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"runtime"
 	"slices"
@@ -18,7 +16,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	ratelimit "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/diagtest"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
@@ -231,98 +228,6 @@ func (before holdings) released(t testing.TB, some int) {
 		now := held(t)
 		return now.goroutines <= before.goroutines+some && now.files <= before.files+some
 	})
-}
-
-// site is a limited HTTP server with clients. The policy counts by the User
-// header.
-type site struct {
-	*rig
-	o        *outcome
-	server   *httptest.Server
-	client   *http.Client
-	degraded atomic.Int64 // decisions that followed OnFailure
-
-	mu   sync.Mutex
-	took latencies // of all decisions
-}
-
-type startKey struct{}
-
-func newSite(t testing.TB, o *outcome, r *rig, cfg ratelimit.Config, p ratelimit.Policy) *site {
-	t.Helper()
-	s := &site{rig: r, o: o}
-	cfg.Store = r.Redis
-	cfg.Observe = func(req *http.Request, d ratelimit.Decision) {
-		o.decided(time.Since(req.Context().Value(startKey{}).(time.Time)))
-		if d.Err != nil {
-			s.degraded.Add(1)
-		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.took = append(s.took, d.Took)
-	}
-	p.Key = func(r *http.Request) (string, error) { return r.Header.Get("User"), nil }
-	h := ratelimit.New(cfg, p)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
-	s.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), startKey{}, time.Now())))
-	}))
-	transport := &http.Transport{MaxIdleConnsPerHost: 64}
-	s.client = &http.Client{Transport: transport}
-	t.Cleanup(func() {
-		transport.CloseIdleConnections()
-		s.server.Close()
-	})
-	return s
-}
-
-// get sends a request and returns the response, its body read.
-func (s *site) get(t testing.TB, user string) *http.Response {
-	t.Helper()
-	req, err := http.NewRequest(http.MethodGet, s.server.URL, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("User", user)
-	resp, err := s.client.Do(req)
-	if err != nil {
-		t.Errorf("asking the server: %v", err)
-		return &http.Response{Header: http.Header{}}
-	}
-	_ = resp.Body.Close()
-	return resp
-}
-
-// codes counts answers by their status.
-type codes map[int]int
-
-// traffic sends requests of several users at a pace for a while.
-func (s *site) traffic(t testing.TB, perSecond int, d time.Duration) codes {
-	t.Helper()
-	got := make(codes)
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	gap := time.Second / time.Duration(perSecond)
-	for i, start := 0, time.Now(); time.Since(start) < d; i++ {
-		time.Sleep(time.Until(start.Add(time.Duration(i) * gap)))
-		wg.Go(func() {
-			resp := s.get(t, fmt.Sprint("user", i%10))
-			mu.Lock()
-			defer mu.Unlock()
-			got[resp.StatusCode]++
-		})
-	}
-	wg.Wait()
-	return got
-}
-
-// only fails when an answer had another status than these.
-func (c codes) only(t testing.TB, when string, allowed ...int) {
-	t.Helper()
-	for code, n := range c {
-		if !slices.Contains(allowed, code) {
-			t.Errorf("%s: %d answers with status %d; want only %v", when, n, code, allowed)
-		}
-	}
 }
 
 // during calls f in a goroutine, again and again, until stop is called.

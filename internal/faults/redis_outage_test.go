@@ -11,7 +11,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	ratelimit "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
@@ -26,10 +25,10 @@ func TestFault01RedisStartsAfterTheApplication(t *testing.T) {
 	server := redistest.Start(t)
 	server.Kill()
 	r := rigAt(t, server.URL())
-	s := newSite(t, o, r, ratelimit.Config{}, ratelimit.Policy{Name: "all", Limit: gcra.PerSecond(1000)})
+	s := underLoad(t, o, r)
 	away := s.traffic(t, 200, phase(time.Second, 5*time.Second))
 	away.only(t, "before Redis has started", http.StatusOK)
-	if s.degraded.Load() == 0 {
+	if s.failed.Load() == 0 {
 		t.Error("no decision was reported as degraded without a Redis")
 	}
 	if lines := r.log.Lines(isAway); len(lines) != 1 {
@@ -48,17 +47,17 @@ func TestFault02RedisKilledUnderLoad(t *testing.T) {
 	o := fault(t, "kill -9, restart")
 	server := redistest.Start(t)
 	r := rigAt(t, server.URL())
-	s := newSite(t, o, r, ratelimit.Config{}, ratelimit.Policy{Name: "all", Limit: gcra.PerSecond(1000)})
+	s := underLoad(t, o, r)
 	works(t, r)
 	rate := 200
 	if long {
 		rate = 500
 	}
 	s.traffic(t, rate, phase(300*time.Millisecond, 2*time.Second)).only(t, "before the kill", http.StatusOK)
-	before := s.degraded.Load()
+	before := s.failed.Load()
 	server.Kill()
 	s.traffic(t, rate, phase(1500*time.Millisecond, 10*time.Second)).only(t, "while Redis is gone", http.StatusOK)
-	if s.degraded.Load() == before {
+	if s.failed.Load() == before {
 		t.Error("no decision was reported as degraded while Redis was gone")
 	}
 	server.Restart()
@@ -72,7 +71,7 @@ func TestFault03RedisPaused(t *testing.T) {
 	o := fault(t, "SIGSTOP, SIGCONT")
 	server := redistest.Start(t)
 	r := rigAt(t, server.URL())
-	s := newSite(t, o, r, ratelimit.Config{}, ratelimit.Policy{Name: "all", Limit: gcra.PerSecond(1000)})
+	s := underLoad(t, o, r)
 	works(t, r)
 	s.traffic(t, 200, 300*time.Millisecond).only(t, "before the pause", http.StatusOK)
 	before := held(t)
@@ -265,14 +264,14 @@ func TestFault89OutageIsReported(t *testing.T) {
 	o := fault(t, "kill -9 twice")
 	server := redistest.Start(t)
 	r := rigAt(t, server.URL())
-	s := newSite(t, o, r, ratelimit.Config{}, ratelimit.Policy{Name: "all", Limit: gcra.PerSecond(1000)})
+	s := underLoad(t, o, r)
 	for round := 1; round <= 2; round++ {
 		works(t, r)
 		redistest.Eventually(t, ample, "the recovery to be logged", func() bool { return len(r.log.Lines(isBack)) == round-1 })
 		server.Kill()
-		before, asked := s.degraded.Load(), o.requests.Load()
+		before, asked := s.failed.Load(), o.requests.Load()
 		s.traffic(t, 200, phase(time.Second, 10*time.Second))
-		if degraded, all := s.degraded.Load()-before, o.requests.Load()-asked; degraded != all {
+		if degraded, all := s.failed.Load()-before, o.requests.Load()-asked; degraded != all {
 			t.Errorf("round %d: Observe was told of %d degraded decisions; want all %d", round, degraded, all)
 		}
 		if n := len(r.log.Lines(isAway)); n != round {

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	ratelimit "github.com/seed-e377111c/ratelimit/adapters/nethttp"
-	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
@@ -23,7 +21,7 @@ func TestServerUnderFaults(t *testing.T) {
 	proxy := redistest.NewProxy(t, server.Addr)
 	r := rigAt(t, "redis://"+proxy.Addr)
 	r.Timeout = 0 // the default
-	s := newSite(t, new(outcome), r, ratelimit.Config{}, ratelimit.Policy{Name: "all", Limit: gcra.PerSecond(1000)})
+	s := underLoad(t, new(outcome), r)
 	d := phase(time.Second, 20*time.Second)
 
 	s.traffic(t, 500, d).only(t, "before", http.StatusOK) // connections are made
@@ -42,7 +40,7 @@ func TestServerUnderFaults(t *testing.T) {
 		fault.begin()
 		s.traffic(t, 500, d).only(t, fault.name, http.StatusOK)
 		fault.end()
-		redistest.Eventually(t, ample, "Redis to be asked again", func() bool { return answers(s.Redis) })
+		redistest.Eventually(t, ample, "Redis to be asked again", func() bool { return answers(r) })
 		s.traffic(t, 500, d/2).only(t, "after "+fault.name, http.StatusOK)
 
 		slices.Sort(s.took)
@@ -52,7 +50,7 @@ func TestServerUnderFaults(t *testing.T) {
 		if most := 60 * time.Millisecond; long && late > most {
 			t.Errorf("%s: 99.9%% of the decisions took up to %v; want at most %v", fault.name, late, most)
 		}
-		if fault.name != "none" && s.degraded.Swap(0) == 0 {
+		if fault.name != "none" && s.failed.Swap(0) == 0 {
 			t.Errorf("%s: no decision was made without Redis; want some", fault.name)
 		}
 	}
