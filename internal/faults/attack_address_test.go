@@ -69,11 +69,11 @@ func TestFault70ClientPartOfAForwardedHeaderIsIgnored(t *testing.T) {
 			}
 			o.over.Add(int64(max(passed-burst, 0)))
 			expect(t, "passed", passed, burst)
-			expect(t, "who was counted", s.lastDecision().Results[0].Subject, "ip:203.0.113.9")
+			expect(t, "subject", s.lastDecision().Results[0].Subject, "ip:203.0.113.9")
 			expect(t, "another client of the proxy", s.do(t, "GET /ok", forwarded("203.0.113.10")).StatusCode, 200)
 			// A peer that is no proxy is not asked at all.
 			expect(t, "past the proxy", s.doFrom(t, from(t, "127.0.0.2"), "GET /ok", forwarded("203.0.113.10")).StatusCode, 200)
-			expect(t, "who was counted", s.lastDecision().Results[0].Subject, "ip:127.0.0.2")
+			expect(t, "subject", s.lastDecision().Results[0].Subject, "ip:127.0.0.2")
 		})
 	}
 }

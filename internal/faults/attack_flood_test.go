@@ -22,7 +22,7 @@ import (
 const (
 	bytesInRedis  = 200 // a key, its value, its TTL and its share of Redis's tables
 	bytesInMemory = 64  // a slot of 24 bytes in a table that is at least three eighths full
-	bytesOfToken  = 600 // a verified token: hash, key, three times, and what its map keeps spare
+	bytesOfToken  = 600 // a verified token: hash, key, three times, and the spare room of the map
 )
 
 // flood calls f for every number below n, from many goroutines.
@@ -61,14 +61,14 @@ func TestFault84FloodOfKeysInRedisIsBounded(t *testing.T) {
 	})
 	keys := server.Client().DBSize(ctx).Val()
 	took, grown, process := time.Since(begin), memory()-idle, int64(heap())-int64(processIdle)
-	t.Logf("%d requests in %v: %d keys, %d bytes in Redis (%d a key), %d in the mirror", n, took.Round(time.Millisecond), keys, grown, grown/int(max(keys, 1)), process)
+	t.Logf("%d requests in %v: %d keys, %d bytes in Redis (%d a key), %d in this process", n, took.Round(time.Millisecond), keys, grown, grown/int(max(keys, 1)), process)
 	if keys < int64(n)/10 || grown > int(keys)*bytesInRedis+1<<20 {
 		t.Errorf("%d requests took %d bytes in %d keys; want at most %d a key", n, grown, keys, bytesInRedis)
 	}
 	if process > int64(n)*bytesInMemory+16<<20 {
 		t.Errorf("%d keys took %d bytes of this process; want at most %d each", n, process, bytesInMemory)
 	}
-	expect(t, "the attacker is refused", mustTake(t, store, daily("attacker", 3))[0].Result.Allowed, false)
+	expect(t, "the attacker passes", mustTake(t, store, daily("attacker", 3))[0].Result.Allowed, false)
 	expect(t, "a newcomer passes", mustTake(t, store, daily("newcomer", 3))[0].Result.Allowed, true)
 	ended := time.Now()
 	redistest.Eventually(t, life+ample, "the flood to have expired", func() bool { return server.Client().DBSize(ctx).Val() <= 2 })
@@ -77,7 +77,7 @@ func TestFault84FloodOfKeysInRedisIsBounded(t *testing.T) {
 		t.Errorf("%d bytes are left of %d; want nearly none", left, grown)
 	}
 
-	// With a coarse limit in the same admission the flood writes nothing.
+	// With a limit by address on the same request, the flood writes nothing more.
 	s := openSite(t, o, setup{Config: middleware.Config{Store: store}, policies: []middleware.Policy{
 		{Name: "address", Key: keyfunc.RemoteAddr, Limit: gcra.PerDay(50)},
 		{Name: "identity", Key: byClient, Limit: gcra.PerDay(10)}}})
@@ -91,13 +91,13 @@ func TestFault84FloodOfKeysInRedisIsBounded(t *testing.T) {
 func TestFault85FloodOfKeysInMemoryIsBounded(t *testing.T) {
 	n := amount(100_000, 1_200_000)
 	o := fault(t, fmt.Sprint(n, " keys in Memory, the store's local Memory and the token cache"))
-	// Each takes its bucket far into debt, so that none makes room by itself. A
+	// Each key has most of its burst spent, so that no slot becomes free by itself. A
 	// unit comes back in a second.
 	limit := gcra.Limit{Count: 1, Per: time.Second, Burst: 3600}
 	charge := func(subject string, cost int64) gcra.Charge {
 		return gcra.Charge{Subject: subject, Policy: "p", Limit: limit, Cost: cost}
 	}
-	away := rigAt(t, "redis://127.0.0.1:1") // nobody is there: the fallback is all there is
+	away := rigAt(t, "redis://127.0.0.1:1") // no Redis is there
 	for _, tt := range []struct {
 		name     string
 		store    gcra.Store
@@ -105,11 +105,11 @@ func TestFault85FloodOfKeysInMemoryIsBounded(t *testing.T) {
 	}{
 		{"a small Memory", &gcra.Memory{Capacity: 1 << 14}, 1 << 14},
 		{"Memory", gcra.NewMemory(), 1 << 20},
-		{"the mirror", away.Local(), 1 << 20},
+		{"the local Memory of a store", away.Local(), 1 << 20},
 	} {
 		before := heap()
 		mustTake(t, tt.store, charge("attacker", 3600))
-		var refused atomic.Int64
+		var denied atomic.Int64
 		flood(n, 4, func(i int) {
 			charges := []gcra.Charge{charge("user:"+strconv.Itoa(i), 600)}
 			begin := time.Now()
@@ -118,19 +118,19 @@ func TestFault85FloodOfKeysInMemoryIsBounded(t *testing.T) {
 			}
 			o.decided(time.Since(begin))
 			if !charges[0].Result.Allowed {
-				refused.Add(1)
+				denied.Add(1)
 			}
 		})
-		// The table may be full and the shared bucket empty now.
+		// The table may be full now, and the shared bucket empty.
 		grown := int64(heap()) - int64(before)
-		t.Logf("%s: %d bytes for %d keys of at most %d, %d refused", tt.name, grown, n, tt.capacity, refused.Load())
+		t.Logf("%s: %d bytes for %d keys of at most %d, %d denied", tt.name, grown, n, tt.capacity, denied.Load())
 		if bound := int64(min(2*n, tt.capacity))*bytesInMemory + 4<<20; grown > bound {
 			t.Errorf("%s: %d bytes for %d keys; want at most %d", tt.name, grown, n, bound)
 		}
-		if full := n > tt.capacity; full != (refused.Load() > 0) {
-			t.Errorf("%s: %d of %d keys refused with room for %d", tt.name, refused.Load(), n, tt.capacity)
+		if full := n > tt.capacity; full != (denied.Load() > 0) {
+			t.Errorf("%s: %d of %d keys denied with room for %d", tt.name, denied.Load(), n, tt.capacity)
 		}
-		expect(t, tt.name+": the attacker passes with all of his burst", mustTake(t, tt.store, charge("attacker", 3600))[0].Result.Allowed, false)
+		expect(t, tt.name+": the attacker passes with its whole burst", mustTake(t, tt.store, charge("attacker", 3600))[0].Result.Allowed, false)
 		redistest.Eventually(t, ample, tt.name+": a newcomer to pass", func() bool { return mustTake(t, tt.store, charge("newcomer", 1))[0].Result.Allowed })
 		other := charge("newcomer", 1)
 		other.Policy = "another"

@@ -15,7 +15,7 @@ import (
 // longestKey is the most bytes that a key in Redis has beyond its prefix.
 const longestKey = len("{}:") + 2*64
 
-// byQuery counts what the client writes into a parameter: any bytes.
+// byQuery counts by a parameter, which can hold any bytes.
 func byQuery(name string) keyfunc.Func {
 	return func(r *http.Request) (string, error) { return r.URL.Query().Get(name), nil }
 }
@@ -44,7 +44,7 @@ func TestFault81DifferentIdentitiesNeverShareAKey(t *testing.T) {
 			if s.do(t, target).StatusCode == http.StatusOK {
 				fresh++
 			} else {
-				t.Errorf("%q and %q: refused as if seen before", a, b)
+				t.Errorf("%q and %q: denied as if seen before", a, b)
 			}
 			if s.do(t, target).StatusCode == http.StatusOK {
 				again++
@@ -92,7 +92,7 @@ func TestFault83LongKeyTakesNoMoreRoom(t *testing.T) {
 				t.Errorf("key %q takes %d bytes in Redis, the first %d; want the same", key, size, sizes[0])
 			}
 		}
-		// Beyond the server's own bound for headers the limiter is not reached.
+		// Larger headers do not reach the limiter.
 		a := s.raw(t, "GET /ok HTTP/1.1\r\nHost: h\r\nX-Client: "+strings.Repeat("k", 2<<20)+"\r\n\r\n")
 		if a != nil {
 			expect(t, "2 MB", a.StatusCode, http.StatusRequestHeaderFieldsTooLarge)

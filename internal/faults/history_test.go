@@ -5,12 +5,13 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,21 +21,21 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
-// historian is the URL of the Redis that a process of [TestHistory] works on.
-const historian = "RATELIMIT_TEST_HISTORIAN"
+// historyURL makes this test binary a process of [TestHistory]: the URL of their
+// Redis.
+const historyURL = "RATELIMIT_FAULTS_HISTORY"
 
-// noting is take.lua with a pen: what it was asked, when, what stood in the keys
-// before and after, and what it replied goes to a list.
-func noting(t *testing.T) (text, variant string) {
-	t.Helper()
+// recording returns take.lua and a variant that appends each call to a list: time, keys,
+// arguments, the values before and after, and the reply.
+func recording() (text, variant string, err error) {
 	b, err := os.ReadFile("../../gcra/take.lua")
 	if err != nil {
-		t.Fatal(err)
+		return "", "", err
 	}
 	const clock = "\nlocal now = "
 	text = string(b)
 	if n := strings.Count(text, clock); n != 1 {
-		t.Fatalf("take.lua has %q %d times; want once", clock, n)
+		return "", "", fmt.Errorf("take.lua has %q %d times; want once", clock, n)
 	}
 	return text, `local now
 local function tats()
@@ -50,7 +51,7 @@ local reply, shown = take(), {}
 local list = type(reply) == 'table' and reply or { reply }
 for i = 1, #list do shown[i] = string.format('%.0f', list[i]) end
 redis.call('RPUSH', 'history', string.format('%.0f', now), keys, plan, demands, before, tats(), table.concat(shown, ' '))
-return reply`
+return reply`, nil
 }
 
 // instead is a hook that sends one script for another.
@@ -78,25 +79,26 @@ func shaOf(script string) string {
 
 var historyLimits = []gcra.Limit{gcra.PerSecond(500).WithBurst(20), gcra.PerMinute(600).WithBurst(50), gcra.PerDay(300)}
 
-// TestHistorian is one of the processes of [TestHistory].
-func TestHistorian(t *testing.T) {
-	url := os.Getenv(historian)
-	if url == "" {
-		t.Skip("for TestHistory to run")
-	}
+// makeHistory takes from few keys with many callers.
+func makeHistory(url string, _ io.Reader, _ io.Writer) error {
 	o, err := redis.ParseURL(url)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	o.ReadTimeout = ample
-	client := closing(t, redis.NewClient(o))
-	text, variant := noting(t)
+	client := redis.NewClient(o)
+	defer client.Close()
+	text, variant, err := recording()
+	if err != nil {
+		return err
+	}
 	client.AddHook(instead{strings.NewReplacer(text, variant, shaOf(text), shaOf(variant))})
 	store := gcra.NewRedis(client)
 	store.Timeout = ample
 	if rand.IntN(2) == 0 {
-		store.NoDenialCache = true // Redis gets to see refusals, too
+		store.NoDenialCache = true // so that Redis denies requests too
 	}
+	var failed atomic.Pointer[error]
 	redistest.Together(16, func(int) {
 		for range amount(120, 2000) {
 			charges := make([]gcra.Charge, 1+rand.IntN(3))
@@ -108,36 +110,35 @@ func TestHistorian(t *testing.T) {
 				}
 			}
 			if _, err := store.Take(context.Background(), charges); err != nil {
-				t.Error(err)
+				failed.Store(&err)
 			}
 		}
 	})
+	if err := failed.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
-// step is one admission's charge of one key, as the history has it.
+// step is the charge of a request on one key.
 type step struct{ inc, room, top int64 }
 
 // TestHistory is a check of linearizability: several processes share a real
-// Redis that notes every call of the script. Played back in that order through
-// the law of package gcra's comment, each call finds the TATs that the one before
-// has left, replies what the law says, and leaves what the law leaves. So what
-// all callers saw was the law, one request after the other. Then the promise
-// itself: between any two admissions of a key no more was let in than its burst
-// and what the time between them is worth.
+// Redis that records every call of the script. The calls are replayed in that
+// order with the algorithm of package gcra's comment: each call finds the TATs that
+// the call before it left, and its reply and the values it leaves are those of the
+// algorithm. So all callers saw one limiter that takes one request after the other.
+// Then the promise itself: between any two allowed requests no more was allowed
+// than the burst and what the time between them adds.
 func TestHistory(t *testing.T) {
 	server := redistest.Start(t)
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
+	var processes [4]*redistest.Process
+	for i := range processes {
+		processes[i] = redistest.StartProcess(t, historyURL, server.URL())
 	}
-	const processes = 4
-	redistest.Together(processes, func(int) {
-		cmd := exec.CommandContext(t.Context(), exe, "-test.run=^TestHistorian$", "-test.count=1")
-		cmd.Env = append(os.Environ(), historian+"="+server.URL())
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("a process: %v\n%s", err, out)
-		}
-	})
+	for _, p := range processes {
+		p.End()
+	}
 	entries, err := server.Client().LRange(t.Context(), "history", 0, -1).Result()
 	if err != nil {
 		t.Fatal(err)
@@ -147,7 +148,7 @@ func TestHistory(t *testing.T) {
 		t.Fatalf("the history has %d entries; want at least 50 of %d", len(entries), fields)
 	}
 
-	h := history{t: t, tats: make(map[string]int64), admitted: make(map[string][]admission)}
+	h := history{t: t, tats: make(map[string]int64), allowed: make(map[string][]grant)}
 	for e := range slices.Chunk(entries, fields) {
 		h.replay(e)
 		if t.Failed() {
@@ -155,25 +156,26 @@ func TestHistory(t *testing.T) {
 		}
 	}
 	pairs := h.checkPairs()
-	t.Logf("%d calls of %d processes with %d charges; %d pairs of admissions", len(entries)/fields, processes, h.charges, pairs)
+	t.Logf("%d calls of %d processes with %d charges; %d pairs of allowed requests", len(entries)/fields, len(processes), h.charges, pairs)
 	if h.charges < 2000 || pairs < 10_000 {
-		t.Errorf("%d charges, %d pairs of admissions; want more", h.charges, pairs)
+		t.Errorf("%d charges, %d pairs of allowed requests; want more", h.charges, pairs)
 	}
 }
 
-type admission struct{ at, inc, room int64 }
+// grant is an allowed charge of a key.
+type grant struct{ at, inc, room int64 }
 
-// history is what the calls so far have made of the keys.
+// history is the state of the keys after the calls so far.
 type history struct {
-	t        *testing.T
-	now      int64
-	tats     map[string]int64
-	admitted map[string][]admission
-	charges  int
+	t       *testing.T
+	now     int64
+	tats    map[string]int64
+	allowed map[string][]grant
+	charges int
 }
 
-// grain is what Redis's expiry, which is to the millisecond, may take from a
-// debt: a key whose TAT has all but come may be gone.
+// grain is how early Redis may expire a key: its expiry is exact to the
+// millisecond.
 const grain = 10_000
 
 func (h *history) replay(e []string) {
@@ -187,11 +189,11 @@ func (h *history) replay(e []string) {
 	for i, key := range keys {
 		switch known, ok := h.tats[key]; {
 		case before[i] == "-" && ok && known > now+grain:
-			h.t.Fatalf("at %d %s has gone with a TAT of %d", now, key, known)
+			h.t.Fatalf("at %d %s is gone with a TAT of %d", now, key, known)
 		case before[i] == "-":
 			h.tats[key] = now
 		case !ok || before[i] != strconv.FormatInt(known, 10):
-			h.t.Fatalf("at %d %s is %s; want %d, as the call before has left it", now, key, before[i], known)
+			h.t.Fatalf("at %d %s is %s; want %d, as the call before left it", now, key, before[i], known)
 		}
 	}
 
@@ -200,7 +202,7 @@ func (h *history) replay(e []string) {
 		step
 	}
 	plan := []byte(e[2])
-	if len(plan) == 0 { // one charge on each key, each an admission of its own
+	if len(plan) == 0 { // one charge on each key, each a request of its own
 		for i := range keys {
 			plan = append(plan, byte(i>>8), byte(i), 0, 1)
 		}
@@ -214,8 +216,8 @@ func (h *history) replay(e []string) {
 		if f[3]&1 == 0 {
 			continue
 		}
-		// The law, on all charges of the admission: each finds what those before it
-		// have taken.
+		// The algorithm, on all charges of the request: each finds what the charges
+		// before it have taken.
 		ok := true
 		leads, ahead := make(map[string]int64), make([]int64, len(group))
 		for j, c := range group {
@@ -239,7 +241,7 @@ func (h *history) replay(e []string) {
 				h.t.Fatalf("at %d, %+v: got reply %d; want %d", now, c, got, want)
 			}
 			if ok && c.inc > 0 {
-				h.admitted[c.key] = append(h.admitted[c.key], admission{now, c.inc, c.room})
+				h.allowed[c.key] = append(h.allowed[c.key], grant{now, c.inc, c.room})
 			}
 		}
 		if ok {
@@ -251,7 +253,7 @@ func (h *history) replay(e []string) {
 		group = group[:0]
 	}
 	for i, key := range keys {
-		want := before[i] // nothing else may touch it, not even a refusal
+		want := before[i] // a denied request writes nothing
 		if written[key] {
 			want = strconv.FormatInt(h.tats[key], 10)
 		}
@@ -264,17 +266,17 @@ func (h *history) replay(e []string) {
 	}
 }
 
-// checkPairs holds every pair of admissions of a key against the bound.
+// checkPairs checks the bound between every two allowed requests of a key.
 func (h *history) checkPairs() (pairs int) {
 	h.t.Helper()
-	for key, list := range h.admitted {
+	for key, list := range h.allowed {
 		for i := range list {
 			sum := int64(0)
 			for j := i; j < len(list); j++ {
 				sum += list[j].inc
 				pairs++
 				if bound := list[j].room + list[j].at - list[i].at + grain; sum > bound {
-					h.t.Fatalf("%s: %v worth of units admitted in %v; want at most %v", key,
+					h.t.Fatalf("%s: %v worth of units allowed in %v; want at most %v", key,
 						time.Duration(sum)*100, time.Duration(list[j].at-list[i].at)*100, time.Duration(bound)*100)
 				}
 			}

@@ -21,8 +21,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// ledger is a limit of n at once that takes a year to refill, so that what was
-// charged can be read from what is left.
+// ledger is a burst of n that takes a year to refill, so that the units left show
+// what was charged.
 func ledger(n int64) gcra.Limit {
 	return gcra.Limit{Count: 1, Per: (365 * 24 * time.Hour / time.Duration(n)).Truncate(time.Microsecond), Burst: n}
 }
@@ -94,7 +94,7 @@ func TestFault59ClientsThatHangUpDoNotOpenTheBreaker(t *testing.T) {
 	expect(t, "decisions with an error", s.failed.Load(), 0)
 	expect(t, "after", s.do(t, "GET /ok").StatusCode, 200)
 	if lines := store.log.Lines(isAway); len(lines) != 0 {
-		t.Errorf("hanging up counted as an outage: %q", lines)
+		t.Errorf("closed connections counted as an outage: %q", lines)
 	}
 }
 
@@ -116,7 +116,7 @@ func TestFault60HangingUpDoesNotAvoidTheCharge(t *testing.T) {
 				s.hangUp(t, plainRequest, time.Duration(i%3)*2*time.Millisecond)
 			}
 		})
-		// A reset may overtake its request, which is then neither seen nor served.
+		// A reset may arrive before its request is read, which is then not served.
 		decisions := s.settled()
 		proxy.Pass()
 		expect(t, f.name+": charged", charged(t, server, f.name, limit), decisions)
@@ -159,7 +159,7 @@ func dialResetter(t *testing.T, s *site) *resetter {
 	}
 	go func() {
 		defer close(r.gone)
-		_, _ = io.Copy(io.Discard, conn) // settings are acknowledged by nobody: the server does not mind for now
+		_, _ = io.Copy(io.Discard, conn) // settings are not acknowledged, which the server tolerates for a while
 	}()
 	return r
 }
@@ -198,7 +198,7 @@ func TestFault61EachStreamOfARapidResetIsCharged(t *testing.T) {
 	s := openSite(t, o, setup{tls: true, Config: middleware.Config{Store: patientStore(t, server)}, policies: []middleware.Policy{{Name: "all", Key: everybody, Limit: limit}}})
 	goroutines, before := held(t), heap()
 
-	// At a pace at which the server runs all of them, each is charged.
+	// At a pace that the server keeps up with, each request is charged.
 	paced, sent := dialResetter(t, s), 0
 	for range amount(10, 100) {
 		sent += paced.rush(100)
@@ -208,8 +208,8 @@ func TestFault61EachStreamOfARapidResetIsCharged(t *testing.T) {
 	expect(t, "decisions at a pace", s.decisions.Load(), int64(sent))
 	expect(t, "charged at a pace", charged(t, server, "everybody", limit), int64(sent))
 
-	// Without one the server hangs up on the client. What it has not begun is not
-	// charged, and what it has begun is.
+	// Faster, the server closes the connection. It charges the requests it has
+	// started, and no others.
 	for rest := amount(2000, 20_000); rest > 0; {
 		r := dialResetter(t, s)
 		n := r.rush(rest)
@@ -236,14 +236,14 @@ func TestFault62OutageLeaksNothing(t *testing.T) {
 	s := underLoad(t, o, store)
 	s.traffic(t, 200, phase(200*time.Millisecond, time.Second)).only(t, "before", http.StatusOK)
 	for name, fault := range map[string]func(){
-		"refused": proxy.Refuse, "silent": proxy.Blackhole, "slow": func() { proxy.Delay(2 * budget) }} {
+		"connections refused": proxy.Refuse, "silent": proxy.Blackhole, "slow": func() { proxy.Delay(2 * budget) }} {
 		fault()
 		s.traffic(t, 200, phase(600*time.Millisecond, 10*time.Second)).only(t, name, http.StatusOK)
 		s.client.CloseIdleConnections()
 		begin := held(t)
 		s.traffic(t, 200, phase(600*time.Millisecond, 90*time.Second)).only(t, name, http.StatusOK)
 		s.client.CloseIdleConnections()
-		begin.released(t, 80) // a pool of connections, each with its part of the proxy; a leak is one a request
+		begin.released(t, 80) // a pool of connections, with goroutines of the proxy; a leak would be one for each request
 	}
 	if s.failed.Load() == 0 {
 		t.Error("no decision was degraded: nothing has failed")
@@ -256,5 +256,5 @@ func TestFault62OutageLeaksNothing(t *testing.T) {
 	s.client.CloseIdleConnections()
 	s.Close()
 	proxy.Reset()
-	clean.released(t, 4) // those of the clients that the harness has opened meanwhile
+	clean.released(t, 4) // of clients that the test has opened meanwhile
 }

@@ -18,7 +18,7 @@ func TestFault91MissingSettingsAreSafe(t *testing.T) {
 		a := s.do(t, "GET /ok")
 		expect(t, name, []any{a.StatusCode, a.Header.Get("RateLimit-Limit"), a.Header.Get("RateLimit-Remaining")}, []any{200, "2", "1"})
 		expect(t, name, s.statuses(t, "GET /ok", 2), []int{200, 429})
-		// Neither open nor closed in an outage, but limited.
+		// In an outage it fails local.
 		cfg.Store, cfg.Logger = broken{}, silence
 		s = openSite(t, o, setup{Config: cfg, policies: []middleware.Policy{p}})
 		expect(t, name+": without a store", s.statuses(t, "GET /ok", 3), []int{200, 200, 429})
@@ -39,7 +39,7 @@ func TestFault91MissingSettingsAreSafe(t *testing.T) {
 		}
 		enforced(t, name, cfg, p)
 	}
-	// What has no safe choice is not guessed.
+	// Where no default is safe, a missing field is an error.
 	_, err := middleware.New(middleware.Config{}, middleware.Policy{})
 	for _, field := range []string{"Store", "Key", "Limit"} {
 		if err == nil || !strings.Contains(err.Error(), field+" is") {

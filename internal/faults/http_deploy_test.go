@@ -23,11 +23,10 @@ func TestFault92TwoApplicationsDoNotMix(t *testing.T) {
 	expect(t, "blog", app("blog:", "api", two).statuses(t, "GET /ok", 3, "X-Client: ann"), []int{200, 200, 429})
 	expect(t, "no prefix", app("", "api", two).statuses(t, "GET /ok", 3, "X-Client: ann"), []int{200, 200, 429})
 	expect(t, "shop, another policy", app("shop:", "login", two).statuses(t, "GET /ok", 3, "X-Client: ann"), []int{200, 200, 429})
-	// Neither a client nor a policy can be written so that it falls into another.
+	// No name of a client or policy leads to the key of another.
 	expect(t, "shop, odd client", app("shop:", "api", two).statuses(t, "GET /ok", 3, "X-Client: ann}:api{"), []int{200, 200, 429})
 	expect(t, "shop, odd policy", app("shop:", "api}:api", two).statuses(t, "GET /ok", 3, "X-Client: ann"), []int{200, 200, 429})
-	// The same prefix and name are the same bucket; a changed limit is followed
-	// and no mix of the two.
+	// The same prefix and name are the same bucket, and the new limit holds.
 	raised := app("shop:", "api", three)
 	expect(t, "shop, another server with a raised limit", raised.do(t, "GET /ok", "X-Client: ann").StatusCode, 429)
 	a := raised.do(t, "GET /ok", "X-Client: bob")
@@ -59,8 +58,8 @@ func TestFault93OldKeysAreIgnoredAndExpire(t *testing.T) {
 		t.Errorf("%d passed in two versions; want the burst of %d in each", passed, burst)
 	}
 	redistest.Eventually(t, limit.Per+ample, "the keys of both versions to expire", func() bool { return server.Client().DBSize(t.Context()).Val() == 0 })
-	// What an old version has written under the very same key is no worse than
-	// any damaged value: see row 48.
+	// A value of another version under the same key is like any damaged value: see
+	// TestFault48DamagedValueHealsAndHarmsNoOther.
 	if err := server.Client().HSet(t.Context(), "v2:{everybody}:api", "tokens", "3", "ts", "1700000000").Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -102,16 +102,16 @@ func TestFault66OpenStreamsDelayNoOther(t *testing.T) {
 		close(release)
 		streams.Wait()
 
-		// The decision comes before the body, and reads none of it.
+		// The limiter decides before the body arrives, and reads none of it.
 		expect(t, "upload", s.do(t, "PUT /ok").StatusCode, 200)
 		a := s.raw(t, "PUT /ok HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000000\r\n\r\nthe beginning of")
 		if a == nil || a.StatusCode != http.StatusTooManyRequests {
-			t.Errorf("an upload beyond the limit, of which the body is not sent: got %v; want 429", a)
+			t.Errorf("an upload beyond the limit without its body: got %v; want 429", a)
 		}
 	})
 }
 
-// cors is what a CORS middleware does, as far as the order with a limiter goes.
+// cors is a small CORS middleware.
 func cors(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if origin := r.Header.Get("Origin"); origin != "" {
@@ -125,8 +125,8 @@ func cors(next http.Handler) http.Handler {
 	})
 }
 
-// isPreflight is what a Skip goes by: not any OPTIONS, but one that browsers
-// send of their own accord.
+// isPreflight is a Skip for the OPTIONS requests that browsers send by themselves,
+// and for no others.
 func isPreflight(r *http.Request) bool {
 	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != ""
 }
@@ -145,8 +145,8 @@ func TestFault67OnlyPreflightsGoUncounted(t *testing.T) {
 			expect(t, name+": OPTIONS with half of it", s.do(t, "OPTIONS /ok", preflight[1]).Header.Get("RateLimit-Remaining"), "0")
 			a := s.do(t, "PUT /ok", preflight[0])
 			expect(t, name+": the request itself", a.StatusCode, 429)
-			if name == "outside" { // so that a script may read the refusal
-				expect(t, name+": the refusal's CORS field", a.Header.Get("Access-Control-Allow-Origin"), "https://app.example")
+			if name == "outside" { // so that a script can read the response
+				expect(t, name+": CORS field of the denied request", a.Header.Get("Access-Control-Allow-Origin"), "https://app.example")
 			}
 		}
 	})

@@ -18,7 +18,7 @@ func TestFault52DeniedRequestIsChargedNowhere(t *testing.T) {
 	server := redistest.Start(t)
 	eachFramework(t, func(t *testing.T, f framework) {
 		store := patientStore(t, server)
-		store.NoDenialCache = true // every refusal is Redis's
+		store.NoDenialCache = true // Redis makes every denial
 		store.Prefix = f.name + ":"
 		s := openSite(t, o, setup{framework: f, Config: middleware.Config{Store: store}, policies: []middleware.Policy{
 			{Name: "first", Key: everybody, Limit: gcra.PerDay(1000)},
@@ -35,7 +35,7 @@ func TestFault52DeniedRequestIsChargedNowhere(t *testing.T) {
 		before := dumps()
 		expect(t, "statuses", s.statuses(t, "GET /ok", 20, "X-Client: eve"), slices.Repeat([]int{429}, 20))
 		expect(t, "all three buckets", dumps(), before)
-		expect(t, "somebody else", s.do(t, "GET /ok", "X-Client: bob").StatusCode, 200)
+		expect(t, "another client", s.do(t, "GET /ok", "X-Client: bob").StatusCode, 200)
 		expect(t, "left for all", s.lastDecision().Results[0].Remaining, 996)
 	})
 }
@@ -51,18 +51,18 @@ func TestFault54WaitingForRetryAfterPasses(t *testing.T) {
 		late, early, tried := 0, 0, 0
 		c := gcra.Charge{Subject: name, Policy: "p", Limit: limit, Cost: 1}
 		for range n {
-			// Refused at some moment between asked and told.
-			var asked, told time.Time
+			// Denied at some moment between asked and answered.
+			var asked, answered time.Time
 			var r gcra.Result
 			for r.RetryAfter == 0 {
 				asked = time.Now()
 				r = mustTake(t, store, c)[0].Result
-				told = time.Now()
+				answered = time.Now()
 			}
 			if wait := r.RetryAfter - 2*time.Millisecond; wait > 0 {
-				time.Sleep(time.Until(told.Add(wait)))
+				time.Sleep(time.Until(answered.Add(wait)))
 				again := mustTake(t, store, c)[0].Result
-				// A machine that has overslept proves nothing.
+				// If the machine overslept, this proves nothing.
 				if without && time.Since(asked) < r.RetryAfter {
 					if tried++; again.Allowed {
 						early++
@@ -72,7 +72,7 @@ func TestFault54WaitingForRetryAfterPasses(t *testing.T) {
 					continue
 				}
 			}
-			time.Sleep(time.Until(told.Add(r.RetryAfter)))
+			time.Sleep(time.Until(answered.Add(r.RetryAfter)))
 			if res, err := o.take(store, c); err != nil || !res.Allowed {
 				late++
 			}
@@ -80,10 +80,10 @@ func TestFault54WaitingForRetryAfterPasses(t *testing.T) {
 		o.over.Add(int64(early))
 		expect(t, name+": let in too early", early, 0)
 		if late > n/1000 {
-			t.Errorf("%s: %d of %d who waited for RetryAfter were refused; want at most one in 1,000", name, late, n)
+			t.Errorf("%s: %d of %d clients that waited for RetryAfter were denied; want at most one in 1,000", name, late, n)
 		}
 		if without && tried == 0 {
-			t.Errorf("%s: not one of %d came back too early", name, n)
+			t.Errorf("%s: none of %d clients came back too early", name, n)
 		}
 	}
 }
@@ -100,14 +100,14 @@ func TestFault55ChangedLimitHoldsAtOnce(t *testing.T) {
 		expect(t, name+": 1/hour", s.statuses(t, "GET /ok", 2), []int{200, 429})
 
 		limit.Store(&fast)
-		a := s.do(t, "GET /ok") // whatever it says, nobody waits for more than a second
+		a := s.do(t, "GET /ok") // allowed or not: the wait is a second at most
 		expect(t, name+": limit in the header", a.Header.Get("RateLimit-Limit"), "100")
 		if name == "Redis" {
 			if ahead, _ := lead(t, server, "rl:{everybody}:p"); ahead > time.Second {
 				t.Errorf("%s: the TAT is %v ahead after a request under 100/second; want at most a second", name, ahead)
 			}
 		}
-		redistest.Eventually(t, time.Second+slack, name+": the raised limit to admit", func() bool { return s.do(t, "GET /ok").StatusCode == 200 })
+		redistest.Eventually(t, time.Second+slack, name+": the raised limit to allow a request", func() bool { return s.do(t, "GET /ok").StatusCode == 200 })
 
 		limit.Store(&slow)
 		passed := 0
@@ -120,16 +120,15 @@ func TestFault55ChangedLimitHoldsAtOnce(t *testing.T) {
 	}
 }
 
-// A herd comes back at once where it has been told the same moment, and GCRA
-// tells moments that lie T apart only to those that it admits to a queue. So
-// what is asked of it is that a herd costs little and gets no more than is due;
-// jitter is the client's part.
+// Clients that get the same Retry-After come back at the same time. Only requests
+// that wait in a queue (MaxDelay) get different times, T apart. So a herd must cost
+// little and get no more than its limit; jitter is up to the client.
 func TestFault56HerdGetsWhatIsDueAndCostsLittle(t *testing.T) {
 	o := fault(t, "500 clients that obey Retry-After")
 	const herd = 500
 
-	// Each on a bucket of its own comes back when that one is due, so the second
-	// wave is as spread as the first: nothing is reset for all at one moment.
+	// With a bucket of their own, clients come back as spread out as they came:
+	// there is no moment at which all limits are reset.
 	now := time.Unix(1_800_000_000, 0)
 	start := now
 	memory := &gcra.Memory{Now: func() time.Time { return now }}
@@ -150,7 +149,7 @@ func TestFault56HerdGetsWhatIsDueAndCostsLittle(t *testing.T) {
 		t.Errorf("%d clients with buckets of their own: a second of %d retries; want at most 1.5 times the mean of %.1f", herd, peak, mean)
 	}
 
-	// In a queue each has a moment of its own, T apart.
+	// In a queue each request has a time of its own, T apart.
 	delays := make(map[time.Duration]bool)
 	for range herd {
 		r := mustTake(t, memory, gcra.Charge{Subject: "queue", Limit: gcra.PerSecond(100).WithBurst(1), Cost: 1, MaxDelay: time.Hour})[0].Result
@@ -161,8 +160,8 @@ func TestFault56HerdGetsWhatIsDueAndCostsLittle(t *testing.T) {
 	}
 	expect(t, "moments in the queue", len(delays), herd)
 
-	// On one bucket without a queue all come back at once, again and again. That
-	// is answered here, and Redis hears of few.
+	// On one bucket without a queue all come back at once, again and again. The
+	// denial cache answers most of them.
 	server := redistest.Start(t)
 	store := patientStore(t, server)
 	limit := gcra.PerSecond(20).WithBurst(1)
@@ -188,8 +187,8 @@ func TestFault56HerdGetsWhatIsDueAndCostsLittle(t *testing.T) {
 	took := redisTime(t, server).Sub(begin)
 	o.atMost(t, passed.Load(), 1+int64(took/(50*time.Millisecond)), "the herd")
 	scripts := redistest.Calls(t, server.Client(), "evalsha") + redistest.Calls(t, server.Client(), "eval")
-	t.Logf("%d of %d requests admitted in %v, with %d scripts", passed.Load(), asked.Load(), took, scripts)
+	t.Logf("%d of %d requests allowed in %v, with %d scripts", passed.Load(), asked.Load(), took, scripts)
 	if passed.Load() < 3 || scripts > asked.Load()/4 {
-		t.Errorf("a herd of %d: %d of %d requests admitted, with %d scripts; want at least 3 admitted, and a script for one request in four at most", herd, passed.Load(), asked.Load(), scripts)
+		t.Errorf("a herd of %d: %d of %d requests allowed, with %d scripts; want at least 3 allowed, and a script for one request in four at most", herd, passed.Load(), asked.Load(), scripts)
 	}
 }

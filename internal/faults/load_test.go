@@ -19,10 +19,10 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// All that runs beside something else does so here at once: decisions, refunds
-// and spends after the response, copies of a Decision, the mirror and the
-// fallback, changing limits, a script that is flushed and a Redis that comes and
-// goes. The race detector is the check; without it the bound is what is left.
+// Everything that can run concurrently does so here: decisions, refunds and spends
+// after the response, copies of a Decision, the denial cache and the local store,
+// changing limits, SCRIPT FLUSH and a Redis that comes and goes. The race detector
+// is the check.
 func TestFault97NoDataRace(t *testing.T) {
 	o := fault(t, "everything at once")
 	if raced {
@@ -100,11 +100,11 @@ func raceAgain(t *testing.T) {
 	}
 }
 
-// pace calls f n times, perSecond a second, each at its moment whether the calls
-// before have returned or not, and returns how long each took counted from that
-// moment. A generator that waits for an answer before it asks again leaves out
-// those who would have come meanwhile (coordinated omission), and a stall of a
-// second is one slow request to it.
+// pace calls f n times, perSecond a second, each at its scheduled time whether or
+// not earlier calls have returned, and returns how long each took, counted from
+// that time. A generator that waits for each answer omits the requests that would
+// have come meanwhile (coordinated omission): it sees a stall of a second as one
+// slow request.
 func pace(n, perSecond int, f func(i int)) []time.Duration {
 	took := make([]time.Duration, n)
 	var wg sync.WaitGroup
@@ -134,8 +134,8 @@ func TestFault98LoadGeneratorOmitsNoRequest(t *testing.T) {
 	store := patientStore(t, server)
 	store.NoDenialCache = true
 
-	// Everybody who was due in the stall waits for its end, and is counted so: of
-	// the 120 half waits for longer than half of it.
+	// Each request that is due during the stall waits for its end: half of the 120
+	// wait longer than half of it.
 	var gate sync.RWMutex
 	slow := 0
 	for _, d := range pace(n, perSecond, func(i int) {
@@ -155,10 +155,10 @@ func TestFault98LoadGeneratorOmitsNoRequest(t *testing.T) {
 		}
 	}
 	if least := int(perSecond*stall/time.Second) / 3; slow < least {
-		t.Errorf("%d requests took longer than half of a stall of %v; want at least %d: the others were left out", slow, stall, least)
+		t.Errorf("%d requests took longer than half of a stall of %v; want at least %d: the others were omitted", slow, stall, least)
 	}
 
-	// The same load five times over: what differs is the machine's noise.
+	// The same load five times: the differences are the machine's noise.
 	const burst = 50
 	var p50, p99 []time.Duration
 	for run := range 5 {

@@ -15,8 +15,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
-// childURL makes this test binary one of the processes of a row: it is the
-// Redis that they share.
+// childURL makes this test binary a child process of a test: the URL of the
+// Redis that the children share.
 const childURL = "RATELIMIT_FAULTS_CHILD"
 
 // child takes from a number of keys with 8 callers for each line that it reads,
@@ -57,7 +57,7 @@ func child(url string, in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// processes are n of this test binary that are ready to ask the Redis at a URL.
+// processes starts n children on the Redis at a URL, and waits until they are ready.
 func processes(t testing.TB, n int, url string) (all []*redistest.Process) {
 	t.Helper()
 	for range n {
@@ -69,8 +69,7 @@ func processes(t testing.TB, n int, url string) (all []*redistest.Process) {
 	return all
 }
 
-// askAll has all processes do something at once, and returns the sums of what
-// they have counted.
+// askAll sends all processes a line at once, and returns the sums of their counts.
 func askAll(t testing.TB, all []*redistest.Process, line string) (passed, asked int64) {
 	t.Helper()
 	for _, p := range all {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// blackholed is a loopback address that answers no SYN: it listens with room
-// for hardly anybody, nobody accepts, and the room is taken.
+// blackholed is a loopback address that answers no SYN: its backlog is full, and
+// no connection is accepted.
 func blackholed(t testing.TB) string {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)

@@ -20,8 +20,8 @@ import (
 // ticks is a span as the stored TATs count it, in units of 100 ns.
 func ticks(d time.Duration) int64 { return int64(d / 100) }
 
-// shiftTATs moves what is stored under a prefix into the future, which to the
-// limiter is the same as a Redis clock that goes back by as much.
+// shiftTATs moves the stored TATs of a prefix into the future, which to the limiter
+// is the same as a Redis clock that goes back by as much.
 func shiftTATs(t testing.TB, server *redistest.Server, prefix string, by time.Duration) {
 	t.Helper()
 	ctx := context.Background()
@@ -42,7 +42,7 @@ func shiftTATs(t testing.TB, server *redistest.Server, prefix string, by time.Du
 	}
 }
 
-// monitored is what a server runs while f does.
+// monitored returns the commands that a server runs during f.
 func monitored(t testing.TB, server *redistest.Server, f func()) (lines []string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", server.Addr)
@@ -76,8 +76,7 @@ func monitored(t testing.TB, server *redistest.Server, f func()) (lines []string
 	return lines
 }
 
-// commands are those lines whose command has the name, without time and
-// sender.
+// commands are the lines of one command, without time and client.
 func commands(lines []string, name string) (found []string) {
 	for _, l := range lines {
 		_, cmd, _ := strings.Cut(l, "] ")
@@ -88,8 +87,8 @@ func commands(lines []string, name string) (found []string) {
 	return found
 }
 
-// Servers of the application may have any clock. None of it is sent, and what
-// they remember is counted from where they are.
+// Application servers may have any clock. They do not send its time, and count
+// cached denials from their own.
 func TestFault36ApplicationClockDoesNotMatter(t *testing.T) {
 	o := fault(t, "application clocks an hour ahead and behind")
 	server := redistest.Start(t)
@@ -106,7 +105,7 @@ func TestFault36ApplicationClockDoesNotMatter(t *testing.T) {
 		app := i % len(apps)
 		res, err := o.take(apps[app], c)
 		if want := i < burst; err != nil || res.Allowed != want {
-			t.Errorf("call %d, by the server with clock %d: got %+v, %v; want allowed %v", i, app, res, err, want)
+			t.Errorf("call %d, by server %d: got %+v, %v; want allowed %v", i, app, res, err, want)
 		}
 		if day := 24 * time.Hour; res.ResetAfter > day || res.RetryAfter > day/burst+time.Minute {
 			t.Errorf("call %d: got %+v; want waits of this limit", i, res)
@@ -126,8 +125,8 @@ func TestFault36ApplicationClockDoesNotMatter(t *testing.T) {
 	}
 }
 
-// A clock that goes back leaves TATs far in the future. They refuse for no
-// longer than an empty bucket takes to fill.
+// A clock that goes back leaves TATs far in the future. They deny requests for no
+// longer than an empty bucket takes to refill.
 func TestFault37RedisClockGoesBack(t *testing.T) {
 	o := fault(t, "Redis clock back by 1 h and by 30 s")
 	server := redistest.Start(t)
@@ -152,7 +151,7 @@ func back(t *testing.T, o *outcome, server *redistest.Server, r *rig, jump time.
 	for _, charges := range all {
 		for _, c := range mustTake(t, r, charges...) {
 			if res := c.Result; res.Allowed || res.RetryAfter > 500*time.Millisecond {
-				t.Fatalf("clock back by %v: got %+v; want a refusal for 500ms at most", jump, res)
+				t.Fatalf("clock back by %v: got %+v; want it denied for 500ms at most", jump, res)
 			}
 		}
 	}
@@ -163,7 +162,7 @@ func back(t *testing.T, o *outcome, server *redistest.Server, r *rig, jump time.
 		})
 	}
 	if d := time.Since(start); d > jump/2 {
-		t.Errorf("clock back by %v: refused for %v; want 500ms", jump, d)
+		t.Errorf("clock back by %v: denied for %v; want 500ms", jump, d)
 	}
 }
 
@@ -179,12 +178,12 @@ func ahead(t *testing.T, o *outcome, server *redistest.Server, r *rig, jump time
 	r.Timeout, r.NoDenialCache = ample, true
 	const burst = 5
 	c := gcra.Charge{Subject: "hit", Policy: "p", Limit: gcra.Limit{Count: burst, Per: 25 * time.Second}, Cost: 1}
-	var admitted int64
+	var allowed int64
 	start := time.Now()
 	use := func() {
 		for range 2 * burst {
 			if mustTakeCounted(t, o, r, c) {
-				admitted++
+				allowed++
 			}
 		}
 	}
@@ -192,9 +191,9 @@ func ahead(t *testing.T, o *outcome, server *redistest.Server, r *rig, jump time
 	shiftTATs(t, server, r.Prefix, -jump)
 	use()
 	refilled := int64(math.Ceil(time.Since(start).Seconds() / 5))
-	o.atMost(t, admitted, 2*burst+refilled, fmt.Sprintf("clock ahead by %v", jump))
-	if admitted < 2*burst {
-		t.Errorf("clock ahead by %v: %d admitted; want %d, twice the burst", jump, admitted, 2*burst)
+	o.atMost(t, allowed, 2*burst+refilled, fmt.Sprintf("clock ahead by %v", jump))
+	if allowed < 2*burst {
+		t.Errorf("clock ahead by %v: %d allowed; want %d, twice the burst", jump, allowed, 2*burst)
 	}
 }
 
@@ -207,10 +206,9 @@ func mustTakeCounted(t *testing.T, o *outcome, s gcra.Store, c gcra.Charge) bool
 	return res.Allowed
 }
 
-// All limits of a decision see the same moment: TIME is asked once a script,
-// whatever travels with it.
+// All limits of a request see the same time: a script calls TIME once.
 func TestFault40OneTimeForAllLimits(t *testing.T) {
-	o := fault(t, "many limits in one admission, many admissions in one batch")
+	o := fault(t, "many limits on one request, many requests in one batch")
 	server := redistest.Start(t)
 	r := rigAt(t, server.URL()+"?read_timeout=20s")
 	r.Timeout, r.NoDenialCache = ample, true
@@ -241,7 +239,7 @@ func TestFault40OneTimeForAllLimits(t *testing.T) {
 		}
 		tats := server.Client().MGet(ctx, keys...).Val()
 		if slices.ContainsFunc(tats, func(v any) bool { return v == nil || v != tats[0] }) {
-			t.Errorf("subject %d: the limits of one admission stand at %v; want all alike", i, tats)
+			t.Errorf("subject %d: the limits of one request are at %v; want all equal", i, tats)
 		}
 	}
 }

@@ -44,8 +44,8 @@ func worksOn(t testing.TB, r *rig, subjects ...string) {
 	}
 }
 
-// withoutFullCoverage has shards serve while another one has no master. By
-// default Redis then answers CLUSTERDOWN on all of them.
+// withoutFullCoverage lets shards answer while another shard has no master. By
+// default all of them answer CLUSTERDOWN then.
 func withoutFullCoverage(t testing.TB, c *redistest.Cluster) {
 	t.Helper()
 	for _, node := range c.Nodes {
@@ -59,8 +59,8 @@ func withoutFullCoverage(t testing.TB, c *redistest.Cluster) {
 	})
 }
 
-// others asks for subjects that are not on shard 0 while f goes on, and fails
-// where one of them is hit. A single late reply says nothing on a busy machine.
+// others takes from subjects that are not on shard 0 during f, and fails if calls
+// fail. A single late reply means nothing on a busy machine.
 func others(t *testing.T, o *outcome, r *rig, subjects []string, f func()) {
 	t.Helper()
 	var asked, failed, unavailable atomic.Int64
@@ -93,7 +93,7 @@ func TestFault21ClusterMasterKilled(t *testing.T) {
 	withoutFullCoverage(t, c)
 	subjects := onePerShard(t, c)
 	r := onCluster(t, c)
-	r.Timeout = time.Second // for the shards that are well
+	r.Timeout = time.Second // for the other shards
 	worksOn(t, r, subjects...)
 	old := shards(t, c)[0].master
 	others(t, o, r, subjects, func() {
@@ -106,13 +106,13 @@ func TestFault21ClusterMasterKilled(t *testing.T) {
 		})
 	})
 	if now := shards(t, c)[0].master; now == old {
-		t.Error("the shard works without its master and nobody has taken over")
+		t.Error("the shard works without its master, and no replica was promoted")
 	}
 	o.inTime(t, r.Timeout)
 }
 
-// move brings the keys of a slot, or some of them, to another master, as
-// resharding does. Until done is called the slot is on its way.
+// move migrates the keys of a slot, or some of them, to another master, as
+// resharding does. Until done is called the slot is being moved.
 func move(t testing.TB, c *redistest.Cluster, slot int, from, to *redistest.Server) (keys func(...string), done func()) {
 	t.Helper()
 	id := func(s *redistest.Server) any { return do(t, s, "cluster", "myid") }
@@ -125,7 +125,7 @@ func move(t testing.TB, c *redistest.Cluster, slot int, from, to *redistest.Serv
 		}
 	}
 	done = func() {
-		// From now until the source gives the slot up, new keys may still appear on it.
+		// Until the source gives up the slot, new keys may still appear on it.
 		for {
 			left, _ := do(t, from, "cluster", "getkeysinslot", slot, 100).([]any)
 			if len(left) == 0 {
@@ -138,8 +138,8 @@ func move(t testing.TB, c *redistest.Cluster, slot int, from, to *redistest.Serv
 		for _, s := range []*redistest.Server{to, from} {
 			do(t, s, "cluster", "setslot", slot, "node", id(to))
 		}
-		// A node that did not know the new owner's epoch could later claim the slot
-		// with the same one.
+		// A node that does not know the new owner's epoch could later claim the slot
+		// with the same epoch.
 		epoch := epochOf(t, to)
 		redistest.Eventually(t, ample, "all nodes to know where the slot is", func() bool {
 			for _, s := range c.Nodes {
@@ -177,7 +177,7 @@ func moveAll(t testing.TB, c *redistest.Cluster, slot int, from, to *redistest.S
 	done()
 }
 
-// Slots move under load, and nobody sees an error.
+// Slots move under load without an error.
 func TestFault22SlotsMoveUnderLoad(t *testing.T) {
 	o := fault(t, "resharding: MOVED and ASK")
 	c := theCluster(t)
@@ -208,12 +208,12 @@ func TestFault22SlotsMoveUnderLoad(t *testing.T) {
 			moveAll(t, c, slot, from, to)
 		}
 	}
-	time.Sleep(100 * time.Millisecond) // some load on the new places
+	time.Sleep(100 * time.Millisecond) // some load on the new masters
 	stop()
 	w := r.witness(c.Client())
 	for i, s := range subjects {
 		if got := spent(t, w, daily(s, bucket)); got > passed[i] || got < passed[i]-100 { // it refills a little
-			t.Errorf("%s: %d units gone after %d admissions", s, got, passed[i])
+			t.Errorf("%s: %d units gone after %d allowed requests", s, got, passed[i])
 		}
 	}
 	for slot := range moved {
@@ -221,8 +221,8 @@ func TestFault22SlotsMoveUnderLoad(t *testing.T) {
 	}
 }
 
-// While a slot is on its way, what has left is asked for at its new place,
-// which has never seen the script.
+// While a slot is being moved, keys that have moved are asked for on the new master,
+// which does not have the script.
 func TestFault23MovingSlotWithoutTheScript(t *testing.T) {
 	o := fault(t, "slot half moved, SCRIPT FLUSH on the target")
 	c := theCluster(t)
@@ -246,20 +246,20 @@ func TestFault23MovingSlotWithoutTheScript(t *testing.T) {
 				want = 99 - i
 			}
 			if res, err := o.take(r, charge); err != nil || !res.Allowed || res.Remaining != want {
-				t.Errorf("round %d, the key that is %s: got %+v, %v; want %d remaining", i, charge.Policy, res, err, want)
+				t.Errorf("round %d, policy %s: got %+v, %v; want %d remaining", i, charge.Policy, res, err, want)
 			}
 		}
 	}
 	done()
 	for _, charge := range []gcra.Charge{gone, stays, fresh} {
-		redistest.Eventually(t, ample, "the slot's new place", func() bool {
+		redistest.Eventually(t, ample, "the slot's new master", func() bool {
 			charge.Cost = 0
 			_, err := o.take(r, charge)
 			return err == nil
 		})
 	}
 	if n := spent(t, r, gone); n != 6 {
-		t.Errorf("%d units are gone after 6 admissions", n)
+		t.Errorf("%d units are gone after 6 allowed requests", n)
 	}
 	moveAll(t, c, slotOf(t, c, subject), to, from)
 }
@@ -293,10 +293,10 @@ func (f tryAgains) look(cmd redis.Cmder) {
 	}
 }
 
-// Keys that are torn apart come together again when the move goes on: an
-// admission that meets them so is sent once more, and nobody notices.
+// While a slot is being moved, the keys of a request may be on two nodes for a
+// moment. The request is then sent once more, without an error.
 func TestFault99KeysOfOneRequestOnTwoNodesForAMoment(t *testing.T) {
-	o := fault(t, "two keys of one admission, one of them moved, the other one a moment later")
+	o := fault(t, "two keys of one request, one of them moved, the other a moment later")
 	c := theCluster(t)
 	from, to := shards(t, c)[0].master, shards(t, c)[1].master
 	subject := subjectOn(t, c, 0, "torn")
@@ -334,7 +334,7 @@ func TestFault99KeysOfOneRequestOnTwoNodesForAMoment(t *testing.T) {
 			keys(prefix + "{" + subject + "}:left")
 			second = func() { keys(prefix + "{" + subject + "}:right") }
 			torn.Store(0)
-			n := 2 + i%2 // with a subject that stays, which may be asked for in the same trip, and without
+			n := 2 + i%2 // with and without a subject that stays, which may be in the same batch
 			if _, err := store.Take(t.Context(), charges[:n]); err != nil {
 				t.Errorf("%s round %d: got %v; want an answer", prefix, i, err)
 			}
@@ -344,14 +344,14 @@ func TestFault99KeysOfOneRequestOnTwoNodesForAMoment(t *testing.T) {
 			o.requests.Add(1)
 			done()
 			moveAll(t, c, slotOf(t, c, subject), to, from)
-			redistest.Eventually(t, ample, "the admission at its old place", func() bool {
+			redistest.Eventually(t, ample, "the request at its old master", func() bool {
 				_, err := store.Take(t.Context(), []gcra.Charge{peek(charges[0]), peek(charges[1])})
 				return err == nil
 			})
 		}
 		for _, charge := range charges[:2] {
 			if n := spent(t, store, charge); n != 1+rounds {
-				t.Errorf("%s %d units are gone after %d admissions", prefix, n, 1+rounds)
+				t.Errorf("%s: %d units are gone after %d allowed requests", prefix, n, 1+rounds)
 			}
 		}
 	}
@@ -363,10 +363,10 @@ func peek(c gcra.Charge) gcra.Charge {
 	return c
 }
 
-// An admission whose keys stay torn apart cannot be decided. It is not decided
-// in part, nor is the server taken to be away.
+// A request whose keys stay on two nodes cannot be decided. It is not charged in
+// part, and does not count as an outage of the server.
 func TestFault24KeysOfOneRequestOnTwoNodes(t *testing.T) {
-	o := fault(t, "two keys of one admission, one of them moved: TRYAGAIN")
+	o := fault(t, "two keys of one request, one of them moved: TRYAGAIN")
 	c := theCluster(t)
 	var torn atomic.Int64
 	client := closing(t, redis.NewClusterClient(c.Options()))
@@ -390,22 +390,22 @@ func TestFault24KeysOfOneRequestOnTwoNodes(t *testing.T) {
 		}
 	}
 	if n := torn.Load(); n > 20 {
-		t.Errorf("10 admissions were answered %d times; want each sent once more at most", n)
+		t.Errorf("10 requests were answered %d times; want each sent once more at most", n)
 	}
 	if n := len(r.log.Lines(isAway)); n != 0 {
-		t.Error("keys that are torn apart were taken for an outage of the server")
+		t.Error("keys on two nodes counted as an outage of the server")
 	}
 	done()
-	redistest.Eventually(t, ample, "the admission at its new place", func() bool { _, err := r.Take(t.Context(), charges); return err == nil })
+	redistest.Eventually(t, ample, "the request at its new master", func() bool { _, err := r.Take(t.Context(), charges); return err == nil })
 	w := r.witness(c.Client())
 	if left, right := spent(t, w, charges[0]), spent(t, w, charges[1]); left != 2 || right != 2 {
-		t.Errorf("after two admissions %d units of one limit are gone and %d of the other; want 2 and 2", left, right)
+		t.Errorf("after two requests %d units of one limit are gone and %d of the other; want 2 and 2", left, right)
 	}
 	moveAll(t, c, slotOf(t, c, subject), to, from)
 	o.inTime(t, r.Timeout)
 }
 
-// The keys of one subject share a slot by construction, whatever it is called.
+// The keys of one subject share a slot, whatever the subject is.
 func TestFault25NoCrossslot(t *testing.T) {
 	o := fault(t, "many limits, several subjects, hostile names")
 	c := theCluster(t)
@@ -476,7 +476,7 @@ func TestFault27OneShardStandsStill(t *testing.T) {
 	others(t, o, r, subjects, func() {
 		old.Pause()
 		var wg sync.WaitGroup
-		for range 20 { // callers that wait for the shard in vain
+		for range 20 { // callers that get no answer from the shard
 			wg.Go(func() { _, _ = o.take(r, plenty(subjects[0])) })
 		}
 		o.recoversWhen(t, nodeTimeout+probing, func() bool { return answersFor(r, subjects[0]) })
@@ -487,8 +487,7 @@ func TestFault27OneShardStandsStill(t *testing.T) {
 	o.inTime(t, r.Timeout)
 }
 
-// Replicas lag, so that a script must go to the master whatever the client
-// reads from replicas.
+// Replicas lag, so scripts go to the master even if the client reads from replicas.
 func TestFault94ReplicasAreNeverAsked(t *testing.T) {
 	o := fault(t, "clients that read from replicas")
 	c := theCluster(t)

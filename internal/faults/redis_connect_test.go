@@ -19,14 +19,14 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
-// Whatever the way to Redis, the decisions are the same, and so is what
-// happens when it is cut.
+// Over every kind of connection the decisions are the same, and so is the behaviour
+// when it breaks.
 func TestFault95EveryWayToConnect(t *testing.T) {
 	o := fault(t, "TLS, unix socket, RESP2 and 3, password, through URLs and options")
 	socket := filepath.Join(t.TempDir(), "redis.sock")
 	certs := redistest.NewCertificates(t)
 	server := redistest.Start(t, "--unixsocket", socket, "--requirepass", "pass word&%")
-	// The port for TLS is the only one that is not the harness's to choose.
+	// redistest does not choose a port for TLS.
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +40,7 @@ func TestFault95EveryWayToConnect(t *testing.T) {
 	}
 	do(t, server, "config", "set", "tls-port", secure.Port)
 
-	ways := map[string]*rig{
+	rigs := map[string]*rig{
 		"URL":       rigAt(t, server.URL()),
 		"URL RESP3": rigAt(t, server.URL()+"?protocol=3"),
 	}
@@ -52,26 +52,26 @@ func TestFault95EveryWayToConnect(t *testing.T) {
 	} {
 		options := server.Options()
 		set(options)
-		ways[name] = rigOn(closing(t, redis.NewClient(options)))
+		rigs[name] = rigOn(closing(t, redis.NewClient(options)))
 	}
-	for name, r := range ways {
+	for name, r := range rigs {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
 			r.NoDenialCache = true
 			r.Timeout = ample
 			works(t, r)
 			do(t, server, "script", "flush")
 			for i := range int64(6) {
-				res, err := o.take(r, daily("who", 5))
+				res, err := o.take(r, daily("one", 5))
 				if want := i < 5; err != nil || res.Allowed != want || res.Remaining != max(4-i, 0) {
 					t.Errorf("call %d: got %+v, %v; want allowed %v, %d remaining", i, res, err, want, max(4-i, 0))
 				}
 			}
-			one, other := daily("who", 5), daily("other", 5)
+			one, other := daily("one", 5), daily("other", 5)
 			if charges := mustTake(t, r, other, one); passed(charges) {
-				t.Error("an admission with a limit that is used up passed")
+				t.Error("a request with a limit that is used up was allowed")
 			}
 			if n := spent(t, r, other); n != 0 {
-				t.Errorf("a refused admission has taken %d units", n)
+				t.Errorf("a denied request has taken %d units", n)
 			}
 			if err := r.Refund(t.Context(), []gcra.Charge{one}); err != nil {
 				t.Error(err)
@@ -90,10 +90,10 @@ func TestFault95EveryWayToConnect(t *testing.T) {
 	}
 }
 
-// Closing the store ends what it has begun. Calls under way come back, and
+// Close ends calls in flight. They return, and
 // later ones fail.
 func TestFault96GracefulShutdown(t *testing.T) {
-	o := fault(t, "Close with calls under way, on a healthy and on a silent Redis")
+	o := fault(t, "Close with calls in flight, on a healthy and on a silent Redis")
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)
 	before := held(t)
@@ -109,18 +109,18 @@ func TestFault96GracefulShutdown(t *testing.T) {
 			redistest.Together(30, func(i int) {
 				under.Add(1)
 				for range 5 {
-					_, _ = o.take(r, plenty(fmt.Sprint(i))) // comes back, with an answer or an error
+					_, _ = o.take(r, plenty(fmt.Sprint(i))) // returns an answer or an error
 				}
 			})
 		}()
-		redistest.Eventually(t, ample, "calls to be under way", func() bool { return under.Load() == 30 })
+		redistest.Eventually(t, ample, "calls to be in flight", func() bool { return under.Load() == 30 })
 		if err := r.Close(); err != nil {
 			t.Errorf("%s: Close: %v", name, err)
 		}
 		select {
 		case <-done:
 		case <-time.After(ample):
-			t.Fatalf("%s: calls that were under way at Close have not come back", name)
+			t.Fatalf("%s: calls in flight at Close have not returned", name)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), ample)
 		_, err := gcra.Take(ctx, r, plenty("late"))

@@ -17,9 +17,9 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
-// ailing makes calls until the server has been found ailing and is being left
-// alone, and fails where the log does not give the reason, a regular expression.
-func ailing(t *testing.T, o *outcome, r *rig, reason string) {
+// outage makes calls until the store logs an outage, and fails the test if the log
+// does not give the reason, a regular expression.
+func outage(t *testing.T, o *outcome, r *rig, reason string) {
 	t.Helper()
 	redistest.Eventually(t, ample, "the store to notice "+reason, func() bool {
 		if _, err := o.take(r, plenty("somebody")); err == nil {
@@ -45,21 +45,21 @@ func TestFault07RedisBusyWithAScript(t *testing.T) {
 	go func() {
 		done <- other.Eval(context.Background(), "while true do end", nil).Err()
 	}()
-	ailing(t, o, r, "BUSY")
+	outage(t, o, r, "BUSY")
 	redistest.Eventually(t, ample, "the script to be killed", func() bool {
 		return server.Client().ScriptKill(context.Background()).Err() == nil
 	})
 	if err := <-done; err == nil {
-		t.Error("the neighbour's script has come to an end by itself")
+		t.Error("the other client's script ended by itself")
 	}
 	o.recovers(t, r, probing)
 	o.inTime(t, r.Timeout)
 }
 
-// A server that is reading its data back answers, but not to us.
+// A server that loads its data answers each command with an error.
 func TestFault28RedisLoading(t *testing.T) {
 	o := fault(t, "restart with a large RDB")
-	// It answers after every 2 MB that it has read, which is every 100 ms or so.
+	// It answers after every 2 MB that it has loaded, about every 100 ms.
 	server := redistest.Start(t, "--rdbcompression", "no", "--key-load-delay", "500")
 	r := rigAt(t, server.URL())
 	r.Timeout = time.Second // a new connection takes three answers
@@ -83,7 +83,7 @@ func TestFault28RedisLoading(t *testing.T) {
 	})
 	<-up
 	if loading == 0 {
-		t.Error("no call has met the server while it was loading")
+		t.Error("no call was made while the server was loading")
 	}
 	if n := spent(t, r.witness(server.Client()), daily("kept", 10)); n != 1 {
 		t.Errorf("after the restart %d units are gone; want the 1 that was saved", n)
@@ -91,8 +91,8 @@ func TestFault28RedisLoading(t *testing.T) {
 	o.inTime(t, r.Timeout)
 }
 
-// A server that takes no more writes is still right about refusals, because the
-// script reads first and writes last. What it would admit it cannot charge.
+// A server that accepts no writes still denies requests correctly, because the
+// script reads first and writes last. It fails requests that it would allow.
 func refusesWrites(t *testing.T, o *outcome, server *redistest.Server, reason string, inject, heal func()) {
 	t.Helper()
 	r := rigAt(t, server.URL())
@@ -108,15 +108,15 @@ func refusesWrites(t *testing.T, o *outcome, server *redistest.Server, reason st
 		_, err := gcra.Take(t.Context(), w, plenty("somebody"))
 		return err != nil && strings.Contains(err.Error(), reason)
 	})
-	for range 2 { // a third failure in a row would have the server left alone
+	for range 2 { // a third failure in a row opens the breaker
 		if _, err := o.take(r, daily("fresh", 3)); err == nil || !strings.Contains(err.Error(), reason) {
-			t.Errorf("a call that would be admitted: got %v; want %s", err, reason)
+			t.Errorf("a call that would be allowed: got %v; want %s", err, reason)
 		}
 		if res, err := o.take(r, full); err != nil || res.Allowed || res.RetryAfter <= 0 {
-			t.Errorf("a call that is refused: got %+v, %v; want the refusal and when to come back", res, err)
+			t.Errorf("a call that is denied: got %+v, %v; want it denied, with RetryAfter", res, err)
 		}
 	}
-	ailing(t, o, r, reason)
+	outage(t, o, r, reason)
 	heal()
 	o.recovers(t, r, probing)
 	if n := spent(t, w, daily("fresh", 3)); n != 0 {
@@ -136,8 +136,8 @@ func TestFault29RedisOutOfMemory(t *testing.T) {
 		func() { do(t, server, "config", "set", "maxmemory", "0") })
 }
 
-// A key that Redis evicts is a fresh quota: once more B for each time. The
-// limiter cannot see it; Redis counts it.
+// A key that Redis evicts is a fresh burst. The limiter cannot see evictions; Redis
+// counts them.
 func TestFault30EvictionCostsABurstAndIsCounted(t *testing.T) {
 	o := fault(t, "maxmemory reached, allkeys-lru and volatile-ttl")
 	for _, policy := range []string{"allkeys-lru", "volatile-ttl"} {
@@ -146,7 +146,7 @@ func TestFault30EvictionCostsABurstAndIsCounted(t *testing.T) {
 		r.Timeout, r.NoDenialCache = ample, true
 		works(t, r)
 		const burst = 5
-		var admitted, losses int64
+		var allowed, losses int64
 		for range amount(3, 20) {
 			for range burst + 2 {
 				res, err := o.take(r, daily("victim", burst))
@@ -154,10 +154,10 @@ func TestFault30EvictionCostsABurstAndIsCounted(t *testing.T) {
 					t.Fatalf("%s: %v; want no error when keys are evicted", policy, err)
 				}
 				if res.Allowed {
-					admitted++
+					allowed++
 				}
 			}
-			// Neighbours fill the memory until the key is gone.
+			// Other keys fill the memory until this key is gone.
 			if policy == "allkeys-lru" {
 				do(t, server, "debug", "populate", 500, fmt.Sprint("filler", losses), 1000)
 			}
@@ -175,9 +175,9 @@ func TestFault30EvictionCostsABurstAndIsCounted(t *testing.T) {
 		if evicted := redistest.Stat(t, server.Client(), "stats", "evicted_keys:"); int64(evicted) < losses {
 			t.Errorf("%s: Redis has counted %d evictions; want at least %d", policy, evicted, losses)
 		}
-		o.atMost(t, admitted, burst*losses, fmt.Sprintf("%s, %d evictions", policy, losses))
-		if admitted != burst*losses {
-			t.Errorf("%s: %d admitted; want %d, a burst for each time the key was gone", policy, admitted, burst*losses)
+		o.atMost(t, allowed, burst*losses, fmt.Sprintf("%s, %d evictions", policy, losses))
+		if allowed != burst*losses {
+			t.Errorf("%s: %d allowed; want %d, a burst for each eviction", policy, allowed, burst*losses)
 		}
 	}
 }
@@ -214,8 +214,8 @@ func TestFault32TooFewReplicas(t *testing.T) {
 		func() { do(t, server, "config", "set", "min-replicas-to-write", 0) })
 }
 
-// Credentials that are changed under way: the policy's way, a line in the log
-// that names the reason, and back again once they are right.
+// Credentials that are changed while the store runs: requests follow OnFailure, a
+// line in the log gives the reason, and the store recovers once they are right.
 func TestFault33CredentialsRotated(t *testing.T) {
 	o := fault(t, "ACL SETUSER: password, command, keys")
 	server := redistest.Start(t)
@@ -239,7 +239,7 @@ func TestFault33CredentialsRotated(t *testing.T) {
 		works(t, r)
 		setUser(tt.revoke)
 		do(t, server, "client", "kill", "user", "limiter") // as a server that restarts does
-		ailing(t, o, r, tt.reason)
+		outage(t, o, r, tt.reason)
 		setUser("reset on >secret ~* " + grant)
 		o.recovers(t, r, probing)
 		if strings.Contains(strings.Join(r.log.Lines(""), "\n"), "secret") {
@@ -252,7 +252,7 @@ func TestFault33CredentialsRotated(t *testing.T) {
 	o.inTime(t, time.Second)
 }
 
-// A server that is full turns connections away. It is not besieged.
+// A server without free connections gets few attempts to connect.
 func TestFault34NoConnectionLeft(t *testing.T) {
 	o := fault(t, "no connection left")
 	server := redistest.Start(t)
@@ -266,30 +266,30 @@ func TestFault34NoConnectionLeft(t *testing.T) {
 			_ = c.Close()
 		}
 	}()
-	for len(others) < 8 { // some find a place before the store's spare connections
+	for len(others) < 8 { // some connect before the store's spare connections do
 		c, err := net.Dial("tcp", server.Addr)
 		if err != nil {
 			t.Fatal(err)
 		}
 		others = append(others, c)
 	}
-	ailing(t, o, r, "") // the reason often gets lost: Redis hangs up before it is asked
+	outage(t, o, r, "") // the reason is often lost: Redis closes the connection before a command
 	before := redistest.Stat(t, server.Client(), "stats", "rejected_connections:")
 	d := phase(1500*time.Millisecond, 10*time.Second)
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if _, err := o.take(r, plenty("somebody")); err == nil {
-			t.Fatal("a server without room has answered")
+			t.Fatal("a server without free connections has answered")
 		}
 	}
 	if n, most := redistest.Stat(t, server.Client(), "stats", "rejected_connections:")-before, 10+10*int(d/(500*time.Millisecond)); n > most {
-		t.Errorf("%d connections were turned away in %v; want at most %d", n, d, most)
+		t.Errorf("%d connections were rejected in %v; want at most %d", n, d, most)
 	}
 	do(t, server, "config", "set", "maxclients", 1000)
 	o.recovers(t, r, probing)
 	o.inTime(t, budget)
 }
 
-// A Redis that forgets everything opens every bucket once more, and that is all.
+// A Redis that loses its data gives every key one more burst, and no more.
 func TestFault35RedisForgetsEverything(t *testing.T) {
 	o := fault(t, "FLUSHALL, restart without persistence")
 	server := redistest.Start(t)
@@ -297,7 +297,7 @@ func TestFault35RedisForgetsEverything(t *testing.T) {
 	r.Timeout, r.NoDenialCache = ample, true
 	works(t, r)
 	const burst, rounds = 10, 5
-	var admitted int64
+	var allowed int64
 	for round := range rounds {
 		for range 2 * burst {
 			res, err := o.take(r, daily("hit", burst))
@@ -305,7 +305,7 @@ func TestFault35RedisForgetsEverything(t *testing.T) {
 				t.Fatalf("round %d: %v; want no error", round, err)
 			}
 			if res.Allowed {
-				admitted++
+				allowed++
 			}
 		}
 		if round%2 == 0 {
@@ -315,8 +315,8 @@ func TestFault35RedisForgetsEverything(t *testing.T) {
 			redistest.Eventually(t, ample, "the store to find the restarted server", func() bool { return answers(r) })
 		}
 	}
-	o.atMost(t, admitted, burst*rounds, "each epoch has its burst")
-	if admitted != burst*rounds {
-		t.Errorf("%d admitted; want %d", admitted, burst*rounds)
+	o.atMost(t, allowed, burst*rounds, "a burst for each loss of data")
+	if allowed != burst*rounds {
+		t.Errorf("%d allowed; want %d", allowed, burst*rounds)
 	}
 }

@@ -26,8 +26,8 @@ func (l latencies) p99() time.Duration {
 	return l[len(l)*99/100]
 }
 
-// hot asks for one key from two processes' stores for a while.
-func hot(o *outcome, stores [2]*rig, c gcra.Charge, d time.Duration) (all latencies, admitted, failed int64) {
+// hot takes from one key through two stores for a while.
+func hot(o *outcome, stores [2]*rig, c gcra.Charge, d time.Duration) (all latencies, allowed, failed int64) {
 	var mu sync.Mutex
 	end := time.Now().Add(d)
 	redistest.Together(8, func(i int) {
@@ -46,21 +46,21 @@ func hot(o *outcome, stores [2]*rig, c gcra.Charge, d time.Duration) (all latenc
 		mu.Lock()
 		defer mu.Unlock()
 		all = append(all, mine...)
-		admitted += passed
+		allowed += passed
 		failed += errs
 	})
-	return all, admitted, failed
+	return all, allowed, failed
 }
 
-// A key that everybody asks for costs Redis little more than its admissions:
-// refusals are known without a trip, and are right.
+// A key that all clients use costs Redis little more than its allowed requests: the
+// denial cache answers the others, correctly.
 func TestFault49HotKey(t *testing.T) {
 	o := fault(t, "one key from two stores")
 	server := redistest.Start(t)
 	d := phase(time.Second, 10*time.Second)
 	c := gcra.Charge{Subject: "hot", Policy: "p", Limit: gcra.PerSecond(20), Cost: 1}
 	bound := func(took time.Duration) int64 { return 20 + int64(math.Ceil(20*took.Seconds())) }
-	var trips [2]int64
+	var scripts [2]int64
 	for i, without := range []bool{false, true} {
 		var stores [2]*rig
 		for j := range stores {
@@ -70,51 +70,51 @@ func TestFault49HotKey(t *testing.T) {
 		}
 		redistest.ResetStats(t, server.Client())
 		start := time.Now()
-		all, admitted, failed := hot(o, stores, c, d)
-		o.atMost(t, admitted, bound(time.Since(start)), "one hot key")
-		if least := int64(20 * d.Seconds()); failed > 0 || admitted < least {
-			t.Errorf("without the denial cache %v: %d admitted, %d failed; want at least %d and none", without, admitted, failed, least)
+		all, allowed, failed := hot(o, stores, c, d)
+		o.atMost(t, allowed, bound(time.Since(start)), "one hot key")
+		if least := int64(20 * d.Seconds()); failed > 0 || allowed < least {
+			t.Errorf("without the denial cache %v: %d allowed, %d failed; want at least %d and none", without, allowed, failed, least)
 		}
-		trips[i] = redistest.Calls(t, server.Client(), "evalsha")
+		scripts[i] = redistest.Calls(t, server.Client(), "evalsha")
 		if i == 0 {
-			// At most an admission, or a look, whenever the rate allows one.
-			if denied := int64(len(all)) - admitted; trips[i] > admitted+denied/20 {
-				t.Errorf("%d trips for %d admissions and %d refusals; want 95%% of the refusals without one", trips[i], admitted, denied)
+			// One script whenever the rate may allow a request.
+			if denied := int64(len(all)) - allowed; scripts[i] > allowed+denied/20 {
+				t.Errorf("%d scripts for %d allowed and %d denied requests; want 95%% of the denied ones without a script", scripts[i], allowed, denied)
 			}
-			o.injected += fmt.Sprintf(": %.0f a second, p99 %v, %d trips", float64(len(all))/d.Seconds(), all.p99().Round(time.Microsecond), trips[i])
+			o.injected += fmt.Sprintf(": %.0f a second, p99 %v, %d scripts", float64(len(all))/d.Seconds(), all.p99().Round(time.Microsecond), scripts[i])
 		}
 	}
-	o.injected += fmt.Sprintf("; %d without the denial cache", trips[1])
+	o.injected += fmt.Sprintf("; %d without the denial cache", scripts[1])
 }
 
-// Every admission of several processes is seen on the server, and their history
-// is one that a single limiter could have made.
+// The server sees every allowed request of several processes, and their history is
+// one that a single limiter could have made.
 func TestFault51ProcessesShareOneLimit(t *testing.T) {
 	o := fault(t, "4 processes on 100 keys, replayed")
 	server := redistest.Start(t)
 	all := processes(t, 4, server.URL()+"?read_timeout=20s")
 	d := phase(1500*time.Millisecond, 60*time.Second)
-	var admitted int64
+	var allowed int64
 	lines := monitored(t, server, func() {
 		passed, asked := askAll(t, all, fmt.Sprint(d.Milliseconds(), " 100"))
-		admitted = passed
+		allowed = passed
 		o.requests.Add(asked)
 	})
-	if units := replay(t, o, lines, loadLimit); units != admitted {
-		t.Errorf("the processes saw %d admissions, the server %d", admitted, units)
+	if units := replay(t, o, lines, loadLimit); units != allowed {
+		t.Errorf("the processes saw %d allowed requests, the server %d", allowed, units)
 	}
-	if admitted < 100*loadLimit.Burst {
-		t.Errorf("%d admissions; want each of 100 buckets used up", admitted)
+	if allowed < 100*loadLimit.Burst {
+		t.Errorf("%d requests allowed; want each of 100 buckets used up", allowed)
 	}
 }
 
-// loadLimit is what the processes of a load keep: T is 50 ms.
+// loadLimit is the limit of the processes: T is 50 ms.
 var loadLimit = gcra.PerSecond(20).WithBurst(5)
 
-// replay goes through the writes of a server. Each must move its TAT on by
-// whole units from where it stood, or from the moment of the call, and never
-// further ahead than a burst: then no interval has more admissions than a burst
-// and what its length gives.
+// replay goes through the writes of a server. Each must advance its TAT by whole
+// units from its last value, or from the time of the call, and never further ahead
+// of now than a burst: then no interval has more allowed requests than a burst and
+// its share of the rate.
 func replay(t testing.TB, o *outcome, lines []string, l gcra.Limit) (units int64) {
 	t.Helper()
 	interval := ticks(l.Per) / l.Count
@@ -131,7 +131,7 @@ func replay(t testing.TB, o *outcome, lines []string, l gcra.Limit) (units int64
 		if err1 != nil || err2 != nil {
 			t.Fatalf("MONITOR has %q", line)
 		}
-		// The TTL is what TAT is ahead, rounded up to a millisecond.
+		// The TTL is how far ahead of now the TAT is, rounded up to a millisecond.
 		now := tat - ttl*ticks(time.Millisecond)
 		old := tats[arg[1]]
 		if old > now+ticks(time.Millisecond) {
@@ -146,7 +146,7 @@ func replay(t testing.TB, o *outcome, lines []string, l gcra.Limit) (units int64
 		if ahead := tat - now - ticks(time.Millisecond); ahead > burst {
 			over := (ahead-burst)/interval + 1
 			o.over.Add(over)
-			t.Errorf("%s: TAT stands %d ahead; want at most %d", arg[1], ahead, burst)
+			t.Errorf("%s: TAT is %d ahead; want at most %d", arg[1], ahead, burst)
 		}
 		if tat < old {
 			t.Errorf("%s: TAT goes back from %d to %d", arg[1], old, tat)
@@ -176,9 +176,9 @@ func newFleet(t testing.TB, n int, limit gcra.Limit, url func(int) string) fleet
 	return f
 }
 
-// ask sends requests of one user to all servers for a while, as fast as pause
-// lets it, and counts those that are allowed.
-func (f fleet) ask(o *outcome, user string, d, pause time.Duration) (admitted, degraded int64) {
+// ask sends requests of one user to all servers for a while, with a pause after
+// each, and counts the allowed and the degraded ones.
+func (f fleet) ask(o *outcome, user string, d, pause time.Duration) (allowed, degraded int64) {
 	var passed, alone atomic.Int64
 	end := time.Now().Add(d)
 	redistest.Together(len(f.limiters), func(i int) {
@@ -200,8 +200,8 @@ func (f fleet) ask(o *outcome, user string, d, pause time.Duration) (admitted, d
 	return passed.Load(), alone.Load()
 }
 
-// Without Redis each of N servers keeps an Nth of the limit, beginning where
-// Redis has left it as far as it knows.
+// Without Redis each of N servers has an Nth of the limit, and starts from the
+// state that it last got from Redis.
 func TestFault88OutageDoesNotMultiplyTheQuota(t *testing.T) {
 	o := fault(t, "Redis killed, four servers")
 	const n, rate, burst = 4, 40, 40
@@ -213,27 +213,27 @@ func TestFault88OutageDoesNotMultiplyTheQuota(t *testing.T) {
 			works(t, r)
 		}
 		start := time.Now()
-		var admitted int64
+		var allowed int64
 		if warm {
-			admitted, _ = f.ask(o, "user", 300*time.Millisecond, time.Millisecond)
+			allowed, _ = f.ask(o, "user", 300*time.Millisecond, time.Millisecond)
 		}
 		server.Kill()
 		during, degraded := f.ask(o, "user", phase(2*time.Second, 60*time.Second), time.Millisecond)
-		admitted += during
+		allowed += during
 		took := time.Since(start).Seconds()
-		// One burst, spent before or after: the servers go on from what they know.
-		// What each knows may be as old as its last call, which is a fraction.
+		// One burst, spent before or after: the servers start from their last state,
+		// which may be as old as their last call.
 		bound := int64(burst + burst/2 + math.Ceil(rate*took*1.05))
-		o.atMost(t, admitted, bound, name+", 4 servers without Redis")
+		o.atMost(t, allowed, bound, name+", 4 servers without Redis")
 		if degraded == 0 || during < int64(rate*phase(2*time.Second, 60*time.Second).Seconds()/2) {
-			t.Errorf("%s: %d admitted in the outage, %d decisions degraded; want service to go on at the rate", name, during, degraded)
+			t.Errorf("%s: %d allowed in the outage, %d decisions degraded; want the rate", name, during, degraded)
 		}
-		o.injected += fmt.Sprintf("; %s: %d of %d allowed", name, admitted, bound)
+		o.injected += fmt.Sprintf("; %s: %d of %d allowed", name, allowed, bound)
 	}
 	o.inTime(t, budget)
 }
 
-// When Redis comes back, servers come back to it one connection at a time.
+// When Redis is back, servers reconnect one connection at a time.
 func TestFault57RecoveryOpensFewConnections(t *testing.T) {
 	o := fault(t, "Redis silent, then back; four servers")
 	const n = 4
@@ -289,8 +289,8 @@ func TestFault57RecoveryOpensFewConnections(t *testing.T) {
 	o.inTime(t, budget)
 }
 
-// A Redis that comes and goes: each change may give what was lost once more,
-// and the breaker changes its mind no more often than it rests.
+// A Redis that comes and goes: each change may allow one more burst, and the breaker
+// changes its state no more often than its pause allows.
 func TestFault58RedisFlaps(t *testing.T) {
 	o := fault(t, "Redis up and down")
 	const rate, burst = 50, 25
@@ -301,8 +301,8 @@ func TestFault58RedisFlaps(t *testing.T) {
 	flaps := amount(3, 30)
 	up, down := phase(700*time.Millisecond, time.Second), phase(700*time.Millisecond, time.Second)
 	start := time.Now()
-	var admitted, degraded int64
-	add := func(passed, alone int64) { admitted, degraded = admitted+passed, degraded+alone }
+	var allowed, degraded int64
+	add := func(passed, alone int64) { allowed, degraded = allowed+passed, degraded+alone }
 	for range flaps {
 		add(f.ask(o, "user", up, time.Millisecond))
 		proxy.Refuse()
@@ -311,12 +311,12 @@ func TestFault58RedisFlaps(t *testing.T) {
 	}
 	took := time.Since(start)
 	bound := burst + int64(math.Ceil(rate*took.Seconds())) + burst*int64(flaps)
-	o.atMost(t, admitted, bound, fmt.Sprint(flaps, " flaps"))
-	o.injected += fmt.Sprintf(" %d times: %d of %d allowed", flaps, admitted, bound)
-	if degraded == 0 || admitted < int64(rate*took.Seconds()/2) {
-		t.Errorf("%d admitted, %d decisions degraded; want service at the rate and an outage noticed", admitted, degraded)
+	o.atMost(t, allowed, bound, fmt.Sprint(flaps, " flaps"))
+	o.injected += fmt.Sprintf(" %d times: %d of %d allowed", flaps, allowed, bound)
+	if degraded == 0 || allowed < int64(rate*took.Seconds()/2) {
+		t.Errorf("%d allowed, %d decisions degraded; want the rate, and some degraded decisions", allowed, degraded)
 	}
-	// A rest is 500 ms at least, and the log has a line for each change.
+	// The breaker stays open for 500 ms at least, and the log has a line for each change.
 	if changes, most := len(f.rigs[0].log.Lines("redis is")), 2*int(took/(500*time.Millisecond)); changes > most {
 		t.Errorf("%d changes of state in %v; want at most %d", changes, took, most)
 	}

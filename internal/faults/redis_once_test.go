@@ -16,14 +16,14 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
-// What a stopped server has in its buffers it runs when it goes on, long after
-// the callers have been answered otherwise. That is each call at most once, and
-// none that was made while the server was left alone.
+// A stopped server runs the commands in its buffers when it continues, long after
+// the callers got an error. Each call is charged at most once, and calls made while
+// the breaker was open are not.
 func TestFault04CallsToAPausedRedisAreChargedOnce(t *testing.T) {
 	o := fault(t, "SIGSTOP, calls, SIGCONT")
 	server := redistest.Start(t)
-	// Without spare connections, which are not greeted before their first use and
-	// so can take no charge with them.
+	// Without spare connections: they say HELLO before their first use, so a charge
+	// cannot be in their buffers.
 	options := server.Options()
 	options.ContextTimeoutEnabled, options.MaxRetries = true, -1
 	r := rigOn(closing(t, redis.NewClient(options)))
@@ -40,13 +40,13 @@ func TestFault04CallsToAPausedRedisAreChargedOnce(t *testing.T) {
 			case err != nil:
 				late.Add(1)
 			default:
-				t.Error("a stopped server has answered")
+				t.Error("a stopped server answered")
 			}
 		})
 	}
 	server.Resume()
-	// Whatever was in the buffers runs before what is sent from now on, connection
-	// by connection; those that are closed are gone from the list then.
+	// On each connection the buffered commands run before new ones; connections that
+	// were closed are then gone from the list.
 	o.recovers(t, r, probing)
 	redistest.Eventually(t, ample, "the old connections to end", func() bool {
 		return redistest.Stat(t, server.Client(), "clients", "connected_clients:") <= 8
@@ -59,8 +59,8 @@ func TestFault04CallsToAPausedRedisAreChargedOnce(t *testing.T) {
 	o.inTime(t, budget)
 }
 
-// A lost reply leaves open whether a call was charged. It is not sent again,
-// whatever the client's settings for retries are.
+// After a lost reply it is unknown whether the call was charged. It is not sent
+// again, whatever the client's settings for retries are.
 func TestFault12LostReplyChargesOnce(t *testing.T) {
 	o := fault(t, "reply dropped: RST, EOF, cut, timeout")
 	server := redistest.Start(t)
@@ -88,13 +88,13 @@ func TestFault12LostReplyChargesOnce(t *testing.T) {
 			}
 			w := r.witness(server.Client())
 			redistest.Eventually(t, ample, "the charge to be made", func() bool { return spent(t, w, daily("once", 100)) > 0 })
-			time.Sleep(20 * time.Millisecond) // for what must not come
+			time.Sleep(20 * time.Millisecond) // for a second charge, which must not come
 			if n := spent(t, w, daily("once", 100)); n != 1 {
 				t.Errorf("%s, %s: charged %d times; want once", kind, name, n)
 			}
 		}
-		// On a cluster two subjects that travel together are a pipeline, which
-		// the client would repeat as a whole.
+		// On a cluster two subjects in one batch are a pipeline, which the client would
+		// repeat as a whole.
 		through := throughProxies(t, cluster)
 		r := rigOn(through.client)
 		a, b := subjectOn(t, cluster, 0, "a"), subjectOn(t, cluster, 0, "b")
@@ -110,8 +110,8 @@ func TestFault12LostReplyChargesOnce(t *testing.T) {
 				t.Errorf("cluster, %s: a reply that was lost is no error", name)
 			}
 		})
-		// Where replies stand still so does the greeting of a new connection, and
-		// what waits for one never leaves.
+		// Without replies new connections cannot be set up, and calls that wait for one
+		// are never sent.
 		redistest.Eventually(t, ample, "a charge to be made", func() bool {
 			return name == "timeout" || spent(t, w, daily(a, 100))+spent(t, w, daily(b, 100)) > 0
 		})
@@ -126,7 +126,7 @@ func TestFault12LostReplyChargesOnce(t *testing.T) {
 	o.inTime(t, budget)
 }
 
-// proxied is a client of a cluster with a proxy before each node.
+// proxied is a client of a cluster with a proxy in front of each node.
 type proxied struct {
 	client  *redis.ClusterClient
 	proxies map[string]*redistest.Proxy // by the address of the node
@@ -150,10 +150,10 @@ func throughProxies(t testing.TB, c *redistest.Cluster) proxied {
 	return p
 }
 
-// A server that keeps 500 scripts drops ours when its neighbours send as many in
+// A server that keeps 500 scripts evicts ours when other clients send as many in
 // between.
 func TestFault14EvictedScriptIsSentAgain(t *testing.T) {
-	o := fault(t, "500 other scripts between two admissions")
+	o := fault(t, "500 other scripts between two requests")
 	server := redistest.Start(t)
 	r := rigAt(t, server.URL()+"?read_timeout=20s")
 	r.Timeout, r.NoDenialCache = ample, true
@@ -180,7 +180,7 @@ func TestFault14EvictedScriptIsSentAgain(t *testing.T) {
 	}
 }
 
-// A server that has lost the script is sent it again, once, and nobody notices.
+// A server that has lost the script gets it again, once, without an error.
 func TestFault13ForgottenScriptIsSentAgain(t *testing.T) {
 	o := fault(t, "SCRIPT FLUSH at 100 Hz, restart")
 	server := redistest.Start(t)
@@ -214,7 +214,7 @@ func TestFault13ForgottenScriptIsSentAgain(t *testing.T) {
 		c := daily(fmt.Sprint("caller", i), 1_000_000)
 		refilled := int64(phase(time.Second, 10*time.Second).Seconds()+10) * 12
 		if got := spent(t, w, c); got > passed[i] || got < passed[i]-refilled {
-			t.Errorf("caller %d: %d units gone after %d admissions; want as many, less what has been refilled", i, got, passed[i])
+			t.Errorf("caller %d: %d units gone after %d allowed requests; want as many, less the refill", i, got, passed[i])
 		}
 	}
 	if redistest.Calls(t, server.Client(), "eval") == 0 {
@@ -229,6 +229,6 @@ func TestFault13ForgottenScriptIsSentAgain(t *testing.T) {
 		t.Errorf("the first call after a flush leaves %d of 10; want 9", got)
 	}
 	if sha, text := redistest.Calls(t, server.Client(), "evalsha"), redistest.Calls(t, server.Client(), "eval"); sha != 1 || text != 1 {
-		t.Errorf("it took %d EVALSHA and %d EVAL; want one more trip and no more", sha, text)
+		t.Errorf("it took %d EVALSHA and %d EVAL; want one more call", sha, text)
 	}
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
-// probing is how long a store may take to find a Redis that is back: its rest
-// and a second (docs/failure.md: within two seconds).
+// probing is how long a store may take to find a Redis that is back
+// (docs/failure.md: within two seconds).
 const probing = 2 * time.Second
 
-// The limiter does not need Redis in order to start, and finds it when it comes.
+// The limiter starts without Redis, and uses it once it is there.
 func TestFault01RedisStartsAfterTheApplication(t *testing.T) {
 	o := fault(t, "Redis starts after the application")
 	server := redistest.Start(t)
@@ -66,7 +66,7 @@ func TestFault02RedisKilledUnderLoad(t *testing.T) {
 	o.inTime(t, budget)
 }
 
-// A process that is stopped keeps its connections open and answers nothing.
+// A stopped process keeps its connections open and does not answer.
 func TestFault03RedisPaused(t *testing.T) {
 	o := fault(t, "SIGSTOP, SIGCONT")
 	server := redistest.Start(t)
@@ -82,7 +82,7 @@ func TestFault03RedisPaused(t *testing.T) {
 		return errors.Is(err, gcra.ErrUnavailable)
 	})
 	s.client.CloseIdleConnections()
-	before.released(t, 30) // what waits is a few batches and probes, not 300 requests or more
+	before.released(t, 30) // a few batches and probes wait, not 300 requests or more
 	server.Resume()
 	o.recovers(t, r, probing)
 	s.client.CloseIdleConnections()
@@ -90,8 +90,8 @@ func TestFault03RedisPaused(t *testing.T) {
 	o.inTime(t, budget)
 }
 
-// Replies that come after the deadline are no replies, always, and connections
-// are not churned for each of them: the server is left alone between probes.
+// A reply after the deadline is always an error, and does not cost a connection each
+// time: the breaker opens between probes.
 func TestFault05SlowRedisIsLeftAlone(t *testing.T) {
 	o := fault(t, "replies later than the budget")
 	server := redistest.Start(t)
@@ -110,8 +110,8 @@ func TestFault05SlowRedisIsLeftAlone(t *testing.T) {
 			}
 		}
 	})
-	// A few failures, then a probe each 500 ms at most, each on a connection that
-	// is dropped, with the client keeping two spare ones.
+	// A few failures, then a probe each 500 ms at most, each on a connection that is
+	// dropped; the client keeps two spare ones.
 	if got, most := proxy.Connections()-opened, 10+3*int64(d/(500*time.Millisecond)); got > most {
 		t.Errorf("%d connections opened for %d calls; want at most %d", got, o.requests.Load(), most)
 	}
@@ -120,7 +120,7 @@ func TestFault05SlowRedisIsLeftAlone(t *testing.T) {
 	o.inTime(t, r.Timeout)
 }
 
-// Servers that stand still by themselves do so without being restarted.
+// A server that stands still by itself and recovers without a restart.
 func TestFault06RedisStandsStill(t *testing.T) {
 	o := fault(t, "DEBUG SLEEP, CLIENT PAUSE WRITE")
 	server := redistest.Start(t)
@@ -131,7 +131,7 @@ func TestFault06RedisStandsStill(t *testing.T) {
 		go func() { done <- server.Client().Do(context.Background(), args...).Err() }()
 		redistest.Eventually(t, ample, fmt.Sprint(args, " to make calls fail"), func() bool { return !answers(r) })
 		for range 50 {
-			_, _ = o.take(r, plenty("somebody")) // its time is what counts
+			_, _ = o.take(r, plenty("somebody")) // only its duration matters
 		}
 		if err := <-done; err != nil {
 			t.Fatalf("%v: %v", args, err)
@@ -141,8 +141,8 @@ func TestFault06RedisStandsStill(t *testing.T) {
 	}
 }
 
-// A host that is gone does not even refuse. The first calls find no connection
-// and must not wait for one.
+// A host that is gone does not even refuse connections. The first calls find no
+// connection and must not wait for one.
 func TestFault08HostGone(t *testing.T) {
 	o := fault(t, "no SYN is answered")
 	addr := blackholed(t)
@@ -160,9 +160,9 @@ func TestFault08HostGone(t *testing.T) {
 	o.inTime(t, budget)
 }
 
-// Many callers share few connections: a batch takes one whatever the number of
-// its callers, so that a small pool is enough, and when replies stop nobody
-// waits for a connection beyond the budget.
+// Many callers share few connections: a batch needs one, however many callers it
+// has, so that a small pool is enough. When replies stop, no caller waits for a
+// connection beyond its Timeout.
 func TestFault09SmallPoolServesManyCallers(t *testing.T) {
 	o := fault(t, "2 connections, slow replies, 200 callers")
 	server := redistest.Start(t)
@@ -187,7 +187,7 @@ func TestFault09SmallPoolServesManyCallers(t *testing.T) {
 	var late outcome
 	redistest.Together(200, func(i int) {
 		if _, err := late.take(slow, plenty(fmt.Sprint(i))); err == nil {
-			t.Error("a call was answered by a server that is slower than the budget")
+			t.Error("a call was answered by a server that is slower than the Timeout")
 		}
 	})
 	late.inTime(t, budget)
@@ -197,8 +197,8 @@ func TestFault09SmallPoolServesManyCallers(t *testing.T) {
 	}
 }
 
-// Waiting for a connection, dialling and reading come out of one budget,
-// whatever each of them may take by the client's own settings.
+// Waiting for a connection, dialling and reading share one Timeout, whatever the
+// client's own timeouts are.
 func TestFault10OneTimeoutForDialWaitAndRead(t *testing.T) {
 	o := fault(t, "dial, wait and read all stand still")
 	server := redistest.Start(t)
@@ -206,14 +206,14 @@ func TestFault10OneTimeoutForDialWaitAndRead(t *testing.T) {
 	options := &redis.Options{Addr: proxy.Addr, PoolSize: 1, DialTimeout: ample, PoolTimeout: ample, ReadTimeout: 2 * time.Second, WriteTimeout: ample}
 	for name, fault := range map[string]func(){
 		"accepts and is silent": proxy.Blackhole,
-		"slow to greet":         func() { proxy.Delay(150 * time.Millisecond) },
+		"slow to connect":       func() { proxy.Delay(150 * time.Millisecond) },
 	} {
 		client := closing(t, redis.NewClient(options))
 		r := rigOn(client)
 		fault()
 		redistest.Together(30, func(i int) {
 			if _, err := o.take(r, plenty(fmt.Sprint(i))); err == nil {
-				t.Errorf("%s: a call was answered; the greeting alone takes longer than the budget", name)
+				t.Errorf("%s: a call was answered; connecting alone takes longer than the Timeout", name)
 			}
 		})
 		proxy.Pass()
@@ -258,8 +258,8 @@ func TestFault11CallerDeadlineEndsARead(t *testing.T) {
 	proxy.Reset()
 }
 
-// Whoever looks sees that the limiter is degraded: each decision carries the
-// reason, the log has a line for each change of state and none in between.
+// An outage is visible: each decision has the error, and the log has a line for each
+// change of state and none in between.
 func TestFault89OutageIsReported(t *testing.T) {
 	o := fault(t, "kill -9 twice")
 	server := redistest.Start(t)
@@ -272,7 +272,7 @@ func TestFault89OutageIsReported(t *testing.T) {
 		before, asked := s.failed.Load(), o.requests.Load()
 		s.traffic(t, 200, phase(time.Second, 10*time.Second))
 		if degraded, all := s.failed.Load()-before, o.requests.Load()-asked; degraded != all {
-			t.Errorf("round %d: Observe was told of %d degraded decisions; want all %d", round, degraded, all)
+			t.Errorf("round %d: Observe got %d degraded decisions; want all %d", round, degraded, all)
 		}
 		if n := len(r.log.Lines(isAway)); n != round {
 			t.Errorf("round %d: got %d log lines about outages; want %d", round, n, round)

@@ -16,7 +16,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
-// following is a store on a client that follows the master, as the docs/stores.md has it.
+// following is a store on a client that follows the master, as in docs/stores.md.
 func following(t testing.TB, s *redistest.Sentinel, sentinels ...string) *rig {
 	t.Helper()
 	o := s.Options()
@@ -35,8 +35,7 @@ func succeeded(t testing.TB, s *redistest.Sentinel, old *redistest.Server) *redi
 	return s.Master()
 }
 
-// pair is a master and a replica that follows it by way of a proxy, without
-// anybody who watches them.
+// pair is a master and a replica that follows it through a proxy, without sentinels.
 func pair(t testing.TB) (master, replica *redistest.Server, link *redistest.Proxy) {
 	t.Helper()
 	quick := []string{"--repl-diskless-sync-delay", "0"}
@@ -51,8 +50,8 @@ func pair(t testing.TB) (master, replica *redistest.Server, link *redistest.Prox
 	return master, replica, link
 }
 
-// A master that is made a replica keeps its connections open and answers each
-// admission with READONLY.
+// A master that becomes a replica keeps its connections open and answers each
+// request with READONLY.
 func TestFault15ReadonlyOnOpenConnections(t *testing.T) {
 	o := fault(t, "REPLICAOF; FAILOVER TO")
 	server := redistest.Start(t)
@@ -60,12 +59,12 @@ func TestFault15ReadonlyOnOpenConnections(t *testing.T) {
 	works(t, r)
 	host, port, _ := net.SplitHostPort(redistest.Start(t).Addr)
 	do(t, server, "replicaof", host, port)
-	ailing(t, o, r, "READONLY")
+	outage(t, o, r, "READONLY")
 	do(t, server, "replicaof", "no", "one")
 	o.recovers(t, r, probing)
 
-	// A name that moves with the master, as managed Redis has it: the sentinels
-	// would take a FAILOVER that they have not ordered back.
+	// A name that moves with the master, as with managed Redis: sentinels would undo a
+	// FAILOVER that they did not order.
 	old, next, _ := pair(t)
 	var name atomic.Pointer[redistest.Server]
 	name.Store(old)
@@ -78,7 +77,7 @@ func TestFault15ReadonlyOnOpenConnections(t *testing.T) {
 	works(t, f)
 	host, port, _ = net.SplitHostPort(next.Addr)
 	do(t, old, "failover", "to", host, port)
-	ailing(t, o, f, "")
+	outage(t, o, f, "")
 	redistest.Eventually(t, ample, "the failover to end", func() bool {
 		return strings.Contains(next.Client().Info(t.Context(), "replication").Val(), "role:master")
 	})
@@ -104,7 +103,7 @@ func TestFault16MasterKilled(t *testing.T) {
 	// How long that takes is up to the sentinels: after a split vote they wait 6 s.
 	succeeded(t, group, old)
 	stop()
-	o.recovers(t, r, 2*time.Second+probing) // they learn of it one after the other
+	o.recovers(t, r, 2*time.Second+probing) // the sentinels learn of it one after the other
 	redistest.Eventually(t, ample, "as many log lines about ends as about outages", func() bool { return len(r.log.Lines(isAway)) == len(r.log.Lines(isBack)) })
 	if away := len(r.log.Lines(isAway)); away > 1 {
 		t.Errorf("got %d log lines about the outage; want one at most", away)
@@ -112,8 +111,8 @@ func TestFault16MasterKilled(t *testing.T) {
 	o.inTime(t, budget)
 }
 
-// A master that stood still while another took its place goes on believing
-// that it is the master for a while. Nobody asks it.
+// A master that was stopped during a failover still acts as the master for a while.
+// No request goes to it.
 func TestFault17MasterPausedAndResumed(t *testing.T) {
 	o := fault(t, "SIGSTOP of the master, failover, SIGCONT")
 	group := theSentinels(t)
@@ -142,11 +141,11 @@ func TestFault17MasterPausedAndResumed(t *testing.T) {
 	resumed := time.Now()
 	old.Resume()
 	for time.Since(resumed) < phase(500*time.Millisecond, 10*time.Second) {
-		_, _ = o.take(r, plenty("after")) // it may fail while connections are exchanged; where it goes is what counts
+		_, _ = o.take(r, plenty("after")) // it may fail while connections change; only its server matters
 	}
-	// What reached the old master is what lay in its buffers.
+	// Only commands in its buffers reached the old master.
 	if n := redistest.Calls(t, old.Client(), "evalsha"); n > late.Load() {
-		t.Errorf("the old master ran %d scripts; want at most the %d calls that were on their way when it stopped", n, late.Load())
+		t.Errorf("the old master ran %d scripts; want at most the %d calls in flight when it stopped", n, late.Load())
 	}
 	mustHeal(t, healSentinels(t, group))
 	if n := spent(t, r.witness(master.Client()), daily("hit", 1000)); n > late.Load() {
@@ -155,14 +154,14 @@ func TestFault17MasterPausedAndResumed(t *testing.T) {
 	o.inTime(t, budget)
 }
 
-// Where the master is can be learned from any sentinel, and one that is silent
-// does not keep the others from being asked.
+// Any sentinel knows the master's address, and a silent one does not keep the client
+// from asking the others.
 func TestFault18SentinelIsSilent(t *testing.T) {
-	o := fault(t, "first sentinel refuses or is silent; then the one in use, at a failover")
+	o := fault(t, "first sentinel refuses connections or is silent; then the one in use, at a failover")
 	group := theSentinels(t)
 	addrs := group.Addrs()
 	proxy := redistest.NewProxy(t, addrs[0])
-	for name, fail := range map[string]func(){"refuses": proxy.Refuse, "is silent": proxy.Blackhole} {
+	for name, fail := range map[string]func(){"refuses connections": proxy.Refuse, "is silent": proxy.Blackhole} {
 		fail()
 		r := following(t, group, proxy.Addr, addrs[1], addrs[2])
 		var first outcome
@@ -181,14 +180,14 @@ func TestFault18SentinelIsSilent(t *testing.T) {
 	o.inTime(t, budget)
 }
 
-// What the master has not yet passed on is lost with it: a bucket goes back to
-// what the replica knows. The overshoot is what was admitted in the lag, and
-// one burst at most.
+// Writes that have not reached a replica are lost with the master, and buckets go
+// back to the replica's values. The overshoot is what was allowed in the lag, one
+// burst at most.
 func TestFault19WritesLostAtFailover(t *testing.T) {
 	o := fault(t, "replication cut, kill -9")
 	group := theSentinels(t)
 	r := following(t, group)
-	r.NoDenialCache = true // with it the server that admitted them remembers some
+	r.NoDenialCache = true // the cache would hide a part of it
 	works(t, r)
 	old := group.Master()
 	var links []*redistest.Proxy
@@ -229,12 +228,12 @@ func TestFault19WritesLostAtFailover(t *testing.T) {
 	o.injected += fmt.Sprintf(": %d units allowed in the lag, %d of a burst of %d too many", lag, early+lag+after-burst, burst)
 	o.atMost(t, early+lag+after, burst+lag, "burst and lag")
 	if after != burst-early {
-		t.Errorf("%d admitted after the failover; want %d: the %d units of the lag are lost", after, burst-early, lag)
+		t.Errorf("%d allowed after the failover; want %d: the %d units of the lag are lost", after, burst-early, lag)
 	}
 }
 
-// Two masters at once are two buckets: as much again for as long as it lasts.
-// With min-replicas-to-write the one that is alone stops admitting.
+// Two masters at once are two buckets for as long as it lasts. With
+// min-replicas-to-write the master without replicas stops allowing requests.
 func TestFault20SplitBrain(t *testing.T) {
 	o := fault(t, "replication cut, the replica promoted, clients on both")
 	master, replica, link := pair(t)
@@ -243,14 +242,14 @@ func TestFault20SplitBrain(t *testing.T) {
 	here.NoDenialCache, there.NoDenialCache = true, true
 	const rate, burst = 20, 10
 	c := gcra.Charge{Subject: "hit", Policy: "p", Limit: gcra.PerSecond(rate).WithBurst(burst), Cost: 1}
-	var admitted int64
+	var allowed int64
 	ask := func(r *rig) {
 		if res, err := o.take(r, c); err == nil && res.Allowed {
-			admitted++
+			allowed++
 		}
 	}
 	start := time.Now()
-	for admitted < burst {
+	for allowed < burst {
 		ask(here)
 	}
 	link.Blackhole()
@@ -264,20 +263,20 @@ func TestFault20SplitBrain(t *testing.T) {
 	end := time.Now()
 	bound := burst + rate*end.Sub(start).Seconds() + 1
 	overshoot := burst + rate*end.Sub(split).Seconds() + 1
-	o.atMost(t, admitted, int64(bound+overshoot), "two masters")
-	o.injected += fmt.Sprintf(": %d more than one master allows, of %d at most", max(0, admitted-int64(bound)), int64(overshoot))
+	o.atMost(t, allowed, int64(bound+overshoot), "two masters")
+	o.injected += fmt.Sprintf(": %d more than one master allows, of %d at most", max(0, allowed-int64(bound)), int64(overshoot))
 
 	link.Refuse()
 	do(t, master, "config", "set", "min-replicas-to-write", 1)
-	redistest.Eventually(t, ample, "the master that is alone to refuse", func() bool {
+	redistest.Eventually(t, ample, "the master without replicas to refuse writes", func() bool {
 		_, err := o.take(here, plenty("somebody"))
 		return err != nil
 	})
-	ailing(t, o, here, "NOREPLICAS")
+	outage(t, o, here, "NOREPLICAS")
 	redistest.Eventually(t, ample, "the promoted replica to work", func() bool { return answers(there) })
 }
 
-// The clock of the server that takes over may be another.
+// The clock of a promoted replica may differ.
 func TestFault39NewMasterWithAnotherClock(t *testing.T) {
 	o := fault(t, "failover, clock of the new master 30 s behind and ahead")
 	group := theSentinels(t)
@@ -287,7 +286,7 @@ func TestFault39NewMasterWithAnotherClock(t *testing.T) {
 	do(t, group.Sentinels[0], "sentinel", "failover", group.MasterName)
 	master := succeeded(t, group, old)
 	o.recovers(t, r, probing)
-	mustHeal(t, healSentinels(t, group)) // until then they do not agree
+	mustHeal(t, healSentinels(t, group)) // until then the sentinels do not agree
 	back(t, new(outcome), master, following(t, group), 30*time.Second)
 	ahead(t, o, master, following(t, group), 30*time.Second)
 }

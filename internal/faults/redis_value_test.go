@@ -39,10 +39,10 @@ func TestFault44NumbersAreStoredAsIntegers(t *testing.T) {
 			if c.Limit.Validate() != nil {
 				c.Limit.Burst = 200
 			}
-			mustTake(t, store, c) // alone: the short way through the script
+			mustTake(t, store, c) // alone: the fast path of the script
 			others := []gcra.Charge{c, c}
 			others[1].Policy = "q"
-			mustTake(t, store, others...) // together: the long way
+			mustTake(t, store, others...) // together: the general path
 			for _, policy := range []string{"p", "q"} {
 				value, err := client.Get(t.Context(), key+policy).Result()
 				if err == redis.Nil && tt.per == time.Microsecond {
@@ -57,7 +57,7 @@ func TestFault44NumbersAreStoredAsIntegers(t *testing.T) {
 				}
 			}
 		}
-		// Where the bucket is in debt the new TAT is the old one plus T, to the last digit.
+		// The new TAT is the old one plus T, to the last digit.
 		const key, day = "rl:{exact}:p", int64(24 * time.Hour / 100)
 		now := time.Since(time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)).Nanoseconds() / 100
 		for _, tat := range []int64{now + 100*day + 1, now/1e8*1e8 + 100*day, now/1e10*1e10 + 100*day, now + 99*day + 7} {
@@ -70,10 +70,10 @@ func TestFault44NumbersAreStoredAsIntegers(t *testing.T) {
 	}
 }
 
-// replier is a server in front of a Redis that gives another reply to scripts.
+// replier is a proxy to a Redis that replies to scripts itself.
 type replier struct {
 	addr  string
-	reply atomic.Pointer[string] // nil: what Redis says
+	reply atomic.Pointer[string] // nil: that of Redis
 }
 
 func startReplier(t *testing.T, target string) *replier {
@@ -139,11 +139,11 @@ func TestFault45ReplyOfAnotherTypeIsAnError(t *testing.T) {
 		expect(t, "an ordinary reply", s.do(t, "GET /ok").StatusCode, 200)
 		for _, reply := range replies {
 			between.reply.Store(&reply)
-			for range 4 { // more than trip the breaker
+			for range 4 { // more than open the breaker
 				expect(t, fmt.Sprintf("RESP%d: %q", protocol, reply), s.do(t, "GET /ok").StatusCode, 503)
 			}
 			between.reply.Store(nil)
-			// Per-call errors never rest the lane: the next call is sent.
+			// Errors of single calls do not open the breaker: the next call is sent.
 			expect(t, fmt.Sprintf("RESP%d: after %q", protocol, reply), s.do(t, "GET /ok").StatusCode, 200)
 		}
 		if lines := store.log.Lines(isBack); len(lines) != 0 {
@@ -168,7 +168,7 @@ func TestFault48DamagedValueHealsAndHarmsNoOther(t *testing.T) {
 	store := rigAt(t, server.URL())
 	store.Timeout = ample
 	store.Prefix = "rl:"
-	// 3 in 300 ms: what is found damaged refuses for no longer than that.
+	// 3 in 300 ms: a damaged value denies requests for no longer than that.
 	limit := gcra.Limit{Count: burst, Per: 300 * time.Millisecond}
 	s := openSite(t, o, setup{Config: middleware.Config{Store: store.Redis}, policies: []middleware.Policy{
 		{Name: "p", Key: byClient, Limit: limit, OnFailure: middleware.FailOpen}}})
@@ -199,7 +199,7 @@ func TestFault48DamagedValueHealsAndHarmsNoOther(t *testing.T) {
 			if a.StatusCode == 200 {
 				passed++
 			} else if retry := a.Header.Get("Retry-After"); retry != "1" {
-				t.Errorf("%s: refused for %s s; want 1, the time to refill rounded up", name, retry)
+				t.Errorf("%s: denied for %s s; want 1, the time to refill rounded up", name, retry)
 			}
 		}
 		bound := burst + int(redisTime(t, server).Sub(before)/(limit.Per/burst))
@@ -209,7 +209,7 @@ func TestFault48DamagedValueHealsAndHarmsNoOther(t *testing.T) {
 			t.Errorf("%s: the healed value is %.40q, %v; want digits", name, value, err)
 		}
 	}
-	// Not one of them was an error, which would have opened this policy.
+	// None of them was an error, on which this policy fails open.
 	expect(t, "decisions with an error", s.failed.Load(), 0)
 	if lines := store.log.Lines(isAway); len(lines) != 0 {
 		t.Errorf("damaged values counted as an outage: %q", lines)

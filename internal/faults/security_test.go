@@ -20,8 +20,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// aclLines are the ACL rules of SECURITY.md, by the line's first words. What is
-// published is what is tested.
+// aclLines are the ACL rules of SECURITY.md by user.
 func aclLines(t *testing.T) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile("../../SECURITY.md")
@@ -68,9 +67,8 @@ func TestSecurityNamesTests(t *testing.T) {
 	}
 }
 
-// TestACL runs the stores as a Redis user who may do what SECURITY.md lists and
-// nothing else, and again without each of the commands, so that the list has
-// none too many.
+// TestACL runs the stores as a Redis user with the rights that SECURITY.md lists, and
+// again without each of the commands, so that none is superfluous.
 func TestACL(t *testing.T) {
 	lines := aclLines(t)
 	for user, start := range map[string]func(t *testing.T) ([]*redistest.Server, func() redis.UniversalClient){
@@ -113,7 +111,7 @@ func TestACL(t *testing.T) {
 				limits = logs
 			}
 			servers, client := start(t)
-			// SECURITY.md has this word apart, because Redis 7.0 refuses it.
+			// Not in the lines of SECURITY.md, because Redis 7.0 does not know it.
 			const setInfo = "+client|setinfo"
 			if err := servers[0].Client().Do(t.Context(), "acl", "setuser", "nobody", setInfo).Err(); err == nil {
 				rules = append(rules, setInfo)
@@ -159,12 +157,12 @@ func TestACL(t *testing.T) {
 				grant(append(append([]string{}, rules[:i]...), rules[i+1:]...))
 				without := client()
 				err := limits(t, without, fmt.Sprint(user, i))
-				// What it still does on its own must not be noted for the next.
+				// Background commands of this client must not count for the next one.
 				if closeErr := without.Close(); closeErr != nil {
 					t.Error(closeErr)
 				}
 				if denied := denials(t, servers); err == nil && denied == 0 {
-					t.Errorf("without %s all went well as %s; want only what is needed in the line", rule, user)
+					t.Errorf("without %s nothing failed as %s; want only necessary words in the line", rule, user)
 				}
 			}
 		})
@@ -183,8 +181,8 @@ func onACLCluster(user string) func(t *testing.T) ([]*redistest.Server, func() r
 	}
 }
 
-// denials are what the servers have noted that the user was not let do. The
-// client forgives some of them, but they fill the log of whoever watches it.
+// denials counts the entries of the ACL logs. The client ignores some of these errors,
+// but they fill the log.
 func denials(t *testing.T, servers []*redistest.Server) (n int) {
 	t.Helper()
 	for _, s := range servers {
@@ -194,7 +192,7 @@ func denials(t *testing.T, servers []*redistest.Server) (n int) {
 	return n
 }
 
-// limits has a store do all that it does.
+// limits uses all that a gcra.Redis can do.
 func limits(t *testing.T, client redis.UniversalClient, subject string) error {
 	t.Helper()
 	store := gcra.NewRedis(client)
@@ -227,8 +225,8 @@ func limits(t *testing.T, client redis.UniversalClient, subject string) error {
 	return nil
 }
 
-// logs does what a slidinglog.Redis can be asked for: passing, refusing, holding
-// back, giving back some and all.
+// logs uses all that a slidinglog.Redis can do: allowing, denying, delaying, and
+// refunding a part and all.
 func logs(t *testing.T, client redis.UniversalClient, subject string) error {
 	t.Helper()
 	store := slidinglog.NewRedis(client)

@@ -9,13 +9,12 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
-// A server at 500 requests a second, whose Redis dies, is frozen, vanishes
-// behind the network and becomes slow, one after the other: every request is
-// served, decisions keep to the Timeout, and afterwards the server holds what it
-// held before.
+// A server at 500 requests a second whose Redis is killed, stopped, blackholed and
+// slow, one after the other: every request is served, decisions keep to the Timeout,
+// and afterwards the server has no more goroutines and files than before.
 //
-// The time is asserted in the long form only: it takes a machine that does
-// nothing else.
+// The time is asserted in the long form only, which needs a machine that does nothing
+// else.
 func TestServerUnderFaults(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)

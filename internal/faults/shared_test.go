@@ -47,16 +47,16 @@ func theCluster(t testing.TB) *redistest.Cluster {
 	c := shared.cluster
 	t.Cleanup(func() {
 		if !healCluster(c) {
-			t.Log("the cluster is not sound; the next test starts another")
+			t.Log("the cluster is not healthy; the next test starts another")
 			shared.cluster = nil
 		}
 	})
 	return c
 }
 
-// healCluster brings every node up, and waits until all agree that three
-// masters, each with a replica, serve all slots. It reports false when that
-// takes too long.
+// healCluster starts every node that is down, and waits until all agree that three
+// masters, each with a replica, serve all slots. It reports false if that takes too
+// long.
 func healCluster(c *redistest.Cluster) bool {
 	for _, node := range c.Nodes {
 		if node.PID() == 0 {
@@ -65,7 +65,7 @@ func healCluster(c *redistest.Cluster) bool {
 	}
 	return soon(func() bool {
 		for _, node := range c.Nodes {
-			if !sound(node) {
+			if !healthy(node) {
 				return false
 			}
 		}
@@ -73,11 +73,11 @@ func healCluster(c *redistest.Cluster) bool {
 	})
 }
 
-// mustHeal is for rows that go on with the servers.
+// mustHeal is for tests that go on with the servers.
 func mustHeal(t testing.TB, healed bool) {
 	t.Helper()
 	if !healed {
-		t.Fatalf("the servers are not sound after %v", 2*ample)
+		t.Fatalf("the servers are not healthy after %v", 2*ample)
 	}
 }
 
@@ -91,7 +91,7 @@ func soon(cond func() bool) bool {
 	return true
 }
 
-func sound(node *redistest.Server) bool {
+func healthy(node *redistest.Server) bool {
 	ctx := context.Background()
 	info, err := node.Client().ClusterInfo(ctx).Result()
 	if err != nil || !strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, "cluster_slots_ok:16384") {
@@ -109,7 +109,7 @@ func sound(node *redistest.Server) bool {
 // shard is a master of the cluster and its replica, as they are now.
 type shard struct{ master, replica *redistest.Server }
 
-// slotsOf is who serves which slots, as a node has it.
+// slotsOf are the slots and their servers, as a node knows them.
 func slotsOf(node *redistest.Server) ([]redis.ClusterSlot, error) {
 	cmd := redis.NewClusterSlotsCmd(context.Background(), "cluster", "slots")
 	_ = node.Client().Process(context.Background(), cmd) // the command keeps its error
@@ -142,12 +142,12 @@ func shards(t testing.TB, c *redistest.Cluster) []shard {
 		}
 		return all
 	}
-	t.Fatal("no node of the cluster tells its slots")
+	t.Fatal("no node of the cluster returns its slots")
 	return nil
 }
 
-// wholeShards waits until every shard has a replica: nodes leave one out that a
-// busy machine has made them miss for a second.
+// wholeShards waits until every shard has a replica: nodes omit a replica that did
+// not answer for a second, as happens on a busy machine.
 func wholeShards(t testing.TB, c *redistest.Cluster) (all []shard) {
 	t.Helper()
 	redistest.Eventually(t, ample, "every shard to have a replica", func() bool {
@@ -198,7 +198,7 @@ func masterOf(t testing.TB, c *redistest.Cluster, subject string) *redistest.Ser
 			}
 		}
 	}
-	t.Fatalf("nobody serves slot %d", slot)
+	t.Fatalf("no node serves slot %d", slot)
 	return nil
 }
 
@@ -212,16 +212,16 @@ func theSentinels(t testing.TB) *redistest.Sentinel {
 	group := shared.sentinel
 	t.Cleanup(func() {
 		if !healSentinels(t, group) {
-			t.Log("the Sentinel group is not sound; the next test starts another")
+			t.Log("the Sentinel group is not healthy; the next test starts another")
 			shared.sentinel = nil
 		}
 	})
 	return group
 }
 
-// healSentinels brings every server up, has all follow the master that the
-// sentinels name, and waits until every sentinel sees it so. By themselves the
-// sentinels would take some 20 s. It reports false when it takes too long.
+// healSentinels starts every server that is down, has all follow the master that the
+// sentinels name, and waits until every sentinel sees that. By themselves the
+// sentinels would take some 20 s. It reports false if that takes too long.
 func healSentinels(t testing.TB, s *redistest.Sentinel) bool {
 	t.Helper()
 	ctx := context.Background()

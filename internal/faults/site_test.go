@@ -33,7 +33,7 @@ type framework struct {
 	build func(*middleware.Limiter, map[string]http.HandlerFunc) http.Handler
 }
 
-// frameworks are for the rows in which the framework has a part.
+// frameworks are for the faults in which the framework matters.
 var frameworks = []framework{{"net/http", buildNetHTTP}, {"chi", buildChi}, {"gin", buildGin}, {"echo", buildEcho}}
 
 func buildNetHTTP(l *middleware.Limiter, routes map[string]http.HandlerFunc) http.Handler {
@@ -81,7 +81,7 @@ func template(pattern string) (method, path string) {
 	return method, strings.NewReplacer("/{", "/:", "}", "").Replace(path)
 }
 
-// eachFramework runs a part of a row once for every framework.
+// eachFramework runs a test once for every framework.
 func eachFramework(t *testing.T, test func(*testing.T, framework)) {
 	for _, f := range frameworks {
 		t.Run(strings.ReplaceAll(f.name, "/", ""), func(t *testing.T) { test(t, f) })
@@ -255,8 +255,8 @@ func (c codes) only(t *testing.T, when string, allowed ...int) {
 	}
 }
 
-// raw sends bytes that a well-behaved client would not, and returns nil if the
-// server's answer is to hang up.
+// raw sends bytes that no proper client would send, and returns nil if the server
+// closes the connection.
 func (s *site) raw(t *testing.T, request string) *http.Response {
 	t.Helper()
 	conn, err := net.Dial("tcp", s.Listener.Addr().String())
@@ -282,7 +282,7 @@ func from(t *testing.T, addr string) *http.Transport {
 	return client
 }
 
-// patientStore is a store that no busy machine makes fail, with keys of its own.
+// patientStore is a store that does not fail on a busy machine.
 func patientStore(t *testing.T, s *redistest.Server) *gcra.Redis {
 	t.Helper()
 	r, err := gcra.Open(s.URL() + "?read_timeout=20s&write_timeout=20s&dial_timeout=20s&pool_timeout=20s")
@@ -294,11 +294,10 @@ func patientStore(t *testing.T, s *redistest.Server) *gcra.Redis {
 	return r
 }
 
-// byClient counts the client by a header that it writes itself, as no real
-// server should.
+// byClient counts by a header that any client can write, as no real server should.
 func byClient(r *http.Request) (string, error) { return r.Header.Get("X-Client"), nil }
 
-// everybody is one bucket for all.
+// everybody is one bucket for all clients.
 func everybody(*http.Request) (string, error) { return "everybody", nil }
 
 // expect compares what is printed of both.
@@ -309,8 +308,7 @@ func expect[T any](t *testing.T, what string, got, want T) {
 	}
 }
 
-// dump is all that Redis knows of a key: its value as it is stored, and when it
-// expires.
+// dump is the state of a key in Redis: its value and when it expires.
 func dump(t *testing.T, s *redistest.Server, key string) string {
 	t.Helper()
 	ctx := t.Context()
@@ -325,8 +323,8 @@ func dump(t *testing.T, s *redistest.Server, key string) string {
 	return fmt.Sprintf("%x until %v", value, expires)
 }
 
-// lead is how far the TAT stored under the key stands ahead of Redis's clock,
-// and how long the key has to live, at one moment.
+// lead is how far the TAT stored under the key is ahead of Redis's clock, and how
+// long the key has to live, at one moment.
 func lead(t *testing.T, s *redistest.Server, key string) (ahead, ttl time.Duration) {
 	t.Helper()
 	v, err := s.Client().Eval(t.Context(), `local time = redis.call('TIME')

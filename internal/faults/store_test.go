@@ -21,19 +21,19 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
-// ample is the Timeout where speed is not the story, and how long a test
-// waits for what is bound to happen.
+// ample is the Timeout where speed does not matter, and how long a test waits for
+// what has to happen.
 const ample = 20 * time.Second
 
-// budget is the Timeout of stores that are put to a fault: long enough that a
-// busy machine keeps it while all is well.
+// budget is the Timeout of stores under a fault: long enough that a busy machine
+// keeps it without one.
 const budget = 250 * time.Millisecond
 
-// slack is what a busy machine may add to a wait: two cores, the race detector,
-// and other tests. The long form prints what was measured.
+// slack is what a busy machine may add to a wait: two cores, the race detector, and
+// other tests.
 const slack = 3 * time.Second
 
-// phase is how long a fault lasts: short, or as the table of faults has it.
+// phase is how long a fault lasts in the short form and in the long one.
 func phase(short, full time.Duration) time.Duration {
 	if long {
 		return full
@@ -41,7 +41,7 @@ func phase(short, full time.Duration) time.Duration {
 	return short
 }
 
-// The client tells of each failure on its own; the rows are about failures.
+// go-redis logs each failure.
 func init() { redis.SetLogger(silent{}) }
 
 type silent struct{}
@@ -56,7 +56,7 @@ const (
 	isBack = "redis is available again"
 )
 
-// rig is a store whose log can be read, and which shares no key with others.
+// rig is a store with keys of its own whose log can be read.
 type rig struct {
 	*gcra.Redis
 	log *diagtest.Text
@@ -99,16 +99,15 @@ func closing[C redis.UniversalClient](t testing.TB, c C) C {
 	return c
 }
 
-// witness is a store that sees what the rig's Redis holds: patient, without
-// a mirror, on a connection of its own.
+// witness is a store on the rig's keys with a long Timeout, without the denial cache,
+// on a connection of its own.
 func (r *rig) witness(client redis.UniversalClient) *gcra.Redis {
 	w := gcra.NewRedis(client)
 	w.Prefix, w.Timeout, w.NoDenialCache = r.Prefix, ample, true
 	return w
 }
 
-// daily is a charge of one unit on a bucket that refills by too little to
-// matter in a test.
+// daily is a charge of one unit on a bucket that hardly refills during a test.
 func daily(subject string, n int64) gcra.Charge {
 	return gcra.Charge{Subject: subject, Policy: "p", Limit: gcra.PerDay(n), Cost: 1}
 }
@@ -124,7 +123,7 @@ func spent(t testing.TB, s gcra.Store, c gcra.Charge) int64 {
 	return c.Limit.Count - res.Remaining
 }
 
-// take asks the store and counts the decision.
+// take takes from the store and counts the decision.
 func (o *outcome) take(s gcra.Store, c gcra.Charge) (gcra.Result, error) {
 	start := time.Now()
 	res, err := gcra.Take(context.Background(), s, c)
@@ -132,7 +131,7 @@ func (o *outcome) take(s gcra.Store, c gcra.Charge) (gcra.Result, error) {
 	return res, err
 }
 
-// mustTake asks a store that has to answer.
+// mustTake takes from a store that has to answer.
 func mustTake(t testing.TB, s gcra.Store, charges ...gcra.Charge) []gcra.Charge {
 	t.Helper()
 	charges = slices.Clone(charges)
@@ -153,7 +152,7 @@ func works(t testing.TB, s gcra.Store) {
 	redistest.Eventually(t, ample, "the store to work", func() bool { return answers(s) })
 }
 
-// answers reports whether the store decides.
+// answers reports whether the store answers.
 func answers(s gcra.Store) bool { return answersFor(s, "somebody") }
 
 func answersFor(s gcra.Store, subject string) bool {
@@ -161,14 +160,13 @@ func answersFor(s gcra.Store, subject string) bool {
 	return err == nil
 }
 
-// plenty is a charge that no test will see refused.
+// plenty is a charge that is never denied in a test.
 func plenty(subject string) gcra.Charge {
 	return gcra.Charge{Subject: subject, Policy: "plenty", Limit: gcra.PerSecond(100_000), Cost: 1}
 }
 
-// recovers waits until the store answers and notes how long that took since
-// the fault has ended. It fails when that is longer than within, a busy
-// machine allowed for.
+// recovers waits until the store answers, and records how long that took. It fails
+// if that is longer than within and slack.
 func (o *outcome) recovers(t testing.TB, s gcra.Store, within time.Duration) {
 	t.Helper()
 	o.recoversWhen(t, within, func() bool { return answers(s) })
@@ -181,8 +179,7 @@ func (o *outcome) recoversWhen(t testing.TB, within time.Duration, ok func() boo
 	o.recovery = max(o.recovery, time.Since(start))
 }
 
-// inTime fails when a decision took longer than its budget by what no busy
-// machine explains.
+// inTime fails if a decision took longer than its budget and slack.
 func (o *outcome) inTime(t testing.TB, budget time.Duration) {
 	t.Helper()
 	if d := time.Duration(o.longest.Load()); d > budget+slack {
@@ -190,12 +187,12 @@ func (o *outcome) inTime(t testing.TB, budget time.Duration) {
 	}
 }
 
-// atMost reports admissions beyond a bound.
-func (o *outcome) atMost(t testing.TB, admitted, bound int64, what string) {
+// atMost reports allowed requests beyond a bound.
+func (o *outcome) atMost(t testing.TB, allowed, bound int64, what string) {
 	t.Helper()
-	if over := admitted - bound; over > 0 {
+	if over := allowed - bound; over > 0 {
 		o.over.Add(over)
-		t.Errorf("%s: %d admitted; want at most %d", what, admitted, bound)
+		t.Errorf("%s: %d allowed; want at most %d", what, allowed, bound)
 	}
 }
 
@@ -209,7 +206,7 @@ func do(t testing.TB, server *redistest.Server, args ...any) any {
 	return v
 }
 
-// holdings is what this process holds that must not grow in an outage.
+// holdings are the resources of this process, which must not grow in an outage.
 type holdings struct{ goroutines, files int }
 
 func held(t testing.TB) holdings {
@@ -221,7 +218,7 @@ func held(t testing.TB) holdings {
 	return h
 }
 
-// released waits until no more is held than before, but for some.
+// released waits until no more than before is held, and some.
 func (before holdings) released(t testing.TB, some int) {
 	t.Helper()
 	redistest.Eventually(t, ample, fmt.Sprintf("goroutines and files to come back to %+v", before), func() bool {
