@@ -14,15 +14,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// formation is how long a group of servers may take to find together. It takes
-// some three seconds; the rest is for busy machines.
+// formation is how long a group of servers may take to form. It takes some three
+// seconds; the rest is for busy machines.
 const formation = 60 * time.Second
 
 const (
 	masters  = 3
 	nodes    = 2 * masters
 	slots    = 16384
-	nodeTime = "1000" // ms until a node that is silent counts as failing
+	nodeTime = "1000" // ms until a node without an answer counts as failing
 )
 
 // Cluster is a Redis Cluster of three masters, each with a replica.
@@ -36,9 +36,9 @@ type Cluster struct {
 	client     *redis.ClusterClient
 }
 
-// StartCluster runs six servers with a node timeout of one second and forms
-// a cluster of them. When it returns, every node considers the cluster sound
-// and knows all others, and every replica follows its master. Args go to every
+// StartCluster runs six servers with a node timeout of one second and forms a
+// cluster of them. When it returns, every node considers the cluster healthy and
+// knows all others, and every replica follows its master. Args go to every
 // node (see [Start]).
 func StartCluster(t testing.TB, args ...string) *Cluster {
 	t.Helper()
@@ -47,7 +47,7 @@ func StartCluster(t testing.TB, args ...string) *Cluster {
 
 func startCluster(t testing.TB, certs *Certificates, args []string) *Cluster {
 	t.Helper()
-	needServer(t)
+	Need(t)
 	args = slices.Concat([]string{
 		"--cluster-enabled", "yes",
 		"--cluster-config-file", "nodes.conf",
@@ -72,7 +72,7 @@ func (c *Cluster) form() error {
 
 	ids := make([]string, nodes)
 	for i, s := range c.Nodes {
-		// Epochs that differ from the start need no agreement on who is the newer.
+		// With different epochs the nodes need not agree on which is newer.
 		if err := s.Client().Do(ctx, "cluster", "set-config-epoch", i+1).Err(); err != nil {
 			return s.explain(err)
 		}
@@ -87,8 +87,8 @@ func (c *Cluster) form() error {
 			return s.explain(err)
 		}
 	}
-	// Gossip would spread the word from one meeting to all; introducing everyone
-	// to everyone is faster.
+	// Gossip would spread one meeting to all nodes; introducing every node to every
+	// other is faster.
 	for i, s := range c.Nodes {
 		for _, other := range c.Nodes[i+1:] {
 			host, port, err := net.SplitHostPort(other.Addr)
@@ -101,7 +101,7 @@ func (c *Cluster) form() error {
 		}
 	}
 	for i, s := range c.Nodes[masters:] {
-		// Refused until the node has met its master.
+		// An error until the node knows its master.
 		if err := poll(formation, func() error {
 			return s.Client().Do(ctx, "cluster", "replicate", ids[i]).Err()
 		}); err != nil {
@@ -109,15 +109,15 @@ func (c *Cluster) form() error {
 		}
 	}
 	for i, s := range c.Nodes {
-		if err := poll(formation, func() error { return c.sound(ctx, i, ids) }); err != nil {
+		if err := poll(formation, func() error { return c.healthy(ctx, i, ids) }); err != nil {
 			return s.explain(err)
 		}
 	}
 	return nil
 }
 
-// sound returns nil when node i sees the cluster as it is meant to be.
-func (c *Cluster) sound(ctx context.Context, i int, ids []string) error {
+// healthy returns nil if node i sees the cluster as it should be.
+func (c *Cluster) healthy(ctx context.Context, i int, ids []string) error {
 	client := c.Nodes[i].Client()
 	info, err := client.ClusterInfo(ctx).Result()
 	if err != nil {
@@ -130,7 +130,7 @@ func (c *Cluster) sound(ctx context.Context, i int, ids []string) error {
 	if err != nil {
 		return err
 	}
-	if err := soundNodes(list, ids); err != nil {
+	if err := healthyNodes(list, ids); err != nil {
 		return err
 	}
 	repl, err := client.Info(ctx, "replication").Result()
@@ -149,9 +149,9 @@ func (c *Cluster) sound(ctx context.Context, i int, ids []string) error {
 	return nil
 }
 
-// soundNodes checks a reply of CLUSTER NODES, whose lines read
+// healthyNodes checks a reply of CLUSTER NODES, whose lines read
 // "id address flags master ping pong epoch link slots".
-func soundNodes(list string, ids []string) error {
+func healthyNodes(list string, ids []string) error {
 	seen := 0
 	for line := range strings.Lines(list) {
 		f := strings.Fields(line)
@@ -187,7 +187,7 @@ func (c *Cluster) Addrs() []string {
 }
 
 // Options are those of [Cluster.Client]: go-redis's defaults, with maintenance
-// notifications off. They are the caller's to change for a client of his own.
+// notifications off. Change them for a client of your own.
 func (c *Cluster) Options() *redis.ClusterOptions {
 	node := c.Nodes[0].Options()
 	return &redis.ClusterOptions{

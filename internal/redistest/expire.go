@@ -8,13 +8,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ExpireTime is the moment at which a key expires, as the time since 1970 in
-// whole milliseconds; [redis.Nil] where there is no such key, and 0 for one that
-// never expires. It is what PEXPIRETIME answers, also on Redis before 7.0, which
-// does not have that command.
+// ExpireTime is the time at which a key expires, since 1970 in whole milliseconds: 0
+// if it never expires, and [redis.Nil] if there is no such key. It is that of
+// PEXPIRETIME, on Redis before 7.0 too, which does not have that command.
 func ExpireTime(ctx context.Context, c redis.Cmdable, key string) (time.Duration, error) {
 	for range 1000 {
-		// What PTTL says counts from a moment between the two TIMEs.
+		// PTTL counts from a moment between the two TIMEs.
 		pipe := c.Pipeline()
 		before, left, after := pipe.Time(ctx), pipe.PTTL(ctx, key), pipe.Time(ctx)
 		if _, err := pipe.Exec(ctx); err != nil {

@@ -17,12 +17,10 @@ var ports struct {
 // can be set since Redis 7.0 only.
 const busDistance = 10_000
 
-// freePort returns a loopback port that nobody listens on and that this process
-// has not been given before. It lies below the ranges from which Linux (32768)
-// and the others (49152) number outgoing connections: a server that is down for
-// a while must find its port free again, and there a client that dials it
-// meanwhile could be given that very port. With bus the port of the cluster bus
-// is free, too.
+// freePort returns a free loopback port that this process has not used before. It is
+// below the ranges of outgoing connections (32768 on Linux, 49152 elsewhere): a
+// client that dials a server that is down could otherwise get the server's port as
+// its own. With bus the port of the cluster bus is free, too.
 func freePort(bus bool) (int, error) {
 	ports.Lock()
 	defer ports.Unlock()
@@ -47,7 +45,7 @@ func freePort(bus bool) (int, error) {
 	return 0, fmt.Errorf("no free port on 127.0.0.1: %w", err)
 }
 
-// free returns nil when all the ports can be had.
+// free returns nil if all the ports are free.
 func free(all []int) error {
 	for _, port := range all {
 		if ports.taken[port] {

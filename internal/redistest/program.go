@@ -72,7 +72,7 @@ func theProgram() (program, error) {
 
 var versionForm = regexp.MustCompile(`^(\S+) server v=((\d+)\.\d+\.\d+)`)
 
-// parseVersion reads what a server answers to --version.
+// parseVersion reads the output of --version.
 func parseVersion(line string) (p program, ok bool) {
 	m := versionForm.FindStringSubmatch(line)
 	if m == nil {
@@ -82,6 +82,6 @@ func parseVersion(line string) (p program, ok bool) {
 	return program{name: m[1], version: m[2], major: major}, err == nil
 }
 
-// since7 reports whether the server knows what came with Redis 7.0. Valkey, which
-// counts from 7.2, knows it in every version.
+// since7 reports whether the server has the features of Redis 7.0. Valkey, which
+// starts at 7.2, has them in every version.
 func (p program) since7() bool { return p.major >= 7 }

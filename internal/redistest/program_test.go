@@ -28,7 +28,7 @@ func TestProgramVariable(t *testing.T) {
 		t.Setenv(envVar, "")
 		t.Setenv(programVar, tt.value)
 		var got verdict
-		needServer(&got)
+		Need(&got)
 		if got.skipped != "" {
 			t.Errorf("%s=%q: got skipped: %s; want a failure", programVar, tt.value, got.skipped)
 		}
@@ -37,15 +37,15 @@ func TestProgramVariable(t *testing.T) {
 				t.Errorf("%s=%q: got %q; want %q in it", programVar, tt.value, got.failed, want)
 			}
 		}
-		if Available() {
-			t.Errorf("%s=%q: Available: got true", programVar, tt.value)
+		if available() {
+			t.Errorf("%s=%q: available: got true", programVar, tt.value)
 		}
 	}
 }
 
 // Tests start the program that RATELIMIT_TEST_SERVER names, sentinels too.
 func TestProgramIsStarted(t *testing.T) {
-	needServer(t)
+	Need(t)
 	p, err := theProgram()
 	if err != nil {
 		t.Fatal(err)

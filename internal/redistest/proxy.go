@@ -17,11 +17,11 @@ import (
 // is named after a fault takes effect at once, for open connections too, and
 // stays in effect until another is called. All are safe for concurrent use.
 //
-// CutAfter and DropReply leave a connection's handshake alone (HELLO, AUTH,
-// CLIENT, SELECT, READONLY, COMMAND and CLUSTER): their replies are not counted
-// but forwarded, so that what fails is the command under test and not the
-// connection that a client opens to retry it. For this the proxy takes requests
-// and replies to alternate on a connection, as go-redis has them do.
+// CutAfter and DropReply do not affect the handshake of a connection (HELLO, AUTH,
+// CLIENT, SELECT, READONLY, COMMAND and CLUSTER): its replies are forwarded and not
+// counted, so that the command under test fails and not the connection that a client
+// opens to retry it. For this the proxy assumes that requests and replies alternate
+// on a connection, as with go-redis.
 type Proxy struct {
 	Addr string // "127.0.0.1:port", the same after a [Proxy.Refuse]
 
@@ -32,7 +32,7 @@ type Proxy struct {
 	mu       sync.Mutex
 	closed   bool
 	mode     mode
-	turn     int // counts the changes of mode
+	turn     int // number of changes of mode
 	listener *net.TCPListener
 	links    map[*link]struct{}
 	accepted int64
@@ -123,7 +123,7 @@ func (p *Proxy) set(m mode) {
 		p.hangUp()
 	}
 	for l := range p.links {
-		// A stream with a hole in it cannot go on.
+		// A stream that has lost bytes cannot continue.
 		if m.fault == refuse || l.holed && m.fault != blackhole {
 			l.reset()
 		}
@@ -136,27 +136,27 @@ func (p *Proxy) set(m mode) {
 	}
 }
 
-// Pass forwards everything. Connections of which [Proxy.Blackhole] has swallowed
-// anything are reset.
+// Pass forwards everything. Connections that have lost bytes to [Proxy.Blackhole]
+// are reset.
 func (p *Proxy) Pass() { p.t.Helper(); p.set(mode{fault: pass}) }
 
 // Delay forwards each piece of a reply d after the server has sent it.
 func (p *Proxy) Delay(d time.Duration) { p.t.Helper(); p.set(mode{fault: delay, delay: d}) }
 
 // Blackhole accepts connections and reads requests, but forwards nothing in
-// either direction, as if packets got lost.
+// either direction, as if all packets were lost.
 func (p *Proxy) Blackhole() { p.t.Helper(); p.set(mode{fault: blackhole}) }
 
 // Refuse closes the listener and resets all connections, as if the server were
 // gone. Any other mode listens again on the same port.
 func (p *Proxy) Refuse() { p.t.Helper(); p.set(mode{fault: refuse}) }
 
-// CutAfter closes each connection when n more bytes of reply have passed it.
+// CutAfter closes each connection after n more bytes of replies.
 func (p *Proxy) CutAfter(n int) { p.t.Helper(); p.set(mode{fault: cutAfter, n: n}) }
 
-// DropReply forwards requests, but swallows the next n replies and resets their
-// connections: the command has run, and the client cannot know. Then it is back
-// in [Proxy.Pass].
+// DropReply forwards requests, drops the next n replies and resets their connections:
+// the command has run, and the client cannot know. Then the proxy is in [Proxy.Pass]
+// again.
 func (p *Proxy) DropReply(n int) {
 	p.t.Helper()
 	if n <= 0 {
@@ -175,13 +175,14 @@ func (p *Proxy) Reset() {
 	}
 }
 
-// Connections is how many connections have been accepted so far.
+// Connections is the number of connections accepted so far.
 func (p *Proxy) Connections() int64 { return p.count(&p.accepted) }
 
-// RequestBytes is how many bytes clients have sent so far, forwarded or not.
+// RequestBytes is the number of bytes that clients have sent so far, forwarded or
+// not.
 func (p *Proxy) RequestBytes() int64 { return p.count(&p.received) }
 
-// Dropped is how many replies [Proxy.DropReply] has swallowed so far.
+// Dropped is the number of replies that [Proxy.DropReply] has dropped so far.
 func (p *Proxy) Dropped() int64 { return p.count(&p.dropped) }
 
 func (p *Proxy) count(n *int64) int64 {
@@ -211,7 +212,7 @@ func (p *Proxy) accept(ln *net.TCPListener) {
 	}
 }
 
-// link is a client's connection and the one to the server that belongs to it.
+// link is a client's connection and its connection to the server.
 type link struct {
 	proxy  *Proxy
 	client *net.TCPConn
@@ -220,8 +221,8 @@ type link struct {
 
 	// These are guarded by proxy.mu.
 	server    *net.TCPConn // nil until the first request that is forwarded
-	holed     bool         // something has been swallowed
-	handshake bool         // the last request was one of the client's own
+	holed     bool         // bytes have been lost
+	handshake bool         // the last request was part of the handshake
 	turn      int          // the mode's, when passed was last zero
 	passed    int          // bytes of reply towards cutAfter
 }
@@ -248,7 +249,7 @@ func (l *link) end(how func(*net.TCPConn)) {
 	}
 }
 
-// hangUp ends the link in the ordinary way.
+// hangUp closes both connections of the link.
 func (l *link) hangUp() {
 	l.proxy.mu.Lock()
 	defer l.proxy.mu.Unlock()
@@ -261,7 +262,7 @@ func resetConn(c *net.TCPConn) {
 	_ = c.Close()
 }
 
-// run forwards requests until the client hangs up or the link is ended.
+// run forwards requests until the client closes its connection or the link ends.
 func (l *link) run() {
 	defer l.hangUp()
 	buf := make([]byte, 32<<10)
@@ -284,8 +285,8 @@ func (l *link) run() {
 	}
 }
 
-// request decides what becomes of a part of a request: it names the connection
-// to forward it to, if it is to be forwarded, and reports whether to go on.
+// request returns the connection to forward a part of a request to, nil for none,
+// and reports whether to go on.
 func (l *link) request(b []byte) (server *net.TCPConn, ok bool) {
 	p := l.proxy
 	p.mu.Lock()
@@ -327,7 +328,7 @@ func (l *link) request(b []byte) (server *net.TCPConn, ok bool) {
 	return server, true
 }
 
-// replies reads what the server sends and hands on what is to be forwarded.
+// replies reads the server's replies and passes on the parts to forward.
 func (l *link) replies(server io.Reader, pieces chan<- piece) {
 	defer close(pieces)
 	buf := make([]byte, 32<<10)
@@ -352,8 +353,8 @@ func (l *link) replies(server io.Reader, pieces chan<- piece) {
 	}
 }
 
-// reply decides what becomes of a part of a reply: what of it is to be forwarded
-// and when, and whether that is the last that the client sees.
+// reply decides about a part of a reply: the bytes to forward, the time, and whether
+// these are the last.
 func (l *link) reply(b []byte) (part piece, last bool) {
 	p := l.proxy
 	p.mu.Lock()
@@ -413,7 +414,7 @@ func (l *link) deliver(pieces <-chan piece) {
 	}
 }
 
-// mayDeliver is false for a reply that has come into a blackhole on its way.
+// mayDeliver is false if the mode has become a blackhole since the reply was read.
 func (l *link) mayDeliver() bool {
 	l.proxy.mu.Lock()
 	defer l.proxy.mu.Unlock()
@@ -423,7 +424,7 @@ func (l *link) mayDeliver() bool {
 	return !l.holed
 }
 
-// ownCommands are those that clients send of their own accord.
+// ownCommands are the commands that clients send by themselves.
 var ownCommands = map[string]bool{
 	"HELLO": true, "AUTH": true, "CLIENT": true, "SELECT": true, "READONLY": true, "COMMAND": true, "CLUSTER": true,
 }

@@ -82,7 +82,7 @@ func isTimeout(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &netErr) && netErr.Timeout()
 }
 
-// Nothing is changed on the way, however large, and everything is counted.
+// Requests and replies of any size pass unchanged, and are counted.
 func TestProxyPass(t *testing.T) {
 	p, _, c := proxied(t)
 	works(t, c)
@@ -136,7 +136,7 @@ func TestProxyBlackhole(t *testing.T) {
 	}
 }
 
-// A reply that is on its way when the hole opens is lost in it.
+// A reply that is in flight when the blackhole begins is lost.
 func TestProxyBlackholeTakesDelayedReply(t *testing.T) {
 	p, s, c := proxied(t)
 	for d := 200 * time.Millisecond; ; d *= 2 {
@@ -163,7 +163,7 @@ func TestProxyBlackholeTakesDelayedReply(t *testing.T) {
 	}
 }
 
-// A proxy that refuses is a port on which nobody listens, until it is back.
+// A proxy that refuses connections is a port without a listener, until it is back.
 func TestProxyRefuse(t *testing.T) {
 	p, _, c := proxied(t)
 	p.Refuse()
@@ -179,7 +179,7 @@ func TestProxyRefuse(t *testing.T) {
 	works(t, c)
 }
 
-// A reset is an RST, also to a client that is waiting, and does no more.
+// A reset is an RST, also to a waiting client, and changes no mode.
 func TestProxyReset(t *testing.T) {
 	p, s, c := proxied(t)
 	s.Pause()
@@ -209,7 +209,7 @@ func TestProxyCutAfter(t *testing.T) {
 	}
 }
 
-// What the client sees of a cut reply is the number of bytes asked for.
+// Of a cut reply the client gets the given number of bytes.
 func TestProxyCutAfterIsExact(t *testing.T) {
 	p, _, _ := proxied(t)
 	p.CutAfter(4)
@@ -246,8 +246,7 @@ func TestProxyDropReply(t *testing.T) {
 	}
 }
 
-// go-redis's own settings run such a command again: what the proxy is there to
-// show.
+// By default go-redis runs such a command again, which the proxy shows.
 func TestProxyDropReplyRetried(t *testing.T) {
 	p, s, _ := proxied(t)
 	o := s.Options()

@@ -2,9 +2,8 @@
 // a Sentinel group and as a six-node cluster, with a fault-injecting TCP proxy
 // to put in front of them.
 //
-// Everything listens on free loopback ports, is ready when its constructor
-// returns, and is gone when the test ends: each constructor registers a
-// t.Cleanup. On Linux the processes die with the test binary, even one that is
+// Everything listens on free loopback ports, is ready when its constructor returns,
+// and ends with the test: each constructor registers a t.Cleanup. On Linux the processes die with the test binary, even one that is
 // killed. A server has a goroutine that waits for its process, and a client has
 // its own, until that cleanup; a leak check must therefore run after it, by
 // being registered with t.Cleanup before the server is started.
@@ -29,8 +28,8 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// Available reports whether there is a server to start.
-func Available() bool {
+// available reports whether there is a server to start.
+func available() bool {
 	_, err := theProgram()
 	return err == nil
 }
@@ -38,8 +37,9 @@ func Available() bool {
 // required reports whether a missing server is a failure.
 func required() bool { return os.Getenv(envVar) == "required" || os.Getenv(programVar) != "" }
 
-// needServer skips or fails the test where there is no server.
-func needServer(t testing.TB) {
+// Need skips or fails the test if there is no server, as the Start functions do.
+// Call it where these get the testing.TB of another test.
+func Need(t testing.TB) {
 	t.Helper()
 	_, err := theProgram()
 	switch {
@@ -53,29 +53,21 @@ func needServer(t testing.TB) {
 	}
 }
 
-// Need skips or fails the test where there is no server, as the Start
-// functions do. Call it where these are given the testing.TB of another test.
-func Need(t testing.TB) {
-	t.Helper()
-	needServer(t)
-}
-
 // Any returns a client of an empty Redis: of a real server where one is
 // installed, otherwise of an embedded one (see [StartEmbedded]). With
-// RATELIMIT_TEST_REDIS=required or RATELIMIT_TEST_SERVER the embedded one will
-// not do.
+// RATELIMIT_TEST_REDIS=required or RATELIMIT_TEST_SERVER it is always a real one.
 func Any(t testing.TB) *redis.Client {
 	t.Helper()
-	if Available() || required() {
+	if available() || required() {
 		return Start(t).Client()
 	}
 	return StartEmbedded(t)
 }
 
 // StartEmbedded returns a client of an empty miniredis, a Redis written in Go
-// that runs in the test's own process. It is good for a contract that every
-// store keeps, not for precision or faults: its Lua prints numbers exactly where
-// a real server rounds them, and a key's TTL does not run down with time.
+// that runs in the process of the test. Use it for the contract of stores, not for
+// precision or faults: its Lua prints numbers exactly where a real server rounds
+// them, and a key's TTL does not decrease with time.
 func StartEmbedded(t testing.TB) *redis.Client {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{
@@ -86,9 +78,9 @@ func StartEmbedded(t testing.TB) *redis.Client {
 	return c
 }
 
-// Eventually asks cond every few milliseconds until it is true, and fails the
-// test when it is not within the time given. The name of what is awaited
-// completes the sentence "timed out waiting for ...".
+// Eventually calls cond every few milliseconds until it is true, and fails the test
+// if it is not within the given time. what completes the sentence "timed out waiting
+// for ...".
 func Eventually(t testing.TB, within time.Duration, what string, cond func() bool) {
 	t.Helper()
 	err := poll(within, func() error {
@@ -102,8 +94,8 @@ func Eventually(t testing.TB, within time.Duration, what string, cond func() boo
 	}
 }
 
-// poll calls f until it returns nil, and returns its last error when that takes
-// longer than within. It asks at least once.
+// poll calls f until it returns nil, at least once. After the given time it returns
+// the last error.
 func poll(within time.Duration, f func() error) error {
 	for deadline := time.Now().Add(within); ; time.Sleep(5 * time.Millisecond) {
 		err := f()

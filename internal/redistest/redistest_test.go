@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The two kinds of Redis that Any chooses from are one to their client.
+// Both kinds of Redis that Any chooses from behave the same.
 func TestAnyAndEmbedded(t *testing.T) {
 	for name, start := range map[string]func(testing.TB) *redis.Client{"Any": Any, "StartEmbedded": StartEmbedded} {
 		t.Run(name, func(t *testing.T) {
@@ -48,12 +48,12 @@ func (v *verdict) Helper()                        {}
 func (v *verdict) Skipf(format string, a ...any)  { v.skipped = fmt.Sprintf(format, a...) }
 func (v *verdict) Fatalf(format string, a ...any) { v.failed = fmt.Sprintf(format, a...) }
 
-// A missing server skips a test, or fails it where one is required, and says so.
+// A missing server skips a test, or fails it if one is required, with the reason.
 func TestNeedServer(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv(programVar, "")
-	if Available() {
-		t.Error("Available: got true with nothing on the PATH")
+	if available() {
+		t.Error("available: got true with nothing on the PATH")
 	}
 	const missing = `redis-server: exec: "redis-server": executable file not found in $PATH`
 	for env, want := range map[string]verdict{
@@ -62,7 +62,7 @@ func TestNeedServer(t *testing.T) {
 	} {
 		t.Setenv(envVar, env)
 		var got verdict
-		needServer(&got)
+		Need(&got)
 		if got != want {
 			t.Errorf("with %s=%q: got %+v; want %+v", envVar, env, got, want)
 		}

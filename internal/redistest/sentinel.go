@@ -25,9 +25,8 @@ const (
 	failoverTimeout = 3000
 )
 
-// Sentinel is a master with two replicas, watched by three sentinels that give
-// a master up after 500 ms of silence. A failover that fails is tried again
-// after 6 s.
+// Sentinel is a master with two replicas and three sentinels, which start a failover
+// after 500 ms without an answer. They repeat a failed failover after 6 s.
 type Sentinel struct {
 	MasterName string
 	Sentinels  []*Server
@@ -43,7 +42,7 @@ type Sentinel struct {
 // master and the replicas (see [Start]).
 func StartSentinel(t testing.TB, args ...string) *Sentinel {
 	t.Helper()
-	needServer(t)
+	Need(t)
 	args = replicating(args)
 	master, err := boot(t, options{args: args})
 	if err != nil {
@@ -86,7 +85,7 @@ func sentinelConf(own int, host, port, password string) string {
 	return b.String()
 }
 
-// form waits until everybody knows everybody.
+// form waits until all servers know each other.
 func (s *Sentinel) form() error {
 	ctx, cancel := context.WithTimeout(context.Background(), formation)
 	defer cancel()
@@ -101,9 +100,9 @@ func (s *Sentinel) form() error {
 			return r.explain(err)
 		}
 	}
-	// Sentinels find each other by what they publish every 2 s, and replicas by
-	// the INFO that they ask for every 10 s. Have them hurry until they have, and
-	// then go back to those values: how fast a failover is should be no fiction.
+	// Sentinels publish themselves every 2 s and ask the master for its replicas every
+	// 10 s. Shorten that only until they know each other, so that a failover takes as
+	// long as elsewhere.
 	s.Hurry()
 	defer s.DoNotHurry()
 	for _, server := range s.Sentinels {
@@ -114,13 +113,12 @@ func (s *Sentinel) form() error {
 	return nil
 }
 
-// Hurry has sentinels find out ten times a second what they otherwise find out
-// within 2 and 10 s. Before Redis 7.0, which brought SENTINEL DEBUG, they take
-// their time.
+// Hurry has sentinels ask ten times a second what they otherwise ask every 2 and
+// 10 s. It needs SENTINEL DEBUG of Redis 7.0, and does nothing on older servers.
 func (s *Sentinel) Hurry() { s.periods(100, 100) }
 
-// DoNotHurry has sentinels go back to their own ways, so that a failover takes as
-// long as it does elsewhere.
+// DoNotHurry sets sentinels back to their defaults, so that a failover takes as long
+// as elsewhere.
 func (s *Sentinel) DoNotHurry() { s.periods(2_000, 10_000) }
 
 // periods sets how often sentinels publish and ask, in milliseconds.
@@ -159,7 +157,7 @@ func watches(ctx context.Context, server *Server) error {
 	return nil
 }
 
-// count is how many of all have that value in that field.
+// count is the number of elements with that value in that field.
 func count(all []map[string]string, field, value string) int {
 	n := 0
 	for _, m := range all {
@@ -179,9 +177,8 @@ func (s *Sentinel) Addrs() []string {
 	return addrs
 }
 
-// Master is the server that the sentinels name as the master, alive or not: the
-// answer of the first sentinel that gives one. Around a failover sentinels may
-// differ for some two seconds.
+// Master is the master that the first answering sentinel names, alive or not. During
+// a failover the sentinels may differ for some two seconds.
 func (s *Sentinel) Master() *Server {
 	s.t.Helper()
 	var errs []error
@@ -220,8 +217,8 @@ func (s *Sentinel) Replicas() []*Server {
 }
 
 // Options are those of [Sentinel.Client]: go-redis's defaults, with which
-// a failover client has maintenance notifications off. They are the caller's to
-// change for a client of his own.
+// a failover client has maintenance notifications off. Change them for
+// a client of your own.
 func (s *Sentinel) Options() *redis.FailoverOptions {
 	return &redis.FailoverOptions{
 		MasterName:    s.MasterName,

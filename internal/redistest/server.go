@@ -26,8 +26,7 @@ import (
 const patience = 20 * time.Second
 
 // Server is one process of a redis-server or valkey-server. Its methods are safe
-// for concurrent use, but those that can fail the test belong in the test's
-// goroutine.
+// for concurrent use; call those that can fail the test in its goroutine.
 type Server struct {
 	Addr string // "127.0.0.1:port", the same after a [Server.Restart]
 
@@ -49,10 +48,10 @@ type Server struct {
 // Start runs a standalone server that persists nothing and allows DEBUG and
 // every CONFIG SET to local clients. Args are configuration in redis-server's
 // command line form, such as "--requirepass", "secret"; they come last and so
-// win. The port is Start's to choose.
+// win. Start chooses the port.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
-	needServer(t)
+	Need(t)
 	s, err := boot(t, options{args: args})
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +59,7 @@ func Start(t testing.TB, args ...string) *Server {
 	return s
 }
 
-// options is what distinguishes one kind of server from another.
+// options are those of a kind of server.
 type options struct {
 	args     []string
 	bus      bool                  // it needs the port of the cluster bus, too
@@ -68,13 +67,13 @@ type options struct {
 	certs    *Certificates         // it speaks TLS only
 }
 
-// errPortTaken is why a server did not start although nothing is wrong with it.
+// errPortTaken is a start that may succeed on another port.
 var errPortTaken = errors.New("address already in use")
 
 // boot starts a server on a free port and waits until it answers. Unlike the
 // exported functions it may be called from any goroutine.
 func boot(t testing.TB, o options) (*Server, error) {
-	// Somebody may take the port between the choice and redis-server's bind.
+	// Another process may take the port between the choice and redis-server's bind.
 	for attempt := 1; ; attempt++ {
 		s, err := tryBoot(t, o)
 		if err == nil || !errors.Is(err, errPortTaken) || attempt == 10 {
@@ -128,9 +127,9 @@ func passwordIn(args []string) string {
 	return ""
 }
 
-// replicating is args for servers of which some follow others.
+// replicating are the args of servers with replicas.
 func replicating(args []string) []string {
-	// A master need not wait for more replicas before it begins the first sync.
+	// A master does not wait for more replicas before the first sync.
 	common := []string{"--repl-diskless-sync-delay", "0"}
 	if p := passwordIn(args); p != "" {
 		common = append(common, "--masterauth", p)
@@ -164,8 +163,8 @@ func (s *Server) spawn() error {
 
 	// The death signal comes when the thread that started the process ends, and
 	// the runtime ends a thread when a goroutine that had locked itself to it
-	// returns. So this goroutine keeps a thread of its own for as long as the
-	// process lives, which it has to wait for anyway.
+	// returns. So this goroutine keeps a thread of its own while the process lives,
+	// which it has to wait for anyway.
 	started, exited := make(chan error), make(chan struct{})
 	go func() {
 		runtime.LockOSThread()
@@ -173,7 +172,7 @@ func (s *Server) spawn() error {
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			_ = cmd.Wait() // how it ended is in the log
+			_ = cmd.Wait() // the log says how it ended
 			close(exited)
 		}
 	}()
@@ -194,7 +193,7 @@ func (s *Server) spawn() error {
 	return nil
 }
 
-// awaitReady returns nil as soon as the process answers commands.
+// awaitReady waits until the process answers commands.
 func (s *Server) awaitReady(pid int, exited <-chan struct{}) error {
 	var fatal error
 	err := poll(patience, func() error {
@@ -209,7 +208,7 @@ func (s *Server) awaitReady(pid int, exited <-chan struct{}) error {
 	return errors.Join(fatal, err)
 }
 
-// probe asks the server who it is: another process may own the port.
+// probe compares the server's process ID: another process may own the port.
 func (s *Server) probe(pid int) error {
 	conn, err := net.DialTimeout("tcp", s.Addr, time.Second)
 	if err != nil {
@@ -228,7 +227,7 @@ func (s *Server) probe(pid int) error {
 	var reply redis.Error
 	switch {
 	case errors.As(err, &reply) && !redis.IsLoadingError(err):
-		return nil // it answers, if only that this client may not ask
+		return nil // it answers, even if only with an error of permissions
 	case err != nil:
 		return err
 	case field(info, "process_id") != strconv.Itoa(pid):
@@ -260,7 +259,7 @@ func (s *Server) tail() string {
 
 func (s *Server) logPath() string { return filepath.Join(s.dir, "redis.log") }
 
-// Log is all that the server has printed, over every [Server.Restart].
+// Log is the output of the server, before every [Server.Restart] too.
 func (s *Server) Log() string {
 	b, err := os.ReadFile(s.logPath())
 	if err != nil {
@@ -283,7 +282,7 @@ func (s *Server) URL() string {
 }
 
 // Options are those of [Server.Client]: go-redis's defaults, with maintenance
-// notifications off. They are the caller's to change for a client of his own.
+// notifications off. Change them for a client of your own.
 func (s *Server) Options() *redis.Options {
 	o := &redis.Options{Addr: s.Addr, Password: s.password, MaintNotificationsConfig: noMaintenance()}
 	if s.certs != nil {
@@ -317,7 +316,7 @@ func (s *Server) process() *os.Process {
 	}
 }
 
-// PID is the process's number, or 0 when it does not run.
+// PID is the process ID, or 0 if the server does not run.
 func (s *Server) PID() int {
 	if p := s.process(); p != nil {
 		return p.Pid
@@ -325,8 +324,8 @@ func (s *Server) PID() int {
 	return 0
 }
 
-// Kill ends the process as kill -9 does, paused or not, and returns when it is
-// gone. It does nothing when the process does not run.
+// Kill ends the process as kill -9 does, paused or not, and returns when it has
+// ended. It does nothing if the process does not run.
 func (s *Server) Kill() {
 	s.mu.Lock()
 	cmd, exited := s.cmd, s.exited
@@ -338,14 +337,14 @@ func (s *Server) Kill() {
 	<-exited
 }
 
-// Pause suspends the process with SIGSTOP: its connections stay open, and
-// nobody answers. It returns when the process has stopped.
+// Pause stops the process with SIGSTOP: its connections stay open, without answers.
+// It returns when the process has stopped.
 func (s *Server) Pause() {
 	s.t.Helper()
 	s.signal("pause", stop)
 }
 
-// Resume lets a paused process go on.
+// Resume continues a paused process.
 func (s *Server) Resume() {
 	s.t.Helper()
 	s.signal("resume", cont)
@@ -365,7 +364,7 @@ func (s *Server) signal(verb string, send func(*os.Process) error) {
 // Restart kills the process if it runs and starts it again on the same port
 // with the same arguments, and waits until it answers. A standalone server comes
 // back empty unless its arguments make it persist; a node of a cluster and
-// a sentinel remember what they knew of the others.
+// a sentinel remember the other servers.
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.Kill()
@@ -374,8 +373,8 @@ func (s *Server) Restart() {
 	}
 }
 
-// AwaitReplicas returns when n replicas have everything that was written before.
-// WAIT would not do: it waits for what its own connection has written.
+// AwaitReplicas returns when n replicas have all earlier writes. (WAIT waits for the
+// writes of its own connection only.)
 func (s *Server) AwaitReplicas(n int) {
 	s.t.Helper()
 	replication := func() string { return s.Client().Info(context.Background(), "replication").Val() }

@@ -15,7 +15,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// impatient is a client that gives up where the default one would wait and retry.
+// impatient is a client that fails where the default client would wait and retry.
 func impatient(t testing.TB, s *Server) *redis.Client {
 	o := s.Options()
 	o.ReadTimeout, o.MaxRetries, o.DialerRetries = 50*time.Millisecond, -1, 1
@@ -52,7 +52,7 @@ func TestServerLife(t *testing.T) {
 		t.Errorf("GET after Restart: got %v; want %v, as nothing is persisted", err, redis.Nil)
 	}
 	if n := strings.Count(s.Log(), "Ready to accept connections"); n != 2 {
-		t.Errorf("the log tells of %d starts; want 2:\n%s", n, s.Log())
+		t.Errorf("the log has %d starts; want 2:\n%s", n, s.Log())
 	}
 
 	s.Pause()
@@ -111,7 +111,7 @@ func TestServerCleanup(t *testing.T) {
 
 // A server that does not come up says why.
 func TestServerThatFails(t *testing.T) {
-	needServer(t)
+	Need(t)
 	start := time.Now()
 	_, err := boot(t, options{args: []string{"--no-such-option", "1"}})
 	if err == nil || !strings.Contains(err.Error(), "no-such-option") {
@@ -146,7 +146,7 @@ func TestServerOutlivedByNothing(t *testing.T) {
 		<-t.Context().Done() // never, within a test's own body
 		return
 	}
-	needServer(t)
+	Need(t)
 	if procAttr() == nil {
 		t.Skip("this system cannot tie a process to its parent's life")
 	}

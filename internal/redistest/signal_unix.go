@@ -18,7 +18,7 @@ func stop(p *os.Process) error {
 	return poll(patience, func() error {
 		b, err := os.ReadFile(stat)
 		if err != nil {
-			return nil // no procfs to ask: the signal has been sent, and that is all that can be known
+			return nil // no procfs: only that the signal was sent is known
 		}
 		// "pid (name) state ...", proc_pid_stat(5); T is stopped.
 		if i := bytes.LastIndexByte(b, ')'); i >= 0 && bytes.HasPrefix(b[i:], []byte(") T")) {

@@ -78,7 +78,7 @@ func (c *Certificates) args() []string {
 // client certificate unless args say "--tls-auth-clients", "yes".
 func StartTLS(t testing.TB, c *Certificates, args ...string) *Server {
 	t.Helper()
-	needServer(t)
+	Need(t)
 	s, err := boot(t, options{args: args, certs: c})
 	if err != nil {
 		t.Fatal(err)
