@@ -115,9 +115,9 @@ func TestOddReplies(t *testing.T) {
 		{"-NOSCRIPT again and again\r\n", "NOSCRIPT"},
 		{"-WRONGTYPE no\r\n", "WRONGTYPE"},
 		{"-BUSY script\r\n", "BUSY"},
-		{"hello\r\n", "gcra: redis"},
-		{"*-5\r\n", "gcra: redis"},
-		{"*99999999999999999999\r\n", "gcra: redis"},
+		{"hello\r\n", "redisstore: "},
+		{"*-5\r\n", "redisstore: "},
+		{"*99999999999999999999\r\n", "redisstore: "},
 		{"", "EOF"}, // it hangs up
 	} {
 		for _, protocol := range []int{2, 3} {
@@ -129,8 +129,8 @@ func TestOddReplies(t *testing.T) {
 			switch {
 			case tt.want == "" && err != nil:
 				t.Errorf("RESP%d, %q: got %v; want no error", protocol, tt.reply, err)
-			case tt.want != "" && (err == nil || !strings.Contains(err.Error(), "gcra: redis") || !strings.Contains(err.Error(), tt.want)):
-				t.Errorf("RESP%d, %q: got %v; want an error of redisstore: redis with %q", protocol, tt.reply, err, tt.want)
+			case tt.want != "" && (err == nil || !strings.Contains(err.Error(), "redisstore: ") || !strings.Contains(err.Error(), tt.want)):
+				t.Errorf("RESP%d, %q: got %v; want an error of redisstore with %q", protocol, tt.reply, err, tt.want)
 			}
 		}
 	}
