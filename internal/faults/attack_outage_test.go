@@ -26,7 +26,7 @@ func TestFault86NoClientCausesAnOutage(t *testing.T) {
 	subject := keyfunc.JWTSubject(func(*jwt.Token) (any, error) { return []byte("a secret that is long enough for HS256"), nil }, []string{"HS256"})
 	for _, outage := range []middleware.FailureMode{middleware.FailOpen, middleware.FailClosed} {
 		honest := fmt.Sprint("alice", outage)
-		s := openSite(t, o, setup{Config: middleware.Config{Store: store.Redis}, policies: []middleware.Policy{
+		s := openSite(t, o, setup{Config: middleware.Config{Store: store.Store}, policies: []middleware.Policy{
 			{Name: "client", Key: byClient, Limit: gcra.PerDay(burst), OnFailure: outage},
 			{Name: "token", Key: subject, Limit: gcra.PerDay(1_000_000).WithBurst(100_000), OnFailure: outage}}})
 		long := strings.Repeat("k", 900<<10)

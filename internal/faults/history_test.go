@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
@@ -28,7 +29,7 @@ const historyURL = "RATELIMIT_FAULTS_HISTORY"
 // recording returns take.lua and a variant that appends each call to a list: time, keys,
 // arguments, the values before and after, and the reply.
 func recording() (text, variant string, err error) {
-	b, err := os.ReadFile("../../gcra/take.lua")
+	b, err := os.ReadFile("../../gcra/redisstore/take.lua")
 	if err != nil {
 		return "", "", err
 	}
@@ -43,14 +44,14 @@ local function tats()
   for i = 1, #KEYS do list[i] = list[i] or '-' end
   return table.concat(list, ' ')
 end
-local keys, plan, demands, before = table.concat(KEYS, ' '), ARGV[1], table.concat(ARGV, ' ', 2), tats()
+local keys, ops, params, before = table.concat(KEYS, ' '), ARGV[1], table.concat(ARGV, ' ', 2), tats()
 local function take()
 ` + strings.Replace(text, clock, "\nnow = ", 1) + `
 end
 local reply, shown = take(), {}
 local list = type(reply) == 'table' and reply or { reply }
 for i = 1, #list do shown[i] = string.format('%.0f', list[i]) end
-redis.call('RPUSH', 'history', string.format('%.0f', now), keys, plan, demands, before, tats(), table.concat(shown, ' '))
+redis.call('RPUSH', 'history', string.format('%.0f', now), keys, ops, params, before, tats(), table.concat(shown, ' '))
 return reply`, nil
 }
 
@@ -95,7 +96,7 @@ func makeHistory(arg string, _ io.Reader, _ io.Writer) error {
 		return err
 	}
 	client.AddHook(instead{strings.NewReplacer(text, variant, shaOf(text), shaOf(variant))})
-	store := gcra.NewRedis(client)
+	store := redisstore.New(client)
 	store.Timeout = ample
 	store.NoDenialCache = word != ""
 	var failed atomic.Pointer[error]
@@ -189,7 +190,7 @@ func (h *history) replay(e []string) {
 		h.t.Fatalf("time went back from %d to %d", h.now, now)
 	}
 	h.now = now
-	demands := h.ints(e[3])
+	params := h.ints(e[3])
 	for i, key := range keys {
 		switch known, ok := h.tats[key]; {
 		case before[i] == "-" && ok && known > now+grain:
@@ -205,16 +206,16 @@ func (h *history) replay(e []string) {
 		key string
 		step
 	}
-	plan := []byte(e[2])
-	if len(plan) == 0 { // one charge on each key, each a request of its own
+	ops := []byte(e[2])
+	if len(ops) == 0 { // one charge on each key, each a request of its own
 		for i := range keys {
-			plan = append(plan, byte(i>>8), byte(i), 0, 1)
+			ops = append(ops, byte(i>>8), byte(i), 0, 1)
 		}
 	}
 	var group []charge
 	written := make(map[string]bool)
-	for i, f := range slices.Collect(slices.Chunk(plan, 4)) {
-		d := demands[3*int(f[2]):]
+	for i, f := range slices.Collect(slices.Chunk(ops, 4)) {
+		d := params[3*int(f[2]):]
 		group = append(group, charge{keys[int(f[0])<<8|int(f[1])], step{d[0], d[1], d[2]}})
 		h.charges++
 		if f[3]&1 == 0 {

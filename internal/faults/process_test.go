@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
@@ -23,7 +24,7 @@ const childURL = "RATELIMIT_FAULTS_CHILD"
 // "<milliseconds> <keys>", and writes how many calls passed and how many there
 // were.
 func child(url string, in io.Reader, out io.Writer) error {
-	r, err := gcra.Open(url)
+	r, err := redisstore.Open(url)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
@@ -35,7 +35,7 @@ func TestFault04CallsToAPausedRedisAreChargedOnce(t *testing.T) {
 	for range 20 {
 		redistest.Together(25, func(int) {
 			switch _, err := o.take(r, daily("hit", bucket)); {
-			case errors.Is(err, gcra.ErrUnavailable):
+			case errors.Is(err, redisstore.ErrUnavailable):
 				resting.Add(1)
 			case err != nil:
 				late.Add(1)

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
@@ -79,7 +80,7 @@ func TestFault03RedisPaused(t *testing.T) {
 	s.traffic(t, 200, phase(1500*time.Millisecond, 30*time.Second)).only(t, "while Redis is paused", http.StatusOK)
 	redistest.Eventually(t, ample, "a call that is not even tried", func() bool {
 		_, err := o.take(r, plenty("somebody"))
-		return errors.Is(err, gcra.ErrUnavailable)
+		return errors.Is(err, redisstore.ErrUnavailable)
 	})
 	s.client.CloseIdleConnections()
 	before.released(t, 30) // a few batches and probes wait, not 300 requests or more

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
@@ -124,7 +125,7 @@ func TestFault17MasterPausedAndResumed(t *testing.T) {
 	old.Pause()
 	var late atomic.Int64
 	redistest.Together(20, func(int) {
-		if _, err := o.take(r, daily("hit", 1000)); errors.Is(err, gcra.ErrUnavailable) {
+		if _, err := o.take(r, daily("hit", 1000)); errors.Is(err, redisstore.ErrUnavailable) {
 			return
 		}
 		late.Add(1)

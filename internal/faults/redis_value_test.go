@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
@@ -27,7 +28,7 @@ func TestFault44NumbersAreStoredAsIntegers(t *testing.T) {
 	fault(t, "TATs and TTLs that are multiples of 1e8")
 	servers := map[string]*redis.Client{"redis-server": redistest.Start(t).Client(), "embedded": redistest.StartEmbedded(t)}
 	for name, client := range servers {
-		store := gcra.NewRedis(client)
+		store := redisstore.New(client)
 		store.Timeout, store.NoDenialCache = ample, true
 		for _, tt := range []struct {
 			per  time.Duration
@@ -134,7 +135,7 @@ func TestFault45ReplyOfAnotherTypeIsAnError(t *testing.T) {
 		between := startReplier(t, server.Addr)
 		store := rigOn(closing(t, redis.NewClient(&redis.Options{Addr: between.addr, Protocol: protocol, ReadTimeout: ample, MaxRetries: -1})))
 		store.Timeout = ample
-		s := openSite(t, o, setup{Config: middleware.Config{Store: store.Redis}, policies: []middleware.Policy{
+		s := openSite(t, o, setup{Config: middleware.Config{Store: store.Store}, policies: []middleware.Policy{
 			{Name: "all", Key: everybody, Limit: gcra.PerDay(1_000_000).WithBurst(1000), OnFailure: middleware.FailClosed}}})
 		expect(t, "an ordinary reply", s.do(t, "GET /ok").StatusCode, 200)
 		for _, reply := range replies {
@@ -170,7 +171,7 @@ func TestFault48DamagedValueHealsAndHarmsNoOther(t *testing.T) {
 	store.Prefix = "rl:"
 	// 3 in 300 ms: a damaged value denies requests for no longer than that.
 	limit := gcra.Limit{Count: burst, Per: 300 * time.Millisecond}
-	s := openSite(t, o, setup{Config: middleware.Config{Store: store.Redis}, policies: []middleware.Policy{
+	s := openSite(t, o, setup{Config: middleware.Config{Store: store.Store}, policies: []middleware.Policy{
 		{Name: "p", Key: byClient, Limit: limit, OnFailure: middleware.FailOpen}}})
 	ctx, client := t.Context(), server.Client()
 	poison := map[string]func(key string) error{

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/gcra/slidinglog"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 	"github.com/seed-e377111c/ratelimit/middleware"
@@ -83,7 +84,7 @@ func TestACL(t *testing.T) {
 		"limiter-database": func(t *testing.T) ([]*redistest.Server, func() redis.UniversalClient) {
 			s := redistest.Start(t)
 			return []*redistest.Server{s}, func() redis.UniversalClient {
-				o, err := gcra.Options("redis://limiter-database:long-random-password@" + s.Addr + "/3?read_timeout=" + ample.String())
+				o, err := redisstore.Options("redis://limiter-database:long-random-password@" + s.Addr + "/3?read_timeout=" + ample.String())
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -192,10 +193,10 @@ func denials(t *testing.T, servers []*redistest.Server) (n int) {
 	return n
 }
 
-// limits uses all that a gcra.Redis can do.
+// limits uses all that a redisstore.Store can do.
 func limits(t *testing.T, client redis.UniversalClient, subject string) error {
 	t.Helper()
-	store := gcra.NewRedis(client)
+	store := redisstore.New(client)
 	store.Timeout, store.NoDenialCache = ample, true
 	var failed error
 	l := middleware.Must(middleware.New(middleware.Config{Store: store, Observe: func(_ *http.Request, d middleware.Decision) { failed = d.Err }},

@@ -23,6 +23,7 @@ import (
 	viagin "github.com/seed-e377111c/ratelimit/adapters/gin"
 	vianethttp "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
@@ -167,7 +168,7 @@ func openSite(t *testing.T, o *outcome, cfg setup) *site {
 // limit.
 func underLoad(t *testing.T, o *outcome, r *rig) *site {
 	t.Helper()
-	return openSite(t, o, setup{Config: middleware.Config{Store: r.Redis}, policies: []middleware.Policy{
+	return openSite(t, o, setup{Config: middleware.Config{Store: r.Store}, policies: []middleware.Policy{
 		{Name: "all", Key: byClient, Limit: gcra.PerSecond(1000)}}})
 }
 
@@ -283,9 +284,9 @@ func from(t *testing.T, addr string) *http.Transport {
 }
 
 // patientStore is a store that does not fail on a busy machine.
-func patientStore(t *testing.T, s *redistest.Server) *gcra.Redis {
+func patientStore(t *testing.T, s *redistest.Server) *redisstore.Store {
 	t.Helper()
-	r, err := gcra.Open(s.URL() + "?read_timeout=20s&write_timeout=20s&dial_timeout=20s&pool_timeout=20s")
+	r, err := redisstore.Open(s.URL() + "?read_timeout=20s&write_timeout=20s&dial_timeout=20s&pool_timeout=20s")
 	if err != nil {
 		t.Fatal(err)
 	}

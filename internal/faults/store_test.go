@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/diagtest"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
@@ -58,18 +59,18 @@ const (
 
 // rig is a store with keys of its own whose log can be read.
 type rig struct {
-	*gcra.Redis
+	*redisstore.Store
 	log *diagtest.Text
 }
 
 var prefixes atomic.Int64
 
-func rigOn(client redis.UniversalClient) *rig { return newRig(gcra.NewRedis(client)) }
+func rigOn(client redis.UniversalClient) *rig { return newRig(redisstore.New(client)) }
 
 // rigAt opens a URL as applications do.
 func rigAt(t testing.TB, url string) *rig {
 	t.Helper()
-	r, err := gcra.Open(url)
+	r, err := redisstore.Open(url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +82,7 @@ func rigAt(t testing.TB, url string) *rig {
 	return newRig(r)
 }
 
-func newRig(r *gcra.Redis) *rig {
+func newRig(r *redisstore.Store) *rig {
 	log := new(diagtest.Text)
 	r.Logger = slog.New(slog.NewTextHandler(log, nil))
 	r.Prefix = fmt.Sprintf("f%d:", prefixes.Add(1))
@@ -101,8 +102,8 @@ func closing[C redis.UniversalClient](t testing.TB, c C) C {
 
 // witness is a store on the rig's keys with a long Timeout, without the denial cache,
 // on a connection of its own.
-func (r *rig) witness(client redis.UniversalClient) *gcra.Redis {
-	w := gcra.NewRedis(client)
+func (r *rig) witness(client redis.UniversalClient) *redisstore.Store {
+	w := redisstore.New(client)
 	w.Prefix, w.Timeout, w.NoDenialCache = r.Prefix, ample, true
 	return w
 }
