@@ -27,6 +27,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/diagtest"
 	"github.com/seed-e377111c/ratelimit/internal/notice"
+	"github.com/seed-e377111c/ratelimit/internal/sitetest"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
@@ -217,21 +218,21 @@ func TestDiagnostics(t *testing.T) {
 				}
 			}}},
 	} {
-		for _, f := range frameworks {
-			t.Run(test.name+"/"+f.name, func(t *testing.T) {
+		for _, f := range sitetest.Frameworks {
+			t.Run(test.name+"/"+f.Name, func(t *testing.T) {
 				log := new(diagtest.Log)
 				test.config.Logger = log.Logger()
 				test.policy.Name = "p"
 				if test.policy.Limit == (gcra.Limit{}) && test.policy.LimitFor == nil {
 					test.policy.Limit = ample
 				}
-				s := start(t, f.build, config{Config: test.config, policies: []middleware.Policy{test.policy}})
+				s := sitetest.Start(t, sitetest.Config{Build: f.Build, Config: test.config, Policies: []middleware.Policy{test.policy}})
 				for i := range 100 {
 					header := []string{"X-Client: alice"}
 					if test.header != nil {
 						header = test.header(i)
 					}
-					if a := s.do(t, "GET /ok", header...); i > 0 && test.config.Deny != nil && a.Header.Get("X-Handled-By") == "" && a.StatusCode != 429 {
+					if a := s.Do(t, "GET /ok", header...); i > 0 && test.config.Deny != nil && a.Header.Get("X-Handled-By") == "" && a.StatusCode != 429 {
 						t.Fatalf("a denied request: got %d; want 429", a.StatusCode)
 					}
 				}
@@ -290,7 +291,7 @@ func TestDiagnosticsBehindProxy(t *testing.T) {
 		} {
 			t.Run(proxy.name+"/"+test.name, func(t *testing.T) {
 				log := new(diagtest.Log)
-				s := start(t, buildMux, config{Config: middleware.Config{Logger: log.Logger()}, policies: []middleware.Policy{
+				s := sitetest.Start(t, sitetest.Config{Build: sitetest.BuildMux, Config: middleware.Config{Logger: log.Logger()}, Policies: []middleware.Policy{
 					{Name: "p", Key: test.key, Limit: ample}, {Name: "q", Key: test.key, Limit: once}}})
 				client := proxy.start(t, s.URL)
 				for i := range 3 {
@@ -395,25 +396,25 @@ func TestDiagnosticsPublicPeer(t *testing.T) {
 func TestDiagnosticsLimiterTwice(t *testing.T) {
 	newLimiter := func(log *diagtest.Log, name string) *middleware.Limiter {
 		return middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory(), Logger: log.Logger()},
-			middleware.Policy{Name: name, Key: everybody, Limit: ample}))
+			middleware.Policy{Name: name, Key: sitetest.Everybody, Limit: ample}))
 	}
-	for _, f := range frameworks {
+	for _, f := range sitetest.Frameworks {
 		for _, twice := range []bool{true, false} {
 			log := new(diagtest.Log)
-			a := app{outer: newLimiter(log, "outer"), behind: func() {}, routes: map[string]http.HandlerFunc{
+			a := sitetest.App{Outer: newLimiter(log, "outer"), Behind: func() {}, Routes: map[string]http.HandlerFunc{
 				"GET /ok": func(http.ResponseWriter, *http.Request) {}, "GET /inner/x": func(http.ResponseWriter, *http.Request) {}}}
-			a.inner = a.outer
+			a.Inner = a.Outer
 			if !twice {
-				a.inner = newLimiter(log, "inner")
+				a.Inner = newLimiter(log, "inner")
 			}
-			s := &site{Server: httptest.NewServer(f.build(a))}
+			s := &sitetest.Site{Server: httptest.NewServer(f.Build(a)), Client: new(http.Transport)}
 			defer s.Close()
-			s.do(t, "GET /ok")
+			s.Do(t, "GET /ok")
 			expectLine(t, log, "")
 			for range 3 {
-				s.do(t, "GET /inner/x")
+				s.Do(t, "GET /inner/x")
 			}
-			t.Run(f.name, func(t *testing.T) {
+			t.Run(f.Name, func(t *testing.T) {
 				if twice {
 					expectLine(t, log, diag.LimiterTwice, "policy=outer")
 				} else {
@@ -425,7 +426,7 @@ func TestDiagnosticsLimiterTwice(t *testing.T) {
 
 	store := gcra.NewMemory()
 	alike := func(log *diagtest.Log) func(http.Handler) http.Handler {
-		return vianethttp.New(middleware.Config{Store: store, Logger: log.Logger()}, middleware.Policy{Name: "p", Key: everybody, Limit: ample})
+		return vianethttp.New(middleware.Config{Store: store, Logger: log.Logger()}, middleware.Policy{Name: "p", Key: sitetest.Everybody, Limit: ample})
 	}
 	for name, limits := range map[string]func(*diagtest.Log) (inner, outer func(http.Handler) http.Handler){
 		"one limiter": func(log *diagtest.Log) (inner, outer func(http.Handler) http.Handler) {
@@ -457,7 +458,7 @@ func TestDiagnosticsKeyFrom(t *testing.T) {
 	build := map[string]func(cfg middleware.Config, key func(keyfunc.Func) keyfunc.Func, before bool) http.Handler{
 		"gin": func(cfg middleware.Config, key func(keyfunc.Func) keyfunc.Func, before bool) http.Handler {
 			gin.SetMode(gin.ReleaseMode)
-			limit := viagin.New(cfg, middleware.Policy{Name: "p", Key: key(ginKey), Limit: ample}, middleware.Policy{Name: "all", Key: everybody, Limit: ample})
+			limit := viagin.New(cfg, middleware.Policy{Name: "p", Key: key(ginKey), Limit: ample}, middleware.Policy{Name: "all", Key: sitetest.Everybody, Limit: ample})
 			auth := func(c *gin.Context) { c.Set(user, c.GetHeader("X-Client")) }
 			router := gin.New()
 			if before {
@@ -469,7 +470,7 @@ func TestDiagnosticsKeyFrom(t *testing.T) {
 			return router
 		},
 		"echo": func(cfg middleware.Config, key func(keyfunc.Func) keyfunc.Func, before bool) http.Handler {
-			limit := viaecho.New(cfg, middleware.Policy{Name: "p", Key: key(echoKey), Limit: ample}, middleware.Policy{Name: "all", Key: everybody, Limit: ample})
+			limit := viaecho.New(cfg, middleware.Policy{Name: "p", Key: key(echoKey), Limit: ample}, middleware.Policy{Name: "all", Key: sitetest.Everybody, Limit: ample})
 			auth := func(next echo.HandlerFunc) echo.HandlerFunc {
 				return func(c echo.Context) error { c.Set(user, c.Request().Header.Get("X-Client")); return next(c) }
 			}
@@ -502,14 +503,14 @@ func TestDiagnosticsKeyFrom(t *testing.T) {
 		for name, build := range build {
 			t.Run(test.name+"/"+name, func(t *testing.T) {
 				log := new(diagtest.Log)
-				s := &site{Server: httptest.NewServer(build(middleware.Config{Store: gcra.NewMemory(), Logger: log.Logger()}, test.key, test.before))}
+				s := &sitetest.Site{Server: httptest.NewServer(build(middleware.Config{Store: gcra.NewMemory(), Logger: log.Logger()}, test.key, test.before)), Client: new(http.Transport)}
 				defer s.Close()
 				for i := range 100 {
 					client := "alice"
 					if test.client != nil {
 						client = test.client(i)
 					}
-					s.do(t, "GET /ok", "X-Client: "+client)
+					s.Do(t, "GET /ok", "X-Client: "+client)
 				}
 				if test.code == "" {
 					expectLine(t, log, "")
@@ -528,7 +529,7 @@ func TestDenyOnlySetsADeadline(t *testing.T) {
 		if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Minute)); err != nil {
 			t.Error(err)
 		}
-	}}, middleware.Policy{Name: "p", Key: everybody, Limit: gcra.PerHour(1)})
+	}}, middleware.Policy{Name: "p", Key: sitetest.Everybody, Limit: gcra.PerHour(1)})
 	s := httptest.NewServer(limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
 	defer s.Close()
 	for _, want := range []int{200, 429, 429} {
@@ -549,7 +550,7 @@ func TestDenyOnlySetsADeadline(t *testing.T) {
 func TestLateStoreIsLogged(t *testing.T) {
 	log := new(diagtest.Log)
 	l := middleware.Must(middleware.New(middleware.Config{Store: lateStore{gcra.NewMemory()}, Logger: log.Logger()},
-		middleware.Policy{Name: "p", Key: everybody, Limit: ample, OnFailure: middleware.FailOpen}))
+		middleware.Policy{Name: "p", Key: sitetest.Everybody, Limit: ample, OnFailure: middleware.FailOpen}))
 	for range 30 {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
 		r := httptest.NewRequestWithContext(ctx, "GET", "/", nil)

@@ -20,267 +20,23 @@ import (
 
 	"github.com/dunglas/httpsfv"
 	"github.com/gin-gonic/gin"
-	"github.com/go-chi/chi/v5"
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/labstack/echo/v4"
 
-	viachi "github.com/seed-e377111c/ratelimit/adapters/chi"
 	viaecho "github.com/seed-e377111c/ratelimit/adapters/echo"
 	viagin "github.com/seed-e377111c/ratelimit/adapters/gin"
 	vianethttp "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/diagtest"
+	"github.com/seed-e377111c/ratelimit/internal/sitetest"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
-
-// frameworks are all that the table runs through. A new one joins by a line
-// and a function that builds an app in it.
-var frameworks = []struct {
-	name  string
-	build func(app) http.Handler
-}{
-	{"net/http around the mux", buildMux},
-	{"net/http around something around the mux", buildWrappedMux},
-	{"net/http on handlers", buildHandlers},
-	{"chi", func(a app) http.Handler { return buildChi(a, viachi.From) }},
-	{"chi with net/http's adapter", func(a app) http.Handler { return buildChi(a, vianethttp.From) }},
-	{"gin", buildGin},
-	{"echo", buildEcho},
-}
-
-// app is a server to be built: a limiter on all of it, a further limiter on
-// the routes under /inner/, a middleware behind the first limiter, and routes
-// in the syntax of a ServeMux.
-type app struct {
-	outer, inner *middleware.Limiter
-	behind       func()
-	routes       map[string]http.HandlerFunc
-}
-
-func isInner(pattern string) bool { return strings.Contains(pattern, "/inner/") }
-
-func (a app) around(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.behind(); next.ServeHTTP(w, r) })
-}
-
-func (a app) mux(wrap func(pattern string, h http.Handler) http.Handler) *http.ServeMux {
-	mux := http.NewServeMux()
-	for pattern, h := range a.routes {
-		var handler http.Handler = h
-		if isInner(pattern) {
-			handler = vianethttp.From(a.inner)(handler)
-		}
-		mux.Handle(pattern, wrap(pattern, a.around(handler)))
-	}
-	return mux
-}
-
-func bare(_ string, h http.Handler) http.Handler { return h }
-
-func buildMux(a app) http.Handler { return vianethttp.From(a.outer)(a.mux(bare)) }
-
-func buildWrappedMux(a app) http.Handler {
-	mux := a.mux(bare)
-	return vianethttp.Routes(mux)(vianethttp.From(a.outer)(http.HandlerFunc(mux.ServeHTTP)))
-}
-
-func buildHandlers(a app) http.Handler {
-	return a.mux(func(_ string, h http.Handler) http.Handler { return vianethttp.From(a.outer)(h) })
-}
-
-func buildChi(a app, from func(*middleware.Limiter) func(http.Handler) http.Handler) http.Handler {
-	router := chi.NewRouter()
-	router.Use(from(a.outer), a.around)
-	for pattern, h := range a.routes {
-		method, path, _ := strings.Cut(pattern, " ")
-		if strings.HasSuffix(path, "/{path...}") {
-			path = strings.TrimSuffix(path, "{path...}") + "*"
-		}
-		if isInner(pattern) {
-			router.With(from(a.inner)).Method(method, path, h)
-		} else {
-			router.Method(method, path, h)
-		}
-	}
-	return router
-}
-
-// template turns the pattern of a ServeMux into a method and a template in the
-// manner of gin and echo.
-func template(pattern string) (method, path string) {
-	method, path, _ = strings.Cut(pattern, " ")
-	path = strings.ReplaceAll(path, "/{path...}", "/*path")
-	return method, strings.NewReplacer("/{", "/:", "}", "").Replace(path)
-}
-
-func buildGin(a app) http.Handler {
-	gin.SetMode(gin.ReleaseMode)
-	router := gin.New()
-	router.Use(viagin.From(a.outer), func(*gin.Context) { a.behind() })
-	inner := router.Group("", viagin.From(a.inner))
-	for pattern, h := range a.routes {
-		method, path := template(pattern)
-		if isInner(pattern) {
-			inner.Handle(method, path, gin.WrapF(h))
-		} else {
-			router.Handle(method, path, gin.WrapF(h))
-		}
-	}
-	return router
-}
-
-func buildEcho(a app) http.Handler {
-	e := echo.New()
-	e.Use(viaecho.From(a.outer), func(next echo.HandlerFunc) echo.HandlerFunc {
-		return func(c echo.Context) error { a.behind(); return next(c) }
-	})
-	for pattern, h := range a.routes {
-		method, path := template(pattern)
-		if isInner(pattern) {
-			e.Add(method, path, echo.WrapHandler(h), viaecho.From(a.inner))
-		} else {
-			e.Add(method, path, echo.WrapHandler(h))
-		}
-	}
-	return e
-}
-
-// site is a running app and what happened in it.
-type site struct {
-	*httptest.Server
-	handled, behind atomic.Int64
-	mu              sync.Mutex
-	decisions       []middleware.Decision
-}
-
-// config is the limiters of a site; zero values are filled in.
-type config struct {
-	middleware.Config
-	policies []middleware.Policy
-	inner    []middleware.Policy
-	handler  http.HandlerFunc
-}
 
 var (
 	once = gcra.PerHour(1)
 	two  = gcra.PerHour(2)
 )
-
-func everybody(*http.Request) (string, error) { return "everybody", nil }
-
-// start runs a site with a handful of routes.
-func start(t *testing.T, build func(app) http.Handler, cfg config) *site {
-	t.Helper()
-	s := new(site)
-	if cfg.Store == nil {
-		cfg.Store = gcra.NewMemory()
-	}
-	observe := cfg.Observe
-	cfg.Observe = func(r *http.Request, d middleware.Decision) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.decisions = append(s.decisions, d)
-		if observe != nil {
-			observe(r, d)
-		}
-	}
-	if cfg.inner == nil {
-		cfg.inner = []middleware.Policy{{Name: "inner", Key: everybody, Limit: gcra.PerSecond(1000)}}
-	}
-	a := app{
-		outer:  middleware.Must(middleware.New(cfg.Config, cfg.policies...)),
-		inner:  middleware.Must(middleware.New(middleware.Config{Store: cfg.Store, Headers: cfg.Headers, Logger: cfg.Logger}, cfg.inner...)),
-		behind: func() { s.behind.Add(1) },
-		routes: map[string]http.HandlerFunc{},
-	}
-	for _, pattern := range []string{"GET /ok", "HEAD /ok", "POST /ok", "POST /login", "GET /users/{id}", "GET /files/{path...}", "GET /inner/x"} {
-		a.routes[pattern] = func(w http.ResponseWriter, r *http.Request) {
-			s.handled.Add(1)
-			w.Header().Set("X-Handled-By", pattern)
-			w.Header().Set("X-Pattern", r.Pattern)
-			if cfg.handler != nil {
-				cfg.handler(w, r)
-			}
-		}
-	}
-	s.Server = httptest.NewServer(build(a))
-	t.Cleanup(s.Close)
-	return s
-}
-
-// last is the outer limiter's last decision.
-func (s *site) last() middleware.Decision {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.decisions) == 0 {
-		return middleware.Decision{}
-	}
-	return s.decisions[len(s.decisions)-1]
-}
-
-// answer is a response, read to its end.
-type answer struct {
-	*http.Response
-	body string
-}
-
-// do sends "GET /ok" or the like, with header fields "Name: value".
-func (s *site) do(t *testing.T, request string, header ...string) answer {
-	t.Helper()
-	method, path, _ := strings.Cut(request, " ")
-	r, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, h := range header {
-		name, value, _ := strings.Cut(h, ": ")
-		r.Header.Add(name, value)
-	}
-	res, err := http.DefaultTransport.RoundTrip(r)
-	if err != nil {
-		t.Fatalf("%s: %v", request, err)
-	}
-	return read(t, res)
-}
-
-func read(t *testing.T, res *http.Response) answer {
-	t.Helper()
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer{res, string(body)}
-}
-
-// raw sends bytes that a well-behaved client would not, and nil if the
-// server's answer is to hang up.
-func (s *site) raw(t *testing.T, request string) *answer {
-	t.Helper()
-	conn, err := net.Dial("tcp", s.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	go io.WriteString(conn, request)
-	method, _, _ := strings.Cut(request, " ")
-	res, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: method})
-	if err != nil {
-		return nil
-	}
-	a := read(t, res)
-	return &a
-}
-
-// statuses sends a request several times.
-func (s *site) statuses(t *testing.T, request string, n int, header ...string) (codes []int) {
-	t.Helper()
-	for range n {
-		codes = append(codes, s.do(t, request, header...).StatusCode)
-	}
-	return codes
-}
 
 func expect[T any](t *testing.T, what string, got, want T) {
 	t.Helper()
@@ -292,7 +48,7 @@ func expect[T any](t *testing.T, what string, got, want T) {
 // behaviours are what every framework has to show.
 var behaviours = []struct {
 	name string
-	test func(*testing.T, func(app) http.Handler)
+	test func(*testing.T, func(sitetest.App) http.Handler)
 }{
 	{"a refusal is a 429 and goes no further", refusal},
 	{"headers in every form", headers},
@@ -314,22 +70,22 @@ var behaviours = []struct {
 }
 
 func TestFrameworks(t *testing.T) {
-	for _, f := range frameworks {
-		t.Run(f.name, func(t *testing.T) {
+	for _, f := range sitetest.Frameworks {
+		t.Run(f.Name, func(t *testing.T) {
 			for _, b := range behaviours {
-				t.Run(b.name, func(t *testing.T) { b.test(t, f.build) })
+				t.Run(b.name, func(t *testing.T) { b.test(t, f.Build) })
 			}
 		})
 	}
 }
 
-func refusal(t *testing.T, build func(app) http.Handler) {
-	s := start(t, build, config{policies: []middleware.Policy{
-		{Name: "one", Key: everybody, Limit: once}, {Name: "two", Key: everybody, Limit: two}}})
-	expect(t, "statuses", s.statuses(t, "GET /ok", 2), []int{200, 429})
-	handled, behind := s.handled.Load(), s.behind.Load()
-	a := s.do(t, "GET /ok")
-	expect(t, "handler and later middleware called", []int64{s.handled.Load(), s.behind.Load()}, []int64{handled, behind})
+func refusal(t *testing.T, build func(sitetest.App) http.Handler) {
+	s := sitetest.Start(t, sitetest.Config{Build: build, Policies: []middleware.Policy{
+		{Name: "one", Key: sitetest.Everybody, Limit: once}, {Name: "two", Key: sitetest.Everybody, Limit: two}}})
+	expect(t, "statuses", s.Statuses(t, "GET /ok", 2), []int{200, 429})
+	handled, behind := s.Handled.Load(), s.Behind.Load()
+	a := s.Do(t, "GET /ok")
+	expect(t, "handler and later middleware called", []int64{s.Handled.Load(), s.Behind.Load()}, []int64{handled, behind})
 	expect(t, "handled", handled, 1)
 	expect(t, "status", a.StatusCode, 429)
 	expect(t, "content type", a.Header.Get("Content-Type"), "application/problem+json")
@@ -340,16 +96,16 @@ func refusal(t *testing.T, build func(app) http.Handler) {
 		Status              int
 		Violated            []string `json:"violated-policies"`
 	}
-	if err := json.Unmarshal([]byte(a.body), &problem); err != nil {
-		t.Fatalf("body %q: %v", a.body, err)
+	if err := json.Unmarshal([]byte(a.Text), &problem); err != nil {
+		t.Fatalf("body %q: %v", a.Text, err)
 	}
 	expect(t, "problem", []any{problem.Type, problem.Status, problem.Violated},
 		[]any{"https://iana.org/assignments/http-problem-types#quota-exceeded", 429, []string{"one"}})
 	// All or none: what the refused requests did not get, they did not pay for.
-	expect(t, "left of the other policy", s.last().Results[1].Remaining, 1)
+	expect(t, "left of the other policy", s.Last().Results[1].Remaining, 1)
 }
 
-func headers(t *testing.T, build func(app) http.Handler) {
+func headers(t *testing.T, build func(sitetest.App) http.Handler) {
 	const names = "RateLimit-Limit RateLimit-Remaining RateLimit-Reset RateLimit-Policy RateLimit X-RateLimit-Limit X-RateLimit-Remaining X-RateLimit-Reset"
 	for _, test := range []struct {
 		headers       middleware.Headers
@@ -360,10 +116,10 @@ func headers(t *testing.T, build func(app) http.Handler) {
 		{middleware.HeadersXRateLimit, `|||||2|1|1800`, `|||||2|0|3600`},
 		{middleware.HeadersNone, `|||||||`, `|||||||`},
 	} {
-		s := start(t, build, config{Config: middleware.Config{Headers: test.headers}, policies: []middleware.Policy{
-			{Name: "a", Key: everybody, Limit: two}, {Name: "b", Key: everybody, Limit: gcra.PerMinute(9)}}})
+		s := sitetest.Start(t, sitetest.Config{Build: build, Config: middleware.Config{Headers: test.headers}, Policies: []middleware.Policy{
+			{Name: "a", Key: sitetest.Everybody, Limit: two}, {Name: "b", Key: sitetest.Everybody, Limit: gcra.PerMinute(9)}}})
 		for i, want := range []string{test.first, test.second} {
-			a := s.do(t, "GET /ok")
+			a := s.Do(t, "GET /ok")
 			var got []string
 			for _, name := range strings.Fields(names) {
 				got = append(got, strings.Join(a.Header.Values(name), "&"))
@@ -378,43 +134,43 @@ func headers(t *testing.T, build func(app) http.Handler) {
 	}
 }
 
-func head(t *testing.T, build func(app) http.Handler) {
-	s := start(t, build, config{policies: []middleware.Policy{{Name: "all", Key: everybody, Limit: once}}})
-	expect(t, "GET", s.do(t, "GET /ok").StatusCode, 200)
-	a := s.do(t, "HEAD /ok")
-	expect(t, "HEAD", []any{a.StatusCode, a.body, a.Header.Get("Retry-After")}, []any{429, "", "3600"})
+func head(t *testing.T, build func(sitetest.App) http.Handler) {
+	s := sitetest.Start(t, sitetest.Config{Build: build, Policies: []middleware.Policy{{Name: "all", Key: sitetest.Everybody, Limit: once}}})
+	expect(t, "GET", s.Do(t, "GET /ok").StatusCode, 200)
+	a := s.Do(t, "HEAD /ok")
+	expect(t, "HEAD", []any{a.StatusCode, a.Text, a.Header.Get("Retry-After")}, []any{429, "", "3600"})
 	// On the same connection the next answer must not be taken for the body.
-	expect(t, "GET again", s.do(t, "GET /ok").StatusCode, 429)
+	expect(t, "GET again", s.Do(t, "GET /ok").StatusCode, 429)
 }
 
-func denyOwn(t *testing.T, build func(app) http.Handler) {
-	s := start(t, build, config{policies: []middleware.Policy{{Name: "all", Key: everybody, Limit: once}}, Config: middleware.Config{
+func denyOwn(t *testing.T, build func(sitetest.App) http.Handler) {
+	s := sitetest.Start(t, sitetest.Config{Build: build, Policies: []middleware.Policy{{Name: "all", Key: sitetest.Everybody, Limit: once}}, Config: middleware.Config{
 		Deny: func(w http.ResponseWriter, _ *http.Request, d middleware.Decision) {
 			w.WriteHeader(d.Status())
 			fmt.Fprintf(w, "wait %v", d.RetryAfter.Round(time.Hour))
 		}}})
-	s.do(t, "GET /ok")
-	a := s.do(t, "GET /ok")
-	expect(t, "refusal", []any{a.StatusCode, a.body, a.Header.Get("Retry-After"), a.Header.Get("RateLimit-Remaining")}, []any{429, "wait 1h0m0s", "3600", "0"})
+	s.Do(t, "GET /ok")
+	a := s.Do(t, "GET /ok")
+	expect(t, "refusal", []any{a.StatusCode, a.Text, a.Header.Get("Retry-After"), a.Header.Get("RateLimit-Remaining")}, []any{429, "wait 1h0m0s", "3600", "0"})
 }
 
-func shadow(t *testing.T, build func(app) http.Handler) {
-	s := start(t, build, config{policies: []middleware.Policy{
-		{Name: "real", Key: everybody, Limit: gcra.PerHour(3)}, {Name: "trial", Key: everybody, Limit: once, Shadow: true}}})
-	expect(t, "statuses", s.statuses(t, "GET /ok", 4), []int{200, 200, 200, 429})
-	d := s.last()
+func shadow(t *testing.T, build func(sitetest.App) http.Handler) {
+	s := sitetest.Start(t, sitetest.Config{Build: build, Policies: []middleware.Policy{
+		{Name: "real", Key: sitetest.Everybody, Limit: gcra.PerHour(3)}, {Name: "trial", Key: sitetest.Everybody, Limit: once, Shadow: true}}})
+	expect(t, "statuses", s.Statuses(t, "GET /ok", 4), []int{200, 200, 200, 429})
+	d := s.Last()
 	expect(t, "shadow's verdict", []any{d.Results[1].Shadow, d.Results[1].Allowed}, []any{true, false})
-	a := s.do(t, "GET /ok")
+	a := s.Do(t, "GET /ok")
 	expect(t, "limit", a.Header.Get("RateLimit-Limit"), "3")
-	if strings.Contains(a.body, "trial") {
-		t.Errorf("the client is told of a shadow: %s", a.body)
+	if strings.Contains(a.Text, "trial") {
+		t.Errorf("the client is told of a shadow: %s", a.Text)
 	}
 }
 
-func cost(t *testing.T, build func(app) http.Handler) {
+func cost(t *testing.T, build func(sitetest.App) http.Handler) {
 	var n atomic.Int64
-	s := start(t, build, config{policies: []middleware.Policy{
-		{Name: "all", Key: everybody, Limit: gcra.PerHour(10), Cost: func(*http.Request) int { return int(n.Load()) }}}})
+	s := sitetest.Start(t, sitetest.Config{Build: build, Policies: []middleware.Policy{
+		{Name: "all", Key: sitetest.Everybody, Limit: gcra.PerHour(10), Cost: func(*http.Request) int { return int(n.Load()) }}}})
 	for _, step := range []struct {
 		cost      int64
 		status    int
@@ -429,29 +185,29 @@ func cost(t *testing.T, build func(app) http.Handler) {
 		{0, 200, "0", ""},
 	} {
 		n.Store(step.cost)
-		a := s.do(t, "GET /ok")
+		a := s.Do(t, "GET /ok")
 		expect(t, fmt.Sprintf("cost %d", step.cost), []any{a.StatusCode, a.Header.Get("RateLimit-Remaining"), a.Header.Get("Retry-After")},
 			[]any{step.status, step.remaining, step.retry})
 	}
 }
 
-func plans(t *testing.T, build func(app) http.Handler) {
+func plans(t *testing.T, build func(sitetest.App) http.Handler) {
 	plan := func(r *http.Request) gcra.Limit {
 		return map[string]gcra.Limit{"": once, "pro": two}[r.Header.Get("X-Plan")] // any other: not limited
 	}
-	s := start(t, build, config{policies: []middleware.Policy{{
+	s := sitetest.Start(t, sitetest.Config{Build: build, Policies: []middleware.Policy{{
 		Name:     "plan",
 		Key:      func(r *http.Request) (string, error) { return r.Header.Get("X-Plan"), nil },
 		LimitFor: plan, Skip: func(r *http.Request) bool { return r.Header.Get("X-Internal") != "" },
 	}}})
-	expect(t, "free", s.statuses(t, "GET /ok", 2), []int{200, 429})
-	expect(t, "pro", s.statuses(t, "GET /ok", 3, "X-Plan: pro"), []int{200, 200, 429})
-	expect(t, "unlimited", s.statuses(t, "GET /ok", 3, "X-Plan: staff"), []int{200, 200, 200})
-	a := s.do(t, "GET /ok", "X-Internal: 1")
+	expect(t, "free", s.Statuses(t, "GET /ok", 2), []int{200, 429})
+	expect(t, "pro", s.Statuses(t, "GET /ok", 3, "X-Plan: pro"), []int{200, 200, 429})
+	expect(t, "unlimited", s.Statuses(t, "GET /ok", 3, "X-Plan: staff"), []int{200, 200, 200})
+	a := s.Do(t, "GET /ok", "X-Internal: 1")
 	expect(t, "skipped", []any{a.StatusCode, a.Header.Get("RateLimit-Limit")}, []any{200, ""})
 }
 
-func stacked(t *testing.T, build func(app) http.Handler) {
+func stacked(t *testing.T, build func(sitetest.App) http.Handler) {
 	for _, test := range []struct {
 		name         string
 		headers      middleware.Headers
@@ -463,20 +219,20 @@ func stacked(t *testing.T, build func(app) http.Handler) {
 		{"outer tighter", 0, two, gcra.PerHour(5), []string{"2", ""}, []int{200, 429}},
 		{"lists", middleware.HeadersDraft11, gcra.PerHour(5), two, []string{"", `"outer";r=4;t=720, "inner";r=1;t=1800`}, []int{200, 429}},
 	} {
-		s := start(t, build, config{Config: middleware.Config{Headers: test.headers},
-			policies: []middleware.Policy{{Name: "outer", Key: everybody, Limit: test.outer}},
-			inner:    []middleware.Policy{{Name: "inner", Key: everybody, Limit: test.inner}}})
-		a := s.do(t, "GET /inner/x")
+		s := sitetest.Start(t, sitetest.Config{Build: build, Config: middleware.Config{Headers: test.headers},
+			Policies: []middleware.Policy{{Name: "outer", Key: sitetest.Everybody, Limit: test.outer}},
+			Inner:    []middleware.Policy{{Name: "inner", Key: sitetest.Everybody, Limit: test.inner}}})
+		a := s.Do(t, "GET /inner/x")
 		expect(t, test.name, []string{a.Header.Get("RateLimit-Limit"), a.Header.Get("RateLimit")}, test.want)
-		expect(t, test.name, s.statuses(t, "GET /inner/x", 2), test.statuses)
-		expect(t, test.name+": elsewhere", s.do(t, "GET /ok").StatusCode, map[bool]int{true: 200, false: 429}[test.outer != two])
+		expect(t, test.name, s.Statuses(t, "GET /inner/x", 2), test.statuses)
+		expect(t, test.name+": elsewhere", s.Do(t, "GET /ok").StatusCode, map[bool]int{true: 200, false: 429}[test.outer != two])
 	}
 }
 
 // spellings sends every way to write a path that somebody has found useful
 // against limits by path. Whatever reaches the limited handler must have been
 // counted, and the plain spelling must have reached it.
-func spellings(t *testing.T, build func(app) http.Handler) {
+func spellings(t *testing.T, build func(sitetest.App) http.Handler) {
 	paths := []string{"/login", "//login", "/./login", "/x/../login", "/login/", "/login//", "/LOGIN", "/Login", "/%6cogin", "/lo%67in", "/%2flogin", "/%2Flogin", "/login%2f",
 		"/%2e/login", "/login/.", "/login/%2e", "/login/x/..", "/login;x", "/login;", "/login%00", "/login%20", "/login?x=/ok", "/login%3f", "/login#x", "/%256cogin", `/\login`, `\login`,
 		"/ok/../login", "/ok/%2e%2e/login", "/login/../login", "http://evil.example/login", "HTTP://EVIL/login", "/ｌogin", "/lo\xc4\xb1gin", "*"}
@@ -497,20 +253,18 @@ func spellings(t *testing.T, build func(app) http.Handler) {
 		{"GET /files/*", "GET /files/{path...}", files, "GET /files/a"},
 		{"GET Files.Example/files/", "GET /files/{path...}", files, "GET /files/a"},
 	} {
-		s := start(t, build, config{policies: []middleware.Policy{{Name: "all", Key: everybody, Limit: gcra.PerMinute(1_000_000), Routes: []string{test.route}}}})
+		s := sitetest.Start(t, sitetest.Config{Build: build, Policies: []middleware.Policy{{Name: "all", Key: sitetest.Everybody, Limit: gcra.PerMinute(1_000_000), Routes: []string{test.route}}}})
 		plain := false
 		for _, method := range methods {
 			for _, path := range test.paths {
 				for _, host := range []string{"files.example", "FILES.example.:8080"} {
-					s.mu.Lock()
-					s.decisions = nil
-					s.mu.Unlock()
-					a := s.raw(t, method+" "+path+" HTTP/1.1\r\nHost: "+host+"\r\nX-HTTP-Method-Override: GET\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+					s.Forget()
+					a := s.Raw(t, method+" "+path+" HTTP/1.1\r\nHost: "+host+"\r\nX-HTTP-Method-Override: GET\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
 					if a == nil || a.Header.Get("X-Handled-By") != test.served {
 						continue
 					}
 					plain = plain || method+" "+path == test.plain
-					if len(s.last().Results) == 0 {
+					if len(s.Last().Results) == 0 {
 						t.Errorf("%s: %s %s (host %s) was served by %s and not counted", test.route, method, path, host, a.Header.Get("X-Handled-By"))
 					}
 				}
@@ -519,24 +273,24 @@ func spellings(t *testing.T, build func(app) http.Handler) {
 		if !plain {
 			t.Errorf("%s: %s never reached its handler", test.route, test.plain)
 		}
-		expect(t, test.route+": elsewhere", []any{s.do(t, "GET /ok").StatusCode, len(s.last().Results)}, []any{200, 0})
+		expect(t, test.route+": elsewhere", []any{s.Do(t, "GET /ok").StatusCode, len(s.Last().Results)}, []any{200, 0})
 	}
 }
 
-func byRoute(t *testing.T, build func(app) http.Handler) {
-	s := start(t, build, config{policies: []middleware.Policy{
-		{Name: "login", Key: everybody, Limit: once, Routes: []string{"POST /login"}},
-		{Name: "users", Key: everybody, Limit: two, Routes: []string{"GET /users/{id}", "POST /ok"}},
+func byRoute(t *testing.T, build func(sitetest.App) http.Handler) {
+	s := sitetest.Start(t, sitetest.Config{Build: build, Policies: []middleware.Policy{
+		{Name: "login", Key: sitetest.Everybody, Limit: once, Routes: []string{"POST /login"}},
+		{Name: "users", Key: sitetest.Everybody, Limit: two, Routes: []string{"GET /users/{id}", "POST /ok"}},
 	}})
-	expect(t, "login", s.statuses(t, "POST /login", 2), []int{200, 429})
-	expect(t, "users", []int{s.do(t, "GET /users/1").StatusCode, s.do(t, "GET /users/2").StatusCode, s.do(t, "GET /users/3").StatusCode}, []int{200, 200, 429})
-	expect(t, "same bucket", s.do(t, "POST /ok").StatusCode, 429)
-	expect(t, "no policy", s.statuses(t, "GET /ok", 3), []int{200, 200, 200})
-	expect(t, "the handler sees its route", strings.HasSuffix(s.do(t, "GET /files/a/b").Header.Get("X-Pattern"), "/files/{path...}") ||
-		s.do(t, "GET /files/a/b").Header.Get("X-Pattern") == "/files/*", true)
+	expect(t, "login", s.Statuses(t, "POST /login", 2), []int{200, 429})
+	expect(t, "users", []int{s.Do(t, "GET /users/1").StatusCode, s.Do(t, "GET /users/2").StatusCode, s.Do(t, "GET /users/3").StatusCode}, []int{200, 200, 429})
+	expect(t, "same bucket", s.Do(t, "POST /ok").StatusCode, 429)
+	expect(t, "no policy", s.Statuses(t, "GET /ok", 3), []int{200, 200, 200})
+	expect(t, "the handler sees its route", strings.HasSuffix(s.Do(t, "GET /files/a/b").Header.Get("X-Pattern"), "/files/{path...}") ||
+		s.Do(t, "GET /files/a/b").Header.Get("X-Pattern") == "/files/*", true)
 }
 
-func subjects(t *testing.T, build func(app) http.Handler) {
+func subjects(t *testing.T, build func(sitetest.App) http.Handler) {
 	secret := []byte("a secret that is long enough for HS256")
 	sign := func(method jwt.SigningMethod, key any, subject, issuer string, lives time.Duration) string {
 		token, err := jwt.NewWithClaims(method, jwt.RegisteredClaims{
@@ -546,16 +300,16 @@ func subjects(t *testing.T, build func(app) http.Handler) {
 		}
 		return "Authorization: Bearer " + token
 	}
-	s := start(t, build, config{policies: []middleware.Policy{{Name: "all", Limit: once,
+	s := sitetest.Start(t, sitetest.Config{Build: build, Policies: []middleware.Policy{{Name: "all", Limit: once,
 		Key: keyfunc.JWTSubject(func(*jwt.Token) (any, error) { return secret, nil }, []string{"HS256"}, jwt.WithIssuer("us"))}}})
 	hs := jwt.SigningMethodHS256
 	alice, again := sign(hs, secret, "alice", "us", time.Hour), sign(hs, secret, "alice", "us", 2*time.Hour)
-	expect(t, "alice", s.statuses(t, "GET /ok", 2, alice), []int{200, 429})
-	expect(t, "alice with another token", s.do(t, "GET /ok", again).StatusCode, 429)
-	expect(t, "bob", s.do(t, "GET /ok", sign(hs, secret, "bob", "us", time.Hour)).StatusCode, 200)
+	expect(t, "alice", s.Statuses(t, "GET /ok", 2, alice), []int{200, 429})
+	expect(t, "alice with another token", s.Do(t, "GET /ok", again).StatusCode, 429)
+	expect(t, "bob", s.Do(t, "GET /ok", sign(hs, secret, "bob", "us", time.Hour)).StatusCode, 200)
 	// Nobody in particular is one bucket: the first passes, and no forgery gives
 	// a fresh one.
-	expect(t, "no token", s.do(t, "GET /ok").StatusCode, 200)
+	expect(t, "no token", s.Do(t, "GET /ok").StatusCode, 200)
 	for name, header := range map[string]string{
 		"forged":       sign(hs, []byte("another secret, just as long as it"), "carol", "us", time.Hour),
 		"alg none":     sign(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, "carol", "us", time.Hour),
@@ -565,7 +319,7 @@ func subjects(t *testing.T, build func(app) http.Handler) {
 		"garbage":      "Authorization: Bearer a.b.c",
 		"empty":        "Authorization: Bearer ",
 	} {
-		expect(t, name, s.do(t, "GET /ok", header).StatusCode, 429)
+		expect(t, name, s.Do(t, "GET /ok", header).StatusCode, 429)
 	}
 }
 
@@ -576,7 +330,7 @@ var errAway = errors.New("dial tcp 10.0.0.7:6379: connection refused")
 
 func (away) Take(context.Context, []gcra.Charge) (bool, error) { return false, errAway }
 
-func outage(t *testing.T, build func(app) http.Handler) {
+func outage(t *testing.T, build func(sitetest.App) http.Handler) {
 	for _, test := range []struct {
 		outage   middleware.FailureMode
 		statuses []int
@@ -586,38 +340,38 @@ func outage(t *testing.T, build func(app) http.Handler) {
 		{middleware.FailOpen, []int{200, 200, 200}, ""},
 		{middleware.FailClosed, []int{503, 503, 503}, ""},
 	} {
-		s := start(t, build, config{Config: middleware.Config{Store: away{gcra.NewMemory()}, Instances: 2, Logger: new(diagtest.Log).Logger()},
-			policies: []middleware.Policy{{Name: "all", Key: everybody, Limit: gcra.PerHour(4), OnFailure: test.outage}}})
-		expect(t, fmt.Sprintf("outage way %d", test.outage), s.statuses(t, "GET /ok", 3), test.statuses)
-		a := s.do(t, "GET /ok")
+		s := sitetest.Start(t, sitetest.Config{Build: build, Config: middleware.Config{Store: away{gcra.NewMemory()}, Instances: 2, Logger: new(diagtest.Log).Logger()},
+			Policies: []middleware.Policy{{Name: "all", Key: sitetest.Everybody, Limit: gcra.PerHour(4), OnFailure: test.outage}}})
+		expect(t, fmt.Sprintf("outage way %d", test.outage), s.Statuses(t, "GET /ok", 3), test.statuses)
+		a := s.Do(t, "GET /ok")
 		expect(t, "limit", a.Header.Get("RateLimit-Limit"), test.limit)
 		if a.StatusCode == 503 {
 			expect(t, "retry", a.Header.Get("Retry-After"), "1")
 		}
-		if strings.Contains(a.body+fmt.Sprint(a.Header), "10.0.0.7") {
-			t.Errorf("the client is told of the cause: %s", a.body)
+		if strings.Contains(a.Text+fmt.Sprint(a.Header), "10.0.0.7") {
+			t.Errorf("the client is told of the cause: %s", a.Text)
 		}
-		if !errors.Is(s.last().Err, errAway) {
-			t.Errorf("Err: got %v; want the store's", s.last().Err)
+		if !errors.Is(s.Last().Err, errAway) {
+			t.Errorf("Err: got %v; want the store's", s.Last().Err)
 		}
 	}
 }
 
-func maxDelay(t *testing.T, build func(app) http.Handler) {
+func maxDelay(t *testing.T, build func(sitetest.App) http.Handler) {
 	const interval = 50 * time.Millisecond
-	s := start(t, build, config{policies: []middleware.Policy{
-		{Name: "all", Key: everybody, Limit: gcra.Limit{Count: 1, Per: interval}, MaxDelay: 20 * interval}}})
+	s := sitetest.Start(t, sitetest.Config{Build: build, Policies: []middleware.Policy{
+		{Name: "all", Key: sitetest.Everybody, Limit: gcra.Limit{Count: 1, Per: interval}, MaxDelay: 20 * interval}}})
 	begin := time.Now()
-	expect(t, "statuses", s.statuses(t, "GET /ok", 5), []int{200, 200, 200, 200, 200})
+	expect(t, "statuses", s.Statuses(t, "GET /ok", 5), []int{200, 200, 200, 200, 200})
 	if took := time.Since(begin); took < 3*interval {
 		t.Errorf("five requests at one in %v took %v; want them held back", interval, took)
 	}
 }
 
-func refundAndSpend(t *testing.T, build func(app) http.Handler) {
-	s := start(t, build, config{
-		policies: []middleware.Policy{{Name: "all", Key: everybody, Limit: gcra.PerHour(10)}},
-		handler: func(_ http.ResponseWriter, r *http.Request) {
+func refundAndSpend(t *testing.T, build func(sitetest.App) http.Handler) {
+	s := sitetest.Start(t, sitetest.Config{Build: build,
+		Policies: []middleware.Policy{{Name: "all", Key: sitetest.Everybody, Limit: gcra.PerHour(10)}},
+		Handler: func(_ http.ResponseWriter, r *http.Request) {
 			d := middleware.FromContext(r.Context())
 			var err error
 			switch r.Header.Get("X-Do") {
@@ -632,16 +386,16 @@ func refundAndSpend(t *testing.T, build func(app) http.Handler) {
 		},
 	})
 	for _, step := range []struct{ do, remaining string }{{"", "9"}, {"refund", "8"}, {"spend", "8"}, {"", "1"}, {"spend", "0"}, {"", "0"}} {
-		expect(t, "remaining before "+step.do, s.do(t, "GET /ok", "X-Do: "+step.do).Header.Get("RateLimit-Remaining"), step.remaining)
+		expect(t, "remaining before "+step.do, s.Do(t, "GET /ok", "X-Do: "+step.do).Header.Get("RateLimit-Remaining"), step.remaining)
 	}
-	expect(t, "at the end", s.do(t, "GET /ok").StatusCode, 429)
+	expect(t, "at the end", s.Do(t, "GET /ok").StatusCode, 429)
 }
 
-func streams(t *testing.T, build func(app) http.Handler) {
+func streams(t *testing.T, build func(sitetest.App) http.Handler) {
 	more := make(chan struct{})
-	s := start(t, build, config{
-		policies: []middleware.Policy{{Name: "all", Key: everybody, Limit: gcra.PerHour(10)}},
-		handler: func(w http.ResponseWriter, r *http.Request) {
+	s := sitetest.Start(t, sitetest.Config{Build: build,
+		Policies: []middleware.Policy{{Name: "all", Key: sitetest.Everybody, Limit: gcra.PerHour(10)}},
+		Handler: func(w http.ResponseWriter, r *http.Request) {
 			rc := http.NewResponseController(w)
 			if r.Header.Get("Upgrade") != "" {
 				conn, rw, err := rc.Hijack()
@@ -693,12 +447,12 @@ func streams(t *testing.T, build func(app) http.Handler) {
 	expect(t, "after the upgrade", []any{string(echoed), err}, []any{"hello", nil})
 }
 
-func malformed(t *testing.T, build func(app) http.Handler) {
-	s := start(t, build, config{policies: []middleware.Policy{
+func malformed(t *testing.T, build func(sitetest.App) http.Handler) {
+	s := sitetest.Start(t, sitetest.Config{Build: build, Policies: []middleware.Policy{
 		{Name: "token", Limit: gcra.PerMinute(1000), Key: keyfunc.JWTSubject(func(*jwt.Token) (any, error) { return []byte("k"), nil }, []string{"HS256"})},
 		{Name: "client", Limit: gcra.PerMinute(1000), Key: func(r *http.Request) (string, error) { return r.Header.Get("X-Key"), nil }},
 		{Name: "route", Limit: gcra.PerMinute(1000), Key: keyfunc.Route},
-		{Name: "login", Limit: gcra.PerMinute(1000), Key: everybody, Routes: []string{"/login"}},
+		{Name: "login", Limit: gcra.PerMinute(1000), Key: sitetest.Everybody, Routes: []string{"/login"}},
 	}})
 	request := func(line string, header ...string) string {
 		return line + " HTTP/1.1\r\nHost: h\r\nConnection: close\r\n" + strings.Join(append(header, ""), "\r\n") + "\r\n"
@@ -719,21 +473,21 @@ func malformed(t *testing.T, build func(app) http.Handler) {
 		"OPTIONS *":         request("OPTIONS *"),
 		"strange host":      "GET /ok HTTP/1.1\r\nHost: a:b:c:]\r\nConnection: close\r\n\r\n",
 	} {
-		a := s.raw(t, raw)
+		a := s.Raw(t, raw)
 		if a == nil {
 			t.Errorf("%s: the server hung up", name)
 		} else if a.StatusCode >= 500 && a.StatusCode != http.StatusNotImplemented {
-			t.Errorf("%s: got %d, %s", name, a.StatusCode, a.body)
+			t.Errorf("%s: got %d, %s", name, a.StatusCode, a.Text)
 		}
 	}
-	if d := s.last(); d.Err != nil {
+	if d := s.Last(); d.Err != nil {
 		t.Errorf("a client can bring about an outage: %v", d.Err)
 	}
 }
 
-func concurrent(t *testing.T, build func(app) http.Handler) {
-	s := start(t, build, config{policies: []middleware.Policy{
-		{Name: "a", Key: everybody, Limit: gcra.PerHour(20)}, {Name: "b", Key: everybody, Limit: gcra.PerHour(30)}}})
+func concurrent(t *testing.T, build func(sitetest.App) http.Handler) {
+	s := sitetest.Start(t, sitetest.Config{Build: build, Policies: []middleware.Policy{
+		{Name: "a", Key: sitetest.Everybody, Limit: gcra.PerHour(20)}, {Name: "b", Key: sitetest.Everybody, Limit: gcra.PerHour(30)}}})
 	var passed, refused atomic.Int64
 	var wg sync.WaitGroup
 	for range 60 {
@@ -759,18 +513,18 @@ func concurrent(t *testing.T, build func(app) http.Handler) {
 // TestSameKeysEverywhere has the same routes in every framework and expects the
 // same keys of keyfunc.Route.
 func TestSameKeysEverywhere(t *testing.T) {
-	for _, f := range frameworks {
-		if f.name == "chi with net/http's adapter" {
+	for _, f := range sitetest.Frameworks {
+		if f.Name == "chi with net/http's adapter" {
 			continue // which does not ask chi for the route
 		}
-		t.Run(f.name, func(t *testing.T) {
-			s := start(t, f.build, config{policies: []middleware.Policy{{Name: "route", Key: keyfunc.Route, Limit: gcra.PerMinute(1000)}}})
+		t.Run(f.Name, func(t *testing.T) {
+			s := sitetest.Start(t, sitetest.Config{Build: f.Build, Policies: []middleware.Policy{{Name: "route", Key: keyfunc.Route, Limit: gcra.PerMinute(1000)}}})
 			for request, want := range map[string]string{
 				"GET /ok": "route:GET /ok", "POST /login": "route:POST /login", "GET /users/7": "route:GET /users/{id}",
 				"GET /files/a/b": "route:GET /files/{path...}", "GET /users/8?x=y": "route:GET /users/{id}",
 			} {
-				s.do(t, request)
-				expect(t, request, s.last().Results[0].Subject, want)
+				s.Do(t, request)
+				expect(t, request, s.Last().Results[0].Subject, want)
 			}
 		})
 	}
@@ -787,7 +541,7 @@ func FuzzSpellings(f *testing.F) {
 	var last served
 	var handlers []http.Handler
 	policy := func(name string, routes ...string) middleware.Policy {
-		return middleware.Policy{Name: name, Key: everybody, Limit: gcra.PerMinute(1_000_000), Routes: routes}
+		return middleware.Policy{Name: name, Key: sitetest.Everybody, Limit: gcra.PerMinute(1_000_000), Routes: routes}
 	}
 	limiter := middleware.Must(middleware.New(middleware.Config{
 		Store: gcra.NewMemory(), Headers: middleware.HeadersNone,
@@ -797,13 +551,13 @@ func FuzzSpellings(f *testing.F) {
 			}
 		},
 	}, policy("POST /login", "/login"), policy("GET /users/{id}", "GET /users/{name}"), policy("GET /files/{path...}", "/files/")))
-	for _, framework := range frameworks {
-		a := app{outer: limiter, behind: func() {}, routes: map[string]http.HandlerFunc{}}
+	for _, framework := range sitetest.Frameworks {
+		a := sitetest.App{Outer: limiter, Behind: func() {}, Routes: map[string]http.HandlerFunc{}}
 		for _, pattern := range []string{"POST /login", "GET /users/{id}", "GET /files/{path...}", "GET /other"} {
-			a.routes[pattern] = func(http.ResponseWriter, *http.Request) { last.by = pattern }
+			a.Routes[pattern] = func(http.ResponseWriter, *http.Request) { last.by = pattern }
 		}
-		a.inner = limiter
-		handlers = append(handlers, framework.build(a))
+		a.Inner = limiter
+		handlers = append(handlers, framework.Build(a))
 	}
 	f.Fuzz(func(t *testing.T, method, target string) {
 		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(method + " " + target + " HTTP/1.1\r\nHost: h\r\n\r\n")))
@@ -814,7 +568,7 @@ func FuzzSpellings(f *testing.F) {
 			last = served{}
 			h.ServeHTTP(httptest.NewRecorder(), r.Clone(t.Context()))
 			if last.by != "" && last.by != "GET /other" && !strings.Contains(last.counted, last.by+" ") {
-				t.Errorf("%s: %q %q was served by %s and counted by %q", frameworks[i].name, method, target, last.by, last.counted)
+				t.Errorf("%s: %q %q was served by %s and counted by %q", sitetest.Frameworks[i].Name, method, target, last.by, last.counted)
 			}
 		}
 	})

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/sitetest"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
@@ -26,8 +27,8 @@ func anyAddr() string {
 func TestFault69ForwardedHeadersAreIgnored(t *testing.T) {
 	o := fault(t, fmt.Sprintf("other addresses in %d headers", len(addressHeaders)))
 	const burst = 10
-	eachFramework(t, func(t *testing.T, f framework) {
-		s := openSite(t, o, setup{framework: f, policies: []middleware.Policy{{Name: "client", Key: keyfunc.RemoteAddr, Limit: gcra.PerDay(burst)}}})
+	eachFramework(t, func(t *testing.T, f sitetest.Framework) {
+		s := openSite(t, o, sitetest.Config{Build: f.Build, Policies: []middleware.Policy{{Name: "client", Key: keyfunc.RemoteAddr, Limit: gcra.PerDay(burst)}}})
 		passed := 0
 		for i := range amount(100, 1000) {
 			header := []string{addressHeaders[i%len(addressHeaders)] + ": " + anyAddr()}
@@ -36,7 +37,7 @@ func TestFault69ForwardedHeadersAreIgnored(t *testing.T) {
 					header = append(header, name+": "+anyAddr())
 				}
 			}
-			if s.do(t, "GET /ok", header...).StatusCode == http.StatusOK {
+			if s.Do(t, "GET /ok", header...).StatusCode == http.StatusOK {
 				passed++
 			}
 		}
@@ -56,24 +57,25 @@ func TestFault70ClientPartOfAForwardedHeaderIsIgnored(t *testing.T) {
 		{keyfunc.Forwarded("127.0.0.1"), "Forwarded: for=%s, for=127.0.0.1", `, for="%s:4711";proto=http`},
 		{keyfunc.Forwarded("127.0.0.1"), `Forwarded: for=%s;host="a`, ", for=%s"}, // the client's quote stays open
 	} {
-		eachFramework(t, func(t *testing.T, f framework) {
-			s := openSite(t, o, setup{framework: f, policies: []middleware.Policy{{Name: "client", Key: tt.key, Limit: gcra.PerDay(burst)}}})
+		eachFramework(t, func(t *testing.T, f sitetest.Framework) {
+			s := openSite(t, o, sitetest.Config{Build: f.Build, Policies: []middleware.Policy{{Name: "client", Key: tt.key, Limit: gcra.PerDay(burst)}}})
 			forwarded := func(client string) string {
 				return fmt.Sprintf(tt.header, anyAddr()) + fmt.Sprintf(tt.appended, client)
 			}
 			passed := 0
 			for range 30 {
-				if s.do(t, "GET /ok", forwarded("203.0.113.9")).StatusCode == http.StatusOK {
+				if s.Do(t, "GET /ok", forwarded("203.0.113.9")).StatusCode == http.StatusOK {
 					passed++
 				}
 			}
 			o.over.Add(int64(max(passed-burst, 0)))
 			expect(t, "passed", passed, burst)
-			expect(t, "subject", s.lastDecision().Results[0].Subject, "ip:203.0.113.9")
-			expect(t, "another client of the proxy", s.do(t, "GET /ok", forwarded("203.0.113.10")).StatusCode, 200)
+			expect(t, "subject", s.Last().Results[0].Subject, "ip:203.0.113.9")
+			expect(t, "another client of the proxy", s.Do(t, "GET /ok", forwarded("203.0.113.10")).StatusCode, 200)
 			// A peer that is no proxy is not asked at all.
-			expect(t, "past the proxy", s.doFrom(t, from(t, "127.0.0.2"), "GET /ok", forwarded("203.0.113.10")).StatusCode, 200)
-			expect(t, "subject", s.lastDecision().Results[0].Subject, "ip:127.0.0.2")
+			s.Client = from(t, "127.0.0.2")
+			expect(t, "past the proxy", s.Do(t, "GET /ok", forwarded("203.0.113.10")).StatusCode, 200)
+			expect(t, "subject", s.Last().Results[0].Subject, "ip:127.0.0.2")
 		})
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
+	"github.com/seed-e377111c/ratelimit/internal/sitetest"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
@@ -78,12 +79,12 @@ func TestFault84FloodOfKeysInRedisIsBounded(t *testing.T) {
 	}
 
 	// With a limit by address on the same request, the flood writes nothing more.
-	s := openSite(t, o, setup{Config: middleware.Config{Store: store}, policies: []middleware.Policy{
+	s := openSite(t, o, sitetest.Config{Config: middleware.Config{Store: store}, Policies: []middleware.Policy{
 		{Name: "address", Key: keyfunc.RemoteAddr, Limit: gcra.PerDay(50)},
 		{Name: "identity", Key: byClient, Limit: gcra.PerDay(10)}}})
 	before := server.Client().DBSize(ctx).Val()
 	for i := range amount(500, 10_000) {
-		s.do(t, "GET /ok", fmt.Sprint("X-Client: ", i))
+		s.Do(t, "GET /ok", fmt.Sprint("X-Client: ", i))
 	}
 	expect(t, "keys of a flood behind a limit of 50 by address", server.Client().DBSize(ctx).Val()-before, 51)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
+	"github.com/seed-e377111c/ratelimit/internal/sitetest"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
@@ -32,7 +33,7 @@ func escaped(s string) string {
 func TestFault81DifferentIdentitiesNeverShareAKey(t *testing.T) {
 	o := fault(t, "separators, NUL, CRLF and braces in pairs")
 	server := redistest.Start(t)
-	s := openSite(t, o, setup{Config: middleware.Config{Store: patientStore(t, server)}, policies: []middleware.Policy{
+	s := openSite(t, o, sitetest.Config{Config: middleware.Config{Store: patientStore(t, server)}, Policies: []middleware.Policy{
 		{Name: "p", Key: keyfunc.Join(byQuery("a"), byQuery("b")), Limit: gcra.PerDay(1)}}})
 	parts := []string{"", "a", "b", "ab", ":", "|", "a|", "|a", "a|b", "{", "}", "{a}", "}:p", "}:{", "%", "%7C", "%7c", "%25", "%#", "\x00", "\r\n", "a\r\nSET x 1\r\n",
 		" ", "\xff", "é", "e\u0301", "A", strings.Repeat("a", 64), strings.Repeat("a", 65), strings.Repeat("{", 22), strings.Repeat("a", 64) + "\x00"}
@@ -41,12 +42,12 @@ func TestFault81DifferentIdentitiesNeverShareAKey(t *testing.T) {
 		for _, b := range parts {
 			target := "GET /ok?a=" + escaped(a) + "&b=" + escaped(b)
 			pairs++
-			if s.do(t, target).StatusCode == http.StatusOK {
+			if s.Do(t, target).StatusCode == http.StatusOK {
 				fresh++
 			} else {
 				t.Errorf("%q and %q: denied as if seen before", a, b)
 			}
-			if s.do(t, target).StatusCode == http.StatusOK {
+			if s.Do(t, target).StatusCode == http.StatusOK {
 				again++
 			}
 		}
@@ -68,35 +69,33 @@ func TestFault81DifferentIdentitiesNeverShareAKey(t *testing.T) {
 func TestFault83LongKeyTakesNoMoreRoom(t *testing.T) {
 	o := fault(t, "identities of 900 KB")
 	server := redistest.Start(t)
-	eachFramework(t, func(t *testing.T, f framework) {
-		s := openSite(t, o, setup{framework: f, Config: middleware.Config{Store: patientStore(t, server)}, policies: []middleware.Policy{
-			{Name: f.name, Key: byClient, Limit: gcra.PerDay(1)}}})
-		var sizes []int64
-		for _, n := range []int{65, 1 << 10, 900 << 10} {
-			id := strings.Repeat("k", n)
-			expect(t, fmt.Sprint(n, " bytes"), s.statuses(t, "GET /ok", 2, "X-Client: "+id), []int{200, 429})
-			expect(t, fmt.Sprint(n, " bytes, the last differs"), s.do(t, "GET /ok", "X-Client: "+id[:n-1]+"x").StatusCode, 200)
-		}
-		keys, err := server.Client().Keys(t.Context(), "*"+f.name).Result()
+	s := openSite(t, o, sitetest.Config{Config: middleware.Config{Store: patientStore(t, server)}, Policies: []middleware.Policy{
+		{Name: "p", Key: byClient, Limit: gcra.PerDay(1)}}})
+	var sizes []int64
+	for _, n := range []int{65, 1 << 10, 900 << 10} {
+		id := strings.Repeat("k", n)
+		expect(t, fmt.Sprint(n, " bytes"), s.Statuses(t, "GET /ok", 2, "X-Client: "+id), []int{200, 429})
+		expect(t, fmt.Sprint(n, " bytes, the last differs"), s.Do(t, "GET /ok", "X-Client: "+id[:n-1]+"x").StatusCode, 200)
+	}
+	keys, err := server.Client().Keys(t.Context(), "*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(t, "keys", len(keys), 6)
+	for _, key := range keys {
+		size, err := server.Client().MemoryUsage(t.Context(), key).Result()
 		if err != nil {
 			t.Fatal(err)
 		}
-		expect(t, "keys", len(keys), 6)
-		for _, key := range keys {
-			size, err := server.Client().MemoryUsage(t.Context(), key).Result()
-			if err != nil {
-				t.Fatal(err)
-			}
-			sizes = append(sizes, size)
-			if len(key) > len("rl:")+longestKey || size != sizes[0] {
-				t.Errorf("key %q takes %d bytes in Redis, the first %d; want the same", key, size, sizes[0])
-			}
+		sizes = append(sizes, size)
+		if len(key) > len("rl:")+longestKey || size != sizes[0] {
+			t.Errorf("key %q takes %d bytes in Redis, the first %d; want the same", key, size, sizes[0])
 		}
-		// Larger headers do not reach the limiter.
-		a := s.raw(t, "GET /ok HTTP/1.1\r\nHost: h\r\nX-Client: "+strings.Repeat("k", 2<<20)+"\r\n\r\n")
-		if a != nil {
-			expect(t, "2 MB", a.StatusCode, http.StatusRequestHeaderFieldsTooLarge)
-		}
-		expect(t, "decisions with an error", s.failed.Load(), 0)
-	})
+	}
+	// Larger headers do not reach the limiter.
+	a := s.Raw(t, "GET /ok HTTP/1.1\r\nHost: h\r\nX-Client: "+strings.Repeat("k", 2<<20)+"\r\n\r\n")
+	if a != nil {
+		expect(t, "2 MB", a.StatusCode, http.StatusRequestHeaderFieldsTooLarge)
+	}
+	expect(t, "decisions with an error", s.failed.Load(), 0)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
+	"github.com/seed-e377111c/ratelimit/internal/sitetest"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
@@ -26,7 +27,7 @@ func TestFault86NoClientCausesAnOutage(t *testing.T) {
 	subject := keyfunc.JWTSubject(func(*jwt.Token) (any, error) { return []byte("a secret that is long enough for HS256"), nil }, []string{"HS256"})
 	for _, outage := range []middleware.FailureMode{middleware.FailOpen, middleware.FailClosed} {
 		honest := fmt.Sprint("alice", outage)
-		s := openSite(t, o, setup{Config: middleware.Config{Store: store.Store}, policies: []middleware.Policy{
+		s := openSite(t, o, sitetest.Config{Config: middleware.Config{Store: store.Store}, Policies: []middleware.Policy{
 			{Name: "client", Key: byClient, Limit: gcra.PerDay(burst), OnFailure: outage},
 			{Name: "token", Key: subject, Limit: gcra.PerDay(1_000_000).WithBurst(100_000), OnFailure: outage}}})
 		long := strings.Repeat("k", 900<<10)
@@ -35,14 +36,14 @@ func TestFault86NoClientCausesAnOutage(t *testing.T) {
 				key := fmt.Sprint("rl:{eve", i%5, "}:client")
 				do(t, server, "del", key)
 				server.Client().LPush(t.Context(), key, "x") // may find it healed already
-				s.do(t, "GET /ok", fmt.Sprint("X-Client: eve", i%5))
+				s.Do(t, "GET /ok", fmt.Sprint("X-Client: eve", i%5))
 			},
-			func(i int) { s.do(t, "GET /ok", "X-Client: "+long, fmt.Sprint("X-Nonce: ", i)) },
+			func(i int) { s.Do(t, "GET /ok", "X-Client: "+long, fmt.Sprint("X-Nonce: ", i)) },
 			func(i int) {
-				s.do(t, "GET /ok", "X-Client: eve", "Authorization: Bearer "+strings.Repeat(fmt.Sprint(i, "."), 9000))
+				s.Do(t, "GET /ok", "X-Client: eve", "Authorization: Bearer "+strings.Repeat(fmt.Sprint(i, "."), 9000))
 			},
 			func(int) {
-				s.raw(t, "GET /%2e%2e/ok HTTP/1.1\r\nHost: h\r\nX-Client: \xff\xfe{}\r\nConnection: close\r\n\r\n")
+				s.Raw(t, "GET /%2e%2e/ok HTTP/1.1\r\nHost: h\r\nX-Client: \xff\xfe{}\r\nConnection: close\r\n\r\n")
 			},
 			func(int) { s.hangUp(t, "GET /ok HTTP/1.1\r\nHost: h\r\nX-Client: eve\r\n\r\n", time.Millisecond) },
 		}
@@ -57,7 +58,7 @@ func TestFault86NoClientCausesAnOutage(t *testing.T) {
 		var passed atomic.Int64
 		redistest.Together(4, func(int) {
 			for range burst {
-				if s.do(t, "GET /ok", "X-Client: "+honest).StatusCode == http.StatusOK {
+				if s.Do(t, "GET /ok", "X-Client: "+honest).StatusCode == http.StatusOK {
 					passed.Add(1)
 				}
 			}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
+	"github.com/seed-e377111c/ratelimit/internal/sitetest"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -67,9 +68,9 @@ func TestFault59ClientsThatHangUpDoNotOpenTheBreaker(t *testing.T) {
 	proxy := redistest.NewProxy(t, server.Addr)
 	store := rigAt(t, "redis://"+proxy.Addr+"?read_timeout=20s")
 	store.Timeout = ample
-	s := openSite(t, o, setup{Config: middleware.Config{Store: store.Store}, policies: []middleware.Policy{
-		{Name: "all", Key: everybody, Limit: ledger(100_000), OnFailure: middleware.FailClosed}}})
-	expect(t, "before", s.do(t, "GET /ok").StatusCode, 200)
+	s := openSite(t, o, sitetest.Config{Config: middleware.Config{Store: store.Store}, Policies: []middleware.Policy{
+		{Name: "all", Key: sitetest.Everybody, Limit: ledger(100_000), OnFailure: middleware.FailClosed}}})
+	expect(t, "before", s.Do(t, "GET /ok").StatusCode, 200)
 	proxy.Delay(5 * time.Millisecond)
 	n := amount(400, 10_000)
 	redistest.Together(20, func(int) {
@@ -92,7 +93,7 @@ func TestFault59ClientsThatHangUpDoNotOpenTheBreaker(t *testing.T) {
 		t.Errorf("%d decisions about %d requests; want most of them", decisions, n)
 	}
 	expect(t, "decisions with an error", s.failed.Load(), 0)
-	expect(t, "after", s.do(t, "GET /ok").StatusCode, 200)
+	expect(t, "after", s.Do(t, "GET /ok").StatusCode, 200)
 	if lines := store.log.Lines(isAway); len(lines) != 0 {
 		t.Errorf("closed connections counted as an outage: %q", lines)
 	}
@@ -103,12 +104,12 @@ func TestFault60HangingUpDoesNotAvoidTheCharge(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)
 	limit := ledger(8000)
-	for _, f := range frameworks {
+	for _, f := range sitetest.Frameworks {
 		store := rigAt(t, "redis://"+proxy.Addr+"?read_timeout=20s")
 		store.Timeout, store.Prefix = ample, "rl:"
-		s := openSite(t, o, setup{framework: f, Config: middleware.Config{Store: store.Store}, policies: []middleware.Policy{
-			{Name: "all", Key: func(*http.Request) (string, error) { return f.name, nil }, Limit: limit}}})
-		s.do(t, "GET /ok")
+		s := openSite(t, o, sitetest.Config{Build: f.Build, Config: middleware.Config{Store: store.Store}, Policies: []middleware.Policy{
+			{Name: "all", Key: func(*http.Request) (string, error) { return f.Name, nil }, Limit: limit}}})
+		s.Do(t, "GET /ok")
 		proxy.Delay(3 * time.Millisecond)
 		n := amount(200, 2000)
 		redistest.Together(20, func(i int) {
@@ -119,9 +120,9 @@ func TestFault60HangingUpDoesNotAvoidTheCharge(t *testing.T) {
 		// A reset may arrive before its request is read, which is then not served.
 		decisions := s.settled()
 		proxy.Pass()
-		expect(t, f.name+": charged", charged(t, server, f.name, limit), decisions)
-		if handled := s.handled.Load(); decisions < int64(n)/3 || handled > decisions {
-			t.Errorf("%s: %d decisions and %d served of %d requests; want most decided, and none served without", f.name, decisions, handled, n)
+		expect(t, f.Name+": charged", charged(t, server, f.Name, limit), decisions)
+		if handled := s.Handled.Load(); decisions < int64(n)/3 || handled > decisions {
+			t.Errorf("%s: %d decisions and %d served of %d requests; want most decided, and none served without", f.Name, decisions, handled, n)
 		}
 	}
 }
@@ -195,7 +196,7 @@ func TestFault61EachStreamOfARapidResetIsCharged(t *testing.T) {
 	o := fault(t, "HTTP/2 streams reset at once")
 	server := redistest.Start(t)
 	limit := ledger(40_000)
-	s := openSite(t, o, setup{tls: true, Config: middleware.Config{Store: patientStore(t, server)}, policies: []middleware.Policy{{Name: "all", Key: everybody, Limit: limit}}})
+	s := openSite(t, o, sitetest.Config{TLS: true, Config: middleware.Config{Store: patientStore(t, server)}, Policies: []middleware.Policy{{Name: "all", Key: sitetest.Everybody, Limit: limit}}})
 	goroutines, before := held(t), heap()
 
 	// At a pace that the server keeps up with, each request is charged.
@@ -219,7 +220,7 @@ func TestFault61EachStreamOfARapidResetIsCharged(t *testing.T) {
 	}
 	decisions := s.settled()
 	expect(t, "charged in a rush", charged(t, server, "everybody", limit), decisions)
-	o.atMost(t, s.handled.Load(), decisions, "served without a decision")
+	o.atMost(t, s.Handled.Load(), decisions, "served without a decision")
 	expect(t, "decisions with an error", s.failed.Load(), 0)
 	goroutines.released(t, 40) // idle connections to Redis stay
 	if after := heap(); after > before+32<<20 {
@@ -239,10 +240,10 @@ func TestFault62OutageLeaksNothing(t *testing.T) {
 		"connections refused": proxy.Refuse, "silent": proxy.Blackhole, "slow": func() { proxy.Delay(2 * budget) }} {
 		fault()
 		s.traffic(t, 200, phase(600*time.Millisecond, 10*time.Second)).only(t, name, http.StatusOK)
-		s.client.CloseIdleConnections()
+		s.Client.CloseIdleConnections()
 		begin := held(t)
 		s.traffic(t, 200, phase(600*time.Millisecond, 90*time.Second)).only(t, name, http.StatusOK)
-		s.client.CloseIdleConnections()
+		s.Client.CloseIdleConnections()
 		begin.released(t, 80) // a pool of connections, with goroutines of the proxy; a leak would be one for each request
 	}
 	if s.failed.Load() == 0 {
@@ -253,7 +254,7 @@ func TestFault62OutageLeaksNothing(t *testing.T) {
 	if err := store.Close(); err != nil {
 		t.Errorf("Close: %v", err)
 	}
-	s.client.CloseIdleConnections()
+	s.Client.CloseIdleConnections()
 	s.Close()
 	proxy.Reset()
 	clean.released(t, 4) // of clients that the test has opened meanwhile

@@ -6,22 +6,23 @@ import (
 	"testing"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/sitetest"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
 func TestFault91MissingSettingsAreSafe(t *testing.T) {
 	o := fault(t, "a policy from JSON without fields")
 	enforced := func(t *testing.T, name string, cfg middleware.Config, p middleware.Policy) {
-		p.Key = everybody
+		p.Key = sitetest.Everybody
 		cfg.Store = gcra.NewMemory()
-		s := openSite(t, o, setup{Config: cfg, policies: []middleware.Policy{p}})
-		a := s.do(t, "GET /ok")
+		s := openSite(t, o, sitetest.Config{Config: cfg, Policies: []middleware.Policy{p}})
+		a := s.Do(t, "GET /ok")
 		expect(t, name, []any{a.StatusCode, a.Header.Get("RateLimit-Limit"), a.Header.Get("RateLimit-Remaining")}, []any{200, "2", "1"})
-		expect(t, name, s.statuses(t, "GET /ok", 2), []int{200, 429})
+		expect(t, name, s.Statuses(t, "GET /ok", 2), []int{200, 429})
 		// In an outage it fails local.
 		cfg.Store, cfg.Logger = broken{}, silence
-		s = openSite(t, o, setup{Config: cfg, policies: []middleware.Policy{p}})
-		expect(t, name+": without a store", s.statuses(t, "GET /ok", 3), []int{200, 200, 429})
+		s = openSite(t, o, sitetest.Config{Config: cfg, Policies: []middleware.Policy{p}})
+		expect(t, name+": without a store", s.Statuses(t, "GET /ok", 3), []int{200, 200, 429})
 	}
 	for name, text := range map[string]string{
 		"absent":        `{"Name": "api", "Limit": "2/day"}`,

@@ -10,22 +10,23 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
+	"github.com/seed-e377111c/ratelimit/internal/sitetest"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
 func TestFault52DeniedRequestIsChargedNowhere(t *testing.T) {
 	o := fault(t, "one of three limits used up")
 	server := redistest.Start(t)
-	eachFramework(t, func(t *testing.T, f framework) {
+	eachFramework(t, func(t *testing.T, f sitetest.Framework) {
 		store := patientStore(t, server)
 		store.NoDenialCache = true // Redis makes every denial
-		store.Prefix = f.name + ":"
-		s := openSite(t, o, setup{framework: f, Config: middleware.Config{Store: store}, policies: []middleware.Policy{
-			{Name: "first", Key: everybody, Limit: gcra.PerDay(1000)},
+		store.Prefix = f.Name + ":"
+		s := openSite(t, o, sitetest.Config{Build: f.Build, Config: middleware.Config{Store: store}, Policies: []middleware.Policy{
+			{Name: "first", Key: sitetest.Everybody, Limit: gcra.PerDay(1000)},
 			{Name: "user", Key: byClient, Limit: gcra.PerDay(3)},
-			{Name: "last", Key: everybody, Limit: gcra.PerDay(1000)}}})
-		expect(t, "statuses", s.statuses(t, "GET /ok", 3, "X-Client: eve"), []int{200, 200, 200})
-		keys := []string{f.name + ":{everybody}:first", f.name + ":{eve}:user", f.name + ":{everybody}:last"}
+			{Name: "last", Key: sitetest.Everybody, Limit: gcra.PerDay(1000)}}})
+		expect(t, "statuses", s.Statuses(t, "GET /ok", 3, "X-Client: eve"), []int{200, 200, 200})
+		keys := []string{f.Name + ":{everybody}:first", f.Name + ":{eve}:user", f.Name + ":{everybody}:last"}
 		dumps := func() (all []string) {
 			for _, key := range keys {
 				all = append(all, dump(t, server, key))
@@ -33,10 +34,10 @@ func TestFault52DeniedRequestIsChargedNowhere(t *testing.T) {
 			return all
 		}
 		before := dumps()
-		expect(t, "statuses", s.statuses(t, "GET /ok", 20, "X-Client: eve"), slices.Repeat([]int{429}, 20))
+		expect(t, "statuses", s.Statuses(t, "GET /ok", 20, "X-Client: eve"), slices.Repeat([]int{429}, 20))
 		expect(t, "all three buckets", dumps(), before)
-		expect(t, "another client", s.do(t, "GET /ok", "X-Client: bob").StatusCode, 200)
-		expect(t, "left for all", s.lastDecision().Results[0].Remaining, 996)
+		expect(t, "another client", s.Do(t, "GET /ok", "X-Client: bob").StatusCode, 200)
+		expect(t, "left for all", s.Last().Results[0].Remaining, 996)
 	})
 }
 
@@ -95,24 +96,24 @@ func TestFault55ChangedLimitHoldsAtOnce(t *testing.T) {
 	for name, store := range map[string]gcra.Store{"Memory": gcra.NewMemory(), "Redis": patientStore(t, server)} {
 		var limit atomic.Pointer[gcra.Limit]
 		limit.Store(&slow)
-		s := openSite(t, o, setup{Config: middleware.Config{Store: store}, policies: []middleware.Policy{
-			{Name: "p", Key: everybody, LimitFor: func(*http.Request) gcra.Limit { return *limit.Load() }}}})
-		expect(t, name+": 1/hour", s.statuses(t, "GET /ok", 2), []int{200, 429})
+		s := openSite(t, o, sitetest.Config{Config: middleware.Config{Store: store}, Policies: []middleware.Policy{
+			{Name: "p", Key: sitetest.Everybody, LimitFor: func(*http.Request) gcra.Limit { return *limit.Load() }}}})
+		expect(t, name+": 1/hour", s.Statuses(t, "GET /ok", 2), []int{200, 429})
 
 		limit.Store(&fast)
-		a := s.do(t, "GET /ok") // allowed or not: the wait is a second at most
+		a := s.Do(t, "GET /ok") // allowed or not: the wait is a second at most
 		expect(t, name+": limit in the header", a.Header.Get("RateLimit-Limit"), "100")
 		if name == "Redis" {
 			if ahead, _ := lead(t, server, "rl:{everybody}:p"); ahead > time.Second {
 				t.Errorf("%s: the TAT is %v ahead after a request under 100/second; want at most a second", name, ahead)
 			}
 		}
-		redistest.Eventually(t, time.Second+slack, name+": the raised limit to allow a request", func() bool { return s.do(t, "GET /ok").StatusCode == 200 })
+		redistest.Eventually(t, time.Second+slack, name+": the raised limit to allow a request", func() bool { return s.Do(t, "GET /ok").StatusCode == 200 })
 
 		limit.Store(&slow)
 		passed := 0
 		for range 50 {
-			if s.do(t, "GET /ok").StatusCode == http.StatusOK {
+			if s.Do(t, "GET /ok").StatusCode == http.StatusOK {
 				passed++
 			}
 		}

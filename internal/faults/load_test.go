@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
+	"github.com/seed-e377111c/ratelimit/internal/sitetest"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -37,14 +38,14 @@ func TestFault97NoDataRace(t *testing.T) {
 	var observed atomic.Int64
 	var rate atomic.Int64
 	rate.Store(100)
-	s := openSite(t, o, setup{
+	s := openSite(t, o, sitetest.Config{
 		Config: middleware.Config{Store: store.Store, Instances: 2, Headers: middleware.HeadersDraft6 | middleware.HeadersDraft11,
 			Observe: func(_ *http.Request, d middleware.Decision) { observed.Add(int64(len(d.Results)) + int64(d.Status())) }},
-		policies: []middleware.Policy{
-			{Name: "fixed", Key: everybody, Limit: gcra.PerDay(burst)},
+		Policies: []middleware.Policy{
+			{Name: "fixed", Key: sitetest.Everybody, Limit: gcra.PerDay(burst)},
 			{Name: "plan", Key: byClient, LimitFor: func(*http.Request) gcra.Limit { return gcra.PerSecond(rate.Load()) }, MaxDelay: time.Millisecond},
 			{Name: "users", Key: byClient, Limit: gcra.PerSecond(1000), Routes: []string{"/users/{id}"}, Shadow: true}},
-		handler: func(_ http.ResponseWriter, r *http.Request) {
+		Handler: func(_ http.ResponseWriter, r *http.Request) {
 			d := middleware.FromContext(r.Context())
 			copied := *d
 			go func() { _ = copied.Refund(r.Context()) }() // may fail while Redis is away
@@ -67,7 +68,7 @@ func TestFault97NoDataRace(t *testing.T) {
 	stop := time.Now().Add(phase(1500*time.Millisecond, 30*time.Second))
 	redistest.Together(8, func(g int) {
 		for i := 0; time.Now().Before(stop); i++ {
-			a := s.do(t, fmt.Sprintf("GET /users/%d", i%3), fmt.Sprint("X-Client: ", (g+i)%4))
+			a := s.Do(t, fmt.Sprintf("GET /users/%d", i%3), fmt.Sprint("X-Client: ", (g+i)%4))
 			if a.StatusCode != http.StatusOK && a.StatusCode != http.StatusTooManyRequests {
 				t.Errorf("got %d; want 200 or 429", a.StatusCode)
 			}

@@ -82,11 +82,11 @@ func TestFault03RedisPaused(t *testing.T) {
 		_, err := o.take(r, plenty("somebody"))
 		return errors.Is(err, redisstore.ErrUnavailable)
 	})
-	s.client.CloseIdleConnections()
+	s.Client.CloseIdleConnections()
 	before.released(t, 30) // a few batches and probes wait, not 300 requests or more
 	server.Resume()
 	o.recovers(t, r, probing)
-	s.client.CloseIdleConnections()
+	s.Client.CloseIdleConnections()
 	before.released(t, 5)
 	o.inTime(t, budget)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
+	"github.com/seed-e377111c/ratelimit/internal/sitetest"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -135,17 +136,17 @@ func TestFault45ReplyOfAnotherTypeIsAnError(t *testing.T) {
 		between := startReplier(t, server.Addr)
 		store := rigOn(closing(t, redis.NewClient(&redis.Options{Addr: between.addr, Protocol: protocol, ReadTimeout: ample, MaxRetries: -1})))
 		store.Timeout = ample
-		s := openSite(t, o, setup{Config: middleware.Config{Store: store.Store}, policies: []middleware.Policy{
-			{Name: "all", Key: everybody, Limit: gcra.PerDay(1_000_000).WithBurst(1000), OnFailure: middleware.FailClosed}}})
-		expect(t, "an ordinary reply", s.do(t, "GET /ok").StatusCode, 200)
+		s := openSite(t, o, sitetest.Config{Config: middleware.Config{Store: store.Store}, Policies: []middleware.Policy{
+			{Name: "all", Key: sitetest.Everybody, Limit: gcra.PerDay(1_000_000).WithBurst(1000), OnFailure: middleware.FailClosed}}})
+		expect(t, "an ordinary reply", s.Do(t, "GET /ok").StatusCode, 200)
 		for _, reply := range replies {
 			between.reply.Store(&reply)
 			for range 4 { // more than open the breaker
-				expect(t, fmt.Sprintf("RESP%d: %q", protocol, reply), s.do(t, "GET /ok").StatusCode, 503)
+				expect(t, fmt.Sprintf("RESP%d: %q", protocol, reply), s.Do(t, "GET /ok").StatusCode, 503)
 			}
 			between.reply.Store(nil)
 			// Errors of single calls do not open the breaker: the next call is sent.
-			expect(t, fmt.Sprintf("RESP%d: after %q", protocol, reply), s.do(t, "GET /ok").StatusCode, 200)
+			expect(t, fmt.Sprintf("RESP%d: after %q", protocol, reply), s.Do(t, "GET /ok").StatusCode, 200)
 		}
 		if lines := store.log.Lines(isBack); len(lines) != 0 {
 			t.Errorf("RESP%d: odd replies counted as an outage: %q", protocol, lines)
@@ -171,7 +172,7 @@ func TestFault48DamagedValueHealsAndHarmsNoOther(t *testing.T) {
 	store.Prefix = "rl:"
 	// 3 in 300 ms: a damaged value denies requests for no longer than that.
 	limit := gcra.Limit{Count: burst, Per: 300 * time.Millisecond}
-	s := openSite(t, o, setup{Config: middleware.Config{Store: store.Store}, policies: []middleware.Policy{
+	s := openSite(t, o, sitetest.Config{Config: middleware.Config{Store: store.Store}, Policies: []middleware.Policy{
 		{Name: "p", Key: byClient, Limit: limit, OnFailure: middleware.FailOpen}}})
 	ctx, client := t.Context(), server.Client()
 	poison := map[string]func(key string) error{
@@ -196,7 +197,7 @@ func TestFault48DamagedValueHealsAndHarmsNoOther(t *testing.T) {
 		before := redisTime(t, server)
 		passed := 0
 		for range burst + 3 {
-			a := s.do(t, "GET /ok", "X-Client: "+subject)
+			a := s.Do(t, "GET /ok", "X-Client: "+subject)
 			if a.StatusCode == 200 {
 				passed++
 			} else if retry := a.Header.Get("Retry-After"); retry != "1" {
@@ -205,7 +206,7 @@ func TestFault48DamagedValueHealsAndHarmsNoOther(t *testing.T) {
 		}
 		bound := burst + int(redisTime(t, server).Sub(before)/(limit.Per/burst))
 		o.atMost(t, int64(passed), int64(bound), name)
-		redistest.Eventually(t, ample, name+" to heal", func() bool { return s.do(t, "GET /ok", "X-Client: "+subject).StatusCode == 200 })
+		redistest.Eventually(t, ample, name+" to heal", func() bool { return s.Do(t, "GET /ok", "X-Client: "+subject).StatusCode == 200 })
 		if value, err := client.Get(ctx, key).Result(); !errors.Is(err, redis.Nil) && (err != nil || !plainInteger.MatchString(value)) {
 			t.Errorf("%s: the healed value is %.40q, %v; want digits", name, value, err)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/gcra/slidinglog"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
+	"github.com/seed-e377111c/ratelimit/internal/sitetest"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -197,11 +198,11 @@ func denials(t *testing.T, servers []*redistest.Server) (n int) {
 func limits(t *testing.T, client redis.UniversalClient, subject string) error {
 	t.Helper()
 	store := redisstore.New(client)
-	store.Timeout, store.NoDenialCache = ample, true
+	store.Timeout, store.NoDenialCache, store.Logger = ample, true, silence
 	var failed error
 	l := middleware.Must(middleware.New(middleware.Config{Store: store, Observe: func(_ *http.Request, d middleware.Decision) { failed = d.Err }},
 		middleware.Policy{Name: "one", Key: func(*http.Request) (string, error) { return subject, nil }, Limit: gcra.PerDay(2)},
-		middleware.Policy{Name: "all", Key: everybody, Limit: gcra.PerDay(1000)}))
+		middleware.Policy{Name: "all", Key: sitetest.Everybody, Limit: gcra.PerDay(1000)}))
 	r, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "/", nil)
 	if err != nil {
 		return err

@@ -53,6 +53,6 @@ func TestServerUnderFaults(t *testing.T) {
 			t.Errorf("%s: no decision was made without Redis; want some", fault.name)
 		}
 	}
-	s.client.CloseIdleConnections()
+	s.Client.CloseIdleConnections()
 	before.released(t, 8) // connections to Redis that stay idle
 }
