@@ -72,7 +72,7 @@ func TestFault70ClientPartOfAForwardedHeaderIsIgnored(t *testing.T) {
 			expect(t, "passed", passed, burst)
 			expect(t, "subject", s.Last().Results[0].Subject, "ip:203.0.113.9")
 			expect(t, "another client of the proxy", s.Do(t, "GET /ok", forwarded("203.0.113.10")).StatusCode, 200)
-			// A peer that is no proxy is not asked at all.
+			// The header of a peer that is not a proxy is not read.
 			s.Client = from(t, "127.0.0.2")
 			expect(t, "past the proxy", s.Do(t, "GET /ok", forwarded("203.0.113.10")).StatusCode, 200)
 			expect(t, "subject", s.Last().Results[0].Subject, "ip:127.0.0.2")

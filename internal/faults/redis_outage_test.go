@@ -92,7 +92,7 @@ func TestFault03RedisPaused(t *testing.T) {
 }
 
 // A reply after the deadline is always an error, and does not cost a connection each
-// time: the breaker opens between probes.
+// time: the breaker stays open between probes.
 func TestFault05SlowRedisIsLeftAlone(t *testing.T) {
 	o := fault(t, "replies later than the budget")
 	server := redistest.Start(t)
