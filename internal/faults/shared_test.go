@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,11 +26,17 @@ type servers struct {
 	testing.TB // the test that runs
 	cluster    *redistest.Cluster
 	sentinel   *redistest.Sentinel
-	cleanups   []func()
+
+	mu       sync.Mutex // servers start in goroutines of their own
+	cleanups []func()
 }
 
 // Cleanup calls f when all tests have ended.
-func (s *servers) Cleanup(f func()) { s.cleanups = append(s.cleanups, f) }
+func (s *servers) Cleanup(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cleanups = append(s.cleanups, f)
+}
 
 func (s *servers) stop() {
 	for _, f := range slices.Backward(s.cleanups) {
