@@ -11,7 +11,6 @@ import (
 	"hash/maphash"
 	"math"
 	"math/bits"
-	"sync"
 )
 
 // A Set holds buckets under 64-bit hashes of subject and policy. N is what a
@@ -31,7 +30,7 @@ type Set[N any] struct {
 // shard is a part of the buckets under a lock of its own, on cache lines of its
 // own.
 type shard[N any] struct {
-	sync.Mutex
+	mutex
 	table[N]
 	_ [64]byte
 }

@@ -2,7 +2,6 @@ package buckets
 
 import (
 	"math"
-	"sync/atomic"
 )
 
 // A table maps hashes to TATs: open addressing with linear probing, no pointers
@@ -26,20 +25,20 @@ import (
 //     first.
 //  4. The slots of an array that has been replaced stay locked for good.
 type table[N any] struct {
-	slots  atomic.Pointer[[]slot[N]] // their number is a power of two; nil at first
-	reused atomic.Int64              // the latest time at which a slot of this array was taken over
-	used   int                       // entries
-	filled int                       // entries and tombstones
-	limit  int                       // most entries
-	hand   int                       // of the clock by which reclaim goes round
-	marker int64                     // the last marker; they are negative and grow
+	slots  pointer[[]slot[N]] // their number is a power of two; nil at first
+	reused atomicInt64        // the latest time at which a slot of this array was taken over
+	used   int                // entries
+	filled int                // entries and tombstones
+	limit  int                // most entries
+	hand   int                // of the clock by which reclaim goes round
+	marker int64              // the last marker; they are negative and grow
 }
 
 // A slot is empty, a tombstone or an entry.
 type slot[N any] struct {
 	note N // of the store; under the lock
-	hash atomic.Uint64
-	tat  atomic.Int64
+	hash atomicUint64
+	tat  atomicInt64
 }
 
 const (

@@ -1,8 +1,11 @@
+//go:build !interleave
+
 package buckets
 
 import (
 	"fmt"
 	"math"
+	"os/exec"
 	"sync"
 	"testing"
 	"time"
@@ -250,4 +253,14 @@ func take(t testing.TB, s *Set[struct{}], subject string, limit tat.Limit) (allo
 		return ops[0].Admits(ops[0].Ahead)
 	}
 	return s.Apply(ops[:])
+}
+
+// The interleavings of charges are explored in a build of their own, in which
+// each atomic operation lets a scheduler choose who goes on.
+func TestInterleavings(t *testing.T) {
+	out, err := exec.Command("go", "test", "-tags", "interleave", "-count=1", "-v", "-run", "^TestInterleavings$", ".").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Logf("%s", out)
 }
