@@ -32,7 +32,7 @@ func init() {
 // B is 3.
 type world struct {
 	now   int64
-	set   *Set[struct{}]
+	set   *Set
 	apart bool // no probe sequences overlap, and no key takes over another's slot
 }
 
@@ -42,7 +42,7 @@ const a, b, c, d, e, f, g = 0x0a, 0x12, 0x1a, 0x22, 0x2a, 0x32, 0x3a
 var keys = []uint64{a, b, c, d, e, f, g}
 
 func newWorld(capacity int) *world {
-	w := &world{set: New[struct{}](capacity, nil)}
+	w := &world{set: New(capacity, nil, false)}
 	w.set.clock = &Clock{source: func() time.Time { yield(nil); return time.Unix(tat.Epoch, 0).Add(tat.Duration(w.now)) }}
 	return w
 }
