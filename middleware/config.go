@@ -152,7 +152,7 @@ func New(cfg Config, policies ...Policy) (*Limiter, error) {
 		return nil, errors.Join(errs...)
 	}
 	l.use(ps)
-	l.checkNames()
+	l.checkSharedNames()
 	return l, nil
 }
 
@@ -260,7 +260,7 @@ func (p *Policy) compile(report func(field, format string, args ...any)) *policy
 	if p.OnFailure > FailClosed {
 		report("OnFailure", "is %d; want FailLocal, FailOpen or FailClosed", p.OnFailure)
 	}
-	c.first.Store(newFirst(p))
+	c.first.Store(newFirstRequests(p))
 	return c
 }
 

@@ -20,7 +20,7 @@ type Decision struct {
 	// observers; without one it is 0.
 	Took time.Duration
 
-	visit *visit // nil in a Decision that no limiter made
+	state *requestState // nil in a Decision that no limiter made
 }
 
 // PolicyResult is what one policy said to a request.
@@ -40,7 +40,7 @@ func (d Decision) Status() int {
 		return http.StatusOK
 	}
 	for i := range d.Results {
-		if d.Results[i].refuses() {
+		if d.Results[i].denies() {
 			return http.StatusTooManyRequests
 		}
 	}
@@ -50,24 +50,24 @@ func (d Decision) Status() int {
 // Degraded returns the names of the policies that applied, could not be decided
 // as asked and followed their OnFailure, in order; nil when Err is nil.
 func (d Decision) Degraded() (names []string) {
-	if d.Err == nil || d.visit == nil {
+	if d.Err == nil || d.state == nil {
 		return nil
 	}
-	for i := range d.visit.entries {
-		if d.visit.entries[i].way != viaStore {
-			names = append(names, d.visit.charges[i].Policy)
+	for i := range d.state.entries {
+		if d.state.entries[i].source != sourceStore {
+			names = append(names, d.state.charges[i].Policy)
 		}
 	}
 	return names
 }
 
-func (p *PolicyResult) refuses() bool { return !p.Allowed && !p.Shadow }
+func (p *PolicyResult) denies() bool { return !p.Allowed && !p.Shadow }
 
 // violated are the names of the policies that refused. A policy that could not be
 // decided is none of them: its quota was not exceeded.
 func (d *Decision) violated() (names []string) {
 	for i := range d.Results {
-		if d.Results[i].refuses() {
+		if d.Results[i].denies() {
 			names = append(names, d.Results[i].Policy)
 		}
 	}
@@ -77,16 +77,16 @@ func (d *Decision) violated() (names []string) {
 // conclude makes the Decision of the results: allowed is what every policy has
 // admitted, except for those that let pass what they cannot decide. Its Results
 // are left to conclusion.
-func (v *visit) conclude() {
+func (v *requestState) decide() {
 	d := &v.decision
-	d.visit = v
+	d.state = v
 	d.Allowed = true
 	refused, helpless := false, false
 	for i := range v.charges {
 		c, e := &v.charges[i], &v.entries[i]
 		switch {
-		case c.Shadow || e.way == viaOpen:
-		case e.state == undecided:
+		case c.Shadow || e.source == sourceOpen:
+		case e.status == undecided:
 			d.Allowed = false
 		case c.Result.Allowed:
 			d.Delay = max(d.Delay, c.Result.Delay)
@@ -109,13 +109,13 @@ func (v *visit) conclude() {
 
 // conclusion is the Decision with its Results. Most requests pass, and nobody
 // looks at these.
-func (v *visit) conclusion() *Decision {
+func (v *requestState) decisionWithResults() *Decision {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.decision.Results == nil && len(v.charges) > 0 {
 		results := make([]PolicyResult, 0, len(v.charges))
 		for i := range v.charges {
-			if c := &v.charges[i]; v.entries[i].state != undecided {
+			if c := &v.charges[i]; v.entries[i].status != undecided {
 				results = append(results, PolicyResult{c.Policy, c.Subject, c.Shadow, c.Limit, c.Result})
 			}
 		}

@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	firstRequests = 100 // requests whose keys are looked at
-	firstLimits   = 250 // requests whose limits are looked at
-	maxFirst      = 128 // keys that are kept meanwhile
+	firstKeys    = 100 // requests whose keys are looked at
+	firstLimits  = 250 // requests whose limits are looked at
+	maxFirstKeys = 128 // keys that are kept meanwhile
 )
 
 var firstSeed = maphash.MakeSeed()
 
 // first is what the first requests of a policy show together: mistakes that no
 // single request can.
-type first struct {
+type firstRequests struct {
 	mu        sync.Mutex
 	requests  int             // all, with those that LimitFor gave no limit
 	keyed     int             // those with a limit
@@ -29,8 +29,8 @@ type first struct {
 	limited   map[uint64]bool // by hash of the key, whether LimitFor gave a limit; nil when that is not looked at
 }
 
-func newFirst(p *Policy) *first {
-	f := new(first)
+func newFirstRequests(p *Policy) *firstRequests {
+	f := new(firstRequests)
 	if p.LimitFor != nil {
 		f.limited = map[uint64]bool{}
 	}
@@ -59,7 +59,7 @@ func (p *policy) noteUnlimited(r *http.Request) {
 	p.note(f, key, false, noHint)
 }
 
-func (p *policy) note(f *first, key string, limited bool, why hint) {
+func (p *policy) note(f *firstRequests, key string, limited bool, why hint) {
 	found, over := f.add(key, limited, why)
 	if over {
 		p.first.Store(nil)
@@ -70,15 +70,15 @@ func (p *policy) note(f *first, key string, limited bool, why hint) {
 }
 
 var firstTexts = map[diag.Code]string{
-	diag.KeyBeforeAuth: fmt.Sprintf("none of the first %d requests had a user; if users do sign in, the limiter runs before the authentication: mount it after", firstRequests),
-	diag.RouteUnknown:  fmt.Sprintf("none of the first %d requests had a route, so all of them count as one: use the adapter of your router (adapters/chi in chi's Use), or around a ServeMux ratelimit.Routes(mux)", firstRequests),
-	diag.AnonymousOnly: fmt.Sprintf("the first %d requests all had an empty key, so they share one bucket: give each client a key", firstRequests),
+	diag.KeyBeforeAuth: fmt.Sprintf("none of the first %d requests had a user; if users do sign in, the limiter runs before the authentication: mount it after", firstKeys),
+	diag.RouteUnknown:  fmt.Sprintf("none of the first %d requests had a route, so all of them count as one: use the adapter of your router (adapters/chi in chi's Use), or around a ServeMux ratelimit.Routes(mux)", firstKeys),
+	diag.AnonymousOnly: fmt.Sprintf("the first %d requests all had an empty key, so they share one bucket: give each client a key", firstKeys),
 	diag.LimitUnset:    "LimitFor gave some requests of a key a limit and others none, so these are not limited: want a limit for all requests of a key",
 }
 
 // add counts a request, and returns what is wrong now and whether the first
 // requests are over.
-func (f *first) add(key string, limited bool, why hint) (found []diag.Code, over bool) {
+func (f *firstRequests) add(key string, limited bool, why hint) (found []diag.Code, over bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.requests++
@@ -94,12 +94,12 @@ func (f *first) add(key string, limited bool, why hint) (found []diag.Code, over
 			f.noRoute++
 		}
 		switch {
-		case f.keyed != firstRequests:
-		case f.noUser == firstRequests:
+		case f.keyed != firstKeys:
+		case f.noUser == firstKeys:
 			found = append(found, diag.KeyBeforeAuth)
-		case f.noRoute == firstRequests:
+		case f.noRoute == firstKeys:
 			found = append(found, diag.RouteUnknown)
-		case f.anonymous == firstRequests:
+		case f.anonymous == firstKeys:
 			found = append(found, diag.AnonymousOnly)
 		}
 	}
@@ -110,9 +110,9 @@ func (f *first) add(key string, limited bool, why hint) (found []diag.Code, over
 		case known && before != limited:
 			found = append(found, diag.LimitUnset)
 			f.limited = nil
-		case !known && len(f.limited) < maxFirst:
+		case !known && len(f.limited) < maxFirstKeys:
 			f.limited[hash] = limited
 		}
 	}
-	return found, f.requests >= firstLimits || f.limited == nil && f.keyed >= firstRequests
+	return found, f.requests >= firstLimits || f.limited == nil && f.keyed >= firstKeys
 }

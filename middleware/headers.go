@@ -76,7 +76,7 @@ const (
 
 // told is what limiters have told the client so far: the fields they set and
 // the numbers of the triple, for a limiter further in to compare with.
-type told struct {
+type written struct {
 	remaining int64
 	reset     int32 // at most two years of seconds
 	headers   Headers
@@ -85,26 +85,26 @@ type told struct {
 // tell sets the fields that describe the decision. Where a limiter further out
 // has set them already, the tighter of the two keeps the triple, and the lists
 // grow; a denial keeps nothing that points to another moment than Retry-After.
-func (v *visit) tell(h http.Header, headers Headers) {
+func (v *requestState) writeHeaders(h http.Header, headers Headers) {
 	closest, refused := v.closest()
-	before := v.toldBefore()
+	before := v.writtenByOuter()
 	if !v.decision.Allowed && before.headers != 0 {
-		v.untell(h, before.headers)
-		before = told{headers: before.headers & HeadersDraft11}
+		v.removeOuter(h, before.headers)
+		before = written{headers: before.headers & HeadersDraft11}
 	}
-	v.told = before
+	v.written = before
 	if closest < 0 || headers == HeadersNone {
 		return
 	}
 	c := &v.charges[closest]
 	text := &v.policy(closest).text
-	now := told{c.Result.Remaining, reset(&c.Result), before.headers | headers}
+	now := written{c.Result.Remaining, reset(&c.Result), before.headers | headers}
 	tighter := refused || before.headers == 0 || now.remaining < before.remaining ||
 		now.remaining == before.remaining && now.reset > before.reset
 	if tighter {
-		v.told = now
+		v.written = now
 	} else {
-		v.told.headers = now.headers
+		v.written.headers = now.headers
 	}
 	var f fields
 	var room [128]byte
@@ -138,7 +138,7 @@ func (v *visit) tell(h http.Header, headers Headers) {
 
 // untell takes back what the limiters further out have said of when there is
 // more: the triple, and t in the list.
-func (v *visit) untell(h http.Header, headers Headers) {
+func (v *requestState) removeOuter(h http.Header, headers Headers) {
 	for i := range triples {
 		if t := &triples[i]; headers&t.headers != 0 {
 			delete(h, t.limit)
@@ -155,7 +155,7 @@ func (v *visit) untell(h http.Header, headers Headers) {
 
 // appendOuter writes the items of RateLimit of the limiters further out, outermost
 // first, as on a denial.
-func (v *visit) appendOuter(b []byte) []byte {
+func (v *requestState) appendOuter(b []byte) []byte {
 	outer := settledIn(v.Context)
 	if outer == nil {
 		return b
@@ -170,23 +170,23 @@ func (v *visit) appendOuter(b []byte) []byte {
 }
 
 // toldBefore is what the limiters further out have told.
-func (v *visit) toldBefore() told {
+func (v *requestState) writtenByOuter() written {
 	if outer := settledIn(v.Context); outer != nil {
-		return outer.told
+		return outer.written
 	}
-	return told{}
+	return written{}
 }
 
 // closest is the index of the policy closest to its limit or, when some refuse,
 // of the one that asks for the longest wait; -1 when there is none to tell of.
-func (v *visit) closest() (closest int, refused bool) {
+func (v *requestState) closest() (closest int, refused bool) {
 	closest = -1
 	var best *gcra.Result
 	for i := range v.charges {
 		r := &v.charges[i].Result
 		var closer bool
 		switch {
-		case v.entries[i].state == undecided || v.charges[i].Shadow:
+		case v.entries[i].status == undecided || v.charges[i].Shadow:
 		case !r.Allowed && !refused:
 			closer, refused = true, true
 		case !r.Allowed:
@@ -212,11 +212,11 @@ func reset(r *gcra.Result) int32 {
 }
 
 // appendPolicies writes the items of RateLimit-Policy after those before.
-func (v *visit) appendPolicies(b []byte, before string) []byte {
+func (v *requestState) appendPolicies(b []byte, before string) []byte {
 	start := len(b)
 	b = append(b, before...)
 	for i := range v.charges {
-		if v.entries[i].state != undecided && !v.charges[i].Shadow {
+		if v.entries[i].status != undecided && !v.charges[i].Shadow {
 			b = appendComma(b, start)
 			b = v.policy(i).text.appendPolicy(b, v.charges[i].Limit)
 		}
@@ -225,16 +225,16 @@ func (v *visit) appendPolicies(b []byte, before string) []byte {
 }
 
 // appendList writes the items of RateLimit after those before.
-func (v *visit) appendList(b []byte, before string, refused bool) []byte {
+func (v *requestState) appendList(b []byte, before string, refused bool) []byte {
 	start := len(b)
 	return v.appendItems(append(b, before...), start, refused)
 }
 
 // appendItems writes the items of RateLimit after those since start.
-func (v *visit) appendItems(b []byte, start int, refused bool) []byte {
+func (v *requestState) appendItems(b []byte, start int, refused bool) []byte {
 	for i := range v.charges {
 		c := &v.charges[i]
-		if v.entries[i].state == undecided || c.Shadow {
+		if v.entries[i].status == undecided || c.Shadow {
 			continue
 		}
 		b = appendComma(b, start)

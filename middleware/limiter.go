@@ -29,15 +29,15 @@ type Limiter struct {
 // may go on. It writes nothing and does not wait: honouring Delay is the
 // caller's part. A client that hangs up meanwhile is charged all the same.
 func (l *Limiter) Decide(r *http.Request) Decision {
-	var v *visit
+	var v *requestState
 	asked := r
 	if l.listens() {
-		asked, v = carry(r, Framework(r.Context()))
+		asked, v = withState(r, Framework(r.Context()))
 	} else {
-		v = &visit{Context: r.Context()}
+		v = &requestState{Context: r.Context()}
 	}
-	l.decide(asked, v, nil)
-	return *v.conclusion()
+	l.run(asked, v, nil)
+	return *v.decisionWithResults()
 }
 
 // listens reports whether key functions can report problems of this Decide, which
@@ -60,21 +60,21 @@ func (l *Limiter) listens() bool {
 // The request that it returns is the one to hand on, for it carries the
 // Decision (see [FromContext]).
 func (l *Limiter) Allow(w http.ResponseWriter, r *http.Request) (*http.Request, bool) {
-	r, v, outer := visitOf(r)
-	l.decide(r, v, outer)
+	r, v, outer := claim(r)
+	l.run(r, v, outer)
 	d := &v.decision
 	v.mu.Lock() // an observer may have begun a Refund
-	v.tell(w.Header(), l.headers)
+	v.writeHeaders(w.Header(), l.headers)
 	v.mu.Unlock()
-	v.stage.CompareAndSwap(claimed, settled) // unless an observer has refunded it already
+	v.phase.CompareAndSwap(claimed, settled) // unless an observer has refunded it already
 	if !d.Allowed {
-		l.refuse(w, r, v.conclusion())
+		l.writeDenial(w, r, v.decisionWithResults())
 		return r, false
 	}
 	if d.Delay > 0 && !pause(r.Context(), d.Delay) {
 		// Most likely nobody is left to read this, but where the server ended the
 		// context, returning in silence would say 200.
-		l.refuse(w, r, &Decision{RetryAfter: time.Second, Delay: d.Delay, Results: v.conclusion().Results, Err: r.Context().Err()})
+		l.writeDenial(w, r, &Decision{RetryAfter: time.Second, Delay: d.Delay, Results: v.decisionWithResults().Results, Err: r.Context().Err()})
 		return r, false
 	}
 	return r, true
@@ -94,7 +94,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 
 // decide decides about a request that has passed the limiter of the outer
 // visit, if that is not nil.
-func (l *Limiter) decide(r *http.Request, v, outer *visit) {
+func (l *Limiter) run(r *http.Request, v, outer *requestState) {
 	observers := l.observers.load()
 	var start time.Time
 	if observers != nil {
@@ -102,41 +102,41 @@ func (l *Limiter) decide(r *http.Request, v, outer *visit) {
 	}
 	l.collect(r, v)
 	if outer != nil {
-		v.chargedBefore(outer)
+		v.checkTwice(outer)
 	}
 	if len(v.charges) > 0 {
-		l.take((*detached)(v), v)
+		l.take((*undying)(v), v)
 	}
-	v.conclude()
+	v.decide()
 	if observers != nil {
 		v.decision.Took = time.Since(start)
 		for _, observe := range observers {
-			observe(r, *v.conclusion())
+			observe(r, *v.decisionWithResults())
 		}
 	}
 }
 
 // collect makes a charge for each policy that applies.
-func (l *Limiter) collect(r *http.Request, v *visit) {
+func (l *Limiter) collect(r *http.Request, v *requestState) {
 	ps := l.policies.Load()
 	v.policies = ps
 	v.makeRoom(len(ps.list))
-	verdicts := ps.verdicts(r)
+	verdicts := ps.match(r)
 	for i, p := range ps.list {
-		if verdicts != nil && !verdicts[i].of(r) {
+		if verdicts != nil && !verdicts[i].matches(r) {
 			continue
 		}
 		v.charges = append(v.charges, gcra.Charge{})
 		v.entries = append(v.entries, entry{policy: uint8(i)})
 		n := len(v.charges) - 1
-		applies, failed := p.ask(r, &v.charges[n])
+		applies, failed := p.evaluate(r, &v.charges[n])
 		switch {
 		case !applies:
 			v.charges = v.charges[:n]
 			v.entries = v.entries[:n]
 		case failed != nil:
 			v.fallBack(n, failed)
-			l.policyFailed(r, failed, v.entries[n].way)
+			l.policyFailed(r, failed, v.entries[n].source)
 		case p.first.Load() != nil:
 			p.noteKey(v.charges[n].Subject, v.entries[n].key)
 		}

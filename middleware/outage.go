@@ -10,25 +10,25 @@ import (
 )
 
 // way is how a charge is decided.
-type way uint8
+type source uint8
 
 const (
-	viaStore way = iota // as asked
-	viaLocal            // on this server's own state
-	viaOpen             // not at all: it passes
-	viaNone             // not at all: the request is refused
+	sourceStore  source = iota // as asked
+	sourceLocal                // on this server's own state
+	sourceOpen                 // not at all: it passes
+	sourceClosed               // not at all: the request is refused
 )
 
 // take decides the charges of a visit, together as far as they go the same
 // way. Whatever the ways, a refused request is charged nothing.
-func (l *Limiter) take(ctx context.Context, v *visit) {
+func (l *Limiter) take(ctx context.Context, v *requestState) {
 	if v.closed() {
 		return
 	}
-	admitted, err := v.take(ctx, l.store, viaStore)
+	admitted, err := v.take(ctx, l.store, sourceStore)
 	if err != nil {
 		for i := range v.entries {
-			if v.entries[i].way == viaStore {
+			if v.entries[i].source == sourceStore {
 				v.fallBack(i, nil)
 			}
 		}
@@ -40,9 +40,9 @@ func (l *Limiter) take(ctx context.Context, v *visit) {
 		return
 	}
 	// The last to be asked, because there is then nothing in it to give back.
-	admitted, err = v.take(ctx, l.local, viaLocal)
+	admitted, err = v.take(ctx, l.local, sourceLocal)
 	if err != nil {
-		l.storeFailed(v, l.local, err, viaNone.consequence("Store"))
+		l.storeFailed(v, l.local, err, sourceClosed.consequence("Store"))
 		v.report(err)
 	}
 	if !admitted {
@@ -54,17 +54,17 @@ func (l *Limiter) take(ctx context.Context, v *visit) {
 }
 
 // fallBack sends the charge at index i the way its policy takes in an outage.
-func (v *visit) fallBack(i int, cause error) {
+func (v *requestState) fallBack(i int, cause error) {
 	e, c := &v.entries[i], &v.charges[i]
 	v.report(cause)
 	switch {
 	case v.policy(i).OnFailure == FailLocal && c.Limit != (gcra.Limit{}):
-		e.way = viaLocal
-		share(c, v.policies.limiter.instances)
+		e.source = sourceLocal
+		localShare(c, v.policies.limiter.instances)
 	case v.policy(i).OnFailure == FailOpen || c.Shadow: // a shadow refuses nobody
-		e.way = viaOpen
+		e.source = sourceOpen
 	default:
-		e.way = viaNone
+		e.source = sourceClosed
 	}
 }
 
@@ -75,7 +75,7 @@ func (v *visit) fallBack(i int, cause error) {
 // passes on a bucket that is full, and its debt stands: MaxDelay keeps the clamp
 // of every charge where that of the whole burst is, so that a cheap request does
 // not bring the debt of a dear one down, and MaxWait admits none into it.
-func share(c *gcra.Charge, n int) {
+func localShare(c *gcra.Charge, n int) {
 	part := c.Limit
 	burst := part.Capacity()
 	if n == 1 || part.Per > math.MaxInt64/time.Duration(n) {
@@ -98,30 +98,30 @@ func share(c *gcra.Charge, n int) {
 
 // closed reports whether a policy that could not be decided shuts the request
 // out.
-func (v *visit) closed() bool {
+func (v *requestState) closed() bool {
 	for i := range v.entries {
-		if v.entries[i].way == viaNone {
+		if v.entries[i].source == sourceClosed {
 			return true
 		}
 	}
 	return false
 }
 
-func (v *visit) report(err error) {
+func (v *requestState) report(err error) {
 	if err != nil {
 		v.decision.Err = errors.Join(v.decision.Err, err)
 	}
 }
 
 // take decides the charges that go way w as one admission of the store s.
-func (v *visit) take(ctx context.Context, s gcra.Store, w way) (admitted bool, err error) {
+func (v *requestState) take(ctx context.Context, s gcra.Store, w source) (admitted bool, err error) {
 	charges := v.charges
 	if n := v.count(w); n == 0 {
 		return true, nil
 	} else if n < len(charges) {
 		charges = make([]gcra.Charge, 0, n)
 		for i := range v.charges {
-			if v.entries[i].way == w {
+			if v.entries[i].source == w {
 				charges = append(charges, v.charges[i])
 			}
 		}
@@ -131,11 +131,11 @@ func (v *visit) take(ctx context.Context, s gcra.Store, w way) (admitted bool, e
 	}
 	next := 0
 	for i := range v.charges {
-		if e := &v.entries[i]; e.way == w {
+		if e := &v.entries[i]; e.source == w {
 			v.charges[i].Result = charges[next].Result
-			e.state = decided
+			e.status = decided
 			if admitted && v.charges[i].Result.Allowed {
-				e.state = charged
+				e.status = charged
 			}
 			next++
 		}
@@ -143,9 +143,9 @@ func (v *visit) take(ctx context.Context, s gcra.Store, w way) (admitted bool, e
 	return admitted, nil
 }
 
-func (v *visit) count(w way) (n int) {
+func (v *requestState) count(w source) (n int) {
 	for i := range v.entries {
-		if v.entries[i].way == w {
+		if v.entries[i].source == w {
 			n++
 		}
 	}

@@ -19,7 +19,7 @@ type policy struct {
 	limiter *Limiter
 	routes  []*pattern.Pattern
 	text    text
-	first   atomic.Pointer[first] // nil once they have passed
+	first   atomic.Pointer[firstRequests] // nil once they have passed
 }
 
 // ask finds out whether the policy applies to the request, and what it takes
@@ -29,7 +29,7 @@ type policy struct {
 // The functions that it calls are the application's. A panic in one of them is
 // an error like any other, so that it cannot be used to slip past the other
 // policies.
-func (p *policy) ask(r *http.Request, c *gcra.Charge) (applies bool, failed *policyError) {
+func (p *policy) evaluate(r *http.Request, c *gcra.Charge) (applies bool, failed *policyError) {
 	function := ""
 	defer func() {
 		if v := recover(); v != nil {

@@ -14,7 +14,7 @@ import (
 
 // policyFailed logs that a function of a policy failed, and what becomes of the
 // request.
-func (l *Limiter) policyFailed(r *http.Request, failed *policyError, w way) {
+func (l *Limiter) policyFailed(r *http.Request, failed *policyError, w source) {
 	if errors.Is(failed.cause, context.Canceled) && r.Context().Err() != nil {
 		return // the client has gone
 	}
@@ -25,7 +25,7 @@ func (l *Limiter) policyFailed(r *http.Request, failed *policyError, w way) {
 
 // storeFailed logs that the store s failed, unless s has, and what becomes of
 // the request.
-func (l *Limiter) storeFailed(v *visit, s gcra.Store, err error, requests string) {
+func (l *Limiter) storeFailed(v *requestState, s gcra.Store, err error, requests string) {
 	if errors.Is(err, context.Canceled) && v.Err() != nil {
 		return // the client has gone, and the store looks at the request's own context
 	}
@@ -38,10 +38,10 @@ func (l *Limiter) storeFailed(v *visit, s gcra.Store, err error, requests string
 }
 
 // consequences are those of a failed store for a request, in a policy each.
-func (v *visit) consequences() string {
+func (v *requestState) consequences() string {
 	var all []string
 	for i := range v.entries {
-		if c := v.entries[i].way.consequence("Store"); !slices.Contains(all, c) {
+		if c := v.entries[i].source.consequence("Store"); !slices.Contains(all, c) {
 			all = append(all, c)
 		}
 	}
@@ -50,11 +50,11 @@ func (v *visit) consequences() string {
 
 // consequence says what becomes of requests that go way w since the function,
 // or "Store", has failed.
-func (w way) consequence(function string) string {
+func (w source) consequence(function string) string {
 	switch {
-	case w == viaOpen:
+	case w == sourceOpen:
 		return "let pass"
-	case w == viaNone:
+	case w == sourceClosed:
 		return "denied with 503"
 	case function == "Store":
 		return "counted by this server alone, with its share of the limit"
@@ -76,7 +76,7 @@ func withError(args []any, err error) []any {
 
 // Notice logs what a key function found wrong; see package notice. There is one
 // line for all policies, because they often have one key function.
-func (v *visit) Notice(code diag.Code, text string, args ...any) {
+func (v *requestState) Notice(code diag.Code, text string, args ...any) {
 	e := &v.entries[len(v.entries)-1]
 	switch code {
 	case diag.KeyBeforeAuth:
@@ -90,16 +90,16 @@ func (v *visit) Notice(code diag.Code, text string, args ...any) {
 }
 
 // asking reports whether the visit's policies are being asked about the request.
-func (v *visit) asking() bool {
-	return v.policies != nil && v.decision.visit == nil && len(v.entries) > 0
+func (v *requestState) evaluating() bool {
+	return v.policies != nil && v.decision.state == nil && len(v.entries) > 0
 }
 
 // chargedBefore logs if a limiter in front, which has decided about the request,
 // has charged it to the same bucket: the same limiter, or one made alike.
-func (v *visit) chargedBefore(outer *visit) {
+func (v *requestState) checkTwice(outer *requestState) {
 	l := v.policies.limiter
-	for ; outer != nil; outer = visitIn(outer.Context) {
-		if outer.stage.Load() != settled || !sameStore(outer.policies.limiter.store, l.store) {
+	for ; outer != nil; outer = stateIn(outer.Context) {
+		if outer.phase.Load() != settled || !sameStore(outer.policies.limiter.store, l.store) {
 			continue
 		}
 		if name := v.sameCharge(outer); name != "" {
@@ -110,7 +110,7 @@ func (v *visit) chargedBefore(outer *visit) {
 }
 
 // sameCharge is the name of a policy that both visits charge, or "".
-func (v *visit) sameCharge(outer *visit) string {
+func (v *requestState) sameCharge(outer *requestState) string {
 	outer.mu.Lock()
 	defer outer.mu.Unlock() // of Spend, which adds to Cost
 	for i := range v.charges {

@@ -10,7 +10,7 @@ import (
 )
 
 // refuse tells the client that the request does not go on.
-func (l *Limiter) refuse(w http.ResponseWriter, r *http.Request, d *Decision) {
+func (l *Limiter) writeDenial(w http.ResponseWriter, r *http.Request, d *Decision) {
 	h := w.Header()
 	if d.RetryAfter > 0 {
 		h["Retry-After"] = []string{strconv.FormatInt(seconds(d.RetryAfter), 10)}
@@ -25,7 +25,7 @@ func (l *Limiter) refuse(w http.ResponseWriter, r *http.Request, d *Decision) {
 		deny(w, r, *d)
 		return
 	}
-	writer, wrote := watch(w, r)
+	writer, wrote := watchDeny(w, r)
 	l.deny(writer, r, *d)
 	if !wrote() {
 		l.log.Report(diag.DenyWroteNothing, "", "Config.Deny wrote nothing: the default denial is written in its place")

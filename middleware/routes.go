@@ -11,7 +11,7 @@ type policies struct {
 	list    []*policy
 	limiter *Limiter
 	routed  bool // some have Routes
-	memo    pattern.Memo[route, []verdict]
+	matches pattern.Memo[route, []match]
 }
 
 // route is what decides which policies apply, as far as it is bounded: the
@@ -20,7 +20,7 @@ type policies struct {
 type route struct{ pattern, method string }
 
 // verdict is what a route says about a policy.
-type verdict struct {
+type match struct {
 	applies bool    // to every request
 	checks  []check // to those that pass one of them
 }
@@ -47,27 +47,27 @@ func (ps *policies) prepare() {
 // decides: it is what the spelling of the path leads to. A route with
 // wildcards may be wider than a policy's pattern, and no route at all is
 // wider than anything, so there the path is compared too.
-func (ps *policies) verdicts(r *http.Request) []verdict {
+func (ps *policies) match(r *http.Request) []match {
 	if !ps.routed {
 		return nil
 	}
 	key := route{r.Pattern, r.Method}
-	vs, ok := ps.memo.Get(key)
+	vs, ok := ps.matches.Get(key)
 	if ok {
 		return vs
 	}
 	known := pattern.Read(r.Pattern)
-	vs = make([]verdict, len(ps.list))
+	vs = make([]match, len(ps.list))
 	for i, p := range ps.list {
-		vs[i] = p.verdict(known, r.Method)
+		vs[i] = p.match(known, r.Method)
 	}
 	if pattern.Standard(r.Method) != "" { // others are for the client to invent
-		ps.memo.Put(key, vs)
+		ps.matches.Put(key, vs)
 	}
 	return vs
 }
 
-func (p *policy) verdict(route *pattern.Pattern, method string) (v verdict) {
+func (p *policy) match(route *pattern.Pattern, method string) (v match) {
 	v.applies = len(p.routes) == 0
 	for _, own := range p.routes {
 		covered := own.Covers(route)
@@ -82,7 +82,7 @@ func (p *policy) verdict(route *pattern.Pattern, method string) (v verdict) {
 	return v
 }
 
-func (v *verdict) of(r *http.Request) bool {
+func (v *match) matches(r *http.Request) bool {
 	if v.applies {
 		return true
 	}

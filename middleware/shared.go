@@ -20,7 +20,7 @@ var limiters struct {
 // checkNames logs the names of l's policies that another limiter on the same
 // store has for another limit. Only New calls it: limiters that share a limit
 // are reloaded one after the other.
-func (l *Limiter) checkNames() {
+func (l *Limiter) checkSharedNames() {
 	for _, other := range l.join() {
 		if sameStore(l.store, other.store) {
 			l.compareNames(other)

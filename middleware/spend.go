@@ -21,33 +21,33 @@ import (
 //
 // A client that hangs up does not stop it. Results are not updated.
 func (d *Decision) Refund(ctx context.Context) error {
-	if d == nil || d.visit == nil {
+	if d == nil || d.state == nil {
 		return nil
 	}
-	d.visit.mu.Lock()
-	defer d.visit.mu.Unlock()
-	if d.visit.stage.Swap(refunded) == refunded {
+	d.state.mu.Lock()
+	defer d.state.mu.Unlock()
+	if d.state.phase.Swap(refunded) == refunded {
 		return nil
 	}
-	return d.visit.giveBack(context.WithoutCancel(ctx))
+	return d.state.giveBack(context.WithoutCancel(ctx))
 }
 
 // giveBack refunds all that was taken.
-func (v *visit) giveBack(ctx context.Context) error {
+func (v *requestState) giveBack(ctx context.Context) error {
 	return errors.Join(
-		v.refund(ctx, v.policies.limiter.store, viaStore),
-		v.refund(ctx, v.policies.limiter.local, viaLocal),
+		v.refund(ctx, v.policies.limiter.store, sourceStore),
+		v.refund(ctx, v.policies.limiter.local, sourceLocal),
 	)
 }
 
-func (v *visit) refund(ctx context.Context, s gcra.Store, w way) error {
+func (v *requestState) refund(ctx context.Context, s gcra.Store, w source) error {
 	var charges []gcra.Charge
 	for i := range v.charges {
 		e, c := &v.entries[i], v.charges[i]
-		if e.way != w || e.state != charged {
+		if e.source != w || e.status != charged {
 			continue
 		}
-		e.state = decided
+		e.status = decided
 		c.MaxDelay = maxDelay // or, after a Reload, the old limit would bring the new one's debt down
 		if c.Cost > 0 {
 			charges = append(charges, c)
@@ -74,26 +74,26 @@ func (d *Decision) Spend(ctx context.Context, n int64) error {
 	if n < 0 {
 		return fmt.Errorf("ratelimit: cannot spend %d units; want 0 or more", n)
 	}
-	if d == nil || d.visit == nil || n == 0 {
+	if d == nil || d.state == nil || n == 0 {
 		return nil
 	}
-	v := d.visit
+	v := d.state
 	ctx = context.WithoutCancel(ctx)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return errors.Join(
-		v.spend(ctx, v.policies.limiter.store, viaStore, n),
-		v.spend(ctx, v.policies.limiter.local, viaLocal, n),
+		v.spend(ctx, v.policies.limiter.store, sourceStore, n),
+		v.spend(ctx, v.policies.limiter.local, sourceLocal, n),
 	)
 }
 
 // spend takes n units, or what is left, from each policy that went way w.
-func (v *visit) spend(ctx context.Context, s gcra.Store, w way, n int64) error {
+func (v *requestState) spend(ctx context.Context, s gcra.Store, w source, n int64) error {
 	var charges []gcra.Charge
 	var taken []*gcra.Charge // what each is to be added to
 	for i := range v.charges {
 		e, c := &v.entries[i], v.charges[i]
-		if e.way != w || e.state != charged || c.Shadow {
+		if e.source != w || e.status != charged || c.Shadow {
 			continue
 		}
 		c.Cost = n

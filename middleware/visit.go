@@ -13,7 +13,7 @@ import (
 
 // visit is one request at one limiter: what it was charged, the Decision, and
 // what the request carries of both. It is the request's context too.
-type visit struct {
+type requestState struct {
 	context.Context     // what the request had before
 	framework       any // the framework's own context, see WithFramework
 
@@ -21,10 +21,10 @@ type visit struct {
 	entries  []entry   // of the policies that applied, in order
 	charges  []gcra.Charge
 	decision Decision
-	told     told
+	written  written
 
 	mu    sync.Mutex // once the visit is settled, of all that still changes
-	stage atomic.Uint32
+	phase atomic.Uint32
 
 	// Room for a single policy, and for the fields of HeadersDraft6.
 	oneEntry  [1]entry
@@ -34,8 +34,8 @@ type visit struct {
 
 // carrier is a visit with the copy of the request that carries it: one
 // allocation of 704 bytes (8 are the allocator's), which is a size that it has.
-type carrier struct {
-	visit   visit
+type requestWithState struct {
+	state   requestState
 	request http.Request
 }
 
@@ -46,7 +46,7 @@ type few struct {
 }
 
 // makeRoom gives the visit room for n policies.
-func (v *visit) makeRoom(n int) {
+func (v *requestState) makeRoom(n int) {
 	switch {
 	case n == 1:
 		v.entries, v.charges = v.oneEntry[:0], v.oneCharge[:0]
@@ -71,8 +71,8 @@ const (
 type entry struct {
 	policy uint8 // which of the visit's policies
 	key    hint  // what the policy's Key has reported
-	way    way
-	state  state
+	source source
+	status chargeStatus
 }
 
 // hint is why a key may be empty.
@@ -86,51 +86,51 @@ const (
 )
 
 // state is what has come of a charge.
-type state uint8
+type chargeStatus uint8
 
 const (
-	undecided state = iota
-	decided         // its Result counts
-	charged         // and its Cost has been taken, and not given back
+	undecided chargeStatus = iota
+	decided                // its Result counts
+	charged                // and its Cost has been taken, and not given back
 )
 
 // policy is the policy of the charge at index i.
-func (v *visit) policy(i int) *policy { return v.policies.list[v.entries[i].policy] }
+func (v *requestState) policy(i int) *policy { return v.policies.list[v.entries[i].policy] }
 
 // detached is a visit as a context that does not end with the request: hanging
 // up must not be a way to be served by the store for nothing.
-type detached visit
+type undying requestState
 
-func (d *detached) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
-func (d *detached) Done() <-chan struct{}                   { return nil }
-func (d *detached) Err() error                              { return nil }
-func (d *detached) Value(key any) any                       { return (*visit)(d).Value(key) }
+func (d *undying) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
+func (d *undying) Done() <-chan struct{}                   { return nil }
+func (d *undying) Err() error                              { return nil }
+func (d *undying) Value(key any) any                       { return (*requestState)(d).Value(key) }
 
 // visitKey finds the innermost visit in a context.
-type visitKey struct{}
+type stateKey struct{}
 
 // Value makes the visit findable, whatever contexts others put on top.
-func (v *visit) Value(key any) any {
+func (v *requestState) Value(key any) any {
 	switch key.(type) {
-	case visitKey:
+	case stateKey:
 		return v
 	case notice.Key:
-		if v.asking() {
+		if v.evaluating() {
 			return v
 		}
 	}
 	return v.Context.Value(key)
 }
 
-func visitIn(ctx context.Context) *visit {
-	v, _ := ctx.Value(visitKey{}).(*visit)
+func stateIn(ctx context.Context) *requestState {
+	v, _ := ctx.Value(stateKey{}).(*requestState)
 	return v
 }
 
 // settledIn finds the innermost visit that has been decided.
-func settledIn(ctx context.Context) *visit {
-	for v := visitIn(ctx); v != nil; v = visitIn(v.Context) {
-		if v.stage.Load() >= settled {
+func settledIn(ctx context.Context) *requestState {
+	for v := stateIn(ctx); v != nil; v = stateIn(v.Context) {
+		if v.phase.Load() >= settled {
 			return v
 		}
 	}
@@ -140,26 +140,26 @@ func settledIn(ctx context.Context) *visit {
 // visitOf gives the request a visit of its own: the one that WithFramework
 // prepared, unless a limiter has it already, or a new one. It also returns the
 // visit before that, or nil.
-func visitOf(r *http.Request) (_ *http.Request, own, outer *visit) {
-	outer = visitIn(r.Context())
-	if outer != nil && outer.stage.CompareAndSwap(fresh, claimed) {
-		return r, outer, visitIn(outer.Context)
+func claim(r *http.Request) (_ *http.Request, own, outer *requestState) {
+	outer = stateIn(r.Context())
+	if outer != nil && outer.phase.CompareAndSwap(fresh, claimed) {
+		return r, outer, stateIn(outer.Context)
 	}
 	var framework any
 	if outer != nil {
 		framework = outer.framework
 	}
-	r, v := carry(r, framework)
-	v.stage.Store(claimed)
+	r, v := withState(r, framework)
+	v.phase.Store(claimed)
 	return r, v, outer
 }
 
 // carry returns a copy of the request that carries a new visit.
-func carry(r *http.Request, framework any) (*http.Request, *visit) {
-	c := new(carrier)
-	c.visit.Context, c.visit.framework = r.Context(), framework //nolint:fatcontext // a visit is one context more, once
-	c.request = *r.WithContext(&c.visit)
-	return &c.request, &c.visit
+func withState(r *http.Request, framework any) (*http.Request, *requestState) {
+	c := new(requestWithState)
+	c.state.Context, c.state.framework = r.Context(), framework //nolint:fatcontext // a visit is one context more, once
+	c.request = *r.WithContext(&c.state)
+	return &c.request, &c.state
 }
 
 // WithFramework returns a copy of the request that carries a framework's own
@@ -172,13 +172,13 @@ func WithFramework(r *http.Request, c any) *http.Request {
 	if c == nil {
 		c = Framework(r.Context())
 	}
-	r, _ = carry(r, c)
+	r, _ = withState(r, c)
 	return r
 }
 
 // Framework returns what WithFramework was given, or nil.
 func Framework(ctx context.Context) any {
-	if v := visitIn(ctx); v != nil {
+	if v := stateIn(ctx); v != nil {
 		return v.framework
 	}
 	return nil
@@ -189,7 +189,7 @@ func Framework(ctx context.Context) any {
 // nothing, so a handler that calls them need not know whether it is limited.
 func FromContext(ctx context.Context) *Decision {
 	if v := settledIn(ctx); v != nil {
-		return v.conclusion()
+		return v.decisionWithResults()
 	}
 	return nil
 }

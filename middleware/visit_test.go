@@ -12,7 +12,7 @@ func TestCarrierFitsItsSize(t *testing.T) {
 	if strconv.IntSize != 64 {
 		t.Skip("a size for 64 bits")
 	}
-	if size := unsafe.Sizeof(carrier{}) + 8; size > 704 {
+	if size := unsafe.Sizeof(requestWithState{}) + 8; size > 704 {
 		t.Errorf("a visit with its request takes %d bytes; want at most 704", size)
 	}
 }

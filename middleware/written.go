@@ -9,7 +9,7 @@ import (
 
 // watch returns a writer for Config.Deny and a function that reports whether
 // Deny has written a response.
-func watch(w http.ResponseWriter, r *http.Request) (_ http.ResponseWriter, wrote func() bool) {
+func watchDeny(w http.ResponseWriter, r *http.Request) (_ http.ResponseWriter, wrote func() bool) {
 	if w, ok := w.(interface {
 		Written() bool
 		Status() int
@@ -20,48 +20,48 @@ func watch(w http.ResponseWriter, r *http.Request) (_ http.ResponseWriter, wrote
 	if Framework(r.Context()) != nil {
 		return w, func() bool { return true } // an adapter whose writer does not tell
 	}
-	own := &watched{ResponseWriter: w}
+	own := &denyWriter{ResponseWriter: w}
 	return own, func() bool { return own.written }
 }
 
 // watched is a ResponseWriter that knows whether it was used.
-type watched struct {
+type denyWriter struct {
 	http.ResponseWriter
 	written bool
 }
 
-func (w *watched) WriteHeader(status int) {
+func (w *denyWriter) WriteHeader(status int) {
 	w.written = w.written || status >= 200 // others are informational
 	w.ResponseWriter.WriteHeader(status)
 }
 
-func (w *watched) Write(b []byte) (int, error) {
+func (w *denyWriter) Write(b []byte) (int, error) {
 	w.written = true
 	return w.ResponseWriter.Write(b)
 }
 
 // Flush is for a Deny that streams. It does nothing where the server cannot.
-func (w *watched) Flush() {
+func (w *denyWriter) Flush() {
 	w.written = true
 	_ = http.NewResponseController(w.ResponseWriter).Flush()
 }
 
 // The methods of [http.ResponseController] that write nothing.
 
-func (w *watched) SetReadDeadline(t time.Time) error {
+func (w *denyWriter) SetReadDeadline(t time.Time) error {
 	return http.NewResponseController(w.ResponseWriter).SetReadDeadline(t)
 }
 
-func (w *watched) SetWriteDeadline(t time.Time) error {
+func (w *denyWriter) SetWriteDeadline(t time.Time) error {
 	return http.NewResponseController(w.ResponseWriter).SetWriteDeadline(t)
 }
 
-func (w *watched) EnableFullDuplex() error {
+func (w *denyWriter) EnableFullDuplex() error {
 	return http.NewResponseController(w.ResponseWriter).EnableFullDuplex()
 }
 
 // Hijack hands the connection over, to be written to.
-func (w *watched) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+func (w *denyWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
 	w.written = w.written || err == nil
 	return conn, rw, err
@@ -69,7 +69,7 @@ func (w *watched) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 
 // Unwrap is for what [http.ResponseController] does not know. What happens to the
 // writer inside is not seen, and taken for a response.
-func (w *watched) Unwrap() http.ResponseWriter {
+func (w *denyWriter) Unwrap() http.ResponseWriter {
 	w.written = true
 	return w.ResponseWriter
 }
