@@ -294,11 +294,11 @@ var behaviours = []struct {
 	name string
 	test func(*testing.T, func(app) http.Handler)
 }{
-	{"a refusal is a 429 and goes no further", refusal},
+	{"a denial is a 429 and goes no further", denial},
 	{"headers in every form", headers},
-	{"HEAD is refused without a body", head},
+	{"HEAD is denied without a body", head},
 	{"Deny writes what it likes", denyOwn},
-	{"a shadow policy refuses nobody", shadow},
+	{"a shadow policy denies nobody", shadow},
 	{"cost is charged, and above the burst there is no Retry-After", cost},
 	{"LimitFor, Skip and unknown plans", plans},
 	{"the stacked limiter speaks for the tighter policy", stacked},
@@ -323,7 +323,7 @@ func TestFrameworks(t *testing.T) {
 	}
 }
 
-func refusal(t *testing.T, build func(app) http.Handler) {
+func denial(t *testing.T, build func(app) http.Handler) {
 	s := start(t, build, config{policies: []middleware.Policy{
 		{Name: "one", Key: everybody, Limit: once}, {Name: "two", Key: everybody, Limit: two}}})
 	expect(t, "statuses", s.statuses(t, "GET /ok", 2), []int{200, 429})
@@ -345,7 +345,7 @@ func refusal(t *testing.T, build func(app) http.Handler) {
 	}
 	expect(t, "problem", []any{problem.Type, problem.Status, problem.Violated},
 		[]any{"https://iana.org/assignments/http-problem-types#quota-exceeded", 429, []string{"one"}})
-	// All or none: what the refused requests did not get, they did not pay for.
+	// All or none: what the denied requests did not get, they did not pay for.
 	expect(t, "left of the other policy", s.last().Results[1].Remaining, 1)
 }
 
@@ -395,7 +395,7 @@ func denyOwn(t *testing.T, build func(app) http.Handler) {
 		}}})
 	s.do(t, "GET /ok")
 	a := s.do(t, "GET /ok")
-	expect(t, "refusal", []any{a.StatusCode, a.body, a.Header.Get("Retry-After"), a.Header.Get("RateLimit-Remaining")}, []any{429, "wait 1h0m0s", "3600", "0"})
+	expect(t, "denial", []any{a.StatusCode, a.body, a.Header.Get("Retry-After"), a.Header.Get("RateLimit-Remaining")}, []any{429, "wait 1h0m0s", "3600", "0"})
 }
 
 func shadow(t *testing.T, build func(app) http.Handler) {
@@ -582,7 +582,7 @@ func outage(t *testing.T, build func(app) http.Handler) {
 		statuses []int
 		limit    string
 	}{
-		{middleware.FailLocal, []int{200, 200, 429}, "2"}, // a real refusal, by what this server knows
+		{middleware.FailLocal, []int{200, 200, 429}, "2"}, // a real denial, by what this server knows
 		{middleware.FailOpen, []int{200, 200, 200}, ""},
 		{middleware.FailClosed, []int{503, 503, 503}, ""},
 	} {
@@ -734,7 +734,7 @@ func malformed(t *testing.T, build func(app) http.Handler) {
 func concurrent(t *testing.T, build func(app) http.Handler) {
 	s := start(t, build, config{policies: []middleware.Policy{
 		{Name: "a", Key: everybody, Limit: gcra.PerHour(20)}, {Name: "b", Key: everybody, Limit: gcra.PerHour(30)}}})
-	var passed, refused atomic.Int64
+	var passed, denied atomic.Int64
 	var wg sync.WaitGroup
 	for range 60 {
 		wg.Go(func() {
@@ -748,12 +748,12 @@ func concurrent(t *testing.T, build func(app) http.Handler) {
 			case 200:
 				passed.Add(1)
 			case 429:
-				refused.Add(1)
+				denied.Add(1)
 			}
 		})
 	}
 	wg.Wait()
-	expect(t, "passed and refused", []int64{passed.Load(), refused.Load()}, []int64{20, 40})
+	expect(t, "passed and denied", []int64{passed.Load(), denied.Load()}, []int64{20, 40})
 }
 
 // TestSameKeysEverywhere has the same routes in every framework and expects the

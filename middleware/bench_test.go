@@ -39,7 +39,7 @@ func BenchmarkAllow(b *testing.B) {
 			for b.Loop() {
 				clear(w.header)
 				if _, ok := l.Allow(w, r); !ok {
-					b.Fatal("refused")
+					b.Fatal("denied")
 				}
 			}
 		})
@@ -55,7 +55,7 @@ func BenchmarkDecide(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if d := l.Decide(r); !d.Allowed {
-			b.Fatal("refused")
+			b.Fatal("denied")
 		}
 	}
 }

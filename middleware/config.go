@@ -26,7 +26,7 @@ type Config struct {
 	// value means HeadersDraft6.
 	Headers Headers
 
-	// Deny writes the refusal in place of the default, a problem+json of RFC
+	// Deny writes the denial in place of the default, a problem+json of RFC
 	// 9457. RateLimit fields, Retry-After and Cache-Control are set already, and
 	// fields that would let a cache store it (ETag, Expires, CDN-Cache-Control and
 	// the like) are removed; [Decision.Status] gives the status to write. It must
@@ -94,11 +94,11 @@ type Policy struct {
 	// Skip exempts a request from this policy.
 	Skip func(*http.Request) bool
 
-	// Shadow decides and reports, but refuses nobody and is not seen by clients.
+	// Shadow decides and reports, but denies nobody and is not seen by clients.
 	// A new limit can be watched so before it is enforced.
 	Shadow bool
 
-	// MaxDelay holds a request back for up to this long rather than refuse it.
+	// MaxDelay holds a request back for up to this long rather than deny it.
 	MaxDelay time.Duration
 
 	// OnFailure is what happens when the policy cannot be decided.
@@ -120,7 +120,7 @@ const (
 	// FailOpen lets the request pass this policy uncounted.
 	FailOpen
 
-	// FailClosed refuses the request with 503 Service Unavailable.
+	// FailClosed denies the request with 503 Service Unavailable.
 	FailClosed
 )
 

@@ -11,7 +11,7 @@ import (
 // are about: a refund through one is a refund through all.
 type Decision struct {
 	Allowed    bool
-	RetryAfter time.Duration  // longest among the refusing policies; 0 when allowed or when no wait helps
+	RetryAfter time.Duration  // longest among the denying policies; 0 when allowed or when no wait helps
 	Delay      time.Duration  // how long to hold an allowed request back: longest among the policies
 	Results    []PolicyResult // of the policies that applied and were decided, in order
 	Err        error          // why a policy could not be decided as asked and followed its OnFailure; nil if all were
@@ -27,13 +27,13 @@ type Decision struct {
 type PolicyResult struct {
 	Policy  string     // its name
 	Subject string     // who was counted, as its Key said
-	Shadow  bool       // it refuses nobody: Allowed tells what it would have done
+	Shadow  bool       // it denies nobody: Allowed tells what it would have done
 	Limit   gcra.Limit // the limit that applied, as it was given (a Burst of 0 means Count); during an outage this server's share
 	gcra.Result
 }
 
 // Status is the status code that goes with the decision: 200 when allowed, 429
-// when a policy refused, 503 when a policy could not be decided and is
+// when a policy denied, 503 when a policy could not be decided and is
 // FailClosed.
 func (d Decision) Status() int {
 	if d.Allowed {
@@ -63,7 +63,7 @@ func (d Decision) Degraded() (names []string) {
 
 func (p *PolicyResult) denies() bool { return !p.Allowed && !p.Shadow }
 
-// violated are the names of the policies that refused. A policy that could not be
+// violated are the names of the policies that denied. A policy that could not be
 // decided is none of them: its quota was not exceeded.
 func (d *Decision) violated() (names []string) {
 	for i := range d.Results {
@@ -81,7 +81,7 @@ func (v *requestState) decide() {
 	d := &v.decision
 	d.state = v
 	d.Allowed = true
-	refused, helpless := false, false
+	denied, helpless := false, false
 	for i := range v.charges {
 		c, e := &v.charges[i], &v.entries[i]
 		switch {
@@ -91,7 +91,7 @@ func (v *requestState) decide() {
 		case c.Result.Allowed:
 			d.Delay = max(d.Delay, c.Result.Delay)
 		default:
-			d.Allowed, refused = false, true
+			d.Allowed, denied = false, true
 			d.RetryAfter = max(d.RetryAfter, c.Result.RetryAfter)
 			helpless = helpless || c.Result.Never
 		}
@@ -101,7 +101,7 @@ func (v *requestState) decide() {
 		return
 	case helpless:
 		d.RetryAfter = 0
-	case !refused:
+	case !denied:
 		d.RetryAfter = time.Second // nobody knows how long an outage lasts
 	}
 	d.Delay = 0

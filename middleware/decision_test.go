@@ -18,7 +18,7 @@ import (
 var five = gcra.PerMinute(5)
 
 func TestAllOrNone(t *testing.T) {
-	// A request that one policy refuses costs the others nothing.
+	// A request that one policy denies costs the others nothing.
 	store, _ := newStore()
 	l := limiter(t, middleware.Config{Store: store},
 		middleware.Policy{Name: "user", Key: key("u"), Limit: gcra.PerMinute(1)},
@@ -45,13 +45,13 @@ func TestDecision(t *testing.T) {
 		retry    time.Duration
 		delay    time.Duration
 	}{
-		// The wait is that of the policy that refuses longest.
+		// The wait is that of the policy that denies longest.
 		{"longest", []middleware.Policy{{Name: "m", Key: key("k"), Limit: minute}, {Name: "h", Key: key("k"), Limit: hour}},
 			2, false, 429, time.Hour, 0},
 		// No wait helps a cost above the burst, whatever the others say.
 		{"never", []middleware.Policy{{Name: "m", Key: key("k"), Limit: minute, Cost: three}, {Name: "h", Key: key("k"), Limit: five}},
 			1, false, 429, 0, 0},
-		// A shadow refuses nobody, and its wait is nobody's.
+		// A shadow denies nobody, and its wait is nobody's.
 		{"shadow", []middleware.Policy{{Name: "m", Key: key("k"), Limit: minute, Shadow: true}, {Name: "h", Key: key("k"), Limit: five}},
 			2, true, 200, 0, 0},
 		{"shadow never", []middleware.Policy{{Name: "m", Key: key("k"), Limit: minute, Shadow: true, Cost: three}, {Name: "h", Key: key("k"), Limit: hour}},
@@ -212,7 +212,7 @@ func TestStacked(t *testing.T) {
 			"RateLimit-Limit: 5|RateLimit-Remaining: 4|RateLimit-Policy: 5;w=60|X-RateLimit-Limit: 5"},
 		{"as tight, longer", [2]middleware.Headers{both, both}, policy("o3", 5), middleware.Policy{Name: "i3", Key: key("k"), Limit: gcra.PerHour(5)}, 200,
 			"RateLimit-Limit: 5|RateLimit-Reset: 720|RateLimit-Policy: 5;w=3600"},
-		{"inner refuses", [2]middleware.Headers{both, both}, policy("o4", 5),
+		{"inner denies", [2]middleware.Headers{both, both}, policy("o4", 5),
 			middleware.Policy{Name: "i4", Key: key("k"), Limit: gcra.PerMinute(9), Cost: func(*http.Request) int { return 10 }}, 429,
 			"RateLimit-Limit: |RateLimit-Remaining: |RateLimit-Reset: |RateLimit-Policy: 9;w=60|X-RateLimit-Limit: |X-RateLimit-Reset: |Retry-After: "},
 		{"lists grow", [2]middleware.Headers{middleware.HeadersDraft11, middleware.HeadersDraft11}, policy("o5", 5), policy("i5", 9), 200,
@@ -230,7 +230,7 @@ func TestStacked(t *testing.T) {
 			w := httptest.NewRecorder()
 			r, ok := outer.Allow(w, get("/"))
 			if !ok {
-				t.Fatal("outer limiter refused")
+				t.Fatal("outer limiter denied")
 			}
 			first := middleware.FromContext(r.Context())
 			r, ok = inner.Allow(w, r.WithContext(context.WithValue(r.Context(), onTop{}, "on top")))
@@ -309,9 +309,9 @@ func TestFramework(t *testing.T) {
 	}
 }
 
-func TestRefusal(t *testing.T) {
+func TestDenial(t *testing.T) {
 	const body429 = `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429,` +
-		`"detail":"The request was refused because a rate limit is used up.","violated-policies":["a \"q\" \\","b"]}` + "\n"
+		`"detail":"The request was denied because a rate limit is used up.","violated-policies":["a \"q\" \\","b"]}` + "\n"
 	store, _ := newStore()
 	once := gcra.PerHour(1)
 	policies := []middleware.Policy{

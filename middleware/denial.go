@@ -9,7 +9,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 )
 
-// refuse tells the client that the request does not go on.
+// deny tells the client that the request does not go on.
 func (l *Limiter) writeDenial(w http.ResponseWriter, r *http.Request, d *Decision) {
 	h := w.Header()
 	if d.RetryAfter > 0 {
@@ -59,7 +59,7 @@ func seconds(d time.Duration) int64 {
 	return int64((d + time.Second - 1) / time.Second)
 }
 
-// problem is a refusal in fixed words (RFC 9457). The types are those that
+// problem is a denial in fixed words (RFC 9457). The types are those that
 // draft-ietf-httpapi-ratelimit-headers-11 registers, with their titles.
 type problem struct{ kind, title, detail string }
 
@@ -67,12 +67,12 @@ var (
 	quotaExceeded = problem{
 		"https://iana.org/assignments/http-problem-types#quota-exceeded",
 		"Quota Exceeded",
-		"The request was refused because a rate limit is used up.",
+		"The request was denied because a rate limit is used up.",
 	}
 	reducedCapacity = problem{
 		"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
 		"Temporary Reduced Capacity",
-		"The request was refused because the service cannot check its rate limits at the moment.",
+		"The request was denied because the service cannot check its rate limits at the moment.",
 	}
 )
 

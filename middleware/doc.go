@@ -1,10 +1,10 @@
 // Package middleware decides about HTTP requests by rate limits and tells the
-// client: RateLimit fields on every response, 429 and Retry-After on a refusal.
+// client: RateLimit fields on every response, 429 and Retry-After on a denial.
 //
 // A [Limiter] holds policies. Each policy that applies to a request names who
 // is counted (its Key) and how much that one may do (its Limit). All of them
 // are asked in one step of the [gcra.Store]: either every policy is charged or
-// none is, so a request that one policy refuses costs the others nothing. That
+// none is, so a request that one policy denies costs the others nothing. That
 // holds within one Limiter. Of two, one inside the other, each charges on its own:
 // when the inner one denies, the outer one's charge is not given back. So a client
 // that is denied inside still counts outside, and may be denied there when it comes
@@ -15,7 +15,7 @@
 //
 //	r, ok := limiter.Allow(w, r)
 //	if !ok {
-//		return // refused, and the response is written
+//		return // denied, and the response is written
 //	}
 //
 // or [Limiter.Decide], which writes nothing.

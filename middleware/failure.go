@@ -16,11 +16,11 @@ const (
 	sourceStore  source = iota // as asked
 	sourceLocal                // on this server's own state
 	sourceOpen                 // not at all: it passes
-	sourceClosed               // not at all: the request is refused
+	sourceClosed               // not at all: the request is denied
 )
 
 // take decides the charges of a visit, together as far as they go the same
-// way. Whatever the ways, a refused request is charged nothing.
+// way. Whatever the ways, a denied request is charged nothing.
 func (l *Limiter) take(ctx context.Context, v *requestState) {
 	if v.closed() {
 		return
@@ -61,7 +61,7 @@ func (v *requestState) fallBack(i int, cause error) {
 	case v.policy(i).OnFailure == FailLocal && c.Limit != (gcra.Limit{}):
 		e.source = sourceLocal
 		localShare(c, v.policies.limiter.instances)
-	case v.policy(i).OnFailure == FailOpen || c.Shadow: // a shadow refuses nobody
+	case v.policy(i).OnFailure == FailOpen || c.Shadow: // a shadow denies nobody
 		e.source = sourceOpen
 	default:
 		e.source = sourceClosed
@@ -71,7 +71,7 @@ func (v *requestState) fallBack(i int, cause error) {
 // share turns a charge into one on this server's part of the limit, which n
 // servers keep: as often one nth, as much at once one nth.
 //
-// A request that costs more than that at once would be refused for good. It
+// A request that costs more than that at once would be denied for good. It
 // passes on a bucket that is full, and its debt stands: MaxDelay keeps the clamp
 // of every charge where that of the whole burst is, so that a cheap request does
 // not bring the debt of a dear one down, and MaxWait admits none into it.

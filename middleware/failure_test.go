@@ -37,7 +37,7 @@ func TestStoreAway(t *testing.T) {
 		{"local and open", 0, []middleware.Policy{policy("a", open, 1), policy("b", local, 2)}, []int{200, 200, 429}, 1, "2"},
 		{"local and closed", 0, []middleware.Policy{policy("a", local, 2), policy("b", closed, 9)}, []int{503, 503, 503}, 0, ""},
 		{"locals together", 0, []middleware.Policy{policy("a", local, 1), policy("b", local, 5)}, []int{200, 429, 429}, 2, "1"},
-		// A shadow refuses nobody, in an outage neither.
+		// A shadow denies nobody, in an outage neither.
 		{"shadow closed", 0, []middleware.Policy{shadow(policy("a", closed, 9)), policy("b", local, 2)}, []int{200, 200, 429}, 1, "2"},
 		{"shadow local", 0, []middleware.Policy{shadow(policy("a", local, 1)), policy("b", local, 2)}, []int{200, 200, 429}, 2, "2"},
 	} {
@@ -93,7 +93,7 @@ func TestDegraded(t *testing.T) {
 }
 
 func TestHeavyRequestsDuringAnOutage(t *testing.T) {
-	// One tenth of 20 would refuse a request of 15 for good.
+	// One tenth of 20 would deny a request of 15 for good.
 	store, _ := newStore()
 	store.fail = 1000
 	l := limiter(t, middleware.Config{Store: store, Instances: 10},
@@ -102,7 +102,7 @@ func TestHeavyRequestsDuringAnOutage(t *testing.T) {
 		t.Errorf("first: got %+v; want allowed", d.Results)
 	}
 	if d := l.Decide(get("/")); d.Allowed || d.Results[0].Never {
-		t.Errorf("second: got %+v; want refused for now", d.Results)
+		t.Errorf("second: got %+v; want denied for now", d.Results)
 	}
 }
 
@@ -121,8 +121,8 @@ func TestShareThatCannotBeKept(t *testing.T) {
 	}
 }
 
-func TestRefusedHereAfterBeingQueuedThere(t *testing.T) {
-	// The store has admitted the request to its queue when this server refuses
+func TestDeniedHereAfterBeingQueuedThere(t *testing.T) {
+	// The store has admitted the request to its queue when this server denies
 	// it: it does not wait, and its place is given back.
 	store, _ := newStore()
 	hour := gcra.PerHour(1)
@@ -131,7 +131,7 @@ func TestRefusedHereAfterBeingQueuedThere(t *testing.T) {
 		middleware.Policy{Name: "good", Key: key("k"), Limit: hour, MaxDelay: time.Hour})
 	l.Decide(get("/"))
 	if d := l.Decide(get("/")); d.Allowed || d.Delay != 0 {
-		t.Errorf("got %t, delay %v; want refused at once", d.Allowed, d.Delay)
+		t.Errorf("got %t, delay %v; want denied at once", d.Allowed, d.Delay)
 	}
 	if r, err := gcra.Take(t.Context(), store, gcra.Charge{Subject: "k", Policy: "good", Limit: hour, MaxDelay: time.Hour}); err != nil || r.ResetAfter != time.Hour {
 		t.Errorf("queue: full in %v, %v; want 1h: one request was served", r.ResetAfter, err)
@@ -266,7 +266,7 @@ func TestRefundAfterPartialOutage(t *testing.T) {
 	for i := range 3 {
 		d := l.Decide(get("/"))
 		if !d.Allowed {
-			t.Fatalf("request %d: refused; want allowed, for the one before was refunded", i+1)
+			t.Fatalf("request %d: denied; want allowed, for the one before was refunded", i+1)
 		}
 		if err := d.Refund(t.Context()); err != nil {
 			t.Fatal(err)

@@ -27,7 +27,7 @@ const (
 	//	RateLimit-Reset: 35           seconds until all are back; on a denial the same as Retry-After
 	//	RateLimit-Policy: 100;w=60    100 in 60 seconds
 	//
-	// They describe the policy closest to its limit, or of those that refused
+	// They describe the policy closest to its limit, or of those that denied
 	// the one that asks for the longest wait. On a denial that no wait helps there
 	// is no Retry-After, and of these fields only RateLimit-Policy: clients take
 	// Reset for the time of a retry, and the draft allows no Limit without it. A policy whose period is not whole
@@ -86,7 +86,7 @@ type written struct {
 // has set them already, the tighter of the two keeps the triple, and the lists
 // grow; a denial keeps nothing that points to another moment than Retry-After.
 func (v *requestState) writeHeaders(h http.Header, headers Headers) {
-	closest, refused := v.closest()
+	closest, denied := v.closest()
 	before := v.writtenByOuter()
 	if !v.decision.Allowed && before.headers != 0 {
 		v.removeOuter(h, before.headers)
@@ -99,7 +99,7 @@ func (v *requestState) writeHeaders(h http.Header, headers Headers) {
 	c := &v.charges[closest]
 	text := &v.policy(closest).text
 	now := written{c.Result.Remaining, reset(&c.Result), before.headers | headers}
-	tighter := refused || before.headers == 0 || now.remaining < before.remaining ||
+	tighter := denied || before.headers == 0 || now.remaining < before.remaining ||
 		now.remaining == before.remaining && now.reset > before.reset
 	if tighter {
 		v.written = now
@@ -111,7 +111,7 @@ func (v *requestState) writeHeaders(h http.Header, headers Headers) {
 	b := room[:0] // all values that have to be written, one after the other
 	for i := range triples {
 		t := &triples[i]
-		if headers&t.headers == 0 || !tighter && before.headers&t.headers != 0 || c.Result.Never && refused {
+		if headers&t.headers == 0 || !tighter && before.headers&t.headers != 0 || c.Result.Never && denied {
 			continue
 		}
 		f.known(t.limit, text.quota(c.Limit))
@@ -128,7 +128,7 @@ func (v *requestState) writeHeaders(h http.Header, headers Headers) {
 		}
 		b = v.appendPolicies(b, policies)
 		f.end(policyField, b)
-		b = v.appendList(b, list, refused)
+		b = v.appendList(b, list, denied)
 		f.end(listField, b)
 	case headers&HeadersDraft6 != 0 && before.headers&HeadersDraft11 == 0 && (tighter || before.headers&HeadersDraft6 == 0):
 		f.known(policyField, text.window(c.Limit))
@@ -177,9 +177,9 @@ func (v *requestState) writtenByOuter() written {
 	return written{}
 }
 
-// closest is the index of the policy closest to its limit or, when some refuse,
+// closest is the index of the policy closest to its limit or, when some deny,
 // of the one that asks for the longest wait; -1 when there is none to tell of.
-func (v *requestState) closest() (closest int, refused bool) {
+func (v *requestState) closest() (closest int, denied bool) {
 	closest = -1
 	var best *gcra.Result
 	for i := range v.charges {
@@ -187,11 +187,11 @@ func (v *requestState) closest() (closest int, refused bool) {
 		var closer bool
 		switch {
 		case v.entries[i].status == undecided || v.charges[i].Shadow:
-		case !r.Allowed && !refused:
-			closer, refused = true, true
+		case !r.Allowed && !denied:
+			closer, denied = true, true
 		case !r.Allowed:
 			closer = !best.Never && (r.Never || r.RetryAfter > best.RetryAfter)
-		case !refused:
+		case !denied:
 			closer = best == nil || r.Remaining < best.Remaining ||
 				r.Remaining == best.Remaining && r.ResetAfter > best.ResetAfter
 		}
@@ -199,7 +199,7 @@ func (v *requestState) closest() (closest int, refused bool) {
 			closest, best = i, r
 		}
 	}
-	return closest, refused
+	return closest, denied
 }
 
 // reset is RateLimit-Reset: until full, or until a retry passes.
@@ -225,13 +225,13 @@ func (v *requestState) appendPolicies(b []byte, before string) []byte {
 }
 
 // appendList writes the items of RateLimit after those before.
-func (v *requestState) appendList(b []byte, before string, refused bool) []byte {
+func (v *requestState) appendList(b []byte, before string, denied bool) []byte {
 	start := len(b)
-	return v.appendItems(append(b, before...), start, refused)
+	return v.appendItems(append(b, before...), start, denied)
 }
 
 // appendItems writes the items of RateLimit after those since start.
-func (v *requestState) appendItems(b []byte, start int, refused bool) []byte {
+func (v *requestState) appendItems(b []byte, start int, denied bool) []byte {
 	for i := range v.charges {
 		c := &v.charges[i]
 		if v.entries[i].status == undecided || c.Shadow {
@@ -240,8 +240,8 @@ func (v *requestState) appendItems(b []byte, start int, refused bool) []byte {
 		b = appendComma(b, start)
 		b = append(b, v.policy(i).text.name...)
 		b = strconv.AppendInt(append(b, ";r="...), c.Result.Remaining, 10)
-		helpless := refused && v.decision.RetryAfter == 0
-		if t := more(c, refused); t > 0 && !helpless {
+		helpless := denied && v.decision.RetryAfter == 0
+		if t := more(c, denied); t > 0 && !helpless {
 			b = strconv.AppendInt(append(b, ";t="...), t, 10)
 		}
 	}
@@ -258,9 +258,9 @@ func appendComma(b []byte, start int) []byte {
 
 // more is t of the RateLimit field: the seconds until the policy has more to
 // give, or 0 to leave it out.
-func more(c *gcra.Charge, refused bool) int64 {
+func more(c *gcra.Charge, denied bool) int64 {
 	r := &c.Result
-	if refused {
+	if denied {
 		return seconds(r.RetryAfter)
 	}
 	if r.ResetAfter == 0 {

@@ -35,7 +35,7 @@ func TestHeaders(t *testing.T) {
 	}
 	for _, test := range []struct {
 		headers        middleware.Headers
-		first, refused string // after one request, and after the third in no time
+		first, denied string // after one request, and after the third in no time
 	}{
 		{0, `RateLimit-Limit: 2
 RateLimit-Remaining: 1
@@ -90,8 +90,8 @@ Retry-After: 1
 			}
 			allow(l, get("/"))
 			res, _ = allow(l, get("/"))
-			if got := fields(res.Header); got != test.refused {
-				t.Errorf("third request: got\n%swant\n%s", got, test.refused)
+			if got := fields(res.Header); got != test.denied {
+				t.Errorf("third request: got\n%swant\n%s", got, test.denied)
 			}
 		})
 	}
@@ -152,7 +152,7 @@ RateLimit: "all";r=5
 		{"never", middleware.Policy{Name: "all", Limit: five, Cost: cost(6)}, 0, `RateLimit-Policy: "all";q=5;w=60
 RateLimit: "all";r=5
 `},
-		{"refused", middleware.Policy{Name: "all", Limit: five, Cost: cost(5)}, 30500 * time.Millisecond, `RateLimit-Limit: 5
+		{"denied", middleware.Policy{Name: "all", Limit: five, Cost: cost(5)}, 30500 * time.Millisecond, `RateLimit-Limit: 5
 RateLimit-Remaining: 2
 RateLimit-Reset: 30
 RateLimit-Policy: "all";q=5;w=60
@@ -191,7 +191,7 @@ func TestClosestPolicy(t *testing.T) {
 	}{
 		{"least left", []middleware.Policy{policy("a", gcra.PerMinute(9), 1), policy("b", gcra.PerMinute(8), 1)}, "8;w=60"},
 		{"as much left, longer", []middleware.Policy{policy("a", gcra.PerMinute(9), 1), policy("b", gcra.PerHour(9), 1)}, "9;w=3600"},
-		{"refusing before least left", []middleware.Policy{policy("a", gcra.PerMinute(1), 1), policy("b", gcra.PerMinute(8), 9)}, "8;w=60"},
+		{"denying before least left", []middleware.Policy{policy("a", gcra.PerMinute(1), 1), policy("b", gcra.PerMinute(8), 9)}, "8;w=60"},
 		{"never before any wait", []middleware.Policy{policy("a", gcra.PerMinute(4), 5), policy("b", gcra.PerDay(1), 0), policy("c", gcra.PerMinute(8), 0)}, "4;w=60"},
 	} {
 		store, _ := newStore()
@@ -265,7 +265,7 @@ func FuzzHeaders(f *testing.F) {
 			}
 			clock.add(time.Duration(retry) * time.Second)
 			if d := l.Decide(get("/")); !d.Allowed {
-				t.Fatalf("refused again after waiting the %d s of Retry-After: %+v", retry, d.Results)
+				t.Fatalf("denied again after waiting the %d s of Retry-After: %+v", retry, d.Results)
 			}
 		}
 	})

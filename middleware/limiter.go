@@ -53,7 +53,7 @@ func (l *Limiter) listens() bool {
 }
 
 // Allow decides about the request as Decide does and tells the client: it sets
-// the RateLimit fields, writes the refusal, and holds an allowed request back
+// the RateLimit fields, writes the denial, and holds an allowed request back
 // for as long as a policy with MaxDelay asks. It reports whether the request
 // may go on; if not, the response is written.
 //

@@ -65,7 +65,7 @@ func (v *requestState) refund(ctx context.Context, s gcra.Store, w source) error
 // Spend charges n more units to every policy that the request was charged to,
 // shadows aside: the true cost of a request is often known only when it is
 // done. It takes at most what is left of each, so the next requests wait and
-// this one, which has been served, is not refused. A request that was refused,
+// this one, which has been served, is not denied. A request that was denied,
 // or refunded, has nothing to add to.
 //
 // A client that hangs up does not stop it. Results are not updated. It returns

@@ -17,7 +17,7 @@ func TestRefundOnce(t *testing.T) {
 		middleware.Policy{Name: "a", Key: key("k"), Limit: five, Cost: func(*http.Request) int { return 2 }},
 		middleware.Policy{Name: "shadow", Key: key("k"), Limit: gcra.PerHour(1), Shadow: true})
 	l.Decide(get("/"))
-	d := l.Decide(get("/")) // the shadow would refuse this one, so it was not charged
+	d := l.Decide(get("/")) // the shadow would deny this one, so it was not charged
 	copied := d
 	var wg sync.WaitGroup
 	for range 10 {
@@ -43,9 +43,9 @@ func TestRefundOfNothing(t *testing.T) {
 	store, _ := newStore()
 	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(1)})
 	l.Decide(get("/"))
-	refused := l.Decide(get("/"))
+	denied := l.Decide(get("/"))
 	var none *middleware.Decision
-	for name, d := range map[string]*middleware.Decision{"refused": &refused, "nil": none, "zero": {}} {
+	for name, d := range map[string]*middleware.Decision{"denied": &denied, "nil": none, "zero": {}} {
 		if err := errors.Join(d.Refund(t.Context()), d.Spend(t.Context(), 1)); err != nil || store.refunds != 0 || store.takes != 2 {
 			t.Errorf("%s: got error %v, %d refunds, %d takes; want nothing done", name, err, store.refunds, store.takes)
 		}

@@ -34,7 +34,7 @@ func New(cfg Config, policies ...Policy) echo.MiddlewareFunc {
 
 // From returns middleware that limits requests by l. The handlers after it find
 // the Decision with [FromContext] in c.Request().Context(), and the route, in
-// the form of a ServeMux, in c.Request().Pattern: "GET /users/{id}". A refusal
+// the form of a ServeMux, in c.Request().Pattern: "GET /users/{id}". A denial
 // is a response and no error, so echo's HTTPErrorHandler does not see it.
 func From(l *Limiter) echo.MiddlewareFunc {
 	if l == nil {
