@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-// watch returns a writer for Config.Deny and a function that reports whether
-// Deny has written a response.
+// watchDeny returns a writer for Config.Deny, and a function that reports
+// whether Deny has written a response.
 func watchDeny(w http.ResponseWriter, r *http.Request) (_ http.ResponseWriter, wrote func() bool) {
 	if w, ok := w.(interface {
 		Written() bool
 		Status() int
-	}); ok { // gin's and echo's, which Deny may write to by the framework's context
-		before := w.Status() // gin sends the status at the end, and has set 404 where there is no route
+	}); ok { // gin's and echo's: Deny may write to them by the framework's context
+		before := w.Status() // gin sends the status at the end; where there is no route it is 404 already
 		return w.(http.ResponseWriter), func() bool { return w.Written() || w.Status() != before }
 	}
 	if Framework(r.Context()) != nil {
-		return w, func() bool { return true } // an adapter whose writer does not tell
+		return w, func() bool { return true } // an adapter with another writer: unknown
 	}
 	own := &denyWriter{ResponseWriter: w}
 	return own, func() bool { return own.written }
 }
 
-// watched is a ResponseWriter that knows whether it was used.
+// denyWriter is a ResponseWriter that records whether it was used.
 type denyWriter struct {
 	http.ResponseWriter
 	written bool
@@ -40,7 +40,7 @@ func (w *denyWriter) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// Flush is for a Deny that streams. It does nothing where the server cannot.
+// Flush is for a Deny that streams. It does nothing if the server cannot flush.
 func (w *denyWriter) Flush() {
 	w.written = true
 	_ = http.NewResponseController(w.ResponseWriter).Flush()
@@ -60,15 +60,15 @@ func (w *denyWriter) EnableFullDuplex() error {
 	return http.NewResponseController(w.ResponseWriter).EnableFullDuplex()
 }
 
-// Hijack hands the connection over, to be written to.
+// Hijack returns the connection, for Deny to write to.
 func (w *denyWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
 	w.written = w.written || err == nil
 	return conn, rw, err
 }
 
-// Unwrap is for what [http.ResponseController] does not know. What happens to the
-// writer inside is not seen, and taken for a response.
+// Unwrap is for other methods of [http.ResponseController]. Uses of the writer
+// inside are not seen, so it counts as a response.
 func (w *denyWriter) Unwrap() http.ResponseWriter {
 	w.written = true
 	return w.ResponseWriter

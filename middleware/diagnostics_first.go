@@ -12,39 +12,39 @@ import (
 const (
 	firstKeys    = 100 // requests whose keys are looked at
 	firstLimits  = 250 // requests whose limits are looked at
-	maxFirstKeys = 128 // keys that are kept meanwhile
+	maxFirstKeys = 128 // different keys that are remembered meanwhile
 )
 
 var firstSeed = maphash.MakeSeed()
 
-// first is what the first requests of a policy show together: mistakes that no
-// single request can.
+// firstRequests counts the first requests of a policy, which together show
+// mistakes that no single request can.
 type firstRequests struct {
 	mu        sync.Mutex
-	requests  int             // all, with those that LimitFor gave no limit
-	keyed     int             // those with a limit
-	anonymous int             // of these, those with an empty key that is not explained
-	noUser    int             // of these, those without the user that Key looks for
-	noRoute   int             // of these, those without the route that Key looks for
-	limited   map[uint64]bool // by hash of the key, whether LimitFor gave a limit; nil when that is not looked at
+	requests  int             // all
+	limited   int             // with a limit
+	anonymous int             // of limited, with an empty key that nothing explains
+	noUser    int             // of limited, without the user that Key looks for
+	noRoute   int             // of limited, without the route that Key looks for
+	keys      map[uint64]bool // by hash of the key, whether LimitFor returned a limit; nil if that is not looked at
 }
 
 func newFirstRequests(p *Policy) *firstRequests {
 	f := new(firstRequests)
 	if p.LimitFor != nil {
-		f.limited = map[uint64]bool{}
+		f.keys = map[uint64]bool{}
 	}
 	return f
 }
 
-// noteKey looks at a request with a limit.
-func (p *policy) noteKey(key string, why hint) {
+// noteKey counts a request with a limit.
+func (p *policy) noteKey(key string, why keyNotice) {
 	if f := p.first.Load(); f != nil {
 		p.note(f, key, true, why)
 	}
 }
 
-// noteUnlimited looks at a request that LimitFor gave no limit. Its key is not
+// noteUnlimited counts a request without a limit. It calls Key, which is not
 // needed otherwise.
 func (p *policy) noteUnlimited(r *http.Request) {
 	f := p.first.Load()
@@ -52,14 +52,14 @@ func (p *policy) noteUnlimited(r *http.Request) {
 		return
 	}
 	key := ""
-	_ = guard(func() (err error) {
+	_ = safely(func() (err error) {
 		key, err = p.Key(r)
 		return err
 	})
-	p.note(f, key, false, noHint)
+	p.note(f, key, false, noNotice)
 }
 
-func (p *policy) note(f *firstRequests, key string, limited bool, why hint) {
+func (p *policy) note(f *firstRequests, key string, limited bool, why keyNotice) {
 	found, over := f.add(key, limited, why)
 	if over {
 		p.first.Store(nil)
@@ -76,14 +76,14 @@ var firstTexts = map[diag.Code]string{
 	diag.LimitUnset:    "LimitFor gave some requests of a key a limit and others none, so these are not limited: want a limit for all requests of a key",
 }
 
-// add counts a request, and returns what is wrong now and whether the first
-// requests are over.
-func (f *firstRequests) add(key string, limited bool, why hint) (found []diag.Code, over bool) {
+// add counts a request. It returns the problems that show now, and whether it
+// has seen enough.
+func (f *firstRequests) add(key string, limited bool, why keyNotice) (found []diag.Code, over bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.requests++
 	if limited {
-		f.keyed++
+		f.limited++
 		if key == "" && why != explained {
 			f.anonymous++
 		}
@@ -94,7 +94,7 @@ func (f *firstRequests) add(key string, limited bool, why hint) (found []diag.Co
 			f.noRoute++
 		}
 		switch {
-		case f.keyed != firstKeys:
+		case f.limited != firstKeys:
 		case f.noUser == firstKeys:
 			found = append(found, diag.KeyBeforeAuth)
 		case f.noRoute == firstKeys:
@@ -103,16 +103,16 @@ func (f *firstRequests) add(key string, limited bool, why hint) (found []diag.Co
 			found = append(found, diag.AnonymousOnly)
 		}
 	}
-	if f.limited != nil && key != "" { // anonymous requests are those of many clients
+	if f.keys != nil && key != "" { // anonymous requests may be of many clients
 		hash := maphash.String(firstSeed, key) // keys may be long
-		before, known := f.limited[hash]
+		before, known := f.keys[hash]
 		switch {
 		case known && before != limited:
 			found = append(found, diag.LimitUnset)
-			f.limited = nil
-		case !known && len(f.limited) < maxFirstKeys:
-			f.limited[hash] = limited
+			f.keys = nil
+		case !known && len(f.keys) < maxFirstKeys:
+			f.keys[hash] = limited
 		}
 	}
-	return found, f.requests >= firstLimits || f.limited == nil && f.keyed >= firstKeys
+	return found, f.requests >= firstLimits || f.keys == nil && f.limited >= firstKeys
 }

@@ -9,72 +9,112 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-// way is how a charge is decided.
+// source is where the decision about a charge comes from.
 type source uint8
 
 const (
-	sourceStore  source = iota // as asked
-	sourceLocal                // on this server's own state
-	sourceOpen                 // not at all: it passes
-	sourceClosed               // not at all: the request is denied
+	sourceStore  source = iota // the store
+	sourceLocal                // FailLocal: this server's own state
+	sourceOpen                 // FailOpen: none, the charge passes
+	sourceClosed               // FailClosed: none, the request is denied
 )
 
-// take decides the charges of a visit, together as far as they go the same
-// way. Whatever the ways, a denied request is charged nothing.
-func (l *Limiter) take(ctx context.Context, v *requestState) {
-	if v.closed() {
+// take decides all charges: first those of the store, together, and then those
+// that fail local, together. A denied request is charged nothing, whatever the
+// sources.
+func (l *Limiter) take(ctx context.Context, s *requestState) {
+	if failsClosed(s) {
 		return
 	}
-	admitted, err := v.take(ctx, l.store, sourceStore)
+	allowed, err := takeFrom(ctx, s, l.store, sourceStore)
 	if err != nil {
-		for i := range v.entries {
-			if v.entries[i].source == sourceStore {
-				v.fallBack(i, nil)
+		for i := range s.entries {
+			if s.entries[i].source == sourceStore {
+				followOnFailure(s, i, nil)
 			}
 		}
-		l.storeFailed(v, l.store, err, v.consequences())
-		v.report(&storeError{err})
-		admitted = !v.closed()
+		l.storeFailed(s, l.store, err, consequences(s))
+		addError(s, &storeError{err})
+		allowed = !failsClosed(s)
 	}
-	if !admitted {
+	if !allowed {
 		return
 	}
-	// The last to be asked, because there is then nothing in it to give back.
-	admitted, err = v.take(ctx, l.local, sourceLocal)
+	// The local state comes last, so only the store may have to give back.
+	allowed, err = takeFrom(ctx, s, l.local, sourceLocal)
 	if err != nil {
-		l.storeFailed(v, l.local, err, sourceClosed.consequence("Store"))
-		v.report(err)
+		l.storeFailed(s, l.local, err, sourceClosed.consequence("Store"))
+		addError(s, err)
 	}
-	if !admitted {
-		if err := v.giveBack(ctx); err != nil {
-			l.storeFailed(v, l.store, err, "charged although they are denied")
-			v.report(err)
+	if !allowed {
+		if err := refundAll(ctx, s); err != nil {
+			l.storeFailed(s, l.store, err, "charged although they are denied")
+			addError(s, err)
 		}
 	}
 }
 
-// fallBack sends the charge at index i the way its policy takes in an outage.
-func (v *requestState) fallBack(i int, cause error) {
-	e, c := &v.entries[i], &v.charges[i]
-	v.report(cause)
-	switch {
-	case v.policy(i).OnFailure == FailLocal && c.Limit != (gcra.Limit{}):
+// takeFrom takes the charges that have that source from the store, in one
+// admission.
+func takeFrom(ctx context.Context, s *requestState, store gcra.Store, from source) (allowed bool, err error) {
+	n := 0
+	for i := range s.entries {
+		if s.entries[i].source == from {
+			n++
+		}
+	}
+	if n == 0 {
+		return true, nil
+	}
+	charges := s.charges
+	if n < len(charges) {
+		charges = make([]gcra.Charge, 0, n)
+		for i := range s.charges {
+			if s.entries[i].source == from {
+				charges = append(charges, s.charges[i])
+			}
+		}
+	}
+	if allowed, err = safeTake(ctx, store, charges); err != nil {
+		return false, err
+	}
+	next := 0
+	for i := range s.charges {
+		if e := &s.entries[i]; e.source == from {
+			s.charges[i].Result = charges[next].Result
+			e.status = decided
+			if allowed && s.charges[i].Result.Allowed {
+				e.status = charged
+			}
+			next++
+		}
+	}
+	return allowed, nil
+}
+
+// followOnFailure gives the charge at index i the source that its policy's
+// OnFailure asks for. cause may be nil.
+func followOnFailure(s *requestState, i int, cause error) {
+	addError(s, cause)
+	e, c := &s.entries[i], &s.charges[i]
+	switch mode := s.policy(i).OnFailure; {
+	case mode == FailLocal && c.Limit != (gcra.Limit{}):
 		e.source = sourceLocal
-		localShare(c, v.policies.limiter.instances)
-	case v.policy(i).OnFailure == FailOpen || c.Shadow: // a shadow denies nobody
+		localShare(c, s.policies.limiter.instances)
+	case mode == FailOpen || c.Shadow: // a shadow never denies
 		e.source = sourceOpen
 	default:
 		e.source = sourceClosed
 	}
 }
 
-// share turns a charge into one on this server's part of the limit, which n
-// servers keep: as often one nth, as much at once one nth.
+// localShare changes a charge to this server's share of its limit where n
+// servers have equal shares: an nth of the rate and of the burst.
 //
-// A request that costs more than that at once would be denied for good. It
-// passes on a bucket that is full, and its debt stands: MaxDelay keeps the clamp
-// of every charge where that of the whole burst is, so that a cheap request does
-// not bring the debt of a dear one down, and MaxWait admits none into it.
+// A request that costs more than the share of the burst would never pass, so it
+// may overdraw a full local bucket. MaxDelay widens the clamp of all charges to
+// that of the whole burst, so that a later cheap request does not erase the
+// debt, and MaxWait keeps the extra room from admitting anything.
 func localShare(c *gcra.Charge, n int) {
 	part := c.Limit
 	burst := part.Capacity()
@@ -89,80 +129,41 @@ func localShare(c *gcra.Charge, n int) {
 	whole := part
 	whole.Burst = burst
 	if whole.Validate() != nil {
-		return // so slow already that a part of it cannot be kept
+		return // too slow to be divided
 	}
 	c.Limit = part
-	c.MaxWait = max(c.MaxDelay, time.Nanosecond) // 0 would mean as long as the new MaxDelay
+	c.MaxWait = max(c.MaxDelay, time.Nanosecond) // 0 would mean the new MaxDelay
 	c.MaxDelay = min(c.MaxDelay+time.Duration(burst-part.Burst)*part.Interval(), maxDelay)
 }
 
-// closed reports whether a policy that could not be decided shuts the request
-// out.
-func (v *requestState) closed() bool {
-	for i := range v.entries {
-		if v.entries[i].source == sourceClosed {
+// failsClosed reports whether a policy without a decision denies the request.
+func failsClosed(s *requestState) bool {
+	for i := range s.entries {
+		if s.entries[i].source == sourceClosed {
 			return true
 		}
 	}
 	return false
 }
 
-func (v *requestState) report(err error) {
+// addError adds err, if it is not nil, to the Decision's Err.
+func addError(s *requestState, err error) {
 	if err != nil {
-		v.decision.Err = errors.Join(v.decision.Err, err)
+		s.decision.Err = errors.Join(s.decision.Err, err)
 	}
 }
 
-// take decides the charges that go way w as one admission of the store s.
-func (v *requestState) take(ctx context.Context, s gcra.Store, w source) (admitted bool, err error) {
-	charges := v.charges
-	if n := v.count(w); n == 0 {
-		return true, nil
-	} else if n < len(charges) {
-		charges = make([]gcra.Charge, 0, n)
-		for i := range v.charges {
-			if v.entries[i].source == w {
-				charges = append(charges, v.charges[i])
-			}
-		}
-	}
-	if admitted, err = takeFrom(ctx, s, charges); err != nil {
-		return false, err
-	}
-	next := 0
-	for i := range v.charges {
-		if e := &v.entries[i]; e.source == w {
-			v.charges[i].Result = charges[next].Result
-			e.status = decided
-			if admitted && v.charges[i].Result.Allowed {
-				e.status = charged
-			}
-			next++
-		}
-	}
-	return admitted, nil
-}
-
-func (v *requestState) count(w source) (n int) {
-	for i := range v.entries {
-		if v.entries[i].source == w {
-			n++
-		}
-	}
-	return n
-}
-
-// takeFrom is the store's Take; a panic of the store is an error.
-func takeFrom(ctx context.Context, s gcra.Store, charges []gcra.Charge) (allowed bool, err error) {
-	err = guard(func() (err error) {
-		allowed, err = s.Take(ctx, charges)
+// safeTake is the store's Take, with an error in place of a panic.
+func safeTake(ctx context.Context, store gcra.Store, charges []gcra.Charge) (allowed bool, err error) {
+	err = safely(func() (err error) {
+		allowed, err = store.Take(ctx, charges)
 		return err
 	})
 	return allowed, err
 }
 
-// guard makes an error of a store's panic.
-func guard(f func() error) (err error) {
+// safely calls f and returns its error, or its panic as an error.
+func safely(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = recovered(p)
@@ -171,7 +172,7 @@ func guard(f func() error) (err error) {
 	return f()
 }
 
-// storeError says that no policy could be decided as asked.
+// storeError is the error of a store that did not decide.
 type storeError struct{ cause error }
 
 func (e *storeError) Error() string { return "ratelimit: store: " + e.cause.Error() }

@@ -34,7 +34,7 @@ func TestHeaders(t *testing.T) {
 		{Name: "trial", Key: key("k"), Limit: gcra.PerDay(1), Shadow: true},
 	}
 	for _, test := range []struct {
-		headers        middleware.Headers
+		headers       middleware.Headers
 		first, denied string // after one request, and after the third in no time
 	}{
 		{0, `RateLimit-Limit: 2
