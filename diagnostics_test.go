@@ -5,14 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +22,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/diagtest"
+	"github.com/seed-e377111c/ratelimit/internal/nginxtest"
 	"github.com/seed-e377111c/ratelimit/internal/notice"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 	"github.com/seed-e377111c/ratelimit/middleware"
@@ -318,65 +315,14 @@ func throughReverseProxy(t *testing.T, target string) *http.Client {
 	}
 	proxy := httptest.NewServer(httputil.NewSingleHostReverseProxy(to))
 	t.Cleanup(proxy.Close)
-	return clientTo("tcp", proxy.Listener.Addr().String())
+	transport := &http.Transport{Proxy: func(*http.Request) (*url.URL, error) { return url.Parse(proxy.URL) }}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
 }
 
-// throughNginx does so through nginx, which listens on a Unix socket.
+// throughNginx does the same with nginx.
 func throughNginx(t *testing.T, target string) *http.Client {
-	nginx, err := exec.LookPath("nginx")
-	if err != nil {
-		t.Skip("nginx is not installed")
-	}
-	dir, err := os.MkdirTemp("", "nginx") // t.TempDir may be too long a path for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	socket, conf := filepath.Join(dir, "socket"), filepath.Join(dir, "nginx.conf")
-	text := fmt.Sprintf(`daemon off; master_process off; pid %[1]s/pid; error_log %[1]s/error.log; events {}
-http {
-	access_log off; client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy;
-	fastcgi_temp_path %[1]s/fastcgi; uwsgi_temp_path %[1]s/uwsgi; scgi_temp_path %[1]s/scgi;
-	server {
-		listen unix:%[2]s;
-		location / { proxy_pass %[3]s; proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for; }
-	}
-}`, dir, socket, target)
-	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), nginx, "-p", dir, "-c", conf)
-	var output strings.Builder
-	cmd.Stdout, cmd.Stderr = &output, &output
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	t.Cleanup(func() { _ = cmd.Process.Kill(); <-ended })
-	for deadline := time.Now().Add(30 * time.Second); ; {
-		conn, err := net.Dial("unix", socket)
-		if err == nil {
-			conn.Close()
-			return clientTo("unix", socket)
-		}
-		select {
-		case err := <-ended:
-			ended <- err
-			t.Fatalf("nginx ended: %v: %s", err, output.String())
-		case <-time.After(5 * time.Millisecond):
-			if time.Now().After(deadline) {
-				t.Fatal("nginx does not listen")
-			}
-		}
-	}
-}
-
-// clientTo returns a client that has one server for all hosts.
-func clientTo(network, addr string) *http.Client {
-	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, network, addr)
-	}}}
+	return nginxtest.Start(t, "", "location / { proxy_pass "+target+"; proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for; }")
 }
 
 // A peer that is on the internet is a client, and may send what it likes.
