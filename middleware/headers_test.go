@@ -1,8 +1,10 @@
 package middleware_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
@@ -269,4 +271,64 @@ func FuzzHeaders(f *testing.F) {
 			}
 		}
 	})
+}
+
+// onTop is a context key of other middleware.
+type onTop struct{}
+
+func TestStacked(t *testing.T) {
+	store, _ := newStore()
+	policy := func(name string, n int64) middleware.Policy {
+		return middleware.Policy{Name: name, Key: key("k"), Limit: gcra.PerMinute(n)}
+	}
+	both := middleware.HeadersDraft6 | middleware.HeadersXRateLimit
+	for _, test := range []struct {
+		name         string
+		headers      [2]middleware.Headers
+		outer, inner middleware.Policy
+		status       int
+		want         string
+	}{
+		{"inner tighter", [2]middleware.Headers{both, both}, policy("o1", 9), policy("i1", 5), 200,
+			"RateLimit-Limit: 5|RateLimit-Remaining: 4|RateLimit-Policy: 5;w=60|X-RateLimit-Limit: 5"},
+		{"outer tighter", [2]middleware.Headers{both, both}, policy("o2", 5), policy("i2", 9), 200,
+			"RateLimit-Limit: 5|RateLimit-Remaining: 4|RateLimit-Policy: 5;w=60|X-RateLimit-Limit: 5"},
+		{"as tight, longer", [2]middleware.Headers{both, both}, policy("o3", 5), middleware.Policy{Name: "i3", Key: key("k"), Limit: gcra.PerHour(5)}, 200,
+			"RateLimit-Limit: 5|RateLimit-Reset: 720|RateLimit-Policy: 5;w=3600"},
+		{"inner denies", [2]middleware.Headers{both, both}, policy("o4", 5),
+			middleware.Policy{Name: "i4", Key: key("k"), Limit: gcra.PerMinute(9), Cost: func(*http.Request) int { return 10 }}, 429,
+			"RateLimit-Limit: |RateLimit-Remaining: |RateLimit-Reset: |RateLimit-Policy: 9;w=60|X-RateLimit-Limit: |X-RateLimit-Reset: |Retry-After: "},
+		{"lists grow", [2]middleware.Headers{middleware.HeadersDraft11, middleware.HeadersDraft11}, policy("o5", 5), policy("i5", 9), 200,
+			`RateLimit-Policy: "o5";q=5;w=60, "i5";q=9;w=60|RateLimit: "o5";r=4;t=12, "i5";r=8;t=7|RateLimit-Limit: `},
+		{"list inside triple", [2]middleware.Headers{middleware.HeadersDraft6, middleware.HeadersDraft11}, policy("o6", 5), policy("i6", 9), 200,
+			`RateLimit-Policy: "i6";q=9;w=60|RateLimit: "i6";r=8;t=7|RateLimit-Limit: 5`},
+		{"triple inside list", [2]middleware.Headers{middleware.HeadersDraft11, middleware.HeadersDraft6}, policy("o7", 9), policy("i7", 5), 200,
+			`RateLimit-Policy: "o7";q=9;w=60|RateLimit: "o7";r=8;t=7|RateLimit-Limit: 5`},
+		{"other fields", [2]middleware.Headers{middleware.HeadersXRateLimit, middleware.HeadersDraft6}, policy("o8", 5), policy("i8", 9), 200,
+			"RateLimit-Limit: 9|RateLimit-Policy: 9;w=60|X-RateLimit-Limit: 5"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			outer := limiter(t, middleware.Config{Store: store, Headers: test.headers[0]}, test.outer)
+			inner := limiter(t, middleware.Config{Store: store, Headers: test.headers[1]}, test.inner)
+			w := httptest.NewRecorder()
+			r, ok := outer.Allow(w, get("/"))
+			if !ok {
+				t.Fatal("outer limiter denied")
+			}
+			first := middleware.FromContext(r.Context())
+			r, ok = inner.Allow(w, r.WithContext(context.WithValue(r.Context(), onTop{}, "on top")))
+			if ok != (test.status == 200) {
+				t.Fatalf("inner limiter: got %t; want status %d", ok, test.status)
+			}
+			if d := middleware.FromContext(r.Context()); d == first || d.Results[0].Policy != test.inner.Name {
+				t.Errorf("FromContext: got the decision on %q; want the inner one", d.Results[0].Policy)
+			}
+			for _, field := range strings.Split(test.want, "|") {
+				name, want, _ := strings.Cut(field, ": ")
+				if got := w.Header().Values(name); len(got) > 1 || strings.Join(got, "") != want {
+					t.Errorf("%s: got %q; want %q", name, got, want)
+				}
+			}
+		})
+	}
 }

@@ -1,18 +1,71 @@
-package middleware
+package middleware_test
 
 import (
-	"strconv"
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"sync"
 	"testing"
-	"unsafe"
+
+	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// The allocator has sizes of 640, 704 and 768 bytes about here, and takes 8 of
-// what has pointers and is larger than 512.
-func TestCarrierFitsItsSize(t *testing.T) {
-	if strconv.IntSize != 64 {
-		t.Skip("a size for 64 bits")
+func TestFramework(t *testing.T) {
+	store, _ := newStore()
+	var seen any
+	var mu sync.Mutex
+	l := limiter(t, middleware.Config{Logger: unread, Store: store.Store}, middleware.Policy{Name: "all", Limit: five, Key: func(r *http.Request) (string, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		seen = middleware.Framework(r.Context())
+		return "k", nil
+	}})
+	r := get("/")
+	if middleware.Framework(r.Context()) != nil || middleware.FromContext(r.Context()) != nil {
+		t.Error("a plain request carries something")
 	}
-	if size := unsafe.Sizeof(requestWithState{}) + 8; size > 704 {
-		t.Errorf("a visit with its request takes %d bytes; want at most 704", size)
+	r = middleware.WithFramework(r, "the framework's own")
+	if middleware.FromContext(r.Context()) != nil {
+		t.Error("a request that passed no limiter carries a Decision")
+	}
+	passed, ok := l.Allow(httptest.NewRecorder(), r)
+	if !ok || passed != r || seen != "the framework's own" {
+		t.Errorf("got %t, same request %t, framework %v; want true, true and the one given", ok, passed == r, seen)
+	}
+	first := middleware.FromContext(passed.Context())
+	// What a handler is given twice is decided twice, and apart.
+	again, _ := l.Allow(httptest.NewRecorder(), passed)
+	if again == passed || middleware.FromContext(again.Context()) == first || seen != "the framework's own" {
+		t.Error("the second limiter shares the first one's Decision")
+	}
+	if got := first.Results[0].Remaining; got != 4 {
+		t.Errorf("first decision: got %d remaining; want 4 still", got)
+	}
+	// Also at the same time, as when a request is sent to two handlers.
+	shared := middleware.WithFramework(get("/"), 1)
+	var wg sync.WaitGroup
+	var decisions [2]*middleware.Decision
+	for i := range decisions {
+		wg.Go(func() {
+			r, _ := l.Allow(httptest.NewRecorder(), shared)
+			decisions[i] = middleware.FromContext(r.Context())
+		})
+	}
+	wg.Wait()
+	if decisions[0] == decisions[1] || decisions[0].Results[0].Remaining == decisions[1].Results[0].Remaining {
+		t.Error("two limiters at once share a Decision")
+	}
+	// The request's own context goes on to work through it.
+	type mark struct{}
+	ctx, cancel := context.WithCancelCause(context.WithValue(t.Context(), mark{}, "m"))
+	r = middleware.WithFramework(get("/").WithContext(ctx), 1)
+	child, stop := context.WithCancel(r.Context())
+	defer stop()
+	cause := errors.New("cause")
+	cancel(cause)
+	<-child.Done()
+	if r.Context().Value(mark{}) != "m" || context.Cause(child) != cause {
+		t.Errorf("got value %v, cause %v; want m, cause", r.Context().Value(mark{}), context.Cause(child))
 	}
 }
