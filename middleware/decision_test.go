@@ -42,10 +42,10 @@ func TestDecision(t *testing.T) {
 		// The wait is that of the policy that denies longest.
 		{"longest", []middleware.Policy{{Name: "m", Key: key("k"), Limit: minute}, {Name: "h", Key: key("k"), Limit: hour}},
 			2, false, 429, time.Hour, 0},
-		// No wait helps a cost above the burst, whatever the others say.
+		// No wait helps a cost above the burst, whatever the other policies say.
 		{"never", []middleware.Policy{{Name: "m", Key: key("k"), Limit: minute, Cost: three}, {Name: "h", Key: key("k"), Limit: five}},
 			1, false, 429, 0, 0},
-		// A shadow denies nobody, and its wait is nobody's.
+		// A shadow never denies, and its wait does not count.
 		{"shadow", []middleware.Policy{{Name: "m", Key: key("k"), Limit: minute, Shadow: true}, {Name: "h", Key: key("k"), Limit: five}},
 			2, true, 200, 0, 0},
 		{"shadow never", []middleware.Policy{{Name: "m", Key: key("k"), Limit: minute, Shadow: true, Cost: three}, {Name: "h", Key: key("k"), Limit: hour}},
@@ -55,8 +55,8 @@ func TestDecision(t *testing.T) {
 			2, true, 200, 0, time.Hour},
 		{"shadow's delay", []middleware.Policy{{Name: "m", Key: key("k"), Limit: minute, MaxDelay: time.Hour, Shadow: true}, {Name: "h", Key: key("k"), Limit: five}},
 			2, true, 200, 0, 0},
-		// The empty key is one bucket, never a way around.
-		{"nobody", []middleware.Policy{{Name: "only", Key: key(""), Limit: minute}}, 2, false, 429, time.Minute, 0},
+		// The empty key is one bucket, not an exemption.
+		{"anonymous", []middleware.Policy{{Name: "only", Key: key(""), Limit: minute}}, 2, false, 429, time.Minute, 0},
 		// Nothing applies.
 		{"skip", []middleware.Policy{{Name: "only", Key: key("k"), Limit: minute, Skip: func(*http.Request) bool { return true }}}, 9, true, 200, 0, 0},
 		{"no limit", []middleware.Policy{{Name: "only", Key: key("k"), LimitFor: func(*http.Request) gcra.Limit { return gcra.Limit{} }}}, 9, true, 200, 0, 0},

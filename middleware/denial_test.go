@@ -32,15 +32,15 @@ func TestDenial(t *testing.T) {
 			t.Errorf("%s: got %d, %q; want 429, %q", name, res.StatusCode, got, want)
 		}
 	}
-	// What others said about the length of another body does not hold for this one.
-	// Content-Encoding does: whoever has set it compresses what is written here.
+	// A Content-Length of another response goes. A Content-Encoding stays: the
+	// middleware that set it compresses this response too.
 	w := httptest.NewRecorder()
 	w.Header().Set("Content-Length", "5")
 	w.Header().Set("Content-Encoding", "br")
 	if _, ok := l.Allow(w, get("/")); ok || w.Header().Get("Content-Length") != "" || w.Header().Get("Content-Encoding") != "br" {
 		t.Errorf("got header %v; want no Content-Length, and the Content-Encoding", w.Header())
 	}
-	// Deny takes over with the fields in place.
+	// Deny runs when the fields are set.
 	l = limiter(t, middleware.Config{Store: store, Deny: func(w http.ResponseWriter, _ *http.Request, d middleware.Decision) {
 		if w.Header().Get("Retry-After") == "" || w.Header().Get("RateLimit-Limit") == "" {
 			t.Error("Deny is called before the fields are set")

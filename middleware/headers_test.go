@@ -137,7 +137,7 @@ RateLimit-Reset: 1029
 RateLimit-Policy: "all";q=7;w=3600
 RateLimit: "all";r=5;t=515
 `},
-		// t tells of the next unit, not of all.
+		// t is the time until the next unit, not until all.
 		{"partly back", middleware.Policy{Name: "all", Limit: five}, 7 * time.Second, `RateLimit-Limit: 5
 RateLimit-Remaining: 3
 RateLimit-Reset: 17
@@ -150,7 +150,7 @@ RateLimit-Reset: 0
 RateLimit-Policy: "all";q=5;w=60
 RateLimit: "all";r=5
 `},
-		// No wait helps, so none is told of.
+		// No wait helps, so there is none.
 		{"never", middleware.Policy{Name: "all", Limit: five, Cost: cost(6)}, 0, `RateLimit-Policy: "all";q=5;w=60
 RateLimit: "all";r=5
 `},
@@ -193,8 +193,8 @@ func TestClosestPolicy(t *testing.T) {
 	}{
 		{"least left", []middleware.Policy{policy("a", gcra.PerMinute(9), 1), policy("b", gcra.PerMinute(8), 1)}, "8;w=60"},
 		{"as much left, longer", []middleware.Policy{policy("a", gcra.PerMinute(9), 1), policy("b", gcra.PerHour(9), 1)}, "9;w=3600"},
-		{"denying before least left", []middleware.Policy{policy("a", gcra.PerMinute(1), 1), policy("b", gcra.PerMinute(8), 9)}, "8;w=60"},
-		{"never before any wait", []middleware.Policy{policy("a", gcra.PerMinute(4), 5), policy("b", gcra.PerDay(1), 0), policy("c", gcra.PerMinute(8), 0)}, "4;w=60"},
+		{"denying wins over least left", []middleware.Policy{policy("a", gcra.PerMinute(1), 1), policy("b", gcra.PerMinute(8), 9)}, "8;w=60"},
+		{"never wins over any wait", []middleware.Policy{policy("a", gcra.PerMinute(4), 5), policy("b", gcra.PerDay(1), 0), policy("c", gcra.PerMinute(8), 0)}, "4;w=60"},
 	} {
 		store, _ := newStore()
 		l := limiter(t, middleware.Config{Store: store}, test.policies...)
@@ -205,8 +205,8 @@ func TestClosestPolicy(t *testing.T) {
 	}
 }
 
-// FuzzHeaders holds every field against the grammar of RFC 9651 and the promise
-// that a client that obeys Retry-After passes.
+// FuzzHeaders checks that each field keeps to the grammar of RFC 9651, and that a
+// client that obeys Retry-After passes.
 func FuzzHeaders(f *testing.F) {
 	f.Add("burst", int64(100), int64(time.Minute), int64(0), 1, int64(0))
 	f.Add(`q"\`, int64(10), int64(100*time.Millisecond), int64(3), 2, int64(time.Second))

@@ -19,14 +19,14 @@ func TestNothingApplies(t *testing.T) {
 	}
 }
 
-func TestHangingUpDoesNotDodgeTheCharge(t *testing.T) {
+func TestCanceledRequestIsCharged(t *testing.T) {
 	store, _ := newStore()
 	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "only", Key: key("k"), Limit: five})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	d := l.Decide(get("/").WithContext(ctx))
 	if d.Err != nil || store.canceled {
-		t.Errorf("got error %v, store saw the cancellation: %t; want a decision as ever", d.Err, store.canceled)
+		t.Errorf("got error %v, store saw the cancellation: %t; want a decision as usual", d.Err, store.canceled)
 	}
 	if err := d.Spend(ctx, 1); err != nil {
 		t.Error(err)
@@ -79,8 +79,8 @@ func TestMaxDelayEndsWithTheContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		start := time.Now()
-		// The server ended the context, so somebody may still be listening: an
-		// implied 200 would tell them that they were served.
+		// If the server ended the context, the client may still be there. An implied
+		// 200 would mean that the request was served.
 		res, _ := allow(l, get("/").WithContext(ctx))
 		if time.Since(start) != time.Second || res.StatusCode != 503 || res.Header.Get("Retry-After") != "1" {
 			t.Errorf("got %d after %v; want 503 after 1s", res.StatusCode, time.Since(start))

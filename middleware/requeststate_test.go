@@ -34,7 +34,7 @@ func TestFramework(t *testing.T) {
 		t.Errorf("got %t, same request %t, framework %v; want true, true and the one given", ok, passed == r, seen)
 	}
 	first := middleware.FromContext(passed.Context())
-	// What a handler is given twice is decided twice, and apart.
+	// A request that passes two limiters has two Decisions.
 	again, _ := l.Allow(httptest.NewRecorder(), passed)
 	if again == passed || middleware.FromContext(again.Context()) == first || seen != "the framework's own" {
 		t.Error("the second limiter shares the first one's Decision")
@@ -42,7 +42,7 @@ func TestFramework(t *testing.T) {
 	if got := first.Results[0].Remaining; got != 4 {
 		t.Errorf("first decision: got %d remaining; want 4 still", got)
 	}
-	// Also at the same time, as when a request is sent to two handlers.
+	// Also at the same time, as when one request goes to two handlers.
 	shared := middleware.WithFramework(get("/"), 1)
 	var wg sync.WaitGroup
 	var decisions [2]*middleware.Decision
@@ -56,7 +56,7 @@ func TestFramework(t *testing.T) {
 	if decisions[0] == decisions[1] || decisions[0].Results[0].Remaining == decisions[1].Results[0].Remaining {
 		t.Error("two limiters at once share a Decision")
 	}
-	// The request's own context goes on to work through it.
+	// The request's own context still works.
 	type mark struct{}
 	ctx, cancel := context.WithCancelCause(context.WithValue(t.Context(), mark{}, "m"))
 	r = middleware.WithFramework(get("/").WithContext(ctx), 1)

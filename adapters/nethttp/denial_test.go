@@ -20,7 +20,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 )
 
-// clock is a time that stands still until it is told to go on.
+// clock is a time that moves only by add.
 type clock struct {
 	mu sync.Mutex
 	t  time.Time
@@ -79,9 +79,8 @@ func fetch(t *testing.T, client *http.Client, url string, header ...string) (*ht
 	return res, string(body)
 }
 
-// A denial is readable behind middleware that compresses, whether that sets
-// Content-Encoding before it calls the limiter, as gorilla's does, or when something
-// is written, as chi's does.
+// A denial is readable behind middleware that compresses. gorilla's sets
+// Content-Encoding before it calls the limiter, chi's when something is written.
 func TestDenialIsReadableThroughCompression(t *testing.T) {
 	for name, compress := range map[string]func(http.Handler) http.Handler{
 		"gorilla": handlers.CompressHandler,
@@ -115,8 +114,8 @@ func TestDenialIsReadableThroughCompression(t *testing.T) {
 	}
 }
 
-// No field of middleware further out lets a cache store a denial. What does not
-// stays.
+// No field of middleware further out lets a cache store a denial. Other fields
+// stay.
 func TestDenialIsNotStored(t *testing.T) {
 	stored := []string{
 		"ETag", "Last-Modified", "Expires", "CDN-Cache-Control", "Cloudflare-CDN-Cache-Control", "Netlify-CDN-Cache-Control",
