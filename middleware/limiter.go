@@ -34,6 +34,7 @@ func (l *Limiter) Decide(r *http.Request) Decision {
 	} else {
 		s = &requestState{Context: r.Context()}
 	}
+	s.phase.Store(claimed)
 	l.run(r, s, nil)
 	return *decisionWithResults(s)
 }

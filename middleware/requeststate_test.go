@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -67,5 +68,22 @@ func TestFramework(t *testing.T) {
 	<-child.Done()
 	if r.Context().Value(mark{}) != "m" || context.Cause(child) != cause {
 		t.Errorf("got value %v, cause %v; want m, cause", r.Context().Value(mark{}), context.Cause(child))
+	}
+}
+
+// A Key may ask another limiter about the request, also in Decide.
+func TestKeyAsksAnotherLimiter(t *testing.T) {
+	store, _ := newStore()
+	inner := limiter(t, middleware.Config{Store: store.Store}, middleware.Policy{Name: "inner", Key: key("k"), Limit: five})
+	outer := limiter(t, middleware.Config{Store: store.Store}, middleware.Policy{Name: "outer", Limit: five, Key: func(r *http.Request) (string, error) {
+		r, _ = inner.Allow(httptest.NewRecorder(), r)
+		return "left " + strconv.FormatInt(middleware.FromContext(r.Context()).Results[0].Remaining, 10), nil
+	}})
+	allowed, _ := outer.Allow(httptest.NewRecorder(), get("/"))
+	for name, d := range map[string]*middleware.Decision{"Allow": middleware.FromContext(allowed.Context()), "Decide": new(outer.Decide(get("/")))} {
+		want := map[string]string{"Allow": "left 4", "Decide": "left 3"}[name]
+		if d.Err != nil || len(d.Results) != 1 || d.Results[0].Policy != "outer" || d.Results[0].Subject != want {
+			t.Errorf("%s: got %+v, error %v; want one result of outer for %s", name, d.Results, d.Err, want)
+		}
 	}
 }
