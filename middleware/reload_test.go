@@ -44,7 +44,7 @@ func TestReloadChangesNothingAfterAMistake(t *testing.T) {
 		t.Errorf("got %v; want both mistakes", err)
 	}
 	if got := l.Policies(); len(got) != 1 || got[0].Name != "a" {
-		t.Errorf("Policies: got %+v; want those before", got)
+		t.Errorf("Policies: got %+v; want the old ones", got)
 	}
 }
 

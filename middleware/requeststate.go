@@ -22,13 +22,13 @@ import (
 // are read-only, except for those that mu guards. Limiters further in and
 // FromContext look at a state only when its phase is settled or refunded.
 //
-// The methods here are those of the context. What the other files do with a
-// state are functions that take it.
+// Its methods are those of a context and simple accessors. The other files have
+// functions that take the state.
 type requestState struct {
 	context.Context     // of the request before
 	framework       any // see WithFramework
 
-	policies *policies // those of the limiter when the request came
+	policies *policies // of the limiter, when the request came
 	entries  []entry   // of the policies that apply, in order
 	charges  []gcra.Charge
 	decision Decision // without Results, see decisionWithResults

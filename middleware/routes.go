@@ -19,10 +19,11 @@ type policies struct {
 // clients choose neither the patterns nor the standard methods.
 type route struct{ pattern, method string }
 
-// match is whether a policy applies to the requests of a route.
+// match is whether a policy applies to the requests of a route: always, or to
+// those that pass one of the checks.
 type match struct {
-	always bool    // to all
-	checks []check // to those that pass one of these
+	always bool
+	checks []check
 }
 
 // check compares the request itself with a pattern of the policy.
@@ -34,8 +35,8 @@ type check struct {
 
 // match returns a match for each policy, or nil if no policy has Routes.
 //
-// If the router has told which route will serve the request, the route decides:
-// all spellings of a path lead to it. A route with wildcards may be wider than a
+// If it is known which route will serve the request, the route decides: all
+// spellings of a path lead to it. A route with wildcards may be wider than a
 // policy's pattern, and an unknown route is wider than any, so then the path is
 // compared too.
 func (ps *policies) match(r *http.Request) []match {
