@@ -79,8 +79,9 @@ func fetch(t *testing.T, client *http.Client, url string, header ...string) (*ht
 	return res, string(body)
 }
 
-// A denial is readable behind middleware that compresses. gorilla's sets
-// Content-Encoding before it calls the limiter, chi's when something is written.
+// A denial is readable behind middleware that compresses, whether that sets
+// Content-Encoding before it calls the limiter, as gorilla's does, or when something
+// is written, as chi's does.
 func TestDenialIsReadableThroughCompression(t *testing.T) {
 	for name, compress := range map[string]func(http.Handler) http.Handler{
 		"gorilla": handlers.CompressHandler,
