@@ -148,6 +148,7 @@ func New(cfg Config, policies ...Policy) (*Limiter, error) {
 	if l.headers == 0 {
 		l.headers = HeadersDraft6
 	}
+	l.observers.Store(new([]func(*http.Request, Decision)))
 	l.Observe(cfg.Observe)
 	ps, errs := compile(policies)
 	if errs = append(cfg.check(l.local), errs...); len(errs) > 0 {

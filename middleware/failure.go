@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
@@ -138,12 +139,7 @@ func localShare(c *gcra.Charge, n int) {
 
 // failsClosed reports whether a policy without a decision denies the request.
 func failsClosed(s *requestState) bool {
-	for i := range s.entries {
-		if s.entries[i].source == sourceClosed {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.entries, func(e entry) bool { return e.source == sourceClosed })
 }
 
 // addError adds err, if it is not nil, to the Decision's Err.

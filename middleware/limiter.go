@@ -19,8 +19,8 @@ type Limiter struct {
 	instances int
 	headers   Headers
 	deny      func(http.ResponseWriter, *http.Request, Decision) // nil for the default
-	observers observers
-	shared    []string // names of policies that other limiters have too; guarded by limiters
+	observers atomic.Pointer[[]func(*http.Request, Decision)]    // never nil
+	shared    []string                                           // names of policies that other limiters have too; guarded by limiters
 	log       diag.Log
 }
 
@@ -85,9 +85,9 @@ func (l *Limiter) Allow(w http.ResponseWriter, r *http.Request) (*http.Request, 
 // run takes a request through the limiter up to its Decision. outer is the state
 // of the next limiter further out, or nil.
 func (l *Limiter) run(r *http.Request, s, outer *requestState) {
-	observers := l.observers.load()
+	observers := *l.observers.Load()
 	var start time.Time
-	if observers != nil {
+	if len(observers) > 0 {
 		start = time.Now()
 	}
 	l.evaluate(r, s)
@@ -98,7 +98,7 @@ func (l *Limiter) run(r *http.Request, s, outer *requestState) {
 		l.take((*uncancelled)(s), s)
 	}
 	decide(s)
-	if observers != nil {
+	if len(observers) > 0 {
 		s.decision.Took = time.Since(start)
 		for _, observe := range observers {
 			observe(r, *decisionWithResults(s))

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"sync"
-	"sync/atomic"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
@@ -48,27 +46,11 @@ func (l *Limiter) Store() gcra.Store { return l.store }
 // [Config.Observe] and the functions added before. f must keep to the rules of
 // Config.Observe. It cannot be removed. A nil f does nothing.
 func (l *Limiter) Observe(f func(*http.Request, Decision)) {
-	if f != nil {
-		l.observers.add(f)
+	for f != nil {
+		old := l.observers.Load()
+		list := append(slices.Clip(*old), f)
+		if l.observers.CompareAndSwap(old, &list) {
+			return
+		}
 	}
-}
-
-// observers is a list that every request reads and that rarely changes.
-type observers struct {
-	mu   sync.Mutex
-	list atomic.Pointer[[]func(*http.Request, Decision)]
-}
-
-func (o *observers) load() []func(*http.Request, Decision) {
-	if list := o.list.Load(); list != nil {
-		return *list
-	}
-	return nil
-}
-
-func (o *observers) add(f func(*http.Request, Decision)) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	list := append(slices.Clip(o.load()), f)
-	o.list.Store(&list)
 }

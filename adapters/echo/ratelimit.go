@@ -75,11 +75,12 @@ func KeyFrom(key func(echo.Context) (string, error)) func(*http.Request) (string
 			return "", errors.New("ratelimit: KeyFrom: the request carries no echo context; use the limiter through adapters/echo")
 		}
 		subject, err := key(c)
-		if err == nil && subject == "" {
-			notice.Report(r.Context(), diag.KeyBeforeAuth, "")
-		}
-		if err != nil || subject == "" {
+		if err != nil {
 			return "", err
+		}
+		if subject == "" {
+			notice.Report(r.Context(), diag.KeyBeforeAuth, "")
+			return "", nil
 		}
 		return "own:" + subject, nil
 	}

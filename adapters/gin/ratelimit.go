@@ -62,11 +62,12 @@ func KeyFrom(key func(*gin.Context) (string, error)) func(*http.Request) (string
 			return "", errors.New("ratelimit: KeyFrom: the request carries no gin context; use the limiter through adapters/gin")
 		}
 		subject, err := key(c)
-		if err == nil && subject == "" {
-			notice.Report(r.Context(), diag.KeyBeforeAuth, "")
-		}
-		if err != nil || subject == "" {
+		if err != nil {
 			return "", err
+		}
+		if subject == "" {
+			notice.Report(r.Context(), diag.KeyBeforeAuth, "")
+			return "", nil
 		}
 		return "own:" + subject, nil
 	}
