@@ -19,7 +19,7 @@ import (
 type Config struct {
 	// Store keeps the state that the servers share. While it fails, policies that
 	// fail local (see [FailLocal]) use its Local if it is a [gcra.LocalStore], as
-	// [gcra.Redis] is, and otherwise a [gcra.Memory] of the limiter. Required.
+	// redisstore.Store is, and otherwise a [gcra.Memory] of the limiter. Required.
 	Store gcra.Store
 
 	// Headers chooses the RateLimit fields of responses; the zero value means
@@ -128,7 +128,7 @@ const (
 
 const (
 	maxName      = 64
-	maxPolicies  = 256                  // most that gcra.Redis takes at once
+	maxPolicies  = 256                  // most that redisstore.Store takes at once
 	maxDelay     = 366 * 24 * time.Hour // what a store accepts
 	maxInstances = 1_000_000
 )
@@ -172,7 +172,7 @@ func Must(l *Limiter, err error) *Limiter {
 
 func (cfg *Config) check(local gcra.Store) (errs []error) {
 	if isNil(cfg.Store) {
-		errs = append(errs, errors.New("ratelimit: Store is nil; want gcra.NewMemory, gcra.NewRedis or your own"))
+		errs = append(errs, errors.New("ratelimit: Store is nil; want gcra.NewMemory, redisstore.New or your own"))
 	}
 	if isNil(local) {
 		errs = append(errs, fmt.Errorf("ratelimit: Store is a %T whose Local returns nil; want a store to use while it fails, or no method Local", cfg.Store))
