@@ -108,24 +108,6 @@ type Policy struct {
 	OnFailure FailureMode
 }
 
-// FailureMode is what happens when a policy cannot be decided as configured: the
-// store fails, or a function of the policy does.
-type FailureMode uint8
-
-const (
-	// FailLocal goes on limiting with the state of this server alone, each limit
-	// divided by [Config.Instances]. In place of a key that is unknown, the request
-	// counts as anonymous; in place of a cost, it takes the whole burst. Without a
-	// limit it is FailClosed.
-	FailLocal FailureMode = iota
-
-	// FailOpen lets the request pass this policy uncounted.
-	FailOpen
-
-	// FailClosed denies the request with 503 Service Unavailable.
-	FailClosed
-)
-
 const (
 	maxName      = 64
 	maxPolicies  = 256                  // most that redisstore.Store takes at once

@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
@@ -35,13 +36,11 @@ type PolicyResult struct {
 // Status is the status code for the decision: 200 if allowed, 429 if a policy
 // denied, 503 if a policy with FailClosed could not be decided.
 func (d Decision) Status() int {
-	if d.Allowed {
+	switch {
+	case d.Allowed:
 		return http.StatusOK
-	}
-	for i := range d.Results {
-		if d.Results[i].denies() {
-			return http.StatusTooManyRequests
-		}
+	case slices.ContainsFunc(d.Results, PolicyResult.denies):
+		return http.StatusTooManyRequests
 	}
 	return http.StatusServiceUnavailable
 }
@@ -60,7 +59,7 @@ func (d Decision) Degraded() (names []string) {
 	return names
 }
 
-func (p *PolicyResult) denies() bool { return !p.Allowed && !p.Shadow }
+func (p PolicyResult) denies() bool { return !p.Allowed && !p.Shadow }
 
 // violated returns the names of the policies that denied. A policy that could
 // not be decided is not among them: its quota was not exceeded.

@@ -41,15 +41,15 @@ package middleware
 
 // Where to change what, along the way of a request:
 //
-//	config.go, fielderror.go  Config, Policy and FailureMode; New compiles the policies
+//	config.go, fielderror.go  Config and Policy; New compiles the policies
 //	reload.go, reset.go       changes while a limiter runs: policies, observers, buckets
 //	requeststate.go           what a limiter knows about a request, who owns it, how the request carries it
 //	limiter.go                Allow and Decide: the steps that follow, in order
 //	routes.go                 which policies apply to the route
 //	policy.go                 a policy's functions make a charge
-//	failure.go                the store decides or, if it fails, OnFailure
+//	take.go, failure.go       the store decides or, if it fails, OnFailure
 //	decision.go               the Decision about all charges
 //	headers.go                which RateLimit fields to write; headers_text.go: their text
 //	denial.go, denywriter.go  the response to a denied request
-//	refund.go                 Refund and Spend, later
+//	refund.go                 Refund and Spend, which handlers call
 //	diagnostics*.go           problems that go to Config.Logger

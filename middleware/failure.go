@@ -1,7 +1,6 @@
 package middleware
 
 import (
-	"context"
 	"errors"
 	"math"
 	"slices"
@@ -10,88 +9,23 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-// source is where the decision about a charge comes from.
-type source uint8
+// FailureMode is what happens when a policy cannot be decided as configured: the
+// store fails, or a function of the policy does.
+type FailureMode uint8
 
 const (
-	sourceStore  source = iota // the store
-	sourceLocal                // FailLocal: this server's own state
-	sourceOpen                 // FailOpen: none, the charge passes
-	sourceClosed               // FailClosed: none, the request is denied
+	// FailLocal goes on limiting with the state of this server alone, each limit
+	// divided by [Config.Instances]. In place of a key that is unknown, the request
+	// counts as anonymous; in place of a cost, it takes the whole burst. Without a
+	// limit it is FailClosed.
+	FailLocal FailureMode = iota
+
+	// FailOpen lets the request pass this policy uncounted.
+	FailOpen
+
+	// FailClosed denies the request with 503 Service Unavailable.
+	FailClosed
 )
-
-// take decides all charges: first those of the store, together, and then those
-// that fail local, together. A denied request is charged nothing, whatever the
-// sources.
-func (l *Limiter) take(ctx context.Context, s *requestState) {
-	if failsClosed(s) {
-		return
-	}
-	allowed, err := takeFrom(ctx, s, l.store, sourceStore)
-	if err != nil {
-		for i := range s.entries {
-			if s.entries[i].source == sourceStore {
-				followOnFailure(s, i, nil)
-			}
-		}
-		l.storeFailed(s, l.store, err, consequences(s))
-		addError(s, &storeError{err})
-		allowed = !failsClosed(s)
-	}
-	if !allowed {
-		return
-	}
-	// The local state comes last, so only the store may have to give back.
-	allowed, err = takeFrom(ctx, s, l.local, sourceLocal)
-	if err != nil {
-		l.storeFailed(s, l.local, err, sourceClosed.consequence("Store"))
-		addError(s, err)
-	}
-	if !allowed {
-		if err := refundAll(ctx, s); err != nil {
-			l.storeFailed(s, l.store, err, "charged although they are denied")
-			addError(s, err)
-		}
-	}
-}
-
-// takeFrom takes the charges that have that source from the store, in one
-// admission.
-func takeFrom(ctx context.Context, s *requestState, store gcra.Store, from source) (allowed bool, err error) {
-	n := 0
-	for i := range s.entries {
-		if s.entries[i].source == from {
-			n++
-		}
-	}
-	if n == 0 {
-		return true, nil
-	}
-	charges := s.charges
-	if n < len(charges) {
-		charges = make([]gcra.Charge, 0, n)
-		for i := range s.charges {
-			if s.entries[i].source == from {
-				charges = append(charges, s.charges[i])
-			}
-		}
-	}
-	if allowed, err = safeTake(ctx, store, charges); err != nil {
-		return false, err
-	}
-	next := 0
-	for i := range s.charges {
-		if e := &s.entries[i]; e.source == from {
-			s.charges[i].Result = charges[next].Result
-			e.status = decided
-			if allowed && s.charges[i].Result.Allowed {
-				e.status = charged
-			}
-			next++
-		}
-	}
-	return allowed, nil
-}
 
 // followOnFailure gives the charge at index i the source that its policy's
 // OnFailure asks for. cause may be nil.
@@ -147,25 +81,6 @@ func addError(s *requestState, err error) {
 	if err != nil {
 		s.decision.Err = errors.Join(s.decision.Err, err)
 	}
-}
-
-// safeTake is the store's Take, with an error in place of a panic.
-func safeTake(ctx context.Context, store gcra.Store, charges []gcra.Charge) (allowed bool, err error) {
-	err = safely(func() (err error) {
-		allowed, err = store.Take(ctx, charges)
-		return err
-	})
-	return allowed, err
-}
-
-// safely calls f and returns its error, or its panic as an error.
-func safely(f func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = recovered(p)
-		}
-	}()
-	return f()
 }
 
 // storeError is the error of a store that did not decide.

@@ -128,9 +128,10 @@ func writeHeaders(s *requestState, h http.Header, headers Headers) {
 		if outer.headers&HeadersDraft11 != 0 {
 			policies, list = h.Get(policyField), h.Get(listField)
 		}
-		b = appendPolicies(s, b, policies)
-		f.end(policyField, b)
 		start := len(b)
+		b = appendPolicies(s, append(b, policies...), start)
+		f.end(policyField, b)
+		start = len(b)
 		b = appendItems(s, append(b, list...), start, denied)
 		f.end(listField, b)
 	case headers&HeadersDraft6 != 0 && outer.headers&HeadersDraft11 == 0 && (tighter || outer.headers&HeadersDraft6 == 0):
@@ -205,11 +206,9 @@ func appendOuter(s *requestState, b []byte) []byte {
 	return b
 }
 
-// appendPolicies appends outer, the value that limiters further out set, and
-// this limiter's items of RateLimit-Policy.
-func appendPolicies(s *requestState, b []byte, outer string) []byte {
-	start := len(b)
-	b = append(b, outer...)
+// appendPolicies appends this limiter's items of RateLimit-Policy to the list
+// that begins at start.
+func appendPolicies(s *requestState, b []byte, start int) []byte {
 	for i := range s.charges {
 		if s.entries[i].status != undecided && !s.charges[i].Shadow {
 			b = appendComma(b, start)

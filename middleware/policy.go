@@ -83,6 +83,16 @@ type policyError struct {
 func (e *policyError) Error() string { return "ratelimit: policy " + e.policy + ": " + e.cause.Error() }
 func (e *policyError) Unwrap() error { return e.cause }
 
+// safely calls f and returns its error, or its panic as an error.
+func safely(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = recovered(p)
+		}
+	}()
+	return f()
+}
+
 // recovered returns an error for v, the value of recover. Call it only in the
 // deferred function itself: the stack begins at the panic.
 func recovered(v any) error {
