@@ -37,29 +37,12 @@ func newFirstRequests(p *Policy) *firstRequests {
 	return f
 }
 
-// noteKey counts a request with a limit.
-func (p *policy) noteKey(key string, why keyNotice) {
-	if f := p.first.Load(); f != nil {
-		p.note(f, key, true, why)
-	}
-}
-
-// noteUnlimited counts a request without a limit. It calls Key, which is not
-// needed otherwise.
-func (p *policy) noteUnlimited(r *http.Request) {
+// note counts a request, if it is one of the first, and logs what they show.
+func (p *policy) note(key string, limited bool, why keyNotice) {
 	f := p.first.Load()
 	if f == nil {
 		return
 	}
-	key := ""
-	_ = safely(func() (err error) {
-		key, err = p.Key(r)
-		return err
-	})
-	p.note(f, key, false, noNotice)
-}
-
-func (p *policy) note(f *firstRequests, key string, limited bool, why keyNotice) {
 	found, over := f.add(key, limited, why)
 	if over {
 		p.first.Store(nil)
@@ -67,6 +50,20 @@ func (p *policy) note(f *firstRequests, key string, limited bool, why keyNotice)
 	for _, code := range found {
 		p.limiter.log.Report(code, p.Name, firstTexts[code], "policy", p.Name)
 	}
+}
+
+// noteUnlimited counts a request without a limit. It calls Key, which is not
+// needed otherwise.
+func (p *policy) noteUnlimited(r *http.Request) {
+	if p.first.Load() == nil {
+		return
+	}
+	key := ""
+	_ = safely(func() (err error) {
+		key, err = p.Key(r)
+		return err
+	})
+	p.note(key, false, noNotice)
 }
 
 var firstTexts = map[diag.Code]string{

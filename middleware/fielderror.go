@@ -13,6 +13,7 @@ type FieldError struct {
 	Err   error  // the mistake, and what would be right
 }
 
+// Error returns the policy, the field and the mistake.
 func (e *FieldError) Error() string {
 	title := fmt.Sprintf("policy %.80q", e.Name)
 	if e.Name == "" {
@@ -21,4 +22,5 @@ func (e *FieldError) Error() string {
 	return fmt.Sprintf("ratelimit: %s: %s %v", title, e.Field, e.Err)
 }
 
+// Unwrap returns e.Err.
 func (e *FieldError) Unwrap() error { return e.Err }

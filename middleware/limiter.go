@@ -127,8 +127,8 @@ func (l *Limiter) evaluate(r *http.Request, s *requestState) {
 		case failed != nil:
 			followOnFailure(s, n, failed)
 			l.policyFailed(r, failed, s.entries[n].source)
-		case p.first.Load() != nil:
-			p.noteKey(s.charges[n].Subject, s.entries[n].key)
+		default:
+			p.note(s.charges[n].Subject, true, s.entries[n].key)
 		}
 	}
 }
