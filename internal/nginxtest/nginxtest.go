@@ -32,11 +32,11 @@ func Start(t testing.TB, httpDirectives, serverDirectives string) *http.Client {
 	if err != nil {
 		t.Skip("no nginx on the PATH")
 	}
-	dir, err := os.MkdirTemp("", "nginx") // t.TempDir may be too long for the path of a socket
+	dir, err := os.MkdirTemp("", "nginx") //nolint:usetesting // t.TempDir may be too long for the path of a socket
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	socket, conf := filepath.Join(dir, "socket"), filepath.Join(dir, "nginx.conf")
 	if err := os.WriteFile(conf, fmt.Appendf(nil, config, httpDirectives, socket, serverDirectives), 0o600); err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func Start(t testing.TB, httpDirectives, serverDirectives string) *http.Client {
 	}
 	for range 3000 {
 		if conn, err := dial(t.Context(), "", ""); err == nil {
-			conn.Close()
+			_ = conn.Close()
 			client := &http.Client{Transport: &http.Transport{DialContext: dial}}
 			t.Cleanup(client.CloseIdleConnections)
 			return client
