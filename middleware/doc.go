@@ -52,4 +52,4 @@ package middleware
 //	headers.go                which RateLimit fields to write; headers_text.go: their text
 //	denial.go, denywriter.go  the response to a denied request
 //	refund.go                 Refund and Spend, which handlers call
-//	diagnostics*.go           problems that go to Config.Logger
+//	diagnostics*.go           problems for Config.Logger: of one request, of the first ones, of shared names
