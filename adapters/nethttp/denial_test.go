@@ -20,7 +20,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 )
 
-// clock is a time that stands still until it is told to go on.
+// clock is a time that moves only by add.
 type clock struct {
 	mu sync.Mutex
 	t  time.Time
@@ -115,8 +115,8 @@ func TestDenialIsReadableThroughCompression(t *testing.T) {
 	}
 }
 
-// No field of middleware further out lets a cache store a denial. What does not
-// stays.
+// No field of middleware further out lets a cache store a denial. Other fields
+// stay.
 func TestDenialIsNotStored(t *testing.T) {
 	stored := []string{
 		"ETag", "Last-Modified", "Expires", "CDN-Cache-Control", "Cloudflare-CDN-Cache-Control", "Netlify-CDN-Cache-Control",

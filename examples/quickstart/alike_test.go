@@ -70,7 +70,7 @@ func TestAlike(t *testing.T) {
 	)
 	refused := func(policy string) string {
 		return `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429,` +
-			`"detail":"The request was refused because a rate limit is used up.","violated-policies":["` + policy + `"]}` + "\n"
+			`"detail":"The request was denied because a rate limit is used up.","violated-policies":["` + policy + `"]}` + "\n"
 	}
 	wrongMethod := func(method string) string { return `{"error":"this is not done with ` + method + `"}` + "\n" }
 	get := func(target string, headers ...string) string { return request("GET", target, "", headers...) }

@@ -316,7 +316,7 @@ func Example_refused() {
 	// Ratelimit-Reset: 1
 	// Retry-After: 1
 	//
-	// {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429,"detail":"The request was refused because a rate limit is used up.","violated-policies":["burst"]}
+	// {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429,"detail":"The request was denied because a rate limit is used up.","violated-policies":["burst"]}
 }
 
 func Example_draft11() {
@@ -337,7 +337,7 @@ func Example_draft11Refused() {
 	// Ratelimit-Policy: "burst";q=10;w=1, "daily";q=10000;w=86400
 	// Retry-After: 1
 	//
-	// {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429,"detail":"The request was refused because a rate limit is used up.","violated-policies":["burst"]}
+	// {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429,"detail":"The request was denied because a rate limit is used up.","violated-policies":["burst"]}
 }
 
 func Example_both() {
@@ -368,5 +368,5 @@ func Example_outageClosed() {
 	// Content-Type: application/problem+json
 	// Retry-After: 1
 	//
-	// {"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Temporary Reduced Capacity","status":503,"detail":"The request was refused because the service cannot check its rate limits at the moment."}
+	// {"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Temporary Reduced Capacity","status":503,"detail":"The request was denied because the service cannot check its rate limits at the moment."}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/diagtest"
 )
 
-// slicesStore is a store of a type that cannot be compared.
+// slicesStore is a store whose type is not comparable.
 type slicesStore struct {
 	gcra.Store
 	_ []int
@@ -63,8 +63,8 @@ func TestSharedName(t *testing.T) {
 	}
 }
 
-// Two limiters that share a limit are changed one after the other, and for a
-// moment their limits differ.
+// Two limiters that share a limit are reloaded one after the other, so for a moment
+// their limits differ.
 func TestSharedNameWhileReloading(t *testing.T) {
 	log, store := new(diagtest.Log), gcra.NewMemory()
 	p := Policy{Name: "a", Limit: gcra.PerMinute(100)}
@@ -81,7 +81,7 @@ func TestSharedNameWhileReloading(t *testing.T) {
 	}
 }
 
-// The list of limiters keeps none alive and does not grow.
+// The list of limiters keeps none of them alive and does not grow.
 func TestSharedNameKeepsNothing(t *testing.T) {
 	log, store := new(diagtest.Log), gcra.NewMemory()
 	for i := range 1000 {

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-func TestStoreAway(t *testing.T) {
+func TestStoreFails(t *testing.T) {
 	policy := func(name string, o middleware.FailureMode, n int64) middleware.Policy {
 		return middleware.Policy{Name: name, Key: key("k"), Limit: gcra.PerHour(n), OnFailure: o}
 	}
@@ -34,11 +34,11 @@ func TestStoreAway(t *testing.T) {
 		{"local share of little", 4, []middleware.Policy{policy("a", local, 1)}, []int{200, 429}, 1, "1"},
 		{"open", 0, []middleware.Policy{policy("a", open, 1)}, []int{200, 200, 200}, 0, ""},
 		{"closed", 0, []middleware.Policy{policy("a", closed, 9)}, []int{503, 503}, 0, ""},
-		// Each goes its own way: open says nothing, local decides, closed is final.
+		// Modes may be mixed: open passes, local decides, closed is final.
 		{"local and open", 0, []middleware.Policy{policy("a", open, 1), policy("b", local, 2)}, []int{200, 200, 429}, 1, "2"},
 		{"local and closed", 0, []middleware.Policy{policy("a", local, 2), policy("b", closed, 9)}, []int{503, 503, 503}, 0, ""},
 		{"locals together", 0, []middleware.Policy{policy("a", local, 1), policy("b", local, 5)}, []int{200, 429, 429}, 2, "1"},
-		// A shadow refuses nobody, in an outage neither.
+		// A shadow never denies, whatever its mode.
 		{"shadow closed", 0, []middleware.Policy{shadow(policy("a", closed, 9)), policy("b", local, 2)}, []int{200, 200, 429}, 1, "2"},
 		{"shadow local", 0, []middleware.Policy{shadow(policy("a", local, 1)), policy("b", local, 2)}, []int{200, 200, 429}, 2, "2"},
 	} {
@@ -49,7 +49,7 @@ func TestStoreAway(t *testing.T) {
 				l := limiter(t, middleware.Config{Store: store, Instances: test.instances}, test.policies...)
 				for i, want := range test.statuses {
 					res, d := allow(l, get("/"))
-					if res.StatusCode != want || d.Status() != want || !errors.Is(d.Err, errAway) || len(d.Results) != test.results {
+					if res.StatusCode != want || d.Status() != want || !errors.Is(d.Err, errDown) || len(d.Results) != test.results {
 						t.Fatalf("request %d: got %d, %d results, error %v; want %d, %d, the store's", i+1, res.StatusCode, len(d.Results), d.Err, want, test.results)
 					}
 					if want == 503 && res.Header.Get("Retry-After") != "1" {
@@ -57,8 +57,8 @@ func TestStoreAway(t *testing.T) {
 					}
 					body := new(strings.Builder)
 					res.Write(body)
-					if strings.Contains(body.String(), "away") || strings.Contains(body.String(), "10.0.0.7") {
-						t.Errorf("the client is told of the cause: %s", body)
+					if strings.Contains(body.String(), "down") || strings.Contains(body.String(), "10.0.0.7") {
+						t.Errorf("the client sees the cause: %s", body)
 					}
 					if i == len(test.statuses)-1 && res.Header.Get("RateLimit-Limit") != test.header {
 						t.Errorf("RateLimit-Limit: got %q; want %q", res.Header.Get("RateLimit-Limit"), test.header)
@@ -66,7 +66,7 @@ func TestStoreAway(t *testing.T) {
 				}
 				store.fail = 0
 				if d := l.Decide(get("/")); !d.Allowed || d.Err != nil {
-					t.Errorf("after the outage: got %t, %v; want the store's decision", d.Allowed, d.Err)
+					t.Errorf("after the failure: got %t, %v; want the store's decision", d.Allowed, d.Err)
 				}
 			})
 		}
@@ -85,7 +85,7 @@ func TestDegraded(t *testing.T) {
 	}
 	store.fail = 1
 	if got, want := l.Decide(get("/")).Degraded(), []string{"fine", "local", "open"}; !slices.Equal(got, want) {
-		t.Errorf("the store is away: got %q; want %q", got, want)
+		t.Errorf("the store fails: got %q; want %q", got, want)
 	}
 	l = limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "only", Key: key("k"), Limit: five})
 	if got := l.Decide(get("/")).Degraded(); got != nil {
@@ -93,8 +93,8 @@ func TestDegraded(t *testing.T) {
 	}
 }
 
-func TestHeavyRequestsDuringAnOutage(t *testing.T) {
-	// One tenth of 20 would refuse a request of 15 for good.
+func TestLocalShareOfAnExpensiveRequest(t *testing.T) {
+	// One tenth of 20 would deny a request of 15 for good.
 	store, _ := newStore()
 	store.fail = 1000
 	l := limiter(t, middleware.Config{Store: store, Instances: 10},
@@ -103,13 +103,13 @@ func TestHeavyRequestsDuringAnOutage(t *testing.T) {
 		t.Errorf("first: got %+v; want allowed", d.Results)
 	}
 	if d := l.Decide(get("/")); d.Allowed || d.Results[0].Never {
-		t.Errorf("second: got %+v; want refused for now", d.Results)
+		t.Errorf("second: got %+v; want denied for now", d.Results)
 	}
 }
 
-func TestShareThatCannotBeKept(t *testing.T) {
-	// One a year is one in ten years for each of ten servers, which no store
-	// keeps; each then keeps the whole.
+func TestLimitTooSlowToShare(t *testing.T) {
+	// One a year is one in ten years for each of ten servers. No store accepts that,
+	// so each server has the whole limit.
 	for _, per := range []time.Duration{365 * 24 * time.Hour, 200 * 365 * 24 * time.Hour} {
 		store, _ := newStore()
 		store.fail = 1000
@@ -122,9 +122,9 @@ func TestShareThatCannotBeKept(t *testing.T) {
 	}
 }
 
-func TestRefusedHereAfterBeingQueuedThere(t *testing.T) {
-	// The store has admitted the request to its queue when this server refuses
-	// it: it does not wait, and its place is given back.
+func TestDeniedLocallyAfterTheStoreAllowed(t *testing.T) {
+	// The store has allowed the request with a delay when the local state denies
+	// it: the request does not wait, and its charge is refunded.
 	store, _ := newStore()
 	hour := gcra.PerHour(1)
 	l := limiter(t, middleware.Config{Store: store},
@@ -132,16 +132,16 @@ func TestRefusedHereAfterBeingQueuedThere(t *testing.T) {
 		middleware.Policy{Name: "good", Key: key("k"), Limit: hour, MaxDelay: time.Hour})
 	l.Decide(get("/"))
 	if d := l.Decide(get("/")); d.Allowed || d.Delay != 0 {
-		t.Errorf("got %t, delay %v; want refused at once", d.Allowed, d.Delay)
+		t.Errorf("got %t, delay %v; want denied at once", d.Allowed, d.Delay)
 	}
 	if r, err := gcra.Take(t.Context(), store, gcra.Charge{Subject: "k", Policy: "good", Limit: hour, MaxDelay: time.Hour}); err != nil || r.ResetAfter != time.Hour {
 		t.Errorf("queue: full in %v, %v; want 1h: one request was served", r.ResetAfter, err)
 	}
 }
 
-// Requests that cost more than a server's share at once pass one at a time, and
-// cheap ones in between do not bring their debt down.
-func TestShareOfDearRequests(t *testing.T) {
+// Requests that cost more than a server's share pass one at a time, and cheap
+// ones in between do not erase their debt.
+func TestLocalShareOfMixedRequests(t *testing.T) {
 	now := time.Unix(0, 0)
 	local := &gcra.Memory{Now: func() time.Time { return now }}
 	l := limiter(t, middleware.Config{Store: down{local}, Instances: 10},
@@ -167,15 +167,15 @@ func TestShareOfDearRequests(t *testing.T) {
 		t.Errorf("a tenth of 100 a second let %d units pass in 8 s; want 180 at most", units)
 	}
 	if units < 100 {
-		t.Errorf("only %d units passed; want the first dear request to", units)
+		t.Errorf("only %d units passed; want the first expensive request to pass", units)
 	}
 }
 
-// A policy that fails local decides on the Local of a LocalStore, and on a
-// Memory of the limiter's own where the store is none, as when it is wrapped.
+// A policy that fails local uses the Local of a LocalStore. For other stores, such
+// as one that wraps a LocalStore, it uses a Memory of the limiter.
 func TestLocalStore(t *testing.T) {
 	p := middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(3)}
-	known := gcra.NewMemory() // holds that two of three are gone
+	known := gcra.NewMemory() // two of three are used
 	if _, err := gcra.Take(t.Context(), known, gcra.Charge{Subject: "k", Policy: "only", Limit: p.Limit, Cost: 2}); err != nil {
 		t.Fatal(err)
 	}
@@ -211,55 +211,55 @@ func TestPolicyFails(t *testing.T) {
 	}{
 		{"key", middleware.Policy{Name: "only", Key: keyFails, Limit: gcra.PerHour(2)}, nil, true, "bad: no key today"},
 		{"key panics", middleware.Policy{Name: "only", Key: keyPanics, Limit: gcra.PerHour(2)}, nil, true, "bad: panic: interface conversion"},
-		// A client may have made it fail, so it takes all there is.
+		// A client may have caused it, so it takes the whole burst.
 		{"cost", middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(2), Cost: func(*http.Request) int { return -1 }}, []int{200, 429, 429}, true, "bad: cost of the request is -1"},
 		{"cost panics", middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(2), Cost: panics}, []int{200, 429, 429}, true, "bad: panic: cost"},
 		{"skip panics", middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(2), Skip: func(*http.Request) bool { panic("skip") }}, nil, true, "bad: panic: skip"},
 		{"limit", middleware.Policy{Name: "only", Key: key("k"), LimitFor: func(*http.Request) gcra.Limit { return gcra.PerHour(-2) }}, nil, false, "bad: limit for the request is -2/hour: count is -2"},
 		{"limit panics", middleware.Policy{Name: "only", Key: key("k"), LimitFor: func(*http.Request) gcra.Limit { panic("plan") }}, nil, false, "bad: panic: plan"},
-		{"limit panics, other known", middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(2), LimitFor: func(*http.Request) gcra.Limit { panic("plan") }}, nil, true, "bad: panic: plan"},
+		{"limit panics, with a fallback", middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(2), LimitFor: func(*http.Request) gcra.Limit { panic("plan") }}, nil, true, "bad: panic: plan"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			for _, way := range []struct {
-				outage middleware.FailureMode
-				want   []int
+			for _, mode := range []struct {
+				onFailure middleware.FailureMode
+				want      []int
 			}{
 				{middleware.FailLocal, []int{200, 200, 429}},
 				{middleware.FailOpen, []int{200, 200, 200, 200, 200, 429}},
 				{middleware.FailClosed, []int{503, 503, 503}},
 			} {
-				if way.outage == middleware.FailLocal && !test.limited {
-					way.want = []int{503, 503, 503}
+				if mode.onFailure == middleware.FailLocal && !test.limited {
+					mode.want = []int{503, 503, 503}
 				}
-				if way.outage == middleware.FailLocal && test.local != nil {
-					way.want = test.local
+				if mode.onFailure == middleware.FailLocal && test.local != nil {
+					mode.want = test.local
 				}
 				store, _ := newStore()
 				bad := test.policy
-				bad.Name, bad.OnFailure = "bad", way.outage
+				bad.Name, bad.OnFailure = "bad", mode.onFailure
 				l := limiter(t, middleware.Config{Store: store}, bad, middleware.Policy{Name: "good", Key: key("k"), Limit: five})
 				passed := int64(0)
-				for i, want := range way.want {
+				for i, want := range mode.want {
 					res, d := allow(l, get("/"))
 					if res.StatusCode != want || d.Err == nil || !strings.Contains(d.Err.Error(), test.message) {
-						t.Errorf("outage way %d, request %d: got %d, error %v; want %d, %q", way.outage, i+1, res.StatusCode, d.Err, want, test.message)
+						t.Errorf("failure mode %d, request %d: got %d, error %v; want %d, %q", mode.onFailure, i+1, res.StatusCode, d.Err, want, test.message)
 					}
 					if want == 200 {
 						passed++
 					}
 				}
-				// The other policy was decided by the store, and only for what passed.
+				// The store decided the other policy, and charged it only for what passed.
 				if got := left(t, store, "k", "good", five); got != 5-passed {
-					t.Errorf("outage way %d: good: got %d left; want %d", way.outage, got, 5-passed)
+					t.Errorf("failure mode %d: good: got %d left; want %d", mode.onFailure, got, 5-passed)
 				}
 			}
 		})
 	}
 }
 
-func TestRefundAfterPartialOutage(t *testing.T) {
-	// The policy whose key fails is charged here, the other in the store; both
-	// come back.
+func TestRefundToBothSources(t *testing.T) {
+	// The policy whose key fails is charged in the local state, the other in the
+	// store. Both are refunded.
 	store, _ := newStore()
 	l := limiter(t, middleware.Config{Store: store},
 		middleware.Policy{Name: "bad", Key: keyFails, Limit: gcra.PerHour(1)},
@@ -267,7 +267,7 @@ func TestRefundAfterPartialOutage(t *testing.T) {
 	for i := range 3 {
 		d := l.Decide(get("/"))
 		if !d.Allowed {
-			t.Fatalf("request %d: refused; want allowed, for the one before was refunded", i+1)
+			t.Fatalf("request %d: denied; want allowed, as the one before was refunded", i+1)
 		}
 		if err := d.Refund(t.Context()); err != nil {
 			t.Fatal(err)
@@ -278,9 +278,9 @@ func TestRefundAfterPartialOutage(t *testing.T) {
 	}
 }
 
-// A share admits one request however expensive it is, or it would never pass. So
-// many servers that lose Redis together admit more than the burst.
-func TestExpensiveRequestsInOutage(t *testing.T) {
+// Each share admits one request of any cost up to the burst, or it would never
+// pass. So several servers that lose Redis together admit more than the burst.
+func TestBoundOfExpensiveRequests(t *testing.T) {
 	const instances, burst = 20, 20
 	admitted := int64(0)
 	for range instances {
@@ -305,13 +305,12 @@ func TestExpensiveRequestsInOutage(t *testing.T) {
 	}
 }
 
-// The limit in the results is written as it was given, also when this server decides
-// by itself.
+// The results have the limit as it was given, also if it was decided locally.
 func TestLimitInResults(t *testing.T) {
 	p := middleware.Policy{Name: "p", Key: key("k"), Limit: gcra.PerSecond(10)}
-	for name, store := range map[string]gcra.Store{"store": gcra.NewMemory(), "outage": down{gcra.NewMemory()}} {
+	for name, store := range map[string]gcra.Store{"store": gcra.NewMemory(), "local": down{gcra.NewMemory()}} {
 		d := limiter(t, middleware.Config{Store: store}, p).Decide(get("/"))
-		if len(d.Results) != 1 || d.Results[0].Limit != p.Limit || (d.Err != nil) != (name == "outage") {
+		if len(d.Results) != 1 || d.Results[0].Limit != p.Limit || (d.Err != nil) != (name == "local") {
 			t.Errorf("%s: got %+v, error %v; want limit %+v", name, d.Results, d.Err, p.Limit)
 		}
 	}

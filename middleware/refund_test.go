@@ -17,7 +17,7 @@ func TestRefundOnce(t *testing.T) {
 		middleware.Policy{Name: "a", Key: key("k"), Limit: five, Cost: func(*http.Request) int { return 2 }},
 		middleware.Policy{Name: "shadow", Key: key("k"), Limit: gcra.PerHour(1), Shadow: true})
 	l.Decide(get("/"))
-	d := l.Decide(get("/")) // the shadow would refuse this one, so it was not charged
+	d := l.Decide(get("/")) // the shadow would deny this one, so it was not charged
 	copied := d
 	var wg sync.WaitGroup
 	for range 10 {
@@ -32,7 +32,7 @@ func TestRefundOnce(t *testing.T) {
 		t.Errorf("a: got %d left; want 3: one of two charges came back", got)
 	}
 	if got := left(t, store, "k", "shadow", gcra.PerHour(1)); got != 0 {
-		t.Errorf("shadow: got %d left; want 0: what was not taken does not come back", got)
+		t.Errorf("shadow: got %d left; want 0: a charge that was not taken is not refunded", got)
 	}
 	if store.refunds != 1 {
 		t.Errorf("got %d refunds; want 1", store.refunds)
@@ -43,9 +43,9 @@ func TestRefundOfNothing(t *testing.T) {
 	store, _ := newStore()
 	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(1)})
 	l.Decide(get("/"))
-	refused := l.Decide(get("/"))
+	denied := l.Decide(get("/"))
 	var none *middleware.Decision
-	for name, d := range map[string]*middleware.Decision{"refused": &refused, "nil": none, "zero": {}} {
+	for name, d := range map[string]*middleware.Decision{"denied": &denied, "nil": none, "zero": {}} {
 		if err := errors.Join(d.Refund(t.Context()), d.Spend(t.Context(), 1)); err != nil || store.refunds != 0 || store.takes != 2 {
 			t.Errorf("%s: got error %v, %d refunds, %d takes; want nothing done", name, err, store.refunds, store.takes)
 		}
@@ -53,12 +53,12 @@ func TestRefundOfNothing(t *testing.T) {
 }
 
 func TestRefundFails(t *testing.T) {
-	// Whether the store did it cannot be known, so it is not tried again.
+	// The store may have made the refund, so there is no second try.
 	store, _ := newStore()
 	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "only", Key: key("k"), Limit: five})
 	d := l.Decide(get("/"))
 	store.fail = 1
-	if err := d.Refund(t.Context()); !errors.Is(err, errAway) {
+	if err := d.Refund(t.Context()); !errors.Is(err, errDown) {
 		t.Errorf("got %v; want the store's error", err)
 	}
 	if err := d.Refund(t.Context()); err != nil || store.refunds != 1 {
@@ -81,7 +81,7 @@ func TestSpend(t *testing.T) {
 		{0, 99, 9, 19},
 		{4, 95, 5, 15},
 		{7, 88, 0, 8},            // of the narrow one what is left
-		{30, 58, 0, 0},           // of the queue no more than what is left now
+		{30, 58, 0, 0},           // of the policy with MaxDelay no more than what is left now
 		{1_000_000_000, 0, 0, 0}, // above every burst
 		{1, 0, 0, 0},
 	} {
@@ -99,8 +99,8 @@ func TestSpend(t *testing.T) {
 		t.Error("spend -1: got no error")
 	}
 	store.fail = 1
-	if err := d.Spend(t.Context(), 1); !errors.Is(err, errAway) {
-		t.Errorf("store away: got %v; want its error", err)
+	if err := d.Spend(t.Context(), 1); !errors.Is(err, errDown) {
+		t.Errorf("the store fails: got %v; want its error", err)
 	}
 	// A refund gives back the spending too.
 	if err := d.Refund(t.Context()); err != nil {
@@ -113,7 +113,7 @@ func TestSpend(t *testing.T) {
 	}
 }
 
-func TestSpendTakesNoPlaceInTheQueue(t *testing.T) {
+func TestSpendIsNotDelayed(t *testing.T) {
 	store, _ := newStore()
 	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "only", Key: key("k"), Limit: five, MaxDelay: time.Hour})
 	d := l.Decide(get("/"))
@@ -123,7 +123,7 @@ func TestSpendTakesNoPlaceInTheQueue(t *testing.T) {
 	if d := l.Decide(get("/")); d.Delay != 12*time.Second {
 		t.Errorf("next request: got delay %v; want the 12s of an empty bucket", d.Delay)
 	}
-	// What came back is not there to be added to.
+	// Spend after a Refund does nothing.
 	if err := errors.Join(d.Refund(t.Context()), d.Spend(t.Context(), 3)); err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestSpendTakesNoPlaceInTheQueue(t *testing.T) {
 	}
 }
 
-func TestSpendDuringAnOutage(t *testing.T) {
+func TestSpendLocally(t *testing.T) {
 	store, _ := newStore()
 	store.fail = 1
 	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "only", Key: key("k"), Limit: five})
@@ -149,9 +149,9 @@ func TestSpendDuringAnOutage(t *testing.T) {
 	}
 }
 
-// TestSpendAgainstOthers has many requests spend from one key at once: what is
-// taken is what was there.
-func TestSpendAgainstOthers(t *testing.T) {
+// Many requests spend from one key at once. Together they take what is there and
+// no more.
+func TestConcurrentSpend(t *testing.T) {
 	store, _ := newStore()
 	wide, narrow := gcra.PerHour(1000), gcra.PerHour(90)
 	l := limiter(t, middleware.Config{Store: store.Store}, // the counting of flaky is not for many goroutines
@@ -183,8 +183,8 @@ func TestSpendAgainstOthers(t *testing.T) {
 	}
 }
 
-// Under MaxDelay a refund moves up who comes later, and not those who have their
-// delay already: the next one passes together with the last of these.
+// Under MaxDelay a refund moves later requests up, but not those that have their
+// delay already: the next request passes together with the last of them.
 func TestRefundUnderMaxDelay(t *testing.T) {
 	store, clock := newStore()
 	l := limiter(t, middleware.Config{Store: store},

@@ -4,13 +4,12 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 )
 
-// refuse tells the client that the request does not go on.
-func (l *Limiter) refuse(w http.ResponseWriter, r *http.Request, d *Decision) {
+// writeDenial answers a request that may not go on.
+func (l *Limiter) writeDenial(w http.ResponseWriter, r *http.Request, d *Decision) {
 	h := w.Header()
 	if d.RetryAfter > 0 {
 		h["Retry-After"] = []string{strconv.FormatInt(seconds(d.RetryAfter), 10)}
@@ -20,22 +19,22 @@ func (l *Limiter) refuse(w http.ResponseWriter, r *http.Request, d *Decision) {
 			delete(h, name)
 		}
 	}
-	h["Cache-Control"] = []string{"no-store"} // RFC 6585: a 429 must not be stored
+	h["Cache-Control"] = []string{"no-store"} // RFC 6585: caches must not store a 429
 	if l.deny == nil {
-		deny(w, r, *d)
+		writeProblem(w, r, *d)
 		return
 	}
-	writer, wrote := watch(w, r)
+	writer, wrote := watchDeny(w, r)
 	l.deny(writer, r, *d)
 	if !wrote() {
 		l.log.Report(diag.DenyWroteNothing, "", "Config.Deny wrote nothing: the default denial is written in its place")
-		deny(w, r, *d)
+		writeProblem(w, r, *d)
 	}
 }
 
-// letsStore reports that a field, which middleware further out may have set for
-// the response that it expected, could let a cache store a denial whatever its
-// Cache-Control, or revalidate another response by it.
+// letsStore reports whether a field could let a cache store a denial in spite of
+// its Cache-Control, or validate another response by it. Middleware further out
+// may have set it for the response that it expected.
 func letsStore(name string) bool {
 	const targeted = "-Cache-Control" // RFC 9213: CDN-Cache-Control, and Cloudflare-, Netlify-, Vercel-CDN-Cache-Control
 	if i := len(name) - len(targeted); i > 0 && strings.EqualFold(name[i:], targeted) {
@@ -54,12 +53,7 @@ func letsStore(name string) bool {
 	return false
 }
 
-// seconds rounds up, so that whoever waits as long as told has waited enough.
-func seconds(d time.Duration) int64 {
-	return int64((d + time.Second - 1) / time.Second)
-}
-
-// problem is a refusal in fixed words (RFC 9457). The types are those that
+// problem is a denial in fixed words (RFC 9457). The types are those that
 // draft-ietf-httpapi-ratelimit-headers-11 registers, with their titles.
 type problem struct{ kind, title, detail string }
 
@@ -67,32 +61,32 @@ var (
 	quotaExceeded = problem{
 		"https://iana.org/assignments/http-problem-types#quota-exceeded",
 		"Quota Exceeded",
-		"The request was refused because a rate limit is used up.",
+		"The request was denied because a rate limit is used up.",
 	}
 	reducedCapacity = problem{
 		"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
 		"Temporary Reduced Capacity",
-		"The request was refused because the service cannot check its rate limits at the moment.",
+		"The request was denied because the service cannot check its rate limits at the moment.",
 	}
 )
 
-// deny is the default for Config.Deny: a problem+json with no word of what went
-// on inside.
+// writeProblem is the default for Config.Deny: a problem+json that says nothing
+// about causes.
 //
-// Content-Encoding stays. Middleware that has set it compresses what is written
-// from here on; without the field the client would get that for JSON. http.Error
-// once deleted it, and took that back (golang.org/issue/66343).
-func deny(w http.ResponseWriter, r *http.Request, d Decision) {
+// Content-Encoding stays. Middleware that set it compresses what is written from
+// here on; without the field the client would take the compressed bytes for
+// JSON. http.Error once deleted it, and no longer does (golang.org/issue/66343).
+func writeProblem(w http.ResponseWriter, r *http.Request, d Decision) {
 	status, p := d.Status(), &quotaExceeded
 	if status != http.StatusTooManyRequests {
 		p = &reducedCapacity
 	}
 	h := w.Header()
-	delete(h, "Content-Length") // of a response that somebody had in mind
+	delete(h, "Content-Length") // of the response that was expected
 	h["Content-Type"] = []string{"application/problem+json"}
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
-		_, _ = w.Write(p.body(status, d.violated())) //nolint:gosec // names of the program's, quoted, as JSON; a client that has gone needs no answer
+		_, _ = w.Write(p.body(status, d.violated())) //nolint:gosec // the program's own names, quoted, as JSON; a client that has gone needs no answer
 	}
 }
 

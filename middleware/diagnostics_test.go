@@ -14,13 +14,12 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// refundFails is a store that cannot give back.
+// refundFails is a store whose Refund fails.
 type refundFails struct{ gcra.Store }
 
-func (refundFails) Refund(context.Context, []gcra.Charge) error { return errAway }
+func (refundFails) Refund(context.Context, []gcra.Charge) error { return errDown }
 
-// What a request was charged before another policy denied it could not be given
-// back.
+// A request is charged, another policy denies it, and the refund fails.
 func TestRefundFailsIsLogged(t *testing.T) {
 	log := new(diagtest.Log)
 	l := limiter(t, middleware.Config{Store: refundFails{gcra.NewMemory()}, Logger: log.Logger()},
@@ -71,8 +70,7 @@ func TestFirstRequestsAtOnce(t *testing.T) {
 	}
 }
 
-// A key function that is called outside of a limiter's decision, by an observer
-// or a handler, is not a policy's.
+// A key function that an observer or a handler calls is not the policy's.
 func TestKeyOutsideOfPolicy(t *testing.T) {
 	log := new(diagtest.Log)
 	observed := 0
@@ -91,8 +89,8 @@ func TestKeyOutsideOfPolicy(t *testing.T) {
 	}
 }
 
-// Decide on a request that has passed the limiter is for charging more; a refunded
-// charge is none.
+// Decide after Allow is a way to charge more, and a refunded charge does not count:
+// neither is reported as limiter-twice.
 func TestDecideAfterAllow(t *testing.T) {
 	log := new(diagtest.Log)
 	l := limiter(t, middleware.Config{Store: gcra.NewMemory(), Logger: log.Logger()},
@@ -106,7 +104,7 @@ func TestDecideAfterAllow(t *testing.T) {
 	if err := middleware.FromContext(r.Context()).Refund(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	r, _ = l.Allow(httptest.NewRecorder(), r) // what it was charged was given back
+	r, _ = l.Allow(httptest.NewRecorder(), r) // the charge was refunded
 	if lines := log.Lines(); len(lines) > 0 {
 		t.Errorf("got %v after a refund; want no line", lines)
 	}
