@@ -4,9 +4,9 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/seed-e377111c/ratelimit/internal/retryafter"
 )
 
 // refusal tells whether the server has refused to serve a request now, and how
@@ -17,46 +17,12 @@ import (
 func refusal(resp *http.Response) (wait time.Duration, refused bool) {
 	switch resp.StatusCode {
 	case http.StatusTooManyRequests:
-		wait, _ = afterOf(resp.Header)
+		wait, _ = retryafter.Parse(resp.Header, time.Now())
 		return wait, true
 	case http.StatusServiceUnavailable:
-		return afterOf(resp.Header)
+		return retryafter.Parse(resp.Header, time.Now())
 	}
 	return 0, false
-}
-
-// afterOf reads Retry-After (RFC 9110, 10.2.3): whole seconds, or a date, which
-// is compared with the Date of the same response where there is one, so that it
-// does not matter what time it is here. A moment that has passed is 0, and what
-// cannot be read is not there.
-func afterOf(h http.Header) (wait time.Duration, ok bool) {
-	field := strings.TrimSpace(h.Get("Retry-After"))
-	if digits(field) {
-		// More digits than any number of seconds needs are a long time.
-		n, err := strconv.ParseInt(field, 10, 64)
-		if err != nil || n > int64(maxDelay/time.Second) {
-			return maxDelay, true
-		}
-		return time.Duration(n) * time.Second, true
-	}
-	at, err := http.ParseTime(field)
-	if err != nil {
-		return 0, false
-	}
-	now, err := http.ParseTime(h.Get("Date"))
-	if err != nil {
-		now = time.Now()
-	}
-	return min(max(at.Sub(now), 0), maxDelay), true
-}
-
-func digits(s string) bool {
-	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' {
-			return false
-		}
-	}
-	return s != ""
 }
 
 const (

@@ -3,39 +3,10 @@ package httpclient
 import (
 	"fmt"
 	"net"
-	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
 )
-
-// Whatever Retry-After says, the wait is one that can be waited for; seconds
-// and dates that we wrote are read as they were meant.
-func FuzzRetryAfter(f *testing.F) {
-	for _, field := range []string{"", "0", "1", "120", "-1", "+1", "1.5", "1e3", " 7 ", "0x10", "99999999999999999999", "9223372036854775807",
-		"Fri, 31 Dec 9999 23:59:59 GMT", "Sat, 01 Jan 0000 00:00:00 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994", "١٢"} {
-		f.Add(field, "Sun, 06 Nov 1994 08:49:37 GMT", uint32(60))
-		f.Add(field, "", uint32(0))
-	}
-	f.Fuzz(func(t *testing.T, field, date string, n uint32) {
-		h := http.Header{"Retry-After": {field}, "Date": {date}}
-		if wait, ok := afterOf(h); wait < 0 || wait > maxDelay || !ok && wait != 0 {
-			t.Errorf("Retry-After %q, Date %q: got %v, %v; want 0 to %v", field, date, wait, ok, maxDelay)
-		}
-		n %= uint32(maxDelay / time.Second)
-		want := time.Duration(n) * time.Second
-		h.Set("Retry-After", fmt.Sprint(n))
-		if wait, ok := afterOf(h); wait != want || !ok {
-			t.Errorf("Retry-After %d: got %v, %v; want %v", n, wait, ok, want)
-		}
-		now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
-		h.Set("Date", now.Format(http.TimeFormat))
-		h.Set("Retry-After", now.Add(want).Format(http.TimeFormat))
-		if wait, ok := afterOf(h); wait != want || !ok {
-			t.Errorf("Retry-After %v after Date: got %v, %v", want, wait, ok)
-		}
-	})
-}
 
 // stuck is a body that says nothing until it is closed.
 type stuck struct {

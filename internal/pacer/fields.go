@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/seed-e377111c/ratelimit/internal/retryafter"
 )
 
 // fields is what the header of a response says of the limit that is closest.
@@ -17,16 +19,12 @@ type fields struct {
 	retryAfter time.Duration // on 429 and 503; 0 when not told
 }
 
-// maxRetryAfter is the longest Retry-After that is obeyed: beyond it the clock
-// of one of the two is wrong, or the caller's context will end first.
-const maxRetryAfter = 24 * time.Hour
-
 // readFields reads the forms of package middleware, drafts 3 to 6, drafts 8 to
 // 11, and X-RateLimit. What is malformed is not there.
 func readFields(now time.Time, status int, h http.Header) fields {
 	f := fields{left: -1}
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
-		f.retryAfter = retryAfter(now, h.Get("Retry-After"))
+		f.retryAfter, _ = retryafter.Parse(h, now)
 	}
 	if f.readLists(h) {
 		return f
@@ -110,17 +108,6 @@ func (f *fields) readWindow(quota, window string) {
 	if ok && ok2 && q > 0 && w > 0 {
 		f.rate = q / w
 	}
-}
-
-// retryAfter reads seconds or a date; 0 is none.
-func retryAfter(now time.Time, s string) time.Duration {
-	if n, ok := number(s); ok {
-		return time.Duration(min(n, maxRetryAfter.Seconds())) * time.Second
-	}
-	if at, err := http.ParseTime(s); err == nil {
-		return min(max(at.Sub(now), 0), maxRetryAfter)
-	}
-	return 0
 }
 
 // number reads a whole number that is not negative, of up to 15 digits as

@@ -43,6 +43,8 @@ const (
 	// slowestGap is the longest that the law makes by itself; only the server may
 	// ask for more. So a client that was starved still hears that there is room.
 	slowestGap = time.Minute
+	// holdMost bounds a Retry-After: after a day the server is asked again, whatever it said.
+	holdMost = 24 * time.Hour
 	// movedBy is how much a share must have changed while what is left has not,
 	// until the bucket counts as full: were there room above, that would show.
 	movedBy = 2.0
@@ -174,7 +176,7 @@ func (p *Pacer) Done(now time.Time, status int, header http.Header) {
 		since = max(now.Sub(p.heard).Seconds(), 0)
 	}
 	p.heard = now
-	if until := now.Add(f.retryAfter); f.retryAfter > 0 && until.After(p.hold) {
+	if until := now.Add(min(f.retryAfter, holdMost)); f.retryAfter > 0 && until.After(p.hold) {
 		p.hold = until
 	}
 	pulse := p.pulse(now)

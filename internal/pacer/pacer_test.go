@@ -53,6 +53,9 @@ func TestPacer(t *testing.T) {
 		{"Retry-After comes first, for everybody", 0, []step{
 			{0, 0, nil, 0}, {0, 0, nil, 0}, {0, 429, head("Retry-After: 7"), 7}, {2, 0, nil, 7}, {0, 503, head("Retry-After: 90"), 90},
 		}},
+		{"a Retry-After of a year holds requests for a day", 0, []step{
+			{0, 0, nil, 0}, {0, 503, head("Retry-After: 31536000"), 24 * 3600},
+		}},
 		{"an answer that finds more left speeds the next up at once", 0, []step{
 			{0, 0, nil, 0}, {0, 429, left(0), 2}, {2, 200, left(100), 0},
 		}},
