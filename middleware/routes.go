@@ -11,7 +11,7 @@ type policies struct {
 	list    []*policy
 	limiter *Limiter
 	routed  bool // some have Routes
-	memo    pattern.Memo[route, []verdict]
+	memo    pattern.Cache[route, []verdict]
 }
 
 // route is what decides which policies apply, as far as it is bounded: the
@@ -56,7 +56,7 @@ func (ps *policies) verdicts(r *http.Request) []verdict {
 	if ok {
 		return vs
 	}
-	known := pattern.Read(r.Pattern)
+	known := pattern.FromRouter(r.Pattern)
 	vs = make([]verdict, len(ps.list))
 	for i, p := range ps.list {
 		vs[i] = p.verdict(known, r.Method)

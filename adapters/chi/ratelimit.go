@@ -44,7 +44,7 @@ func From(l *Limiter) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		around, _ := next.(chi.Routes) // limit(router); in Use it is something else
 		var mounts mounts
-		var names pattern.Memo[[2]string, string]
+		var names pattern.Cache[[2]string, string]
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			r = middleware.WithFramework(r, nil)
 			if rctx := chi.RouteContext(r.Context()); rctx != nil && rctx.Routes != nil {
@@ -60,7 +60,7 @@ func From(l *Limiter) func(http.Handler) http.Handler {
 }
 
 // named is the pattern of chi with the method by which the route is named.
-func named(memo *pattern.Memo[[2]string, string], method, chis string) string {
+func named(memo *pattern.Cache[[2]string, string], method, chis string) string {
 	if chis == "" {
 		return ""
 	}
@@ -86,7 +86,7 @@ func named(memo *pattern.Memo[[2]string, string], method, chis string) string {
 // mounts remembers which router serves the requests of a mount, by the patterns
 // that led to it ("/admin/*"). One that is no mount of a chi router has none.
 type mounts struct {
-	memo pattern.Memo[string, chi.Routes]
+	memo pattern.Cache[string, chi.Routes]
 }
 
 // route is the pattern of the route that chi will find for the request, or has

@@ -44,13 +44,13 @@ type segment struct {
 // In a path they can all be written percent-encoded. A pattern has at most 1024
 // bytes. The error says what would be right.
 func Parse(s string) (*Pattern, error) {
-	if err := regexps(s); err != nil {
+	if err := regexpWildcard(s); err != nil {
 		return nil, err
 	}
-	if err := spelled(s); err != nil {
+	if err := validate(s); err != nil {
 		return nil, fmt.Errorf("%w; %s", err, wantPattern)
 	}
-	if err := slipped(s); err != nil {
+	if err := typo(s); err != nil {
 		return nil, err
 	}
 	method, host, path := split(s)
@@ -72,7 +72,7 @@ func Parse(s string) (*Pattern, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w; %s", err, wantPattern)
 	}
-	return Read(converted), nil
+	return FromRouter(converted), nil
 }
 
 const wantPattern = `want a pattern such as "POST /login"`
@@ -99,7 +99,7 @@ func check(s string) (err error) {
 // Read reads a pattern that a router reports of its own routes, in the syntax
 // of ServeMux or chi. It accepts anything; what it does not understand is
 // neither fixed nor equal to anything else.
-func Read(s string) *Pattern {
+func FromRouter(s string) *Pattern {
 	p := &Pattern{fixed: true}
 	var path string
 	p.method, p.host, path = split(s)

@@ -117,7 +117,7 @@ func TestCovers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := p.Covers(Read(test.route)); got != test.want {
+		if got := p.Covers(FromRouter(test.route)); got != test.want {
 			t.Errorf("%q covers %q: got %t; want %t", test.pattern, test.route, got, test.want)
 		}
 	}
@@ -128,7 +128,7 @@ func TestFixed(t *testing.T) {
 		"POST /login": true, "/a/{$}": true, "": false, "/": false, "/a/": false, "/{id}": false, "/a/{x...}": false,
 		"/user_:name": false, "/static*": false, "/{a}-{b}": false, "/a/*": false,
 	} {
-		if got := Read(pattern).Fixed(); got != want {
+		if got := FromRouter(pattern).Fixed(); got != want {
 			t.Errorf("%q: got %t; want %t", pattern, got, want)
 		}
 	}
@@ -209,14 +209,14 @@ func TestOpen(t *testing.T) {
 		"": true, "/": true, "/api/": true, "/api/*": true, "/{path...}": true, "GET h.com/api/": true,
 		"/login": false, "/users/{id}": false, "/{$}": false, "/users/{id:[0-9]+}": false,
 	} {
-		if got := Read(route).Open(); got != want {
+		if got := FromRouter(route).Open(); got != want {
 			t.Errorf("%q: got %t; want %t", route, got, want)
 		}
 	}
 }
 
 func TestMatchHostAndMethod(t *testing.T) {
-	p := Read("GET example.com/x")
+	p := FromRouter("GET example.com/x")
 	for host, want := range map[string]bool{
 		"example.com": true, "EXAMPLE.com:8080": true, "example.com.": true, "example.com.:80": true,
 		"[example.com]:80": true, "[example.com]:": true, "example.com:": true, // a ServeMux takes these for it
@@ -226,7 +226,7 @@ func TestMatchHostAndMethod(t *testing.T) {
 			t.Errorf("host %q: got %t; want %t", host, got, want)
 		}
 	}
-	if v6 := Read("[::1]/x"); !v6.MatchHost("[::1]:80") || !v6.MatchHost("[::1]") || v6.MatchHost("[::2]") {
+	if v6 := FromRouter("[::1]/x"); !v6.MatchHost("[::1]:80") || !v6.MatchHost("[::1]") || v6.MatchHost("[::2]") {
 		t.Error("IPv6 hosts are not compared whole")
 	}
 	for method, want := range map[string]bool{"GET": true, "HEAD": true, "get": true, "POST": false, "": false} {
@@ -270,14 +270,14 @@ func TestFromTemplate(t *testing.T) {
 }
 
 func TestMemoIsBounded(t *testing.T) {
-	var m Memo[int, int]
-	for i := range 2 * maxMemo {
+	var m Cache[int, int]
+	for i := range 2 * maxCache {
 		m.Put(i, i)
 	}
-	if _, ok := m.Get(maxMemo - 1); !ok {
+	if _, ok := m.Get(maxCache - 1); !ok {
 		t.Error("the last that fits is forgotten")
 	}
-	if _, ok := m.Get(maxMemo); ok {
+	if _, ok := m.Get(maxCache); ok {
 		t.Error("one too many is remembered")
 	}
 }
@@ -310,7 +310,7 @@ func FuzzMatch(f *testing.F) {
 		if !p.MatchMethod(method) || !p.MatchHost(host) || !p.MatchURL(u, false) {
 			t.Errorf("%q serves %s %s%s, but method %t, host %t, path %t", pattern, method, host, target, p.MatchMethod(method), p.MatchHost(host), p.MatchURL(u, false))
 		}
-		if !p.Covers(Read(route)) {
+		if !p.Covers(FromRouter(route)) {
 			t.Errorf("%q does not cover itself", pattern)
 		}
 	})

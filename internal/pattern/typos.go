@@ -19,7 +19,7 @@ var methods = []string{
 // slipped finds slips of the pen that make another pattern: without its slash a
 // path is a host, and with a letter wrong a method is one of requests that never
 // come. A ServeMux takes most of them.
-func slipped(s string) error {
+func typo(s string) error {
 	method, host, path := split(s)
 	if s == "" {
 		return errors.New(`it is empty; want a pattern such as "POST /login", or no Routes for every request`)
@@ -55,7 +55,7 @@ func slipped(s string) error {
 		}
 		return fmt.Errorf("%q would be a host, which has a dot or a port; want %q", host, want)
 	}
-	return starred(s, path)
+	return misplacedStar(s, path)
 }
 
 // withSlash is the pattern that was meant by one without a slash.
@@ -74,7 +74,7 @@ func withSlash(method, rest string) string {
 
 // starred finds a "*" that is no wildcard, as it ends a word, and one that is a
 // wildcard with something after it.
-func starred(s, path string) error {
+func misplacedStar(s, path string) error {
 	segments := strings.Split(path, "/")
 	for i, seg := range segments {
 		last := i == len(segments)-1
@@ -108,7 +108,7 @@ func enclosed(seg string) bool {
 }
 
 // regexps finds a wildcard as in chi that has a regular expression.
-func regexps(s string) error {
+func regexpWildcard(s string) error {
 	for {
 		start := strings.IndexByte(s, '{')
 		if start < 0 {

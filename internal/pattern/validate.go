@@ -12,7 +12,7 @@ const maxLength = 1024
 
 // spelled finds what a ServeMux takes without a word, and what then matches no
 // request: text that belongs elsewhere, or that cannot be seen to be there.
-func spelled(s string) error {
+func validate(s string) error {
 	if len(s) > maxLength {
 		return fmt.Errorf("it has %d bytes; want at most %d", len(s), maxLength)
 	}

@@ -8,41 +8,41 @@ import (
 
 // maxMemo is more routes than an application has, and little to hold should
 // somebody find a way to invent them.
-const maxMemo = 1024
+const maxCache = 1024
 
 // Memo remembers what was worked out for a route. Reading takes no lock and
 // allocates nothing; the few writes copy. The zero value is ready.
-type Memo[K comparable, V any] struct {
-	known atomic.Pointer[map[K]V]
-	mu    sync.Mutex // of writers
+type Cache[K comparable, V any] struct {
+	entries atomic.Pointer[map[K]V]
+	mu      sync.Mutex // of writers
 }
 
 // Get returns what is known under the key.
-func (m *Memo[K, V]) Get(key K) (v V, ok bool) {
-	if known := m.known.Load(); known != nil {
+func (m *Cache[K, V]) Get(key K) (v V, ok bool) {
+	if known := m.entries.Load(); known != nil {
 		v, ok = (*known)[key]
 	}
 	return v, ok
 }
 
 // Put remembers v, unless a thousand others are remembered already.
-func (m *Memo[K, V]) Put(key K, v V) {
+func (m *Cache[K, V]) Put(key K, v V) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	next := map[K]V{}
-	if known := m.known.Load(); known != nil {
-		if len(*known) >= maxMemo {
+	if known := m.entries.Load(); known != nil {
+		if len(*known) >= maxCache {
 			return
 		}
 		next = maps.Clone(*known)
 	}
 	next[key] = v
-	m.known.Store(&next)
+	m.entries.Store(&next)
 }
 
 // Templates is [FromTemplate] with a memory, for use on every request.
 type Templates struct {
-	memo Memo[[2]string, string]
+	cache Cache[[2]string, string]
 }
 
 // Pattern is FromTemplate(method, template).
@@ -51,10 +51,10 @@ func (t *Templates) Pattern(method, template string) string {
 		return ""
 	}
 	key := [2]string{Standard(method), template}
-	pattern, ok := t.memo.Get(key)
+	pattern, ok := t.cache.Get(key)
 	if !ok {
 		pattern = FromTemplate(method, template)
-		t.memo.Put(key, pattern)
+		t.cache.Put(key, pattern)
 	}
 	return pattern
 }
