@@ -6,46 +6,46 @@ import (
 	"sync/atomic"
 )
 
-// maxMemo is more routes than an application has, and little to hold should
-// somebody find a way to invent them.
+// maxCache is more routes than an application has, and bounds the memory if a client finds a way to
+// invent routes.
 const maxCache = 1024
 
-// Memo remembers what was worked out for a route. Reading takes no lock and
-// allocates nothing; the few writes copy. The zero value is ready.
+// Cache holds what was computed for a route. Get takes no lock and allocates nothing; Put copies
+// the map. It never evicts. The zero value is ready to use.
 type Cache[K comparable, V any] struct {
 	entries atomic.Pointer[map[K]V]
-	mu      sync.Mutex // of writers
+	mu      sync.Mutex // held by writers
 }
 
-// Get returns what is known under the key.
+// Get returns the value of the key, and whether there is one.
 func (m *Cache[K, V]) Get(key K) (v V, ok bool) {
-	if known := m.entries.Load(); known != nil {
-		v, ok = (*known)[key]
+	if entries := m.entries.Load(); entries != nil {
+		v, ok = (*entries)[key]
 	}
 	return v, ok
 }
 
-// Put remembers v, unless a thousand others are remembered already.
+// Put stores v, unless the cache is full.
 func (m *Cache[K, V]) Put(key K, v V) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	next := map[K]V{}
-	if known := m.entries.Load(); known != nil {
-		if len(*known) >= maxCache {
+	if entries := m.entries.Load(); entries != nil {
+		if len(*entries) >= maxCache {
 			return
 		}
-		next = maps.Clone(*known)
+		next = maps.Clone(*entries)
 	}
 	next[key] = v
 	m.entries.Store(&next)
 }
 
-// Templates is [FromTemplate] with a memory, for use on every request.
+// Templates is [FromTemplate] with a cache, for use on every request. The zero value is ready.
 type Templates struct {
 	cache Cache[[2]string, string]
 }
 
-// Pattern is FromTemplate(method, template).
+// Pattern returns FromTemplate(method, template).
 func (t *Templates) Pattern(method, template string) string {
 	if template == "" {
 		return ""
