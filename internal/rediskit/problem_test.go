@@ -19,7 +19,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 )
 
-// serverError is an error that a server has sent.
+// serverError is an error reply of a server.
 type serverError string
 
 func (a serverError) Error() string { return string(a) }
@@ -28,7 +28,7 @@ func (serverError) RedisError() {}
 
 var _ redis.Error = serverError("")
 
-// The errors are those of real servers, of Redis 7.0 unless it says otherwise.
+// The errors are those of real servers: of Redis 7.0, if the comment names no version.
 func TestDiagnose(t *testing.T) {
 	const place = " script: ba09a7d3e35dce50934a741530b469ce76db8b05, on @user_script:57."
 	dial := func(err error) error {
@@ -108,8 +108,8 @@ func TestDiagnose(t *testing.T) {
 	}
 }
 
-// What a line shows of an error is short, on one line, and repeats no password:
-// a server that does not know AUTH sends it back.
+// The cause of an error is short, on one line, and contains no password. A server that does not
+// know AUTH repeats its arguments.
 func TestCause(t *testing.T) {
 	for _, tt := range []struct{ err, want string }{
 		{"ERR unknown command 'AUTH', with args beginning with: 'limiter' 'hunter2' ", "ERR unknown command 'AUTH'"},
@@ -125,8 +125,8 @@ func TestCause(t *testing.T) {
 	}
 }
 
-// A client that does not heed the context does not hold a Ping up, and a caller
-// who leaves is told of nothing else.
+// Ping returns in time although the client ignores the context, and a canceled caller gets the
+// context's error.
 func TestPingIsBounded(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: "192.0.2.1:6379", Dialer: func(context.Context, string, string) (net.Conn, error) {
 		return nil, errors.New("not dialled")
