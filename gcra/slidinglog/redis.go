@@ -2,9 +2,7 @@ package slidinglog
 
 import (
 	"context"
-	"crypto/sha1"
 	_ "embed"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -43,7 +41,7 @@ type Redis struct {
 	Prefix string
 
 	// Timeout is the longest that a call takes, whatever the client's own
-	// settings; 0 means 50 ms. After it Take returns an error that wraps
+	// settings; 0 means 50 ms, and a negative one is an error. After it Take returns an error that wraps
 	// [context.DeadlineExceeded]. Set it before first use.
 	Timeout time.Duration
 
@@ -109,7 +107,10 @@ func (r *Redis) apply(ctx context.Context, charges []gcra.Charge, refund bool) e
 		return err
 	}
 	timeout := r.Timeout
-	if timeout <= 0 {
+	switch {
+	case timeout < 0:
+		return fmt.Errorf("slidinglog: redis: timeout is %v; want 0 (%v) or more", timeout, defaultTimeout)
+	case timeout == 0:
 		timeout = defaultTimeout
 	}
 	ds, err := demands(charges, refund)
@@ -131,13 +132,11 @@ func (r *Redis) apply(ctx context.Context, charges []gcra.Charge, refund bool) e
 		defer cancel()
 		done <- r.run(trips, r.parts(fares), refund)
 	}()
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
 	select {
 	case err = <-done:
 	case <-ctx.Done():
 		err = ctx.Err()
-	case <-timer.C:
+	case <-time.After(timeout):
 		err = fmt.Errorf("no answer within %v: %w", timeout, context.DeadlineExceeded)
 	}
 	if err != nil {
@@ -210,10 +209,7 @@ var refundLua string
 // script is the text of a script and what Redis knows it by.
 type script struct{ text, sha string }
 
-func newScript(text string) script {
-	sum := sha1.Sum([]byte(text))
-	return script{text, hex.EncodeToString(sum[:])}
-}
+func newScript(text string) script { return script{text, redis.NewScript(text).Hash()} }
 
 var (
 	takeScript   = newScript(logLua + takeLua)

@@ -142,6 +142,11 @@ func TestInvalid(t *testing.T) {
 			t.Errorf("%T, a burst of 5 of 5: got %v", s, err)
 		}
 	}
+	r.Timeout = -time.Second
+	if _, err := gcra.Take(t.Context(), r, hourly("p", 5, 1)); err == nil || !strings.Contains(err.Error(), "timeout is -1s; want 0 (50ms) or more") {
+		t.Errorf("a negative Timeout: got %v; want an error that names it", err)
+	}
+	r.Timeout = patience
 	r.Prefix = "{a}:"
 	if _, err := gcra.Take(t.Context(), r, hourly("p", 5, 1)); err == nil || !strings.Contains(err.Error(), `prefix is "{a}:"`) {
 		t.Errorf("prefix {a}: got %v; want an error that names it", err)
