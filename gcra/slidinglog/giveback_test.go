@@ -32,12 +32,12 @@ func TestGiveBack(t *testing.T) {
 		r.Prefix, r.Timeout = name, time.Minute
 		var taken *part
 		for i, cost := range tt.costs {
-			ds, err := demands([]gcra.Charge{{Limit: gcra.PerHour(20), Cost: cost}}, false)
+			ps, err := paramsOf([]gcra.Charge{{Limit: gcra.PerHour(20), Cost: cost}}, false)
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := &part{fares: []*fare{{demand: ds[0], key: name}}}
-			if err := r.take(ctx, p, take, asLong); err != nil || !p.admitted {
+			p := &part{ops: []*op{{params: ps[0], key: name}}}
+			if err := r.take(ctx, p, take, anyDelay); err != nil || !p.admitted {
 				t.Fatalf("%s: got admitted %v, %v", name, p.admitted, err)
 			}
 			if i == tt.back {

@@ -155,7 +155,7 @@ func stopClock(t testing.TB, client *redis.Client) *stoppedClock {
 	stopped = replace(stopped, "time[1] * 1000000 + time[2]", "tonumber(redis.call('GET', 'clock'))")
 	take, refund := luaText(t, "take.lua"), luaText(t, "refund.lua")
 	client.AddHook(rewrite{
-		log + take:   stopped + replace(take, "text(math.ceil((place + per) / 1000))", "'9000000000000'"),
+		log + take:   stopped + replace(take, "text(math.ceil((at + per) / 1000))", "'9000000000000'"),
 		log + refund: stopped + refund,
 	})
 	c := &stoppedClock{t: t, client: client}
