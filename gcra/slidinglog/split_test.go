@@ -9,9 +9,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
-// What was taken and is given back, since another server refused, goes as it
-// came while nobody has been there since; otherwise the oldest units go in its
-// place, so that none of the others counts as older than it is.
+// When another server denies, the units that were taken are deleted. If others were taken after
+// them, the oldest units are deleted instead, so that no unit counts as older than it is.
 func TestGiveBack(t *testing.T) {
 	client := redistest.Any(t)
 	ctx := t.Context()
