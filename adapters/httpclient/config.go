@@ -19,7 +19,7 @@ type Config struct {
 	// Store holds the limits' state, which all processes share. Required with
 	// Policies. If it returns an error, the request is not sent and RoundTrip
 	// returns that error: without the store a process does not know when its turn
-	// is. Give a [gcra.Redis] a Timeout of some seconds here; its default is for
+	// is. Give a redisstore.Store a Timeout of some seconds here; its default is for
 	// servers.
 	Store gcra.Store
 
@@ -141,7 +141,7 @@ func Must(t *Transport, err error) *Transport {
 // check returns the mistakes and names a single policy "default".
 func (cfg *Config) check(policies []Policy) (errs []error) {
 	if len(policies) > 0 && isNil(cfg.Store) {
-		errs = append(errs, errors.New("httpclient: Store is nil and there are Policies; want gcra.NewRedis, gcra.NewMemory or your own"))
+		errs = append(errs, errors.New("httpclient: Store is nil and there are Policies; want redisstore.New, gcra.NewMemory or your own"))
 	}
 	if cfg.MaxTries < 0 {
 		errs = append(errs, fmt.Errorf("httpclient: MaxTries is %d; want 1 or more, or 0 for %d", cfg.MaxTries, defaultTries))

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
-// Ping checks the server as [gcra.Redis.Ping] does. The error says what is wrong
+// Ping checks the server as Ping of redisstore.Store does. The error says what is wrong
 // and how to fix it.
 func (r *Redis) Ping(ctx context.Context) error {
 	prefix, err := r.prefix()

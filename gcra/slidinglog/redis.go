@@ -18,7 +18,7 @@ import (
 // one script in one round trip.
 //
 // A log is the sorted set <Prefix>{<subject>}:<policy>, escaped and hashed like
-// the keys of [gcra.Redis]. It expires when its window is empty.
+// the keys of redisstore.Store. It expires when its window is empty.
 //
 // On a single Redis, also behind Sentinel, every admission is atomic. On a cluster
 // or a ring, an admission of one subject is atomic. One of several subjects first
@@ -32,7 +32,7 @@ import (
 // strict; use FailClosed for a strict limit.
 type Redis struct {
 	// Prefix begins every key; "" means "sl:". It must not contain braces, which
-	// would put all keys into one slot, and must differ from that of a [gcra.Redis],
+	// would put all keys into one slot, and must differ from that of a redisstore.Store,
 	// whose keys have another type. Set it before first use.
 	Prefix string
 
