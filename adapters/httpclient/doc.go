@@ -20,4 +20,9 @@
 //
 // Each may be the Base of the other: a Transport on an Adaptive repeats denied requests at the pace
 // of the Adaptive. Both leave the request unchanged.
+//
+// # Files
+//
+// transport.go is the Transport, with denial.go for what to send again and pause.go for what waits
+// meanwhile. adaptive.go is the Adaptive; its algorithm is in internal/pacer. key.go has the keys.
 package httpclient

@@ -118,9 +118,10 @@ func (r *Redis) apply(ctx context.Context, charges []gcra.Charge, refund bool) e
 		ops[i] = op{params: p, key: string(key)}
 	}
 
-	// By default a client ignores the context while it waits for a reply, so another
-	// goroutine waits for it. That one's context ends later than the caller's: a
-	// script that was sent has charged, whether the caller waits or not.
+	// A client may ignore the context while it waits for a reply, so another goroutine
+	// waits for it. It is not canceled with the caller: a script that was sent charges
+	// anyway. Its deadline is later than timeout, so that a late reply is always the
+	// error below.
 	done := make(chan error, 1)
 	go func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*timeout)
