@@ -220,17 +220,18 @@ func TestRedisComesBack(t *testing.T) {
 	}
 }
 
-// Without -redis the process prints that the rate is its own, and its progress once a second.
+// Without -redis the process prints that the rate is its own, and its progress once a second. No turn is at
+// a whole second, when progress is printed.
 func TestAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		if err := run(t.Context(), []string{"-rate", "10/second", "-workers", "4", "-tasks", "25", "-work", "0s"}, &out); err != nil {
+		if err := run(t.Context(), []string{"-rate", "10/1.1s", "-workers", "4", "-tasks", "25", "-work", "0s"}, &out); err != nil {
 			t.Fatal(err)
 		}
 		for _, want := range []string{
-			"4 workers, process ", "10/second burst 1 for this process alone; -redis shares it with others.\n",
-			"    1s  1", "    2s  2", " in the last second, 4 waiting, 0 working\n",
-			"Finished: 25 of 25 tasks done in 2.4s, 10.4 a second.\n",
+			"4 workers, process ", "10/1.1s burst 1 for this process alone; -redis shares it with others.\n",
+			"    1s  10", "    2s  19", " in the last second, 4 waiting, 0 working\n",
+			"Finished: 25 of 25 tasks done in 2.6s, 9.5 a second.\n",
 		} {
 			if !strings.Contains(out.String(), want) {
 				t.Errorf("got\n%s\nwant %q", out.String(), want)
