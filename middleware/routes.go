@@ -12,7 +12,7 @@ type policies struct {
 	list    []*policy
 	limiter *Limiter
 	routed  bool // some have Routes
-	byRoute pattern.Memo[route, []match]
+	byRoute pattern.Cache[route, []match]
 }
 
 // route is what the server knows of a request's route. There are only so many:
@@ -48,7 +48,7 @@ func (ps *policies) match(r *http.Request) []match {
 	if ok {
 		return matches
 	}
-	known := pattern.Read(r.Pattern)
+	known := pattern.FromRouter(r.Pattern)
 	matches = make([]match, len(ps.list))
 	for i, p := range ps.list {
 		matches[i] = p.match(known, r.Method)

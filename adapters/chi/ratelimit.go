@@ -44,7 +44,7 @@ func From(l *Limiter) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		around, _ := next.(chi.Routes) // as in limit(router); nil in Use
 		var mounts mounts
-		var names pattern.Memo[[2]string, string]
+		var names pattern.Cache[[2]string, string]
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			r = middleware.WithFramework(r, nil)
 			if rctx := chi.RouteContext(r.Context()); rctx != nil && rctx.Routes != nil {
@@ -60,7 +60,7 @@ func From(l *Limiter) func(http.Handler) http.Handler {
 }
 
 // named returns chi's pattern in the form of a ServeMux, with the method.
-func named(names *pattern.Memo[[2]string, string], method, chis string) string {
+func named(names *pattern.Cache[[2]string, string], method, chis string) string {
 	if chis == "" {
 		return ""
 	}
@@ -86,7 +86,7 @@ func named(names *pattern.Memo[[2]string, string], method, chis string) string {
 // mounts caches which router serves a mount, by the patterns that lead to it
 // ("/admin/*"): nil for a mount that is not a chi router.
 type mounts struct {
-	routers pattern.Memo[string, chi.Routes]
+	routers pattern.Cache[string, chi.Routes]
 }
 
 // route returns the pattern of the route that chi will find, or has found, for

@@ -48,16 +48,16 @@ func quickstart(t *testing.T) (url string) {
 			return found[1]
 		}
 	}
-	t.Fatal("quickstart does not say where it listens")
+	t.Fatal("quickstart did not print its address")
 	return ""
 }
 
-// Quickstart lets a user do 5 requests a second. Callers who ask for twice that
-// get 5 a second and never a 429. With RATELIMIT_LONG set it does so for a
-// minute and within 2 %.
+// The quickstart allows a user 5 requests a second. Callers that try twice as many
+// get 5 a second and never a 429. With RATELIMIT_LONG set the test takes a minute
+// and its tolerance is 2 %.
 //
-// A user of the quickstart has 100 requests a day as well, so that each is used
-// for a while only; the client keeps to that limit, too.
+// The quickstart also allows a user 100 requests a day, so each user calls for a
+// while only; the client keeps to that limit too.
 func TestQuickstart(t *testing.T) {
 	users, each, tolerance := []string{"alice"}, 6*time.Second, 0.25
 	if os.Getenv("RATELIMIT_LONG") != "" {
@@ -72,8 +72,8 @@ func TestQuickstart(t *testing.T) {
 	tr := transport(t, httpclient.Config{
 		Base: &http.Transport{MaxIdleConnsPerHost: 100}, Store: gcra.NewMemory(),
 		Policies: []httpclient.Policy{
-			// A burst of 1 spreads the requests, so that what the network bunches
-			// finds room in the server's 5.
+			// A burst of 1 spreads the requests, so that bunched ones still fit into
+			// the server's burst of 5.
 			{Name: "burst", Key: httpclient.ByCredential, Limit: gcra.PerSecond(limit).WithBurst(1)},
 			{Name: "daily", Key: httpclient.ByCredential, Limit: gcra.PerDay(100)},
 		},
@@ -107,10 +107,10 @@ func TestQuickstart(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), each)
 		var wg sync.WaitGroup
 		ticks := time.NewTicker(time.Second / (2 * limit))
-	asking:
+	calling:
 		for {
 			wg.Go(func() {
-				// Whose turn does not come before the end is told so, and not sent.
+				// A request whose turn would come after the end is not sent.
 				resp, err := client.Do(requestIn(ctx, t, "GET", url+"/me", nil, "Authorization: Bearer "+login.Token))
 				if err == nil {
 					io.Copy(io.Discard, resp.Body)
@@ -120,7 +120,7 @@ func TestQuickstart(t *testing.T) {
 			select {
 			case <-ticks.C:
 			case <-ctx.Done():
-				break asking
+				break calling
 			}
 		}
 		ticks.Stop()

@@ -55,7 +55,7 @@ func TestMistakesOfNewcomers(t *testing.T) {
 		{"PSOT /login", `method "PSOT" is unknown (did you mean POST?)`},
 		{"GET,POST /login", `"GET,POST" is not one method; want a pattern for each`},
 		{"/login*", `"*" matches nothing but a whole segment; want "/login", or "/login/" with all below it`},
-		{"^/login$", `what stands before the first slash is a host, which has no "^"; want a pattern such as "POST /login"`},
+		{"^/login$", `the text before the first slash is a host, which cannot contain "^"; want a pattern such as "POST /login"`},
 		{"/users/{id", `bad wildcard segment (must end with '}'); want a pattern such as "POST /login"`},
 		{"/users/{}", `empty wildcard; want a pattern such as "POST /login"`},
 		{"/users/{id:[0-9]+}", "a wildcard has no regular expression here; for chi's {id:[0-9]+} write {id}"},

@@ -9,9 +9,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
-// What was taken and is given back, since another server refused, goes as it
-// came while nobody has been there since; otherwise the oldest units go in its
-// place, so that none of the others counts as older than it is.
+// When another server denies, the units that were taken are deleted. If others were taken after
+// them, the oldest units are deleted instead, so that no unit counts as older than it is.
 func TestGiveBack(t *testing.T) {
 	client := redistest.Any(t)
 	ctx := t.Context()
@@ -32,12 +31,12 @@ func TestGiveBack(t *testing.T) {
 		r.Prefix, r.Timeout = name, time.Minute
 		var taken *part
 		for i, cost := range tt.costs {
-			ds, err := demands([]gcra.Charge{{Limit: gcra.PerHour(20), Cost: cost}}, false)
+			ps, err := paramsOf([]gcra.Charge{{Limit: gcra.PerHour(20), Cost: cost}}, false)
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := &part{fares: []*fare{{demand: ds[0], key: name}}}
-			if err := r.take(ctx, p, take, asLong); err != nil || !p.admitted {
+			p := &part{ops: []*op{{params: ps[0], key: name}}}
+			if err := r.take(ctx, p, take, anyDelay); err != nil || !p.admitted {
 				t.Fatalf("%s: got admitted %v, %v", name, p.admitted, err)
 			}
 			if i == tt.back {

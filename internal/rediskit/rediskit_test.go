@@ -7,8 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Reply takes a list of as many integers as asked for, or the only one alone, and
-// nothing else.
+// Reply accepts a list of exactly n integers, or a single integer if n is 1, and nothing else.
 func FuzzReply(f *testing.F) {
 	for shape := range byte(9) {
 		f.Add([]byte{shape}, 1)
@@ -32,8 +31,8 @@ func FuzzReply(f *testing.F) {
 	})
 }
 
-// build makes a reply of a description, and counts its integers if it is
-// a list of nothing else; otherwise -1.
+// build makes a reply of a description. It returns the number of integers, or -1 if there are other
+// items.
 func build(shape []byte) (v any, integers int) {
 	scalar := func(b byte) any {
 		switch b % 6 {
@@ -68,7 +67,7 @@ func build(shape []byte) (v any, integers int) {
 	return list, max(integers, -1)
 }
 
-// listOfOne is the count of a scalar that is an integer, or a list after all.
+// listOfOne returns the count of a single integer, or of a list.
 func listOfOne(b byte) int {
 	if b%6 == 5 || b%6 == 0 {
 		return 1

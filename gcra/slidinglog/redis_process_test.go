@@ -20,8 +20,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
-// childURL makes this test binary one of the processes of a test: it is the
-// Redis that they share.
+// childURL makes this test binary a child process of TestPartner. It is the URL of the shared Redis.
 const childURL = "SLIDINGLOG_TEST_CHILD_URL"
 
 func TestMain(m *testing.M) {
@@ -37,7 +36,7 @@ func TestMain(m *testing.M) {
 
 const callers = 25 // goroutines of a child
 
-// The partner's rule: no 26th call in any 5 seconds, no 301st in any minute.
+// partner returns the charges of a call: at most 25 in any 5 seconds and 300 in any minute.
 func partner() []gcra.Charge {
 	return []gcra.Charge{
 		{Subject: "partner", Policy: "short", Limit: gcra.Limit{Count: 25, Per: 5 * time.Second}, Cost: 1},
@@ -45,8 +44,7 @@ func partner() []gcra.Charge {
 	}
 }
 
-// child calls with all its callers until its input ends, and then writes how
-// many calls passed.
+// child calls Take from many goroutines until its input ends, then writes how many calls passed.
 func child(url string, in io.Reader, out io.Writer) error {
 	o, err := redis.ParseURL(url)
 	if err != nil {
@@ -78,7 +76,7 @@ func child(url string, in io.Reader, out io.Writer) error {
 				if allowed {
 					passed.Add(1)
 				}
-				time.Sleep(20 * time.Millisecond) // a hundred callers leave some of the machine to others
+				time.Sleep(20 * time.Millisecond) // leaves some CPU time to other tests
 			}
 		})
 	}
@@ -90,9 +88,9 @@ func child(url string, in io.Reader, out io.Writer) error {
 	return err
 }
 
-// A hundred callers in four processes, who ask all the time, never get a 26th
-// call through in any 5 seconds of the server's, nor a 301st in any minute, and
-// lose none that they might have had. With RATELIMIT_LONG set it takes two minutes.
+// A hundred callers in four processes call all the time. At most 25 calls pass in any 5 seconds of the
+// server's clock and 300 in any minute, and no fewer than the limits allow. With RATELIMIT_LONG set the
+// test takes two minutes.
 func TestPartner(t *testing.T) {
 	lasting := 12 * time.Second
 	if os.Getenv("RATELIMIT_LONG") != "" {
@@ -130,7 +128,7 @@ func TestPartner(t *testing.T) {
 		processes[i] = process{cmd, in, bufio.NewReader(out)}
 	}
 
-	// The log of the minute tells when each call passed.
+	// The log of the minute has the time of each call that passed.
 	client := patient(t, server)
 	seen := make(map[string]time.Duration)
 	read := func() {
@@ -169,7 +167,7 @@ func TestPartner(t *testing.T) {
 	if err := tooMany(times, 300, time.Minute); err != nil {
 		t.Error(err)
 	}
-	// All but one window's worth: the last may have begun as the children ended.
+	// One window less than the time has: the last may have begun when the children ended.
 	if least := 25 * int(lasting/(5*time.Second)); total < least {
 		t.Errorf("%d calls passed in %v; want at least %d", total, lasting, least)
 	}

@@ -16,10 +16,9 @@ var methods = []string{
 	http.MethodConnect, http.MethodOptions, http.MethodTrace,
 }
 
-// slipped finds slips of the pen that make another pattern: without its slash a
-// path is a host, and with a letter wrong a method is one of requests that never
-// come. A ServeMux takes most of them.
-func slipped(s string) error {
+// typo returns an error for a typo that makes another valid pattern: a path without its slash is a
+// host, and a misspelt method matches no request. A ServeMux accepts most of them.
+func typo(s string) error {
 	method, host, path := split(s)
 	if s == "" {
 		return errors.New(`it is empty; want a pattern such as "POST /login", or no Routes for every request`)
@@ -55,10 +54,10 @@ func slipped(s string) error {
 		}
 		return fmt.Errorf("%q would be a host, which has a dot or a port; want %q", host, want)
 	}
-	return starred(s, path)
+	return misplacedStar(s, path)
 }
 
-// withSlash is the pattern that was meant by one without a slash.
+// withSlash returns the pattern that one without a slash was meant to be.
 func withSlash(method, rest string) string {
 	upper := corrected(strings.ToUpper(rest))
 	switch {
@@ -72,9 +71,9 @@ func withSlash(method, rest string) string {
 	return "/" + rest
 }
 
-// starred finds a "*" that is no wildcard, as it ends a word, and one that is a
-// wildcard with something after it.
-func starred(s, path string) error {
+// misplacedStar returns an error for a "*" at the end of a word, which is no wildcard, and for one
+// that is a wildcard but does not end the pattern.
+func misplacedStar(s, path string) error {
 	segments := strings.Split(path, "/")
 	for i, seg := range segments {
 		last := i == len(segments)-1
@@ -95,7 +94,7 @@ func starred(s, path string) error {
 	return nil
 }
 
-// enclosed finds the wildcards of other routers: <id>, [id], (.*).
+// enclosed reports whether a segment is a wildcard of other routers: <id>, [id], (.*).
 func enclosed(seg string) bool {
 	if len(seg) < 3 {
 		return false
@@ -107,8 +106,8 @@ func enclosed(seg string) bool {
 	return false
 }
 
-// regexps finds a wildcard as in chi that has a regular expression.
-func regexps(s string) error {
+// regexpWildcard returns an error for a wildcard with a regular expression, as in chi.
+func regexpWildcard(s string) error {
 	for {
 		start := strings.IndexByte(s, '{')
 		if start < 0 {
@@ -144,9 +143,8 @@ func join(method, rest string) string {
 	return method + " " + rest
 }
 
-// corrected is the standard method that s, which is in upper case, was meant to
-// be, or s. Other methods are left alone (QUERY, PROPFIND, PURGE, LINK): one letter
-// in three may be wrong, and no more, or LIST would be POST.
+// corrected returns the standard method that s, in upper case, was meant to be, or s. At most one
+// letter in three may differ, or LIST would become POST; so QUERY, PROPFIND, PURGE and LINK stay.
 func corrected(s string) string {
 	name, ok := spelling.Closest(methods, s)
 	if ok && 3*spelling.Distance(s, name) <= len(name) {

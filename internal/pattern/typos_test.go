@@ -5,9 +5,8 @@ import (
 	"testing"
 )
 
-// A slip of the pen makes another pattern, of requests that never come. The error
-// says which one was meant.
-func TestParseSlips(t *testing.T) {
+// A typo makes another pattern, which matches no request. The error says which one was meant.
+func TestParseTypos(t *testing.T) {
 	for pattern, want := range map[string]string{
 		"":                        `it is empty; want a pattern such as "POST /login", or no Routes for every request`,
 		"* /login":                `leave the method out for all methods; want "/login"`,
@@ -55,21 +54,21 @@ func TestParseSlips(t *testing.T) {
 		if want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%q: got %v; want %s", pattern, err, want)
 		}
-		// What is proposed is no mistake.
+		// The proposed pattern is valid.
 		if err == nil {
 			continue
 		}
 		if _, proposed, ok := strings.Cut(err.Error(), `want "`); ok {
 			proposed, _, _ = strings.Cut(proposed, `"`)
 			if _, err := Parse(proposed); err != nil {
-				t.Errorf("%q: %q is proposed, and refused: %v", pattern, proposed, err)
+				t.Errorf("%q: %q is proposed, but Parse returns %v", pattern, proposed, err)
 			}
 		}
 	}
 }
 
-// No method that is in use is taken for a slip: those of the IANA registry, with
-// QUERY of RFC 10008, and others that caches and devices know.
+// No method in use counts as a typo: those of the IANA registry, with QUERY of RFC 10008, and others
+// of caches and devices.
 func TestParseMethods(t *testing.T) {
 	for method := range strings.FieldsSeq(`
 		ACL BASELINE-CONTROL BIND CHECKIN CHECKOUT CONNECT COPY DELETE GET HEAD LABEL LINK LOCK MERGE MKACTIVITY MKCALENDAR

@@ -19,8 +19,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// serve runs a server and returns a client of it, and how many connections the
-// server has seen.
+// serve runs a server and returns a client of it, and the number of connections to the server.
 func serve(t *testing.T, h http.Handler, cfg httpclient.Config) (c *http.Client, url string, connections *atomic.Int64) {
 	t.Helper()
 	connections = new(atomic.Int64)
@@ -36,8 +35,8 @@ func serve(t *testing.T, h http.Handler, cfg httpclient.Config) (c *http.Client,
 	return &http.Client{Transport: transport(t, cfg)}, server.URL, connections
 }
 
-// Against our own limiter, in every form of headers, no 429 reaches the caller:
-// neither one who knows the limit nor one who only obeys.
+// With our middleware as the server, in every form of headers, the caller gets no 429, with and
+// without policies for its limit.
 func TestOurMiddleware(t *testing.T) {
 	t.Parallel()
 	for name, headers := range map[string]middleware.Headers{
@@ -47,11 +46,11 @@ func TestOurMiddleware(t *testing.T) {
 		for _, knows := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, knows %v", name, knows), func(t *testing.T) {
 				t.Parallel()
-				var served, refused atomic.Int64
+				var served, denied atomic.Int64
 				limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Headers: headers,
 					Observe: func(_ *http.Request, d ratelimit.Decision) {
 						if !d.Allowed {
-							refused.Add(1)
+							denied.Add(1)
 						}
 					}},
 					ratelimit.Policy{Name: "client", Key: keyfunc.RemoteAddr, Limit: gcra.PerSecond(40).WithBurst(4)})
@@ -80,18 +79,17 @@ func TestOurMiddleware(t *testing.T) {
 				}
 				wg.Wait()
 				if served.Load() != callers*calls {
-					t.Errorf("the server has served %d; want %d", served.Load(), callers*calls)
+					t.Errorf("the server served %d; want %d", served.Load(), callers*calls)
 				}
-				if !knows && refused.Load() == 0 {
-					t.Error("nothing was refused: the test shows nothing")
+				if !knows && denied.Load() == 0 {
+					t.Error("no request was denied; want some, or the test shows nothing")
 				}
 			})
 		}
 	}
 }
 
-// Transport and Adaptive take each other as Base, and then, too, no 429 reaches
-// the caller: one knows when to send a request again, the other how fast.
+// Transport and Adaptive may be Base of each other, and the caller gets no 429.
 func TestWithAdaptive(t *testing.T) {
 	t.Parallel()
 	for name, stack := range map[string]func(base http.RoundTripper) http.RoundTripper{
@@ -128,13 +126,13 @@ func TestWithAdaptive(t *testing.T) {
 			}
 			wg.Wait()
 			if served.Load() != callers*calls {
-				t.Errorf("the server has served %d; want %d", served.Load(), callers*calls)
+				t.Errorf("the server served %d; want %d", served.Load(), callers*calls)
 			}
 		})
 	}
 }
 
-// A plain server that says 429 and nothing else is backed off from.
+// After a 429 without Retry-After the client backs off.
 func TestPlainServer(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int64
@@ -155,8 +153,8 @@ func TestPlainServer(t *testing.T) {
 	between(t, "time", time.Since(begin), 250*time.Millisecond, 10*time.Second)
 }
 
-// What was refused is read to its end, so that the next try needs no new
-// connection; a body that is large is not.
+// The body of a denial is read to its end, so that the next try needs no new
+// connection; a large body is not.
 func TestConnections(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -183,7 +181,7 @@ func TestConnections(t *testing.T) {
 				w.WriteHeader(http.StatusTooManyRequests)
 				for range tt.size >> 10 {
 					if _, err := w.Write(make([]byte, 1<<10)); err != nil {
-						return // the client has gone, as it should from a large one
+						return // the client closed the connection, as it should for a large body
 					}
 				}
 			}), httpclient.Config{})
@@ -199,8 +197,8 @@ func TestConnections(t *testing.T) {
 	}
 }
 
-// A refusal whose body never ends does not hold the next try up.
-func TestEndlessRefusal(t *testing.T) {
+// A denial with an endless body does not delay the next try.
+func TestEndlessDenial(t *testing.T) {
 	t.Parallel()
 	for _, http2 := range []bool{false, true} {
 		t.Run(fmt.Sprintf("HTTP/2 %v", http2), func(t *testing.T) {
@@ -232,7 +230,7 @@ func TestEndlessRefusal(t *testing.T) {
 	}
 }
 
-// The client's Timeout bounds the wait, too.
+// The client's Timeout bounds the wait.
 func TestClientTimeout(t *testing.T) {
 	t.Parallel()
 	c, url, _ := serve(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), httpclient.Config{
