@@ -8,27 +8,27 @@ import (
 )
 
 // positionOf is where the node begins.
-func positionOf(n ast.Node) place {
+func nodePosition(n ast.Node) position {
 	if m, ok := n.(*ast.MappingNode); ok && !m.IsFlowStyle && len(m.Values) > 0 {
-		return positionOf(m.Values[0].Key)
+		return nodePosition(m.Values[0].Key)
 	}
-	return placeOf(n.GetToken())
+	return tokenPosition(n.GetToken())
 }
 
 // plain is the node, or false and a mistake if it is not written out. So a limit
 // is found where it applies, and nothing small stands for something large.
-func (r *reader) plain(n ast.Node) (plain ast.Node, ok bool) {
+func (r *reader) literal(n ast.Node) (plain ast.Node, ok bool) {
 	switch n := n.(type) {
 	case nil:
 		return nil, false
 	case *ast.AnchorNode:
-		r.mistakes.addf(positionOf(n), "an anchor (&) is not read here; want every value written out")
+		r.diagnostics.addf(nodePosition(n), "an anchor (&) is not read here; want every value written out")
 		return nil, false
 	case *ast.AliasNode:
-		r.mistakes.addf(positionOf(n), "an alias (*) is not read here; want every value written out")
+		r.diagnostics.addf(nodePosition(n), "an alias (*) is not read here; want every value written out")
 		return nil, false
 	case *ast.TagNode:
-		r.mistakes.addf(positionOf(n), "a tag (%s) is not read here; want the value alone", clip(n.Start.Value))
+		r.diagnostics.addf(nodePosition(n), "a tag (%s) is not read here; want the value alone", clip(n.Start.Value))
 		return nil, false
 	default:
 		return n, true
@@ -36,7 +36,7 @@ func (r *reader) plain(n ast.Node) (plain ast.Node, ok bool) {
 }
 
 // text is the text that the node holds: not a number, nor true or false.
-func text(n ast.Node) (string, bool) {
+func stringValue(n ast.Node) (string, bool) {
 	switch n := n.(type) {
 	case *ast.StringNode:
 		return n.Value, true
@@ -47,7 +47,7 @@ func text(n ast.Node) (string, bool) {
 }
 
 // shown is the node as a message repeats it.
-func shown(n ast.Node) string {
+func describe(n ast.Node) string {
 	switch n := n.(type) {
 	case *ast.SequenceNode:
 		return "a list"
@@ -59,7 +59,7 @@ func shown(n ast.Node) string {
 		}
 		return "null"
 	default:
-		if s, ok := text(n); ok {
+		if s, ok := stringValue(n); ok {
 			return quoted(s)
 		}
 		return clip(n.GetToken().Value)
@@ -71,21 +71,21 @@ func quoted(s string) string { return strconv.Quote(clip(s)) }
 // pairs goes through the fields of a mapping and returns where they stand. What
 // is there twice is a mistake, and each does not see it again. The value is nil
 // if it has been reported already.
-func (r *reader) pairs(m *ast.MappingNode, each func(name string, key, value ast.Node)) (seen map[string]place) {
-	seen = map[string]place{}
+func (r *reader) eachField(m *ast.MappingNode, each func(name string, key, value ast.Node)) (seen map[string]position) {
+	seen = map[string]position{}
 	for _, pair := range m.Values {
-		at := positionOf(pair.Key)
-		name, ok := text(pair.Key)
+		at := nodePosition(pair.Key)
+		name, ok := stringValue(pair.Key)
 		if !ok {
-			r.mistakes.addf(at, "%s stands for the name of a field; want text", shown(pair.Key))
+			r.diagnostics.addf(at, "%s stands for the name of a field; want text", describe(pair.Key))
 			continue
 		}
 		if before, twice := seen[name]; twice {
-			r.mistakes.addf(at, "%s is there twice, first in line %d; want it once", quoted(name), before.line)
+			r.diagnostics.addf(at, "%s is there twice, first in line %d; want it once", quoted(name), before.line)
 			continue
 		}
 		seen[name] = at
-		value, _ := r.plain(pair.Value)
+		value, _ := r.literal(pair.Value)
 		each(name, pair.Key, value)
 	}
 	return seen
@@ -98,10 +98,10 @@ func isEmpty(n ast.Node) bool {
 }
 
 // mapping is the node as a mapping; what says what it is for.
-func (r *reader) mapping(n ast.Node, what, want string) (*ast.MappingNode, bool) {
+func (r *reader) asMapping(n ast.Node, what, want string) (*ast.MappingNode, bool) {
 	m, ok := n.(*ast.MappingNode)
 	if !ok {
-		r.mistakes.addf(positionOf(n), "%s is %s; want %s", what, shown(n), want)
+		r.diagnostics.addf(nodePosition(n), "%s is %s; want %s", what, describe(n), want)
 	}
 	return m, ok
 }

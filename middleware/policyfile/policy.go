@@ -21,16 +21,16 @@ import (
 
 // reader makes policies of a file and collects its mistakes.
 type reader struct {
-	words    Funcs
-	mistakes mistakes
+	funcs       Funcs
+	diagnostics diagnostics
 }
 
 // entry is a policy of the file.
 type entry struct {
 	*reader
 	middleware.Policy
-	at     place            // where it begins
-	places map[string]place // where the fields of Policy stand, by their names there: "Limit", "Routes[0]"
+	at        position            // where it begins
+	positions map[string]position // where the fields of Policy stand, by their names there: "Limit", "Routes[0]"
 
 	limit gcra.Limit
 	plans map[string]gcra.Limit
@@ -64,7 +64,7 @@ const (
 )
 
 // elsewhere is where to write what others have as fields, and this file has not.
-var elsewhere = map[string]string{
+var hints = map[string]string{
 	"burst": "it in the limit, as in limit: 5/minute burst 10",
 	"delay": "max_delay",
 }
@@ -74,50 +74,50 @@ func (r *reader) policies(data []byte) []middleware.Policy {
 	const want = "policies: and a list of them"
 	root := r.parse(data)
 	if root == nil {
-		if len(r.mistakes) == 0 {
-			r.mistakes.addf(start, "the file is empty; want %s", want)
+		if len(r.diagnostics) == 0 {
+			r.diagnostics.addf(fileStart, "the file is empty; want %s", want)
 		}
 		return nil
 	}
-	root, ok := r.plain(root)
+	root, ok := r.literal(root)
 	if !ok {
 		return nil
 	}
-	top, ok := r.mapping(root, "the file", want)
+	top, ok := r.asMapping(root, "the file", want)
 	if !ok {
 		return nil
 	}
 	var entries []*entry
-	there := r.pairs(top, func(name string, key, value ast.Node) {
+	there := r.eachField(top, func(name string, key, value ast.Node) {
 		if name != "policies" {
-			r.mistakes.addf(positionOf(key), "field %s is unknown; want %s", quoted(name), oneOf([]string{"policies"}, name))
+			r.diagnostics.addf(nodePosition(key), "field %s is unknown; want %s", quoted(name), oneOf([]string{"policies"}, name))
 			return
 		}
 		list, ok := value.(*ast.SequenceNode)
 		switch {
 		case value == nil:
 		case isEmpty(value), ok && len(list.Values) == 0:
-			r.mistakes.addf(positionOf(key), "there are no policies; want at least one")
+			r.diagnostics.addf(nodePosition(key), "there are no policies; want at least one")
 		case !ok:
-			r.mistakes.addf(positionOf(value), "policies is %s; want a list of policies", shown(value))
+			r.diagnostics.addf(nodePosition(value), "policies is %s; want a list of policies", describe(value))
 		default:
 			entries = r.entries(list)
 		}
 	})
-	if _, ok := there["policies"]; !ok && !r.mistakes.has(positionOf(root)) {
-		r.mistakes.addf(positionOf(root), "there are no policies; want %s", want)
+	if _, ok := there["policies"]; !ok && !r.diagnostics.has(nodePosition(root)) {
+		r.diagnostics.addf(nodePosition(root), "there are no policies; want %s", want)
 	}
 	return r.check(entries)
 }
 
 func (r *reader) entries(list *ast.SequenceNode) (entries []*entry) {
-	names := map[string]place{}
+	names := map[string]position{}
 	for _, item := range list.Values {
-		item, ok := r.plain(item)
+		item, ok := r.literal(item)
 		if !ok {
 			continue
 		}
-		m, ok := r.mapping(item, "a policy", "its fields, such as {name: client, key: client, limit: 100/minute}")
+		m, ok := r.asMapping(item, "a policy", "its fields, such as {name: client, key: client, limit: 100/minute}")
 		if !ok {
 			continue
 		}
@@ -126,9 +126,9 @@ func (r *reader) entries(list *ast.SequenceNode) (entries []*entry) {
 		if e.Name == "" {
 			continue
 		}
-		at := e.places["Name"]
+		at := e.positions["Name"]
 		if before, taken := names[e.Name]; taken {
-			r.mistakes.addf(at, "name %s is taken by the policy in line %d; want unique names", quoted(e.Name), before.line)
+			r.diagnostics.addf(at, "name %s is taken by the policy in line %d; want unique names", quoted(e.Name), before.line)
 		} else {
 			names[e.Name] = at
 		}
@@ -139,9 +139,9 @@ func (r *reader) entries(list *ast.SequenceNode) (entries []*entry) {
 // entry reads one policy. What it cannot read is replaced by something that is
 // right, so that what follows is looked at, too.
 func (r *reader) entry(m *ast.MappingNode) *entry {
-	e := &entry{reader: r, at: positionOf(m), places: map[string]place{}}
+	e := &entry{reader: r, at: nodePosition(m), positions: map[string]position{}}
 	e.Key = keyfunc.Const("")
-	there := r.pairs(m, func(name string, key, value ast.Node) {
+	there := r.eachField(m, func(name string, key, value ast.Node) {
 		for _, f := range fields {
 			if f.name != name {
 				continue
@@ -149,33 +149,33 @@ func (r *reader) entry(m *ast.MappingNode) *entry {
 			switch {
 			case value == nil:
 			case isEmpty(value) && (name == "name" || name == "key"):
-				r.mistakes.addf(positionOf(key), "%s has no value; want %s", name, f.want)
+				r.diagnostics.addf(nodePosition(key), "%s has no value; want %s", name, f.want)
 			case isEmpty(value):
-				r.mistakes.addf(positionOf(key), "%s has no value; want %s, or leave it out", name, f.want)
+				r.diagnostics.addf(nodePosition(key), "%s has no value; want %s, or leave it out", name, f.want)
 			default:
 				f.read(e, value)
 			}
 			return
 		}
-		r.mistakes.addf(positionOf(key), "field %s is unknown; want %s", quoted(name), wantField(name))
+		r.diagnostics.addf(nodePosition(key), "field %s is unknown; want %s", quoted(name), wantField(name))
 	})
 	if _, ok := there["name"]; !ok {
-		r.mistakes.addf(e.at, "the policy has no name; want one such as client, as the store keeps its state under it")
+		r.diagnostics.addf(e.at, "the policy has no name; want one such as client, as the store keeps its state under it")
 	}
 	if _, ok := there["key"]; !ok {
-		r.mistakes.addf(e.at, "the policy has no key; want %s", e.wantKey(""))
+		r.diagnostics.addf(e.at, "the policy has no key; want %s", e.wantKey(""))
 	}
 	_, hasLimit := there["limit"]
 	_, hasPlans := there["plans"]
 	if !hasLimit && !hasPlans {
-		r.mistakes.addf(e.at, "the policy has no limit; want limit or plans")
+		r.diagnostics.addf(e.at, "the policy has no limit; want limit or plans")
 	}
-	e.finish()
+	e.combine()
 	return e
 }
 
 func wantField(written string) string {
-	if where, ok := elsewhere[written]; ok {
+	if where, ok := hints[written]; ok {
 		return where
 	}
 	names := make([]string, len(fields))
@@ -186,10 +186,10 @@ func wantField(written string) string {
 }
 
 func (e *entry) readName(n ast.Node) {
-	s, ok := text(n)
-	e.Name, e.places["Name"] = s, positionOf(n)
+	s, ok := stringValue(n)
+	e.Name, e.positions["Name"] = s, nodePosition(n)
 	if !ok || s == "" {
-		e.mistakes.addf(positionOf(n), "name is %s; want text, in quotes if it looks like something else", shown(n))
+		e.diagnostics.addf(nodePosition(n), "name is %s; want text, in quotes if it looks like something else", describe(n))
 	}
 }
 
@@ -198,25 +198,25 @@ func (e *entry) readKey(n ast.Node) {
 	if list, ok := n.(*ast.SequenceNode); ok {
 		names = list.Values
 		if len(names) == 0 {
-			e.mistakes.addf(positionOf(n), "key is an empty list; want %s", e.wantKey(""))
+			e.diagnostics.addf(nodePosition(n), "key is an empty list; want %s", e.wantKey(""))
 		}
 	}
 	var keys []keyfunc.Func
 	seen := map[string]bool{}
 	for _, n := range names {
-		n, ok := e.plain(n)
+		n, ok := e.literal(n)
 		if !ok {
 			continue
 		}
-		name, _ := text(n)
-		key, registered := e.words.Keys[name]
+		name, _ := stringValue(n)
+		key, registered := e.funcs.Keys[name]
 		switch {
 		case registered && key == nil:
-			e.mistakes.addf(positionOf(n), "key %s is registered as nil by this program; want a function there", quoted(name))
+			e.diagnostics.addf(nodePosition(n), "key %s is registered as nil by this program; want a function there", quoted(name))
 		case key == nil:
-			e.mistakes.addf(positionOf(n), "key is %s; want %s", shown(n), e.wantKey(name))
+			e.diagnostics.addf(nodePosition(n), "key is %s; want %s", describe(n), e.wantKey(name))
 		case seen[name]:
-			e.mistakes.addf(positionOf(n), "key %s is there twice; want it once, as the first that knows somebody counts", quoted(name))
+			e.diagnostics.addf(nodePosition(n), "key %s is there twice; want it once, as the first that knows somebody counts", quoted(name))
 		default:
 			keys = append(keys, key)
 		}
@@ -230,45 +230,45 @@ func (e *entry) readKey(n ast.Node) {
 }
 
 func (e *entry) wantKey(written string) string {
-	if len(e.words.Keys) == 0 {
+	if len(e.funcs.Keys) == 0 {
 		return "a registered name, of which this program has none"
 	}
-	return oneOf(slices.Sorted(maps.Keys(e.words.Keys)), written)
+	return oneOf(slices.Sorted(maps.Keys(e.funcs.Keys)), written)
 }
 
 func (e *entry) readLimit(n ast.Node) {
 	e.limit, _ = e.parseLimit(n, "limit")
-	e.places["Limit"] = positionOf(n)
+	e.positions["Limit"] = nodePosition(n)
 }
 
 // parseLimit reads a limit, or says what is wrong with the one that is called
 // what.
 func (e *entry) parseLimit(n ast.Node, what string) (gcra.Limit, bool) {
-	s, ok := text(n)
+	s, ok := stringValue(n)
 	if !ok {
-		e.mistakes.addf(positionOf(n), "%s is %s; want %s", what, shown(n), limitForm)
+		e.diagnostics.addf(nodePosition(n), "%s is %s; want %s", what, describe(n), limitForm)
 		return gcra.Limit{}, false
 	}
 	limit, err := gcra.ParseLimit(s)
 	if err != nil {
-		e.mistakes.addf(positionOf(n), "%s", strings.Replace(err.Error(), "gcra: limit", what+" is", 1))
+		e.diagnostics.addf(nodePosition(n), "%s", strings.Replace(err.Error(), "gcra: limit", what+" is", 1))
 	}
 	return limit, err == nil
 }
 
 func (e *entry) readPlans(n ast.Node) {
-	m, ok := e.mapping(n, "plans", plansForm)
+	m, ok := e.asMapping(n, "plans", plansForm)
 	if !ok {
 		return
 	}
-	if e.words.Plan == nil {
-		e.mistakes.addf(positionOf(n), "plans are not known to this program; want limit")
+	if e.funcs.Plan == nil {
+		e.diagnostics.addf(nodePosition(n), "plans are not known to this program; want limit")
 	}
 	if len(m.Values) == 0 {
-		e.mistakes.addf(positionOf(n), "plans is empty; want %s", plansForm)
+		e.diagnostics.addf(nodePosition(n), "plans is empty; want %s", plansForm)
 	}
 	e.plans = map[string]gcra.Limit{}
-	e.pairs(m, func(plan string, _, value ast.Node) {
+	e.eachField(m, func(plan string, _, value ast.Node) {
 		if value == nil {
 			return
 		}
@@ -281,34 +281,34 @@ func (e *entry) readPlans(n ast.Node) {
 func (e *entry) readRoutes(n ast.Node) {
 	list, ok := n.(*ast.SequenceNode)
 	if !ok {
-		e.mistakes.addf(positionOf(n), "routes is %s; want %s", shown(n), routesForm)
+		e.diagnostics.addf(nodePosition(n), "routes is %s; want %s", describe(n), routesForm)
 		return
 	}
 	if len(list.Values) == 0 {
-		e.mistakes.addf(positionOf(n), "routes is an empty list; want %s, or leave it out for every request", routesForm)
+		e.diagnostics.addf(nodePosition(n), "routes is an empty list; want %s, or leave it out for every request", routesForm)
 	}
 	for _, n := range list.Values {
-		n, ok := e.plain(n)
+		n, ok := e.literal(n)
 		if !ok {
 			continue
 		}
-		route, ok := text(n)
+		route, ok := stringValue(n)
 		if !ok {
-			e.mistakes.addf(positionOf(n), "routes has %s; want %s", shown(n), routesForm)
+			e.diagnostics.addf(nodePosition(n), "routes has %s; want %s", describe(n), routesForm)
 			continue
 		}
-		e.places[fmt.Sprintf("Routes[%d]", len(e.Routes))] = positionOf(n)
+		e.positions[fmt.Sprintf("Routes[%d]", len(e.Routes))] = nodePosition(n)
 		e.Routes = append(e.Routes, route)
 	}
 }
 
 func (e *entry) readCost(n ast.Node) {
 	want := costForm
-	if names := slices.Sorted(maps.Keys(e.words.Costs)); len(names) > 0 {
-		name, _ := text(n)
-		switch cost, registered := e.words.Costs[name]; {
+	if names := slices.Sorted(maps.Keys(e.funcs.Costs)); len(names) > 0 {
+		name, _ := stringValue(n)
+		switch cost, registered := e.funcs.Costs[name]; {
 		case registered && cost == nil:
-			e.mistakes.addf(positionOf(n), "cost %s is registered as nil by this program; want a function there", quoted(name))
+			e.diagnostics.addf(nodePosition(n), "cost %s is registered as nil by this program; want a function there", quoted(name))
 			return
 		case registered:
 			e.Cost = cost
@@ -317,17 +317,17 @@ func (e *entry) readCost(n ast.Node) {
 		want += " or " + oneOf(names, name)
 	}
 	cost, ok := wholeNumber(n)
-	if s, _ := text(n); isNumber(s) {
+	if s, _ := stringValue(n); isNumber(s) {
 		want = costForm + " without quotes"
 	} else if number, is := n.(*ast.IntegerNode); is && !decimal.MatchString(number.GetToken().Value) {
 		want = costForm + " in decimal digits, the first not 0"
 	}
 	if !ok || cost < 1 {
-		e.mistakes.addf(positionOf(n), "cost is %s; want %s", shown(n), want)
+		e.diagnostics.addf(nodePosition(n), "cost is %s; want %s", describe(n), want)
 		return
 	}
 	e.Cost = func(*http.Request) int { return cost }
-	e.places["Cost"] = positionOf(n)
+	e.positions["Cost"] = nodePosition(n)
 	e.cost = int64(cost)
 }
 
@@ -354,23 +354,23 @@ func (e *entry) readShadow(n ast.Node) {
 	b, ok := n.(*ast.BoolNode)
 	if !ok {
 		want := "true or false"
-		if s, _ := text(n); s == "true" || s == "false" {
+		if s, _ := stringValue(n); s == "true" || s == "false" {
 			want += " without quotes"
 		}
-		e.mistakes.addf(positionOf(n), "shadow is %s; want %s", shown(n), want)
+		e.diagnostics.addf(nodePosition(n), "shadow is %s; want %s", describe(n), want)
 		return
 	}
 	e.Shadow = b.Value
 }
 
 func (e *entry) readMaxDelay(n ast.Node) {
-	s, ok := text(n)
+	s, ok := stringValue(n)
 	delay, err := time.ParseDuration(s)
 	if !ok || err != nil {
-		e.mistakes.addf(positionOf(n), "max_delay is %s; want %s", shown(n), delayForm)
+		e.diagnostics.addf(nodePosition(n), "max_delay is %s; want %s", describe(n), delayForm)
 		return
 	}
-	e.MaxDelay, e.places["MaxDelay"] = delay, positionOf(n)
+	e.MaxDelay, e.positions["MaxDelay"] = delay, nodePosition(n)
 }
 
 var failureModes = map[string]middleware.FailureMode{
@@ -380,20 +380,20 @@ var failureModes = map[string]middleware.FailureMode{
 }
 
 func (e *entry) readOnFailure(n ast.Node) {
-	name, _ := text(n)
+	name, _ := stringValue(n)
 	outage, ok := failureModes[name]
 	if !ok {
-		e.mistakes.addf(positionOf(n), "on_failure is %s; want %s", shown(n), oneOf([]string{"local", "open", "closed"}, name))
+		e.diagnostics.addf(nodePosition(n), "on_failure is %s; want %s", describe(n), oneOf([]string{"local", "open", "closed"}, name))
 		return
 	}
 	e.OnFailure = outage
 }
 
 // finish puts together what stands in several fields.
-func (e *entry) finish() {
+func (e *entry) combine() {
 	e.Limit = e.limit
 	if len(e.plans) > 0 {
-		e.usePlans()
+		e.limitByPlan()
 	}
 	if e.Limit == (gcra.Limit{}) {
 		e.Limit = gcra.PerSecond(1) // a mistake has been reported
@@ -404,15 +404,15 @@ func (e *entry) finish() {
 		most = max(most, limit.Capacity())
 	}
 	if e.cost > most {
-		e.mistakes.addf(e.places["Cost"], "cost is %d, of which the limit admits %d at most; no request could ever pass", e.cost, most)
+		e.diagnostics.addf(e.positions["Cost"], "cost is %d, of which the limit admits %d at most; no request could ever pass", e.cost, most)
 	}
 }
 
 // usePlans limits by plan. The limit beside the plans, or the slowest of them,
 // is for everybody else: also for those whose plan cannot be told, as Limit is what
 // holds when LimitFor fails.
-func (e *entry) usePlans() {
-	plans, plan, other := e.plans, e.words.Plan, e.limit
+func (e *entry) limitByPlan() {
+	plans, plan, other := e.plans, e.funcs.Plan, e.limit
 	if other == (gcra.Limit{}) {
 		other = slowest(plans)
 	}
@@ -435,7 +435,7 @@ func slowest(plans map[string]gcra.Limit) gcra.Limit {
 	})
 }
 
-// check has the middleware look at the policies, and finds the places of what
+// check has the middleware look at the policies, and finds the positions of what
 // it finds.
 func (r *reader) check(entries []*entry) []middleware.Policy {
 	if len(entries) == 0 {
@@ -452,24 +452,24 @@ func (r *reader) check(entries []*entry) []middleware.Policy {
 	for _, err := range err.(interface{ Unwrap() []error }).Unwrap() {
 		var m *middleware.FieldError
 		if !errors.As(err, &m) {
-			r.mistakes.addf(start, "%v", err)
+			r.diagnostics.addf(fileStart, "%v", err)
 			continue
 		}
 		e := entries[m.Index]
-		at, placed := e.places[m.Field]
-		if placed && r.mistakes.has(at) || m.Field == "Name" && e.Name == "" {
+		at, placed := e.positions[m.Field]
+		if placed && r.diagnostics.has(at) || m.Field == "Name" && e.Name == "" {
 			continue // it has been reported in the file's own words
 		}
 		if !placed {
 			at = e.at
 		}
-		r.mistakes.addf(at, "%s %v", fileName(m.Field), m.Err)
+		r.diagnostics.addf(at, "%s %v", fieldInFile(m.Field), m.Err)
 	}
 	return policies
 }
 
 // fileName is what the file calls a field of [middleware.Policy].
-func fileName(field string) string {
+func fieldInFile(field string) string {
 	switch field, _, _ = strings.Cut(field, "["); field {
 	case "Routes":
 		return "route"

@@ -95,9 +95,9 @@ func Load(path string, v Funcs) ([]middleware.Policy, error) {
 //
 //	policies.yaml:7:10: key is "clint"; want client or user (did you mean client?)
 func Parse(name string, data []byte, v Funcs) ([]middleware.Policy, error) {
-	r := reader{words: v}
+	r := reader{funcs: v}
 	policies := r.policies(data)
-	if err := r.mistakes.err(name, data); err != nil {
+	if err := r.diagnostics.err(name, data); err != nil {
 		return nil, err
 	}
 	return policies, nil

@@ -22,10 +22,10 @@ func readFile(path string) (data []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := regular(path, info); err != nil {
+	if err := checkRegular(path, info); err != nil {
 		return nil, err
 	}
-	f, err := open(path)
+	f, err := openRegular(path)
 	if err != nil {
 		return nil, err
 	}
@@ -35,14 +35,14 @@ func readFile(path string) (data []byte, err error) {
 
 // open opens a regular file, and does not wait for a named pipe to have a writer
 // if that has come in between.
-func open(path string) (*os.File, error) {
+func openRegular(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|nonBlocking, 0)
 	if err != nil {
 		return nil, err
 	}
 	info, err := f.Stat()
 	if err == nil {
-		err = regular(path, info)
+		err = checkRegular(path, info)
 	}
 	if err != nil {
 		_ = f.Close() // nothing was read
@@ -52,7 +52,7 @@ func open(path string) (*os.File, error) {
 }
 
 // regular is nil for a regular file, and else says what is there.
-func regular(path string, info fs.FileInfo) error {
+func checkRegular(path string, info fs.FileInfo) error {
 	var what string
 	switch mode := info.Mode(); {
 	case mode.IsRegular():

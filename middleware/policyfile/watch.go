@@ -39,23 +39,23 @@ type Watcher struct {
 	mu   sync.Mutex // so that no older file follows a newer one
 	last *contents  // what OnReload has reported; nil before the first report
 
-	doubt, pollEvery time.Duration // for tests, in place of the constants
+	retryDelay, pollInterval time.Duration // for tests, in place of the constants
 }
 
 const (
 	// settle is how long a file is left alone after a change: whoever writes it in
 	// several steps is not done after the first.
-	settle = 50 * time.Millisecond
+	debounce = 50 * time.Millisecond
 
 	// longest is when it is read although changes have not ended.
-	longest = 400 * time.Millisecond
+	maxDebounce = 400 * time.Millisecond
 
 	// doubt is how long a mistake must last, or the file be away, to count.
-	doubt = 400 * time.Millisecond
+	retryDelay = 400 * time.Millisecond
 
 	// pollEvery is how often the file is read unasked: not every file system
 	// tells of changes, nor any of those behind a symbolic link.
-	pollEvery = 2 * time.Second
+	pollInterval = 2 * time.Second
 )
 
 // Run follows the file until the context ends. A change takes effect within
@@ -66,9 +66,9 @@ const (
 // Replacing is best: half of a file, read while it is being written, may be a
 // file without a mistake.
 func (w *Watcher) Run(ctx context.Context) {
-	n := listen(w.Path)
+	n := watchDir(w.Path)
 	defer n.close()
-	doubt, pollEvery := cmp.Or(w.doubt, doubt), cmp.Or(w.pollEvery, pollEvery)
+	doubt, pollEvery := cmp.Or(w.retryDelay, retryDelay), cmp.Or(w.pollInterval, pollInterval)
 	poll := time.NewTicker(pollEvery)
 	defer poll.Stop()
 	next := time.NewTimer(0)
@@ -85,10 +85,10 @@ func (w *Watcher) Run(ctx context.Context) {
 		case err := <-n.errors:
 			_ = err // some events are lost, but a look is a look at everything
 		case <-poll.C:
-			n.renew()
+			n.rewatch()
 		case <-next.C:
 			changed = time.Time{}
-			if w.look(!doubted.IsZero() && time.Since(doubted) >= doubt) {
+			if w.reloadIfChanged(!doubted.IsZero() && time.Since(doubted) >= doubt) {
 				doubted = time.Time{}
 				continue
 			}
@@ -101,13 +101,13 @@ func (w *Watcher) Run(ctx context.Context) {
 		if changed.IsZero() {
 			changed = time.Now()
 		}
-		next.Reset(min(settle, longest-time.Since(changed)))
+		next.Reset(min(debounce, maxDebounce-time.Since(changed)))
 	}
 }
 
 // look takes over the file if it has changed. A mistake is told only to the
 // sure; others are to come back, as it may be gone then.
-func (w *Watcher) look(sure bool) (done bool) {
+func (w *Watcher) reloadIfChanged(sure bool) (done bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := read(w.Path)
@@ -118,7 +118,7 @@ func (w *Watcher) look(sure bool) (done bool) {
 	if err != nil && !sure {
 		return false
 	}
-	w.tell(now, err)
+	w.report(now, err)
 	return true
 }
 
@@ -129,7 +129,7 @@ func (w *Watcher) Reload() error {
 	defer w.mu.Unlock()
 	now := read(w.Path)
 	err := w.apply(now)
-	w.tell(now, err)
+	w.report(now, err)
 	return err
 }
 
@@ -145,7 +145,7 @@ func (w *Watcher) apply(c contents) error {
 	return w.Limiter.Reload(policies...)
 }
 
-func (w *Watcher) tell(c contents, err error) {
+func (w *Watcher) report(c contents, err error) {
 	w.last = &c
 	switch {
 	case w.OnReload != nil:

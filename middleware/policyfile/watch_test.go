@@ -62,8 +62,8 @@ func watcher(t *testing.T, path string, doubt time.Duration) *watched {
 		Limiter:  middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory()}, policies...)),
 		OnReload: func(err error) { w.reports <- err },
 	}
-	w.SetDoubt(doubt)
-	w.SetPoll(never)
+	w.SetRetryDelay(doubt)
+	w.SetPollInterval(never)
 	return w
 }
 
@@ -259,7 +259,7 @@ func TestWatchPolls(t *testing.T) {
 	target := filepath.Join(dir, "target.yaml")
 	folder := filepath.Join(dir, "folder")
 	w := watcher(t, filepath.Join(folder, "policies.yaml"), time.Millisecond)
-	w.SetPoll(20 * time.Millisecond)
+	w.SetPollInterval(20 * time.Millisecond)
 	w.run()
 	if err := w.report(); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v; want that the file is not there", err)
@@ -327,7 +327,7 @@ func TestReloadWhileWatching(t *testing.T) {
 	write(t, path, limited("1/minute"))
 	w := watcher(t, path, never)
 	w.OnReload = func(error) {}
-	w.SetPoll(time.Millisecond)
+	w.SetPollInterval(time.Millisecond)
 	w.run()
 	var all sync.WaitGroup
 	for range 4 {

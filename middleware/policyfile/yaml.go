@@ -24,33 +24,33 @@ const maxTokens = 8000
 // to look at.
 func (r *reader) parse(data []byte) (root ast.Node) {
 	if len(data) > maxSize {
-		r.mistakes.addf(start, "the file has more than %d bytes, which is the most that is read", maxSize)
+		r.diagnostics.addf(fileStart, "the file has more than %d bytes, which is the most that is read", maxSize)
 		return nil
 	}
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
-	if at, bad := firstBadByte(data); bad {
-		r.mistakes.addf(at, "the file is no text; want UTF-8")
+	if at, bad := firstInvalidByte(data); bad {
+		r.diagnostics.addf(at, "the file is no text; want UTF-8")
 		return nil
 	}
 	defer func() {
 		if v := recover(); v != nil { // the parser's own mistake, and no reason to end the process
-			r.mistakes.addf(start, "the file is YAML that cannot be read (%s)", clip(fmt.Sprint(v)))
+			r.diagnostics.addf(fileStart, "the file is YAML that cannot be read (%s)", clip(fmt.Sprint(v)))
 			root = nil
 		}
 	}()
 	tokens := lexer.Tokenize(string(data))
 	if t := tooDeep(tokens); t != nil {
-		r.mistakes.addf(placeOf(t), "lists and mappings are nested more than %d deep; want a list of policies", maxDepth)
+		r.diagnostics.addf(tokenPosition(t), "lists and mappings are nested more than %d deep; want a list of policies", maxDepth)
 		return nil
 	}
 	if len(tokens) > maxTokens {
-		r.mistakes.addf(placeOf(tokens[maxTokens]), "the file has more than %d words, values, marks and comments (YAML tokens), which is the most that is read", maxTokens)
+		r.diagnostics.addf(tokenPosition(tokens[maxTokens]), "the file has more than %d words, values, marks and comments (YAML tokens), which is the most that is read", maxTokens)
 		return nil
 	}
 	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
 		at, what := syntaxError(err)
-		r.mistakes.addf(at, "this is not YAML: %s", clip(what))
+		r.diagnostics.addf(at, "this is not YAML: %s", clip(what))
 		return nil
 	}
 	for _, doc := range file.Docs {
@@ -61,44 +61,44 @@ func (r *reader) parse(data []byte) (root ast.Node) {
 			root = doc.Body
 			continue
 		}
-		at := positionOf(doc.Body)
+		at := nodePosition(doc.Body)
 		if doc.Start != nil {
-			at = placeOf(doc.Start)
+			at = tokenPosition(doc.Start)
 		}
-		r.mistakes.addf(at, "another document begins; want all policies in one")
+		r.diagnostics.addf(at, "another document begins; want all policies in one")
 	}
 	return root
 }
 
-var start = place{1, 1}
+var fileStart = position{1, 1}
 
 // placeOf is where the token stands.
-func placeOf(t *token.Token) place {
+func tokenPosition(t *token.Token) position {
 	if t == nil || t.Position == nil {
-		return start
+		return fileStart
 	}
-	return place{max(t.Position.Line, 1), max(t.Position.Column, 1)}
+	return position{max(t.Position.Line, 1), max(t.Position.Column, 1)}
 }
 
 // syntaxError is what the parser did not understand, and where.
-func syntaxError(err error) (at place, what string) {
+func syntaxError(err error) (at position, what string) {
 	var e yaml.Error
 	if errors.As(err, &e) {
-		return placeOf(e.GetToken()), e.GetMessage()
+		return tokenPosition(e.GetToken()), e.GetMessage()
 	}
-	return start, err.Error()
+	return fileStart, err.Error()
 }
 
 // firstBadByte finds what is not UTF-8, or the byte 0, which no text has.
-func firstBadByte(data []byte) (at place, bad bool) {
-	at = start
+func firstInvalidByte(data []byte) (at position, bad bool) {
+	at = fileStart
 	for len(data) > 0 {
 		c, size := utf8.DecodeRune(data)
 		switch {
 		case c == utf8.RuneError && size == 1, c == 0:
 			return at, true
 		case c == '\n':
-			at = place{at.line + 1, 1}
+			at = position{at.line + 1, 1}
 		default:
 			at.column++
 		}

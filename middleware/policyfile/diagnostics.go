@@ -13,44 +13,44 @@ import (
 )
 
 // place is a line and a column, both from 1; the column counts characters.
-type place struct{ line, column int }
+type position struct{ line, column int }
 
-func (p place) compare(q place) int {
+func (p position) compare(q position) int {
 	return cmp.Or(cmp.Compare(p.line, q.line), cmp.Compare(p.column, q.column))
 }
 
 // mistakes are what is wrong with a file.
-type mistakes []mistake
+type diagnostics []diagnostic
 
-type mistake struct {
-	at   place
+type diagnostic struct {
+	at   position
 	text string
 }
 
-func (m *mistakes) addf(at place, format string, args ...any) {
-	*m = append(*m, mistake{at, fmt.Sprintf(format, args...)})
+func (m *diagnostics) addf(at position, format string, args ...any) {
+	*m = append(*m, diagnostic{at, fmt.Sprintf(format, args...)})
 }
 
 // has reports that there is one already in this place.
-func (m *mistakes) has(at place) bool {
-	return slices.ContainsFunc(*m, func(known mistake) bool { return known.at == at })
+func (m *diagnostics) has(at position) bool {
+	return slices.ContainsFunc(*m, func(known diagnostic) bool { return known.at == at })
 }
 
 // maxTold is more than anybody reads; a file that is none of ours has as many as
 // it has lines.
-const maxTold = 100
+const maxReported = 100
 
 // err joins the mistakes by place; it is nil if there are none.
-func (m *mistakes) err(file string, data []byte) error {
+func (m *diagnostics) err(file string, data []byte) error {
 	if len(*m) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(*m, func(a, b mistake) int { return a.at.compare(b.at) })
+	slices.SortStableFunc(*m, func(a, b diagnostic) int { return a.at.compare(b.at) })
 	lines := bytes.Split(data, []byte("\n"))
 	var errs []error
 	for i, known := range *m {
-		if i == maxTold {
-			errs = append(errs, fmt.Errorf("%s: and %d mistakes more", file, len(*m)-maxTold))
+		if i == maxReported {
+			errs = append(errs, fmt.Errorf("%s: and %d mistakes more", file, len(*m)-maxReported))
 			break
 		}
 		at := known.at.within(lines)
@@ -61,7 +61,7 @@ func (m *mistakes) err(file string, data []byte) error {
 
 // within is the place, or the end of its line: the parser puts what is missing
 // one or two behind that.
-func (p place) within(lines [][]byte) place {
+func (p position) within(lines [][]byte) position {
 	p.line = min(p.line, len(lines))
 	p.column = min(p.column, utf8.RuneCount(lines[p.line-1])+1)
 	return p
