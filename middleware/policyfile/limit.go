@@ -1,0 +1,151 @@
+package policyfile
+
+import (
+	"cmp"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+)
+
+func (e *entry) readLimit(n ast.Node) {
+	e.limit, _ = e.parseLimit(n, "limit")
+	e.positions["Limit"] = nodePosition(n)
+}
+
+// parseLimit reads a limit, or says what is wrong with the one that is called
+// what.
+func (e *entry) parseLimit(n ast.Node, what string) (gcra.Limit, bool) {
+	s, ok := stringValue(n)
+	if !ok {
+		e.diagnostics.addf(nodePosition(n), "%s is %s; want %s", what, describe(n), limitForm)
+		return gcra.Limit{}, false
+	}
+	limit, err := gcra.ParseLimit(s)
+	if err != nil {
+		e.diagnostics.addf(nodePosition(n), "%s", strings.Replace(err.Error(), "gcra: limit", what+" is", 1))
+	}
+	return limit, err == nil
+}
+
+func (e *entry) readPlans(n ast.Node) {
+	m, ok := e.asMapping(n, "plans", plansForm)
+	if !ok {
+		return
+	}
+	if e.funcs.Plan == nil {
+		e.diagnostics.addf(nodePosition(n), "plans are not known to this program; want limit")
+	}
+	if len(m.Values) == 0 {
+		e.diagnostics.addf(nodePosition(n), "plans is empty; want %s", plansForm)
+	}
+	e.plans = map[string]gcra.Limit{}
+	e.eachField(m, func(plan string, _, value ast.Node) {
+		if value == nil {
+			return
+		}
+		if limit, ok := e.parseLimit(value, "plan "+quoted(plan)); ok {
+			e.plans[plan] = limit
+		}
+	})
+}
+
+func (e *entry) readCost(n ast.Node) {
+	want := costForm
+	if names := slices.Sorted(maps.Keys(e.funcs.Costs)); len(names) > 0 {
+		name, _ := stringValue(n)
+		switch cost, registered := e.funcs.Costs[name]; {
+		case registered && cost == nil:
+			e.diagnostics.addf(nodePosition(n), "cost %s is registered as nil by this program; want a function there", quoted(name))
+			return
+		case registered:
+			e.Cost = cost
+			return
+		}
+		want += " or " + oneOf(names, name)
+	}
+	cost, ok := wholeNumber(n)
+	if s, _ := stringValue(n); isNumber(s) {
+		want = costForm + " without quotes"
+	} else if number, is := n.(*ast.IntegerNode); is && !decimal.MatchString(number.GetToken().Value) {
+		want = costForm + " in decimal digits, the first not 0"
+	}
+	if !ok || cost < 1 {
+		e.diagnostics.addf(nodePosition(n), "cost is %s; want %s", describe(n), want)
+		return
+	}
+	e.Cost = func(*http.Request) int { return cost }
+	e.positions["Cost"] = nodePosition(n)
+	e.cost = int64(cost)
+}
+
+func isNumber(s string) bool {
+	_, err := strconv.Atoi(s)
+	return err == nil
+}
+
+// decimal is how a number is written: YAML takes 010 for 8.
+var decimal = regexp.MustCompile(`^(0|-?[1-9][0-9]*)$`)
+
+// wholeNumber is the number that the node is.
+func wholeNumber(n ast.Node) (int, bool) {
+	number, ok := n.(*ast.IntegerNode)
+	if !ok {
+		return 0, false
+	}
+	written := number.GetToken().Value
+	v, err := strconv.Atoi(written)
+	return v, err == nil && decimal.MatchString(written)
+}
+
+// finish puts together what stands in several fields.
+func (e *entry) combine() {
+	e.Limit = e.limit
+	if len(e.plans) > 0 {
+		e.limitByPlan()
+	}
+	if e.Limit == (gcra.Limit{}) {
+		e.Limit = gcra.PerSecond(1) // a mistake has been reported
+		return
+	}
+	most := e.limit.Capacity()
+	for _, limit := range e.plans {
+		most = max(most, limit.Capacity())
+	}
+	if e.cost > most {
+		e.diagnostics.addf(e.positions["Cost"], "cost is %d, of which the limit admits %d at most; no request could ever pass", e.cost, most)
+	}
+}
+
+// usePlans limits by plan. The limit beside the plans, or the slowest of them,
+// is for everybody else: also for those whose plan cannot be told, as Limit is what
+// holds when LimitFor fails.
+func (e *entry) limitByPlan() {
+	plans, plan, other := e.plans, e.funcs.Plan, e.limit
+	if other == (gcra.Limit{}) {
+		other = slowest(plans)
+	}
+	e.Limit = other
+	e.LimitFor = func(r *http.Request) gcra.Limit {
+		if limit, ok := plans[plan(r)]; ok {
+			return limit
+		}
+		return other
+	}
+}
+
+// slowest is the limit with the lowest sustained rate, and of two such the one
+// with the smaller burst.
+func slowest(plans map[string]gcra.Limit) gcra.Limit {
+	return slices.MinFunc(slices.Collect(maps.Values(plans)), func(a, b gcra.Limit) int {
+		return cmp.Or(
+			cmp.Compare(float64(a.Count)/float64(a.Per), float64(b.Count)/float64(b.Per)),
+			cmp.Compare(a.Capacity(), b.Capacity()))
+	})
+}
