@@ -12,14 +12,14 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/spelling"
 )
 
-// place is a line and a column, both from 1; the column counts characters.
+// position is a line and a column, both from 1. The column counts characters.
 type position struct{ line, column int }
 
 func (p position) compare(q position) int {
 	return cmp.Or(cmp.Compare(p.line, q.line), cmp.Compare(p.column, q.column))
 }
 
-// mistakes are what is wrong with a file.
+// diagnostics are the errors found in a file.
 type diagnostics []diagnostic
 
 type diagnostic struct {
@@ -31,13 +31,13 @@ func (m *diagnostics) addf(at position, format string, args ...any) {
 	*m = append(*m, diagnostic{at, fmt.Sprintf(format, args...)})
 }
 
-// has reports that there is one already in this place.
+// has reports whether there is a diagnostic at this position.
 func (m *diagnostics) has(at position) bool {
-	return slices.ContainsFunc(*m, func(known diagnostic) bool { return known.at == at })
+	return slices.ContainsFunc(*m, func(d diagnostic) bool { return d.at == at })
 }
 
-// maxTold is more than anybody reads; a file that is none of ours has as many as
-// it has lines.
+// maxReported bounds the message for a file that is not a policy file, which may
+// have an error in every line.
 const maxReported = 100
 
 // err joins the mistakes by place; it is nil if there are none.
@@ -48,26 +48,26 @@ func (m *diagnostics) err(file string, data []byte) error {
 	slices.SortStableFunc(*m, func(a, b diagnostic) int { return a.at.compare(b.at) })
 	lines := bytes.Split(data, []byte("\n"))
 	var errs []error
-	for i, known := range *m {
+	for i, d := range *m {
 		if i == maxReported {
-			errs = append(errs, fmt.Errorf("%s: and %d mistakes more", file, len(*m)-maxReported))
+			errs = append(errs, fmt.Errorf("%s: and %d more mistakes", file, len(*m)-maxReported))
 			break
 		}
-		at := known.at.within(lines)
-		errs = append(errs, fmt.Errorf("%s:%d:%d: %s", file, at.line, at.column, known.text))
+		at := d.at.within(lines)
+		errs = append(errs, fmt.Errorf("%s:%d:%d: %s", file, at.line, at.column, d.text))
 	}
 	return errors.Join(errs...)
 }
 
-// within is the place, or the end of its line: the parser puts what is missing
-// one or two behind that.
+// within returns p, moved back to the end of its line if it is beyond: the parser
+// reports a missing value one or two columns too far.
 func (p position) within(lines [][]byte) position {
 	p.line = min(p.line, len(lines))
 	p.column = min(p.column, utf8.RuneCount(lines[p.line-1])+1)
 	return p
 }
 
-// clip bounds what a message repeats of the file.
+// clip bounds the text from the file that a message repeats.
 func clip(s string) string {
 	const most = 80
 	if len(s) <= most {
@@ -80,8 +80,8 @@ func clip(s string) string {
 	return s[:end] + "..."
 }
 
-// oneOf lists names for a sentence: "a, b or c", with the one that looks like
-// what was written behind: "a, b or c (did you mean b?)".
+// oneOf lists names, and the one closest to the written name: "a, b or c (did you
+// mean b?)".
 func oneOf(names []string, written string) string {
 	list := strings.Join(names, ", ")
 	if last := len(names) - 1; last > 0 {

@@ -6,8 +6,8 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// notices are the system's notices of changes around a file. Without a system
-// that gives any, which may have run out of what they need, there are none.
+// fsEvents are the operating system's events for a directory. There are none if
+// the system has no such events, or no resources left for them.
 type fsEvents struct {
 	watcher *fsnotify.Watcher // nil without
 	dir     string
@@ -15,8 +15,8 @@ type fsEvents struct {
 	errors  <-chan error
 }
 
-// listen asks for notices of the folder, not of the file: a file that is
-// replaced is another one.
+// watchDir watches the directory of the file, not the file: events of a file end
+// when it is replaced.
 func watchDir(path string) *fsEvents {
 	n := &fsEvents{dir: filepath.Dir(path)}
 	watcher, err := fsnotify.NewWatcher()
@@ -28,8 +28,8 @@ func watchDir(path string) *fsEvents {
 	return n
 }
 
-// renew asks again, in case the folder is another one now. One that is away is
-// asked for next time.
+// rewatch watches the directory again, in case it was replaced. If it is missing,
+// the next call tries again.
 func (n *fsEvents) rewatch() {
 	if n.watcher != nil {
 		_ = n.watcher.Add(n.dir)

@@ -19,17 +19,16 @@ func (e *entry) readLimit(n ast.Node) {
 	e.positions["Limit"] = nodePosition(n)
 }
 
-// parseLimit reads a limit, or says what is wrong with the one that is called
-// what.
+// parseLimit reads a limit. In errors what is its name.
 func (e *entry) parseLimit(n ast.Node, what string) (gcra.Limit, bool) {
 	s, ok := stringValue(n)
 	if !ok {
-		e.diagnostics.addf(nodePosition(n), "%s is %s; want %s", what, describe(n), limitForm)
+		e.errorf(n, "%s is %s; want %s", what, describe(n), limitForm)
 		return gcra.Limit{}, false
 	}
 	limit, err := gcra.ParseLimit(s)
 	if err != nil {
-		e.diagnostics.addf(nodePosition(n), "%s", strings.Replace(err.Error(), "gcra: limit", what+" is", 1))
+		e.errorf(n, "%s", strings.Replace(err.Error(), "gcra: limit", what+" is", 1))
 	}
 	return limit, err == nil
 }
@@ -40,10 +39,10 @@ func (e *entry) readPlans(n ast.Node) {
 		return
 	}
 	if e.funcs.Plan == nil {
-		e.diagnostics.addf(nodePosition(n), "plans are not known to this program; want limit")
+		e.errorf(n, "this program registers no function for plans; want limit")
 	}
 	if len(m.Values) == 0 {
-		e.diagnostics.addf(nodePosition(n), "plans is empty; want %s", plansForm)
+		e.errorf(n, "plans is empty; want %s", plansForm)
 	}
 	e.plans = map[string]gcra.Limit{}
 	e.eachField(m, func(plan string, _, value ast.Node) {
@@ -62,7 +61,7 @@ func (e *entry) readCost(n ast.Node) {
 		name, _ := stringValue(n)
 		switch cost, registered := e.funcs.Costs[name]; {
 		case registered && cost == nil:
-			e.diagnostics.addf(nodePosition(n), "cost %s is registered as nil by this program; want a function there", quoted(name))
+			e.errorf(n, "cost %s is registered as nil by this program; want a function there", quoted(name))
 			return
 		case registered:
 			e.Cost = cost
@@ -77,7 +76,7 @@ func (e *entry) readCost(n ast.Node) {
 		want = costForm + " in decimal digits, the first not 0"
 	}
 	if !ok || cost < 1 {
-		e.diagnostics.addf(nodePosition(n), "cost is %s; want %s", describe(n), want)
+		e.errorf(n, "cost is %s; want %s", describe(n), want)
 		return
 	}
 	e.Cost = func(*http.Request) int { return cost }
@@ -90,10 +89,10 @@ func isNumber(s string) bool {
 	return err == nil
 }
 
-// decimal is how a number is written: YAML takes 010 for 8.
+// decimal excludes 010, which is 8 in YAML.
 var decimal = regexp.MustCompile(`^(0|-?[1-9][0-9]*)$`)
 
-// wholeNumber is the number that the node is.
+// wholeNumber returns the node's decimal integer.
 func wholeNumber(n ast.Node) (int, bool) {
 	number, ok := n.(*ast.IntegerNode)
 	if !ok {
@@ -104,14 +103,14 @@ func wholeNumber(n ast.Node) (int, bool) {
 	return v, err == nil && decimal.MatchString(written)
 }
 
-// finish puts together what stands in several fields.
+// combine sets what depends on several fields.
 func (e *entry) combine() {
 	e.Limit = e.limit
 	if len(e.plans) > 0 {
 		e.limitByPlan()
 	}
 	if e.Limit == (gcra.Limit{}) {
-		e.Limit = gcra.PerSecond(1) // a mistake has been reported
+		e.Limit = gcra.PerSecond(1) // any valid limit; the error is reported already
 		return
 	}
 	most := e.limit.Capacity()
@@ -119,13 +118,12 @@ func (e *entry) combine() {
 		most = max(most, limit.Capacity())
 	}
 	if e.cost > most {
-		e.diagnostics.addf(e.positions["Cost"], "cost is %d, of which the limit admits %d at most; no request could ever pass", e.cost, most)
+		e.diagnostics.addf(e.positions["Cost"], "cost is %d and the limit allows at most %d at once; no request could ever pass", e.cost, most)
 	}
 }
 
-// usePlans limits by plan. The limit beside the plans, or the slowest of them,
-// is for everybody else: also for those whose plan cannot be told, as Limit is what
-// holds when LimitFor fails.
+// limitByPlan sets LimitFor. Requests with any other plan get the policy's limit, or
+// the slowest plan, and so do all requests while LimitFor fails: Limit holds then.
 func (e *entry) limitByPlan() {
 	plans, plan, other := e.plans, e.funcs.Plan, e.limit
 	if other == (gcra.Limit{}) {
@@ -140,8 +138,8 @@ func (e *entry) limitByPlan() {
 	}
 }
 
-// slowest is the limit with the lowest sustained rate, and of two such the one
-// with the smaller burst.
+// slowest returns the limit with the lowest rate, and of equal rates the one with
+// the smallest burst.
 func slowest(plans map[string]gcra.Limit) gcra.Limit {
 	return slices.MinFunc(slices.Collect(maps.Values(plans)), func(a, b gcra.Limit) int {
 		return cmp.Or(

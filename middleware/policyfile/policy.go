@@ -17,15 +17,15 @@ import (
 type entry struct {
 	*reader
 	middleware.Policy
-	at        position            // where it begins
-	positions map[string]position // where the fields of Policy stand, by their names there: "Limit", "Routes[0]"
+	at        position            // of the policy
+	positions map[string]position // of its fields, by their names in FieldError: "Limit", "Routes[0]"
 
 	limit gcra.Limit
 	plans map[string]gcra.Limit
-	cost  int64 // 0 unless it is a number
+	cost  int64 // 0 unless the file has a number
 }
 
-// fields are what a policy has, in the order in which messages list them.
+// fields are the fields of a policy, in the order in which messages list them.
 var fields = []struct {
 	name string
 	want string
@@ -51,18 +51,18 @@ const (
 	onFailureForm = "local, open or closed"
 )
 
-// elsewhere is where to write what others have as fields, and this file has not.
+// hints say where to write what other programs have as fields.
 var hints = map[string]string{
 	"burst": "it in the limit, as in limit: 5/minute burst 10",
 	"delay": "max_delay",
 }
 
-// entry reads one policy. What it cannot read is replaced by something that is
-// right, so that what follows is looked at, too.
+// entry reads one policy. It replaces values that have errors by valid ones, so that
+// all others are checked too.
 func (r *reader) entry(m *ast.MappingNode) *entry {
 	e := &entry{reader: r, at: nodePosition(m), positions: map[string]position{}}
 	e.Key = keyfunc.Const("")
-	there := r.eachField(m, func(name string, key, value ast.Node) {
+	found := r.eachField(m, func(name string, key, value ast.Node) {
 		for _, f := range fields {
 			if f.name != name {
 				continue
@@ -70,24 +70,24 @@ func (r *reader) entry(m *ast.MappingNode) *entry {
 			switch {
 			case value == nil:
 			case isEmpty(value) && (name == "name" || name == "key"):
-				r.diagnostics.addf(nodePosition(key), "%s has no value; want %s", name, f.want)
+				r.errorf(key, "%s has no value; want %s", name, f.want)
 			case isEmpty(value):
-				r.diagnostics.addf(nodePosition(key), "%s has no value; want %s, or leave it out", name, f.want)
+				r.errorf(key, "%s has no value; want %s, or leave it out", name, f.want)
 			default:
 				f.read(e, value)
 			}
 			return
 		}
-		r.diagnostics.addf(nodePosition(key), "field %s is unknown; want %s", quoted(name), wantField(name))
+		r.errorf(key, "field %s is unknown; want %s", quoted(name), wantField(name))
 	})
-	if _, ok := there["name"]; !ok {
+	if _, ok := found["name"]; !ok {
 		r.diagnostics.addf(e.at, "the policy has no name; want one such as client, as the store keeps its state under it")
 	}
-	if _, ok := there["key"]; !ok {
+	if _, ok := found["key"]; !ok {
 		r.diagnostics.addf(e.at, "the policy has no key; want %s", e.wantKey(""))
 	}
-	_, hasLimit := there["limit"]
-	_, hasPlans := there["plans"]
+	_, hasLimit := found["limit"]
+	_, hasPlans := found["plans"]
 	if !hasLimit && !hasPlans {
 		r.diagnostics.addf(e.at, "the policy has no limit; want limit or plans")
 	}
@@ -96,8 +96,8 @@ func (r *reader) entry(m *ast.MappingNode) *entry {
 }
 
 func wantField(written string) string {
-	if where, ok := hints[written]; ok {
-		return where
+	if hint, ok := hints[written]; ok {
+		return hint
 	}
 	names := make([]string, len(fields))
 	for i, f := range fields {
@@ -110,7 +110,7 @@ func (e *entry) readName(n ast.Node) {
 	s, ok := stringValue(n)
 	e.Name, e.positions["Name"] = s, nodePosition(n)
 	if !ok || s == "" {
-		e.diagnostics.addf(nodePosition(n), "name is %s; want text, in quotes if it looks like something else", describe(n))
+		e.errorf(n, "name is %s; want text, in quotes if it looks like something else", describe(n))
 	}
 }
 
@@ -119,7 +119,7 @@ func (e *entry) readKey(n ast.Node) {
 	if list, ok := n.(*ast.SequenceNode); ok {
 		names = list.Values
 		if len(names) == 0 {
-			e.diagnostics.addf(nodePosition(n), "key is an empty list; want %s", e.wantKey(""))
+			e.errorf(n, "key is an empty list; want %s", e.wantKey(""))
 		}
 	}
 	var keys []keyfunc.Func
@@ -133,11 +133,11 @@ func (e *entry) readKey(n ast.Node) {
 		key, registered := e.funcs.Keys[name]
 		switch {
 		case registered && key == nil:
-			e.diagnostics.addf(nodePosition(n), "key %s is registered as nil by this program; want a function there", quoted(name))
+			e.errorf(n, "key %s is registered as nil by this program; want a function there", quoted(name))
 		case key == nil:
-			e.diagnostics.addf(nodePosition(n), "key is %s; want %s", describe(n), e.wantKey(name))
+			e.errorf(n, "key is %s; want %s", describe(n), e.wantKey(name))
 		case seen[name]:
-			e.diagnostics.addf(nodePosition(n), "key %s is there twice; want it once, as the first that knows somebody counts", quoted(name))
+			e.errorf(n, "key %s is repeated; want it once", quoted(name))
 		default:
 			keys = append(keys, key)
 		}
@@ -152,7 +152,7 @@ func (e *entry) readKey(n ast.Node) {
 
 func (e *entry) wantKey(written string) string {
 	if len(e.funcs.Keys) == 0 {
-		return "a registered name, of which this program has none"
+		return "a registered name, and this program registers none"
 	}
 	return oneOf(slices.Sorted(maps.Keys(e.funcs.Keys)), written)
 }
@@ -160,11 +160,11 @@ func (e *entry) wantKey(written string) string {
 func (e *entry) readRoutes(n ast.Node) {
 	list, ok := n.(*ast.SequenceNode)
 	if !ok {
-		e.diagnostics.addf(nodePosition(n), "routes is %s; want %s", describe(n), routesForm)
+		e.errorf(n, "routes is %s; want %s", describe(n), routesForm)
 		return
 	}
 	if len(list.Values) == 0 {
-		e.diagnostics.addf(nodePosition(n), "routes is an empty list; want %s, or leave it out for every request", routesForm)
+		e.errorf(n, "routes is an empty list; want %s, or leave it out for every request", routesForm)
 	}
 	for _, n := range list.Values {
 		n, ok := e.literal(n)
@@ -173,7 +173,7 @@ func (e *entry) readRoutes(n ast.Node) {
 		}
 		route, ok := stringValue(n)
 		if !ok {
-			e.diagnostics.addf(nodePosition(n), "routes has %s; want %s", describe(n), routesForm)
+			e.errorf(n, "routes has %s; want %s", describe(n), routesForm)
 			continue
 		}
 		e.positions[fmt.Sprintf("Routes[%d]", len(e.Routes))] = nodePosition(n)
@@ -188,7 +188,7 @@ func (e *entry) readShadow(n ast.Node) {
 		if s, _ := stringValue(n); s == "true" || s == "false" {
 			want += " without quotes"
 		}
-		e.diagnostics.addf(nodePosition(n), "shadow is %s; want %s", describe(n), want)
+		e.errorf(n, "shadow is %s; want %s", describe(n), want)
 		return
 	}
 	e.Shadow = b.Value
@@ -198,7 +198,7 @@ func (e *entry) readMaxDelay(n ast.Node) {
 	s, ok := stringValue(n)
 	delay, err := time.ParseDuration(s)
 	if !ok || err != nil {
-		e.diagnostics.addf(nodePosition(n), "max_delay is %s; want %s", describe(n), delayForm)
+		e.errorf(n, "max_delay is %s; want %s", describe(n), delayForm)
 		return
 	}
 	e.MaxDelay, e.positions["MaxDelay"] = delay, nodePosition(n)
@@ -214,10 +214,8 @@ func (e *entry) readOnFailure(n ast.Node) {
 	name, _ := stringValue(n)
 	outage, ok := failureModes[name]
 	if !ok {
-		e.diagnostics.addf(nodePosition(n), "on_failure is %s; want %s", describe(n), oneOf([]string{"local", "open", "closed"}, name))
+		e.errorf(n, "on_failure is %s; want %s", describe(n), oneOf([]string{"local", "open", "closed"}, name))
 		return
 	}
 	e.OnFailure = outage
 }
-
-// finish puts together what stands in several fields.

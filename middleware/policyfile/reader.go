@@ -10,10 +10,15 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// reader makes policies of a file and collects its mistakes.
+// reader turns a file into policies and collects its errors.
 type reader struct {
 	funcs       Funcs
 	diagnostics diagnostics
+}
+
+// errorf adds an error at the node.
+func (r *reader) errorf(n ast.Node, format string, args ...any) {
+	r.diagnostics.addf(nodePosition(n), format, args...)
 }
 
 // policies reads the whole file.
@@ -35,24 +40,24 @@ func (r *reader) policies(data []byte) []middleware.Policy {
 		return nil
 	}
 	var entries []*entry
-	there := r.eachField(top, func(name string, key, value ast.Node) {
+	found := r.eachField(top, func(name string, key, value ast.Node) {
 		if name != "policies" {
-			r.diagnostics.addf(nodePosition(key), "field %s is unknown; want %s", quoted(name), oneOf([]string{"policies"}, name))
+			r.errorf(key, "field %s is unknown; want %s", quoted(name), oneOf([]string{"policies"}, name))
 			return
 		}
 		list, ok := value.(*ast.SequenceNode)
 		switch {
 		case value == nil:
 		case isEmpty(value), ok && len(list.Values) == 0:
-			r.diagnostics.addf(nodePosition(key), "there are no policies; want at least one")
+			r.errorf(key, "there are no policies; want at least one")
 		case !ok:
-			r.diagnostics.addf(nodePosition(value), "policies is %s; want a list of policies", describe(value))
+			r.errorf(value, "policies is %s; want a list of policies", describe(value))
 		default:
 			entries = r.entries(list)
 		}
 	})
-	if _, ok := there["policies"]; !ok && !r.diagnostics.has(nodePosition(root)) {
-		r.diagnostics.addf(nodePosition(root), "there are no policies; want %s", want)
+	if _, ok := found["policies"]; !ok && !r.diagnostics.has(nodePosition(root)) {
+		r.errorf(root, "there are no policies; want %s", want)
 	}
 	return r.check(entries)
 }
@@ -83,9 +88,7 @@ func (r *reader) entries(list *ast.SequenceNode) (entries []*entry) {
 	return entries
 }
 
-// entry reads one policy. What it cannot read is replaced by something that is
-// check has the middleware look at the policies, and finds the positions of what
-// it finds.
+// check validates the policies with [middleware.New], and adds positions to its errors.
 func (r *reader) check(entries []*entry) []middleware.Policy {
 	if len(entries) == 0 {
 		return nil
@@ -107,7 +110,7 @@ func (r *reader) check(entries []*entry) []middleware.Policy {
 		e := entries[m.Index]
 		at, placed := e.positions[m.Field]
 		if placed && r.diagnostics.has(at) || m.Field == "Name" && e.Name == "" {
-			continue // it has been reported in the file's own words
+			continue // reported already, in the words of the file
 		}
 		if !placed {
 			at = e.at
@@ -117,7 +120,7 @@ func (r *reader) check(entries []*entry) []middleware.Policy {
 	return policies
 }
 
-// fileName is what the file calls a field of [middleware.Policy].
+// fieldInFile returns the file's name of a field of [middleware.Policy].
 func fieldInFile(field string) string {
 	switch field, _, _ = strings.Cut(field, "["); field {
 	case "Routes":

@@ -13,28 +13,27 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// maxDepth is more than a file needs, and nothing to a parser that recurses.
+// maxDepth is more than a file needs, and harmless to a recursive parser.
 const maxDepth = 16
 
-// maxTokens bounds what the parser does with the square of their number: a
-// tenth of a second, and room for 250 policies of thirty tokens each.
+// maxTokens allows 250 policies of 30 tokens each. The parser's time grows with the
+// square of the tokens: these take a tenth of a second.
 const maxTokens = 8000
 
-// parse reads the file's one document; nil after a mistake that leaves nothing
-// to look at.
+// parse returns the root of the file's one document, or nil if there is none.
 func (r *reader) parse(data []byte) (root ast.Node) {
 	if len(data) > maxSize {
-		r.diagnostics.addf(fileStart, "the file has more than %d bytes, which is the most that is read", maxSize)
+		r.diagnostics.addf(fileStart, "the file has more than %d bytes; want at most that many", maxSize)
 		return nil
 	}
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	if at, bad := firstInvalidByte(data); bad {
-		r.diagnostics.addf(at, "the file is no text; want UTF-8")
+		r.diagnostics.addf(at, "the file is not text; want UTF-8")
 		return nil
 	}
 	defer func() {
-		if v := recover(); v != nil { // the parser's own mistake, and no reason to end the process
-			r.diagnostics.addf(fileStart, "the file is YAML that cannot be read (%s)", clip(fmt.Sprint(v)))
+		if v := recover(); v != nil { // a bug of the parser must not end the process
+			r.diagnostics.addf(fileStart, "the YAML parser failed (%s)", clip(fmt.Sprint(v)))
 			root = nil
 		}
 	}()
@@ -44,7 +43,7 @@ func (r *reader) parse(data []byte) (root ast.Node) {
 		return nil
 	}
 	if len(tokens) > maxTokens {
-		r.diagnostics.addf(tokenPosition(tokens[maxTokens]), "the file has more than %d words, values, marks and comments (YAML tokens), which is the most that is read", maxTokens)
+		r.diagnostics.addf(tokenPosition(tokens[maxTokens]), "the file has more than %d YAML tokens (words, values, marks and comments); want at most that many", maxTokens)
 		return nil
 	}
 	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
@@ -65,14 +64,14 @@ func (r *reader) parse(data []byte) (root ast.Node) {
 		if doc.Start != nil {
 			at = tokenPosition(doc.Start)
 		}
-		r.diagnostics.addf(at, "another document begins; want all policies in one")
+		r.diagnostics.addf(at, "a second document begins; want all policies in one")
 	}
 	return root
 }
 
 var fileStart = position{1, 1}
 
-// placeOf is where the token stands.
+// tokenPosition returns where the token begins.
 func tokenPosition(t *token.Token) position {
 	if t == nil || t.Position == nil {
 		return fileStart
@@ -80,7 +79,7 @@ func tokenPosition(t *token.Token) position {
 	return position{max(t.Position.Line, 1), max(t.Position.Column, 1)}
 }
 
-// syntaxError is what the parser did not understand, and where.
+// syntaxError returns position and message of a parser's error.
 func syntaxError(err error) (at position, what string) {
 	var e yaml.Error
 	if errors.As(err, &e) {
@@ -89,7 +88,7 @@ func syntaxError(err error) (at position, what string) {
 	return fileStart, err.Error()
 }
 
-// firstBadByte finds what is not UTF-8, or the byte 0, which no text has.
+// firstInvalidByte finds a byte that is 0 or not UTF-8.
 func firstInvalidByte(data []byte) (at position, bad bool) {
 	at = fileStart
 	for len(data) > 0 {
@@ -107,9 +106,9 @@ func firstInvalidByte(data []byte) (at position, bad bool) {
 	return at, false
 }
 
-// tooDeep finds the first token that is nested deeper than anybody needs, by
-// brackets or by the dashes and question marks in a line. What is nested by
-// indentation needs no bound but that of the file's size.
+// tooDeep returns the first token nested deeper than maxDepth, by brackets or by
+// the dashes and question marks in a line. Nesting by indentation is bounded by
+// the file's size.
 func tooDeep(tokens token.Tokens) *token.Token {
 	brackets, marks, line := 0, 0, 0
 	for _, t := range tokens {
