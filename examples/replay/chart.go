@@ -20,7 +20,7 @@ import (
 // Colours that colour-blind readers can tell apart, too (Okabe and Ito).
 var (
 	inkRequests = color.RGBA{R: 0x56, G: 0xb4, B: 0xe9, A: 0xff}
-	inkRefused  = color.RGBA{R: 0xd5, G: 0x5e, A: 0xff}
+	inkDenied   = color.RGBA{R: 0xd5, G: 0x5e, A: 0xff}
 	inkPolicies = []color.Color{
 		color.RGBA{G: 0x72, B: 0xb2, A: 0xff},
 		color.RGBA{G: 0x9e, B: 0x73, A: 0xff},
@@ -55,14 +55,14 @@ func saveChart(name, format string, p *player, zone *time.Location) (err error) 
 	if err != nil {
 		return err
 	}
-	shown := p.refusing()
-	refusals, err := refusalsPanel(p, shown, unit)
+	shown := p.denying()
+	refusals, err := denialsPanel(p, shown, unit)
 	if err != nil {
 		return err
 	}
 	start := time.UnixMicro(p.timeline.start).In(zone)
-	p.timeline.dress(traffic, start, 2)
-	p.timeline.dress(refusals, start, len(shown))
+	p.timeline.style(traffic, start, 2)
+	p.timeline.style(refusals, start, len(shown))
 	refusals.X.Label.Padding = vg.Points(4)
 	refusals.X.Label.Text = days(start, time.UnixMicro(p.timeline.last).In(zone))
 	panels := [][]*plot.Plot{{traffic}, {refusals}}
@@ -121,7 +121,7 @@ func (t *timeline) unit() unit {
 
 func trafficPanel(p *player, u unit) (*plot.Plot, error) {
 	panel := plot.New()
-	panel.Title.Text = fmt.Sprintf("%s, %s refused", many(p.requests, "request"), part(p.refused, p.requests))
+	panel.Title.Text = fmt.Sprintf("%s, %s refused", plural(p.requests, "request"), withPercent(p.denied, p.requests))
 	panel.Y.Label.Text = "requests " + u.name
 	panel.Add(grid())
 	for _, area := range []struct {
@@ -130,7 +130,7 @@ func trafficPanel(p *player, u unit) (*plot.Plot, error) {
 		ink  color.Color
 	}{
 		{"all", lineRequests, inkRequests},
-		{"refused", lineRefused, inkRefused},
+		{"refused", lineDenied, inkDenied},
 	} {
 		points := p.timeline.points(area.line, u)
 		corners := append(plotter.XYs{{X: points[0].X}}, points...)
@@ -148,13 +148,13 @@ func trafficPanel(p *player, u unit) (*plot.Plot, error) {
 }
 
 // refusing are the policies that refuse something, most first.
-func (p *player) refusing() []*tally {
-	list := slices.DeleteFunc(slices.Clone(p.tallies), func(t *tally) bool { return t.refused == 0 })
-	slices.SortStableFunc(list, func(a, b *tally) int { return cmp.Compare(b.refused, a.refused) })
+func (p *player) denying() []*tally {
+	list := slices.DeleteFunc(slices.Clone(p.tallies), func(t *tally) bool { return t.denied == 0 })
+	slices.SortStableFunc(list, func(a, b *tally) int { return cmp.Compare(b.denied, a.denied) })
 	return list
 }
 
-func refusalsPanel(p *player, shown []*tally, u unit) (*plot.Plot, error) {
+func denialsPanel(p *player, shown []*tally, u unit) (*plot.Plot, error) {
 	panel := plot.New()
 	panel.Title.Text = "refusals by policy"
 	panel.Y.Label.Text = "refusals " + u.name
@@ -178,7 +178,7 @@ func refusalsPanel(p *player, shown []*tally, u unit) (*plot.Plot, error) {
 			name += " (shadow)"
 		}
 		panel.Add(line)
-		panel.Legend.Add(fmt.Sprintf("%s, %s", name, grouped(t.refused)), line)
+		panel.Legend.Add(fmt.Sprintf("%s, %s", name, grouped(t.denied)), line)
 	}
 	return panel, nil
 }
@@ -210,7 +210,7 @@ func (t *timeline) points(line int, u unit) plotter.XYs {
 }
 
 // dress gives a panel what all have in common, and room for its legend.
-func (t *timeline) dress(panel *plot.Plot, start time.Time, names int) {
+func (t *timeline) style(panel *plot.Plot, start time.Time, names int) {
 	panel.Title.TextStyle.Font.Size = vg.Points(12)
 	panel.Title.Padding = vg.Points(6)
 	panel.BackgroundColor = color.White

@@ -29,7 +29,7 @@ type entry struct {
 type parser struct {
 	fields *fields
 	json   jsonLine
-	clock  clockText
+	clock  timestamps
 }
 
 // parse reads a line in Common or Combined log format or a JSON object. What
@@ -62,7 +62,7 @@ func (p *parser) common(line []byte) (e entry, err error) {
 	}
 	user, when, rest := cutTime(rest)
 	if when == nil {
-		return e, foreign(line)
+		return e, unsupportedFormat(line)
 	}
 	if err := checkPrefix(line, client, ident, user); err != nil {
 		return e, err

@@ -164,7 +164,7 @@ func TestParseTime(t *testing.T) {
 		{"2026-11-20", ""},
 		{"2100-01-01T00:00:00Z", ""},
 	} {
-		var clock clockText
+		var clock timestamps
 		micros, err := clock.read([]byte(c.text))
 		got := ""
 		if err == nil {

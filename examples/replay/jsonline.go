@@ -90,7 +90,7 @@ func (p *parser) object(line []byte) (e entry, err error) {
 		return nil
 	}
 	missing := func(field int) error {
-		if err := dockerFile(line); err != nil {
+		if err := dockerJSONFile(line); err != nil {
 			return err
 		}
 		return fmt.Errorf("no field %s", strings.ReplaceAll(p.fields.names[field], ",", " or "))
@@ -193,7 +193,7 @@ func (j *jsonLine) value(f *fields) error {
 		text, _ = jsontext.AppendUnquote(text, raw)
 	}
 	if contest {
-		was, is := fineness(v.text), fineness(text)
+		was, is := precision(v.text), precision(text)
 		if is < was || is == was && v.rank < named.rank {
 			j.spare = text
 			return nil

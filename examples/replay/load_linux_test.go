@@ -41,7 +41,7 @@ func TestMemory(t *testing.T) {
 		t.Fatalf("%v: %s", err, &stderr)
 	}
 	took := time.Since(start)
-	if want := many(int64(lines), "request") + " in "; !strings.HasPrefix(out.String(), want) {
+	if want := plural(int64(lines), "request") + " in "; !strings.HasPrefix(out.String(), want) {
 		t.Errorf("got\n%s\nwant %s", &out, want)
 	}
 	used := cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss / 1024

@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	mostFiles = 100 // each has buffers
-	mostShown = 3   // lines that could not be read
-	batchSize = 512
+	maxFiles    = 100 // each has buffers
+	maxExamples = 3   // lines that could not be read
+	batchSize   = 512
 )
 
 // logs reads several logs as one, beside the one who plays them. What comes
@@ -23,22 +23,22 @@ type logs struct {
 	batches chan batch
 	free    chan []entry // batches that have been played, to be filled again
 	heads   heads
-	seen    seen
+	seen    logStats
 }
 
 // batch is some entries, and what had been seen when they were read.
 type batch struct {
 	entries []entry
-	seen    seen
+	seen    logStats
 }
 
 // seen is what the logs have been found to hold.
-type seen struct {
+type logStats struct {
 	lines     int64          // that are not empty
 	malformed int64          // of these, no entries
-	shown     []string       // the first few of them, with place and cause
+	examples  []string       // the first few of them, with place and cause
 	zone      *time.Location // of the first entry
-	fine      bool           // some times are not whole seconds
+	subSecond bool           // some times are not whole seconds
 	err       error          // files that could not be read to their end
 }
 
@@ -62,15 +62,15 @@ func (l *logs) run(ctx context.Context, sources []*source) {
 	if len(l.heads) > 0 {
 		l.seen.zone = l.heads[0].source.clock.zone
 	}
-	entries := l.room()
+	entries := l.newBatch()
 	for len(l.heads) > 0 {
 		first := &l.heads[0]
 		entries = append(entries, first.entry)
-		if len(entries) == cap(entries) || first.source.dry() {
+		if len(entries) == cap(entries) || first.source.mayBlock() {
 			if !l.send(ctx, entries) {
 				return
 			}
-			entries = l.room()
+			entries = l.newBatch()
 		}
 		if e, ok := l.next(first.source); ok {
 			first.entry = e
@@ -82,7 +82,7 @@ func (l *logs) run(ctx context.Context, sources []*source) {
 	l.send(ctx, entries)
 }
 
-func (l *logs) room() []entry {
+func (l *logs) newBatch() []entry {
 	select {
 	case entries := <-l.free:
 		return entries[:0]
@@ -105,7 +105,7 @@ func (l *logs) send(ctx context.Context, entries []entry) bool {
 
 // take is the next batch, if there is one. Once the context has ended that is
 // what has been read already.
-func (l *logs) take(ctx context.Context) (b batch, ok bool) {
+func (l *logs) nextBatch(ctx context.Context) (b batch, ok bool) {
 	select {
 	case b, ok = <-l.batches:
 		return b, ok
@@ -119,7 +119,7 @@ func (l *logs) take(ctx context.Context) (b batch, ok bool) {
 }
 
 // done gives a batch back.
-func (l *logs) done(b batch) {
+func (l *logs) release(b batch) {
 	select {
 	case l.free <- b.entries:
 	default:
@@ -134,13 +134,13 @@ func (l *logs) next(s *source) (entry, bool) {
 		switch {
 		case err == nil:
 			l.seen.lines++
-			l.seen.fine = l.seen.fine || s.clock.fine
+			l.seen.subSecond = l.seen.subSecond || s.clock.subSecond
 			return e, true
 		case errors.As(err, &mistake):
 			l.seen.lines++
 			l.seen.malformed++
-			if len(l.seen.shown) < mostShown {
-				l.seen.shown = append(l.seen.shown, fmt.Sprintf("%s:%d: %v\n    %s", s.name, s.line, mistake, plain(mistake.text)))
+			if len(l.seen.examples) < maxExamples {
+				l.seen.examples = append(l.seen.examples, fmt.Sprintf("%s:%d: %v\n    %s", s.name, s.line, mistake, plain(mistake.text)))
 			}
 		default:
 			if !errors.Is(err, io.EOF) {

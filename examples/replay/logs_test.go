@@ -45,7 +45,7 @@ func write(t *testing.T, contents ...string) (names []string) {
 }
 
 // readAll reads logs to their end and returns the paths in their order.
-func readAll(t *testing.T, stdin string, names ...string) (paths []string, s seen) {
+func readAll(t *testing.T, stdin string, names ...string) (paths []string, s logStats) {
 	t.Helper()
 	f := newFields()
 	f.prepare()
@@ -59,7 +59,7 @@ func readAll(t *testing.T, stdin string, names ...string) (paths []string, s see
 			paths = append(paths, strings.TrimPrefix(e.url.Path, "/"))
 		}
 		s = b.seen
-		l.done(b)
+		l.release(b)
 	}
 	return paths, s
 }
@@ -76,7 +76,7 @@ func TestLogsAreMerged(t *testing.T) {
 	if want := []string{"1", "2.5", "3", "4", "5", "6", "7", "8", "9"}; !slices.Equal(got, want) {
 		t.Errorf("got %v; want %v", got, want)
 	}
-	if s.lines != 9 || s.malformed != 0 || s.err != nil || !s.fine {
+	if s.lines != 9 || s.malformed != 0 || s.err != nil || !s.subSecond {
 		t.Errorf("got %+v; want 9 lines, some with parts of a second", s)
 	}
 }
@@ -90,7 +90,7 @@ func TestLogsKeepTheOrderOfLines(t *testing.T) {
 }
 
 func TestLogsGoOnAfterMistakes(t *testing.T) {
-	long := strings.Repeat("x", 3*longestLine)
+	long := strings.Repeat("x", 3*maxLine)
 	log := lineAt(1, "1") + "\n   \nnonsense\x1b[2J\n" + long + "\n" + lineAt(2, "2") + "3\r\n4\n{}\n" +
 		strings.TrimSuffix(lineAt(3, "3"), "\n")
 	names := write(t, log)
@@ -98,15 +98,15 @@ func TestLogsGoOnAfterMistakes(t *testing.T) {
 	if want := []string{"1", "2", "3"}; !slices.Equal(got, want) {
 		t.Errorf("got %v; want %v", got, want)
 	}
-	if s.lines != 8 || s.malformed != 5 || len(s.shown) != mostShown {
-		t.Errorf("got %d lines, %d malformed, %d of them shown; want 8, 5, %d", s.lines, s.malformed, len(s.shown), mostShown)
+	if s.lines != 8 || s.malformed != 5 || len(s.examples) != maxExamples {
+		t.Errorf("got %d lines, %d malformed, %d of them shown; want 8, 5, %d", s.lines, s.malformed, len(s.examples), maxExamples)
 	}
 	for i, want := range []string{":4: no [20/Nov", ":5: longer than 65536 bytes", ":7: no [20/Nov"} {
-		if !strings.HasPrefix(s.shown[i], names[0]+want) {
-			t.Errorf("got %q; want %s%s", s.shown[i], names[0], want)
+		if !strings.HasPrefix(s.examples[i], names[0]+want) {
+			t.Errorf("got %q; want %s%s", s.examples[i], names[0], want)
 		}
 	}
-	for _, text := range s.shown {
+	for _, text := range s.examples {
 		if strings.Contains(text, "\x1b") || len(text) > 400 {
 			t.Errorf("got %q; want it short and without control characters", text)
 		}

@@ -41,7 +41,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if err != nil {
 		return err
 	}
-	p, err := newPlayer(s.policies, s.words)
+	p, err := newPlayer(s.policies, s.funcs)
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	bar.Clear()
 	r := report{player: p, seen: seen, stopped: stopped, share: s.atMost / 100}
 	if p.requests == 0 && !stopped {
-		return errors.Join(seen.err, r.nothing())
+		return errors.Join(seen.err, r.noRequests())
 	}
 	r.print(stdout)
 	if s.out != "" && p.requests > 0 {

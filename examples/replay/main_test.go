@@ -164,7 +164,7 @@ func TestRunMistakes(t *testing.T) {
 		{[]string{"-policies", policies, "-at-most", "NaN", log}, []string{"-at-most is NaN"}},
 		{[]string{"-policies", policies, "-route", "users", log}, []string{"-route", "missing /"}},
 		{[]string{"-speed", log}, []string{"-speed"}},
-		{append([]string{"-policies", policies}, make([]string, mostFiles+1)...), []string{"101 logs are given; want at most 100"}},
+		{append([]string{"-policies", policies}, make([]string, maxFiles+1)...), []string{"101 logs are given; want at most 100"}},
 	} {
 		var out bytes.Buffer
 		err := run(t.Context(), c.args, strings.NewReader(""), &out, io.Discard)
@@ -227,7 +227,7 @@ func TestGrouped(t *testing.T) {
 		}
 	}
 	for want, c := range map[string][2]int64{"0": {0, 5}, "1 (under 0.01 %)": {1, 1e6}, "1,500 (50.00 %)": {1500, 3000}} {
-		if got := part(c[0], c[1]); got != want {
+		if got := withPercent(c[0], c[1]); got != want {
 			t.Errorf("%v: got %s; want %s", c, got, want)
 		}
 	}

@@ -25,12 +25,12 @@ import (
 // any interval D, as that touches no more than D/Per + 2 periods; so W per
 // period, or a little more, with a burst of 2·W refuses it nothing.
 type meter struct {
-	limit    gcra.Limit
-	delay    int64 // ticks that the policy holds a request back for at most
-	interval int64 // ticks between two units
-	dearest  int64 // cost of a request
-	room     *int  // subjects that all meters together may take in
-	untold   int64 // requests of subjects that were not taken in
+	limit        gcra.Limit
+	delay        int64 // ticks that the policy holds a request back for at most
+	interval     int64 // ticks between two units
+	maxCost      int64 // cost of a request
+	subjectsLeft *int  // subjects that all meters together may take in
+	dropped      int64 // requests of subjects that were not taken in
 
 	deepest, busiest leader
 
@@ -41,13 +41,13 @@ type meter struct {
 
 // subject is what a meter keeps of one: 40 bytes, and about 6 of the index.
 type subject struct {
-	hash    uint64
-	full    int64  // ticks since 1970: when the bucket is full again
-	debt    int64  // ticks: how far that was ahead of the clock at most
-	period  uint32 // number of the period it came in last
-	used    uint32 // units in that period
-	most    uint32 // units in any period
-	refused bool
+	hash   uint64
+	full   int64  // ticks since 1970: when the bucket is full again
+	debt   int64  // ticks: how far that was ahead of the clock at most
+	period uint32 // number of the period it came in last
+	used   uint32 // units in that period
+	most   uint32 // units in any period
+	denied bool
 }
 
 // leader is the subject with the highest value. The others' names are not kept.
@@ -63,33 +63,33 @@ func (l *leader) offer(name string, value int64) {
 }
 
 const (
-	mostSubjects = 1 << 20 // that all meters together take in
-	chunkSize    = 1 << 10 // subjects
-	mostDebt     = 1 << 61 // ticks
+	maxSubjects = 1 << 20 // that all meters together take in
+	chunkSize   = 1 << 10 // subjects
+	maxDebt     = 1 << 61 // ticks
 )
 
 // tick is what package gcra counts in.
 const tick = 100 * time.Nanosecond
 
 func newMeter(l gcra.Limit, maxDelay time.Duration, room *int) *meter {
-	return &meter{limit: l, delay: int64(maxDelay / tick), interval: int64(l.Interval() / tick), room: room, index: make([]uint32, 64)}
+	return &meter{limit: l, delay: int64(maxDelay / tick), interval: int64(l.Interval() / tick), subjectsLeft: room, index: make([]uint32, 64)}
 }
 
 // add counts a request at a time in microseconds since 1970.
 func (m *meter) add(name string, hash uint64, at, cost int64, refused bool) {
 	s := m.find(hash)
 	if s == nil {
-		m.untold++
+		m.dropped++
 		return
 	}
-	s.refused = s.refused || refused
+	s.denied = s.denied || refused
 	if cost == 0 {
 		return // a peek
 	}
-	m.dearest = max(m.dearest, cost)
+	m.maxCost = max(m.maxCost, cost)
 	now := at * int64(time.Microsecond/tick)
-	s.full = max(s.full, now) + m.interval*min(cost, mostDebt/m.interval)
-	s.full = min(s.full, now+mostDebt)
+	s.full = max(s.full, now) + m.interval*min(cost, maxDebt/m.interval)
+	s.full = min(s.full, now+maxDebt)
 	s.debt = max(s.debt, s.full-now)
 	m.deepest.offer(name, s.debt)
 
@@ -112,10 +112,10 @@ func (m *meter) find(hash uint64) *subject {
 			return s
 		}
 	}
-	if *m.room == 0 {
+	if *m.subjectsLeft == 0 {
 		return nil
 	}
-	*m.room--
+	*m.subjectsLeft--
 	if m.count%chunkSize == 0 {
 		m.chunks = append(m.chunks, make([]subject, chunkSize))
 	}
@@ -144,11 +144,11 @@ func (m *meter) grow() {
 }
 
 // found is what a meter has found out.
-type found struct {
+type summary struct {
 	limit    gcra.Limit
 	subjects int
-	refused  int     // subjects that were refused something
-	untold   int64   // requests of subjects beyond those
+	denied   int     // subjects that were refused something
+	dropped  int64   // requests of subjects beyond those
 	most     []int64 // units in the busiest period of each subject, ascending
 	bursts   []int64 // that each subject needs at the limit's rate, ascending
 
@@ -171,23 +171,23 @@ func (s suggestions) list() []suggestion {
 // at most.
 type suggestion struct {
 	limit   gcra.Limit
-	refused int
+	denied  int
 	subject string // who that is, if it is one
 }
 
 // found sums up. share is the part of subjects, 0 to 1, that a suggested limit
 // may refuse something.
-func (m *meter) found(share float64) found {
-	f := found{limit: m.limit, subjects: m.count, untold: m.untold, deepest: m.deepest.name, busiest: m.busiest.name}
+func (m *meter) summarize(share float64) summary {
+	f := summary{limit: m.limit, subjects: m.count, dropped: m.dropped, deepest: m.deepest.name, busiest: m.busiest.name}
 	f.most, f.bursts = make([]int64, m.count), make([]int64, m.count)
 	for n := range m.count {
 		s := m.at(n)
-		if s.refused {
-			f.refused++
+		if s.denied {
+			f.denied++
 		}
 		f.most[n] = int64(s.most)
 		// A delay covers a part of the debt, but never a cost above the burst.
-		f.bursts[n] = max((s.debt-m.delay+m.interval-1)/m.interval, min(s.debt/m.interval, m.dearest))
+		f.bursts[n] = max((s.debt-m.delay+m.interval-1)/m.interval, min(s.debt/m.interval, m.maxCost))
 	}
 	slices.Sort(f.most)
 	slices.Sort(f.bursts)
@@ -204,17 +204,17 @@ func (m *meter) found(share float64) found {
 
 // suggest suggests limits for all subjects but that many, who are left out from
 // the top.
-func (f *found) suggest(but int) suggestions {
+func (f *summary) suggest(but int) suggestions {
 	last := f.subjects - 1 - min(but, f.subjects-1)
 	burst, most := max(f.bursts[last], 1), max(f.most[last], 1)
 	s := suggestions{
-		suggestion{limit: f.limit.WithBurst(burst), refused: above(f.bursts, burst)},
-		suggestion{limit: atLeast(most, f.limit.Per).WithBurst(2 * most), refused: above(f.most, most)},
+		suggestion{limit: f.limit.WithBurst(burst), denied: above(f.bursts, burst)},
+		suggestion{limit: atLeast(most, f.limit.Per).WithBurst(2 * most), denied: above(f.most, most)},
 	}
-	if s.sameRate.refused == 1 {
+	if s.sameRate.denied == 1 {
 		s.sameRate.subject = f.deepest
 	}
-	if s.ownRate.refused == 1 {
+	if s.ownRate.denied == 1 {
 		s.ownRate.subject = f.busiest
 	}
 	return s

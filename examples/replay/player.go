@@ -19,50 +19,50 @@ type player struct {
 	entry   *entry        // the one that it is about
 	clock   int64         // microseconds since 1970
 
-	seed     maphash.Seed
-	room     int // subjects that the meters may still take in
-	tallies  []*tally
-	byName   map[string]*tally
-	timeline timeline
+	seed            maphash.Seed
+	subjectsLeft int // subjects that the meters may still take in
+	tallies         []*tally
+	byName          map[string]*tally
+	timeline        timeline
 
-	first             int64 // microseconds since 1970
-	requests, refused int64
-	late              int64         // entries from before the one that came before them
-	latest            time.Duration // by how much at most
-	err               error         // the first of a decision
+	first            int64 // microseconds since 1970
+	requests, denied int64
+	late             int64         // entries from before the one that came before them
+	latest           time.Duration // by how much at most
+	err              error         // the first of a decision
 
-	plans     map[string]bool // that a policy has
-	strangers doubt           // whose client is no address
-	planless  doubt           // that have no plan, at a policy with plans
-	unlisted  doubt           // whose plan no policy has, at one with plans
+	plans         map[string]bool // that a policy has
+	notAddresses  unknowns        // whose client is no address
+	withoutPlan   unknowns        // that have no plan, at a policy with plans
+	unlistedPlans unknowns        // whose plan no policy has, at one with plans
 }
 
 // The lines of the timeline; those of the policies follow.
 const (
 	lineRequests = iota
-	lineRefused
+	lineDenied
 	linePolicies
 )
 
 // tally is what a policy did.
 type tally struct {
-	policy   middleware.Policy
-	line     int   // of the timeline
-	requests int64 // that it applied to
-	refused  int64
-	delayed  int64
-	nobody   int64 // anonymous requests
-	others   int64 // requests that another policy refused
-	top      top
-	meters   []*meter // one for each limit, in the order in which they came
+	policy         middleware.Policy
+	line           int   // of the timeline
+	requests       int64 // that it applied to
+	denied         int64
+	delayed        int64
+	anonymous      int64 // anonymous requests
+	deniedByOthers int64 // requests that another policy refused
+	top            top
+	meters         []*meter // one for each limit, in the order in which they came
 }
 
 // newPlayer loads policies.
-func newPlayer(policies string, w *words) (*player, error) {
-	p := &player{seed: maphash.MakeSeed(), room: mostSubjects, byName: map[string]*tally{}}
+func newPlayer(policies string, f *funcs) (*player, error) {
+	p := &player{seed: maphash.MakeSeed(), subjectsLeft: maxSubjects, byName: map[string]*tally{}}
 	p.request = (&http.Request{Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}}).
-		WithContext(scene{context.Background(), p})
-	list, err := w.load(policies, p)
+		WithContext(entryContext{context.Background(), p})
+	list, err := f.load(policies, p)
 	if err != nil {
 		return nil, err
 	}
@@ -70,13 +70,13 @@ func newPlayer(policies string, w *words) (*player, error) {
 	if err != nil {
 		return nil, err
 	}
-	given := w.routes.known > 0
+	given := f.routes.count > 0
 	for i, policy := range p.limiter.Policies() {
 		t := &tally{policy: policy, line: linePolicies + i}
 		p.tallies, p.byName[policy.Name] = append(p.tallies, t), t
 		for _, route := range policy.Routes {
 			if !given {
-				_ = w.routes.add(route) // may be there already, or overlap with another
+				_ = f.routes.add(route) // may be there already, or overlap with another
 			}
 		}
 	}
@@ -86,30 +86,30 @@ func newPlayer(policies string, w *words) (*player, error) {
 
 // scene is the context of the request: it tells the keys which entry it is
 // about.
-type scene struct {
+type entryContext struct {
 	context.Context
 	player *player
 }
 
-type sceneKey struct{}
+type entryKey struct{}
 
-func (s scene) Value(key any) any {
-	if key == (sceneKey{}) {
+func (s entryContext) Value(key any) any {
+	if key == (entryKey{}) {
 		return s.player.entry
 	}
 	return s.Context.Value(key)
 }
 
-func entryIn(ctx context.Context) *entry { return ctx.Value(sceneKey{}).(*entry) }
+func entryIn(ctx context.Context) *entry { return ctx.Value(entryKey{}).(*entry) }
 
 func (p *player) now() time.Time { return time.UnixMicro(p.clock) }
 
 // playAll plays what the sources hold, until they or the context end. It
 // returns what has been seen of them by then.
-func (p *player) playAll(ctx context.Context, sources []*source) (s seen, stopped bool) {
+func (p *player) playAll(ctx context.Context, sources []*source) (s logStats, stopped bool) {
 	l := read(ctx, sources)
 	for {
-		b, ok := l.take(ctx)
+		b, ok := l.nextBatch(ctx)
 		if !ok {
 			return s, ctx.Err() != nil
 		}
@@ -117,7 +117,7 @@ func (p *player) playAll(ctx context.Context, sources []*source) (s seen, stoppe
 			p.play(&b.entries[i])
 		}
 		s = b.seen
-		l.done(b)
+		l.release(b)
 	}
 }
 
@@ -145,15 +145,15 @@ func (p *player) count(d *middleware.Decision) {
 	p.requests++
 	p.timeline.count(lineRequests, p.clock)
 	if !d.Allowed {
-		p.refused++
-		p.timeline.count(lineRefused, p.clock)
+		p.denied++
+		p.timeline.count(lineDenied, p.clock)
 	}
 	if p.err == nil {
 		p.err = d.Err
 	}
 	refusing := 0
 	for i := range d.Results {
-		if refuses(&d.Results[i]) {
+		if denies(&d.Results[i]) {
 			refusing++
 		}
 	}
@@ -163,16 +163,16 @@ func (p *player) count(d *middleware.Decision) {
 		hash := maphash.String(p.seed, result.Subject)
 		t.requests++
 		if result.Subject == "" {
-			t.nobody++
+			t.anonymous++
 		}
-		if refusing > 1 || refusing == 1 && !refuses(result) {
-			t.others++
+		if refusing > 1 || refusing == 1 && !denies(result) {
+			t.deniedByOthers++
 		}
 		if result.Delay > 0 && d.Allowed {
 			t.delayed++
 		}
 		if !result.Allowed {
-			t.refused++
+			t.denied++
 			t.top.add(result.Subject, hash)
 			p.timeline.count(t.line, p.clock)
 		}
@@ -180,11 +180,11 @@ func (p *player) count(d *middleware.Decision) {
 		if t.policy.Cost != nil {
 			cost = max(int64(t.policy.Cost(p.request)), 0)
 		}
-		t.meter(result.Limit, &p.room).add(result.Subject, hash, p.clock, cost, !result.Allowed)
+		t.meter(result.Limit, &p.subjectsLeft).add(result.Subject, hash, p.clock, cost, !result.Allowed)
 	}
 }
 
-func refuses(r *middleware.PolicyResult) bool { return !r.Allowed && !r.Shadow }
+func denies(r *middleware.PolicyResult) bool { return !r.Allowed && !r.Shadow }
 
 // meter is the one for a limit, of which a policy with plans has several.
 func (t *tally) meter(l gcra.Limit, room *int) *meter {

@@ -121,7 +121,7 @@ func TestReplayIsTheMiddleware(t *testing.T) {
 	all := traffic(6000)
 	synctest.Test(t, func(t *testing.T) { live(t, policies, all) }) // as some are held back
 
-	var words words
+	var words funcs
 	for _, route := range allRoutes {
 		if err := words.routes.add(route); err != nil {
 			t.Fatal(err)
@@ -149,12 +149,12 @@ func TestReplayIsTheMiddleware(t *testing.T) {
 	if share := float64(refused) / float64(len(all)); share < 0.1 || share > 0.9 {
 		t.Errorf("%.2f of the requests are refused; want a test of both answers", share)
 	}
-	if p.refused != refused || p.requests != int64(len(all)) || p.late == 0 {
-		t.Errorf("counted %d refused of %d, %d late; want %d of %d, and some", p.refused, p.requests, p.late, refused, len(all))
+	if p.denied != refused || p.requests != int64(len(all)) || p.late == 0 {
+		t.Errorf("counted %d refused of %d, %d late; want %d of %d, and some", p.denied, p.requests, p.late, refused, len(all))
 	}
 	for _, tally := range p.tallies {
-		if tally.requests == 0 || tally.refused == 0 {
-			t.Errorf("policy %s: got %d refused of %d; want a test of it", tally.policy.Name, tally.refused, tally.requests)
+		if tally.requests == 0 || tally.denied == 0 {
+			t.Errorf("policy %s: got %d refused of %d; want a test of it", tally.policy.Name, tally.denied, tally.requests)
 		}
 	}
 }
@@ -180,7 +180,7 @@ func TestRunCountsRefusals(t *testing.T) {
 	if err := run(t.Context(), append(args, "-"), &log, &out, &bytes.Buffer{}); err != nil {
 		t.Fatal(err)
 	}
-	if want := part(int64(refused), 6000) + " of the requests would have been refused\n"; !strings.Contains(out.String(), want) {
+	if want := withPercent(int64(refused), 6000) + " of the requests would have been refused\n"; !strings.Contains(out.String(), want) {
 		t.Errorf("got\n%s\nwant %s", &out, want)
 	}
 }
@@ -193,12 +193,12 @@ policies:
   - {name: watched, key: client, limit: 1/minute, shadow: true}
 `, strings.Repeat(lineAt(1, "x"), 5))
 	for i, want := range []struct{ requests, refused int64 }{{5, 2}, {5, 4}} {
-		if got := p.tallies[i]; got.requests != want.requests || got.refused != want.refused {
-			t.Errorf("%s: got %d refused of %d; want %d of %d", got.policy.Name, got.refused, got.requests, want.refused, want.requests)
+		if got := p.tallies[i]; got.requests != want.requests || got.denied != want.refused {
+			t.Errorf("%s: got %d refused of %d; want %d of %d", got.policy.Name, got.denied, got.requests, want.refused, want.requests)
 		}
 	}
-	if p.refused != 2 {
-		t.Errorf("got %d refused; want 2", p.refused)
+	if p.denied != 2 {
+		t.Errorf("got %d refused; want 2", p.denied)
 	}
 }
 
@@ -207,8 +207,8 @@ policies:
 func TestPlayClockDoesNotGoBack(t *testing.T) {
 	p := played(t, "policies: [{name: a, key: client, limit: 1/minute}]",
 		lineAt(0, "x")+lineAt(61, "x")+lineAt(5, "x")+lineAt(62, "x")+lineAt(122, "x"))
-	if p.refused != 2 || p.late != 1 || p.latest != 56*time.Second {
-		t.Errorf("got %d refused, %d late by up to %v; want 2, 1, 56s", p.refused, p.late, p.latest)
+	if p.denied != 2 || p.late != 1 || p.latest != 56*time.Second {
+		t.Errorf("got %d refused, %d late by up to %v; want 2, 1, 56s", p.denied, p.late, p.latest)
 	}
 }
 
@@ -228,12 +228,12 @@ func TestPlayPlans(t *testing.T) {
 		{"pro", line("free"), 1},
 		{"pro", line(""), 3},
 	} {
-		p, err := newPlayer(write(t, policies)[0], &words{plan: c.flag})
+		p, err := newPlayer(write(t, policies)[0], &funcs{plan: c.flag})
 		if err != nil {
 			t.Fatal(err)
 		}
 		playText(t, p, strings.Repeat(c.line, 10))
-		if got := p.requests - p.refused; got != c.passed {
+		if got := p.requests - p.denied; got != c.passed {
 			t.Errorf("-plan %q, line %s: got %d passed; want %d", c.flag, c.line, got, c.passed)
 		}
 	}
@@ -287,15 +287,15 @@ policies:
   - {name: b, key: client, limit: 9/minute, routes: ["GET /x", "GET /y/{z}"]} # overlaps with the other
   - {name: route, key: route, limit: 9/minute}
 `, lineAt(1, "x")+lineAt(1, "y/z")+lineAt(1, "y/y")+lineAt(1, "other"))
-	if got := p.byName["route"]; got.requests != 4 || got.nobody != 2 {
-		t.Errorf("got %d requests, %d of nobody; want 4, of which y/y and other are nobody's", got.requests, got.nobody)
+	if got := p.byName["route"]; got.requests != 4 || got.anonymous != 2 {
+		t.Errorf("got %d requests, %d of nobody; want 4, of which y/y and other are nobody's", got.requests, got.anonymous)
 	}
 }
 
 // played is a player that has played a log.
 func played(t *testing.T, policies, log string) *player {
 	t.Helper()
-	p, err := newPlayer(write(t, policies)[0], new(words))
+	p, err := newPlayer(write(t, policies)[0], new(funcs))
 	if err != nil {
 		t.Fatal(err)
 	}

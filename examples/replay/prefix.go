@@ -91,7 +91,7 @@ var (
 )
 
 // foreign is the error for a line that is neither in Common log format nor JSON.
-func foreign(line []byte) error {
+func unsupportedFormat(line []byte) error {
 	switch {
 	case bytes.HasPrefix(line, []byte("[GIN]")):
 		return errors.New("gin's own format, whose times have no zone; -h shows how gin writes one that can be read")
@@ -107,7 +107,7 @@ func foreign(line []byte) error {
 }
 
 // dockerFile is the error for a line of docker's json-file driver, or nil.
-func dockerFile(line []byte) error {
+func dockerJSONFile(line []byte) error {
 	if bytes.HasPrefix(line, []byte(`{"log":"`)) && bytes.Contains(line, []byte(`"stream":"std`)) {
 		return errors.New("a file of docker's json-file driver, which has the line in its field log; want docker logs, or jq -j .log")
 	}

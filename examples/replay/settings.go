@@ -79,7 +79,7 @@ type settings struct {
 	policies, out string
 	atMost        float64
 	quiet         bool
-	words         *words
+	funcs         *funcs
 	fields        *fields
 	files         []string
 }
@@ -87,14 +87,14 @@ type settings struct {
 // readSettings reads the flags. Its errors name the value and what would be
 // right.
 func readSettings(args []string) (settings, error) {
-	s := settings{fields: newFields(), words: new(words)}
+	s := settings{fields: newFields(), funcs: new(funcs)}
 	flags := flag.NewFlagSet("replay", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.StringVar(&s.policies, "policies", "", "")
-	flags.Func("key", "", s.words.addKey)
-	flags.Func("cost", "", s.words.addCost)
-	flags.Func("route", "", s.words.routes.add)
-	flags.StringVar(&s.words.plan, "plan", "", "")
+	flags.Func("key", "", s.funcs.addKey)
+	flags.Func("cost", "", s.funcs.addCost)
+	flags.Func("route", "", s.funcs.routes.add)
+	flags.StringVar(&s.funcs.plan, "plan", "", "")
 	flags.Float64Var(&s.atMost, "at-most", 1, "")
 	flags.StringVar(&s.out, "out", "", "")
 	flags.BoolVar(&s.quiet, "quiet", false, "")
@@ -124,8 +124,8 @@ func readSettings(args []string) (settings, error) {
 		return s, fmt.Errorf("-at-most is %v; want a percentage from 0 to less than 100", s.atMost)
 	case len(s.files) == 0:
 		return s, errors.New("no log is given; want files, or - for standard input")
-	case len(s.files) > mostFiles:
-		return s, fmt.Errorf("%d logs are given; want at most %d", len(s.files), mostFiles)
+	case len(s.files) > maxFiles:
+		return s, fmt.Errorf("%d logs are given; want at most %d", len(s.files), maxFiles)
 	case stdins > 1:
 		return s, errors.New("- is given twice; want standard input once")
 	}

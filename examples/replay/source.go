@@ -11,7 +11,7 @@ import (
 )
 
 // longestLine is the most bytes of a line that are read.
-const longestLine = 64 << 10
+const maxLine = 64 << 10
 
 // source is one log: its lines as entries.
 type source struct {
@@ -41,7 +41,7 @@ func open(name string, stdin io.Reader, f *fields, meter func(int)) (*source, er
 		}
 		input, s.file = file, file
 	}
-	s.lines = bufio.NewReaderSize(metered{input, meter}, longestLine)
+	s.lines = bufio.NewReaderSize(metered{input, meter}, maxLine)
 	// Two bytes tell gzip, and no line begins with them.
 	if magic, _ := s.lines.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
 		unzipped, err := gzip.NewReader(s.lines)
@@ -49,7 +49,7 @@ func open(name string, stdin io.Reader, f *fields, meter func(int)) (*source, er
 			s.file.Close()
 			return nil, fmt.Errorf("%s begins as gzip does, and is none: %w", s.name, err)
 		}
-		s.lines = bufio.NewReaderSize(unzipped, longestLine)
+		s.lines = bufio.NewReaderSize(unzipped, maxLine)
 	}
 	return s, nil
 }
@@ -95,7 +95,7 @@ func (s *source) next() (entry, error) {
 	for {
 		line, err := s.lines.ReadSlice('\n')
 		if len(line) == 0 && err != nil {
-			return entry{}, s.fault(err)
+			return entry{}, s.wrapError(err)
 		}
 		s.line++
 		if errors.Is(err, bufio.ErrBufferFull) {
@@ -103,7 +103,7 @@ func (s *source) next() (entry, error) {
 			for errors.Is(err, bufio.ErrBufferFull) {
 				_, err = s.lines.ReadSlice('\n')
 			}
-			return entry{}, &lineError{fmt.Errorf("longer than %d bytes", longestLine), text}
+			return entry{}, &lineError{fmt.Errorf("longer than %d bytes", maxLine), text}
 		}
 		if line = bytes.TrimSpace(line); len(line) == 0 {
 			continue
@@ -116,7 +116,7 @@ func (s *source) next() (entry, error) {
 	}
 }
 
-func (s *source) fault(err error) error {
+func (s *source) wrapError(err error) error {
 	if errors.Is(err, io.EOF) {
 		return err
 	}
@@ -127,4 +127,4 @@ func (s *source) fault(err error) error {
 }
 
 // dry reports whether the next line may take a while to come.
-func (s *source) dry() bool { return s.lines.Buffered() == 0 }
+func (s *source) mayBlock() bool { return s.lines.Buffered() == 0 }

@@ -20,51 +20,51 @@ import (
 
 // words are what a log does not tell: the names that the policies' program has
 // registered, and what they stand for.
-type words struct {
+type funcs struct {
 	keys   map[string]string // a name to one of client, user and route
 	costs  map[string]int
 	plan   string // of requests whose line tells none
 	routes routes
 }
 
-var ownKeys = []string{"client", "user", "route"}
+var builtInKeys = []string{"client", "user", "route"}
 
 // addKey adds a key, such as "tenant=user".
-func (w *words) addKey(text string) error {
+func (f *funcs) addKey(text string) error {
 	name, stands, ok := strings.Cut(text, "=")
-	if !ok || name == "" || !slices.Contains(ownKeys, stands) {
+	if !ok || name == "" || !slices.Contains(builtInKeys, stands) {
 		return errors.New("want a name and what it stands for, one of client, user and route, such as tenant=user")
 	}
-	if _, taken := w.keys[name]; taken {
+	if _, taken := f.keys[name]; taken {
 		return fmt.Errorf("%s is given twice; want each name once", name)
 	}
-	if w.keys == nil {
-		w.keys = map[string]string{}
+	if f.keys == nil {
+		f.keys = map[string]string{}
 	}
-	w.keys[name] = stands
+	f.keys[name] = stands
 	return nil
 }
 
 // addCost adds a cost, such as "rows=10".
-func (w *words) addCost(text string) error {
+func (f *funcs) addCost(text string) error {
 	name, number, ok := strings.Cut(text, "=")
 	cost, err := strconv.Atoi(number)
 	if !ok || name == "" || err != nil || cost < 1 {
 		return errors.New("want a name and a whole number from 1, such as rows=10")
 	}
-	if _, taken := w.costs[name]; taken {
+	if _, taken := f.costs[name]; taken {
 		return fmt.Errorf("%s is given twice; want each name once", name)
 	}
-	if w.costs == nil {
-		w.costs = map[string]int{}
+	if f.costs == nil {
+		f.costs = map[string]int{}
 	}
-	w.costs[name] = cost
+	f.costs[name] = cost
 	return nil
 }
 
 // load reads policies for the player, and which plans they list.
-func (w *words) load(file string, p *player) ([]middleware.Policy, error) {
-	list, err := policyfile.Load(file, w.funcs(p))
+func (f *funcs) load(file string, p *player) ([]middleware.Policy, error) {
+	list, err := policyfile.Load(file, f.policyFuncs(p))
 	if err != nil {
 		return nil, withHint(err)
 	}
@@ -73,12 +73,12 @@ func (w *words) load(file string, p *player) ([]middleware.Policy, error) {
 	}
 	names := slices.Sorted(maps.Keys(p.plans))
 	switch {
-	case w.plan == "" || p.plans[w.plan]:
+	case f.plan == "" || p.plans[f.plan]:
 		return list, nil
 	case len(names) == 0:
-		return nil, fmt.Errorf("-plan is %q, and no policy has plans; want none", w.plan)
+		return nil, fmt.Errorf("-plan is %q, and no policy has plans; want none", f.plan)
 	default:
-		return nil, fmt.Errorf("-plan is %q; want one that a policy has: %s", w.plan, strings.Join(names, ", "))
+		return nil, fmt.Errorf("-plan is %q; want one that a policy has: %s", f.plan, strings.Join(names, ", "))
 	}
 }
 
@@ -89,7 +89,7 @@ func withHint(err error) error {
 		{`: cost is "`, "-cost rows=10 says how much a cost of the program's own is"},
 	} {
 		if strings.Contains(err.Error(), hint.mistake) {
-			err = fmt.Errorf("%w\n%s", err, hint.flag)
+			err = fmt.Errorf("%f\n%s", err, hint.flag)
 		}
 	}
 	return err
@@ -119,17 +119,17 @@ func plansIn(name string) (map[string]bool, error) {
 }
 
 // funcs is what the player's policies can ask for.
-func (w *words) funcs(p *player) policyfile.Funcs {
+func (f *funcs) policyFuncs(p *player) policyfile.Funcs {
 	keys := map[string]keyfunc.Func{
 		"client": func(r *http.Request) (string, error) {
 			key, err := keyfunc.RemoteAddr(r)
 			if key == "" {
-				p.strangers.count(p.requests, p.entry.client)
+				p.notAddresses.count(p.requests, p.entry.client)
 			}
 			return key, err
 		},
 		"user":  keyfunc.Subject(func(ctx context.Context) string { return entryIn(ctx).user }),
-		"route": w.routes.key,
+		"route": f.routes.key,
 	}
 	v := policyfile.Funcs{
 		Keys:  maps.Clone(keys),
@@ -137,34 +137,34 @@ func (w *words) funcs(p *player) policyfile.Funcs {
 		Plan: func(*http.Request) string {
 			plan := p.entry.plan
 			switch {
-			case plan == "" && w.plan != "":
-				return w.plan
+			case plan == "" && f.plan != "":
+				return f.plan
 			case plan == "":
-				p.planless.count(p.requests, "")
+				p.withoutPlan.count(p.requests, "")
 			case !p.plans[plan]:
-				p.unlisted.count(p.requests, plan)
+				p.unlistedPlans.count(p.requests, plan)
 			}
 			return plan
 		},
 	}
-	for name, stands := range w.keys {
+	for name, stands := range f.keys {
 		v.Keys[name] = keys[stands]
 	}
-	for name, cost := range w.costs {
+	for name, cost := range f.costs {
 		v.Costs[name] = func(*http.Request) int { return cost }
 	}
 	return v
 }
 
 // doubt counts requests about which something is not known.
-type doubt struct {
+type unknowns struct {
 	n       int64
 	example string // the first one's
 	last    int64  // the request that was counted last
 }
 
 // count counts a request once, however many policies ask.
-func (d *doubt) count(request int64, example string) {
+func (d *unknowns) count(request int64, example string) {
 	if d.n > 0 && d.last == request {
 		return
 	}

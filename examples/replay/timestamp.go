@@ -18,17 +18,17 @@ const (
 )
 
 // clockText reads times. It remembers the last one.
-type clockText struct {
-	text string
-	at   int64 // microseconds since 1970
-	zone *time.Location
-	fine bool // some were not whole seconds
+type timestamps struct {
+	text      string
+	at        int64 // microseconds since 1970
+	zone      *time.Location
+	subSecond bool // some were not whole seconds
 }
 
 // read is when that is, in microseconds since 1970. The forms are that of the
 // Common log format, RFC 3339 (the colon in its offset may be missing), and
 // Unix time as a number of seconds, milliseconds, microseconds or nanoseconds.
-func (c *clockText) read(text []byte) (int64, error) {
+func (c *timestamps) read(text []byte) (int64, error) {
 	if string(text) == c.text && c.zone != nil {
 		return c.at, nil
 	}
@@ -41,14 +41,14 @@ func (c *clockText) read(text []byte) (int64, error) {
 		return 0, fmt.Errorf("the time is %q, in the year %d; want %d to %d", clip(s), y, firstYear, lastYear)
 	}
 	c.text, c.at, c.zone = s, t.UnixMicro(), t.Location()
-	c.fine = c.fine || t.Nanosecond() != 0
+	c.subSecond = c.subSecond || t.Nanosecond() != 0
 	return c.at, nil
 }
 
 // fineness is 2 for a time with parts of a second, 1 for one of whole seconds
 // and 0 for what is none. Of a line's times the finest counts: Traefik writes
 // one of each kind, nginx often does.
-func fineness(text []byte) int {
+func precision(text []byte) int {
 	t, err := parseTime(string(text))
 	switch {
 	case err != nil || t.Year() < firstYear || t.Year() > lastYear:

@@ -55,7 +55,7 @@ func TestReportTellsWhatIsNotKnown(t *testing.T) {
 		{byPlan, "pro", from("192.0.2.7", "gold"), `The plan of 1 (100.00 %) of the requests is in no policy, such as "gold"`},
 		{byClient, "", from("192.0.2.7", "gold"), ""},
 	} {
-		p, err := newPlayer(write(t, c.policies)[0], &words{plan: c.plan})
+		p, err := newPlayer(write(t, c.policies)[0], &funcs{plan: c.plan})
 		if err != nil {
 			t.Fatal(err)
 		}
