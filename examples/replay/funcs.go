@@ -18,12 +18,11 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware/policyfile"
 )
 
-// words are what a log does not tell: the names that the policies' program has
-// registered, and what they stand for.
+// funcs are the functions that the policies' program registers, replaced by what a log has.
 type funcs struct {
-	keys   map[string]string // a name to one of client, user and route
+	keys   map[string]string // name to client, user or route
 	costs  map[string]int
-	plan   string // of requests whose line tells none
+	plan   string // of requests whose line has none
 	routes routes
 }
 
@@ -31,17 +30,17 @@ var builtInKeys = []string{"client", "user", "route"}
 
 // addKey adds a key, such as "tenant=user".
 func (f *funcs) addKey(text string) error {
-	name, stands, ok := strings.Cut(text, "=")
-	if !ok || name == "" || !slices.Contains(builtInKeys, stands) {
-		return errors.New("want a name and what it stands for, one of client, user and route, such as tenant=user")
+	name, key, ok := strings.Cut(text, "=")
+	if !ok || name == "" || !slices.Contains(builtInKeys, key) {
+		return errors.New("want a name and client, user or route, such as tenant=user")
 	}
 	if _, taken := f.keys[name]; taken {
-		return fmt.Errorf("%s is given twice; want each name once", name)
+		return fmt.Errorf("%s is repeated; want each name once", name)
 	}
 	if f.keys == nil {
 		f.keys = map[string]string{}
 	}
-	f.keys[name] = stands
+	f.keys[name] = key
 	return nil
 }
 
@@ -53,7 +52,7 @@ func (f *funcs) addCost(text string) error {
 		return errors.New("want a name and a whole number from 1, such as rows=10")
 	}
 	if _, taken := f.costs[name]; taken {
-		return fmt.Errorf("%s is given twice; want each name once", name)
+		return fmt.Errorf("%s is repeated; want each name once", name)
 	}
 	if f.costs == nil {
 		f.costs = map[string]int{}
@@ -62,7 +61,7 @@ func (f *funcs) addCost(text string) error {
 	return nil
 }
 
-// load reads policies for the player, and which plans they list.
+// load reads the policies for the player, and the plans that they list.
 func (f *funcs) load(file string, p *player) ([]middleware.Policy, error) {
 	list, err := policyfile.Load(file, f.policyFuncs(p))
 	if err != nil {
@@ -82,20 +81,20 @@ func (f *funcs) load(file string, p *player) ([]middleware.Policy, error) {
 	}
 }
 
-// withHint tells of the flags that a policy of another program may need.
+// withHint adds the flags that another program's policies may need.
 func withHint(err error) error {
-	for _, hint := range []struct{ mistake, flag string }{
-		{": key is ", "-key tenant=user says what a key of the program's own stands for"},
-		{`: cost is "`, "-cost rows=10 says how much a cost of the program's own is"},
+	for _, hint := range []struct{ message, flag string }{
+		{": key is ", "-key tenant=user maps a key that your program registers to one of replay's"},
+		{`: cost is "`, "-cost rows=10 sets a number for a cost that your program registers"},
 	} {
-		if strings.Contains(err.Error(), hint.mistake) {
+		if strings.Contains(err.Error(), hint.message) {
 			err = fmt.Errorf("%f\n%s", err, hint.flag)
 		}
 	}
 	return err
 }
 
-// plansIn are the plans in a file that has been found to be right.
+// plansIn returns the plans in a valid file.
 func plansIn(name string) (map[string]bool, error) {
 	data, err := os.ReadFile(name)
 	if err != nil {
@@ -118,7 +117,7 @@ func plansIn(name string) (map[string]bool, error) {
 	return plans, nil
 }
 
-// funcs is what the player's policies can ask for.
+// policyFuncs returns the functions for the player's policies.
 func (f *funcs) policyFuncs(p *player) policyfile.Funcs {
 	keys := map[string]keyfunc.Func{
 		"client": func(r *http.Request) (string, error) {
@@ -147,8 +146,8 @@ func (f *funcs) policyFuncs(p *player) policyfile.Funcs {
 			return plan
 		},
 	}
-	for name, stands := range f.keys {
-		v.Keys[name] = keys[stands]
+	for name, key := range f.keys {
+		v.Keys[name] = keys[key]
 	}
 	for name, cost := range f.costs {
 		v.Costs[name] = func(*http.Request) int { return cost }
@@ -156,14 +155,14 @@ func (f *funcs) policyFuncs(p *player) policyfile.Funcs {
 	return v
 }
 
-// doubt counts requests about which something is not known.
+// unknowns counts requests about which something is unknown.
 type unknowns struct {
 	n       int64
 	example string // the first one's
-	last    int64  // the request that was counted last
+	last    int64  // the last request counted
 }
 
-// count counts a request once, however many policies ask.
+// count counts a request once, however many policies call it.
 func (d *unknowns) count(request int64, example string) {
 	if d.n > 0 && d.last == request {
 		return

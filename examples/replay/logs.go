@@ -15,24 +15,23 @@ const (
 	batchSize   = 512
 )
 
-// logs reads several logs as one, beside the one who plays them. What comes
-// next is the earliest of the entries that are next in each log, so that the
-// files of a rotated log may be given in any order, and those of several servers
-// together. Within a file the order is that of its lines.
+// logs reads several logs as one, in a goroutine of its own. The next entry is the earliest
+// of the logs' next entries, so files of a rotated log, or of several servers, may be given
+// in any order. Entries of one file stay in order.
 type logs struct {
 	batches chan batch
-	free    chan []entry // batches that have been played, to be filled again
+	free    chan []entry // played batches, for reuse
 	heads   heads
 	seen    logStats
 }
 
-// batch is some entries, and what had been seen when they were read.
+// batch is some entries, and the statistics when they were read.
 type batch struct {
 	entries []entry
 	seen    logStats
 }
 
-// seen is what the logs have been found to hold.
+// logStats are statistics of the lines read.
 type logStats struct {
 	lines     int64          // that are not empty
 	malformed int64          // of these, no entries
@@ -42,8 +41,7 @@ type logStats struct {
 	err       error          // files that could not be read to their end
 }
 
-// read starts to read the sources, in the end closes them, and then the
-// channel of batches.
+// read starts to read the sources. At the end it closes them and the channel of batches.
 func read(ctx context.Context, sources []*source) *logs {
 	l := &logs{batches: make(chan batch, 4), free: make(chan []entry, 4)}
 	go l.run(ctx, sources)
@@ -103,8 +101,8 @@ func (l *logs) send(ctx context.Context, entries []entry) bool {
 	}
 }
 
-// take is the next batch, if there is one. Once the context has ended that is
-// what has been read already.
+// nextBatch returns the next batch. After the end of the context it returns batches that
+// have been read already.
 func (l *logs) nextBatch(ctx context.Context) (b batch, ok bool) {
 	select {
 	case b, ok = <-l.batches:
@@ -118,7 +116,7 @@ func (l *logs) nextBatch(ctx context.Context) (b batch, ok bool) {
 	return b, ok
 }
 
-// done gives a batch back.
+// release returns a batch for reuse.
 func (l *logs) release(b batch) {
 	select {
 	case l.free <- b.entries:
@@ -126,7 +124,7 @@ func (l *logs) release(b batch) {
 	}
 }
 
-// next is the next entry of a source, past lines that are none.
+// next returns the next entry of a source, and skips lines that are none.
 func (l *logs) next(s *source) (entry, bool) {
 	for {
 		e, err := s.next()
@@ -151,7 +149,7 @@ func (l *logs) next(s *source) (entry, bool) {
 	}
 }
 
-// heads are the next entries, the earliest first.
+// heads is a heap of next entries, the earliest first.
 type heads []head
 
 type head struct {

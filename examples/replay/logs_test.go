@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// lineAt is a line of second n, whose path tells which it is.
+// lineAt returns a line of second n, identified by its path.
 func lineAt(n int, name string) string {
 	at := time.Date(2026, 11, 20, 0, 0, n, 0, time.UTC)
 	return fmt.Sprintf("192.0.2.7 - - [%s] \"GET /%s HTTP/1.1\" 200 1\n", at.Format(commonTime), name)
@@ -30,7 +30,7 @@ func zipped(t *testing.T, text string) string {
 	return b.String()
 }
 
-// write puts the contents into files and returns their names.
+// write writes the contents to files and returns their names.
 func write(t *testing.T, contents ...string) (names []string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -44,7 +44,7 @@ func write(t *testing.T, contents ...string) (names []string) {
 	return names
 }
 
-// readAll reads logs to their end and returns the paths in their order.
+// readAll reads logs to the end and returns the paths in order.
 func readAll(t *testing.T, stdin string, names ...string) (paths []string, s logStats) {
 	t.Helper()
 	f := newFields()
@@ -64,8 +64,8 @@ func readAll(t *testing.T, stdin string, names ...string) (paths []string, s log
 	return paths, s
 }
 
-// The files of a rotated log, in any order and partly compressed, and the log of
-// another server, are read as one.
+// Files of a rotated log, in any order and partly compressed, and the log of another server
+// are read as one.
 func TestLogsAreMerged(t *testing.T) {
 	newest := lineAt(7, "7") + lineAt(9, "9")
 	middle := zipped(t, lineAt(4, "4")+lineAt(6, "6"))
@@ -81,7 +81,7 @@ func TestLogsAreMerged(t *testing.T) {
 	}
 }
 
-// Within a file the order is that of its lines, whatever their times.
+// Entries of one file stay in the order of its lines, whatever their times.
 func TestLogsKeepTheOrderOfLines(t *testing.T) {
 	got, _ := readAll(t, "", write(t, lineAt(5, "a")+lineAt(1, "b")+lineAt(9, "c"), lineAt(7, "d"))...)
 	if want := []string{"a", "b", "d", "c"}; !slices.Equal(got, want) {
@@ -89,7 +89,7 @@ func TestLogsKeepTheOrderOfLines(t *testing.T) {
 	}
 }
 
-func TestLogsGoOnAfterMistakes(t *testing.T) {
+func TestLogsContinueAfterMistakes(t *testing.T) {
 	long := strings.Repeat("x", 3*maxLine)
 	log := lineAt(1, "1") + "\n   \nnonsense\x1b[2J\n" + long + "\n" + lineAt(2, "2") + "3\r\n4\n{}\n" +
 		strings.TrimSuffix(lineAt(3, "3"), "\n")
@@ -113,13 +113,13 @@ func TestLogsGoOnAfterMistakes(t *testing.T) {
 	}
 }
 
-// A file that ends too soon gives what it holds, and the others go on.
+// A file that ends too early gives the entries it has, and the others are read.
 func TestLogsOfDamagedFiles(t *testing.T) {
 	whole := zipped(t, strings.Repeat(lineAt(1, "1"), 2000))
 	names := write(t, whole[:len(whole)-12], lineAt(2, "2"))
 	got, s := readAll(t, "", names...)
-	if s.err == nil || !strings.Contains(s.err.Error(), names[0]+", after line ") || !strings.Contains(s.err.Error(), "ends in the middle") {
-		t.Errorf("got %v; want an error that names the file", s.err)
+	if s.err == nil || !strings.Contains(s.err.Error(), names[0]+", after line ") || !strings.Contains(s.err.Error(), "ends too early") {
+		t.Errorf("got %v; want an error with the name of the file", s.err)
 	}
 	if len(got) < 100 || got[len(got)-1] != "2" {
 		t.Errorf("got %d entries, the last %q; want some of the first file and that of the second", len(got), got[len(got)-1:])
@@ -131,7 +131,7 @@ func TestOpenMistakes(t *testing.T) {
 	for _, c := range []struct{ name, want string }{
 		{filepath.Join(t.TempDir(), "none.log"), "none.log"},
 		{t.TempDir(), "is a directory; want its log files"},
-		{good[1], "begins as gzip does"},
+		{good[1], "begins like gzip"},
 	} {
 		if _, err := openAll([]string{good[0], c.name}, nil, newFields(), func(int) {}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v; want %q", c.name, err, c.want)
@@ -139,7 +139,7 @@ func TestOpenMistakes(t *testing.T) {
 	}
 }
 
-// The meter of the progress bar is told of all bytes, as they are in the file.
+// The progress bar gets all bytes, as they are in the file.
 func TestOpenMeters(t *testing.T) {
 	log := zipped(t, strings.Repeat(lineAt(1, "1"), 5000))
 	total := 0
@@ -154,7 +154,7 @@ func TestOpenMeters(t *testing.T) {
 	}
 }
 
-// writeIn writes a file of one name, which the next one takes the place of.
+// writeIn writes a file, and replaces one of the same name.
 func writeIn(t rapidOrTest, dir, content string) string {
 	t.Helper()
 	name := filepath.Join(dir, "policies.yaml")

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-// crowd is traffic of subjects that differ much: steady, in bursts, some greedy.
+// crowd is traffic of very different subjects: steady, in bursts, some far too fast.
 func crowd(seed uint64, subjects int) (entries []entry) {
 	chance := rand.New(rand.NewPCG(seed, 1))
 	start := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC).UnixMicro()
@@ -35,7 +35,7 @@ func crowd(seed uint64, subjects int) (entries []entry) {
 	return entries
 }
 
-// replayed is what one policy's only meter finds in the entries.
+// replayed returns the summary of one policy's only meter.
 func replayed(t rapidOrTest, dir string, policy string, entries []entry, share float64) summary {
 	t.Helper()
 	p, err := newPlayer(writeIn(t, dir, "policies: [{name: a, key: client, "+policy+"}]"), new(funcs))
@@ -51,9 +51,9 @@ func replayed(t rapidOrTest, dir string, policy string, entries []entry, share f
 	return p.tallies[0].meters[0].summarize(share)
 }
 
-// A suggested limit, put into the file and replayed, refuses something to no
-// more than the share of subjects that was asked for. A burst of any size
-// refuses something to exactly those that are said to need more.
+// A suggested limit, replayed, denies something to no more than the requested share of
+// subjects. A burst of any size denies something to exactly the subjects that are reported
+// to need more.
 func TestSuggestionsHold(t *testing.T) {
 	dir := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
@@ -71,7 +71,7 @@ func TestSuggestionsHold(t *testing.T) {
 		for _, s := range []suggestion{f.suggested.sameRate, f.suggested.ownRate} {
 			got := with(s.limit)
 			if got.subjects != f.subjects || float64(got.denied) > share*float64(f.subjects) || got.denied > s.denied {
-				t.Errorf("%v%s: suggests %v, refusing something to at most %d of %d; got %d of %d; want at most a share of %v",
+				t.Errorf("%v%s: suggests %v, denying something to at most %d of %d; got %d of %d; want at most a share of %v",
 					limit, rest, s.limit, s.denied, f.subjects, got.denied, got.subjects, share)
 			}
 		}
@@ -83,14 +83,14 @@ func TestSuggestionsHold(t *testing.T) {
 				continue // than which a request costs more
 			}
 			if got, want := with(limit.WithBurst(burst)).denied, above(f.bursts, burst); got != want {
-				t.Errorf("%v%s, burst %d: got %d refused something; want %d", limit, rest, burst, got, want)
+				t.Errorf("%v%s, burst %d: got %d denied at least once; want %d", limit, rest, burst, got, want)
 			}
 		}
 	})
 }
 
-// What other policies refuse can only make a suggestion refuse less.
-func TestSuggestionsHoldBesideOthers(t *testing.T) {
+// Denials by other policies can only make a suggestion deny less.
+func TestSuggestionsHoldWithOtherPolicies(t *testing.T) {
 	dir := t.TempDir()
 	for seed := range uint64(10) {
 		entries := crowd(seed, 100)
@@ -107,12 +107,12 @@ policies:
 			p.play(&entries[i])
 		}
 		if f := p.byName["a"].meters[0].summarize(0); f.denied > 5 || p.byName["other"].denied == 0 {
-			t.Errorf("seed %d: got %d of 100 refused something by %v; want at most 5", seed, f.denied, alone.suggested.sameRate.limit)
+			t.Errorf("seed %d: got %d of 100 denied at least once by %v; want at most 5", seed, f.denied, alone.suggested.sameRate.limit)
 		}
 	}
 }
 
-// atLeast never gives less than n units a period, to the tick, and little more.
+// atLeast never returns less than n units a period, to the tick, and little more.
 func TestAtLeast(t *testing.T) {
 	for _, per := range []time.Duration{time.Second, 10 * time.Second, time.Minute, time.Hour, 24 * time.Hour} {
 		for _, n := range []int64{1, 2, 3, 6, 7, 11, 13, 60, 97, 700, 6004, 9999} {
@@ -150,7 +150,7 @@ func TestPercentile(t *testing.T) {
 	}
 }
 
-// What a meter says of a subject, step by step.
+// The state of a subject in a meter, step by step.
 func TestMeter(t *testing.T) {
 	type step struct{ second, cost int64 }
 	for _, c := range []struct {
@@ -182,8 +182,8 @@ func TestMeter(t *testing.T) {
 	}
 }
 
-// Meters take in no more subjects than there is room for, in little memory, and
-// say how many requests they left out.
+// Meters keep a bounded number of subjects, in little memory, and count the requests of
+// others.
 func TestMeterIsBounded(t *testing.T) {
 	if size := unsafe.Sizeof(subject{}); size > 40 {
 		t.Errorf("a subject has %d bytes; want at most 40", size)
@@ -200,11 +200,11 @@ func TestMeterIsBounded(t *testing.T) {
 		t.Errorf("got %d and %d subjects, %d and %d requests of others", fa.subjects, fb.subjects, fa.dropped, fb.dropped)
 	}
 	if fa.denied != fa.subjects/2 {
-		t.Errorf("got %d of %d refused something; want half", fa.denied, fa.subjects)
+		t.Errorf("got %d of %d denied at least once; want half", fa.denied, fa.subjects)
 	}
 }
 
-// rapidOrTest is what a *testing.T and a *rapid.T have in common.
+// rapidOrTest is what *testing.T and *rapid.T have in common.
 type rapidOrTest interface {
 	Helper()
 	Fatal(args ...any)

@@ -11,30 +11,29 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// player sends entries through a limiter, on their own clock, and keeps count
-// of its decisions.
+// player sends entries through a limiter, on their own clock, and counts its decisions.
 type player struct {
 	limiter *middleware.Limiter
 	request *http.Request // the same for all entries
-	entry   *entry        // the one that it is about
+	entry   *entry        // the current one
 	clock   int64         // microseconds since 1970
 
-	seed            maphash.Seed
-	subjectsLeft int // subjects that the meters may still take in
-	tallies         []*tally
-	byName          map[string]*tally
-	timeline        timeline
+	seed         maphash.Seed
+	subjectsLeft int // that the meters may still add
+	tallies      []*tally
+	byName       map[string]*tally
+	timeline     timeline
 
 	first            int64 // microseconds since 1970
 	requests, denied int64
-	late             int64         // entries from before the one that came before them
-	latest           time.Duration // by how much at most
-	err              error         // the first of a decision
+	late             int64         // entries earlier than the one before
+	latest           time.Duration // the most that one was earlier
+	err              error         // the first error of a decision
 
-	plans         map[string]bool // that a policy has
-	notAddresses  unknowns        // whose client is no address
-	withoutPlan   unknowns        // that have no plan, at a policy with plans
-	unlistedPlans unknowns        // whose plan no policy has, at one with plans
+	plans         map[string]bool // of all policies
+	notAddresses  unknowns        // client is not an address
+	withoutPlan   unknowns        // no plan, at a policy with plans
+	unlistedPlans unknowns        // plan that no policy lists
 }
 
 // The lines of the timeline; those of the policies follow.
@@ -44,17 +43,17 @@ const (
 	linePolicies
 )
 
-// tally is what a policy did.
+// tally counts the decisions of a policy.
 type tally struct {
 	policy         middleware.Policy
-	line           int   // of the timeline
-	requests       int64 // that it applied to
+	line           int // of the timeline
+	requests       int64
 	denied         int64
 	delayed        int64
-	anonymous      int64 // anonymous requests
-	deniedByOthers int64 // requests that another policy refused
+	anonymous      int64
+	deniedByOthers int64 // requests that another policy denied
 	top            top
-	meters         []*meter // one for each limit, in the order in which they came
+	meters         []*meter // one for each limit, in order of appearance
 }
 
 // newPlayer loads policies.
@@ -76,7 +75,7 @@ func newPlayer(policies string, f *funcs) (*player, error) {
 		p.tallies, p.byName[policy.Name] = append(p.tallies, t), t
 		for _, route := range policy.Routes {
 			if !given {
-				_ = f.routes.add(route) // may be there already, or overlap with another
+				_ = f.routes.add(route) // may be known already, or conflict with another
 			}
 		}
 	}
@@ -84,8 +83,7 @@ func newPlayer(policies string, f *funcs) (*player, error) {
 	return p, nil
 }
 
-// scene is the context of the request: it tells the keys which entry it is
-// about.
+// entryContext is the context of the request. It has the current entry for key functions.
 type entryContext struct {
 	context.Context
 	player *player
@@ -104,8 +102,8 @@ func entryIn(ctx context.Context) *entry { return ctx.Value(entryKey{}).(*entry)
 
 func (p *player) now() time.Time { return time.UnixMicro(p.clock) }
 
-// playAll plays what the sources hold, until they or the context end. It
-// returns what has been seen of them by then.
+// playAll plays the sources, until they or the context end, and returns the statistics of
+// what it has played.
 func (p *player) playAll(ctx context.Context, sources []*source) (s logStats, stopped bool) {
 	l := read(ctx, sources)
 	for {
@@ -121,8 +119,8 @@ func (p *player) playAll(ctx context.Context, sources []*source) (s logStats, st
 	}
 }
 
-// play decides about an entry. The clock does not go back: an entry from before
-// the last one counts as if it had come with that.
+// play decides an entry. The clock does not go back: an entry earlier than the one before
+// counts at the time of that one.
 func (p *player) play(e *entry) middleware.Decision {
 	switch {
 	case p.requests == 0:
@@ -140,7 +138,7 @@ func (p *player) play(e *entry) middleware.Decision {
 	return d
 }
 
-// count counts a decision about the request.
+// count counts a decision.
 func (p *player) count(d *middleware.Decision) {
 	p.requests++
 	p.timeline.count(lineRequests, p.clock)
@@ -151,10 +149,10 @@ func (p *player) count(d *middleware.Decision) {
 	if p.err == nil {
 		p.err = d.Err
 	}
-	refusing := 0
+	denying := 0
 	for i := range d.Results {
 		if denies(&d.Results[i]) {
-			refusing++
+			denying++
 		}
 	}
 	for i := range d.Results {
@@ -165,7 +163,7 @@ func (p *player) count(d *middleware.Decision) {
 		if result.Subject == "" {
 			t.anonymous++
 		}
-		if refusing > 1 || refusing == 1 && !denies(result) {
+		if denying > 1 || denying == 1 && !denies(result) {
 			t.deniedByOthers++
 		}
 		if result.Delay > 0 && d.Allowed {
@@ -186,7 +184,7 @@ func (p *player) count(d *middleware.Decision) {
 
 func denies(r *middleware.PolicyResult) bool { return !r.Allowed && !r.Shadow }
 
-// meter is the one for a limit, of which a policy with plans has several.
+// meter returns the meter of a limit; a policy with plans has several.
 func (t *tally) meter(l gcra.Limit, room *int) *meter {
 	for _, m := range t.meters {
 		if m.limit == l {
