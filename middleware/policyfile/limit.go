@@ -69,13 +69,17 @@ func (e *entry) readCost(n ast.Node) {
 		}
 		want += " or " + oneOf(names, name)
 	}
-	cost, ok := wholeNumber(n)
-	if s, _ := stringValue(n); isNumber(s) {
-		want = costForm + " without quotes"
-	} else if number, is := n.(*ast.IntegerNode); is && !decimal.MatchString(number.GetToken().Value) {
+	cost := 0
+	if number, ok := n.(*ast.IntegerNode); !ok {
+		if s, _ := stringValue(n); decimal.MatchString(s) {
+			want = costForm + " without quotes"
+		}
+	} else if digits := number.GetToken().Value; !decimal.MatchString(digits) {
 		want = costForm + " in decimal digits, the first not 0"
+	} else if c, err := strconv.Atoi(digits); err == nil {
+		cost = c
 	}
-	if !ok || cost < 1 {
+	if cost < 1 {
 		e.errorf(n, "cost is %s; want %s", describe(n), want)
 		return
 	}
@@ -84,24 +88,9 @@ func (e *entry) readCost(n ast.Node) {
 	e.cost = int64(cost)
 }
 
-func isNumber(s string) bool {
-	_, err := strconv.Atoi(s)
-	return err == nil
-}
-
 // decimal excludes 010, which is 8 in YAML.
 var decimal = regexp.MustCompile(`^(0|-?[1-9][0-9]*)$`)
 
-// wholeNumber returns the node's decimal integer.
-func wholeNumber(n ast.Node) (int, bool) {
-	number, ok := n.(*ast.IntegerNode)
-	if !ok {
-		return 0, false
-	}
-	written := number.GetToken().Value
-	v, err := strconv.Atoi(written)
-	return v, err == nil && decimal.MatchString(written)
-}
 
 // combine sets what depends on several fields.
 func (e *entry) combine() {

@@ -212,10 +212,10 @@ var failureModes = map[string]middleware.FailureMode{
 
 func (e *entry) readOnFailure(n ast.Node) {
 	name, _ := stringValue(n)
-	outage, ok := failureModes[name]
+	mode, ok := failureModes[name]
 	if !ok {
 		e.errorf(n, "on_failure is %s; want %s", describe(n), oneOf([]string{"local", "open", "closed"}, name))
 		return
 	}
-	e.OnFailure = outage
+	e.OnFailure = mode
 }
