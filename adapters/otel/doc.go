@@ -48,7 +48,7 @@
 // then together as "_OTHER". A request costs one allocation, the Results that a
 // limiter makes for its observers, and a second one if a policy is degraded.
 //
-// Limiters on a [gcra.Redis], or on another store with its Stats method, add
+// Limiters on a redisstore.Store, or on another store with its Stats method, add
 //
 //	ratelimit.redis.batches         {batch}      counter: batches that Redis answered
 //	ratelimit.redis.batch.duration  s            counter: the total time of these

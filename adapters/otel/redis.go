@@ -11,12 +11,12 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
-	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// statsStore is a store with statistics, as [gcra.Redis] is.
-type statsStore interface{ Stats() gcra.Stats }
+// statsStore is a store with statistics, as [redisstore.Store] is.
+type statsStore interface{ Stats() redisstore.Stats }
 
 // statsStores returns the limiters' stores that have statistics, each once.
 func statsStores(limiters []*middleware.Limiter) (stores []statsStore) {
@@ -44,9 +44,9 @@ type redis struct {
 
 const breakerKey = attribute.Key("ratelimit.redis.breaker.state")
 
-var breakerStates = [...]gcra.BreakerState{gcra.BreakerClosed, gcra.BreakerHalfOpen, gcra.BreakerOpen}
+var breakerStates = [...]redisstore.BreakerState{redisstore.BreakerClosed, redisstore.BreakerHalfOpen, redisstore.BreakerOpen}
 
-// newRedis creates the metrics of gcra.Stats.
+// newRedis creates the metrics of redisstore.Stats.
 func newRedis(meter metric.Meter, stores []statsStore) (*redis, error) {
 	rs := &redis{stores: stores}
 	for _, c := range []struct {
@@ -79,7 +79,7 @@ func newRedis(meter metric.Meter, stores []statsStore) (*redis, error) {
 
 // collect reports the sums of all stores.
 func (rs *redis) collect(to metric.Observer) {
-	var sum gcra.Stats
+	var sum redisstore.Stats
 	for _, store := range rs.stores {
 		s := store.Stats()
 		sum.Batches += s.Batches
@@ -95,10 +95,10 @@ func (rs *redis) collect(to metric.Observer) {
 	to.ObserveInt64(rs.cachedDenials, sum.CachedDenials)
 	to.ObserveFloat64(rs.batchTime, sum.BatchTime.Seconds())
 
-	breakers := map[gcra.ServerState]int64{} // stores may share servers
+	breakers := map[redisstore.ServerState]int64{} // stores may share servers
 	for _, server := range sum.Servers {
 		for _, state := range breakerStates {
-			breakers[gcra.ServerState{Server: server.Server, Breaker: state}] += 0
+			breakers[redisstore.ServerState{Server: server.Server, Breaker: state}] += 0
 		}
 		breakers[server]++
 	}

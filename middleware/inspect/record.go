@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -17,7 +18,7 @@ type record struct {
 	now     func() time.Time
 	start   time.Time
 	current func() []middleware.Policy
-	stats   func() gcra.Stats // of the store; nil if it has none
+	stats   func() redisstore.Stats // of the store; nil if it has none
 
 	decisions ring                  // allowed or denied, by all policies together
 	degraded  ring                  // of these, the ones with an Err
@@ -38,12 +39,11 @@ type series struct {
 // snapshot is a store's Stats at the beginning of a step.
 type snapshot struct {
 	step int64
-	gcra.Stats
+	redisstore.Stats
 }
 
-func (c *record) begin(now func() time.Time, current func() []middleware.Policy, stats func() gcra.Stats) {
+func (c *record) begin(now func() time.Time, current func() []middleware.Policy, stats func() redisstore.Stats) {
 	c.now, c.start, c.current, c.stats = now, now(), current, stats
-
 	c.beginStep(c.step())
 }
 
@@ -146,7 +146,7 @@ func (c *record) forget(now int64) {
 }
 
 // recentStats returns the store's Stats of the window.
-func (c *record) recentStats(now int64, total gcra.Stats) gcra.Stats {
+func (c *record) recentStats(now int64, total redisstore.Stats) redisstore.Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	from := total
@@ -156,7 +156,7 @@ func (c *record) recentStats(now int64, total gcra.Stats) gcra.Stats {
 			break
 		}
 	}
-	return gcra.Stats{
+	return redisstore.Stats{
 		Batches:       total.Batches - from.Batches,
 		Operations:    total.Operations - from.Operations,
 		BatchTime:     total.BatchTime - from.BatchTime,
@@ -166,8 +166,8 @@ func (c *record) recentStats(now int64, total gcra.Stats) gcra.Stats {
 }
 
 // statsOf returns the store's Stats method, or nil if it has none.
-func statsOf(s gcra.Store) func() gcra.Stats {
-	if s, ok := s.(interface{ Stats() gcra.Stats }); ok {
+func statsOf(s gcra.Store) func() redisstore.Stats {
+	if s, ok := s.(interface{ Stats() redisstore.Stats }); ok {
 		return s.Stats
 	}
 	return nil

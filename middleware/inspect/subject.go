@@ -61,7 +61,7 @@ func (i *Inspector) limitsFor(p *middleware.Policy, subject string) (limits []gc
 	return limits, len(limits) == 1
 }
 
-// maxCharges is the most charges that gcra.Redis takes in one call.
+// maxCharges is the most charges that redisstore.Store takes in one call.
 const maxCharges = 256
 
 // lookUp reads the subject's buckets, without charging them.

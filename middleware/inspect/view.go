@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -81,8 +82,8 @@ type storeStats struct {
 }
 
 type server struct {
-	Server  string            `json:"server"`
-	Breaker gcra.BreakerState `json:"breaker"` // as text
+	Server  string                  `json:"server"`
+	Breaker redisstore.BreakerState `json:"breaker"` // as text
 }
 
 // Time and Size are for the page: without batches there is no mean.
@@ -102,10 +103,10 @@ func (t *storeStats) Size() string {
 
 // Meaning explains the state of a breaker.
 func (s server) Meaning() string {
-	return map[gcra.BreakerState]string{
-		gcra.BreakerClosed:   ": in use",
-		gcra.BreakerOpen:     ": not called for a while, after failures",
-		gcra.BreakerHalfOpen: ": tried again",
+	return map[redisstore.BreakerState]string{
+		redisstore.BreakerClosed:   ": in use",
+		redisstore.BreakerOpen:     ": not called for a while, after failures",
+		redisstore.BreakerHalfOpen: ": tried again",
 	}[s.Breaker]
 }
 
@@ -207,14 +208,14 @@ func kind(s gcra.Store) string {
 	switch s.(type) {
 	case *gcra.Memory:
 		return "Memory"
-	case *gcra.Redis:
+	case *redisstore.Store:
 		return "Redis"
 	default:
 		return fmt.Sprintf("%T", s)
 	}
 }
 
-func storeStatsOf(s gcra.Stats) *storeStats {
+func storeStatsOf(s redisstore.Stats) *storeStats {
 	t := &storeStats{Batches: s.Batches, CachedDenials: s.CachedDenials, FailedBatches: s.FailedBatches}
 	if s.Batches > 0 {
 		t.MeanBatchTime = seconds(s.BatchTime / time.Duration(s.Batches))

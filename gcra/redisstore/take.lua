@@ -1,0 +1,121 @@
+-- Takes a batch of admissions from their buckets; each takes all of its charges
+-- or none. The algorithm and its names are those of package gcra; time is counted
+-- in ticks of 100 ns since 2025-01-01T00:00:00Z.
+--
+-- KEYS   the buckets, each once; a value is the theoretical arrival time (TAT)
+-- ARGV   [1]  the ops: 4 bytes a charge, in the order of the admissions:
+--             key (2 bytes, high first, counted from 0), params (counted from 0),
+--             flags (1: last charge of its admission, 2: shadow). Empty means one
+--             charge on each key in turn, each an admission of its own, with the
+--             first params, which take: 0 < inc <= room
+--        [2]  then for each params three numbers: inc, room, top
+--             inc   cost*T; 0 peeks, negative refunds
+--             room  B*T + MaxWait: how far ahead of now inc may push the TAT
+--             top   B*T + MaxDelay: no TAT is further ahead of now
+-- Reply  for each charge how many ticks its TAT was ahead of now when its turn
+--        came: ahead if its admission was allowed, -ahead-1 if not; with empty ops
+--        and one key a number, otherwise a list
+--
+-- A value that is no number counts as absent, and the clamp bounds all others, so
+-- a damaged bucket heals itself. An admission is written when all of it has been
+-- computed. A denial writes nothing but a TAT beyond the clamp, which its limit
+-- cannot have made, brought down to the clamp, or the bucket would deny until now
+-- comes near it. If writing fails (out of memory, read-only), nothing has been
+-- written.
+
+local time = redis.call('TIME')
+local now = (time[1] - 1735689600) * 10000000 + time[2] * 10
+local lead = redis.call('MGET', (table.unpack or unpack)(KEYS))
+local ops = ARGV[1]
+local format, ceil = string.format, math.ceil
+
+-- '%.0f' is exact everywhere, and half the cost of writing a bucket. '%d' is
+-- exact where C's long has 64 bits.
+local whole = format('%d', 9007199254740991) == '9007199254740991' and '%d' or '%.0f'
+
+-- Most batches do not need the bookkeeping below.
+if ops == '' then
+  local inc, room, top = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+  local written, tat, ms, ttl
+  for k = 1, #KEYS do
+    local ahead = (tonumber(lead[k] or now) or now) - now
+    local to -- the new TAT, ahead of now
+    if not (ahead > 0) then
+      ahead = 0
+    elseif ahead > top then
+      ahead, to = top, top
+    end
+    if ahead + inc <= room then
+      lead[k], to = ahead, ahead + inc
+    else
+      lead[k] = -ahead - 1
+    end
+    if to and to ~= written then
+      written, tat = to, format(whole, now + to)
+      local full = ceil(to / 10000)
+      if full ~= ms then ms, ttl = full, format(whole, full) end
+    end
+    if to then redis.call('SET', KEYS[k], tat, 'PX', ttl) end
+  end
+  if #KEYS == 1 then return lead[1] end -- a list costs Redis as much as its SET
+  return lead
+end
+
+for k = 1, #KEYS do
+  lead[k] = (tonumber(lead[k] or now) or now) - now -- how far the TAT is ahead of now
+end
+for a = 2, #ARGV do ARGV[a] = tonumber(ARGV[a]) end
+
+local reply = {}
+local dirty = {}                -- key: true when it must be written
+local first, admitted = 1, true -- of the current admission
+local undo                      -- its keys and their leads before it, a list
+for i = 1, #ops / 4 do
+  local high, low, params, flags = string.byte(ops, 4 * i - 3, 4 * i)
+  local k = 256 * high + low + 1
+  local inc, room, top = ARGV[3 * params + 2], ARGV[3 * params + 3], ARGV[3 * params + 4]
+
+  local ahead = lead[k]
+  if not (ahead > 0) then
+    ahead = 0
+  elseif ahead > top then
+    ahead = top
+    if inc > 0 and room >= 0 then lead[k], dirty[k] = top, true end
+  end
+  reply[i] = ahead
+  if inc <= 0 or ahead + inc <= room then
+    if inc > 0 or (inc < 0 and ahead > 0) then
+      if flags == 1 and first == i then dirty[k] = true else undo = { k, lead[k], undo } end
+      lead[k] = math.max(ahead + inc, 0)
+    end
+  elseif flags < 2 then
+    admitted = false
+  end
+
+  if flags % 2 == 1 then
+    while undo do
+      if admitted then dirty[undo[1]] = true else lead[undo[1]] = undo[2] end
+      undo = undo[3]
+    end
+    if not admitted then
+      for j = first, i do reply[j] = -reply[j] - 1 end
+    end
+    first, admitted = i + 1, true
+  end
+end
+
+-- Buckets that were full are equal after the same charge, and others often have
+-- the same expiry: a text that has been formatted is used again.
+local written, tat, ms, ttl
+for k = 1, #KEYS do
+  if dirty[k] then
+    local to = lead[k]
+    if to ~= written then
+      written, tat = to, format(whole, now + to)
+      local full = math.max(ceil(to / 10000), 1)
+      if full ~= ms then ms, ttl = full, format(whole, full) end
+    end
+    redis.call('SET', KEYS[k], tat, 'PX', ttl)
+  end
+end
+return reply
