@@ -71,7 +71,8 @@ func (e *entry) readCost(n ast.Node) {
 	}
 	cost := 0
 	if number, ok := n.(*ast.IntegerNode); !ok {
-		if s, _ := stringValue(n); decimal.MatchString(s) {
+		s, _ := stringValue(n)
+		if _, err := strconv.Atoi(s); err == nil {
 			want = costForm + " without quotes"
 		}
 	} else if digits := number.GetToken().Value; !decimal.MatchString(digits) {
@@ -90,7 +91,6 @@ func (e *entry) readCost(n ast.Node) {
 
 // decimal excludes 010, which is 8 in YAML.
 var decimal = regexp.MustCompile(`^(0|-?[1-9][0-9]*)$`)
-
 
 // combine sets what depends on several fields.
 func (e *entry) combine() {
