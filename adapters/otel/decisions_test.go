@@ -45,7 +45,7 @@ func TestOutcomes(t *testing.T) {
 		{"a delay", false,
 			[]middleware.Policy{p("slow", one, patient), p("wide", many)}, 4,
 			"slow allowed 1, slow delayed 2, slow denied 1, wide allowed 4", "allowed 1, delayed 2, denied 1"},
-		{"a shadow holds nobody back", false,
+		{"a shadow policy delays nothing", false,
 			[]middleware.Policy{p("slow", one, patient, shadow)}, 2,
 			"slow allowed 2", "allowed 2"},
 		{"a shadow beside a delay", false,

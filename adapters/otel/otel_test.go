@@ -35,7 +35,7 @@ func TestInvalidArguments(t *testing.T) {
 	}
 	// Only with an observer is the time of a decision measured.
 	if d := l.Decide(get("/")); d.Took != 0 {
-		t.Errorf("after mistakes only: got a decision that took %v; want none measured", d.Took)
+		t.Errorf("after failed calls only: got a decision that took %v; want none measured", d.Took)
 	}
 }
 

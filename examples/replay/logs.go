@@ -22,13 +22,13 @@ type logs struct {
 	batches chan batch
 	free    chan []entry // played batches, for reuse
 	heads   heads
-	seen    logStats
+	stats   logStats
 }
 
 // batch is some entries, and the statistics when they were read.
 type batch struct {
 	entries []entry
-	seen    logStats
+	stats   logStats
 }
 
 // logStats are statistics of the lines read.
@@ -58,7 +58,7 @@ func (l *logs) run(ctx context.Context, sources []*source) {
 	}
 	heap.Init(&l.heads)
 	if len(l.heads) > 0 {
-		l.seen.zone = l.heads[0].source.clock.zone
+		l.stats.zone = l.heads[0].source.clock.zone
 	}
 	entries := l.newBatch()
 	for len(l.heads) > 0 {
@@ -94,7 +94,7 @@ func (l *logs) send(ctx context.Context, entries []entry) bool {
 		return false
 	}
 	select {
-	case l.batches <- batch{entries, l.seen}:
+	case l.batches <- batch{entries, l.stats}:
 		return true
 	case <-ctx.Done():
 		return false
@@ -128,21 +128,21 @@ func (l *logs) release(b batch) {
 func (l *logs) next(s *source) (entry, bool) {
 	for {
 		e, err := s.next()
-		var mistake *lineError
+		var badLine *lineError
 		switch {
 		case err == nil:
-			l.seen.lines++
-			l.seen.subSecond = l.seen.subSecond || s.clock.subSecond
+			l.stats.lines++
+			l.stats.subSecond = l.stats.subSecond || s.clock.subSecond
 			return e, true
-		case errors.As(err, &mistake):
-			l.seen.lines++
-			l.seen.malformed++
-			if len(l.seen.examples) < maxExamples {
-				l.seen.examples = append(l.seen.examples, fmt.Sprintf("%s:%d: %v\n    %s", s.name, s.line, mistake, plain(mistake.text)))
+		case errors.As(err, &badLine):
+			l.stats.lines++
+			l.stats.malformed++
+			if len(l.stats.examples) < maxExamples {
+				l.stats.examples = append(l.stats.examples, fmt.Sprintf("%s:%d: %v\n    %s", s.name, s.line, badLine, plain(badLine.text)))
 			}
 		default:
 			if !errors.Is(err, io.EOF) {
-				l.seen.err = errors.Join(l.seen.err, err)
+				l.stats.err = errors.Join(l.stats.err, err)
 			}
 			return entry{}, false
 		}

@@ -58,7 +58,7 @@ func readAll(t *testing.T, stdin string, names ...string) (paths []string, s log
 		for _, e := range b.entries {
 			paths = append(paths, strings.TrimPrefix(e.url.Path, "/"))
 		}
-		s = b.seen
+		s = b.stats
 		l.release(b)
 	}
 	return paths, s

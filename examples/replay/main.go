@@ -53,16 +53,16 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if err != nil {
 		return err
 	}
-	seen, stopped := p.playAll(ctx, sources)
+	stats, stopped := p.playAll(ctx, sources)
 	bar.Exit()
 	bar.Clear()
-	r := report{player: p, seen: seen, stopped: stopped, share: s.atMost / 100}
+	r := report{player: p, stats: stats, stopped: stopped, share: s.atMost / 100}
 	if p.requests == 0 && !stopped {
-		return errors.Join(seen.err, r.noRequests())
+		return errors.Join(stats.err, r.noRequests())
 	}
 	r.print(stdout)
 	if s.out != "" && p.requests > 0 {
-		err = saveCharts(stdout, s.out, p, seen.zone)
+		err = saveCharts(stdout, s.out, p, stats.zone)
 	}
-	return errors.Join(seen.err, err)
+	return errors.Join(stats.err, err)
 }

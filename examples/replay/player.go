@@ -114,7 +114,7 @@ func (p *player) playAll(ctx context.Context, sources []*source) (s logStats, st
 		for i := range b.entries {
 			p.play(&b.entries[i])
 		}
-		s = b.seen
+		s = b.stats
 		l.release(b)
 	}
 }

@@ -19,7 +19,7 @@ const maxNamed = 5
 // report is the text that is printed at the end.
 type report struct {
 	*player
-	seen    logStats
+	stats   logStats
 	stopped bool
 	share   float64 // of subjects that a suggested limit may deny something
 }
@@ -40,7 +40,7 @@ func (r *report) head(w io.Writer) {
 	if r.stopped {
 		fmt.Fprintln(w, "Stopped before the end.")
 	}
-	fmt.Fprintf(w, "%s in %s", plural(r.requests, "request"), plural(r.seen.lines, "line"))
+	fmt.Fprintf(w, "%s in %s", plural(r.requests, "request"), plural(r.stats.lines, "line"))
 	if r.requests > 0 {
 		fmt.Fprintf(w, ", %s to %s", r.at(r.first).Format(form), r.at(r.clock).Format(form))
 	}
@@ -49,11 +49,11 @@ func (r *report) head(w io.Writer) {
 
 // malformed lists the first lines that could not be read.
 func (r *report) malformed() string {
-	text := withPercent(r.seen.malformed, r.seen.lines) + " of the lines could not be read:"
-	for _, line := range r.seen.examples {
+	text := withPercent(r.stats.malformed, r.stats.lines) + " of the lines could not be read:"
+	for _, line := range r.stats.examples {
 		text += "\n  " + line
 	}
-	if r.seen.malformed > int64(len(r.seen.examples)) {
+	if r.stats.malformed > int64(len(r.stats.examples)) {
 		text += "\n  and so on"
 	}
 	return text
@@ -62,15 +62,15 @@ func (r *report) malformed() string {
 // noRequests returns the error for logs without a request.
 func (r *report) noRequests() error {
 	switch {
-	case r.seen.lines > 0:
+	case r.stats.lines > 0:
 		return errors.New("no request in the log; " + r.malformed())
-	case r.seen.err == nil:
+	case r.stats.err == nil:
 		return errors.New("the log is empty")
 	}
 	return nil
 }
 
-func (r *report) at(micros int64) time.Time { return time.UnixMicro(micros).In(r.seen.zone) }
+func (r *report) at(micros int64) time.Time { return time.UnixMicro(micros).In(r.stats.zone) }
 
 func (r *report) policy(w io.Writer, t *tally) {
 	fmt.Fprintf(w, "policy %s", t.policy.Name)
@@ -178,7 +178,7 @@ func atMost(s suggestion, subjects int) string {
 
 // notes prints what qualifies the figures.
 func (r *report) notes(w io.Writer) {
-	if r.seen.malformed > 0 {
+	if r.stats.malformed > 0 {
 		fmt.Fprintf(w, "\n%s\n", r.malformed())
 	}
 	if d := r.notAddresses; d.n > 0 {
@@ -200,7 +200,7 @@ func (r *report) notes(w io.Writer) {
 			fmt.Fprintln(w, "That is a lot, and causes denials. If a file contains several logs, give them one by one.")
 		}
 	}
-	if r.requests > 0 && !r.seen.subSecond {
+	if r.requests > 0 && !r.stats.subSecond {
 		fmt.Fprint(w, "\nThe log has whole seconds: requests of one second count as if they came at once,\nso a burst smaller than the requests of a second denies more here than it would.\n")
 	}
 	if r.subjectsLeft == 0 {

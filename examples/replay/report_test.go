@@ -27,7 +27,7 @@ func guesser(seldom int, never ...string) string {
 
 func printed(p *player, atMost float64) string {
 	var out strings.Builder
-	(&report{player: p, seen: logStats{zone: time.UTC, subSecond: true}, share: atMost / 100}).print(&out)
+	(&report{player: p, stats: logStats{zone: time.UTC, subSecond: true}, share: atMost / 100}).print(&out)
 	return out.String()
 }
 

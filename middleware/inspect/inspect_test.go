@@ -209,7 +209,7 @@ func TestDegraded(t *testing.T) {
 	clock := newClock()
 	store := &failing{Store: &gcra.Memory{Now: clock.now}}
 	s := newSceneOn(t, clock, store, middleware.Policy{Name: "only", Key: who, LimitFor: func(*http.Request) gcra.Limit { return five }})
-	store.err = errors.New("store is away")
+	store.err = errors.New("store is down")
 	s.ask(7, "k", "/")
 	got := s.json("")
 	if d := got.Decisions; d.Total != 7 || d.Denied != 2 || d.Degraded != 7 {

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	sketchSize = 64  // subjects that a sketch follows
+	sketchSize = 64  // subjects in a sketch
 	maxSubject = 512 // bytes kept of a subject
 )
 

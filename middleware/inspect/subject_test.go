@@ -42,7 +42,7 @@ func TestLookUp(t *testing.T) {
 		}
 	}
 	if got := s.left("ip:192.0.2.8"); got != "a 5/5, b 10/10" {
-		t.Errorf("somebody else: got %q; want all", got)
+		t.Errorf("another subject: got %q; want all", got)
 	}
 	// Anonymous requests have a bucket too.
 	s.ask(1, "", "/")
@@ -141,8 +141,8 @@ func TestUnknownJSON(t *testing.T) {
 	if got, want := subject(), `{"subject":"x","buckets":[{"policy":"plan","known":true,"limit":"5/minute","if_limit":false,"left":5,"burst":5,"full_after_seconds":0}]}`; got != want {
 		t.Errorf("a limit that was seen: got %s; want %s", got, want)
 	}
-	store.err = errors.New("away")
-	if got, want := subject(), `{"subject":"x","buckets":[],"error":"The store did not answer: away"}`; got != want {
+	store.err = errors.New("down")
+	if got, want := subject(), `{"subject":"x","buckets":[],"error":"The store did not answer: down"}`; got != want {
 		t.Errorf("without the store: got %s; want %s", got, want)
 	}
 }
@@ -200,7 +200,7 @@ func TestReset(t *testing.T) {
 		t.Errorf("got %q; want a and b & c full", got)
 	}
 	if got := s.left("y"); got != "a 0/5, b & c 0/5, slow 0/5" {
-		t.Errorf("somebody else: got %q; want nothing changed", got)
+		t.Errorf("another subject: got %q; want nothing changed", got)
 	}
 	page := s.html(w.Header().Get("Location"))
 	if !strings.Contains(page, "Reset: <b>a</b>, <b>b &amp; c</b>.") {

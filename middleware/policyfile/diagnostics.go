@@ -27,30 +27,30 @@ type diagnostic struct {
 	text string
 }
 
-func (m *diagnostics) addf(at position, format string, args ...any) {
-	*m = append(*m, diagnostic{at, fmt.Sprintf(format, args...)})
+func (ds *diagnostics) addf(at position, format string, args ...any) {
+	*ds = append(*ds, diagnostic{at, fmt.Sprintf(format, args...)})
 }
 
 // has reports whether there is a diagnostic at this position.
-func (m *diagnostics) has(at position) bool {
-	return slices.ContainsFunc(*m, func(d diagnostic) bool { return d.at == at })
+func (ds diagnostics) has(at position) bool {
+	return slices.ContainsFunc(ds, func(d diagnostic) bool { return d.at == at })
 }
 
 // maxReported bounds the message for a file that is not a policy file, which may
 // have an error in every line.
 const maxReported = 100
 
-// err joins the mistakes by place; it is nil if there are none.
-func (m *diagnostics) err(file string, data []byte) error {
-	if len(*m) == 0 {
+// err joins the diagnostics by position. It is nil if there are none.
+func (ds diagnostics) err(file string, data []byte) error {
+	if len(ds) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(*m, func(a, b diagnostic) int { return a.at.compare(b.at) })
+	slices.SortStableFunc(ds, func(a, b diagnostic) int { return a.at.compare(b.at) })
 	lines := bytes.Split(data, []byte("\n"))
 	var errs []error
-	for i, d := range *m {
+	for i, d := range ds {
 		if i == maxReported {
-			errs = append(errs, fmt.Errorf("%s: and %d more mistakes", file, len(*m)-maxReported))
+			errs = append(errs, fmt.Errorf("%s: and %d more mistakes", file, len(ds)-maxReported))
 			break
 		}
 		at := d.at.within(lines)

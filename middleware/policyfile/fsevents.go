@@ -9,7 +9,7 @@ import (
 // fsEvents are the operating system's events for a directory. There are none if
 // the system has no such events, or no resources left for them.
 type fsEvents struct {
-	watcher *fsnotify.Watcher // nil without
+	watcher *fsnotify.Watcher // may be nil
 	dir     string
 	events  <-chan fsnotify.Event
 	errors  <-chan error
