@@ -15,9 +15,6 @@ import (
 // position is a line and a column, both from 1. The column counts characters.
 type position struct{ line, column int }
 
-func (p position) compare(q position) int {
-	return cmp.Or(cmp.Compare(p.line, q.line), cmp.Compare(p.column, q.column))
-}
 
 // diagnostics are the errors found in a file.
 type diagnostics []diagnostic
@@ -45,7 +42,9 @@ func (ds diagnostics) err(file string, data []byte) error {
 	if len(ds) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(ds, func(a, b diagnostic) int { return a.at.compare(b.at) })
+	slices.SortStableFunc(ds, func(a, b diagnostic) int {
+		return cmp.Or(cmp.Compare(a.at.line, b.at.line), cmp.Compare(a.at.column, b.at.column))
+	})
 	lines := bytes.Split(data, []byte("\n"))
 	var errs []error
 	for i, d := range ds {

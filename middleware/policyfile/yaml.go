@@ -48,7 +48,10 @@ func (r *reader) parse(data []byte) (root ast.Node) {
 	}
 	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
-		at, what := syntaxError(err)
+		at, what := fileStart, err.Error()
+		if e := yaml.Error(nil); errors.As(err, &e) {
+			at, what = tokenPosition(e.GetToken()), e.GetMessage()
+		}
 		r.diagnostics.addf(at, "this is not YAML: %s", clip(what))
 		return nil
 	}
@@ -79,14 +82,6 @@ func tokenPosition(t *token.Token) position {
 	return position{max(t.Position.Line, 1), max(t.Position.Column, 1)}
 }
 
-// syntaxError returns position and message of a parser's error.
-func syntaxError(err error) (at position, what string) {
-	var e yaml.Error
-	if errors.As(err, &e) {
-		return tokenPosition(e.GetToken()), e.GetMessage()
-	}
-	return fileStart, err.Error()
-}
 
 // firstInvalidByte finds a byte that is 0 or not UTF-8.
 func firstInvalidByte(data []byte) (at position, bad bool) {
