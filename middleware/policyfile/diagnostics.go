@@ -15,7 +15,6 @@ import (
 // position is a line and a column, both from 1. The column counts characters.
 type position struct{ line, column int }
 
-
 // diagnostics are the errors found in a file.
 type diagnostics []diagnostic
 

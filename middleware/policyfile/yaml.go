@@ -82,7 +82,6 @@ func tokenPosition(t *token.Token) position {
 	return position{max(t.Position.Line, 1), max(t.Position.Column, 1)}
 }
 
-
 // firstInvalidByte finds a byte that is 0 or not UTF-8.
 func firstInvalidByte(data []byte) (at position, bad bool) {
 	at = fileStart
