@@ -153,13 +153,13 @@ func TestCost(t *testing.T) {
 	}
 }
 
-// policyWith returns a policy with a field, which begins at 5:3.
-func policyWith(field string) string {
+// one returns a policy with a field, which begins at 5:3.
+func one(field string) string {
 	return "policies:\n- name: a\n  key: client\n  limit: 5/minute\n  " + field + "\n"
 }
 
-// policyWithoutName returns a policy with a field in place of its name, which begins at 4:3.
-func policyWithoutName(field string) string {
+// unnamed returns a policy with a field in place of its name, which begins at 4:3.
+func unnamed(field string) string {
 	return "policies:\n- key: client\n  limit: 5/minute\n  " + field + "\n"
 }
 
@@ -179,42 +179,42 @@ func TestMistakes(t *testing.T) {
 	long := strings.Repeat("x", 100)
 	for text, want := range map[string][]string{
 		// The file.
-		"":                             {"1:1: the file is empty; want " + wantTop},
-		"\n# nothing\n":                {"1:1: the file is empty; want " + wantTop},
-		"---\n...\n":                   {"1:1: the file is empty; want " + wantTop},
-		"null":                         {"1:1: the file is null; want " + wantTop},
-		"7":                            {"1:1: the file is 7; want " + wantTop},
-		"- name: a\n":                  {"1:1: the file is a list; want " + wantTop},
-		"{}":                           {"1:1: there are no policies; want " + wantTop},
-		"policies:\n":                  {"1:1: there are no policies; want at least one"},
-		"policies: []\n":               {"1:1: there are no policies; want at least one"},
-		"policies: none\n":             {`1:11: policies is "none"; want a list of policies`},
-		"policies:\n  a: {}\n":         {"2:3: policies is a mapping; want a list of policies"},
-		"Policies: []\n":               {`1:1: field "Policies" is unknown; want policies (did you mean policies?)`},
-		"7: []\n":                      {"1:1: the name of a field is 7; want text"},
-		policyWith("more: 1"):          {`5:3: field "more" is unknown; want ` + wantFields},
-		policyWith("") + "more: 1":     {`6:1: field "more" is unknown; want policies`},
-		policyWith("") + "policies: 1": {`6:1: "policies" is repeated, it is first in line 1; want it once`},
-		policyWith("") + "---\n":       nil,
-		policyWith("") + "---\na: 1\n": {"6:1: a second document begins; want all policies in one"},
-		"policies: [\n":                {"1:11: this is not YAML: sequence end token ']' not found"},
-		"policies:\n\t- a: b\n":        {"2:1: this is not YAML: found character '\t' that cannot start any token"},
-		"policies:\n- key: \"c":        {"2:8: this is not YAML: could not find end character of double-quoted text"},
-		"policies:\n  é\xff":           {"2:4: the file is not text; want UTF-8"},
-		"policies:\x00":                {"1:10: the file is not text; want UTF-8"},
+		"":                      {"1:1: the file is empty; want " + wantTop},
+		"\n# nothing\n":         {"1:1: the file is empty; want " + wantTop},
+		"---\n...\n":            {"1:1: the file is empty; want " + wantTop},
+		"null":                  {"1:1: the file is null; want " + wantTop},
+		"7":                     {"1:1: the file is 7; want " + wantTop},
+		"- name: a\n":           {"1:1: the file is a list; want " + wantTop},
+		"{}":                    {"1:1: there are no policies; want " + wantTop},
+		"policies:\n":           {"1:1: there are no policies; want at least one"},
+		"policies: []\n":        {"1:1: there are no policies; want at least one"},
+		"policies: none\n":      {`1:11: policies is "none"; want a list of policies`},
+		"policies:\n  a: {}\n":  {"2:3: policies is a mapping; want a list of policies"},
+		"Policies: []\n":        {`1:1: field "Policies" is unknown; want policies (did you mean policies?)`},
+		"7: []\n":               {"1:1: the name of a field is 7; want text"},
+		one("more: 1"):          {`5:3: field "more" is unknown; want ` + wantFields},
+		one("") + "more: 1":     {`6:1: field "more" is unknown; want policies`},
+		one("") + "policies: 1": {`6:1: "policies" is repeated, it is first in line 1; want it once`},
+		one("") + "---\n":       nil,
+		one("") + "---\na: 1\n": {"6:1: a second document begins; want all policies in one"},
+		"policies: [\n":         {"1:11: this is not YAML: sequence end token ']' not found"},
+		"policies:\n\t- a: b\n": {"2:1: this is not YAML: found character '\t' that cannot start any token"},
+		"policies:\n- key: \"c": {"2:8: this is not YAML: could not find end character of double-quoted text"},
+		"policies:\n  é\xff":    {"2:4: the file is not text; want UTF-8"},
+		"policies:\x00":         {"1:10: the file is not text; want UTF-8"},
 
 		// Anchors, aliases and tags.
-		policyWith("routes: &r [/a]"):     {"5:11: anchors (&) " + written},
-		policyWith("routes: [/a, &r 7]"):  {"5:16: anchors (&) " + written},
-		policyWith("routes: *r"):          {"5:11: aliases (*) " + written},
-		policyWith("routes: [*r]"):        {"5:12: aliases (*) " + written},
-		policyWith("shadow: !!bool true"): {"5:11: tags (!!bool) are not supported; want the value alone"},
-		policyWith("<<: {shadow: true}"):  {"5:3: the name of a field is <<; want text"},
-		policyWith("? shadow\n  : true"):  {"5:3: the name of a field is ?; want text"},
-		"policies: &p\n- *p\n":            {"1:11: anchors (&) " + written},
-		"&f policies: []\n":               {"1:1: the name of a field is &; want text"},
-		"policies: [&p {key: client}]":    {"1:12: anchors (&) " + written},
-		"policies: [*p]":                  {"1:12: aliases (*) " + written},
+		one("routes: &r [/a]"):         {"5:11: anchors (&) " + written},
+		one("routes: [/a, &r 7]"):      {"5:16: anchors (&) " + written},
+		one("routes: *r"):              {"5:11: aliases (*) " + written},
+		one("routes: [*r]"):            {"5:12: aliases (*) " + written},
+		one("shadow: !!bool true"):     {"5:11: tags (!!bool) are not supported; want the value alone"},
+		one("<<: {shadow: true}"):      {"5:3: the name of a field is <<; want text"},
+		one("? shadow\n  : true"):      {"5:3: the name of a field is ?; want text"},
+		"policies: &p\n- *p\n":         {"1:11: anchors (&) " + written},
+		"&f policies: []\n":            {"1:1: the name of a field is &; want text"},
+		"policies: [&p {key: client}]": {"1:12: anchors (&) " + written},
+		"policies: [*p]":               {"1:12: aliases (*) " + written},
 
 		// A policy.
 		"policies: [7]":       {"1:12: a policy is 7; want " + wantPolicy},
@@ -222,26 +222,26 @@ func TestMistakes(t *testing.T) {
 		"policies: [{}]":      {"1:12: the policy has no name; want one such as client, as the store keeps its state under it", "1:12: the policy has no key; want client or user", "1:12: the policy has no limit; want limit or plans"},
 		"policies:\n- name: a\n  limit: 1/minute\n": {"2:3: the policy has no key; want client or user"},
 		"policies:\n- name: a\n  key: user\n":       {"2:3: the policy has no limit; want limit or plans"},
-		policyWith("key: user"):                     {`5:3: "key" is repeated, it is first in line 3; want it once`},
-		policyWith("Shadow: true"):                  {`5:3: field "Shadow" is unknown; want ` + wantFields + " (did you mean shadow?)"},
-		policyWith("maxdelay: 1s"):                  {`5:3: field "maxdelay" is unknown; want ` + wantFields + " (did you mean max_delay?)"},
-		policyWith("burst: 10"):                     {`5:3: field "burst" is unknown; want it in the limit, as in limit: 5/minute burst 10`},
-		policyWith("delay: 1s"):                     {`5:3: field "delay" is unknown; want max_delay`},
-		policyWith("true: 1"):                       {"5:3: the name of a field is true; want text"},
-		policyWith(long + ": 1"):                    {`5:3: field "` + long[:80] + `..." is unknown; want ` + wantFields},
-		policyWith("'a\\x\n\n b': 1"):               {"5:3: this is not YAML: unexpected key name"},
+		one("key: user"):                            {`5:3: "key" is repeated, it is first in line 3; want it once`},
+		one("Shadow: true"):                         {`5:3: field "Shadow" is unknown; want ` + wantFields + " (did you mean shadow?)"},
+		one("maxdelay: 1s"):                         {`5:3: field "maxdelay" is unknown; want ` + wantFields + " (did you mean max_delay?)"},
+		one("burst: 10"):                            {`5:3: field "burst" is unknown; want it in the limit, as in limit: 5/minute burst 10`},
+		one("delay: 1s"):                            {`5:3: field "delay" is unknown; want max_delay`},
+		one("true: 1"):                              {"5:3: the name of a field is true; want text"},
+		one(long + ": 1"):                           {`5:3: field "` + long[:80] + `..." is unknown; want ` + wantFields},
+		one("'a\\x\n\n b': 1"):                      {"5:3: this is not YAML: unexpected key name"},
 
 		// Names.
-		policyWithoutName("name: 12"):      {"4:9: name is 12; want " + wantName},
-		policyWithoutName("name: true"):    {"4:9: name is true; want " + wantName},
-		policyWithoutName("name: ''"):      {`4:9: name is ""; want ` + wantName},
-		policyWithoutName("name:"):         {"4:3: name has no value; want text"},
-		policyWithoutName("name: null"):    {"4:9: name is null; want " + wantName},
-		policyWithoutName("name: [a]"):     {"4:9: name is a list; want " + wantName},
-		policyWithoutName("name: é"):       {`4:9: name is "é"; want printable ASCII`},
-		policyWithoutName(`name: "a\nb"`):  {`4:9: name is "a\nb"; want printable ASCII`},
-		policyWithoutName("name: " + long): {"4:9: name has 100 characters; want at most 64"},
-		policyWith("") + "- key: user":     {"6:3: the policy has no name; want one such as client, as the store keeps its state under it", "6:3: the policy has no limit; want limit or plans"},
+		unnamed("name: 12"):      {"4:9: name is 12; want " + wantName},
+		unnamed("name: true"):    {"4:9: name is true; want " + wantName},
+		unnamed("name: ''"):      {`4:9: name is ""; want ` + wantName},
+		unnamed("name:"):         {"4:3: name has no value; want text"},
+		unnamed("name: null"):    {"4:9: name is null; want " + wantName},
+		unnamed("name: [a]"):     {"4:9: name is a list; want " + wantName},
+		unnamed("name: é"):       {`4:9: name is "é"; want printable ASCII`},
+		unnamed(`name: "a\nb"`):  {`4:9: name is "a\nb"; want printable ASCII`},
+		unnamed("name: " + long): {"4:9: name has 100 characters; want at most 64"},
+		one("") + "- key: user":  {"6:3: the policy has no name; want one such as client, as the store keeps its state under it", "6:3: the policy has no limit; want limit or plans"},
 		"policies:\n- {name: a, key: user, limit: 1/minute}\n- {key: user, name: a, limit: 1/minute}\n": {`3:21: name "a" is taken by the policy in line 2; want unique names`},
 
 		"policies:\n- {name: 1, key: user, limit: 1/minute}\n- {name: 1, key: user, limit: 1/minute}\n": {"2:10: name is 1; want " + wantName, "3:10: name is 1; want " + wantName},
@@ -256,56 +256,56 @@ func TestMistakes(t *testing.T) {
 		"policies: [{limit: 1/minute, key: [user, user], name: a}]":        {`1:42: key "user" is repeated; want it once`},
 
 		// Limits and plans.
-		"policies: [{key: user, limit: 100/minit, name: a}]":   {`1:31: limit is "100/minit": period is "minit"; want second, minute, hour, day or a duration such as 5s`},
-		"policies: [{key: user, limit: 0/minute, name: a}]":    {`1:31: limit is "0/minute": count is 0; want at least 1`},
-		"policies: [{key: user, limit: 100, name: a}]":         {"1:31: limit is 100; want a limit such as 100/minute"},
-		"policies: [{key: user, limit: [5/minute], name: a}]":  {"1:31: limit is a list; want a limit such as 100/minute"},
-		"policies: [{key: user, limit: '', name: a}]":          {`1:31: limit is "": want a form such as "100/minute", "25/5s" or "100/minute burst 20"`},
-		policyWith("plans:"):                                   {"5:3: plans has no value; want " + wantPlans + wantOut},
-		policyWith("plans: {}"):                                {"5:10: plans is empty; want " + wantPlans},
-		policyWith("plans: [free]"):                            {"5:10: plans is a list; want " + wantPlans},
-		policyWith("plans: {free: 60, pro: 6/m, free: 7, x:}"): {"5:17: plan \"free\" is 60; want a limit such as 100/minute", `5:26: plan "pro" is "6/m": period is "m"; want second, minute, hour, day or a duration such as 5s`, `5:31: "free" is repeated, it is first in line 5; want it once`, `5:42: plan "x" is empty; want a limit such as 100/minute`},
-		policyWith("plans: {7: 5/minute}"):                     {"5:11: the name of a field is 7; want text"},
+		"policies: [{key: user, limit: 100/minit, name: a}]":  {`1:31: limit is "100/minit": period is "minit"; want second, minute, hour, day or a duration such as 5s`},
+		"policies: [{key: user, limit: 0/minute, name: a}]":   {`1:31: limit is "0/minute": count is 0; want at least 1`},
+		"policies: [{key: user, limit: 100, name: a}]":        {"1:31: limit is 100; want a limit such as 100/minute"},
+		"policies: [{key: user, limit: [5/minute], name: a}]": {"1:31: limit is a list; want a limit such as 100/minute"},
+		"policies: [{key: user, limit: '', name: a}]":         {`1:31: limit is "": want a form such as "100/minute", "25/5s" or "100/minute burst 20"`},
+		one("plans:"):        {"5:3: plans has no value; want " + wantPlans + wantOut},
+		one("plans: {}"):     {"5:10: plans is empty; want " + wantPlans},
+		one("plans: [free]"): {"5:10: plans is a list; want " + wantPlans},
+		one("plans: {free: 60, pro: 6/m, free: 7, x:}"): {"5:17: plan \"free\" is 60; want a limit such as 100/minute", `5:26: plan "pro" is "6/m": period is "m"; want second, minute, hour, day or a duration such as 5s`, `5:31: "free" is repeated, it is first in line 5; want it once`, `5:42: plan "x" is empty; want a limit such as 100/minute`},
+		one("plans: {7: 5/minute}"):                     {"5:11: the name of a field is 7; want text"},
 
 		// The rest.
-		policyWith("routes:"):                     {"5:3: routes has no value; want " + wantRoutes + wantOut},
-		policyWith("routes: []"):                  {"5:11: routes is an empty list; want " + wantRoutes + ", or leave it out for every request"},
-		policyWith("routes: POST /login"):         {`5:11: routes is "POST /login"; want ` + wantRoutes},
-		policyWith("routes: [/a, 7, a]"):          {"5:16: routes has 7; want " + wantRoutes, `5:19: route is "a": there is no "/"; want "/a"`},
-		policyWith("routes: [login/]"):            {`5:12: route is "login/": "login" would be a host, which has a dot or a port; want "/login/"`},
-		policyWith("routes: [POST login/a]"):      {`5:12: route is "POST login/a": "login" would be a host, which has a dot or a port; want "POST /login/a"`},
-		policyWith("routes: [post/login]"):        {`5:12: route is "post/login": "post" would be a host, which has a dot or a port; want "POST /login"`},
-		policyWith("routes: [PSOT/login]"):        {`5:12: route is "PSOT/login": "PSOT" would be a host, which has a dot or a port; want "POST /login"`},
-		policyWith("routes: [PSOT /login]"):       {`5:12: route is "PSOT /login": method "PSOT" is unknown (did you mean POST?)`},
-		policyWith("routes: [DLETEE /a, GETT /]"): {`5:12: route is "DLETEE /a": method "DLETEE" is unknown (did you mean DELETE?)`, `5:23: route is "GETT /": method "GETT" is unknown (did you mean GET?)`},
-		policyWith("routes: ['*/login']"):         {`5:12: route is "*/login": what stands before the first slash is a host, which has no "*"; want a pattern such as "POST /login"`},
-		policyWith("routes: ['POST /login ']"):    {`5:12: route is "POST /login ": " " at offset 11 is white space or cannot be printed; a path that has it is written with %20; want a pattern such as "POST /login"`},
-		policyWith("routes: [POST\u00a0/login]"):  {`5:12: route is "POST\u00a0/login": "\u00a0" at offset 4 is white space or cannot be printed; a path that has it is written with %C2%A0; want a pattern such as "POST /login"`},
-		policyWith("routes: [/a?b=c]"):            {`5:12: route is "/a?b=c": a path ends before "?"; one that has it is written with %3F; want a pattern such as "POST /login"`},
-		policyWith("cost: 0"):                     {"5:9: cost is 0; want a whole number from 1 or size"},
-		policyWith("cost: -1"):                    {"5:9: cost is -1; want a whole number from 1 or size"},
-		policyWith("cost: 010"):                   {"5:9: cost is 010; " + wantDecimal},
-		policyWith("cost: 0x5"):                   {"5:9: cost is 0x5; " + wantDecimal},
-		policyWith("cost: 0o5"):                   {"5:9: cost is 0o5; " + wantDecimal},
-		policyWith("cost: 0b10"):                  {"5:9: cost is 0b10; " + wantDecimal},
-		policyWith("cost: 1_0"):                   {"5:9: cost is 1_0; " + wantDecimal},
-		policyWith("cost: +5"):                    {"5:9: cost is +5; " + wantDecimal},
-		policyWith("cost: 1.5"):                   {"5:9: cost is 1.5; want a whole number from 1 or size"},
-		policyWith("cost: '1'"):                   {`5:9: cost is "1"; want a whole number from 1 without quotes`},
-		policyWith("cost: sise"):                  {`5:9: cost is "sise"; want a whole number from 1 or size (did you mean size?)`},
-		policyWith("cost: 6"):                     {"5:9: cost is 6 and the limit allows at most 5 at once; no request could ever pass"},
-		policyWith("cost: 18446744073709551616"):  {`5:9: cost is "18446744073709551616"; want a whole number from 1 or size`},
-		policyWith("cost: 18446744073709551615"):  {"5:9: cost is 18446744073709551615; want a whole number from 1 or size"},
-		policyWith("shadow:"):                     {"5:3: shadow has no value; want true or false" + wantOut},
-		policyWith("shadow: yes"):                 {`5:11: shadow is "yes"; want true or false`},
-		policyWith("shadow: 'true'"):              {`5:11: shadow is "true"; want true or false without quotes`},
-		policyWith("shadow: 1"):                   {"5:11: shadow is 1; want true or false"},
-		policyWith("shadow: ~"):                   {"5:11: shadow is null; want true or false"},
-		policyWith("max_delay: 5"):                {"5:14: max_delay is 5; want a duration such as 500ms"},
-		policyWith("max_delay: 5 s"):              {`5:14: max_delay is "5 s"; want a duration such as 500ms`},
-		policyWith("max_delay: -5s"):              {"5:14: max_delay is -5s; want 0 (no delay) to 8784h0m0s"},
-		policyWith("on_failure: close"):           {`5:15: on_failure is "close"; want local, open or closed (did you mean closed?)`},
-		policyWith("on_failure: false"):           {"5:15: on_failure is false; want local, open or closed"},
+		one("routes:"):                     {"5:3: routes has no value; want " + wantRoutes + wantOut},
+		one("routes: []"):                  {"5:11: routes is an empty list; want " + wantRoutes + ", or leave it out for every request"},
+		one("routes: POST /login"):         {`5:11: routes is "POST /login"; want ` + wantRoutes},
+		one("routes: [/a, 7, a]"):          {"5:16: routes has 7; want " + wantRoutes, `5:19: route is "a": there is no "/"; want "/a"`},
+		one("routes: [login/]"):            {`5:12: route is "login/": "login" would be a host, which has a dot or a port; want "/login/"`},
+		one("routes: [POST login/a]"):      {`5:12: route is "POST login/a": "login" would be a host, which has a dot or a port; want "POST /login/a"`},
+		one("routes: [post/login]"):        {`5:12: route is "post/login": "post" would be a host, which has a dot or a port; want "POST /login"`},
+		one("routes: [PSOT/login]"):        {`5:12: route is "PSOT/login": "PSOT" would be a host, which has a dot or a port; want "POST /login"`},
+		one("routes: [PSOT /login]"):       {`5:12: route is "PSOT /login": method "PSOT" is unknown (did you mean POST?)`},
+		one("routes: [DLETEE /a, GETT /]"): {`5:12: route is "DLETEE /a": method "DLETEE" is unknown (did you mean DELETE?)`, `5:23: route is "GETT /": method "GETT" is unknown (did you mean GET?)`},
+		one("routes: ['*/login']"):         {`5:12: route is "*/login": what stands before the first slash is a host, which has no "*"; want a pattern such as "POST /login"`},
+		one("routes: ['POST /login ']"):    {`5:12: route is "POST /login ": " " at offset 11 is white space or cannot be printed; a path that has it is written with %20; want a pattern such as "POST /login"`},
+		one("routes: [POST\u00a0/login]"):  {`5:12: route is "POST\u00a0/login": "\u00a0" at offset 4 is white space or cannot be printed; a path that has it is written with %C2%A0; want a pattern such as "POST /login"`},
+		one("routes: [/a?b=c]"):            {`5:12: route is "/a?b=c": a path ends before "?"; one that has it is written with %3F; want a pattern such as "POST /login"`},
+		one("cost: 0"):                     {"5:9: cost is 0; want a whole number from 1 or size"},
+		one("cost: -1"):                    {"5:9: cost is -1; want a whole number from 1 or size"},
+		one("cost: 010"):                   {"5:9: cost is 010; " + wantDecimal},
+		one("cost: 0x5"):                   {"5:9: cost is 0x5; " + wantDecimal},
+		one("cost: 0o5"):                   {"5:9: cost is 0o5; " + wantDecimal},
+		one("cost: 0b10"):                  {"5:9: cost is 0b10; " + wantDecimal},
+		one("cost: 1_0"):                   {"5:9: cost is 1_0; " + wantDecimal},
+		one("cost: +5"):                    {"5:9: cost is +5; " + wantDecimal},
+		one("cost: 1.5"):                   {"5:9: cost is 1.5; want a whole number from 1 or size"},
+		one("cost: '1'"):                   {`5:9: cost is "1"; want a whole number from 1 without quotes`},
+		one("cost: sise"):                  {`5:9: cost is "sise"; want a whole number from 1 or size (did you mean size?)`},
+		one("cost: 6"):                     {"5:9: cost is 6 and the limit allows at most 5 at once; no request could ever pass"},
+		one("cost: 18446744073709551616"):  {`5:9: cost is "18446744073709551616"; want a whole number from 1 or size`},
+		one("cost: 18446744073709551615"):  {"5:9: cost is 18446744073709551615; want a whole number from 1 or size"},
+		one("shadow:"):                     {"5:3: shadow has no value; want true or false" + wantOut},
+		one("shadow: yes"):                 {`5:11: shadow is "yes"; want true or false`},
+		one("shadow: 'true'"):              {`5:11: shadow is "true"; want true or false without quotes`},
+		one("shadow: 1"):                   {"5:11: shadow is 1; want true or false"},
+		one("shadow: ~"):                   {"5:11: shadow is null; want true or false"},
+		one("max_delay: 5"):                {"5:14: max_delay is 5; want a duration such as 500ms"},
+		one("max_delay: 5 s"):              {`5:14: max_delay is "5 s"; want a duration such as 500ms`},
+		one("max_delay: -5s"):              {"5:14: max_delay is -5s; want 0 (no delay) to 8784h0m0s"},
+		one("on_failure: close"):           {`5:15: on_failure is "close"; want local, open or closed (did you mean closed?)`},
+		one("on_failure: false"):           {"5:15: on_failure is false; want local, open or closed"},
 	} {
 		_, err := policyfile.Parse("p.yaml", []byte(text), funcs)
 		for i := range want {
@@ -324,7 +324,7 @@ func TestRoutes(t *testing.T) {
 		"ACL /a", "BIND /a", "LABEL /a", "LINK /a", "MERGE /a", "NOTIFY /a", "POLL /a", "PUSH /a",
 		"localhost/", "LocalHost/", "example.com/", "GET login:80/", "[::1]/", "/:id", "/{id}/{$}", "/*path", "/é/%20",
 	}
-	policies := parse(t, policyWith(`routes: ["`+strings.Join(want, `", "`)+`"]`))
+	policies := parse(t, one(`routes: ["`+strings.Join(want, `", "`)+`"]`))
 	if got := policies[0].Routes; !slices.Equal(got, want) {
 		t.Errorf("got %q; want %q", got, want)
 	}
@@ -402,7 +402,7 @@ func TestLoad(t *testing.T) {
 	if policies, err := policyfile.Load(path, funcs); err != nil || len(policies) != 3 {
 		t.Errorf("got %d policies, %v; want 3", len(policies), err)
 	}
-	write(t, path, policyWith("on_failure: shut"))
+	write(t, path, one("on_failure: shut"))
 	if _, err := policyfile.Load(path, funcs); err == nil || err.Error() != path+`:5:15: on_failure is "shut"; want local, open or closed` {
 		t.Errorf("got %v; want the path, line and column", err)
 	}
