@@ -45,7 +45,7 @@ func TestRollout(t *testing.T) {
 	}
 }
 
-// sampleLog is a morning of the quickstart's server: visitors, an office behind one
+// sampleLog is a morning of an API server: visitors, an office behind one
 // address, a user who fetches reports all the time, an attacker who guesses passwords from
 // many addresses of one network, and lines that servers write without a request.
 func sampleLog() []byte {
