@@ -3,13 +3,13 @@ package ratelimitotel
 import (
 	"net/http"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/seed-e377111c/ratelimit/internal/cowmap"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -25,9 +25,7 @@ type decisions struct {
 	duration metric.Float64Histogram
 	outcomes [outcomes][]metric.RecordOption // the attributes of duration
 
-	policies sync.Map   // name to *counts
-	mu       sync.Mutex // held to add a policy
-	added    int        // policies
+	policies cowmap.Map[string, *counts]
 }
 
 // counts are numbers of a policy by outcome.
@@ -98,23 +96,29 @@ func (ds *decisions) observe(r *http.Request, d middleware.Decision) {
 
 // countsOf returns the counts of a policy, new ones if there are none.
 func (ds *decisions) countsOf(name string) *counts {
-	if c, ok := ds.policies.Load(name); ok {
-		return c.(*counts)
+	known := ds.policies.Load()
+	c := known[name]
+	if c == nil && len(known) > maxPolicies {
+		c = known[otherPolicies]
 	}
-	ds.mu.Lock()
-	defer ds.mu.Unlock()
-	if _, ok := ds.policies.Load(name); !ok && ds.added >= maxPolicies {
+	if c == nil {
+		ds.policies.Update(func(all map[string]*counts) { c = add(all, name) })
+	}
+	return c
+}
+
+func add(all map[string]*counts, name string) *counts {
+	if all[name] == nil && len(all) >= maxPolicies {
 		name = otherPolicies
 	}
-	if c, ok := ds.policies.Load(name); ok {
-		return c.(*counts)
+	c := all[name]
+	if c == nil {
+		c = new(counts)
+		for o := range outcomes {
+			c.attributes[o] = metric.WithAttributeSet(attribute.NewSet(policyKey.String(name), o.attribute()))
+		}
+		all[name] = c
 	}
-	c := new(counts)
-	for o := range outcomes {
-		c.attributes[o] = metric.WithAttributeSet(attribute.NewSet(policyKey.String(name), o.attribute()))
-	}
-	ds.policies.Store(name, c)
-	ds.added++
 	return c
 }
 
@@ -125,11 +129,9 @@ func (ds *decisions) collect(to metric.Observer) {
 			ds.countsOf(p.Name)
 		}
 	}
-	ds.policies.Range(func(_, value any) bool {
-		c := value.(*counts)
+	for _, c := range ds.policies.Load() {
 		for o := range outcomes {
 			to.ObserveInt64(ds.counter, c.n[o].Load(), c.attributes[o])
 		}
-		return true
-	})
+	}
 }

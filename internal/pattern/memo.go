@@ -1,10 +1,6 @@
 package pattern
 
-import (
-	"maps"
-	"sync"
-	"sync/atomic"
-)
+import "github.com/seed-e377111c/ratelimit/internal/cowmap"
 
 // maxMemo is more routes than an application has, and little to hold should
 // somebody find a way to invent them.
@@ -13,31 +9,20 @@ const maxMemo = 1024
 // Memo remembers what was worked out for a route. Reading takes no lock and
 // allocates nothing; the few writes copy. The zero value is ready.
 type Memo[K comparable, V any] struct {
-	known atomic.Pointer[map[K]V]
-	mu    sync.Mutex // of writers
+	known cowmap.Map[K, V]
 }
 
 // Get returns what is known under the key.
 func (m *Memo[K, V]) Get(key K) (v V, ok bool) {
-	if known := m.known.Load(); known != nil {
-		v, ok = (*known)[key]
-	}
+	v, ok = m.known.Load()[key]
 	return v, ok
 }
 
 // Put remembers v, unless a thousand others are remembered already.
 func (m *Memo[K, V]) Put(key K, v V) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	next := map[K]V{}
-	if known := m.known.Load(); known != nil {
-		if len(*known) >= maxMemo {
-			return
-		}
-		next = maps.Clone(*known)
+	if len(m.known.Load()) < maxMemo {
+		m.known.Update(func(known map[K]V) { known[key] = v })
 	}
-	next[key] = v
-	m.known.Store(&next)
 }
 
 // Templates is [FromTemplate] with a memory, for use on every request.

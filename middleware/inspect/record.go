@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
+	"github.com/seed-e377111c/ratelimit/internal/cowmap"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -23,7 +25,7 @@ type record struct {
 	decisions ring                  // allowed or denied, by all policies together
 	degraded  ring                  // of these, the ones with an Err
 	cause     atomic.Pointer[error] // the last Err
-	policies  sync.Map              // name to *series
+	policies  cowmap.Map[string, *series]
 
 	mu   sync.Mutex // guards past
 	past []snapshot // of the steps in the window, oldest first
@@ -105,11 +107,16 @@ func (c *record) reason() string {
 
 // policySeries returns the series of a policy, a new one if there is none.
 func (c *record) policySeries(policy string) *series {
-	s, ok := c.policies.Load(policy)
-	if !ok {
-		s, _ = c.policies.LoadOrStore(policy, new(series))
+	s := c.policies.Load()[policy]
+	if s == nil {
+		c.policies.Update(func(all map[string]*series) {
+			if s = all[policy]; s == nil {
+				s = new(series)
+				all[policy] = s
+			}
+		})
 	}
-	return s.(*series)
+	return s
 }
 
 // beginStep is called by the first decision of a step, and before a page is made. It
@@ -134,14 +141,12 @@ func (c *record) forget(now int64) {
 	for _, p := range c.current() {
 		inForce[p.Name] = true
 	}
-	c.policies.Range(func(name, value any) bool {
-		s := value.(*series)
-		s.denied.forget(now)
-		s.recentLimits.forget(now)
-		if !inForce[name.(string)] && s.idle(now) {
-			c.policies.Delete(name)
-		}
-		return true
+	c.policies.Update(func(all map[string]*series) {
+		maps.DeleteFunc(all, func(name string, s *series) bool {
+			s.denied.forget(now)
+			s.recentLimits.forget(now)
+			return !inForce[name] && s.idle(now)
+		})
 	})
 }
 

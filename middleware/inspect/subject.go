@@ -48,8 +48,7 @@ func (i *Inspector) limitsFor(p *middleware.Policy, subject string) (limits []gc
 	if p.LimitFor == nil {
 		return []gcra.Limit{p.Limit}, true
 	}
-	if known, ok := i.record.policies.Load(p.Name); ok {
-		s := known.(*series)
+	if s := i.record.policies.Load()[p.Name]; s != nil {
 		if l, ok := s.denied.limitOf(subject); ok {
 			return []gcra.Limit{l}, true
 		}

@@ -139,8 +139,7 @@ func (i *Inspector) view() *view {
 	if v.Decisions.Degraded > 0 {
 		v.Decisions.Reason = c.reason()
 	}
-	rest := map[string]*series{}
-	c.policies.Range(func(name, s any) bool { rest[name.(string)] = s.(*series); return true })
+	rest := maps.Clone(c.policies.Load())
 	for _, p := range i.current() {
 		v.Policies = append(v.Policies, describe(&p, rest[p.Name], now))
 		delete(rest, p.Name)
