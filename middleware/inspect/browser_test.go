@@ -262,7 +262,7 @@ func TestScreenshots(t *testing.T) {
 		}
 	}
 	if bars := seen(b, chromedp.Evaluate[int64](`document.querySelectorAll("svg path.denied").length`)); bars == 0 {
-		t.Error("no chart has refusals")
+		t.Error("no chart has denials")
 	}
 	if said := b.complaints(); len(said) > 0 {
 		t.Errorf("the browser complains of %q", said)
