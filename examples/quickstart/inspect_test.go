@@ -134,7 +134,7 @@ func TestInspectPolicies(t *testing.T) {
 	p.says("everybody 7/hour", 1)
 	p.get(inspectPath, bearer)
 	answer := p.get(inspectPath, bearer)
-	if !strings.Contains(answer, "7/hour") || !strings.Contains(answer, "shadow: refuses nobody") || !strings.Contains(answer, "<dt>Decisions</dt><dd>0</dd>") {
+	if !strings.Contains(answer, "7/hour") || !strings.Contains(answer, "shadow: denies nothing") || !strings.Contains(answer, "<dt>Decisions</dt><dd>0</dd>") {
 		t.Errorf("got %.3000q; want the changed file, and no decision counted", answer)
 	}
 }

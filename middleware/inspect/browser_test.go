@@ -261,8 +261,8 @@ func TestScreenshots(t *testing.T) {
 			}
 		}
 	}
-	if bars := seen(b, chromedp.Evaluate[int64](`document.querySelectorAll("svg path.refused").length`)); bars == 0 {
-		t.Error("no chart has refusals")
+	if bars := seen(b, chromedp.Evaluate[int64](`document.querySelectorAll("svg path.denied").length`)); bars == 0 {
+		t.Error("no chart has denials")
 	}
 	if said := b.complaints(); len(said) > 0 {
 		t.Errorf("the browser complains of %q", said)
@@ -299,7 +299,7 @@ func TestResetInBrowser(t *testing.T) {
 
 		b.do(chromedp.Navigate(strings.Replace(address, "127.0.0.1", host, 1)))
 		if got, want := b.text("table.most tbody tr"), hostile+" 2"; got != want {
-			t.Errorf("%s: most refused: got %q; want %q", host, got, want)
+			t.Errorf("%s: most denied: got %q; want %q", host, got, want)
 		}
 		b.do(chromedp.Click(chromedp.CSS("table.most a")), chromedp.WaitVisible(chromedp.CSS(".answer")))
 		if got := b.text(".answer h3"); got != hostile {
@@ -347,7 +347,7 @@ func TestCrossSiteInBrowser(t *testing.T) {
 	t.Cleanup(evil.Close)
 	b.do(chromedp.Navigate(strings.Replace(evil.URL, "127.0.0.1", "inspector.test", 1)),
 		chromedp.Click(chromedp.CSS("button")), chromedp.WaitNotPresent(chromedp.CSS("button")))
-	if got, want := b.text("body"), "refused: the request comes from another site"; got != want {
+	if got, want := b.text("body"), "denied: the request comes from another site"; got != want {
 		t.Errorf("got %q; want %q", got, want)
 	}
 	if got := s.left("x"); got != "client 0/5" {

@@ -8,25 +8,25 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware/policyfile"
 )
 
-// fill repeats a text up to the size that a file may have.
+// fill repeats a text up to the size limit of a file.
 func fill(begin, text string) string {
 	const maxSize = 64 << 10
 	return begin + strings.Repeat(text, (maxSize-len(begin))/len(text))
 }
 
-// below repeats a text for less than as many tokens as are read.
+// below repeats a text, for fewer tokens than the limit.
 func below(begin, text string) string { return begin + strings.Repeat(text, 1500) }
 
-// A file that is made to be hard to read is refused, at little cost: no depth
-// to fall into, and nothing small that stands for something large.
-func TestHostile(t *testing.T) {
+// A hostile file is rejected at little cost: deep nesting, many tokens and expanding
+// aliases are bounded.
+func TestParseBounds(t *testing.T) {
 	var bomb strings.Builder
 	bomb.WriteString("a0: &a0 [a, b, c, d, e, f, g, h, i, j]\n")
 	for i := range 20 {
 		fmt.Fprintf(&bomb, "a%d: &a%d [%s*a%d]\n", i+1, i+1, strings.Repeat(fmt.Sprintf("*a%d, ", i), 9), i)
 	}
 	const deep = ": lists and mappings are nested more than 16 deep; want a list of policies"
-	const much = ": the file has more than 8000 words, values, marks and comments (YAML tokens), which is the most that is read"
+	const much = ": the file has more than 8000 YAML tokens (words, values, marks and comments); want at most that many"
 	for text, want := range map[string]string{
 		fill("", "a:\n"):                   "4001:1" + much,
 		fill("", "? a\n"):                  "4001:1" + much,
@@ -43,7 +43,7 @@ func TestHostile(t *testing.T) {
 		below("policies: [", ", "):         "this is not YAML: ",
 		fill("policies: '", "x"):           "this is not YAML: ",
 		below("policies: [", "{}, ") + "]": "has no key",
-		below("policies:\n", "- &a {}\n"):  "mistakes more",
+		below("policies:\n", "- &a {}\n"):  "more mistakes",
 		fill("policies:\n- key: ", "x"):    `x..."; want client or user`,
 		fill("policies:\n- name: ", "é"):   "has 65518 characters; want at most 64",
 		below("", "---\n"):                 "the file is empty",
@@ -51,10 +51,10 @@ func TestHostile(t *testing.T) {
 		fill("", "\r"):                     "the file is empty",
 		fill("", " "):                      "the file is empty",
 		below("", "#\n"):                   "the file is empty",
-		bomb.String() + "policies: *a20\n": "an alias (*) is not read here",
+		bomb.String() + "policies: *a20\n": "aliases (*) are not supported",
 		bomb.String() + good:               `field "a0" is unknown`,
 	} {
-		_, err := policyfile.Parse("p.yaml", []byte(text), words)
+		_, err := policyfile.Parse("p.yaml", []byte(text), funcs)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.50q: got %.300v; want %s", text, err, want)
 		} else if len(err.Error()) > 64<<10 {
@@ -63,7 +63,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// What a file with many policies needs is read.
+// 250 policies are within the bounds.
 func TestManyPolicies(t *testing.T) {
 	var text strings.Builder
 	text.WriteString("policies:\n")

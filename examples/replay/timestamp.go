@@ -10,25 +10,25 @@ import (
 // commonTime is the time of the Common log format.
 const commonTime = "02/Jan/2006:15:04:05 -0700"
 
-// A log from before 2000 or after 2099 has its times in another form than was
-// thought, and would bring the clock to where all other lines are of no use.
+// A time outside these years was misread, for example in another unit, and would move the
+// clock beyond all other lines.
 const (
 	firstYear = 2000
 	lastYear  = 2099
 )
 
-// clockText reads times. It remembers the last one.
-type clockText struct {
-	text string
-	at   int64 // microseconds since 1970
-	zone *time.Location
-	fine bool // some were not whole seconds
+// timestamps parses times. It caches the last one.
+type timestamps struct {
+	text      string
+	at        int64 // microseconds since 1970
+	zone      *time.Location
+	subSecond bool // some were not whole seconds
 }
 
-// read is when that is, in microseconds since 1970. The forms are that of the
-// Common log format, RFC 3339 (the colon in its offset may be missing), and
-// Unix time as a number of seconds, milliseconds, microseconds or nanoseconds.
-func (c *clockText) read(text []byte) (int64, error) {
+// read returns a time in microseconds since 1970. The formats are those of the Common log
+// format and RFC 3339 (the colon in the offset may be missing), and Unix time in seconds,
+// milliseconds, microseconds or nanoseconds.
+func (c *timestamps) read(text []byte) (int64, error) {
 	if string(text) == c.text && c.zone != nil {
 		return c.at, nil
 	}
@@ -41,14 +41,14 @@ func (c *clockText) read(text []byte) (int64, error) {
 		return 0, fmt.Errorf("the time is %q, in the year %d; want %d to %d", clip(s), y, firstYear, lastYear)
 	}
 	c.text, c.at, c.zone = s, t.UnixMicro(), t.Location()
-	c.fine = c.fine || t.Nanosecond() != 0
+	c.subSecond = c.subSecond || t.Nanosecond() != 0
 	return c.at, nil
 }
 
-// fineness is 2 for a time with parts of a second, 1 for one of whole seconds
-// and 0 for what is none. Of a line's times the finest counts: Traefik writes
-// one of each kind, nginx often does.
-func fineness(text []byte) int {
+// precision returns 2 for a time with fractions of a second, 1 for whole seconds and 0 for
+// no time. The most precise time of a line counts: Traefik writes one of each kind, nginx
+// often does.
+func precision(text []byte) int {
 	t, err := parseTime(string(text))
 	switch {
 	case err != nil || t.Year() < firstYear || t.Year() > lastYear:
@@ -76,15 +76,15 @@ func parseTime(s string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("the time is %q; want one such as 20/Nov/2026:13:55:36 +0000, 2026-11-20T13:55:36.123Z or 1795182936.123", clip(s))
 }
 
-// parseUnix reads a number. Its size tells the unit: seconds have 10 digits
-// before the point until the year 2286, milliseconds 13.
+// parseUnix parses a number. Its size shows the unit: until the year 2286 seconds have 10
+// digits before the point, milliseconds 13.
 func parseUnix(s string) (time.Time, bool) {
 	whole, fraction, _ := strings.Cut(s, ".")
 	n, err := strconv.ParseInt(whole, 10, 64)
 	if err != nil || n < 0 {
 		return time.Time{}, false
 	}
-	unit := int64(1) // how many make a second
+	unit := int64(1) // per second
 	for _, most := range []int64{1e11, 1e14, 1e17} {
 		if n >= most {
 			unit *= 1000

@@ -14,8 +14,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware/policyfile"
 )
 
-// within fails the test if f does not return. A call that waits for a named pipe
-// is let go, so that it does not outlive the test.
+// within fails the test if f does not return. If a call waits for a named pipe, within
+// opens the pipe for writing, so that the call ends with the test.
 func within(t *testing.T, pipe string, f func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -33,7 +33,7 @@ func within(t *testing.T, pipe string, f func()) {
 	}
 }
 
-// What is no regular file is refused at once, also behind a link.
+// Files that are not regular are rejected at once, also behind a link.
 func TestLoadSpecialFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -47,20 +47,19 @@ func TestLoadSpecialFiles(t *testing.T) {
 	for path, want := range map[string]string{pipe: "a named pipe", link: "a named pipe", dir: "a directory", os.DevNull: "a device"} {
 		want = "policyfile: " + path + " is " + want + "; want a regular file or a link to one"
 		within(t, pipe, func() {
-			if _, err := policyfile.Load(path, words); err == nil || err.Error() != want {
+			if _, err := policyfile.Load(path, funcs); err == nil || err.Error() != want {
 				t.Errorf("got %v; want %s", err, want)
 			}
 		})
 	}
 	within(t, pipe, func() { // that has come after the look
-		if _, err := policyfile.Open(pipe); err == nil || !strings.Contains(err.Error(), "is a named pipe") {
+		if _, err := policyfile.OpenRegular(pipe); err == nil || !strings.Contains(err.Error(), "is a named pipe") {
 			t.Errorf("got %v; want that it is a named pipe", err)
 		}
 	})
 }
 
-// A named pipe that takes the place of the file holds up neither Reload nor the
-// end of Run.
+// A named pipe in place of the file blocks neither Reload nor the end of Run.
 func TestWatchNamedPipe(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "policies.yaml")
