@@ -1,10 +1,6 @@
 package pattern
 
-import (
-	"maps"
-	"sync"
-	"sync/atomic"
-)
+import "github.com/seed-e377111c/ratelimit/internal/cowmap"
 
 // maxCache is more routes than an application has, and bounds the memory if a client finds a way to
 // invent routes.
@@ -13,31 +9,20 @@ const maxCache = 1024
 // Cache holds what was computed for a route. Get takes no lock and allocates nothing; Put copies
 // the map. It never evicts. The zero value is ready to use.
 type Cache[K comparable, V any] struct {
-	entries atomic.Pointer[map[K]V]
-	mu      sync.Mutex // held by writers
+	entries cowmap.Map[K, V]
 }
 
 // Get returns the value of the key, and whether there is one.
 func (m *Cache[K, V]) Get(key K) (v V, ok bool) {
-	if entries := m.entries.Load(); entries != nil {
-		v, ok = (*entries)[key]
-	}
+	v, ok = m.entries.Load()[key]
 	return v, ok
 }
 
 // Put stores v, unless the cache is full.
 func (m *Cache[K, V]) Put(key K, v V) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	next := map[K]V{}
-	if entries := m.entries.Load(); entries != nil {
-		if len(*entries) >= maxCache {
-			return
-		}
-		next = maps.Clone(*entries)
+	if len(m.entries.Load()) < maxCache {
+		m.entries.Update(func(entries map[K]V) { entries[key] = v })
 	}
-	next[key] = v
-	m.entries.Store(&next)
 }
 
 // Templates is [FromTemplate] with a cache, for use on every request. The zero value is ready.
