@@ -21,6 +21,7 @@ import (
 
 	ratelimit "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/middleware"
 	"github.com/seed-e377111c/ratelimit/middleware/inspect"
 )
@@ -156,10 +157,10 @@ func (b *browser) screenshot(name string) {
 // busyStore says of itself what a Redis of two servers would.
 type busyStore struct{ *gcra.Memory }
 
-func (busyStore) Stats() gcra.Stats {
-	return gcra.Stats{
+func (busyStore) Stats() redisstore.Stats {
+	return redisstore.Stats{
 		Batches: 1000, Operations: 2300, BatchTime: 640 * time.Millisecond, CachedDenials: 200, FailedBatches: 3,
-		Servers: []gcra.ServerState{{Server: "10.0.0.5:6379", Breaker: gcra.BreakerClosed}, {Server: "10.0.0.6:6379", Breaker: gcra.BreakerOpen}},
+		Servers: []redisstore.ServerState{{Server: "10.0.0.5:6379", Breaker: redisstore.BreakerClosed}, {Server: "10.0.0.6:6379", Breaker: redisstore.BreakerOpen}},
 	}
 }
 

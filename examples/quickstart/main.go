@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 )
 
 func main() {
@@ -77,7 +78,7 @@ func openStore(redisURL string) (store gcra.Store, kept string, err error) {
 	if redisURL == "" {
 		return gcra.NewMemory(), "in this process; -redis shares them between servers", nil
 	}
-	redis, err := gcra.Open(redisURL)
+	redis, err := redisstore.Open(redisURL)
 	if err != nil {
 		return nil, "", err
 	}

@@ -206,7 +206,7 @@ func TestRedisAway(t *testing.T) {
 	const away = "127.0.0.1:1" // a port on which nothing listens
 	p := process.Start(t, "-redis", "redis://user:hunter2@"+away)
 	p.MayLog = []string{"ratelimit: redis "}
-	if out := p.Out.String(); strings.Count(out, "until Redis works: gcra: redis at "+away+" does not answer") != 1 || strings.Contains(out, "hunter2") {
+	if out := p.Out.String(); strings.Count(out, "until Redis works: redisstore: redis at "+away+" does not answer") != 1 || strings.Contains(out, "hunter2") {
 		t.Errorf("it says %q; want one line on the Redis and no password", out)
 	}
 	for i := range 11 {

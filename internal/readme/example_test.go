@@ -19,6 +19,7 @@ import (
 
 	ratelimit "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
@@ -30,7 +31,7 @@ func stores() error {
 	store := gcra.NewMemory()
 	_ = store
 	{
-		store, err := gcra.Open("redis://localhost:6379/0")
+		store, err := redisstore.Open("redis://localhost:6379/0")
 		if err != nil {
 			return err
 		}
@@ -41,28 +42,28 @@ func stores() error {
 		}
 	}
 	{
-		store, err := gcra.Open("redis://10.0.0.1:6379,10.0.0.2:6379,10.0.0.3:6379")
+		store, err := redisstore.Open("redis://10.0.0.1:6379,10.0.0.2:6379,10.0.0.3:6379")
 		_, _ = store, err
 	}
 	{
 		var pool *x509.CertPool
-		opts, err := gcra.Options("rediss://redis.internal:6379/0")
+		opts, err := redisstore.Options("rediss://redis.internal:6379/0")
 		if err != nil {
 			return err
 		}
 		opts.TLSConfig.RootCAs = pool
-		store := gcra.NewRedis(redis.NewUniversalClient(opts))
+		store := redisstore.New(redis.NewUniversalClient(opts))
 		_ = store
 	}
 	{
-		store := gcra.NewRedis(redis.NewFailoverClient(&redis.FailoverOptions{
+		store := redisstore.New(redis.NewFailoverClient(&redis.FailoverOptions{
 			MasterName:            "mymaster",
 			SentinelAddrs:         []string{"10.0.0.1:26379", "10.0.0.2:26379", "10.0.0.3:26379"},
 			ContextTimeoutEnabled: true,
 			DialTimeout:           500 * time.Millisecond, // a silent sentinel must not hold up the others
 			ReadTimeout:           500 * time.Millisecond,
 			MaxRetries:            -1,
-			Protocol:              2, // TLS needs it; see NewRedis
+			Protocol:              2, // TLS needs it; see redisstore.New
 		}))
 		store.Prefix = "shop:"
 		store.Timeout = 20 * time.Millisecond
