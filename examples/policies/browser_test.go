@@ -154,7 +154,7 @@ func (b *browser) screenshot(name string) {
 	}
 }
 
-// busyStore says of itself what a Redis of two servers would.
+// busyStore has the statistics of a store on two servers.
 type busyStore struct{ *gcra.Memory }
 
 func (busyStore) Stats() redisstore.Stats {
@@ -258,14 +258,14 @@ func TestScreenshots(t *testing.T) {
 		}
 	}
 	if bars := seen(b, chromedp.Evaluate[int64](`document.querySelectorAll("svg path.refused").length`)); bars == 0 {
-		t.Error("no chart has refusals")
+		t.Error("no chart has denials")
 	}
 	if said := b.complaints(); len(said) > 0 {
 		t.Errorf("the browser complains of %q", said)
 	}
 }
 
-// An administrator finds who is refused, looks the subject up and resets it, by
+// An administrator finds a denied client, looks the subject up and resets it, by
 // clicking; also over plain HTTP, where browsers say less of where a form comes
 // from.
 func TestResetInBrowser(t *testing.T) {
@@ -329,7 +329,7 @@ func TestResetInBrowser(t *testing.T) {
 	}
 }
 
-// The form of another site reaches the page, and is refused.
+// The page denies the form of another site.
 func TestCrossSiteInBrowser(t *testing.T) {
 	b := startBrowser(t)
 	s := serve(t, stopped(), middleware.Policy{Name: "client", Key: who, Limit: gcra.PerMinute(5)})

@@ -36,8 +36,8 @@ func TestOutbound(t *testing.T) {
 	transport, err := httpclient.New(httpclient.Config{
 		Base: &http.Transport{MaxIdleConnsPerHost: 100}, Store: gcra.NewMemory(),
 		Policies: []httpclient.Policy{
-			// A burst of 1 spreads the requests, so that what the network bunches
-			// finds room in the server's 5.
+			// A burst of 1 spreads the requests, so that bunched ones still fit into
+			// the server's burst of 5.
 			{Name: "burst", Key: httpclient.ByCredential, Limit: gcra.PerSecond(limit).WithBurst(1)},
 			{Name: "daily", Key: httpclient.ByCredential, Limit: gcra.PerDay(100)},
 		},
@@ -79,10 +79,10 @@ func TestOutbound(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), each)
 		var wg sync.WaitGroup
 		ticks := time.NewTicker(time.Second / (2 * limit))
-	asking:
+	calling:
 		for {
 			wg.Go(func() {
-				// A request whose turn comes after the end fails at once and is not sent.
+				// A request whose turn would come after the end is not sent.
 				resp, err := client.Do(r.Clone(ctx))
 				if err == nil {
 					io.Copy(io.Discard, resp.Body)
@@ -92,7 +92,7 @@ func TestOutbound(t *testing.T) {
 			select {
 			case <-ticks.C:
 			case <-ctx.Done():
-				break asking
+				break calling
 			}
 		}
 		ticks.Stop()
