@@ -158,7 +158,7 @@ func TestSnippets(t *testing.T) {
 
 var (
 	goRun = regexp.MustCompile(`go (?:-C (\S+) )?(?:run|test)\b.*? (\./\S*[^./\s]|\.)(?:\s|$)`)
-	makes = regexp.MustCompile(`^(?:FUZZTIME=\S+ )?make ([a-z ]+)`)
+	makes = regexp.MustCompile(`^(?:FUZZTIME=\S+ )?make ([a-z -]+)`)
 )
 
 // Commands name folders and make targets that exist.

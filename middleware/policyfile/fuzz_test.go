@@ -22,7 +22,7 @@ var placed = regexp.MustCompile(`^p\.yaml:(\d+):(\d+): \S`)
 // For any bytes Parse returns policies that a limiter takes, as many as a YAML decoder
 // finds, or errors with positions in the file.
 func FuzzParse(f *testing.F) {
-	if example, err := os.ReadFile("../../examples/quickstart/policies.yaml"); err == nil {
+	if example, err := os.ReadFile("../../examples/policies/policies.yaml"); err == nil {
 		f.Add(example)
 	}
 	for _, seed := range []string{
