@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -52,6 +53,7 @@ func TestResponses(t *testing.T) {
 // response.
 func response(n int, cfg ratelimit.Config) string {
 	mode := ratelimit.FailClosed
+	cfg.Logger = slog.New(slog.DiscardHandler)
 	if cfg.Store == nil {
 		now := time.Now() // stands still, so that nothing refills
 		cfg.Store = &gcra.Memory{Now: func() time.Time { return now }}
