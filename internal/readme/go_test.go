@@ -224,11 +224,11 @@ func function(file *ast.File) (opening, closing string) {
 // variables of the prelude.
 func (p prelude) missing(file *ast.File) (string, error) {
 	own := map[string]bool{}
-	adapter := "nethttp"
+	adapter := "nethttp" // unless the block shows a framework
 	for _, spec := range file.Imports {
 		name, at := importOf(spec)
 		own[name] = true
-		if dir, base := path.Split(at); strings.HasSuffix(dir, "/adapters/") {
+		if base := path.Base(at); base == "chi" || base == "gin" || base == "echo" {
 			adapter = base
 		}
 	}
