@@ -201,7 +201,7 @@ func (failingUlule) Get(context.Context, string, limiter.Rate) (limiter.Context,
 
 type failingCounter struct{ httprate.LimitCounter }
 
-func (failingCounter) Config(int, time.Duration)                         {}
+func (failingCounter) Config(int, time.Duration)                          {}
 func (failingCounter) Get(string, time.Time, time.Time) (int, int, error) { return 0, 0, errStore }
 
 type failingEcho struct{}

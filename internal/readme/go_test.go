@@ -129,6 +129,7 @@ func parsePrelude(t *testing.T) prelude {
 		"jwt":           "github.com/golang-jwt/jwt/v5",
 		"redis":         "github.com/redis/go-redis/v9",
 		"slog":          "log/slog",
+		"httptest":      "net/http/httptest",
 	}}
 	for _, std := range []string{"errors", "fmt", "log", "os", "strings"} {
 		p.imports[std] = std
