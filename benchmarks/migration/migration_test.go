@@ -109,7 +109,8 @@ func TestLimiters(t *testing.T) {
 			limitRemainingReset, limitRemainingReset, false, true},
 		"ulule in Gin": {inGin(ululegin.NewMiddleware(limiter.New(ululememory.NewStore(), ululeRate()))),
 			limitRemainingReset, limitRemainingReset, false, true},
-		"httprate": {httprate.LimitBy(6, time.Hour, httprate.KeyByIP)(served), //nolint:staticcheck // as many use it
+		//lint:ignore SA1019 the page is for programs that use it
+		"httprate": {httprate.LimitBy(6, time.Hour, httprate.KeyByIP)(served),
 			limitRemainingReset, "Retry-After " + limitRemainingReset, false, false},
 		"httprate by endpoint": {httprate.LimitBy(6, time.Hour, httprate.KeyByEndpoint)(served),
 			limitRemainingReset, "Retry-After " + limitRemainingReset, true, false},
