@@ -93,7 +93,7 @@ func (s failingStore) Take(context.Context, []gcra.Charge) (bool, error) {
 	return false, s.err
 }
 
-// loggedError is of a store that logs by itself, as gcra.Redis does.
+// loggedError is of a store that logs by itself, as redisstore.Store does.
 type loggedError struct{}
 
 func (loggedError) Error() string { return "redis is away" }

@@ -10,10 +10,11 @@
 //
 // An adapter repeats the names of package
 // [github.com/seed-e377111c/ratelimit/middleware], which documents them, and is
-// used with two more:
+// used with these:
 //
-//   - [github.com/seed-e377111c/ratelimit/gcra] has the limits and the stores, in
-//     memory and in Redis.
+//   - [github.com/seed-e377111c/ratelimit/gcra] has the limits, and a store in memory.
+//   - [github.com/seed-e377111c/ratelimit/gcra/redisstore] is a store in Redis, which
+//     several servers share.
 //   - [github.com/seed-e377111c/ratelimit/keyfunc] has the functions that return
 //     the key of a request: the client that it counts for.
 //

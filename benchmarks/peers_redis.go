@@ -14,6 +14,7 @@ import (
 	ululeredis "github.com/ulule/limiter/v3/drivers/store/redis"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 )
 
 // The names of the contestants on Redis. Ours is called the same everywhere.
@@ -53,7 +54,7 @@ const patience = 5 * time.Second
 
 func newOurs(s *server, l limit) (contestant, error) {
 	client := s.client()
-	store := gcra.NewRedis(client)
+	store := redisstore.New(client)
 	store.Timeout = patience
 	return contestant{name: ours, caller: storeCaller(store, l), close: func() { _ = client.Close() }}, nil
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 )
 
 // manyKeys is how many subjects take turns. None is asked by two callers at
@@ -135,7 +135,7 @@ func runRefused(ctx context.Context, b *bench) error {
 	b.progress("refusals from the mirror")
 	client := b.redis.client()
 	defer client.Close()
-	store := gcra.NewRedis(client)
+	store := redisstore.New(client)
 	store.Timeout = patience
 	ch := storeCaller(store, tight)()
 	b.refused = &refusals{}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/gcra/slidinglog"
 )
 
@@ -59,7 +60,7 @@ func runWindow(ctx context.Context, b *bench) (err error) {
 	}
 	client := b.redis.client()
 	defer client.Close()
-	plain, log := gcra.NewRedis(client), slidinglog.NewRedis(client)
+	plain, log := redisstore.New(client), slidinglog.NewRedis(client)
 	plain.Timeout, log.Timeout = patience, patience
 	for name, store := range map[string]gcra.Store{ours: plain, slidingLog: log} {
 		b.window.usage[name] = map[int]float64{}

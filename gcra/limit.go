@@ -2,10 +2,11 @@ package gcra
 
 import (
 	"fmt"
-	"math/bits"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 )
 
 // Limit says how much may pass: Count units in every Per, sustained, and at
@@ -51,57 +52,20 @@ const day = 24 * time.Hour
 
 // Validate returns nil for a limit that a [Store] can keep, otherwise an error
 // that names the value and what would be right.
-func (l Limit) Validate() error {
-	if _, _, ok := l.ticks(); ok {
-		return nil
-	}
-	switch {
-	case l.Count < 1:
-		return fmt.Errorf("count is %d; want at least 1", l.Count)
-	case l.Per <= 0:
-		return fmt.Errorf("period is %v; want more than 0", l.Per)
-	case l.Burst < 0:
-		return fmt.Errorf("burst is %d; want 0 (same as count) or more", l.Burst)
-	case l.Count > int64(l.Per/time.Microsecond):
-		return fmt.Errorf("%d per %v is faster than 1,000,000 a second, the fastest that can be kept", l.Count, l.Per)
-	default:
-		return fmt.Errorf("a burst of %d at %d per %v takes longer than 366 days to refill", l.Capacity(), l.Count, l.Per)
-	}
-}
-
-// ticks returns T and B·T in ticks, or false for a limit that is not valid. T
-// is rounded to the nearest; it is at least 10, as a valid limit is at most one
-// unit a microsecond.
-func (l Limit) ticks() (emission, span int64, ok bool) {
-	if l.Count < 1 || l.Per <= 0 || l.Burst < 0 || l.Count > int64(l.Per/time.Microsecond) {
-		return 0, 0, false
-	}
-	per, n := int64(l.Per), l.Count*tick
-	emission = per / n
-	if rest := per - emission*n; rest >= n-rest {
-		emission++
-	}
-	high, low := bits.Mul64(uint64(l.Capacity()), uint64(emission))
-	return emission, int64(low), high == 0 && low <= uint64(maxSpan)
-}
+func (l Limit) Validate() error { return tat.Limit(l).Validate() }
 
 // Capacity is the most units that a bucket holds: Burst or, where that is 0,
 // Count.
-func (l Limit) Capacity() int64 {
-	if l.Burst == 0 {
-		return l.Count
-	}
-	return l.Burst
-}
+func (l Limit) Capacity() int64 { return tat.Limit(l).Capacity() }
 
 // Interval is the emission interval, the time from one unit to the next, as it
 // is kept: Per/Count to the nearest 100 ns. It is 0 for a limit that is not valid.
 func (l Limit) Interval() time.Duration {
-	emission, _, ok := l.ticks()
+	emission, _, ok := tat.Limit(l).Interval()
 	if !ok {
 		return 0
 	}
-	return time.Duration(emission) * tick
+	return tat.Duration(emission)
 }
 
 var units = []struct {
@@ -123,7 +87,7 @@ func ParseLimit(s string) (Limit, error) {
 		err = l.Validate()
 	}
 	if err != nil {
-		return Limit{}, fmt.Errorf("gcra: limit %q: %w", clip(s), err)
+		return Limit{}, fmt.Errorf("gcra: limit %q: %w", tat.Clip(s), err)
 	}
 	return l, nil
 }
@@ -159,7 +123,7 @@ var errLimitForm = fmt.Errorf(`want a form such as "100/minute", "25/5s" or "100
 func parseInt(what, s string) (int64, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("%s is %q; want a whole number", what, clip(s))
+		return 0, fmt.Errorf("%s is %q; want a whole number", what, tat.Clip(s))
 	}
 	return n, nil
 }
@@ -172,17 +136,9 @@ func parsePer(s string) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil {
-		return 0, fmt.Errorf("period is %q; want second, minute, hour, day or a duration such as 5s", clip(s))
+		return 0, fmt.Errorf("period is %q; want second, minute, hour, day or a duration such as 5s", tat.Clip(s))
 	}
 	return d, nil
-}
-
-// clip bounds what an error message repeats of its input.
-func clip(s string) string {
-	if len(s) > 80 {
-		return s[:80] + "..."
-	}
-	return s
 }
 
 // String writes the limit as [ParseLimit] reads it, for example

@@ -126,7 +126,7 @@ func TestMemoryCapacity(t *testing.T) {
 			if r := take("key 0", "p"); r.Allowed {
 				t.Errorf("a key that has spent its bucket: got %+v; want it still refused", r)
 			}
-			// All have refilled, a tick ago: their places are free. A newcomer looks at a few
+			// All have refilled, a gcratest.Tick ago: their places are free. A newcomer looks at a few
 			// of a large table only, so some find their place at a later call,
 			// and have shared until then.
 			c.advance(time.Minute + 100)

@@ -6,33 +6,32 @@ import (
 	"time"
 )
 
-// A Store keeps the state of every key and takes from it. If the errors of a
-// store have a method Logged() bool that returns true, the store logs them by
-// itself and middleware does not. It is safe for
-// concurrent use. [Memory] and [Redis] are stores; slower or stricter ones may
-// be written elsewhere and pass the same contract.
+// A Store keeps the state of every key and takes from it. It is safe for
+// concurrent use. [Memory] is a store, package redisstore has the one in Redis;
+// package storetest is the contract that every store passes. Errors with a method
+// Logged() bool that returns true are logged by the store, and not by middleware.
 type Store interface {
-	// Take decides about one admission: all its charges are taken or none is.
-	// It is allowed if every charge that is not a shadow is. Take fills the Result
-	// of every charge in place, and returns an error only when there is no
-	// decision: a charge is not valid (see [Charge]), the context is done, or the
-	// store could not answer. After an error allowed is false and the results mean
-	// nothing; unless the store could not tell, nothing was taken.
+	// Take decides about one admission: all its charges are taken or none is. It
+	// is allowed if every charge that is not a shadow is. Take fills in the Result
+	// of every charge, and returns an error only when there is no decision: a
+	// charge is not valid (see [Charge]), the context is done, or the store could
+	// not answer. After an error allowed is false and the results mean nothing.
+	// Nothing was taken, unless an answer of a server was lost.
 	Take(ctx context.Context, charges []Charge) (allowed bool, err error)
 
-	// Refund gives back Cost units of every charge, never more than a full
-	// bucket; see [Reset] to give back all of them. It fills Result with the state
-	// that follows. Limits and costs must be those of the Take, and only
-	// charges that were taken may be passed: Shadow and Result are not looked at.
+	// Refund gives back Cost units of every charge, never more than a full bucket;
+	// see [Reset] to give back all of them. It fills in Result with the state that
+	// follows. Limits and costs must be those of the Take, and all charges must
+	// have been taken: Refund ignores Shadow and Result.
 	Refund(ctx context.Context, charges []Charge) error
 }
 
-// A LocalStore is a [Store] that also keeps, in this process, what its server
-// has said about each key. Package middleware asks Local once for each limiter,
-// and policies that fail local decide on the result while the store does not
-// answer: they then start from what was last known of each key, so an outage
-// gives nobody a fresh burst. For other stores it makes a [Memory], which starts
-// with full buckets. [Redis] is a LocalStore.
+// A LocalStore is a [Store] that also keeps, in this process, what its server has
+// said about each key. Package middleware calls Local once for each limiter.
+// Policies that fail local decide on the result while the store does not answer:
+// they start from the last known state of each key, so an outage gives no client
+// a fresh burst. For other stores middleware makes a [Memory], which starts with
+// full buckets. The store of package redisstore is a LocalStore.
 //
 // A store that wraps a LocalStore needs a Local method of its own: one that
 // embeds the interface Store does not have it.
@@ -45,7 +44,7 @@ type LocalStore interface {
 }
 
 // Charge is one limit to take from. An admission is a slice of them; a Store
-// fills Result in place, so that a decision need allocate nothing.
+// fills in Result, so that a decision need not allocate.
 //
 // Subject and Policy together name the bucket. A charge is not valid, and
 // Store.Take returns an error with nothing taken, when its Limit is not (see
@@ -55,31 +54,21 @@ type Charge struct {
 	Subject  string        // who is counted: "ip:192.0.2.7"; any bytes, any length
 	Policy   string        // which limit: "login"
 	Limit    Limit         // how much; may change from call to call, live keys follow
-	Cost     int64         // units to take; 0 peeks: never refused, writes nothing
-	MaxDelay time.Duration // longest delay that this limit grants to anybody; same for all its callers
-	MaxWait  time.Duration // this caller's patience, cut to MaxDelay; 0 means MaxDelay
-	Shadow   bool          // rides along: taken if its own limit and all that are not shadows admit, refuses nobody
+	Cost     int64         // units to take; 0 peeks: is never denied and writes nothing
+	MaxDelay time.Duration // longest delay that this limit grants; the same for all its callers
+	MaxWait  time.Duration // longest delay that this caller accepts, at most MaxDelay; 0 means MaxDelay
+	Shadow   bool          // taken if its own limit and all that are not shadows allow; never denies the admission
 	Result   Result        // filled by the Store
 }
 
 // Result is what one limit says to one charge.
 type Result struct {
-	Allowed    bool          // this limit alone admits; an admission passes only if all do, shadows aside
+	Allowed    bool          // this limit alone allows; an admission passes only if all do, shadows aside
 	Never      bool          // the cost is above the burst: no wait helps
 	Remaining  int64         // whole units left after this call: a limit of 10 that has passed 6 leaves 4
 	RetryAfter time.Duration // how long until the same charge passes, exact; 0 when allowed or never
 	ResetAfter time.Duration // how long until the bucket is full
-	Delay      time.Duration // how long to hold an admitted request back, at most MaxDelay
-}
-
-// admitted reports whether every charge that is not a shadow is allowed.
-func admitted(charges []Charge) bool {
-	for i := range charges {
-		if !charges[i].Result.Allowed && !charges[i].Shadow {
-			return false
-		}
-	}
-	return true
+	Delay      time.Duration // how long to delay an allowed request, at most MaxDelay
 }
 
 // Take is shorthand for an admission of one charge.
@@ -100,14 +89,14 @@ func Peek(ctx context.Context, s Store, subject, policy string, limit Limit) (Re
 }
 
 // Reset fills a bucket, however far it is in debt: the next Limit.Capacity units
-// pass at once. Requests that are held back by MaxDelay keep their delay, so
-// these units may pass together with them. The limit must be the one that the
+// pass at once. Requests that MaxDelay delays keep their delay, so these units
+// may pass together with them. The limit must be the one that the
 // bucket is charged by. Errors are those of Store.Refund; after one of the
 // network, whether the bucket was filled is unknown, and Reset may be called
 // again.
 //
-// On a [Redis] the reset is for all processes, and this one sees it at once.
-// Another process that has cached a denial of the bucket goes on denying for its
+// In Redis the reset is for all processes, and this one sees it at once. Another
+// process that has cached a denial of the bucket goes on denying for its
 // DenialTTL at most, 1 s by default.
 func Reset(ctx context.Context, s Store, subject, policy string, limit Limit) error {
 	// MaxDelay does not matter: the clamp leaves at most B·T + MaxDelay, and this

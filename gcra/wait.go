@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 )
 
 // ErrWouldWait is what a [WaitError] is, for errors.Is.
@@ -22,9 +24,9 @@ type WaitError struct {
 
 func (e *WaitError) Error() string {
 	if e.Never {
-		return fmt.Sprintf("gcra: policy %q, subject %q: the cost is above the burst: no wait is long enough", clip(e.Policy), clip(e.Subject))
+		return fmt.Sprintf("gcra: policy %q, subject %q: the cost is above the burst: no wait is long enough", tat.Clip(e.Policy), tat.Clip(e.Subject))
 	}
-	return fmt.Sprintf("gcra: policy %q, subject %q: %v: needs %v, may take %v", clip(e.Policy), clip(e.Subject), ErrWouldWait, e.Needed, e.Allowed)
+	return fmt.Sprintf("gcra: policy %q, subject %q: %v: needs %v, may take %v", tat.Clip(e.Policy), tat.Clip(e.Subject), ErrWouldWait, e.Needed, e.Allowed)
 }
 
 // Is makes errors.Is(err, ErrWouldWait) true.
@@ -57,7 +59,7 @@ func Wait(ctx context.Context, s Store, charges ...Charge) error {
 	for i := range queued {
 		c := &queued[i]
 		if c.MaxDelay == 0 {
-			c.MaxDelay = maxWait
+			c.MaxDelay = tat.MaxDelay
 		}
 		if c.MaxWait == 0 {
 			c.MaxWait = c.MaxDelay

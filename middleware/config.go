@@ -18,7 +18,7 @@ import (
 type Config struct {
 	// Store keeps the state that the servers share. While it does not answer,
 	// policies that fail local (see [FailLocal]) decide on its Local if it is a
-	// [gcra.LocalStore], as [gcra.Redis] is, and otherwise on a [gcra.Memory] that
+	// [gcra.LocalStore], as redisstore.Store is, and otherwise on a [gcra.Memory] that
 	// the limiter makes. Required.
 	Store gcra.Store
 
@@ -126,7 +126,7 @@ const (
 
 const (
 	maxName      = 64
-	maxPolicies  = 256                  // what gcra.Redis takes at once
+	maxPolicies  = 256                  // what redisstore.Store takes at once
 	maxDelay     = 366 * 24 * time.Hour // what a store accepts
 	maxInstances = 1_000_000
 )
@@ -169,7 +169,7 @@ func Must(l *Limiter, err error) *Limiter {
 
 func (cfg *Config) check(local gcra.Store) (errs []error) {
 	if isNil(cfg.Store) {
-		errs = append(errs, errors.New("ratelimit: Store is nil; want gcra.NewMemory, gcra.NewRedis or your own"))
+		errs = append(errs, errors.New("ratelimit: Store is nil; want gcra.NewMemory, redisstore.New or your own"))
 	}
 	if isNil(local) {
 		errs = append(errs, fmt.Errorf("ratelimit: Store is a %T whose Local returns nil; want a store to decide on while it does not answer, or no method Local", cfg.Store))

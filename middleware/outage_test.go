@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -283,7 +284,7 @@ func TestExpensiveRequestsInOutage(t *testing.T) {
 	const instances, burst = 20, 20
 	admitted := int64(0)
 	for range instances {
-		store, err := gcra.Open("redis://127.0.0.1:1/0") // nothing listens there
+		store, err := redisstore.Open("redis://127.0.0.1:1/0") // nothing listens there
 		if err != nil {
 			t.Fatal(err)
 		}

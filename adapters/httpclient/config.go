@@ -18,7 +18,7 @@ type Config struct {
 	// Store keeps the turns that the processes share. Required when there are
 	// Policies. A request whose turn the store cannot tell is not sent, and
 	// RoundTrip returns the store's error: who takes turns with others cannot
-	// know alone that it is his. A [gcra.Redis] should have a Timeout of some
+	// know alone that it is his. A redisstore.Store should have a Timeout of some
 	// seconds here, as its default is for servers that cannot wait.
 	Store gcra.Store
 
@@ -144,7 +144,7 @@ func Must(t *Transport, err error) *Transport {
 // check finds the mistakes and gives a lone policy its name.
 func (cfg *Config) check(policies []Policy) (errs []error) {
 	if len(policies) > 0 && isNil(cfg.Store) {
-		errs = append(errs, errors.New("httpclient: Store is nil and there are Policies; want gcra.NewRedis, gcra.NewMemory or your own"))
+		errs = append(errs, errors.New("httpclient: Store is nil and there are Policies; want redisstore.New, gcra.NewMemory or your own"))
 	}
 	if cfg.MaxTries < 0 {
 		errs = append(errs, fmt.Errorf("httpclient: MaxTries is %d; want 1 or more, or 0 for %d", cfg.MaxTries, defaultTries))

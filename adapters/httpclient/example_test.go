@@ -33,7 +33,7 @@ func Example() {
 	defer partner.Close()
 
 	transport := httpclient.Must(httpclient.New(httpclient.Config{
-		Store: gcra.NewMemory(), // or gcra.Open("redis://...")
+		Store: gcra.NewMemory(), // or redisstore.Open("redis://...")
 		Policies: []httpclient.Policy{
 			// A little less than is allowed at once, as the network bunches requests.
 			{Name: "5s", Key: httpclient.ByCredential, Limit: gcra.Limit{Count: 25, Per: 5 * time.Second, Burst: 20}},

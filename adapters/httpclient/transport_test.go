@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/adapters/httpclient"
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 )
@@ -726,7 +727,7 @@ func (s *spy) Take(ctx context.Context, charges []gcra.Charge) (bool, error) {
 // A credential is told to nobody: not to the store, its keys, or an error.
 func TestCredentialIsASecret(t *testing.T) {
 	client := redistest.Any(t)
-	redis := gcra.NewRedis(client)
+	redis := redisstore.New(client)
 	redis.Timeout = 20 * time.Second
 	s := &spy{Store: redis}
 	tr := transport(t, httpclient.Config{

@@ -7,6 +7,7 @@ import (
 
 	ratelimit "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
@@ -26,10 +27,10 @@ func TestMistakesOfNewcomers(t *testing.T) {
 		policies []middleware.Policy
 		want     string
 	}
-	var noRedis *gcra.Redis // what an ignored error of gcra.Open leaves
+	var noRedis *redisstore.Store // what an ignored error of redisstore.Open leaves
 	mistakes := []mistake{
-		{middleware.Config{}, []middleware.Policy{good}, "ratelimit: Store is nil; want gcra.NewMemory, gcra.NewRedis or your own"},
-		{middleware.Config{Store: noRedis}, []middleware.Policy{good}, "ratelimit: Store is nil; want gcra.NewMemory, gcra.NewRedis or your own"},
+		{middleware.Config{}, []middleware.Policy{good}, "ratelimit: Store is nil; want gcra.NewMemory, redisstore.New or your own"},
+		{middleware.Config{Store: noRedis}, []middleware.Policy{good}, "ratelimit: Store is nil; want gcra.NewMemory, redisstore.New or your own"},
 		{store, nil, "ratelimit: no policies; want at least one"},
 		{store, with(func(p *middleware.Policy) { p.Key = nil }), `ratelimit: policy "login": Key is nil; want one of package keyfunc or your own`},
 		{store, with(func(p *middleware.Policy) { p.Limit = gcra.Limit{} }),
@@ -38,7 +39,7 @@ func TestMistakesOfNewcomers(t *testing.T) {
 		{store, with(func(p *middleware.Policy) { p.Name = "" }),
 			`ratelimit: policy number 1: Name is missing; want one such as "client", as the store keeps the policy's state under it`},
 		{store, []middleware.Policy{good, good}, `ratelimit: policy "login": Name is taken by an earlier policy; want unique names`},
-		{middleware.Config{}, []middleware.Policy{{Routes: []string{"login"}}}, "ratelimit: Store is nil; want gcra.NewMemory, gcra.NewRedis or your own\n" +
+		{middleware.Config{}, []middleware.Policy{{Routes: []string{"login"}}}, "ratelimit: Store is nil; want gcra.NewMemory, redisstore.New or your own\n" +
 			"ratelimit: policy number 1: Name is missing; want one such as \"client\", as the store keeps the policy's state under it\n" +
 			"ratelimit: policy number 1: Key is nil; want one of package keyfunc or your own\n" +
 			"ratelimit: policy number 1: Limit is missing; want one such as gcra.PerMinute(100), or LimitFor\n" +

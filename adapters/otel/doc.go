@@ -46,7 +46,7 @@
 // as "_OTHER". A request costs one allocation, the Results that a limiter makes
 // for its observers, and another where a policy is degraded.
 //
-// Limiters on a [gcra.Redis], or on another store with its Stats method, add
+// Limiters on a redisstore.Store, or on another store with its Stats method, add
 //
 //	ratelimit.redis.batches         {batch}      counter: batches that Redis answered
 //	ratelimit.redis.batch.duration  s            counter: what these took together

@@ -11,12 +11,12 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
-	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// counting is a store that tells what it has done, as [gcra.Redis] does.
-type counting interface{ Stats() gcra.Stats }
+// counting is a store that tells what it has done, as [redisstore.Store] does.
+type counting interface{ Stats() redisstore.Stats }
 
 // countingStores are those of the limiters, each once.
 func countingStores(limiters []*middleware.Limiter) (stores []counting) {
@@ -44,9 +44,9 @@ type redis struct {
 
 const breakerKey = attribute.Key("ratelimit.redis.breaker.state")
 
-var breakerStates = [...]gcra.BreakerState{gcra.BreakerClosed, gcra.BreakerHalfOpen, gcra.BreakerOpen}
+var breakerStates = [...]redisstore.BreakerState{redisstore.BreakerClosed, redisstore.BreakerHalfOpen, redisstore.BreakerOpen}
 
-// newRedis makes the metrics of gcra.Stats.
+// newRedis makes the metrics of redisstore.Stats.
 func newRedis(meter metric.Meter, stores []counting) (*redis, error) {
 	rs := &redis{stores: stores}
 	for _, c := range []struct {
@@ -79,7 +79,7 @@ func newRedis(meter metric.Meter, stores []counting) (*redis, error) {
 
 // collect tells the counts of all stores together.
 func (rs *redis) collect(to metric.Observer) {
-	var sum gcra.Stats
+	var sum redisstore.Stats
 	for _, store := range rs.stores {
 		s := store.Stats()
 		sum.Batches += s.Batches
@@ -95,10 +95,10 @@ func (rs *redis) collect(to metric.Observer) {
 	to.ObserveInt64(rs.mirrored, sum.CachedDenials)
 	to.ObserveFloat64(rs.tripTime, sum.BatchTime.Seconds())
 
-	breakers := map[gcra.ServerState]int64{} // of all stores, which may have servers in common
+	breakers := map[redisstore.ServerState]int64{} // of all stores, which may have servers in common
 	for _, server := range sum.Servers {
 		for _, state := range breakerStates {
-			breakers[gcra.ServerState{Server: server.Server, Breaker: state}] += 0
+			breakers[redisstore.ServerState{Server: server.Server, Breaker: state}] += 0
 		}
 		breakers[server]++
 	}

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
@@ -49,7 +50,7 @@ func breakers(t *testing.T, reader metric.Reader) map[string]string {
 
 func TestRedis(t *testing.T) {
 	server := redistest.Start(t)
-	redis, err := gcra.Open(server.URL())
+	redis, err := redisstore.Open(server.URL())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,14 +106,14 @@ func TestRedis(t *testing.T) {
 // together.
 func TestStoresAreCountedOnce(t *testing.T) {
 	policy := middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(1)}
-	stats := func(trips int64, servers ...gcra.ServerState) gcra.Stats {
-		return gcra.Stats{
+	stats := func(trips int64, servers ...redisstore.ServerState) redisstore.Stats {
+		return redisstore.Stats{
 			Batches: trips, Operations: 2 * trips, FailedBatches: 3 * trips, CachedDenials: 4 * trips,
 			BatchTime: time.Duration(trips) * time.Second, Servers: servers,
 		}
 	}
-	a := &counted{newStore(), stats(1, gcra.ServerState{Server: "a:6379", Breaker: gcra.BreakerOpen}, gcra.ServerState{Server: "/run/redis.sock", Breaker: gcra.BreakerHalfOpen})}
-	b := &counted{newStore(), stats(10, gcra.ServerState{Server: "[::1]:6380", Breaker: gcra.BreakerClosed}, gcra.ServerState{Breaker: gcra.BreakerClosed})}
+	a := &counted{newStore(), stats(1, redisstore.ServerState{Server: "a:6379", Breaker: redisstore.BreakerOpen}, redisstore.ServerState{Server: "/run/redis.sock", Breaker: redisstore.BreakerHalfOpen})}
+	b := &counted{newStore(), stats(10, redisstore.ServerState{Server: "[::1]:6380", Breaker: redisstore.BreakerClosed}, redisstore.ServerState{Breaker: redisstore.BreakerClosed})}
 	reader := instrument(t, limiter(t, a, policy), limiter(t, newStore(), policy), limiter(t, b, policy), limiter(t, a, policy))
 	for name, want := range map[string]float64{
 		"ratelimit.redis.batches":        11,
@@ -137,7 +138,7 @@ func TestStoreThatDoesNotCompare(t *testing.T) {
 		*counted
 		tags []string
 	}
-	s := tagged{&counted{newStore(), gcra.Stats{Batches: 1}}, nil}
+	s := tagged{&counted{newStore(), redisstore.Stats{Batches: 1}}, nil}
 	policy := middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(1)}
 	reader := instrument(t, limiter(t, s, policy), limiter(t, s, policy))
 	if got := one(t, reader, "ratelimit.redis.batches"); got != 2 {

@@ -30,6 +30,7 @@ import (
 
 	ratelimit "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 )
@@ -255,7 +256,7 @@ func TestRedisRate(t *testing.T) {
 	if keys, err := client.Keys(t.Context(), "*").Result(); err != nil || len(keys) == 0 || !strings.HasPrefix(keys[0], "rate:") {
 		t.Errorf("got keys %q, %v; want them to begin with rate:", keys, err)
 	}
-	ours, err := gcra.Take(t.Context(), gcra.NewRedis(client), gcra.Charge{Subject: "a", Policy: "p", Cost: 1, Limit: gcra.PerSecond(10)})
+	ours, err := gcra.Take(t.Context(), redisstore.New(client), gcra.Charge{Subject: "a", Policy: "p", Cost: 1, Limit: gcra.PerSecond(10)})
 	if err != nil || ours.Remaining != 9 {
 		t.Errorf("got %d remaining, %v; want 9", ours.Remaining, err)
 	}

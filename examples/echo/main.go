@@ -19,6 +19,7 @@ import (
 
 	ratelimit "github.com/seed-e377111c/ratelimit/adapters/echo"
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 )
 
@@ -26,7 +27,7 @@ func main() {
 	var store gcra.Store = gcra.NewMemory()
 	where := "in this process; REDIS_URL shares them between servers"
 	if url := os.Getenv("REDIS_URL"); url != "" {
-		redis, err := gcra.Open(url)
+		redis, err := redisstore.Open(url)
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 )
 
 const usage = `Metrics is a limited API server whose decisions a Prometheus can scrape.
@@ -80,7 +81,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	var store gcra.Store = gcra.NewMemory()
 	where := "this process; -redis or REDIS_URL shares them between servers"
 	if s.redis != "" {
-		redis, err := gcra.Open(s.redis)
+		redis, err := redisstore.Open(s.redis)
 		if err != nil {
 			return fmt.Errorf("%s is no URL such as redis://localhost:6379/0: %w", s.redisFrom, err)
 		}

@@ -238,7 +238,7 @@ func TestMistakes(t *testing.T) {
 // itself.
 func TestRedisAway(t *testing.T) {
 	t.Parallel()
-	const want = "Limits are kept in this process until Redis works: gcra: redis at 127.0.0.1:1 does not answer: connection refused;"
+	const want = "Limits are kept in this process until Redis works: redisstore: redis at 127.0.0.1:1 does not answer: connection refused;"
 	p := start(t, "-redis", "redis://user:hunter2@127.0.0.1:1")
 	if out := p.text(); !strings.Contains(out, want) || strings.Contains(out, "hunter2") {
 		t.Errorf("got %q; want %q and no password", out, want)

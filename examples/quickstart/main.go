@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -113,7 +114,7 @@ func openStore(s settings) (store gcra.Store, kept string, err error) {
 	if s.redisURL == "" {
 		return gcra.NewMemory(), "Limits are kept in this process (embedded store); -redis or REDIS_URL shares them between servers.", nil
 	}
-	redis, err := gcra.Open(s.redisURL)
+	redis, err := redisstore.Open(s.redisURL)
 	if err != nil {
 		return nil, "", redisError(s)
 	}

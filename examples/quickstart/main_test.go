@@ -256,7 +256,7 @@ func TestRedisAway(t *testing.T) {
 	t.Parallel()
 	const away = "127.0.0.1:1" // where nobody listens
 	p := start(t, nil, "-redis", "redis://user:hunter2@"+away)
-	if out := p.out.String(); strings.Count(out, "until Redis works: gcra: redis at "+away+" does not answer") != 1 || strings.Contains(out, "hunter2") {
+	if out := p.out.String(); strings.Count(out, "until Redis works: redisstore: redis at "+away+" does not answer") != 1 || strings.Contains(out, "hunter2") {
 		t.Errorf("it says %q; want one line on the Redis and no password", out)
 	}
 	for i := range 11 {

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -141,7 +141,7 @@ func addrError(addr string, err error) error {
 // part of what it is about.
 func redisError(s settings) error {
 	shown := withoutUser(s.redisURL)
-	_, cause := gcra.Open(shown)
+	_, cause := redisstore.Open(shown)
 	if cause == nil {
 		cause = errors.New("user or password is not written for a URL: @ is %40, / is %2F, ? is %3F, # is %23, % is %25")
 	}

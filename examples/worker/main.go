@@ -30,6 +30,7 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 )
 
 const usage = `Worker does tasks at a rate that all workers share, in every process on one Redis.
@@ -83,7 +84,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	where := "this process alone; -redis shares it with others"
 	if s.redis != "" {
-		store, err := gcra.Open(s.redis)
+		store, err := redisstore.Open(s.redis)
 		if err != nil {
 			return fmt.Errorf("-redis is no URL such as redis://localhost:6379/0: %w", err)
 		}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
@@ -120,7 +121,7 @@ func TestTwoProcesses(t *testing.T) {
 		queue   = 20
 	)
 	server := redistest.Start(t)
-	store := gcra.NewRedis(server.Client())
+	store := redisstore.New(server.Client())
 	store.Timeout = patience
 	// A queue to begin with, so that it is known when turns come.
 	charge := gcra.Charge{Subject: "worker", Policy: "tasks", Limit: gcra.PerSecond(rate).WithBurst(1), Cost: 1, MaxDelay: 366 * 24 * time.Hour}

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/gcra/slidinglog"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
@@ -18,7 +19,7 @@ import (
 // else the machine does is shared, and ratios are of one run.
 func BenchmarkCheck(b *testing.B) {
 	client := redistest.Start(b).Client()
-	log, cell := slidinglog.NewRedis(client), gcra.NewRedis(client)
+	log, cell := slidinglog.NewRedis(client), redisstore.New(client)
 	log.Timeout, cell.Timeout = patience, patience
 	ctx := context.Background()
 	subjects := make([]string, 1000)
@@ -69,7 +70,7 @@ func BenchmarkCheck(b *testing.B) {
 func BenchmarkMemory(b *testing.B) {
 	client := redistest.Start(b).Client()
 	ctx := context.Background()
-	log, cell := slidinglog.NewRedis(client), gcra.NewRedis(client)
+	log, cell := slidinglog.NewRedis(client), redisstore.New(client)
 	log.Timeout, cell.Timeout, cell.NoDenialCache = patience, patience, true
 	for _, n := range []int64{1, 10, 100, 1000, 10_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
-// Ping reports whether the store works, as [gcra.Redis.Ping] does: the error
+// Ping reports whether the store works, as Ping of package redisstore does: the error
 // says what is wrong and what to do about it.
 func (r *Redis) Ping(ctx context.Context) error {
 	prefix, err := r.prefix()

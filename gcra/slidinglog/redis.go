@@ -22,7 +22,7 @@ import (
 // Redis, by one script in one trip.
 //
 // A log is the sorted set <Prefix>{<subject>}:<policy>, escaped and hashed as
-// the keys of [gcra.Redis]. It expires when its window is empty.
+// the keys of redisstore.Store. It expires when its window is empty.
 //
 // On a single Redis (also behind Sentinel) an admission is atomic whatever its
 // keys. On a cluster and on a ring, an admission of several subjects first asks
@@ -38,7 +38,7 @@ import (
 // that must be says FailClosed.
 type Redis struct {
 	// Prefix begins every key; "" means "sl:". Keep it apart from that of a
-	// [gcra.Redis], whose keys are of another type. Set it before first use,
+	// redisstore.Store, whose keys are of another type. Set it before first use,
 	// without braces, which would put all keys into one slot.
 	Prefix string
 

@@ -26,7 +26,7 @@ var _ = fault(86, "no_client_opens_the_door_for_others", func(t *testing.T, o *o
 	subject := keyfunc.JWTSubject(func(*jwt.Token) (any, error) { return secret, nil }, []string{"HS256"})
 	for _, outage := range []middleware.FailureMode{middleware.FailOpen, middleware.FailClosed} {
 		honest := fmt.Sprint("alice", outage)
-		s := openSite(t, o, setup{Config: middleware.Config{Store: store.Redis}, policies: []middleware.Policy{
+		s := openSite(t, o, setup{Config: middleware.Config{Store: store.Store}, policies: []middleware.Policy{
 			{Name: "client", Key: byClient, Limit: gcra.PerDay(burst), OnFailure: outage},
 			{Name: "token", Key: subject, Limit: gcra.PerDay(1_000_000).WithBurst(100_000), OnFailure: outage}}})
 		long := strings.Repeat("k", 900<<10)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 	"github.com/seed-e377111c/ratelimit/middleware"
@@ -68,7 +69,7 @@ var _ = fault(81, "different_identities_never_share_a_key", func(t *testing.T, o
 var _ = fault(82, "nobody_chooses_his_slot", func(t *testing.T, o *outcome) {
 	o.injected = "{same} in identities, on a cluster"
 	cluster := redistest.StartCluster(t)
-	store := gcra.NewRedis(cluster.Client())
+	store := redisstore.New(cluster.Client())
 	store.Timeout = patience
 	s := openSite(t, o, setup{Config: middleware.Config{Store: store}, policies: []middleware.Policy{
 		{Name: "one", Key: byClient, Limit: gcra.PerDay(1)},

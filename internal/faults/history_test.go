@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
@@ -92,7 +93,7 @@ func TestHistorian(t *testing.T) {
 	client := closing(t, redis.NewClient(o))
 	text, variant := noting(t)
 	client.AddHook(instead{strings.NewReplacer(text, variant, shaOf(text), shaOf(variant))})
-	store := gcra.NewRedis(client)
+	store := redisstore.New(client)
 	store.Timeout = patience
 	if rand.IntN(2) == 0 {
 		store.NoDenialCache = true // Redis gets to see refusals, too

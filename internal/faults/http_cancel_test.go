@@ -67,7 +67,7 @@ var _ = fault(59, "clients_that_hang_up_do_not_open_the_breaker", func(t *testin
 	proxy := redistest.NewProxy(t, server.Addr)
 	store := rigAt(t, "redis://"+proxy.Addr+"?read_timeout=20s")
 	store.Timeout = patience
-	s := openSite(t, o, setup{Config: middleware.Config{Store: store.Redis}, policies: []middleware.Policy{
+	s := openSite(t, o, setup{Config: middleware.Config{Store: store.Store}, policies: []middleware.Policy{
 		{Name: "all", Key: everybody, Limit: ledger(100_000), OnFailure: middleware.FailClosed}}})
 	expect(t, "before", s.do(t, "GET /ok").StatusCode, 200)
 	proxy.Delay(5 * time.Millisecond)
@@ -106,7 +106,7 @@ var _ = fault(60, "hanging_up_is_no_way_around_the_charge", func(t *testing.T, o
 	for _, f := range frameworks {
 		store := rigAt(t, "redis://"+proxy.Addr+"?read_timeout=20s")
 		store.Timeout, store.Prefix = patience, "rl:"
-		s := openSite(t, o, setup{framework: f, Config: middleware.Config{Store: store.Redis}, policies: []middleware.Policy{
+		s := openSite(t, o, setup{framework: f, Config: middleware.Config{Store: store.Store}, policies: []middleware.Policy{
 			{Name: "all", Key: func(*http.Request) (string, error) { return f.name, nil }, Limit: limit}}})
 		s.do(t, "GET /ok")
 		proxy.Delay(3 * time.Millisecond)

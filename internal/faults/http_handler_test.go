@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -75,7 +76,7 @@ var _ = fault(63, "a_panic_is_the_policys_outage", func(t *testing.T, o *outcome
 		}
 	})
 	var memory *gcra.Memory
-	var store *gcra.Redis
+	var store *redisstore.Store
 	for name, s := range map[string]gcra.Store{"nil": nil, "nil *Memory": memory, "nil *Redis": store} {
 		if _, err := middleware.New(middleware.Config{Store: s}, middleware.Policy{Name: "all", Key: everybody, Limit: two}); err == nil {
 			t.Errorf("a store that is %s was accepted", name)

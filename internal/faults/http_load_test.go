@@ -38,7 +38,7 @@ var _ = fault(97, "no_data_race", func(t *testing.T, o *outcome) {
 	var rate atomic.Int64
 	rate.Store(100)
 	s := openSite(t, o, setup{
-		Config: middleware.Config{Store: store.Redis, Instances: 2, Headers: middleware.HeadersDraft6 | middleware.HeadersDraft11,
+		Config: middleware.Config{Store: store.Store, Instances: 2, Headers: middleware.HeadersDraft6 | middleware.HeadersDraft11,
 			Observe: func(_ *http.Request, d middleware.Decision) { observed.Add(int64(len(d.Results)) + int64(d.Status())) }},
 		policies: []middleware.Policy{
 			{Name: "fixed", Key: everybody, Limit: gcra.PerDay(burst)},

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/gcra/slidinglog"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 	"github.com/seed-e377111c/ratelimit/middleware"
@@ -71,7 +72,7 @@ func TestACL(t *testing.T) {
 		"limiter-database": func(t *testing.T) ([]*redistest.Server, func() redis.UniversalClient) {
 			s := redistest.Start(t)
 			return []*redistest.Server{s}, func() redis.UniversalClient {
-				o, err := gcra.Options("redis://limiter-database:long-random-password@" + s.Addr + "/3?read_timeout=" + patience.String())
+				o, err := redisstore.Options("redis://limiter-database:long-random-password@" + s.Addr + "/3?read_timeout=" + patience.String())
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -183,7 +184,7 @@ func denials(t *testing.T, servers []*redistest.Server) (n int) {
 // limits has a store do all that it does.
 func limits(t *testing.T, client redis.UniversalClient, subject string) error {
 	t.Helper()
-	store := gcra.NewRedis(client)
+	store := redisstore.New(client)
 	store.Timeout, store.NoDenialCache = patience, true
 	var failed error
 	l := middleware.Must(middleware.New(middleware.Config{Store: store, Observe: func(_ *http.Request, d middleware.Decision) { failed = d.Err }},

@@ -23,6 +23,7 @@ import (
 	viagin "github.com/seed-e377111c/ratelimit/adapters/gin"
 	vianethttp "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
@@ -166,7 +167,7 @@ func (s *website) lastDecision() middleware.Decision {
 
 // timed is a store whose decisions the outcome counts and times.
 func timed(store gcra.Store, o *outcome) gcra.Store {
-	if r, ok := store.(*gcra.Redis); ok {
+	if r, ok := store.(*redisstore.Store); ok {
 		return timedRedis{r, o}
 	}
 	return timedStore{store, o}
@@ -185,12 +186,12 @@ func (s timedStore) Take(ctx context.Context, charges []gcra.Charge) (bool, erro
 
 // timedRedis keeps the Local of the Redis in sight.
 type timedRedis struct {
-	*gcra.Redis
+	*redisstore.Store
 	o *outcome
 }
 
 func (s timedRedis) Take(ctx context.Context, charges []gcra.Charge) (bool, error) {
-	return timedStore{s.Redis, s.o}.Take(ctx, charges)
+	return timedStore{s.Store, s.o}.Take(ctx, charges)
 }
 
 // answer is a response, read to its end.
@@ -275,9 +276,9 @@ func from(t *testing.T, addr string) *http.Transport {
 const patience = 20 * time.Second
 
 // patientStore is a store that no busy machine makes fail, with keys of its own.
-func patientStore(t *testing.T, s *redistest.Server) *gcra.Redis {
+func patientStore(t *testing.T, s *redistest.Server) *redisstore.Store {
 	t.Helper()
-	r, err := gcra.Open(s.URL() + "?read_timeout=20s&write_timeout=20s&dial_timeout=20s&pool_timeout=20s")
+	r, err := redisstore.Open(s.URL() + "?read_timeout=20s&write_timeout=20s&dial_timeout=20s&pool_timeout=20s")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
@@ -28,7 +29,7 @@ var _ = fault(44, "numbers_are_written_as_plain_integers", func(t *testing.T, o 
 	o.injected = "TATs and TTLs that are multiples of 1e8"
 	servers := map[string]*redis.Client{"redis-server": redistest.Start(t).Client(), "embedded": redistest.StartEmbedded(t)}
 	for name, client := range servers {
-		store := gcra.NewRedis(client)
+		store := redisstore.New(client)
 		store.Timeout, store.NoDenialCache = patience, true
 		for _, tt := range []struct {
 			per  time.Duration
@@ -135,7 +136,7 @@ var _ = fault(45, "a_reply_of_another_type_is_an_error", func(t *testing.T, o *o
 		between := startReplier(t, server.Addr)
 		store := rigOn(closing(t, redis.NewClient(&redis.Options{Addr: between.addr, Protocol: protocol, ReadTimeout: patience, MaxRetries: -1})))
 		store.Timeout = patience
-		s := openSite(t, o, setup{Config: middleware.Config{Store: store.Redis}, policies: []middleware.Policy{
+		s := openSite(t, o, setup{Config: middleware.Config{Store: store.Store}, policies: []middleware.Policy{
 			{Name: "all", Key: everybody, Limit: gcra.PerDay(1_000_000).WithBurst(1000), OnFailure: middleware.FailClosed}}})
 		expect(t, "an ordinary reply", s.do(t, "GET /ok").StatusCode, 200)
 		for _, reply := range replies {
@@ -259,7 +260,7 @@ var _ = fault(48, "a_damaged_value_heals_and_harms_no_other", func(t *testing.T,
 	store.Prefix = "rl:"
 	// 3 in 300 ms: what is found damaged refuses for no longer than that.
 	limit := gcra.Limit{Count: burst, Per: 300 * time.Millisecond}
-	s := openSite(t, o, setup{Config: middleware.Config{Store: store.Redis}, policies: []middleware.Policy{
+	s := openSite(t, o, setup{Config: middleware.Config{Store: store.Store}, policies: []middleware.Policy{
 		{Name: "p", Key: byClient, Limit: limit, OnFailure: middleware.FailOpen}}})
 	ctx, client := t.Context(), server.Client()
 	poison := map[string]func(key string) error{

@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
@@ -35,7 +35,7 @@ var _ = fault(4, "zombie_charges", func(t *testing.T, o *outcome) {
 	for range 20 {
 		crowd(25, func(int) {
 			switch _, err := o.take(r, daily("hit", bucket)); {
-			case errors.Is(err, gcra.ErrUnavailable):
+			case errors.Is(err, redisstore.ErrUnavailable):
 				resting.Add(1)
 			case err != nil:
 				late.Add(1)

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/gcra/slidinglog"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
@@ -68,7 +69,7 @@ func others(t *testing.T, o *outcome, r *rig, subjects []string, f func()) {
 	stop := during(func() {
 		for _, s := range subjects[1:] {
 			asked.Add(1)
-			if _, err := o.take(r, plenty(s)); errors.Is(err, gcra.ErrUnavailable) {
+			if _, err := o.take(r, plenty(s)); errors.Is(err, redisstore.ErrUnavailable) {
 				unavailable.Add(1)
 			} else if err != nil {
 				last.Store(err)
@@ -303,7 +304,7 @@ var _ = fault(99, "keys_torn_apart_for_a_moment", func(t *testing.T, o *outcome)
 	other := subjectOn(t, c, 0, "whole")
 	for prefix, newStore := range map[string]func(redis.UniversalClient) gcra.Store{
 		"rl:": func(client redis.UniversalClient) gcra.Store {
-			r := gcra.NewRedis(client)
+			r := redisstore.New(client)
 			r.Timeout, r.NoDenialCache = ample, true
 			return r
 		},
@@ -452,7 +453,7 @@ var _ = fault(26, "clusterdown", func(t *testing.T, o *outcome) {
 	})
 	redistest.Eventually(t, ample, "the store to leave them alone", func() bool {
 		_, err := o.take(r, plenty(subjects[1]))
-		return errors.Is(err, gcra.ErrUnavailable)
+		return errors.Is(err, redisstore.ErrUnavailable)
 	})
 	lost.master.Restart()
 	lost.replica.Restart()

@@ -21,6 +21,7 @@ import (
 
 	ratelimit "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
@@ -79,18 +80,18 @@ const (
 
 // rig is a store whose log can be read, and which shares no key with others.
 type rig struct {
-	*gcra.Redis
+	*redisstore.Store
 	log *journal
 }
 
 var prefixes atomic.Int64
 
-func rigOn(client redis.UniversalClient) *rig { return newRig(gcra.NewRedis(client)) }
+func rigOn(client redis.UniversalClient) *rig { return newRig(redisstore.New(client)) }
 
 // rigAt opens a URL as applications do.
 func rigAt(t testing.TB, url string) *rig {
 	t.Helper()
-	r, err := gcra.Open(url)
+	r, err := redisstore.Open(url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +103,7 @@ func rigAt(t testing.TB, url string) *rig {
 	return newRig(r)
 }
 
-func newRig(r *gcra.Redis) *rig {
+func newRig(r *redisstore.Store) *rig {
 	log := new(journal)
 	r.Logger = slog.New(slog.NewTextHandler(log, nil))
 	r.Prefix = fmt.Sprintf("f%d:", prefixes.Add(1))
@@ -122,8 +123,8 @@ func closing[C redis.UniversalClient](t testing.TB, c C) C {
 
 // witness is a store that sees what the rig's Redis holds: patient, without
 // a mirror, on a connection of its own.
-func (r *rig) witness(client redis.UniversalClient) *gcra.Redis {
-	w := gcra.NewRedis(client)
+func (r *rig) witness(client redis.UniversalClient) *redisstore.Store {
+	w := redisstore.New(client)
 	w.Prefix, w.Timeout, w.NoDenialCache = r.Prefix, ample, true
 	return w
 }
@@ -293,7 +294,7 @@ type startKey struct{}
 func newSite(t testing.TB, o *outcome, r *rig, cfg ratelimit.Config, p ratelimit.Policy) *site {
 	t.Helper()
 	s := &site{rig: r, o: o}
-	cfg.Store = r.Redis
+	cfg.Store = r.Store
 	cfg.Observe = func(req *http.Request, d ratelimit.Decision) {
 		o.decided(time.Since(req.Context().Value(startKey{}).(time.Time)))
 		if d.Err != nil {

@@ -197,7 +197,7 @@ func newFleet(t testing.TB, n int, limit gcra.Limit, url func(int) string) fleet
 		r.Prefix = "fleet:"
 		f.rigs = append(f.rigs, r)
 		f.limiters = append(f.limiters, middleware.Must(middleware.New(
-			middleware.Config{Store: r.Redis, Instances: n},
+			middleware.Config{Store: r.Store, Instances: n},
 			middleware.Policy{Name: "p", Limit: limit, Key: func(r *http.Request) (string, error) { return r.Header.Get("User"), nil }})))
 	}
 	return f

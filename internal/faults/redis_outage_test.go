@@ -14,6 +14,7 @@ import (
 
 	ratelimit "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
@@ -81,7 +82,7 @@ var _ = fault(3, "paused_server", func(t *testing.T, o *outcome) {
 	s.traffic(t, 200, phase(1500*time.Millisecond, 30*time.Second)).only(t, "while Redis is paused", http.StatusOK)
 	redistest.Eventually(t, ample, "a call that is not even tried", func() bool {
 		_, err := o.take(r, plenty("somebody"))
-		return errors.Is(err, gcra.ErrUnavailable)
+		return errors.Is(err, redisstore.ErrUnavailable)
 	})
 	s.client.CloseIdleConnections()
 	before.released(t, 30) // what waits is a few batches and probes, not 300 requests or more

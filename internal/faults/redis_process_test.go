@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 )
 
 // childURL makes this test binary one of the processes of a row: it is the
@@ -37,7 +38,7 @@ func TestMain(m *testing.M) {
 //	burst <subject> <n>   64 callers at once take from a bucket of n
 //	load <ms> <keys>      8 callers take from keys for a while
 func child(url string, in io.Reader, out io.Writer) error {
-	r, err := gcra.Open(url)
+	r, err := redisstore.Open(url)
 	if err != nil {
 		return err
 	}

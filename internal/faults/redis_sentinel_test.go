@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
@@ -125,7 +126,7 @@ var _ = fault(17, "master_paused_and_resumed", func(t *testing.T, o *outcome) {
 	old.Pause()
 	var late atomic.Int64
 	crowd(20, func(int) {
-		if _, err := o.take(r, daily("hit", 1000)); errors.Is(err, gcra.ErrUnavailable) {
+		if _, err := o.take(r, daily("hit", 1000)); errors.Is(err, redisstore.ErrUnavailable) {
 			return
 		}
 		late.Add(1)

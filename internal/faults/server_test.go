@@ -42,7 +42,7 @@ func TestServerUnderFaults(t *testing.T) {
 		fault.begin()
 		s.traffic(t, 500, d).only(t, fault.name, http.StatusOK)
 		fault.end()
-		redistest.Eventually(t, ample, "Redis to be asked again", func() bool { return answers(s.Redis) })
+		redistest.Eventually(t, ample, "Redis to be asked again", func() bool { return answers(s.Store) })
 		s.traffic(t, 500, d/2).only(t, "after "+fault.name, http.StatusOK)
 
 		slices.Sort(s.took)

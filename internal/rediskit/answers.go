@@ -50,7 +50,7 @@ var answers = []answer{
 
 	{"DB index is out of range", diag.RedisProtocol, "does not have this database", "use a database below the server's setting databases (16 by default); a cluster has database 0 only", true},
 	{"SELECT is not allowed in cluster mode", diag.RedisProtocol, "does not have this database", "a cluster has database 0 only", true},
-	{"This instance has cluster support disabled", diag.RedisProtocol, "is not a cluster", "want one host in the URL, or NewRedis and a redis.Client", true},
+	{"This instance has cluster support disabled", diag.RedisProtocol, "is not a cluster", "want one host in the URL, or redisstore.New and a redis.Client", true},
 	{"MOVED ", diag.RedisProtocol, "is a node of a cluster", oneOf, false},
 	{"CROSSSLOT", diag.RedisProtocol, "is a node of a cluster", oneOf, false},
 

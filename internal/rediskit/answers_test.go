@@ -59,7 +59,7 @@ func TestDown(t *testing.T) {
 		{"nowhere", "ERR a call whose argument is -OOM", false},
 		{"nowhere", "", false},
 	} {
-		for _, err := range []error{serverError(tt.text), fmt.Errorf("gcra: redis: %w", serverError(tt.text))} {
+		for _, err := range []error{serverError(tt.text), fmt.Errorf("redisstore: %w", serverError(tt.text))} {
 			if got := Down(err); got != tt.want {
 				t.Errorf("%s: an outage is %v; want %v: %v", tt.server, got, tt.want, err)
 			}

@@ -21,6 +21,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -165,11 +166,11 @@ func (s *busyStore) Take(ctx context.Context, charges []gcra.Charge) (bool, erro
 	return s.Memory.Take(ctx, charges)
 }
 
-func (s *busyStore) Stats() gcra.Stats {
+func (s *busyStore) Stats() redisstore.Stats {
 	n := s.trips.Load()
-	return gcra.Stats{
+	return redisstore.Stats{
 		Batches: n, Operations: n * 23 / 10, BatchTime: time.Duration(n) * 640 * time.Microsecond, CachedDenials: n / 5, FailedBatches: 3,
-		Servers: []gcra.ServerState{{Server: "10.0.0.5:6379", Breaker: gcra.BreakerClosed}, {Server: "10.0.0.6:6379", Breaker: gcra.BreakerOpen}},
+		Servers: []redisstore.ServerState{{Server: "10.0.0.5:6379", Breaker: redisstore.BreakerClosed}, {Server: "10.0.0.6:6379", Breaker: redisstore.BreakerOpen}},
 	}
 }
 
@@ -211,7 +212,7 @@ func busyScene(t *testing.T) *scene {
 		}
 	}
 	s.ask(14, "ip:192.0.2.7", "/hello")
-	store.err = fmt.Errorf("%w: dial tcp 10.0.0.6:6379: connect: connection refused", gcra.ErrUnavailable)
+	store.err = fmt.Errorf("%w: dial tcp 10.0.0.6:6379: connect: connection refused", redisstore.ErrUnavailable)
 	s.ask(7, "ip:198.51.100.7", "/hello")
 	store.err = nil
 	s.add(3 * time.Second)

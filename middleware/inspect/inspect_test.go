@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 	"github.com/seed-e377111c/ratelimit/middleware"
 	"github.com/seed-e377111c/ratelimit/middleware/inspect"
@@ -329,7 +330,7 @@ func TestMemoryHasNoStats(t *testing.T) {
 
 // All of it on a Redis, where a reset is for all servers.
 func TestRedis(t *testing.T) {
-	store := gcra.NewRedis(redistest.Any(t))
+	store := redisstore.New(redistest.Any(t))
 	store.Timeout = patience
 	s := newSceneOn(t, newClock(), store, middleware.Policy{Name: "p", Key: who, Limit: gcra.PerHour(5), MaxDelay: time.Minute})
 	s.ask(8, "k", "/")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -18,7 +19,7 @@ type record struct {
 	now     func() time.Time
 	start   time.Time
 	current func() []middleware.Policy
-	stats   func() gcra.Stats // of the store; nil if it has none
+	stats   func() redisstore.Stats // of the store; nil if it has none
 
 	decisions ring                  // allowed or refused, by all policies together
 	degraded  ring                  // of these, taken with an Err: counted as allowed or refused
@@ -39,10 +40,10 @@ type series struct {
 // snapshot is what a store had done when a step began.
 type snapshot struct {
 	step int64
-	gcra.Stats
+	redisstore.Stats
 }
 
-func (c *record) begin(now func() time.Time, current func() []middleware.Policy, stats func() gcra.Stats) {
+func (c *record) begin(now func() time.Time, current func() []middleware.Policy, stats func() redisstore.Stats) {
 	c.now, c.start, c.current, c.stats = now, now(), current, stats
 	c.policies.Store(new(map[string]*series))
 	c.turn(c.step())
@@ -162,7 +163,7 @@ func (c *record) forget(now int64) {
 }
 
 // recentStats is what the store has done in the time that is shown.
-func (c *record) recentStats(now int64, total gcra.Stats) gcra.Stats {
+func (c *record) recentStats(now int64, total redisstore.Stats) redisstore.Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	from := total
@@ -172,7 +173,7 @@ func (c *record) recentStats(now int64, total gcra.Stats) gcra.Stats {
 			break
 		}
 	}
-	return gcra.Stats{
+	return redisstore.Stats{
 		Batches:       total.Batches - from.Batches,
 		Operations:    total.Operations - from.Operations,
 		BatchTime:     total.BatchTime - from.BatchTime,
@@ -182,8 +183,8 @@ func (c *record) recentStats(now int64, total gcra.Stats) gcra.Stats {
 }
 
 // statsOf returns the Stats of a store that has them, and otherwise nil.
-func statsOf(s gcra.Store) func() gcra.Stats {
-	if s, ok := s.(interface{ Stats() gcra.Stats }); ok {
+func statsOf(s gcra.Store) func() redisstore.Stats {
+	if s, ok := s.(interface{ Stats() redisstore.Stats }); ok {
 		return s.Stats
 	}
 	return nil

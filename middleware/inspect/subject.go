@@ -60,7 +60,7 @@ func (i *Inspector) known(p *middleware.Policy, subject string) (limits []gcra.L
 	return limits, len(limits) == 1
 }
 
-// atOnce is the most charges that gcra.Redis takes at once.
+// atOnce is the most charges that redisstore.Store takes at once.
 const atOnce = 256
 
 // look asks the store, which is not changed by it, where the subject stands.

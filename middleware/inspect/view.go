@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -81,8 +82,8 @@ type trips struct {
 }
 
 type server struct {
-	Server  string            `json:"server"`
-	Breaker gcra.BreakerState `json:"breaker"` // as text
+	Server  string                  `json:"server"`
+	Breaker redisstore.BreakerState `json:"breaker"` // as text
 }
 
 // Time and Size are for the page: without trips there is no mean.
@@ -102,10 +103,10 @@ func (t *trips) Size() string {
 
 // Meaning explains the state of a breaker.
 func (s server) Meaning() string {
-	return map[gcra.BreakerState]string{
-		gcra.BreakerClosed:   ": in use",
-		gcra.BreakerOpen:     ": left alone for a while, as it has failed",
-		gcra.BreakerHalfOpen: ": tried again",
+	return map[redisstore.BreakerState]string{
+		redisstore.BreakerClosed:   ": in use",
+		redisstore.BreakerOpen:     ": left alone for a while, as it has failed",
+		redisstore.BreakerHalfOpen: ": tried again",
 	}[s.Breaker]
 }
 
@@ -206,14 +207,14 @@ func kind(s gcra.Store) string {
 	switch s.(type) {
 	case *gcra.Memory:
 		return "Memory"
-	case *gcra.Redis:
+	case *redisstore.Store:
 		return "Redis"
 	default:
 		return fmt.Sprintf("%T", s)
 	}
 }
 
-func tripsOf(s gcra.Stats) *trips {
+func tripsOf(s redisstore.Stats) *trips {
 	t := &trips{Trips: s.Batches, Mirrored: s.CachedDenials, Failures: s.FailedBatches}
 	if s.Batches > 0 {
 		t.MeanTime = seconds(s.BatchTime / time.Duration(s.Batches))

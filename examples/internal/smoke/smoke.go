@@ -90,7 +90,7 @@ func Start(t *testing.T) {
 	}
 	for url, want := range map[string]string{
 		"":                                   "limits are kept in this process; REDIS_URL shares them",
-		"redis://user:hunter2@127.0.0.1:1/0": "limits are kept in this process until Redis works: gcra: redis at 127.0.0.1:1 does not answer",
+		"redis://user:hunter2@127.0.0.1:1/0": "limits are kept in this process until Redis works: redisstore: redis at 127.0.0.1:1 does not answer",
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // or it would be read from for ever
 		defer cancel()

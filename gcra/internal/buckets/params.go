@@ -1,0 +1,90 @@
+package buckets
+
+import (
+	"hash/maphash"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+)
+
+// paramsCache keeps what charges of a policy and a limit have in common. Most
+// programs have a few of these, and without the cache a check on a known key
+// takes half as long again.
+type paramsCache struct {
+	slots  [16]atomic.Pointer[cachedParams]
+	misses atomic.Uint32
+}
+
+type cachedParams struct {
+	policy            string
+	limit             tat.Limit
+	maxDelay, maxWait time.Duration
+	params            tat.LimitParams
+	hash              uint64 // of the policy
+}
+
+func (p *cachedParams) match(c *tat.Charge) bool {
+	return p != nil && p.limit == c.Limit && p.maxDelay == c.MaxDelay && p.maxWait == c.MaxWait && p.policy == c.Policy
+}
+
+// Prepare checks a charge, or a refund, and fills the op.
+func (s *Set[N]) Prepare(c *tat.Charge, refund bool, o *Op) error {
+	o.Policy, o.Shadow = c.Policy, c.Shadow
+	slot := slotOf(c)
+	p := s.params.slots[slot].Load()
+	if !p.match(c) {
+		if p = s.params.slots[slot^1].Load(); !p.match(c) {
+			params, err := c.LimitParams()
+			if err != nil {
+				return err
+			}
+			hash := s.policyHash(c.Policy)
+			s.params.keep(c, params, hash, slot)
+			o.Hash = bucketHash(maphash.String(s.seed, c.Subject), hash)
+			return params.Charge(c, refund, &o.Params)
+		}
+	}
+	o.Hash = bucketHash(maphash.String(s.seed, c.Subject), p.hash)
+	return p.params.Charge(c, refund, &o.Params)
+}
+
+// slotOf is where the charge's parameters are cached, or in the slot beside it.
+func slotOf(c *tat.Charge) uint64 {
+	l := &c.Limit
+	x := uint64(l.Count)*0x9e3779b97f4a7c15 + uint64(l.Per)*0xd6e8feb86659fd93 + uint64(l.Burst)*0xa0761d6478bd642f
+	if n := len(c.Policy); n > 0 {
+		x += (uint64(n)<<16 | uint64(c.Policy[0])<<8 | uint64(c.Policy[n-1])) * 0xe7037ed1a0b428db
+	}
+	return x >> 60
+}
+
+// keep caches parameters where there is room, and otherwise every 1024th time:
+// a great many limits in turn would allocate each time.
+func (c *paramsCache) keep(charge *tat.Charge, params tat.LimitParams, hash, slot uint64) {
+	if c.slots[slot].Load() != nil {
+		if slot ^= 1; c.slots[slot].Load() != nil && c.misses.Add(1)%1024 != 0 {
+			return
+		}
+	}
+	c.slots[slot].Store(&cachedParams{charge.Policy, charge.Limit, charge.MaxDelay, charge.MaxWait, params, hash})
+}
+
+// policyHash is multiplied, so that a policy of the same name as the subject does
+// not cancel it out.
+func (s *Set[N]) policyHash(policy string) uint64 {
+	return maphash.String(s.seed, policy) * 0x9e3779b97f4a7c15
+}
+
+// hash is the hash of a bucket.
+func (s *Set[N]) hash(subject, policy string) uint64 {
+	return bucketHash(maphash.String(s.seed, subject), s.policyHash(policy))
+}
+
+func bucketHash(subject, policy uint64) uint64 {
+	h := subject ^ policy
+	if h < minHash {
+		h += minHash
+	}
+	return h
+}

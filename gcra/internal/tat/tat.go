@@ -1,0 +1,87 @@
+// Package tat is the arithmetic of GCRA in integers, which package gcra and its
+// stores share. The algorithm is stated in the documentation of package gcra.
+// Everything here is a pure function: time and state are arguments.
+package tat
+
+import "time"
+
+// Time is counted in ticks of 100 ns. They are small enough that T is within
+// 0.05 % of Per/Count at 10,000 units a second, and large enough that a TAT
+// counted from Epoch stays below 2^53, where Lua's doubles are exact, until
+// 2053. Redis keeps such a whole number as an integer, Valkey 9 as 16 digits.
+const (
+	Tick  = 100        // nanoseconds
+	Epoch = 1735689600 // 2025-01-01T00:00:00Z, in seconds since 1970; take.lua has the same
+
+	maxSpan = int64(366 * 24 * time.Hour / Tick) // longest B·T and longest MaxDelay
+
+	// MaxDelay is the longest delay that a limit may grant.
+	MaxDelay = time.Duration(maxSpan) * Tick
+)
+
+// At is t in ticks since Epoch.
+func At(t time.Time) int64 {
+	return (t.Unix()-Epoch)*(int64(time.Second)/Tick) + int64(t.Nanosecond()/Tick)
+}
+
+// Ticks is d in ticks, rounded down.
+func Ticks(d time.Duration) int64 { return int64(d) / Tick }
+
+// Duration is the inverse of Ticks.
+func Duration(ticks int64) time.Duration { return time.Duration(ticks) * Tick }
+
+// Params are the parameters of one step, in ticks: what it needs besides the
+// TAT and now.
+type Params struct {
+	Emission int64 // T
+	Capacity int64 // B·T
+	Top      int64 // B·T + MaxDelay: no TAT is further ahead of now
+	Room     int64 // B·T + MaxWait: how far ahead of now this caller may push the TAT; -1 if the cost is above the burst
+	Inc      int64 // cost·T; 0 peeks, negative refunds
+}
+
+// Clamp is t0: how far the TAT is ahead of now, within what this limit can have
+// made of it.
+func (p *Params) Clamp(tat, now int64) int64 {
+	return min(max(tat-now, 0), p.Top)
+}
+
+// Admits reports whether a bucket whose TAT is ahead of now has room.
+func (p *Params) Admits(ahead int64) bool {
+	return p.Inc <= 0 || ahead+p.Inc <= p.Room
+}
+
+// Takes reports whether the step may move the TAT ahead: it is no peek, no
+// refund, and its cost is not above the burst.
+func (p *Params) Takes() bool { return p.Inc > 0 && p.Room >= 0 }
+
+// After is how far the TAT is ahead of now after an admission.
+func (p *Params) After(ahead int64) int64 { return max(ahead+p.Inc, 0) }
+
+// Result has the fields of gcra.Result, which documents them.
+type Result struct {
+	Allowed    bool
+	Never      bool
+	Remaining  int64
+	RetryAfter time.Duration
+	ResetAfter time.Duration
+	Delay      time.Duration
+}
+
+// Result describes a bucket whose TAT was ahead of now before the step, and
+// whether the step was taken.
+func (p *Params) Result(ahead int64, taken bool) Result {
+	r := Result{Allowed: p.Admits(ahead), Never: p.Room < 0}
+	if !r.Allowed && !r.Never {
+		r.RetryAfter = Duration(ahead + p.Inc - p.Room)
+	}
+	if taken {
+		ahead = p.After(ahead)
+		if p.Inc > 0 {
+			r.Delay = Duration(max(ahead-p.Capacity, 0))
+		}
+	}
+	r.Remaining = max(p.Capacity-ahead, 0) / p.Emission
+	r.ResetAfter = Duration(ahead)
+	return r
+}

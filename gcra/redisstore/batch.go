@@ -1,0 +1,137 @@
+package redisstore
+
+import (
+	"context"
+	"iter"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/internal/rediskit"
+)
+
+// A batch is the requests that are sent to one server together. On a single
+// Redis it is one script whatever its keys; on a cluster one for each subject.
+type batch struct {
+	scripts []script // the first n are in use, the others keep their memory
+	n       int
+	byTag   map[string]int // hash tag: index of its script
+	ops     int
+	bytes   int
+
+	panicked error // in a hook of the client
+}
+
+// A batch is bounded, so that it never holds Redis up for long. A request is
+// sent whole, and alone if it is larger than that.
+const (
+	maxOps   = 512
+	maxBytes = 64 << 10
+)
+
+var batches = sync.Pool{New: func() any { return &batch{byTag: make(map[string]int)} }}
+
+func (b *batch) reset() {
+	for i := range b.scripts[:b.n] {
+		b.scripts[i].reset()
+	}
+	clear(b.byTag)
+	b.n, b.ops, b.bytes, b.panicked = 0, 0, 0, nil
+}
+
+// add adds a request, and reports false if it must wait for the next batch.
+// oneScript is for a single Redis.
+func (b *batch) add(q *request, oneScript bool) bool {
+	size := 0
+	for i := range q.ops {
+		size += len(q.ops[i].key)
+	}
+	if b.n > 0 && (b.ops+len(q.ops) > maxOps || b.bytes+size > maxBytes) {
+		return false
+	}
+	tag := ""
+	if !oneScript {
+		tag = hashTag(q.ops[0].key)
+	}
+	i, known := b.byTag[tag]
+	if !known {
+		i = b.n
+		if i == len(b.scripts) {
+			b.scripts = append(b.scripts, newScript())
+		}
+		b.byTag[tag] = i
+		b.n++
+	}
+	if !b.scripts[i].add(q) {
+		return false
+	}
+	b.ops += len(q.ops)
+	b.bytes += size
+	return true
+}
+
+// size is the number of requests.
+func (b *batch) size() (n int) {
+	for i := range b.scripts[:b.n] {
+		n += len(b.scripts[i].requests)
+	}
+	return n
+}
+
+func (b *batch) requests() iter.Seq[*request] {
+	return func(yield func(*request) bool) {
+		for i := range b.scripts[:b.n] {
+			for _, q := range b.scripts[i].requests {
+				if !yield(q) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// send sends the batch in one round trip and waits for the answers.
+func (b *batch) send(ctx context.Context, client redis.UniversalClient) {
+	if b.n == 1 {
+		b.scripts[0].send(ctx, client)
+		return
+	}
+	pipe := client.Pipeline()
+	for i := range b.scripts[:b.n] {
+		s := &b.scripts[i]
+		_ = pipe.Process(ctx, s.command(ctx, s.evalsha())) // queues; the answer is the command's
+	}
+	_, _ = pipe.Exec(ctx)     // each command has its own error
+	var again redis.Pipeliner // one connection for all: others might have to be dialled
+	for i := range b.scripts[:b.n] {
+		if s := &b.scripts[i]; s.unknown() {
+			if again == nil {
+				again = client.Pipeline()
+			}
+			_ = again.Process(ctx, s.command(ctx, s.eval()))
+		}
+	}
+	if again != nil {
+		_, _ = again.Exec(ctx)
+	}
+	var moving sync.WaitGroup
+	for i := range b.scripts[:b.n] {
+		if s := &b.scripts[i]; redis.HasErrorPrefix(s.cmd.Err(), "TRYAGAIN") {
+			moving.Go(func() { s.sendAgain(ctx, client) })
+		}
+	}
+	moving.Wait()
+}
+
+// deliver hands the answers to the requests, and returns what went wrong with
+// the scripts, an outage before anything else.
+func (b *batch) deliver() (err error) {
+	for i := range b.scripts[:b.n] {
+		s := &b.scripts[i]
+		s.deliver(b.panicked)
+		if err == nil || rediskit.Down(s.err) {
+			err = s.err
+		}
+	}
+	return err
+}

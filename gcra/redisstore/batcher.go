@@ -1,0 +1,222 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+)
+
+// A batcher sends requests to one server, many in one call (group commit).
+//
+// A request that finds no batch in flight is sent at once. Requests that arrive
+// while batches are in flight wait, and are sent together as soon as one of these
+// is answered: the busier the server, the larger the batches and the cheaper a
+// request. No timer holds a batch back, and an idle batcher has no goroutine.
+type batcher struct {
+	store   *Store
+	server  string
+	breaker *breaker
+
+	mu       sync.Mutex
+	waiting  []*request
+	inFlight int   // batches, each with its sender
+	deadline int64 // of the request that came last
+}
+
+// maxInFlight is how many batches of a batcher may be in flight: while Redis
+// works on one, the next is being written and the one before read.
+const maxInFlight = 2
+
+// submit has a request sent, or answers it at once while the breaker is open. It
+// never blocks, unless inline allows the caller to be the sender: then, without a
+// batch in flight, it returns when the request is answered.
+func (b *batcher) submit(q *request, inline bool) {
+	b.mu.Lock()
+	b.deadline = q.deadline
+	if b.breaker.denies(b.inFlight) {
+		b.mu.Unlock()
+		q.fail(ErrUnavailable)
+		return
+	}
+	b.waiting = append(b.waiting, q)
+	idle := b.inFlight == 0
+	send := b.inFlight < maxInFlight
+	if send {
+		b.inFlight++
+	}
+	b.mu.Unlock()
+	switch {
+	case send && idle && inline:
+		b.sendInline()
+	case send:
+		go b.sendLoop()
+	}
+}
+
+// sendLoop sends batches until no request waits.
+func (b *batcher) sendLoop() {
+	batch := batches.Get().(*batch)
+	for {
+		// Callers that are about to submit get the chance to. With few of them
+		// this is what fills a batch.
+		runtime.Gosched()
+		if b.fill(batch); batch.n == 0 {
+			batches.Put(batch)
+			return
+		}
+		if !b.sendTimed(batch) {
+			return // without giving the batch back: its answer may still come
+		}
+		batch.reset()
+	}
+}
+
+// sendInline sends one batch for a caller who would only wait for it: on a busy
+// machine, to hand a lone request to a goroutine of its own costs as much as its
+// round trip. The client must return when the context ends.
+func (b *batcher) sendInline() {
+	batch := batches.Get().(*batch)
+	defer batches.Put(batch)
+	if b.fill(batch); batch.n == 0 {
+		return
+	}
+	if report, ok := b.beforeSend(batch); ok {
+		ctx, cancel := context.WithTimeout(context.Background(), b.left(batch))
+		sent := b.send(ctx, batch)
+		cancel()
+		b.afterSend(batch, batch.deliver(), sent, report)
+	}
+	batch.reset()
+	b.handOff()
+}
+
+// fill moves requests that wait into the batch. If there is none, the sender is
+// one fewer in flight. Requests whose time is up are answered instead: they are
+// decided elsewhere.
+func (b *batcher) fill(batch *batch) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := 0
+	if len(b.waiting) > 0 {
+		now := b.store.clock.Now()
+		for _, q := range b.waiting {
+			if now >= q.deadline {
+				q.fail(b.store.timeoutError())
+			} else if !batch.add(q, b.store.only != nil) {
+				break
+			}
+			n++
+		}
+	}
+	rest := copy(b.waiting, b.waiting[n:])
+	clear(b.waiting[rest:])
+	b.waiting = b.waiting[:rest]
+	if batch.n == 0 {
+		b.inFlight--
+	}
+}
+
+// sendTimed sends the batch and answers its requests. If the time of the first
+// is up before the server answers, it answers all with an error and reports
+// false, however long the client goes on waiting.
+func (b *batcher) sendTimed(batch *batch) (inTime bool) {
+	report, ok := b.beforeSend(batch)
+	if !ok {
+		return true
+	}
+	left := b.left(batch)
+	timer := time.AfterFunc(left, func() {
+		err := b.store.timeoutError()
+		for q := range batch.requests() {
+			q.err = &failure{err}
+		}
+		b.afterSend(batch, err, 0, report)
+		b.handOff()
+	})
+	sent := b.send(deadlineContext{context.Background(), time.Now().Add(left)}, batch)
+	if !timer.Stop() {
+		return false
+	}
+	b.afterSend(batch, batch.deliver(), sent, report)
+	return true
+}
+
+// beforeSend asks the breaker and tells the denial cache. While the breaker is
+// open it answers the requests and reports false.
+func (b *batcher) beforeSend(batch *batch) (report func(error), ok bool) {
+	report, err := b.breaker.allow()
+	for q := range batch.requests() {
+		if err != nil {
+			q.fail(err)
+		} else {
+			b.store.denials.beforeSend(q)
+		}
+	}
+	return report, err == nil
+}
+
+// send makes the call, and returns when it began. A panic in a hook of the
+// client is an error of the batch.
+func (b *batcher) send(ctx context.Context, batch *batch) (sent int64) {
+	defer func() {
+		if p := recover(); p != nil {
+			batch.panicked = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	sent = b.store.clock.Now()
+	batch.send(ctx, b.store.client)
+	return sent
+}
+
+// afterSend notes how a batch went and answers its requests, each of which has
+// its answer or its error. sent is the time before the call.
+func (b *batcher) afterSend(batch *batch, err error, sent int64, report func(error)) {
+	b.breaker.report(report, err)
+	b.store.count(err, batch.size(), b.store.clock.Now()-sent)
+	b.store.noteResult(err)
+	for q := range batch.requests() {
+		b.store.denials.learn(q, sent)
+		q.finish()
+	}
+}
+
+// left is the time that the first of the batch's callers has left.
+func (b *batcher) left(batch *batch) time.Duration {
+	deadline := int64(math.MaxInt64)
+	for q := range batch.requests() {
+		deadline = min(deadline, q.deadline)
+	}
+	return tat.Duration(deadline - b.store.clock.Now())
+}
+
+// timeoutError is the error of a request whose time is up.
+func (s *Store) timeoutError() error {
+	return fmt.Errorf("no answer within %v: %w", s.timeout(), context.DeadlineExceeded)
+}
+
+// handOff lets another sender take the place of one that leaves.
+func (b *batcher) handOff() {
+	b.mu.Lock()
+	more := len(b.waiting) > 0
+	if !more {
+		b.inFlight--
+	}
+	b.mu.Unlock()
+	if more {
+		go b.sendLoop()
+	}
+}
+
+// deadlineContext is a context with a deadline and without a timer: the client
+// bounds dialling and, where its options say so, reading by the deadline.
+type deadlineContext struct {
+	context.Context
+	deadline time.Time
+}
+
+func (c deadlineContext) Deadline() (time.Time, bool) { return c.deadline, true }

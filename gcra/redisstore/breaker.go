@@ -1,0 +1,95 @@
+package redisstore
+
+import (
+	"errors"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+
+	"github.com/seed-e377111c/ratelimit/internal/rediskit"
+)
+
+// ErrUnavailable is wrapped by errors of calls that were not even tried, because
+// Redis has failed several times in a row and is left alone.
+var ErrUnavailable = errors.New("unavailable after several failures")
+
+// A breaker keeps batches off a server that has failed, so that the failure costs
+// callers microseconds and not a Timeout each. When it has been open for a while
+// one batch is sent as a probe; when that is answered, the breaker closes.
+type breaker struct {
+	circuit   *gobreaker.TwoStepCircuitBreaker[struct{}]
+	notClosed atomic.Bool // saves callers the circuit's lock while it is closed
+	health    health
+}
+
+const (
+	// tripAfter is how many batches must fail in a row.
+	tripAfter = 3
+
+	// A breaker stays open for minOpen and up to twice that, chosen once at random:
+	// the probes of many processes do not come together, and each finds a Redis
+	// that answers again within two seconds.
+	minOpen = 500 * time.Millisecond
+)
+
+func newBreaker(s *Store, server string) *breaker {
+	b := &breaker{health: health{store: s, server: server}}
+	b.circuit = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
+		MaxRequests:  1,
+		Timeout:      minOpen + rand.N(minOpen),
+		ReadyToTrip:  func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= tripAfter },
+		IsSuccessful: func(err error) bool { return !rediskit.Down(err) },
+		OnStateChange: func(_ string, _, to gobreaker.State) {
+			b.notClosed.Store(to != gobreaker.StateClosed)
+		},
+	})
+	return b
+}
+
+// allow reports whether a batch may be sent. How it went goes to report, with what
+// allow returned.
+func (b *breaker) allow() (done func(error), err error) {
+	if done, err = b.circuit.Allow(); err != nil {
+		return nil, ErrUnavailable
+	}
+	return done, nil
+}
+
+func (b *breaker) report(done func(error), err error) {
+	done(err)
+	switch {
+	case err != nil:
+		b.health.failed(err, b.notClosed.Load())
+	case !b.health.sound.Load() && !b.notClosed.Load():
+		b.health.answered()
+	}
+}
+
+func (b *breaker) state() BreakerState {
+	switch b.circuit.State() {
+	case gobreaker.StateOpen:
+		return BreakerOpen
+	case gobreaker.StateHalfOpen:
+		return BreakerHalfOpen
+	default:
+		return BreakerClosed
+	}
+}
+
+// denies reports whether a request need not be submitted: the breaker is open, or
+// a probe is in flight.
+func (b *breaker) denies(inFlight int) bool {
+	if !b.notClosed.Load() {
+		return false
+	}
+	switch b.state() {
+	case BreakerOpen:
+		return true
+	case BreakerHalfOpen:
+		return inFlight > 0
+	default:
+		return false
+	}
+}

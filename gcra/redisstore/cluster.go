@@ -1,0 +1,153 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+	"github.com/seed-e377111c/ratelimit/internal/rediskit"
+)
+
+// batcher returns the batcher of a key's server.
+func (s *Store) batcher(key string) *batcher {
+	if s.only != nil {
+		return s.only
+	}
+	server := s.server(key)
+	b, ok := s.batchers.Load(server)
+	if !ok {
+		b, _ = s.batchers.LoadOrStore(server, s.newBatcher(server))
+	}
+	return b.(*batcher)
+}
+
+func (s *Store) newBatcher(server string) *batcher {
+	return &batcher{store: s, server: server, breaker: newBreaker(s, server)}
+}
+
+// server is the address of a key's server, or "" if it is not known. It only
+// keeps servers apart, so that none waits for another: the client sends a request
+// to the right server whatever batcher it comes from.
+func (s *Store) server(key string) string {
+	var node *redis.Client
+	var err error
+	switch c := s.client.(type) {
+	case *redis.ClusterClient:
+		if !s.routed.Load() {
+			return "" // asking would block until the topology is loaded
+		}
+		s.reload(topologyAge)
+		node, err = c.MasterForKey(context.Background(), key)
+	case *redis.Ring:
+		node, err = c.GetShardClientForKey(key)
+	}
+	if node == nil || err != nil {
+		return ""
+	}
+	return node.Options().Addr
+}
+
+// topologyAge is how old the topology of a cluster may be, and retryReload how
+// long after a failure it is looked up again.
+const (
+	topologyAge = 2 * time.Second
+	retryReload = 200 * time.Millisecond
+)
+
+// reload looks the topology of a cluster up in the background, unless that was
+// done less than age ago: nodes that do not answer are not asked with every call.
+func (s *Store) reload(age time.Duration) {
+	c, ok := s.client.(*redis.ClusterClient)
+	if !ok {
+		return
+	}
+	now, last := s.clock.Now(), s.reloaded.Load()
+	if now-last >= tat.Ticks(age) && s.reloaded.CompareAndSwap(last, now) {
+		c.ReloadState(context.Background())
+	}
+}
+
+// noteResult notes how a batch went.
+func (s *Store) noteResult(err error) {
+	if err == nil {
+		s.routed.Store(true)
+	} else if rediskit.Down(err) {
+		s.reload(retryReload)
+	}
+}
+
+// split takes an admission whose subjects may live on different servers: by one
+// request for each subject, all at once. If one is denied or fails, what the
+// others have taken is refunded before the admission is answered, so that for the
+// time of a call a subject looks more charged than it is, never less.
+func (s *Store) split(whole *request) {
+	parts, indexes := whole.bySubject()
+	for _, p := range parts {
+		s.batcher(p.ops[0].key).submit(p, false)
+	}
+	whole.admitted = true
+	for i, p := range parts {
+		<-p.done
+		whole.err = errors.Join(whole.err, p.err)
+		whole.admitted = whole.admitted && (p.admitted || p.err != nil)
+		for j, index := range indexes[i] {
+			whole.ops[index].Ahead = p.ops[j].Ahead
+		}
+	}
+	if !whole.admitted || whole.err != nil {
+		s.refundParts(parts, whole.deadline)
+	}
+	whole.finish()
+}
+
+// bySubject divides a request, and returns the index of each part's ops in it.
+func (q *request) bySubject() (parts []*request, indexes [][]int) {
+	byTag := make(map[string]int)
+	for i, o := range q.ops {
+		tag := hashTag(o.key)
+		j, known := byTag[tag]
+		if !known {
+			j = len(parts)
+			byTag[tag] = j
+			parts, indexes = append(parts, newRequest(nil, q.refund)), append(indexes, nil)
+			parts[j].deadline = q.deadline
+		}
+		parts[j].ops = append(parts[j].ops, o)
+		indexes[j] = append(indexes[j], i)
+	}
+	return parts, indexes
+}
+
+// refundParts refunds what the parts of an admission have taken, and waits for
+// it until the deadline. If a refund fails, the subject stays charged: stricter,
+// not looser.
+func (s *Store) refundParts(parts []*request, deadline int64) {
+	now := s.clock.Now()
+	var refunds []*request
+	for _, p := range parts {
+		refund := newRequest(nil, true)
+		for _, o := range p.ops {
+			if o.Inc > 0 && p.taken(&o) {
+				o.Inc, o.Ahead = -o.Inc, 0
+				refund.ops = append(refund.ops, o)
+			}
+		}
+		if len(refund.ops) == 0 {
+			continue
+		}
+		refund.deadline = now + tat.Ticks(s.timeout())
+		refunds = append(refunds, refund)
+		s.batcher(refund.ops[0].key).submit(refund, false)
+	}
+	timeout := time.After(tat.Duration(deadline - now))
+	for _, refund := range refunds {
+		select {
+		case <-refund.done:
+		case <-timeout:
+			return // the others go on
+		}
+	}
+}

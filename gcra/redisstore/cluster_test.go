@@ -1,0 +1,90 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/internal/gcratest"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
+	"github.com/seed-e377111c/ratelimit/internal/redistest"
+)
+
+// No call on a cluster waits for a dial.
+func TestClusterIsDialledAhead(t *testing.T) {
+	cluster := redistest.StartCluster(t)
+	url := "redis://" + strings.Join(cluster.Addrs(), ",")
+	masters := cluster.Nodes[:3]
+
+	t.Run("Open dials the masters before the first call", func(t *testing.T) {
+		r, err := redisstore.Open(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { r.Close() })
+		for _, node := range masters {
+			redistest.Eventually(t, patience, "two spare connections to each master", func() bool {
+				// go-redis sends nothing on a spare connection.
+				return strings.Count(node.Client().ClientList(t.Context()).Val(), " cmd=NULL ") >= 2
+			})
+		}
+	})
+
+	// Scripts for several subjects go in a pipeline, and so do their texts where
+	// a server does not know them.
+	t.Run("batches use the spare connections", func(t *testing.T) {
+		o, err := redisstore.Options(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var silent atomic.Bool // dials hang, as on a network that drops packets
+		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if silent.Load() {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return new(net.Dialer).DialContext(ctx, network, addr)
+		}
+		o.DialTimeout = patience
+		client := redis.NewUniversalClient(o).(*redis.ClusterClient)
+		t.Cleanup(func() { client.Close() })
+		r := redisstore.New(client)
+		r.Timeout = patience
+		gcratest.MustTake(t, r, hourly("s", 10)) // from here on the store knows which server has a key
+		for _, node := range masters {
+			if err := node.Client().ScriptFlush(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		redistest.Eventually(t, patience, "two spare connections to each master", func() bool {
+			return client.ForEachMaster(t.Context(), func(_ context.Context, node *redis.Client) error {
+				if n := node.PoolStats().TotalConns; n < 2 { // IdleConns counts dials under way
+					return fmt.Errorf("%d connections", n)
+				}
+				return nil
+			}) == nil
+		})
+		silent.Store(true)
+
+		for call := range 10 {
+			var charges []gcra.Charge
+			for i := range 12 {
+				charges = append(charges, hourly(fmt.Sprint(call, " ", i), 10))
+			}
+			if _, err := r.Take(t.Context(), charges); err != nil {
+				t.Fatalf("call %d: %v", call, err)
+			}
+		}
+		for _, node := range cluster.Nodes {
+			if n := calls(t, node.Client(), "command"); n != 0 {
+				t.Errorf("%s: got %d COMMAND; want none, the first call waits for its long reply", node.Addr, n)
+			}
+		}
+	})
+}

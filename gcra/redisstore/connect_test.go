@@ -1,0 +1,188 @@
+package redisstore_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
+	"github.com/seed-e377111c/ratelimit/internal/rediskit"
+	"github.com/seed-e377111c/ratelimit/internal/redistest"
+)
+
+// A program opens its store, starts, and is asked for the first time a while
+// later: spare connections have been dialled by then, and on TLS 1.3 the
+// server's session tickets lie unread on them. With the default settings Redis
+// must decide from the first call on, whatever the way to it.
+func TestEveryWayToRedis(t *testing.T) {
+	const password = "a b:@/?#%ü"
+	socket := filepath.Join(t.TempDir(), "redis.sock")
+	plain := redistest.Start(t, "--unixsocket", socket)
+	secret := redistest.Start(t, "--requirepass", password)
+	certs := redistest.NewCertificates(t)
+	tls12 := redistest.StartTLS(t, certs, "--tls-protocols", "TLSv1.2")
+	tls13 := redistest.StartTLS(t, certs, "--tls-protocols", "TLSv1.3", "--requirepass", password)
+	mutual := redistest.StartTLS(t, certs, "--tls-auth-clients", "yes")
+	cluster := redistest.StartTLSCluster(t, certs, "--requirepass", password)
+	sentinel := redistest.StartSentinel(t)
+
+	if err := plain.Client().Do(t.Context(), "acl", "setuser", "limiter", "on", ">"+password, "~rl:*",
+		"+evalsha", "+eval", "+mget", "+set", "+time", "+select").Err(); err != nil {
+		t.Fatal(err)
+	}
+	database3 := plain.Options()
+	database3.DB = 3
+	asUser := url.UserPassword("limiter", password).String() + "@"
+	clusterURL := "rediss://" + url.UserPassword("", password).String() + "@" + strings.Join(cluster.Addrs(), ",")
+	byName := strings.Replace(clusterURL, "127.0.0.1", "localhost", 1) // for which no certificate is valid
+
+	open := func(rawURL string) *redisstore.Store {
+		r, err := redisstore.Open(rawURL)
+		if err != nil {
+			t.Fatalf("%s: %v", rawURL, err)
+		}
+		t.Cleanup(func() { r.Close() })
+		return r
+	}
+	with := func(rawURL string, set func(*tls.Config)) *redisstore.Store {
+		o, err := redisstore.Options(rawURL)
+		if err != nil {
+			t.Fatalf("%s: %v", rawURL, err)
+		}
+		set(o.TLSConfig)
+		client := redis.NewUniversalClient(o)
+		t.Cleanup(func() { client.Close() })
+		return redisstore.New(client)
+	}
+	privateCA := func(c *tls.Config) { c.RootCAs = certs.Roots }
+	failover := redis.NewFailoverClient(&redis.FailoverOptions{ // as in the docs/stores.md
+		MasterName:            sentinel.MasterName,
+		SentinelAddrs:         sentinel.Addrs(),
+		ContextTimeoutEnabled: true,
+		DialTimeout:           500 * time.Millisecond,
+		ReadTimeout:           500 * time.Millisecond,
+		MaxRetries:            -1,
+	})
+	t.Cleanup(func() { failover.Close() })
+
+	ways := []struct {
+		name  string
+		store *redisstore.Store
+		keys  redis.UniversalClient // sees what the store has written
+	}{
+		{"plain", open(plain.URL()), plain.Client()},
+		{"scheme in capitals", open("REDIS://" + plain.Addr), plain.Client()},
+		{"password", open(secret.URL()), secret.Client()},
+		{"ACL user", open("redis://" + asUser + plain.Addr), plain.Client()},
+		{"database 3", open("redis://" + plain.Addr + "/3"), newClient(t, database3)},
+		{"ACL user, database 3", open("redis://" + asUser + plain.Addr + "/3"), newClient(t, database3)},
+		{"unix socket", open("unix://" + socket), plain.Client()},
+		{"unix socket, ACL user, database 3", open("unix://" + asUser + socket + "?db=3"), newClient(t, database3)},
+		{"TLS 1.2", open(tls12.URL() + "?skip_verify=true"), tls12.Client()},
+		{"TLS 1.2, private CA", with(tls12.URL(), privateCA), tls12.Client()},
+		{"TLS 1.3", open(tls13.URL() + "?skip_verify=true"), tls13.Client()},
+		{"TLS 1.3, private CA", with(tls13.URL(), privateCA), tls13.Client()},
+		{"mutual TLS", with(mutual.URL(), func(c *tls.Config) {
+			c.RootCAs, c.Certificates = certs.Roots, []tls.Certificate{certs.Pair}
+		}), mutual.Client()},
+		{"cluster over TLS", open(clusterURL + "?skip_verify=true"), cluster.Client()},
+		{"cluster over TLS, private CA", with(clusterURL, privateCA), cluster.Client()},
+		{"cluster over TLS, private CA, a seed by another name", with(byName, privateCA), cluster.Client()},
+		{"Sentinel", redisstore.New(failover), sentinel.Client()},
+	}
+	ca := startProcess(t, idleURL+"="+tls13.URL(), "SSL_CERT_FILE="+certs.CAFile)
+
+	time.Sleep(idle)
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			asked, failed, err := askIdle(t.Context(), way.store, way.name)
+			if asked < idleCalls || failed > mayFail {
+				t.Errorf("%d of %d calls failed, the last with: %v", failed, asked, err)
+			}
+			keys := 0
+			for i := range idleCalls {
+				key := rediskit.AppendKey(nil, "rl:", fmt.Sprint(way.name, " ", i), "p")
+				keys += int(way.keys.Exists(t.Context(), string(key)).Val())
+			}
+			if keys < asked-failed {
+				t.Errorf("got %d keys in Redis; want one for each of %d calls", keys, asked-failed)
+			}
+		})
+	}
+	t.Run("TLS 1.3, SSL_CERT_FILE", func(t *testing.T) {
+		ca.write(t, "ask")
+		if got := ca.read(t); got != "decided" {
+			t.Error(got)
+		}
+		ca.end(t)
+		if keys := tls13.Client().Keys(t.Context(), "rl:{child*").Val(); len(keys) < idleCalls-mayFail {
+			t.Errorf("got %d keys of the child in Redis; want %d", len(keys), idleCalls)
+		}
+	})
+}
+
+// idle is how long a store is left alone before it is asked. The dials happen in
+// the background, and when session tickets have arrived cannot be seen from
+// outside go-redis. On a machine too busy to be done by then, the calls find
+// what a call without a pause finds.
+const idle = time.Second
+
+// A call that waits for the processor may exceed the Timeout on a busy machine,
+// so a few of the calls may fail. Settings under which Redis is not reached
+// fail all of them.
+const (
+	idleCalls = 40
+	mayFail   = idleCalls / 4
+)
+
+// askIdle makes the calls, each for a subject of its own, and returns how many
+// were sent within a bound and how many of these failed. After three failures
+// calls are answered without being sent; these are made again.
+func askIdle(ctx context.Context, r *redisstore.Store, subject string) (asked, failed int, last error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for asked < idleCalls && ctx.Err() == nil {
+		_, err := gcra.Take(ctx, r, hourly(fmt.Sprint(subject, " ", asked), 10))
+		if errors.Is(err, redisstore.ErrUnavailable) {
+			time.Sleep(10 * time.Millisecond)
+			continue
+		}
+		asked++
+		if err != nil {
+			failed, last = failed+1, err
+		}
+	}
+	return asked, failed, last
+}
+
+// idleURL makes this test binary a program that opens the URL, is idle, and asks
+// when it reads a line.
+const idleURL = "GCRA_TEST_IDLE_URL"
+
+func idleChild(rawURL string, in io.Reader, out io.Writer) error {
+	r, err := redisstore.Open(rawURL)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	time.Sleep(idle)
+	for lines := bufio.NewScanner(in); lines.Scan(); {
+		if asked, failed, err := askIdle(context.Background(), r, "child"); asked < idleCalls || failed > mayFail {
+			fmt.Fprintf(out, "%d of %d calls failed, the last with: %v\n", failed, asked, err)
+		} else {
+			fmt.Fprintln(out, "decided")
+		}
+	}
+	return nil
+}

@@ -1,0 +1,86 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+)
+
+// dialer makes the connections of a client that [Open] has made. go-redis prints
+// a line for each dial that fails, several a call, to a logger that all clients
+// of a process share; so a dial that fails returns a connection on which
+// everything fails, for the same reason.
+type dialer struct {
+	dial   func(ctx context.Context, network, addr string) (net.Conn, error)
+	failed sync.Map // address: the failedDial of the last one, if it failed
+}
+
+type failedDial struct {
+	err error
+	at  time.Time
+}
+
+// redialAfter is how long an address is left alone after a dial that failed.
+// go-redis' own brake counts dials that fail, and to it none does.
+const redialAfter = 100 * time.Millisecond
+
+func (d *dialer) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	if f, ok := d.failure(addr); ok && time.Since(f.at) < redialAfter {
+		return &failedConn{err: f.err}, nil
+	}
+	conn, err := d.dial(ctx, network, addr)
+	if err == nil {
+		d.failed.Delete(addr)
+		return conn, nil
+	}
+	if !errors.Is(err, context.Canceled) {
+		d.failed.Store(addr, failedDial{err, time.Now()})
+	}
+	return &failedConn{err: err}, nil
+}
+
+// forget has the next dials made, whatever came of those before.
+func (d *dialer) forget() {
+	if d != nil {
+		d.failed.Clear()
+	}
+}
+
+func (d *dialer) failure(addr string) (f failedDial, ok bool) {
+	v, _ := d.failed.Load(addr)
+	f, ok = v.(failedDial)
+	return f, ok
+}
+
+// last is the error of the last dial of a server, if it failed. A caller may
+// have stopped waiting before.
+func (d *dialer) last(server string) error {
+	if d == nil {
+		return nil
+	}
+	f, _ := d.failure(server)
+	return f.err
+}
+
+// failedConn fails with the error of its dial. On Unix go-redis' pool drops it instead
+// of handing it out a second time: the zero TCPConn has no socket to check.
+type failedConn struct {
+	net.TCPConn
+	err error
+}
+
+func (c *failedConn) Read([]byte) (int, error) { return 0, c.err }
+
+func (c *failedConn) Write([]byte) (int, error) { return 0, c.err }
+
+// Close returns nil: the zero TCPConn would return EINVAL, which Close of a
+// client hands on.
+func (c *failedConn) Close() error { return nil }
+
+func (c *failedConn) SetDeadline(time.Time) error { return c.err }
+
+func (c *failedConn) SetReadDeadline(time.Time) error { return c.err }
+
+func (c *failedConn) SetWriteDeadline(time.Time) error { return c.err }

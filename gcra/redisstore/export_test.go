@@ -1,0 +1,15 @@
+package redisstore
+
+import (
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra/internal/buckets"
+	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+)
+
+// SetClock puts the store's denial cache on a clock of the test's.
+func (s *Store) SetClock(now func() time.Time) {
+	s.once.Do(s.init)
+	s.clock = buckets.NewClock(now)
+	s.denials = newDenialCache(s.clock, tat.Duration(s.denials.ttl))
+}

@@ -1,0 +1,138 @@
+package redisstore
+
+import (
+	"cmp"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/internal/diag"
+	"github.com/seed-e377111c/ratelimit/internal/rediskit"
+)
+
+// health logs what is wrong with a server, and when it is well again.
+//
+// What cannot heal by itself, such as a wrong password, is logged when it is
+// first seen. A failure that may be over with the next batch is logged when the
+// breaker opens, when a server that has never answered refuses connections or
+// commands, or when [manyFailures] batches have failed within [diag.Interval]. A
+// timeout alone is not logged: a first connection may take longer than the
+// Timeout.
+type health struct {
+	store  *Store
+	server string
+	sound  atomic.Bool // nothing to do in answered
+
+	mu           sync.Mutex
+	answeredOnce bool
+	outage       bool          // has not answered since it was first asked, or since the breaker opened
+	problems     []diag.Code   // logged, and not over
+	failures     recent        // batches that failed
+	outages      recent        // outages that ended
+	written      chan struct{} // closed when the last line is written
+}
+
+// manyFailures is how many failures within five minutes are worth a line when
+// the breaker does not open.
+const manyFailures = 10
+
+// recent are the times of the last events.
+type recent struct {
+	at   [manyFailures]time.Time
+	next int
+}
+
+// noteAndCount notes an event, and reports whether the last manyFailures of them came
+// within diag.Interval.
+func (r *recent) noteAndCount(now time.Time) bool {
+	r.at[r.next] = now
+	r.next = (r.next + 1) % manyFailures
+	oldest := r.at[r.next]
+	return !oldest.IsZero() && now.Sub(oldest) < diag.Interval
+}
+
+// failed takes note of a batch that failed, after the breaker has.
+func (h *health) failed(err error, resting bool) {
+	conn, addresses := rediskit.ConnOf(h.store.client)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	conn.Answered = h.answeredOnce
+	p := rediskit.Diagnose(err, conn)
+	if p.Timeout {
+		// Often it is a connection that the batch has waited for.
+		p = rediskit.Diagnose(cmp.Or(h.store.dials.last(h.server), h.store.timeoutError()), conn)
+	}
+	h.outage = h.outage || resting || !h.answeredOnce && rediskit.Down(err)
+	first := !h.answeredOnce && !p.Timeout
+	many := p.Code != "" && h.failures.noteAndCount(time.Now())
+	if p.Code != "" && (p.Code.Level() == slog.LevelError || resting || first || many) {
+		args := []any{"server", cmp.Or(h.server, addresses), "error", p.Cause} // a cluster's nodes may not be known yet
+		if p.Hint != "" {
+			args = append(args, "hint", p.Hint)
+		}
+		if line := h.store.log.Line(p.Code, h.server, "redis "+p.What, args...); line != nil {
+			h.write(line)
+			if !slices.Contains(h.problems, p.Code) {
+				h.problems = append(h.problems, p.Code)
+			}
+		}
+	}
+	if h.outage && len(h.problems) > 0 {
+		h.sound.Store(false)
+	}
+}
+
+// answered takes note of a batch that was answered.
+func (h *health) answered() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	over := h.outage && len(h.problems) > 0 // what fails now and then is not over with one answer
+	if over {
+		// A server that goes and comes all the time has its line every five minutes.
+		if !h.outages.noteAndCount(time.Now()) {
+			for _, code := range h.problems {
+				h.store.log.Forget(code, h.server)
+			}
+		}
+		h.problems = nil
+	}
+	if h.outage {
+		h.failures = recent{} // those after it are counted anew
+	}
+	h.answeredOnce, h.outage = true, false
+	h.sound.Store(true)
+	if over {
+		logger := h.store.logger()
+		h.write(func() { logger.Info("ratelimit: redis is available again", "server", h.server) })
+	}
+}
+
+// write writes a line after those before it. No caller waits for a slow log.
+func (h *health) write(line func()) {
+	before, done := h.written, make(chan struct{})
+	h.written = done
+	go func() {
+		if before != nil {
+			<-before
+		}
+		line()
+		close(done)
+	}()
+}
+
+// failure is an error of a call that the server or the way to it has failed.
+type failure struct{ err error }
+
+func (f *failure) Error() string { return "redisstore: " + rediskit.WithoutArgs(f.err.Error()) }
+
+func (f *failure) Unwrap() error { return f.err }
+
+// Logged reports whether the store's own log tells of such failures, so that a
+// caller who logs errors need not. A caller finds it with errors.As and an
+// interface{ Logged() bool }.
+func (f *failure) Logged() bool {
+	return errors.Is(f.err, ErrUnavailable) || rediskit.Diagnose(f.err, rediskit.Conn{}).Code != ""
+}

@@ -1,0 +1,46 @@
+package redisstore
+
+import (
+	"context"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/internal/buckets"
+)
+
+// Local implements [gcra.LocalStore]. It returns a store in this process that
+// holds what Redis last said about each key, for decisions while Redis does not
+// answer. Take from it by this process's share of each limit. Redis does not learn
+// what is taken from it.
+func (s *Store) Local() gcra.Store {
+	s.once.Do(s.init)
+	return local{s.denials}
+}
+
+// local takes from the TATs of the denial cache.
+type local struct{ denials *denialCache }
+
+func (l local) Take(ctx context.Context, charges []gcra.Charge) (allowed bool, err error) {
+	return l.apply(ctx, charges, false)
+}
+
+func (l local) Refund(ctx context.Context, charges []gcra.Charge) error {
+	_, err := l.apply(ctx, charges, true)
+	return err
+}
+
+func (l local) apply(ctx context.Context, charges []gcra.Charge, refund bool) (allowed bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	ops := make([]buckets.Op, len(charges))
+	for i := range charges {
+		if err := l.denials.prepare(&charges[i], refund, &ops[i]); err != nil {
+			return false, err
+		}
+	}
+	allowed = l.denials.set.Apply(ops)
+	for i := range charges {
+		charges[i].Result = gcra.Result(ops[i].Result(allowed))
+	}
+	return allowed, nil
+}

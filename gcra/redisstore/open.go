@@ -1,0 +1,286 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+)
+
+// Open returns a [Store] on a client of its own with the settings of [Options].
+// On a cluster it also looks up the topology at once, in the background, and
+// again whenever it is two seconds old. Open does not wait for Redis: a server
+// that is away when the program starts is found when it comes. Close the store
+// when done.
+//
+// The URL is redis://user:password@host:6379/0, rediss:// for TLS, or
+// unix://user:password@/path/to/redis.sock?db=0 for a unix socket. Several
+// hosts, redis://host1:6379,host2:6379, are the seeds of a cluster. Parameters
+// as in [redis.ParseURL], such as ?pool_size=20, override the settings.
+func Open(rawURL string) (*Store, error) {
+	o, err := Options(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	dials := &dialer{dial: redis.NewDialer(&redis.Options{DialTimeout: o.DialTimeout, TLSConfig: o.TLSConfig})}
+	o.Dialer = dials.Dial
+	s := New(connect(o))
+	s.owned, s.dials = true, dials
+	return s, nil
+}
+
+// connect is redis.NewUniversalClient, and more on a cluster.
+func connect(o *redis.UniversalOptions) redis.UniversalClient {
+	if len(o.Addrs) == 1 {
+		return redis.NewClient(o.Simple())
+	}
+	cluster := o.Cluster()
+	// The store has the topology reloaded. Left to itself, the client does so with
+	// every call once it is older than this, also while no node answers.
+	cluster.ClusterStateReloadInterval = 24 * time.Hour
+	c := redis.NewClusterClient(cluster)
+	// Nodes are known, and dialled ahead, only once the topology is loaded. The
+	// first call would spend its Timeout on that.
+	c.ReloadState(context.Background())
+	return c
+}
+
+// Options returns the settings that [Open] uses for the URL: RESP2, no retries,
+// short dials, two spare connections for each server, deadlines that bound reads
+// too, and no CLIENT SETINFO. Change what a URL cannot say, such as
+// TLSConfig.RootCAs for a private certificate authority, and give them to
+// [redis.NewUniversalClient] and its client to [New].
+//
+// TLSConfig is nil unless the URL begins with rediss://. With it the server's
+// certificate must be valid for the host of the URL. On a cluster whose seeds
+// are different hosts the certificate of each node must be valid for the address
+// that the cluster announces for that node; set TLSConfig.ServerName where all
+// nodes share another name.
+func Options(rawURL string) (*redis.UniversalOptions, error) {
+	o, err := parseURL(rawURL)
+	if err != nil {
+		return nil, fmt.Errorf("redisstore: redis URL: %w", err)
+	}
+	// Under RESP3 go-redis 9.23 waits up to 50 ms, our whole Timeout, for a push
+	// message before the first command on a TLS 1.3 connection: it takes the
+	// session tickets that have arrived there for one.
+	orInt(&o.Protocol, 2)
+	// Pipelines would get a second pool, whose connections are never dialled
+	// ahead. Without it they take the spare connections of the ordinary one.
+	orInt(&o.PipelinePoolSize, -1)
+	orInt(&o.MinIdleConns, idleConns)
+	o.DisableIdentity = true // saves the first call on a connection a round trip
+	o.ContextTimeoutEnabled = true
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	orInt(&o.MaxRetries, -1)
+	orInt(&o.DialerRetries, 1)
+	orDuration(&o.DialTimeout, dialTimeout)
+	orDuration(&o.PoolTimeout, poolTimeout)
+	if len(o.Addrs) > 1 {
+		orDuration(&o.ReadTimeout, clusterReadTimeout)
+	}
+	return o, nil
+}
+
+const (
+	dialTimeout = 500 * time.Millisecond
+	poolTimeout = defaultTimeout
+	idleConns   = 2
+
+	// The topology is asked of one node after another, without a deadline. One
+	// that stands still must not hold up the news of who has taken its place.
+	clusterReadTimeout = 500 * time.Millisecond
+)
+
+// parseURL reads the URL into what it says; the rest of the options is zero.
+func parseURL(rawURL string) (*redis.UniversalOptions, error) {
+	scheme, rest, ok := strings.Cut(rawURL, "://")
+	if !ok {
+		if strings.HasPrefix(rawURL, "redis:") || strings.HasPrefix(rawURL, "rediss:") || strings.HasPrefix(rawURL, "unix:") {
+			return nil, errors.New("// is missing after the scheme; want a URL such as redis://localhost:6379/0")
+		}
+		return nil, errors.New("scheme is missing; want redis://, rediss:// or unix://, as in redis://localhost:6379/0")
+	}
+	scheme = strings.ToLower(scheme)
+	if scheme != "redis" && scheme != "rediss" && scheme != "unix" {
+		return nil, fmt.Errorf("scheme is %q; want redis://, rediss:// or unix://, as in redis://localhost:6379/0", tat.Clip(scheme))
+	}
+	authority, path := rest, ""
+	if i := strings.IndexAny(rest, "/?"); i >= 0 {
+		authority, path = rest[:i], rest[i:]
+	}
+	user, hosts := "", authority
+	if i := strings.LastIndexByte(authority, '@'); i >= 0 {
+		user, hosts = authority[:i+1], authority[i+1:]
+	}
+	if err := checkUser(user); err != nil {
+		return nil, err
+	}
+	if scheme == "unix" {
+		if err := checkSocket(hosts, path); err != nil {
+			return nil, err
+		}
+		return parseOne(scheme + "://" + user + path)
+	}
+	if err := checkHosts(user, hosts, path); err != nil {
+		return nil, err
+	}
+	if strings.Contains(hosts, ",") {
+		return parseCluster(scheme+"://"+user, strings.Split(hosts, ","), path)
+	}
+	return parseOne(scheme + "://" + user + hosts + path)
+}
+
+func parseOne(rawURL string) (*redis.UniversalOptions, error) {
+	parsed, err := redis.ParseURL(rawURL)
+	if err != nil {
+		return nil, withoutURL(err)
+	}
+	o := universal(parsed)
+	o.Addrs = []string{parsed.Addr} // a unix socket's begins with a slash, by which go-redis knows it
+	return o, nil
+}
+
+// parseCluster reads a URL that is prefix, hosts and path.
+func parseCluster(prefix string, hosts []string, path string) (*redis.UniversalOptions, error) {
+	database, query, _ := strings.Cut(path, "?")
+	if database != "" && database != "/" && database != "/0" {
+		return nil, fmt.Errorf("database is %q; want 0, the only one of a cluster", tat.Clip(database[1:]))
+	}
+	params, err := url.ParseQuery(query)
+	if err != nil {
+		return nil, err
+	}
+	skipVerify := false
+	if params.Has("skip_verify") { // go-redis reads it for a single server only
+		one, err := redis.ParseURL(prefix + hosts[0] + "?skip_verify=" + url.QueryEscape(params.Get("skip_verify")))
+		if err != nil {
+			return nil, withoutURL(err)
+		}
+		skipVerify = one.TLSConfig.InsecureSkipVerify
+		params.Del("skip_verify")
+	}
+	parsed, err := redis.ParseClusterURL(prefix + hosts[0] + "?" + params.Encode())
+	if err != nil {
+		return nil, withoutURL(err)
+	}
+	for i, host := range hosts {
+		if hostForm.FindStringSubmatch(host)[2] == "" {
+			hosts[i] += ":6379"
+		}
+	}
+	o := universal(parsed)
+	o.Addrs = slices.Concat(hosts, parsed.Addrs[1:]) // the first of these is hosts[0], others are parameters
+	if o.TLSConfig != nil {
+		o.TLSConfig.InsecureSkipVerify = skipVerify
+		for _, addr := range o.Addrs {
+			if host, _, _ := net.SplitHostPort(addr); host != o.TLSConfig.ServerName {
+				// go-redis would want the first host's name in every certificate.
+				// Without a name it wants the address of the node.
+				o.TLSConfig.ServerName = ""
+			}
+		}
+	}
+	return o, nil
+}
+
+// universal copies what two kinds of options have in common.
+func universal(parsed any) *redis.UniversalOptions {
+	o := new(redis.UniversalOptions)
+	from := reflect.ValueOf(parsed).Elem()
+	for field, to := range reflect.ValueOf(o).Elem().Fields() {
+		if f := from.FieldByName(field.Name); f.IsValid() && f.Type() == to.Type() {
+			to.Set(f)
+		}
+	}
+	return o
+}
+
+var hostForm = regexp.MustCompile(`^([^][:]*|\[[^][]+\])(:[0-9]+)?$`)
+
+var errUserinfo = errors.New("user or password holds a character that a URL does not take as it is; write it as %XX")
+
+// The checks find what would make the parser take a password for something
+// else, and then repeat it in its error.
+
+func checkUser(user string) error {
+	if strings.Contains(user, ",") && strings.Count(user, "@") > 1 {
+		return errors.New("user and password stand once, in front of the first host; write a comma in them as %2C")
+	}
+	if u, err := url.Parse("redis://" + user + "host"); err != nil || u.Host != "host" {
+		return errUserinfo
+	}
+	return nil
+}
+
+func checkHosts(user, hosts, path string) error {
+	if strings.Contains(path, "@") {
+		return errUserinfo // it is the rest of a password with a slash, or can be written %40
+	}
+	for host := range strings.SplitSeq(hosts, ",") {
+		name, _, colon := strings.Cut(host, ":")
+		m := hostForm.FindStringSubmatch(host)
+		switch {
+		case m != nil && len(m[2]) > 1 && !isPort(m[2][1:]):
+			return errors.New("a port is too large; want 1 to 65535")
+		case m != nil && name != "":
+		case name == "":
+			return errors.New("a host is empty; want redis://host:6379 or redis://host1:6379,host2:6379")
+		case user == "" && colon:
+			// What follows may be a password without its @.
+			return fmt.Errorf("host is %q and more, which is no port; want host or host:port", tat.Clip(name))
+		default:
+			return fmt.Errorf("host is %q; want host or host:port", tat.Clip(host))
+		}
+	}
+	return nil
+}
+
+func isPort(s string) bool {
+	n, err := strconv.ParseUint(s, 10, 16)
+	return err == nil && n > 0
+}
+
+func checkSocket(hosts, path string) error {
+	switch {
+	case hosts == "" && strings.HasPrefix(path, "/"):
+		return nil
+	case strings.Contains(path, "@"):
+		return errUserinfo
+	default:
+		return errors.New("want the path of a unix socket after the slashes, as in unix:///run/redis/redis.sock")
+	}
+}
+
+func orInt(p *int, v int) {
+	if *p == 0 {
+		*p = v
+	}
+}
+
+func orDuration(p *time.Duration, v time.Duration) {
+	if *p == 0 {
+		*p = v
+	}
+}
+
+// withoutURL drops the URL from an error: it may hold a password.
+func withoutURL(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err
+	}
+	return err
+}

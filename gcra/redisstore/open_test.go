@@ -1,0 +1,240 @@
+package redisstore_test
+
+import (
+	"crypto/tls"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/internal/gcratest"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
+	"github.com/seed-e377111c/ratelimit/internal/redistest"
+)
+
+// A URL that is wrong is an error that says what, and never a password.
+func TestOpenErrors(t *testing.T) {
+	const secret = "hunter2"
+	for _, tt := range []struct{ url, want string }{
+		{"", "redis://"},
+		{"localhost:6379", "redis://"},
+		{"//localhost:6379", "redis://"},
+		{":hunter2@localhost:6379", "redis://"},
+		{"user:hunter2@localhost:6379", "redis://"},
+		{"hunter2://localhost", "redis://"},
+		{"http://localhost:6379", `"http"`},
+		{"unix://", "unix:///run/redis/redis.sock"},
+		{"unix://run/redis.sock", "unix:///run/redis/redis.sock"},
+		{"unix://:hunter2/run/redis.sock", "unix:///run/redis/redis.sock"},
+		{"unix://:hun/hunter2@/run/redis.sock", "write it as %XX"},
+		{"unix://:hunter2@", "unix:///run/redis/redis.sock"},
+		{"unix://:hunter2@?db=3", "unix:///run/redis/redis.sock"},
+		{"unix://:hunter2@/run/redis.sock?db=many", "database"},
+		{"redis://localhost:port", `host is "localhost" and more, which is no port`},
+		{"redis://localhost:6379:6379", `host is "localhost" and more, which is no port`},
+		{"redis://[::1:6379", `host is "["`},
+		{"redis://:hunter2", "host is empty"},
+		{"redis://:hunter2/0", "host is empty"},
+		{"redis://user:hunter2/0", `host is "user" and more, which is no port`},
+		{"redis://a:6379,user:hunter2", `host is "user" and more, which is no port`},
+		{"redis://:hunter2@localhost:port", "port"},
+		{"redis://:hunter2@localhost:6379:6379", `host is "localhost:6379:6379"`},
+		{"redis://:hunter2@[::1:6379", `host is "[::1:6379"`},
+		{"redis://:hun/hunter2@localhost:6379", "write it as %XX"},
+		{"redis://:hunter2/x@localhost:6379", "write it as %XX"},
+		{"redis://:a@b/hunter2@localhost:6379", "write it as %XX"},
+		{"redis://:a@b?hunter2=x@localhost:6379", "write it as %XX"},
+		{"redis://u:hunter2@h1:6379,u:hunter2@h2:6379", "stand once"},
+		{"redis:hunter2", "// is missing"},
+		{"redis://localhost:70011", "want 1 to 65535"},
+		{"redis://:hunter2?x@localhost:6379", "write it as %XX"},
+		{"redis://user:123/hunter2@localhost:6379", "write it as %XX"},
+		{"redis://user:123?hunter2@localhost:6379", "write it as %XX"},
+		{"redis://user:123?hunter2@a:6379,b:6379", "write it as %XX"},
+		{"redis://:hunter2#x@localhost:6379", "write it as %XX"},
+		{"redis://:hunter2%zz@localhost:6379", "write it as %XX"},
+		{"redis://:%hunter2@localhost:6379", "write it as %XX"},
+		{"redis://:hunter2 @localhost:6379", "write it as %XX"},
+		{"redis://:hunter2\x00@localhost:6379", "write it as %XX"},
+		{"redis://:hunter2@localhost:6379/database", "database"},
+		{"redis://:hunter2@localhost:6379/0/1", ""},
+		{"redis://:hunter2@localhost:6379?pool_size=many", "pool_size"},
+		{"redis://:hunter2@localhost:6379?pol_size=20", "pol_size"},
+		{"redis://", "host is empty"},
+		{"redis:///0", "host is empty"},
+		{"redis://user:hunter2@/0", "host is empty"},
+		{"redis://:6379", "host is empty"},
+		{"redis://:hunter2@a:6379,", "host is empty"},
+		{"redis://:hunter2@a:6379,,b:6379", "host is empty"},
+		{"redis://:hunter2@,b:6379", "host is empty"},
+		{"redis://:hunter2@a:6379,b:6379?pol_size=20", "pol_size"},
+		{"redis://:hunter2@a:6379,b:6379/3", `database is "3"; want 0`},
+		{"redis://:hunter2@a:6379,b:6379?db=3", "db"},
+		{"redis://:hunter2@a:6379,b:6379?skip_verify=true", "skip_verify"},
+		{"rediss://:hunter2@a:6379,b:6379?skip_verify=maybe", "skip_verify"},
+		{"redis://:hunter2@a:6379,b:6379?pool_size=%zz", "%zz"},
+	} {
+		r, err := redisstore.Open(tt.url)
+		if err == nil {
+			t.Errorf("%q: got no error", tt.url)
+			r.Close()
+			continue
+		}
+		message := err.Error()
+		if !strings.HasPrefix(message, "redisstore: redis URL: ") || !strings.Contains(message, tt.want) {
+			t.Errorf("%q: got %v; want an error with %q", tt.url, err, tt.want)
+		}
+		for _, part := range []string{secret, "hunter", "unter2", "%hu", "%zz", ":hun"} {
+			if strings.Contains(message, part) && !strings.HasPrefix(tt.url, "hunter2:") && !strings.Contains(tt.want, part) {
+				t.Errorf("%q: the error tells the password: %v", tt.url, err)
+				break
+			}
+		}
+	}
+}
+
+// Each parameter of a URL is in the options, whichever kind it is for.
+func TestOptionsParameters(t *testing.T) {
+	const common = "?protocol=3&client_name=limiter&max_retries=2&min_retry_backoff=1s&max_retry_backoff=3s&dial_timeout=4s&read_timeout=5s&write_timeout=6s" +
+		"&pool_fifo=true&pool_size=7&max_concurrent_dials=4&pool_timeout=8s&min_idle_conns=3&max_idle_conns=5&max_active_conns=9" +
+		"&pipeline_pool_size=11&pipeline_read_buffer_size=12&pipeline_write_buffer_size=13" +
+		"&conn_max_idle_time=14s&conn_max_lifetime=15s&conn_max_lifetime_jitter=10s"
+	options := func(rawURL string) *redis.UniversalOptions {
+		o, err := redisstore.Options(rawURL)
+		if err != nil {
+			t.Fatalf("%s: %v", rawURL, err)
+		}
+		return o
+	}
+	// set are the fields that are not zero, as text.
+	set := func(options any) map[string]string {
+		fields := make(map[string]string)
+		for field, value := range reflect.ValueOf(options).Elem().Fields() {
+			switch {
+			case !field.IsExported() || value.IsZero():
+			case field.Name == "TLSConfig":
+				c := value.Interface().(*tls.Config)
+				fields[field.Name] = fmt.Sprint(c.ServerName, c.InsecureSkipVerify, c.MinVersion)
+			default:
+				fields[field.Name] = fmt.Sprint(value.Interface())
+			}
+		}
+		return fields
+	}
+
+	const one = "rediss://user:secret@host:6380/3" + common + "&skip_verify=1"
+	parsed, err := redis.ParseURL(one)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed.Network = "" // NewClient finds it
+	got := set(options(one).Simple())
+	for name, want := range set(parsed) {
+		if got[name] != want {
+			t.Errorf("one server: %s is %q; want %q", name, got[name], want)
+		}
+	}
+
+	const several = common + "&max_redirects=2&read_only=true&route_by_latency=true&route_by_latency_tolerance=1s&route_randomly=true&dialer_retries=16&dialer_retry_timeout=17s&failing_timeout_seconds=18"
+	cluster, err := redis.ParseClusterURL("rediss://user:secret@host:6380" + several + "&addr=host:6379&addr=[::1]:6379&addr=other:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster.TLSConfig.ServerName, cluster.TLSConfig.InsecureSkipVerify = "", true
+	got = set(options("rediss://user:secret@host:6380,host,[::1]" + several + "&skip_verify=true&addr=other:1").Cluster())
+	for name, want := range set(cluster) {
+		if got[name] != want {
+			t.Errorf("cluster: %s is %q; want %q", name, got[name], want)
+		}
+	}
+
+	if o := options("unix://user:secret@/run/redis@1.sock?db=3"); o.Addrs[0] != "/run/redis@1.sock" || o.Username != "user" || o.Password != "secret" || o.DB != 3 || len(o.Addrs) != 1 {
+		t.Errorf("unix socket: got %q, user %q, password %q, database %d", o.Addrs, o.Username, o.Password, o.DB)
+	}
+	if o := options("redis://host"); o.Protocol != 2 || o.TLSConfig != nil {
+		t.Errorf("got protocol %d, TLS %v; want 2 and none", o.Protocol, o.TLSConfig)
+	}
+	for rawURL, want := range map[string]string{
+		"rediss://a":              "a",
+		"rediss://a:6379,a:6380":  "a", // one host for all: its name is in all certificates
+		"rediss://a:6379,b:6379":  "",  // each node has its own
+		"rediss://[::1]:1,[::1]":  "::1",
+		"rediss://[::1]:1,[::2]":  "",
+		"REDISS://a.example:6379": "a.example",
+	} {
+		if got := options(rawURL).TLSConfig.ServerName; got != want {
+			t.Errorf("%s: got the server name %q; want %q", rawURL, got, want)
+		}
+	}
+}
+
+// A URL that is right opens a store that works, once the server is there.
+func TestOpen(t *testing.T) {
+	server := redistest.Start(t, "--requirepass", "a b:@/?#%ü")
+	for _, url := range []string{
+		server.URL(),
+		server.URL() + "?pool_size=1",
+		server.URL() + "?max_retries=2&dial_timeout=5s&protocol=2",
+		strings.Replace(server.URL(), "/0", "/3", 1),
+		strings.Replace(server.URL(), "/0", "", 1),
+	} {
+		r, err := redisstore.Open(url)
+		if err != nil {
+			t.Errorf("%s: %v", url, err)
+			continue
+		}
+		r.Prefix, r.Timeout = "rl-"+url, patience
+		got := gcratest.MustTake(t, r, hourly("s", 10))[0].Result
+		if got.Remaining != 9 {
+			t.Errorf("%s: got %+v; want 9 remaining", url, got)
+		}
+		if err := r.Close(); err != nil {
+			t.Errorf("%s: Close: %v", url, err)
+		}
+		if _, err := gcra.Take(t.Context(), r, hourly("other", 10)); err == nil {
+			t.Errorf("%s: Take after Close: got no error", url)
+		}
+	}
+}
+
+// Several hosts are the seeds of a cluster, of which one need be there.
+func TestOpenCluster(t *testing.T) {
+	cluster := redistest.StartCluster(t)
+	addrs := cluster.Addrs()
+	for _, url := range []string{
+		"redis://" + strings.Join(addrs, ","),
+		"redis://" + addrs[4] + "," + addrs[0] + "/0",
+		"redis://" + addrs[1] + ",127.0.0.1:1?pool_size=3",
+	} {
+		r, err := redisstore.Open(url)
+		if err != nil {
+			t.Errorf("%s: %v", url, err)
+			continue
+		}
+		r.Timeout, r.Prefix = patience, url
+		got := gcratest.MustTake(t, r, hourly("a", 10), hourly("b", 10), hourly("c", 10), hourly("d", 10), hourly("e", 10))
+		for _, c := range got {
+			if c.Result.Remaining != 9 {
+				t.Errorf("%s: %s: got %+v; want 9 remaining", url, c.Subject, c.Result)
+			}
+		}
+		if err := r.Close(); err != nil {
+			t.Errorf("%s: Close: %v", url, err)
+		}
+	}
+}
+
+// A client that the caller made stays the caller's.
+func TestCloseLeavesTheClient(t *testing.T) {
+	client := anyRedis(t)
+	r := newStore(client)
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := client.Ping(t.Context()).Err(); err != nil {
+		t.Errorf("after Close of the store, the client: %v", err)
+	}
+}

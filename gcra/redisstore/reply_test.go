@@ -1,0 +1,153 @@
+package redisstore_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/internal/gcratest"
+)
+
+// answering runs a server that answers every script with reply and everything
+// else with OK.
+func answering(t *testing.T, reply string) (addr string) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	go func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go answer(conn, reply)
+		}
+	}()
+	return ln.Addr().String()
+}
+
+func answer(conn net.Conn, reply string) {
+	defer conn.Close()
+	in := bufio.NewReader(conn)
+	for {
+		command, err := readCommand(in)
+		if err != nil {
+			return
+		}
+		out := "+OK\r\n"
+		switch strings.ToLower(command[0]) {
+		case "hello":
+			out = "-ERR unknown command\r\n"
+			if len(command) > 1 && command[1] == "3" {
+				out = "%1\r\n$5\r\nproto\r\n:3\r\n"
+			}
+		case "eval", "evalsha":
+			out = reply
+		}
+		if _, err := io.WriteString(conn, out); err != nil || out == "" {
+			return
+		}
+	}
+}
+
+// readCommand reads a command as clients send it: an array of bulk strings.
+func readCommand(in *bufio.Reader) ([]string, error) {
+	number := func(kind string) (int, error) {
+		line, err := in.ReadString('\n')
+		if err != nil {
+			return 0, err
+		}
+		return strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(line, kind)))
+	}
+	n, err := number("*")
+	if err != nil {
+		return nil, err
+	}
+	command := make([]string, n)
+	for i := range command {
+		size, err := number("$")
+		if err != nil {
+			return nil, err
+		}
+		b := make([]byte, size+2)
+		if _, err := io.ReadFull(in, b); err != nil {
+			return nil, err
+		}
+		command[i] = string(b[:size])
+	}
+	return command, nil
+}
+
+// Whatever a server that is almost Redis answers to the script is an error that
+// says what it was, and never a panic or a decision.
+func TestOddReplies(t *testing.T) {
+	for _, tt := range []struct{ reply, want string }{
+		{"*2\r\n:0\r\n:0\r\n", ""}, // what it should be
+		{":0\r\n", "int64; want a list"},
+		{"$1\r\n0\r\n", "string; want a list"},
+		{"+OK\r\n", "string; want a list"},
+		{",1.5\r\n", "float64; want a list"},
+		{"#t\r\n", "bool; want a list"},
+		{"(12345678901234567890\r\n", "big.Int; want a list"},
+		{"%1\r\n+a\r\n:1\r\n", "map[interface {}]interface {}; want a list"},
+		{"$-1\r\n", "nil"},
+		{"*-1\r\n", "nil"},
+		{"_\r\n", "nil"},
+		{"*0\r\n", "0 items; want 2"},
+		{"*1\r\n:0\r\n", "1 items; want 2"},
+		{"*3\r\n:0\r\n:0\r\n:0\r\n", "3 items; want 2"},
+		{"*2\r\n:0\r\n$1\r\n0\r\n", "item 1 is string"},
+		{"*2\r\n$-1\r\n:0\r\n", "item 0 is <nil>"},
+		{"*2\r\n*1\r\n:0\r\n:0\r\n", "item 0 is []interface {}"},
+		{"*2\r\n:0\r\n,0.5\r\n", "item 1 is float64"},
+		{"-ERR boom\r\n", "ERR boom"},
+		{"-NOSCRIPT again and again\r\n", "NOSCRIPT"},
+		{"-WRONGTYPE no\r\n", "WRONGTYPE"},
+		{"-BUSY script\r\n", "BUSY"},
+		{"hello\r\n", "redisstore: "},
+		{"*-5\r\n", "redisstore: "},
+		{"*99999999999999999999\r\n", "redisstore: "},
+		{"", "EOF"}, // it hangs up
+	} {
+		for _, protocol := range []int{2, 3} {
+			client := newClient(t, &redis.Options{Addr: answering(t, tt.reply), Protocol: protocol})
+			r := newStore(client)
+			r.Logger = slog.New(slog.DiscardHandler)
+			charges := []gcra.Charge{hourly("s", 10), hourly("s", 10)}
+			_, err := r.Take(t.Context(), charges)
+			switch {
+			case tt.want == "" && err != nil:
+				t.Errorf("RESP%d, %q: got %v; want no error", protocol, tt.reply, err)
+			case tt.want != "" && (err == nil || !strings.Contains(err.Error(), "redisstore: ") || !strings.Contains(err.Error(), tt.want)):
+				t.Errorf("RESP%d, %q: got %v; want an error of redisstore with %q", protocol, tt.reply, err, tt.want)
+			}
+		}
+	}
+}
+
+// Numbers that no script of ours answers make no sense of, but do no harm.
+func TestExtremeReplies(t *testing.T) {
+	for _, n := range []string{"9223372036854775807", "-9223372036854775808", "-1", "1", "9007199254740993"} {
+		client := newClient(t, &redis.Options{Addr: answering(t, fmt.Sprintf("*1\r\n:%s\r\n", n))})
+		for _, without := range []bool{true, false} {
+			r := newStore(client)
+			r.NoDenialCache = without
+			for _, cost := range []int64{0, 1, 10, 11} {
+				c := hourly("s", 10)
+				c.Cost = cost
+				gcratest.MustTake(t, r, c)
+			}
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/internal/buckets"
+)
+
+// A request is what one script takes from one server, all or none: an admission
+// or a refund, or on a cluster the part of it that concerns one subject. It owns
+// copies, so that its caller may leave while it is in flight.
+type request struct {
+	ops      []op
+	one      [1]op // memory of ops, which most requests have one of
+	refund   bool
+	deadline int64 // by the store's clock: it is answered by then, if only with an error
+
+	// The answer, once done has received.
+	admitted bool
+	err      error
+	done     chan struct{} // receives one value
+}
+
+// An op is one charge of a request. Its Ahead is the answer: how far the TAT was
+// ahead of now when the op's turn came.
+type op struct {
+	buckets.Op
+	key     string
+	latency int64 // of the call by which the denial cache learned the TAT
+}
+
+// newRequest returns a request of copies of the ops.
+func newRequest(ops []op, refund bool) *request {
+	q := &request{refund: refund, done: make(chan struct{}, 1)}
+	q.ops = append(q.one[:0], ops...)
+	return q
+}
+
+func (q *request) finish() { q.done <- struct{}{} }
+
+// fail answers a request with an error.
+func (q *request) fail(err error) {
+	q.err = &failure{err}
+	q.finish()
+}
+
+// deliver takes over the script's reply.
+func (q *request) deliver(reply []int64) {
+	q.admitted = reply[0] >= 0
+	for i := range q.ops {
+		q.ops[i].Ahead = reply[i]
+		if !q.admitted {
+			q.ops[i].Ahead = -reply[i] - 1
+		}
+	}
+}
+
+// taken reports whether an op of the request was taken.
+func (q *request) taken(o *op) bool { return q.admitted && o.Admits(o.Ahead) }
+
+// before returns the nearest earlier op on the same bucket as op i, or -1.
+func before(ops []op, i int) int {
+	for j := i - 1; j >= 0; j-- {
+		if ops[j].Hash == ops[i].Hash {
+			return j
+		}
+	}
+	return -1
+}
+
+// setResults fills in the results of the charges that the ops are made of.
+func setResults(charges []gcra.Charge, ops []op, admitted bool) {
+	for i := range charges {
+		charges[i].Result = gcra.Result(ops[i].Result(admitted))
+	}
+}
+
+// wait returns when the request is answered, or with an error when the caller's
+// context ends first. The request goes on then.
+func (q *request) wait(ctx context.Context) error {
+	select {
+	case <-q.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("redisstore: %w", ctx.Err())
+	}
+}
+
+// hashTag is the part of a key that decides its slot on a cluster: the subject.
+func hashTag(key string) string { return key[:strings.IndexByte(key, '}')] }

@@ -1,0 +1,65 @@
+package redisstore_test
+
+import (
+	"crypto/tls"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
+)
+
+// A client with TLS and RESP3 may not answer within 50 ms. The store says so
+// once, and what to change.
+func TestRESP3OverTLSIsLogged(t *testing.T) {
+	const nowhere = "127.0.0.1:1" // refuses: what is logged depends on the options only
+	config := &tls.Config{}
+	for _, tt := range []struct {
+		name    string
+		client  redis.UniversalClient
+		timeout time.Duration
+		warns   bool
+	}{
+		{"client", redis.NewClient(&redis.Options{Addr: nowhere, TLSConfig: config}), 0, true},
+		{"client, RESP3", redis.NewClient(&redis.Options{Addr: nowhere, TLSConfig: config, Protocol: 3}), 0, true},
+		{"client, short timeout", redis.NewClient(&redis.Options{Addr: nowhere, TLSConfig: config}), 20 * time.Millisecond, true},
+		{"failover", redis.NewFailoverClient(&redis.FailoverOptions{SentinelAddrs: []string{nowhere}, TLSConfig: config}), 0, true},
+		{"failover cluster", redis.NewFailoverClusterClient(&redis.FailoverOptions{SentinelAddrs: []string{nowhere}, TLSConfig: config, RouteRandomly: true}), 0, true},
+		{"cluster", redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{nowhere}, TLSConfig: config}), 0, true},
+		{"ring", redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": nowhere}, TLSConfig: config}), 0, true},
+
+		{"no TLS", redis.NewClient(&redis.Options{Addr: nowhere}), 0, false},
+		{"client, RESP2", redis.NewClient(&redis.Options{Addr: nowhere, TLSConfig: config, Protocol: 2}), 0, false},
+		{"failover, RESP2", redis.NewFailoverClient(&redis.FailoverOptions{SentinelAddrs: []string{nowhere}, TLSConfig: config, Protocol: 2}), 0, false},
+		{"cluster, RESP2", redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{nowhere}, TLSConfig: config, Protocol: 2}), 0, false},
+		{"ring, RESP2", redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": nowhere}, TLSConfig: config, Protocol: 2}), 0, false},
+		{"long timeout", redis.NewClient(&redis.Options{Addr: nowhere, TLSConfig: config}), 51 * time.Millisecond, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Cleanup(func() { tt.client.Close() })
+			log := new(journal)
+			r := redisstore.New(tt.client)
+			r.Timeout, r.Logger = tt.timeout, slog.New(slog.NewTextHandler(log, nil))
+			for range 2 {
+				if _, err := gcra.Take(t.Context(), r, hourly("s", 10)); err == nil {
+					t.Fatal("got an answer; want an error, nobody listens")
+				}
+			}
+			want := 0
+			if tt.warns {
+				want = 1
+			}
+			got := strings.Join(log.lines(), "\n")
+			if n := strings.Count(got, "code=redis-resp3-tls"); n != want {
+				t.Errorf("got %d lines with code=redis-resp3-tls; want %d:\n%s", n, want, got)
+			}
+			if tt.warns && !strings.Contains(got, "Protocol: 2") {
+				t.Errorf("the line does not say what to change:\n%s", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,170 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/sha1"
+	_ "embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+	"github.com/seed-e377111c/ratelimit/internal/rediskit"
+)
+
+//go:embed take.lua
+var takeLua string
+
+var takeSHA = func() string {
+	sum := sha1.Sum([]byte(takeLua))
+	return hex.EncodeToString(sum[:])
+}()
+
+// A script is one call of take.lua, which describes the arguments: any number of
+// requests, each of which takes all or none.
+type script struct {
+	requests []*request
+	keys     map[string]int // key: its index among the keys
+	args     []any          // command, SHA, number of keys, keys
+	params   []tat.Params   // each once; many ops share them
+	ops      []byte         // 4 bytes an op
+	needsOps bool           // not one op on each key in turn, of one params
+	cmd      *redis.Cmd
+	err      error // why there is no answer
+}
+
+// maxParams bounds the different params of a script. Only one request alone may
+// bring more.
+const maxParams = 32
+
+const (
+	flagLast   = 1
+	flagShadow = 2
+)
+
+func newScript() script { return script{keys: make(map[string]int)} }
+
+func (s *script) reset() {
+	clear(s.requests)
+	clear(s.keys)
+	clear(s.args)
+	*s = script{requests: s.requests[:0], keys: s.keys, args: s.args[:0], params: s.params[:0], ops: s.ops[:0]}
+}
+
+// add adds a request, and reports false if its params do not fit.
+func (s *script) add(q *request) bool {
+	params, ops := len(s.params), len(s.ops)
+	for i := range q.ops {
+		flags := byte(0)
+		if q.ops[i].Shadow {
+			flags |= flagShadow
+		}
+		if i == len(q.ops)-1 {
+			flags |= flagLast
+		}
+		s.ops = append(s.ops, 0, 0, s.paramsIndex(q.ops[i].Params), flags)
+	}
+	if len(s.requests) > 0 && len(s.params) > maxParams {
+		s.params, s.ops = s.params[:params], s.ops[:ops]
+		return false
+	}
+	if len(s.args) == 0 {
+		s.args = append(s.args, "evalsha", takeSHA, 0)
+	}
+	for i := range q.ops {
+		key := q.ops[i].key
+		k, known := s.keys[key]
+		if !known {
+			k = len(s.keys)
+			s.keys[key] = k
+			s.args = append(s.args, key)
+		}
+		s.ops[ops+4*i], s.ops[ops+4*i+1] = byte(k>>8), byte(k)
+		s.needsOps = s.needsOps || known
+	}
+	first := &q.ops[0]
+	s.needsOps = s.needsOps || len(q.ops) > 1 || len(s.params) > 1 || first.Shadow || !first.Takes()
+	s.requests = append(s.requests, q)
+	return true
+}
+
+// paramsIndex returns the index of p, which it adds if it is new.
+func (s *script) paramsIndex(p tat.Params) byte {
+	i := slices.Index(s.params, p)
+	if i < 0 {
+		i = len(s.params)
+		s.params = append(s.params, p)
+	}
+	return byte(i)
+}
+
+// send sends the script and waits for the answer.
+func (s *script) send(ctx context.Context, client redis.UniversalClient) {
+	_ = client.Process(ctx, s.command(ctx, s.evalsha())) // the command keeps its error
+	s.sendAgain(ctx, client)
+}
+
+// sendAgain sends the script again where the answer says that it has not run.
+func (s *script) sendAgain(ctx context.Context, client redis.UniversalClient) {
+	s.cmd = rediskit.SendAgain(ctx, client, s.cmd, takeLua)
+}
+
+// command is the next to send; s.cmd has its answer.
+func (s *script) command(ctx context.Context, args []any) redis.Cmder {
+	s.cmd = rediskit.NewCmd(ctx, args)
+	return rediskit.Once{Cmd: s.cmd}
+}
+
+func (s *script) evalsha() []any {
+	s.args[2] = len(s.keys)
+	ops := s.ops
+	if !s.needsOps {
+		ops = nil
+	}
+	s.args = append(s.args, ops)
+	for _, p := range s.params {
+		s.args = append(s.args, p.Inc, p.Room, p.Top)
+	}
+	return s.args
+}
+
+// unknown reports that the server does not have the script: it has restarted,
+// was flushed or is new.
+func (s *script) unknown() bool {
+	err := s.cmd.Err()
+	return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT")
+}
+
+// eval is evalsha's arguments with the script's text, after which the server
+// has it.
+func (s *script) eval() []any {
+	s.args[0], s.args[1] = "eval", takeLua
+	return s.args
+}
+
+// deliver hands the answer, or the error, to each request.
+func (s *script) deliver(panicked error) {
+	var reply []int64
+	if s.err = panicked; s.err == nil {
+		reply, s.err = rediskit.Reply(s.cmd, len(s.ops)/4)
+	}
+	if s.err != nil {
+		var timeout net.Error
+		if errors.As(s.err, &timeout) && timeout.Timeout() && !errors.Is(s.err, context.DeadlineExceeded) {
+			s.err = fmt.Errorf("%w: %w", s.err, context.DeadlineExceeded)
+		}
+		err := &failure{s.err}
+		for _, q := range s.requests {
+			q.err = err
+		}
+		return
+	}
+	for _, q := range s.requests {
+		q.deliver(reply)
+		reply = reply[len(q.ops):]
+	}
+}

@@ -1,0 +1,87 @@
+package redisstore_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/internal/gcratest"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
+	"github.com/seed-e377111c/ratelimit/internal/redistest"
+)
+
+func TestStats(t *testing.T) {
+	server := redistest.Any(t).Options().Addr
+	r := redisstore.New(unhurried(t, server))
+	r.Timeout = 10 * time.Second
+	if got := r.Stats(); got.Batches != 0 || got.Operations != 0 || len(got.Servers) != 1 {
+		t.Errorf("before first use: got %+v; want nothing done, one server", got)
+	}
+	c := gcra.Charge{Subject: t.Name(), Policy: "p", Limit: gcra.PerHour(3), Cost: 1}
+	for range 10 {
+		gcratest.MustTake(t, r, c)
+	}
+	got := r.Stats()
+	// Three are admitted, one is refused by Redis or already by the mirror.
+	if got.Batches != got.Operations || got.Batches < 3 || got.Batches > 4 || got.Batches+got.CachedDenials != 10 || got.FailedBatches != 0 {
+		t.Errorf("10 calls of which 3 pass: got %+v; want 3 or 4 trips of 1, the rest from the mirror", got)
+	}
+	if got.BatchTime <= 0 || got.Servers[0] != (redisstore.ServerState{Server: server, Breaker: redisstore.BreakerClosed}) {
+		t.Errorf("got %+v; want a trip time, and %s in use", got, server)
+	}
+}
+
+func TestStatsOfAnOutage(t *testing.T) {
+	r := redisstore.New(newClient(t, &redis.Options{Addr: "127.0.0.1:1"}))
+	for range 10 {
+		_, _ = gcra.Take(t.Context(), r, hourly("s", 100))
+	}
+	if got := r.Stats(); got.FailedBatches < 3 || got.Batches != 0 || got.Servers[0].Breaker != redisstore.BreakerOpen {
+		t.Errorf("nobody listens: got %+v; want at least 3 failures and an open breaker", got)
+	}
+}
+
+// The texts of the states are in metrics and JSON.
+func TestBreakerState(t *testing.T) {
+	for state, want := range map[redisstore.BreakerState]string{
+		redisstore.BreakerClosed: "closed", redisstore.BreakerOpen: "open", redisstore.BreakerHalfOpen: "half-open", 7: "BreakerState(7)",
+	} {
+		got, err := json.Marshal(redisstore.ServerState{Server: "a", Breaker: state})
+		if s := state.String(); s != want || err != nil || string(got) != `{"Server":"a","Breaker":"`+want+`"}` {
+			t.Errorf("%d: got %q, JSON %s, %v; want %q in both", state, s, got, err, want)
+		}
+	}
+	if zero := (redisstore.ServerState{}); zero.Breaker != redisstore.BreakerClosed {
+		t.Errorf("the zero value is %v; want closed", zero.Breaker)
+	}
+}
+
+// The servers of a cluster are those that are in use: one that has left, or was
+// not known yet, is forgotten after a minute.
+func TestStatsForgetServers(t *testing.T) {
+	var passed atomic.Int64
+	start := time.Now()
+	r := redisstore.New(redistest.StartCluster(t).Client())
+	r.Timeout = 10 * time.Second
+	r.SetClock(func() time.Time { return start.Add(time.Duration(passed.Load())) })
+	take := func() {
+		for i := range 50 {
+			gcratest.MustTake(t, r, hourly(fmt.Sprint(i), 100))
+		}
+	}
+	take()
+	if got := r.Stats().Servers; len(got) != 4 || got[0].Server != "" {
+		t.Errorf("got %v; want three masters, and one from before they were known", got)
+	}
+	passed.Add(int64(59 * time.Second))
+	take()
+	passed.Add(int64(12 * time.Second))
+	if got := r.Stats().Servers; len(got) != 3 || got[0].Server == "" {
+		t.Errorf("later: got %v; want three masters", got)
+	}
+}

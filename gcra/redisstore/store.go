@@ -1,0 +1,236 @@
+// Package redisstore is the [gcra.Store] in Redis (6.2 or newer, or a server that
+// speaks as it does) that any number of processes share.
+//
+// # How a request travels
+//
+// Take makes a request of the charges (request.go). If the denial cache knows
+// that Redis would deny it, it is denied without a call (denials.go). Otherwise it
+// goes to the batcher of its server (batcher.go), which sends the requests that
+// wait there as one batch (batch.go): one call of take.lua on a single Redis, one
+// for each subject on a cluster (script.go, cluster.go). A circuit breaker for
+// each server keeps requests off one that has failed (breaker.go). Problems are
+// logged in health.go and counted in stats.go. open.go and dial.go make a client
+// that fits, local.go decides while Redis does not answer.
+package redisstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/internal/buckets"
+	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+	"github.com/seed-e377111c/ratelimit/internal/diag"
+	"github.com/seed-e377111c/ratelimit/internal/rediskit"
+)
+
+// Store is a [gcra.Store] in Redis. One script decides an admission, on the clock
+// of that Redis; clocks of the processes do not matter. Concurrent admissions
+// share calls, and known denials are answered without one (see DenialTTL).
+//
+// A bucket is the key <Prefix>{<subject>}:<policy>. It holds one integer and
+// expires when it is full. Subjects and policies are escaped, and hashed if longer
+// than 64 bytes, so that no client can choose a slot, forge another key or fill
+// memory with long ones.
+//
+// On a single Redis (also behind Sentinel) an admission is atomic whatever its
+// keys. On a cluster and on a ring one script for each subject runs, in parallel;
+// if one denies, the others are refunded: for the time of a call a subject may
+// look more charged than it is, never less. Charges of one subject always share a
+// slot, so admissions of one subject stay atomic.
+//
+// A script is sent once. If its reply is lost, Take returns an error; the charge
+// may have been made, but never twice. A Take whose context ends returns at once;
+// what it sent is charged all the same.
+type Store struct {
+	// Prefix begins every key; "" means "rl:". Set it before first use, without
+	// braces, which would put all keys into one slot.
+	Prefix string
+
+	// Timeout is the longest that a call takes, whatever the client's own
+	// settings; 0 means 50 ms, and less is an error. After it Take returns an
+	// error that wraps [context.DeadlineExceeded]. Set it before first use.
+	Timeout time.Duration
+
+	// DenialTTL is how long a denial is cached: a key that Redis has denied is
+	// denied without asking Redis again. What empties a bucket from elsewhere (a
+	// refund or a lower limit in another process, a flush, a failover) is noticed
+	// that much later at most. 0 means 1 s, and less is an error. Set it before
+	// first use.
+	DenialTTL time.Duration
+
+	// NoDenialCache asks Redis about every admission. Set it before first use.
+	NoDenialCache bool
+
+	// Logger gets a line for each problem with Redis when it begins, every five
+	// minutes while it lasts, and one when an outage that was logged is over.
+	// Lines are at level ERROR for a set-up that Redis refuses, such as a wrong
+	// password, otherwise WARN, with an attribute code that
+	// docs/troubleshooting.md explains. Nil means [slog.Default]. Set it before
+	// first use.
+	Logger *slog.Logger
+
+	client   redis.UniversalClient
+	owned    bool    // Close closes the client
+	dials    *dialer // of an owned client
+	log      diag.Log
+	once     sync.Once
+	invalid  error // what is wrong with the fields
+	clock    *buckets.Clock
+	denials  *denialCache
+	only     *batcher     // of a single server
+	inline   bool         // the client returns by a context's deadline
+	batchers sync.Map     // of several servers, by address
+	routed   atomic.Bool  // the cluster's topology is known
+	reloaded atomic.Int64 // when it was looked up
+	counters
+}
+
+// New returns a store on a client of the caller's: a [redis.Client] (also
+// one made for Sentinel), a [redis.ClusterClient] or a [redis.Ring]. The
+// client's own retries do not apply to the script. [Options] has settings that
+// fit. With TLS, Protocol must be 2 unless Timeout is well above 50 ms: under
+// RESP3, its default, go-redis 9.23 may wait that long on a new connection; the
+// store logs a warning then. MinIdleConns of 2, on a cluster or ring with
+// PipelinePoolSize -1, keeps dials out of calls. ContextTimeoutEnabled and a
+// PoolTimeout within Timeout save a lone caller a switch of goroutines.
+func New(client redis.UniversalClient) *Store {
+	return &Store{client: client}
+}
+
+const (
+	defaultPrefix    = "rl:"
+	defaultTimeout   = 50 * time.Millisecond
+	defaultDenialTTL = time.Second
+)
+
+// Close releases what [Open] has opened. A client given to [New] stays
+// open.
+func (s *Store) Close() error {
+	if !s.owned {
+		return nil
+	}
+	return s.client.Close()
+}
+
+// Take implements [gcra.Store].
+func (s *Store) Take(ctx context.Context, charges []gcra.Charge) (allowed bool, err error) {
+	return s.apply(ctx, charges, false)
+}
+
+// Refund implements [gcra.Store].
+func (s *Store) Refund(ctx context.Context, charges []gcra.Charge) error {
+	_, err := s.apply(ctx, charges, true)
+	return err
+}
+
+// apply makes a request of the charges and waits for its answer.
+func (s *Store) apply(ctx context.Context, charges []gcra.Charge, refund bool) (admitted bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	if s.once.Do(s.init); s.invalid != nil {
+		return false, s.invalid
+	}
+	if len(charges) == 0 {
+		return true, nil
+	}
+	var few [4]op // a denial from the cache allocates nothing
+	ops := few[:]
+	if len(charges) > len(few) {
+		ops = make([]op, len(charges))
+	}
+	ops = ops[:len(charges)]
+	for i := range charges {
+		if err := s.denials.prepare(&charges[i], refund, &ops[i].Op); err != nil {
+			return false, err
+		}
+	}
+	switch {
+	case !refund && s.denials.deny(ops, charges):
+		return false, nil
+	case len(charges) > maxCharges:
+		return false, fmt.Errorf("redisstore: an admission of %d charges; want at most %d", len(charges), maxCharges)
+	}
+	q := newRequest(ops, refund)
+	for i := range charges {
+		var buf [128]byte
+		q.ops[i].key = string(rediskit.AppendKey(buf[:0], s.prefix(), charges[i].Subject, charges[i].Policy))
+	}
+	q.deadline = s.clock.Now() + tat.Ticks(s.timeout())
+	if s.only != nil || oneSubject(charges) {
+		s.batcher(q.ops[0].key).submit(q, s.inline && ctx.Done() == nil)
+	} else {
+		go s.split(q)
+	}
+	if err := q.wait(ctx); err != nil {
+		return false, err
+	}
+	if q.err != nil {
+		return false, q.err
+	}
+	setResults(charges, q.ops, q.admitted)
+	return q.admitted, nil
+}
+
+// maxCharges is the most charges of an admission: their params are numbered by a
+// byte.
+const maxCharges = 256
+
+func oneSubject(charges []gcra.Charge) bool {
+	for i := range charges[1:] {
+		if charges[i+1].Subject != charges[0].Subject {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *Store) init() {
+	switch {
+	case isNil(s.client):
+		s.invalid = errors.New("redisstore: the client is nil; want one, see New and Open")
+	case strings.ContainsAny(s.Prefix, "{}"):
+		s.invalid = fmt.Errorf("redisstore: prefix is %q; want one without braces", s.Prefix)
+	case s.Timeout < 0:
+		s.invalid = fmt.Errorf("redisstore: timeout is %v; want 0 (%v) or more", s.Timeout, defaultTimeout)
+	case s.DenialTTL < 0:
+		s.invalid = fmt.Errorf("redisstore: DenialTTL is %v; want 0 (%v) or more, or NoDenialCache", s.DenialTTL, defaultDenialTTL)
+	}
+	ttl := cmp.Or(s.DenialTTL, defaultDenialTTL)
+	if s.NoDenialCache {
+		ttl = 0
+	}
+	s.clock = buckets.NewClock(nil)
+	s.denials = newDenialCache(s.clock, ttl)
+	s.log.Logger = s.Logger
+	if s.invalid == nil {
+		s.warnRESP3()
+	}
+	if c, ok := s.client.(*redis.Client); ok && c != nil {
+		s.only = s.newBatcher(c.Options().Addr)
+		s.inline = c.Options().ContextTimeoutEnabled && c.Options().PoolTimeout <= s.timeout()
+	}
+}
+
+// isNil sees through an interface that holds a nil pointer.
+func isNil(client redis.UniversalClient) bool {
+	v := reflect.ValueOf(client)
+	return client == nil || v.Kind() == reflect.Pointer && v.IsNil()
+}
+
+func (s *Store) prefix() string { return cmp.Or(s.Prefix, defaultPrefix) }
+
+func (s *Store) timeout() time.Duration { return cmp.Or(s.Timeout, defaultTimeout) }
+
+func (s *Store) logger() *slog.Logger { return cmp.Or(s.Logger, slog.Default()) }
