@@ -87,9 +87,14 @@ type rule struct {
 	instead string
 }
 
+type phrase struct {
+	pattern *regexp.Regexp
+	folder  string // where it is allowed; "" is everywhere
+}
+
 type rules struct {
 	banned  []rule
-	allowed []*regexp.Regexp
+	allowed []phrase
 }
 
 func parse(t *testing.T) (r rules) {
@@ -99,11 +104,11 @@ func parse(t *testing.T) (r rules) {
 		if line == "" || line[0] == '#' {
 			continue
 		}
-		if phrase, ok := strings.CutPrefix(line, "+"); ok {
-			r.allowed = append(r.allowed, regexp.MustCompile(`\b(?:`+phrase+`)\b`))
+		pattern, instead, ok := strings.Cut(line, "\t")
+		if allowed, isAllowed := strings.CutPrefix(pattern, "+"); isAllowed {
+			r.allowed = append(r.allowed, phrase{regexp.MustCompile(`\b(?:` + allowed + `)\b`), instead})
 			continue
 		}
-		pattern, instead, ok := strings.Cut(line, "\t")
 		if !ok {
 			t.Fatalf("words.txt: %q has no replacement", line)
 		}
@@ -123,7 +128,9 @@ func (r rules) find(name, text string) (found []string) {
 		number++
 		plain := split(line)
 		for _, phrase := range r.allowed {
-			plain = phrase.ReplaceAllString(plain, "")
+			if strings.HasPrefix(name, phrase.folder) {
+				plain = phrase.pattern.ReplaceAllString(plain, "")
+			}
 		}
 		for _, rule := range r.banned {
 			searched := plain
