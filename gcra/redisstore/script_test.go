@@ -18,62 +18,62 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
-// fare is one charge of a call of take.lua, as its header describes it.
-type fare struct {
-	key, demand  int
+// op is one charge of a call of take.lua, as its header describes it.
+type op struct {
+	key, params  int
 	last, shadow bool
 }
 
-// demand is inc, room and top.
-type demand [3]int64
+// params are inc, room and top.
+type params [3]int64
 
 // call is what take.lua gets.
 type call struct {
-	keys    []string
-	fares   []fare
-	demands []demand
+	keys   []string
+	ops    []op
+	params []params
 }
 
-// common are the fares of the most common batch, for which the plan is empty.
-func common(keys []string) []fare {
-	var fares []fare
+// simple are the ops of the most common batch, which are sent as none.
+func simple(keys []string) []op {
+	var ops []op
 	for k := range keys {
-		fares = append(fares, fare{key: k, last: true})
+		ops = append(ops, op{key: k, last: true})
 	}
-	return fares
+	return ops
 }
 
 func (c call) args() []any {
-	args := []any{c.plan()}
-	for _, d := range c.demands {
+	args := []any{c.encode()}
+	for _, d := range c.params {
 		args = append(args, d[0], d[1], d[2])
 	}
 	return args
 }
 
-func (c call) plan() (plan []byte) {
-	if d := c.demands[0]; d[0] > 0 && d[1] >= d[0] && slices.Equal(c.fares, common(c.keys)) {
+func (c call) encode() (ops []byte) {
+	if d := c.params[0]; d[0] > 0 && d[1] >= d[0] && slices.Equal(c.ops, simple(c.keys)) {
 		return nil
 	}
-	for _, f := range c.fares {
+	for _, o := range c.ops {
 		flags := byte(0)
-		if f.last {
+		if o.last {
 			flags |= 1
 		}
-		if f.shadow {
+		if o.shadow {
 			flags |= 2
 		}
-		plan = append(plan, byte(f.key>>8), byte(f.key), byte(f.demand), flags)
+		ops = append(ops, byte(o.key>>8), byte(o.key), byte(o.params), flags)
 	}
-	return plan
+	return ops
 }
 
 // model does what take.lua does, in Go: it changes the TATs of the keys and
 // returns the reply. A key without a TAT has none in the map.
 func (c call) model(now int64, tats map[string]int64) []int64 {
-	reply := make([]int64, 0, len(c.fares))
+	reply := make([]int64, 0, len(c.ops))
 	first, admitted := 0, true
-	undo := make(map[string]int64) // the TATs before the admission under way
+	undo := make(map[string]int64) // the TATs before the current admission
 	set := func(key string, tat int64) {
 		if _, ok := undo[key]; !ok {
 			old, ok := tats[key]
@@ -84,8 +84,8 @@ func (c call) model(now int64, tats map[string]int64) []int64 {
 		}
 		tats[key] = tat
 	}
-	for i, f := range c.fares {
-		key, d := c.keys[f.key], c.demands[f.demand]
+	for i, o := range c.ops {
+		key, d := c.keys[o.key], c.params[o.params]
 		inc, room, top := d[0], d[1], d[2]
 		tat, ok := tats[key]
 		if !ok {
@@ -99,10 +99,10 @@ func (c call) model(now int64, tats map[string]int64) []int64 {
 		switch {
 		case inc > 0 && ahead+inc <= room, inc < 0 && ahead > 0:
 			set(key, now+max(ahead+inc, 0))
-		case inc > 0 && !f.shadow:
+		case inc > 0 && !o.shadow:
 			admitted = false
 		}
-		if !f.last {
+		if !o.last {
 			continue
 		}
 		if !admitted {
@@ -126,46 +126,46 @@ func anyCall() *rapid.Generator[call] {
 		for i := range rapid.IntRange(1, 6).Draw(t, "keys") {
 			c.keys = append(c.keys, fmt.Sprint("k", i))
 		}
-		for range rapid.IntRange(1, 5).Draw(t, "demands") {
+		for range rapid.IntRange(1, 5).Draw(t, "params") {
 			unit := rapid.SampledFrom([]int64{10, 1000, 3_333_333, 1e7, 3 * 864e9, 366 * 864e9}).Draw(t, "T")
 			capacity := unit * rapid.Int64Range(1, max(1, min(20, 366*864e9/unit))).Draw(t, "B")
 			within := rapid.SampledFrom([]int64{0, 0, 1, unit, 5*unit + 1}).Draw(t, "within")
-			d := demand{0, capacity + within, capacity + within + rapid.SampledFrom([]int64{0, 0, unit}).Draw(t, "beyond")}
+			p := params{0, capacity + within, capacity + within + rapid.SampledFrom([]int64{0, 0, unit}).Draw(t, "beyond")}
 			switch rapid.IntRange(0, 5).Draw(t, "kind") {
 			case 0: // a peek
 			case 1: // a refund
-				d[0] = -unit * rapid.Int64Range(1, d[2]/unit+1).Draw(t, "cost")
+				p[0] = -unit * rapid.Int64Range(1, p[2]/unit+1).Draw(t, "cost")
 			case 2: // never
-				d[0], d[1] = unit, -1
+				p[0], p[1] = unit, -1
 			default:
-				d[0] = unit * rapid.Int64Range(1, capacity/unit).Draw(t, "cost")
+				p[0] = unit * rapid.Int64Range(1, capacity/unit).Draw(t, "cost")
 			}
-			c.demands = append(c.demands, d)
+			c.params = append(c.params, p)
 		}
 		// One bucket sees refunds and charges, but one top: that of its limit.
-		// The header's law leaves open what two tops in one admission make of it.
+		// The header does not say what two tops in one admission make of it.
 		used := make(map[int]int64)
-		for range rapid.IntRange(1, 12).Draw(t, "fares") {
-			f := fare{
+		for range rapid.IntRange(1, 12).Draw(t, "ops") {
+			o := op{
 				key:    rapid.IntRange(0, len(c.keys)-1).Draw(t, "key"),
-				demand: rapid.IntRange(0, len(c.demands)-1).Draw(t, "demand"),
+				params: rapid.IntRange(0, len(c.params)-1).Draw(t, "params of"),
 				last:   rapid.Bool().Draw(t, "last"),
 				shadow: rapid.IntRange(0, 3).Draw(t, "shadow") == 0,
 			}
-			top := c.demands[f.demand][2]
-			if old, ok := used[f.key]; ok && old != top {
+			top := c.params[o.params][2]
+			if old, ok := used[o.key]; ok && old != top {
 				continue
 			}
-			used[f.key] = top
-			c.fares = append(c.fares, f)
+			used[o.key] = top
+			c.ops = append(c.ops, o)
 		}
 		switch rapid.IntRange(0, 4).Draw(t, "shape") {
 		case 0:
-			c.fares = []fare{{shadow: c.fares[0].shadow}}
+			c.ops = []op{{shadow: c.ops[0].shadow}}
 		case 1:
-			c.fares = common(c.keys)
+			c.ops = simple(c.keys)
 		}
-		c.fares[len(c.fares)-1].last = true
+		c.ops[len(c.ops)-1].last = true
 		return c
 	})
 }
@@ -223,7 +223,7 @@ func checkScript(t *rapid.T, client *redis.Client, clock *stoppedClock, sha stri
 		if rapid.Bool().Draw(t, "is new") {
 			continue
 		}
-		d := rapid.SampledFrom(c.demands).Draw(t, "debt of")
+		d := rapid.SampledFrom(c.params).Draw(t, "debt of")
 		tats[key] = now + rapid.OneOf(
 			rapid.SampledFrom([]int64{-1, 0, 1, d[2] - 1, d[2], d[2] + 1, d[1] - d[0], d[1] - d[0] + 1}),
 			rapid.Int64Range(-d[2], 2*d[2]),
@@ -234,7 +234,7 @@ func checkScript(t *rapid.T, client *redis.Client, clock *stoppedClock, sha stri
 		t.Fatal(err)
 	}
 	before := fmt.Sprint(tats)
-	got, err := rediskit.Reply(client.EvalSha(ctx, sha, c.keys, c.args()...), len(c.fares))
+	got, err := rediskit.Reply(client.EvalSha(ctx, sha, c.keys, c.args()...), len(c.ops))
 	if err != nil {
 		t.Fatalf("%+v: %v", c, err)
 	}
@@ -255,7 +255,7 @@ func checkScript(t *rapid.T, client *redis.Client, clock *stoppedClock, sha stri
 
 // Many callers at once, on a Redis that writes down every call of the script:
 // played back through the model, each gives the reply that Redis gave. So what
-// the callers did, one after the other as Redis saw it, was the law.
+// the callers did, one after the other as Redis saw it, is what the model does.
 func TestConcurrentHistoryIsTheModel(t *testing.T) {
 	client := unhurried(t, redistest.Start(t).Addr)
 	text := takeLua(t)
@@ -263,13 +263,13 @@ func TestConcurrentHistoryIsTheModel(t *testing.T) {
 	if strings.Count(text, clock) != 1 {
 		t.Fatalf("take.lua does not have one %q", clock)
 	}
-	noting := "local now\nlocal keys, plan, demands = table.concat(KEYS, ' '), ARGV[1], table.concat(ARGV, ' ', 2)\n" +
+	noting := "local now\nlocal keys, ops, params = table.concat(KEYS, ' '), ARGV[1], table.concat(ARGV, ' ', 2)\n" +
 		"local function take()\n" + strings.Replace(text, clock, "\nnow = ", 1) + `
 end
 local reply, shown = take(), {}
 local list = type(reply) == 'table' and reply or { reply }
 for i = 1, #list do shown[i] = string.format('%.0f', list[i]) end
-redis.call('RPUSH', 'history', string.format('%.0f', now), keys, plan, demands, table.concat(shown, ' '))
+redis.call('RPUSH', 'history', string.format('%.0f', now), keys, ops, params, table.concat(shown, ' '))
 return reply`
 	client.AddHook(replaceScript{strings.NewReplacer(text, noting, shaOf(text), shaOf(noting))})
 	runHistory(t, client)
@@ -279,30 +279,30 @@ return reply`
 		t.Fatal(err)
 	}
 	tats := make(map[string]int64)
-	calls, fares := 0, 0
+	calls, ops := 0, 0
 	for entry := range slices.Chunk(history, 5) {
 		now := ints(t, entry[0])[0]
 		c := call{keys: strings.Fields(entry[1])}
 		for f := range slices.Chunk([]byte(entry[2]), 4) {
-			c.fares = append(c.fares, fare{key: int(f[0])<<8 | int(f[1]), demand: int(f[2]), last: f[3]&1 != 0, shadow: f[3]&2 != 0})
+			c.ops = append(c.ops, op{key: int(f[0])<<8 | int(f[1]), params: int(f[2]), last: f[3]&1 != 0, shadow: f[3]&2 != 0})
 		}
 		if entry[2] == "" {
-			c.fares = common(c.keys)
+			c.ops = simple(c.keys)
 		}
 		for d := range slices.Chunk(ints(t, entry[3]), 3) {
-			c.demands = append(c.demands, demand(d))
+			c.params = append(c.params, params(d))
 		}
 		before := fmt.Sprint(tats)
 		if got, want := ints(t, entry[4]), c.model(now, tats); !slices.Equal(got, want) {
 			t.Fatalf("call %d, at %d on %s, %+v:\ngot  %v\nwant %v", calls, now, before, c, got, want)
 		}
 		calls++
-		fares += len(c.fares)
+		ops += len(c.ops)
 	}
-	if calls == 0 || fares < 1000 {
-		t.Errorf("got %d charges in %d calls; want more", fares, calls)
+	if calls == 0 || ops < 1000 {
+		t.Errorf("got %d charges in %d calls; want more", ops, calls)
 	}
-	t.Logf("%d charges in %d calls", fares, calls)
+	t.Logf("%d charges in %d calls", ops, calls)
 }
 
 func ints(t *testing.T, s string) []int64 {

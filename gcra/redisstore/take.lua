@@ -1,44 +1,45 @@
 -- Takes a batch of admissions from their buckets; each takes all of its charges
--- or none. The law and its names are those of package gcra (gcra.go); time is
--- counted in ticks of 100 ns since 2025-01-01T00:00:00Z.
+-- or none. The algorithm and its names are those of package gcra; time is counted
+-- in ticks of 100 ns since 2025-01-01T00:00:00Z.
 --
 -- KEYS   the buckets, each once; a value is the theoretical arrival time (TAT)
--- ARGV   [1]  the plan: 4 bytes a charge, in the order of the admissions:
---             key (2 bytes, high first, counted from 0), demand (counted from 0),
---             flags (1: last charge of its admission, 2: shadow). An empty plan
---             stands for one charge on each key in turn, each an admission of its
---             own, of the first demand, which takes: 0 < inc <= room
---        [2]  then for each demand three numbers: inc, room, top
+-- ARGV   [1]  the ops: 4 bytes a charge, in the order of the admissions:
+--             key (2 bytes, high first, counted from 0), params (counted from 0),
+--             flags (1: last charge of its admission, 2: shadow). Empty means one
+--             charge on each key in turn, each an admission of its own, with the
+--             first params, which take: 0 < inc <= room
+--        [2]  then for each params three numbers: inc, room, top
 --             inc   cost*T; 0 peeks, negative refunds
 --             room  B*T + MaxWait: how far ahead of now inc may push the TAT
 --             top   B*T + MaxDelay: no TAT is further ahead of now
--- Reply  for each charge how many ticks its TAT stood ahead of now when its
---        turn came, as ahead when its admission passed and -ahead-1 when not; an
---        empty plan of one key has its number without a list around it
+-- Reply  for each charge how many ticks its TAT was ahead of now when its turn
+--        came: ahead if its admission was allowed, -ahead-1 if not; with empty ops
+--        and one key a number, otherwise a list
 --
--- A value that is no number counts as absent, and the clamp bounds all others,
--- so that a damaged bucket heals itself. An admission is written when all of it
--- has been computed: a refusal writes nothing but a TAT that its limit cannot have made, brought
--- down to the clamp, or the bucket would refuse until now comes near it. Where
--- writing fails (out of memory, read-only) nothing has been written.
+-- A value that is no number counts as absent, and the clamp bounds all others, so
+-- a damaged bucket heals itself. An admission is written when all of it has been
+-- computed. A denial writes nothing but a TAT beyond the clamp, which its limit
+-- cannot have made, brought down to the clamp, or the bucket would deny until now
+-- comes near it. If writing fails (out of memory, read-only), nothing has been
+-- written.
 
 local time = redis.call('TIME')
 local now = (time[1] - 1735689600) * 10000000 + time[2] * 10
 local lead = redis.call('MGET', (table.unpack or unpack)(KEYS))
-local plan = ARGV[1]
+local ops = ARGV[1]
 local format, ceil = string.format, math.ceil
 
--- '%.0f' is exact everywhere, and half of what a bucket costs to write. '%d' is
+-- '%.0f' is exact everywhere, and half the cost of writing a bucket. '%d' is
 -- exact where C's long has 64 bits.
 local whole = format('%d', 9007199254740991) == '9007199254740991' and '%d' or '%.0f'
 
--- Most batches have no need of the bookkeeping below.
-if plan == '' then
+-- Most batches do not need the bookkeeping below.
+if ops == '' then
   local inc, room, top = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
   local written, tat, ms, ttl
   for k = 1, #KEYS do
     local ahead = (tonumber(lead[k] or now) or now) - now
-    local to -- where the TAT goes, ahead of now
+    local to -- the new TAT, ahead of now
     if not (ahead > 0) then
       ahead = 0
     elseif ahead > top then
@@ -61,18 +62,18 @@ if plan == '' then
 end
 
 for k = 1, #KEYS do
-  lead[k] = (tonumber(lead[k] or now) or now) - now -- how far ahead of now the TAT stands
+  lead[k] = (tonumber(lead[k] or now) or now) - now -- how far the TAT is ahead of now
 end
 for a = 2, #ARGV do ARGV[a] = tonumber(ARGV[a]) end
 
 local reply = {}
 local dirty = {}                -- key: true when it must be written
-local first, admitted = 1, true -- of the admission under way
+local first, admitted = 1, true -- of the current admission
 local undo                      -- its keys and their leads before it, a list
-for i = 1, #plan / 4 do
-  local high, low, demand, flags = string.byte(plan, 4 * i - 3, 4 * i)
+for i = 1, #ops / 4 do
+  local high, low, params, flags = string.byte(ops, 4 * i - 3, 4 * i)
   local k = 256 * high + low + 1
-  local inc, room, top = ARGV[3 * demand + 2], ARGV[3 * demand + 3], ARGV[3 * demand + 4]
+  local inc, room, top = ARGV[3 * params + 2], ARGV[3 * params + 3], ARGV[3 * params + 4]
 
   local ahead = lead[k]
   if not (ahead > 0) then
@@ -103,8 +104,8 @@ for i = 1, #plan / 4 do
   end
 end
 
--- Buckets that were full stand alike after the same charge, and others often
--- have the same expiry: what is written once need not be again.
+-- Buckets that were full are equal after the same charge, and others often have
+-- the same expiry: a text that has been formatted is used again.
 local written, tat, ms, ttl
 for k = 1, #KEYS do
   if dirty[k] then
