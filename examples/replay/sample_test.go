@@ -45,10 +45,10 @@ func TestRollout(t *testing.T) {
 	}
 }
 
-// sampleLog is a morning of the quickstart's server: visitors who come and go,
-// an office behind one address, somebody who fetches reports all the time,
-// somebody who guesses passwords from many addresses of one network, and lines
-// as servers write them of what is no request.
+// sampleLog is a morning of an API server: visitors who come and go, an office
+// behind one address, somebody who fetches reports all the time, somebody who
+// guesses passwords from many addresses of one network, and lines as servers
+// write them of what is no request.
 func sampleLog() []byte {
 	chance := rand.New(rand.NewPCG(1, 2))
 	start := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)

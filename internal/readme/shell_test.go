@@ -31,6 +31,7 @@ var notRun = []struct{ command, reason string }{
 // flags are added to a command to shorten it, or to give a server free ports.
 var flags = map[string]string{
 	"go run ./examples/quickstart": " -addr 127.0.0.1:0",
+	"go run ./examples/policies":   " -addr 127.0.0.1:0",
 	"go run ./examples/metrics":    " -addr 127.0.0.1:0 -metrics 127.0.0.1:0",
 	"go run ./examples/worker":     " -tasks 4",
 }
@@ -155,7 +156,7 @@ func (s *shell) here(text string) string {
 	return strings.ReplaceAll(text, "/tmp/", s.temp+"/")
 }
 
-var serves = regexp.MustCompile(`(?m)^go run (\.|\./examples/(quickstart|metrics)\b.*)$`)
+var serves = regexp.MustCompile(`(?m)^go run (\.|\./examples/(quickstart|policies|metrics)\b.*)$`)
 
 // block runs the commands of a block. One that serves runs until the next one
 // does, or the page ends.

@@ -22,7 +22,7 @@ var placed = regexp.MustCompile(`^p\.yaml:(\d+):(\d+): \S`)
 // Whatever the bytes are, the answer is policies that a limiter takes, as many
 // as a decoder finds, or mistakes that stand somewhere in the file.
 func FuzzParse(f *testing.F) {
-	if example, err := os.ReadFile("../../examples/quickstart/policies.yaml"); err == nil {
+	if example, err := os.ReadFile("../../examples/policies/policies.yaml"); err == nil {
 		f.Add(example)
 	}
 	for _, seed := range []string{

@@ -1,75 +1,39 @@
-package httpclient_test
+package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"io"
 	"math"
 	"net/http"
+	neturl "net/url"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"regexp"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/adapters/httpclient"
+	"github.com/seed-e377111c/ratelimit/examples/internal/process"
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-// quickstart builds and runs examples/quickstart until the test ends.
-func quickstart(t *testing.T) (url string) {
-	t.Helper()
-	program := filepath.Join(t.TempDir(), "quickstart")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../../examples/quickstart")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	cmd := exec.CommandContext(t.Context(), program, "-addr", "127.0.0.1:0", "-redis", "")
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	listens := regexp.MustCompile(`listens on (http://\S+)`)
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		if found := listens.FindStringSubmatch(lines.Text()); found != nil {
-			go io.Copy(io.Discard, out)
-			return found[1]
-		}
-	}
-	t.Fatal("quickstart does not say where it listens")
-	return ""
-}
-
-// Quickstart lets a user do 5 requests a second. Callers who ask for twice that
-// get 5 a second and never a 429. With RATELIMIT_LONG set it does so for a
-// minute and within 2 %.
+// The quickstart allows each user 5 requests a second. A client with the same
+// limit whose callers want twice that gets 5 a second and never a 429. With
+// RATELIMIT_LONG set the test takes a minute and allows 2 %.
 //
-// A user of the quickstart has 100 requests a day as well, so that each is used
-// for a while only; the client keeps to that limit, too.
-func TestQuickstart(t *testing.T) {
+// A user also has 100 requests a day, so each user asks for a while only. The
+// client keeps that limit too.
+func TestOutbound(t *testing.T) {
 	users, each, tolerance := []string{"alice"}, 6*time.Second, 0.25
 	if os.Getenv("RATELIMIT_LONG") != "" {
 		users, each, tolerance = []string{"alice", "bob", "carol", "dave"}, 15*time.Second, 0.02
 	} else {
 		t.Parallel()
 	}
-	url := quickstart(t)
+	url := process.Start(t).URL
 	const limit = 5 // a second
 	var mu sync.Mutex
 	statuses, tries, most := map[int]int{}, 0, time.Duration(0)
-	tr := transport(t, httpclient.Config{
+	transport, err := httpclient.New(httpclient.Config{
 		Base: &http.Transport{MaxIdleConnsPerHost: 100}, Store: gcra.NewMemory(),
 		Policies: []httpclient.Policy{
 			// A burst of 1 spreads the requests, so that what the network bunches
@@ -92,17 +56,25 @@ func TestQuickstart(t *testing.T) {
 			}
 		},
 	})
-	client := &http.Client{Transport: tr}
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Transport: transport}
 	for _, user := range users {
-		resp, err := client.Post(url+"/login", "application/json", strings.NewReader(`{"user":"`+user+`"}`))
+		resp, err := client.PostForm(url+"/login", neturl.Values{"user": {user}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		var login struct{ Token string }
-		if err := json.NewDecoder(resp.Body).Decode(&login); err != nil || login.Token == "" {
-			t.Fatalf("login: got %+v, %v; want a token", login, err)
-		}
+		token, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("login: got %s, %v; want a token", resp.Status, err)
+		}
+		r, err := http.NewRequest("GET", url+"/me", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+string(token))
 
 		ctx, cancel := context.WithTimeout(t.Context(), each)
 		var wg sync.WaitGroup
@@ -110,8 +82,8 @@ func TestQuickstart(t *testing.T) {
 	asking:
 		for {
 			wg.Go(func() {
-				// Whose turn does not come before the end is told so, and not sent.
-				resp, err := client.Do(requestIn(ctx, t, "GET", url+"/me", nil, "Authorization: Bearer "+login.Token))
+				// A request whose turn comes after the end fails at once and is not sent.
+				resp, err := client.Do(r.Clone(ctx))
 				if err == nil {
 					io.Copy(io.Discard, resp.Body)
 					resp.Body.Close()

@@ -1,4 +1,4 @@
-package inspect_test
+package main
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,16 +19,20 @@ import (
 	cdppage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 
+	ratelimit "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/middleware"
+	"github.com/seed-e377111c/ratelimit/middleware/inspect"
 )
 
-// patience is for busy machines.
+// patience bounds a test in a browser.
 const patience = time.Minute
 
 // hostile is a subject that would run, were it not shown as text.
 const hostile = `<script>alert("x")</script>`
+
+var longSubject = "own:" + strings.Repeat("a-very-long-tenant-name/", 8) + "42"
 
 // browser is a tab of a headless Chromium.
 type browser struct {
@@ -151,99 +154,92 @@ func (b *browser) screenshot(name string) {
 	}
 }
 
-// busyStore has the statistics of a Redis that has seen much.
-type busyStore struct {
-	*gcra.Memory
-	trips atomic.Int64
-	err   error
-}
+// busyStore says of itself what a Redis of two servers would.
+type busyStore struct{ *gcra.Memory }
 
-func (s *busyStore) Take(ctx context.Context, charges []gcra.Charge) (bool, error) {
-	s.trips.Add(1)
-	if s.err != nil {
-		return false, s.err
-	}
-	return s.Memory.Take(ctx, charges)
-}
-
-func (s *busyStore) Stats() redisstore.Stats {
-	n := s.trips.Load()
+func (busyStore) Stats() redisstore.Stats {
 	return redisstore.Stats{
-		Batches: n, Operations: n * 23 / 10, BatchTime: time.Duration(n) * 640 * time.Microsecond, CachedDenials: n / 5, FailedBatches: 3,
+		Batches: 1000, Operations: 2300, BatchTime: 640 * time.Millisecond, CachedDenials: 200, FailedBatches: 3,
 		Servers: []redisstore.ServerState{{Server: "10.0.0.5:6379", Breaker: redisstore.BreakerClosed}, {Server: "10.0.0.6:6379", Breaker: redisstore.BreakerOpen}},
 	}
 }
 
-// busyScene has 15 minutes of traffic behind it, with a wave and an attack.
-func busyScene(t *testing.T) *scene {
-	clock := newClock()
-	store := &busyStore{Memory: &gcra.Memory{Now: clock.now}}
+// who counts the header Who.
+func who(r *http.Request) (string, error) { return r.Header.Get("Who"), nil }
+
+// site is a server that limits /hello and has the inspector on /debug/ratelimit.
+type site struct {
+	limiter     *middleware.Limiter
+	hello, page string // URLs
+}
+
+func serve(t *testing.T, store gcra.Store, policies ...middleware.Policy) *site {
+	t.Helper()
+	limiter, err := middleware.New(middleware.Config{Store: store}, policies...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := inspect.New(inspect.Config{Authorize: func(*http.Request) bool { return true }}, limiter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/hello", ratelimit.From(limiter)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") })))
+	mux.Handle("/debug/ratelimit", page)
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	return &site{limiter, server.URL + "/hello", server.URL + "/debug/ratelimit"}
+}
+
+// stopped is a store whose clock stands still, so that nothing refills.
+func stopped() *gcra.Memory {
+	now := time.Now()
+	return &gcra.Memory{Now: func() time.Time { return now }}
+}
+
+// ask has the limiter decide n times.
+func (s *site) ask(n int, method, subject, path string) {
+	r := httptest.NewRequest(method, path, nil)
+	r.Header.Set("Who", subject)
+	for range n {
+		s.limiter.Decide(r)
+	}
+}
+
+// busySite has traffic of many clients behind it.
+func busySite(t *testing.T) *site {
 	plan := func(r *http.Request) gcra.Limit {
 		if strings.HasPrefix(r.Header.Get("Who"), "sub:pro") {
 			return gcra.PerMinute(600)
 		}
 		return gcra.PerMinute(60)
 	}
-	s := newSceneOn(t, clock, store,
+	s := serve(t, busyStore{stopped()},
 		middleware.Policy{Name: "client", Key: who, Limit: gcra.PerMinute(100).WithBurst(20)},
 		middleware.Policy{Name: "login", Key: who, Limit: gcra.PerMinute(5), Routes: []string{"POST /login", "POST /password"}, OnFailure: middleware.FailClosed},
 		middleware.Policy{Name: "plan", Key: who, LimitFor: plan, Cost: func(*http.Request) int { return 2 }},
 		middleware.Policy{Name: "strict", Key: who, Limit: gcra.PerMinute(8), Shadow: true, MaxDelay: 2 * time.Second},
 	)
-	for i := range 60 {
-		for user := range 12 {
-			s.ask(1+(i+user)%4, fmt.Sprintf("sub:pro%d", user), "/hello")
-			s.ask(1, fmt.Sprintf("ip:198.51.100.%d", user), "/hello")
-		}
-		if i > 35 && i < 47 {
-			s.ask(60+i, "ip:192.0.2.7", "/hello")
-			s.ask(12, "ip:2001:db8:1:2::/64", "/hello")
-		}
-		if i%5 == 0 {
-			r := httptest.NewRequest("POST", "/login", nil)
-			r.Header.Set("Who", hostile)
-			for range 9 {
-				s.limiter.Decide(r)
-			}
-			s.ask(30, "own:"+strings.Repeat("a-very-long-tenant-name/", 8)+"42", "/hello")
-		}
-		if i < 59 {
-			s.add(15 * time.Second)
-		}
+	for user := range 12 {
+		s.ask(6+user, "GET", fmt.Sprintf("sub:pro%d", user), "/hello")
+		s.ask(9+user, "GET", fmt.Sprintf("ip:198.51.100.%d", user), "/hello")
 	}
-	s.ask(14, "ip:192.0.2.7", "/hello")
-	store.err = fmt.Errorf("%w: dial tcp 10.0.0.6:6379: connect: connection refused", redisstore.ErrUnavailable)
-	s.ask(7, "ip:198.51.100.7", "/hello")
-	store.err = nil
-	s.add(3 * time.Second)
+	s.ask(900, "GET", "ip:192.0.2.7", "/hello")
+	s.ask(120, "GET", "ip:2001:db8:1:2::/64", "/hello")
+	s.ask(60, "GET", longSubject, "/hello")
+	s.ask(9, "POST", hostile, "/login")
 	return s
-}
-
-// serve is a real server that limits /hello and has the page on
-// /debug/ratelimit. It returns the URLs of both.
-func (s *scene) serve() (hello, page string) {
-	mux := http.NewServeMux()
-	mux.HandleFunc("/hello", func(w http.ResponseWriter, r *http.Request) {
-		if _, ok := s.limiter.Allow(w, r); ok {
-			fmt.Fprintln(w, "hello")
-		}
-	})
-	mux.Handle("/debug/ratelimit", s.page)
-	server := httptest.NewServer(mux)
-	s.t.Cleanup(server.Close)
-	return server.URL + "/hello", server.URL + "/debug/ratelimit"
 }
 
 // The page looks as it should: go test -artifacts keeps the pictures.
 func TestScreenshots(t *testing.T) {
 	b := startBrowser(t)
-	s := busyScene(t)
-	_, address := s.serve()
+	s := busySite(t)
 	for _, page := range []struct{ name, query string }{
 		{"page", ""}, {"subject", "?subject=ip:192.0.2.7&reset=login"},
-		{"long-subject", "?subject=" + url.QueryEscape("own:"+strings.Repeat("a-very-long-tenant-name/", 8)+"42")},
+		{"long-subject", "?subject=" + url.QueryEscape(longSubject)},
 	} {
-		b.do(chromedp.Navigate(address + page.query))
+		b.do(chromedp.Navigate(s.page + page.query))
 		for _, look := range []struct {
 			name, scheme, ink string
 			width             int64
@@ -275,13 +271,12 @@ func TestScreenshots(t *testing.T) {
 func TestResetInBrowser(t *testing.T) {
 	b := startBrowser(t)
 	for _, host := range []string{"127.0.0.1", "inspector.test"} {
-		s := newScene(t,
+		s := serve(t, stopped(),
 			middleware.Policy{Name: "client", Key: who, Limit: gcra.PerMinute(10)},
 			middleware.Policy{Name: "daily", Key: who, Limit: gcra.PerDay(100)})
-		hello, address := s.serve()
 		request := func(subject string) int {
 			t.Helper()
-			r, err := http.NewRequestWithContext(t.Context(), "GET", hello, nil)
+			r, err := http.NewRequestWithContext(t.Context(), "GET", s.hello, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -297,7 +292,7 @@ func TestResetInBrowser(t *testing.T) {
 			request(hostile)
 		}
 
-		b.do(chromedp.Navigate(strings.Replace(address, "127.0.0.1", host, 1)))
+		b.do(chromedp.Navigate(strings.Replace(s.page, "127.0.0.1", host, 1)))
 		if got, want := b.text("table.most tbody tr"), hostile+" 2"; got != want {
 			t.Errorf("%s: most refused: got %q; want %q", host, got, want)
 		}
@@ -337,12 +332,11 @@ func TestResetInBrowser(t *testing.T) {
 // The form of another site reaches the page, and is refused.
 func TestCrossSiteInBrowser(t *testing.T) {
 	b := startBrowser(t)
-	s := newScene(t, middleware.Policy{Name: "client", Key: who, Limit: five})
-	s.ask(5, "x", "/")
-	_, address := s.serve()
+	s := serve(t, stopped(), middleware.Policy{Name: "client", Key: who, Limit: gcra.PerMinute(5)})
+	s.ask(5, "GET", "x", "/hello")
 	evil := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
-		fmt.Fprintf(w, `<form method="post" action="%s?subject=x"><button name="policy" value="client">You have won</button></form>`, address)
+		fmt.Fprintf(w, `<form method="post" action="%s?subject=x"><button name="policy" value="client">You have won</button></form>`, s.page)
 	}))
 	t.Cleanup(evil.Close)
 	b.do(chromedp.Navigate(strings.Replace(evil.URL, "127.0.0.1", "inspector.test", 1)),
@@ -350,7 +344,8 @@ func TestCrossSiteInBrowser(t *testing.T) {
 	if got, want := b.text("body"), "refused: the request comes from another site"; got != want {
 		t.Errorf("got %q; want %q", got, want)
 	}
-	if got := s.left("x"); got != "client 0/5" {
-		t.Errorf("got %q; want nothing reset", got)
+	b.do(chromedp.Navigate(s.page + "?subject=x"))
+	if got, want := b.text(".answer td"), "0 of 5"; got != want {
+		t.Errorf("got %q left; want %q, nothing reset", got, want)
 	}
 }
