@@ -155,7 +155,7 @@ func parsePrelude(t *testing.T) prelude {
 }
 
 // source returns a Go file for a block, which is a program, declarations,
-// statements, or policies of a list. Imports may stand before the last three.
+// statements, or policies of a list. The last three may begin with imports.
 func (p prelude) source(b block) (string, error) {
 	directive := fmt.Sprintf("//line %s:%d\n", absolute(b.page), b.line)
 	if strings.HasPrefix(b.text, "package ") {

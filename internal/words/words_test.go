@@ -17,7 +17,7 @@ const root = "../.."
 
 // pending are the folders and files that are not clean yet.
 var pending = []string{
-	"adapters/", "benchmarks/", "examples/", "gcra/", "internal/", "keyfunc/", "middleware/",
+	"adapters/", "examples/", "gcra/", "internal/", "keyfunc/", "middleware/",
 	"diagnostics_test.go", "main_test.go", "middleware_test.go",
 }
 
