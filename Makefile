@@ -34,6 +34,10 @@ lint: ## Run staticcheck and golangci-lint
 	$(STATICCHECK) -checks inherit,-ST1005 work
 	$(GOLANGCI_LINT) run $$(go list -m -f '{{.Dir}}/...')
 
+.PHONY: words
+words: ## Find words that the project does not use
+	go test -count=1 ./internal/words
+
 .PHONY: test
 test: ## Run the tests
 	go test work
