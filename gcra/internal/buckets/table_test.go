@@ -1,8 +1,11 @@
+//go:build !interleave
+
 package buckets
 
 import (
 	"fmt"
 	"math"
+	"os/exec"
 	"sync"
 	"testing"
 	"time"
@@ -17,7 +20,7 @@ import (
 // slots and make the table grow.
 func TestTableIsAMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		tab := table[struct{}]{limit: rapid.IntRange(1, 40).Draw(t, "limit")}
+		tab := table{limit: rapid.IntRange(1, 40).Draw(t, "limit")}
 		want := make(map[uint64]int64) // also those that have lapsed
 		now := int64(0)
 		live := func() (n int) {
@@ -39,7 +42,7 @@ func TestTableIsAMap(t *testing.T) {
 				h := keys.Draw(t, "hash")
 				before, ok := tab.add(h, now)
 				if !ok {
-					if n := live(); n < tab.limit && len(tab.all()) <= 32 {
+					if n := live(); n < tab.limit && len(tab.slots()) <= 32 {
 						t.Fatalf("no room for %x beside %d live of %d", h, n, tab.limit)
 					}
 					if tat, ok := want[h]; ok && tat > now {
@@ -51,7 +54,7 @@ func TestTableIsAMap(t *testing.T) {
 					t.Fatalf("at %d, add %x: got %d; want %d", now, h, before, was)
 				}
 				tat := now + rapid.Int64Range(1, 50).Draw(t, "tat")
-				tab.set(h, tat, struct{}{})
+				tab.set(h, tat, 0)
 				want[h] = tat
 			},
 			"set": func(t *rapid.T) {
@@ -60,7 +63,7 @@ func TestTableIsAMap(t *testing.T) {
 				if tab.find(h) != nil {
 					want[h] = tat
 				}
-				tab.set(h, tat, struct{}{})
+				tab.set(h, tat, 0)
 			},
 			"reclaim": func(t *rapid.T) {
 				used := tab.used
@@ -83,8 +86,8 @@ func TestTableIsAMap(t *testing.T) {
 				}
 				found := make(map[uint64]bool)
 				filled := 0
-				for i := range tab.all() {
-					h := tab.all()[i].hash.Load()
+				for i := range tab.slots() {
+					h := tab.slots()[i].hash.Load()
 					if h != empty {
 						filled++
 					}
@@ -99,8 +102,8 @@ func TestTableIsAMap(t *testing.T) {
 				if tab.used != len(found) || tab.used > tab.limit || tab.filled != filled {
 					t.Fatalf("used is %d of %d, filled %d; want %d entries in %d slots that are not empty", tab.used, tab.limit, tab.filled, len(found), filled)
 				}
-				if 4*tab.filled > 3*len(tab.all()) {
-					t.Fatalf("%d of %d slots filled; want at most three quarters", tab.filled, len(tab.all()))
+				if 4*tab.filled > 3*len(tab.slots()) {
+					t.Fatalf("%d of %d slots filled; want at most three quarters", tab.filled, len(tab.slots()))
 				}
 			},
 		})
@@ -109,12 +112,12 @@ func TestTableIsAMap(t *testing.T) {
 
 // A full table finds lapsed entries wherever they are, a few looks at a time.
 func TestTableReclaims(t *testing.T) {
-	tab := table[struct{}]{limit: 1000}
+	tab := table{limit: 1000}
 	for h := range uint64(1000) {
 		if _, ok := tab.add(h+2, 0); !ok {
 			t.Fatalf("no room for key %d of 1000", h)
 		}
-		tab.set(h+2, 1+int64(h%2)*1000, struct{}{}) // every other one has lapsed after 1
+		tab.set(h+2, 1+int64(h%2)*1000, 0) // every other one has lapsed after 1
 	}
 	if _, ok := tab.add(5000, 0); ok {
 		t.Fatal("room was found in a table full of live entries")
@@ -130,7 +133,7 @@ func TestTableReclaims(t *testing.T) {
 				t.Fatalf("no room for a new key after %d tries", tries)
 			}
 		}
-		tab.set(h, 1000, struct{}{})
+		tab.set(h, 1000, 0)
 	}
 	if _, ok := tab.add(999_999_999, 2); ok {
 		t.Error("got more room than entries had lapsed")
@@ -146,11 +149,11 @@ func TestTableReclaims(t *testing.T) {
 // table that is full allocates nothing more.
 func TestSetIsBounded(t *testing.T) {
 	const capacity = 10_000
-	m := New[struct{}](capacity, NewClock(nil))
+	m := New(capacity, NewClock(nil), false)
 	slots := func() (used, size int) {
 		for i := range m.shards[:len(m.shards)-1] {
 			used += m.shards[i].used
-			size += len(m.shards[i].all())
+			size += len(m.shards[i].slots())
 		}
 		return used, size
 	}
@@ -168,8 +171,8 @@ func TestSetIsBounded(t *testing.T) {
 	if size > 4*capacity || size != full {
 		t.Errorf("got %d slots, %d when it had just filled; want them equal and at most %d", size, full, 4*capacity)
 	}
-	if m.overflow().used != 1 || len(m.overflow().all()) > 8 {
-		t.Errorf("the overflow has %d of %d slots used; want 1, for one policy", m.overflow().used, len(m.overflow().all()))
+	if m.overflow().used != 1 || len(m.overflow().slots()) > 8 {
+		t.Errorf("the overflow has %d of %d slots used; want 1, for one policy", m.overflow().used, len(m.overflow().slots()))
 	}
 }
 
@@ -177,7 +180,7 @@ func TestSetIsBounded(t *testing.T) {
 // divided into shards of which one would fill long before the others.
 func TestCapacityIsKept(t *testing.T) {
 	for _, capacity := range []int{-1, 0, 1, 2, 3, 1000, 1023, 2047, 2048, 100_000, 1 << 20, 1<<20 + 1, math.MaxInt32} {
-		m := New[struct{}](capacity, NewClock(nil))
+		m := New(capacity, NewClock(nil), false)
 		total, shards := 0, len(m.shards)-1 // without the overflow shard
 		for i := range shards {
 			total += m.shards[i].limit
@@ -204,10 +207,10 @@ func TestTableGrowsBesideCharges(t *testing.T) {
 	const keys = 3000
 	key := func(i uint64) uint64 { return i*0x9e3779b97f4a7c15 | 2 }
 	for round := range 100 {
-		tab := table[struct{}]{limit: 1 << 20}
+		tab := table{limit: 1 << 20}
 		for i := range uint64(keys) {
 			tab.add(key(i), 0)
-			tab.set(key(i), 5, struct{}{})
+			tab.set(key(i), 5, 0)
 		}
 		begin := make(chan struct{})
 		var charges sync.WaitGroup
@@ -233,14 +236,14 @@ func TestTableGrowsBesideCharges(t *testing.T) {
 			t.Fatalf("round %d: grow does not return", round)
 		}
 		charges.Wait()
-		if 4*tab.filled > 3*len(tab.all()) {
-			t.Fatalf("round %d: %d of %d slots filled; want at most three quarters", round, tab.filled, len(tab.all()))
+		if 4*tab.filled > 3*len(tab.slots()) {
+			t.Fatalf("round %d: %d of %d slots filled; want at most three quarters", round, tab.filled, len(tab.slots()))
 		}
 	}
 }
 
 // take makes a charge of one unit as gcra.Memory does.
-func take(t testing.TB, s *Set[struct{}], subject string, limit tat.Limit) (allowed bool) {
+func take(t testing.TB, s *Set, subject string, limit tat.Limit) (allowed bool) {
 	t.Helper()
 	var ops [1]Op
 	if err := s.Prepare(&tat.Charge{Subject: subject, Policy: "p", Limit: limit, Cost: 1}, false, &ops[0]); err != nil {
@@ -250,4 +253,14 @@ func take(t testing.TB, s *Set[struct{}], subject string, limit tat.Limit) (allo
 		return ops[0].Admits(ops[0].Ahead)
 	}
 	return s.Apply(ops[:])
+}
+
+// The interleavings of charges are explored in a build of their own, in which
+// each atomic operation lets a scheduler choose who goes on.
+func TestInterleavings(t *testing.T) {
+	out, err := exec.Command("go", "test", "-tags", "interleave", "-count=1", "-v", "-run", "^TestInterleavings$", ".").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Logf("%s", out)
 }
