@@ -20,6 +20,7 @@ package redistest
 import (
 	"errors"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -124,4 +125,18 @@ func closeAtCleanup(t testing.TB, c redis.UniversalClient) {
 			t.Errorf("closing a client: %v", err)
 		}
 	})
+}
+
+// Together calls f from n goroutines at once, and returns when all are done.
+func Together(n int, f func(i int)) {
+	var wg sync.WaitGroup
+	start := make(chan struct{})
+	for i := range n {
+		wg.Go(func() {
+			<-start
+			f(i)
+		})
+	}
+	close(start)
+	wg.Wait()
 }
