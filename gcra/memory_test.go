@@ -9,7 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/internal/gcratest"
 	"github.com/seed-e377111c/ratelimit/gcra/storetest"
 )
 
@@ -297,4 +300,39 @@ func TestMemoryHotKeyAmongNewcomers(t *testing.T) {
 			t.Fatalf("round %d: %d passed; want 500", round, n)
 		}
 	}
+}
+
+// bench is a Memory on a clock of its own.
+type bench struct {
+	clock
+	*gcra.Memory
+}
+
+func newBench() *bench {
+	b := new(bench)
+	b.Memory = &gcra.Memory{Now: b.now}
+	return b
+}
+
+func (b *bench) take(t *rapid.T, c gcra.Charge) gcra.Result {
+	r, err := gcra.Take(t.Context(), b, c)
+	if err != nil {
+		t.Fatalf("%+v: %v", c, err)
+	}
+	return r
+}
+
+// Whatever comes in whatever order, also under limits that change, Memory
+// answers as the law does.
+func TestMemoryObeysTheLaw(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limits := rapid.SliceOfN(gcratest.AnyLimit(), 1, 3).Draw(t, "limits")
+		l, m := gcratest.NewModel(), newBench()
+		for range rapid.IntRange(1, 30).Draw(t, "steps") {
+			d := gcratest.Pause(t, limits[0])
+			l.Now += int64(d / gcratest.Tick)
+			m.advance(d)
+			gcratest.CheckSame(t, l, m, gcratest.AnyAdmission(t, limits), rapid.IntRange(0, 5).Draw(t, "refund") == 0)
+		}
+	})
 }

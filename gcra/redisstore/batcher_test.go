@@ -13,52 +13,13 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/internal/gcratest"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
-
-// observed is a client hook that sees each call of the script on its way, and
-// may fail it.
-type observed struct {
-	calls  atomic.Int64
-	onCall func(call int64, args []any) error
-}
-
-func (o *observed) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
-}
-
-func (o *observed) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if name := cmd.Name(); name == "evalsha" || name == "eval" {
-			if err := o.onCall(o.calls.Add(1), cmd.Args()); err != nil {
-				cmd.SetErr(err)
-				return err
-			}
-		}
-		return next(ctx, cmd)
-	}
-}
-
-func (o *observed) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-// crowd runs f for n callers at once and waits for all.
-func crowd(n int, f func(i int)) {
-	var wg sync.WaitGroup
-	start := make(chan struct{})
-	for i := range n {
-		wg.Go(func() {
-			<-start
-			f(i)
-		})
-	}
-	close(start)
-	wg.Wait()
-}
 
 // Callers that come while others wait for Redis go together: however many they
 // are, they make a handful of trips, and each is decided on its own.
@@ -91,143 +52,6 @@ func TestCallersShareTrips(t *testing.T) {
 	}
 	if n := seen.calls.Load(); n > callers/10 {
 		t.Errorf("%d callers made %d trips; want them shared", callers, n)
-	}
-}
-
-// A batch is bounded, however many wait for it.
-func TestBatchesAreBounded(t *testing.T) {
-	client := redistest.Any(t)
-	var most, longest atomic.Int64
-	gate := make(chan struct{})
-	seen := &observed{onCall: func(call int64, args []any) error {
-		if call <= 2 {
-			<-gate // until the others wait
-		}
-		bytes := 0
-		keys := args[2].(int)
-		for _, key := range args[3 : 3+keys] {
-			bytes += len(key.(string))
-		}
-		most.Store(max(most.Load(), int64(keys)))
-		longest.Store(max(longest.Load(), int64(bytes)))
-		return nil
-	}}
-	client.AddHook(seen)
-	r := newStore(client)
-	r.Prefix += string(make([]byte, 200))
-	var coming atomic.Int64
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		crowd(3000, func(i int) {
-			coming.Add(1)
-			if _, err := gcra.Take(context.Background(), r, gcra.Charge{Subject: fmt.Sprint(i), Policy: "p", Limit: gcra.PerHour(20), Cost: 1}); err != nil {
-				t.Error(err)
-			}
-		})
-	}()
-	redistest.Eventually(t, patience, "all callers come", func() bool { return coming.Load() == 3000 })
-	close(gate)
-	<-done
-	if most.Load() < 50 || most.Load() > 512 || longest.Load() > 64<<10 {
-		t.Errorf("the largest batch had %d keys, the longest %d bytes of them; want at most 512 keys and 65536 bytes, and not one by one", most.Load(), longest.Load())
-	}
-}
-
-// An error reaches the callers of its batch and nobody else: all others are
-// decided, and what was admitted is what is charged.
-func TestErrorStaysInItsBatch(t *testing.T) {
-	client := redistest.Any(t)
-	broken := errors.New("broken on purpose")
-	client.AddHook(&observed{onCall: func(call int64, _ []any) error {
-		if call%3 == 0 {
-			return broken
-		}
-		return nil
-	}})
-	r := newStore(client)
-	var failed, admitted atomic.Int64
-	c := gcra.Charge{Subject: "someone", Policy: "p", Limit: gcra.PerHour(100_000), Cost: 1}
-	for range 10 {
-		crowd(50, func(int) {
-			switch res, err := gcra.Take(context.Background(), r, c); {
-			case errors.Is(err, broken):
-				failed.Add(1)
-			case err != nil:
-				t.Error(err)
-			case res.Allowed:
-				admitted.Add(1)
-			}
-		})
-	}
-	if failed.Load() == 0 || failed.Load()+admitted.Load() != 500 {
-		t.Errorf("%d failed and %d passed of 500; want some of each and no other", failed.Load(), admitted.Load())
-	}
-	c.Cost = 0
-	for {
-		res, err := gcra.Take(context.Background(), r, c)
-		if errors.Is(err, broken) {
-			continue
-		}
-		if spent := 100_000 - res.Remaining; err != nil || spent != admitted.Load() {
-			t.Errorf("%d were admitted, %d are charged (%v)", admitted.Load(), spent, err)
-		}
-		return
-	}
-}
-
-// Callers whose limits are all different are each decided by their own, however
-// many ride together.
-func TestManyLimitsInABatch(t *testing.T) {
-	client := anyRedis(t)
-	const callers = 400
-	gate := make(chan struct{})
-	client.AddHook(&observed{onCall: func(call int64, _ []any) error {
-		if call <= 2 {
-			<-gate // until the others wait
-		}
-		return nil
-	}})
-	r := newStore(client)
-	var coming atomic.Int64
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		crowd(callers, func(i int) {
-			coming.Add(1)
-			limit := gcra.PerHour(int64(i) + 2)
-			res, err := gcra.Take(context.Background(), r, gcra.Charge{Subject: fmt.Sprint(i), Policy: "p", Limit: limit, Cost: 1})
-			if err != nil || res.Remaining != limit.Count-1 {
-				t.Errorf("limit %v: got %+v, %v; want %d remaining", limit, res, err, limit.Count-1)
-			}
-		})
-	}()
-	redistest.Eventually(t, patience, "all callers come", func() bool { return coming.Load() == callers })
-	close(gate)
-	<-done
-	for i := range callers {
-		limit := gcra.PerHour(int64(i) + 2)
-		res, err := gcra.Take(context.Background(), r, gcra.Charge{Subject: fmt.Sprint(i), Policy: "p", Limit: limit})
-		if err != nil || res.Remaining != limit.Count-1 {
-			t.Errorf("limit %v: afterwards %+v, %v; want %d remaining", limit, res, err, limit.Count-1)
-		}
-	}
-}
-
-// A store without a client says so, and crashes nobody.
-func TestNoClient(t *testing.T) {
-	for name, r := range map[string]*redisstore.Store{
-		"zero":      {},
-		"nil":       redisstore.New(nil),
-		"typed nil": redisstore.New((*redis.Client)(nil)),
-	} {
-		_, err := gcra.Take(context.Background(), r, gcra.Charge{Subject: "a", Policy: "p", Limit: gcra.PerHour(1), Cost: 1})
-		if err == nil || !strings.Contains(err.Error(), "client is nil") {
-			t.Errorf("%s: got %v; want an error about the client", name, err)
-		}
-		if r.Local() == nil {
-			t.Errorf("%s: no local store", name)
-		}
 	}
 }
 
@@ -277,23 +101,148 @@ func TestHangingDial(t *testing.T) {
 	}
 }
 
-// A damaged bucket fails nobody who rides with it.
-func TestDamagedBucketFailsNoNeighbour(t *testing.T) {
-	client := redistest.Any(t)
-	r := newStore(client)
-	ctx := context.Background()
-	for i, value := range []string{"abc", "nan", "inf", "-1", "1e300", ""} {
-		if err := client.Set(ctx, r.Prefix+fmt.Sprintf("{%d}:p", i), value, 0).Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := client.LPush(ctx, r.Prefix+"{6}:p", "a", "list").Err(); err != nil {
+// A server that takes requests and never answers costs no caller more than the
+// Timeout, whatever the client's own, and the error wraps DeadlineExceeded.
+// When it answers again, so does the store.
+func TestBlackhole(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr)
+	opened, err := redisstore.Open("redis://" + proxy.Addr)
+	if err != nil {
 		t.Fatal(err)
 	}
-	crowd(200, func(i int) {
-		res, err := gcra.Take(ctx, r, gcra.Charge{Subject: fmt.Sprint(i), Policy: "p", Limit: gcra.PerHour(20), Cost: 1})
-		if err != nil || i > 6 && !res.Allowed {
-			t.Errorf("caller %d: %+v, %v", i, res, err)
+	t.Cleanup(func() { opened.Close() })
+	for name, r := range map[string]*redisstore.Store{
+		"go-redis's defaults": redisstore.New(newClient(t, &redis.Options{Addr: proxy.Addr})),
+		"Open":                opened,
+	} {
+		t.Run(name, func(t *testing.T) {
+			answers := func() {
+				proxy.Pass()
+				redistest.Eventually(t, patience, "the store to answer", func() bool {
+					_, err := gcra.Take(t.Context(), r, hourly("s", 1000))
+					return err == nil
+				})
+			}
+			answers()
+			proxy.Blackhole()
+			start := time.Now()
+			var wg sync.WaitGroup
+			for i := range 20 {
+				wg.Go(func() {
+					for call := range 3 {
+						_, err := gcra.Take(t.Context(), r, hourly(fmt.Sprint(i), 100))
+						resting := call > 0 && errors.Is(err, redisstore.ErrUnavailable) // it has failed often enough by then
+						if !errors.Is(err, context.DeadlineExceeded) && !resting {
+							t.Errorf("call %d: got %v; want DeadlineExceeded", call, err)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			if d := time.Since(start); d < 50*time.Millisecond || d > 4*time.Second {
+				t.Errorf("3 calls in a row took %v; want little more than 150ms", d)
+			}
+			answers()
+		})
+	}
+}
+
+// A server that is not there is an error within the Timeout.
+func TestNoServer(t *testing.T) {
+	server := redistest.Start(t)
+	server.Kill()
+	for name, open := range map[string]func() (*redisstore.Store, error){
+		"one": func() (*redisstore.Store, error) { return redisstore.Open("redis://" + server.Addr) },
+		"cluster": func() (*redisstore.Store, error) {
+			return redisstore.Open("redis://" + server.Addr + "," + server.Addr)
+		},
+	} {
+		r, err := open()
+		if err != nil {
+			t.Fatalf("%s: opening: %v; want no error before first use", name, err)
+		}
+		start := time.Now()
+		if _, err := gcra.Take(t.Context(), r, hourly("s", 10)); err == nil || !strings.Contains(err.Error(), "redisstore: ") {
+			t.Errorf("%s: got %v; want an error of redisstore", name, err)
+		}
+		if d := time.Since(start); d > 4*time.Second {
+			t.Errorf("%s: took %v; want no more than 50ms by much", name, d)
+		}
+		if err := r.Close(); err != nil {
+			t.Errorf("%s: Close: %v", name, err)
+		}
+	}
+}
+
+// A caller who leaves gets his error at once, and the charge is made all the
+// same: nobody dodges one by hanging up.
+func TestCallerLeaves(t *testing.T) {
+	server := redistest.Start(t)
+	direct := newStore(unhurried(t, server.Addr))
+	for name, patient := range map[string]bool{"cancels": false, "runs out of time": true} {
+		t.Run(name, func(t *testing.T) {
+			proxy := redistest.NewProxy(t, server.Addr)
+			r := newStore(newClient(t, &redis.Options{Addr: proxy.Addr, ReadTimeout: patience}))
+			direct.Prefix = r.Prefix
+			gcratest.MustTake(t, r, hourly("s", 100)) // has a connection now
+			proxy.Delay(10 * time.Second)
+			ctx, cancel := context.WithCancel(t.Context())
+			want := context.Canceled
+			if patient {
+				ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
+				want = context.DeadlineExceeded
+			}
+			defer cancel()
+			answer := make(chan error)
+			go func() {
+				_, err := gcra.Take(ctx, r, hourly("s", 100))
+				answer <- err
+			}()
+			charged := func() bool { return spentOf(t, direct, "s", 100) == 2 }
+			if !patient {
+				redistest.Eventually(t, patience, "the charge to be made", charged)
+				cancel()
+			}
+			start := time.Now()
+			if err := <-answer; !errors.Is(err, want) {
+				t.Errorf("got %v; want %v", err, want)
+			}
+			if d := time.Since(start); d > 5*time.Second {
+				t.Errorf("the answer took %v; want it at once", d)
+			}
+			redistest.Eventually(t, patience, "the charge to be made", charged)
+			proxy.Reset() // nobody waits for the reply
+		})
+	}
+}
+
+// When nobody calls, no goroutine is left, whatever has happened before.
+func TestRedisLeavesNoGoroutines(t *testing.T) {
+	base := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, base) })
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr)
+	r, err := redisstore.Open("redis://" + proxy.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
 		}
 	})
+	fault := []func(){proxy.Pass, proxy.Blackhole, proxy.Refuse, proxy.Pass}
+	for _, f := range fault {
+		f()
+		var wg sync.WaitGroup
+		for i := range 30 {
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*time.Millisecond)
+				defer cancel()
+				_, _ = gcra.Take(ctx, r, hourly(fmt.Sprint(i), 100)) // fails or not
+			})
+		}
+		wg.Wait()
+	}
 }

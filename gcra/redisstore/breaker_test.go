@@ -1,59 +1,18 @@
 package redisstore_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
-
-// journal is a log that a test reads while it is being written.
-type journal struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.buf.Write(p)
-}
-
-func (j *journal) lines() []string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return strings.Split(strings.TrimSpace(j.buf.String()), "\n")
-}
-
-// impatient is a store on a client whose own settings are those of go-redis.
-func impatient(t *testing.T, addr string) (*redisstore.Store, *journal) {
-	t.Helper()
-	client := redis.NewClient(&redis.Options{Addr: addr})
-	t.Cleanup(func() { client.Close() })
-	log := new(journal)
-	r := redisstore.New(client)
-	r.Timeout = 100 * time.Millisecond
-	r.Logger = slog.New(slog.NewTextHandler(log, nil))
-	return r, log
-}
-
-var plenty = gcra.Charge{Subject: "someone", Policy: "p", Limit: gcra.PerSecond(100_000), Cost: 1}
-
-func works(r *redisstore.Store) bool {
-	_, err := gcra.Take(context.Background(), r, plenty)
-	return err == nil
-}
 
 // A server that does not answer costs a few calls their Timeout and the others
 // nothing, is probed, and is used again when it answers. The log has a line
@@ -124,24 +83,6 @@ func TestBreakerIgnoresCallers(t *testing.T) {
 	}
 	if lines := log.lines(); lines[0] != "" {
 		t.Errorf("got log %q; want none", lines)
-	}
-}
-
-// The local store goes on from what Redis has said.
-func TestLocalIsWarm(t *testing.T) {
-	client := redistest.Any(t)
-	r := redisstore.New(client)
-	r.Timeout = patience
-	c := gcra.Charge{Subject: "someone", Policy: "p", Limit: gcra.PerHour(10), Cost: 1}
-	for range 7 {
-		if _, err := gcra.Take(context.Background(), r, c); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c.Cost = 0
-	res, err := gcra.Take(context.Background(), r.Local(), c)
-	if err != nil || res.Remaining != 3 {
-		t.Errorf("after 7 of 10 in Redis the local store has %+v, %v; want 3 remaining", res, err)
 	}
 }
 

@@ -39,17 +39,6 @@ func (l *clientLog) Printf(_ context.Context, format string, _ ...any) {
 	}
 }
 
-func serverSays(t *testing.T, s *redistest.Server, words ...string) {
-	t.Helper()
-	args := make([]any, len(words))
-	for i, w := range words {
-		args[i] = w
-	}
-	if err := s.Client().Do(t.Context(), args...).Err(); err != nil {
-		t.Fatalf("%v: %v", words, err)
-	}
-}
-
 // Each set-up that cannot work says so in one line, with the default settings,
 // and so does Ping.
 func TestProblemsAreLogged(t *testing.T) {
@@ -216,78 +205,6 @@ func TestNothingToLog(t *testing.T) {
 	})
 }
 
-// Ping asks every master of a cluster, and each of those that fail has its line.
-func TestPingCluster(t *testing.T) {
-	cluster := redistest.StartCluster(t)
-	r, err := redisstore.Open("redis://" + strings.Join(cluster.Addrs(), ","))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	r.Logger = slog.New(slog.DiscardHandler)
-	redistest.Eventually(t, patience, "the cluster to answer", func() bool { return r.Ping(t.Context()) == nil })
-	denied := cluster.Nodes[1]
-	serverSays(t, denied, "acl", "setuser", "default", "-set")
-	want := "redisstore: redis at " + denied.Addr + " denies the user a command or a key: "
-	if err := r.Ping(t.Context()); err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
-		t.Errorf("one master denies SET: got %v; want one line, %s...", err, want)
-	}
-
-	// One node in the place of the cluster answers for some keys.
-	alone, log := impatient(t, cluster.Nodes[0].Addr)
-	for i := range 100 {
-		c := plenty
-		c.Subject = fmt.Sprint(i)
-		_, _ = gcra.Take(t.Context(), alone, c)
-	}
-	redistest.Eventually(t, patience, "the line", func() bool { return log.lines()[0] != "" })
-	lines := slices.DeleteFunc(log.lines(), func(l string) bool { return strings.Contains(l, "no answer within") })
-	if len(lines) != 1 || !strings.Contains(lines[0], "level=ERROR") || !strings.Contains(lines[0], "redis://host1:6379,host2:6379") {
-		t.Errorf("one node as if it were alone: got\n%s\nwant one line that says what URL to use", strings.Join(lines, "\n"))
-	}
-}
-
-// Ping asks every shard of a ring.
-func TestPingRing(t *testing.T) {
-	good, bad := redistest.Start(t), redistest.Start(t, "--requirepass", "hunter2")
-	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": good.Addr, "b": bad.Addr}, HeartbeatFrequency: time.Hour})
-	t.Cleanup(func() { ring.Close() })
-	want := "redisstore: redis at " + bad.Addr + " requires a password: "
-	if err := redisstore.New(ring).Ping(t.Context()); err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
-		t.Errorf("got %v; want one line, %s...", err, want)
-	}
-}
-
-// Ping asks a server that Take leaves alone, and needs longer than the Timeout
-// if the way is long.
-func TestPingGoesAroundTheBreaker(t *testing.T) {
-	proxy := redistest.NewProxy(t, redistest.Start(t).Addr)
-	r, err := redisstore.Open("redis://" + proxy.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	r.Logger = slog.New(slog.DiscardHandler)
-	proxy.Delay(100 * time.Millisecond)
-	redistest.Eventually(t, patience, "Take to leave the server alone", func() bool {
-		_, err := gcra.Take(t.Context(), r, plenty)
-		return errors.Is(err, redisstore.ErrUnavailable)
-	})
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	if err := r.Ping(ctx); err != nil {
-		t.Errorf("got %v; want nil: the server answers", err)
-	}
-}
-
-// Ping tells of fields that are wrong, as Take does.
-func TestPingOfAnInvalidStore(t *testing.T) {
-	r := redisstore.New(nil)
-	if err := r.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "client is nil") {
-		t.Errorf("got %v; want that the client is nil", err)
-	}
-}
-
 // A link that loses a reply now and then never opens the breaker. The tenth
 // loss within five minutes is worth a line, and the replies between are no
 // recovery.
@@ -359,30 +276,6 @@ func TestOneFailureAfterAnOutage(t *testing.T) {
 	}
 	if lines := log.lines(); len(lines) != 2 {
 		t.Errorf("an outage, and 9 failures after it: got\n%s\nwant the two lines of the outage", strings.Join(lines, "\n"))
-	}
-}
-
-// A store that was opened before its server runs works as soon as it does:
-// no connection is left of the dials that failed.
-func TestServerThatStartsLate(t *testing.T) {
-	server := redistest.Start(t)
-	server.Kill()
-	r, err := redisstore.Open("redis://" + server.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	r.Logger, r.Timeout = slog.New(slog.DiscardHandler), patience
-	for range 100 {
-		if err := r.Ping(t.Context()); err == nil {
-			t.Fatal("got no error of a server that does not run")
-		}
-	}
-	server.Restart()
-	for range 10 {
-		if err := r.Ping(t.Context()); err != nil {
-			t.Errorf("after the start: %v", err)
-		}
 	}
 }
 

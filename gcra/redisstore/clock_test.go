@@ -2,21 +2,13 @@ package redisstore_test
 
 import (
 	"context"
-	"crypto/sha1"
-	"encoding/hex"
-	"fmt"
-	"os"
-	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
-
-const tick = 100 * time.Nanosecond
 
 // shift moves the TAT of every key with the prefix back by d. To the store that
 // is as if time had gone on by d, which no command can do to a Redis.
@@ -35,52 +27,6 @@ func shift(t testing.TB, client redis.UniversalClient, prefix string, d time.Dur
 			t.Fatalf("shifting %s by %v: %v", key, d, err)
 		}
 	}
-}
-
-// keysOf lists the keys with the prefix, on all servers of the client.
-func keysOf(t testing.TB, client redis.UniversalClient, prefix string) []string {
-	t.Helper()
-	var mu sync.Mutex
-	var keys []string
-	scan := func(ctx context.Context, c *redis.Client) error {
-		it := c.Scan(ctx, 0, prefix+"*", 1000).Iterator()
-		for it.Next(ctx) {
-			mu.Lock()
-			keys = append(keys, it.Val())
-			mu.Unlock()
-		}
-		return it.Err()
-	}
-	ctx, err := context.Background(), error(nil)
-	switch c := client.(type) {
-	case *redis.Client:
-		err = scan(ctx, c)
-	case *redis.ClusterClient:
-		err = c.ForEachMaster(ctx, scan)
-	case *redis.Ring:
-		err = c.ForEachShard(ctx, scan)
-	default:
-		err = fmt.Errorf("do not know how to scan a %T", client)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return keys
-}
-
-// tatOf is the stored TAT of the only key with the prefix.
-func onlyKey(t testing.TB, client redis.UniversalClient, prefix string) (key string, tat int64) {
-	t.Helper()
-	keys := keysOf(t, client, prefix)
-	if len(keys) != 1 {
-		t.Fatalf("got keys %q with prefix %s; want one", keys, prefix)
-	}
-	v := client.Get(context.Background(), keys[0]).Val()
-	tat, err := strconv.ParseInt(v, 10, 64)
-	if err != nil {
-		t.Fatalf("the value of %s is %q; want a plain integer", keys[0], v)
-	}
-	return keys[0], tat
 }
 
 // stoppedClock is the time of a Redis as its scripts see it: that of the key
@@ -115,21 +61,6 @@ func stopClock(t testing.TB, client *redis.Client) *stoppedClock {
 		t.Fatal(err)
 	}
 	return c
-}
-
-// takeLua is the text of the script.
-func takeLua(t testing.TB) string {
-	t.Helper()
-	text, err := os.ReadFile("take.lua")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
-func shaOf(script string) string {
-	sum := sha1.Sum([]byte(script))
-	return hex.EncodeToString(sum[:])
 }
 
 // set puts the clock to ticks since the epoch of the TATs.

@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"regexp"
@@ -13,34 +14,8 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/gcratest"
-	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
-
-// The key is the prefix, the subject in braces and the policy.
-func TestRedisKeys(t *testing.T) {
-	client := anyRedis(t)
-	for _, tt := range []struct{ prefix, want string }{
-		{"", "rl:{ip:192.0.2.7}:login"},
-		{"app1:", "app1:{ip:192.0.2.7}:login"},
-		{"v=2 ", "v=2 {ip:192.0.2.7}:login"},
-	} {
-		r := redisstore.New(client)
-		r.Prefix, r.Timeout = tt.prefix, patience
-		gcratest.MustTake(t, r, gcra.Charge{Subject: "ip:192.0.2.7", Policy: "login", Limit: gcra.PerHour(5), Cost: 1})
-		if n := client.Exists(t.Context(), tt.want).Val(); n != 1 {
-			t.Errorf("prefix %q: got keys %q; want %q", tt.prefix, keysOf(t, client, "*"), tt.want)
-		}
-	}
-	for _, prefix := range []string{"{rl}:", "a{", "}"} {
-		r := redisstore.New(client)
-		r.Prefix = prefix
-		_, err := gcra.Take(t.Context(), r, gcra.Charge{Limit: gcra.PerHour(5), Cost: 1})
-		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("prefix is %q", prefix)) {
-			t.Errorf("prefix %q: got %v; want an error that names it", prefix, err)
-		}
-	}
-}
 
 // A value is a plain integer, which the server keeps as one (Redis) or as a short
 // string within its key's own memory (Valkey 9), and lives until its bucket is
@@ -218,24 +193,23 @@ func TestRedisHealsPoison(t *testing.T) {
 	}
 }
 
-// One admission takes 256 charges at most; more are an error and charge nobody.
-func TestRedisTooManyCharges(t *testing.T) {
-	client := anyRedis(t)
+// A damaged bucket fails nobody who rides with it.
+func TestDamagedBucketFailsNoNeighbour(t *testing.T) {
+	client := redistest.Any(t)
 	r := newStore(client)
-	charges := make([]gcra.Charge, 257)
-	for i := range charges {
-		charges[i] = gcra.Charge{Subject: "s", Policy: fmt.Sprint(i), Limit: gcra.PerHour(int64(300 + i)), Cost: 1}
-	}
-	if _, err := r.Take(t.Context(), charges); err == nil {
-		t.Error("got no error for 257 charges")
-	}
-	if keys := keysOf(t, client, r.Prefix); len(keys) != 0 {
-		t.Errorf("got %d keys charged; want none", len(keys))
-	}
-	gcratest.MustTake(t, r, charges[:256]...)
-	for i, c := range charges[:256] {
-		if want := int64(300 + i - 1); c.Result.Remaining != want {
-			t.Errorf("charge %d of 256: got %d remaining; want %d", i, c.Result.Remaining, want)
+	ctx := context.Background()
+	for i, value := range []string{"abc", "nan", "inf", "-1", "1e300", ""} {
+		if err := client.Set(ctx, r.Prefix+fmt.Sprintf("{%d}:p", i), value, 0).Err(); err != nil {
+			t.Fatal(err)
 		}
 	}
+	if err := client.LPush(ctx, r.Prefix+"{6}:p", "a", "list").Err(); err != nil {
+		t.Fatal(err)
+	}
+	crowd(200, func(i int) {
+		res, err := gcra.Take(ctx, r, gcra.Charge{Subject: fmt.Sprint(i), Policy: "p", Limit: gcra.PerHour(20), Cost: 1})
+		if err != nil || i > 6 && !res.Allowed {
+			t.Errorf("caller %d: %+v, %v", i, res, err)
+		}
+	})
 }
