@@ -36,7 +36,7 @@ func TestBatchesAreBounded(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		crowd(3000, func(i int) {
+		redistest.Together(3000, func(i int) {
 			coming.Add(1)
 			if _, err := gcra.Take(context.Background(), r, gcra.Charge{Subject: fmt.Sprint(i), Policy: "p", Limit: gcra.PerHour(20), Cost: 1}); err != nil {
 				t.Error(err)
@@ -66,7 +66,7 @@ func TestErrorStaysInItsBatch(t *testing.T) {
 	var failed, admitted atomic.Int64
 	c := gcra.Charge{Subject: "someone", Policy: "p", Limit: gcra.PerHour(100_000), Cost: 1}
 	for range 10 {
-		crowd(50, func(int) {
+		redistest.Together(50, func(int) {
 			switch res, err := gcra.Take(context.Background(), r, c); {
 			case errors.Is(err, broken):
 				failed.Add(1)
@@ -110,7 +110,7 @@ func TestManyLimitsInABatch(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		crowd(callers, func(i int) {
+		redistest.Together(callers, func(i int) {
 			coming.Add(1)
 			limit := gcra.PerHour(int64(i) + 2)
 			res, err := gcra.Take(context.Background(), r, gcra.Charge{Subject: fmt.Sprint(i), Policy: "p", Limit: limit, Cost: 1})

@@ -36,7 +36,7 @@ func TestCallersShareTrips(t *testing.T) {
 	proxy.Delay(50 * time.Millisecond)
 	const callers, keys = 400, 4
 	var admitted [keys]atomic.Int64
-	crowd(callers, func(i int) {
+	redistest.Together(callers, func(i int) {
 		res, err := gcra.Take(context.Background(), r, gcra.Charge{Subject: fmt.Sprint(i % keys), Policy: "p", Limit: gcra.PerHour(20), Cost: 1})
 		if err != nil {
 			t.Error(err)

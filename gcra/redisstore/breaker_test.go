@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
+	"github.com/seed-e377111c/ratelimit/internal/diagtest"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
@@ -47,8 +48,8 @@ func TestBreaker(t *testing.T) {
 			}
 			tt.heal(proxy)
 			redistest.Eventually(t, 10*time.Second, "the store recovers", func() bool { return works(r) })
-			redistest.Eventually(t, 10*time.Second, "the log tells of both changes", func() bool { return len(log.lines()) == 2 })
-			lines := log.lines()
+			redistest.Eventually(t, 10*time.Second, "the log tells of both changes", func() bool { return len(log.Lines("")) == 2 })
+			lines := log.Lines("")
 			if !strings.Contains(lines[0], "does not answer") || !strings.Contains(lines[1], "available again") {
 				t.Errorf("got log\n%s\nwant a line for the outage and one for its end", strings.Join(lines, "\n"))
 			}
@@ -81,7 +82,7 @@ func TestBreakerIgnoresCallers(t *testing.T) {
 	if !works(r) {
 		t.Error("the store does not work after callers have left")
 	}
-	if lines := log.lines(); lines[0] != "" {
+	if lines := log.Lines(""); len(lines) > 0 {
 		t.Errorf("got log %q; want none", lines)
 	}
 }
@@ -111,7 +112,7 @@ func TestBreakerServerErrors(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { r.Close() })
-			log := new(journal)
+			log := new(diagtest.Text)
 			r.Logger = slog.New(slog.NewTextHandler(log, nil))
 			r.Timeout = patience // a late answer would be another reason
 			if tt.fail != nil {
@@ -130,8 +131,8 @@ func TestBreakerServerErrors(t *testing.T) {
 			if n := r.Stats().FailedBatches; n != 3 {
 				t.Errorf("Stats.FailedBatches is %d; want 3", n)
 			}
-			redistest.Eventually(t, patience, "the line", func() bool { return log.lines()[0] != "" })
-			if lines := log.lines(); len(lines) != 1 || !regexp.MustCompile(tt.reason).MatchString(lines[0]) {
+			redistest.Eventually(t, patience, "the line", func() bool { return len(log.Lines("")) > 0 })
+			if lines := log.Lines(""); len(lines) != 1 || !regexp.MustCompile(tt.reason).MatchString(lines[0]) {
 				t.Errorf("got log\n%s\nwant a line that says %q", strings.Join(lines, "\n"), tt.reason)
 			}
 		})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
 // shift moves the TAT of every key with the prefix back by d. To the store that
@@ -15,7 +16,7 @@ import (
 func shift(t testing.TB, client redis.UniversalClient, prefix string, d time.Duration) {
 	t.Helper()
 	ctx := context.Background()
-	for _, key := range keysOf(t, client, prefix) {
+	for _, key := range redistest.Keys(t, client, prefix) {
 		tat, err := client.Get(ctx, key).Int64()
 		if err == redis.Nil {
 			continue // has just expired

@@ -82,7 +82,7 @@ func TestClusterIsDialledAhead(t *testing.T) {
 			}
 		}
 		for _, node := range cluster.Nodes {
-			if n := calls(t, node.Client(), "command"); n != 0 {
+			if n := redistest.Calls(t, node.Client(), "command"); n != 0 {
 				t.Errorf("%s: got %d COMMAND; want none, the first call waits for its long reply", node.Addr, n)
 			}
 		}

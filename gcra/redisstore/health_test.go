@@ -22,6 +22,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
+	"github.com/seed-e377111c/ratelimit/internal/diagtest"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
@@ -103,7 +104,7 @@ func TestProblemsAreLogged(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer r.Close()
-			log := new(journal)
+			log := new(diagtest.Text)
 			r.Logger = slog.New(slog.NewTextHandler(log, nil))
 
 			take := func() {
@@ -120,10 +121,10 @@ func TestProblemsAreLogged(t *testing.T) {
 			// is wrong, even three times in a row.
 			redistest.Eventually(t, patience, "a line", func() bool {
 				take()
-				return strings.Contains(strings.Join(log.lines(), "\n"), "code="+string(tt.code)+" ")
+				return len(log.Lines("code="+string(tt.code)+" ")) > 0
 			})
 			says := tt.says
-			lines := slices.DeleteFunc(log.lines(), func(l string) bool {
+			lines := slices.DeleteFunc(log.Lines(""), func(l string) bool {
 				late := strings.Contains(l, "no answer within")
 				if late && tt.code == diag.RedisUnreachable {
 					says = ""
@@ -165,7 +166,7 @@ func TestNothingToLog(t *testing.T) {
 	serverSays(t, server, "acl", "setuser", "limiter", "on", ">hunter2", "~rl:*", "+evalsha", "+eval", "+mget", "+set", "+time")
 	certificates := redistest.NewCertificates(t)
 	overTLS := redistest.StartTLS(t, certificates)
-	log := new(journal)
+	log := new(diagtest.Text)
 	var stores []*redisstore.Store
 	for _, url := range []string{
 		"redis://" + server.Addr,
@@ -194,8 +195,8 @@ func TestNothingToLog(t *testing.T) {
 			}
 		}
 	}
-	for _, l := range log.lines() {
-		if l != "" && !strings.Contains(l, "no answer within") && !strings.Contains(l, "available again") {
+	for _, l := range log.Lines("") {
+		if !strings.Contains(l, "no answer within") && !strings.Contains(l, "available again") {
 			t.Errorf("got %s; want no line", l)
 		}
 	}
@@ -216,7 +217,7 @@ func TestLossyLinkIsLogged(t *testing.T) {
 		if !works(r) {
 			t.Fatal("does not work while no reply is lost")
 		}
-		if lines := log.lines(); lost == 9 && lines[0] != "" {
+		if lines := log.Lines(""); lost == 9 && len(lines) > 0 {
 			t.Errorf("after %d lost replies: got\n%s\nwant no line", lost, strings.Join(lines, "\n"))
 		}
 		proxy.DropReply(1)
@@ -224,8 +225,8 @@ func TestLossyLinkIsLogged(t *testing.T) {
 			t.Fatal("works although a reply is lost")
 		}
 	}
-	redistest.Eventually(t, patience, "the line", func() bool { return log.lines()[0] != "" })
-	if lines := log.lines(); len(lines) != 1 || !strings.Contains(lines[0], "code=redis-unreachable") {
+	redistest.Eventually(t, patience, "the line", func() bool { return len(log.Lines("")) > 0 })
+	if lines := log.Lines(""); len(lines) != 1 || !strings.Contains(lines[0], "code=redis-unreachable") {
 		t.Errorf("after 12 lost replies: got\n%s\nwant one line with code redis-unreachable", strings.Join(lines, "\n"))
 	}
 }
@@ -243,10 +244,10 @@ func TestEachOutageIsLogged(t *testing.T) {
 		})
 		server.Restart()
 		redistest.Eventually(t, patience, "the recovery to be logged", func() bool {
-			return works(r) && strings.Count(strings.Join(log.lines(), "\n"), "available again") == outage
+			return works(r) && len(log.Lines("available again")) == outage
 		})
-		if n := strings.Count(strings.Join(log.lines(), "\n"), "code=redis-unreachable"); n != outage {
-			t.Errorf("after outage %d: got\n%s\nwant %[1]d lines with code redis-unreachable", outage, strings.Join(log.lines(), "\n"))
+		if n := len(log.Lines("code=redis-unreachable")); n != outage {
+			t.Errorf("after outage %d: got\n%s\nwant %[1]d lines with code redis-unreachable", outage, strings.Join(log.Lines(""), "\n"))
 		}
 	}
 }
@@ -268,13 +269,13 @@ func TestOneFailureAfterAnOutage(t *testing.T) {
 		return errors.Is(err, redisstore.ErrUnavailable)
 	})
 	proxy.Pass()
-	redistest.Eventually(t, patience, "the recovery to be logged", func() bool { return works(r) && len(log.lines()) == 2 })
+	redistest.Eventually(t, patience, "the recovery to be logged", func() bool { return works(r) && len(log.Lines("")) == 2 })
 	for range 9 {
 		works(r)
 		proxy.DropReply(1)
 		works(r)
 	}
-	if lines := log.lines(); len(lines) != 2 {
+	if lines := log.Lines(""); len(lines) != 2 {
 		t.Errorf("an outage, and 9 failures after it: got\n%s\nwant the two lines of the outage", strings.Join(lines, "\n"))
 	}
 }

@@ -1,14 +1,11 @@
 package redisstore_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
 	"net"
 	"strconv"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,6 +16,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/gcratest"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
+	"github.com/seed-e377111c/ratelimit/internal/diagtest"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
@@ -57,30 +55,12 @@ func newClient(t testing.TB, o *redis.Options) *redis.Client {
 	return c
 }
 
-// journal is a log that a test reads while it is being written.
-type journal struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.buf.Write(p)
-}
-
-func (j *journal) lines() []string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return strings.Split(strings.TrimSpace(j.buf.String()), "\n")
-}
-
 // impatient is a store on a client whose own settings are those of go-redis.
-func impatient(t *testing.T, addr string) (*redisstore.Store, *journal) {
+func impatient(t *testing.T, addr string) (*redisstore.Store, *diagtest.Text) {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: addr})
 	t.Cleanup(func() { client.Close() })
-	log := new(journal)
+	log := new(diagtest.Text)
 	r := redisstore.New(client)
 	r.Timeout = 100 * time.Millisecond
 	r.Logger = slog.New(slog.NewTextHandler(log, nil))
@@ -92,26 +72,6 @@ var plenty = gcra.Charge{Subject: "someone", Policy: "p", Limit: gcra.PerSecond(
 func works(r *redisstore.Store) bool {
 	_, err := gcra.Take(context.Background(), r, plenty)
 	return err == nil
-}
-
-// calls is how often a server has run a command since CONFIG RESETSTAT.
-func calls(t testing.TB, client *redis.Client, command string) (n int) {
-	t.Helper()
-	for line := range strings.Lines(client.Info(context.Background(), "commandstats").Val()) {
-		if rest, ok := strings.CutPrefix(line, "cmdstat_"+command+":calls="); ok {
-			if _, err := fmt.Sscanf(rest, "%d", &n); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	return n
-}
-
-func resetStats(t testing.TB, client *redis.Client) {
-	t.Helper()
-	if err := client.ConfigResetStat(context.Background()).Err(); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // spentOf is how many units of an hourly bucket of n are gone, as r's Redis
@@ -127,41 +87,10 @@ func hourly(subject string, n int64) gcra.Charge {
 
 const tick = 100 * time.Nanosecond
 
-// keysOf lists the keys with the prefix, on all servers of the client.
-func keysOf(t testing.TB, client redis.UniversalClient, prefix string) []string {
-	t.Helper()
-	var mu sync.Mutex
-	var keys []string
-	scan := func(ctx context.Context, c *redis.Client) error {
-		it := c.Scan(ctx, 0, prefix+"*", 1000).Iterator()
-		for it.Next(ctx) {
-			mu.Lock()
-			keys = append(keys, it.Val())
-			mu.Unlock()
-		}
-		return it.Err()
-	}
-	ctx, err := context.Background(), error(nil)
-	switch c := client.(type) {
-	case *redis.Client:
-		err = scan(ctx, c)
-	case *redis.ClusterClient:
-		err = c.ForEachMaster(ctx, scan)
-	case *redis.Ring:
-		err = c.ForEachShard(ctx, scan)
-	default:
-		err = fmt.Errorf("do not know how to scan a %T", client)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return keys
-}
-
 // tatOf is the stored TAT of the only key with the prefix.
 func onlyKey(t testing.TB, client redis.UniversalClient, prefix string) (key string, tat int64) {
 	t.Helper()
-	keys := keysOf(t, client, prefix)
+	keys := redistest.Keys(t, client, prefix)
 	if len(keys) != 1 {
 		t.Fatalf("got keys %q with prefix %s; want one", keys, prefix)
 	}
@@ -198,20 +127,6 @@ func (o *observed) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 func (o *observed) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
-}
-
-// crowd runs f for n callers at once and waits for all.
-func crowd(n int, f func(i int)) {
-	var wg sync.WaitGroup
-	start := make(chan struct{})
-	for i := range n {
-		wg.Go(func() {
-			<-start
-			f(i)
-		})
-	}
-	close(start)
-	wg.Wait()
 }
 
 func serverSays(t *testing.T, s *redistest.Server, words ...string) {

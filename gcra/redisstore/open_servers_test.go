@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -101,7 +102,7 @@ func TestEveryWayToRedis(t *testing.T) {
 		{"cluster over TLS, private CA, a seed by another name", with(byName, privateCA), cluster.Client()},
 		{"Sentinel", redisstore.New(failover), sentinel.Client()},
 	}
-	ca := startProcess(t, idleURL+"="+tls13.URL(), "SSL_CERT_FILE="+certs.CAFile)
+	ca := redistest.StartProcess(t, idleURL, certs.CAFile+" "+tls13.URL())
 
 	time.Sleep(idle)
 	for _, way := range ways {
@@ -121,11 +122,11 @@ func TestEveryWayToRedis(t *testing.T) {
 		})
 	}
 	t.Run("TLS 1.3, SSL_CERT_FILE", func(t *testing.T) {
-		ca.write(t, "ask")
-		if got := ca.read(t); got != "decided" {
+		ca.Write("ask")
+		if got := ca.Read(); got != "decided" {
 			t.Error(got)
 		}
-		ca.end(t)
+		ca.End()
 		if keys := tls13.Client().Keys(t.Context(), "rl:{child*").Val(); len(keys) < idleCalls-mayFail {
 			t.Errorf("got %d keys of the child in Redis; want %d", len(keys), idleCalls)
 		}
@@ -166,11 +167,15 @@ func askIdle(ctx context.Context, r *redisstore.Store, subject string) (asked, f
 	return asked, failed, last
 }
 
-// idleURL makes this test binary a program that opens the URL, is idle, and asks
-// when it reads a line.
-const idleURL = "GCRA_TEST_IDLE_URL"
+// idleURL makes this test binary a program that opens a store, is idle, and calls
+// it when it reads a line. The value is a file of CA certificates, a space and a URL.
+const idleURL = "REDISSTORE_TEST_IDLE_URL"
 
-func idleChild(rawURL string, in io.Reader, out io.Writer) error {
+func idleChild(arg string, in io.Reader, out io.Writer) error {
+	caFile, rawURL, _ := strings.Cut(arg, " ")
+	if err := os.Setenv("SSL_CERT_FILE", caFile); err != nil {
+		return err
+	}
 	r, err := redisstore.Open(rawURL)
 	if err != nil {
 		return err

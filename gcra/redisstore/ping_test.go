@@ -41,8 +41,8 @@ func TestPingCluster(t *testing.T) {
 		c.Subject = fmt.Sprint(i)
 		_, _ = gcra.Take(t.Context(), alone, c)
 	}
-	redistest.Eventually(t, patience, "the line", func() bool { return log.lines()[0] != "" })
-	lines := slices.DeleteFunc(log.lines(), func(l string) bool { return strings.Contains(l, "no answer within") })
+	redistest.Eventually(t, patience, "the line", func() bool { return len(log.Lines("")) > 0 })
+	lines := slices.DeleteFunc(log.Lines(""), func(l string) bool { return strings.Contains(l, "no answer within") })
 	if len(lines) != 1 || !strings.Contains(lines[0], "level=ERROR") || !strings.Contains(lines[0], "redis://host1:6379,host2:6379") {
 		t.Errorf("one node as if it were alone: got\n%s\nwant one line that says what URL to use", strings.Join(lines, "\n"))
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,37 +20,13 @@ import (
 
 // childURL makes this test binary one of the processes of a test: it is the
 // Redis that they share.
-const childURL = "GCRA_TEST_CHILD_URL"
+const childURL = "REDISSTORE_TEST_CHILD_URL"
 
 func TestMain(m *testing.M) {
-	if url := os.Getenv(childURL); url != "" {
-		if err := child(url, os.Stdin, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
-	if url := os.Getenv(waitURL); url != "" {
-		if err := waitingChild(url, os.Stdin, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
-	if urls := os.Getenv(partnerURL); urls != "" {
-		if err := callingChild(urls, os.Stdin, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
-	if url := os.Getenv(idleURL); url != "" {
-		if err := idleChild(url, os.Stdin, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
+	redistest.Child(childURL, child)
+	redistest.Child(waitURL, waitingChild)
+	redistest.Child(partnerURL, callingChild)
+	redistest.Child(idleURL, idleChild)
 	os.Exit(diagtest.Quiet(m).Run())
 }
 
@@ -103,23 +78,14 @@ func TestProcesses(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			url := tt.url(t)
-			var children [4]*process
-			for i := range children {
-				children[i] = startProcess(t, childURL+"="+url)
-			}
-			for _, p := range children {
-				if got := p.read(t); got != "ready" {
-					t.Fatalf("a child says %q; want ready", got)
-				}
-			}
+			children := startProcesses(t, 4, childURL, tt.url(t))
 			for round := range 5 {
 				for _, p := range children {
-					p.write(t, fmt.Sprint("round ", round))
+					p.Write(fmt.Sprint("round ", round))
 				}
 				total := 0
 				for _, p := range children {
-					n, err := strconv.Atoi(p.read(t))
+					n, err := strconv.Atoi(p.Read())
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -130,64 +96,23 @@ func TestProcesses(t *testing.T) {
 				}
 			}
 			for _, p := range children {
-				p.end(t)
+				p.End()
 			}
 		})
 	}
 }
 
-// process is this test binary, run again.
-type process struct {
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *bufio.Reader
-}
-
-func startProcess(t *testing.T, env ...string) *process {
+// startProcesses starts n processes and returns when each has written "ready".
+func startProcesses(t *testing.T, n int, name, arg string) []*redistest.Process {
 	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
+	processes := make([]*redistest.Process, n)
+	for i := range processes {
+		processes[i] = redistest.StartProcess(t, name, arg)
 	}
-	p := &process{cmd: exec.CommandContext(t.Context(), exe)}
-	p.cmd.Env = append(os.Environ(), env...)
-	p.cmd.Stderr = os.Stderr
-	if p.in, err = p.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
+	for _, p := range processes {
+		if got := p.Read(); got != "ready" {
+			t.Fatalf("a process writes %q; want ready", got)
+		}
 	}
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.out = bufio.NewReader(out)
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
-func (p *process) write(t *testing.T, line string) {
-	t.Helper()
-	if _, err := fmt.Fprintln(p.in, line); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func (p *process) read(t *testing.T) string {
-	t.Helper()
-	line, err := p.out.ReadString('\n')
-	if err != nil {
-		t.Fatalf("reading from a child: %v", err)
-	}
-	return strings.TrimSpace(line)
-}
-
-func (p *process) end(t *testing.T) {
-	t.Helper()
-	if err := p.in.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := p.cmd.Wait(); err != nil {
-		t.Errorf("a child: %v", err)
-	}
+	return processes
 }

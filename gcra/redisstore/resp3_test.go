@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
+	"github.com/seed-e377111c/ratelimit/internal/diagtest"
 )
 
 // A client with TLS and RESP3 may not answer within 50 ms. The store says so
@@ -41,7 +42,7 @@ func TestRESP3OverTLSIsLogged(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Cleanup(func() { tt.client.Close() })
-			log := new(journal)
+			log := new(diagtest.Text)
 			r := redisstore.New(tt.client)
 			r.Timeout, r.Logger = tt.timeout, slog.New(slog.NewTextHandler(log, nil))
 			for range 2 {
@@ -53,7 +54,7 @@ func TestRESP3OverTLSIsLogged(t *testing.T) {
 			if tt.warns {
 				want = 1
 			}
-			got := strings.Join(log.lines(), "\n")
+			got := strings.Join(log.Lines(""), "\n")
 			if n := strings.Count(got, "code=redis-resp3-tls"); n != want {
 				t.Errorf("got %d lines with code=redis-resp3-tls; want %d:\n%s", n, want, got)
 			}

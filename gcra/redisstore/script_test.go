@@ -160,7 +160,7 @@ func TestScriptFlush(t *testing.T) {
 	client := unhurried(t, redistest.Start(t).Addr)
 	r := newStore(client)
 	gcratest.MustTake(t, r, hourly("s", 100))
-	resetStats(t, client)
+	redistest.ResetStats(t, client)
 	for i := range int64(10) {
 		if err := client.ScriptFlush(t.Context()).Err(); err != nil {
 			t.Fatal(err)
@@ -170,7 +170,7 @@ func TestScriptFlush(t *testing.T) {
 		}
 		gcratest.MustTake(t, r, hourly("other", 100))
 	}
-	if evalsha, eval, load := calls(t, client, "evalsha"), calls(t, client, "eval"), calls(t, client, "script|load"); evalsha+eval+load != 30 || eval+load != 10 {
+	if evalsha, eval, load := redistest.Calls(t, client, "evalsha"), redistest.Calls(t, client, "eval"), redistest.Calls(t, client, "script|load"); evalsha+eval+load != 30 || eval+load != 10 {
 		t.Errorf("20 calls and 10 flushes: got %d EVALSHA, %d EVAL, %d SCRIPT LOAD; want 30 in all, of which 10 no EVALSHA", evalsha, eval, load)
 	}
 }
@@ -188,12 +188,12 @@ func TestLostReplyChargesOnce(t *testing.T) {
 	sees.Prefix = r.Prefix
 	gcratest.MustTake(t, r, hourly("s", 100))
 	for i := range int64(3) {
-		resetStats(t, direct)
+		redistest.ResetStats(t, direct)
 		proxy.DropReply(1)
 		if _, err := gcra.Take(t.Context(), r, hourly("s", 100)); err == nil {
 			t.Error("got no error for a reply that was lost")
 		}
-		if n := calls(t, direct, "evalsha"); n != 1 {
+		if n := redistest.Calls(t, direct, "evalsha"); n != 1 {
 			t.Errorf("got %d EVALSHA; want 1", n)
 		}
 		if got, want := spentOf(t, sees, "s", 100), 2+i; got != want {
@@ -232,7 +232,7 @@ func TestLostReplyChargesOnceOnARing(t *testing.T) {
 		for _, s := range subjects {
 			before[s] = spentOf(t, sees, s, 100)
 		}
-		resetStats(t, direct)
+		redistest.ResetStats(t, direct)
 		proxy.DropReply(1)
 		if _, err := r.Take(t.Context(), group); err == nil {
 			t.Fatal("got no error for a reply that was lost")

@@ -164,7 +164,7 @@ func TestRedisKeys(t *testing.T) {
 		r.Prefix, r.Timeout = tt.prefix, patience
 		gcratest.MustTake(t, r, gcra.Charge{Subject: "ip:192.0.2.7", Policy: "login", Limit: gcra.PerHour(5), Cost: 1})
 		if n := client.Exists(t.Context(), tt.want).Val(); n != 1 {
-			t.Errorf("prefix %q: got keys %q; want %q", tt.prefix, keysOf(t, client, "*"), tt.want)
+			t.Errorf("prefix %q: got keys %q; want %q", tt.prefix, redistest.Keys(t, client, "*"), tt.want)
 		}
 	}
 	for _, prefix := range []string{"{rl}:", "a{", "}"} {
@@ -188,7 +188,7 @@ func TestRedisTooManyCharges(t *testing.T) {
 	if _, err := r.Take(t.Context(), charges); err == nil {
 		t.Error("got no error for 257 charges")
 	}
-	if keys := keysOf(t, client, r.Prefix); len(keys) != 0 {
+	if keys := redistest.Keys(t, client, r.Prefix); len(keys) != 0 {
 		t.Errorf("got %d keys charged; want none", len(keys))
 	}
 	gcratest.MustTake(t, r, charges[:256]...)

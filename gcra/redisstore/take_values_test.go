@@ -79,7 +79,7 @@ func TestRedisKeysExpire(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	keys := keysOf(t, client, r.Prefix)
+	keys := redistest.Keys(t, client, r.Prefix)
 	if len(keys) == 0 {
 		t.Error("got no keys")
 	}
@@ -206,7 +206,7 @@ func TestDamagedBucketFailsNoNeighbour(t *testing.T) {
 	if err := client.LPush(ctx, r.Prefix+"{6}:p", "a", "list").Err(); err != nil {
 		t.Fatal(err)
 	}
-	crowd(200, func(i int) {
+	redistest.Together(200, func(i int) {
 		res, err := gcra.Take(ctx, r, gcra.Charge{Subject: fmt.Sprint(i), Policy: "p", Limit: gcra.PerHour(20), Cost: 1})
 		if err != nil || i > 6 && !res.Allowed {
 			t.Errorf("caller %d: %+v, %v", i, res, err)

@@ -23,7 +23,7 @@ import (
 )
 
 // waitURL makes this test binary a process whose goroutines take turns.
-const waitURL = "GCRA_TEST_WAIT_URL"
+const waitURL = "REDISSTORE_TEST_WAIT_URL"
 
 const waiters = 20 // goroutines of such a process
 
@@ -84,15 +84,7 @@ const turn = 20 * time.Millisecond
 func TestProcessesTakeTurns(t *testing.T) {
 	server := redistest.Start(t)
 	url := server.URL() + "?read_timeout=20s"
-	var children [8]*process
-	for i := range children {
-		children[i] = startProcess(t, waitURL+"="+url)
-	}
-	for _, p := range children {
-		if got := p.read(t); got != "ready" {
-			t.Fatalf("a child says %q; want ready", got)
-		}
-	}
+	children := startProcesses(t, 8, waitURL, url)
 	// A queue to begin with, so that all have asked before anyone goes.
 	const queue = 100
 	r := newStore(server.Client())
@@ -108,7 +100,7 @@ func TestProcessesTakeTurns(t *testing.T) {
 		}
 	}
 	for _, p := range children {
-		p.write(t, "2")
+		p.Write("2")
 	}
 	type call struct {
 		who string
@@ -117,14 +109,14 @@ func TestProcessesTakeTurns(t *testing.T) {
 	calls := make([]call, 0, 2*waiters*len(children))
 	for i, p := range children {
 		for range 2 * waiters {
-			who, at, _ := strings.Cut(p.read(t), " ")
+			who, at, _ := strings.Cut(p.Read(), " ")
 			us, err := strconv.ParseInt(at, 10, 64)
 			if err != nil {
 				t.Fatal(err)
 			}
 			calls = append(calls, call{fmt.Sprint(i, "/", who), time.Duration(us) * time.Microsecond})
 		}
-		p.end(t)
+		p.End()
 	}
 	slices.SortFunc(calls, func(a, b call) int { return int(a.at - b.at) })
 
@@ -146,9 +138,9 @@ func TestProcessesTakeTurns(t *testing.T) {
 // partnerURL makes this test binary a process whose goroutines call a partner,
 // once a second over all processes: the Redis and the partner, with a space
 // between.
-const partnerURL = "GCRA_TEST_PARTNER_URL"
+const partnerURL = "REDISSTORE_TEST_PARTNER_URL"
 
-// callingChild calls the partner in turns until it is killed.
+// callingChild calls the partner in turns until its input ends.
 func callingChild(urls string, in io.Reader, out io.Writer) error {
 	redisURL, partner, _ := strings.Cut(urls, " ")
 	r, err := redisstore.Open(redisURL)
@@ -192,6 +184,10 @@ func callingChild(urls string, in io.Reader, out io.Writer) error {
 			}
 		}()
 	}
+	go func() {
+		_, err := io.Copy(io.Discard, in)
+		failed <- err
+	}()
 	return <-failed
 }
 
@@ -218,15 +214,7 @@ func TestPartnerSeesTurns(t *testing.T) {
 		}
 	}))
 	defer partner.Close()
-	var children [8]*process
-	for i := range children {
-		children[i] = startProcess(t, partnerURL+"="+server.URL()+" "+partner.URL)
-	}
-	for _, p := range children {
-		if got := p.read(t); got != "ready" {
-			t.Fatalf("a child says %q; want ready", got)
-		}
-	}
+	children := startProcesses(t, 8, partnerURL, server.URL()+" "+partner.URL)
 	// Two turns go by in which all ask, so that it is seen who asks again.
 	queue := newStore(server.Client())
 	queue.Prefix = "rl:"
@@ -234,12 +222,11 @@ func TestPartnerSeesTurns(t *testing.T) {
 	gcratest.MustTake(t, queue, turns)
 	gcratest.MustTake(t, queue, turns)
 	for _, p := range children {
-		p.write(t, "go")
+		p.Write("go")
 	}
 	time.Sleep(33 * time.Second)
 	for _, p := range children {
-		_ = p.cmd.Process.Kill()
-		_ = p.cmd.Wait()
+		p.End()
 	}
 	mu.Lock()
 	defer mu.Unlock()
