@@ -16,7 +16,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-const year = 366 * 24 * time.Hour // the longest that a bucket may take to refill
+const year = 366 * 24 * time.Hour // the longest time to refill
 
 func TestConstructors(t *testing.T) {
 	for _, tt := range []struct{ got, want gcra.Limit }{
@@ -82,7 +82,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// emission is T as a store keeps it: how long one unit takes to come back.
+// emission is T as a store uses it: the time after which one unit is back.
 func emission(t testing.TB, l gcra.Limit) time.Duration {
 	t.Helper()
 	c := new(clock)
@@ -93,13 +93,12 @@ func emission(t testing.TB, l gcra.Limit) time.Duration {
 	return r.ResetAfter
 }
 
-// The rate is within 0.05 % of what was asked up to 10,000 a second, within 5 %
-// at the fastest.
+// The rate is exact to 0.05 % up to 10,000 a second, and to 5 % at the fastest.
 func TestEmission(t *testing.T) {
 	off := func(l gcra.Limit) float64 {
-		asked := new(big.Rat).SetFrac64(int64(l.Per), l.Count)
-		kept := new(big.Rat).SetInt64(int64(emission(t, l)))
-		r, _ := kept.Quo(asked, kept).Float64() // rate kept / rate asked
+		limit := new(big.Rat).SetFrac64(int64(l.Per), l.Count)
+		used := new(big.Rat).SetInt64(int64(emission(t, l)))
+		r, _ := used.Quo(limit, used).Float64() // rate used / rate of the limit
 		return math.Abs(r - 1)
 	}
 	for n := int64(1); n <= 10_000; n++ {
@@ -189,7 +188,7 @@ func TestParseLimit(t *testing.T) {
 	}
 }
 
-// An error repeats no more than a line of what it was given.
+// An error repeats at most a line of its input.
 func TestParseLimitErrorIsBounded(t *testing.T) {
 	long := strings.Repeat("9", 1<<20)
 	for _, text := range []string{long, long + "/minute", "1/" + long, "1/minute burst " + long} {
@@ -218,8 +217,8 @@ func TestLimitString(t *testing.T) {
 	}
 }
 
-// Whatever ParseLimit reads is valid, and String writes it so that it reads the
-// same; whatever is valid, String writes so that ParseLimit reads it.
+// What ParseLimit returns is valid, and ParseLimit reads back what String writes of
+// any valid limit.
 func FuzzParseLimit(f *testing.F) {
 	for _, text := range []string{
 		"10/second", "100/minute burst 20", "25/5s", "1/1h30m", "0/minute", "1/day burst 400", "+5/hour", "1/1us", "1/999ns",
@@ -287,7 +286,7 @@ func TestCapacityAndInterval(t *testing.T) {
 	}
 }
 
-// settings are a program's, in a file.
+// settings is a configuration file with limits.
 type settings struct {
 	Login gcra.Limit            `json:"login" yaml:"login"`
 	Other *gcra.Limit           `json:"other" yaml:"other"`
@@ -317,7 +316,7 @@ func TestLimitInFiles(t *testing.T) {
 				t.Errorf("got plans %v; want 100/hour burst 20 and the zero Limit", s.Plans)
 			}
 			if got, err := format.marshal(s); err != nil || string(got) != format.text {
-				t.Errorf("written again: got %s, %v; want %s", got, err, format.text)
+				t.Errorf("marshalled: got %s, %v; want %s", got, err, format.text)
 			}
 			for _, wrong := range []string{"100/fortnight", "0/minute", " "} {
 				if err := format.unmarshal([]byte(`{"login": "`+wrong+`"}`), &s); err == nil || !strings.Contains(err.Error(), `gcra: limit "`+wrong+`"`) {
@@ -338,12 +337,12 @@ func TestLimitInFiles(t *testing.T) {
 }
 
 func TestLimitFlag(t *testing.T) {
-	parse := func(otherwise gcra.Limit, args ...string) (gcra.Limit, string, error) {
+	parse := func(byDefault gcra.Limit, args ...string) (gcra.Limit, string, error) {
 		var l gcra.Limit
 		var usage strings.Builder
 		set := flag.NewFlagSet("server", flag.ContinueOnError)
 		set.SetOutput(io.Discard)
-		set.TextVar(&l, "limit", otherwise, "requests of a client")
+		set.TextVar(&l, "limit", byDefault, "requests of a client")
 		err := set.Parse(args)
 		set.SetOutput(&usage)
 		set.PrintDefaults()

@@ -10,8 +10,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra/slidinglog"
 )
 
-// A peek takes nothing, sees an empty bucket where there is a queue, and with an
-// invalid limit is an error.
+// A peek takes nothing, shows a queue as an empty bucket, and returns an error for
+// an invalid limit.
 func TestPeek(t *testing.T) {
 	now := time.Unix(0, 0)
 	store := &gcra.Memory{Now: func() time.Time { return now }}
@@ -47,7 +47,7 @@ func TestPeek(t *testing.T) {
 	}
 }
 
-// An error about a charge names the field as the program spells it.
+// An error about a charge has the name of the field.
 func TestInvalidChargeNamesField(t *testing.T) {
 	for want, c := range map[string]gcra.Charge{
 		"MaxWait is -1ns": {MaxWait: -1}, "MaxDelay is -1ns": {MaxDelay: -1}, "cost is -1": {Cost: -1},
