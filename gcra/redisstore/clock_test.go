@@ -8,11 +8,13 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/gcra/internal/gcratest"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
-// shift moves the TAT of every key with the prefix back by d. To the store that
-// is as if time had gone on by d, which no command can do to a Redis.
+// shift moves the TAT of every key with the prefix back by d. For the store that
+// is the same as if d had passed; the clock of a Redis cannot be set.
 func shift(t testing.TB, client redis.UniversalClient, prefix string, d time.Duration) {
 	t.Helper()
 	ctx := context.Background()
@@ -22,7 +24,7 @@ func shift(t testing.TB, client redis.UniversalClient, prefix string, d time.Dur
 			continue // has just expired
 		}
 		if err == nil {
-			err = client.SetArgs(ctx, key, tat-int64(d/tick), redis.SetArgs{Mode: "XX", KeepTTL: true}).Err()
+			err = client.SetArgs(ctx, key, tat-int64(d/gcratest.Tick), redis.SetArgs{Mode: "XX", KeepTTL: true}).Err()
 		}
 		if err != nil && err != redis.Nil {
 			t.Fatalf("shifting %s by %v: %v", key, d, err)
@@ -30,33 +32,31 @@ func shift(t testing.TB, client redis.UniversalClient, prefix string, d time.Dur
 	}
 }
 
-// stoppedClock is the time of a Redis as its scripts see it: that of the key
-// "clock", in ticks.
+// stoppedClock is the clock of take.lua after stopClock: the key "clock", in ticks.
 type stoppedClock struct {
 	t      testing.TB
 	client *redis.Client
 	ticks  atomic.Int64
 }
 
-// stopClock makes the client send, in the place of take.lua, a script of the
-// same text but for the two lines that read the time, and for the TTL, which
-// must not run out on a clock that does not move.
+// stopClock changes the take.lua that the client sends: it reads the time from a
+// key, and values do not expire, since Redis would expire them by its own clock.
 func stopClock(t testing.TB, client *redis.Client) *stoppedClock {
 	t.Helper()
 	text := takeLua(t)
-	variant := text
+	stopped := text
 	for _, r := range [][2]string{
 		{"local time = redis.call('TIME')\n", ""},
 		{"local now = (time[1] - 1735689600) * 10000000 + time[2] * 10\n", "local now = tonumber(redis.call('GET', 'clock'))\n"},
 		{"math.max(ceil(to / 10000), 1)", "1e10"},
 		{"ceil(to / 10000)", "1e10"},
 	} {
-		if n := strings.Count(variant, r[0]); n != 1 {
+		if n := strings.Count(stopped, r[0]); n != 1 {
 			t.Fatalf("take.lua has %q %d times; want once", r[0], n)
 		}
-		variant = strings.Replace(variant, r[0], r[1], 1)
+		stopped = strings.Replace(stopped, r[0], r[1], 1)
 	}
-	client.AddHook(replaceScript{strings.NewReplacer(text, variant, shaOf(text), shaOf(variant))})
+	client.AddHook(replaceScript(text, stopped))
 	c := &stoppedClock{t: t, client: client}
 	if err := c.set(5e14); err != nil {
 		t.Fatal(err)
@@ -64,44 +64,28 @@ func stopClock(t testing.TB, client *redis.Client) *stoppedClock {
 	return c
 }
 
-// set puts the clock to ticks since the epoch of the TATs.
+// set sets the clock to ticks since the epoch of the TATs.
 func (c *stoppedClock) set(ticks int64) error {
 	c.ticks.Store(ticks)
 	return c.client.Set(context.Background(), "clock", ticks, 0).Err()
 }
 
 func (c *stoppedClock) advance(d time.Duration) {
-	if err := c.set(c.ticks.Load() + int64(d/tick)); err != nil {
+	if err := c.set(c.ticks.Load() + int64(d/gcratest.Tick)); err != nil {
 		c.t.Errorf("setting the clock: %v", err)
 	}
 }
 
-// replaceScript is a hook that sends other scripts than it is told to.
-type replaceScript struct{ *strings.Replacer }
-
-func (r replaceScript) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (r replaceScript) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		r.rewrite(cmd)
-		return next(ctx, cmd)
-	}
-}
-
-func (r replaceScript) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		for _, cmd := range cmds {
-			r.rewrite(cmd)
+// replaceScript sends one script in the place of another.
+func replaceScript(text, with string) scriptHook {
+	replacer := strings.NewReplacer(text, with, shaOf(text), shaOf(with))
+	return func(cmd redis.Cmder) error {
+		i := 1
+		if cmd.Name() == "script" {
+			i = 2
 		}
-		return next(ctx, cmds)
-	}
-}
-
-func (r replaceScript) rewrite(cmd redis.Cmder) {
-	switch args := cmd.Args(); cmd.Name() {
-	case "eval", "evalsha":
-		args[1] = r.Replace(args[1].(string))
-	case "script":
-		args[2] = r.Replace(args[2].(string))
+		args := cmd.Args()
+		args[i] = replacer.Replace(args[i].(string))
+		return nil
 	}
 }

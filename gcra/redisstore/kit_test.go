@@ -2,10 +2,10 @@ package redisstore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,19 +14,18 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
-	"github.com/seed-e377111c/ratelimit/gcra/internal/gcratest"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/diagtest"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
-// patience is the Timeout of stores whose speed is not the story.
+// patience is the Timeout in tests that are not about it.
 const patience = 20 * time.Second
 
 var prefixes atomic.Int64
 
-// newStore returns a store on client that shares no key with any other. It has
-// no mirror: tests move time and damage values behind its back.
+// newStore returns a store with its own prefix and without a denial cache, since
+// tests change the values in Redis directly.
 func newStore(client redis.UniversalClient) *redisstore.Store {
 	r := redisstore.New(client)
 	r.Prefix = fmt.Sprintf("rl-%d:", prefixes.Add(1))
@@ -35,16 +34,37 @@ func newStore(client redis.UniversalClient) *redisstore.Store {
 	return r
 }
 
-// anyRedis is redistest.Any with a client that is as patient as newStore.
-func anyRedis(t testing.TB) *redis.Client { return unhurried(t, redistest.Any(t).Options().Addr) }
-
-func embedded(t testing.TB) *redis.Client {
-	return unhurried(t, redistest.StartEmbedded(t).Options().Addr)
+// openStore opens a URL and closes the store when the test ends.
+func openStore(t testing.TB, url string) *redisstore.Store {
+	t.Helper()
+	r, err := redisstore.Open(url)
+	if err != nil {
+		t.Fatalf("%s: %v", url, err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil && !errors.Is(err, redis.ErrClosed) {
+			t.Errorf("%s: Close: %v", url, err)
+		}
+	})
+	return r
 }
 
-func unhurried(t testing.TB, addr string) *redis.Client {
+// logged sets a Logger and returns what it writes.
+func logged(r *redisstore.Store) *diagtest.Text {
+	log := new(diagtest.Text)
+	r.Logger = slog.New(slog.NewTextHandler(log, nil))
+	return log
+}
+
+// defaultClientStore returns a store on a client with go-redis' default options,
+// a Timeout of 100 ms and its log.
+func defaultClientStore(t testing.TB, addr string) (*redisstore.Store, *diagtest.Text) {
 	t.Helper()
-	return newClient(t, &redis.Options{Addr: addr, ReadTimeout: patience, WriteTimeout: patience, DialTimeout: patience})
+	client := redis.NewClient(&redis.Options{Addr: addr})
+	t.Cleanup(func() { client.Close() })
+	r := redisstore.New(client)
+	r.Timeout = 100 * time.Millisecond
+	return r, logged(r)
 }
 
 func newClient(t testing.TB, o *redis.Options) *redis.Client {
@@ -55,87 +75,102 @@ func newClient(t testing.TB, o *redis.Options) *redis.Client {
 	return c
 }
 
-// impatient is a store on a client whose own settings are those of go-redis.
-func impatient(t *testing.T, addr string) (*redisstore.Store, *diagtest.Text) {
+// patientClient returns a client whose timeouts are patience.
+func patientClient(t testing.TB, addr string) *redis.Client {
 	t.Helper()
-	client := redis.NewClient(&redis.Options{Addr: addr})
-	t.Cleanup(func() { client.Close() })
-	log := new(diagtest.Text)
-	r := redisstore.New(client)
-	r.Timeout = 100 * time.Millisecond
-	r.Logger = slog.New(slog.NewTextHandler(log, nil))
-	return r, log
+	return newClient(t, &redis.Options{Addr: addr, ReadTimeout: patience, WriteTimeout: patience, DialTimeout: patience})
 }
 
-var plenty = gcra.Charge{Subject: "someone", Policy: "p", Limit: gcra.PerSecond(100_000), Cost: 1}
+func anyRedis(t testing.TB) *redis.Client { return patientClient(t, redistest.Any(t).Options().Addr) }
 
-func works(r *redisstore.Store) bool {
-	_, err := gcra.Take(context.Background(), r, plenty)
-	return err == nil
+func embedded(t testing.TB) *redis.Client {
+	return patientClient(t, redistest.StartEmbedded(t).Options().Addr)
 }
 
-// spentOf is how many units of an hourly bucket of n are gone, as r's Redis
-// has it.
-func spentOf(t testing.TB, r *redisstore.Store, subject string, n int64) int64 {
+// anyAndEmbedded are a real server, where there is one, and the embedded Redis.
+var anyAndEmbedded = []struct {
+	name string
+	open func(testing.TB) *redis.Client
+}{{"Any", anyRedis}, {"Embedded", embedded}}
+
+// do sends a server a command whose arguments contain no spaces.
+func do(t testing.TB, s *redistest.Server, command string) {
 	t.Helper()
-	return n - gcratest.MustTake(t, r, gcra.Charge{Subject: subject, Policy: "p", Limit: gcra.PerHour(n)})[0].Result.Remaining
+	var args []any
+	for arg := range strings.FieldsSeq(command) {
+		args = append(args, arg)
+	}
+	if err := s.Client().Do(t.Context(), args...).Err(); err != nil {
+		t.Fatalf("%s: %v", command, err)
+	}
 }
 
+// hourly is a charge of one unit on a limit of n an hour.
 func hourly(subject string, n int64) gcra.Charge {
 	return gcra.Charge{Subject: subject, Policy: "p", Limit: gcra.PerHour(n), Cost: 1}
 }
 
-const tick = 100 * time.Nanosecond
-
-// tatOf is the stored TAT of the only key with the prefix.
-func onlyKey(t testing.TB, client redis.UniversalClient, prefix string) (key string, tat int64) {
+// spent returns how many units of an hourly bucket of n are taken.
+func spent(t testing.TB, r *redisstore.Store, subject string, n int64) int64 {
 	t.Helper()
-	keys := redistest.Keys(t, client, prefix)
-	if len(keys) != 1 {
-		t.Fatalf("got keys %q with prefix %s; want one", keys, prefix)
-	}
-	v := client.Get(context.Background(), keys[0]).Val()
-	tat, err := strconv.ParseInt(v, 10, 64)
+	peek, err := gcra.Peek(t.Context(), r, subject, "p", gcra.PerHour(n))
 	if err != nil {
-		t.Fatalf("the value of %s is %q; want a plain integer", keys[0], v)
+		t.Fatal(err)
 	}
-	return keys[0], tat
+	return n - peek.Remaining
 }
 
-// observed is a client hook that sees each call of the script on its way, and
-// may fail it.
-type observed struct {
-	calls  atomic.Int64
-	onCall func(call int64, args []any) error
+// plenty is a charge that no test uses up.
+var plenty = gcra.Charge{Subject: "someone", Policy: "p", Limit: gcra.PerSecond(100_000), Cost: 1}
+
+// answers reports whether the store decides.
+func answers(r *redisstore.Store) bool {
+	_, err := gcra.Take(context.Background(), r, plenty)
+	return err == nil
 }
 
-func (o *observed) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+// breakerOpens calls the store until its breaker is open.
+func breakerOpens(t testing.TB, r *redisstore.Store) {
+	t.Helper()
+	redistest.Eventually(t, patience, "the breaker to open", func() bool {
+		_, err := gcra.Take(context.Background(), r, plenty)
+		return errors.Is(err, redisstore.ErrUnavailable)
+	})
 }
 
-func (o *observed) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+// scriptHook is called before the client sends EVAL, EVALSHA or SCRIPT. Its error
+// becomes that of the command.
+type scriptHook func(cmd redis.Cmder) error
+
+func (h scriptHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h scriptHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if name := cmd.Name(); name == "evalsha" || name == "eval" {
-			if err := o.onCall(o.calls.Add(1), cmd.Args()); err != nil {
-				cmd.SetErr(err)
-				return err
-			}
+		if err := h.call(cmd); err != nil {
+			return err
 		}
 		return next(ctx, cmd)
 	}
 }
 
-func (o *observed) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+func (h scriptHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			if err := h.call(cmd); err != nil {
+				return err
+			}
+		}
+		return next(ctx, cmds)
+	}
 }
 
-func serverSays(t *testing.T, s *redistest.Server, words ...string) {
-	t.Helper()
-	args := make([]any, len(words))
-	for i, w := range words {
-		args[i] = w
+func (h scriptHook) call(cmd redis.Cmder) error {
+	switch cmd.Name() {
+	case "eval", "evalsha", "script":
+		if err := h(cmd); err != nil {
+			cmd.SetErr(err)
+			return err
+		}
 	}
-	if err := s.Client().Do(t.Context(), args...).Err(); err != nil {
-		t.Fatalf("%v: %v", words, err)
-	}
+	return nil
 }

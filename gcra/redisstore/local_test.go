@@ -1,28 +1,23 @@
 package redisstore_test
 
 import (
-	"context"
 	"testing"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/internal/gcratest"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
-// The local store goes on from what Redis has said.
-func TestLocalIsWarm(t *testing.T) {
-	client := redistest.Any(t)
-	r := redisstore.New(client)
+// The local store starts from the last known state of each key.
+func TestLocalStartsFromRedis(t *testing.T) {
+	r := redisstore.New(redistest.Any(t))
 	r.Timeout = patience
-	c := gcra.Charge{Subject: "someone", Policy: "p", Limit: gcra.PerHour(10), Cost: 1}
 	for range 7 {
-		if _, err := gcra.Take(context.Background(), r, c); err != nil {
-			t.Fatal(err)
-		}
+		gcratest.MustTake(t, r, hourly("s", 10))
 	}
-	c.Cost = 0
-	res, err := gcra.Take(context.Background(), r.Local(), c)
-	if err != nil || res.Remaining != 3 {
-		t.Errorf("after 7 of 10 in Redis the local store has %+v, %v; want 3 remaining", res, err)
+	peek, err := gcra.Peek(t.Context(), r.Local(), "s", "p", gcra.PerHour(10))
+	if err != nil || peek.Remaining != 3 {
+		t.Errorf("after 7 of 10 in Redis: got %+v, %v in the local store; want 3 remaining", peek, err)
 	}
 }

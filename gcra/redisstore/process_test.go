@@ -8,7 +8,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -18,23 +17,22 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
-// childURL makes this test binary one of the processes of a test: it is the
-// Redis that they share.
-const childURL = "REDISSTORE_TEST_CHILD_URL"
+// processURL makes this test binary a process of TestProcesses, on the Redis of this URL.
+const processURL = "REDISSTORE_TEST_PROCESS_URL"
 
 func TestMain(m *testing.M) {
-	redistest.Child(childURL, child)
-	redistest.Child(waitURL, waitingChild)
-	redistest.Child(partnerURL, callingChild)
-	redistest.Child(idleURL, idleChild)
+	redistest.Child(processURL, process)
+	redistest.Child(waitURL, waitingProcess)
+	redistest.Child(partnerURL, callingProcess)
+	redistest.Child(idleURL, idleProcess)
 	os.Exit(diagtest.Quiet(m).Run())
 }
 
-const callers = 100 // goroutines of a child
+const callers = 100 // goroutines of a process
 
-// child takes from the subject on each line that it reads, with all its callers
-// at once, and writes how many passed.
-func child(url string, in io.Reader, out io.Writer) error {
+// process takes from the subject on each line that it reads, with all its callers
+// at once, and writes how many were allowed.
+func process(url string, in io.Reader, out io.Writer) error {
 	r, err := redisstore.Open(url)
 	if err != nil {
 		return err
@@ -43,30 +41,25 @@ func child(url string, in io.Reader, out io.Writer) error {
 	r.Timeout = patience
 	fmt.Fprintln(out, "ready")
 	for lines := bufio.NewScanner(in); lines.Scan(); {
-		var passed, failed atomic.Int64
-		var wg sync.WaitGroup
-		for range callers {
-			wg.Go(func() {
-				result, err := gcra.Take(context.Background(), r, gcra.Charge{Subject: lines.Text(), Policy: "p", Limit: gcra.PerHour(20), Cost: 1})
-				if err != nil {
-					fmt.Fprintln(os.Stderr, err)
-					failed.Add(1)
-				} else if result.Allowed {
-					passed.Add(1)
-				}
-			})
-		}
-		wg.Wait()
+		var allowed, failed atomic.Int64
+		redistest.Together(callers, func(int) {
+			result, err := gcra.Take(context.Background(), r, hourly(lines.Text(), 20))
+			if err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				failed.Add(1)
+			} else if result.Allowed {
+				allowed.Add(1)
+			}
+		})
 		if failed.Load() > 0 {
 			return fmt.Errorf("%d calls failed", failed.Load())
 		}
-		fmt.Fprintln(out, passed.Load())
+		fmt.Fprintln(out, allowed.Load())
 	}
 	return nil
 }
 
-// Four processes of a hundred callers each find a fresh bucket of 20: exactly
-// 20 pass in all.
+// Four processes of 100 callers take from a full bucket of 20: exactly 20 are allowed.
 func TestProcesses(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -78,13 +71,13 @@ func TestProcesses(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			children := startProcesses(t, 4, childURL, tt.url(t))
+			processes := startProcesses(t, 4, processURL, tt.url(t))
 			for round := range 5 {
-				for _, p := range children {
+				for _, p := range processes {
 					p.Write(fmt.Sprint("round ", round))
 				}
 				total := 0
-				for _, p := range children {
+				for _, p := range processes {
 					n, err := strconv.Atoi(p.Read())
 					if err != nil {
 						t.Fatal(err)
@@ -92,10 +85,10 @@ func TestProcesses(t *testing.T) {
 					total += n
 				}
 				if total != 20 {
-					t.Errorf("round %d: %d of %d passed; want 20", round, total, callers*len(children))
+					t.Errorf("round %d: %d of %d allowed; want 20", round, total, callers*len(processes))
 				}
 			}
-			for _, p := range children {
+			for _, p := range processes {
 				p.End()
 			}
 		})

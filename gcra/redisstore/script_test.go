@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,9 +19,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
-// answering runs a server that answers every script with reply and everything
-// else with OK.
-func answering(t *testing.T, reply string) (addr string) {
+// answering runs a server that answers the commands with reply, and others with OK.
+func answering(t *testing.T, reply string, commands ...string) (addr string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -33,13 +33,13 @@ func answering(t *testing.T, reply string) (addr string) {
 			if err != nil {
 				return
 			}
-			go answer(conn, reply)
+			go answer(conn, reply, commands)
 		}
 	}()
 	return ln.Addr().String()
 }
 
-func answer(conn net.Conn, reply string) {
+func answer(conn net.Conn, reply string, commands []string) {
 	defer conn.Close()
 	in := bufio.NewReader(conn)
 	for {
@@ -48,14 +48,13 @@ func answer(conn net.Conn, reply string) {
 			return
 		}
 		out := "+OK\r\n"
-		switch strings.ToLower(command[0]) {
-		case "hello":
-			out = "-ERR unknown command\r\n"
-			if len(command) > 1 && command[1] == "3" {
-				out = "%1\r\n$5\r\nproto\r\n:3\r\n"
-			}
-		case "eval", "evalsha":
+		switch name := strings.ToLower(command[0]); {
+		case slices.Contains(commands, name):
 			out = reply
+		case name == "hello" && len(command) > 1 && command[1] == "3":
+			out = "%1\r\n$5\r\nproto\r\n:3\r\n"
+		case name == "hello":
+			out = "-ERR unknown command\r\n"
 		}
 		if _, err := io.WriteString(conn, out); err != nil || out == "" {
 			return
@@ -63,7 +62,7 @@ func answer(conn net.Conn, reply string) {
 	}
 }
 
-// readCommand reads a command as clients send it: an array of bulk strings.
+// readCommand reads a command, an array of bulk strings.
 func readCommand(in *bufio.Reader) ([]string, error) {
 	number := func(kind string) (int, error) {
 		line, err := in.ReadString('\n')
@@ -91,11 +90,11 @@ func readCommand(in *bufio.Reader) ([]string, error) {
 	return command, nil
 }
 
-// Whatever a server that is almost Redis answers to the script is an error that
-// says what it was, and never a panic or a decision.
+// A reply of a wrong type or size is an error with the reply in it, and neither a
+// panic nor a decision.
 func TestOddReplies(t *testing.T) {
 	for _, tt := range []struct{ reply, want string }{
-		{"*2\r\n:0\r\n:0\r\n", ""}, // what it should be
+		{"*2\r\n:0\r\n:0\r\n", ""}, // the right one
 		{":0\r\n", "int64; want a list"},
 		{"$1\r\n0\r\n", "string; want a list"},
 		{"+OK\r\n", "string; want a list"},
@@ -120,10 +119,10 @@ func TestOddReplies(t *testing.T) {
 		{"hello\r\n", "redisstore: "},
 		{"*-5\r\n", "redisstore: "},
 		{"*99999999999999999999\r\n", "redisstore: "},
-		{"", "EOF"}, // it hangs up
+		{"", "EOF"}, // the server closes the connection
 	} {
 		for _, protocol := range []int{2, 3} {
-			client := newClient(t, &redis.Options{Addr: answering(t, tt.reply), Protocol: protocol})
+			client := newClient(t, &redis.Options{Addr: answering(t, tt.reply, "eval", "evalsha"), Protocol: protocol})
 			r := newStore(client)
 			r.Logger = slog.New(slog.DiscardHandler)
 			charges := []gcra.Charge{hourly("s", 10), hourly("s", 10)}
@@ -138,13 +137,13 @@ func TestOddReplies(t *testing.T) {
 	}
 }
 
-// Numbers that no script of ours answers make no sense of, but do no harm.
+// Numbers that take.lua never returns cause no panic and no error.
 func TestExtremeReplies(t *testing.T) {
 	for _, n := range []string{"9223372036854775807", "-9223372036854775808", "-1", "1", "9007199254740993"} {
-		client := newClient(t, &redis.Options{Addr: answering(t, fmt.Sprintf("*1\r\n:%s\r\n", n))})
-		for _, without := range []bool{true, false} {
+		client := newClient(t, &redis.Options{Addr: answering(t, fmt.Sprintf("*1\r\n:%s\r\n", n), "eval", "evalsha")})
+		for _, noCache := range []bool{true, false} {
 			r := newStore(client)
-			r.NoDenialCache = without
+			r.NoDenialCache = noCache
 			for _, cost := range []int64{0, 1, 10, 11} {
 				c := hourly("s", 10)
 				c.Cost = cost
@@ -154,10 +153,10 @@ func TestExtremeReplies(t *testing.T) {
 	}
 }
 
-// After SCRIPT FLUSH, as after a restart, a call costs one more trip, and
-// charges once.
+// After SCRIPT FLUSH, as after a restart, a call needs one more command, and charges
+// once.
 func TestScriptFlush(t *testing.T) {
-	client := unhurried(t, redistest.Start(t).Addr)
+	client := patientClient(t, redistest.Start(t).Addr)
 	r := newStore(client)
 	gcratest.MustTake(t, r, hourly("s", 100))
 	redistest.ResetStats(t, client)
@@ -170,17 +169,17 @@ func TestScriptFlush(t *testing.T) {
 		}
 		gcratest.MustTake(t, r, hourly("other", 100))
 	}
-	if evalsha, eval, load := redistest.Calls(t, client, "evalsha"), redistest.Calls(t, client, "eval"), redistest.Calls(t, client, "script|load"); evalsha+eval+load != 30 || eval+load != 10 {
-		t.Errorf("20 calls and 10 flushes: got %d EVALSHA, %d EVAL, %d SCRIPT LOAD; want 30 in all, of which 10 no EVALSHA", evalsha, eval, load)
+	evalsha, eval, load := redistest.Calls(t, client, "evalsha"), redistest.Calls(t, client, "eval"), redistest.Calls(t, client, "script|load")
+	if evalsha+eval+load != 30 || eval+load != 10 {
+		t.Errorf("20 calls and 10 flushes: got %d EVALSHA, %d EVAL, %d SCRIPT LOAD; want 30 in all, 20 of them EVALSHA", evalsha, eval, load)
 	}
 }
 
-// A script is not sent again when its reply is lost, although the client
-// retries commands: the charge is made once, and the error says that it is not
-// known.
+// A script is not sent again when its reply is lost, although the client retries
+// commands: Take returns an error, and the charge is made once.
 func TestLostReplyChargesOnce(t *testing.T) {
 	server := redistest.Start(t)
-	direct := unhurried(t, server.Addr)
+	direct := patientClient(t, server.Addr)
 	proxy := redistest.NewProxy(t, server.Addr)
 	client := newClient(t, &redis.Options{Addr: proxy.Addr}) // MaxRetries 3, go-redis's default
 	r := newStore(client)
@@ -191,96 +190,82 @@ func TestLostReplyChargesOnce(t *testing.T) {
 		redistest.ResetStats(t, direct)
 		proxy.DropReply(1)
 		if _, err := gcra.Take(t.Context(), r, hourly("s", 100)); err == nil {
-			t.Error("got no error for a reply that was lost")
+			t.Error("got no error for a lost reply")
 		}
 		if n := redistest.Calls(t, direct, "evalsha"); n != 1 {
 			t.Errorf("got %d EVALSHA; want 1", n)
 		}
-		if got, want := spentOf(t, sees, "s", 100), 2+i; got != want {
+		if got, want := spent(t, sees, "s", 100), 2+i; got != want {
 			t.Errorf("got %d spent; want %d", got, want)
 		}
-		spentOf(t, r, "s", 100) // a call that succeeds: three failures in a row would be an outage
+		spent(t, r, "s", 100) // succeeds: three failures in a row would open the breaker
 	}
-	// A refund neither gives back twice.
+	// The same for a refund.
 	proxy.DropReply(1)
 	if err := r.Refund(t.Context(), []gcra.Charge{hourly("s", 100)}); err == nil {
 		t.Error("got no error for a refund whose reply was lost")
 	}
-	if got := spentOf(t, sees, "s", 100); got != 3 {
+	if got := spent(t, sees, "s", 100); got != 3 {
 		t.Errorf("after a refund: got %d spent; want 3", got)
 	}
 }
 
-// The same where scripts for several subjects travel together.
-func TestLostReplyChargesOnceOnARing(t *testing.T) {
-	server := redistest.Start(t)
-	direct := unhurried(t, server.Addr)
-	proxy := redistest.NewProxy(t, server.Addr)
-	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": proxy.Addr}})
-	t.Cleanup(func() { ring.Close() })
-	r := newStore(ring)
-	sees := newStore(direct)
-	sees.Prefix = r.Prefix
-	subjects := []string{"a", "b", "c", "d"}
-	var group []gcra.Charge
-	for _, s := range subjects {
-		group = append(group, hourly(s, 100))
-	}
-	gcratest.MustTake(t, r, group...)
-	for range 5 {
-		before := make(map[string]int64)
-		for _, s := range subjects {
-			before[s] = spentOf(t, sees, s, 100)
-		}
-		redistest.ResetStats(t, direct)
-		proxy.DropReply(1)
-		if _, err := r.Take(t.Context(), group); err == nil {
-			t.Fatal("got no error for a reply that was lost")
-		}
-		proxy.Pass()
-		spentOf(t, r, "a", 100) // a call that succeeds: three failures in a row would be an outage
-		for _, s := range subjects {
-			if got := spentOf(t, sees, s, 100) - before[s]; got > 1 || got < 0 {
-				t.Errorf("subject %s: got %d charges; want at most one", s, got)
+// The same on a ring and on a cluster, where a batch is several scripts in a pipeline
+// and the client sends a failed command to another node.
+func TestLostReplyChargesOnceInAPipeline(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		open func(t *testing.T) (client, direct redis.UniversalClient, proxies map[string]*redistest.Proxy)
+	}{
+		{"ring", func(t *testing.T) (client, direct redis.UniversalClient, proxies map[string]*redistest.Proxy) {
+			server := redistest.Start(t)
+			proxy := redistest.NewProxy(t, server.Addr)
+			ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": proxy.Addr}})
+			return ring, patientClient(t, server.Addr), map[string]*redistest.Proxy{"one": proxy}
+		}},
+		{"cluster", func(t *testing.T) (client, direct redis.UniversalClient, proxies map[string]*redistest.Proxy) {
+			cluster := redistest.StartCluster(t)
+			proxies = make(map[string]*redistest.Proxy)
+			for _, addr := range cluster.Addrs() {
+				proxies[addr] = redistest.NewProxy(t, addr)
 			}
-		}
-	}
-}
-
-// And on a cluster, whose client sends a command that failed to another node.
-func TestLostReplyChargesOnceOnACluster(t *testing.T) {
-	cluster := redistest.StartCluster(t)
-	proxies := make(map[string]*redistest.Proxy)
-	for _, addr := range cluster.Addrs() {
-		proxies[addr] = redistest.NewProxy(t, addr)
-	}
-	o := cluster.Options()
-	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, network, proxies[addr].Addr)
-	}
-	through := redis.NewClusterClient(o)
-	t.Cleanup(func() { through.Close() })
-	r := newStore(through)
-	sees := newStore(cluster.Client())
-	sees.Prefix = r.Prefix
-	var group []gcra.Charge
-	for i := range 12 {
-		group = append(group, hourly(fmt.Sprint("subject ", i), 100))
-	}
-	gcratest.MustTake(t, r, group...)
-	before := make([]int64, len(group))
-	for i, c := range group {
-		before[i] = spentOf(t, sees, c.Subject, 100)
-	}
-	for _, p := range proxies {
-		p.DropReply(1)
-	}
-	if _, err := r.Take(t.Context(), group); err == nil {
-		t.Error("got no error for replies that were lost")
-	}
-	for i, c := range group {
-		if got := spentOf(t, sees, c.Subject, 100) - before[i]; got < 0 || got > 1 {
-			t.Errorf("%s: got %d charges; want at most one", c.Subject, got)
-		}
+			o := cluster.Options()
+			o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, network, proxies[addr].Addr)
+			}
+			return redis.NewClusterClient(o), cluster.Client(), proxies
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			client, direct, proxies := tt.open(t)
+			t.Cleanup(func() { client.Close() })
+			r, sees := newStore(client), newStore(direct)
+			sees.Prefix = r.Prefix
+			var group []gcra.Charge
+			for i := range 12 {
+				group = append(group, hourly(fmt.Sprint("subject ", i), 100))
+			}
+			for range 5 {
+				gcratest.MustTake(t, r, group...) // three failures in a row would open the breaker
+				before := make([]int64, len(group))
+				for i, c := range group {
+					before[i] = spent(t, sees, c.Subject, 100)
+				}
+				for _, p := range proxies {
+					p.DropReply(1)
+				}
+				if _, err := r.Take(t.Context(), group); err == nil {
+					t.Error("got no error for a lost reply")
+				}
+				for _, p := range proxies {
+					p.Pass()
+				}
+				for i, c := range group {
+					if got := spent(t, sees, c.Subject, 100) - before[i]; got < 0 || got > 1 {
+						t.Errorf("%s: got %d charges; want at most one", c.Subject, got)
+					}
+				}
+			}
+		})
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -21,7 +20,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
-// op is one charge of a call of take.lua, as its header describes it.
+// op is an op of a call of take.lua; its header describes it.
 type op struct {
 	key, params  int
 	last, shadow bool
@@ -30,14 +29,14 @@ type op struct {
 // params are inc, room and top.
 type params [3]int64
 
-// call is what take.lua gets.
+// call holds the arguments of take.lua.
 type call struct {
 	keys   []string
 	ops    []op
 	params []params
 }
 
-// simple are the ops of the most common batch, which are sent as none.
+// simple returns the ops of the most common batch, for which an empty string is sent.
 func simple(keys []string) []op {
 	var ops []op
 	for k := range keys {
@@ -71,8 +70,8 @@ func (c call) encode() (ops []byte) {
 	return ops
 }
 
-// model does what take.lua does, in Go: it changes the TATs of the keys and
-// returns the reply. A key without a TAT has none in the map.
+// model is take.lua in Go: it changes the TATs of the keys and returns the reply. A
+// key that does not exist has no TAT in the map.
 func (c call) model(now int64, tats map[string]int64) []int64 {
 	reply := make([]int64, 0, len(c.ops))
 	first, admitted := 0, true
@@ -122,7 +121,7 @@ func (c call) model(now int64, tats map[string]int64) []int64 {
 	return reply
 }
 
-// anyCall draws several admissions over a few keys, which they share.
+// anyCall generates several admissions on a few keys that they share.
 func anyCall() *rapid.Generator[call] {
 	return rapid.Custom(func(t *rapid.T) call {
 		var c call
@@ -145,8 +144,8 @@ func anyCall() *rapid.Generator[call] {
 			}
 			c.params = append(c.params, p)
 		}
-		// One bucket sees refunds and charges, but one top: that of its limit.
-		// The header does not say what two tops in one admission make of it.
+		// A bucket has refunds and charges, but one top, that of its limit: the result
+		// of two tops in one admission is not specified.
 		used := make(map[int]int64)
 		for range rapid.IntRange(1, 12).Draw(t, "ops") {
 			o := op{
@@ -173,13 +172,10 @@ func anyCall() *rapid.Generator[call] {
 	})
 }
 
-// What take.lua answers and writes is what the model does, whatever the batch
-// and whatever stood in the keys.
+// Replies and values of take.lua are those of the model, for any batch and any
+// earlier values.
 func TestScriptIsTheModel(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		open func(testing.TB) *redis.Client
-	}{{"Any", anyRedis}, {"Embedded", embedded}} {
+	for _, tt := range anyAndEmbedded {
 		t.Run(tt.name, func(t *testing.T) {
 			client := tt.open(t)
 			clock := stopClock(t, client)
@@ -194,8 +190,8 @@ func TestScriptIsTheModel(t *testing.T) {
 	}
 }
 
-// FuzzScript is the same under a fuzzer's guidance, which sees the Lua too: the
-// embedded Redis runs it in Go.
+// FuzzScript fuzzes the same on the embedded Redis. That runs the Lua in Go, so the
+// fuzzer measures its coverage too.
 func FuzzScript(f *testing.F) {
 	client := embedded(f)
 	clock := stopClock(f, client)
@@ -256,17 +252,16 @@ func checkScript(t *rapid.T, client *redis.Client, clock *stoppedClock, sha stri
 	}
 }
 
-// Many callers at once, on a Redis that writes down every call of the script:
-// played back through the model, each gives the reply that Redis gave. So what
-// the callers did, one after the other as Redis saw it, is what the model does.
+// Redis records the calls of many concurrent callers. Replayed on the model in the
+// same order, each call has the same reply.
 func TestConcurrentHistoryIsTheModel(t *testing.T) {
-	client := unhurried(t, redistest.Start(t).Addr)
+	client := patientClient(t, redistest.Start(t).Addr)
 	text := takeLua(t)
 	const clock = "\nlocal now = "
 	if strings.Count(text, clock) != 1 {
 		t.Fatalf("take.lua does not have one %q", clock)
 	}
-	noting := "local now\nlocal keys, ops, params = table.concat(KEYS, ' '), ARGV[1], table.concat(ARGV, ' ', 2)\n" +
+	recording := "local now\nlocal keys, ops, params = table.concat(KEYS, ' '), ARGV[1], table.concat(ARGV, ' ', 2)\n" +
 		"local function take()\n" + strings.Replace(text, clock, "\nnow = ", 1) + `
 end
 local reply, shown = take(), {}
@@ -274,7 +269,7 @@ local list = type(reply) == 'table' and reply or { reply }
 for i = 1, #list do shown[i] = string.format('%.0f', list[i]) end
 redis.call('RPUSH', 'history', string.format('%.0f', now), keys, ops, params, table.concat(shown, ' '))
 return reply`
-	client.AddHook(replaceScript{strings.NewReplacer(text, noting, shaOf(text), shaOf(noting))})
+	client.AddHook(replaceScript(text, recording))
 	runHistory(t, client)
 
 	history, err := client.LRange(t.Context(), "history", 0, -1).Result()
@@ -321,41 +316,37 @@ func ints(t *testing.T, s string) []int64 {
 	return list
 }
 
-// runHistory has many callers take from a few buckets that they share.
+// runHistory takes from a few buckets with many callers.
 func runHistory(t *testing.T, client *redis.Client) {
 	r := newStore(client)
-	var wg sync.WaitGroup
-	for caller := range 16 {
-		wg.Go(func() {
-			rng := rand.New(rand.NewPCG(uint64(caller), 1))
-			for range 100 {
-				charges := make([]gcra.Charge, 1+rng.IntN(3))
-				for i := range charges {
-					policy := rng.IntN(3)
-					charges[i] = gcra.Charge{
-						Subject: fmt.Sprint("s", rng.IntN(3)),
-						Policy:  fmt.Sprint("p", policy),
-						Limit:   []gcra.Limit{gcra.PerSecond(1000), gcra.PerMinute(600).WithBurst(50), gcra.PerDay(300)}[policy],
-						Cost:    int64(rng.IntN(3)),
-						Shadow:  rng.IntN(4) == 0,
-					}
-				}
-				var err error
-				if rng.IntN(8) == 0 {
-					err = r.Refund(t.Context(), charges)
-				} else {
-					_, err = r.Take(t.Context(), charges)
-				}
-				if err != nil {
-					t.Error(err)
+	redistest.Together(16, func(caller int) {
+		rng := rand.New(rand.NewPCG(uint64(caller), 1))
+		for range 100 {
+			charges := make([]gcra.Charge, 1+rng.IntN(3))
+			for i := range charges {
+				policy := rng.IntN(3)
+				charges[i] = gcra.Charge{
+					Subject: fmt.Sprint("s", rng.IntN(3)),
+					Policy:  fmt.Sprint("p", policy),
+					Limit:   []gcra.Limit{gcra.PerSecond(1000), gcra.PerMinute(600).WithBurst(50), gcra.PerDay(300)}[policy],
+					Cost:    int64(rng.IntN(3)),
+					Shadow:  rng.IntN(4) == 0,
 				}
 			}
-		})
-	}
-	wg.Wait()
+			var err error
+			if rng.IntN(8) == 0 {
+				err = r.Refund(t.Context(), charges)
+			} else {
+				_, err = r.Take(t.Context(), charges)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	})
 }
 
-// takeLua is the text of the script.
+// takeLua returns the text of the script.
 func takeLua(t testing.TB) string {
 	t.Helper()
 	text, err := os.ReadFile("take.lua")

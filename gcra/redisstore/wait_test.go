@@ -22,14 +22,15 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
-// waitURL makes this test binary a process whose goroutines take turns.
+// waitURL makes this test binary a process whose goroutines take turns, on the Redis of
+// this URL.
 const waitURL = "REDISSTORE_TEST_WAIT_URL"
 
 const waiters = 20 // goroutines of such a process
 
-// waitingChild reads how many calls each goroutine is to make, has them take
-// turns, and writes a line for each call: who made it and Redis's time.
-func waitingChild(url string, in io.Reader, out io.Writer) error {
+// waitingProcess reads the number of calls of each goroutine and writes a line for each
+// call: the goroutine, and the time of Redis.
+func waitingProcess(url string, in io.Reader, out io.Writer) error {
 	r, err := redisstore.Open(url)
 	if err != nil {
 		return err
@@ -73,19 +74,18 @@ func waitingChild(url string, in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// turn is the time between two calls of TestProcessesTakeTurns; a second would
-// make a long test.
+// turn is the time between two calls of TestProcessesTakeTurns, short to keep the test
+// short.
 const turn = 20 * time.Millisecond
 
-// Eight processes of twenty goroutines take turns on one Redis. By its clock
-// nobody goes before the slot that the queue leaves, so k calls take k turns,
-// and nobody starves: each goroutine makes its second call only after all have
-// made their first.
+// Eight processes of 20 goroutines take turns on one Redis. By its clock, no call comes
+// before its slot in the queue, and none starves: each goroutine makes its second call
+// after all have made their first.
 func TestProcessesTakeTurns(t *testing.T) {
 	server := redistest.Start(t)
 	url := server.URL() + "?read_timeout=20s"
-	children := startProcesses(t, 8, waitURL, url)
-	// A queue to begin with, so that all have asked before anyone goes.
+	processes := startProcesses(t, 8, waitURL, url)
+	// A queue to begin with: all goroutines wait in it before the first call.
 	const queue = 100
 	r := newStore(server.Client())
 	r.Prefix = "rl:"
@@ -99,22 +99,22 @@ func TestProcessesTakeTurns(t *testing.T) {
 			t.Fatalf("%+v, %v", result, err)
 		}
 	}
-	for _, p := range children {
+	for _, p := range processes {
 		p.Write("2")
 	}
 	type call struct {
-		who string
-		at  time.Duration
+		caller string
+		at     time.Duration
 	}
-	calls := make([]call, 0, 2*waiters*len(children))
-	for i, p := range children {
+	calls := make([]call, 0, 2*waiters*len(processes))
+	for i, p := range processes {
 		for range 2 * waiters {
-			who, at, _ := strings.Cut(p.Read(), " ")
+			caller, at, _ := strings.Cut(p.Read(), " ")
 			us, err := strconv.ParseInt(at, 10, 64)
 			if err != nil {
 				t.Fatal(err)
 			}
-			calls = append(calls, call{fmt.Sprint(i, "/", who), time.Duration(us) * time.Microsecond})
+			calls = append(calls, call{fmt.Sprint(i, "/", caller), time.Duration(us) * time.Microsecond})
 		}
 		p.End()
 	}
@@ -122,42 +122,41 @@ func TestProcessesTakeTurns(t *testing.T) {
 
 	for k, c := range calls {
 		if slot := time.Duration(begin.UnixMicro())*time.Microsecond + time.Duration(queue+k)*turn; c.at < slot {
-			t.Errorf("call %d by %s is %v before its slot", k, c.who, slot-c.at)
+			t.Errorf("call %d by %s is %v before its slot", k, c.caller, slot-c.at)
 		}
 	}
 	seen := make(map[string]int)
 	for k, c := range calls {
-		// Some leeway: a call is seen when it has woken up, which takes time.
-		if n := seen[c.who]; n == 1 && len(seen) < waiters*len(children)-10 {
-			t.Errorf("call %d: %s goes again while only %d of %d have gone", k, c.who, len(seen), waiters*len(children))
+		// With some tolerance: waking up takes time.
+		if n := seen[c.caller]; n == 1 && len(seen) < waiters*len(processes)-10 {
+			t.Errorf("call %d: second call of %s after the first of only %d of %d", k, c.caller, len(seen), waiters*len(processes))
 		}
-		seen[c.who]++
+		seen[c.caller]++
 	}
 }
 
-// partnerURL makes this test binary a process whose goroutines call a partner,
-// once a second over all processes: the Redis and the partner, with a space
-// between.
+// partnerURL makes this test binary a process whose goroutines call a partner, once a
+// second over all processes. The value is the URL of Redis, a space and that of the
+// partner.
 const partnerURL = "REDISSTORE_TEST_PARTNER_URL"
 
-// callingChild calls the partner in turns until its input ends.
-func callingChild(urls string, in io.Reader, out io.Writer) error {
+// callingProcess calls the partner in turns until its input ends.
+func callingProcess(urls string, in io.Reader, out io.Writer) error {
 	redisURL, partner, _ := strings.Cut(urls, " ")
 	r, err := redisstore.Open(redisURL)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	call := func(who string) error {
-		response, err := http.Get(partner + "/" + who)
+	call := func(caller string) error {
+		response, err := http.Get(partner + "/" + caller)
 		if err != nil {
 			return err
 		}
 		_, _ = io.Copy(io.Discard, response.Body)
 		return response.Body.Close()
 	}
-	// The way to the partner and to Redis is open before the first call, as in
-	// a process that has been up for a while.
+	// Connect before the first call, as a process that has run for a while.
 	if err := call(""); err != nil {
 		return err
 	}
@@ -191,17 +190,17 @@ func callingChild(urls string, in io.Reader, out io.Writer) error {
 	return <-failed
 }
 
-// Eight processes of twenty goroutines call a partner for half a minute. It
-// sees them a second apart, to a millisecond, and each goroutine at most once:
-// those that have not gone yet have asked before those that ask again.
+// Eight processes of 20 goroutines call a partner for half a minute. The calls arrive a
+// second apart, to a millisecond, and none starves: no goroutine calls a second time
+// before all have called.
 func TestPartnerSeesTurns(t *testing.T) {
 	if os.Getenv("RATELIMIT_LONG") == "" {
-		t.Skip("takes half a minute, and a machine that does nothing else: make long runs it")
+		t.Skip("takes half a minute of an idle machine; make long runs it")
 	}
 	server := redistest.Start(t)
 	type call struct {
-		who string
-		at  time.Time // Redis' clock is this machine's
+		caller string
+		at     time.Time // Redis uses the same clock
 	}
 	var mu sync.Mutex
 	var calls []call
@@ -214,33 +213,33 @@ func TestPartnerSeesTurns(t *testing.T) {
 		}
 	}))
 	defer partner.Close()
-	children := startProcesses(t, 8, partnerURL, server.URL()+" "+partner.URL)
-	// Two turns go by in which all ask, so that it is seen who asks again.
+	processes := startProcesses(t, 8, partnerURL, server.URL()+" "+partner.URL)
+	// Two turns in the queue, in which all goroutines make their first call of Wait.
 	queue := newStore(server.Client())
 	queue.Prefix = "rl:"
 	turns := gcra.Charge{Subject: "partner", Policy: "p", Limit: gcra.PerSecond(1), Cost: 1, MaxDelay: 366 * 24 * time.Hour}
 	gcratest.MustTake(t, queue, turns)
 	gcratest.MustTake(t, queue, turns)
-	for _, p := range children {
+	for _, p := range processes {
 		p.Write("go")
 	}
 	time.Sleep(33 * time.Second)
-	for _, p := range children {
+	for _, p := range processes {
 		p.End()
 	}
 	mu.Lock()
 	defer mu.Unlock()
 	if len(calls) < 30 || len(calls) > 32 {
-		t.Errorf("the partner saw %d calls; want 30 to 32", len(calls))
+		t.Errorf("got %d calls; want 30 to 32", len(calls))
 	}
 	seen := make(map[string]bool)
 	var most time.Duration
 	least := time.Hour
 	for i, c := range calls {
-		if seen[c.who] {
-			t.Errorf("call %d: %s goes again before %d of %d have gone", i, c.who, len(seen), waiters*len(children))
+		if seen[c.caller] {
+			t.Errorf("call %d: second call of %s after the first of only %d of %d", i, c.caller, len(seen), waiters*len(processes))
 		}
-		seen[c.who] = true
+		seen[c.caller] = true
 		if i > 0 {
 			gap := c.at.Sub(calls[i-1].at)
 			least, most = min(least, gap), max(most, gap)
