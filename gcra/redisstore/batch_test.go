@@ -70,7 +70,7 @@ func TestErrorStaysInItsBatch(t *testing.T) {
 		return nil
 	}))
 	r := newStore(client)
-	const limit = 100_000
+	const limit = 1000
 	for range 10 {
 		redistest.Together(50, func(int) {
 			switch res, err := gcra.Take(t.Context(), r, hourly("s", limit)); {

@@ -105,15 +105,15 @@ func do(t testing.TB, s *redistest.Server, command string) {
 	}
 }
 
-// hourly is a charge of one unit on a limit of n an hour.
+// hourly is a charge of one unit on a bucket of n, to which one comes back in an hour.
 func hourly(subject string, n int64) gcra.Charge {
-	return gcra.Charge{Subject: subject, Policy: "p", Limit: gcra.PerHour(n), Cost: 1}
+	return gcra.Charge{Subject: subject, Policy: "p", Limit: gcra.Limit{Count: 1, Per: time.Hour, Burst: n}, Cost: 1}
 }
 
 // spent returns how many units of an hourly bucket of n are taken.
 func spent(t testing.TB, r *redisstore.Store, subject string, n int64) int64 {
 	t.Helper()
-	peek, err := gcra.Peek(t.Context(), r, subject, "p", gcra.PerHour(n))
+	peek, err := gcra.Peek(t.Context(), r, subject, "p", hourly(subject, n).Limit)
 	if err != nil {
 		t.Fatal(err)
 	}

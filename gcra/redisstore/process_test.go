@@ -22,7 +22,6 @@ const processURL = "REDISSTORE_TEST_PROCESS_URL"
 
 func TestMain(m *testing.M) {
 	redistest.Child(processURL, process)
-	redistest.Child(waitURL, waitingProcess)
 	redistest.Child(partnerURL, callingProcess)
 	redistest.Child(idleURL, idleProcess)
 	os.Exit(diagtest.Quiet(m).Run())
