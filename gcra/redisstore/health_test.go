@@ -97,7 +97,7 @@ func TestProblemsAreLogged(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			client := new(clientLog)
 			redis.SetLogger(client)
-			defer logging.Enable()
+			t.Cleanup(logging.Enable) // after Close of the store
 			r := openStore(t, tt.url)
 			log := logged(r)
 
