@@ -134,6 +134,9 @@ func callInTurns(t *testing.T, turn time.Duration, queue, n int) (calls []partne
 	for _, p := range processes {
 		p.End()
 	}
+	partner.Close()
+	mu.Lock()
+	defer mu.Unlock()
 	slices.SortFunc(calls, func(a, b partnerCall) int { return a.at.Compare(b.at) })
 	calls = calls[:n]
 	seen := make(map[string]int)
