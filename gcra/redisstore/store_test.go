@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -71,6 +72,7 @@ func TestContractExact(t *testing.T) {
 // With the denial cache, on a clock that moves with the shifts.
 func TestContractDenialCache(t *testing.T) {
 	client := anyRedis(t)
+	var stores []*redisstore.Store
 	storetest.Run(t, func(t testing.TB) storetest.Backend {
 		if strings.HasSuffix(t.Name(), "/clock_going_back") {
 			t.Skip("the cache denies once more before Redis can bring the TAT down")
@@ -78,6 +80,7 @@ func TestContractDenialCache(t *testing.T) {
 		r := newStore(client)
 		r.NoDenialCache = false
 		r.DenialTTL = time.Hour
+		stores = append(stores, r)
 		start := time.Now()
 		var shifted atomic.Int64
 		r.SetClock(func() time.Time { return start.Add(time.Since(start) + time.Duration(shifted.Load())) })
@@ -88,6 +91,9 @@ func TestContractDenialCache(t *testing.T) {
 			}
 		}}
 	})
+	if !slices.ContainsFunc(stores, func(r *redisstore.Store) bool { return r.Stats().CachedDenials > 0 }) {
+		t.Error("got no cached denial; want some, or nothing is tested")
+	}
 }
 
 // Any sequence of calls, also with limits that change, has the results of the
