@@ -15,7 +15,7 @@ FUZZTIME ?= 20s
 
 .PHONY: help
 help: ## Tell what the targets do
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: check
 check: fmt vet lint test ## All that a change must pass before it is sent
@@ -26,21 +26,25 @@ fmt: ## Fail on files that gofmt would change
 
 .PHONY: vet
 vet: ## Run go vet
-	go vet ./...
+	go vet work
 
 .PHONY: lint
 lint: ## Run staticcheck and golangci-lint
 	@# ST1005: an error may begin with the name of a field.
-	$(STATICCHECK) -checks inherit,-ST1005 ./...
-	$(GOLANGCI_LINT) run ./...
+	$(STATICCHECK) -checks inherit,-ST1005 work
+	$(GOLANGCI_LINT) run $$(go list -m -f '{{.Dir}}/...')
+
+.PHONY: words
+words: ## Find words that the project does not use
+	go test -count=1 ./internal/words
 
 .PHONY: test
 test: ## Run the tests
-	go test ./...
+	go test work
 
 .PHONY: race
 race: ## Run the tests under the race detector; a redis-server must be there
-	RATELIMIT_TEST_REDIS=required go test -race ./...
+	RATELIMIT_TEST_REDIS=required go test -race work
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME (20s)
@@ -57,13 +61,13 @@ chaos: ## Hold it against faults and attacks for longer, and print a table; need
 long: ## Tests that take minutes of a machine that does nothing else; needs a redis-server
 	RATELIMIT_TEST_REDIS=required RATELIMIT_LONG=1 go test -count=1 -v -run '^TestPartnerSeesTurns$$' ./gcra/redisstore
 	RATELIMIT_TEST_REDIS=required RATELIMIT_LONG=1 go test -count=1 -v -run '^TestPartner$$' ./gcra/slidinglog
-	RATELIMIT_LONG=1 go test -count=1 -v -run '^TestQuickstart$$' ./adapters/httpclient
+	RATELIMIT_LONG=1 go test -count=1 -v -run '^TestOutbound$$' ./examples/quickstart
 	RATELIMIT_REPLAY_LINES=5000000 go test -count=1 -v -run '^TestMemory$$' ./examples/replay
 	RATELIMIT_TEST_REDIS=required RATELIMIT_CHAOS=long go test -count=1 -v -run '^TestServerUnderFaults$$' ./internal/faults
 
 .PHONY: vuln
 vuln: ## Run govulncheck; needs the network
-	$(GOVULNCHECK) ./...
+	for dir in $$(go list -m -f '{{.Dir}}'); do echo "$$dir"; $(GOVULNCHECK) -C "$$dir" ./...; done
 
 .PHONY: bench
 bench: ## Measure beside the peers; needs a redis-server, writes benchmarks/RESULTS.md
@@ -72,6 +76,10 @@ bench: ## Measure beside the peers; needs a redis-server, writes benchmarks/RESU
 .PHONY: demo
 demo: ## Start the quickstart server
 	go run ./examples/quickstart
+
+.PHONY: release-check
+release-check: ## Check that each module can be released, and what a user compiles
+	bash scripts/release-check
 
 .PHONY: ci
 ci: ## Run what CI runs; installs redis-server, gcc and chromium where they are missing

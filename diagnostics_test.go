@@ -5,14 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +22,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/diagtest"
+	"github.com/seed-e377111c/ratelimit/internal/nginxtest"
 	"github.com/seed-e377111c/ratelimit/internal/notice"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 	"github.com/seed-e377111c/ratelimit/middleware"
@@ -34,9 +31,9 @@ import (
 // ample is a limit that no test reaches.
 var ample = gcra.PerSecond(10_000)
 
-// expectLine wants one line: with the code and its level, with the attributes
-// "name=text" that contain the text, and with the help. Without a code it wants
-// none.
+// expectLine wants one line, with the code, its level, its help, and for each
+// "name=text" an attribute of that name that contains the text. Without a code it
+// wants no line.
 func expectLine(t *testing.T, log *diagtest.Log, code diag.Code, attrs ...string) {
 	t.Helper()
 	lines := log.Lines()
@@ -65,7 +62,7 @@ func expectLine(t *testing.T, log *diagtest.Log, code diag.Code, attrs ...string
 }
 
 func fails(*http.Request) (string, error)           { return "", errors.New("no session today") }
-func panics(r *http.Request) (string, error)        { return r.Context().Value("nobody").(string), nil }
+func panics(r *http.Request) (string, error)        { return r.Context().Value("missing").(string), nil }
 func byName(r *http.Request) (string, error)        { return r.Header.Get("X-Client"), nil }
 func writeDenied(w http.ResponseWriter, status int) { http.Error(w, "slow down", status) }
 func fixed(l gcra.Limit) func(*http.Request) gcra.Limit {
@@ -93,14 +90,14 @@ func (s failingStore) Take(context.Context, []gcra.Charge) (bool, error) {
 	return false, s.err
 }
 
-// loggedError is of a store that logs by itself, as redisstore.Store does.
+// loggedError is the error of a store that logs by itself, as redisstore.Store does.
 type loggedError struct{}
 
 func (loggedError) Error() string { return "redis is away" }
 func (loggedError) Logged() bool  { return true }
 
-// Each wrong set-up logs one line within a hundred requests, and its correct
-// twin none, through every framework.
+// In every framework, each wrong set-up logs one line within a hundred requests, and
+// its correct counterpart none.
 func TestDiagnostics(t *testing.T) {
 	plan := func(r *http.Request) gcra.Limit {
 		if r.Header.Get("X-Plan") == "" {
@@ -131,15 +128,15 @@ func TestDiagnostics(t *testing.T) {
 		{name: "LimitFor is invalid", policy: middleware.Policy{Key: byName, LimitFor: fixed(gcra.Limit{Burst: 5})}, code: diag.PolicyFailed,
 			attrs: []string{"function=LimitFor"}},
 
-		{name: "the store fails", policy: middleware.Policy{Key: byName}, config: middleware.Config{Store: failingStore{err: errAway}}, code: diag.StoreFailed,
+		{name: "the store fails", policy: middleware.Policy{Key: byName}, config: middleware.Config{Store: failingStore{err: errDown}}, code: diag.StoreFailed,
 			attrs: []string{"store=ratelimit_test.failingStore", "error=10.0.0.7", "requests=by this server alone"}},
 		{name: "the store panics", policy: middleware.Policy{Key: byName}, config: middleware.Config{Store: failingStore{}}, code: diag.StoreFailed,
 			attrs: []string{"error=panic: index out of range", "stack=diagnostics_test.go"}},
 		{name: "the store logs by itself", policy: middleware.Policy{Key: byName}, config: middleware.Config{Store: failingStore{err: loggedError{}}}},
 
-		{name: "nobody has a key", policy: middleware.Policy{Key: byName}, header: func(int) []string { return nil }, code: diag.AnonymousOnly,
+		{name: "no request has a key", policy: middleware.Policy{Key: byName}, header: func(int) []string { return nil }, code: diag.AnonymousOnly,
 			attrs: []string{"policy=p"}},
-		{name: "somebody has a key", policy: middleware.Policy{Key: byName}, header: func(i int) []string {
+		{name: "one request has a key", policy: middleware.Policy{Key: byName}, header: func(i int) []string {
 			if i == 50 {
 				return []string{"X-Client: alice"}
 			}
@@ -153,9 +150,9 @@ func TestDiagnostics(t *testing.T) {
 			return [][]string{{"X-Client: alice", "X-Plan: gold"}, {"X-Client: monitor"}}[i%2]
 		}},
 
-		{name: "nobody has an identity", policy: middleware.Policy{Key: keyfunc.Subject(func(context.Context) string { return "" })},
+		{name: "no request has an identity", policy: middleware.Policy{Key: keyfunc.Subject(func(context.Context) string { return "" })},
 			code: diag.KeyBeforeAuth, attrs: []string{"policy=p", "msg=none of the first 100 requests had a user"}},
-		{name: "nobody has an identity, but an address",
+		{name: "no request has an identity, but an address",
 			policy: middleware.Policy{Key: keyfunc.First(keyfunc.Subject(func(context.Context) string { return "" }), keyfunc.RemoteAddr)},
 			code:   diag.KeyBeforeAuth},
 
@@ -241,7 +238,7 @@ func TestDiagnostics(t *testing.T) {
 	}
 }
 
-// A client that hangs up is no problem of the set-up, though its Key fails.
+// A client that hangs up is not a problem of the set-up, even if its Key fails.
 func TestDiagnosticsClientGone(t *testing.T) {
 	log := new(diagtest.Log)
 	l := middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory(), Logger: log.Logger()}, middleware.Policy{Name: "p", Limit: ample,
@@ -252,7 +249,8 @@ func TestDiagnosticsClientGone(t *testing.T) {
 	expectLine(t, log, "")
 }
 
-// Every Decide of the first hundred reports what its key functions find.
+// The first hundred Decides report what their key functions find, and later a
+// sample does.
 func TestDiagnosticsOfDecide(t *testing.T) {
 	log := new(diagtest.Log)
 	l := middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory(), Logger: log.Logger()},
@@ -270,8 +268,7 @@ func TestDiagnosticsOfDecide(t *testing.T) {
 	expectLine(t, log, diag.ProxyIgnored, `hint=TrustedProxies("10.1.2.3")`)
 }
 
-// Real proxies in front, which add X-Forwarded-For by themselves. One line tells
-// of both policies.
+// Real proxies add X-Forwarded-For. There is one line for both policies.
 func TestDiagnosticsBehindProxy(t *testing.T) {
 	for _, proxy := range []struct {
 		name  string
@@ -318,68 +315,17 @@ func throughReverseProxy(t *testing.T, target string) *http.Client {
 	}
 	proxy := httptest.NewServer(httputil.NewSingleHostReverseProxy(to))
 	t.Cleanup(proxy.Close)
-	return clientTo("tcp", proxy.Listener.Addr().String())
+	transport := &http.Transport{Proxy: func(*http.Request) (*url.URL, error) { return url.Parse(proxy.URL) }}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
 }
 
-// throughNginx does so through nginx, which listens on a Unix socket.
+// throughNginx does the same with nginx.
 func throughNginx(t *testing.T, target string) *http.Client {
-	nginx, err := exec.LookPath("nginx")
-	if err != nil {
-		t.Skip("nginx is not installed")
-	}
-	dir, err := os.MkdirTemp("", "nginx") // t.TempDir may be too long a path for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	socket, conf := filepath.Join(dir, "socket"), filepath.Join(dir, "nginx.conf")
-	text := fmt.Sprintf(`daemon off; master_process off; pid %[1]s/pid; error_log %[1]s/error.log; events {}
-http {
-	access_log off; client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy;
-	fastcgi_temp_path %[1]s/fastcgi; uwsgi_temp_path %[1]s/uwsgi; scgi_temp_path %[1]s/scgi;
-	server {
-		listen unix:%[2]s;
-		location / { proxy_pass %[3]s; proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for; }
-	}
-}`, dir, socket, target)
-	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), nginx, "-p", dir, "-c", conf)
-	var output strings.Builder
-	cmd.Stdout, cmd.Stderr = &output, &output
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	t.Cleanup(func() { _ = cmd.Process.Kill(); <-ended })
-	for deadline := time.Now().Add(30 * time.Second); ; {
-		conn, err := net.Dial("unix", socket)
-		if err == nil {
-			conn.Close()
-			return clientTo("unix", socket)
-		}
-		select {
-		case err := <-ended:
-			ended <- err
-			t.Fatalf("nginx ended: %v: %s", err, output.String())
-		case <-time.After(5 * time.Millisecond):
-			if time.Now().After(deadline) {
-				t.Fatal("nginx does not listen")
-			}
-		}
-	}
+	return nginxtest.Start(t, "", "location / { proxy_pass "+target+"; proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for; }")
 }
 
-// clientTo returns a client that has one server for all hosts.
-func clientTo(network, addr string) *http.Client {
-	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, network, addr)
-	}}}
-}
-
-// A peer that is on the internet is a client, and may send what it likes.
+// A peer with a public address is a client, whose fields mean nothing.
 func TestDiagnosticsPublicPeer(t *testing.T) {
 	log := new(diagtest.Log)
 	l := middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory(), Logger: log.Logger()},
@@ -521,7 +467,7 @@ func TestDiagnosticsKeyFrom(t *testing.T) {
 	}
 }
 
-// What a Deny does to the connection is no response.
+// A Deny that only changes the connection has not written a response.
 func TestDenyOnlySetsADeadline(t *testing.T) {
 	log := new(diagtest.Log)
 	limit := vianethttp.New(middleware.Config{Store: gcra.NewMemory(), Logger: log.Logger(), Deny: func(w http.ResponseWriter, _ *http.Request, _ middleware.Decision) {
@@ -544,8 +490,7 @@ func TestDenyOnlySetsADeadline(t *testing.T) {
 	expectLine(t, log, diag.DenyWroteNothing)
 }
 
-// A store that is too late is logged, also where the request has a deadline
-// that is over by then.
+// A store that is too late is logged, also if the request's own deadline is over.
 func TestLateStoreIsLogged(t *testing.T) {
 	log := new(diagtest.Log)
 	l := middleware.Must(middleware.New(middleware.Config{Store: lateStore{gcra.NewMemory()}, Logger: log.Logger()},

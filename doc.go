@@ -1,5 +1,5 @@
-// Package ratelimit is the map of a module that limits HTTP requests in Go API
-// servers. It has no code; import the packages below.
+// Package ratelimit lists the packages of this module, which limits HTTP
+// requests in Go API servers. The package itself has no code.
 //
 // To limit requests, import the adapter of your router as ratelimit:
 //
@@ -10,21 +10,22 @@
 //
 // An adapter repeats the names of package
 // [github.com/seed-e377111c/ratelimit/middleware], which documents them, and is
-// used with two more:
+// used with these:
 //
-//   - [github.com/seed-e377111c/ratelimit/gcra] has the limits and the stores, in
-//     memory and in Redis.
-//   - [github.com/seed-e377111c/ratelimit/keyfunc] has the functions that say which
-//     client a request is counted for.
+//   - [github.com/seed-e377111c/ratelimit/gcra] has the limits, and a store in memory.
+//   - [github.com/seed-e377111c/ratelimit/gcra/redisstore] is a store in Redis, which
+//     several servers share.
+//   - [github.com/seed-e377111c/ratelimit/keyfunc] has the functions that return
+//     the key of a request: the client that it counts for.
 //
-// The whole of it:
+// This limits each client address to 10 requests a minute:
 //
 //	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory()},
 //		ratelimit.Policy{Name: "client", Key: keyfunc.RemoteAddr, Limit: gcra.PerMinute(10)},
 //	)
 //	http.ListenAndServe("127.0.0.1:8080", limit(mux))
 //
-// Beside these:
+// Optional packages:
 //
 //   - [github.com/seed-e377111c/ratelimit/middleware/policyfile] reads policies from
 //     YAML and reloads them.
@@ -37,6 +38,6 @@
 //     windows, and [github.com/seed-e377111c/ratelimit/gcra/storetest] the contract
 //     that every store passes.
 //
-// The README and the pages in docs/ explain how to choose a key and a limit, and
+// README.md and the pages in docs/ explain how to choose a key and a limit, and
 // what happens when Redis is down.
 package ratelimit

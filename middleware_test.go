@@ -34,8 +34,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// frameworks are all that the table runs through. A new one joins by a line
-// and a function that builds an app in it.
+// frameworks are the frameworks of the table. A new one is a line and a function
+// that builds an app.
 var frameworks = []struct {
 	name  string
 	build func(app) http.Handler
@@ -49,9 +49,9 @@ var frameworks = []struct {
 	{"echo", buildEcho},
 }
 
-// app is a server to be built: a limiter on all of it, a further limiter on
-// the routes under /inner/, a middleware behind the first limiter, and routes
-// in the syntax of a ServeMux.
+// app describes a server: a limiter on all of it, another one on the routes under
+// /inner/, a middleware behind the first limiter, and routes in the syntax of a
+// ServeMux.
 type app struct {
 	outer, inner *middleware.Limiter
 	behind       func()
@@ -106,8 +106,8 @@ func buildChi(a app, from func(*middleware.Limiter) func(http.Handler) http.Hand
 	return router
 }
 
-// template turns the pattern of a ServeMux into a method and a template in the
-// manner of gin and echo.
+// template returns the pattern of a ServeMux as a method and a route of gin and
+// echo.
 func template(pattern string) (method, path string) {
 	method, path, _ = strings.Cut(pattern, " ")
 	path = strings.ReplaceAll(path, "/{path...}", "/*path")
@@ -146,7 +146,7 @@ func buildEcho(a app) http.Handler {
 	return e
 }
 
-// site is a running app and what happened in it.
+// site is a running app and a record of what happened in it.
 type site struct {
 	*httptest.Server
 	handled, behind atomic.Int64
@@ -254,8 +254,8 @@ func read(t *testing.T, res *http.Response) answer {
 	return answer{res, string(body)}
 }
 
-// raw sends bytes that a well-behaved client would not, and nil if the
-// server's answer is to hang up.
+// raw sends bytes that a well-behaved client would not. It returns nil if the
+// server hangs up.
 func (s *site) raw(t *testing.T, request string) *answer {
 	t.Helper()
 	conn, err := net.Dial("tcp", s.Listener.Addr().String())
@@ -289,28 +289,28 @@ func expect[T any](t *testing.T, what string, got, want T) {
 	}
 }
 
-// behaviours are what every framework has to show.
+// behaviours are the tests that run in every framework.
 var behaviours = []struct {
 	name string
 	test func(*testing.T, func(app) http.Handler)
 }{
-	{"a refusal is a 429 and goes no further", refusal},
+	{"a denial is a 429 and goes no further", denial},
 	{"headers in every form", headers},
-	{"HEAD is refused without a body", head},
-	{"Deny writes what it likes", denyOwn},
-	{"a shadow policy refuses nobody", shadow},
+	{"HEAD is denied without a body", head},
+	{"Deny writes the response", denyOwn},
+	{"a shadow policy never denies", shadow},
 	{"cost is charged, and above the burst there is no Retry-After", cost},
 	{"LimitFor, Skip and unknown plans", plans},
-	{"the stacked limiter speaks for the tighter policy", stacked},
+	{"the headers of two limiters show the tighter policy", stacked},
 	{"no spelling of a path escapes its limit", spellings},
 	{"routes are counted by route", byRoute},
-	{"subjects from tokens, nobody from forgeries", subjects},
-	{"an outage is never a 429", outage},
+	{"subjects from tokens, anonymous from forgeries", subjects},
+	{"a failing store follows OnFailure", storeFails},
 	{"a request may wait for its turn", maxDelay},
-	{"a handler gives back or spends more", refundAndSpend},
-	{"streams and connections stay the handler's", streams},
+	{"a handler refunds or spends more", refundAndSpend},
+	{"handlers stream and hijack as without a limiter", streams},
 	{"oversized and malformed requests get an orderly answer", malformed},
-	{"many at once pass exactly as many as may", concurrent},
+	{"of concurrent requests exactly the burst passes", concurrent},
 }
 
 func TestFrameworks(t *testing.T) {
@@ -323,7 +323,7 @@ func TestFrameworks(t *testing.T) {
 	}
 }
 
-func refusal(t *testing.T, build func(app) http.Handler) {
+func denial(t *testing.T, build func(app) http.Handler) {
 	s := start(t, build, config{policies: []middleware.Policy{
 		{Name: "one", Key: everybody, Limit: once}, {Name: "two", Key: everybody, Limit: two}}})
 	expect(t, "statuses", s.statuses(t, "GET /ok", 2), []int{200, 429})
@@ -345,7 +345,7 @@ func refusal(t *testing.T, build func(app) http.Handler) {
 	}
 	expect(t, "problem", []any{problem.Type, problem.Status, problem.Violated},
 		[]any{"https://iana.org/assignments/http-problem-types#quota-exceeded", 429, []string{"one"}})
-	// All or none: what the refused requests did not get, they did not pay for.
+	// All or none: denied requests are not charged.
 	expect(t, "left of the other policy", s.last().Results[1].Remaining, 1)
 }
 
@@ -395,7 +395,7 @@ func denyOwn(t *testing.T, build func(app) http.Handler) {
 		}}})
 	s.do(t, "GET /ok")
 	a := s.do(t, "GET /ok")
-	expect(t, "refusal", []any{a.StatusCode, a.body, a.Header.Get("Retry-After"), a.Header.Get("RateLimit-Remaining")}, []any{429, "wait 1h0m0s", "3600", "0"})
+	expect(t, "denial", []any{a.StatusCode, a.body, a.Header.Get("Retry-After"), a.Header.Get("RateLimit-Remaining")}, []any{429, "wait 1h0m0s", "3600", "0"})
 }
 
 func shadow(t *testing.T, build func(app) http.Handler) {
@@ -403,11 +403,11 @@ func shadow(t *testing.T, build func(app) http.Handler) {
 		{Name: "real", Key: everybody, Limit: gcra.PerHour(3)}, {Name: "trial", Key: everybody, Limit: once, Shadow: true}}})
 	expect(t, "statuses", s.statuses(t, "GET /ok", 4), []int{200, 200, 200, 429})
 	d := s.last()
-	expect(t, "shadow's verdict", []any{d.Results[1].Shadow, d.Results[1].Allowed}, []any{true, false})
+	expect(t, "shadow's result", []any{d.Results[1].Shadow, d.Results[1].Allowed}, []any{true, false})
 	a := s.do(t, "GET /ok")
 	expect(t, "limit", a.Header.Get("RateLimit-Limit"), "3")
 	if strings.Contains(a.body, "trial") {
-		t.Errorf("the client is told of a shadow: %s", a.body)
+		t.Errorf("the client sees a shadow: %s", a.body)
 	}
 }
 
@@ -473,9 +473,9 @@ func stacked(t *testing.T, build func(app) http.Handler) {
 	}
 }
 
-// spellings sends every way to write a path that somebody has found useful
-// against limits by path. Whatever reaches the limited handler must have been
-// counted, and the plain spelling must have reached it.
+// spellings sends spellings of a path that have escaped limits by path elsewhere.
+// A request that reaches the limited handler must be counted, and the plain
+// spelling must reach it.
 func spellings(t *testing.T, build func(app) http.Handler) {
 	paths := []string{"/login", "//login", "/./login", "/x/../login", "/login/", "/login//", "/LOGIN", "/Login", "/%6cogin", "/lo%67in", "/%2flogin", "/%2Flogin", "/login%2f",
 		"/%2e/login", "/login/.", "/login/%2e", "/login/x/..", "/login;x", "/login;", "/login%00", "/login%20", "/login?x=/ok", "/login%3f", "/login#x", "/%256cogin", `/\login`, `\login`,
@@ -553,8 +553,8 @@ func subjects(t *testing.T, build func(app) http.Handler) {
 	expect(t, "alice", s.statuses(t, "GET /ok", 2, alice), []int{200, 429})
 	expect(t, "alice with another token", s.do(t, "GET /ok", again).StatusCode, 429)
 	expect(t, "bob", s.do(t, "GET /ok", sign(hs, secret, "bob", "us", time.Hour)).StatusCode, 200)
-	// Nobody in particular is one bucket: the first passes, and no forgery gives
-	// a fresh one.
+	// Anonymous requests share one bucket: the first passes, and no forgery gets a
+	// bucket of its own.
 	expect(t, "no token", s.do(t, "GET /ok").StatusCode, 200)
 	for name, header := range map[string]string{
 		"forged":       sign(hs, []byte("another secret, just as long as it"), "carol", "us", time.Hour),
@@ -569,35 +569,35 @@ func subjects(t *testing.T, build func(app) http.Handler) {
 	}
 }
 
-// away is a store that does not answer.
-type away struct{ gcra.Store }
+// down is a store that fails.
+type down struct{ gcra.Store }
 
-var errAway = errors.New("dial tcp 10.0.0.7:6379: connection refused")
+var errDown = errors.New("dial tcp 10.0.0.7:6379: connection refused")
 
-func (away) Take(context.Context, []gcra.Charge) (bool, error) { return false, errAway }
+func (down) Take(context.Context, []gcra.Charge) (bool, error) { return false, errDown }
 
-func outage(t *testing.T, build func(app) http.Handler) {
+func storeFails(t *testing.T, build func(app) http.Handler) {
 	for _, test := range []struct {
-		outage   middleware.FailureMode
+		mode     middleware.FailureMode
 		statuses []int
 		limit    string
 	}{
-		{middleware.FailLocal, []int{200, 200, 429}, "2"}, // a real refusal, by what this server knows
+		{middleware.FailLocal, []int{200, 200, 429}, "2"}, // a real denial, by this server's state
 		{middleware.FailOpen, []int{200, 200, 200}, ""},
 		{middleware.FailClosed, []int{503, 503, 503}, ""},
 	} {
-		s := start(t, build, config{Config: middleware.Config{Store: away{gcra.NewMemory()}, Instances: 2, Logger: new(diagtest.Log).Logger()},
-			policies: []middleware.Policy{{Name: "all", Key: everybody, Limit: gcra.PerHour(4), OnFailure: test.outage}}})
-		expect(t, fmt.Sprintf("outage way %d", test.outage), s.statuses(t, "GET /ok", 3), test.statuses)
+		s := start(t, build, config{Config: middleware.Config{Store: down{gcra.NewMemory()}, Instances: 2, Logger: new(diagtest.Log).Logger()},
+			policies: []middleware.Policy{{Name: "all", Key: everybody, Limit: gcra.PerHour(4), OnFailure: test.mode}}})
+		expect(t, fmt.Sprintf("failure mode %d", test.mode), s.statuses(t, "GET /ok", 3), test.statuses)
 		a := s.do(t, "GET /ok")
 		expect(t, "limit", a.Header.Get("RateLimit-Limit"), test.limit)
 		if a.StatusCode == 503 {
 			expect(t, "retry", a.Header.Get("Retry-After"), "1")
 		}
 		if strings.Contains(a.body+fmt.Sprint(a.Header), "10.0.0.7") {
-			t.Errorf("the client is told of the cause: %s", a.body)
+			t.Errorf("the client sees the cause: %s", a.body)
 		}
-		if !errors.Is(s.last().Err, errAway) {
+		if !errors.Is(s.last().Err, errDown) {
 			t.Errorf("Err: got %v; want the store's", s.last().Err)
 		}
 	}
@@ -727,14 +727,14 @@ func malformed(t *testing.T, build func(app) http.Handler) {
 		}
 	}
 	if d := s.last(); d.Err != nil {
-		t.Errorf("a client can bring about an outage: %v", d.Err)
+		t.Errorf("a client caused a failure: %v", d.Err)
 	}
 }
 
 func concurrent(t *testing.T, build func(app) http.Handler) {
 	s := start(t, build, config{policies: []middleware.Policy{
 		{Name: "a", Key: everybody, Limit: gcra.PerHour(20)}, {Name: "b", Key: everybody, Limit: gcra.PerHour(30)}}})
-	var passed, refused atomic.Int64
+	var passed, denied atomic.Int64
 	var wg sync.WaitGroup
 	for range 60 {
 		wg.Go(func() {
@@ -748,20 +748,19 @@ func concurrent(t *testing.T, build func(app) http.Handler) {
 			case 200:
 				passed.Add(1)
 			case 429:
-				refused.Add(1)
+				denied.Add(1)
 			}
 		})
 	}
 	wg.Wait()
-	expect(t, "passed and refused", []int64{passed.Load(), refused.Load()}, []int64{20, 40})
+	expect(t, "passed and denied", []int64{passed.Load(), denied.Load()}, []int64{20, 40})
 }
 
-// TestSameKeysEverywhere has the same routes in every framework and expects the
-// same keys of keyfunc.Route.
+// keyfunc.Route returns the same keys in every framework.
 func TestSameKeysEverywhere(t *testing.T) {
 	for _, f := range frameworks {
 		if f.name == "chi with net/http's adapter" {
-			continue // which does not ask chi for the route
+			continue // it does not ask chi for the route
 		}
 		t.Run(f.name, func(t *testing.T) {
 			s := start(t, f.build, config{policies: []middleware.Policy{{Name: "route", Key: keyfunc.Route, Limit: gcra.PerMinute(1000)}}})
@@ -776,8 +775,7 @@ func TestSameKeysEverywhere(t *testing.T) {
 	}
 }
 
-// FuzzSpellings invents requests. One that a framework serves by a limited
-// handler has been counted.
+// FuzzSpellings invents requests. If a limited handler serves one, it was counted.
 func FuzzSpellings(f *testing.F) {
 	for _, target := range []string{"/login", "//login", "/x/../login", "/%2e/login", "/lo%67in", "/login;x", "/users/1", "/users//1", "/users/a%2Fb", "/files/", "/files/../login", "http://h/login"} {
 		f.Add("POST", target)
@@ -820,8 +818,8 @@ func FuzzSpellings(f *testing.F) {
 	})
 }
 
-// BenchmarkServeHTTP is one policy on the client's address with the default
-// headers, and the same app without a limiter.
+// BenchmarkServeHTTP compares an app without a limiter to one with a policy on the
+// client's address and the default headers.
 func BenchmarkServeHTTP(b *testing.B) {
 	hello := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }
 	limiter := middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory()},
@@ -861,7 +859,7 @@ func BenchmarkServeHTTP(b *testing.B) {
 	}
 }
 
-// discard is a ResponseWriter that keeps nothing but the header.
+// discard is a ResponseWriter that keeps only the header.
 type discard struct{ header http.Header }
 
 func (d *discard) Header() http.Header         { return d.header }

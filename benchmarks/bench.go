@@ -28,7 +28,7 @@ type results struct {
 	callers  map[int]samples     // on Redis, many keys, by callers
 	hot      map[int]samples     // on Redis, one key, by callers
 	redisAll map[string]expense  // of a check on Redis
-	refused  *refusals           // from the mirror
+	denied   *denials            // from the denial cache
 	usage    map[string]float64  // bytes of a key in Redis
 	window   *windows            // strict, beside GCRA
 	memory   map[setting]samples // in memory
@@ -49,7 +49,7 @@ type stage struct {
 const (
 	stageCallers  = "callers"
 	stageHot      = "hot key"
-	stageRefused  = "refused"
+	stageDenied   = "denied"
 	stageUsage    = "usage"
 	stageWindow   = "strict window"
 	stageMemory   = "memory"
@@ -61,7 +61,7 @@ const (
 var stages = []stage{
 	{stageCallers, runCallers},
 	{stageHot, runHot},
-	{stageRefused, runRefused},
+	{stageDenied, runDenied},
 	{stageUsage, runUsage},
 	{stageWindow, runWindow},
 	{stageMemory, runMemory},

@@ -120,7 +120,7 @@ func TestOursConcurrently(t *testing.T) {
 	}
 }
 
-// Whoever says that a peer writes headers measures one that does.
+// A peer that is listed with headers writes them.
 func TestHeaders(t *testing.T) {
 	for _, build := range frameworks {
 		h, err := build(roomy)
@@ -162,7 +162,7 @@ func TestLoopback(t *testing.T) {
 	}
 }
 
-// A contestant that does not limit, refuses or errs is found out.
+// A contestant that does not limit, denies or errs is found out.
 func TestFindsOut(t *testing.T) {
 	boom := errors.New("boom")
 	for name, ch := range map[string]check{
@@ -174,9 +174,9 @@ func TestFindsOut(t *testing.T) {
 			t.Errorf("asserts: a contestant that %s got no error", name)
 		}
 	}
-	refuses := contestant{name: "refuses", caller: shared(func(string) (bool, error) { return false, nil })}
-	if _, err := drive(refuses, 4, time.Second, subjects(8)); !errors.Is(err, errRefused) {
-		t.Errorf("drive: error is %v; want %v", err, errRefused)
+	denies := contestant{name: "denies", caller: shared(func(string) (bool, error) { return false, nil })}
+	if _, err := drive(denies, 4, time.Second, subjects(8)); !errors.Is(err, errDenied) {
+		t.Errorf("drive: error is %v; want %v", err, errDenied)
 	}
 	errs := contestant{name: "errs", caller: shared(func(string) (bool, error) { return false, boom })}
 	if _, err := drive(errs, 4, time.Second, subjects(8)); !errors.Is(err, boom) {

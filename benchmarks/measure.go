@@ -67,7 +67,7 @@ func (s sample) cpuMicros() float64 {
 
 // drive keeps callers busy for a slice of time: each asks for the next subject as
 // soon as it has an answer. They start at different places of the list, so that
-// all subjects are in use. No limit is reached here, so a refusal is an error.
+// all subjects are in use. No limit is reached here, so a denial is an error.
 func drive(c contestant, callers int, slice time.Duration, list []string) (sample, error) {
 	var (
 		stop   atomic.Bool
@@ -96,7 +96,7 @@ func drive(c contestant, callers int, slice time.Duration, list []string) (sampl
 			for !stop.Load() {
 				admitted, err := ch(list[next])
 				if err == nil && !admitted {
-					err = errRefused
+					err = errDenied
 				}
 				if err != nil {
 					failed.Store(&err)
@@ -121,7 +121,7 @@ func drive(c contestant, callers int, slice time.Duration, list []string) (sampl
 	return sample{checks: total.Load(), elapsed: elapsed, caller: caller, ownCPU: used}, nil
 }
 
-var errRefused = fmt.Errorf("refused a check of a limit that is never reached")
+var errDenied = fmt.Errorf("denied a check of a limit that is never reached")
 
 // series is one figure of each contestant, round by round: series[c][r] was
 // taken in round r, close in time to every other contestant's.
@@ -226,7 +226,7 @@ func expenseOf(c contestant, subject string, runs int) (expense, error) {
 		if ok, err := ch(subject); err != nil {
 			return expense{}, fmt.Errorf("%s: %w", c.name, err)
 		} else if !ok {
-			return expense{}, fmt.Errorf("%s: %w", c.name, errRefused)
+			return expense{}, fmt.Errorf("%s: %w", c.name, errDenied)
 		}
 	}
 	runtime.ReadMemStats(&after)

@@ -210,7 +210,7 @@ const notes = `Contestants take turns in short slices (A B C, then C B A) in one
 machine, and each figure is the median over the rounds. A ratio is the median of
 the ratios within a round, so it may differ a little from the ratio of the two
 medians beside it. Every contestant had to keep a limit of 20 before it was measured
-(20 or 21 of 100 checks pass), and one refusal or error during a measurement ends
+(20 or 21 of 100 checks pass), and one denial or error during a measurement ends
 the run.
 
 `
@@ -311,9 +311,9 @@ func (b *bench) reportRedis(w io.Writer) {
 	if b.window != nil {
 		b.window.report(w)
 	}
-	if b.refused != nil {
-		fmt.Fprintf(w, "The mirror refused %s checks in %s each, with %s to Redis.\n\n",
-			thousands(b.refused.count), figure(median(b.refused.nanos), nanos), figure(float64(b.refused.commands), commands))
+	if b.denied != nil {
+		fmt.Fprintf(w, "The denial cache denied %s checks in %s each, with %s to Redis.\n\n",
+			thousands(b.denied.count), figure(median(b.denied.nanos), nanos), figure(float64(b.denied.commands), commands))
 	}
 }
 

@@ -127,12 +127,12 @@ var targets = []target{
 	{"Redis, 256 callers: checks a second, to rueidis SET", stageCallers, 256, atLeast(1, times), speed(256, rueidisSet)},
 	{"Redis, 256 callers: CPU of Redis for a check, to redis_rate", stageCallers, 256, atMost(0.25, times),
 		func(r *results) verdict { return against(r.callers[256].of(sample.cpuMicros), redisRate, micros) }},
-	{"Refused from the mirror: time", stageRefused, 0, atMost(300, nanos),
-		func(r *results) verdict { return alone(median(r.refused.nanos), nanos) }},
-	{"Refused from the mirror: allocations", stageRefused, 0, atMost(0, allocs),
-		func(r *results) verdict { return alone(r.refused.allocs, allocs) }},
-	{"Refused from the mirror: commands that Redis saw", stageRefused, 0, atMost(0, commands),
-		func(r *results) verdict { return alone(float64(r.refused.commands), commands) }},
+	{"Denied from the cache: time", stageDenied, 0, atMost(300, nanos),
+		func(r *results) verdict { return alone(median(r.denied.nanos), nanos) }},
+	{"Denied from the cache: allocations", stageDenied, 0, atMost(0, allocs),
+		func(r *results) verdict { return alone(r.denied.allocs, allocs) }},
+	{"Denied from the cache: commands that Redis saw", stageDenied, 0, atMost(0, commands),
+		func(r *results) verdict { return alone(float64(r.denied.commands), commands) }},
 	{"Redis: memory of a key, to redis_rate", stageUsage, 0, atMost(0.75, times), func(r *results) verdict {
 		o, t := r.usage[ours], r.usage[redisRate]
 		return verdict{o, t, redisRate, octets, o / t}

@@ -181,7 +181,7 @@ func touchTogether(ctx context.Context, c contestant, list []string, callers int
 				}
 				ok, err := ch(list[i])
 				if err == nil && !ok {
-					err = errRefused
+					err = errDenied
 				}
 				if err != nil {
 					failed.Store(&err)

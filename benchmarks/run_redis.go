@@ -123,26 +123,26 @@ func runHot(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// refusals are what it takes to refuse a key that is known to be used up.
-type refusals struct {
+// denials are what it takes to deny a key that is known to be used up.
+type denials struct {
 	nanos    []float64
 	allocs   float64
 	count    int64
 	commands int64 // that Redis saw meanwhile
 }
 
-func runRefused(ctx context.Context, b *bench) error {
-	b.progress("refusals from the mirror")
+func runDenied(ctx context.Context, b *bench) error {
+	b.progress("cached denials")
 	client := b.redis.client()
 	defer client.Close()
 	store := redisstore.New(client)
 	store.Timeout = patience
 	ch := storeCaller(store, tight)()
-	b.refused = &refusals{}
+	b.denied = &denials{}
 	for round := range b.roundsOr(11, 5) + 1 {
-		// The mirror believes an answer for a second, so each round uses up a key of
+		// The denial cache keeps an answer for a second, so each round uses up a key of
 		// its own.
-		subject := fmt.Sprintf("refused:%d", round)
+		subject := fmt.Sprintf("denied:%d", round)
 		if err := asserts(contestant{name: ours, caller: shared(ch)}, subject); err != nil {
 			return err
 		}
@@ -150,7 +150,7 @@ func runRefused(ctx context.Context, b *bench) error {
 		if err != nil {
 			return err
 		}
-		s, err := refuse(ch, subject, 20*time.Millisecond)
+		s, err := deny(ch, subject, 20*time.Millisecond)
 		if err != nil {
 			return err
 		}
@@ -158,18 +158,18 @@ func runRefused(ctx context.Context, b *bench) error {
 		if err != nil {
 			return err
 		}
-		b.refused.commands += after - before
-		b.refused.count += s.checks
+		b.denied.commands += after - before
+		b.denied.count += s.checks
 		if round > 0 {
-			b.refused.nanos = append(b.refused.nanos, s.nanos())
+			b.denied.nanos = append(b.denied.nanos, s.nanos())
 		}
-		b.refused.allocs = max(b.refused.allocs, testing.AllocsPerRun(100, func() { _, _ = ch(subject) }))
+		b.denied.allocs = max(b.denied.allocs, testing.AllocsPerRun(100, func() { _, _ = ch(subject) }))
 	}
 	return nil
 }
 
-// refuse asks about a key that is used up, again and again.
-func refuse(ch check, subject string, slice time.Duration) (sample, error) {
+// deny asks about a key that is used up, again and again.
+func deny(ch check, subject string, slice time.Duration) (sample, error) {
 	begin := time.Now()
 	for n := int64(0); ; {
 		for range 256 { // so that the clock is not what is measured

@@ -29,14 +29,14 @@ type Memory struct {
 	Now func() time.Time
 
 	once sync.Once
-	set  *buckets.Set[struct{}]
+	set  *buckets.Set
 }
 
 // NewMemory returns an empty Memory of the default capacity.
 func NewMemory() *Memory { return new(Memory) }
 
 func (m *Memory) init() {
-	m.set = buckets.New[struct{}](m.Capacity, buckets.NewClock(m.Now))
+	m.set = buckets.New(m.Capacity, buckets.NewClock(m.Now), false)
 }
 
 // Take implements [Store]. It allocates nothing on keys it knows.
@@ -56,6 +56,17 @@ func (m *Memory) apply(ctx context.Context, charges []Charge, refund bool) (allo
 		return false, err
 	}
 	m.once.Do(m.init)
+	if len(charges) == 1 {
+		var o buckets.Op
+		if err := m.prepare(&charges[0], refund, &o); err != nil {
+			return false, err
+		}
+		if m.set.TakeFast(&o) {
+			allowed = o.Shadow || o.Admits(o.Ahead)
+			o.Result(allowed, (*tat.Result)(&charges[0].Result))
+			return allowed, nil
+		}
+	}
 	var few [4]buckets.Op
 	ops := few[:]
 	if len(charges) > len(few) {
@@ -63,19 +74,21 @@ func (m *Memory) apply(ctx context.Context, charges []Charge, refund bool) (allo
 	}
 	ops = ops[:len(charges)]
 	for i := range charges {
-		c := &charges[i]
-		charge := tat.Charge{Subject: c.Subject, Policy: c.Policy, Limit: tat.Limit(c.Limit), Cost: c.Cost, MaxDelay: c.MaxDelay, MaxWait: c.MaxWait, Shadow: c.Shadow}
-		if err := m.set.Prepare(&charge, refund, &ops[i]); err != nil {
+		if err := m.prepare(&charges[i], refund, &ops[i]); err != nil {
 			return false, err
 		}
 	}
-	if len(ops) == 1 && m.set.TakeFast(&ops[0]) {
-		allowed = ops[0].Admits(ops[0].Ahead) || ops[0].Shadow
-	} else {
-		allowed = m.set.Apply(ops)
-	}
+	allowed = m.set.Apply(ops)
 	for i := range charges {
-		charges[i].Result = Result(ops[i].Result(allowed))
+		ops[i].Result(allowed, (*tat.Result)(&charges[i].Result))
 	}
 	return allowed, nil
+}
+
+// prepare checks a charge and converts it.
+func (m *Memory) prepare(c *Charge, refund bool, o *buckets.Op) error {
+	return m.set.Prepare(&tat.Charge{
+		Subject: c.Subject, Policy: c.Policy, Limit: tat.Limit(c.Limit),
+		Cost: c.Cost, MaxDelay: c.MaxDelay, MaxWait: c.MaxWait, Shadow: c.Shadow,
+	}, refund, o)
 }

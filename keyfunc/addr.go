@@ -11,27 +11,27 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/notice"
 )
 
-// ipv6Bits is how much of an IPv6 address is counted. A /64 is one link and the
-// least that a customer is given (RFC 6177 and RIPE-690 advise a /56 or a /48),
-// and whoever has it has 2^64 addresses to come from.
+// ipv6Bits is the length of the IPv6 prefix that is counted. A /64 is one link and the
+// smallest network of a customer (RFC 6177 and RIPE-690 advise a /56 or a /48). The
+// customer can send from all of its 2^64 addresses.
 const ipv6Bits = 64
 
-// RemoteAddr counts the TCP peer as net/http reports it in r.RemoteAddr: an
-// IPv4 address whole ("ip:192.0.2.7"), an IPv6 address by its /64 network
-// ("ip:2001:db8::/64"; see [IPv6Prefix] for wider ones). No header is read.
+// RemoteAddr counts by the TCP peer, r.RemoteAddr: an IPv4 address ("ip:192.0.2.7")
+// or the /64 network of an IPv6 address ("ip:2001:db8::/64"; see [IPv6Prefix] for
+// wider ones). It reads no header.
 //
-// Use it where clients connect to this server directly. Behind a proxy it
-// counts the proxy; take [TrustedProxies] there. It is also no better than
-// whatever wrote r.RemoteAddr: a middleware that overwrites it from a header
-// (chi's RealIP, gorilla's ProxyHeaders) hands the key to the client.
+// Use it where clients connect to this server directly. Behind a proxy it counts the
+// proxy; use [TrustedProxies] there. Do not run it after middleware that overwrites
+// r.RemoteAddr from a header (chi's RealIP, gorilla's ProxyHeaders): the client then
+// chooses its key.
 //
-// An IPv4-mapped IPv6 address (::ffff:192.0.2.7) is the IPv4 address. All other
-// addresses that embed an IPv4 address (6to4, NAT64) are IPv6 addresses like
-// any other. Port and zone are dropped. A peer that is not an address, as on a
-// Unix socket, is anonymous. The key has at most 27 bytes.
+// An IPv4-mapped IPv6 address (::ffff:192.0.2.7) counts as the IPv4 address; other
+// addresses that embed one (6to4, NAT64) count as IPv6 addresses. Port and zone are
+// ignored. A peer without an address, as on a Unix socket, is anonymous. The key has
+// at most 27 bytes.
 //
-// The limiter logs it if a request from a private or loopback address has
-// X-Forwarded-For, which most likely means a proxy.
+// The limiter logs a warning if a request from a private or loopback address has
+// X-Forwarded-For, since the peer is then probably a proxy.
 func RemoteAddr(r *http.Request) (string, error) {
 	peer, _ := parseAddr(r.RemoteAddr)
 	if nearby(peer) && len(r.Header[forwardedFor]) > 0 {
@@ -40,33 +40,32 @@ func RemoteAddr(r *http.Request) (string, error) {
 	return addrKey(peer), nil
 }
 
-// nearby reports whether a peer may be a proxy of this server. Others are
-// clients, and may send the headers of a proxy if they like.
+// nearby reports whether a peer may be a proxy of this server. Other peers are clients,
+// which may send the headers of a proxy.
 func nearby(peer netip.Addr) bool {
 	return peer.IsPrivate() || peer.IsLoopback() || peer.IsLinkLocalUnicast()
 }
 
 func trustedProxies(peer netip.Addr) string { return `keyfunc.TrustedProxies("` + peer.String() + `")` }
 
-// reportProxy reports a nearby peer whose header is not read, and the function
-// that would read it.
+// reportProxy reports a nearby peer whose header the key function ignores, and the
+// function that would read it.
 func reportProxy(r *http.Request, peer netip.Addr, header, unread, want string) {
 	notice.Report(r.Context(), diag.ProxyIgnored, "a private peer sends "+header+", which "+unread+
 		"; if it is your proxy, its clients share one bucket", "peer", peer.String(), "hint", "use "+want)
 }
 
-// IPv6Prefix counts the IPv6 clients among the answers of key by the network of
-// that many bits instead of by /64. Providers give homes a /56 and sites a /48,
-// so that one customer may own 256 or 65,536 networks of /64:
+// IPv6Prefix changes the IPv6 keys of an address function to networks of that many
+// bits instead of 64. Providers give homes a /56 and sites a /48, so one customer may
+// have 256 or 65,536 networks of /64:
 //
 //	keyfunc.IPv6Prefix(56, keyfunc.RemoteAddr)
 //
-// All other answers of key pass unchanged: IPv4 addresses, identities, errors,
-// and what [Join] has put together. So wrap the address function itself.
+// It returns all other results of key unchanged: IPv4 addresses, identities, errors
+// and keys of [Join]. So wrap the address function itself.
 //
-// IPv6Prefix panics if bits is not in 32 to 64 (wider is more than one provider
-// is given, narrower is one bucket for each address that a customer picks) or
-// if key is nil.
+// IPv6Prefix panics if key is nil or bits is not 32 to 64: a wider network is more
+// than one provider has, and in a narrower one a customer could choose its bucket.
 func IPv6Prefix(bits int, key Func) Func {
 	if bits < 32 || bits > ipv6Bits {
 		panic(fmt.Sprintf("keyfunc.IPv6Prefix: %d bits; want 32 to %d, such as 48 or 56", bits, ipv6Bits))
@@ -78,7 +77,7 @@ func IPv6Prefix(bits int, key Func) Func {
 			return "", err
 		}
 		text, isAddr := strings.CutPrefix(k, "ip:")
-		if !isAddr || !strings.Contains(text, "/") { // spares IPv4 an error that is thrown away
+		if !isAddr || !strings.Contains(text, "/") { // faster for IPv4 than an error of ParsePrefix
 			return k, nil
 		}
 		network, err := netip.ParsePrefix(text)
@@ -89,7 +88,7 @@ func IPv6Prefix(bits int, key Func) Func {
 	}
 }
 
-// addrKey is the key of an address that parseAddr has returned; "" for none.
+// addrKey returns the key of a result of parseAddr, "" if there is no address.
 func addrKey(addr netip.Addr) string {
 	switch {
 	case addr.Is4():
@@ -101,23 +100,22 @@ func addrKey(addr netip.Addr) string {
 	return ""
 }
 
-// networkKey is the key of the IPv6 network of that many bits that addr is in.
+// networkKey returns the key of the network of addr with that many bits.
 func networkKey(addr netip.Addr, bits int) string {
 	var buf [64]byte // on the stack: the key is the only allocation
 	return string(netip.PrefixFrom(addr, bits).Masked().AppendTo(append(buf[:0], "ip:"...)))
 }
 
-// parseAddr reads one address as a peer or a proxy writes it: alone or with a
-// port, IPv6 in brackets when it has one, with a zone or without, with blanks
-// around it. The result has neither port nor zone and is unmapped here, once,
-// before anybody masks or compares it: masked as IPv6, all mapped addresses
-// would be one network (CVE-2026-30827).
+// parseAddr parses an address as a peer or a proxy writes it: with or without a port
+// (an IPv6 address is then in brackets) and a zone, with spaces around it. The result
+// has neither port nor zone and is unmapped, before it is masked or compared: masked
+// as IPv6, all mapped addresses would be one network (CVE-2026-30827).
 func parseAddr(s string) (netip.Addr, bool) {
 	s = strings.Trim(s, " \t")
 	host, port, hasPort := s, "", false
 	bracketed := strings.HasPrefix(s, "[")
 	if bracketed {
-		end := strings.LastIndexByte(s, ']') // the last: a zone may hold one
+		end := strings.LastIndexByte(s, ']') // the last, since a zone may contain one
 		if end < 0 {
 			return netip.Addr{}, false
 		}
@@ -126,7 +124,7 @@ func parseAddr(s string) (netip.Addr, bool) {
 			return netip.Addr{}, false
 		}
 	} else if h, p, found := strings.Cut(s, ":"); found && !strings.Contains(p, ":") {
-		host, port, hasPort = h, p, true // one colon: no IPv6 address has so few
+		host, port, hasPort = h, p, true // an IPv6 address has more than one colon
 	}
 	if hasPort {
 		if _, err := strconv.ParseUint(port, 10, 16); err != nil {
@@ -134,7 +132,7 @@ func parseAddr(s string) (netip.Addr, bool) {
 		}
 	}
 
-	// The zone goes before netip sees it, which would keep its text for good.
+	// Without the zone: netip would keep its text in memory forever.
 	host, zone, zoned := strings.Cut(host, "%")
 	addr, err := netip.ParseAddr(host)
 	if err != nil || addr.Is4() && (zoned || bracketed) || zoned && zone == "" {

@@ -52,7 +52,7 @@ var remoteAddrs = []struct{ peer, want string }{
 	{"localhost:80", ""},
 	{"1.2.3", ""},
 	{"1.2.3.4.5", ""},
-	{"01.2.3.4:80", ""}, // octal to some, decimal to others
+	{"01.2.3.4:80", ""}, // octal in some parsers, decimal in others
 	{"1.2.3.256", ""},
 	{"1.2.3.4/32", ""},
 	{"1.2.3.4:", ""},
@@ -80,7 +80,7 @@ func TestRemoteAddr(t *testing.T) {
 	}
 }
 
-// No header changes who is counted by RemoteAddr.
+// No header changes the key of RemoteAddr.
 func TestRemoteAddrIgnoresHeaders(t *testing.T) {
 	for _, name := range []string{"X-Forwarded-For", "Forwarded", "X-Real-IP", "True-Client-IP", "CF-Connecting-IP", "X-Client-IP"} {
 		r := request("192.0.2.7:4711", name, "9.9.9.9", name, "for=9.9.9.9")
@@ -122,7 +122,7 @@ func TestIPv6Prefix(t *testing.T) {
 	}
 }
 
-// Of two prefixes the wider one holds, in either order.
+// Of two nested prefixes the wider one applies, in both orders.
 func TestIPv6PrefixNested(t *testing.T) {
 	r := request("[2001:db8:1:234::1]:443")
 	for _, key := range []keyfunc.Func{
@@ -135,15 +135,15 @@ func TestIPv6PrefixNested(t *testing.T) {
 	}
 }
 
-// What an address function has not answered passes as it is.
-func TestIPv6PrefixPasses(t *testing.T) {
+// Other keys are unchanged.
+func TestIPv6PrefixOtherKeys(t *testing.T) {
 	for _, k := range []string{
 		"", "sub:2001:db8:1:234::/64", "const:ip:2001:db8:1:234::/64", "join:ip:2001:db8:1:234::/64|x",
 		"ip:", "ip:/", "ip:/64", "ip:zzz/64", "ip:10.1.2.3/32", "ip:2001:db8:1:234::1", "ip:2001:db8:1:234::/64|x",
 	} {
 		key := keyfunc.IPv6Prefix(48, func(*http.Request) (string, error) { return k, nil })
 		if got := keyOf(t, key, request("")); got != k {
-			t.Errorf("got %q; want %q as it was", got, k)
+			t.Errorf("got %q; want %q unchanged", got, k)
 		}
 	}
 	cause := errors.New("cause")

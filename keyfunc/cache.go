@@ -7,25 +7,24 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// A cache remembers which tokens have verified. It holds at most size entries;
-// beyond that a newcomer takes the place of one picked at random, which costs
-// that one a verification and needs no bookkeeping on a hit.
+// A cache holds verified tokens, at most size of them. A new entry evicts a random
+// one: that token is verified again, and a hit needs no bookkeeping.
 //
-// Tokens are known by their SHA-256: an entry has the same small size for any
-// token, and no credential lies about in memory.
+// Its keys are the SHA-256 of tokens, so that entries are small and memory contains no
+// credentials.
 type cache struct {
 	size int
 
-	mu      sync.Mutex // held for one map operation, never for a verification
+	mu      sync.Mutex // never held during a verification
 	entries map[tokenID]entry
 }
 
 type tokenID [sha256.Size]byte
 
-// entry is what a token has been verified to say.
+// entry is the result of a verification.
 type entry struct {
 	key   string
-	times *jwt.RegisteredClaims // exp, nbf and iat: what a later look may find changed
+	times *jwt.RegisteredClaims // exp, nbf and iat, which are checked again
 }
 
 func newCache(size int) *cache {
@@ -43,7 +42,7 @@ func (c *cache) put(id tokenID, e entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, known := c.entries[id]; !known && len(c.entries) >= c.size {
-		for victim := range c.entries { // Go starts at a random one
+		for victim := range c.entries { // in random order
 			delete(c.entries, victim)
 			break
 		}

@@ -15,7 +15,7 @@ func idOf(i int) tokenID {
 	return sha256.Sum256(binary.BigEndian.AppendUint64(nil, uint64(i)))
 }
 
-// A full cache takes in newcomers and stays at its size.
+// A full cache accepts new entries and keeps its size.
 func TestCacheIsBounded(t *testing.T) {
 	const size = 100
 	c := newCache(size)
@@ -30,7 +30,7 @@ func TestCacheIsBounded(t *testing.T) {
 	}
 }
 
-// Putting what is there already evicts nobody.
+// To put an existing entry evicts no other.
 func TestCachePutAgain(t *testing.T) {
 	c := newCache(2)
 	c.put(idOf(1), entry{key: "1"})
@@ -39,11 +39,11 @@ func TestCachePutAgain(t *testing.T) {
 		c.put(idOf(2), entry{key: "2"})
 	}
 	if _, ok := c.get(idOf(1)); !ok {
-		t.Error("entry 1 is gone; want it kept")
+		t.Error("entry 1 was evicted")
 	}
 	c.remove(idOf(1))
 	if _, ok := c.get(idOf(1)); ok {
-		t.Error("entry 1 is there; want it removed")
+		t.Error("entry 1 was not removed")
 	}
 }
 
@@ -71,8 +71,8 @@ func TestCacheConcurrent(t *testing.T) {
 	}
 }
 
-// Only what has verified is remembered, and what has expired is forgotten.
-func TestVerifierRemembersOnlyVerified(t *testing.T) {
+// Only valid tokens are cached, and expired ones are removed.
+func TestVerifierCachesOnlyValid(t *testing.T) {
 	now := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	clock := jwt.WithTimeFunc(func() time.Time { return now })
 	v := newVerifier(func(*jwt.Token) (any, error) { return []byte("right"), nil }, []string{"HS256"}, clock)
@@ -88,23 +88,23 @@ func TestVerifierRemembersOnlyVerified(t *testing.T) {
 		v.subject(t.Context(), sign("wrong", fmt.Sprint(i)))
 	}
 	if got := len(v.verified.entries); got != 0 {
-		t.Errorf("after 100 forged tokens: remembers %d; want 0", got)
+		t.Errorf("after 100 forged tokens: got %d cached; want 0", got)
 	}
 	token := sign("right", "alice")
 	v.subject(t.Context(), token)
 	if got := len(v.verified.entries); got != 1 {
-		t.Errorf("after a valid token: remembers %d; want 1", got)
+		t.Errorf("after a valid token: got %d cached; want 1", got)
 	}
 	now = now.Add(time.Hour)
 	v.subject(t.Context(), token)
 	if got := len(v.verified.entries); got != 0 {
-		t.Errorf("after it has expired: remembers %d; want 0", got)
+		t.Errorf("after it has expired: got %d cached; want 0", got)
 	}
 }
 
 func BenchmarkCacheFull(b *testing.B) {
-	c := newCache(rememberedTokens)
-	for i := range rememberedTokens {
+	c := newCache(cachedTokens)
+	for i := range cachedTokens {
 		c.put(idOf(i), entry{})
 	}
 	b.ReportAllocs()

@@ -6,14 +6,13 @@ import (
 	"slices"
 )
 
-// First is the answer of the first of keys that knows somebody: those after it
-// are not asked. An error ends it with that error, as the one who could not be
-// told might have been the right one. If none knows anybody, nobody in
-// particular is the answer.
+// First returns the first key that is not empty; later functions are not called. An
+// error ends it with that error, since the failed function might have had a key. If
+// all keys are empty, the request is anonymous.
 //
-//	keyfunc.First(subject, keyfunc.RemoteAddr) // users by name, all others by address
+//	keyfunc.First(subject, keyfunc.RemoteAddr) // users by name, others by address
 //
-// First panics if there are no keys or one is nil.
+// First panics if there are no functions or one is nil.
 func First(keys ...Func) Func {
 	keys = slices.Clone(keys)
 	mustHave("First", keys...)
@@ -31,45 +30,45 @@ func First(keys ...Func) Func {
 	}
 }
 
-// Join counts all of keys together: two requests share a bucket if every one of
-// keys gives the same answer for both. An answer of nobody takes part like any
-// other; only if all are nobody, Join is. An error ends it with that error.
+// Join combines keys: two requests share a bucket if all functions return equal keys
+// for both. An empty key is a key like any other here, but if all are empty, the
+// request is anonymous. An error ends it with that error.
 //
 //	keyfunc.Join(keyfunc.RemoteAddr, keyfunc.Route) // each client on each route
 //
-// Each key function multiplies the buckets, so that a client that can choose
-// one of the answers chooses its buckets: join with a [Route], not with a path.
+// If a client can choose one of the keys, it can choose its bucket: join with a
+// [Route], not with a path.
 //
-// Join panics if there are no keys or one is nil.
+// Join panics if there are no functions or one is nil.
 func Join(keys ...Func) Func {
 	keys = slices.Clone(keys)
 	mustHave("Join", keys...)
 	return func(r *http.Request) (string, error) {
-		answers := make([]string, len(keys))
-		somebody := false
+		parts := make([]string, len(keys))
+		anonymous := true
 		for i, key := range keys {
 			k, err := key(r)
 			if err != nil {
 				return "", err
 			}
-			answers[i] = k
-			somebody = somebody || k != ""
+			parts[i] = k
+			anonymous = anonymous && k == ""
 		}
-		if !somebody {
+		if anonymous {
 			return "", nil
 		}
-		return encode("join:", answers...), nil
+		return encode("join:", parts...), nil
 	}
 }
 
-// Const counts everybody in one bucket, "const:" and s: a limit for the server
-// as a whole, or, at the end of [First], for all who are left.
+// Const returns the key "const:" and s for every request: for a limit on the server as
+// a whole or, at the end of [First], on all remaining requests.
 func Const(s string) Func {
 	key := "const:" + s
 	return func(*http.Request) (string, error) { return key, nil }
 }
 
-// mustHave panics, in the name of the constructor, without keys or on a nil one.
+// mustHave panics with the constructor's name if there are no functions or one is nil.
 func mustHave(constructor string, keys ...Func) {
 	if len(keys) == 0 {
 		panic("keyfunc." + constructor + ": no key functions; want one or more")

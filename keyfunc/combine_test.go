@@ -8,7 +8,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 )
 
-// says is a key function with always the same answer.
+// says returns a key function with a constant result.
 func says(key string) keyfunc.Func {
 	return func(*http.Request) (string, error) { return key, nil }
 }
@@ -28,8 +28,8 @@ func TestFirst(t *testing.T) {
 	}{
 		{"one", []keyfunc.Func{says("a")}, "a", nil},
 		{"the first", []keyfunc.Func{says("a"), says("b")}, "a", nil},
-		{"the first that knows somebody", []keyfunc.Func{says(""), says(""), says("c"), says("d")}, "c", nil},
-		{"nobody", []keyfunc.Func{says(""), says("")}, "", nil},
+		{"the first key that is not empty", []keyfunc.Func{says(""), says(""), says("c"), says("d")}, "c", nil},
+		{"all empty", []keyfunc.Func{says(""), says("")}, "", nil},
 		{"an error ends it", []keyfunc.Func{says(""), fails, says("c")}, "", errCause},
 		{"an error behind is not met", []keyfunc.Func{says("a"), fails}, "a", nil},
 	} {
@@ -49,8 +49,8 @@ func TestJoin(t *testing.T) {
 		{"one", []keyfunc.Func{says("a")}, "join:a", nil},
 		{"two", []keyfunc.Func{says("a"), says("b")}, "join:a|b", nil},
 		{"their order counts", []keyfunc.Func{says("b"), says("a")}, "join:b|a", nil},
-		{"nobody among them", []keyfunc.Func{says(""), says("b"), says("")}, "join:|b|", nil},
-		{"nobody", []keyfunc.Func{says(""), says("")}, "", nil},
+		{"an empty key among them", []keyfunc.Func{says(""), says("b"), says("")}, "join:|b|", nil},
+		{"all empty", []keyfunc.Func{says(""), says("")}, "", nil},
 		{"separators", []keyfunc.Func{says("a|b"), says("%7C")}, "join:a%7Cb|%257C", nil},
 		{"any bytes", []keyfunc.Func{says("{a}\x00\r\n"), says("\xff:")}, "join:{a}\x00\r\n|\xff:", nil},
 		{"nested", []keyfunc.Func{keyfunc.Join(says("a"), says("b")), says("c")}, "join:join:a%7Cb|c", nil},
@@ -62,7 +62,7 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// A function that returns a key beside its error is not believed.
+// A key that is returned with an error is ignored.
 func TestErrorHasNoKey(t *testing.T) {
 	for name, key := range map[string]keyfunc.Func{
 		"First": keyfunc.First(failsToo), "Join": keyfunc.Join(failsToo), "IPv6Prefix": keyfunc.IPv6Prefix(48, failsToo),
@@ -73,7 +73,7 @@ func TestErrorHasNoKey(t *testing.T) {
 	}
 }
 
-// The slices that the constructors were given are not read again.
+// First and Join copy their slices.
 func TestCombineCopies(t *testing.T) {
 	keys := []keyfunc.Func{says("a")}
 	first, join := keyfunc.First(keys...), keyfunc.Join(keys...)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// decode reads what encode has written: the oracle for encode being injective.
+// decode is the inverse of encode, and so proves that encode is injective.
 func decode(kind, key string) []string {
 	parts := strings.Split(strings.TrimPrefix(key, kind), "|")
 	for i := range parts {

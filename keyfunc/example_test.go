@@ -36,14 +36,14 @@ func ExampleIPv6Prefix() {
 func ExampleTrustedProxies() {
 	client := keyfunc.TrustedProxies("10.0.0.0/8", "fd00::/8")
 
-	// The load balancer has appended the address of the one that connected to
-	// it. What stands before came from there and may be made up.
+	// The load balancer has appended the address of its peer. The hops before it
+	// came from that peer and may be invented.
 	r := httptest.NewRequest("GET", "/", nil)
 	r.RemoteAddr = "10.0.0.1:50000"
 	r.Header.Set("X-Forwarded-For", "198.51.100.1, 192.0.2.7")
 	fmt.Println(client(r))
 
-	// Who connects from elsewhere is counted by that address.
+	// A peer outside the networks is the client.
 	r.RemoteAddr = "203.0.113.9:4711"
 	fmt.Println(client(r))
 	// Output:
@@ -52,7 +52,7 @@ func ExampleTrustedProxies() {
 }
 
 func ExampleTrustedHops() {
-	// A CDN, then a load balancer, neither at addresses that are known.
+	// A CDN and a load balancer with unknown addresses.
 	client := keyfunc.TrustedHops(2)
 
 	r := httptest.NewRequest("GET", "/", nil)
@@ -72,9 +72,9 @@ func ExampleHeader() {
 	// Output: ip:192.0.2.7 <nil>
 }
 
-// A header that anybody can set is no key: whoever changes it has a fresh
-// bucket for each request, and can empty that of somebody else. Take
-// [keyfunc.TrustedProxies], which believes no one but your proxies.
+// A header that clients can set is no key: by changing it a client gets a new
+// bucket for each request, and can use up the bucket of another client. Use
+// [keyfunc.TrustedProxies], which trusts only your proxies.
 func ExampleFunc_incorrect() {
 	client := func(r *http.Request) (string, error) {
 		return r.Header.Get("X-Forwarded-For"), nil
@@ -92,8 +92,8 @@ func ExampleFunc_incorrect() {
 	// 3.3.3.3 <nil>
 }
 
-// A token is only worth its signature. A subject that is read without checking
-// it is whatever the client has written there. Take [keyfunc.JWTSubject].
+// Without a check of the signature, the subject of a token is whatever the client
+// has written. Use [keyfunc.JWTSubject].
 func ExampleJWTSubject_incorrect() {
 	unverified := func(r *http.Request) (string, error) {
 		var claims jwt.RegisteredClaims
@@ -117,7 +117,7 @@ func ExampleJWTSubject() {
 		[]string{"HS256"},
 		jwt.WithIssuer("https://login.example.com"),
 	)
-	user := keyfunc.First(subject, keyfunc.RemoteAddr) // without a good token, by address
+	user := keyfunc.First(subject, keyfunc.RemoteAddr) // without a valid token, by address
 
 	token, _ := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.RegisteredClaims{
 		Issuer:    "https://login.example.com",
@@ -136,7 +136,7 @@ func ExampleJWTSubject() {
 	// ip:192.0.2.7 <nil>
 }
 
-// userID stands for the key under which authentication middleware leaves the user.
+// userID is the context key under which the authentication middleware stores the user.
 type userID struct{}
 
 func ExampleSubject() {
@@ -151,7 +151,7 @@ func ExampleSubject() {
 }
 
 func ExampleAPIKey() {
-	owners := map[string]string{"k-1": "acme", "k-2": "acme"} // a table of hashed keys, in earnest
+	owners := map[string]string{"k-1": "acme", "k-2": "acme"} // in production a table of hashed keys
 	tenant := keyfunc.APIKey("X-API-Key", func(_ context.Context, apiKey string) (string, bool) {
 		name, ok := owners[apiKey]
 		return name, ok
@@ -208,8 +208,8 @@ func ExampleJoin() {
 }
 
 func ExampleConst() {
-	everybody := keyfunc.Const("server")
+	server := keyfunc.Const("server")
 
-	fmt.Println(everybody(httptest.NewRequest("GET", "/", nil)))
+	fmt.Println(server(httptest.NewRequest("GET", "/", nil)))
 	// Output: const:server <nil>
 }

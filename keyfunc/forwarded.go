@@ -14,32 +14,30 @@ const (
 	forwarded    = "Forwarded"
 )
 
-// TrustedProxies counts the client as proxies in the given networks report it
-// in X-Forwarded-For. The keys are those of [RemoteAddr].
+// TrustedProxies counts by the client's address in X-Forwarded-For, as written by
+// proxies in the given networks. The keys are those of [RemoteAddr].
 //
 //	keyfunc.TrustedProxies("10.0.0.0/8", "2001:db8:1::/48")
 //
-// The peer is looked at first: if it is in none of the networks it is the
-// client, and the header, which it may have made up, is not read. Otherwise the
-// hops are walked from the last to the first over all lines of the header, as
-// each proxy appends the one that connected to it, and the first hop outside
-// the networks is the client. What stands before it was written by that client
-// and is not looked at.
+// If the peer is in none of the networks, it is the client and the header is ignored,
+// since the client may have invented it. Otherwise the hops are read from the last to
+// the first, over all lines of the header, as each proxy appends its own peer. The
+// first hop outside the networks is the client. Earlier hops come from that client and
+// are ignored.
 //
-// A hop that is not an address stops the walk, as whatever wrote it is no proxy
-// to believe; the client is then the hop after it, at the start the peer. That
-// goes for an empty hop as well. If all hops are in the networks, the first one
-// is the client. A missing header leaves the peer, so that a client that has it
-// removed ("Connection: X-Forwarded-For") shares the bucket of the proxy.
+// A hop that is empty or not an address ends this: no trusted proxy wrote it. The
+// client is then the hop after it, or the peer if there is none. If all hops are in
+// the networks, the first is the client. Without the header the peer is the client, so
+// a client that has it removed ("Connection: X-Forwarded-For") shares the bucket of
+// the proxy.
 //
-// List every proxy that a request passes, and nothing else: a network that also
-// holds clients lets these write their own keys. A peer without an address, as
-// on a Unix socket, is in no network and is anonymous: use
-// [TrustedHops] there.
+// List every proxy that requests pass, and nothing else: clients inside a listed
+// network can choose their keys. A peer without an address, as on a Unix socket, is in
+// no network and is anonymous; use [TrustedHops] there.
 //
-// Prefixes are texts or netip.Prefix values; a text may also be one address.
-// TrustedProxies panics if there are none, if one cannot be read, and if one
-// has no bits ("0.0.0.0/0"), as that trusts everybody.
+// Prefixes are strings or netip.Prefix values; a string may also be a single address.
+// TrustedProxies panics if there are none, if one is invalid, and if one has no bits
+// ("0.0.0.0/0"), since that trusts every address.
 func TrustedProxies[P string | netip.Prefix](prefixes ...P) Func {
 	trusted := mustNetworks("TrustedProxies", prefixes)
 	return func(r *http.Request) (string, error) {
@@ -47,19 +45,18 @@ func TrustedProxies[P string | netip.Prefix](prefixes ...P) Func {
 	}
 }
 
-// TrustedHops counts the client as reported by the first of n proxies that each
-// append one hop to X-Forwarded-For: the n-th hop from the right, over all
-// lines of the header. The keys are those of [RemoteAddr]. With one load
-// balancer in front n is 1, with a CDN before it 2.
+// TrustedHops counts by the n-th hop from the right in X-Forwarded-For, over all lines
+// of the header: the address that the first of n proxies has written, if each appends
+// one hop. The keys are those of [RemoteAddr]. With one load balancer n is 1, with a
+// CDN before it 2.
 //
-// It trusts whoever connects, and it is only as good as the count: use it where
-// the addresses of the proxies are not known, and where nobody can reach this
-// server but through all n of them. With n too high, or past the proxies,
-// clients write their own keys; with n too low, all count as one proxy. Where
-// the networks are known [TrustedProxies] is the better choice.
+// It trusts every peer. Use it where the addresses of the proxies are not known and
+// requests reach this server only through all n of them. If n is too high, or clients
+// bypass the proxies, they choose their keys; if n is too low, all clients count as one
+// proxy. If the networks are known, [TrustedProxies] is better.
 //
-// If there are fewer hops, or the one in question is empty or not an address,
-// the peer is counted. TrustedHops panics if n is less than 1.
+// If there are fewer hops, or the hop is empty or not an address, the peer is counted.
+// TrustedHops panics if n is less than 1.
 func TrustedHops(n int) Func {
 	if n < 1 {
 		panic(fmt.Sprintf("keyfunc.TrustedHops: %d proxies; want 1 or more, or use RemoteAddr", n))
@@ -83,23 +80,20 @@ func TrustedHops(n int) Func {
 	}
 }
 
-// Header counts the address in a header that holds just one, as some proxies
-// and CDNs set it: X-Real-IP, CF-Connecting-IP. The keys are those of
-// [RemoteAddr].
+// Header counts by the address in a header with a single address, as some proxies and
+// CDNs set it: X-Real-IP, CF-Connecting-IP. The keys are those of [RemoteAddr].
 //
 //	keyfunc.Header("CF-Connecting-IP", cloudflare...)
 //
-// The header is believed only if the peer is in one of the given networks. If
-// it is not, and if the header is missing, occurs twice or holds anything but
-// an address, the peer is counted.
+// The header is read only if the peer is in one of the given networks. Otherwise, and
+// if the header is missing, occurs twice or is not an address, the peer is counted.
 //
-// The proxy must set the header on every request whatever the client has sent.
-// Some names look the part but are passed on from the client by default
-// (True-Client-IP at Akamai, Fastly-Client-IP, X-Azure-ClientIP).
+// The proxy must overwrite the header on every request. Some CDNs by default pass on
+// what the client sent in True-Client-IP (Akamai), Fastly-Client-IP and
+// X-Azure-ClientIP.
 //
-// Header panics if the name is not that of a header, if it is that of a list
-// (X-Forwarded-For, Forwarded), and on the prefixes that [TrustedProxies]
-// panics on.
+// Header panics if the name is not a valid header name or is that of a list
+// (X-Forwarded-For, Forwarded), and on the prefixes on which [TrustedProxies] panics.
 func Header[P string | netip.Prefix](name string, prefixes ...P) Func {
 	name = mustHeaderName("Header", name)
 	switch name {
@@ -122,9 +116,9 @@ func Header[P string | netip.Prefix](name string, prefixes ...P) Func {
 	}
 }
 
-// client walks from the peer over the hops in a header, of which parse reads
-// one, to the first that is not in the networks. It does so for the key function
-// of that name.
+// client returns the first address outside the networks: the peer, or a hop of the
+// header from right to left. comma and parse read the hops; name is the key function's,
+// for reports.
 func (n networks) client(r *http.Request, header string, comma func(string) int, parse func(string) (netip.Addr, bool), name string) netip.Addr {
 	client, _ := parseAddr(r.RemoteAddr)
 	if !n.contain(client) {
@@ -146,10 +140,10 @@ func (n networks) client(r *http.Request, header string, comma func(string) int,
 	return client
 }
 
-// fromRight yields the elements of a comma-separated header from the last to
-// the first, the lines being one list (RFC 9110, section 5.3). comma finds the
-// comma before the last element, or -1. It splits off one at a time: most of a
-// long header is never looked at.
+// fromRight yields the elements of a comma-separated header from the last to the first,
+// over all lines, which are one list (RFC 9110, section 5.3). comma returns the index of
+// the comma before the last element, or -1. Elements are split off one by one, so most
+// of a long header is not read.
 func fromRight(lines []string, comma func(string) int) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for _, line := range slices.Backward(lines) {
@@ -167,5 +161,5 @@ func fromRight(lines []string, comma func(string) int) iter.Seq[string] {
 	}
 }
 
-// lastComma finds the last element of a list without quotes.
+// lastComma is comma for a list without quoted strings.
 func lastComma(line string) int { return strings.LastIndexByte(line, ',') }

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	client = "192.0.2.7:4711"  // no proxy
+	client = "192.0.2.7:4711"  // not a proxy
 	proxy  = "10.0.0.1:50000"  // in 10.0.0.0/8
 	proxy6 = "[fd00::1]:50000" // in fd00::/8
 )
@@ -27,7 +27,7 @@ var forwarded = []struct {
 	{client, []string{"9.9.9.9, 10.0.0.2", "10.0.0.3"}, "ip:192.0.2.7"},
 	{"[::ffff:192.0.2.7]:4711", []string{"9.9.9.9"}, "ip:192.0.2.7"},
 
-	// The client is the last hop that is not trusted; what stands before it is its own claim.
+	// The client is the last hop that is not trusted; it may have invented earlier hops.
 	{proxy, []string{"9.9.9.9"}, "ip:9.9.9.9"},
 	{proxy, []string{"6.6.6.6, 9.9.9.9"}, "ip:9.9.9.9"},
 	{proxy, []string{"6.6.6.6,9.9.9.9,10.0.0.2, 10.0.0.3"}, "ip:9.9.9.9"},
@@ -102,7 +102,7 @@ func TestTrustedProxies(t *testing.T) {
 	}
 }
 
-// An address alone is trusted alone.
+// A prefix that is an address trusts only that address.
 func TestTrustedProxiesSingleAddress(t *testing.T) {
 	key := keyfunc.TrustedProxies("10.0.0.1", "::1")
 	for peer, want := range map[string]string{
@@ -117,8 +117,8 @@ func TestTrustedProxiesSingleAddress(t *testing.T) {
 	}
 }
 
-// Whatever a client behind an appending proxy sends, in as many ways as it likes, it has one bucket, and it
-// cannot get into that of another.
+// A client behind a proxy that appends has one bucket, whatever it sends, and cannot use the bucket of
+// another client.
 func TestTrustedProxiesRotation(t *testing.T) {
 	key := keyfunc.TrustedProxies("10.0.0.0/8")
 	for i := range 1000 {
@@ -132,7 +132,7 @@ func TestTrustedProxiesRotation(t *testing.T) {
 	}
 }
 
-// The slice that the constructor was given is not read again.
+// TrustedProxies copies its slice.
 func TestTrustedProxiesCopies(t *testing.T) {
 	prefixes := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	key := keyfunc.TrustedProxies(prefixes...)
@@ -144,7 +144,7 @@ func TestTrustedProxiesCopies(t *testing.T) {
 
 func TestTrustedProxiesPanics(t *testing.T) {
 	const form = `is not a network; want "10.0.0.0/8", "2001:db8::/32" or one address`
-	const all = "trusts everybody, so that every client could write its own key; name the networks of your proxies"
+	const all = "trusts every address, so that every client could choose its key; name the networks of your proxies"
 	for prefix, reason := range map[string]string{
 		"":                       form,
 		"10.0.0/8":               form,
@@ -219,7 +219,7 @@ func TestHeader(t *testing.T) {
 		lines []string // of X-Real-Ip
 		want  string
 	}{
-		// Believed from a trusted peer ...
+		// Read from a trusted peer ...
 		{proxy, []string{"9.9.9.9"}, "ip:9.9.9.9"},
 		{proxy, []string{"[2001:db8::1]:443"}, "ip:2001:db8::/64"},
 		{proxy, []string{"::ffff:9.9.9.9"}, "ip:9.9.9.9"},
@@ -266,12 +266,12 @@ func TestHeaderPanics(t *testing.T) {
 	wantPanic(t, `keyfunc.Header: no prefixes; name the networks of your proxies, such as "10.0.0.0/8"`, func() {
 		keyfunc.Header[string]("X-Real-IP")
 	})
-	wantPanic(t, `keyfunc.Header: "::/0" trusts everybody, so that every client could write its own key; name the networks of your proxies`, func() {
+	wantPanic(t, `keyfunc.Header: "::/0" trusts every address, so that every client could choose its key; name the networks of your proxies`, func() {
 		keyfunc.Header("X-Real-IP", "::/0")
 	})
 }
 
-// A header of any length costs no more memory than a short one.
+// A long header costs no more memory than a short one.
 func TestForwardedAllocs(t *testing.T) {
 	key := keyfunc.TrustedProxies("10.0.0.0/8")
 	for name, line := range map[string]string{

@@ -14,7 +14,7 @@ import (
 // longestAddrKey is the longest key of an address.
 const longestAddrKey = "ip:ffff:ffff:ffff:ffff::/64"
 
-// checkAddrKey reports what no answer of an address function may be.
+// checkAddrKey fails the test if key is not a valid key of an address function.
 func checkAddrKey(t *testing.T, key string) {
 	t.Helper()
 	if key == "" {
@@ -48,7 +48,7 @@ func FuzzRemoteAddr(f *testing.F) {
 		key := keyOf(t, keyfunc.RemoteAddr, request(peer))
 		checkAddrKey(t, key)
 
-		// netip knows no other address in it than we do, where it knows one.
+		// If netip can parse the address, it is the same one.
 		if ap, err := netip.ParseAddrPort(peer); err == nil && !(ap.Addr().Is4() && strings.HasPrefix(peer, "[")) {
 			if want := keyOf(t, keyfunc.RemoteAddr, request(ap.Addr().WithZone("").String())); key != want || key == "" {
 				t.Errorf("peer %q: got %q; want %q, that of its address", peer, key, want)
@@ -100,7 +100,7 @@ func FuzzTrustedProxies(f *testing.F) {
 		if appended := keyOf(t, proxies, with(append(lines, "192.0.2.7")...)); appended != "ip:192.0.2.7" {
 			t.Errorf("X-Forwarded-For %q and 192.0.2.7: got %q; want ip:192.0.2.7", lines, appended)
 		}
-		// One more trusted proxy on the way changes nothing, if there is somebody to find.
+		// One more trusted proxy changes nothing, if there is an untrusted address.
 		further := keyOf(t, proxies, with(append(lines, "10.9.9.9")...))
 		if k, isV4 := strings.CutPrefix(key, "ip:"); isV4 && !strings.HasPrefix(k, "10.") && further != key {
 			t.Errorf("X-Forwarded-For %q: got %q, and %q with a trusted hop more", lines, key, further)
@@ -122,13 +122,13 @@ func FuzzJWTSubject(f *testing.F) {
 	key := keyfunc.JWTSubject(secretKey, []string{"HS256"}, opts...)
 	parser := jwt.NewParser(append(opts, jwt.WithValidMethods([]string{"HS256"}), jwt.WithExpirationRequired())...)
 	f.Fuzz(func(t *testing.T, token string) {
-		keyOf(t, key, bearing(valid)) // the good one is remembered meanwhile
+		keyOf(t, key, bearing(valid)) // caches the valid token
 		got := keyOf(t, key, bearing(token))
 		if again := keyOf(t, key, bearing(token)); again != got {
 			t.Errorf("token %q: got %q, then %q", token, got, again)
 		}
 
-		// golang-jwt by itself says who that is, if anybody. Blanks around a token are not part of it.
+		// golang-jwt alone gives the same subject. Spaces around a token are not part of it.
 		want, bare := "", strings.Trim(token, " ")
 		if parsed, err := parser.Parse(bare, secretKey); err == nil && len(bare) <= 16<<10 {
 			_, critical := parsed.Header["crit"]
@@ -142,7 +142,7 @@ func FuzzJWTSubject(f *testing.F) {
 	})
 }
 
-// Two pairs of answers share a key of Join if and only if they are the same.
+// Join returns equal keys for two pairs if and only if the pairs are equal.
 func FuzzJoin(f *testing.F) {
 	for _, s := range [][4]string{
 		{"a", "b", "a", "b"}, {"", "", "", ""}, {"a|b", "c", "a", "b|c"}, {"a", "", "", "a"}, {"a%", "7C", "a%7C", ""},
@@ -156,7 +156,7 @@ func FuzzJoin(f *testing.F) {
 		if same := a == c && b == d; (ab == cd) != same {
 			t.Errorf("Join(%q, %q) is %q and Join(%q, %q) is %q", a, b, ab, c, d, cd)
 		}
-		if nobody := a == "" && b == ""; (ab == "") != nobody {
+		if anonymous := a == "" && b == ""; (ab == "") != anonymous {
 			t.Errorf("Join(%q, %q) is %q", a, b, ab)
 		}
 		// Neither do other groupings of the same answers share it.

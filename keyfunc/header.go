@@ -6,14 +6,13 @@ import (
 	"strings"
 )
 
-// maxCredential is the longest token or API key that is looked at, in bytes. It
-// is far above what issuers make (proxies refuse header lines beyond 8 KiB) and
-// keeps the work that one request can ask for small.
+// maxCredential is the largest size of a token or API key in bytes; longer ones are
+// ignored. It is far above real ones (proxies reject header lines above 8 KiB) and
+// bounds the work for one request.
 const maxCredential = 16 << 10
 
-// onlyValue is the value of a header that occurs exactly once, "" otherwise:
-// with two there is no telling which one others on the way have believed.
-// The name is in canonical form.
+// onlyValue returns the value of a header that occurs exactly once, otherwise "": of two
+// values, other servers may have used either. The name is in canonical form.
 func onlyValue(r *http.Request, name string) string {
 	if values := r.Header[name]; len(values) == 1 {
 		return values[0]
@@ -21,8 +20,8 @@ func onlyValue(r *http.Request, name string) string {
 	return ""
 }
 
-// mustHeaderName returns the name in canonical form and panics, in the name of
-// the constructor, if it is not a token (RFC 9110, section 5.6.2).
+// mustHeaderName returns the name in canonical form. It panics with the constructor's
+// name if the header's is not a token (RFC 9110, section 5.6.2).
 func mustHeaderName(constructor, name string) string {
 	if !isToken(name) {
 		panic(fmt.Sprintf("keyfunc.%s: %q is not the name of a header; want letters, digits and hyphens", constructor, name))

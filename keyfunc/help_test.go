@@ -7,7 +7,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 )
 
-// request is a request from the peer with the given header lines: name, value, ...
+// request returns a request from the peer with header lines: name, value, ...
 func request(peer string, header ...string) *http.Request {
 	r := &http.Request{RemoteAddr: peer, Header: http.Header{}}
 	for i := 0; i < len(header); i += 2 {
@@ -16,12 +16,12 @@ func request(peer string, header ...string) *http.Request {
 	return r
 }
 
-// keyOf is the answer of a function that must not fail.
+// keyOf returns the key of a function that must not fail.
 func keyOf(t testing.TB, key keyfunc.Func, r *http.Request) string {
 	t.Helper()
 	k, err := key(r)
 	if err != nil {
-		t.Fatalf("got error %v; want none from anything that a client sends", err)
+		t.Fatalf("got error %v; want none, whatever a client sends", err)
 	}
 	return k
 }

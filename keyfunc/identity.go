@@ -8,16 +8,15 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/notice"
 )
 
-// Subject counts an identity that authentication middleware has put in the
-// request's context before. get returns it, or "" for a request without one,
-// which is then anonymous.
+// Subject counts by the identity that authentication middleware has stored in the
+// request's context. get returns it, or "" for an anonymous request.
 //
 //	keyfunc.Subject(func(ctx context.Context) string { return auth.User(ctx).ID })
 //
-// The identity is taken at its word, so it must be one that was verified. The
-// limiter must run after that middleware, and logs it if none of a policy's first
-// hundred requests has an identity. The keys, "sub:" and the identity,
-// never equal a key of [JWTSubject], which also holds the issuer.
+// The identity must be verified. The limiter must run after that middleware; it logs a
+// warning if none of a policy's first hundred requests has an identity. The keys,
+// "sub:" and the identity, never equal a key of [JWTSubject], which also contains the
+// issuer.
 //
 // Subject panics if get is nil.
 func Subject(get func(context.Context) string) Func {
@@ -34,25 +33,24 @@ func Subject(get func(context.Context) string) Func {
 	}
 }
 
-// APIKey counts the owner of the API key in the given header. owner looks the
-// key up where the application keeps them and reports whether it is known. All
-// keys of one owner share a bucket, "key:" and the owner's name; the API key
-// itself is in no key that is stored or logged.
+// APIKey counts by the owner of the API key in the given header. owner looks the key
+// up and reports whether it is known. All API keys of one owner share a bucket, "key:"
+// and the owner's name; the API key itself is neither stored nor logged.
 //
-// An unknown key is anonymous: if it bought a bucket of its own, a
-// client could have as many as it can think of. So are a header that is missing
-// or occurs twice, a key above 16 KiB, and an owner without a name. Put a limit
-// by address in front against guessing.
+// A request with an unknown API key is anonymous: with a bucket for each unknown key, a
+// client could have any number of buckets. So is one whose header is missing or occurs
+// twice, whose API key is above 16 KiB, and whose owner has no name. Put a limit by
+// address before it, against guessing.
 //
-// owner runs on every request, with the request's context: keep it fast, and
-// compare secrets in constant time or by their hash. Where a look-up that fails
-// is to follow the policy's OnFailure, write a [Func] that returns the error.
+// owner runs on every request, with the request's context: keep it fast, and compare
+// secrets in constant time or by their hash. If a failed look-up should follow the
+// policy's OnFailure, write a [Func] that returns the error.
 //
 // APIKey panics if the header's name is invalid or owner is nil.
 func APIKey(header string, owner func(ctx context.Context, apiKey string) (name string, ok bool)) Func {
 	header = mustHeaderName("APIKey", header)
 	if owner == nil {
-		panic("keyfunc.APIKey: nil owner; want a function that looks up whose key it is")
+		panic("keyfunc.APIKey: nil owner; want a function that looks up the owner of a key")
 	}
 	return func(r *http.Request) (string, error) {
 		apiKey := onlyValue(r, header)

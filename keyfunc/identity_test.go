@@ -36,12 +36,12 @@ func TestSubject(t *testing.T) {
 		}
 	}
 	if got := keyOf(t, key, request(client)); got != "" {
-		t.Errorf("no user: got %q; want nobody", got)
+		t.Errorf("no user: got %q; want none", got)
 	}
 	wantPanic(t, "keyfunc.Subject: nil function; want one that returns the identity in the context", func() { keyfunc.Subject(nil) })
 }
 
-// No identity that an application knows by its own names is a subject of an issuer.
+// A key of Subject never equals a key of JWTSubject.
 func TestSubjectIsNotJWTSubject(t *testing.T) {
 	subject := keyfunc.Subject(userIn)
 	token := keyfunc.JWTSubject(secretKey, []string{"HS256"}, at(noon))
@@ -90,18 +90,18 @@ func TestAPIKey(t *testing.T) {
 		}
 		for _, line := range tt.lines {
 			if line != "" && strings.Contains(got, line) {
-				t.Errorf("X-API-Key %.40q: the key %q holds it in the clear", tt.lines, got)
+				t.Errorf("X-API-Key %.40q: the key %q contains it", tt.lines, got)
 			}
 		}
 	}
 }
 
-// Ten thousand guesses buy no bucket.
+// Guessed API keys get no buckets.
 func TestAPIKeyGuesses(t *testing.T) {
 	key := keyfunc.APIKey("X-API-Key", func(context.Context, string) (string, bool) { return "ignored", false })
 	for i := range 10_000 {
 		if got := keyOf(t, key, request(client, "X-API-Key", fmt.Sprint(i))); got != "" {
-			t.Fatalf("guess %d: got %q; want nobody", i, got)
+			t.Fatalf("guess %d: got %q; want none", i, got)
 		}
 	}
 }
@@ -123,5 +123,5 @@ func TestAPIKeyPanics(t *testing.T) {
 			keyfunc.APIKey(name, owner)
 		})
 	}
-	wantPanic(t, "keyfunc.APIKey: nil owner; want a function that looks up whose key it is", func() { keyfunc.APIKey("X-API-Key", nil) })
+	wantPanic(t, "keyfunc.APIKey: nil owner; want a function that looks up the owner of a key", func() { keyfunc.APIKey("X-API-Key", nil) })
 }

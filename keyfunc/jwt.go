@@ -18,52 +18,50 @@ import (
 )
 
 const (
-	rememberedTokens = 1 << 14 // verified tokens that one JWTSubject remembers
-	rememberedKey    = 1 << 10 // longest key, in bytes, that is remembered
+	cachedTokens = 1 << 14 // verified tokens in the cache of one JWTSubject
+	maxCachedKey = 1 << 10 // bytes of the longest key in the cache
 )
 
-// JWTSubject counts the subject of the bearer token in the Authorization header
-// (RFC 6750), if the token verifies. The key is "sub:" with the issuer and the
-// subject, as a subject is unique only for its issuer (RFC 7519, section 4.1.2).
+// JWTSubject counts by the subject of a valid bearer token in the Authorization header
+// (RFC 6750). The key is "sub:" with issuer and subject, since a subject is unique only
+// for its issuer (RFC 7519, section 4.1.2).
 //
 //	keyfunc.JWTSubject(keys, []string{"RS256"},
 //		jwt.WithIssuer("https://login.example.com"), jwt.WithAudience("api"))
 //
-// keys returns the key that a token must be signed with, and methods are the
-// algorithms that are accepted for it. Name those that your issuer uses, of one
-// kind: a server that takes both RS256 and HS256 can be talked into checking an
-// HMAC made with its public key. Issuer, audience, leeway and clock are given
-// as options; a token without an expiry (exp) never verifies, and no option
-// changes that. Without jwt.WithAudience tokens for other services of the issuer
-// are counted too, which RFC 7519, section 4.1.3, forbids. If your issuer signs
-// tokens for other uses (logout+jwt, ID tokens), let keys return an error unless
-// t.Header["typ"] is the type you expect (RFC 8725, section 3.11).
+// keys returns the key that a token must be signed with, and methods are the accepted
+// algorithms. Give those that your issuer uses, of one kind: a server that accepts both
+// RS256 and HS256 can be made to check an HMAC with its public key. Issuer, audience,
+// leeway and clock are options. A token without an expiry (exp) is never valid; no
+// option changes that. Without jwt.WithAudience, tokens for other services of the issuer
+// are valid too, which RFC 7519, section 4.1.3, forbids. If your issuer signs tokens for
+// other purposes (logout+jwt, ID tokens), let keys return an error unless
+// t.Header["typ"] is the expected type (RFC 8725, section 3.11).
 //
-// A token that does not verify is anonymous, never an error: forged,
-// expired, of another issuer, without a subject or with one that is not a
-// string, with critical extensions (crit; none is supported), above 16 KiB, in a
-// header that occurs twice. That includes a token for which keys fails. Even if
-// the cause is a key server that is away, it was the client that chose the key's
-// name (kid), so it must not open a door.
+// A request with an invalid token is anonymous and not an error: a token that is forged,
+// expired, of another issuer, without a subject or with one that is not a string, with
+// critical extensions (crit; none is supported), above 16 KiB, or in a header that occurs
+// twice. The same holds if keys returns an error. The cause may be a key server that does
+// not answer, but the client chooses the key's name (kid), and must not be able to cause
+// an error.
 //
-// An empty []byte from keys verifies nothing: with an empty HMAC key every
-// client could sign its own tokens. The usual causes are an environment variable
-// that is not set and a map without the kid; the limiter logs it. An HMAC key
-// should be as long as the hash or longer, 32 bytes for HS256 (RFC 7518,
-// section 3.2); JWTSubject does not check that.
+// If keys returns an empty []byte, the token is invalid: with an empty HMAC key every
+// client could sign tokens. The usual causes are an environment variable that is not set
+// and a map without the kid; the limiter logs a warning. An HMAC key should be at least
+// as long as the hash, 32 bytes for HS256 (RFC 7518, section 3.2); JWTSubject does not
+// check that.
 //
-// Verified tokens are remembered, up to 16,384 of them and known by their hash,
-// so that the signature is checked once and not on every request. exp, nbf and,
-// with jwt.WithIssuedAt, iat are checked every time. A signing key that is
-// withdrawn thus goes on counting for tokens that were seen before, until they
-// expire. That is of no help to their bearers: JWTSubject says who is counted
-// and not who may enter. Authenticate as if it was not there.
+// Up to 16,384 valid tokens are cached by their hash, so that a signature is checked once
+// and not on every request. exp, nbf and, with jwt.WithIssuedAt, iat are checked every
+// time. So tokens of a withdrawn signing key still count for their subject until they
+// expire. That grants no access: JWTSubject does not authenticate. Authenticate as if it
+// was not there.
 //
-// Checking a signature costs more than refusing a request. Put a limit by
-// address in front, so that made-up tokens cannot ask for many.
+// To check a signature costs more than to deny a request. Put a limit by address before
+// it, to bound the number of invented tokens.
 //
-// JWTSubject panics if keys is nil, if there are no methods, if one is not
-// known to golang-jwt, and if one is "none".
+// JWTSubject panics if keys is nil, if there are no methods, if golang-jwt does not know
+// one, and if one is "none".
 func JWTSubject(keys jwt.Keyfunc, methods []string, opts ...jwt.ParserOption) Func {
 	mustMethods(keys, methods)
 	v := newVerifier(keys, methods, opts...)
@@ -76,35 +74,36 @@ func JWTSubject(keys jwt.Keyfunc, methods []string, opts ...jwt.ParserOption) Fu
 	}
 }
 
-// A verifier turns tokens into keys.
+// A verifier returns the key of a token.
 type verifier struct {
 	keys     jwt.Keyfunc
-	parser   *jwt.Parser    // method and signature
-	claims   *jwt.Validator // all claims
-	times    *jwt.Validator // those of the claims that age
+	parser   *jwt.Parser    // checks method and signature
+	claims   *jwt.Validator // checks all claims
+	times    *jwt.Validator // checks exp, nbf and iat of a cached token
 	verified *cache
 
-	works  atomic.Bool // a token has verified
+	works  atomic.Bool // a token was valid
 	failed atomic.Int64
 }
 
-// manyTokens is how many tokens in a row do not verify where the set-up is wrong.
+// manyTokens is the number of invalid tokens, with no valid one, after which the
+// configuration is reported.
 const manyTokens = 100
 
 func newVerifier(keys jwt.Keyfunc, methods []string, opts ...jwt.ParserOption) *verifier {
 	with := func(more ...jwt.ParserOption) []jwt.ParserOption { return slices.Concat(opts, more) }
 	return &verifier{
 		keys: keys,
-		// No check of claims here: claims does that, whatever opts says.
+		// The parser checks no claims; the validator claims does, independent of opts.
 		parser: jwt.NewParser(with(jwt.WithValidMethods(slices.Clone(methods)), jwt.WithoutClaimsValidation())...),
 		claims: jwt.NewValidator(with(jwt.WithExpirationRequired())...),
 		times: jwt.NewValidator(with(jwt.WithExpirationRequired(),
 			jwt.WithIssuer(""), jwt.WithSubject(""), jwt.WithAudience())...),
-		verified: newCache(rememberedTokens),
+		verified: newCache(cachedTokens),
 	}
 }
 
-// subject is the key of the token's subject, "" if the token does not verify.
+// subject returns the key of the token's subject, "" if the token is invalid.
 func (v *verifier) subject(ctx context.Context, token string) string {
 	id := tokenID(sha256.Sum256([]byte(token)))
 	if e, ok := v.verified.get(id); ok {
@@ -124,18 +123,18 @@ func (v *verifier) subject(ctx context.Context, token string) string {
 	if !v.works.Load() {
 		v.works.Store(true)
 	}
-	if len(e.key) <= rememberedKey {
+	if len(e.key) <= maxCachedKey {
 		v.verified.put(id, e)
 	}
 	return e.key
 }
 
-// verify checks the whole token. It reads the claims as a map since encoding/json
-// fills the fields of a struct whatever the case of a name: a claim "SUB", which
-// an issuer may let its users set, would stand for "sub".
+// verify checks the whole token. It reads the claims into a map, since encoding/json
+// ignores case for the fields of a struct: a claim "SUB", which an issuer may let its
+// users set, would replace "sub".
 //
-// A client chooses the header that the application's Keyfunc reads, so a panic
-// there is a token that does not verify, like an error.
+// A client chooses the header that the application's Keyfunc reads, so the token is
+// invalid if that panics, as if it returns an error.
 func (v *verifier) verify(ctx context.Context, token string) (e entry, err error) {
 	defer func() {
 		if recover() != nil {
@@ -162,7 +161,7 @@ func (v *verifier) verify(ctx context.Context, token string) (e entry, err error
 		return entry{}, errNoSubject
 	}
 
-	// The validator has read those it needs; one that it does not need may be ill-formed.
+	// The validator has checked those that it needs; others may be malformed.
 	exp, _ := claims.GetExpirationTime()
 	nbf, _ := claims.GetNotBefore()
 	iat, _ := claims.GetIssuedAt()
@@ -181,7 +180,7 @@ var (
 	errNoSubject = errors.New("the token has no subject (sub)")
 )
 
-// reason says why a token did not verify, without what the client has sent.
+// reason returns why a token is invalid, without text of the client.
 func reason(err error) string {
 	for _, r := range []struct {
 		err  error
@@ -204,9 +203,9 @@ func reason(err error) string {
 	return "the claims are invalid"
 }
 
-// keyFor returns the application's keys without those that verify what anybody
-// has signed. A token with a crit field asks for an extension that must be
-// understood (RFC 7515, section 4.1.11), and golang-jwt does not look at it.
+// keyFor returns the application's Keyfunc without empty keys. It also rejects a token
+// with a crit field, which names extensions that the recipient must understand (RFC 7515,
+// section 4.1.11): golang-jwt does not check it.
 func (v *verifier) keyFor(ctx context.Context) jwt.Keyfunc {
 	return func(t *jwt.Token) (any, error) {
 		if _, critical := t.Header["crit"]; critical {
@@ -234,14 +233,14 @@ func (v *verifier) keyFor(ctx context.Context) jwt.Keyfunc {
 	}
 }
 
-// isEmptyKey reports whether a key is an HMAC key without a byte, or one of zero
-// bytes, which is the same: HMAC pads its key with them (RFC 2104).
+// isEmptyKey reports whether a key is an HMAC key that is empty or all zeros, which is the
+// same: HMAC pads its key with zeros (RFC 2104).
 func isEmptyKey(key jwt.VerificationKey) bool {
 	secret, ok := key.([]byte)
 	return ok && len(bytes.Trim(secret, "\x00")) == 0
 }
 
-// bearer is the token in the Authorization header, "" if there is none.
+// bearer returns the token in the Authorization header, "" if there is none.
 func bearer(r *http.Request) string {
 	scheme, token, _ := strings.Cut(onlyValue(r, "Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
@@ -250,8 +249,7 @@ func bearer(r *http.Request) string {
 	return strings.Trim(token, " ")
 }
 
-// mustMethods panics on arguments of JWTSubject with which no token would
-// verify, or any.
+// mustMethods panics on arguments with which no token, or every token, would be valid.
 func mustMethods(keys jwt.Keyfunc, methods []string) {
 	if keys == nil {
 		panic("keyfunc.JWTSubject: nil jwt.Keyfunc; want one that returns the key that tokens are signed with")

@@ -16,12 +16,12 @@ import (
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 )
 
-// receiver takes reports.
+// receiver records reports.
 type receiver func(code diag.Code, text string)
 
 func (f receiver) Notice(code diag.Code, text string, _ ...any) { f(code, text) }
 
-// reports are the codes that a key function reports on a request.
+// reports returns the codes that a key function reports for a request.
 func reports(t *testing.T, key keyfunc.Func, r *http.Request) (subject string, codes []diag.Code) {
 	t.Helper()
 	ctx := context.WithValue(r.Context(), notice.Key{}, receiver(func(code diag.Code, text string) {
@@ -47,7 +47,7 @@ func signWithHeader(t *testing.T, key []byte, header map[string]any) string {
 	return text
 }
 
-// A token with critical extensions asks not to be taken by those who do not know them.
+// A token with critical extensions is invalid.
 func TestJWTSubjectCritical(t *testing.T) {
 	for _, crit := range []any{[]string{"x"}, []string{"b64"}, []string{"exp"}, []string{}, nil, "x", 1} {
 		key := keyfunc.JWTSubject(secretKey, []string{"HS256"}, at(noon))
@@ -64,7 +64,7 @@ func TestJWTSubjectCritical(t *testing.T) {
 	}
 }
 
-// With an empty key everybody can sign.
+// A token signed with an empty key is invalid, since every client could sign it.
 func TestJWTSubjectEmptyKey(t *testing.T) {
 	kids := map[string][]byte{"a": secret}
 	for _, tt := range []struct {
@@ -90,7 +90,7 @@ func TestJWTSubjectEmptyKey(t *testing.T) {
 		}, secret, aliceKey, nil},
 		{"empty set", func(*jwt.Token) (any, error) { return jwt.VerificationKeySet{}, nil }, []byte{}, "", nil},
 		{"short", func(*jwt.Token) (any, error) { return []byte("x"), nil }, []byte("x"), aliceKey, nil},
-		{"error beside an empty key", func(*jwt.Token) (any, error) { return []byte{}, fmt.Errorf("no such kid") }, []byte{}, "", nil},
+		{"error with an empty key", func(*jwt.Token) (any, error) { return []byte{}, fmt.Errorf("no such kid") }, []byte{}, "", nil},
 	} {
 		key := keyfunc.JWTSubject(tt.keys, []string{"HS256"}, at(noon))
 		token := signWithHeader(t, tt.signed, map[string]any{"kid": "b"})
@@ -100,7 +100,7 @@ func TestJWTSubjectEmptyKey(t *testing.T) {
 	}
 }
 
-// Only a token that the issuer has signed says that the issuer sets no expiry.
+// Only tokens signed by the issuer are reported as having no expiry.
 func TestJWTSubjectWithoutExp(t *testing.T) {
 	without := []diag.Code{diag.JWTWithoutExp}
 	for _, tt := range []struct {
@@ -120,7 +120,7 @@ func TestJWTSubjectWithoutExp(t *testing.T) {
 		{"garbage", "a.b.c", nil},
 	} {
 		key := keyfunc.JWTSubject(secretKey, []string{"HS256"}, at(noon))
-		for look := range 2 { // the second may come from memory
+		for look := range 2 { // the second may come from the cache
 			if _, codes := reports(t, key, bearing(tt.token)); !slices.Equal(codes, tt.codes) {
 				t.Errorf("%s, look %d: got reports %q; want %q", tt.name, look+1, codes, tt.codes)
 			}

@@ -31,10 +31,10 @@ var (
 // secretKey is a jwt.Keyfunc for tokens signed with secret.
 func secretKey(*jwt.Token) (any, error) { return secret, nil }
 
-// at is a clock that stands at the time.
+// at returns a clock that is stopped.
 func at(t time.Time) jwt.ParserOption { return jwt.WithTimeFunc(func() time.Time { return t }) }
 
-// alice are claims that verify at noon, changed by name and value: nil takes one out.
+// alice returns claims that are valid at noon, with changes by name and value; nil deletes a claim.
 func alice(changes ...any) jwt.MapClaims {
 	claims := jwt.MapClaims{"iss": "https://a.example", "sub": "alice", "aud": "api", "exp": noon.Add(time.Hour).Unix()}
 	for i := 0; i < len(changes); i += 2 {
@@ -79,7 +79,7 @@ func TestJWTSubject(t *testing.T) {
 		{"several audiences", alice("aud", []string{"web", "api"}), aliceKey},
 		{"long subject", alice("sub", strings.Repeat("a", 5000)), "sub:https://a.example|" + strings.Repeat("a", 5000)},
 
-		// and one that does not is anonymous.
+		// An invalid token is anonymous.
 		{"expired", alice("exp", noon.Unix()), ""},
 		{"no expiry", alice("exp", nil), ""},
 		{"expiry not a number", alice("exp", "tomorrow"), ""},
@@ -100,7 +100,7 @@ func TestJWTSubject(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			key := keyfunc.JWTSubject(secretKey, []string{"HS256"}, opts...)
-			for _, look := range []string{"first", "second"} { // the second may come from memory
+			for _, look := range []string{"first", "second"} { // the second may come from the cache
 				if got := keyOf(t, key, bearing(hs256(t, tt.claims))); got != tt.want {
 					t.Errorf("%s look: got %q; want %q", look, got, tt.want)
 				}
@@ -109,7 +109,7 @@ func TestJWTSubject(t *testing.T) {
 	}
 }
 
-// A claim that differs from "sub" only in case does not stand for it, wherever it stands.
+// A claim that differs from "sub" in case does not replace it, in any order.
 func TestJWTSubjectExactName(t *testing.T) {
 	key := keyfunc.JWTSubject(secretKey, []string{"HS256"}, at(noon))
 	for _, other := range []string{"SUB", "Sub", "ſub", "a", "z"} { // sorted before and after "sub"
@@ -119,7 +119,7 @@ func TestJWTSubjectExactName(t *testing.T) {
 	}
 }
 
-// Forgeries are anonymous and leave the bucket of the one they name alone.
+// A request with a forged token is anonymous, and not counted for the subject in the token.
 func TestJWTSubjectForged(t *testing.T) {
 	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -179,7 +179,7 @@ func TestJWTSubjectForged(t *testing.T) {
 		} {
 			key := keyfunc.JWTSubject(func(token *jwt.Token) (any, error) {
 				if _, hmac := token.Method.(*jwt.SigningMethodHMAC); hmac {
-					return public, nil // as careless key functions do
+					return public, nil // without a check of the method
 				}
 				return &rsaKey.PublicKey, nil
 			}, []string{"RS256"}, opts...)
@@ -187,7 +187,7 @@ func TestJWTSubjectForged(t *testing.T) {
 				t.Fatalf("valid token: got %q; want %q", got, aliceKey)
 			}
 			if got := keyOf(t, key, bearing(token)); got != "" {
-				t.Errorf("%s: got %q; want nobody", name, got)
+				t.Errorf("%s: got %q; want none", name, got)
 			}
 		}
 	}
@@ -241,7 +241,7 @@ func TestJWTSubjectHeader(t *testing.T) {
 		{[]string{"Basic " + token}, ""},
 		{[]string{"Bearer " + token + ", Bearer " + token}, ""},
 		{[]string{"Bearer " + token + " x"}, ""},
-		// With two lines others on the way may have believed the other one.
+		// Of two lines, other servers may use the other one.
 		{[]string{"Bearer " + token, "Bearer " + token}, ""},
 		{[]string{"Bearer " + token, "Basic x"}, ""},
 		{[]string{"", "Bearer " + token}, ""},
@@ -254,9 +254,9 @@ func TestJWTSubjectHeader(t *testing.T) {
 	}
 }
 
-// The key function is asked once for a token that verifies, each time for one that does not, and never for
-// one that is too long.
-func TestJWTSubjectAsksForKeys(t *testing.T) {
+// The Keyfunc is called once for a valid token, each time for an invalid one, and never for one that is too
+// long.
+func TestJWTSubjectCallsKeyfunc(t *testing.T) {
 	asked := 0
 	key := keyfunc.JWTSubject(func(*jwt.Token) (any, error) { asked++; return secret, nil }, []string{"HS256"}, at(noon))
 	for _, tt := range []struct {
@@ -270,7 +270,7 @@ func TestJWTSubjectAsksForKeys(t *testing.T) {
 		{"wrong method", sign(t, jwt.SigningMethodHS384, secret, alice()), "", 0},
 		{"16 KiB", hs256(t, alice("pad", strings.Repeat("a", 16<<10))), "", 0},
 		{"1 MB", hs256(t, alice("pad", strings.Repeat("a", 1<<20))), "", 0},
-		// A key of any length is counted, but not remembered.
+		// A key of any length counts, but a long one is not cached.
 		{"long subject", hs256(t, alice("sub", strings.Repeat("a", 2000))), "sub:https://a.example|" + strings.Repeat("a", 2000), 3},
 	} {
 		asked = 0
@@ -280,31 +280,31 @@ func TestJWTSubjectAsksForKeys(t *testing.T) {
 			}
 		}
 		if asked != tt.asked {
-			t.Errorf("%s, looked at 3 times: key function asked %d times; want %d", tt.name, asked, tt.asked)
+			t.Errorf("%s, 3 requests: Keyfunc was called %d times; want %d", tt.name, asked, tt.asked)
 		}
 	}
 }
 
-// A key server that is away is no error: the client chooses the kid.
+// An error of the Keyfunc is not an error of JWTSubject: the client chooses the kid.
 func TestJWTSubjectKeysFail(t *testing.T) {
-	away := true
+	failing := true
 	key := keyfunc.JWTSubject(func(*jwt.Token) (any, error) {
-		if away {
+		if failing {
 			return nil, errors.New("fetch keys: connection refused")
 		}
 		return secret, nil
 	}, []string{"HS256"}, at(noon))
 	if got := keyOf(t, key, bearing(hs256(t, alice()))); got != "" {
-		t.Errorf("keys away: got %q; want nobody", got)
+		t.Errorf("with the error: got %q; want none", got)
 	}
-	away = false
+	failing = false
 	if got := keyOf(t, key, bearing(hs256(t, alice()))); got != aliceKey {
-		t.Errorf("keys back: got %q; want %q", got, aliceKey)
+		t.Errorf("without it: got %q; want %q", got, aliceKey)
 	}
 }
 
-// A token that was remembered ends when it expires, to the second and with the leeway that was asked for.
-func TestJWTSubjectExpiresWhenRemembered(t *testing.T) {
+// A cached token is invalid when it expires, to the second and with the leeway.
+func TestJWTSubjectCachedExpires(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		opts []jwt.ParserOption
@@ -338,15 +338,15 @@ func TestJWTSubjectExpiresWhenRemembered(t *testing.T) {
 					t.Errorf("at %v: got %q; want %q", step.now, got, step.want)
 				}
 			}
-			if asked != 3 { // at first, and when it had expired
-				t.Errorf("key function asked %d times; want 3", asked)
+			if asked != 3 { // first, and after it has expired
+				t.Errorf("Keyfunc was called %d times; want 3", asked)
 			}
 		})
 	}
 }
 
-// A clock that goes back before nbf or iat is heeded as well.
-func TestJWTSubjectNotBeforeWhenRemembered(t *testing.T) {
+// A cached token is invalid when the clock goes back before nbf or iat.
+func TestJWTSubjectCachedNotBefore(t *testing.T) {
 	now := noon
 	clock := jwt.WithTimeFunc(func() time.Time { return now })
 	for claim, key := range map[string]keyfunc.Func{
@@ -366,7 +366,7 @@ func TestJWTSubjectNotBeforeWhenRemembered(t *testing.T) {
 	}
 }
 
-// A subject is unique for its issuer only, and no choice of either gives the key of another pair.
+// Two different pairs of issuer and subject have different keys.
 func TestJWTSubjectIssuers(t *testing.T) {
 	key := keyfunc.JWTSubject(secretKey, []string{"HS256"}, at(noon))
 	seen := map[string]string{}
@@ -383,17 +383,17 @@ func TestJWTSubjectIssuers(t *testing.T) {
 
 	// An issuer that is not a string is no issuer, even if any would do.
 	if got := keyOf(t, key, bearing(hs256(t, alice("iss", 1)))); got != "" {
-		t.Errorf("issuer 1: got %q; want nobody", got)
+		t.Errorf("issuer 1: got %q; want none", got)
 	}
 }
 
-// The slices that the constructor was given are not read again.
+// JWTSubject copies its slices.
 func TestJWTSubjectCopies(t *testing.T) {
 	methods, opts := []string{"HS256"}, make([]jwt.ParserOption, 0, 8)
 	key := keyfunc.JWTSubject(secretKey, methods, append(opts, at(noon))...)
 	methods[0] = "none"
 	if got := keyOf(t, key, bearing(sign(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, alice()))); got != "" {
-		t.Errorf("alg none: got %q; want nobody", got)
+		t.Errorf("alg none: got %q; want none", got)
 	}
 	if got := keyOf(t, key, bearing(hs256(t, alice()))); got != aliceKey {
 		t.Errorf("got %q; want %q", got, aliceKey)
@@ -416,7 +416,7 @@ func TestJWTSubjectConcurrent(t *testing.T) {
 					t.Errorf("got %q; want %q", got, want)
 				}
 				if got := keyOf(t, key, expired); got != "" {
-					t.Errorf("expired: got %q; want nobody", got)
+					t.Errorf("expired: got %q; want none", got)
 				}
 			}
 		})
@@ -445,14 +445,14 @@ func TestJWTSubjectPanics(t *testing.T) {
 
 func BenchmarkJWTSubject(b *testing.B) {
 	r := bearing(hs256(b, alice("exp", time.Now().Add(time.Hour).Unix())))
-	b.Run("Remembered", func(b *testing.B) {
+	b.Run("Cached", func(b *testing.B) {
 		key := keyfunc.JWTSubject(secretKey, []string{"HS256"})
 		b.ReportAllocs()
 		for b.Loop() {
 			key(r)
 		}
 	})
-	b.Run("RememberedParallel", func(b *testing.B) {
+	b.Run("CachedParallel", func(b *testing.B) {
 		key := keyfunc.JWTSubject(secretKey, []string{"HS256"})
 		b.ReportAllocs()
 		b.RunParallel(func(pb *testing.PB) {
@@ -470,8 +470,8 @@ func BenchmarkJWTSubject(b *testing.B) {
 	})
 }
 
-// A client chooses the header that a Keyfunc reads, so a panic there is a token
-// that does not verify.
+// A token is invalid if the Keyfunc panics, since a client chooses the header that it
+// reads.
 func TestJWTSubjectKeyfuncPanics(t *testing.T) {
 	user := keyfunc.JWTSubject(func(token *jwt.Token) (any, error) {
 		return map[string][]byte{"1": []byte("secret")}[token.Header["kid"].(string)], nil
@@ -483,6 +483,6 @@ func TestJWTSubjectKeyfuncPanics(t *testing.T) {
 	r := httptest.NewRequest("GET", "/", nil)
 	r.Header.Set("Authorization", "Bearer "+token)
 	if key, err := user(r); key != "" || err != nil {
-		t.Errorf("a token without kid: got %q, %v; want nobody", key, err)
+		t.Errorf("a token without kid: got %q, %v; want none", key, err)
 	}
 }

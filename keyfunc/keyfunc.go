@@ -1,58 +1,64 @@
-// Package keyfunc answers the first question of rate limiting: who is counted.
+// Package keyfunc says what a limit counts by: a user, an API key, an address or a
+// route.
 //
-// A key function turns a request into a string, and all requests with the same
-// string share one bucket. It has three ways to answer:
+// A key function turns a request into a string, the key. Requests with the same key
+// share one bucket. There are three kinds of results:
 //
-//	("ip:192.0.2.7", nil)  count this one
-//	("", nil)              an anonymous request: [First] asks the next function;
-//	                       alone, all such requests share one bucket
-//	("", err)              could not tell: the policy follows its OnFailure
+//	("ip:192.0.2.7", nil)  a key
+//	("", nil)              an anonymous request: [First] calls the next function;
+//	                       otherwise all such requests share one bucket
+//	("", err)              an error: the policy's OnFailure decides
 //
-// The second answer is stricter than a bucket of one's own and never a way
-// around the limit, so it is the answer to everything that a client can bring
-// about: a missing header, a forged token, an unknown API key, garbage. The
-// third may open a door (with FailOpen), so a client must not be able to
-// cause it. No function of this package returns an error of its own; [First],
-// [Join] and [IPv6Prefix] hand on those of the functions they are given.
+// An anonymous request never evades the limit, since a shared bucket is stricter
+// than one of its own. So that is the result for everything that a client can cause:
+// a missing header, a forged token, an unknown API key, garbage. An error lets the
+// request pass with FailOpen, so a client must not be able to cause one. No function
+// of this package returns an error of its own; [First], [Join] and [IPv6Prefix]
+// return those of the functions that they call.
 //
-// # Which one
+// # Choosing a function
 //
-// Take the first line that is true:
+// Use the first line that applies:
 //
 //	clients send a JWT                             JWTSubject
-//	other middleware authenticates before          Subject
+//	other middleware authenticates first           Subject
 //	clients send an API key                        APIKey
-//	they connect to this server directly           RemoteAddr
-//	they come through proxies of known networks    TrustedProxies
-//	... that write the Forwarded header            Forwarded
-//	... of which one sets a header of its own      Header
-//	... whose addresses change but not their count TrustedHops
+//	clients connect to this server directly        RemoteAddr
+//	clients connect through known proxies          TrustedProxies
+//	... which write the Forwarded header           Forwarded
+//	... which set a header with one address        Header
+//	... whose number is known, not their addresses TrustedHops
 //
-// Identity before address, address as what is left:
+// Count by identity where there is one, and by address otherwise:
 //
 //	keyfunc.First(subject, keyfunc.RemoteAddr)
 //
-// A limit by address belongs before authentication, where it keeps guesses of
-// passwords and tokens cheap for the server; a limit by identity belongs after.
+// Put a limit by address before authentication, where it bounds the cost of guessed
+// passwords and tokens, and a limit by identity after it.
 //
-// There is no function called IP. An address is only worth what the one who
-// reports it is worth, and so the name at the call site says who is trusted.
+// There is no function called IP: a reported address is only as reliable as its
+// source, so the name at the call site says what is trusted.
 //
 // # Keys
 //
-// Every kind of key has a prefix of its own (ip:, sub:, key:, route:, const:,
-// join:), so that a user called 192.0.2.7 is not counted with that address.
-// Keys are for counting and for logs. They are not made to be taken apart, and
-// they hold identities and addresses: treat them as personal data.
+// Every kind of key has its own prefix (ip:, sub:, key:, route:, const:, join:), so
+// that a user named 192.0.2.7 does not share the bucket of that address. Keys are for
+// counting and for logs; do not parse them. They contain identities and addresses:
+// treat them as personal data.
+//
+// # Files
+//
+// One file for each source of a key: addr.go, forwarded.go and rfc7239.go for
+// addresses, identity.go and jwt.go for users, route.go for routes. combine.go
+// combines key functions.
 package keyfunc
 
 import "net/http"
 
-// Func says who is counted for a request. The package comment tells what its
-// three answers mean. It must be safe for concurrent use and may read the
-// request but not change it.
+// Func returns the key of a request. The package comment explains its results. It
+// must be safe for concurrent use and must not change the request.
 //
-// It is an alias, so any function of this shape is a Func. Write your own where
-// this package has none that fits, give its keys a prefix of their own, and
-// return an error only where no client can provoke it.
+// It is an alias, so any function of this type is a Func. If you write your own,
+// give its keys their own prefix, and return an error only where no client can cause
+// it.
 type Func = func(*http.Request) (string, error)

@@ -6,7 +6,7 @@ import (
 	"net/netip"
 )
 
-// networks are the addresses whose word is taken for the client's address.
+// networks are the addresses of trusted proxies.
 type networks []netip.Prefix
 
 func (n networks) contain(addr netip.Addr) bool {
@@ -18,8 +18,8 @@ func (n networks) contain(addr netip.Addr) bool {
 	return false
 }
 
-// mustNetworks reads the prefixes that a constructor was given and panics, in
-// its name, on the first that cannot be meant.
+// mustNetworks parses the prefixes of a constructor. It panics with the constructor's name
+// on the first invalid one.
 func mustNetworks[P string | netip.Prefix](constructor string, prefixes []P) networks {
 	if len(prefixes) == 0 {
 		panic("keyfunc." + constructor + `: no prefixes; name the networks of your proxies, such as "10.0.0.0/8"`)
@@ -35,8 +35,8 @@ func mustNetworks[P string | netip.Prefix](constructor string, prefixes []P) net
 	return trusted
 }
 
-// parsePrefix returns a network in the form in which parseAddr returns
-// addresses: unmapped and without a zone.
+// parsePrefix returns a network in the form of parseAddr's addresses: unmapped and without
+// a zone.
 func parsePrefix[P string | netip.Prefix](p P) (netip.Prefix, error) {
 	var network netip.Prefix
 	switch p := any(p).(type) {
@@ -63,7 +63,7 @@ func parsePrefix[P string | netip.Prefix](p P) (netip.Prefix, error) {
 		network = netip.PrefixFrom(addr.Unmap(), network.Bits()-96)
 	}
 	if network.Bits() == 0 {
-		return netip.Prefix{}, errors.New("trusts everybody, so that every client could write its own key; name the networks of your proxies")
+		return netip.Prefix{}, errors.New("trusts every address, so that every client could choose its key; name the networks of your proxies")
 	}
 	return network.Masked(), nil
 }

@@ -6,31 +6,29 @@ import (
 	"strings"
 )
 
-// Forwarded counts the client as proxies in the given networks report it in the
-// for parameter of the Forwarded header (RFC 7239). The keys are those of
+// Forwarded counts by the client's address in the for parameter of the Forwarded header
+// (RFC 7239), as written by proxies in the given networks. The keys are those of
 // [RemoteAddr].
 //
 //	keyfunc.Forwarded("10.0.0.0/8", "2001:db8:1::/48")
 //
-// The trust model is that of [TrustedProxies]: the peer is looked at first, and
-// if it is in one of the networks, the elements are walked from the last to the
-// first over all lines of the header. The first address outside the networks
-// is the client. X-Forwarded-For is not read.
+// It trusts like [TrustedProxies]: if the peer is in one of the networks, the elements
+// are read from the last to the first, over all lines of the header, and the first
+// address outside the networks is the client. It does not read X-Forwarded-For.
 //
-// The walk stops at an element without an address: for=unknown, for=_x, no for,
-// two for, an empty or malformed element. The client is then the hop after it,
-// or the peer at the end of the header. Beyond the RFC, an address needs no
-// quotes and an IPv6 address no brackets, and there may be blanks around ";".
+// An element without an address ends this: for=unknown, for=_x, no for, two for, an
+// empty or malformed element. The client is then the hop after it, or the peer if there
+// is none. Beyond the RFC, an address needs no quotes and an IPv6 address no brackets,
+// and there may be spaces around ";".
 //
-// Each proxy appends an element, so the header is also read from its end, quotes
-// included: a quote that a client has left open in its part does not reach into
-// the elements that proxies have appended to it. For a header that is
-// well-formed the direction makes no difference.
+// Since each proxy appends an element, the header is parsed from its end, including
+// quotes: a quote that a client has left open does not affect the elements that proxies
+// append. For a well-formed header the direction makes no difference.
 //
-// The proxies must not copy what a client sends (such as Host) into an element
-// without escaping it, or clients write elements of their own.
+// The proxies must escape what they copy from the client into an element (such as
+// Host), or clients can write elements.
 //
-// Forwarded panics on the prefixes that [TrustedProxies] panics on.
+// Forwarded panics on the prefixes on which [TrustedProxies] panics.
 func Forwarded[P string | netip.Prefix](prefixes ...P) Func {
 	trusted := mustNetworks("Forwarded", prefixes)
 	return func(r *http.Request) (string, error) {
@@ -42,9 +40,9 @@ func Forwarded[P string | netip.Prefix](prefixes ...P) Func {
 	}
 }
 
-// lastUnquotedComma finds the comma before the last element of a list, reading
-// from the end. The end is not within quotes, as a proxy wrote it. If the last
-// element has a quote without a partner, the rest of the line is that element.
+// lastUnquotedComma returns the index of the comma before the last element of a list, or
+// -1. It reads from the end, which a proxy wrote and which is not inside quotes. If the
+// last element has an unpaired quote, the rest of the line is that element.
 func lastUnquotedComma(line string) int {
 	for {
 		i := strings.LastIndexAny(line, `,"`)
@@ -55,8 +53,8 @@ func lastUnquotedComma(line string) int {
 	}
 }
 
-// openingQuote finds the quote that begins the quoted-string whose content ends
-// s: the last one that is not escaped. It is 0 if there is none.
+// openingQuote returns the index of the last unescaped quote, which begins the
+// quoted-string that s ends in, or 0 if there is none.
 func openingQuote(s string) int {
 	for {
 		i := strings.LastIndexByte(s, '"')
@@ -71,12 +69,12 @@ func openingQuote(s string) int {
 	}
 }
 
-// parseElement reads the address in the for parameter of one element:
+// parseElement parses one element and returns the address in its for parameter:
 //
 //	forwarded-element = [ forwarded-pair ] *( ";" [ forwarded-pair ] )
 //	forwarded-pair    = token "=" ( token / quoted-string )
 //
-// It fails if there is no address or the element is not well-formed.
+// It returns false if there is no address or the element is malformed.
 func parseElement(element string) (netip.Addr, bool) {
 	var node string
 	found := false
@@ -111,8 +109,8 @@ func parseElement(element string) (netip.Addr, bool) {
 	return parseNode(node)
 }
 
-// cutValue takes the value, a token or a quoted-string, off the front of s. The
-// token may have the characters of an address too.
+// cutValue cuts the value, a token or a quoted-string, off the front of s. The token may
+// contain the characters of an address.
 func cutValue(s string) (value, rest string, ok bool) {
 	if !strings.HasPrefix(s, `"`) {
 		end := strings.IndexAny(s, "; \t")
@@ -142,7 +140,7 @@ func cutValue(s string) (value, rest string, ok bool) {
 	return "", "", false
 }
 
-// unquote takes the backslashes of quoted-pairs out of a quoted-string.
+// unquote removes the backslashes of quoted-pairs.
 func unquote(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -154,8 +152,8 @@ func unquote(s string) string {
 	return b.String()
 }
 
-// parseNode reads a node (RFC 7239, section 6) that is an address, with a port
-// or without. The port may be an obfuscated one.
+// parseNode parses a node (RFC 7239, section 6) with an address, with or without a port,
+// which may be obfuscated.
 func parseNode(node string) (netip.Addr, bool) {
 	if host, port, ok := strings.Cut(node, ":_"); ok {
 		if port == "" || strings.ContainsFunc(port, notObfuscated) {
@@ -166,7 +164,7 @@ func parseNode(node string) (netip.Addr, bool) {
 	return parseAddr(node)
 }
 
-// notObfuscated reports that an obfuscated identifier has no such character
+// notObfuscated reports whether c is not a character of an obfuscated identifier
 // (RFC 7239, section 6.3).
 func notObfuscated(c rune) bool {
 	return !isTokenChar(c) || strings.ContainsRune("!#$%&'*+^`|~", c)

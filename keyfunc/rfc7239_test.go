@@ -121,12 +121,12 @@ func TestForwarded(t *testing.T) {
 
 func TestForwardedPanics(t *testing.T) {
 	wantPanic(t, `keyfunc.Forwarded: no prefixes; name the networks of your proxies, such as "10.0.0.0/8"`, func() { keyfunc.Forwarded[string]() })
-	wantPanic(t, `keyfunc.Forwarded: "0.0.0.0/0" trusts everybody, so that every client could write its own key; name the networks of your proxies`, func() {
+	wantPanic(t, `keyfunc.Forwarded: "0.0.0.0/0" trusts every address, so that every client could choose its key; name the networks of your proxies`, func() {
 		keyfunc.Forwarded("0.0.0.0/0")
 	})
 }
 
-// A header of any length costs no more memory than a short one.
+// A long header costs no more memory than a short one.
 func TestForwardedElementAllocs(t *testing.T) {
 	key := keyfunc.Forwarded("10.0.0.0/8")
 	for name, line := range map[string]string{
@@ -156,7 +156,7 @@ var (
 	bareAddr   = regexp.MustCompile(`^(\[[^\[\]]*\]|[^:\[\]]*)(:[0-9]{1,5}|:_[A-Za-z0-9._-]+)?$`)
 )
 
-// addrOf is the address of an element, by the grammar. ok is false if it has none.
+// addrOf returns the address of an element by the grammar; ok is false if it has none.
 func addrOf(element string) (addr netip.Addr, ok bool) {
 	node, found := "", 0
 	for _, p := range pairs.FindAllStringSubmatch(element, -1) {
@@ -182,9 +182,9 @@ func addrOf(element string) (addr netip.Addr, ok bool) {
 	return addr.Unmap().WithZone(""), err == nil && strings.HasPrefix(m[1], "[") == addr.Is6()
 }
 
-// FuzzForwarded compares a header that is well-formed with a reading by the
-// grammar from the front, and checks for all others that a client has no
-// influence on what a proxy appends.
+// FuzzForwarded compares the key of a well-formed header with a parser that reads the
+// grammar from the front. For other headers it checks that a client cannot affect the
+// element that a proxy appends.
 func FuzzForwarded(f *testing.F) {
 	for _, tt := range rfc7239 {
 		if line := strings.Join(tt.lines, ","); len(line) < 5000 {
@@ -242,7 +242,7 @@ func FuzzForwarded(f *testing.F) {
 	})
 }
 
-// Whatever a client behind an appending proxy sends, it has one bucket.
+// A client behind a proxy that appends has one bucket, whatever it sends.
 func TestForwardedRotation(t *testing.T) {
 	key := keyfunc.Forwarded("10.0.0.0/8")
 	for i := range 1000 {

@@ -10,8 +10,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 )
 
-// A request without a route is reported. Whether that is wrong depends on the
-// others.
+// A request without a route is reported. The limiter decides whether that is a problem.
 func TestRouteUnknown(t *testing.T) {
 	for pattern, want := range map[string][]diag.Code{"": {diag.RouteUnknown}, "GET /": nil} {
 		r := httptest.NewRequest("GET", "/", nil)

@@ -23,8 +23,7 @@ func TestRoute(t *testing.T) {
 	}
 }
 
-// However a request for a route is spelled, it is counted for that route or, where the router does not know
-// it, for none.
+// Every spelling of a path counts for its route or, if the router does not match it, for none.
 func TestRouteVariants(t *testing.T) {
 	var got string
 	mux := http.NewServeMux()

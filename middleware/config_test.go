@@ -48,7 +48,7 @@ func TestNewReportsEveryMistake(t *testing.T) {
 		}), []string{`policy "ok": Limit is -1/second`}},
 		{"delays", store, with(func(p *middleware.Policy) { p.MaxDelay = -time.Second }), []string{`policy "ok": MaxDelay is -1s; want`}},
 		{"long delay", store, with(func(p *middleware.Policy) { p.MaxDelay = 367 * 24 * time.Hour }), []string{`policy "ok": MaxDelay is 8808h0m0s; want`}},
-		{"outage", store, with(func(p *middleware.Policy) { p.OnFailure = 3 }), []string{`policy "ok": OnFailure is 3; want`}},
+		{"failure mode", store, with(func(p *middleware.Policy) { p.OnFailure = 3 }), []string{`policy "ok": OnFailure is 3; want`}},
 		{"routes", store, with(func(p *middleware.Policy) { p.Routes = []string{"/ok", "login", "GET /{x}/{x}"} }),
 			[]string{`policy "ok": Routes[1] is "login": `, `there is no "/"; want "/login"`, `Routes[2] is "GET /{x}/{x}": `, "duplicate wildcard name"}},
 		{"all at once", middleware.Config{Instances: -1}, []middleware.Policy{{Name: "a"}, {Name: "b", Limit: five, MaxDelay: -1}},
@@ -79,7 +79,8 @@ func TestMust(t *testing.T) {
 	middleware.Must(middleware.New(middleware.Config{}))
 }
 
-// Who has read the policies from a file can say where in it a mistake is.
+// The error names the policy and the field, so a program that reads policies from
+// a file can point to the mistake.
 func TestFieldError(t *testing.T) {
 	ok := middleware.Policy{Name: "ok", Key: key("k"), Limit: five}
 	bad := middleware.Policy{Name: "bad", Key: key("k"), Limit: five, Routes: []string{"/", "login"}}
@@ -90,8 +91,8 @@ func TestFieldError(t *testing.T) {
 	}
 }
 
-// New takes the MaxDelay that the stores take, and no longer one: with that, every
-// request would follow OnFailure.
+// New accepts the MaxDelay that the stores accept, and no longer one: with that,
+// every request would follow OnFailure.
 func TestLongestMaxDelay(t *testing.T) {
 	p := middleware.Policy{Name: "only", Key: key("k"), Limit: five, MaxDelay: 366 * 24 * time.Hour}
 	for _, store := range []gcra.Store{gcra.NewMemory(), new(slidinglog.Memory)} {

@@ -2,124 +2,121 @@ package middleware
 
 import (
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-// Decision is what a limiter decided about a request. Copies share what they
-// are about: a refund through one is a refund through all.
+// Decision is what a [Limiter] decided about a request. Copies belong to the
+// same request: a refund through one is a refund through all.
 type Decision struct {
 	Allowed    bool
-	RetryAfter time.Duration  // longest among the refusing policies; 0 when allowed or when no wait helps
-	Delay      time.Duration  // how long to hold an allowed request back: longest among the policies
+	RetryAfter time.Duration  // longest of the policies that denied; 0 if allowed or if no wait helps
+	Delay      time.Duration  // how long to hold an allowed request back: longest of the policies
 	Results    []PolicyResult // of the policies that applied and were decided, in order
-	Err        error          // why a policy could not be decided as asked and followed its OnFailure; nil if all were
+	Err        error          // why a policy followed its OnFailure; nil if none did
 
-	// Took is how long it took to decide, without any Delay. It is measured for
-	// observers; without one it is 0.
+	// Took is the time that the decision took, without Delay. It is measured only
+	// if the limiter has an observer, and 0 otherwise.
 	Took time.Duration
 
-	visit *visit // nil in a Decision that no limiter made
+	state *requestState // nil in a Decision that no limiter made
 }
 
-// PolicyResult is what one policy said to a request.
+// PolicyResult is the part of one policy in a [Decision].
 type PolicyResult struct {
-	Policy  string     // its name
-	Subject string     // who was counted, as its Key said
-	Shadow  bool       // it refuses nobody: Allowed tells what it would have done
-	Limit   gcra.Limit // the limit that applied, as it was given (a Burst of 0 means Count); during an outage this server's share
+	Policy  string     // name of the policy
+	Subject string     // key of the request, as the policy's Key returned it
+	Shadow  bool       // the policy never denies: Allowed says what it would have done
+	Limit   gcra.Limit // limit that applied, as it was given (a Burst of 0 means Count); with FailLocal, this server's share of it
 	gcra.Result
 }
 
-// Status is the status code that goes with the decision: 200 when allowed, 429
-// when a policy refused, 503 when a policy could not be decided and is
-// FailClosed.
+// Status is the status code for the decision: 200 if allowed, 429 if a policy
+// denied, 503 if a policy with FailClosed could not be decided.
 func (d Decision) Status() int {
-	if d.Allowed {
+	switch {
+	case d.Allowed:
 		return http.StatusOK
-	}
-	for i := range d.Results {
-		if d.Results[i].refuses() {
-			return http.StatusTooManyRequests
-		}
+	case slices.ContainsFunc(d.Results, PolicyResult.denies):
+		return http.StatusTooManyRequests
 	}
 	return http.StatusServiceUnavailable
 }
 
-// Degraded returns the names of the policies that applied, could not be decided
-// as asked and followed their OnFailure, in order; nil when Err is nil.
+// Degraded returns the names of the policies that followed their OnFailure, in
+// order; nil if Err is nil.
 func (d Decision) Degraded() (names []string) {
-	if d.Err == nil || d.visit == nil {
+	if d.Err == nil || d.state == nil {
 		return nil
 	}
-	for i := range d.visit.entries {
-		if d.visit.entries[i].way != viaStore {
-			names = append(names, d.visit.charges[i].Policy)
+	for i := range d.state.entries {
+		if d.state.entries[i].source != sourceStore {
+			names = append(names, d.state.charges[i].Policy)
 		}
 	}
 	return names
 }
 
-func (p *PolicyResult) refuses() bool { return !p.Allowed && !p.Shadow }
+func (p PolicyResult) denies() bool { return !p.Allowed && !p.Shadow }
 
-// violated are the names of the policies that refused. A policy that could not be
-// decided is none of them: its quota was not exceeded.
+// violated returns the names of the policies that denied. A policy that could
+// not be decided is not among them: its quota was not exceeded.
 func (d *Decision) violated() (names []string) {
 	for i := range d.Results {
-		if d.Results[i].refuses() {
+		if d.Results[i].denies() {
 			names = append(names, d.Results[i].Policy)
 		}
 	}
 	return names
 }
 
-// conclude makes the Decision of the results: allowed is what every policy has
-// admitted, except for those that let pass what they cannot decide. Its Results
-// are left to conclusion.
-func (v *visit) conclude() {
-	d := &v.decision
-	d.visit = v
+// decide makes the Decision, without Results, of the charges: the request is
+// allowed if each policy allowed it, is a shadow, or failed open.
+func decide(s *requestState) {
+	d := &s.decision
+	d.state = s
 	d.Allowed = true
-	refused, helpless := false, false
-	for i := range v.charges {
-		c, e := &v.charges[i], &v.entries[i]
+	denied, never := false, false
+	for i := range s.charges {
+		c, e := &s.charges[i], &s.entries[i]
 		switch {
-		case c.Shadow || e.way == viaOpen:
-		case e.state == undecided:
+		case c.Shadow || e.source == sourceOpen:
+		case e.status == undecided:
 			d.Allowed = false
 		case c.Result.Allowed:
 			d.Delay = max(d.Delay, c.Result.Delay)
 		default:
-			d.Allowed, refused = false, true
+			d.Allowed, denied = false, true
 			d.RetryAfter = max(d.RetryAfter, c.Result.RetryAfter)
-			helpless = helpless || c.Result.Never
+			never = never || c.Result.Never
 		}
 	}
 	switch {
 	case d.Allowed:
 		return
-	case helpless:
+	case never:
 		d.RetryAfter = 0
-	case !refused:
-		d.RetryAfter = time.Second // nobody knows how long an outage lasts
+	case !denied:
+		d.RetryAfter = time.Second // how long a failure lasts is unknown
 	}
 	d.Delay = 0
 }
 
-// conclusion is the Decision with its Results. Most requests pass, and nobody
-// looks at these.
-func (v *visit) conclusion() *Decision {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.decision.Results == nil && len(v.charges) > 0 {
-		results := make([]PolicyResult, 0, len(v.charges))
-		for i := range v.charges {
-			if c := &v.charges[i]; v.entries[i].state != undecided {
+// decisionWithResults returns the Decision, and makes its Results when they are
+// first asked for: for most requests they never are.
+func decisionWithResults(s *requestState) *Decision {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.decision.Results == nil && len(s.charges) > 0 {
+		results := make([]PolicyResult, 0, len(s.charges))
+		for i := range s.charges {
+			if c := &s.charges[i]; s.entries[i].status != undecided {
 				results = append(results, PolicyResult{c.Policy, c.Subject, c.Shadow, c.Limit, c.Result})
 			}
 		}
-		v.decision.Results = results
+		s.decision.Results = results
 	}
-	return &v.decision
+	return &s.decision
 }

@@ -1,41 +1,55 @@
-// Package middleware decides about HTTP requests by rate limits and tells the
-// client: RateLimit fields on every response, 429 and Retry-After on a refusal.
+// Package middleware limits HTTP requests. It decides by policies whether a
+// request may go on, sets the RateLimit fields of the response, and answers a
+// denied request with 429 and Retry-After.
 //
-// A [Limiter] holds policies. Each policy that applies to a request names who
-// is counted (its Key) and how much that one may do (its Limit). All of them
-// are asked in one step of the [gcra.Store]: either every policy is charged or
-// none is, so a request that one policy refuses costs the others nothing. That
-// holds within one Limiter. Of two, one inside the other, each charges on its own:
-// when the inner one denies, the outer one's charge is not given back. So a client
-// that is denied inside still counts outside, and may be denied there when it comes
-// back after Retry-After. Policies that belong together go into one Limiter.
+// A [Limiter] holds policies. A [Policy] that applies to a request says who is
+// counted (its Key) and how much each key may do (its Limit). The limiter
+// charges all of them in one step of the [gcra.Store]: either every policy is
+// charged or none is, so a request that one policy denies costs the others
+// nothing. Put policies that belong together into one limiter: if a limiter
+// further in denies the request, the charge of the outer one stays, and a client
+// that obeys Retry-After may then be denied by the outer one.
 //
-// The adapters put a Limiter into a framework. Elsewhere (a gateway, a gRPC
+// The adapters put a limiter into a framework. Elsewhere (a gateway, a gRPC
 // server, another framework) use it directly:
 //
 //	r, ok := limiter.Allow(w, r)
 //	if !ok {
-//		return // refused, and the response is written
+//		return // denied, and the response is written
 //	}
 //
 // or [Limiter.Decide], which writes nothing.
 //
-// The package assumes that the key function tells the truth; see package
-// keyfunc. The ResponseWriter of handlers is never wrapped, so flushing,
-// hijacking and [http.ResponseController] work as without a limiter.
+// The package trusts the key functions; see package keyfunc. It does not wrap
+// the ResponseWriter of handlers, so flushing, hijacking and
+// [http.ResponseController] work as without a limiter.
 //
-// # When the answer cannot be had
+// # Failure
 //
-// The store may be away, and a Key, LimitFor, Cost or Skip may fail or panic.
-// Then each policy concerned goes its own way, see [FailureMode]; by default this
-// server goes on limiting by itself. [Decision.Err] says why. The client
-// is told nothing of the cause, and never gets a 429 for it: with
-// [FailClosed] it gets a 503.
+// The store may fail, and a Key, LimitFor, Cost or Skip may fail or panic. Each
+// policy concerned then follows its [FailureMode]: by default this server goes
+// on limiting by itself. [Decision.Err] has the cause. The client does not see
+// it, and a failure alone is never a 429: with [FailClosed] it is a 503.
 //
-// # What is logged
+// # Log
 //
 // [Config.Logger] gets one line for each problem of the set-up, and another
 // every five minutes while it lasts: a function of a policy that fails, a proxy
 // that the keys ignore, one limiter that runs twice on a request. Each line has
 // a code; docs/troubleshooting.md has symptom, cause and fix for each of them.
 package middleware
+
+// Where to change what, along the way of a request:
+//
+//	config.go, fielderror.go  Config and Policy; New compiles the policies
+//	reload.go, reset.go       changes while a limiter runs: policies, observers, buckets
+//	requeststate.go           what a limiter knows about a request, who owns it, how the request carries it
+//	limiter.go                Allow and Decide: the steps that follow, in order
+//	routes.go                 which policies apply to the route
+//	policy.go                 a policy's functions make a charge
+//	take.go, failure.go       the store decides or, if it fails, OnFailure
+//	decision.go               the Decision about all charges
+//	headers.go                which RateLimit fields to write; headers_text.go: their text
+//	denial.go, denywriter.go  the response to a denied request
+//	refund.go                 Refund and Spend, which handlers call
+//	diagnostics*.go           problems for Config.Logger: of one request, of the first ones, of shared names

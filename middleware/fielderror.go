@@ -2,23 +2,25 @@ package middleware
 
 import "fmt"
 
-// A FieldError is one mistake in one field of a [Policy]. [New] and
-// [Limiter.Reload] return one for each, joined by [errors.Join], so that a
-// program that has read its policies from elsewhere can say where the mistake
-// stands there.
+// A FieldError is a mistake in a field of a [Policy]. [New] and
+// [Limiter.Reload] return one for each mistake, joined by [errors.Join]. A
+// program that reads its policies from a file can use it to show where in the
+// file the mistake is.
 type FieldError struct {
-	Index int    // of the policy among those given, from 0
-	Name  string // of the policy, "" where it is missing
-	Field string // of [Policy], such as "Limit" or "Routes[0]"
-	Err   error  // what is wrong with the field, and what would be right
+	Index int    // index of the policy in the arguments
+	Name  string // name of the policy, "" if it has none
+	Field string // field of [Policy], such as "Limit" or "Routes[0]"
+	Err   error  // the mistake, and what would be right
 }
 
+// Error returns the policy, the field and the mistake.
 func (e *FieldError) Error() string {
-	title := fmt.Sprintf("policy %q", clip(e.Name))
+	title := fmt.Sprintf("policy %.80q", e.Name)
 	if e.Name == "" {
 		title = fmt.Sprintf("policy number %d", e.Index+1)
 	}
 	return fmt.Sprintf("ratelimit: %s: %s %v", title, e.Field, e.Err)
 }
 
+// Unwrap returns e.Err.
 func (e *FieldError) Unwrap() error { return e.Err }

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// clock is a time that stands still until it is told to go on.
+// clock is a time that moves only by add.
 type clock struct {
 	mu sync.Mutex
 	t  time.Time
@@ -34,12 +34,12 @@ func (c *clock) add(d time.Duration) {
 	c.t = c.t.Add(d)
 }
 
-var errAway = errors.New("store is away: dial tcp 10.0.0.7:6379")
+var errDown = errors.New("store is down: dial tcp 10.0.0.7:6379")
 
 // flaky is a store that fails the next calls and counts all of them.
 type flaky struct {
 	gcra.Store
-	fail           int  // so many calls from now
+	fail           int  // number of next calls that fail
 	panics         bool // fail by a panic
 	takes, refunds int
 	canceled       bool // a call came with a context that is done
@@ -68,19 +68,18 @@ func (f *flaky) failing(ctx context.Context) error {
 	}
 	f.fail--
 	if f.panics {
-		panic(errAway)
+		panic(errDown)
 	}
-	return errAway
+	return errDown
 }
 
-// newStore is a Memory on a clock that stands still, and the ways to fail.
+// newStore returns a store that can fail, and its clock.
 func newStore() (*flaky, *clock) {
 	c := newClock()
 	return &flaky{Store: &gcra.Memory{Now: c.now}}, c
 }
 
-// unread is the Logger of a limiter that is set up wrong on purpose, or whose
-// store fails.
+// unread is the Logger of a limiter with a mistake or a failing store.
 var unread = slog.New(slog.DiscardHandler)
 
 func key(s string) func(*http.Request) (string, error) {
@@ -89,10 +88,10 @@ func key(s string) func(*http.Request) (string, error) {
 
 func keyFails(*http.Request) (string, error) { return "", errors.New("no key today") }
 func keyPanics(r *http.Request) (string, error) {
-	return r.Context().Value(nobodysKey{}).(string), nil // put there by nobody
+	return r.Context().Value(missingKey{}).(string), nil
 }
 
-type nobodysKey struct{}
+type missingKey struct{}
 
 func limiter(t testing.TB, cfg middleware.Config, policies ...middleware.Policy) *middleware.Limiter {
 	t.Helper()
@@ -105,7 +104,7 @@ func limiter(t testing.TB, cfg middleware.Config, policies ...middleware.Policy)
 
 func get(target string) *http.Request { return httptest.NewRequest(http.MethodGet, target, nil) }
 
-// left is what a key may still do.
+// left returns the units that a key has left.
 func left(t testing.TB, s gcra.Store, subject, policy string, l gcra.Limit) int64 {
 	t.Helper()
 	r, err := gcra.Take(t.Context(), s, gcra.Charge{Subject: subject, Policy: policy, Limit: l})
@@ -115,7 +114,7 @@ func left(t testing.TB, s gcra.Store, subject, policy string, l gcra.Limit) int6
 	return r.Remaining
 }
 
-// allow sends a request through the limiter and returns what the client gets.
+// allow sends a request through the limiter and returns the response.
 func allow(l *middleware.Limiter, r *http.Request) (*http.Response, *middleware.Decision) {
 	w := httptest.NewRecorder()
 	r, ok := l.Allow(w, r)

@@ -1,8 +1,10 @@
 package middleware_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
@@ -34,8 +36,8 @@ func TestHeaders(t *testing.T) {
 		{Name: "trial", Key: key("k"), Limit: gcra.PerDay(1), Shadow: true},
 	}
 	for _, test := range []struct {
-		headers        middleware.Headers
-		first, refused string // after one request, and after the third in no time
+		headers       middleware.Headers
+		first, denied string // after one request, and after the third in no time
 	}{
 		{0, `RateLimit-Limit: 2
 RateLimit-Remaining: 1
@@ -90,8 +92,8 @@ Retry-After: 1
 			}
 			allow(l, get("/"))
 			res, _ = allow(l, get("/"))
-			if got := fields(res.Header); got != test.refused {
-				t.Errorf("third request: got\n%swant\n%s", got, test.refused)
+			if got := fields(res.Header); got != test.denied {
+				t.Errorf("third request: got\n%swant\n%s", got, test.denied)
 			}
 		})
 	}
@@ -135,7 +137,7 @@ RateLimit-Reset: 1029
 RateLimit-Policy: "all";q=7;w=3600
 RateLimit: "all";r=5;t=515
 `},
-		// t tells of the next unit, not of all.
+		// t is the time until the next unit, not until all.
 		{"partly back", middleware.Policy{Name: "all", Limit: five}, 7 * time.Second, `RateLimit-Limit: 5
 RateLimit-Remaining: 3
 RateLimit-Reset: 17
@@ -148,11 +150,11 @@ RateLimit-Reset: 0
 RateLimit-Policy: "all";q=5;w=60
 RateLimit: "all";r=5
 `},
-		// No wait helps, so none is told of.
+		// No wait helps, so there is none.
 		{"never", middleware.Policy{Name: "all", Limit: five, Cost: cost(6)}, 0, `RateLimit-Policy: "all";q=5;w=60
 RateLimit: "all";r=5
 `},
-		{"refused", middleware.Policy{Name: "all", Limit: five, Cost: cost(5)}, 30500 * time.Millisecond, `RateLimit-Limit: 5
+		{"denied", middleware.Policy{Name: "all", Limit: five, Cost: cost(5)}, 30500 * time.Millisecond, `RateLimit-Limit: 5
 RateLimit-Remaining: 2
 RateLimit-Reset: 30
 RateLimit-Policy: "all";q=5;w=60
@@ -191,8 +193,8 @@ func TestClosestPolicy(t *testing.T) {
 	}{
 		{"least left", []middleware.Policy{policy("a", gcra.PerMinute(9), 1), policy("b", gcra.PerMinute(8), 1)}, "8;w=60"},
 		{"as much left, longer", []middleware.Policy{policy("a", gcra.PerMinute(9), 1), policy("b", gcra.PerHour(9), 1)}, "9;w=3600"},
-		{"refusing before least left", []middleware.Policy{policy("a", gcra.PerMinute(1), 1), policy("b", gcra.PerMinute(8), 9)}, "8;w=60"},
-		{"never before any wait", []middleware.Policy{policy("a", gcra.PerMinute(4), 5), policy("b", gcra.PerDay(1), 0), policy("c", gcra.PerMinute(8), 0)}, "4;w=60"},
+		{"denying wins over least left", []middleware.Policy{policy("a", gcra.PerMinute(1), 1), policy("b", gcra.PerMinute(8), 9)}, "8;w=60"},
+		{"never wins over any wait", []middleware.Policy{policy("a", gcra.PerMinute(4), 5), policy("b", gcra.PerDay(1), 0), policy("c", gcra.PerMinute(8), 0)}, "4;w=60"},
 	} {
 		store, _ := newStore()
 		l := limiter(t, middleware.Config{Store: store}, test.policies...)
@@ -203,8 +205,8 @@ func TestClosestPolicy(t *testing.T) {
 	}
 }
 
-// FuzzHeaders holds every field against the grammar of RFC 9651 and the promise
-// that a client that obeys Retry-After passes.
+// FuzzHeaders checks that each field keeps to the grammar of RFC 9651, and that a
+// client that obeys Retry-After passes.
 func FuzzHeaders(f *testing.F) {
 	f.Add("burst", int64(100), int64(time.Minute), int64(0), 1, int64(0))
 	f.Add(`q"\`, int64(10), int64(100*time.Millisecond), int64(3), 2, int64(time.Second))
@@ -265,8 +267,68 @@ func FuzzHeaders(f *testing.F) {
 			}
 			clock.add(time.Duration(retry) * time.Second)
 			if d := l.Decide(get("/")); !d.Allowed {
-				t.Fatalf("refused again after waiting the %d s of Retry-After: %+v", retry, d.Results)
+				t.Fatalf("denied again after waiting the %d s of Retry-After: %+v", retry, d.Results)
 			}
 		}
 	})
+}
+
+// onTop is a context key of other middleware.
+type onTop struct{}
+
+func TestStacked(t *testing.T) {
+	store, _ := newStore()
+	policy := func(name string, n int64) middleware.Policy {
+		return middleware.Policy{Name: name, Key: key("k"), Limit: gcra.PerMinute(n)}
+	}
+	both := middleware.HeadersDraft6 | middleware.HeadersXRateLimit
+	for _, test := range []struct {
+		name         string
+		headers      [2]middleware.Headers
+		outer, inner middleware.Policy
+		status       int
+		want         string
+	}{
+		{"inner tighter", [2]middleware.Headers{both, both}, policy("o1", 9), policy("i1", 5), 200,
+			"RateLimit-Limit: 5|RateLimit-Remaining: 4|RateLimit-Policy: 5;w=60|X-RateLimit-Limit: 5"},
+		{"outer tighter", [2]middleware.Headers{both, both}, policy("o2", 5), policy("i2", 9), 200,
+			"RateLimit-Limit: 5|RateLimit-Remaining: 4|RateLimit-Policy: 5;w=60|X-RateLimit-Limit: 5"},
+		{"as tight, longer", [2]middleware.Headers{both, both}, policy("o3", 5), middleware.Policy{Name: "i3", Key: key("k"), Limit: gcra.PerHour(5)}, 200,
+			"RateLimit-Limit: 5|RateLimit-Reset: 720|RateLimit-Policy: 5;w=3600"},
+		{"inner denies", [2]middleware.Headers{both, both}, policy("o4", 5),
+			middleware.Policy{Name: "i4", Key: key("k"), Limit: gcra.PerMinute(9), Cost: func(*http.Request) int { return 10 }}, 429,
+			"RateLimit-Limit: |RateLimit-Remaining: |RateLimit-Reset: |RateLimit-Policy: 9;w=60|X-RateLimit-Limit: |X-RateLimit-Reset: |Retry-After: "},
+		{"lists grow", [2]middleware.Headers{middleware.HeadersDraft11, middleware.HeadersDraft11}, policy("o5", 5), policy("i5", 9), 200,
+			`RateLimit-Policy: "o5";q=5;w=60, "i5";q=9;w=60|RateLimit: "o5";r=4;t=12, "i5";r=8;t=7|RateLimit-Limit: `},
+		{"list inside triple", [2]middleware.Headers{middleware.HeadersDraft6, middleware.HeadersDraft11}, policy("o6", 5), policy("i6", 9), 200,
+			`RateLimit-Policy: "i6";q=9;w=60|RateLimit: "i6";r=8;t=7|RateLimit-Limit: 5`},
+		{"triple inside list", [2]middleware.Headers{middleware.HeadersDraft11, middleware.HeadersDraft6}, policy("o7", 9), policy("i7", 5), 200,
+			`RateLimit-Policy: "o7";q=9;w=60|RateLimit: "o7";r=8;t=7|RateLimit-Limit: 5`},
+		{"other fields", [2]middleware.Headers{middleware.HeadersXRateLimit, middleware.HeadersDraft6}, policy("o8", 5), policy("i8", 9), 200,
+			"RateLimit-Limit: 9|RateLimit-Policy: 9;w=60|X-RateLimit-Limit: 5"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			outer := limiter(t, middleware.Config{Store: store, Headers: test.headers[0]}, test.outer)
+			inner := limiter(t, middleware.Config{Store: store, Headers: test.headers[1]}, test.inner)
+			w := httptest.NewRecorder()
+			r, ok := outer.Allow(w, get("/"))
+			if !ok {
+				t.Fatal("outer limiter denied")
+			}
+			first := middleware.FromContext(r.Context())
+			r, ok = inner.Allow(w, r.WithContext(context.WithValue(r.Context(), onTop{}, "on top")))
+			if ok != (test.status == 200) {
+				t.Fatalf("inner limiter: got %t; want status %d", ok, test.status)
+			}
+			if d := middleware.FromContext(r.Context()); d == first || d.Results[0].Policy != test.inner.Name {
+				t.Errorf("FromContext: got the decision on %q; want the inner one", d.Results[0].Policy)
+			}
+			for _, field := range strings.Split(test.want, "|") {
+				name, want, _ := strings.Cut(field, ": ")
+				if got := w.Header().Values(name); len(got) > 1 || strings.Join(got, "") != want {
+					t.Errorf("%s: got %q; want %q", name, got, want)
+				}
+			}
+		})
+	}
 }

@@ -1,7 +1,6 @@
 package middleware
 
 import (
-	"context"
 	"math/rand/v2"
 	"net/http"
 	"sync/atomic"
@@ -11,8 +10,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 )
 
-// Limiter decides about requests by its policies. It is built by [New] and is
-// safe for concurrent use; so are Reload and Observe, which change it.
+// Limiter decides about requests by its policies. [New] builds one. All methods
+// are safe for concurrent use, including Reload and Observe, which change it.
 type Limiter struct {
 	policies  atomic.Pointer[policies]
 	store     gcra.Store
@@ -20,125 +19,116 @@ type Limiter struct {
 	instances int
 	headers   Headers
 	deny      func(http.ResponseWriter, *http.Request, Decision) // nil for the default
-	observers observers
-	shared    []string // names of policies that other limiters have too; guarded by limiters
+	observers atomic.Pointer[[]func(*http.Request, Decision)]    // never nil
+	shared    []string                                           // names of policies that other limiters have too; guarded by limiters
 	log       diag.Log
 }
 
-// Decide charges the policies that apply to the request and says whether it
-// may go on. It writes nothing and does not wait: honouring Delay is the
-// caller's part. A client that hangs up meanwhile is charged all the same.
+// Decide charges the policies that apply to the request and returns the
+// Decision. It writes nothing and does not wait; a Delay is for the caller to
+// honour. If the client hangs up meanwhile, the request is charged all the same.
 func (l *Limiter) Decide(r *http.Request) Decision {
-	var v *visit
-	asked := r
-	if l.listens() {
-		asked, v = carry(r, Framework(r.Context()))
+	var s *requestState
+	if l.samplesNotices() {
+		r, s = withState(r, Framework(r.Context()))
 	} else {
-		v = &visit{Context: r.Context()}
+		s = &requestState{Context: r.Context()}
 	}
-	l.decide(asked, v, nil)
-	return *v.conclusion()
+	s.phase.Store(claimed)
+	l.run(r, s, nil)
+	return *decisionWithResults(s)
 }
 
-// listens reports whether key functions can report problems of this Decide, which
-// takes a copy of the request: while a policy counts its first requests, and now
-// and then later.
-func (l *Limiter) listens() bool {
+// samplesNotices reports whether key functions can report problems of this
+// Decide, which costs a copy of the request: they can on each of a policy's
+// first requests, and on one in 64 later.
+func (l *Limiter) samplesNotices() bool {
 	for _, p := range l.policies.Load().list {
 		if p.first.Load() != nil {
 			return true
 		}
 	}
-	return rand.Uint32()%64 == 0 // a sample
+	return rand.Uint32()%64 == 0
 }
 
-// Allow decides about the request as Decide does and tells the client: it sets
-// the RateLimit fields, writes the refusal, and holds an allowed request back
-// for as long as a policy with MaxDelay asks. It reports whether the request
+// Allow decides about the request as Decide does and answers the client: it
+// sets the RateLimit fields, writes the denial, and holds an allowed request
+// back while a policy with MaxDelay asks for it. It reports whether the request
 // may go on; if not, the response is written.
 //
-// The request that it returns is the one to hand on, for it carries the
-// Decision (see [FromContext]).
+// Pass the returned request on: it carries the Decision, see [FromContext].
 func (l *Limiter) Allow(w http.ResponseWriter, r *http.Request) (*http.Request, bool) {
-	r, v, outer := visitOf(r)
-	l.decide(r, v, outer)
-	d := &v.decision
-	v.mu.Lock() // an observer may have begun a Refund
-	v.tell(w.Header(), l.headers)
-	v.mu.Unlock()
-	v.stage.CompareAndSwap(claimed, settled) // unless an observer has refunded it already
+	r, s, outer := claim(r)
+	l.run(r, s, outer)
+	d := &s.decision
+	s.mu.Lock() // an observer may have started a Refund
+	writeHeaders(s, w.Header(), l.headers)
+	s.mu.Unlock()
+	s.phase.CompareAndSwap(claimed, settled) // unless an observer has refunded it
 	if !d.Allowed {
-		l.refuse(w, r, v.conclusion())
+		l.writeDenial(w, r, decisionWithResults(s))
 		return r, false
 	}
-	if d.Delay > 0 && !pause(r.Context(), d.Delay) {
-		// Most likely nobody is left to read this, but where the server ended the
-		// context, returning in silence would say 200.
-		l.refuse(w, r, &Decision{RetryAfter: time.Second, Delay: d.Delay, Results: v.conclusion().Results, Err: r.Context().Err()})
-		return r, false
+	if d.Delay > 0 {
+		select {
+		case <-time.After(d.Delay):
+		case <-r.Context().Done():
+			// Most clients have gone by now. But if the server ended the context,
+			// returning in silence would mean 200.
+			l.writeDenial(w, r, &Decision{RetryAfter: time.Second, Delay: d.Delay, Results: decisionWithResults(s).Results, Err: r.Context().Err()})
+			return r, false
+		}
 	}
 	return r, true
 }
 
-// pause waits, and reports false if the context ends first.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// decide decides about a request that has passed the limiter of the outer
-// visit, if that is not nil.
-func (l *Limiter) decide(r *http.Request, v, outer *visit) {
-	observers := l.observers.load()
+// run takes a request through the limiter up to its Decision. outer is the state
+// of the next limiter further out, or nil.
+func (l *Limiter) run(r *http.Request, s, outer *requestState) {
+	observers := *l.observers.Load()
 	var start time.Time
-	if observers != nil {
+	if len(observers) > 0 {
 		start = time.Now()
 	}
-	l.collect(r, v)
+	l.evaluate(r, s)
 	if outer != nil {
-		v.chargedBefore(outer)
+		l.checkTwice(s, outer)
 	}
-	if len(v.charges) > 0 {
-		l.take((*detached)(v), v)
+	if len(s.charges) > 0 {
+		l.take((*uncancelled)(s), s)
 	}
-	v.conclude()
-	if observers != nil {
-		v.decision.Took = time.Since(start)
+	decide(s)
+	if len(observers) > 0 {
+		s.decision.Took = time.Since(start)
 		for _, observe := range observers {
-			observe(r, *v.conclusion())
+			observe(r, *decisionWithResults(s))
 		}
 	}
 }
 
-// collect makes a charge for each policy that applies.
-func (l *Limiter) collect(r *http.Request, v *visit) {
+// evaluate makes a charge for each policy that applies.
+func (l *Limiter) evaluate(r *http.Request, s *requestState) {
 	ps := l.policies.Load()
-	v.policies = ps
-	v.makeRoom(len(ps.list))
-	verdicts := ps.verdicts(r)
+	s.policies = ps
+	s.makeRoom(len(ps.list))
+	matches := ps.match(r)
 	for i, p := range ps.list {
-		if verdicts != nil && !verdicts[i].of(r) {
+		if matches != nil && !matches[i].applies(r) {
 			continue
 		}
-		v.charges = append(v.charges, gcra.Charge{})
-		v.entries = append(v.entries, entry{policy: uint8(i)})
-		n := len(v.charges) - 1
-		applies, failed := p.ask(r, &v.charges[n])
+		n := len(s.charges)
+		s.charges = append(s.charges, gcra.Charge{})
+		s.entries = append(s.entries, entry{policy: uint8(i)})
+		applies, failed := p.evaluate(r, &s.charges[n])
 		switch {
 		case !applies:
-			v.charges = v.charges[:n]
-			v.entries = v.entries[:n]
+			s.charges = s.charges[:n]
+			s.entries = s.entries[:n]
 		case failed != nil:
-			v.fallBack(n, failed)
-			l.policyFailed(r, failed, v.entries[n].way)
-		case p.first.Load() != nil:
-			p.noteKey(v.charges[n].Subject, v.entries[n].key)
+			followOnFailure(s, n, failed)
+			l.policyFailed(r, failed, s.entries[n].source)
+		default:
+			p.note(s.charges[n].Subject, true, s.entries[n].key)
 		}
 	}
 }

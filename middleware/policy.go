@@ -13,23 +13,23 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/pattern"
 )
 
-// policy is a Policy made ready for requests.
+// policy is a compiled Policy.
 type policy struct {
 	Policy
 	limiter *Limiter
 	routes  []*pattern.Pattern
-	text    text
-	first   atomic.Pointer[first] // nil once they have passed
+	text    policyText
+	first   atomic.Pointer[firstRequests] // nil when they have passed
 }
 
-// ask finds out whether the policy applies to the request, and what it takes
-// then. It fills the charge as far as it gets: after an error the charge is the
-// stricter guess, and one without a limit if that is what is missing.
+// evaluate reports whether the policy applies to the request, and fills the
+// charge if so. After an error the charge is as strict as what is known allows:
+// anonymous without a key, the whole burst without a cost. It has no limit if
+// that is unknown.
 //
-// The functions that it calls are the application's. A panic in one of them is
-// an error like any other, so that it cannot be used to slip past the other
-// policies.
-func (p *policy) ask(r *http.Request, c *gcra.Charge) (applies bool, failed *policyError) {
+// A panic in one of the application's functions is an error like any other, so
+// that no request can escape the other policies by causing it.
+func (p *policy) evaluate(r *http.Request, c *gcra.Charge) (applies bool, failed *policyError) {
 	function := ""
 	defer func() {
 		if v := recover(); v != nil {
@@ -63,7 +63,7 @@ func (p *policy) ask(r *http.Request, c *gcra.Charge) (applies bool, failed *pol
 	c.Subject = subject
 	if p.Cost != nil {
 		function = "Cost"
-		c.Cost = c.Limit.Capacity() // should it fail: a client may have made it
+		c.Cost = c.Limit.Capacity() // if Cost fails, as a client may have caused it
 		cost := p.Cost(r)
 		if cost < 0 {
 			return true, &policyError{p.Name, function, fmt.Errorf("cost of the request is %d; want 0 or more", cost)}
@@ -73,18 +73,28 @@ func (p *policy) ask(r *http.Request, c *gcra.Charge) (applies bool, failed *pol
 	return true, nil
 }
 
-// policyError says which policy could not be decided.
+// policyError is the error of a policy that could not be evaluated.
 type policyError struct {
 	policy   string
-	function string // of the policy, that failed
+	function string // field of the Policy that failed: "Key"
 	cause    error
 }
 
 func (e *policyError) Error() string { return "ratelimit: policy " + e.policy + ": " + e.cause.Error() }
 func (e *policyError) Unwrap() error { return e.cause }
 
-// recovered makes an error of what recover gave, in the deferred function that
-// called it.
+// safely calls f and returns its error, or its panic as an error.
+func safely(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = recovered(p)
+		}
+	}()
+	return f()
+}
+
+// recovered returns an error for v, the value of recover. Call it only in the
+// deferred function itself: the stack begins at the panic.
 func recovered(v any) error {
 	err, ok := v.(error)
 	if !ok {
@@ -93,7 +103,7 @@ func recovered(v any) error {
 	return &panicError{err, callers()}
 }
 
-// panicError is a panic of the application's code, or of a store.
+// panicError is a panic of a policy's function or of a store.
 type panicError struct {
 	value error
 	stack stack
@@ -102,7 +112,7 @@ type panicError struct {
 func (e *panicError) Error() string { return "panic: " + e.value.Error() }
 func (e *panicError) Unwrap() error { return e.value }
 
-// stack is where a panic was. It becomes text only when it is logged.
+// stack is where a panic happened. It becomes text only if it is logged.
 type stack []uintptr
 
 func callers() stack {
@@ -110,7 +120,7 @@ func callers() stack {
 	return pcs[:runtime.Callers(4, pcs)] // without Callers, callers, recovered and the deferred function
 }
 
-// LogValue is the stack as a panic prints it.
+// LogValue returns the stack as a panic prints it.
 func (s stack) LogValue() slog.Value {
 	var b strings.Builder
 	frames := runtime.CallersFrames(s)

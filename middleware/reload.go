@@ -4,16 +4,14 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"sync"
-	"sync/atomic"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-// Reload replaces all policies at once: a request is decided by those before or
-// by those after, never by a mix. What keys have used up stays, as far as the
-// names of the policies do, and is held against the new limits. With a mistake
-// in the policies it changes nothing and returns the error that [New] would.
+// Reload replaces all policies at once: a request is decided either by the old
+// ones or by the new ones. A policy that keeps its name keeps its state: what
+// keys have used counts against the new limit. If there is a mistake in the
+// policies, Reload changes nothing and returns the error that [New] would.
 func (l *Limiter) Reload(policies ...Policy) error {
 	ps, errs := compile(policies)
 	if len(errs) > 0 {
@@ -31,7 +29,7 @@ func (l *Limiter) use(ps *policies) {
 	l.policies.Store(ps)
 }
 
-// Policies returns the policies as they are now.
+// Policies returns the current policies.
 func (l *Limiter) Policies() []Policy {
 	ps := l.policies.Load()
 	list := make([]Policy, len(ps.list))
@@ -41,34 +39,18 @@ func (l *Limiter) Policies() []Policy {
 	return list
 }
 
-// Store returns the store that was configured.
+// Store returns [Config.Store].
 func (l *Limiter) Store() gcra.Store { return l.store }
 
-// Observe has f called for each decision from now on, after [Config.Observe]
-// and those that were added before; what is said there holds for f, too. It
-// cannot be taken back. A nil f does nothing.
+// Observe makes the limiter call f for each decision from now on, after
+// [Config.Observe] and the functions added before. f must keep to the rules of
+// Config.Observe, and cannot be removed. A nil f does nothing.
 func (l *Limiter) Observe(f func(*http.Request, Decision)) {
-	if f != nil {
-		l.observers.add(f)
+	for f != nil {
+		old := l.observers.Load()
+		list := append(slices.Clip(*old), f)
+		if l.observers.CompareAndSwap(old, &list) {
+			return
+		}
 	}
-}
-
-// observers is a list that is read for each request and hardly ever changed.
-type observers struct {
-	mu   sync.Mutex
-	list atomic.Pointer[[]func(*http.Request, Decision)]
-}
-
-func (o *observers) load() []func(*http.Request, Decision) {
-	if list := o.list.Load(); list != nil {
-		return *list
-	}
-	return nil
-}
-
-func (o *observers) add(f func(*http.Request, Decision)) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	list := append(slices.Clip(o.load()), f)
-	o.list.Store(&list)
 }

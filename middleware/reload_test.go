@@ -14,7 +14,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// What a key has used up stays, and is held against the new limit.
+// What a key has used counts against the new limit.
 func TestReloadKeepsState(t *testing.T) {
 	store, _ := newStore()
 	p := middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerMinute(10)}
@@ -44,12 +44,12 @@ func TestReloadChangesNothingAfterAMistake(t *testing.T) {
 		t.Errorf("got %v; want both mistakes", err)
 	}
 	if got := l.Policies(); len(got) != 1 || got[0].Name != "a" {
-		t.Errorf("Policies: got %+v; want those before", got)
+		t.Errorf("Policies: got %+v; want the old ones", got)
 	}
 }
 
-// Each request is decided by the policies before or by those after: two that
-// are always reloaded together are always seen together.
+// Each request is decided either by the old policies or by the new ones: two that
+// are reloaded together are seen together.
 func TestReloadUnderLoad(t *testing.T) {
 	store := gcra.NewMemory()
 	pair := func(n int64) []middleware.Policy {
@@ -102,8 +102,7 @@ func TestObserversAreCalledInOrder(t *testing.T) {
 	}
 }
 
-// What is given back or spent late, under the limit of an earlier time, forgives
-// nothing of what is owed under the limit of today.
+// A late Refund or Spend, under an old limit, erases no debt of the current limit.
 func TestReloadBeforeALateRefund(t *testing.T) {
 	for name, late := range map[string]func(*middleware.Decision) error{
 		"refund": func(d *middleware.Decision) error { return d.Refund(t.Context()) },
@@ -134,7 +133,7 @@ func TestReloadBeforeALateRefund(t *testing.T) {
 	}
 }
 
-// A goroutine that an observer has started may refund while the client is told.
+// A goroutine of an observer may refund while the headers are written.
 func TestObserverRefundsMeanwhile(t *testing.T) {
 	c := newClock()
 	store := &gcra.Memory{Now: c.now}

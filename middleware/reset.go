@@ -10,17 +10,17 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-// Reset fills the bucket that a subject has in the policy of that name, in the
-// store and in the state of this server that [FailLocal] decides on. The subject
-// is what the policy's Key returns, such as "ip:192.0.2.7". What it means for
-// requests that are held back, and when other servers notice, is as for
-// [gcra.Reset]; their own state for outages stays.
+// Reset fills the bucket of a subject in the named policy, in the store and in
+// this server's own state for [FailLocal]. The subject is what the policy's Key
+// returns, such as "ip:192.0.2.7". [gcra.Reset] says what happens to requests
+// that are held back, and when other servers notice; their own state for
+// FailLocal stays.
 //
-// It returns an error if no policy has the name, and what the store returns: the
-// state of this server is then filled all the same. A policy with LimitFor and
-// no Limit is an error too, because without a request its limit is unknown: call
-// gcra.Reset with it. Of a policy that has both, Reset uses Limit, which makes no
-// difference to the stores of package gcra.
+// If the store fails, Reset returns its error, but fills the bucket in this
+// server's state all the same. An unknown policy is an error. So is a policy with
+// LimitFor and no Limit, whose limit is unknown without a request: call
+// gcra.Reset with the limit. For a policy with both, Reset uses Limit; for the
+// stores of package gcra any limit does.
 func (l *Limiter) Reset(ctx context.Context, subject, policy string) error {
 	policies := l.Policies()
 	i := slices.IndexFunc(policies, func(p Policy) bool { return p.Name == policy })
@@ -29,15 +29,15 @@ func (l *Limiter) Reset(ctx context.Context, subject, policy string) error {
 		for k := range policies {
 			names[k] = policies[k].Name
 		}
-		return fmt.Errorf("ratelimit: reset: policy is %q; want one of %s", clip(policy), strings.Join(names, ", "))
+		return fmt.Errorf("ratelimit: reset: policy is %.80q; want one of %s", policy, strings.Join(names, ", "))
 	}
 	limit := policies[i].Limit
 	if limit == (gcra.Limit{}) {
 		return fmt.Errorf("ratelimit: reset: policy %s has LimitFor and no Limit; want a Limit too, or gcra.Reset with the subject's limit", policy)
 	}
 	var errs []error
-	for _, s := range []gcra.Store{l.store, l.local} {
-		if err := guard(func() error { return gcra.Reset(ctx, s, subject, policy, limit) }); err != nil {
+	for _, store := range []gcra.Store{l.store, l.local} {
+		if err := safely(func() error { return gcra.Reset(ctx, store, subject, policy, limit) }); err != nil {
 			errs = append(errs, fmt.Errorf("ratelimit: reset: %w", err))
 		}
 	}

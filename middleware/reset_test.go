@@ -11,19 +11,19 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// A client that was denied is allowed again after a reset, whatever queue its
-// policy has; other subjects and policies keep their state.
+// A denied client is allowed again after a reset, also under MaxDelay. Other
+// subjects and policies keep their state.
 func TestReset(t *testing.T) {
 	store, _ := newStore()
-	who := func(r *http.Request) (string, error) { return r.URL.Path, nil }
+	path := func(r *http.Request) (string, error) { return r.URL.Path, nil }
 	l := limiter(t, middleware.Config{Store: store},
-		middleware.Policy{Name: "a", Key: who, Limit: gcra.PerHour(2)},
-		middleware.Policy{Name: "queue", Key: who, Limit: gcra.PerHour(1), MaxDelay: 2 * time.Hour},
-		middleware.Policy{Name: "plan", Key: who, Limit: five, LimitFor: func(*http.Request) gcra.Limit { return gcra.PerHour(9) }})
-	for _, path := range []string{"/x", "/y"} {
+		middleware.Policy{Name: "a", Key: path, Limit: gcra.PerHour(2)},
+		middleware.Policy{Name: "queue", Key: path, Limit: gcra.PerHour(1), MaxDelay: 2 * time.Hour},
+		middleware.Policy{Name: "plan", Key: path, Limit: five, LimitFor: func(*http.Request) gcra.Limit { return gcra.PerHour(9) }})
+	for _, subject := range []string{"/x", "/y"} {
 		for i, want := range []int{200, 200, 429} {
-			if d := l.Decide(get(path)); d.Status() != want {
-				t.Fatalf("%s, request %d: got %d; want %d", path, i+1, d.Status(), want)
+			if d := l.Decide(get(subject)); d.Status() != want {
+				t.Fatalf("%s, request %d: got %d; want %d", subject, i+1, d.Status(), want)
 			}
 		}
 	}
@@ -39,13 +39,12 @@ func TestReset(t *testing.T) {
 		t.Errorf("after the reset: got %d, delay %v; want 200 at once", d.Status(), d.Delay)
 	}
 	if d := l.Decide(get("/y")); d.Status() != http.StatusTooManyRequests {
-		t.Errorf("somebody else: got %d; want 429", d.Status())
+		t.Errorf("another subject: got %d; want 429", d.Status())
 	}
 }
 
-// The state that this server limits by in an outage is reset too, even though
-// the store does not answer.
-func TestResetDuringAnOutage(t *testing.T) {
+// The local state of FailLocal is reset too, even if the store fails.
+func TestResetOfLocalState(t *testing.T) {
 	for _, panics := range []bool{false, true} {
 		store, _ := newStore()
 		store.fail, store.panics = 1000, panics
@@ -60,7 +59,7 @@ func TestResetDuringAnOutage(t *testing.T) {
 		if got := ask(); got[1] != 200 || got[2] != 429 {
 			t.Fatalf("half of 4 an hour: got %v; want the third denied", got)
 		}
-		if err := l.Reset(t.Context(), "k", "only"); !errors.Is(err, errAway) {
+		if err := l.Reset(t.Context(), "k", "only"); !errors.Is(err, errDown) {
 			t.Errorf("reset: got %v; want the store's error", err)
 		}
 		if got := ask(); got[1] != 200 || got[2] != 429 {

@@ -6,87 +6,80 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/pattern"
 )
 
-// policies are the policies of a limiter and what is known of the routes.
+// policies are the compiled policies of a limiter, and which of them apply to
+// which route.
 type policies struct {
 	list    []*policy
 	limiter *Limiter
 	routed  bool // some have Routes
-	memo    pattern.Memo[route, []verdict]
+	byRoute pattern.Cache[route, []match]
 }
 
-// route is what decides which policies apply, as far as it is bounded: the
-// pattern of the route that will serve the request, and one of the standard
-// methods.
+// route is what the server knows of a request's route. There are only so many:
+// clients choose neither the patterns nor the standard methods.
 type route struct{ pattern, method string }
 
-// verdict is what a route says about a policy.
-type verdict struct {
-	applies bool    // to every request
-	checks  []check // to those that pass one of them
+// match is whether a policy applies to the requests of a route: always, or to
+// those that pass one of the checks.
+type match struct {
+	always bool
+	checks []check
 }
 
-// check is a pattern to be held against the request itself.
+// check compares the request itself with a pattern of the policy.
 type check struct {
 	*pattern.Pattern
-	covered bool // the route's paths are all the pattern's, so only the host is left
-	greedy  bool // another router may decide, for which a last parameter holds several segments
+	covered bool // the pattern has all paths of the route, so only the host is compared
+	greedy  bool // another router may follow, in which a last parameter matches several segments
 }
 
-// prepare works out what the checked policies have in common.
-func (ps *policies) prepare() {
-	for _, p := range ps.list {
-		p.text = newText(p.Name, p.Limit)
-		ps.routed = ps.routed || len(p.routes) > 0
-	}
-}
-
-// verdicts tells for each policy whether it is for this request's route. It is
-// nil when no policy has Routes.
+// match returns a match for each policy, or nil if no policy has Routes.
 //
-// Where the router has said which route will serve the request, the route
-// decides: it is what the spelling of the path leads to. A route with
-// wildcards may be wider than a policy's pattern, and no route at all is
-// wider than anything, so there the path is compared too.
-func (ps *policies) verdicts(r *http.Request) []verdict {
+// If it is known which route will serve the request, the route decides: all
+// spellings of a path lead to it. A route with wildcards may be wider than a
+// policy's pattern, and an unknown route is wider than any, so then the path is
+// compared too.
+func (ps *policies) match(r *http.Request) []match {
 	if !ps.routed {
 		return nil
 	}
 	key := route{r.Pattern, r.Method}
-	vs, ok := ps.memo.Get(key)
+	matches, ok := ps.byRoute.Get(key)
 	if ok {
-		return vs
+		return matches
 	}
-	known := pattern.Read(r.Pattern)
-	vs = make([]verdict, len(ps.list))
+	known := pattern.FromRouter(r.Pattern)
+	matches = make([]match, len(ps.list))
 	for i, p := range ps.list {
-		vs[i] = p.verdict(known, r.Method)
+		matches[i] = p.match(known, r.Method)
 	}
-	if pattern.Standard(r.Method) != "" { // others are for the client to invent
-		ps.memo.Put(key, vs)
+	if pattern.Standard(r.Method) != "" { // clients can invent others
+		ps.byRoute.Put(key, matches)
 	}
-	return vs
+	return matches
 }
 
-func (p *policy) verdict(route *pattern.Pattern, method string) (v verdict) {
-	v.applies = len(p.routes) == 0
+func (p *policy) match(route *pattern.Pattern, method string) (m match) {
+	m.always = len(p.routes) == 0
 	for _, own := range p.routes {
 		covered := own.Covers(route)
 		switch {
 		case !own.MatchMethod(method):
 		case covered && own.SameHost(route):
-			v.applies = true
+			m.always = true
 		case covered || !route.Fixed():
-			v.checks = append(v.checks, check{own, covered, route.Open()})
+			m.checks = append(m.checks, check{own, covered, route.Open()})
 		}
 	}
-	return v
+	return m
 }
 
-func (v *verdict) of(r *http.Request) bool {
-	if v.applies {
+// applies reports whether the policy applies to a request of the route.
+func (m *match) applies(r *http.Request) bool {
+	if m.always {
 		return true
 	}
-	for _, c := range v.checks {
+	for _, c := range m.checks {
 		if c.MatchHost(r.Host) && (c.covered || c.MatchURL(r.URL, c.greedy)) {
 			return true
 		}

@@ -12,8 +12,8 @@ import (
 )
 
 func TestRoutes(t *testing.T) {
-	// Each request is sent twice: what was worked out for a route is remembered,
-	// and must not be remembered for more than it was worked out for.
+	// Each request is sent twice: the match of a route is cached, and must not be
+	// used for another route.
 	for _, test := range []struct {
 		routes  string // of the policy
 		route   string // that will serve the request, "" if unknown
@@ -37,15 +37,15 @@ func TestRoutes(t *testing.T) {
 		{"/api/login", "/api/", "POST /api/logout", "", false},
 		{"/user_admin", "/user_:name", "GET /user_admin", "", true},
 		{"/static/", "/static*", "GET /static/x", "", true},
-		// Where the router has said it, a parameter is one segment.
+		// If the route is known, a parameter is one segment.
 		{"/search/:q", "/search/{q}/{page}", "GET /search/a/b", "", false},
 		{"/search/:q", "/{x}/{y}/{z}", "GET /search/a/b", "", false},
-		// Behind an open route, or none, there may be echo, where the last one is all that is left.
+		// Behind an open route, or none, there may be echo, whose last parameter is all that is left.
 		{"/search/:q", "/", "GET /search/a/b", "", true},
 		{"/search/:q", "/search/", "GET /search/a/b", "", true},
 		{"/search/:q", "", "GET /search/a/b", "", true},
 		{"/users/:id/posts", "", "GET /users/a/b/posts", "", false},
-		// An unknown route leaves everything to it.
+		// An unknown route leaves all to the path.
 		{"POST /login", "", "POST //login", "", true},
 		{"POST /login", "", "GET /login", "", false},
 		{"POST /login", "", "post /login", "", true},
@@ -89,12 +89,12 @@ func TestInventedMethodsFillNoMemory(t *testing.T) {
 		return testing.AllocsPerRun(100, func() { l.Decide(r) })
 	}
 	if before, after := measure(0), measure(5000); before != after {
-		t.Errorf("got %v allocations a decision, %v after a flood; want the same, so that the route is remembered", before, after)
+		t.Errorf("got %v allocations a decision, %v after a flood; want the same: the route is still cached", before, after)
 	}
 }
 
-// A mux strips brackets from a Host field, so no spelling of the host of a
-// route that names it escapes the policy for it.
+// A mux strips brackets from a Host field. No spelling of the host escapes the
+// policy of a route with a host.
 func TestHostSpellings(t *testing.T) {
 	l := limiter(t, middleware.Config{Store: gcra.NewMemory()},
 		middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(1), Routes: []string{"POST example.com/login"}})

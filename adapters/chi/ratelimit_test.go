@@ -39,8 +39,8 @@ func api(r chi.Router) {
 	r.Mount("/opaque", http.StripPrefix("/opaque", http.HandlerFunc(handler)))
 }
 
-// The route that the limiter counts by is the route that chi serves by, wherever
-// the limiter stands and however the request is spelled.
+// The limiter counts by the route that chi serves by, wherever it is mounted and
+// however the path is spelled.
 func TestRouteIsChis(t *testing.T) {
 	under := func(prefix string, build func(r chi.Router, limit use)) func(use) (http.Handler, string) {
 		return func(limit use) (http.Handler, string) {
@@ -134,7 +134,7 @@ func TestRouteIsChis(t *testing.T) {
 	}
 }
 
-// What no route serves has no route.
+// A request that no route serves has no route.
 func TestNotFoundHasNoRoute(t *testing.T) {
 	subject := "none"
 	r := chi.NewRouter()
@@ -153,7 +153,7 @@ func TestNotFoundHasNoRoute(t *testing.T) {
 	}
 }
 
-// A policy is for the route alone, and every spelling of its path.
+// A policy applies to its route, in every spelling of the path, and to no other.
 func TestPolicyRoutes(t *testing.T) {
 	for where, build := range map[string]func(chi.Router, use){
 		"Use":                func(r chi.Router, limit use) { r.Use(limit); r.Route("/admin", func(r chi.Router) { api(r) }) },
@@ -172,7 +172,7 @@ func TestPolicyRoutes(t *testing.T) {
 			"GET /admin/users/a%2Fb":   true,
 			"GET /admin/things/12":     true,
 			"POST /admin/users/7":      false,
-			"GET /admin/deep/1/x":      false, // another route, so no doubt about the path
+			"GET /admin/deep/1/x":      false, // another route, so the path does not matter
 			"GET /admin/deep/deeper/2": false,
 			"GET /admin/files/users/7": false,
 			"GET /admin":               false,

@@ -43,8 +43,8 @@ func Example() {
 	// /users/3 429 remaining 0
 }
 
-// The token that echo-jwt has verified is in echo's context, under "user". The
-// limiter stands after it.
+// echo-jwt leaves the verified token in echo's context, under "user". Put the
+// limiter after it.
 func ExampleKeyFrom() {
 	secret := []byte("a secret that is long enough for HS256")
 	user := ratelimit.KeyFrom(func(c echo.Context) (string, error) {

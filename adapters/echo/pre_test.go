@@ -13,9 +13,9 @@ import (
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 )
 
-// echo gives the last parameter of a route all that is left of the path,
-// slashes included. No number of segments is a way past a limit on the route,
-// wherever the limiter stands.
+// In echo, the last parameter of a route matches all that is left of the path,
+// slashes included. Additional segments do not escape a limit on the route,
+// wherever the limiter is mounted.
 func TestLastParameterHoldsSegments(t *testing.T) {
 	const burst = 2
 	for where, build := range map[string]func(*echo.Echo, ratelimit.Config, ratelimit.Policy) http.Handler{

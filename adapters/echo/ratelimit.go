@@ -1,16 +1,17 @@
-// Package ratelimit puts rate limits into echo (v4).
+// Package ratelimit limits requests in echo (v4).
 //
 //	e.Use(ratelimit.New(ratelimit.Config{Store: store},
 //		ratelimit.Policy{Name: "burst", Key: keyfunc.RemoteAddr, Limit: gcra.PerSecond(10)},
 //	))
 //
-// The middleware may stand in Use, on a group or on a route. In Pre it works
-// without the route, which echo has not looked for yet: Policy.Routes go by the
-// path then, and keyfunc.Route has no route.
+// The middleware may be used in Use, on a group or on a route. In Pre the route
+// is unknown, as echo looks for it later: Policy.Routes go by the path, and
+// keyfunc.Route has no route.
+//
 // Fields are documented in package middleware; this package repeats its names.
 //
-// Addresses come from package keyfunc only: echo's c.RealIP believes what
-// clients write into X-Forwarded-For unless told otherwise.
+// Addresses come from package keyfunc only: by default, echo's c.RealIP believes
+// what clients write into X-Forwarded-For.
 package ratelimit
 
 import (
@@ -26,16 +27,16 @@ import (
 )
 
 // New returns middleware that limits requests by the policies. It panics if the
-// configuration is not valid, with an error that names every mistake;
-// [middleware.New] and [From] are the way to handle it.
+// configuration is not valid, with an error that names every mistake. To handle
+// the error, use [middleware.New] and [From].
 func New(cfg Config, policies ...Policy) echo.MiddlewareFunc {
 	return From(middleware.Must(middleware.New(cfg, policies...)))
 }
 
 // From returns middleware that limits requests by l. The handlers after it find
 // the Decision with [FromContext] in c.Request().Context(), and the route, in
-// the form of a ServeMux, in c.Request().Pattern: "GET /users/{id}". A refusal
-// is a response and no error, so echo's HTTPErrorHandler does not see it.
+// the form of a ServeMux, in c.Request().Pattern: "GET /users/{id}". A denial
+// is a response, not an error, so echo's HTTPErrorHandler does not see it.
 func From(l *Limiter) echo.MiddlewareFunc {
 	if l == nil {
 		panic("ratelimit.From: the Limiter is nil; want one from middleware.New")
@@ -55,18 +56,18 @@ func From(l *Limiter) echo.MiddlewareFunc {
 	}
 }
 
-// response tells the limiter whether Config.Deny has written.
+// response shows the limiter whether Config.Deny has written.
 type response struct{ *echo.Response }
 
 func (r response) Written() bool { return r.Committed }
 func (r response) Status() int   { return r.Response.Status }
 
-// KeyFrom makes a Policy.Key of a function that reads echo's context, where
-// authentication middleware leaves what it found. The key is prefixed "own:",
-// so that it cannot be mistaken for one of package keyfunc; an empty one stays
-// empty, which is anonymous. It errs on requests that did not come through
-// this package's middleware. The limiter logs it if none of a policy's first
-// hundred requests has a key of it: it may run before the authentication.
+// KeyFrom returns a Policy.Key that reads echo's context, where authentication
+// middleware leaves what it found. The key gets the prefix "own:", so that it
+// never equals one of package keyfunc; an empty key stays empty, which means
+// anonymous. Requests that did not come through this package's middleware are
+// an error. The limiter logs it if none of a policy's first hundred requests
+// has such a key: it may run before the authentication.
 func KeyFrom(key func(echo.Context) (string, error)) func(*http.Request) (string, error) {
 	return func(r *http.Request) (string, error) {
 		c, ok := middleware.Framework(r.Context()).(echo.Context)
@@ -74,11 +75,12 @@ func KeyFrom(key func(echo.Context) (string, error)) func(*http.Request) (string
 			return "", errors.New("ratelimit: KeyFrom: the request carries no echo context; use the limiter through adapters/echo")
 		}
 		subject, err := key(c)
-		if err == nil && subject == "" {
-			notice.Report(r.Context(), diag.KeyBeforeAuth, "")
-		}
-		if err != nil || subject == "" {
+		if err != nil {
 			return "", err
+		}
+		if subject == "" {
+			notice.Report(r.Context(), diag.KeyBeforeAuth, "")
+			return "", nil
 		}
 		return "own:" + subject, nil
 	}

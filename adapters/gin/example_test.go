@@ -42,7 +42,7 @@ func Example() {
 	// /users/3 429 remaining 0
 }
 
-// Authentication middleware leaves the user in gin's context. The limiter stands
+// Authentication middleware leaves the user in gin's context. Put the limiter
 // after it. For gin-jwt, read its claims:
 //
 //	id, _ := ginjwt.ExtractClaims(c)[auth.IdentityKey].(string)

@@ -1,14 +1,15 @@
-// Package ratelimit puts rate limits into gin.
+// Package ratelimit limits requests in gin.
 //
 //	router.Use(ratelimit.New(ratelimit.Config{Store: store},
 //		ratelimit.Policy{Name: "burst", Key: keyfunc.RemoteAddr, Limit: gcra.PerSecond(10)},
 //	))
 //
-// The middleware may stand on the engine, on a group or on a route.
+// The middleware may be used on the engine, on a group or on a route.
+//
 // Fields are documented in package middleware; this package repeats its names.
 //
-// Addresses come from package keyfunc only: gin's c.ClientIP trusts every proxy
-// unless told otherwise.
+// Addresses come from package keyfunc only: by default, gin's c.ClientIP trusts
+// every proxy.
 package ratelimit
 
 import (
@@ -24,8 +25,8 @@ import (
 )
 
 // New returns middleware that limits requests by the policies. It panics if the
-// configuration is not valid, with an error that names every mistake;
-// [middleware.New] and [From] are the way to handle it.
+// configuration is not valid, with an error that names every mistake. To handle
+// the error, use [middleware.New] and [From].
 func New(cfg Config, policies ...Policy) gin.HandlerFunc {
 	return From(middleware.Must(middleware.New(cfg, policies...)))
 }
@@ -48,12 +49,12 @@ func From(l *Limiter) gin.HandlerFunc {
 	}
 }
 
-// KeyFrom makes a Policy.Key of a function that reads gin's context, where
-// authentication middleware leaves what it found. The key is prefixed "own:",
-// so that it cannot be mistaken for one of package keyfunc; an empty one stays
-// empty, which is anonymous. It errs on requests that did not come through
-// this package's middleware. The limiter logs it if none of a policy's first
-// hundred requests has a key of it: it may run before the authentication.
+// KeyFrom returns a Policy.Key that reads gin's context, where authentication
+// middleware leaves what it found. The key gets the prefix "own:", so that it
+// never equals one of package keyfunc; an empty key stays empty, which means
+// anonymous. Requests that did not come through this package's middleware are
+// an error. The limiter logs it if none of a policy's first hundred requests
+// has such a key: it may run before the authentication.
 func KeyFrom(key func(*gin.Context) (string, error)) func(*http.Request) (string, error) {
 	return func(r *http.Request) (string, error) {
 		c, ok := middleware.Framework(r.Context()).(*gin.Context)
@@ -61,11 +62,12 @@ func KeyFrom(key func(*gin.Context) (string, error)) func(*http.Request) (string
 			return "", errors.New("ratelimit: KeyFrom: the request carries no gin context; use the limiter through adapters/gin")
 		}
 		subject, err := key(c)
-		if err == nil && subject == "" {
-			notice.Report(r.Context(), diag.KeyBeforeAuth, "")
-		}
-		if err != nil || subject == "" {
+		if err != nil {
 			return "", err
+		}
+		if subject == "" {
+			notice.Report(r.Context(), diag.KeyBeforeAuth, "")
+			return "", nil
 		}
 		return "own:" + subject, nil
 	}

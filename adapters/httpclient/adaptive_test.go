@@ -17,25 +17,24 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// everyone is one key for all.
-func everyone(*http.Request) (string, error) { return "all", nil }
+// shared is one key for all requests.
+func shared(*http.Request) (string, error) { return "all", nil }
 
 // direct is a server without a network, for virtual time.
 type direct struct {
 	http.Handler
-	takes time.Duration
+	latency time.Duration
 }
 
 func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
-	time.Sleep(d.takes)
+	time.Sleep(d.latency)
 	w := httptest.NewRecorder()
 	d.ServeHTTP(w, r)
 	return w.Result(), nil
 }
 
-// Two clients that know nothing of each other, each with three callers, share
-// our own middleware: whatever headers it sends, hardly any request is refused
-// and most of the limit is used.
+// Two clients that know nothing of each other, each with three callers, share a limit of our
+// middleware. With every form of headers, hardly any request is denied and most of the limit is used.
 func TestAdaptiveOurMiddleware(t *testing.T) {
 	for name, headers := range map[string]middleware.Headers{
 		"draft6":  middleware.HeadersDraft6,
@@ -47,14 +46,14 @@ func TestAdaptiveOurMiddleware(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const run, perSecond = 5 * time.Minute, 20
 				limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Headers: headers},
-					ratelimit.Policy{Name: "second", Key: everyone, Limit: gcra.PerSecond(perSecond).WithBurst(50)},
-					ratelimit.Policy{Name: "day", Key: everyone, Limit: gcra.PerDay(1_000_000)})
+					ratelimit.Policy{Name: "second", Key: shared, Limit: gcra.PerSecond(perSecond).WithBurst(50)},
+					ratelimit.Policy{Name: "day", Key: shared, Limit: gcra.PerDay(1_000_000)})
 				server := direct{limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})), 20 * time.Millisecond}
 				ctx, cancel := context.WithTimeout(t.Context(), run)
 				defer cancel()
-				var passed, refused [2]atomic.Int64
+				var allowed, denied [2]atomic.Int64
 				var wg sync.WaitGroup
-				for client := range passed {
+				for client := range allowed {
 					c := &http.Client{Transport: &httpclient.Adaptive{Base: server}}
 					for range 3 {
 						wg.Go(func() {
@@ -65,35 +64,35 @@ func TestAdaptiveOurMiddleware(t *testing.T) {
 								case err != nil:
 									return
 								case resp.StatusCode == http.StatusOK:
-									passed[client].Add(1)
+									allowed[client].Add(1)
 								default:
-									refused[client].Add(1)
+									denied[client].Add(1)
 								}
 							}
 						})
 					}
 				}
 				wg.Wait()
-				a, b := passed[0].Load(), passed[1].Load()
-				back := refused[0].Load() + refused[1].Load()
-				t.Logf("passed %d and %d, refused %d", a, b, back)
-				if most := (a + b) / 100; back > most {
-					t.Errorf("got %d refused; want at most %d", back, most)
+				a, b := allowed[0].Load(), allowed[1].Load()
+				total := denied[0].Load() + denied[1].Load()
+				t.Logf("allowed %d and %d, denied %d", a, b, total)
+				if most := (a + b) / 100; total > most {
+					t.Errorf("got %d denied; want at most %d", total, most)
 				}
 				if least := int64(run.Seconds() * perSecond * 0.9); a+b < least {
-					t.Errorf("got %d passed; want at least %d", a+b, least)
+					t.Errorf("got %d allowed; want at least %d", a+b, least)
 				}
-				// Who gets how much is left to chance: over many runs one of two had a
-				// fifth to a half. How fair it is among ten tells examples/simulate.
+				// The parts are random: in many runs one of two clients got between a
+				// fifth and a half. examples/simulate shows the parts of ten.
 				if 10*min(a, b) < a+b {
-					t.Errorf("got %d and %d passed; want at least a tenth for each", a, b)
+					t.Errorf("got %d and %d allowed; want at least a tenth for each", a, b)
 				}
 			})
 		})
 	}
 }
 
-// A server that says nothing of limits is called as if there were no Adaptive.
+// Requests to a server that sends no fields are not delayed.
 func TestAdaptivePlainServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
@@ -118,7 +117,7 @@ func TestAdaptivePlainServer(t *testing.T) {
 	})
 }
 
-// The zero value works over a network.
+// The zero value works.
 func TestAdaptiveZeroValue(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("RateLimit-Remaining", "100") }))
 	defer server.Close()
@@ -133,7 +132,7 @@ func TestAdaptiveZeroValue(t *testing.T) {
 	}
 }
 
-// Who gives up while sleeping is let go at once; other hosts are not held up.
+// A canceled request returns at once while it sleeps, and other hosts are not delayed.
 func TestAdaptiveSleep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &httpclient.Adaptive{Base: direct{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -151,7 +150,7 @@ func TestAdaptiveSleep(t *testing.T) {
 			return resp.StatusCode, nil
 		}
 		if status, err := call(t.Context(), "http://busy.example/"); status != http.StatusTooManyRequests || err != nil {
-			t.Errorf("got %d, %v; want the refusal itself", status, err)
+			t.Errorf("got %d, %v; want the denial", status, err)
 		}
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -160,24 +159,24 @@ func TestAdaptiveSleep(t *testing.T) {
 			t.Errorf("got %v; want the deadline", err)
 		}
 		if got := time.Since(start); got != time.Second {
-			t.Errorf("gave up after %v; want 1s", got)
+			t.Errorf("returned after %v; want 1s", got)
 		}
 		if _, err := call(t.Context(), "http://idle.example/"); err != nil || time.Since(start) != time.Second {
 			t.Errorf("another host: got %v after %v; want no sleep", err, time.Since(start)-time.Second)
 		}
 		if _, err := call(t.Context(), "http://busy.example/"); err != nil || time.Since(start) < time.Minute {
-			t.Errorf("got %v after %v; want Retry-After to be kept", err, time.Since(start))
+			t.Errorf("got %v after %v; want at least the Retry-After", err, time.Since(start))
 		}
 	})
 }
 
-// A key that cannot be told is no request.
+// If Key fails, the request is not sent.
 func TestAdaptiveKey(t *testing.T) {
-	away := errors.New("no tenant")
-	a := &httpclient.Adaptive{Key: func(*http.Request) (string, error) { return "", away }}
+	noTenant := errors.New("no tenant")
+	a := &httpclient.Adaptive{Key: func(*http.Request) (string, error) { return "", noTenant }}
 	body := watch("text")
 	r := httptest.NewRequest(http.MethodPost, "http://api.example/", body)
-	if _, err := a.RoundTrip(r); !errors.Is(err, away) {
+	if _, err := a.RoundTrip(r); !errors.Is(err, noTenant) {
 		t.Errorf("got %v; want the key's error", err)
 	}
 	if body.closes() != 1 {
@@ -185,7 +184,7 @@ func TestAdaptiveKey(t *testing.T) {
 	}
 }
 
-// However many hosts, no more than a fixed number are remembered.
+// The number of hosts may exceed maxPacers.
 func TestAdaptiveManyHosts(t *testing.T) {
 	n := 0
 	a := &httpclient.Adaptive{

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
@@ -15,85 +16,82 @@ type Config struct {
 	// Base sends the requests; nil means http.DefaultTransport.
 	Base http.RoundTripper
 
-	// Store keeps the turns that the processes share. Required when there are
-	// Policies. A request whose turn the store cannot tell is not sent, and
-	// RoundTrip returns the store's error: who takes turns with others cannot
-	// know alone that it is his. A redisstore.Store should have a Timeout of some
-	// seconds here, as its default is for servers that cannot wait.
+	// Store holds the limits' state, which all processes share. Required with
+	// Policies. If it returns an error, the request is not sent and RoundTrip
+	// returns that error: without the store a process does not know when its turn
+	// is. Give a redisstore.Store a Timeout of some seconds here; its default is for
+	// servers.
 	Store gcra.Store
 
-	// Policies are the limits to keep to. All of them are charged for a request
-	// or none is. Without any, a Transport only obeys refusals; then an [Adaptive]
-	// as Base sees to it that there are few.
+	// Policies are the limits. A request is charged to all of them or to none.
+	// Without policies a Transport only repeats denied requests; with an [Adaptive]
+	// as Base there are few of them.
 	Policies []Policy
 
-	// MaxTries is how often a request is sent at most, the first time included;
-	// 0 means 5, and 1 never sends one again.
+	// MaxTries is how often a request is sent at most, including the first time;
+	// 0 means 5, and 1 means never again.
 	MaxTries int
 
 	// MaxWait is how long after the call of RoundTrip a try may begin; 0 means a
-	// minute. What would have to wait longer, for its turn or because the server
-	// says so, fails at once. The request's context may be shorter still.
+	// minute. A request that would have to wait longer, for its turn or for a
+	// Retry-After, fails at once. A deadline of the request's context counts too.
 	MaxWait time.Duration
 
-	// Observe is called once for each RoundTrip, before it returns. It must not
-	// block, nor change the request.
+	// Observe, if set, is called once for each RoundTrip, before it returns. It must
+	// not block or change the request.
 	Observe func(*http.Request, Event)
 }
 
 // Policy is one limit on one kind of key. Two windows are two policies. Use
 // keyed literals: fields may be added.
 //
-// The turns are those of the client. The network may bring two requests closer
-// together than they were sent, so a Burst below that of the server's limit is
-// what keeps refusals away.
+// Choose a Burst below that of the server's limit: the network may bring two
+// requests closer together than they were sent.
 type Policy struct {
-	// Name stands in errors and store keys. Up to 64 printable ASCII characters,
-	// unique within the Transport; a policy that is alone may leave it out and is
-	// called "default". On a store that limits incoming requests too, it must not
-	// be the name of a policy there with the same kind of key.
+	// Name is part of errors and store keys: up to 64 printable ASCII characters,
+	// unique within the Transport. A single policy may omit it and is called
+	// "default". If the store also limits inbound requests, no policy there with the
+	// same kind of key may have this name.
 	Name string
 
-	// Key says whose turns they are: [ByHost], [ByCredential], [ByHeader],
-	// keyfunc.Const for a partner as a whole whatever hosts it answers on, or your
-	// own, such as one that reads a tenant from the request's context. An empty key is nobody
-	// in particular: all such requests share one bucket. With an error the request
-	// is not sent. Required.
+	// Key says what the limit counts by: [ByHost], [ByCredential], [ByHeader],
+	// keyfunc.Const for a partner with several hosts, or your own, such as one that
+	// reads a tenant from the request's context. All requests with an empty key share
+	// one bucket. On an error the request is not sent. Required.
 	Key func(*http.Request) (string, error)
 
-	// Limit is how much each key may do. Required.
+	// Limit is the limit of each key. Required.
 	Limit gcra.Limit
 
-	// MaxDelay is the longest that this policy lets anybody wait; all processes
-	// must agree on it. 0 means as long as MaxWait and the context allow.
+	// MaxDelay is the longest wait for a turn under this policy. It must be the same
+	// in all processes. 0 means as long as MaxWait and the context allow.
 	MaxDelay time.Duration
 
-	// Cost is how many units the request takes; nil means 1. With 0 the request
-	// waits for nobody and takes nothing; a negative one is an error. It is asked
-	// for each try.
+	// Cost returns how many units a try takes; nil means 1. At 0 the request does not
+	// wait and takes nothing; a negative cost is an error.
 	Cost func(*http.Request) int
 }
 
-// Event is what became of a request.
+// Event is the outcome of a request.
 type Event struct {
-	Tries  int           // how often it was sent: 0 when its turn did not come
-	Waited time.Duration // for turns, pauses and between tries, in all
+	Tries  int           // how often the request was sent; 0 if its turn did not come
+	Waited time.Duration // in total: for turns, in pauses and between tries
 	Status int           // of the response that RoundTrip returns; 0 with an error
 	Reason Reason        // why RoundTrip returns
-	Err    error         // what RoundTrip returns
+	Err    error         // that RoundTrip returns
 }
 
-// Reason is why RoundTrip returns, fit for a metric's label.
+// Reason is why RoundTrip returns. It can be a metric's label.
 type Reason string
 
-// The reasons. All but the first and last come with the refusal itself, or with
+// The reasons. With all but Answered and Failed, RoundTrip returns the denial, or
 // an error that is [gcra.ErrWouldWait].
 const (
-	Answered      Reason = "answered"       // the response is no refusal
-	TooLong       Reason = "too long"       // to wait for the next try would be beyond MaxWait, MaxDelay or the context
-	TooManyTries  Reason = "too many tries" // MaxTries were refused
-	NotReplayable Reason = "not replayable" // refused, and may not be sent again
-	Failed        Reason = "failed"         // with an error of Base, the store, a Key or the context
+	Answered      Reason = "answered"       // the response is not a denial
+	TooLong       Reason = "too long"       // the next try would begin after MaxWait, MaxDelay or the context's deadline
+	TooManyTries  Reason = "too many tries" // MaxTries were denied
+	NotReplayable Reason = "not replayable" // denied, and not safe to send again
+	Failed        Reason = "failed"         // an error of Base, the store, a Key or the context
 )
 
 const (
@@ -103,9 +101,9 @@ const (
 	maxDelay     = 366 * 24 * time.Hour // what a store accepts
 )
 
-// New returns a Transport, or an error that joins one for each mistake in the
-// configuration ([errors.Join]), naming the policy, the field, the value and
-// what would be right.
+// New returns a Transport. The error joins one error for each mistake in the
+// configuration ([errors.Join]), with the policy, the field, the value and the
+// valid values.
 func New(cfg Config) (*Transport, error) {
 	t := &Transport{
 		base:     cfg.Base,
@@ -130,8 +128,7 @@ func New(cfg Config) (*Transport, error) {
 	return t, nil
 }
 
-// Must is New for configurations that are written in the program: it panics
-// with the error.
+// Must returns t, or panics if err is not nil.
 //
 //	transport := httpclient.Must(httpclient.New(cfg))
 func Must(t *Transport, err error) *Transport {
@@ -141,7 +138,7 @@ func Must(t *Transport, err error) *Transport {
 	return t
 }
 
-// check finds the mistakes and gives a lone policy its name.
+// check returns the mistakes and names a single policy "default".
 func (cfg *Config) check(policies []Policy) (errs []error) {
 	if len(policies) > 0 && isNil(cfg.Store) {
 		errs = append(errs, errors.New("httpclient: Store is nil and there are Policies; want redisstore.New, gcra.NewMemory or your own"))
@@ -157,7 +154,7 @@ func (cfg *Config) check(policies []Policy) (errs []error) {
 	}
 	seen := map[string]bool{}
 	for i, p := range policies {
-		title := fmt.Sprintf("policy %q", clip(p.Name))
+		title := fmt.Sprintf("policy %.80q", p.Name)
 		if p.Name == "" {
 			title = fmt.Sprintf("policy number %d", i+1)
 		}
@@ -169,7 +166,7 @@ func (cfg *Config) check(policies []Policy) (errs []error) {
 			report("Name is missing; want one for each of several policies")
 		case len(p.Name) > maxName:
 			report("Name has %d characters; want at most %d", len(p.Name), maxName)
-		case !printable(p.Name):
+		case strings.ContainsFunc(p.Name, func(c rune) bool { return c < ' ' || c > '~' }):
 			report("Name is %q; want printable ASCII", p.Name)
 		case seen[p.Name]:
 			report("Name is taken by an earlier policy; want unique names")
@@ -188,25 +185,8 @@ func (cfg *Config) check(policies []Policy) (errs []error) {
 	return errs
 }
 
-// isNil sees through an interface that holds a nil pointer.
+// isNil reports whether s is nil or holds a nil pointer.
 func isNil(s any) bool {
 	v := reflect.ValueOf(s)
 	return s == nil || v.Kind() == reflect.Pointer && v.IsNil()
-}
-
-func printable(s string) bool {
-	for i := range len(s) {
-		if s[i] < ' ' || s[i] > '~' {
-			return false
-		}
-	}
-	return true
-}
-
-// clip bounds what an error message repeats of its input.
-func clip(s string) string {
-	if len(s) > 80 {
-		return s[:80] + "..."
-	}
-	return s
 }

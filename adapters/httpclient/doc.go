@@ -1,5 +1,5 @@
-// Package httpclient is for callers of other people's APIs: http.RoundTrippers
-// that keep to a limit, so that the caller hardly ever sees a 429.
+// Package httpclient keeps an http.Client within the rate limits of the APIs that it calls, so that
+// it hardly ever gets a 429. Unlike the other adapters it is for outbound requests.
 //
 //	transport := httpclient.Must(httpclient.New(httpclient.Config{
 //		Store: store,
@@ -10,15 +10,19 @@
 //	}))
 //	client := &http.Client{Transport: transport}
 //
-// A [Transport] knows the limit. Each request waits for its turn, first come,
-// first served over all processes that share the store; when it is sent, all
-// policies have been charged. What the server refuses all the same, with 429 or
-// with 503 and a Retry-After, is sent again when the server says, if it may be,
-// and meanwhile no other request goes there either.
+// A [Transport] is for limits that you know. Each request waits for its turn, in the order of
+// arrival over all processes that share the store. A request that the server still denies, with 429
+// or with 503 and Retry-After, is sent again after that time if it is safe to repeat, and other
+// requests to that server wait too.
 //
-// An [Adaptive] knows no limit and needs no store. It reads what the server
-// tells of the limit and paces itself.
+// An [Adaptive] is for limits that you do not know. It reads the RateLimit fields of the responses
+// and paces its requests. It needs no store.
 //
-// Each takes the other as its Base: a Transport on an Adaptive sends again what
-// was refused and is paced in doing so. Neither changes a request.
+// Each may be the Base of the other: a Transport on an Adaptive repeats denied requests at the pace
+// of the Adaptive. Both leave the request unchanged.
+//
+// # Files
+//
+// transport.go is the Transport, with denial.go for what to send again and pause.go for what waits
+// meanwhile. adaptive.go is the Adaptive; its algorithm is in internal/pacer. key.go has the keys.
 package httpclient

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 )
 
-// api is a partner that has tightened its limit: it refuses the first request.
+// api is a partner that denies the first request.
 func api() *httptest.Server {
 	var requests atomic.Int64
 	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -27,7 +27,7 @@ func api() *httptest.Server {
 }
 
 // A partner allows 25 requests in 5 seconds and 300 a minute for each of our
-// credentials. Processes that give the same store take turns.
+// credentials. Processes that share a store take turns.
 func Example() {
 	partner := api()
 	defer partner.Close()
@@ -57,8 +57,7 @@ func Example() {
 	// answered 200 after 1 tries
 }
 
-// Who would have to wait too long is told so at once, and the request is not
-// sent.
+// A request that would have to wait too long fails at once and is not sent.
 func ExampleNew_tooLong() {
 	transport := httpclient.Must(httpclient.New(httpclient.Config{
 		Store:    gcra.NewMemory(),
@@ -88,8 +87,7 @@ func ExampleNew_tooLong() {
 	// try again in 1h0m0s
 }
 
-// A POST is sent again only if it has a key by which the server knows it, as it
-// might otherwise order twice.
+// A POST is sent again only with an Idempotency-Key, or it might order twice.
 func ExampleTransport_idempotencyKey() {
 	partner := api()
 	defer partner.Close()
@@ -111,7 +109,7 @@ func ExampleTransport_idempotencyKey() {
 	// Output: 200
 }
 
-// Without the key the refusal itself comes back, at once.
+// Without the key the caller gets the denial at once.
 func ExampleTransport_idempotencyKey_incorrect() {
 	partner := api()
 	defer partner.Close()
@@ -127,8 +125,8 @@ func ExampleTransport_idempotencyKey_incorrect() {
 	// Output: 429
 }
 
-// Nobody knows the limit: Adaptive finds out how fast to go, and Transport sends
-// again what was refused while it did.
+// The limit is unknown: Adaptive finds the pace, and Transport repeats denied
+// requests.
 func ExampleTransport_adaptive() {
 	partner := api()
 	defer partner.Close()
@@ -148,8 +146,7 @@ func ExampleTransport_adaptive() {
 
 type tenantKey struct{}
 
-// A key of one's own reads who it is from the context; the key functions of
-// package keyfunc combine it with others.
+// Your own key reads the tenant from the context; package keyfunc combines keys.
 func ExamplePolicy_key() {
 	tenant := func(r *http.Request) (string, error) {
 		name, ok := r.Context().Value(tenantKey{}).(string)

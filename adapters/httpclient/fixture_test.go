@@ -19,7 +19,7 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// answer is a response with a body and header fields "Name: value".
+// answer returns a response with a body and header fields "Name: value".
 func answer(status int, body io.ReadCloser, fields ...string) *http.Response {
 	h := http.Header{}
 	for _, f := range fields {
@@ -51,8 +51,8 @@ func (w *watched) closes() int {
 	return w.closed
 }
 
-// partner answers tries one after the other, the last answer again and again,
-// and remembers what it got and when.
+// partner is a server without a network that gives a list of answers, then repeats the last, and
+// records the time and body of each try.
 type partner struct {
 	answers []func() *http.Response
 
@@ -90,7 +90,7 @@ func (p *partner) tries() int {
 	return len(p.at)
 }
 
-// says is an answer of a partner.
+// says returns an answer of a partner.
 func says(status int, fields ...string) func() *http.Response {
 	return func() *http.Response { return answer(status, nil, fields...) }
 }
@@ -100,7 +100,7 @@ var (
 	later = says(http.StatusTooManyRequests, "Retry-After: 2")
 )
 
-// transport is New for a configuration without mistakes.
+// transport returns New(cfg).
 func transport(t *testing.T, cfg httpclient.Config) *httpclient.Transport {
 	t.Helper()
 	tr, err := httpclient.New(cfg)
@@ -110,7 +110,7 @@ func transport(t *testing.T, cfg httpclient.Config) *httpclient.Transport {
 	return tr
 }
 
-// request makes one with header fields "Name: value".
+// request returns a request with header fields "Name: value".
 func request(t *testing.T, method, url string, body io.Reader, fields ...string) *http.Request {
 	t.Helper()
 	return requestIn(t.Context(), t, method, url, body, fields...)
@@ -129,7 +129,7 @@ func requestIn(ctx context.Context, t *testing.T, method, url string, body io.Re
 	return r
 }
 
-// text is what a body holds.
+// text reads and closes the body.
 func text(t *testing.T, resp *http.Response) string {
 	t.Helper()
 	b, err := io.ReadAll(resp.Body)
@@ -140,7 +140,7 @@ func text(t *testing.T, resp *http.Response) string {
 	return string(b)
 }
 
-// tick is more than the time to which a store rounds a turn.
+// tick is more than the rounding of a store.
 const tick = time.Microsecond
 
 // between fails the test unless lo <= got <= hi.
@@ -151,10 +151,10 @@ func between(t *testing.T, what string, got, lo, hi time.Duration) {
 	}
 }
 
-var errAway = errors.New("the store is away")
+var errStore = errors.New("the store fails")
 
-// awayStore is a store that does not answer.
-type awayStore struct{}
+// failingStore is a store that always fails.
+type failingStore struct{}
 
-func (awayStore) Take(context.Context, []gcra.Charge) (bool, error) { return false, errAway }
-func (awayStore) Refund(context.Context, []gcra.Charge) error       { return errAway }
+func (failingStore) Take(context.Context, []gcra.Charge) (bool, error) { return false, errStore }
+func (failingStore) Refund(context.Context, []gcra.Charge) error       { return errStore }

@@ -8,23 +8,22 @@ import (
 	"strings"
 )
 
-// ByHost counts each host that requests go to, "host:api.example.com". The port
-// is part of it unless it is the scheme's own.
+// ByHost counts requests by their host, as "host:api.example.com". The port is part of the key,
+// unless it is the default of the scheme.
 func ByHost(r *http.Request) (string, error) {
 	return "host:" + hostOf(r), nil
 }
 
-// ByCredential counts each value of the Authorization header by a hash of it,
-// so that the credential itself gets into no store, log or error. A hash hides
-// no password that can be guessed: for such, write a Key that names the account.
-// A token that is renewed is another credential; here too an account's name is
-// the better key. Requests without the header share one bucket.
+// ByCredential counts requests by a hash of the Authorization header, so that the credential is in no
+// store, log or error. Requests without the header share one bucket.
+//
+// A hash does not hide a password that can be guessed, and a renewed token has another hash. In both
+// cases write a Key that returns the account's name.
 func ByCredential(r *http.Request) (string, error) {
 	return credentialOf(r), nil
 }
 
-// ByHeader is ByCredential for an API key in a header of another name, such as
-// X-Api-Key.
+// ByHeader is [ByCredential] for an API key in the named header, such as X-Api-Key.
 func ByHeader(name string) func(*http.Request) (string, error) {
 	return func(r *http.Request) (string, error) {
 		return hashed("header:", r.Header.Get(name)), nil
@@ -43,8 +42,7 @@ func credentialOf(r *http.Request) string {
 	return hashed("credential:", r.Header.Get("Authorization"))
 }
 
-// hashed is a key that does not tell its secret. Half a SHA-256 is enough to
-// tell secrets apart.
+// hashed returns a key without its secret. Half of a SHA-256 is enough to distinguish secrets.
 func hashed(kind, secret string) string {
 	if secret == "" {
 		return ""

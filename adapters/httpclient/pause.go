@@ -7,72 +7,71 @@ import (
 	"time"
 )
 
-// pauses remembers who has asked to be left alone, and until when.
+// pauses holds the Retry-After of each server until it has passed. The zero value is ready to use.
 type pauses struct {
 	mu      sync.RWMutex
-	until   map[pauseKey]pause
-	sweepAt int // entries at which those that are over are dropped
+	pauses  map[pauseKey]pause
+	sweepAt int // number of pauses at which those that have ended are deleted
 }
 
-// pauseKey is what a pause is for: all callers of a host, which are "", or one.
+// pauseKey says which requests wait: those of one caller to a host, or of all callers if caller is "".
 type pauseKey struct{ host, caller string }
 
 type pause struct {
-	until  time.Time
+	end    time.Time
 	length time.Duration
 }
 
-// add makes everybody wait. A pause that ends later than this one stays.
+// add begins a pause, unless one with a later end exists.
 func (p *pauses) add(k pauseKey, length time.Duration) {
 	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if until := now.Add(length); until.After(p.until[k].until) {
-		if p.until == nil {
-			p.until = make(map[pauseKey]pause)
+	if end := now.Add(length); end.After(p.pauses[k].end) {
+		if p.pauses == nil {
+			p.pauses = make(map[pauseKey]pause)
 		}
-		p.until[k] = pause{until, length}
+		p.pauses[k] = pause{end, length}
 	}
-	if len(p.until) < max(p.sweepAt, 128) {
+	if len(p.pauses) < max(p.sweepAt, 128) {
 		return
 	}
-	for k, v := range p.until {
-		if !v.until.After(now) {
-			delete(p.until, k)
+	for k, v := range p.pauses {
+		if !v.end.After(now) {
+			delete(p.pauses, k)
 		}
 	}
-	p.sweepAt = 2 * len(p.until)
+	p.sweepAt = 2 * len(p.pauses)
 }
 
-// left is how long the longest pause among keys still lasts, 0 for none.
-func (p *pauses) left(keys ...pauseKey) (left, length time.Duration) {
+// remaining returns the time until the last of the keys' pauses ends, and the length of that pause.
+func (p *pauses) remaining(keys ...pauseKey) (remaining, length time.Duration) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	for _, k := range keys {
-		if v, ok := p.until[k]; ok {
-			if d := time.Until(v.until); d > left {
-				left, length = d, v.length
+		if v, ok := p.pauses[k]; ok {
+			if d := time.Until(v.end); d > remaining {
+				remaining, length = d, v.length
 			}
 		}
 	}
-	return left, length
+	return remaining, length
 }
 
-// callerOf is whom a host that refuses a request takes it to be from.
+// empty reports whether there has been no pause, which is cheaper than to compute a request's keys.
+func (p *pauses) empty() bool {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return len(p.pauses) == 0
+}
+
+// callerOf returns the caller of a request as the server sees it.
 func callerOf(r *http.Request) string {
 	if c := credentialOf(r); c != "" {
 		return c
 	}
-	return "anybody"
+	return "anonymous"
 }
 
-// none tells whether nobody has asked so far, which is cheap to find out.
-func (p *pauses) none() bool {
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	return len(p.until) == 0
-}
-
-// spread is up to a tenth of a pause: those who have waited for its end do not
-// all go at once.
+// spread returns up to a tenth of a pause, so that the waiting requests do not all go at its end.
 func spread(length time.Duration) time.Duration { return rand.N(length/10 + 1) }

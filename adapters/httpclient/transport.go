@@ -10,44 +10,42 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-// Transport is an http.RoundTripper whose requests wait for their turn and obey
-// refusals. It is built by [New] and is safe for concurrent use; make one and
-// keep it.
+// Transport is an http.RoundTripper whose requests wait for their turn and are
+// sent again when the server denies them. Build it with [New] and share it: it is
+// safe for concurrent use.
 //
 // # Turns
 //
-// A request is sent when all policies have been charged for it, in one step by
-// [gcra.Wait], and its turn has come. If the turn would come later than MaxWait,
-// the policy's MaxDelay or the context's deadline, RoundTrip returns at once
-// with an error that wraps a [*gcra.WaitError], and nothing is charged. A
-// request whose context ends while it waits is not sent; its turn is lost. Each
-// try takes a turn, as servers may count what they refuse.
+// A request is charged to all policies in one step by [gcra.Wait], and sent when
+// its turn has come. If that would be after MaxWait, the policy's MaxDelay or the
+// context's deadline, RoundTrip returns at once with an error that wraps a
+// [*gcra.WaitError], and nothing is charged. A request whose context ends while it
+// waits is not sent; its turn is lost. Each try takes a turn, since servers may
+// count denied requests.
 //
-// # Refusals
+// # Denials
 //
-// A refusal is a response with status 429, or with 503 and a Retry-After. (A
-// 503 without is a failure like any 5xx.) The request is sent again when
-// Retry-After, in seconds or as a date, has passed, and up to a tenth of it more
-// so that not all come at once. After a refusal that names no time to come it is
-// sent again after a random part of half a second, doubled with each try up to
+// A denial is a response with status 429, or with 503 and a Retry-After. (A 503
+// without one is a failure like any 5xx.) The request is sent again after the
+// Retry-After, in seconds or as a date, and a random part of up to a tenth of it,
+// so that waiting requests do not all go at once. Without a Retry-After it is sent
+// again after a random time of up to half a second, doubled with each try up to
 // ten seconds.
 //
-// RoundTrip returns the refusal itself, body and all, when the request may not
-// be sent again, when MaxTries were refused, and at once when the wait would be
-// beyond MaxWait or the context's deadline. A request may be sent again if its
-// method is GET, HEAD, OPTIONS, TRACE, PUT or DELETE or it has an
-// Idempotency-Key header, and it has no body or a GetBody, which http.NewRequest
-// sets for the usual readers.
+// RoundTrip returns the denial itself, with its body, if the request is not safe
+// to repeat, if MaxTries were denied, and at once if the wait would exceed MaxWait
+// or the context's deadline. A request is safe to repeat if its method is GET,
+// HEAD, OPTIONS, TRACE, PUT or DELETE or it has an Idempotency-Key header, and if
+// it has no body or a GetBody, which http.NewRequest sets for the usual readers.
 //
 // # Pauses
 //
-// A Retry-After holds all other requests to that host back as well, those that
-// arrive and those whose turn comes: after a 429 the ones with the same
-// Authorization header, after a 503 all. A request that cannot wait for so long
-// gets an error that wraps a [*gcra.WaitError] with the policy "Retry-After",
-// and is not sent. After an hour, or MaxWait if that is longer, the server is
-// asked again whatever it said. Pauses are this Transport's; other processes
-// find out for themselves.
+// A Retry-After also holds back other requests to that host: after a 429 those
+// with the same Authorization header, after a 503 all. A request that cannot wait
+// for so long is not sent; its error wraps a [*gcra.WaitError] with the policy
+// "Retry-After". A pause lasts at most an hour, or MaxWait if that is longer.
+// Pauses are local to the Transport: other processes learn them from their own
+// denials.
 type Transport struct {
 	base     http.RoundTripper
 	store    gcra.Store
@@ -58,11 +56,10 @@ type Transport struct {
 	pauses   pauses
 }
 
-// maxPause is how long one server may keep us away without being asked again,
-// unless callers are ready to wait longer.
+// maxPause bounds a pause, unless callers wait longer than that.
 const maxPause = time.Hour
 
-// pausePolicy stands in the WaitError of a request that is held back.
+// pausePolicy is the policy in the WaitError of a request that is held back.
 const pausePolicy = "Retry-After"
 
 // RoundTrip implements http.RoundTripper.
@@ -83,20 +80,22 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// CloseIdleConnections closes those of Base, if it knows how to.
-func (t *Transport) CloseIdleConnections() {
-	if base, ok := t.base.(interface{ CloseIdleConnections() }); ok {
-		base.CloseIdleConnections()
+// CloseIdleConnections closes the idle connections of Base, if it can.
+func (t *Transport) CloseIdleConnections() { closeIdle(t.base) }
+
+func closeIdle(base http.RoundTripper) {
+	if c, ok := base.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
 	}
 }
 
 func (t *Transport) send(r *http.Request, e *Event) (*http.Response, error) {
 	if r.URL == nil {
-		return t.base.RoundTrip(r) // which says what is wrong with it
+		return t.base.RoundTrip(r) // Base returns the error
 	}
 	deadline := time.Now().Add(t.maxWait)
 	for {
-		if err := t.ready(r, deadline, e); err != nil {
+		if err := t.wait(r, deadline, e); err != nil {
 			if e.Tries == 0 {
 				closeBody(r)
 				return nil, fmt.Errorf("httpclient: %w", err)
@@ -106,37 +105,38 @@ func (t *Transport) send(r *http.Request, e *Event) (*http.Response, error) {
 		out := r
 		if e.Tries > 0 {
 			var err error
-			if out, err = again(r); err != nil {
+			if out, err = replay(r); err != nil {
 				return nil, fmt.Errorf("httpclient: try %d: body: %w", e.Tries+1, err)
 			}
 		}
 		e.Tries++
 		resp, err := t.base.RoundTrip(out)
 		if err != nil || resp == nil {
-			return resp, err // to be without both is Base's mistake, and http.Client says so
+			return resp, err // http.Client reports a Base that returns neither
 		}
-		wait, refused := refusal(resp)
-		if !refused {
+		retryAfter, denied := denial(resp)
+		if !denied {
 			e.Reason = Answered
 			return resp, nil
 		}
-		e.Reason = t.obey(r, resp, wait, deadline, e)
+		e.Reason = t.handleDenial(r, resp, retryAfter, deadline, e)
 		if e.Reason != "" {
 			return resp, nil
 		}
 	}
 }
 
-// obey makes all requests wait that the refusal is for. If this one is to be
-// sent again, the response is done with; else it returns the reason why not.
-func (t *Transport) obey(r *http.Request, resp *http.Response, wait time.Duration, deadline time.Time, e *Event) Reason {
-	said := wait > 0
-	if said {
+// handleDenial begins a pause if the server asks for one. If the request is to be
+// sent again, it drains the response and returns ""; otherwise it returns the
+// reason why not.
+func (t *Transport) handleDenial(r *http.Request, resp *http.Response, retryAfter time.Duration, deadline time.Time, e *Event) Reason {
+	wait := retryAfter
+	if retryAfter > 0 {
 		k := pauseKey{host: hostOf(r)}
 		if resp.StatusCode == http.StatusTooManyRequests {
 			k.caller = callerOf(r)
 		}
-		t.pauses.add(k, min(wait, max(maxPause, t.maxWait)))
+		t.pauses.add(k, min(retryAfter, max(maxPause, t.maxWait)))
 	} else {
 		wait = backoff(e.Tries)
 	}
@@ -145,68 +145,69 @@ func (t *Transport) obey(r *http.Request, resp *http.Response, wait time.Duratio
 		return NotReplayable
 	case e.Tries >= t.maxTries:
 		return TooManyTries
-	case wait > allowed(r.Context(), deadline):
+	case wait > available(r.Context(), deadline):
 		return TooLong
 	}
-	discard(resp.Body)
-	if !said {
-		_ = sleep(r.Context(), wait, e) // the turn that comes next finds the context's end as well
+	drain(resp.Body)
+	if retryAfter == 0 {
+		_ = sleep(r.Context(), wait, e) // wait, which comes next, also checks the context
 	}
 	return ""
 }
 
-// ready returns when the request may be sent.
-func (t *Transport) ready(r *http.Request, deadline time.Time, e *Event) error {
+// wait returns when the request may be sent: no pause holds it back and its turn
+// has come.
+func (t *Transport) wait(r *http.Request, deadline time.Time, e *Event) error {
 	for {
 		if err := r.Context().Err(); err != nil {
 			return err
 		}
-		if err := t.pause(r, deadline, e); err != nil {
+		if err := t.waitForPause(r, deadline, e); err != nil {
 			return err
 		}
-		if err := t.turn(r, deadline, e); err != nil {
+		if err := t.waitForTurn(r, deadline, e); err != nil {
 			return err
 		}
-		// A turn that came while the server was not to be asked is lost: to use it
-		// afterwards would send all those together that were to go one by one.
-		if left, _ := t.left(r); left == 0 {
+		// A turn that came in a pause is lost. Used after it, all such turns would
+		// come at once.
+		if remaining, _ := t.pauseRemaining(r); remaining == 0 {
 			return nil
 		}
 	}
 }
 
-// left is how long the request is held back, and by how long a pause.
-func (t *Transport) left(r *http.Request) (left, length time.Duration) {
-	if t.pauses.none() {
+// pauseRemaining returns how long a pause still holds the request back, and the
+// length of that pause.
+func (t *Transport) pauseRemaining(r *http.Request) (remaining, length time.Duration) {
+	if t.pauses.empty() {
 		return 0, 0
 	}
 	host := hostOf(r)
-	return t.pauses.left(pauseKey{host: host}, pauseKey{host, callerOf(r)})
+	return t.pauses.remaining(pauseKey{host: host}, pauseKey{host, callerOf(r)})
 }
 
-// pause waits for as long as the server has asked to be left alone.
-func (t *Transport) pause(r *http.Request, deadline time.Time, e *Event) error {
+func (t *Transport) waitForPause(r *http.Request, deadline time.Time, e *Event) error {
 	for {
-		left, length := t.left(r)
-		if left == 0 {
+		remaining, length := t.pauseRemaining(r)
+		if remaining == 0 {
 			return nil
 		}
-		patience := allowed(r.Context(), deadline)
-		if left > patience {
-			return fmt.Errorf("held back: %w", &gcra.WaitError{Subject: "host:" + hostOf(r), Policy: pausePolicy, Needed: left, Allowed: patience})
+		longest := available(r.Context(), deadline)
+		if remaining > longest {
+			return fmt.Errorf("held back: %w", &gcra.WaitError{Subject: "host:" + hostOf(r), Policy: pausePolicy, Needed: remaining, Allowed: longest})
 		}
-		if err := sleep(r.Context(), min(left+spread(length), patience), e); err != nil {
+		if err := sleep(r.Context(), min(remaining+spread(length), longest), e); err != nil {
 			return fmt.Errorf("held back: %w", err)
 		}
 	}
 }
 
-// turn charges the policies and waits for the slot.
-func (t *Transport) turn(r *http.Request, deadline time.Time, e *Event) error {
+// waitForTurn charges the policies and waits for the turn.
+func (t *Transport) waitForTurn(r *http.Request, deadline time.Time, e *Event) error {
 	if len(t.policies) == 0 {
 		return nil
 	}
-	within := max(time.Until(deadline), 1) // 0 would be no bound
+	maxWait := max(time.Until(deadline), 1) // 0 would mean no bound
 	charges := make([]gcra.Charge, len(t.policies))
 	for i, p := range t.policies {
 		subject, err := p.Key(r)
@@ -220,43 +221,40 @@ func (t *Transport) turn(r *http.Request, deadline time.Time, e *Event) error {
 		if cost < 0 {
 			return fmt.Errorf("policy %q: cost of the request is %d; want 0 or more", p.Name, cost)
 		}
-		charges[i] = gcra.Charge{Subject: subject, Policy: p.Name, Limit: p.Limit, Cost: int64(cost), MaxDelay: p.MaxDelay, MaxWait: within}
+		charges[i] = gcra.Charge{Subject: subject, Policy: p.Name, Limit: p.Limit, Cost: int64(cost), MaxDelay: p.MaxDelay, MaxWait: maxWait}
 	}
-	began := time.Now()
+	start := time.Now()
 	err := gcra.Wait(r.Context(), t.store, charges...)
-	e.Waited += time.Since(began)
+	e.Waited += time.Since(start)
 	if err != nil {
 		return fmt.Errorf("no turn: %w", err)
 	}
 	return nil
 }
 
-// allowed is how long a wait may take.
-func allowed(ctx context.Context, deadline time.Time) time.Duration {
+// available returns how long a request may still wait.
+func available(ctx context.Context, deadline time.Time) time.Duration {
 	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
 		deadline = d
 	}
 	return max(time.Until(deadline), 0)
 }
 
-// sleep waits unless the context ends first.
+// sleep returns the context's error if it ends first.
 func sleep(ctx context.Context, d time.Duration, e *Event) error {
-	began := time.Now()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	defer func() { e.Waited += time.Since(began) }()
+	start := time.Now()
+	defer func() { e.Waited += time.Since(start) }()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// closeBody is what a RoundTripper does with the body of a request that it does
-// not send.
+// closeBody closes the body of a request that is not sent, as a RoundTripper must.
 func closeBody(r *http.Request) {
 	if r.Body != nil {
-		_ = r.Body.Close() // there is nobody to tell
+		_ = r.Body.Close()
 	}
 }

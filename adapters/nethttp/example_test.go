@@ -39,7 +39,7 @@ func Example() {
 	// /search 429 remaining 0
 }
 
-// A limit may stand on single handlers.
+// The middleware may also wrap single handlers.
 func ExampleNew_handler() {
 	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory()},
 		ratelimit.Policy{Name: "client", Key: keyfunc.RemoteAddr, Limit: gcra.PerMinute(1)})
@@ -53,8 +53,8 @@ func ExampleNew_handler() {
 	// /hello 200 remaining
 }
 
-// Something stands between the limiter and the mux, and keys are counted by
-// route: Routes tells the limiter what the mux knows.
+// Other middleware is between the limiter and the mux, and keys contain the route:
+// Routes asks the mux for it.
 func ExampleRoutes() {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /users/{id}", hello)
@@ -69,8 +69,7 @@ func ExampleRoutes() {
 	// /users/3 429 remaining 0
 }
 
-// A configuration that is not written in the program should be reported and
-// not panic.
+// A configuration that comes from elsewhere should be reported, not panic.
 func ExampleFrom() {
 	limiter, err := middleware.New(middleware.Config{Store: gcra.NewMemory()},
 		middleware.Policy{Name: "client", Key: keyfunc.RemoteAddr, Limit: gcra.PerMinute(0)})
@@ -82,7 +81,7 @@ func ExampleFrom() {
 	// Output: ratelimit: policy "client": Limit is 0/minute: count is 0; want at least 1
 }
 
-// The true cost of a request is known when it is done.
+// The cost of a request is known when it is done.
 func ExampleFromContext() {
 	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory()},
 		ratelimit.Policy{Name: "client", Key: keyfunc.RemoteAddr, Limit: gcra.PerMinute(10)})
@@ -90,7 +89,7 @@ func ExampleFromContext() {
 		const rows = 8
 		fmt.Fprintln(w, rows, "rows")
 		if err := ratelimit.FromContext(r.Context()).Spend(r.Context(), rows); err != nil {
-			fmt.Println("not charged:", err) // the store is away; nothing the client should hear of
+			fmt.Println("not charged:", err) // the store failed: log it, and do not bother the client
 		}
 	})
 	get(limit(handler), "/report", "/report", "/report")

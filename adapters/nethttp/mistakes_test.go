@@ -12,8 +12,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// What can never work is refused, with what the user wrote and what would be right:
-// by middleware.New as an error, and by an adapter's New as a panic.
+// A configuration that can never work is an error of middleware.New and a panic of
+// an adapter's New. The text has what the user wrote and what would be right.
 func TestMistakesOfNewcomers(t *testing.T) {
 	store := middleware.Config{Store: gcra.NewMemory()}
 	good := middleware.Policy{Name: "login", Key: keyfunc.RemoteAddr, Limit: gcra.PerMinute(5)}
@@ -55,7 +55,7 @@ func TestMistakesOfNewcomers(t *testing.T) {
 		{"PSOT /login", `method "PSOT" is unknown (did you mean POST?)`},
 		{"GET,POST /login", `"GET,POST" is not one method; want a pattern for each`},
 		{"/login*", `"*" matches nothing but a whole segment; want "/login", or "/login/" with all below it`},
-		{"^/login$", `what stands before the first slash is a host, which has no "^"; want a pattern such as "POST /login"`},
+		{"^/login$", `the text before the first slash is a host, which cannot contain "^"; want a pattern such as "POST /login"`},
 		{"/users/{id", `bad wildcard segment (must end with '}'); want a pattern such as "POST /login"`},
 		{"/users/{}", `empty wildcard; want a pattern such as "POST /login"`},
 		{"/users/{id:[0-9]+}", "a wildcard has no regular expression here; for chi's {id:[0-9]+} write {id}"},
@@ -85,8 +85,8 @@ func panicOf(f func()) (text string) {
 	return ""
 }
 
-// What looks odd and is right is left alone.
-func TestNewTakesWhatCanMatch(t *testing.T) {
+// Patterns that look odd but can match are accepted.
+func TestNewAcceptsWhatCanMatch(t *testing.T) {
 	for route, request := range map[string]string{
 		"/api": "GET /api", "/login/*": "GET /login/x", "QUERY /a": "QUERY /a", "PURGE /a": "PURGE /a", "LINK /a": "LINK /a",
 		"PROPFIND /a": "PROPFIND /a", "localhost/a": "GET http://localhost/a", "orders:80/a": "GET http://orders/a", "/a%2A": "GET /a*",

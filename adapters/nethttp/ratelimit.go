@@ -1,14 +1,15 @@
-// Package ratelimit puts rate limits into net/http, and into routers that take
-// its middleware. For chi there is adapters/chi, which knows chi's routes.
+// Package ratelimit limits requests in net/http, and in routers that take its
+// middleware. For chi use adapters/chi, which knows chi's routes.
 //
 //	limit := ratelimit.New(ratelimit.Config{Store: store},
 //		ratelimit.Policy{Name: "burst", Key: keyfunc.RemoteAddr, Limit: gcra.PerSecond(10)},
 //	)
 //	http.ListenAndServe(addr, limit(mux))
 //
-// The middleware may stand around a ServeMux, around the handler of one route,
-// or around another router. There Policy.Routes go by the path, as the route is
-// not known, and keyfunc.Route has no route.
+// The middleware may wrap a ServeMux, the handler of one route, or another
+// router. Around another router the route is unknown: Policy.Routes go by the
+// path, and keyfunc.Route has no route.
+//
 // Fields are documented in package middleware; this package repeats its names.
 package ratelimit
 
@@ -19,17 +20,17 @@ import (
 )
 
 // New returns middleware that limits requests by the policies. It panics if the
-// configuration is not valid, with an error that names every mistake;
-// [middleware.New] and [From] are the way to handle it.
+// configuration is not valid, with an error that names every mistake. To handle
+// the error, use [middleware.New] and [From].
 func New(cfg Config, policies ...Policy) func(http.Handler) http.Handler {
 	return From(middleware.Must(middleware.New(cfg, policies...)))
 }
 
 // From returns middleware that limits requests by l.
 //
-// Wrapped around an [http.ServeMux], it asks the mux which route will serve the
-// request, so that Policy.Routes and keyfunc.Route go by the route. For a mux
-// that stands behind other middleware, see [Routes].
+// If it wraps an [http.ServeMux], it asks the mux which route will serve the
+// request, so that Policy.Routes and keyfunc.Route go by the route. If there is
+// other middleware between the two, see [Routes].
 func From(l *Limiter) func(http.Handler) http.Handler {
 	if l == nil {
 		panic("ratelimit.From: the Limiter is nil; want one from middleware.New")
@@ -47,21 +48,21 @@ func From(l *Limiter) func(http.Handler) http.Handler {
 	}
 }
 
-// Routes returns middleware that asks mux which route will serve the request
-// and tells the limiters inside. Put it outermost where something stands
+// Routes returns middleware that asks mux which route will serve the request,
+// for the limiters inside it. Put it outermost if there is other middleware
 // between a limiter and the mux:
 //
 //	handler := ratelimit.Routes(mux)(limit(logging(mux)))
 //
-// Without it the limiter there goes by the path of the request. It cannot count
-// by route, and a policy for "/users/{id}" counts /users/7/posts too.
+// Without it such a limiter goes by the path of the request: it cannot count by
+// route, and a policy for "/users/{id}" counts /users/7/posts too.
 func Routes(mux *http.ServeMux) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			r = middleware.WithFramework(r, nil)
 			r.Pattern = ""
-			// Asked for CONNECT, a mux that would redirect answers with the path of
-			// the request for a pattern, which is for the client to invent.
+			// For a CONNECT that it would redirect, a mux returns the path of the
+			// request as the pattern, and clients can invent paths.
 			if r.Method != http.MethodConnect {
 				_, r.Pattern = mux.Handler(r)
 			}

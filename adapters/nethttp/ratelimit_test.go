@@ -10,7 +10,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 )
 
-func TestRouteIsTheMuxsWord(t *testing.T) {
+func TestRouteIsTheMuxs(t *testing.T) {
 	var subject string
 	mux := http.NewServeMux()
 	mux.HandleFunc("/{tenant}/", hello)

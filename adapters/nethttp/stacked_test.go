@@ -18,10 +18,10 @@ import (
 // layerFunc makes a limiter on a store.
 type layerFunc func(*gcra.Memory) func(http.Handler) http.Handler
 
-// With limiters one inside the other, a denial by one of them says one thing about
-// when to come back: no effective window ends after Retry-After (draft 11, section
-// 6), and Reset is Retry-After (draft 6, section 4). Where no wait helps, or it is
-// not known how long, nothing points to a moment.
+// If one of several limiters denies, the response names one time for a retry: no
+// effective window ends after Retry-After (draft 11, section 6), and Reset is
+// Retry-After (draft 6, section 4). If no wait helps, or it is unknown which, no
+// field names a time.
 func TestStackedDenial(t *testing.T) {
 	const both = ratelimit.HeadersDraft6 | ratelimit.HeadersDraft11
 	layer := func(name string, l gcra.Limit, h ratelimit.Headers) layerFunc {
@@ -33,7 +33,7 @@ func TestStackedDenial(t *testing.T) {
 	never := func(h ratelimit.Headers) layerFunc {
 		return func(store *gcra.Memory) func(http.Handler) http.Handler {
 			return ratelimit.New(ratelimit.Config{Store: store, Headers: h},
-				ratelimit.Policy{Name: "dear", Key: keyfunc.RemoteAddr, Limit: gcra.PerSecond(3), Cost: func(*http.Request) int { return 4 }})
+				ratelimit.Policy{Name: "export", Key: keyfunc.RemoteAddr, Limit: gcra.PerSecond(3), Cost: func(*http.Request) int { return 4 }})
 		}
 	}
 	closed := func(store *gcra.Memory) func(http.Handler) http.Handler {
@@ -65,11 +65,11 @@ func TestStackedDenial(t *testing.T) {
 		{"draft 6 inside draft 11", []layerFunc{layer("outer", minute, ratelimit.HeadersDraft11), layer("inner", second, 0)}, 429,
 			`1|0|1|"outer";q=10;w=60|"outer";r=8||1`},
 		{"no wait helps, alone", []layerFunc{never(both | ratelimit.HeadersXRateLimit)}, 429,
-			`|||"dear";q=3;w=1|"dear";r=3||`},
+			`|||"export";q=3;w=1|"export";r=3||`},
 		{"no wait helps, draft 6", []layerFunc{layer("outer", minute, 0), never(0)}, 429,
 			`|||3;w=1|||`},
 		{"no wait helps, inside", []layerFunc{layer("outer", minute, both), never(both)}, 429,
-			`|||"outer";q=10;w=60, "dear";q=3;w=1|"outer";r=8, "dear";r=3||`},
+			`|||"outer";q=10;w=60, "export";q=3;w=1|"outer";r=8, "export";r=3||`},
 		{"cannot be decided", []layerFunc{layer("outer", minute, both), closed}, 503,
 			`|||"outer";q=10;w=60|"outer";r=8||1`},
 	} {
@@ -103,9 +103,9 @@ func TestStackedDenial(t *testing.T) {
 	}
 }
 
-// A limiter that denies does not give back what limiters further out have charged:
-// a client that is denied inside still counts outside. So Retry-After is when the
-// limiter that denied would let the request pass, and an outer one may deny it then.
+// A limiter that denies does not refund the charges of limiters further out. So
+// Retry-After is when the limiter that denied would let the request pass, and an
+// outer one may deny it then.
 func TestStackedRetryAfter(t *testing.T) {
 	store, clock := newStore()
 	outer := ratelimit.New(ratelimit.Config{Store: store},

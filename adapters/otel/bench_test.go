@@ -10,7 +10,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// two is a limiter of two policies that never refuses.
+// two returns a limiter of two policies that never denies.
 func two(t testing.TB, observed bool) *middleware.Limiter {
 	l := limiter(t, gcra.NewMemory(),
 		middleware.Policy{Name: "burst", Key: key("k"), Limit: gcra.PerSecond(500_000).WithBurst(1_000_000)},
@@ -21,8 +21,7 @@ func two(t testing.TB, observed bool) *middleware.Limiter {
 	return l
 }
 
-// Being observed costs a request one allocation, its Results, which Decide makes
-// in any case.
+// An observer costs a request one allocation, its Results, which Decide makes in any case.
 func TestOneAllocation(t *testing.T) {
 	bare, observed := two(t, false), two(t, true)
 	r, w := get("/"), httptest.NewRecorder()
@@ -41,8 +40,7 @@ func TestOneAllocation(t *testing.T) {
 	}
 }
 
-// BenchmarkDecide is a decision about two policies, and what it takes to
-// observe it.
+// BenchmarkDecide decides by two policies, without and with an observer.
 func BenchmarkDecide(b *testing.B) {
 	tracer := trace.NewTracerProvider().Tracer("benchmark")
 	for _, bench := range []struct {

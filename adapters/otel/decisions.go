@@ -1,52 +1,49 @@
 package ratelimitotel
 
 import (
-	"maps"
 	"net/http"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/seed-e377111c/ratelimit/internal/cowmap"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
 // decisions observes limiters.
 //
-// It counts by itself and hands the counts over when they are collected,
-// because adding to an SDK's counter takes many times as long as adding to a
-// number, for each policy of each request. It also lets an outcome that has
-// not happened yet stand at 0. The histogram is the SDK's, with its exemplars,
-// by which one finds the trace of a request that was refused.
+// It counts in atomic integers, which are read at collection: adding to an SDK's counter
+// takes many times as long, for each policy of each request. So outcomes that did not
+// happen yet are reported as 0 too. The histogram is the SDK's, with its exemplars, which
+// lead to the trace of a denied request.
 type decisions struct {
 	limiters []*middleware.Limiter
 	counter  metric.Int64ObservableCounter
 	duration metric.Float64Histogram
 	outcomes [outcomes][]metric.RecordOption // the attributes of duration
 
-	mu       sync.Mutex // for adding to policies
-	policies atomic.Pointer[map[string]*counts]
+	policies cowmap.Map[string, *counts]
 }
 
-// counts are those of a policy, by outcome.
+// counts are numbers of a policy by outcome.
 type counts struct {
 	n          [outcomes]atomic.Int64
 	attributes [outcomes]metric.MeasurementOption
 }
 
 const (
-	// maxPolicies bounds what reloads can bring, so that all outcomes of all
-	// policies stay below the 2,000 sets of attributes that SDKs keep.
+	// maxPolicies keeps the outcomes of all policies, also after many reloads, below
+	// the 2,000 attribute sets that SDKs keep.
 	maxPolicies = 256
 
-	otherPolicies = "_OTHER" // as the semantic conventions say it
+	otherPolicies = "_OTHER" // from the semantic conventions
 )
 
-// bounds go from less than a decision in memory takes to twice the Timeout that
-// a redisstore.Store has by default.
+// bounds go from less than a decision in memory to twice the default Timeout of a
+// redisstore.Store.
 var bounds = []float64{
 	1e-6, 2.5e-6, 5e-6, 10e-6, 25e-6, 50e-6, 100e-6, 250e-6, 500e-6,
 	1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3,
@@ -54,14 +51,14 @@ var bounds = []float64{
 
 func newDecisions(meter metric.Meter, limiters []*middleware.Limiter) (*decisions, error) {
 	ds := &decisions{limiters: limiters}
-	ds.policies.Store(&map[string]*counts{})
+
 	for o := range outcomes {
 		ds.outcomes[o] = []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(o.attribute()))}
 	}
 	var err error
 	ds.duration, err = meter.Float64Histogram("ratelimit.decision.duration",
 		metric.WithUnit("s"),
-		metric.WithDescription("How long requests were being decided, by their outcome."),
+		metric.WithDescription("Time of decisions, by the outcome of the request."),
 		metric.WithExplicitBucketBoundaries(bounds...))
 	if err != nil {
 		return nil, err
@@ -72,71 +69,67 @@ func newDecisions(meter metric.Meter, limiters []*middleware.Limiter) (*decision
 	return ds, err
 }
 
-// observe takes note of a decision.
+// observe records a decision.
 func (ds *decisions) observe(r *http.Request, d middleware.Decision) {
-	away := d.Degraded()
-	var v verdict
+	notDecided := d.Degraded()
+	var request requestOutcome
 	for i := range d.Results {
 		p := &d.Results[i]
-		o := outcomeOf(p, &d, away)
-		ds.of(p.Policy).n[o].Add(1)
-		v.add(o, p.Policy, &p.Result)
+		o := outcomeOf(p, &d, notDecided)
+		ds.countsOf(p.Policy).n[o].Add(1)
+		request.add(o, p.Policy, &p.Result)
 	}
-	for _, name := range away {
+	for _, name := range notDecided {
 		if !slices.ContainsFunc(d.Results, func(p middleware.PolicyResult) bool { return p.Policy == name }) {
-			ds.of(name).n[degraded].Add(1)
-			v.add(degraded, name, nil)
+			ds.countsOf(name).n[degraded].Add(1)
+			request.add(degraded, name, nil)
 		}
 	}
-	if v.policy == "" {
-		return // no policy applies to the request
+	if request.policy == "" {
+		return // no policy applies
 	}
-	ds.duration.Record(r.Context(), d.Took.Seconds(), ds.outcomes[v.outcome]...)
+	ds.duration.Record(r.Context(), d.Took.Seconds(), ds.outcomes[request.outcome]...)
 	if span := trace.SpanFromContext(r.Context()); span.IsRecording() {
-		v.describe(span)
+		request.setAttributes(span)
 	}
 }
 
-// of returns the counts of a policy.
-func (ds *decisions) of(name string) *counts {
-	known := *ds.policies.Load()
-	if c := known[name]; c != nil {
-		return c
+// countsOf returns the counts of a policy, new ones if there are none.
+func (ds *decisions) countsOf(name string) *counts {
+	known := ds.policies.Load()
+	c := known[name]
+	if c == nil && len(known) > maxPolicies {
+		c = known[otherPolicies]
 	}
-	if len(known) > maxPolicies {
-		return known[otherPolicies]
+	if c == nil {
+		ds.policies.Update(func(all map[string]*counts) { c = add(all, name) })
 	}
-	return ds.add(name)
-}
-
-func (ds *decisions) add(name string) *counts {
-	ds.mu.Lock()
-	defer ds.mu.Unlock()
-	known := *ds.policies.Load()
-	if known[name] == nil && len(known) >= maxPolicies {
-		name = otherPolicies
-	}
-	if c := known[name]; c != nil {
-		return c
-	}
-	c := new(counts)
-	for o := range outcomes {
-		c.attributes[o] = metric.WithAttributeSet(attribute.NewSet(policyKey.String(name), o.attribute()))
-	}
-	more := maps.Clone(known)
-	more[name] = c
-	ds.policies.Store(&more)
 	return c
 }
 
-// collect tells the counts of all policies that are or have been.
+func add(all map[string]*counts, name string) *counts {
+	if all[name] == nil && len(all) >= maxPolicies {
+		name = otherPolicies
+	}
+	c := all[name]
+	if c == nil {
+		c = new(counts)
+		for o := range outcomes {
+			c.attributes[o] = metric.WithAttributeSet(attribute.NewSet(policyKey.String(name), o.attribute()))
+		}
+		all[name] = c
+	}
+	return c
+}
+
+// collect reports the counts of all policies, also of those that are gone.
 func (ds *decisions) collect(to metric.Observer) {
 	for _, l := range ds.limiters {
 		for _, p := range l.Policies() {
-			ds.of(p.Name)
+			ds.countsOf(p.Name)
 		}
 	}
-	for _, c := range *ds.policies.Load() {
+	for _, c := range ds.policies.Load() {
 		for o := range outcomes {
 			to.ObserveInt64(ds.counter, c.n[o].Load(), c.attributes[o])
 		}

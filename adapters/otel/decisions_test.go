@@ -31,53 +31,53 @@ func TestOutcomes(t *testing.T) {
 
 	for _, test := range []struct {
 		name              string
-		away              bool
+		down              bool
 		policies          []middleware.Policy
 		requests          int
 		counts, byRequest string
 	}{
-		{"a refusal is that of the policy that refuses", false,
+		{"only the policy that denies has the outcome denied", false,
 			[]middleware.Policy{p("hour", one), p("day", many)}, 3,
-			"day allowed 3, hour allowed 1, hour refused 2", "allowed 1, refused 2"},
-		{"a shadow refuses nobody", false,
+			"day allowed 3, hour allowed 1, hour denied 2", "allowed 1, denied 2"},
+		{"a shadow policy denies nothing", false,
 			[]middleware.Policy{p("tight", one, shadow), p("wide", many)}, 3,
-			"tight allowed 1, tight shadow_refused 2, wide allowed 3", "allowed 1, shadow_refused 2"},
+			"tight allowed 1, tight shadow_denied 2, wide allowed 3", "allowed 1, shadow_denied 2"},
 		{"a delay", false,
 			[]middleware.Policy{p("slow", one, patient), p("wide", many)}, 4,
-			"slow allowed 1, slow delayed 2, slow refused 1, wide allowed 4", "allowed 1, delayed 2, refused 1"},
-		{"a shadow holds nobody back", false,
+			"slow allowed 1, slow delayed 2, slow denied 1, wide allowed 4", "allowed 1, delayed 2, denied 1"},
+		{"a shadow policy delays nothing", false,
 			[]middleware.Policy{p("slow", one, patient, shadow)}, 2,
 			"slow allowed 2", "allowed 2"},
 		{"a shadow beside a delay", false,
 			[]middleware.Policy{p("slow", one, patient), p("slower", one, patient, shadow)}, 2,
 			"slow allowed 1, slow delayed 1, slower allowed 2", "allowed 1, delayed 1"},
-		{"a delay goes before a shadow's refusal", false,
+		{"a delay counts before a shadow denial", false,
 			[]middleware.Policy{p("slow", one, patient), p("tight", one, shadow)}, 2,
-			"slow allowed 1, slow delayed 1, tight allowed 1, tight shadow_refused 1", "allowed 1, delayed 1"},
-		{"nobody waits in a queue for a refusal", false,
+			"slow allowed 1, slow delayed 1, tight allowed 1, tight shadow_denied 1", "allowed 1, delayed 1"},
+		{"a denied request has no delay", false,
 			[]middleware.Policy{p("here", one, broken), p("slow", one, patient)}, 2,
-			"here degraded 1, here refused 1, slow allowed 2", "degraded 1, refused 1"},
-		{"away: decided here, and refusals stay refusals", true,
+			"here degraded 1, here denied 1, slow allowed 2", "degraded 1, denied 1"},
+		{"down: decided here, and denials are denials", true,
 			[]middleware.Policy{p("hour", one), p("day", many)}, 3,
-			"day degraded 3, hour degraded 1, hour refused 2", "degraded 1, refused 2"},
-		{"away: passed uncounted", true,
+			"day degraded 3, hour degraded 1, hour denied 2", "degraded 1, denied 2"},
+		{"down: passed uncounted", true,
 			[]middleware.Policy{p("courtesy", one, open)}, 3,
 			"courtesy degraded 3", "degraded 3"},
-		{"away: 503", true,
+		{"down: 503", true,
 			[]middleware.Policy{p("login", one, closed)}, 3,
 			"login degraded 3", "degraded 3"},
-		{"away: a shadow's word is worth nothing", true,
+		{"down: a shadow policy is degraded too", true,
 			[]middleware.Policy{p("tight", one, shadow)}, 3,
 			"tight degraded 3", "degraded 3"},
 		{"one key fails", false,
 			[]middleware.Policy{p("user", many, broken, open), p("wide", many)}, 3,
 			"user degraded 3, wide allowed 3", "degraded 3"},
-		{"not asked, because the request is refused already", false,
+		{"not evaluated, because the request is denied already", false,
 			[]middleware.Policy{p("user", many, broken, closed), p("wide", many)}, 3,
 			"user degraded 3", "degraded 3"},
-		{"not decided here, because the request is refused there", false,
+		{"not decided here, because the request is denied by the store", false,
 			[]middleware.Policy{p("here", many, broken), p("hour", one)}, 2,
-			"here degraded 2, hour allowed 1, hour refused 1", "degraded 1, refused 1"},
+			"here degraded 2, hour allowed 1, hour denied 1", "degraded 1, denied 1"},
 		{"no policy applies", false,
 			[]middleware.Policy{p("skipped", one, skip)}, 3,
 			"", ""},
@@ -87,7 +87,7 @@ func TestOutcomes(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := newStore()
-			s.away = test.away
+			s.down = test.down
 			l := limiter(t, s, test.policies...)
 			reader := instrument(t, l)
 			for range test.requests {
@@ -102,9 +102,8 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// What has not happened yet stands at 0 before the first request, and for a
-// policy that a reload brings before the first that it applies to: a rate over
-// a series that begins at 1 would miss the 1.
+// Outcomes that have not happened are 0 before the first request, also for a policy that
+// a reload adds: a rate over a series that begins at 1 would miss the 1.
 func TestZeros(t *testing.T) {
 	l := limiter(t, newStore(), middleware.Policy{Name: "a", Key: key("k"), Limit: gcra.PerHour(1)})
 	reader := instrument(t, l)
@@ -115,7 +114,7 @@ func TestZeros(t *testing.T) {
 			t.Errorf("got %v; want 5 outcomes of each of %q", got, names)
 		}
 		for _, name := range names {
-			for _, o := range []string{"allowed", "shadow_refused", "delayed", "degraded", "refused"} {
+			for _, o := range []string{"allowed", "shadow_denied", "delayed", "degraded", "denied"} {
 				if n, ok := got["ratelimit.outcome="+o+" ratelimit.policy="+name]; !ok || n != 0 {
 					t.Errorf("%s of %s: got %v, %t; want 0", o, name, n, ok)
 				}
@@ -129,7 +128,7 @@ func TestZeros(t *testing.T) {
 	check("a", "b")
 }
 
-// However many names reloads bring, the series stay few, and nothing is lost.
+// The number of series is bounded for any number of reloads, and no decision is lost.
 func TestReloadsAreBounded(t *testing.T) {
 	l := limiter(t, newStore(), middleware.Policy{Name: "first", Key: key("k"), Limit: gcra.PerHour(1000)})
 	reader := instrument(t, l)
@@ -159,8 +158,8 @@ func TestReloadsAreBounded(t *testing.T) {
 	}
 }
 
-// Requests, reloads and collections at once: each decision is counted once.
-func TestConcurrently(t *testing.T) {
+// With concurrent requests, reloads and collections each decision is counted once.
+func TestConcurrent(t *testing.T) {
 	policy := func(name string) middleware.Policy {
 		return middleware.Policy{Name: name, Key: key("k"), Limit: gcra.PerHour(50)}
 	}
@@ -191,7 +190,7 @@ func TestConcurrently(t *testing.T) {
 	}
 }
 
-// Limiters that share a name share its count: they are given in one call.
+// Limiters with policies of the same name share their counts.
 func TestSeveralLimiters(t *testing.T) {
 	policy := middleware.Policy{Name: "shared", Key: key("k"), Limit: gcra.PerHour(3)}
 	s := newStore()
@@ -201,12 +200,12 @@ func TestSeveralLimiters(t *testing.T) {
 		outer.Decide(get("/"))
 		inner.Decide(get("/"))
 	}
-	if got, _ := counts(t, reader); got != "shared allowed 3, shared refused 1" {
-		t.Errorf("got %s; want 3 allowed, 1 refused", got)
+	if got, _ := counts(t, reader); got != "shared allowed 3, shared denied 1" {
+		t.Errorf("got %s; want 3 allowed, 1 denied", got)
 	}
 }
 
-// The time is that of the decision in seconds, without the delay that follows.
+// The duration is that of the decision in seconds, without the delay that follows.
 func TestDuration(t *testing.T) {
 	l := limiter(t, newStore(), middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerSecond(100).WithBurst(1), MaxDelay: time.Minute})
 	reader := instrument(t, l)

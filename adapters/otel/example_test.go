@@ -18,8 +18,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// newHandler is what an application has: its limiter is instrumented before
-// it goes to the framework's adapter.
+// newHandler instruments a limiter before it passes it to the framework's adapter.
 func newHandler(store gcra.Store, mux *http.ServeMux) (http.Handler, error) {
 	limiter, err := middleware.New(middleware.Config{Store: store},
 		middleware.Policy{Name: "client", Key: keyfunc.RemoteAddr, Limit: gcra.PerMinute(2)},
@@ -46,12 +45,12 @@ func ExampleInstrument() {
 	printDecisions(reader)
 	// Unordered output:
 	// client allowed 2
-	// client refused 2
+	// client denied 2
 	// new-limit allowed 1
-	// new-limit shadow_refused 3
+	// new-limit shadow_denied 3
 }
 
-// printDecisions prints ratelimit.decisions, but for what has not happened.
+// printDecisions prints ratelimit.decisions without zeros.
 func printDecisions(reader sdk.Reader) {
 	var all metricdata.ResourceMetrics
 	if err := reader.Collect(context.Background(), &all); err != nil {

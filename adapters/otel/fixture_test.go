@@ -22,12 +22,12 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-var errAway = errors.New("store is away")
+var errDown = errors.New("store is down")
 
-// store is a Memory on a clock that stands still, which can be away.
+// store is a Memory on a clock that stands still. It fails while it is down.
 type store struct {
 	gcra.Store
-	away bool
+	down bool
 }
 
 func newStore() *store {
@@ -36,8 +36,8 @@ func newStore() *store {
 }
 
 func (s *store) Take(ctx context.Context, charges []gcra.Charge) (bool, error) {
-	if s.away {
-		return false, errAway
+	if s.down {
+		return false, errDown
 	}
 	return s.Store.Take(ctx, charges)
 }
@@ -67,7 +67,7 @@ func limiter(t testing.TB, s gcra.Store, policies ...middleware.Policy) *middlew
 	return l
 }
 
-// instrument returns what reads the limiters' metrics back.
+// instrument instruments the limiters, and returns a reader of their metrics.
 func instrument(t testing.TB, limiters ...*middleware.Limiter) *metric.ManualReader {
 	t.Helper()
 	reader := metric.NewManualReader()
@@ -93,8 +93,8 @@ func collect(t testing.TB, reader metric.Reader) []metricdata.Metrics {
 	return all.ScopeMetrics[0].Metrics
 }
 
-// series are the values of a metric by its attributes, written "a=1 b=2"; of a
-// histogram they are the counts.
+// series returns the values of a metric by attributes, written "a=1 b=2"; for a histogram
+// the counts.
 func series(m metricdata.Metrics) map[string]float64 {
 	all := map[string]float64{}
 	switch data := m.Data.(type) {
@@ -124,7 +124,7 @@ func text(set attribute.Set) string {
 	return strings.Join(words, " ")
 }
 
-// read is the series of a metric; nil if it is not there.
+// read returns the series of a metric, or nil if it does not exist.
 func read(t testing.TB, reader metric.Reader, name string) map[string]float64 {
 	t.Helper()
 	for _, m := range collect(t, reader) {
@@ -135,8 +135,8 @@ func read(t testing.TB, reader metric.Reader, name string) map[string]float64 {
 	return nil
 }
 
-// counts are the decisions that were counted, as lines "policy outcome 2" in
-// order, and those of the requests as "outcome 2".
+// counts returns the counts of policies as lines "policy outcome 2", sorted, and those of
+// requests as "outcome 2".
 func counts(t testing.TB, reader metric.Reader) (policies, requests string) {
 	t.Helper()
 	lines := func(series map[string]float64) string {
@@ -157,7 +157,7 @@ func counts(t testing.TB, reader metric.Reader) (policies, requests string) {
 	return lines(read(t, reader, "ratelimit.decisions")), lines(read(t, reader, "ratelimit.decision.duration"))
 }
 
-// histogramSum is the sum over all series of a histogram.
+// histogramSum returns the sum over all series of a histogram.
 func histogramSum(m metricdata.Metrics) (sum float64) {
 	for _, p := range m.Data.(metricdata.Histogram[float64]).DataPoints {
 		sum += p.Sum

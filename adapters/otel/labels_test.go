@@ -24,8 +24,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// fixed is all that there is: metrics with their units and the attributes of
-// their series.
+// fixed lists all metrics, with their units and the attributes of their series.
 var fixed = []string{
 	"ratelimit.decision.duration s histogram [ratelimit.outcome]",
 	"ratelimit.decisions {decision} counter [ratelimit.outcome ratelimit.policy]",
@@ -37,7 +36,7 @@ var fixed = []string{
 	"ratelimit.redis.operations {operation} counter []",
 }
 
-// shape is a metric as a line of fixed.
+// shape returns a metric as a line of fixed.
 func shape(t *testing.T, m metricdata.Metrics) string {
 	t.Helper()
 	kind := "histogram"
@@ -62,8 +61,8 @@ func shape(t *testing.T, m metricdata.Metrics) string {
 	return fmt.Sprintf("%s %s %s %v", m.Name, m.Unit, kind, keys)
 }
 
-// busy returns a limiter, and what has it decide about subjects that are
-// nobody's business, with every outcome there is.
+// busy returns a limiter, and a function that makes it decide with every outcome about
+// subjects that must not be reported.
 func busy(t *testing.T) (l *middleware.Limiter, use func()) {
 	secret := func(*http.Request) (string, error) { return "secret-subject", nil }
 	s := newStore()
@@ -73,7 +72,7 @@ func busy(t *testing.T) (l *middleware.Limiter, use func()) {
 		middleware.Policy{Name: "slow", Key: secret, Limit: gcra.PerHour(1), MaxDelay: 90 * time.Minute},
 		middleware.Policy{Name: "user", Key: secret, Limit: gcra.PerHour(100), Routes: []string{"/secret-path"}})
 	return l, func() {
-		for _, s.away = range []bool{false, false, false, true} {
+		for _, s.down = range []bool{false, false, false, true} {
 			r := get("/secret-path?token=secret-token")
 			r.Header.Set("Authorization", "secret-header")
 			l.Decide(r)
@@ -93,7 +92,7 @@ func TestLabelsAreFixed(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(fixed, "\n"))
 	}
 	for name, want := range map[string]int{
-		"ratelimit.decision.duration":    4,     // outcomes of requests: all but shadow_refused, which a delay hides
+		"ratelimit.decision.duration":    4,     // outcomes of requests: all but shadow_denied, which a delay hides
 		"ratelimit.decisions":            3 * 5, // policies and outcomes
 		"ratelimit.redis.breaker.status": 3,
 	} {
@@ -108,8 +107,8 @@ var (
 	label  = regexp.MustCompile(`([a-z_]+)="([^"]*)"`)
 )
 
-// What a Prometheus would scrape: names that dashboards use, the labels of
-// policies, outcomes and servers, and nobody's subject.
+// A Prometheus scrapes the names that dashboards use and the labels of policies, outcomes
+// and servers, but no subject.
 func TestPrometheusText(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	reader, err := exporter.New(exporter.WithRegisterer(registry), exporter.WithoutScopeInfo())
@@ -134,7 +133,7 @@ func TestPrometheusText(t *testing.T) {
 		t.Fatal(err)
 	}
 	if strings.Contains(string(body), "secret") {
-		t.Errorf("what is scraped has a subject or a part of a request:\n%s", body)
+		t.Errorf("the metrics contain a subject or a part of a request:\n%s", body)
 	}
 
 	values := map[string]map[string]bool{} // of each label
@@ -173,7 +172,7 @@ func TestPrometheusText(t *testing.T) {
 	}
 	want := map[string]string{
 		"ratelimit_policy":              "[slow tight user]",
-		"ratelimit_outcome":             "[allowed degraded delayed refused shadow_refused]",
+		"ratelimit_outcome":             "[allowed degraded delayed denied shadow_denied]",
 		"ratelimit_redis_breaker_state": "[closed half_open open]",
 		"server_address":                "[redis.example]",
 		"server_port":                   "[6379]",

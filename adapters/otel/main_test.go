@@ -8,7 +8,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/diagtest"
 )
 
-// Failures are tested here, and logged where Decision.Err is set.
+// The tests cause failures on purpose, which are logged where Decision.Err is set.
 func TestMain(m *testing.M) {
 	os.Exit(diagtest.Quiet(m, diag.PolicyFailed, diag.StoreFailed).Run())
 }

@@ -16,22 +16,22 @@ import (
 // scope is the name of the meter.
 const scope = "github.com/seed-e377111c/ratelimit/adapters/otel"
 
-// Instrument has the decisions of the limiters, and what their stores do,
-// reported to the global MeterProvider ([otel.SetMeterProvider] may come later)
-// and to the spans of their requests, for as long as the process lives.
+// Instrument reports the limiters' decisions, and the Stats of their stores, to the global
+// MeterProvider and to the spans of their requests, for the life of the process.
+// [otel.SetMeterProvider] may be called later.
 //
-// Give all limiters in one call: then a store that they share is counted once.
-// Each may be given once, as all that it decides would count double otherwise.
-// An error means that this call has changed nothing: a limiter is nil, is there
-// twice or has been given before, or the provider does not make the metrics.
+// Instrument all limiters in one call: then a store that they share is counted once. A
+// limiter may be instrumented once, or its decisions would count twice. An error means that
+// the call had no effect: a limiter is nil, repeated or already instrumented, or the
+// provider fails to create the metrics.
 func Instrument(limiters ...*middleware.Limiter) error {
 	return InstrumentWith(otel.GetMeterProvider(), limiters...)
 }
 
-// InstrumentWith is Instrument for a MeterProvider of one's own.
+// InstrumentWith is Instrument with another MeterProvider than the global one.
 func InstrumentWith(provider metric.MeterProvider, limiters ...*middleware.Limiter) error {
-	given.Lock()
-	defer given.Unlock()
+	instrumented.Lock()
+	defer instrumented.Unlock()
 	if err := check(provider, limiters); err != nil {
 		return fmt.Errorf("ratelimitotel: %w", err)
 	}
@@ -39,14 +39,14 @@ func InstrumentWith(provider metric.MeterProvider, limiters ...*middleware.Limit
 		return fmt.Errorf("ratelimitotel: %w", err)
 	}
 	for _, l := range limiters {
-		given.limiters[weak.Make(l)] = struct{}{}
+		instrumented.limiters[weak.Make(l)] = struct{}{}
 	}
 	return nil
 }
 
-// given are the limiters that are reported already. They may go when their
-// program has done with them.
-var given = struct {
+// instrumented are the limiters that are reported already, by weak pointers: a limiter that
+// its program no longer uses can be freed.
+var instrumented = struct {
 	sync.Mutex
 	limiters map[weak.Pointer[middleware.Limiter]]struct{}
 }{limiters: map[weak.Pointer[middleware.Limiter]]struct{}{}}
@@ -57,13 +57,13 @@ func report(meter metric.Meter, limiters []*middleware.Limiter) error {
 		return err
 	}
 	collect, collected := ds.collect, []metric.Observable{ds.counter}
-	if stores := countingStores(limiters); len(stores) > 0 {
+	if stores := statsStores(limiters); len(stores) > 0 {
 		rs, err := newRedis(meter, stores)
 		if err != nil {
 			return err
 		}
 		collect = func(to metric.Observer) { ds.collect(to); rs.collect(to) }
-		collected = append(collected, rs.trips, rs.carried, rs.failures, rs.mirrored, rs.tripTime, rs.breakers)
+		collected = append(collected, rs.batches, rs.operations, rs.failedBatches, rs.cachedDenials, rs.batchTime, rs.breakers)
 	}
 	_, err = meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
 		collect(to)
@@ -80,7 +80,7 @@ func report(meter metric.Meter, limiters []*middleware.Limiter) error {
 
 func check(provider metric.MeterProvider, limiters []*middleware.Limiter) error {
 	if provider == nil {
-		return errors.New("the MeterProvider is nil; want one, or Instrument, which takes the global one")
+		return errors.New("the MeterProvider is nil; want one, or Instrument for the global one")
 	}
 	if len(limiters) == 0 {
 		return errors.New("no limiters; want at least one")
@@ -91,10 +91,10 @@ func check(provider metric.MeterProvider, limiters []*middleware.Limiter) error 
 			return fmt.Errorf("limiter number %d is nil; want one from middleware.New", i+1)
 		}
 		if seen[l] {
-			return fmt.Errorf("limiter number %d is there already; want each once, or it counts double", i+1)
+			return fmt.Errorf("limiter number %d is repeated; want each once, or its decisions count twice", i+1)
 		}
-		if _, before := given.limiters[weak.Make(l)]; before {
-			return fmt.Errorf("limiter number %d was given in an earlier call; want each once, or it counts double", i+1)
+		if _, before := instrumented.limiters[weak.Make(l)]; before {
+			return fmt.Errorf("limiter number %d was instrumented by an earlier call; want each once, or its decisions count twice", i+1)
 		}
 		seen[l] = true
 	}

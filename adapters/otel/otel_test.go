@@ -15,7 +15,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-func TestMistakes(t *testing.T) {
+func TestInvalidArguments(t *testing.T) {
 	l := limiter(t, newStore(), middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(1)})
 	provider := noop.NewMeterProvider()
 	for _, test := range []struct {
@@ -26,28 +26,28 @@ func TestMistakes(t *testing.T) {
 		{nil, []*middleware.Limiter{l}, "the MeterProvider is nil; want"},
 		{provider, nil, "no limiters; want at least one"},
 		{provider, []*middleware.Limiter{l, nil}, "limiter number 2 is nil; want"},
-		{provider, []*middleware.Limiter{l, l}, "limiter number 2 is there already; want"},
+		{provider, []*middleware.Limiter{l, l}, "limiter number 2 is repeated; want"},
 	} {
 		err := ratelimitotel.InstrumentWith(test.provider, test.limiters...)
 		if err == nil || !strings.HasPrefix(err.Error(), "ratelimitotel: "+test.want) {
 			t.Errorf("got %v; want ratelimitotel: %s", err, test.want)
 		}
 	}
-	// Without an observer nobody measures how long a decision takes.
+	// Only with an observer is the time of a decision measured.
 	if d := l.Decide(get("/")); d.Took != 0 {
-		t.Errorf("after mistakes only: got a decision that took %v; want none measured", d.Took)
+		t.Errorf("after failed calls only: got a decision that took %v; want none measured", d.Took)
 	}
 }
 
-// A limiter that is given again, whatever the provider, would count double. One
-// of a call that failed may be given again.
-func TestGivenBefore(t *testing.T) {
+// A limiter may be instrumented once, with any provider. After a call that failed it may be
+// instrumented.
+func TestInstrumentedBefore(t *testing.T) {
 	policy := middleware.Policy{Name: "user", Key: key("k"), Limit: gcra.PerHour(1)}
 	first, second := limiter(t, newStore(), policy), limiter(t, newStore(), policy)
 	reader := instrument(t, first)
 	for _, provider := range []metric.MeterProvider{noop.NewMeterProvider(), sdk.NewMeterProvider(sdk.WithReader(sdk.NewManualReader()))} {
 		err := ratelimitotel.InstrumentWith(provider, second, first)
-		if want := "ratelimitotel: limiter number 2 was given in an earlier call; want"; err == nil || !strings.HasPrefix(err.Error(), want) {
+		if want := "ratelimitotel: limiter number 2 was instrumented by an earlier call; want"; err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("got %v; want %s", err, want)
 		}
 	}
@@ -56,12 +56,11 @@ func TestGivenBefore(t *testing.T) {
 		t.Errorf("got %s; want one decision counted once", policies)
 	}
 	if err := ratelimitotel.InstrumentWith(noop.NewMeterProvider(), second); err != nil {
-		t.Errorf("one that was given to a call that failed: got %v; want no error", err)
+		t.Errorf("after a call that failed: got %v; want no error", err)
 	}
 }
 
-// failing is a provider whose meter does not make the metric of a name, or
-// register a callback.
+// failing is a provider whose meter fails to create one metric, or to register a callback.
 type failing struct {
 	metric.MeterProvider
 	name string
@@ -146,7 +145,7 @@ func TestGlobalProvider(t *testing.T) {
 	otel.SetMeterProvider(sdk.NewMeterProvider(sdk.WithReader(reader)))
 	l.Decide(get("/"))
 	l.Decide(get("/"))
-	if policies, requests := counts(t, reader); policies != "user allowed 1, user refused 1" || requests != "allowed 1, refused 1" {
-		t.Errorf("got %s; of requests %s; want 1 allowed and 1 refused", policies, requests)
+	if policies, requests := counts(t, reader); policies != "user allowed 1, user denied 1" || requests != "allowed 1, denied 1" {
+		t.Errorf("got %s; of requests %s; want 1 allowed and 1 denied", policies, requests)
 	}
 }

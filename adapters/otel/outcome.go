@@ -10,21 +10,21 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// outcome is what a decision came to, for a policy or for a request. They are
-// in the order of the package comment: of several, the highest goes.
+// outcome is the outcome of a decision, for a policy or a request. The order is that of the
+// package comment: the highest one counts.
 type outcome uint8
 
 const (
 	allowed outcome = iota
-	shadowRefused
+	shadowDenied
 	delayed
 	degraded
-	refused
+	denied
 
-	outcomes // how many there are
+	outcomes // their number
 )
 
-var outcomeNames = [outcomes]string{"allowed", "shadow_refused", "delayed", "degraded", "refused"}
+var outcomeNames = [outcomes]string{"allowed", "shadow_denied", "delayed", "degraded", "denied"}
 
 // The attributes of metrics and spans.
 const (
@@ -35,38 +35,37 @@ const (
 
 func (o outcome) attribute() attribute.KeyValue { return outcomeKey.String(outcomeNames[o]) }
 
-// outcomeOf is the outcome of a policy that has a result in the decision; away
-// are the names of those that were not decided as asked.
-func outcomeOf(p *middleware.PolicyResult, d *middleware.Decision, away []string) outcome {
+// outcomeOf returns the outcome of a policy that has a result in the decision. notDecided
+// are the decision's degraded policies.
+func outcomeOf(p *middleware.PolicyResult, d *middleware.Decision, notDecided []string) outcome {
 	switch {
 	case !p.Allowed && !p.Shadow:
-		return refused
-	case slices.Contains(away, p.Policy):
+		return denied
+	case slices.Contains(notDecided, p.Policy):
 		return degraded
 	case !p.Allowed:
-		return shadowRefused
-	case d.Delay > 0 && p.Delay > 0 && !p.Shadow: // nobody waits for another policy's refusal, or for a shadow
+		return shadowDenied
+	case d.Delay > 0 && p.Delay > 0 && !p.Shadow: // a request waits neither for a shadow policy nor after a denial
 		return delayed
 	default:
 		return allowed
 	}
 }
 
-// verdict is what a request's policies come to together.
-type verdict struct {
+// requestOutcome is the outcome of a request, from those of its policies.
+type requestOutcome struct {
 	outcome outcome
-	policy  string       // that the outcome comes from; "" as long as there is none
-	result  *gcra.Result // its result, if it was decided
+	policy  string       // the one that the outcome comes from; "" before the first
+	result  *gcra.Result // that policy's, if it was decided
 }
 
-func (v *verdict) add(o outcome, policy string, r *gcra.Result) {
+func (v *requestOutcome) add(o outcome, policy string, r *gcra.Result) {
 	if v.policy == "" || o > v.outcome || o == v.outcome && closer(r, v.result) {
-		*v = verdict{o, policy, r}
+		*v = requestOutcome{o, policy, r}
 	}
 }
 
-// describe tells the span.
-func (v *verdict) describe(span trace.Span) {
+func (v *requestOutcome) setAttributes(span trace.Span) {
 	attributes := []attribute.KeyValue{v.outcome.attribute(), policyKey.String(v.policy)}
 	if v.result != nil {
 		attributes = append(attributes, remainingKey.Int64(v.result.Remaining))
@@ -74,8 +73,8 @@ func (v *verdict) describe(span trace.Span) {
 	span.SetAttributes(attributes...)
 }
 
-// closer reports whether the policy with result a is closer to its limit than
-// the one with b: it asks for a longer wait, or it has less left.
+// closer reports whether a policy with result a is closer to its limit than one with b: it
+// has a longer wait, or less remaining. A nil result is the least close.
 func closer(a, b *gcra.Result) bool {
 	switch {
 	case a == nil || b == nil:

@@ -15,17 +15,17 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// counting is a store that tells what it has done, as [redisstore.Store] does.
-type counting interface{ Stats() redisstore.Stats }
+// statsStore is a store with statistics, as [redisstore.Store] is.
+type statsStore interface{ Stats() redisstore.Stats }
 
-// countingStores are those of the limiters, each once.
-func countingStores(limiters []*middleware.Limiter) (stores []counting) {
+// statsStores returns the limiters' stores that have statistics, each once.
+func statsStores(limiters []*middleware.Limiter) (stores []statsStore) {
 	for _, l := range limiters {
-		s, ok := l.Store().(counting)
+		s, ok := l.Store().(statsStore)
 		if !ok {
 			continue
 		}
-		same := func(other counting) bool { return reflect.ValueOf(s).Comparable() && s == other }
+		same := func(other statsStore) bool { return reflect.ValueOf(s).Comparable() && s == other }
 		if !slices.ContainsFunc(stores, same) {
 			stores = append(stores, s)
 		}
@@ -33,30 +33,30 @@ func countingStores(limiters []*middleware.Limiter) (stores []counting) {
 	return stores
 }
 
-// redis reports what stores have done.
+// redis reports the statistics of stores.
 type redis struct {
-	stores []counting
+	stores []statsStore
 
-	trips, carried, failures, mirrored metric.Int64ObservableCounter
-	tripTime                           metric.Float64ObservableCounter
-	breakers                           metric.Int64ObservableUpDownCounter
+	batches, operations, failedBatches, cachedDenials metric.Int64ObservableCounter
+	batchTime                                         metric.Float64ObservableCounter
+	breakers                                          metric.Int64ObservableUpDownCounter
 }
 
 const breakerKey = attribute.Key("ratelimit.redis.breaker.state")
 
 var breakerStates = [...]redisstore.BreakerState{redisstore.BreakerClosed, redisstore.BreakerHalfOpen, redisstore.BreakerOpen}
 
-// newRedis makes the metrics of redisstore.Stats.
-func newRedis(meter metric.Meter, stores []counting) (*redis, error) {
+// newRedis creates the metrics of redisstore.Stats.
+func newRedis(meter metric.Meter, stores []statsStore) (*redis, error) {
 	rs := &redis{stores: stores}
 	for _, c := range []struct {
 		counter                 *metric.Int64ObservableCounter
 		name, unit, description string
 	}{
-		{&rs.trips, "ratelimit.redis.batches", "{batch}", "Batches that Redis answered."},
-		{&rs.carried, "ratelimit.redis.operations", "{operation}", "Admissions and refunds in the batches that Redis answered."},
-		{&rs.failures, "ratelimit.redis.failed_batches", "{batch}", "Batches that were not answered, or with an outage."},
-		{&rs.mirrored, "ratelimit.redis.cached_denials", "{operation}", "Admissions that were denied without asking Redis."},
+		{&rs.batches, "ratelimit.redis.batches", "{batch}", "Batches that Redis answered."},
+		{&rs.operations, "ratelimit.redis.operations", "{operation}", "Admissions and refunds in the batches that Redis answered."},
+		{&rs.failedBatches, "ratelimit.redis.failed_batches", "{batch}", "Batches without an answer, or with an outage as the answer."},
+		{&rs.cachedDenials, "ratelimit.redis.cached_denials", "{operation}", "Admissions that were denied without a call of Redis."},
 	} {
 		var err error
 		*c.counter, err = meter.Int64ObservableCounter(c.name, metric.WithUnit(c.unit), metric.WithDescription(c.description))
@@ -65,19 +65,19 @@ func newRedis(meter metric.Meter, stores []counting) (*redis, error) {
 		}
 	}
 	var err error
-	rs.tripTime, err = meter.Float64ObservableCounter("ratelimit.redis.batch.duration",
+	rs.batchTime, err = meter.Float64ObservableCounter("ratelimit.redis.batch.duration",
 		metric.WithUnit("s"),
-		metric.WithDescription("What the batches that Redis answered took together."))
+		metric.WithDescription("Total time of the batches that Redis answered."))
 	if err != nil {
 		return nil, err
 	}
 	rs.breakers, err = meter.Int64ObservableUpDownCounter("ratelimit.redis.breaker.status",
 		metric.WithUnit("{breaker}"),
-		metric.WithDescription("1 for the state that the breaker of a server is in, 0 for the others."))
+		metric.WithDescription("1 for the state of a server's breaker, 0 for the other states."))
 	return rs, err
 }
 
-// collect tells the counts of all stores together.
+// collect reports the sums of all stores.
 func (rs *redis) collect(to metric.Observer) {
 	var sum redisstore.Stats
 	for _, store := range rs.stores {
@@ -89,13 +89,13 @@ func (rs *redis) collect(to metric.Observer) {
 		sum.CachedDenials += s.CachedDenials
 		sum.Servers = append(sum.Servers, s.Servers...)
 	}
-	to.ObserveInt64(rs.trips, sum.Batches)
-	to.ObserveInt64(rs.carried, sum.Operations)
-	to.ObserveInt64(rs.failures, sum.FailedBatches)
-	to.ObserveInt64(rs.mirrored, sum.CachedDenials)
-	to.ObserveFloat64(rs.tripTime, sum.BatchTime.Seconds())
+	to.ObserveInt64(rs.batches, sum.Batches)
+	to.ObserveInt64(rs.operations, sum.Operations)
+	to.ObserveInt64(rs.failedBatches, sum.FailedBatches)
+	to.ObserveInt64(rs.cachedDenials, sum.CachedDenials)
+	to.ObserveFloat64(rs.batchTime, sum.BatchTime.Seconds())
 
-	breakers := map[redisstore.ServerState]int64{} // of all stores, which may have servers in common
+	breakers := map[redisstore.ServerState]int64{} // stores may share servers
 	for _, server := range sum.Servers {
 		for _, state := range breakerStates {
 			breakers[redisstore.ServerState{Server: server.Server, Breaker: state}] += 0
@@ -108,8 +108,8 @@ func (rs *redis) collect(to metric.Observer) {
 	}
 }
 
-// serverAttributes are those of the semantic conventions: the host and, where
-// there is one, the port.
+// serverAttributes returns the host and, if there is one, the port, as in the semantic
+// conventions.
 func serverAttributes(server string) []attribute.KeyValue {
 	if host, port, err := net.SplitHostPort(server); err == nil {
 		if n, err := strconv.Atoi(port); err == nil {

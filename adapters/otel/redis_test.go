@@ -16,7 +16,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// one is the value of a metric that has a single series, without attributes.
+// one returns the value of a metric with a single series, without attributes.
 func one(t *testing.T, reader metric.Reader, name string) float64 {
 	t.Helper()
 	all := read(t, reader, name)
@@ -27,7 +27,7 @@ func one(t *testing.T, reader metric.Reader, name string) float64 {
 	return n
 }
 
-// breakers is the state of each server's breaker.
+// breakers returns the state of each server's breaker.
 func breakers(t *testing.T, reader metric.Reader) map[string]string {
 	t.Helper()
 	states := map[string]string{}
@@ -55,7 +55,7 @@ func TestRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { redis.Close() })
-	redis.Timeout = 10 * time.Second // for busy machines; a server that is gone refuses at once
+	redis.Timeout = 10 * time.Second // for busy machines; a stopped server refuses connections at once
 	redis.DenialTTL = time.Minute
 	redis.Logger = slog.New(slog.DiscardHandler)
 	logging.Disable() // the client's own words on every dial that fails
@@ -69,17 +69,17 @@ func TestRedis(t *testing.T) {
 	for range 10 {
 		l.Decide(get("/"))
 	}
-	if got, _ := counts(t, reader); got != "user allowed 3, user refused 7" {
-		t.Errorf("got %s; want 3 allowed, 7 refused", got)
+	if got, _ := counts(t, reader); got != "user allowed 3, user denied 7" {
+		t.Errorf("got %s; want 3 allowed, 7 denied", got)
 	}
-	trips, hits := one(t, reader, "ratelimit.redis.batches"), one(t, reader, "ratelimit.redis.cached_denials")
-	// Three are admitted by Redis; of the others it refuses one at most.
-	if trips < 3 || trips > 4 || trips+hits != 10 || one(t, reader, "ratelimit.redis.operations") != trips {
-		t.Errorf("got %v trips with %v, %v hits of the mirror; want 3 or 4 trips of one each, the rest of 10 from the mirror",
-			trips, one(t, reader, "ratelimit.redis.operations"), hits)
+	batches, cachedDenials := one(t, reader, "ratelimit.redis.batches"), one(t, reader, "ratelimit.redis.cached_denials")
+	// Redis admits three requests and denies one at most; the cache denies the others.
+	if batches < 3 || batches > 4 || batches+cachedDenials != 10 || one(t, reader, "ratelimit.redis.operations") != batches {
+		t.Errorf("got %v batches with %v, %v cached denials; want 3 or 4 batches of one each, and cached denials for the rest of 10",
+			batches, one(t, reader, "ratelimit.redis.operations"), cachedDenials)
 	}
 	if took := one(t, reader, "ratelimit.redis.batch.duration"); took <= 0 || took > 60 {
-		t.Errorf("trips took %v s together; want more than 0, less than a minute", took)
+		t.Errorf("the batches took %v s together; want more than 0, less than a minute", took)
 	}
 	if n := one(t, reader, "ratelimit.redis.failed_batches"); n != 0 {
 		t.Errorf("got %v failures; want 0", n)
@@ -92,7 +92,7 @@ func TestRedis(t *testing.T) {
 		return maps.Equal(breakers(t, reader), map[string]string{server.Addr: "open"})
 	})
 	if n := one(t, reader, "ratelimit.redis.failed_batches"); n < 3 {
-		t.Errorf("the server is gone: got %v failures; want at least 3", n)
+		t.Errorf("with the server stopped: got %v failures; want at least 3", n)
 	}
 
 	server.Restart()
@@ -102,14 +102,13 @@ func TestRedis(t *testing.T) {
 	})
 }
 
-// A store that limiters share is counted once, different stores are counted
-// together.
+// A store that limiters share is counted once; different stores are added up.
 func TestStoresAreCountedOnce(t *testing.T) {
 	policy := middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(1)}
-	stats := func(trips int64, servers ...redisstore.ServerState) redisstore.Stats {
+	stats := func(batches int64, servers ...redisstore.ServerState) redisstore.Stats {
 		return redisstore.Stats{
-			Batches: trips, Operations: 2 * trips, FailedBatches: 3 * trips, CachedDenials: 4 * trips,
-			BatchTime: time.Duration(trips) * time.Second, Servers: servers,
+			Batches: batches, Operations: 2 * batches, FailedBatches: 3 * batches, CachedDenials: 4 * batches,
+			BatchTime: time.Duration(batches) * time.Second, Servers: servers,
 		}
 	}
 	a := &counted{newStore(), stats(1, redisstore.ServerState{Server: "a:6379", Breaker: redisstore.BreakerOpen}, redisstore.ServerState{Server: "/run/redis.sock", Breaker: redisstore.BreakerHalfOpen})}
@@ -132,8 +131,8 @@ func TestStoresAreCountedOnce(t *testing.T) {
 	}
 }
 
-// A store may be of a type that does not compare.
-func TestStoreThatDoesNotCompare(t *testing.T) {
+// A store may have a type that is not comparable.
+func TestStoreNotComparable(t *testing.T) {
 	type tagged struct {
 		*counted
 		tags []string
@@ -142,6 +141,6 @@ func TestStoreThatDoesNotCompare(t *testing.T) {
 	policy := middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(1)}
 	reader := instrument(t, limiter(t, s, policy), limiter(t, s, policy))
 	if got := one(t, reader, "ratelimit.redis.batches"); got != 2 {
-		t.Errorf("got %v trips; want 2, as nobody can tell that the stores are one", got)
+		t.Errorf("got %v batches; want 2, as the stores cannot be compared", got)
 	}
 }

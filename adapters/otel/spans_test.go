@@ -16,7 +16,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// onceThen costs 1 for the first request, and n for those that follow.
+// onceThen returns a cost of 1 for the first request, and n for those that follow.
 func onceThen(n int) func(*http.Request) int {
 	cost := 1
 	return func(*http.Request) int {
@@ -30,36 +30,36 @@ func TestSpanAttributes(t *testing.T) {
 	hour := gcra.PerHour(2)
 	for _, test := range []struct {
 		name     string
-		away     bool
+		down     bool
 		policies []middleware.Policy
 		want     []string // after each request
 	}{
-		{"closest, then refusing", false, []middleware.Policy{
+		{"the closest policy, then the one that denies", false, []middleware.Policy{
 			{Name: "wide", Key: subject, Limit: gcra.PerDay(9)},
 			{Name: "hour", Key: subject, Limit: hour},
-		}, []string{"allowed hour 1", "allowed hour 0", "refused hour 0"}},
-		{"of those that refuse the one that asks for the longest wait", false, []middleware.Policy{
+		}, []string{"allowed hour 1", "allowed hour 0", "denied hour 0"}},
+		{"of policies that deny the one with the longest wait", false, []middleware.Policy{
 			{Name: "hour", Key: subject, Limit: gcra.PerHour(1)},
 			{Name: "day", Key: subject, Limit: gcra.PerDay(1)},
 			{Name: "minute", Key: subject, Limit: gcra.PerMinute(1)},
-		}, []string{"allowed day 0", "refused day 0"}},
+		}, []string{"allowed day 0", "denied day 0"}},
 		{"no wait helps", false, []middleware.Policy{
 			{Name: "day", Key: subject, Limit: gcra.PerDay(1)},
-			{Name: "dear", Key: subject, Limit: gcra.PerHour(2), Cost: onceThen(3)},
-		}, []string{"allowed day 0", "refused dear 1"}},
-		{"a shadow that would refuse", false, []middleware.Policy{
+			{Name: "expensive", Key: subject, Limit: gcra.PerHour(2), Cost: onceThen(3)},
+		}, []string{"allowed day 0", "denied expensive 1"}},
+		{"a shadow policy that would deny", false, []middleware.Policy{
 			{Name: "hour", Key: subject, Limit: hour},
 			{Name: "tight", Key: subject, Limit: gcra.PerHour(1), Shadow: true},
-		}, []string{"allowed tight 0", "shadow_refused tight 0", "refused hour 0"}},
+		}, []string{"allowed tight 0", "shadow_denied tight 0", "denied hour 0"}},
 		{"held back", false, []middleware.Policy{
 			{Name: "hour", Key: subject, Limit: hour},
 			{Name: "slow", Key: subject, Limit: gcra.PerHour(1), MaxDelay: time.Hour},
 		}, []string{"allowed slow 0", "delayed slow 0"}},
-		{"away: decided here", true, []middleware.Policy{
+		{"down: decided here", true, []middleware.Policy{
 			{Name: "open", Key: subject, Limit: hour, OnFailure: middleware.FailOpen},
 			{Name: "hour", Key: subject, Limit: hour},
-		}, []string{"degraded hour 1", "degraded hour 0", "refused hour 0"}},
-		{"away: not decided", true, []middleware.Policy{
+		}, []string{"degraded hour 1", "degraded hour 0", "denied hour 0"}},
+		{"down: not decided", true, []middleware.Policy{
 			{Name: "login", Key: subject, Limit: hour, OnFailure: middleware.FailClosed},
 		}, []string{"degraded login"}},
 		{"no policy applies", false, []middleware.Policy{
@@ -70,7 +70,7 @@ func TestSpanAttributes(t *testing.T) {
 			spans := tracetest.NewSpanRecorder()
 			tracer := trace.NewTracerProvider(trace.WithSpanProcessor(spans)).Tracer("test")
 			s := newStore()
-			s.away = test.away
+			s.down = test.down
 			l := limiter(t, s, test.policies...)
 			instrument(t, l)
 			for range test.want {
@@ -104,7 +104,7 @@ func TestSpanAttributes(t *testing.T) {
 	}
 }
 
-// A span that is not recorded costs nothing, and is no error.
+// A span that is not recorded gets no attributes.
 func TestSpanNotSampled(t *testing.T) {
 	tracer := trace.NewTracerProvider(trace.WithSampler(trace.NeverSample())).Tracer("test")
 	l := limiter(t, newStore(), middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(1)})

@@ -14,24 +14,24 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Colours that colour-blind readers can tell apart, too (Okabe and Ito). Lines
-// that coincide show side by side, since the first is the widest.
+// Colours for colour-blind readers too (Okabe and Ito). The first line is the widest, so
+// that others on top of it leave it visible.
 var styles = []draw.LineStyle{
 	{Color: color.RGBA{R: 0x56, G: 0xb4, B: 0xe9, A: 0xff}, Width: vg.Points(5)},
 	{Color: color.RGBA{G: 0x72, B: 0x4e, A: 0xff}, Width: vg.Points(2)},
 	{Color: color.RGBA{R: 0xe6, G: 0x7e, A: 0xff}, Width: vg.Points(2), Dashes: []vg.Length{vg.Points(5), vg.Points(2.5)}},
 }
 
-// writeChart draws a panel for each traffic: how much each algorithm has let
-// pass within the last window, over time, and the limit.
+// writeChart draws a panel for each traffic: the requests that each algorithm has allowed
+// within the last window, over time, and the limit.
 func writeChart(file, format string, runs [][][]time.Duration) (err error) {
 	var panels [][]*plot.Plot
 	for j, t := range traffics {
 		p := plot.New()
-		p.Title.Text = t.story
+		p.Title.Text = t.description
 		p.Title.TextStyle.Font.Size = vg.Points(12)
 		p.Title.Padding = vg.Points(5)
-		p.Y.Label.Text = fmt.Sprintf("admitted in the last %v", limit.Per)
+		p.Y.Label.Text = fmt.Sprintf("allowed in the last %v", limit.Per)
 		p.X.Min, p.X.Max = 0, lasting.Seconds()
 		p.Y.Min, p.Y.Max = 0, 2.25*float64(limit.Count)
 		p.X.Tick.Marker, p.Y.Tick.Marker = every(5), every(10)
@@ -88,11 +88,11 @@ func writeChart(file, format string, runs [][][]time.Duration) (err error) {
 	return err
 }
 
-// steps is the number of admissions in the last window over time: a corner
-// wherever a request passes or leaves the window.
-func steps(passed []time.Duration) plotter.XYs {
+// steps returns the number of allowed requests in the last window over time: a step when a
+// request passes or leaves the window.
+func steps(allowed []time.Duration) plotter.XYs {
 	corners := []time.Duration{lasting}
-	for _, t := range passed {
+	for _, t := range allowed {
 		corners = append(corners, t, t+limit.Per)
 	}
 	slices.Sort(corners)
@@ -103,12 +103,12 @@ func steps(passed []time.Duration) plotter.XYs {
 		}
 		line = append(line,
 			plotter.XY{X: t.Seconds(), Y: line[len(line)-1].Y},
-			plotter.XY{X: t.Seconds(), Y: float64(within(passed, t, limit.Per))})
+			plotter.XY{X: t.Seconds(), Y: float64(within(allowed, t, limit.Per))})
 	}
 	return line
 }
 
-// every marks an axis at the multiples of a number.
+// every puts ticks on an axis at the multiples of a number.
 type every float64
 
 func (e every) Ticks(from, to float64) (ticks []plot.Tick) {

@@ -10,14 +10,13 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-// fixedWindow is a gcra.Store of one's own. It counts what passes in each window
-// of the clock (10:00:00 to 10:00:10, and so on) and starts again from 0, which
-// is simple, cheap and lets twice the limit through around a window's edge.
+// fixedWindow is an example of your own gcra.Store. It counts the requests in each window
+// of the clock (10:00:00 to 10:00:10, and so on). That is simple and cheap, and allows
+// twice the limit around a window's edge.
 //
-// A store has two duties: an admission takes all of its charges or none, and
-// every Result says where its limit stands. Whoever writes one tests it with
-// storetest.Run, as fixed_test.go does. What this one leaves out: MaxDelay, and
-// dropping keys that are never seen again.
+// A store has two duties: an admission takes all of its charges or none, and every Result
+// is the state of its limit. Test yours with storetest.Run, as fixed_test.go does. This
+// one has no MaxDelay and never deletes a key.
 type fixedWindow struct {
 	now func() time.Time
 
@@ -28,37 +27,37 @@ type fixedWindow struct {
 type key struct{ subject, policy string }
 
 type count struct {
-	at    int64 // when one passed last, in nanoseconds since 1970
-	units int64 // that have passed in the window of then
+	at    int64 // time of the last change, in nanoseconds since 1970
+	units int64 // used in the window of that time
 }
 
 // Take implements gcra.Store.
 func (f *fixedWindow) Take(ctx context.Context, charges []gcra.Charge) (bool, error) {
-	if err := check(ctx, charges); err != nil {
+	if err := validate(ctx, charges); err != nil {
 		return false, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := f.now().UnixNano()
 
-	// First decide, changing nothing: a charge sees what those before it would
-	// take, for the same key may come twice.
+	// First decide without changes. A key may occur twice, so each charge counts the
+	// units of earlier ones.
 	pending := make(map[key]int64)
 	admitted := true
 	for i := range charges {
 		c := &charges[i]
 		k := key{c.Subject, c.Policy}
 		used := f.used(c, now) + pending[k]
-		allowed := c.Cost == 0 || c.Cost <= c.Limit.Count-used // a peek is never refused
+		allowed := c.Cost == 0 || c.Cost <= c.Limit.Count-used // a peek is never denied
 		c.Result = state(c, used, now)
 		c.Result.Allowed, c.Result.Never = allowed, c.Cost > c.Limit.Count
 		switch {
 		case allowed:
 			pending[k] += c.Cost
-		case !c.Result.Never: // no wait helps who asks for more than a window holds
-			c.Result.RetryAfter = left(c, now)
+		case !c.Result.Never: // a cost above the count never passes
+			c.Result.RetryAfter = untilEnd(c, now)
 		}
-		if !allowed && !c.Shadow { // a shadow refuses nobody
+		if !allowed && !c.Shadow { // a shadow never denies the admission
 			admitted = false
 		}
 	}
@@ -66,7 +65,7 @@ func (f *fixedWindow) Take(ctx context.Context, charges []gcra.Charge) (bool, er
 		return false, nil
 	}
 
-	// Then take from all that allow it.
+	// Then take.
 	for i := range charges {
 		if c := &charges[i]; c.Result.Allowed && c.Cost > 0 {
 			c.Result = f.set(c, f.used(c, now)+c.Cost, now)
@@ -77,7 +76,7 @@ func (f *fixedWindow) Take(ctx context.Context, charges []gcra.Charge) (bool, er
 
 // Refund implements gcra.Store.
 func (f *fixedWindow) Refund(ctx context.Context, charges []gcra.Charge) error {
-	if err := check(ctx, charges); err != nil {
+	if err := validate(ctx, charges); err != nil {
 		return err
 	}
 	f.mu.Lock()
@@ -90,8 +89,8 @@ func (f *fixedWindow) Refund(ctx context.Context, charges []gcra.Charge) error {
 	return nil
 }
 
-// check refuses what this store cannot keep, before anything is taken.
-func check(ctx context.Context, charges []gcra.Charge) error {
+// validate rejects what this store does not support, before any change.
+func validate(ctx context.Context, charges []gcra.Charge) error {
 	for i := range charges {
 		c := &charges[i]
 		if err := c.Limit.Validate(); err != nil {
@@ -107,7 +106,7 @@ func check(ctx context.Context, charges []gcra.Charge) error {
 	return ctx.Err()
 }
 
-// used is how many units have passed in the window that now lies in.
+// used returns the units used in the current window.
 func (f *fixedWindow) used(c *gcra.Charge, now int64) int64 {
 	n := f.counts[key{c.Subject, c.Policy}]
 	if n.at/int64(c.Limit.Per) != now/int64(c.Limit.Per) {
@@ -116,7 +115,7 @@ func (f *fixedWindow) used(c *gcra.Charge, now int64) int64 {
 	return n.units
 }
 
-// set changes that, and returns where the limit then stands.
+// set changes the units used in the current window, and returns the state.
 func (f *fixedWindow) set(c *gcra.Charge, units, now int64) gcra.Result {
 	if f.counts == nil {
 		f.counts = make(map[key]count)
@@ -125,16 +124,16 @@ func (f *fixedWindow) set(c *gcra.Charge, units, now int64) gcra.Result {
 	return state(c, units, now)
 }
 
-// state is the Result of a limit of which so many units are used.
+// state returns the Result of a limit with so many units used.
 func state(c *gcra.Charge, used, now int64) gcra.Result {
 	r := gcra.Result{Allowed: true, Remaining: max(c.Limit.Count-used, 0)}
 	if used > 0 {
-		r.ResetAfter = left(c, now)
+		r.ResetAfter = untilEnd(c, now)
 	}
 	return r
 }
 
-// left is how long the window still lasts.
-func left(c *gcra.Charge, now int64) time.Duration {
+// untilEnd returns the time until the window ends.
+func untilEnd(c *gcra.Charge, now int64) time.Duration {
 	return c.Limit.Per - time.Duration(now%int64(c.Limit.Per))
 }

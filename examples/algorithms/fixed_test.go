@@ -7,7 +7,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra/storetest"
 )
 
-// A store of one's own keeps the contract, but for what its law does not know.
+// fixedWindow keeps the parts of the contract that do not depend on the algorithm.
 func TestFixedWindow(t *testing.T) {
 	storetest.Run(t, func(testing.TB) storetest.Backend {
 		now := time.Unix(1_800_000_000, 0)

@@ -1,10 +1,11 @@
-// Algorithms compares GCRA, a sliding log and a fixed window under the same
-// traffic, in virtual time: how much each lets through at its worst, what a key
-// and a check cost, and how it looks over time.
+// Algorithms compares GCRA, a sliding log and a fixed window under the same traffic, in
+// virtual time: the most requests that each allows in a window, and the cost of a key
+// and a check.
 //
 //	go run ./examples/algorithms [-out dir]
 //
-// The fixed window, in fixed.go, is also an example of a store of one's own.
+// The fixed window, in fixed.go, is also an example of your own store. traffic.go has the
+// traffic and the measurements, chart.go the chart.
 package main
 
 import (
@@ -21,7 +22,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra/slidinglog"
 )
 
-// limit is the one that all of them keep, each in its way.
+// limit is the limit of all algorithms.
 var limit = gcra.Limit{Count: 20, Per: 10 * time.Second}
 
 type algorithm struct {
@@ -40,34 +41,34 @@ in virtual time.
 
   go run ./examples/algorithms [-out dir]
 
-  -out dir  where to draw algorithms.png and algorithms.svg (default: none)
+  -out dir  draw algorithms.png and algorithms.svg here (default: no chart)
   -h        this text
 
 `
 
-// columns says what the table shows.
+// columns explains the table.
 var columns = fmt.Sprintf(`Columns
 
   edge         %[2]s
   steady       %[3]s
   two bursts   %[4]s
-  bytes a key  memory for a key that has used its limit up
+  bytes a key  memory of a key whose limit is used up
   µs a check   time of a check on this machine
 
-Under edge, steady and two bursts is the largest number of requests that was let
-through within any %[1]v.
+The columns edge, steady and two bursts show the largest number of requests that
+were allowed within any %[1]v.
 
-Why GCRA lets more than %[5]d through: its limit is a bucket of Burst units (here %[5]d)
-that refills all the time, Count units (here %[5]d) in %[1]v. A client that finds the
-bucket full gets Burst units at once, and then what refills. So a window has at
-most Burst + Count requests, and only the first one after a pause has that many:
+Why GCRA allows more than %[5]d: its limit is a bucket of Burst units (here %[5]d) that
+refills continuously, by Count units (here %[5]d) in %[1]v. A client with a full bucket
+gets Burst units at once, and then the units that refill. So a window has at
+most Burst + Count requests, and only the first window after a pause has so many:
 steady gets %[5]d, and %[6]d that refill. In return no client waits for a window to end,
 and a key is one integer. For a tighter bound set a smaller burst: 20/10s with a
-burst of 1 lets at most 21 through.
+burst of 1 allows at most 21.
 
-The fixed window lets twice the limit through around an edge. The sliding log never
-exceeds the limit, and keeps the time of every request for that.
-`, limit.Per, traffics[0].story, traffics[1].story, traffics[2].story, limit.Count, limit.Count-1)
+The fixed window allows twice the limit around an edge. The sliding log never exceeds
+the limit; it stores the time of every request.
+`, limit.Per, traffics[0].description, traffics[1].description, traffics[2].description, limit.Count, limit.Count-1)
 
 func main() {
 	if err := run(os.Args[1:], os.Stdout); err != nil {
@@ -94,7 +95,7 @@ func run(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "Limit: %v. Most admitted in any %v, and what a store in this process costs:\n\n", limit, limit.Per)
+	fmt.Fprintf(out, "Limit: %v. The most requests allowed in any %v, and the cost of a store in memory:\n\n", limit, limit.Per)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(w, "algorithm\t")
 	for _, t := range traffics {

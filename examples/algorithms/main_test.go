@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// What each algorithm lets through at its worst: the numbers that the table
-// prints, which follow from the laws.
+// The most requests that each algorithm allows in a window, which the table prints, follow from the
+// algorithms.
 func TestMost(t *testing.T) {
 	runs, err := simulateAll()
 	if err != nil {
@@ -23,11 +23,11 @@ func TestMost(t *testing.T) {
 	}
 	count := int(limit.Count)
 	want := map[string][]int{
-		// A full bucket, and a unit each half second while the traffic lasts.
+		// A full bucket, and a unit each half second of the traffic.
 		"GCRA": {count + 3, 2*count - 1, count + 18},
-		// Never more than the limit, and always as much.
+		// Exactly the limit.
 		"sliding log": {count, count, count},
-		// A window's worth on either side of an edge.
+		// The limit on both sides of an edge.
 		"fixed window": {2 * count, count, 2 * count},
 	}
 	for i, a := range algorithms {
@@ -41,7 +41,7 @@ func TestMost(t *testing.T) {
 	}
 }
 
-// The program prints a row for each algorithm and writes two pictures.
+// The program prints a row for each algorithm and writes two charts.
 func TestRun(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new")
 	var out bytes.Buffer
@@ -79,7 +79,7 @@ func TestRun(t *testing.T) {
 	}
 	for _, text := range []string{"GCRA", "sliding log", "fixed window", "limit, 20/10s", "seconds"} {
 		if !strings.Contains(string(drawing), text) {
-			t.Errorf("algorithms.svg does not say %q", text)
+			t.Errorf("algorithms.svg does not contain %q", text)
 		}
 	}
 }
@@ -91,9 +91,9 @@ func TestColumns(t *testing.T) {
 		if err := run(args, &out); err != nil {
 			t.Fatal(err)
 		}
-		wants := []string{"bytes a key  ", "µs a check  ", "most Burst + Count requests", "steady gets 20, and 19 that refill", "burst of 1 lets at most 21 through"}
+		wants := []string{"bytes a key  ", "µs a check  ", "most Burst + Count requests", "steady gets 20, and 19 that refill", "burst of 1 allows at most 21"}
 		for _, column := range traffics {
-			wants = append(wants, column.name+" ", column.story)
+			wants = append(wants, column.name+" ", column.description)
 		}
 		for _, want := range wants {
 			if !strings.Contains(out.String(), want) {
@@ -110,7 +110,7 @@ func TestRunErrors(t *testing.T) {
 	for _, args := range [][]string{{"-dir", "x"}, {"x"}} {
 		var out bytes.Buffer
 		if err := run(args, &out); err == nil || !strings.Contains(err.Error(), "want -out dir or nothing, see -h") || out.Len() > 0 {
-			t.Errorf("%q: got %v and %q; want an error that names -out, and no more", args, err, &out)
+			t.Errorf("%q: got %v and %q; want an error with -out, and no output", args, err, &out)
 		}
 	}
 	file := filepath.Join(t.TempDir(), "file")

@@ -10,13 +10,13 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-// traffic is when requests come, in order.
+// traffic is the times of requests, in order.
 type traffic struct {
-	name, story string
-	at          []time.Duration
+	name, description string
+	at                []time.Duration
 }
 
-// Half a minute and more, so that what is full at the start has no say at the end.
+// lasting is long enough that the full bucket at the start has no effect at the end.
 const lasting = 40 * time.Second
 
 var traffics = []traffic{
@@ -34,24 +34,24 @@ func evenly(from, to time.Duration, n int) []time.Duration {
 	return at
 }
 
-// simulateAll returns when each algorithm let requests of each traffic pass.
+// simulateAll returns the times of the allowed requests, by algorithm and traffic.
 func simulateAll() ([][][]time.Duration, error) {
 	runs := make([][][]time.Duration, len(algorithms))
 	for i, a := range algorithms {
 		for _, t := range traffics {
-			passed, err := simulate(a, t)
+			allowed, err := simulate(a, t)
 			if err != nil {
 				return nil, fmt.Errorf("%s, %s: %w", a.name, t.name, err)
 			}
-			runs[i] = append(runs[i], passed)
+			runs[i] = append(runs[i], allowed)
 		}
 	}
 	return runs, nil
 }
 
-// simulate sends traffic through a store whose clock stands where the next
-// request comes, so that nothing depends on the machine.
-func simulate(a algorithm, t traffic) (passed []time.Duration, err error) {
+// simulate returns the times of the allowed requests. The store's clock is the time of the
+// next request, so the result does not depend on the machine.
+func simulate(a algorithm, t traffic) (allowed []time.Duration, err error) {
 	var now time.Duration
 	store := a.open(func() time.Time { return time.Unix(0, int64(now)) })
 	for _, now = range t.at {
@@ -60,13 +60,13 @@ func simulate(a algorithm, t traffic) (passed []time.Duration, err error) {
 			return nil, err
 		}
 		if r.Allowed {
-			passed = append(passed, now)
+			allowed = append(allowed, now)
 		}
 	}
-	return passed, nil
+	return allowed, nil
 }
 
-// within is how many of the times lie in the window that ends at, which is in it.
+// within returns the number of times in the window that ends at end, inclusive.
 func within(times []time.Duration, end, window time.Duration) (n int) {
 	for _, t := range times {
 		if t > end-window && t <= end {
@@ -76,7 +76,7 @@ func within(times []time.Duration, end, window time.Duration) (n int) {
 	return n
 }
 
-// most is how many lie in any window: in one of those that end with one of them.
+// most returns the largest number of times in any window: it ends at one of the times.
 func most(times []time.Duration, window time.Duration) (n int) {
 	for _, end := range times {
 		n = max(n, within(times, end, window))
@@ -84,8 +84,8 @@ func most(times []time.Duration, window time.Duration) (n int) {
 	return n
 }
 
-// cost measures what a store takes for each key that has spent its limit, and
-// for a check. It runs on this machine's clock, and differs from run to run.
+// cost measures the memory of a key whose limit is used up, and the time of a check. The
+// time differs from run to run.
 func cost(a algorithm) (bytes, micros float64, err error) {
 	const keys = 5000
 	ctx := context.Background()

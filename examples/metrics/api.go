@@ -12,7 +12,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// newAPI is the API behind its limiter, which is instrumented.
+// newAPI returns the API behind an instrumented limiter.
 func newAPI(store gcra.Store) (http.Handler, error) {
 	client := keyfunc.RemoteAddr // behind a proxy: keyfunc.TrustedProxies
 	limiter, err := middleware.New(middleware.Config{Store: store},

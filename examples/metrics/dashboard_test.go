@@ -12,7 +12,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
-// dashboard is what must hold of a dashboard for Grafana to load it.
+// dashboard is the part of a dashboard that Grafana needs to load it.
 type dashboard struct {
 	UID           string `json:"uid"`
 	Title         string `json:"title"`
@@ -63,8 +63,8 @@ func load(t *testing.T) (d dashboard) {
 	return d
 }
 
-// Grafana refuses no dashboard, but shows little of one whose panels share ids
-// or places, or ask a data source that is not there.
+// Grafana loads any dashboard, but does not show panels that share ids or places, or that
+// query a missing data source.
 func TestDashboardLoads(t *testing.T) {
 	d := load(t)
 	if d.UID == "" || d.Title == "" || d.SchemaVersion < 36 || len(d.Panels) == 0 {
@@ -116,15 +116,15 @@ func TestDashboardLoads(t *testing.T) {
 	}
 }
 
-// Every metric, label and value of a label that a query names is there when the
-// example is scraped, in any case: no panel stays empty for a typing error.
-func TestDashboardQueriesWhatIsThere(t *testing.T) {
+// Every metric, label and label value of a query exists when the example is scraped, so no
+// panel is empty because of a typing error.
+func TestDashboardQueries(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.NewProxy(t, redistest.Any(t).Options().Addr)
 	p := start(t, "-redis", "redis://"+proxy.Addr+"/0")
 	proxy.Refuse()
 	if status, _ := get(t, p.api+"/hello"); status != http.StatusOK {
-		t.Errorf("Redis is away: got %d; want 200", status)
+		t.Errorf("Redis is down: got %d; want 200", status)
 	}
 	proxy.Pass()
 	p.use(t)

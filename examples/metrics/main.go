@@ -1,12 +1,11 @@
-// Metrics is a limited API server whose decisions a Prometheus can scrape, and
-// a dashboard for Grafana that shows them.
+// Metrics is a rate limited API server with metrics for Prometheus, and a dashboard for
+// Grafana.
 //
 //	go run ./examples/metrics
 //
-// It prints curl lines to try. The API listens on one address, /metrics on
-// another, which is not for the clients of the API. What to copy from is
-// metrics.go (OpenTelemetry, for Prometheus) and api.go (a limiter that is
-// instrumented); grafana.json is to be imported into Grafana.
+// It prints curl lines to try. The API and /metrics listen on two addresses, as metrics
+// are not for the API's clients. Copy from metrics.go (OpenTelemetry, for Prometheus) and
+// api.go (an instrumented limiter), and import grafana.json into Grafana.
 package main
 
 import (
@@ -27,30 +26,31 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 )
 
-const usage = `Metrics is a limited API server whose decisions a Prometheus can scrape.
+const usage = `Metrics is a rate limited API server with metrics for Prometheus.
 
   go run ./examples/metrics [flags]
 
-  -addr host:port     where the API listens (default 127.0.0.1:8080, this machine
-                      only); port 0 takes a free one
-  -metrics host:port  where /metrics listens (default 127.0.0.1:9464)
-  -redis url          where the limits are kept: redis://[user:password@]host:6379/0,
+  -addr host:port     address of the API (default 127.0.0.1:8080, this machine
+                      only); port 0 is any free port
+  -metrics host:port  address of /metrics (default 127.0.0.1:9464)
+  -redis url          keep limits in Redis: redis://[user:password@]host:6379/0,
                       rediss:// for TLS, redis://host1:6379,host2:6379 for a
-                      cluster. Without it the environment's REDIS_URL, without
-                      both this process itself, as with -redis ""
+                      cluster. The default is the environment's REDIS_URL. If
+                      neither is set, or with -redis "", limits are kept in
+                      this process
   -h                  this text
 
 Routes and limits
 
   GET /hello          60 a minute for an address; 20 a minute in shadow
-  GET /slow           both, and one every 200 ms for an address, for which a
-                      request waits up to a second
+  GET /slow           both, and one every 200 ms for an address; requests are
+                      delayed by up to a second
 `
 
 const greeting = `The API listens on http://%[1]s, its metrics are on http://%[2]s/metrics
 Limits are kept in %[3]s.
 
-Have some held back, let some pass, have some refused, and look at the counts:
+Send requests that are delayed, allowed and denied, and look at the counts:
 
   for i in $(seq 3); do curl -s -o /dev/null -w '%%{time_total}\n' http://%[1]s/slow & done; wait
   for i in $(seq 70); do curl -s -o /dev/null -w '%%{http_code}\n' http://%[1]s/hello; done
@@ -83,7 +83,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if s.redis != "" {
 		redis, err := redisstore.Open(s.redis)
 		if err != nil {
-			return fmt.Errorf("%s is no URL such as redis://localhost:6379/0: %w", s.redisFrom, err)
+			return fmt.Errorf("%s is not a URL such as redis://localhost:6379/0: %w", s.redisFrom, err)
 		}
 		defer redis.Close()
 		store, where = redis, "the Redis of "+s.redisFrom
@@ -104,8 +104,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return serve(ctx, s, api, metrics, where, out)
 }
 
-// serve serves the API and its metrics until the context ends. It says where
-// limits are kept.
+// serve serves the API and its metrics until the context ends. where says where limits are
+// kept.
 func serve(ctx context.Context, s settings, api, metrics http.Handler, where string, out io.Writer) error {
 	ended := make(chan error, 2)
 	start := func(flag, addr string, h http.Handler) (*http.Server, net.Addr, error) {
@@ -144,10 +144,10 @@ type settings struct {
 	redis, redisFrom string // the URL, and the flag or variable that gave it
 }
 
-const known = "want -addr, -metrics or -redis, see -h"
+const wantFlags = "want -addr, -metrics or -redis, see -h"
 
-// readSettings reads the flags and the environment. Its errors name the value
-// and what would be right.
+// readSettings reads the flags and the environment. Errors name the value and what is
+// wanted.
 func readSettings(args []string, getenv func(string) string) (s settings, err error) {
 	s.redis, s.redisFrom = getenv("REDIS_URL"), "REDIS_URL"
 	flags := flag.NewFlagSet("metrics", flag.ContinueOnError)
@@ -161,10 +161,10 @@ func readSettings(args []string, getenv func(string) string) (s settings, err er
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return s, err
 	} else if err != nil {
-		return s, fmt.Errorf("%w; %s", err, known)
+		return s, fmt.Errorf("%w; %s", err, wantFlags)
 	}
 	if flags.NArg() > 0 {
-		return s, fmt.Errorf("%q is not a flag; %s", flags.Arg(0), known)
+		return s, fmt.Errorf("%q is not a flag; %s", flags.Arg(0), wantFlags)
 	}
 	return s, nil
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
-// child makes this test binary the program itself.
+// child makes this test binary run the program.
 const child = "METRICS_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -55,7 +55,7 @@ func (p *process) text() string {
 	return p.out.String()
 }
 
-// program starts the program. An argument REDIS_URL=... goes to the environment.
+// program starts the program. An argument REDIS_URL=... sets the environment.
 func program(t *testing.T, args ...string) *process {
 	t.Helper()
 	exe, err := os.Executable()
@@ -79,7 +79,7 @@ func program(t *testing.T, args ...string) *process {
 	return p
 }
 
-// end waits for the process and returns its exit code and what it wrote.
+// end waits for the process and returns its exit code and output.
 func (p *process) end(t *testing.T) (code int, out, errs string) {
 	t.Helper()
 	timer := time.AfterFunc(patience, func() { _ = p.cmd.Process.Kill() })
@@ -122,7 +122,7 @@ func get(t *testing.T, url string) (status int, body string) {
 	return response.StatusCode, string(b)
 }
 
-// use has requests held back, let pass and refused.
+// use sends requests that are delayed, allowed and denied.
 func (p *process) use(t *testing.T) {
 	t.Helper()
 	var all sync.WaitGroup
@@ -135,11 +135,10 @@ func (p *process) use(t *testing.T) {
 			return
 		}
 	}
-	t.Fatal("none of 1000 requests was refused")
+	t.Fatal("none of 1000 requests was denied")
 }
 
-// What the server says of itself is what was done to it, until it is told to
-// end; the API has no /metrics.
+// The metrics match the requests, until the server is stopped. The API has no /metrics.
 func TestServer(t *testing.T) {
 	t.Parallel()
 	p := start(t)
@@ -152,11 +151,11 @@ func TestServer(t *testing.T) {
 	at := func(policy, outcome string) float64 {
 		return seen[fmt.Sprintf("ratelimit_decisions_total{ratelimit_outcome=%q,ratelimit_policy=%q}", outcome, policy)]
 	}
-	if allowed, refused := at("client", "allowed"), at("client", "refused"); allowed < 60 || refused != 1 {
-		t.Errorf("client: got %v allowed, %v refused; want at least 60, and 1", allowed, refused)
+	if allowed, denied := at("client", "allowed"), at("client", "denied"); allowed < 60 || denied != 1 {
+		t.Errorf("client: got %v allowed, %v denied; want at least 60, and 1", allowed, denied)
 	}
-	if allowed, shadow, refused := at("tight", "allowed"), at("tight", "shadow_refused"), at("tight", "refused"); allowed < 20 || shadow < 1 || refused != 0 {
-		t.Errorf("tight: got %v allowed, %v that a shadow refused, %v refused; want at least 20, some, and none", allowed, shadow, refused)
+	if allowed, shadow, denied := at("tight", "allowed"), at("tight", "shadow_denied"), at("tight", "denied"); allowed < 20 || shadow < 1 || denied != 0 {
+		t.Errorf("tight: got %v allowed, %v shadow denied, %v denied; want at least 20, some, and none", allowed, shadow, denied)
 	}
 	if passed := at("slow", "allowed") + at("slow", "delayed"); passed != 3 { // how many wait depends on how fast they come
 		t.Errorf("slow: got %v; want 3", passed)
@@ -172,8 +171,8 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// The server says where limits are kept, and keeps them there: in the Redis of
-// the flag, else of the environment, else in itself.
+// The server prints where limits are kept, and keeps them there: in the Redis of the flag,
+// else of the environment, else in itself.
 func TestWhereLimitsAreKept(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -211,12 +210,12 @@ func TestMistakes(t *testing.T) {
 		args []string
 		want []string // parts of the line
 	}{
-		{[]string{"-port", "80"}, []string{"-port", known}},
-		{[]string{"serve"}, []string{`"serve" is not a flag`, known}},
+		{[]string{"-port", "80"}, []string{"-port", wantFlags}},
+		{[]string{"serve"}, []string{`"serve" is not a flag`, wantFlags}},
 		{[]string{"-addr", "nowhere"}, []string{`-addr is "nowhere"`, "want host:port"}},
 		{[]string{"-addr", "127.0.0.1:0", "-metrics", "127.0.0.1:http-of-old"}, []string{`-metrics is "127.0.0.1:http-of-old"`, "want host:port"}},
 		{[]string{"-redis", "localhost:6379"}, []string{"-redis", "redis://localhost:6379/0"}},
-		{[]string{"REDIS_URL=localhost:6379"}, []string{"REDIS_URL is no URL", "redis://localhost:6379/0"}},
+		{[]string{"REDIS_URL=localhost:6379"}, []string{"REDIS_URL is not a URL", "redis://localhost:6379/0"}},
 		{[]string{"-redis", "redis://user:hunter2@localhost:x"}, []string{"-redis", "redis://localhost:6379/0"}},
 	} {
 		code, out, errs := program(t, tt.args...).end(t)
@@ -234,9 +233,8 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// A Redis that is not there stops nobody: the server says so and limits by
-// itself.
-func TestRedisAway(t *testing.T) {
+// Without its Redis the server says so, and limits by itself.
+func TestRedisDown(t *testing.T) {
 	t.Parallel()
 	const want = "Limits are kept in this process until Redis works: redisstore: redis at 127.0.0.1:1 does not answer: connection refused;"
 	p := start(t, "-redis", "redis://user:hunter2@127.0.0.1:1")

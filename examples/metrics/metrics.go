@@ -11,8 +11,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric"
 )
 
-// newMetrics makes the MeterProvider of this process, and the handler by which
-// a Prometheus scrapes it.
+// newMetrics sets the process's MeterProvider, and returns the handler that a Prometheus
+// scrapes.
 func newMetrics() (_ http.Handler, shutdown func(), err error) {
 	registry := prometheus.NewRegistry()
 	reader, err := exporter.New(exporter.WithRegisterer(registry), exporter.WithoutScopeInfo())

@@ -10,8 +10,7 @@ import (
 	"testing"
 )
 
-// exposed is what a scrape has: series with their values, and the labels of
-// each metric with their values.
+// exposed is a scrape: series with values, and each metric's labels with their values.
 type exposed struct {
 	values map[string]float64
 	labels map[string]map[string][]string // by metric, label
@@ -22,7 +21,7 @@ var (
 	pair   = regexp.MustCompile(`([a-z_]+)="([^"]*)"`)
 )
 
-// scraped reads the text of a scrape.
+// scraped parses the text of a scrape.
 func scraped(t *testing.T, text string) exposed {
 	t.Helper()
 	e := exposed{map[string]float64{}, map[string]map[string][]string{}}
@@ -53,8 +52,8 @@ func scraped(t *testing.T, text string) exposed {
 	return e
 }
 
-// query checks one against what a scrape has. It knows the part of PromQL that
-// the dashboard keeps to.
+// query checks a query against a scrape. It knows the part of PromQL that the dashboard
+// uses.
 type query struct {
 	there   exposed
 	metrics []string // that it uses
@@ -75,7 +74,7 @@ var (
 	words        = []string{"sum", "max", "rate", "vector", "histogram_quantile", "or"}
 )
 
-// check returns the metrics that the target uses, and what is wrong with it.
+// check returns the metrics that the target uses, and its mistakes.
 func (e exposed) check(q target) (metrics []string, err error) {
 	c := &query{there: e}
 	rest := window.ReplaceAllStringFunc(q.Expr, c.window)
@@ -107,7 +106,7 @@ func (e exposed) check(q target) (metrics []string, err error) {
 	return c.metrics, errors.Join(c.errs...)
 }
 
-// fail notes a mistake, and what to put in its place.
+// fail records a mistake, and returns a replacement.
 func (c *query) fail(format string, args ...any) string {
 	c.errs = append(c.errs, fmt.Errorf(format, args...))
 	return " "
@@ -170,7 +169,7 @@ func (c *query) brackets(s string) {
 	}
 }
 
-// A query with a mistake is found to have one.
+// check finds mistakes.
 func TestCheck(t *testing.T) {
 	there := exposed{labels: map[string]map[string][]string{"good_total": {"kind": {"a", "b"}}}}
 	for _, good := range []string{

@@ -6,32 +6,26 @@ import (
 	"github.com/labstack/echo/v4"
 
 	ratelimit "github.com/seed-e377111c/ratelimit/adapters/echo"
+	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-func withEcho(a *api, l limiters) http.Handler {
-	get := []string{http.MethodGet, http.MethodHead}
+func withEcho(store gcra.Store) http.Handler {
 	wrap := func(h http.HandlerFunc) echo.HandlerFunc { return echo.WrapHandler(h) }
-
 	e := echo.New()
-	e.Use(ratelimit.From(l.address))
-	e.Match(get, "/healthz", wrap(a.healthz))
-	e.Match(get, "/hello", wrap(a.hello))
-	e.POST("/login", wrap(a.login))
+	e.Use(ratelimit.New(ratelimit.Config{Store: store}, addressPolicies...))
+	e.GET("/healthz", wrap(healthz))
+	e.GET("/hello", wrap(hello))
+	e.POST("/login", wrap(login))
 
-	private := []echo.MiddlewareFunc{a.echoAuthenticated}
-	if l.user != nil {
-		private = append(private, ratelimit.From(l.user))
-	}
-	e.Match(get, "/me", wrap(a.me), private...)
-	e.Match(get, "/report", wrap(a.report), private...)
-
-	e.RouteNotFound("/*", wrap(a.noRoute))
+	private := []echo.MiddlewareFunc{echoAuthenticated, ratelimit.New(ratelimit.Config{Store: store}, userPolicies...)}
+	e.GET("/me", wrap(me), private...)
+	e.GET("/report", wrap(report), private...)
 	return e
 }
 
-func (a *api) echoAuthenticated(next echo.HandlerFunc) echo.HandlerFunc {
+func echoAuthenticated(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		r, ok := a.authenticate(c.Response(), c.Request())
+		r, ok := authenticate(c.Response(), c.Request())
 		if !ok {
 			return nil
 		}

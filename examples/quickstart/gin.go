@@ -6,32 +6,26 @@ import (
 	"github.com/gin-gonic/gin"
 
 	ratelimit "github.com/seed-e377111c/ratelimit/adapters/gin"
+	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-func withGin(a *api, l limiters) http.Handler {
+func withGin(store gcra.Store) http.Handler {
 	gin.SetMode(gin.ReleaseMode)
-	get := []string{http.MethodGet, http.MethodHead}
-
 	router := gin.New()
-	router.Use(ratelimit.From(l.address))
-	router.Match(get, "/healthz", gin.WrapF(a.healthz))
-	router.Match(get, "/hello", gin.WrapF(a.hello))
-	router.POST("/login", gin.WrapF(a.login))
+	router.Use(ratelimit.New(ratelimit.Config{Store: store}, addressPolicies...))
+	router.GET("/healthz", gin.WrapF(healthz))
+	router.GET("/hello", gin.WrapF(hello))
+	router.POST("/login", gin.WrapF(login))
 
-	private := router.Group("/", a.ginAuthenticated)
-	if l.user != nil {
-		private.Use(ratelimit.From(l.user))
-	}
-	private.Match(get, "/me", gin.WrapF(a.me))
-	private.Match(get, "/report", gin.WrapF(a.report))
-
-	router.NoRoute(gin.WrapF(a.noRoute))
+	private := router.Group("/", ginAuthenticated, ratelimit.New(ratelimit.Config{Store: store}, userPolicies...))
+	private.GET("/me", gin.WrapF(me))
+	private.GET("/report", gin.WrapF(report))
 	return router
 }
 
-func (a *api) ginAuthenticated(c *gin.Context) {
+func ginAuthenticated(c *gin.Context) {
 	var ok bool
-	if c.Request, ok = a.authenticate(c.Writer, c.Request); !ok {
+	if c.Request, ok = authenticate(c.Writer, c.Request); !ok {
 		c.Abort()
 	}
 }

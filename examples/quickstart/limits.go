@@ -9,40 +9,18 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// limiters are those of this server. One limiter alone is made with the adapter's
-// own New; these are made here because more than the adapter needs them.
-type limiters struct {
-	address *middleware.Limiter // stands before authentication
-	user    *middleware.Limiter // stands after it; nil if all limits are in one
+// addressPolicies limit addresses, before authentication. Behind a proxy the key
+// is keyfunc.TrustedProxies; RemoteAddr would count the proxy.
+var addressPolicies = []middleware.Policy{
+	{Name: "hello", Key: keyfunc.RemoteAddr, Limit: gcra.PerMinute(10), Routes: []string{"GET /hello"}},
+	{Name: "login", Key: keyfunc.RemoteAddr, Limit: gcra.PerMinute(5), Routes: []string{"POST /login"}},
 }
 
-func newLimiters(cfg middleware.Config) (limiters, error) {
-	address, err := middleware.New(cfg, byAddress()...)
-	if err != nil {
-		return limiters{}, err
-	}
-	user, err := middleware.New(cfg, byUser()...)
-	return limiters{address, user}, err
-}
-
-// byAddress are the limits that stand before authentication. Behind a proxy the
-// key is keyfunc.TrustedProxies: RemoteAddr would count the proxy.
-func byAddress() []middleware.Policy {
-	client := keyfunc.RemoteAddr
-	return []middleware.Policy{
-		{Name: "hello", Key: client, Limit: gcra.PerMinute(10), Routes: []string{"GET /hello"}},
-		{Name: "login", Key: client, Limit: gcra.PerMinute(5), Routes: []string{"POST /login"}},
-	}
-}
-
-// byUser are the limits that stand after authentication: two windows, both of
-// which are charged or neither.
-func byUser() []middleware.Policy {
-	subject := keyfunc.Subject(user)
-	return []middleware.Policy{
-		{Name: "burst", Key: subject, Limit: gcra.PerSecond(5), Cost: cost},
-		{Name: "daily", Key: subject, Limit: gcra.PerDay(100), Cost: cost},
-	}
+// userPolicies limit users, after authentication: both windows are charged, or
+// neither is.
+var userPolicies = []middleware.Policy{
+	{Name: "burst", Key: keyfunc.Subject(userOf), Limit: gcra.PerSecond(5), Cost: cost},
+	{Name: "daily", Key: keyfunc.Subject(userOf), Limit: gcra.PerDay(100), Cost: cost},
 }
 
 func cost(r *http.Request) int {

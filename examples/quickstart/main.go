@@ -1,16 +1,15 @@
-// Quickstart is an API server to try the limiter on, the same with net/http,
-// gin and echo.
+// Quickstart is an API server to try the limiter on, with net/http, gin or echo.
 //
 //	go run ./examples/quickstart
 //
-// It prints curl lines to try. What to copy from is in nethttp.go, gin.go and
-// echo.go (how limits stand around routes and authentication) and in limits.go
-// (who may do how much); the rest is an ordinary server.
+// It prints curl lines to try. Copy from limits.go (the policies) and from
+// nethttp.go, gin.go or echo.go (where the limiters are mounted).
 package main
 
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -22,59 +21,33 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
-	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
 func main() {
-	err := run(os.Args[1:], os.Stdout)
-	if err != nil {
-		for _, err := range each(err) {
-			fmt.Fprintln(os.Stderr, "quickstart:", oneLine(err.Error()))
-		}
+	if err := run(os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "quickstart:", err)
 		os.Exit(1)
 	}
 }
 
-// drainFor is how long requests may take to finish after SIGTERM.
-const drainFor = 10 * time.Second
-
 func run(args []string, out io.Writer) error {
-	s, err := readSettings(args, os.Getenv)
-	if errors.Is(err, errHelp) {
-		_, err = io.WriteString(out, usage)
-		return err
+	s, err := parseFlags(args, out)
+	if errors.Is(err, flag.ErrHelp) {
+		return nil
 	}
 	if err != nil {
 		return err
 	}
-	store, kept, err := openStore(s)
+	store, kept, err := openStore(s.redis)
 	if err != nil {
-		return err
+		return fmt.Errorf("-redis: %w", err)
 	}
 	listener, err := net.Listen("tcp", s.addr)
 	if err != nil {
-		return addrError(s.addr, err)
-	}
-
-	a := &api{key: s.key}
-	cfg := middleware.Config{Store: store, Headers: headers[s.headers]}
-	limits, err := newLimiters(cfg)
-	if s.policies != "" {
-		limits, err = fromFile(cfg, s.policies, a.funcs())
-	}
-	if err != nil {
-		return err
-	}
-	handler := frameworks[s.framework](a, limits)
-	if s.inspect {
-		var page string
-		if handler, page, err = withInspector(handler, limits, listener.Addr()); err != nil {
-			return err
-		}
-		kept += "\nInspector: " + page
+		return fmt.Errorf("-addr: %w; want a free port of this machine, such as 127.0.0.1:8081", err)
 	}
 	server := &http.Server{
-		Handler:           oneSpelling(handler),
+		Handler:           s.framework(store),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      15 * time.Second,
@@ -85,41 +58,49 @@ func run(args []string, out io.Writer) error {
 	defer forget()
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	greet(out, s, listener.Addr(), kept)
-	running, end := context.WithCancel(signaled)
-	defer end()
-	if s.policies != "" {
-		go follow(running, terminal{out, end}, s.policies, a.funcs(), limits.address)
-	}
+	fmt.Fprintf(out, greeting, listener.Addr(), kept)
 
 	select {
 	case err := <-served:
 		return err
-	case <-running.Done():
+	case <-signaled.Done():
 	}
 	forget() // a second signal ends the process at once
-	fmt.Fprintf(out, "Draining: requests under way have %v to finish.\n", drainFor)
-	ctx, cancel := context.WithTimeout(context.Background(), drainFor)
+	fmt.Fprintln(out, "Finishing requests for up to 10 s.")
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	if err := server.Shutdown(ctx); err != nil {
-		return fmt.Errorf("requests were still under way after %v", drainFor)
-	}
-	return nil
+	return server.Shutdown(ctx)
 }
 
-// openStore opens the store that is asked for and says in a line where the
-// limits are kept. A Redis that is away is no error: until it is there, this
-// server limits by itself.
-func openStore(s settings) (store gcra.Store, kept string, err error) {
-	if s.redisURL == "" {
-		return gcra.NewMemory(), "Limits are kept in this process (embedded store); -redis or REDIS_URL shares them between servers.", nil
+// openStore opens the store and says where the limits are kept. A Redis that
+// does not answer is no error: until it does, this server limits by itself.
+func openStore(redisURL string) (store gcra.Store, kept string, err error) {
+	if redisURL == "" {
+		return gcra.NewMemory(), "in this process; -redis shares them between servers", nil
 	}
-	redis, err := redisstore.Open(s.redisURL)
+	redis, err := redisstore.Open(redisURL)
 	if err != nil {
-		return nil, "", redisError(s)
+		return nil, "", err
 	}
 	if err := redis.Ping(context.Background()); err != nil {
-		return redis, "Limits are kept in this process until Redis works: " + oneLine(err.Error()) + ".", nil
+		return redis, "in this process until Redis works: " + err.Error(), nil
 	}
-	return redis, fmt.Sprintf("Limits are kept in Redis at %s.", oneLine(withoutUser(s.redisURL))), nil
+	return redis, "in Redis", nil
 }
+
+const greeting = `Quickstart listens on http://%[1]s
+Limits are kept %[2]s.
+
+10 a minute for each address. The 11th request gets 429 and a Retry-After:
+
+  for i in $(seq 11); do curl -s -o /dev/null -w '%%{http_code}\n' http://%[1]s/hello; done
+  curl -i http://%[1]s/hello
+
+5 a second and 100 a day for each user. A report costs 3, so the second at once gets 429:
+
+  TOKEN=$(curl -s -d user=alice http://%[1]s/login)
+  curl -i -H "Authorization: Bearer $TOKEN" http://%[1]s/me
+  for i in 1 2; do curl -i -H "Authorization: Bearer $TOKEN" http://%[1]s/report; done
+
+Ctrl-C ends it.
+`

@@ -17,10 +17,10 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Colours that colour-blind readers can tell apart, too (Okabe and Ito).
+// Colours for all kinds of colour vision (Okabe and Ito).
 var (
 	inkRequests = color.RGBA{R: 0x56, G: 0xb4, B: 0xe9, A: 0xff}
-	inkRefused  = color.RGBA{R: 0xd5, G: 0x5e, A: 0xff}
+	inkDenied   = color.RGBA{R: 0xd5, G: 0x5e, A: 0xff}
 	inkPolicies = []color.Color{
 		color.RGBA{G: 0x72, B: 0xb2, A: 0xff},
 		color.RGBA{G: 0x9e, B: 0x73, A: 0xff},
@@ -30,7 +30,7 @@ var (
 	}
 )
 
-// saveCharts writes replay.png and replay.svg into the directory and says so.
+// saveCharts writes replay.png and replay.svg into the directory, and prints their names.
 func saveCharts(w io.Writer, dir string, p *player, zone *time.Location) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("-out: %w", err)
@@ -46,8 +46,8 @@ func saveCharts(w io.Writer, dir string, p *player, zone *time.Location) error {
 	return nil
 }
 
-// saveChart draws two panels over time: all requests and what was refused of
-// them, and what each policy would have refused.
+// saveChart draws two panels over time: all requests and the denied ones, and the denials
+// of each policy.
 func saveChart(name, format string, p *player, zone *time.Location) (err error) {
 	plot.DefaultFont.Variant = "Sans"
 	unit := p.timeline.unit()
@@ -55,17 +55,17 @@ func saveChart(name, format string, p *player, zone *time.Location) (err error) 
 	if err != nil {
 		return err
 	}
-	shown := p.refusing()
-	refusals, err := refusalsPanel(p, shown, unit)
+	shown := p.denying()
+	denials, err := denialsPanel(p, shown, unit)
 	if err != nil {
 		return err
 	}
 	start := time.UnixMicro(p.timeline.start).In(zone)
-	p.timeline.dress(traffic, start, 2)
-	p.timeline.dress(refusals, start, len(shown))
-	refusals.X.Label.Padding = vg.Points(4)
-	refusals.X.Label.Text = days(start, time.UnixMicro(p.timeline.last).In(zone))
-	panels := [][]*plot.Plot{{traffic}, {refusals}}
+	p.timeline.style(traffic, start, 2)
+	p.timeline.style(denials, start, len(shown))
+	denials.X.Label.Padding = vg.Points(4)
+	denials.X.Label.Text = days(start, time.UnixMicro(p.timeline.last).In(zone))
+	panels := [][]*plot.Plot{{traffic}, {denials}}
 
 	canvas, err := draw.NewFormattedCanvas(10*vg.Inch, 6.5*vg.Inch, format)
 	if err != nil {
@@ -90,7 +90,7 @@ func saveChart(name, format string, p *player, zone *time.Location) (err error) 
 	return err
 }
 
-// days are those from start to end.
+// days returns the days from start to end.
 func days(start, end time.Time) string {
 	const day = "2 January 2006"
 	text := start.Format(day)
@@ -100,13 +100,13 @@ func days(start, end time.Time) string {
 	return text + start.Format(", -0700")
 }
 
-// unit is a unit of time that makes the rates easy to read.
+// unit is a unit of time that makes rates easy to read.
 type unit struct {
 	name    string // "a second"
 	seconds float64
 }
 
-// unit is none that is longer than the log, in which nobody has seen so many.
+// unit returns the shortest unit with readable rates, and none longer than the log.
 func (t *timeline) unit() unit {
 	busiest := int64(0)
 	for _, n := range t.lines[lineRequests] {
@@ -121,7 +121,7 @@ func (t *timeline) unit() unit {
 
 func trafficPanel(p *player, u unit) (*plot.Plot, error) {
 	panel := plot.New()
-	panel.Title.Text = fmt.Sprintf("%s, %s refused", many(p.requests, "request"), part(p.refused, p.requests))
+	panel.Title.Text = fmt.Sprintf("%s, %s denied", plural(p.requests, "request"), withPercent(p.denied, p.requests))
 	panel.Y.Label.Text = "requests " + u.name
 	panel.Add(grid())
 	for _, area := range []struct {
@@ -130,7 +130,7 @@ func trafficPanel(p *player, u unit) (*plot.Plot, error) {
 		ink  color.Color
 	}{
 		{"all", lineRequests, inkRequests},
-		{"refused", lineRefused, inkRefused},
+		{"denied", lineDenied, inkDenied},
 	} {
 		points := p.timeline.points(area.line, u)
 		corners := append(plotter.XYs{{X: points[0].X}}, points...)
@@ -147,24 +147,24 @@ func trafficPanel(p *player, u unit) (*plot.Plot, error) {
 	return panel, nil
 }
 
-// refusing are the policies that refuse something, most first.
-func (p *player) refusing() []*tally {
-	list := slices.DeleteFunc(slices.Clone(p.tallies), func(t *tally) bool { return t.refused == 0 })
-	slices.SortStableFunc(list, func(a, b *tally) int { return cmp.Compare(b.refused, a.refused) })
+// denying returns the policies that deny something, those that deny most first.
+func (p *player) denying() []*tally {
+	list := slices.DeleteFunc(slices.Clone(p.tallies), func(t *tally) bool { return t.denied == 0 })
+	slices.SortStableFunc(list, func(a, b *tally) int { return cmp.Compare(b.denied, a.denied) })
 	return list
 }
 
-func refusalsPanel(p *player, shown []*tally, u unit) (*plot.Plot, error) {
+func denialsPanel(p *player, shown []*tally, u unit) (*plot.Plot, error) {
 	panel := plot.New()
-	panel.Title.Text = "refusals by policy"
-	panel.Y.Label.Text = "refusals " + u.name
+	panel.Title.Text = "denials by policy"
+	panel.Y.Label.Text = "denials " + u.name
 	panel.Add(grid())
 	if len(shown) == 0 {
-		panel.Title.Text = "no policy refuses anything"
+		panel.Title.Text = "no policy denies anything"
 	}
 	if len(shown) > len(inkPolicies) {
 		shown = shown[:len(inkPolicies)]
-		panel.Title.Text += fmt.Sprintf(", of the %d that refuse most", len(shown))
+		panel.Title.Text += fmt.Sprintf(", of the %d that deny most", len(shown))
 	}
 	for i, t := range shown {
 		line, err := plotter.NewLine(p.timeline.points(t.line, u))
@@ -178,12 +178,12 @@ func refusalsPanel(p *player, shown []*tally, u unit) (*plot.Plot, error) {
 			name += " (shadow)"
 		}
 		panel.Add(line)
-		panel.Legend.Add(fmt.Sprintf("%s, %s", name, grouped(t.refused)), line)
+		panel.Legend.Add(fmt.Sprintf("%s, %s", name, grouped(t.denied)), line)
 	}
 	return panel, nil
 }
 
-// shortened is a name that fits into a legend. Long names differ at their ends.
+// shortened returns a name that fits into a legend. Long names often differ at their ends.
 func shortened(name string) string {
 	const most = 30
 	if len(name) <= most { // printable ASCII, see middleware.Policy
@@ -199,7 +199,7 @@ func grid() *plotter.Grid {
 	return g
 }
 
-// points is the outline of a line, with a step for each of time.
+// points returns the outline of a line, in steps.
 func (t *timeline) points(line int, u unit) plotter.XYs {
 	points := make(plotter.XYs, 0, 2*t.used)
 	for _, s := range t.spans(line) {
@@ -209,8 +209,8 @@ func (t *timeline) points(line int, u unit) plotter.XYs {
 	return points
 }
 
-// dress gives a panel what all have in common, and room for its legend.
-func (t *timeline) dress(panel *plot.Plot, start time.Time, names int) {
+// style sets what all panels have in common, and makes room for the legend.
+func (t *timeline) style(panel *plot.Plot, start time.Time, names int) {
 	panel.Title.TextStyle.Font.Size = vg.Points(12)
 	panel.Title.Padding = vg.Points(6)
 	panel.BackgroundColor = color.White
@@ -226,7 +226,7 @@ func (t *timeline) dress(panel *plot.Plot, start time.Time, names int) {
 	panel.Legend.XOffs, panel.Legend.YOffs = -vg.Points(8), -vg.Points(4)
 }
 
-// clockTicks marks round times of the day.
+// clockTicks marks round times of day.
 type clockTicks struct{ start time.Time }
 
 func (c clockTicks) Ticks(from, to float64) (ticks []plot.Tick) {
@@ -256,7 +256,7 @@ func (c clockTicks) Ticks(from, to float64) (ticks []plot.Tick) {
 	return ticks
 }
 
-// wholeTicks marks an axis at about five round whole numbers.
+// wholeTicks marks about five round whole numbers.
 type wholeTicks struct{}
 
 func (wholeTicks) Ticks(from, to float64) (ticks []plot.Tick) {

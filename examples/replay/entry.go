@@ -13,27 +13,26 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// entry is a request as a line of a log tells of it.
+// entry is a request of a log.
 type entry struct {
 	at     int64  // microseconds since 1970
-	client string // its address, with or without a port
-	user   string // "" for nobody
+	client string // address, with or without a port
+	user   string // "" for none
 	plan   string // "" for none
 	method string
 	host   string
 	url    *url.URL
 }
 
-// parser reads lines. It remembers the last time that it read, as the next
-// line's is mostly the same.
+// parser parses lines. It caches the last time, as the next line's is mostly the same.
 type parser struct {
 	fields *fields
 	json   jsonLine
-	clock  clockText
+	clock  timestamps
 }
 
-// parse reads a line in Common or Combined log format or a JSON object. What
-// the entry holds is its own: the line may be overwritten.
+// parse parses a line in Common or Combined log format or a JSON object. The entry does not
+// refer to the line, which may be overwritten.
 func (p *parser) parse(line []byte) (entry, error) {
 	if line[0] == '{' {
 		return p.object(line)
@@ -41,15 +40,15 @@ func (p *parser) parse(line []byte) (entry, error) {
 	return p.common(line)
 }
 
-// common reads a line in Common log format, or one that goes on after that, as
-// Combined does:
+// common parses a line in Common log format, or one that continues after it, as Combined
+// does:
 //
 //	192.0.2.7 - alice [20/Nov/2026:13:55:36 +0000] "GET /hello HTTP/1.1" 200 18
 //
-// The virtual host may stand before it, as in Apache's vhost_combined.
+// The virtual host may be in front, as in Apache's vhost_combined.
 func (p *parser) common(line []byte) (e entry, err error) {
 	client, rest, _ := bytes.Cut(line, []byte(" "))
-	ident, rest, _ := bytes.Cut(rest, []byte(" ")) // of identd, which nobody asks
+	ident, rest, _ := bytes.Cut(rest, []byte(" ")) // of identd, always "-"
 	if (isAddr(ident) || string(ident) == unixClient) && !isAddr(client) {
 		if !isHost(client) {
 			if _, err := prefixOf(line); err != nil {
@@ -62,7 +61,7 @@ func (p *parser) common(line []byte) (e entry, err error) {
 	}
 	user, when, rest := cutTime(rest)
 	if when == nil {
-		return e, foreign(line)
+		return e, unsupportedFormat(line)
 	}
 	if err := checkPrefix(line, client, ident, user); err != nil {
 		return e, err
@@ -72,7 +71,7 @@ func (p *parser) common(line []byte) (e entry, err error) {
 	}
 	request, ok := quoted(rest)
 	if !ok {
-		return e, errors.New("no quote behind the request")
+		return e, errors.New("no quote after the request")
 	}
 	if err := e.setRequest(request); err != nil {
 		return e, err
@@ -93,9 +92,8 @@ func isAddr(word []byte) bool {
 	return err == nil
 }
 
-// cutTime takes apart what is before, in and behind the brackets with the time
-// and the quote that opens the request. A user's name may hold anything, such
-// as blanks and brackets.
+// cutTime splits a line around the brackets with the time and the quote that opens the
+// request. The user before may contain anything, also spaces and brackets.
 func cutTime(s []byte) (before, when, behind []byte) {
 	for from := 0; ; {
 		i := bytes.Index(s[from:], []byte(" ["))
@@ -111,8 +109,8 @@ func cutTime(s []byte) (before, when, behind []byte) {
 	}
 }
 
-// quoted is what comes before the closing quote, unescaped as Apache and nginx
-// escape: \" \\ \xhh, and \n and the like.
+// quoted returns the text before the closing quote, without the escapes of Apache and
+// nginx: \" \\ \xhh, and \n and the like.
 func quoted(s []byte) (text []byte, ok bool) {
 	escaped := false
 	for i := 0; i < len(s); i++ {
@@ -161,8 +159,7 @@ func unescape(s []byte) []byte {
 
 func hex(c byte) int { return strings.IndexByte("0123456789abcdef", c|0x20) }
 
-// setRequest reads a request line, "GET /hello?x=1 HTTP/1.1". The protocol may
-// be missing.
+// setRequest parses a request line, "GET /hello?x=1 HTTP/1.1". The protocol may be missing.
 func (e *entry) setRequest(line []byte) error {
 	method, target, ok := bytes.Cut(line, []byte(" "))
 	if !ok {
@@ -174,7 +171,7 @@ func (e *entry) setRequest(line []byte) error {
 	return e.setTarget(method, string(target))
 }
 
-// setTarget reads method and target as net/http's server does.
+// setTarget parses method and target as net/http's server does.
 func (e *entry) setTarget(method []byte, target string) (err error) {
 	if e.method = methodName(method); e.method == "" {
 		return fmt.Errorf("the method is %q; want one such as GET", clip(method))
@@ -195,8 +192,8 @@ func (e *entry) setTarget(method []byte, target string) (err error) {
 	return nil
 }
 
-// methodName is the method as a string, which costs nothing for the usual ones,
-// or "" if it is none.
+// methodName returns the method, without an allocation for the usual ones, or "" if it is
+// not valid.
 func methodName(method []byte) string {
 	switch string(method) {
 	case http.MethodGet:
@@ -220,7 +217,7 @@ func methodName(method []byte) string {
 	return ""
 }
 
-// clip bounds what a message repeats of its input.
+// clip bounds the input that a message repeats.
 func clip[S ~string | ~[]byte](s S) string {
 	const most = 80
 	if len(s) > most {
@@ -229,7 +226,7 @@ func clip[S ~string | ~[]byte](s S) string {
 	return string(s)
 }
 
-// plain is s without what could do something to a terminal.
+// plain returns s without characters that control a terminal.
 func plain(s string) string {
 	return strings.Map(func(c rune) rune {
 		if unicode.IsPrint(c) {

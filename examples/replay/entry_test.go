@@ -41,7 +41,7 @@ func TestParse(t *testing.T) {
 		{`_ 192.0.2.7 - - ` + at + ` "GET http://api.example.com/x HTTP/1.1" 200 18`, "192.0.2.7 - GET api.example.com http://api.example.com/x"},
 		{`192.0.2.7 192.0.2.8 bob ` + at + ` "GET / HTTP/1.1" 200 18`, "192.0.2.7 bob GET /"},
 		{`host.example - - ` + at + ` "GET / HTTP/1.1" 200 18`, "host.example - GET /"},
-		// What a client can put into a log
+		// What clients can put into a log
 		{`192.0.2.7 - a b [c] ` + at + ` "GET / HTTP/1.1" 200 18`, "192.0.2.7 a b [c] GET /"},
 		{`192.0.2.7 - x [99/Nov/2026:13:55:36 +0000 ` + at + ` "GET / HTTP/1.1" 200 18`, "192.0.2.7 x [99/Nov/2026:13:55:36 +0000 GET /"},
 		{`192.0.2.7 - - ` + at + ` "GET /a\"b\\c\x7e HTTP/1.1" 200 18`, `192.0.2.7 - GET /a%22b%5Cc~`},
@@ -79,8 +79,8 @@ func described(e *entry) string {
 	return strings.Join(strings.Fields(strings.Join(words, " ")), " ")
 }
 
-// The URL is the one that net/http's server would have made of the request.
-func TestTargetIsTheServers(t *testing.T) {
+// The URL is the one that net/http's server makes of the request.
+func TestTargetAsServer(t *testing.T) {
 	for _, target := range []string{"/", "/a%2Fb?c=%2F", "//a", "/a;b", "/./a/../b", "*", "http://h.example/x", "/%zz", "x", "/a?b?c#d"} {
 		var e entry
 		err := e.setTarget([]byte("GET"), target)
@@ -101,16 +101,16 @@ func TestParseMistakes(t *testing.T) {
 		{`192.0.2.7 - - ` + at + ` 200 18`, "no [20/Nov"},
 		{`192.0.2.7 - - [31/Feb/2026:13:55:36 +0000] "GET / HTTP/1.1" 200 18`, `the time is "31/Feb/2026:13:55:36 +0000"; want one such as`},
 		{`192.0.2.7 - - [01/Jan/1970:00:00:00 +0000] "GET / HTTP/1.1" 200 18`, `in the year 1970; want 2000 to 2099`},
-		{`192.0.2.7 - - ` + at + ` "GET / HTTP/1.1`, "no quote behind the request"},
-		{`192.0.2.7 - - ` + at + ` "GET / HTTP/1.1\"`, "no quote behind the request"},
+		{`192.0.2.7 - - ` + at + ` "GET / HTTP/1.1`, "no quote after the request"},
+		{`192.0.2.7 - - ` + at + ` "GET / HTTP/1.1\"`, "no quote after the request"},
 		{`192.0.2.7 - - ` + at + ` "-" 408 0`, `the request is "-"; want one such as "GET /hello HTTP/1.1"`},
 		{`192.0.2.7 - - ` + at + ` "\x16\x03\x01" 400 0`, `the request is "\x16\x03\x01"`},
 		{`192.0.2.7 - - ` + at + ` "\x16 / HTTP/1.1" 400 0`, `the method is "\x16"`},
 		{`192.0.2.7 - - ` + at + ` "GET hello HTTP/1.1" 400 0`, `the path is "hello"`},
-		{`[GIN] 2026/11/20 - 13:55:36 | 200 |     1.2ms |   192.0.2.7 | GET      "/hello"`, "gin's own format, whose times have no zone; -h shows"},
+		{`[GIN] 2026/11/20 - 13:55:36 | 200 |     1.2ms |   192.0.2.7 | GET      "/hello"`, "gin's default format, whose times have no zone; -h shows"},
 		{`{`, "not JSON"},
 		{`{"time":}`, "not JSON"},
-		{`{"time":1} {"time":2}`, "not JSON: more behind the object"},
+		{`{"time":1} {"time":2}`, "not JSON: text after the object"},
 		{`{"client":"192.0.2.7"}`, "no field time or ts or"},
 		{`{"time":true,"client":"192.0.2.7"}`, "no field time or"},
 		{`{"time":"yesterday","client":"192.0.2.7"}`, `the time is "yesterday"`},
@@ -164,7 +164,7 @@ func TestParseTime(t *testing.T) {
 		{"2026-11-20", ""},
 		{"2100-01-01T00:00:00Z", ""},
 	} {
-		var clock clockText
+		var clock timestamps
 		micros, err := clock.read([]byte(c.text))
 		got := ""
 		if err == nil {
@@ -176,8 +176,8 @@ func TestParseTime(t *testing.T) {
 	}
 }
 
-// FuzzParse looks for lines that bring the parser down, and for entries that
-// cannot be a request.
+// FuzzParse looks for lines that crash the parser, and for entries that are not valid
+// requests.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`192.0.2.7 - a ` + at + ` "GET /a\"\x41 HTTP/1.1" 200 18`))
 	f.Add([]byte(`{"time":"2026-11-20T13:55:36Z","client":"192.0.2.7","request":{"method":"GET","uri":"/"}}`))
@@ -211,7 +211,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// gin writes lines that can be read with the formatter that -h shows.
+// gin's lines are readable with the formatter that -h shows.
 func TestParseGin(t *testing.T) {
 	var log bytes.Buffer
 	formatter := func(p gin.LogFormatterParams) string {

@@ -10,24 +10,24 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// The fields of a JSON line that count.
+// The fields of a JSON line.
 const (
 	fieldTime = iota
 	fieldClient
 	fieldUser
 	fieldPlan
-	fieldRequest // a whole request line; method and path go before it
+	fieldRequest // a request line, used if there is no method and path
 	fieldMethod
 	fieldPath
 	fieldHost
 	fieldsCount
 )
 
-// fields says how the fields are called in a log.
+// fields are the names of the fields in a log.
 type fields struct {
 	names [fieldsCount]string   // comma-separated, the best first
 	known map[string]namedField // by path: "time", "request.uri"
-	inner map[string]bool       // the objects that hold some: "request"
+	inner map[string]bool       // objects that contain fields: "request"
 }
 
 type namedField struct{ field, rank int }
@@ -45,7 +45,7 @@ func newFields() *fields {
 	}}
 }
 
-// prepare makes the names ready for lookups.
+// prepare builds the maps for look-ups.
 func (f *fields) prepare() {
 	f.known, f.inner = map[string]namedField{}, map[string]bool{}
 	for field, names := range f.names {
@@ -64,21 +64,21 @@ func (f *fields) prepare() {
 	}
 }
 
-// jsonLine reads an object.
+// jsonLine reads a JSON object.
 type jsonLine struct {
 	input   bytes.Reader
 	decoder jsontext.Decoder
 	path    []byte
 	values  [fieldsCount]jsonValue
-	spare   []byte // for a time that may be better than the one in values
+	spare   []byte // buffer for the next value
 }
 
 type jsonValue struct {
 	text []byte
-	rank int // of the name; -1: there is none
+	rank int // of its name; -1 for no value
 }
 
-// object reads a line that is a JSON object.
+// object parses a line that is a JSON object.
 func (p *parser) object(line []byte) (e entry, err error) {
 	if err := p.json.scan(p.fields, line); err != nil {
 		return e, fmt.Errorf("not JSON: %w", err)
@@ -90,7 +90,7 @@ func (p *parser) object(line []byte) (e entry, err error) {
 		return nil
 	}
 	missing := func(field int) error {
-		if err := dockerFile(line); err != nil {
+		if err := dockerJSONFile(line); err != nil {
 			return err
 		}
 		return fmt.Errorf("no field %s", strings.ReplaceAll(p.fields.names[field], ",", " or "))
@@ -107,7 +107,7 @@ func (p *parser) object(line []byte) (e entry, err error) {
 		return e, missing(fieldClient)
 	}
 	e.client, e.user, e.plan, e.host = string(client), string(value(fieldUser)), string(value(fieldPlan)), string(value(fieldHost))
-	if e.user == "-" { // as nginx says it
+	if e.user == "-" { // nginx's word for no user
 		e.user = ""
 	}
 	method, path, request := value(fieldMethod), value(fieldPath), value(fieldRequest)
@@ -123,10 +123,10 @@ func (p *parser) object(line []byte) (e entry, err error) {
 	}
 }
 
-// lenient lets a line have bytes of another encoding: only its values count.
+// lenient allows other encodings, also outside the fields.
 var lenient = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
 
-// scan finds the values of the fields that count.
+// scan reads the values of the fields.
 func (j *jsonLine) scan(f *fields, line []byte) error {
 	for i := range j.values {
 		j.values[i].rank = -1
@@ -138,7 +138,7 @@ func (j *jsonLine) scan(f *fields, line []byte) error {
 		return err
 	}
 	if _, err := j.decoder.ReadToken(); !errors.Is(err, io.EOF) {
-		return errors.New("more behind the object; want one object a line")
+		return errors.New("text after the object; want one object a line")
 	}
 	return nil
 }
@@ -157,7 +157,7 @@ func (j *jsonLine) object(f *fields) error {
 		if parent > 0 {
 			j.path = append(j.path, '.')
 		}
-		j.path, _ = jsontext.AppendUnquote(j.path, name) // has been read, so at worst some bytes are U+FFFD
+		j.path, _ = jsontext.AppendUnquote(j.path, name) // valid JSON; invalid UTF-8 becomes U+FFFD
 		if err := j.value(f); err != nil {
 			return err
 		}
@@ -178,8 +178,8 @@ func (j *jsonLine) value(f *fields) error {
 		return j.decoder.SkipValue()
 	}
 	v := &j.values[named.field]
-	contest := v.rank >= 0 && named.field == fieldTime
-	if v.rank >= 0 && v.rank < named.rank && !contest {
+	secondTime := v.rank >= 0 && named.field == fieldTime
+	if v.rank >= 0 && v.rank < named.rank && !secondTime {
 		return j.decoder.SkipValue()
 	}
 	raw, err := j.decoder.ReadValue()
@@ -192,8 +192,8 @@ func (j *jsonLine) value(f *fields) error {
 	} else {
 		text, _ = jsontext.AppendUnquote(text, raw)
 	}
-	if contest {
-		was, is := fineness(v.text), fineness(text)
+	if secondTime {
+		was, is := precision(v.text), precision(text)
 		if is < was || is == was && v.rank < named.rank {
 			j.spare = text
 			return nil

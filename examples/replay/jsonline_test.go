@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Of several times in a line the finest counts: Traefik's time is the end of the
-// request in whole seconds, nginx has its milliseconds in msec alone.
-func TestRunReadsTheFinestTime(t *testing.T) {
+// The most precise time of a line counts. Traefik has the end of the request in whole
+// seconds, nginx has milliseconds only in msec.
+func TestRunMostPreciseTime(t *testing.T) {
 	start := time.Date(2026, 11, 21, 22, 49, 2, 300_000, time.UTC)
 	for name, line := range map[string]func(time.Time) string{
 		"Traefik": func(at time.Time) string {
@@ -38,7 +38,7 @@ func TestRunReadsTheFinestTime(t *testing.T) {
 		if err := run(t.Context(), []string{"-policies", files[0], files[1]}, nil, &out, io.Discard); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		for _, want := range []string{"40 requests in 40 lines", "  refused       0\n"} {
+		for _, want := range []string{"40 requests in 40 lines", "  denied        0\n"} {
 			if !strings.Contains(out.String(), want) {
 				t.Errorf("%s: got\n%s\nwant %q", name, &out, want)
 			}

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// Memory does not grow with the log. RATELIMIT_REPLAY_LINES=5000000 is the whole
-// promise: five million lines of 200,000 clients in 200 MB.
+// Memory does not grow with the log. RATELIMIT_REPLAY_LINES=5000000 tests the full promise:
+// five million lines of 200,000 clients in 200 MB.
 func TestMemory(t *testing.T) {
 	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
 		t.Skip("the race detector takes memory of its own")
@@ -41,7 +41,7 @@ func TestMemory(t *testing.T) {
 		t.Fatalf("%v: %s", err, &stderr)
 	}
 	took := time.Since(start)
-	if want := many(int64(lines), "request") + " in "; !strings.HasPrefix(out.String(), want) {
+	if want := plural(int64(lines), "request") + " in "; !strings.HasPrefix(out.String(), want) {
 		t.Errorf("got\n%s\nwant %s", &out, want)
 	}
 	used := cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss / 1024

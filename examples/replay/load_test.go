@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// writeLoad writes a day of so many lines, of so many clients and users, some of
-// whom come far more often than others.
+// writeLoad writes a day of lines, clients and users, of which some are far more frequent
+// than others.
 func writeLoad(w io.Writer, lines, subjects int) error {
 	chance := rand.New(rand.NewPCG(3, 4))
 	often := rand.NewZipf(chance, 1.1, 50, uint64(subjects-1))

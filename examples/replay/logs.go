@@ -10,40 +10,38 @@ import (
 )
 
 const (
-	mostFiles = 100 // each has buffers
-	mostShown = 3   // lines that could not be read
-	batchSize = 512
+	maxFiles    = 100 // each has buffers
+	maxExamples = 3   // lines that could not be read
+	batchSize   = 512
 )
 
-// logs reads several logs as one, beside the one who plays them. What comes
-// next is the earliest of the entries that are next in each log, so that the
-// files of a rotated log may be given in any order, and those of several servers
-// together. Within a file the order is that of its lines.
+// logs reads several logs as one, in a goroutine of its own. The next entry is the earliest
+// of the logs' next entries, so files of a rotated log, or of several servers, may be given
+// in any order. Entries of one file stay in order.
 type logs struct {
 	batches chan batch
-	free    chan []entry // batches that have been played, to be filled again
+	free    chan []entry // played batches, for reuse
 	heads   heads
-	seen    seen
+	stats   logStats
 }
 
-// batch is some entries, and what had been seen when they were read.
+// batch is some entries, and the statistics when they were read.
 type batch struct {
 	entries []entry
-	seen    seen
+	stats   logStats
 }
 
-// seen is what the logs have been found to hold.
-type seen struct {
+// logStats are statistics of the lines read.
+type logStats struct {
 	lines     int64          // that are not empty
 	malformed int64          // of these, no entries
-	shown     []string       // the first few of them, with place and cause
+	examples  []string       // the first few of them, with place and cause
 	zone      *time.Location // of the first entry
-	fine      bool           // some times are not whole seconds
+	subSecond bool           // some times are not whole seconds
 	err       error          // files that could not be read to their end
 }
 
-// read starts to read the sources, in the end closes them, and then the
-// channel of batches.
+// read starts to read the sources. At the end it closes them and the channel of batches.
 func read(ctx context.Context, sources []*source) *logs {
 	l := &logs{batches: make(chan batch, 4), free: make(chan []entry, 4)}
 	go l.run(ctx, sources)
@@ -60,17 +58,17 @@ func (l *logs) run(ctx context.Context, sources []*source) {
 	}
 	heap.Init(&l.heads)
 	if len(l.heads) > 0 {
-		l.seen.zone = l.heads[0].source.clock.zone
+		l.stats.zone = l.heads[0].source.clock.zone
 	}
-	entries := l.room()
+	entries := l.newBatch()
 	for len(l.heads) > 0 {
 		first := &l.heads[0]
 		entries = append(entries, first.entry)
-		if len(entries) == cap(entries) || first.source.dry() {
+		if len(entries) == cap(entries) || first.source.mayBlock() {
 			if !l.send(ctx, entries) {
 				return
 			}
-			entries = l.room()
+			entries = l.newBatch()
 		}
 		if e, ok := l.next(first.source); ok {
 			first.entry = e
@@ -82,7 +80,7 @@ func (l *logs) run(ctx context.Context, sources []*source) {
 	l.send(ctx, entries)
 }
 
-func (l *logs) room() []entry {
+func (l *logs) newBatch() []entry {
 	select {
 	case entries := <-l.free:
 		return entries[:0]
@@ -96,16 +94,16 @@ func (l *logs) send(ctx context.Context, entries []entry) bool {
 		return false
 	}
 	select {
-	case l.batches <- batch{entries, l.seen}:
+	case l.batches <- batch{entries, l.stats}:
 		return true
 	case <-ctx.Done():
 		return false
 	}
 }
 
-// take is the next batch, if there is one. Once the context has ended that is
-// what has been read already.
-func (l *logs) take(ctx context.Context) (b batch, ok bool) {
+// nextBatch returns the next batch. After the end of the context it returns batches that
+// have been read already.
+func (l *logs) nextBatch(ctx context.Context) (b batch, ok bool) {
 	select {
 	case b, ok = <-l.batches:
 		return b, ok
@@ -118,40 +116,40 @@ func (l *logs) take(ctx context.Context) (b batch, ok bool) {
 	return b, ok
 }
 
-// done gives a batch back.
-func (l *logs) done(b batch) {
+// release returns a batch for reuse.
+func (l *logs) release(b batch) {
 	select {
 	case l.free <- b.entries:
 	default:
 	}
 }
 
-// next is the next entry of a source, past lines that are none.
+// next returns the next entry of a source, and skips lines that are none.
 func (l *logs) next(s *source) (entry, bool) {
 	for {
 		e, err := s.next()
-		var mistake *lineError
+		var badLine *lineError
 		switch {
 		case err == nil:
-			l.seen.lines++
-			l.seen.fine = l.seen.fine || s.clock.fine
+			l.stats.lines++
+			l.stats.subSecond = l.stats.subSecond || s.clock.subSecond
 			return e, true
-		case errors.As(err, &mistake):
-			l.seen.lines++
-			l.seen.malformed++
-			if len(l.seen.shown) < mostShown {
-				l.seen.shown = append(l.seen.shown, fmt.Sprintf("%s:%d: %v\n    %s", s.name, s.line, mistake, plain(mistake.text)))
+		case errors.As(err, &badLine):
+			l.stats.lines++
+			l.stats.malformed++
+			if len(l.stats.examples) < maxExamples {
+				l.stats.examples = append(l.stats.examples, fmt.Sprintf("%s:%d: %v\n    %s", s.name, s.line, badLine, plain(badLine.text)))
 			}
 		default:
 			if !errors.Is(err, io.EOF) {
-				l.seen.err = errors.Join(l.seen.err, err)
+				l.stats.err = errors.Join(l.stats.err, err)
 			}
 			return entry{}, false
 		}
 	}
 }
 
-// heads are the next entries, the earliest first.
+// heads is a heap of next entries, the earliest first.
 type heads []head
 
 type head struct {

@@ -1,11 +1,14 @@
-// Replay answers "what would these policies have done to yesterday's traffic?":
-// it sends the requests of an access log through the middleware, on the log's
-// own clock, and prints for each policy what it would have refused, to whom, and
-// what limit would fit.
+// Replay shows what policies would have done to the requests of an access log: it sends
+// them through the middleware on the log's own clock, and prints for each policy what it
+// would have denied, to whom, and which limits would fit.
 //
 //	go run ./examples/replay -h
 //
-// It takes less than 200 MB, whatever the length of the log.
+// Where to change what: source.go, logs.go, entry.go, jsonline.go, timestamp.go and
+// prefix.go read logs; settings.go and funcs.go read flags and policies; player.go
+// decides; meter.go, top.go and timeline.go count; report.go and chart.go print.
+//
+// It takes less than 200 MB for logs of any length.
 package main
 
 import (
@@ -20,12 +23,12 @@ import (
 )
 
 func main() {
-	// Most of what is kept has no pointers and costs the collector nothing, so it
-	// may come more often than it would.
+	// Most of the memory has no pointers and costs the collector nothing, so it may
+	// run more often.
 	debug.SetGCPercent(50)
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends it at once
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
 	err := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	if errors.Is(err, flag.ErrHelp) {
 		printUsage(os.Stdout)
@@ -35,13 +38,13 @@ func main() {
 	}
 }
 
-// run replays until the logs or the context end, and prints what there is then.
+// run replays until the logs or the context end, and prints the report.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	s, err := readSettings(args)
 	if err != nil {
 		return err
 	}
-	p, err := newPlayer(s.policies, s.words)
+	p, err := newPlayer(s.policies, s.funcs)
 	if err != nil {
 		return err
 	}
@@ -50,16 +53,16 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if err != nil {
 		return err
 	}
-	seen, stopped := p.playAll(ctx, sources)
+	stats, stopped := p.playAll(ctx, sources)
 	bar.Exit()
 	bar.Clear()
-	r := report{player: p, seen: seen, stopped: stopped, share: s.atMost / 100}
+	r := report{player: p, stats: stats, stopped: stopped, share: s.atMost / 100}
 	if p.requests == 0 && !stopped {
-		return errors.Join(seen.err, r.nothing())
+		return errors.Join(stats.err, r.noRequests())
 	}
 	r.print(stdout)
 	if s.out != "" && p.requests > 0 {
-		err = saveCharts(stdout, s.out, p, seen.zone)
+		err = saveCharts(stdout, s.out, p, stats.zone)
 	}
-	return errors.Join(seen.err, err)
+	return errors.Join(stats.err, err)
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// TestMain is the program itself where a test asks for it.
+// TestMain runs the program if a test asks for it.
 func TestMain(m *testing.M) {
 	if os.Getenv("REPLAY_TEST_MAIN") != "" {
 		main()
@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// What is printed for the sample, whole.
+// The whole report of the sample.
 func TestReport(t *testing.T) {
 	const golden = "testdata/report.txt"
 	var out, stderr bytes.Buffer
@@ -61,14 +61,14 @@ func TestCharts(t *testing.T) {
 		}
 	}
 	svg, _ := os.ReadFile(filepath.Join(dir, "replay.svg"))
-	for _, want := range []string{"refusals by policy", "report, 167", "login, 140", "client (shadow), 12", "10:30", "20 November 2026"} {
+	for _, want := range []string{"denials by policy", "report, 167", "login, 140", "client (shadow), 12", "10:30", "20 November 2026"} {
 		if !bytes.Contains(svg, []byte(want)) {
 			t.Errorf("the chart does not say %q", want)
 		}
 	}
 }
 
-// A chart of anything from one request to years of them.
+// A chart of one request to years of requests.
 func TestChartsOfAnyLength(t *testing.T) {
 	for _, log := range []string{
 		lineAt(1, "x"),
@@ -90,8 +90,8 @@ func TestChartsOfAnyLength(t *testing.T) {
 	}
 }
 
-// What a chart says in words.
-func TestChartWords(t *testing.T) {
+// The texts of a chart.
+func TestChartText(t *testing.T) {
 	const policies = `
 policies:
   - {name: limit-of-the-orders-service-in-europe, key: client, limit: 1/minute burst 1, shadow: true}
@@ -103,7 +103,7 @@ policies:
 		log       string
 		want, not []string
 	}{
-		{lineAt(1, "x"), []string{"20 November 2026, +0000", "requests a second", "no policy refuses anything"}, []string{"a minute", "refusals by policy", "generous"}},
+		{lineAt(1, "x"), []string{"20 November 2026, +0000", "requests a second", "no policy denies anything"}, []string{"a minute", "denials by policy", "generous"}},
 		{
 			lineAt(1, "x") + lineAt(2, "x") + lineAt(11*day, "x"),
 			[]string{"20 November 2026 to 1 December 2026, +0000", "requests an hour", ">21 Nov<", ">25 Nov<", ">29 Nov<", "limit-of-the-or...rvice-in-europe (shadow), 1", "limit-of-the-or...vice-in-america (shadow), 1"},
@@ -150,13 +150,13 @@ func TestRunMistakes(t *testing.T) {
 		{[]string{"-policies", policies, empty}, []string{"the log is empty"}},
 		{[]string{log}, []string{"-policies is missing; want a file"}},
 		{[]string{"-policies", policies}, []string{"no log is given"}},
-		{[]string{"-policies", policies, log, "-quiet"}, []string{"-quiet stands behind a log"}},
-		{[]string{log, "-policies", policies}, []string{"-policies stands behind a log; want flags before them"}},
-		{[]string{"-policies", own, log}, []string{own + ":1:", `key is "tenant"`, "-key tenant=user says", `cost is "rows"`, "-cost rows=10 says"}},
-		{[]string{"-policies", own, "-key", "tenant=address", log}, []string{"-key", "client, user and route"}},
-		{[]string{"-policies", own, "-key", "tenant=user", "-key", "tenant=client", log}, []string{"-key", "tenant is given twice"}},
+		{[]string{"-policies", policies, log, "-quiet"}, []string{"-quiet comes after a log"}},
+		{[]string{log, "-policies", policies}, []string{"-policies comes after a log; want flags before logs"}},
+		{[]string{"-policies", own, log}, []string{own + ":1:", `key is "tenant"`, "-key tenant=user maps", `cost is "rows"`, "-cost rows=10 sets"}},
+		{[]string{"-policies", own, "-key", "tenant=address", log}, []string{"-key", "client, user or route"}},
+		{[]string{"-policies", own, "-key", "tenant=user", "-key", "tenant=client", log}, []string{"-key", "tenant is repeated"}},
 		{[]string{"-policies", own, "-cost", "rows=0", log}, []string{"-cost", "a whole number from 1"}},
-		{[]string{"-policies", own, "-cost", "rows=1", "-cost", "rows=2", log}, []string{"-cost", "rows is given twice"}},
+		{[]string{"-policies", own, "-cost", "rows=1", "-cost", "rows=2", log}, []string{"-cost", "rows is repeated"}},
 		{[]string{"-policies", plans, "-plan", "prp", log}, []string{`-plan is "prp"; want one that a policy has: 7, free, pro`}},
 		{[]string{"-policies", policies, "-plan", "pro", log}, []string{`-plan is "pro", and no policy has plans`}},
 		{[]string{"-policies", policies, "-", "-"}, []string{"- is given twice"}},
@@ -164,7 +164,7 @@ func TestRunMistakes(t *testing.T) {
 		{[]string{"-policies", policies, "-at-most", "NaN", log}, []string{"-at-most is NaN"}},
 		{[]string{"-policies", policies, "-route", "users", log}, []string{"-route", "missing /"}},
 		{[]string{"-speed", log}, []string{"-speed"}},
-		{append([]string{"-policies", policies}, make([]string, mostFiles+1)...), []string{"101 logs are given; want at most 100"}},
+		{append([]string{"-policies", policies}, make([]string, maxFiles+1)...), []string{"101 logs are given; want at most 100"}},
 	} {
 		var out bytes.Buffer
 		err := run(t.Context(), c.args, strings.NewReader(""), &out, io.Discard)
@@ -182,18 +182,18 @@ func TestRunMistakes(t *testing.T) {
 	}
 }
 
-// A file that ends too soon is an error, after what there is has been told.
-func TestRunTellsBeforeItFails(t *testing.T) {
+// A file that ends too early is an error, after the report.
+func TestRunReportsBeforeError(t *testing.T) {
 	whole := zipped(t, strings.Repeat(lineAt(1, "x"), 2000))
 	names := write(t, "policies: [{name: a, key: client, limit: 10/minute}]", whole[:len(whole)-12])
 	var out strings.Builder
 	err := run(t.Context(), []string{"-policies", names[0], names[1]}, nil, &out, io.Discard)
-	if err == nil || !strings.Contains(err.Error(), "ends in the middle") || !strings.Contains(out.String(), "policy a\n") {
+	if err == nil || !strings.Contains(err.Error(), "ends too early") || !strings.Contains(out.String(), "policy a\n") {
 		t.Errorf("got %v and\n%s\nwant an error and the report", err, &out)
 	}
 }
 
-// Ctrl-C, while the log is still being written, prints what there is so far.
+// Ctrl-C while the log is still being written prints the report so far.
 func TestRunInterrupted(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	stdin, log := io.Pipe()
@@ -227,7 +227,7 @@ func TestGrouped(t *testing.T) {
 		}
 	}
 	for want, c := range map[string][2]int64{"0": {0, 5}, "1 (under 0.01 %)": {1, 1e6}, "1,500 (50.00 %)": {1500, 3000}} {
-		if got := part(c[0], c[1]); got != want {
+		if got := withPercent(c[0], c[1]); got != want {
 			t.Errorf("%v: got %s; want %s", c, got, want)
 		}
 	}

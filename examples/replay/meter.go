@@ -9,28 +9,27 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-// A meter finds out what the subjects of a policy asked for, under one limit.
+// A meter finds the limits that the subjects of a policy need, under one limit.
 //
-// It counts every request as if it had passed, on a bucket without a bottom
-// that refills at the limit's rate: the deepest that a subject has ever been in
-// debt is the burst that it needs. With that burst or a larger one, at this
-// rate, the policy refuses it nothing; with a smaller one it does, if no other
-// policy has refused something before. Both follow from the step in package
-// gcra: a refusal leaves the TAT where it is, so what is refused can only make
-// room for what follows.
+// It counts every request as if allowed, in a bucket without a bottom that refills at the
+// limit's rate. The deepest debt of a subject is the burst that it needs. With this burst
+// or a larger one, at this rate, the policy denies it nothing. With a smaller one it denies
+// something, unless another policy has denied a request before. Both follow from the step
+// in package gcra: a denial does not change the TAT, so denied requests can only make room
+// for later ones.
 //
-// It also counts the units of a subject in each period of the clock, such as a
-// minute of "100 a minute", for a limit that needs no rate to begin with. Who
-// has never used more than W in one period has used at most W·(D/Per + 2) in
-// any interval D, as that touches no more than D/Per + 2 periods; so W per
-// period, or a little more, with a burst of 2·W refuses it nothing.
+// It also counts the units of a subject in each period of the clock, such as a minute of
+// "100 a minute", for a limit with another rate. A subject that used at most W in any
+// period has used at most W·(D/Per + 2) in any interval D, as the interval touches at most
+// D/Per + 2 periods. So W per period, or slightly more, with a burst of 2·W denies it
+// nothing.
 type meter struct {
-	limit    gcra.Limit
-	delay    int64 // ticks that the policy holds a request back for at most
-	interval int64 // ticks between two units
-	dearest  int64 // cost of a request
-	room     *int  // subjects that all meters together may take in
-	untold   int64 // requests of subjects that were not taken in
+	limit        gcra.Limit
+	delay        int64 // ticks, the MaxDelay of the policy
+	interval     int64 // ticks between two units
+	maxCost      int64 // cost of a request
+	subjectsLeft *int  // that all meters together may still add
+	dropped      int64 // requests of subjects beyond the room
 
 	deepest, busiest leader
 
@@ -39,18 +38,18 @@ type meter struct {
 	count  int
 }
 
-// subject is what a meter keeps of one: 40 bytes, and about 6 of the index.
+// subject is the state of one subject: 40 bytes, and about 6 of the index.
 type subject struct {
-	hash    uint64
-	full    int64  // ticks since 1970: when the bucket is full again
-	debt    int64  // ticks: how far that was ahead of the clock at most
-	period  uint32 // number of the period it came in last
-	used    uint32 // units in that period
-	most    uint32 // units in any period
-	refused bool
+	hash   uint64
+	full   int64  // ticks since 1970, when the bucket is full
+	debt   int64  // ticks, the most that full was ahead of the clock
+	period uint32 // number of its last period
+	used   uint32 // units in that period
+	most   uint32 // units in any period
+	denied bool
 }
 
-// leader is the subject with the highest value. The others' names are not kept.
+// leader is the subject with the highest value. Other names are not kept.
 type leader struct {
 	name  string
 	value int64
@@ -63,33 +62,33 @@ func (l *leader) offer(name string, value int64) {
 }
 
 const (
-	mostSubjects = 1 << 20 // that all meters together take in
-	chunkSize    = 1 << 10 // subjects
-	mostDebt     = 1 << 61 // ticks
+	maxSubjects = 1 << 20 // of all meters together
+	chunkSize   = 1 << 10 // subjects
+	maxDebt     = 1 << 61 // ticks
 )
 
-// tick is what package gcra counts in.
+// tick is the unit of time in package gcra.
 const tick = 100 * time.Nanosecond
 
 func newMeter(l gcra.Limit, maxDelay time.Duration, room *int) *meter {
-	return &meter{limit: l, delay: int64(maxDelay / tick), interval: int64(l.Interval() / tick), room: room, index: make([]uint32, 64)}
+	return &meter{limit: l, delay: int64(maxDelay / tick), interval: int64(l.Interval() / tick), subjectsLeft: room, index: make([]uint32, 64)}
 }
 
 // add counts a request at a time in microseconds since 1970.
-func (m *meter) add(name string, hash uint64, at, cost int64, refused bool) {
+func (m *meter) add(name string, hash uint64, at, cost int64, denied bool) {
 	s := m.find(hash)
 	if s == nil {
-		m.untold++
+		m.dropped++
 		return
 	}
-	s.refused = s.refused || refused
+	s.denied = s.denied || denied
 	if cost == 0 {
 		return // a peek
 	}
-	m.dearest = max(m.dearest, cost)
+	m.maxCost = max(m.maxCost, cost)
 	now := at * int64(time.Microsecond/tick)
-	s.full = max(s.full, now) + m.interval*min(cost, mostDebt/m.interval)
-	s.full = min(s.full, now+mostDebt)
+	s.full = max(s.full, now) + m.interval*min(cost, maxDebt/m.interval)
+	s.full = min(s.full, now+maxDebt)
 	s.debt = max(s.debt, s.full-now)
 	m.deepest.offer(name, s.debt)
 
@@ -102,8 +101,7 @@ func (m *meter) add(name string, hash uint64, at, cost int64, refused bool) {
 	m.busiest.offer(name, int64(s.most))
 }
 
-// find is the subject of the hash, which may be new, or nil if there is no room
-// for it.
+// find returns the subject of the hash, a new one if needed, or nil if there is no room.
 func (m *meter) find(hash uint64) *subject {
 	mask := uint64(len(m.index) - 1)
 	i := hash & mask
@@ -112,10 +110,10 @@ func (m *meter) find(hash uint64) *subject {
 			return s
 		}
 	}
-	if *m.room == 0 {
+	if *m.subjectsLeft == 0 {
 		return nil
 	}
-	*m.room--
+	*m.subjectsLeft--
 	if m.count%chunkSize == 0 {
 		m.chunks = append(m.chunks, make([]subject, chunkSize))
 	}
@@ -143,51 +141,50 @@ func (m *meter) grow() {
 	}
 }
 
-// found is what a meter has found out.
-type found struct {
+// summary is the result of a meter.
+type summary struct {
 	limit    gcra.Limit
 	subjects int
-	refused  int     // subjects that were refused something
-	untold   int64   // requests of subjects beyond those
+	denied   int     // subjects that were denied something
+	dropped  int64   // requests of further subjects
 	most     []int64 // units in the busiest period of each subject, ascending
 	bursts   []int64 // that each subject needs at the limit's rate, ascending
 
-	deepest, busiest string // who has the last of bursts, and of most
+	deepest, busiest string // the subjects of the last of bursts, and of most
 
-	suggested suggestions // for the share that was asked for
-	butOne    suggestions // where that is less than one subject: to refuse only one
+	suggested suggestions // for the share of -at-most
+	butOne    suggestions // if that is less than one subject: to deny only one
 }
 
-// suggestions are limits that refuse something to few, at the rate there is and
-// at one of their own.
+// suggestions are limits that deny few subjects something: one at the present rate, and one
+// at its own.
 type suggestions struct{ sameRate, ownRate suggestion }
 
-// list are those that a store can keep.
+// list returns the limits that are valid.
 func (s suggestions) list() []suggestion {
 	return slices.DeleteFunc([]suggestion{s.sameRate, s.ownRate}, func(s suggestion) bool { return s.limit.Validate() != nil })
 }
 
-// suggestion is a limit and how many subjects it would have refused something,
-// at most.
+// suggestion is a limit, and the most subjects that it would have denied something.
 type suggestion struct {
 	limit   gcra.Limit
-	refused int
-	subject string // who that is, if it is one
+	denied  int
+	subject string // the one, if it is only one
 }
 
-// found sums up. share is the part of subjects, 0 to 1, that a suggested limit
-// may refuse something.
-func (m *meter) found(share float64) found {
-	f := found{limit: m.limit, subjects: m.count, untold: m.untold, deepest: m.deepest.name, busiest: m.busiest.name}
+// summarize sums up. share is the part of subjects, 0 to 1, that a suggested limit may deny
+// something.
+func (m *meter) summarize(share float64) summary {
+	f := summary{limit: m.limit, subjects: m.count, dropped: m.dropped, deepest: m.deepest.name, busiest: m.busiest.name}
 	f.most, f.bursts = make([]int64, m.count), make([]int64, m.count)
 	for n := range m.count {
 		s := m.at(n)
-		if s.refused {
-			f.refused++
+		if s.denied {
+			f.denied++
 		}
 		f.most[n] = int64(s.most)
-		// A delay covers a part of the debt, but never a cost above the burst.
-		f.bursts[n] = max((s.debt-m.delay+m.interval-1)/m.interval, min(s.debt/m.interval, m.dearest))
+		// A delay covers part of the debt, but never a cost above the burst.
+		f.bursts[n] = max((s.debt-m.delay+m.interval-1)/m.interval, min(s.debt/m.interval, m.maxCost))
 	}
 	slices.Sort(f.most)
 	slices.Sort(f.bursts)
@@ -202,27 +199,26 @@ func (m *meter) found(share float64) found {
 	return f
 }
 
-// suggest suggests limits for all subjects but that many, who are left out from
-// the top.
-func (f *found) suggest(but int) suggestions {
+// suggest returns limits for all subjects but the given number of those with the highest
+// needs.
+func (f *summary) suggest(but int) suggestions {
 	last := f.subjects - 1 - min(but, f.subjects-1)
 	burst, most := max(f.bursts[last], 1), max(f.most[last], 1)
 	s := suggestions{
-		suggestion{limit: f.limit.WithBurst(burst), refused: above(f.bursts, burst)},
-		suggestion{limit: atLeast(most, f.limit.Per).WithBurst(2 * most), refused: above(f.most, most)},
+		suggestion{limit: f.limit.WithBurst(burst), denied: above(f.bursts, burst)},
+		suggestion{limit: atLeast(most, f.limit.Per).WithBurst(2 * most), denied: above(f.most, most)},
 	}
-	if s.sameRate.refused == 1 {
+	if s.sameRate.denied == 1 {
 		s.sameRate.subject = f.deepest
 	}
-	if s.ownRate.refused == 1 {
+	if s.ownRate.denied == 1 {
 		s.ownRate.subject = f.busiest
 	}
 	return s
 }
 
-// atLeast is a limit of n units per period, or of a few more where the interval
-// between n, in whole ticks, would be too long by a part of one: over a day that
-// adds up.
+// atLeast returns a limit of n units per period, or slightly more if the interval between
+// units would be rounded up to whole ticks: over a day that adds up.
 func atLeast(n int64, per time.Duration) gcra.Limit {
 	l := gcra.Limit{Count: n, Per: per}
 	if interval := int64(per/tick) / n; interval > 0 {
@@ -231,7 +227,7 @@ func atLeast(n int64, per time.Duration) gcra.Limit {
 	return l
 }
 
-// above is how many of the sorted values are more than v.
+// above returns the number of sorted values greater than v.
 func above(sorted []int64, v int64) int {
 	i, _ := slices.BinarySearch(sorted, v+1)
 	return len(sorted) - i
@@ -245,8 +241,8 @@ func (s suggestion) String() string {
 	return fmt.Sprint(l)
 }
 
-// percentile is the smallest of the sorted values that p percent of them do not
-// exceed (nearest rank).
+// percentile returns the smallest of the sorted values that p percent of them do not exceed
+// (nearest rank).
 func percentile(sorted []int64, p float64) int64 {
 	if len(sorted) == 0 {
 		return 0

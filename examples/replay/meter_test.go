@@ -14,7 +14,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-// crowd is traffic of subjects that differ much: steady, in bursts, some greedy.
+// crowd is traffic of very different subjects: steady, in bursts, some far too fast.
 func crowd(seed uint64, subjects int) (entries []entry) {
 	chance := rand.New(rand.NewPCG(seed, 1))
 	start := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC).UnixMicro()
@@ -35,10 +35,10 @@ func crowd(seed uint64, subjects int) (entries []entry) {
 	return entries
 }
 
-// replayed is what one policy's only meter finds in the entries.
-func replayed(t rapidOrTest, dir string, policy string, entries []entry, share float64) found {
+// replayed returns the summary of one policy's only meter.
+func replayed(t rapidOrTest, dir string, policy string, entries []entry, share float64) summary {
 	t.Helper()
-	p, err := newPlayer(writeIn(t, dir, "policies: [{name: a, key: client, "+policy+"}]"), new(words))
+	p, err := newPlayer(writeIn(t, dir, "policies: [{name: a, key: client, "+policy+"}]"), new(funcs))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,12 +48,12 @@ func replayed(t rapidOrTest, dir string, policy string, entries []entry, share f
 	if len(p.tallies[0].meters) != 1 {
 		t.Fatalf("%s: got %d meters; want 1", policy, len(p.tallies[0].meters))
 	}
-	return p.tallies[0].meters[0].found(share)
+	return p.tallies[0].meters[0].summarize(share)
 }
 
-// A suggested limit, put into the file and replayed, refuses something to no
-// more than the share of subjects that was asked for. A burst of any size
-// refuses something to exactly those that are said to need more.
+// A suggested limit, replayed, denies something to no more than the requested share of
+// subjects. A burst of any size denies something to exactly the subjects that are reported
+// to need more.
 func TestSuggestionsHold(t *testing.T) {
 	dir := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
@@ -63,16 +63,16 @@ func TestSuggestionsHold(t *testing.T) {
 			gcra.PerMinute(30), gcra.PerMinute(7), gcra.PerSecond(3), gcra.PerHour(100), {Count: 700, Per: time.Minute, Burst: 3},
 		}).Draw(t, "limit")
 		rest := rapid.SampledFrom([]string{"", ", cost: 3", ", max_delay: 1s", ", cost: 2, max_delay: 5s"}).Draw(t, "rest")
-		with := func(l gcra.Limit) found {
+		with := func(l gcra.Limit) summary {
 			return replayed(t, dir, fmt.Sprintf("limit: %q", l)+rest, entries, share)
 		}
 
 		f := with(limit)
 		for _, s := range []suggestion{f.suggested.sameRate, f.suggested.ownRate} {
 			got := with(s.limit)
-			if got.subjects != f.subjects || float64(got.refused) > share*float64(f.subjects) || got.refused > s.refused {
-				t.Errorf("%v%s: suggests %v, refusing something to at most %d of %d; got %d of %d; want at most a share of %v",
-					limit, rest, s.limit, s.refused, f.subjects, got.refused, got.subjects, share)
+			if got.subjects != f.subjects || float64(got.denied) > share*float64(f.subjects) || got.denied > s.denied {
+				t.Errorf("%v%s: suggests %v, denying something to at most %d of %d; got %d of %d; want at most a share of %v",
+					limit, rest, s.limit, s.denied, f.subjects, got.denied, got.subjects, share)
 			}
 		}
 		if f.suggested.sameRate.limit.Count != limit.Count || f.suggested.sameRate.limit.Per != limit.Per {
@@ -82,15 +82,15 @@ func TestSuggestionsHold(t *testing.T) {
 			if burst < 3 && rest != "" || burst < 1 {
 				continue // than which a request costs more
 			}
-			if got, want := with(limit.WithBurst(burst)).refused, above(f.bursts, burst); got != want {
-				t.Errorf("%v%s, burst %d: got %d refused something; want %d", limit, rest, burst, got, want)
+			if got, want := with(limit.WithBurst(burst)).denied, above(f.bursts, burst); got != want {
+				t.Errorf("%v%s, burst %d: got %d denied at least once; want %d", limit, rest, burst, got, want)
 			}
 		}
 	})
 }
 
-// What other policies refuse can only make a suggestion refuse less.
-func TestSuggestionsHoldBesideOthers(t *testing.T) {
+// Denials by other policies can only make a suggestion deny less.
+func TestSuggestionsHoldWithOtherPolicies(t *testing.T) {
 	dir := t.TempDir()
 	for seed := range uint64(10) {
 		entries := crowd(seed, 100)
@@ -99,20 +99,20 @@ func TestSuggestionsHoldBesideOthers(t *testing.T) {
 policies:
   - {name: other, key: client, limit: 2/second burst 3}
   - {name: a, key: client, limit: %q}
-  - {name: shared, key: route, limit: 100/minute}`, alone.suggested.sameRate.limit)), new(words))
+  - {name: shared, key: route, limit: 100/minute}`, alone.suggested.sameRate.limit)), new(funcs))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i := range entries {
 			p.play(&entries[i])
 		}
-		if f := p.byName["a"].meters[0].found(0); f.refused > 5 || p.byName["other"].refused == 0 {
-			t.Errorf("seed %d: got %d of 100 refused something by %v; want at most 5", seed, f.refused, alone.suggested.sameRate.limit)
+		if f := p.byName["a"].meters[0].summarize(0); f.denied > 5 || p.byName["other"].denied == 0 {
+			t.Errorf("seed %d: got %d of 100 denied at least once by %v; want at most 5", seed, f.denied, alone.suggested.sameRate.limit)
 		}
 	}
 }
 
-// atLeast never gives less than n units a period, to the tick, and little more.
+// atLeast never returns less than n units a period, to the tick, and little more.
 func TestAtLeast(t *testing.T) {
 	for _, per := range []time.Duration{time.Second, 10 * time.Second, time.Minute, time.Hour, 24 * time.Hour} {
 		for _, n := range []int64{1, 2, 3, 6, 7, 11, 13, 60, 97, 700, 6004, 9999} {
@@ -150,7 +150,7 @@ func TestPercentile(t *testing.T) {
 	}
 }
 
-// What a meter says of a subject, step by step.
+// The state of a subject in a meter, step by step.
 func TestMeter(t *testing.T) {
 	type step struct{ second, cost int64 }
 	for _, c := range []struct {
@@ -168,22 +168,22 @@ func TestMeter(t *testing.T) {
 		{gcra.PerMinute(60), 0, []step{{0, 0}, {0, 0}}, 0, 0}, // peeks
 		{gcra.PerMinute(60), 2 * time.Second, []step{{0, 1}, {0, 1}, {0, 1}, {0, 1}}, 2, 4},
 		{gcra.PerMinute(60), 9 * time.Second, []step{{0, 3}}, 3, 3}, // no delay helps a cost above the burst
-		{gcra.PerDay(1), 0, []step{{0, 1 << 40}, {1, 1 << 62}}, mostDebt/int64(gcra.PerDay(1).Interval()/tick) + 1, 1<<32 - 1},
+		{gcra.PerDay(1), 0, []step{{0, 1 << 40}, {1, 1 << 62}}, maxDebt/int64(gcra.PerDay(1).Interval()/tick) + 1, 1<<32 - 1},
 	} {
 		room := 1
 		m := newMeter(c.limit, c.delay, &room)
 		for _, s := range c.steps {
 			m.add("x", 1, (1_795_132_800+s.second)*1e6, s.cost, false)
 		}
-		f := m.found(0)
+		f := m.summarize(0)
 		if f.subjects != 1 || f.most[0] != c.most || f.bursts[0] != c.burst {
 			t.Errorf("%v, %v: got a burst of %v, %v in a period; want %d, %d", c.limit, c.steps, f.bursts, f.most, c.burst, c.most)
 		}
 	}
 }
 
-// Meters take in no more subjects than there is room for, in little memory, and
-// say how many requests they left out.
+// Meters keep a bounded number of subjects, in little memory, and count the requests of
+// others.
 func TestMeterIsBounded(t *testing.T) {
 	if size := unsafe.Sizeof(subject{}); size > 40 {
 		t.Errorf("a subject has %d bytes; want at most 40", size)
@@ -195,16 +195,16 @@ func TestMeterIsBounded(t *testing.T) {
 		a.add("x", hash, 2, 1, false)
 		b.add("x", hash, 1, 1, false)
 	}
-	fa, fb := a.found(0), b.found(0)
-	if fa.subjects+fb.subjects != 5000 || fa.untold+fb.untold != 3*4000-2*int64(fa.subjects)-int64(fb.subjects) {
-		t.Errorf("got %d and %d subjects, %d and %d requests of others", fa.subjects, fb.subjects, fa.untold, fb.untold)
+	fa, fb := a.summarize(0), b.summarize(0)
+	if fa.subjects+fb.subjects != 5000 || fa.dropped+fb.dropped != 3*4000-2*int64(fa.subjects)-int64(fb.subjects) {
+		t.Errorf("got %d and %d subjects, %d and %d requests of others", fa.subjects, fb.subjects, fa.dropped, fb.dropped)
 	}
-	if fa.refused != fa.subjects/2 {
-		t.Errorf("got %d of %d refused something; want half", fa.refused, fa.subjects)
+	if fa.denied != fa.subjects/2 {
+		t.Errorf("got %d of %d denied at least once; want half", fa.denied, fa.subjects)
 	}
 }
 
-// rapidOrTest is what a *testing.T and a *rapid.T have in common.
+// rapidOrTest is what *testing.T and *rapid.T have in common.
 type rapidOrTest interface {
 	Helper()
 	Fatal(args ...any)

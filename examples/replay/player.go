@@ -11,58 +11,57 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// player sends entries through a limiter, on their own clock, and keeps count
-// of its decisions.
+// player sends entries through a limiter, on their own clock, and counts its decisions.
 type player struct {
 	limiter *middleware.Limiter
 	request *http.Request // the same for all entries
-	entry   *entry        // the one that it is about
+	entry   *entry        // the current one
 	clock   int64         // microseconds since 1970
 
-	seed     maphash.Seed
-	room     int // subjects that the meters may still take in
-	tallies  []*tally
-	byName   map[string]*tally
-	timeline timeline
+	seed         maphash.Seed
+	subjectsLeft int // that the meters may still add
+	tallies      []*tally
+	byName       map[string]*tally
+	timeline     timeline
 
-	first             int64 // microseconds since 1970
-	requests, refused int64
-	late              int64         // entries from before the one that came before them
-	latest            time.Duration // by how much at most
-	err               error         // the first of a decision
+	first            int64 // microseconds since 1970
+	requests, denied int64
+	late             int64         // entries earlier than the one before
+	latest           time.Duration // the most that one was earlier
+	err              error         // the first error of a decision
 
-	plans     map[string]bool // that a policy has
-	strangers doubt           // whose client is no address
-	planless  doubt           // that have no plan, at a policy with plans
-	unlisted  doubt           // whose plan no policy has, at one with plans
+	plans         map[string]bool // of all policies
+	notAddresses  unknowns        // client is not an address
+	withoutPlan   unknowns        // no plan, at a policy with plans
+	unlistedPlans unknowns        // plan that no policy lists
 }
 
 // The lines of the timeline; those of the policies follow.
 const (
 	lineRequests = iota
-	lineRefused
+	lineDenied
 	linePolicies
 )
 
-// tally is what a policy did.
+// tally counts the decisions of a policy.
 type tally struct {
-	policy   middleware.Policy
-	line     int   // of the timeline
-	requests int64 // that it applied to
-	refused  int64
-	delayed  int64
-	nobody   int64 // anonymous requests
-	others   int64 // requests that another policy refused
-	top      top
-	meters   []*meter // one for each limit, in the order in which they came
+	policy         middleware.Policy
+	line           int // of the timeline
+	requests       int64
+	denied         int64
+	delayed        int64
+	anonymous      int64
+	deniedByOthers int64 // requests that another policy denied
+	top            top
+	meters         []*meter // one for each limit, in order of appearance
 }
 
 // newPlayer loads policies.
-func newPlayer(policies string, w *words) (*player, error) {
-	p := &player{seed: maphash.MakeSeed(), room: mostSubjects, byName: map[string]*tally{}}
+func newPlayer(policies string, f *funcs) (*player, error) {
+	p := &player{seed: maphash.MakeSeed(), subjectsLeft: maxSubjects, byName: map[string]*tally{}}
 	p.request = (&http.Request{Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}}).
-		WithContext(scene{context.Background(), p})
-	list, err := w.load(policies, p)
+		WithContext(entryContext{context.Background(), p})
+	list, err := f.load(policies, p)
 	if err != nil {
 		return nil, err
 	}
@@ -70,13 +69,13 @@ func newPlayer(policies string, w *words) (*player, error) {
 	if err != nil {
 		return nil, err
 	}
-	given := w.routes.known > 0
+	given := f.routes.count > 0
 	for i, policy := range p.limiter.Policies() {
 		t := &tally{policy: policy, line: linePolicies + i}
 		p.tallies, p.byName[policy.Name] = append(p.tallies, t), t
 		for _, route := range policy.Routes {
 			if !given {
-				_ = w.routes.add(route) // may be there already, or overlap with another
+				_ = f.routes.add(route) // may be known already, or conflict with another
 			}
 		}
 	}
@@ -84,45 +83,44 @@ func newPlayer(policies string, w *words) (*player, error) {
 	return p, nil
 }
 
-// scene is the context of the request: it tells the keys which entry it is
-// about.
-type scene struct {
+// entryContext is the context of the request. It has the current entry for key functions.
+type entryContext struct {
 	context.Context
 	player *player
 }
 
-type sceneKey struct{}
+type entryKey struct{}
 
-func (s scene) Value(key any) any {
-	if key == (sceneKey{}) {
+func (s entryContext) Value(key any) any {
+	if key == (entryKey{}) {
 		return s.player.entry
 	}
 	return s.Context.Value(key)
 }
 
-func entryIn(ctx context.Context) *entry { return ctx.Value(sceneKey{}).(*entry) }
+func entryIn(ctx context.Context) *entry { return ctx.Value(entryKey{}).(*entry) }
 
 func (p *player) now() time.Time { return time.UnixMicro(p.clock) }
 
-// playAll plays what the sources hold, until they or the context end. It
-// returns what has been seen of them by then.
-func (p *player) playAll(ctx context.Context, sources []*source) (s seen, stopped bool) {
+// playAll plays the sources, until they or the context end, and returns the statistics of
+// what it has played.
+func (p *player) playAll(ctx context.Context, sources []*source) (s logStats, stopped bool) {
 	l := read(ctx, sources)
 	for {
-		b, ok := l.take(ctx)
+		b, ok := l.nextBatch(ctx)
 		if !ok {
 			return s, ctx.Err() != nil
 		}
 		for i := range b.entries {
 			p.play(&b.entries[i])
 		}
-		s = b.seen
-		l.done(b)
+		s = b.stats
+		l.release(b)
 	}
 }
 
-// play decides about an entry. The clock does not go back: an entry from before
-// the last one counts as if it had come with that.
+// play decides an entry. The clock does not go back: an entry earlier than the one before
+// counts at the time of that one.
 func (p *player) play(e *entry) middleware.Decision {
 	switch {
 	case p.requests == 0:
@@ -140,21 +138,21 @@ func (p *player) play(e *entry) middleware.Decision {
 	return d
 }
 
-// count counts a decision about the request.
+// count counts a decision.
 func (p *player) count(d *middleware.Decision) {
 	p.requests++
 	p.timeline.count(lineRequests, p.clock)
 	if !d.Allowed {
-		p.refused++
-		p.timeline.count(lineRefused, p.clock)
+		p.denied++
+		p.timeline.count(lineDenied, p.clock)
 	}
 	if p.err == nil {
 		p.err = d.Err
 	}
-	refusing := 0
+	denying := 0
 	for i := range d.Results {
-		if refuses(&d.Results[i]) {
-			refusing++
+		if denies(&d.Results[i]) {
+			denying++
 		}
 	}
 	for i := range d.Results {
@@ -163,16 +161,16 @@ func (p *player) count(d *middleware.Decision) {
 		hash := maphash.String(p.seed, result.Subject)
 		t.requests++
 		if result.Subject == "" {
-			t.nobody++
+			t.anonymous++
 		}
-		if refusing > 1 || refusing == 1 && !refuses(result) {
-			t.others++
+		if denying > 1 || denying == 1 && !denies(result) {
+			t.deniedByOthers++
 		}
 		if result.Delay > 0 && d.Allowed {
 			t.delayed++
 		}
 		if !result.Allowed {
-			t.refused++
+			t.denied++
 			t.top.add(result.Subject, hash)
 			p.timeline.count(t.line, p.clock)
 		}
@@ -180,13 +178,13 @@ func (p *player) count(d *middleware.Decision) {
 		if t.policy.Cost != nil {
 			cost = max(int64(t.policy.Cost(p.request)), 0)
 		}
-		t.meter(result.Limit, &p.room).add(result.Subject, hash, p.clock, cost, !result.Allowed)
+		t.meter(result.Limit, &p.subjectsLeft).add(result.Subject, hash, p.clock, cost, !result.Allowed)
 	}
 }
 
-func refuses(r *middleware.PolicyResult) bool { return !r.Allowed && !r.Shadow }
+func denies(r *middleware.PolicyResult) bool { return !r.Allowed && !r.Shadow }
 
-// meter is the one for a limit, of which a policy with plans has several.
+// meter returns the meter of a limit; a policy with plans has several.
 func (t *tally) meter(l gcra.Limit, room *int) *meter {
 	for _, m := range t.meters {
 		if m.limit == l {

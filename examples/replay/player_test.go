@@ -31,17 +31,17 @@ policies:
 
 var allRoutes = []string{"GET /users/{id}", "POST /login", "GET /users/me", "/static/"}
 
-// sent is a request as the test knows it, beside its line in the log.
+// sent is a request and its line in the log.
 type sent struct {
-	at                           time.Time
-	client, user, plan           string
-	method, target               string
-	line                         string
-	refusedByReplay, refusedLive bool
+	at                         time.Time
+	client, user, plan         string
+	method, target             string
+	line                       string
+	deniedByReplay, deniedLive bool
 }
 
-// traffic is made up: clients of all kinds, some far too fast, on routes that
-// the policies are for and others.
+// traffic returns requests of different clients, some far too fast, to routes with and
+// without policies.
 func traffic(n int) []*sent {
 	chance := rand.New(rand.NewPCG(7, 8))
 	at := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
@@ -82,8 +82,8 @@ func traffic(n int) []*sent {
 
 type sentKey struct{}
 
-// live sends the requests through the net/http adapter around a mux, with the
-// keys that a program would use.
+// live sends the requests through the net/http adapter around a mux, with the keys that a
+// program would use.
 func live(t *testing.T, policies string, all []*sent) {
 	t.Helper()
 	user := func(ctx context.Context) string { return ctx.Value(sentKey{}).(*sent).user }
@@ -111,17 +111,17 @@ func live(t *testing.T, policies string, all []*sent) {
 		}
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), sentKey{}, s)))
-		s.refusedLive = w.Code == http.StatusTooManyRequests
+		s.deniedLive = w.Code == http.StatusTooManyRequests
 	}
 }
 
-// What replay says of a request is what the middleware does with it.
-func TestReplayIsTheMiddleware(t *testing.T) {
+// Replay decides each request as the middleware does.
+func TestReplayEqualsMiddleware(t *testing.T) {
 	policies := write(t, allKinds)[0]
 	all := traffic(6000)
 	synctest.Test(t, func(t *testing.T) { live(t, policies, all) }) // as some are held back
 
-	var words words
+	var words funcs
 	for _, route := range allRoutes {
 		if err := words.routes.add(route); err != nil {
 			t.Fatal(err)
@@ -132,44 +132,44 @@ func TestReplayIsTheMiddleware(t *testing.T) {
 		t.Fatal(err)
 	}
 	parser := newParser()
-	refused := int64(0)
+	denied := int64(0)
 	for i, s := range all {
 		e, err := parser.parse([]byte(s.line))
 		if err != nil {
 			t.Fatalf("%s: %v", s.line, err)
 		}
-		s.refusedByReplay = !p.play(&e).Allowed
-		if s.refusedByReplay {
-			refused++
+		s.deniedByReplay = !p.play(&e).Allowed
+		if s.deniedByReplay {
+			denied++
 		}
-		if s.refusedByReplay != s.refusedLive {
-			t.Fatalf("line %d, %s: got refused %t; want %t", i+1, s.line, s.refusedByReplay, s.refusedLive)
+		if s.deniedByReplay != s.deniedLive {
+			t.Fatalf("line %d, %s: got denied %t; want %t", i+1, s.line, s.deniedByReplay, s.deniedLive)
 		}
 	}
-	if share := float64(refused) / float64(len(all)); share < 0.1 || share > 0.9 {
-		t.Errorf("%.2f of the requests are refused; want a test of both answers", share)
+	if share := float64(denied) / float64(len(all)); share < 0.1 || share > 0.9 {
+		t.Errorf("%.2f of the requests are denied; want a test of both outcomes", share)
 	}
-	if p.refused != refused || p.requests != int64(len(all)) || p.late == 0 {
-		t.Errorf("counted %d refused of %d, %d late; want %d of %d, and some", p.refused, p.requests, p.late, refused, len(all))
+	if p.denied != denied || p.requests != int64(len(all)) || p.late == 0 {
+		t.Errorf("counted %d denied of %d, %d late; want %d of %d, and some", p.denied, p.requests, p.late, denied, len(all))
 	}
 	for _, tally := range p.tallies {
-		if tally.requests == 0 || tally.refused == 0 {
-			t.Errorf("policy %s: got %d refused of %d; want a test of it", tally.policy.Name, tally.refused, tally.requests)
+		if tally.requests == 0 || tally.denied == 0 {
+			t.Errorf("policy %s: got %d denied of %d; want a test of it", tally.policy.Name, tally.denied, tally.requests)
 		}
 	}
 }
 
-// The program counts what the middleware refuses: from files to figures.
-func TestRunCountsRefusals(t *testing.T) {
+// The program counts the denials of the middleware: from files to figures.
+func TestRunCountsDenials(t *testing.T) {
 	policies := write(t, allKinds)[0]
 	all := traffic(6000)
 	synctest.Test(t, func(t *testing.T) { live(t, policies, all) })
 	var log bytes.Buffer
-	refused := 0
+	denied := 0
 	for _, s := range all {
 		fmt.Fprintln(&log, s.line)
-		if s.refusedLive {
-			refused++
+		if s.deniedLive {
+			denied++
 		}
 	}
 	args := []string{"-policies", policies}
@@ -180,35 +180,35 @@ func TestRunCountsRefusals(t *testing.T) {
 	if err := run(t.Context(), append(args, "-"), &log, &out, &bytes.Buffer{}); err != nil {
 		t.Fatal(err)
 	}
-	if want := part(int64(refused), 6000) + " of the requests would have been refused\n"; !strings.Contains(out.String(), want) {
+	if want := withPercent(int64(denied), 6000) + " of the requests would have been denied\n"; !strings.Contains(out.String(), want) {
 		t.Errorf("got\n%s\nwant %s", &out, want)
 	}
 }
 
-// A shadow policy refuses nobody, and is told of all the same.
+// A shadow policy denies nothing, and its denials are reported.
 func TestPlayShadow(t *testing.T) {
 	p := played(t, `
 policies:
   - {name: enforced, key: client, limit: 3/minute}
   - {name: watched, key: client, limit: 1/minute, shadow: true}
 `, strings.Repeat(lineAt(1, "x"), 5))
-	for i, want := range []struct{ requests, refused int64 }{{5, 2}, {5, 4}} {
-		if got := p.tallies[i]; got.requests != want.requests || got.refused != want.refused {
-			t.Errorf("%s: got %d refused of %d; want %d of %d", got.policy.Name, got.refused, got.requests, want.refused, want.requests)
+	for i, want := range []struct{ requests, denied int64 }{{5, 2}, {5, 4}} {
+		if got := p.tallies[i]; got.requests != want.requests || got.denied != want.denied {
+			t.Errorf("%s: got %d denied of %d; want %d of %d", got.policy.Name, got.denied, got.requests, want.denied, want.requests)
 		}
 	}
-	if p.refused != 2 {
-		t.Errorf("got %d refused; want 2", p.refused)
+	if p.denied != 2 {
+		t.Errorf("got %d denied; want 2", p.denied)
 	}
 }
 
-// An entry of an earlier time is decided at the time of the one before, and no
-// bucket is filled twice for it.
+// An entry with an earlier time is decided at the time of the one before, and no bucket is
+// refilled twice.
 func TestPlayClockDoesNotGoBack(t *testing.T) {
 	p := played(t, "policies: [{name: a, key: client, limit: 1/minute}]",
 		lineAt(0, "x")+lineAt(61, "x")+lineAt(5, "x")+lineAt(62, "x")+lineAt(122, "x"))
-	if p.refused != 2 || p.late != 1 || p.latest != 56*time.Second {
-		t.Errorf("got %d refused, %d late by up to %v; want 2, 1, 56s", p.refused, p.late, p.latest)
+	if p.denied != 2 || p.late != 1 || p.latest != 56*time.Second {
+		t.Errorf("got %d denied, %d late by up to %v; want 2, 1, 56s", p.denied, p.late, p.latest)
 	}
 }
 
@@ -228,19 +228,19 @@ func TestPlayPlans(t *testing.T) {
 		{"pro", line("free"), 1},
 		{"pro", line(""), 3},
 	} {
-		p, err := newPlayer(write(t, policies)[0], &words{plan: c.flag})
+		p, err := newPlayer(write(t, policies)[0], &funcs{plan: c.flag})
 		if err != nil {
 			t.Fatal(err)
 		}
 		playText(t, p, strings.Repeat(c.line, 10))
-		if got := p.requests - p.refused; got != c.passed {
+		if got := p.requests - p.denied; got != c.passed {
 			t.Errorf("-plan %q, line %s: got %d passed; want %d", c.flag, c.line, got, c.passed)
 		}
 	}
 }
 
-// The key route is that of keyfunc.Route behind a mux of the application's
-// routes, in any framework's syntax.
+// The key route equals keyfunc.Route behind a mux with the application's routes, in any
+// framework's syntax.
 func TestRoutes(t *testing.T) {
 	var rs routes
 	for _, route := range []string{"/users/", "GET /users/{id}", "GET /users/me", "POST /a/:b", "/files/*"} {
@@ -275,11 +275,11 @@ func TestRoutes(t *testing.T) {
 		}
 	}
 	if got, err := new(routes).key(httptest.NewRequest("GET", "/", nil)); got != "" || err != nil {
-		t.Errorf("without routes: got %q, %v; want nobody", got, err)
+		t.Errorf("without routes: got %q, %v; want anonymous", got, err)
 	}
 }
 
-// Without -route the policies' own routes are counted apart.
+// Without -route the policies' own routes are used.
 func TestPlayRoutesOfPolicies(t *testing.T) {
 	p := played(t, `
 policies:
@@ -287,15 +287,15 @@ policies:
   - {name: b, key: client, limit: 9/minute, routes: ["GET /x", "GET /y/{z}"]} # overlaps with the other
   - {name: route, key: route, limit: 9/minute}
 `, lineAt(1, "x")+lineAt(1, "y/z")+lineAt(1, "y/y")+lineAt(1, "other"))
-	if got := p.byName["route"]; got.requests != 4 || got.nobody != 2 {
-		t.Errorf("got %d requests, %d of nobody; want 4, of which y/y and other are nobody's", got.requests, got.nobody)
+	if got := p.byName["route"]; got.requests != 4 || got.anonymous != 2 {
+		t.Errorf("got %d requests, %d anonymous; want 4, with y/y and other anonymous", got.requests, got.anonymous)
 	}
 }
 
-// played is a player that has played a log.
+// played returns a player that has played a log.
 func played(t *testing.T, policies, log string) *player {
 	t.Helper()
-	p, err := newPlayer(write(t, policies)[0], new(words))
+	p, err := newPlayer(write(t, policies)[0], new(funcs))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,10 +8,10 @@ import (
 	"regexp"
 )
 
-// prefixes are what programs that carry logs put in front of a line.
+// prefixes are those that programs which carry logs add to a line.
 var prefixes = []struct {
 	form      *regexp.Regexp
-	from, cut string // who writes it, and how to be rid of it
+	from, cut string // the program, and a command that removes the prefix
 }{
 	{regexp.MustCompile(`^\S+ +\| `), "docker compose", `docker compose logs --no-log-prefix, or sed 's/^[^|]*| //'`},
 	{regexp.MustCompile(`^\[pod/\S+ `), "kubectl logs --prefix", `kubectl logs without --prefix, or sed 's/^[^ ]* //'`},
@@ -24,23 +24,21 @@ var prefixes = []struct {
 
 const isoTime = `\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:?\d\d)`
 
-// prefixOf returns an error for a line with a known prefix, and what is behind
-// that.
+// prefixOf returns an error for a line with a known prefix, and the rest of the line.
 func prefixOf(line []byte) (rest []byte, err error) {
 	for _, p := range prefixes {
 		if at := p.form.FindIndex(line); at != nil {
-			return line[at[1]:], fmt.Errorf("a prefix of %s is in front of the line; cut it off: %s", p.from, p.cut)
+			return line[at[1]:], fmt.Errorf("the line has a prefix of %s; remove it: %s", p.from, p.cut)
 		}
 	}
 	return line, nil
 }
 
-// checkPrefix returns an error for a line in Common log format that has a prefix
-// in front of the client, which would be taken for the client. The fields are
-// the first two of the line and the user.
+// checkPrefix returns an error for a line in Common log format with a prefix, which would be
+// read as the client. The fields are the first two of the line and the user.
 //
-// A user is what the client says it is, and may look like such a line, but not
-// in one that begins with an address and "-".
+// Clients choose the user, which may look like such a line. But then the line begins with
+// an address and "-".
 func checkPrefix(line, first, ident, user []byte) error {
 	if len(ident) > 0 && bytes.IndexByte(user, ' ') < 0 || string(ident) == "-" && isClient(first) {
 		return nil // almost every line
@@ -62,7 +60,7 @@ func checkPrefix(line, first, ident, user []byte) error {
 	return nil
 }
 
-var errPrefix = errors.New(`something is in front of the client; cut it off, such as by sed -E 's/^.* ([^ ]+ [^ ]+ [^ ]+ \[[0-9]{2}\/[A-Z])/\1/'`)
+var errPrefix = errors.New(`the line has a prefix before the client; remove it, for example with sed -E 's/^.* ([^ ]+ [^ ]+ [^ ]+ \[[0-9]{2}\/[A-Z])/\1/'`)
 
 // isClient reports whether the word is a client's address as servers log it.
 func isClient(word []byte) bool {
@@ -73,11 +71,11 @@ func isClient(word []byte) bool {
 	return err == nil
 }
 
-// unixClient is how nginx logs a client of a unix socket.
+// unixClient is nginx's client of a Unix socket.
 const unixClient = "unix:"
 
-// isHost reports whether the word may be a virtual host, with or without a port;
-// a time and [pod/name] are none.
+// isHost reports whether the word may be a virtual host, with or without a port. A time and
+// [pod/name] are not.
 func isHost(word []byte) bool {
 	if i := bytes.IndexByte(word, ']'); len(word) > 0 && word[0] == '[' {
 		return i > 0 && isAddr(word[1:i])
@@ -90,13 +88,14 @@ var (
 	chiLine     = regexp.MustCompile(`^\d{4}/\d\d/\d\d \d\d:\d\d:\d\d .*from \S+ - `)
 )
 
-// foreign is the error for a line that is neither in Common log format nor JSON.
-func foreign(line []byte) error {
+// unsupportedFormat returns the error for a line that is neither in Common log format nor
+// JSON.
+func unsupportedFormat(line []byte) error {
 	switch {
 	case bytes.HasPrefix(line, []byte("[GIN]")):
-		return errors.New("gin's own format, whose times have no zone; -h shows how gin writes one that can be read")
+		return errors.New("gin's default format, whose times have no zone; -h shows a format of gin that is supported")
 	case chiLine.Match(line):
-		return errors.New("the format of chi's Logger, whose times have no zone; -h shows how chi writes one that can be read")
+		return errors.New("the format of chi's Logger, whose times have no zone; -h shows a format for chi that is supported")
 	case haproxyTime.Match(line):
 		return errors.New("HAProxy's option httplog, whose times have no zone; want option httplog clf")
 	}
@@ -106,10 +105,10 @@ func foreign(line []byte) error {
 	return errors.New("no [20/Nov/2026:13:55:36 +0000] where it should be; want Common or Combined log format, or a JSON object; see -h")
 }
 
-// dockerFile is the error for a line of docker's json-file driver, or nil.
-func dockerFile(line []byte) error {
+// dockerJSONFile returns the error for a line of docker's json-file driver, or nil.
+func dockerJSONFile(line []byte) error {
 	if bytes.HasPrefix(line, []byte(`{"log":"`)) && bytes.Contains(line, []byte(`"stream":"std`)) {
-		return errors.New("a file of docker's json-file driver, which has the line in its field log; want docker logs, or jq -j .log")
+		return errors.New("a file of docker's json-file driver, which has the log's line in the field log; want docker logs, or jq -j .log")
 	}
 	return nil
 }

@@ -20,24 +20,23 @@ const (
 	jsonLines  = `{"time":"2026-11-21T22:49:02Z","client":"127.0.0.1","method":"GET","path":"/hello"}`
 )
 
-// A prefix is not taken for the client, and the message says how to cut it off:
-// its command does.
-func TestPrefixesAreRefused(t *testing.T) {
+// A prefix is not taken for the client, and the command in the message removes it.
+func TestPrefixes(t *testing.T) {
 	for _, c := range []struct{ prefix, want string }{
-		{"web-1  | ", "a prefix of docker compose"},
-		{"api-gateway-1      | ", "a prefix of docker compose"},
-		{"web_1 | ", "a prefix of docker compose"},
-		{"[pod/web-7d4b9c/nginx] ", "a prefix of kubectl logs --prefix"},
-		{"2026-11-21T22:49:02.123456789Z stdout F ", "a prefix of the container runtime (CRI)"},
-		{"2026-11-21T23:49:02.123456789+01:00 stderr F ", "a prefix of the container runtime (CRI)"},
-		{"2026-11-21T22:49:02.123456789Z ", "a prefix of docker logs -t"},
-		{"Nov 21 22:49:02 web1 nginx: ", "a prefix of syslog"},
-		{"Nov  1 22:49:02 web1 haproxy[16599]: ", "a prefix of syslog"},
-		{"<190>Nov 21 22:49:02 web1 nginx: ", "a prefix of syslog"},
-		{"<134>Nov 21 22:49:02 haproxy[16599]: ", "a prefix of syslog"},
-		{"2026-11-21T22:49:02.123456+00:00 web1 nginx: ", "a prefix of rsyslog"},
-		{"2026-11-21T22:49:02.123456+00:00 192.0.2.1 nginx[7]: ", "a prefix of rsyslog"},
-		{"<134>1 2026-11-21T22:49:02.123456+00:00 web1 haproxy 16599 - - ", "a prefix of syslog (RFC 5424)"},
+		{"web-1  | ", "the line has a prefix of docker compose"},
+		{"api-gateway-1      | ", "the line has a prefix of docker compose"},
+		{"web_1 | ", "the line has a prefix of docker compose"},
+		{"[pod/web-7d4b9c/nginx] ", "the line has a prefix of kubectl logs --prefix"},
+		{"2026-11-21T22:49:02.123456789Z stdout F ", "the line has a prefix of the container runtime (CRI)"},
+		{"2026-11-21T23:49:02.123456789+01:00 stderr F ", "the line has a prefix of the container runtime (CRI)"},
+		{"2026-11-21T22:49:02.123456789Z ", "the line has a prefix of docker logs -t"},
+		{"Nov 21 22:49:02 web1 nginx: ", "the line has a prefix of syslog"},
+		{"Nov  1 22:49:02 web1 haproxy[16599]: ", "the line has a prefix of syslog"},
+		{"<190>Nov 21 22:49:02 web1 nginx: ", "the line has a prefix of syslog"},
+		{"<134>Nov 21 22:49:02 haproxy[16599]: ", "the line has a prefix of syslog"},
+		{"2026-11-21T22:49:02.123456+00:00 web1 nginx: ", "the line has a prefix of rsyslog"},
+		{"2026-11-21T22:49:02.123456+00:00 192.0.2.1 nginx[7]: ", "the line has a prefix of rsyslog"},
+		{"<134>1 2026-11-21T22:49:02.123456+00:00 web1 haproxy 16599 - - ", "the line has a prefix of syslog (RFC 5424)"},
 	} {
 		for _, line := range []string{clfRequest, clfUser, clfHost, clfVhost, clfSocket, clfIPv6, jsonLines} {
 			testPrefix(t, c.prefix, line, c.want)
@@ -45,7 +44,7 @@ func TestPrefixesAreRefused(t *testing.T) {
 	}
 	for _, prefix := range []string{"web nginx: ", "10.0.0.5 nginx: ", "from web1 at noon, "} {
 		for _, line := range []string{clfRequest, clfVhost, clfIPv6} {
-			testPrefix(t, prefix, line, "something is in front of the client")
+			testPrefix(t, prefix, line, "the line has a prefix before the client")
 		}
 	}
 }
@@ -57,7 +56,7 @@ func testPrefix(t *testing.T, prefix, line, want string) {
 		t.Errorf("%s: got client %q and user %q, %v; want an error that says %q", prefix+line, e.client, e.user, err, want)
 		return
 	}
-	_, command, _ := strings.Cut(err.Error(), "cut it off")
+	_, command, _ := strings.Cut(err.Error(), "remove it")
 	command = regexp.MustCompile(`(?:sed|cut) .*$`).FindString(command)
 	shell := exec.Command("sh", "-c", command)
 	shell.Stdin = strings.NewReader(prefix + line + "\n")
@@ -69,8 +68,7 @@ func testPrefix(t *testing.T, prefix, line, want string) {
 	}
 }
 
-// A line without a prefix is read, whatever it begins with, and whatever the
-// client says of its user.
+// A line without a prefix is read, whatever its first word and its user.
 func TestNoPrefixes(t *testing.T) {
 	const at, get = `[21/Nov/2026:22:49:02 +0000]`, `"GET / HTTP/1.1" 200 2`
 	for before, want := range map[string]string{
@@ -127,13 +125,12 @@ func TestNoPrefixes(t *testing.T) {
 	}
 }
 
-// The program reads nothing of a log in another format, and says in what format
-// it would.
+// Logs in other formats are rejected with the format to use.
 func TestForeignFormats(t *testing.T) {
 	for _, c := range []struct{ line, want string }{
 		{`127.0.0.1:33854 [21/Nov/2026:22:49:02.804] a n/s1 0/0/0/0/0 200 124 - - ---- 1/1/0/0/0 0/0 "GET /hello?x=1 HTTP/1.1"`, "want option httplog clf"},
 		{`Nov 21 22:49:02 web1 haproxy[16599]: 127.0.0.1:33854 [21/Nov/2026:22:49:02.804] a n/s1 0/0/0/0/0 200 124 - - ---- 1/1/0/0/0 0/0 "GET /hello?x=1 HTTP/1.1"`, "want option httplog clf"},
-		{`2026/11/21 22:49:06 "GET http://127.0.0.1:33229/hello?x=%22 HTTP/1.1" from 127.0.0.1:33084 - 200 6B in 94.341µs`, "chi's Logger, whose times have no zone; -h shows how chi"},
+		{`2026/11/21 22:49:06 "GET http://127.0.0.1:33229/hello?x=%22 HTTP/1.1" from 127.0.0.1:33084 - 200 6B in 94.341µs`, "chi's Logger, whose times have no zone; -h shows a format for chi"},
 		{`2026/11/21 22:49:06 [web1/g4GexDKyQE-000001] "GET http://127.0.0.1:33229/hello HTTP/1.1" from 127.0.0.1:33084 - 200 6B in 94.341µs`, "chi's Logger"},
 		{"2026/11/21 22:49:06 \x1b[36m\"\x1b[0m\x1b[35;1mGET \x1b[0m\x1b[36mhttp://127.0.0.1:33229/hello HTTP/1.1\" \x1b[0mfrom 127.0.0.1:33084 - \x1b[32;1m200\x1b[0m", "chi's Logger"},
 		{`{"log":"127.0.0.1 - - [21/Nov/2026:22:49:02 +0000] \"GET / HTTP/1.1\" 200 2\n","stream":"stdout","time":"2026-11-21T22:49:02.123456789Z"}`, "want docker logs, or jq -j .log"},
@@ -160,9 +157,9 @@ func TestForeignFormats(t *testing.T) {
 
 const generic = "no [20/Nov/2026:13:55:36 +0000] where it should be; want Common or Combined log format, or a JSON object; see -h"
 
-// A log of docker compose of three clients is refused by the program, not read
-// as one client with thirty users.
-func TestRunRefusesPrefixes(t *testing.T) {
+// A log of docker compose with three clients is rejected, and not read as one client with
+// thirty users.
+func TestRunRejectsPrefixes(t *testing.T) {
 	var log strings.Builder
 	for i := range 30 {
 		fmt.Fprintf(&log, "web-1  | 192.0.2.%d - - [21/Nov/2026:22:49:%02d +0000] \"GET / HTTP/1.1\" 200 2\n", i%3, i)

@@ -9,8 +9,7 @@ import (
 	"golang.org/x/term"
 )
 
-// newProgress is a bar for the bytes read of files, on a terminal; elsewhere,
-// or when quiet, nothing is seen of it.
+// newProgress returns a progress bar for the bytes read, visible on a terminal unless quiet.
 func newProgress(stderr io.Writer, files []string, quiet bool) *progressbar.ProgressBar {
 	terminal, ok := stderr.(*os.File)
 	return progressbar.NewOptions64(size(files),
@@ -25,7 +24,7 @@ func newProgress(stderr io.Writer, files []string, quiet bool) *progressbar.Prog
 	)
 }
 
-// size is that of the files together, or -1 where it is not known.
+// size returns the size of all files, or -1 if it is unknown.
 func size(files []string) (total int64) {
 	for _, name := range files {
 		info, err := os.Stat(name)

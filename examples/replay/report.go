@@ -13,15 +13,15 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-// mostNamed is how many of the most refused subjects are named.
-const mostNamed = 5
+// maxNamed is the number of most denied subjects in the report.
+const maxNamed = 5
 
-// report is what is printed in the end.
+// report is the text that is printed at the end.
 type report struct {
 	*player
-	seen    seen
+	stats   logStats
 	stopped bool
-	share   float64 // of subjects that a suggested limit may refuse something
+	share   float64 // of subjects that a suggested limit may deny something
 }
 
 func (r *report) print(w io.Writer) {
@@ -40,37 +40,37 @@ func (r *report) head(w io.Writer) {
 	if r.stopped {
 		fmt.Fprintln(w, "Stopped before the end.")
 	}
-	fmt.Fprintf(w, "%s in %s", many(r.requests, "request"), many(r.seen.lines, "line"))
+	fmt.Fprintf(w, "%s in %s", plural(r.requests, "request"), plural(r.stats.lines, "line"))
 	if r.requests > 0 {
 		fmt.Fprintf(w, ", %s to %s", r.at(r.first).Format(form), r.at(r.clock).Format(form))
 	}
-	fmt.Fprintf(w, "\n%s of the requests would have been refused\n", part(r.refused, r.requests))
+	fmt.Fprintf(w, "\n%s of the requests would have been denied\n", withPercent(r.denied, r.requests))
 }
 
-// malformed tells of the lines that could not be read.
+// malformed lists the first lines that could not be read.
 func (r *report) malformed() string {
-	text := part(r.seen.malformed, r.seen.lines) + " of the lines could not be read:"
-	for _, line := range r.seen.shown {
+	text := withPercent(r.stats.malformed, r.stats.lines) + " of the lines could not be read:"
+	for _, line := range r.stats.examples {
 		text += "\n  " + line
 	}
-	if r.seen.malformed > int64(len(r.seen.shown)) {
+	if r.stats.malformed > int64(len(r.stats.examples)) {
 		text += "\n  and so on"
 	}
 	return text
 }
 
-// nothing says why nothing was replayed.
-func (r *report) nothing() error {
+// noRequests returns the error for logs without a request.
+func (r *report) noRequests() error {
 	switch {
-	case r.seen.lines > 0:
+	case r.stats.lines > 0:
 		return errors.New("no request in the log; " + r.malformed())
-	case r.seen.err == nil:
+	case r.stats.err == nil:
 		return errors.New("the log is empty")
 	}
 	return nil
 }
 
-func (r *report) at(micros int64) time.Time { return time.UnixMicro(micros).In(r.seen.zone) }
+func (r *report) at(micros int64) time.Time { return time.UnixMicro(micros).In(r.stats.zone) }
 
 func (r *report) policy(w io.Writer, t *tally) {
 	fmt.Fprintf(w, "policy %s", t.policy.Name)
@@ -78,36 +78,36 @@ func (r *report) policy(w io.Writer, t *tally) {
 		fmt.Fprint(w, " (shadow)")
 	}
 	if t.requests == 0 {
-		fmt.Fprintln(w, ": no request is for it")
+		fmt.Fprintln(w, ": applies to no request")
 		return
 	}
 	fmt.Fprintln(w)
 	fmt.Fprintf(w, "  requests      %s\n", grouped(t.requests))
-	if t.nobody > 0 {
-		fmt.Fprintf(w, "  of nobody     %s, all on one bucket\n", part(t.nobody, t.requests))
+	if t.anonymous > 0 {
+		fmt.Fprintf(w, "  anonymous     %s, in one shared bucket\n", withPercent(t.anonymous, t.requests))
 	}
-	fmt.Fprintf(w, "  refused       %s\n", part(t.refused, t.requests))
+	fmt.Fprintf(w, "  denied        %s\n", withPercent(t.denied, t.requests))
 	if t.delayed > 0 {
-		fmt.Fprintf(w, "  delayed       %s\n", part(t.delayed, t.requests))
+		fmt.Fprintf(w, "  delayed       %s\n", withPercent(t.delayed, t.requests))
 	}
-	title := "most refused"
-	for _, c := range t.top.first(mostNamed) {
+	title := "most denied"
+	for _, c := range t.top.first(maxNamed) {
 		fmt.Fprintf(w, "  %-12s  %s  %s\n", title, subjectName(c.name), times(c))
 		title = ""
 	}
-	if t.others > 0 {
-		fmt.Fprintf(w, "  by others     %s refused, which count below as if they had passed\n", part(t.others, t.requests))
+	if t.deniedByOthers > 0 {
+		fmt.Fprintf(w, "  by others     %s denied; counted below as if allowed\n", withPercent(t.deniedByOthers, t.requests))
 	}
 	for _, m := range t.meters {
-		r.limit(w, m.found(r.share))
+		r.limit(w, m.summarize(r.share))
 	}
 }
 
 func subjectName(key string) string {
 	if key == "" {
-		return "nobody"
+		return "anonymous"
 	}
-	return plain(key) // whatever a client has put there
+	return plain(key) // may contain anything
 }
 
 func times(c count) string {
@@ -117,7 +117,7 @@ func times(c count) string {
 	return fmt.Sprintf("%s to %s", grouped(c.n-c.inherited), grouped(c.n))
 }
 
-// table has a column for each of these percentiles over subjects.
+// table has a column for each of these percentiles of subjects.
 var table = []struct {
 	title      string
 	percentile float64
@@ -131,9 +131,9 @@ func row(w io.Writer, what string, sorted []int64) {
 	fmt.Fprintln(w)
 }
 
-// limit tells of the subjects under one limit.
-func (r *report) limit(w io.Writer, f found) {
-	fmt.Fprintf(w, "  %v: %s, %s refused something\n", f.limit, many(int64(f.subjects), "subject"), part(int64(f.refused), int64(f.subjects)))
+// limit prints the summary of the subjects under one limit.
+func (r *report) limit(w io.Writer, f summary) {
+	fmt.Fprintf(w, "  %v: %s, %s denied at least once\n", f.limit, plural(int64(f.subjects), "subject"), withPercent(int64(f.denied), int64(f.subjects)))
 	fmt.Fprintf(w, "    %-29s", "")
 	for _, column := range table {
 		fmt.Fprintf(w, " %10s", column.title)
@@ -142,20 +142,20 @@ func (r *report) limit(w io.Writer, f found) {
 	row(w, "units in the busiest "+periodName(f.limit.Per), f.most)
 	row(w, "burst needed at this rate", f.bursts)
 	if few := r.share * float64(f.subjects); few > 0 && few < 1 {
-		fmt.Fprintf(w, "    as %v %% of %s is less than one, choose:\n", 100*r.share, many(int64(f.subjects), "subject"))
-		choices(w, "to refuse nobody  ", f.suggested.list(), func(suggestion) string { return "" })
-		// Where several subjects are alike, no limit refuses only one.
-		one := slices.DeleteFunc(f.butOne.list(), func(s suggestion) bool { return s.refused != 1 })
-		choices(w, "to refuse only one", one, func(s suggestion) string { return subjectName(clip(s.subject)) })
+		fmt.Fprintf(w, "    %v %% of %s is less than one; choose:\n", 100*r.share, plural(int64(f.subjects), "subject"))
+		choices(w, "to deny none    ", f.suggested.list(), func(suggestion) string { return "" })
+		// If several subjects need the same, no limit denies only one.
+		one := slices.DeleteFunc(f.butOne.list(), func(s suggestion) bool { return s.denied != 1 })
+		choices(w, "to deny only one", one, func(s suggestion) string { return subjectName(clip(s.subject)) })
 	} else {
-		choices(w, "suggested", f.suggested.list(), func(s suggestion) string { return "refuses " + atMost(s, f.subjects) })
+		choices(w, "suggested", f.suggested.list(), func(s suggestion) string { return "denies " + atMost(s, f.subjects) })
 	}
-	if f.untold > 0 {
-		fmt.Fprintf(w, "    not among these: %s of subjects that there was no room for\n", many(f.untold, "request"))
+	if f.dropped > 0 {
+		fmt.Fprintf(w, "    not included: %s of further subjects\n", plural(f.dropped, "request"))
 	}
 }
 
-// choices are limits to choose from, and what each would do.
+// choices prints limits to choose from, and the effect of each.
 func choices(w io.Writer, title string, list []suggestion, effect func(suggestion) string) {
 	width := len(title)
 	for _, s := range list {
@@ -165,64 +165,64 @@ func choices(w io.Writer, title string, list []suggestion, effect func(suggestio
 	}
 }
 
-// atMost says to whom of that many subjects a limit refuses something.
+// atMost returns the subjects, of that many, to which a limit denies something.
 func atMost(s suggestion, subjects int) string {
-	switch s.refused {
+	switch s.denied {
 	case 0:
 		return "none of them"
 	case 1:
-		return fmt.Sprintf("at most %s of them: %s", part(1, int64(subjects)), subjectName(clip(s.subject)))
+		return fmt.Sprintf("at most %s of them: %s", withPercent(1, int64(subjects)), subjectName(clip(s.subject)))
 	}
-	return fmt.Sprintf("at most %s of them", part(int64(s.refused), int64(subjects)))
+	return fmt.Sprintf("at most %s of them", withPercent(int64(s.denied), int64(subjects)))
 }
 
-// notes say what to keep in mind about the figures.
+// notes prints what qualifies the figures.
 func (r *report) notes(w io.Writer) {
-	if r.seen.malformed > 0 {
+	if r.stats.malformed > 0 {
 		fmt.Fprintf(w, "\n%s\n", r.malformed())
 	}
-	if d := r.strangers; d.n > 0 {
-		fmt.Fprintf(w, "\nThe client of %s of the requests is no address, such as %q: they count as nobody.\nOf JSON lines -json-client names the field that holds the address.\n",
-			part(d.n, r.requests), d.example)
+	if d := r.notAddresses; d.n > 0 {
+		fmt.Fprintf(w, "\n%s of the requests have a client that is not an address, such as %q: they count as anonymous.\nFor JSON lines -json-client names the field with the address.\n",
+			withPercent(d.n, r.requests), d.example)
 	}
-	const byDefault = "they have the limit beside a policy's plans, or else that of its slowest plan."
-	if r.planless.n > 0 {
-		fmt.Fprintf(w, "\nThe plan of %s of the requests is not told: %s\n-plan names one for them, -json-plan the field of JSON lines that holds it.\n",
-			part(r.planless.n, r.requests), byDefault)
+	const byDefault = "they get a policy's limit, or its slowest plan if there is no limit."
+	if r.withoutPlan.n > 0 {
+		fmt.Fprintf(w, "\n%s of the requests have no plan: %s\n-plan names a plan for them, -json-plan the field of JSON lines with the plan.\n",
+			withPercent(r.withoutPlan.n, r.requests), byDefault)
 	}
-	if d := r.unlisted; d.n > 0 {
-		fmt.Fprintf(w, "\nThe plan of %s of the requests is in no policy, such as %q: %s\n", part(d.n, r.requests), d.example, byDefault)
+	if d := r.unlistedPlans; d.n > 0 {
+		fmt.Fprintf(w, "\n%s of the requests have a plan that no policy lists, such as %q: %s\n", withPercent(d.n, r.requests), d.example, byDefault)
 	}
 	if r.late > 0 {
-		fmt.Fprintf(w, "\n%s of the requests are of an earlier time than the one before them, by up to %v.\nThey count as if they had come with that.\n",
-			part(r.late, r.requests), r.latest)
-		if r.latest > lateIsWrong {
-			fmt.Fprintln(w, "That is a lot, and more is refused for it. Are several logs in one file? Give them one by one.")
+		fmt.Fprintf(w, "\n%s of the requests are earlier than the one before them, by up to %v.\nThey count at the time of that one.\n",
+			withPercent(r.late, r.requests), r.latest)
+		if r.latest > tooLate {
+			fmt.Fprintln(w, "That is a lot, and causes denials. If a file contains several logs, give them one by one.")
 		}
 	}
-	if r.requests > 0 && !r.seen.fine {
-		fmt.Fprint(w, "\nThe log tells whole seconds: requests of one second count as if they had come at once,\nso a burst below what a second brings refuses more here than it would.\n")
+	if r.requests > 0 && !r.stats.subSecond {
+		fmt.Fprint(w, "\nThe log has whole seconds: requests of one second count as if they came at once,\nso a burst smaller than the requests of a second denies more here than it would.\n")
 	}
-	if r.room == 0 {
-		fmt.Fprintf(w, "\nThere are more than %s subjects, keys and policies taken together. The others are not in the percentiles,\nand may have shared a bucket, as in a Memory store that is full.\n", grouped(mostSubjects))
+	if r.subjectsLeft == 0 {
+		fmt.Fprintf(w, "\nThere are more than %s subjects over all policies. The others are not in the percentiles,\nand may have shared a bucket, as in a full Memory store.\n", grouped(maxSubjects))
 	}
 	if r.err != nil {
 		fmt.Fprintf(w, "\nSome requests could not be decided: %v\n", r.err)
 	}
 }
 
-// lateIsWrong is longer than requests take that are logged when they end.
-const lateIsWrong = 10 * time.Minute
+// tooLate is longer than requests take, which are logged when they end.
+const tooLate = 10 * time.Minute
 
-func many(n int64, what string) string {
+func plural(n int64, what string) string {
 	if n != 1 {
 		what += "s"
 	}
 	return grouped(n) + " " + what
 }
 
-// part is n and its percentage of the whole.
-func part(n, whole int64) string {
+// withPercent returns n and its percentage of the whole.
+func withPercent(n, whole int64) string {
 	if n == 0 || whole == 0 {
 		return grouped(n)
 	}
@@ -242,7 +242,7 @@ func grouped(n int64) string {
 	return s
 }
 
-// periodName is "minute", as limits are written.
+// periodName returns "minute", as limits are written.
 func periodName(per time.Duration) string {
 	_, name, _ := strings.Cut(gcra.Limit{Count: 1, Per: per}.String(), "/")
 	return name

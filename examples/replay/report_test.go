@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// guesser is a log of so many who ask seldom, and of some who never stop.
+// guesser returns a log of many clients with few requests, and of some that never stop.
 func guesser(seldom int, never ...string) string {
 	var log strings.Builder
 	for n := range 600 {
@@ -27,39 +27,39 @@ func guesser(seldom int, never ...string) string {
 
 func printed(p *player, atMost float64) string {
 	var out strings.Builder
-	(&report{player: p, seen: seen{zone: time.UTC, fine: true}, share: atMost / 100}).print(&out)
+	(&report{player: p, stats: logStats{zone: time.UTC, subSecond: true}, share: atMost / 100}).print(&out)
 	return out.String()
 }
 
-// Where the share is less than one subject, no limit is suggested that lets the
-// greediest pass: there is one to refuse nobody, and one to refuse only them.
+// If the share is less than one subject, there are two choices: limits that deny none, and
+// limits that deny only the most frequent subject.
 func TestReportOfFewSubjects(t *testing.T) {
 	const policies = "policies: [{name: a, key: client, limit: %s}]"
 	p := played(t, fmt.Sprintf(policies, "5/minute"), guesser(20, "203.0.113.9"))
 	got := printed(p, 1)
-	if strings.Contains(got, "suggested") || !strings.Contains(got, "as 1 % of 21 subjects is less than one, choose:\n") {
+	if strings.Contains(got, "suggested") || !strings.Contains(got, "    1 % of 21 subjects is less than one; choose:\n") {
 		t.Errorf("got\n%s\nwant a choice and nothing suggested", got)
 	}
 	for _, c := range []struct {
 		section string
-		refused []string
+		denied  []string
 	}{
-		{"to refuse nobody", nil},
-		{"to refuse only one", []string{"ip:203.0.113.9"}},
+		{"to deny none", nil},
+		{"to deny only one", []string{"ip:203.0.113.9"}},
 	} {
 		limits := regexp.MustCompile(c.section + ` +(\S+(?: burst \d+)?).*\n +or +(\S+(?: burst \d+)?)`).FindStringSubmatch(got)
-		if limits == nil || !strings.Contains(limits[0], strings.Join(c.refused, "")) {
-			t.Errorf("got\n%s\nwant two limits %s %v", got, c.section, c.refused)
+		if limits == nil || !strings.Contains(limits[0], strings.Join(c.denied, "")) {
+			t.Errorf("got\n%s\nwant two limits %s %v", got, c.section, c.denied)
 			continue
 		}
 		for _, limit := range limits[1:] {
 			again := played(t, fmt.Sprintf(policies, limit), guesser(20, "203.0.113.9"))
-			var refused []string
+			var denied []string
 			for _, subject := range again.tallies[0].top.first(9) {
-				refused = append(refused, subject.name)
+				denied = append(denied, subject.name)
 			}
-			if !slices.Equal(refused, c.refused) {
-				t.Errorf("%s: %s refuses %v; want %v", c.section, limit, refused, c.refused)
+			if !slices.Equal(denied, c.denied) {
+				t.Errorf("%s: %s denies %v; want %v", c.section, limit, denied, c.denied)
 			}
 		}
 	}
@@ -69,10 +69,10 @@ func TestReportOfFewSubjects(t *testing.T) {
 		want   string
 		not    string
 	}{
-		{guesser(20, "203.0.113.8", "203.0.113.9"), 1, "to refuse nobody", "to refuse only one"}, // the two are alike
-		{guesser(1), 1, "as 1 % of 1 subject is less than one", "to refuse only one"},
-		{guesser(20, "203.0.113.9"), 0, "refuses none of them\n", "choose"},
-		{guesser(20, "203.0.113.9"), 5, "refuses at most 1 (4.76 %) of them: ip:203.0.113.9\n", "choose"},
+		{guesser(20, "203.0.113.8", "203.0.113.9"), 1, "to deny none", "to deny only one"}, // the two are alike
+		{guesser(1), 1, "1 % of 1 subject is less than one", "to deny only one"},
+		{guesser(20, "203.0.113.9"), 0, "denies none of them\n", "choose"},
+		{guesser(20, "203.0.113.9"), 5, "denies at most 1 (4.76 %) of them: ip:203.0.113.9\n", "choose"},
 	} {
 		got := printed(played(t, fmt.Sprintf(policies, "5/minute"), c.log), c.atMost)
 		if !strings.Contains(got, c.want) || strings.Contains(got, c.not) {
@@ -81,20 +81,20 @@ func TestReportOfFewSubjects(t *testing.T) {
 	}
 }
 
-// What another policy refuses is told where it counts as if it had passed.
-func TestReportOfOthersRefusals(t *testing.T) {
+// The report says which requests other policies denied, as they count as if allowed.
+func TestReportDeniedByOthers(t *testing.T) {
 	got := printed(played(t, `
 policies:
   - {name: tight, key: client, limit: 1/minute burst 1}
   - {name: shadow, key: client, limit: 1/minute burst 1, shadow: true}
   - {name: wide, key: client, limit: 100/minute}
 `, strings.Repeat(lineAt(1, "x"), 5)), 1)
-	const others = "  by others     4 (80.00 %) refused, which count below as if they had passed\n"
+	const others = "  by others     4 (80.00 %) denied; counted below as if allowed\n"
 	for name, want := range map[string]bool{"tight": false, "shadow": true, "wide": true} {
 		_, section, _ := strings.Cut(got, "policy "+name)
 		section, _, _ = strings.Cut(section, "policy ")
 		if strings.Contains(section, others) != want {
-			t.Errorf("policy %s: got %s; want it to tell of others' refusals: %t", name, section, want)
+			t.Errorf("policy %s: got %s; want denials by others: %t", name, section, want)
 		}
 	}
 }

@@ -11,22 +11,22 @@ import (
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 )
 
-// routes are those of the application, for the key route: a log tells paths
-// only. They are given with -route, or else the patterns of the policies stand
-// for them.
+// routes are the application's routes, for the key route: logs have only paths. They come
+// from -route, or else from the policies.
 type routes struct {
 	mux   http.ServeMux
-	known int
+	count int
 }
 
-// registered is where a route comes from, for which the mux takes this file.
-var registered = regexp.MustCompile(`^http: | \(registered at [^)]*\)`)
+// muxLocation matches the mux's note of where a route was registered, which is always this
+// file.
+var muxLocation = regexp.MustCompile(`^http: | \(registered at [^)]*\)`)
 
 // add adds a route, in the syntax of a ServeMux or that of gin and echo.
 func (rs *routes) add(route string) (err error) {
 	defer func() {
-		if v := recover(); v != nil { // the mux knows best
-			err = errors.New(registered.ReplaceAllString(fmt.Sprint(v), ""))
+		if v := recover(); v != nil { // the mux panics on an invalid pattern
+			err = errors.New(muxLocation.ReplaceAllString(fmt.Sprint(v), ""))
 		}
 	}()
 	if strings.Contains(route, "/:") || strings.Contains(route, "/*") {
@@ -37,14 +37,14 @@ func (rs *routes) add(route string) (err error) {
 		route = pattern.FromTemplate(method, template)
 	}
 	rs.mux.Handle(route, http.NotFoundHandler())
-	rs.known++
+	rs.count++
 	return nil
 }
 
-// key counts the route that would serve the request, as keyfunc.Route does
-// behind a ServeMux. A request without one is anonymous.
+// key keys by the route that would serve the request, as keyfunc.Route does behind a
+// ServeMux. Requests without a route are anonymous.
 func (rs *routes) key(r *http.Request) (string, error) {
-	if rs.known == 0 || r.Method == http.MethodConnect { // as adapters/nethttp has it
+	if rs.count == 0 || r.Method == http.MethodConnect { // as in adapters/nethttp
 		return "", nil
 	}
 	_, r.Pattern = rs.mux.Handler(r)

@@ -8,43 +8,42 @@ import (
 	"strings"
 )
 
-const usage = `Replay tells what policies would have done to the traffic of an access log.
+const usage = `Replay shows what policies would have done to the traffic of an access log.
 
   go run ./examples/replay -policies policies.yaml [flags] access.log...
 
-Files are in Common or Combined log format, with the virtual host before it or
-without, or hold a JSON object a line, mixed as they like, and may be gzipped; -
-is standard input. Several are merged by time, so those of a rotated log may be
-given in any order.
+Lines are in Common or Combined log format, with or without a virtual host in
+front, or are JSON objects. A file may mix them and may be gzipped; - is
+standard input. Several files are merged by time, so the files of a rotated log
+may be given in any order.
 
-  -policies file     as package middleware/policyfile describes it. Keys are
-                     client (the address; IPv6 by /64), user (the log's user) and
-                     route (the route, see -route)
-  -key name=key      a key that only your program knows, and which of these stands
-                     for it, such as tenant=user; once for each
-  -cost name=n       a cost that only your program knows, as a number
-  -route pattern     a route of the application, such as "GET /users/{id}", as a log
-                     tells only paths; once for each. Without any, the key route
-                     goes by the policies' own routes
-  -plan name         the plan of requests whose line tells none
-  -at-most percent   of subjects that a suggested limit may refuse something
+  -policies file     the policies, in the format of package
+                     middleware/policyfile. Keys are client (the address, for
+                     IPv6 the /64), user (the log's user) and route (see -route)
+  -key name=key      use one of these keys for a key that your program
+                     registers, such as tenant=user; repeat it for each
+  -cost name=n       use a number for a cost that your program registers
+  -route pattern     a route of the application, such as "GET /users/{id}";
+                     repeat it for each. Logs have only paths. Without -route,
+                     the key route uses the routes of the policies
+  -plan name         the plan of requests whose line has none
+  -at-most percent   share of subjects that a suggested limit may deny something
                      (default 1)
-  -out dir           where to draw replay.png and replay.svg (default: no chart)
+  -out dir           draw replay.png and replay.svg here (default: no chart)
   -quiet             no progress bar
   -h                 this text
 
-Fields of JSON lines, each a list of names of which the first that is there
-counts, and of the times the first with parts of a second; a dot leads into an
-object
+Fields of JSON lines. Each is a list of names; the first that exists counts, for
+times the first with fractions of a second. A dot leads into an object
 
 `
 
 const usageEnd = `
-Times are RFC 3339, that of the Common log format, or Unix time in seconds,
-milliseconds, microseconds or nanoseconds. A line that cannot be read is counted
-and shown, and no reason to stop.
+Times are in RFC 3339 or Common log format, or are Unix time in seconds,
+milliseconds, microseconds or nanoseconds. Lines that cannot be read are counted
+and the first are shown.
 
-gin's own log is not read, as its times have no zone. This makes it one that is:
+gin's default log is not supported, as its times have no zone. This format is:
 
   gin.LoggerWithFormatter(func(p gin.LogFormatterParams) string {
       return fmt.Sprintf("%s - - [%s] %q %d %d\n", p.ClientIP,
@@ -53,23 +52,22 @@ gin's own log is not read, as its times have no zone. This makes it one that is:
           p.StatusCode, p.BodySize)
   })
 
-Nor is that of chi's Logger. In its place github.com/gorilla/handlers writes
-Combined log format:
+Nor is the log of chi's Logger. github.com/gorilla/handlers writes Combined log
+format instead:
 
   r.Use(func(next http.Handler) http.Handler {
       return handlers.CombinedLoggingHandler(os.Stdout, next)
   })
 
-HAProxy writes a log that is read with "option httplog clf". A prefix in front of
-each line, of docker compose, Kubernetes or syslog, must be cut off; the message
-for such a line says how.
+HAProxy's log is supported with "option httplog clf". Remove prefixes of docker
+compose, Kubernetes or syslog; the message for such a line says how.
 
-The requests go through the middleware and its Memory store on the log's clock.
-That shows what would have been refused of what did come; how clients answer to
-a refusal no log tells.
+The requests go through the middleware and a Memory store on the log's clock.
+This shows which requests would have been denied. It cannot show how clients
+would have reacted.
 `
 
-// jsonFlags name the fields.
+// jsonFlags are the flags for the fields.
 var jsonFlags = [fieldsCount]string{
 	fieldTime: "json-time", fieldClient: "json-client", fieldUser: "json-user", fieldPlan: "json-plan",
 	fieldRequest: "json-request", fieldMethod: "json-method", fieldPath: "json-path", fieldHost: "json-host",
@@ -79,22 +77,21 @@ type settings struct {
 	policies, out string
 	atMost        float64
 	quiet         bool
-	words         *words
+	funcs         *funcs
 	fields        *fields
 	files         []string
 }
 
-// readSettings reads the flags. Its errors name the value and what would be
-// right.
+// readSettings reads the flags. Errors name the value and what is wanted.
 func readSettings(args []string) (settings, error) {
-	s := settings{fields: newFields(), words: new(words)}
+	s := settings{fields: newFields(), funcs: new(funcs)}
 	flags := flag.NewFlagSet("replay", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.StringVar(&s.policies, "policies", "", "")
-	flags.Func("key", "", s.words.addKey)
-	flags.Func("cost", "", s.words.addCost)
-	flags.Func("route", "", s.words.routes.add)
-	flags.StringVar(&s.words.plan, "plan", "", "")
+	flags.Func("key", "", s.funcs.addKey)
+	flags.Func("cost", "", s.funcs.addCost)
+	flags.Func("route", "", s.funcs.routes.add)
+	flags.StringVar(&s.funcs.plan, "plan", "", "")
 	flags.Float64Var(&s.atMost, "at-most", 1, "")
 	flags.StringVar(&s.out, "out", "", "")
 	flags.BoolVar(&s.quiet, "quiet", false, "")
@@ -111,7 +108,7 @@ func readSettings(args []string) (settings, error) {
 	stdins := 0
 	for _, name := range s.files {
 		if strings.HasPrefix(name, "-") && name != "-" {
-			return s, fmt.Errorf("%s stands behind a log; want flags before them", name)
+			return s, fmt.Errorf("%s comes after a log; want flags before logs", name)
 		}
 		if name == "-" {
 			stdins++
@@ -124,15 +121,15 @@ func readSettings(args []string) (settings, error) {
 		return s, fmt.Errorf("-at-most is %v; want a percentage from 0 to less than 100", s.atMost)
 	case len(s.files) == 0:
 		return s, errors.New("no log is given; want files, or - for standard input")
-	case len(s.files) > mostFiles:
-		return s, fmt.Errorf("%d logs are given; want at most %d", len(s.files), mostFiles)
+	case len(s.files) > maxFiles:
+		return s, fmt.Errorf("%d logs are given; want at most %d", len(s.files), maxFiles)
 	case stdins > 1:
 		return s, errors.New("- is given twice; want standard input once")
 	}
 	return s, nil
 }
 
-// printUsage writes the usage, with the names of fields that are looked for.
+// printUsage writes the usage with the default names of JSON fields.
 func printUsage(w io.Writer) {
 	io.WriteString(w, usage)
 	for field, names := range newFields().names {

@@ -10,20 +10,19 @@ import (
 	"os"
 )
 
-// longestLine is the most bytes of a line that are read.
-const longestLine = 64 << 10
+// maxLine is the most bytes of a line.
+const maxLine = 64 << 10
 
-// source is one log: its lines as entries.
+// source reads one log.
 type source struct {
 	name  string
 	lines *bufio.Reader
 	file  io.Closer
-	line  int64 // number of the last one read
+	line  int64 // number of the last line read
 	parser
 }
 
-// open opens a file, or standard input for "-". meter is told how many bytes
-// have been read.
+// open opens a file, or standard input for "-". meter is called with the bytes of each read.
 func open(name string, stdin io.Reader, f *fields, meter func(int)) (*source, error) {
 	s := &source{name: name, parser: parser{fields: f}}
 	input := stdin
@@ -41,20 +40,20 @@ func open(name string, stdin io.Reader, f *fields, meter func(int)) (*source, er
 		}
 		input, s.file = file, file
 	}
-	s.lines = bufio.NewReaderSize(metered{input, meter}, longestLine)
-	// Two bytes tell gzip, and no line begins with them.
+	s.lines = bufio.NewReaderSize(metered{input, meter}, maxLine)
+	// The first two bytes of gzip, with which no line begins.
 	if magic, _ := s.lines.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
 		unzipped, err := gzip.NewReader(s.lines)
 		if err != nil {
 			s.file.Close()
-			return nil, fmt.Errorf("%s begins as gzip does, and is none: %w", s.name, err)
+			return nil, fmt.Errorf("%s begins like gzip but is not: %w", s.name, err)
 		}
-		s.lines = bufio.NewReaderSize(unzipped, longestLine)
+		s.lines = bufio.NewReaderSize(unzipped, maxLine)
 	}
 	return s, nil
 }
 
-// openAll opens the files, or none of them.
+// openAll opens all files, or none on an error.
 func openAll(names []string, stdin io.Reader, f *fields, meter func(int)) (sources []*source, err error) {
 	for _, name := range names {
 		s, err := open(name, stdin, f, meter)
@@ -69,7 +68,7 @@ func openAll(names []string, stdin io.Reader, f *fields, meter func(int)) (sourc
 	return sources, nil
 }
 
-// metered tells of what is read.
+// metered calls meter with the bytes of each read.
 type metered struct {
 	io.Reader
 	meter func(int)
@@ -81,21 +80,21 @@ func (m metered) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// lineError says why a line is no entry.
+// lineError is the error of a line that is not an entry.
 type lineError struct {
 	cause error
-	text  string // of the line, clipped
+	text  string // the line, clipped
 }
 
 func (e *lineError) Error() string { return e.cause.Error() }
 
-// next reads the next line that is not empty. The error is a *lineError for one
-// that is no entry, io.EOF at the end, or what the file has met.
+// next returns the next entry. The error is a *lineError for a line that is none, io.EOF at
+// the end, or an error of reading the file.
 func (s *source) next() (entry, error) {
 	for {
 		line, err := s.lines.ReadSlice('\n')
 		if len(line) == 0 && err != nil {
-			return entry{}, s.fault(err)
+			return entry{}, s.wrapError(err)
 		}
 		s.line++
 		if errors.Is(err, bufio.ErrBufferFull) {
@@ -103,7 +102,7 @@ func (s *source) next() (entry, error) {
 			for errors.Is(err, bufio.ErrBufferFull) {
 				_, err = s.lines.ReadSlice('\n')
 			}
-			return entry{}, &lineError{fmt.Errorf("longer than %d bytes", longestLine), text}
+			return entry{}, &lineError{fmt.Errorf("longer than %d bytes", maxLine), text}
 		}
 		if line = bytes.TrimSpace(line); len(line) == 0 {
 			continue
@@ -116,15 +115,15 @@ func (s *source) next() (entry, error) {
 	}
 }
 
-func (s *source) fault(err error) error {
+func (s *source) wrapError(err error) error {
 	if errors.Is(err, io.EOF) {
 		return err
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		err = errors.New("ends in the middle of its compressed data")
+		err = errors.New("the compressed data ends too early")
 	}
 	return fmt.Errorf("%s, after line %d: %w", s.name, s.line, err)
 }
 
-// dry reports whether the next line may take a while to come.
-func (s *source) dry() bool { return s.lines.Buffered() == 0 }
+// mayBlock reports whether reading the next line may block.
+func (s *source) mayBlock() bool { return s.lines.Buffered() == 0 }

@@ -1,19 +1,18 @@
 package main
 
-// timeline counts over time, in steps that double whenever the time does not
-// fit any more: whatever a log's length, there are 120 to 240 of them once it
-// is longer than two minutes.
+// timeline counts over time, in steps that double whenever the time no longer fits. A log
+// of more than two minutes, however long, has 120 to 240 steps.
 type timeline struct {
 	start int64 // microseconds since 1970
 	step  int64 // microseconds
-	last  int64 // microseconds since 1970: the last count
+	last  int64 // microseconds since 1970, of the last count
 	used  int   // steps that have begun
 	lines [][steps]int64
 }
 
 const steps = 240
 
-// count counts one on a line. The time is not before that of any call before.
+// count adds one to a line. Times never go back.
 func (t *timeline) count(line int, at int64) {
 	const second = 1_000_000
 	if t.step == 0 {
@@ -28,7 +27,7 @@ func (t *timeline) count(line int, at int64) {
 	t.lines[line][i]++
 }
 
-// fold makes each two steps one.
+// fold merges each two steps into one.
 func (t *timeline) fold() {
 	t.step *= 2
 	t.used = (t.used + 1) / 2
@@ -41,14 +40,14 @@ func (t *timeline) fold() {
 	}
 }
 
-// span is how many were counted between two times, in seconds from the start.
+// span is a count between two times, in seconds from the start.
 type span struct {
 	from, to float64
 	count    int64
 }
 
-// spans are the steps of a line. The last one ends with the log; a short one is
-// a part of that before, as a rate over a moment means nothing.
+// spans returns the steps of a line. The last one ends with the log. If it is short it is
+// merged into the one before, as a rate over a moment means nothing.
 func (t *timeline) spans(line int) []span {
 	spans := make([]span, 0, t.used)
 	for i, n := range t.lines[line][:t.used] {

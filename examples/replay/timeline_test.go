@@ -2,8 +2,7 @@ package main
 
 import "testing"
 
-// However long it gets, nothing is lost, and what is counted stands where it
-// was counted.
+// A timeline of any length loses no count, and keeps counts at their times.
 func TestTimelineFolds(t *testing.T) {
 	for _, seconds := range []int64{1, 100, steps, steps + 1, 5000, 86_400, 40 * 365 * 86_400} {
 		line := timeline{lines: make([][steps]int64, 2)}

@@ -6,14 +6,13 @@ import (
 	"slices"
 )
 
-// top finds those that occur most often among any number of subjects, in the
-// memory of some: Space-Saving (Metwally, Agrawal, El Abbadi 2005). A newcomer
-// to a full table takes the place of the one with the lowest count and goes on
-// from that, so that a count is never too low, and too high by no more than
-// the newcomer has inherited. Whoever makes more than one in topSize of all
+// top finds the most frequent of any number of subjects, in bounded memory: Space-Saving
+// (Metwally, Agrawal, El Abbadi 2005). In a full table a new subject replaces the one with
+// the lowest count and continues from that count. So a count is never too low, and too high
+// by at most the count inherited. Every subject with more than one in topSize of all
 // occurrences is in the table.
 type top struct {
-	counts []*count // a heap: the lowest first
+	counts []*count // a heap, the lowest first
 	known  map[uint64]*count
 }
 
@@ -25,12 +24,12 @@ const (
 type count struct {
 	name      string
 	hash      uint64
-	n         int64 // at most
-	inherited int64 // n minus inherited: at least
+	n         int64 // upper bound
+	inherited int64 // n minus inherited is the lower bound
 	index     int   // in the heap
 }
 
-// add counts a subject, which is known by its hash.
+// add counts a subject, identified by its hash.
 func (t *top) add(name string, hash uint64) {
 	if c := t.known[hash]; c != nil {
 		c.n++
@@ -57,7 +56,7 @@ func (t *top) add(name string, hash uint64) {
 	heap.Fix(t, 0)
 }
 
-// first are the n subjects with the highest counts.
+// first returns the n subjects with the highest counts.
 func (t *top) first(n int) []count {
 	all := make([]count, 0, len(t.counts))
 	for _, c := range t.counts {
@@ -80,4 +79,4 @@ func (t *top) Push(x any) {
 	c.index = len(t.counts)
 	t.counts = append(t.counts, c)
 }
-func (t *top) Pop() any { panic("unused: who leaves is replaced") }
+func (t *top) Pop() any { panic("unused: entries are replaced, not removed") }

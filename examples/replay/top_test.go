@@ -21,8 +21,8 @@ func TestTopIsExactForFew(t *testing.T) {
 	}
 }
 
-// Of many, those that come often are found, with bounds that hold.
-func TestTopFindsTheHeavy(t *testing.T) {
+// Frequent ones of many subjects are found, with valid bounds.
+func TestTopFindsFrequent(t *testing.T) {
 	chance := rand.New(rand.NewPCG(5, 6))
 	var top top
 	counts := map[uint64]int64{}

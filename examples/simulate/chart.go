@@ -15,18 +15,18 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// ink is one colour a process: the threads of one are alike.
+// ink is the colour of each process.
 var ink = [processes]color.Color{
 	color.NRGBA{R: 0x09, G: 0x69, B: 0xda, A: 0xb0},
 	color.NRGBA{R: 0xd1, G: 0x5a, B: 0x00, A: 0xb0},
 }
 
-// drawn is a chart of what each thread slept last, over the half hour.
-func drawn(v *verdict) (*plot.Plot, error) {
+// newPlot draws the last sleep of each thread over the half hour.
+func newPlot(v *summary) (*plot.Plot, error) {
 	plot.DefaultFont.Variant = "Sans"
 	p := plot.New()
 	m := v.seeds[0]
-	p.Title.Text = fmt.Sprintf("%s: %.2f %% refused, longest sleep %.1f s, counts differ by %.1f (stdev)", v.name, m[0], m[1], m[2])
+	p.Title.Text = fmt.Sprintf("%s: %.2f %% denied, longest sleep %.1f s, counts differ by %.1f (stdev)", v.name, m[0], m[1], m[2])
 	p.Title.Padding = vg.Points(8)
 	p.Title.TextStyle.Font.Size = vg.Points(13)
 	p.X.Label.Text = "minutes"
@@ -77,7 +77,7 @@ func drawn(v *verdict) (*plot.Plot, error) {
 	return p, nil
 }
 
-// fairSleep is what each of ten sleeps that share 1.25 requests a second evenly.
+// fairSleep is the sleep, in seconds, of each of ten threads that share 1.25 requests a second evenly.
 var fairSleep = clients*3600/float64(limit.Count) - requestTakes.Seconds()
 
 func minutes() []plot.Tick {
@@ -88,7 +88,7 @@ func minutes() []plot.Tick {
 	return ticks
 }
 
-// The size of a chart, and what stays white around it.
+// The size of a chart and its margin.
 const (
 	width  = 10 * vg.Inch
 	height = 4.5 * vg.Inch
@@ -96,8 +96,8 @@ const (
 )
 
 // save writes base.png and base.svg.
-func save(v *verdict, base string) error {
-	p, err := drawn(v)
+func save(v *summary, base string) error {
+	p, err := newPlot(v)
 	if err != nil {
 		return err
 	}

@@ -1,11 +1,14 @@
-// Simulate compares ways for clients to keep to a server's limit, ours among
-// them, in virtual time: the half hour of each takes less than a second.
+// Simulate compares strategies by which clients keep to a server's limit, in virtual
+// time: half an hour takes less than a second.
 //
 //	go run ./examples/simulate -h
 //
-// Ten clients in two processes call a server of 4,500 requests an hour without
-// pause; its bucket is empty at first. The set-up and the figures printed beside
-// are those of the published comparison in rate_throttle_client.
+// Ten clients in two processes call a server of 4,500 requests an hour without pause.
+// Its bucket is empty at first. That, and the figures printed for comparison, are those
+// of the published comparison in rate_throttle_client.
+//
+// rows.go lists the strategies, published.go and ours.go implement them, server.go is
+// the server, and world.go runs the simulation.
 package main
 
 import (
@@ -18,40 +21,40 @@ import (
 	"text/tabwriter"
 )
 
-const usage = `Simulate compares ways for clients to keep to a server's limit.
+const usage = `Simulate compares strategies by which clients keep to a server's limit.
 
   go run ./examples/simulate [flags]
 
-  -seed n     of the first run (default 1); the same seed gives the same figures
-  -seeds n    over so many seeds: the table shows means and worst (default 1)
-  -short      a row of published figures and ours only: remaining, adaptive,
+  -seed n     the first seed (default 1); the same seed gives the same figures
+  -seeds n    number of seeds; the table shows means and worst (default 1)
+  -short      only the rows remaining, adaptive-remaining-only, adaptive and
               coordinated
-  -out dir    where to draw each strategy's sleep over time, as PNG and SVG
+  -out dir    draw each strategy's sleep over time here, as PNG and SVG
               (default: no charts)
   -h          this text
 
-The world: a GCRA server of 4,500 requests an hour, capacity 4,500, empty at the
-start; 2 processes of 5 threads that call without pause for 30 minutes, each
-request taking 0.165 s. The threads of a process share one strategy, the
-processes share nothing. Every sleep is longer by 0 to 10 %, by chance.
+The server allows 4,500 requests an hour by GCRA, with a bucket of 4,500 that is
+empty at the start. 2 processes of 5 threads call it without pause for 30
+minutes. A request takes 0.165 s. The threads of a process share one strategy,
+the processes share nothing. 0 to 10 % are added to every sleep at random.
 
 Rows
 
-  none                     asks without pause
-  backoff-2, backoff-1.2   exponential backoff after a refusal
-  gradual, proportional,   sleep before each request; longer after a refusal,
-  remaining                shorter after success by a constant, a part, a part
-                           that grows with RateLimit-Remaining
-  adaptive-remaining-only  httpclient.Adaptive, told RateLimit-Remaining alone
-  adaptive                 the same, told all that our middleware tells
+  none                     no sleep
+  backoff-2, backoff-1.2   exponential backoff after a denial
+  gradual, proportional,   sleep before each request; longer after a denial,
+  remaining                shorter after a success: by a constant, by a fraction,
+                           by a fraction that grows with RateLimit-Remaining
+  adaptive-remaining-only  httpclient.Adaptive, with RateLimit-Remaining alone
+  adaptive                 the same, with all fields of our middleware
   coordinated              takes slots from a store that the processes share
 
-Columns: average retry rate (of refused among attempts, over threads), longest
-sleep, standard deviation of request counts, and the time to clear 4,500
-requests that are left and do not come back, from a starting sleep of 1 s until
-a thread sees 10: at best 74.085 s, and a second or a little more for those who
-sleep before they ask. Beside the published figures stands by how many percent
-the mean over the seeds differs from them.
+Columns: average retry rate (denied requests per attempt, over threads), longest
+sleep, standard deviation of the threads' request counts, and the time to clear:
+with 4,500 units that do not refill and a first sleep of 1 s, until a thread
+sees 10 remaining. The best possible time is 74.085 s; strategies that sleep
+before the first request take about a second more. The row deviation is the
+difference of the mean from the published figure.
 `
 
 type settings struct {
@@ -98,40 +101,40 @@ func main() {
 	}
 }
 
-// simulate prints the table to w and tells of its progress.
+// simulate prints the table to w, and its progress.
 func simulate(w, progress io.Writer, s settings) error {
 	chosen := rows
 	if s.short {
 		chosen = rows[5:]
 	}
-	verdicts := make([]*verdict, 0, len(chosen))
+	summaries := make([]*summary, 0, len(chosen))
 	for i := range chosen {
 		fmt.Fprintf(progress, "%d/%d %s, %d x 30 minutes\n", i+1, len(chosen), chosen[i].name, s.seeds)
 		v, err := chosen[i].over(s.seed, s.seeds)
 		if err != nil {
 			return err
 		}
-		verdicts = append(verdicts, v)
+		summaries = append(summaries, v)
 	}
 	if s.out != "" {
 		if err := os.MkdirAll(s.out, 0o755); err != nil {
 			return fmt.Errorf("-out: %w", err)
 		}
-		for i, v := range verdicts {
+		for i, v := range summaries {
 			base := filepath.Join(s.out, v.name)
-			fmt.Fprintf(progress, "chart %d/%d %s.png, .svg\n", i+1, len(verdicts), base)
+			fmt.Fprintf(progress, "chart %d/%d %s.png, .svg\n", i+1, len(summaries), base)
 			if err := save(v, base); err != nil {
 				return fmt.Errorf("chart %s: %w", v.name, err)
 			}
 		}
 	}
-	return printTable(w, verdicts, s.seeds)
+	return printTable(w, summaries, s.seeds)
 }
 
-func printTable(w io.Writer, verdicts []*verdict, seeds int) error {
+func printTable(w io.Writer, summaries []*summary, seeds int) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "\tretry %\tlongest s\tstdev\tclear s\t\t")
-	for _, v := range verdicts {
+	for _, v := range summaries {
 		fmt.Fprintf(t, "%s\t%s\t\t\n", v.name, cells(v.mean))
 		if seeds > 1 {
 			fmt.Fprintf(t, "worst\t%s\t\t\n", cells(v.worst))
@@ -151,8 +154,8 @@ func printTable(w io.Writer, verdicts []*verdict, seeds int) error {
 	return nil
 }
 
-// deviation is by how many percent the mean differs from the published figure.
-func (v *verdict) deviation() (d metrics) {
+// deviation returns the difference of the mean from the published figures in percent.
+func (v *summary) deviation() (d metrics) {
 	for k := range d {
 		d[k] = 100 * (v.mean[k]/v.published[k] - 1)
 	}

@@ -12,15 +12,15 @@ import (
 	"testing"
 )
 
-// judged runs the rows over 20 seeds, or 4 with -short, once for all tests. Of
-// published rows that ours are not compared with, 5 tell enough.
-var judged = sync.OnceValues(func() (map[string]*verdict, error) {
+// summaries runs the rows with 20 seeds, or 4 with -short, once for all tests. For published
+// rows that are not compared with ours, 5 seeds are enough.
+var summaries = sync.OnceValues(func() (map[string]*summary, error) {
 	seeds := 20
 	if testing.Short() {
 		seeds = 4
 	}
 	var wg sync.WaitGroup
-	verdicts, errs := make([]*verdict, len(rows)), make([]error, len(rows))
+	byRow, errs := make([]*summary, len(rows)), make([]error, len(rows))
 	for i := range rows {
 		n := seeds
 		switch {
@@ -29,11 +29,11 @@ var judged = sync.OnceValues(func() (map[string]*verdict, error) {
 		case rows[i].published != nil && rows[i].name != "remaining":
 			n = min(n, 5)
 		}
-		wg.Go(func() { verdicts[i], errs[i] = rows[i].over(1, n) })
+		wg.Go(func() { byRow[i], errs[i] = rows[i].over(1, n) })
 	}
 	wg.Wait()
-	byName := map[string]*verdict{}
-	for i, v := range verdicts {
+	byName := map[string]*summary{}
+	for i, v := range byRow {
 		if errs[i] != nil {
 			return nil, errs[i]
 		}
@@ -42,9 +42,9 @@ var judged = sync.OnceValues(func() (map[string]*verdict, error) {
 	return byName, nil
 })
 
-func verdictOf(t *testing.T, name string) *verdict {
+func summaryOf(t *testing.T, name string) *summary {
 	t.Helper()
-	all, err := judged()
+	all, err := summaries()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,14 +57,13 @@ func verdictOf(t *testing.T, name string) *verdict {
 
 var metricNames = [...]string{"retry rate", "longest sleep", "stdev", "time to clear"}
 
-// Ours is better than proportional-remaining on everything at once, in the same
-// simulation and against what was published, whether it is told all or
-// RateLimit-Remaining alone. In the clearing run both sleep the second that
-// they start with and then no more: there the difference is some milliseconds.
+// Adaptive is better than the row remaining in all figures at once, in this simulation and
+// compared with the published figures, with all fields and with RateLimit-Remaining alone. In the
+// clearing run both sleep only at the start, so the difference there is some milliseconds.
 func TestAdaptiveIsBetter(t *testing.T) {
-	peer := verdictOf(t, "remaining")
+	peer := summaryOf(t, "remaining")
 	for _, name := range []string{"adaptive-remaining-only", "adaptive"} {
-		ours := verdictOf(t, name)
+		ours := summaryOf(t, name)
 		for k, metric := range metricNames {
 			if ours.mean[k] >= peer.mean[k] || ours.worst[k] >= peer.worst[k] {
 				t.Errorf("%s, %s: got mean %.4f, worst %.4f; want less than %.4f, %.4f", name, metric, ours.mean[k], ours.worst[k], peer.mean[k], peer.worst[k])
@@ -76,25 +75,23 @@ func TestAdaptiveIsBetter(t *testing.T) {
 	}
 }
 
-// Who takes slots from a store is never refused, and nobody gets more than one
-// request ahead.
-func TestCoordinatedIsNeverRefused(t *testing.T) {
-	v := verdictOf(t, "coordinated")
+// With a shared store no request is denied, and the threads' request counts differ by at most 1.
+func TestCoordinatedIsNeverDenied(t *testing.T) {
+	v := summaryOf(t, "coordinated")
 	if v.worst[0] != 0 {
-		t.Errorf("got %.2f %% refused; want none", v.worst[0])
+		t.Errorf("got %.2f %% denied; want none", v.worst[0])
 	}
 	for i, counts := range v.counts {
 		if slices.Max(counts[:])-slices.Min(counts[:]) > 1 {
-			t.Errorf("seed %d: got counts %v; want no two further apart than 1", i+1, counts)
+			t.Errorf("seed %d: got counts %v; want a difference of at most 1", i+1, counts)
 		}
 	}
 }
 
-// The published strategies land near the published figures, which are one run
-// each, on a wall clock. The bounds are ratios of our means to them, as seen
-// over 5 and 20 seeds with room. Two stand out: exponential backoff of 1.2 sleeps
-// longer here, as its longest sleep is the end of the longest row of refusals,
-// and gradual clears sooner, as virtual time has no overhead.
+// The published strategies give figures near the published ones, which are of a single run each,
+// on a wall clock. The bounds are ratios of our means to them, measured over 5 and 20 seeds, with a
+// margin. Two are far: backoff-1.2 sleeps longer here, since its longest sleep depends on the longest
+// series of denials, and gradual clears sooner, since virtual time has no overhead.
 func TestPublishedStrategies(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -106,7 +103,7 @@ func TestPublishedStrategies(t *testing.T) {
 		{"proportional", [4][2]float64{{0.7, 1.2}, {0.8, 1.3}, {0.7, 1.4}, {0.9, 1.02}}},
 		{"remaining", [4][2]float64{{0.9, 1.5}, {0.9, 1.5}, {0.9, 1.8}, {0.85, 1.02}}},
 	} {
-		v := verdictOf(t, c.name)
+		v := summaryOf(t, c.name)
 		for k, metric := range metricNames {
 			if ratio := v.mean[k] / v.published[k]; ratio < c.bounds[k][0] || ratio > c.bounds[k][1] {
 				t.Errorf("%s, %s: got %.2f, %.2f times the published %.2f; want %v", c.name, metric, v.mean[k], ratio, v.published[k], c.bounds[k])
@@ -115,14 +112,14 @@ func TestPublishedStrategies(t *testing.T) {
 	}
 }
 
-func TestNoneIsRefusedAllTheTime(t *testing.T) {
-	v := verdictOf(t, "none")
+func TestNoneIsMostlyDenied(t *testing.T) {
+	v := summaryOf(t, "none")
 	if got, want := v.mean[0], 100*(1-2250/(clients*runTakes.Seconds()/requestTakes.Seconds())); math.Abs(got-want) > 0.1 {
 		t.Errorf("got %.2f %%; want %.2f", got, want)
 	}
 }
 
-// The same seed gives the same table, another one does not.
+// The same seed gives the same table, another seed another one.
 func TestDeterminism(t *testing.T) {
 	table := func(seed uint64) string {
 		var b bytes.Buffer

@@ -9,8 +9,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/pacer"
 )
 
-// adaptive is the pacer of httpclient.Adaptive, which is all of it but the
-// network and the clock.
+// adaptive is httpclient.Adaptive without network and clock.
 type adaptive struct{ pacer *pacer.Pacer }
 
 func newAdaptive(start time.Duration, random *rand.Rand) *adaptive {
@@ -24,26 +23,25 @@ func (s *adaptive) answered(now time.Time, _ *thread, a answer) {
 	s.pacer.Done(now, a.status, a.header)
 }
 
-// coordinated takes a slot from a store that all processes share, and sleeps
-// until it.
+// coordinated sleeps until a slot that it takes from a store shared by all processes.
 type coordinated struct {
 	fixed
 	store *bucket
 	start time.Duration
 }
 
-// patience is longer than any queue of ten.
-const patience = time.Hour
+// maxDelay is longer than any queue of ten threads.
+const maxDelay = time.Hour
 
 func (s *coordinated) sleep(now time.Time, t *thread) time.Duration {
 	if !s.store.frozen {
 		s.store.now = now
 	}
 	r, err := gcra.Take(context.Background(), s.store, gcra.Charge{
-		Subject: everybody, Policy: policyName, Limit: limit, Cost: 1, MaxDelay: patience,
+		Subject: subject, Policy: policyName, Limit: limit, Cost: 1, MaxDelay: maxDelay,
 	})
 	if err != nil || !r.Allowed {
-		return patience // nothing is left, and nothing comes back
+		return maxDelay // nothing remains and nothing refills
 	}
 	if t.attempts == 0 {
 		return max(s.start, r.Delay)

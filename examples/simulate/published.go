@@ -2,31 +2,30 @@ package main
 
 import "time"
 
-// The strategies of the published comparison (R. Schneeman's
-// rate_throttle_client), as its code has them: the sleep value is shared by the
-// threads of a process; a thread that is refused goes on with a copy of it,
-// which becomes the shared one when it succeeds.
+// The strategies of the published comparison (R. Schneeman's rate_throttle_client), as in
+// its code. The threads of a process share the sleep value. A denied thread continues with
+// a copy of it, which becomes the shared value when it succeeds.
 
-// fixed is of strategies that sleep what they have decided to.
+// fixed is part of strategies that do not change a sleep after it has begun.
 type fixed struct{}
 
 func (fixed) again(time.Time) time.Duration { return 0 }
 
-// none asks without pause.
+// none does not sleep.
 type none struct{ fixed }
 
 func (none) sleep(time.Time, *thread) time.Duration { return 0 }
 func (none) answered(time.Time, *thread, answer)    {}
 
-// backoff sleeps nothing until refused, then minSleep, and factor times longer
-// after each refusal; success makes it forget.
+// backoff sleeps only after a denial: minSleep, and factor times longer after each further
+// denial. A success ends it.
 type backoff struct {
 	fixed
 	factor float64
 }
 
 func (b backoff) sleep(_ time.Time, t *thread) time.Duration {
-	if !t.refused {
+	if !t.denied {
 		t.local = minSleep
 		return 0
 	}
@@ -37,9 +36,8 @@ func (b backoff) sleep(_ time.Time, t *thread) time.Duration {
 
 func (backoff) answered(time.Time, *thread, answer) {}
 
-// increase sleeps its value before each request. A refusal adds minSleep, and
-// makes it 1.2 times as long once it has been slept; decrease says what success
-// makes of it.
+// increase sleeps its value before each request. A denial adds minSleep to it, and after that
+// sleep it grows by a factor of 1.2. decrease returns how much a success takes off.
 type increase struct {
 	fixed
 	value    float64 // seconds
@@ -47,7 +45,7 @@ type increase struct {
 }
 
 func (s *increase) sleep(_ time.Time, t *thread) time.Duration {
-	if !t.refused {
+	if !t.denied {
 		t.local = s.value
 		return seconds(t.local)
 	}
@@ -58,7 +56,7 @@ func (s *increase) sleep(_ time.Time, t *thread) time.Duration {
 }
 
 func (s *increase) answered(_ time.Time, t *thread, a answer) {
-	if !a.refused {
+	if !a.denied {
 		s.value = max(0, t.local-s.decrease(t.local, a.remaining))
 	}
 }

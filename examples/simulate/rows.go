@@ -6,29 +6,28 @@ import (
 	"time"
 )
 
-// metrics of one seed, in the order of the table: retry rate in percent,
-// longest sleep in seconds, standard deviation of the request counts, seconds
-// to clear.
+// metrics are the figures of one seed, in the order of the table: retry rate in percent,
+// longest sleep in seconds, standard deviation of the request counts, seconds to clear.
 type metrics [4]float64
 
-// row is a strategy to judge.
+// row is a strategy.
 type row struct {
-	name      string
-	published *metrics // nil where there is no published figure
-	sparse    bool     // the server tells of RateLimit-Remaining alone
-	// make prepares a run and returns what makes each process's strategy. left and
-	// frozen are the server's state, start is the starting sleep.
+	name          string
+	published     *metrics // nil where there is no published figure
+	remainingOnly bool     // the server sends RateLimit-Remaining alone
+	// make prepares a run and returns a constructor for each process's strategy. left and
+	// frozen are the server's state, start is the first sleep.
 	make func(left int64, frozen bool, start time.Duration, random *rand.Rand) (func() strategy, error)
 }
 
-// increasing is a published strategy that sleeps before each request.
+// increasing returns a published strategy that sleeps before each request.
 func increasing(decrease func(float64, int64) float64) func(int64, bool, time.Duration, *rand.Rand) (func() strategy, error) {
 	return func(_ int64, _ bool, start time.Duration, _ *rand.Rand) (func() strategy, error) {
 		return func() strategy { return &increase{value: start.Seconds(), decrease: decrease} }, nil
 	}
 }
 
-// always is a strategy that needs nothing prepared.
+// always returns a strategy without preparation.
 func always(s strategy) func(int64, bool, time.Duration, *rand.Rand) (func() strategy, error) {
 	return func(int64, bool, time.Duration, *rand.Rand) (func() strategy, error) {
 		return func() strategy { return s }, nil
@@ -56,8 +55,8 @@ var rows = []row{
 	{"coordinated", nil, false, coordinating},
 }
 
-// judge runs the half hour and the clearing run under one seed.
-func (r *row) judge(seed uint64) (m metrics, half *outcome, err error) {
+// measure runs the half hour and the clearing run with one seed.
+func (r *row) measure(seed uint64) (m metrics, half *outcome, err error) {
 	half, err = r.run(0, false, 0, seed, runTakes, -1)
 	if err != nil {
 		return m, nil, err
@@ -70,7 +69,7 @@ func (r *row) judge(seed uint64) (m metrics, half *outcome, err error) {
 }
 
 func (r *row) run(left int64, frozen bool, start time.Duration, seed uint64, until time.Duration, stopAt int64) (*outcome, error) {
-	srv, err := newServer(left, frozen, r.sparse)
+	srv, err := newServer(left, frozen, r.remainingOnly)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.name, err)
 	}
@@ -85,8 +84,8 @@ func (r *row) run(left int64, frozen bool, start time.Duration, seed uint64, unt
 	return o, nil
 }
 
-// verdict is a row over some seeds.
-type verdict struct {
+// summary is the result of a row over several seeds.
+type summary struct {
 	*row
 	seeds       []metrics
 	counts      [][clients]int // of requests in the half hour, for each seed
@@ -94,10 +93,10 @@ type verdict struct {
 	first       *outcome // of the first seed, for the chart
 }
 
-func (r *row) over(first uint64, seeds int) (*verdict, error) {
-	v := &verdict{row: r}
+func (r *row) over(first uint64, seeds int) (*summary, error) {
+	v := &summary{row: r}
 	for i := range seeds {
-		m, half, err := r.judge(first + uint64(i))
+		m, half, err := r.measure(first + uint64(i))
 		if err != nil {
 			return nil, err
 		}
@@ -107,7 +106,7 @@ func (r *row) over(first uint64, seeds int) (*verdict, error) {
 		v.seeds = append(v.seeds, m)
 		v.counts = append(v.counts, half.attempts)
 		for k := range m {
-			v.mean[k] += m[k] - v.seeds[0][k] // so that the mean of equals is their equal
+			v.mean[k] += m[k] - v.seeds[0][k] // so that the mean of equal values is exact
 			v.worst[k] = max(v.worst[k], m[k])
 		}
 	}

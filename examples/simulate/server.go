@@ -14,38 +14,37 @@ import (
 // limit is the server's: 4,500 an hour, 1.25 a second, and as many at once.
 var limit = gcra.PerHour(4500)
 
-// bucket is a store on the virtual clock. On a clock that stands still it never
-// refills.
+// bucket is a store on the virtual clock.
 type bucket struct {
 	gcra.Memory
 	now    time.Time
-	frozen bool // the clock stands still
+	frozen bool // the clock is stopped, so the bucket never refills
 }
 
-// newBucket returns one that holds left units.
+// newBucket returns a bucket with left units.
 func newBucket(left int64, frozen bool) (*bucket, error) {
 	b := &bucket{now: time.Unix(origin, 0), frozen: frozen}
 	b.Capacity = 1
 	b.Now = func() time.Time { return b.now }
-	_, err := gcra.Take(context.Background(), b, gcra.Charge{Subject: everybody, Policy: policyName, Limit: limit, Cost: limit.Count - left})
+	_, err := gcra.Take(context.Background(), b, gcra.Charge{Subject: subject, Policy: policyName, Limit: limit, Cost: limit.Count - left})
 	return b, err
 }
 
-// server is our own middleware on such a store.
+// server is our middleware on a bucket.
 type server struct {
-	bucket  *bucket
-	limiter *middleware.Limiter
-	request *http.Request
-	sparse  bool // tells of RateLimit-Remaining alone
+	bucket        *bucket
+	limiter       *middleware.Limiter
+	request       *http.Request
+	remainingOnly bool // sends RateLimit-Remaining alone
 }
 
 const (
-	everybody  = "everybody"
+	subject    = "client"
 	policyName = "hourly"
 )
 
 func newServer(left int64, frozen, sparse bool) (*server, error) {
-	key := func(*http.Request) (string, error) { return everybody, nil }
+	key := func(*http.Request) (string, error) { return subject, nil }
 	request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "http://api.example/", http.NoBody)
 	if err != nil {
 		return nil, fmt.Errorf("request: %w", err)
@@ -58,24 +57,24 @@ func newServer(left int64, frozen, sparse bool) (*server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("limiter: %w", err)
 	}
-	return &server{bucket: b, limiter: limiter, request: request, sparse: sparse}, nil
+	return &server{bucket: b, limiter: limiter, request: request, remainingOnly: sparse}, nil
 }
 
-// answer is what a client sees.
+// answer is the response for a client.
 type answer struct {
-	refused   bool
+	denied    bool
 	remaining int64
 	status    int
 	header    http.Header
 }
 
-func (s *server) ask(now time.Time) (answer, error) {
+func (s *server) handle(now time.Time) (answer, error) {
 	if !s.bucket.frozen {
 		s.bucket.now = now
 	}
 	w := &recorder{header: http.Header{}, status: http.StatusOK}
 	if _, ok := s.limiter.Allow(w, s.request); ok != (w.status == http.StatusOK) {
-		return answer{}, fmt.Errorf("got %d; want 200 or a refusal", w.status)
+		return answer{}, fmt.Errorf("got %d; want 200 or a denial", w.status)
 	}
 	if w.status != http.StatusOK && w.status != http.StatusTooManyRequests {
 		return answer{}, fmt.Errorf("got %d; want 200 or 429", w.status)
@@ -85,8 +84,8 @@ func (s *server) ask(now time.Time) (answer, error) {
 	if err != nil {
 		return answer{}, fmt.Errorf("remaining: %w", err)
 	}
-	a := answer{refused: w.status != http.StatusOK, remaining: n, status: w.status, header: w.header}
-	if s.sparse {
+	a := answer{denied: w.status != http.StatusOK, remaining: n, status: w.status, header: w.header}
+	if s.remainingOnly {
 		a.header = http.Header{}
 		a.header.Set("RateLimit-Remaining", left)
 	}

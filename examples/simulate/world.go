@@ -7,50 +7,49 @@ import (
 	"time"
 )
 
-// What the published runs had, and so ours.
+// The parameters of the published runs.
 const (
 	processes    = 2
 	threads      = 5 // in each process
 	clients      = processes * threads
 	requestTakes = 165 * time.Millisecond
 	runTakes     = 30 * time.Minute
-	clearedAt    = 10              // the clearing run ends when a thread sees that few left
-	startSleep   = time.Second     // in the clearing run, of strategies that sleep before they ask
-	giveUpAfter  = 12 * time.Hour  // a clearing run that never clears
-	jitter       = 0.1             // every sleep is longer by 0 to this much of it
-	sampleEvery  = 2 * time.Second // of what the charts show
-	origin       = 1_800_000_000   // the virtual clocks start at some second
+	clearedAt    = 10              // the clearing run ends when a thread sees so few remaining
+	startSleep   = time.Second     // in the clearing run, of strategies that sleep before the first request
+	giveUpAfter  = 12 * time.Hour  // bounds a clearing run that does not clear
+	jitter       = 0.1             // part of a sleep that is added at most
+	sampleEvery  = 2 * time.Second // of the charts
+	origin       = 1_800_000_000   // of the virtual clocks, in seconds since 1970
 	minSleep     = 0.8             // seconds, of the published strategies
 )
 
-// thread is one of the ten that call without pause.
+// thread is one of the ten clients.
 type thread struct {
 	id      int
 	process strategy
 	next    event
 
-	refused bool    // its last answer was a refusal
-	local   float64 // seconds; what the published strategies keep from one try to the next
+	denied bool    // its last answer was a denial
+	local  float64 // seconds; the sleep value of a published strategy
 
 	attempts int
 	sleeping time.Duration // its last sleep
 }
 
-// strategy is how the threads of one process decide when to ask. They share it.
+// strategy decides when the threads of one process send requests.
 type strategy interface {
-	// sleep is how long the thread sleeps before the request it now wants to
-	// send, before jitter.
+	// sleep returns how long the thread sleeps before its next request, without jitter.
 	sleep(now time.Time, t *thread) time.Duration
-	// again is how much longer it sleeps, as it sees things once it has slept.
+	// again returns how much longer the thread sleeps after that sleep.
 	again(now time.Time) time.Duration
-	// answered tells what came of the request.
+	// answered reports the answer to the request.
 	answered(now time.Time, t *thread, a answer)
 }
 
-// event is what a thread does next, and when.
+// event is the next step of a thread.
 type event struct {
 	at   time.Duration // since the start
-	seq  int           // among those of one moment, first come, first served
+	seq  int           // order of the events of one moment
 	what step
 	got  answer
 }
@@ -62,32 +61,32 @@ func (e *event) before(f *event) bool {
 type step uint8
 
 const (
-	wants step = iota // is free to ask again
-	sends             // has slept, and asks
-	meets             // its request is at the server
-	hears             // has its answer
+	idle      step = iota // ready for the next request
+	slept                 // sleep has ended
+	atServer              // request is at the server
+	hasAnswer             // answer has arrived
 )
 
-// outcome is what a run showed.
+// outcome is the result of a run.
 type outcome struct {
-	attempts, refusals [clients]int
-	longest            time.Duration      // sleep, jitter included
-	took               time.Duration      // until the run was over
-	samples            [][clients]float64 // seconds that each thread slept last, at every sampleEvery
+	attempts, denials [clients]int
+	longest           time.Duration      // sleep, jitter included
+	took              time.Duration      // until the run was over
+	samples           [][clients]float64 // last sleep of each thread in seconds, at every sampleEvery
 }
 
-// retryRate is the mean over threads of refused / attempts, in percent.
+// retryRate returns the mean over threads of denials / attempts, in percent.
 func (o *outcome) retryRate() float64 {
 	sum := 0.0
 	for i, n := range o.attempts {
 		if n > 0 {
-			sum += float64(o.refusals[i]) / float64(n)
+			sum += float64(o.denials[i]) / float64(n)
 		}
 	}
 	return 100 * sum / clients
 }
 
-// stdev is the sample standard deviation of the request counts.
+// stdev returns the sample standard deviation of the request counts.
 func (o *outcome) stdev() float64 {
 	mean := 0.0
 	for _, n := range o.attempts {
@@ -100,8 +99,8 @@ func (o *outcome) stdev() float64 {
 	return math.Sqrt(sum / (clients - 1))
 }
 
-// run lets the threads call the server until the time is over or one of them
-// sees no more than stopAt left.
+// run simulates the threads until the time is over or one of them sees at most stopAt
+// remaining.
 func run(srv *server, newStrategy func() strategy, seed uint64, until time.Duration, stopAt int64) (*outcome, error) {
 	random := rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15))
 	o := new(outcome)
@@ -116,11 +115,11 @@ func run(srv *server, newStrategy func() strategy, seed uint64, until time.Durat
 		for range threads {
 			t := &thread{id: len(all), process: s}
 			all = append(all, t)
-			push(0, t, wants, answer{})
+			push(0, t, idle, answer{})
 		}
 	}
 	for {
-		t := all[0] // the one that is next; ten need no heap
+		t := all[0] // the thread with the next event; ten need no heap
 		for _, other := range all[1:] {
 			if other.next.before(&t.next) {
 				t = other
@@ -140,39 +139,39 @@ func run(srv *server, newStrategy func() strategy, seed uint64, until time.Durat
 		now := time.Unix(origin, 0).Add(e.at)
 		o.took = e.at
 		switch e.what {
-		case wants:
+		case idle:
 			d := t.process.sleep(now, t)
 			d += time.Duration(float64(d) * jitter * random.Float64())
 			t.sleeping = d
 			o.longest = max(o.longest, d)
-			push(e.at+d, t, sends, answer{})
-		case sends:
+			push(e.at+d, t, slept, answer{})
+		case slept:
 			if again := t.process.again(now); again > 0 {
 				again += time.Duration(float64(again) * jitter * random.Float64())
 				t.sleeping += again
 				o.longest = max(o.longest, t.sleeping)
-				push(e.at+again, t, sends, answer{})
+				push(e.at+again, t, slept, answer{})
 				continue
 			}
 			o.attempts[t.id]++
 			t.attempts++
-			push(e.at+requestTakes/2, t, meets, answer{})
-		case meets:
-			a, err := srv.ask(now)
+			push(e.at+requestTakes/2, t, atServer, answer{})
+		case atServer:
+			a, err := srv.handle(now)
 			if err != nil {
 				return nil, fmt.Errorf("at %v: %w", e.at, err)
 			}
-			push(e.at+requestTakes-requestTakes/2, t, hears, a)
-		case hears:
-			if e.got.refused {
-				o.refusals[t.id]++
+			push(e.at+requestTakes-requestTakes/2, t, hasAnswer, a)
+		case hasAnswer:
+			if e.got.denied {
+				o.denials[t.id]++
 			}
 			t.process.answered(now, t, e.got)
-			t.refused = e.got.refused
+			t.denied = e.got.denied
 			if e.got.remaining <= stopAt {
 				return o, nil
 			}
-			push(e.at, t, wants, answer{})
+			push(e.at, t, idle, answer{})
 		}
 	}
 }

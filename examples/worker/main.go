@@ -1,19 +1,17 @@
-// Worker does tasks at a rate that all workers share, in this process and in
-// every other one on the same Redis.
+// Worker does tasks at a rate that all workers share, in all processes on one Redis.
 //
 //	go run ./examples/worker -redis redis://localhost:6379/0 -rate 10/second -workers 4 -tasks 200
 //
-// Run it in a second shell at the same time: each does half as much. End one,
-// and the other does all of it.
+// Run it in a second shell at the same time: each process does half of the rate. End
+// one, and the other does all of it.
 //
-// It takes the place of a limiter in each worker, with its share of the rate:
+// It replaces a limiter in each worker with a share of the rate:
 //
-//	limiter := rate.NewLimiter(10.0/workers, 1) // how many are there today?
+//	limiter := rate.NewLimiter(10.0/workers, 1) // how many workers are there?
 //
-// Such a share must know the number of workers. It is too much when more are
-// started, too little when some have ended or have nothing to do, and a restart
-// begins it anew. Here nobody is counted: each task asks for the next turn, and
-// turns come at the rate (pool.go has the lines to copy).
+// Such a share depends on the number of workers. It is too large when more are started,
+// too small when some have ended or are idle, and begins anew after a restart. Here each
+// task waits for the next turn, and turns come at the rate: copy turn from pool.go.
 package main
 
 import (
@@ -37,21 +35,22 @@ const usage = `Worker does tasks at a rate that all workers share, in every proc
 
   go run ./examples/worker [flags]
 
-  -redis url         where turns are kept: redis://[user:password@]host:6379/0,
-                     rediss:// for TLS, redis://host1:6379,host2:6379 for a
-                     cluster. Without it the rate is this process's alone
+  -redis url         the Redis that the processes share:
+                     redis://[user:password@]host:6379/0, rediss:// for TLS,
+                     redis://host1:6379,host2:6379 for a cluster. Without it the
+                     rate is that of this process alone
   -rate limit        of all workers together (default 10/second): 100/minute,
-                     10/5s; tasks are spread evenly, and "10/second burst 10" lets
-                     up to 10 go at once after a rest
-  -name name         whose turns they are (default worker): processes with the same
-                     name share a rate, and must give the same -rate
-  -workers n         how many tasks this process does side by side (default 4)
-  -tasks n           how many it does in all (default 200); 0 is no end
-  -work duration     how long a task takes (default 50ms)
-  -v                 a line for each task
+                     10/5s. Tasks are spread evenly; with "10/second burst 10" up
+                     to 10 start at once after an idle time
+  -name name         name of the rate (default worker). Processes with the same
+                     name share it, and must have the same -rate
+  -workers n         number of concurrent tasks of this process (default 4)
+  -tasks n           number of tasks of this process (default 200); 0 is no end
+  -work duration     duration of a task (default 50ms)
+  -v                 print a line for each task
   -h                 this text
 
-Ctrl-C ends it at once.
+Ctrl-C ends the process at once.
 `
 
 func main() {
@@ -79,7 +78,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		workers: s.workers,
 		tasks:   s.tasks,
 		work:    s.work,
-		each:    s.each,
+		verbose: s.verbose,
 		out:     &lines{w: out},
 	}
 	where := "this process alone; -redis shares it with others"
@@ -89,10 +88,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			return fmt.Errorf("-redis is no URL such as redis://localhost:6379/0: %w", err)
 		}
 		defer store.Close()
-		store.Timeout = 2 * time.Second              // the default is for servers, which cannot wait
-		store.Logger = slog.New(slog.DiscardHandler) // the pool says it
+		store.Timeout = 2 * time.Second              // the default is for servers
+		store.Logger = slog.New(slog.DiscardHandler) // the pool prints it
 		if err := store.Ping(ctx); err != nil {
-			p.away.Store(true)
+			p.failing.Store(true)
 			p.out.printf("No turns until Redis works: %v", err)
 		}
 		p.store, where = store, "all workers named "+s.name+" on this Redis"
@@ -107,7 +106,7 @@ type settings struct {
 	rate           gcra.Limit
 	workers, tasks int
 	work           time.Duration
-	each           bool
+	verbose        bool
 }
 
 const (
@@ -115,8 +114,7 @@ const (
 	maxWorkers = 10_000
 )
 
-// readSettings reads the flags. Its errors name the value and what would be
-// right.
+// readSettings parses the flags. Its errors contain the value and the valid values.
 func readSettings(args []string) (settings, error) {
 	var s settings
 	flags := flag.NewFlagSet("worker", flag.ContinueOnError)
@@ -127,7 +125,7 @@ func readSettings(args []string) (settings, error) {
 	flags.IntVar(&s.workers, "workers", 4, "")
 	flags.IntVar(&s.tasks, "tasks", 200, "")
 	flags.DurationVar(&s.work, "work", 50*time.Millisecond, "")
-	flags.BoolVar(&s.each, "v", false, "")
+	flags.BoolVar(&s.verbose, "v", false, "")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return s, err
 	} else if err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
-// child makes this test binary the program itself.
+// child makes this test binary the program.
 const child = "WORKER_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -86,7 +86,7 @@ var task = regexp.MustCompile(`(?m)^(\d\d:\d\d:\d\d\.\d{6})  worker (\d+), task 
 
 const clock = "15:04:05.000000"
 
-// tasks are the times since begin of the lines of -v, in order.
+// tasks returns the times of the lines of -v since begin, sorted.
 func tasks(t *testing.T, begin time.Time, outs ...string) (at []time.Duration) {
 	t.Helper()
 	midnight, err := time.Parse(clock, begin.Format(clock))
@@ -109,10 +109,9 @@ func tasks(t *testing.T, begin time.Time, outs ...string) (at []time.Duration) {
 	return at
 }
 
-// Two processes on one Redis keep the rate together, never above it: no task
-// begins before its turn, and a second has no more of them than turns, but for
-// those whose worker woke up late, of whom each has one turn at a time. One
-// process is stopped, and the other takes over its share.
+// Two processes on one Redis keep to the rate together. No task begins before its turn, and a second has
+// at most as many tasks as turns and one late task for each worker. When one process is stopped, the other
+// takes over its share.
 func TestTwoProcesses(t *testing.T) {
 	const (
 		rate    = 20
@@ -123,7 +122,7 @@ func TestTwoProcesses(t *testing.T) {
 	server := redistest.Start(t)
 	store := redisstore.New(server.Client())
 	store.Timeout = patience
-	// A queue to begin with, so that it is known when turns come.
+	// With a queue at the start, the times of turns are known.
 	charge := gcra.Charge{Subject: "worker", Policy: "tasks", Limit: gcra.PerSecond(rate).WithBurst(1), Cost: 1, MaxDelay: 366 * 24 * time.Hour}
 	begin := time.Now()
 	for range queue {
@@ -143,7 +142,7 @@ func TestTwoProcesses(t *testing.T) {
 	signaled := time.Now()
 	code, outA, errs := a.end(t)
 	if code != 0 || errs != "" || !strings.Contains(outA, "Stopped: ") {
-		t.Errorf("after SIGTERM: got exit %d, error %q and\n%s\nwant 0, none and that it is stopped", code, errs, outA)
+		t.Errorf("after SIGTERM: got exit %d, error %q and\n%s\nwant 0, none and Stopped", code, errs, outA)
 	}
 	if took := time.Since(signaled); took > 5*time.Second {
 		t.Errorf("it stopped %v after SIGTERM; want at once", took)
@@ -172,8 +171,8 @@ func TestTwoProcesses(t *testing.T) {
 	t.Logf("%d tasks in %v", len(at), at[len(at)-1]-at[0])
 }
 
-// A signal ends it at once, also when the next turn is far away, and while
-// Redis is away, which it says once.
+// A signal ends the process at once, also while it waits for a turn or for Redis. An error of Redis is
+// printed once.
 func TestSignal(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -183,7 +182,7 @@ func TestSignal(t *testing.T) {
 	}{
 		{"waiting", "worker 1, task", []string{"-rate", "1/day", "-workers", "1", "-v"}, os.Interrupt},
 		{"working", "worker 1, task", []string{"-work", "1h", "-workers", "1", "-v"}, syscall.SIGTERM},
-		{"Redis is away", "No turns until Redis works", []string{"-redis", "redis://user:hunter2@127.0.0.1:1"}, os.Interrupt},
+		{"without Redis", "No turns until Redis works", []string{"-redis", "redis://user:hunter2@127.0.0.1:1"}, os.Interrupt},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -195,7 +194,7 @@ func TestSignal(t *testing.T) {
 			signaled := time.Now()
 			code, out, errs := p.end(t)
 			if code != 0 || errs != "" || !strings.Contains(out, "Stopped: 0 of") && !strings.Contains(out, "Stopped: 1 of") {
-				t.Errorf("got exit %d, error %q and\n%s\nwant 0, none and that it is stopped", code, errs, out)
+				t.Errorf("got exit %d, error %q and\n%s\nwant 0, none and Stopped", code, errs, out)
 			}
 			if took := time.Since(signaled); took > 5*time.Second {
 				t.Errorf("it took %v; want at once", took)
@@ -207,13 +206,13 @@ func TestSignal(t *testing.T) {
 	}
 }
 
-// Redis goes and comes back: the tasks wait for it.
+// Tasks wait while Redis does not answer.
 func TestRedisComesBack(t *testing.T) {
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr)
 	p := start(t, "-redis", "redis://"+proxy.Addr, "-rate", "20/second", "-tasks", "60", "-work", "0s")
 	redistest.Eventually(t, patience, "a line of progress", func() bool { return strings.Contains(p.text(), "in the last second") })
 	proxy.Refuse()
-	redistest.Eventually(t, patience, "it to miss Redis", func() bool { return strings.Contains(p.text(), "No turns until Redis works") })
+	redistest.Eventually(t, patience, "the error", func() bool { return strings.Contains(p.text(), "No turns until Redis works") })
 	proxy.Pass()
 	code, out, errs := p.end(t)
 	if code != 0 || errs != "" || !strings.Contains(out, "Turns come again.") || !strings.Contains(out, "Finished: 60 of 60 tasks") {
@@ -221,18 +220,18 @@ func TestRedisComesBack(t *testing.T) {
 	}
 }
 
-// Without Redis the process says that the rate is its own, and a line of
-// progress a second tells how it goes.
+// Without -redis the process prints that the rate is its own, and its progress once a second. No turn is at
+// a whole second, when progress is printed.
 func TestAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		if err := run(t.Context(), []string{"-rate", "10/second", "-workers", "4", "-tasks", "25", "-work", "0s"}, &out); err != nil {
+		if err := run(t.Context(), []string{"-rate", "10/1.1s", "-workers", "4", "-tasks", "25", "-work", "0s"}, &out); err != nil {
 			t.Fatal(err)
 		}
 		for _, want := range []string{
-			"4 workers, process ", "10/second burst 1 for this process alone; -redis shares it with others.\n",
-			"    1s  1", "    2s  2", " in the last second, 4 waiting, 0 working\n",
-			"Finished: 25 of 25 tasks done in 2.4s, 10.4 a second.\n",
+			"4 workers, process ", "10/1.1s burst 1 for this process alone; -redis shares it with others.\n",
+			"    1s  10", "    2s  19", " in the last second, 4 waiting, 0 working\n",
+			"Finished: 25 of 25 tasks done in 2.6s, 9.5 a second.\n",
 		} {
 			if !strings.Contains(out.String(), want) {
 				t.Errorf("got\n%s\nwant %q", out.String(), want)
@@ -241,7 +240,7 @@ func TestAlone(t *testing.T) {
 	})
 }
 
-// A burst that is asked for is given.
+// A burst in -rate applies.
 func TestBurst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
@@ -302,21 +301,23 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// A store that does not answer gives no turns and leaves no task half begun.
+// While the store fails, no task begins.
 func TestNoTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		p := &pool{store: away{}, workers: 3, tasks: 3, out: &lines{w: &out}}
+		p := &pool{store: failingStore{}, workers: 3, tasks: 3, out: &lines{w: &out}}
 		p.run(ctx)
-		if strings.Count(out.String(), "No turns until Redis works: away\n") != 1 || !strings.Contains(out.String(), "Stopped: 0 of 3 tasks") {
-			t.Errorf("got\n%s\nwant to be told once and no task", out.String())
+		if strings.Count(out.String(), "No turns until Redis works: the store fails\n") != 1 || !strings.Contains(out.String(), "Stopped: 0 of 3 tasks") {
+			t.Errorf("got\n%s\nwant the error once and no task", out.String())
 		}
 	})
 }
 
-type away struct{}
+type failingStore struct{}
 
-func (away) Take(context.Context, []gcra.Charge) (bool, error) { return false, errors.New("away") }
-func (away) Refund(context.Context, []gcra.Charge) error       { return errors.New("away") }
+var errStore = errors.New("the store fails")
+
+func (failingStore) Take(context.Context, []gcra.Charge) (bool, error) { return false, errStore }
+func (failingStore) Refund(context.Context, []gcra.Charge) error       { return errStore }

@@ -18,14 +18,14 @@ type pool struct {
 	workers int
 	tasks   int // in all; 0 is no end
 	work    time.Duration
-	each    bool // print a line for each task
+	verbose bool // print a line for each task
 	out     *lines
 
 	taken, done, waiting, working atomic.Int64
-	away                          atomic.Bool // the store did not answer
+	failing                       atomic.Bool // the store returns errors
 }
 
-// run does the tasks, and returns when they are done or the context ends.
+// run does the tasks. It returns when they are done or the context ends.
 func (p *pool) run(ctx context.Context) {
 	began := time.Now()
 	var workers sync.WaitGroup
@@ -58,18 +58,18 @@ func (p *pool) run(ctx context.Context) {
 	}
 }
 
-// worker does one task after the other, each when its turn has come.
+// worker does tasks one by one, each in its turn.
 func (p *pool) worker(ctx context.Context, n int) {
 	for {
 		task := p.taken.Add(1)
 		if p.tasks > 0 && task > int64(p.tasks) || !p.turn(ctx) {
 			return
 		}
-		if p.each {
+		if p.verbose {
 			p.out.printf("%s  worker %d, task %d", time.Now().Format("15:04:05.000000"), n, task)
 		}
 		p.working.Add(1)
-		finished := pause(ctx, p.work) // here the work would be done
+		finished := sleep(ctx, p.work) // the task; put your work here
 		p.working.Add(-1)
 		if !finished {
 			return
@@ -78,9 +78,9 @@ func (p *pool) worker(ctx context.Context, n int) {
 	}
 }
 
-// turn waits for the next turn, over all processes, and reports false when the
-// context ends first. While the store is away there are no turns: to go on
-// alone would break the rate, and a task can wait.
+// turn waits for the next turn of all processes. It returns false if the context ends
+// first. While the store fails there are no turns: without it the rate would be exceeded,
+// and a task can wait.
 func (p *pool) turn(ctx context.Context) bool {
 	p.waiting.Add(1)
 	defer p.waiting.Add(-1)
@@ -88,16 +88,16 @@ func (p *pool) turn(ctx context.Context) bool {
 		err := gcra.Wait(ctx, p.store, p.charge)
 		switch {
 		case err == nil:
-			if p.away.CompareAndSwap(true, false) {
+			if p.failing.CompareAndSwap(true, false) {
 				p.out.printf("Turns come again.")
 			}
 			return true
 		case ctx.Err() != nil:
 			return false
-		case p.away.CompareAndSwap(false, true):
+		case p.failing.CompareAndSwap(false, true):
 			p.out.printf("No turns until Redis works: %v", err)
 		}
-		if !pause(ctx, time.Second) {
+		if !sleep(ctx, time.Second) {
 			return false
 		}
 	}
@@ -110,19 +110,17 @@ func (p *pool) progress() string {
 	return fmt.Sprintf("%d of %d tasks", p.done.Load(), p.tasks)
 }
 
-// pause waits, and reports false if the context ends first.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
+// sleep returns false if the context ends first.
+func sleep(ctx context.Context, d time.Duration) bool {
 	select {
-	case <-t.C:
+	case <-time.After(d):
 		return true
 	case <-ctx.Done():
 		return false
 	}
 }
 
-// lines keeps lines whole that several workers write.
+// lines writes whole lines of several workers.
 type lines struct {
 	mu sync.Mutex
 	w  io.Writer

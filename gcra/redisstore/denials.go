@@ -22,7 +22,7 @@ import (
 //
 // It is bounded as a [gcra.Memory] is.
 type denialCache struct {
-	set    *buckets.Set[freshness]
+	set    *buckets.Set
 	clock  *buckets.Clock
 	ttl    int64 // ticks for which an answer is used; 0: not at all
 	shards []shardState
@@ -38,7 +38,7 @@ type shardState struct {
 
 func newDenialCache(clock *buckets.Clock, ttl time.Duration) *denialCache {
 	return &denialCache{
-		set:    buckets.New[freshness](0, clock),
+		set:    buckets.New(0, clock, true),
 		clock:  clock,
 		ttl:    tat.Ticks(ttl),
 		shards: make([]shardState, buckets.MaxShards),
@@ -86,8 +86,9 @@ func (c *denialCache) deny(ops []op, charges []gcra.Charge) bool {
 		o := &ops[i]
 		shard := c.set.Shard(o.Hash)
 		c.set.Lock(shard)
-		at, fresh, known := c.set.Get(o.Hash)
+		at, note, known := c.set.Get(o.Hash)
 		c.set.Unlock(shard)
+		fresh := freshness(note)
 		if known {
 			o.Ahead, o.latency = o.Clamp(at, now), fresh.latency()
 		}
@@ -148,7 +149,7 @@ func (c *denialCache) learn(q *request, sent int64) {
 			state.refunded = now
 		} else if ok && state.refunds == 0 && sent >= state.refunded {
 			if ahead, told := q.told(i); told {
-				c.set.Put(hash, sent+ahead, fresh, now)
+				c.set.Put(hash, sent+ahead, int64(fresh), now)
 			}
 		}
 		c.set.Unlock(shard)

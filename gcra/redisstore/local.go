@@ -5,6 +5,7 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/buckets"
+	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 )
 
 // Local implements [gcra.LocalStore]. It returns a store in this process that
@@ -40,7 +41,7 @@ func (l local) apply(ctx context.Context, charges []gcra.Charge, refund bool) (a
 	}
 	allowed = l.denials.set.Apply(ops)
 	for i := range charges {
-		charges[i].Result = gcra.Result(ops[i].Result(allowed))
+		ops[i].Result(allowed, (*tat.Result)(&charges[i].Result))
 	}
 	return allowed, nil
 }

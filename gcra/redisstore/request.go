@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/buckets"
+	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 )
 
 // A request is what one script takes from one server, all or none: an admission
@@ -74,7 +75,7 @@ func before(ops []op, i int) int {
 // setResults fills in the results of the charges that the ops are made of.
 func setResults(charges []gcra.Charge, ops []op, admitted bool) {
 	for i := range charges {
-		charges[i].Result = gcra.Result(ops[i].Result(admitted))
+		ops[i].Result(admitted, (*tat.Result)(&charges[i].Result))
 	}
 }
 

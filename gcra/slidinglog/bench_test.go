@@ -14,9 +14,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
-// BenchmarkCheck is the time of a check by one caller, on keys that have been
-// used before, beside that of a plain SET; the three take turns, so that what
-// else the machine does is shared, and ratios are of one run.
+// BenchmarkCheck measures a check by one caller on existing keys, and a plain SET for comparison. The
+// three alternate, so that other load affects all of them and the ratios are of one run.
 func BenchmarkCheck(b *testing.B) {
 	client := redistest.Start(b).Client()
 	log, cell := slidinglog.NewRedis(client), redisstore.New(client)
@@ -65,8 +64,7 @@ func BenchmarkCheck(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkMemory is what a key takes of Redis's memory, with so many charges in
-// its window.
+// BenchmarkMemory measures the memory of a key in Redis, by the number of charges in its window.
 func BenchmarkMemory(b *testing.B) {
 	client := redistest.Start(b).Client()
 	ctx := context.Background()
@@ -95,7 +93,7 @@ func BenchmarkMemory(b *testing.B) {
 	}
 }
 
-// usage is the memory of a key, every member of it looked at.
+// usage returns the memory of a key, with all its members counted.
 func usage(b *testing.B, client *redis.Client, key string) int64 {
 	b.Helper()
 	n, err := client.MemoryUsage(context.Background(), key, 0).Result()

@@ -9,9 +9,9 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra/slidinglog"
 )
 
-// A partner allows 25 calls in any 5 seconds and 300 in any minute: two charges
-// of one admission, of which both are taken or neither. In production the store
-// is slidinglog.NewRedis(client), which all processes share.
+// A partner allows 25 calls in any 5 seconds and 300 in any minute. An admission
+// makes both charges or none. In production use slidinglog.NewRedis(client), which
+// all processes share.
 func Example() {
 	store := slidinglog.NewMemory()
 	call := func(n int64) []gcra.Charge {

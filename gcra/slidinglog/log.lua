@@ -1,19 +1,20 @@
--- What take.lua and refund.lua have in common; it is sent before either.
+-- The functions that take.lua and refund.lua share. It is sent before each of them, takes no
+-- arguments and does not reply.
 --
--- A log is a sorted set with a member for each charge. The score is the time
--- that the charge counts from, in microseconds since 1970 on the clock of this
--- Redis. The name is the number of the charge's first unit and, where it has
--- more than one, a colon and how many: 1000000000000007 or 1000000000000008:5.
--- Numbers go on from charge to charge, so that no two names are alike however
--- close the charges come, and the units of a window are the difference of two
--- numbers. All numbers have 16 digits, so that charges of one microsecond, too,
--- stand in the order of their numbers.
+-- A log is a sorted set with one member for each charge. The score is the time of the charge, in
+-- microseconds since 1970 by the clock of this Redis. The name is the number of the charge's first
+-- unit and, if it has several, a colon and how many: 1000000000000007 or 1000000000000008:5.
+--
+-- Units are numbered from charge to charge. So names are unique, however close the charges are, and
+-- the number of units in a window is the difference of two numbers: start, that of the first unit,
+-- and stop, that of the last unit plus 1. All numbers have 16 digits, so that charges of one
+-- microsecond are sorted by number.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local zero = 1e15 -- the number of a log's first unit
 
--- Numbers are sent as text, since Lua's own way to write them loses digits.
+-- Numbers are formatted here, since Lua's own conversion loses digits.
 local function text(x) return string.format('%.0f', x) end
 
 local function name(from, to)
@@ -21,18 +22,16 @@ local function name(from, to)
   return text(from) .. ':' .. text(to - from)
 end
 
--- units returns the number of a member's first unit and of the one after its
--- last.
+-- units returns the start and stop of a member.
 local function units(member)
   local from = tonumber(member)
   if from then return from, from + 1 end
   local first, n = string.match(member, '^(%d+):(%d+)$')
-  if not first then error('a member of the log is not of its form') end
+  if not first then error('a member of the log is malformed') end
   return tonumber(first), first + n
 end
 
--- window returns the numbers of the first unit that the window of length per
--- holds and of the one after the newest unit, the newest member's time and the
+-- window returns start and stop of the window of length per, the time of the newest member, and the
 -- oldest member in the window.
 local function window(key, per)
   local last = redis.call('ZRANGE', key, '-1', '-1', 'WITHSCORES')
@@ -44,9 +43,9 @@ local function window(key, per)
   return units(oldest), stop, newest, oldest
 end
 
--- holder finds the member that has unit n, from the member first on, whose
--- number is start: its rank, its units and its time. It looks at one member
--- where charges have one unit each, and halves the rest otherwise.
+-- holder returns rank, start, stop and time of the member that has unit n. It searches from the
+-- member first on, whose start is given. If charges have one unit each, the first guess is right;
+-- otherwise it is a binary search.
 local function holder(key, n, first, start)
   local low = redis.call('ZRANK', key, first)
   local high = low + n - start

@@ -14,18 +14,17 @@ import (
 // Memory is a [gcra.Store] that keeps its logs in this process. The zero value
 // is ready to use.
 //
-// It holds every key that was charged within its window: as much memory as
-// subjects come by. That suits partners, who are few. Facing the public,
-// [gcra.Memory] is bounded.
+// Its memory is not bounded: it holds every key that was charged within its
+// window. Use it for a few partners; for public clients use [gcra.Memory].
 type Memory struct {
-	// Now is the clock; nil means the time that has passed since first use,
-	// which setting the wall clock does not disturb. Set it before first use.
+	// Now is the clock; nil means the monotonic time since first use, which does not
+	// change when the wall clock is set. Set it before first use.
 	Now func() time.Time
 
-	mu    sync.Mutex
-	start time.Time
-	logs  map[name]*log
-	sweep int // how many logs there are when those that have lapsed are next dropped
+	mu      sync.Mutex
+	start   time.Time
+	logs    map[name]*log
+	sweepAt int // number of logs at which those that have expired are deleted
 }
 
 // NewMemory returns an empty Memory.
@@ -33,52 +32,52 @@ func NewMemory() *Memory { return new(Memory) }
 
 type name struct{ subject, policy string }
 
-// log is what the sorted set is in Redis.
+// log corresponds to the sorted set in Redis. Units are numbered in order.
 type log struct {
-	charges []charge      // by time; some of the oldest may have left the window
-	before  int64         // number of the first unit of charges[0]
-	lapses  time.Duration // when the window is empty
+	charges []charge      // by time; the oldest may have left the window
+	first   int64         // number of the first unit of charges[0]
+	expires time.Duration // when the window is empty
 }
 
-// charge is units that were logged with one time.
+// charge is the units that were logged by one charge.
 type charge struct {
 	at   time.Duration
-	stop int64 // the number after that of its last unit
+	stop int64 // number of its last unit, plus 1
 }
 
 // Take implements [gcra.Store].
 func (m *Memory) Take(ctx context.Context, charges []gcra.Charge) (allowed bool, err error) {
-	ds, err := m.open(ctx, charges, false)
+	ps, err := m.lock(ctx, charges, false)
 	if err != nil || len(charges) == 0 {
 		return err == nil, err
 	}
 	defer m.mu.Unlock()
 	now := m.now()
-	plans := make([]plan, len(charges))
+	steps := make([]step, len(charges))
 	at, admitted := now, true
 	for i := range charges {
-		p := &plans[i]
-		p.demand, p.name = ds[i], name{charges[i].Subject, charges[i].Policy}
-		p.log = m.log(plans[:i], p.name)
-		p.decide(plans[:i], now)
-		if !p.shadow {
-			admitted = admitted && p.allowed
-			if p.allowed {
-				at = max(at, p.ready)
+		s := &steps[i]
+		s.params, s.name = ps[i], name{charges[i].Subject, charges[i].Policy}
+		s.log = m.log(steps[:i], s.name)
+		s.evaluate(steps[:i], now)
+		if !s.shadow {
+			admitted = admitted && s.allowed
+			if s.allowed {
+				at = max(at, s.ready)
 			}
 		}
 	}
-	for i := range plans {
-		p := &plans[i]
-		r := gcra.Result{Allowed: p.allowed, Never: p.cost > p.count, RetryAfter: p.retry}
-		if admitted && p.allowed && p.cost > 0 {
-			place := max(at, p.ready, p.log.newest())
-			p.log.add(place, p.cost, now-p.per)
-			p.log.lapses = max(p.log.lapses, place+p.per)
-			m.keep(p.name, p.log, now)
-			p.newest, p.used, r.Delay = place, p.used+p.cost, place-now
+	for i := range steps {
+		s := &steps[i]
+		r := gcra.Result{Allowed: s.allowed, Never: s.cost > s.count, RetryAfter: s.retryAfter}
+		if admitted && s.allowed && s.cost > 0 {
+			loggedAt := max(at, s.ready, s.log.newest())
+			s.log.add(loggedAt, s.cost, now-s.per)
+			s.log.expires = max(s.log.expires, loggedAt+s.per)
+			m.store(s.name, s.log, now)
+			s.newest, s.used, r.Delay = loggedAt, s.used+s.cost, loggedAt-now
 		}
-		r.Remaining, r.ResetAfter = max(p.count-p.used, 0), p.reset(now)
+		r.Remaining, r.ResetAfter = max(s.count-s.used, 0), s.resetAfter(now)
 		charges[i].Result = r
 	}
 	return admitted, nil
@@ -86,39 +85,39 @@ func (m *Memory) Take(ctx context.Context, charges []gcra.Charge) (allowed bool,
 
 // Refund implements [gcra.Store]. It removes the newest units.
 func (m *Memory) Refund(ctx context.Context, charges []gcra.Charge) error {
-	ds, err := m.open(ctx, charges, true)
+	ps, err := m.lock(ctx, charges, true)
 	if err != nil || len(charges) == 0 {
 		return err
 	}
 	defer m.mu.Unlock()
 	now := m.now()
 	for i := range charges {
-		p := plan{demand: ds[i], name: name{charges[i].Subject, charges[i].Policy}}
-		p.log = m.log(nil, p.name)
-		_, live := p.log.window(now - p.per)
-		p.used = max(live-p.cost, 0)
-		p.newest = never
-		if p.used == 0 {
-			delete(m.logs, p.name)
+		s := step{params: ps[i], name: name{charges[i].Subject, charges[i].Policy}}
+		s.log = m.log(nil, s.name)
+		_, used := s.log.window(now - s.per)
+		s.used = max(used-s.cost, 0)
+		s.newest = never
+		if s.used == 0 {
+			delete(m.logs, s.name)
 		} else {
-			p.log.remove(p.cost)
-			p.newest = p.log.newest()
+			s.log.remove(s.cost)
+			s.newest = s.log.newest()
 		}
-		charges[i].Result = gcra.Result{Allowed: true, Remaining: max(p.count-p.used, 0), ResetAfter: p.reset(now)}
+		charges[i].Result = gcra.Result{Allowed: true, Remaining: max(s.count-s.used, 0), ResetAfter: s.resetAfter(now)}
 	}
 	return nil
 }
 
-// open checks the charges and, where there are any, takes the lock.
-func (m *Memory) open(ctx context.Context, charges []gcra.Charge, refund bool) ([]demand, error) {
+// lock validates the charges and, if there are any, locks m.
+func (m *Memory) lock(ctx context.Context, charges []gcra.Charge, refund bool) ([]params, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	ds, err := demands(charges, refund)
+	ps, err := paramsOf(charges, refund)
 	if err == nil && len(charges) > 0 {
 		m.mu.Lock()
 	}
-	return ds, err
+	return ps, err
 }
 
 func (m *Memory) now() time.Duration {
@@ -131,9 +130,9 @@ func (m *Memory) now() time.Duration {
 	return time.Since(m.start)
 }
 
-// log returns the log of a name, which may be that of an earlier plan; one that
-// is new is kept once it is charged.
-func (m *Memory) log(earlier []plan, n name) *log {
+// log returns the log of a name: a stored one, that of an earlier step, or a new one,
+// which is stored when it is charged.
+func (m *Memory) log(earlier []step, n name) *log {
 	if l := m.logs[n]; l != nil {
 		return l
 	}
@@ -145,17 +144,17 @@ func (m *Memory) log(earlier []plan, n name) *log {
 	return new(log)
 }
 
-func (m *Memory) keep(n name, l *log, now time.Duration) {
+func (m *Memory) store(n name, l *log, now time.Duration) {
 	if m.logs[n] != nil {
 		return
 	}
-	if len(m.logs) >= m.sweep {
+	if len(m.logs) >= m.sweepAt {
 		for old, l := range m.logs {
-			if l.lapses <= now {
+			if l.expires <= now {
 				delete(m.logs, old)
 			}
 		}
-		m.sweep = max(2*len(m.logs), 64)
+		m.sweepAt = max(2*len(m.logs), 64)
 	}
 	if m.logs == nil {
 		m.logs = make(map[name]*log)
@@ -163,62 +162,63 @@ func (m *Memory) keep(n name, l *log, now time.Duration) {
 	m.logs[n] = l
 }
 
-// plan is a charge on its way through Take; its names are those of take.lua.
-type plan struct {
-	demand
-	name    name
-	log     *log
-	used    int64         // units in the window
-	newest  time.Duration // time of the newest
-	ready   time.Duration // when the charge may pass
-	allowed bool
-	retry   time.Duration
+// step is the decision about one charge. take.lua has the same names.
+type step struct {
+	params
+	name       name
+	log        *log
+	used       int64         // units in the window
+	newest     time.Duration // time of the newest unit
+	ready      time.Duration // when the charge may pass
+	allowed    bool
+	retryAfter time.Duration
 }
 
-func (p *plan) decide(earlier []plan, now time.Duration) {
-	l := p.log
-	if p.cost > 0 && p.cost <= p.count {
-		l.bringDown(now + p.top)
+// evaluate decides by the log and by the earlier steps of the admission.
+func (s *step) evaluate(earlier []step, now time.Duration) {
+	l := s.log
+	if s.cost > 0 && s.cost <= s.count {
+		l.clamp(now + s.maxDelay)
 	}
-	first, live := l.window(now - p.per)
-	taken := int64(0)
+	first, logged := l.window(now - s.per)
+	pending := int64(0) // units that earlier steps take from the same log
 	for i := range earlier {
 		if e := &earlier[i]; e.log == l && e.allowed {
-			taken += e.cost
+			pending += e.cost
 		}
 	}
-	p.used, p.newest, p.ready = live+taken, min(l.newest(), now+p.top), now
+	s.used, s.newest, s.ready = logged+pending, min(l.newest(), now+s.maxDelay), now
 	switch {
-	case p.cost > p.count:
-		p.allowed = false
-	case p.cost == 0:
-		p.allowed = true
-	case taken+p.cost > p.count: // would need what the admission itself takes
-		p.retry = p.per
+	case s.cost > s.count:
+		s.allowed = false
+	case s.cost == 0:
+		s.allowed = true
+	case pending+s.cost > s.count: // the admission itself fills the window
+		s.retryAfter = s.per
 	default:
-		p.ready = max(now, p.newest) // first come, first served
-		if leave := live + taken + p.cost - p.count; leave > 0 {
-			p.ready = max(p.ready, l.holder(first, leave).at+p.per)
+		s.ready = max(now, s.newest) // first come, first served
+		if leave := logged + pending + s.cost - s.count; leave > 0 {
+			s.ready = max(s.ready, l.holder(first, leave).at+s.per)
 		}
-		p.allowed = p.ready-now <= p.within
-		if !p.allowed {
-			p.retry = p.ready - now - p.within
+		s.allowed = s.ready-now <= s.maxWait
+		if !s.allowed {
+			s.retryAfter = s.ready - now - s.maxWait
 		}
 	}
-	if taken > 0 {
-		p.newest = max(p.newest, now)
+	if pending > 0 {
+		s.newest = max(s.newest, now)
 	}
 }
 
-// reset is how long it takes until the window is empty.
-func (p *plan) reset(now time.Duration) time.Duration {
-	if p.used == 0 {
+// resetAfter returns the time until the window is empty.
+func (s *step) resetAfter(now time.Duration) time.Duration {
+	if s.used == 0 {
 		return 0
 	}
-	return max(p.newest+p.per-now, 0)
+	return max(s.newest+s.per-now, 0)
 }
 
-// never is earlier than any time, and far from where adding to it overflows.
+// never is earlier than any time, and adding a duration to it does not overflow.
 const never time.Duration = math.MinInt64 / 2
 
 func (l *log) newest() time.Duration {
@@ -228,17 +228,17 @@ func (l *log) newest() time.Duration {
 	return l.charges[len(l.charges)-1].at
 }
 
-// start is the number of the first unit of charge i.
+// start returns the number of the first unit of charge i.
 func (l *log) start(i int) int64 {
 	if i == 0 {
-		return l.before
+		return l.first
 	}
 	return l.charges[i-1].stop
 }
 
-// window returns the index of the first charge after a time and how many units
-// there are from it on.
-func (l *log) window(after time.Duration) (first int, live int64) {
+// window returns the index of the first charge after a time, and the number of units
+// from it on.
+func (l *log) window(after time.Duration) (first int, units int64) {
 	first = sort.Search(len(l.charges), func(i int) bool { return l.charges[i].at > after })
 	return first, l.start(len(l.charges)) - l.start(first)
 }
@@ -249,24 +249,25 @@ func (l *log) holder(first int, n int64) charge {
 	return l.charges[sort.Search(len(l.charges), func(i int) bool { return l.charges[i].stop >= n })]
 }
 
-// bringDown heals a log whose clock has gone back.
-func (l *log) bringDown(top time.Duration) {
-	for i := len(l.charges) - 1; i >= 0 && l.charges[i].at > top; i-- {
-		l.charges[i].at = top
+// clamp repairs a log after the clock has gone back.
+func (l *log) clamp(latest time.Duration) {
+	for i := len(l.charges) - 1; i >= 0 && l.charges[i].at > latest; i-- {
+		l.charges[i].at = latest
 	}
 }
 
-// add logs units and drops the charges that are not after the end given.
-func (l *log) add(at time.Duration, n int64, end time.Duration) {
+// add logs n units and deletes charges until the time given, once they are half of
+// the log: each add would move all others otherwise.
+func (l *log) add(at time.Duration, n int64, until time.Duration) {
 	l.charges = append(l.charges, charge{at, l.start(len(l.charges)) + n})
-	first, _ := l.window(end)
-	if first > len(l.charges)/2 { // sooner, and each charge would move all others
-		l.before = l.start(first)
+	first, _ := l.window(until)
+	if first > len(l.charges)/2 {
+		l.first = l.start(first)
 		l.charges = slices.Delete(l.charges, 0, first)
 	}
 }
 
-// remove takes back the newest n units.
+// remove deletes the newest n units.
 func (l *log) remove(n int64) {
 	stop := l.start(len(l.charges)) - n
 	last := sort.Search(len(l.charges), func(i int) bool { return l.charges[i].stop >= stop })

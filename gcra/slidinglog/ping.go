@@ -10,17 +10,16 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
-// Ping reports whether the store works, as Ping of package redisstore does: the error
-// says what is wrong and what to do about it.
+// Ping checks the server as Ping of redisstore.Store does. The error says what is wrong
+// and how to fix it.
 func (r *Redis) Ping(ctx context.Context) error {
 	prefix, err := r.prefix()
 	if err != nil {
 		return err
 	}
 	err = rediskit.Ping(ctx, r.client, prefix, func(ctx context.Context, server redis.UniversalClient, key string) error {
-		one := &Redis{client: server}
-		f := fare{demand: demand{per: time.Millisecond, count: 1000, cost: 1}, key: key}
-		return one.take(ctx, &part{fares: []*fare{&f}}, take, asLong)
+		o := op{params: params{per: time.Millisecond, count: 1000, cost: 1}, key: key}
+		return (&Redis{client: server}).take(ctx, &part{ops: []*op{&o}}, take, anyDelay)
 	})
 	if err != nil {
 		return fmt.Errorf("slidinglog: %w", err)

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
-// Ping says what is wrong with a server, and leaves no key behind.
+// Ping returns what is wrong with a server. Its key expires.
 func TestPing(t *testing.T) {
 	server := redistest.Start(t)
 	rules := "~sl-* +evalsha +eval +time +zadd +zrem +zrange +zrangebyscore +zrank +zremrangebyscore +zremrangebyrank +pexpireat +del"

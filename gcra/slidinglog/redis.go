@@ -2,10 +2,6 @@ package slidinglog
 
 import (
 	"context"
-	"crypto/sha1"
-	_ "embed"
-	"encoding/hex"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,46 +13,44 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
-// Redis is a [gcra.Store] that keeps its logs in a Redis (6.2 or newer) which
-// any number of processes share. Every decision is made on the clock of that
-// Redis, by one script in one trip.
+// Redis is a [gcra.Store] that keeps its logs in a Redis (6.2 or newer) shared by
+// any number of processes. Every decision uses the clock of that Redis and takes
+// one script in one round trip.
 //
-// A log is the sorted set <Prefix>{<subject>}:<policy>, escaped and hashed as
+// A log is the sorted set <Prefix>{<subject>}:<policy>, escaped and hashed like
 // the keys of redisstore.Store. It expires when its window is empty.
 //
-// On a single Redis (also behind Sentinel) an admission is atomic whatever its
-// keys. On a cluster and on a ring, an admission of several subjects first asks
-// all of them at once and then takes from all; where another admission came in
-// between, what was taken is given back. For the time of a trip a subject may
-// then look more charged than it is, never less. Admissions of one subject are
-// atomic there, too.
+// On a single Redis, also behind Sentinel, every admission is atomic. On a cluster
+// or a ring, an admission of one subject is atomic. One of several subjects first
+// evaluates all of them and then takes from all; if another admission came in
+// between, it gives back what it took. For a round trip a subject may then look
+// more charged than it is, never less.
 //
-// A script is sent once. When its reply is lost, whether it charged is not
-// known: at most one charge was made, never several. When Redis does not answer
-// within Timeout, Take returns an error and decides nothing. A policy of package
-// middleware that then decides locally does so by GCRA, which is not strict: one
-// that must be says FailClosed.
+// A script is sent once. If its reply is lost, the charge may have been made, but
+// never twice. If Redis does not answer within Timeout, Take returns an error. A
+// policy of package middleware with FailLocal then decides by GCRA, which is not
+// strict; use FailClosed for a strict limit.
 type Redis struct {
-	// Prefix begins every key; "" means "sl:". Keep it apart from that of a
-	// redisstore.Store, whose keys are of another type. Set it before first use,
-	// without braces, which would put all keys into one slot.
+	// Prefix begins every key; "" means "sl:". It must not contain braces, which
+	// would put all keys into one slot, and must differ from that of a redisstore.Store,
+	// whose keys have another type. Set it before first use.
 	Prefix string
 
-	// Timeout is the longest that a call takes, whatever the client's own
-	// settings; 0 means 50 ms. After it Take returns an error that wraps
+	// Timeout bounds a call, independent of the client's settings; 0 means 50 ms, and
+	// a negative one is an error. After it Take returns an error that wraps
 	// [context.DeadlineExceeded]. Set it before first use.
 	Timeout time.Duration
 
 	client redis.UniversalClient
-	whole  bool // all keys live on one server
+	single bool // all keys are on one server
 }
 
-// NewRedis returns a store on a client of the caller's: a [redis.Client] (also
-// one made for Sentinel), a [redis.ClusterClient] or a [redis.Ring]. The
-// client's own retries do not apply to the scripts.
+// NewRedis returns a store on a [redis.Client] (also one for Sentinel), a
+// [redis.ClusterClient] or a [redis.Ring]. The caller closes the client. Its
+// retries do not apply to the scripts.
 func NewRedis(client redis.UniversalClient) *Redis {
-	_, whole := client.(*redis.Client)
-	return &Redis{client: client, whole: whole}
+	_, single := client.(*redis.Client)
+	return &Redis{client: client, single: single}
 }
 
 const (
@@ -78,22 +72,21 @@ func (r *Redis) Refund(ctx context.Context, charges []gcra.Charge) error {
 	return r.apply(ctx, charges, true)
 }
 
-// fare is a charge on its way to Redis, a copy: its caller may leave while it is
-// under way.
-type fare struct {
-	demand
+// op is a charge as a script takes it, and the script's result. It is a copy of
+// the charge, since the caller may return before the script does.
+type op struct {
+	params
 	key    string
-	place  int // among the charges of its admission
 	result gcra.Result
-	number int64 // what the log has come to
+	stop   int64 // of the log after this op, see log.lua
 }
 
-// part is what one script takes, all or none: an admission, or what it takes
-// from one subject.
+// part is the ops that one script takes, all or none: an admission, or what it
+// takes from one subject.
 type part struct {
-	fares    []*fare
+	ops      []*op
 	admitted bool
-	hold     time.Duration // how long the admission is held back
+	delay    time.Duration // of the admission
 	err      error
 }
 
@@ -109,47 +102,49 @@ func (r *Redis) apply(ctx context.Context, charges []gcra.Charge, refund bool) e
 		return err
 	}
 	timeout := r.Timeout
-	if timeout <= 0 {
+	switch {
+	case timeout < 0:
+		return fmt.Errorf("slidinglog: redis: timeout is %v; want 0 (%v) or more", timeout, defaultTimeout)
+	case timeout == 0:
 		timeout = defaultTimeout
 	}
-	ds, err := demands(charges, refund)
+	ps, err := paramsOf(charges, refund)
 	if err != nil {
 		return err
 	}
-	fares := make([]fare, len(charges))
-	for i, d := range ds {
+	ops := make([]op, len(charges))
+	for i, p := range ps {
 		key := rediskit.AppendKey(make([]byte, 0, 64), prefix, charges[i].Subject, charges[i].Policy)
-		fares[i] = fare{demand: d, key: string(key), place: i}
+		ops[i] = op{params: p, key: string(key)}
 	}
 
-	// The client is left to itself when the time is up, or the caller's context
-	// is done: what it sent is charged all the same. The deadline that it is
-	// given is later than the caller's, who so hears of one kind of error only.
+	// A client may ignore the context while it waits for a reply, so another goroutine
+	// waits for it. It is not canceled with the caller: a script that was sent charges
+	// anyway. Its deadline is later than timeout, so that a late reply is always the
+	// error below.
 	done := make(chan error, 1)
 	go func() {
-		trips, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*timeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*timeout)
 		defer cancel()
-		done <- r.run(trips, r.parts(fares), refund)
+		done <- r.run(ctx, r.parts(ops), refund)
 	}()
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
 	select {
 	case err = <-done:
 	case <-ctx.Done():
 		err = ctx.Err()
-	case <-timer.C:
+	case <-time.After(timeout):
 		err = fmt.Errorf("no answer within %v: %w", timeout, context.DeadlineExceeded)
 	}
 	if err != nil {
 		return &callError{err}
 	}
-	for i := range fares {
-		charges[i].Result = fares[i].result
+	for i := range ops {
+		charges[i].Result = ops[i].result
 	}
 	return nil
 }
 
-// callError is the error of a call that Redis did not answer with a decision.
+// callError is the error of a call without a decision.
 type callError struct{ err error }
 
 func (e *callError) Error() string {
@@ -167,22 +162,22 @@ func (r *Redis) prefix() (string, error) {
 	return r.Prefix, nil
 }
 
-// parts divides an admission into those that one script can take.
-func (r *Redis) parts(fares []fare) []*part {
+// parts groups the ops by script: all on a single server, otherwise by subject.
+func (r *Redis) parts(ops []op) []*part {
 	var parts []*part
-	at := make(map[string]*part)
-	for i := range fares {
-		home := ""
-		if !r.whole {
-			home, _, _ = strings.Cut(fares[i].key, "}")
+	byTag := make(map[string]*part)
+	for i := range ops {
+		hashTag := ""
+		if !r.single {
+			hashTag, _, _ = strings.Cut(ops[i].key, "}")
 		}
-		p := at[home]
+		p := byTag[hashTag]
 		if p == nil {
 			p = new(part)
-			at[home] = p
+			byTag[hashTag] = p
 			parts = append(parts, p)
 		}
-		p.fares = append(p.fares, &fares[i])
+		p.ops = append(p.ops, &ops[i])
 	}
 	return parts
 }
@@ -192,127 +187,8 @@ func (r *Redis) run(ctx context.Context, parts []*part, refund bool) error {
 	case refund:
 		return each(parts, func(p *part) error { return r.refund(ctx, p, false) })
 	case len(parts) == 1:
-		return r.take(ctx, parts[0], take, asLong)
+		return r.take(ctx, parts[0], take, anyDelay)
 	default:
 		return r.split(ctx, parts)
 	}
 }
-
-//go:embed log.lua
-var logLua string
-
-//go:embed take.lua
-var takeLua string
-
-//go:embed refund.lua
-var refundLua string
-
-// script is the text of a script and what Redis knows it by.
-type script struct{ text, sha string }
-
-func newScript(text string) script {
-	sum := sha1.Sum([]byte(text))
-	return script{text, hex.EncodeToString(sum[:])}
-}
-
-var (
-	takeScript   = newScript(logLua + takeLua)
-	refundScript = newScript(logLua + refundLua)
-)
-
-// call sends a script for the keys of a part and returns its reply of n numbers.
-func (r *Redis) call(ctx context.Context, s script, p *part, n int, argv ...any) ([]int64, error) {
-	args := make([]any, 0, 3+len(p.fares)+len(argv))
-	args = append(args, "evalsha", s.sha, len(p.fares))
-	for _, f := range p.fares {
-		args = append(args, f.key)
-	}
-	args = append(args, argv...)
-	cmd := rediskit.SendAgain(ctx, r.client, rediskit.Send(ctx, r.client, args), s.text)
-	return rediskit.Reply(cmd, n)
-}
-
-// Modes of take.lua.
-const (
-	take = "take"
-	ask  = "ask"
-)
-
-// asLong says that an admission is held back for as long as need be, within the
-// patience of its charges.
-const asLong time.Duration = -1
-
-// take takes a part, or asks for it, to be held back for exactly as long as
-// given.
-func (r *Redis) take(ctx context.Context, p *part, mode string, hold time.Duration) error {
-	const each, answers = 6, 6
-	argv := append(make([]any, 0, 2+each*len(p.fares)), mode, micros(max(hold, 0)))
-	for _, f := range p.fares {
-		within, shadow := f.within, 0
-		if f.shadow {
-			shadow = 1
-		} else if hold != asLong {
-			within = hold
-		}
-		argv = append(argv, microsUp(f.per), f.count, f.cost, micros(within), microsUp(f.top), shadow)
-	}
-	reply, err := r.call(ctx, takeScript, p, 2+answers*len(p.fares), argv...)
-	if err != nil {
-		return err
-	}
-	p.admitted, p.hold = reply[0] == 1, duration(reply[1])
-	for i, f := range p.fares {
-		a := reply[2+answers*i:]
-		f.result = gcra.Result{
-			Allowed: a[0] == 1, Never: f.cost > f.count, Remaining: a[1],
-			RetryAfter: duration(a[2]), ResetAfter: duration(a[3]), Delay: duration(a[4]),
-		}
-		f.number = a[5]
-	}
-	return nil
-}
-
-// refund gives a part back; known says that it was taken before, by take.
-func (r *Redis) refund(ctx context.Context, p *part, known bool) error {
-	const each, answers = 4, 2
-	argv := make([]any, 0, each*len(p.fares))
-	for _, f := range p.fares {
-		mine := int64(0)
-		if known {
-			mine = f.number
-		}
-		argv = append(argv, microsUp(f.per), f.count, f.cost, mine)
-	}
-	reply, err := r.call(ctx, refundScript, p, answers*len(p.fares), argv...)
-	if err != nil {
-		return err
-	}
-	for i, f := range p.fares {
-		f.result = gcra.Result{Allowed: true, Remaining: reply[answers*i], ResetAfter: duration(reply[answers*i+1])}
-	}
-	return nil
-}
-
-// each does something to all parts at once.
-func each(parts []*part, do func(*part) error) error {
-	if len(parts) == 1 {
-		return do(parts[0])
-	}
-	errs := make(chan error, len(parts))
-	for _, p := range parts {
-		go func() {
-			p.err = do(p)
-			errs <- p.err
-		}()
-	}
-	var err error
-	for range parts {
-		err = errors.Join(err, <-errs)
-	}
-	return err
-}
-
-func micros(d time.Duration) int64   { return int64(d / time.Microsecond) }
-func microsUp(d time.Duration) int64 { return micros(d + time.Microsecond - 1) }
-
-func duration(micros int64) time.Duration { return time.Duration(micros) * time.Microsecond }

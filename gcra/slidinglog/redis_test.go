@@ -2,201 +2,215 @@ package slidinglog_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"os"
-	"strconv"
-	"strings"
-	"sync"
-	"sync/atomic"
+	"math"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
 
+	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/slidinglog"
-	"github.com/seed-e377111c/ratelimit/gcra/storetest"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
-// patience is the Timeout of stores whose speed is not the story.
-const patience = 20 * time.Second
-
-var prefixes atomic.Int64
-
-// newStore returns a store on client that shares no key with any other.
-func newStore(client redis.UniversalClient) *slidinglog.Redis {
-	r := slidinglog.NewRedis(client)
-	r.Prefix = fmt.Sprintf("sl-%d:", prefixes.Add(1))
-	r.Timeout = patience
-	return r
-}
-
-// patient is a client of a server that waits as long as newStore.
-func patient(t testing.TB, s *redistest.Server) *redis.Client {
-	t.Helper()
-	o := s.Options()
-	o.ReadTimeout, o.WriteTimeout, o.DialTimeout = patience, patience, patience
-	c := redis.NewClient(o)
-	t.Cleanup(func() { c.Close() })
-	return c
-}
-
-// contract runs the contract on the time of the Redis behind client.
-func contract(t *testing.T, client redis.UniversalClient) {
-	t.Helper()
-	storetest.Run(t, func(t testing.TB) storetest.Backend {
-		r := newStore(client)
-		return storetest.Backend{Store: r, Advance: func(d time.Duration) { shift(t, client, r.Prefix, d) }, Algorithm: storetest.Sliding}
-	})
-}
-
-func TestRedisContract(t *testing.T) { contract(t, patient(t, redistest.Start(t))) }
-
-func TestRedisContractEmbedded(t *testing.T) { contract(t, redistest.StartEmbedded(t)) }
-
-// On a clock that stands still every answer is exact to the microsecond.
-func TestRedisContractExact(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		open func(testing.TB) *redis.Client
-	}{{"Any", redistest.Any}, {"Embedded", redistest.StartEmbedded}} {
-		t.Run(tt.name, func(t *testing.T) {
-			client := tt.open(t)
-			c := stopClock(t, client)
-			storetest.Run(t, func(testing.TB) storetest.Backend {
-				return storetest.Backend{Store: newStore(client), Advance: c.advance, Exact: true, Algorithm: storetest.Sliding}
-			})
-		})
+// A denied admission changes no log, whichever charge is denied.
+func TestDeniedPair(t *testing.T) {
+	client := patient(t, redistest.Start(t))
+	r := newStore(client)
+	mustTake(t, r, hourly("a", 25, 25), hourly("b", 300, 7))
+	before := dump(t, client, r.Prefix)
+	for _, pair := range [][]gcra.Charge{
+		{hourly("a", 25, 1), hourly("b", 300, 1)},
+		{hourly("b", 300, 1), hourly("a", 25, 1)},
+		{hourly("b", 300, 1), hourly("b", 300, 293)},
+		{hourly("a", 25, 0), hourly("b", 300, 301)},
+		{hourly("b", 300, 5), hourly("new", 5, 6)},
+	} {
+		if mustTake(t, r, pair...); admitted(pair) {
+			t.Errorf("%+v: got admitted; want denied", pair)
+		}
+		if after := dump(t, client, r.Prefix); after != before {
+			t.Errorf("after a denial of %+v:\ngot  %s\nwant %s", pair, after, before)
+		}
 	}
 }
 
-func TestRedisContractCluster(t *testing.T) {
-	o := redistest.StartCluster(t).Options()
-	o.ReadTimeout = patience
-	client := redis.NewClusterClient(o)
-	t.Cleanup(func() { client.Close() })
-	contract(t, client)
+// A log is a sorted set of the documented form. It expires at most 2 ms after its window is empty.
+func TestRedisValues(t *testing.T) {
+	client := patient(t, redistest.Start(t))
+	r := newStore(client)
+	ctx := t.Context()
+	for _, limit := range []gcra.Limit{gcra.PerSecond(40), gcra.PerHour(40), {Count: 40, Per: 5*time.Second + 1}, {Count: 40, Per: 366 * 24 * time.Hour}} {
+		charge := gcra.Charge{Subject: "ip:192.0.2.7", Policy: limit.String(), Limit: limit, Cost: 1}
+		key := r.Prefix + "{ip:192.0.2.7}:" + limit.String()
+		mustTake(t, r, charge)
+		mustTake(t, r, charge, charge)
+		charge.Cost = 12
+		mustTake(t, r, charge)
+		z := client.ZRangeWithScores(ctx, key, 0, -1).Val()
+		expires, err := redistest.ExpireTime(ctx, client, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, m := range z {
+			names = append(names, fmt.Sprint(m.Member))
+		}
+		if want := []string{"1000000000000000", "1000000000000001", "1000000000000002", "1000000000000003:12"}; !slices.Equal(names, want) {
+			t.Fatalf("%v: got %q; want %q", limit, names, want)
+		}
+		ends := time.Duration(z[3].Score)*time.Microsecond + limit.Per
+		if expires < ends || expires > ends+2*time.Millisecond {
+			t.Errorf("%v: expires at %v; want at %v, when the window is empty", limit, expires, ends)
+		}
+	}
 }
 
-func TestRedisContractRing(t *testing.T) {
-	addrs := map[string]string{"one": redistest.Start(t).Addr, "two": redistest.Start(t).Addr}
-	ring := redis.NewRing(&redis.RingOptions{Addrs: addrs, ReadTimeout: patience})
-	t.Cleanup(func() { ring.Close() })
-	contract(t, ring)
-}
-
-// shift makes every charge in the logs with the prefix older by d. To the store
-// that is as if time had gone on by d, which no command can do to a Redis.
-func shift(t testing.TB, client redis.UniversalClient, prefix string, d time.Duration) {
-	t.Helper()
-	ctx := context.Background()
-	for _, key := range keysOf(t, client, prefix) {
-		for _, z := range client.ZRangeWithScores(ctx, key, 0, -1).Val() {
-			z.Score -= float64(d.Microseconds())
-			if err := client.ZAddXX(ctx, key, z).Err(); err != nil {
-				t.Fatalf("shifting %s by %v: %v", key, d, err)
+// Every key has a TTL, and no key remains after its window.
+func TestRedisKeysExpire(t *testing.T) {
+	client := patient(t, redistest.Start(t))
+	r := newStore(client)
+	for i := range 300 {
+		charges := []gcra.Charge{
+			{Subject: fmt.Sprint(i % 7), Policy: "a", Limit: gcra.Limit{Count: 9, Per: 50 * time.Millisecond}, Cost: int64(i % 4)},
+			{Subject: fmt.Sprint(i % 5), Policy: "b", Limit: gcra.Limit{Count: 20, Per: 20 * time.Millisecond}, Cost: 1, Shadow: i%2 == 0},
+		}
+		if _, err := takeOrRefund(t.Context(), r, charges, i%5 == 0); err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range keysOf(t, client, r.Prefix) {
+			if ttl := client.PTTL(t.Context(), key).Val(); ttl == -1 {
+				t.Fatalf("call %d: %s has no TTL", i, key)
 			}
 		}
 	}
+	redistest.Eventually(t, patience, "all keys to expire", func() bool { return len(keysOf(t, client, r.Prefix)) == 0 })
 }
 
-// keysOf lists the keys with the prefix, on all servers of the client.
-func keysOf(t testing.TB, client redis.UniversalClient, prefix string) []string {
-	t.Helper()
-	var mu sync.Mutex
-	var keys []string
-	scan := func(ctx context.Context, c *redis.Client) error {
-		it := c.Scan(ctx, 0, prefix+"*", 1000).Iterator()
-		for it.Next(ctx) {
-			mu.Lock()
-			keys = append(keys, it.Val())
-			mu.Unlock()
+// In large logs, with charges of all sizes, the results are those of Memory.
+func TestRedisLarge(t *testing.T) {
+	client := patient(t, redistest.Start(t))
+	stopped := stopClock(t, client)
+	c := new(clock)
+	r, m := newStore(client), &slidinglog.Memory{Now: c.now}
+	limit := gcra.Limit{Count: 1 << 40, Per: 14 * 24 * time.Hour}
+	for i := range int64(1000) {
+		cost := 1 + i*i%7
+		if i%50 == 0 {
+			cost = math.MaxInt32
 		}
-		return it.Err()
+		charge := gcra.Charge{Limit: limit, Cost: cost}
+		mustTake(t, r, charge)
+		mustTake(t, m, charge)
+		c.advance(time.Second)
+		stopped.advance(time.Second)
 	}
-	ctx, err := context.Background(), error(nil)
-	switch c := client.(type) {
-	case *redis.Client:
-		err = scan(ctx, c)
-	case *redis.ClusterClient:
-		err = c.ForEachMaster(ctx, scan)
-	case *redis.Ring:
-		err = c.ForEachShard(ctx, scan)
-	default:
-		err = fmt.Errorf("do not know how to scan a %T", client)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return keys
-}
-
-// stoppedClock is the time of a Redis as its scripts see it: that of the key
-// "clock", in microseconds.
-type stoppedClock struct {
-	t      testing.TB
-	client *redis.Client
-	micros atomic.Int64
-}
-
-// stopClock makes the client send scripts of the same text but for the lines
-// that read the time and set a log's expiry, which must not come on a clock that
-// does not move.
-func stopClock(t testing.TB, client *redis.Client) *stoppedClock {
-	t.Helper()
-	replace := func(text, old, with string) string {
-		if n := strings.Count(text, old); n != 1 {
-			t.Fatalf("the script has %q %d times; want once", old, n)
+	for _, cost := range []int64{1 << 40, 1<<40 - 1, 1<<40 - math.MaxInt32, 1<<40 - 100, 1<<40 - 7, 1<<40 - 19*math.MaxInt32} {
+		charge := gcra.Charge{Limit: limit, Cost: cost}
+		got, want := mustTake(t, r, charge)[0].Result, mustTake(t, m, charge)[0].Result
+		if got != want || got.Allowed {
+			t.Errorf("cost %d: got %+v; want %+v, a denial", cost, got, want)
 		}
-		return strings.Replace(text, old, with, 1)
 	}
-	log := luaText(t, "log.lua")
-	stopped := replace(log, "local time = redis.call('TIME')\n", "")
-	stopped = replace(stopped, "time[1] * 1000000 + time[2]", "tonumber(redis.call('GET', 'clock'))")
-	take, refund := luaText(t, "take.lua"), luaText(t, "refund.lua")
-	client.AddHook(rewrite{
-		log + take:   stopped + replace(take, "text(math.ceil((place + per) / 1000))", "'9000000000000'"),
-		log + refund: stopped + refund,
+}
+
+// If Redis does not answer, a call ends after Timeout, independent of the client's settings, or when
+// the context is canceled.
+func TestTimeout(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr)
+	o := server.Options()
+	o.Addr = proxy.Addr
+	client := redis.NewClient(o)
+	r := slidinglog.NewRedis(client)
+	t.Cleanup(func() { client.Close() })
+	redistest.Eventually(t, patience, "a first answer", func() bool { _, err := r.Take(t.Context(), []gcra.Charge{hourly("p", 5, 1)}); return err == nil })
+	proxy.Blackhole()
+	start := time.Now()
+	_, err := gcra.Take(t.Context(), r, hourly("p", 5, 1))
+	if d := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || d < 50*time.Millisecond || d > time.Second {
+		t.Errorf("got %v after %v; want context.DeadlineExceeded after 50ms", err, d)
+	}
+	r.Timeout = patience
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(10*time.Millisecond, cancel)
+	if _, err := gcra.Take(ctx, r, hourly("p", 5, 1)); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v; want context.Canceled", err)
+	}
+}
+
+// If the subjects are on several servers, all windows count from the time of the request, and a
+// denial writes nothing on any server.
+func TestRingDelay(t *testing.T) {
+	one, two := redistest.Start(t), redistest.Start(t)
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": one.Addr, "two": two.Addr}, ReadTimeout: patience})
+	t.Cleanup(func() { ring.Close() })
+	r := newStore(ring)
+	pair := func() []gcra.Charge {
+		var charges []gcra.Charge
+		for i := range 8 {
+			charges = append(charges, gcra.Charge{Subject: fmt.Sprint(i), Limit: gcra.PerHour(20), Cost: 1, MaxDelay: 90 * time.Minute})
+		}
+		charges[3].Limit.Count = 1
+		return charges
+	}
+	for i, want := range []time.Duration{0, time.Hour} {
+		for _, c := range mustTake(t, r, pair()...) {
+			if got := c.Result; !got.Allowed || got.Delay > want || got.Delay < want-time.Minute {
+				t.Errorf("admission %d: got %+v; want a delay of %v", i, got, want)
+			}
+		}
+	}
+	before := dump(t, one.Client(), r.Prefix) + dump(t, two.Client(), r.Prefix)
+	if denied := mustTake(t, r, pair()...); admitted(denied) || denied[3].Result.Allowed {
+		t.Errorf("the third: got %+v; want denied by the fourth charge", denied)
+	}
+	if after := dump(t, one.Client(), r.Prefix) + dump(t, two.Client(), r.Prefix); after != before {
+		t.Errorf("after a denial:\ngot  %s\nwant %s", after, before)
+	}
+}
+
+// The results of Redis are those of Memory, to the microsecond.
+func TestRedisAgreesWithMemory(t *testing.T) {
+	client := redistest.Any(t)
+	stopped := stopClock(t, client)
+	rapid.Check(t, func(t *rapid.T) {
+		limits := [2]gcra.Limit{anyLimit(t), anyLimit(t)}
+		delays := [2]time.Duration{0, time.Duration(rapid.Int64Range(0, 4).Draw(t, "delay")) * limits[1].Per}
+		c := new(clock)
+		m, r := &slidinglog.Memory{Now: c.now}, newStore(client)
+		for i := range rapid.IntRange(1, 30).Draw(t, "calls") {
+			if d := pause(t, limits[i%2]); d > 0 {
+				c.advance(d)
+				stopped.advance(d)
+			}
+			charges := make([]gcra.Charge, rapid.IntRange(1, 3).Draw(t, "charges"))
+			for j := range charges {
+				k := rapid.IntRange(0, 1).Draw(t, "limit")
+				charges[j] = gcra.Charge{
+					Policy: fmt.Sprint(k), Limit: limits[k], MaxDelay: delays[k],
+					Cost:    rapid.Int64Range(0, limits[k].Count+1).Draw(t, "cost"),
+					MaxWait: time.Duration(rapid.Int64Range(0, int64(delays[k]/time.Microsecond)).Draw(t, "within")) * time.Microsecond,
+					Shadow:  rapid.IntRange(0, 4).Draw(t, "shadow") == 0,
+				}
+			}
+			want := slices.Clone(charges)
+			refund := rapid.IntRange(0, 5).Draw(t, "kind") == 0
+			allowed, err := takeOrRefund(t.Context(), r, charges, refund)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wanted, err := takeOrRefund(t.Context(), m, want, refund)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if allowed != wanted || !slices.Equal(charges, want) {
+				t.Fatalf("call %d:\nRedis  %+v\nMemory %+v", i, charges, want)
+			}
+		}
 	})
-	c := &stoppedClock{t: t, client: client}
-	c.set(1_800_000_000_000_000)
-	return c
-}
-
-func luaText(t testing.TB, file string) string {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
-func (c *stoppedClock) set(micros int64) {
-	c.micros.Store(micros)
-	if err := c.client.Set(context.Background(), "clock", strconv.FormatInt(micros, 10), 0).Err(); err != nil {
-		c.t.Errorf("setting the clock: %v", err)
-	}
-}
-
-func (c *stoppedClock) advance(d time.Duration) { c.set(c.micros.Load() + d.Microseconds()) }
-
-// rewrite is a hook that sends other scripts than it is told to: by their text,
-// as no server has heard of them.
-type rewrite map[string]string
-
-func (r rewrite) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (r rewrite) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-func (r rewrite) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() == "eval" {
-			args := cmd.Args()
-			args[1] = r[args[1].(string)]
-		}
-		return next(ctx, cmd)
-	}
 }

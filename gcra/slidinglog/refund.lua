@@ -1,32 +1,31 @@
--- Gives units back. log.lua says what a log is.
+-- Gives units back. log.lua describes a log and is sent before this script.
 --
--- KEYS   the log of each refund; one may occur several times
--- ARGV   for each refund four numbers:
+-- KEYS   the log of each refund; a log may occur several times
+-- ARGV   four numbers for each refund:
 --          per    length of the window, in microseconds
 --          count  units that it may hold
 --          cost   units to give back, at most all
---          mine   0, or the number that the log had come to when they were taken
--- Reply  for each refund units left and microseconds until the window is empty
+--          taken  the log's stop after these units were taken, or 0 if unknown
+-- Reply  two numbers for each refund: units left, and microseconds until the window is empty
 --
--- The newest units go. Where it is known which they were, and others have come
--- since, the oldest go: the log then counts units as younger than they are and
--- never as older.
+-- The newest units are deleted. If these are not the units that were taken, the oldest are deleted
+-- instead: remaining units then count as younger than they are, never as older.
 
 local reply = {}
 for i, key in ipairs(KEYS) do
   local a = 4 * i - 3
-  local per, count, cost, mine = tonumber(ARGV[a]), tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2]), tonumber(ARGV[a + 3])
+  local per, count, cost, taken = tonumber(ARGV[a]), tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2]), tonumber(ARGV[a + 3])
   local start, stop, newest, oldest = window(key, per)
-  local live = stop - start
-  if cost >= live then
-    if live > 0 then redis.call('DEL', key) end
-    live, newest = 0, 0
+  local used = stop - start
+  if cost >= used then
+    if used > 0 then redis.call('DEL', key) end
+    used, newest = 0, 0
   elseif cost > 0 then
-    live = live - cost
-    if mine == 0 or mine == stop then
+    used = used - cost
+    if taken == 0 or taken == stop then
       local rank, from, to, time = holder(key, stop - cost - 1, oldest, start)
       newest = time
-      if to > stop - cost then -- it keeps some of its units
+      if to > stop - cost then -- the member keeps some of its units
         redis.call('ZADD', key, text(time), name(from, stop - cost))
         redis.call('ZREM', key, name(from, to))
       end
@@ -40,7 +39,7 @@ for i, key in ipairs(KEYS) do
       if rank > 0 then redis.call('ZREMRANGEBYRANK', key, '0', text(rank - 1)) end
     end
   end
-  reply[2 * i - 1] = math.max(count - live, 0)
-  reply[2 * i] = live > 0 and math.max(newest + per - now, 0) or 0
+  reply[2 * i - 1] = math.max(count - used, 0)
+  reply[2 * i] = used > 0 and math.max(newest + per - now, 0) or 0
 end
 return reply

@@ -4,36 +4,37 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-// maxTries is how often split starts again when others come in between.
+// maxTries is how often split begins again because of other admissions.
 const maxTries = 3
 
-// split takes an admission whose subjects may live on different servers. It
-// asks all, so that a refusal writes nothing anywhere, and then takes from all,
-// held back alike. Where one refuses after all, since somebody else was faster,
-// the others are given back and it begins again.
+// split takes an admission of several subjects, which may be on different servers.
+// It evaluates all parts, so that a denial writes nothing, and then takes all of
+// them with the same delay. If one part is denied then, since another admission was
+// faster, it gives the other parts back and begins again.
 func (r *Redis) split(ctx context.Context, parts []*part) error {
 	for try := 1; ; try++ {
-		if err := each(parts, func(p *part) error { return r.take(ctx, p, ask, asLong) }); err != nil {
+		if err := each(parts, func(p *part) error { return r.take(ctx, p, evaluate, anyDelay) }); err != nil {
 			return err
 		}
-		if !admitted(parts) || !slices.ContainsFunc(parts, (*part).takes) {
+		if !allAdmitted(parts) || !slices.ContainsFunc(parts, (*part).writes) {
 			return nil
 		}
-		hold := time.Duration(0)
-		asked := make([][]gcra.Result, len(parts))
+		delay := time.Duration(0)
+		evaluated := make([][]gcra.Result, len(parts))
 		for i, p := range parts {
-			hold = max(hold, p.hold)
-			for _, f := range p.fares {
-				asked[i] = append(asked[i], f.result)
+			delay = max(delay, p.delay)
+			for _, o := range p.ops {
+				evaluated[i] = append(evaluated[i], o.result)
 			}
 		}
-		err := each(parts, func(p *part) error { return r.take(ctx, p, take, hold) })
-		if err == nil && admitted(parts) {
+		err := each(parts, func(p *part) error { return r.take(ctx, p, take, delay) })
+		if err == nil && allAdmitted(parts) {
 			return nil
 		}
 		err = errors.Join(err, r.giveBack(ctx, parts))
@@ -42,9 +43,9 @@ func (r *Redis) split(ctx context.Context, parts []*part) error {
 		}
 		if try == maxTries {
 			for i, p := range parts {
-				for j, f := range p.fares {
+				for j, o := range p.ops {
 					if p.admitted {
-						f.result = asked[i][j]
+						o.result = evaluated[i][j]
 					}
 				}
 			}
@@ -53,39 +54,54 @@ func (r *Redis) split(ctx context.Context, parts []*part) error {
 	}
 }
 
-func admitted(parts []*part) bool {
+func allAdmitted(parts []*part) bool {
 	return !slices.ContainsFunc(parts, func(p *part) bool { return !p.admitted })
 }
 
-// takes reports whether there is anything to take: peeks only look.
-func (p *part) takes() bool {
-	return slices.ContainsFunc(p.fares, func(f *fare) bool { return f.cost > 0 && f.result.Allowed })
+// writes reports whether the part takes any units; peeks take none.
+func (p *part) writes() bool {
+	return slices.ContainsFunc(p.ops, func(o *op) bool { return o.cost > 0 && o.result.Allowed })
 }
 
-// giveBack refunds what parts have taken. Where that fails, the subject stays
-// charged: stricter, not looser.
+// giveBack refunds the parts that were taken. If that fails, their subjects stay
+// charged: the limit is then stricter, never looser.
 func (r *Redis) giveBack(ctx context.Context, parts []*part) error {
-	var taken []*part
+	var refunds []*part
 	for _, p := range parts {
 		if !p.admitted || p.err != nil {
 			continue
 		}
-		undo := new(part)
-		for _, f := range slices.Backward(p.fares) { // the newest first
-			if f.cost > 0 && f.result.Allowed {
-				back := *f
-				undo.fares = append(undo.fares, &back)
+		refund := new(part)
+		for _, o := range slices.Backward(p.ops) { // the newest first
+			if o.cost > 0 && o.result.Allowed {
+				undo := *o
+				refund.ops = append(refund.ops, &undo)
 			}
 		}
-		if len(undo.fares) > 0 {
-			taken = append(taken, undo)
+		if len(refund.ops) > 0 {
+			refunds = append(refunds, refund)
 		}
 	}
-	if len(taken) == 0 {
+	if len(refunds) == 0 {
 		return nil
 	}
-	// The time of the admission may be up; what was taken is given back for all that.
+	// The deadline of the admission may have passed.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	return each(taken, func(p *part) error { return r.refund(ctx, p, true) })
+	return each(refunds, func(p *part) error { return r.refund(ctx, p, true) })
+}
+
+// each calls do for all parts concurrently and joins their errors.
+func each(parts []*part, do func(*part) error) error {
+	var wg sync.WaitGroup
+	for _, p := range parts[1:] {
+		wg.Go(func() { p.err = do(p) })
+	}
+	parts[0].err = do(parts[0])
+	wg.Wait()
+	var err error
+	for _, p := range parts {
+		err = errors.Join(err, p.err)
+	}
+	return err
 }

@@ -1,35 +1,34 @@
--- Takes one admission: all of its charges or none. log.lua says what a log is.
+-- Takes one admission: all of its charges or none. log.lua describes a log and is sent before this
+-- script.
 --
--- KEYS   the log of each charge; one may occur several times
--- ARGV   [1]  'take', or 'ask': decide and write nothing
---        [2]  microseconds for which the admission is held back at least
---        then for each charge six numbers, times in microseconds:
---             per     length of the window
---             count   units that it may hold
---             cost    units to take; 0 peeks
---             within  how long the admission may be held back at most
---             top     how long any admission may have been
---             shadow  1: is taken if it and the others may, and refuses nobody
--- Reply  whether the admission passes, and how long it is held back; then for
---        each charge whether its window admits, units left, microseconds until
---        it passes, until the window is empty, and to be held back, and the
---        number that its log has come to
+-- KEYS   the log of each charge; a log may occur several times
+-- ARGV   1  'take', or 'evaluate': decide and write nothing
+--        2  the smallest delay of the admission, in microseconds
+--        then six numbers for each charge, times in microseconds:
+--             per       length of the window
+--             count     units that it may hold
+--             cost      units to take; 0 peeks
+--             maxWait   largest delay of this admission
+--             maxDelay  largest delay of any admission
+--             shadow    1: taken if it and the others are allowed, and never denies the admission
+-- Reply  1 if the admission passes, else 0, and its delay; then six numbers for each charge: 1 if
+--        its window allows it, else 0; units left; microseconds until it would pass, until the
+--        window is empty, and of delay; the log's stop (see log.lua)
 --
--- First pass computes, second writes: a refusal writes nothing. Only times that
--- are further ahead of now than any charge can have been held back, as after
--- the clock has gone back, are brought down to that, or the log would refuse
--- until the clock has caught up.
+-- The first pass evaluates, the second writes, so a denial writes no charges. A log that is further
+-- ahead of now than maxDelay, as after the clock went back, is brought down to that: otherwise it
+-- would deny until the clock has caught up.
 
--- add logs units that are numbered from, and drops those that have left the
--- window. What may fail for want of memory comes first: nothing is written then.
-local function add(key, place, from, cost, per)
-  redis.call('ZADD', key, text(place), name(from, from + cost))
+-- add logs the units numbered from stop on, and deletes those that have left the window. ZADD, which
+-- fails if Redis is out of memory, comes first, so that nothing is written then.
+local function add(key, at, stop, cost, per)
+  redis.call('ZADD', key, text(at), name(stop, stop + cost))
   redis.call('ZREMRANGEBYSCORE', key, '-inf', text(now - per))
-  redis.call('PEXPIREAT', key, text(math.ceil((place + per) / 1000)))
+  redis.call('PEXPIREAT', key, text(math.ceil((at + per) / 1000)))
 end
 
--- A charge that travels alone and has room, as most do, needs none of the
--- bookkeeping below: without it the script takes a quarter longer.
+-- The common case, a single charge with room, needs none of the bookkeeping below. Without this the
+-- script takes a quarter longer.
 if #KEYS == 1 and ARGV[1] == 'take' and ARGV[2] == '0' then
   local per, count, cost = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
   local start, stop, newest = window(KEYS[1], per)
@@ -40,72 +39,72 @@ if #KEYS == 1 and ARGV[1] == 'take' and ARGV[2] == '0' then
   end
 end
 
-local ask, at = ARGV[1] == 'ask', now + ARGV[2]
+local write, at = ARGV[1] == 'take', now + ARGV[2]
 local max = math.max
 local admitted = true
-local charges = {}
-local pending = {} -- key: units that charges before this one take
+local steps = {}
+local pending = {} -- key: units that earlier charges take
 for i = 1, #KEYS do
   local a = 6 * i - 3
-  local c = {
+  local s = {
     key = KEYS[i], per = tonumber(ARGV[a]), count = tonumber(ARGV[a + 1]), cost = tonumber(ARGV[a + 2]),
-    within = tonumber(ARGV[a + 3]), shadow = ARGV[a + 5] == '1', retry = 0, allowed = true,
+    maxWait = tonumber(ARGV[a + 3]), shadow = ARGV[a + 5] == '1', retryAfter = 0, allowed = true,
   }
-  charges[i] = c
-  local top = now + ARGV[a + 4]
-  local start, stop, newest, oldest = window(c.key, c.per)
-  if newest > top then
-    newest = top
-    if c.cost > 0 and c.cost <= c.count then
-      for _, m in ipairs(redis.call('ZRANGEBYSCORE', c.key, '(' .. text(top), '+inf')) do
-        redis.call('ZADD', c.key, text(top), m)
+  steps[i] = s
+  local latest = now + ARGV[a + 4]
+  local start, stop, newest, oldest = window(s.key, s.per)
+  if newest > latest then
+    newest = latest
+    if s.cost > 0 and s.cost <= s.count then
+      for _, m in ipairs(redis.call('ZRANGEBYSCORE', s.key, '(' .. text(latest), '+inf')) do
+        redis.call('ZADD', s.key, text(latest), m)
       end
     end
   end
-  local taken = pending[c.key] or 0
+  local earlier = pending[s.key] or 0
   local ready = now -- when the charge may pass
-  if c.cost > c.count then
-    c.allowed = false
-  elseif c.cost > 0 then
+  if s.cost > s.count then
+    s.allowed = false
+  elseif s.cost > 0 then
     ready = max(now, newest) -- first come, first served
-    local leave = stop - start + taken + c.cost - c.count -- of the oldest units
+    local leave = stop - start + earlier + s.cost - s.count -- of the oldest units
     if leave > stop - start then
-      ready = now + c.per + c.within -- would need what the admission itself takes
-      c.allowed = false
+      ready = now + s.per + s.maxWait -- the admission itself fills the window
+      s.allowed = false
     elseif leave > 0 then
-      local _, _, _, time = holder(c.key, start + leave - 1, oldest, start)
-      ready = max(ready, time + c.per)
+      local _, _, _, time = holder(s.key, start + leave - 1, oldest, start)
+      ready = max(ready, time + s.per)
     end
-    c.allowed = c.allowed and ready - now <= c.within
-    if not c.allowed then c.retry = ready - now - c.within end
+    s.allowed = s.allowed and ready - now <= s.maxWait
+    if not s.allowed then s.retryAfter = ready - now - s.maxWait end
   end
-  c.ready, c.used, c.stop, c.newest = ready, stop - start + taken, stop + taken, newest
-  if taken > 0 then c.newest = max(now, newest) end
-  if c.allowed then
-    pending[c.key] = taken + c.cost
-    if not c.shadow then at = max(at, ready) end
-  elseif not c.shadow then
+  s.ready, s.used, s.stop, s.newest = ready, stop - start + earlier, stop + earlier, newest
+  if earlier > 0 then s.newest = max(now, newest) end
+  if s.allowed then
+    pending[s.key] = earlier + s.cost
+    if not s.shadow then at = max(at, ready) end
+  elseif not s.shadow then
     admitted = false
   end
 end
 
 local reply = { admitted and 1 or 0, at - now }
-local placed = {} -- key: the time of its newest charge in this admission
-for _, c in ipairs(charges) do
+local last = {} -- key: the time of the newest charge of this admission
+for _, s in ipairs(steps) do
   local delay = 0
-  if admitted and c.allowed and c.cost > 0 and not ask then
-    local place = max(at, c.ready, placed[c.key] or 0)
-    placed[c.key] = place
-    c.newest, c.used, delay = place, c.used + c.cost, place - now
-    add(c.key, place, c.stop, c.cost, c.per)
-    c.stop = c.stop + c.cost
+  if admitted and s.allowed and s.cost > 0 and write then
+    local loggedAt = max(at, s.ready, last[s.key] or 0)
+    last[s.key] = loggedAt
+    s.newest, s.used, delay = loggedAt, s.used + s.cost, loggedAt - now
+    add(s.key, loggedAt, s.stop, s.cost, s.per)
+    s.stop = s.stop + s.cost
   end
   local n = #reply
-  reply[n + 1] = c.allowed and 1 or 0
-  reply[n + 2] = max(c.count - c.used, 0)
-  reply[n + 3] = c.retry
-  reply[n + 4] = max(c.newest + c.per - now, 0)
+  reply[n + 1] = s.allowed and 1 or 0
+  reply[n + 2] = max(s.count - s.used, 0)
+  reply[n + 3] = s.retryAfter
+  reply[n + 4] = max(s.newest + s.per - now, 0)
   reply[n + 5] = delay
-  reply[n + 6] = c.stop
+  reply[n + 6] = s.stop
 end
 return reply

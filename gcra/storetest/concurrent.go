@@ -12,8 +12,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-// together runs f n times at once, from a common start.
-func together(n int, f func(i int)) {
+// concurrently calls f in n goroutines that start together.
+func concurrently(n int, f func(i int)) {
 	var wg sync.WaitGroup
 	barrier := make(chan struct{})
 	for i := range n {
@@ -26,13 +26,13 @@ func together(n int, f func(i int)) {
 	wg.Wait()
 }
 
-// One hundred callers at once find a fresh bucket of 20: exactly 20 pass.
-func exactlyTheBurst(t *testing.T, b Backend) {
+// Of one hundred concurrent callers on a full bucket of 20, exactly 20 pass.
+func burstPasses(t *testing.T, b Backend) {
 	for round := range 5 {
 		var passed atomic.Int64
 		subject := fmt.Sprint("round ", round)
-		together(100, func(int) {
-			r, err := gcra.Take(t.Context(), b.Store, gcra.Charge{Subject: subject, Policy: "p", Limit: ages(20), Cost: 1})
+		concurrently(100, func(int) {
+			r, err := gcra.Take(t.Context(), b.Store, gcra.Charge{Subject: subject, Policy: "p", Limit: noRefill(20), Cost: 1})
 			if err != nil {
 				t.Error(err)
 			}
@@ -46,16 +46,16 @@ func exactlyTheBurst(t *testing.T, b Backend) {
 	}
 }
 
-// Admissions that compete for one bucket and each need another of their own
-// leave behind, in all buckets, exactly what was charged to those that passed.
+// Concurrent admissions charge a shared bucket and one of their own. Afterwards all
+// buckets hold exactly the charges of the admissions that passed.
 func contendedGroups(t *testing.T, b Backend) {
 	const owners, each, own, shared = 10, 10, 4, 25
 	var passed [owners]atomic.Int64
-	together(owners*each, func(i int) {
+	concurrently(owners*each, func(i int) {
 		owner := i % owners
 		charges := []gcra.Charge{
-			{Subject: "everybody", Policy: "p", Limit: ages(shared), Cost: 1},
-			{Subject: fmt.Sprint("owner ", owner), Policy: "p", Limit: ages(own), Cost: 1},
+			{Subject: "shared", Policy: "p", Limit: noRefill(shared), Cost: 1},
+			{Subject: fmt.Sprint("owner ", owner), Policy: "p", Limit: noRefill(own), Cost: 1},
 		}
 		if i%2 == 0 {
 			slices.Reverse(charges)
@@ -77,14 +77,14 @@ func contendedGroups(t *testing.T, b Backend) {
 	if total < 1 || total > shared {
 		t.Errorf("%d passed; want at least 1 and at most %d", total, shared)
 	}
-	if got := spent(t, b, "everybody", "p", shared); got != total {
-		t.Errorf("everybody's bucket: got %d spent; want %d, as many as passed", got, total)
+	if got := spent(t, b, "shared", "p", shared); got != total {
+		t.Errorf("the shared bucket: got %d spent; want %d, as many as passed", got, total)
 	}
 }
 
-// Between any two admissions, whatever the load, at most B + D/T units pass,
-// the two included, where D is the time between them.
-func boundOverAnyWindow(t *testing.T, b Backend) {
+// From any admission to any later one, both included, at most B + D/T units pass,
+// where D is the time between them.
+func boundOfInterval(t *testing.T, b Backend) {
 	const (
 		callers, burst = 8, 20
 		interval       = time.Millisecond
@@ -96,13 +96,13 @@ func boundOverAnyWindow(t *testing.T, b Backend) {
 	if len(list) < burst {
 		t.Errorf("%d passed in %v; want at least the burst of %d", len(list), lasting, burst)
 	}
-	// The i-th to the j-th fall into one window from list[i].from to the latest
-	// end so far. Their number less the window's length in units is largest for
-	// the i that has had the smallest head start.
+	// Admissions i to j are in the window from list[i].from to the latest end so
+	// far. Their number minus the window's length in units is largest for the i with
+	// the smallest i - list[i].from/interval.
 	head, end := math.Inf(1), time.Duration(0)
 	most := float64(burst) + 1e-6
 	if !b.Exact {
-		most += 0.5 // the store's clock may be slewed against ours
+		most += 0.5 // the store's clock may drift from ours
 	}
 	for j, a := range list {
 		end = max(end, a.to)
@@ -114,15 +114,15 @@ func boundOverAnyWindow(t *testing.T, b Backend) {
 	t.Logf("%d admissions", len(list))
 }
 
-// admission was made between two moments of the store's time.
+// admission is one that passed between two moments of the store's time.
 type admission struct{ from, to time.Duration }
 
-// admissions are those of callers that ask without a pause while the store's
-// time, moved by one step after another where it stands still, goes on by
-// lasting; in the order of their beginnings.
+// admissions returns those of callers that call Take without pause while the store's
+// time passes by lasting, sorted by from. If Advance alone moves the time, it moves
+// in steps.
 func admissions(t *testing.T, b Backend, callers int, lasting, step time.Duration, charge gcra.Charge) []admission {
 	t.Helper()
-	// The store's time is at least earliest and at most latest.
+	// The store's time is between earliest and latest.
 	start := time.Now()
 	earliest := func() time.Duration { return time.Since(start) }
 	latest := earliest
@@ -138,13 +138,13 @@ func admissions(t *testing.T, b Backend, callers int, lasting, step time.Duratio
 				begun.Add(int64(step))
 				b.Advance(step)
 				done.Add(int64(step))
-				time.Sleep(100 * time.Microsecond) // let some calls see this moment
+				time.Sleep(100 * time.Microsecond) // so that some calls see this time
 			}
 		}()
 	}
 
 	admitted := make([][]admission, callers)
-	together(callers, func(i int) {
+	concurrently(callers, func(i int) {
 		for earliest() < lasting {
 			from := earliest()
 			r, err := gcra.Take(t.Context(), b.Store, charge)

@@ -12,30 +12,30 @@ var (
 )
 
 var groupTables = []table{
-	// Two limits on one subject: both are charged, or neither. The one that
-	// refuses says how long; the other one says what it has left.
+	// Two limits on one subject are both charged, or neither. The one that denies
+	// returns RetryAfter, the other its remaining units.
 	{"two policies of one subject", fiveASecond, []step{
 		{ask: all(gcra.Charge{Subject: "u", Policy: "a", Limit: two, Cost: 1}, gcra.Charge{Subject: "u", Policy: "b", Cost: 1}),
 			want: results(pass(1, 1*s), pass(4, 1*s))},
 		{ask: all(gcra.Charge{Subject: "u", Policy: "a", Limit: two, Cost: 1}, gcra.Charge{Subject: "u", Policy: "b", Cost: 1}),
 			want: results(pass(0, 2*s), pass(3, 2*s))},
 		{ask: all(gcra.Charge{Subject: "u", Policy: "a", Limit: two, Cost: 1}, gcra.Charge{Subject: "u", Policy: "b", Cost: 1}),
-			want: results(refuse(0, 2*s, 1*s), pass(3, 2*s))},
-		// The other order refuses as well.
+			want: results(deny(0, 2*s, 1*s), pass(3, 2*s))},
+		// The other order is denied as well.
 		{ask: all(gcra.Charge{Subject: "u", Policy: "b", Cost: 1}, gcra.Charge{Subject: "u", Policy: "a", Limit: two, Cost: 1}),
-			want: results(pass(3, 2*s), refuse(0, 2*s, 1*s))},
+			want: results(pass(3, 2*s), deny(0, 2*s, 1*s))},
 		{ask: all(gcra.Charge{Subject: "u", Policy: "a", Limit: two}, gcra.Charge{Subject: "u", Policy: "b"}),
 			want: results(pass(0, 2*s), pass(3, 2*s))},
 		{at: s, ask: all(gcra.Charge{Subject: "u", Policy: "a", Limit: two, Cost: 1}, gcra.Charge{Subject: "u", Policy: "b", Cost: 1}),
 			want: results(pass(0, 2*s), pass(3, 2*s))},
 	}},
 
-	// The same over several subjects, and on keys that were never seen: a
-	// refused admission leaves every one of its other buckets as it was.
+	// The same with several subjects and with new keys: a denied admission leaves its
+	// other buckets unchanged.
 	{"several subjects", fiveASecond, []step{
 		{ask: all(gcra.Charge{Subject: "c", Cost: 5}), want: passes(0, 5*s)},
 		{ask: all(gcra.Charge{Subject: "a", Cost: 1}, gcra.Charge{Subject: "b", Cost: 2}, gcra.Charge{Subject: "c", Cost: 1}, gcra.Charge{Subject: "d", Cost: 5}),
-			want: results(pass(5, 0), pass(5, 0), refuse(0, 5*s, 1*s), pass(5, 0))},
+			want: results(pass(5, 0), pass(5, 0), deny(0, 5*s, 1*s), pass(5, 0))},
 		{ask: all(gcra.Charge{Subject: "a"}), want: passes(5, 0)},
 		{ask: all(gcra.Charge{Subject: "b"}), want: passes(5, 0)},
 		{ask: all(gcra.Charge{Subject: "c"}), want: passes(0, 5*s)},
@@ -45,46 +45,45 @@ var groupTables = []table{
 			want: results(pass(4, 1*s), pass(3, 2*s), pass(0, 5*s), pass(0, 5*s))},
 	}},
 
-	// Where several refuse, each names its own wait; the admission passes after
-	// the longest.
-	{"several refusals", fiveASecond, []step{
+	// If several limits deny, each returns its own RetryAfter. The admission passes
+	// after the longest.
+	{"several denials", fiveASecond, []step{
 		{ask: all(gcra.Charge{Subject: "a", Cost: 5}, gcra.Charge{Subject: "b", Limit: two, Cost: 2}), want: results(pass(0, 5*s), pass(0, 2*s))},
 		{ask: all(gcra.Charge{Subject: "a", Cost: 3}, gcra.Charge{Subject: "b", Limit: two, Cost: 1}),
-			want: results(refuse(0, 5*s, 3*s), refuse(0, 2*s, 1*s))},
+			want: results(deny(0, 5*s, 3*s), deny(0, 2*s, 1*s))},
 		{at: 1 * s, ask: all(gcra.Charge{Subject: "a", Cost: 3}, gcra.Charge{Subject: "b", Limit: two, Cost: 1}),
-			want: results(refuse(1, 4*s, 2*s), pass(1, 1*s))},
+			want: results(deny(1, 4*s, 2*s), pass(1, 1*s))},
 		{at: 3 * s, ask: all(gcra.Charge{Subject: "a", Cost: 3}, gcra.Charge{Subject: "b", Limit: two, Cost: 1}),
 			want: results(pass(0, 5*s), pass(1, 1*s))},
 	}},
 
-	// A charge that can never pass takes the whole admission with it, and
-	// charges nobody.
+	// With a charge that can never pass, the whole admission is denied.
 	{"never in a group", fiveASecond, []step{
 		{ask: all(gcra.Charge{Subject: "a", Cost: 1}, gcra.Charge{Subject: "b", Cost: 6}), want: results(pass(5, 0), never(5, 0))},
 		{ask: all(gcra.Charge{Subject: "b", Cost: 6}, gcra.Charge{Subject: "a", Cost: 1}), want: results(never(5, 0), pass(5, 0))},
 		{ask: all(gcra.Charge{Subject: "a"}, gcra.Charge{Subject: "b"}), want: results(pass(5, 0), pass(5, 0))},
 	}},
 
-	// Peeks ride along without a say.
+	// A peek never denies the admission.
 	{"a peek in a group", fiveASecond, []step{
 		{ask: all(gcra.Charge{Subject: "a", Cost: 5}), want: passes(0, 5*s)},
 		{ask: all(gcra.Charge{Subject: "a"}, gcra.Charge{Subject: "b", Cost: 1}), want: results(pass(0, 5*s), pass(4, 1*s))},
-		{ask: all(gcra.Charge{Subject: "b"}, gcra.Charge{Subject: "a", Cost: 1}), want: results(pass(4, 1*s), refuse(0, 5*s, 1*s))},
+		{ask: all(gcra.Charge{Subject: "b"}, gcra.Charge{Subject: "a", Cost: 1}), want: results(pass(4, 1*s), deny(0, 5*s, 1*s))},
 	}},
 
-	// A bucket named twice in one admission is charged twice, or not at all.
+	// A bucket that occurs twice in an admission is charged twice, or not at all.
 	{"the same bucket twice", fiveASecond, []step{
 		{ask: all(gcra.Charge{Cost: 1}, gcra.Charge{Cost: 1}), want: results(pass(4, 1*s), pass(3, 2*s))},
 		{ask: all(gcra.Charge{Cost: 2}, gcra.Charge{Cost: 1}), want: results(pass(1, 4*s), pass(0, 5*s))},
-		{at: s, ask: all(gcra.Charge{Cost: 1}, gcra.Charge{Cost: 1}), want: results(pass(1, 4*s), refuse(0, 5*s, 1*s))},
+		{at: s, ask: all(gcra.Charge{Cost: 1}, gcra.Charge{Cost: 1}), want: results(pass(1, 4*s), deny(0, 5*s, 1*s))},
 		{at: s, ask: one(1), want: passes(0, 5*s)},
 		{at: s, ask: all(gcra.Charge{Subject: "x", Cost: 1}, gcra.Charge{Cost: 1}, gcra.Charge{Subject: "x", Cost: 1}),
-			want: results(pass(5, 0), refuse(0, 5*s, 1*s), pass(4, 1*s))},
+			want: results(pass(5, 0), deny(0, 5*s, 1*s), pass(4, 1*s))},
 		{at: s, ask: all(gcra.Charge{Subject: "x"}), want: passes(5, 0)},
 	}},
 
-	// Also when the charges see it under different limits. A peek under the
-	// smaller one does not forgive what the larger one knows.
+	// The same with different limits. A peek with the smaller limit does not change
+	// the state.
 	{"the same bucket twice under two limits", minute, []step{
 		{ask: one(30), want: passes(30, 30*s)},
 		{ask: all(gcra.Charge{Limit: two}, gcra.Charge{Cost: 1}), want: results(pass(0, 2*s), pass(29, 31*s))},
@@ -92,9 +91,8 @@ var groupTables = []table{
 		{ask: one(0), want: passes(28, 32*s)},
 	}},
 
-	// An admission whose keys have all lapsed or are new charges them all, and
-	// does so while others come and go.
-	{"lapsed and new buckets together", fiveASecond, []step{
+	// An admission may contain expired, new and existing keys.
+	{"expired and new buckets together", fiveASecond, []step{
 		{ask: all(gcra.Charge{Subject: "a", Cost: 2}, gcra.Charge{Subject: "b", Cost: 1}), want: results(pass(3, 2*s), pass(4, 1*s))},
 		{at: 9 * s, ask: all(gcra.Charge{Subject: "a", Cost: 2}, gcra.Charge{Subject: "c", Cost: 1}, gcra.Charge{Subject: "b", Cost: 3}, gcra.Charge{Subject: "d", Cost: 1},
 			gcra.Charge{Subject: "e", Cost: 1}, gcra.Charge{Subject: "f", Cost: 1}, gcra.Charge{Subject: "g", Cost: 1}, gcra.Charge{Subject: "h", Cost: 1}),
@@ -104,13 +102,13 @@ var groupTables = []table{
 		{at: 9 * s, ask: all(gcra.Charge{Subject: "h"}), want: passes(4, 1*s)},
 	}},
 
-	// Limits of very different periods live side by side.
+	// Limits of very different periods in one admission.
 	{"burst and daily", gcra.PerSecond(2), []step{
 		{ask: all(gcra.Charge{Policy: "burst", Cost: 1}, gcra.Charge{Policy: "daily", Limit: day(3), Cost: 1}), want: results(pass(1, s/2), pass(2, 8*time.Hour/slow))},
 		{ask: all(gcra.Charge{Policy: "burst", Cost: 1}, gcra.Charge{Policy: "daily", Limit: day(3), Cost: 1}), want: results(pass(0, s), pass(1, 16*time.Hour/slow))},
-		{ask: all(gcra.Charge{Policy: "burst", Cost: 1}, gcra.Charge{Policy: "daily", Limit: day(3), Cost: 1}), want: results(refuse(0, s, s/2), pass(1, 16*time.Hour/slow))},
+		{ask: all(gcra.Charge{Policy: "burst", Cost: 1}, gcra.Charge{Policy: "daily", Limit: day(3), Cost: 1}), want: results(deny(0, s, s/2), pass(1, 16*time.Hour/slow))},
 		{at: s, ask: all(gcra.Charge{Policy: "burst", Cost: 1}, gcra.Charge{Policy: "daily", Limit: day(3), Cost: 1}), want: results(pass(1, s/2), pass(0, 24*time.Hour/slow-s))},
-		{at: 2 * s, ask: all(gcra.Charge{Policy: "burst", Cost: 1}, gcra.Charge{Policy: "daily", Limit: day(3), Cost: 1}), want: results(pass(2, 0), refuse(0, 24*time.Hour/slow-2*s, 8*time.Hour/slow-2*s))},
+		{at: 2 * s, ask: all(gcra.Charge{Policy: "burst", Cost: 1}, gcra.Charge{Policy: "daily", Limit: day(3), Cost: 1}), want: results(pass(2, 0), deny(0, 24*time.Hour/slow-2*s, 8*time.Hour/slow-2*s))},
 	}},
 }
 

@@ -10,29 +10,28 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-// ages is a limit of n units of which none comes back while a test runs.
-// (Its count is its burst, for stores whose window is strict.)
-func ages(n int64) gcra.Limit {
+// noRefill returns a limit of n units that do not refill during a test. Its count is
+// its burst, as stores with strict windows require.
+func noRefill(n int64) gcra.Limit {
 	return gcra.Limit{Count: n, Per: time.Duration(n) * time.Hour, Burst: n}
 }
 
-// spent is how many units of a bucket of ages(n) are gone.
+// spent returns the used units of a bucket of noRefill(n).
 func spent(t *testing.T, b Backend, subject, policy string, n int64) int64 {
 	t.Helper()
-	r, err := gcra.Take(t.Context(), b.Store, gcra.Charge{Subject: subject, Policy: policy, Limit: ages(n)})
+	r, err := gcra.Take(t.Context(), b.Store, gcra.Charge{Subject: subject, Policy: policy, Limit: noRefill(n)})
 	if err != nil {
 		t.Fatalf("peeking at %.40q, %.40q: %v", subject, policy, err)
 	}
 	return n - r.Remaining
 }
 
-// A charge that is not valid is an error, alone or in company, and nothing is
-// charged for it, neither to its own bucket nor to those beside it.
+// An invalid charge is an error, alone or with others, and changes no bucket.
 func invalidCharges(t *testing.T, b Backend) {
-	good := gcra.Charge{Subject: "good", Policy: "p", Limit: ages(10), Cost: 1}
+	good := gcra.Charge{Subject: "good", Policy: "p", Limit: noRefill(10), Cost: 1}
 	for _, tt := range []struct {
-		name  string
-		spoil func(*gcra.Charge)
+		name   string
+		change func(*gcra.Charge)
 	}{
 		{"zero limit", func(c *gcra.Charge) { c.Limit = gcra.Limit{} }},
 		{"count 0", func(c *gcra.Charge) { c.Limit.Count = 0 }},
@@ -57,12 +56,12 @@ func invalidCharges(t *testing.T, b Backend) {
 		t.Run(tt.name, func(t *testing.T) {
 			bad := good
 			bad.Subject = "bad"
-			tt.spoil(&bad)
+			tt.change(&bad)
 			for _, group := range [][]gcra.Charge{
 				{bad},
 				{good, bad},
 				{bad, good},
-				{{Subject: "other", Policy: "p", Limit: ages(10), Cost: 1}, bad, good},
+				{{Subject: "other", Policy: "p", Limit: noRefill(10), Cost: 1}, bad, good},
 			} {
 				if allowed, err := b.Store.Take(t.Context(), group); err == nil || allowed {
 					t.Errorf("Take(%+v): got %v, %v; want false and an error", bad, allowed, err)
@@ -89,26 +88,25 @@ func invalidCharges(t *testing.T, b Backend) {
 }
 
 // An admission without charges passes.
-func nothingToTake(t *testing.T, b Backend) {
+func noCharges(t *testing.T, b Backend) {
 	for _, charges := range [][]gcra.Charge{nil, {}} {
 		if allowed, err := b.Store.Take(t.Context(), charges); err != nil || !allowed {
-			t.Errorf("Take of nothing: got %v, %v; want true, nil", allowed, err)
+			t.Errorf("Take without charges: got %v, %v; want true, nil", allowed, err)
 		}
 		if err := b.Store.Refund(t.Context(), charges); err != nil {
-			t.Errorf("Refund of nothing: got %v; want nil", err)
+			t.Errorf("Refund without charges: got %v; want nil", err)
 		}
 	}
 }
 
-// A context that is already done is an error that says so; nothing is charged
-// and nothing refunded.
+// If the context is done, Take and Refund return its error and change nothing.
 func contextDone(t *testing.T, b Backend) {
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	expired, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer cancel()
 
-	c := gcra.Charge{Subject: "s", Policy: "p", Limit: ages(10), Cost: 3}
+	c := gcra.Charge{Subject: "s", Policy: "p", Limit: noRefill(10), Cost: 3}
 	if _, err := gcra.Take(t.Context(), b.Store, c); err != nil {
 		t.Fatal(err)
 	}
@@ -121,6 +119,6 @@ func contextDone(t *testing.T, b Backend) {
 		}
 	}
 	if n := spent(t, b, "s", "p", 10); n != 3 {
-		t.Errorf("got %d spent; want 3, what was taken before", n)
+		t.Errorf("got %d spent; want 3, as taken before", n)
 	}
 }

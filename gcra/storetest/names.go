@@ -8,7 +8,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-// hostile are names as a client may choose them: each is one of its own.
+// hostile are names that a client may choose. All differ.
 var hostile = []string{
 	"", " ", "  ", "a", "A", "a ", " a", "b", "a:b", "a:", ":a", "a:b:c", "b:c",
 	"%", "%%", "%#", "%25", "%20", "%2520", "%7B", "{", "}", "{}", "{a}", "{{a}}", "}{", "a}:b", "a}:{b", "{a}:b",
@@ -20,8 +20,8 @@ var hostile = []string{
 	strings.Repeat("{", 22), strings.Repeat("{", 64), strings.Repeat("}", 64), strings.Repeat("\x00", 64), strings.Repeat("%7B", 22),
 }
 
-// Any two names are two buckets, whatever bytes they are made of and wherever
-// the subject ends and the policy begins.
+// Two different pairs of subject and policy are two buckets, for any bytes, also if
+// the concatenations are equal.
 func hostileNames(t *testing.T, b Backend) {
 	type bucket struct{ subject, policy string }
 	var buckets []bucket
@@ -35,7 +35,7 @@ func hostileNames(t *testing.T, b Backend) {
 	}
 	const n = 1000
 	for i, name := range buckets {
-		charge := gcra.Charge{Subject: name.subject, Policy: name.policy, Limit: ages(n), Cost: int64(i + 1)}
+		charge := gcra.Charge{Subject: name.subject, Policy: name.policy, Limit: noRefill(n), Cost: int64(i + 1)}
 		if _, err := gcra.Take(t.Context(), b.Store, charge); err != nil {
 			t.Fatalf("Take from %.40q, %.40q: %v", name.subject, name.policy, err)
 		}
@@ -48,12 +48,12 @@ func hostileNames(t *testing.T, b Backend) {
 	}
 }
 
-// An admission may consist of many charges, each with a limit of its own.
+// An admission may have many charges, each with its own limit.
 func manyCharges(t *testing.T, b Backend) {
 	const n = 200
 	charges := make([]gcra.Charge, n)
 	for i := range charges {
-		charges[i] = gcra.Charge{Subject: "s", Policy: fmt.Sprint("p", i), Limit: ages(int64(n + i)), Cost: int64(i + 1)}
+		charges[i] = gcra.Charge{Subject: "s", Policy: fmt.Sprint("p", i), Limit: noRefill(int64(n + i)), Cost: int64(i + 1)}
 	}
 	if _, err := b.Store.Take(t.Context(), charges); err != nil {
 		t.Fatal(err)
@@ -63,13 +63,13 @@ func manyCharges(t *testing.T, b Backend) {
 			t.Errorf("charge %d of %d: got %+v; want %d remaining", i, n, c.Result, want)
 		}
 	}
-	charges[n-1].Cost = 2 * n // more than is left
+	charges[n-1].Cost = 2 * n // more than remains
 	if _, err := b.Store.Take(t.Context(), charges); err != nil {
 		t.Fatal(err)
 	}
 	for i, c := range charges {
 		if got := spent(t, b, c.Subject, c.Policy, c.Limit.Burst); got != int64(i+1) {
-			t.Errorf("charge %d of %d, refused the second time: got %d spent; want %d", i, n, got, i+1)
+			t.Errorf("charge %d of %d, denied the second time: got %d spent; want %d", i, n, got, i+1)
 		}
 	}
 }

@@ -3,40 +3,40 @@ package storetest
 import "github.com/seed-e377111c/ratelimit/gcra"
 
 var refundTables = []table{
-	// What was spent and refunded is as if it had never been spent.
+	// A refund restores the state before the charge.
 	{"refund restores", fiveASecond, []step{
 		{ask: one(2), want: passes(3, 2*s)},
 		{ask: one(3), want: passes(0, 5*s)},
 		{refund: true, ask: one(3), want: passes(3, 2*s)},
 		{ask: one(0), want: passes(3, 2*s)},
-		{ask: one(4), want: refuses(3, 2*s, 1*s)},
+		{ask: one(4), want: denies(3, 2*s, 1*s)},
 		{ask: one(3), want: passes(0, 5*s)},
 	}},
 
-	// Never beyond full: refunded twice, the second gives nothing, and neither
-	// does a refund to a bucket that was never seen or has lapsed.
+	// A refund never fills a bucket beyond full: not when it is made twice, nor on a
+	// new or expired bucket.
 	{"refund is never more than full", fiveASecond, []step{
 		{refund: true, ask: one(3), want: passes(5, 0)},
 		{ask: one(5), want: passes(0, 5*s)},
 		{refund: true, ask: one(5), want: passes(5, 0)},
 		{refund: true, ask: one(5), want: passes(5, 0)},
 		{ask: one(5), want: passes(0, 5*s)},
-		{ask: one(1), want: refuses(0, 5*s, 1*s)},
+		{ask: one(1), want: denies(0, 5*s, 1*s)},
 		{at: 9 * s, refund: true, ask: one(1), want: passes(5, 0)},
 		{at: 9 * s, ask: one(5), want: passes(0, 5*s)},
-		{at: 9 * s, ask: one(1), want: refuses(0, 5*s, 1*s)},
+		{at: 9 * s, ask: one(1), want: denies(0, 5*s, 1*s)},
 	}},
 
-	// Time that has passed since is not given twice.
+	// Units that have refilled since the charge are not refunded.
 	{"refund late", fiveASecond, []step{
 		{ask: one(3), want: passes(2, 3*s)},
 		{at: 1 * s, refund: true, ask: one(1), want: passes(4, 1*s)},
 		{at: 1 * s, refund: true, ask: one(2), want: passes(5, 0)},
 		{at: 1 * s, ask: one(5), want: passes(0, 5*s)},
-		{at: 1 * s, ask: one(1), want: refuses(0, 5*s, 1*s)},
+		{at: 1 * s, ask: one(1), want: denies(0, 5*s, 1*s)},
 	}},
 
-	// Refunding the burst is a reset, and more than the burst is no more.
+	// A refund of the burst or more fills the bucket.
 	{"refund resets", fiveASecond, []step{
 		{ask: one(4), want: passes(1, 4*s)},
 		{refund: true, ask: one(5), want: passes(5, 0)},
@@ -46,7 +46,7 @@ var refundTables = []table{
 		{refund: true, ask: one(0), want: passes(0, 5*s)},
 	}},
 
-	// A group is refunded whole, whatever each of its buckets holds.
+	// A refund changes all buckets of a group, independent of their state.
 	{"refund of a group", fiveASecond, []step{
 		{ask: all(gcra.Charge{Subject: "a", Cost: 2}, gcra.Charge{Subject: "b", Policy: "q", Limit: two, Cost: 2}), want: results(pass(3, 2*s), pass(0, 2*s))},
 		{refund: true, ask: all(gcra.Charge{Subject: "a", Cost: 1}, gcra.Charge{Subject: "b", Policy: "q", Limit: two, Cost: 2}, gcra.Charge{Subject: "c", Cost: 1}),

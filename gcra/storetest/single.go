@@ -8,7 +8,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-// tables are for every store, gcraTables for those of that algorithm.
+// tables are for every store, gcraTables for those with the algorithm GCRA.
 var (
 	tables     = slices.Concat(singleTables, groupTables, shadowTables, refundTables)
 	gcraTables = slices.Concat(queueTables, changeTables)
@@ -19,52 +19,51 @@ var fiveASecond = gcra.PerSecond(1).WithBurst(5) // B = 5, T = 1 s
 const tick = 100 * time.Nanosecond
 
 var exactTables = []table{
-	// Whoever waits for RetryAfter passes; a tick earlier is too early, and says
-	// so.
-	{"RetryAfter is kept to the tick", gcra.Limit{Count: 1, Per: 3_333_333 * tick, Burst: 3}, []step{
+	// A charge passes after RetryAfter, and is denied a tick earlier.
+	{"RetryAfter is exact to the tick", gcra.Limit{Count: 1, Per: 3_333_333 * tick, Burst: 3}, []step{
 		{ask: one(3), want: passes(0, 9_999_999*tick)},
-		{ask: one(1), want: refuses(0, 9_999_999*tick, 3_333_333*tick)},
-		{at: 3_333_332 * tick, ask: one(1), want: refuses(0, 6_666_667*tick, 1*tick)},
+		{ask: one(1), want: denies(0, 9_999_999*tick, 3_333_333*tick)},
+		{at: 3_333_332 * tick, ask: one(1), want: denies(0, 6_666_667*tick, 1*tick)},
 		{at: 3_333_333 * tick, ask: one(1), want: passes(0, 9_999_999*tick)},
 	}},
 
-	// A bucket is full at ResetAfter; a tick earlier it is not.
-	{"ResetAfter is kept to the tick", gcra.PerSecond(1000), []step{
+	// A bucket is full after ResetAfter, and not a tick earlier.
+	{"ResetAfter is exact to the tick", gcra.PerSecond(1000), []step{
 		{ask: one(1), want: passes(999, 10_000*tick)},
 		{at: 9_999 * tick, ask: one(0), want: passes(999, 1*tick)},
-		{at: 9_999 * tick, ask: one(1000), want: refuses(999, 1*tick, 1*tick)},
+		{at: 9_999 * tick, ask: one(1000), want: denies(999, 1*tick, 1*tick)},
 		{at: 10_000 * tick, ask: one(1000), want: passes(0, s)},
 	}},
 
-	// Rates that do not divide a second are kept to the nearest tick.
+	// Intervals are rounded to a tick.
 	{"seven a second", gcra.PerSecond(7), []step{
 		{ask: one(1), want: passes(6, 1_428_571*tick)},
 		{ask: one(6), want: passes(0, 9_999_997*tick)},
-		{ask: one(1), want: refuses(0, 9_999_997*tick, 1_428_571*tick)},
-		{at: 1_428_570 * tick, ask: one(1), want: refuses(0, 8_571_427*tick, 1*tick)},
+		{ask: one(1), want: denies(0, 9_999_997*tick, 1_428_571*tick)},
+		{at: 1_428_570 * tick, ask: one(1), want: denies(0, 8_571_427*tick, 1*tick)},
 		{at: 1_428_571 * tick, ask: one(1), want: passes(0, 9_999_997*tick)},
 	}},
 
-	// So are the fastest and the slowest.
+	// The fastest and the slowest limits are exact too.
 	{"a million a second", gcra.PerSecond(1_000_000), []step{
 		{ask: one(1), want: passes(999_999, 10*tick)},
 		{ask: one(999_999), want: passes(0, s)},
-		{at: 9 * tick, ask: one(1), want: refuses(0, s-9*tick, 1*tick)},
+		{at: 9 * tick, ask: one(1), want: denies(0, s-9*tick, 1*tick)},
 		{at: 10 * tick, ask: one(1), want: passes(0, s)},
 	}},
 	{"one in 366 days", gcra.Limit{Count: 1, Per: year}, []step{
 		{ask: one(1), want: passes(0, year)},
-		{at: year - tick, ask: one(1), want: refuses(0, tick, tick)},
+		{at: year - tick, ask: one(1), want: denies(0, tick, tick)},
 		{at: year, ask: one(1), want: passes(0, year)},
 	}},
 	{"one in 366 days, and a queue as long", gcra.Limit{Count: 1, Per: year}, []step{
 		{ask: []gcra.Charge{{Cost: 1, MaxDelay: year}}, want: passes(0, year)},
 		{ask: []gcra.Charge{{Cost: 1, MaxDelay: year}}, want: results(wait(0, 2*year, year))},
-		{ask: []gcra.Charge{{Cost: 1, MaxDelay: year}}, want: refuses(0, 2*year, year)},
+		{ask: []gcra.Charge{{Cost: 1, MaxDelay: year}}, want: denies(0, 2*year, year)},
 	}},
 }
 
-const year = 366 * 24 * time.Hour // the longest that a bucket may take to refill
+const year = 366 * 24 * time.Hour // the longest time in which a bucket may refill
 
 var singleTables = []table{
 	// The vectors of throttled (TestRateLimit) and redis-cell
@@ -76,7 +75,7 @@ var singleTables = []table{
 		{at: 0, ask: one(1), want: passes(2, 3*s)},
 		{at: 0, ask: one(1), want: passes(1, 4*s)},
 		{at: 0, ask: one(1), want: passes(0, 5*s)},
-		{at: 0, ask: one(1), want: refuses(0, 5*s, 1*s)},
+		{at: 0, ask: one(1), want: denies(0, 5*s, 1*s)},
 		{at: 3 * s, ask: one(1), want: passes(2, 3*s)},
 		{at: 31 * s / 10, ask: one(1), want: passes(1, 39*s/10)},
 		{at: 4 * s, ask: one(1), want: passes(1, 4*s)},
@@ -84,7 +83,7 @@ var singleTables = []table{
 		{at: 95 * s / 10, ask: one(1), want: passes(4, 1*s)},
 		{at: 95 * s / 10, ask: one(0), want: passes(4, 1*s)},
 		{at: 95 * s / 10, ask: one(2), want: passes(2, 3*s)},
-		{at: 95 * s / 10, ask: one(5), want: refuses(2, 3*s, 3*s)},
+		{at: 95 * s / 10, ask: one(5), want: denies(2, 3*s, 3*s)},
 		{at: 15 * s, ask: one(6), want: results(never(5, 0))},
 	}},
 
@@ -97,7 +96,7 @@ var singleTables = []table{
 		{ask: one(200), want: passes(400, 36*s)},
 		{ask: one(200), want: passes(200, 48*s)},
 		{ask: one(200), want: passes(0, 60*s)},
-		{ask: one(1), want: refuses(0, 60*s, 60*time.Millisecond)},
+		{ask: one(1), want: denies(0, 60*s, 60*time.Millisecond)},
 	}},
 
 	// The first call of a bucket of 10 leaves 9, and the capacity is the burst:
@@ -106,28 +105,28 @@ var singleTables = []table{
 		{ask: one(1), want: passes(9, s/10)},
 		{ask: one(8), want: passes(1, 9*s/10)},
 		{ask: one(1), want: passes(0, s)},
-		{ask: one(1), want: refuses(0, s, s/10)},
+		{ask: one(1), want: denies(0, s, s/10)},
 	}},
 	{"a burst of one", gcra.PerSecond(1), []step{
 		{ask: one(1), want: passes(0, s)},
-		{ask: one(1), want: refuses(0, s, s)},
+		{ask: one(1), want: denies(0, s, s)},
 		{at: s, ask: one(1), want: passes(0, s)},
 	}},
 
-	// A peek is never refused and changes nothing, on a key of any state.
+	// A peek is never denied and changes nothing, in every state.
 	{"cost 0 peeks", fiveASecond, []step{
 		{ask: one(0), want: passes(5, 0)},
 		{ask: one(0), want: passes(5, 0)},
 		{ask: one(5), want: passes(0, 5*s)},
 		{ask: one(0), want: passes(0, 5*s)},
-		{ask: one(1), want: refuses(0, 5*s, 1*s)},
+		{ask: one(1), want: denies(0, 5*s, 1*s)},
 		{at: 2 * s, ask: one(0), want: passes(2, 3*s)},
 		{at: 2 * s, ask: one(2), want: passes(0, 5*s)},
 		{at: 20 * s, ask: one(0), want: passes(5, 0)},
 	}},
 
-	// More than the burst can never pass: no wait is named and nothing is
-	// taken, on an empty bucket as on a full one, however large the cost.
+	// A cost above the burst never passes: there is no RetryAfter and nothing is
+	// taken, from an empty or full bucket, for any cost.
 	{"more than the burst never passes", fiveASecond, []step{
 		{ask: one(6), want: results(never(5, 0))},
 		{ask: one(1 << 31), want: results(never(5, 0))},
@@ -138,56 +137,56 @@ var singleTables = []table{
 		{at: s, ask: one(1), want: passes(0, 5*s)},
 	}},
 
-	// A refusal writes nothing, so hammering does not extend it.
-	{"refusals are free", fiveASecond, []step{
+	// A denial takes nothing, so retries do not extend it.
+	{"denials are free", fiveASecond, []step{
 		{ask: one(5), want: passes(0, 5*s)},
-		{at: s / 2, ask: one(1), want: refuses(0, 9*s/2, s/2)},
-		{at: s / 2, ask: one(1), want: refuses(0, 9*s/2, s/2)},
-		{at: s / 2, ask: one(4), want: refuses(0, 9*s/2, 7*s/2)},
+		{at: s / 2, ask: one(1), want: denies(0, 9*s/2, s/2)},
+		{at: s / 2, ask: one(1), want: denies(0, 9*s/2, s/2)},
+		{at: s / 2, ask: one(4), want: denies(0, 9*s/2, 7*s/2)},
 		{at: s, ask: one(1), want: passes(0, 5*s)},
 	}},
 
-	// Whoever waits for RetryAfter passes; whoever comes earlier does not.
-	{"RetryAfter is kept", fiveASecond, []step{
+	// A charge passes after RetryAfter, and not earlier.
+	{"RetryAfter", fiveASecond, []step{
 		{ask: one(5), want: passes(0, 5*s)},
-		{at: 9 * s / 10, ask: one(1), want: refuses(0, 41*s/10, s/10)},
+		{at: 9 * s / 10, ask: one(1), want: denies(0, 41*s/10, s/10)},
 		{at: s, ask: one(1), want: passes(0, 5*s)},
-		{at: s, ask: one(3), want: refuses(0, 5*s, 3*s)},
-		{at: 39 * s / 10, ask: one(3), want: refuses(2, 21*s/10, s/10)},
+		{at: s, ask: one(3), want: denies(0, 5*s, 3*s)},
+		{at: 39 * s / 10, ask: one(3), want: denies(2, 21*s/10, s/10)},
 		{at: 4 * s, ask: one(3), want: passes(0, 5*s)},
 	}},
 
-	// A clock that goes back does not refuse for longer than an empty bucket
-	// takes to refill, however far it went, and heals at the first refusal.
+	// After the clock has gone back, by any amount, a denial lasts no longer than an
+	// empty bucket takes to refill. The first denial repairs the stored state.
 	{"clock going back", fiveASecond, []step{
 		{at: 1000 * s, ask: one(3), want: passes(2, 3*s)},
 		{at: 999 * s, ask: one(1), want: passes(0, 5*s)},
 		{at: 100 * s, ask: one(0), want: passes(0, 5*s)},
-		{at: 100 * s, ask: one(1), want: refuses(0, 5*s, 1*s)},
+		{at: 100 * s, ask: one(1), want: denies(0, 5*s, 1*s)},
 		{at: 101 * s, ask: one(1), want: passes(0, 5*s)},
-		{at: 0, ask: one(5), want: refuses(0, 5*s, 5*s)},
+		{at: 0, ask: one(5), want: denies(0, 5*s, 5*s)},
 		{at: 5 * s, ask: one(5), want: passes(0, 5*s)},
 	}},
 
-	// A clock that leaps ahead finds the bucket full, not fuller.
+	// After the clock has leapt ahead, the bucket is full and not fuller.
 	{"clock leaping ahead", fiveASecond, []step{
 		{ask: one(5), want: passes(0, 5*s)},
 		{at: 10_000 * s, ask: one(6), want: results(never(5, 0))},
 		{at: 10_000 * s, ask: one(5), want: passes(0, 5*s)},
-		{at: 10_000 * s, ask: one(1), want: refuses(0, 5*s, 1*s)},
+		{at: 10_000 * s, ask: one(1), want: denies(0, 5*s, 1*s)},
 	}},
 
-	// A bucket that is full again is as good as new.
-	{"a lapsed bucket", fiveASecond, []step{
+	// A bucket that is full again equals a new one.
+	{"an expired bucket", fiveASecond, []step{
 		{ask: one(2), want: passes(3, 2*s)},
 		{at: 2 * s, ask: one(0), want: passes(5, 0)},
 		{at: 2 * s, ask: one(5), want: passes(0, 5*s)},
-		{at: 2 * s, ask: one(1), want: refuses(0, 5*s, 1*s)},
+		{at: 2 * s, ask: one(1), want: denies(0, 5*s, 1*s)},
 	}},
 }
 
-// spendAll is the rest of rwz/redis-gcra's spec: 300 at once, then one a
-// second; charges count up exactly however many they are.
+// spendAll is the rest of rwz/redis-gcra's spec: 300 at once, then one a second. The
+// sum of many charges is exact.
 func spendAll(t *testing.T, b Backend) {
 	per, start := 60*s, time.Now()
 	if !b.Exact {
@@ -226,10 +225,10 @@ func spendAll(t *testing.T, b Backend) {
 		r = take("ones", 1)
 	}
 	check("after 299 of 300", r, pass(1, 299*unit))
-	check("2 where 1 is left", take("ones", 2), refuse(1, 299*unit, unit))
+	check("2 where 1 remains", take("ones", 2), deny(1, 299*unit, unit))
 	check("the last of 300", take("ones", 1), pass(0, 300*unit))
 	for range 10 {
-		check("the 301st", take("ones", 1), refuse(0, 300*unit, unit))
+		check("the 301st", take("ones", 1), deny(0, 300*unit, unit))
 	}
 	b.Advance(unit)
 	check("after the wait", take("ones", 1), pass(0, 300*unit))

@@ -10,43 +10,43 @@ import (
 
 var fivePerTen = gcra.Limit{Count: 5, Per: 10 * s}
 
-// late is a charge that may be held back for up to a minute, in company.
+// late returns a charge with a MaxDelay of a minute.
 func late(l gcra.Limit, policy string) gcra.Charge {
 	return gcra.Charge{Limit: l, Policy: policy, Cost: 1, MaxDelay: 60 * s}
 }
 
 var slidingTables = []table{
-	// Each unit leaves the window when it has been in it for Per, and not all of
-	// them together: a burst at the edge of a window of the clock finds no room.
+	// Each unit leaves the window after Per, and not all of them together: there is no
+	// edge at which a second burst passes.
 	{name: "units leave one by one", limit: fivePerTen, steps: []step{
 		{ask: one(1), want: passes(4, 10*s)},
 		{at: 9 * s, ask: one(4), want: passes(0, 10*s)},
-		{at: 9 * s, ask: one(1), want: refuses(0, 10*s, 1*s)},
+		{at: 9 * s, ask: one(1), want: denies(0, 10*s, 1*s)},
 		{at: 10 * s, ask: one(1), want: passes(0, 10*s)},
-		{at: 10 * s, ask: one(1), want: refuses(0, 10*s, 9*s)},
+		{at: 10 * s, ask: one(1), want: denies(0, 10*s, 9*s)},
 		{at: 19 * s, ask: one(4), want: passes(0, 10*s)},
-		{at: 19 * s, ask: one(2), want: refuses(0, 10*s, 10*s)},
+		{at: 19 * s, ask: one(2), want: denies(0, 10*s, 10*s)},
 		{at: 20 * s, ask: one(1), want: passes(0, 10*s)},
 	}},
 
-	// RetryAfter is when enough of the oldest units leave, whatever the portions
-	// they came in; ResetAfter is when the newest does.
+	// RetryAfter is the time until enough of the oldest units leave, whatever charges
+	// took them; ResetAfter is the time until the newest leaves.
 	{name: "as many as needed leave", limit: fivePerTen, steps: []step{
 		{ask: one(2), want: passes(3, 10*s)},
 		{at: 1 * s, ask: one(1), want: passes(2, 10*s)},
 		{at: 3 * s, ask: one(2), want: passes(0, 10*s)},
-		{at: 4 * s, ask: one(1), want: refuses(0, 9*s, 6*s)},
-		{at: 4 * s, ask: one(2), want: refuses(0, 9*s, 6*s)},
-		{at: 4 * s, ask: one(3), want: refuses(0, 9*s, 7*s)},
-		{at: 4 * s, ask: one(4), want: refuses(0, 9*s, 9*s)},
-		{at: 4 * s, ask: one(5), want: refuses(0, 9*s, 9*s)},
+		{at: 4 * s, ask: one(1), want: denies(0, 9*s, 6*s)},
+		{at: 4 * s, ask: one(2), want: denies(0, 9*s, 6*s)},
+		{at: 4 * s, ask: one(3), want: denies(0, 9*s, 7*s)},
+		{at: 4 * s, ask: one(4), want: denies(0, 9*s, 9*s)},
+		{at: 4 * s, ask: one(5), want: denies(0, 9*s, 9*s)},
 		{at: 4 * s, ask: one(6), want: results(never(0, 9*s))},
 		{at: 11 * s, ask: one(0), want: passes(3, 2*s)},
 		{at: 11 * s, ask: one(3), want: passes(0, 10*s)},
 		{at: 30 * s, ask: one(5), want: passes(0, 10*s)},
 	}},
 
-	// A refund takes the newest units away, and parts of a charge too.
+	// A refund removes the newest units, also a part of a charge.
 	{name: "refund of the newest", limit: fivePerTen, steps: []step{
 		{ask: one(2), want: passes(3, 10*s)},
 		{at: 2 * s, ask: one(3), want: passes(0, 10*s)},
@@ -55,37 +55,37 @@ var slidingTables = []table{
 		{at: 4 * s, ask: one(1), want: passes(2, 10*s)},
 		{at: 4 * s, refund: true, ask: one(2), want: passes(4, 6*s)},
 		{at: 4 * s, ask: one(4), want: passes(0, 10*s)},
-		{at: 4 * s, ask: one(1), want: refuses(0, 10*s, 6*s)},
+		{at: 4 * s, ask: one(1), want: denies(0, 10*s, 6*s)},
 		{at: 10 * s, refund: true, ask: one(9), want: passes(5, 0)},
 	}},
 
-	// A clock that goes back makes no unit younger than new.
+	// After the clock has gone back, no unit is in the future.
 	{name: "clock going back in a window", limit: fivePerTen, steps: []step{
 		{at: 1000 * s, ask: one(4), want: passes(1, 10*s)},
 		{at: 0, ask: one(0), want: passes(1, 10*s)},
-		{at: 0, ask: one(2), want: refuses(1, 10*s, 10*s)},
+		{at: 0, ask: one(2), want: denies(1, 10*s, 10*s)},
 		{at: 4 * s, ask: one(1), want: passes(0, 10*s)},
 		{at: 10 * s, ask: one(4), want: passes(0, 10*s)},
 	}},
 
-	// A new count is obeyed at once.
+	// A new count applies at once.
 	{name: "a count that changes", limit: fivePerTen, steps: []step{
 		{ask: one(5), want: passes(0, 10*s)},
 		{ask: of(gcra.Limit{Count: 7, Per: 10 * s}, 2), want: passes(0, 10*s)},
-		{ask: one(1), want: refuses(0, 10*s, 10*s)},
-		{at: 5 * s, ask: of(gcra.Limit{Count: 2, Per: 10 * s}, 1), want: refuses(0, 5*s, 5*s)},
+		{ask: one(1), want: denies(0, 10*s, 10*s)},
+		{at: 5 * s, ask: of(gcra.Limit{Count: 2, Per: 10 * s}, 1), want: denies(0, 5*s, 5*s)},
 		{at: 5 * s, ask: of(gcra.Limit{Count: 8, Per: 10 * s}, 1), want: passes(0, 10*s)},
 	}},
 
-	// With MaxDelay a charge waits until its units fit; who comes later does not
+	// A charge with MaxDelay waits until its units fit, and later charges do not
 	// overtake it.
 	{name: "a queue for a window", limit: gcra.Limit{Count: 2, Per: 2 * s}, steps: []step{
 		{ask: queued(1), want: passes(1, 2*s)},
 		{at: 1 * s, ask: queued(2), want: results(wait(0, 3*s, 1*s))},
-		{at: 1 * s, ask: patient(1, 2*s), want: refuses(0, 3*s, 1*s)},
+		{at: 1 * s, ask: waiting(1, 2*s), want: denies(0, 3*s, 1*s)},
 		{at: 1 * s, ask: queued(1), want: results(wait(0, 5*s, 3*s))},
 		{at: 1 * s, ask: queued(1), want: results(wait(0, 5*s, 3*s))},
-		{at: 1 * s, ask: queued(1), want: refuses(0, 5*s, 2*s)},
+		{at: 1 * s, ask: queued(1), want: denies(0, 5*s, 2*s)},
 		{at: 1 * s, ask: queued(0), want: passes(0, 5*s)},
 		{at: 3 * s, ask: queued(1), want: results(wait(0, 5*s, 3*s))},
 		{at: 3 * s, refund: true, ask: queued(1), want: passes(0, 3*s)},
@@ -93,40 +93,40 @@ var slidingTables = []table{
 		{at: 4 * s, ask: queued(1), want: passes(0, 2*s)},
 	}},
 
-	// An admission is held back once: all its windows count from then.
+	// An admission has one delay: all its windows count from the same time.
 	{name: "two windows, one delay", steps: []step{
 		{ask: all(late(gcra.Limit{Count: 1, Per: 4 * s}, "a"), late(fivePerTen, "b")), want: results(pass(0, 4*s), pass(4, 10*s))},
 		{at: 1 * s, ask: all(late(gcra.Limit{Count: 1, Per: 4 * s}, "a"), late(fivePerTen, "b")), want: results(wait(0, 7*s, 3*s), wait(3, 13*s, 3*s))},
 		{at: 11 * s, ask: all(gcra.Charge{Limit: fivePerTen, Policy: "b"}), want: passes(4, 3*s)},
 	}},
 
-	// More of one bucket than it holds never comes together.
+	// An admission cannot take more from a bucket than it holds.
 	{name: "the same window twice", limit: fivePerTen, steps: []step{
-		{ask: all(gcra.Charge{Cost: 3, MaxDelay: 60 * s}, gcra.Charge{Cost: 3, MaxDelay: 60 * s}), want: results(pass(5, 0), refuse(2, 10*s, 10*s))},
+		{ask: all(gcra.Charge{Cost: 3, MaxDelay: 60 * s}, gcra.Charge{Cost: 3, MaxDelay: 60 * s}), want: results(pass(5, 0), deny(2, 10*s, 10*s))},
 		{ask: one(0), want: passes(5, 0)},
 		{ask: all(gcra.Charge{Cost: 3}, gcra.Charge{Cost: 2}), want: results(pass(2, 10*s), pass(0, 10*s))},
 	}},
 }
 
 var exactSlidingTables = []table{
-	// Whoever waits for RetryAfter passes; a microsecond earlier is too early.
-	{name: "a window is kept to the microsecond", limit: gcra.Limit{Count: 2, Per: 3_333_333 * time.Microsecond}, steps: []step{
+	// A charge passes after RetryAfter, and is denied a microsecond earlier.
+	{name: "a window is exact to the microsecond", limit: gcra.Limit{Count: 2, Per: 3_333_333 * time.Microsecond}, steps: []step{
 		{ask: one(1), want: passes(1, 3_333_333*time.Microsecond)},
 		{at: time.Microsecond, ask: one(1), want: passes(0, 3_333_333*time.Microsecond)},
-		{at: time.Microsecond, ask: one(1), want: refuses(0, 3_333_333*time.Microsecond, 3_333_332*time.Microsecond)},
-		{at: 3_333_332 * time.Microsecond, ask: one(1), want: refuses(0, 2*time.Microsecond, time.Microsecond)},
+		{at: time.Microsecond, ask: one(1), want: denies(0, 3_333_333*time.Microsecond, 3_333_332*time.Microsecond)},
+		{at: 3_333_332 * time.Microsecond, ask: one(1), want: denies(0, 2*time.Microsecond, time.Microsecond)},
 		{at: 3_333_333 * time.Microsecond, ask: one(1), want: passes(0, 3_333_333*time.Microsecond)},
-		{at: 3_333_333 * time.Microsecond, ask: one(1), want: refuses(0, 3_333_333*time.Microsecond, time.Microsecond)},
+		{at: 3_333_333 * time.Microsecond, ask: one(1), want: denies(0, 3_333_333*time.Microsecond, time.Microsecond)},
 	}},
 
-	// Charges of one microsecond all count, however many.
+	// All charges of one microsecond count.
 	{name: "one moment", limit: gcra.Limit{Count: 12, Per: s}, steps: slices.Concat(
 		slices.Collect(func(yield func(step) bool) {
 			for n := int64(11); n >= 0 && yield(step{ask: one(1), want: passes(n, s)}); n-- {
 			}
 		}),
 		[]step{
-			{ask: one(1), want: refuses(0, s, s)},
+			{ask: one(1), want: denies(0, s, s)},
 			{refund: true, ask: one(3), want: passes(3, s)},
 			{ask: one(3), want: passes(0, s)},
 			{at: s, ask: one(12), want: passes(0, s)},
@@ -134,8 +134,8 @@ var exactSlidingTables = []table{
 	)},
 }
 
-// Many callers at once: no window of length Per holds more than Count.
-func noWindowHoldsMore(t *testing.T, b Backend) {
+// With concurrent callers, no window of length Per contains more than Count units.
+func boundOfWindow(t *testing.T, b Backend) {
 	const (
 		callers = 8
 		per     = 20 * time.Millisecond
@@ -147,7 +147,7 @@ func noWindowHoldsMore(t *testing.T, b Backend) {
 	if len(list) < 2*count {
 		t.Errorf("%d passed in %v; want at least %d", len(list), lasting, 2*count)
 	}
-	// The k-th in order of time lies between the k-th from and the k-th to.
+	// The time of the k-th admission is between the k-th from and the k-th to.
 	var from, to []time.Duration
 	for _, a := range list {
 		from, to = append(from, a.from), append(to, a.to)
@@ -156,7 +156,7 @@ func noWindowHoldsMore(t *testing.T, b Backend) {
 	slices.Sort(to)
 	slack := time.Duration(0)
 	if !b.Exact {
-		slack = per / 50 // the store's clock may be slewed against ours
+		slack = per / 50 // the store's clock may drift from ours
 	}
 	for i := range len(list) - count {
 		if d := to[i+count] - from[i]; d < per-slack {

@@ -8,28 +8,27 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-// table is a story about one limit, or several.
+// table is a sequence of steps on one store.
 type table struct {
 	name  string
-	limit gcra.Limit // of every charge that names none
+	limit gcra.Limit // of every charge without one
 	steps []step
 }
 
-// step is one call: when it comes, what it asks, what must be answered.
+// step is one call of Take or Refund and its results.
 type step struct {
-	at     time.Duration // since the table's start; the clock may go back
+	at     time.Duration // since the start of the table; may go back
 	ask    []gcra.Charge
 	want   []gcra.Result
 	refund bool
 }
 
-// slow is how many times slower the tables run on a store whose time passes by
-// itself. What is a second in a table is ten minutes there, so that no machine
-// is busy enough for a unit to come back that the table has not waited for.
+// slow is the factor on durations for a store whose time passes by itself. A second
+// in a table becomes ten minutes, so that no unit refills on a slow machine.
 const slow = 600
 
-// run tells the story to a store, as far as no time passes and but for durations
-// where it is timeless.
+// run runs the table on a store. timeless means: up to the first step at which time
+// has passed, and without comparing durations.
 func (tt *table) run(t *testing.T, b Backend, timeless bool) {
 	scale := time.Duration(1)
 	if !b.Exact {
@@ -39,7 +38,7 @@ func (tt *table) run(t *testing.T, b Backend, timeless bool) {
 	at := time.Duration(0)
 	for i, s := range tt.steps {
 		if s.at > 0 && timeless {
-			return // what comes back with time is for the algorithm to say
+			return // the algorithm decides what refills
 		}
 		if s.at != at {
 			b.Advance((s.at - at) * scale)
@@ -72,7 +71,7 @@ func (tt *table) run(t *testing.T, b Backend, timeless bool) {
 			t.Fatalf("step %d, at %v, ask %v: %v", i, s.at, s.ask, err)
 		}
 		if want := !s.refund && admits(ask); allowed != want {
-			t.Errorf("step %d, at %v, ask %v: got allowed %v; want %v, as the results say", i, s.at, s.ask, allowed, want)
+			t.Errorf("step %d, at %v, ask %v: got allowed %v; want %v, as in the results", i, s.at, s.ask, allowed, want)
 		}
 		slack := time.Duration(0)
 		if !b.Exact {
@@ -93,18 +92,17 @@ func (tt *table) run(t *testing.T, b Backend, timeless bool) {
 			}
 		}
 		if t.Failed() {
-			return // what follows would only repeat it
+			return // later steps depend on this one
 		}
 	}
 }
 
-// admits reports what the results say of an admission: every charge that is not
-// a shadow is allowed.
+// admits reports whether every charge that is not a shadow is allowed.
 func admits(charges []gcra.Charge) bool {
 	return !slices.ContainsFunc(charges, func(c gcra.Charge) bool { return !c.Result.Allowed && !c.Shadow })
 }
 
-// windowOf is the limit of the same rate whose count is its burst.
+// windowOf returns the limit of the same rate with the burst as its count.
 func windowOf(l gcra.Limit) gcra.Limit {
 	if l.Burst == 0 || l.Burst == l.Count {
 		return l
@@ -112,7 +110,7 @@ func windowOf(l gcra.Limit) gcra.Limit {
 	return gcra.Limit{Count: l.Burst, Per: l.Per * time.Duration(l.Burst) / time.Duration(l.Count)}
 }
 
-// signs leaves of the durations only whether they are 0.
+// signs reduces the durations to whether they are 0.
 func signs(r gcra.Result) gcra.Result {
 	for _, d := range []*time.Duration{&r.RetryAfter, &r.ResetAfter, &r.Delay} {
 		if *d != 0 {
@@ -122,9 +120,9 @@ func signs(r gcra.Result) gcra.Result {
 	return r
 }
 
-// near reports whether got is want, but for durations that are shorter by at
-// most slack, because time goes on. Those of a store that remembers may be as
-// much longer. None of those that are not 0 may have become so.
+// near reports whether got equals want, where durations may be shorter by at most
+// slack, since time passes, and in a store that remembers also longer. A duration
+// that is not 0 in want must not be 0 in got.
 func (b *Backend) near(got, want gcra.Result, slack time.Duration) bool {
 	longer := time.Duration(0)
 	if b.Remembers {
@@ -139,7 +137,7 @@ func (b *Backend) near(got, want gcra.Result, slack time.Duration) bool {
 		within(got.Delay, want.Delay)
 }
 
-// What a step asks.
+// Charges of a step.
 
 func one(cost int64) []gcra.Charge { return []gcra.Charge{{Cost: cost}} }
 
@@ -147,7 +145,7 @@ func of(l gcra.Limit, cost int64) []gcra.Charge { return []gcra.Charge{{Limit: l
 
 func all(charges ...gcra.Charge) []gcra.Charge { return charges }
 
-// What must be answered.
+// Results of a step.
 
 const s = time.Second
 
@@ -161,7 +159,7 @@ func wait(remaining int64, reset, delay time.Duration) gcra.Result {
 	return gcra.Result{Allowed: true, Remaining: remaining, ResetAfter: reset, Delay: delay}
 }
 
-func refuse(remaining int64, reset, retry time.Duration) gcra.Result {
+func deny(remaining int64, reset, retry time.Duration) gcra.Result {
 	return gcra.Result{Remaining: remaining, ResetAfter: reset, RetryAfter: retry}
 }
 
@@ -173,6 +171,6 @@ func passes(remaining int64, reset time.Duration) []gcra.Result {
 	return results(pass(remaining, reset))
 }
 
-func refuses(remaining int64, reset, retry time.Duration) []gcra.Result {
-	return results(refuse(remaining, reset, retry))
+func denies(remaining int64, reset, retry time.Duration) []gcra.Result {
+	return results(deny(remaining, reset, retry))
 }

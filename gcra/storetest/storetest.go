@@ -1,14 +1,15 @@
-// Package storetest is the contract that every [gcra.Store] keeps. A store
-// joins by one line in its tests:
+// Package storetest tests the contract of a [gcra.Store]. A store calls it in its
+// own tests:
 //
 //	storetest.Run(t, func(t testing.TB) storetest.Backend { ... })
 //
-// Stores that decide by another algorithm than package gcra's keep the parts that
-// are not about that algorithm (see [Algorithm]).
+// A store with another algorithm than package gcra runs the parts that do not
+// depend on the algorithm (see [Algorithm]).
 //
-// Most of it is data: steps that say when a charge comes, what it asks and what
-// must be answered, under a sentence that says the rule. The rest is failure,
-// hostile names and concurrency.
+// Most of the contract is tables of steps: when charges come, what they are, and
+// the results, below a comment with the rule. step.go defines them; single.go,
+// group.go, shadow.go, refund.go, queue.go, change.go and sliding.go hold them. The
+// rest is code: invalid.go, reset.go, names.go and concurrent.go.
 package storetest
 
 import (
@@ -18,52 +19,49 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-// Backend is an empty store and what the contract needs to drive it.
+// Backend is an empty store and its properties.
 type Backend struct {
 	Store gcra.Store
 
-	// Advance moves the store's time by d, back where d is negative. A store
-	// whose clock cannot be set moves what it has stored the other way instead,
-	// which is the same to it.
+	// Advance moves the store's time by d, which may be negative. If the clock of
+	// a store cannot be set, move its stored times by -d instead.
 	Advance func(d time.Duration)
 
-	// Exact says that time stands still but for Advance, so that answers are
-	// compared to the tick. Advance is then also called while Take runs.
-	// Otherwise time passes by itself too, and the durations answered may be
-	// shorter by as much as has really passed.
+	// Exact means that only Advance moves the time, so results are compared to the
+	// tick. Advance is then also called while Take runs. Otherwise durations in
+	// results may be shorter by the time that has passed.
 	Exact bool
 
-	// Remembers says that the store may answer from what it remembers of an
-	// earlier trip. The durations it answers may then also be longer, by the time
-	// of that trip.
+	// Remembers means that the store may answer from a cache of earlier results, as
+	// a denial cache does. Durations may then also be longer, by the time of the
+	// call that was cached.
 	Remembers bool
 
-	// Algorithm is the one by which the store decides; the zero value is [GCRA].
+	// Algorithm is the store's algorithm; the zero value is [GCRA].
 	Algorithm Algorithm
 }
 
-// Algorithm is how a store decides what a limit lets pass, and so which parts of
-// the contract it keeps.
+// Algorithm says how a store decides, and so which parts of the contract apply.
 type Algorithm int
 
 const (
-	// GCRA is the algorithm of package gcra: all of the contract.
+	// GCRA is the algorithm of package gcra: everything but sliding windows.
 	GCRA Algorithm = iota
 
-	// Sliding lets at most Count units pass in any window of length Per, and
-	// needs a Burst that is Count: the parts without a queue, as far as no time
-	// passes and but for durations, and those about sliding windows.
+	// Sliding passes at most Count units in any window of length Per, and requires
+	// Burst to be Count. Its parts are those about sliding windows and, of the
+	// others without a queue, the steps before time passes, without durations.
 	Sliding
 
-	// Other lets at most Burst units pass at one moment: the parts of Sliding
+	// Other passes at most Burst units at one time. Its parts are those of Sliding
 	// that are not about sliding windows.
 	Other
 )
 
 const anyAlgorithm Algorithm = -1
 
-// Run runs the contract. Open is called for each part of it and returns a store
-// without any keys; what it opens, it closes with t.Cleanup.
+// Run runs the contract. It calls open for each part; open returns a store without
+// keys and closes it with t.Cleanup.
 func Run(t *testing.T, open func(t testing.TB) Backend) {
 	t.Helper()
 	part := func(name string, only Algorithm, exact bool, run func(*testing.T, Backend)) {
@@ -97,15 +95,15 @@ func Run(t *testing.T, open func(t testing.TB) Backend) {
 	}{
 		{"spending all of 300", GCRA, spendAll},
 		{"invalid charges", anyAlgorithm, invalidCharges},
-		{"nothing to take", anyAlgorithm, nothingToTake},
+		{"no charges", anyAlgorithm, noCharges},
 		{"context done", anyAlgorithm, contextDone},
 		{"resets", anyAlgorithm, resets},
 		{"many charges", anyAlgorithm, manyCharges},
 		{"hostile names", anyAlgorithm, hostileNames},
-		{"exactly the burst passes", anyAlgorithm, exactlyTheBurst},
+		{"exactly the burst passes", anyAlgorithm, burstPasses},
 		{"groups under contention", anyAlgorithm, contendedGroups},
-		{"bound over any window", GCRA, boundOverAnyWindow},
-		{"no window holds more", Sliding, noWindowHoldsMore},
+		{"bound over any window", GCRA, boundOfInterval},
+		{"no window holds more", Sliding, boundOfWindow},
 	} {
 		part(tt.name, tt.algorithm, false, tt.run)
 	}

@@ -2,8 +2,8 @@ package diag
 
 import "log/slog"
 
-// Code names a kind of problem. It is stable: people search for it, and the
-// section of docs/troubleshooting.md that explains it has its name.
+// Code names a kind of problem. Codes are stable: users search for them, and the section of
+// docs/troubleshooting.md about a code has its name.
 type Code string
 
 // Problems of the store.
@@ -12,8 +12,8 @@ const (
 	RedisAuth        Code = "redis-auth"        // wrong or missing password
 	RedisPermission  Code = "redis-permission"  // the ACL lacks a command or a key
 	RedisCertificate Code = "redis-certificate" // the certificate does not verify
-	RedisProtocol    Code = "redis-protocol"    // the server is no Redis, or lacks scripts or the database
-	RedisRefuses     Code = "redis-refuses"     // READONLY, OOM, LOADING, ...: connected, but it does not serve
+	RedisProtocol    Code = "redis-protocol"    // not a Redis, or one without scripts or the database
+	RedisRefuses     Code = "redis-refuses"     // READONLY, OOM, LOADING, ...: connected, but commands fail
 	RedisRESP3TLS    Code = "redis-resp3-tls"   // RESP3 over TLS with a short Timeout
 	StoreFailed      Code = "store-failed"      // a store that does not log by itself returned an error
 )
@@ -41,8 +41,8 @@ var Codes = []Code{
 	JWTWithoutExp, JWTEmptyKey, JWTNoneVerifies, RouteUnknown,
 }
 
-// Level is ERROR for a set-up that Redis refuses, such as a wrong password, and
-// WARN otherwise.
+// Level returns ERROR for a wrong configuration of Redis, such as a wrong password, and WARN for
+// other codes.
 func (c Code) Level() slog.Level {
 	switch c {
 	case RedisAuth, RedisPermission, RedisCertificate, RedisProtocol:

@@ -1,11 +1,10 @@
-// Package diag logs the problems of a set-up: a server that refuses the
-// password, a key function that always fails, a limiter that runs twice.
+// Package diag logs problems of a user's configuration: a server that refuses the password, a key
+// function that always fails, a limiter that runs twice.
 //
-// A problem has a [Code], which is stable, and a cause, such as the name of a
-// policy. The first occurrence of a code and cause is logged, and then one line
-// at most every five minutes, with the number of occurrences since the last
-// line. Every line links to the section of docs/troubleshooting.md that explains
-// the code.
+// A problem has a [Code] (codes.go) and a cause, such as the name of a policy. The first occurrence
+// of a code and cause is logged, then at most one line every five minutes with the number of
+// occurrences since the last. Every line links to the section of docs/troubleshooting.md about the
+// code.
 package diag
 
 import (
@@ -22,11 +21,10 @@ const Interval = 5 * time.Minute
 // entry.
 const maxCauses = 256
 
-// page is where each code has a section of its name.
+// page has a section for each code.
 const page = "https://github.com/seed-e377111c/ratelimit/blob/main/docs/troubleshooting.md#"
 
-// Log logs problems. It is safe for concurrent use; its zero value logs to
-// [slog.Default].
+// Log logs problems. It is safe for concurrent use. The zero value logs to [slog.Default].
 type Log struct {
 	// Logger gets the lines; nil means slog.Default() at the time of the line.
 	// Set it before first use.
@@ -46,17 +44,17 @@ type occurrences struct {
 	since  int // occurrences that were not logged since then
 }
 
-// Report logs a line about the code, unless one about the same code and cause
-// was logged within [Interval]. The cause must not be text that a client
-// chooses; such text belongs into args, which are attributes as in [slog.Log].
+// Report logs a line about the code, unless one about the same code and cause was logged within
+// [Interval]. A client must not be able to choose the cause; such text belongs in args, which are
+// attributes as in [slog.Log].
 func (l *Log) Report(code Code, cause, message string, args ...any) {
 	if write := l.Line(code, cause, message, args...); write != nil {
 		write()
 	}
 }
 
-// Line is Report for callers that must not wait for a log: it returns a function
-// that writes the line, or nil if there is none.
+// Line is Report for callers that must not wait for the log: it returns a function that writes the
+// line, or nil if no line is due.
 func (l *Log) Line(code Code, cause, message string, args ...any) (write func()) {
 	repeated, due := l.due(problem{code, cause}, time.Now())
 	if !due {
@@ -74,15 +72,14 @@ func (l *Log) Line(code Code, cause, message string, args ...any) (write func())
 	return func() { logger.Log(context.Background(), code.Level(), "ratelimit: "+message, args...) }
 }
 
-// Forget says that the problem is over: its next occurrence is logged at once.
+// Forget ends a problem: its next occurrence is logged at once.
 func (l *Log) Forget(code Code, cause string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.seen, problem{code, cause})
 }
 
-// due reports whether a line is due now, and how many occurrences it stands for
-// beside its own.
+// due reports whether a line is due now, and how many occurrences were not logged since the last.
 func (l *Log) due(p problem, now time.Time) (repeated int, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

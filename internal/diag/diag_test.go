@@ -17,12 +17,11 @@ func newLog() (*diag.Log, *bytes.Buffer) {
 	return &diag.Log{Logger: slog.New(slog.NewTextHandler(&out, nil))}, &out
 }
 
-// The first occurrence is logged, and while the problem lasts one line every
-// five minutes.
+// The first occurrence is logged, then one line every five minutes while the problem lasts.
 func TestReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, out := newLog()
-		for range 601 { // ten minutes and the first moment
+		for range 601 { // ten minutes, including both ends
 			log.Report(diag.PolicyFailed, "login", "Key failed", "policy", "login", "error", "no claims")
 			time.Sleep(time.Second)
 		}
@@ -55,7 +54,7 @@ func TestCausesApart(t *testing.T) {
 	}
 }
 
-// More causes than a set-up has do not fill memory or the log.
+// The number of causes in memory and in the log is bounded.
 func TestCausesBounded(t *testing.T) {
 	log, out := newLog()
 	for i := range 10_000 {
@@ -66,7 +65,7 @@ func TestCausesBounded(t *testing.T) {
 	}
 }
 
-// A problem that is over is a new one when it comes back.
+// After Forget a problem is logged again.
 func TestForget(t *testing.T) {
 	log, out := newLog()
 	for range 2 {
@@ -76,6 +75,6 @@ func TestForget(t *testing.T) {
 	log.Forget(diag.RedisUnreachable, "never seen")
 	log.Report(diag.RedisUnreachable, "a", "redis does not answer")
 	if strings.Count(out.String(), "\n") != 2 || strings.Contains(out.String(), "repeated") {
-		t.Errorf("after Forget: got\n%s\nwant a second line, which repeats nothing", out)
+		t.Errorf("after Forget: got\n%s\nwant a second line without repetitions", out)
 	}
 }

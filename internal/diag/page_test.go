@@ -9,8 +9,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 )
 
-// The page that every line links to has a section for each code, in their
-// order, and each says symptom, cause and fix.
+// The page has a section for each code, in the order of Codes, with symptom, cause and fix.
 func TestPage(t *testing.T) {
 	page, err := os.ReadFile("../../docs/troubleshooting.md")
 	if err != nil {

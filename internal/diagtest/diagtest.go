@@ -1,4 +1,5 @@
-// Package diagtest reads what the module logs about a set-up, in tests.
+// Package diagtest checks in tests what package diag logs. [Log] collects the lines of one logger;
+// [Quiet] fails the tests of a package that log to [slog.Default].
 package diagtest
 
 import (
@@ -20,7 +21,7 @@ type Line struct {
 	Attrs map[string]string // "code", "policy", "help", ...
 }
 
-// Code is the line's code.
+// Code returns the line's code.
 func (l Line) Code() diag.Code { return diag.Code(l.Attrs["code"]) }
 
 func (l Line) String() string { return fmt.Sprint(l.Level, " ", l.Text, " ", l.Attrs) }
@@ -60,11 +61,9 @@ func (l *Log) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// Quiet returns m with a check: the tests fail if a problem of a set-up is
-// logged to [slog.Default] meanwhile. A test that sets something up wrong on
-// purpose gives it a Logger of its own. A Redis that cannot be reached is no
-// failure, because a machine under load may be too slow for it; nor are the
-// codes of except, for packages that test failures.
+// Quiet returns m with a check: the tests fail if they log a problem to [slog.Default]. A test of a
+// wrong configuration sets a Logger of its own. The codes in except, for packages that test
+// failures, do not count; neither does an unreachable Redis, since a loaded machine may be too slow.
 //
 //	func TestMain(m *testing.M) { os.Exit(diagtest.Quiet(m).Run()) }
 func Quiet(m interface{ Run() int }, except ...diag.Code) interface{ Run() int } {
@@ -80,20 +79,20 @@ func (q quiet) Run() int {
 	def := slog.Default()
 	seen := new(Log)
 	slog.SetDefault(slog.New(both{slog.NewTextHandler(os.Stderr, nil), seen}))
-	log.SetOutput(os.Stderr) // SetDefault took it
+	log.SetOutput(os.Stderr) // SetDefault has redirected it
 	log.SetFlags(log.LstdFlags)
 	defer slog.SetDefault(def)
 	code := q.tests.Run()
 	for _, line := range seen.Lines() {
 		if !slices.Contains(q.except, line.Code()) {
-			fmt.Fprintln(os.Stderr, "FAIL: a problem of the set-up was logged to slog.Default:", line)
+			fmt.Fprintln(os.Stderr, "FAIL: a problem was logged to slog.Default:", line)
 			code = max(code, 1)
 		}
 	}
 	return code
 }
 
-// both is the first handler; the second gets the records too.
+// both passes each record to two handlers.
 type both struct {
 	slog.Handler
 	log *Log

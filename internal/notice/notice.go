@@ -1,11 +1,10 @@
-// Package notice hands a problem that a key function has found to the limiter
-// that called it, which logs it. Package keyfunc reports through the context of
-// the request and so needs no logger and no limiter.
+// Package notice passes a problem from a key function to the limiter that called it, which logs it.
+// Package keyfunc reports through the context of the request and so needs neither logger nor
+// limiter.
 //
-// A report is made on every request that has the problem. The receiver decides
-// how often it is logged. For [diag.KeyBeforeAuth] and [diag.RouteUnknown], which
-// are problems only if none of a policy's first requests has a user or a route,
-// it has a text of its own.
+// Every request with the problem makes a report; the receiver decides how often to log it.
+// [diag.KeyBeforeAuth] and [diag.RouteUnknown] are problems only if none of a policy's first
+// requests has a user or a route. The receiver has its own text for them.
 package notice
 
 import (
@@ -17,14 +16,13 @@ import (
 // Key finds the [Receiver] in a context.
 type Key struct{}
 
-// Receiver takes reports, in the goroutine that called the key function. The text
-// holds nothing that a client has sent; args are attributes as in [slog.Log].
+// Receiver gets reports, in the goroutine that called the key function. The text contains nothing
+// that a client has sent; args are attributes as in [slog.Log].
 type Receiver interface {
 	Notice(code diag.Code, text string, args ...any)
 }
 
-// Report hands a problem to the Receiver in the context. Without one it does
-// nothing.
+// Report passes a problem to the Receiver in the context, if there is one.
 func Report(ctx context.Context, code diag.Code, text string, args ...any) {
 	if to, ok := ctx.Value(Key{}).(Receiver); ok {
 		to.Notice(code, text, args...)

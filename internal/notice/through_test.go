@@ -17,7 +17,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 )
 
-// What a key function reports is in the limiter's log, once.
+// The report of a key function is in the limiter's log, once.
 func TestThroughALimiter(t *testing.T) {
 	secret := []byte("0123456789abcdef0123456789abcdef")
 	token := func(claims jwt.RegisteredClaims) string {

@@ -5,28 +5,26 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/seed-e377111c/ratelimit/internal/retryafter"
 )
 
-// fields is what the header of a response says of the limit that is closest.
+// fields is what the header of a response says about one limit: the one with the least remaining.
 type fields struct {
-	policy     string        // tells limits of one server apart
-	left       float64       // units left; -1 when not told
-	capacity   float64       // most units that can be left; 0 when not told
-	rate       float64       // units a second; 0 when not told
-	derived    bool          // rate is from what is left and the time until all is back
-	retryAfter time.Duration // on 429 and 503; 0 when not told
+	policy     string        // distinguishes the limits of one server
+	remaining  float64       // units; -1 if absent
+	capacity   float64       // the largest possible remaining; 0 if absent
+	rate       float64       // units a second; 0 if absent
+	derived    bool          // rate is computed from remaining and Reset
+	retryAfter time.Duration // on 429 and 503; 0 if absent
 }
 
-// maxRetryAfter is the longest Retry-After that is obeyed: beyond it the clock
-// of one of the two is wrong, or the caller's context will end first.
-const maxRetryAfter = 24 * time.Hour
-
-// readFields reads the forms of package middleware, drafts 3 to 6, drafts 8 to
-// 11, and X-RateLimit. What is malformed is not there.
+// readFields reads the forms that package middleware sends: drafts 3 to 6 and 8 to 11 of
+// draft-ietf-httpapi-ratelimit-headers, and X-RateLimit. A malformed field counts as absent.
 func readFields(now time.Time, status int, h http.Header) fields {
-	f := fields{left: -1}
+	f := fields{remaining: -1}
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
-		f.retryAfter = retryAfter(now, h.Get("Retry-After"))
+		f.retryAfter, _ = retryafter.Parse(h, now)
 	}
 	if f.readLists(h) {
 		return f
@@ -39,8 +37,8 @@ func readFields(now time.Time, status int, h http.Header) fields {
 	return f
 }
 
-// readLists reads the lists of drafts 8 to 11: the item with least left, and
-// its policy.
+// readLists reads the lists of drafts 8 to 11: the item with the least remaining, and its policy.
+// It reports whether there is one.
 //
 //	RateLimit-Policy: "burst";q=10;w=1, "daily";q=10000;w=86400
 //	RateLimit: "burst";r=9;t=1, "daily";r=9999;t=9
@@ -48,12 +46,12 @@ func (f *fields) readLists(h http.Header) bool {
 	for _, line := range h.Values("RateLimit") {
 		for item := range items(line) {
 			name, params := cutName(item)
-			if left, ok := number(param(params, "r")); ok && name != "" && (f.left < 0 || left < f.left) {
-				f.policy, f.left = name, left
+			if remaining, ok := number(param(params, "r")); ok && name != "" && (f.remaining < 0 || remaining < f.remaining) {
+				f.policy, f.remaining = name, remaining
 			}
 		}
 	}
-	if f.left < 0 {
+	if f.remaining < 0 {
 		return false
 	}
 	for _, line := range h.Values("RateLimit-Policy") {
@@ -67,18 +65,19 @@ func (f *fields) readLists(h http.Header) bool {
 	return true
 }
 
-// readTriple reads the fields of drafts 3 to 6, or those of the custom before.
+// readTriple reads the fields of drafts 3 to 6, or the X-RateLimit fields. It reports whether
+// Remaining is there.
 //
 //	RateLimit-Limit: 100
 //	RateLimit-Remaining: 42
 //	RateLimit-Reset: 35
 //	RateLimit-Policy: 100;w=60
 func (f *fields) readTriple(now time.Time, status int, h http.Header, prefix string) bool {
-	left, ok := number(h.Get(prefix + "Remaining"))
+	remaining, ok := number(h.Get(prefix + "Remaining"))
 	if !ok {
 		return false
 	}
-	f.left = left
+	f.remaining = remaining
 	limit, _, _ := strings.Cut(h.Get(prefix+"Limit"), ",") // draft 3: 100, 100;w=60
 	f.policy = limit
 	f.capacity, _ = number(limit)
@@ -88,18 +87,18 @@ func (f *fields) readTriple(now time.Time, status int, h http.Header, prefix str
 			f.readWindow(strings.TrimSpace(quota), param(params, "w"))
 			if f.rate > 0 {
 				f.policy = item
-				return true // the first is the one that the triple is about
+				return true // the triple describes the first policy
 			}
 		}
 	}
 	reset, ok := number(h.Get(prefix + "Reset"))
-	if reset >= 1e9 { // a time of day, as GitHub has it
+	if reset >= 1e9 { // a Unix time, as from GitHub
 		reset -= float64(now.Unix())
 	}
-	// A bucket that has lost so much needs so long to be full; on a refusal,
-	// Reset is about the next request.
-	if ok && status != http.StatusTooManyRequests && reset > 0 && f.capacity > left {
-		f.rate, f.derived = (f.capacity-left)/reset, true
+	// Reset is the time until the bucket is full, except in a denial: there it is the time until
+	// the next request passes.
+	if ok && status != http.StatusTooManyRequests && reset > 0 && f.capacity > remaining {
+		f.rate, f.derived = (f.capacity-remaining)/reset, true
 	}
 	return true
 }
@@ -112,19 +111,7 @@ func (f *fields) readWindow(quota, window string) {
 	}
 }
 
-// retryAfter reads seconds or a date; 0 is none.
-func retryAfter(now time.Time, s string) time.Duration {
-	if n, ok := number(s); ok {
-		return time.Duration(min(n, maxRetryAfter.Seconds())) * time.Second
-	}
-	if at, err := http.ParseTime(s); err == nil {
-		return min(max(at.Sub(now), 0), maxRetryAfter)
-	}
-	return 0
-}
-
-// number reads a whole number that is not negative, of up to 15 digits as
-// RFC 9651 has them.
+// number reads a non-negative integer of at most 15 digits (RFC 9651, section 3.3.1).
 func number(s string) (float64, bool) {
 	n, err := strconv.ParseUint(strings.TrimSpace(s), 10, 64)
 	if err != nil || n > 999_999_999_999_999 {
@@ -133,11 +120,11 @@ func number(s string) (float64, bool) {
 	return float64(n), true
 }
 
-// items walks through a list; a comma in a string does not end an item.
+// items iterates over a list. A comma inside a string does not end an item.
 func items(line string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for line != "" {
-			end := outside(line, ',')
+			end := indexUnquoted(line, ',')
 			if item := strings.TrimSpace(line[:end]); item != "" && !yield(item) {
 				return
 			}
@@ -146,10 +133,10 @@ func items(line string) func(yield func(string) bool) {
 	}
 }
 
-// cutName splits "burst";q=10;w=1 behind the name, which keeps its quotes; ""
-// when the item is not a string.
+// cutName splits "burst";q=10;w=1 after the name. The name keeps its quotes; it is "" if the item
+// is not a string.
 func cutName(item string) (name, params string) {
-	end := outside(item, ';')
+	end := indexUnquoted(item, ';')
 	name = strings.TrimSpace(item[:end])
 	if len(name) < 2 || name[0] != '"' || name[len(name)-1] != '"' {
 		return "", ""
@@ -157,10 +144,10 @@ func cutName(item string) (name, params string) {
 	return name, item[min(end+1, len(item)):]
 }
 
-// param is the value of a parameter; the last one counts, as in RFC 9651.
+// param returns the value of a parameter. The last of several counts (RFC 9651, section 4.2.3.2).
 func param(params, key string) (value string) {
 	for params != "" {
-		end := outside(params, ';')
+		end := indexUnquoted(params, ';')
 		if k, v, ok := strings.Cut(params[:end], "="); ok && strings.TrimSpace(k) == key {
 			value = v
 		}
@@ -169,8 +156,8 @@ func param(params, key string) (value string) {
 	return value
 }
 
-// outside is where the separator first stands outside of strings, or the end.
-func outside(s string, separator byte) int {
+// indexUnquoted returns the index of the first separator outside of strings, or len(s).
+func indexUnquoted(s string, separator byte) int {
 	quoted := false
 	for i := 0; i < len(s); i++ {
 		switch c := s[i]; {

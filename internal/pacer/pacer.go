@@ -1,6 +1,18 @@
-// Package pacer paces the requests of a client by the RateLimit fields of the
-// answers. It is httpclient.Adaptive without network and clock; the algorithm is
-// described there.
+// Package pacer paces the requests of one client by the RateLimit fields of the responses. It is
+// the algorithm of httpclient.Adaptive, without network and clock.
+//
+// Once the limit is within reach, requests leave at the rate
+//
+//	share · rate · exp((remaining - reserve) / (exponentScale·reserve))
+//
+// rate is that of the server's limit. The exponential, backoffFactor, acts at once: it slows all
+// clients while remaining is below the reserve, and speeds them up above it. share is learned by
+// additive increase and multiplicative decrease (AIMD; Chiu and Jain 1989), which makes the
+// shares of several clients equal.
+//
+// pacer.go holds the algorithm, its constants and the queue of requests; fields.go reads the
+// response header. examples/simulate compares the algorithm with others: run it before and after
+// a change here.
 package pacer
 
 import (
@@ -11,56 +23,10 @@ import (
 	"time"
 )
 
-// The constants of the algorithm.
-const (
-	// reserveMost is the reserve of a large bucket: about as many requests as a
-	// handful of clients have under way, none of which has heard of the others'.
-	reserveMost = 8.0
-	// reservePart of a small bucket is its reserve: so much is never idle.
-	reservePart = 0.25
-	// leanOver is over how many reserves the pace changes by a factor of e. Over
-	// less it would swing, as an answer is some requests late; over more the share
-	// would have to do the work, which learns slowly.
-	leanOver = 1.2
-	// yielding is the part of its share that a client gives up with an answer that
-	// finds nothing left: some tens of them halve it, and one means little.
-	yielding = 0.02
-	// ceding is the same for a refusal, once for all that were under way.
-	ceding = 0.2
-	// growing is how much a share grows in a second in which twice the reserve is
-	// left: a client takes over within minutes what another has left behind, and
-	// the shares move more slowly than the exponent, which keeps them steady.
-	growing = 0.003
-	// growthMost bounds what one answer adds, however long ago the last one was.
-	growthMost = 0.1
-	// regrowing is what a pace grows by in a second where refusals are all that the
-	// server tells: it doubles in a little more than a minute.
-	regrowing = 0.01
-	// firstShare of the rate is the first pace: there may be one other client.
-	firstShare = 0.5
-	// unknownRate stands for a rate that the server does not tell: one a second.
-	unknownRate = 1.0
-	// slowestGap is the longest that the law makes by itself; only the server may
-	// ask for more. So a client that was starved still hears that there is room.
-	slowestGap = time.Minute
-	// movedBy is how much a share must have changed while what is left has not,
-	// until the bucket counts as full: were there room above, that would show.
-	movedBy = 2.0
-	// eagerMost bounds how many times as fast a share grows while what is left does
-	// not change.
-	eagerMost = 10.0
-	// shiverPart of a gap is added by chance, so that clients do not march in step.
-	shiverPart = 0.1
-	// queueMost is how many gaps for each request under way a queue may be long.
-	queueMost = 4
-	// shareMost bounds a share of a rate that is not known.
-	shareMost = 1e9
-)
-
-// Pacer paces the requests on one limit of a server. The zero value is ready to
-// use. It is safe for concurrent use, and none of its methods sleeps.
+// Pacer paces the requests on one limit of a server. The zero value is ready to use. It is safe
+// for concurrent use, and no method sleeps.
 //
-// A request is one Next, sleeping until Again returns 0, and one Done:
+// A request calls Next, sleeps until Again returns 0, and calls Done:
 //
 //	for d := pacer.Next(time.Now()); d > 0; d = pacer.Again(time.Now()) {
 //		time.Sleep(d)
@@ -68,143 +34,301 @@ const (
 //	resp, err := client.Do(req)
 //	pacer.Done(time.Now(), resp.StatusCode, resp.Header) // 0 and nil if err != nil
 type Pacer struct {
-	// Start is how long a request sleeps that comes before the first answer; 0 is
-	// not at all. Set it before first use.
+	// Start is how long a request sleeps that comes before the first response; 0 means not at
+	// all. Set it before first use.
 	Start time.Duration
 
-	// Rand returns numbers from 0 to below 1, for jitter; nil means rand.Float64.
-	// Calls of one Pacer never overlap. Set it before first use.
+	// Rand returns numbers in [0, 1) for jitter; nil means rand.Float64. Calls of one Pacer
+	// never overlap. Set it before first use.
 	Rand func() float64
 
-	mu       sync.Mutex
-	heard    time.Time // when the last answer came; zero before the first
-	paced    bool      // answers have shown that the limit is within reach
-	share    float64   // of the rate: what this client takes while the reserve is there
-	slot     time.Time // the last that was given away
-	sent     time.Time // when the last request left
-	hold     time.Time // until then the server wants to hear nothing
-	ceded    time.Time // the last slot given away before a refusal cost some share
-	underway int       // requests between Next and Done
+	mu sync.Mutex
 
-	policy   string  // which of the server's limits the rest is about
-	rate     float64 // units a second, by the server's word; 0 when it does not say
-	capacity float64 // units, by the server's word; 0 when it does not say
-	told     bool    // left is known
-	left     float64 // units
-	rises    bool    // it was less in the answer before
-	alike    int     // answers in a row that told the same left
-	before   float64 // the share when the first of them came
-	full     float64 // units that the bucket seems to hold; 0 when unknown
+	// The share.
+	pacing       bool      // a response has shown that the limit is within reach
+	share        float64   // of the rate, at remaining == reserve
+	lastResponse time.Time // zero before the first
+	nextDecrease time.Time // denials until then count with the denial before
 
-	counted  int       // answers since countedAt
-	countAt  time.Time // see pulse
-	lastRate float64   // answers a second in the count before
+	// What the server says of its limit.
+	policy    string  // which limit the following fields describe
+	rate      float64 // units a second; 0 if unknown
+	capacity  float64 // units; 0 if unknown
+	known     bool    // remaining is known
+	remaining float64 // units
+	rising    bool    // remaining has grown since the response before
+	unchanged int     // responses in a row with the same remaining
+	oldShare  float64 // the share at the first of them
+	fullAt    float64 // units at which the bucket seems full; 0 if unknown
+
+	// The queue.
+	lastSlot  time.Time // the latest slot given to a request
+	lastSent  time.Time
+	holdUntil time.Time // by the server's Retry-After
+	inFlight  int       // requests between Next and Done
+
+	// The rate of responses.
+	responses   int       // since windowStart
+	windowStart time.Time // zero before the first response
+	windowRate  float64   // responses a second in the window before
 }
 
-// Next gives the next request its turn and returns how long to sleep until it.
+// interval returns the time from one request to the next: the inverse of the rate in the package
+// comment.
+func (p *Pacer) interval() time.Duration {
+	if !p.pacing {
+		return 0
+	}
+	rate := p.share * assumedRate
+	if p.rate > 0 {
+		rate = p.share * p.rate
+	}
+	return time.Duration(min(1/(rate*p.backoffFactor()), maxInterval.Seconds()) * float64(time.Second))
+}
+
+// backoffFactor returns the factor by which remaining changes the rate: 1 at the reserve.
+func (p *Pacer) backoffFactor() float64 {
+	reserve := p.reserve()
+	if reserve == 0 || !p.known {
+		return 1
+	}
+	return math.Exp((p.remaining - reserve) / (exponentScale * reserve))
+}
+
+// reserve returns how many units the clients leave in the bucket; 0 in a small bucket.
+func (p *Pacer) reserve() float64 {
+	reserve := maxReserve
+	if p.capacity > 0 {
+		reserve = min(reserve, p.capacity*reserveFraction)
+	}
+	if p.fullAt > 0 { // half of it: other clients may not have found out
+		reserve = min(reserve, p.fullAt/2)
+	}
+	if reserve < 1 {
+		return 0
+	}
+	return reserve
+}
+
+// allowed updates the share after a response that is no denial, elapsed seconds after the
+// response before. Above the reserve it increases the share, below it decreases it.
+func (p *Pacer) allowed(elapsed float64) {
+	reserve := p.reserve()
+	switch {
+	case !p.pacing:
+		if p.known && p.remaining-float64(p.inFlight) < max(reserve, 1) {
+			p.startPacing()
+		}
+		return
+	case !p.known:
+		p.setShare(p.share * (1 + min(blindIncrease*elapsed, maxIncrease)))
+		return
+	}
+	excess := initialShare // in a bucket too small for a reserve: a slow increase
+	if reserve > 0 {
+		excess = min((p.remaining-reserve)/reserve, 1)
+	}
+	switch {
+	case excess >= 0:
+		boost := min(float64(1+p.unchanged), maxBoost)
+		p.setShare(p.share + min(increase*excess*elapsed*boost, maxIncrease)*math.Sqrt(p.share))
+	case !p.rising:
+		p.setShare(p.share * (1 + decrease*excess))
+	}
+}
+
+// denied updates the share after a 429. Denials of requests that were in flight together count
+// once.
+func (p *Pacer) denied(now time.Time, answerRate float64) {
+	p.fullAt = 0
+	switch {
+	case !p.pacing && !p.known:
+		p.pacing = true
+		p.setShare(max(answerRate, assumedRate) * initialShare)
+	case !p.pacing:
+		p.startPacing()
+	case now.After(p.nextDecrease):
+		p.setShare(p.share * (1 - decreaseOnDenial))
+	default:
+		return
+	}
+	p.nextDecrease = now
+	if p.lastSlot.After(now) {
+		p.nextDecrease = p.lastSlot
+	}
+}
+
+// startPacing sets the share so that the first rate is initialShare of the server's.
+func (p *Pacer) startPacing() {
+	p.pacing = true
+	p.setShare(initialShare / p.backoffFactor())
+}
+
+// setShare keeps the share within its bounds.
+func (p *Pacer) setShare(share float64) {
+	rate, upper := assumedRate, maxShare
+	if p.rate > 0 {
+		rate, upper = p.rate, 1
+	}
+	lower := min(1/(rate*maxInterval.Seconds()), initialShare)
+	p.share = min(max(share, lower), upper)
+}
+
+// The constants of the algorithm.
+const (
+	// maxReserve, in units, is the reserve of a large bucket: about as many requests as a few
+	// clients have in flight. None of them knows of the others' requests yet.
+	maxReserve = 8.0
+	// reserveFraction of a small bucket's capacity is its reserve. So much is never used.
+	reserveFraction = 0.25
+	// exponentScale, in reserves, is the change of remaining that changes the rate by a factor
+	// of e. With less, the rate oscillates, since responses lag by a few requests; with more, the
+	// share has to adapt instead, which is slow.
+	exponentScale = 1.2
+
+	// increase is the growth of a share a second, at remaining of twice the reserve or more,
+	// times the square root of the share. A client takes over within minutes what another has
+	// left unused. The shares must change more slowly than the exponential for both to settle.
+	increase = 0.003
+	// maxIncrease bounds the growth by one response, however long ago the last one was.
+	maxIncrease = 0.1
+	// maxBoost bounds the factor by which a share grows faster while remaining does not change.
+	maxBoost = 10.0
+	// decrease is the part of its share that a client gives up for each response with nothing
+	// remaining. 35 of them halve it; a single one matters little.
+	decrease = 0.02
+	// decreaseOnDenial is the same for a denial, once for all requests in flight.
+	decreaseOnDenial = 0.2
+	// blindIncrease is the relative growth of the share a second if the server sends no fields
+	// but denials. The share doubles in a little more than a minute.
+	blindIncrease = 0.01
+
+	// initialShare of the rate is the first rate: half, since there may be one other client.
+	initialShare = 0.5
+	// maxShare bounds the share of an unknown rate.
+	maxShare = 1e9
+	// assumedRate, in units a second, stands in for an unknown rate.
+	assumedRate = 1.0
+	// fullAfter is the factor by which the share changes, with remaining unchanged, until the
+	// bucket counts as full: if there were room above, remaining would have changed.
+	fullAfter = 2.0
+
+	// maxInterval is the longest interval of the algorithm; only Retry-After asks for more. So a
+	// client with a very small share still notices when there is room.
+	maxInterval = time.Minute
+	// maxHold bounds Retry-After: after a day a request is sent whatever the server said.
+	maxHold = 24 * time.Hour
+	// jitter is the part of an interval that is added at random, so that clients do not
+	// synchronize.
+	jitter = 0.1
+	// maxQueue, in intervals for each request in flight, bounds the length of the queue.
+	maxQueue = 4
+	// answerWindow, in seconds, is the length of the windows in which responses are counted.
+	answerWindow = 10
+)
+
+// Next gives a request its slot and returns how long to sleep until then.
 func (p *Pacer) Next(now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	at := now
-	if p.heard.IsZero() {
+	if p.lastResponse.IsZero() {
 		at = at.Add(p.Start)
 	}
-	if p.hold.After(at) {
-		at = p.hold
+	if p.holdUntil.After(at) {
+		at = p.holdUntil
 	}
-	if gap := p.gap(); gap > 0 {
-		// A queue that is that much longer than those who wait is of a slower pace
-		// than today's, or of requests that were given up. It is not cut to what
-		// they need: newcomers would overtake them.
-		if last := now.Add(time.Duration(queueMost*p.underway) * gap); p.slot.After(last) && last.After(p.hold) {
-			p.slot = last
+	if interval := p.interval(); interval > 0 {
+		// A longer queue dates from a slower rate, or from requests that were cancelled. It is
+		// cut to this bound and not to what is needed, or new requests would overtake old ones.
+		if last := now.Add(time.Duration(maxQueue*p.inFlight) * interval); p.lastSlot.After(last) && last.After(p.holdUntil) {
+			p.lastSlot = last
 		}
-		chance := rand.Float64
+		random := rand.Float64
 		if p.Rand != nil {
-			chance = p.Rand
+			random = p.Rand
 		}
-		gap += time.Duration(float64(gap) * shiverPart * chance())
-		if p.slot.Add(gap).After(at) {
-			at = p.slot.Add(gap)
+		interval += time.Duration(float64(interval) * jitter * random())
+		if p.lastSlot.Add(interval).After(at) {
+			at = p.lastSlot.Add(interval)
 		}
 	}
-	if at.After(p.slot) {
-		p.slot = at
+	if at.After(p.lastSlot) {
+		p.lastSlot = at
 	}
-	p.underway++
+	p.inFlight++
 	if at.Equal(now) {
-		p.sent = now
+		p.lastSent = now
 	}
 	return at.Sub(now)
 }
 
-// Again returns how much longer a request is to sleep that has slept: things may
-// have changed since. With 0 it leaves.
+// Again returns how much longer a request sleeps that has slept, since responses may have come in
+// the meantime. If it returns 0, the request is to be sent.
 func (p *Pacer) Again(now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.hold.After(now) {
-		return p.hold.Sub(now)
+	if p.holdUntil.After(now) {
+		return p.holdUntil.Sub(now)
 	}
-	gap := p.gap()
-	due := p.sent.Add(gap)
-	early := gap / 2 // chance alone may bring two closer than their slots
+	interval := p.interval()
+	due := p.lastSent.Add(interval)
+	early := interval / 2 // jitter brings some requests closer than their interval
 	if p.reserve() == 0 {
-		early = 0 // and where there is no reserve that is refused
+		early = 0 // without a reserve the early one is denied
 	}
 	if due.Add(-early).After(now) {
 		return due.Sub(now)
 	}
-	p.sent = now
+	p.lastSent = now
 	return 0
 }
 
-// Done tells what came of a request that had its Next: status and header of the
-// response, or 0 and nil if there was none.
+// Done reports the status and header of the response to a request that had called Next, or 0 and
+// nil if there was none.
 func (p *Pacer) Done(now time.Time, status int, header http.Header) {
 	f := readFields(now, status, header)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.underway = max(p.underway-1, 0)
+	p.inFlight = max(p.inFlight-1, 0)
 	if status == 0 {
 		return
 	}
-	since := 0.0
-	if !p.heard.IsZero() {
-		since = max(now.Sub(p.heard).Seconds(), 0)
+	elapsed := 0.0
+	if !p.lastResponse.IsZero() {
+		elapsed = max(now.Sub(p.lastResponse).Seconds(), 0)
 	}
-	p.heard = now
-	if until := now.Add(f.retryAfter); f.retryAfter > 0 && until.After(p.hold) {
-		p.hold = until
+	p.lastResponse = now
+	if until := now.Add(min(f.retryAfter, maxHold)); f.retryAfter > 0 && until.After(p.holdUntil) {
+		p.holdUntil = until
 	}
-	pulse := p.pulse(now)
+	answerRate := p.answerRate(now)
 	p.learn(f)
 	if status == http.StatusTooManyRequests {
-		p.refused(now, pulse)
+		p.denied(now, answerRate)
 		return
 	}
-	p.passed(since)
+	p.allowed(elapsed)
 }
 
-// pulse counts an answer and returns how many came a second of late.
-func (p *Pacer) pulse(now time.Time) float64 {
-	const window = 10 // seconds
-	p.counted++
-	elapsed := now.Sub(p.countAt).Seconds()
-	rate := float64(p.counted) / max(elapsed, 1)
-	if elapsed > window || p.countAt.IsZero() {
-		p.lastRate, p.counted, p.countAt = rate, 0, now
+// answerRate counts a response and returns how many come a second.
+func (p *Pacer) answerRate(now time.Time) float64 {
+	p.responses++
+	elapsed := now.Sub(p.windowStart).Seconds()
+	rate := float64(p.responses) / max(elapsed, 1)
+	if elapsed > answerWindow || p.windowStart.IsZero() {
+		p.windowRate, p.responses, p.windowStart = rate, 0, now
 	}
-	return max(rate, p.lastRate)
+	return max(rate, p.windowRate)
 }
 
-// learn takes down what an answer says of the limit.
+// learn stores what a response says of the limit.
 func (p *Pacer) learn(f fields) {
-	if f.left < 0 {
+	if f.remaining < 0 {
 		return
 	}
 	if f.policy != p.policy {
-		p.policy, p.rate, p.capacity, p.full, p.told = f.policy, 0, 0, 0, false
+		p.policy, p.rate, p.capacity, p.fullAt, p.known = f.policy, 0, 0, 0, false
 	}
 	if f.capacity > 0 {
 		p.capacity = f.capacity
@@ -214,118 +338,20 @@ func (p *Pacer) learn(f fields) {
 	case !f.derived:
 		p.rate = f.rate
 	default:
-		// Whole seconds are rounded up: the largest is closest to the truth.
+		// The server rounds seconds up, so the largest is the most exact.
 		p.rate = max(p.rate, f.rate)
 	}
-	p.rises = p.told && f.left > p.left
-	if p.told && p.paced && f.left == p.left {
-		p.alike++
+	p.rising = p.known && f.remaining > p.remaining
+	if p.known && p.pacing && f.remaining == p.remaining {
+		p.unchanged++
 	} else {
-		p.alike, p.before = 0, p.share
+		p.unchanged, p.oldShare = 0, p.share
 	}
-	p.told, p.left = true, f.left
-	if p.alike > 0 && (p.share > p.before*movedBy || p.share < p.before/movedBy) {
-		p.full = p.left + 1
-	} else if p.left >= p.full {
-		p.full = 0
+	p.known, p.remaining = true, f.remaining
+	if p.unchanged > 0 && (p.share > p.oldShare*fullAfter || p.share < p.oldShare/fullAfter) {
+		p.fullAt = p.remaining + 1
+	} else if p.remaining >= p.fullAt {
+		p.fullAt = 0
 	}
 	p.setShare(p.share)
-}
-
-// refused is Done's part for 429.
-func (p *Pacer) refused(now time.Time, pulse float64) {
-	p.full = 0
-	switch {
-	case !p.paced && !p.told:
-		p.paced = true
-		p.setShare(max(pulse, unknownRate) * firstShare)
-	case !p.paced:
-		p.pace()
-	case now.After(p.ceded):
-		p.setShare(p.share * (1 - ceding))
-	default:
-		return
-	}
-	p.ceded = now
-	if p.slot.After(now) {
-		p.ceded = p.slot
-	}
-}
-
-// passed is Done's part for all else, since seconds after the answer before.
-func (p *Pacer) passed(since float64) {
-	reserve := p.reserve()
-	switch {
-	case !p.paced:
-		if p.told && p.left-float64(p.underway) < max(reserve, 1) {
-			p.pace()
-		}
-		return
-	case !p.told:
-		p.setShare(p.share * (1 + min(regrowing*since, growthMost)))
-		return
-	}
-	excess := firstShare // a bucket too small for a reserve: go on slowly
-	if reserve > 0 {
-		excess = min((p.left-reserve)/reserve, 1)
-	}
-	switch {
-	case excess >= 0:
-		times := min(float64(1+p.alike), eagerMost)
-		p.setShare(p.share + min(growing*excess*since*times, growthMost)*math.Sqrt(p.share))
-	case !p.rises:
-		p.setShare(p.share * (1 + yielding*excess))
-	}
-}
-
-// pace begins to pace.
-func (p *Pacer) pace() {
-	p.paced = true
-	p.setShare(firstShare / p.lean())
-}
-
-// setShare keeps the share within bounds.
-func (p *Pacer) setShare(share float64) {
-	rate, most := unknownRate, shareMost
-	if p.rate > 0 {
-		rate, most = p.rate, 1
-	}
-	least := min(1/(rate*slowestGap.Seconds()), firstShare)
-	p.share = min(max(share, least), most)
-}
-
-// reserve is what clients are to leave in the bucket; 0 when it is too small.
-func (p *Pacer) reserve() float64 {
-	reserve := reserveMost
-	if p.capacity > 0 {
-		reserve = min(reserve, p.capacity*reservePart)
-	}
-	if p.full > 0 { // half of it, as others may not know
-		reserve = min(reserve, p.full/2)
-	}
-	if reserve < 1 {
-		return 0
-	}
-	return reserve
-}
-
-// lean is how many times the share what is left allows.
-func (p *Pacer) lean() float64 {
-	reserve := p.reserve()
-	if reserve == 0 || !p.told {
-		return 1
-	}
-	return math.Exp((p.left - reserve) / (leanOver * reserve))
-}
-
-// gap is the time from one request to the next.
-func (p *Pacer) gap() time.Duration {
-	if !p.paced {
-		return 0
-	}
-	pace := p.share * unknownRate
-	if p.rate > 0 {
-		pace = p.share * p.rate
-	}
-	return time.Duration(min(1/(pace*p.lean()), slowestGap.Seconds()) * float64(time.Second))
 }

@@ -8,56 +8,58 @@ import (
 	"time"
 )
 
-// A step is what happens to a Pacer after so many seconds, and the sleep that
-// the next request is then told.
+// A step is an event in the life of a Pacer, and the sleep of the next request after it.
 type step struct {
-	after  float64 // seconds since the step before
-	status int     // of an answer to a request under way; 0 for no answer
+	after  float64 // seconds after the step before
+	status int     // of a response; 0 for none
 	header http.Header
-	sleep  float64 // seconds, to within 1 % and a millisecond; negative when no request asks
+	sleep  float64 // seconds, to within 1 % and a millisecond; noRequest for none
 }
 
-const silent = -1 // no request asks
+const noRequest = -1
 
-func left(n int) http.Header { return head("RateLimit-Remaining: " + strconv.Itoa(n)) }
+func remaining(n int) http.Header { return head("RateLimit-Remaining: " + strconv.Itoa(n)) }
 
 func full(n int) http.Header {
 	return head("RateLimit-Limit: 4500", "RateLimit-Remaining: "+strconv.Itoa(n), "RateLimit-Policy: 4500;w=3600")
 }
 
 func TestPacer(t *testing.T) {
-	atNothing := math.Exp(1 / leanOver) // by which an empty bucket stretches a gap
+	atEmpty := math.Exp(1 / exponentScale) // the factor on an interval when the bucket is empty
 	for _, c := range []struct {
 		rule  string
 		start time.Duration
 		steps []step
 	}{
-		{"a server that tells nothing is not paced", 0, []step{
+		{"without fields there is no pacing", 0, []step{
 			{0, 0, nil, 0}, {0, 0, nil, 0}, {1, 200, head(), 0}, {0, 200, head(), 0}, {0, 503, head(), 0},
 		}},
-		{"before the first answer Start is slept, and never again", time.Second, []step{
+		{"Start is slept before the first response, and never after it", time.Second, []step{
 			{0, 0, nil, 1}, {0, 0, nil, 1}, {1, 200, head(), 0}, {0, 200, head(), 0},
 		}},
-		{"a full bucket is spent without pause", 0, []step{
-			{0, 0, nil, 0}, {0.1, 200, left(4499), 0}, {0.1, 200, left(100), 0}, {0.1, 200, left(9), 0},
+		{"a full bucket is used without pause", 0, []step{
+			{0, 0, nil, 0}, {0.1, 200, remaining(4499), 0}, {0.1, 200, remaining(100), 0}, {0.1, 200, remaining(9), 0},
 		}},
-		{"pacing begins when what is left falls below the reserve, at half of one a second", 0, []step{
-			{0, 0, nil, 0}, {0.1, 200, left(7), 1.9}, {0, 0, nil, 3.9},
+		{"pacing begins when remaining falls below the reserve, at half of assumedRate", 0, []step{
+			{0, 0, nil, 0}, {0.1, 200, remaining(7), 1.9}, {0, 0, nil, 3.9},
 		}},
-		{"what requests under way will take counts as taken", 0, []step{
-			{0, 0, nil, 0}, {0, 0, nil, 0}, {0, 0, nil, 0}, {0.1, 200, left(9), 1.9},
+		{"requests in flight count as taken", 0, []step{
+			{0, 0, nil, 0}, {0, 0, nil, 0}, {0, 0, nil, 0}, {0.1, 200, remaining(9), 1.9},
 		}},
-		{"a refusal begins it too, at half of the rate that the server tells where that leaves a share of 1", 0, []step{
-			{0, 0, nil, 0}, {0, 429, full(0), 0.8 * atNothing},
+		{"pacing begins with a denial, at half of the server's rate where that is a share of 1", 0, []step{
+			{0, 0, nil, 0}, {0, 429, full(0), 0.8 * atEmpty},
 		}},
-		{"Retry-After comes first, for everybody", 0, []step{
+		{"Retry-After holds all requests", 0, []step{
 			{0, 0, nil, 0}, {0, 0, nil, 0}, {0, 429, head("Retry-After: 7"), 7}, {2, 0, nil, 7}, {0, 503, head("Retry-After: 90"), 90},
 		}},
-		{"an answer that finds more left speeds the next up at once", 0, []step{
-			{0, 0, nil, 0}, {0, 429, left(0), 2}, {2, 200, left(100), 0},
+		{"a Retry-After of a year holds requests for a day", 0, []step{
+			{0, 0, nil, 0}, {0, 503, head("Retry-After: 31536000"), 24 * 3600},
 		}},
-		{"refusals of requests under way count once", 0, []step{
-			{0, 0, nil, 0}, {0, 0, nil, 0}, {0, 0, nil, 0}, {0, 429, left(0), silent}, {0, 429, left(0), silent}, {0, 429, left(0), 2},
+		{"a response with more remaining speeds the next request up at once", 0, []step{
+			{0, 0, nil, 0}, {0, 429, remaining(0), 2}, {2, 200, remaining(100), 0},
+		}},
+		{"denials of requests in flight count once", 0, []step{
+			{0, 0, nil, 0}, {0, 0, nil, 0}, {0, 0, nil, 0}, {0, 429, remaining(0), noRequest}, {0, 429, remaining(0), noRequest}, {0, 429, remaining(0), 2},
 		}},
 	} {
 		p := Pacer{Start: c.start, Rand: func() float64 { return 0 }}
@@ -67,7 +69,7 @@ func TestPacer(t *testing.T) {
 			if s.status != 0 {
 				p.Done(now, s.status, s.header)
 			}
-			if s.sleep == silent {
+			if s.sleep == noRequest {
 				continue
 			}
 			if got := p.Next(now).Seconds(); math.Abs(got-s.sleep) > 0.01*s.sleep+0.001 {
@@ -77,8 +79,7 @@ func TestPacer(t *testing.T) {
 	}
 }
 
-// While nothing but refusals tells of a limit, the pace is half of what it was,
-// and regrows to be as good as none.
+// If denials are the only sign of a limit, one halves the rate, and the rate recovers.
 func TestPacerRecovers(t *testing.T) {
 	p := Pacer{Rand: func() float64 { return 0 }}
 	now := noon
@@ -89,43 +90,43 @@ func TestPacerRecovers(t *testing.T) {
 	}
 	p.Next(now)
 	p.Done(now, http.StatusTooManyRequests, nil)
-	if got := p.gap(); got < 18*time.Millisecond || got > 22*time.Millisecond {
-		t.Errorf("a refusal at 100 a second: got a gap of %v; want 20 ms", got)
+	if got := p.interval(); got < 18*time.Millisecond || got > 22*time.Millisecond {
+		t.Errorf("a denial at 100 a second: got an interval of %v; want 20 ms", got)
 	}
 	for range 3 * 60 * 20 {
 		p.Next(now)
 		now = now.Add(50 * time.Millisecond)
 		p.Done(now, http.StatusOK, nil)
 	}
-	if got := p.gap(); got > 5*time.Millisecond {
-		t.Errorf("three minutes later: got a gap of %v; want at most 5 ms", got)
+	if got := p.interval(); got > 5*time.Millisecond {
+		t.Errorf("three minutes later: got an interval of %v; want at most 5 ms", got)
 	}
 }
 
-// Whatever is refused for however long, the law asks for no more than a minute.
+// However many requests are denied, an interval is at most a minute.
 func TestPacerBounded(t *testing.T) {
 	p := Pacer{Rand: func() float64 { return 0 }}
 	now := noon
 	for range 1000 {
 		d := p.Next(now)
-		if d > slowestGap {
-			t.Fatalf("got a sleep of %v; want at most %v", d, slowestGap)
+		if d > maxInterval {
+			t.Fatalf("got a sleep of %v; want at most %v", d, maxInterval)
 		}
 		now = now.Add(d)
 		p.Again(now)
-		p.Done(now.Add(time.Millisecond), http.StatusTooManyRequests, left(0))
+		p.Done(now.Add(time.Millisecond), http.StatusTooManyRequests, remaining(0))
 		now = now.Add(2 * time.Millisecond)
 	}
-	if got := p.gap(); got != slowestGap {
-		t.Errorf("got a gap of %v; want %v", got, slowestGap)
+	if got := p.interval(); got != maxInterval {
+		t.Errorf("got an interval of %v; want %v", got, maxInterval)
 	}
 }
 
-// A queue of requests that were given up does not hold up those that come later.
+// A queue of cancelled requests does not delay later ones.
 func TestPacerForgetsQueue(t *testing.T) {
 	p := Pacer{Rand: func() float64 { return 0 }}
 	p.Next(noon)
-	p.Done(noon, http.StatusTooManyRequests, left(0))
+	p.Done(noon, http.StatusTooManyRequests, remaining(0))
 	for range 1000 {
 		p.Next(noon)
 	}

@@ -1,11 +1,12 @@
-// Package pattern reads route patterns in the syntax of [net/http.ServeMux],
-// compares them with each other and with request paths, and turns the route
-// templates of gin and echo into that syntax.
+// Package pattern parses route patterns in the syntax of [net/http.ServeMux] and matches them
+// against routes and request paths. A policy's Routes are such patterns.
 //
-// It serves a limiter, so every doubt is settled towards a match: a pattern
-// matches each request that [net/http.ServeMux] would give to it, and further
-// spellings of it (see [Pattern.MatchURL]). A request too many is counted, none
-// too few.
+// For a limiter a wrong match is safer than a missed one. So a pattern matches each request that a
+// [net/http.ServeMux] would route to it, and other spellings of the path ([Pattern.MatchURL]).
+//
+// [Parse] reads a pattern that a user wrote and reports mistakes (validate.go, typos.go).
+// [FromRouter] reads a route that a router reports. [FromTemplate] converts a route template of
+// gin or echo (template.go). Cache holds what was computed for a route (cache.go).
 package pattern
 
 import (
@@ -23,34 +24,36 @@ type Pattern struct {
 	method   string // "" is every method
 	host     string // "" is every host
 	segments []segment
-	rest     bool // anything may follow: "/static/", "/files/{path...}"
+	rest     bool // matches all paths below: "/static/", "/files/{path...}"
 	fixed    bool // matches one path only
 }
 
-// segment is what stands between two slashes.
+// segment is the text between two slashes.
 type segment struct {
 	text string // decoded
 	wild bool   // "{id}": any text
 }
 
-// Parse reads a pattern as a ServeMux would and returns the ServeMux's error
-// where it would panic. Segments in the manner of gin and echo (":id", "*path",
-// "*") are read as the wildcards that they are there.
+// Parse reads a pattern that a user wrote, as a ServeMux does, and returns an error where the
+// ServeMux would panic. It also takes the wildcards of gin and echo: ":id", "*path" and "*".
 //
-// It is stricter with what could never match: a host without a dot or a port, a
-// host of other characters than letters, digits and ".-:[]_", a method in lower
-// case or with a slip of the pen, a "*" that ends a word, "?" and "#" in a path,
-// and white space and what cannot be printed anywhere but between method and path.
-// In a path they can all be written percent-encoded. A pattern has at most 1024
-// bytes. The error says what would be right.
+// It is stricter than a ServeMux and rejects patterns that match no request:
+//
+//   - a host without a dot or a port, or with characters other than letters, digits and ".-:[]_"
+//   - a method in lower case, or one with a typo
+//   - a "*" at the end of a word, and "?" or "#" in a path
+//   - white space or unprintable characters, except between method and path
+//   - a pattern of more than 1024 bytes
+//
+// A path may contain all of these characters percent-encoded. The error says what would be right.
 func Parse(s string) (*Pattern, error) {
-	if err := regexps(s); err != nil {
+	if err := regexpWildcard(s); err != nil {
 		return nil, err
 	}
-	if err := spelled(s); err != nil {
+	if err := validate(s); err != nil {
 		return nil, fmt.Errorf("%w; %s", err, wantPattern)
 	}
-	if err := slipped(s); err != nil {
+	if err := typo(s); err != nil {
 		return nil, err
 	}
 	method, host, path := split(s)
@@ -62,8 +65,7 @@ func Parse(s string) (*Pattern, error) {
 		}
 	}
 	converted := host + strings.Join(segments, "/")
-	// With a method a ServeMux refuses "//" and "/../", which can never match.
-	// Without, it lets them be and matches odd things.
+	// A ServeMux rejects "//" and "/../", which never match, only in patterns with a method.
 	err := check(http.MethodGet + " " + converted)
 	converted = join(method, converted)
 	if err == nil {
@@ -72,14 +74,13 @@ func Parse(s string) (*Pattern, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w; %s", err, wantPattern)
 	}
-	return Read(converted), nil
+	return FromRouter(converted), nil
 }
 
 const wantPattern = `want a pattern such as "POST /login"`
 
-// check asks a ServeMux, which knows its syntax best and panics on mistakes. It
-// returns the cause alone, without the pattern and the offset in it, which are not
-// those that the user wrote.
+// check registers the pattern in a ServeMux, which panics on mistakes, and returns the cause. It
+// drops the rest of the message: pattern and offset there are not those that the user wrote.
 func check(s string) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -96,10 +97,9 @@ func check(s string) (err error) {
 	return nil
 }
 
-// Read reads a pattern that a router reports of its own routes, in the syntax
-// of ServeMux or chi. It accepts anything; what it does not understand is
-// neither fixed nor equal to anything else.
-func Read(s string) *Pattern {
+// FromRouter reads a route that a router reports, in the syntax of ServeMux or chi. It accepts
+// every string. A route that it does not understand is not fixed, and no pattern covers it.
+func FromRouter(s string) *Pattern {
 	p := &Pattern{fixed: true}
 	var path string
 	p.method, p.host, path = split(s)
@@ -120,8 +120,8 @@ func Read(s string) *Pattern {
 			p.segments = append(p.segments, segment{wild: true})
 			p.fixed = false
 		default:
-			// A parameter inside a segment ("user_:name", "{a}-{b}") stays the
-			// text that it is, and what it matches is left to the path.
+			// A parameter inside a segment ("user_:name", "{a}-{b}") stays text. The route
+			// is then not fixed, so that the request's path is compared too.
 			p.fixed = p.fixed && !strings.ContainsAny(seg, ":*{")
 			p.segments = append(p.segments, segment{text: unescape(seg)})
 		}
@@ -140,7 +140,7 @@ func split(s string) (method, host, path string) {
 	return method, s[:i], s[i:]
 }
 
-// unescape decodes what can be decoded.
+// unescape decodes s, or returns it as it is if it is not valid percent-encoding.
 func unescape(s string) string {
 	if strings.IndexByte(s, '%') < 0 {
 		return s
@@ -151,38 +151,36 @@ func unescape(s string) string {
 	return s
 }
 
-// Open reports whether anything may follow the pattern, as after "/static/". The
-// empty pattern, no route, is open too. What serves such a route may be a router
-// of its own.
+// Open reports whether the pattern matches all paths below it, as "/static/" does. The empty
+// pattern, for a request without a route, is open too. The handler of an open route may itself be
+// a router.
 func (p *Pattern) Open() bool { return p.rest }
 
-// Fixed reports whether the pattern matches one path only, so that nothing
-// that a request adds can change what the route stands for.
+// Fixed reports whether the pattern matches one path only, so that the route alone says which path
+// was requested.
 func (p *Pattern) Fixed() bool { return p.fixed }
 
-// HasHost reports whether the pattern is of one host.
+// HasHost reports whether the pattern names a host.
 func (p *Pattern) HasHost() bool { return p.host != "" }
 
-// MatchMethod reports whether requests of the method are the pattern's. As in
-// a ServeMux, GET stands for HEAD too.
+// MatchMethod reports whether the pattern matches the method. As in a ServeMux, GET matches HEAD.
 func (p *Pattern) MatchMethod(method string) bool {
 	return p.method == "" || strings.EqualFold(p.method, method) ||
 		strings.EqualFold(p.method, http.MethodGet) && strings.EqualFold(method, http.MethodHead)
 }
 
-// MatchHost reports whether a Host field names the pattern's host, whatever
-// its case, its port and a dot at its end.
+// MatchHost reports whether the pattern matches a Host field. Case, port and a trailing dot do not
+// matter.
 func (p *Pattern) MatchHost(host string) bool {
 	return p.host == "" || strings.EqualFold(bareHost(p.host), bareHost(host))
 }
 
-// SameHost reports whether a route is of the pattern's host.
+// SameHost reports whether every host of the route matches the pattern.
 func (p *Pattern) SameHost(route *Pattern) bool {
 	return p.host == "" || route.host != "" && p.MatchHost(route.host)
 }
 
-// bareHost takes port and brackets off as a ServeMux does, "[example.com]:"
-// included.
+// bareHost removes port and brackets as a ServeMux does, also from "[example.com]:".
 func bareHost(host string) string {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
@@ -190,9 +188,9 @@ func bareHost(host string) string {
 	return strings.TrimSuffix(strings.Trim(host, "[]"), ".")
 }
 
-// Covers reports whether every path of the route is the pattern's as well:
-// "/users/{id}" covers "/users/{name}" and "/users/me", "/static/" covers
-// "/static/css/{file}". Methods and hosts are not compared.
+// Covers reports whether the pattern matches every path of the route: "/users/{id}" covers
+// "/users/{name}" and "/users/me", "/static/" covers "/static/css/{file}". It does not compare
+// methods and hosts.
 func (p *Pattern) Covers(route *Pattern) bool {
 	if len(route.segments) < len(p.segments) {
 		return false
@@ -206,14 +204,12 @@ func (p *Pattern) Covers(route *Pattern) bool {
 	return p.rest || !route.rest && len(route.segments) == len(p.segments)
 }
 
-// MatchURL reports whether the URL's path is the pattern's under any reading
-// that a router may have of it: decoded before or after it is taken apart,
-// with doubled slashes and dot segments resolved or left alone, in upper or
-// lower case, with or without a slash at its end, with or without parameters
-// (";x") after a segment.
+// MatchURL reports whether the pattern matches the URL's path in any way that a router may read
+// it: decoded before or after splitting, with or without path cleaning ("//", "/../"), in upper or
+// lower case, with or without a trailing slash, with or without parameters (";x") after a segment.
 //
-// With greedy a parameter at the end may hold several segments, as in echo,
-// which serves /search/a/b by "/search/:q".
+// With greedy a wildcard at the end matches several segments, as in echo, where "/search/:q" serves
+// /search/a/b.
 func (p *Pattern) MatchURL(u *url.URL, greedy bool) bool {
 	return p.matchPath(u.Path, false, greedy) || p.matchPath(path.Clean(u.Path), false, greedy) ||
 		u.RawPath != "" && (p.matchPath(u.RawPath, true, greedy) || p.matchPath(path.Clean(u.RawPath), true, greedy))
@@ -240,8 +236,8 @@ func (p *Pattern) matchPath(path string, escaped, greedy bool) bool {
 	return p.rest || strings.Trim(rest, "/") == ""
 }
 
-// matches compares one segment. Between two slashes a parameter may be empty,
-// as it may in chi and echo; at the end of the path there is then none.
+// matches compares one segment. A wildcard between two slashes may be empty, as in chi and echo; at
+// the end of the path it may not.
 func (s segment) matches(seg string, more bool) bool {
 	if s.wild {
 		return seg != "" || more

@@ -25,29 +25,29 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-// What could never match is refused, wherever it hides; what can is not.
+// A pattern that matches no request is an error; a pattern that matches one is not.
 func TestParseNeverMatches(t *testing.T) {
 	for pattern, want := range map[string]string{
 		"POST\u00a0/login":       `"\u00a0" at offset 4 is white space`,
 		"POST\u3000/login":       `"\u3000" at offset 4 is white space`,
 		"POST /login ":           `" " at offset 11 is white space`,
-		"POST /log in":           "written with %20",
+		"POST /log in":           "in a path write %20",
 		" /login":                `" " at offset 0 is white space`,
 		"POST  a /login":         `" " at offset 7 is white space`,
 		"POST /login\t":          `"\t" at offset 11 is white space`,
-		"POST /login\n":          "written with %0A",
-		"POST /login\u200b":      "written with %E2%80%8B",
+		"POST /login\n":          "in a path write %0A",
+		"POST /login\u200b":      "in a path write %E2%80%8B",
 		"POST /\ufefflogin":      "cannot be printed",
 		"POST /login\x00":        "cannot be printed",
 		"POST /login\xff":        `"\xff" at offset 11`,
-		"POST /login?next=x":     `ends before "?"; one that has it is written with %3F`,
-		"POST /login#x":          `ends before "#"; one that has it is written with %23`,
+		"POST /login?next=x":     `ends before "?"; in a path write %3F`,
+		"POST /login#x":          `ends before "#"; in a path write %23`,
 		"/{id}?x":                `ends before "?"`,
-		"*/login":                `a host, which has no "*"`,
+		"*/login":                `a host, which cannot contain "*"`,
 		":8080/login":            `a host, which ":8080" is not`,
 		"[]/login":               `a host, which "[]" is not`,
-		"POST https:%2F/x":       `a host, which has no "%"`,
-		"bücher.example/x":       `a host, which has no "\xc3"`,
+		"POST https:%2F/x":       `a host, which cannot contain "%"`,
+		"bücher.example/x":       `a host, which cannot contain "\xc3"`,
 		"/" + long(maxLength):    "it has 1025 bytes; want at most 1024",
 		"/" + long(maxLength-1):  "",
 		"POST  \t /login":        "",
@@ -73,7 +73,7 @@ func TestParseNeverMatches(t *testing.T) {
 
 func long(n int) string { return strings.Repeat("a", n) }
 
-// Names that are there again and again cost what they are long.
+// The time of FromTemplate is linear in the number of equal names.
 func TestNamesAreLinear(t *testing.T) {
 	const segments = 5_000
 	got := FromTemplate(http.MethodGet, strings.Repeat("/:a", segments))
@@ -88,7 +88,7 @@ func TestCovers(t *testing.T) {
 		want           bool
 	}{
 		{"/login", "POST /login", true},
-		{"POST /login", "/login", true}, // methods are compared apart
+		{"POST /login", "/login", true}, // Covers does not compare methods
 		{"/login", "/Login", true},
 		{"/login", "/logins", false},
 		{"/login", "/login/{$}", true},
@@ -117,7 +117,7 @@ func TestCovers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := p.Covers(Read(test.route)); got != test.want {
+		if got := p.Covers(FromRouter(test.route)); got != test.want {
 			t.Errorf("%q covers %q: got %t; want %t", test.pattern, test.route, got, test.want)
 		}
 	}
@@ -128,7 +128,7 @@ func TestFixed(t *testing.T) {
 		"POST /login": true, "/a/{$}": true, "": false, "/": false, "/a/": false, "/{id}": false, "/a/{x...}": false,
 		"/user_:name": false, "/static*": false, "/{a}-{b}": false, "/a/*": false,
 	} {
-		if got := Read(pattern).Fixed(); got != want {
+		if got := FromRouter(pattern).Fixed(); got != want {
 			t.Errorf("%q: got %t; want %t", pattern, got, want)
 		}
 	}
@@ -209,25 +209,25 @@ func TestOpen(t *testing.T) {
 		"": true, "/": true, "/api/": true, "/api/*": true, "/{path...}": true, "GET h.com/api/": true,
 		"/login": false, "/users/{id}": false, "/{$}": false, "/users/{id:[0-9]+}": false,
 	} {
-		if got := Read(route).Open(); got != want {
+		if got := FromRouter(route).Open(); got != want {
 			t.Errorf("%q: got %t; want %t", route, got, want)
 		}
 	}
 }
 
 func TestMatchHostAndMethod(t *testing.T) {
-	p := Read("GET example.com/x")
+	p := FromRouter("GET example.com/x")
 	for host, want := range map[string]bool{
 		"example.com": true, "EXAMPLE.com:8080": true, "example.com.": true, "example.com.:80": true,
-		"[example.com]:80": true, "[example.com]:": true, "example.com:": true, // a ServeMux takes these for it
+		"[example.com]:80": true, "[example.com]:": true, "example.com:": true, // a ServeMux accepts these
 		"example.org": false, "": false, "[::1]:80": false, "aexample.com": false,
 	} {
 		if got := p.MatchHost(host); got != want {
 			t.Errorf("host %q: got %t; want %t", host, got, want)
 		}
 	}
-	if v6 := Read("[::1]/x"); !v6.MatchHost("[::1]:80") || !v6.MatchHost("[::1]") || v6.MatchHost("[::2]") {
-		t.Error("IPv6 hosts are not compared whole")
+	if v6 := FromRouter("[::1]/x"); !v6.MatchHost("[::1]:80") || !v6.MatchHost("[::1]") || v6.MatchHost("[::2]") {
+		t.Error("IPv6 hosts: got a wrong match")
 	}
 	for method, want := range map[string]bool{"GET": true, "HEAD": true, "get": true, "POST": false, "": false} {
 		if got := p.MatchMethod(method); got != want {
@@ -256,34 +256,34 @@ func TestFromTemplate(t *testing.T) {
 		{"GET", "login", "GET /login"},
 	} {
 		var known Templates
-		for range 2 { // worked out, and remembered
+		for range 2 { // computed, and cached
 			if got := known.Pattern(test.method, test.template); got != test.want {
 				t.Errorf("%s %q: got %q; want %q", test.method, test.template, got, test.want)
 			}
 		}
 		if test.want != "" {
 			if _, err := Parse(test.want); err != nil {
-				t.Errorf("%q: a ServeMux would refuse it: %v", test.want, err)
+				t.Errorf("%q: Parse rejects it: %v", test.want, err)
 			}
 		}
 	}
 }
 
-func TestMemoIsBounded(t *testing.T) {
-	var m Memo[int, int]
-	for i := range 2 * maxMemo {
+func TestCacheIsBounded(t *testing.T) {
+	var m Cache[int, int]
+	for i := range 2 * maxCache {
 		m.Put(i, i)
 	}
-	if _, ok := m.Get(maxMemo - 1); !ok {
-		t.Error("the last that fits is forgotten")
+	if _, ok := m.Get(maxCache - 1); !ok {
+		t.Error("the last entry that fits is missing")
 	}
-	if _, ok := m.Get(maxMemo); ok {
-		t.Error("one too many is remembered")
+	if _, ok := m.Get(maxCache); ok {
+		t.Error("one entry too many is there")
 	}
 }
 
-// FuzzMatch asks a ServeMux: what it serves by a pattern, the pattern matches,
-// by its path and by its route.
+// FuzzMatch compares with a ServeMux: a pattern matches, by path and by route, every request that
+// the ServeMux serves by it.
 func FuzzMatch(f *testing.F) {
 	for _, pattern := range []string{"/login", "POST /login", "/users/{id}", "/users/{id}/posts", "/static/", "/a/{$}", "/", "/{x...}", "h.com/x", "/lo%67in", "/:id"} {
 		for _, target := range []string{"/login", "//login", "/./login", "/%2e/login", "/LOGIN", "/login/", "/login;x", "/users/a%2Fb", "/users//posts", "/static/../x", "*"} {
@@ -310,7 +310,7 @@ func FuzzMatch(f *testing.F) {
 		if !p.MatchMethod(method) || !p.MatchHost(host) || !p.MatchURL(u, false) {
 			t.Errorf("%q serves %s %s%s, but method %t, host %t, path %t", pattern, method, host, target, p.MatchMethod(method), p.MatchHost(host), p.MatchURL(u, false))
 		}
-		if !p.Covers(Read(route)) {
+		if !p.Covers(FromRouter(route)) {
 			t.Errorf("%q does not cover itself", pattern)
 		}
 	})

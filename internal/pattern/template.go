@@ -8,18 +8,17 @@ import (
 	"unicode/utf8"
 )
 
-// FromTemplate is the ServeMux pattern of a route that gin or echo registered
-// for a method: "POST" and "/users/:id" give "POST /users/{id}".
+// FromTemplate returns the ServeMux pattern of a route that gin or echo has registered for a
+// method: "POST" and "/users/:id" give "POST /users/{id}".
 //
 //	/files/*path  becomes  /files/{path...}
 //	/files/*      becomes  /files/{path...}
-//	/static/      becomes  /static/{$}, for there it is that path alone
-//	/user_:name   stays: a ServeMux has no word for a part of a segment
+//	/static/      becomes  /static/{$}, since gin and echo match this path only
+//	/user_:name   stays, since a ServeMux has no wildcard for a part of a segment
 //
-// What a ServeMux would read as syntax is percent-encoded. HEAD counts as GET,
-// and a method outside the nine of RFC 9110 and RFC 5789 gives a pattern
-// without one, so that the patterns of an application are bounded whatever its
-// clients send. The empty template, no route, gives the empty pattern.
+// Characters that are syntax in a ServeMux are percent-encoded. HEAD becomes GET. A method outside
+// the nine of RFC 9110 and RFC 5789 gives a pattern without one, so that clients cannot increase
+// the number of patterns. The empty template, for a request without a route, gives "".
 func FromTemplate(method, template string) string {
 	if template == "" {
 		return ""
@@ -44,14 +43,14 @@ func FromTemplate(method, template string) string {
 			escape(&b, seg)
 		}
 		if multi {
-			break // nothing can follow, and echo lets nothing matter that does
+			break // it is the last segment; echo ignores what follows
 		}
 	}
 	return b.String()
 }
 
-// Standard is the method by which a route is named: itself, GET for HEAD, or
-// nothing if it is not one of the nine standard ones.
+// Standard returns the method in the pattern of a route: GET for HEAD, "" for a method outside the
+// nine standard ones, and any other as it is.
 func Standard(method string) string {
 	switch method {
 	case http.MethodHead:
@@ -63,7 +62,8 @@ func Standard(method string) string {
 	return ""
 }
 
-// parameter takes a segment in the manner of gin and echo apart.
+// parameter returns the name of a wildcard of gin or echo. multi means that it matches the rest of
+// the path.
 func parameter(seg string) (name string, multi, ok bool) {
 	switch {
 	case strings.HasPrefix(seg, ":"):
@@ -74,12 +74,11 @@ func parameter(seg string) (name string, multi, ok bool) {
 	return "", false, false
 }
 
-// names are the wildcard names used so far in one pattern, and how often each
-// was asked for.
+// names counts the uses of each wildcard name in one pattern.
 type names map[string]int
 
-// wildcard is "{name}" or "{name...}", the name made an identifier that the
-// pattern does not hold yet, as a ServeMux wants it.
+// wildcard returns "{name}" or "{name...}". It makes the name a Go identifier that is unique in the
+// pattern, as a ServeMux requires.
 func (n names) wildcard(name string, multi bool) string {
 	name = strings.Map(func(c rune) rune {
 		if unicode.IsLetter(c) || unicode.IsDigit(c) {
@@ -103,8 +102,7 @@ func (n names) wildcard(name string, multi bool) string {
 	return "{" + name + "}"
 }
 
-// unique is the name, or the name with the first number that makes it one that
-// was not given yet.
+// unique returns the name, with the first free number appended if it is in use.
 func (n names) unique(name string) string {
 	given := name
 	for n[given] > 0 {
@@ -115,8 +113,7 @@ func (n names) unique(name string) string {
 	return given
 }
 
-// escape writes the segment with nothing in it that [Parse] reads as syntax, or
-// refuses.
+// escape writes the segment and percent-encodes what [Parse] would read as syntax or reject.
 func escape(b *strings.Builder, seg string) {
 	for seg != "" {
 		c, size := utf8.DecodeRuneInString(seg)
@@ -131,7 +128,7 @@ func escape(b *strings.Builder, seg string) {
 	}
 }
 
-// percent encodes every byte.
+// percent percent-encodes every byte.
 func percent(s string) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder

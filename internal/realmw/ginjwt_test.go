@@ -106,7 +106,7 @@ func TestGinJWT(t *testing.T) {
 		}
 		last = ratelimit.Decision{}
 		if got := hello(t, s, "forged."+alice); got != http.StatusUnauthorized || len(last.Results) != 0 {
-			t.Errorf("forged token: got status %d and %+v; want gin-jwt to refuse it before the limiter", got, last.Results)
+			t.Errorf("forged token: got status %d and %+v; want gin-jwt to reject it before the limiter", got, last.Results)
 		}
 	}
 }

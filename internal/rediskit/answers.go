@@ -11,13 +11,13 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 )
 
-// answer is what an error that a server answers says about the server.
+// answer explains an error reply of a server.
 type answer struct {
 	prefix string // of the error, as commandError returns it
 	code   diag.Code
 	what   string // see Problem
 	hint   string
-	down   bool // the server is of no use to any call now, not only to this one
+	down   bool // all calls to the server fail now, not only this one
 }
 
 const (
@@ -35,7 +35,7 @@ var answers = []answer{
 	{"WRONGPASS", diag.RedisAuth, "refuses the password or the user", userHint, true},
 	{"AUTH <password> called without any password configured", diag.RedisAuth, "refuses the password or the user", userHint, true},
 	{"NOAUTH", diag.RedisAuth, "requires a password", "want redis://user:password@host:port, or redis://:password@host:port", true},
-	{"Protocol error: unauthenticated", diag.RedisAuth, "requires a password", "want redis://user:password@host:port, or redis://:password@host:port", true}, // to a long command
+	{"Protocol error: unauthenticated", diag.RedisAuth, "requires a password", "want redis://user:password@host:port, or redis://:password@host:port", true}, // the reply to a long command
 	{"DENIED", diag.RedisAuth, "is in protected mode", "set a password on the server, or its addresses with bind", true},
 
 	// A command in the script: before Redis 7.2, and since.
@@ -66,7 +66,7 @@ var answers = []answer{
 	{"", diag.RedisRefuses, refuses, "", false}, // any other
 }
 
-// explain returns the row for an error that a server answered.
+// explain returns the row for an error reply.
 func explain(text string) answer {
 	text = commandError(text)
 	for _, a := range answers {
@@ -80,8 +80,7 @@ func explain(text string) answer {
 	return answer{} // not reached: the last row has an empty prefix
 }
 
-// Down reports whether an error says that the server, or the way to it, is of no
-// use to any call now. Other errors are answers to one call.
+// Down reports whether an error means that all calls to the server fail now, and not only one.
 func Down(err error) bool {
 	if err == nil || errors.Is(err, ErrReply) || errors.Is(err, context.Canceled) {
 		return false
@@ -93,8 +92,8 @@ func Down(err error) bool {
 	return explain(text.Error()).down
 }
 
-// commandError is the error of the command that failed, without what stands in
-// front of it: "ERR ", and before Redis 7.0, for a command in a script,
+// commandError returns the error of the command that failed, without "ERR " and without what Redis
+// before 7.0 adds for a command in a script:
 //
 //	ERR Error running script (call to f_<sha>): @user_script:57: @user_script: 57: -OOM command not allowed ...
 func commandError(text string) string {

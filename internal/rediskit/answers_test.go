@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The texts are what Redis 6.2.16, 7.0.15, 7.4.1 and 8.6.3 and Valkey 8.1.1 and
-// 9.1.2 answer to an EVALSHA, where they differ.
+// The texts are the replies to an EVALSHA of Redis 6.2.16, 7.0.15, 7.4.1 and 8.6.3 and of Valkey
+// 8.1.1 and 9.1.2, where they differ.
 func TestDown(t *testing.T) {
 	const wrapped = "ERR Error running script (call to f_af5dce47ec74c5567ab2215f93fb5f73137df67a): @user_script:57: @user_script: 57: "
 	const since7 = " script: af5dce47ec74c5567ab2215f93fb5f73137df67a, on @user_script:57."
@@ -48,7 +48,7 @@ func TestDown(t *testing.T) {
 		{"all", "ERR max number of clients reached", true},
 		{"all", "CLUSTERDOWN Hash slot not served", true},
 
-		// These say something about one call.
+		// Errors of one call.
 		{"all", "NOSCRIPT No matching script. Please use EVAL.", false},
 		{"all", "TRYAGAIN Multiple keys request during rehashing of slot", false},
 		{"all", "MOVED 3999 127.0.0.1:6381", false},

@@ -5,16 +5,14 @@ import (
 	"encoding/hex"
 )
 
-// maxKeyPart is the longest subject or policy, once escaped, that stands in a
-// key as it is.
+// maxKeyPart is the largest length in bytes of an escaped subject or policy in a key. A longer one is
+// hashed.
 const maxKeyPart = 64
 
-// AppendKey appends the Redis key of a bucket: <prefix>{<subject>}:<policy>.
-// The braces make the subject the hash tag, so that all policies of one
-// subject live in one slot of a cluster.
+// AppendKey appends the Redis key of a bucket: <prefix>{<subject>}:<policy>. The braces make the
+// subject the hash tag, so that all policies of a subject are in one slot of a cluster.
 //
-// Different pairs have different keys: neither part can contain a brace, and
-// escape is injective.
+// Different pairs have different keys, since neither part contains a brace and escape is injective.
 func AppendKey(b []byte, prefix, subject, policy string) []byte {
 	b = append(b, prefix...)
 	b = append(b, '{')
@@ -23,10 +21,9 @@ func AppendKey(b []byte, prefix, subject, policy string) []byte {
 	return escape(b, policy)
 }
 
-// escape appends s with braces, percent signs, spaces and control bytes
-// written as %XX. What would be empty becomes "%" (an empty hash tag is none),
-// and what would be longer than maxKeyPart becomes "%#" and 128 bits of its
-// SHA-256; escaping produces neither otherwise.
+// escape appends s with braces, percent signs, spaces and control bytes as %XX. The empty string
+// becomes "%", since Redis ignores an empty hash tag. A result longer than maxKeyPart becomes "%#"
+// and 128 bits of the SHA-256 of s. No other string gives these results.
 func escape(b []byte, s string) []byte {
 	if s == "" {
 		return append(b, '%')

@@ -20,10 +20,10 @@ func TestKey(t *testing.T) {
 		{"a b\r\n\x00\x7f", "p", "rl:{a%20b%0D%0A%00%7F}:p"},
 		{"é\xff", "日", "rl:{é\xff}:日"},
 		{strings.Repeat("x", 64), "p", "rl:{" + strings.Repeat("x", 64) + "}:p"},
-		// SHA-256 of 65 times x, cut to 128 bits.
+		// The first 128 bits of the SHA-256 of 65 times x.
 		{long, "p", "rl:{%#9537c5fdf120482f7d58d25e9ed583f5}:p"},
 		{"s", long, "rl:{s}:%#9537c5fdf120482f7d58d25e9ed583f5"},
-		// Short enough, but not once escaped: 22 times {.
+		// Too long only when escaped: 22 times {.
 		{strings.Repeat("{", 21) + "a", "p", "rl:{" + strings.Repeat("%7B", 21) + "a}:p"},
 		{strings.Repeat("{", 22), "p", "rl:{%#30b2565bdac526ef06ab46cbdf3dec2a}:p"},
 	} {
@@ -33,27 +33,27 @@ func TestKey(t *testing.T) {
 	}
 }
 
-// checkKey reports what is wrong with the key of a subject and a policy.
+// checkKey returns an error if the key of a subject and a policy is malformed.
 func checkKey(key, subject, policy string) error {
 	switch {
 	case len(key) > len("rl:{}:")+2*maxKeyPart:
-		return fmt.Errorf("it has %d bytes", len(key))
+		return fmt.Errorf("the key has %d bytes", len(key))
 	case strings.Count(key, "{") != 1 || strings.Count(key, "}") != 1:
-		return fmt.Errorf("its braces are not the hash tag's only")
+		return fmt.Errorf("it has braces beside those of the hash tag")
 	case hashTag(key) == "":
 		return fmt.Errorf("its hash tag is empty")
 	case hashTag(key) != hashTag(keyOf(subject, policy+"another")):
 		return fmt.Errorf("its hash tag depends on the policy")
 	case strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r == 0x7f }):
-		return fmt.Errorf("it has blanks or control characters")
+		return fmt.Errorf("it contains spaces or control characters")
 	case utf8.ValidString(subject) && utf8.ValidString(policy) && !utf8.ValidString(key):
 		return fmt.Errorf("it is not valid UTF-8")
 	}
 	return nil
 }
 
-// hashTag is what a cluster hashes of a key, after the cluster specification:
-// the text between the first { and the next }, where there is any.
+// hashTag returns the part of a key that a cluster hashes, by the cluster specification: the text
+// between the first { and the next }, unless it is empty.
 func hashTag(key string) string {
 	if _, rest, ok := strings.Cut(key, "{"); ok {
 		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
@@ -63,7 +63,7 @@ func hashTag(key string) string {
 	return key
 }
 
-// Two keys are equal where subjects and policies are, and nowhere else.
+// Two keys are equal if and only if subjects and policies are equal.
 func FuzzKey(f *testing.F) {
 	long := strings.Repeat("a", 1000)
 	for _, s := range [][4]string{
@@ -95,14 +95,14 @@ func FuzzKey(f *testing.F) {
 	})
 }
 
-// Subjects that carry hash tags of their own do not choose their slot.
+// A hash tag inside a subject does not choose the slot.
 func TestSlotsSpread(t *testing.T) {
 	slots := make(map[uint16]int)
 	const n = 10_000
 	for i := range n {
 		slots[slotOf(keyOf(fmt.Sprintf("{same}%d", i), "p"))]++
 	}
-	// Of 16384 slots, 10,000 keys at random meet 7,490 on average.
+	// 10,000 random keys are in 7,490 of 16384 slots on average.
 	if len(slots) < 7000 {
 		t.Errorf("%d subjects with a common tag are in %d slots; want about 7490", n, len(slots))
 	}
@@ -111,8 +111,7 @@ func TestSlotsSpread(t *testing.T) {
 	}
 }
 
-// slotOf is the CRC16 (XMODEM) of the hash tag modulo 16384, after the cluster
-// specification.
+// slotOf returns the CRC16 (XMODEM) of the hash tag modulo 16384, by the cluster specification.
 func slotOf(key string) uint16 {
 	var crc uint16
 	for _, c := range []byte(hashTag(key)) {
@@ -129,7 +128,7 @@ func slotOf(key string) uint16 {
 }
 
 func TestSlotOf(t *testing.T) {
-	if got := slotOf("123456789"); got != 0x31c3 { // the specification's own check value
+	if got := slotOf("123456789"); got != 0x31c3 { // the check value of the specification
 		t.Errorf("got %#x; want 0x31c3", got)
 	}
 }

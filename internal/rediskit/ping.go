@@ -11,12 +11,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// pingTimeout bounds a Ping whose context has no deadline. Connecting over TLS
-// takes longer than a decision may.
+// pingTimeout bounds a Ping whose context has no deadline. A new TLS connection takes longer than
+// the Timeout of a store.
 const pingTimeout = 2 * time.Second
 
-// ConnOf returns what all connections of a client have in common, and the
-// addresses they lead to.
+// ConnOf returns what is common to all connections of a client, and the addresses of its servers.
 func ConnOf(client redis.UniversalClient) (c Conn, addresses string) {
 	switch cl := client.(type) {
 	case *redis.Client:
@@ -29,10 +28,9 @@ func ConnOf(client redis.UniversalClient) (c Conn, addresses string) {
 	return Conn{}, ""
 }
 
-// Ping calls a function for each server that keys live on: a single server, the
-// masters of a cluster, the shards of a ring. The key is prefix and a suffix that
-// no bucket has, and lives on that server. Errors say in a sentence for each
-// server what is wrong.
+// Ping calls a function for each server that holds keys: a single server, the masters of a cluster,
+// the shards of a ring. The key is on that server and is the key of no bucket. The error has a
+// sentence for each server that fails.
 func Ping(ctx context.Context, client redis.UniversalClient, prefix string, call func(ctx context.Context, server redis.UniversalClient, key string) error) error {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
@@ -49,7 +47,7 @@ func Ping(ctx context.Context, client redis.UniversalClient, prefix string, call
 	select {
 	case err := <-done:
 		return err
-	case <-ctx.Done(): // a client need not heed it
+	case <-ctx.Done(): // some clients ignore it
 		if err := context.Cause(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			return err
 		}
@@ -103,7 +101,7 @@ func (p *ping) all(ctx context.Context, client redis.UniversalClient) error {
 	return errors.Join(errs...)
 }
 
-// keyOn returns a key of a master's. A master without slots has none.
+// keyOn returns a key that is on a master, or false for a master without slots.
 func (p *ping) keyOn(ctx context.Context, c *redis.ClusterClient, server *redis.Client) (key string, ok bool) {
 	for i := range 10_000 {
 		key := fmt.Sprintf("%s{ping%d}", p.prefix, i)
@@ -115,11 +113,11 @@ func (p *ping) keyOn(ctx context.Context, c *redis.ClusterClient, server *redis.
 }
 
 func (p *ping) explain(ctx context.Context, server string, err error) error {
-	said := err
+	cause := err
 	if ctx.Err() != nil {
-		said = fmt.Errorf("no answer within %v: %w", p.bound, context.DeadlineExceeded)
+		cause = fmt.Errorf("no answer within %v: %w", p.bound, context.DeadlineExceeded)
 	}
-	problem := Diagnose(said, p.conn)
+	problem := Diagnose(cause, p.conn)
 	if problem.Code == "" {
 		return err
 	}

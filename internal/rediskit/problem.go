@@ -17,22 +17,22 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 )
 
-// Conn is what is known about the connection on which an error occurred.
+// Conn describes the connection of an error.
 type Conn struct {
 	TLS      bool // the client speaks TLS
 	Cluster  bool // the client knows that the server is a node of a cluster
-	Answered bool // the server has answered the script before
+	Answered bool // the server has replied to the script before
 }
 
-// Problem is what an error says about a server.
+// Problem explains an error of a server in plain words.
 type Problem struct {
 	Code  diag.Code // "" if the error says nothing about the server
 	What  string    // follows the word redis: "refuses the password or the user"
 	Cause string    // the error on one line, without the arguments of a command
 	Hint  string    // what to change or to look at, or ""
 
-	// Timeout says that no answer came in time, which on a slow network or a
-	// busy machine happens to a server that is well.
+	// Timeout means that there was no reply in time. On a slow network or a busy machine that
+	// happens with a healthy server.
 	Timeout bool
 }
 
@@ -110,11 +110,11 @@ func Diagnose(err error, c Conn) Problem {
 	return set(a.code, a.what, a.hint)
 }
 
-// scriptPlace is what Redis 7 adds to an error of a command in a script.
+// scriptPlace matches what Redis 7 adds to the error of a command in a script.
 var scriptPlace = regexp.MustCompile(`,? script: [0-9a-f]{40}, on @user_script:\d+`)
 
-// cause is the text of an error for a log. An unknown command is repeated with
-// its arguments, which may be a password or keys.
+// cause returns the text of an error for a log, without the arguments that a server repeats of an
+// unknown command: they may be a password or keys.
 func cause(err error) string {
 	text := err.Error()
 	var op *net.OpError
@@ -144,8 +144,8 @@ func cause(err error) string {
 	return strings.TrimRight(text, ". ")
 }
 
-// WithoutArgs cuts the arguments off that a server repeats of a command that it
-// does not know: of AUTH they are the password.
+// WithoutArgs removes the arguments from the error about an unknown command. Those of AUTH are the
+// password.
 func WithoutArgs(text string) string {
 	if i := strings.Index(text, "unknown command"); i >= 0 {
 		if j := strings.Index(text[i:], "args"); j >= 0 {
@@ -155,7 +155,7 @@ func WithoutArgs(text string) string {
 	return text
 }
 
-// ServerError is what [Diagnose] says in one sentence.
+// ServerError is a [Problem] in one sentence.
 type ServerError struct {
 	Server string // its address
 	Problem

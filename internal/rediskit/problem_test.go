@@ -12,14 +12,13 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 )
 
-// serverError is an error that a server has sent.
+// serverError is an error reply of a server.
 type serverError string
 
 func (a serverError) Error() string { return string(a) }
@@ -28,7 +27,7 @@ func (serverError) RedisError() {}
 
 var _ redis.Error = serverError("")
 
-// The errors are those of real servers, of Redis 7.0 unless it says otherwise.
+// The errors are those of real servers: of Redis 7.0, if the comment names no version.
 func TestDiagnose(t *testing.T) {
 	const place = " script: ba09a7d3e35dce50934a741530b469ce76db8b05, on @user_script:57."
 	dial := func(err error) error {
@@ -108,8 +107,8 @@ func TestDiagnose(t *testing.T) {
 	}
 }
 
-// What a line shows of an error is short, on one line, and repeats no password:
-// a server that does not know AUTH sends it back.
+// The cause of an error is short, on one line, and contains no password. A server that does not
+// know AUTH repeats its arguments.
 func TestCause(t *testing.T) {
 	for _, tt := range []struct{ err, want string }{
 		{"ERR unknown command 'AUTH', with args beginning with: 'limiter' 'hunter2' ", "ERR unknown command 'AUTH'"},
@@ -122,29 +121,5 @@ func TestCause(t *testing.T) {
 		if got := Diagnose(serverError(tt.err), Conn{}).Cause; got != tt.want {
 			t.Errorf("%q: got %q; want %q", tt.err, got, tt.want)
 		}
-	}
-}
-
-// A client that does not heed the context does not hold a Ping up, and a caller
-// who leaves is told of nothing else.
-func TestPingIsBounded(t *testing.T) {
-	client := redis.NewClient(&redis.Options{Addr: "192.0.2.1:6379", Dialer: func(context.Context, string, string) (net.Conn, error) {
-		return nil, errors.New("not dialled")
-	}})
-	defer client.Close()
-	release := make(chan struct{})
-	defer close(release)
-	hangs := func(context.Context, redis.UniversalClient, string) error { <-release; return nil }
-
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
-	err := Ping(ctx, client, "rl:", hangs)
-	if !errors.Is(err, context.DeadlineExceeded) || !strings.HasPrefix(err.Error(), "redis at 192.0.2.1:6379 does not answer: no answer within ") {
-		t.Errorf("got %v; want that 192.0.2.1:6379 does not serverError", err)
-	}
-	left, leave := context.WithCancel(t.Context())
-	leave()
-	if err := Ping(left, client, "rl:", hangs); !errors.Is(err, context.Canceled) {
-		t.Errorf("canceled: got %v; want %v", err, context.Canceled)
 	}
 }

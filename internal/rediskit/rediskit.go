@@ -1,5 +1,6 @@
-// Package rediskit is what the stores on Redis have in common: the form of
-// their keys, scripts that run once, and replies that are as expected.
+// Package rediskit is shared by the stores on Redis: the format of keys (key.go), scripts that are
+// sent once (send.go) and their replies (rediskit.go), and errors of servers in plain words
+// (problem.go, answers.go, ping.go).
 package rediskit
 
 import (
@@ -9,19 +10,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Once is a command that must not run twice: a lost reply does not mean that
-// nothing was charged. go-redis would otherwise send it up to four times.
+// Once is a command that go-redis does not retry. If the reply is lost, the script may have charged;
+// by default go-redis would send it up to four times.
 type Once struct{ *redis.Cmd }
 
-// NoRetry tells go-redis not to send the command again.
+// NoRetry implements an interface of go-redis.
 func (Once) NoRetry() bool { return true }
 
-// ErrReply is wrapped by errors about replies that the script does not give.
+// ErrReply is wrapped by errors about replies that are not of the script's form.
 var ErrReply = errors.New("unexpected reply to the script")
 
-// Reply checks that the command has a list of n integers, a single one of which
-// may come without the list. Servers and proxies that are almost Redis have been
-// seen to answer otherwise.
+// Reply returns the reply of n integers, or an error that wraps [ErrReply]. A single integer may
+// come without a list. Proxies and servers that are almost Redis have sent other replies.
 func Reply(cmd *redis.Cmd, n int) ([]int64, error) {
 	v, err := cmd.Result()
 	if err != nil {

@@ -8,36 +8,36 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// moving is how long SendAgain waits while the keys of a script move, which takes
-// about as long as a trip.
-const moving = 2 * time.Millisecond
+// tryAgainDelay is how long SendAgain waits after TRYAGAIN. Keys move in about a round trip.
+const tryAgainDelay = 2 * time.Millisecond
 
-// NewCmd returns an EVALSHA or EVAL of these arguments.
+// NewCmd returns an EVALSHA or EVAL command with these arguments.
 func NewCmd(ctx context.Context, args []any) *redis.Cmd {
 	cmd := redis.NewCmd(ctx, args...)
-	cmd.SetStepCount(1) // otherwise a cluster client asks a server for it, with COMMAND, in the first call
+	cmd.SetStepCount(1) // without it a cluster client sends COMMAND in the first call
 	return cmd
 }
 
-// Send sends an EVALSHA and waits for the answer, which may be an error.
+// Send sends an EVALSHA once and returns it with its reply or error.
 func Send(ctx context.Context, client redis.UniversalClient, args []any) *redis.Cmd {
 	cmd := NewCmd(ctx, args)
 	_ = client.Process(ctx, Once{Cmd: cmd}) // the command keeps its error
 	return cmd
 }
 
-// SendAgain takes the answer to an EVALSHA and returns it, unless it says that
-// the script has not run. Then the script is sent again and the new answer
-// returned: as an EVAL of its text where the server does not have it (NOSCRIPT),
-// having restarted, been flushed or just become the one that owns the keys; and
-// once more after a few milliseconds, if the deadline of ctx allows, where a move
-// of the slot has its keys on both sides (TRYAGAIN).
+// SendAgain returns cmd, an EVALSHA that was sent, unless its error says that the script has not
+// run. Then it sends the script again and returns that command:
+//
+//   - NOSCRIPT: as an EVAL of its text. The server has restarted, was flushed, or has only just
+//     become the owner of the keys.
+//   - TRYAGAIN: once more after tryAgainDelay, if the deadline of ctx allows. The slot moves and its
+//     keys are on two nodes.
 func SendAgain(ctx context.Context, client redis.UniversalClient, cmd *redis.Cmd, text string) *redis.Cmd {
 	if cmd.Err() == nil {
 		return cmd
 	}
 	cmd = withText(ctx, client, cmd, text)
-	if redis.HasErrorPrefix(cmd.Err(), "TRYAGAIN") && sleep(ctx, moving) {
+	if redis.HasErrorPrefix(cmd.Err(), "TRYAGAIN") && sleep(ctx, tryAgainDelay) {
 		cmd = withText(ctx, client, Send(ctx, client, cmd.Args()), text)
 	}
 	return cmd
@@ -50,15 +50,13 @@ func withText(ctx context.Context, client redis.UniversalClient, cmd *redis.Cmd,
 	return Send(ctx, client, slices.Concat([]any{"eval", text}, cmd.Args()[2:]))
 }
 
-// sleep reports false when ctx ends first.
+// sleep returns false if ctx ends first; if its deadline is earlier, at once.
 func sleep(ctx context.Context, d time.Duration) bool {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d {
 		return false
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	case <-ctx.Done():
 		return false

@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// replies is a server: it replies each command with the next of some errors, ""
-// for none, and keeps what it was sent.
+// replies is a server that answers each command with the next of some errors, "" for none, and
+// records the commands.
 type replies struct {
 	errs []string
 	sent []string
@@ -44,15 +44,14 @@ func (a *replies) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// A script is sent again where it has not run, once for each reason, and never
-// otherwise.
+// A script is sent again only if it has not run, once for each reason.
 func TestSendAgain(t *testing.T) {
 	const noScript, tryAgain, lost = "NOSCRIPT No matching script.", "TRYAGAIN Multiple keys request", "READONLY x"
 	const sha, text = "[evalsha sha 1 k arg]", "[eval text 1 k arg]"
 	for _, tt := range []struct {
 		errs []string // the replies
 		sent []string
-		last string // the error that is left
+		last string // the error of the last command
 	}{
 		{[]string{""}, []string{sha}, ""},
 		{[]string{lost}, []string{sha}, lost},
@@ -60,7 +59,7 @@ func TestSendAgain(t *testing.T) {
 		{[]string{noScript, noScript}, []string{sha, text}, noScript},
 		{[]string{tryAgain, ""}, []string{sha, sha}, ""},
 		{[]string{tryAgain, tryAgain}, []string{sha, sha}, tryAgain},
-		{[]string{tryAgain, noScript, ""}, []string{sha, sha, text}, ""}, // the new owner has never seen it
+		{[]string{tryAgain, noScript, ""}, []string{sha, sha, text}, ""}, // the new owner does not have the script
 		{[]string{noScript, tryAgain, ""}, []string{sha, text, text}, ""},
 	} {
 		server := &replies{errs: tt.errs}
@@ -74,18 +73,18 @@ func TestSendAgain(t *testing.T) {
 			got = cmd.Err().Error()
 		}
 		if !slices.Equal(server.sent, tt.sent) || got != tt.last {
-			t.Errorf("replies %q: sent %q, left with %q; want %q and %q", tt.errs, server.sent, got, tt.sent, tt.last)
+			t.Errorf("replies %q: sent %q, last error %q; want %q and %q", tt.errs, server.sent, got, tt.sent, tt.last)
 		}
 	}
 }
 
-// Where the deadline leaves no time, keys that move are not waited for.
+// If the deadline is too close, TRYAGAIN is returned at once.
 func TestSendAgainInTime(t *testing.T) {
 	server := &replies{errs: []string{"TRYAGAIN x"}}
 	client := redis.NewClient(&redis.Options{})
 	t.Cleanup(func() { client.Close() })
 	client.AddHook(server)
-	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(moving))
+	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(tryAgainDelay))
 	defer cancel()
 	if cmd := SendAgain(ctx, client, Send(ctx, client, []any{"evalsha", "sha", 0}), "text"); !redis.IsTryAgainError(cmd.Err()) || len(server.sent) != 1 {
 		t.Errorf("got %v after sending %q; want TRYAGAIN, sent once", cmd.Err(), server.sent)

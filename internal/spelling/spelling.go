@@ -1,5 +1,5 @@
-// Package spelling finds the name that a misspelt one was meant to be, for error
-// messages that ask "did you mean".
+// Package spelling finds the name closest to a misspelt one, for error messages that ask "did you
+// mean".
 package spelling
 
 import (
@@ -7,32 +7,31 @@ import (
 	"unicode/utf8"
 )
 
-// maxSlips is how many letters may be wrong in a name that is still recognised.
-const maxSlips = 2
+// maxDistance is the largest [Distance] between a name and its misspelling.
+const maxDistance = 2
 
-// Closest returns the name that s was most likely meant to be: the one with the
-// fewest slips, whatever the case of the letters. It reports false if each of
-// them differs by more than two, or by all of its letters.
+// Closest returns the name with the smallest [Distance] from s, ignoring case. ok is false if every
+// name differs by more than two letters or by all of its letters.
 func Closest(names []string, s string) (name string, ok bool) {
-	best := maxSlips + 1
+	best := maxDistance + 1
 	for _, candidate := range names {
-		if d := utf8.RuneCountInString(s) - utf8.RuneCountInString(candidate); d < -maxSlips || d > maxSlips {
+		if d := utf8.RuneCountInString(s) - utf8.RuneCountInString(candidate); d < -maxDistance || d > maxDistance {
 			continue
 		}
-		slips := Distance(strings.ToLower(s), strings.ToLower(candidate))
-		if slips < best && slips < utf8.RuneCountInString(candidate) {
-			name, best, ok = candidate, slips, true
+		d := Distance(strings.ToLower(s), strings.ToLower(candidate))
+		if d < best && d < utf8.RuneCountInString(candidate) {
+			name, best, ok = candidate, d, true
 		}
 	}
 	return name, ok
 }
 
-// Distance returns how many letters must be added, left out, changed or swapped
-// with the next to turn a into b: the distance of Damerau and Levenshtein, with no
-// letter touched twice.
+// Distance returns how many insertions, deletions, substitutions and transpositions of letters turn
+// a into b: the Damerau-Levenshtein distance in its restricted form, in which no letter is edited
+// twice.
 func Distance(a, b string) int {
 	from, to := []rune(a), []rune(b)
-	var older, old []int // the two rows before
+	var older, old []int // the two previous rows
 	row := make([]int, len(to)+1)
 	for j := range row {
 		row[j] = j

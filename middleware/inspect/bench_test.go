@@ -11,7 +11,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// BenchmarkObserve is what an Inspector adds to a decision by two policies.
+// BenchmarkObserve observes a decision by two policies.
 func BenchmarkObserve(b *testing.B) {
 	subjects := make([]string, 1<<16)
 	for i := range subjects {
@@ -21,10 +21,10 @@ func BenchmarkObserve(b *testing.B) {
 		name     string
 		allowed  bool
 		subjects int
-	}{{"allowed", true, 1}, {"refused", false, 1}, {"refused, 65536 subjects", false, len(subjects)}} {
+	}{{"allowed", true, 1}, {"denied", false, 1}, {"denied, 65536 subjects", false, len(subjects)}} {
 		b.Run(one.name, func(b *testing.B) {
 			limiter := middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory()},
-				middleware.Policy{Name: "a", Key: nobody, Limit: gcra.PerMinute(10)}))
+				middleware.Policy{Name: "a", Key: anyKey, Limit: gcra.PerMinute(10)}))
 			i, err := New(Config{Authorize: func(*http.Request) bool { return true }}, limiter)
 			if err != nil {
 				b.Fatal(err)
@@ -44,11 +44,11 @@ func BenchmarkObserve(b *testing.B) {
 	}
 }
 
-// BenchmarkPage is a look at a page of ten policies, each with its worst chart.
+// BenchmarkPage renders ten policies, each with the largest chart.
 func BenchmarkPage(b *testing.B) {
 	policies := make([]middleware.Policy, 10)
 	for i := range policies {
-		policies[i] = middleware.Policy{Name: fmt.Sprint("policy", i), Key: nobody, Limit: gcra.PerMinute(5)}
+		policies[i] = middleware.Policy{Name: fmt.Sprint("policy", i), Key: anyKey, Limit: gcra.PerMinute(5)}
 	}
 	limiter := middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory()}, policies...))
 	now := time.Now()
@@ -69,4 +69,4 @@ func BenchmarkPage(b *testing.B) {
 	}
 }
 
-func nobody(*http.Request) (string, error) { return "", nil }
+func anyKey(*http.Request) (string, error) { return "ip:192.0.2.7", nil }

@@ -5,25 +5,25 @@ import (
 	"strings"
 )
 
-// chart is what a policy has decided in each step of the window, oldest first.
+// chart is a policy's decisions in each step of the window, oldest first.
 type chart struct {
-	Allowed  [steps]int64 `json:"allowed"`
-	Refused  [steps]int64 `json:"refused"`
-	Shadowed [steps]int64 `json:"shadow_refused"`
+	Allowed      [steps]int64 `json:"allowed"`
+	Denied       [steps]int64 `json:"denied"`
+	ShadowDenied [steps]int64 `json:"shadow_denied"`
 }
 
 const (
 	chartHeight = 100.0 // a step is 1 wide
 	barWidth    = 0.76
-	leastHeight = 2.5 // of anything but 0: one refusal among thousands is to be seen
+	leastHeight = 2.5 // of anything but 0: one denial among thousands is visible
 )
 
-// Top is where the scale ends: the next of 2, 4, 10, 20, 40, 100 and so on, so
-// that its half is a whole number.
+// Top is the upper end of the scale: 2, 4, 10, 20, 40, 100 and so on, so that its half
+// is a whole number.
 func (c *chart) Top() int64 {
 	most := int64(0)
 	for i := range c.Allowed {
-		most = max(most, c.Allowed[i]+c.Refused[i]+c.Shadowed[i])
+		most = max(most, c.Allowed[i]+c.Denied[i]+c.ShadowDenied[i])
 	}
 	for power := int64(1); ; power *= 10 {
 		for _, digit := range []int64{2, 4, 10} {
@@ -34,9 +34,9 @@ func (c *chart) Top() int64 {
 	}
 }
 
-// Paths are the bars of each outcome as the d of an SVG path, stacked: allowed
-// at the bottom, then refused, then what would have been.
-func (c *chart) Paths() (p struct{ Allowed, Refused, Shadowed string }) {
+// Paths are the bars of each outcome, as the d of an SVG path. Bars are stacked: allowed
+// at the bottom, then denied, then shadow denied.
+func (c *chart) Paths() (p struct{ Allowed, Denied, ShadowDenied string }) {
 	top := c.Top()
 	height := func(n int64) float64 {
 		if n == 0 {
@@ -44,19 +44,19 @@ func (c *chart) Paths() (p struct{ Allowed, Refused, Shadowed string }) {
 		}
 		return max(leastHeight, chartHeight*float64(n)/float64(top))
 	}
-	var allowed, refused, shadowed strings.Builder
+	var allowed, denied, shadowDenied strings.Builder
 	for i := range c.Allowed {
-		r, s := height(c.Refused[i]), height(c.Shadowed[i])
-		a := min(height(c.Allowed[i]), chartHeight-r-s) // gives way to the least heights
+		r, s := height(c.Denied[i]), height(c.ShadowDenied[i])
+		a := min(height(c.Allowed[i]), chartHeight-r-s) // leaves room for the least heights
 		bar(&allowed, i, 0, a)
-		bar(&refused, i, a, r)
-		bar(&shadowed, i, a+r, s)
+		bar(&denied, i, a, r)
+		bar(&shadowDenied, i, a+r, s)
 	}
-	p.Allowed, p.Refused, p.Shadowed = allowed.String(), refused.String(), shadowed.String()
+	p.Allowed, p.Denied, p.ShadowDenied = allowed.String(), denied.String(), shadowDenied.String()
 	return p
 }
 
-// bar draws a bar of step i that begins so far above the bottom.
+// bar draws the bar of step i, which begins at this height above the bottom.
 func bar(b *strings.Builder, i int, above, height float64) {
 	if height > 0 {
 		fmt.Fprintf(b, "M%.2f %.2fh%.2fv%.2fh-%.2fz", float64(i)+(1-barWidth)/2, chartHeight-above-height, barWidth, height, barWidth)

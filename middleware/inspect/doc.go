@@ -1,57 +1,58 @@
-// Package inspect shows what a limiter is doing, to whoever runs it: a page and
-// the same as JSON.
+// Package inspect is a page, and the same data as JSON, that shows operators what a
+// limiter does.
 //
 //	page, err := inspect.New(inspect.Config{Authorize: isAdmin}, limiter)
 //	...
 //	mux.Handle("/debug/ratelimit", page)
 //
-// It shows the policies as they are now, what they decided in the last 15
-// minutes, whom they refused most, and how the store is. It looks up one
-// subject, that is what a policy's Key returns ("ip:192.0.2.7"): what is left in
-// each policy and when that is full again; and it resets a subject, which fills
-// its buckets. Other servers on the same Redis notice a reset after its DenialTTL
-// at most.
+// It shows the policies in force, their decisions of the last 15 minutes, the subjects
+// denied most, and the state of the store. It looks up a subject, which is what a
+// policy's Key returns ("ip:192.0.2.7"): the remaining units in each policy, and when
+// its bucket is full. And it resets a subject, which fills its buckets. Other servers
+// on the same Redis notice a reset after its DenialTTL at most.
 //
-// The page needs no JavaScript and nothing from elsewhere. It comes as JSON with
-// ?format=json or an Accept header that prefers application/json, looks a
-// subject up with ?subject=ip:192.0.2.7, and resets it with a POST of the fields
-// subject and policy (one or several). A reset is answered with a redirect to
-// the subject and, for programs that do not follow it, a line that says what was
-// done; a mistake with a line, too, unless HTML or JSON is preferred. Links and
-// forms are relative to wherever it is mounted, with or without
-// [http.StripPrefix], and all paths that lead to it show the same.
+// Where to change what: inspect.go is New and the handler, http.go its requests and
+// responses, page.go, page.html, page.css and chart.go the page, view.go its data and
+// the JSON, subject.go look-up and reset, record.go what is observed (ring.go counts,
+// sketch.go denied subjects, recentlimits.go limits).
 //
-// Mount it where the limiter does not stand. What is behind a limiter, such as
-// all that a gin or echo router has once it uses one, is limited like the rest:
-// each look would be counted, and whoever is refused could not look why.
+// The page needs no JavaScript and loads nothing. It responds with JSON to
+// ?format=json, or to an Accept field that prefers application/json. It looks up a
+// subject with ?subject=ip:192.0.2.7, and resets it with a POST of the fields subject
+// and policy (one or several). The response to a reset is a redirect to the subject,
+// with a line of text for programs that do not follow it. The response to a mistake is
+// a line of text too, unless the client prefers HTML or JSON. Links and forms are
+// relative to the path of the page, with or without [http.StripPrefix]; all paths that
+// lead to the page show the same.
 //
-// # Who may look
+// Mount the page outside the limiter, or a denied client cannot open it. A gin or echo
+// router that uses a limiter limits all of its routes, also the page.
 //
-// Subjects are addresses and names of people, and a reset takes limits away. So
-// there is no way to mount it without saying who may: [New] fails without
-// [Config.Authorize]. A POST that a browser sends from another site is refused
-// with 403 ([http.CrossOriginProtection]); programs, which send neither Origin
-// nor Sec-Fetch-Site, have Authorize alone to pass.
+// # Authorization
+//
+// Subjects are addresses and names of people, and a reset lifts limits. So [New] fails
+// without [Config.Authorize]. A POST that a browser sends from another site is denied
+// with 403 ([http.CrossOriginProtection]). Programs send neither Origin nor
+// Sec-Fetch-Site and need only pass Authorize.
 //
 // # What is kept, and for how long
 //
-// Counts of decisions, by policy, in steps of 15 seconds for 15 minutes. Of
-// subjects only those that were refused, by policy: at most 64 in each 3
-// minutes, each cut to 512 bytes. They leave the page after 15 to 18 minutes,
-// and the memory with the next decision or look at the page after that. Of the
-// errors behind decisions in an outage the last one is kept, and shown for 15
-// minutes. Nothing is written anywhere, and no more is known after a restart.
-// That is some 40 kB a policy that refuses, and at most 230 kB, whatever clients
-// do. A subject that is looked up stands in the URL, and so perhaps in a log of
-// access.
+// Counts of decisions are kept by policy, in steps of 15 seconds for 15 minutes.
+// Subjects are kept only if they were denied, by policy: at most 64 in each 3 minutes,
+// each cut to 512 bytes. They leave the page after 15 to 18 minutes, and the memory
+// with the next decision or view of the page after that. Of the errors of degraded
+// decisions the last one is kept, and shown for 15 minutes. Nothing is written to
+// disk, and a restart loses everything. A policy that denies takes about 40 kB, and
+// 230 kB at most, whatever clients do. A subject that is looked up is part of the URL,
+// and so perhaps of an access log.
 //
-// How often a subject was refused is counted by Space-Saving (Metwally, Agrawal,
-// El Abbadi: Efficient computation of frequent and top-k elements in data
-// streams, 2005) with 64 counters for each 3 minutes. Whoever has had more than
-// one 64th of a policy's refusals is found, the count is exact while no more
-// than 64 subjects are refused in 3 minutes, and otherwise given with both its
-// bounds, which are no further apart than one 64th of all refusals.
+// Denials of a subject are counted by Space-Saving (Metwally, Agrawal, El Abbadi:
+// Efficient computation of frequent and top-k elements in data streams, 2005) with 64
+// counters for each 3 minutes. It finds every subject with more than one 64th of a
+// policy's denials. Counts are exact while at most 64 subjects are denied in 3
+// minutes. Otherwise both bounds are shown, which differ by at most one 64th of all
+// denials.
 //
-// The counts are of this process alone; what is left to a subject is read from
-// the store, which all servers share.
+// Counts are of this process only. Remaining units are read from the store, which all
+// servers share.
 package inspect

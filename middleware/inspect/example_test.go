@@ -30,12 +30,12 @@ func Example() {
 	r := httptest.NewRequest("GET", "/debug/ratelimit", nil)
 	w := httptest.NewRecorder()
 	mux.ServeHTTP(w, r)
-	fmt.Println("anybody:", w.Code)
+	fmt.Println("anyone:", w.Code)
 	r.SetBasicAuth("admin", "from the environment")
 	w = httptest.NewRecorder()
 	mux.ServeHTTP(w, r)
 	fmt.Println("admin:", w.Code)
 	// Output:
-	// anybody: 403
+	// anyone: 403
 	// admin: 200
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware/inspect"
 )
 
-// clock is a time that stands still until it is told to go on.
+// clock is a time that add moves.
 type clock struct {
 	mu sync.Mutex
 	t  time.Time
@@ -36,12 +36,12 @@ func (c *clock) add(d time.Duration) {
 	c.t = c.t.Add(d)
 }
 
-// who counts what the header Who says.
+// who keys by the header Who.
 func who(r *http.Request) (string, error) { return r.Header.Get("Who"), nil }
 
 func everybody(*http.Request) bool { return true }
 
-// scene is a limiter with an Inspector, on a clock that stands still.
+// scene is a limiter with an Inspector, on a clock.
 type scene struct {
 	t testing.TB
 	*clock
@@ -69,14 +69,14 @@ func newSceneOn(t testing.TB, c *clock, store gcra.Store, policies ...middleware
 	return &scene{t, c, store, limiter, page}
 }
 
-// send gives the page a request and returns the answer.
+// send sends the page a request and returns the response.
 func (s *scene) send(r *http.Request) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	s.page.ServeHTTP(w, r)
 	return w
 }
 
-// html is the page as a browser gets it, JSON what a program does.
+// html returns the page as a browser gets it, json as a program does.
 func (s *scene) html(query string) string {
 	s.t.Helper()
 	w := s.send(httptest.NewRequest("GET", "/"+query, nil))
@@ -93,43 +93,43 @@ func (s *scene) json(query string) report {
 	return reportIn(s.t, s.send(r))
 }
 
-// report is what a program reads of the page.
+// report is the page's JSON.
 type report struct {
 	Watched   float64 `json:"watched_seconds"`
 	Decisions struct {
-		Total, Refused, Degraded int64
-		Reason                   string `json:"degraded_reason"`
+		Total, Denied, Degraded int64
+		Reason                  string `json:"degraded_reason"`
 	}
 	Policies []struct {
-		Name        string
-		InForce     bool `json:"in_force"`
-		Limit       string
-		LimitFor    bool `json:"limit_for"`
-		Limits      []string
-		Routes      []string
-		CostFor     bool `json:"cost_for"`
-		Skips       bool
-		Shadow      bool
-		MaxDelay    float64 `json:"max_delay_seconds"`
-		OnFailure   string  `json:"on_failure"`
-		Allowed     int64
-		Refused     int64
-		Shadowed    int64 `json:"shadow_refused"`
-		Chart       struct{ Allowed, Refused []int64 }
-		MostRefused []struct {
+		Name         string
+		InForce      bool `json:"in_force"`
+		Limit        string
+		LimitFor     bool `json:"limit_for"`
+		Limits       []string
+		Routes       []string
+		CostFor      bool `json:"cost_for"`
+		Skips        bool
+		Shadow       bool
+		MaxDelay     float64 `json:"max_delay_seconds"`
+		OnFailure    string  `json:"on_failure"`
+		Allowed      int64
+		Denied       int64
+		ShadowDenied int64 `json:"shadow_denied"`
+		Chart        struct{ Allowed, Denied []int64 }
+		MostDenied   []struct {
 			Subject string
 			AtLeast int64 `json:"at_least"`
 			AtMost  int64 `json:"at_most"`
-		} `json:"most_refused"`
+		} `json:"most_denied"`
 	}
 	Store struct {
 		Kind          string
 		Recent, Total *struct {
-			Trips    int64
-			MeanTime float64 `json:"mean_trip_seconds"`
-			MeanSize float64 `json:"mean_batch"`
-			Mirrored int64   `json:"refused_without_trip"`
-			Failures int64
+			Batches       int64
+			MeanTime      float64 `json:"mean_batch_seconds"`
+			MeanSize      float64 `json:"mean_batch_size"`
+			CachedDenials int64   `json:"cached_denials"`
+			FailedBatches int64   `json:"failed_batches"`
 		}
 		Servers []struct{ Server, Breaker string }
 	}
@@ -157,14 +157,14 @@ func reportIn(t testing.TB, w *httptest.ResponseRecorder) (r report) {
 	return r
 }
 
-// post is a reset as a program sends it.
+// post returns a reset as a program sends it.
 func post(form string) *http.Request {
 	r := httptest.NewRequest("POST", "/debug/ratelimit", strings.NewReader(form))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	return r
 }
 
-// left is "policy left/burst" for each bucket of a subject.
+// left returns "policy left/burst" for each bucket of a subject.
 func (s *scene) left(subject string) string {
 	s.t.Helper()
 	var all []string
@@ -174,7 +174,7 @@ func (s *scene) left(subject string) string {
 	return strings.Join(all, ", ")
 }
 
-// ask has the limiter decide n times about requests for a path by somebody.
+// ask has the limiter decide n requests of a client.
 func (s *scene) ask(n int, who, path string) {
 	r := httptest.NewRequest("GET", path, nil)
 	r.Header.Set("Who", who)

@@ -12,8 +12,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// What a browser is told to allow is as little as the page needs.
-func TestProtection(t *testing.T) {
+// Browsers are allowed only what the page needs.
+func TestSecurityHeaders(t *testing.T) {
 	s := newScene(t, middleware.Policy{Name: "a", Key: who, Limit: five})
 	w := s.send(httptest.NewRequest("GET", "/?subject=x", nil))
 	_, style, _ := strings.Cut(w.Body.String(), "<style>")
@@ -35,8 +35,8 @@ func TestProtection(t *testing.T) {
 
 var reference = regexp.MustCompile(`(?:href|src|action|srcset|data|poster)="([^"]*)"|url\(|@import|<script|\bon\w+=|style=`)
 
-// The page refers to itself alone, whatever it is mounted at, and has neither
-// scripts nor styles that its policy would forbid.
+// The page refers only to itself, wherever it is mounted, and has no script and no style
+// that its policy forbids.
 func TestReferences(t *testing.T) {
 	s := busyScene(t)
 	for _, query := range []string{"", "?subject=ip:192.0.2.7", "?subject=x&reset=client"} {
@@ -92,13 +92,13 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-// In a terminal JSON can be read: each field has a line, and each row of a chart.
+// The JSON is readable in a terminal: a line for each field and for each series of a chart.
 func TestJSONLines(t *testing.T) {
 	const subject = "[\n1,\n2]" // is not a row
 	s := newScene(t, middleware.Policy{Name: "a", Key: who, Limit: five})
 	s.ask(7, subject, "/")
 	body := s.send(httptest.NewRequest("GET", "/?format=json&subject="+url.QueryEscape(subject), nil)).Body.String()
-	row := `"refused": [` + strings.Repeat("0,", 59) + "2],"
+	row := `"denied": [` + strings.Repeat("0,", 59) + "2],"
 	for _, want := range []string{"\n  \"policies\": [\n", "\n      \"name\": \"a\",\n", "\n        " + row + "\n", "\n    \"subject\": \"[\\n1,\\n2]\",\n"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("got\n%s\nwant the line %q", body, want)

@@ -12,17 +12,16 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// Config says how an [Inspector] works. Use keyed literals: fields may be
-// added.
+// Config configures an [Inspector]. Use keyed literals: fields may be added.
 type Config struct {
-	// Authorize reports whether whoever sends the request may look and, if its
-	// method is POST, reset subjects. It is asked first, for every request; the
-	// others get 403. Required: there is no default.
+	// Authorize reports whether the client may see the page and, if the method is
+	// POST, reset subjects. It is called first, for every request; if it returns
+	// false the response is 403. Required: there is no default.
 	Authorize func(*http.Request) bool
 }
 
-// Inspector is an [http.Handler] that shows what limiters are doing. It is made
-// by [New] and safe for concurrent use.
+// Inspector is an [http.Handler] that shows what limiters do. Create it with [New]. It
+// is safe for concurrent use.
 type Inspector struct {
 	authorize  func(*http.Request) bool
 	sameOrigin http.CrossOriginProtection
@@ -31,14 +30,13 @@ type Inspector struct {
 	record     record
 }
 
-// New returns an Inspector of the limiters, which must share one store: several
-// are one page, a policy that two of them have by the same name is shown once,
-// as it is in the first. It observes them from now on, for as long as they live
-// (see [middleware.Limiter.Observe]), so make one Inspector and keep it.
+// New returns an Inspector of the limiters, which must share one store. It shows all of
+// them on one page. If two have a policy of the same name, the page shows the first
+// limiter's. The Inspector observes the limiters as long as they live (see
+// [middleware.Limiter.Observe]), so create one and keep it.
 //
-// Without [Config.Authorize], without limiters, with one that is nil or there
-// twice, or with limiters of different stores it returns an error that names
-// every mistake.
+// New returns an error that names every mistake: no [Config.Authorize], no limiters, a
+// limiter that is nil or repeated, limiters with different stores.
 func New(cfg Config, limiters ...*middleware.Limiter) (*Inspector, error) {
 	return newAt(time.Now, cfg, limiters)
 }
@@ -58,7 +56,7 @@ func newAt(now func() time.Time, cfg Config, limiters []*middleware.Limiter) (*I
 
 func check(cfg Config, limiters []*middleware.Limiter) (errs []error) {
 	if cfg.Authorize == nil {
-		errs = append(errs, errors.New("inspect: Authorize is nil; want a function that says who may see and reset subjects"))
+		errs = append(errs, errors.New("inspect: Authorize is nil; want a function that decides who may see and reset subjects"))
 	}
 	if len(limiters) == 0 {
 		errs = append(errs, errors.New("inspect: no limiters; want at least one"))
@@ -69,16 +67,16 @@ func check(cfg Config, limiters []*middleware.Limiter) (errs []error) {
 		case l == nil:
 			errs = append(errs, fmt.Errorf("inspect: limiter number %d is nil; want one from middleware.New", i+1))
 		case slices.Contains(limiters[:i], l):
-			errs = append(errs, fmt.Errorf("inspect: limiter number %d is there already; want each once, or it counts double", i+1))
-		case i > first && !same(l.Store(), limiters[first].Store()):
+			errs = append(errs, fmt.Errorf("inspect: limiter number %d is repeated; want each once, or its decisions count twice", i+1))
+		case i > first && !sameStore(l.Store(), limiters[first].Store()):
 			errs = append(errs, fmt.Errorf("inspect: limiter number %d has another store than number %d; want an Inspector for each store", i+1, first+1))
 		}
 	}
 	return errs
 }
 
-// same compares stores, of which a user's own may be of a type that == panics on.
-func same(a, b gcra.Store) bool {
+// sameStore compares stores without a panic for types that == does not support.
+func sameStore(a, b gcra.Store) bool {
 	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
@@ -99,22 +97,22 @@ func (i *Inspector) current() []middleware.Policy {
 
 // ServeHTTP implements [http.Handler].
 func (i *Inspector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	protect(w.Header())
+	setSecurityHeaders(w.Header())
 	if i.authorize == nil || !i.authorize(r) {
-		tell(w, http.StatusForbidden, "not allowed")
+		writeText(w, http.StatusForbidden, "not allowed")
 		return
 	}
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
-		i.show(w, r)
+		i.get(w, r)
 	case http.MethodPost:
 		if err := i.sameOrigin.Check(r); err != nil {
-			tell(w, http.StatusForbidden, "refused: the request comes from another site")
+			writeText(w, http.StatusForbidden, "denied: the request comes from another site")
 			return
 		}
-		i.reset(w, r)
+		i.post(w, r)
 	default:
 		w.Header().Set("Allow", "GET, HEAD, POST")
-		tell(w, http.StatusMethodNotAllowed, "want GET, HEAD or POST")
+		writeText(w, http.StatusMethodNotAllowed, "want GET, HEAD or POST")
 	}
 }

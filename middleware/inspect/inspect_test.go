@@ -20,7 +20,7 @@ import (
 
 var five = gcra.PerMinute(5)
 
-// Nobody mounts it without saying who may look.
+// New requires Authorize.
 func TestNewNeedsAuthorize(t *testing.T) {
 	limiter := newScene(t, middleware.Policy{Name: "only", Key: who, Limit: five}).limiter
 	page, err := inspect.New(inspect.Config{}, limiter)
@@ -36,7 +36,7 @@ func TestNewNamesEveryMistake(t *testing.T) {
 		want     []string
 	}{
 		{[]*middleware.Limiter{a, nil, b}, []string{"limiter number 2 is nil", "limiter number 3 has another store than number 1"}},
-		{[]*middleware.Limiter{nil, a, b, a}, []string{"limiter number 1 is nil", "limiter number 3 has another store than number 2", "limiter number 4 is there already"}},
+		{[]*middleware.Limiter{nil, a, b, a}, []string{"limiter number 1 is nil", "limiter number 3 has another store than number 2", "limiter number 4 is repeated"}},
 	} {
 		_, err := inspect.New(inspect.Config{}, test.limiters...)
 		if err == nil {
@@ -53,7 +53,7 @@ func TestNewNamesEveryMistake(t *testing.T) {
 	}
 }
 
-// A store of a type that == panics on is like any other.
+// Stores may have types that == panics on.
 func TestStoreOfAnyType(t *testing.T) {
 	type byValue struct {
 		gcra.Store
@@ -65,7 +65,7 @@ func TestStoreOfAnyType(t *testing.T) {
 	}
 }
 
-// Whoever is not authorized learns nothing and changes nothing.
+// Without authorization a client learns nothing and changes nothing.
 func TestAuthorize(t *testing.T) {
 	s := newScene(t, middleware.Policy{Name: "secret", Key: who, Limit: five})
 	admin := func(r *http.Request) bool { return r.Header.Get("Admin") == "yes" && r.Method != http.MethodPost }
@@ -110,7 +110,7 @@ func TestMethods(t *testing.T) {
 	}
 }
 
-// The page shows the policies of now, each with what there is to know of it.
+// The page shows the policies in force and their settings.
 func TestPolicies(t *testing.T) {
 	plain := middleware.Policy{Name: "plain", Key: who, Limit: gcra.PerMinute(100).WithBurst(20)}
 	rich := middleware.Policy{
@@ -133,8 +133,8 @@ func TestPolicies(t *testing.T) {
 	}
 	page := s.html("")
 	for _, want := range []string{
-		"100/minute burst 20", "Every request", "on failure: local", "5/minute", "by request",
-		"GET /a", "/b/", "with exceptions", "cost by request", "shadow: refuses nobody", "held back up to 2 s", "on failure: closed",
+		"100/minute burst 20", "Every request", "on failure: local", "5/minute", "depending on the request",
+		"GET /a", "/b/", "with exceptions", "cost depends on the request", "shadow: denies nothing", "delayed up to 2 s", "on failure: closed",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q", want)
@@ -142,8 +142,8 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// After a reload the page shows the new policies, and the old ones as long as
-// they have something to tell.
+// After a reload the page shows the new policies, and the old ones as long as they have
+// counts in the window.
 func TestReload(t *testing.T) {
 	s := newScene(t, middleware.Policy{Name: "old", Key: who, Limit: five})
 	s.ask(1, "k", "/")
@@ -170,8 +170,7 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// Each decision is counted once, in the step in which it was made, and for 15
-// minutes.
+// Each decision is counted once, in the step in which it was made, for 15 minutes.
 func TestCounts(t *testing.T) {
 	s := newScene(t,
 		middleware.Policy{Name: "enforced", Key: who, Limit: five},
@@ -180,19 +179,19 @@ func TestCounts(t *testing.T) {
 	s.add(30 * time.Second)
 	s.ask(1, "k", "/")
 	got := s.json("")
-	if d := got.Decisions; d.Total != 9 || d.Refused != 3 || d.Degraded != 0 {
-		t.Errorf("decisions: got %+v; want 9, of which 3 refused", d)
+	if d := got.Decisions; d.Total != 9 || d.Denied != 3 || d.Degraded != 0 {
+		t.Errorf("decisions: got %+v; want 9, of which 3 denied", d)
 	}
 	p := got.Policies[0]
-	if p.Allowed != 6 || p.Refused != 3 || p.Shadowed != 0 {
-		t.Errorf("enforced: got %d allowed, %d refused, %d in the shadow; want 6, 3, 0", p.Allowed, p.Refused, p.Shadowed)
+	if p.Allowed != 6 || p.Denied != 3 || p.ShadowDenied != 0 {
+		t.Errorf("enforced: got %d allowed, %d denied, %d shadow denied; want 6, 3, 0", p.Allowed, p.Denied, p.ShadowDenied)
 	}
-	if n := len(p.Chart.Allowed); n != 60 || p.Chart.Allowed[57] != 5 || p.Chart.Refused[57] != 3 || p.Chart.Allowed[58] != 0 || p.Chart.Allowed[59] != 1 {
-		t.Errorf("enforced: got %v and %v; want 60 steps that end in 5, 0, 1 and 3, 0, 0", p.Chart.Allowed, p.Chart.Refused)
+	if n := len(p.Chart.Allowed); n != 60 || p.Chart.Allowed[57] != 5 || p.Chart.Denied[57] != 3 || p.Chart.Allowed[58] != 0 || p.Chart.Allowed[59] != 1 {
+		t.Errorf("enforced: got %v and %v; want 60 steps that end in 5, 0, 1 and 3, 0, 0", p.Chart.Allowed, p.Chart.Denied)
 	}
 	p = got.Policies[1]
-	if p.Allowed != 3 || p.Refused != 0 || p.Shadowed != 6 {
-		t.Errorf("shadow: got %d allowed, %d refused, %d in the shadow; want 3, 0, 6", p.Allowed, p.Refused, p.Shadowed)
+	if p.Allowed != 3 || p.Denied != 0 || p.ShadowDenied != 6 {
+		t.Errorf("shadow: got %d allowed, %d denied, %d shadow denied; want 3, 0, 6", p.Allowed, p.Denied, p.ShadowDenied)
 	}
 	s.add(14*time.Minute + 30*time.Second)
 	if got := s.json("").Decisions.Total; got != 1 {
@@ -204,33 +203,32 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// An outage is counted; the share of a limit that this server goes by then is
-// nobody's limit.
+// Degraded decisions are counted. This server's share of a limit, which they use, is not
+// shown as a limit.
 func TestDegraded(t *testing.T) {
 	clock := newClock()
 	store := &failing{Store: &gcra.Memory{Now: clock.now}}
 	s := newSceneOn(t, clock, store, middleware.Policy{Name: "only", Key: who, LimitFor: func(*http.Request) gcra.Limit { return five }})
-	store.err = errors.New("store is away")
+	store.err = errors.New("store is down")
 	s.ask(7, "k", "/")
 	got := s.json("")
-	if d := got.Decisions; d.Total != 7 || d.Refused != 2 || d.Degraded != 7 {
-		t.Errorf("got %+v; want 7 decisions, 2 refused, all degraded", d)
+	if d := got.Decisions; d.Total != 7 || d.Denied != 2 || d.Degraded != 7 {
+		t.Errorf("got %+v; want 7 decisions, 2 denied, all degraded", d)
 	}
-	if p := got.Policies[0]; p.Allowed != 5 || p.Refused != 2 || len(p.Limits) != 0 || len(p.MostRefused) != 1 {
-		t.Errorf("got %+v; want 5 allowed, 2 refused, one subject and no limit", p)
+	if p := got.Policies[0]; p.Allowed != 5 || p.Denied != 2 || len(p.Limits) != 0 || len(p.MostDenied) != 1 {
+		t.Errorf("got %+v; want 5 allowed, 2 denied, one subject and no limit", p)
 	}
 }
 
-// The page says why the last outage was one, for as long as it counts it, as text
-// of some length and on one line.
-func TestReasonOfOutage(t *testing.T) {
+// The page shows the last error as long as it counts it: as text, in one line, shortened.
+func TestDegradedReason(t *testing.T) {
 	clock := newClock()
 	store := &failing{Store: &gcra.Memory{Now: clock.now}}
 	s := newSceneOn(t, clock, store, middleware.Policy{Name: "p", Key: who, Limit: five})
-	const title = "Last reason for an outage"
+	const title = "Last error"
 	s.ask(1, "k", "/")
 	if got := s.json("").Decisions.Reason; got != "" || strings.Contains(s.html(""), title) {
-		t.Errorf("without an outage: got reason %q; want none", got)
+		t.Errorf("without an error: got reason %q; want none", got)
 	}
 	store.err = errors.New("first reason")
 	s.ask(1, "k", "/")
@@ -249,7 +247,7 @@ func TestReasonOfOutage(t *testing.T) {
 	}
 }
 
-// failing is a store that errs when it is told to.
+// failing is a store that fails while err is set.
 type failing struct {
 	gcra.Store
 	err error
@@ -269,7 +267,7 @@ func (f *failing) Refund(ctx context.Context, charges []gcra.Charge) error {
 	return f.Store.Refund(ctx, charges)
 }
 
-func TestMostRefused(t *testing.T) {
+func TestMostDenied(t *testing.T) {
 	s := newScene(t,
 		middleware.Policy{Name: "some", Key: who, Limit: five, Routes: []string{"/some"}},
 		middleware.Policy{Name: "every", Key: who, Limit: gcra.PerMinute(1000)})
@@ -277,20 +275,20 @@ func TestMostRefused(t *testing.T) {
 	s.ask(8, "louder than some", "/some")
 	s.ask(5, "quiet", "/some")
 	got := s.json("").Policies
-	if most := got[0].MostRefused; len(most) != 2 || most[0].Subject != "loud" || most[0].AtLeast != 20 || most[0].AtMost != 20 || most[1].Subject != "louder than some" || most[1].AtLeast != 3 {
+	if most := got[0].MostDenied; len(most) != 2 || most[0].Subject != "loud" || most[0].AtLeast != 20 || most[0].AtMost != 20 || most[1].Subject != "louder than some" || most[1].AtLeast != 3 {
 		t.Errorf("got %+v; want loud 20 times and another 3 times", most)
 	}
-	if most := got[1].MostRefused; len(most) != 0 {
-		t.Errorf("a policy that refused nobody: got %+v; want none", most)
+	if most := got[1].MostDenied; len(most) != 0 {
+		t.Errorf("a policy that denied nothing: got %+v; want none", most)
 	}
-	// Who was refused today is forgotten tomorrow, and soon after.
+	// Old denials are forgotten.
 	s.add(18 * time.Minute)
-	if most := s.json("").Policies[0].MostRefused; len(most) != 0 {
+	if most := s.json("").Policies[0].MostDenied; len(most) != 0 {
 		t.Errorf("18 minutes later: got %+v; want none", most)
 	}
 }
 
-// What the store has done is told for the window and for all time.
+// The store's statistics are shown for the window and in total.
 func TestStats(t *testing.T) {
 	clock := newClock()
 	store := &busyStore{Memory: &gcra.Memory{Now: clock.now}}
@@ -303,11 +301,11 @@ func TestStats(t *testing.T) {
 	if got.Kind != "*inspect_test.busyStore" || got.Recent == nil || got.Total == nil {
 		t.Fatalf("got %+v; want statistics", got)
 	}
-	if got.Total.Trips != 41 || got.Total.Failures != 3 || got.Total.MeanTime != 0.00064 || got.Recent.Trips != 10 || got.Recent.Failures != 0 || got.Recent.Mirrored != 2 {
-		t.Errorf("got %+v and %+v; want 41 trips of 640 us and 3 failures, lately 10, 2 refusals without and no failure", got.Total, got.Recent)
+	if got.Total.Batches != 41 || got.Total.FailedBatches != 3 || got.Total.MeanTime != 0.00064 || got.Recent.Batches != 10 || got.Recent.FailedBatches != 0 || got.Recent.CachedDenials != 2 {
+		t.Errorf("got %+v and %+v; want 41 batches of 640 us and 3 failed, recently 10, 2 cached denials and none failed", got.Total, got.Recent)
 	}
 	page := s.html("")
-	for _, want := range []string{"10.0.0.5:6379", "closed: in use", "10.0.0.6:6379", "open: left alone", "640 µs", "2.3"} {
+	for _, want := range []string{"10.0.0.5:6379", "closed: in use", "10.0.0.6:6379", "open: not called", "640 µs", "2.3"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q", want)
 		}
@@ -320,15 +318,15 @@ func TestMemoryHasNoStats(t *testing.T) {
 		t.Errorf("got %+v; want Memory and no statistics", got)
 	}
 	page := s.html("?subject=k")
-	if !strings.Contains(page, "keeps no statistics") {
+	if !strings.Contains(page, "has no statistics") {
 		t.Error("the page does not say that there are no statistics")
 	}
-	if !strings.Contains(page, "fills the buckets that are ticked, on this server only.") {
+	if !strings.Contains(page, "refills the selected buckets on this server only.") {
 		t.Error("the page does not say that a reset is for this server only")
 	}
 }
 
-// All of it on a Redis, where a reset is for all servers.
+// On Redis a reset is for all servers.
 func TestRedis(t *testing.T) {
 	store := redisstore.New(redistest.Any(t))
 	store.Timeout = patience
@@ -343,16 +341,16 @@ func TestRedis(t *testing.T) {
 	if got := s.left("k"); got != "p 5/5" {
 		t.Errorf("after a reset: got %q; want p 5/5", got)
 	}
-	if !strings.Contains(s.html("?subject=k"), "fills the buckets that are ticked, for all servers.") {
+	if !strings.Contains(s.html("?subject=k"), "refills the selected buckets for all servers.") {
 		t.Error("the page does not say that a reset is for all servers")
 	}
 	got := s.json("").Store
-	if got.Kind != "Redis" || got.Total == nil || got.Total.Trips < 3 || got.Total.MeanTime <= 0 || len(got.Servers) != 1 || got.Servers[0].Breaker != "closed" {
-		t.Errorf("got %+v; want a Redis with one server in use and its trips", got)
+	if got.Kind != "Redis" || got.Total == nil || got.Total.Batches < 3 || got.Total.MeanTime <= 0 || len(got.Servers) != 1 || got.Servers[0].Breaker != "closed" {
+		t.Errorf("got %+v; want a Redis with one server in use and its batches", got)
 	}
 }
 
-// One page for the limiters before and after authentication.
+// One page shows several limiters, such as those before and after authentication.
 func TestSeveralLimiters(t *testing.T) {
 	store := gcra.NewMemory()
 	limiter := func(policies ...middleware.Policy) *middleware.Limiter {
@@ -376,7 +374,7 @@ func TestSeveralLimiters(t *testing.T) {
 	}
 }
 
-// Requests, reloads, looks and resets at the same time.
+// Requests, reloads, views and resets may be concurrent.
 func TestConcurrent(t *testing.T) {
 	store := gcra.NewMemory()
 	policies := func(i int) []middleware.Policy {

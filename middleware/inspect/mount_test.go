@@ -14,8 +14,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// The page works wherever it is mounted, and does not know where that is: a
-// client that follows its references gets along.
+// The page works wherever it is mounted: a client that follows its references reaches
+// everything.
 func TestMounted(t *testing.T) {
 	gin.SetMode(gin.ReleaseMode)
 	mux := func(pattern string, h http.Handler) http.Handler {

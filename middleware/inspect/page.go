@@ -27,15 +27,15 @@ func hashOf(s string) string {
 }
 
 var page = template.Must(template.New("page").Funcs(template.FuncMap{
-	"css":    func() template.CSS { return template.CSS(pageCSS) }, //nolint:gosec // a file of ours, as it is in contentPolicy
-	"number": number,
-	"short":  short,
-	"share":  share,
-	"human":  human,
-	"clip":   clip,
-	"plain":  plain,
-	"half":   func(n int64) int64 { return n / 2 },
-	"until":  until,
+	"css":        func() template.CSS { return template.CSS(pageCSS) }, //nolint:gosec // our own file
+	"number":     number,
+	"abbreviate": abbreviate,
+	"share":      share,
+	"human":      human,
+	"clip":       clip,
+	"escape":     escape,
+	"half":       func(n int64) int64 { return n / 2 },
+	"until":      until,
 }).Parse(pageHTML))
 
 // number writes 12345 as 12,345.
@@ -47,8 +47,8 @@ func number(n int64) string {
 	return s
 }
 
-// short writes a number of a scale, 40000 as 40k.
-func short(n int64) string {
+// abbreviate writes a number of the chart's scale, 40000 as 40k.
+func abbreviate(n int64) string {
 	for _, unit := range []struct {
 		size int64
 		name string
@@ -60,7 +60,7 @@ func short(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// share writes n of total in percent: 0 only for none of them, 100 only for all.
+// share writes n of total in percent: 0 only if there are none, 100 only if all are.
 func share(n, total int64) string {
 	switch percent := 100 * float64(n) / float64(max(total, 1)); {
 	case n == 0:
@@ -76,7 +76,7 @@ func share(n, total int64) string {
 	}
 }
 
-// human writes a time in the two units that matter.
+// human writes a duration in its two largest units.
 func human(s seconds) string {
 	d := time.Duration(s)
 	const day = 24 * time.Hour
@@ -94,15 +94,15 @@ func human(s seconds) string {
 	case d < time.Minute:
 		return fmt.Sprintf("%d s", d/time.Second)
 	case d < time.Hour:
-		return two(d, time.Minute, "min", time.Second, "s")
+		return twoUnits(d, time.Minute, "min", time.Second, "s")
 	case d < day:
-		return two(d, time.Hour, "h", time.Minute, "min")
+		return twoUnits(d, time.Hour, "h", time.Minute, "min")
 	default:
-		return two(d, day, "d", time.Hour, "h")
+		return twoUnits(d, day, "d", time.Hour, "h")
 	}
 }
 
-func two(d, large time.Duration, name string, small time.Duration, rest string) string {
+func twoUnits(d, large time.Duration, name string, small time.Duration, rest string) string {
 	s := fmt.Sprintf("%d %s", d/large, name)
 	if n := d % large / small; n > 0 {
 		s += fmt.Sprintf(" %d %s", n, rest)
@@ -110,7 +110,7 @@ func two(d, large time.Duration, name string, small time.Duration, rest string) 
 	return s
 }
 
-// until completes "full".
+// until writes when a bucket is full.
 func until(s seconds) string {
 	if s <= 0 {
 		return "now"
@@ -118,9 +118,9 @@ func until(s seconds) string {
 	return "in " + human(s)
 }
 
-// plain writes a subject so that all of it can be seen: what does not print,
-// and what would turn the direction of the text, is escaped.
-func plain(subject string) string {
+// escape makes all of a subject visible: it escapes characters that do not print or that
+// change the direction of text.
+func escape(subject string) string {
 	var b strings.Builder
 	for i, c := range subject {
 		switch {
@@ -136,12 +136,12 @@ func plain(subject string) string {
 	return b.String()
 }
 
-const maxShown = 80 // characters of a subject that the page shows
+const maxShown = 80 // characters of a subject
 
-// clip is plain, with the middle of a long subject left out: its kind stands at
-// the beginning, and what tells it from others often at the end.
+// clip escapes a subject and leaves out the middle of a long one: the beginning has its
+// kind, and long subjects often differ at the end.
 func clip(subject string) string {
-	s := []rune(plain(subject))
+	s := []rune(escape(subject))
 	if len(s) <= maxShown {
 		return string(s)
 	}

@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-func TestWords(t *testing.T) {
+func TestFormatting(t *testing.T) {
 	for _, test := range []struct{ got, want string }{
 		{number(0), "0"}, {number(999), "999"}, {number(1000), "1,000"}, {number(12345678), "12,345,678"},
-		{short(2), "2"}, {short(400), "400"}, {short(1000), "1k"}, {short(1500), "1500"}, {short(40_000), "40k"}, {short(2_000_000), "2M"},
+		{abbreviate(2), "2"}, {abbreviate(400), "400"}, {abbreviate(1000), "1k"}, {abbreviate(1500), "1500"}, {abbreviate(40_000), "40k"}, {abbreviate(2_000_000), "2M"},
 		{share(0, 0), "0 %"}, {share(1, 100_000), "< 0.1 %"}, {share(1, 30), "3.3 %"}, {share(2, 3), "67 %"}, {share(3, 3), "100 %"},
 		{share(195_375, 195_956), "99.7 %"}, {share(98, 100), "98 %"}, {share(99_999, 100_000), "> 99.9 %"}, {share(100_000, 100_000), "100 %"},
 		{human(0), "0 s"}, {human(seconds(640 * time.Microsecond)), "640 µs"}, {human(seconds(1500 * time.Microsecond)), "1.5 ms"},
 		{human(seconds(240 * time.Millisecond)), "240 ms"}, {human(seconds(1500 * time.Millisecond)), "1.5 s"}, {human(seconds(2 * time.Second)), "2 s"},
 		{human(seconds(15 * time.Minute)), "15 min"}, {human(seconds(90 * time.Second)), "1 min 30 s"}, {human(seconds(25 * time.Hour)), "1 d 1 h"},
 		{until(0), "now"}, {until(seconds(time.Second)), "in 1 s"},
-		{plain("ip:192.0.2.7 ünïcode"), "ip:192.0.2.7 ünïcode"}, {plain("a\x00\n\x1b\u202e\xff\ufffd"), `a\x00\n\x1b\u202e\xff�`},
+		{escape("ip:192.0.2.7 ünïcode"), "ip:192.0.2.7 ünïcode"}, {escape("a\x00\n\x1b\u202e\xff\ufffd"), `a\x00\n\x1b\u202e\xff�`},
 		{clip(strings.Repeat("é", 80)), strings.Repeat("é", 80)},
 		{clip(strings.Repeat("a", 59) + strings.Repeat("b", 100) + strings.Repeat("c", 18)), strings.Repeat("a", 59) + " … " + strings.Repeat("c", 18)},
 	} {
@@ -36,13 +36,12 @@ func TestChartTop(t *testing.T) {
 	}
 }
 
-// One refusal among thousands can be seen, and nothing is drawn beyond the
-// scale.
+// One denial among thousands is visible, and no bar exceeds the scale.
 func TestChartPaths(t *testing.T) {
 	c := new(chart)
-	c.Allowed[0], c.Refused[0], c.Shadowed[59] = 9999, 1, 5000
+	c.Allowed[0], c.Denied[0], c.ShadowDenied[59] = 9999, 1, 5000
 	got := c.Paths()
-	want := struct{ Allowed, Refused, Shadowed string }{
+	want := struct{ Allowed, Denied, ShadowDenied string }{
 		"M0.12 2.50h0.76v97.50h-0.76z", "M0.12 0.00h0.76v2.50h-0.76z", "M59.12 50.00h0.76v50.00h-0.76z",
 	}
 	if got != want {

@@ -11,33 +11,34 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
+	"github.com/seed-e377111c/ratelimit/internal/cowmap"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// record is what an Inspector knows of the decisions that it has seen.
+// record is what an Inspector has observed.
 type record struct {
 	now     func() time.Time
 	start   time.Time
 	current func() []middleware.Policy
 	stats   func() redisstore.Stats // of the store; nil if it has none
 
-	decisions ring                  // allowed or refused, by all policies together
-	degraded  ring                  // of these, taken with an Err: counted as allowed or refused
-	cause     atomic.Pointer[error] // the last such Err
-	policies  atomic.Pointer[map[string]*series]
+	decisions ring                  // allowed or denied, by all policies together
+	degraded  ring                  // of these, the ones with an Err
+	cause     atomic.Pointer[error] // the last Err
+	policies  cowmap.Map[string, *series]
 
-	mu   sync.Mutex // of what changes at most once in a step, and of new policies
-	past []snapshot // of the steps that are shown, oldest first
+	mu   sync.Mutex // guards past
+	past []snapshot // of the steps in the window, oldest first
 }
 
-// series is what is known of a policy, by its name.
+// series is what is known of one policy.
 type series struct {
 	ring
-	refused heavy
-	limits  seen
+	denied       heavyHitters
+	recentLimits recentLimits
 }
 
-// snapshot is what a store had done when a step began.
+// snapshot is a store's Stats at the beginning of a step.
 type snapshot struct {
 	step int64
 	redisstore.Stats
@@ -45,54 +46,53 @@ type snapshot struct {
 
 func (c *record) begin(now func() time.Time, current func() []middleware.Policy, stats func() redisstore.Stats) {
 	c.now, c.start, c.current, c.stats = now, now(), current, stats
-	c.policies.Store(new(map[string]*series))
-	c.turn(c.step())
+	c.beginStep(c.step())
 }
 
-// step is the step that is under way.
+// step returns the current step.
 func (c *record) step() int64 { return int64(max(c.now().Sub(c.start), 0)/step) + 1 }
 
-// observe is called for each decision of the limiters.
+// observe records a decision of a limiter.
 func (c *record) observe(_ *http.Request, d middleware.Decision) {
 	now := c.step()
 	o := allowed
 	if !d.Allowed {
-		o = refused
+		o = denied
 	}
 	if c.decisions.add(now, o) {
-		c.turn(now)
+		c.beginStep(now)
 	}
 	if d.Err != nil {
 		c.degraded.add(now, o)
 		cause := d.Err // not &d.Err, which would put every decision on the heap
 		c.cause.Store(&cause)
 	}
-	away := d.Degraded()
+	degraded := d.Degraded()
 	for i := range d.Results {
 		r := &d.Results[i]
-		s := c.of(r.Policy)
+		s := c.policySeries(r.Policy)
 		limit := r.Limit
-		if slices.Contains(away, r.Policy) {
+		if slices.Contains(degraded, r.Policy) {
 			limit = gcra.Limit{} // this server's share
 		} else {
-			s.limits.note(now, limit)
+			s.recentLimits.observe(now, limit)
 		}
 		switch {
 		case r.Allowed:
 			s.add(now, allowed)
 			continue
 		case r.Shadow:
-			s.add(now, shadowed)
+			s.add(now, shadowDenied)
 		default:
-			s.add(now, refused)
+			s.add(now, denied)
 		}
-		s.refused.add(now, r.Subject, limit)
+		s.denied.add(now, r.Subject, limit)
 	}
 }
 
-const maxReason = 300 // characters of an Err that are shown
+const maxReason = 300 // characters of an Err
 
-// reason is the last Err in a line.
+// reason returns the last Err as one line.
 func (c *record) reason() string {
 	cause := c.cause.Load()
 	if cause == nil {
@@ -105,30 +105,23 @@ func (c *record) reason() string {
 	return string(text)
 }
 
-// of returns the series of a policy.
-func (c *record) of(policy string) *series {
-	if s := (*c.policies.Load())[policy]; s != nil {
-		return s
+// policySeries returns the series of a policy, a new one if there is none.
+func (c *record) policySeries(policy string) *series {
+	s := c.policies.Load()[policy]
+	if s == nil {
+		c.policies.Update(func(all map[string]*series) {
+			if s = all[policy]; s == nil {
+				s = new(series)
+				all[policy] = s
+			}
+		})
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	before := *c.policies.Load()
-	if s := before[policy]; s != nil {
-		return s
-	}
-	after := maps.Clone(before)
-	if after == nil {
-		after = map[string]*series{}
-	}
-	s := new(series)
-	after[policy] = s
-	c.policies.Store(&after)
 	return s
 }
 
-// turn is called when a step begins that has something in it: it keeps what the
-// store had done until then, and drops whatever is no longer shown.
-func (c *record) turn(now int64) {
+// beginStep is called by the first decision of a step, and before a page is made. It
+// takes a snapshot of the store's Stats and drops what is older than the window.
+func (c *record) beginStep(now int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if n := len(c.past); c.stats != nil && (n == 0 || c.past[n-1].step < now) {
@@ -142,27 +135,22 @@ func (c *record) turn(now int64) {
 	c.forget(now)
 }
 
-// forget drops the subjects and limits of long ago, and policies that are gone.
+// forget drops old subjects and limits, and policies that are no longer in force.
 func (c *record) forget(now int64) {
 	inForce := map[string]bool{}
 	for _, p := range c.current() {
 		inForce[p.Name] = true
 	}
-	before := *c.policies.Load()
-	after := maps.Clone(before)
-	for name, s := range before {
-		s.refused.forget(now)
-		s.limits.forget(now)
-		if !inForce[name] && s.idle(now) {
-			delete(after, name)
-		}
-	}
-	if len(after) < len(before) {
-		c.policies.Store(&after)
-	}
+	c.policies.Update(func(all map[string]*series) {
+		maps.DeleteFunc(all, func(name string, s *series) bool {
+			s.denied.forget(now)
+			s.recentLimits.forget(now)
+			return !inForce[name] && s.idle(now)
+		})
+	})
 }
 
-// recentStats is what the store has done in the time that is shown.
+// recentStats returns the store's Stats of the window.
 func (c *record) recentStats(now int64, total redisstore.Stats) redisstore.Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -182,7 +170,7 @@ func (c *record) recentStats(now int64, total redisstore.Stats) redisstore.Stats
 	}
 }
 
-// statsOf returns the Stats of a store that has them, and otherwise nil.
+// statsOf returns the store's Stats method, or nil if it has none.
 func statsOf(s gcra.Store) func() redisstore.Stats {
 	if s, ok := s.(interface{ Stats() redisstore.Stats }); ok {
 		return s.Stats

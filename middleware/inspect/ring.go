@@ -6,31 +6,30 @@ import (
 	"time"
 )
 
-// Time is counted in steps since the Inspector was made, from 1 on.
+// Time is counted in steps since the Inspector was created, from 1.
 const (
 	step   = 15 * time.Second
 	window = 15 * time.Minute
-	steps  = int64(window / step) // that are shown, the one under way included
+	steps  = int64(window / step) // in the window, with the current one
 )
 
-// outcome is what became of a decision.
+// outcome is the outcome of a decision.
 type outcome int
 
 const (
 	allowed outcome = iota
-	refused
-	shadowed // would have been refused
+	denied
+	shadowDenied
 	outcomes
 )
 
-// counts are so many of each outcome.
+// counts are numbers by outcome.
 type counts [outcomes]int64
 
-// ring counts outcomes, each step by itself, and forgets those that are no
-// longer shown. Its zero value is ready, and an add waits for nobody but once in
-// a step.
+// ring counts outcomes by step, for the steps of the window. Its zero value is ready. add
+// takes a lock at most once in a step.
 type ring struct {
-	mu    sync.Mutex // held to give a slot to a new step
+	mu    sync.Mutex // held to reuse a slot
 	slots [64]slot
 }
 
@@ -44,21 +43,21 @@ func (r *ring) add(step int64, o outcome) (first bool) {
 	s := &r.slots[step%int64(len(r.slots))]
 	if at := s.step.Load(); at != step {
 		if at > step {
-			return false // too late by more than is shown
+			return false // older than the window
 		}
-		first = r.turn(s, step)
+		first = r.reuse(s, step)
 	}
 	s.counts[o].Add(1)
 	return first
 }
 
-// turn gives a slot to a step. The step is told last: until then nobody else
-// counts into the slot.
-func (r *ring) turn(s *slot, step int64) (first bool) {
+// reuse gives a slot to a step. It stores the step last: no other goroutine counts in
+// the slot before.
+func (r *ring) reuse(s *slot, step int64) (first bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s.step.Load() >= step {
-		return false // somebody was faster
+		return false // another goroutine was first
 	}
 	for o := range s.counts {
 		s.counts[o].Store(0)
@@ -67,8 +66,7 @@ func (r *ring) turn(s *slot, step int64) (first bool) {
 	return true
 }
 
-// recent returns the counts of the last steps, oldest first, up to that which
-// is under way.
+// recent returns the counts of the window's steps, oldest first.
 func (r *ring) recent(now int64) [steps]counts {
 	var all [steps]counts
 	for i := range all {
@@ -86,7 +84,7 @@ func (r *ring) recent(now int64) [steps]counts {
 	return all
 }
 
-// idle reports whether nothing has been counted that is still shown.
+// idle reports whether there are no counts in the window.
 func (r *ring) idle(now int64) bool {
 	for i := range r.slots {
 		if at := r.slots[i].step.Load(); at > 0 && at > now-steps {

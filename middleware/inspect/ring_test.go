@@ -7,34 +7,34 @@ import (
 
 func TestRing(t *testing.T) {
 	var r ring
-	if !r.add(1, allowed) || r.add(1, refused) {
-		t.Error("want the first of a step, and no other, to be told so")
+	if !r.add(1, allowed) || r.add(1, denied) {
+		t.Error("want true for the first of a step only")
 	}
-	r.add(60, shadowed)
+	r.add(60, shadowDenied)
 	got := r.recent(60)
-	if got[0] != (counts{allowed: 1, refused: 1}) || got[59] != (counts{shadowed: 1}) {
+	if got[0] != (counts{allowed: 1, denied: 1}) || got[59] != (counts{shadowDenied: 1}) {
 		t.Errorf("got %v; want steps 1 to 60", got)
 	}
 	got = r.recent(61)
-	if got[0] != (counts{}) || got[58] != (counts{shadowed: 1}) || got[59] != (counts{}) {
+	if got[0] != (counts{}) || got[58] != (counts{shadowDenied: 1}) || got[59] != (counts{}) {
 		t.Errorf("a step later: got %v; want steps 2 to 61", got)
 	}
-	// The slot of step 1 is given to step 65, and nothing of before is left in it.
+	// Step 65 reuses the slot of step 1, whose counts are gone.
 	r.add(65, allowed)
 	if got := r.recent(65)[59]; got != (counts{allowed: 1}) {
 		t.Errorf("got %v; want one decision of step 65", got)
 	}
-	// Whoever is as late as that counts nowhere.
-	r.add(1, refused)
+	// A decision this late is not counted.
+	r.add(1, denied)
 	if got := r.recent(65)[59]; got != (counts{allowed: 1}) {
 		t.Errorf("after a late one: got %v; want no change", got)
 	}
 	if r.idle(65+59) || !r.idle(65+60) {
-		t.Error("want it idle once nothing is shown any more")
+		t.Error("want it idle once nothing is in the window")
 	}
 }
 
-// No decision is lost when many come at the turn of a step.
+// No decision is lost when many goroutines begin a step.
 func TestRingConcurrent(t *testing.T) {
 	var r ring
 	var all sync.WaitGroup

@@ -11,37 +11,37 @@ import (
 )
 
 const (
-	counters   = 64  // subjects that a sketch follows
-	maxSubject = 512 // bytes that are kept of one
+	sketchSize = 64  // subjects in a sketch
+	maxSubject = 512 // bytes kept of a subject
 )
 
-// sketch finds the subjects that come most often, with a fixed number of
-// counters (Space-Saving). A newcomer takes over the smallest counter and its
-// count, so a count is never too small, and too large by at most what was taken
-// over: no more than one part in so many counters of all that was added.
+// sketch finds the most frequent subjects with a fixed number of counters (Space-Saving).
+// A new subject takes over the smallest counter with its count. So a count is never too
+// small, and too large by at most the count taken over, which is at most one 64th of all
+// that was added.
 type sketch struct {
-	used   int
-	hashes [counters]uint64
-	counts [counters]int64
-	heads  [counters]head
+	used     int
+	hashes   [sketchSize]uint64
+	counts   [sketchSize]int64
+	counters [sketchSize]counter
 }
 
-// head is what a counter stands for.
-type head struct {
+// counter says what a count is of.
+type counter struct {
 	subject string
-	cut     bool       // the subject is longer
-	over    int64      // how much of the count may be of others
-	limit   gcra.Limit // that it was held to last
+	cut     bool       // subject is only the beginning
+	over    int64      // the part of the count that may be of other subjects
+	limit   gcra.Limit // the last one applied
 }
 
-// add counts a subject once. A limit that is not zero is the one it was held to.
+// add counts a subject once. limit is the one applied to it, or zero if unknown.
 func (s *sketch) add(hash uint64, subject string, limit gcra.Limit) {
 	least := 0
 	for i := range s.used {
 		if s.hashes[i] == hash {
 			s.counts[i]++
 			if limit != (gcra.Limit{}) {
-				s.heads[i].limit = limit
+				s.counters[i].limit = limit
 			}
 			return
 		}
@@ -49,34 +49,34 @@ func (s *sketch) add(hash uint64, subject string, limit gcra.Limit) {
 			least = i
 		}
 	}
-	if s.used < counters {
+	if s.used < sketchSize {
 		least = s.used // whose count is 0
 		s.used++
 	}
 	kept := subject[:min(len(subject), maxSubject)]
-	// A clone: the subject may be a part of a whole request.
-	s.heads[least] = head{strings.Clone(kept), len(kept) < len(subject), s.counts[least], limit}
+	// Cloned, as the subject may be part of a large string.
+	s.counters[least] = counter{strings.Clone(kept), len(kept) < len(subject), s.counts[least], limit}
 	s.hashes[least] = hash
 	s.counts[least]++
 }
 
-// floor is how often a subject may have come that has no counter.
+// floor is the most that a subject without a counter may have been added.
 func (s *sketch) floor() int64 {
 	return slices.Min(s.counts[:]) // 0 while a counter is free
 }
 
-// Subjects are counted pane by pane, so that those of long ago are forgotten.
+// Subjects are counted by panes of time, so that old ones are forgotten.
 const (
 	paneSteps = 12 // steps in a pane: 3 minutes
-	panes     = 6  // the one under way, and those of the 15 minutes before it
+	panes     = 6  // the current one, and those of the 15 minutes before it
 )
 
-// seed makes it hopeless to look for two subjects of one hash.
+// seed is random, so that clients cannot choose subjects with equal hashes.
 var seed = maphash.MakeSeed()
 
-// heavy finds the subjects that came most often in the last panes. Its zero
-// value is ready, and takes memory once a subject is added.
-type heavy struct {
+// heavyHitters finds the most frequent subjects of the last panes. Its zero value is
+// ready and takes no memory before the first subject.
+type heavyHitters struct {
 	mu    sync.Mutex
 	panes [panes]pane
 }
@@ -88,7 +88,7 @@ type pane struct {
 
 func paneOf(step int64) int64 { return (step-1)/paneSteps + 1 }
 
-func (h *heavy) add(step int64, subject string, limit gcra.Limit) {
+func (h *heavyHitters) add(step int64, subject string, limit gcra.Limit) {
 	hash := maphash.String(seed, subject)
 	number := paneOf(step)
 	h.mu.Lock()
@@ -96,15 +96,15 @@ func (h *heavy) add(step int64, subject string, limit gcra.Limit) {
 	p := &h.panes[number%panes]
 	if p.number != number {
 		if p.number > number {
-			return // too late by more than is shown
+			return // older than the window
 		}
 		*p = pane{number, new(sketch)}
 	}
 	p.sketch.add(hash, subject, limit)
 }
 
-// forget drops what is no longer shown.
-func (h *heavy) forget(now int64) {
+// forget drops panes that are older than the window.
+func (h *heavyHitters) forget(now int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i := range h.panes {
@@ -114,19 +114,19 @@ func (h *heavy) forget(now int64) {
 	}
 }
 
-// repeated is a subject that came often.
-type repeated struct {
-	head
+// subjectCount is a frequent subject and the bounds of its count.
+type subjectCount struct {
+	counter
 	atLeast, atMost int64
 }
 
-// top returns the n subjects that came most often, the most certain first.
-func (h *heavy) top(now int64, n int) []repeated {
+// top returns the n most frequent subjects, by their lower bounds.
+func (h *heavyHitters) top(now int64, n int) []subjectCount {
 	h.forget(now)
-	found := map[uint64]*repeated{}
+	found := map[uint64]*subjectCount{}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var floors int64 // how often a subject without any counter may have come
+	var floors int64 // the most that a subject without any counter may have been added
 	for i := range h.panes {
 		s := h.panes[i].sketch
 		if s == nil {
@@ -137,26 +137,26 @@ func (h *heavy) top(now int64, n int) []repeated {
 		for i := range s.used {
 			r := found[s.hashes[i]]
 			if r == nil {
-				r = &repeated{head: s.heads[i]}
+				r = &subjectCount{counter: s.counters[i]}
 				found[s.hashes[i]] = r
 			}
-			r.atLeast += s.counts[i] - s.heads[i].over
+			r.atLeast += s.counts[i] - s.counters[i].over
 			r.atMost += s.counts[i] - floor
 		}
 	}
-	list := make([]repeated, 0, len(found))
+	list := make([]subjectCount, 0, len(found))
 	for _, r := range found {
 		r.atMost += floors
 		list = append(list, *r)
 	}
-	slices.SortFunc(list, func(a, b repeated) int {
+	slices.SortFunc(list, func(a, b subjectCount) int {
 		return cmp.Or(-cmp.Compare(a.atLeast, b.atLeast), -cmp.Compare(a.atMost, b.atMost), cmp.Compare(a.subject, b.subject))
 	})
 	return list[:min(n, len(list))]
 }
 
-// limitOf returns the limit that a subject was held to when it last came.
-func (h *heavy) limitOf(subject string) (l gcra.Limit, ok bool) {
+// limitOf returns the limit that was last applied to a subject.
+func (h *heavyHitters) limitOf(subject string) (l gcra.Limit, ok bool) {
 	hash := maphash.String(seed, subject)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -167,7 +167,7 @@ func (h *heavy) limitOf(subject string) (l gcra.Limit, ok bool) {
 			continue
 		}
 		if at := slices.Index(p.sketch.hashes[:p.sketch.used], hash); at >= 0 {
-			l, newest = p.sketch.heads[at].limit, p.number
+			l, newest = p.sketch.counters[at].limit, p.number
 		}
 	}
 	return l, l != (gcra.Limit{})

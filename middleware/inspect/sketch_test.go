@@ -10,9 +10,9 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-// Against exact counts: the truth is within what is told, what is told is no
-// wider than one 64th of all, and whoever has had more than that is found.
-func TestHeavyBounds(t *testing.T) {
+// Compared with exact counts: the true count is within the bounds, the bounds differ by at
+// most one 64th of all, and every subject with more than that is found.
+func TestHeavyHittersBounds(t *testing.T) {
 	for name, next := range map[string]func(*rand.Rand) int{
 		"few":                       func(r *rand.Rand) int { return r.IntN(40) },
 		"many alike":                func(r *rand.Rand) int { return r.IntN(5000) },
@@ -21,7 +21,7 @@ func TestHeavyBounds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(1, 2))
-			var h heavy
+			var h heavyHitters
 			truth := map[string]int64{}
 			const n = 20_000
 			step := int64(1)
@@ -31,18 +31,18 @@ func TestHeavyBounds(t *testing.T) {
 				truth[subject]++
 				h.add(step, subject, gcra.Limit{})
 			}
-			found := map[string]repeated{}
-			for _, r := range h.top(step, panes*counters) {
+			found := map[string]subjectCount{}
+			for _, r := range h.top(step, panes*sketchSize) {
 				found[r.subject] = r
 				if r.atLeast > truth[r.subject] || r.atMost < truth[r.subject] {
 					t.Errorf("%s came %d times; got %d to %d", r.subject, truth[r.subject], r.atLeast, r.atMost)
 				}
-				if r.atMost-r.atLeast > n/counters {
-					t.Errorf("%s: got %d to %d; want a range of at most %d", r.subject, r.atLeast, r.atMost, n/counters)
+				if r.atMost-r.atLeast > n/sketchSize {
+					t.Errorf("%s: got %d to %d; want a range of at most %d", r.subject, r.atLeast, r.atMost, n/sketchSize)
 				}
 			}
 			for subject, count := range truth {
-				if _, ok := found[subject]; count > n/counters && !ok {
+				if _, ok := found[subject]; count > n/sketchSize && !ok {
 					t.Errorf("%s came %d times of %d and is not found", subject, count, n)
 				}
 			}
@@ -50,10 +50,10 @@ func TestHeavyBounds(t *testing.T) {
 	}
 }
 
-// While no more than 64 subjects come the counts are exact, and a flood of
-// others does not hide who was loud.
-func TestHeavyOrder(t *testing.T) {
-	var h heavy
+// Counts of up to 64 subjects are exact, and a flood of other subjects does not hide a
+// frequent one.
+func TestHeavyHittersOrder(t *testing.T) {
+	var h heavyHitters
 	for i := range 10_000 {
 		h.add(1, fmt.Sprint("flood ", i), gcra.Limit{})
 		if i%10 == 0 {
@@ -69,25 +69,25 @@ func TestHeavyOrder(t *testing.T) {
 	}
 }
 
-// Memory is bounded whatever comes, and given back when it is old.
-func TestHeavyForgets(t *testing.T) {
-	var h heavy
+// Memory is bounded, and freed when it is old.
+func TestHeavyHittersForgets(t *testing.T) {
+	var h heavyHitters
 	for i := range 5000 {
 		h.add(1+int64(i%1000), fmt.Sprint(i, strings.Repeat("x", i)), gcra.Limit{})
 	}
 	bytes := 0
 	for _, p := range h.panes {
-		for _, head := range p.sketch.heads {
+		for _, head := range p.sketch.counters {
 			bytes += len(head.subject)
 		}
 	}
-	if most := panes * counters * maxSubject; bytes > most {
+	if most := panes * sketchSize * maxSubject; bytes > most {
 		t.Errorf("subjects take %d bytes; want at most %d", bytes, most)
 	}
 	h.add(100, "late", gcra.Limit{})
 	for _, r := range h.top(1000, 1000) {
 		if r.subject == "late" {
-			t.Error("a subject of long ago is counted as one of now")
+			t.Error("an old subject is counted as a current one")
 		}
 	}
 	h.forget(1000 + panes*paneSteps)
@@ -98,23 +98,23 @@ func TestHeavyForgets(t *testing.T) {
 	}
 }
 
-// A subject is a part of a request, all of which it would keep in memory.
+// A subject may be part of a request, which must not stay in memory.
 func TestSketchKeepsNoRequest(t *testing.T) {
 	request := "GET / HTTP/1.1\r\nWho: ip:192.0.2.7\r\nCookie: secret"
 	subject := request[21:33]
 	var s sketch
 	s.add(1, subject, gcra.Limit{})
-	if got := s.heads[0].subject; got != "ip:192.0.2.7" || unsafe.StringData(got) == unsafe.StringData(subject) {
+	if got := s.counters[0].subject; got != "ip:192.0.2.7" || unsafe.StringData(got) == unsafe.StringData(subject) {
 		t.Errorf("got %q; want a copy of ip:192.0.2.7", got)
 	}
 }
 
-// What the package comment says of the memory: some 40 kB a policy whose
-// subjects are addresses, 230 kB whatever clients do.
+// The package comment's bounds: about 40 kB for a policy whose subjects are addresses,
+// 230 kB whatever clients do.
 func TestSeriesIsBounded(t *testing.T) {
-	fixed := unsafe.Sizeof(series{}) + maxSeen*unsafe.Sizeof(seenLimit{}) + panes*unsafe.Sizeof(sketch{})
+	fixed := unsafe.Sizeof(series{}) + maxRecentLimits*unsafe.Sizeof(recentLimit{}) + panes*unsafe.Sizeof(sketch{})
 	for _, tt := range []struct{ subject, want uintptr }{{24, 40_000}, {maxSubject, 230_000}} {
-		if got := fixed + panes*counters*tt.subject; got > tt.want {
+		if got := fixed + panes*sketchSize*tt.subject; got > tt.want {
 			t.Errorf("subjects of %d bytes: got %d bytes a policy; want at most %d", tt.subject, got, tt.want)
 		}
 	}

@@ -10,49 +10,49 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// standing is where one subject stands.
-type standing struct {
+// subjectState is what is left to a subject, in each policy.
+type subjectState struct {
 	Subject string   `json:"subject"`
 	Buckets []bucket `json:"buckets"`
-	Reset   []string `json:"reset,omitempty"` // policies that were just reset
-	Error   string   `json:"error,omitempty"` // why nothing was reset, or why there are no buckets
+	Reset   []string `json:"reset,omitempty"` // the policies that were reset before the redirect
+	Error   string   `json:"error,omitempty"` // of the reset or the look-up
 }
 
-// bucket is what is left to a subject in one policy.
+// bucket is a subject's bucket in one policy.
 type bucket struct {
-	Policy string `json:"policy"`
-	Known  bool   `json:"known"` // false: its limit is not known, and there is no level
+	Policy   string `json:"policy"`
+	HasLevel bool   `json:"known"` // false if the limit, and so the level, is unknown
 	*level
-	Rows int `json:"-"` // of the policy, at its first bucket
+	Rows int `json:"-"` // number of the policy's buckets, set in the first
 }
 
 // level is how full a bucket is.
 type level struct {
 	Limit     string  `json:"limit"`
-	IfLimit   bool    `json:"if_limit"` // the limit is one of several, or holds for others
+	IfLimit   bool    `json:"if_limit"` // another limit may apply to the subject
 	Left      int64   `json:"left"`     // units
 	Burst     int64   `json:"burst"`    // units in a full bucket
 	FullAfter seconds `json:"full_after_seconds"`
 }
 
-// Used reports whether something is missing in the bucket.
+// Used reports whether the bucket is not full.
 func (l *level) Used() bool { return l.FullAfter > 0 }
 
-// Percent is how full the bucket is.
+// Percent is the level in percent.
 func (l *level) Percent() int64 { return 100 * l.Left / max(l.Burst, 1) }
 
-// known returns the limits that a subject may be held to by a policy, and
-// whether it is: of a policy with LimitFor those that it gave lately or, if
-// there were none, the one that holds where it gives none.
-func (i *Inspector) known(p *middleware.Policy, subject string) (limits []gcra.Limit, sure bool) {
+// limitsFor returns the limits that a policy may apply to a subject, and whether one is
+// certain. For a policy with LimitFor they are those it returned lately, or else the
+// policy's Limit.
+func (i *Inspector) limitsFor(p *middleware.Policy, subject string) (limits []gcra.Limit, sure bool) {
 	if p.LimitFor == nil {
 		return []gcra.Limit{p.Limit}, true
 	}
-	if s := (*i.record.policies.Load())[p.Name]; s != nil {
-		if l, ok := s.refused.limitOf(subject); ok {
+	if s := i.record.policies.Load()[p.Name]; s != nil {
+		if l, ok := s.denied.limitOf(subject); ok {
 			return []gcra.Limit{l}, true
 		}
-		limits = s.limits.limits()
+		limits = s.recentLimits.limits()
 	}
 	if len(limits) == 0 && p.Limit != (gcra.Limit{}) {
 		return []gcra.Limit{p.Limit}, false
@@ -60,22 +60,22 @@ func (i *Inspector) known(p *middleware.Policy, subject string) (limits []gcra.L
 	return limits, len(limits) == 1
 }
 
-// atOnce is the most charges that redisstore.Store takes at once.
-const atOnce = 256
+// maxCharges is the most charges that redisstore.Store takes in one call.
+const maxCharges = 256
 
-// look asks the store, which is not changed by it, where the subject stands.
-func (i *Inspector) look(ctx context.Context, subject string) *standing {
-	at := &standing{Subject: subject, Buckets: []bucket{}}
+// lookUp reads the subject's buckets, without charging them.
+func (i *Inspector) lookUp(ctx context.Context, subject string) *subjectState {
+	state := &subjectState{Subject: subject, Buckets: []bucket{}}
 	var charges []gcra.Charge
 	for _, p := range i.current() {
-		limits, sure := i.known(&p, subject)
+		limits, sure := i.limitsFor(&p, subject)
 		if len(limits) == 0 {
-			at.Buckets = append(at.Buckets, bucket{Policy: p.Name, Rows: 1})
+			state.Buckets = append(state.Buckets, bucket{Policy: p.Name, Rows: 1})
 		}
 		rows := len(limits)
 		for _, l := range limits {
-			at.Buckets = append(at.Buckets, bucket{
-				Policy: p.Name, Known: true, Rows: rows,
+			state.Buckets = append(state.Buckets, bucket{
+				Policy: p.Name, HasLevel: true, Rows: rows,
 				level: &level{Limit: l.String(), IfLimit: !sure, Burst: l.Capacity()},
 			})
 			rows = 0
@@ -83,28 +83,28 @@ func (i *Inspector) look(ctx context.Context, subject string) *standing {
 		}
 	}
 	if len(charges) == 0 {
-		return at
+		return state
 	}
-	for some := range slices.Chunk(charges, atOnce) {
+	for some := range slices.Chunk(charges, maxCharges) {
 		if _, err := i.store.Take(ctx, some); err != nil {
-			at.Buckets, at.Error = []bucket{}, "The store could not tell: "+err.Error()
-			return at
+			state.Buckets, state.Error = []bucket{}, "The store did not answer: "+err.Error()
+			return state
 		}
 	}
 	next := 0
-	for k := range at.Buckets {
-		if b := at.Buckets[k]; b.Known {
+	for k := range state.Buckets {
+		if b := state.Buckets[k]; b.HasLevel {
 			b.Left, b.FullAfter = charges[next].Result.Remaining, seconds(charges[next].Result.ResetAfter)
 			next++
 		}
 	}
-	return at
+	return state
 }
 
-// refill makes the subject's buckets full in the policies named, and tells
-// whether all were full before, as they are for somebody whom nobody knows.
-// After a mistake nothing was refilled.
-func (i *Inspector) refill(ctx context.Context, subject string, names []string) (wasFull bool, err error) {
+// resetBuckets fills the subject's buckets in the policies named, and reports whether
+// all were full before, as they are for an unknown subject. If the error is a
+// requestError, no bucket has changed.
+func (i *Inspector) resetBuckets(ctx context.Context, subject string, names []string) (wasFull bool, err error) {
 	policies := i.current()
 	inForce := make([]string, len(policies))
 	type reset struct {
@@ -118,19 +118,19 @@ func (i *Inspector) refill(ctx context.Context, subject string, names []string) 
 		if !slices.Contains(names, p.Name) {
 			continue
 		}
-		limits, _ := i.known(p, subject)
+		limits, _ := i.limitsFor(p, subject)
 		if len(limits) == 0 {
-			return false, mistake(fmt.Sprintf("policy %s has a limit for each request, and lately there was none to learn one from", p.Name))
+			return false, requestError(fmt.Sprintf("the limit of policy %s depends on the request, and there was none lately", p.Name))
 		}
 		resets = append(resets, reset{p.Name, limits[0]})
 	}
 	for _, name := range names {
 		if !slices.Contains(inForce, name) {
-			return false, mistake(fmt.Sprintf("policy is %.80q; want one or more of %s", name, strings.Join(inForce, ", ")))
+			return false, requestError(fmt.Sprintf("policy is %.80q; want one or more of %s", name, strings.Join(inForce, ", ")))
 		}
 	}
 	if len(resets) == 0 {
-		return false, mistake("the field policy is missing; want one or more of " + strings.Join(inForce, ", "))
+		return false, requestError("the field policy is missing; want one or more of " + strings.Join(inForce, ", "))
 	}
 	wasFull = true
 	for _, r := range resets {
@@ -143,7 +143,7 @@ func (i *Inspector) refill(ctx context.Context, subject string, names []string) 
 	return wasFull, nil
 }
 
-// mistake is an error of whoever asks.
-type mistake string
+// requestError is an error of the client.
+type requestError string
 
-func (m mistake) Error() string { return string(m) }
+func (m requestError) Error() string { return string(m) }

@@ -18,7 +18,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-func TestLook(t *testing.T) {
+func TestLookUp(t *testing.T) {
 	s := newScene(t,
 		middleware.Policy{Name: "a", Key: who, Limit: five},
 		middleware.Policy{Name: "b", Key: who, Limit: gcra.PerHour(1000).WithBurst(10)})
@@ -42,21 +42,21 @@ func TestLook(t *testing.T) {
 		}
 	}
 	if got := s.left("ip:192.0.2.8"); got != "a 5/5, b 10/10" {
-		t.Errorf("somebody else: got %q; want all", got)
+		t.Errorf("another subject: got %q; want all", got)
 	}
-	// Nobody in particular has a bucket, too.
+	// Anonymous requests have a bucket too.
 	s.ask(1, "", "/")
 	if got := s.left(""); got != "a 4/5, b 9/10" {
 		t.Errorf("anonymous: got %q; want a 4/5, b 9/10", got)
 	}
-	if page := s.html("?subject="); !strings.Contains(page, "Nobody in particular") {
+	if page := s.html("?subject="); !strings.Contains(page, "Anonymous requests") {
 		t.Error("the page does not say that it is about anonymous requests")
 	}
 }
 
-// A limit that is given by request is known from the requests: that of the
-// subject if it was refused, otherwise one of those that were seen.
-func TestLookWithLimitFor(t *testing.T) {
+// The limits of LimitFor are known from requests: the subject's own if it was denied,
+// otherwise those seen lately.
+func TestLookUpWithLimitFor(t *testing.T) {
 	plan := func(r *http.Request) gcra.Limit {
 		if strings.HasPrefix(r.Header.Get("Who"), "paid") {
 			return gcra.PerMinute(50)
@@ -67,11 +67,11 @@ func TestLookWithLimitFor(t *testing.T) {
 	if b := s.json("?subject=paid").Subject.Buckets[0]; b.Limit != "" || b.Policy != "plan" {
 		t.Errorf("before any request: got %+v; want no limit", b)
 	}
-	if page := s.html("?subject=paid"); !strings.Contains(page, "Not known") {
-		t.Error("the page does not say that the limit is not known")
+	if page := s.html("?subject=paid"); !strings.Contains(page, "Unknown: the limit depends") {
+		t.Error("the page does not say that the limit is unknown")
 	}
 	w := s.send(post("subject=paid&policy=plan"))
-	if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "Nothing was reset: policy plan has a limit for each request") {
+	if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "Nothing was reset: the limit of policy plan depends on the request") {
 		t.Errorf("reset without a limit: got %d; want 400 and why", w.Code)
 	}
 
@@ -85,12 +85,12 @@ func TestLookWithLimitFor(t *testing.T) {
 		t.Errorf("two limits seen: got %+v; want a bucket for each, with 48 of 50", got)
 	}
 	page := s.html("?subject=paid")
-	if !strings.Contains(page, "if held to 5/minute") || strings.Count(page, `name="policy" value="plan"`) != 1 {
+	if !strings.Contains(page, "if the limit is 5/minute") || strings.Count(page, `name="policy" value="plan"`) != 1 {
 		t.Error("two limits seen: the page does not offer one policy with two limits")
 	}
 	s.ask(50, "paid", "/")
 	if got := s.left("paid"); got != "plan 0/50" {
-		t.Errorf("refused: got %q; want plan 0/50, its own limit", got)
+		t.Errorf("denied: got %q; want plan 0/50, its own limit", got)
 	}
 	// A reset works by any of the limits.
 	s.ask(40, "paid2", "/")
@@ -106,8 +106,8 @@ func TestLookWithLimitFor(t *testing.T) {
 	}
 }
 
-// A policy that could not be decided hides nothing of the others.
-func TestLookBesideAFailingPolicy(t *testing.T) {
+// A degraded policy does not hide the others.
+func TestLookUpWithDegradedPolicy(t *testing.T) {
 	s := newScene(t,
 		middleware.Policy{Name: "bad", Key: func(*http.Request) (string, error) { return "", errors.New("no key today") }, Limit: five},
 		middleware.Policy{Name: "plan", Key: who, LimitFor: func(*http.Request) gcra.Limit { return five }})
@@ -117,7 +117,7 @@ func TestLookBesideAFailingPolicy(t *testing.T) {
 	}
 }
 
-// What is not known is not there, in JSON: a bucket of 0 units would look empty.
+// JSON leaves out unknown fields: a bucket of 0 units would look empty.
 func TestUnknownJSON(t *testing.T) {
 	clock := newClock()
 	store := &failing{Store: &gcra.Memory{Now: clock.now}}
@@ -135,30 +135,30 @@ func TestUnknownJSON(t *testing.T) {
 		return short.String()
 	}
 	if got, want := subject(), `{"subject":"x","buckets":[{"policy":"plan","known":false}]}`; got != want {
-		t.Errorf("a limit that nobody knows: got %s; want %s", got, want)
+		t.Errorf("an unknown limit: got %s; want %s", got, want)
 	}
 	s.ask(1, "y", "/")
 	if got, want := subject(), `{"subject":"x","buckets":[{"policy":"plan","known":true,"limit":"5/minute","if_limit":false,"left":5,"burst":5,"full_after_seconds":0}]}`; got != want {
 		t.Errorf("a limit that was seen: got %s; want %s", got, want)
 	}
-	store.err = errors.New("away")
-	if got, want := subject(), `{"subject":"x","buckets":[],"error":"The store could not tell: away"}`; got != want {
+	store.err = errors.New("down")
+	if got, want := subject(), `{"subject":"x","buckets":[],"error":"The store did not answer: down"}`; got != want {
 		t.Errorf("without the store: got %s; want %s", got, want)
 	}
 }
 
-// The limit that a policy has beside LimitFor, as one of a file with plans has,
-// is shown until requests tell more.
-func TestLookWithoutRequests(t *testing.T) {
+// A policy's Limit beside LimitFor, as a file with plans has it, is shown until requests
+// show others.
+func TestLookUpWithoutRequests(t *testing.T) {
 	s := newScene(t, middleware.Policy{Name: "plan", Key: who, Limit: five, LimitFor: func(*http.Request) gcra.Limit { return gcra.PerMinute(50) }})
 	if b := s.json("?subject=x").Subject.Buckets[0]; b.Limit != "5/minute" || !b.IfLimit || b.Left != 5 {
-		t.Errorf("before any request: got %+v; want 5 of 5, if held to 5/minute", b)
+		t.Errorf("before any request: got %+v; want 5 of 5, if the limit is 5/minute", b)
 	}
-	if page := s.html("?subject=x"); !strings.Contains(page, "if held to 5/minute") {
+	if page := s.html("?subject=x"); !strings.Contains(page, "if the limit is 5/minute") {
 		t.Error("the page does not say that this is a guess")
 	}
-	// Another server may have had requests: by its own limit or by this one, all
-	// of it goes.
+	// Other servers may have had requests, with this limit or another: a reset fills
+	// the bucket in any case.
 	charges := []gcra.Charge{{Subject: "x", Policy: "plan", Limit: gcra.PerMinute(50), Cost: 50}}
 	if _, err := s.store.Take(t.Context(), charges); err != nil {
 		t.Fatal(err)
@@ -172,7 +172,7 @@ func TestLookWithoutRequests(t *testing.T) {
 	}
 }
 
-// However many limits there are, few are kept.
+// The number of limits kept is bounded.
 func TestManyLimits(t *testing.T) {
 	n := int64(0)
 	s := newScene(t, middleware.Policy{Name: "only", Key: who, LimitFor: func(*http.Request) gcra.Limit { n++; return gcra.PerMinute(n) }})
@@ -200,7 +200,7 @@ func TestReset(t *testing.T) {
 		t.Errorf("got %q; want a and b & c full", got)
 	}
 	if got := s.left("y"); got != "a 0/5, b & c 0/5, slow 0/5" {
-		t.Errorf("somebody else: got %q; want nothing changed", got)
+		t.Errorf("another subject: got %q; want nothing changed", got)
 	}
 	page := s.html(w.Header().Get("Location"))
 	if !strings.Contains(page, "Reset: <b>a</b>, <b>b &amp; c</b>.") {
@@ -211,7 +211,7 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// A queue that MaxDelay has let in goes, too.
+// A reset also clears delayed requests (MaxDelay).
 func TestResetQueue(t *testing.T) {
 	s := newScene(t, middleware.Policy{Name: "slow", Key: who, Limit: five, MaxDelay: time.Minute})
 	s.ask(10, "x", "/")
@@ -252,13 +252,13 @@ func TestResetJSON(t *testing.T) {
 	}
 }
 
-// A program that stays where it is reads in a line what was done.
+// A program that does not follow the redirect reads the result in a line.
 func TestResetText(t *testing.T) {
 	s := newScene(t, middleware.Policy{Name: "a", Key: who, Limit: five}, middleware.Policy{Name: "b", Key: who, Limit: five})
 	for _, user := range []string{"ip:192.0.2.7", "sub:\x1b[31m", ""} {
 		s.ask(5, user, "/")
 	}
-	const full = ", which had nothing to fill: is that who the policy's key says, with its prefix, such as ip:192.0.2.7?"
+	const full = ", but its buckets were full already: is that the subject as the policy's key returns it, with its prefix, such as ip:192.0.2.7?"
 	for _, test := range []struct{ form, want string }{
 		{"subject=ip:192.0.2.7&policy=a&policy=b", "reset a, b for ip:192.0.2.7\n"},
 		{"subject=ip:192.0.2.7&policy=a", "reset a for ip:192.0.2.7" + full + "\n"},
@@ -273,7 +273,7 @@ func TestResetText(t *testing.T) {
 	}
 }
 
-// A mistake is told to browsers on the page, and to programs in a line.
+// Browsers get a mistake on the page, programs in a line.
 func TestResetMistakesFormat(t *testing.T) {
 	s := newScene(t, middleware.Policy{Name: "a", Key: who, Limit: five})
 	const line, page, program = "text/plain; charset=utf-8", "text/html; charset=utf-8", "application/json"
@@ -327,7 +327,7 @@ func TestResetMistakes(t *testing.T) {
 	}
 }
 
-// A page of another site cannot make an administrator's browser reset anybody.
+// Another site's page cannot make an administrator's browser reset a subject.
 func TestCrossSite(t *testing.T) {
 	s := newScene(t, middleware.Policy{Name: "a", Key: who, Limit: five})
 	for _, from := range []struct {
@@ -362,14 +362,14 @@ func TestCrossSite(t *testing.T) {
 	}
 }
 
-// The page is there when the store is not, and says what it could not tell.
-func TestStoreAway(t *testing.T) {
+// The page is served while the store fails, and shows the error.
+func TestStoreFails(t *testing.T) {
 	clock := newClock()
 	store := &failing{Store: &gcra.Memory{Now: clock.now}}
 	s := newSceneOn(t, clock, store, middleware.Policy{Name: "a", Key: who, Limit: five})
 	store.err = errors.New("dial tcp: <refused>")
 	w := s.send(httptest.NewRequest("GET", "/?subject=x", nil))
-	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "The store could not tell: dial tcp: &lt;refused&gt;") {
+	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "The store did not answer: dial tcp: &lt;refused&gt;") {
 		t.Errorf("look: got %d; want 503 and the cause on the page", w.Code)
 	}
 	if w = s.send(post("subject=x&policy=a")); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "did not confirm the reset: dial tcp") {
@@ -380,8 +380,7 @@ func TestStoreAway(t *testing.T) {
 	}
 }
 
-// Whatever a client calls itself is text on the page, and the links lead to it,
-// byte for byte.
+// Any subject is shown as text, and links lead to it byte for byte.
 func TestHostileSubjects(t *testing.T) {
 	for _, subject := range []string{
 		hostile, `"><img src=x onerror=alert(1)>`, `' onmouseover='alert(1)`, "</style><script>", "javascript:alert(1)", "{{.}}",
@@ -407,7 +406,7 @@ func TestHostileSubjects(t *testing.T) {
 		if page := s.html(link[0]); !strings.Contains(page, "0 of 5") {
 			t.Errorf("%q: its link does not show its bucket", subject)
 		}
-		// As a browser sends the form: the subject in the URL, the rest in the body.
+		// A browser sends the subject in the URL and the rest in the body.
 		r := post("policy=a")
 		r.URL.RawQuery = form[0][1:]
 		back := s.send(r).Header().Get("Location")
@@ -417,8 +416,7 @@ func TestHostileSubjects(t *testing.T) {
 	}
 }
 
-// references are the links and forms of a page that are about a subject, in
-// order.
+// references returns the links and forms of a page about a subject, in order.
 func references(page, subject string) (all []string) {
 	for _, f := range reference.FindAllStringSubmatch(page, -1) {
 		query, err := url.ParseQuery(strings.TrimPrefix(html.UnescapeString(f[1]), "?"))
@@ -429,8 +427,7 @@ func references(page, subject string) (all []string) {
 	return all
 }
 
-// A subject of any length is shown in part, kept in part, and can be looked up
-// in full.
+// Long subjects are shortened on the page and in memory, and can be looked up in full.
 func TestLongSubjects(t *testing.T) {
 	s := newScene(t, middleware.Policy{Name: "a", Key: who, Limit: five})
 	long, longer := "sub:"+strings.Repeat("long", 100)+"!", "sub:"+strings.Repeat("longer", 1000)+"!"
@@ -443,7 +440,7 @@ func TestLongSubjects(t *testing.T) {
 	if len(references(page, long)) != 1 || len(references(page, longer[:512])) != 0 {
 		t.Error("want a link to the one that is kept whole, and none to the other")
 	}
-	most := s.json("").Policies[0].MostRefused
+	most := s.json("").Policies[0].MostDenied
 	if len(most) != 2 || most[0].Subject != longer[:512] || most[1].Subject != long {
 		t.Errorf("got %d subjects; want both, the longer one cut to 512 bytes", len(most))
 	}

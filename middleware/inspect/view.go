@@ -13,31 +13,31 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// view is what is shown, as a page or as JSON.
+// view is the data of the page, and of its JSON.
 type view struct {
-	Window    seconds   `json:"window_seconds"`
-	Step      seconds   `json:"step_seconds"`
-	Watched   seconds   `json:"watched_seconds"` // since the Inspector was made
-	Decisions decisions `json:"decisions"`
-	Policies  []policy  `json:"policies"`
-	Store     store     `json:"store"`
-	Subject   *standing `json:"subject,omitempty"`
+	Window    seconds       `json:"window_seconds"`
+	Step      seconds       `json:"step_seconds"`
+	Watched   seconds       `json:"watched_seconds"` // since the Inspector was created
+	Decisions decisions     `json:"decisions"`
+	Policies  []policy      `json:"policies"`
+	Store     store         `json:"store"`
+	Subject   *subjectState `json:"subject,omitempty"`
 }
 
-// decisions are those of the window.
+// decisions are counts of the window.
 type decisions struct {
 	Total    int64  `json:"total"`
-	Refused  int64  `json:"refused"`
-	Degraded int64  `json:"degraded"`                  // a policy could not be decided as asked
-	Reason   string `json:"degraded_reason,omitempty"` // why, the last time
+	Denied   int64  `json:"denied"`
+	Degraded int64  `json:"degraded"`                  // with an Err
+	Reason   string `json:"degraded_reason,omitempty"` // the last Err
 }
 
-// policy is a policy and what it has decided in the window.
+// policy is a policy and its decisions in the window.
 type policy struct {
 	Name      string   `json:"name"`
-	InForce   bool     `json:"in_force"` // false for one that a reload has taken away
+	InForce   bool     `json:"in_force"` // false if a reload has removed it
 	Limit     string   `json:"limit,omitempty"`
-	LimitFor  bool     `json:"limit_for"` // by request: Limits are those that were seen
+	LimitFor  bool     `json:"limit_for"` // Limits are those that it returned lately
 	Limits    []string `json:"limits,omitempty"`
 	Routes    []string `json:"routes"` // empty for every request
 	CostFor   bool     `json:"cost_for"`
@@ -46,39 +46,39 @@ type policy struct {
 	MaxDelay  seconds  `json:"max_delay_seconds"`
 	OnFailure string   `json:"on_failure,omitempty"`
 
-	Allowed  int64 `json:"allowed"`
-	Refused  int64 `json:"refused"`
-	Shadowed int64 `json:"shadow_refused"`
-	Chart    chart `json:"chart"`
+	Allowed      int64 `json:"allowed"`
+	Denied       int64 `json:"denied"`
+	ShadowDenied int64 `json:"shadow_denied"`
+	Chart        chart `json:"chart"`
 
-	MostRefused []offender `json:"most_refused"`
+	MostDenied []deniedSubject `json:"most_denied"`
 }
 
-// offender is a subject that was refused often, counted as package doc says.
-type offender struct {
+// deniedSubject is a subject and the bounds of its denials.
+type deniedSubject struct {
 	Subject string `json:"subject"`
-	Cut     bool   `json:"cut,omitempty"` // it is longer than is kept
+	Cut     bool   `json:"cut,omitempty"` // Subject is only the beginning
 	AtLeast int64  `json:"at_least"`
 	AtMost  int64  `json:"at_most"`
 }
 
-// store is how the store is.
+// store describes the store.
 type store struct {
-	Kind    string   `json:"kind"`
-	Recent  *trips   `json:"recent,omitempty"` // in the window; nil without Stats
-	Total   *trips   `json:"total,omitempty"`  // since the store's first use
-	Servers []server `json:"servers,omitempty"`
+	Kind    string      `json:"kind"`
+	Recent  *storeStats `json:"recent,omitempty"` // in the window; nil if the store has no Stats
+	Total   *storeStats `json:"total,omitempty"`  // since the store's first use
+	Servers []server    `json:"servers,omitempty"`
 }
 
-// OneServer reports whether no other server sees what the store holds.
+// OneServer reports whether the store's state is in this process only.
 func (s store) OneServer() bool { return s.Kind == "Memory" || s.Kind == "*slidinglog.Memory" }
 
-type trips struct {
-	Trips    int64   `json:"trips"`
-	MeanTime seconds `json:"mean_trip_seconds"`
-	MeanSize float64 `json:"mean_batch"`
-	Mirrored int64   `json:"refused_without_trip"`
-	Failures int64   `json:"failures"`
+type storeStats struct {
+	Batches       int64   `json:"batches"`
+	MeanBatchTime seconds `json:"mean_batch_seconds"`
+	MeanBatchSize float64 `json:"mean_batch_size"`
+	CachedDenials int64   `json:"cached_denials"`
+	FailedBatches int64   `json:"failed_batches"`
 }
 
 type server struct {
@@ -86,68 +86,68 @@ type server struct {
 	Breaker redisstore.BreakerState `json:"breaker"` // as text
 }
 
-// Time and Size are for the page: without trips there is no mean.
-func (t *trips) Time() string {
-	if t.Trips == 0 {
+// Time and Size are for the page: without batches there is no mean.
+func (t *storeStats) Time() string {
+	if t.Batches == 0 {
 		return "–"
 	}
-	return human(t.MeanTime)
+	return human(t.MeanBatchTime)
 }
 
-func (t *trips) Size() string {
-	if t.Trips == 0 {
+func (t *storeStats) Size() string {
+	if t.Batches == 0 {
 		return "–"
 	}
-	return strconv.FormatFloat(t.MeanSize, 'f', 1, 64)
+	return strconv.FormatFloat(t.MeanBatchSize, 'f', 1, 64)
 }
 
 // Meaning explains the state of a breaker.
 func (s server) Meaning() string {
 	return map[redisstore.BreakerState]string{
 		redisstore.BreakerClosed:   ": in use",
-		redisstore.BreakerOpen:     ": left alone for a while, as it has failed",
+		redisstore.BreakerOpen:     ": not called for a while, after failures",
 		redisstore.BreakerHalfOpen: ": tried again",
 	}[s.Breaker]
 }
 
-// seconds is a time that JSON has as a number of seconds.
+// seconds is a duration that JSON has as a number of seconds.
 type seconds time.Duration
 
 func (s seconds) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(s).Seconds()) }
 
-const mostRefused = 8 // subjects of a policy that are shown
+const maxMostDenied = 8 // subjects shown for a policy
 
-// see takes all of it in, but for the subject.
-func (i *Inspector) see() *view {
+// view returns everything but the subject.
+func (i *Inspector) view() *view {
 	c := &i.record
 	now := c.step()
-	c.turn(now)
+	c.beginStep(now)
 	v := &view{
 		Window:   seconds(window),
 		Step:     seconds(step),
 		Watched:  seconds(c.now().Sub(c.start)),
 		Policies: []policy{},
-		Store:    i.seeStore(now),
+		Store:    i.storeView(now),
 	}
 	for _, n := range c.decisions.recent(now) {
-		v.Decisions.Total += n[allowed] + n[refused]
-		v.Decisions.Refused += n[refused]
+		v.Decisions.Total += n[allowed] + n[denied]
+		v.Decisions.Denied += n[denied]
 	}
 	for _, n := range c.degraded.recent(now) {
-		v.Decisions.Degraded += n[allowed] + n[refused]
+		v.Decisions.Degraded += n[allowed] + n[denied]
 	}
 	if v.Decisions.Degraded > 0 {
 		v.Decisions.Reason = c.reason()
 	}
-	left := maps.Clone(*c.policies.Load())
+	rest := maps.Clone(c.policies.Load())
 	for _, p := range i.current() {
-		v.Policies = append(v.Policies, describe(&p, left[p.Name], now))
-		delete(left, p.Name)
+		v.Policies = append(v.Policies, describe(&p, rest[p.Name], now))
+		delete(rest, p.Name)
 	}
-	for _, name := range slices.Sorted(maps.Keys(left)) {
-		gone := policy{Name: name, Routes: []string{}}
-		gone.count(left[name], now)
-		v.Policies = append(v.Policies, gone)
+	for _, name := range slices.Sorted(maps.Keys(rest)) {
+		removed := policy{Name: name, Routes: []string{}}
+		removed.count(rest[name], now)
+		v.Policies = append(v.Policies, removed)
 	}
 	return v
 }
@@ -161,7 +161,7 @@ func describe(p *middleware.Policy, s *series, now int64) policy {
 	if p.LimitFor == nil {
 		d.Limit = p.Limit.String()
 	} else if s != nil {
-		for _, l := range s.limits.limits() {
+		for _, l := range s.recentLimits.limits() {
 			d.Limits = append(d.Limits, l.String())
 		}
 	}
@@ -173,30 +173,30 @@ var failureModes = map[middleware.FailureMode]string{
 	middleware.FailLocal: "local", middleware.FailOpen: "open", middleware.FailClosed: "closed",
 }
 
-// count adds what the policy has decided, nothing if it has no series.
+// count adds the policy's decisions. s may be nil.
 func (p *policy) count(s *series, now int64) {
-	p.MostRefused = []offender{}
+	p.MostDenied = []deniedSubject{}
 	if s == nil {
 		return
 	}
 	for i, n := range s.recent(now) {
 		p.Allowed += n[allowed]
-		p.Refused += n[refused]
-		p.Shadowed += n[shadowed]
-		p.Chart.Allowed[i], p.Chart.Refused[i], p.Chart.Shadowed[i] = n[allowed], n[refused], n[shadowed]
+		p.Denied += n[denied]
+		p.ShadowDenied += n[shadowDenied]
+		p.Chart.Allowed[i], p.Chart.Denied[i], p.Chart.ShadowDenied[i] = n[allowed], n[denied], n[shadowDenied]
 	}
-	for _, r := range s.refused.top(now, mostRefused) {
-		p.MostRefused = append(p.MostRefused, offender{r.subject, r.cut, r.atLeast, r.atMost})
+	for _, r := range s.denied.top(now, maxMostDenied) {
+		p.MostDenied = append(p.MostDenied, deniedSubject{r.subject, r.cut, r.atLeast, r.atMost})
 	}
 }
 
-func (i *Inspector) seeStore(now int64) store {
+func (i *Inspector) storeView(now int64) store {
 	s := store{Kind: kind(i.store)}
 	if i.record.stats == nil {
 		return s
 	}
 	total := i.record.stats()
-	s.Recent, s.Total = tripsOf(i.record.recentStats(now, total)), tripsOf(total)
+	s.Recent, s.Total = storeStatsOf(i.record.recentStats(now, total)), storeStatsOf(total)
 	for _, one := range total.Servers {
 		s.Servers = append(s.Servers, server(one))
 	}
@@ -214,11 +214,11 @@ func kind(s gcra.Store) string {
 	}
 }
 
-func tripsOf(s redisstore.Stats) *trips {
-	t := &trips{Trips: s.Batches, Mirrored: s.CachedDenials, Failures: s.FailedBatches}
+func storeStatsOf(s redisstore.Stats) *storeStats {
+	t := &storeStats{Batches: s.Batches, CachedDenials: s.CachedDenials, FailedBatches: s.FailedBatches}
 	if s.Batches > 0 {
-		t.MeanTime = seconds(s.BatchTime / time.Duration(s.Batches))
-		t.MeanSize = float64(s.Operations) / float64(s.Batches)
+		t.MeanBatchTime = seconds(s.BatchTime / time.Duration(s.Batches))
+		t.MeanBatchSize = float64(s.Operations) / float64(s.Batches)
 	}
 	return t
 }

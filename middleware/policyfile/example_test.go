@@ -44,7 +44,7 @@ policies:
 	// login 5/minute remaining 4
 }
 
-// Every mistake is told at once.
+// All mistakes are reported at once.
 func ExampleParse_mistakes() {
 	_, err := policyfile.Parse("policies.yaml", []byte(`
 policies:
@@ -63,8 +63,8 @@ policies:
 
 // A server whose limits are reloaded when the file changes, and on SIGHUP.
 func ExampleWatcher() {
-	words := policyfile.Funcs{Keys: map[string]keyfunc.Func{"client": keyfunc.RemoteAddr}}
-	policies, err := policyfile.Load("policies.yaml", words)
+	funcs := policyfile.Funcs{Keys: map[string]keyfunc.Func{"client": keyfunc.RemoteAddr}}
+	policies, err := policyfile.Load("policies.yaml", funcs)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -73,13 +73,13 @@ func ExampleWatcher() {
 		log.Fatal(err)
 	}
 
-	w := &policyfile.Watcher{Path: "policies.yaml", Funcs: words, Limiter: limiter}
+	w := &policyfile.Watcher{Path: "policies.yaml", Funcs: funcs, Limiter: limiter}
 	go w.Run(context.Background())
 	hangUps := make(chan os.Signal, 1)
 	signal.Notify(hangUps, syscall.SIGHUP)
 	go func() {
 		for range hangUps {
-			_ = w.Reload() // the log has it
+			_ = w.Reload() // logs its error
 		}
 	}()
 

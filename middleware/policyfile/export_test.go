@@ -2,11 +2,11 @@ package policyfile
 
 import "time"
 
-// Open opens a file without a look at what it is before.
-var Open = open
+// OpenRegular opens a file without the check before.
+var OpenRegular = openRegular
 
-// SetDoubt sets how long a mistake must last to be told.
-func (w *Watcher) SetDoubt(d time.Duration) { w.doubt = d }
+// SetRetryDelay sets how long an error must last to be reported.
+func (w *Watcher) SetRetryDelay(d time.Duration) { w.retryDelay = d }
 
-// SetPoll sets how often the file is read unasked.
-func (w *Watcher) SetPoll(d time.Duration) { w.pollEvery = d }
+// SetPollInterval sets how often the file is read without an event.
+func (w *Watcher) SetPollInterval(d time.Duration) { w.pollInterval = d }

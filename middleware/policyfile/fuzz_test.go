@@ -19,10 +19,10 @@ import (
 
 var placed = regexp.MustCompile(`^p\.yaml:(\d+):(\d+): \S`)
 
-// Whatever the bytes are, the answer is policies that a limiter takes, as many
-// as a decoder finds, or mistakes that stand somewhere in the file.
+// For any bytes Parse returns policies that a limiter takes, as many as a YAML decoder
+// finds, or errors with positions in the file.
 func FuzzParse(f *testing.F) {
-	if example, err := os.ReadFile("../../examples/quickstart/policies.yaml"); err == nil {
+	if example, err := os.ReadFile("../../examples/policies/policies.yaml"); err == nil {
 		f.Add(example)
 	}
 	for _, seed := range []string{
@@ -33,16 +33,16 @@ func FuzzParse(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		policies, err := policyfile.Parse("p.yaml", data, words)
+		policies, err := policyfile.Parse("p.yaml", data, funcs)
 		if err != nil {
 			if policies != nil {
 				t.Errorf("got %d policies with an error; want none", len(policies))
 			}
 			lines := strings.Split(strings.TrimPrefix(string(data), "\ufeff"), "\n")
-			for _, mistake := range mistakesOf(err) {
+			for _, mistake := range joinedErrors(err) {
 				found := placed.FindStringSubmatch(mistake)
 				if found == nil {
-					if !strings.Contains(mistake, "mistakes more") {
+					if !strings.Contains(mistake, "more mistakes") {
 						t.Errorf("got %q; want a line and a column", mistake)
 					}
 					continue
@@ -60,7 +60,7 @@ func FuzzParse(f *testing.F) {
 		}
 		l, err := middleware.New(middleware.Config{Store: gcra.NewMemory()}, policies...)
 		if err != nil {
-			t.Fatalf("the policies are no good: %v", err)
+			t.Fatalf("the limiter rejects the policies: %v", err)
 		}
 		if d := l.Decide(httptest.NewRequest("POST", "/login", nil)); d.Err != nil {
 			t.Errorf("a decision: got %v", d.Err)

@@ -7,36 +7,36 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// positionOf is where the node begins.
-func positionOf(n ast.Node) place {
+// nodePosition returns where the node begins.
+func nodePosition(n ast.Node) position {
 	if m, ok := n.(*ast.MappingNode); ok && !m.IsFlowStyle && len(m.Values) > 0 {
-		return positionOf(m.Values[0].Key)
+		return nodePosition(m.Values[0].Key)
 	}
-	return placeOf(n.GetToken())
+	return tokenPosition(n.GetToken())
 }
 
-// plain is the node, or false and a mistake if it is not written out. So a limit
-// is found where it applies, and nothing small stands for something large.
-func (r *reader) plain(n ast.Node) (plain ast.Node, ok bool) {
+// literal returns the node. Anchors, aliases and tags are errors: limits are
+// written where they apply, and no small file expands to a large one.
+func (r *reader) literal(n ast.Node) (literal ast.Node, ok bool) {
 	switch n := n.(type) {
 	case nil:
 		return nil, false
 	case *ast.AnchorNode:
-		r.mistakes.addf(positionOf(n), "an anchor (&) is not read here; want every value written out")
+		r.errorf(n, "anchors (&) are not supported; want every value written out")
 		return nil, false
 	case *ast.AliasNode:
-		r.mistakes.addf(positionOf(n), "an alias (*) is not read here; want every value written out")
+		r.errorf(n, "aliases (*) are not supported; want every value written out")
 		return nil, false
 	case *ast.TagNode:
-		r.mistakes.addf(positionOf(n), "a tag (%s) is not read here; want the value alone", clip(n.Start.Value))
+		r.errorf(n, "tags (%s) are not supported; want the value alone", clip(n.Start.Value))
 		return nil, false
 	default:
 		return n, true
 	}
 }
 
-// text is the text that the node holds: not a number, nor true or false.
-func text(n ast.Node) (string, bool) {
+// stringValue returns the node's string. Numbers and booleans are not strings.
+func stringValue(n ast.Node) (string, bool) {
 	switch n := n.(type) {
 	case *ast.StringNode:
 		return n.Value, true
@@ -46,8 +46,8 @@ func text(n ast.Node) (string, bool) {
 	return "", false
 }
 
-// shown is the node as a message repeats it.
-func shown(n ast.Node) string {
+// describe returns the node as messages show it.
+func describe(n ast.Node) string {
 	switch n := n.(type) {
 	case *ast.SequenceNode:
 		return "a list"
@@ -59,7 +59,7 @@ func shown(n ast.Node) string {
 		}
 		return "null"
 	default:
-		if s, ok := text(n); ok {
+		if s, ok := stringValue(n); ok {
 			return quoted(s)
 		}
 		return clip(n.GetToken().Value)
@@ -68,40 +68,40 @@ func shown(n ast.Node) string {
 
 func quoted(s string) string { return strconv.Quote(clip(s)) }
 
-// pairs goes through the fields of a mapping and returns where they stand. What
-// is there twice is a mistake, and each does not see it again. The value is nil
-// if it has been reported already.
-func (r *reader) pairs(m *ast.MappingNode, each func(name string, key, value ast.Node)) (seen map[string]place) {
-	seen = map[string]place{}
+// eachField calls each for the fields of a mapping, and returns their positions. A
+// repeated field is an error, and each gets only the first. The value is nil if its
+// error is reported already.
+func (r *reader) eachField(m *ast.MappingNode, each func(name string, key, value ast.Node)) (seen map[string]position) {
+	seen = map[string]position{}
 	for _, pair := range m.Values {
-		at := positionOf(pair.Key)
-		name, ok := text(pair.Key)
+		at := nodePosition(pair.Key)
+		name, ok := stringValue(pair.Key)
 		if !ok {
-			r.mistakes.addf(at, "%s stands for the name of a field; want text", shown(pair.Key))
+			r.diagnostics.addf(at, "the name of a field is %s; want text", describe(pair.Key))
 			continue
 		}
 		if before, twice := seen[name]; twice {
-			r.mistakes.addf(at, "%s is there twice, first in line %d; want it once", quoted(name), before.line)
+			r.diagnostics.addf(at, "%s is repeated, it is first in line %d; want it once", quoted(name), before.line)
 			continue
 		}
 		seen[name] = at
-		value, _ := r.plain(pair.Value)
+		value, _ := r.literal(pair.Value)
 		each(name, pair.Key, value)
 	}
 	return seen
 }
 
-// isEmpty reports that nothing is written where the node stands ("shadow:").
+// isEmpty reports whether the value is left out, as in "shadow:".
 func isEmpty(n ast.Node) bool {
 	t := n.GetToken()
 	return n.Type() == ast.NullType && t != nil && t.Type == token.ImplicitNullType
 }
 
-// mapping is the node as a mapping; what says what it is for.
-func (r *reader) mapping(n ast.Node, what, want string) (*ast.MappingNode, bool) {
+// asMapping returns the node as a mapping. In the error what is its name.
+func (r *reader) asMapping(n ast.Node, what, want string) (*ast.MappingNode, bool) {
 	m, ok := n.(*ast.MappingNode)
 	if !ok {
-		r.mistakes.addf(positionOf(n), "%s is %s; want %s", what, shown(n), want)
+		r.errorf(n, "%s is %s; want %s", what, describe(n), want)
 	}
 	return m, ok
 }

@@ -2,5 +2,5 @@
 
 package policyfile
 
-// nonBlocking is nothing where no named pipe has a place among the files.
+// nonBlocking is not needed where files are never named pipes.
 const nonBlocking = 0

@@ -4,5 +4,5 @@ package policyfile
 
 import "syscall"
 
-// nonBlocking has a named pipe opened although nobody writes to it.
+// nonBlocking opens a named pipe without waiting for a writer.
 const nonBlocking = syscall.O_NONBLOCK

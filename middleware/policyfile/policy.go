@@ -1,15 +1,9 @@
 package policyfile
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
 	"maps"
-	"net/http"
-	"regexp"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml/ast"
@@ -19,25 +13,19 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// reader makes policies of a file and collects its mistakes.
-type reader struct {
-	words    Funcs
-	mistakes mistakes
-}
-
 // entry is a policy of the file.
 type entry struct {
 	*reader
 	middleware.Policy
-	at     place            // where it begins
-	places map[string]place // where the fields of Policy stand, by their names there: "Limit", "Routes[0]"
+	at        position            // of the policy
+	positions map[string]position // of its fields, by their names in FieldError: "Limit", "Routes[0]"
 
 	limit gcra.Limit
 	plans map[string]gcra.Limit
-	cost  int64 // 0 unless it is a number
+	cost  int64 // 0 unless the file has a number
 }
 
-// fields are what a policy has, in the order in which messages list them.
+// fields are the fields of a policy, in the order in which messages list them.
 var fields = []struct {
 	name string
 	want string
@@ -63,85 +51,18 @@ const (
 	onFailureForm = "local, open or closed"
 )
 
-// elsewhere is where to write what others have as fields, and this file has not.
-var elsewhere = map[string]string{
+// hints say where to write what other programs have as fields.
+var hints = map[string]string{
 	"burst": "it in the limit, as in limit: 5/minute burst 10",
 	"delay": "max_delay",
 }
 
-// policies reads the whole file.
-func (r *reader) policies(data []byte) []middleware.Policy {
-	const want = "policies: and a list of them"
-	root := r.parse(data)
-	if root == nil {
-		if len(r.mistakes) == 0 {
-			r.mistakes.addf(start, "the file is empty; want %s", want)
-		}
-		return nil
-	}
-	root, ok := r.plain(root)
-	if !ok {
-		return nil
-	}
-	top, ok := r.mapping(root, "the file", want)
-	if !ok {
-		return nil
-	}
-	var entries []*entry
-	there := r.pairs(top, func(name string, key, value ast.Node) {
-		if name != "policies" {
-			r.mistakes.addf(positionOf(key), "field %s is unknown; want %s", quoted(name), oneOf([]string{"policies"}, name))
-			return
-		}
-		list, ok := value.(*ast.SequenceNode)
-		switch {
-		case value == nil:
-		case isEmpty(value), ok && len(list.Values) == 0:
-			r.mistakes.addf(positionOf(key), "there are no policies; want at least one")
-		case !ok:
-			r.mistakes.addf(positionOf(value), "policies is %s; want a list of policies", shown(value))
-		default:
-			entries = r.entries(list)
-		}
-	})
-	if _, ok := there["policies"]; !ok && !r.mistakes.has(positionOf(root)) {
-		r.mistakes.addf(positionOf(root), "there are no policies; want %s", want)
-	}
-	return r.check(entries)
-}
-
-func (r *reader) entries(list *ast.SequenceNode) (entries []*entry) {
-	names := map[string]place{}
-	for _, item := range list.Values {
-		item, ok := r.plain(item)
-		if !ok {
-			continue
-		}
-		m, ok := r.mapping(item, "a policy", "its fields, such as {name: client, key: client, limit: 100/minute}")
-		if !ok {
-			continue
-		}
-		e := r.entry(m)
-		entries = append(entries, e)
-		if e.Name == "" {
-			continue
-		}
-		at := e.places["Name"]
-		if before, taken := names[e.Name]; taken {
-			r.mistakes.addf(at, "name %s is taken by the policy in line %d; want unique names", quoted(e.Name), before.line)
-		} else {
-			names[e.Name] = at
-		}
-	}
-	return entries
-}
-
-// entry reads one policy. What it cannot read is replaced by something that is
-// right, so that what follows is looked at, too.
+// entry reads one policy. It replaces values that have errors by valid ones, so that
+// all others are checked too.
 func (r *reader) entry(m *ast.MappingNode) *entry {
-	e := &entry{reader: r, at: positionOf(m), places: map[string]place{}}
+	e := &entry{reader: r, at: nodePosition(m), positions: map[string]position{}}
 	e.Key = keyfunc.Const("")
-	there := r.pairs(m, func(name string, key, value ast.Node) {
+	found := r.eachField(m, func(name string, key, value ast.Node) {
 		for _, f := range fields {
 			if f.name != name {
 				continue
@@ -149,34 +70,34 @@ func (r *reader) entry(m *ast.MappingNode) *entry {
 			switch {
 			case value == nil:
 			case isEmpty(value) && (name == "name" || name == "key"):
-				r.mistakes.addf(positionOf(key), "%s has no value; want %s", name, f.want)
+				r.errorf(key, "%s has no value; want %s", name, f.want)
 			case isEmpty(value):
-				r.mistakes.addf(positionOf(key), "%s has no value; want %s, or leave it out", name, f.want)
+				r.errorf(key, "%s has no value; want %s, or leave it out", name, f.want)
 			default:
 				f.read(e, value)
 			}
 			return
 		}
-		r.mistakes.addf(positionOf(key), "field %s is unknown; want %s", quoted(name), wantField(name))
+		r.errorf(key, "field %s is unknown; want %s", quoted(name), wantField(name))
 	})
-	if _, ok := there["name"]; !ok {
-		r.mistakes.addf(e.at, "the policy has no name; want one such as client, as the store keeps its state under it")
+	if _, ok := found["name"]; !ok {
+		r.diagnostics.addf(e.at, "the policy has no name; want one such as client, as the store keeps its state under it")
 	}
-	if _, ok := there["key"]; !ok {
-		r.mistakes.addf(e.at, "the policy has no key; want %s", e.wantKey(""))
+	if _, ok := found["key"]; !ok {
+		r.diagnostics.addf(e.at, "the policy has no key; want %s", e.wantKey(""))
 	}
-	_, hasLimit := there["limit"]
-	_, hasPlans := there["plans"]
+	_, hasLimit := found["limit"]
+	_, hasPlans := found["plans"]
 	if !hasLimit && !hasPlans {
-		r.mistakes.addf(e.at, "the policy has no limit; want limit or plans")
+		r.diagnostics.addf(e.at, "the policy has no limit; want limit or plans")
 	}
-	e.finish()
+	e.combine()
 	return e
 }
 
 func wantField(written string) string {
-	if where, ok := elsewhere[written]; ok {
-		return where
+	if hint, ok := hints[written]; ok {
+		return hint
 	}
 	names := make([]string, len(fields))
 	for i, f := range fields {
@@ -186,10 +107,10 @@ func wantField(written string) string {
 }
 
 func (e *entry) readName(n ast.Node) {
-	s, ok := text(n)
-	e.Name, e.places["Name"] = s, positionOf(n)
+	s, ok := stringValue(n)
+	e.Name, e.positions["Name"] = s, nodePosition(n)
 	if !ok || s == "" {
-		e.mistakes.addf(positionOf(n), "name is %s; want text, in quotes if it looks like something else", shown(n))
+		e.errorf(n, "name is %s; want text, in quotes if it looks like something else", describe(n))
 	}
 }
 
@@ -198,25 +119,25 @@ func (e *entry) readKey(n ast.Node) {
 	if list, ok := n.(*ast.SequenceNode); ok {
 		names = list.Values
 		if len(names) == 0 {
-			e.mistakes.addf(positionOf(n), "key is an empty list; want %s", e.wantKey(""))
+			e.errorf(n, "key is an empty list; want %s", e.wantKey(""))
 		}
 	}
 	var keys []keyfunc.Func
 	seen := map[string]bool{}
 	for _, n := range names {
-		n, ok := e.plain(n)
+		n, ok := e.literal(n)
 		if !ok {
 			continue
 		}
-		name, _ := text(n)
-		key, registered := e.words.Keys[name]
+		name, _ := stringValue(n)
+		key, registered := e.funcs.Keys[name]
 		switch {
 		case registered && key == nil:
-			e.mistakes.addf(positionOf(n), "key %s is registered as nil by this program; want a function there", quoted(name))
+			e.errorf(n, "key %s is registered as nil by this program; want a function there", quoted(name))
 		case key == nil:
-			e.mistakes.addf(positionOf(n), "key is %s; want %s", shown(n), e.wantKey(name))
+			e.errorf(n, "key is %s; want %s", describe(n), e.wantKey(name))
 		case seen[name]:
-			e.mistakes.addf(positionOf(n), "key %s is there twice; want it once, as the first that knows somebody counts", quoted(name))
+			e.errorf(n, "key %s is repeated; want it once", quoted(name))
 		default:
 			keys = append(keys, key)
 		}
@@ -230,147 +151,57 @@ func (e *entry) readKey(n ast.Node) {
 }
 
 func (e *entry) wantKey(written string) string {
-	if len(e.words.Keys) == 0 {
-		return "a registered name, of which this program has none"
+	if len(e.funcs.Keys) == 0 {
+		return "a registered name, and this program registers none"
 	}
-	return oneOf(slices.Sorted(maps.Keys(e.words.Keys)), written)
-}
-
-func (e *entry) readLimit(n ast.Node) {
-	e.limit, _ = e.parseLimit(n, "limit")
-	e.places["Limit"] = positionOf(n)
-}
-
-// parseLimit reads a limit, or says what is wrong with the one that is called
-// what.
-func (e *entry) parseLimit(n ast.Node, what string) (gcra.Limit, bool) {
-	s, ok := text(n)
-	if !ok {
-		e.mistakes.addf(positionOf(n), "%s is %s; want %s", what, shown(n), limitForm)
-		return gcra.Limit{}, false
-	}
-	limit, err := gcra.ParseLimit(s)
-	if err != nil {
-		e.mistakes.addf(positionOf(n), "%s", strings.Replace(err.Error(), "gcra: limit", what+" is", 1))
-	}
-	return limit, err == nil
-}
-
-func (e *entry) readPlans(n ast.Node) {
-	m, ok := e.mapping(n, "plans", plansForm)
-	if !ok {
-		return
-	}
-	if e.words.Plan == nil {
-		e.mistakes.addf(positionOf(n), "plans are not known to this program; want limit")
-	}
-	if len(m.Values) == 0 {
-		e.mistakes.addf(positionOf(n), "plans is empty; want %s", plansForm)
-	}
-	e.plans = map[string]gcra.Limit{}
-	e.pairs(m, func(plan string, _, value ast.Node) {
-		if value == nil {
-			return
-		}
-		if limit, ok := e.parseLimit(value, "plan "+quoted(plan)); ok {
-			e.plans[plan] = limit
-		}
-	})
+	return oneOf(slices.Sorted(maps.Keys(e.funcs.Keys)), written)
 }
 
 func (e *entry) readRoutes(n ast.Node) {
 	list, ok := n.(*ast.SequenceNode)
 	if !ok {
-		e.mistakes.addf(positionOf(n), "routes is %s; want %s", shown(n), routesForm)
+		e.errorf(n, "routes is %s; want %s", describe(n), routesForm)
 		return
 	}
 	if len(list.Values) == 0 {
-		e.mistakes.addf(positionOf(n), "routes is an empty list; want %s, or leave it out for every request", routesForm)
+		e.errorf(n, "routes is an empty list; want %s, or leave it out for every request", routesForm)
 	}
 	for _, n := range list.Values {
-		n, ok := e.plain(n)
+		n, ok := e.literal(n)
 		if !ok {
 			continue
 		}
-		route, ok := text(n)
+		route, ok := stringValue(n)
 		if !ok {
-			e.mistakes.addf(positionOf(n), "routes has %s; want %s", shown(n), routesForm)
+			e.errorf(n, "routes has %s; want %s", describe(n), routesForm)
 			continue
 		}
-		e.places[fmt.Sprintf("Routes[%d]", len(e.Routes))] = positionOf(n)
+		e.positions[fmt.Sprintf("Routes[%d]", len(e.Routes))] = nodePosition(n)
 		e.Routes = append(e.Routes, route)
 	}
-}
-
-func (e *entry) readCost(n ast.Node) {
-	want := costForm
-	if names := slices.Sorted(maps.Keys(e.words.Costs)); len(names) > 0 {
-		name, _ := text(n)
-		switch cost, registered := e.words.Costs[name]; {
-		case registered && cost == nil:
-			e.mistakes.addf(positionOf(n), "cost %s is registered as nil by this program; want a function there", quoted(name))
-			return
-		case registered:
-			e.Cost = cost
-			return
-		}
-		want += " or " + oneOf(names, name)
-	}
-	cost, ok := wholeNumber(n)
-	if s, _ := text(n); isNumber(s) {
-		want = costForm + " without quotes"
-	} else if number, is := n.(*ast.IntegerNode); is && !decimal.MatchString(number.GetToken().Value) {
-		want = costForm + " in decimal digits, the first not 0"
-	}
-	if !ok || cost < 1 {
-		e.mistakes.addf(positionOf(n), "cost is %s; want %s", shown(n), want)
-		return
-	}
-	e.Cost = func(*http.Request) int { return cost }
-	e.places["Cost"] = positionOf(n)
-	e.cost = int64(cost)
-}
-
-func isNumber(s string) bool {
-	_, err := strconv.Atoi(s)
-	return err == nil
-}
-
-// decimal is how a number is written: YAML takes 010 for 8.
-var decimal = regexp.MustCompile(`^(0|-?[1-9][0-9]*)$`)
-
-// wholeNumber is the number that the node is.
-func wholeNumber(n ast.Node) (int, bool) {
-	number, ok := n.(*ast.IntegerNode)
-	if !ok {
-		return 0, false
-	}
-	written := number.GetToken().Value
-	v, err := strconv.Atoi(written)
-	return v, err == nil && decimal.MatchString(written)
 }
 
 func (e *entry) readShadow(n ast.Node) {
 	b, ok := n.(*ast.BoolNode)
 	if !ok {
 		want := "true or false"
-		if s, _ := text(n); s == "true" || s == "false" {
+		if s, _ := stringValue(n); s == "true" || s == "false" {
 			want += " without quotes"
 		}
-		e.mistakes.addf(positionOf(n), "shadow is %s; want %s", shown(n), want)
+		e.errorf(n, "shadow is %s; want %s", describe(n), want)
 		return
 	}
 	e.Shadow = b.Value
 }
 
 func (e *entry) readMaxDelay(n ast.Node) {
-	s, ok := text(n)
+	s, ok := stringValue(n)
 	delay, err := time.ParseDuration(s)
 	if !ok || err != nil {
-		e.mistakes.addf(positionOf(n), "max_delay is %s; want %s", shown(n), delayForm)
+		e.errorf(n, "max_delay is %s; want %s", describe(n), delayForm)
 		return
 	}
-	e.MaxDelay, e.places["MaxDelay"] = delay, positionOf(n)
+	e.MaxDelay, e.positions["MaxDelay"] = delay, nodePosition(n)
 }
 
 var failureModes = map[string]middleware.FailureMode{
@@ -380,101 +211,11 @@ var failureModes = map[string]middleware.FailureMode{
 }
 
 func (e *entry) readOnFailure(n ast.Node) {
-	name, _ := text(n)
-	outage, ok := failureModes[name]
+	name, _ := stringValue(n)
+	mode, ok := failureModes[name]
 	if !ok {
-		e.mistakes.addf(positionOf(n), "on_failure is %s; want %s", shown(n), oneOf([]string{"local", "open", "closed"}, name))
+		e.errorf(n, "on_failure is %s; want %s", describe(n), oneOf([]string{"local", "open", "closed"}, name))
 		return
 	}
-	e.OnFailure = outage
-}
-
-// finish puts together what stands in several fields.
-func (e *entry) finish() {
-	e.Limit = e.limit
-	if len(e.plans) > 0 {
-		e.usePlans()
-	}
-	if e.Limit == (gcra.Limit{}) {
-		e.Limit = gcra.PerSecond(1) // a mistake has been reported
-		return
-	}
-	most := e.limit.Capacity()
-	for _, limit := range e.plans {
-		most = max(most, limit.Capacity())
-	}
-	if e.cost > most {
-		e.mistakes.addf(e.places["Cost"], "cost is %d, of which the limit admits %d at most; no request could ever pass", e.cost, most)
-	}
-}
-
-// usePlans limits by plan. The limit beside the plans, or the slowest of them,
-// is for everybody else: also for those whose plan cannot be told, as Limit is what
-// holds when LimitFor fails.
-func (e *entry) usePlans() {
-	plans, plan, other := e.plans, e.words.Plan, e.limit
-	if other == (gcra.Limit{}) {
-		other = slowest(plans)
-	}
-	e.Limit = other
-	e.LimitFor = func(r *http.Request) gcra.Limit {
-		if limit, ok := plans[plan(r)]; ok {
-			return limit
-		}
-		return other
-	}
-}
-
-// slowest is the limit with the lowest sustained rate, and of two such the one
-// with the smaller burst.
-func slowest(plans map[string]gcra.Limit) gcra.Limit {
-	return slices.MinFunc(slices.Collect(maps.Values(plans)), func(a, b gcra.Limit) int {
-		return cmp.Or(
-			cmp.Compare(float64(a.Count)/float64(a.Per), float64(b.Count)/float64(b.Per)),
-			cmp.Compare(a.Capacity(), b.Capacity()))
-	})
-}
-
-// check has the middleware look at the policies, and finds the places of what
-// it finds.
-func (r *reader) check(entries []*entry) []middleware.Policy {
-	if len(entries) == 0 {
-		return nil
-	}
-	policies := make([]middleware.Policy, len(entries))
-	for i, e := range entries {
-		policies[i] = e.Policy
-	}
-	_, err := middleware.New(middleware.Config{Store: gcra.NewMemory()}, policies...)
-	if err == nil {
-		return policies
-	}
-	for _, err := range err.(interface{ Unwrap() []error }).Unwrap() {
-		var m *middleware.FieldError
-		if !errors.As(err, &m) {
-			r.mistakes.addf(start, "%v", err)
-			continue
-		}
-		e := entries[m.Index]
-		at, placed := e.places[m.Field]
-		if placed && r.mistakes.has(at) || m.Field == "Name" && e.Name == "" {
-			continue // it has been reported in the file's own words
-		}
-		if !placed {
-			at = e.at
-		}
-		r.mistakes.addf(at, "%s %v", fileName(m.Field), m.Err)
-	}
-	return policies
-}
-
-// fileName is what the file calls a field of [middleware.Policy].
-func fileName(field string) string {
-	switch field, _, _ = strings.Cut(field, "["); field {
-	case "Routes":
-		return "route"
-	case "MaxDelay":
-		return "max_delay"
-	}
-	return strings.ToLower(field)
+	e.OnFailure = mode
 }

@@ -1,58 +1,62 @@
 // Package policyfile reads the policies of a limiter from a file, so that
-// limits change without a new build or a restart.
+// limits change without a new build or a restart. It reads and watches files;
+// [middleware] checks and applies the policies.
+//
+// Where to change what: reader.go reads the file as a whole, policy.go the fields
+// of a policy, limit.go its limit, plans and cost; yaml.go and node.go bound and
+// walk the YAML; diagnostics.go formats errors; watch.go and fsevents.go reload.
 //
 //	policies:
 //	  - name: client            # as Policy.Name
-//	    key: client             # a name that the program registers
+//	    key: client             # a key that the program registers
 //	    limit: 100/minute burst 20
 //	  - name: login
 //	    key: client
 //	    routes: ["POST /login"]
 //	    limit: 5/minute
-//	    on_failure: closed          # local (default), open or closed
+//	    on_failure: closed      # local (default), open or closed
 //	  - name: plan
-//	    key: [user, client]     # the first that knows somebody
+//	    key: [user, client]     # the first that is not empty
 //	    plans: {free: 60/minute, pro: 600/minute}
 //	    shadow: true
 //
-// The program registers who can be counted, and under which name:
+// The program registers functions under the names that the file uses:
 //
-//	words := policyfile.Funcs{
+//	funcs := policyfile.Funcs{
 //		Keys: map[string]keyfunc.Func{"client": keyfunc.RemoteAddr, "user": subject},
 //		Plan: planOf,
 //	}
-//	policies, err := policyfile.Load("policies.yaml", words)
+//	policies, err := policyfile.Load("policies.yaml", funcs)
 //	limiter, err := middleware.New(cfg, policies...)
-//	go policyfile.Watch(ctx, "policies.yaml", words, limiter)
+//	go policyfile.Watch(ctx, "policies.yaml", funcs, limiter)
 //
 // # The file
 //
-// It is YAML with one mapping, policies, which lists them in order. A policy
-// has these fields, of which name, key and one of limit and plans are required;
-// the rest means what it means in [middleware.Policy]:
+// The file is YAML: a mapping with one field, policies, an ordered list. A policy
+// has these fields. Required are name, key, and limit or plans. The other fields
+// have the meaning that they have in [middleware.Policy]:
 //
 //	name       text, unique in the file
-//	key        a name in Funcs.Keys, or a list of them: the first that knows
-//	           somebody counts, as in keyfunc.First
+//	key        a name in Funcs.Keys, or a list of them: the first key that is
+//	           not empty counts, as in keyfunc.First
 //	limit      100/minute, 25/5s, 100/minute burst 20; see gcra.ParseLimit
-//	plans      a mapping of the plans' names to their limits
-//	routes     a list of patterns such as "POST /login"; without it every request
+//	plans      a mapping of plan names to limits
+//	routes     a list of patterns such as "POST /login"; default: every request
 //	cost       a whole number from 1, in decimal digits, or a name in
-//	           Funcs.Costs; 1 without it
+//	           Funcs.Costs; default: 1
 //	shadow     true or false
 //	max_delay  a duration such as 500ms
 //	on_failure local, open or closed
 //
-// A request whose plan is not listed has the policy's limit. Without one it has
-// the slowest of the plans, so that a plan that was forgotten, or a request
-// without one, is never without a limit.
+// Requests with an unlisted plan, or none, get limit, or the slowest plan if there
+// is no limit. So no request is unlimited because a plan was forgotten.
 //
-// The file is read strictly: a field or a name that nobody knows, one that is
-// there twice and a value that is missing are mistakes, and so is what
-// [middleware.New] refuses. All of them are reported at once, each with its line and
-// column (in characters, from 1), the value and what would be right. Anchors, aliases and tags are not read. A file
-// has at most 64 KiB and 8000 tokens, as YAML calls each word, value, comment and
-// mark (":", "-", "[", "," ...): room for 250 policies and more.
+// The file is read strictly. Unknown and repeated names, missing values and
+// whatever [middleware.New] rejects are errors. All errors are reported at once,
+// each with its line and column (in characters, from 1), the value found and the
+// value wanted. Anchors, aliases and tags are not supported. A file has at most
+// 64 KiB and 8000 YAML tokens (words, values, comments and marks such as ":", "-",
+// "[" and ","), enough for 250 policies.
 package policyfile
 
 import (
@@ -61,43 +65,44 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// Funcs is what the program lends to the file: functions under the names
-// by which it may ask for them.
+// Funcs are the functions that a file may use, by name. The zero value has none:
+// then a file has no valid key.
 type Funcs struct {
-	// Keys are the names for key. See package keyfunc for what they may answer.
+	// Keys are the functions for the field key. Package keyfunc says what a key
+	// function returns.
 	Keys map[string]func(*http.Request) (string, error)
 
-	// Plan says by which of a policy's plans a request is limited; empty is none
-	// in particular. It must be the same for all requests of a key, as
-	// [middleware.Policy.LimitFor] asks. Nil where no file has plans.
+	// Plan returns the plan of a request, or "" for none. All requests with the
+	// same key must have the same plan, as [middleware.Policy.LimitFor] requires.
+	// If Plan is nil, a file with plans is an error.
 	Plan func(*http.Request) string
 
-	// Costs are the names for cost, next to whole numbers; nil where there are
-	// none.
+	// Costs are the functions for the field cost, which may also be a whole
+	// number.
 	Costs map[string]func(*http.Request) int
 }
 
-// Load reads the policies in the file at path, ready for [middleware.New] or
-// [middleware.Limiter.Reload]. It follows symbolic links, and refuses what is no
-// regular file, such as a named pipe, without waiting for it. Its error is that of [Parse], or says why the
-// file could not be read.
-func Load(path string, v Funcs) ([]middleware.Policy, error) {
+// Load reads the policies in the file at path, for [middleware.New] or
+// [middleware.Limiter.Reload]. It follows symbolic links. A file that is not
+// regular, such as a named pipe, is an error at once: Load does not wait for a
+// writer. The error is that of [Parse], or says why the file could not be read.
+func Load(path string, funcs Funcs) ([]middleware.Policy, error) {
 	data, err := readFile(path)
 	if err != nil {
 		return nil, err
 	}
-	return Parse(path, data, v)
+	return Parse(path, data, funcs)
 }
 
-// Parse is Load for what has been read already; name stands for the file in
-// errors. The error joins one for each mistake ([errors.Join]), in the order of
-// their lines:
+// Parse is Load for data that has been read already; name is the file's name in
+// errors. The error is an [errors.Join] of one error for each mistake, in the
+// order of the lines:
 //
 //	policies.yaml:7:10: key is "clint"; want client or user (did you mean client?)
-func Parse(name string, data []byte, v Funcs) ([]middleware.Policy, error) {
-	r := reader{words: v}
+func Parse(name string, data []byte, funcs Funcs) ([]middleware.Policy, error) {
+	r := reader{funcs: funcs}
 	policies := r.policies(data)
-	if err := r.mistakes.err(name, data); err != nil {
+	if err := r.diagnostics.err(name, data); err != nil {
 		return nil, err
 	}
 	return policies, nil

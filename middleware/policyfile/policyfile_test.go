@@ -19,8 +19,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware/policyfile"
 )
 
-// words lends a file the names that the tests use.
-var words = policyfile.Funcs{
+// funcs are the functions that the tests' files use.
+var funcs = policyfile.Funcs{
 	Keys: map[string]keyfunc.Func{
 		"client": func(r *http.Request) (string, error) { return "client:" + r.RemoteAddr, nil },
 		"user":   func(r *http.Request) (string, error) { return r.Header.Get("User"), nil },
@@ -48,7 +48,7 @@ const good = `policies:
 
 func parse(t *testing.T, text string) []middleware.Policy {
 	t.Helper()
-	policies, err := policyfile.Parse("p.yaml", []byte(text), words)
+	policies, err := policyfile.Parse("p.yaml", []byte(text), funcs)
 	if err != nil {
 		t.Fatalf("%s\n%v", text, err)
 	}
@@ -88,7 +88,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// All forms of YAML that mean the same.
+// Different YAML for the same policy.
 func TestParseForms(t *testing.T) {
 	for _, text := range []string{
 		"policies:\n- {name: a, key: client, limit: 5/minute}\n",
@@ -108,8 +108,8 @@ func TestParseForms(t *testing.T) {
 	}
 }
 
-// Whoever has a plan that is listed has its limit. All others have the limit of
-// the policy or, without one, the slowest of the plans: nobody is without.
+// A listed plan has its own limit. All others have the limit of the policy or, without
+// one, the slowest plan: no request is unlimited.
 func TestPlans(t *testing.T) {
 	const plans = "policies:\n- {name: plan, key: user, plans: {free: 60/minute, slow: 600/hour burst 300, slowest: 600/hour, pro: 600/minute}"
 	for _, tt := range []struct{ more, plan, want string }{
@@ -130,9 +130,9 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-// A plan that cannot be told is limited like one that is not listed.
+// A request whose plan function panics is limited like one with an unlisted plan.
 func TestPlanFails(t *testing.T) {
-	v := words
+	v := funcs
 	v.Plan = func(*http.Request) string { panic("no plans today") }
 	policies, err := policyfile.Parse("p.yaml", []byte("policies: [{key: user, plans: {a: 1/minute, b: 5/minute}, name: a}]"), v)
 	if err != nil {
@@ -153,17 +153,17 @@ func TestCost(t *testing.T) {
 	}
 }
 
-// one is a policy with a field, which begins at 5:3.
+// one returns a policy with a field, which begins at 5:3.
 func one(field string) string {
 	return "policies:\n- name: a\n  key: client\n  limit: 5/minute\n  " + field + "\n"
 }
 
-// unnamed is a policy with a field in place of its name, which begins at 4:3.
+// unnamed returns a policy with a field in place of its name, which begins at 4:3.
 func unnamed(field string) string {
 	return "policies:\n- key: client\n  limit: 5/minute\n  " + field + "\n"
 }
 
-// Each mistake is told with its place, the value and what would be right.
+// Each error has a position, the value found and the value wanted.
 func TestMistakes(t *testing.T) {
 	const (
 		wantTop     = "policies: and a list of them"
@@ -174,7 +174,7 @@ func TestMistakes(t *testing.T) {
 		wantName    = "text, in quotes if it looks like something else"
 		wantDecimal = "want a whole number from 1 in decimal digits, the first not 0"
 		wantOut     = ", or leave it out"
-		written     = "is not read here; want every value written out"
+		written     = "are not supported; want every value written out"
 	)
 	long := strings.Repeat("x", 100)
 	for text, want := range map[string][]string{
@@ -191,30 +191,30 @@ func TestMistakes(t *testing.T) {
 		"policies: none\n":      {`1:11: policies is "none"; want a list of policies`},
 		"policies:\n  a: {}\n":  {"2:3: policies is a mapping; want a list of policies"},
 		"Policies: []\n":        {`1:1: field "Policies" is unknown; want policies (did you mean policies?)`},
-		"7: []\n":               {"1:1: 7 stands for the name of a field; want text"},
+		"7: []\n":               {"1:1: the name of a field is 7; want text"},
 		one("more: 1"):          {`5:3: field "more" is unknown; want ` + wantFields},
 		one("") + "more: 1":     {`6:1: field "more" is unknown; want policies`},
-		one("") + "policies: 1": {`6:1: "policies" is there twice, first in line 1; want it once`},
+		one("") + "policies: 1": {`6:1: "policies" is repeated, it is first in line 1; want it once`},
 		one("") + "---\n":       nil,
-		one("") + "---\na: 1\n": {"6:1: another document begins; want all policies in one"},
+		one("") + "---\na: 1\n": {"6:1: a second document begins; want all policies in one"},
 		"policies: [\n":         {"1:11: this is not YAML: sequence end token ']' not found"},
 		"policies:\n\t- a: b\n": {"2:1: this is not YAML: found character '\t' that cannot start any token"},
 		"policies:\n- key: \"c": {"2:8: this is not YAML: could not find end character of double-quoted text"},
-		"policies:\n  é\xff":    {"2:4: the file is no text; want UTF-8"},
-		"policies:\x00":         {"1:10: the file is no text; want UTF-8"},
+		"policies:\n  é\xff":    {"2:4: the file is not text; want UTF-8"},
+		"policies:\x00":         {"1:10: the file is not text; want UTF-8"},
 
-		// Nothing stands for something else.
-		one("routes: &r [/a]"):         {"5:11: an anchor (&) " + written},
-		one("routes: [/a, &r 7]"):      {"5:16: an anchor (&) " + written},
-		one("routes: *r"):              {"5:11: an alias (*) " + written},
-		one("routes: [*r]"):            {"5:12: an alias (*) " + written},
-		one("shadow: !!bool true"):     {"5:11: a tag (!!bool) is not read here; want the value alone"},
-		one("<<: {shadow: true}"):      {"5:3: << stands for the name of a field; want text"},
-		one("? shadow\n  : true"):      {"5:3: ? stands for the name of a field; want text"},
-		"policies: &p\n- *p\n":         {"1:11: an anchor (&) " + written},
-		"&f policies: []\n":            {"1:1: & stands for the name of a field; want text"},
-		"policies: [&p {key: client}]": {"1:12: an anchor (&) " + written},
-		"policies: [*p]":               {"1:12: an alias (*) " + written},
+		// Anchors, aliases and tags.
+		one("routes: &r [/a]"):         {"5:11: anchors (&) " + written},
+		one("routes: [/a, &r 7]"):      {"5:16: anchors (&) " + written},
+		one("routes: *r"):              {"5:11: aliases (*) " + written},
+		one("routes: [*r]"):            {"5:12: aliases (*) " + written},
+		one("shadow: !!bool true"):     {"5:11: tags (!!bool) are not supported; want the value alone"},
+		one("<<: {shadow: true}"):      {"5:3: the name of a field is <<; want text"},
+		one("? shadow\n  : true"):      {"5:3: the name of a field is ?; want text"},
+		"policies: &p\n- *p\n":         {"1:11: anchors (&) " + written},
+		"&f policies: []\n":            {"1:1: the name of a field is &; want text"},
+		"policies: [&p {key: client}]": {"1:12: anchors (&) " + written},
+		"policies: [*p]":               {"1:12: aliases (*) " + written},
 
 		// A policy.
 		"policies: [7]":       {"1:12: a policy is 7; want " + wantPolicy},
@@ -222,12 +222,12 @@ func TestMistakes(t *testing.T) {
 		"policies: [{}]":      {"1:12: the policy has no name; want one such as client, as the store keeps its state under it", "1:12: the policy has no key; want client or user", "1:12: the policy has no limit; want limit or plans"},
 		"policies:\n- name: a\n  limit: 1/minute\n": {"2:3: the policy has no key; want client or user"},
 		"policies:\n- name: a\n  key: user\n":       {"2:3: the policy has no limit; want limit or plans"},
-		one("key: user"):                            {`5:3: "key" is there twice, first in line 3; want it once`},
+		one("key: user"):                            {`5:3: "key" is repeated, it is first in line 3; want it once`},
 		one("Shadow: true"):                         {`5:3: field "Shadow" is unknown; want ` + wantFields + " (did you mean shadow?)"},
 		one("maxdelay: 1s"):                         {`5:3: field "maxdelay" is unknown; want ` + wantFields + " (did you mean max_delay?)"},
 		one("burst: 10"):                            {`5:3: field "burst" is unknown; want it in the limit, as in limit: 5/minute burst 10`},
 		one("delay: 1s"):                            {`5:3: field "delay" is unknown; want max_delay`},
-		one("true: 1"):                              {"5:3: true stands for the name of a field; want text"},
+		one("true: 1"):                              {"5:3: the name of a field is true; want text"},
 		one(long + ": 1"):                           {`5:3: field "` + long[:80] + `..." is unknown; want ` + wantFields},
 		one("'a\\x\n\n b': 1"):                      {"5:3: this is not YAML: unexpected key name"},
 
@@ -253,7 +253,7 @@ func TestMistakes(t *testing.T) {
 		"policies: [{limit: 1/minute, key: {client: user}, name: a}]":      {"1:35: key is a mapping; want client or user"},
 		"policies: [{limit: 1/minute, key: [], name: a}]":                  {"1:35: key is an empty list; want client or user"},
 		"policies: [{limit: 1/minute, key: [users, [], client], name: a}]": {`1:36: key is "users"; want client or user (did you mean user?)`, "1:43: key is a list; want client or user"},
-		"policies: [{limit: 1/minute, key: [user, user], name: a}]":        {`1:42: key "user" is there twice; want it once, as the first that knows somebody counts`},
+		"policies: [{limit: 1/minute, key: [user, user], name: a}]":        {`1:42: key "user" is repeated; want it once`},
 
 		// Limits and plans.
 		"policies: [{key: user, limit: 100/minit, name: a}]":  {`1:31: limit is "100/minit": period is "minit"; want second, minute, hour, day or a duration such as 5s`},
@@ -264,8 +264,8 @@ func TestMistakes(t *testing.T) {
 		one("plans:"):        {"5:3: plans has no value; want " + wantPlans + wantOut},
 		one("plans: {}"):     {"5:10: plans is empty; want " + wantPlans},
 		one("plans: [free]"): {"5:10: plans is a list; want " + wantPlans},
-		one("plans: {free: 60, pro: 6/m, free: 7, x:}"): {"5:17: plan \"free\" is 60; want a limit such as 100/minute", `5:26: plan "pro" is "6/m": period is "m"; want second, minute, hour, day or a duration such as 5s`, `5:31: "free" is there twice, first in line 5; want it once`, `5:42: plan "x" is empty; want a limit such as 100/minute`},
-		one("plans: {7: 5/minute}"):                     {"5:11: 7 stands for the name of a field; want text"},
+		one("plans: {free: 60, pro: 6/m, free: 7, x:}"): {"5:17: plan \"free\" is 60; want a limit such as 100/minute", `5:26: plan "pro" is "6/m": period is "m"; want second, minute, hour, day or a duration such as 5s`, `5:31: "free" is repeated, it is first in line 5; want it once`, `5:42: plan "x" is empty; want a limit such as 100/minute`},
+		one("plans: {7: 5/minute}"):                     {"5:11: the name of a field is 7; want text"},
 
 		// The rest.
 		one("routes:"):                     {"5:3: routes has no value; want " + wantRoutes + wantOut},
@@ -278,10 +278,10 @@ func TestMistakes(t *testing.T) {
 		one("routes: [PSOT/login]"):        {`5:12: route is "PSOT/login": "PSOT" would be a host, which has a dot or a port; want "POST /login"`},
 		one("routes: [PSOT /login]"):       {`5:12: route is "PSOT /login": method "PSOT" is unknown (did you mean POST?)`},
 		one("routes: [DLETEE /a, GETT /]"): {`5:12: route is "DLETEE /a": method "DLETEE" is unknown (did you mean DELETE?)`, `5:23: route is "GETT /": method "GETT" is unknown (did you mean GET?)`},
-		one("routes: ['*/login']"):         {`5:12: route is "*/login": what stands before the first slash is a host, which has no "*"; want a pattern such as "POST /login"`},
-		one("routes: ['POST /login ']"):    {`5:12: route is "POST /login ": " " at offset 11 is white space or cannot be printed; a path that has it is written with %20; want a pattern such as "POST /login"`},
-		one("routes: [POST\u00a0/login]"):  {`5:12: route is "POST\u00a0/login": "\u00a0" at offset 4 is white space or cannot be printed; a path that has it is written with %C2%A0; want a pattern such as "POST /login"`},
-		one("routes: [/a?b=c]"):            {`5:12: route is "/a?b=c": a path ends before "?"; one that has it is written with %3F; want a pattern such as "POST /login"`},
+		one("routes: ['*/login']"):         {`5:12: route is "*/login": the text before the first slash is a host, which cannot contain "*"; want a pattern such as "POST /login"`},
+		one("routes: ['POST /login ']"):    {`5:12: route is "POST /login ": " " at offset 11 is white space or cannot be printed; in a path write %20; want a pattern such as "POST /login"`},
+		one("routes: [POST\u00a0/login]"):  {`5:12: route is "POST\u00a0/login": "\u00a0" at offset 4 is white space or cannot be printed; in a path write %C2%A0; want a pattern such as "POST /login"`},
+		one("routes: [/a?b=c]"):            {`5:12: route is "/a?b=c": a path ends before "?"; in a path write %3F; want a pattern such as "POST /login"`},
 		one("cost: 0"):                     {"5:9: cost is 0; want a whole number from 1 or size"},
 		one("cost: -1"):                    {"5:9: cost is -1; want a whole number from 1 or size"},
 		one("cost: 010"):                   {"5:9: cost is 010; " + wantDecimal},
@@ -293,7 +293,7 @@ func TestMistakes(t *testing.T) {
 		one("cost: 1.5"):                   {"5:9: cost is 1.5; want a whole number from 1 or size"},
 		one("cost: '1'"):                   {`5:9: cost is "1"; want a whole number from 1 without quotes`},
 		one("cost: sise"):                  {`5:9: cost is "sise"; want a whole number from 1 or size (did you mean size?)`},
-		one("cost: 6"):                     {"5:9: cost is 6, of which the limit admits 5 at most; no request could ever pass"},
+		one("cost: 6"):                     {"5:9: cost is 6 and the limit allows at most 5 at once; no request could ever pass"},
 		one("cost: 18446744073709551616"):  {`5:9: cost is "18446744073709551616"; want a whole number from 1 or size`},
 		one("cost: 18446744073709551615"):  {"5:9: cost is 18446744073709551615; want a whole number from 1 or size"},
 		one("shadow:"):                     {"5:3: shadow has no value; want true or false" + wantOut},
@@ -307,17 +307,17 @@ func TestMistakes(t *testing.T) {
 		one("on_failure: close"):           {`5:15: on_failure is "close"; want local, open or closed (did you mean closed?)`},
 		one("on_failure: false"):           {"5:15: on_failure is false; want local, open or closed"},
 	} {
-		_, err := policyfile.Parse("p.yaml", []byte(text), words)
+		_, err := policyfile.Parse("p.yaml", []byte(text), funcs)
 		for i := range want {
 			want[i] = "p.yaml:" + want[i]
 		}
-		if got := mistakesOf(err); !slices.Equal(got, want) {
+		if got := joinedErrors(err); !slices.Equal(got, want) {
 			t.Errorf("%q: got\n%s\nwant\n%s", text, strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 	}
 }
 
-// Routes that look odd, and match all the same.
+// Unusual routes that match requests.
 func TestRoutes(t *testing.T) {
 	want := []string{
 		"LIST /a", "PURGE /a", "QUERY /a", "PROPFIND /a", "LOCK /a", "MOVE /a", "COPY /a", "SEARCH /a", "REPORT /a", "UPDATE /a",
@@ -330,24 +330,23 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// A program that registers nothing says so.
+// The error says if the program registers nothing.
 func TestNoFuncs(t *testing.T) {
 	_, err := policyfile.Parse("p.yaml", []byte("policies: [{key: user, plans: {a: 1/minute}, cost: size, name: a}]"), policyfile.Funcs{})
 	want := []string{
-		"p.yaml:1:18: key is \"user\"; want a registered name, of which this program has none",
-		"p.yaml:1:31: plans are not known to this program; want limit",
+		"p.yaml:1:18: key is \"user\"; want a registered name, and this program registers none",
+		"p.yaml:1:31: this program registers no function for plans; want limit",
 		"p.yaml:1:52: cost is \"size\"; want a whole number from 1",
 	}
-	if got := mistakesOf(err); !slices.Equal(got, want) {
+	if got := joinedErrors(err); !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
-// A function that the program left nil is the program's mistake, and not a word
-// that the file has wrong.
-func TestNilInFuncs(t *testing.T) {
+// A nil function is an error of the program, not of the file.
+func TestNilFuncs(t *testing.T) {
 	v := policyfile.Funcs{
-		Keys:  map[string]keyfunc.Func{"client": nil, "user": words.Keys["user"]},
+		Keys:  map[string]keyfunc.Func{"client": nil, "user": funcs.Keys["user"]},
 		Costs: map[string]func(*http.Request) int{"size": nil},
 	}
 	_, err := policyfile.Parse("p.yaml", []byte("policies: [{limit: 1/minute, key: [user, client], cost: size, name: a}]"), v)
@@ -355,31 +354,30 @@ func TestNilInFuncs(t *testing.T) {
 		`p.yaml:1:42: key "client" is registered as nil by this program; want a function there`,
 		`p.yaml:1:57: cost "size" is registered as nil by this program; want a function there`,
 	}
-	if got := mistakesOf(err); !slices.Equal(got, want) {
+	if got := joinedErrors(err); !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
-// All mistakes of all policies are told at once, by line, up to a number that
-// nobody reads.
-func TestEveryMistake(t *testing.T) {
+// The mistakes of all policies are reported at once, by line, at most 100 of them.
+func TestAllMistakesAtOnce(t *testing.T) {
 	const policy = "- name: a\n  key: x\n  limit: 5\n  shadow:\n  cost: 0\n  on_failure: x\n"
-	_, err := policyfile.Parse("p.yaml", []byte("policies:\n"+strings.Repeat(policy, 2)), words)
+	_, err := policyfile.Parse("p.yaml", []byte("policies:\n"+strings.Repeat(policy, 2)), funcs)
 	var lines []string
-	for _, mistake := range mistakesOf(err) {
+	for _, mistake := range joinedErrors(err) {
 		lines = append(lines, strings.Split(mistake, ":")[1])
 	}
 	if got, want := strings.Join(lines, " "), "3 4 5 6 7 8 9 10 11 12 13"; got != want {
 		t.Errorf("got mistakes in lines %s; want %s\n%v", got, want, err)
 	}
-	_, err = policyfile.Parse("p.yaml", []byte("policies:\n"+strings.Repeat(policy, 50)), words)
-	if got := mistakesOf(err); len(got) != 101 || got[100] != "p.yaml: and 199 mistakes more" {
+	_, err = policyfile.Parse("p.yaml", []byte("policies:\n"+strings.Repeat(policy, 50)), funcs)
+	if got := joinedErrors(err); len(got) != 101 || got[100] != "p.yaml: and 199 more mistakes" {
 		t.Errorf("got %d, the last %q; want 100 and how many are left", len(got), got[len(got)-1])
 	}
 }
 
-// mistakesOf are the texts of the errors that are joined in err.
-func mistakesOf(err error) (texts []string) {
+// joinedErrors returns the texts of the errors that are joined in err.
+func joinedErrors(err error) (texts []string) {
 	if err == nil {
 		return nil
 	}
@@ -394,22 +392,22 @@ func mistakesOf(err error) (texts []string) {
 
 func TestLoad(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "policies.yaml")
-	if _, err := policyfile.Load(path, words); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), path) {
+	if _, err := policyfile.Load(path, funcs); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), path) {
 		t.Errorf("no file: got %v; want ErrNotExist and the path", err)
 	}
-	if _, err := policyfile.Load(filepath.Dir(path), words); err == nil {
+	if _, err := policyfile.Load(filepath.Dir(path), funcs); err == nil {
 		t.Error("a folder: got no error")
 	}
 	write(t, path, good)
-	if policies, err := policyfile.Load(path, words); err != nil || len(policies) != 3 {
+	if policies, err := policyfile.Load(path, funcs); err != nil || len(policies) != 3 {
 		t.Errorf("got %d policies, %v; want 3", len(policies), err)
 	}
 	write(t, path, one("on_failure: shut"))
-	if _, err := policyfile.Load(path, words); err == nil || err.Error() != path+`:5:15: on_failure is "shut"; want local, open or closed` {
+	if _, err := policyfile.Load(path, funcs); err == nil || err.Error() != path+`:5:15: on_failure is "shut"; want local, open or closed` {
 		t.Errorf("got %v; want the path, line and column", err)
 	}
 	write(t, path, "#"+strings.Repeat(" ", 64<<10))
-	if _, err := policyfile.Load(path, words); err == nil || err.Error() != path+":1:1: the file has more than 65536 bytes, which is the most that is read" {
+	if _, err := policyfile.Load(path, funcs); err == nil || err.Error() != path+":1:1: the file has more than 65536 bytes; want at most that many" {
 		t.Errorf("a large file: got %v; want its bound", err)
 	}
 }

@@ -7,25 +7,26 @@ import (
 	"os"
 )
 
-// maxSize bounds what is read of a file; see also maxTokens.
+// maxSize is the most bytes of a file; see also maxTokens.
 const maxSize = 64 << 10
 
-// readFile reads no more than shows that a file is too large.
+// readFile reads at most one byte more than maxSize, which shows that the file is
+// too large.
 func readFile(path string) (data []byte, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("policyfile: %w", err)
 		}
 	}()
-	// To open a device may set it off, so what is there is looked at first.
+	// Opening a device may have effects, so check before opening.
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
 	}
-	if err := regular(path, info); err != nil {
+	if err := checkRegular(path, info); err != nil {
 		return nil, err
 	}
-	f, err := open(path)
+	f, err := openRegular(path)
 	if err != nil {
 		return nil, err
 	}
@@ -33,16 +34,16 @@ func readFile(path string) (data []byte, err error) {
 	return io.ReadAll(io.LimitReader(f, maxSize+1))
 }
 
-// open opens a regular file, and does not wait for a named pipe to have a writer
-// if that has come in between.
-func open(path string) (*os.File, error) {
+// openRegular opens a regular file. It does not wait for a writer if a named pipe
+// has taken the file's place since the check.
+func openRegular(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|nonBlocking, 0)
 	if err != nil {
 		return nil, err
 	}
 	info, err := f.Stat()
 	if err == nil {
-		err = regular(path, info)
+		err = checkRegular(path, info)
 	}
 	if err != nil {
 		_ = f.Close() // nothing was read
@@ -51,8 +52,8 @@ func open(path string) (*os.File, error) {
 	return f, nil
 }
 
-// regular is nil for a regular file, and else says what is there.
-func regular(path string, info fs.FileInfo) error {
+// checkRegular returns an error unless the file is regular.
+func checkRegular(path string, info fs.FileInfo) error {
 	var what string
 	switch mode := info.Mode(); {
 	case mode.IsRegular():

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,102 +13,101 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// Watch keeps the policies of the limiter those of the file at path until the
-// context ends, and tells [slog.Default] of each change. It is shorthand for
+// Watch reloads the limiter's policies whenever the file at path changes, until
+// the context ends. It logs each reload to [slog.Default]. It is shorthand for
 // [Watcher.Run].
-func Watch(ctx context.Context, path string, v Funcs, l *middleware.Limiter) {
-	(&Watcher{Path: path, Funcs: v, Limiter: l}).Run(ctx)
+func Watch(ctx context.Context, path string, funcs Funcs, l *middleware.Limiter) {
+	(&Watcher{Path: path, Funcs: funcs, Limiter: l}).Run(ctx)
 }
 
-// Watcher keeps the policies of a limiter those of a file. A change takes effect
-// for all policies at once, and what clients have used up stays; see
-// [middleware.Limiter.Reload]. With a mistake in the file, and while it is away,
-// the policies stay as they were.
+// Watcher reloads a limiter's policies from a file. A change takes effect for all
+// policies at once, and clients keep what they have used up; see
+// [middleware.Limiter.Reload]. While the file is missing or has a mistake, the
+// policies stay as they were.
 //
-// The fields are set before the first use. All but OnReload are required.
+// Set the fields before the first use. All but OnReload are required.
 type Watcher struct {
 	Path    string
 	Funcs   Funcs
 	Limiter *middleware.Limiter
 
-	// OnReload gets nil when the policies of the file have taken effect, first
-	// when Run begins, and otherwise why they have not, which is the error of
-	// [Load]. Calls come one at a time; in them the Watcher must be left alone.
-	// Nil means lines to [slog.Default]: one, or one for each mistake.
+	// OnReload is called with nil after each reload, the first when Run begins,
+	// and with the error of [Load] after each failure. Calls do not overlap; they
+	// must not use the Watcher. If OnReload is nil, reloads and mistakes are logged
+	// to [slog.Default], one line each.
 	OnReload func(error)
 
-	mu   sync.Mutex // so that no older file follows a newer one
-	last *contents  // what OnReload has reported; nil before the first report
+	mu   sync.Mutex // orders reloads: an older file never replaces a newer one
+	last *contents  // the last contents reported; nil before the first report
 
-	doubt, pollEvery time.Duration // for tests, in place of the constants
+	retryDelay, pollInterval time.Duration // set by tests; 0 means the constant
 }
 
 const (
-	// settle is how long a file is left alone after a change: whoever writes it in
-	// several steps is not done after the first.
-	settle = 50 * time.Millisecond
+	// debounce is the pause after a change before the file is read: programs write
+	// files in several steps.
+	debounce = 50 * time.Millisecond
 
-	// longest is when it is read although changes have not ended.
-	longest = 400 * time.Millisecond
+	// maxDebounce is the longest wait while changes go on.
+	maxDebounce = 400 * time.Millisecond
 
-	// doubt is how long a mistake must last, or the file be away, to count.
-	doubt = 400 * time.Millisecond
+	// retryDelay is how long an error must last before it is reported.
+	retryDelay = 400 * time.Millisecond
 
-	// pollEvery is how often the file is read unasked: not every file system
-	// tells of changes, nor any of those behind a symbolic link.
-	pollEvery = 2 * time.Second
+	// pollInterval is for file systems without events, and for files behind
+	// symbolic links, which have none either.
+	pollInterval = 2 * time.Second
 )
 
-// Run follows the file until the context ends. A change takes effect within
-// half a second where the system tells of it, else within three: a network file
-// system may not. The file may be written in place, be replaced, or be
-// reached through symbolic links that are swapped, as Kubernetes does it with a
-// ConfigMap (but for mounts with subPath, which Kubernetes never updates).
-// Replacing is best: half of a file, read while it is being written, may be a
-// file without a mistake.
+// Run watches the file until the context ends. A change takes effect within half a
+// second where the file system has events, and otherwise, as on some network file
+// systems, within three seconds. The file may be written in place, be replaced, or
+// be behind symbolic links that are swapped, as in a Kubernetes ConfigMap (but not
+// one mounted with subPath, which Kubernetes never updates). Replacing is best:
+// part of a file, read while it is being written, may be a valid file.
 func (w *Watcher) Run(ctx context.Context) {
-	n := listen(w.Path)
-	defer n.close()
-	doubt, pollEvery := cmp.Or(w.doubt, doubt), cmp.Or(w.pollEvery, pollEvery)
-	poll := time.NewTicker(pollEvery)
+	fs := watchDir(w.Path)
+	defer fs.close()
+	retryDelay := cmp.Or(w.retryDelay, retryDelay)
+	poll := time.NewTicker(cmp.Or(w.pollInterval, pollInterval))
 	defer poll.Stop()
 	next := time.NewTimer(0)
 	defer next.Stop()
-	var changed, doubted time.Time // when the changes began, and the doubt
+	var changedAt, failedAt time.Time // the first change and the first error; zero for none
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case event := <-n.events:
+		case event := <-fs.events:
 			if event.Op == fsnotify.Chmod {
 				continue
 			}
-		case err := <-n.errors:
-			_ = err // some events are lost, but a look is a look at everything
+		case err := <-fs.errors:
+			_ = err // events were lost; reading the file makes up for all of them
 		case <-poll.C:
-			n.renew()
+			fs.rewatch()
 		case <-next.C:
-			changed = time.Time{}
-			if w.look(!doubted.IsZero() && time.Since(doubted) >= doubt) {
-				doubted = time.Time{}
+			changedAt = time.Time{}
+			if w.reloadIfChanged(!failedAt.IsZero() && time.Since(failedAt) >= retryDelay) {
+				failedAt = time.Time{}
 				continue
 			}
-			if doubted.IsZero() {
-				doubted = time.Now()
+			if failedAt.IsZero() {
+				failedAt = time.Now()
 			}
-			next.Reset(doubt)
+			next.Reset(retryDelay)
 			continue
 		}
-		if changed.IsZero() {
-			changed = time.Now()
+		if changedAt.IsZero() {
+			changedAt = time.Now()
 		}
-		next.Reset(min(settle, longest-time.Since(changed)))
+		next.Reset(min(debounce, maxDebounce-time.Since(changedAt)))
 	}
 }
 
-// look takes over the file if it has changed. A mistake is told only to the
-// sure; others are to come back, as it may be gone then.
-func (w *Watcher) look(sure bool) (done bool) {
+// reloadIfChanged reloads the file if its contents are new. If they have an error
+// and reportError is false, it returns false: the caller tries again later.
+func (w *Watcher) reloadIfChanged(reportError bool) (done bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := read(w.Path)
@@ -115,21 +115,21 @@ func (w *Watcher) look(sure bool) (done bool) {
 		return true
 	}
 	err := w.apply(now)
-	if err != nil && !sure {
+	if err != nil && !reportError {
 		return false
 	}
-	w.tell(now, err)
+	w.report(now, err)
 	return true
 }
 
-// Reload reads the file at once, changed or not: on SIGHUP, for example. OnReload
-// is called too. It may be called at any time, with Run or without.
+// Reload reads the file at once, changed or not, for example on SIGHUP. It calls
+// OnReload too. It may be called at any time, also while Run runs.
 func (w *Watcher) Reload() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := read(w.Path)
 	err := w.apply(now)
-	w.tell(now, err)
+	w.report(now, err)
 	return err
 }
 
@@ -145,29 +145,21 @@ func (w *Watcher) apply(c contents) error {
 	return w.Limiter.Reload(policies...)
 }
 
-func (w *Watcher) tell(c contents, err error) {
+func (w *Watcher) report(c contents, err error) {
 	w.last = &c
 	switch {
 	case w.OnReload != nil:
 		w.OnReload(err)
 	case err != nil:
-		for _, mistake := range each(err) {
-			slog.Error("ratelimit: policies stay as they were", "file", w.Path, "error", mistake)
+		for line := range strings.Lines(err.Error()) {
+			slog.Error("ratelimit: policies stay as they were", "file", w.Path, "error", strings.TrimSuffix(line, "\n"))
 		}
 	default:
 		slog.Info("ratelimit: policies loaded", "file", w.Path, "policies", len(w.Limiter.Policies()))
 	}
 }
 
-// each is the errors that are joined in err.
-func each(err error) []error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		return joined.Unwrap()
-	}
-	return []error{err}
-}
-
-// contents are what a file holds, or why that is not known.
+// contents are a file's contents, or the error of reading it.
 type contents struct {
 	data string
 	err  error

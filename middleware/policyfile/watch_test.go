@@ -36,38 +36,38 @@ const (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(diagtest.Quiet(m)) }
 
-// limited is a file with one policy.
+// limited returns a file with one policy.
 func limited(limit string) string {
 	return "policies:\n- name: a\n  key: user\n  limit: " + limit + "\n"
 }
 
-// watched is a limiter that follows a file.
+// watched is a limiter whose file is watched.
 type watched struct {
 	*policyfile.Watcher
 	t       *testing.T
 	reports chan error
 }
 
-// watcher is a watched that has not begun. The system's notices are all it goes
-// by, and a mistake is told only if it lasts for doubt.
-func watcher(t *testing.T, path string, doubt time.Duration) *watched {
+// watcher returns a watched that does not run yet. It relies on events of the file
+// system, and reports an error that lasts for retryDelay.
+func watcher(t *testing.T, path string, retryDelay time.Duration) *watched {
 	t.Helper()
-	policies, err := policyfile.Parse(path, []byte(limited("1/second")), words)
+	policies, err := policyfile.Parse(path, []byte(limited("1/second")), funcs)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := &watched{t: t, reports: make(chan error, 100)}
 	w.Watcher = &policyfile.Watcher{
-		Path: path, Funcs: words,
+		Path: path, Funcs: funcs,
 		Limiter:  middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory()}, policies...)),
 		OnReload: func(err error) { w.reports <- err },
 	}
-	w.SetDoubt(doubt)
-	w.SetPoll(never)
+	w.SetRetryDelay(retryDelay)
+	w.SetPollInterval(never)
 	return w
 }
 
-// run begins, and ends with the test.
+// run starts Run, which ends with the test.
 func (w *watched) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -87,7 +87,7 @@ func (w *watched) report() error {
 	}
 }
 
-// takes waits for the next report, which must be that the limit holds.
+// takes waits for the next report, which must be nil, with this limit in force.
 func (w *watched) takes(limit string) {
 	w.t.Helper()
 	if err := w.report(); err != nil {
@@ -106,8 +106,8 @@ func replace(t *testing.T, path, text string) {
 	}
 }
 
-// All ways in which a file changes: each is noticed, none is told as a mistake,
-// and what has not changed is not told at all.
+// Each way to change a file is noticed, none is reported as a mistake, and a file that
+// did not change is not reported.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -123,14 +123,14 @@ func TestWatch(t *testing.T) {
 	replace(t, path, limited("3/minute"))
 	w.takes("3/minute")
 
-	// As vim does it: the old file is moved away, and the new one written.
+	// Vim moves the old file away and writes a new one.
 	if err := os.Rename(path, path+"~"); err != nil {
 		t.Fatal(err)
 	}
 	write(t, path, limited("4/minute"))
 	w.takes("4/minute")
 
-	// Nothing that matters.
+	// No change of the contents.
 	write(t, path, limited("4/minute"))
 	replace(t, path, limited("4/minute"))
 	write(t, filepath.Join(dir, "other.yaml"), "x")
@@ -141,7 +141,7 @@ func TestWatch(t *testing.T) {
 	write(t, path, limited("5/minute"))
 	w.takes("5/minute")
 
-	// Written in parts, of which the first are a mistake.
+	// Written in parts; the first ones are not valid.
 	text := limited("6/minute")
 	f, err := os.Create(path)
 	if err != nil {
@@ -159,8 +159,8 @@ func TestWatch(t *testing.T) {
 	w.takes("6/minute")
 }
 
-// A ConfigMap is updated in a folder of its own that a link is swapped to; the
-// file is a link through that link (kubelet's atomic_writer.go).
+// A ConfigMap is updated in a new directory, which a link is then switched to. The file
+// is a link through that link (kubelet's atomic_writer.go).
 func TestWatchConfigMap(t *testing.T) {
 	t.Parallel()
 	volume := t.TempDir()
@@ -194,8 +194,8 @@ func TestWatchConfigMap(t *testing.T) {
 	w.takes("15/minute")
 }
 
-// A broken file changes nothing and says why, as does one that is away for
-// long. Either is told once; what comes after is taken.
+// A broken file changes nothing and is reported once, as is a file that stays missing.
+// The next valid file is loaded.
 func TestWatchMistakes(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "policies.yaml")
@@ -211,7 +211,7 @@ func TestWatchMistakes(t *testing.T) {
 		path + `:3:8: key is "usr"; want client or user (did you mean user?)`,
 		path + `:4:10: limit is "5/minit": period is "minit"; want second, minute, hour, day or a duration such as 5s`,
 	}
-	if got := mistakesOf(w.report()); !slices.Equal(got, want) {
+	if got := joinedErrors(w.report()); !slices.Equal(got, want) {
 		t.Errorf("got %q; want %q", got, want)
 	}
 	if err := os.Remove(path); err != nil {
@@ -227,8 +227,8 @@ func TestWatchMistakes(t *testing.T) {
 	w.takes("1/minute")
 }
 
-// A mistake that is gone in a moment was somebody writing, and is not told.
-func TestWatchForgives(t *testing.T) {
+// A mistake that disappears at once was a file being written, and is not reported.
+func TestWatchBriefMistake(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "policies.yaml")
 	write(t, path, limited("1/minute"))
@@ -250,16 +250,15 @@ func TestWatchForgives(t *testing.T) {
 	}
 }
 
-// Where the system tells of nothing, the file is read now and then: one behind a
-// link to another folder, in a folder that comes later, and in one that is
-// another one now.
+// Without events the file is polled: behind a link to another directory, in a directory
+// that is created later, and in one that is replaced.
 func TestWatchPolls(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	target := filepath.Join(dir, "target.yaml")
 	folder := filepath.Join(dir, "folder")
 	w := watcher(t, filepath.Join(folder, "policies.yaml"), time.Millisecond)
-	w.SetPoll(20 * time.Millisecond)
+	w.SetPollInterval(20 * time.Millisecond)
 	w.run()
 	if err := w.report(); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v; want that the file is not there", err)
@@ -288,7 +287,7 @@ func TestWatchPolls(t *testing.T) {
 			break
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
-			t.Fatalf("got %v; want nothing worse than that it is away", err)
+			t.Fatalf("got %v; want no error but ErrNotExist", err)
 		}
 	}
 	if got := w.Limiter.Policies()[0].Limit; got != gcra.PerMinute(3) {
@@ -316,18 +315,18 @@ func TestReload(t *testing.T) {
 		t.Errorf("got %v; want the mistake in line 4", err)
 	}
 	if got := w.Limiter.Policies()[0].Limit; got != gcra.PerMinute(1) {
-		t.Errorf("after a mistake: got %v; want what was before", got)
+		t.Errorf("after a mistake: got %v; want the policies as they were", got)
 	}
 }
 
-// Reloads from several sides do not undo each other.
+// Concurrent reloads do not undo each other.
 func TestReloadWhileWatching(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "policies.yaml")
 	write(t, path, limited("1/minute"))
 	w := watcher(t, path, never)
 	w.OnReload = func(error) {}
-	w.SetPoll(time.Millisecond)
+	w.SetPollInterval(time.Millisecond)
 	w.run()
 	var all sync.WaitGroup
 	for range 4 {
@@ -351,7 +350,7 @@ func TestReloadWhileWatching(t *testing.T) {
 	}
 }
 
-// Without OnReload the log has a line for each change, and for each mistake.
+// Without OnReload each reload is logged in one line, and each mistake in one.
 func TestWatchLogs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "policies.yaml")
 	write(t, path, limited("1/minute"))
@@ -378,8 +377,8 @@ func TestWatchLogs(t *testing.T) {
 	}
 }
 
-// A limit that is changed under load holds within a second, no request is lost,
-// and what has been used up stays.
+// A limit that changes under load holds within a second, no request is lost, and clients
+// keep what they have used up.
 func TestWatchUnderLoad(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "policies.yaml")
 	quota := func(burst int) {
@@ -387,7 +386,7 @@ func TestWatchUnderLoad(t *testing.T) {
 		replace(t, path, fmt.Sprintf("policies:\n- {name: quota, key: user, limit: 10/day burst %d}\n", burst))
 	}
 	quota(10)
-	policies, err := policyfile.Load(path, words)
+	policies, err := policyfile.Load(path, funcs)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -398,9 +397,9 @@ func TestWatchUnderLoad(t *testing.T) {
 	var watching, asking sync.WaitGroup
 	defer watching.Wait()
 	defer cancel()
-	watching.Go(func() { policyfile.Watch(ctx, path, words, limiter) })
+	watching.Go(func() { policyfile.Watch(ctx, path, funcs, limiter) })
 
-	// ask sends a request of the user, and returns the limit that it met and what is left.
+	// ask sends a request of the user, and returns the limit and remaining of its response.
 	ask := func(user string) (limit, left int) {
 		r, _ := http.NewRequest(http.MethodGet, server.URL, nil)
 		r.Header.Set("User", user)
@@ -426,7 +425,7 @@ func TestWatchUnderLoad(t *testing.T) {
 			for before := 0; !done.Load() && !t.Failed(); {
 				limit, _ := ask(fmt.Sprint("load ", i))
 				if limit < before {
-					t.Errorf("got limit %d after %d; want no way back", limit, before)
+					t.Errorf("got limit %d after %d; want the limit never to go back", limit, before)
 				}
 				before = limit
 			}

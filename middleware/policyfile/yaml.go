@@ -13,44 +13,46 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// maxDepth is more than a file needs, and nothing to a parser that recurses.
+// maxDepth is more than a file needs, and harmless to a recursive parser.
 const maxDepth = 16
 
-// maxTokens bounds what the parser does with the square of their number: a
-// tenth of a second, and room for 250 policies of thirty tokens each.
+// maxTokens allows 250 policies of 30 tokens each. The parser's time grows with the
+// square of the tokens: these take a tenth of a second.
 const maxTokens = 8000
 
-// parse reads the file's one document; nil after a mistake that leaves nothing
-// to look at.
+// parse returns the root of the file's one document, or nil if there is none.
 func (r *reader) parse(data []byte) (root ast.Node) {
 	if len(data) > maxSize {
-		r.mistakes.addf(start, "the file has more than %d bytes, which is the most that is read", maxSize)
+		r.diagnostics.addf(fileStart, "the file has more than %d bytes; want at most that many", maxSize)
 		return nil
 	}
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
-	if at, bad := firstBadByte(data); bad {
-		r.mistakes.addf(at, "the file is no text; want UTF-8")
+	if at, bad := firstInvalidByte(data); bad {
+		r.diagnostics.addf(at, "the file is not text; want UTF-8")
 		return nil
 	}
 	defer func() {
-		if v := recover(); v != nil { // the parser's own mistake, and no reason to end the process
-			r.mistakes.addf(start, "the file is YAML that cannot be read (%s)", clip(fmt.Sprint(v)))
+		if v := recover(); v != nil { // a bug of the parser must not end the process
+			r.diagnostics.addf(fileStart, "the YAML parser failed (%s)", clip(fmt.Sprint(v)))
 			root = nil
 		}
 	}()
 	tokens := lexer.Tokenize(string(data))
 	if t := tooDeep(tokens); t != nil {
-		r.mistakes.addf(placeOf(t), "lists and mappings are nested more than %d deep; want a list of policies", maxDepth)
+		r.diagnostics.addf(tokenPosition(t), "lists and mappings are nested more than %d deep; want a list of policies", maxDepth)
 		return nil
 	}
 	if len(tokens) > maxTokens {
-		r.mistakes.addf(placeOf(tokens[maxTokens]), "the file has more than %d words, values, marks and comments (YAML tokens), which is the most that is read", maxTokens)
+		r.diagnostics.addf(tokenPosition(tokens[maxTokens]), "the file has more than %d YAML tokens (words, values, marks and comments); want at most that many", maxTokens)
 		return nil
 	}
 	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
-		at, what := syntaxError(err)
-		r.mistakes.addf(at, "this is not YAML: %s", clip(what))
+		at, what := fileStart, err.Error()
+		if e := yaml.Error(nil); errors.As(err, &e) {
+			at, what = tokenPosition(e.GetToken()), e.GetMessage()
+		}
+		r.diagnostics.addf(at, "this is not YAML: %s", clip(what))
 		return nil
 	}
 	for _, doc := range file.Docs {
@@ -61,44 +63,35 @@ func (r *reader) parse(data []byte) (root ast.Node) {
 			root = doc.Body
 			continue
 		}
-		at := positionOf(doc.Body)
+		at := nodePosition(doc.Body)
 		if doc.Start != nil {
-			at = placeOf(doc.Start)
+			at = tokenPosition(doc.Start)
 		}
-		r.mistakes.addf(at, "another document begins; want all policies in one")
+		r.diagnostics.addf(at, "a second document begins; want all policies in one")
 	}
 	return root
 }
 
-var start = place{1, 1}
+var fileStart = position{1, 1}
 
-// placeOf is where the token stands.
-func placeOf(t *token.Token) place {
+// tokenPosition returns where the token begins.
+func tokenPosition(t *token.Token) position {
 	if t == nil || t.Position == nil {
-		return start
+		return fileStart
 	}
-	return place{max(t.Position.Line, 1), max(t.Position.Column, 1)}
+	return position{max(t.Position.Line, 1), max(t.Position.Column, 1)}
 }
 
-// syntaxError is what the parser did not understand, and where.
-func syntaxError(err error) (at place, what string) {
-	var e yaml.Error
-	if errors.As(err, &e) {
-		return placeOf(e.GetToken()), e.GetMessage()
-	}
-	return start, err.Error()
-}
-
-// firstBadByte finds what is not UTF-8, or the byte 0, which no text has.
-func firstBadByte(data []byte) (at place, bad bool) {
-	at = start
+// firstInvalidByte finds a byte that is 0 or not UTF-8.
+func firstInvalidByte(data []byte) (at position, bad bool) {
+	at = fileStart
 	for len(data) > 0 {
 		c, size := utf8.DecodeRune(data)
 		switch {
 		case c == utf8.RuneError && size == 1, c == 0:
 			return at, true
 		case c == '\n':
-			at = place{at.line + 1, 1}
+			at = position{at.line + 1, 1}
 		default:
 			at.column++
 		}
@@ -107,9 +100,9 @@ func firstBadByte(data []byte) (at place, bad bool) {
 	return at, false
 }
 
-// tooDeep finds the first token that is nested deeper than anybody needs, by
-// brackets or by the dashes and question marks in a line. What is nested by
-// indentation needs no bound but that of the file's size.
+// tooDeep returns the first token nested deeper than maxDepth, by brackets or by
+// the dashes and question marks in a line. Nesting by indentation is bounded by
+// the file's size.
 func tooDeep(tokens token.Tokens) *token.Token {
 	brackets, marks, line := 0, 0, 0
 	for _, t := range tokens {

@@ -26,13 +26,14 @@ type pending struct {
 	next int64 // to put there if it is admitted
 }
 
-// Result describes the op's bucket after an admission that was admitted or not.
-func (o *Op) Result(admitted bool) tat.Result {
-	return o.Params.Result(o.Ahead, admitted && o.Admits(o.Ahead))
+// Result describes, in r, the op's bucket after an admission that was admitted or
+// not.
+func (o *Op) Result(admitted bool, r *tat.Result) {
+	o.Params.Result(o.Ahead, admitted && o.Admits(o.Ahead), r)
 }
 
 // Apply decides about an admission: all ops are taken or none is.
-func (s *Set[N]) Apply(ops []Op) (admitted bool) {
+func (s *Set) Apply(ops []Op) (admitted bool) {
 	var shards uint64 // to lock
 	for i := range ops {
 		ops[i].shard = s.Shard(ops[i].Hash)
@@ -51,12 +52,12 @@ func (s *Set[N]) Apply(ops []Op) (admitted bool) {
 	return admitted
 }
 
-func (s *Set[N]) overflow() *shard[N] { return &s.shards[len(s.shards)-1] }
+func (s *Set) overflow() *shard { return &s.shards[len(s.shards)-1] }
 
 // resolve locks the TATs of all buckets, and locks the overflow shard and
 // reports true if one of them is there. A charge needs an entry, which it gets
 // in the overflow shard if there is no room elsewhere.
-func (s *Set[N]) resolve(ops []Op, now int64) (overflows bool) {
+func (s *Set) resolve(ops []Op, now int64) (overflows bool) {
 	for i := range ops {
 		o := &ops[i]
 		s.shards[o.shard].follow(now)
@@ -78,7 +79,7 @@ func (s *Set[N]) resolve(ops []Op, now int64) (overflows bool) {
 
 // hold locks the TAT of the op's bucket, unless that has been done, and reports
 // whether there is one.
-func (s *Set[N]) hold(ops []Op, o *Op, now int64) bool {
+func (s *Set) hold(ops []Op, o *Op, now int64) bool {
 	p := &ops[o.first].pending
 	switch t := &s.shards[o.shard].table; {
 	case p.held:
@@ -130,8 +131,7 @@ func evaluate(ops []Op, now int64) (admitted bool) {
 }
 
 // commit unlocks the TATs.
-func (s *Set[N]) commit(ops []Op, admitted bool) {
-	var unknown N
+func (s *Set) commit(ops []Op, admitted bool) {
 	for i := range ops {
 		o := &ops[i]
 		if !o.held {
@@ -141,18 +141,18 @@ func (s *Set[N]) commit(ops []Op, admitted bool) {
 		if admitted {
 			to = o.next
 		}
-		s.shards[o.shard].set(o.Hash, to, unknown)
+		s.shards[o.shard].set(o.Hash, to, 0)
 	}
 }
 
 // lock locks a set of shards, always in the same order.
-func (s *Set[N]) lock(set uint64) {
+func (s *Set) lock(set uint64) {
 	for ; set != 0; set &= set - 1 {
 		s.shards[bits.TrailingZeros64(set)].Lock()
 	}
 }
 
-func (s *Set[N]) unlock(set uint64) {
+func (s *Set) unlock(set uint64) {
 	for ; set != 0; set &= set - 1 {
 		s.shards[bits.TrailingZeros64(set)].Unlock()
 	}

@@ -3,21 +3,21 @@ package buckets
 // TakeFast decides about an op that is an admission of its own, without a lock,
 // and reports false if it cannot: the bucket is not known or is busy, or the clock
 // has gone back.
-func (s *Set[N]) TakeFast(o *Op) (done bool) {
+func (s *Set) TakeFast(o *Op) (done bool) {
 	t := &s.shards[s.Shard(o.Hash)].table
 	e := t.find(o.Hash)
 	if e == nil {
 		return false
 	}
+	now := s.clock.Now()
 	const tries = 16 // others may be as quick; in the queue for the lock everybody gets a turn
 	for range tries {
 		tat := e.tat.Load()
-		if tat == locked || e.hash.Load() != o.Hash {
+		if tat == locked || e.hash.Load() != o.Hash || now < t.reused.Load() {
 			return false
 		}
-		now := s.clock.Now() // read after the TAT, or others could be ahead of it
-		if now < t.reused.Load() {
-			return false // the clock has gone back: see follow
+		if tat-now > o.Top && o.Inc != 0 {
+			now = s.clock.Now() // perhaps only because others have charged since it was read
 		}
 		ahead := o.Clamp(tat, now)
 		to := tat

@@ -29,7 +29,7 @@ func (p *cachedParams) match(c *tat.Charge) bool {
 }
 
 // Prepare checks a charge, or a refund, and fills the op.
-func (s *Set[N]) Prepare(c *tat.Charge, refund bool, o *Op) error {
+func (s *Set) Prepare(c *tat.Charge, refund bool, o *Op) error {
 	o.Policy, o.Shadow = c.Policy, c.Shadow
 	slot := slotOf(c)
 	p := s.params.slots[slot].Load()
@@ -72,12 +72,12 @@ func (c *paramsCache) keep(charge *tat.Charge, params tat.LimitParams, hash, slo
 
 // policyHash is multiplied, so that a policy of the same name as the subject does
 // not cancel it out.
-func (s *Set[N]) policyHash(policy string) uint64 {
+func (s *Set) policyHash(policy string) uint64 {
 	return maphash.String(s.seed, policy) * 0x9e3779b97f4a7c15
 }
 
 // hash is the hash of a bucket.
-func (s *Set[N]) hash(subject, policy string) uint64 {
+func (s *Set) hash(subject, policy string) uint64 {
 	return bucketHash(maphash.String(s.seed, subject), s.policyHash(policy))
 }
 

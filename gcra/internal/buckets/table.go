@@ -1,12 +1,9 @@
 package buckets
 
-import (
-	"math"
-	"sync/atomic"
-)
+import "math"
 
 // A table maps hashes to TATs: open addressing with linear probing, no pointers
-// for the garbage collector to follow, 16 bytes a slot besides the note. An entry
+// for the garbage collector to follow, 16 bytes a slot, or 24 with a note. An entry
 // whose TAT is before now has lapsed and equals no entry, so new keys take over
 // its slot and nothing needs a sweep.
 //
@@ -25,21 +22,27 @@ import (
 //     reused, because the clock has gone back, the entries move to a new array
 //     first.
 //  4. The slots of an array that has been replaced stay locked for good.
-type table[N any] struct {
-	slots  atomic.Pointer[[]slot[N]] // their number is a power of two; nil at first
-	reused atomic.Int64              // the latest time at which a slot of this array was taken over
-	used   int                       // entries
-	filled int                       // entries and tombstones
-	limit  int                       // most entries
-	hand   int                       // of the clock by which reclaim goes round
-	marker int64                     // the last marker; they are negative and grow
+type table struct {
+	array  pointer[array] // nil at first
+	noted  bool           // there are notes
+	reused atomicInt64    // the latest time at which a slot of this array was taken over
+	used   int            // entries
+	filled int            // entries and tombstones
+	limit  int            // most entries
+	hand   int            // of the clock by which reclaim goes round
+	marker int64          // the last marker; they are negative and grow
 }
 
 // A slot is empty, a tombstone or an entry.
-type slot[N any] struct {
-	note N // of the store; under the lock
-	hash atomic.Uint64
-	tat  atomic.Int64
+type slot struct {
+	hash atomicUint64
+	tat  atomicInt64
+}
+
+// An array is the slots of a table.
+type array struct {
+	slots []slot  // a power of two of them
+	notes []int64 // beside each slot, under the lock; empty if the store needs none
 }
 
 const (
@@ -51,34 +54,42 @@ const (
 	firstMarker = -1 << 62      // before any time
 )
 
-func (t *table[N]) all() []slot[N] {
-	if s := t.slots.Load(); s != nil {
-		return *s
+func (t *table) slots() []slot {
+	if a := t.array.Load(); a != nil {
+		return a.slots
 	}
 	return nil
 }
 
 // find returns the slot of a hash, or nil. Without the lock it may miss an entry
 // that is being moved.
-func (t *table[N]) find(hash uint64) *slot[N] {
-	slots := t.all()
+func (t *table) find(hash uint64) *slot {
+	slots := t.slots()
+	if i := indexOf(slots, hash); i >= 0 {
+		return &slots[i]
+	}
+	return nil
+}
+
+// indexOf is the index of the hash's slot, or -1.
+func indexOf(slots []slot, hash uint64) int {
 	if len(slots) == 0 {
-		return nil
+		return -1
 	}
 	mask := uint64(len(slots) - 1)
 	for i := hash & mask; ; i = (i + 1) & mask {
-		switch s := &slots[i]; s.hash.Load() {
+		switch slots[i].hash.Load() {
 		case hash:
-			return s
+			return int(i)
 		case empty:
-			return nil
+			return -1
 		}
 	}
 }
 
 // lock locks the TAT of the hash's entry and returns it, for set to put one
 // back. It returns false if there is no entry.
-func (t *table[N]) lock(hash uint64) (tat int64, ok bool) {
+func (t *table) lock(hash uint64) (tat int64, ok bool) {
 	s := t.find(hash)
 	if s == nil {
 		return 0, false
@@ -88,7 +99,7 @@ func (t *table[N]) lock(hash uint64) (tat int64, ok bool) {
 
 // add is lock, and adds an entry if there is none, with a marker for its TAT. It
 // returns false if there is no room.
-func (t *table[N]) add(hash uint64, now int64) (tat int64, ok bool) {
+func (t *table) add(hash uint64, now int64) (tat int64, ok bool) {
 	if tat, ok := t.lock(hash); ok {
 		return tat, true
 	}
@@ -97,10 +108,11 @@ func (t *table[N]) add(hash uint64, now int64) (tat int64, ok bool) {
 		if t.used >= t.limit && !t.reclaim(now) {
 			return 0, false
 		}
-		if (t.filled+1)*4 > len(t.all())*3 {
+		if (t.filled+1)*4 > len(t.slots())*3 {
 			t.grow(now)
 		}
-		s = t.free(t.all(), hash)
+		slots := t.slots()
+		s = &slots[t.free(slots, hash)]
 		s.tat.Store(locked)
 	}
 	s.hash.Store(hash)
@@ -110,17 +122,22 @@ func (t *table[N]) add(hash uint64, now int64) (tat int64, ok bool) {
 
 // set stores the TAT and the note of the hash's entry, if there is one, which
 // unlocks it. It looks the entry up again, for grow may have moved it.
-func (t *table[N]) set(hash uint64, tat int64, note N) {
-	if s := t.find(hash); s != nil {
-		s.note = note
-		s.tat.Store(tat)
+func (t *table) set(hash uint64, tat, note int64) {
+	i := indexOf(t.slots(), hash)
+	if i < 0 {
+		return
 	}
+	a := t.array.Load()
+	if t.noted {
+		a.notes[i] = note
+	}
+	a.slots[i].tat.Store(tat)
 }
 
 // takeOver returns a slot in the hash's probe sequence whose entry has lapsed,
 // with its TAT locked, or nil.
-func (t *table[N]) takeOver(hash uint64, now int64) *slot[N] {
-	slots := t.all()
+func (t *table) takeOver(hash uint64, now int64) *slot {
+	slots := t.slots()
 	if len(slots) == 0 {
 		return nil
 	}
@@ -141,65 +158,74 @@ func (t *table[N]) takeOver(hash uint64, now int64) *slot[N] {
 }
 
 // lockLapsed locks the TAT of an entry if it has lapsed.
-func (s *slot[N]) lockLapsed(now int64) bool {
+func (s *slot) lockLapsed(now int64) bool {
 	tat := s.tat.Load()
 	return tat < now && s.tat.CompareAndSwap(tat, locked)
 }
 
-// free counts one more entry and returns the slot for it: the first in the
+// free counts one more entry and returns the index of its slot: the first in the
 // hash's probe sequence that is empty or a tombstone. There must be one.
-func (t *table[N]) free(slots []slot[N], hash uint64) *slot[N] {
+func (t *table) free(slots []slot, hash uint64) int {
 	mask := uint64(len(slots) - 1)
 	for i := hash & mask; ; i = (i + 1) & mask {
-		switch s := &slots[i]; s.hash.Load() {
+		switch slots[i].hash.Load() {
 		case empty:
 			t.filled++
 			fallthrough
 		case tombstone:
 			t.used++
-			return s
+			return int(i)
 		}
 	}
 }
 
 // grow moves the entries to a new array with room for one more, and drops those
 // that have lapsed.
-func (t *table[N]) grow(now int64) {
-	old := t.all()
+func (t *table) grow(now int64) {
+	var old array
+	if a := t.array.Load(); a != nil {
+		old = *a
+	}
 	live := 0
-	for i := range old {
-		if old[i].hash.Load() < minHash {
+	for i := range old.slots {
+		s := &old.slots[i]
+		if s.hash.Load() < minHash {
 			continue
 		}
-		if !old[i].lockLapsed(now) {
+		if !s.lockLapsed(now) {
 			live++
 			continue
 		}
-		old[i].hash.Store(tombstone) // or a charge without the lock would move the TAT of an entry that was not counted
+		s.hash.Store(tombstone) // or a charge without the lock would move the TAT of an entry that was not counted
 	}
 	size := 8
 	for size < 2*(live+1) {
 		size *= 2
 	}
-	slots := make([]slot[N], size)
+	to := &array{slots: make([]slot, size)}
+	if t.noted {
+		to.notes = make([]int64, size)
+	}
 	t.used, t.filled, t.hand = 0, 0, 0
-	for i := range old {
-		hash := old[i].hash.Load()
+	for i := range old.slots {
+		hash := old.slots[i].hash.Load()
 		// A TAT that the holder of the lock has locked moves as such.
-		if tat := old[i].tat.Swap(locked); hash >= minHash {
-			s := t.free(slots, hash)
-			s.note = old[i].note
-			s.tat.Store(tat)
-			s.hash.Store(hash)
+		if tat := old.slots[i].tat.Swap(locked); hash >= minHash {
+			j := t.free(to.slots, hash)
+			if t.noted {
+				to.notes[j] = old.notes[i]
+			}
+			to.slots[j].tat.Store(tat)
+			to.slots[j].hash.Store(hash)
 		}
 	}
-	t.slots.Store(&slots)
+	t.array.Store(to)
 	t.reused.Store(math.MinInt64)
 }
 
 // follow moves the entries to a new array if the clock has gone back since a slot
 // of this one was taken over.
-func (t *table[N]) follow(now int64) {
+func (t *table) follow(now int64) {
 	if now < t.reused.Load() {
 		t.grow(now)
 	}
@@ -208,9 +234,9 @@ func (t *table[N]) follow(now int64) {
 // reclaim looks at the next slots of a full table for an entry that has lapsed,
 // and makes it a tombstone. It looks at a few only: a flood of new keys must not
 // cost a sweep each.
-func (t *table[N]) reclaim(now int64) bool {
+func (t *table) reclaim(now int64) bool {
 	const few = 32
-	slots := t.all()
+	slots := t.slots()
 	for range min(few, len(slots)) {
 		s := &slots[t.hand&(len(slots)-1)]
 		t.hand++

@@ -1,6 +1,9 @@
+//go:build !interleave
+
 package buckets
 
 import (
+	"os/exec"
 	"sync"
 	"testing"
 	"time"
@@ -13,7 +16,7 @@ import (
 // lost or found twice.
 func TestTableIsAMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		tab := table[struct{}]{limit: rapid.IntRange(1, 40).Draw(t, "limit")}
+		tab := table{limit: rapid.IntRange(1, 40).Draw(t, "limit")}
 		want := make(map[uint64]int64) // also expired entries
 		now := int64(0)
 		live := func() (n int) {
@@ -35,7 +38,7 @@ func TestTableIsAMap(t *testing.T) {
 				h := keys.Draw(t, "hash")
 				before, ok := tab.add(h, now)
 				if !ok {
-					if n := live(); n < tab.limit && len(tab.all()) <= 32 {
+					if n := live(); n < tab.limit && len(tab.slots()) <= 32 {
 						t.Fatalf("no slot for %x beside %d live entries of %d", h, n, tab.limit)
 					}
 					if tat, ok := want[h]; ok && tat > now {
@@ -47,7 +50,7 @@ func TestTableIsAMap(t *testing.T) {
 					t.Fatalf("at %d, add %x: got %d; want %d", now, h, before, was)
 				}
 				tat := now + rapid.Int64Range(1, 50).Draw(t, "tat")
-				tab.set(h, tat, struct{}{})
+				tab.set(h, tat, 0)
 				want[h] = tat
 			},
 			"set": func(t *rapid.T) {
@@ -56,7 +59,7 @@ func TestTableIsAMap(t *testing.T) {
 				if tab.find(h) != nil {
 					want[h] = tat
 				}
-				tab.set(h, tat, struct{}{})
+				tab.set(h, tat, 0)
 			},
 			"reclaim": func(t *rapid.T) {
 				used := tab.used
@@ -79,8 +82,8 @@ func TestTableIsAMap(t *testing.T) {
 				}
 				found := make(map[uint64]bool)
 				filled := 0
-				for i := range tab.all() {
-					h := tab.all()[i].hash.Load()
+				for i := range tab.slots() {
+					h := tab.slots()[i].hash.Load()
 					if h != empty {
 						filled++
 					}
@@ -95,8 +98,8 @@ func TestTableIsAMap(t *testing.T) {
 				if tab.used != len(found) || tab.used > tab.limit || tab.filled != filled {
 					t.Fatalf("used is %d of %d, filled %d; want %d entries in %d slots that are not empty", tab.used, tab.limit, tab.filled, len(found), filled)
 				}
-				if 4*tab.filled > 3*len(tab.all()) {
-					t.Fatalf("%d of %d slots filled; want at most three quarters", tab.filled, len(tab.all()))
+				if 4*tab.filled > 3*len(tab.slots()) {
+					t.Fatalf("%d of %d slots filled; want at most three quarters", tab.filled, len(tab.slots()))
 				}
 			},
 		})
@@ -105,12 +108,12 @@ func TestTableIsAMap(t *testing.T) {
 
 // A full table finds all expired entries, a few slots in each call.
 func TestTableReclaims(t *testing.T) {
-	tab := table[struct{}]{limit: 1000}
+	tab := table{limit: 1000}
 	for h := range uint64(1000) {
 		if _, ok := tab.add(h+2, 0); !ok {
 			t.Fatalf("no slot for key %d of 1000", h)
 		}
-		tab.set(h+2, 1+int64(h%2)*1000, struct{}{}) // every other one expires at 1
+		tab.set(h+2, 1+int64(h%2)*1000, 0) // every other one expires at 1
 	}
 	if _, ok := tab.add(5000, 0); ok {
 		t.Fatal("got a slot in a table full of live entries")
@@ -126,7 +129,7 @@ func TestTableReclaims(t *testing.T) {
 				t.Fatalf("no slot for a new key after %d tries", tries)
 			}
 		}
-		tab.set(h, 1000, struct{}{})
+		tab.set(h, 1000, 0)
 	}
 	if _, ok := tab.add(999_999_999, 2); ok {
 		t.Error("got more slots than entries have expired")
@@ -144,10 +147,10 @@ func TestTableGrowsDuringCharges(t *testing.T) {
 	const keys = 3000
 	key := func(i uint64) uint64 { return i*0x9e3779b97f4a7c15 | 2 }
 	for round := range 100 {
-		tab := table[struct{}]{limit: 1 << 20}
+		tab := table{limit: 1 << 20}
 		for i := range uint64(keys) {
 			tab.add(key(i), 0)
-			tab.set(key(i), 5, struct{}{})
+			tab.set(key(i), 5, 0)
 		}
 		begin := make(chan struct{})
 		var charges sync.WaitGroup
@@ -173,8 +176,18 @@ func TestTableGrowsDuringCharges(t *testing.T) {
 			t.Fatalf("round %d: grow has not returned", round)
 		}
 		charges.Wait()
-		if 4*tab.filled > 3*len(tab.all()) {
-			t.Fatalf("round %d: %d of %d slots filled; want at most three quarters", round, tab.filled, len(tab.all()))
+		if 4*tab.filled > 3*len(tab.slots()) {
+			t.Fatalf("round %d: %d of %d slots filled; want at most three quarters", round, tab.filled, len(tab.slots()))
 		}
 	}
+}
+
+// TestInterleavings runs the test of this name in a build of its own, where a scheduler
+// decides at each atomic operation which goroutine continues.
+func TestInterleavings(t *testing.T) {
+	out, err := exec.Command("go", "test", "-tags", "interleave", "-count=1", "-v", "-run", "^TestInterleavings$", ".").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Logf("%s", out)
 }

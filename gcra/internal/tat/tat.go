@@ -68,10 +68,10 @@ type Result struct {
 	Delay      time.Duration
 }
 
-// Result describes a bucket whose TAT was ahead of now before the step, and
+// Result describes, in r, a bucket whose TAT was ahead of now before the step, and
 // whether the step was taken.
-func (p *Params) Result(ahead int64, taken bool) Result {
-	r := Result{Allowed: p.Admits(ahead), Never: p.Room < 0}
+func (p *Params) Result(ahead int64, taken bool, r *Result) {
+	*r = Result{Allowed: p.Admits(ahead), Never: p.Room < 0}
 	if !r.Allowed && !r.Never {
 		r.RetryAfter = Duration(ahead + p.Inc - p.Room)
 	}
@@ -83,5 +83,4 @@ func (p *Params) Result(ahead int64, taken bool) Result {
 	}
 	r.Remaining = max(p.Capacity-ahead, 0) / p.Emission
 	r.ResetAfter = Duration(ahead)
-	return r
 }

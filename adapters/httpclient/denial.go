@@ -1,0 +1,88 @@
+package httpclient
+
+import (
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/internal/retryafter"
+)
+
+// denial reports whether a response is a denial, and how long the server asks to wait; 0 if it does
+// not say.
+//
+// A 429 is a denial with or without Retry-After. A 503 is one only with it: otherwise it is a failure
+// like a 500, which the caller handles.
+func denial(resp *http.Response) (wait time.Duration, denied bool) {
+	wait, ok := retryafter.Parse(resp.Header, time.Now())
+	return wait, resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable && ok
+}
+
+const (
+	minBackoff = 500 * time.Millisecond
+	maxBackoff = 10 * time.Second
+)
+
+// backoff returns the wait after so many denials without a Retry-After: minBackoff, doubled up to
+// maxBackoff, and of that a random part between half and all, so that clients that were denied
+// together do not return together.
+func backoff(denials int) time.Duration {
+	d := maxBackoff
+	if doublings := denials - 1; doublings < 5 {
+		d = min(d, minBackoff<<doublings)
+	}
+	return d/2 + rand.N(d/2+1)
+}
+
+// replayable reports whether a request may be sent again: it is idempotent and its body can be read
+// again. A denied request should have had no effect, but a proxy may deny one that a server behind it
+// has begun.
+func replayable(r *http.Request) bool {
+	if r.Body != nil && r.Body != http.NoBody && r.GetBody == nil {
+		return false
+	}
+	switch r.Method {
+	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
+		return true
+	}
+	// As in net/http, the presence of the header is enough.
+	_, ok := r.Header["Idempotency-Key"]
+	if !ok {
+		_, ok = r.Header["X-Idempotency-Key"]
+	}
+	return ok
+}
+
+// replay returns a copy of the request with a new body.
+func replay(r *http.Request) (*http.Request, error) {
+	clone := r.Clone(r.Context())
+	if r.GetBody == nil || r.Body == nil || r.Body == http.NoBody {
+		return clone, nil
+	}
+	body, err := r.GetBody()
+	if err != nil {
+		return nil, err
+	}
+	clone.Body = body
+	return clone, nil
+}
+
+// A body that is larger or slower than this is not worth keeping its connection.
+const (
+	maxDrain     = 64 << 10
+	drainTimeout = 500 * time.Millisecond
+)
+
+// drain reads the body of a denial, so that its connection can be reused, and closes it.
+func drain(body io.ReadCloser) {
+	if body == nil {
+		return // from a Base made for a test
+	}
+	timer := time.AfterFunc(drainTimeout, func() { _ = body.Close() })
+	// An error ends the use of the connection; the response is not needed.
+	_, _ = io.CopyN(io.Discard, body, maxDrain)
+	if timer.Stop() {
+		_ = body.Close()
+	}
+}

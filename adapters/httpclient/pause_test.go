@@ -1,0 +1,36 @@
+package httpclient
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Pauses that have ended are deleted, and a shorter one does not end a longer one.
+func TestPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p pauses
+		if !p.empty() {
+			t.Error("got a pause at the start; want none")
+		}
+		forever := pauseKey{host: "forever"}
+		p.add(forever, time.Hour)
+		p.add(forever, time.Second)
+		for i := range 100_000 {
+			p.add(pauseKey{host: fmt.Sprint(i)}, time.Second)
+			time.Sleep(100 * time.Millisecond)
+			if len(p.pauses) > 128 {
+				t.Fatalf("got %d pauses; want at most 128, since 11 have not ended", len(p.pauses))
+			}
+			if i == 35_000 {
+				if remaining, length := p.remaining(pauseKey{host: "35000"}, forever, pauseKey{host: "unknown"}); remaining != time.Hour-3500*time.Second-100*time.Millisecond || length != time.Hour {
+					t.Errorf("got %v remaining of %v; want those of the longest", remaining, length)
+				}
+			}
+		}
+		if remaining, _ := p.remaining(forever); remaining != 0 {
+			t.Errorf("got %v remaining after hours; want 0", remaining)
+		}
+	})
+}

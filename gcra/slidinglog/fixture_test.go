@@ -1,0 +1,217 @@
+package slidinglog_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/slidinglog"
+	"github.com/seed-e377111c/ratelimit/internal/redistest"
+)
+
+// patience is the Timeout in tests that are not about it.
+const patience = 20 * time.Second
+
+var prefixes atomic.Int64
+
+// newStore returns a store with its own prefix.
+func newStore(client redis.UniversalClient) *slidinglog.Redis {
+	r := slidinglog.NewRedis(client)
+	r.Prefix = fmt.Sprintf("sl-%d:", prefixes.Add(1))
+	r.Timeout = patience
+	return r
+}
+
+// patient returns a client whose timeouts are patience.
+func patient(t testing.TB, s *redistest.Server) *redis.Client {
+	t.Helper()
+	o := s.Options()
+	o.ReadTimeout, o.WriteTimeout, o.DialTimeout = patience, patience, patience
+	c := redis.NewClient(o)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// shift makes every charge in the logs with the prefix older by d. For the store that is the same as
+// if time had passed; the clock of a Redis cannot be set.
+func shift(t testing.TB, client redis.UniversalClient, prefix string, d time.Duration) {
+	t.Helper()
+	ctx := context.Background()
+	for _, key := range keysOf(t, client, prefix) {
+		for _, z := range client.ZRangeWithScores(ctx, key, 0, -1).Val() {
+			z.Score -= float64(d.Microseconds())
+			if err := client.ZAddXX(ctx, key, z).Err(); err != nil {
+				t.Fatalf("shifting %s by %v: %v", key, d, err)
+			}
+		}
+	}
+}
+
+// keysOf returns the keys with the prefix on all servers of the client.
+func keysOf(t testing.TB, client redis.UniversalClient, prefix string) []string {
+	t.Helper()
+	var mu sync.Mutex
+	var keys []string
+	scan := func(ctx context.Context, c *redis.Client) error {
+		it := c.Scan(ctx, 0, prefix+"*", 1000).Iterator()
+		for it.Next(ctx) {
+			mu.Lock()
+			keys = append(keys, it.Val())
+			mu.Unlock()
+		}
+		return it.Err()
+	}
+	ctx, err := context.Background(), error(nil)
+	switch c := client.(type) {
+	case *redis.Client:
+		err = scan(ctx, c)
+	case *redis.ClusterClient:
+		err = c.ForEachMaster(ctx, scan)
+	case *redis.Ring:
+		err = c.ForEachShard(ctx, scan)
+	default:
+		err = fmt.Errorf("cannot scan a %T", client)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
+
+// stoppedClock is the clock of scripts after stopClock: the key "clock", in microseconds.
+type stoppedClock struct {
+	t      testing.TB
+	client *redis.Client
+	micros atomic.Int64
+}
+
+// stopClock changes the scripts that the client sends in two lines: they read the time from a key,
+// and logs do not expire, since Redis would expire them by its own clock.
+func stopClock(t testing.TB, client *redis.Client) *stoppedClock {
+	t.Helper()
+	replace := func(text, old, with string) string {
+		if n := strings.Count(text, old); n != 1 {
+			t.Fatalf("the script has %q %d times; want once", old, n)
+		}
+		return strings.Replace(text, old, with, 1)
+	}
+	log := luaText(t, "log.lua")
+	stopped := replace(log, "local time = redis.call('TIME')\n", "")
+	stopped = replace(stopped, "time[1] * 1000000 + time[2]", "tonumber(redis.call('GET', 'clock'))")
+	take, refund := luaText(t, "take.lua"), luaText(t, "refund.lua")
+	client.AddHook(rewrite{
+		log + take:   stopped + replace(take, "text(math.ceil((at + per) / 1000))", "'9000000000000'"),
+		log + refund: stopped + refund,
+	})
+	c := &stoppedClock{t: t, client: client}
+	c.set(1_800_000_000_000_000)
+	return c
+}
+
+func luaText(t testing.TB, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func (c *stoppedClock) set(micros int64) {
+	c.micros.Store(micros)
+	if err := c.client.Set(context.Background(), "clock", strconv.FormatInt(micros, 10), 0).Err(); err != nil {
+		c.t.Errorf("setting the clock: %v", err)
+	}
+}
+
+func (c *stoppedClock) advance(d time.Duration) { c.set(c.micros.Load() + d.Microseconds()) }
+
+// rewrite is a hook that replaces the text of scripts in EVAL. An EVALSHA always fails, since the
+// server has only replaced scripts.
+type rewrite map[string]string
+
+func (r rewrite) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (r rewrite) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (r rewrite) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "eval" {
+			args := cmd.Args()
+			args[1] = r[args[1].(string)]
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func mustTake(t testing.TB, s gcra.Store, charges ...gcra.Charge) []gcra.Charge {
+	t.Helper()
+	if _, err := s.Take(context.Background(), charges); err != nil {
+		t.Fatalf("Take(%+v): %v", charges, err)
+	}
+	return charges
+}
+
+// admitted reports whether every charge that is not a shadow is allowed.
+func admitted(charges []gcra.Charge) bool {
+	return !slices.ContainsFunc(charges, func(c gcra.Charge) bool { return !c.Result.Allowed && !c.Shadow })
+}
+
+func hourly(policy string, n, cost int64) gcra.Charge {
+	return gcra.Charge{Subject: "s", Policy: policy, Limit: gcra.PerHour(n), Cost: cost}
+}
+
+// dump returns all logs with the prefix.
+func dump(t *testing.T, client *redis.Client, prefix string) string {
+	t.Helper()
+	var b strings.Builder
+	keys := keysOf(t, client, prefix)
+	slices.Sort(keys)
+	for _, key := range keys {
+		expires, err := redistest.ExpireTime(t.Context(), client, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintln(&b, key, client.ZRangeWithScores(t.Context(), key, 0, -1).Val(), expires)
+	}
+	return b.String()
+}
+
+// calls returns how often a server has run a command since CONFIG RESETSTAT.
+func calls(t testing.TB, client *redis.Client, command string) (n int) {
+	t.Helper()
+	for line := range strings.Lines(client.Info(context.Background(), "commandstats").Val()) {
+		if rest, ok := strings.CutPrefix(line, "cmdstat_"+command+":calls="); ok {
+			if _, err := fmt.Sscanf(rest, "%d", &n); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return n
+}
+
+// takeOrRefund calls Take or Refund. A refund is always allowed.
+func takeOrRefund(ctx context.Context, s gcra.Store, charges []gcra.Charge, refund bool) (allowed bool, err error) {
+	if refund {
+		return true, s.Refund(ctx, charges)
+	}
+	return s.Take(ctx, charges)
+}
+
+// clock is a clock that moves by advance only.
+type clock struct{ ns atomic.Int64 }
+
+func (c *clock) now() time.Time          { return time.Unix(1_800_000_000, c.ns.Load()) }
+func (c *clock) advance(d time.Duration) { c.ns.Add(int64(d)) }

@@ -1,0 +1,45 @@
+package pattern
+
+import "github.com/seed-e377111c/ratelimit/internal/cowmap"
+
+// maxCache is more routes than an application has, and bounds the memory if a client finds a way to
+// invent routes.
+const maxCache = 1024
+
+// Cache holds what was computed for a route. Get takes no lock and allocates nothing; Put copies
+// the map. It never evicts. The zero value is ready to use.
+type Cache[K comparable, V any] struct {
+	entries cowmap.Map[K, V]
+}
+
+// Get returns the value of the key, and whether there is one.
+func (m *Cache[K, V]) Get(key K) (v V, ok bool) {
+	v, ok = m.entries.Load()[key]
+	return v, ok
+}
+
+// Put stores v, unless the cache is full.
+func (m *Cache[K, V]) Put(key K, v V) {
+	if len(m.entries.Load()) < maxCache {
+		m.entries.Update(func(entries map[K]V) { entries[key] = v })
+	}
+}
+
+// Templates is [FromTemplate] with a cache, for use on every request. The zero value is ready.
+type Templates struct {
+	cache Cache[[2]string, string]
+}
+
+// Pattern returns FromTemplate(method, template).
+func (t *Templates) Pattern(method, template string) string {
+	if template == "" {
+		return ""
+	}
+	key := [2]string{Standard(method), template}
+	pattern, ok := t.cache.Get(key)
+	if !ok {
+		pattern = FromTemplate(method, template)
+		t.cache.Put(key, pattern)
+	}
+	return pattern
+}

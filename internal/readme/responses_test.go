@@ -1,0 +1,85 @@
+package readme
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	ratelimit "github.com/seed-e377111c/ratelimit/adapters/nethttp"
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/keyfunc"
+)
+
+// The HTTP blocks of a page are the last responses to so many requests, in the
+// order of the page.
+func TestResponses(t *testing.T) {
+	type sent struct {
+		requests int
+		cfg      ratelimit.Config
+	}
+	want := map[string][]sent{
+		"docs/responses.md": {
+			{1, ratelimit.Config{}},
+			{1, ratelimit.Config{Headers: ratelimit.HeadersDraft11}},
+			{1, ratelimit.Config{Headers: ratelimit.HeadersDraft6 | ratelimit.HeadersDraft11}},
+			{1, ratelimit.Config{Headers: ratelimit.HeadersXRateLimit}},
+			{11, ratelimit.Config{}},
+			{11, ratelimit.Config{Headers: ratelimit.HeadersDraft11}},
+		},
+		"docs/failure.md": {{1, ratelimit.Config{Store: down{}}}},
+	}
+	for _, page := range pages {
+		shown := blocks(t, page, "http")
+		if len(shown) != len(want[page]) {
+			t.Fatalf("%s has %d HTTP blocks; the table has %d", page, len(shown), len(want[page]))
+		}
+		for i, b := range shown {
+			if got := response(want[page][i].requests, want[page][i].cfg); got != b.text {
+				t.Errorf("%s: got\n%s\nthe page has\n%s", b, got, b.text)
+			}
+		}
+	}
+}
+
+// response sends n requests to a server with two policies and prints the last
+// response.
+func response(n int, cfg ratelimit.Config) string {
+	mode := ratelimit.FailClosed
+	cfg.Logger = slog.New(slog.DiscardHandler)
+	if cfg.Store == nil {
+		now := time.Now() // stands still, so that nothing refills
+		cfg.Store = &gcra.Memory{Now: func() time.Time { return now }}
+	}
+	h := ratelimit.New(cfg,
+		ratelimit.Policy{Name: "burst", Key: keyfunc.RemoteAddr, Limit: gcra.PerSecond(10), OnFailure: mode},
+		ratelimit.Policy{Name: "daily", Key: keyfunc.RemoteAddr, Limit: gcra.PerDay(10_000), OnFailure: mode},
+	)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	var w *httptest.ResponseRecorder
+	for range n {
+		w = httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", "/hello", nil))
+	}
+	var out strings.Builder
+	fmt.Fprintln(&out, "HTTP/1.1", w.Code, http.StatusText(w.Code))
+	for _, name := range slices.Sorted(maps.Keys(w.Header())) {
+		fmt.Fprintf(&out, "%s: %s\n", name, w.Header().Get(name))
+	}
+	if w.Body.Len() > 0 {
+		fmt.Fprintf(&out, "\n%s", w.Body)
+	}
+	return out.String()
+}
+
+// down is a store that always fails.
+type down struct{}
+
+func (down) Take(context.Context, []gcra.Charge) (bool, error) { return false, errors.New("no answer") }
+func (down) Refund(context.Context, []gcra.Charge) error       { return errors.New("no answer") }

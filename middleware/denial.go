@@ -1,0 +1,112 @@
+package middleware
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/seed-e377111c/ratelimit/internal/diag"
+)
+
+// writeDenial answers a request that may not go on.
+func (l *Limiter) writeDenial(w http.ResponseWriter, r *http.Request, d *Decision) {
+	h := w.Header()
+	if d.RetryAfter > 0 {
+		h["Retry-After"] = []string{strconv.FormatInt(seconds(d.RetryAfter), 10)}
+	}
+	for name := range h {
+		if letsStore(name) {
+			delete(h, name)
+		}
+	}
+	h["Cache-Control"] = []string{"no-store"} // RFC 6585: caches must not store a 429
+	if l.deny == nil {
+		writeProblem(w, r, *d)
+		return
+	}
+	writer, wrote := watchDeny(w, r)
+	l.deny(writer, r, *d)
+	if !wrote() {
+		l.log.Report(diag.DenyWroteNothing, "", "Config.Deny wrote nothing: the default denial is written in its place")
+		writeProblem(w, r, *d)
+	}
+}
+
+// letsStore reports whether a field could let a cache store a denial in spite of
+// its Cache-Control, or validate another response by it. Middleware further out
+// may have set it for the response that it expected.
+func letsStore(name string) bool {
+	const targeted = "-Cache-Control" // RFC 9213: CDN-Cache-Control, and Cloudflare-, Netlify-, Vercel-CDN-Cache-Control
+	if i := len(name) - len(targeted); i > 0 && strings.EqualFold(name[i:], targeted) {
+		return true
+	}
+	for _, field := range [...]string{
+		"ETag", "Last-Modified", "Expires", // RFC 9110 and RFC 9111
+		"Surrogate-Control", // W3C's Edge Architecture: Fastly, Varnish
+		"X-Accel-Expires",   // nginx
+		"Edge-Control",      // Akamai
+	} {
+		if strings.EqualFold(name, field) {
+			return true
+		}
+	}
+	return false
+}
+
+// problem is a denial in fixed words (RFC 9457). The types are those that
+// draft-ietf-httpapi-ratelimit-headers-11 registers, with their titles.
+type problem struct{ kind, title, detail string }
+
+var (
+	quotaExceeded = problem{
+		"https://iana.org/assignments/http-problem-types#quota-exceeded",
+		"Quota Exceeded",
+		"The request was denied because a rate limit is used up.",
+	}
+	reducedCapacity = problem{
+		"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+		"Temporary Reduced Capacity",
+		"The request was denied because the service cannot check its rate limits at the moment.",
+	}
+)
+
+// writeProblem is the default for Config.Deny: a problem+json that says nothing
+// about causes.
+//
+// Content-Encoding stays. Middleware that set it compresses what is written from
+// here on; without the field the client would take the compressed bytes for
+// JSON. http.Error once deleted it, and no longer does (golang.org/issue/66343).
+func writeProblem(w http.ResponseWriter, r *http.Request, d Decision) {
+	status, p := d.Status(), &quotaExceeded
+	if status != http.StatusTooManyRequests {
+		p = &reducedCapacity
+	}
+	h := w.Header()
+	delete(h, "Content-Length") // of the response that was expected
+	h["Content-Type"] = []string{"application/problem+json"}
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(p.body(status, d.violated())) //nolint:gosec // the program's own names, quoted, as JSON; a client that has gone needs no answer
+	}
+}
+
+func (p *problem) body(status int, violated []string) []byte {
+	b := make([]byte, 0, 320)
+	b = append(append(b, `{"type":"`...), p.kind...)
+	b = append(append(b, `","title":"`...), p.title...)
+	b = strconv.AppendInt(append(b, `","status":`...), int64(status), 10)
+	b = append(append(b, `,"detail":"`...), p.detail...)
+	b = append(b, '"')
+	for i, name := range violated {
+		if i == 0 {
+			b = append(b, `,"violated-policies":[`...)
+		} else {
+			b = append(b, ',')
+		}
+		b = appendQuoted(b, name)
+	}
+	if len(violated) > 0 {
+		b = append(b, ']')
+	}
+	return append(b, "}\n"...)
+}

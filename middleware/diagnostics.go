@@ -1,0 +1,132 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/diag"
+)
+
+// policyFailed logs that a function of a policy failed, and what happens to the
+// request.
+func (l *Limiter) policyFailed(r *http.Request, failed *policyError, from source) {
+	if errors.Is(failed.cause, context.Canceled) && r.Context().Err() != nil {
+		return // the client has gone
+	}
+	args := []any{"policy", failed.policy, "function", failed.function, "requests", from.consequence(failed.function)}
+	l.log.Report(diag.PolicyFailed, failed.policy+" "+failed.function,
+		"a policy cannot be decided, because its "+failed.function+" fails", withError(args, failed.cause)...)
+}
+
+// storeFailed logs that the store failed, unless it logs by itself, and what
+// happens to the requests.
+func (l *Limiter) storeFailed(s *requestState, store gcra.Store, err error, requests string) {
+	if errors.Is(err, context.Canceled) && s.Err() != nil {
+		return // the client has gone, and the store looks at the request's own context
+	}
+	var logs interface{ Logged() bool }
+	if errors.As(err, &logs) && logs.Logged() {
+		return
+	}
+	args := []any{"store", fmt.Sprintf("%T", store), "requests", requests}
+	l.log.Report(diag.StoreFailed, requests, "the store fails", withError(args, err)...)
+}
+
+// consequences says what happens to the request since the store failed: each
+// consequence once, for all policies.
+func consequences(s *requestState) string {
+	var all []string
+	for i := range s.entries {
+		if c := s.entries[i].source.consequence("Store"); !slices.Contains(all, c) {
+			all = append(all, c)
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+// consequence says what happens to requests with this source since the function,
+// or "Store", failed.
+func (from source) consequence(function string) string {
+	switch {
+	case from == sourceOpen:
+		return "let pass"
+	case from == sourceClosed:
+		return "denied with 503"
+	case function == "Store":
+		return "counted by this server alone, with its share of the limit"
+	case function == "Cost":
+		return "charged the whole burst, with this server's share of the limit"
+	}
+	return "counted in one shared bucket, with this server's share of the limit"
+}
+
+// withError appends the error's attributes, with the stack if it is a panic.
+func withError(args []any, err error) []any {
+	args = append(args, "error", fmt.Sprintf("%.400v", err))
+	var p *panicError
+	if errors.As(err, &p) {
+		args = append(args, "stack", p.stack)
+	}
+	return args
+}
+
+// noticeReceiver is a requestState whose policies are being evaluated, as a
+// [notice.Receiver].
+type noticeReceiver requestState
+
+// Notice logs what a key function reports, in one line for all policies, which
+// often have the same key function. It leaves a missing user or route to the
+// check of the policy's first requests.
+func (n *noticeReceiver) Notice(code diag.Code, text string, args ...any) {
+	e := &n.entries[len(n.entries)-1]
+	switch code {
+	case diag.KeyBeforeAuth:
+		e.key = noUser
+	case diag.RouteUnknown:
+		e.key = noRoute
+	default:
+		e.key = explained
+		n.policies.limiter.log.Report(code, "", text, append([]any{"policy", n.policies.list[e.policy].Name}, args...)...)
+	}
+}
+
+// checkTwice logs if a limiter further out has charged the request to the same
+// bucket: the same limiter, or one with the same policy on the same store.
+func (l *Limiter) checkTwice(s, outer *requestState) {
+	for ; outer != nil; outer = stateIn(outer.Context) {
+		if outer.phase.Load() != settled || !sameStore(outer.policies.limiter.store, l.store) {
+			continue
+		}
+		if name := sharedCharge(s, outer); name != "" {
+			l.log.Report(diag.LimiterTwice, "", "a request is charged to one bucket twice: mount the limiter once, or give the policies of the two limiters different names", "policy", name)
+			return
+		}
+	}
+}
+
+// sharedCharge returns the name of a policy that charges the same bucket in both
+// states, or "".
+func sharedCharge(s, outer *requestState) string {
+	outer.mu.Lock()
+	defer outer.mu.Unlock() // Spend adds to Cost
+	for i := range s.charges {
+		for j := range outer.charges {
+			a, b := &s.charges[i], &outer.charges[j]
+			if a.Policy == b.Policy && a.Subject == b.Subject && a.Cost > 0 && b.Cost > 0 {
+				return a.Policy
+			}
+		}
+	}
+	return ""
+}
+
+// sameStore compares stores. Two whose type is not comparable are not the same.
+func sameStore(a, b gcra.Store) bool {
+	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
+}

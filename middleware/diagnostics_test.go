@@ -1,0 +1,115 @@
+package middleware_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/diag"
+	"github.com/seed-e377111c/ratelimit/internal/diagtest"
+	"github.com/seed-e377111c/ratelimit/keyfunc"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+// refundFails is a store whose Refund fails.
+type refundFails struct{ gcra.Store }
+
+func (refundFails) Refund(context.Context, []gcra.Charge) error { return errDown }
+
+// A request is charged, another policy denies it, and the refund fails.
+func TestRefundFailsIsLogged(t *testing.T) {
+	log := new(diagtest.Log)
+	l := limiter(t, middleware.Config{Store: refundFails{gcra.NewMemory()}, Logger: log.Logger()},
+		middleware.Policy{Name: "there", Key: key("k"), Limit: five},
+		middleware.Policy{Name: "here", Key: keyFails, Limit: gcra.PerHour(1)})
+	for range 3 {
+		l.Decide(get("/"))
+	}
+	lines := log.Lines()
+	if len(lines) != 2 || lines[0].Code() != diag.PolicyFailed || lines[1].Code() != diag.StoreFailed ||
+		lines[1].Attrs["requests"] != "charged although they are denied" {
+		t.Errorf("got %v; want the policy, and the refund once", lines)
+	}
+}
+
+// First requests that come at once are still counted one by one.
+func TestFirstRequestsAtOnce(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		key  keyfunc.Func
+		want diag.Code
+	}{
+		{"anonymous", key(""), diag.AnonymousOnly},
+		{"no user", keyfunc.Subject(func(context.Context) string { return "" }), diag.KeyBeforeAuth},
+	} {
+		log := new(diagtest.Log)
+		l := limiter(t, middleware.Config{Store: gcra.NewMemory(), Logger: log.Logger()},
+			middleware.Policy{Name: "p", Key: test.key, Limit: five, LimitFor: func(*http.Request) gcra.Limit { return five }})
+		ask := func(n int) {
+			var all sync.WaitGroup
+			for range 10 {
+				all.Go(func() {
+					for range n / 10 {
+						l.Allow(httptest.NewRecorder(), get("/"))
+					}
+				})
+			}
+			all.Wait()
+		}
+		ask(90)
+		if lines := log.Lines(); len(lines) > 0 {
+			t.Errorf("%s: got %v after 90 requests; want none yet", test.name, lines)
+		}
+		ask(500)
+		if lines := log.Lines(); len(lines) != 1 || lines[0].Code() != test.want {
+			t.Errorf("%s: got %v; want one line of %s", test.name, lines, test.want)
+		}
+	}
+}
+
+// A key function that an observer or a handler calls is not the policy's.
+func TestKeyOutsideOfPolicy(t *testing.T) {
+	log := new(diagtest.Log)
+	observed := 0
+	l := limiter(t, middleware.Config{Store: gcra.NewMemory(), Logger: log.Logger(), Observe: func(r *http.Request, _ middleware.Decision) {
+		_, _ = keyfunc.RemoteAddr(r)
+		observed++
+	}}, middleware.Policy{Name: "p", Key: keyfunc.TrustedProxies("127.0.0.1"), Limit: five})
+	r := get("/")
+	r.RemoteAddr = "127.0.0.1:1234"
+	r.Header.Set("X-Forwarded-For", "203.0.113.9")
+	l.Decide(r)
+	r, _ = l.Allow(httptest.NewRecorder(), r)
+	_, _ = keyfunc.RemoteAddr(r)
+	if lines := log.Lines(); observed != 2 || len(lines) > 0 {
+		t.Errorf("got %v after %d decisions; want no line after 2", lines, observed)
+	}
+}
+
+// Decide after Allow is a way to charge more, and a refunded charge does not count:
+// neither is reported as limiter-twice.
+func TestDecideAfterAllow(t *testing.T) {
+	log := new(diagtest.Log)
+	l := limiter(t, middleware.Config{Store: gcra.NewMemory(), Logger: log.Logger()},
+		middleware.Policy{Name: "look", Key: key("k"), Limit: five, Cost: func(*http.Request) int { return 0 }},
+		middleware.Policy{Name: "p", Key: key("k"), Limit: five})
+	r, _ := l.Allow(httptest.NewRecorder(), get("/"))
+	l.Decide(r) // on purpose, for more units
+	if lines := log.Lines(); len(lines) > 0 {
+		t.Errorf("got %v; want no line", lines)
+	}
+	if err := middleware.FromContext(r.Context()).Refund(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r, _ = l.Allow(httptest.NewRecorder(), r) // the charge was refunded
+	if lines := log.Lines(); len(lines) > 0 {
+		t.Errorf("got %v after a refund; want no line", lines)
+	}
+	l.Allow(httptest.NewRecorder(), r)
+	if lines := log.Lines(); len(lines) != 1 || lines[0].Code() != diag.LimiterTwice || lines[0].Attrs["policy"] != "p" {
+		t.Errorf("got %v; want one line of limiter-twice about p", lines)
+	}
+}

@@ -1,0 +1,90 @@
+package middleware
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+)
+
+// FailureMode is what happens when a policy cannot be decided as configured: the
+// store fails, or a function of the policy does.
+type FailureMode uint8
+
+const (
+	// FailLocal goes on limiting with the state of this server alone, each limit
+	// divided by [Config.Instances]. In place of a key that is unknown, the request
+	// counts as anonymous; in place of a cost, it takes the whole burst. Without a
+	// limit it is FailClosed.
+	FailLocal FailureMode = iota
+
+	// FailOpen lets the request pass this policy uncounted.
+	FailOpen
+
+	// FailClosed denies the request with 503 Service Unavailable.
+	FailClosed
+)
+
+// followOnFailure gives the charge at index i the source that its policy's
+// OnFailure asks for. cause may be nil.
+func followOnFailure(s *requestState, i int, cause error) {
+	addError(s, cause)
+	e, c := &s.entries[i], &s.charges[i]
+	switch mode := s.policy(i).OnFailure; {
+	case mode == FailLocal && c.Limit != (gcra.Limit{}):
+		e.source = sourceLocal
+		localShare(c, s.policies.limiter.instances)
+	case mode == FailOpen || c.Shadow: // a shadow never denies
+		e.source = sourceOpen
+	default:
+		e.source = sourceClosed
+	}
+}
+
+// localShare changes a charge to this server's share of its limit where n
+// servers have equal shares: an nth of the rate and of the burst.
+//
+// A request that costs more than the share of the burst would never pass, so it
+// may overdraw a full local bucket. MaxDelay widens the clamp of all charges to
+// that of the whole burst, so that a later cheap request does not erase the
+// debt, and MaxWait keeps the extra room from admitting anything.
+func localShare(c *gcra.Charge, n int) {
+	part := c.Limit
+	burst := part.Capacity()
+	if n == 1 || part.Per > math.MaxInt64/time.Duration(n) {
+		return
+	}
+	part.Per *= time.Duration(n)
+	part.Burst = max(1, burst/int64(n))
+	if c.Cost <= burst {
+		part.Burst = max(part.Burst, c.Cost)
+	}
+	whole := part
+	whole.Burst = burst
+	if whole.Validate() != nil {
+		return // too slow to be divided
+	}
+	c.Limit = part
+	c.MaxWait = max(c.MaxDelay, time.Nanosecond) // 0 would mean the new MaxDelay
+	c.MaxDelay = min(c.MaxDelay+time.Duration(burst-part.Burst)*part.Interval(), maxDelay)
+}
+
+// failsClosed reports whether a policy without a decision denies the request.
+func failsClosed(s *requestState) bool {
+	return slices.ContainsFunc(s.entries, func(e entry) bool { return e.source == sourceClosed })
+}
+
+// addError adds err, if it is not nil, to the Decision's Err.
+func addError(s *requestState, err error) {
+	if err != nil {
+		s.decision.Err = errors.Join(s.decision.Err, err)
+	}
+}
+
+// storeError is the error of a store that did not decide.
+type storeError struct{ cause error }
+
+func (e *storeError) Error() string { return "ratelimit: store: " + e.cause.Error() }
+func (e *storeError) Unwrap() error { return e.cause }

@@ -1,0 +1,143 @@
+package middleware
+
+import (
+	"math/bits"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+)
+
+// policyText is the text of a policy in the fields, made once for its usual
+// limit. A limit of LimitFor is written for each request.
+type policyText struct {
+	limit           gcra.Limit
+	name            string // "burst", with the quotes
+	most            string // 100
+	draft6, draft11 string // 100;w=60 and "burst";q=100;w=60
+}
+
+func newPolicyText(name string, l gcra.Limit) policyText {
+	t := policyText{name: string(appendQuoted(nil, name))}
+	if l != (gcra.Limit{}) {
+		t.most, t.draft6, t.draft11 = t.quota(l), t.window(l), string(t.appendPolicy(nil, l))
+		t.limit = l
+	}
+	return t
+}
+
+// quota is the highest possible Remaining: 100.
+func (t *policyText) quota(l gcra.Limit) string {
+	if l == t.limit {
+		return t.most
+	}
+	return strconv.FormatInt(l.Capacity(), 10)
+}
+
+// window is the limit in the form of draft 6: 100;w=60.
+func (t *policyText) window(l gcra.Limit) string {
+	if l == t.limit {
+		return t.draft6
+	}
+	q, w := window(l)
+	b := strconv.AppendInt(make([]byte, 0, 40), q, 10)
+	return string(strconv.AppendInt(append(b, ";w="...), w, 10))
+}
+
+// appendPolicy appends the limit in the form of draft 11: "burst";q=100;w=60.
+func (t *policyText) appendPolicy(b []byte, l gcra.Limit) []byte {
+	if l == t.limit {
+		return append(b, t.draft11...)
+	}
+	q, w := window(l)
+	b = strconv.AppendInt(append(append(b, t.name...), ";q="...), q, 10)
+	return strconv.AppendInt(append(b, ";w="...), w, 10)
+}
+
+// maxInteger is the largest integer of a structured field (RFC 9651, 3.3.1).
+const maxInteger = 999_999_999_999_999
+
+// window returns the limit as q units in w whole seconds: its smallest multiple
+// that has whole seconds or, if that is too large to write, the nearest limit
+// below.
+func window(l gcra.Limit) (q, w int64) {
+	common := gcd(int64(l.Per), int64(time.Second))
+	w = int64(l.Per) / common
+	if times := int64(time.Second) / common; l.Count <= maxInteger/times && w <= maxInteger {
+		return l.Count * times, w
+	}
+	w = seconds(l.Per)
+	hi, lo := bits.Mul64(uint64(l.Count), uint64(w)*uint64(time.Second))
+	n, _ := bits.Div64(hi, lo, uint64(l.Per)) // fits: Count is at most one a microsecond
+	return int64(min(n, maxInteger)), w
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// appendQuoted appends s, printable ASCII, as a string of RFC 9651, which is
+// also one of JSON.
+func appendQuoted(b []byte, s string) []byte {
+	b = append(b, '"')
+	for i := range len(s) {
+		if s[i] == '"' || s[i] == '\\' {
+			b = append(b, '\\')
+		}
+		b = append(b, s[i])
+	}
+	return append(b, '"')
+}
+
+// appendComma separates an item from those before it in the list that begins at
+// start.
+func appendComma(b []byte, start int) []byte {
+	if len(b) > start {
+		b = append(b, ", "...)
+	}
+	return b
+}
+
+// fields collects the fields to set. Values that are not constant are written
+// into one buffer, which becomes one string: one allocation for all.
+type fields struct {
+	list [8]struct { // two triples and two lists
+		key      string
+		constant string // the value, or
+		end      int    // where it ends in the buffer
+	}
+	n int
+}
+
+// constant adds a field with a value that needs no buffer.
+func (f *fields) constant(key, value string) {
+	f.list[f.n].key, f.list[f.n].constant = key, value
+	f.n++
+}
+
+// end adds a field whose value is what was appended to b since the last end.
+func (f *fields) end(key string, b []byte) {
+	f.list[f.n].key, f.list[f.n].end = key, len(b)
+	f.n++
+}
+
+// set sets the fields, with buffer as the text of the buffer and room for the
+// values, if they fit.
+func (f *fields) set(h http.Header, buffer string, room []string) {
+	if f.n > len(room) {
+		room = make([]string, f.n)
+	}
+	start := 0
+	for i := range f.list[:f.n] {
+		field := &f.list[i]
+		if room[i] = field.constant; field.end > 0 {
+			room[i] = buffer[start:field.end]
+			start = field.end
+		}
+		h[field.key] = room[i : i+1 : i+1]
+	}
+}

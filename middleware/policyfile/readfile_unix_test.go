@@ -1,0 +1,89 @@
+//go:build linux || darwin
+
+package policyfile_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/middleware/policyfile"
+)
+
+// within fails the test if f does not return. If a call waits for a named pipe, within
+// opens the pipe for writing, so that the call ends with the test.
+func within(t *testing.T, pipe string, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() { defer close(done); f() }()
+	select {
+	case <-done:
+	case <-time.After(patience):
+		t.Error("it waits for the pipe")
+		writer, err := os.OpenFile(pipe, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-done
+		_ = writer.Close()
+	}
+}
+
+// Files that are not regular are rejected at once, also behind a link.
+func TestLoadSpecialFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	pipe, link := filepath.Join(dir, "pipe"), filepath.Join(dir, "link")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(pipe, link); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{pipe: "a named pipe", link: "a named pipe", dir: "a directory", os.DevNull: "a device"} {
+		want = "policyfile: " + path + " is " + want + "; want a regular file or a link to one"
+		within(t, pipe, func() {
+			if _, err := policyfile.Load(path, funcs); err == nil || err.Error() != want {
+				t.Errorf("got %v; want %s", err, want)
+			}
+		})
+	}
+	within(t, pipe, func() { // that has come after the look
+		if _, err := policyfile.OpenRegular(pipe); err == nil || !strings.Contains(err.Error(), "is a named pipe") {
+			t.Errorf("got %v; want that it is a named pipe", err)
+		}
+	})
+}
+
+// A named pipe in place of the file blocks neither Reload nor the end of Run.
+func TestWatchNamedPipe(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "policies.yaml")
+	write(t, path, limited("1/minute"))
+	w := watcher(t, path, time.Millisecond)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ended := make(chan struct{})
+	go func() { defer close(ended); w.Run(ctx) }()
+	w.takes("1/minute")
+
+	if err := syscall.Mkfifo(path+".new", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.report(); err == nil || !strings.Contains(err.Error(), path+" is a named pipe") {
+		t.Errorf("got %v; want that it is a named pipe", err)
+	}
+	within(t, path, func() {
+		if err := w.Reload(); err == nil {
+			t.Error("Reload: got no error")
+		}
+	})
+	within(t, path, func() { cancel(); <-ended })
+}

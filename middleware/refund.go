@@ -1,0 +1,148 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+)
+
+// Refund gives back what the request was charged, including what Spend has
+// added, to where it was taken from. Only the first call does so, even if it
+// returns an error: a store that failed may have made the refund, and a second
+// call could make it twice. A refund is of the whole cost, however late it
+// comes, so do not let clients cause it: requests held open and refunded
+// together refill the bucket.
+//
+// Under MaxDelay, later requests move up, but requests that wait already keep
+// their delay. The next request may pass together with the last of them.
+//
+// Refund goes on if the client hangs up. It does not change Results.
+func (d *Decision) Refund(ctx context.Context) error {
+	if d == nil || d.state == nil {
+		return nil
+	}
+	s := d.state
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.phase.Swap(refunded) == refunded {
+		return nil
+	}
+	return refundAll(context.WithoutCancel(ctx), s)
+}
+
+// Spend charges n more units to each policy that the request was charged to,
+// except for shadows: for requests whose cost is known only when they are done.
+// Where fewer units are left it takes what is left, so later requests wait and
+// this one is not denied. After a denial or a Refund, Spend does nothing.
+//
+// Spend goes on if the client hangs up. It does not change Results. It returns
+// an error if n is negative or the store fails.
+func (d *Decision) Spend(ctx context.Context, n int64) error {
+	if n < 0 {
+		return fmt.Errorf("ratelimit: spend: %d units; want 0 or more", n)
+	}
+	if d == nil || d.state == nil || n == 0 {
+		return nil
+	}
+	s := d.state
+	ctx = context.WithoutCancel(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return errors.Join(
+		spend(ctx, s, s.policies.limiter.store, sourceStore, n),
+		spend(ctx, s, s.policies.limiter.local, sourceLocal, n),
+	)
+}
+
+// refundAll refunds all charges that were taken.
+func refundAll(ctx context.Context, s *requestState) error {
+	return errors.Join(
+		refund(ctx, s, s.policies.limiter.store, sourceStore),
+		refund(ctx, s, s.policies.limiter.local, sourceLocal),
+	)
+}
+
+// refund refunds the charges that were taken from the store.
+func refund(ctx context.Context, s *requestState, store gcra.Store, from source) error {
+	var charges []gcra.Charge
+	for i := range s.charges {
+		e, c := &s.entries[i], s.charges[i]
+		if e.source != from || e.status != charged {
+			continue
+		}
+		e.status = decided
+		c.MaxDelay = maxDelay // after a Reload, the clamp of the old limit could erase debt of the new one
+		if c.Cost > 0 {
+			charges = append(charges, c)
+		}
+	}
+	if charges == nil {
+		return nil
+	}
+	if err := safely(func() error { return store.Refund(ctx, charges) }); err != nil {
+		return fmt.Errorf("ratelimit: refund: %w", err)
+	}
+	return nil
+}
+
+// spend takes n units, or what is left, for each charge that was taken from the
+// store.
+func spend(ctx context.Context, s *requestState, store gcra.Store, from source, n int64) error {
+	var charges []gcra.Charge
+	var taken []*gcra.Charge // the request's own charge for each
+	for i := range s.charges {
+		e, c := &s.entries[i], s.charges[i]
+		if e.source != from || e.status != charged || c.Shadow {
+			continue
+		}
+		c.Cost = n
+		c.MaxWait = time.Nanosecond // only what is left now: the room of MaxDelay is for requests
+		c.MaxDelay = maxDelay       // as in refund
+		charges = append(charges, c)
+		taken = append(taken, &s.charges[i])
+	}
+	together, err := takeLeft(ctx, store, charges, taken)
+	if !together {
+		// Other requests take from the same keys meanwhile. One by one, each charge
+		// gets what it can.
+		for i := range charges {
+			if err != nil {
+				break
+			}
+			charges[i].Cost = n
+			_, err = takeLeft(ctx, store, charges[i:i+1], taken[i:i+1])
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("ratelimit: spend: %w", err)
+	}
+	return nil
+}
+
+// takeLeft takes the charges together, each lowered to what is left, and adds
+// their costs to taken. It reports whether it could: other requests may take
+// what was left.
+func takeLeft(ctx context.Context, store gcra.Store, charges []gcra.Charge, taken []*gcra.Charge) (done bool, err error) {
+	if len(charges) == 0 {
+		return true, nil
+	}
+	for range 3 {
+		allowed, err := safeTake(ctx, store, charges)
+		if err != nil {
+			return false, err
+		}
+		if allowed {
+			for i := range charges {
+				taken[i].Cost += charges[i].Cost
+			}
+			return true, nil
+		}
+		for i := range charges {
+			charges[i].Cost = min(charges[i].Cost, charges[i].Result.Remaining)
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,99 @@
+package middleware
+
+import (
+	"context"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+)
+
+// source is where the decision about a charge comes from.
+type source uint8
+
+const (
+	sourceStore  source = iota // the store
+	sourceLocal                // FailLocal: this server's own state
+	sourceOpen                 // FailOpen: none, the charge passes
+	sourceClosed               // FailClosed: none, the request is denied
+)
+
+// take decides all charges: first those of the store, together, and then those
+// that fail local, together. A denied request is charged nothing, whatever the
+// sources.
+func (l *Limiter) take(ctx context.Context, s *requestState) {
+	if failsClosed(s) {
+		return
+	}
+	allowed, err := takeFrom(ctx, s, l.store, sourceStore)
+	if err != nil {
+		for i := range s.entries {
+			if s.entries[i].source == sourceStore {
+				followOnFailure(s, i, nil)
+			}
+		}
+		l.storeFailed(s, l.store, err, consequences(s))
+		addError(s, &storeError{err})
+		allowed = !failsClosed(s)
+	}
+	if !allowed {
+		return
+	}
+	// The local state comes last, so only the store may have to give back.
+	allowed, err = takeFrom(ctx, s, l.local, sourceLocal)
+	if err != nil {
+		l.storeFailed(s, l.local, err, sourceClosed.consequence("Store"))
+		addError(s, err)
+	}
+	if !allowed {
+		if err := refundAll(ctx, s); err != nil {
+			l.storeFailed(s, l.store, err, "charged although they are denied")
+			addError(s, err)
+		}
+	}
+}
+
+// takeFrom takes the charges that have that source from the store, in one
+// admission.
+func takeFrom(ctx context.Context, s *requestState, store gcra.Store, from source) (allowed bool, err error) {
+	n := 0
+	for i := range s.entries {
+		if s.entries[i].source == from {
+			n++
+		}
+	}
+	if n == 0 {
+		return true, nil
+	}
+	charges := s.charges
+	if n < len(charges) {
+		charges = make([]gcra.Charge, 0, n)
+		for i := range s.charges {
+			if s.entries[i].source == from {
+				charges = append(charges, s.charges[i])
+			}
+		}
+	}
+	if allowed, err = safeTake(ctx, store, charges); err != nil {
+		return false, err
+	}
+	next := 0
+	for i := range s.charges {
+		if e := &s.entries[i]; e.source == from {
+			s.charges[i].Result = charges[next].Result
+			e.status = decided
+			if allowed && s.charges[i].Result.Allowed {
+				e.status = charged
+			}
+			next++
+		}
+	}
+	return allowed, nil
+}
+
+// safeTake is the store's Take, with an error in place of a panic.
+func safeTake(ctx context.Context, store gcra.Store, charges []gcra.Charge) (allowed bool, err error) {
+	err = safely(func() (err error) {
+		allowed, err = store.Take(ctx, charges)
+		return err
+	})
+	return allowed, err
+}
