@@ -15,8 +15,7 @@ import (
 // A fresh key holds a full bucket of Burst units. It refills one unit every
 // Per/Count (the emission interval), so any interval of length D admits at
 // most Burst + D·Count/Per units; the worst case in one window of length Per
-// is Burst + Count. Whoever wants a bucket that never lets two requests pass
-// together sets Burst to 1.
+// is Burst + Count. Set Burst to 1 if no two requests may pass together.
 //
 // The emission interval is kept to the nearest 100 ns: the rate is within
 // 0.05 % of what was asked up to 10,000 a second, within 5 % at the fastest,

@@ -5,49 +5,46 @@ import (
 	"time"
 )
 
-// fine is how long before its end a sleep is left to nap, which is more exact
-// than a timer.
-const fine = 2 * time.Millisecond
+// lastPart is how long before its end sleep changes from timers to sleepPrecise.
+const lastPart = 2 * time.Millisecond
 
-// naps is how many may nap at a time, for each takes a thread of the system.
-var naps = make(chan struct{}, 8)
+// preciseSlots bounds the calls of sleepPrecise: each takes a thread of the system.
+var preciseSlots = make(chan struct{}, 8)
 
 // sleep returns after d, or with the context's error if that ends first.
 //
-// Linux ends a wait late by up to a thousandth of its length, and the runtime
-// waits for whole milliseconds there: an idle process would wake up 20 ms late
-// after 20 s, and calls a second apart be seen 980 ms apart. So it sleeps by
-// parts, each a fiftieth of the one before, and naps in the end.
+// Linux ends a wait late by up to a thousandth of its length, and the runtime's
+// timers by up to a millisecond: an idle process would wake 20 ms late after 20 s,
+// and calls a second apart be seen 980 ms apart. So sleep waits in parts, each a
+// fiftieth of the one before, and the last of them is precise.
 func sleep(ctx context.Context, d time.Duration) error {
 	end := time.Now().Add(d)
-	for canNap && d > fine {
-		if err := doze(ctx, d-max(fine, d/50)); err != nil {
+	for hasPrecise && d > lastPart {
+		if err := sleepTimer(ctx, d-max(lastPart, d/50)); err != nil {
 			return err
 		}
 		d = time.Until(end)
 	}
-	if left := time.Until(end); canNap && left > 0 {
+	if left := time.Until(end); hasPrecise && left > 0 {
 		select {
-		case naps <- struct{}{}:
-			nap(left)
-			<-naps
+		case preciseSlots <- struct{}{}:
+			sleepPrecise(left)
+			<-preciseSlots
 		default:
 		}
 	}
-	// What is left where nobody naps, where too many do, and where time stands
-	// still until all sleep (testing/synctest).
-	return doze(ctx, time.Until(end))
+	// What is left without sleepPrecise, without a slot for it, after a signal, and
+	// where time stands still until all sleep (testing/synctest).
+	return sleepTimer(ctx, time.Until(end))
 }
 
-// doze is sleep by the runtime's timers.
-func doze(ctx context.Context, d time.Duration) error {
+// sleepTimer is sleep by a timer of the runtime.
+func sleepTimer(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

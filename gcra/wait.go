@@ -13,8 +13,8 @@ import (
 // ErrWouldWait is what a [WaitError] is, for errors.Is.
 var ErrWouldWait = errors.New("would have to wait too long")
 
-// WaitError says that Wait has not taken a slot, because it would come too
-// late for its caller. Nothing was charged.
+// WaitError says that Wait has not taken a slot because the slot would come too
+// late. Nothing was charged.
 type WaitError struct {
 	Subject, Policy string        // of the charge that would have to wait longest
 	Needed          time.Duration // how long it would have to wait; 0 when Never
@@ -32,27 +32,27 @@ func (e *WaitError) Error() string {
 // Is makes errors.Is(err, ErrWouldWait) true.
 func (e *WaitError) Is(target error) bool { return target == ErrWouldWait }
 
-// Wait takes the charges and returns when their turn has come: how many
-// processes take turns on one limit. "At least a second between any two calls,
-// over every process" is Limit{Count: 1, Per: time.Second}.
+// Wait takes the charges and returns when their turn comes. With it many processes
+// take turns on one limit: Limit{Count: 1, Per: time.Second} leaves at least a
+// second between any two calls of all processes.
 //
-// It reserves a slot in one trip and sleeps until it, so slots go to callers in
-// the order in which they asked, over all processes, and nobody polls. The
-// slot is that of the charge that has to wait longest; all are taken or none.
-// Results are filled in where the charges are passed as a slice, charges...
+// It reserves a slot by one call of Take and sleeps until then, so slots go to
+// callers in the order of their calls, over all processes, without polling. The
+// slot is that of the charge that has to wait longest; all are taken or none. If
+// the charges are passed as a slice, charges..., their results are filled in.
 //
-// A charge may wait for up to its MaxDelay, which all callers of a limit must
-// agree on (0 here means as long as it takes), and up to MaxWait, the patience
-// of this caller; the context's deadline shortens both. When the slot would
-// come later, Wait returns a [*WaitError] at once and nothing is charged. Other
-// errors are the store's: the turn is not known to have come.
+// A charge may wait for up to its MaxDelay, which is the same for all callers of a
+// limit (0 here means without bound), and up to MaxWait, which is this caller's;
+// the context's deadline shortens both. If the slot would come later, Wait
+// returns a [*WaitError] at once and nothing is charged. Other errors are the
+// store's: the turn may not have come.
 //
-// It never returns early. How late it returns adds to what others see between
-// two turns, so on Linux it wakes up to a tenth of a millisecond, where the
-// machine has time for it; elsewhere as exactly as timers do.
+// It never returns early. How late it returns is taken from the time between two
+// calls that others see: on Linux a tenth of a millisecond if the machine is not
+// busy, elsewhere as much as a timer is late.
 //
-// A caller whose context ends while it sleeps returns at once with the
-// context's error. Its slot stays taken, because those behind it have theirs.
+// A caller whose context ends while it sleeps returns at once with the context's
+// error. Its slot stays taken, because later callers have theirs.
 func Wait(ctx context.Context, s Store, charges ...Charge) error {
 	queued := slices.Clone(charges)
 	deadline, bounded := ctx.Deadline()
@@ -89,7 +89,7 @@ func Wait(ctx context.Context, s Store, charges ...Charge) error {
 	return sleep(ctx, delay)
 }
 
-// tooLate describes the charge that stands furthest from its turn.
+// tooLate describes the charge that would have to wait longest.
 func tooLate(charges []Charge) *WaitError {
 	var worst *WaitError
 	for _, c := range charges {

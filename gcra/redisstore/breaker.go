@@ -11,8 +11,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
-// ErrUnavailable is wrapped by errors of calls that were not even tried, because
-// Redis has failed several times in a row and is left alone.
+// ErrUnavailable is wrapped by the errors of calls that were not sent, because
+// Redis has failed several times in a row and the circuit breaker is open.
 var ErrUnavailable = errors.New("unavailable after several failures")
 
 // A breaker keeps batches off a server that has failed, so that the failure costs

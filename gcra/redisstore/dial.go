@@ -22,8 +22,8 @@ type failedDial struct {
 	at  time.Time
 }
 
-// redialAfter is how long an address is left alone after a dial that failed.
-// go-redis' own brake counts dials that fail, and to it none does.
+// redialAfter is how long an address is not dialled after a dial that failed.
+// go-redis has a pause of its own, but to it no dial fails.
 const redialAfter = 100 * time.Millisecond
 
 func (d *dialer) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -41,7 +41,7 @@ func (d *dialer) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 	return &failedConn{err: err}, nil
 }
 
-// forget has the next dials made, whatever came of those before.
+// forget lets the next dials be tried at once.
 func (d *dialer) forget() {
 	if d != nil {
 		d.failed.Clear()
@@ -54,9 +54,9 @@ func (d *dialer) failure(addr string) (f failedDial, ok bool) {
 	return f, ok
 }
 
-// last is the error of the last dial of a server, if it failed. A caller may
-// have stopped waiting before.
-func (d *dialer) last(server string) error {
+// lastError is the error of the last dial of a server, if it failed. Its caller
+// may have stopped waiting before.
+func (d *dialer) lastError(server string) error {
 	if d == nil {
 		return nil
 	}

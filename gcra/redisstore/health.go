@@ -13,22 +13,22 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
-// health logs what is wrong with a server, and when it is well again.
+// health logs the problems of a server, and when it answers again.
 //
-// What cannot heal by itself, such as a wrong password, is logged when it is
-// first seen. A failure that may be over with the next batch is logged when the
+// A problem that needs a change of the set-up, such as a wrong password, is logged
+// at once. A failure that may be over with the next batch is logged when the
 // breaker opens, when a server that has never answered refuses connections or
-// commands, or when [manyFailures] batches have failed within [diag.Interval]. A
+// commands, or when manyFailures batches have failed within [diag.Interval]. A
 // timeout alone is not logged: a first connection may take longer than the
 // Timeout.
 type health struct {
 	store  *Store
 	server string
-	sound  atomic.Bool // nothing to do in answered
+	sound  atomic.Bool // answered has nothing to do
 
 	mu           sync.Mutex
 	answeredOnce bool
-	outage       bool          // has not answered since it was first asked, or since the breaker opened
+	outage       bool          // no answer since the first call, or since the breaker opened
 	problems     []diag.Code   // logged, and not over
 	failures     recent        // batches that failed
 	outages      recent        // outages that ended
@@ -54,8 +54,8 @@ func (r *recent) noteAndCount(now time.Time) bool {
 	return !oldest.IsZero() && now.Sub(oldest) < diag.Interval
 }
 
-// failed takes note of a batch that failed, after the breaker has.
-func (h *health) failed(err error, resting bool) {
+// failed notes a batch that failed, after the breaker.
+func (h *health) failed(err error, open bool) {
 	conn, addresses := rediskit.ConnOf(h.store.client)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -63,12 +63,12 @@ func (h *health) failed(err error, resting bool) {
 	p := rediskit.Diagnose(err, conn)
 	if p.Timeout {
 		// Often it is a connection that the batch has waited for.
-		p = rediskit.Diagnose(cmp.Or(h.store.dials.last(h.server), h.store.timeoutError()), conn)
+		p = rediskit.Diagnose(cmp.Or(h.store.dials.lastError(h.server), h.store.timeoutError()), conn)
 	}
-	h.outage = h.outage || resting || !h.answeredOnce && rediskit.Down(err)
+	h.outage = h.outage || open || !h.answeredOnce && rediskit.Down(err)
 	first := !h.answeredOnce && !p.Timeout
 	many := p.Code != "" && h.failures.noteAndCount(time.Now())
-	if p.Code != "" && (p.Code.Level() == slog.LevelError || resting || first || many) {
+	if p.Code != "" && (p.Code.Level() == slog.LevelError || open || first || many) {
 		args := []any{"server", cmp.Or(h.server, addresses), "error", p.Cause} // a cluster's nodes may not be known yet
 		if p.Hint != "" {
 			args = append(args, "hint", p.Hint)
@@ -85,13 +85,13 @@ func (h *health) failed(err error, resting bool) {
 	}
 }
 
-// answered takes note of a batch that was answered.
+// answered notes a batch that was answered.
 func (h *health) answered() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	over := h.outage && len(h.problems) > 0 // what fails now and then is not over with one answer
+	over := h.outage && len(h.problems) > 0 // one answer does not end single failures
 	if over {
-		// A server that goes and comes all the time has its line every five minutes.
+		// A server that fails and recovers all the time has one line in five minutes.
 		if !h.outages.noteAndCount(time.Now()) {
 			for _, code := range h.problems {
 				h.store.log.Forget(code, h.server)
@@ -100,7 +100,7 @@ func (h *health) answered() {
 		h.problems = nil
 	}
 	if h.outage {
-		h.failures = recent{} // those after it are counted anew
+		h.failures = recent{} // the next failures count from here
 	}
 	h.answeredOnce, h.outage = true, false
 	h.sound.Store(true)
@@ -110,7 +110,7 @@ func (h *health) answered() {
 	}
 }
 
-// write writes a line after those before it. No caller waits for a slow log.
+// write writes a line after the earlier ones. No caller waits for a slow log.
 func (h *health) write(line func()) {
 	before, done := h.written, make(chan struct{})
 	h.written = done
@@ -123,16 +123,16 @@ func (h *health) write(line func()) {
 	}()
 }
 
-// failure is an error of a call that the server or the way to it has failed.
+// failure is an error of a call to Redis.
 type failure struct{ err error }
 
 func (f *failure) Error() string { return "redisstore: " + rediskit.WithoutArgs(f.err.Error()) }
 
 func (f *failure) Unwrap() error { return f.err }
 
-// Logged reports whether the store's own log tells of such failures, so that a
-// caller who logs errors need not. A caller finds it with errors.As and an
-// interface{ Logged() bool }.
+// Logged reports whether the store logs such failures, so that its caller need
+// not (see [gcra.Store]). Callers find it by errors.As and an interface{ Logged()
+// bool }.
 func (f *failure) Logged() bool {
 	return errors.Is(f.err, ErrUnavailable) || rediskit.Diagnose(f.err, rediskit.Conn{}).Code != ""
 }

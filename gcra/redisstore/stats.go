@@ -16,14 +16,14 @@ type Stats struct {
 	Batches       int64         // batches that Redis answered, if only with an error of its own
 	Operations    int64         // admissions and refunds in them: Operations/Batches is the mean batch size
 	BatchTime     time.Duration // what these batches took together
-	FailedBatches int64         // batches that were not answered, or with what says that Redis is of no use now, such as LOADING
+	FailedBatches int64         // batches without an answer, or with an error that concerns the whole server, such as LOADING
 	CachedDenials int64         // admissions that were denied without asking Redis
-	Servers       []ServerState // a single server, or each of several that was wanted within the last minute, by address
+	Servers       []ServerState // the single server, or each of several that was used within the last minute, by address
 }
 
 // ServerState is the state of the circuit breaker of one server.
 type ServerState struct {
-	Server  string // its address as the client has it ("FailoverClient" behind Sentinel), or "" where it was not known which to ask
+	Server  string // its address as the client has it ("FailoverClient" behind Sentinel); "" before the topology of a cluster is known
 	Breaker BreakerState
 }
 
@@ -34,7 +34,7 @@ type BreakerState uint8
 // The states of a breaker.
 const (
 	BreakerClosed   BreakerState = iota // the server is in use
-	BreakerOpen                         // it has failed and is not asked; calls fail at once with [ErrUnavailable]
+	BreakerOpen                         // it has failed and is not called; Take fails at once with [ErrUnavailable]
 	BreakerHalfOpen                     // one batch is sent to see whether it answers again
 )
 

@@ -1,9 +1,0 @@
-//go:build !linux
-
-package gcra
-
-import "time"
-
-const canNap = false
-
-func nap(time.Duration) {}

@@ -1,0 +1,15 @@
+package gcra
+
+import (
+	"syscall"
+	"time"
+)
+
+const hasPrecise = true
+
+// sleepPrecise blocks the thread for d, to a tenth of a millisecond. A signal ends
+// it early.
+func sleepPrecise(d time.Duration) {
+	t := syscall.NsecToTimespec(int64(d))
+	_ = syscall.Nanosleep(&t, nil)
+}
