@@ -2,6 +2,7 @@ package gcra_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"time"
@@ -47,9 +48,9 @@ func ExampleStore_twoWindows() {
 	// false 8 0
 }
 
-// Taking from one window after the other charges the first also for what the
-// second refuses: a client that keeps asking uses up "burst" with requests that
-// never passed. Take both in one admission instead.
+// Taking from one window after the other charges the first for requests that the
+// second denies: a client that keeps calling uses up "burst" with denied requests.
+// Take both in one admission instead.
 func ExampleStore_twoWindows_incorrect() {
 	store := gcra.NewMemory()
 	take := func(policy string, limit gcra.Limit) gcra.Result {
@@ -88,7 +89,7 @@ func ExampleParseLimit() {
 	// gcra: limit "100/fortnight": period is "fortnight"; want second, minute, hour, day or a duration such as 5s
 }
 
-// 100 a minute, of which at most 20 together.
+// 100 a minute, of which at most 20 at once.
 func ExampleLimit_WithBurst() {
 	limit := gcra.PerMinute(100).WithBurst(20)
 	fmt.Println(limit)
@@ -100,7 +101,7 @@ func ExampleLimit_WithBurst() {
 	// false true <nil>
 }
 
-// What was charged for work that did not happen is given back.
+// A refund gives back the charge for work that was not done.
 func ExampleStore_refund() {
 	ctx, store := context.Background(), gcra.NewMemory()
 	upload := []gcra.Charge{{Subject: "user:ada", Policy: "uploads", Limit: gcra.PerDay(10), Cost: 4}}
@@ -118,7 +119,7 @@ func ExampleStore_refund() {
 	// 10
 }
 
-// Support looks at what a customer has left, and gives it all back.
+// Support looks at what a customer has left, and fills the bucket.
 func ExampleReset() {
 	ctx, store := context.Background(), gcra.NewMemory()
 	limit := gcra.PerDay(10)
@@ -138,4 +139,28 @@ func ExampleReset() {
 	}
 	fmt.Println(before.Remaining, after.Remaining)
 	// Output: 0 10
+}
+
+// Calls to a partner are at least a tenth of a second apart, over all processes that
+// share the store. A call that would have to wait for more than a second fails at once.
+func ExampleWait() {
+	store := gcra.NewMemory() // or redisstore.Open, for many processes
+	call := func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		return gcra.Wait(ctx, store, gcra.Charge{
+			Subject: "partner.example", Policy: "turns", Cost: 1,
+			Limit: gcra.Limit{Count: 1, Per: 100 * time.Millisecond},
+		})
+	}
+
+	start := time.Now()
+	for range 3 {
+		if err := call(context.Background()); errors.Is(err, gcra.ErrWouldWait) {
+			fmt.Println("too many are waiting; nothing was charged")
+			return
+		}
+	}
+	fmt.Println(time.Since(start) >= 200*time.Millisecond)
+	// Output: true
 }

@@ -8,55 +8,166 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/gcratest"
-	"github.com/seed-e377111c/ratelimit/gcra/storetest"
 )
 
-// The oracle of the tests below keeps the contract itself, but for what is not
-// the law's: errors, and callers at the same time.
-func TestLawContract(t *testing.T) {
-	storetest.Run(t, func(t testing.TB) storetest.Backend {
-		switch name := t.Name()[len("TestLawContract/"):]; name {
-		case "invalid_charges", "context_done", "exactly_the_burst_passes", "groups_under_contention", "bound_over_any_window":
-			t.Skip("not the law's")
+// Any interval of length D admits at most B + D/T units.
+func TestBoundOverEveryInterval(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit := gcratest.AnyLimit().Draw(t, "limit")
+		unit := int64(gcratest.Emission(limit).Int64())
+		m := newStopped()
+		now, total := int64(0), int64(0)
+		least := int64(0) // of total*T - now before an admission
+		for i := range rapid.IntRange(1, 60).Draw(t, "steps") {
+			d := gcratest.Pause(t, limit)
+			m.advance(d)
+			now += int64(d / gcratest.Tick)
+			if x := total*unit - now; i == 0 || x < least {
+				least = x
+			}
+			c := gcra.Charge{Limit: limit, Cost: gcratest.CostUpTo(limit, 0).Draw(t, "cost")}
+			if m.take(t, c).Allowed {
+				total += c.Cost
+			}
+			if got, most := total*unit-now-least, limit.Capacity()*unit; got > most {
+				t.Fatalf("%v: admitted units of %d ticks more than have passed; want at most %d", limit, got, most)
+			}
 		}
-		l := gcratest.NewModel()
-		return storetest.Backend{Store: l, Advance: func(d time.Duration) { l.Now += int64(d / gcratest.Tick) }, Exact: true}
 	})
 }
 
-// What the property tests draw.
-
-// bench is a Memory on a clock of its own.
-type bench struct {
-	clock
-	*gcra.Memory
-}
-
-func newBench() *bench {
-	b := new(bench)
-	b.Memory = &gcra.Memory{Now: b.now}
-	return b
-}
-
-func (b *bench) take(t *rapid.T, c gcra.Charge) gcra.Result {
-	r, err := gcra.Take(t.Context(), b, c)
-	if err != nil {
-		t.Fatalf("%+v: %v", c, err)
-	}
-	return r
-}
-
-// Whatever comes in whatever order, also under limits that change, Memory
-// answers as the law does.
-func TestMemoryObeysTheLaw(t *testing.T) {
+// A denied charge is allowed after RetryAfter and not a tick before, and a denial
+// changes nothing.
+func TestRetryAfterIsExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		limits := rapid.SliceOfN(gcratest.AnyLimit(), 1, 3).Draw(t, "limits")
-		l, m := gcratest.NewModel(), newBench()
-		for range rapid.IntRange(1, 30).Draw(t, "steps") {
-			d := gcratest.Pause(t, limits[0])
-			l.Now += int64(d / gcratest.Tick)
+		limit := gcratest.AnyLimit().Draw(t, "limit")
+		m := newStopped()
+		c := gcra.Charge{Limit: limit, Cost: 1}
+		if rapid.Bool().Draw(t, "queues") {
+			c.MaxDelay = gcratest.Pause(t, limit)
+			c.MaxWait = gcratest.Pause(t, limit)
+		}
+		for m.take(t, c).Allowed {
+			m.advance(gcratest.Pause(t, limit) / 8)
+		}
+		c.Cost = rapid.Int64Range(1, limit.Capacity()).Draw(t, "cost")
+		r := m.take(t, c)
+		if r.Allowed || r.Never || r.RetryAfter <= 0 {
+			t.Fatalf("%+v on an empty bucket: got %+v; want a denial with RetryAfter", c, r)
+		}
+		if again := m.take(t, c); again != r {
+			t.Fatalf("%+v denied twice: got %+v, then %+v; want the same", c, r, again)
+		}
+		m.advance(r.RetryAfter - gcratest.Tick)
+		if early := m.take(t, c); early.Allowed || early.RetryAfter != gcratest.Tick {
+			t.Fatalf("%+v, a tick before %v has passed: got %+v; want denied, with RetryAfter %v", c, r.RetryAfter, early, gcratest.Tick)
+		}
+		m.advance(gcratest.Tick)
+		if late := m.take(t, c); !late.Allowed {
+			t.Fatalf("%+v, after %v: got %+v; want allowed", c, r.RetryAfter, late)
+		}
+	})
+}
+
+// Remaining is between 0 and B, and falls by exactly the cost of each admission. It
+// does not rise while no time passes. The TAT never goes back.
+func TestRemainingCountsDown(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit := gcratest.AnyLimit().Draw(t, "limit")
+		m := newStopped()
+		left, tat, now := limit.Capacity(), time.Duration(0), time.Duration(0)
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			d := gcratest.Pause(t, limit)
+			now += d
 			m.advance(d)
-			gcratest.CheckSame(t, l, m, gcratest.AnyAdmission(t, limits), rapid.IntRange(0, 5).Draw(t, "refund") == 0)
+			c := gcra.Charge{Limit: limit, Cost: gcratest.CostUpTo(limit, 2).Draw(t, "cost")}
+			before := m.take(t, gcra.Charge{Limit: limit})
+			r := m.take(t, c)
+			want := before.Remaining
+			if r.Allowed {
+				want -= c.Cost
+			}
+			if r.Remaining != want || r.Remaining < 0 || r.Remaining > limit.Capacity() {
+				t.Fatalf("%+v: got %d remaining; want %d of %d", c, r.Remaining, want, limit.Capacity())
+			}
+			if d == 0 && before.Remaining != left {
+				t.Fatalf("no time has passed, and %d remaining became %d", left, before.Remaining)
+			}
+			if now+r.ResetAfter < tat {
+				t.Fatalf("%+v: the bucket was to be full at %v, and now at %v", c, tat, now+r.ResetAfter)
+			}
+			left, tat = r.Remaining, now+r.ResetAfter
+		}
+	})
+}
+
+// After a change of limits no wait is longer than the new limit takes to refill,
+// and the RetryAfter of the first denial is exact.
+func TestChangedLimit(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		before, after := gcratest.AnyLimit().Draw(t, "before"), gcratest.AnyLimit().Draw(t, "after")
+		m := newStopped()
+		for m.take(t, gcra.Charge{Limit: before, Cost: 1}).Allowed {
+		}
+		c := gcra.Charge{Limit: after, Cost: rapid.Int64Range(1, after.Capacity()).Draw(t, "cost")}
+		refill := time.Duration(gcratest.Emission(after).Int64()*after.Capacity()) * gcratest.Tick
+		r := m.take(t, c)
+		if r.Never || r.RetryAfter > refill || r.ResetAfter > refill {
+			t.Fatalf("from %v to %v: got %+v; want all times within %v", before, after, r, refill)
+		}
+		m.advance(r.RetryAfter)
+		if !r.Allowed && !m.take(t, c).Allowed {
+			t.Fatalf("from %v to %v: denied again after %v", before, after, r.RetryAfter)
+		}
+	})
+}
+
+// A peek and a charge above the burst leave the bucket as it was.
+func TestPeekAndNeverWriteNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit := gcratest.AnyLimit().Draw(t, "limit")
+		m := newStopped()
+		for range rapid.IntRange(0, 5).Draw(t, "steps") {
+			m.take(t, gcra.Charge{Limit: limit, Cost: gcratest.CostUpTo(limit, 0).Draw(t, "cost")})
+			m.advance(gcratest.Pause(t, limit))
+		}
+		peek := gcra.Charge{Limit: limit}
+		before := m.take(t, peek)
+		if !before.Allowed || before.Never || before.RetryAfter != 0 || before.Delay != 0 {
+			t.Fatalf("a peek: got %+v; want allowed", before)
+		}
+		over := gcra.Charge{Limit: limit, Cost: rapid.Int64Min(limit.Capacity()+1).Draw(t, "cost above the burst")}
+		if r := m.take(t, over); !r.Never || r.Allowed || r.RetryAfter != 0 || r.Remaining != before.Remaining || r.ResetAfter != before.ResetAfter {
+			t.Fatalf("%+v: got %+v; want Never, and the state of %+v", over, r, before)
+		}
+		if after := m.take(t, peek); after != before {
+			t.Fatalf("after a peek and a charge of %d: got %+v; want %+v", over.Cost, after, before)
+		}
+	})
+}
+
+// Take and Refund of the same charges leave the bucket as it was.
+func TestRefundUndoes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit := gcratest.AnyLimit().Draw(t, "limit")
+		m := newStopped()
+		for range rapid.IntRange(0, 5).Draw(t, "steps") {
+			m.take(t, gcra.Charge{Limit: limit, Cost: gcratest.CostUpTo(limit, 0).Draw(t, "cost")})
+			m.advance(gcratest.Pause(t, limit))
+		}
+		before := m.take(t, gcra.Charge{Limit: limit})
+		charges := []gcra.Charge{{Limit: limit, Cost: gcratest.CostUpTo(limit, 0).Draw(t, "cost")}}
+		if _, err := m.Take(t.Context(), charges); err != nil {
+			t.Fatal(err)
+		}
+		if !charges[0].Result.Allowed {
+			return
+		}
+		if err := m.Refund(t.Context(), charges); err != nil {
+			t.Fatal(err)
+		}
+		if r := charges[0].Result; r != before {
+			t.Fatalf("after the refund of %d: got %+v; want %+v", charges[0].Cost, r, before)
 		}
 	})
 }

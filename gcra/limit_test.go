@@ -1,17 +1,22 @@
 package gcra_test
 
 import (
+	"encoding/json"
+	"flag"
 	"fmt"
+	"io"
 	"math"
 	"math/big"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/goccy/go-yaml"
+
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-const year = 366 * 24 * time.Hour // the longest that a bucket may take to refill
+const year = 366 * 24 * time.Hour // the longest time to refill
 
 func TestConstructors(t *testing.T) {
 	for _, tt := range []struct{ got, want gcra.Limit }{
@@ -77,7 +82,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// emission is T as a store keeps it: how long one unit takes to come back.
+// emission is T as a store uses it: the time after which one unit is back.
 func emission(t testing.TB, l gcra.Limit) time.Duration {
 	t.Helper()
 	c := new(clock)
@@ -88,13 +93,12 @@ func emission(t testing.TB, l gcra.Limit) time.Duration {
 	return r.ResetAfter
 }
 
-// The rate is within 0.05 % of what was asked up to 10,000 a second, within 5 %
-// at the fastest.
+// The rate is exact to 0.05 % up to 10,000 a second, and to 5 % at the fastest.
 func TestEmission(t *testing.T) {
 	off := func(l gcra.Limit) float64 {
-		asked := new(big.Rat).SetFrac64(int64(l.Per), l.Count)
-		kept := new(big.Rat).SetInt64(int64(emission(t, l)))
-		r, _ := kept.Quo(asked, kept).Float64() // rate kept / rate asked
+		limit := new(big.Rat).SetFrac64(int64(l.Per), l.Count)
+		used := new(big.Rat).SetInt64(int64(emission(t, l)))
+		r, _ := used.Quo(limit, used).Float64() // rate used / rate of the limit
 		return math.Abs(r - 1)
 	}
 	for n := int64(1); n <= 10_000; n++ {
@@ -184,7 +188,7 @@ func TestParseLimit(t *testing.T) {
 	}
 }
 
-// An error repeats no more than a line of what it was given.
+// An error repeats at most a line of its input.
 func TestParseLimitErrorIsBounded(t *testing.T) {
 	long := strings.Repeat("9", 1<<20)
 	for _, text := range []string{long, long + "/minute", "1/" + long, "1/minute burst " + long} {
@@ -213,8 +217,8 @@ func TestLimitString(t *testing.T) {
 	}
 }
 
-// Whatever ParseLimit reads is valid, and String writes it so that it reads the
-// same; whatever is valid, String writes so that ParseLimit reads it.
+// What ParseLimit returns is valid, and ParseLimit reads back what String writes of
+// any valid limit.
 func FuzzParseLimit(f *testing.F) {
 	for _, text := range []string{
 		"10/second", "100/minute burst 20", "25/5s", "1/1h30m", "0/minute", "1/day burst 400", "+5/hour", "1/1us", "1/999ns",
@@ -279,5 +283,78 @@ func TestCapacityAndInterval(t *testing.T) {
 		if got := tt.limit.Interval(); got != tt.interval {
 			t.Errorf("%+v: got interval %d; want %d", tt.limit, got, tt.interval)
 		}
+	}
+}
+
+// settings is a configuration file with limits.
+type settings struct {
+	Login gcra.Limit            `json:"login" yaml:"login"`
+	Other *gcra.Limit           `json:"other" yaml:"other"`
+	Plans map[string]gcra.Limit `json:"plans" yaml:"plans"`
+}
+
+func TestLimitInFiles(t *testing.T) {
+	for _, format := range []struct {
+		name      string
+		text      string
+		marshal   func(any) ([]byte, error)
+		unmarshal func([]byte, any) error
+	}{
+		{"JSON", `{"login":"5/minute","other":"25/5s","plans":{"free":"100/hour burst 20","none":""}}`, json.Marshal, json.Unmarshal},
+		{"YAML", "login: 5/minute\nother: 25/5s\nplans:\n  free: 100/hour burst 20\n  none: \"\"\n", yaml.Marshal,
+			yaml.Unmarshal},
+	} {
+		t.Run(format.name, func(t *testing.T) {
+			var s settings
+			if err := format.unmarshal([]byte(format.text), &s); err != nil {
+				t.Fatal(err)
+			}
+			if s.Login != gcra.PerMinute(5) || s.Other == nil || s.Other.String() != "25/5s" {
+				t.Errorf("got login %v, other %v; want 5/minute, 25/5s", s.Login, s.Other)
+			}
+			if none, ok := s.Plans["none"]; s.Plans["free"] != gcra.PerHour(100).WithBurst(20) || !ok || none != (gcra.Limit{}) {
+				t.Errorf("got plans %v; want 100/hour burst 20 and the zero Limit", s.Plans)
+			}
+			if got, err := format.marshal(s); err != nil || string(got) != format.text {
+				t.Errorf("marshalled: got %s, %v; want %s", got, err, format.text)
+			}
+			for _, wrong := range []string{"100/fortnight", "0/minute", " "} {
+				if err := format.unmarshal([]byte(`{"login": "`+wrong+`"}`), &s); err == nil || !strings.Contains(err.Error(), `gcra: limit "`+wrong+`"`) {
+					t.Errorf("%q: got %v; want an error with the value", wrong, err)
+				}
+			}
+			if err := format.unmarshal([]byte(`{"login": {"Count": 5}}`), &s); err == nil {
+				t.Error("an object: got no error")
+			}
+			if s.Login != gcra.PerMinute(5) {
+				t.Errorf("after errors: got %v; want 5/minute, unchanged", s.Login)
+			}
+			if got, err := format.marshal(settings{Login: gcra.PerMinute(-2)}); err == nil || !strings.Contains(err.Error(), "count is -2") {
+				t.Errorf("an invalid limit: got %s, %v; want an error with the count", got, err)
+			}
+		})
+	}
+}
+
+func TestLimitFlag(t *testing.T) {
+	parse := func(byDefault gcra.Limit, args ...string) (gcra.Limit, string, error) {
+		var l gcra.Limit
+		var usage strings.Builder
+		set := flag.NewFlagSet("server", flag.ContinueOnError)
+		set.SetOutput(io.Discard)
+		set.TextVar(&l, "limit", byDefault, "requests of a client")
+		err := set.Parse(args)
+		set.SetOutput(&usage)
+		set.PrintDefaults()
+		return l, usage.String(), err
+	}
+	if l, usage, err := parse(gcra.PerMinute(100)); err != nil || l != gcra.PerMinute(100) || !strings.Contains(usage, "(default 100/minute)") {
+		t.Errorf("no flag: got %v, %v, usage %q; want the default in both", l, err, usage)
+	}
+	if l, usage, err := parse(gcra.Limit{}, "-limit", "25/5s burst 50"); err != nil || l.String() != "25/5s burst 50" || strings.Contains(usage, "default") {
+		t.Errorf("no default: got %v, %v, usage %q; want 25/5s burst 50", l, err, usage)
+	}
+	if l, _, err := parse(gcra.PerMinute(100), "-limit", "fast"); err == nil || !strings.Contains(err.Error(), `gcra: limit "fast": want a form such as`) {
+		t.Errorf("a wrong flag: got %v, %v; want an error with the value and the form", l, err)
 	}
 }

@@ -9,11 +9,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/internal/gcratest"
 	"github.com/seed-e377111c/ratelimit/gcra/storetest"
 )
 
-// clock is a time that stands still until it is told.
+// clock is a clock that moves only by advance.
 type clock struct{ ns atomic.Int64 }
 
 func (c *clock) now() time.Time          { return time.Unix(1_800_000_000, c.ns.Load()) }
@@ -39,8 +42,7 @@ func TestMemoryZeroValue(t *testing.T) {
 	}
 }
 
-// In a bubble time stands still until everybody sleeps: without a Now, Memory
-// runs on time.Now's monotonic part.
+// Without Now, Memory uses the monotonic part of time.Now.
 func TestMemoryDefaultClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := gcra.NewMemory()
@@ -59,7 +61,7 @@ func TestMemoryDefaultClock(t *testing.T) {
 		}
 		time.Sleep(r.RetryAfter - 1)
 		if r := take(); r.Allowed {
-			t.Errorf("a nanosecond early: got %+v; want refused", r)
+			t.Errorf("a nanosecond early: got %+v; want denied", r)
 		}
 		time.Sleep(time.Nanosecond)
 		if r := take(); !r.Allowed {
@@ -68,9 +70,8 @@ func TestMemoryDefaultClock(t *testing.T) {
 	})
 }
 
-// A clock without a monotonic part that is set, by years and either way, finds
-// no bucket that refuses for longer than it takes to refill. (Without a Now the
-// clock is monotonic and cannot be set.)
+// If a wall clock is set, by years and in either direction, no bucket denies for
+// longer than it takes to refill.
 func TestMemoryClockSet(t *testing.T) {
 	for _, to := range []time.Time{
 		{}, time.Unix(0, 0), time.Unix(1<<35, 0), time.Date(1601, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2262, 1, 1, 0, 0, 0, 0, time.UTC),
@@ -84,7 +85,7 @@ func TestMemoryClockSet(t *testing.T) {
 		now = to
 		r, err := gcra.Take(t.Context(), m, c)
 		if err != nil || r.RetryAfter > time.Second {
-			t.Errorf("set to %v: got %+v, %v; want at most 1s to wait", to, r, err)
+			t.Errorf("set to %v: got %+v, %v; want RetryAfter at most 1s", to, r, err)
 		}
 		now = now.Add(r.RetryAfter)
 		if again, err := gcra.Take(t.Context(), m, c); !r.Allowed && !again.Allowed {
@@ -93,8 +94,8 @@ func TestMemoryClockSet(t *testing.T) {
 	}
 }
 
-// The first Capacity keys have a bucket each. Those that come later share one
-// for each policy, and take the place of a key whose bucket is full again.
+// The first Capacity keys have a bucket each. Later keys share one for each policy,
+// until they find the slot of a key whose bucket is full again.
 func TestMemoryCapacity(t *testing.T) {
 	for _, capacity := range []int{1, 2, 7, 100, 1000} {
 		t.Run(fmt.Sprint(capacity), func(t *testing.T) {
@@ -114,21 +115,20 @@ func TestMemoryCapacity(t *testing.T) {
 					}
 				}
 			}
-			// The table is full of keys in debt: newcomers share.
+			// The table is full of keys in debt: new keys share a bucket.
 			for i, want := range []bool{true, true, false, false} {
-				if r := take(fmt.Sprint("newcomer ", i), "p"); r.Allowed != want {
-					t.Errorf("newcomer %d: got %+v; want allowed %v", i, r, want)
+				if r := take(fmt.Sprint("new key ", i), "p"); r.Allowed != want {
+					t.Errorf("new key %d: got %+v; want allowed %v", i, r, want)
 				}
 			}
-			if r := take("newcomer", "q"); !r.Allowed {
-				t.Errorf("a newcomer of another policy: got %+v; want allowed", r)
+			if r := take("new key", "q"); !r.Allowed {
+				t.Errorf("a new key of another policy: got %+v; want allowed", r)
 			}
 			if r := take("key 0", "p"); r.Allowed {
-				t.Errorf("a key that has spent its bucket: got %+v; want it still refused", r)
+				t.Errorf("a key whose bucket is empty: got %+v; want it still denied", r)
 			}
-			// All have refilled, a gcratest.Tick ago: their places are free. A newcomer looks at a few
-			// of a large table only, so some find their place at a later call,
-			// and have shared until then.
+			// All buckets are full again, so their slots are free. A call for a new key
+			// looks at a few slots of a large table, so some keys share until a later call.
 			c.advance(time.Minute + 100)
 			late := 0
 			for i := range capacity {
@@ -144,9 +144,9 @@ func TestMemoryCapacity(t *testing.T) {
 	}
 }
 
-// An admission that needs more places than are left takes all or none as ever,
-// and its parts that found no place are charged to the shared bucket.
-func TestMemoryCapacityInAGroup(t *testing.T) {
+// An admission that needs more slots than are left takes all or none, and charges
+// without a slot go to the shared bucket.
+func TestMemoryCapacityOfAnAdmission(t *testing.T) {
 	c := new(clock)
 	m := &gcra.Memory{Capacity: 1, Now: c.now}
 	limit := gcra.PerMinute(3)
@@ -170,8 +170,8 @@ func TestMemoryCapacityInAGroup(t *testing.T) {
 	}
 }
 
-// A decision on keys that are known allocates nothing.
-func TestMemoryAllocates(t *testing.T) {
+// A decision on known keys allocates nothing.
+func TestMemoryAllocatesNothing(t *testing.T) {
 	m := gcra.NewMemory()
 	ctx := t.Context()
 	one := []gcra.Charge{{Subject: "ip:192.0.2.7", Policy: "burst", Limit: gcra.PerSecond(10), Cost: 1}}
@@ -194,8 +194,8 @@ func TestMemoryAllocates(t *testing.T) {
 	}
 }
 
-// So it is whoever asks, and for as many policies and limits as there are.
-func TestMemoryAllocatesForNobody(t *testing.T) {
+// With many policies and limits too, a decision on known keys allocates nothing.
+func TestMemoryAllocatesNothingForManyLimits(t *testing.T) {
 	for _, limits := range [][]gcra.Limit{
 		{gcra.PerSecond(500_000), gcra.PerSecond(500_000)},
 		{gcra.PerSecond(500_000), gcra.PerSecond(500_000).WithBurst(1_000_000), gcra.PerSecond(500_000).WithBurst(2_000_000)},
@@ -228,8 +228,8 @@ func TestMemoryAllocatesForNobody(t *testing.T) {
 	}
 }
 
-// Many keys under many goroutines, while the table fills, grows and gives
-// places up: every key passes exactly what its bucket holds.
+// While the table fills, grows and reuses slots under many goroutines, every key is
+// allowed exactly the burst.
 func TestMemoryConcurrent(t *testing.T) {
 	m := &gcra.Memory{}
 	const callers, keys, burst = 8, 3000, 2
@@ -244,7 +244,7 @@ func TestMemoryConcurrent(t *testing.T) {
 					{Subject: fmt.Sprint(caller, key), Policy: "brief", Limit: gcra.PerSecond(100_000), Cost: 1},
 				}
 				if caller%2 == 1 {
-					charges = charges[:1] // takes no lock, and meets those that do
+					charges = charges[:1] // takes no lock, beside callers with a lock
 				}
 				if _, err := m.Take(t.Context(), charges); err != nil {
 					t.Error(err)
@@ -263,10 +263,9 @@ func TestMemoryConcurrent(t *testing.T) {
 	}
 }
 
-// A key that several callers hammer, alone and in a pair, passes exactly what
-// its bucket holds while the table around it grows and gives places up and
-// others take them.
-func TestMemoryHotKeyAmongNewcomers(t *testing.T) {
+// A hot key is allowed exactly the burst, in admissions of one and of two charges,
+// while new keys make the table grow and reuse slots.
+func TestMemoryHotKeyAmongNewKeys(t *testing.T) {
 	for round := range 20 {
 		m := &gcra.Memory{Capacity: 100}
 		hot := gcra.Charge{Subject: "hot", Policy: "p", Limit: gcra.PerDay(500), Cost: 1}
@@ -276,10 +275,10 @@ func TestMemoryHotKeyAmongNewcomers(t *testing.T) {
 		for caller := range 4 {
 			wg.Go(func() {
 				for i := range 1000 {
-					newcomer := brief
-					newcomer.Subject = fmt.Sprint(caller, i)
-					newcomer.Shadow = true
-					charges := []gcra.Charge{hot, newcomer}
+					other := brief
+					other.Subject = fmt.Sprint(caller, i)
+					other.Shadow = true
+					charges := []gcra.Charge{hot, other}
 					if caller%2 == 0 {
 						charges = charges[:1]
 					}
@@ -297,4 +296,38 @@ func TestMemoryHotKeyAmongNewcomers(t *testing.T) {
 			t.Fatalf("round %d: %d passed; want 500", round, n)
 		}
 	}
+}
+
+// stopped is a Memory on a clock of its own.
+type stopped struct {
+	clock
+	*gcra.Memory
+}
+
+func newStopped() *stopped {
+	s := new(stopped)
+	s.Memory = &gcra.Memory{Now: s.now}
+	return s
+}
+
+func (s *stopped) take(t *rapid.T, c gcra.Charge) gcra.Result {
+	r, err := gcra.Take(t.Context(), s, c)
+	if err != nil {
+		t.Fatalf("%+v: %v", c, err)
+	}
+	return r
+}
+
+// Any sequence of calls, also with limits that change, has the results of the model.
+func TestMemoryIsTheModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limits := rapid.SliceOfN(gcratest.AnyLimit(), 1, 3).Draw(t, "limits")
+		model, m := gcratest.NewModel(), newStopped()
+		for range rapid.IntRange(1, 30).Draw(t, "steps") {
+			d := gcratest.Pause(t, limits[0])
+			model.Advance(d)
+			m.advance(d)
+			gcratest.CheckSame(t, model, m, limits)
+		}
+	})
 }

@@ -14,7 +14,7 @@ import (
 
 var everySecond = gcra.Limit{Count: 1, Per: time.Second}
 
-// Who comes first goes first, and each has the limit's interval for itself.
+// Callers go in the order of their calls, one in each interval of the limit.
 func TestWaitTakesTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := gcra.NewMemory()
@@ -30,10 +30,10 @@ func TestWaitTakesTurns(t *testing.T) {
 				defer mu.Unlock()
 				order = append(order, i)
 				if got, want := time.Since(begin), time.Duration(i)*time.Second; got != want {
-					t.Errorf("caller %d goes after %v; want %v", i, got, want)
+					t.Errorf("caller %d waited %v; want %v", i, got, want)
 				}
 			}()
-			synctest.Wait() // the next caller comes when this one is in the queue
+			synctest.Wait() // until this caller is in the queue
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -43,8 +43,7 @@ func TestWaitTakesTurns(t *testing.T) {
 	})
 }
 
-// Of two windows the one with the longer queue decides, and the other is
-// charged in the same step.
+// The limit with the longer queue decides, and the other is charged too.
 func TestWaitForTwoWindows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := gcra.NewMemory()
@@ -58,14 +57,14 @@ func TestWaitForTwoWindows(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// 25 at once, then one in 200 ms; the other window would have let 30 go.
+		// 25 at once, then one in 200 ms. The slow limit alone allows 30 at once.
 		if got, want := time.Since(begin), 15*200*time.Millisecond; got != want {
 			t.Errorf("40 calls took %v; want %v", got, want)
 		}
 	})
 }
 
-// Who would have to wait too long is told so at once and charged nothing.
+// A wait that is too long is an error at once, and nothing is charged.
 func TestWaitTooLong(t *testing.T) {
 	const s = time.Second
 	c := gcra.Charge{Subject: "partner", Policy: "p", Limit: everySecond, Cost: 1}
@@ -76,7 +75,7 @@ func TestWaitTooLong(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name   string
-		before gcra.Charge // taken three times; the fourth waits for 3 s
+		before gcra.Charge // taken three times; the fourth waits 3 s
 		charge gcra.Charge
 		within time.Duration // of the context; 0: no deadline
 		want   *gcra.WaitError
@@ -112,7 +111,7 @@ func TestWaitTooLong(t *testing.T) {
 				err := gcra.Wait(ctx, m, tt.charge)
 				if tt.want == nil {
 					if err != nil || time.Since(begin) != 3*s {
-						t.Errorf("got %v after %v; want to go after 3s", err, time.Since(begin))
+						t.Errorf("got %v after %v; want nil after 3s", err, time.Since(begin))
 					}
 					return
 				}
@@ -121,7 +120,7 @@ func TestWaitTooLong(t *testing.T) {
 					t.Errorf("got %#v; want %#v", err, tt.want)
 				}
 				if time.Since(begin) != 0 {
-					t.Errorf("was told after %v; want at once", time.Since(begin))
+					t.Errorf("returned after %v; want at once", time.Since(begin))
 				}
 				peek := c
 				peek.Cost, peek.MaxDelay = 0, 366*24*time.Hour
@@ -133,9 +132,9 @@ func TestWaitTooLong(t *testing.T) {
 	}
 }
 
-// Who gives up while waiting returns at once. The slot stays taken: the next in
-// the queue keeps its own.
-func TestWaitGivesUp(t *testing.T) {
+// When its context ends, Wait returns at once. Its slot stays taken: the next caller
+// keeps its own.
+func TestWaitCanceled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := gcra.NewMemory()
 		c := gcra.Charge{Subject: "partner", Policy: "p", Limit: everySecond, Cost: 1}
@@ -149,7 +148,7 @@ func TestWaitGivesUp(t *testing.T) {
 			t.Errorf("got %v after %v; want context.Canceled after 300ms", err, time.Since(begin))
 		}
 		if err := gcra.Wait(t.Context(), m, c); err != nil || time.Since(begin) != 2*time.Second {
-			t.Errorf("the next: got %v after %v; want to go after 2s", err, time.Since(begin))
+			t.Errorf("the next: got %v after %v; want nil after 2s", err, time.Since(begin))
 		}
 	})
 }

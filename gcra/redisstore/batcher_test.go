@@ -7,76 +7,37 @@ import (
 	"log/slog"
 	"net"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/internal/gcratest"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
-// observed is a client hook that sees each call of the script on its way, and
-// may fail it.
-type observed struct {
-	calls  atomic.Int64
-	onCall func(call int64, args []any) error
-}
-
-func (o *observed) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
-}
-
-func (o *observed) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if name := cmd.Name(); name == "evalsha" || name == "eval" {
-			if err := o.onCall(o.calls.Add(1), cmd.Args()); err != nil {
-				cmd.SetErr(err)
-				return err
-			}
-		}
-		return next(ctx, cmd)
-	}
-}
-
-func (o *observed) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-// crowd runs f for n callers at once and waits for all.
-func crowd(n int, f func(i int)) {
-	var wg sync.WaitGroup
-	start := make(chan struct{})
-	for i := range n {
-		wg.Go(func() {
-			<-start
-			f(i)
-		})
-	}
-	close(start)
-	wg.Wait()
-}
-
-// Callers that come while others wait for Redis go together: however many they
-// are, they make a handful of trips, and each is decided on its own.
-func TestCallersShareTrips(t *testing.T) {
+// Requests that arrive while batches are in flight are sent together: many callers
+// need few batches, and each is decided on its own.
+func TestCallersShareBatches(t *testing.T) {
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr)
 	client := redis.NewClient(&redis.Options{Addr: proxy.Addr})
 	t.Cleanup(func() { client.Close() })
 	r := newStore(client)
-	if _, err := gcra.Take(context.Background(), r, gcra.Charge{Subject: "warm", Policy: "p", Limit: gcra.PerHour(1), Cost: 1}); err != nil {
-		t.Fatal(err)
-	}
-	seen := &observed{onCall: func(int64, []any) error { return nil }}
-	client.AddHook(seen)
+	gcratest.MustTake(t, r, hourly("first", 1))
+	var batches atomic.Int64
+	client.AddHook(scriptHook(func(redis.Cmder) error {
+		batches.Add(1)
+		return nil
+	}))
 	proxy.Delay(50 * time.Millisecond)
 	const callers, keys = 400, 4
 	var admitted [keys]atomic.Int64
-	crowd(callers, func(i int) {
-		res, err := gcra.Take(context.Background(), r, gcra.Charge{Subject: fmt.Sprint(i % keys), Policy: "p", Limit: gcra.PerHour(20), Cost: 1})
+	redistest.Together(callers, func(i int) {
+		res, err := gcra.Take(t.Context(), r, hourly(fmt.Sprint(i%keys), 20))
 		if err != nil {
 			t.Error(err)
 		}
@@ -86,176 +47,39 @@ func TestCallersShareTrips(t *testing.T) {
 	})
 	for i := range admitted {
 		if n := admitted[i].Load(); n != 20 {
-			t.Errorf("key %d admitted %d; want 20", i, n)
+			t.Errorf("key %d: got %d admitted; want 20", i, n)
 		}
 	}
-	if n := seen.calls.Load(); n > callers/10 {
-		t.Errorf("%d callers made %d trips; want them shared", callers, n)
-	}
-}
-
-// A batch is bounded, however many wait for it.
-func TestBatchesAreBounded(t *testing.T) {
-	client := redistest.Any(t)
-	var most, longest atomic.Int64
-	gate := make(chan struct{})
-	seen := &observed{onCall: func(call int64, args []any) error {
-		if call <= 2 {
-			<-gate // until the others wait
-		}
-		bytes := 0
-		keys := args[2].(int)
-		for _, key := range args[3 : 3+keys] {
-			bytes += len(key.(string))
-		}
-		most.Store(max(most.Load(), int64(keys)))
-		longest.Store(max(longest.Load(), int64(bytes)))
-		return nil
-	}}
-	client.AddHook(seen)
-	r := newStore(client)
-	r.Prefix += string(make([]byte, 200))
-	var coming atomic.Int64
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		crowd(3000, func(i int) {
-			coming.Add(1)
-			if _, err := gcra.Take(context.Background(), r, gcra.Charge{Subject: fmt.Sprint(i), Policy: "p", Limit: gcra.PerHour(20), Cost: 1}); err != nil {
-				t.Error(err)
-			}
-		})
-	}()
-	redistest.Eventually(t, patience, "all callers come", func() bool { return coming.Load() == 3000 })
-	close(gate)
-	<-done
-	if most.Load() < 50 || most.Load() > 512 || longest.Load() > 64<<10 {
-		t.Errorf("the largest batch had %d keys, the longest %d bytes of them; want at most 512 keys and 65536 bytes, and not one by one", most.Load(), longest.Load())
+	if n := batches.Load(); n > callers/10 {
+		t.Errorf("got %d batches for %d callers; want at most %d", n, callers, callers/10)
 	}
 }
 
-// An error reaches the callers of its batch and nobody else: all others are
-// decided, and what was admitted is what is charged.
-func TestErrorStaysInItsBatch(t *testing.T) {
-	client := redistest.Any(t)
-	broken := errors.New("broken on purpose")
-	client.AddHook(&observed{onCall: func(call int64, _ []any) error {
-		if call%3 == 0 {
-			return broken
-		}
-		return nil
-	}})
-	r := newStore(client)
-	var failed, admitted atomic.Int64
-	c := gcra.Charge{Subject: "someone", Policy: "p", Limit: gcra.PerHour(100_000), Cost: 1}
-	for range 10 {
-		crowd(50, func(int) {
-			switch res, err := gcra.Take(context.Background(), r, c); {
-			case errors.Is(err, broken):
-				failed.Add(1)
-			case err != nil:
-				t.Error(err)
-			case res.Allowed:
-				admitted.Add(1)
-			}
-		})
-	}
-	if failed.Load() == 0 || failed.Load()+admitted.Load() != 500 {
-		t.Errorf("%d failed and %d passed of 500; want some of each and no other", failed.Load(), admitted.Load())
-	}
-	c.Cost = 0
-	for {
-		res, err := gcra.Take(context.Background(), r, c)
-		if errors.Is(err, broken) {
-			continue
-		}
-		if spent := 100_000 - res.Remaining; err != nil || spent != admitted.Load() {
-			t.Errorf("%d were admitted, %d are charged (%v)", admitted.Load(), spent, err)
-		}
-		return
-	}
-}
-
-// Callers whose limits are all different are each decided by their own, however
-// many ride together.
-func TestManyLimitsInABatch(t *testing.T) {
-	client := anyRedis(t)
-	const callers = 400
-	gate := make(chan struct{})
-	client.AddHook(&observed{onCall: func(call int64, _ []any) error {
-		if call <= 2 {
-			<-gate // until the others wait
-		}
-		return nil
-	}})
-	r := newStore(client)
-	var coming atomic.Int64
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		crowd(callers, func(i int) {
-			coming.Add(1)
-			limit := gcra.PerHour(int64(i) + 2)
-			res, err := gcra.Take(context.Background(), r, gcra.Charge{Subject: fmt.Sprint(i), Policy: "p", Limit: limit, Cost: 1})
-			if err != nil || res.Remaining != limit.Count-1 {
-				t.Errorf("limit %v: got %+v, %v; want %d remaining", limit, res, err, limit.Count-1)
-			}
-		})
-	}()
-	redistest.Eventually(t, patience, "all callers come", func() bool { return coming.Load() == callers })
-	close(gate)
-	<-done
-	for i := range callers {
-		limit := gcra.PerHour(int64(i) + 2)
-		res, err := gcra.Take(context.Background(), r, gcra.Charge{Subject: fmt.Sprint(i), Policy: "p", Limit: limit})
-		if err != nil || res.Remaining != limit.Count-1 {
-			t.Errorf("limit %v: afterwards %+v, %v; want %d remaining", limit, res, err, limit.Count-1)
-		}
-	}
-}
-
-// A store without a client says so, and crashes nobody.
-func TestNoClient(t *testing.T) {
-	for name, r := range map[string]*redisstore.Store{
-		"zero":      {},
-		"nil":       redisstore.New(nil),
-		"typed nil": redisstore.New((*redis.Client)(nil)),
-	} {
-		_, err := gcra.Take(context.Background(), r, gcra.Charge{Subject: "a", Policy: "p", Limit: gcra.PerHour(1), Cost: 1})
-		if err == nil || !strings.Contains(err.Error(), "client is nil") {
-			t.Errorf("%s: got %v; want an error about the client", name, err)
-		}
-		if r.Local() == nil {
-			t.Errorf("%s: no local store", name)
-		}
-	}
-}
-
-// A panic in a hook of the client's is an error of the batch it hit, whoever
-// drives, and the lane goes on.
-func TestPanicOnTheWay(t *testing.T) {
+// A panic in a hook of the client is an error of its batch, whether the caller or a
+// goroutine sends it, and later batches are sent.
+func TestPanicInAHook(t *testing.T) {
 	server := redistest.Any(t)
-	for _, prompt := range []bool{false, true} {
-		client := newClient(t, &redis.Options{Addr: server.Options().Addr, ContextTimeoutEnabled: prompt, PoolTimeout: time.Second})
-		client.AddHook(&observed{onCall: func(call int64, _ []any) error {
-			if call == 1 {
+	for _, inline := range []bool{false, true} {
+		client := newClient(t, &redis.Options{Addr: server.Options().Addr, ContextTimeoutEnabled: inline, PoolTimeout: time.Second})
+		var calls atomic.Int64
+		client.AddHook(scriptHook(func(redis.Cmder) error {
+			if calls.Add(1) == 1 {
 				panic("hook")
 			}
 			return nil
-		}})
+		}))
 		r := newStore(client)
-		c := gcra.Charge{Subject: "a", Policy: "p", Limit: gcra.PerHour(1), Cost: 1}
-		if _, err := gcra.Take(context.Background(), r, c); err == nil || !strings.Contains(err.Error(), "panic: hook") {
-			t.Errorf("prompt %v: got %v; want the panic as an error", prompt, err)
+		if _, err := gcra.Take(t.Context(), r, hourly("a", 1)); err == nil || !strings.Contains(err.Error(), "panic: hook") {
+			t.Errorf("inline %v: got %v; want the panic as an error", inline, err)
 		}
-		if res, err := gcra.Take(context.Background(), r, c); err != nil || !res.Allowed {
-			t.Errorf("prompt %v: afterwards %+v, %v; want admitted", prompt, res, err)
+		if res, err := gcra.Take(t.Context(), r, hourly("a", 1)); err != nil || !res.Allowed {
+			t.Errorf("inline %v, afterwards: got %+v, %v; want allowed", inline, res, err)
 		}
 	}
 }
 
-// A dialer that hangs costs a caller the Timeout and no more, also one that
-// drives its own batch on a client that honours deadlines.
+// A dial that hangs takes no more than the Timeout, also where the caller sends its
+// own batch.
 func TestHangingDial(t *testing.T) {
 	hang := make(chan struct{})
 	defer close(hang)
@@ -270,30 +94,99 @@ func TestHangingDial(t *testing.T) {
 	r.Logger = slog.New(slog.DiscardHandler)
 	for range 5 {
 		begin := time.Now()
-		_, err := gcra.Take(context.Background(), r, gcra.Charge{Subject: "a", Policy: "p", Limit: gcra.PerHour(1), Cost: 1})
+		_, err := gcra.Take(t.Context(), r, hourly("a", 1))
 		if took := time.Since(begin); err == nil || took > patience/4 {
 			t.Errorf("got %v after %v; want an error after about 50ms", err, took)
 		}
 	}
 }
 
-// A damaged bucket fails nobody who rides with it.
-func TestDamagedBucketFailsNoNeighbour(t *testing.T) {
-	client := redistest.Any(t)
-	r := newStore(client)
-	ctx := context.Background()
-	for i, value := range []string{"abc", "nan", "inf", "-1", "1e300", ""} {
-		if err := client.Set(ctx, r.Prefix+fmt.Sprintf("{%d}:p", i), value, 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+// A server that does not reply delays no call by more than the Timeout, whatever the
+// timeouts of the client, and the error wraps DeadlineExceeded. The store recovers
+// with the server.
+func TestBlackhole(t *testing.T) {
+	proxy := redistest.NewProxy(t, redistest.Start(t).Addr)
+	for name, r := range map[string]*redisstore.Store{
+		"go-redis's defaults": redisstore.New(newClient(t, &redis.Options{Addr: proxy.Addr})),
+		"Open":                openStore(t, "redis://"+proxy.Addr),
+	} {
+		t.Run(name, func(t *testing.T) {
+			recovers := func() {
+				proxy.Pass()
+				redistest.Eventually(t, patience, "the store to answer", func() bool { return answers(r) })
+			}
+			recovers()
+			proxy.Blackhole()
+			start := time.Now()
+			redistest.Together(20, func(i int) {
+				for call := range 3 {
+					_, err := gcra.Take(t.Context(), r, hourly(fmt.Sprint(i), 100))
+					open := call > 0 && errors.Is(err, redisstore.ErrUnavailable) // the breaker, after three failures
+					if !errors.Is(err, context.DeadlineExceeded) && !open {
+						t.Errorf("call %d: got %v; want DeadlineExceeded", call, err)
+					}
+				}
+			})
+			if d := time.Since(start); d < 50*time.Millisecond || d > 4*time.Second {
+				t.Errorf("3 calls in a row took %v; want about 150ms", d)
+			}
+			recovers()
+		})
 	}
-	if err := client.LPush(ctx, r.Prefix+"{6}:p", "a", "list").Err(); err != nil {
-		t.Fatal(err)
+}
+
+// When its context ends, Take returns at once, but the charge is made: no client
+// avoids one by hanging up.
+func TestCallerLeaves(t *testing.T) {
+	server := redistest.Start(t)
+	direct := newStore(patientClient(t, server.Addr))
+	for _, want := range []error{context.Canceled, context.DeadlineExceeded} {
+		t.Run(want.Error(), func(t *testing.T) {
+			proxy := redistest.NewProxy(t, server.Addr)
+			r := newStore(newClient(t, &redis.Options{Addr: proxy.Addr, ReadTimeout: patience}))
+			direct.Prefix = r.Prefix
+			gcratest.MustTake(t, r, hourly("s", 100)) // connects
+			proxy.Delay(10 * time.Second)
+			ctx, cancel := context.WithCancel(t.Context())
+			if want == context.DeadlineExceeded {
+				ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
+			}
+			defer cancel()
+			answer := make(chan error)
+			go func() {
+				_, err := gcra.Take(ctx, r, hourly("s", 100))
+				answer <- err
+			}()
+			charged := func() bool { return spent(t, direct, "s", 100) == 2 }
+			if want == context.Canceled {
+				redistest.Eventually(t, patience, "the charge", charged)
+				cancel()
+			}
+			start := time.Now()
+			if err := <-answer; !errors.Is(err, want) {
+				t.Errorf("got %v; want %v", err, want)
+			}
+			if d := time.Since(start); d > 5*time.Second {
+				t.Errorf("Take returned after %v; want at once", d)
+			}
+			redistest.Eventually(t, patience, "the charge", charged)
+			proxy.Reset() // ends the call
+		})
 	}
-	crowd(200, func(i int) {
-		res, err := gcra.Take(ctx, r, gcra.Charge{Subject: fmt.Sprint(i), Policy: "p", Limit: gcra.PerHour(20), Cost: 1})
-		if err != nil || i > 6 && !res.Allowed {
-			t.Errorf("caller %d: %+v, %v", i, res, err)
-		}
-	})
+}
+
+// An idle store has no goroutine, also after failures.
+func TestIdleStoreHasNoGoroutines(t *testing.T) {
+	base := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, base) })
+	proxy := redistest.NewProxy(t, redistest.Start(t).Addr)
+	r := openStore(t, "redis://"+proxy.Addr)
+	for _, fault := range []func(){proxy.Pass, proxy.Blackhole, proxy.Refuse, proxy.Pass} {
+		fault()
+		redistest.Together(30, func(i int) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*time.Millisecond)
+			defer cancel()
+			_, _ = gcra.Take(ctx, r, hourly(fmt.Sprint(i), 100)) // may fail
+		})
+	}
 }

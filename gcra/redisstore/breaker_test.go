@@ -1,95 +1,50 @@
 package redisstore_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"log/slog"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
-// journal is a log that a test reads while it is being written.
-type journal struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.buf.Write(p)
-}
-
-func (j *journal) lines() []string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return strings.Split(strings.TrimSpace(j.buf.String()), "\n")
-}
-
-// impatient is a store on a client whose own settings are those of go-redis.
-func impatient(t *testing.T, addr string) (*redisstore.Store, *journal) {
-	t.Helper()
-	client := redis.NewClient(&redis.Options{Addr: addr})
-	t.Cleanup(func() { client.Close() })
-	log := new(journal)
-	r := redisstore.New(client)
-	r.Timeout = 100 * time.Millisecond
-	r.Logger = slog.New(slog.NewTextHandler(log, nil))
-	return r, log
-}
-
-var plenty = gcra.Charge{Subject: "someone", Policy: "p", Limit: gcra.PerSecond(100_000), Cost: 1}
-
-func works(r *redisstore.Store) bool {
-	_, err := gcra.Take(context.Background(), r, plenty)
-	return err == nil
-}
-
-// A server that does not answer costs a few calls their Timeout and the others
-// nothing, is probed, and is used again when it answers. The log has a line
-// for each change and none for each call.
+// While a server does not answer, the breaker is open: a few calls wait for the
+// Timeout, and the others fail without a call. Probes find the recovery. The log has
+// one line for the outage and one for its end.
 func TestBreaker(t *testing.T) {
 	for _, tt := range []struct {
-		name       string
-		fail, heal func(*redistest.Proxy)
+		name string
+		fail func(*redistest.Proxy)
 	}{
-		{"silent", func(p *redistest.Proxy) { p.Blackhole() }, func(p *redistest.Proxy) { p.Pass() }},
-		{"refusing", func(p *redistest.Proxy) { p.Refuse() }, func(p *redistest.Proxy) { p.Pass() }},
+		{"no reply", (*redistest.Proxy).Blackhole},
+		{"connection refused", (*redistest.Proxy).Refuse},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			proxy := redistest.NewProxy(t, redistest.Start(t).Addr)
-			r, log := impatient(t, proxy.Addr)
-			if !works(r) {
-				t.Fatal("does not work before the outage")
+			r, log := defaultClientStore(t, proxy.Addr)
+			if !answers(r) {
+				t.Fatal("got no answer before the outage")
 			}
 			tt.fail(proxy)
-			redistest.Eventually(t, 10*time.Second, "the breaker opens", func() bool {
-				_, err := gcra.Take(context.Background(), r, plenty)
-				return errors.Is(err, redisstore.ErrUnavailable)
-			})
+			breakerOpens(t, r)
 			sent := proxy.RequestBytes()
 			for range 10_000 {
-				if works(r) {
-					t.Fatal("a check passed during the outage")
+				if answers(r) {
+					t.Fatal("got an answer during the outage")
 				}
 			}
 			if n := proxy.RequestBytes() - sent; n > 20_000 {
-				t.Errorf("10,000 checks while the server rests sent %d bytes; want probes only", n)
+				t.Errorf("10,000 calls while the breaker is open sent %d bytes; want probes only", n)
 			}
-			tt.heal(proxy)
-			redistest.Eventually(t, 10*time.Second, "the store recovers", func() bool { return works(r) })
-			redistest.Eventually(t, 10*time.Second, "the log tells of both changes", func() bool { return len(log.lines()) == 2 })
-			lines := log.lines()
+			proxy.Pass()
+			redistest.Eventually(t, patience, "the store to recover", func() bool { return answers(r) })
+			redistest.Eventually(t, patience, "two lines", func() bool { return len(log.Lines("")) == 2 })
+			lines := log.Lines("")
 			if !strings.Contains(lines[0], "does not answer") || !strings.Contains(lines[1], "available again") {
 				t.Errorf("got log\n%s\nwant a line for the outage and one for its end", strings.Join(lines, "\n"))
 			}
@@ -97,101 +52,78 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
-// What concerns one call says nothing about the server: callers who leave and
-// charges that are not valid do not open the breaker.
+// Canceled calls and invalid charges do not open the breaker.
 func TestBreakerIgnoresCallers(t *testing.T) {
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr)
-	r, log := impatient(t, proxy.Addr)
+	r, log := defaultClientStore(t, proxy.Addr)
 	r.Timeout = patience
-	if !works(r) {
-		t.Fatal("does not work to begin with")
+	if !answers(r) {
+		t.Fatal("got no answer to begin with")
 	}
 	proxy.Delay(20 * time.Millisecond)
 	for range 20 {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		if _, err := gcra.Take(ctx, r, plenty); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v; want that of the caller's context", err)
+			t.Errorf("got %v; want DeadlineExceeded", err)
 		}
 		cancel()
 		bad := plenty
 		bad.Cost = -1
-		if _, err := gcra.Take(context.Background(), r, bad); err == nil {
-			t.Error("a negative cost passed")
+		if _, err := gcra.Take(t.Context(), r, bad); err == nil {
+			t.Error("got no error for a negative cost")
 		}
 	}
-	if !works(r) {
-		t.Error("the store does not work after callers have left")
+	if !answers(r) {
+		t.Error("got no answer after canceled calls")
 	}
-	if lines := log.lines(); lines[0] != "" {
+	if lines := log.Lines(""); len(lines) > 0 {
 		t.Errorf("got log %q; want none", lines)
 	}
 }
 
-// The local store goes on from what Redis has said.
-func TestLocalIsWarm(t *testing.T) {
-	client := redistest.Any(t)
-	r := redisstore.New(client)
-	r.Timeout = patience
-	c := gcra.Charge{Subject: "someone", Policy: "p", Limit: gcra.PerHour(10), Cost: 1}
-	for range 7 {
-		if _, err := gcra.Take(context.Background(), r, c); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c.Cost = 0
-	res, err := gcra.Take(context.Background(), r.Local(), c)
-	if err != nil || res.Remaining != 3 {
-		t.Errorf("after 7 of 10 in Redis the local store has %+v, %v; want 3 remaining", res, err)
-	}
-}
-
-// A server that answers, but cannot decide, is left alone like one that is
-// silent, and the log says why.
+// A server whose answers are errors opens the breaker too, and the log has the error.
 func TestBreakerServerErrors(t *testing.T) {
 	noCommand := func(name string) []string { return []string{"--rename-command", name, ""} }
 	for _, tt := range []struct {
-		reason string   // what the log has of it
+		reason string   // in the log, a regular expression
 		args   []string // of the server
-		fail   []any    // a command
+		fail   string   // a command
 	}{
-		{"OOM command not allowed", nil, []any{"config", "set", "maxmemory", "1"}},
-		{"NOREPLICAS", nil, []any{"config", "set", "min-replicas-to-write", "1"}},
-		{"READONLY", nil, []any{"replicaof", "127.0.0.1", "1"}},
-		{"NOPERM", nil, []any{"acl", "setuser", "default", "-evalsha"}},
-		{"can't run this command|ACL failure in script", nil, []any{"acl", "setuser", "default", "-set"}}, // before Redis 7.2|since
-		{"unknown command .evalsha", noCommand("EVALSHA"), nil},
-		{"unknown command .eval", noCommand("EVAL"), nil},
-		{"Unknown (Redis )?command called from", noCommand("MGET"), nil},
+		{"OOM command not allowed", nil, "config set maxmemory 1"},
+		{"NOREPLICAS", nil, "config set min-replicas-to-write 1"},
+		{"READONLY", nil, "replicaof 127.0.0.1 1"},
+		{"NOPERM", nil, "acl setuser default -evalsha"},
+		{"can't run this command|ACL failure in script", nil, "acl setuser default -set"}, // before Redis 7.2|since
+		{"unknown command .evalsha", noCommand("EVALSHA"), ""},
+		{"unknown command .eval", noCommand("EVAL"), ""},
+		{"Unknown (Redis )?command called from", noCommand("MGET"), ""},
 	} {
 		t.Run(tt.reason, func(t *testing.T) {
 			server := redistest.Start(t, tt.args...)
-			r, err := redisstore.Open(server.URL())
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { r.Close() })
-			log := new(journal)
-			r.Logger = slog.New(slog.NewTextHandler(log, nil))
-			r.Timeout = patience // a late answer would be another reason
-			if tt.fail != nil {
-				if !works(r) {
-					t.Fatal("does not work before")
+			r := openStore(t, server.URL())
+			log := logged(r)
+			r.Timeout = patience // a timeout would be another reason
+			if tt.fail != "" {
+				if !answers(r) {
+					t.Fatal("got no answer before")
 				}
-				if err := server.Client().Do(t.Context(), tt.fail...).Err(); err != nil {
-					t.Fatal(err)
-				}
+				do(t, server, tt.fail)
 			}
-			for i := 0; err == nil || !errors.Is(err, redisstore.ErrUnavailable); i++ {
-				if _, err = gcra.Take(context.Background(), r, plenty); err == nil || i == 10 {
-					t.Fatalf("call %d: got %v; want errors, and the server left alone after three of them", i, err)
+			for i := 0; ; i++ {
+				_, err := gcra.Take(t.Context(), r, plenty)
+				if errors.Is(err, redisstore.ErrUnavailable) {
+					break
+				}
+				if err == nil || i == 10 {
+					t.Fatalf("call %d: got %v; want errors, and an open breaker after three of them", i, err)
 				}
 			}
 			if n := r.Stats().FailedBatches; n != 3 {
 				t.Errorf("Stats.FailedBatches is %d; want 3", n)
 			}
-			redistest.Eventually(t, patience, "the line", func() bool { return log.lines()[0] != "" })
-			if lines := log.lines(); len(lines) != 1 || !regexp.MustCompile(tt.reason).MatchString(lines[0]) {
-				t.Errorf("got log\n%s\nwant a line that says %q", strings.Join(lines, "\n"), tt.reason)
+			redistest.Eventually(t, patience, "the line", func() bool { return len(log.Lines("")) > 0 })
+			if lines := log.Lines(""); len(lines) != 1 || !regexp.MustCompile(tt.reason).MatchString(lines[0]) {
+				t.Errorf("got log\n%s\nwant a line with %q", strings.Join(lines, "\n"), tt.reason)
 			}
 		})
 	}

@@ -16,18 +16,14 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
-// No call on a cluster waits for a dial.
+// On a cluster no call waits for a dial.
 func TestClusterIsDialledAhead(t *testing.T) {
 	cluster := redistest.StartCluster(t)
 	url := "redis://" + strings.Join(cluster.Addrs(), ",")
 	masters := cluster.Nodes[:3]
 
 	t.Run("Open dials the masters before the first call", func(t *testing.T) {
-		r, err := redisstore.Open(url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { r.Close() })
+		openStore(t, url)
 		for _, node := range masters {
 			redistest.Eventually(t, patience, "two spare connections to each master", func() bool {
 				// go-redis sends nothing on a spare connection.
@@ -36,14 +32,13 @@ func TestClusterIsDialledAhead(t *testing.T) {
 		}
 	})
 
-	// Scripts for several subjects go in a pipeline, and so do their texts where
-	// a server does not know them.
+	// Scripts for several subjects are a pipeline, EVALSHA and then EVAL.
 	t.Run("batches use the spare connections", func(t *testing.T) {
 		o, err := redisstore.Options(url)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var silent atomic.Bool // dials hang, as on a network that drops packets
+		var silent atomic.Bool // dials hang
 		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			if silent.Load() {
 				<-ctx.Done()
@@ -56,7 +51,7 @@ func TestClusterIsDialledAhead(t *testing.T) {
 		t.Cleanup(func() { client.Close() })
 		r := redisstore.New(client)
 		r.Timeout = patience
-		gcratest.MustTake(t, r, hourly("s", 10)) // from here on the store knows which server has a key
+		gcratest.MustTake(t, r, hourly("s", 10)) // the store learns the slots of the servers
 		for _, node := range masters {
 			if err := node.Client().ScriptFlush(t.Context()).Err(); err != nil {
 				t.Fatal(err)
@@ -82,8 +77,8 @@ func TestClusterIsDialledAhead(t *testing.T) {
 			}
 		}
 		for _, node := range cluster.Nodes {
-			if n := calls(t, node.Client(), "command"); n != 0 {
-				t.Errorf("%s: got %d COMMAND; want none, the first call waits for its long reply", node.Addr, n)
+			if n := redistest.Calls(t, node.Client(), "command"); n != 0 {
+				t.Errorf("%s: got %d COMMAND; want none: its reply is long", node.Addr, n)
 			}
 		}
 	})

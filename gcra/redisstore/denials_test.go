@@ -11,12 +11,14 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/buckets"
+	"github.com/seed-e377111c/ratelimit/gcra/internal/gcratest"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
-// world is a Redis with one clock, whose replies take their time and may
-// overtake each other, and a denial cache that learns from them.
-type world struct {
+// simulation is a Redis whose replies are delayed and reordered, a denial cache that
+// learns from them, and their clock.
+type simulation struct {
 	now      int64
 	tats     map[string]int64
 	denials  *denialCache
@@ -26,17 +28,17 @@ type world struct {
 type sentRequest struct {
 	*request
 	sent int64
-	run  bool // by Redis
+	done bool // by Redis
 }
 
-func newWorld() *world {
-	w := &world{tats: make(map[string]int64)}
+func newSimulation() *simulation {
+	w := &simulation{tats: make(map[string]int64)}
 	clock := buckets.NewClock(func() time.Time { return time.Unix(tat.Epoch, 0).Add(tat.Duration(w.now)) })
 	w.denials = newDenialCache(clock, time.Second)
 	return w
 }
 
-func (w *world) request(charges []gcra.Charge, refund bool) *request {
+func (w *simulation) request(charges []gcra.Charge, refund bool) *request {
 	ops := make([]op, len(charges))
 	for i := range charges {
 		if err := w.denials.prepare(&charges[i], refund, &ops[i].Op); err != nil {
@@ -47,12 +49,12 @@ func (w *world) request(charges []gcra.Charge, refund bool) *request {
 	return newRequest(ops, refund)
 }
 
-func (w *world) denies(charges []gcra.Charge) bool {
+func (w *simulation) denies(charges []gcra.Charge) bool {
 	return w.denials.deny(w.request(charges, false).ops, charges)
 }
 
-// redis does with a request what take.lua does.
-func (w *world) redis(q *request) {
+// redis applies a request as take.lua does.
+func (w *simulation) redis(q *request) {
 	ahead := make(map[string]int64)
 	q.admitted = true
 	for i := range q.ops {
@@ -75,18 +77,17 @@ func (w *world) redis(q *request) {
 	}
 }
 
-// What the cache denies, Redis would deny at that moment, whatever this process
-// takes and refunds, however long its calls take and in whatever order they are
-// answered.
+// What the cache denies, Redis would deny at the same time, for any takes and refunds of
+// this process, any latency and any order of replies.
 func TestCacheNeverDeniesWhatRedisAdmits(t *testing.T) {
 	limits := []gcra.Limit{gcra.PerSecond(10), gcra.PerSecond(2).WithBurst(4), gcra.PerMinute(20), {Count: 3, Per: 700 * time.Millisecond, Burst: 1}}
 	denied := 0
 	rapid.Check(t, func(t *rapid.T) {
-		w := newWorld()
+		w := newSimulation()
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			w.now += rapid.Int64Range(0, tat.Ticks(300*time.Millisecond)).Draw(t, "pause")
 			switch rapid.IntRange(0, 5).Draw(t, "what") {
-			case 0, 1: // a caller comes
+			case 0, 1: // a call
 				var charges []gcra.Charge
 				for i := range rapid.IntRange(1, 3).Draw(t, "charges") {
 					p := rapid.IntRange(0, len(limits)-1).Draw(t, "policy")
@@ -102,9 +103,9 @@ func TestCacheNeverDeniesWhatRedisAdmits(t *testing.T) {
 				refund := rapid.IntRange(0, 3).Draw(t, "refund") == 0
 				if !refund && w.denies(charges) {
 					denied++
-					truth := w.request(charges, false)
-					w.redis(truth)
-					if truth.admitted {
+					again := w.request(charges, false)
+					w.redis(again)
+					if again.admitted {
 						t.Fatalf("the cache denied %+v; Redis would have admitted", charges)
 					}
 					continue
@@ -112,21 +113,21 @@ func TestCacheNeverDeniesWhatRedisAdmits(t *testing.T) {
 				q := w.request(charges, refund)
 				w.denials.beforeSend(q)
 				w.inFlight = append(w.inFlight, &sentRequest{request: q, sent: w.now})
-			case 2, 3: // a call reaches Redis
+			case 2, 3: // requests reach Redis
 				for _, q := range w.inFlight {
-					if !q.run && rapid.Bool().Draw(t, "arrives") {
+					if !q.done && rapid.Bool().Draw(t, "arrives") {
 						w.redis(q.request)
-						q.run = true
+						q.done = true
 					}
 				}
-			default: // replies come back, some of them lost
+			default: // replies arrive, and some are lost
 				var rest []*sentRequest
 				for _, q := range w.inFlight {
 					if !rapid.Bool().Draw(t, "returns") {
 						rest = append(rest, q)
 						continue
 					}
-					if !q.run || rapid.IntRange(0, 9).Draw(t, "lost") == 0 {
+					if !q.done || rapid.IntRange(0, 9).Draw(t, "lost") == 0 {
 						q.err = context.DeadlineExceeded
 					}
 					w.denials.learn(q.request, q.sent)
@@ -136,14 +137,14 @@ func TestCacheNeverDeniesWhatRedisAdmits(t *testing.T) {
 		}
 	})
 	if denied == 0 {
-		t.Error("the cache never denied anything: the property was not tested")
+		t.Error("got no cached denial; want some, or nothing is tested")
 	}
 }
 
-// RetryAfter comes from before the call on the side of the decision and from
-// after it on the side of the client, so that a client that obeys it passes.
+// RetryAfter of a cached denial includes the latency of the call by which the TAT was
+// learned, so that a client that obeys it is allowed.
 func TestCachedRetryAfterIsNotTooShort(t *testing.T) {
-	w := newWorld()
+	w := newSimulation()
 	c := []gcra.Charge{{Subject: "k", Policy: "p", Limit: gcra.PerHour(1), Cost: 1}}
 	take := w.request(c, false)
 	sent := w.now
@@ -152,41 +153,55 @@ func TestCachedRetryAfterIsNotTooShort(t *testing.T) {
 	w.now += tat.Ticks(5 * time.Millisecond)
 	w.denials.learn(take, sent)
 	if !w.denies(c) {
-		t.Fatal("the cache does not deny what it has seen taken")
+		t.Fatal("the cache does not deny although the bucket is empty")
 	}
-	truth := time.Hour - 5*time.Millisecond
-	if got := c[0].Result.RetryAfter; got < truth || got > truth+21*time.Millisecond {
-		t.Errorf("got retry after %v; want %v, or later by the 25ms of the call at most", got, truth)
+	exact := time.Hour - 5*time.Millisecond
+	if got := c[0].Result.RetryAfter; got < exact || got > exact+21*time.Millisecond {
+		t.Errorf("got RetryAfter %v; want %v to 21ms more", got, exact)
 	}
 }
 
-// A refund by another process is noticed after DenialTTL at the latest.
-func TestRefundElsewhereIsSeenAfterDenialTTL(t *testing.T) {
-	w := newWorld()
-	c := []gcra.Charge{{Subject: "k", Policy: "p", Limit: gcra.PerHour(1), Cost: 1}}
-	for range 2 {
-		q := w.request(c, false)
-		w.redis(q)
-		w.denials.learn(q, w.now)
+// A reset is for all processes. The one that made it sees it at once, another that
+// has cached a denial after the default DenialTTL of 1 s.
+func TestResetIsSeenAfterDenialTTL(t *testing.T) {
+	client := redistest.Any(t)
+	now := time.Now()
+	ours, other := New(client), New(client)
+	for _, s := range []*Store{ours, other} {
+		s.Timeout = 20 * time.Second
+		s.SetClock(func() time.Time { return now })
 	}
-	delete(w.tats, "k") // another process resets the key
+	charge := gcra.Charge{Subject: "s", Policy: "p", Limit: gcra.PerHour(2), Cost: 1}
+	allows := func(s *Store) bool { return gcratest.MustTake(t, s, charge)[0].Result.Allowed }
+	for range 2 {
+		allows(ours)
+	}
+	if allows(ours) || allows(other) {
+		t.Fatal("the third of 2 is allowed; want a denial, which is then cached")
+	}
+	if err := gcra.Reset(t.Context(), ours, "s", "p", charge.Limit); err != nil {
+		t.Fatal(err)
+	}
+	if !allows(ours) {
+		t.Error("after the reset, here: denied; want allowed")
+	}
 	for _, step := range []struct {
-		after time.Duration
-		want  bool
-	}{{0, true}, {900 * time.Millisecond, true}, {1100 * time.Millisecond, false}} {
-		w.now = tat.Ticks(step.after)
-		if got := w.denies(c); got != step.want {
-			t.Errorf("%v after the last answer the cache denies: %v; want %v", step.after, got, step.want)
+		passed time.Duration
+		want   bool
+	}{{0, false}, {900 * time.Millisecond, false}, {101 * time.Millisecond, true}} {
+		now = now.Add(step.passed)
+		if got := allows(other); got != step.want {
+			t.Errorf("%v later, elsewhere: got allowed %v; want %v", step.passed, got, step.want)
 		}
 	}
 }
 
-// An answer that comes after that of a later refund says nothing of the bucket.
-func TestCacheIgnoresAnswersFromBeforeARefund(t *testing.T) {
-	w := newWorld()
+// A reply that arrives after that of a later refund is not learned.
+func TestCacheIgnoresRepliesFromBeforeARefund(t *testing.T) {
+	w := newSimulation()
 	c := []gcra.Charge{{Subject: "k", Policy: "p", Limit: gcra.PerHour(1), Cost: 1}}
 	take, sent := w.request(c, false), w.now
-	w.redis(take) // its answer takes its time
+	w.redis(take) // its reply is late
 
 	w.now++
 	refund := w.request(c, true)
@@ -198,19 +213,19 @@ func TestCacheIgnoresAnswersFromBeforeARefund(t *testing.T) {
 	w.now++
 	w.denials.learn(take, sent)
 	if w.denies(c) {
-		t.Error("the cache denies what was refunded")
+		t.Error("the cache denies after a refund")
 	}
 }
 
-// A refund by this process opens the bucket at once.
+// The process that refunds has no cached denial afterwards.
 func TestCacheFollowsOwnRefund(t *testing.T) {
-	w := newWorld()
+	w := newSimulation()
 	c := []gcra.Charge{{Subject: "k", Policy: "p", Limit: gcra.PerHour(1), Cost: 1}}
 	take := w.request(c, false)
 	w.redis(take)
 	w.denials.learn(take, w.now)
 	if !w.denies(c) {
-		t.Fatal("the cache does not deny what it has seen taken")
+		t.Fatal("the cache does not deny although the bucket is empty")
 	}
 	for _, lost := range []bool{false, true} {
 		w.now++
@@ -227,10 +242,9 @@ func TestCacheFollowsOwnRefund(t *testing.T) {
 	}
 }
 
-// What is taken from the local store is not what Redis has said: when Redis
-// answers again it is asked.
+// Charges on the local store are not learned from Redis: they cause no cached denials.
 func TestLocalChargesAreNotCachedDenials(t *testing.T) {
-	w := newWorld()
+	w := newSimulation()
 	charges := []gcra.Charge{{Subject: "s", Policy: "p", Limit: gcra.PerHour(10), Cost: 1}}
 	q := w.request(charges, false)
 	w.redis(q)
@@ -241,9 +255,9 @@ func TestLocalChargesAreNotCachedDenials(t *testing.T) {
 		}
 	}
 	if charges[0].Result.Allowed {
-		t.Fatal("the local store admits 20 of 10")
+		t.Fatal("the local store allows 20 of 10")
 	}
 	if w.denies(charges) {
-		t.Error("denied because of local charges; want Redis asked")
+		t.Error("the cache denies because of local charges; want a call to Redis")
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// An address that does not answer is dialled ten times a second at most.
+// An address whose dials fail is dialled at most ten times a second.
 func TestDialerPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dials, refused := 0, errors.New("connection refused")

@@ -26,13 +26,13 @@ func ExampleOpen() {
 	})
 	switch {
 	case err != nil:
-		// Redis has not decided: let the request pass or not, as your policy says.
+		// Redis has not decided: allow or deny, as your policy says.
 	case !result.Allowed:
 		fmt.Println("retry after", result.RetryAfter)
 	}
 }
 
-// A Redis whose certificate comes from a private authority.
+// Options for a Redis whose certificate is signed by a private authority.
 func ExampleOptions() {
 	ca, err := os.ReadFile("/etc/redis/ca.crt")
 	if err != nil {

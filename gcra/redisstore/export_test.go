@@ -7,7 +7,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 )
 
-// SetClock puts the store's denial cache on a clock of the test's.
+// SetClock sets the clock of the denial cache.
 func (s *Store) SetClock(now func() time.Time) {
 	s.once.Do(s.init)
 	s.clock = buckets.NewClock(now)

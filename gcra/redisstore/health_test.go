@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -12,7 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,36 +21,26 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
+	"github.com/seed-e377111c/ratelimit/internal/diagtest"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
-// clientLog counts the lines of go-redis about dials.
-type clientLog struct {
-	mu sync.Mutex
-	n  int
-}
+// clientLog counts the lines that go-redis logs about dials.
+type clientLog struct{ atomic.Int64 }
 
 func (l *clientLog) Printf(_ context.Context, format string, _ ...any) {
 	if strings.Contains(format, "dial") {
-		l.mu.Lock()
-		l.n++
-		l.mu.Unlock()
+		l.Add(1)
 	}
 }
 
-func serverSays(t *testing.T, s *redistest.Server, words ...string) {
-	t.Helper()
-	args := make([]any, len(words))
-	for i, w := range words {
-		args[i] = w
-	}
-	if err := s.Client().Do(t.Context(), args...).Err(); err != nil {
-		t.Fatalf("%v: %v", words, err)
-	}
+// saysLogged reports whether an error says that the store has logged it.
+func saysLogged(err error) bool {
+	var logs interface{ Logged() bool }
+	return errors.As(err, &logs) && logs.Logged()
 }
 
-// Each set-up that cannot work says so in one line, with the default settings,
-// and so does Ping.
+// Each mistake in a set-up is one line in the log and one line of Ping's error.
 func TestProblemsAreLogged(t *testing.T) {
 	plain := redistest.Start(t)
 	certificates := redistest.NewCertificates(t)
@@ -66,15 +55,15 @@ func TestProblemsAreLogged(t *testing.T) {
 	web := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(web.Close)
 	node := redistest.Start(t, "--cluster-enabled", "yes")
-	nobody, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and never says anything
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // never replies
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { nobody.Close() })
+	t.Cleanup(func() { silent.Close() })
 
-	const patiently = "?dial_timeout=20s" // a TLS handshake on a busy machine
+	const slowDial = "?dial_timeout=20s" // for a TLS handshake on a busy machine
 	user := func(name, rules string) string {
-		serverSays(t, plain, append([]string{"acl", "setuser", name, "on", ">hunter2"}, strings.Fields(rules)...)...)
+		do(t, plain, "acl setuser "+name+" on >hunter2 "+rules)
 		return "redis://" + name + ":hunter2@" + plain.Addr
 	}
 	for _, tt := range []struct {
@@ -84,7 +73,7 @@ func TestProblemsAreLogged(t *testing.T) {
 	}{
 		{"nothing listens", "redis://127.0.0.1:1", diag.RedisUnreachable, "connection refused"},
 		{"nothing listens on any node", "redis://127.0.0.1:1,127.0.0.1:2", diag.RedisUnreachable, "connection refused"},
-		{"nobody answers", "redis://" + nobody.Addr().String(), diag.RedisUnreachable, "check host, port and firewall"},
+		{"no reply", "redis://" + silent.Addr().String(), diag.RedisUnreachable, "check host, port and firewall"},
 		{"TLS port by redis", "redis://" + overTLS.Addr, diag.RedisUnreachable, "try rediss://"},
 		{"plain port by rediss", "rediss://" + plain.Addr, diag.RedisUnreachable, "try redis://"},
 		{"HTTP server by rediss", "rediss" + strings.TrimPrefix(web.URL, "http"), diag.RedisUnreachable, "try redis://"},
@@ -95,8 +84,8 @@ func TestProblemsAreLogged(t *testing.T) {
 		{"no evalsha", user("b", "~rl:* +eval +mget +set +time"), diag.RedisPermission, "evalsha"},
 		{"no keys", user("c", "~other:* +evalsha +eval +mget +set +time"), diag.RedisPermission, "with your Prefix"},
 		{"no select", user("d", "~rl:* +evalsha +eval +mget +set +time") + "/3", diag.RedisPermission, "+select"},
-		{"unknown CA", "rediss://" + overTLS.Addr + patiently, diag.RedisCertificate, "SSL_CERT_FILE"},
-		{"another name", "rediss://" + strings.Replace(overTLS.Addr, "127.0.0.1", "localhost", 1) + patiently, diag.RedisCertificate, "connect to a name"},
+		{"unknown CA", "rediss://" + overTLS.Addr + slowDial, diag.RedisCertificate, "SSL_CERT_FILE"},
+		{"another name", "rediss://" + strings.Replace(overTLS.Addr, "127.0.0.1", "localhost", 1) + slowDial, diag.RedisCertificate, "connect to a name"},
 		{"HTTP server", "redis" + strings.TrimPrefix(web.URL, "http"), diag.RedisProtocol, "check host and port"},
 		{"no such database", "redis://" + plain.Addr + "/99", diag.RedisProtocol, "16 by default"},
 		{"database of a cluster", "redis://" + node.Addr + "/3", diag.RedisProtocol, "database 0 only"},
@@ -108,33 +97,26 @@ func TestProblemsAreLogged(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			client := new(clientLog)
 			redis.SetLogger(client)
-			defer logging.Enable()
-			r, err := redisstore.Open(tt.url)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer r.Close()
-			log := new(journal)
-			r.Logger = slog.New(slog.NewTextHandler(log, nil))
+			t.Cleanup(logging.Enable) // after Close of the store
+			r := openStore(t, tt.url)
+			log := logged(r)
 
 			take := func() {
-				_, err := gcra.Take(t.Context(), r, plenty)
-				var logs interface{ Logged() bool }
-				if err != nil && (!errors.As(err, &logs) || !logs.Logged()) {
+				if _, err := gcra.Take(t.Context(), r, plenty); err != nil && !saysLogged(err) {
 					t.Errorf("Take: got %v; want an error that says that it is logged", err)
 				}
 			}
 			for range 100 {
 				take()
 			}
-			// On a busy machine the server may take longer than the Timeout to say what
-			// is wrong, even three times in a row.
+			// On a busy machine the server's error may come after the Timeout, even three
+			// times in a row.
 			redistest.Eventually(t, patience, "a line", func() bool {
 				take()
-				return strings.Contains(strings.Join(log.lines(), "\n"), "code="+string(tt.code)+" ")
+				return len(log.Lines("code="+string(tt.code)+" ")) > 0
 			})
 			says := tt.says
-			lines := slices.DeleteFunc(log.lines(), func(l string) bool {
+			lines := slices.DeleteFunc(log.Lines(""), func(l string) bool {
 				late := strings.Contains(l, "no answer within")
 				if late && tt.code == diag.RedisUnreachable {
 					says = ""
@@ -157,26 +139,24 @@ func TestProblemsAreLogged(t *testing.T) {
 			if ping == nil || !strings.HasPrefix(ping.Error(), "redisstore: redis at "+u.Host) || !strings.Contains(ping.Error(), tt.says) || strings.Contains(ping.Error(), "\n") {
 				t.Errorf("Ping: got %v; want an error in one line, with %s and %q", ping, u.Host, tt.says)
 			}
-			if told := lines[0] + fmt.Sprint(ping); strings.Contains(told, "hunter") || strings.Contains(told, plenty.Subject) {
-				t.Errorf("got\n%s\nwant no password and no key", told)
+			if text := lines[0] + fmt.Sprint(ping); strings.Contains(text, "hunter") || strings.Contains(text, plenty.Subject) {
+				t.Errorf("got\n%s\nwant no password and no key", text)
 			}
-			client.mu.Lock()
-			defer client.mu.Unlock()
-			if client.n > 0 {
-				t.Errorf("the client has logged %d lines of its own; want none", client.n)
+			if n := client.Load(); n > 0 {
+				t.Errorf("go-redis has logged %d lines; want none", n)
 			}
 		})
 	}
 }
 
-// What works logs nothing, also after a second without a call, and Ping has
-// nothing to say: as the user with the fewest rights, and in another database.
-func TestNothingToLog(t *testing.T) {
+// A correct set-up logs nothing, also after a second without a call, and Ping returns
+// nil: with the fewest permissions, and in another database.
+func TestCorrectSetUpLogsNothing(t *testing.T) {
 	server := redistest.Start(t)
-	serverSays(t, server, "acl", "setuser", "limiter", "on", ">hunter2", "~rl:*", "+evalsha", "+eval", "+mget", "+set", "+time")
+	do(t, server, "acl setuser limiter on >hunter2 ~rl:* +evalsha +eval +mget +set +time")
 	certificates := redistest.NewCertificates(t)
 	overTLS := redistest.StartTLS(t, certificates)
-	log := new(journal)
+	log := new(diagtest.Text)
 	var stores []*redisstore.Store
 	for _, url := range []string{
 		"redis://" + server.Addr,
@@ -184,11 +164,7 @@ func TestNothingToLog(t *testing.T) {
 		"redis://limiter:hunter2@" + server.Addr,
 		"rediss://" + overTLS.Addr + "?skip_verify=true&protocol=2&dial_timeout=20s",
 	} {
-		r, err := redisstore.Open(url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer r.Close()
+		r := openStore(t, url)
 		r.Logger = slog.New(slog.NewTextHandler(log, nil))
 		if err := r.Ping(t.Context()); err != nil {
 			t.Errorf("%s: Ping: %v", url, err)
@@ -205,8 +181,8 @@ func TestNothingToLog(t *testing.T) {
 			}
 		}
 	}
-	for _, l := range log.lines() {
-		if l != "" && !strings.Contains(l, "no answer within") && !strings.Contains(l, "available again") {
+	for _, l := range log.Lines("") {
+		if !strings.Contains(l, "no answer within") && !strings.Contains(l, "available again") {
 			t.Errorf("got %s; want no line", l)
 		}
 	}
@@ -216,244 +192,108 @@ func TestNothingToLog(t *testing.T) {
 	})
 }
 
-// Ping asks every master of a cluster, and each of those that fail has its line.
-func TestPingCluster(t *testing.T) {
-	cluster := redistest.StartCluster(t)
-	r, err := redisstore.Open("redis://" + strings.Join(cluster.Addrs(), ","))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	r.Logger = slog.New(slog.DiscardHandler)
-	redistest.Eventually(t, patience, "the cluster to answer", func() bool { return r.Ping(t.Context()) == nil })
-	denied := cluster.Nodes[1]
-	serverSays(t, denied, "acl", "setuser", "default", "-set")
-	want := "redisstore: redis at " + denied.Addr + " denies the user a command or a key: "
-	if err := r.Ping(t.Context()); err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
-		t.Errorf("one master denies SET: got %v; want one line, %s...", err, want)
-	}
-
-	// One node in the place of the cluster answers for some keys.
-	alone, log := impatient(t, cluster.Nodes[0].Addr)
-	for i := range 100 {
-		c := plenty
-		c.Subject = fmt.Sprint(i)
-		_, _ = gcra.Take(t.Context(), alone, c)
-	}
-	redistest.Eventually(t, patience, "the line", func() bool { return log.lines()[0] != "" })
-	lines := slices.DeleteFunc(log.lines(), func(l string) bool { return strings.Contains(l, "no answer within") })
-	if len(lines) != 1 || !strings.Contains(lines[0], "level=ERROR") || !strings.Contains(lines[0], "redis://host1:6379,host2:6379") {
-		t.Errorf("one node as if it were alone: got\n%s\nwant one line that says what URL to use", strings.Join(lines, "\n"))
-	}
-}
-
-// Ping asks every shard of a ring.
-func TestPingRing(t *testing.T) {
-	good, bad := redistest.Start(t), redistest.Start(t, "--requirepass", "hunter2")
-	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": good.Addr, "b": bad.Addr}, HeartbeatFrequency: time.Hour})
-	t.Cleanup(func() { ring.Close() })
-	want := "redisstore: redis at " + bad.Addr + " requires a password: "
-	if err := redisstore.New(ring).Ping(t.Context()); err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
-		t.Errorf("got %v; want one line, %s...", err, want)
-	}
-}
-
-// Ping asks a server that Take leaves alone, and needs longer than the Timeout
-// if the way is long.
-func TestPingGoesAroundTheBreaker(t *testing.T) {
-	proxy := redistest.NewProxy(t, redistest.Start(t).Addr)
-	r, err := redisstore.Open("redis://" + proxy.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	r.Logger = slog.New(slog.DiscardHandler)
-	proxy.Delay(100 * time.Millisecond)
-	redistest.Eventually(t, patience, "Take to leave the server alone", func() bool {
-		_, err := gcra.Take(t.Context(), r, plenty)
-		return errors.Is(err, redisstore.ErrUnavailable)
-	})
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	if err := r.Ping(ctx); err != nil {
-		t.Errorf("got %v; want nil: the server answers", err)
-	}
-}
-
-// Ping tells of fields that are wrong, as Take does.
-func TestPingOfAnInvalidStore(t *testing.T) {
-	r := redisstore.New(nil)
-	if err := r.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "client is nil") {
-		t.Errorf("got %v; want that the client is nil", err)
-	}
-}
-
-// A link that loses a reply now and then never opens the breaker. The tenth
-// loss within five minutes is worth a line, and the replies between are no
-// recovery.
+// A link that sometimes loses a reply does not open the breaker. The tenth loss within
+// five minutes is logged, and the replies between are not logged as a recovery.
 func TestLossyLinkIsLogged(t *testing.T) {
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr)
-	r, log := impatient(t, proxy.Addr)
+	r, log := defaultClientStore(t, proxy.Addr)
 	r.Timeout = patience
 	for lost := range 12 {
-		if !works(r) {
-			t.Fatal("does not work while no reply is lost")
+		if !answers(r) {
+			t.Fatal("got no answer although no reply is lost")
 		}
-		if lines := log.lines(); lost == 9 && lines[0] != "" {
+		if lines := log.Lines(""); lost == 9 && len(lines) > 0 {
 			t.Errorf("after %d lost replies: got\n%s\nwant no line", lost, strings.Join(lines, "\n"))
 		}
 		proxy.DropReply(1)
-		if works(r) {
-			t.Fatal("works although a reply is lost")
+		if answers(r) {
+			t.Fatal("got an answer although the reply is lost")
 		}
 	}
-	redistest.Eventually(t, patience, "the line", func() bool { return log.lines()[0] != "" })
-	if lines := log.lines(); len(lines) != 1 || !strings.Contains(lines[0], "code=redis-unreachable") {
+	redistest.Eventually(t, patience, "the line", func() bool { return len(log.Lines("")) > 0 })
+	if lines := log.Lines(""); len(lines) != 1 || !strings.Contains(lines[0], "code=redis-unreachable") {
 		t.Errorf("after 12 lost replies: got\n%s\nwant one line with code redis-unreachable", strings.Join(lines, "\n"))
 	}
 }
 
-// Each outage has its two lines, also when it follows the one before at once.
+// Each outage is two lines, also when it follows another at once.
 func TestEachOutageIsLogged(t *testing.T) {
 	server := redistest.Start(t)
-	r, log := impatient(t, server.Addr)
+	r, log := defaultClientStore(t, server.Addr)
 	for outage := 1; outage <= 2; outage++ {
-		redistest.Eventually(t, patience, "the store to work", func() bool { return works(r) })
+		redistest.Eventually(t, patience, "the store to answer", func() bool { return answers(r) })
 		server.Kill()
-		redistest.Eventually(t, patience, "the store to leave the server alone", func() bool {
-			_, err := gcra.Take(t.Context(), r, plenty)
-			return errors.Is(err, redisstore.ErrUnavailable)
-		})
+		breakerOpens(t, r)
 		server.Restart()
 		redistest.Eventually(t, patience, "the recovery to be logged", func() bool {
-			return works(r) && strings.Count(strings.Join(log.lines(), "\n"), "available again") == outage
+			return answers(r) && len(log.Lines("available again")) == outage
 		})
-		if n := strings.Count(strings.Join(log.lines(), "\n"), "code=redis-unreachable"); n != outage {
-			t.Errorf("after outage %d: got\n%s\nwant %[1]d lines with code redis-unreachable", outage, strings.Join(log.lines(), "\n"))
+		if n := len(log.Lines("code=redis-unreachable")); n != outage {
+			t.Errorf("after outage %d: got\n%s\nwant %[1]d lines with code redis-unreachable", outage, strings.Join(log.Lines(""), "\n"))
 		}
 	}
 }
 
-// The failures of an outage are not counted after it.
-func TestOneFailureAfterAnOutage(t *testing.T) {
+// Failures before and during an outage do not count after it.
+func TestFailuresAreCountedAnewAfterAnOutage(t *testing.T) {
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr)
-	r, log := impatient(t, proxy.Addr)
+	r, log := defaultClientStore(t, proxy.Addr)
 	r.Timeout = patience
-	works(r)
+	answers(r)
 	for range 8 {
-		works(r)
+		answers(r)
 		proxy.DropReply(1)
-		works(r)
+		answers(r)
 	}
 	proxy.Refuse()
-	redistest.Eventually(t, patience, "the store to leave the server alone", func() bool {
-		_, err := gcra.Take(t.Context(), r, plenty)
-		return errors.Is(err, redisstore.ErrUnavailable)
-	})
+	breakerOpens(t, r)
 	proxy.Pass()
-	redistest.Eventually(t, patience, "the recovery to be logged", func() bool { return works(r) && len(log.lines()) == 2 })
+	redistest.Eventually(t, patience, "the recovery to be logged", func() bool { return answers(r) && len(log.Lines("")) == 2 })
 	for range 9 {
-		works(r)
+		answers(r)
 		proxy.DropReply(1)
-		works(r)
+		answers(r)
 	}
-	if lines := log.lines(); len(lines) != 2 {
+	if lines := log.Lines(""); len(lines) != 2 {
 		t.Errorf("an outage, and 9 failures after it: got\n%s\nwant the two lines of the outage", strings.Join(lines, "\n"))
 	}
 }
 
-// A store that was opened before its server runs works as soon as it does:
-// no connection is left of the dials that failed.
-func TestServerThatStartsLate(t *testing.T) {
-	server := redistest.Start(t)
-	server.Kill()
-	r, err := redisstore.Open("redis://" + server.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	r.Logger, r.Timeout = slog.New(slog.DiscardHandler), patience
-	for range 100 {
-		if err := r.Ping(t.Context()); err == nil {
-			t.Fatal("got no error of a server that does not run")
-		}
-	}
-	server.Restart()
-	for range 10 {
-		if err := r.Ping(t.Context()); err != nil {
-			t.Errorf("after the start: %v", err)
-		}
-	}
-}
-
-// Errors of one call are the caller's to log.
-func TestNotLogged(t *testing.T) {
+// Errors that concern one call do not say that the store has logged them.
+func TestErrorsOfACallAreNotLogged(t *testing.T) {
 	r := newStore(anyRedis(t))
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
-	bad := plenty
-	bad.Cost = -1
-	_, leaves := gcra.Take(canceled, r, plenty)
-	_, invalid := gcra.Take(t.Context(), r, bad)
-	for _, err := range []error{leaves, invalid} {
-		var logs interface{ Logged() bool }
-		if err == nil || errors.As(err, &logs) && logs.Logged() {
+	negative := plenty
+	negative.Cost = -1
+	_, ended := gcra.Take(canceled, r, plenty)
+	_, invalid := gcra.Take(t.Context(), r, negative)
+	for _, err := range []error{ended, invalid} {
+		if err == nil || saysLogged(err) {
 			t.Errorf("got %v; want an error that does not say that it is logged", err)
 		}
 	}
 }
 
-// The error of a server that does not know AUTH repeats the password.
+// A server without AUTH repeats the password in its error. The store does not.
 func TestErrorsWithoutPassword(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				for b := make([]byte, 4096); ; {
-					if _, err := conn.Read(b); err != nil {
-						return
-					}
-					if _, err := io.WriteString(conn, "-ERR unknown command 'AUTH', with args beginning with: 'bob' 'hunter2' \r\n"); err != nil {
-						return
-					}
-				}
-			}()
-		}
-	}()
-	r, err := redisstore.Open("redis://bob:hunter2@" + l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
+	r := openStore(t, "redis://bob:hunter2@"+answering(t, "-ERR unknown command 'AUTH', with args beginning with: 'bob' 'hunter2' \r\n", "auth"))
 	r.Logger, r.Timeout = slog.New(slog.DiscardHandler), patience
-	_, err = gcra.Take(t.Context(), r, plenty)
+	_, err := gcra.Take(t.Context(), r, plenty)
 	if err == nil || strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), "unknown command 'AUTH'") {
 		t.Errorf("got %v; want the error without the password", err)
 	}
 }
 
-// stuck is a log that nobody reads.
-type stuck struct{ slog.Handler }
+// stuckHandler never returns.
+type stuckHandler struct{ slog.Handler }
 
-func (stuck) Handle(ctx context.Context, _ slog.Record) error { select {} }
+func (stuckHandler) Handle(ctx context.Context, _ slog.Record) error { select {} }
 
-// No caller waits for a log.
+// Take does not wait for the log.
 func TestStuckLog(t *testing.T) {
-	r, err := redisstore.Open("redis://127.0.0.1:1") // nothing listens there
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	r.Logger = slog.New(stuck{slog.DiscardHandler})
+	r := openStore(t, "redis://127.0.0.1:1") // nothing listens there
+	r.Logger = slog.New(stuckHandler{slog.DiscardHandler})
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

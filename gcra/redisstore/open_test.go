@@ -15,7 +15,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
-// A URL that is wrong is an error that says what, and never a password.
+// The error of an invalid URL says what is wrong and does not contain the password.
 func TestOpenErrors(t *testing.T) {
 	const secret = "hunter2"
 	for _, tt := range []struct{ url, want string }{
@@ -89,14 +89,14 @@ func TestOpenErrors(t *testing.T) {
 		}
 		for _, part := range []string{secret, "hunter", "unter2", "%hu", "%zz", ":hun"} {
 			if strings.Contains(message, part) && !strings.HasPrefix(tt.url, "hunter2:") && !strings.Contains(tt.want, part) {
-				t.Errorf("%q: the error tells the password: %v", tt.url, err)
+				t.Errorf("%q: the error contains the password: %v", tt.url, err)
 				break
 			}
 		}
 	}
 }
 
-// Each parameter of a URL is in the options, whichever kind it is for.
+// Every parameter of a URL is in the options, for one server and for a cluster.
 func TestOptionsParameters(t *testing.T) {
 	const common = "?protocol=3&client_name=limiter&max_retries=2&min_retry_backoff=1s&max_retry_backoff=3s&dial_timeout=4s&read_timeout=5s&write_timeout=6s" +
 		"&pool_fifo=true&pool_size=7&max_concurrent_dials=4&pool_timeout=8s&min_idle_conns=3&max_idle_conns=5&max_active_conns=9" +
@@ -109,7 +109,7 @@ func TestOptionsParameters(t *testing.T) {
 		}
 		return o
 	}
-	// set are the fields that are not zero, as text.
+	// set returns the fields that are not zero, as text.
 	set := func(options any) map[string]string {
 		fields := make(map[string]string)
 		for field, value := range reflect.ValueOf(options).Elem().Fields() {
@@ -159,8 +159,8 @@ func TestOptionsParameters(t *testing.T) {
 	}
 	for rawURL, want := range map[string]string{
 		"rediss://a":              "a",
-		"rediss://a:6379,a:6380":  "a", // one host for all: its name is in all certificates
-		"rediss://a:6379,b:6379":  "",  // each node has its own
+		"rediss://a:6379,a:6380":  "a", // one host: its name is in all certificates
+		"rediss://a:6379,b:6379":  "",  // each node has its own certificate
 		"rediss://[::1]:1,[::1]":  "::1",
 		"rediss://[::1]:1,[::2]":  "",
 		"REDISS://a.example:6379": "a.example",
@@ -171,7 +171,7 @@ func TestOptionsParameters(t *testing.T) {
 	}
 }
 
-// A URL that is right opens a store that works, once the server is there.
+// A store opened by a valid URL works until it is closed.
 func TestOpen(t *testing.T) {
 	server := redistest.Start(t, "--requirepass", "a b:@/?#%ü")
 	for _, url := range []string{
@@ -181,11 +181,7 @@ func TestOpen(t *testing.T) {
 		strings.Replace(server.URL(), "/0", "/3", 1),
 		strings.Replace(server.URL(), "/0", "", 1),
 	} {
-		r, err := redisstore.Open(url)
-		if err != nil {
-			t.Errorf("%s: %v", url, err)
-			continue
-		}
+		r := openStore(t, url)
 		r.Prefix, r.Timeout = "rl-"+url, patience
 		got := gcratest.MustTake(t, r, hourly("s", 10))[0].Result
 		if got.Remaining != 9 {
@@ -200,7 +196,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// Several hosts are the seeds of a cluster, of which one need be there.
+// Several hosts are the seeds of a cluster. One that answers is enough.
 func TestOpenCluster(t *testing.T) {
 	cluster := redistest.StartCluster(t)
 	addrs := cluster.Addrs()
@@ -209,11 +205,7 @@ func TestOpenCluster(t *testing.T) {
 		"redis://" + addrs[4] + "," + addrs[0] + "/0",
 		"redis://" + addrs[1] + ",127.0.0.1:1?pool_size=3",
 	} {
-		r, err := redisstore.Open(url)
-		if err != nil {
-			t.Errorf("%s: %v", url, err)
-			continue
-		}
+		r := openStore(t, url)
 		r.Timeout, r.Prefix = patience, url
 		got := gcratest.MustTake(t, r, hourly("a", 10), hourly("b", 10), hourly("c", 10), hourly("d", 10), hourly("e", 10))
 		for _, c := range got {
@@ -221,13 +213,10 @@ func TestOpenCluster(t *testing.T) {
 				t.Errorf("%s: %s: got %+v; want 9 remaining", url, c.Subject, c.Result)
 			}
 		}
-		if err := r.Close(); err != nil {
-			t.Errorf("%s: Close: %v", url, err)
-		}
 	}
 }
 
-// A client that the caller made stays the caller's.
+// Close of a store from New leaves its client open.
 func TestCloseLeavesTheClient(t *testing.T) {
 	client := anyRedis(t)
 	r := newStore(client)

@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -19,47 +17,21 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
-// childURL makes this test binary one of the processes of a test: it is the
-// Redis that they share.
-const childURL = "GCRA_TEST_CHILD_URL"
+// processURL makes this test binary a process of TestProcesses, on the Redis of this URL.
+const processURL = "REDISSTORE_TEST_PROCESS_URL"
 
 func TestMain(m *testing.M) {
-	if url := os.Getenv(childURL); url != "" {
-		if err := child(url, os.Stdin, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
-	if url := os.Getenv(waitURL); url != "" {
-		if err := waitingChild(url, os.Stdin, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
-	if urls := os.Getenv(partnerURL); urls != "" {
-		if err := callingChild(urls, os.Stdin, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
-	if url := os.Getenv(idleURL); url != "" {
-		if err := idleChild(url, os.Stdin, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
+	redistest.Child(processURL, process)
+	redistest.Child(partnerURL, callingProcess)
+	redistest.Child(idleURL, idleProcess)
 	os.Exit(diagtest.Quiet(m).Run())
 }
 
-const callers = 100 // goroutines of a child
+const callers = 100 // goroutines of a process
 
-// child takes from the subject on each line that it reads, with all its callers
-// at once, and writes how many passed.
-func child(url string, in io.Reader, out io.Writer) error {
+// process takes from the subject on each line that it reads, with all its callers
+// at once, and writes how many were allowed.
+func process(url string, in io.Reader, out io.Writer) error {
 	r, err := redisstore.Open(url)
 	if err != nil {
 		return err
@@ -68,30 +40,25 @@ func child(url string, in io.Reader, out io.Writer) error {
 	r.Timeout = patience
 	fmt.Fprintln(out, "ready")
 	for lines := bufio.NewScanner(in); lines.Scan(); {
-		var passed, failed atomic.Int64
-		var wg sync.WaitGroup
-		for range callers {
-			wg.Go(func() {
-				result, err := gcra.Take(context.Background(), r, gcra.Charge{Subject: lines.Text(), Policy: "p", Limit: gcra.PerHour(20), Cost: 1})
-				if err != nil {
-					fmt.Fprintln(os.Stderr, err)
-					failed.Add(1)
-				} else if result.Allowed {
-					passed.Add(1)
-				}
-			})
-		}
-		wg.Wait()
+		var allowed, failed atomic.Int64
+		redistest.Together(callers, func(int) {
+			result, err := gcra.Take(context.Background(), r, hourly(lines.Text(), 20))
+			if err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				failed.Add(1)
+			} else if result.Allowed {
+				allowed.Add(1)
+			}
+		})
 		if failed.Load() > 0 {
 			return fmt.Errorf("%d calls failed", failed.Load())
 		}
-		fmt.Fprintln(out, passed.Load())
+		fmt.Fprintln(out, allowed.Load())
 	}
 	return nil
 }
 
-// Four processes of a hundred callers each find a fresh bucket of 20: exactly
-// 20 pass in all.
+// Four processes of 100 callers take from a full bucket of 20: exactly 20 are allowed.
 func TestProcesses(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -103,91 +70,41 @@ func TestProcesses(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			url := tt.url(t)
-			var children [4]*process
-			for i := range children {
-				children[i] = startProcess(t, childURL+"="+url)
-			}
-			for _, p := range children {
-				if got := p.read(t); got != "ready" {
-					t.Fatalf("a child says %q; want ready", got)
-				}
-			}
+			processes := startProcesses(t, 4, processURL, tt.url(t))
 			for round := range 5 {
-				for _, p := range children {
-					p.write(t, fmt.Sprint("round ", round))
+				for _, p := range processes {
+					p.Write(fmt.Sprint("round ", round))
 				}
 				total := 0
-				for _, p := range children {
-					n, err := strconv.Atoi(p.read(t))
+				for _, p := range processes {
+					n, err := strconv.Atoi(p.Read())
 					if err != nil {
 						t.Fatal(err)
 					}
 					total += n
 				}
 				if total != 20 {
-					t.Errorf("round %d: %d of %d passed; want 20", round, total, callers*len(children))
+					t.Errorf("round %d: %d of %d allowed; want 20", round, total, callers*len(processes))
 				}
 			}
-			for _, p := range children {
-				p.end(t)
+			for _, p := range processes {
+				p.End()
 			}
 		})
 	}
 }
 
-// process is this test binary, run again.
-type process struct {
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *bufio.Reader
-}
-
-func startProcess(t *testing.T, env ...string) *process {
+// startProcesses starts n processes and returns when each has written "ready".
+func startProcesses(t *testing.T, n int, name, arg string) []*redistest.Process {
 	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
+	processes := make([]*redistest.Process, n)
+	for i := range processes {
+		processes[i] = redistest.StartProcess(t, name, arg)
 	}
-	p := &process{cmd: exec.CommandContext(t.Context(), exe)}
-	p.cmd.Env = append(os.Environ(), env...)
-	p.cmd.Stderr = os.Stderr
-	if p.in, err = p.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
+	for _, p := range processes {
+		if got := p.Read(); got != "ready" {
+			t.Fatalf("a process writes %q; want ready", got)
+		}
 	}
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.out = bufio.NewReader(out)
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
-func (p *process) write(t *testing.T, line string) {
-	t.Helper()
-	if _, err := fmt.Fprintln(p.in, line); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func (p *process) read(t *testing.T) string {
-	t.Helper()
-	line, err := p.out.ReadString('\n')
-	if err != nil {
-		t.Fatalf("reading from a child: %v", err)
-	}
-	return strings.TrimSpace(line)
-}
-
-func (p *process) end(t *testing.T) {
-	t.Helper()
-	if err := p.in.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := p.cmd.Wait(); err != nil {
-		t.Errorf("a child: %v", err)
-	}
+	return processes
 }

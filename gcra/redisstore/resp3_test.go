@@ -2,7 +2,6 @@ package redisstore_test
 
 import (
 	"crypto/tls"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -13,10 +12,10 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 )
 
-// A client with TLS and RESP3 may not answer within 50 ms. The store says so
-// once, and what to change.
+// A client with TLS and RESP3 may take longer than 50 ms. The store logs that once, with
+// the option to change.
 func TestRESP3OverTLSIsLogged(t *testing.T) {
-	const nowhere = "127.0.0.1:1" // refuses: what is logged depends on the options only
+	const nowhere = "127.0.0.1:1" // no server: the line depends on the options alone
 	config := &tls.Config{}
 	for _, tt := range []struct {
 		name    string
@@ -41,24 +40,24 @@ func TestRESP3OverTLSIsLogged(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Cleanup(func() { tt.client.Close() })
-			log := new(journal)
 			r := redisstore.New(tt.client)
-			r.Timeout, r.Logger = tt.timeout, slog.New(slog.NewTextHandler(log, nil))
+			r.Timeout = tt.timeout
+			log := logged(r)
 			for range 2 {
 				if _, err := gcra.Take(t.Context(), r, hourly("s", 10)); err == nil {
-					t.Fatal("got an answer; want an error, nobody listens")
+					t.Fatal("got no error without a server")
 				}
 			}
 			want := 0
 			if tt.warns {
 				want = 1
 			}
-			got := strings.Join(log.lines(), "\n")
-			if n := strings.Count(got, "code=redis-resp3-tls"); n != want {
-				t.Errorf("got %d lines with code=redis-resp3-tls; want %d:\n%s", n, want, got)
+			got := log.Lines("code=redis-resp3-tls")
+			if len(got) != want {
+				t.Errorf("got lines %q; want %d", got, want)
 			}
-			if tt.warns && !strings.Contains(got, "Protocol: 2") {
-				t.Errorf("the line does not say what to change:\n%s", got)
+			if tt.warns && !strings.Contains(strings.Join(got, "\n"), "Protocol: 2") {
+				t.Errorf("got lines %q; want the option to change", got)
 			}
 		})
 	}

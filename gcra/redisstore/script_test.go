@@ -1,353 +1,271 @@
 package redisstore_test
 
 import (
+	"bufio"
 	"context"
 	"fmt"
-	"math/rand/v2"
+	"io"
+	"log/slog"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
-	"pgregory.net/rapid"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
-	"github.com/seed-e377111c/ratelimit/internal/rediskit"
+	"github.com/seed-e377111c/ratelimit/gcra/internal/gcratest"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
-// op is one charge of a call of take.lua, as its header describes it.
-type op struct {
-	key, params  int
-	last, shadow bool
-}
-
-// params are inc, room and top.
-type params [3]int64
-
-// call is what take.lua gets.
-type call struct {
-	keys   []string
-	ops    []op
-	params []params
-}
-
-// simple are the ops of the most common batch, which are sent as none.
-func simple(keys []string) []op {
-	var ops []op
-	for k := range keys {
-		ops = append(ops, op{key: k, last: true})
-	}
-	return ops
-}
-
-func (c call) args() []any {
-	args := []any{c.encode()}
-	for _, d := range c.params {
-		args = append(args, d[0], d[1], d[2])
-	}
-	return args
-}
-
-func (c call) encode() (ops []byte) {
-	if d := c.params[0]; d[0] > 0 && d[1] >= d[0] && slices.Equal(c.ops, simple(c.keys)) {
-		return nil
-	}
-	for _, o := range c.ops {
-		flags := byte(0)
-		if o.last {
-			flags |= 1
-		}
-		if o.shadow {
-			flags |= 2
-		}
-		ops = append(ops, byte(o.key>>8), byte(o.key), byte(o.params), flags)
-	}
-	return ops
-}
-
-// model does what take.lua does, in Go: it changes the TATs of the keys and
-// returns the reply. A key without a TAT has none in the map.
-func (c call) model(now int64, tats map[string]int64) []int64 {
-	reply := make([]int64, 0, len(c.ops))
-	first, admitted := 0, true
-	undo := make(map[string]int64) // the TATs before the current admission
-	set := func(key string, tat int64) {
-		if _, ok := undo[key]; !ok {
-			old, ok := tats[key]
-			if !ok {
-				old = now
-			}
-			undo[key] = old
-		}
-		tats[key] = tat
-	}
-	for i, o := range c.ops {
-		key, d := c.keys[o.key], c.params[o.params]
-		inc, room, top := d[0], d[1], d[2]
-		tat, ok := tats[key]
-		if !ok {
-			tat = now
-		}
-		ahead := min(max(tat-now, 0), top)
-		if tat-now > top && inc > 0 && room >= 0 {
-			tats[key] = now + top
-		}
-		reply = append(reply, ahead)
-		switch {
-		case inc > 0 && ahead+inc <= room, inc < 0 && ahead > 0:
-			set(key, now+max(ahead+inc, 0))
-		case inc > 0 && !o.shadow:
-			admitted = false
-		}
-		if !o.last {
-			continue
-		}
-		if !admitted {
-			for key, tat := range undo {
-				tats[key] = tat
-			}
-			for j := first; j <= i; j++ {
-				reply[j] = -reply[j] - 1
-			}
-		}
-		clear(undo)
-		first, admitted = i+1, true
-	}
-	return reply
-}
-
-// anyCall draws several admissions over a few keys, which they share.
-func anyCall() *rapid.Generator[call] {
-	return rapid.Custom(func(t *rapid.T) call {
-		var c call
-		for i := range rapid.IntRange(1, 6).Draw(t, "keys") {
-			c.keys = append(c.keys, fmt.Sprint("k", i))
-		}
-		for range rapid.IntRange(1, 5).Draw(t, "params") {
-			unit := rapid.SampledFrom([]int64{10, 1000, 3_333_333, 1e7, 3 * 864e9, 366 * 864e9}).Draw(t, "T")
-			capacity := unit * rapid.Int64Range(1, max(1, min(20, 366*864e9/unit))).Draw(t, "B")
-			within := rapid.SampledFrom([]int64{0, 0, 1, unit, 5*unit + 1}).Draw(t, "within")
-			p := params{0, capacity + within, capacity + within + rapid.SampledFrom([]int64{0, 0, unit}).Draw(t, "beyond")}
-			switch rapid.IntRange(0, 5).Draw(t, "kind") {
-			case 0: // a peek
-			case 1: // a refund
-				p[0] = -unit * rapid.Int64Range(1, p[2]/unit+1).Draw(t, "cost")
-			case 2: // never
-				p[0], p[1] = unit, -1
-			default:
-				p[0] = unit * rapid.Int64Range(1, capacity/unit).Draw(t, "cost")
-			}
-			c.params = append(c.params, p)
-		}
-		// One bucket sees refunds and charges, but one top: that of its limit.
-		// The header does not say what two tops in one admission make of it.
-		used := make(map[int]int64)
-		for range rapid.IntRange(1, 12).Draw(t, "ops") {
-			o := op{
-				key:    rapid.IntRange(0, len(c.keys)-1).Draw(t, "key"),
-				params: rapid.IntRange(0, len(c.params)-1).Draw(t, "params of"),
-				last:   rapid.Bool().Draw(t, "last"),
-				shadow: rapid.IntRange(0, 3).Draw(t, "shadow") == 0,
-			}
-			top := c.params[o.params][2]
-			if old, ok := used[o.key]; ok && old != top {
-				continue
-			}
-			used[o.key] = top
-			c.ops = append(c.ops, o)
-		}
-		switch rapid.IntRange(0, 4).Draw(t, "shape") {
-		case 0:
-			c.ops = []op{{shadow: c.ops[0].shadow}}
-		case 1:
-			c.ops = simple(c.keys)
-		}
-		c.ops[len(c.ops)-1].last = true
-		return c
-	})
-}
-
-// What take.lua answers and writes is what the model does, whatever the batch
-// and whatever stood in the keys.
-func TestScriptIsTheModel(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		open func(testing.TB) *redis.Client
-	}{{"Any", anyRedis}, {"Embedded", embedded}} {
-		t.Run(tt.name, func(t *testing.T) {
-			client := tt.open(t)
-			clock := stopClock(t, client)
-			sha, err := client.ScriptLoad(t.Context(), takeLua(t)).Result()
-			if err != nil {
-				t.Fatal(err)
-			}
-			for range 5 { // of a hundred each
-				rapid.Check(t, func(t *rapid.T) { checkScript(t, client, clock, sha) })
-			}
-		})
-	}
-}
-
-// FuzzScript is the same under a fuzzer's guidance, which sees the Lua too: the
-// embedded Redis runs it in Go.
-func FuzzScript(f *testing.F) {
-	client := embedded(f)
-	clock := stopClock(f, client)
-	sha, err := client.ScriptLoad(f.Context(), takeLua(f)).Result()
-	if err != nil {
-		f.Fatal(err)
-	}
-	seed := rand.NewChaCha8([32]byte{})
-	for range 30 {
-		draws := make([]byte, 2048)
-		seed.Read(draws)
-		f.Add(draws)
-	}
-	f.Fuzz(rapid.MakeFuzz(func(t *rapid.T) { checkScript(t, client, clock, sha) }))
-}
-
-func checkScript(t *rapid.T, client *redis.Client, clock *stoppedClock, sha string) {
-	ctx := context.Background()
-	now := rapid.Int64Range(0, 1<<52).Draw(t, "now")
-	if err := clock.set(now); err != nil {
-		t.Fatal(err)
-	}
-	c := anyCall().Draw(t, "call")
-	tats := make(map[string]int64)
-	pipe := client.Pipeline()
-	for _, key := range c.keys {
-		pipe.Del(ctx, key)
-		if rapid.Bool().Draw(t, "is new") {
-			continue
-		}
-		d := rapid.SampledFrom(c.params).Draw(t, "debt of")
-		tats[key] = now + rapid.OneOf(
-			rapid.SampledFrom([]int64{-1, 0, 1, d[2] - 1, d[2], d[2] + 1, d[1] - d[0], d[1] - d[0] + 1}),
-			rapid.Int64Range(-d[2], 2*d[2]),
-		).Draw(t, "debt")
-		pipe.Set(ctx, key, tats[key], 0)
-	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		t.Fatal(err)
-	}
-	before := fmt.Sprint(tats)
-	got, err := rediskit.Reply(client.EvalSha(ctx, sha, c.keys, c.args()...), len(c.ops))
-	if err != nil {
-		t.Fatalf("%+v: %v", c, err)
-	}
-	if want := c.model(now, tats); !slices.Equal(got, want) {
-		t.Fatalf("at %d on %v, %+v:\ngot  %v\nwant %v", now, before, c, got, want)
-	}
-	for _, key := range c.keys {
-		text, err := client.Get(ctx, key).Result()
-		want, ok := tats[key]
-		if err == redis.Nil && (!ok || want == now) {
-			continue // a bucket that is full need not be there
-		}
-		if stored, _ := strconv.ParseInt(text, 10, 64); err != nil || stored != want || strconv.FormatInt(stored, 10) != text {
-			t.Fatalf("at %d on %v, %+v, then %s: got %q, %v; want %d", now, before, c, key, text, err, want)
-		}
-	}
-}
-
-// Many callers at once, on a Redis that writes down every call of the script:
-// played back through the model, each gives the reply that Redis gave. So what
-// the callers did, one after the other as Redis saw it, is what the model does.
-func TestConcurrentHistoryIsTheModel(t *testing.T) {
-	client := unhurried(t, redistest.Start(t).Addr)
-	text := takeLua(t)
-	const clock = "\nlocal now = "
-	if strings.Count(text, clock) != 1 {
-		t.Fatalf("take.lua does not have one %q", clock)
-	}
-	noting := "local now\nlocal keys, ops, params = table.concat(KEYS, ' '), ARGV[1], table.concat(ARGV, ' ', 2)\n" +
-		"local function take()\n" + strings.Replace(text, clock, "\nnow = ", 1) + `
-end
-local reply, shown = take(), {}
-local list = type(reply) == 'table' and reply or { reply }
-for i = 1, #list do shown[i] = string.format('%.0f', list[i]) end
-redis.call('RPUSH', 'history', string.format('%.0f', now), keys, ops, params, table.concat(shown, ' '))
-return reply`
-	client.AddHook(replaceScript{strings.NewReplacer(text, noting, shaOf(text), shaOf(noting))})
-	runHistory(t, client)
-
-	history, err := client.LRange(t.Context(), "history", 0, -1).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	tats := make(map[string]int64)
-	calls, ops := 0, 0
-	for entry := range slices.Chunk(history, 5) {
-		now := ints(t, entry[0])[0]
-		c := call{keys: strings.Fields(entry[1])}
-		for f := range slices.Chunk([]byte(entry[2]), 4) {
-			c.ops = append(c.ops, op{key: int(f[0])<<8 | int(f[1]), params: int(f[2]), last: f[3]&1 != 0, shadow: f[3]&2 != 0})
-		}
-		if entry[2] == "" {
-			c.ops = simple(c.keys)
-		}
-		for d := range slices.Chunk(ints(t, entry[3]), 3) {
-			c.params = append(c.params, params(d))
-		}
-		before := fmt.Sprint(tats)
-		if got, want := ints(t, entry[4]), c.model(now, tats); !slices.Equal(got, want) {
-			t.Fatalf("call %d, at %d on %s, %+v:\ngot  %v\nwant %v", calls, now, before, c, got, want)
-		}
-		calls++
-		ops += len(c.ops)
-	}
-	if calls == 0 || ops < 1000 {
-		t.Errorf("got %d charges in %d calls; want more", ops, calls)
-	}
-	t.Logf("%d charges in %d calls", ops, calls)
-}
-
-func ints(t *testing.T, s string) []int64 {
+// answering runs a server that answers the commands with reply, and others with OK.
+func answering(t *testing.T, reply string, commands ...string) (addr string) {
 	t.Helper()
-	var list []int64
-	for f := range strings.FieldsSeq(s) {
-		n, err := strconv.ParseInt(f, 10, 64)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	go func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go answer(conn, reply, commands)
+		}
+	}()
+	return ln.Addr().String()
+}
+
+func answer(conn net.Conn, reply string, commands []string) {
+	defer conn.Close()
+	in := bufio.NewReader(conn)
+	for {
+		command, err := readCommand(in)
 		if err != nil {
+			return
+		}
+		out := "+OK\r\n"
+		switch name := strings.ToLower(command[0]); {
+		case slices.Contains(commands, name):
+			out = reply
+		case name == "hello" && len(command) > 1 && command[1] == "3":
+			out = "%1\r\n$5\r\nproto\r\n:3\r\n"
+		case name == "hello":
+			out = "-ERR unknown command\r\n"
+		}
+		if _, err := io.WriteString(conn, out); err != nil || out == "" {
+			return
+		}
+	}
+}
+
+// readCommand reads a command, an array of bulk strings.
+func readCommand(in *bufio.Reader) ([]string, error) {
+	number := func(kind string) (int, error) {
+		line, err := in.ReadString('\n')
+		if err != nil {
+			return 0, err
+		}
+		return strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(line, kind)))
+	}
+	n, err := number("*")
+	if err != nil {
+		return nil, err
+	}
+	command := make([]string, n)
+	for i := range command {
+		size, err := number("$")
+		if err != nil {
+			return nil, err
+		}
+		b := make([]byte, size+2)
+		if _, err := io.ReadFull(in, b); err != nil {
+			return nil, err
+		}
+		command[i] = string(b[:size])
+	}
+	return command, nil
+}
+
+// A reply of a wrong type or size is an error with the reply in it, and neither a
+// panic nor a decision.
+func TestOddReplies(t *testing.T) {
+	for _, tt := range []struct{ reply, want string }{
+		{"*2\r\n:0\r\n:0\r\n", ""}, // the right one
+		{":0\r\n", "int64; want a list"},
+		{"$1\r\n0\r\n", "string; want a list"},
+		{"+OK\r\n", "string; want a list"},
+		{",1.5\r\n", "float64; want a list"},
+		{"#t\r\n", "bool; want a list"},
+		{"(12345678901234567890\r\n", "big.Int; want a list"},
+		{"%1\r\n+a\r\n:1\r\n", "map[interface {}]interface {}; want a list"},
+		{"$-1\r\n", "nil"},
+		{"*-1\r\n", "nil"},
+		{"_\r\n", "nil"},
+		{"*0\r\n", "0 items; want 2"},
+		{"*1\r\n:0\r\n", "1 items; want 2"},
+		{"*3\r\n:0\r\n:0\r\n:0\r\n", "3 items; want 2"},
+		{"*2\r\n:0\r\n$1\r\n0\r\n", "item 1 is string"},
+		{"*2\r\n$-1\r\n:0\r\n", "item 0 is <nil>"},
+		{"*2\r\n*1\r\n:0\r\n:0\r\n", "item 0 is []interface {}"},
+		{"*2\r\n:0\r\n,0.5\r\n", "item 1 is float64"},
+		{"-ERR boom\r\n", "ERR boom"},
+		{"-NOSCRIPT again and again\r\n", "NOSCRIPT"},
+		{"-WRONGTYPE no\r\n", "WRONGTYPE"},
+		{"-BUSY script\r\n", "BUSY"},
+		{"hello\r\n", "redisstore: "},
+		{"*-5\r\n", "redisstore: "},
+		{"*99999999999999999999\r\n", "redisstore: "},
+		{"", "EOF"}, // the server closes the connection
+	} {
+		for _, protocol := range []int{2, 3} {
+			client := newClient(t, &redis.Options{Addr: answering(t, tt.reply, "eval", "evalsha"), Protocol: protocol})
+			r := newStore(client)
+			r.Logger = slog.New(slog.DiscardHandler)
+			charges := []gcra.Charge{hourly("s", 10), hourly("s", 10)}
+			_, err := r.Take(t.Context(), charges)
+			switch {
+			case tt.want == "" && err != nil:
+				t.Errorf("RESP%d, %q: got %v; want no error", protocol, tt.reply, err)
+			case tt.want != "" && (err == nil || !strings.Contains(err.Error(), "redisstore: ") || !strings.Contains(err.Error(), tt.want)):
+				t.Errorf("RESP%d, %q: got %v; want an error of redisstore with %q", protocol, tt.reply, err, tt.want)
+			}
+		}
+	}
+}
+
+// Numbers that take.lua never returns cause no panic and no error.
+func TestExtremeReplies(t *testing.T) {
+	for _, n := range []string{"9223372036854775807", "-9223372036854775808", "-1", "1", "9007199254740993"} {
+		client := newClient(t, &redis.Options{Addr: answering(t, fmt.Sprintf("*1\r\n:%s\r\n", n), "eval", "evalsha")})
+		for _, noCache := range []bool{true, false} {
+			r := newStore(client)
+			r.NoDenialCache = noCache
+			for _, cost := range []int64{0, 1, 10, 11} {
+				c := hourly("s", 10)
+				c.Cost = cost
+				gcratest.MustTake(t, r, c)
+			}
+		}
+	}
+}
+
+// After SCRIPT FLUSH, as after a restart, a call needs one more command, and charges
+// once.
+func TestScriptFlush(t *testing.T) {
+	client := patientClient(t, redistest.Start(t).Addr)
+	r := newStore(client)
+	gcratest.MustTake(t, r, hourly("s", 100))
+	redistest.ResetStats(t, client)
+	for i := range int64(10) {
+		if err := client.ScriptFlush(t.Context()).Err(); err != nil {
 			t.Fatal(err)
 		}
-		list = append(list, n)
+		if got, want := gcratest.MustTake(t, r, hourly("s", 100))[0].Result.Remaining, 98-i; got != want {
+			t.Fatalf("call %d after SCRIPT FLUSH: got %d remaining; want %d", i, got, want)
+		}
+		gcratest.MustTake(t, r, hourly("other", 100))
 	}
-	return list
+	evalsha, eval, load := redistest.Calls(t, client, "evalsha"), redistest.Calls(t, client, "eval"), redistest.Calls(t, client, "script|load")
+	if evalsha+eval+load != 30 || eval+load != 10 {
+		t.Errorf("20 calls and 10 flushes: got %d EVALSHA, %d EVAL, %d SCRIPT LOAD; want 30 in all, 20 of them EVALSHA", evalsha, eval, load)
+	}
 }
 
-// runHistory has many callers take from a few buckets that they share.
-func runHistory(t *testing.T, client *redis.Client) {
+// A script is not sent again when its reply is lost, although the client retries
+// commands: Take returns an error, and the charge is made once.
+func TestLostReplyChargesOnce(t *testing.T) {
+	server := redistest.Start(t)
+	direct := patientClient(t, server.Addr)
+	proxy := redistest.NewProxy(t, server.Addr)
+	client := newClient(t, &redis.Options{Addr: proxy.Addr}) // MaxRetries 3, go-redis's default
 	r := newStore(client)
-	var wg sync.WaitGroup
-	for caller := range 16 {
-		wg.Go(func() {
-			rng := rand.New(rand.NewPCG(uint64(caller), 1))
-			for range 100 {
-				charges := make([]gcra.Charge, 1+rng.IntN(3))
-				for i := range charges {
-					policy := rng.IntN(3)
-					charges[i] = gcra.Charge{
-						Subject: fmt.Sprint("s", rng.IntN(3)),
-						Policy:  fmt.Sprint("p", policy),
-						Limit:   []gcra.Limit{gcra.PerSecond(1000), gcra.PerMinute(600).WithBurst(50), gcra.PerDay(300)}[policy],
-						Cost:    int64(rng.IntN(3)),
-						Shadow:  rng.IntN(4) == 0,
+	sees := newStore(direct)
+	sees.Prefix = r.Prefix
+	gcratest.MustTake(t, r, hourly("s", 100))
+	for i := range int64(3) {
+		redistest.ResetStats(t, direct)
+		proxy.DropReply(1)
+		if _, err := gcra.Take(t.Context(), r, hourly("s", 100)); err == nil {
+			t.Error("got no error for a lost reply")
+		}
+		if n := redistest.Calls(t, direct, "evalsha"); n != 1 {
+			t.Errorf("got %d EVALSHA; want 1", n)
+		}
+		if got, want := spent(t, sees, "s", 100), 2+i; got != want {
+			t.Errorf("got %d spent; want %d", got, want)
+		}
+		spent(t, r, "s", 100) // succeeds: three failures in a row would open the breaker
+	}
+	// The same for a refund.
+	proxy.DropReply(1)
+	if err := r.Refund(t.Context(), []gcra.Charge{hourly("s", 100)}); err == nil {
+		t.Error("got no error for a refund whose reply was lost")
+	}
+	if got := spent(t, sees, "s", 100); got != 3 {
+		t.Errorf("after a refund: got %d spent; want 3", got)
+	}
+}
+
+// The same on a ring and on a cluster, where a batch is several scripts in a pipeline
+// and the client sends a failed command to another node.
+func TestLostReplyChargesOnceInAPipeline(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		open func(t *testing.T) (client, direct redis.UniversalClient, proxies map[string]*redistest.Proxy)
+	}{
+		{"ring", func(t *testing.T) (client, direct redis.UniversalClient, proxies map[string]*redistest.Proxy) {
+			server := redistest.Start(t)
+			proxy := redistest.NewProxy(t, server.Addr)
+			ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": proxy.Addr}})
+			return ring, patientClient(t, server.Addr), map[string]*redistest.Proxy{"one": proxy}
+		}},
+		{"cluster", func(t *testing.T) (client, direct redis.UniversalClient, proxies map[string]*redistest.Proxy) {
+			cluster := redistest.StartCluster(t)
+			proxies = make(map[string]*redistest.Proxy)
+			for _, addr := range cluster.Addrs() {
+				proxies[addr] = redistest.NewProxy(t, addr)
+			}
+			o := cluster.Options()
+			o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, network, proxies[addr].Addr)
+			}
+			return redis.NewClusterClient(o), cluster.Client(), proxies
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			client, direct, proxies := tt.open(t)
+			t.Cleanup(func() { client.Close() })
+			r, sees := newStore(client), newStore(direct)
+			sees.Prefix = r.Prefix
+			var group []gcra.Charge
+			for i := range 12 {
+				group = append(group, hourly(fmt.Sprint("subject ", i), 100))
+			}
+			for range 5 {
+				gcratest.MustTake(t, r, group...) // three failures in a row would open the breaker
+				before := make([]int64, len(group))
+				for i, c := range group {
+					before[i] = spent(t, sees, c.Subject, 100)
+				}
+				for _, p := range proxies {
+					p.DropReply(1)
+				}
+				if _, err := r.Take(t.Context(), group); err == nil {
+					t.Error("got no error for a lost reply")
+				}
+				for _, p := range proxies {
+					p.Pass()
+				}
+				for i, c := range group {
+					if got := spent(t, sees, c.Subject, 100) - before[i]; got < 0 || got > 1 {
+						t.Errorf("%s: got %d charges; want at most one", c.Subject, got)
 					}
-				}
-				var err error
-				if rng.IntN(8) == 0 {
-					err = r.Refund(t.Context(), charges)
-				} else {
-					_, err = r.Take(t.Context(), charges)
-				}
-				if err != nil {
-					t.Error(err)
 				}
 			}
 		})
 	}
-	wg.Wait()
 }

@@ -17,22 +17,22 @@ import (
 
 func TestStats(t *testing.T) {
 	server := redistest.Any(t).Options().Addr
-	r := redisstore.New(unhurried(t, server))
+	r := redisstore.New(patientClient(t, server))
 	r.Timeout = 10 * time.Second
 	if got := r.Stats(); got.Batches != 0 || got.Operations != 0 || len(got.Servers) != 1 {
 		t.Errorf("before first use: got %+v; want nothing done, one server", got)
 	}
-	c := gcra.Charge{Subject: t.Name(), Policy: "p", Limit: gcra.PerHour(3), Cost: 1}
+	c := hourly(t.Name(), 3)
 	for range 10 {
 		gcratest.MustTake(t, r, c)
 	}
 	got := r.Stats()
-	// Three are admitted, one is refused by Redis or already by the mirror.
+	// Three are allowed. The first denial is by Redis or by the cache, the others by the cache.
 	if got.Batches != got.Operations || got.Batches < 3 || got.Batches > 4 || got.Batches+got.CachedDenials != 10 || got.FailedBatches != 0 {
-		t.Errorf("10 calls of which 3 pass: got %+v; want 3 or 4 trips of 1, the rest from the mirror", got)
+		t.Errorf("10 calls on a limit of 3: got %+v; want 3 or 4 batches of 1, and cached denials for the rest", got)
 	}
 	if got.BatchTime <= 0 || got.Servers[0] != (redisstore.ServerState{Server: server, Breaker: redisstore.BreakerClosed}) {
-		t.Errorf("got %+v; want a trip time, and %s in use", got, server)
+		t.Errorf("got %+v; want a batch time, and %s with its breaker closed", got, server)
 	}
 }
 
@@ -42,11 +42,11 @@ func TestStatsOfAnOutage(t *testing.T) {
 		_, _ = gcra.Take(t.Context(), r, hourly("s", 100))
 	}
 	if got := r.Stats(); got.FailedBatches < 3 || got.Batches != 0 || got.Servers[0].Breaker != redisstore.BreakerOpen {
-		t.Errorf("nobody listens: got %+v; want at least 3 failures and an open breaker", got)
+		t.Errorf("no server: got %+v; want at least 3 failures and an open breaker", got)
 	}
 }
 
-// The texts of the states are in metrics and JSON.
+// Metrics and JSON contain these texts.
 func TestBreakerState(t *testing.T) {
 	for state, want := range map[redisstore.BreakerState]string{
 		redisstore.BreakerClosed: "closed", redisstore.BreakerOpen: "open", redisstore.BreakerHalfOpen: "half-open", 7: "BreakerState(7)",
@@ -61,8 +61,8 @@ func TestBreakerState(t *testing.T) {
 	}
 }
 
-// The servers of a cluster are those that are in use: one that has left, or was
-// not known yet, is forgotten after a minute.
+// Stats of a cluster forget a server that was not used for a minute, and so the entry
+// for calls before the nodes are known.
 func TestStatsForgetServers(t *testing.T) {
 	var passed atomic.Int64
 	start := time.Now()
@@ -76,7 +76,7 @@ func TestStatsForgetServers(t *testing.T) {
 	}
 	take()
 	if got := r.Stats().Servers; len(got) != 4 || got[0].Server != "" {
-		t.Errorf("got %v; want three masters, and one from before they were known", got)
+		t.Errorf("got %v; want three masters, and one without an address", got)
 	}
 	passed.Add(int64(59 * time.Second))
 	take()

@@ -4,138 +4,178 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/internal/gcratest"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
-// waitURL makes this test binary a process whose goroutines take turns.
-const waitURL = "GCRA_TEST_WAIT_URL"
+// partnerURL makes this test binary a process whose goroutines call a partner in turns.
+// The value is the URL of Redis, that of the partner and the time between two calls.
+const partnerURL = "REDISSTORE_TEST_PARTNER_URL"
 
-const waiters = 20 // goroutines of such a process
+// A test has so many processes, each with so many goroutines.
+const (
+	waitingProcesses = 8
+	waiters          = 20
+)
 
-// waitingChild reads how many calls each goroutine is to make, has them take
-// turns, and writes a line for each call: who made it and Redis's time.
-func waitingChild(url string, in io.Reader, out io.Writer) error {
-	r, err := redisstore.Open(url)
+// callingProcess calls the partner in turns, from the first line of its input to the end.
+func callingProcess(arg string, in io.Reader, out io.Writer) error {
+	args := strings.Fields(arg)
+	turn, err := time.ParseDuration(args[2])
+	if err != nil {
+		return err
+	}
+	r, err := redisstore.Open(args[0])
 	if err != nil {
 		return err
 	}
 	defer r.Close()
 	r.Timeout = patience
-	o, err := redis.ParseURL(url)
-	if err != nil {
-		return err
-	}
-	client := redis.NewClient(o)
-	defer client.Close()
-	fmt.Fprintln(out, "ready")
-	var calls int
-	if _, err := fmt.Fscanln(in, &calls); err != nil {
-		return err
-	}
 	ctx := context.Background()
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	for i := range waiters {
-		wg.Go(func() {
-			for range calls {
-				c := gcra.Charge{Subject: "partner", Policy: "p", Limit: gcra.Limit{Count: 1, Per: turn}, Cost: 1}
-				if err := gcra.Wait(ctx, r, c); err != nil {
-					fmt.Fprintln(os.Stderr, err)
-					os.Exit(1)
-				}
-				now, err := client.Time(ctx).Result()
-				if err != nil {
-					fmt.Fprintln(os.Stderr, err)
-					os.Exit(1)
-				}
-				mu.Lock()
-				fmt.Fprintf(out, "%d %d\n", i, now.UnixMicro())
-				mu.Unlock()
-			}
-		})
+	call := func(caller string) error {
+		response, err := http.Get(args[1] + "/" + caller)
+		if err != nil {
+			return err
+		}
+		_, _ = io.Copy(io.Discard, response.Body)
+		return response.Body.Close()
 	}
-	wg.Wait()
-	return nil
+	// Connect before the first call, as a process that has run for a while.
+	if err := call(""); err != nil {
+		return err
+	}
+	if _, err := gcra.Take(ctx, r, hourly("first", 100)); err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "ready")
+	var start string
+	if _, err := fmt.Fscanln(in, &start); err != nil {
+		return err
+	}
+	done := make(chan error)
+	for i := range waiters {
+		go func() {
+			for {
+				err := gcra.Wait(ctx, r, inTurns(turn))
+				if err == nil {
+					err = call(fmt.Sprint(os.Getpid(), "/", i))
+				}
+				if err != nil {
+					done <- err
+				}
+			}
+		}()
+	}
+	go func() {
+		_, err := io.Copy(io.Discard, in)
+		done <- err
+	}()
+	return <-done
 }
 
-// turn is the time between two calls of TestProcessesTakeTurns; a second would
-// make a long test.
-const turn = 20 * time.Millisecond
+func inTurns(turn time.Duration) gcra.Charge {
+	return gcra.Charge{Subject: "partner", Policy: "p", Limit: gcra.Limit{Count: 1, Per: turn}, Cost: 1}
+}
 
-// Eight processes of twenty goroutines take turns on one Redis. By its clock
-// nobody goes before the slot that the queue leaves, so k calls take k turns,
-// and nobody starves: each goroutine makes its second call only after all have
-// made their first.
-func TestProcessesTakeTurns(t *testing.T) {
-	server := redistest.Start(t)
-	url := server.URL() + "?read_timeout=20s"
-	var children [8]*process
-	for i := range children {
-		children[i] = startProcess(t, waitURL+"="+url)
-	}
-	for _, p := range children {
-		if got := p.read(t); got != "ready" {
-			t.Fatalf("a child says %q; want ready", got)
+type partnerCall struct {
+	caller string
+	at     time.Time // Redis uses the same clock
+}
+
+// callInTurns returns the first n calls that the partner receives, in order. No call may
+// come before its slot in the queue, and none may starve: each goroutine makes its second
+// call after all have made their first. They begin to wait while queue turns pass.
+func callInTurns(t *testing.T, turn time.Duration, queue, n int) (calls []partnerCall) {
+	t.Helper()
+	var mu sync.Mutex
+	partner := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		at := time.Now()
+		if r.URL.Path != "/" {
+			mu.Lock()
+			calls = append(calls, partnerCall{r.URL.Path, at})
+			mu.Unlock()
 		}
-	}
-	// A queue to begin with, so that all have asked before anyone goes.
-	const queue = 100
-	r := newStore(server.Client())
-	r.Prefix = "rl:"
-	begin, err := server.Client().Time(context.Background()).Result()
+	}))
+	defer partner.Close()
+	server := redistest.Start(t)
+	arg := fmt.Sprint(server.URL(), "?read_timeout=20s ", partner.URL, " ", turn)
+	processes := startProcesses(t, waitingProcesses, partnerURL, arg)
+
+	begin, err := server.Client().Time(t.Context()).Result()
 	if err != nil {
 		t.Fatal(err)
 	}
+	r := newStore(server.Client())
+	r.Prefix = "rl:"
+	c := inTurns(turn)
+	c.MaxDelay = 366 * 24 * time.Hour
 	for range queue {
-		c := gcra.Charge{Subject: "partner", Policy: "p", Limit: gcra.Limit{Count: 1, Per: turn}, Cost: 1, MaxDelay: 366 * 24 * time.Hour}
-		if result, err := gcra.Take(context.Background(), r, c); err != nil || !result.Allowed {
-			t.Fatalf("%+v, %v", result, err)
-		}
+		gcratest.MustTake(t, r, c)
 	}
-	for _, p := range children {
-		p.write(t, "2")
+	for _, p := range processes {
+		p.Write("go")
 	}
-	type call struct {
-		who string
-		at  time.Duration
+	redistest.Eventually(t, time.Duration(queue+n)*turn+2*patience, "the calls", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(calls) >= n
+	})
+	for _, p := range processes {
+		p.End()
 	}
-	calls := make([]call, 0, 2*waiters*len(children))
-	for i, p := range children {
-		for range 2 * waiters {
-			who, at, _ := strings.Cut(p.read(t), " ")
-			us, err := strconv.ParseInt(at, 10, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			calls = append(calls, call{fmt.Sprint(i, "/", who), time.Duration(us) * time.Microsecond})
-		}
-		p.end(t)
-	}
-	slices.SortFunc(calls, func(a, b call) int { return int(a.at - b.at) })
-
-	for k, c := range calls {
-		if slot := time.Duration(begin.UnixMicro())*time.Microsecond + time.Duration(queue+k)*turn; c.at < slot {
-			t.Errorf("call %d by %s is %v before its slot", k, c.who, slot-c.at)
-		}
-	}
+	partner.Close()
+	mu.Lock()
+	defer mu.Unlock()
+	slices.SortFunc(calls, func(a, b partnerCall) int { return a.at.Compare(b.at) })
+	calls = calls[:n]
 	seen := make(map[string]int)
+	const all = waiters * waitingProcesses
 	for k, c := range calls {
-		// Some leeway: a call is seen when it has woken up, which takes time.
-		if n := seen[c.who]; n == 1 && len(seen) < waiters*len(children)-10 {
-			t.Errorf("call %d: %s goes again while only %d of %d have gone", k, c.who, len(seen), waiters*len(children))
+		if slot := begin.Add(time.Duration(queue+k) * turn); c.at.Before(slot) {
+			t.Errorf("call %d by %s is %v before its slot", k, c.caller, slot.Sub(c.at))
 		}
-		seen[c.who]++
+		// With some tolerance: waking up takes time.
+		if n := seen[c.caller]; n == 1 && len(seen) < all-10 {
+			t.Errorf("call %d: second call of %s after the first of only %d of %d", k, c.caller, len(seen), all)
+		}
+		seen[c.caller]++
+	}
+	return calls
+}
+
+func TestProcessesTakeTurns(t *testing.T) {
+	callInTurns(t, 20*time.Millisecond, 100, 2*waiters*waitingProcesses)
+}
+
+// A partner that is called once a second receives the calls a second apart, to a
+// millisecond.
+func TestPartnerSeesTurns(t *testing.T) {
+	if os.Getenv("RATELIMIT_LONG") == "" {
+		t.Skip("takes half a minute of an idle machine; make long runs it")
+	}
+	calls := callInTurns(t, time.Second, 2, 31)
+	var most time.Duration
+	least := time.Hour
+	for i := range calls[1:] {
+		gap := calls[i+1].at.Sub(calls[i].at)
+		least, most = min(least, gap), max(most, gap)
+	}
+	t.Logf("%d calls, from %v to %v apart", len(calls), least, most)
+	if d := calls[30].at.Sub(calls[0].at); d > 32*time.Second {
+		t.Errorf("30 turns took %v; want 30s", d)
+	}
+	if least < 999*time.Millisecond {
+		t.Errorf("two calls were %v apart; want at least 999ms", least)
 	}
 }

@@ -1,5 +1,6 @@
-// Package gcratest holds what the tests of package gcra and of its stores share:
-// a model of the algorithm, and what the property tests draw.
+// Package gcratest holds what the tests of package gcra and of its stores share: a
+// model of the algorithm, generators for property tests, and a comparison of a
+// store with the model.
 package gcratest
 
 import (
@@ -11,31 +12,27 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-// A Model is the algorithm as the documentation of package gcra states it,
-// written a second time: in numbers of any size, without a thought for speed, on
-// a copy of the state wherever it may have to be restored. It is a [gcra.Store].
+// Tick is the unit of time.
+const Tick = 100 * time.Nanosecond
+
+// A Model is a second implementation of the algorithm in the documentation of
+// package gcra: in big integers, and on a copy of the state where it may have to
+// be restored. It is a [gcra.Store].
 type Model struct {
-	Now  int64 // ticks
+	now  int64 // ticks
 	tats map[[2]string]*big.Int
 }
 
 // NewModel returns a model with full buckets.
 func NewModel() *Model { return &Model{tats: make(map[[2]string]*big.Int)} }
 
-func ticks(d time.Duration) *big.Int { return big.NewInt(int64(d / Tick)) }
-
-// Emission is T = Per/Count to the nearest tick, halves up.
-func Emission(l gcra.Limit) *big.Int {
-	t := big.NewRat(int64(l.Per), l.Count)
-	t.Quo(t, big.NewRat(int64(Tick), 1))
-	t.Add(t, big.NewRat(1, 2))
-	return new(big.Int).Quo(t.Num(), t.Denom())
-}
+// Advance moves the model's clock by d.
+func (m *Model) Advance(d time.Duration) { m.now += int64(d / Tick) }
 
 // Take implements [gcra.Store].
 func (m *Model) Take(_ context.Context, charges []gcra.Charge) (bool, error) {
 	m.apply(charges, false)
-	return Passed(charges), nil
+	return !slices.ContainsFunc(charges, func(c gcra.Charge) bool { return !c.Result.Allowed && !c.Shadow }), nil
 }
 
 // Refund implements [gcra.Store].
@@ -45,14 +42,14 @@ func (m *Model) Refund(_ context.Context, charges []gcra.Charge) error {
 }
 
 func (m *Model) apply(charges []gcra.Charge, refund bool) {
-	now := big.NewInt(m.Now)
-	before := make(map[[2]string]*big.Int) // the state, should the admission be denied
-	passes := true
-	type turn struct {
-		start *big.Int // t0: where the TAT stood when the charge had its turn
-		own   bool     // its own limit admits
+	now := big.NewInt(m.now)
+	before := make(map[[2]string]*big.Int) // the state to restore if the admission is denied
+	allowed := true
+	type step struct {
+		start *big.Int // t0, before the charge
+		own   bool     // its own limit allows
 	}
-	var turns []turn
+	var steps []step
 	for _, c := range charges {
 		key := [2]string{c.Subject, c.Policy}
 		tat, ok := m.tats[key]
@@ -64,27 +61,23 @@ func (m *Model) apply(charges []gcra.Charge, refund bool) {
 		}
 
 		t := Emission(c.Limit)
-		full := new(big.Int).Mul(t, big.NewInt(Burst(c.Limit))) // B·T
+		full := new(big.Int).Mul(t, big.NewInt(c.Limit.Capacity())) // B·T
 		top := new(big.Int).Add(now, full)
 		top.Add(top, ticks(c.MaxDelay))
 		start := least(greatest(tat, now), top)
 
-		within := c.MaxWait
-		if within == 0 || within > c.MaxDelay {
-			within = c.MaxDelay
-		}
 		end := new(big.Int).Mul(t, big.NewInt(c.Cost))
 		if refund {
 			end.Neg(end)
 		}
 		end.Add(end, start)
 		latest := new(big.Int).Add(now, full)
-		latest.Add(latest, ticks(within))
-		never := !refund && c.Cost > Burst(c.Limit)
+		latest.Add(latest, maxWait(c))
+		never := !refund && c.Cost > c.Limit.Capacity()
 		own := refund || c.Cost == 0 || !never && end.Cmp(latest) <= 0
 
 		if c.Cost > 0 && !refund && !never && tat.Cmp(top) > 0 {
-			// Stays, whatever comes of the admission.
+			// Written even if the admission is denied.
 			m.tats[key] = top
 			before[key] = least(before[key], top)
 		}
@@ -92,34 +85,30 @@ func (m *Model) apply(charges []gcra.Charge, refund bool) {
 			m.tats[key] = greatest(end, now)
 		}
 		if !own && !c.Shadow {
-			passes = false
+			allowed = false
 		}
-		turns = append(turns, turn{start, own})
+		steps = append(steps, step{start, own})
 	}
-	if !passes {
+	if !allowed {
 		for key, tat := range before {
 			m.tats[key] = tat
 		}
 	}
 	for i := range charges {
-		charges[i].Result = describe(charges[i], now, turns[i].start, turns[i].own, passes && turns[i].own, refund)
+		charges[i].Result = result(charges[i], now, steps[i].start, steps[i].own, allowed && steps[i].own, refund)
 	}
 }
 
-func describe(c gcra.Charge, now, start *big.Int, own, taken, refund bool) gcra.Result {
+func result(c gcra.Charge, now, start *big.Int, own, taken, refund bool) gcra.Result {
 	t := Emission(c.Limit)
-	full := new(big.Int).Mul(t, big.NewInt(Burst(c.Limit)))
+	full := new(big.Int).Mul(t, big.NewInt(c.Limit.Capacity()))
 	cost := new(big.Int).Mul(t, big.NewInt(c.Cost))
 	ahead := new(big.Int).Sub(start, now)
-	r := gcra.Result{Allowed: own, Never: !refund && c.Cost > Burst(c.Limit)}
+	r := gcra.Result{Allowed: own, Never: !refund && c.Cost > c.Limit.Capacity()}
 	if !own && !r.Never {
-		within := c.MaxDelay
-		if c.MaxWait > 0 && c.MaxWait < within {
-			within = c.MaxWait
-		}
 		retry := new(big.Int).Add(ahead, cost)
 		retry.Sub(retry, full)
-		retry.Sub(retry, ticks(within))
+		retry.Sub(retry, maxWait(c))
 		r.RetryAfter = duration(retry)
 	}
 	if taken {
@@ -138,13 +127,23 @@ func describe(c gcra.Charge, now, start *big.Int, own, taken, refund bool) gcra.
 	return r
 }
 
-// Burst is B.
-func Burst(l gcra.Limit) int64 {
-	if l.Burst == 0 {
-		return l.Count
-	}
-	return l.Burst
+// Emission is T = Per/Count to the nearest tick, halves up.
+func Emission(l gcra.Limit) *big.Int {
+	t := big.NewRat(int64(l.Per), l.Count)
+	t.Quo(t, big.NewRat(int64(Tick), 1))
+	t.Add(t, big.NewRat(1, 2))
+	return new(big.Int).Quo(t.Num(), t.Denom())
 }
+
+// maxWait is MaxWait with its default.
+func maxWait(c gcra.Charge) *big.Int {
+	if c.MaxWait == 0 {
+		return ticks(c.MaxDelay)
+	}
+	return ticks(min(c.MaxWait, c.MaxDelay))
+}
+
+func ticks(d time.Duration) *big.Int { return big.NewInt(int64(d / Tick)) }
 
 func duration(ticks *big.Int) time.Duration { return time.Duration(ticks.Int64()) * Tick }
 
@@ -160,12 +159,4 @@ func greatest(a, b *big.Int) *big.Int {
 		return a
 	}
 	return b
-}
-
-// Tick is the unit of time.
-const Tick = 100 * time.Nanosecond
-
-// Passed reports whether every charge that is not a shadow is allowed.
-func Passed(charges []gcra.Charge) bool {
-	return !slices.ContainsFunc(charges, func(c gcra.Charge) bool { return !c.Result.Allowed && !c.Shadow })
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -21,11 +22,11 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
-// A program opens its store, starts, and is asked for the first time a while
-// later: spare connections have been dialled by then, and on TLS 1.3 the
-// server's session tickets lie unread on them. With the default settings Redis
-// must decide from the first call on, whatever the way to it.
-func TestEveryWayToRedis(t *testing.T) {
+// With the default settings, Redis decides from the first call on, for every kind of
+// server and connection. The first call comes a second after Open: the spare
+// connections have been dialled, and on TLS 1.3 they hold session tickets of the
+// server, unread.
+func TestOpenOnEveryKindOfServer(t *testing.T) {
 	const password = "a b:@/?#%ü"
 	socket := filepath.Join(t.TempDir(), "redis.sock")
 	plain := redistest.Start(t, "--unixsocket", socket)
@@ -47,14 +48,7 @@ func TestEveryWayToRedis(t *testing.T) {
 	clusterURL := "rediss://" + url.UserPassword("", password).String() + "@" + strings.Join(cluster.Addrs(), ",")
 	byName := strings.Replace(clusterURL, "127.0.0.1", "localhost", 1) // for which no certificate is valid
 
-	open := func(rawURL string) *redisstore.Store {
-		r, err := redisstore.Open(rawURL)
-		if err != nil {
-			t.Fatalf("%s: %v", rawURL, err)
-		}
-		t.Cleanup(func() { r.Close() })
-		return r
-	}
+	open := func(url string) *redisstore.Store { return openStore(t, url) }
 	with := func(rawURL string, set func(*tls.Config)) *redisstore.Store {
 		o, err := redisstore.Options(rawURL)
 		if err != nil {
@@ -66,7 +60,7 @@ func TestEveryWayToRedis(t *testing.T) {
 		return redisstore.New(client)
 	}
 	privateCA := func(c *tls.Config) { c.RootCAs = certs.Roots }
-	failover := redis.NewFailoverClient(&redis.FailoverOptions{ // as in the docs/stores.md
+	failover := redis.NewFailoverClient(&redis.FailoverOptions{ // as in docs/stores.md
 		MasterName:            sentinel.MasterName,
 		SentinelAddrs:         sentinel.Addrs(),
 		ContextTimeoutEnabled: true,
@@ -76,10 +70,10 @@ func TestEveryWayToRedis(t *testing.T) {
 	})
 	t.Cleanup(func() { failover.Close() })
 
-	ways := []struct {
+	kinds := []struct {
 		name  string
 		store *redisstore.Store
-		keys  redis.UniversalClient // sees what the store has written
+		keys  redis.UniversalClient // for the keys that the store has written
 	}{
 		{"plain", open(plain.URL()), plain.Client()},
 		{"scheme in capitals", open("REDIS://" + plain.Addr), plain.Client()},
@@ -101,76 +95,77 @@ func TestEveryWayToRedis(t *testing.T) {
 		{"cluster over TLS, private CA, a seed by another name", with(byName, privateCA), cluster.Client()},
 		{"Sentinel", redisstore.New(failover), sentinel.Client()},
 	}
-	ca := startProcess(t, idleURL+"="+tls13.URL(), "SSL_CERT_FILE="+certs.CAFile)
+	ca := redistest.StartProcess(t, idleURL, certs.CAFile+" "+tls13.URL())
 
 	time.Sleep(idle)
-	for _, way := range ways {
-		t.Run(way.name, func(t *testing.T) {
-			asked, failed, err := askIdle(t.Context(), way.store, way.name)
-			if asked < idleCalls || failed > mayFail {
-				t.Errorf("%d of %d calls failed, the last with: %v", failed, asked, err)
+	for _, kind := range kinds {
+		t.Run(kind.name, func(t *testing.T) {
+			made, failed, err := takeAfterIdle(t.Context(), kind.store, kind.name)
+			if made < idleCalls || failed > mayFail {
+				t.Errorf("%d of %d calls failed, the last with: %v", failed, made, err)
 			}
 			keys := 0
 			for i := range idleCalls {
-				key := rediskit.AppendKey(nil, "rl:", fmt.Sprint(way.name, " ", i), "p")
-				keys += int(way.keys.Exists(t.Context(), string(key)).Val())
+				key := rediskit.AppendKey(nil, "rl:", fmt.Sprint(kind.name, " ", i), "p")
+				keys += int(kind.keys.Exists(t.Context(), string(key)).Val())
 			}
-			if keys < asked-failed {
-				t.Errorf("got %d keys in Redis; want one for each of %d calls", keys, asked-failed)
+			if keys < made-failed {
+				t.Errorf("got %d keys in Redis; want one for each of %d calls", keys, made-failed)
 			}
 		})
 	}
 	t.Run("TLS 1.3, SSL_CERT_FILE", func(t *testing.T) {
-		ca.write(t, "ask")
-		if got := ca.read(t); got != "decided" {
+		ca.Write("take")
+		if got := ca.Read(); got != "decided" {
 			t.Error(got)
 		}
-		ca.end(t)
-		if keys := tls13.Client().Keys(t.Context(), "rl:{child*").Val(); len(keys) < idleCalls-mayFail {
-			t.Errorf("got %d keys of the child in Redis; want %d", len(keys), idleCalls)
+		ca.End()
+		if keys := tls13.Client().Keys(t.Context(), "rl:{process*").Val(); len(keys) < idleCalls-mayFail {
+			t.Errorf("got %d keys of the process in Redis; want %d", len(keys), idleCalls)
 		}
 	})
 }
 
-// idle is how long a store is left alone before it is asked. The dials happen in
-// the background, and when session tickets have arrived cannot be seen from
-// outside go-redis. On a machine too busy to be done by then, the calls find
-// what a call without a pause finds.
+// idle is the time between Open and the first call. go-redis dials in the background
+// and does not show when session tickets have arrived. On a machine too busy to finish
+// in this time, the calls are as without a pause.
 const idle = time.Second
 
-// A call that waits for the processor may exceed the Timeout on a busy machine,
-// so a few of the calls may fail. Settings under which Redis is not reached
-// fail all of them.
+// On a busy machine a call may exceed the Timeout, so a few calls may fail. With wrong
+// settings all of them fail.
 const (
 	idleCalls = 40
 	mayFail   = idleCalls / 4
 )
 
-// askIdle makes the calls, each for a subject of its own, and returns how many
-// were sent within a bound and how many of these failed. After three failures
-// calls are answered without being sent; these are made again.
-func askIdle(ctx context.Context, r *redisstore.Store, subject string) (asked, failed int, last error) {
+// takeAfterIdle makes the calls, each for its own subject, and returns how many were
+// made and how many of these failed. Calls while the breaker is open are made again.
+func takeAfterIdle(ctx context.Context, r *redisstore.Store, subject string) (made, failed int, last error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	for asked < idleCalls && ctx.Err() == nil {
-		_, err := gcra.Take(ctx, r, hourly(fmt.Sprint(subject, " ", asked), 10))
+	for made < idleCalls && ctx.Err() == nil {
+		_, err := gcra.Take(ctx, r, hourly(fmt.Sprint(subject, " ", made), 10))
 		if errors.Is(err, redisstore.ErrUnavailable) {
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}
-		asked++
+		made++
 		if err != nil {
 			failed, last = failed+1, err
 		}
 	}
-	return asked, failed, last
+	return made, failed, last
 }
 
-// idleURL makes this test binary a program that opens the URL, is idle, and asks
-// when it reads a line.
-const idleURL = "GCRA_TEST_IDLE_URL"
+// idleURL makes this test binary a process that opens a store, is idle, and calls it
+// when it reads a line. The value is a file of CA certificates, a space and a URL.
+const idleURL = "REDISSTORE_TEST_IDLE_URL"
 
-func idleChild(rawURL string, in io.Reader, out io.Writer) error {
+func idleProcess(arg string, in io.Reader, out io.Writer) error {
+	caFile, rawURL, _ := strings.Cut(arg, " ")
+	if err := os.Setenv("SSL_CERT_FILE", caFile); err != nil {
+		return err
+	}
 	r, err := redisstore.Open(rawURL)
 	if err != nil {
 		return err
@@ -178,8 +173,8 @@ func idleChild(rawURL string, in io.Reader, out io.Writer) error {
 	defer r.Close()
 	time.Sleep(idle)
 	for lines := bufio.NewScanner(in); lines.Scan(); {
-		if asked, failed, err := askIdle(context.Background(), r, "child"); asked < idleCalls || failed > mayFail {
-			fmt.Fprintf(out, "%d of %d calls failed, the last with: %v\n", failed, asked, err)
+		if made, failed, err := takeAfterIdle(context.Background(), r, "process"); made < idleCalls || failed > mayFail {
+			fmt.Fprintf(out, "%d of %d calls failed, the last with: %v\n", failed, made, err)
 		} else {
 			fmt.Fprintln(out, "decided")
 		}

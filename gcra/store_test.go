@@ -1,15 +1,17 @@
 package gcra_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/gcratest"
+	"github.com/seed-e377111c/ratelimit/gcra/slidinglog"
 )
 
-// A peek takes nothing, sees an empty bucket where there is a queue, and with an
-// invalid limit is an error.
+// A peek takes nothing, shows a queue as an empty bucket, and returns an error for
+// an invalid limit.
 func TestPeek(t *testing.T) {
 	now := time.Unix(0, 0)
 	store := &gcra.Memory{Now: func() time.Time { return now }}
@@ -42,5 +44,19 @@ func TestPeek(t *testing.T) {
 	}
 	if err := gcra.Reset(t.Context(), store, "s", "p", gcra.Limit{}); err == nil {
 		t.Error("Reset without a limit: got no error")
+	}
+}
+
+// An error about a charge has the name of the field.
+func TestInvalidChargeNamesField(t *testing.T) {
+	for want, c := range map[string]gcra.Charge{
+		"MaxWait is -1ns": {MaxWait: -1}, "MaxDelay is -1ns": {MaxDelay: -1}, "cost is -1": {Cost: -1},
+	} {
+		c.Policy, c.Limit = "p", gcra.PerMinute(1)
+		for _, s := range []gcra.Store{gcra.NewMemory(), slidinglog.NewMemory()} {
+			if _, err := gcra.Take(t.Context(), s, c); err == nil || !strings.Contains(err.Error(), `charge on policy "p": `+want) {
+				t.Errorf("%T: got %v; want %s", s, err, want)
+			}
+		}
 	}
 }

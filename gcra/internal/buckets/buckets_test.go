@@ -1,0 +1,78 @@
+package buckets
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+)
+
+// A set of 10,000 holds no more of a million keys, and allocates nothing when it is full.
+func TestSetIsBounded(t *testing.T) {
+	const capacity = 10_000
+	m := New(capacity, NewClock(nil), false)
+	slots := func() (used, size int) {
+		for i := range m.shards[:len(m.shards)-1] {
+			used += m.shards[i].used
+			size += len(m.shards[i].slots())
+		}
+		return used, size
+	}
+	full := 0
+	for i := range 1_000_000 {
+		take(t, m, fmt.Sprint(i), tat.Limit{Count: 1, Per: 24 * time.Hour})
+		if i == 10*capacity {
+			_, full = slots()
+		}
+	}
+	used, size := slots()
+	if used > capacity || used < capacity*9/10 {
+		t.Errorf("got %d keys; want at most and about %d", used, capacity)
+	}
+	if size > 4*capacity || size != full {
+		t.Errorf("got %d slots, %d when it had just filled; want them equal and at most %d", size, full, 4*capacity)
+	}
+	if m.overflow().used != 1 || len(m.overflow().slots()) > 8 {
+		t.Errorf("the overflow has %d of %d slots used; want 1, for one policy", m.overflow().used, len(m.overflow().slots()))
+	}
+}
+
+// The shards together hold no more than the capacity. A small set has one shard, since
+// one of several would fill long before the others.
+func TestCapacityIsKept(t *testing.T) {
+	for _, capacity := range []int{-1, 0, 1, 2, 3, 1000, 1023, 2047, 2048, 100_000, 1 << 20, 1<<20 + 1, math.MaxInt32} {
+		m := New(capacity, NewClock(nil), false)
+		total, shards := 0, len(m.shards)-1 // without the overflow shard
+		for i := range shards {
+			total += m.shards[i].limit
+		}
+		want := capacity
+		if capacity <= 0 {
+			want = 1 << 20
+		}
+		if total > want || total < want-MaxShards || shards == 1 && total != want {
+			t.Errorf("capacity %d: got slots for %d keys in %d shards; want %d", capacity, total, shards, want)
+		}
+		for range 1000 {
+			h := m.hash("a", "b")
+			if i := h >> m.shift; i >= uint64(shards) {
+				t.Fatalf("capacity %d: hash %x is in shard %d of %d", capacity, h, i, shards)
+			}
+		}
+	}
+}
+
+// take charges one unit as gcra.Memory does.
+func take(t testing.TB, s *Set, subject string, limit tat.Limit) (allowed bool) {
+	t.Helper()
+	var ops [1]Op
+	if err := s.Prepare(&tat.Charge{Subject: subject, Policy: "p", Limit: limit, Cost: 1}, false, &ops[0]); err != nil {
+		t.Fatal(err)
+	}
+	if s.TakeFast(&ops[0]) {
+		return ops[0].Admits(ops[0].Ahead)
+	}
+	return s.Apply(ops[:])
+}

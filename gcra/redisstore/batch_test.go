@@ -1,0 +1,112 @@
+package redisstore_test
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/redistest"
+)
+
+// inBatches calls f from n goroutines at once, and holds the first two calls of the
+// script back until all goroutines have begun, so that the next batches are large.
+func inBatches(t *testing.T, client *redis.Client, n int, onCall func(args []any), f func(i int)) {
+	t.Helper()
+	var calls, begun atomic.Int64
+	all := make(chan struct{})
+	client.AddHook(scriptHook(func(cmd redis.Cmder) error {
+		if calls.Add(1) <= 2 {
+			<-all
+		}
+		onCall(cmd.Args())
+		return nil
+	}))
+	redistest.Together(n, func(i int) {
+		if begun.Add(1) == int64(n) {
+			close(all)
+		}
+		f(i)
+	})
+}
+
+// A batch is bounded, however many requests wait.
+func TestBatchesAreBounded(t *testing.T) {
+	client := redistest.Any(t)
+	r := newStore(client)
+	r.Prefix += string(make([]byte, 200))
+	var most, longest atomic.Int64
+	inBatches(t, client, 3000, func(args []any) {
+		bytes := 0
+		keys := args[2].(int)
+		for _, key := range args[3 : 3+keys] {
+			bytes += len(key.(string))
+		}
+		most.Store(max(most.Load(), int64(keys)))
+		longest.Store(max(longest.Load(), int64(bytes)))
+	}, func(i int) {
+		if _, err := gcra.Take(t.Context(), r, hourly(fmt.Sprint(i), 20)); err != nil {
+			t.Error(err)
+		}
+	})
+	if most.Load() < 50 || most.Load() > 512 || longest.Load() > 64<<10 {
+		t.Errorf("got batches of up to %d keys and up to %d bytes of keys; want 50 to 512 keys and at most 65536 bytes", most.Load(), longest.Load())
+	}
+}
+
+// An error is returned to the callers of its batch only. All others are decided, and
+// what was admitted is charged.
+func TestErrorStaysInItsBatch(t *testing.T) {
+	client := redistest.Any(t)
+	broken := errors.New("broken on purpose")
+	var calls, failed, admitted atomic.Int64
+	client.AddHook(scriptHook(func(redis.Cmder) error {
+		if calls.Add(1)%3 == 0 {
+			return broken
+		}
+		return nil
+	}))
+	r := newStore(client)
+	const limit = 1000
+	for range 10 {
+		redistest.Together(50, func(int) {
+			switch res, err := gcra.Take(t.Context(), r, hourly("s", limit)); {
+			case errors.Is(err, broken):
+				failed.Add(1)
+			case err != nil:
+				t.Error(err)
+			case res.Allowed:
+				admitted.Add(1)
+			}
+		})
+	}
+	if failed.Load() == 0 || failed.Load()+admitted.Load() != 500 {
+		t.Errorf("of 500 calls %d failed and %d were admitted; want some failed and all others admitted", failed.Load(), admitted.Load())
+	}
+	sees := newStore(patientClient(t, client.Options().Addr))
+	sees.Prefix = r.Prefix
+	if got := spent(t, sees, "s", limit); got != admitted.Load() {
+		t.Errorf("%d calls were admitted, and %d are charged; want as many", admitted.Load(), got)
+	}
+}
+
+// Each of many requests in a batch is decided by its own limit.
+func TestManyLimitsInABatch(t *testing.T) {
+	client := anyRedis(t)
+	r := newStore(client)
+	const callers = 400
+	inBatches(t, client, callers, func([]any) {}, func(i int) {
+		n := int64(i) + 2
+		if res, err := gcra.Take(t.Context(), r, hourly(fmt.Sprint(i), n)); err != nil || res.Remaining != n-1 {
+			t.Errorf("limit of %d: got %+v, %v; want %d remaining", n, res, err, n-1)
+		}
+	})
+	for i := range callers {
+		if n := int64(i) + 2; spent(t, r, fmt.Sprint(i), n) != 1 {
+			t.Errorf("limit of %d, afterwards: got %d spent; want 1", n, spent(t, r, fmt.Sprint(i), n))
+		}
+	}
+}

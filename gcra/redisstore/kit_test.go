@@ -1,0 +1,176 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
+	"github.com/seed-e377111c/ratelimit/internal/diagtest"
+	"github.com/seed-e377111c/ratelimit/internal/redistest"
+)
+
+// patience is the Timeout in tests that are not about it.
+const patience = 20 * time.Second
+
+var prefixes atomic.Int64
+
+// newStore returns a store with its own prefix and without a denial cache, since
+// tests change the values in Redis directly.
+func newStore(client redis.UniversalClient) *redisstore.Store {
+	r := redisstore.New(client)
+	r.Prefix = fmt.Sprintf("rl-%d:", prefixes.Add(1))
+	r.Timeout = patience
+	r.NoDenialCache = true
+	return r
+}
+
+// openStore opens a URL and closes the store when the test ends.
+func openStore(t testing.TB, url string) *redisstore.Store {
+	t.Helper()
+	r, err := redisstore.Open(url)
+	if err != nil {
+		t.Fatalf("%s: %v", url, err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil && !errors.Is(err, redis.ErrClosed) {
+			t.Errorf("%s: Close: %v", url, err)
+		}
+	})
+	return r
+}
+
+// logged sets a Logger and returns what it writes.
+func logged(r *redisstore.Store) *diagtest.Text {
+	log := new(diagtest.Text)
+	r.Logger = slog.New(slog.NewTextHandler(log, nil))
+	return log
+}
+
+// defaultClientStore returns a store on a client with go-redis' default options,
+// a Timeout of 100 ms and its log.
+func defaultClientStore(t testing.TB, addr string) (*redisstore.Store, *diagtest.Text) {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: addr})
+	t.Cleanup(func() { client.Close() })
+	r := redisstore.New(client)
+	r.Timeout = 100 * time.Millisecond
+	return r, logged(r)
+}
+
+func newClient(t testing.TB, o *redis.Options) *redis.Client {
+	t.Helper()
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	c := redis.NewClient(o)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// patientClient returns a client whose timeouts are patience.
+func patientClient(t testing.TB, addr string) *redis.Client {
+	t.Helper()
+	return newClient(t, &redis.Options{Addr: addr, ReadTimeout: patience, WriteTimeout: patience, DialTimeout: patience})
+}
+
+func anyRedis(t testing.TB) *redis.Client { return patientClient(t, redistest.Any(t).Options().Addr) }
+
+func embedded(t testing.TB) *redis.Client {
+	return patientClient(t, redistest.StartEmbedded(t).Options().Addr)
+}
+
+// anyAndEmbedded are a real server, where there is one, and the embedded Redis.
+var anyAndEmbedded = []struct {
+	name string
+	open func(testing.TB) *redis.Client
+}{{"Any", anyRedis}, {"Embedded", embedded}}
+
+// do sends a server a command whose arguments contain no spaces.
+func do(t testing.TB, s *redistest.Server, command string) {
+	t.Helper()
+	var args []any
+	for arg := range strings.FieldsSeq(command) {
+		args = append(args, arg)
+	}
+	if err := s.Client().Do(t.Context(), args...).Err(); err != nil {
+		t.Fatalf("%s: %v", command, err)
+	}
+}
+
+// hourly is a charge of one unit on a bucket of n, to which one comes back in an hour.
+func hourly(subject string, n int64) gcra.Charge {
+	return gcra.Charge{Subject: subject, Policy: "p", Limit: gcra.Limit{Count: 1, Per: time.Hour, Burst: n}, Cost: 1}
+}
+
+// spent returns how many units of an hourly bucket of n are taken.
+func spent(t testing.TB, r *redisstore.Store, subject string, n int64) int64 {
+	t.Helper()
+	peek, err := gcra.Peek(t.Context(), r, subject, "p", hourly(subject, n).Limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n - peek.Remaining
+}
+
+// plenty is a charge that no test uses up.
+var plenty = gcra.Charge{Subject: "someone", Policy: "p", Limit: gcra.PerSecond(100_000), Cost: 1}
+
+// answers reports whether the store decides.
+func answers(r *redisstore.Store) bool {
+	_, err := gcra.Take(context.Background(), r, plenty)
+	return err == nil
+}
+
+// breakerOpens calls the store until its breaker is open.
+func breakerOpens(t testing.TB, r *redisstore.Store) {
+	t.Helper()
+	redistest.Eventually(t, patience, "the breaker to open", func() bool {
+		_, err := gcra.Take(context.Background(), r, plenty)
+		return errors.Is(err, redisstore.ErrUnavailable)
+	})
+}
+
+// scriptHook is called before the client sends EVAL, EVALSHA or SCRIPT. Its error
+// becomes that of the command.
+type scriptHook func(cmd redis.Cmder) error
+
+func (h scriptHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h scriptHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if err := h.call(cmd); err != nil {
+			return err
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (h scriptHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			if err := h.call(cmd); err != nil {
+				return err
+			}
+		}
+		return next(ctx, cmds)
+	}
+}
+
+func (h scriptHook) call(cmd redis.Cmder) error {
+	switch cmd.Name() {
+	case "eval", "evalsha", "script":
+		if err := h(cmd); err != nil {
+			cmd.SetErr(err)
+			return err
+		}
+	}
+	return nil
+}

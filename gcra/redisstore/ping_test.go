@@ -1,0 +1,89 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
+	"github.com/seed-e377111c/ratelimit/internal/redistest"
+)
+
+// Ping calls every master of a cluster, and its error is one line for each that fails.
+func TestPingCluster(t *testing.T) {
+	cluster := redistest.StartCluster(t)
+	r := openStore(t, "redis://"+strings.Join(cluster.Addrs(), ","))
+	r.Logger = slog.New(slog.DiscardHandler)
+	redistest.Eventually(t, patience, "the cluster to answer", func() bool { return r.Ping(t.Context()) == nil })
+	denied := cluster.Nodes[1]
+	do(t, denied, "acl setuser default -set")
+	want := "redisstore: redis at " + denied.Addr + " denies the user a command or a key: "
+	if err := r.Ping(t.Context()); err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("one master denies SET: got %v; want one line, %s...", err, want)
+	}
+
+	// A client of one node has answers for some keys.
+	alone, log := defaultClientStore(t, cluster.Nodes[0].Addr)
+	for i := range 100 {
+		c := plenty
+		c.Subject = fmt.Sprint(i)
+		_, _ = gcra.Take(t.Context(), alone, c)
+	}
+	redistest.Eventually(t, patience, "the line", func() bool { return len(log.Lines("")) > 0 })
+	lines := slices.DeleteFunc(log.Lines(""), func(l string) bool { return strings.Contains(l, "no answer within") })
+	if len(lines) != 1 || !strings.Contains(lines[0], "level=ERROR") || !strings.Contains(lines[0], "redis://host1:6379,host2:6379") {
+		t.Errorf("a client of one node: got\n%s\nwant one line with the form of the right URL", strings.Join(lines, "\n"))
+	}
+}
+
+// Ping calls every shard of a ring.
+func TestPingRing(t *testing.T) {
+	good, bad := redistest.Start(t), redistest.Start(t, "--requirepass", "hunter2")
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": good.Addr, "b": bad.Addr}, HeartbeatFrequency: time.Hour})
+	t.Cleanup(func() { ring.Close() })
+	want := "redisstore: redis at " + bad.Addr + " requires a password: "
+	if err := redisstore.New(ring).Ping(t.Context()); err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("got %v; want one line, %s...", err, want)
+	}
+}
+
+// Ping calls a server whose breaker is open, and is not bounded by the Timeout.
+func TestPingWhileTheBreakerIsOpen(t *testing.T) {
+	proxy := redistest.NewProxy(t, redistest.Start(t).Addr)
+	r := openStore(t, "redis://"+proxy.Addr)
+	r.Logger = slog.New(slog.DiscardHandler)
+	proxy.Delay(100 * time.Millisecond)
+	breakerOpens(t, r)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := r.Ping(ctx); err != nil {
+		t.Errorf("got %v; want nil: the server answers", err)
+	}
+}
+
+// A store that was opened before its server runs works as soon as it does: failed
+// dials leave no connection in the pool.
+func TestPingOfAServerThatStartsLate(t *testing.T) {
+	server := redistest.Start(t)
+	server.Kill()
+	r := openStore(t, "redis://"+server.Addr)
+	r.Logger, r.Timeout = slog.New(slog.DiscardHandler), patience
+	for range 100 {
+		if err := r.Ping(t.Context()); err == nil {
+			t.Fatal("got no error without a server")
+		}
+	}
+	server.Restart()
+	for range 10 {
+		if err := r.Ping(t.Context()); err != nil {
+			t.Errorf("after the start: %v", err)
+		}
+	}
+}

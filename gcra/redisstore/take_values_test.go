@@ -1,0 +1,211 @@
+package redisstore_test
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/internal/gcratest"
+	"github.com/seed-e377111c/ratelimit/internal/redistest"
+)
+
+var integer = regexp.MustCompile(`^[1-9][0-9]{14,15}$`)
+
+// A value is a plain integer, which the server stores as one (Redis) or as a short
+// string in the memory of the key (Valkey 9). It expires when its bucket is full, or
+// up to a millisecond later.
+func TestValues(t *testing.T) {
+	client := patientClient(t, redistest.Start(t).Addr)
+	ctx := t.Context()
+	for _, limit := range []gcra.Limit{
+		gcra.PerSecond(1), gcra.PerSecond(10_000), gcra.PerSecond(1_000_000), gcra.PerSecond(7), gcra.PerMinute(1),
+		gcra.PerDay(1), {Count: 1, Per: 366 * 24 * time.Hour}, {Count: 3, Per: 3 * time.Second / 7},
+	} {
+		for i, cost := range []int64{1, limit.Capacity(), 1, limit.Capacity()} {
+			r := newStore(client)
+			charges := []gcra.Charge{{Subject: "s", Policy: "p", Limit: limit, Cost: cost, MaxDelay: time.Second}}
+			if i >= 2 { // two charges
+				charges = append(charges, gcra.Charge{Subject: "s", Policy: "q", Limit: limit, Cost: cost})
+			}
+			start := time.Now()
+			gcratest.MustTake(t, r, charges...)
+			took := time.Since(start)
+			key := r.Prefix + "{s}:p"
+			pipe := client.TxPipeline()
+			value, encoding := pipe.Get(ctx, key), pipe.ObjectEncoding(ctx, key)
+			_, err := pipe.Exec(ctx)
+			expires, expiresErr := redistest.ExpireTime(ctx, client, key)
+			if err := cmp.Or(err, expiresErr); errors.Is(err, redis.Nil) && cost*int64(limit.Per)/limit.Count < int64(time.Minute) {
+				continue // it is full again
+			} else if err != nil {
+				t.Fatalf("%v, cost %d: %v", limit, cost, err)
+			}
+			if e := encoding.Val(); !integer.MatchString(value.Val()) || e != "int" && e != "embstr" {
+				t.Errorf("%v, cost %d: got %q as %s; want digits as int or embstr", limit, cost, value.Val(), e)
+			}
+			tat, err := value.Int64()
+			if err != nil {
+				t.Fatal(err)
+			}
+			// A key exists until the end of the millisecond of its expiry.
+			zero := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
+			lives := time.UnixMilli(expires.Milliseconds() + 1).Sub(zero)
+			until := time.Duration(tat) * gcratest.Tick
+			if lives < until || lives > until+2*time.Millisecond+took {
+				t.Errorf("%v, cost %d: expires at %v; want %v, when its bucket is full", limit, cost, lives, until)
+			}
+		}
+	}
+}
+
+// After any calls, every key has a TTL.
+func TestKeysExpire(t *testing.T) {
+	client := anyRedis(t)
+	r := newStore(client)
+	limits := []gcra.Limit{gcra.PerSecond(100_000), gcra.PerSecond(3), gcra.PerDay(2)}
+	for i := range 300 {
+		charges := []gcra.Charge{
+			{Subject: fmt.Sprint(i % 7), Policy: "a", Limit: limits[i%3], Cost: int64(i % 3)},
+			{Subject: fmt.Sprint(i % 5), Policy: "b", Limit: limits[(i+1)%3], Cost: 1, Shadow: i%2 == 0},
+		}
+		if _, err := gcratest.TakeOrRefund(t.Context(), r, charges, i%11 == 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keys := redistest.Keys(t, client, r.Prefix)
+	if len(keys) == 0 {
+		t.Error("got no keys")
+	}
+	for _, key := range keys {
+		if ttl := client.PTTL(t.Context(), key).Val(); ttl == -1 {
+			t.Errorf("%s has no TTL", key)
+		}
+	}
+}
+
+// A denial, a peek and a charge above the burst change neither the value nor the
+// expiry of any key of the admission.
+func TestDenialWritesNothing(t *testing.T) {
+	client := patientClient(t, redistest.Start(t).Addr)
+	r := newStore(client)
+	limit := gcra.PerHour(2)
+	c := func(subject string, cost int64) gcra.Charge {
+		return gcra.Charge{Subject: subject, Policy: "p", Limit: limit, Cost: cost}
+	}
+	gcratest.MustTake(t, r, c("empty", 2))
+	gcratest.MustTake(t, r, c("half", 1))
+	state := func() string {
+		var b strings.Builder
+		for _, key := range []string{"empty", "half", "new"} {
+			key = r.Prefix + "{" + key + "}:p"
+			expires, _ := redistest.ExpireTime(t.Context(), client, key) // 0 if the key does not exist
+			fmt.Fprintf(&b, "%q %v\n", client.Dump(t.Context(), key).Val(), expires)
+		}
+		for line := range strings.Lines(client.Info(t.Context(), "persistence").Val()) {
+			if strings.HasPrefix(line, "rdb_changes_since_last_save") {
+				b.WriteString(line)
+			}
+		}
+		return b.String()
+	}
+	before := state()
+	for name, charges := range map[string][]gcra.Charge{
+		"denied":                              {c("empty", 1)},
+		"denied, others have room":            {c("half", 1), c("empty", 1), c("new", 1)},
+		"denied first":                        {c("empty", 1), c("half", 1), c("new", 1)},
+		"never":                               {c("new", 3)},
+		"never in a group":                    {c("half", 1), c("new", 3)},
+		"peek":                                {c("half", 0)},
+		"peeks":                               {c("half", 0), c("empty", 0), c("new", 0)},
+		"the same bucket twice, room for one": {c("half", 1), c("half", 1)},
+		"shadow denied":                       {{Subject: "empty", Policy: "p", Limit: limit, Cost: 1, Shadow: true}},
+		"shadow beside a denial":              {{Subject: "half", Policy: "p", Limit: limit, Cost: 1, Shadow: true}, c("empty", 1)},
+		"queue is full":                       {{Subject: "empty", Policy: "p", Limit: limit, Cost: 1, MaxDelay: time.Second}},
+		"denied for its cost":                 {c("half", 2)},
+	} {
+		gcratest.MustTake(t, r, charges...)
+		if after := state(); after != before {
+			t.Errorf("%s: got\n%s; want\n%s", name, after, before)
+		}
+	}
+	if err := r.Refund(t.Context(), []gcra.Charge{c("new", 1)}); err != nil {
+		t.Error(err)
+	}
+	if after := state(); after != before {
+		t.Errorf("refund of a full bucket: got\n%s; want\n%s", after, before)
+	}
+}
+
+// A damaged value, or one of another clock, denies for no longer than an empty bucket
+// takes to refill. After a charge it is a plain integer with a TTL.
+func TestDamagedValues(t *testing.T) {
+	limit := gcra.PerHour(5)
+	for _, tt := range anyAndEmbedded {
+		t.Run(tt.name, func(t *testing.T) {
+			client := tt.open(t)
+			ctx := t.Context()
+			for _, value := range []any{
+				"", " ", "abc", "nan", "-nan", "inf", "-inf", "1e300", "-1e300", "0", "-1", "-0", "1", "1.5", "0x10", "0xffffffffffffff", " 12 ", "12abc",
+				"9007199254740993", "9223372036854775807", "-9223372036854775808", "99999999999999999999999", "100000000000000000", "1e15", "\x00", "\xff\xff",
+				[]string{"a list"}, map[string]string{"a": "hash"},
+			} {
+				r := newStore(client)
+				key := r.Prefix + "{s}:p"
+				var err error
+				switch v := value.(type) {
+				case string:
+					err = client.Set(ctx, key, v, 0).Err()
+				case []string:
+					err = client.RPush(ctx, key, v[0]).Err()
+				case map[string]string:
+					err = client.HSet(ctx, key, v).Err()
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				c := gcra.Charge{Subject: "s", Policy: "p", Limit: limit, Cost: 1}
+				for call := range 3 { // the first two may be denied for the first unit
+					got := gcratest.MustTake(t, r, c)[0].Result
+					if got.RetryAfter > time.Hour/5 || got.ResetAfter > time.Hour || got.Remaining < 0 || got.Never {
+						t.Fatalf("%q, call %d: got %+v; want RetryAfter at most the time of a unit", value, call, got)
+					}
+					if call == 1 && !got.Allowed {
+						t.Fatalf("%q: got %+v after RetryAfter; want allowed", value, got)
+					}
+					shift(t, client, r.Prefix, got.RetryAfter)
+				}
+				if text, ttl := client.Get(ctx, key).Val(), client.PTTL(ctx, key).Val(); !integer.MatchString(text) || ttl <= 0 {
+					t.Errorf("%q: got %q with TTL %v after charges; want a plain integer with a TTL", value, text, ttl)
+				}
+			}
+		})
+	}
+}
+
+// A damaged value causes no error, and changes no other request of its batch.
+func TestDamagedValuesInABatch(t *testing.T) {
+	client := redistest.Any(t)
+	r := newStore(client)
+	ctx := t.Context()
+	for i, value := range []string{"abc", "nan", "inf", "-1", "1e300", ""} {
+		if err := client.Set(ctx, r.Prefix+fmt.Sprintf("{%d}:p", i), value, 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := client.LPush(ctx, r.Prefix+"{6}:p", "a", "list").Err(); err != nil {
+		t.Fatal(err)
+	}
+	redistest.Together(200, func(i int) {
+		res, err := gcra.Take(ctx, r, hourly(fmt.Sprint(i), 20))
+		if err != nil || i > 6 && !res.Allowed {
+			t.Errorf("caller %d: got %+v, %v; want no error, and a full bucket from 7 on", i, res, err)
+		}
+	})
+}
