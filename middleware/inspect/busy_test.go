@@ -24,12 +24,12 @@ const hostile = `<script>alert("x")</script>`
 // busyStore has the statistics of a Redis that has seen much.
 type busyStore struct {
 	*gcra.Memory
-	trips atomic.Int64
-	err   error
+	batches atomic.Int64
+	err     error
 }
 
 func (s *busyStore) Take(ctx context.Context, charges []gcra.Charge) (bool, error) {
-	s.trips.Add(1)
+	s.batches.Add(1)
 	if s.err != nil {
 		return false, s.err
 	}
@@ -37,7 +37,7 @@ func (s *busyStore) Take(ctx context.Context, charges []gcra.Charge) (bool, erro
 }
 
 func (s *busyStore) Stats() redisstore.Stats {
-	n := s.trips.Load()
+	n := s.batches.Load()
 	return redisstore.Stats{
 		Batches: n, Operations: n * 23 / 10, BatchTime: time.Duration(n) * 640 * time.Microsecond, CachedDenials: n / 5, FailedBatches: 3,
 		Servers: []redisstore.ServerState{{Server: "10.0.0.5:6379", Breaker: redisstore.BreakerClosed}, {Server: "10.0.0.6:6379", Breaker: redisstore.BreakerOpen}},

@@ -367,9 +367,9 @@ func TestStoreFails(t *testing.T) {
 	clock := newClock()
 	store := &failing{Store: &gcra.Memory{Now: clock.now}}
 	s := newSceneOn(t, clock, store, middleware.Policy{Name: "a", Key: who, Limit: five})
-	store.err = errors.New("dial tcp: <refused>")
+	store.err = errors.New("dial tcp: <no route>")
 	w := s.send(httptest.NewRequest("GET", "/?subject=x", nil))
-	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "The store did not answer: dial tcp: &lt;refused&gt;") {
+	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "The store did not answer: dial tcp: &lt;no route&gt;") {
 		t.Errorf("look: got %d; want 503 and the cause on the page", w.Code)
 	}
 	if w = s.send(post("subject=x&policy=a")); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "did not confirm the reset: dial tcp") {

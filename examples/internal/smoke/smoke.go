@@ -62,7 +62,7 @@ func Test(t *testing.T, build func(gcra.Store) http.Handler) {
 			if w.StatusCode != step.status {
 				t.Errorf("%s, number %d: got %d; want %d", step.what, i+1, w.StatusCode, step.status)
 			}
-			if refused := step.status == http.StatusTooManyRequests; refused != (w.Header.Get("Retry-After") != "") {
+			if denied := step.status == http.StatusTooManyRequests; denied != (w.Header.Get("Retry-After") != "") {
 				t.Errorf("%s: got Retry-After %q", step.what, w.Header.Get("Retry-After"))
 			}
 		}
