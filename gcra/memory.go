@@ -12,9 +12,9 @@ import (
 // Memory is a [Store] in this process. The zero value is ready to use.
 //
 // It holds at most Capacity keys and never allocates beyond that (21 to 64 bytes
-// a key, about 32 as a rule), keeps no goroutine and needs no Close. A key whose
-// bucket is full equals a key that was never seen, so its slot goes to the next
-// new key and nothing is lost. When no slot is found among keys in debt, new keys
+// a key), keeps no goroutine and needs no Close. A key whose bucket is full equals
+// a key that was never seen, so its slot goes to the next new key and nothing is
+// lost. When no slot is found among keys in debt, new keys
 // share one bucket for each policy: the flood that filled the table stays
 // limited, and so do later keys, and not all of them are denied.
 //
