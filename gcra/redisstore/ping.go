@@ -17,7 +17,7 @@ import (
 // says what is wrong and what to do about it, on a line for each server. It needs
 // no more of the user's ACL than Take.
 //
-// Ping asks Redis even while Take leaves it alone after failures. Without
+// Ping asks Redis even while the circuit breaker is open. Without
 // a deadline in ctx it takes at most 2 s; Timeout does not bound it. Call it when
 // a program starts, to tell what is wrong; the program may start all the same.
 func (s *Store) Ping(ctx context.Context) error {
