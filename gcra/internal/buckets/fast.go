@@ -1,9 +1,9 @@
 package buckets
 
-// TakeFast decides about an op that is an admission of its own, without a lock,
+// TakeFast decides about a charge that is an admission of its own, without a lock,
 // and reports false if it cannot: the bucket is not known or is busy, or the clock
 // has gone back.
-func (s *Set) TakeFast(o *Op) (done bool) {
+func (s *Set) TakeFast(o *Charge) (done bool) {
 	t := &s.shards[s.Shard(o.Hash)].table
 	e := t.find(o.Hash)
 	if e == nil {
