@@ -331,3 +331,36 @@ func TestMemoryIsTheModel(t *testing.T) {
 		}
 	})
 }
+
+// While a charge waits between reading the clock and the TAT, time goes on and others
+// fill the bucket. The late charge gives none of their debt back.
+func TestMemoryLateCharge(t *testing.T) {
+	limit := gcra.Limit{Count: 1, Per: time.Second, Burst: 3}
+	for _, other := range []string{"", "other"} {
+		start := time.Unix(1_800_000_000, 0)
+		now, meanwhile := start, func() {}
+		m := &gcra.Memory{Now: func() time.Time {
+			read, f := now, meanwhile
+			meanwhile = func() {}
+			f()
+			return read
+		}}
+		charge := gcra.Charge{Subject: "a", Policy: "p", Limit: limit, Cost: 3}
+		gcratest.MustTake(t, m, charge)
+		meanwhile = func() {
+			now = start.Add(time.Minute)
+			gcratest.MustTake(t, m, charge)
+		}
+		charges := []gcra.Charge{{Subject: "a", Policy: "p", Limit: limit, Cost: 1}}
+		if other != "" {
+			charges = append(charges, gcra.Charge{Subject: other, Policy: "p", Limit: limit, Cost: 1})
+		}
+		if allowed, err := m.Take(t.Context(), charges); allowed || err != nil {
+			t.Errorf("with %q, the late charge: got %v, %v; want denied", other, allowed, err)
+		}
+		charge.Cost = 1
+		if got := gcratest.MustTake(t, m, charge)[0].Result; got.Allowed || got.RetryAfter != time.Second {
+			t.Errorf("with %q, afterwards: got %+v; want denied for a second", other, got)
+		}
+	}
+}
