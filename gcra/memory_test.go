@@ -364,3 +364,26 @@ func TestMemoryLateCharge(t *testing.T) {
 		}
 	}
 }
+
+// A peek or a refund of a key without a slot leaves the shared bucket as it is. Other
+// keys have taken from it too.
+func TestMemorySharedBucketIsNotRefunded(t *testing.T) {
+	c := new(clock)
+	m := &gcra.Memory{Now: c.now, Capacity: 1}
+	charge := func(subject string, cost int64) gcra.Charge {
+		return gcra.Charge{Subject: subject, Policy: "p", Limit: gcra.PerHour(2), Cost: cost}
+	}
+	gcratest.MustTake(t, m, charge("first", 1))
+	gcratest.MustTake(t, m, charge("second", 1)) // from the shared bucket
+	if got := gcratest.MustTake(t, m, charge("third", 0))[0].Result.Remaining; got != 2 {
+		t.Errorf("peek at a key that was never charged: got %d left; want 2", got)
+	}
+	if err := m.Refund(t.Context(), []gcra.Charge{charge("second", 1)}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []bool{true, false} {
+		if got := gcratest.MustTake(t, m, charge("third", 1))[0].Result; got.Allowed != want {
+			t.Errorf("after a refund, from the shared bucket of 2, of which 1 was taken: got %+v; want allowed %v", got, want)
+		}
+	}
+}
