@@ -68,7 +68,6 @@ func (s *Set) resolve(ops []Op, now int64) (overflows bool) {
 		if !overflows {
 			overflows = true
 			s.overflow().Lock()
-			s.overflow().follow(now)
 		}
 		o.shard, o.Hash = len(s.shards)-1, s.hash("", o.Policy)
 		o.first = firstOn(ops[:i+1])
