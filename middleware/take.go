@@ -40,8 +40,15 @@ func (l *Limiter) take(ctx context.Context, s *requestState) {
 	// The local state comes last, so only the store may have to give back.
 	allowed, err = takeFrom(ctx, s, l.local, sourceLocal)
 	if err != nil {
-		l.storeFailed(s, l.local, err, sourceClosed.consequence("Store"))
+		from := sourceOpen // shadows alone
+		for i := range s.entries {
+			if s.entries[i].source == sourceLocal && !s.charges[i].Shadow {
+				from = sourceClosed
+			}
+		}
+		l.storeFailed(s, l.local, err, from.consequence("Store"))
 		addError(s, err)
+		allowed = from == sourceOpen
 	}
 	if !allowed {
 		if err := refundAll(ctx, s); err != nil {

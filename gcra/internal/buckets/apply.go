@@ -46,7 +46,9 @@ func (s *Set) Apply(ops []Op) (admitted bool) {
 	s.lock(shards)
 	now := s.clock.Now()
 	overflows := s.resolve(ops, now)
-	now = max(now, s.clock.Now()) // what others have charged without a lock is not ahead of it
+	if beyondClamp(ops, now) {
+		now = max(now, s.clock.Now()) // perhaps only because others have charged, without a lock, since it was read
+	}
 	admitted = evaluate(ops, now)
 	s.commit(ops, admitted)
 	if overflows {
@@ -72,7 +74,6 @@ func (s *Set) resolve(ops []Op, now int64) (overflows bool) {
 		if !overflows {
 			overflows = true
 			s.overflow().Lock()
-			s.overflow().follow(now)
 		}
 		o.shard, o.Hash = len(s.shards)-1, s.hash("", o.Policy)
 		o.first = firstOn(ops[:i+1])
@@ -108,6 +109,16 @@ func firstOn(ops []Op) int {
 		}
 	}
 	return -1 // not reached: the last is one of them
+}
+
+// beyondClamp reports whether a TAT is later than its limit can have made it.
+func beyondClamp(ops []Op, now int64) bool {
+	for i := range ops {
+		if o := &ops[i]; ops[o.first].tat-now > o.Top {
+			return true
+		}
+	}
+	return false
 }
 
 // evaluate decides, and leaves in each pending state what is to be put back. A
