@@ -105,7 +105,7 @@ func (h *health) answered() {
 	h.answeredOnce, h.outage = true, false
 	h.sound.Store(true)
 	if over {
-		logger := h.store.logger()
+		logger := cmp.Or(h.store.Logger, slog.Default())
 		h.write(func() { logger.Info("ratelimit: redis is available again", "server", h.server) })
 	}
 }
