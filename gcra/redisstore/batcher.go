@@ -122,8 +122,8 @@ func (b *batcher) fill(batch *batch) {
 }
 
 // sendTimed sends the batch and answers its requests. If the server has not
-// answered by the first deadline, all get an error, even if the client goes on
-// waiting; when that returns, sendTimed reports false.
+// answered by the first deadline, all get an error at once. sendTimed then reports
+// false, when the client has stopped waiting too.
 func (b *batcher) sendTimed(batch *batch) (inTime bool) {
 	done, ok := b.beforeSend(batch)
 	if !ok {

@@ -70,7 +70,8 @@ func (s *Store) reload(age time.Duration) {
 	}
 }
 
-// noteResult reloads the topology after a failure: another node may have taken over.
+// noteResult learns from a batch about the topology: an answer shows that it is
+// known, and after an outage another node may have taken over.
 func (s *Store) noteResult(err error) {
 	if err == nil {
 		s.routed.Store(true)
