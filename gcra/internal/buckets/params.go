@@ -9,8 +9,8 @@ import (
 )
 
 // paramsCache keeps what charges of a policy and a limit have in common. Most
-// programs have a few of these, and without the cache a check on a known key
-// takes half as long again.
+// programs have a few of these. Without it a check on a known key takes an eighth
+// longer.
 type paramsCache struct {
 	slots  [16]atomic.Pointer[cachedParams]
 	misses atomic.Uint32
