@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
+	"github.com/seed-e377111c/ratelimit/internal/iface"
 )
 
 // policyFailed logs that a function of a policy failed, and what happens to the
@@ -100,7 +100,7 @@ func (n *noticeReceiver) Notice(code diag.Code, text string, args ...any) {
 // bucket: the same limiter, or one with the same policy on the same store.
 func (l *Limiter) checkTwice(s, outer *requestState) {
 	for ; outer != nil; outer = stateIn(outer.Context) {
-		if outer.phase.Load() != settled || !sameStore(outer.policies.limiter.store, l.store) {
+		if outer.phase.Load() != settled || !iface.Same(outer.policies.limiter.store, l.store) {
 			continue
 		}
 		if name := sharedCharge(s, outer); name != "" {
@@ -124,9 +124,4 @@ func sharedCharge(s, outer *requestState) string {
 		}
 	}
 	return ""
-}
-
-// sameStore compares stores. Two whose type is not comparable are not the same.
-func sameStore(a, b gcra.Store) bool {
-	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }

@@ -6,6 +6,7 @@ import (
 	"weak"
 
 	"github.com/seed-e377111c/ratelimit/internal/diag"
+	"github.com/seed-e377111c/ratelimit/internal/iface"
 )
 
 // limiters are all limiters of this process, for the check of New. It keeps none
@@ -20,7 +21,7 @@ var limiters struct {
 // limit are reloaded one after the other.
 func (l *Limiter) checkSharedNames() {
 	for _, other := range l.register() {
-		if sameStore(l.store, other.store) {
+		if iface.Same(l.store, other.store) {
 			l.compareNames(other)
 		}
 	}

@@ -20,7 +20,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -32,6 +31,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra/internal/buckets"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
+	"github.com/seed-e377111c/ratelimit/internal/iface"
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
@@ -199,7 +199,7 @@ func oneSubject(charges []gcra.Charge) bool {
 
 func (s *Store) init() {
 	switch {
-	case isNil(s.client):
+	case iface.IsNil(s.client):
 		s.invalid = errors.New("redisstore: the client is nil; want one, see New and Open")
 	case strings.ContainsAny(s.Prefix, "{}"):
 		s.invalid = fmt.Errorf("redisstore: prefix is %q; want one without braces", s.Prefix)
@@ -222,12 +222,6 @@ func (s *Store) init() {
 		s.only = s.newBatcher(c.Options().Addr)
 		s.inline = c.Options().ContextTimeoutEnabled && c.Options().PoolTimeout <= s.timeout()
 	}
-}
-
-// isNil sees through an interface that holds a nil pointer.
-func isNil(client redis.UniversalClient) bool {
-	v := reflect.ValueOf(client)
-	return client == nil || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 func (s *Store) prefix() string { return cmp.Or(s.Prefix, defaultPrefix) }
