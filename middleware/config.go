@@ -88,8 +88,8 @@ type Policy struct {
 	Routes []string
 
 	// Cost returns the units that the request takes; nil means 1, and 0 takes
-	// nothing. A negative cost follows OnFailure: a ContentLength of -1, unknown,
-	// does so too.
+	// nothing. A negative cost follows OnFailure, for example an unknown
+	// ContentLength, which is -1.
 	Cost func(*http.Request) int
 
 	// Skip exempts a request from the policy.
@@ -176,8 +176,8 @@ func local(s gcra.Store) gcra.Store {
 	return gcra.NewMemory()
 }
 
-// compile checks the policies and prepares all that does not depend on the
-// request. It returns an error for each mistake.
+// compile checks the policies and prepares all that requests have in common. It
+// returns an error for each mistake.
 func compile(list []Policy) (_ *policies, errs []error) {
 	if len(list) == 0 {
 		errs = append(errs, errors.New("ratelimit: no policies; want at least one"))

@@ -28,7 +28,7 @@ func (l *Limiter) policyFailed(r *http.Request, failed *policyError, from source
 // happens to the requests.
 func (l *Limiter) storeFailed(s *requestState, store gcra.Store, err error, requests string) {
 	if errors.Is(err, context.Canceled) && s.Err() != nil {
-		return // the client has gone, and the store looks at the request's own context
+		return // the client has gone, and the store uses the request's own context
 	}
 	var logs interface{ Logged() bool }
 	if errors.As(err, &logs) && logs.Logged() {
@@ -38,8 +38,8 @@ func (l *Limiter) storeFailed(s *requestState, store gcra.Store, err error, requ
 	l.log.Report(diag.StoreFailed, requests, "the store fails", withError(args, err)...)
 }
 
-// consequences says what happens to the request since the store failed: each
-// consequence once, for all policies.
+// consequences says what happens to the request because the store failed: the
+// consequences for its policies, each once.
 func consequences(s *requestState) string {
 	var all []string
 	for i := range s.entries {
@@ -50,7 +50,7 @@ func consequences(s *requestState) string {
 	return strings.Join(all, "; ")
 }
 
-// consequence says what happens to requests with this source since the function,
+// consequence says what happens to requests with this source because the function,
 // or "Store", failed.
 func (from source) consequence(function string) string {
 	switch {

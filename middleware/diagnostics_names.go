@@ -16,9 +16,9 @@ var limiters struct {
 	list []weak.Pointer[Limiter]
 }
 
-// checkSharedNames logs the names of l's policies that another limiter on the
-// same store has for another limit. Reload does not check: limiters that share a
-// limit are reloaded one after the other.
+// checkSharedNames logs the names of l's policies that another limiter on the same
+// store uses for another limit. Reload does not call it: limiters that share a limit
+// are reloaded one after the other, and differ meanwhile.
 func (l *Limiter) checkSharedNames() {
 	for _, other := range l.register() {
 		if iface.Same(l.store, other.store) {

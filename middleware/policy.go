@@ -18,10 +18,9 @@ type policy struct {
 	first   atomic.Pointer[firstRequests] // nil when they have passed
 }
 
-// evaluate reports whether the policy applies to the request, and fills the
-// charge if so. After an error the charge is as strict as what is known allows:
-// anonymous without a key, the whole burst without a cost. It has no limit if
-// that is unknown.
+// evaluate reports whether the policy applies to the request, and fills the charge
+// if so. After an error the charge is for FailLocal: anonymous without a key, of the
+// whole burst without a cost. Its limit is zero if it is unknown.
 //
 // A panic in one of the application's functions is an error like any other, so
 // that no request can escape the other policies by causing it.
@@ -59,7 +58,7 @@ func (p *policy) evaluate(r *http.Request, c *gcra.Charge) (applies bool, failed
 	c.Subject = subject
 	if p.Cost != nil {
 		function = "Cost"
-		c.Cost = c.Limit.Capacity() // if Cost fails, as a client may have caused it
+		c.Cost = c.Limit.Capacity() // stays if Cost fails, as a client may have caused that
 		cost := p.Cost(r)
 		if cost < 0 {
 			return true, &policyError{p.Name, function, fmt.Errorf("cost of the request is %d; want 0 or more", cost)}

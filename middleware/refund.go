@@ -9,12 +9,11 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-// Refund gives back what the request was charged, including what Spend has
-// added, to where it was taken from. Only the first call does so, even if it
-// returns an error: a store that failed may have made the refund, and a second
-// call could make it twice. A refund is of the whole cost, however late it
-// comes, so do not let clients cause it: requests held open and refunded
-// together refill the bucket.
+// Refund gives back what the request was charged, including what Spend has added.
+// Only the first call does so, even if it returns an error: a store that failed may
+// have made the refund, and a second call could make it twice. The whole cost is
+// refunded, however late. So do not let clients cause refunds: requests held open
+// and refunded together refill the bucket.
 //
 // Under MaxDelay, later requests move up, but requests that wait already keep
 // their delay. The next request may pass together with the last of them.
@@ -65,7 +64,7 @@ func refundAll(ctx context.Context, s *requestState) error {
 	)
 }
 
-// refund refunds the charges that were taken from the store.
+// refund refunds the charges with the source from, whose store is store.
 func refund(ctx context.Context, s *requestState, store gcra.Store, from source) error {
 	var charges []gcra.Charge
 	for i := range s.charges {
@@ -88,11 +87,11 @@ func refund(ctx context.Context, s *requestState, store gcra.Store, from source)
 	return nil
 }
 
-// spend takes n units, or what is left, for each charge that was taken from the
-// store.
+// spend takes n units, or what is left, for each charge with the source from, whose
+// store is store.
 func spend(ctx context.Context, s *requestState, store gcra.Store, from source, n int64) error {
 	var charges []gcra.Charge
-	var taken []*gcra.Charge // the request's own charge for each
+	var taken []*gcra.Charge // the request's charge for each of charges
 	for i := range s.charges {
 		e, c := &s.entries[i], s.charges[i]
 		if e.source != from || e.status != charged || c.Shadow {
@@ -107,7 +106,7 @@ func spend(ctx context.Context, s *requestState, store gcra.Store, from source, 
 	together, err := takeLeft(ctx, store, charges, taken)
 	if !together {
 		// Other requests take from the same keys meanwhile. One by one, each charge
-		// gets what it can.
+		// takes what is left.
 		for i := range charges {
 			if err != nil {
 				break
@@ -122,9 +121,8 @@ func spend(ctx context.Context, s *requestState, store gcra.Store, from source, 
 	return nil
 }
 
-// takeLeft takes the charges together, each lowered to what is left, and adds
-// their costs to taken. It reports whether it could: other requests may take
-// what was left.
+// takeLeft takes the charges together, each lowered to what is left, and adds their
+// costs to taken. It reports false if other requests were faster each time.
 func takeLeft(ctx context.Context, store gcra.Store, charges []gcra.Charge, taken []*gcra.Charge) (done bool, err error) {
 	if len(charges) == 0 {
 		return true, nil

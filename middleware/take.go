@@ -37,7 +37,7 @@ func (l *Limiter) take(ctx context.Context, s *requestState) {
 	if !allowed {
 		return
 	}
-	// The local state comes last, so only the store may have to give back.
+	// The local state comes last, so only the store may have to refund.
 	allowed, err = takeFrom(ctx, s, l.local, sourceLocal)
 	if err != nil {
 		l.storeFailed(s, l.local, err, sourceClosed.consequence("Store"))
@@ -51,7 +51,7 @@ func (l *Limiter) take(ctx context.Context, s *requestState) {
 	}
 }
 
-// takeFrom takes the charges that have that source from the store, in one
+// takeFrom takes the charges with the source from, whose store is store, in one
 // admission.
 func takeFrom(ctx context.Context, s *requestState, store gcra.Store, from source) (allowed bool, err error) {
 	n := 0
