@@ -50,22 +50,16 @@ func (d *Decision) Spend(ctx context.Context, n int64) error {
 	ctx = context.WithoutCancel(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return errors.Join(
-		spend(ctx, s, s.policies.limiter.store, sourceStore, n),
-		spend(ctx, s, s.policies.limiter.local, sourceLocal, n),
-	)
+	return errors.Join(spend(ctx, s, sourceStore, n), spend(ctx, s, sourceLocal, n))
 }
 
 // refundAll refunds all charges that were taken.
 func refundAll(ctx context.Context, s *requestState) error {
-	return errors.Join(
-		refund(ctx, s, s.policies.limiter.store, sourceStore),
-		refund(ctx, s, s.policies.limiter.local, sourceLocal),
-	)
+	return errors.Join(refund(ctx, s, sourceStore), refund(ctx, s, sourceLocal))
 }
 
-// refund refunds the charges with the source from, whose store is store.
-func refund(ctx context.Context, s *requestState, store gcra.Store, from source) error {
+// refund refunds the charges that were taken with this source.
+func refund(ctx context.Context, s *requestState, from source) error {
 	var charges []gcra.Charge
 	for i := range s.charges {
 		e, c := &s.entries[i], s.charges[i]
@@ -81,15 +75,15 @@ func refund(ctx context.Context, s *requestState, store gcra.Store, from source)
 	if charges == nil {
 		return nil
 	}
-	if err := safely(func() error { return store.Refund(ctx, charges) }); err != nil {
+	if err := safely(func() error { return s.store(from).Refund(ctx, charges) }); err != nil {
 		return fmt.Errorf("ratelimit: refund: %w", err)
 	}
 	return nil
 }
 
-// spend takes n units, or what is left, for each charge with the source from, whose
-// store is store.
-func spend(ctx context.Context, s *requestState, store gcra.Store, from source, n int64) error {
+// spend takes n units, or what is left, for each charge that was taken with this
+// source.
+func spend(ctx context.Context, s *requestState, from source, n int64) error {
 	var charges []gcra.Charge
 	var taken []*gcra.Charge // the request's charge for each of charges
 	for i := range s.charges {
@@ -103,7 +97,7 @@ func spend(ctx context.Context, s *requestState, store gcra.Store, from source, 
 		charges = append(charges, c)
 		taken = append(taken, &s.charges[i])
 	}
-	together, err := takeLeft(ctx, store, charges, taken)
+	together, err := takeLeft(ctx, s.store(from), charges, taken)
 	if !together {
 		// Other requests take from the same keys meanwhile. One by one, each charge
 		// takes what is left.
@@ -112,7 +106,7 @@ func spend(ctx context.Context, s *requestState, store gcra.Store, from source, 
 				break
 			}
 			charges[i].Cost = n
-			_, err = takeLeft(ctx, store, charges[i:i+1], taken[i:i+1])
+			_, err = takeLeft(ctx, s.store(from), charges[i:i+1], taken[i:i+1])
 		}
 	}
 	if err != nil {

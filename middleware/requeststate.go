@@ -82,6 +82,14 @@ const (
 // policy is the policy of the charge at index i.
 func (s *requestState) policy(i int) *policy { return s.policies.list[s.entries[i].policy] }
 
+// store is the store that charges with this source are taken from.
+func (s *requestState) store(from source) gcra.Store {
+	if from == sourceLocal {
+		return s.policies.limiter.local
+	}
+	return s.policies.limiter.store
+}
+
 // makeRoom makes room for the entries and charges of n policies: without an
 // allocation for one policy, with one for up to four.
 func (s *requestState) makeRoom(n int) {
