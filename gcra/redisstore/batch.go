@@ -105,7 +105,7 @@ func (b *batch) send(ctx context.Context, client redis.UniversalClient) {
 	_, _ = pipe.Exec(ctx)     // each command has its own error
 	var again redis.Pipeliner // one connection for all: others might have to be dialled
 	for i := range b.scripts[:b.n] {
-		if s := &b.scripts[i]; s.unknown() {
+		if s := &b.scripts[i]; redis.HasErrorPrefix(s.cmd.Err(), "NOSCRIPT") {
 			if again == nil {
 				again = client.Pipeline()
 			}

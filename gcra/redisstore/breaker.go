@@ -84,12 +84,6 @@ func (b *breaker) denies(inFlight int) bool {
 	if !b.notClosed.Load() {
 		return false
 	}
-	switch b.state() {
-	case BreakerOpen:
-		return true
-	case BreakerHalfOpen:
-		return inFlight > 0
-	default:
-		return false
-	}
+	state := b.state()
+	return state == BreakerOpen || state == BreakerHalfOpen && inFlight > 0
 }

@@ -66,7 +66,7 @@ func (s *script) add(q *request) bool {
 		if i == len(q.ops)-1 {
 			flags |= flagLast
 		}
-		s.ops = append(s.ops, 0, 0, s.paramsIndex(q.ops[i].Params), flags)
+		s.ops = append(s.ops, 0, 0, s.paramsIndex(q.ops[i].Params), flags) // 0, 0: the key, below
 	}
 	if len(s.requests) > 0 && len(s.params) > maxParams {
 		s.params, s.ops = s.params[:params], s.ops[:ops]
@@ -104,7 +104,7 @@ func (s *script) paramsIndex(p tat.Params) byte {
 
 // send sends the script and waits for the answer.
 func (s *script) send(ctx context.Context, client redis.UniversalClient) {
-	_ = client.Process(ctx, s.command(ctx, s.evalsha())) // the command keeps its error
+	s.cmd = rediskit.Send(ctx, client, s.evalsha())
 	s.sendAgain(ctx, client)
 }
 
@@ -113,7 +113,7 @@ func (s *script) sendAgain(ctx context.Context, client redis.UniversalClient) {
 	s.cmd = rediskit.SendAgain(ctx, client, s.cmd, takeLua)
 }
 
-// command returns a command to send. Its answer is in s.cmd.
+// command returns a command for a pipeline. Its answer is in s.cmd.
 func (s *script) command(ctx context.Context, args []any) redis.Cmder {
 	s.cmd = rediskit.NewCmd(ctx, args)
 	return rediskit.Once{Cmd: s.cmd}
@@ -131,13 +131,6 @@ func (s *script) evalsha() []any {
 		s.args = append(s.args, p.Inc, p.Room, p.Top)
 	}
 	return s.args
-}
-
-// unknown reports whether the server does not have the script: it has restarted,
-// was flushed or is new.
-func (s *script) unknown() bool {
-	err := s.cmd.Err()
-	return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT")
 }
 
 // eval returns the arguments of evalsha with the script's text, which the server
