@@ -92,6 +92,8 @@ func (c *denialCache) deny(ops []op, charges []gcra.Charge) bool {
 		if known {
 			o.Ahead, o.latency = o.Clamp(at, now), fresh.latency()
 		}
+		// An earlier op on the bucket moves the TAT. Shadows are left out: then the
+		// cache denies less than Redis, never more.
 		if j := before(ops, i); j >= 0 && !ops[j].Shadow && ops[j].Admits(ops[j].Ahead) {
 			o.Ahead = min(ops[j].After(ops[j].Ahead), o.Top)
 		}
