@@ -44,8 +44,8 @@ func (e *WaitError) Is(target error) bool { return target == ErrWouldWait }
 // A charge may wait for up to its MaxDelay, which is the same for all callers of a
 // limit (0 here means without bound), and up to MaxWait, which is this caller's;
 // the context's deadline shortens both. If the slot would come later, Wait
-// returns a [*WaitError] at once and nothing is charged. Other errors are those of
-// Store.Take, at once: do not go on, as the turn may not have come.
+// returns a [*WaitError] at once and nothing is charged. Any other error of
+// Store.Take is returned at once too: the turn may not have come.
 //
 // It never returns early. If it returns late, the next caller follows that much
 // sooner: a tenth of a millisecond on Linux if the machine is not busy, elsewhere

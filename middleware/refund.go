@@ -98,16 +98,11 @@ func spend(ctx context.Context, s *requestState, from source, n int64) error {
 		taken = append(taken, &s.charges[i])
 	}
 	together, err := takeLeft(ctx, s.store(from), charges, taken)
-	if !together {
-		// Other requests take from the same keys meanwhile. One by one, each charge
-		// takes what is left.
-		for i := range charges {
-			if err != nil {
-				break
-			}
-			charges[i].Cost = n
-			_, err = takeLeft(ctx, s.store(from), charges[i:i+1], taken[i:i+1])
-		}
+	// Other requests may take from the same keys meanwhile. One by one, each charge
+	// takes what is left.
+	for i := 0; !together && err == nil && i < len(charges); i++ {
+		charges[i].Cost = n
+		_, err = takeLeft(ctx, s.store(from), charges[i:i+1], taken[i:i+1])
 	}
 	if err != nil {
 		return fmt.Errorf("ratelimit: spend: %w", err)

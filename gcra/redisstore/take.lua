@@ -17,10 +17,10 @@
 --        empty ops and one key the number alone
 --
 -- A value that is no number counts as absent, and the clamp bounds all others, so
--- a damaged bucket heals itself. An admission is written when all of it
--- has been computed. A denial writes nothing, with one exception: it brings a TAT
--- beyond the clamp down to it, or the bucket would deny until the clock catches up.
--- If writing fails (out of memory, read-only), nothing has been written.
+-- a damaged bucket heals itself. An admission is written when all of it has been
+-- computed. A denial writes nothing, with one exception: it brings a TAT beyond the
+-- clamp down to it, or the bucket would deny until the clock catches up. If writing
+-- fails (out of memory, read-only), nothing has been written.
 
 local time = redis.call('TIME')
 local now = (time[1] - 1735689600) * 10000000 + time[2] * 10
@@ -33,7 +33,7 @@ local format, ceil = string.format, math.ceil
 -- exact where C's long has 64 bits.
 local whole = format('%d', 9007199254740991) == '9007199254740991' and '%d' or '%.0f'
 
--- The short cut for empty ops, as of most batches. lead becomes the reply.
+-- The short cut for empty ops, which most batches have. lead becomes the reply.
 if ops == '' then
   local inc, room, top = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
   local written, tat, ms, ttl

@@ -5,8 +5,8 @@
 // A Set (buckets.go) divides its buckets among shards, each with a lock and a
 // table (table.go). An admission locks the shards of its buckets (apply.go); a
 // single charge on a known bucket takes no lock (fast.go). params.go caches what
-// the charges of a policy have in common, clock.go is the time, and sync.go lets
-// a test choose how goroutines interleave.
+// the charges of a policy have in common, clock.go tells the time, and
+// sync_interleave.go lets a test choose how goroutines interleave.
 package buckets
 
 import (
@@ -45,9 +45,8 @@ const (
 	minShardKeys    = 1024 // with smaller shards, chance would fill one long before the others
 )
 
-// New returns an empty set of at most capacity buckets; 0 means 1 << 20.
-// It allocates as buckets come. With notes it keeps a number of the caller's beside
-// each TAT, see Put.
+// New returns an empty set of at most capacity buckets; 0 means 1 << 20. It allocates
+// as buckets come. With notes it keeps a number beside each TAT, the note of Put.
 func New(capacity int, clock *Clock, notes bool) *Set {
 	if capacity <= 0 {
 		capacity = defaultCapacity
