@@ -101,6 +101,9 @@ func (s *Store) split(whole *request) {
 	if !whole.admitted || whole.err != nil {
 		s.refundParts(parts, whole.deadline)
 	}
+	for _, p := range parts {
+		p.free()
+	}
 	whole.finish()
 }
 
@@ -147,6 +150,7 @@ func (s *Store) refundParts(parts []*request, deadline int64) {
 	for _, refund := range refunds {
 		select {
 		case <-refund.done:
+			refund.free()
 		case <-timeout:
 			return // the refunds go on
 		}

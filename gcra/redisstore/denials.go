@@ -67,7 +67,7 @@ func (f freshness) learned() int64 { return int64(f) >> latencyBits * ticksInMs 
 func (f freshness) latency() int64 { return int64(f) & (1<<latencyBits - 1) * ticksInUs }
 
 // prepare checks a charge and converts it.
-func (c *denialCache) prepare(charge *gcra.Charge, refund bool, o *buckets.Op) error {
+func (c *denialCache) prepare(charge *gcra.Charge, refund bool, o *buckets.Charge) error {
 	return c.set.Prepare(&tat.Charge{
 		Subject: charge.Subject, Policy: charge.Policy, Limit: tat.Limit(charge.Limit),
 		Cost: charge.Cost, MaxDelay: charge.MaxDelay, MaxWait: charge.MaxWait, Shadow: charge.Shadow,

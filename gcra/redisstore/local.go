@@ -35,9 +35,10 @@ func (l local) apply(ctx context.Context, charges []gcra.Charge, refund bool) (a
 	}
 	ops := make([]buckets.Op, len(charges))
 	for i := range charges {
-		if err := l.denials.prepare(&charges[i], refund, &ops[i]); err != nil {
+		if err := l.denials.prepare(&charges[i], refund, &ops[i].Charge); err != nil {
 			return false, err
 		}
+		ops[i].Policy = charges[i].Policy
 	}
 	allowed = l.denials.set.Apply(ops)
 	for i := range charges {

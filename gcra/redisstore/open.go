@@ -22,8 +22,9 @@ import (
 
 // Open returns a [Store] on a client of its own with the settings of [Options].
 // On a cluster it also looks up the topology at once, in the background, and
-// again whenever it is two seconds old. Open does not wait for Redis: the store
-// works as soon as the server does. Close the store when done.
+// again whenever it is two seconds old. Open does not wait for Redis: a server
+// that is down when the program starts is used once it is up. Close the store
+// when done.
 //
 // The URL is redis://user:password@host:6379/0, rediss:// for TLS, or
 // unix://user:password@/path/to/redis.sock?db=0 for a unix socket. Several

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/buckets"
@@ -15,7 +16,6 @@ import (
 // the charges, so its caller may leave while it is in flight.
 type request struct {
 	ops      []op
-	one      [1]op // memory for ops: most requests have one
 	refund   bool
 	deadline int64 // by the store's clock: the request is answered by then, if only with an error
 
@@ -28,17 +28,24 @@ type request struct {
 // An op is one charge of a request. Its Ahead is the answer: how far the TAT was
 // ahead of now when the op's turn came.
 type op struct {
-	buckets.Op
+	buckets.Charge
 	key     string
 	latency int64 // of the call by which the denial cache learned the TAT
 }
 
+var requests = sync.Pool{New: func() any { return &request{done: make(chan struct{}, 1)} }}
+
 // newRequest returns a request of copies of the ops.
 func newRequest(ops []op, refund bool) *request {
-	q := &request{refund: refund, done: make(chan struct{}, 1)}
-	q.ops = append(q.one[:0], ops...)
+	q := requests.Get().(*request)
+	q.ops = append(q.ops[:0], ops...)
+	q.refund, q.admitted, q.err = refund, false, nil
 	return q
 }
+
+// free gives the request to the next caller. Only a caller that has received from
+// done may do so: until then its batcher holds it.
+func (q *request) free() { requests.Put(q) }
 
 func (q *request) finish() { q.done <- struct{}{} }
 

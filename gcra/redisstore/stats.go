@@ -13,9 +13,9 @@ import (
 
 // Stats counts what a [Store] has done since its first use. Counts only grow.
 type Stats struct {
-	Batches       int64         // batches that Redis answered, if only with an error of its own
+	Batches       int64         // batches that Redis answered, also with an error of the script
 	Operations    int64         // admissions and refunds in them: Operations/Batches is the mean batch size
-	BatchTime     time.Duration // what these batches took together
+	BatchTime     time.Duration // total time of these batches
 	FailedBatches int64         // batches without an answer, or with an error that concerns the whole server, such as LOADING
 	CachedDenials int64         // admissions that were denied without asking Redis
 	Servers       []ServerState // the single server, or each of several that was used within the last minute, by address

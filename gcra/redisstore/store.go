@@ -153,7 +153,7 @@ func (s *Store) apply(ctx context.Context, charges []gcra.Charge, refund bool) (
 	}
 	ops = ops[:len(charges)]
 	for i := range charges {
-		if err := s.denials.prepare(&charges[i], refund, &ops[i].Op); err != nil {
+		if err := s.denials.prepare(&charges[i], refund, &ops[i].Charge); err != nil {
 			return false, err
 		}
 	}
@@ -177,6 +177,7 @@ func (s *Store) apply(ctx context.Context, charges []gcra.Charge, refund bool) (
 	if err := q.wait(ctx); err != nil {
 		return false, err
 	}
+	defer q.free()
 	if q.err != nil {
 		return false, q.err
 	}

@@ -6,13 +6,18 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 )
 
+// A Charge is a charge of package gcra, checked and converted.
+type Charge struct {
+	tat.Params
+	Hash   uint64 // of the bucket
+	Shadow bool
+	Ahead  int64 // filled in: how far the TAT was ahead of now when the charge's turn came
+}
+
 // An Op is a charge on its way through a set.
 type Op struct {
-	tat.Params
-	Hash   uint64
+	Charge
 	Policy string // names the overflow bucket
-	Shadow bool
-	Ahead  int64 // filled in: how far the TAT was ahead of now when the op's turn came
 
 	shard   int
 	first   int     // index of the first op on the same bucket, perhaps this one
@@ -26,9 +31,9 @@ type pending struct {
 	next int64 // the TAT if it is admitted
 }
 
-// Result describes, in r, the op's bucket after the admission.
-func (o *Op) Result(admitted bool, r *tat.Result) {
-	o.Params.Result(o.Ahead, admitted && o.Admits(o.Ahead), r)
+// Result describes, in r, the charge's bucket after the admission.
+func (c *Charge) Result(admitted bool, r *tat.Result) {
+	c.Params.Result(c.Ahead, admitted && c.Admits(c.Ahead), r)
 }
 
 // Apply decides about an admission: all ops are taken or none is.

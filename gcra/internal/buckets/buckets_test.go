@@ -68,10 +68,10 @@ func TestCapacityIsKept(t *testing.T) {
 func take(t testing.TB, s *Set, subject string, limit tat.Limit) (allowed bool) {
 	t.Helper()
 	var ops [1]Op
-	if err := s.Prepare(&tat.Charge{Subject: subject, Policy: "p", Limit: limit, Cost: 1}, false, &ops[0]); err != nil {
+	if err := s.Prepare(&tat.Charge{Subject: subject, Policy: "p", Limit: limit, Cost: 1}, false, &ops[0].Charge); err != nil {
 		t.Fatal(err)
 	}
-	if s.TakeFast(&ops[0]) {
+	if s.TakeFast(&ops[0].Charge) {
 		return ops[0].Admits(ops[0].Ahead)
 	}
 	return s.Apply(ops[:])

@@ -1,9 +1,9 @@
 package buckets
 
-// TakeFast decides, without a lock, about an op that is an admission by itself. It
+// TakeFast decides, without a lock, about a charge that is an admission by itself. It
 // reports false if Apply has to: the bucket is not known or is busy, or the clock
 // has gone back.
-func (s *Set) TakeFast(o *Op) (done bool) {
+func (s *Set) TakeFast(o *Charge) (done bool) {
 	t := &s.shards[s.Shard(o.Hash)].table
 	e := t.find(o.Hash)
 	if e == nil {

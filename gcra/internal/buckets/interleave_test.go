@@ -66,10 +66,10 @@ func takes(units int64, keys ...uint64) action {
 			if w.apart {
 				key = key>>3 + 8
 			}
-			ops[i] = Op{Params: params(10 * units), Hash: key, Policy: "p"}
+			ops[i] = Op{Charge: Charge{Params: params(10 * units), Hash: key}, Policy: "p"}
 		}
 		admitted := false
-		if len(ops) == 1 && w.set.TakeFast(&ops[0]) {
+		if len(ops) == 1 && w.set.TakeFast(&ops[0].Charge) {
 			admitted = ops[0].Admits(ops[0].Ahead)
 		} else {
 			admitted = w.set.Apply(ops)
