@@ -9,9 +9,9 @@ import (
 )
 
 // Local implements [gcra.LocalStore]. It returns a store in this process that
-// holds what Redis last said about each key, for decisions while Redis does not
-// answer. Take from it by this process's share of each limit. Redis does not learn
-// what is taken from it.
+// starts from the last answer of Redis about each key, for decisions while Redis
+// does not answer. Charge it by this process's share of each limit. Redis does not
+// learn of these charges.
 func (s *Store) Local() gcra.Store {
 	s.once.Do(s.init)
 	return local{s.denials}
