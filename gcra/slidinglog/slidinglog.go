@@ -6,11 +6,14 @@
 // # When to use it
 //
 // Use it for somebody else's limit: a partner counts 25 calls in any 5 seconds and
-// bans clients that make the 26th. GCRA admits up to Burst + Count in the worst
-// window (see [gcra.Limit]); to stay below 25 it would have to run at half the rate
-// or without a burst. A log admits all 25, at once or spread, and the 26th when the
-// first has left the window. For your own limits GCRA is better: it refills
+// bans clients that make the 26th. GCRA keeps such a limit if Burst + Count is at most
+// 26, so the larger the burst, the lower its rate. A log admits all 25, at once or
+// spread, and the 26th when the first has left the window. For your own limits GCRA is better: it refills
 // continuously instead of all at once, and costs less.
+//
+// A partner counts calls when they arrive, and some take longer than others. Let Per
+// be longer than the partner's by as much as that varies, such as 1 %. Package
+// httpclient does this by itself.
 //
 // # Algorithm
 //
