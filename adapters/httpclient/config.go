@@ -51,9 +51,9 @@ type Config struct {
 // Policy is one limit on one kind of key. Two windows are two policies. Use
 // keyed literals: fields may be added.
 //
-// With GCRA, choose Burst and Count so that their sum is the server's count plus 1
-// at most, for a server with a strict or fixed window: 25 and 1 for 25, or 21 and 5.
-// With a store of package slidinglog, give the server's own numbers.
+// If the server has a strict or fixed window, the sum of Burst and Count must be at
+// most the server's count: 5 and 20 for 25. With a store of package slidinglog, give
+// the server's own count and no Burst.
 type Policy struct {
 	// Name is part of errors and store keys: up to 64 printable ASCII characters,
 	// unique within the Transport. A single policy may omit it and is called

@@ -35,9 +35,9 @@ func Example() {
 	transport := httpclient.Must(httpclient.New(httpclient.Config{
 		Store: gcra.NewMemory(), // or redisstore.Open("redis://...")
 		Policies: []httpclient.Policy{
-			// Burst + Count is what the partner allows, plus 1.
-			{Name: "5s", Key: httpclient.ByCredential, Limit: gcra.Limit{Count: 21, Per: 5 * time.Second, Burst: 5}},
-			{Name: "minute", Key: httpclient.ByCredential, Limit: gcra.PerMinute(281).WithBurst(20)},
+			// Burst + Count is what the partner allows.
+			{Name: "5s", Key: httpclient.ByCredential, Limit: gcra.Limit{Count: 20, Per: 5 * time.Second, Burst: 5}},
+			{Name: "minute", Key: httpclient.ByCredential, Limit: gcra.PerMinute(280).WithBurst(20)},
 		},
 		Observe: func(_ *http.Request, e httpclient.Event) {
 			fmt.Println(e.Reason, e.Status, "after", e.Tries, "tries")

@@ -46,15 +46,12 @@ func (s *strict) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 }
 
 // callStrict sends n requests through four Transports for ten callers each, as fast as they may, and
-// checks that the server denies none. A limit's burst is 0 for a sliding log; with GCRA, burst and
-// count are the server's count plus 1.
+// checks that the server denies none. A limit's burst is 0 for a sliding log; with GCRA, the sum
+// of burst and count is the server's count.
 func callStrict(t *testing.T, s *strict, n int64, url string, config func() httpclient.Config, shortBurst, longBurst int64) {
 	t.Helper()
 	own := func(l gcra.Limit, burst int64) gcra.Limit {
-		if burst > 0 {
-			l.Count, l.Burst = l.Count+1-burst, burst
-		}
-		return l
+		return gcra.Limit{Count: l.Count - burst, Per: l.Per, Burst: burst}
 	}
 	var begun atomic.Int64
 	var wg sync.WaitGroup

@@ -16,12 +16,14 @@ local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
 -- find returns the first position, from position on, whose time (field 1) or stop (field 2) is
--- greater than x. It looks near position first, and then searches by halves.
-local function find(key, position, field, x)
+-- greater than x. It looks near position first, and then searches by halves. If the result is known to
+-- be at most some position, most, it looks there before: charges of one unit end there.
+local function find(key, position, field, x, most)
   local function greater(p)
     local value = redis.call('LINDEX', key, p + field)
     return not value or tonumber(value) > x
   end
+  if most and not greater(most - 2) then return most end
   local low, high, step = position, position, 2
   while not greater(high) do
     low, high, step = high + 2, high + step, 2 * step

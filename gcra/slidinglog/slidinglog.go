@@ -7,7 +7,7 @@
 //
 // Use it for somebody else's limit: a partner counts 25 calls in any 5 seconds and
 // bans clients that make the 26th. GCRA keeps such a limit if Burst + Count is at most
-// 26, so the larger the burst, the lower its rate. A log admits all 25, at once or
+// 25, so the larger the burst, the lower its rate. A log admits all 25, at once or
 // spread, and the 26th when the first has left the window. For your own limits GCRA is better: it refills
 // continuously instead of all at once, and costs less.
 //
@@ -50,10 +50,11 @@
 // So a charge takes 14 bytes, or up to 20 after 2^31 units without a pause of Per. A
 // key of GCRA always takes 72.
 //
-// A check is a script of seven short commands, where that of GCRA has three, and is
+// A check is a script of six to eight short commands, where that of GCRA has three, and is
 // sent alone: there is no batching, denial cache or breaker. It takes Redis 13 µs,
-// with 1 charge in the window as with 10,000. A denial of many units searches for
-// the charge that must leave first: 70 µs for 5,000 units of 10,000.
+// with 1 charge in the window as with 10,000, and about twice as long as a plain SET
+// for the caller. If charges of several units must leave first, it searches for the
+// last of them, in a time that grows with the logarithm of their number.
 // benchmarks/RESULTS.md compares it with GCRA and a plain SET. To measure it:
 //
 //	go test -run '^$' -bench . ./gcra/slidinglog

@@ -75,7 +75,7 @@ for i = 1, #KEYS do
       ready = now + s.per + s.maxWait -- the admission itself fills the window
       s.allowed = false
     elseif leave > 0 then
-      local p = find(s.key, oldest, 2, start + leave - 1)
+      local p = find(s.key, oldest, 2, start + leave - 1, oldest + 2 * (leave - 1))
       ready = max(ready, redis.call('LINDEX', s.key, p + 1) + s.per)
     end
     s.allowed = s.allowed and ready - now <= s.maxWait
