@@ -10,15 +10,15 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 )
 
-// ErrWouldWait is what a [WaitError] is, for errors.Is.
+// ErrWouldWait matches every [*WaitError] in errors.Is.
 var ErrWouldWait = errors.New("would have to wait too long")
 
-// WaitError says that Wait has not taken a slot because the slot would come too
-// late. Nothing was charged.
+// WaitError is the error of [Wait] if the slot would come too late. Nothing was
+// charged.
 type WaitError struct {
 	Subject, Policy string        // of the charge that would have to wait longest
-	Needed          time.Duration // how long it would have to wait; 0 when Never
-	Allowed         time.Duration // how long it may
+	Needed          time.Duration // how long that charge would have to wait; 0 when Never
+	Allowed         time.Duration // how long it may wait
 	Never           bool          // the cost is above the burst: no wait is long enough
 }
 
@@ -32,9 +32,9 @@ func (e *WaitError) Error() string {
 // Is makes errors.Is(err, ErrWouldWait) true.
 func (e *WaitError) Is(target error) bool { return target == ErrWouldWait }
 
-// Wait takes the charges and returns when their turn comes. With it many processes
-// take turns on one limit: Limit{Count: 1, Per: time.Second} leaves at least a
-// second between any two calls of all processes.
+// Wait takes the charges and returns when their turn comes. Many processes can
+// take turns on one limit: with Limit{Count: 1, Per: time.Second}, their turns are
+// at least a second apart.
 //
 // It reserves a slot by one call of Take and sleeps until then, so slots go to
 // callers in the order of their calls, over all processes, without polling. The
@@ -44,12 +44,12 @@ func (e *WaitError) Is(target error) bool { return target == ErrWouldWait }
 // A charge may wait for up to its MaxDelay, which is the same for all callers of a
 // limit (0 here means without bound), and up to MaxWait, which is this caller's;
 // the context's deadline shortens both. If the slot would come later, Wait
-// returns a [*WaitError] at once and nothing is charged. Other errors are the
-// store's: the turn may not have come.
+// returns a [*WaitError] at once and nothing is charged. Any other error of
+// Store.Take is returned at once too: the turn may not have come.
 //
-// It never returns early. How late it returns is taken from the time between two
-// calls that others see: on Linux a tenth of a millisecond if the machine is not
-// busy, elsewhere as much as a timer is late.
+// It never returns early. If it returns late, the next caller follows that much
+// sooner: a tenth of a millisecond on Linux if the machine is not busy, elsewhere
+// as late as timers are.
 //
 // A caller whose context ends while it sleeps returns at once with the context's
 // error. Its slot stays taken, because later callers have theirs.
