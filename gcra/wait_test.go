@@ -81,12 +81,12 @@ func TestWaitTooLong(t *testing.T) {
 		want   *gcra.WaitError
 	}{
 		{"MaxDelay", with(func(c *gcra.Charge) { c.MaxDelay = 2 * s }), with(func(c *gcra.Charge) { c.MaxDelay = 2 * s }), 0,
-			&gcra.WaitError{Subject: "partner", Policy: "p", Needed: 3 * s, Allowed: 2 * s}},
+			&gcra.WaitError{Subject: "partner", Policy: "p", Limit: everySecond, Needed: 3 * s, Allowed: 2 * s}},
 		{"MaxWait", c, with(func(c *gcra.Charge) { c.MaxWait = 2500 * time.Millisecond }), 0,
-			&gcra.WaitError{Subject: "partner", Policy: "p", Needed: 3 * s, Allowed: 2500 * time.Millisecond}},
-		{"deadline", c, c, 2 * s, &gcra.WaitError{Subject: "partner", Policy: "p", Needed: 3 * s, Allowed: 2 * s}},
+			&gcra.WaitError{Subject: "partner", Policy: "p", Limit: everySecond, Needed: 3 * s, Allowed: 2500 * time.Millisecond}},
+		{"deadline", c, c, 2 * s, &gcra.WaitError{Subject: "partner", Policy: "p", Limit: everySecond, Needed: 3 * s, Allowed: 2 * s}},
 		{"cost above burst", c, with(func(c *gcra.Charge) { c.Cost = 2 }), 0,
-			&gcra.WaitError{Subject: "partner", Policy: "p", Allowed: 366 * 24 * time.Hour, Never: true}},
+			&gcra.WaitError{Subject: "partner", Policy: "p", Limit: everySecond, Allowed: 366 * 24 * time.Hour, Never: true}},
 		{"long enough", c, with(func(c *gcra.Charge) { c.MaxWait = 3 * s }), 0, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
