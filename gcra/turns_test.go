@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -117,5 +119,53 @@ func TestTurnsStoreFails(t *testing.T) {
 	cancel()
 	if err := newTurns(everySecond).Try(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v; want context.Canceled", err)
+	}
+}
+
+// 60 callers share one call a second and ask again as soon as they have been served. If
+// they have patience for a turn of each, all are served equally. If they are less patient
+// than the queue is long, they are served by chance: to ask again is no place in the queue.
+func TestTurnsPatience(t *testing.T) {
+	const callers, minutes = 60, 4
+	for _, tt := range []struct {
+		name     string
+		patience time.Duration
+		again    func(*gcra.WaitError) time.Duration
+		equally  bool
+	}{
+		{"more than a turn of each", (callers + 1) * time.Second, (*gcra.WaitError).RetryAfter, true},
+		{"15s, again after RetryAfter", 15 * time.Second, (*gcra.WaitError).RetryAfter, false},
+		{"15s, again every 200ms", 15 * time.Second, func(*gcra.WaitError) time.Duration { return 200 * time.Millisecond }, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				turns := newTurns(everySecond)
+				turns.Charges[0].MaxWait = tt.patience
+				ctx, cancel := context.WithTimeout(t.Context(), minutes*time.Minute)
+				defer cancel()
+				calls := make([]int, callers)
+				var running sync.WaitGroup
+				for i := range calls {
+					running.Go(func() {
+						time.Sleep(time.Duration(i) * time.Millisecond) // one after the other
+						for ctx.Err() == nil {
+							err := turns.Wait(context.WithoutCancel(ctx))
+							var denied *gcra.WaitError
+							if errors.As(err, &denied) {
+								time.Sleep(tt.again(denied))
+								continue
+							}
+							calls[i]++
+						}
+					})
+				}
+				running.Wait()
+				slices.Sort(calls)
+				t.Logf("%d to %d calls each", calls[0], calls[callers-1])
+				if tt.equally && calls[callers-1]-calls[0] > 1 {
+					t.Errorf("got calls %v; want all to be served equally", calls)
+				}
+			})
+		})
 	}
 }

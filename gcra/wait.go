@@ -104,7 +104,7 @@ func (e *WaitError) RetryAfter() time.Duration { return max(e.Needed-e.Allowed, 
 // A denial writes nothing, so a denied caller has no place in the queue. Callers
 // that are less patient than the queue is long share the slots by who asks first
 // when the queue has become short enough, and some may get none. Be patient (with
-// n callers at least n·T) rather than ask again; if you must, ask after RetryAfter.
+// n callers more than n·T) rather than ask again; if you must, ask after RetryAfter.
 func Wait(ctx context.Context, s Store, charges ...Charge) error {
 	w := waiter{ctx, s, charges, time.Now(), 0}
 	denied, err := w.try()

@@ -307,7 +307,7 @@ func TestNoTurns(t *testing.T) {
 		var out bytes.Buffer
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		p := &pool{store: failingStore{}, workers: 3, tasks: 3, out: &lines{w: &out}}
+		p := &pool{turns: gcra.Turns{Store: failingStore{}}, workers: 3, tasks: 3, out: &lines{w: &out}}
 		p.run(ctx)
 		if strings.Count(out.String(), "No turns until Redis works: the store fails\n") != 1 || !strings.Contains(out.String(), "Stopped: 0 of 3 tasks") {
 			t.Errorf("got\n%s\nwant the error once and no task", out.String())
