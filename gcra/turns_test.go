@@ -144,6 +144,10 @@ func TestTurnsPatience(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), minutes*time.Minute)
 				defer cancel()
 				calls := make([]int, callers)
+				// All ask before the second turn, so that each has its place.
+				if err := turns.Try(ctx); err != nil {
+					t.Fatal(err)
+				}
 				var running sync.WaitGroup
 				for i := range calls {
 					running.Go(func() {

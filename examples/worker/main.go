@@ -93,7 +93,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		store.Timeout = 2 * time.Second              // the default is for servers
 		store.Logger = slog.New(slog.DiscardHandler) // the pool prints it
 		if err := store.Ping(ctx); err != nil {
-			p.fails(err)
+			p.fails(time.Now(), err)
 		}
 		p.turns.Store, where = store, "all workers named "+s.name+" on this Redis"
 	}

@@ -22,8 +22,11 @@ type pool struct {
 
 	taken, done, waiting, working atomic.Int64
 
+	// Turns and errors arrive out of order. A turn that was asked for before the last error
+	// does not show that turns come again, nor does such an error show that they stop.
 	mu     sync.Mutex
 	failed time.Time // when the store last returned an error; zero while turns come
+	back   time.Time // when turns came again
 }
 
 // run does the tasks. It returns when they are done or the context ends.
@@ -95,30 +98,32 @@ func (p *pool) turn(ctx context.Context) bool {
 		if ctx.Err() != nil {
 			return false
 		}
-		p.fails(err)
+		p.fails(asked, err)
 		if !sleep(ctx, time.Second) {
 			return false
 		}
 	}
 }
 
-// fails prints the first error since turns came.
-func (p *pool) fails(err error) {
+// fails notes an error, and prints the first since turns came.
+func (p *pool) fails(asked time.Time, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.failed.IsZero() {
+		if asked.Before(p.back) {
+			return
+		}
 		p.out.printf("No turns until Redis works: %v", err)
 	}
 	p.failed = time.Now()
 }
 
-// works prints that turns come again, after one that was asked for since the last error.
-// A worker that asked earlier may have got its turn before that error.
+// works notes a turn, and prints the first since an error.
 func (p *pool) works(asked time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.failed.IsZero() && asked.After(p.failed) {
-		p.failed = time.Time{}
+		p.failed, p.back = time.Time{}, time.Now()
 		p.out.printf("Turns come again.")
 	}
 }
