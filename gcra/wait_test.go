@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -156,12 +157,12 @@ func TestWaitCanceled(t *testing.T) {
 // A farStore is a Memory whose answers take a round trip.
 type farStore struct {
 	gcra.Memory
-	roundTrip time.Duration
+	roundTrip atomic.Int64 // nanoseconds
 }
 
 func (s *farStore) travel(ctx context.Context) error {
 	select {
-	case <-time.After(s.roundTrip / 2):
+	case <-time.After(time.Duration(s.roundTrip.Load()) / 2):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -190,12 +191,13 @@ func TestWaitNoSlotLostAtDeadline(t *testing.T) {
 		turns, denials := 0, 0
 		for patience := 150 * time.Millisecond; patience < 1350*time.Millisecond; patience += 6 * time.Millisecond {
 			synctest.Test(t, func(t *testing.T) {
-				store := &farStore{roundTrip: roundTrip}
+				store := new(farStore)
+				store.roundTrip.Store(int64(roundTrip))
 				c := gcra.Charge{Subject: "partner", Policy: "p", Limit: everySecond, Cost: 1}
 				if err := gcra.Wait(t.Context(), store, c); err != nil {
 					t.Fatal(err)
 				}
-				time.AfterFunc(roundTrip*3/2, func() { store.roundTrip += slower })
+				time.AfterFunc(roundTrip*3/2, func() { store.roundTrip.Add(int64(slower)) })
 				begin := time.Now()
 				ctx, cancel := context.WithTimeout(t.Context(), patience)
 				defer cancel()
@@ -245,5 +247,67 @@ func TestWaitSharedCharges(t *testing.T) {
 	callers.Wait()
 	if !slices.Equal(shared, want) {
 		t.Errorf("got %+v; want them unchanged", shared)
+	}
+}
+
+// A forgetfulStore is a Memory that can lose its state.
+type forgetfulStore struct{ memory atomic.Pointer[gcra.Memory] }
+
+func (s *forgetfulStore) lose() { s.memory.Store(gcra.NewMemory()) }
+
+func (s *forgetfulStore) Take(ctx context.Context, charges []gcra.Charge) (allowed bool, err error) {
+	return s.memory.Load().Take(ctx, charges)
+}
+
+func (s *forgetfulStore) Refund(ctx context.Context, charges []gcra.Charge) error {
+	return s.memory.Load().Refund(ctx, charges)
+}
+
+// After a loss of the state any interval of length D has at most B + D/T calls and B + 1
+// more, with 60 callers in the queue that ask again when they have been served, and 60 that
+// come after the loss.
+func TestWaitLostState(t *testing.T) {
+	const callers = 60
+	for _, burst := range []int64{1, 5} {
+		for _, loss := range []time.Duration{100 * time.Millisecond, 10500 * time.Millisecond, 20999 * time.Millisecond} {
+			synctest.Test(t, func(t *testing.T) {
+				store := new(forgetfulStore)
+				store.lose()
+				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+				defer cancel()
+				begin := time.Now()
+				var mu sync.Mutex
+				var calls []time.Duration
+				caller := func() {
+					for gcra.Wait(ctx, store, gcra.Charge{Subject: "partner", Policy: "p", Limit: everySecond.WithBurst(burst), Cost: 1}) == nil {
+						mu.Lock()
+						calls = append(calls, time.Since(begin))
+						mu.Unlock()
+					}
+				}
+				var running sync.WaitGroup
+				for range callers {
+					running.Go(caller)
+				}
+				time.Sleep(loss)
+				store.lose()
+				for range callers {
+					running.Go(caller)
+				}
+				running.Wait()
+				most := 0 // calls more than B + D/T
+				for j := range calls {
+					for i := range j + 1 {
+						most = max(most, j-i+1-int(burst)-int((calls[j]-calls[i])/time.Second))
+					}
+				}
+				if bound := int(burst) + 1; most > bound {
+					t.Errorf("burst %d, loss after %v: an interval has %d calls more than it should; want at most %d", burst, loss, most, bound)
+				}
+				if len(calls) < 175 {
+					t.Errorf("burst %d, loss after %v: got %d calls in 3 minutes; want one each second", burst, loss, len(calls))
+				}
+			})
+		}
 	}
 }
