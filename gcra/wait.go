@@ -12,16 +12,16 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 )
 
-// ErrWouldWait is what a [WaitError] is, for errors.Is.
+// ErrWouldWait matches every [*WaitError] in errors.Is.
 var ErrWouldWait = errors.New("would have to wait too long")
 
-// WaitError says that no turn was taken because it would come too late. Nothing
-// was charged.
+// WaitError is the error of [Turns] and [Wait] if the turn would come too late.
+// Nothing was charged.
 type WaitError struct {
 	Subject, Policy string        // of the charge that would have to wait longest
 	Limit           Limit         // of that charge; zero if the wait is not for a limit
-	Needed          time.Duration // how long it would have to wait; 0 when Never
-	Allowed         time.Duration // how long it may; 0 for Try
+	Needed          time.Duration // how long that charge would have to wait; 0 when Never
+	Allowed         time.Duration // how long it may wait; 0 for Try
 	Never           bool          // the cost is above the burst: no wait is long enough
 }
 
@@ -41,14 +41,13 @@ func (e *WaitError) Error() string {
 // Is makes errors.Is(err, ErrWouldWait) true.
 func (e *WaitError) Is(target error) bool { return target == ErrWouldWait }
 
-// RetryAfter is how long until the same call gets a turn, if no other caller
-// takes that turn first. It is 0 when Never.
+// RetryAfter is how long until the same call gets a turn, if no other caller takes
+// that turn first. It is 0 when Never.
 func (e *WaitError) RetryAfter() time.Duration { return max(e.Needed-e.Allowed, 0) }
 
-// Wait takes the charges and returns when their turn comes. With it many processes
-// take turns on one limit: Limit{Count: 1, Per: time.Second} leaves at least a
-// second between any two calls of all processes. [Turns] does the same with the
-// store and the charges in one value.
+// Wait takes the charges and returns when their turn comes. Many processes can
+// take turns on one limit: with Limit{Count: 1, Per: time.Second}, their turns are
+// at least a second apart. [Turns] has the store and the charges in one value.
 //
 // A caller that has to wait reserves a slot and sleeps until then, so slots go to
 // callers in the order of their calls, over all processes, without polling. The
@@ -59,52 +58,53 @@ func (e *WaitError) RetryAfter() time.Duration { return max(e.Needed-e.Allowed, 
 // limit (0 here means without bound), and up to MaxWait, which is this caller's;
 // the context's deadline shortens both. If the slot would come later, or within a
 // round trip to the store of that time, Wait returns a [*WaitError] at once and
-// nothing is charged. Other errors are the store's: the turn has not come.
+// nothing is charged. Any other error of the store is returned at once too: the
+// turn has not come.
 //
-// It never returns early. How late it returns is taken from the time between two
-// calls that others see: on Linux a tenth of a millisecond if the machine is not
-// busy, elsewhere as much as a timer is late.
+// It never returns early. If it returns late, the next caller follows that much
+// sooner: a tenth of a millisecond on Linux if the machine is not busy, elsewhere
+// as late as timers are.
 //
 // A caller whose context ends while it sleeps returns at once with the context's
 // error. Its slot stays taken, because later callers have theirs.
 //
 // # Lost state
 //
-// A reserved slot says when to ask, and is no permission. The TAT of the queue
-// cannot tell whether a slot still stands: after a loss of state the callers that
-// come next reserve the same times again, and the TAT is then as late as before.
-// So each limit has two buckets. Subject and Policy name the queue. A second
-// bucket, of Policy and a suffix that begins with a zero byte, counts the calls:
-// each caller is charged there when its slot comes, just before Wait returns. If
-// that is denied, the caller asks for a new slot.
+// A slot says when to ask again; it is no permission. The TAT cannot show whether a
+// slot still stands: after a loss of state, newcomers reserve the same times, and
+// soon the TAT is as late as before. So each limit has two buckets. Subject and
+// Policy name the queue. The other bucket counts the calls; its policy has a suffix
+// that begins with a zero byte. When its slot comes, each caller is charged there.
+// If that is denied, the caller reserves a new slot.
 //
-// The second bucket grants a delay of at most grace, the larger of the limit's
-// Interval and 50 ms, and Wait returns nil only after a charge on it and its
-// delay. So any interval of length D has at most
+// The bucket of the calls delays by at most G, the larger of the limit's Interval
+// and 50 ms. Wait returns nil only after a charge on it and the delay. So an
+// interval of length D has at most
 //
-//	B + D/T                        calls, whatever is in the queue
-//	B + D/T + (B + grace/T)        if the state is lost once within it
+//	B + D/T              turns, whatever the queue says
+//	B + D/T + B + G/T    turns, if the state is lost once in it
 //
-// because after the loss the second bucket allows what an empty one does, and of
-// the turns that were granted before it only those of the next grace remain. With
-// T of 50 ms or more that is B + 1 calls more, however long the queue is. A process
-// that has slept through its slot is denied too, if its turn went to others.
+// After a loss, that bucket allows what an empty one does; of the turns granted
+// before, only those delayed into the next G remain. With T of 50 ms or more these
+// are B + 1 turns, however long the queue is. In the same way, a process that has
+// slept through its slot does not add to the turns of others.
 //
 // # Cost
 //
-// Without a queue a turn costs one call of Take, with two charges for each limit.
-// In a queue it costs three, and the first is often answered by the denial cache of
-// package redisstore. Calls of callers that wake together share a batch. While a
-// store does not answer, nobody's turn comes. To give a turn back after Wait has
-// returned is not possible: the call counts as made, and Store.Refund and [Reset]
-// only shorten the queue.
+// Without a queue a turn costs one Take with two charges for each limit. In a queue
+// it costs three Takes: the denial, which the denial cache of package redisstore
+// often answers, the slot, and the charge when the slot comes. Callers that ask at
+// the same time share batches. While the store does not answer, no turn comes.
+//
+// A turn cannot be given back: Store.Refund and [Reset] with the same charges only
+// shorten the queue.
 //
 // # Patience
 //
-// A denial writes nothing, so a denied caller has no place in the queue. Callers
-// that are less patient than the queue is long share the slots by who asks first
-// when the queue has become short enough, and some may get none. Be patient (with
-// n callers more than n·T) rather than ask again; if you must, ask after RetryAfter.
+// A denial writes nothing, so a denied caller has no place in the queue. If callers
+// are less patient than the queue is long, a free slot goes to the caller that asks
+// first, and some callers may get none. With n callers, be more patient than n·T
+// instead of asking again. To ask again, wait for RetryAfter.
 func Wait(ctx context.Context, s Store, charges ...Charge) error {
 	w := waiter{ctx, s, charges, time.Now(), 0}
 	denied, err := w.try()

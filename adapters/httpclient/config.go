@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"reflect"
 	"strings"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/iface"
 )
 
 // Config says how a [Transport] works. Use keyed literals: fields may be added.
@@ -140,7 +140,7 @@ func Must(t *Transport, err error) *Transport {
 
 // check returns the mistakes and names a single policy "default".
 func (cfg *Config) check(policies []Policy) (errs []error) {
-	if len(policies) > 0 && isNil(cfg.Store) {
+	if len(policies) > 0 && iface.IsNil(cfg.Store) {
 		errs = append(errs, errors.New("httpclient: Store is nil and there are Policies; want redisstore.New, gcra.NewMemory or your own"))
 	}
 	if cfg.MaxTries < 0 {
@@ -183,10 +183,4 @@ func (cfg *Config) check(policies []Policy) (errs []error) {
 		}
 	}
 	return errs
-}
-
-// isNil reports whether s is nil or holds a nil pointer.
-func isNil(s any) bool {
-	v := reflect.ValueOf(s)
-	return s == nil || v.Kind() == reflect.Pointer && v.IsNil()
 }
