@@ -92,9 +92,10 @@ func (e *WaitError) RetryAfter() time.Duration { return max(e.Needed-e.Allowed, 
 // # Cost
 //
 // Without a queue a turn costs one Take with two charges for each limit. In a queue
-// it costs three Takes: the denial, which the denial cache of package redisstore
-// often answers, the slot, and the charge when the slot comes. Callers that ask at
-// the same time share batches. While the store does not answer, no turn comes.
+// it costs three Takes: a denial, the slot, and the charge when the slot comes. The
+// store of package redisstore answers most of these denials from its cache, and
+// sends Takes of the same moment in one batch. While a store does not answer, no
+// turn comes.
 //
 // A turn cannot be given back: Store.Refund and [Reset] with the same charges only
 // shorten the queue.
