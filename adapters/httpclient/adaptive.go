@@ -1,11 +1,14 @@
 package httpclient
 
 import (
+	"cmp"
+	"errors"
+	"fmt"
 	"net/http"
-	"sync"
 	"time"
 
-	"github.com/seed-e377111c/ratelimit/internal/pacer"
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/retryafter"
 )
 
 // Adaptive is an http.RoundTripper that reads from each response how much of the server's limit
@@ -14,9 +17,8 @@ import (
 //
 //	client := &http.Client{Transport: &httpclient.Adaptive{}}
 //
-// It reads RateLimit-Remaining, -Limit, -Reset and -Policy, the lists of the newer drafts,
-// X-RateLimit-*, and Retry-After on 429 and 503. Any part of them is enough; malformed fields are
-// ignored. Requests to a server that sends none of them and denies nothing are not delayed. Adaptive
+// It reads the RateLimit fields of drafts 3 to 11, X-RateLimit-*, and denials as a [Transport] does.
+// Any part of them is enough; malformed fields are ignored. Requests to a server that sends none of them and denies nothing are not delayed. Adaptive
 // returns a denial and does not send the request again: as Base of a [Transport], it paces and the
 // Transport repeats.
 //
@@ -59,34 +61,32 @@ type Adaptive struct {
 	// request is not sent.
 	Key func(*http.Request) (string, error)
 
+	// MaxWait is how long after the call of RoundTrip the request may be sent; 0 means
+	// a minute, and under a Transport what is left of its MaxWait. A request that would
+	// have to wait longer fails at once. A deadline of the request's context counts too.
+	MaxWait time.Duration
+
 	// Observe, if set, is called once for each RoundTrip, before it returns. It must
 	// not block or change the request.
 	Observe func(*http.Request, Event)
 
-	mu     sync.Mutex
-	pacers map[string]*paced
+	pacers pacers
 }
-
-type paced struct {
-	pacer.Pacer
-	lastUsed time.Time
-}
-
-// maxPacers bounds the memory. The least recently used pacer is dropped, and its
-// limit learned again.
-const maxPacers = 1024
 
 // RoundTrip implements http.RoundTripper. If the context ends before the request
-// is sent, it returns the context's error.
+// is sent, it returns the context's error. If the wait would exceed MaxWait or the
+// context's deadline, it returns at once with an error that wraps a [*gcra.WaitError].
 func (a *Adaptive) RoundTrip(r *http.Request) (*http.Response, error) {
 	var e Event
-	resp, err := a.send(r, &e)
+	resp, denied, err := a.send(r, &e)
 	if a.Observe != nil {
 		e.Reason, e.Err = Answered, err
 		switch {
+		case errors.Is(err, gcra.ErrWouldWait):
+			e.Reason = TooLong
 		case err != nil:
 			e.Reason = Failed
-		case resp.StatusCode == http.StatusTooManyRequests:
+		case denied:
 			e.Reason = TooManyTries
 		}
 		if err == nil {
@@ -97,7 +97,7 @@ func (a *Adaptive) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-func (a *Adaptive) send(r *http.Request, e *Event) (*http.Response, error) {
+func (a *Adaptive) send(r *http.Request, e *Event) (resp *http.Response, denied bool, err error) {
 	key := a.Key
 	if key == nil {
 		key = ByHost
@@ -105,25 +105,32 @@ func (a *Adaptive) send(r *http.Request, e *Event) (*http.Response, error) {
 	name, err := key(r)
 	if err != nil {
 		closeBody(r)
-		return nil, err
+		return nil, false, err
 	}
-	now := time.Now()
-	p := a.pacer(name, now)
-	for d := p.Next(now); d > 0; d = p.Again(time.Now()) {
-		if err := sleep(r.Context(), d, e); err != nil {
-			p.Done(time.Now(), 0, nil)
-			closeBody(r)
-			return nil, err
+	deadline, ok := r.Context().Value(deadlineKey{}).(time.Time)
+	if !ok {
+		deadline = time.Now().Add(cmp.Or(a.MaxWait, defaultWait))
+	} else if own := time.Now().Add(a.MaxWait); a.MaxWait > 0 && own.Before(deadline) {
+		deadline = own
+	}
+	p := a.pacers.get(name)
+	if err := waitForPace(p, r, deadline, e); err != nil {
+		closeBody(r)
+		if errors.Is(err, gcra.ErrWouldWait) {
+			err = fmt.Errorf("httpclient: %w", err)
 		}
+		return nil, false, err
 	}
 	e.Tries = 1
-	resp, err := a.base().RoundTrip(r)
+	resp, err = a.base().RoundTrip(r)
 	if err != nil {
 		p.Done(time.Now(), 0, nil)
-		return nil, err
+		return nil, false, err
 	}
-	p.Done(time.Now(), resp.StatusCode, resp.Header)
-	return resp, nil
+	now := time.Now()
+	answer := retryafter.Read(now, resp.StatusCode, resp.Header)
+	p.Answered(now, resp.StatusCode, answer)
+	return resp, answer.Denied, nil
 }
 
 // CloseIdleConnections closes the idle connections of Base, if it can.
@@ -134,29 +141,4 @@ func (a *Adaptive) base() http.RoundTripper {
 		return http.DefaultTransport
 	}
 	return a.Base
-}
-
-// pacer returns the pacer of a key.
-func (a *Adaptive) pacer(name string, now time.Time) *pacer.Pacer {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	p := a.pacers[name]
-	if p == nil {
-		if a.pacers == nil {
-			a.pacers = make(map[string]*paced)
-		}
-		if len(a.pacers) >= maxPacers {
-			oldest := ""
-			for n, p := range a.pacers {
-				if oldest == "" || p.lastUsed.Before(a.pacers[oldest].lastUsed) {
-					oldest = n
-				}
-			}
-			delete(a.pacers, oldest)
-		}
-		p = new(paced)
-		a.pacers[name] = p
-	}
-	p.lastUsed = now
-	return &p.Pacer
 }

@@ -10,8 +10,8 @@
 // additive increase and multiplicative decrease (AIMD; Chiu and Jain 1989), which makes the
 // shares of several clients equal.
 //
-// pacer.go holds the algorithm, its constants and the queue of requests; fields.go reads the
-// response header. examples/simulate compares the algorithm with others: run it before and after
+// pacer.go holds the algorithm, its constants and the queue of requests; blind.go paces where no field
+// describes the limit. examples/simulate compares the algorithm with others: run it before and after
 // a change here.
 package pacer
 
@@ -21,6 +21,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/seed-e377111c/ratelimit/internal/retryafter"
 )
 
 // Pacer paces the requests on one limit of a server. The zero value is ready to use. It is safe
@@ -33,6 +35,8 @@ import (
 //	}
 //	resp, err := client.Do(req)
 //	pacer.Done(time.Now(), resp.StatusCode, resp.Header) // 0 and nil if err != nil
+//
+// A request that does not go on after Next calls Cancel instead of Done.
 type Pacer struct {
 	// Start is how long a request sleeps that comes before the first response; 0 means not at
 	// all. Set it before first use.
@@ -42,6 +46,10 @@ type Pacer struct {
 	// never overlap. Set it before first use.
 	Rand func() float64
 
+	// MaxInterval bounds the interval between requests to a server that sends no fields; 0 means
+	// 10 minutes. Set it before first use.
+	MaxInterval time.Duration
+
 	mu sync.Mutex
 
 	// The share.
@@ -49,6 +57,7 @@ type Pacer struct {
 	share        float64   // of the rate, at remaining == reserve
 	lastResponse time.Time // zero before the first
 	nextDecrease time.Time // denials until then count with the denial before
+	blind        blind     // beside the share
 
 	// What the server says of its limit.
 	policy    string  // which limit the following fields describe
@@ -65,25 +74,28 @@ type Pacer struct {
 	lastSlot  time.Time // the latest slot given to a request
 	lastSent  time.Time
 	holdUntil time.Time // by the server's Retry-After
-	inFlight  int       // requests between Next and Done
+	inFlight  int       // requests between Next and Done or Cancel
+	sent      int       // of these, requests that do not sleep
+	sameWave  int       // responses still to come whose denials count with the denial before
 
-	// The rate of responses.
+	// The rate of allowed requests.
 	responses   int       // since windowStart
 	windowStart time.Time // zero before the first response
-	windowRate  float64   // responses a second in the window before
+	windowRate  float64   // in the window before, a second
 }
 
 // interval returns the time from one request to the next: the inverse of the rate in the package
 // comment.
 func (p *Pacer) interval() time.Duration {
+	interval := p.blind.interval()
 	if !p.pacing {
-		return 0
+		return interval
 	}
 	rate := p.share * assumedRate
 	if p.rate > 0 {
 		rate = p.share * p.rate
 	}
-	return time.Duration(min(1/(rate*p.backoffFactor()), maxInterval.Seconds()) * float64(time.Second))
+	return max(interval, time.Duration(min(1/(rate*p.backoffFactor()), maxInterval.Seconds())*float64(time.Second)))
 }
 
 // backoffFactor returns the factor by which remaining changes the rate: 1 at the reserve.
@@ -113,15 +125,13 @@ func (p *Pacer) reserve() float64 {
 // allowed updates the share after a response that is no denial, elapsed seconds after the
 // response before. Above the reserve it increases the share, below it decreases it.
 func (p *Pacer) allowed(elapsed float64) {
+	p.blind.allowed()
 	reserve := p.reserve()
 	switch {
 	case !p.pacing:
 		if p.known && p.remaining-float64(p.inFlight) < max(reserve, 1) {
 			p.startPacing()
 		}
-		return
-	case !p.known:
-		p.setShare(p.share * (1 + min(blindIncrease*elapsed, maxIncrease)))
 		return
 	}
 	excess := initialShare // in a bucket too small for a reserve: a slow increase
@@ -137,14 +147,23 @@ func (p *Pacer) allowed(elapsed float64) {
 	}
 }
 
-// denied updates the share after a 429. Denials of requests that were in flight together count
-// once.
-func (p *Pacer) denied(now time.Time, answerRate float64) {
+// denied lowers the rate after a denial. Denials of requests that were on their way together count
+// once, and so do those of requests that had their slot.
+func (p *Pacer) denied(now time.Time, sameWave bool) {
 	p.fullAt = 0
 	switch {
-	case !p.pacing && !p.known:
-		p.pacing = true
-		p.setShare(max(answerRate, assumedRate) * initialShare)
+	case !p.known || p.remaining > max(p.reserve(), 1):
+		// No field describes the limit that denied the request.
+		if sameWave {
+			return
+		}
+		p.sameWave = p.sent
+		longest := p.MaxInterval
+		if longest == 0 {
+			longest = maxBlindInterval
+		}
+		p.blind.denied(p.windowRate, longest)
+		return
 	case !p.pacing:
 		p.startPacing()
 	case now.After(p.nextDecrease):
@@ -199,9 +218,6 @@ const (
 	decrease = 0.02
 	// decreaseOnDenial is the same for a denial, once for all requests in flight.
 	decreaseOnDenial = 0.2
-	// blindIncrease is the relative growth of the share a second if the server sends no fields
-	// but denials. The share doubles in a little more than a minute.
-	blindIncrease = 0.01
 
 	// initialShare of the rate is the first rate: half, since there may be one other client.
 	initialShare = 0.5
@@ -223,12 +239,19 @@ const (
 	jitter = 0.1
 	// maxQueue, in intervals for each request in flight, bounds the length of the queue.
 	maxQueue = 4
-	// answerWindow, in seconds, is the length of the windows in which responses are counted.
+	// answerWindow, in seconds, is the length of the windows in which allowed requests are counted.
 	answerWindow = 10
 )
 
 // Next gives a request its slot and returns how long to sleep until then.
 func (p *Pacer) Next(now time.Time) time.Duration {
+	d, _ := p.NextWithin(now, math.MaxInt64)
+	return d
+}
+
+// NextWithin is Next, unless the sleep would be longer than most. Then ok is false, and the request
+// has no slot and is over.
+func (p *Pacer) NextWithin(now time.Time, most time.Duration) (sleep time.Duration, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	at := now
@@ -244,23 +267,34 @@ func (p *Pacer) Next(now time.Time) time.Duration {
 		if last := now.Add(time.Duration(maxQueue*p.inFlight) * interval); p.lastSlot.After(last) && last.After(p.holdUntil) {
 			p.lastSlot = last
 		}
-		random := rand.Float64
-		if p.Rand != nil {
-			random = p.Rand
-		}
-		interval += time.Duration(float64(interval) * jitter * random())
+		interval += time.Duration(float64(interval) * jitter * p.random())
 		if p.lastSlot.Add(interval).After(at) {
 			at = p.lastSlot.Add(interval)
 		}
+	}
+	if sleep = at.Sub(now); sleep > most {
+		return sleep, false
 	}
 	if at.After(p.lastSlot) {
 		p.lastSlot = at
 	}
 	p.inFlight++
-	if at.Equal(now) {
-		p.lastSent = now
+	if sleep == 0 {
+		p.send(now)
 	}
-	return at.Sub(now)
+	return sleep, true
+}
+
+func (p *Pacer) random() float64 {
+	if p.Rand != nil {
+		return p.Rand()
+	}
+	return rand.Float64()
+}
+
+func (p *Pacer) send(now time.Time) {
+	p.lastSent = now
+	p.sent++
 }
 
 // Again returns how much longer a request sleeps that has slept, since responses may have come in
@@ -274,23 +308,37 @@ func (p *Pacer) Again(now time.Time) time.Duration {
 	interval := p.interval()
 	due := p.lastSent.Add(interval)
 	early := interval / 2 // jitter brings some requests closer than their interval
-	if p.reserve() == 0 {
+	if p.reserve() == 0 || p.blind.rate > 0 {
 		early = 0 // without a reserve the early one is denied
 	}
 	if due.Add(-early).After(now) {
 		return due.Sub(now)
 	}
-	p.lastSent = now
+	p.send(now)
 	return 0
 }
 
-// Done reports the status and header of the response to a request that had called Next, or 0 and
-// nil if there was none.
-func (p *Pacer) Done(now time.Time, status int, header http.Header) {
-	f := readFields(now, status, header)
+// Cancel ends a request that sleeps and is not sent.
+func (p *Pacer) Cancel() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.inFlight = max(p.inFlight-1, 0)
+}
+
+// Done reports the status and header of the response to a request that was sent, or 0 and nil if
+// there was none.
+func (p *Pacer) Done(now time.Time, status int, header http.Header) {
+	p.Answered(now, status, retryafter.Read(now, status, header))
+}
+
+// Answered is Done for a header that has been read.
+func (p *Pacer) Answered(now time.Time, status int, a retryafter.Answer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.inFlight = max(p.inFlight-1, 0)
+	p.sent = max(p.sent-1, 0)
+	sameWave := p.sameWave > 0
+	p.sameWave = max(p.sameWave-1, 0)
 	if status == 0 {
 		return
 	}
@@ -299,55 +347,56 @@ func (p *Pacer) Done(now time.Time, status int, header http.Header) {
 		elapsed = max(now.Sub(p.lastResponse).Seconds(), 0)
 	}
 	p.lastResponse = now
-	if until := now.Add(min(f.retryAfter, maxHold)); f.retryAfter > 0 && until.After(p.holdUntil) {
+	if until := now.Add(min(a.Wait, maxHold)); a.Wait > 0 && until.After(p.holdUntil) {
 		p.holdUntil = until
 	}
-	answerRate := p.answerRate(now)
-	p.learn(f)
-	if status == http.StatusTooManyRequests {
-		p.denied(now, answerRate)
+	p.learn(a)
+	if a.Denied {
+		p.count(now, 0)
+		p.denied(now, sameWave)
 		return
 	}
+	p.count(now, 1)
 	p.allowed(elapsed)
 }
 
-// answerRate counts a response and returns how many come a second.
-func (p *Pacer) answerRate(now time.Time) float64 {
-	p.responses++
+// count counts allowed requests.
+func (p *Pacer) count(now time.Time, allowed int) {
+	p.responses += allowed
 	elapsed := now.Sub(p.windowStart).Seconds()
 	rate := float64(p.responses) / max(elapsed, 1)
 	if elapsed > answerWindow || p.windowStart.IsZero() {
 		p.windowRate, p.responses, p.windowStart = rate, 0, now
 	}
-	return max(rate, p.windowRate)
+	p.windowRate = max(rate, p.windowRate)
 }
 
 // learn stores what a response says of the limit.
-func (p *Pacer) learn(f fields) {
-	if f.remaining < 0 {
+func (p *Pacer) learn(a retryafter.Answer) {
+	if a.Remaining < 0 {
 		return
 	}
-	if f.policy != p.policy {
-		p.policy, p.rate, p.capacity, p.fullAt, p.known = f.policy, 0, 0, 0, false
+	if a.Policy != p.policy {
+		p.policy, p.rate, p.capacity, p.fullAt, p.known = a.Policy, 0, 0, 0, false
 	}
-	if f.capacity > 0 {
-		p.capacity = f.capacity
+	if a.Capacity > 0 {
+		p.capacity = a.Capacity
 	}
 	switch {
-	case f.rate <= 0:
-	case !f.derived:
-		p.rate = f.rate
+	case a.Rate <= 0:
+	case !a.Derived:
+		p.rate = a.Rate
 	default:
 		// The server rounds seconds up, so the largest is the most exact.
-		p.rate = max(p.rate, f.rate)
+		p.rate = max(p.rate, a.Rate)
 	}
-	p.rising = p.known && f.remaining > p.remaining
-	if p.known && p.pacing && f.remaining == p.remaining {
+	p.rising = p.known && a.Remaining > p.remaining
+	if p.known && p.pacing && a.Remaining == p.remaining {
 		p.unchanged++
 	} else {
 		p.unchanged, p.oldShare = 0, p.share
 	}
-	p.known, p.remaining = true, f.remaining
+	p.known, p.remaining = true, a.Remaining
 	if p.unchanged > 0 && (p.share > p.oldShare*fullAfter || p.share < p.oldShare/fullAfter) {
 		p.fullAt = p.remaining + 1
 	} else if p.remaining >= p.fullAt {
