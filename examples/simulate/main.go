@@ -62,6 +62,8 @@ type settings struct {
 	seeds int
 	short bool
 	out   string
+
+	worlds bool
 }
 
 func readSettings(args []string) (settings, error) {
@@ -72,6 +74,7 @@ func readSettings(args []string) (settings, error) {
 	flags.IntVar(&s.seeds, "seeds", 1, "")
 	flags.BoolVar(&s.short, "short", false, "")
 	flags.StringVar(&s.out, "out", "", "")
+	flags.BoolVar(&s.worlds, "worlds", false, "")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return s, flag.ErrHelp
 	} else if err != nil {
@@ -103,6 +106,9 @@ func main() {
 
 // simulate prints the table to w, and its progress.
 func simulate(w, progress io.Writer, s settings) error {
+	if s.worlds {
+		return printWorlds(w, playAll(worlds, s.seed, progress))
+	}
 	chosen := rows
 	if s.short {
 		chosen = rows[5:]
