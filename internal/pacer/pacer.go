@@ -65,7 +65,12 @@ type Pacer struct {
 	capacity  float64 // units; 0 if unknown
 	known     bool    // remaining is known
 	remaining float64 // units
-	rising    bool    // remaining has grown since the response before
+	window    window
+	left      float64 // units; remaining, or in a fixed window what would remain in a bucket
+	highest   float64 // the most that remained so far
+	fallen    float64 // units that the clients used while the last responses came
+	responded float64 // number of those responses
+	rising    bool    // left has grown since the response before
 	unchanged int     // responses in a row with the same remaining
 	oldShare  float64 // the share at the first of them
 	fullAt    float64 // units at which the bucket seems full; 0 if unknown
@@ -95,7 +100,16 @@ func (p *Pacer) interval() time.Duration {
 	if p.rate > 0 {
 		rate = p.share * p.rate
 	}
-	return max(interval, time.Duration(min(1/(rate*p.backoffFactor()), maxInterval.Seconds())*float64(time.Second)))
+	return max(interval, min(time.Duration(float64(time.Second)/(rate*p.backoffFactor())), p.maxInterval()))
+}
+
+// maxInterval returns the longest interval of the algorithm, so that a client with a very small share
+// still notices when there is room.
+func (p *Pacer) maxInterval() time.Duration {
+	if p.rate == 0 {
+		return maxInterval
+	}
+	return max(maxInterval, time.Duration(float64(time.Second)*maxClients/p.rate))
 }
 
 // backoffFactor returns the factor by which remaining changes the rate: 1 at the reserve.
@@ -104,14 +118,26 @@ func (p *Pacer) backoffFactor() float64 {
 	if reserve == 0 || !p.known {
 		return 1
 	}
-	return math.Exp((p.remaining - reserve) / (exponentScale * reserve))
+	factor := math.Exp((p.left - reserve) / (exponentScale * reserve))
+	if p.window.sliding {
+		factor = min(factor, maxSlidingFactor)
+	}
+	return factor
+}
+
+// clients returns how many clients seem to share the limit: the units used for each own response.
+func (p *Pacer) clients() float64 {
+	if p.responded < 4 {
+		return 1
+	}
+	return max(p.fallen/p.responded, 1)
 }
 
 // reserve returns how many units the clients leave in the bucket; 0 in a small bucket.
 func (p *Pacer) reserve() float64 {
-	reserve := maxReserve
+	reserve := unknownReserve
 	if p.capacity > 0 {
-		reserve = min(reserve, p.capacity*reserveFraction)
+		reserve = min(maxReserve, p.capacity*reserveFraction)
 	}
 	if p.fullAt > 0 { // half of it: other clients may not have found out
 		reserve = min(reserve, p.fullAt/2)
@@ -129,6 +155,7 @@ func (p *Pacer) allowed(elapsed float64) {
 	reserve := p.reserve()
 	switch {
 	case !p.pacing:
+		reserve = min(reserve, max(startReserve, startPerClient*p.clients()))
 		if p.known && p.remaining-float64(p.inFlight) < max(reserve, 1) {
 			p.startPacing()
 		}
@@ -136,11 +163,14 @@ func (p *Pacer) allowed(elapsed float64) {
 	}
 	excess := initialShare // in a bucket too small for a reserve: a slow increase
 	if reserve > 0 {
-		excess = min((p.remaining-reserve)/reserve, 1)
+		excess = min((p.left-reserve)/reserve, 1)
 	}
 	switch {
 	case excess >= 0:
 		boost := min(float64(1+p.unchanged), maxBoost)
+		if p.rate > 0 {
+			elapsed *= min(p.rate, 1)
+		}
 		p.setShare(p.share + min(increase*excess*elapsed*boost, maxIncrease)*math.Sqrt(p.share))
 	case !p.rising:
 		p.setShare(p.share * (1 + decrease*excess))
@@ -180,7 +210,7 @@ func (p *Pacer) denied(now time.Time, sameWave bool) {
 // startPacing sets the share so that the first rate is initialShare of the server's.
 func (p *Pacer) startPacing() {
 	p.pacing = true
-	p.setShare(initialShare / p.backoffFactor())
+	p.setShare(min(initialShare, 1/p.clients()) / p.backoffFactor())
 }
 
 // setShare keeps the share within its bounds.
@@ -189,7 +219,7 @@ func (p *Pacer) setShare(share float64) {
 	if p.rate > 0 {
 		rate, upper = p.rate, 1
 	}
-	lower := min(1/(rate*maxInterval.Seconds()), initialShare)
+	lower := min(1/(rate*p.maxInterval().Seconds()), initialShare)
 	p.share = min(max(share, lower), upper)
 }
 
@@ -197,13 +227,20 @@ func (p *Pacer) setShare(share float64) {
 const (
 	// maxReserve, in units, is the reserve of a large bucket: about as many requests as a few
 	// clients have in flight. None of them knows of the others' requests yet.
-	maxReserve = 8.0
+	maxReserve     = 32.0
+	unknownReserve = 8.0
 	// reserveFraction of a small bucket's capacity is its reserve. So much is never used.
 	reserveFraction = 0.25
 	// exponentScale, in reserves, is the change of remaining that changes the rate by a factor
 	// of e. With less, the rate oscillates, since responses lag by a few requests; with more, the
 	// share has to adapt instead, which is slow.
 	exponentScale = 1.2
+	// startReserve, in units, and startPerClient, in units for each client, is the remaining at
+	// which pacing begins, unless the reserve is smaller.
+	startReserve, startPerClient = 8.0, 2.0
+	// maxSlidingFactor bounds the factor by which remaining raises the rate in a sliding window. A
+	// burst there returns one window later.
+	maxSlidingFactor = 1.1
 
 	// increase is the growth of a share a second, at remaining of twice the reserve or more,
 	// times the square root of the share. A client takes over within minutes what another has
@@ -229,9 +266,10 @@ const (
 	// bucket counts as full: if there were room above, remaining would have changed.
 	fullAfter = 2.0
 
-	// maxInterval is the longest interval of the algorithm; only Retry-After asks for more. So a
-	// client with a very small share still notices when there is room.
+	// maxInterval is the longest interval at an unknown rate, and maxClients, in intervals of the
+	// limit, the longest at a known one: so many clients may share the limit evenly.
 	maxInterval = time.Minute
+	maxClients  = 256
 	// maxHold bounds Retry-After: after a day a request is sent whatever the server said.
 	maxHold = 24 * time.Hour
 	// jitter is the part of an interval that is added at random, so that clients do not
@@ -350,7 +388,7 @@ func (p *Pacer) Answered(now time.Time, status int, a retryafter.Answer) {
 	if until := now.Add(min(a.Wait, maxHold)); a.Wait > 0 && until.After(p.holdUntil) {
 		p.holdUntil = until
 	}
-	p.learn(a)
+	p.learn(now, elapsed, a)
 	if a.Denied {
 		p.count(now, 0)
 		p.denied(now, sameWave)
@@ -372,12 +410,13 @@ func (p *Pacer) count(now time.Time, allowed int) {
 }
 
 // learn stores what a response says of the limit.
-func (p *Pacer) learn(a retryafter.Answer) {
+func (p *Pacer) learn(now time.Time, elapsed float64, a retryafter.Answer) {
 	if a.Remaining < 0 {
 		return
 	}
 	if a.Policy != p.policy {
 		p.policy, p.rate, p.capacity, p.fullAt, p.known = a.Policy, 0, 0, 0, false
+		p.window, p.highest, p.fallen, p.responded = window{}, 0, 0, 0
 	}
 	if a.Capacity > 0 {
 		p.capacity = a.Capacity
@@ -390,13 +429,31 @@ func (p *Pacer) learn(a retryafter.Answer) {
 		// The server rounds seconds up, so the largest is the most exact.
 		p.rate = max(p.rate, a.Rate)
 	}
-	p.rising = p.known && a.Remaining > p.remaining
-	if p.known && p.pacing && a.Remaining == p.remaining {
+	left := a.Remaining
+	if !a.Denied {
+		p.window.learn(now, a, p.rate)
+	}
+	if p.window.fixed && p.capacity > 0 {
+		p.rate = p.capacity / p.window.length.Seconds()
+		left = max(p.reserve()-p.window.ahead(now, a.Remaining, p.capacity), 0)
+		if a.Remaining == 0 && p.window.end.After(p.holdUntil) {
+			p.holdUntil = p.window.end
+		}
+	}
+	if p.known {
+		p.fallen += p.remaining - a.Remaining + p.rate*elapsed
+		if p.responded++; p.responded > 64 {
+			p.fallen, p.responded = p.fallen/2, p.responded/2
+		}
+	}
+	p.highest = max(p.highest, a.Remaining)
+	p.rising = p.known && left > p.left
+	if p.known && p.pacing && left == p.left && left >= p.highest {
 		p.unchanged++
 	} else {
 		p.unchanged, p.oldShare = 0, p.share
 	}
-	p.known, p.remaining = true, a.Remaining
+	p.known, p.remaining, p.left = true, a.Remaining, left
 	if p.unchanged > 0 && (p.share > p.oldShare*fullAfter || p.share < p.oldShare/fullAfter) {
 		p.fullAt = p.remaining + 1
 	} else if p.remaining >= p.fullAt {
