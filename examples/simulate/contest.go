@@ -2,6 +2,7 @@ package main
 
 import (
 	"container/heap"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -28,6 +29,20 @@ type world struct {
 	// allow is a bound that this world cannot keep, and why.
 	allow bounds
 	why   string
+}
+
+func (w *world) check() error {
+	switch {
+	case w.clients < 1 || w.clients > 1000:
+		return fmt.Errorf("-clients is %d; want 1 to 1000", w.clients)
+	case w.processes < 0 || w.processes > w.clients:
+		return fmt.Errorf("-processes is %d; want at most the number of clients, %d", w.processes, w.clients)
+	case w.join < 0 || w.leave < 0 || w.join+w.leave >= w.clients:
+		return fmt.Errorf("-join is %d and -leave is %d; want one client of %d that stays", w.join, w.leave, w.clients)
+	case w.limit.Interval() < 100*time.Microsecond || w.limit.Per > 366*day:
+		return fmt.Errorf("-limit is %v; want at most 10000 a second, in at most a year", w.limit)
+	}
+	return nil
 }
 
 const latency = 100 * time.Millisecond // and up to half more

@@ -138,6 +138,9 @@ func (p *Pacer) reserve() float64 {
 	reserve := unknownReserve
 	if p.capacity > 0 {
 		reserve = min(maxReserve, p.capacity*reserveFraction)
+		if p.window.sliding {
+			reserve = min(maxReserve, max(p.capacity*slidingReserveFraction, 1))
+		}
 	}
 	if p.fullAt > 0 { // half of it: other clients may not have found out
 		reserve = min(reserve, p.fullAt/2)
@@ -170,6 +173,9 @@ func (p *Pacer) allowed(elapsed float64) {
 		boost := min(float64(1+p.unchanged), maxBoost)
 		if p.rate > 0 {
 			elapsed *= min(p.rate, 1)
+		}
+		if p.window.sliding {
+			elapsed *= slidingIncrease
 		}
 		p.setShare(p.share + min(increase*excess*elapsed*boost, maxIncrease)*math.Sqrt(p.share))
 	case !p.rising:
@@ -231,6 +237,8 @@ const (
 	unknownReserve = 8.0
 	// reserveFraction of a small bucket's capacity is its reserve. So much is never used.
 	reserveFraction = 0.25
+	// slidingReserveFraction is the same in a sliding window, which loses its reserve in each period.
+	slidingReserveFraction = 0.04
 	// exponentScale, in reserves, is the change of remaining that changes the rate by a factor
 	// of e. With less, the rate oscillates, since responses lag by a few requests; with more, the
 	// share has to adapt instead, which is slow.
@@ -240,7 +248,9 @@ const (
 	startReserve, startPerClient = 8.0, 2.0
 	// maxSlidingFactor bounds the factor by which remaining raises the rate in a sliding window. A
 	// burst there returns one window later.
-	maxSlidingFactor = 1.1
+	maxSlidingFactor = 1.0
+	// slidingIncrease is the factor of the increase there, since its effect is seen as late.
+	slidingIncrease = 0.03
 
 	// increase is the growth of a share a second, at remaining of twice the reserve or more,
 	// times the square root of the share. A client takes over within minutes what another has
