@@ -59,7 +59,7 @@ func (w *world) length() time.Duration {
 	if w.run > 0 {
 		return w.run
 	}
-	d := max(time.Hour, 4*w.limit.Per, w.limit.Interval()*time.Duration(600+60*w.clients))
+	d := max(time.Hour, 4*w.limit.Per, w.limit.Interval()*time.Duration(600+150*w.clients))
 	return (d + 6*w.limit.Per - 1) / (6 * w.limit.Per) * (6 * w.limit.Per) // whole periods in half and in a third of it
 }
 

@@ -47,7 +47,7 @@ func saveWorlds(all []standing, dir string) error {
 		p.Title.Text = panel.title
 		p.Title.Padding = vg.Points(8)
 		p.X.Min, p.X.Max = 0, panel.most
-		p.Y.Min, p.Y.Max = -float64(len(all))+0.4, 1.6 // room for the legend
+		p.Y.Min, p.Y.Max = -float64(len(all))+0.4, 3.4 // room for the legend
 		p.X.Tick.Marker = plot.ConstantTicks(scale(panel.most))
 		ticks := make([]plot.Tick, len(all))
 		for i := range all {

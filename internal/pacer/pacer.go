@@ -238,7 +238,7 @@ const (
 	// reserveFraction of a small bucket's capacity is its reserve. So much is never used.
 	reserveFraction = 0.25
 	// slidingReserveFraction is the same in a sliding window, which loses its reserve in each period.
-	slidingReserveFraction = 0.04
+	slidingReserveFraction = 0.03
 	// exponentScale, in reserves, is the change of remaining that changes the rate by a factor
 	// of e. With less, the rate oscillates, since responses lag by a few requests; with more, the
 	// share has to adapt instead, which is slow.
