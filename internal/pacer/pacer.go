@@ -57,6 +57,7 @@ type Pacer struct {
 	share        float64   // of the rate, at remaining == reserve
 	lastResponse time.Time // zero before the first
 	nextDecrease time.Time // denials until then count with the denial before
+	again        bool      // the last response was a denial that counted
 	blind        blind     // beside the share
 
 	// What the server says of its limit.
@@ -155,6 +156,7 @@ func (p *Pacer) reserve() float64 {
 // response before. Above the reserve it increases the share, below it decreases it.
 func (p *Pacer) allowed(elapsed float64) {
 	p.blind.allowed()
+	p.again = false
 	reserve := p.reserve()
 	switch {
 	case !p.pacing:
@@ -203,10 +205,15 @@ func (p *Pacer) denied(now time.Time, sameWave bool) {
 	case !p.pacing:
 		p.startPacing()
 	case now.After(p.nextDecrease):
-		p.setShare(p.share * (1 - decreaseOnDenial))
+		if p.again {
+			p.setShare(p.share * decreaseAgain)
+		} else {
+			p.setShare(p.share * (1 - decreaseOnDenial))
+		}
 	default:
 		return
 	}
+	p.again = true
 	p.nextDecrease = now
 	if p.lastSlot.After(now) {
 		p.nextDecrease = p.lastSlot
@@ -265,6 +272,9 @@ const (
 	decrease = 0.02
 	// decreaseOnDenial is the same for a denial, once for all requests in flight.
 	decreaseOnDenial = 0.2
+	// decreaseAgain is the factor of a denial that follows another: there are many more clients
+	// than the share is for.
+	decreaseAgain = 0.5
 
 	// initialShare of the rate is the first rate: half, since there may be one other client.
 	initialShare = 0.5
