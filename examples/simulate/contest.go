@@ -26,7 +26,7 @@ type world struct {
 	empty     bool          // the bucket is empty at first
 	run       time.Duration // 0 means long enough
 
-	// allow is a bound that this world cannot keep, and why.
+	// allow are bounds instead of the usual ones, for the reason why.
 	allow bounds
 	why   string
 }

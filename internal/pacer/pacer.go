@@ -295,6 +295,9 @@ const (
 	// jitter is the part of an interval that is added at random, so that clients do not
 	// synchronize.
 	jitter = 0.1
+	// smallMargin and the part smallJitter of jitter are added instead where there is no reserve:
+	// a request that arrives early is denied.
+	smallMargin, smallJitter = 0.025, 0.4
 	// maxQueue, in intervals for each request in flight, bounds the length of the queue.
 	maxQueue = 4
 	// answerWindow, in seconds, is the length of the windows in which allowed requests are counted.
@@ -325,7 +328,11 @@ func (p *Pacer) NextWithin(now time.Time, most time.Duration) (sleep time.Durati
 		if last := now.Add(time.Duration(maxQueue*p.inFlight) * interval); p.lastSlot.After(last) && last.After(p.holdUntil) {
 			p.lastSlot = last
 		}
-		interval += time.Duration(float64(interval) * jitter * p.random())
+		if part := jitter * p.random(); p.pacing && p.reserve() == 0 {
+			interval += time.Duration(float64(interval) * (smallMargin + part*smallJitter))
+		} else {
+			interval += time.Duration(float64(interval) * part)
+		}
 		if p.lastSlot.Add(interval).After(at) {
 			at = p.lastSlot.Add(interval)
 		}
