@@ -205,10 +205,13 @@ func (p *Pacer) denied(now time.Time, sameWave bool) {
 	case !p.pacing:
 		p.startPacing()
 	case now.After(p.nextDecrease):
-		if p.again {
-			p.setShare(p.share * decreaseAgain)
-		} else {
+		switch {
+		case !p.again:
 			p.setShare(p.share * (1 - decreaseOnDenial))
+		case p.reserve() == 0: // nothing else tells that there are many clients
+			p.setShare(p.share * smallDecreaseAgain)
+		default:
+			p.setShare(p.share * decreaseAgain)
 		}
 	default:
 		return
@@ -274,7 +277,7 @@ const (
 	decreaseOnDenial = 0.2
 	// decreaseAgain is the factor of a denial that follows another: there are many more clients
 	// than the share is for.
-	decreaseAgain = 0.5
+	decreaseAgain, smallDecreaseAgain = 0.65, 0.5
 
 	// initialShare of the rate is the first rate: half, since there may be one other client.
 	initialShare = 0.5
