@@ -158,7 +158,7 @@ func (w *world) play(seed uint64, newStrategy func(w *world, random *rand.Rand) 
 			break
 		}
 		now, t := start.Add(e.at), e.t
-		trip := (latency + time.Duration(random.Int64N(int64(latency/2)))) / 2
+		oneWay := (latency + time.Duration(random.Int64N(int64(latency/2)))) / 2
 		switch e.what {
 		case idle:
 			t.sleeping = jittered(t, t.process.sleep(now, t))
@@ -169,7 +169,7 @@ func (w *world) play(seed uint64, newStrategy func(w *world, random *rand.Rand) 
 				continue
 			}
 			t.attempts++
-			push(e.at+trip, t, atServer, answer{})
+			push(e.at+oneWay, t, atServer, answer{})
 		case atServer:
 			a := servers[random.IntN(len(servers))].answer(now, e.at)
 			attempts++
@@ -186,7 +186,7 @@ func (w *world) play(seed uint64, newStrategy func(w *world, random *rand.Rand) 
 			case a.denied:
 				denied++
 			}
-			push(e.at+trip, t, hasAnswer, a)
+			push(e.at+oneWay, t, hasAnswer, a)
 		case hasAnswer:
 			t.process.answered(now, t, e.got)
 			t.denied = e.got.denied

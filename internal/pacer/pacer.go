@@ -10,9 +10,15 @@
 // additive increase and multiplicative decrease (AIMD; Chiu and Jain 1989), which makes the
 // shares of several clients equal.
 //
-// pacer.go holds the algorithm, its constants and the queue of requests; blind.go paces where no field
-// describes the limit. examples/simulate compares the algorithm with others: run it before and after
-// a change here.
+// A fixed window has no bucket that refills. There remaining is replaced by what a bucket would have:
+// the reserve, less the units that were used more than an even use of the window.
+//
+// A denial that shows much remaining, or nothing, is by a limit that no field describes. It lowers a
+// second rate, which denials alone determine; the slower of both counts.
+//
+// pacer.go holds the algorithm, its constants and the queue of requests; window.go recognizes fixed
+// windows; blind.go has the second rate. examples/simulate compares the algorithm with others in many
+// worlds: run it before and after a change here.
 package pacer
 
 import (

@@ -48,7 +48,7 @@ func (w *window) learn(now time.Time, a retryafter.Answer, rate float64) {
 			w.end = end
 		}
 		moved := now.Sub(w.since).Seconds()
-		if rate > 0 {
+		if rate > 0 && a.Reset.Seconds() > 1/rate+1 { // or it may be that of a bucket's next unit
 			moved += max(w.remaining-a.Remaining, 0) / rate
 		}
 		if w.same++; a.Remaining < w.remaining && moved >= fixedAfter.Seconds() && w.same >= minSame {
