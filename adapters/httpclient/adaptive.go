@@ -27,7 +27,8 @@ import (
 // Every client leaves a reserve of 32 units in the bucket, or a quarter of a bucket smaller than 128,
 // or 8 units if the capacity is unknown. Pacing begins when a response shows less than 8, or less than
 // 2 for each client that seems to use the limit, or with a denial; before that a full bucket is used
-// as fast as the caller likes. Then requests leave one by one at the rate
+// as fast as the caller likes. The first share is that of the clients seen, or half. Then requests leave
+// one by one at the rate
 //
 //	share · rate · exp((remaining - reserve) / (1.2·reserve))
 //
@@ -55,7 +56,7 @@ import (
 //
 // Ten callers in two processes on an empty bucket of 4,500 an hour get 0.45 % denials, which are
 // their ten first requests (examples/simulate compares that with other strategies, there and, with
-// -worlds, in 54 other worlds).
+// -worlds, in 54 worlds).
 //
 // # Limitations
 //

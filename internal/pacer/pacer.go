@@ -134,7 +134,7 @@ func (p *Pacer) backoffFactor() float64 {
 
 // clients returns how many clients seem to share the limit: the units used for each own response.
 func (p *Pacer) clients() float64 {
-	if p.responded < 4 {
+	if p.responded < minResponded {
 		return 1
 	}
 	return max(p.fallen/p.responded, 1)
@@ -232,7 +232,11 @@ func (p *Pacer) denied(now time.Time, sameWave bool) {
 // startPacing sets the share so that the first rate is initialShare of the server's.
 func (p *Pacer) startPacing() {
 	p.pacing = true
-	p.setShare(min(initialShare, 1/p.clients()) / p.backoffFactor())
+	share := initialShare
+	if p.responded >= minResponded {
+		share = 1 / p.clients()
+	}
+	p.setShare(share / min(p.backoffFactor(), 1))
 }
 
 // setShare keeps the share within its bounds.
@@ -285,7 +289,10 @@ const (
 	// than the share is for.
 	decreaseAgain, smallDecreaseAgain = 0.65, 0.5
 
-	// initialShare of the rate is the first rate: half, since there may be one other client.
+	// minResponded responses say how many clients there seem to be.
+	minResponded = 2
+	// initialShare of the rate is the first rate if that is unknown: half, since there may be one
+	// other client.
 	initialShare = 0.5
 	// maxShare bounds the share of an unknown rate.
 	maxShare = 1e9
