@@ -14,11 +14,11 @@ GOLANGCI_LINT := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v
 FUZZTIME ?= 20s
 
 .PHONY: help
-help: ## Tell what the targets do
+help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: check
-check: fmt vet lint test ## All that a change must pass before it is sent
+check: fmt vet lint test ## Run all checks of a change
 
 .PHONY: fmt
 fmt: ## Fail on files that gofmt would change
@@ -54,13 +54,14 @@ fuzz: ## Run each fuzz target for FUZZTIME (20s)
 	done
 
 .PHONY: chaos
-chaos: ## Hold it against faults and attacks for longer, and print a table; needs a redis-server
+chaos: ## Run the fault tests for longer and print a table; needs a redis-server
 	RATELIMIT_TEST_REDIS=required RATELIMIT_CHAOS=long go test -count=1 -timeout 60m -v -run '^TestFault[0-9]' ./internal/faults
 
 .PHONY: long
 long: ## Tests that take minutes of a machine that does nothing else; needs a redis-server
 	RATELIMIT_TEST_REDIS=required RATELIMIT_LONG=1 go test -count=1 -v -run '^TestPartnerSeesTurns$$' ./gcra/redisstore
 	RATELIMIT_TEST_REDIS=required RATELIMIT_LONG=1 go test -count=1 -v -run '^TestPartner$$' ./gcra/slidinglog
+	RATELIMIT_TEST_REDIS=required RATELIMIT_LONG=1 go test -count=1 -v -run '^TestStrictServer$$' ./adapters/httpclient
 	RATELIMIT_LONG=1 go test -count=1 -v -run '^TestOutbound$$' ./examples/quickstart
 	RATELIMIT_REPLAY_LINES=5000000 go test -count=1 -v -run '^TestMemory$$' ./examples/replay
 	RATELIMIT_TEST_REDIS=required RATELIMIT_CHAOS=long go test -count=1 -v -run '^TestServerUnderFaults$$' ./internal/faults
@@ -70,7 +71,7 @@ vuln: ## Run govulncheck; needs the network
 	for dir in $$(go list -m -f '{{.Dir}}'); do echo "$$dir"; $(GOVULNCHECK) -C "$$dir" ./...; done
 
 .PHONY: bench
-bench: ## Measure beside the peers; needs a redis-server, writes benchmarks/RESULTS.md
+bench: ## Compare with other limiters; needs a redis-server, writes benchmarks/RESULTS.md
 	go -C benchmarks run .
 
 .PHONY: demo

@@ -26,10 +26,11 @@
 //
 // A [Limit] says how much may pass (limit.go), a [Charge] is one limit to take
 // from, and a [Store] keeps the state (store.go). [Memory] is the store in this
-// process (memory.go); package redisstore is the one in Redis. [Wait] takes turns
-// (wait.go). internal/tat has the arithmetic, internal/buckets the table of TATs.
+// process (memory.go); package redisstore is the one in Redis. With [Turns], many
+// processes take turns (turns.go, wait.go, sleep.go). internal/tat has the
+// arithmetic, internal/buckets the table of TATs.
 //
-// When Redis does not answer within its Timeout, Take returns an error and
-// decides nothing: what to do then is the caller's policy (see package
-// middleware).
+// If a store cannot decide, for example because Redis does not answer in time, Take
+// returns an error. What to do then is the caller's choice; package middleware has
+// three (see its FailureMode).
 package gcra

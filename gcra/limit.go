@@ -1,6 +1,7 @@
 package gcra
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -17,8 +18,8 @@ import (
 // most Burst + D·Count/Per units; the worst case in one window of length Per
 // is Burst + Count. Set Burst to 1 if no two requests may pass together.
 //
-// The emission interval is kept to the nearest 100 ns: the rate is within
-// 0.05 % of what was asked up to 10,000 a second, within 5 % at the fastest,
+// The emission interval is rounded to the nearest 100 ns: the rate is within
+// 0.05 % of Count/Per up to 10,000 a second, and within 5 % at the fastest,
 // 1,000,000 a second. A bucket must refill within 366 days. The zero Limit is
 // not valid; see [Limit.Validate].
 type Limit struct {
@@ -57,8 +58,8 @@ func (l Limit) Validate() error { return tat.Limit(l).Validate() }
 // Count.
 func (l Limit) Capacity() int64 { return tat.Limit(l).Capacity() }
 
-// Interval is the emission interval, the time from one unit to the next, as it
-// is kept: Per/Count to the nearest 100 ns. It is 0 for a limit that is not valid.
+// Interval is the emission interval, the time from one unit to the next: Per/Count
+// to the nearest 100 ns. It is 0 for a limit that is not valid.
 func (l Limit) Interval() time.Duration {
 	emission, _, ok := tat.Limit(l).Interval()
 	if !ok {
@@ -111,13 +112,13 @@ func parseLimit(s string) (l Limit, err error) {
 			return l, err
 		}
 		if l.Burst == 0 {
-			return l, fmt.Errorf("burst is 0; want at least 1, or leave it out")
+			return l, errors.New("burst is 0; want at least 1, or leave it out")
 		}
 	}
 	return l, nil
 }
 
-var errLimitForm = fmt.Errorf(`want a form such as "100/minute", "25/5s" or "100/minute burst 20"`)
+var errLimitForm = errors.New(`want a form such as "100/minute", "25/5s" or "100/minute burst 20"`)
 
 func parseInt(what, s string) (int64, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
@@ -138,6 +139,16 @@ func parsePer(s string) (time.Duration, error) {
 		return 0, fmt.Errorf("period is %q; want second, minute, hour, day or a duration such as 5s", tat.Clip(s))
 	}
 	return d, nil
+}
+
+// perName is the inverse of parsePer.
+func perName(per time.Duration) string {
+	for _, u := range units {
+		if per == u.per {
+			return u.name
+		}
+	}
+	return per.String()
 }
 
 // String writes the limit as [ParseLimit] reads it, for example
@@ -177,13 +188,4 @@ func (l *Limit) UnmarshalText(text []byte) error {
 		*l = parsed
 	}
 	return err
-}
-
-func perName(per time.Duration) string {
-	for _, u := range units {
-		if per == u.per {
-			return u.name
-		}
-	}
-	return per.String()
 }

@@ -12,9 +12,9 @@ import (
 // Memory is a [Store] in this process. The zero value is ready to use.
 //
 // It holds at most Capacity keys and never allocates beyond that (21 to 64 bytes
-// a key, about 32 as a rule), keeps no goroutine and needs no Close. A key whose
-// bucket is full equals a key that was never seen, so its slot goes to the next
-// new key and nothing is lost. When no slot is found among keys in debt, new keys
+// a key), keeps no goroutine and needs no Close. A key whose bucket is full equals
+// a key that was never seen, so its slot goes to the next new key and nothing is
+// lost. When no slot is found among keys in debt, new keys
 // share one bucket for each policy: the flood that filled the table stays
 // limited, and so do later keys, and not all of them are denied.
 //
@@ -57,7 +57,7 @@ func (m *Memory) apply(ctx context.Context, charges []Charge, refund bool) (allo
 	}
 	m.once.Do(m.init)
 	if len(charges) == 1 {
-		var o buckets.Op
+		var o buckets.Charge
 		if err := m.prepare(&charges[0], refund, &o); err != nil {
 			return false, err
 		}
@@ -74,9 +74,10 @@ func (m *Memory) apply(ctx context.Context, charges []Charge, refund bool) (allo
 	}
 	ops = ops[:len(charges)]
 	for i := range charges {
-		if err := m.prepare(&charges[i], refund, &ops[i]); err != nil {
+		if err := m.prepare(&charges[i], refund, &ops[i].Charge); err != nil {
 			return false, err
 		}
+		ops[i].Policy = charges[i].Policy
 	}
 	allowed = m.set.Apply(ops)
 	for i := range charges {
@@ -86,7 +87,7 @@ func (m *Memory) apply(ctx context.Context, charges []Charge, refund bool) (allo
 }
 
 // prepare checks a charge and converts it.
-func (m *Memory) prepare(c *Charge, refund bool, o *buckets.Op) error {
+func (m *Memory) prepare(c *Charge, refund bool, o *buckets.Charge) error {
 	return m.set.Prepare(&tat.Charge{
 		Subject: c.Subject, Policy: c.Policy, Limit: tat.Limit(c.Limit),
 		Cost: c.Cost, MaxDelay: c.MaxDelay, MaxWait: c.MaxWait, Shadow: c.Shadow,

@@ -331,3 +331,59 @@ func TestMemoryIsTheModel(t *testing.T) {
 		}
 	})
 }
+
+// While a charge waits between reading the clock and the TAT, time goes on and others
+// fill the bucket. The late charge gives none of their debt back.
+func TestMemoryLateCharge(t *testing.T) {
+	limit := gcra.Limit{Count: 1, Per: time.Second, Burst: 3}
+	for _, other := range []string{"", "other"} {
+		start := time.Unix(1_800_000_000, 0)
+		now, meanwhile := start, func() {}
+		m := &gcra.Memory{Now: func() time.Time {
+			read, f := now, meanwhile
+			meanwhile = func() {}
+			f()
+			return read
+		}}
+		charge := gcra.Charge{Subject: "a", Policy: "p", Limit: limit, Cost: 3}
+		gcratest.MustTake(t, m, charge)
+		meanwhile = func() {
+			now = start.Add(time.Minute)
+			gcratest.MustTake(t, m, charge)
+		}
+		charges := []gcra.Charge{{Subject: "a", Policy: "p", Limit: limit, Cost: 1}}
+		if other != "" {
+			charges = append(charges, gcra.Charge{Subject: other, Policy: "p", Limit: limit, Cost: 1})
+		}
+		if allowed, err := m.Take(t.Context(), charges); allowed || err != nil {
+			t.Errorf("with %q, the late charge: got %v, %v; want denied", other, allowed, err)
+		}
+		charge.Cost = 1
+		if got := gcratest.MustTake(t, m, charge)[0].Result; got.Allowed || got.RetryAfter != time.Second {
+			t.Errorf("with %q, afterwards: got %+v; want denied for a second", other, got)
+		}
+	}
+}
+
+// A peek or a refund of a key without a slot leaves the shared bucket as it is. Other
+// keys have taken from it too.
+func TestMemorySharedBucketIsNotRefunded(t *testing.T) {
+	c := new(clock)
+	m := &gcra.Memory{Now: c.now, Capacity: 1}
+	charge := func(subject string, cost int64) gcra.Charge {
+		return gcra.Charge{Subject: subject, Policy: "p", Limit: gcra.PerHour(2), Cost: cost}
+	}
+	gcratest.MustTake(t, m, charge("first", 1))
+	gcratest.MustTake(t, m, charge("second", 1)) // from the shared bucket
+	if got := gcratest.MustTake(t, m, charge("third", 0))[0].Result.Remaining; got != 2 {
+		t.Errorf("peek at a key that was never charged: got %d left; want 2", got)
+	}
+	if err := m.Refund(t.Context(), []gcra.Charge{charge("second", 1)}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []bool{true, false} {
+		if got := gcratest.MustTake(t, m, charge("third", 1))[0].Result; got.Allowed != want {
+			t.Errorf("after a refund, from the shared bucket of 2, of which 1 was taken: got %+v; want allowed %v", got, want)
+		}
+	}
+}

@@ -14,9 +14,9 @@ var preciseSlots = make(chan struct{}, 8)
 // sleep returns after d, or with the context's error if that ends first.
 //
 // Linux ends a wait late by up to a thousandth of its length, and the runtime's
-// timers by up to a millisecond: an idle process would wake 20 ms late after 20 s,
-// and calls a second apart be seen 980 ms apart. So sleep waits in parts, each a
-// fiftieth of the one before, and the last of them is precise.
+// timers by up to a millisecond. An idle process would wake 20 ms late after 20 s,
+// and its call would be 980 ms before one that is due a second later. So sleep
+// waits in parts, each a fiftieth of the one before, and the last of them is precise.
 func sleep(ctx context.Context, d time.Duration) error {
 	end := time.Now().Add(d)
 	for hasPrecise && d > lastPart {
@@ -33,8 +33,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 		default:
 		}
 	}
-	// What is left without sleepPrecise, without a slot for it, after a signal, and
-	// where time stands still until all sleep (testing/synctest).
+	// Time is left without sleepPrecise, without a slot for it, after a signal, and in
+	// testing/synctest, where time stands still until all goroutines wait.
 	return sleepTimer(ctx, time.Until(end))
 }
 

@@ -8,8 +8,9 @@ import (
 
 // A Store keeps the state of every key and takes from it. It is safe for
 // concurrent use. [Memory] is a store, package redisstore has the one in Redis;
-// package storetest is the contract that every store passes. Errors with a method
-// Logged() bool that returns true are logged by the store, and not by middleware.
+// package storetest is the contract that every store passes. Package middleware logs
+// the errors of a store, except those with a method Logged() bool that returns true:
+// these the store logs by itself.
 type Store interface {
 	// Take decides about one admission: all its charges are taken or none is. It
 	// is allowed if every charge that is not a shadow is. Take fills in the Result
@@ -54,19 +55,19 @@ type Charge struct {
 	Subject  string        // who is counted: "ip:192.0.2.7"; any bytes, any length
 	Policy   string        // which limit: "login"
 	Limit    Limit         // how much; may change from call to call, live keys follow
-	Cost     int64         // units to take; 0 peeks: is never denied and writes nothing
+	Cost     int64         // units to take; 0 peeks: never denied, writes nothing
 	MaxDelay time.Duration // longest delay that this limit grants; the same for all its callers
 	MaxWait  time.Duration // longest delay that this caller accepts, at most MaxDelay; 0 means MaxDelay
 	Shadow   bool          // taken if its own limit and all that are not shadows allow; never denies the admission
 	Result   Result        // filled by the Store
 }
 
-// Result is what one limit says to one charge.
+// Result is the decision of one limit about one charge.
 type Result struct {
-	Allowed    bool          // this limit alone allows; an admission passes only if all do, shadows aside
+	Allowed    bool          // this limit allows; the admission passes if all limits but shadows do
 	Never      bool          // the cost is above the burst: no wait helps
 	Remaining  int64         // whole units left after this call: a limit of 10 that has passed 6 leaves 4
-	RetryAfter time.Duration // how long until the same charge passes, exact; 0 when allowed or never
+	RetryAfter time.Duration // exact time until the same charge passes; 0 when Allowed or Never
 	ResetAfter time.Duration // how long until the bucket is full
 	Delay      time.Duration // how long to delay an allowed request, at most MaxDelay
 }

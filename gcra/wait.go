@@ -1,109 +1,276 @@
 package gcra
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 )
 
-// ErrWouldWait is what a [WaitError] is, for errors.Is.
+// ErrWouldWait matches every [*WaitError] in errors.Is.
 var ErrWouldWait = errors.New("would have to wait too long")
 
-// WaitError says that Wait has not taken a slot because the slot would come too
-// late. Nothing was charged.
+// WaitError is the error of [Turns] and [Wait] if the turn would come too late.
+// Nothing was charged.
 type WaitError struct {
 	Subject, Policy string        // of the charge that would have to wait longest
-	Needed          time.Duration // how long it would have to wait; 0 when Never
-	Allowed         time.Duration // how long it may
+	Limit           Limit         // of that charge; zero if the wait is not for a limit
+	Needed          time.Duration // how long that charge would have to wait; 0 when Never
+	Allowed         time.Duration // how long it may wait; 0 for Try
 	Never           bool          // the cost is above the burst: no wait is long enough
 }
 
+// Error contains the limit as Limit.String writes it, such as "25/5s".
 func (e *WaitError) Error() string {
-	if e.Never {
-		return fmt.Sprintf("gcra: policy %q, subject %q: the cost is above the burst: no wait is long enough", tat.Clip(e.Policy), tat.Clip(e.Subject))
+	limit := ""
+	if e.Limit != (Limit{}) {
+		limit = "limit " + e.Limit.String() + ", "
 	}
-	return fmt.Sprintf("gcra: policy %q, subject %q: %v: needs %v, may take %v", tat.Clip(e.Policy), tat.Clip(e.Subject), ErrWouldWait, e.Needed, e.Allowed)
+	reason := fmt.Sprintf("%v: needs %v, may take %v", ErrWouldWait, e.Needed, e.Allowed)
+	if e.Never {
+		reason = "the cost is above the burst: no wait is long enough"
+	}
+	return fmt.Sprintf("gcra: %spolicy %q, subject %q: %s", limit, tat.Clip(e.Policy), tat.Clip(e.Subject), reason)
 }
 
 // Is makes errors.Is(err, ErrWouldWait) true.
 func (e *WaitError) Is(target error) bool { return target == ErrWouldWait }
 
-// Wait takes the charges and returns when their turn comes. With it many processes
-// take turns on one limit: Limit{Count: 1, Per: time.Second} leaves at least a
-// second between any two calls of all processes.
+// RetryAfter is how long until the same call gets a turn, if no other caller takes
+// that turn first. It is 0 when Never.
+func (e *WaitError) RetryAfter() time.Duration { return max(e.Needed-e.Allowed, 0) }
+
+// Wait takes the charges and returns when their turn comes. Many processes can
+// take turns on one limit: with Limit{Count: 1, Per: time.Second}, their turns are
+// at least a second apart. [Turns] has the store and the charges in one value.
 //
-// It reserves a slot by one call of Take and sleeps until then, so slots go to
+// A caller that has to wait reserves a slot and sleeps until then, so slots go to
 // callers in the order of their calls, over all processes, without polling. The
-// slot is that of the charge that has to wait longest; all are taken or none. If
-// the charges are passed as a slice, charges..., their results are filled in.
+// slot is that of the charge that has to wait longest; all are taken or none. The
+// charges are only read: goroutines may share them.
 //
 // A charge may wait for up to its MaxDelay, which is the same for all callers of a
 // limit (0 here means without bound), and up to MaxWait, which is this caller's;
-// the context's deadline shortens both. If the slot would come later, Wait
-// returns a [*WaitError] at once and nothing is charged. Other errors are the
-// store's: the turn may not have come.
+// the context's deadline shortens both. If the slot would come later, or within a
+// round trip to the store of that time, Wait returns a [*WaitError] at once and
+// nothing is charged. Any other error of the store is returned at once too: the
+// turn has not come.
 //
-// It never returns early. How late it returns is taken from the time between two
-// calls that others see: on Linux a tenth of a millisecond if the machine is not
-// busy, elsewhere as much as a timer is late.
+// It never returns early. If it returns late, the next caller follows that much
+// sooner: a tenth of a millisecond on Linux if the machine is not busy, elsewhere
+// as late as timers are.
 //
 // A caller whose context ends while it sleeps returns at once with the context's
 // error. Its slot stays taken, because later callers have theirs.
+//
+// # Lost state
+//
+// A slot says when to ask again; it is no permission. The TAT cannot show whether a
+// slot still stands: after a loss of state, newcomers reserve the same times, and
+// soon the TAT is as late as before. So each limit has two buckets. Subject and
+// Policy name the queue. The other bucket counts the calls; its policy has a suffix
+// that begins with a zero byte. When its slot comes, each caller is charged there.
+// If that is denied, the caller reserves a new slot.
+//
+// The bucket of the calls delays by at most G, the larger of the limit's Interval
+// and 50 ms. Wait returns nil only after a charge on it and the delay. So an
+// interval of length D has at most
+//
+//	B + D/T              turns, whatever the queue says
+//	B + D/T + B + G/T    turns, if the state is lost once in it
+//
+// After a loss, that bucket allows what an empty one does; of the turns granted
+// before, only those delayed into the next G remain. With T of 50 ms or more these
+// are B + 1 turns, however long the queue is. In the same way, a process that has
+// slept through its slot does not add to the turns of others.
+//
+// # Cost
+//
+// Without a queue a turn costs one Take with two charges for each limit. In a queue
+// it costs three Takes: a denial, the slot, and the charge when the slot comes. The
+// store of package redisstore answers most of these denials from its cache, and
+// sends Takes of the same moment in one batch. While a store does not answer, no
+// turn comes.
+//
+// A turn cannot be given back: Store.Refund and [Reset] with the same charges only
+// shorten the queue.
+//
+// # Patience
+//
+// A denial writes nothing, so a denied caller has no place in the queue. If callers
+// are less patient than the queue is long, a free slot goes to the caller that asks
+// first, and some callers may get none. With n callers, be more patient than n·T
+// instead of asking again. To ask again, wait for RetryAfter.
 func Wait(ctx context.Context, s Store, charges ...Charge) error {
-	queued := slices.Clone(charges)
-	deadline, bounded := ctx.Deadline()
-	for i := range queued {
-		c := &queued[i]
-		if c.MaxDelay == 0 {
-			c.MaxDelay = tat.MaxDelay
-		}
-		if c.MaxWait == 0 {
-			c.MaxWait = c.MaxDelay
-		}
-		if bounded {
-			// Not 0, which would mean as long as MaxDelay.
-			c.MaxWait = min(c.MaxWait, max(time.Until(deadline), 1))
+	w := waiter{ctx, s, charges, time.Now(), 0}
+	denied, err := w.try()
+	w.roundTrip = time.Since(w.began)
+	for denied != nil && err == nil {
+		var slot time.Time
+		if slot, err = w.reserve(); err == nil {
+			denied, err = w.confirm(slot)
 		}
 	}
-	allowed, err := s.Take(ctx, queued)
-	if err != nil {
-		return err
-	}
-	var delay time.Duration
-	for i := range queued {
-		charges[i].Result = queued[i].Result
-		if !queued[i].Shadow {
-			delay = max(delay, queued[i].Result.Delay)
-		}
-	}
-	if !allowed {
-		return tooLate(queued)
-	}
-	if delay == 0 {
-		return nil
-	}
-	return sleep(ctx, delay)
+	return err
 }
 
-// tooLate describes the charge that would have to wait longest.
-func tooLate(charges []Charge) *WaitError {
-	var worst *WaitError
-	for _, c := range charges {
-		if c.Result.Allowed || c.Shadow {
-			continue
+// A waiter is a call of Wait.
+type waiter struct {
+	ctx       context.Context
+	store     Store
+	charges   []Charge
+	began     time.Time
+	roundTrip time.Duration // of the last call of the store
+}
+
+// atOnce is a MaxWait for no wait: 0 would mean as long as MaxDelay.
+const atOnce = 1
+
+// try takes a turn if it need not wait.
+func (w *waiter) try() (denied *WaitError, err error) {
+	_, denied, err = take(w.ctx, w.store, append(w.queue(atOnce), w.calls(atOnce)...))
+	return denied, err
+}
+
+// reserve takes a slot in the queue and returns its time.
+func (w *waiter) reserve() (slot time.Time, err error) {
+	deadline, bounded := w.deadline()
+	patience := tat.MaxDelay
+	if bounded {
+		patience = time.Until(deadline) - 2*w.roundTrip
+	}
+	queued := w.queue(patience)
+	asked := time.Now()
+	delay, denied, err := take(w.ctx, w.store, queued)
+	answered := time.Now()
+	w.roundTrip = answered.Sub(asked)
+	switch {
+	case err != nil:
+		return slot, err
+	case denied != nil:
+		return slot, denied
+	}
+	slot = answered.Add(delay)
+	if late := slot.Add(w.roundTrip).Sub(deadline); bounded && delay > 0 && late > 0 {
+		// The call took longer than expected. Those who have reserved since then
+		// keep their slots.
+		if err := w.store.Refund(context.WithoutCancel(w.ctx), taken(queued)); err != nil {
+			return slot, err
 		}
-		allowed := min(c.MaxWait, c.MaxDelay)
-		e := &WaitError{c.Subject, c.Policy, c.Result.RetryAfter + allowed, allowed, c.Result.Never}
-		if e.Never {
-			e.Needed = 0
-		}
-		if worst == nil || e.Never && !worst.Never || !worst.Never && e.Needed > worst.Needed {
-			worst = e
+		denied := longest(queued)
+		denied.Needed += w.roundTrip
+		denied.Allowed = denied.Needed - late
+		return slot, denied
+	}
+	return slot, nil
+}
+
+// confirm sleeps until the slot and takes the turn, unless the slot is no longer
+// this caller's.
+func (w *waiter) confirm(slot time.Time) (denied *WaitError, err error) {
+	most := tat.MaxDelay
+	if deadline, bounded := w.deadline(); bounded {
+		most = deadline.Sub(slot)
+	}
+	calls := w.calls(most)
+	// Ask so early that the answer comes at the time of the slot.
+	early := w.roundTrip
+	for _, c := range calls {
+		early = min(early, c.MaxDelay/2)
+	}
+	if err := sleep(w.ctx, time.Until(slot)-early); err != nil {
+		return nil, err
+	}
+	delay, denied, err := take(w.ctx, w.store, calls)
+	if denied != nil || err != nil {
+		return denied, err
+	}
+	return nil, sleep(w.ctx, max(delay, time.Until(slot)))
+}
+
+// deadline is the time until which the caller may wait.
+func (w *waiter) deadline() (deadline time.Time, bounded bool) {
+	deadline, bounded = w.ctx.Deadline()
+	for _, c := range w.charges {
+		if end := w.began.Add(c.MaxWait); c.MaxWait > 0 && !c.Shadow && (!bounded || end.Before(deadline)) {
+			deadline, bounded = end, true
 		}
 	}
-	return worst
+	return deadline, bounded
+}
+
+// queue returns the charges on the queue for a caller that waits for most at most.
+func (w *waiter) queue(most time.Duration) []Charge {
+	most = max(most, atOnce)
+	queued := slices.Clone(w.charges)
+	for i := range queued {
+		c := &queued[i]
+		c.MaxDelay = cmp.Or(c.MaxDelay, tat.MaxDelay)
+		c.MaxWait = min(cmp.Or(c.MaxWait, most), most, c.MaxDelay)
+	}
+	return queued
+}
+
+const (
+	callsSuffix = "\x00calls"
+	leastGrace  = 50 * time.Millisecond
+)
+
+// calls returns the charges on the buckets that count the calls.
+func (w *waiter) calls(most time.Duration) []Charge {
+	calls := slices.Clone(w.charges)
+	for i := range calls {
+		c := &calls[i]
+		c.Policy += callsSuffix
+		c.MaxDelay = max(c.Limit.Interval(), leastGrace)
+		c.MaxWait = min(max(most, atOnce), c.MaxDelay)
+	}
+	return calls
+}
+
+// take is Store.Take with the delay, or why there is none.
+func take(ctx context.Context, s Store, charges []Charge) (delay time.Duration, denied *WaitError, err error) {
+	allowed, err := s.Take(ctx, charges)
+	if err != nil {
+		return 0, nil, err
+	}
+	e := longest(charges)
+	if !allowed {
+		return 0, e, nil
+	}
+	return e.Needed, nil, nil
+}
+
+// longest describes the charge that has to wait longest.
+func longest(charges []Charge) *WaitError {
+	found := new(WaitError)
+	for _, c := range charges {
+		if c.Shadow || found.Never {
+			continue
+		}
+		e := WaitError{
+			Subject: c.Subject, Policy: strings.TrimSuffix(c.Policy, callsSuffix), Limit: c.Limit,
+			Needed: c.Result.Delay, Allowed: c.MaxWait, Never: c.Result.Never,
+		}
+		if e.Allowed == atOnce {
+			e.Allowed = 0
+		}
+		if !c.Result.Allowed && !e.Never {
+			e.Needed = c.Result.RetryAfter + e.Allowed
+		}
+		if e.Never || e.Needed > found.Needed {
+			*found = e
+		}
+	}
+	return found
+}
+
+// taken returns the charges that have been taken.
+func taken(charges []Charge) []Charge {
+	return slices.DeleteFunc(slices.Clone(charges), func(c Charge) bool { return !c.Result.Allowed })
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -81,12 +82,12 @@ func TestWaitTooLong(t *testing.T) {
 		want   *gcra.WaitError
 	}{
 		{"MaxDelay", with(func(c *gcra.Charge) { c.MaxDelay = 2 * s }), with(func(c *gcra.Charge) { c.MaxDelay = 2 * s }), 0,
-			&gcra.WaitError{Subject: "partner", Policy: "p", Needed: 3 * s, Allowed: 2 * s}},
+			&gcra.WaitError{Subject: "partner", Policy: "p", Limit: everySecond, Needed: 3 * s, Allowed: 2 * s}},
 		{"MaxWait", c, with(func(c *gcra.Charge) { c.MaxWait = 2500 * time.Millisecond }), 0,
-			&gcra.WaitError{Subject: "partner", Policy: "p", Needed: 3 * s, Allowed: 2500 * time.Millisecond}},
-		{"deadline", c, c, 2 * s, &gcra.WaitError{Subject: "partner", Policy: "p", Needed: 3 * s, Allowed: 2 * s}},
+			&gcra.WaitError{Subject: "partner", Policy: "p", Limit: everySecond, Needed: 3 * s, Allowed: 2500 * time.Millisecond}},
+		{"deadline", c, c, 2 * s, &gcra.WaitError{Subject: "partner", Policy: "p", Limit: everySecond, Needed: 3 * s, Allowed: 2 * s}},
 		{"cost above burst", c, with(func(c *gcra.Charge) { c.Cost = 2 }), 0,
-			&gcra.WaitError{Subject: "partner", Policy: "p", Allowed: 366 * 24 * time.Hour, Never: true}},
+			&gcra.WaitError{Subject: "partner", Policy: "p", Limit: everySecond, Allowed: 366 * 24 * time.Hour, Never: true}},
 		{"long enough", c, with(func(c *gcra.Charge) { c.MaxWait = 3 * s }), 0, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -151,4 +152,162 @@ func TestWaitCanceled(t *testing.T) {
 			t.Errorf("the next: got %v after %v; want nil after 2s", err, time.Since(begin))
 		}
 	})
+}
+
+// A farStore is a Memory whose answers take a round trip.
+type farStore struct {
+	gcra.Memory
+	roundTrip atomic.Int64 // nanoseconds
+}
+
+func (s *farStore) travel(ctx context.Context) error {
+	select {
+	case <-time.After(time.Duration(s.roundTrip.Load()) / 2):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *farStore) Take(ctx context.Context, charges []gcra.Charge) (allowed bool, err error) {
+	if err := s.travel(ctx); err != nil {
+		return false, err
+	}
+	if allowed, err = s.Memory.Take(ctx, charges); err != nil {
+		return false, err
+	}
+	return allowed, s.travel(ctx)
+}
+
+func (s *farStore) Refund(ctx context.Context, charges []gcra.Charge) error {
+	return errors.Join(s.travel(ctx), s.Memory.Refund(ctx, charges), s.travel(ctx))
+}
+
+// A slot within a round trip of the deadline is denied at once and charges nothing: no
+// caller sleeps for a slot and is then too late.
+func TestWaitNoSlotLostAtDeadline(t *testing.T) {
+	const roundTrip = 50 * time.Millisecond
+	for _, slower := range []time.Duration{0, 20 * time.Millisecond} { // the second call than the first
+		turns, denials := 0, 0
+		for patience := 150 * time.Millisecond; patience < 1350*time.Millisecond; patience += 6 * time.Millisecond {
+			synctest.Test(t, func(t *testing.T) {
+				store := new(farStore)
+				store.roundTrip.Store(int64(roundTrip))
+				c := gcra.Charge{Subject: "partner", Policy: "p", Limit: everySecond, Cost: 1}
+				if err := gcra.Wait(t.Context(), store, c); err != nil {
+					t.Fatal(err)
+				}
+				time.AfterFunc(roundTrip*3/2, func() { store.roundTrip.Add(int64(slower)) })
+				begin := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
+				err := gcra.Wait(ctx, store, c)
+				if err == nil {
+					turns++
+					return
+				}
+				denials++
+				if took := time.Since(begin); !errors.Is(err, gcra.ErrWouldWait) || took > 4*roundTrip {
+					t.Errorf("patience %v: got %v after %v; want ErrWouldWait at once", patience, err, took)
+				}
+				peek := c
+				peek.Cost, peek.MaxDelay = 0, time.Hour
+				r, err := gcra.Take(t.Context(), &store.Memory, peek)
+				if want := time.Second - roundTrip/2 - time.Since(begin); err != nil || r.ResetAfter != want {
+					t.Errorf("patience %v: afterwards the queue is %v long (%v); want %v", patience, r.ResetAfter, err, want)
+				}
+			})
+		}
+		t.Logf("%d turns, %d denials", turns, denials)
+		if turns == 0 || denials == 0 {
+			t.Errorf("got %d turns and %d denials; want some of both", turns, denials)
+		}
+	}
+}
+
+// Charges are only read, so that goroutines may share them. The race detector sees it.
+func TestWaitSharedCharges(t *testing.T) {
+	shared := []gcra.Charge{
+		{Subject: "partner", Policy: "5s", Limit: gcra.Limit{Count: 25, Per: 5 * time.Second}, Cost: 1},
+		{Subject: "partner", Policy: "minute", Limit: gcra.PerMinute(300), Cost: 1},
+	}
+	want := slices.Clone(shared)
+	turns := gcra.Turns{Store: gcra.NewMemory(), Charges: shared}
+	var callers sync.WaitGroup
+	for range 20 {
+		callers.Go(func() {
+			if err := gcra.Wait(t.Context(), turns.Store, shared...); err != nil {
+				t.Error(err)
+			}
+			if err := turns.Wait(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	callers.Wait()
+	if !slices.Equal(shared, want) {
+		t.Errorf("got %+v; want them unchanged", shared)
+	}
+}
+
+// A forgetfulStore is a Memory that can lose its state.
+type forgetfulStore struct{ memory atomic.Pointer[gcra.Memory] }
+
+func (s *forgetfulStore) lose() { s.memory.Store(gcra.NewMemory()) }
+
+func (s *forgetfulStore) Take(ctx context.Context, charges []gcra.Charge) (allowed bool, err error) {
+	return s.memory.Load().Take(ctx, charges)
+}
+
+func (s *forgetfulStore) Refund(ctx context.Context, charges []gcra.Charge) error {
+	return s.memory.Load().Refund(ctx, charges)
+}
+
+// After a loss of the state any interval of length D has at most B + D/T calls and B + 1
+// more, with 60 callers in the queue that ask again when they have been served, and 60 that
+// come after the loss.
+func TestWaitLostState(t *testing.T) {
+	const callers = 60
+	for _, burst := range []int64{1, 5} {
+		for _, loss := range []time.Duration{100 * time.Millisecond, 10500 * time.Millisecond, 20999 * time.Millisecond} {
+			synctest.Test(t, func(t *testing.T) {
+				store := new(forgetfulStore)
+				store.lose()
+				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+				defer cancel()
+				begin := time.Now()
+				var mu sync.Mutex
+				var calls []time.Duration
+				caller := func() {
+					for gcra.Wait(ctx, store, gcra.Charge{Subject: "partner", Policy: "p", Limit: everySecond.WithBurst(burst), Cost: 1}) == nil {
+						mu.Lock()
+						calls = append(calls, time.Since(begin))
+						mu.Unlock()
+					}
+				}
+				var running sync.WaitGroup
+				for range callers {
+					running.Go(caller)
+				}
+				time.Sleep(loss)
+				store.lose()
+				for range callers {
+					running.Go(caller)
+				}
+				running.Wait()
+				most := 0 // calls more than B + D/T
+				for j := range calls {
+					for i := range j + 1 {
+						most = max(most, j-i+1-int(burst)-int((calls[j]-calls[i])/time.Second))
+					}
+				}
+				if bound := int(burst) + 1; most > bound {
+					t.Errorf("burst %d, loss after %v: an interval has %d calls more than it should; want at most %d", burst, loss, most, bound)
+				}
+				if len(calls) < 175 {
+					t.Errorf("burst %d, loss after %v: got %d calls in 3 minutes; want one each second", burst, loss, len(calls))
+				}
+			})
+		}
+	}
 }

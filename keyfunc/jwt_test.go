@@ -476,7 +476,7 @@ func TestJWTSubjectKeyfuncPanics(t *testing.T) {
 	user := keyfunc.JWTSubject(func(token *jwt.Token) (any, error) {
 		return map[string][]byte{"1": []byte("secret")}[token.Header["kid"].(string)], nil
 	}, []string{"HS256"})
-	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": "alice", "exp": 1 << 40}).SignedString([]byte("x"))
+	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": "alice", "exp": int64(1) << 40}).SignedString([]byte("x"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"reflect"
 	"strings"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
+	"github.com/seed-e377111c/ratelimit/internal/iface"
 	"github.com/seed-e377111c/ratelimit/internal/pattern"
 )
 
@@ -88,8 +88,8 @@ type Policy struct {
 	Routes []string
 
 	// Cost returns the units that the request takes; nil means 1, and 0 takes
-	// nothing. A negative cost follows OnFailure: a ContentLength of -1, unknown,
-	// does so too.
+	// nothing. A negative cost follows OnFailure, for example an unknown
+	// ContentLength, which is -1.
 	Cost func(*http.Request) int
 
 	// Skip exempts a request from the policy.
@@ -153,10 +153,10 @@ func Must(l *Limiter, err error) *Limiter {
 }
 
 func (cfg *Config) check(local gcra.Store) (errs []error) {
-	if isNil(cfg.Store) {
+	if iface.IsNil(cfg.Store) {
 		errs = append(errs, errors.New("ratelimit: Store is nil; want gcra.NewMemory, redisstore.New or your own"))
 	}
-	if isNil(local) {
+	if iface.IsNil(local) {
 		errs = append(errs, fmt.Errorf("ratelimit: Store is a %T whose Local returns nil; want a store to use while it fails, or no method Local", cfg.Store))
 	}
 	if cfg.Headers&^headersKnown != 0 || cfg.Headers&HeadersNone != 0 && cfg.Headers != HeadersNone {
@@ -170,20 +170,14 @@ func (cfg *Config) check(local gcra.Store) (errs []error) {
 
 // local returns the store that FailLocal uses.
 func local(s gcra.Store) gcra.Store {
-	if s, ok := s.(gcra.LocalStore); ok && !isNil(s) {
+	if s, ok := s.(gcra.LocalStore); ok && !iface.IsNil(s) {
 		return s.Local()
 	}
 	return gcra.NewMemory()
 }
 
-// isNil reports whether s is nil or holds a nil pointer.
-func isNil(s any) bool {
-	v := reflect.ValueOf(s)
-	return s == nil || v.Kind() == reflect.Pointer && v.IsNil()
-}
-
-// compile checks the policies and prepares all that does not depend on the
-// request. It returns an error for each mistake.
+// compile checks the policies and prepares all that requests have in common. It
+// returns an error for each mistake.
 func compile(list []Policy) (_ *policies, errs []error) {
 	if len(list) == 0 {
 		errs = append(errs, errors.New("ratelimit: no policies; want at least one"))

@@ -29,7 +29,7 @@ type PolicyResult struct {
 	Policy  string     // name of the policy
 	Subject string     // key of the request, as the policy's Key returned it
 	Shadow  bool       // the policy never denies: Allowed says what it would have done
-	Limit   gcra.Limit // limit that applied, as it was given (a Burst of 0 means Count); with FailLocal, this server's share of it
+	Limit   gcra.Limit // limit that applied, as configured (a Burst of 0 means Count); with FailLocal, this server's share of it
 	gcra.Result
 }
 
@@ -72,8 +72,8 @@ func (d *Decision) violated() (names []string) {
 	return names
 }
 
-// decide makes the Decision, without Results, of the charges: the request is
-// allowed if each policy allowed it, is a shadow, or failed open.
+// decide makes the Decision, without Results: the request is allowed if each policy
+// allowed it, is a shadow, or failed open.
 func decide(s *requestState) {
 	d := &s.decision
 	d.state = s
@@ -104,8 +104,8 @@ func decide(s *requestState) {
 	d.Delay = 0
 }
 
-// decisionWithResults returns the Decision, and makes its Results when they are
-// first asked for: for most requests they never are.
+// decisionWithResults returns the Decision with its Results, which the first call
+// makes. Most requests never need them.
 func decisionWithResults(s *requestState) *Decision {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -33,8 +33,8 @@ func (l *Limiter) writeDenial(w http.ResponseWriter, r *http.Request, d *Decisio
 }
 
 // letsStore reports whether a field could let a cache store a denial in spite of
-// its Cache-Control, or validate another response by it. Middleware further out
-// may have set it for the response that it expected.
+// Cache-Control, or validate another response by the denial. Middleware further out
+// may have set the field for the handler's response.
 func letsStore(name string) bool {
 	const targeted = "-Cache-Control" // RFC 9213: CDN-Cache-Control, and Cloudflare-, Netlify-, Vercel-CDN-Cache-Control
 	if i := len(name) - len(targeted); i > 0 && strings.EqualFold(name[i:], targeted) {
@@ -82,7 +82,7 @@ func writeProblem(w http.ResponseWriter, r *http.Request, d Decision) {
 		p = &reducedCapacity
 	}
 	h := w.Header()
-	delete(h, "Content-Length") // of the response that was expected
+	delete(h, "Content-Length") // set for another response
 	h["Content-Type"] = []string{"application/problem+json"}
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {

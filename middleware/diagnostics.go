@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
+	"github.com/seed-e377111c/ratelimit/internal/iface"
 )
 
 // policyFailed logs that a function of a policy failed, and what happens to the
@@ -28,7 +28,7 @@ func (l *Limiter) policyFailed(r *http.Request, failed *policyError, from source
 // happens to the requests.
 func (l *Limiter) storeFailed(s *requestState, store gcra.Store, err error, requests string) {
 	if errors.Is(err, context.Canceled) && s.Err() != nil {
-		return // the client has gone, and the store looks at the request's own context
+		return // the client has gone, and the store uses the request's own context
 	}
 	var logs interface{ Logged() bool }
 	if errors.As(err, &logs) && logs.Logged() {
@@ -38,8 +38,8 @@ func (l *Limiter) storeFailed(s *requestState, store gcra.Store, err error, requ
 	l.log.Report(diag.StoreFailed, requests, "the store fails", withError(args, err)...)
 }
 
-// consequences says what happens to the request since the store failed: each
-// consequence once, for all policies.
+// consequences says what happens to the request because the store failed: the
+// consequences for its policies, each once.
 func consequences(s *requestState) string {
 	var all []string
 	for i := range s.entries {
@@ -50,7 +50,7 @@ func consequences(s *requestState) string {
 	return strings.Join(all, "; ")
 }
 
-// consequence says what happens to requests with this source since the function,
+// consequence says what happens to requests with this source because the function,
 // or "Store", failed.
 func (from source) consequence(function string) string {
 	switch {
@@ -100,7 +100,7 @@ func (n *noticeReceiver) Notice(code diag.Code, text string, args ...any) {
 // bucket: the same limiter, or one with the same policy on the same store.
 func (l *Limiter) checkTwice(s, outer *requestState) {
 	for ; outer != nil; outer = stateIn(outer.Context) {
-		if outer.phase.Load() != settled || !sameStore(outer.policies.limiter.store, l.store) {
+		if outer.phase.Load() != settled || !iface.Same(outer.policies.limiter.store, l.store) {
 			continue
 		}
 		if name := sharedCharge(s, outer); name != "" {
@@ -124,9 +124,4 @@ func sharedCharge(s, outer *requestState) string {
 		}
 	}
 	return ""
-}
-
-// sameStore compares stores. Two whose type is not comparable are not the same.
-func sameStore(a, b gcra.Store) bool {
-	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }

@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	firstKeys    = 100 // requests whose keys are looked at
-	firstLimits  = 250 // requests whose limits are looked at
-	maxFirstKeys = 128 // different keys that are remembered meanwhile
+	firstKeys    = 100 // requests whose keys are checked
+	firstLimits  = 250 // requests whose limits are checked
+	maxFirstKeys = 128 // different keys that are kept for that
 )
 
 var firstSeed = maphash.MakeSeed()
@@ -26,7 +26,7 @@ type firstRequests struct {
 	anonymous int             // of limited, with an empty key that nothing explains
 	noUser    int             // of limited, without the user that Key looks for
 	noRoute   int             // of limited, without the route that Key looks for
-	keys      map[uint64]bool // by hash of the key, whether LimitFor returned a limit; nil if that is not looked at
+	keys      map[uint64]bool // hash of a key: whether LimitFor returned a limit; nil if that is not checked
 }
 
 func newFirstRequests(p *Policy) *firstRequests {
@@ -52,8 +52,7 @@ func (p *policy) note(key string, limited bool, why keyNotice) {
 	}
 }
 
-// noteUnlimited counts a request without a limit. It calls Key, which is not
-// needed otherwise.
+// noteUnlimited counts a request without a limit. It calls Key only for that.
 func (p *policy) noteUnlimited(r *http.Request) {
 	if p.first.Load() == nil {
 		return
@@ -73,8 +72,8 @@ var firstTexts = map[diag.Code]string{
 	diag.LimitUnset:    "LimitFor gave some requests of a key a limit and others none, so these are not limited: want a limit for all requests of a key",
 }
 
-// add counts a request. It returns the problems that show now, and whether it
-// has seen enough.
+// add counts a request. It returns the problems that this request completes, and
+// whether it was the last.
 func (f *firstRequests) add(key string, limited bool, why keyNotice) (found []diag.Code, over bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

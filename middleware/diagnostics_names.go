@@ -6,6 +6,7 @@ import (
 	"weak"
 
 	"github.com/seed-e377111c/ratelimit/internal/diag"
+	"github.com/seed-e377111c/ratelimit/internal/iface"
 )
 
 // limiters are all limiters of this process, for the check of New. It keeps none
@@ -15,12 +16,12 @@ var limiters struct {
 	list []weak.Pointer[Limiter]
 }
 
-// checkSharedNames logs the names of l's policies that another limiter on the
-// same store has for another limit. Reload does not check: limiters that share a
-// limit are reloaded one after the other.
+// checkSharedNames logs the names of l's policies that another limiter on the same
+// store uses for another limit. Reload does not call it: limiters that share a limit
+// are reloaded one after the other, and differ meanwhile.
 func (l *Limiter) checkSharedNames() {
 	for _, other := range l.register() {
-		if sameStore(l.store, other.store) {
+		if iface.Same(l.store, other.store) {
 			l.compareNames(other)
 		}
 	}

@@ -47,6 +47,7 @@ package middleware
 //	limiter.go                Allow and Decide: the steps that follow, in order
 //	routes.go                 which policies apply to the route
 //	policy.go                 a policy's functions make a charge
+//	panic.go                  a panic of these functions or of a store becomes an error
 //	take.go, failure.go       the store decides or, if it fails, OnFailure
 //	decision.go               the Decision about all charges
 //	headers.go                which RateLimit fields to write; headers_text.go: their text

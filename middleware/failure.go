@@ -27,8 +27,8 @@ const (
 	FailClosed
 )
 
-// followOnFailure gives the charge at index i the source that its policy's
-// OnFailure asks for. cause may be nil.
+// followOnFailure sets the source of the charge at index i by its policy's
+// OnFailure. cause may be nil.
 func followOnFailure(s *requestState, i int, cause error) {
 	addError(s, cause)
 	e, c := &s.entries[i], &s.charges[i]
@@ -43,13 +43,13 @@ func followOnFailure(s *requestState, i int, cause error) {
 	}
 }
 
-// localShare changes a charge to this server's share of its limit where n
-// servers have equal shares: an nth of the rate and of the burst.
+// localShare changes the limit of a charge to the share of one of n servers: an nth
+// of the rate and of the burst.
 //
-// A request that costs more than the share of the burst would never pass, so it
-// may overdraw a full local bucket. MaxDelay widens the clamp of all charges to
-// that of the whole burst, so that a later cheap request does not erase the
-// debt, and MaxWait keeps the extra room from admitting anything.
+// A request that costs more than the share of the burst would never pass, so it may
+// overdraw a full local bucket. MaxDelay widens the clamp of all charges to that of
+// the whole burst, so that a later, cheaper request does not erase the debt. MaxWait
+// keeps the wider clamp from admitting more.
 func localShare(c *gcra.Charge, n int) {
 	part := c.Limit
 	burst := part.Capacity()

@@ -315,3 +315,26 @@ func TestLimitInResults(t *testing.T) {
 		}
 	}
 }
+
+// localFails is a store whose local state fails.
+type localFails struct{ *gcra.Memory }
+
+func (localFails) Local() gcra.Store {
+	store, _ := newStore()
+	store.fail = 1000
+	return store
+}
+
+// A shadow whose local state fails changes nothing for the other policies: the request
+// is allowed and charged, not allowed and refunded.
+func TestLocalStoreFailsForAShadow(t *testing.T) {
+	store := localFails{gcra.NewMemory()}
+	l := limiter(t, middleware.Config{Store: store},
+		middleware.Policy{Name: "real", Key: key("k"), Limit: gcra.PerHour(2)},
+		middleware.Policy{Name: "shadow", Key: keyFails, Limit: five, Shadow: true})
+	for i, want := range []int{200, 200, 429} {
+		if d := l.Decide(get("/")); d.Status() != want {
+			t.Errorf("request %d: got %d; want %d", i+1, d.Status(), want)
+		}
+	}
+}

@@ -75,8 +75,8 @@ const (
 	listField   = "Ratelimit"
 )
 
-// written is what the limiters up to this one wrote: which fields, and the
-// values of the triple, for limiters further in to compare with.
+// written is what the limiters up to this one wrote: the values of the triple, for
+// limiters further in to compare with, and which fields.
 type written struct {
 	remaining int64
 	reset     int32 // at most two years in seconds
@@ -84,9 +84,8 @@ type written struct {
 }
 
 // writeHeaders sets the fields that describe the decision. Where a limiter
-// further out has set them, the tighter of the two keeps the triple, and the
-// lists get longer. A denial leaves no field that points to another moment than
-// Retry-After.
+// further out has set them, the triple describes the tighter of the two, and the
+// lists get longer. After a denial no field names another time than Retry-After.
 func writeHeaders(s *requestState, h http.Header, headers Headers) {
 	index, denied := closest(s)
 	outer := writtenByOuter(s)
@@ -173,8 +172,8 @@ func writtenByOuter(s *requestState) written {
 	return written{}
 }
 
-// removeOuter removes what the limiters further out wrote about when there are
-// more units: the triples, and t in the list.
+// removeOuter removes the times that the limiters further out wrote: the triples,
+// and t in the list.
 func removeOuter(s *requestState, h http.Header, headers Headers) {
 	for i := range triples {
 		if t := &triples[i]; headers&t.headers != 0 {
@@ -264,7 +263,7 @@ func untilMore(c *gcra.Charge, denied bool) int64 {
 	return seconds(min(max(wait, 1), r.ResetAfter))
 }
 
-// seconds rounds up, so that a client that waits so long has waited enough.
+// seconds rounds up, so that a client that waits so long waits long enough.
 func seconds(d time.Duration) int64 {
 	return int64((d + time.Second - 1) / time.Second)
 }

@@ -125,8 +125,8 @@ func (f *fields) end(key string, b []byte) {
 	f.n++
 }
 
-// set sets the fields, with buffer as the text of the buffer and room for the
-// values, if they fit.
+// set sets the fields in h. buffer is the text that end refers to; room holds the
+// values if they fit.
 func (f *fields) set(h http.Header, buffer string, room []string) {
 	if f.n > len(room) {
 		room = make([]string, f.n)

@@ -39,9 +39,9 @@ func (l *Limiter) Decide(r *http.Request) Decision {
 	return *decisionWithResults(s)
 }
 
-// samplesNotices reports whether key functions can report problems of this
-// Decide, which costs a copy of the request: they can on each of a policy's
-// first requests, and on one in 64 later.
+// samplesNotices reports whether Decide lets key functions report problems, which
+// needs a copy of the request: always for a policy's first requests, and for one
+// request in 64 later.
 func (l *Limiter) samplesNotices() bool {
 	for _, p := range l.policies.Load().list {
 		if p.first.Load() != nil {
@@ -61,7 +61,7 @@ func (l *Limiter) Allow(w http.ResponseWriter, r *http.Request) (*http.Request, 
 	r, s, outer := claim(r)
 	l.run(r, s, outer)
 	d := &s.decision
-	s.mu.Lock() // an observer may have started a Refund
+	s.mu.Lock() // an observer may have started a Spend or Refund
 	writeHeaders(s, w.Header(), l.headers)
 	s.mu.Unlock()
 	s.phase.CompareAndSwap(claimed, settled) // unless an observer has refunded it

@@ -9,12 +9,11 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-// Refund gives back what the request was charged, including what Spend has
-// added, to where it was taken from. Only the first call does so, even if it
-// returns an error: a store that failed may have made the refund, and a second
-// call could make it twice. A refund is of the whole cost, however late it
-// comes, so do not let clients cause it: requests held open and refunded
-// together refill the bucket.
+// Refund gives back what the request was charged, including what Spend has added.
+// Only the first call does so, even if it returns an error: a store that failed may
+// have made the refund, and a second call could make it twice. The whole cost is
+// refunded, however late. So do not let clients cause refunds: requests held open
+// and refunded together refill the bucket.
 //
 // Under MaxDelay, later requests move up, but requests that wait already keep
 // their delay. The next request may pass together with the last of them.
@@ -51,22 +50,16 @@ func (d *Decision) Spend(ctx context.Context, n int64) error {
 	ctx = context.WithoutCancel(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return errors.Join(
-		spend(ctx, s, s.policies.limiter.store, sourceStore, n),
-		spend(ctx, s, s.policies.limiter.local, sourceLocal, n),
-	)
+	return errors.Join(spend(ctx, s, sourceStore, n), spend(ctx, s, sourceLocal, n))
 }
 
 // refundAll refunds all charges that were taken.
 func refundAll(ctx context.Context, s *requestState) error {
-	return errors.Join(
-		refund(ctx, s, s.policies.limiter.store, sourceStore),
-		refund(ctx, s, s.policies.limiter.local, sourceLocal),
-	)
+	return errors.Join(refund(ctx, s, sourceStore), refund(ctx, s, sourceLocal))
 }
 
-// refund refunds the charges that were taken from the store.
-func refund(ctx context.Context, s *requestState, store gcra.Store, from source) error {
+// refund refunds the charges that were taken with this source.
+func refund(ctx context.Context, s *requestState, from source) error {
 	var charges []gcra.Charge
 	for i := range s.charges {
 		e, c := &s.entries[i], s.charges[i]
@@ -82,17 +75,17 @@ func refund(ctx context.Context, s *requestState, store gcra.Store, from source)
 	if charges == nil {
 		return nil
 	}
-	if err := safely(func() error { return store.Refund(ctx, charges) }); err != nil {
+	if err := safely(func() error { return s.store(from).Refund(ctx, charges) }); err != nil {
 		return fmt.Errorf("ratelimit: refund: %w", err)
 	}
 	return nil
 }
 
-// spend takes n units, or what is left, for each charge that was taken from the
-// store.
-func spend(ctx context.Context, s *requestState, store gcra.Store, from source, n int64) error {
+// spend takes n units, or what is left, for each charge that was taken with this
+// source.
+func spend(ctx context.Context, s *requestState, from source, n int64) error {
 	var charges []gcra.Charge
-	var taken []*gcra.Charge // the request's own charge for each
+	var taken []*gcra.Charge // the request's charge for each of charges
 	for i := range s.charges {
 		e, c := &s.entries[i], s.charges[i]
 		if e.source != from || e.status != charged || c.Shadow {
@@ -104,17 +97,12 @@ func spend(ctx context.Context, s *requestState, store gcra.Store, from source, 
 		charges = append(charges, c)
 		taken = append(taken, &s.charges[i])
 	}
-	together, err := takeLeft(ctx, store, charges, taken)
-	if !together {
-		// Other requests take from the same keys meanwhile. One by one, each charge
-		// gets what it can.
-		for i := range charges {
-			if err != nil {
-				break
-			}
-			charges[i].Cost = n
-			_, err = takeLeft(ctx, store, charges[i:i+1], taken[i:i+1])
-		}
+	together, err := takeLeft(ctx, s.store(from), charges, taken)
+	// Other requests may take from the same keys meanwhile. One by one, each charge
+	// takes what is left.
+	for i := 0; !together && err == nil && i < len(charges); i++ {
+		charges[i].Cost = n
+		_, err = takeLeft(ctx, s.store(from), charges[i:i+1], taken[i:i+1])
 	}
 	if err != nil {
 		return fmt.Errorf("ratelimit: spend: %w", err)
@@ -122,9 +110,8 @@ func spend(ctx context.Context, s *requestState, store gcra.Store, from source, 
 	return nil
 }
 
-// takeLeft takes the charges together, each lowered to what is left, and adds
-// their costs to taken. It reports whether it could: other requests may take
-// what was left.
+// takeLeft takes the charges together, each lowered to what is left, and adds their
+// costs to taken. It reports false if other requests were faster each time.
 func takeLeft(ctx context.Context, store gcra.Store, charges []gcra.Charge, taken []*gcra.Charge) (done bool, err error) {
 	if len(charges) == 0 {
 		return true, nil

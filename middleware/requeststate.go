@@ -11,21 +11,21 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/notice"
 )
 
-// requestState is what one limiter knows about one request: the charges, what
-// became of them, the Decision, and the headers. It is also a context. The
-// request carries it to the handlers, which find the Decision in it, and to
-// limiters further in, which find what this one charged and wrote.
+// requestState is what one limiter knows about one request: the charges and their
+// status, the Decision, and the headers. It is also a context. The request carries
+// it to the handlers, which find the Decision in it, and to limiters further in,
+// which find what this one charged and wrote.
 //
-// Who owns it: the limiter that claims it. Until that limiter hands out the
-// Decision, to an observer or to its caller, only the goroutine of Allow or
-// Decide may use any field but Context and framework. From then on all fields
-// are read-only, except for those that mu guards. Limiters further in and
-// FromContext look at a state only when its phase is settled or refunded.
+// The limiter that claims it owns it. Until that limiter hands out the Decision, to
+// an observer or to its caller, only the goroutine of Allow or Decide may use any
+// field but Context and framework. From then on all fields are read-only, except for
+// those that mu guards. Limiters further in and FromContext look at a state only
+// when its phase is settled or refunded.
 //
 // Its methods are those of a context and simple accessors. The other files have
 // functions that take the state.
 type requestState struct {
-	context.Context     // of the request before
+	context.Context     // parent: of the request without this state
 	framework       any // see WithFramework
 
 	policies *policies // of the limiter, when the request came
@@ -70,7 +70,7 @@ const (
 	explained           // Key reported another problem, which is logged
 )
 
-// chargeStatus is what became of a charge.
+// chargeStatus says whether a charge was decided and taken.
 type chargeStatus uint8
 
 const (
@@ -82,8 +82,16 @@ const (
 // policy is the policy of the charge at index i.
 func (s *requestState) policy(i int) *policy { return s.policies.list[s.entries[i].policy] }
 
-// makeRoom makes entries and charges for n policies with at most one allocation
-// where n is small.
+// store is the store that charges with this source are taken from.
+func (s *requestState) store(from source) gcra.Store {
+	if from == sourceLocal {
+		return s.policies.limiter.local
+	}
+	return s.policies.limiter.store
+}
+
+// makeRoom makes room for the entries and charges of n policies: without an
+// allocation for one policy, with one for up to four.
 func (s *requestState) makeRoom(n int) {
 	switch {
 	case n == 1:
@@ -177,7 +185,7 @@ func claim(r *http.Request) (_ *http.Request, s, outer *requestState) {
 
 // WithFramework returns a copy of the request that carries c, a framework's own
 // context, for the key functions of that framework's adapter. If c is nil, the
-// copy carries what the request did. [Limiter.Allow] keeps its Decision in the
+// copy carries the same as the request. [Limiter.Allow] keeps its Decision in the
 // same copy, so an adapter that calls WithFramework first copies each request
 // only once. The adapter may change the copy: it sets Pattern to the route that
 // will serve the request.

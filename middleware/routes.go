@@ -15,7 +15,7 @@ type policies struct {
 	byRoute pattern.Cache[route, []match]
 }
 
-// route is what the server knows of a request's route. There are only so many:
+// route is what the server knows of a request's route. There is a bounded number:
 // clients choose neither the patterns nor the standard methods.
 type route struct{ pattern, method string }
 
@@ -29,16 +29,15 @@ type match struct {
 // check compares the request itself with a pattern of the policy.
 type check struct {
 	*pattern.Pattern
-	covered bool // the pattern has all paths of the route, so only the host is compared
+	covered bool // the pattern matches all paths of the route, so only the host is compared
 	greedy  bool // another router may follow, in which a last parameter matches several segments
 }
 
 // match returns a match for each policy, or nil if no policy has Routes.
 //
-// If it is known which route will serve the request, the route decides: all
-// spellings of a path lead to it. A route with wildcards may be wider than a
-// policy's pattern, and an unknown route is wider than any, so then the path is
-// compared too.
+// The route that will serve the request decides, if it is known: all spellings of a
+// path lead to it. If it is unknown, or has wildcards and so more paths than a
+// policy's pattern, the path is compared too.
 func (ps *policies) match(r *http.Request) []match {
 	if !ps.routed {
 		return nil

@@ -23,7 +23,7 @@ func (l *Limiter) take(ctx context.Context, s *requestState) {
 	if failsClosed(s) {
 		return
 	}
-	allowed, err := takeFrom(ctx, s, l.store, sourceStore)
+	allowed, err := takeFrom(ctx, s, sourceStore)
 	if err != nil {
 		for i := range s.entries {
 			if s.entries[i].source == sourceStore {
@@ -37,11 +37,18 @@ func (l *Limiter) take(ctx context.Context, s *requestState) {
 	if !allowed {
 		return
 	}
-	// The local state comes last, so only the store may have to give back.
-	allowed, err = takeFrom(ctx, s, l.local, sourceLocal)
+	// The local state comes last, so only the store may have to refund.
+	allowed, err = takeFrom(ctx, s, sourceLocal)
 	if err != nil {
-		l.storeFailed(s, l.local, err, sourceClosed.consequence("Store"))
+		from := sourceOpen // shadows alone
+		for i := range s.entries {
+			if s.entries[i].source == sourceLocal && !s.charges[i].Shadow {
+				from = sourceClosed
+			}
+		}
+		l.storeFailed(s, l.local, err, from.consequence("Store"))
 		addError(s, err)
+		allowed = from == sourceOpen
 	}
 	if !allowed {
 		if err := refundAll(ctx, s); err != nil {
@@ -51,9 +58,8 @@ func (l *Limiter) take(ctx context.Context, s *requestState) {
 	}
 }
 
-// takeFrom takes the charges that have that source from the store, in one
-// admission.
-func takeFrom(ctx context.Context, s *requestState, store gcra.Store, from source) (allowed bool, err error) {
+// takeFrom takes the charges with this source in one admission.
+func takeFrom(ctx context.Context, s *requestState, from source) (allowed bool, err error) {
 	n := 0
 	for i := range s.entries {
 		if s.entries[i].source == from {
@@ -72,7 +78,7 @@ func takeFrom(ctx context.Context, s *requestState, store gcra.Store, from sourc
 			}
 		}
 	}
-	if allowed, err = safeTake(ctx, store, charges); err != nil {
+	if allowed, err = safeTake(ctx, s.store(from), charges); err != nil {
 		return false, err
 	}
 	next := 0

@@ -4,15 +4,15 @@
 //		ratelimit.Policy{Name: "burst", Key: keyfunc.RemoteAddr, Limit: gcra.PerSecond(10)},
 //	))
 //
-// The middleware may be used in Use, With and Group, of mounted routers too, and
-// around a router. chi looks for the route after the middleware of Use has run,
-// so this package asks the router for it. Policy.Routes and keyfunc.Route need
-// the route, and adapters/nethttp does not know it.
-//
-// Fields are documented in package middleware; this package repeats its names.
+// The middleware works in Use, With and Group, also of mounted routers, and around a
+// router. chi finds the route only after the middleware of Use, so this package asks
+// the router for it: Policy.Routes and keyfunc.Route need the route. With
+// adapters/nethttp it would be unknown.
 //
 // Put middleware that rewrites the path (chi's StripSlashes and CleanPath) in
-// front of the limiter, so that both see the same path.
+// front of the limiter, so that limiter and router see the same path.
+//
+// Fields are documented in package middleware; this package repeats its names.
 package ratelimit
 
 import (
@@ -44,13 +44,13 @@ func From(l *Limiter) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		around, _ := next.(chi.Routes) // as in limit(router); nil in Use
 		var mounts mounts
-		var names pattern.Cache[[2]string, string]
+		var names pattern.Cache[route, string]
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			r = middleware.WithFramework(r, nil)
 			if rctx := chi.RouteContext(r.Context()); rctx != nil && rctx.Routes != nil {
-				r.Pattern = named(&names, r.Method, mounts.route(rctx, r))
+				r.Pattern = muxPattern(&names, r.Method, mounts.find(rctx, r))
 			} else if around != nil {
-				r.Pattern = named(&names, r.Method, find(around, nil, r.Method, pathOf(r)))
+				r.Pattern = muxPattern(&names, r.Method, find(around, nil, r.Method, pathOf(r)))
 			}
 			if r, ok := l.Allow(w, r); ok {
 				next.ServeHTTP(w, r)
@@ -59,24 +59,27 @@ func From(l *Limiter) func(http.Handler) http.Handler {
 	}
 }
 
-// named returns chi's pattern in the form of a ServeMux, with the method.
-func named(names *pattern.Cache[[2]string, string], method, chis string) string {
-	if chis == "" {
+// route is a route as chi writes it. The method is "" if it is not standard.
+type route struct{ method, pattern string }
+
+// muxPattern returns chi's pattern in the form of a ServeMux, with the method.
+func muxPattern(names *pattern.Cache[route, string], method, chiPattern string) string {
+	if chiPattern == "" {
 		return ""
 	}
-	key := [2]string{pattern.Standard(method), chis}
+	key := route{pattern.Standard(method), chiPattern}
 	name, ok := names.Get(key)
 	if !ok {
-		switch before, open := strings.CutSuffix(chis, "/*"); {
+		switch before, open := strings.CutSuffix(chiPattern, "/*"); {
 		case open:
 			name = before + "/{path...}"
-		case strings.HasSuffix(chis, "/"): // in chi, that path alone
-			name = chis + "{$}"
+		case strings.HasSuffix(chiPattern, "/"): // in chi, that path alone
+			name = chiPattern + "{$}"
 		default:
-			name = chis
+			name = chiPattern
 		}
-		if key[0] != "" {
-			name = key[0] + " " + name
+		if key.method != "" {
+			name = key.method + " " + name
 		}
 		names.Put(key, name)
 	}
@@ -89,9 +92,9 @@ type mounts struct {
 	routers pattern.Cache[string, chi.Routes]
 }
 
-// route returns the pattern of the route that chi will find, or has found, for
-// the request.
-func (m *mounts) route(rctx *chi.Context, r *http.Request) string {
+// find returns the pattern of the route that chi will find, or has found, for the
+// request.
+func (m *mounts) find(rctx *chi.Context, r *http.Request) string {
 	router := m.router(rctx)
 	if router == nil {
 		return rctx.RoutePattern()
@@ -100,10 +103,10 @@ func (m *mounts) route(rctx *chi.Context, r *http.Request) string {
 	if method == "" {
 		method = r.Method
 	}
-	switch rest, mounted := rctx.URLParam("*"), len(rctx.RoutePatterns) > 0; {
-	case mounted && rest != "": // in With(...).Mount, before the mounted router has its path
+	switch rest, inMount := rctx.URLParam("*"), len(rctx.RoutePatterns) > 0; {
+	case inMount && rest != "": // in With(...).Mount, before the mounted router has its path
 		path = "/" + rest
-	case mounted && (path == "" || !strings.HasSuffix(rctx.RoutePatterns[len(rctx.RoutePatterns)-1], "*")):
+	case inMount && (path == "" || !strings.HasSuffix(rctx.RoutePatterns[len(rctx.RoutePatterns)-1], "*")):
 		path = "/" // of a mount without its slash, where the path is still the outer router's
 	case path == "":
 		path = pathOf(r)
@@ -111,7 +114,7 @@ func (m *mounts) route(rctx *chi.Context, r *http.Request) string {
 	return find(router, rctx.RoutePatterns, method, path)
 }
 
-// router returns the router that looks for the route next, nil if none does.
+// router returns the router that chi will ask for the route next, or nil.
 func (m *mounts) router(rctx *chi.Context) chi.Routes {
 	if len(rctx.RoutePatterns) == 0 {
 		return rctx.Routes
@@ -120,8 +123,8 @@ func (m *mounts) router(rctx *chi.Context) chi.Routes {
 	router, ok := m.routers.Get(key)
 	if !ok {
 		router = rctx.Routes
-		for _, pattern := range rctx.RoutePatterns {
-			if router = mounted(router, pattern); router == nil {
+		for _, at := range rctx.RoutePatterns {
+			if router = mounted(router, at); router == nil {
 				break
 			}
 		}
@@ -130,11 +133,11 @@ func (m *mounts) router(rctx *chi.Context) chi.Routes {
 	return router
 }
 
-// mounted returns the router that is mounted in outer at the pattern, or nil.
-func mounted(outer chi.Routes, pattern string) chi.Routes {
-	for _, route := range outer.Routes() {
-		if route.SubRoutes != nil && base(route.Pattern) == base(pattern) {
-			return route.SubRoutes
+// mounted returns the router that is mounted in outer at a pattern, or nil.
+func mounted(outer chi.Routes, at string) chi.Routes {
+	for _, r := range outer.Routes() {
+		if r.SubRoutes != nil && base(r.Pattern) == base(at) {
+			return r.SubRoutes
 		}
 	}
 	return nil
@@ -146,7 +149,7 @@ func base(pattern string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(pattern, "*"), "/")
 }
 
-// contexts are for find: six allocations less for each request.
+// contexts saves find six allocations a request.
 var contexts = sync.Pool{New: func() any { return chi.NewRouteContext() }}
 
 // find asks the router, which is mounted at the patterns, for the route. For HEAD
@@ -164,7 +167,7 @@ func find(router chi.Routes, patterns []string, method, path string) string {
 			break
 		}
 	}
-	rctx.RoutePatterns = rctx.RoutePatterns[:len(patterns)]
+	rctx.RoutePatterns = rctx.RoutePatterns[:len(patterns)] // without a route, the mount
 	return rctx.RoutePattern()
 }
 

@@ -36,7 +36,7 @@ type (
 	FailureMode = middleware.FailureMode
 )
 
-// What Config.Headers is made of, joined by |. See [middleware.Headers].
+// The values of Config.Headers, which may be joined by |. See [middleware.Headers].
 const (
 	HeadersDraft6     = middleware.HeadersDraft6     // RateLimit-Limit, -Remaining, -Reset and -Policy; the default
 	HeadersDraft11    = middleware.HeadersDraft11    // RateLimit and RateLimit-Policy, lists of all policies
@@ -44,7 +44,7 @@ const (
 	HeadersNone       = middleware.HeadersNone       // none of them; alone
 )
 
-// What Policy.OnFailure chooses from. See [middleware.FailureMode].
+// The values of Policy.OnFailure. See [middleware.FailureMode].
 const (
 	FailLocal  = middleware.FailLocal  // go on limiting with the state of this server; the default
 	FailOpen   = middleware.FailOpen   // let the request pass this policy uncounted

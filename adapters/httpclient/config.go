@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"reflect"
 	"strings"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/iface"
 )
 
 // Config says how a [Transport] works. Use keyed literals: fields may be added.
@@ -27,6 +27,12 @@ type Config struct {
 	// Without policies a Transport only repeats denied requests; with an [Adaptive]
 	// as Base there are few of them.
 	Policies []Policy
+
+	// Margin lengthens Per of each limit by this fraction, since some requests take
+	// longer to arrive than others: with 0.01 and 5 seconds, up to 50 ms longer before
+	// the server counts too many in its window. The rate is lower by as much. 0 means
+	// 0.01; a negative margin is none. It must be the same in all processes.
+	Margin float64
 
 	// MaxTries is how often a request is sent at most, including the first time;
 	// 0 means 5, and 1 means never again.
@@ -51,8 +57,9 @@ type Config struct {
 // Policy is one limit on one kind of key. Two windows are two policies. Use
 // keyed literals: fields may be added.
 //
-// Choose a Burst below that of the server's limit: the network may bring two
-// requests closer together than they were sent.
+// If the server has a strict or fixed window, the sum of Burst and Count must be at
+// most the server's count: 5 and 20 for 25. With a store of package slidinglog, give
+// the server's own count and no Burst.
 type Policy struct {
 	// Name is part of errors and store keys: up to 64 printable ASCII characters,
 	// unique within the Transport. A single policy may omit it and is called
@@ -66,7 +73,7 @@ type Policy struct {
 	// one bucket. On an error the request is not sent. Required.
 	Key func(*http.Request) (string, error)
 
-	// Limit is the limit of each key. Required.
+	// Limit is the limit of each key, before Margin. Required.
 	Limit gcra.Limit
 
 	// MaxDelay is the longest wait for a turn under this policy. It must be the same
@@ -101,10 +108,11 @@ const (
 )
 
 const (
-	defaultTries = 5
-	defaultWait  = time.Minute
-	maxName      = 64
-	maxDelay     = 366 * 24 * time.Hour // what a store accepts
+	defaultMargin = 0.01
+	defaultTries  = 5
+	defaultWait   = time.Minute
+	maxName       = 64
+	maxDelay      = 366 * 24 * time.Hour // what a store accepts
 )
 
 // New returns a Transport. The error joins one error for each mistake in the
@@ -131,6 +139,14 @@ func New(cfg Config) (*Transport, error) {
 	if t.maxWait == 0 {
 		t.maxWait = defaultWait
 	}
+	margin := cfg.Margin
+	if margin == 0 {
+		margin = defaultMargin
+	}
+	for i := range t.policies {
+		per := &t.policies[i].Limit.Per
+		*per += time.Duration(max(margin, 0) * float64(*per))
+	}
 	if err := errors.Join(cfg.check(t.policies)...); err != nil {
 		return nil, err
 	}
@@ -149,8 +165,11 @@ func Must(t *Transport, err error) *Transport {
 
 // check returns the mistakes and names a single policy "default".
 func (cfg *Config) check(policies []Policy) (errs []error) {
-	if len(policies) > 0 && isNil(cfg.Store) {
+	if len(policies) > 0 && iface.IsNil(cfg.Store) {
 		errs = append(errs, errors.New("httpclient: Store is nil and there are Policies; want redisstore.New, gcra.NewMemory or your own"))
+	}
+	if !(cfg.Margin < 1) {
+		errs = append(errs, fmt.Errorf("httpclient: Margin is %v; want less than 1, or 0 for %v", cfg.Margin, defaultMargin))
 	}
 	if cfg.MaxTries < 0 {
 		errs = append(errs, fmt.Errorf("httpclient: MaxTries is %d; want 1 or more, or 0 for %d", cfg.MaxTries, defaultTries))
@@ -192,10 +211,4 @@ func (cfg *Config) check(policies []Policy) (errs []error) {
 		}
 	}
 	return errs
-}
-
-// isNil reports whether s is nil or holds a nil pointer.
-func isNil(s any) bool {
-	v := reflect.ValueOf(s)
-	return s == nil || v.Kind() == reflect.Pointer && v.IsNil()
 }

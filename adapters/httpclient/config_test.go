@@ -13,7 +13,7 @@ import (
 // The error lists all mistakes.
 func TestMistakes(t *testing.T) {
 	_, err := httpclient.New(httpclient.Config{
-		Store: (*gcra.Memory)(nil), MaxTries: -1, MaxWait: -time.Second,
+		Store: (*gcra.Memory)(nil), Margin: 1, MaxTries: -1, MaxWait: -time.Second,
 		Policies: []httpclient.Policy{
 			{},
 			{Name: "a\n", Key: httpclient.ByHost, Limit: gcra.PerSecond(1)},
@@ -23,15 +23,15 @@ func TestMistakes(t *testing.T) {
 		},
 	})
 	for _, want := range []string{
-		"Store is nil", "MaxTries is -1", "MaxWait is -1s", "policy number 1: Name is missing", "policy number 1: Key is nil",
+		"Store is nil", "Margin is 1; want less than 1, or 0 for 0.01", "MaxTries is -1", "MaxWait is -1s", "policy number 1: Name is missing", "policy number 1: Key is nil",
 		"policy number 1: Limit is", `Name is "a\n"`, "Name has 65", `policy "b": MaxDelay is -1ns`, `policy "b": Name is taken`,
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v; want it to say %q", err, want)
 		}
 	}
-	if n := strings.Count(err.Error(), "\n") + 1; n != 10 {
-		t.Errorf("got %d mistakes; want 10:\n%v", n, err)
+	if n := strings.Count(err.Error(), "\n") + 1; n != 11 {
+		t.Errorf("got %d mistakes; want 11:\n%v", n, err)
 	}
 	if _, err := httpclient.New(httpclient.Config{Policies: []httpclient.Policy{{Key: httpclient.ByHost, Limit: gcra.PerSecond(1)}}}); err == nil {
 		t.Error("policies without a store: got no error")

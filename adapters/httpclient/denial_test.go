@@ -1,6 +1,7 @@
 package httpclient
 
 import (
+	"math"
 	"net"
 	"testing"
 	"testing/synctest"
@@ -47,7 +48,7 @@ func TestBackoff(t *testing.T) {
 			}
 		}
 	}
-	if got := backoff(1 << 40); got < maxBackoff/2 || got > maxBackoff {
+	if got := backoff(math.MaxInt); got < maxBackoff/2 || got > maxBackoff {
 		t.Errorf("after very many denials: got %v; want up to %v", got, maxBackoff)
 	}
 }

@@ -35,9 +35,9 @@ func Example() {
 	transport := httpclient.Must(httpclient.New(httpclient.Config{
 		Store: gcra.NewMemory(), // or redisstore.Open("redis://...")
 		Policies: []httpclient.Policy{
-			// A little less than is allowed at once, as the network bunches requests.
-			{Name: "5s", Key: httpclient.ByCredential, Limit: gcra.Limit{Count: 25, Per: 5 * time.Second, Burst: 20}},
-			{Name: "minute", Key: httpclient.ByCredential, Limit: gcra.PerMinute(300)},
+			// Burst + Count is what the partner allows.
+			{Name: "5s", Key: httpclient.ByCredential, Limit: gcra.Limit{Count: 20, Per: 5 * time.Second, Burst: 5}},
+			{Name: "minute", Key: httpclient.ByCredential, Limit: gcra.PerMinute(280).WithBurst(20)},
 		},
 		Observe: func(_ *http.Request, e httpclient.Event) {
 			fmt.Println(e.Reason, e.Status, "after", e.Tries, "tries")
@@ -76,7 +76,7 @@ func ExampleNew_tooLong() {
 		resp, err := client.Do(r)
 		var wait *gcra.WaitError
 		if errors.As(err, &wait) {
-			fmt.Println("try again in", wait.Needed.Round(time.Minute))
+			fmt.Println("try again in", wait.Needed.Round(time.Hour))
 			return
 		}
 		resp.Body.Close()

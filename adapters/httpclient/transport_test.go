@@ -185,7 +185,7 @@ func TestTwoWindows(t *testing.T) {
 		five, minute := gcra.Limit{Count: 25, Per: 5 * time.Second}, gcra.PerMinute(300).WithBurst(30)
 		m := gcra.NewMemory()
 		p := &partner{answers: []func() *http.Response{ok}}
-		tr := transport(t, httpclient.Config{Base: p, Store: m, MaxWait: time.Hour, Policies: []httpclient.Policy{
+		tr := transport(t, httpclient.Config{Base: p, Store: m, Margin: -1, MaxWait: time.Hour, Policies: []httpclient.Policy{
 			{Name: "5s", Key: httpclient.ByHost, Limit: five},
 			{Name: "minute", Key: keyfunc.Const("partner"), Limit: minute, MaxDelay: 2 * time.Second},
 		}})
@@ -232,7 +232,7 @@ func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &partner{answers: []func() *http.Response{ok}}
 		var event httpclient.Event
-		tr := transport(t, httpclient.Config{Base: p, Store: gcra.NewMemory(), MaxWait: 3 * time.Second, Policies: []httpclient.Policy{{
+		tr := transport(t, httpclient.Config{Base: p, Store: gcra.NewMemory(), Margin: -1, MaxWait: 3 * time.Second, Policies: []httpclient.Policy{{
 			Key: httpclient.ByCredential, Limit: gcra.Limit{Count: 1, Per: time.Second, Burst: 4},
 			Cost: func(r *http.Request) int { return len(r.URL.Path) - 1 },
 		}}, Observe: func(_ *http.Request, e httpclient.Event) { event = e }})
@@ -274,7 +274,7 @@ func TestTurns(t *testing.T) {
 func TestTriesTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &partner{answers: []func() *http.Response{says(429), says(429), ok}}
-		tr := transport(t, httpclient.Config{Base: p, Store: gcra.NewMemory(),
+		tr := transport(t, httpclient.Config{Base: p, Store: gcra.NewMemory(), Margin: -1,
 			Policies: []httpclient.Policy{{Key: httpclient.ByHost, Limit: gcra.PerMinute(6).WithBurst(1)}}})
 		if _, err := tr.RoundTrip(request(t, "GET", url, nil)); err != nil {
 			t.Fatal(err)

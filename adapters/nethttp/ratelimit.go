@@ -48,13 +48,13 @@ func From(l *Limiter) func(http.Handler) http.Handler {
 	}
 }
 
-// Routes returns middleware that asks mux which route will serve the request,
-// for the limiters inside it. Put it outermost if there is other middleware
-// between a limiter and the mux:
+// Routes returns middleware that asks mux which route will serve the request, and
+// passes the answer to the limiters inside. Put it outermost if there is other
+// middleware between a limiter and the mux:
 //
 //	handler := ratelimit.Routes(mux)(limit(logging(mux)))
 //
-// Without it such a limiter goes by the path of the request: it cannot count by
+// Without it such a limiter knows only the path of the request: keyfunc.Route has no
 // route, and a policy for "/users/{id}" counts /users/7/posts too.
 func Routes(mux *http.ServeMux) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {

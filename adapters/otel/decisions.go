@@ -1,15 +1,16 @@
 package ratelimitotel
 
 import (
+	"maps"
 	"net/http"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/seed-e377111c/ratelimit/internal/cowmap"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -25,7 +26,8 @@ type decisions struct {
 	duration metric.Float64Histogram
 	outcomes [outcomes][]metric.RecordOption // the attributes of duration
 
-	policies cowmap.Map[string, *counts]
+	policies atomic.Pointer[map[string]*counts] // copied on write
+	mu       sync.Mutex                         // of writers
 }
 
 // counts are numbers of a policy by outcome.
@@ -51,7 +53,7 @@ var bounds = []float64{
 
 func newDecisions(meter metric.Meter, limiters []*middleware.Limiter) (*decisions, error) {
 	ds := &decisions{limiters: limiters}
-
+	ds.policies.Store(&map[string]*counts{})
 	for o := range outcomes {
 		ds.outcomes[o] = []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(o.attribute()))}
 	}
@@ -96,13 +98,17 @@ func (ds *decisions) observe(r *http.Request, d middleware.Decision) {
 
 // countsOf returns the counts of a policy, new ones if there are none.
 func (ds *decisions) countsOf(name string) *counts {
-	known := ds.policies.Load()
+	known := *ds.policies.Load()
 	c := known[name]
 	if c == nil && len(known) > maxPolicies {
 		c = known[otherPolicies]
 	}
 	if c == nil {
-		ds.policies.Update(func(all map[string]*counts) { c = add(all, name) })
+		ds.mu.Lock()
+		defer ds.mu.Unlock()
+		all := maps.Clone(*ds.policies.Load())
+		c = add(all, name)
+		ds.policies.Store(&all)
 	}
 	return c
 }
@@ -129,7 +135,7 @@ func (ds *decisions) collect(to metric.Observer) {
 			ds.countsOf(p.Name)
 		}
 	}
-	for _, c := range ds.policies.Load() {
+	for _, c := range *ds.policies.Load() {
 		for o := range outcomes {
 			to.ObserveInt64(ds.counter, c.n[o].Load(), c.attributes[o])
 		}

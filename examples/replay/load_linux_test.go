@@ -44,7 +44,7 @@ func TestMemory(t *testing.T) {
 	if want := plural(int64(lines), "request") + " in "; !strings.HasPrefix(out.String(), want) {
 		t.Errorf("got\n%s\nwant %s", &out, want)
 	}
-	used := cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss / 1024
+	used := int64(cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss) / 1024
 	t.Logf("%d lines in %v, %.0f a second, %d MB", lines, took.Round(time.Millisecond), float64(lines)/took.Seconds(), used)
 	if used > int64(most) {
 		t.Errorf("got %d MB resident for %d lines; want at most %d", used, lines, most)

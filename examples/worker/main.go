@@ -73,8 +73,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	p := &pool{
-		store:   gcra.NewMemory(),
-		charge:  gcra.Charge{Subject: s.name, Policy: "tasks", Limit: s.rate, Cost: 1},
+		turns: gcra.Turns{
+			Store:   gcra.NewMemory(),
+			Charges: []gcra.Charge{{Subject: s.name, Policy: "tasks", Limit: s.rate, Cost: 1}},
+		},
 		workers: s.workers,
 		tasks:   s.tasks,
 		work:    s.work,
@@ -91,10 +93,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		store.Timeout = 2 * time.Second              // the default is for servers
 		store.Logger = slog.New(slog.DiscardHandler) // the pool prints it
 		if err := store.Ping(ctx); err != nil {
-			p.failing.Store(true)
-			p.out.printf("No turns until Redis works: %v", err)
+			p.fails(time.Now(), err)
 		}
-		p.store, where = store, "all workers named "+s.name+" on this Redis"
+		p.turns.Store, where = store, "all workers named "+s.name+" on this Redis"
 	}
 	p.out.printf("%d workers, process %d. The rate is %v for %s.", s.workers, os.Getpid(), s.rate, where)
 	p.run(ctx)

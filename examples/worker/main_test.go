@@ -206,17 +206,28 @@ func TestSignal(t *testing.T) {
 	}
 }
 
-// Tasks wait while Redis does not answer.
+// Tasks wait while Redis does not answer, also those of workers that had a slot before. One
+// line says that turns stop and one that they come again.
 func TestRedisComesBack(t *testing.T) {
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr)
-	p := start(t, "-redis", "redis://"+proxy.Addr, "-rate", "20/second", "-tasks", "60", "-work", "0s")
+	p := start(t, "-redis", "redis://"+proxy.Addr, "-rate", "20/second", "-workers", "30", "-tasks", "120", "-work", "0s", "-v")
 	redistest.Eventually(t, patience, "a line of progress", func() bool { return strings.Contains(p.text(), "in the last second") })
 	proxy.Refuse()
 	redistest.Eventually(t, patience, "the error", func() bool { return strings.Contains(p.text(), "No turns until Redis works") })
+	lines := strings.Count(p.text(), "in the last second")
+	redistest.Eventually(t, patience, "slots to pass", func() bool { return strings.Count(p.text(), "in the last second") >= lines+3 })
 	proxy.Pass()
 	code, out, errs := p.end(t)
-	if code != 0 || errs != "" || !strings.Contains(out, "Turns come again.") || !strings.Contains(out, "Finished: 60 of 60 tasks") {
+	if code != 0 || errs != "" || !strings.Contains(out, "Finished: 120 of 120 tasks") {
 		t.Errorf("got exit %d, error %q and\n%s\nwant 0, none and all tasks", code, errs, out)
+	}
+	stop, back, found := strings.Cut(out, "No turns until Redis works")
+	gone, _, again := strings.Cut(back, "Turns come again.")
+	if !found || !again || strings.Count(out, "No turns") != 1 || strings.Count(out, "Turns come") != 1 {
+		t.Errorf("got\n%s\nwant one line when turns stop and one when they come again", out)
+	}
+	if n := len(task.FindAllString(gone, -1)); len(task.FindAllString(stop, -1)) == 0 || n > 2 {
+		t.Errorf("%d tasks begin while there are no turns; want none but the last before the error", n)
 	}
 }
 
@@ -307,7 +318,7 @@ func TestNoTurns(t *testing.T) {
 		var out bytes.Buffer
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		p := &pool{store: failingStore{}, workers: 3, tasks: 3, out: &lines{w: &out}}
+		p := &pool{turns: gcra.Turns{Store: failingStore{}}, workers: 3, tasks: 3, out: &lines{w: &out}}
 		p.run(ctx)
 		if strings.Count(out.String(), "No turns until Redis works: the store fails\n") != 1 || !strings.Contains(out.String(), "Stopped: 0 of 3 tasks") {
 			t.Errorf("got\n%s\nwant the error once and no task", out.String())

@@ -13,8 +13,7 @@ import (
 
 // pool is the workers of this process.
 type pool struct {
-	store   gcra.Store
-	charge  gcra.Charge
+	turns   gcra.Turns
 	workers int
 	tasks   int // in all; 0 is no end
 	work    time.Duration
@@ -22,7 +21,12 @@ type pool struct {
 	out     *lines
 
 	taken, done, waiting, working atomic.Int64
-	failing                       atomic.Bool // the store returns errors
+
+	// Turns and errors arrive out of order. A turn that was asked for before the last error
+	// does not show that turns come again, nor does such an error show that they stop.
+	mu     sync.Mutex
+	failed time.Time // when the store last returned an error; zero while turns come
+	back   time.Time // when turns came again
 }
 
 // run does the tasks. It returns when they are done or the context ends.
@@ -85,21 +89,42 @@ func (p *pool) turn(ctx context.Context) bool {
 	p.waiting.Add(1)
 	defer p.waiting.Add(-1)
 	for {
-		err := gcra.Wait(ctx, p.store, p.charge)
-		switch {
-		case err == nil:
-			if p.failing.CompareAndSwap(true, false) {
-				p.out.printf("Turns come again.")
-			}
+		asked := time.Now()
+		err := p.turns.Wait(ctx)
+		if err == nil {
+			p.works(asked)
 			return true
-		case ctx.Err() != nil:
-			return false
-		case p.failing.CompareAndSwap(false, true):
-			p.out.printf("No turns until Redis works: %v", err)
 		}
+		if ctx.Err() != nil {
+			return false
+		}
+		p.fails(asked, err)
 		if !sleep(ctx, time.Second) {
 			return false
 		}
+	}
+}
+
+// fails notes an error, and prints the first since turns came.
+func (p *pool) fails(asked time.Time, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.failed.IsZero() {
+		if asked.Before(p.back) {
+			return
+		}
+		p.out.printf("No turns until Redis works: %v", err)
+	}
+	p.failed = time.Now()
+}
+
+// works notes a turn, and prints the first since an error.
+func (p *pool) works(asked time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.failed.IsZero() && asked.After(p.failed) {
+		p.failed, p.back = time.Time{}, time.Now()
+		p.out.printf("Turns come again.")
 	}
 }
 

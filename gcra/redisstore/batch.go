@@ -10,20 +10,20 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
-// A batch is the requests that are sent to one server together. On a single
-// Redis it is one script whatever its keys; on a cluster one for each subject.
+// A batch is the requests that are sent to one server together: in one script on a
+// single Redis, in one for each subject on a cluster.
 type batch struct {
-	scripts []script // the first n are in use, the others keep their memory
+	scripts []script // the first n are in use, the others keep their memory for later
 	n       int
 	byTag   map[string]int // hash tag: index of its script
 	ops     int
-	bytes   int
+	bytes   int // of keys
 
 	panicked error // in a hook of the client
 }
 
-// A batch is bounded, so that it never holds Redis up for long. A request is
-// sent whole, and alone if it is larger than that.
+// The bounds of a batch, so that it never holds Redis up for long. A larger request
+// is sent alone.
 const (
 	maxOps   = 512
 	maxBytes = 64 << 10
@@ -39,8 +39,8 @@ func (b *batch) reset() {
 	b.n, b.ops, b.bytes, b.panicked = 0, 0, 0, nil
 }
 
-// add adds a request, and reports false if it must wait for the next batch.
-// oneScript is for a single Redis.
+// add adds a request, or reports false if it must wait for the next batch. With
+// oneScript, hash tags do not matter.
 func (b *batch) add(q *request, oneScript bool) bool {
 	size := 0
 	for i := range q.ops {
@@ -90,7 +90,8 @@ func (b *batch) requests() iter.Seq[*request] {
 	}
 }
 
-// send sends the batch in one round trip and waits for the answers.
+// send sends the batch and waits for the answers: in one round trip, unless the
+// server does not have the script or a slot moves.
 func (b *batch) send(ctx context.Context, client redis.UniversalClient) {
 	if b.n == 1 {
 		b.scripts[0].send(ctx, client)
@@ -104,7 +105,7 @@ func (b *batch) send(ctx context.Context, client redis.UniversalClient) {
 	_, _ = pipe.Exec(ctx)     // each command has its own error
 	var again redis.Pipeliner // one connection for all: others might have to be dialled
 	for i := range b.scripts[:b.n] {
-		if s := &b.scripts[i]; s.unknown() {
+		if s := &b.scripts[i]; redis.HasErrorPrefix(s.cmd.Err(), "NOSCRIPT") {
 			if again == nil {
 				again = client.Pipeline()
 			}
@@ -123,8 +124,8 @@ func (b *batch) send(ctx context.Context, client redis.UniversalClient) {
 	moving.Wait()
 }
 
-// deliver hands the answers to the requests, and returns what went wrong with
-// the scripts, an outage before anything else.
+// deliver sets the answers of the requests. It returns an error of the scripts, if
+// possible one that means an outage.
 func (b *batch) deliver() (err error) {
 	for i := range b.scripts[:b.n] {
 		s := &b.scripts[i]

@@ -25,16 +25,16 @@ type batcher struct {
 	mu       sync.Mutex
 	waiting  []*request
 	inFlight int   // batches, each with its sender
-	deadline int64 // of the request that came last
+	deadline int64 // of the last request; tells Stats when the batcher was last used
 }
 
 // maxInFlight is how many batches of a batcher may be in flight: while Redis
 // works on one, the next is being written and the one before read.
 const maxInFlight = 2
 
-// submit has a request sent, or answers it at once while the breaker is open. It
-// never blocks, unless inline allows the caller to be the sender: then, without a
-// batch in flight, it returns when the request is answered.
+// submit gives a request to a sender, or answers it at once while the breaker is
+// open. It does not block. With inline the caller may be the sender: if no batch is
+// in flight, submit returns when the request is answered.
 func (b *batcher) submit(q *request, inline bool) {
 	b.mu.Lock()
 	b.deadline = q.deadline
@@ -62,8 +62,8 @@ func (b *batcher) submit(q *request, inline bool) {
 func (b *batcher) sendLoop() {
 	batch := batches.Get().(*batch)
 	for {
-		// Callers that are about to submit get the chance to. With few of them
-		// this is what fills a batch.
+		// Let callers submit that are about to. With few callers, this is what
+		// fills a batch.
 		runtime.Gosched()
 		if b.fill(batch); batch.n == 0 {
 			batches.Put(batch)
@@ -76,28 +76,28 @@ func (b *batcher) sendLoop() {
 	}
 }
 
-// sendInline sends one batch for a caller who would only wait for it: on a busy
-// machine, to hand a lone request to a goroutine of its own costs as much as its
-// round trip. The client must return when the context ends.
+// sendInline sends one batch in the goroutine of a caller: on a busy machine, a
+// switch to another goroutine costs a lone request as much as its round trip. The
+// client must return when the context ends.
 func (b *batcher) sendInline() {
 	batch := batches.Get().(*batch)
 	defer batches.Put(batch)
 	if b.fill(batch); batch.n == 0 {
 		return
 	}
-	if report, ok := b.beforeSend(batch); ok {
+	if done, ok := b.beforeSend(batch); ok {
 		ctx, cancel := context.WithTimeout(context.Background(), b.left(batch))
 		sent := b.send(ctx, batch)
 		cancel()
-		b.afterSend(batch, batch.deliver(), sent, report)
+		b.afterSend(batch, batch.deliver(), sent, done)
 	}
 	batch.reset()
 	b.handOff()
 }
 
-// fill moves requests that wait into the batch. If there is none, the sender is
-// one fewer in flight. Requests whose time is up are answered instead: they are
-// decided elsewhere.
+// fill moves waiting requests into the batch. Requests whose time is up are
+// answered with an error instead. If the batch stays empty, the sender must leave:
+// it is no longer counted as in flight.
 func (b *batcher) fill(batch *batch) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -121,11 +121,11 @@ func (b *batcher) fill(batch *batch) {
 	}
 }
 
-// sendTimed sends the batch and answers its requests. If the time of the first
-// is up before the server answers, it answers all with an error and reports
-// false, however long the client goes on waiting.
+// sendTimed sends the batch and answers its requests. If the server has not
+// answered by the first deadline, all get an error at once. sendTimed then reports
+// false, when the client has stopped waiting too.
 func (b *batcher) sendTimed(batch *batch) (inTime bool) {
-	report, ok := b.beforeSend(batch)
+	done, ok := b.beforeSend(batch)
 	if !ok {
 		return true
 	}
@@ -135,21 +135,22 @@ func (b *batcher) sendTimed(batch *batch) (inTime bool) {
 		for q := range batch.requests() {
 			q.err = &failure{err}
 		}
-		b.afterSend(batch, err, 0, report)
+		b.afterSend(batch, err, 0, done)
 		b.handOff()
 	})
 	sent := b.send(deadlineContext{context.Background(), time.Now().Add(left)}, batch)
 	if !timer.Stop() {
 		return false
 	}
-	b.afterSend(batch, batch.deliver(), sent, report)
+	b.afterSend(batch, batch.deliver(), sent, done)
 	return true
 }
 
-// beforeSend asks the breaker and tells the denial cache. While the breaker is
-// open it answers the requests and reports false.
-func (b *batcher) beforeSend(batch *batch) (report func(error), ok bool) {
-	report, err := b.breaker.allow()
+// beforeSend asks the breaker, and prepares the denial cache for refunds. While the
+// breaker is open it answers the requests and reports false. done is for
+// breaker.report.
+func (b *batcher) beforeSend(batch *batch) (done func(error), ok bool) {
+	done, err := b.breaker.allow()
 	for q := range batch.requests() {
 		if err != nil {
 			q.fail(err)
@@ -157,11 +158,11 @@ func (b *batcher) beforeSend(batch *batch) (report func(error), ok bool) {
 			b.store.denials.beforeSend(q)
 		}
 	}
-	return report, err == nil
+	return done, err == nil
 }
 
-// send makes the call, and returns when it began. A panic in a hook of the
-// client is an error of the batch.
+// send makes the call, and returns the time before it. A panic in a hook of the
+// client becomes an error of the batch.
 func (b *batcher) send(ctx context.Context, batch *batch) (sent int64) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -173,10 +174,10 @@ func (b *batcher) send(ctx context.Context, batch *batch) (sent int64) {
 	return sent
 }
 
-// afterSend notes how a batch went and answers its requests, each of which has
-// its answer or its error. sent is the time before the call.
-func (b *batcher) afterSend(batch *batch, err error, sent int64, report func(error)) {
-	b.breaker.report(report, err)
+// afterSend records the result of a batch and finishes its requests, each of which
+// has its answer or its error. sent is the time before the call.
+func (b *batcher) afterSend(batch *batch, err error, sent int64, done func(error)) {
+	b.breaker.report(done, err)
 	b.store.count(err, batch.size(), b.store.clock.Now()-sent)
 	b.store.noteResult(err)
 	for q := range batch.requests() {
@@ -185,7 +186,7 @@ func (b *batcher) afterSend(batch *batch, err error, sent int64, report func(err
 	}
 }
 
-// left is the time that the first of the batch's callers has left.
+// left is the time until the first deadline of the batch.
 func (b *batcher) left(batch *batch) time.Duration {
 	deadline := int64(math.MaxInt64)
 	for q := range batch.requests() {
@@ -199,7 +200,7 @@ func (s *Store) timeoutError() error {
 	return fmt.Errorf("no answer within %v: %w", s.timeout(), context.DeadlineExceeded)
 }
 
-// handOff lets another sender take the place of one that leaves.
+// handOff ends a sender: another takes its place if requests wait.
 func (b *batcher) handOff() {
 	b.mu.Lock()
 	more := len(b.waiting) > 0

@@ -15,9 +15,9 @@ import (
 // Redis has failed several times in a row and the circuit breaker is open.
 var ErrUnavailable = errors.New("unavailable after several failures")
 
-// A breaker keeps batches off a server that has failed, so that the failure costs
-// callers microseconds and not a Timeout each. When it has been open for a while
-// one batch is sent as a probe; when that is answered, the breaker closes.
+// A breaker denies batches to a server that has failed, so that callers lose
+// microseconds and not a Timeout each. When it has been open for a while, one batch
+// is sent as a probe; if that is answered, the breaker closes.
 type breaker struct {
 	circuit   *gobreaker.TwoStepCircuitBreaker[struct{}]
 	notClosed atomic.Bool // saves callers the circuit's lock while it is closed
@@ -28,9 +28,9 @@ const (
 	// tripAfter is how many batches must fail in a row.
 	tripAfter = 3
 
-	// A breaker stays open for minOpen and up to twice that, chosen once at random:
-	// the probes of many processes do not come together, and each finds a Redis
-	// that answers again within two seconds.
+	// A breaker stays open for minOpen to twice minOpen, chosen once at random, so
+	// that the probes of many processes do not come together. Each process finds
+	// within two seconds that Redis answers again.
 	minOpen = 500 * time.Millisecond
 )
 
@@ -48,8 +48,8 @@ func newBreaker(s *Store, server string) *breaker {
 	return b
 }
 
-// allow reports whether a batch may be sent. How it went goes to report, with what
-// allow returned.
+// allow returns [ErrUnavailable] if no batch may be sent. Otherwise done and the
+// error of the batch go to report.
 func (b *breaker) allow() (done func(error), err error) {
 	if done, err = b.circuit.Allow(); err != nil {
 		return nil, ErrUnavailable
@@ -62,7 +62,7 @@ func (b *breaker) report(done func(error), err error) {
 	switch {
 	case err != nil:
 		b.health.failed(err, b.notClosed.Load())
-	case !b.health.sound.Load() && !b.notClosed.Load():
+	case !b.health.healthy.Load() && !b.notClosed.Load():
 		b.health.answered()
 	}
 }
@@ -84,12 +84,6 @@ func (b *breaker) denies(inFlight int) bool {
 	if !b.notClosed.Load() {
 		return false
 	}
-	switch b.state() {
-	case BreakerOpen:
-		return true
-	case BreakerHalfOpen:
-		return inFlight > 0
-	default:
-		return false
-	}
+	state := b.state()
+	return state == BreakerOpen || state == BreakerHalfOpen && inFlight > 0
 }

@@ -28,9 +28,9 @@ func (s *Store) newBatcher(server string) *batcher {
 	return &batcher{store: s, server: server, breaker: newBreaker(s, server)}
 }
 
-// server is the address of a key's server, or "" if it is not known. It only
-// keeps servers apart, so that none waits for another: the client sends a request
-// to the right server whatever batcher it comes from.
+// server is the address of a key's server, or "" if it is not known. It chooses the
+// batcher, so that no server waits for another. The client sends a request to the
+// right server whatever its batcher.
 func (s *Store) server(key string) string {
 	var node *redis.Client
 	var err error
@@ -50,15 +50,15 @@ func (s *Store) server(key string) string {
 	return node.Options().Addr
 }
 
-// topologyAge is how old the topology of a cluster may be, and retryReload how
-// long after a failure it is looked up again.
+// topologyAge is how old the topology of a cluster may be, retryReload how old it
+// may be when a batch fails.
 const (
 	topologyAge = 2 * time.Second
 	retryReload = 200 * time.Millisecond
 )
 
-// reload looks the topology of a cluster up in the background, unless that was
-// done less than age ago: nodes that do not answer are not asked with every call.
+// reload looks up the topology of a cluster in the background, unless that was done
+// less than age ago, for example because no node answers.
 func (s *Store) reload(age time.Duration) {
 	c, ok := s.client.(*redis.ClusterClient)
 	if !ok {
@@ -70,7 +70,8 @@ func (s *Store) reload(age time.Duration) {
 	}
 }
 
-// noteResult notes how a batch went.
+// noteResult learns from a batch about the topology: an answer shows that it is
+// known, and after an outage another node may have taken over.
 func (s *Store) noteResult(err error) {
 	if err == nil {
 		s.routed.Store(true)
@@ -79,10 +80,10 @@ func (s *Store) noteResult(err error) {
 	}
 }
 
-// split takes an admission whose subjects may live on different servers: by one
-// request for each subject, all at once. If one is denied or fails, what the
-// others have taken is refunded before the admission is answered, so that for the
-// time of a call a subject looks more charged than it is, never less.
+// split answers a request whose subjects may be on different servers by one request
+// for each subject, all at once. If one is denied or fails, split first refunds what
+// the others have taken: for the time of a call a subject looks more charged than it
+// is, never less.
 func (s *Store) split(whole *request) {
 	parts, indexes := whole.bySubject()
 	for _, p := range parts {
@@ -100,10 +101,14 @@ func (s *Store) split(whole *request) {
 	if !whole.admitted || whole.err != nil {
 		s.refundParts(parts, whole.deadline)
 	}
+	for _, p := range parts {
+		p.free()
+	}
 	whole.finish()
 }
 
-// bySubject divides a request, and returns the index of each part's ops in it.
+// bySubject divides a request into a part for each subject, and returns the indexes
+// that the ops of each part have in the request.
 func (q *request) bySubject() (parts []*request, indexes [][]int) {
 	byTag := make(map[string]int)
 	for i, o := range q.ops {
@@ -121,9 +126,8 @@ func (q *request) bySubject() (parts []*request, indexes [][]int) {
 	return parts, indexes
 }
 
-// refundParts refunds what the parts of an admission have taken, and waits for
-// it until the deadline. If a refund fails, the subject stays charged: stricter,
-// not looser.
+// refundParts refunds what the parts of an admission have taken, and waits until the
+// deadline. If a refund fails, the subject stays charged.
 func (s *Store) refundParts(parts []*request, deadline int64) {
 	now := s.clock.Now()
 	var refunds []*request
@@ -146,8 +150,9 @@ func (s *Store) refundParts(parts []*request, deadline int64) {
 	for _, refund := range refunds {
 		select {
 		case <-refund.done:
+			refund.free()
 		case <-timeout:
-			return // the others go on
+			return // the refunds go on
 		}
 	}
 }

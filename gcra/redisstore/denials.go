@@ -9,31 +9,30 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 )
 
-// denialCache keeps, in this process, how far ahead of now the TATs of Redis
-// were when it last answered. A request that is denied by these is denied without
-// a call.
+// denialCache keeps the TATs of Redis as of its last answers. A request that these
+// deny is denied without a call.
 //
-// Each TAT is kept on the local monotonic clock, measured from before the call:
-// Redis read its clock later, so the true TAT is not earlier. A TAT only grows,
-// except by refunds; hence Redis denies what the cache denies. A refund by this
-// process clears its buckets before it is sent; what else brings a TAT down (a
-// refund or a lower limit elsewhere, a flush, a failover, a refund whose answer
-// was lost) is noticed up to ttl late.
+// Each TAT is kept by the local monotonic clock, as if Redis had read its own clock
+// before the call. It did so later, so the true TAT is not earlier. A TAT only grows,
+// except by refunds; hence Redis denies what the cache denies. A refund of this
+// process clears its buckets in the cache before it is sent. Other causes of an
+// earlier TAT (a refund or a lower limit elsewhere, a flush, a failover, a refund
+// whose answer was lost) are noticed up to ttl late.
 //
 // It is bounded as a [gcra.Memory] is.
 type denialCache struct {
 	set    *buckets.Set
 	clock  *buckets.Clock
-	ttl    int64 // ticks for which an answer is used; 0: not at all
+	ttl    int64 // ticks for which an answer denies; 0 means not at all
 	shards []shardState
 }
 
 // shardState belongs to a shard of the set and is under its lock, except denied.
 type shardState struct {
-	refunds  int          // in flight
+	refunds  int          // ops of refunds in flight
 	refunded int64        // when the last refund was answered
 	denied   atomic.Int64 // requests
-	_        [40]byte     // on a cache line of its own
+	_        [40]byte     // fills the cache line
 }
 
 func newDenialCache(clock *buckets.Clock, ttl time.Duration) *denialCache {
@@ -45,11 +44,12 @@ func newDenialCache(clock *buckets.Clock, ttl time.Duration) *denialCache {
 	}
 }
 
-// freshness says when a TAT was learned and how long the call took. The true TAT
-// is later by the latter at most. 0 goes with a TAT that Redis has not told.
+// freshness says when a TAT was learned and how long the call took: the true TAT is
+// later by that latency at most. 0 marks a TAT that is not an answer of Redis: a
+// refund has cleared it, or the local store has changed it.
 //
-// It holds milliseconds (34 years of them) above 24 bits of microseconds (16 s;
-// slower calls are not learned from).
+// The time is in milliseconds, up to 34 years, above 24 bits for the latency in
+// microseconds, up to 16 s. Slower calls are not learned from.
 type freshness int64
 
 const (
@@ -67,15 +67,15 @@ func (f freshness) learned() int64 { return int64(f) >> latencyBits * ticksInMs 
 func (f freshness) latency() int64 { return int64(f) & (1<<latencyBits - 1) * ticksInUs }
 
 // prepare checks a charge and converts it.
-func (c *denialCache) prepare(charge *gcra.Charge, refund bool, o *buckets.Op) error {
+func (c *denialCache) prepare(charge *gcra.Charge, refund bool, o *buckets.Charge) error {
 	return c.set.Prepare(&tat.Charge{
 		Subject: charge.Subject, Policy: charge.Policy, Limit: tat.Limit(charge.Limit),
 		Cost: charge.Cost, MaxDelay: charge.MaxDelay, MaxWait: charge.MaxWait, Shadow: charge.Shadow,
 	}, refund, o)
 }
 
-// deny reports whether Redis would deny the admission, and then fills in the
-// results. Buckets that the cache does not know count as full.
+// deny reports whether Redis would deny the admission, and fills in the results if
+// so. Buckets that the cache does not know count as full.
 func (c *denialCache) deny(ops []op, charges []gcra.Charge) bool {
 	if c.ttl == 0 {
 		return false
@@ -92,11 +92,13 @@ func (c *denialCache) deny(ops []op, charges []gcra.Charge) bool {
 		if known {
 			o.Ahead, o.latency = o.Clamp(at, now), fresh.latency()
 		}
+		// An earlier op on the bucket moves the TAT. Shadows are left out: then the
+		// cache denies less than Redis, never more.
 		if j := before(ops, i); j >= 0 && !ops[j].Shadow && ops[j].Admits(ops[j].Ahead) {
 			o.Ahead = min(ops[j].After(ops[j].Ahead), o.Top)
 		}
-		// Beyond the clamp, as after a change of limits, Redis has to bring the
-		// TAT down: denied here, the bucket would stay as it is.
+		// A TAT beyond the clamp, as after a change of limits, is for Redis to
+		// bring down. If the cache denied, it would stay.
 		if known && at-now <= o.Top && fresh != 0 && now-fresh.learned() <= c.ttl {
 			denied = denied || !o.Shadow && !o.Admits(o.Ahead)
 		}
@@ -118,8 +120,8 @@ func (c *denialCache) deny(ops []op, charges []gcra.Charge) bool {
 	return true
 }
 
-// beforeSend clears the buckets of a refund that is about to be sent: until it is
-// answered they may be fuller than any answer says.
+// beforeSend clears the buckets of a refund. Until it is answered, they may be
+// fuller than any answer says.
 func (c *denialCache) beforeSend(q *request) {
 	if !q.refund {
 		return
@@ -134,8 +136,8 @@ func (c *denialCache) beforeSend(q *request) {
 	}
 }
 
-// learn keeps what the answer to a request tells. sent is the time before the
-// call.
+// learn keeps the TATs that follow from the answer to a request. sent is the time
+// before the call.
 func (c *denialCache) learn(q *request, sent int64) {
 	now := c.clock.Now()
 	fresh, ok := newFreshness(now, now-sent)
@@ -148,7 +150,7 @@ func (c *denialCache) learn(q *request, sent int64) {
 			state.refunds--
 			state.refunded = now
 		} else if ok && state.refunds == 0 && sent >= state.refunded {
-			if ahead, told := q.told(i); told {
+			if ahead, ok := q.aheadAfter(i); ok {
 				c.set.Put(hash, sent+ahead, int64(fresh), now)
 			}
 		}
@@ -156,10 +158,10 @@ func (c *denialCache) learn(q *request, sent int64) {
 	}
 }
 
-// told is how far ahead of now the answer says that the TAT of op i is. The
-// answer to a denied op that follows another on its bucket does not say so: it
-// tells what the other would have made of the bucket.
-func (q *request) told(i int) (ahead int64, told bool) {
+// aheadAfter is how far the TAT of op i is ahead of now after the request. It is
+// unknown for an op of a denied request that follows another on its bucket: the
+// answer is what the earlier op would have made.
+func (q *request) aheadAfter(i int) (ahead int64, ok bool) {
 	o := &q.ops[i]
 	if q.taken(o) {
 		return o.After(o.Ahead), true
@@ -167,7 +169,7 @@ func (q *request) told(i int) (ahead int64, told bool) {
 	return o.Ahead, before(q.ops, i) < 0
 }
 
-// count is how many requests have been denied.
+// count is the number of requests that were denied.
 func (c *denialCache) count() (n int64) {
 	for i := range c.shards {
 		n += c.shards[i].denied.Load()

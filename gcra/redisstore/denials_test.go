@@ -41,7 +41,7 @@ func newSimulation() *simulation {
 func (w *simulation) request(charges []gcra.Charge, refund bool) *request {
 	ops := make([]op, len(charges))
 	for i := range charges {
-		if err := w.denials.prepare(&charges[i], refund, &ops[i].Op); err != nil {
+		if err := w.denials.prepare(&charges[i], refund, &ops[i].Charge); err != nil {
 			panic(err)
 		}
 		ops[i].key = charges[i].Subject

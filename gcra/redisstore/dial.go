@@ -14,7 +14,7 @@ import (
 // everything fails, for the same reason.
 type dialer struct {
 	dial   func(ctx context.Context, network, addr string) (net.Conn, error)
-	failed sync.Map // address: the failedDial of the last one, if it failed
+	failed sync.Map // address: failedDial, if the last dial failed
 }
 
 type failedDial struct {
@@ -23,7 +23,7 @@ type failedDial struct {
 }
 
 // redialAfter is how long an address is not dialled after a dial that failed.
-// go-redis has a pause of its own, but to it no dial fails.
+// go-redis has a pause of its own, but sees no dial fail.
 const redialAfter = 100 * time.Millisecond
 
 func (d *dialer) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -41,7 +41,7 @@ func (d *dialer) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 	return &failedConn{err: err}, nil
 }
 
-// forget lets the next dials be tried at once.
+// forget ends the pauses after dials that failed.
 func (d *dialer) forget() {
 	if d != nil {
 		d.failed.Clear()
@@ -54,8 +54,8 @@ func (d *dialer) failure(addr string) (f failedDial, ok bool) {
 	return f, ok
 }
 
-// lastError is the error of the last dial of a server, if it failed. Its caller
-// may have stopped waiting before.
+// lastError is the error of the last dial of a server, or nil. The call that needed
+// the connection may have timed out before the dial failed.
 func (d *dialer) lastError(server string) error {
 	if d == nil {
 		return nil
@@ -75,8 +75,8 @@ func (c *failedConn) Read([]byte) (int, error) { return 0, c.err }
 
 func (c *failedConn) Write([]byte) (int, error) { return 0, c.err }
 
-// Close returns nil: the zero TCPConn would return EINVAL, which Close of a
-// client hands on.
+// Close returns nil: the zero TCPConn would return EINVAL, and then the client's
+// Close would too.
 func (c *failedConn) Close() error { return nil }
 
 func (c *failedConn) SetDeadline(time.Time) error { return c.err }

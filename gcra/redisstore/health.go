@@ -24,7 +24,10 @@ import (
 type health struct {
 	store  *Store
 	server string
-	sound  atomic.Bool // answered has nothing to do
+
+	// healthy is set by answered, and cleared in an outage that was logged. While it
+	// is set, answered has nothing to do.
+	healthy atomic.Bool
 
 	mu           sync.Mutex
 	answeredOnce bool
@@ -45,16 +48,16 @@ type recent struct {
 	next int
 }
 
-// noteAndCount notes an event, and reports whether the last manyFailures of them came
-// within diag.Interval.
-func (r *recent) noteAndCount(now time.Time) bool {
+// add adds an event, and reports whether the last manyFailures events came within
+// diag.Interval.
+func (r *recent) add(now time.Time) bool {
 	r.at[r.next] = now
 	r.next = (r.next + 1) % manyFailures
 	oldest := r.at[r.next]
 	return !oldest.IsZero() && now.Sub(oldest) < diag.Interval
 }
 
-// failed notes a batch that failed, after the breaker.
+// failed records a batch that failed. open is the state of the breaker after it.
 func (h *health) failed(err error, open bool) {
 	conn, addresses := rediskit.ConnOf(h.store.client)
 	h.mu.Lock()
@@ -62,12 +65,12 @@ func (h *health) failed(err error, open bool) {
 	conn.Answered = h.answeredOnce
 	p := rediskit.Diagnose(err, conn)
 	if p.Timeout {
-		// Often it is a connection that the batch has waited for.
+		// Often the batch has waited for a connection, and the dial has failed.
 		p = rediskit.Diagnose(cmp.Or(h.store.dials.lastError(h.server), h.store.timeoutError()), conn)
 	}
 	h.outage = h.outage || open || !h.answeredOnce && rediskit.Down(err)
 	first := !h.answeredOnce && !p.Timeout
-	many := p.Code != "" && h.failures.noteAndCount(time.Now())
+	many := p.Code != "" && h.failures.add(time.Now())
 	if p.Code != "" && (p.Code.Level() == slog.LevelError || open || first || many) {
 		args := []any{"server", cmp.Or(h.server, addresses), "error", p.Cause} // a cluster's nodes may not be known yet
 		if p.Hint != "" {
@@ -81,18 +84,18 @@ func (h *health) failed(err error, open bool) {
 		}
 	}
 	if h.outage && len(h.problems) > 0 {
-		h.sound.Store(false)
+		h.healthy.Store(false)
 	}
 }
 
-// answered notes a batch that was answered.
+// answered records a batch that was answered.
 func (h *health) answered() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	over := h.outage && len(h.problems) > 0 // one answer does not end single failures
 	if over {
 		// A server that fails and recovers all the time has one line in five minutes.
-		if !h.outages.noteAndCount(time.Now()) {
+		if !h.outages.add(time.Now()) {
 			for _, code := range h.problems {
 				h.store.log.Forget(code, h.server)
 			}
@@ -103,14 +106,15 @@ func (h *health) answered() {
 		h.failures = recent{} // the next failures count from here
 	}
 	h.answeredOnce, h.outage = true, false
-	h.sound.Store(true)
+	h.healthy.Store(true)
 	if over {
-		logger := h.store.logger()
+		logger := cmp.Or(h.store.Logger, slog.Default())
 		h.write(func() { logger.Info("ratelimit: redis is available again", "server", h.server) })
 	}
 }
 
-// write writes a line after the earlier ones. No caller waits for a slow log.
+// write writes a line after the earlier ones, in a goroutine of its own: callers do
+// not wait for a slow log.
 func (h *health) write(line func()) {
 	before, done := h.written, make(chan struct{})
 	h.written = done
@@ -130,9 +134,8 @@ func (f *failure) Error() string { return "redisstore: " + rediskit.WithoutArgs(
 
 func (f *failure) Unwrap() error { return f.err }
 
-// Logged reports whether the store logs such failures, so that its caller need
-// not (see [gcra.Store]). Callers find it by errors.As and an interface{ Logged()
-// bool }.
+// Logged reports whether the store logs such failures, so that its caller need not:
+// see [gcra.Store].
 func (f *failure) Logged() bool {
 	return errors.Is(f.err, ErrUnavailable) || rediskit.Diagnose(f.err, rediskit.Conn{}).Code != ""
 }

@@ -9,9 +9,9 @@ import (
 )
 
 // Local implements [gcra.LocalStore]. It returns a store in this process that
-// holds what Redis last said about each key, for decisions while Redis does not
-// answer. Take from it by this process's share of each limit. Redis does not learn
-// what is taken from it.
+// starts from the last answer of Redis about each key, for decisions while Redis
+// does not answer. Charge it by this process's share of each limit. Redis does not
+// learn of these charges.
 func (s *Store) Local() gcra.Store {
 	s.once.Do(s.init)
 	return local{s.denials}
@@ -35,9 +35,10 @@ func (l local) apply(ctx context.Context, charges []gcra.Charge, refund bool) (a
 	}
 	ops := make([]buckets.Op, len(charges))
 	for i := range charges {
-		if err := l.denials.prepare(&charges[i], refund, &ops[i]); err != nil {
+		if err := l.denials.prepare(&charges[i], refund, &ops[i].Charge); err != nil {
 			return false, err
 		}
+		ops[i].Policy = charges[i].Policy
 	}
 	allowed = l.denials.set.Apply(ops)
 	for i := range charges {

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,7 +23,7 @@ import (
 // Open returns a [Store] on a client of its own with the settings of [Options].
 // On a cluster it also looks up the topology at once, in the background, and
 // again whenever it is two seconds old. Open does not wait for Redis: a server
-// that is away when the program starts is found when it comes. Close the store
+// that is down when the program starts is used once it is up. Close the store
 // when done.
 //
 // The URL is redis://user:password@host:6379/0, rediss:// for TLS, or
@@ -36,23 +37,24 @@ func Open(rawURL string) (*Store, error) {
 	}
 	dials := &dialer{dial: redis.NewDialer(&redis.Options{DialTimeout: o.DialTimeout, TLSConfig: o.TLSConfig})}
 	o.Dialer = dials.Dial
-	s := New(connect(o))
-	s.owned, s.dials = true, dials
+	s := New(newClient(o))
+	s.dials = dials
 	return s, nil
 }
 
-// connect is redis.NewUniversalClient, and more on a cluster.
-func connect(o *redis.UniversalOptions) redis.UniversalClient {
+// newClient is redis.NewUniversalClient, but a cluster's topology is reloaded by the
+// store.
+func newClient(o *redis.UniversalOptions) redis.UniversalClient {
 	if len(o.Addrs) == 1 {
 		return redis.NewClient(o.Simple())
 	}
 	cluster := o.Cluster()
-	// The store has the topology reloaded. Left to itself, the client does so with
-	// every call once it is older than this, also while no node answers.
+	// The store calls ReloadState. A client by itself reloads with every call once
+	// the topology is older than this, even while no node answers.
 	cluster.ClusterStateReloadInterval = 24 * time.Hour
 	c := redis.NewClusterClient(cluster)
-	// Nodes are known, and dialled ahead, only once the topology is loaded. The
-	// first call would spend its Timeout on that.
+	// Nodes are known, and dialled ahead, only once the topology is loaded.
+	// Otherwise the first call would spend its Timeout on that.
 	c.ReloadState(context.Background())
 	return c
 }
@@ -73,38 +75,37 @@ func Options(rawURL string) (*redis.UniversalOptions, error) {
 	if err != nil {
 		return nil, fmt.Errorf("redisstore: redis URL: %w", err)
 	}
-	// Under RESP3 go-redis 9.23 waits up to 50 ms, our whole Timeout, for a push
-	// message before the first command on a TLS 1.3 connection: it takes the
-	// session tickets that have arrived there for one.
-	orInt(&o.Protocol, 2)
+	setDefault(&o.Protocol, 2) // see pushWait
 	// Pipelines would get a second pool, whose connections are never dialled
 	// ahead. Without it they take the spare connections of the ordinary one.
-	orInt(&o.PipelinePoolSize, -1)
-	orInt(&o.MinIdleConns, idleConns)
+	setDefault(&o.PipelinePoolSize, -1)
+	setDefault(&o.MinIdleConns, idleConns)
 	o.DisableIdentity = true // saves the first call on a connection a round trip
 	o.ContextTimeoutEnabled = true
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	orInt(&o.MaxRetries, -1)
-	orInt(&o.DialerRetries, 1)
-	orDuration(&o.DialTimeout, dialTimeout)
-	orDuration(&o.PoolTimeout, poolTimeout)
+	setDefault(&o.MaxRetries, -1)
+	setDefault(&o.DialerRetries, 1)
+	setDefault(&o.DialTimeout, dialTimeout)
+	setDefault(&o.PoolTimeout, poolTimeout)
 	if len(o.Addrs) > 1 {
-		orDuration(&o.ReadTimeout, clusterReadTimeout)
+		setDefault(&o.ReadTimeout, clusterReadTimeout)
 	}
 	return o, nil
 }
+
+func setDefault[T comparable](p *T, v T) { *p = cmp.Or(*p, v) }
 
 const (
 	dialTimeout = 500 * time.Millisecond
 	poolTimeout = defaultTimeout
 	idleConns   = 2
 
-	// The topology is asked of one node after another, without a deadline. One
-	// that stands still must not hold up the news of who has taken its place.
+	// go-redis asks one node after another for the topology, without a deadline. A
+	// node that hangs must not delay the answer of the others.
 	clusterReadTimeout = 500 * time.Millisecond
 )
 
-// parseURL reads the URL into what it says; the rest of the options is zero.
+// parseURL returns the options that the URL sets; the others are zero.
 func parseURL(rawURL string) (*redis.UniversalOptions, error) {
 	scheme, rest, ok := strings.Cut(rawURL, "://")
 	if !ok {
@@ -149,7 +150,7 @@ func parseOne(rawURL string) (*redis.UniversalOptions, error) {
 		return nil, withoutURL(err)
 	}
 	o := universal(parsed)
-	o.Addrs = []string{parsed.Addr} // a unix socket's begins with a slash, by which go-redis knows it
+	o.Addrs = []string{parsed.Addr} // go-redis knows a unix socket by its first slash
 	return o, nil
 }
 
@@ -196,7 +197,8 @@ func parseCluster(prefix string, hosts []string, path string) (*redis.UniversalO
 	return o, nil
 }
 
-// universal copies what two kinds of options have in common.
+// universal copies the fields of a redis.Options or redis.ClusterOptions that
+// UniversalOptions has too.
 func universal(parsed any) *redis.UniversalOptions {
 	o := new(redis.UniversalOptions)
 	from := reflect.ValueOf(parsed).Elem()
@@ -212,8 +214,8 @@ var hostForm = regexp.MustCompile(`^([^][:]*|\[[^][]+\])(:[0-9]+)?$`)
 
 var errUserinfo = errors.New("user or password holds a character that a URL does not take as it is; write it as %XX")
 
-// The checks find what would make the parser take a password for something
-// else, and then repeat it in its error.
+// The checks find URLs in which the parser would take a password for something
+// else, and repeat it in its error.
 
 func checkUser(user string) error {
 	if strings.Contains(user, ",") && strings.Count(user, "@") > 1 {
@@ -261,18 +263,6 @@ func checkSocket(hosts, path string) error {
 		return errUserinfo
 	default:
 		return errors.New("want the path of a unix socket after the slashes, as in unix:///run/redis/redis.sock")
-	}
-}
-
-func orInt(p *int, v int) {
-	if *p == 0 {
-		*p = v
-	}
-}
-
-func orDuration(p *time.Duration, v time.Duration) {
-	if *p == 0 {
-		*p = v
 	}
 }
 

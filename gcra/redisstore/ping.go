@@ -17,16 +17,16 @@ import (
 // says what is wrong and what to do about it, on a line for each server. It needs
 // no more of the user's ACL than Take.
 //
-// Ping asks Redis even while Take leaves it alone after failures. Without
-// a deadline in ctx it takes at most 2 s; Timeout does not bound it. Call it when
-// a program starts, to tell what is wrong; the program may start all the same.
+// Ping calls Redis even while the circuit breaker is open. Without a deadline in ctx
+// it takes at most 2 s; Timeout does not bound it. Call it when a program starts, to
+// see what is wrong; the program may start all the same.
 func (s *Store) Ping(ctx context.Context) error {
 	if s.once.Do(s.init); s.invalid != nil {
 		return s.invalid
 	}
 	s.dials.forget()
 	inc := tat.Ticks(time.Millisecond)
-	room := 1000 * inc // for as many others at the same time
+	room := 1000 * inc // for as many Pings at the same time
 	err := rediskit.Ping(ctx, s.client, s.prefix(), func(ctx context.Context, server redis.UniversalClient, key string) error {
 		// Both commands: a server that has the script would hide a missing EVAL.
 		for _, script := range [][2]string{{"eval", takeLua}, {"evalsha", takeSHA}} {

@@ -4,41 +4,48 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/buckets"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 )
 
-// A request is what one script takes from one server, all or none: an admission
-// or a refund, or on a cluster the part of it that concerns one subject. It owns
-// copies, so that its caller may leave while it is in flight.
+// A request is an admission or a refund on its way to one server, which takes all
+// of its ops or none. On a cluster it is the part for one subject. It has copies of
+// the charges, so its caller may leave while it is in flight.
 type request struct {
 	ops      []op
-	one      [1]op // memory of ops, which most requests have one of
 	refund   bool
-	deadline int64 // by the store's clock: it is answered by then, if only with an error
+	deadline int64 // by the store's clock: the request is answered by then, if only with an error
 
-	// The answer, once done has received.
+	// The answer, to be read after a receive from done.
 	admitted bool
 	err      error
-	done     chan struct{} // receives one value
+	done     chan struct{} // gets one value
 }
 
 // An op is one charge of a request. Its Ahead is the answer: how far the TAT was
 // ahead of now when the op's turn came.
 type op struct {
-	buckets.Op
+	buckets.Charge
 	key     string
 	latency int64 // of the call by which the denial cache learned the TAT
 }
 
+var requests = sync.Pool{New: func() any { return &request{done: make(chan struct{}, 1)} }}
+
 // newRequest returns a request of copies of the ops.
 func newRequest(ops []op, refund bool) *request {
-	q := &request{refund: refund, done: make(chan struct{}, 1)}
-	q.ops = append(q.one[:0], ops...)
+	q := requests.Get().(*request)
+	q.ops = append(q.ops[:0], ops...)
+	q.refund, q.admitted, q.err = refund, false, nil
 	return q
 }
+
+// free gives the request to the next caller. Only a caller that has received from
+// done may do so: until then its batcher holds it.
+func (q *request) free() { requests.Put(q) }
 
 func (q *request) finish() { q.done <- struct{}{} }
 
@@ -48,7 +55,7 @@ func (q *request) fail(err error) {
 	q.finish()
 }
 
-// deliver takes over the script's reply.
+// deliver sets the answer from the script's reply, which take.lua describes.
 func (q *request) deliver(reply []int64) {
 	q.admitted = reply[0] >= 0
 	for i := range q.ops {
@@ -72,7 +79,7 @@ func before(ops []op, i int) int {
 	return -1
 }
 
-// setResults fills in the results of the charges that the ops are made of.
+// setResults fills in the results of the charges, one for each op.
 func setResults(charges []gcra.Charge, ops []op, admitted bool) {
 	for i := range charges {
 		ops[i].Result(admitted, (*tat.Result)(&charges[i].Result))
@@ -90,5 +97,6 @@ func (q *request) wait(ctx context.Context) error {
 	}
 }
 
-// hashTag is the part of a key that decides its slot on a cluster: the subject.
+// hashTag is a key up to the end of its hash tag: prefix and subject, which decide
+// the slot on a cluster.
 func hashTag(key string) string { return key[:strings.IndexByte(key, '}')] }

@@ -10,8 +10,8 @@ import (
 )
 
 // pushWait is how long go-redis 9.23 waits, under RESP3, for a push message
-// before the first command on a TLS 1.3 connection: the session tickets that
-// have arrived there look like one.
+// before the first command on a TLS 1.3 connection: it takes the session tickets
+// that have arrived there for one.
 const pushWait = 50 * time.Millisecond
 
 // warnRESP3 logs that the client may never get an answer within the Timeout.
@@ -26,7 +26,7 @@ func (s *Store) warnRESP3() {
 	case *redis.Ring:
 		config, protocol = c.Options().TLSConfig, c.Options().Protocol
 	}
-	if config == nil || protocol == 2 || s.timeout() > pushWait { // 0 is RESP3, too
+	if config == nil || protocol == 2 || s.timeout() > pushWait { // a protocol of 0 is RESP3 too
 		return
 	}
 	s.log.Report(diag.RedisRESP3TLS, "", "calls may never reach Redis: under RESP3 go-redis waits up to 50 ms on a new TLS connection, and the store's Timeout is not longer than that",

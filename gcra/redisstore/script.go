@@ -24,23 +24,23 @@ var takeSHA = func() string {
 	return hex.EncodeToString(sum[:])
 }()
 
-// A script is one call of take.lua, which describes the arguments: any number of
-// requests, each of which takes all or none.
+// A script is one call of take.lua, with the ops of any number of requests. take.lua
+// describes the arguments and the reply.
 type script struct {
 	requests []*request
 	keys     map[string]int // key: its index among the keys
 	args     []any          // command, SHA, number of keys, keys
 	params   []tat.Params   // each once; many ops share them
 	ops      []byte         // 4 bytes an op
-	needsOps bool           // not one op on each key in turn, of one params
+	needsOps bool           // ops are sent; if not, take.lua takes its short cut
 	cmd      *redis.Cmd
 	err      error // why there is no answer
 }
 
-// maxParams bounds the different params of a script. Only one request alone may
-// bring more.
+// maxParams bounds the different params of a script. A request alone may have more.
 const maxParams = 32
 
+// The flags of an op, see take.lua.
 const (
 	flagLast   = 1
 	flagShadow = 2
@@ -55,7 +55,7 @@ func (s *script) reset() {
 	*s = script{requests: s.requests[:0], keys: s.keys, args: s.args[:0], params: s.params[:0], ops: s.ops[:0]}
 }
 
-// add adds a request, and reports false if its params do not fit.
+// add adds a request, or reports false if its params do not fit.
 func (s *script) add(q *request) bool {
 	params, ops := len(s.params), len(s.ops)
 	for i := range q.ops {
@@ -66,7 +66,7 @@ func (s *script) add(q *request) bool {
 		if i == len(q.ops)-1 {
 			flags |= flagLast
 		}
-		s.ops = append(s.ops, 0, 0, s.paramsIndex(q.ops[i].Params), flags)
+		s.ops = append(s.ops, 0, 0, s.paramsIndex(q.ops[i].Params), flags) // 0, 0: the key, below
 	}
 	if len(s.requests) > 0 && len(s.params) > maxParams {
 		s.params, s.ops = s.params[:params], s.ops[:ops]
@@ -104,21 +104,22 @@ func (s *script) paramsIndex(p tat.Params) byte {
 
 // send sends the script and waits for the answer.
 func (s *script) send(ctx context.Context, client redis.UniversalClient) {
-	_ = client.Process(ctx, s.command(ctx, s.evalsha())) // the command keeps its error
+	s.cmd = rediskit.Send(ctx, client, s.evalsha())
 	s.sendAgain(ctx, client)
 }
 
-// sendAgain sends the script again where the answer says that it has not run.
+// sendAgain sends the script again if the answer says that it has not run.
 func (s *script) sendAgain(ctx context.Context, client redis.UniversalClient) {
 	s.cmd = rediskit.SendAgain(ctx, client, s.cmd, takeLua)
 }
 
-// command is the next to send; s.cmd has its answer.
+// command returns a command for a pipeline. Its answer is in s.cmd.
 func (s *script) command(ctx context.Context, args []any) redis.Cmder {
 	s.cmd = rediskit.NewCmd(ctx, args)
 	return rediskit.Once{Cmd: s.cmd}
 }
 
+// evalsha completes the arguments. Call it once.
 func (s *script) evalsha() []any {
 	s.args[2] = len(s.keys)
 	ops := s.ops
@@ -132,21 +133,14 @@ func (s *script) evalsha() []any {
 	return s.args
 }
 
-// unknown reports that the server does not have the script: it has restarted,
-// was flushed or is new.
-func (s *script) unknown() bool {
-	err := s.cmd.Err()
-	return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT")
-}
-
-// eval is evalsha's arguments with the script's text, after which the server
-// has it.
+// eval returns the arguments of evalsha with the script's text, which the server
+// keeps.
 func (s *script) eval() []any {
 	s.args[0], s.args[1] = "eval", takeLua
 	return s.args
 }
 
-// deliver hands the answer, or the error, to each request.
+// deliver sets the answer, or the error, of each request.
 func (s *script) deliver(panicked error) {
 	var reply []int64
 	if s.err = panicked; s.err == nil {
@@ -155,7 +149,7 @@ func (s *script) deliver(panicked error) {
 	if s.err != nil {
 		var timeout net.Error
 		if errors.As(s.err, &timeout) && timeout.Timeout() && !errors.Is(s.err, context.DeadlineExceeded) {
-			s.err = fmt.Errorf("%w: %w", s.err, context.DeadlineExceeded)
+			s.err = fmt.Errorf("%w: %w", s.err, context.DeadlineExceeded) // as Store.Timeout says
 		}
 		err := &failure{s.err}
 		for _, q := range s.requests {

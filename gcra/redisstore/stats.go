@@ -11,11 +11,11 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
-// Stats are what a [Store] has done since its first use. Counts only grow.
+// Stats counts what a [Store] has done since its first use. Counts only grow.
 type Stats struct {
-	Batches       int64         // batches that Redis answered, if only with an error of its own
+	Batches       int64         // batches that Redis answered, also with an error of the script
 	Operations    int64         // admissions and refunds in them: Operations/Batches is the mean batch size
-	BatchTime     time.Duration // what these batches took together
+	BatchTime     time.Duration // total time of these batches
 	FailedBatches int64         // batches without an answer, or with an error that concerns the whole server, such as LOADING
 	CachedDenials int64         // admissions that were denied without asking Redis
 	Servers       []ServerState // the single server, or each of several that was used within the last minute, by address
@@ -61,7 +61,7 @@ type counters struct {
 	batchTime                     atomic.Int64 // ticks
 }
 
-// count counts a batch that was answered, or was given up.
+// count counts a batch, with its error and the ticks that it took.
 func (c *counters) count(err error, operations int, took int64) {
 	if rediskit.Down(err) {
 		c.failures.Add(1)
@@ -88,7 +88,7 @@ func (s *Store) Stats() Stats {
 	if s.only != nil {
 		stats.Servers = append(stats.Servers, s.only.state())
 	}
-	since := s.clock.Now() - tat.Ticks(time.Minute) // others may have left the cluster
+	since := s.clock.Now() - tat.Ticks(time.Minute) // unused servers may have left the cluster
 	s.batchers.Range(func(_, v any) bool {
 		if b := v.(*batcher); b.usedSince(since) {
 			stats.Servers = append(stats.Servers, b.state())

@@ -1,16 +1,17 @@
-// Package redisstore is the [gcra.Store] in Redis (6.2 or newer, or a server that
-// speaks as it does) that any number of processes share.
+// Package redisstore is the [gcra.Store] in Redis, 6.2 or newer, or a compatible
+// server. Any number of processes share it.
 //
 // # How a request travels
 //
-// Take makes a request of the charges (request.go). If the denial cache knows
-// that Redis would deny it, it is denied without a call (denials.go). Otherwise it
-// goes to the batcher of its server (batcher.go), which sends the requests that
-// wait there as one batch (batch.go): one call of take.lua on a single Redis, one
-// for each subject on a cluster (script.go, cluster.go). A circuit breaker for
-// each server keeps requests off one that has failed (breaker.go). Problems are
-// logged in health.go and counted in stats.go. open.go and dial.go make a client
-// that fits, local.go decides while Redis does not answer.
+// Take makes a request of the charges (store.go, request.go). If the denial cache
+// knows that Redis would deny it, it is denied without a call (denials.go).
+// Otherwise it goes to the batcher of its server (batcher.go), which sends waiting
+// requests as one batch (batch.go): one call of take.lua on a single Redis, one for
+// each subject on a cluster (script.go, cluster.go). Each server has a circuit
+// breaker, so that calls do not wait for one that has failed (breaker.go). health.go
+// logs problems, stats.go counts, and ping.go checks the set-up. open.go and dial.go
+// make a client that fits, resp3.go warns of one that does not, and local.go decides
+// while Redis does not answer.
 package redisstore
 
 import (
@@ -19,7 +20,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,11 +31,12 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra/internal/buckets"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
+	"github.com/seed-e377111c/ratelimit/internal/iface"
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
-// Store is a [gcra.Store] in Redis. One script decides an admission, on the clock
-// of that Redis; clocks of the processes do not matter. Concurrent admissions
+// Store is a [gcra.Store] in Redis. A script decides about an admission, by the
+// clock of Redis; the clocks of the processes do not matter. Concurrent admissions
 // share calls, and known denials are answered without one (see DenialTTL).
 //
 // A bucket is the key <Prefix>{<subject>}:<policy>. It holds one integer and
@@ -57,19 +58,20 @@ type Store struct {
 	// braces, which would put all keys into one slot.
 	Prefix string
 
-	// Timeout is the longest that a call takes, whatever the client's own
-	// settings; 0 means 50 ms, and less is an error. After it Take returns an
-	// error that wraps [context.DeadlineExceeded]. Set it before first use.
+	// Timeout is the longest that Take or Refund waits for Redis, whatever the
+	// client's own settings; 0 means 50 ms, and less is an error. After it they
+	// return an error that wraps [context.DeadlineExceeded]. Set it before first
+	// use.
 	Timeout time.Duration
 
 	// DenialTTL is how long a denial is cached: a key that Redis has denied is
-	// denied without asking Redis again. What empties a bucket from elsewhere (a
-	// refund or a lower limit in another process, a flush, a failover) is noticed
-	// that much later at most. 0 means 1 s, and less is an error. Set it before
-	// first use.
+	// denied without a call. A refund or a lower limit in another process, a flush
+	// and a failover are noticed at most that much later. 0 means 1 s, and less is
+	// an error. Set it before first use.
 	DenialTTL time.Duration
 
-	// NoDenialCache asks Redis about every admission. Set it before first use.
+	// NoDenialCache makes Redis decide about every admission. Set it before first
+	// use.
 	NoDenialCache bool
 
 	// Logger gets a line for each problem with Redis when it begins, every five
@@ -81,29 +83,28 @@ type Store struct {
 	Logger *slog.Logger
 
 	client   redis.UniversalClient
-	owned    bool    // Close closes the client
-	dials    *dialer // of an owned client
+	dials    *dialer // of a client that Open has made; otherwise nil
 	log      diag.Log
 	once     sync.Once
 	invalid  error // what is wrong with the fields
 	clock    *buckets.Clock
 	denials  *denialCache
 	only     *batcher     // of a single server
-	inline   bool         // the client returns by a context's deadline
+	inline   bool         // its client returns by a context's deadline
 	batchers sync.Map     // of several servers, by address
 	routed   atomic.Bool  // the cluster's topology is known
-	reloaded atomic.Int64 // when it was looked up
+	reloaded atomic.Int64 // when the topology was looked up
 	counters
 }
 
-// New returns a store on a client of the caller's: a [redis.Client] (also
-// one made for Sentinel), a [redis.ClusterClient] or a [redis.Ring]. The
-// client's own retries do not apply to the script. [Options] has settings that
-// fit. With TLS, Protocol must be 2 unless Timeout is well above 50 ms: under
-// RESP3, its default, go-redis 9.23 may wait that long on a new connection; the
-// store logs a warning then. MinIdleConns of 2, on a cluster or ring with
-// PipelinePoolSize -1, keeps dials out of calls. ContextTimeoutEnabled and a
-// PoolTimeout within Timeout save a lone caller a switch of goroutines.
+// New returns a store on the given client: a [redis.Client] (also one made for
+// Sentinel), a [redis.ClusterClient] or a [redis.Ring]. The client's own retries
+// do not apply to the script. [Options] has settings that fit. With TLS, Protocol
+// must be 2 unless Timeout is well above 50 ms: under RESP3, the default, go-redis
+// 9.23 may wait that long on a new connection; the store then logs a warning.
+// MinIdleConns of 2, on a cluster or ring with PipelinePoolSize -1, keeps dials out
+// of calls. ContextTimeoutEnabled and a PoolTimeout within Timeout save a lone
+// caller a switch of goroutines.
 func New(client redis.UniversalClient) *Store {
 	return &Store{client: client}
 }
@@ -114,10 +115,10 @@ const (
 	defaultDenialTTL = time.Second
 )
 
-// Close releases what [Open] has opened. A client given to [New] stays
-// open.
+// Close closes the client of a store that [Open] returned. A client given to [New]
+// stays open.
 func (s *Store) Close() error {
-	if !s.owned {
+	if s.dials == nil {
 		return nil
 	}
 	return s.client.Close()
@@ -152,7 +153,7 @@ func (s *Store) apply(ctx context.Context, charges []gcra.Charge, refund bool) (
 	}
 	ops = ops[:len(charges)]
 	for i := range charges {
-		if err := s.denials.prepare(&charges[i], refund, &ops[i].Op); err != nil {
+		if err := s.denials.prepare(&charges[i], refund, &ops[i].Charge); err != nil {
 			return false, err
 		}
 	}
@@ -176,6 +177,7 @@ func (s *Store) apply(ctx context.Context, charges []gcra.Charge, refund bool) (
 	if err := q.wait(ctx); err != nil {
 		return false, err
 	}
+	defer q.free()
 	if q.err != nil {
 		return false, q.err
 	}
@@ -183,8 +185,8 @@ func (s *Store) apply(ctx context.Context, charges []gcra.Charge, refund bool) (
 	return q.admitted, nil
 }
 
-// maxCharges is the most charges of an admission: their params are numbered by a
-// byte.
+// maxCharges is the most charges of an admission: a byte is the index of their
+// params.
 const maxCharges = 256
 
 func oneSubject(charges []gcra.Charge) bool {
@@ -198,7 +200,7 @@ func oneSubject(charges []gcra.Charge) bool {
 
 func (s *Store) init() {
 	switch {
-	case isNil(s.client):
+	case iface.IsNil(s.client):
 		s.invalid = errors.New("redisstore: the client is nil; want one, see New and Open")
 	case strings.ContainsAny(s.Prefix, "{}"):
 		s.invalid = fmt.Errorf("redisstore: prefix is %q; want one without braces", s.Prefix)
@@ -223,14 +225,6 @@ func (s *Store) init() {
 	}
 }
 
-// isNil sees through an interface that holds a nil pointer.
-func isNil(client redis.UniversalClient) bool {
-	v := reflect.ValueOf(client)
-	return client == nil || v.Kind() == reflect.Pointer && v.IsNil()
-}
-
 func (s *Store) prefix() string { return cmp.Or(s.Prefix, defaultPrefix) }
 
 func (s *Store) timeout() time.Duration { return cmp.Or(s.Timeout, defaultTimeout) }
-
-func (s *Store) logger() *slog.Logger { return cmp.Or(s.Logger, slog.Default()) }

@@ -1,6 +1,6 @@
--- Takes a batch of admissions from their buckets; each takes all of its charges
--- or none. The algorithm and its names are those of package gcra; time is counted
--- in ticks of 100 ns since 2025-01-01T00:00:00Z.
+-- Decides a batch of admissions; each takes all of its charges or none. The
+-- algorithm and its names are those of package gcra; time is counted in ticks of
+-- 100 ns since 2025-01-01T00:00:00Z.
 --
 -- KEYS   the buckets, each once; a value is the theoretical arrival time (TAT)
 -- ARGV   [1]  the ops: 4 bytes a charge, in the order of the admissions:
@@ -13,18 +13,18 @@
 --             room  B*T + MaxWait: how far ahead of now inc may push the TAT
 --             top   B*T + MaxDelay: no TAT is further ahead of now
 -- Reply  for each charge how many ticks its TAT was ahead of now when its turn
---        came: ahead if its admission was allowed, -ahead-1 if not; with empty ops
---        and one key a number, otherwise a list
+--        came: ahead if its admission was allowed, -ahead-1 if not. A list, or with
+--        empty ops and one key the number alone
 --
 -- A value that is no number counts as absent, and the clamp bounds all others, so
 -- a damaged bucket heals itself. An admission is written when all of it has been
--- computed. A denial writes nothing but a TAT beyond the clamp, which its limit
--- cannot have made, brought down to the clamp, or the bucket would deny until now
--- comes near it. If writing fails (out of memory, read-only), nothing has been
--- written.
+-- computed. A denial writes nothing, with one exception: it brings a TAT beyond the
+-- clamp down to it, or the bucket would deny until the clock catches up. If writing
+-- fails (out of memory, read-only), nothing has been written.
 
 local time = redis.call('TIME')
 local now = (time[1] - 1735689600) * 10000000 + time[2] * 10
+-- The values, and then how far they are ahead of now.
 local lead = redis.call('MGET', (table.unpack or unpack)(KEYS))
 local ops = ARGV[1]
 local format, ceil = string.format, math.ceil
@@ -33,7 +33,7 @@ local format, ceil = string.format, math.ceil
 -- exact where C's long has 64 bits.
 local whole = format('%d', 9007199254740991) == '9007199254740991' and '%d' or '%.0f'
 
--- Most batches do not need the bookkeeping below.
+-- The short cut for empty ops, which most batches have. lead becomes the reply.
 if ops == '' then
   local inc, room, top = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
   local written, tat, ms, ttl
@@ -62,7 +62,7 @@ if ops == '' then
 end
 
 for k = 1, #KEYS do
-  lead[k] = (tonumber(lead[k] or now) or now) - now -- how far the TAT is ahead of now
+  lead[k] = (tonumber(lead[k] or now) or now) - now
 end
 for a = 2, #ARGV do ARGV[a] = tonumber(ARGV[a]) end
 
@@ -105,7 +105,7 @@ for i = 1, #ops / 4 do
 end
 
 -- Buckets that were full are equal after the same charge, and others often have
--- the same expiry: a text that has been formatted is used again.
+-- the same expiry, so the last text is used again.
 local written, tat, ms, ttl
 for k = 1, #KEYS do
   if dirty[k] then

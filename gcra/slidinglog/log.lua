@@ -1,67 +1,47 @@
 -- The functions that take.lua and refund.lua share. It is sent before each of them, takes no
 -- arguments and does not reply.
 --
--- A log is a sorted set with one member for each charge. The score is the time of the charge, in
--- microseconds since 1970 by the clock of this Redis. The name is the number of the charge's first
--- unit and, if it has several, a colon and how many: 1000000000000007 or 1000000000000008:5.
+-- A log is a list of integers, which Redis packs: the number of the first unit, then for each charge
+-- its time and the number after its last unit. Times are microseconds since 1970 by the clock of this
+-- Redis and never decrease. A charge of 1 unit and one of 5 are
 --
--- Units are numbered from charge to charge. So names are unique, however close the charges are, and
--- the number of units in a window is the difference of two numbers: start, that of the first unit,
--- and stop, that of the last unit plus 1. All numbers have 16 digits, so that charges of one
--- microsecond are sorted by number.
+--   0  1800000000000000 1  1800000000000007 6
+--
+-- So a charge begins with the number of its first unit, which ends the charge before it: start, time,
+-- stop. Its position is that of start, and the next charge is at position + 2. Units are numbered
+-- from charge to charge, and the number of units in a window is the difference of two numbers: start
+-- of its oldest charge and stop of its newest.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local zero = 1e15 -- the number of a log's first unit
 
--- Numbers are formatted here, since Lua's own conversion loses digits.
-local function text(x) return string.format('%.0f', x) end
-
-local function name(from, to)
-  if to - from == 1 then return text(from) end
-  return text(from) .. ':' .. text(to - from)
-end
-
--- units returns the start and stop of a member.
-local function units(member)
-  local from = tonumber(member)
-  if from then return from, from + 1 end
-  local first, n = string.match(member, '^(%d+):(%d+)$')
-  if not first then error('a member of the log is malformed') end
-  return tonumber(first), first + n
-end
-
--- window returns start and stop of the window of length per, the time of the newest member, and the
--- oldest member in the window.
-local function window(key, per)
-  local last = redis.call('ZRANGE', key, '-1', '-1', 'WITHSCORES')
-  if not last[1] then return zero, zero, 0 end
-  local newest = tonumber(last[2])
-  local _, stop = units(last[1])
-  if newest <= now - per then return stop, stop, newest end
-  local oldest = redis.call('ZRANGEBYSCORE', key, '(' .. text(now - per), '+inf', 'LIMIT', '0', '1')[1]
-  return units(oldest), stop, newest, oldest
-end
-
--- holder returns rank, start, stop and time of the member that has unit n. It searches from the
--- member first on, whose start is given. If charges have one unit each, the first guess is right;
--- otherwise it is a binary search.
-local function holder(key, n, first, start)
-  local low = redis.call('ZRANK', key, first)
-  local high = low + n - start
-  local at = high
-  while low <= high do
-    local m = redis.call('ZRANGE', key, text(at), text(at), 'WITHSCORES')
-    local from, to = n + 1
-    if m[1] then from, to = units(m[1]) end
-    if from > n then
-      high = at - 1
-    elseif to <= n then
-      low = at + 1
-    else
-      return at, from, to, tonumber(m[2])
-    end
-    at = math.floor((low + high) / 2)
+-- find returns the first position, from position on, whose time (field 1) or stop (field 2) is
+-- greater than x. It looks near position first, and then searches by halves. If the result is known to
+-- be at most some position, most, it looks there before: charges of one unit end there.
+local function find(key, position, field, x, most)
+  local function greater(p)
+    local value = redis.call('LINDEX', key, p + field)
+    return not value or tonumber(value) > x
   end
-  error('a unit of the log is missing')
+  if most and not greater(most - 2) then return most end
+  local low, high, step = position, position, 2
+  while not greater(high) do
+    low, high, step = high + 2, high + step, 2 * step
+  end
+  while low < high do
+    local middle = low + 2 * math.floor((high - low) / 4)
+    if greater(middle) then high = middle else low = middle + 2 end
+  end
+  return low
+end
+
+-- window returns start and stop of the window of length per, the time of the newest charge, and the
+-- position of the oldest charge in the window.
+local function window(key, per)
+  local last = redis.call('LRANGE', key, -2, -1)
+  if not last[1] then return 0, 0, 0, 0 end
+  local newest, stop = tonumber(last[1]), tonumber(last[2])
+  if newest <= now - per then return stop, stop, newest, -3 end -- of the charge that is added next
+  local oldest = find(key, 0, 1, now - per)
+  return tonumber(redis.call('LINDEX', key, oldest)), stop, newest, oldest
 end

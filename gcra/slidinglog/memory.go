@@ -32,7 +32,7 @@ func NewMemory() *Memory { return new(Memory) }
 
 type name struct{ subject, policy string }
 
-// log corresponds to the sorted set in Redis. Units are numbered in order.
+// log corresponds to the list in Redis. Units are numbered in order.
 type log struct {
 	charges []charge      // by time; the oldest may have left the window
 	first   int64         // number of the first unit of charges[0]

@@ -13,7 +13,7 @@ import (
 // Ping returns what is wrong with a server. Its key expires.
 func TestPing(t *testing.T) {
 	server := redistest.Start(t)
-	rules := "~sl-* +evalsha +eval +time +zadd +zrem +zrange +zrangebyscore +zrank +zremrangebyscore +zremrangebyrank +pexpireat +del"
+	rules := "~sl-* +evalsha +eval +time +lrange +lindex +llen +lset +ltrim +rpush +rpushx +pexpireat +del"
 	user := func(name, rules string) *slidinglog.Redis {
 		args := []any{"acl", "setuser", name, "on", ">hunter2"}
 		for rule := range strings.FieldsSeq(rules) {
@@ -36,8 +36,8 @@ func TestPing(t *testing.T) {
 		return err == nil && n == 0
 	})
 	want := "slidinglog: redis at " + server.Addr + " denies the user a command or a key: "
-	if err := user("few", strings.Replace(rules, "+zadd", "", 1)).Ping(t.Context()); err == nil || !strings.HasPrefix(err.Error(), want) {
-		t.Errorf("without ZADD: got %v; want %s...", err, want)
+	if err := user("few", strings.Replace(rules, "+rpush ", "", 1)).Ping(t.Context()); err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("without RPUSH: got %v; want %s...", err, want)
 	}
 	server.Kill()
 	want = "slidinglog: redis at " + server.Addr + " does not answer: connection refused; "

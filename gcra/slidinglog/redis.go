@@ -17,8 +17,8 @@ import (
 // any number of processes. Every decision uses the clock of that Redis and takes
 // one script in one round trip.
 //
-// A log is the sorted set <Prefix>{<subject>}:<policy>, escaped and hashed like
-// the keys of redisstore.Store. It expires when its window is empty.
+// A log is the list <Prefix>{<subject>}:<policy>, escaped and hashed like the keys
+// of redisstore.Store. It expires when its window is empty.
 //
 // On a single Redis, also behind Sentinel, every admission is atomic. On a cluster
 // or a ring, an admission of one subject is atomic. One of several subjects first

@@ -100,10 +100,10 @@ func TestPartner(t *testing.T) {
 
 	// The log of the minute has the time of each call that passed.
 	client := patient(t, server)
-	seen := make(map[string]time.Duration)
+	seen := make(map[int64]time.Duration)
 	read := func() {
-		for _, z := range client.ZRangeWithScores(t.Context(), "sl:{partner}:long", 0, -1).Val() {
-			seen[z.Member.(string)] = time.Duration(z.Score) * time.Microsecond
+		for _, c := range charges(t, client, "sl:{partner}:long") {
+			seen[c.start] = time.Duration(c.at) * time.Microsecond
 		}
 	}
 	for deadline := time.Now().Add(lasting); time.Now().Before(deadline); time.Sleep(time.Second) {

@@ -39,7 +39,7 @@ func TestDeniedPair(t *testing.T) {
 	}
 }
 
-// A log is a sorted set of the documented form. It expires at most 2 ms after its window is empty.
+// A log is a list of the documented form. It expires at most 2 ms after its window is empty.
 func TestRedisValues(t *testing.T) {
 	client := patient(t, redistest.Start(t))
 	r := newStore(client)
@@ -51,22 +51,58 @@ func TestRedisValues(t *testing.T) {
 		mustTake(t, r, charge, charge)
 		charge.Cost = 12
 		mustTake(t, r, charge)
-		z := client.ZRangeWithScores(ctx, key, 0, -1).Val()
+		log := charges(t, client, key)
 		expires, err := redistest.ExpireTime(ctx, client, key)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var names []string
-		for _, m := range z {
-			names = append(names, fmt.Sprint(m.Member))
+		var units [][2]int64
+		for _, c := range log {
+			units = append(units, [2]int64{c.start, c.stop})
 		}
-		if want := []string{"1000000000000000", "1000000000000001", "1000000000000002", "1000000000000003:12"}; !slices.Equal(names, want) {
-			t.Fatalf("%v: got %q; want %q", limit, names, want)
+		if want := [][2]int64{{0, 1}, {1, 2}, {2, 3}, {3, 15}}; !slices.Equal(units, want) {
+			t.Fatalf("%v: got %v; want %v", limit, units, want)
 		}
-		ends := time.Duration(z[3].Score)*time.Microsecond + limit.Per
+		ends := time.Duration(log[3].at)*time.Microsecond + limit.Per
 		if expires < ends || expires > ends+2*time.Millisecond {
 			t.Errorf("%v: expires at %v; want at %v, when the window is empty", limit, expires, ends)
 		}
+	}
+}
+
+// A charge takes at most 40 bytes, and those that have left the window take none.
+func TestRedisMemory(t *testing.T) {
+	client := patient(t, redistest.Start(t))
+	stopped := stopClock(t, client)
+	r := newStore(client)
+	key := r.Prefix + "{s}:p"
+	take := func(n int64) {
+		for range n {
+			stopped.advance(time.Millisecond)
+			mustTake(t, r, hourly("p", 3000, 1))
+		}
+	}
+	usage := func() int64 {
+		n, err := client.MemoryUsage(t.Context(), key, 0).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	take(128)
+	few := usage()
+	take(2000)
+	many := usage()
+	if per := float64(many-few) / 2000; per > 40 {
+		t.Errorf("got %.1f bytes for each of 2000 charges; want at most 40", per)
+	}
+	stopped.advance(time.Hour - 128*time.Millisecond)
+	take(128)
+	if n := len(charges(t, client, key)); n != 128 {
+		t.Errorf("got %d charges after an hour; want the 128 of the window", n)
+	}
+	if got := usage(); got > few+100 {
+		t.Errorf("got %d bytes after an hour; want about %d", got, few)
 	}
 }
 

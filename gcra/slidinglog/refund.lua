@@ -23,20 +23,15 @@ for i, key in ipairs(KEYS) do
   elseif cost > 0 then
     used = used - cost
     if taken == 0 or taken == stop then
-      local rank, from, to, time = holder(key, stop - cost - 1, oldest, start)
-      newest = time
-      if to > stop - cost then -- the member keeps some of its units
-        redis.call('ZADD', key, text(time), name(from, stop - cost))
-        redis.call('ZREM', key, name(from, to))
-      end
-      redis.call('ZREMRANGEBYRANK', key, text(rank + 1), '-1')
+      -- At most cost charges follow the one that is the last then.
+      local from = math.max(oldest, redis.call('LLEN', key) - 3 - 2 * cost)
+      local last = find(key, from, 2, stop - cost - 1)
+      newest = tonumber(redis.call('LINDEX', key, last + 1))
+      redis.call('LTRIM', key, oldest, last + 2)
+      redis.call('LSET', key, -1, stop - cost)
     else
-      local rank, from, to, time = holder(key, start + cost, oldest, start)
-      if from < start + cost then
-        redis.call('ZADD', key, text(time), name(start + cost, to))
-        redis.call('ZREM', key, name(from, to))
-      end
-      if rank > 0 then redis.call('ZREMRANGEBYRANK', key, '0', text(rank - 1)) end
+      redis.call('LTRIM', key, find(key, oldest, 2, start + cost), -1)
+      redis.call('LSET', key, 0, start + cost)
     end
   end
   reply[2 * i - 1] = math.max(count - used, 0)

@@ -15,9 +15,11 @@ func TestRedisForeignValues(t *testing.T) {
 	r := newStore(client)
 	key := r.Prefix + "{s}:p"
 	for name, put := range map[string]func() error{
-		"an integer":  func() error { return client.Set(t.Context(), key, 1, 0).Err() },
-		"a member":    func() error { return client.ZAdd(t.Context(), key, redis.Z{Score: 9e15, Member: "x"}).Err() },
-		"not a digit": func() error { return client.ZAdd(t.Context(), key, redis.Z{Score: 9e15, Member: "1:x"}).Err() },
+		"an integer":   func() error { return client.Set(t.Context(), key, 1, 0).Err() },
+		"a sorted set": func() error { return client.ZAdd(t.Context(), key, redis.Z{Score: 9e15, Member: "1"}).Err() },
+		"a text":       func() error { return client.RPush(t.Context(), key, "x").Err() },
+		"texts":        func() error { return client.RPush(t.Context(), key, "x", "y", "z").Err() },
+		"a bad number": func() error { return client.RPush(t.Context(), key, "x", "9000000000000000", "1").Err() },
 	} {
 		client.Del(t.Context(), key)
 		if err := put(); err != nil {

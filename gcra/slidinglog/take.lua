@@ -19,22 +19,25 @@
 -- ahead of now than maxDelay, as after the clock went back, is brought down to that: otherwise it
 -- would deny until the clock has caught up.
 
--- add logs the units numbered from stop on, and deletes those that have left the window. ZADD, which
--- fails if Redis is out of memory, comes first, so that nothing is written then.
-local function add(key, at, stop, cost, per)
-  redis.call('ZADD', key, text(at), name(stop, stop + cost))
-  redis.call('ZREMRANGEBYSCORE', key, '-inf', text(now - per))
-  redis.call('PEXPIREAT', key, text(math.ceil((at + per) / 1000)))
+-- add logs the units numbered from stop on, and deletes the charges before oldest, which have left
+-- the window. RPUSHX and RPUSH, which fail if Redis is out of memory, come first, so that nothing is
+-- written then.
+local function add(key, at, stop, cost, per, oldest)
+  if redis.call('RPUSHX', key, at, stop + cost) == 0 then
+    redis.call('RPUSH', key, stop, at, stop + cost)
+  end
+  if oldest ~= 0 then redis.call('LTRIM', key, oldest, -1) end
+  redis.call('PEXPIREAT', key, math.ceil((at + per) / 1000))
 end
 
 -- The common case, a single charge with room, needs none of the bookkeeping below. Without this the
 -- script takes a quarter longer.
 if #KEYS == 1 and ARGV[1] == 'take' and ARGV[2] == '0' then
   local per, count, cost = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-  local start, stop, newest = window(KEYS[1], per)
+  local start, stop, newest, oldest = window(KEYS[1], per)
   local left = count - (stop - start) - cost
   if cost > 0 and left >= 0 and newest <= now then
-    add(KEYS[1], now, stop, cost, per)
+    add(KEYS[1], now, stop, cost, per, oldest)
     return { 1, 0, 1, left, 0, per, 0, stop + cost }
   end
 end
@@ -56,8 +59,8 @@ for i = 1, #KEYS do
   if newest > latest then
     newest = latest
     if s.cost > 0 and s.cost <= s.count then
-      for _, m in ipairs(redis.call('ZRANGEBYSCORE', s.key, '(' .. text(latest), '+inf')) do
-        redis.call('ZADD', s.key, text(latest), m)
+      for p = find(s.key, oldest, 1, latest), redis.call('LLEN', s.key) - 3, 2 do
+        redis.call('LSET', s.key, p + 1, latest)
       end
     end
   end
@@ -72,13 +75,13 @@ for i = 1, #KEYS do
       ready = now + s.per + s.maxWait -- the admission itself fills the window
       s.allowed = false
     elseif leave > 0 then
-      local _, _, _, time = holder(s.key, start + leave - 1, oldest, start)
-      ready = max(ready, time + s.per)
+      local p = find(s.key, oldest, 2, start + leave - 1, oldest + 2 * (leave - 1))
+      ready = max(ready, redis.call('LINDEX', s.key, p + 1) + s.per)
     end
     s.allowed = s.allowed and ready - now <= s.maxWait
     if not s.allowed then s.retryAfter = ready - now - s.maxWait end
   end
-  s.ready, s.used, s.stop, s.newest = ready, stop - start + earlier, stop + earlier, newest
+  s.ready, s.used, s.stop, s.newest, s.oldest = ready, stop - start + earlier, stop + earlier, newest, oldest
   if earlier > 0 then s.newest = max(now, newest) end
   if s.allowed then
     pending[s.key] = earlier + s.cost
@@ -94,9 +97,10 @@ for _, s in ipairs(steps) do
   local delay = 0
   if admitted and s.allowed and s.cost > 0 and write then
     local loggedAt = max(at, s.ready, last[s.key] or 0)
+    if last[s.key] then s.oldest = 0 end -- the earlier charge has deleted
     last[s.key] = loggedAt
     s.newest, s.used, delay = loggedAt, s.used + s.cost, loggedAt - now
-    add(s.key, loggedAt, s.stop, s.cost, s.per)
+    add(s.key, loggedAt, s.stop, s.cost, s.per, s.oldest)
     s.stop = s.stop + s.cost
   end
   local n = #reply

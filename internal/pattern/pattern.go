@@ -160,9 +160,6 @@ func (p *Pattern) Open() bool { return p.rest }
 // was requested.
 func (p *Pattern) Fixed() bool { return p.fixed }
 
-// HasHost reports whether the pattern names a host.
-func (p *Pattern) HasHost() bool { return p.host != "" }
-
 // MatchMethod reports whether the pattern matches the method. As in a ServeMux, GET matches HEAD.
 func (p *Pattern) MatchMethod(method string) bool {
 	return p.method == "" || strings.EqualFold(p.method, method) ||

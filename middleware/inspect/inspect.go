@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"reflect"
 	"slices"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/iface"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -68,16 +68,11 @@ func check(cfg Config, limiters []*middleware.Limiter) (errs []error) {
 			errs = append(errs, fmt.Errorf("inspect: limiter number %d is nil; want one from middleware.New", i+1))
 		case slices.Contains(limiters[:i], l):
 			errs = append(errs, fmt.Errorf("inspect: limiter number %d is repeated; want each once, or its decisions count twice", i+1))
-		case i > first && !sameStore(l.Store(), limiters[first].Store()):
+		case i > first && !iface.Same(l.Store(), limiters[first].Store()):
 			errs = append(errs, fmt.Errorf("inspect: limiter number %d has another store than number %d; want an Inspector for each store", i+1, first+1))
 		}
 	}
 	return errs
-}
-
-// sameStore compares stores without a panic for types that == does not support.
-func sameStore(a, b gcra.Store) bool {
-	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
 // current returns the policies of all limiters as they are now.

@@ -6,30 +6,34 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 )
 
+// A Charge is a charge of package gcra, checked and converted.
+type Charge struct {
+	tat.Params
+	Hash   uint64 // of the bucket
+	Shadow bool
+	Ahead  int64 // filled in: how far the TAT was ahead of now when the charge's turn came
+}
+
 // An Op is a charge on its way through a set.
 type Op struct {
-	tat.Params
-	Hash   uint64
+	Charge
 	Policy string // names the overflow bucket
-	Shadow bool
-	Ahead  int64 // filled in: how far the TAT was ahead of now when the op's turn came
 
-	shard int
-	first int // the first op on the same bucket, perhaps this one; the fields below are filled in there
-	pending
+	shard   int
+	first   int     // index of the first op on the same bucket, perhaps this one
+	pending pending // of the bucket; used in the first op only
 }
 
 // pending is the state of a bucket while an admission is decided.
 type pending struct {
-	held bool  // the TAT is locked in the table; without an entry the bucket is full
-	tat  int64 // to put back if the admission is denied
-	next int64 // to put there if it is admitted
+	held bool  // the bucket has an entry, and its TAT is locked; without an entry it is full
+	tat  int64 // the TAT if the admission is denied
+	next int64 // the TAT if it is admitted
 }
 
-// Result describes, in r, the op's bucket after an admission that was admitted or
-// not.
-func (o *Op) Result(admitted bool, r *tat.Result) {
-	o.Params.Result(o.Ahead, admitted && o.Admits(o.Ahead), r)
+// Result describes, in r, the charge's bucket after the admission.
+func (c *Charge) Result(admitted bool, r *tat.Result) {
+	c.Params.Result(c.Ahead, admitted && c.Admits(c.Ahead), r)
 }
 
 // Apply decides about an admission: all ops are taken or none is.
@@ -39,47 +43,48 @@ func (s *Set) Apply(ops []Op) (admitted bool) {
 		ops[i].shard = s.Shard(ops[i].Hash)
 		shards |= 1 << ops[i].shard
 	}
-	s.lock(shards)
+	s.lockAll(shards)
 	now := s.clock.Now()
-	overflows := s.resolve(ops, now)
-	now = max(now, s.clock.Now()) // what others have charged without a lock is not ahead of it
+	overflows := s.lockTATs(ops, now)
+	if beyondClamp(ops, now) {
+		now = max(now, s.clock.Now()) // perhaps only because others have charged, without a lock, since it was read
+	}
 	admitted = evaluate(ops, now)
 	s.commit(ops, admitted)
 	if overflows {
 		s.overflow().Unlock()
 	}
-	s.unlock(shards)
+	s.unlockAll(shards)
 	return admitted
 }
 
 func (s *Set) overflow() *shard { return &s.shards[len(s.shards)-1] }
 
-// resolve locks the TATs of all buckets, and locks the overflow shard and
-// reports true if one of them is there. A charge needs an entry, which it gets
-// in the overflow shard if there is no room elsewhere.
-func (s *Set) resolve(ops []Op, now int64) (overflows bool) {
+// lockTATs locks the TATs of all buckets. A charge needs an entry: without room for
+// one, it goes to the overflow bucket of its policy. Then lockTATs also locks the
+// overflow shard and reports true.
+func (s *Set) lockTATs(ops []Op, now int64) (overflows bool) {
 	for i := range ops {
 		o := &ops[i]
 		s.shards[o.shard].follow(now)
 		o.first = firstOn(ops[:i+1])
-		if s.hold(ops, o, now) || !o.Takes() {
+		if s.lockTAT(ops, o, now) || !o.Takes() {
 			continue
 		}
 		if !overflows {
 			overflows = true
 			s.overflow().Lock()
-			s.overflow().follow(now)
 		}
 		o.shard, o.Hash = len(s.shards)-1, s.hash("", o.Policy)
 		o.first = firstOn(ops[:i+1])
-		s.hold(ops, o, now)
+		s.lockTAT(ops, o, now)
 	}
 	return overflows
 }
 
-// hold locks the TAT of the op's bucket, unless that has been done, and reports
-// whether there is one.
-func (s *Set) hold(ops []Op, o *Op, now int64) bool {
+// lockTAT locks the TAT of the op's bucket, unless an earlier op has, and reports
+// whether the bucket has an entry.
+func (s *Set) lockTAT(ops []Op, o *Op, now int64) bool {
 	p := &ops[o.first].pending
 	switch t := &s.shards[o.shard].table; {
 	case p.held:
@@ -96,18 +101,26 @@ func (s *Set) hold(ops []Op, o *Op, now int64) bool {
 }
 
 // firstOn is the index of the first op on the same bucket as the last.
-func firstOn(ops []Op) int {
+func firstOn(ops []Op) (i int) {
 	last := &ops[len(ops)-1]
-	for i := range ops {
-		if ops[i].Hash == last.Hash && ops[i].shard == last.shard {
-			return i
-		}
+	for ops[i].Hash != last.Hash || ops[i].shard != last.shard {
+		i++
 	}
-	return -1 // not reached: the last is one of them
+	return i
 }
 
-// evaluate decides, and leaves in each pending state what is to be put back. A
-// bucket that has several ops is charged by each in turn.
+// beyondClamp reports whether a TAT is later than its limit can have made it.
+func beyondClamp(ops []Op, now int64) bool {
+	for i := range ops {
+		if o := &ops[i]; ops[o.first].pending.tat-now > o.Top {
+			return true
+		}
+	}
+	return false
+}
+
+// evaluate decides, and computes both TATs of each pending state. A bucket that
+// has several ops is charged by each in turn.
 func evaluate(ops []Op, now int64) (admitted bool) {
 	admitted = true
 	for i := range ops {
@@ -115,8 +128,8 @@ func evaluate(ops []Op, now int64) (admitted bool) {
 		p := &ops[o.first].pending
 		o.Ahead = o.Clamp(p.next, now)
 		if o.Takes() {
-			// This limit cannot have made a later TAT, and unless it is brought
-			// down it denies until now comes near it.
+			// This limit cannot have made a later TAT. Unless it is brought down,
+			// it denies until the clock catches up.
 			p.tat, p.next = min(p.tat, now+o.Top), min(p.next, now+o.Top)
 		}
 		if o.Admits(o.Ahead) {
@@ -130,29 +143,29 @@ func evaluate(ops []Op, now int64) (admitted bool) {
 	return admitted
 }
 
-// commit unlocks the TATs.
+// commit stores the TATs, which unlocks them.
 func (s *Set) commit(ops []Op, admitted bool) {
 	for i := range ops {
 		o := &ops[i]
-		if !o.held {
+		if !o.pending.held {
 			continue
 		}
-		to := o.tat
+		to := o.pending.tat
 		if admitted {
-			to = o.next
+			to = o.pending.next
 		}
 		s.shards[o.shard].set(o.Hash, to, 0)
 	}
 }
 
-// lock locks a set of shards, always in the same order.
-func (s *Set) lock(set uint64) {
+// lockAll locks a set of shards, in the order of their indexes: no deadlock.
+func (s *Set) lockAll(set uint64) {
 	for ; set != 0; set &= set - 1 {
 		s.shards[bits.TrailingZeros64(set)].Lock()
 	}
 }
 
-func (s *Set) unlock(set uint64) {
+func (s *Set) unlockAll(set uint64) {
 	for ; set != 0; set &= set - 1 {
 		s.shards[bits.TrailingZeros64(set)].Unlock()
 	}

@@ -1,10 +1,12 @@
 // Package buckets keeps the TATs of a bounded number of buckets in this process.
-// gcra.Memory is a [Set]; the Redis store keeps in another what Redis has said.
+// gcra.Memory is a [Set], and so is the Redis store's cache of what Redis has
+// answered.
 //
-// A Set (here) divides its keys among shards, each with a lock and a table
-// (table.go). An admission locks the shards of its keys (apply.go); a charge of
-// its own on a known key takes no lock (fast.go). params.go caches what charges
-// of a policy have in common, clock.go is the time.
+// A Set (buckets.go) divides its buckets among shards, each with a lock and a
+// table (table.go). An admission locks the shards of its buckets (apply.go); a
+// single charge on a known bucket takes no lock (fast.go). params.go caches what
+// the charges of a policy have in common, clock.go tells the time, and
+// sync_interleave.go lets a test choose how goroutines interleave.
 package buckets
 
 import (
@@ -35,22 +37,19 @@ type shard struct {
 }
 
 const (
-	// DefaultCapacity is the number of buckets if none is given.
-	DefaultCapacity = 1 << 20
-
 	// MaxShards is the most shards, without the overflow shard: a set of them
 	// fits a uint64.
 	MaxShards = 64
 
-	minShardKeys = 1024 // below this many keys a shard, chance would fill one long before the others
+	defaultCapacity = 1 << 20
+	minShardKeys    = 1024 // with smaller shards, chance would fill one long before the others
 )
 
-// New returns an empty set of at most capacity buckets; 0 means DefaultCapacity.
-// It allocates as buckets come. With notes it keeps a number beside each TAT, for
-// Get and Put.
+// New returns an empty set of at most capacity buckets; 0 means 1 << 20. It allocates
+// as buckets come. With notes it keeps a number beside each TAT, the note of Put.
 func New(capacity int, clock *Clock, notes bool) *Set {
 	if capacity <= 0 {
-		capacity = DefaultCapacity
+		capacity = defaultCapacity
 	}
 	n := 1
 	for n < MaxShards && capacity/(2*n) >= minShardKeys {
@@ -74,8 +73,8 @@ func (s *Set) Lock(shard int) { s.shards[shard].Lock() }
 // Unlock unlocks a shard.
 func (s *Set) Unlock(shard int) { s.shards[shard].Unlock() }
 
-// Get returns what is kept of a bucket. Its shard must be locked, and no charge
-// may go by TakeFast.
+// Get returns the TAT and the note of a bucket. Its shard must be locked. A set on
+// which Get or Put is used must not use TakeFast.
 func (s *Set) Get(hash uint64) (tat, note int64, ok bool) {
 	t := &s.shards[s.Shard(hash)].table
 	i := indexOf(t.slots(), hash)
@@ -86,9 +85,9 @@ func (s *Set) Get(hash uint64) (tat, note int64, ok bool) {
 	return a.slots[i].tat.Load(), a.notes[i], true
 }
 
-// Put keeps a TAT and a note. One that is not in the future of now is kept only
-// where the bucket is known; without room for a new bucket, nothing is. The
-// shard must be locked, and no charge may go by TakeFast.
+// Put stores the TAT and the note of a bucket. A bucket that is not known is added
+// only if the TAT is after now and there is room; Apply stores the note 0. The shard
+// must be locked, as for Get.
 func (s *Set) Put(hash uint64, tat, note, now int64) {
 	t := &s.shards[s.Shard(hash)].table
 	if tat > now {

@@ -68,11 +68,32 @@ func TestCapacityIsKept(t *testing.T) {
 func take(t testing.TB, s *Set, subject string, limit tat.Limit) (allowed bool) {
 	t.Helper()
 	var ops [1]Op
-	if err := s.Prepare(&tat.Charge{Subject: subject, Policy: "p", Limit: limit, Cost: 1}, false, &ops[0]); err != nil {
+	if err := s.Prepare(&tat.Charge{Subject: subject, Policy: "p", Limit: limit, Cost: 1}, false, &ops[0].Charge); err != nil {
 		t.Fatal(err)
 	}
-	if s.TakeFast(&ops[0]) {
+	if s.TakeFast(&ops[0].Charge) {
 		return ops[0].Admits(ops[0].Ahead)
 	}
 	return s.Apply(ops[:])
+}
+
+// A set with notes keeps TAT and note of each bucket while its tables grow.
+func TestNotesAreKept(t *testing.T) {
+	s := New(0, NewClock(nil), true)
+	hash := func(i int64) uint64 { return uint64(i) * 0x9e3779b97f4a7c15 }
+	const keys = 5000
+	for i := int64(1); i <= keys; i++ {
+		shard := s.Shard(hash(i))
+		s.Lock(shard)
+		s.Put(hash(i), 1<<40+i, i, 0)
+		s.Unlock(shard)
+	}
+	for i := int64(1); i <= keys; i++ {
+		shard := s.Shard(hash(i))
+		s.Lock(shard)
+		if tat, note, ok := s.Get(hash(i)); tat != 1<<40+i || note != i || !ok {
+			t.Fatalf("bucket %d: got %d, %d, %v", i, tat, note, ok)
+		}
+		s.Unlock(shard)
+	}
 }

@@ -6,14 +6,14 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 )
 
-// A Clock counts ticks.
+// A Clock tells the time in ticks: since [tat.Epoch] by a source, or since the Clock
+// was made by the monotonic clock of the process.
 type Clock struct {
-	source func() time.Time // nil: the monotonic time since start
+	source func() time.Time // nil for the monotonic clock
 	start  time.Time
 }
 
-// NewClock returns a clock that follows source, or the monotonic clock of the
-// process where source is nil.
+// NewClock returns a clock on source, or on the monotonic clock if source is nil.
 func NewClock(source func() time.Time) *Clock {
 	return &Clock{source: source, start: time.Now()}
 }

@@ -41,6 +41,8 @@ const a, b, c, d, e, f, g = 0x0a, 0x12, 0x1a, 0x22, 0x2a, 0x32, 0x3a
 
 var keys = []uint64{a, b, c, d, e, f, g}
 
+const other = 0x0d // its probe sequence begins elsewhere
+
 func newWorld(capacity int) *world {
 	w := &world{set: New(capacity, nil, false)}
 	w.set.clock = &Clock{source: func() time.Time { yield(nil); return time.Unix(tat.Epoch, 0).Add(tat.Duration(w.now)) }}
@@ -66,10 +68,10 @@ func takes(units int64, keys ...uint64) action {
 			if w.apart {
 				key = key>>3 + 8
 			}
-			ops[i] = Op{Params: params(10 * units), Hash: key, Policy: "p"}
+			ops[i] = Op{Charge: Charge{Params: params(10 * units), Hash: key}, Policy: "p"}
 		}
 		admitted := false
-		if len(ops) == 1 && w.set.TakeFast(&ops[0]) {
+		if len(ops) == 1 && w.set.TakeFast(&ops[0].Charge) {
 			admitted = ops[0].Admits(ops[0].Ahead)
 		} else {
 			admitted = w.set.Apply(ops)
@@ -161,6 +163,20 @@ var scenarios = []scenario{
 		"the same by a charge", 8,
 		[]action{clockAt(90), takes(1, a), clockAt(200)},
 		[][]action{{takes(1, a)}, {takes(1, b), takes(-1, b), clockAt(90), takes(-3, b), takes(1, b)}},
+	},
+	{
+		// The entry of a becomes a tombstone, and then that of b. The other key
+		// is denied, so its entry has no debt and makes room again.
+		"the same in a full table whose slots are reclaimed", 1,
+		[]action{clockAt(90), takes(1, a), clockAt(200)},
+		[][]action{{takes(1, a)}, {takes(4, other), takes(1, b), clockAt(90), takes(-2, b)}},
+	},
+	{
+		// A bucket that is full just now keeps its slot: after a refund the TAT
+		// of the next key would be what that of a was.
+		"a TAT that is now", 8,
+		[]action{takes(1, a), clockAt(10)},
+		[][]action{{takes(1, a)}, {takes(1, b), takes(-1, b)}},
 	},
 	{
 		"a clock that goes back during a takeover", 8,

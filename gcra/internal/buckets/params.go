@@ -28,9 +28,9 @@ func (p *cachedParams) match(c *tat.Charge) bool {
 	return p != nil && p.limit == c.Limit && p.maxDelay == c.MaxDelay && p.maxWait == c.MaxWait && p.policy == c.Policy
 }
 
-// Prepare checks a charge, or a refund, and fills the op.
-func (s *Set) Prepare(c *tat.Charge, refund bool, o *Op) error {
-	o.Policy, o.Shadow = c.Policy, c.Shadow
+// Prepare checks a charge, or a refund, and converts it into o.
+func (s *Set) Prepare(c *tat.Charge, refund bool, o *Charge) error {
+	o.Shadow = c.Shadow
 	slot := slotOf(c)
 	p := s.params.slots[slot].Load()
 	if !p.match(c) {

@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// What goroutines synchronise by. Built with the tag interleave, each operation
-// lets a scheduler choose which goroutine goes on (see TestInterleavings).
+// The synchronisation of this package. Built with the tag interleave, each
+// operation lets a test choose which goroutine goes on (see TestInterleavings).
 type (
 	mutex          = sync.Mutex
 	atomicInt64    = atomic.Int64

@@ -25,11 +25,11 @@ import "math"
 type table struct {
 	array  pointer[array] // nil at first
 	noted  bool           // there are notes
-	reused atomicInt64    // the latest time at which a slot of this array was taken over
+	reused atomicInt64    // latest time at which a slot of this array was taken over
 	used   int            // entries
 	filled int            // entries and tombstones
 	limit  int            // most entries
-	hand   int            // of the clock by which reclaim goes round
+	hand   int            // where reclaim looks next
 	marker int64          // the last marker; they are negative and grow
 }
 
@@ -144,15 +144,12 @@ func (t *table) takeOver(hash uint64, now int64) *slot {
 	mask := uint64(len(slots) - 1)
 	for i := hash & mask; ; i = (i + 1) & mask {
 		s := &slots[i]
-		switch s.hash.Load() {
-		case empty:
+		switch h := s.hash.Load(); {
+		case h == empty:
 			return nil
-		case tombstone:
-		default:
-			if s.lockLapsed(now) {
-				t.reused.Store(max(t.reused.Load(), now))
-				return s
-			}
+		case h >= minHash && s.lockLapsed(now):
+			t.reused.Store(max(t.reused.Load(), now))
+			return s
 		}
 	}
 }
@@ -240,10 +237,7 @@ func (t *table) reclaim(now int64) bool {
 	for range min(few, len(slots)) {
 		s := &slots[t.hand&(len(slots)-1)]
 		t.hand++
-		if s.hash.Load() < minHash {
-			continue
-		}
-		if s.lockLapsed(now) {
+		if s.hash.Load() >= minHash && s.lockLapsed(now) {
 			t.reused.Store(max(t.reused.Load(), now))
 			s.hash.Store(tombstone)
 			t.used--

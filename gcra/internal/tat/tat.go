@@ -1,14 +1,17 @@
 // Package tat is the arithmetic of GCRA in integers, which package gcra and its
 // stores share. The algorithm is stated in the documentation of package gcra.
-// Everything here is a pure function: time and state are arguments.
+// All functions are pure: time and state are arguments.
+//
+// tat.go has the step, charge.go makes its parameters of a charge. Limit, Charge and
+// Result repeat types of package gcra, which imports this one.
 package tat
 
 import "time"
 
-// Time is counted in ticks of 100 ns. They are small enough that T is within
-// 0.05 % of Per/Count at 10,000 units a second, and large enough that a TAT
+// Time is counted in ticks of 100 ns. They are short enough that T is within
+// 0.05 % of Per/Count at 10,000 units a second, and long enough that a TAT
 // counted from Epoch stays below 2^53, where Lua's doubles are exact, until
-// 2053. Redis keeps such a whole number as an integer, Valkey 9 as 16 digits.
+// 2053. Redis stores such a number as an integer, Valkey 9 as 16 digits.
 const (
 	Tick  = 100        // nanoseconds
 	Epoch = 1735689600 // 2025-01-01T00:00:00Z, in seconds since 1970; take.lua has the same
@@ -30,29 +33,28 @@ func Ticks(d time.Duration) int64 { return int64(d) / Tick }
 // Duration is the inverse of Ticks.
 func Duration(ticks int64) time.Duration { return time.Duration(ticks) * Tick }
 
-// Params are the parameters of one step, in ticks: what it needs besides the
-// TAT and now.
+// Params are the parameters of one step besides the TAT and now, in ticks.
 type Params struct {
 	Emission int64 // T
 	Capacity int64 // B·T
 	Top      int64 // B·T + MaxDelay: no TAT is further ahead of now
-	Room     int64 // B·T + MaxWait: how far ahead of now this caller may push the TAT; -1 if the cost is above the burst
+	Room     int64 // B·T + MaxWait: how far ahead of now this caller may move the TAT; -1 if the cost is above the burst
 	Inc      int64 // cost·T; 0 peeks, negative refunds
 }
 
-// Clamp is t0: how far the TAT is ahead of now, within what this limit can have
-// made of it.
+// Clamp is t0 - now: how far the TAT is ahead of now, limited to what this limit
+// can have made.
 func (p *Params) Clamp(tat, now int64) int64 {
 	return min(max(tat-now, 0), p.Top)
 }
 
-// Admits reports whether a bucket whose TAT is ahead of now has room.
+// Admits reports whether the step is allowed on a bucket whose TAT is ahead of now.
 func (p *Params) Admits(ahead int64) bool {
 	return p.Inc <= 0 || ahead+p.Inc <= p.Room
 }
 
-// Takes reports whether the step may move the TAT ahead: it is no peek, no
-// refund, and its cost is not above the burst.
+// Takes reports whether the step can move the TAT ahead: it is no peek, no refund,
+// and its cost is not above the burst.
 func (p *Params) Takes() bool { return p.Inc > 0 && p.Room >= 0 }
 
 // After is how far the TAT is ahead of now after an admission.

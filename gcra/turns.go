@@ -1,0 +1,44 @@
+package gcra
+
+import (
+	"context"
+	"time"
+)
+
+// Turns are the turns that all callers of some limits take, in all processes that
+// share the store. It is a value with the arguments of [Wait]; any number of
+// goroutines may share it. A Turns without a store panics. Without charges every
+// turn comes at once.
+type Turns struct {
+	Store Store
+
+	// Charges are the limits that a turn is charged to: all or none. Cost is the
+	// units of a turn; a charge of Cost 0 never waits. MaxDelay of 0 is without
+	// bound, unlike in Store.Take. MaxWait is the patience of each caller; 0 means
+	// MaxDelay. The charges are only read, and must not change while in use.
+	Charges []Charge
+}
+
+// Do waits for a turn and makes the call, with the same context. Without a turn it
+// returns the error of Wait, and does not call. Otherwise its error is the call's.
+func (t Turns) Do(ctx context.Context, call func(context.Context) error) error {
+	if err := t.Wait(ctx); err != nil {
+		return err
+	}
+	return call(ctx)
+}
+
+// Wait returns when the turn comes; see the function [Wait].
+func (t Turns) Wait(ctx context.Context) error { return Wait(ctx, t.Store, t.Charges...) }
+
+// Try takes a turn that has come, and never waits for one. If there is none, or
+// others are in the queue, it returns a [*WaitError] at once and nothing is
+// charged: its RetryAfter is when a turn comes. Other errors are the store's.
+func (t Turns) Try(ctx context.Context) error {
+	w := waiter{ctx, t.Store, t.Charges, time.Time{}, 0}
+	denied, err := w.try()
+	if denied != nil {
+		return denied
+	}
+	return err
+}

@@ -1,0 +1,175 @@
+package gcra_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+)
+
+func newTurns(limit gcra.Limit) gcra.Turns {
+	return gcra.Turns{
+		Store:   gcra.NewMemory(),
+		Charges: []gcra.Charge{{Subject: "partner", Policy: "p", Limit: limit, Cost: 1}},
+	}
+}
+
+// Do calls when the turn comes, and returns the call's error.
+func TestTurnsDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := newTurns(everySecond)
+		begin := time.Now()
+		var at []time.Duration
+		for i := range 3 {
+			fails := fmt.Errorf("call %d", i)
+			if err := turns.Do(t.Context(), func(context.Context) error {
+				at = append(at, time.Since(begin))
+				return fails
+			}); err != fails {
+				t.Errorf("got %v; want the call's error", err)
+			}
+		}
+		if got, want := fmt.Sprint(at), "[0s 1s 2s]"; got != want {
+			t.Errorf("got calls at %s; want %s", got, want)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
+		defer cancel()
+		if err := turns.Do(ctx, func(context.Context) error {
+			t.Error("called without a turn")
+			return nil
+		}); !errors.Is(err, gcra.ErrWouldWait) {
+			t.Errorf("got %v; want ErrWouldWait", err)
+		}
+	})
+}
+
+// Try takes a turn that has come. Otherwise it returns at once, names the limit and the
+// time to wait, and charges nothing.
+func TestTurnsTry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limit, err := gcra.ParseLimit("25/5s burst 1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		turns := newTurns(limit)
+		for range 3 {
+			if err := turns.Try(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				begin := time.Now()
+				err := turns.Try(t.Context())
+				var denied *gcra.WaitError
+				if !errors.As(err, &denied) || !errors.Is(err, gcra.ErrWouldWait) || denied.RetryAfter() != 200*time.Millisecond {
+					t.Fatalf("got %v; want a WaitError of 200ms", err)
+				}
+				const want = `gcra: limit 25/5s burst 1, policy "p", subject "partner": would have to wait too long: needs 200ms, may take 0s`
+				if err.Error() != want {
+					t.Errorf("got error %s\nwant %s", err, want)
+				}
+				if took := time.Since(begin); took != 0 {
+					t.Errorf("it took %v; want 0", took)
+				}
+			}
+			time.Sleep(200 * time.Millisecond)
+		}
+		// Nor does it take the turn of a caller in the queue.
+		if err := turns.Try(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		waits := make(chan error)
+		go func() { waits <- turns.Wait(t.Context()) }()
+		synctest.Wait()
+		if err := turns.Try(t.Context()); !errors.Is(err, gcra.ErrWouldWait) {
+			t.Errorf("got %v; want ErrWouldWait", err)
+		}
+		if err := <-waits; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// No wait is long enough for a cost above the burst, and RetryAfter is 0.
+func TestTurnsNever(t *testing.T) {
+	turns := newTurns(everySecond)
+	turns.Charges[0].Cost = 2
+	for name, err := range map[string]error{"Try": turns.Try(t.Context()), "Wait": turns.Wait(t.Context())} {
+		var denied *gcra.WaitError
+		if !errors.As(err, &denied) || !denied.Never || denied.RetryAfter() != 0 {
+			t.Errorf("%s: got %v; want a WaitError with Never", name, err)
+		}
+	}
+}
+
+// An error of the store is returned as it is.
+func TestTurnsStoreFails(t *testing.T) {
+	turns := newTurns(gcra.Limit{})
+	for name, err := range map[string]error{"Try": turns.Try(t.Context()), "Wait": turns.Wait(t.Context())} {
+		if err == nil || errors.Is(err, gcra.ErrWouldWait) {
+			t.Errorf("%s: got %v; want the store's error about the limit", name, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := newTurns(everySecond).Try(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v; want context.Canceled", err)
+	}
+}
+
+// 60 callers share one call a second and ask again as soon as they have been served. If
+// they have patience for a turn of each, all are served equally. If they are less patient
+// than the queue is long, they are served by chance: to ask again is no place in the queue.
+func TestTurnsPatience(t *testing.T) {
+	const callers, minutes = 60, 4
+	for _, tt := range []struct {
+		name     string
+		patience time.Duration
+		again    func(*gcra.WaitError) time.Duration
+		equally  bool
+	}{
+		{"more than a turn of each", (callers + 1) * time.Second, (*gcra.WaitError).RetryAfter, true},
+		{"15s, again after RetryAfter", 15 * time.Second, (*gcra.WaitError).RetryAfter, false},
+		{"15s, again every 200ms", 15 * time.Second, func(*gcra.WaitError) time.Duration { return 200 * time.Millisecond }, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				turns := newTurns(everySecond)
+				turns.Charges[0].MaxWait = tt.patience
+				ctx, cancel := context.WithTimeout(t.Context(), minutes*time.Minute)
+				defer cancel()
+				calls := make([]int, callers)
+				// All ask before the second turn, so that each has its place.
+				if err := turns.Try(ctx); err != nil {
+					t.Fatal(err)
+				}
+				var running sync.WaitGroup
+				for i := range calls {
+					running.Go(func() {
+						time.Sleep(time.Duration(i) * time.Millisecond) // one after the other
+						for ctx.Err() == nil {
+							err := turns.Wait(context.WithoutCancel(ctx))
+							var denied *gcra.WaitError
+							if errors.As(err, &denied) {
+								time.Sleep(tt.again(denied))
+								continue
+							}
+							calls[i]++
+						}
+					})
+				}
+				running.Wait()
+				slices.Sort(calls)
+				t.Logf("%d to %d calls each", calls[0], calls[callers-1])
+				if tt.equally && calls[callers-1]-calls[0] > 1 {
+					t.Errorf("got calls %v; want all to be served equally", calls)
+				}
+			})
+		})
+	}
+}

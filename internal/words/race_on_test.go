@@ -1,0 +1,5 @@
+//go:build race
+
+package words
+
+const raceDetector = true
