@@ -107,16 +107,16 @@ func (p *Pacer) interval() time.Duration {
 	if p.rate > 0 {
 		rate = p.share * p.rate
 	}
-	return max(interval, min(time.Duration(float64(time.Second)/(rate*p.backoffFactor())), p.maxInterval()))
+	return max(interval, time.Duration(min(1/(rate*p.backoffFactor()), p.maxInterval())*float64(time.Second)))
 }
 
-// maxInterval returns the longest interval of the algorithm, so that a client with a very small share
-// still notices when there is room.
-func (p *Pacer) maxInterval() time.Duration {
+// maxInterval returns the longest interval of the algorithm in seconds, so that a client with a very
+// small share still notices when there is room.
+func (p *Pacer) maxInterval() float64 {
 	if p.rate == 0 {
-		return maxInterval
+		return maxInterval.Seconds()
 	}
-	return max(maxInterval, time.Duration(float64(time.Second)*maxClients/p.rate))
+	return min(max(maxInterval.Seconds(), maxClients/p.rate), maxHold.Seconds())
 }
 
 // backoffFactor returns the factor by which remaining changes the rate: 1 at the reserve.
@@ -164,8 +164,7 @@ func (p *Pacer) allowed(elapsed float64) {
 	p.blind.allowed()
 	p.again = false
 	reserve := p.reserve()
-	switch {
-	case !p.pacing:
+	if !p.pacing {
 		reserve = min(reserve, max(startReserve, startPerClient*p.clients()))
 		if p.known && p.remaining-float64(p.inFlight) < max(reserve, 1) {
 			p.startPacing()
@@ -245,7 +244,7 @@ func (p *Pacer) setShare(share float64) {
 	if p.rate > 0 {
 		rate, upper = p.rate, 1
 	}
-	lower := min(1/(rate*p.maxInterval().Seconds()), initialShare)
+	lower := min(1/(rate*p.maxInterval()), initialShare)
 	p.share = min(max(share, lower), upper)
 }
 
@@ -303,7 +302,8 @@ const (
 	fullAfter = 2.0
 
 	// maxInterval is the longest interval at an unknown rate, and maxClients, in intervals of the
-	// limit, the longest at a known one: so many clients may share the limit evenly.
+	// limit, the longest at a known one: so many clients may share the limit evenly. It is at most
+	// maxHold.
 	maxInterval = time.Minute
 	maxClients  = 256
 	// maxHold bounds Retry-After: after a day a request is sent whatever the server said.
@@ -428,9 +428,7 @@ func (p *Pacer) Answered(now time.Time, status int, a retryafter.Answer) {
 		elapsed = max(now.Sub(p.lastResponse).Seconds(), 0)
 	}
 	p.lastResponse = now
-	if until := now.Add(min(a.Wait, maxHold)); a.Wait > 0 && until.After(p.holdUntil) {
-		p.holdUntil = until
-	}
+	p.hold(now, a.Wait)
 	p.learn(now, elapsed, a)
 	if a.Denied {
 		p.count(now, 0)
@@ -439,6 +437,13 @@ func (p *Pacer) Answered(now time.Time, status int, a retryafter.Answer) {
 	}
 	p.count(now, 1)
 	p.allowed(elapsed)
+}
+
+// hold lets no request go for so long.
+func (p *Pacer) hold(now time.Time, wait time.Duration) {
+	if until := now.Add(min(wait, maxHold)); wait > 0 && until.After(p.holdUntil) {
+		p.holdUntil = until
+	}
 }
 
 // count counts allowed requests.
@@ -479,8 +484,8 @@ func (p *Pacer) learn(now time.Time, elapsed float64, a retryafter.Answer) {
 	if p.window.fixed && p.capacity > 0 {
 		p.rate = p.capacity / p.window.length.Seconds()
 		left = max(p.reserve()-p.window.ahead(now, a.Remaining, p.capacity), 0)
-		if a.Remaining == 0 && p.window.end.After(p.holdUntil) {
-			p.holdUntil = p.window.end
+		if a.Remaining == 0 {
+			p.hold(now, p.window.end.Sub(now))
 		}
 	}
 	if p.known {
