@@ -61,9 +61,9 @@ import (
 // # Limitations
 //
 // A bucket of one or two units shows nothing before it denies, and a server without fields never does.
-// There clients learn from denials alone, and do not share evenly; one may get hardly anything. A
-// hundred clients need many hours to share evenly. A sliding window, which counts the requests of the
-// last period, is used to about 92 %. With RateLimit-Remaining alone a small bucket looks like a large
+// There clients learn from denials alone, and do not share evenly; one may get hardly anything. Of a
+// hundred clients one gets three to five times as much as another. A sliding window, which counts the
+// requests of the last period, is used to about 92 %. With RateLimit-Remaining alone a small bucket looks like a large
 // one that is almost empty: clients leave up to half of the limit unused until their shares have
 // changed by a factor of two and remaining has not.
 //

@@ -32,7 +32,7 @@ var never = math.Inf(1)
 
 // Why some worlds miss a bound.
 const (
-	hundred = "the shares of a hundred clients need longer than the run to become equal"
+	hundred = "one of a hundred clients has so few responses that its share hardly converges, in a run four times as long too"
 	sliding = "such a window loses the reserve in each period, and the effect of a share is seen a period later"
 	alone   = "denials alone do not tell how many clients there are"
 )
