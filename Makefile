@@ -46,6 +46,11 @@ test: ## Run the tests
 race: ## Run the tests under the race detector; a redis-server must be there
 	RATELIMIT_TEST_REDIS=required go test -race work
 
+.PHONY: bits
+bits: ## Run the tests of the core where an int has 32 bits
+	GOARCH=386 go test ./gcra/... ./keyfunc ./middleware/... ./adapters/httpclient
+	GOARCH=arm go vet work
+
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME (20s)
 	@grep -rn --include='*_test.go' -o '^func Fuzz[A-Za-z0-9_]*' . | sort | while IFS=: read -r file _ func; do \
@@ -59,6 +64,7 @@ chaos: ## Run the fault tests for longer and print a table; needs a redis-server
 
 .PHONY: long
 long: ## Tests that take minutes of a machine that does nothing else; needs a redis-server
+	RATELIMIT_LONG=1 go test -count=1 -v -run '^TestInterleavings$$' ./gcra/internal/buckets
 	RATELIMIT_TEST_REDIS=required RATELIMIT_LONG=1 go test -count=1 -v -run '^TestPartnerSeesTurns$$' ./gcra/redisstore
 	RATELIMIT_TEST_REDIS=required RATELIMIT_LONG=1 go test -count=1 -v -run '^TestPartner$$' ./gcra/slidinglog
 	RATELIMIT_TEST_REDIS=required RATELIMIT_LONG=1 go test -count=1 -v -run '^TestStrictServer$$' ./adapters/httpclient
