@@ -66,7 +66,7 @@ difference of the mean from the published figure.
 
 Worlds
 
--worlds compares three strategies in many worlds: adaptive, the row remaining as
+-worlds compares three strategies in many worlds, with one seed: adaptive, the row remaining as
 published, which knows the limit, and one that obeys Retry-After, or waits a
 second where there is none. The first of these flags that is set makes one world
 instead:
