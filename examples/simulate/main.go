@@ -66,10 +66,10 @@ difference of the mean from the published figure.
 
 Worlds
 
--worlds compares three strategies in many worlds, with one seed: adaptive, the row remaining as
-published, which knows the limit, and one that obeys Retry-After, or waits a
-second where there is none. The first of these flags that is set makes one world
-instead:
+-worlds compares three strategies in many worlds, with one seed: adaptive, the row
+remaining as published, which knows the limit, and one that obeys Retry-After, or
+waits a second where there is none. If one of these flags is set, it makes a single
+world instead:
 
   -limit l      such as 10/second, 4500/hour or "15/second burst 300"
                 (default 4500/hour)
