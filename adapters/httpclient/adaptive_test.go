@@ -155,8 +155,13 @@ func TestAdaptiveSleep(t *testing.T) {
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := call(ctx, "http://busy.example/"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v; want the deadline", err)
+		if _, err := call(ctx, "http://busy.example/"); !errors.Is(err, gcra.ErrWouldWait) || time.Since(start) != 0 {
+			t.Errorf("got %v after %v; want ErrWouldWait at once, since the deadline comes first", err, time.Since(start))
+		}
+		ctx, cancel = context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		if _, err := call(ctx, "http://busy.example/"); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v; want the cancellation", err)
 		}
 		if got := time.Since(start); got != time.Second {
 			t.Errorf("returned after %v; want 1s", got)

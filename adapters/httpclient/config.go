@@ -43,6 +43,12 @@ type Config struct {
 	// Retry-After, fails at once. A deadline of the request's context counts too.
 	MaxWait time.Duration
 
+	// Replay, if set, reports whether a denied request is safe to repeat although its
+	// method is not idempotent and it has no Idempotency-Key: for a partner that
+	// promises to have done nothing for a request that it denies. A body still needs
+	// GetBody.
+	Replay func(*http.Request) bool
+
 	// Observe, if set, is called once for each RoundTrip, before it returns. It must
 	// not block or change the request.
 	Observe func(*http.Request, Event)
@@ -119,8 +125,11 @@ func New(cfg Config) (*Transport, error) {
 		policies: append([]Policy(nil), cfg.Policies...),
 		maxTries: cfg.MaxTries,
 		maxWait:  cfg.MaxWait,
+		replay:   cfg.Replay,
 		observe:  cfg.Observe,
+		pacers:   pacers{maxInterval: maxBackoff / 2},
 	}
+	_, t.adaptive = cfg.Base.(*Adaptive)
 	if t.base == nil {
 		t.base = http.DefaultTransport
 	}

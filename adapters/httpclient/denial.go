@@ -5,19 +5,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"time"
-
-	"github.com/seed-e377111c/ratelimit/internal/retryafter"
 )
-
-// denial reports whether a response is a denial, and how long the server asks to wait; 0 if it does
-// not say.
-//
-// A 429 is a denial with or without Retry-After. A 503 is one only with it: otherwise it is a failure
-// like a 500, which the caller handles.
-func denial(resp *http.Response) (wait time.Duration, denied bool) {
-	wait, ok := retryafter.Parse(resp.Header, time.Now())
-	return wait, resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable && ok
-}
 
 const (
 	minBackoff = 500 * time.Millisecond
@@ -35,12 +23,15 @@ func backoff(denials int) time.Duration {
 	return d/2 + rand.N(d/2+1)
 }
 
-// replayable reports whether a request may be sent again: it is idempotent and its body can be read
-// again. A denied request should have had no effect, but a proxy may deny one that a server behind it
-// has begun.
-func replayable(r *http.Request) bool {
+// replayable reports whether a request may be sent again: its body can be read again, and it is
+// idempotent or Config.Replay allows it. A denied request should have had no effect, but a proxy may
+// deny one that a server behind it has begun.
+func (t *Transport) replayable(r *http.Request) bool {
 	if r.Body != nil && r.Body != http.NoBody && r.GetBody == nil {
 		return false
+	}
+	if t.replay != nil && t.replay(r) {
+		return true
 	}
 	switch r.Method {
 	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:

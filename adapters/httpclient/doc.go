@@ -12,8 +12,8 @@
 //
 // A [Transport] is for limits that you know. Each request waits for its turn, in the order of
 // arrival over all processes that share the store. A request that the server still denies, with 429
-// or with 503 and Retry-After, is sent again after that time if it is safe to repeat, and other
-// requests to that server wait too.
+// or with 503 or 403 and Retry-After, is sent again after that time if it is safe to repeat, and
+// other requests to that server wait too.
 //
 // An [Adaptive] is for limits that you do not know. It reads the RateLimit fields of the responses
 // and paces its requests. It needs no store.
@@ -24,5 +24,6 @@
 // # Files
 //
 // transport.go is the Transport, with denial.go for what to send again and pause.go for what waits
-// meanwhile. adaptive.go is the Adaptive; its algorithm is in internal/pacer. key.go has the keys.
+// meanwhile. adaptive.go is the Adaptive. Both read responses with internal/retryafter and pace
+// requests with internal/pacer, by pacers.go. key.go has the keys.
 package httpclient

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/pacer"
+	"github.com/seed-e377111c/ratelimit/internal/retryafter"
 )
 
 // Transport is an http.RoundTripper whose requests wait for their turn and are
@@ -25,35 +27,48 @@ import (
 //
 // # Denials
 //
-// A denial is a response with status 429, or with 503 and a Retry-After. (A 503
-// without one is a failure like any 5xx.) The request is sent again after the
-// Retry-After, in seconds or as a date, and a random part of up to a tenth of it,
-// so that waiting requests do not all go at once. Without a Retry-After it is sent
-// again after a random time of up to half a second, doubled with each try up to
-// ten seconds.
+// A denial is a response with status 429; with 503 and a Retry-After (a 503 without
+// one is a failure like any 5xx); or with 403 and a Retry-After, or a 403 with nothing
+// remaining, as GitHub sends them. The request is sent again after the Retry-After, in
+// seconds or as a date, and a random part of up to a tenth of it, so that waiting
+// requests do not all go at once. Without a Retry-After, the reset of a limit with
+// nothing remaining counts in its place: RateLimit-Reset and its forms in drafts 3 to
+// 11, and X-RateLimit-Reset, in seconds or as a Unix time. Without either it is sent
+// again after a random time of up to half a second, doubled with each try up to ten
+// seconds.
 //
 // RoundTrip returns the denial itself, with its body, if the request is not safe
 // to repeat, if MaxTries were denied, and at once if the wait would exceed MaxWait
 // or the context's deadline. A request is safe to repeat if its method is GET,
-// HEAD, OPTIONS, TRACE, PUT or DELETE or it has an Idempotency-Key header, and if
-// it has no body or a GetBody, which http.NewRequest sets for the usual readers.
+// HEAD, OPTIONS, TRACE, PUT or DELETE, if it has an Idempotency-Key header, or if
+// [Config.Replay] says so; and if it has no body or a GetBody, which http.NewRequest
+// sets for the usual readers.
 //
 // # Pauses
 //
-// A Retry-After also holds back other requests to that host: after a 429 those
-// with the same Authorization header, after a 503 all. A request that cannot wait
+// A Retry-After, or a reset in its place, also holds back other requests to that
+// host: after a 503 all, after other denials those with the same Authorization header.
+// A request that cannot wait
 // for so long is not sent; its error wraps a [*gcra.WaitError] with the policy
 // "Retry-After". A pause lasts at most an hour, or MaxWait if that is longer.
-// Pauses are local to the Transport: other processes learn them from their own
-// denials.
+//
+// A denial without a time slows down all requests to that host: they go one by one,
+// at half of the rate that the server answered before. Each further denial lowers the
+// rate, and each answer raises it. A request that cannot wait for so long has a
+// WaitError with the policy "pace". With an [Adaptive] as Base, the Adaptive does this.
+//
+// Both are local to the Transport: other processes learn them from their own denials.
 type Transport struct {
 	base     http.RoundTripper
 	store    gcra.Store
 	policies []Policy
 	maxTries int
 	maxWait  time.Duration
+	replay   func(*http.Request) bool
 	observe  func(*http.Request, Event)
 	pauses   pauses
+	pacers   pacers // by host, for servers that deny without a time
+	adaptive bool   // base is an Adaptive, which paces
 }
 
 // maxPause bounds a pause, unless callers wait longer than that.
@@ -95,7 +110,8 @@ func (t *Transport) send(r *http.Request, e *Event) (*http.Response, error) {
 	}
 	deadline := time.Now().Add(t.maxWait)
 	for {
-		if err := t.wait(r, deadline, e); err != nil {
+		p, err := t.wait(r, deadline, e)
+		if err != nil {
 			if e.Tries == 0 {
 				closeBody(r)
 				return nil, fmt.Errorf("httpclient: %w", err)
@@ -104,22 +120,33 @@ func (t *Transport) send(r *http.Request, e *Event) (*http.Response, error) {
 		}
 		out := r
 		if e.Tries > 0 {
-			var err error
 			if out, err = replay(r); err != nil {
+				p.Done(time.Now(), 0, nil)
 				return nil, fmt.Errorf("httpclient: try %d: body: %w", e.Tries+1, err)
 			}
+		}
+		if t.adaptive {
+			out = withDeadline(out, deadline)
 		}
 		e.Tries++
 		resp, err := t.base.RoundTrip(out)
 		if err != nil || resp == nil {
+			p.Done(time.Now(), 0, nil)
 			return resp, err // http.Client reports a Base that returns neither
 		}
-		retryAfter, denied := denial(resp)
-		if !denied {
+		now := time.Now()
+		a := retryafter.Read(now, resp.StatusCode, resp.Header)
+		if !a.Denied {
+			p.Done(now, resp.StatusCode, nil)
 			e.Reason = Answered
 			return resp, nil
 		}
-		e.Reason = t.handleDenial(r, resp, retryAfter, deadline, e)
+		if a.Wait == 0 {
+			p.Done(now, http.StatusTooManyRequests, nil)
+		} else {
+			p.Done(now, 0, nil)
+		}
+		e.Reason = t.handleDenial(r, resp, a.Wait, deadline, e)
 		if e.Reason != "" {
 			return resp, nil
 		}
@@ -133,7 +160,7 @@ func (t *Transport) handleDenial(r *http.Request, resp *http.Response, retryAfte
 	wait := retryAfter
 	if retryAfter > 0 {
 		k := pauseKey{host: hostOf(r)}
-		if resp.StatusCode == http.StatusTooManyRequests {
+		if resp.StatusCode != http.StatusServiceUnavailable {
 			k.caller = callerOf(r)
 		}
 		t.pauses.add(k, min(retryAfter, max(maxPause, t.maxWait)))
@@ -141,7 +168,7 @@ func (t *Transport) handleDenial(r *http.Request, resp *http.Response, retryAfte
 		wait = backoff(e.Tries)
 	}
 	switch {
-	case !replayable(r):
+	case !t.replayable(r):
 		return NotReplayable
 	case e.Tries >= t.maxTries:
 		return TooManyTries
@@ -155,24 +182,33 @@ func (t *Transport) handleDenial(r *http.Request, resp *http.Response, retryAfte
 	return ""
 }
 
-// wait returns when the request may be sent: no pause holds it back and its turn
-// has come.
-func (t *Transport) wait(r *http.Request, deadline time.Time, e *Event) error {
+// wait returns when the request may be sent: no pause holds it back, its pacer lets
+// it go, and its turn has come. The pacer wants to know the outcome.
+func (t *Transport) wait(r *http.Request, deadline time.Time, e *Event) (*pacer.Pacer, error) {
 	for {
 		if err := r.Context().Err(); err != nil {
-			return err
+			return nil, err
 		}
 		if err := t.waitForPause(r, deadline, e); err != nil {
-			return err
+			return nil, err
+		}
+		p := new(pacer.Pacer) // does nothing
+		if !t.adaptive {
+			p = t.pacers.get(hostOf(r))
+		}
+		if err := waitForPace(p, r, deadline, e); err != nil {
+			return nil, err
 		}
 		if err := t.waitForTurn(r, deadline, e); err != nil {
-			return err
+			p.Done(time.Now(), 0, nil)
+			return nil, err
 		}
 		// A turn that came in a pause is lost. Used after it, all such turns would
 		// come at once.
 		if remaining, _ := t.pauseRemaining(r); remaining == 0 {
-			return nil
+			return p, nil
 		}
+		p.Done(time.Now(), 0, nil)
 	}
 }
 

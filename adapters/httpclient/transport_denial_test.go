@@ -57,6 +57,13 @@ func TestDenials(t *testing.T) {
 		{"negative", "GET", none, nil, 429, []string{"Retry-After: -5"}, 200, s / 4, s / 2, httpclient.Answered},
 		{"fraction", "GET", none, nil, 429, []string{"Retry-After: 1.5"}, 200, s / 4, s / 2, httpclient.Answered},
 
+		// As GitHub denies.
+		{"403", "GET", none, nil, 403, []string{"Retry-After: 2"}, 200, 2 * s, 2200 * time.Millisecond, httpclient.Answered},
+		{"403, nothing remaining", "GET", none, nil, 403, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 2"}, 200, 2 * s, 2200 * time.Millisecond, httpclient.Answered},
+		{"429, nothing remaining", "GET", none, nil, 429, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 946684802"}, 200, 2 * s, 2200 * time.Millisecond, httpclient.Answered},
+		{"429 of another limit than the fields", "GET", none, nil, 429, []string{"X-RateLimit-Remaining: 4000", "X-RateLimit-Reset: 50"}, 200, s / 4, s / 2, httpclient.Answered},
+		{"403, something remaining", "GET", none, nil, 403, []string{"X-RateLimit-Remaining: 1", "X-RateLimit-Reset: 2"}, 403, 0, 0, httpclient.Answered},
+
 		// No denials.
 		{"503 alone", "GET", none, nil, 503, nil, 503, 0, 0, httpclient.Answered},
 		{"503, garbage", "GET", none, nil, 503, []string{"Retry-After: soon"}, 503, 0, 0, httpclient.Answered},
@@ -84,6 +91,11 @@ func TestDenials(t *testing.T) {
 		{"POST with a key", "POST", buffer, []string{"Idempotency-Key: 7"}, 429, []string{"Retry-After: 2"}, 200, 2 * s, 2200 * time.Millisecond, httpclient.Answered},
 		{"POST with an old key", "POST", buffer, []string{"X-Idempotency-Key: 7"}, 429, []string{"Retry-After: 2"}, 200, 2 * s, 2200 * time.Millisecond, httpclient.Answered},
 
+		// Methods that Replay allows, here all of a partner whose 429 promises that nothing was done.
+		{"POST that Replay allows", "POST", buffer, []string{"X-Replay: yes"}, 429, []string{"Retry-After: 2"}, 200, 2 * s, 2200 * time.Millisecond, httpclient.Answered},
+		{"PATCH that Replay allows", "PATCH", buffer, []string{"X-Replay: yes"}, 429, []string{"Retry-After: 2"}, 200, 2 * s, 2200 * time.Millisecond, httpclient.Answered},
+		{"POST of a stream that Replay allows", "POST", stream, []string{"X-Replay: yes"}, 429, nil, 429, 0, 0, httpclient.NotReplayable},
+
 		// A body that cannot be read again.
 		{"PUT of a stream", "PUT", stream, nil, 429, []string{"Retry-After: 2"}, 429, 0, 0, httpclient.NotReplayable},
 		{"POST of a stream with a key", "POST", stream, []string{"Idempotency-Key: 7"}, 429, nil, 429, 0, 0, httpclient.NotReplayable},
@@ -92,7 +104,8 @@ func TestDenials(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := &partner{answers: []func() *http.Response{says(tt.first, tt.fields...), ok}}
 				var event httpclient.Event
-				tr := transport(t, httpclient.Config{Base: p, Observe: func(_ *http.Request, e httpclient.Event) { event = e }})
+				tr := transport(t, httpclient.Config{Base: p, Observe: func(_ *http.Request, e httpclient.Event) { event = e },
+					Replay: func(r *http.Request) bool { return r.Header.Get("X-Replay") != "" }})
 				r := request(t, tt.method, url, tt.body(), tt.header...)
 				begin := time.Now()
 				resp, err := tr.RoundTrip(r)

@@ -35,7 +35,9 @@ func TestPause(t *testing.T) {
 			{url, "alice", true}, {url, "bob", true}, {url, "", true}, {"https://other.example.com", "alice", false},
 		}},
 		{"not safe to repeat", later, "POST", "alice", []other{{url, "alice", true}, {url, "bob", false}}},
-		{"no Retry-After", says(429), "GET", "alice", []other{{url, "alice", false}}},
+		{"403 with Retry-After", says(403, "Retry-After: 2"), "GET", "alice", []other{{url, "alice", true}, {url, "bob", false}}},
+		{"nothing remaining", says(429, "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 2"), "GET", "alice", []other{{url, "alice", true}, {url, "bob", false}}},
+		{"no Retry-After, another host", says(429), "GET", "alice", []other{{"https://other.example.com", "alice", false}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -8,7 +8,10 @@
 // of the published comparison in rate_throttle_client.
 //
 // rows.go lists the strategies, published.go and ours.go implement them, server.go is
-// the server, and world.go runs the simulation.
+// the server, world.go runs the simulation, and chart.go draws it.
+//
+// worlds.go lists other worlds, partner.go is their server, contest.go runs the
+// strategies in them, and worldchart.go draws the result.
 package main
 
 import (
@@ -18,7 +21,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"text/tabwriter"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
 const usage = `Simulate compares strategies by which clients keep to a server's limit.
@@ -29,8 +36,9 @@ const usage = `Simulate compares strategies by which clients keep to a server's 
   -seeds n    number of seeds; the table shows means and worst (default 1)
   -short      only the rows remaining, adaptive-remaining-only, adaptive and
               coordinated
-  -out dir    draw each strategy's sleep over time here, as PNG and SVG
-              (default: no charts)
+  -worlds     other limits, windows, header fields and clients: see Worlds
+  -out dir    draw charts here, as PNG and SVG (default: no charts): each
+              strategy's sleep over time, or one chart of the worlds
   -h          this text
 
 The server allows 4,500 requests an hour by GCRA, with a bucket of 4,500 that is
@@ -55,6 +63,34 @@ with 4,500 units that do not refill and a first sleep of 1 s, until a thread
 sees 10 remaining. The best possible time is 74.085 s; strategies that sleep
 before the first request take about a second more. The row deviation is the
 difference of the mean from the published figure.
+
+Worlds
+
+-worlds compares three strategies in many worlds, with one seed: adaptive, the row
+remaining as published, which knows the limit, and one that obeys Retry-After, or
+waits a second where there is none. If one of these flags is set, it makes a single
+world instead:
+
+  -limit l      such as 10/second, 4500/hour or "15/second burst 300"
+                (default 4500/hour)
+  -window w     gcra, fixed (all at once again at its end) or strict (never more
+                than the limit in any such period) (default gcra)
+  -fields f     of the responses: draft6, draft7, draft11, x (X-RateLimit-*, with
+                a Unix time in a fixed window) or none (default draft6)
+  -bare         denials have no Retry-After
+  -lie l        4000: the fields always say 4000 of 5000 an hour; day: they are
+                those of another limit, per day
+  -clients n    that call without pause (default 10)
+  -processes n  that the clients are in; those of one share a pacer (default: one
+                for each client)
+  -join n       clients that begin after a third of the run
+  -leave n      clients that end then
+
+Columns: denied requests in percent, in the whole run and late, which is the second
+half; the used part of the limit, late; and the most served client over the least
+served one, late. A request takes 0.1 to 0.15 s. The last column says which bounds
+adaptive misses: denied at most as published, late at most 5 %, share at least 95 %,
+most/least at most 2; and why, if that is known.
 `
 
 type settings struct {
@@ -62,6 +98,9 @@ type settings struct {
 	seeds int
 	short bool
 	out   string
+
+	worlds bool
+	world  *world // nil for none
 }
 
 func readSettings(args []string) (settings, error) {
@@ -72,6 +111,31 @@ func readSettings(args []string) (settings, error) {
 	flags.IntVar(&s.seeds, "seeds", 1, "")
 	flags.BoolVar(&s.short, "short", false, "")
 	flags.StringVar(&s.out, "out", "", "")
+	flags.BoolVar(&s.worlds, "worlds", false, "")
+	w := world{name: "this world"}
+	w.limit = per(4500, hour)
+	flags.Func("limit", "", func(text string) (err error) {
+		w.limit, err = gcra.ParseLimit(text)
+		return err
+	})
+	oneOf := func(p *string, name, values string) {
+		flags.Func(name, "", func(text string) error {
+			if !slices.Contains(strings.Fields(values), text) {
+				return fmt.Errorf("want one of %s", values)
+			}
+			*p = text
+			return nil
+		})
+	}
+	w.window, w.fields = "gcra", "draft6"
+	oneOf(&w.window, "window", "gcra fixed strict")
+	oneOf(&w.fields, "fields", "draft6 draft7 draft11 x none")
+	oneOf(&w.lie, "lie", "4000 day")
+	flags.BoolVar(&w.bare, "bare", false, "")
+	flags.IntVar(&w.clients, "clients", 10, "")
+	flags.IntVar(&w.processes, "processes", 0, "")
+	flags.IntVar(&w.join, "join", 0, "")
+	flags.IntVar(&w.leave, "leave", 0, "")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return s, flag.ErrHelp
 	} else if err != nil {
@@ -82,6 +146,15 @@ func readSettings(args []string) (settings, error) {
 	}
 	if s.seeds < 1 || s.seeds > 10_000 {
 		return s, fmt.Errorf("-seeds is %d; want 1 to 10000", s.seeds)
+	}
+	flags.Visit(func(f *flag.Flag) {
+		if !slices.Contains([]string{"seed", "seeds", "short", "worlds", "out"}, f.Name) {
+			s.world = &w
+		}
+	})
+	if s.world != nil {
+		w.name = w.String()
+		return s, w.check()
 	}
 	return s, nil
 }
@@ -103,6 +176,19 @@ func main() {
 
 // simulate prints the table to w, and its progress.
 func simulate(w, progress io.Writer, s settings) error {
+	if s.worlds || s.world != nil {
+		list := worlds
+		if s.world != nil {
+			list = []world{*s.world}
+		}
+		all := playAll(list, s.seed, progress)
+		if s.out != "" {
+			if err := saveWorlds(all, s.out); err != nil {
+				return fmt.Errorf("chart: %w", err)
+			}
+		}
+		return printWorlds(w, all)
+	}
 	chosen := rows
 	if s.short {
 		chosen = rows[5:]

@@ -168,6 +168,16 @@ func TestSettings(t *testing.T) {
 		{"-speed 1", "-speed"},
 		{"fast", `"fast" is not a flag`},
 		{"-h", "help requested"},
+		{"-worlds -seed 2", ""},
+		{"-clients 5", ""},
+		{"-limit 10", "-limit"},
+		{"-limit 1000000/second", "-limit is 1000000/second"},
+		{"-window round", "want one of gcra fixed strict"},
+		{"-fields draft5", "want one of draft6"},
+		{"-lie yes", "want one of 4000 day"},
+		{"-clients 0", "-clients is 0"},
+		{"-clients 2 -processes 3", "-processes is 3"},
+		{"-clients 4 -join 2 -leave 2", "-join is 2"},
 	} {
 		_, err := readSettings(strings.Fields(c.args))
 		if (err == nil) != (c.fault == "") || err != nil && !strings.Contains(err.Error(), c.fault) {

@@ -1,6 +1,10 @@
 package main
 
-import "time"
+import (
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/internal/retryafter"
+)
 
 // The strategies of the published comparison (R. Schneeman's rate_throttle_client), as in
 // its code. The threads of a process share the sleep value. A denied thread continues with
@@ -36,11 +40,12 @@ func (b backoff) sleep(_ time.Time, t *thread) time.Duration {
 
 func (backoff) answered(time.Time, *thread, answer) {}
 
-// increase sleeps its value before each request. A denial adds minSleep to it, and after that
+// increase sleeps its value before each request. A denial adds min to it, and after that
 // sleep it grows by a factor of 1.2. decrease returns how much a success takes off.
 type increase struct {
 	fixed
 	value    float64 // seconds
+	min      float64 // seconds
 	decrease func(value float64, remaining int64) float64
 }
 
@@ -49,7 +54,7 @@ func (s *increase) sleep(_ time.Time, t *thread) time.Duration {
 		t.local = s.value
 		return seconds(t.local)
 	}
-	t.local += minSleep
+	t.local += s.min
 	d := t.local
 	t.local *= 1.2
 	return seconds(d)
@@ -66,4 +71,22 @@ func proportional(value float64, _ int64) float64 { return value / float64(limit
 func remaining(value float64, left int64) float64 {
 	return value * float64(left) / float64(limit.Count)
 }
+
+// obey sleeps only after a denial, for its Retry-After, or for a second without one.
+type obey struct{ fixed }
+
+func (obey) sleep(_ time.Time, t *thread) time.Duration {
+	if !t.denied {
+		return 0
+	}
+	return seconds(t.local)
+}
+
+func (obey) answered(now time.Time, t *thread, a answer) {
+	t.local = 1
+	if wait, ok := retryafter.Parse(a.header, now); ok {
+		t.local = wait.Seconds()
+	}
+}
+
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -23,7 +23,7 @@ type row struct {
 // increasing returns a published strategy that sleeps before each request.
 func increasing(decrease func(float64, int64) float64) func(int64, bool, time.Duration, *rand.Rand) (func() strategy, error) {
 	return func(_ int64, _ bool, start time.Duration, _ *rand.Rand) (func() strategy, error) {
-		return func() strategy { return &increase{value: start.Seconds(), decrease: decrease} }, nil
+		return func() strategy { return &increase{value: start.Seconds(), min: minSleep, decrease: decrease} }, nil
 	}
 }
 

@@ -36,6 +36,14 @@ type thread struct {
 	sleeping time.Duration // its last sleep
 }
 
+// again returns how much longer the thread sleeps, if it has slept at all.
+func (t *thread) again(now time.Time) time.Duration {
+	if t.sleeping == 0 {
+		return 0
+	}
+	return t.process.again(now)
+}
+
 // strategy decides when the threads of one process send requests.
 type strategy interface {
 	// sleep returns how long the thread sleeps before its next request, without jitter.
@@ -146,7 +154,7 @@ func run(srv *server, newStrategy func() strategy, seed uint64, until time.Durat
 			o.longest = max(o.longest, d)
 			push(e.at+d, t, slept, answer{})
 		case slept:
-			if again := t.process.again(now); again > 0 {
+			if again := t.again(now); again > 0 {
 				again += time.Duration(float64(again) * jitter * random.Float64())
 				t.sleeping += again
 				o.longest = max(o.longest, t.sleeping)

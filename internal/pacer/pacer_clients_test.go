@@ -18,6 +18,15 @@ type event struct {
 	at     time.Duration
 	caller int
 	step   int // one of the following
+	slept  bool
+}
+
+// again is Pacer.Again, which is only for a request that has slept.
+func (e *event) again(p *Pacer, now time.Time) time.Duration {
+	if !e.slept {
+		return 0
+	}
+	return p.Again(now)
 }
 
 const (
@@ -57,8 +66,12 @@ func runClients(t *testing.T, limit gcra.Limit, header func(gcra.Result) http.He
 	allowed, denied = make([]int, clients), make([]int, clients)
 	results := make([]gcra.Result, clients*callers)
 	var todo events
+	next := func(caller int) {
+		d := pacers[caller/callers].Next(now)
+		heap.Push(&todo, event{now.Sub(start) + d, caller, slept, d > 0})
+	}
 	for c := range results {
-		heap.Push(&todo, event{pacers[c/callers].Next(now), c, slept})
+		next(c)
 	}
 	for {
 		e := heap.Pop(&todo).(event)
@@ -69,10 +82,10 @@ func runClients(t *testing.T, limit gcra.Limit, header func(gcra.Result) http.He
 		client := e.caller / callers
 		switch e.step {
 		case slept:
-			if d := pacers[client].Again(now); d > 0 {
-				heap.Push(&todo, event{e.at + d, e.caller, slept})
+			if d := e.again(&pacers[client], now); d > 0 {
+				heap.Push(&todo, event{e.at + d, e.caller, slept, true})
 			} else {
-				heap.Push(&todo, event{e.at + roundTrip/2, e.caller, atServer})
+				heap.Push(&todo, event{at: e.at + roundTrip/2, caller: e.caller, step: atServer})
 			}
 		case atServer:
 			r, err := gcra.Take(t.Context(), store, gcra.Charge{Subject: "all", Policy: "p", Limit: limit, Cost: 1})
@@ -80,7 +93,7 @@ func runClients(t *testing.T, limit gcra.Limit, header func(gcra.Result) http.He
 				t.Fatal(err)
 			}
 			results[e.caller] = r
-			heap.Push(&todo, event{e.at + roundTrip/2, e.caller, answered})
+			heap.Push(&todo, event{at: e.at + roundTrip/2, caller: e.caller, step: answered})
 		case answered:
 			r, status := results[e.caller], http.StatusOK
 			count := allowed
@@ -91,7 +104,7 @@ func runClients(t *testing.T, limit gcra.Limit, header func(gcra.Result) http.He
 				count[client]++
 			}
 			pacers[client].Done(now, status, header(r))
-			heap.Push(&todo, event{e.at + pacers[client].Next(now), e.caller, slept})
+			next(e.caller)
 		}
 	}
 }

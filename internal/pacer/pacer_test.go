@@ -44,13 +44,13 @@ func TestPacer(t *testing.T) {
 			{0, 0, nil, 0}, {0.1, 200, remaining(7), 1.9}, {0, 0, nil, 3.9},
 		}},
 		{"requests in flight count as taken", 0, []step{
-			{0, 0, nil, 0}, {0, 0, nil, 0}, {0, 0, nil, 0}, {0.1, 200, remaining(9), 1.9},
+			{0, 0, nil, 0}, {0, 0, nil, 0}, {0, 0, nil, 0}, {0.1, 200, remaining(9), 1.7},
 		}},
 		{"pacing begins with a denial, at half of the server's rate where that is a share of 1", 0, []step{
 			{0, 0, nil, 0}, {0, 429, full(0), 0.8 * atEmpty},
 		}},
 		{"Retry-After holds all requests", 0, []step{
-			{0, 0, nil, 0}, {0, 0, nil, 0}, {0, 429, head("Retry-After: 7"), 7}, {2, 0, nil, 7}, {0, 503, head("Retry-After: 90"), 90},
+			{0, 0, nil, 0}, {0, 0, nil, 0}, {0, 429, head("Retry-After: 7"), 7}, {2, 0, nil, 5.25}, {0, 503, head("Retry-After: 90"), 90},
 		}},
 		{"a Retry-After of a year holds requests for a day", 0, []step{
 			{0, 0, nil, 0}, {0, 503, head("Retry-After: 31536000"), 24 * 3600},

@@ -1,4 +1,6 @@
-// Package retryafter reads the Retry-After field of a response, for every client in this module.
+// Package retryafter reads what a response says about the limit of its server: Retry-After, and in
+// fields.go the RateLimit fields and whether the response is a denial. Every client in this module
+// uses it.
 package retryafter
 
 import (

@@ -1,0 +1,97 @@
+package httpclient_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/adapters/httpclient"
+)
+
+// fixedWindow is a server that allows so many requests in each period, as express-rate-limit and
+// GitHub do. header writes the fields of a response.
+type fixedWindow struct {
+	limit  int
+	period time.Duration
+	status int // of a denial
+	header func(h http.Header, remaining int, reset time.Time)
+
+	mu           sync.Mutex
+	end          time.Time
+	used, denied int
+}
+
+func (s *fixedWindow) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now := time.Now(); !now.Before(s.end) {
+		s.end, s.used = now.Add(s.period), 0
+	}
+	s.used++
+	s.header(w.Header(), max(s.limit-s.used, 0), s.end)
+	if s.used > s.limit {
+		s.denied++
+		w.WriteHeader(s.status)
+	}
+}
+
+// With each form of fields that real servers send, and without Retry-After, an Adaptive below a
+// Transport gets few denials, and the caller none.
+func TestAdaptiveFixedWindows(t *testing.T) {
+	seconds := func(reset time.Time) int { return int((time.Until(reset) + time.Second - 1) / time.Second) }
+	const limit, period = 10, 4 * time.Second
+	for name, header := range map[string]func(http.Header, int, time.Time){
+		"draft 6": func(h http.Header, remaining int, reset time.Time) {
+			h.Set("RateLimit-Policy", "10;w=4")
+			h.Set("RateLimit-Limit", "10")
+			h.Set("RateLimit-Remaining", fmt.Sprint(remaining))
+			h.Set("RateLimit-Reset", fmt.Sprint(seconds(reset)))
+		},
+		"draft 7": func(h http.Header, remaining int, reset time.Time) {
+			h.Set("RateLimit-Policy", "10;w=4")
+			h.Set("RateLimit", fmt.Sprintf("limit=10, remaining=%d, reset=%d", remaining, seconds(reset)))
+		},
+		"draft 8": func(h http.Header, remaining int, reset time.Time) {
+			h.Set("RateLimit-Policy", `"10-in-4sec"; q=10; w=4; pk=:MTI3:`)
+			h.Set("RateLimit", fmt.Sprintf(`"10-in-4sec"; r=%d; t=%d`, remaining, seconds(reset)))
+		},
+		"X-RateLimit, Unix time": func(h http.Header, remaining int, reset time.Time) {
+			h.Set("X-RateLimit-Limit", "10")
+			h.Set("X-RateLimit-Remaining", fmt.Sprint(remaining))
+			h.Set("X-RateLimit-Reset", fmt.Sprint(reset.Add(time.Second-1).Unix()))
+		},
+	} {
+		for _, status := range []int{http.StatusTooManyRequests, http.StatusForbidden} {
+			t.Run(fmt.Sprint(name, " ", status), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					server := &fixedWindow{limit: limit, period: period, status: status, header: header}
+					c := transport(t, httpclient.Config{Base: &httpclient.Adaptive{Base: direct{server, 5 * time.Millisecond}}})
+					const callers, calls = 5, 8
+					begin := time.Now()
+					var wg sync.WaitGroup
+					for range callers {
+						wg.Go(func() {
+							for range calls {
+								resp, err := c.RoundTrip(httptest.NewRequest(http.MethodGet, "http://api.example/", http.NoBody))
+								if err != nil || resp.StatusCode != http.StatusOK {
+									t.Errorf("got %v, %v; want 200", resp, err)
+								}
+							}
+						})
+					}
+					wg.Wait()
+					took := time.Since(begin)
+					t.Logf("%d denied, %v", server.denied, took)
+					// The best possible time is three periods.
+					if most := 7 * period; took > most || server.denied > 5 {
+						t.Errorf("took %v with %d denied; want at most %v and 5", took, server.denied, most)
+					}
+				})
+			})
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package httpclient
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/pacer"
+)
+
+// pacers holds a pacer for each key. The zero value is ready to use.
+type pacers struct {
+	maxInterval time.Duration // Pacer.MaxInterval
+
+	mu    sync.Mutex
+	paced map[string]*paced
+}
+
+type paced struct {
+	pacer.Pacer
+	lastUsed time.Time
+}
+
+// maxPacers bounds the memory. The least recently used pacer is dropped, and its limit learned
+// again.
+const maxPacers = 1024
+
+// get returns the pacer of a key.
+func (ps *pacers) get(key string) *pacer.Pacer {
+	now := time.Now()
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p := ps.paced[key]
+	if p == nil {
+		if ps.paced == nil {
+			ps.paced = make(map[string]*paced)
+		}
+		if len(ps.paced) >= maxPacers {
+			oldest := ""
+			for k, p := range ps.paced {
+				if oldest == "" || p.lastUsed.Before(ps.paced[oldest].lastUsed) {
+					oldest = k
+				}
+			}
+			delete(ps.paced, oldest)
+		}
+		p = &paced{Pacer: pacer.Pacer{MaxInterval: ps.maxInterval}}
+		ps.paced[key] = p
+	}
+	p.lastUsed = now
+	return &p.Pacer
+}
+
+// pacePolicy is the policy in the WaitError of a request that would be paced for too long.
+const pacePolicy = "pace"
+
+// waitForPace sleeps until the pacer lets the request go. On an error the request is over for the
+// pacer.
+func waitForPace(p *pacer.Pacer, r *http.Request, deadline time.Time, e *Event) error {
+	d, ok := p.NextWithin(time.Now(), available(r.Context(), deadline))
+	if !ok {
+		return tooLong(r, d, deadline)
+	}
+	for d > 0 {
+		if d > available(r.Context(), deadline) {
+			p.Cancel()
+			return tooLong(r, d, deadline)
+		}
+		if err := sleep(r.Context(), d, e); err != nil {
+			p.Cancel()
+			return err
+		}
+		d = p.Again(time.Now())
+	}
+	return nil
+}
+
+func tooLong(r *http.Request, needed time.Duration, deadline time.Time) error {
+	return fmt.Errorf("held back: %w", &gcra.WaitError{
+		Subject: "host:" + hostOf(r), Policy: pacePolicy, Needed: needed, Allowed: available(r.Context(), deadline),
+	})
+}
+
+// deadlineKey is the key of a context's value: the time by which a Transport wants an Adaptive, its
+// Base, to begin the try. A deadline of the context itself would also end the reading of the body.
+type deadlineKey struct{}
+
+func withDeadline(r *http.Request, deadline time.Time) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), deadlineKey{}, deadline))
+}

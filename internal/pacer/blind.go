@@ -1,0 +1,80 @@
+package pacer
+
+import (
+	"math"
+	"time"
+)
+
+// blind paces by denials alone. It is for a limit that no field describes: the server sends none, or
+// those of another limit than the one that denies. A denial lowers the rate, and each allowed
+// request raises it again: soon to a little less than the rate that was denied, slowly beyond.
+//
+// A client that is denied often lowers its rate less for each denial. Otherwise one that sends little
+// would never get its part: whether it is denied depends on the others.
+type blind struct {
+	rate    float64 // requests a second; 0 before the first denial
+	highest float64 // the rate that was last denied after blindRun allowed requests; others make it fade
+	run     int     // allowed requests since the last denial
+	load    float64 // the denied part of the last requests
+}
+
+const (
+	// blindStart, in requests a second, is the least rate after the first denial.
+	blindStart = 4.0
+	// blindDecrease is the part of the rate that a denial takes after blindRun allowed requests,
+	// less after fewer.
+	blindDecrease, blindRun = 0.15, 20
+	// blindCollapse is the factor of a denial when more than blindOverload of the last requests
+	// were denied.
+	blindCollapse, blindOverload = 0.5, 0.75
+	// blindLoad is the weight of a request in load.
+	blindLoad = 0.125
+	// blindGrowth is the growth for each allowed request at one a second. The slower of two
+	// clients grows faster, by the fourth root of the rate.
+	blindGrowth = 0.003
+	// blindRecovery is the growth below blindFar of highest.
+	blindRecovery, blindFar = 0.0125, 0.5
+	// blindForget is the factor of highest for a denial after few allowed requests.
+	blindForget = 0.9
+	// maxBlindInterval bounds the interval, unless Pacer.MaxInterval does.
+	maxBlindInterval = 10 * time.Minute
+)
+
+// denied lowers the rate. Before it, allowed requests a second passed.
+func (b *blind) denied(allowed float64, maxInterval time.Duration) {
+	b.load += blindLoad * (1 - b.load)
+	switch {
+	case b.rate == 0:
+		b.highest = max(allowed, 2*blindStart)
+		b.rate = b.highest * initialShare
+		b.load = blindOverload
+	case b.load > blindOverload:
+		b.highest = min(b.highest, b.rate)
+		b.rate *= blindCollapse
+	default:
+		b.highest = max(b.highest*blindForget, b.rate)
+		if b.run >= blindRun {
+			b.highest = b.rate
+		}
+		b.rate *= 1 - blindDecrease*float64(min(b.run, blindRun))/blindRun
+	}
+	b.run = 0
+	b.rate = max(b.rate, 1/maxInterval.Seconds())
+}
+
+func (b *blind) allowed() {
+	b.load -= blindLoad * b.load
+	b.run++
+	growth := min(blindGrowth/math.Sqrt(math.Sqrt(b.rate)), blindRecovery)
+	if b.rate < b.highest*blindFar {
+		growth = blindRecovery
+	}
+	b.rate = min(b.rate*(1+growth), maxShare)
+}
+
+func (b *blind) interval() time.Duration {
+	if b.rate == 0 {
+		return 0
+	}
+	return time.Duration(float64(time.Second) / b.rate)
+}

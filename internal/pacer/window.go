@@ -1,0 +1,75 @@
+package pacer
+
+import (
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/internal/retryafter"
+)
+
+// window finds out from the resets whether a limit has fixed windows, in which everything is allowed
+// again at one moment. In a bucket the reset moves on with each unit that is used, in a fixed window
+// it stays.
+type window struct {
+	fixed   bool
+	sliding bool // it seemed fixed and was not
+
+	end       time.Time     // of this window
+	length    time.Duration // of a window, or the longest time to a reset so far
+	since     time.Time     // the first response in this window
+	remaining float64       // in it
+	same      int           // responses in a row that had this end
+}
+
+const (
+	// resetError is more than the rounding of a reset to seconds, with some latency.
+	resetError = 1200 * time.Millisecond
+	// fixedAfter is how far the reset of a bucket would have moved before a reset that stays counts
+	// as that of a fixed window.
+	fixedAfter = 3 * time.Second
+	// minSame responses in a row have the same end then: those of several servers may by chance.
+	minSame = 5
+)
+
+// learn is for allowed requests; rate is units a second, 0 if unknown.
+func (w *window) learn(now time.Time, a retryafter.Answer, rate float64) {
+	if a.Reset == 0 || a.Remaining < 0 || w.sliding {
+		return
+	}
+	end := now.Add(a.Reset)
+	w.length = max(w.length, a.Reset)
+	if a.Window > 0 {
+		w.length = a.Window
+	}
+	drift := end.Sub(w.end)
+	switch {
+	case w.end.IsZero():
+	case drift.Abs() <= resetError:
+		if drift < 0 { // seconds are rounded up
+			w.end = end
+		}
+		moved := now.Sub(w.since).Seconds()
+		if rate > 0 && a.Reset.Seconds() > 1/rate+1 { // or it may be that of a bucket's next unit
+			moved += max(w.remaining-a.Remaining, 0) / rate
+		}
+		if w.same++; a.Remaining < w.remaining && moved >= fixedAfter.Seconds() && w.same >= minSame {
+			w.fixed = true
+		}
+		return
+	case w.fixed && (now.Before(w.end.Add(-resetError)) || drift < w.length/2):
+		w.fixed, w.sliding = false, true
+		return
+	case w.fixed && a.Window == 0 && drift < 2*w.length:
+		w.length = drift
+	}
+	if periods := drift.Round(w.length); periods == 0 || (drift-periods).Abs() > resetError {
+		w.same = 0
+	}
+	w.end, w.since, w.remaining = end, now, a.Remaining
+	w.same++
+}
+
+// ahead returns how many units of capacity the clients have used more than an even use of the window.
+func (w *window) ahead(now time.Time, remaining, capacity float64) float64 {
+	left := max(w.end.Sub(now), 0)
+	return capacity*left.Seconds()/w.length.Seconds() - remaining
+}

@@ -1,0 +1,241 @@
+package retryafter
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Answer is what the status and header of a response say about the server's limit. Of several
+// limits it describes the one with the least remaining.
+type Answer struct {
+	Denied bool          // the response is a denial
+	Wait   time.Duration // of a denial; 0 if the server does not say
+
+	Policy    string        // distinguishes the limits of one server
+	Remaining float64       // units; -1 if absent
+	Capacity  float64       // the largest possible remaining; 0 if absent
+	Window    time.Duration // of the limit; 0 if absent
+	Rate      float64       // units a second; 0 if absent
+	Derived   bool          // Rate is computed from Remaining and Reset
+	Reset     time.Duration // the time until the limit resets, whatever the server means by that; 0 if absent
+}
+
+// Read reads Retry-After, X-RateLimit-*, and drafts 3 to 11 of draft-ietf-httpapi-ratelimit-headers.
+// A malformed field counts as absent.
+//
+// A denial is a 429; a 503 with Retry-After (without, it is a failure like a 500); and, as GitHub
+// sends it, a 403 with Retry-After or with nothing remaining. Without Retry-After, Wait is the reset
+// of a denial that has nothing remaining or does not say.
+func Read(now time.Time, status int, h http.Header) Answer {
+	a := Answer{Remaining: -1}
+	a.readFields(now, status, h)
+	if !mayDeny(status) {
+		return a
+	}
+	wait, ok := Parse(h, now)
+	a.Denied = ok || status == http.StatusTooManyRequests || status == http.StatusForbidden && a.Remaining == 0
+	switch {
+	case !a.Denied:
+	case ok:
+		a.Wait = wait
+	case a.Remaining <= 0:
+		a.Wait = a.Reset
+	}
+	return a
+}
+
+func mayDeny(status int) bool {
+	return status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable || status == http.StatusForbidden
+}
+
+func (a *Answer) readFields(now time.Time, status int, h http.Header) {
+	if a.readLists(h) || a.readDictionary(now, status, h) {
+		return
+	}
+	for _, prefix := range [...]string{"Ratelimit-", "X-Ratelimit-"} {
+		if a.readTriple(now, status, h, prefix, h.Get(prefix+"Limit"), h.Get(prefix+"Remaining"), h.Get(prefix+"Reset")) {
+			return
+		}
+	}
+}
+
+// readLists reads the lists of drafts 8 to 11: the item with the least remaining, and its policy.
+// It reports whether there is one.
+//
+//	RateLimit-Policy: "burst";q=10;w=1, "daily";q=10000;w=86400
+//	RateLimit: "burst";r=9;t=1, "daily";r=9999;t=9
+func (a *Answer) readLists(h http.Header) bool {
+	for _, line := range h.Values("RateLimit") {
+		for item := range items(line) {
+			name, params := cutName(item)
+			if remaining, ok := number(param(params, "r")); ok && name != "" && (a.Remaining < 0 || remaining < a.Remaining) {
+				reset, _ := number(param(params, "t"))
+				a.Policy, a.Remaining, a.Reset = name, remaining, duration(reset)
+			}
+		}
+	}
+	if a.Remaining < 0 {
+		return false
+	}
+	for _, line := range h.Values("RateLimit-Policy") {
+		for item := range items(line) {
+			if name, params := cutName(item); name == a.Policy {
+				a.readWindow(param(params, "q"), param(params, "w"))
+				a.Capacity, _ = number(param(params, "q"))
+			}
+		}
+	}
+	return true
+}
+
+// readDictionary reads the field of draft 7. It reports whether it has a remaining.
+//
+//	RateLimit: limit=100, remaining=42, reset=35
+//	RateLimit-Policy: 100;w=60
+func (a *Answer) readDictionary(now time.Time, status int, h http.Header) bool {
+	var limit, remaining, reset string
+	for _, line := range h.Values("RateLimit") {
+		for item := range items(line) {
+			key, value, _ := strings.Cut(item, "=")
+			value, _, _ = strings.Cut(value, ";")
+			switch strings.TrimSpace(key) {
+			case "limit":
+				limit = value
+			case "remaining":
+				remaining = value
+			case "reset":
+				reset = value
+			}
+		}
+	}
+	return a.readTriple(now, status, h, "Ratelimit-", limit, remaining, reset)
+}
+
+// readTriple reads the values of the fields of drafts 3 to 6, or of the X-RateLimit fields. It
+// reports whether remaining is a number. Without one it reads the reset alone.
+//
+//	RateLimit-Limit: 100
+//	RateLimit-Remaining: 42
+//	RateLimit-Reset: 35
+//	RateLimit-Policy: 100;w=60
+func (a *Answer) readTriple(now time.Time, status int, h http.Header, prefix, limit, remaining, reset string) bool {
+	if a.Reset == 0 {
+		a.Reset = resetIn(now, h, reset)
+	}
+	n, ok := number(remaining)
+	if !ok {
+		return false
+	}
+	a.Remaining, a.Reset = n, resetIn(now, h, reset)
+	limit, _, _ = strings.Cut(limit, ",") // draft 3: 100, 100;w=60
+	a.Policy = limit
+	a.Capacity, _ = number(limit)
+	if prefix == "Ratelimit-" {
+		for item := range items(h.Get("RateLimit-Policy")) {
+			quota, params, _ := strings.Cut(item, ";")
+			a.readWindow(strings.TrimSpace(quota), param(params, "w"))
+			if a.Rate > 0 {
+				a.Policy = item
+				return true // the triple describes the first policy
+			}
+		}
+	}
+	// Reset is the time until the bucket is full, except in a denial: there it is the time until
+	// the next request passes.
+	if !mayDeny(status) && a.Reset > 0 && a.Capacity > n {
+		a.Rate, a.Derived = (a.Capacity-n)/a.Reset.Seconds(), true
+	}
+	return true
+}
+
+func (a *Answer) readWindow(quota, window string) {
+	q, ok := number(quota)
+	w, ok2 := number(window)
+	if ok && ok2 && q > 0 && w > 0 {
+		a.Rate, a.Window = q/w, duration(w)
+	}
+}
+
+// resetIn returns the time until a reset: a number of seconds, or a Unix time in seconds, as GitHub
+// sends it, or in milliseconds. A Unix time counts from the Date of the response, as in [Parse].
+func resetIn(now time.Time, h http.Header, field string) time.Duration {
+	n, _ := number(field)
+	if n < 1e8 { // three years
+		return duration(n)
+	}
+	if n >= 1e12 {
+		n /= 1000
+	}
+	if date, err := http.ParseTime(h.Get("Date")); err == nil {
+		now = date
+	}
+	return duration(n - float64(now.UnixNano())/1e9)
+}
+
+// duration returns seconds as a duration from 0 to [Max].
+func duration(seconds float64) time.Duration {
+	return time.Duration(min(max(seconds, 0), Max.Seconds()) * float64(time.Second))
+}
+
+// number reads a non-negative integer of at most 15 digits (RFC 9651, section 3.3.1).
+func number(s string) (float64, bool) {
+	n, err := strconv.ParseUint(strings.TrimSpace(s), 10, 64)
+	if err != nil || n > 999_999_999_999_999 {
+		return 0, false
+	}
+	return float64(n), true
+}
+
+// items iterates over a list. A comma inside a string does not end an item.
+func items(line string) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		for line != "" {
+			end := indexUnquoted(line, ',')
+			if item := strings.TrimSpace(line[:end]); item != "" && !yield(item) {
+				return
+			}
+			line = line[min(end+1, len(line)):]
+		}
+	}
+}
+
+// cutName splits "burst";q=10;w=1 after the name. The name keeps its quotes; it is "" if the item
+// is not a string.
+func cutName(item string) (name, params string) {
+	end := indexUnquoted(item, ';')
+	name = strings.TrimSpace(item[:end])
+	if len(name) < 2 || name[0] != '"' || name[len(name)-1] != '"' {
+		return "", ""
+	}
+	return name, item[min(end+1, len(item)):]
+}
+
+// param returns the value of a parameter. The last of several counts (RFC 9651, section 4.2.3.2).
+func param(params, key string) (value string) {
+	for params != "" {
+		end := indexUnquoted(params, ';')
+		if k, v, ok := strings.Cut(params[:end], "="); ok && strings.TrimSpace(k) == key {
+			value = v
+		}
+		params = params[min(end+1, len(params)):]
+	}
+	return value
+}
+
+// indexUnquoted returns the index of the first separator outside of strings, or len(s).
+func indexUnquoted(s string, separator byte) int {
+	quoted := false
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case c == separator && !quoted:
+			return i
+		}
+	}
+	return len(s)
+}

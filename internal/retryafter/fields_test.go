@@ -1,0 +1,115 @@
+package retryafter
+
+import (
+	"math"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+var noon = time.Unix(1_800_000_000, 0).UTC()
+
+// head returns a header of "Name: value" lines.
+func head(lines ...string) http.Header {
+	h := http.Header{}
+	for _, line := range lines {
+		name, value, _ := strings.Cut(line, ": ")
+		h.Add(name, value)
+	}
+	return h
+}
+
+func TestFields(t *testing.T) {
+	none := Answer{Remaining: -1}
+	const s = time.Second
+	date := func(after time.Duration) string { return noon.Add(after).Format(http.TimeFormat) }
+	denied := func(wait time.Duration) Answer { return Answer{Denied: true, Wait: wait, Remaining: -1} }
+	for _, c := range []struct {
+		name   string
+		status int
+		header http.Header
+		want   Answer
+	}{
+		{"nothing", 200, head(), none},
+		{"remaining alone", 200, head("RateLimit-Remaining: 42"), Answer{Remaining: 42}},
+		{"draft 6", 200, head("RateLimit-Limit: 20", "RateLimit-Remaining: 7", "RateLimit-Reset: 8", "RateLimit-Policy: 100;w=50"),
+			Answer{Policy: "100;w=50", Remaining: 7, Capacity: 20, Rate: 2, Window: 50 * s, Reset: 8 * s}},
+		{"draft 3", 200, head("RateLimit-Limit: 20, 100;w=50", "RateLimit-Remaining: 7"), Answer{Policy: "20", Remaining: 7, Capacity: 20}},
+		{"rate from reset", 200, head("RateLimit-Limit: 20", "RateLimit-Remaining: 10", "RateLimit-Reset: 5"),
+			Answer{Policy: "20", Remaining: 10, Capacity: 20, Rate: 2, Derived: true, Reset: 5 * s}},
+		{"Reset of a denial gives no rate", 429, head("RateLimit-Limit: 20", "RateLimit-Remaining: 0", "RateLimit-Reset: 1", "Retry-After: 2"),
+			Answer{Denied: true, Policy: "20", Capacity: 20, Wait: 2 * s, Reset: s}},
+		{"draft 7", 200, head("RateLimit: limit=10, remaining=9, reset=4", "RateLimit-Policy: 10;w=4"),
+			Answer{Policy: "10;w=4", Remaining: 9, Capacity: 10, Rate: 2.5, Window: 4 * s, Reset: 4 * s}},
+		{"draft 7 without a policy", 200, head("RateLimit: limit=10,remaining=9,reset=4"),
+			Answer{Policy: "10", Remaining: 9, Capacity: 10, Rate: 0.25, Derived: true, Reset: 4 * s}},
+		{"X-RateLimit", 200, head("X-RateLimit-Limit: 20", "X-RateLimit-Remaining: 10", "X-RateLimit-Reset: 5"),
+			Answer{Policy: "20", Remaining: 10, Capacity: 20, Rate: 2, Derived: true, Reset: 5 * s}},
+		{"X-RateLimit, Reset is a Unix time", 200, head("X-RateLimit-Limit: 20", "X-RateLimit-Remaining: 10", "X-RateLimit-Reset: 1800000005"),
+			Answer{Policy: "20", Remaining: 10, Capacity: 20, Rate: 2, Derived: true, Reset: 5 * s}},
+		{"Reset in milliseconds", 200, head("X-RateLimit-Remaining: 10", "X-RateLimit-Reset: 1800000005500"), Answer{Remaining: 10, Reset: 5500 * time.Millisecond}},
+		{"Reset by the clock of a server an hour fast", 200, head("X-RateLimit-Remaining: 10", "X-RateLimit-Reset: 1800003605", "Date: "+date(time.Hour)), Answer{Remaining: 10, Reset: 5 * s}},
+		{"Reset has passed", 200, head("X-RateLimit-Remaining: 10", "X-RateLimit-Reset: 1700000000"), Answer{Remaining: 10}},
+		{"draft 11, the least remaining", 200, head(`RateLimit-Policy: "burst";q=10;w=5, "daily";q=10000;w=86400`, `RateLimit: "burst";r=9;t=1, "daily";r=3;t=9`),
+			Answer{Policy: `"daily"`, Remaining: 3, Capacity: 10000, Rate: 10000.0 / 86400, Window: 24 * time.Hour, Reset: 9 * s}},
+		{"draft 8 of express-rate-limit", 200, head(`RateLimit-Policy: "10-in-4sec"; q=10; w=4; pk=:MTI3:`, `RateLimit: "10-in-4sec"; r=9; t=4`),
+			Answer{Policy: `"10-in-4sec"`, Remaining: 9, Capacity: 10, Rate: 2.5, Window: 4 * s, Reset: 4 * s}},
+		{"draft 11 on two lines", 200, head(`RateLimit: "a";r=9`, `RateLimit: "b";r=5`), Answer{Policy: `"b"`, Remaining: 5}},
+		{"draft 11 before draft 6", 200, head(`RateLimit: "a";r=9`, "RateLimit-Remaining: 5"), Answer{Policy: `"a"`, Remaining: 9}},
+		{"names with separators", 200, head(`RateLimit: "a;r=1,\"";r=9`, `RateLimit-Policy: "a;r=1,\"";q=10;w=5`),
+			Answer{Policy: `"a;r=1,\""`, Remaining: 9, Capacity: 10, Rate: 2, Window: 5 * s}},
+
+		{"429 alone", 429, head(), denied(0)},
+		{"503 alone", 503, head(), none},
+		{"403 alone", 403, head(), none},
+		{"429 with Retry-After", 429, head("Retry-After: 5"), denied(5 * s)},
+		{"503 with Retry-After", 503, head("Retry-After: 5"), denied(5 * s)},
+		{"403 with Retry-After, GitHub's secondary limit", 403, head("Retry-After: 5", "X-RateLimit-Remaining: 4000"), Answer{Denied: true, Wait: 5 * s, Remaining: 4000}},
+		{"403 with nothing remaining, GitHub's primary limit", 403, head("X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 1800000005"), Answer{Denied: true, Wait: 5 * s, Reset: 5 * s}},
+		{"403 with something remaining", 403, head("X-RateLimit-Remaining: 1", "X-RateLimit-Reset: 1800000005"), Answer{Remaining: 1, Reset: 5 * s}},
+		{"429 with a Reset and nothing remaining", 429, head("X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 5"), Answer{Denied: true, Wait: 5 * s, Reset: 5 * s}},
+		{"429 with a Reset alone", 429, head("X-RateLimit-Reset: 5"), Answer{Denied: true, Wait: 5 * s, Reset: 5 * s, Remaining: -1}},
+		{"429 of draft 7", 429, head("RateLimit: limit=10, remaining=0, reset=4"), Answer{Denied: true, Wait: 4 * s, Reset: 4 * s, Policy: "10", Capacity: 10}},
+		{"429 of draft 11", 429, head(`RateLimit: "a";r=0;t=4`), Answer{Denied: true, Wait: 4 * s, Reset: 4 * s, Policy: `"a"`}},
+		{"Reset of another limit than the one that denied", 429, head("X-RateLimit-Remaining: 4000", "X-RateLimit-Reset: 5"), Answer{Denied: true, Remaining: 4000, Reset: 5 * s}},
+		{"Retry-After before Reset", 429, head("Retry-After: 1", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 5"), Answer{Denied: true, Wait: s, Reset: 5 * s}},
+		{"a date", 503, head("Retry-After: " + date(time.Minute)), denied(time.Minute)},
+		{"a date on a server whose clock is an hour fast", 503, head("Retry-After: "+date(61*time.Minute), "Date: "+date(time.Hour)), denied(time.Minute)},
+		{"a date that has passed", 503, head("Retry-After: " + date(-time.Minute)), denied(0)},
+		{"Retry-After on success", 200, head("Retry-After: 5"), none},
+		{"Retry-After of a century", 429, head("Retry-After: 3155760000"), denied(Max)},
+
+		{"malformed remaining", 200, head("RateLimit-Remaining: -1"), none},
+		{"malformed remaining falls back", 200, head("RateLimit-Remaining: x", "X-RateLimit-Remaining: 4"), Answer{Remaining: 4}},
+		{"malformed item", 200, head(`RateLimit: "a", "b";r=x, c;r=1, "d";r=4`), Answer{Policy: `"d"`, Remaining: 4}},
+		{"malformed policy", 200, head("RateLimit-Remaining: 4", "RateLimit-Policy: ;w=, 10;w=0, x;w=5"), Answer{Remaining: 4}},
+		{"malformed dictionary", 200, head("RateLimit: limit, =, remaining=x"), none},
+		{"malformed Retry-After", 429, head("Retry-After: soon"), denied(0)},
+		{"malformed Reset", 429, head("X-RateLimit-Reset: -5"), denied(0)},
+		{"a number of 16 digits", 200, head("RateLimit-Remaining: 1000000000000000"), none},
+	} {
+		if got := Read(noon, c.status, c.header); got != c.want {
+			t.Errorf("%s: got %+v; want %+v", c.name, got, c.want)
+		}
+	}
+}
+
+// Whatever the header, every figure is a number and none is negative, apart from a missing Remaining.
+func FuzzRead(f *testing.F) {
+	f.Add(429, "7", `"a";r=0;t=1`, `"a";q=10;w=1`, "10", "0", "3")
+	f.Add(200, "", "limit=10, remaining=9, reset=4", "100;w=60", "100", "42", "1800000005")
+	f.Add(403, "Wed, 21 Oct 2015 07:28:00 GMT", `"\`, `;;=,"`, "-1", "99999999999999999999", "NaN")
+	f.Fuzz(func(t *testing.T, status int, after, list, policy, limit, remaining, reset string) {
+		got := Read(noon, status, http.Header{
+			"Retry-After": {after}, "Ratelimit": {list}, "Ratelimit-Policy": {policy},
+			"Ratelimit-Limit": {limit}, "Ratelimit-Remaining": {remaining}, "X-Ratelimit-Remaining": {remaining},
+			"Ratelimit-Reset": {reset}, "X-Ratelimit-Reset": {reset},
+		})
+		sum := got.Remaining + got.Capacity + got.Rate
+		if math.IsNaN(sum) || math.IsInf(sum, 0) || got.Remaining < -1 || got.Rate < 0 || got.Capacity < 0 ||
+			min(got.Wait, got.Window, got.Reset) < 0 || max(got.Wait, got.Window, got.Reset) > Max || got.Wait > 0 && !got.Denied {
+			t.Fatalf("got %+v", got)
+		}
+	})
+}
