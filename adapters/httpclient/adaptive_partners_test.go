@@ -86,8 +86,9 @@ func TestAdaptiveFixedWindows(t *testing.T) {
 					wg.Wait()
 					took := time.Since(begin)
 					t.Logf("%d denied, %v", server.denied, took)
-					// The best possible time is three periods.
-					if most := 7 * period; took > most || server.denied > 5 {
+					// The best possible time is three periods. Of 480 runs, which differ by
+					// the jitter, all took 4 to 8 periods without a denial.
+					if most := 10 * period; took > most || server.denied > 5 {
 						t.Errorf("took %v with %d denied; want at most %v and 5", took, server.denied, most)
 					}
 				})
