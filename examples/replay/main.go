@@ -1,6 +1,6 @@
 // Replay shows what policies would have done to the requests of an access log: it sends
 // them through the middleware on the log's own clock, and prints for each policy what it
-// would have denied, to whom, and which limits would fit.
+// would have denied, which subjects, and which limits would fit.
 //
 //	go run ./examples/replay -h
 //

@@ -31,7 +31,7 @@ type record struct {
 	past []snapshot // of the steps in the window, oldest first
 }
 
-// series is what is known of one policy.
+// series counts the decisions of one policy.
 type series struct {
 	ring
 	denied       heavyHitters
