@@ -38,6 +38,8 @@ const (
 	blindForget = 0.9
 	// maxBlindInterval bounds the interval, unless Pacer.MaxInterval does.
 	maxBlindInterval = 10 * time.Minute
+	// answerWindow, in seconds, is the length of the windows in which allowed requests are counted.
+	answerWindow = 10
 )
 
 // denied lowers the rate. Before it, allowed requests a second passed.
@@ -77,4 +79,15 @@ func (b *blind) interval() time.Duration {
 		return 0
 	}
 	return time.Duration(float64(time.Second) / b.rate)
+}
+
+// count counts allowed requests.
+func (p *Pacer) count(now time.Time, allowed int) {
+	p.responses += allowed
+	elapsed := now.Sub(p.windowStart).Seconds()
+	rate := float64(p.responses) / max(elapsed, 1)
+	if elapsed > answerWindow || p.windowStart.IsZero() {
+		p.windowRate, p.responses, p.windowStart = rate, 0, now
+	}
+	p.windowRate = max(rate, p.windowRate)
 }
