@@ -7,13 +7,21 @@ import (
 )
 
 const (
-	// maxReserve, in units, is the reserve of a large bucket: about as many requests as a few
-	// clients have in flight. None of them knows of the others' requests yet.
-	maxReserve     = 32.0
+	// maxReserve, in units, is the reserve of a large bucket: enough for about 120 clients, as
+	// exponentScale says, and little of a large limit. It is not larger for a client that infers more
+	// others: one with a large share would infer few, leave a small reserve and so take more.
+	maxReserve = 64.0
+	// reserveFraction of a smaller bucket's capacity is its reserve, with as much room above as below.
+	reserveFraction = 0.5
+	// unknownReserve is that of a bucket of unknown capacity, which may be small.
 	unknownReserve = 8.0
-	// reserveFraction of a small bucket's capacity is its reserve. So much is never used.
-	reserveFraction = 0.25
-	// slidingReserveFraction is the same in a sliding window, which loses its reserve in each period.
+	// fixedReserveFraction is the part of a fixed window that its use may be ahead of an even one.
+	fixedReserveFraction = 0.1
+	// windowLag, in reserves, is how far one client stays behind an even use. Three are even with it and
+	// more are ahead, since their common share is that of less remaining. With a smaller lag a window
+	// is used up sooner and its end denies more; with a larger one a single client leaves more unused.
+	windowLag = 0.15
+	// slidingReserveFraction is small, since a sliding window loses its reserve in each period.
 	slidingReserveFraction = 0.03
 	// minResponded responses say how many clients there seem to be.
 	minResponded = 2
@@ -48,7 +56,7 @@ func (p *Pacer) learn(now time.Time, elapsed float64, a retryafter.Answer) {
 	}
 	if p.window.fixed && p.capacity > 0 {
 		p.rate = p.capacity / p.window.length.Seconds()
-		left = max(p.reserve()-p.window.ahead(now, a.Remaining, p.capacity), 0)
+		left = max(p.reserve()*(1-windowLag)-p.window.ahead(now, a.Remaining, p.capacity), 0)
 		if a.Remaining == 0 {
 			p.hold(now, p.window.end.Sub(now))
 		}
@@ -79,10 +87,15 @@ func (p *Pacer) learn(now time.Time, elapsed float64, a retryafter.Answer) {
 func (p *Pacer) reserve() float64 {
 	reserve := unknownReserve
 	if p.capacity > 0 {
-		reserve = min(maxReserve, p.capacity*reserveFraction)
-		if p.window.sliding {
-			reserve = min(maxReserve, max(p.capacity*slidingReserveFraction, 1))
+		switch {
+		case p.window.fixed:
+			reserve = p.capacity * fixedReserveFraction
+		case p.window.sliding:
+			reserve = max(p.capacity*slidingReserveFraction, 1)
+		default:
+			reserve = p.capacity * reserveFraction
 		}
+		reserve = min(reserve, maxReserve)
 	}
 	if p.fullAt > 0 { // half of it: other clients may not have found out
 		reserve = min(reserve, p.fullAt/2)

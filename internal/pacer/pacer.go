@@ -5,20 +5,32 @@
 //
 //	share · rate · exp((remaining - reserve) / (exponentScale·reserve))
 //
-// rate is that of the server's limit. The exponential, backoffFactor, acts at once: it slows all
-// clients while remaining is below the reserve, and speeds them up above it. share is learned by
-// additive increase and multiplicative decrease (AIMD; Chiu and Jain 1989), which makes the
-// shares of several clients equal.
+// rate is that of the server's limit, and the reserve is what one client leaves in the bucket. The
+// exponential, backoffFactor, acts at once: it slows all clients while remaining falls, and speeds them
+// up while it rises. The share changes slowly. It follows a common share, which is a function of
+// remaining alone:
+//
+//	exp(steepness · (remaining - reserve) / reserve), at most 1
+//
+// All clients see the same remaining, so all shares come to the same value, whatever they were before.
+// Remaining settles where those shares add up to the whole rate: at the reserve with one client, lower
+// with more. So remaining tells each client how many others there are.
+//
+// A denial moves the share toward that of an empty bucket. If the server does not tell its rate, or its
+// bucket is too small for a reserve, there is no common share. Then the share is learned by additive
+// increase and multiplicative decrease.
 //
 // A fixed window has no bucket that refills. There remaining is replaced by what a bucket would have:
-// the reserve, less the units that were used more than an even use of the window.
+// the reserve, less the units that were used more than an even use of the window. In a sliding window a
+// unit returns one window after its use, so the exponential and the share both change more slowly.
 //
 // A denial that shows much remaining, or nothing, is by a limit that no field describes. It lowers a
 // second rate, which denials alone determine; the slower of both counts.
 //
-// pacer.go has the queue of requests, share.go the rate, limit.go what the server says of its limit,
-// window.go recognizes fixed windows, and blind.go has the second rate. examples/simulate compares the
-// algorithm with others in many worlds: run it before and after a change here.
+// pacer.go has the queue of requests, share.go the rate, aimd.go the share without a common one,
+// limit.go what the server says of its limit, window.go recognizes fixed windows, and blind.go has the
+// second rate. examples/simulate compares the algorithm with others in many worlds: run it before and
+// after a change here, with several seeds.
 package pacer
 
 import (

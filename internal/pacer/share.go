@@ -7,33 +7,38 @@ import (
 
 const (
 	// exponentScale, in reserves, is the change of remaining that changes the rate by a factor
-	// of e. With less, the rate oscillates, since responses lag by a few requests; with more, the
-	// share has to adapt instead, which is slow.
+	// of e. With less, the rate oscillates: a client acts on what it saw one interval ago, which is
+	// stable while the reserve is more than half the number of clients.
 	exponentScale = 1.2
+	// slidingScale is the same in a sliding window, where a fast change would return a window later.
+	slidingScale = 10.0
+	// maxSlidingFactor bounds the factor by which remaining raises the rate there. It is more than 1
+	// by the jitter, or the rate would stay below the limit.
+	maxSlidingFactor = 1 + jitter
+
+	// steepness is how often the common share falls by a factor of e from the reserve to an empty
+	// bucket. Ten clients settle at two thirds of the reserve, a hundred at one third. With less, a
+	// hundred would empty the bucket; with more, chance in remaining would change the shares more.
+	steepness = 6.0
+	// slidingSteepness is the same in a sliding window, where the reserve is only a few units.
+	slidingSteepness = 4.0
+	// A share comes closer to the common share by a factor of e in the time of followReserves reserves
+	// and followUnits units at the server's rate, and followTime. The reserves keep it much slower
+	// than the exponential, without which remaining would oscillate; the units average chance in
+	// remaining; the time is that of many latencies.
+	followReserves, followUnits = 17, 300
+	followTime                  = 30 * time.Second
+	// slidingFollow is the factor of that time in a sliding window.
+	slidingFollow = 4
+	// followOnDenial is the part of the way to the common share, then that of an empty bucket, for a
+	// denial, once for all requests in flight. It takes more from a large share than from a small one.
+	followOnDenial = 0.15
+	// maxFall bounds the factor by which one response lowers a share.
+	maxFall = 0.5
+
 	// startReserve, in units, and startPerClient, in units for each client, is the remaining at
 	// which pacing begins, unless the reserve is smaller.
 	startReserve, startPerClient = 8.0, 2.0
-	// maxSlidingFactor bounds the factor by which remaining raises the rate in a sliding window. A
-	// burst there returns one window later.
-	maxSlidingFactor = 1.0
-	// slidingIncrease is the factor of the increase there, since its effect is seen as late.
-	slidingIncrease = 0.03
-	// increase is the growth of a share a second, at remaining of twice the reserve or more,
-	// times the square root of the share. A client takes over within minutes what another has
-	// left unused. The shares must change more slowly than the exponential for both to settle.
-	increase = 0.003
-	// maxIncrease bounds the growth by one response, however long ago the last one was.
-	maxIncrease = 0.1
-	// maxBoost bounds the factor by which a share grows faster while remaining does not change.
-	maxBoost = 10.0
-	// decrease is the part of its share that a client gives up for each response with nothing
-	// remaining. 35 of them halve it; a single one matters little.
-	decrease = 0.02
-	// decreaseOnDenial is the same for a denial, once for all requests in flight.
-	decreaseOnDenial = 0.2
-	// decreaseAgain is the factor of a denial that follows another: there are many more clients
-	// than the share is for.
-	decreaseAgain, smallDecreaseAgain = 0.65, 0.5
 	// initialShare of the rate is the first rate if that is unknown: half, since there may be one
 	// other client.
 	initialShare = 0.5
@@ -54,11 +59,33 @@ func (p *Pacer) backoffFactor() float64 {
 	if reserve == 0 || !p.known {
 		return 1
 	}
-	factor := math.Exp((p.left - reserve) / (exponentScale * reserve))
 	if p.window.sliding {
-		factor = min(factor, maxSlidingFactor)
+		return min(math.Exp((p.left-reserve)/(slidingScale*reserve)), maxSlidingFactor)
 	}
-	return factor
+	return math.Exp((p.left - reserve) / (exponentScale * reserve))
+}
+
+// follow moves the share closer to the common share, by a part of the logarithm of their ratio.
+func (p *Pacer) follow(part float64) {
+	reserve, steep := p.reserve(), steepness
+	if p.window.sliding {
+		steep = slidingSteepness
+	}
+	common := min(math.Exp(steep*(p.left-reserve)/reserve), 1)
+	p.setShare(p.share * max(math.Pow(common/p.share, part), maxFall))
+}
+
+// follows reports whether there is a common share: remaining tells the clients of each other, in
+// units that all of them know.
+func (p *Pacer) follows() bool { return p.rate > 0 && p.reserve() > 0 }
+
+// followSeconds returns how long a share takes to come e times closer to the common share.
+func (p *Pacer) followSeconds() float64 {
+	s := (followReserves*p.reserve()+followUnits)/p.rate + followTime.Seconds()
+	if p.window.sliding {
+		s *= slidingFollow
+	}
+	return s
 }
 
 // startPacing sets the share so that the first rate is initialShare of the server's.
@@ -72,7 +99,7 @@ func (p *Pacer) startPacing() {
 }
 
 // allowed updates the share after a response that is no denial, elapsed seconds after the
-// response before. Above the reserve it increases the share, below it decreases it.
+// response before.
 func (p *Pacer) allowed(elapsed float64) {
 	p.blind.allowed()
 	p.again = false
@@ -84,23 +111,11 @@ func (p *Pacer) allowed(elapsed float64) {
 		}
 		return
 	}
-	excess := initialShare // in a bucket too small for a reserve: a slow increase
-	if reserve > 0 {
-		excess = min((p.left-reserve)/reserve, 1)
+	if p.follows() {
+		p.follow(1 - math.Exp(-elapsed/p.followSeconds()))
+		return
 	}
-	switch {
-	case excess >= 0:
-		boost := min(float64(1+p.unchanged), maxBoost)
-		if p.rate > 0 {
-			elapsed *= min(p.rate, 1)
-		}
-		if p.window.sliding {
-			elapsed *= slidingIncrease
-		}
-		p.setShare(p.share + min(increase*excess*elapsed*boost, maxIncrease)*math.Sqrt(p.share))
-	case !p.rising:
-		p.setShare(p.share * (1 + decrease*excess))
-	}
+	p.adjust(elapsed)
 }
 
 // denied lowers the rate after a denial. Denials of requests that were on their way together count
@@ -124,6 +139,8 @@ func (p *Pacer) denied(now time.Time, sameWave bool) {
 		p.startPacing()
 	case now.After(p.nextDecrease):
 		switch {
+		case p.follows():
+			p.follow(followOnDenial)
 		case !p.again:
 			p.setShare(p.share * (1 - decreaseOnDenial))
 		case p.reserve() == 0: // nothing else tells that there are many clients
