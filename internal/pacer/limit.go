@@ -7,10 +7,10 @@ import (
 )
 
 const (
-	// maxReserve, in units, is the reserve of a large bucket: enough for about 120 clients, as
+	// maxReserve, in units, is the reserve of a large bucket: enough for about 240 clients, as
 	// exponentScale says, and little of a large limit. It is not larger for a client that infers more
 	// others: one with a large share would infer few, leave a small reserve and so take more.
-	maxReserve = 64.0
+	maxReserve = 128.0
 	// reserveFraction of a smaller bucket's capacity is its reserve, with as much room above as below.
 	reserveFraction = 0.5
 	// unknownReserve is that of a bucket of unknown capacity, which may be small.

@@ -8,7 +8,8 @@ import (
 const (
 	// exponentScale, in reserves, is the change of remaining that changes the rate by a factor
 	// of e. With less, the rate oscillates: a client acts on what it saw one interval ago, which is
-	// stable while the reserve is more than half the number of clients.
+	// stable while the reserve is more than half the number of clients. In a small bucket it is at
+	// least as many units as there seem to be clients.
 	exponentScale = 1.2
 	// slidingScale is the same in a sliding window, where a fast change would return a window later.
 	slidingScale = 10.0
@@ -62,7 +63,15 @@ func (p *Pacer) backoffFactor() float64 {
 	if p.window.sliding {
 		return min(math.Exp((p.left-reserve)/(slidingScale*reserve)), maxSlidingFactor)
 	}
-	return math.Exp((p.left - reserve) / (exponentScale * reserve))
+	scale := exponentScale * reserve
+	if p.follows() {
+		clients := 1 / p.share // so many there seem to be
+		if p.window.fixed {
+			clients /= 2 // or the window would be used up early, and its end deny more
+		}
+		scale = max(scale, clients)
+	}
+	return math.Exp((p.left - reserve) / scale)
 }
 
 // follow moves the share closer to the common share, by a part of the logarithm of their ratio.
@@ -95,6 +104,7 @@ func (p *Pacer) startPacing() {
 	if p.responded >= minResponded {
 		share = 1 / p.clients()
 	}
+	p.share = share
 	p.setShare(share / min(p.backoffFactor(), 1))
 }
 
