@@ -21,9 +21,9 @@ import (
 // A request without a pattern is anonymous: either no route matched, or it has not
 // reached the router. http.ServeMux sets the pattern before it calls the handler; for
 // routers behind the limiter, the adapters of this module ask the router. A limiter of
-// adapters/nethttp around an unknown router, or in echo's Pre, gets no route: use the
-// adapter of the router, or Routes of adapters/nethttp for a ServeMux. If none of a
-// policy's first hundred requests has a pattern, the limiter logs a warning.
+// adapters/nethttp around an unknown router gets no route: use the adapter of the
+// router, or Routes of adapters/nethttp for a ServeMux. If none of a policy's first
+// hundred requests has a pattern, the limiter logs a warning.
 func Route(r *http.Request) (string, error) {
 	if r.Pattern == "" {
 		notice.Report(r.Context(), diag.RouteUnknown, "")
