@@ -14,9 +14,11 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+	"github.com/go-chi/chi/v5"
 	echov4 "github.com/labstack/echo/v4"
 	"github.com/labstack/echo/v5"
 
+	viachi "github.com/seed-e377111c/ratelimit/adapters/chi"
 	viaechov4 "github.com/seed-e377111c/ratelimit/adapters/echo"
 	viaecho "github.com/seed-e377111c/ratelimit/adapters/echov5"
 	viagin "github.com/seed-e377111c/ratelimit/adapters/gin"
@@ -397,6 +399,39 @@ func TestDiagnosticsLimiterTwice(t *testing.T) {
 			res.Body.Close()
 		}
 		t.Run(name, func(t *testing.T) { expectLine(t, log, diag.LimiterTwice) })
+	}
+}
+
+// The routes of chi are known to its adapter, and not to that of net/http in Use.
+func TestDiagnosticsRouteInChi(t *testing.T) {
+	hello := func(http.ResponseWriter, *http.Request) {}
+	routes := func(r chi.Router) { r.Get("/a", hello); r.Get("/b", hello) }
+	for where, mount := range map[string]func(r chi.Router, limit func(http.Handler) http.Handler){
+		"Use": func(r chi.Router, limit func(http.Handler) http.Handler) { r.Use(limit); r.Route("/admin", routes) },
+		"Use of a mount": func(r chi.Router, limit func(http.Handler) http.Handler) {
+			r.Route("/admin", func(r chi.Router) { r.Use(limit); routes(r) })
+		},
+		"With in front of one": func(r chi.Router, limit func(http.Handler) http.Handler) { r.With(limit).Route("/admin", routes) },
+		"Group with a mount": func(r chi.Router, limit func(http.Handler) http.Handler) {
+			r.Group(func(r chi.Router) { r.Use(limit); r.Route("/admin", routes) })
+		},
+	} {
+		for name, adapter := range map[string]struct {
+			from func(*middleware.Limiter) func(http.Handler) http.Handler
+			code diag.Code
+		}{"net/http": {vianethttp.From, diag.RouteUnknown}, "chi": {viachi.From, ""}} {
+			t.Run(where+"/"+name, func(t *testing.T) {
+				log, router := new(diagtest.Log), chi.NewRouter()
+				mount(router, adapter.from(middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory(), Logger: log.Logger()},
+					middleware.Policy{Name: "p", Key: keyfunc.Join(sitetest.Everybody, keyfunc.Route), Limit: ample}))))
+				s := &sitetest.Site{Server: httptest.NewServer(router), Client: new(http.Transport)}
+				defer s.Close()
+				for i := range 100 {
+					s.Do(t, "GET /admin/"+[]string{"a", "b"}[i%2])
+				}
+				expectLine(t, log, adapter.code)
+			})
+		}
 	}
 }
 
