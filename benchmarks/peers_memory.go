@@ -23,6 +23,7 @@ const (
 	sethvargoIn = "sethvargo"
 	xTime       = "x/time/rate"
 	echoOwn     = "echo's own"
+	echoV5Own   = "echo v5's own"
 )
 
 // memoryContestants are all of them with the limit and no keys.

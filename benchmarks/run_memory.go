@@ -72,7 +72,7 @@ func runMemory(ctx context.Context, b *bench) error {
 		}
 		for _, n := range []int{1, cores} {
 			at := setting{keys, n}
-			b.progress("memory: %v", at)
+			b.say("memory: %v", at)
 			b.memory[at], err = interleave(cs, b.roundsOr(11, 5), func(c contestant) (sample, error) {
 				if err := ctx.Err(); err != nil {
 					return sample{}, err
