@@ -126,6 +126,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (ok bool,
 			return false, err
 		}
 		fmt.Fprintf(stderr, "wrote %s and charts to %s\n", resultsFile, *out)
+		if *out == "." {
+			if err := quote("../README.md", r.rows); err != nil {
+				return false, err
+			}
+			fmt.Fprintln(stderr, "wrote the rows that README.md quotes")
+		}
 	}
 	return !anyShort(r.rows), nil
 }

@@ -107,7 +107,7 @@ func (r *report) write(dir string) error {
 // text writes RESULTS.md.
 func (r *report) text(w io.Writer, machine, versions []string) {
 	fmt.Fprintf(w, "# Results\n\nWritten by `go -C benchmarks run .%s`, on %s; do not edit.\n\n", r.flags(), r.server)
-	fmt.Fprint(w, "## Against the targets\n\n| row | ours | theirs | ratio | spread | target | |\n|---|--:|--:|--:|--:|--:|---|\n")
+	fmt.Fprint(w, "## Against the targets\n\n"+tableHeader)
 	for _, row := range r.rows {
 		fmt.Fprintln(w, row.markdown())
 	}

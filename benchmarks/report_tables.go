@@ -77,12 +77,27 @@ func (r *results) reportRedis(w io.Writer) {
 		}
 		fmt.Fprintln(w)
 	}
+	if r.cluster != nil && r.ring != nil {
+		fmt.Fprintf(w, "Several servers, %d callers; CPU of all servers, replicas too:\n\n", manyCallers)
+		fmt.Fprint(w, "| | checks a second | CPU, us a check |\n|---|--:|--:|\n")
+		reportServers(w, ", one Redis", r.ring, ours)
+		reportServers(w, " of three", r.ring, onRing)
+		reportServers(w, ", cluster of six nodes", r.cluster, ours, redisRate)
+		fmt.Fprintln(w)
+	}
 	if r.window != nil {
 		r.window.report(w)
 	}
 	if r.denied != nil {
 		fmt.Fprintf(w, "The denial cache denied %s checks in %s each, with %s to Redis.\n\n",
 			thousands(r.denied.count), figure(median(r.denied.nanos), nanos), figure(float64(r.denied.commands), commands))
+	}
+}
+
+func reportServers(w io.Writer, where string, s samples, names ...string) {
+	for _, name := range names {
+		fmt.Fprintf(w, "| %s%s | %s | %.2f |\n", name, where,
+			thousands(int64(median(s.of(sample.perSecond)[name]))), median(s.of(sample.cpuMicros)[name]))
 	}
 }
 
