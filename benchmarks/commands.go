@@ -8,13 +8,14 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Plain commands and a script limit nothing: they show what a check costs at least.
+// These limit nothing: they show what a check costs at least.
 const (
 	rueidisSet   = "rueidis SET"
 	goRedisSet   = "go-redis SET"
 	goRedisSetAP = "go-redis SET, AutoPipeline"
 	goRedisPing  = "go-redis PING"
 	floorScript  = "script of TIME, GET, SET"
+	clockAndLock = "clock and lock"
 )
 
 var plainCommands = []builder{
@@ -28,7 +29,7 @@ var plainCommands = []builder{
 }
 
 func isCommand(name string) bool {
-	return slices.Contains([]string{rueidisSet, goRedisSet, goRedisSetAP, goRedisPing, floorScript}, name)
+	return slices.Contains([]string{rueidisSet, goRedisSet, goRedisSetAP, goRedisPing, floorScript, clockAndLock}, name)
 }
 
 // floor is the shortest script that does what any limiter with the clock of Redis

@@ -22,8 +22,8 @@ func load() float64 {
 	return v
 }
 
-// busy reports whether others use the machine so much that figures suffer.
-func busy(load float64) bool { return load > 0.25*float64(runtime.NumCPU()) }
+// isBusy reports whether others use the machine so much that figures suffer.
+func isBusy(load float64) bool { return load > 0.25*float64(runtime.NumCPU()) }
 
 // machine describes what this runs on, without its name. load is that before
 // the run.
@@ -42,7 +42,7 @@ func machine(load float64) []string {
 		kernel += " " + strings.TrimSpace(string(release))
 	}
 	used := fmt.Sprintf("load average before the run: %.2f", load)
-	if busy(load) {
+	if isBusy(load) {
 		used += "; **others were using the machine, so do not quote these figures**"
 	}
 	return []string{

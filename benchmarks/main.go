@@ -42,9 +42,6 @@ func main() {
 
 var errUsage = errors.New("usage")
 
-// defaultRuns is for figures to quote.
-const defaultRuns = 3
-
 const about = `Measures ratelimit beside its peers and holds it to the project's targets.
 
 	go -C benchmarks run . [flags]
@@ -81,7 +78,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (ok bool,
 		return false, fmt.Errorf("-runs is %d, -rounds %d; want 0 or more", *runs, *rounds)
 	}
 	if *runs == 0 {
-		*runs = defaultRuns
+		*runs = 3
 		if *short {
 			*runs = 1
 		}
@@ -101,7 +98,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (ok bool,
 	if err := useServer(*server); err != nil {
 		return false, err
 	}
-	if busy(r.load) {
+	if isBusy(r.load) {
 		fmt.Fprintf(stderr, "The machine is busy (load average %.2f), so figures will be off. Run nothing else on it.\n", r.load)
 	}
 	if *profile != "" {

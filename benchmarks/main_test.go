@@ -69,7 +69,7 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{r.server, "Go 1.", "How to reproduce", speedChart, cpuChart, "left out", " -runs 1", redisRate, redisRateAP, echoOwn, echoV5Own, tollboothIn, onRing} {
+	for _, want := range []string{r.server, "Go 1.", "How to reproduce", speedChart, cpuChart, "left out", "runs: 1", redisRate, redisRateAP, echoOwn, echoV5Own, tollboothIn, onRing} {
 		if !strings.Contains(string(report), want) {
 			t.Errorf("%s does not mention %q", resultsFile, want)
 		}

@@ -129,19 +129,23 @@ func newThrottledRedis(d deployment, l limit) (contestant, error) {
 		if err != nil {
 			return nil, err
 		}
-		limiter, err := throttled.NewGCRARateLimiterCtx(store, throttledQuota(l))
-		if err != nil {
-			return nil, err
-		}
-		// It tries again when another caller was faster, ten times by default, and then
-		// fails; on a hot key that would be an error and no answer.
-		limiter.SetMaxCASAttemptsLimit(1_000_000)
-		return throttledCaller(limiter), nil
+		limiter, err := newThrottled(store, l)
+		return throttledCaller(limiter), err
 	})
 }
 
-func throttledQuota(l limit) throttled.RateQuota {
-	return throttled.RateQuota{MaxRate: throttled.PerDuration(int(l.count), l.per), MaxBurst: int(l.burst) - 1}
+func newThrottled(store throttled.GCRAStoreCtx, l limit) (*throttled.GCRARateLimiterCtx, error) {
+	limiter, err := throttled.NewGCRARateLimiterCtx(store, throttled.RateQuota{
+		MaxRate:  throttled.PerDuration(int(l.count), l.per),
+		MaxBurst: int(l.burst) - 1,
+	})
+	if err != nil {
+		return nil, err
+	}
+	// It tries again when another caller was faster, ten times by default, and then
+	// fails; on a hot key that would be an error and no answer.
+	limiter.SetMaxCASAttemptsLimit(1_000_000)
+	return limiter, nil
 }
 
 func throttledCaller(limiter throttled.RateLimiterCtx) func() check {

@@ -106,7 +106,7 @@ func (r *report) write(dir string) error {
 
 // text writes RESULTS.md.
 func (r *report) text(w io.Writer, machine, versions []string) {
-	fmt.Fprintf(w, "# Results\n\nWritten by `go -C benchmarks run .%s`, on %s; do not edit.\n\n", r.flags(), r.server)
+	fmt.Fprintf(w, "# Results\n\nWritten by `go -C benchmarks run .%s`, runs: %d, server: %s; do not edit.\n\n", r.flags(), r.runs, r.server)
 	fmt.Fprint(w, "## Against the targets\n\n"+tableHeader)
 	for _, row := range r.rows {
 		fmt.Fprintln(w, row.markdown())
@@ -140,9 +140,6 @@ func (r *report) flags() string {
 	s := ""
 	if r.short {
 		s += " -short"
-	}
-	if r.runs != defaultRuns {
-		s += fmt.Sprintf(" -runs %d", r.runs)
 	}
 	if r.rounds > 0 {
 		s += fmt.Sprintf(" -rounds %d", r.rounds)

@@ -80,9 +80,9 @@ func (r *results) reportRedis(w io.Writer) {
 	if r.cluster != nil && r.ring != nil {
 		fmt.Fprintf(w, "Several servers, %d callers; CPU of all servers, replicas too:\n\n", manyCallers)
 		fmt.Fprint(w, "| | checks a second | CPU, us a check |\n|---|--:|--:|\n")
-		reportServers(w, ", one Redis", r.ring, ours)
-		reportServers(w, " of three", r.ring, onRing)
-		reportServers(w, ", cluster of six nodes", r.cluster, ours, redisRate)
+		reportServers(w, "", r.ring, ours)
+		reportServers(w, " of three", r.ring, ours+onRing)
+		reportServers(w, " on a cluster of six", r.cluster, goRedisSetAP, ours, redisRate)
 		fmt.Fprintln(w)
 	}
 	if r.window != nil {

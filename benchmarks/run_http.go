@@ -48,7 +48,7 @@ func runServe(ctx context.Context, b *bench) error {
 			}
 		}
 		b.serveAll[h.framework] = all
-		b.serve[h.framework], err = interleave(cs, b.roundsOr(11, 7), func(c contestant) (sample, error) {
+		b.serve[h.framework], err = interleave(cs, b.roundsOr(8, 5), func(c contestant) (sample, error) {
 			if err := ctx.Err(); err != nil {
 				return sample{}, err
 			}
@@ -89,7 +89,7 @@ func runLoopback(ctx context.Context, b *bench) error {
 			return err
 		}
 		b.say("whole middleware over loopback: %s", h.framework)
-		if b.wire[h.framework], err = overWire(ctx, h, b.roundsOr(5, 2), slice, list); err != nil {
+		if b.wire[h.framework], err = overWire(ctx, h, b.roundsOr(3, 2), slice, list); err != nil {
 			return err
 		}
 	}
