@@ -80,9 +80,9 @@ var stages = []stage{
 	{id: stageUsage, run: runUsage, took: time.Second},
 	{id: stageWindow, run: runWindow, took: 4 * time.Second},
 	{id: stageWait, run: runWait, took: 10 * time.Second},
-	{id: stageMemory, run: runMemory, took: 20 * time.Second},
-	{id: stageServe, run: runServe, took: 30 * time.Second},
-	{id: stageLoopback, run: runLoopback, took: 15 * time.Second},
+	{id: stageMemory, run: runMemory, took: 25 * time.Second},
+	{id: stageServe, run: runServe, took: 20 * time.Second},
+	{id: stageLoopback, run: runLoopback, took: 10 * time.Second},
 	{id: stageGrowth, run: runGrowth, took: 40 * time.Second, once: true},
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"runtime"
@@ -8,26 +9,45 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
-// load is the number of processes that wanted a core over the last minute, or 0
-// where that is not known.
-func load() float64 {
-	text, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return 0
+// others is how many cores other programs keep busy. It looks for two seconds, in which
+// this program does nothing. It is 0 where the system does not say.
+func others(ctx context.Context) float64 {
+	busy, all := cpuTicks()
+	select {
+	case <-ctx.Done():
+	case <-time.After(2 * time.Second):
 	}
-	first, _, _ := strings.Cut(string(text), " ")
-	v, _ := strconv.ParseFloat(first, 64) // 0 when it is not known
-	return v
+	busyLater, allLater := cpuTicks()
+	return float64(runtime.NumCPU()) * (busyLater - busy) / max(allLater-all, 1)
+}
+
+// cpuTicks are the ticks of all cores since the start, from the first line of
+// /proc/stat: "cpu user nice system idle iowait irq softirq steal guest guest_nice".
+func cpuTicks() (busy, all float64) {
+	text, _ := os.ReadFile("/proc/stat") // none: both are 0
+	line, _, _ := strings.Cut(string(text), "\n")
+	for i, f := range strings.Fields(line) {
+		if i == 0 || i > 8 { // user has the time of guests
+			continue
+		}
+		ticks, _ := strconv.ParseFloat(f, 64)
+		all += ticks
+		if i != 4 && i != 5 {
+			busy += ticks
+		}
+	}
+	return busy, all
 }
 
 // isBusy reports whether others use the machine so much that figures suffer.
-func isBusy(load float64) bool { return load > 0.25*float64(runtime.NumCPU()) }
+func isBusy(cores float64) bool { return cores > 0.1*float64(runtime.NumCPU()) }
 
-// machine describes what this runs on, without its name. load is that before
-// the run.
-func machine(load float64) []string {
+// machine describes what this runs on, without its name. Others used so many cores
+// before the run.
+func machine(others float64) []string {
 	model := "unknown CPU"
 	if info, err := os.ReadFile("/proc/cpuinfo"); err == nil {
 		for line := range strings.Lines(string(info)) {
@@ -41,9 +61,9 @@ func machine(load float64) []string {
 	if release, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
 		kernel += " " + strings.TrimSpace(string(release))
 	}
-	used := fmt.Sprintf("load average before the run: %.2f", load)
-	if isBusy(load) {
-		used += "; **others were using the machine, so do not quote these figures**"
+	used := fmt.Sprintf("other programs used %.2f cores before the run", others)
+	if isBusy(others) {
+		used += "; **that is too much to quote these figures**"
 	}
 	return []string{
 		fmt.Sprintf("%d cores (%s), shared by the clients and Redis", runtime.NumCPU(), model),

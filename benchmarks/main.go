@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"runtime"
 	"runtime/pprof"
 	"syscall"
 
@@ -85,7 +86,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (ok bool,
 	}
 	r := report{
 		settings: settings{short: *short, rounds: *rounds, progress: newProgress(stderr)},
-		load:     load(),
 	}
 	if *rowExpr != "" {
 		if r.row, err = regexp.Compile(*rowExpr); err != nil {
@@ -98,8 +98,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (ok bool,
 	if err := useServer(*server); err != nil {
 		return false, err
 	}
-	if isBusy(r.load) {
-		fmt.Fprintf(stderr, "The machine is busy (load average %.2f), so figures will be off. Run nothing else on it.\n", r.load)
+	if r.others = others(ctx); isBusy(r.others) {
+		fmt.Fprintf(stderr, "Other programs keep %.2f of %d cores busy, so figures will be off. Run nothing else on this machine.\n", r.others, runtime.NumCPU())
 	}
 	if *profile != "" {
 		f, err := os.Create(*profile)

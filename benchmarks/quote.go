@@ -29,11 +29,11 @@ func quote(file string, rows []row) error {
 	if err != nil {
 		return err
 	}
-	before, table, after, err := cutTable(string(page))
+	before, _, after, err := cutTable(string(page))
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
-	table = tableHeader
+	table := tableHeader
 	for _, r := range rows {
 		if slices.ContainsFunc(quoted, func(start string) bool { return strings.HasPrefix(r.name, start) }) {
 			table += r.markdown() + "\n"

@@ -81,7 +81,7 @@ type report struct {
 	settings
 	results // with the rounds of all runs
 	rows    []row
-	load    float64 // of the machine before the first run
+	others  float64 // cores that other programs used before the first run
 	server  string  // its name and version
 }
 
@@ -91,7 +91,7 @@ func (r *report) write(dir string) error {
 		return err
 	}
 	var text strings.Builder
-	r.text(&text, machine(r.load), versions(r.server))
+	r.text(&text, machine(r.others), versions(r.server))
 	for name, content := range map[string]string{
 		resultsFile: text.String(),
 		speedChart:  r.speedChart(),
