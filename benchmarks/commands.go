@@ -16,6 +16,9 @@ const (
 	goRedisPing  = "go-redis PING"
 	floorScript  = "script of TIME, GET, SET"
 	clockAndLock = "clock and lock"
+	fieldsOnly   = "three fields, no limit"
+	bare         = "bare handler"
+	bareMux      = "bare ServeMux"
 )
 
 var plainCommands = []builder{
@@ -29,7 +32,7 @@ var plainCommands = []builder{
 }
 
 func isCommand(name string) bool {
-	return slices.Contains([]string{rueidisSet, goRedisSet, goRedisSetAP, goRedisPing, floorScript, clockAndLock}, name)
+	return slices.Contains([]string{rueidisSet, goRedisSet, goRedisSetAP, goRedisPing, floorScript, clockAndLock, fieldsOnly, bare, bareMux}, name)
 }
 
 // floor is the shortest script that does what any limiter with the clock of Redis

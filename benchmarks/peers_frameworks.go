@@ -39,7 +39,7 @@ type httpContestants struct {
 // contestantsOf puts every limiter around a handler of a framework, whose middleware
 // is an M.
 func contestantsOf[M any](framework string, l limit, handler func(...M) http.Handler, adapt func(*middleware.Limiter) M, wrap func(wrapper) M) (httpContestants, error) {
-	handlers := map[string]http.Handler{bare: handler()}
+	handlers := map[string]http.Handler{bare: handler(), fieldsOnly: handler(wrap(writeFields))}
 	for name, limiter := range limiters(l) {
 		handlers[name] = handler(adapt(limiter))
 	}

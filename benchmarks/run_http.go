@@ -15,7 +15,7 @@ func assertHTTP(build func(limit) (httpContestants, error)) error {
 		return err
 	}
 	for _, c := range strict.contestants() {
-		if c.name == bare || c.name == bareMux {
+		if isCommand(c.name) {
 			continue
 		}
 		if err := asserts(c, "tight"); err != nil {
