@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"sync"
@@ -67,8 +68,8 @@ func (s sample) cpuMicros() float64 {
 	return float64(s.redisCPU.Nanoseconds()) / 1e3 / float64(s.checks)
 }
 
-// allocs is how many objects this process allocated for one check.
-func (s sample) allocs() float64 { return float64(s.mallocs) / float64(s.checks) }
+// allocs is how many objects this process allocated for one check, to a tenth.
+func (s sample) allocs() float64 { return math.Round(10*float64(s.mallocs)/float64(s.checks)) / 10 }
 
 // drive keeps callers busy for a slice of time: each asks for the next subject as
 // soon as it has an answer. They start at different places of the list, so that

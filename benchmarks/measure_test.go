@@ -85,13 +85,13 @@ func TestStatistics(t *testing.T) {
 	if got := s.lowest(func(name string) bool { return name != "c" }); got != "b" {
 		t.Errorf("lowest is %q; want b", got)
 	}
-	one := sample{checks: 1000, elapsed: time.Millisecond, redisCPU: 2 * time.Millisecond, caller: time.Microsecond, ownCPU: 3 * time.Microsecond}
+	one := sample{checks: 1000, elapsed: time.Millisecond, redisCPU: 2 * time.Millisecond, caller: time.Microsecond, ownCPU: 3 * time.Microsecond, mallocs: 3560}
 	for _, tt := range []struct {
 		name      string
 		got, want float64
 	}{
 		{"perSecond", one.perSecond(), 1e6}, {"nanos", one.nanos(), 1000}, {"cpuMicros", one.cpuMicros(), 2},
-		{"callerNanos", one.callerNanos(), 1}, {"ownNanos", one.ownNanos(), 3},
+		{"callerNanos", one.callerNanos(), 1}, {"ownNanos", one.ownNanos(), 3}, {"allocs", one.allocs(), 3.6},
 	} {
 		if math.Abs(tt.got-tt.want) > 1e-9 {
 			t.Errorf("%s is %v; want %v", tt.name, tt.got, tt.want)

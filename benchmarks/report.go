@@ -17,7 +17,9 @@ func figure(v float64, unit string) string {
 		return strconv.FormatFloat(v, 'f', 2, 64) + times
 	case perSecond:
 		return thousands(int64(math.Round(v))) + perSecond
-	case octets, allocs, commands:
+	case allocs:
+		return strconv.FormatFloat(v, 'f', -1, 64) + " " + unit
+	case octets, commands:
 		return thousands(int64(math.Round(v))) + " " + unit
 	case millis:
 		return strconv.FormatFloat(v, 'f', 1, 64) + " " + unit

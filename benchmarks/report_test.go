@@ -12,7 +12,7 @@ func TestFigures(t *testing.T) {
 		want string
 	}{
 		{1.149, times, "1.15x"}, {65432.1, perSecond, "65,432/s"}, {98.4, nanos, "98 ns"}, {45_678, nanos, "45.7 us"},
-		{3.456, micros, "3.46 us"}, {1234567, octets, "1,234,567 B"}, {0, allocs, "0 allocs"}, {-1234, nanos, "-1,234 ns"},
+		{3.456, micros, "3.46 us"}, {1234567, octets, "1,234,567 B"}, {0, allocs, "0 allocs"}, {3.6, allocs, "3.6 allocs"}, {999.06, millis, "999.1 ms"}, {-1234, nanos, "-1,234 ns"},
 	} {
 		if got := figure(tt.v, tt.unit); got != tt.want {
 			t.Errorf("figure(%v, %q) is %q; want %q", tt.v, tt.unit, got, tt.want)
