@@ -62,12 +62,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (ok bool,
 		fmt.Fprint(stderr, about)
 		flags.PrintDefaults()
 	}
-	short := flags.Bool("short", false, "make one run of about a minute, with fewer rounds and fewer keys")
+	short := flags.Bool("short", false, "make one run of about a minute, with fewer rounds and fewer keys, and write no files")
 	rowExpr := flags.String("row", "", "measure only the rows whose name matches the `regexp`, as ^Memory or middleware, and write no files")
 	runs := flags.Int("runs", 0, "`number` of runs; 0 means 3, or 1 with -short")
 	rounds := flags.Int("rounds", 0, "`number` of rounds of every measurement; 0 means each stage's own")
 	server := flags.String("server", serverDefault(), "`program` to measure on, such as a valkey-server; default from RATELIMIT_BENCH_SERVER")
-	out := flags.String("out", ".", "`directory` to write RESULTS.md and the charts to; \"\" writes none")
+	out := flags.String("out", "", "`directory` to write RESULTS.md and the charts to; default: this one, or none with -short")
 	profile := flags.String("cpuprofile", "", "write a CPU profile of this process to the `file`")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -77,6 +77,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (ok bool,
 	}
 	if *runs < 0 || *rounds < 0 {
 		return false, fmt.Errorf("-runs is %d, -rounds %d; want 0 or more", *runs, *rounds)
+	}
+	if *out == "" && !*short {
+		*out = "."
 	}
 	if *runs == 0 {
 		*runs = 3
