@@ -1,4 +1,4 @@
-package httpclient_test
+package outbound
 
 import (
 	"io"
@@ -62,7 +62,7 @@ func callStrict(t *testing.T, s *strict, n int64, url string, config func() http
 			{Name: "short", Key: httpclient.ByHost, Limit: own(s.short, shortBurst)},
 			{Name: "long", Key: httpclient.ByHost, Limit: own(s.long, longBurst)},
 		}
-		client := &http.Client{Transport: transport(t, cfg)}
+		client := &http.Client{Transport: httpclient.Must(httpclient.New(cfg))}
 		for range 10 {
 			wg.Go(func() {
 				for begun.Add(1) <= n {
@@ -91,6 +91,19 @@ var recipes = []struct {
 	short, long int64
 }{{"sliding log", true, 0, 0}, {"GCRA, bursts", false, 5, 20}, {"GCRA, evenly", false, 1, 1}}
 
+// network delays requests to a server by up to so long.
+type network struct {
+	server http.Handler
+	delay  time.Duration
+}
+
+func (n network) RoundTrip(r *http.Request) (*http.Response, error) {
+	time.Sleep(rand.N(n.delay))
+	w := httptest.NewRecorder()
+	n.server.ServeHTTP(w, r)
+	return w.Result(), nil
+}
+
 // The default margin keeps 25 per 5 seconds and 300 per minute where the requests arrive, if some
 // take up to 49 ms longer than others.
 func TestMargin(t *testing.T) {
@@ -102,13 +115,8 @@ func TestMargin(t *testing.T) {
 				if tt.log {
 					store = slidinglog.NewMemory()
 				}
-				network := roundTrip(func(r *http.Request) (*http.Response, error) {
-					time.Sleep(rand.N(49 * time.Millisecond))
-					w := httptest.NewRecorder()
-					s.ServeHTTP(w, r)
-					return w.Result(), nil
-				})
-				callStrict(t, s, 325, url, func() httpclient.Config { return httpclient.Config{Base: network, Store: store} }, tt.short, tt.long)
+				network := network{s, 49 * time.Millisecond}
+				callStrict(t, s, 325, "http://partner.example/", func() httpclient.Config { return httpclient.Config{Base: network, Store: store} }, tt.short, tt.long)
 			})
 		})
 	}

@@ -1,0 +1,2 @@
+// Package outbound tests package httpclient and gcra.Turns from outside.
+package outbound
