@@ -20,7 +20,8 @@ var long = os.Getenv("RATELIMIT_LONG") != ""
 func TestMain(m *testing.M) {
 	redistest.Child(callingProcess, callPartner)
 	flag.Parse()
-	// The tests sleep most of the time: run more of them at once than there are processors.
+	// The tests sleep most of the time: run more of them at once than there are processors. Those with
+	// narrow windows are not parallel to the others.
 	if err := flag.Set("test.parallel", "64"); err != nil {
 		panic(err)
 	}

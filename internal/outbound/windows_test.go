@@ -15,7 +15,6 @@ import (
 // there to compare: it allows the burst and the count in one window. In the short form the windows are one and
 // three seconds, and Per is longer by 0.9.
 func TestWindows(t *testing.T) {
-	t.Parallel()
 	const processes, callers = 4, 5
 	short, minute, margin, on, off := gcra.PerSecond(25), gcra.Limit{Count: 75, Per: 3 * time.Second}, 1.9, 3*time.Second, time.Second
 	if long {
