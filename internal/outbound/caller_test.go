@@ -69,7 +69,7 @@ func callPartner(arg string, in io.Reader, out io.Writer) error {
 	}()
 	turns := gcra.Turns{Store: store}
 	for i, l := range c.Limits {
-		turns.Charges = append(turns.Charges, gcra.Charge{Subject: "partner", Policy: fmt.Sprint(i), Limit: l, Cost: 1})
+		turns.Charges = append(turns.Charges, gcra.Charge{Subject: "partner", Policy: fmt.Sprint(i), Limit: l, Cost: 1, MaxWait: c.Patience})
 	}
 	var mu sync.Mutex
 	var failed failures
@@ -138,11 +138,6 @@ func (c calling) turn(ctx context.Context, turns gcra.Turns, url string) error {
 			return err
 		}
 		return call(ctx)
-	}
-	if c.Patience > 0 {
-		bounded, cancel := context.WithTimeout(ctx, c.Patience)
-		defer cancel()
-		ctx = bounded
 	}
 	return turns.Do(ctx, call)
 }
