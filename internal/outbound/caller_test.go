@@ -42,7 +42,7 @@ type calling struct {
 }
 
 // failures counts why a caller got no turn.
-type failures struct{ Denied, Deadline, Store int }
+type failures struct{ Denied, Store int }
 
 // callPartner calls from the first line of its input to the end. It prints a line when it is ready, and
 // its failures at the end.
@@ -145,20 +145,15 @@ func (c calling) turn(ctx context.Context, turns gcra.Turns, url string) error {
 // note counts an error and returns when to ask again.
 func (c calling) note(failed *failures, err error) time.Duration {
 	var denied *gcra.WaitError
-	switch {
-	case errors.As(err, &denied):
-		failed.Denied++
-		if c.Again == 0 {
-			return denied.RetryAfter()
-		}
-		return c.Again
-	case errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, redisstore.ErrUnavailable):
-		failed.Deadline++
-		return 0
-	default:
+	if !errors.As(err, &denied) {
 		failed.Store++
 		return 50 * time.Millisecond
 	}
+	failed.Denied++
+	if c.Again > 0 {
+		return c.Again
+	}
+	return denied.RetryAfter()
 }
 
 // callers are processes that call a partner.
@@ -204,7 +199,6 @@ func (all callers) end(t *testing.T) (sum failures) {
 			t.Fatal(err)
 		}
 		sum.Denied += f.Denied
-		sum.Deadline += f.Deadline
 		sum.Store += f.Store
 		p.End()
 	}
