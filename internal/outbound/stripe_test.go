@@ -58,7 +58,7 @@ func (s *stripeLike) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	a.working++
 	s.mu.Unlock()
-	time.Sleep(50 * time.Millisecond) // the work
+	time.Sleep(10 * time.Millisecond) // the work
 	s.mu.Lock()
 	a.working--
 	key := r.Header.Get("Idempotency-Key")
