@@ -38,8 +38,8 @@ func startExpress(t *testing.T) string {
 // before that.
 func TestExpressRateLimit(t *testing.T) {
 	t.Parallel()
-	url := startExpress(t)
 	tab := newTable(t, columns...)
+	url := startExpress(t)
 	for _, form := range []string{"draft-6", "draft-7", "draft-8", "legacy"} {
 		w := workload{callers: 5, calls: 8, request: get(url + "/" + form)}
 		w.run(t, tab, "express-rate-limit, "+form, func(t *testing.T, client string, x *exchanges) {

@@ -13,6 +13,7 @@ import (
 // callers slow down after a denial, so that 40 requests cost at most 10 denials.
 func TestNginx(t *testing.T) {
 	t.Parallel()
+	tab := newTable(t, columns...)
 	origin := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(origin.Close)
 	client := nginxtest.Start(t, "limit_req_zone $http_client zone=api:1m rate=5r/s;", `
@@ -20,7 +21,7 @@ func TestNginx(t *testing.T) {
 		limit_req_status 429;
 		location / { proxy_pass `+origin.URL+`; }`)
 	w := workload{callers: 5, calls: 8, config: httpclient.Config{Base: client.Transport}, request: get("http://nginx/")}
-	w.run(t, newTable(t, columns...), "nginx, 5 a second", func(t *testing.T, _ string, x *exchanges) {
+	w.run(t, tab, "nginx, 5 a second", func(t *testing.T, _ string, x *exchanges) {
 		if len(x.log) > 50 {
 			t.Errorf("sent %d requests; want at most 50", len(x.log))
 		}

@@ -34,8 +34,12 @@ type table struct {
 	rows []string
 }
 
-// newTable returns a table with these columns.
+// newTable returns a table with these columns. With -short it skips the test: all with a table take long.
 func newTable(t *testing.T, columns ...string) *table {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("takes up to a minute")
+	}
 	tab := new(table)
 	t.Cleanup(func() {
 		var out strings.Builder

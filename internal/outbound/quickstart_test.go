@@ -35,6 +35,7 @@ func startQuickstart(t *testing.T) string {
 // Retry-After and the fields of draft 6.
 func TestQuickstart(t *testing.T) {
 	t.Parallel()
+	tab := newTable(t, columns...)
 	site := startQuickstart(t)
 	var mu sync.Mutex
 	tokens := map[string]string{} // by user, which is the test's name
@@ -62,7 +63,7 @@ func TestQuickstart(t *testing.T) {
 		r.Header.Set("Authorization", "Bearer "+login(t))
 		return r
 	}}
-	w.run(t, newTable(t, columns...), "quickstart", func(t *testing.T, client string, x *exchanges) {
+	w.run(t, tab, "quickstart", func(t *testing.T, client string, x *exchanges) {
 		most := 80 // after each second as many may be denied as are served
 		if strings.Contains(client, "Adaptive") {
 			most = 45 // the first request of each caller
