@@ -109,13 +109,13 @@ func writeHeaders(s *requestState, h http.Header, headers Headers) {
 	}
 	var f fields
 	var room [128]byte
-	b := room[:0] // all values that are not constant, one after the other
+	b := room[:0] // the values that are in no other response, one after the other
 	for i := range triples {
 		t := &triples[i]
 		if headers&t.headers == 0 || !tighter && outer.headers&t.headers != 0 || c.Result.Never && denied {
 			continue
 		}
-		f.constant(t.limit, text.quota(c.Limit))
+		h[t.limit] = text.quota(c.Limit)
 		b = strconv.AppendInt(b, own.remaining, 10)
 		f.end(t.remaining, b)
 		b = strconv.AppendInt(b, int64(own.reset), 10)
@@ -134,7 +134,7 @@ func writeHeaders(s *requestState, h http.Header, headers Headers) {
 		b = appendItems(s, append(b, list...), start, denied)
 		f.end(listField, b)
 	case headers&HeadersDraft6 != 0 && outer.headers&HeadersDraft11 == 0 && (tighter || outer.headers&HeadersDraft6 == 0):
-		f.constant(policyField, text.window(c.Limit))
+		h[policyField] = text.window(c.Limit)
 	}
 	f.set(h, string(b), s.values[:])
 }

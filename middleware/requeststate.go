@@ -41,7 +41,7 @@ type requestState struct {
 	// beside the state.
 	oneEntry  [1]entry
 	oneCharge [1]gcra.Charge
-	values    [4]string
+	values    [2]string
 }
 
 // The phases of a requestState.
