@@ -136,7 +136,11 @@ func writeHeaders(s *requestState, h http.Header, headers Headers) {
 	case headers&HeadersDraft6 != 0 && outer.headers&HeadersDraft11 == 0 && (tighter || outer.headers&HeadersDraft6 == 0):
 		h[policyField] = text.window(c.Limit)
 	}
-	f.set(h, string(b), s.values[:])
+	values := s.values[:]
+	if s.borrowed {
+		values = nil // the response keeps them
+	}
+	f.set(h, string(b), values)
 }
 
 // closest returns the index of the policy closest to its limit or, if some
