@@ -89,7 +89,7 @@ type written struct {
 func writeHeaders(s *requestState, h http.Header, headers Headers) {
 	index, denied := closest(s)
 	outer := writtenByOuter(s)
-	if !s.decision.Allowed && outer.headers != 0 {
+	if !s.allowed && outer.headers != 0 {
 		removeOuter(s, h, outer.headers)
 		outer = written{headers: outer.headers & HeadersDraft11}
 	}
@@ -232,7 +232,7 @@ func appendItems(s *requestState, b []byte, start int, denied bool) []byte {
 		b = appendComma(b, start)
 		b = append(b, s.policy(i).text.name...)
 		b = strconv.AppendInt(append(b, ";r="...), c.Result.Remaining, 10)
-		never := denied && s.decision.RetryAfter == 0
+		never := denied && s.retryAfter == 0
 		if t := untilMore(c, denied); t > 0 && !never {
 			b = strconv.AppendInt(append(b, ";t="...), t, 10)
 		}

@@ -37,7 +37,7 @@ func (l *Limiter) Decide(r *http.Request) Decision {
 	}
 	s.phase.Store(claimed)
 	l.run(r, s, nil)
-	return *decisionWithResults(s)
+	return *decisionOf(s)
 }
 
 // samplesNotices reports whether a request that needs no copy is copied all the
@@ -73,22 +73,21 @@ func (l *Limiter) Allow(w http.ResponseWriter, r *http.Request) (*http.Request, 
 
 // answer sets the fields of the response, writes a denial, and waits for a Delay.
 func (l *Limiter) answer(w http.ResponseWriter, r *http.Request, s *requestState) (allowed bool) {
-	d := &s.decision
 	s.mu.Lock() // an observer may have started a Spend or Refund
 	writeHeaders(s, w.Header(), l.headers)
 	s.mu.Unlock()
 	s.phase.CompareAndSwap(claimed, settled) // unless an observer has refunded it
-	if !d.Allowed {
-		l.writeDenial(w, r, decisionWithResults(s))
+	if !s.allowed {
+		l.writeDenial(w, r, decisionOf(s))
 		return false
 	}
-	if d.Delay > 0 {
+	if s.delay > 0 {
 		select {
-		case <-time.After(d.Delay):
+		case <-time.After(s.delay):
 		case <-r.Context().Done():
 			// Most clients have gone by now. But if the server ended the context,
 			// returning in silence would mean 200.
-			l.writeDenial(w, r, &Decision{RetryAfter: time.Second, Delay: d.Delay, Results: decisionWithResults(s).Results, Err: r.Context().Err()})
+			l.writeDenial(w, r, &Decision{RetryAfter: time.Second, Delay: s.delay, Results: decisionOf(s).Results, Err: r.Context().Err()})
 			return false
 		}
 	}
@@ -113,9 +112,10 @@ func (l *Limiter) run(r *http.Request, s, outer *requestState) {
 	}
 	decide(s)
 	if len(observers) > 0 {
-		s.decision.Took = time.Since(start)
+		d := decisionOf(s)
+		d.Took = time.Since(start)
 		for _, observe := range observers {
-			observe(r, *decisionWithResults(s))
+			observe(r, *d)
 		}
 	}
 }

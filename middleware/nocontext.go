@@ -25,8 +25,7 @@ func borrow(r *http.Request) *requestState {
 // observers and Deny may keep the Decision for a later Refund, and a store that failed
 // may keep the charges.
 func (l *Limiter) giveBack(s *requestState) {
-	d := &s.decision
-	if d.Err != nil || len(*l.observers.Load()) > 0 || !d.Allowed && l.deny != nil {
+	if s.err != nil || len(*l.observers.Load()) > 0 || !s.allowed && l.deny != nil {
 		return
 	}
 	clear(s.charges)
