@@ -73,9 +73,13 @@ func (l *Limiter) Allow(w http.ResponseWriter, r *http.Request) (*http.Request, 
 
 // answer sets the fields of the response, writes a denial, and waits for a Delay.
 func (l *Limiter) answer(w http.ResponseWriter, r *http.Request, s *requestState) (allowed bool) {
-	s.mu.Lock() // an observer may have started a Spend or Refund
-	writeHeaders(s, w.Header(), l.headers)
-	s.mu.Unlock()
+	if s.decision == nil { // nothing else has the state
+		writeHeaders(s, w.Header(), l.headers)
+	} else { // an observer may have started a Spend or Refund
+		s.mu.Lock()
+		writeHeaders(s, w.Header(), l.headers)
+		s.mu.Unlock()
+	}
 	s.phase.CompareAndSwap(claimed, settled) // unless an observer has refunded it
 	if !s.allowed {
 		l.writeDenial(w, r, decisionOf(s))

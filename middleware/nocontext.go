@@ -13,11 +13,11 @@ var borrowable = sync.Pool{New: func() any { return new(requestState) }}
 
 // borrow returns a requestState that nothing refers to but the goroutine of Allow:
 // no request, context or response. So it can serve another request as soon as
-// Allow returns, before the handler runs.
+// Allow returns, before the handler runs. No other limiter sees it, so it needs no
+// phase.
 func borrow(r *http.Request) *requestState {
 	s := borrowable.Get().(*requestState)
 	s.Context, s.borrowed = r.Context(), true
-	s.phase.Store(claimed)
 	return s
 }
 
