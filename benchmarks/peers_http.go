@@ -38,6 +38,7 @@ const (
 	bare        = "bare handler"
 	oursMux     = "ratelimit around a ServeMux"
 	bareMux     = "bare ServeMux"
+	oursAlone   = "ratelimit, NoContext"
 	tollboothIn = "tollbooth"
 )
 
@@ -97,8 +98,11 @@ func newTollbooth(l limit) wrapper {
 
 // newLimiter is ours with the limit and otherwise the defaults: the fields of
 // draft 6.
-func newLimiter(l limit) *middleware.Limiter {
-	return middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory()}, middleware.Policy{
+func newLimiter(l limit) *middleware.Limiter { return newLimiterWith(l, middleware.Config{}) }
+
+func newLimiterWith(l limit, cfg middleware.Config) *middleware.Limiter {
+	cfg.Store = gcra.NewMemory()
+	return middleware.Must(middleware.New(cfg, middleware.Policy{
 		Name:  "client",
 		Key:   clientKey,
 		Limit: gcra.Limit{Count: l.count, Per: l.per, Burst: l.burst},
@@ -122,10 +126,11 @@ func netHTTPContestants(l limit) (httpContestants, error) {
 		return m
 	}
 	handlers := map[string]http.Handler{
-		bare:    http.HandlerFunc(handle),
-		bareMux: mux(),
-		ours:    httplimits.From(newLimiter(l))(http.HandlerFunc(handle)),
-		oursMux: httplimits.From(newLimiter(l))(mux()),
+		bare:      http.HandlerFunc(handle),
+		bareMux:   mux(),
+		ours:      httplimits.From(newLimiter(l))(http.HandlerFunc(handle)),
+		oursAlone: httplimits.From(newLimiterWith(l, middleware.Config{NoContext: true}))(http.HandlerFunc(handle)),
+		oursMux:   httplimits.From(newLimiter(l))(mux()),
 	}
 	for name, wrap := range peers {
 		handlers[name] = wrap(http.HandlerFunc(handle))
@@ -146,8 +151,9 @@ func ginContestants(l limit) (httpContestants, error) {
 		return e
 	}
 	handlers := map[string]http.Handler{
-		bare: engine(),
-		ours: engine(ginlimit.From(newLimiter(l))),
+		bare:      engine(),
+		ours:      engine(ginlimit.From(newLimiter(l))),
+		oursAlone: engine(ginlimit.From(newLimiterWith(l, middleware.Config{NoContext: true}))),
 	}
 	for name, wrap := range peers {
 		handlers[name] = engine(ginWrap(wrap))
@@ -188,8 +194,9 @@ func echoContestants(l limit) (httpContestants, error) {
 		return e
 	}
 	handlers := map[string]http.Handler{
-		bare: engine(),
-		ours: engine(echolimit.From(newLimiter(l))),
+		bare:      engine(),
+		ours:      engine(echolimit.From(newLimiter(l))),
+		oursAlone: engine(echolimit.From(newLimiterWith(l, middleware.Config{NoContext: true}))),
 		echoOwn: engine(echomw.RateLimiterWithConfig(echomw.RateLimiterConfig{
 			Store:               newEchoStore(l),
 			IdentifierExtractor: func(c echo.Context) (string, error) { return clientKey(c.Request()) },
@@ -213,7 +220,7 @@ func without(name string) string {
 // Echo's own writes none, and so does less.
 func tells(name string) bool {
 	switch name {
-	case bare, bareMux, ours, oursMux, echoOwn:
+	case bare, bareMux, ours, oursMux, oursAlone, echoOwn:
 		return false
 	}
 	return true
