@@ -207,8 +207,8 @@ func TestNoContextStoreThatKeeps(t *testing.T) {
 	})
 }
 
-// A handler that asks for the Decision, and a limiter further in, are told about
-// NoContext by the log.
+// The log says so if a handler asks for the Decision, or if a limiter further in
+// replaces fields.
 func TestNoContextIsLogged(t *testing.T) {
 	policy := func(name string) middleware.Policy {
 		return middleware.Policy{Name: name, Key: key("k"), Limit: gcra.PerHour(1000)}
