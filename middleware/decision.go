@@ -107,17 +107,22 @@ func decide(s *requestState) {
 func decisionOf(s *requestState) *Decision {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.decision != nil {
-		return s.decision
+	if s.decision == nil {
+		d := newDecision(s)
+		s.decision = &d
 	}
-	s.decision = &Decision{Allowed: s.allowed, RetryAfter: s.retryAfter, Delay: s.delay, Err: s.err, state: s}
+	return s.decision
+}
+
+func newDecision(s *requestState) Decision {
+	d := Decision{Allowed: s.allowed, RetryAfter: s.retryAfter, Delay: s.delay, Err: s.err, state: s}
 	if len(s.charges) > 0 {
-		s.decision.Results = make([]PolicyResult, 0, len(s.charges))
+		d.Results = make([]PolicyResult, 0, len(s.charges))
 	}
 	for i := range s.charges {
 		if c := &s.charges[i]; s.entries[i].status != undecided {
-			s.decision.Results = append(s.decision.Results, PolicyResult{c.Policy, c.Subject, c.Shadow, c.Limit, c.Result})
+			d.Results = append(d.Results, PolicyResult{c.Policy, c.Subject, c.Shadow, c.Limit, c.Result})
 		}
 	}
-	return s.decision
+	return d
 }

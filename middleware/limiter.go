@@ -37,7 +37,10 @@ func (l *Limiter) Decide(r *http.Request) Decision {
 	}
 	s.phase.Store(claimed)
 	l.run(r, s, nil)
-	return *decisionOf(s)
+	if s.decision != nil { // made for the observers
+		return *s.decision
+	}
+	return newDecision(s)
 }
 
 // samplesNotices reports whether a request that needs no copy is copied all the
