@@ -18,7 +18,8 @@
 //		return // denied, and the response is written
 //	}
 //
-// or [Limiter.Decide], which writes nothing.
+// or [Limiter.Admit], which sets header fields and writes no response, or
+// [Limiter.Decide], which writes nothing at all.
 //
 // The package trusts the key functions; see package keyfunc. It does not wrap
 // the ResponseWriter of handlers, so flushing, hijacking and

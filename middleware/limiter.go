@@ -95,6 +95,7 @@ func (l *Limiter) run(r *http.Request, s, outer *requestState) {
 		l.checkTwice(s, outer)
 	}
 	if len(s.charges) > 0 {
+		acceptDelays(r.Context(), s.charges)
 		l.take((*uncancelled)(s), s)
 	}
 	decide(s)
