@@ -10,8 +10,8 @@
 // further in denies the request, the charge of the outer one stays, and a client
 // that obeys Retry-After may then be denied by the outer one.
 //
-// The adapters put a limiter into a framework. Elsewhere (a gateway, a gRPC
-// server, another framework) use it directly:
+// The adapters put a limiter into a framework. Elsewhere (a gateway, another
+// framework) use it directly:
 //
 //	r, ok := limiter.Allow(w, r)
 //	if !ok {
@@ -46,8 +46,10 @@ package middleware
 //	reload.go, reset.go       changes while a limiter runs: policies, observers, buckets
 //	requeststate.go           what a limiter knows about a request, who owns it, how the request carries it
 //	limiter.go                Allow and Decide: the steps that follow, in order
+//	rpc.go                    the same for protocols other than HTTP
 //	routes.go                 which policies apply to the route
 //	policy.go                 a policy's functions make a charge
+//	deadline.go               the delay that a request with a deadline accepts
 //	panic.go                  a panic of these functions or of a store becomes an error
 //	take.go, failure.go       the store decides or, if it fails, OnFailure
 //	decision.go               the Decision about all charges

@@ -22,6 +22,7 @@ type Limiter struct {
 	observers atomic.Pointer[[]func(*http.Request, Decision)]    // never nil
 	shared    []string                                           // names of policies that other limiters have too; guarded by limiters
 	log       diag.Log
+	rpc       bool // made by NewRPC
 }
 
 // Decide charges the policies that apply to the request and returns the
