@@ -46,7 +46,8 @@
 //	ratelimit.FromContext(stream.Context()).Spend(stream.Context(), 1)
 //
 // Spend takes at most what is left and ends nothing; later calls wait. The limiter
-// keeps a few hundred bytes for each stream and starts no goroutine.
+// keeps about 2 KiB for each open stream, starts no goroutine, and allocates nothing for
+// a message.
 //
 // Fields are documented in package middleware; this package repeats its names.
 package ratelimit
