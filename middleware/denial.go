@@ -14,6 +14,10 @@ func (l *Limiter) writeDenial(w http.ResponseWriter, r *http.Request, d *Decisio
 	if d.RetryAfter > 0 {
 		h["Retry-After"] = []string{strconv.FormatInt(seconds(d.RetryAfter), 10)}
 	}
+	if a, ok := w.(*admission); ok {
+		a.denied = d
+		return
+	}
 	for name := range h {
 		if letsStore(name) {
 			delete(h, name)

@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
-	"time"
 )
 
 // NewRPC is [New] for a limiter whose requests are remote procedure calls, as of gRPC
@@ -66,28 +64,24 @@ func callRoute(route string) (want string) {
 // denial, Retry-After. It holds an allowed request back while a policy with MaxDelay
 // asks for it.
 //
-// If the Decision is not Allowed, the server answers by its Status and RetryAfter. One
-// with a Delay is of a request whose context ended while it was held back; Err is then
-// the error of the context.
+// denied is nil if the request may go on. Otherwise the server answers by its Status,
+// RetryAfter and Results. One with a Delay is of a request whose context ended while it
+// was held back; Err is then the error of the context.
 //
 // Pass the returned request's context on: it carries the Decision, see [FromContext].
-func (l *Limiter) Admit(h http.Header, r *http.Request) (*http.Request, Decision) {
-	r, s, outer := claim(r)
-	l.run(r, s, outer)
-	s.mu.Lock()
-	writeHeaders(s, h, l.headers)
-	s.mu.Unlock()
-	s.phase.CompareAndSwap(claimed, settled)
-	d := *decisionWithResults(s)
-	if d.Delay > 0 {
-		select {
-		case <-time.After(d.Delay):
-		case <-r.Context().Done():
-			d.Allowed, d.RetryAfter, d.Err = false, time.Second, r.Context().Err()
-		}
-	}
-	if !d.Allowed && d.RetryAfter > 0 {
-		h["Retry-After"] = []string{strconv.FormatInt(seconds(d.RetryAfter), 10)}
-	}
-	return r, d
+func (l *Limiter) Admit(h http.Header, r *http.Request) (_ *http.Request, denied *Decision) {
+	w := &admission{header: h}
+	r, _ = l.Allow(w, r)
+	return r, w.denied
 }
+
+// admission is the ResponseWriter of Admit. It takes the Decision in place of a
+// response.
+type admission struct {
+	header http.Header
+	denied *Decision
+}
+
+func (a *admission) Header() http.Header          { return a.header }
+func (*admission) WriteHeader(int)                {}
+func (*admission) Write(body []byte) (int, error) { return len(body), nil }

@@ -71,9 +71,9 @@ func TestAdmit(t *testing.T) {
 		{false, "0", "60", "60"},
 	} {
 		h := http.Header{}
-		r, d := l.Admit(h, httptest.NewRequest(http.MethodPost, "/pkg.Service/Method", nil))
-		if d.Allowed != want.allowed || h.Get("RateLimit-Remaining") != want.remaining || h.Get("RateLimit-Reset") != want.reset || h.Get("Retry-After") != want.wait {
-			t.Errorf("got Allowed %t, fields %v; want %+v", d.Allowed, h, want)
+		r, denied := l.Admit(h, httptest.NewRequest(http.MethodPost, "/pkg.Service/Method", nil))
+		if (denied == nil) != want.allowed || h.Get("RateLimit-Remaining") != want.remaining || h.Get("RateLimit-Reset") != want.reset || h.Get("Retry-After") != want.wait {
+			t.Errorf("got %+v, fields %v; want %+v", denied, h, want)
 		}
 		if carried := middleware.FromContext(r.Context()); carried == nil || carried.Allowed != want.allowed || len(carried.Results) != 1 {
 			t.Errorf("Decision of the context: got %+v; want Allowed %t", carried, want.allowed)
@@ -91,7 +91,7 @@ func TestAdmitEndsWithTheContext(t *testing.T) {
 		time.AfterFunc(300*time.Millisecond, cancel)
 		start := time.Now()
 		_, d := l.Admit(http.Header{}, get("/").WithContext(ctx))
-		if waited := time.Since(start); d.Allowed || d.Delay != time.Second || d.Err != context.Canceled || waited != 300*time.Millisecond {
+		if waited := time.Since(start); d == nil || d.Allowed || d.Delay != time.Second || d.Err != context.Canceled || waited != 300*time.Millisecond {
 			t.Errorf("got %+v after %v; want a denial by context.Canceled after 300ms of 1s", d, waited)
 		}
 	})

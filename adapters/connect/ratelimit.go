@@ -111,10 +111,10 @@ func (i *interceptor) WrapStreamingClient(connect.StreamingClientFunc) connect.S
 // admit decides about a call, and returns the context for its handler or the error of
 // its denial. It writes the fields of the response.
 func (i *interceptor) admit(r *http.Request, fields http.Header) (context.Context, error) {
-	r, d := i.limiter.Admit(fields, r)
-	if !d.Allowed {
+	r, denied := i.limiter.Admit(fields, r)
+	if denied != nil {
 		fields.Set("Cache-Control", "no-store") // a GET may be cached
-		return nil, denial(&d)
+		return nil, denial(denied)
 	}
 	return r.Context(), nil
 }

@@ -114,11 +114,11 @@ func (i *Interceptors) limit(ctx context.Context, method, route string, next fun
 	}
 	r := newRequest(ctx, method)
 	r.Pattern = route
-	r, d := i.limiter.Admit(c.fields, middleware.WithFramework(r, c))
-	if d.Allowed {
+	r, denied := i.limiter.Admit(c.fields, middleware.WithFramework(r, c))
+	if denied == nil {
 		err = next(r.Context(), c)
 	} else {
-		err = c.deny(&d)
+		err = c.deny(denied)
 	}
 	if !nested {
 		c.finish(ctx, err)
