@@ -89,14 +89,14 @@ func details(d *Decision) (list []protoadapt.MessageV1) {
 	if d.RetryAfter > 0 {
 		list = append(list, &errdetails.RetryInfo{RetryDelay: durationpb.New(d.RetryAfter)})
 	}
-	failure := new(errdetails.QuotaFailure)
+	var violations []*errdetails.QuotaFailure_Violation
 	for i := range d.Results {
 		if p := &d.Results[i]; !p.Allowed && !p.Shadow {
-			failure.Violations = append(failure.Violations, &errdetails.QuotaFailure_Violation{Subject: p.Policy, Description: "rate limit is used up"})
+			violations = append(violations, &errdetails.QuotaFailure_Violation{Subject: p.Policy, Description: "rate limit is used up"})
 		}
 	}
-	if len(failure.Violations) > 0 {
-		list = append(list, failure)
+	if len(violations) > 0 {
+		list = append(list, &errdetails.QuotaFailure{Violations: violations})
 	}
 	return list
 }

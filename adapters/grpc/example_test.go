@@ -34,12 +34,11 @@ func Example() {
 		log.Fatal(err)
 	}
 	go server.Serve(listener)
-	defer server.Stop()
-
 	conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer server.Stop()
 	defer conn.Close()
 	client := healthpb.NewHealthClient(conn)
 	for range 3 {

@@ -234,7 +234,7 @@ func TestHeldBackCallEnds(t *testing.T) {
 		ratelimit.Policy{Name: "hour", Key: key("k"), Limit: gcra.PerHour(1), MaxDelay: 3 * time.Hour})
 	unary := limit.Unary()
 	info := &grpc.UnaryServerInfo{FullMethod: unaryCall}
-	handler := func(context.Context, any) (any, error) { return nil, nil }
+	handler := func(context.Context, any) (any, error) { return new(pb.SimpleResponse), nil }
 	if _, err := unary(t.Context(), nil, info, handler); err != nil {
 		t.Fatal(err)
 	}

@@ -85,18 +85,17 @@ func TestRequest(t *testing.T) {
 		t.Fatal(a.Status)
 	}
 	for name, pair := range map[string][2]string{
-		"Method":      {seen.Method, "POST"},
-		"path":        {seen.URL.Path, unaryCall},
-		"RequestURI":  {seen.RequestURI, unaryCall},
-		"Pattern":     {seen.Pattern, unaryCall},
-		"Host":        {seen.Host, "example.com"},
-		"X-One":       {seen.Header.Get("X-One"), "1"},
-		"X-Raw-Bin":   {seen.Header.Get("X-Raw-Bin"), "AP8"},
-		"ServerName":  {seen.TLS.ServerName, "example.com"},
-		":authority":  {strings.Join(seen.Header[":authority"], ","), ""},
-		"RemoteAddr":  {seen.RemoteAddr[:10], "127.0.0.1:"},
-		"User-Agent":  {seen.UserAgent()[:8], "grpc-go/"},
-		"its context": {http.MethodPost, seen.Method},
+		"Method":     {seen.Method, "POST"},
+		"path":       {seen.URL.Path, unaryCall},
+		"RequestURI": {seen.RequestURI, unaryCall},
+		"Pattern":    {seen.Pattern, unaryCall},
+		"Host":       {seen.Host, "example.com"},
+		"X-One":      {seen.Header.Get("X-One"), "1"},
+		"X-Raw-Bin":  {seen.Header.Get("X-Raw-Bin"), "AP8"},
+		"ServerName": {seen.TLS.ServerName, "example.com"},
+		":authority": {strings.Join(seen.Header[":authority"], ","), ""},
+		"RemoteAddr": {seen.RemoteAddr[:10], "127.0.0.1:"},
+		"User-Agent": {seen.UserAgent()[:8], "grpc-go/"},
 	} {
 		if pair[0] != pair[1] {
 			t.Errorf("%s: got %q; want %q", name, pair[0], pair[1])

@@ -77,6 +77,7 @@ func (s *trailers) SetTrailer(md metadata.MD) error {
 // before, and the server admits no more than the bound. With RATELIMIT_LONG set each
 // row takes 30 s in place of 2.
 func TestRetryPolicy(t *testing.T) {
+	t.Parallel()
 	duration := 2 * time.Second
 	if os.Getenv("RATELIMIT_LONG") != "" {
 		duration = 30 * time.Second

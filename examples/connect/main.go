@@ -41,7 +41,7 @@ func run(out io.Writer) error {
 	protocols.SetUnencryptedHTTP2(true)
 	server := http.Server{Handler: newHandler(gcra.NewMemory()), Protocols: &protocols, ReadHeaderTimeout: 5 * time.Second}
 	defer server.Close()
-	go server.Serve(listener) //nolint:errcheck // ends with the program
+	go server.Serve(listener)
 	return call(out, "http://"+listener.Addr().String())
 }
 

@@ -39,7 +39,7 @@ func run(out io.Writer) error {
 	}
 	server := newServer(gcra.NewMemory()) // redisstore.Open shares the limits between servers
 	defer server.Stop()
-	go server.Serve(listener) //nolint:errcheck // ends with the program
+	go server.Serve(listener)
 	return call(out, listener.Addr().String())
 }
 
