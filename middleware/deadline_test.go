@@ -49,3 +49,18 @@ func TestMaxDelayEndsWithTheDeadline(t *testing.T) {
 		}
 	}
 }
+
+// So does the delay of one of several servers by itself, whose share of the limit is
+// slower.
+func TestMaxDelayOfAShareEndsWithTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := limiter(t, middleware.Config{Store: &flaky{Store: gcra.NewMemory(), fail: 2}, Instances: 2, Logger: unread},
+			middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerSecond(1), MaxDelay: 2 * time.Second})
+		l.Decide(get("/"))
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		if d := l.Decide(get("/").WithContext(ctx)); d.Allowed || d.RetryAfter != 1500*time.Millisecond {
+			t.Errorf("got Allowed %t, retry after %v; want a denial for 1.5s, as the share gives a unit in 2s", d.Allowed, d.RetryAfter)
+		}
+	})
+}
