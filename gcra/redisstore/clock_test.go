@@ -48,8 +48,7 @@ func stopClock(t testing.TB, client *redis.Client) *stoppedClock {
 	for _, r := range [][2]string{
 		{"local time = redis.call('TIME')\n", ""},
 		{"local now = (time[1] - 1735689600) * 10000000 + time[2] * 10\n", "local now = tonumber(redis.call('GET', 'clock'))\n"},
-		{"math.max(ceil(to / 10000), 1)", "1e10"},
-		{"ceil(to / 10000)", "1e10"},
+		{"1735689600000 + (new + cell) / 10000", "1e14"},
 	} {
 		if n := strings.Count(stopped, r[0]); n != 1 {
 			t.Fatalf("take.lua has %q %d times; want once", r[0], n)

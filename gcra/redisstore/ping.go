@@ -13,7 +13,7 @@ import (
 
 // Ping reports whether the store works: it connects to the server, to every
 // master of a cluster or to every shard of a ring, authenticates, and runs the
-// store's script on the key <Prefix>{ping}, which expires at once. The error
+// store's script on the key <Prefix>{ping}, which expires within 10 seconds. The error
 // says what is wrong and what to do about it, on a line for each server. It needs
 // no more of the user's ACL than Take.
 //

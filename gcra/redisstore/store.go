@@ -40,7 +40,7 @@ import (
 // share calls, and known denials are answered without one (see DenialTTL).
 //
 // A bucket is the key <Prefix>{<subject>}:<policy>. It holds one integer and
-// expires when it is full. Subjects and policies are escaped, and hashed if longer
+// expires within 10 seconds after it is full. Subjects and policies are escaped, and hashed if longer
 // than 64 bytes, so that no client can choose a slot, forge another key or fill
 // memory with long ones.
 //

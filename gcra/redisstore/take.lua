@@ -21,24 +21,42 @@
 -- computed. A denial writes nothing, with one exception: it brings a TAT beyond the
 -- clamp down to it, or the bucket would deny until the clock catches up. If writing
 -- fails (out of memory, read-only), nothing has been written.
+--
+-- A bucket expires up to 10 seconds after it is full. Time is divided into cells of
+-- 10 seconds, and no bucket expires before the end of its TAT's cell: an expiry is set
+-- to 10 seconds after the TAT. So a TAT that moves within its cell keeps the expiry,
+-- whatever limit has set it, and KEEPTTL costs Redis a quarter less than PXAT.
 
 local time = redis.call('TIME')
 local now = (time[1] - 1735689600) * 10000000 + time[2] * 10
--- The values, and then how far they are ahead of now.
-local lead = redis.call('MGET', (table.unpack or unpack)(KEYS))
+local values = redis.call('MGET', (table.unpack or unpack)(KEYS))
 local ops = ARGV[1]
-local format, ceil = string.format, math.ceil
+local format = string.format
 
 -- '%.0f' is exact everywhere, and half the cost of writing a bucket. '%d' is
 -- exact where C's long has 64 bits.
 local whole = format('%d', 9007199254740991) == '9007199254740991' and '%d' or '%.0f'
 
--- The short cut for empty ops, which most batches have. lead becomes the reply.
+-- write sets a bucket to the TAT new; old was its value, or nil. Buckets that were
+-- full are equal after the same charge, so the last texts are used again.
+local cell = 100000000 -- 10 s
+local written, text, expiry
+local function write(key, old, new)
+  if new ~= written then written, text, expiry = new, format(whole, new), nil end
+  if old and old - old % cell == new - new % cell then
+    redis.call('SET', key, text, 'KEEPTTL')
+    return
+  end
+  expiry = expiry or format(whole, 1735689600000 + (new + cell) / 10000)
+  redis.call('SET', key, text, 'PXAT', expiry)
+end
+
+-- The short cut for empty ops, which most batches have. values becomes the reply.
 if ops == '' then
   local inc, room, top = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-  local written, tat, ms, ttl
   for k = 1, #KEYS do
-    local ahead = (tonumber(lead[k] or now) or now) - now
+    local old = tonumber(values[k])
+    local ahead = (old or now) - now
     local to -- the new TAT, ahead of now
     if not (ahead > 0) then
       ahead = 0
@@ -46,23 +64,19 @@ if ops == '' then
       ahead, to = top, top
     end
     if ahead + inc <= room then
-      lead[k], to = ahead, ahead + inc
+      values[k], to = ahead, ahead + inc
     else
-      lead[k] = -ahead - 1
+      values[k] = -ahead - 1
     end
-    if to and to ~= written then
-      written, tat = to, format(whole, now + to)
-      local full = ceil(to / 10000)
-      if full ~= ms then ms, ttl = full, format(whole, full) end
-    end
-    if to then redis.call('SET', KEYS[k], tat, 'PX', ttl) end
+    if to then write(KEYS[k], old, now + to) end
   end
-  if #KEYS == 1 then return lead[1] end -- a list costs Redis as much as its SET
-  return lead
+  if #KEYS == 1 then return values[1] end -- a list costs Redis as much as its SET
+  return values
 end
 
+local lead = {} -- how far the TATs are ahead of now
 for k = 1, #KEYS do
-  lead[k] = (tonumber(lead[k] or now) or now) - now
+  lead[k] = (tonumber(values[k]) or now) - now
 end
 for a = 2, #ARGV do ARGV[a] = tonumber(ARGV[a]) end
 
@@ -104,18 +118,7 @@ for i = 1, #ops / 4 do
   end
 end
 
--- Buckets that were full are equal after the same charge, and others often have
--- the same expiry, so the last text is used again.
-local written, tat, ms, ttl
 for k = 1, #KEYS do
-  if dirty[k] then
-    local to = lead[k]
-    if to ~= written then
-      written, tat = to, format(whole, now + to)
-      local full = math.max(ceil(to / 10000), 1)
-      if full ~= ms then ms, ttl = full, format(whole, full) end
-    end
-    redis.call('SET', KEYS[k], tat, 'PX', ttl)
-  end
+  if dirty[k] then write(KEYS[k], tonumber(values[k]), now + lead[k]) end
 end
 return reply
