@@ -29,7 +29,8 @@ var takeSHA = func() string {
 type script struct {
 	requests []*request
 	keys     map[string]int // key: its index among the keys
-	args     []any          // command, SHA, number of keys, keys
+	texts    []string       // the keys
+	args     []any          // command, SHA, number of keys, pointers to the keys
 	params   []tat.Params   // each once; many ops share them
 	ops      []byte         // 4 bytes an op
 	needsOps bool           // ops are sent; if not, take.lua takes its short cut
@@ -51,8 +52,11 @@ func newScript() script { return script{keys: make(map[string]int)} }
 func (s *script) reset() {
 	clear(s.requests)
 	clear(s.keys)
+	clear(s.texts)
 	clear(s.args)
-	*s = script{requests: s.requests[:0], keys: s.keys, args: s.args[:0], params: s.params[:0], ops: s.ops[:0]}
+	*s = script{
+		requests: s.requests[:0], keys: s.keys, texts: s.texts[:0], args: s.args[:0], params: s.params[:0], ops: s.ops[:0],
+	}
 }
 
 // add adds a request, or reports false if its params do not fit.
@@ -81,7 +85,8 @@ func (s *script) add(q *request) bool {
 		if !known {
 			k = len(s.keys)
 			s.keys[key] = k
-			s.args = append(s.args, key)
+			s.texts = append(s.texts, key)
+			s.args = append(s.args, &s.texts[k]) // a string would be copied to the heap
 		}
 		s.ops[ops+4*i], s.ops[ops+4*i+1] = byte(k>>8), byte(k)
 		s.needsOps = s.needsOps || known
