@@ -2,7 +2,9 @@
 -- algorithm and its names are those of package gcra; time is counted in ticks of
 -- 100 ns since 2025-01-01T00:00:00Z.
 --
--- KEYS   the buckets, each once; a value is the theoretical arrival time (TAT)
+-- KEYS   the buckets, each once; a value is the theoretical arrival time (TAT). For
+--        the keys of several slots of a cluster KEYS is empty, and ARGV begins with
+--        their number and the keys; what follows has the numbers below
 -- ARGV   [1]  the ops: 4 bytes a charge, in the order of the admissions:
 --             key (2 bytes, high first, counted from 0), params (counted from 0),
 --             flags (1: last charge of its admission, 2: shadow). Empty means one
@@ -14,7 +16,9 @@
 --             top   B*T + MaxDelay: no TAT is further ahead of now
 -- Reply  for each charge how many ticks its TAT was ahead of now when its turn
 --        came: ahead if its admission was allowed, -ahead-1 if not. A list, or with
---        empty ops and one key the number alone
+--        empty ops and one key the number alone. With empty KEYS it is -2^53 for all
+--        charges of an admission that was not decided, since another node has one of
+--        its keys, or may have it
 --
 -- A value that is no number counts as absent, and the clamp bounds all others, so
 -- a damaged bucket heals itself. An admission is written when all of it has been
@@ -29,9 +33,17 @@
 
 local time = redis.call('TIME')
 local now = (time[1] - 1735689600) * 10000000 + time[2] * 10
-local values = redis.call('MGET', (table.unpack or unpack)(KEYS))
-local ops = ARGV[1]
-local format = string.format
+local format, unpack = string.format, table.unpack or unpack
+local keys, args = KEYS, ARGV
+local values -- of the keys: text, false if there is none, nil if the key is not here
+if #keys > 0 then
+  values = redis.call('MGET', unpack(keys))
+else
+  local n = tonumber(ARGV[1])
+  keys, args, values = { unpack(ARGV, 2, n + 1) }, { unpack(ARGV, n + 2) }, {}
+  for k = 1, n do values[k] = redis.pcall('MGET', keys[k])[1] end
+end
+local ops, elsewhere = args[1], -9007199254740992
 
 -- '%.0f' is exact everywhere, and half the cost of writing a bucket. '%d' is
 -- exact where C's long has 64 bits.
@@ -53,8 +65,8 @@ end
 
 -- The short cut for empty ops, which most batches have. values becomes the reply.
 if ops == '' then
-  local inc, room, top = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-  for k = 1, #KEYS do
+  local inc, room, top = tonumber(args[2]), tonumber(args[3]), tonumber(args[4])
+  for k = 1, #keys do
     local old = tonumber(values[k])
     local ahead = (old or now) - now
     local to -- the new TAT, ahead of now
@@ -63,31 +75,34 @@ if ops == '' then
     elseif ahead > top then
       ahead, to = top, top
     end
-    if ahead + inc <= room then
+    if values[k] == nil then
+      values[k], to = elsewhere, nil
+    elseif ahead + inc <= room then
       values[k], to = ahead, ahead + inc
     else
       values[k] = -ahead - 1
     end
-    if to then write(KEYS[k], old, now + to) end
+    if to then write(keys[k], old, now + to) end
   end
-  if #KEYS == 1 then return values[1] end -- a list costs Redis as much as its SET
+  if #keys == 1 then return values[1] end -- a list costs Redis as much as its SET
   return values
 end
 
 local lead = {} -- how far the TATs are ahead of now
-for k = 1, #KEYS do
+for k = 1, #keys do
   lead[k] = (tonumber(values[k]) or now) - now
 end
-for a = 2, #ARGV do ARGV[a] = tonumber(ARGV[a]) end
+for a = 2, #args do args[a] = tonumber(args[a]) end
 
 local reply = {}
-local dirty = {}                -- key: true when it must be written
-local first, admitted = 1, true -- of the current admission
-local undo                      -- its keys and their leads before it, a list
+local dirty = {} -- key: true when it must be written
+-- Of the current admission:
+local first, here, admitted = 1, true, true
+local undo -- its keys and their leads before it, a list
 for i = 1, #ops / 4 do
   local high, low, params, flags = string.byte(ops, 4 * i - 3, 4 * i)
   local k = 256 * high + low + 1
-  local inc, room, top = ARGV[3 * params + 2], ARGV[3 * params + 3], ARGV[3 * params + 4]
+  local inc, room, top = args[3 * params + 2], args[3 * params + 3], args[3 * params + 4]
 
   local ahead = lead[k]
   if not (ahead > 0) then
@@ -97,7 +112,9 @@ for i = 1, #ops / 4 do
     if inc > 0 and room >= 0 then lead[k], dirty[k] = top, true end
   end
   reply[i] = ahead
-  if inc <= 0 or ahead + inc <= room then
+  if values[k] == nil then
+    here, admitted = false, false
+  elseif inc <= 0 or ahead + inc <= room then
     if inc > 0 or (inc < 0 and ahead > 0) then
       if flags == 1 and first == i then dirty[k] = true else undo = { k, lead[k], undo } end
       lead[k] = math.max(ahead + inc, 0)
@@ -112,13 +129,13 @@ for i = 1, #ops / 4 do
       undo = undo[3]
     end
     if not admitted then
-      for j = first, i do reply[j] = -reply[j] - 1 end
+      for j = first, i do reply[j] = here and -reply[j] - 1 or elsewhere end
     end
-    first, admitted = i + 1, true
+    first, here, admitted = i + 1, true, true
   end
 end
 
-for k = 1, #KEYS do
-  if dirty[k] then write(KEYS[k], tonumber(values[k]), now + lead[k]) end
+for k = 1, #keys do
+  if dirty[k] then write(keys[k], tonumber(values[k]), now + lead[k]) end
 end
 return reply
