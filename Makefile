@@ -67,10 +67,13 @@ long: ## Tests that take minutes of a machine that does nothing else; needs a re
 	RATELIMIT_LONG=1 go test -count=1 -v -run '^TestInterleavings$$' ./gcra/internal/buckets
 	RATELIMIT_TEST_REDIS=required RATELIMIT_LONG=1 go test -count=1 -v -run '^TestPartnerSeesTurns$$' ./gcra/redisstore
 	RATELIMIT_TEST_REDIS=required RATELIMIT_LONG=1 go test -count=1 -v -run '^TestPartner$$' ./gcra/slidinglog
-	RATELIMIT_TEST_REDIS=required RATELIMIT_LONG=1 go test -count=1 -v -run '^TestStrictServer$$' ./adapters/httpclient
 	RATELIMIT_LONG=1 go test -count=1 -v -run '^TestOutbound$$' ./examples/quickstart
 	RATELIMIT_REPLAY_LINES=5000000 go test -count=1 -v -run '^TestMemory$$' ./examples/replay
 	RATELIMIT_TEST_REDIS=required RATELIMIT_CHAOS=long go test -count=1 -v -run '^TestServerUnderFaults$$' ./internal/faults
+
+.PHONY: outbound
+outbound: ## Tables of turns, windows and real servers as partners; needs a redis-server, nginx and npm
+	RATELIMIT_TEST_REDIS=required RATELIMIT_TEST_PARTNERS=required RATELIMIT_LONG=1 go test -count=1 -v ./internal/outbound
 
 .PHONY: vuln
 vuln: ## Run govulncheck; needs the network
@@ -89,5 +92,5 @@ release-check: ## Check that each module can be released, and what a user compil
 	bash scripts/release-check
 
 .PHONY: ci
-ci: ## Run what CI runs; installs redis-server, gcc and chromium where they are missing
+ci: ## Run what CI runs; installs redis-server, nginx, npm, gcc and chromium where they are missing
 	bash .ci/run

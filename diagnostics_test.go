@@ -14,9 +14,13 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
-	"github.com/labstack/echo/v4"
+	"github.com/go-chi/chi/v5"
+	echov4 "github.com/labstack/echo/v4"
+	"github.com/labstack/echo/v5"
 
-	viaecho "github.com/seed-e377111c/ratelimit/adapters/echo"
+	viachi "github.com/seed-e377111c/ratelimit/adapters/chi"
+	viaechov4 "github.com/seed-e377111c/ratelimit/adapters/echo"
+	viaecho "github.com/seed-e377111c/ratelimit/adapters/echov5"
 	viagin "github.com/seed-e377111c/ratelimit/adapters/gin"
 	vianethttp "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	"github.com/seed-e377111c/ratelimit/gcra"
@@ -208,7 +212,9 @@ func TestDiagnostics(t *testing.T) {
 				switch c := middleware.Framework(r.Context()).(type) {
 				case *gin.Context:
 					c.String(d.Status(), "slow down")
-				case echo.Context:
+				case echov4.Context:
+					_ = c.String(d.Status(), "slow down")
+				case *echo.Context:
 					_ = c.String(d.Status(), "slow down")
 				default:
 					writeDenied(w, d.Status())
@@ -396,11 +402,45 @@ func TestDiagnosticsLimiterTwice(t *testing.T) {
 	}
 }
 
+// The routes of chi are known to its adapter, and not to that of net/http in Use.
+func TestDiagnosticsRouteInChi(t *testing.T) {
+	hello := func(http.ResponseWriter, *http.Request) {}
+	routes := func(r chi.Router) { r.Get("/a", hello); r.Get("/b", hello) }
+	for where, mount := range map[string]func(r chi.Router, limit func(http.Handler) http.Handler){
+		"Use": func(r chi.Router, limit func(http.Handler) http.Handler) { r.Use(limit); r.Route("/admin", routes) },
+		"Use of a mount": func(r chi.Router, limit func(http.Handler) http.Handler) {
+			r.Route("/admin", func(r chi.Router) { r.Use(limit); routes(r) })
+		},
+		"With in front of one": func(r chi.Router, limit func(http.Handler) http.Handler) { r.With(limit).Route("/admin", routes) },
+		"Group with a mount": func(r chi.Router, limit func(http.Handler) http.Handler) {
+			r.Group(func(r chi.Router) { r.Use(limit); r.Route("/admin", routes) })
+		},
+	} {
+		for name, adapter := range map[string]struct {
+			from func(*middleware.Limiter) func(http.Handler) http.Handler
+			code diag.Code
+		}{"net/http": {vianethttp.From, diag.RouteUnknown}, "chi": {viachi.From, ""}} {
+			t.Run(where+"/"+name, func(t *testing.T) {
+				log, router := new(diagtest.Log), chi.NewRouter()
+				mount(router, adapter.from(middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory(), Logger: log.Logger()},
+					middleware.Policy{Name: "p", Key: keyfunc.Join(sitetest.Everybody, keyfunc.Route), Limit: ample}))))
+				s := &sitetest.Site{Server: httptest.NewServer(router), Client: new(http.Transport)}
+				defer s.Close()
+				for i := range 100 {
+					s.Do(t, "GET /admin/"+[]string{"a", "b"}[i%2])
+				}
+				expectLine(t, log, adapter.code)
+			})
+		}
+	}
+}
+
 // KeyFrom in front of the authentication, and behind it.
 func TestDiagnosticsKeyFrom(t *testing.T) {
 	const user = "user"
 	ginKey := viagin.KeyFrom(func(c *gin.Context) (string, error) { return c.GetString(user), nil })
-	echoKey := viaecho.KeyFrom(func(c echo.Context) (string, error) { s, _ := c.Get(user).(string); return s, nil })
+	echoV4Key := viaechov4.KeyFrom(func(c echov4.Context) (string, error) { s, _ := c.Get(user).(string); return s, nil })
+	echoKey := viaecho.KeyFrom(func(c *echo.Context) (string, error) { s, _ := c.Get(user).(string); return s, nil })
 	build := map[string]func(cfg middleware.Config, key func(keyfunc.Func) keyfunc.Func, before bool) http.Handler{
 		"gin": func(cfg middleware.Config, key func(keyfunc.Func) keyfunc.Func, before bool) http.Handler {
 			gin.SetMode(gin.ReleaseMode)
@@ -415,10 +455,24 @@ func TestDiagnosticsKeyFrom(t *testing.T) {
 			router.GET("/ok", func(*gin.Context) {})
 			return router
 		},
-		"echo": func(cfg middleware.Config, key func(keyfunc.Func) keyfunc.Func, before bool) http.Handler {
+		"echo v4": func(cfg middleware.Config, key func(keyfunc.Func) keyfunc.Func, before bool) http.Handler {
+			limit := viaechov4.New(cfg, middleware.Policy{Name: "p", Key: key(echoV4Key), Limit: ample}, middleware.Policy{Name: "all", Key: sitetest.Everybody, Limit: ample})
+			auth := func(next echov4.HandlerFunc) echov4.HandlerFunc {
+				return func(c echov4.Context) error { c.Set(user, c.Request().Header.Get("X-Client")); return next(c) }
+			}
+			e := echov4.New()
+			if before {
+				e.Use(limit, auth)
+			} else {
+				e.Use(auth, limit)
+			}
+			e.GET("/ok", func(c echov4.Context) error { return c.NoContent(http.StatusOK) })
+			return e
+		},
+		"echo v5": func(cfg middleware.Config, key func(keyfunc.Func) keyfunc.Func, before bool) http.Handler {
 			limit := viaecho.New(cfg, middleware.Policy{Name: "p", Key: key(echoKey), Limit: ample}, middleware.Policy{Name: "all", Key: sitetest.Everybody, Limit: ample})
 			auth := func(next echo.HandlerFunc) echo.HandlerFunc {
-				return func(c echo.Context) error { c.Set(user, c.Request().Header.Get("X-Client")); return next(c) }
+				return func(c *echo.Context) error { c.Set(user, c.Request().Header.Get("X-Client")); return next(c) }
 			}
 			e := echo.New()
 			if before {
@@ -426,7 +480,7 @@ func TestDiagnosticsKeyFrom(t *testing.T) {
 			} else {
 				e.Use(auth, limit)
 			}
-			e.GET("/ok", func(c echo.Context) error { return c.NoContent(http.StatusOK) })
+			e.GET("/ok", func(c *echo.Context) error { return c.NoContent(http.StatusOK) })
 			return e
 		},
 	}

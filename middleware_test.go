@@ -21,9 +21,11 @@ import (
 	"github.com/dunglas/httpsfv"
 	"github.com/gin-gonic/gin"
 	"github.com/golang-jwt/jwt/v5"
-	"github.com/labstack/echo/v4"
+	echov4 "github.com/labstack/echo/v4"
+	"github.com/labstack/echo/v5"
 
-	viaecho "github.com/seed-e377111c/ratelimit/adapters/echo"
+	viaechov4 "github.com/seed-e377111c/ratelimit/adapters/echo"
+	viaecho "github.com/seed-e377111c/ratelimit/adapters/echov5"
 	viagin "github.com/seed-e377111c/ratelimit/adapters/gin"
 	vianethttp "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	"github.com/seed-e377111c/ratelimit/gcra"
@@ -582,13 +584,18 @@ func BenchmarkServeHTTP(b *testing.B) {
 	mux.HandleFunc("GET /ok", hello)
 	bareGin, limitedGin := gin.New(), gin.New()
 	limitedGin.Use(viagin.From(limiter))
+	bareEchoV4, limitedEchoV4 := echov4.New(), echov4.New()
+	limitedEchoV4.Use(viaechov4.From(limiter))
 	bareEcho, limitedEcho := echo.New(), echo.New()
 	limitedEcho.Use(viaecho.From(limiter))
 	for _, g := range []*gin.Engine{bareGin, limitedGin} {
 		g.GET("/ok", func(c *gin.Context) { hello(c.Writer, c.Request) })
 	}
+	for _, e := range []*echov4.Echo{bareEchoV4, limitedEchoV4} {
+		e.GET("/ok", func(c echov4.Context) error { hello(c.Response(), c.Request()); return nil })
+	}
 	for _, e := range []*echo.Echo{bareEcho, limitedEcho} {
-		e.GET("/ok", func(c echo.Context) error { hello(c.Response(), c.Request()); return nil })
+		e.GET("/ok", func(c *echo.Context) error { hello(c.Response(), c.Request()); return nil })
 	}
 	for _, bench := range []struct {
 		name          string
@@ -597,7 +604,8 @@ func BenchmarkServeHTTP(b *testing.B) {
 		{"nethttp handler", http.HandlerFunc(hello), vianethttp.From(limiter)(http.HandlerFunc(hello))},
 		{"nethttp mux", mux, vianethttp.From(limiter)(mux)},
 		{"gin", bareGin, limitedGin},
-		{"echo", bareEcho, limitedEcho},
+		{"echo v4", bareEchoV4, limitedEchoV4},
+		{"echo v5", bareEcho, limitedEcho},
 	} {
 		for name, h := range map[string]http.Handler{"bare": bench.bare, "limited": bench.limited} {
 			b.Run(bench.name+"/"+name, func(b *testing.B) {

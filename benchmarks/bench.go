@@ -3,23 +3,28 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"regexp"
 	"slices"
+	"testing"
 	"time"
 )
 
-// bench is one run of the program.
+// bench is one run of all stages, or of those that the chosen rows need.
 type bench struct {
+	settings
+	last   bool // no other run follows
+	redis  deployment
+	server string // its name and version
+	results
+}
+
+// settings are the same for all runs.
+type settings struct {
 	short  bool
 	brief  bool           // slices of next to nothing, to see that everything works
 	rounds int            // 0: each stage's own
 	row    *regexp.Regexp // only what these rows need; nil: everything
-	log    io.Writer
-	begin  time.Time
-	load   float64 // of the machine, before the run
-	redis  *server
-	results
+	*progress
 }
 
 // results are what the stages have measured. A stage that did not run has left
@@ -28,6 +33,9 @@ type results struct {
 	callers  map[int]samples     // on Redis, many keys, by callers
 	hot      map[int]samples     // on Redis, one key, by callers
 	redisAll map[string]expense  // of a check on Redis
+	cluster  samples             // on a cluster
+	ring     samples             // on a Ring and on one Redis
+	gaps     []float64           // between two calls that a partner receives, in milliseconds
 	denied   *denials            // from the denial cache
 	usage    map[string]float64  // bytes of a key in Redis
 	window   *windows            // strict, beside GCRA
@@ -40,18 +48,23 @@ type results struct {
 	memUp    []growth
 }
 
-// stage is a part of the run.
+// stage is a part of a run.
 type stage struct {
-	id  string
-	run func(context.Context, *bench) error
+	id   string
+	run  func(context.Context, *bench) error
+	took time.Duration // about, on two cores
+	once bool          // in the last run only: no row is measured there
 }
 
 const (
 	stageCallers  = "callers"
 	stageHot      = "hot key"
+	stageCluster  = "cluster"
+	stageRing     = "Ring"
 	stageDenied   = "denied"
 	stageUsage    = "usage"
 	stageWindow   = "strict window"
+	stageWait     = "wait"
 	stageMemory   = "memory"
 	stageServe    = "middleware"
 	stageLoopback = "loopback"
@@ -59,66 +72,70 @@ const (
 )
 
 var stages = []stage{
-	{stageCallers, runCallers},
-	{stageHot, runHot},
-	{stageDenied, runDenied},
-	{stageUsage, runUsage},
-	{stageWindow, runWindow},
-	{stageMemory, runMemory},
-	{stageServe, runServe},
-	{stageLoopback, runLoopback},
-	{stageGrowth, runGrowth},
+	{id: stageCallers, run: runCallers, took: 55 * time.Second},
+	{id: stageHot, run: runHot, took: 12 * time.Second},
+	{id: stageCluster, run: runCluster, took: 10 * time.Second},
+	{id: stageRing, run: runRing, took: 5 * time.Second},
+	{id: stageDenied, run: runDenied, took: time.Second},
+	{id: stageUsage, run: runUsage, took: time.Second},
+	{id: stageWindow, run: runWindow, took: 4 * time.Second},
+	{id: stageWait, run: runWait, took: 10 * time.Second},
+	{id: stageMemory, run: runMemory, took: 25 * time.Second},
+	{id: stageServe, run: runServe, took: 20 * time.Second},
+	{id: stageLoopback, run: runLoopback, took: 10 * time.Second},
+	{id: stageGrowth, run: runGrowth, took: 40 * time.Second, once: true},
 }
 
-// run runs the stages that the chosen rows need, or all of them.
+// run runs the stages, with servers of its own.
 func (b *bench) run(ctx context.Context) error {
-	for _, s := range stages {
-		if err := ctx.Err(); err != nil {
+	return withServers(func(t testing.TB) (err error) {
+		b.redis = oneRedis(t)
+		if b.server, err = b.redis.program(ctx); err != nil {
 			return err
 		}
-		if !b.needs(s.id) {
-			continue
+		for _, s := range stages {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if !b.needs(s) || s.once && !b.last {
+				continue
+			}
+			if err := b.time(s, func() error { return s.run(ctx, b) }); err != nil {
+				return fmt.Errorf("%s: %w", s.id, err)
+			}
 		}
-		if err := s.run(ctx, b); err != nil {
-			return fmt.Errorf("%s: %w", s.id, err)
-		}
-	}
-	return nil
+		return nil
+	})
 }
 
-func (b *bench) needs(stage string) bool {
-	return b.row == nil || slices.ContainsFunc(b.targets(), func(t target) bool { return t.stage == stage })
+func (s settings) needs(g stage) bool {
+	return s.row == nil || slices.ContainsFunc(s.targets(), func(t target) bool { return t.stage == g.id })
 }
 
 // targets are the rows to print.
-func (b *bench) targets() []target {
+func (s settings) targets() []target {
 	return slices.DeleteFunc(slices.Clone(targets), func(t target) bool {
-		return b.row != nil && !b.row.MatchString(t.name)
+		return s.row != nil && !s.row.MatchString(t.name)
 	})
 }
 
 // roundsOr is the number of rounds: the flag's, or the stage's own.
-func (b *bench) roundsOr(full, short int) int {
+func (s settings) roundsOr(full, short int) int {
 	switch {
-	case b.rounds > 0:
-		return b.rounds
-	case b.short:
+	case s.rounds > 0:
+		return s.rounds
+	case s.short:
 		return short
 	}
 	return full
 }
 
-func (b *bench) slice(full, short time.Duration) time.Duration {
+func (s settings) slice(full, short time.Duration) time.Duration {
 	switch {
-	case b.brief:
+	case s.brief:
 		return time.Millisecond
-	case b.short:
+	case s.short:
 		return short
 	}
 	return full
-}
-
-// progress says what is being done, and since when.
-func (b *bench) progress(format string, args ...any) {
-	fmt.Fprintf(b.log, "[%4.0fs] %s\n", time.Since(b.begin).Seconds(), fmt.Sprintf(format, args...))
 }

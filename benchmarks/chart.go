@@ -44,6 +44,11 @@ var colours = []struct{ light, dark string }{
 	{"#7d4e00", "#d29922"},
 	{"#57606a", "#9ea7b3"},
 	{"#0a7f86", "#39c5cf"},
+	{"#953800", "#ffa657"},
+	{"#116329", "#7ee787"},
+	{"#424a53", "#c9d1d9"},
+	{"#cf222e", "#ff7b72"},
+	{"#a40e26", "#ffa198"},
 }
 
 // svg is a chart being written.
@@ -97,20 +102,17 @@ type curve struct {
 
 // colourOf gives a contestant on Redis the same colour in every chart.
 func colourOf(name string) int {
-	order := []string{ours, redisRate, throttledIn, ululeIn, rueidisGCRA, rueidisSet, goRedisSet, goRedisPing}
+	order := []string{ours, redisRate, throttledIn, ululeIn, rueidisGCRA, rueidisSet, goRedisSet, goRedisPing,
+		redisRateAP, goRedisSetAP, floorScript, nativeGCRA, nativeGoGCRA}
 	return max(slices.Index(order, name), 0) % len(colours)
 }
 
-func isCommand(name string) bool {
-	return name == rueidisSet || name == goRedisSet || name == goRedisPing
-}
-
 // speedChart draws checks a second over callers.
-func (b *bench) speedChart() string {
-	ns := slices.Sorted(keysOf(b.callers))
+func (r *results) speedChart() string {
+	ns := slices.Sorted(keysOf(r.callers))
 	values := map[string][]float64{}
 	for _, n := range ns {
-		for name, v := range b.callers[n].of(sample.perSecond) {
+		for name, v := range r.callers[n].of(sample.perSecond) {
 			values[name] = append(values[name], median(v))
 		}
 	}
@@ -126,7 +128,7 @@ func (b *bench) speedChart() string {
 func lineChart(title, subtitle string, xs []int, curves []curve) string {
 	const (
 		width, height            = 860, 480
-		left, right, top, bottom = 70, 170, 80, 50
+		left, right, top, bottom = 70, 200, 80, 50
 	)
 	s := newSVG(width, height, title, subtitle)
 	most := 0.0
@@ -224,10 +226,10 @@ func niceStep(v float64) float64 {
 }
 
 // cpuChart draws what a check costs Redis, by contestant, with the most callers.
-func (b *bench) cpuChart() string {
-	ns := slices.Sorted(keysOf(b.callers))
+func (r *results) cpuChart() string {
+	ns := slices.Sorted(keysOf(r.callers))
 	n := ns[len(ns)-1]
-	cpu := b.callers[n].of(sample.cpuMicros)
+	cpu := r.callers[n].of(sample.cpuMicros)
 	var bars []bar
 	for _, name := range sortedBy(cpu, false) {
 		bars = append(bars, bar{name, isCommand(name), colourOf(name), median(cpu[name])})
@@ -245,7 +247,7 @@ type bar struct {
 }
 
 func barChart(title, subtitle string, bars []bar) string {
-	const width, left, right, top, each = 860, 150, 80, 76, 34
+	const width, left, right, top, each = 860, 190, 80, 76, 34
 	s := newSVG(width, top+each*len(bars)+20, title, subtitle)
 	most := 0.0
 	for _, b := range bars {

@@ -7,6 +7,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -15,12 +16,15 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"runtime"
 	"runtime/pprof"
 	"syscall"
-	"time"
+
+	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
 func main() {
+	redistest.Child(waitingVar, waitingProcess)
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
 	ok, err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
@@ -43,9 +47,10 @@ const about = `Measures ratelimit beside its peers and holds it to the project's
 
 	go -C benchmarks run . [flags]
 
-It starts a redis-server of its own and takes about three minutes. It prints a
-line for each target (row, ours, theirs, ratio, target, ok or short), writes
-RESULTS.md and two charts, and exits 1 when a target is missed.
+It starts servers of its own, makes three runs and takes about a quarter of an hour. It
+prints a line for each target (row, ours, theirs, ratio, spread, target, ok or short),
+writes RESULTS.md and two charts, quotes rows in README.md, and exits 1 when a target is
+missed. For figures to quote, run nothing else on the machine.
 
 `
 
@@ -57,10 +62,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (ok bool,
 		fmt.Fprint(stderr, about)
 		flags.PrintDefaults()
 	}
-	short := flags.Bool("short", false, "take less than a minute, with fewer rounds and fewer keys")
-	rowExpr := flags.String("row", "", "measure only the rows whose name matches the `regexp`, and write no files")
+	short := flags.Bool("short", false, "make one run of about a minute, with fewer rounds and fewer keys, and write no files")
+	rowExpr := flags.String("row", "", "measure only the rows whose name matches the `regexp`, as ^Memory or middleware, and write no files")
+	runs := flags.Int("runs", 0, "`number` of runs; 0 means 3, or 1 with -short")
 	rounds := flags.Int("rounds", 0, "`number` of rounds of every measurement; 0 means each stage's own")
-	out := flags.String("out", ".", "`directory` to write RESULTS.md and the charts to; \"\" writes none")
+	server := flags.String("server", serverDefault(), "`program` to measure on, such as a valkey-server; default from RATELIMIT_BENCH_SERVER")
+	out := flags.String("out", "", "`directory` to write RESULTS.md and the charts to; default: this one, or none with -short")
 	profile := flags.String("cpuprofile", "", "write a CPU profile of this process to the `file`")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -68,21 +75,34 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (ok bool,
 		}
 		return false, errUsage
 	}
-	b := &bench{short: *short, rounds: *rounds, log: stderr, begin: time.Now(), load: load()}
+	if *runs < 0 || *rounds < 0 {
+		return false, fmt.Errorf("-runs is %d, -rounds %d; want 0 or more", *runs, *rounds)
+	}
+	if *out == "" && !*short {
+		*out = "."
+	}
+	if *runs == 0 {
+		*runs = 3
+		if *short {
+			*runs = 1
+		}
+	}
+	r := report{
+		settings: settings{short: *short, rounds: *rounds, progress: newProgress(stderr)},
+	}
 	if *rowExpr != "" {
-		if b.row, err = regexp.Compile(*rowExpr); err != nil {
+		if r.row, err = regexp.Compile(*rowExpr); err != nil {
 			return false, fmt.Errorf("-row: %w", err)
 		}
-		if len(b.targets()) == 0 {
+		if len(r.targets()) == 0 {
 			return false, fmt.Errorf("-row: no row matches %q", *rowExpr)
 		}
 	}
-	if b.redis, err = startRedis(ctx); err != nil {
+	if err := useServer(*server); err != nil {
 		return false, err
 	}
-	defer b.redis.stop()
-	if busy(b.load) {
-		b.progress("the machine is busy (load average %.2f): figures will be off", b.load)
+	if r.others = others(ctx); isBusy(r.others) {
+		fmt.Fprintf(stderr, "Other programs keep %.2f of %d cores busy, so figures will be off. Run nothing else on this machine.\n", r.others, runtime.NumCPU())
 	}
 	if *profile != "" {
 		f, err := os.Create(*profile)
@@ -97,16 +117,25 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (ok bool,
 			err = errors.Join(err, f.Close())
 		}()
 	}
-	if err := b.run(ctx); err != nil {
+	if err := r.runAll(ctx, *runs); err != nil {
 		return false, err
 	}
-	rows := b.rows()
-	b.progress("done")
-	printRows(stdout, rows)
-	if *out != "" && b.row == nil {
-		if err := b.write(ctx, *out, rows); err != nil {
+	printRows(stdout, r.rows)
+	if *out != "" && r.row == nil {
+		if err := r.write(*out); err != nil {
 			return false, err
 		}
+		fmt.Fprintf(stderr, "wrote %s and charts to %s\n", resultsFile, *out)
+		if *out == "." {
+			if err := quote("../README.md", r.rows); err != nil {
+				return false, err
+			}
+			fmt.Fprintln(stderr, "wrote the rows that README.md quotes")
+		}
 	}
-	return !anyShort(rows), nil
+	return !anyShort(r.rows), nil
+}
+
+func serverDefault() string {
+	return cmp.Or(os.Getenv("RATELIMIT_BENCH_SERVER"), os.Getenv("RATELIMIT_TEST_SERVER"), "redis-server")
 }

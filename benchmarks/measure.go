@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"sync"
@@ -13,12 +14,13 @@ import (
 type check func(subject string) (admitted bool, err error)
 
 // contestant is a limiter under measurement or, as a bound of what is possible,
-// a plain command.
+// a plain command (see isCommand).
 type contestant struct {
-	name    string
-	caller  func() check // makes a check for one goroutine, which may keep scratch space in it
-	command bool         // it limits nothing
-	close   func()
+	name   string
+	on     deployment   // the limiters on Redis: where their keys are
+	caller func() check // makes a check for one goroutine, which may keep scratch space in it
+
+	close func()
 }
 
 // once is one check by a caller of its own.
@@ -42,6 +44,7 @@ type sample struct {
 	caller   time.Duration // CPU time of the caller, where there is one
 	ownCPU   time.Duration // of this process: garbage collection too
 	redisCPU time.Duration // what Redis used meanwhile, where that was asked
+	mallocs  uint64        // objects that this process allocated
 }
 
 // perSecond is how many checks a second were done.
@@ -65,6 +68,9 @@ func (s sample) cpuMicros() float64 {
 	return float64(s.redisCPU.Nanoseconds()) / 1e3 / float64(s.checks)
 }
 
+// allocs is how many objects this process allocated for one check, to a tenth.
+func (s sample) allocs() float64 { return math.Round(10*float64(s.mallocs)/float64(s.checks)) / 10 }
+
 // drive keeps callers busy for a slice of time: each asks for the next subject as
 // soon as it has an answer. They start at different places of the list, so that
 // all subjects are in use. No limit is reached here, so a denial is an error.
@@ -81,6 +87,8 @@ func drive(c contestant, callers int, slice time.Duration, list []string) (sampl
 	}
 	// What others left behind is not this contestant's to collect.
 	runtime.GC()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
 	var caller time.Duration
 	begin, used := time.Now(), ownCPU()
 	for i, ch := range checks {
@@ -115,10 +123,11 @@ func drive(c contestant, callers int, slice time.Duration, list []string) (sampl
 	wg.Wait()
 	elapsed, used := time.Since(begin), ownCPU()-used
 	timer.Stop()
+	runtime.ReadMemStats(&after)
 	if err := failed.Load(); err != nil {
 		return sample{}, fmt.Errorf("%s: %w", c.name, *err)
 	}
-	return sample{checks: total.Load(), elapsed: elapsed, caller: caller, ownCPU: used}, nil
+	return sample{checks: total.Load(), elapsed: elapsed, caller: caller, ownCPU: used, mallocs: after.Mallocs - before.Mallocs}, nil
 }
 
 var errDenied = fmt.Errorf("denied a check of a limit that is never reached")
@@ -175,16 +184,18 @@ func median(values []float64) float64 {
 	return (v[n-1] + v[n]) / 2
 }
 
-// ratio is the median of a/b over the rounds. It is steadier than the ratio of
+// ratio is the median of the ratios within a round. It is steadier than the ratio of
 // the medians, for the two of a round were under the same load.
-func ratio(a, b []float64) float64 {
-	var each []float64
+func ratio(a, b []float64) float64 { return median(ratios(a, b)) }
+
+// ratios are a/b, round by round.
+func ratios(a, b []float64) (each []float64) {
 	for i := range min(len(a), len(b)) {
 		if b[i] != 0 {
 			each = append(each, a[i]/b[i])
 		}
 	}
-	return median(each)
+	return each
 }
 
 // minus is a-b, round by round.

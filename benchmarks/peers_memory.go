@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/go-chi/httprate"
 	echomw "github.com/labstack/echo/v4/middleware"
@@ -23,6 +24,7 @@ const (
 	sethvargoIn = "sethvargo"
 	xTime       = "x/time/rate"
 	echoOwn     = "echo's own"
+	echoV5Own   = "echo v5's own"
 )
 
 // memoryContestants are all of them with the limit and no keys.
@@ -44,7 +46,20 @@ func memoryContestants(l limit) ([]contestant, error) {
 		{name: echoOwn, caller: shared(echoStore.Allow)},
 		{name: ululeIn, caller: ululeCaller(limiter.New(ululememory.NewStore(), ululeRate(l)))},
 		{name: httprateIn, caller: httprateCaller(l)},
+		{name: clockAndLock, caller: clockCaller()},
 	}, nil
+}
+
+// clockCaller does what any limiter in memory has to do.
+func clockCaller() func() check {
+	var mu sync.Mutex
+	var last time.Time
+	return shared(func(string) (bool, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		last = time.Now()
+		return !last.IsZero(), nil
+	})
 }
 
 // xTimeCaller is what many write themselves: a limiter of x/time for each key.
@@ -76,12 +91,7 @@ func newThrottledMemory(l limit) (*throttled.GCRARateLimiterCtx, error) {
 	if err != nil {
 		return nil, err
 	}
-	limiter, err := throttled.NewGCRARateLimiterCtx(store, throttledQuota(l))
-	if err != nil {
-		return nil, err
-	}
-	limiter.SetMaxCASAttemptsLimit(1_000_000)
-	return limiter, nil
+	return newThrottled(store, l)
 }
 
 func newEchoStore(l limit) *echomw.RateLimiterMemoryStore {

@@ -2,12 +2,11 @@ package main
 
 import (
 	"context"
-	"strconv"
+	"slices"
 	"time"
 
 	"github.com/go-redis/redis_rate/v10"
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/rueidis"
 	"github.com/throttled/throttled/v2"
 	throttledredis "github.com/throttled/throttled/v2/store/goredisstore.v9"
 	"github.com/ulule/limiter/v3"
@@ -17,46 +16,68 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 )
 
-// The names of the contestants on Redis. Ours is called the same everywhere.
+// The names of the limiters on Redis. Ours is called the same everywhere.
 const (
-	ours        = "ratelimit"
-	redisRate   = "redis_rate"
-	throttledIn = "throttled"
-	ululeIn     = "ulule"
-	rueidisGCRA = "rueidis script"
-	rueidisSet  = "rueidis SET"
-	goRedisSet  = "go-redis SET"
-	goRedisPing = "go-redis PING"
+	ours         = "ratelimit"
+	redisRate    = "redis_rate"
+	redisRateAP  = "redis_rate, AutoPipeline"
+	throttledIn  = "throttled"
+	ululeIn      = "ulule"
+	rueidisGCRA  = "rueidis script"
+	nativeGoGCRA = "go-redis GCRA"
+	nativeGCRA   = "rueidis GCRA"
 )
 
-// redisContestants are all of them with the limit, on clients of their own.
-func redisContestants(s *server, l limit) (cs []contestant, err error) {
-	defer func() {
+// builder makes a contestant with a limit, on a client of its own.
+type builder func(deployment, limit) (contestant, error)
+
+// limitersOnRedis are all of them, and plainCommands what they are compared with.
+var limitersOnRedis = []builder{newOurs, newRedisRate, newRedisRateAP, newRueidisGCRA, newThrottledRedis, newUluleRedis}
+
+// redisContestants are those that one Redis can have.
+func redisContestants(ctx context.Context, d deployment) ([]builder, error) {
+	native, err := d.hasGCRA(ctx)
+	all := append(slices.Clone(limitersOnRedis), plainCommands...)
+	if native {
+		all = append(all, newNativeGCRA, newNativeGoGCRA)
+	}
+	return all, err
+}
+
+// build makes contestants on a deployment.
+func build(d deployment, l limit, builders ...builder) (cs []contestant, err error) {
+	for _, b := range builders {
+		c, err := b(d, l)
 		if err != nil {
 			closeAll(cs)
+			return nil, err
 		}
-	}()
-	for _, build := range []func(*server, limit) (contestant, error){
-		newOurs, newGoRedisSet, newRedisRate, newRueidisSet, newRueidisGCRA,
-		newThrottledRedis, newUluleRedis, newGoRedisPing,
-	} {
-		c, err := build(s, l)
-		if err != nil {
-			return cs, err
-		}
+		c.on = d
 		cs = append(cs, c)
 	}
 	return cs, nil
 }
 
+// onGoRedis is a contestant with a client of go-redis.
+func onGoRedis(d deployment, name string, caller func(redis.UniversalClient) (func() check, error)) (contestant, error) {
+	client := d.dial()
+	c := contestant{name: name, close: func() { _ = client.Close() }}
+	var err error
+	if c.caller, err = caller(client); err != nil {
+		c.close()
+	}
+	return c, err
+}
+
 // patience is long enough that noise is no failure.
 const patience = 5 * time.Second
 
-func newOurs(s *server, l limit) (contestant, error) {
-	client := s.client()
-	store := redisstore.New(client)
-	store.Timeout = patience
-	return contestant{name: ours, caller: storeCaller(store, l), close: func() { _ = client.Close() }}, nil
+func newOurs(d deployment, l limit) (contestant, error) {
+	return onGoRedis(d, ours, func(client redis.UniversalClient) (func() check, error) {
+		store := redisstore.New(client)
+		store.Timeout = patience
+		return storeCaller(store, l), nil
+	})
 }
 
 // policy is the name that package middleware gives a policy that is alone.
@@ -79,38 +100,52 @@ func storeCaller(store gcra.Store, l limit) func() check {
 	}
 }
 
-func newRedisRate(s *server, l limit) (contestant, error) {
-	client := s.client()
-	limiter := redis_rate.NewLimiter(client)
-	rate := redis_rate.Limit{Rate: int(l.count), Burst: int(l.burst), Period: l.per}
-	return contestant{
-		name: redisRate,
-		caller: shared(func(subject string) (bool, error) {
-			res, err := limiter.Allow(context.Background(), subject, rate)
-			return err == nil && res.Allowed > 0, err
-		}),
-		close: func() { _ = client.Close() },
-	}, nil
+func newRedisRate(d deployment, l limit) (contestant, error) {
+	return onGoRedis(d, redisRate, func(client redis.UniversalClient) (func() check, error) {
+		return redisRateCaller(redis_rate.NewLimiter(client), l), nil
+	})
 }
 
-func newThrottledRedis(s *server, l limit) (contestant, error) {
-	client := s.client()
-	store, err := throttledredis.NewCtx(client, "throttled:")
+// newRedisRateAP has go-redis put the commands of several callers into one
+// pipeline.
+func newRedisRateAP(d deployment, l limit) (contestant, error) {
+	return onGoRedis(d, redisRateAP, func(client redis.UniversalClient) (func() check, error) {
+		pipeline, err := client.AutoPipeline()
+		return redisRateCaller(redis_rate.NewLimiter(pipeline), l), err
+	})
+}
+
+func redisRateCaller(limiter *redis_rate.Limiter, l limit) func() check {
+	rate := redis_rate.Limit{Rate: int(l.count), Burst: int(l.burst), Period: l.per}
+	return shared(func(subject string) (bool, error) {
+		res, err := limiter.Allow(context.Background(), subject, rate)
+		return err == nil && res.Allowed > 0, err
+	})
+}
+
+func newThrottledRedis(d deployment, l limit) (contestant, error) {
+	return onGoRedis(d, throttledIn, func(client redis.UniversalClient) (func() check, error) {
+		store, err := throttledredis.NewCtx(client, "throttled:")
+		if err != nil {
+			return nil, err
+		}
+		limiter, err := newThrottled(store, l)
+		return throttledCaller(limiter), err
+	})
+}
+
+func newThrottled(store throttled.GCRAStoreCtx, l limit) (*throttled.GCRARateLimiterCtx, error) {
+	limiter, err := throttled.NewGCRARateLimiterCtx(store, throttled.RateQuota{
+		MaxRate:  throttled.PerDuration(int(l.count), l.per),
+		MaxBurst: int(l.burst) - 1,
+	})
 	if err != nil {
-		return contestant{}, err
-	}
-	limiter, err := throttled.NewGCRARateLimiterCtx(store, throttledQuota(l))
-	if err != nil {
-		return contestant{}, err
+		return nil, err
 	}
 	// It tries again when another caller was faster, ten times by default, and then
 	// fails; on a hot key that would be an error and no answer.
 	limiter.SetMaxCASAttemptsLimit(1_000_000)
-	return contestant{name: throttledIn, caller: throttledCaller(limiter), close: func() { _ = client.Close() }}, nil
-}
-
-func throttledQuota(l limit) throttled.RateQuota {
-	return throttled.RateQuota{MaxRate: throttled.PerDuration(int(l.count), l.per), MaxBurst: int(l.burst) - 1}
+	return limiter, nil
 }
 
 func throttledCaller(limiter throttled.RateLimiterCtx) func() check {
@@ -120,17 +155,14 @@ func throttledCaller(limiter throttled.RateLimiterCtx) func() check {
 	})
 }
 
-func newUluleRedis(s *server, l limit) (contestant, error) {
-	client := s.client()
-	store, err := ululeredis.NewStore(client)
-	if err != nil {
-		return contestant{}, err
-	}
-	return contestant{
-		name:   ululeIn,
-		caller: ululeCaller(limiter.New(store, ululeRate(l))),
-		close:  func() { _ = client.Close() },
-	}, nil
+func newUluleRedis(d deployment, l limit) (contestant, error) {
+	return onGoRedis(d, ululeIn, func(client redis.UniversalClient) (func() check, error) {
+		store, err := ululeredis.NewStore(client)
+		if err != nil {
+			return nil, err
+		}
+		return ululeCaller(limiter.New(store, ululeRate(l))), nil
+	})
 }
 
 func ululeRate(l limit) limiter.Rate { return limiter.Rate{Period: windowOf(l), Limit: l.burst} }
@@ -144,87 +176,4 @@ func ululeCaller(lim *limiter.Limiter) func() check {
 		res, err := lim.Get(context.Background(), subject)
 		return !res.Reached, err
 	})
-}
-
-// oneKeyGCRA is the least that a rate limit can do in a script: a key, a
-// decision, no group of limits.
-var oneKeyGCRA = rueidis.NewLuaScript(`
-local time = redis.call('TIME')
-local now = (time[1] - 1735689600) * 1000000 + time[2]
-local tat = tonumber(redis.call('GET', KEYS[1]) or now)
-if tat < now then tat = now end
-local emission, capacity = tonumber(ARGV[1]), tonumber(ARGV[2])
-local ahead = tat + emission - now
-if ahead > capacity then return -(ahead - capacity) end
-redis.call('SET', KEYS[1], string.format('%.0f', tat + emission), 'PX', string.format('%.0f', math.max(math.ceil(ahead / 1000), 1)))
-return capacity - ahead
-`)
-
-func newRueidis(s *server) (rueidis.Client, error) {
-	return rueidis.NewClient(rueidis.ClientOption{
-		InitAddress:  []string{s.addr},
-		DisableCache: true, // of answers, which has nothing to do here
-	})
-}
-
-func newRueidisGCRA(s *server, l limit) (contestant, error) {
-	client, err := newRueidis(s)
-	if err != nil {
-		return contestant{}, err
-	}
-	emission := strconv.FormatInt(l.emission().Microseconds(), 10)
-	capacity := strconv.FormatInt(l.emission().Microseconds()*l.burst, 10)
-	return contestant{
-		name: rueidisGCRA,
-		caller: shared(func(subject string) (bool, error) {
-			left, err := oneKeyGCRA.Exec(context.Background(), client,
-				[]string{"one:" + subject}, []string{emission, capacity}).AsInt64()
-			return left >= 0, err
-		}),
-		close: client.Close,
-	}, nil
-}
-
-// value is as long as a theoretical arrival time.
-const value = "1700000000000000"
-
-func newRueidisSet(s *server, _ limit) (contestant, error) {
-	client, err := newRueidis(s)
-	if err != nil {
-		return contestant{}, err
-	}
-	return contestant{
-		name:    rueidisSet,
-		command: true,
-		caller: shared(func(subject string) (bool, error) {
-			err := client.Do(context.Background(), client.B().Set().Key(subject).Value(value).Build()).Error()
-			return err == nil, err
-		}),
-		close: client.Close,
-	}, nil
-}
-
-func newGoRedisSet(s *server, _ limit) (contestant, error) {
-	return newCommand(s, goRedisSet, func(ctx context.Context, client *redis.Client, subject string) error {
-		return client.Set(ctx, subject, value, 0).Err()
-	})
-}
-
-func newGoRedisPing(s *server, _ limit) (contestant, error) {
-	return newCommand(s, goRedisPing, func(ctx context.Context, client *redis.Client, _ string) error {
-		return client.Ping(ctx).Err()
-	})
-}
-
-func newCommand(s *server, name string, do func(context.Context, *redis.Client, string) error) (contestant, error) {
-	client := s.client()
-	return contestant{
-		name:    name,
-		command: true,
-		caller: shared(func(subject string) (bool, error) {
-			err := do(context.Background(), client, subject)
-			return err == nil, err
-		}),
-		close: func() { _ = client.Close() },
-	}, nil
 }

@@ -1,17 +1,19 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
 
-// target is a number to reach: a row of the table.
+// target is a number that the project wants to reach: a row of the table.
 type target struct {
 	name    string
 	stage   string // that measures it
 	callers int    // on Redis; 0: does not matter
 	bound   bound
 	measure func(*results) verdict
+	why     func(*results) string // where the time goes, if the row is short; nil: not known
 }
 
 // bound is the value that a row's ratio, or ours where there is no peer, must
@@ -45,18 +47,20 @@ const (
 	times     = "x"
 	nanos     = "ns"
 	micros    = "us"
+	millis    = "ms"
 	perSecond = "/s"
 	octets    = "B"
 	allocs    = "allocs"
 	commands  = "commands"
 )
 
-// verdict is what a row came to.
+// verdict is what a row came to in a run.
 type verdict struct {
 	ours, theirs float64
 	peer         string // whose theirs is; "" when there is none
 	unit         string
-	ratio        float64 // ours to theirs
+	ratio        float64   // ours to theirs
+	rounds       []float64 // what is judged, round by round, where there are rounds
 }
 
 // judged is the value that the bound is for.
@@ -67,95 +71,31 @@ func (v verdict) judged() float64 {
 	return v.ratio
 }
 
+// judgedUnit is its unit.
+func (v verdict) judgedUnit() string {
+	if v.peer == "" {
+		return v.unit
+	}
+	return times
+}
+
 // against compares ours with one peer.
 func against(s series, peer, unit string) verdict {
-	return verdict{median(s[ours]), median(s[peer]), peer, unit, ratio(s[ours], s[peer])}
+	each := ratios(s[ours], s[peer])
+	return verdict{median(s[ours]), median(s[peer]), peer, unit, median(each), each}
 }
 
 // alone is a row without a peer.
-func alone(v float64, unit string) verdict { return verdict{ours: v, unit: unit} }
-
-// speed compares checks a second.
-func speed(callers int, peer string) func(*results) verdict {
-	return func(r *results) verdict { return against(r.callers[callers].of(sample.perSecond), peer, perSecond) }
-}
-
-// inMemory compares with the fastest peer.
-func inMemory(keys int, callers func() int) func(*results) verdict {
-	return func(r *results) verdict {
-		s := r.memoryTimes(setting{keys, callers()})
-		return against(s, s.lowest(func(name string) bool { return name != ours }), nanos)
-	}
-}
-
-// memoryTimes is the time of a check. Callers on all cores wait for each other,
-// so there CPU time does not tell.
-func (r *results) memoryTimes(at setting) series {
-	if at.callers == 1 {
-		return r.memory[at].of(sample.callerNanos)
-	}
-	return r.memory[at].of(sample.nanos)
-}
-
-func oneCore() int  { return 1 }
-func allCores() int { return cores }
-
-// overhead compares with the fastest peer that writes headers.
-func overhead(framework string) func(*results) verdict {
-	return func(r *results) verdict {
-		s, _ := r.overheads(framework, sample.callerNanos)
-		return against(s, s.lowest(tells), nanos)
-	}
-}
-
-func overheadAllocs(framework string) func(*results) verdict {
-	return func(r *results) verdict {
-		_, all := r.overheads(framework, sample.callerNanos)
-		return alone(all[ours].allocs, allocs)
-	}
-}
-
-// faster is the bound of "faster than every peer".
-var faster = bound{true, 0.999, times}
-
-// targets are the project's targets, in the order of its design.
-var targets = []target{
-	{"Redis, 1 caller: time of a check, to go-redis SET", stageCallers, 1, atMost(1.15, times),
-		func(r *results) verdict { return against(r.callers[1].of(sample.nanos), goRedisSet, nanos) }},
-	{"Redis, 16 callers: checks a second, to redis_rate", stageCallers, 16, atLeast(1.5, times), speed(16, redisRate)},
-	{"Redis, 256 callers: checks a second, to redis_rate", stageCallers, 256, atLeast(5, times), speed(256, redisRate)},
-	{"Redis, 256 callers: checks a second, to rueidis SET", stageCallers, 256, atLeast(1, times), speed(256, rueidisSet)},
-	{"Redis, 256 callers: CPU of Redis for a check, to redis_rate", stageCallers, 256, atMost(0.25, times),
-		func(r *results) verdict { return against(r.callers[256].of(sample.cpuMicros), redisRate, micros) }},
-	{"Denied from the cache: time", stageDenied, 0, atMost(300, nanos),
-		func(r *results) verdict { return alone(median(r.denied.nanos), nanos) }},
-	{"Denied from the cache: allocations", stageDenied, 0, atMost(0, allocs),
-		func(r *results) verdict { return alone(r.denied.allocs, allocs) }},
-	{"Denied from the cache: commands that Redis saw", stageDenied, 0, atMost(0, commands),
-		func(r *results) verdict { return alone(float64(r.denied.commands), commands) }},
-	{"Redis: memory of a key, to redis_rate", stageUsage, 0, atMost(0.75, times), func(r *results) verdict {
-		o, t := r.usage[ours], r.usage[redisRate]
-		return verdict{o, t, redisRate, octets, o / t}
-	}},
-	{"Memory, hot key, 1 core: time, to the fastest peer", stageMemory, 0, faster, inMemory(1, oneCore)},
-	{"Memory, hot key, all cores: time, to the fastest peer", stageMemory, 0, faster, inMemory(1, allCores)},
-	{"Memory, 100,000 keys, 1 core: time, to the fastest peer", stageMemory, 0, faster, inMemory(keysInMemory, oneCore)},
-	{"Memory, 100,000 keys, all cores: time, to the fastest peer", stageMemory, 0, faster, inMemory(keysInMemory, allCores)},
-	{"Memory: allocations of a check", stageMemory, 0, atMost(0, allocs),
-		func(r *results) verdict { return alone(r.memAll[ours].allocs, allocs) }},
-	{"net/http middleware: time added, to the fastest peer with headers", stageServe, 0, atMost(0.8, times), overhead(netHTTP)},
-	{"gin middleware: time added, to the fastest peer with headers", stageServe, 0, atMost(0.8, times), overhead(inGin)},
-	{"echo middleware: time added, to the fastest peer with headers", stageServe, 0, atMost(0.8, times), overhead(inEcho)},
-	{"net/http middleware: allocations added", stageServe, 0, atMost(8, allocs), overheadAllocs(netHTTP)},
-	{"gin middleware: allocations added", stageServe, 0, atMost(8, allocs), overheadAllocs(inGin)},
-	{"echo middleware: allocations added", stageServe, 0, atMost(8, allocs), overheadAllocs(inEcho)},
+func alone(rounds []float64, unit string) verdict {
+	return verdict{ours: median(rounds), unit: unit, rounds: rounds}
 }
 
 // row is a line of the table.
 type row struct {
-	name                        string
-	ours, theirs, ratio, target string
-	ok                          bool
+	name                                string
+	ours, theirs, ratio, spread, target string
+	ok                                  bool
+	why                                 string // it is short
 }
 
 // verdict is ok, or short of the target.
@@ -166,10 +106,21 @@ func (r row) verdict() string {
 	return "short"
 }
 
-func (t target) row(r *results) row {
-	v := t.measure(r)
+func (r row) cells() []string {
+	return []string{r.name, r.ours, r.theirs, r.ratio, r.spread, r.target, r.verdict()}
+}
+
+// row is that of the median run. The spread is over the rounds of all runs.
+func (t target) row(runs []results) row {
+	var all []verdict
+	var rounds []float64
+	for i := range runs {
+		v := t.measure(&runs[i])
+		all, rounds = append(all, v), append(rounds, v.rounds...)
+	}
+	v := t.bound.middle(all)
 	out := row{
-		name: t.name, ours: figure(v.ours, v.unit), theirs: "-", ratio: "-",
+		name: t.name, ours: figure(v.ours, v.unit), theirs: "-", ratio: "-", spread: "-",
 		target: t.bound.String(), ok: t.bound.holds(v.judged()),
 	}
 	if t.bound == faster {
@@ -179,14 +130,30 @@ func (t target) row(r *results) row {
 		out.theirs = figure(v.theirs, v.unit) + " " + v.peer
 		out.ratio = figure(v.ratio, times)
 	}
+	if len(rounds) > 1 {
+		out.spread = figure(slices.Min(rounds), v.judgedUnit()) + " to " + figure(slices.Max(rounds), v.judgedUnit())
+	}
+	if !out.ok && t.why != nil {
+		all := merge(runs)
+		out.why = t.why(&all)
+	}
 	return out
 }
 
+// middle is the median verdict. Of an even number it is the worse one.
+func (b bound) middle(all []verdict) verdict {
+	all = slices.SortedFunc(slices.Values(all), func(x, y verdict) int { return cmp.Compare(x.judged(), y.judged()) })
+	if b.most {
+		return all[len(all)/2]
+	}
+	return all[(len(all)-1)/2]
+}
+
 // rows are the lines of the chosen targets.
-func (b *bench) rows() []row {
+func (s settings) rowsOf(runs []results) []row {
 	var out []row
-	for _, t := range b.targets() {
-		out = append(out, t.row(&b.results))
+	for _, t := range s.targets() {
+		out = append(out, t.row(runs))
 	}
 	return out
 }

@@ -59,7 +59,7 @@ func (b *bench) growMemory(ctx context.Context) error {
 	before := heap()
 	ch, have := storeCaller(store, lasting)(), 0
 	for _, n := range sizes {
-		b.progress("memory: %s", keysName(n))
+		b.say("memory: %s", keysName(n))
 		for ; have < n; have++ {
 			if have%100_000 == 0 && ctx.Err() != nil {
 				return ctx.Err()
@@ -120,13 +120,14 @@ func heap() int64 {
 
 func (b *bench) growRedis(ctx context.Context) error {
 	sizes := b.sizes(1000, 10_000, 100_000, 1_000_000)
-	if err := b.redis.admin.FlushAll(ctx).Err(); err != nil {
+	if err := b.redis.admin().FlushAll(ctx).Err(); err != nil {
 		return err
 	}
-	c, err := newOurs(b.redis, lasting)
+	cs, err := build(b.redis, lasting, newOurs)
 	if err != nil {
 		return err
 	}
+	c := cs[0]
 	defer c.close()
 	const callers = 256
 	list := subjects(sizes[len(sizes)-1])
@@ -140,7 +141,7 @@ func (b *bench) growRedis(ctx context.Context) error {
 	}
 	have := 0
 	for _, n := range sizes {
-		b.progress("Redis: %s", keysName(n))
+		b.say("Redis: %s", keysName(n))
 		if err := touchTogether(ctx, c, list[have:n], callers); err != nil {
 			return err
 		}
@@ -151,7 +152,7 @@ func (b *bench) growRedis(ctx context.Context) error {
 		}
 		var nanos, cpu []float64
 		for range b.roundsOr(5, 3) {
-			s, err := b.withCPU(ctx, c, callers, b.slice(80*time.Millisecond, 80*time.Millisecond), list[:n])
+			s, err := withCPU(ctx, c, callers, b.slice(80*time.Millisecond, 80*time.Millisecond), list[:n])
 			if err != nil {
 				return err
 			}
@@ -163,7 +164,7 @@ func (b *bench) growRedis(ctx context.Context) error {
 		}
 		b.redisUp = append(b.redisUp, g)
 	}
-	return b.redis.admin.FlushAll(ctx).Err()
+	return b.redis.admin().FlushAll(ctx).Err()
 }
 
 // touchTogether asks about every subject once, by many callers.

@@ -7,9 +7,6 @@ import (
 	"time"
 )
 
-// frameworks build the contestants of each.
-var frameworks = []func(limit) (httpContestants, error){netHTTPContestants, ginContestants, echoContestants}
-
 // assertHTTP asserts that every handler with a limiter limits, and that those
 // which are said to tell the client so do.
 func assertHTTP(build func(limit) (httpContestants, error)) error {
@@ -18,7 +15,7 @@ func assertHTTP(build func(limit) (httpContestants, error)) error {
 		return err
 	}
 	for _, c := range strict.contestants() {
-		if c.name == bare || c.name == bareMux {
+		if isCommand(c.name) {
 			continue
 		}
 		if err := asserts(c, "tight"); err != nil {
@@ -40,7 +37,7 @@ func runServe(ctx context.Context, b *bench) error {
 		if err != nil {
 			return err
 		}
-		b.progress("whole middleware: %s", h.framework)
+		b.say("whole middleware: %s", h.framework)
 		cs, all := h.contestants(), map[string]expense{}
 		for _, c := range cs {
 			if err := touch(c, list); err != nil {
@@ -51,7 +48,7 @@ func runServe(ctx context.Context, b *bench) error {
 			}
 		}
 		b.serveAll[h.framework] = all
-		b.serve[h.framework], err = interleave(cs, b.roundsOr(11, 7), func(c contestant) (sample, error) {
+		b.serve[h.framework], err = interleave(cs, b.roundsOr(8, 5), func(c contestant) (sample, error) {
 			if err := ctx.Err(); err != nil {
 				return sample{}, err
 			}
@@ -91,8 +88,8 @@ func runLoopback(ctx context.Context, b *bench) error {
 		if err != nil {
 			return err
 		}
-		b.progress("whole middleware over loopback: %s", h.framework)
-		if b.wire[h.framework], err = overWire(ctx, h, b.roundsOr(5, 2), slice, list); err != nil {
+		b.say("whole middleware over loopback: %s", h.framework)
+		if b.wire[h.framework], err = overWire(ctx, h, b.roundsOr(3, 2), slice, list); err != nil {
 			return err
 		}
 	}

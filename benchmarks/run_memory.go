@@ -46,6 +46,9 @@ func runMemory(ctx context.Context, b *bench) error {
 	}
 	defer closeAll(strict)
 	for _, c := range strict {
+		if isCommand(c.name) {
+			continue
+		}
 		if err := asserts(c, "tight"); err != nil {
 			return err
 		}
@@ -72,8 +75,8 @@ func runMemory(ctx context.Context, b *bench) error {
 		}
 		for _, n := range []int{1, cores} {
 			at := setting{keys, n}
-			b.progress("memory: %v", at)
-			b.memory[at], err = interleave(cs, b.roundsOr(11, 5), func(c contestant) (sample, error) {
+			b.say("memory: %v", at)
+			b.memory[at], err = interleave(cs, b.roundsOr(7, 5), func(c contestant) (sample, error) {
 				if err := ctx.Err(); err != nil {
 					return sample{}, err
 				}

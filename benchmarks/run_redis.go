@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 const manyKeys = 10_000
 
 // levels are how many callers ask at once.
-var levels = []int{1, 2, 4, 8, 16, 32, 64, 128, 256}
+var levels = []int{1, 4, 16, 64, 256}
 
 // levelsToRun are those that the chosen rows need, or all.
 func (b *bench) levelsToRun() []int {
@@ -32,27 +33,43 @@ func (b *bench) levelsToRun() []int {
 	return out
 }
 
-// asserted builds contestants on Redis and asserts that each limits.
-func (b *bench) asserted(l limit, tag string) ([]contestant, error) {
-	strict, err := redisContestants(b.redis, tight)
+// asserted asserts that each builder's contestant limits, and builds those with the
+// limit.
+func asserted(d deployment, l limit, builders ...builder) ([]contestant, error) {
+	strict, err := build(d, tight, builders...)
 	if err != nil {
 		return nil, err
 	}
 	defer closeAll(strict)
+	nth := tightRuns.Add(1)
 	for _, c := range strict {
-		if c.command {
+		if isCommand(c.name) {
 			continue
 		}
-		if err := asserts(c, "tight:"+tag); err != nil {
+		if err := asserts(c, fmt.Sprint("tight:", nth, c.name)); err != nil {
 			return nil, err
 		}
 	}
-	return redisContestants(b.redis, l)
+	return build(d, l, builders...)
 }
 
-// withCPU drives a contestant and asks Redis what it used meanwhile.
-func (b *bench) withCPU(ctx context.Context, c contestant, callers int, slice time.Duration, list []string) (sample, error) {
-	before, err := b.redis.cpu(ctx)
+// tightRuns numbers the calls of asserted, as each needs a fresh subject.
+var tightRuns atomic.Int64
+
+// round gives the contestants turns, and asks their servers for the CPU time that they
+// used meanwhile.
+func round(ctx context.Context, cs []contestant, rounds, callers int, slice time.Duration, list []string) (samples, error) {
+	return interleave(cs, rounds, func(c contestant) (sample, error) {
+		if err := ctx.Err(); err != nil {
+			return sample{}, err
+		}
+		return withCPU(ctx, c, callers, slice, list)
+	})
+}
+
+// withCPU drives a contestant and asks its servers what they used meanwhile.
+func withCPU(ctx context.Context, c contestant, callers int, slice time.Duration, list []string) (sample, error) {
+	before, err := c.on.cpu(ctx)
 	if err != nil {
 		return sample{}, err
 	}
@@ -60,13 +77,17 @@ func (b *bench) withCPU(ctx context.Context, c contestant, callers int, slice ti
 	if err != nil {
 		return sample{}, err
 	}
-	after, err := b.redis.cpu(ctx)
+	after, err := c.on.cpu(ctx)
 	s.redisCPU = after - before
 	return s, err
 }
 
 func runCallers(ctx context.Context, b *bench) error {
-	cs, err := b.asserted(roomy, stageCallers)
+	builders, err := redisContestants(ctx, b.redis)
+	if err != nil {
+		return err
+	}
+	cs, err := asserted(b.redis, roomy, builders...)
 	if err != nil {
 		return err
 	}
@@ -75,18 +96,12 @@ func runCallers(ctx context.Context, b *bench) error {
 	b.callers = map[int]samples{}
 	slice := b.slice(100*time.Millisecond, 60*time.Millisecond)
 	for _, n := range b.levelsToRun() {
-		rounds := b.roundsOr(6, 2)
+		rounds := b.roundsOr(3, 2)
 		if slices.ContainsFunc(targets, func(t target) bool { return t.callers == n }) {
-			rounds *= 2 // a verdict hangs on these
+			rounds = b.roundsOr(10, 4) // a verdict hangs on these
 		}
-		b.progress("Redis, %s: callers %d, rounds %d", keysName(manyKeys), n, rounds)
-		b.callers[n], err = interleave(cs, rounds, func(c contestant) (sample, error) {
-			if err := ctx.Err(); err != nil {
-				return sample{}, err
-			}
-			return b.withCPU(ctx, c, n, slice, list)
-		})
-		if err != nil {
+		b.say("Redis, %s: callers %d, rounds %d", keysName(manyKeys), n, rounds)
+		if b.callers[n], err = round(ctx, cs, rounds, n, slice, list); err != nil {
 			return err
 		}
 	}
@@ -101,7 +116,11 @@ func runCallers(ctx context.Context, b *bench) error {
 
 // runHot has all callers ask about one key.
 func runHot(ctx context.Context, b *bench) error {
-	cs, err := b.asserted(endless, stageHot)
+	builders, err := redisContestants(ctx, b.redis)
+	if err != nil {
+		return err
+	}
+	cs, err := asserted(b.redis, endless, builders...)
 	if err != nil {
 		return err
 	}
@@ -109,14 +128,8 @@ func runHot(ctx context.Context, b *bench) error {
 	b.hot = map[int]samples{}
 	slice := b.slice(100*time.Millisecond, 50*time.Millisecond)
 	for _, n := range []int{16, 256} {
-		b.progress("Redis, hot key: callers %d", n)
-		b.hot[n], err = interleave(cs, b.roundsOr(5, 2), func(c contestant) (sample, error) {
-			if err := ctx.Err(); err != nil {
-				return sample{}, err
-			}
-			return b.withCPU(ctx, c, n, slice, []string{"hot"})
-		})
-		if err != nil {
+		b.say("Redis, hot key: callers %d", n)
+		if b.hot[n], err = round(ctx, cs, b.roundsOr(3, 2), n, slice, []string{"hot"}); err != nil {
 			return err
 		}
 	}
@@ -132,8 +145,8 @@ type denials struct {
 }
 
 func runDenied(ctx context.Context, b *bench) error {
-	b.progress("cached denials")
-	client := b.redis.client()
+	b.say("cached denials")
+	client := b.redis.dial()
 	defer client.Close()
 	store := redisstore.New(client)
 	store.Timeout = patience
@@ -191,27 +204,24 @@ func deny(ch check, subject string, slice time.Duration) (sample, error) {
 // runUsage asks Redis for the memory of one key of each limiter, for one
 // subject.
 func runUsage(ctx context.Context, b *bench) error {
-	b.progress("memory of a key in Redis")
-	cs, err := redisContestants(b.redis, lasting)
+	b.say("memory of a key in Redis")
+	cs, err := build(b.redis, lasting, limitersOnRedis...)
 	if err != nil {
 		return err
 	}
 	defer closeAll(cs)
 	b.usage = map[string]float64{}
-	for i, c := range cs {
-		if c.command {
-			continue
-		}
+	for _, c := range cs {
 		s := subject(90_000_000)
 		if _, err := c.once(s); err != nil {
 			return err
 		}
 		n, err := b.redis.usage(ctx, s)
 		if err != nil {
-			return fmt.Errorf("%s: %w", cs[i].name, err)
+			return fmt.Errorf("%s: %w", c.name, err)
 		}
 		b.usage[c.name] = float64(n)
-		if err := b.redis.admin.FlushAll(ctx).Err(); err != nil {
+		if err := b.redis.admin().FlushAll(ctx).Err(); err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"io"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/gcra/slidinglog"
@@ -26,39 +28,30 @@ type windows struct {
 	usage   map[string]map[int]float64 // bytes of a key, by checks in its window
 }
 
-func newSlidingLog(s *server, l limit) (contestant, error) {
-	client := s.client()
-	store := slidinglog.NewRedis(client)
-	store.Timeout = patience
-	return contestant{name: slidingLog, caller: storeCaller(store, l), close: func() { _ = client.Close() }}, nil
+func newSlidingLog(d deployment, l limit) (contestant, error) {
+	return onGoRedis(d, slidingLog, func(client redis.UniversalClient) (func() check, error) {
+		store := slidinglog.NewRedis(client)
+		store.Timeout = patience
+		return storeCaller(store, l), nil
+	})
 }
 
-func runWindow(ctx context.Context, b *bench) (err error) {
-	b.progress("a strict window beside GCRA")
-	var cs []contestant
-	defer func() { closeAll(cs) }()
-	for _, build := range []func(*server, limit) (contestant, error){newOurs, newSlidingLog, newGoRedisSet} {
-		c, err := build(b.redis, window)
-		if err != nil {
-			return err
-		}
-		cs = append(cs, c)
+func runWindow(ctx context.Context, b *bench) error {
+	b.say("a strict window beside GCRA")
+	cs, err := asserted(b.redis, window, newOurs, newSlidingLog, newCommand(goRedisSet, set))
+	if err != nil {
+		return err
 	}
+	defer closeAll(cs)
 	b.window = &windows{callers: map[int]samples{}, usage: map[string]map[int]float64{}}
 	list := subjects(200)
 	slice := b.slice(100*time.Millisecond, 60*time.Millisecond)
 	for _, n := range []int{1, 16} {
-		b.window.callers[n], err = interleave(cs, b.roundsOr(9, 3), func(c contestant) (sample, error) {
-			if err := ctx.Err(); err != nil {
-				return sample{}, err
-			}
-			return b.withCPU(ctx, c, n, slice, list)
-		})
-		if err != nil {
+		if b.window.callers[n], err = round(ctx, cs, b.roundsOr(4, 3), n, slice, list); err != nil {
 			return err
 		}
 	}
-	client := b.redis.client()
+	client := b.redis.dial()
 	defer client.Close()
 	plain, log := redisstore.New(client), slidinglog.NewRedis(client)
 	plain.Timeout, log.Timeout = patience, patience
@@ -78,7 +71,7 @@ func runWindow(ctx context.Context, b *bench) (err error) {
 			}
 			b.window.usage[name][n] = float64(size)
 		}
-		if err := b.redis.admin.FlushAll(ctx).Err(); err != nil {
+		if err := b.redis.admin().FlushAll(ctx).Err(); err != nil {
 			return err
 		}
 	}

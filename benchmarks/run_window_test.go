@@ -4,12 +4,11 @@ import (
 	"io"
 	"strings"
 	"testing"
-	"time"
 )
 
 // The section about strict windows has a line for each, with figures.
 func TestWindow(t *testing.T) {
-	b := &bench{short: true, rounds: 3, log: io.Discard, begin: time.Now(), redis: testRedis(t)}
+	b := &bench{settings: settings{short: true, rounds: 3, progress: newProgress(io.Discard)}, redis: testRedis(t)}
 	if err := runWindow(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}

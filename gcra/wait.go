@@ -59,7 +59,8 @@ func (e *WaitError) RetryAfter() time.Duration { return max(e.Needed-e.Allowed, 
 // the context's deadline shortens both. If the slot would come later, or within a
 // round trip to the store of that time, Wait returns a [*WaitError] at once and
 // nothing is charged. Any other error of the store is returned at once too: the
-// turn has not come.
+// turn has not come. If other callers are late, a turn may come up to 50 ms after
+// MaxWait.
 //
 // It never returns early. If it returns late, the next caller follows that much
 // sooner: a tenth of a millisecond on Linux if the machine is not busy, elsewhere
@@ -175,7 +176,11 @@ func (w *waiter) reserve() (slot time.Time, err error) {
 func (w *waiter) confirm(slot time.Time) (denied *WaitError, err error) {
 	most := tat.MaxDelay
 	if deadline, bounded := w.deadline(); bounded {
-		most = deadline.Sub(slot)
+		// The caller before may have been late. Without the grace, a slot at the end of MaxWait would be lost.
+		most = deadline.Sub(slot) + leastGrace
+	}
+	if deadline, bounded := w.ctx.Deadline(); bounded {
+		most = min(most, deadline.Sub(slot))
 	}
 	calls := w.calls(most)
 	// Ask so early that the answer comes at the time of the slot.

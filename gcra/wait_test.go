@@ -225,6 +225,31 @@ func TestWaitNoSlotLostAtDeadline(t *testing.T) {
 	}
 }
 
+// If the store takes longer for one caller, the next does not lose a slot at the end of its MaxWait.
+func TestWaitBehindALateCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const late = 10 * time.Millisecond
+		store := new(farStore)
+		begin := time.Now()
+		var waits sync.WaitGroup
+		for i := range 3 {
+			waits.Go(func() {
+				c := gcra.Charge{Subject: "partner", Policy: "p", Limit: everySecond, Cost: 1, MaxWait: 2 * time.Second}
+				err := gcra.Wait(t.Context(), store, c)
+				if took := time.Since(begin); err != nil || took > time.Duration(i)*time.Second+late {
+					t.Errorf("caller %d: got %v after %v; want nil after %ds", i, err, took, i)
+				}
+			})
+			synctest.Wait() // the next comes after it
+		}
+		time.Sleep(time.Second - 1)
+		store.roundTrip.Store(int64(late))
+		time.Sleep(time.Second / 2)
+		store.roundTrip.Store(0)
+		waits.Wait()
+	})
+}
+
 // Charges are only read, so that goroutines may share them. The race detector sees it.
 func TestWaitSharedCharges(t *testing.T) {
 	shared := []gcra.Charge{

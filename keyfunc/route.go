@@ -2,6 +2,7 @@ package keyfunc
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/notice"
@@ -21,12 +22,16 @@ import (
 // A request without a pattern is anonymous: either no route matched, or it has not
 // reached the router. http.ServeMux sets the pattern before it calls the handler; for
 // routers behind the limiter, the adapters of this module ask the router. A limiter of
-// adapters/nethttp around an unknown router, or in echo's Pre, gets no route: use the
-// adapter of the router, or Routes of adapters/nethttp for a ServeMux. If none of a
-// policy's first hundred requests has a pattern, the limiter logs a warning.
+// adapters/nethttp around an unknown router gets no route: use the adapter of the
+// router, or Routes of adapters/nethttp for a ServeMux. In a router that is mounted in
+// another one of chi, its pattern is that of the mount, "/admin/*". If none of a
+// policy's first hundred requests has the pattern of a route, the limiter logs a
+// warning.
 func Route(r *http.Request) (string, error) {
-	if r.Pattern == "" {
+	if r.Pattern == "" || strings.HasSuffix(r.Pattern, "/*") {
 		notice.Report(r.Context(), diag.RouteUnknown, "")
+	}
+	if r.Pattern == "" {
 		return "", nil
 	}
 	return "route:" + r.Pattern, nil

@@ -10,9 +10,9 @@ import (
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 )
 
-// A request without a route is reported. The limiter decides whether that is a problem.
+// A request without a route, or with the mount of a router of chi, is reported. The limiter decides whether that is a problem.
 func TestRouteUnknown(t *testing.T) {
-	for pattern, want := range map[string][]diag.Code{"": {diag.RouteUnknown}, "GET /": nil} {
+	for pattern, want := range map[string][]diag.Code{"": {diag.RouteUnknown}, "GET /": nil, "/admin/*": {diag.RouteUnknown}, "GET /files/{path...}": nil} {
 		r := httptest.NewRequest("GET", "/", nil)
 		r.Pattern = pattern
 		if _, got := reports(t, keyfunc.Route, r); !slices.Equal(got, want) {

@@ -18,7 +18,7 @@ func watchDeny(w http.ResponseWriter, r *http.Request) (_ http.ResponseWriter, w
 		return w.(http.ResponseWriter), func() bool { return w.Written() || w.Status() != before }
 	}
 	if Framework(r.Context()) != nil {
-		return w, func() bool { return true } // an adapter with another writer: unknown
+		return w, func() bool { return true } // another writer, which may buffer: unknown
 	}
 	own := &denyWriter{ResponseWriter: w}
 	return own, func() bool { return own.written }

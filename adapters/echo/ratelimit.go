@@ -4,9 +4,13 @@
 //		ratelimit.Policy{Name: "burst", Key: keyfunc.RemoteAddr, Limit: gcra.PerSecond(10)},
 //	))
 //
-// The middleware may be used in Use, on a group or on a route. In Pre the route
-// is unknown, as echo looks for it later: Policy.Routes go by the path, and
-// keyfunc.Route has no route.
+// The middleware may be used in Use, in Pre, on a group or on a route. In Pre, echo
+// looks for the route only later, so this package asks the router for it. Put
+// middleware that rewrites the path or the method in front of the limiter, so that
+// limiter and router see the same request.
+//
+// Echo v4 gets no fixes of bugs after 2026-12-31, and none of security after
+// 2027-12-31. For echo v5 use adapters/echov5.
 //
 // Fields are documented in package middleware; this package repeats its names.
 //
@@ -45,7 +49,7 @@ func From(l *Limiter) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			r := middleware.WithFramework(c.Request(), c)
-			r.Pattern = templates.Pattern(r.Method, c.Path())
+			r.Pattern = templates.Pattern(r.Method, route(c))
 			r, ok := l.Allow(response{c.Response()}, r)
 			c.SetRequest(r)
 			if !ok {
@@ -54,6 +58,25 @@ func From(l *Limiter) echo.MiddlewareFunc {
 			return next(c)
 		}
 	}
+}
+
+// route returns the path of the route that serves the request, or "" if there is
+// none.
+func route(c echo.Context) string {
+	if path := c.Path(); path != "" {
+		return path
+	}
+	// In Pre, or a request without a route.
+	e, r := c.Echo(), c.Request()
+	asking := e.AcquireContext()
+	defer e.ReleaseContext(asking)
+	asking.Reset(r, c.Response())
+	router, ok := e.Routers()[r.Host]
+	if !ok {
+		router = e.Router()
+	}
+	router.Find(r.Method, echo.GetPath(r), asking)
+	return asking.Path()
 }
 
 // response shows the limiter whether Config.Deny has written.
@@ -72,7 +95,7 @@ func KeyFrom(key func(echo.Context) (string, error)) func(*http.Request) (string
 	return func(r *http.Request) (string, error) {
 		c, ok := middleware.Framework(r.Context()).(echo.Context)
 		if !ok {
-			return "", errors.New("ratelimit: KeyFrom: the request carries no echo context; use the limiter through adapters/echo")
+			return "", errors.New("ratelimit: KeyFrom: the request carries no echo v4 context; use the limiter through adapters/echo")
 		}
 		subject, err := key(c)
 		if err != nil {

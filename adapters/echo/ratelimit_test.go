@@ -36,7 +36,7 @@ func TestKeyFrom(t *testing.T) {
 		}
 	}
 	elsewhere := ratelimit.KeyFrom(func(echo.Context) (string, error) { return "x", nil })
-	if _, err := elsewhere(httptest.NewRequest("GET", "/", nil)); err == nil || !strings.Contains(err.Error(), "echo context") {
+	if _, err := elsewhere(httptest.NewRequest("GET", "/", nil)); err == nil || !strings.Contains(err.Error(), "echo v4 context") {
 		t.Errorf("outside echo: got %v; want an error that says so", err)
 	}
 }

@@ -20,6 +20,8 @@ import (
 	"github.com/go-redis/redis_rate/v10"
 	"github.com/labstack/echo/v4"
 	echomw "github.com/labstack/echo/v4/middleware"
+	echov5 "github.com/labstack/echo/v5"
+	echov5mw "github.com/labstack/echo/v5/middleware"
 	"github.com/redis/go-redis/v9"
 	"github.com/throttled/throttled/v2"
 	"github.com/throttled/throttled/v2/store/memstore"
@@ -49,6 +51,13 @@ func inEcho(m echo.MiddlewareFunc) http.Handler {
 	e := echo.New()
 	e.Use(m)
 	e.GET("/*", func(echo.Context) error { return nil })
+	return e
+}
+
+func inEchoV5(m echov5.MiddlewareFunc) http.Handler {
+	e := echov5.New()
+	e.Use(m)
+	e.GET("/*", func(*echov5.Context) error { return nil })
 	return e
 }
 
@@ -121,6 +130,9 @@ func TestLimiters(t *testing.T) {
 			true, false},
 		"echo": {inEcho(echomw.RateLimiter(echomw.NewRateLimiterMemoryStoreWithConfig(
 			echomw.RateLimiterMemoryStoreConfig{Rate: 1.0 / 3600, Burst: 6}))), "", "", false, true},
+		"echo v5": {inEchoV5(echov5mw.RateLimiter(echov5mw.NewRateLimiterMemoryStoreWithConfig(
+			echov5mw.RateLimiterMemoryStoreConfig{Rate: 1.0 / 3600, Burst: 6}))),
+			"Limit Remaining", "Retry-After Limit Remaining", false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for i := range 7 {

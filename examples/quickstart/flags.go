@@ -15,6 +15,7 @@ var frameworks = map[string]func(gcra.Store) http.Handler{
 	"nethttp": withNetHTTP,
 	"gin":     withGin,
 	"echo":    withEcho,
+	"echov5":  withEchoV5,
 }
 
 type settings struct {
@@ -29,10 +30,10 @@ func parseFlags(args []string, out io.Writer) (settings, error) {
 	flags := flag.NewFlagSet("quickstart", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // main prints the error
 	flags.StringVar(&s.addr, "addr", "127.0.0.1:8080", "listen on `host:port`; port 0 takes a free one")
-	flags.Func("framework", "`name` of the framework: nethttp (default), gin or echo", func(name string) error {
+	flags.Func("framework", "`name` of the framework: nethttp (default), gin, echo (v4) or echov5", func(name string) error {
 		var known bool
 		if s.framework, known = frameworks[name]; !known {
-			return errors.New("want nethttp, gin or echo")
+			return errors.New("want nethttp, gin, echo or echov5")
 		}
 		return nil
 	})

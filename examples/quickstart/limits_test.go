@@ -14,10 +14,10 @@ import (
 
 func TestMain(m *testing.M) { process.Main(m, main) }
 
-var frameworkNames = []string{"nethttp", "gin", "echo"}
+var frameworkNames = []string{"nethttp", "gin", "echo", "echov5"}
 
-// start3 runs a quickstart for each framework.
-func start3(t *testing.T, args ...string) []*process.Process {
+// startAll runs a quickstart for each framework.
+func startAll(t *testing.T, args ...string) []*process.Process {
 	t.Helper()
 	all := make([]*process.Process, len(frameworkNames))
 	for i, name := range frameworkNames {
@@ -54,7 +54,7 @@ var varies = regexp.MustCompile(`(Date|Ratelimit-Reset|Retry-After|Connection): 
 // order, as they use up the limits.
 func TestAlike(t *testing.T) {
 	t.Parallel()
-	all := start3(t)
+	all := startAll(t)
 	for _, p := range all {
 		p.MayLog = []string{" code=proxy-ignored "} // X-Forwarded-For below
 	}
@@ -139,7 +139,7 @@ func TestAlike(t *testing.T) {
 // refill 5 a second in between, so several users try.
 func TestUserDenied(t *testing.T) {
 	t.Parallel()
-	for i, p := range start3(t) {
+	for i, p := range startAll(t) {
 		var answer string
 		for try := 0; process.Status(answer) != 429; try++ {
 			if try == 20 {
@@ -164,7 +164,7 @@ func TestRetryAfter(t *testing.T) {
 		t.Skip("waits for a limit to refill")
 	}
 	t.Parallel()
-	all := start3(t)
+	all := startAll(t)
 	longest := 0
 	for i, p := range all {
 		for n := range 10 {

@@ -1,9 +1,10 @@
-// Quickstart is an API server to try the limiter on, with net/http, gin or echo.
+// Quickstart is an API server to try the limiter on, with net/http, gin or
+// echo (v4 and v5).
 //
 //	go run ./examples/quickstart
 //
 // It prints curl lines to try. Copy from limits.go (the policies) and from
-// nethttp.go, gin.go or echo.go (where the limiters are mounted).
+// nethttp.go, gin.go, echo.go or echov5.go (where the limiters are mounted).
 package main
 
 import (

@@ -37,7 +37,7 @@ func TestMistakes(t *testing.T) {
 		{[]string{"-port", "80"}, []string{"-port", flags}},
 		{[]string{"-addr"}, []string{"-addr", flags}},
 		{[]string{"serve"}, []string{`"serve"`, flags}},
-		{[]string{"-framework", "chi"}, []string{`"chi"`, "-framework", "want nethttp, gin or echo"}},
+		{[]string{"-framework", "chi"}, []string{`"chi"`, "-framework", "want nethttp, gin, echo or echov5"}},
 		{[]string{"-addr", "8080"}, []string{"-addr", "8080", "such as 127.0.0.1:8081"}},
 		{[]string{"-addr", "127.0.0.1:65536"}, []string{"-addr", "65536", "such as 127.0.0.1:8081"}},
 		{[]string{"-addr", taken}, []string{"-addr", taken, "in use", "want a free port"}},

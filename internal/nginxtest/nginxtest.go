@@ -23,14 +23,27 @@ http {
 	server { listen unix:%s; %s }
 }`
 
+// required is an environment variable. It makes a missing partner of a test a failure, so that a CI run
+// cannot pass by skipping.
+const required = "RATELIMIT_TEST_PARTNERS"
+
+// Missing skips the test because this program is missing, or fails it with RATELIMIT_TEST_PARTNERS=required.
+func Missing(t testing.TB, program string) {
+	t.Helper()
+	if os.Getenv(required) == "required" {
+		t.Fatalf("missing, and %s=required: %s", required, program)
+	}
+	t.Skipf("missing: %s; set %s=required to make this a failure", program, required)
+}
+
 // Start runs nginx until the test ends, and returns a client whose requests all
 // go to it, whatever their host. Directives are those of the http block and of
-// its one server. The test is skipped if there is no nginx on the PATH.
+// its one server. If there is no nginx on the PATH, see [Missing].
 func Start(t testing.TB, httpDirectives, serverDirectives string) *http.Client {
 	t.Helper()
 	nginx, err := exec.LookPath("nginx")
 	if err != nil {
-		t.Skip("no nginx on the PATH")
+		Missing(t, "nginx")
 	}
 	dir, err := os.MkdirTemp("", "nginx") //nolint:usetesting // t.TempDir may be too long for the path of a socket
 	if err != nil {

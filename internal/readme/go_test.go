@@ -135,8 +135,9 @@ func parsePrelude(t *testing.T) prelude {
 		"redis":         "github.com/redis/go-redis/v9",
 		"slog":          "log/slog",
 		"httptest":      "net/http/httptest",
+		"json":          "encoding/json",
 	}}
-	for _, std := range []string{"errors", "fmt", "log", "os", "strings"} {
+	for _, std := range []string{"bytes", "errors", "fmt", "io", "log", "math", "os", "strconv", "strings"} {
 		p.imports[std] = std
 	}
 	for _, spec := range file.Imports {
@@ -234,7 +235,7 @@ func (p prelude) missing(file *ast.File) (string, error) {
 	for _, spec := range file.Imports {
 		name, at := importOf(spec)
 		own[name] = true
-		if base := path.Base(at); base == "chi" || base == "gin" || base == "echo" {
+		if base := path.Base(at); base == "chi" || base == "gin" || base == "echo" || base == "echov5" {
 			adapter = base
 		}
 	}

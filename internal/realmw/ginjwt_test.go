@@ -1,6 +1,6 @@
-// Package realmw runs key functions behind real authentication middleware. It is
-// a module of its own so that gin-jwt, and the golang-jwt v4 that it needs, are
-// nobody else's dependencies.
+// Package realmw runs key functions behind real authentication middleware, and
+// recipes of the docs in the frameworks that they are for. It is a module of its own
+// so that gin-jwt, Huma, Fiber and the others are nobody else's dependencies.
 package realmw
 
 import (

@@ -80,6 +80,12 @@ func (p *Process) Read() string {
 // CloseInput tells the process to end; what it still writes can be read.
 func (p *Process) CloseInput() { _ = p.in.Close() }
 
+// Kill ends the process as kill -9 does, and returns when it has ended.
+func (p *Process) Kill() {
+	_ = p.cmd.Process.Kill() // fails only for a process that has ended
+	_ = p.cmd.Wait()
+}
+
 // End closes the input of the process and waits for its end. The cleanup of the
 // test does it too.
 func (p *Process) End() {

@@ -37,3 +37,9 @@ func TestProcess(t *testing.T) {
 	}
 	p.End()
 }
+
+func TestKilledProcess(t *testing.T) {
+	p := redistest.StartProcess(t, echoer, "hello")
+	p.Kill()
+	p.End() // is no error, as at the end of the test
+}

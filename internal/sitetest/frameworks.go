@@ -6,10 +6,12 @@ import (
 
 	"github.com/gin-gonic/gin"
 	"github.com/go-chi/chi/v5"
-	"github.com/labstack/echo/v4"
+	echov4 "github.com/labstack/echo/v4"
+	"github.com/labstack/echo/v5"
 
 	viachi "github.com/seed-e377111c/ratelimit/adapters/chi"
-	viaecho "github.com/seed-e377111c/ratelimit/adapters/echo"
+	viaechov4 "github.com/seed-e377111c/ratelimit/adapters/echo"
+	viaecho "github.com/seed-e377111c/ratelimit/adapters/echov5"
 	viagin "github.com/seed-e377111c/ratelimit/adapters/gin"
 	vianethttp "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	"github.com/seed-e377111c/ratelimit/middleware"
@@ -30,7 +32,16 @@ var Frameworks = []Framework{
 	{"chi", func(a App) http.Handler { return buildChi(a, viachi.From) }},
 	{"chi with net/http's adapter", func(a App) http.Handler { return buildChi(a, vianethttp.From) }},
 	{"gin", buildGin},
-	{"echo", buildEcho},
+	{"echo v4", func(a App) http.Handler { return buildEchoV4(a, (*echov4.Echo).Use) }},
+	{"echo v4 in Pre", func(a App) http.Handler { return buildEchoV4(a, (*echov4.Echo).Pre) }},
+	{"echo v5", func(a App) http.Handler { return buildEcho(a, echo.RouterConfig{}, (*echo.Echo).Use) }},
+	{"echo v5 in Pre", func(a App) http.Handler { return buildEcho(a, echo.RouterConfig{}, (*echo.Echo).Pre) }},
+	{"echo v5 with other router settings", func(a App) http.Handler {
+		return buildEcho(a, echo.RouterConfig{UseEscapedPathForMatching: true, UnescapePathParamValues: true, AutoHandleHEAD: true}, (*echo.Echo).Use)
+	}},
+	{"echo v5 with other router settings in Pre", func(a App) http.Handler {
+		return buildEcho(a, echo.RouterConfig{UseEscapedPathForMatching: true, UnescapePathParamValues: true, AutoHandleHEAD: true}, (*echo.Echo).Pre)
+	}},
 }
 
 // App describes a server: a limiter on all of it, another one on the routes under
@@ -113,15 +124,29 @@ func buildGin(a App) http.Handler {
 	return router
 }
 
-func buildEcho(a App) http.Handler {
-	e := echo.New()
-	e.Use(viaecho.From(a.Outer), func(next echo.HandlerFunc) echo.HandlerFunc {
-		return func(c echo.Context) error { a.Behind(); return next(c) }
-	})
+func buildEchoV4(a App, use func(*echov4.Echo, ...echov4.MiddlewareFunc)) http.Handler {
+	e := echov4.New()
+	use(e, viaechov4.From(a.Outer), echov4.WrapMiddleware(a.around))
 	for pattern, h := range a.Routes {
 		method, path := template(pattern)
 		if isInner(pattern) {
-			e.Add(method, path, echo.WrapHandler(h), viaecho.From(a.Inner))
+			e.Add(method, path, echov4.WrapHandler(h), viaechov4.From(a.Inner))
+		} else {
+			e.Add(method, path, echov4.WrapHandler(h))
+		}
+	}
+	return e
+}
+
+func buildEcho(a App, router echo.RouterConfig, use func(*echo.Echo, ...echo.MiddlewareFunc)) http.Handler {
+	e := echo.NewWithConfig(echo.Config{Router: echo.NewRouter(router)})
+	use(e, viaecho.From(a.Outer), echo.WrapMiddleware(a.around))
+	inner := e.Group("/inner", viaecho.From(a.Inner))
+	for pattern, h := range a.Routes {
+		method, path := template(pattern)
+		path = strings.ReplaceAll(path, "/*path", "/*") // the name is always "*"
+		if isInner(pattern) {
+			inner.Add(method, strings.TrimPrefix(path, "/inner"), echo.WrapHandler(h))
 		} else {
 			e.Add(method, path, echo.WrapHandler(h))
 		}

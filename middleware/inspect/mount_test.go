@@ -9,7 +9,8 @@ import (
 	"testing"
 
 	"github.com/gin-gonic/gin"
-	"github.com/labstack/echo/v4"
+	echov4 "github.com/labstack/echo/v4"
+	"github.com/labstack/echo/v5"
 
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
@@ -48,12 +49,22 @@ func TestMounted(t *testing.T) {
 			g.Any("/admin/ratelimit/*any", gin.WrapH(page))
 			return g
 		}},
-		{"echo", "/admin/ratelimit", func(page http.Handler) http.Handler {
+		{"echo v4", "/admin/ratelimit", func(page http.Handler) http.Handler {
+			e := echov4.New()
+			e.Group("/admin").Any("/ratelimit", echov4.WrapHandler(page))
+			return e
+		}},
+		{"echo v4, wildcard", "/admin/ratelimit/", func(page http.Handler) http.Handler {
+			e := echov4.New()
+			e.Any("/admin/ratelimit/*", echov4.WrapHandler(page))
+			return e
+		}},
+		{"echo v5", "/admin/ratelimit", func(page http.Handler) http.Handler {
 			e := echo.New()
 			e.Group("/admin").Any("/ratelimit", echo.WrapHandler(page))
 			return e
 		}},
-		{"echo, wildcard", "/admin/ratelimit/", func(page http.Handler) http.Handler {
+		{"echo v5, wildcard", "/admin/ratelimit/", func(page http.Handler) http.Handler {
 			e := echo.New()
 			e.Any("/admin/ratelimit/*", echo.WrapHandler(page))
 			return e

@@ -7,15 +7,20 @@ import (
 	"context"
 	"crypto/x509"
 	"net/http"
+	"net/url"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	ginjwt "github.com/appleboy/gin-jwt/v2"
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/gin-gonic/gin"
 	"github.com/go-chi/chi/v5"
 	"github.com/labstack/echo/v4"
+	echov5 "github.com/labstack/echo/v5"
 	goredis "github.com/redis/go-redis/v9"
+	"github.com/vektah/gqlparser/v2/ast"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
@@ -34,6 +39,7 @@ var (
 	router     chi.Router
 	router_gin *gin.Engine
 	e          *echo.Echo
+	e_echov5   *echov5.Echo
 	hello      http.HandlerFunc
 
 	// The limiter, and what it is made of.
@@ -57,6 +63,19 @@ var (
 	userOf  func(context.Context) string
 	planOf  func(*http.Request) string
 	query   func(*http.Request) (rows int64, err error)
+	deliver func(context.Context, *url.URL) error
+	requeue func(*url.URL, time.Duration) error
+	hook    *url.URL
+
+	// Specifications, and the servers that are made of them.
+	register func(huma.API)
+	routes   map[string]string
+	spec     *openapi3.T
+	schema   *ast.Schema
+	server   interface { // what ogen generates
+		http.Handler
+		FindPath(string, *url.URL) (interface{ PathPattern() string }, bool)
+	}
 
 	newOwnStore func(now func() time.Time) gcra.Store
 	passed      atomic.Int64

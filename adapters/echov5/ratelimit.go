@@ -1,0 +1,122 @@
+// Package ratelimit limits requests in echo (v5).
+//
+//	e.Use(ratelimit.New(ratelimit.Config{Store: store},
+//		ratelimit.Policy{Name: "burst", Key: keyfunc.RemoteAddr, Limit: gcra.PerSecond(10)},
+//	))
+//
+// The middleware may be used in Use, in Pre, on a group or on a route. In Pre, echo
+// looks for the route only later, so this package asks the router for it. Put
+// middleware that rewrites the path or the method in front of the limiter, so that
+// limiter and router see the same request.
+//
+// Fields are documented in package middleware; this package repeats its names.
+//
+// Addresses come from package keyfunc only: c.RealIP believes what clients write if
+// e.IPExtractor does.
+package ratelimit
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/labstack/echo/v5"
+
+	"github.com/seed-e377111c/ratelimit/internal/diag"
+	"github.com/seed-e377111c/ratelimit/internal/notice"
+	"github.com/seed-e377111c/ratelimit/internal/pattern"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+// New returns middleware that limits requests by the policies. It panics if the
+// configuration is not valid, with an error that names every mistake. To handle
+// the error, use [middleware.New] and [From].
+func New(cfg Config, policies ...Policy) echo.MiddlewareFunc {
+	return From(middleware.Must(middleware.New(cfg, policies...)))
+}
+
+// From returns middleware that limits requests by l. The handlers after it find
+// the Decision with [FromContext] in c.Request().Context(). Policies and
+// keyfunc.Route get the route in the form of a ServeMux, "GET /users/{id}"; echo's
+// WrapHandler and WrapMiddleware put c.Path() in its place. A denial is a response,
+// not an error, so echo's HTTPErrorHandler does not see it.
+func From(l *Limiter) echo.MiddlewareFunc {
+	if l == nil {
+		panic("ratelimit.From: the Limiter is nil; want one from middleware.New")
+	}
+	var templates pattern.Templates
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c *echo.Context) error {
+			r := middleware.WithFramework(c.Request(), c)
+			r.Pattern = templates.Pattern(r.Method, route(c, r))
+			r, ok := l.Allow(writer(c.Response()), r)
+			c.SetRequest(r)
+			if !ok {
+				return nil
+			}
+			return next(c)
+		}
+	}
+}
+
+// route returns the path of the route that serves the request, or "" if it is not
+// known. It changes r.Pattern.
+func route(c *echo.Context, r *http.Request) string {
+	if path := pathOf(c); path != "" || c.Echo() == nil {
+		return path
+	}
+	// In Pre, or a request without a route.
+	asking := c.Echo().AcquireContext()
+	defer c.Echo().ReleaseContext(asking)
+	asking.Reset(r, c.Response())
+	c.Echo().Router().Route(asking)
+	return pathOf(asking)
+}
+
+// pathOf returns c.Path(), or "" if it has parameters in a syntax of a router that is
+// not echo's. Policies then go by the path of the request.
+func pathOf(c *echo.Context) string {
+	path := c.Path()
+	if len(c.PathValues()) > 0 && !strings.ContainsAny(path, ":*") {
+		return ""
+	}
+	return path
+}
+
+// writer returns a ResponseWriter that shows the limiter whether Config.Deny has
+// written. Of other writers than echo's own this is not known: they may buffer.
+func writer(w http.ResponseWriter) http.ResponseWriter {
+	if own, ok := w.(*echo.Response); ok {
+		return response{own}
+	}
+	return w
+}
+
+type response struct{ *echo.Response }
+
+func (r response) Written() bool { return r.Committed }
+func (r response) Status() int   { return r.Response.Status }
+
+// KeyFrom returns a Policy.Key that reads echo's context, where authentication
+// middleware leaves what it found. The key gets the prefix "own:", so that it
+// never equals one of package keyfunc; an empty key stays empty, which means
+// anonymous. Requests that did not come through this package's middleware are
+// an error. The limiter logs it if none of a policy's first hundred requests
+// has such a key: it may run before the authentication.
+func KeyFrom(key func(*echo.Context) (string, error)) func(*http.Request) (string, error) {
+	return func(r *http.Request) (string, error) {
+		c, ok := middleware.Framework(r.Context()).(*echo.Context)
+		if !ok {
+			return "", errors.New("ratelimit: KeyFrom: the request carries no echo v5 context; use the limiter through adapters/echov5")
+		}
+		subject, err := key(c)
+		if err != nil {
+			return "", err
+		}
+		if subject == "" {
+			notice.Report(r.Context(), diag.KeyBeforeAuth, "")
+			return "", nil
+		}
+		return "own:" + subject, nil
+	}
+}

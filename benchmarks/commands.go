@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"slices"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+)
+
+// These limit nothing: they show what a check costs at least.
+const (
+	rueidisSet   = "rueidis SET"
+	goRedisSet   = "go-redis SET"
+	goRedisSetAP = "go-redis SET, AutoPipeline"
+	goRedisPing  = "go-redis PING"
+	floorScript  = "script of TIME, GET, SET"
+	clockAndLock = "clock and lock"
+	fieldsOnly   = "three fields, no limit"
+	bare         = "bare handler"
+	bareMux      = "bare ServeMux"
+)
+
+var plainCommands = []builder{
+	newCommand(floorScript, func(ctx context.Context, c redis.Cmdable, subject string) error {
+		return floor.Run(ctx, c, []string{subject}).Err()
+	}),
+	newCommand(goRedisSet, set),
+	newCommand(goRedisPing, func(ctx context.Context, c redis.Cmdable, _ string) error { return c.Ping(ctx).Err() }),
+	newGoRedisSetAP,
+	newRueidisSet,
+}
+
+func isCommand(name string) bool {
+	return slices.Contains([]string{rueidisSet, goRedisSet, goRedisSetAP, goRedisPing, floorScript, clockAndLock, fieldsOnly, bare, bareMux}, name)
+}
+
+// floor is the shortest script that does what any limiter with the clock of Redis
+// has to do. It decides nothing, and its key does not expire.
+var floor = redis.NewScript("local c,k=redis.call,KEYS[1]c('TIME')c('GET',k)c('SET',k,'" + value + "')return 1")
+
+// value is as long as a theoretical arrival time.
+const value = "1700000000000000"
+
+func set(ctx context.Context, c redis.Cmdable, subject string) error {
+	return c.Set(ctx, subject, value, 0).Err()
+}
+
+// commandCaller makes callers of a command.
+func commandCaller(c redis.Cmdable, do func(context.Context, redis.Cmdable, string) error) func() check {
+	return shared(func(subject string) (bool, error) {
+		err := do(context.Background(), c, subject)
+		return err == nil, err
+	})
+}
+
+func newCommand(name string, do func(context.Context, redis.Cmdable, string) error) builder {
+	return func(d deployment, _ limit) (contestant, error) {
+		return onGoRedis(d, name, func(client redis.UniversalClient) (func() check, error) {
+			return commandCaller(client, do), nil
+		})
+	}
+}
+
+func newGoRedisSetAP(d deployment, _ limit) (contestant, error) {
+	return onGoRedis(d, goRedisSetAP, func(client redis.UniversalClient) (func() check, error) {
+		pipeline, err := client.AutoPipeline()
+		return commandCaller(pipeline, set), err
+	})
+}
+
+func newRueidisSet(d deployment, _ limit) (contestant, error) {
+	return onRueidis(d, rueidisSet, func(ctx context.Context, client rueidis.Client, subject string) (bool, error) {
+		err := client.Do(ctx, client.B().Set().Key(subject).Value(value).Build()).Error()
+		return err == nil, err
+	})
+}
