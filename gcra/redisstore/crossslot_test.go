@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -106,12 +107,14 @@ func TestScriptOnAWrongNode(t *testing.T) {
 	}
 }
 
-// While masters and replicas change places under load, no charge is lost or made
-// twice: the failovers are orderly, so no write is lost either.
+// While a master and its replica change places under load, no charge is lost or made
+// twice: the failover is orderly, so no write is lost either. On a busy machine nodes
+// may lose sight of each other, and answer CLUSTERDOWN for a while.
 func TestFailoverUnderBatchesForManySlots(t *testing.T) {
 	cluster := redistest.StartCluster(t)
 	r := openStore(t, "redis://"+strings.Join(cluster.Addrs(), ",")+"?read_timeout=20s")
 	r.Timeout, r.NoDenialCache = patience, true
+	logged(r)
 	gcratest.MustTake(t, r, hourly("first", 20))
 	limit := gcra.Limit{Count: 1, Per: 5 * time.Minute, Burst: 100_000}
 	const subjects = 50
@@ -124,28 +127,34 @@ func TestFailoverUnderBatchesForManySlots(t *testing.T) {
 			for i := caller; ctx.Err() == nil; i++ {
 				n := i % subjects
 				res, err := gcra.Take(t.Context(), r, gcra.Charge{Subject: fmt.Sprint(n), Policy: "p", Limit: limit, Cost: 1})
-				if err != nil {
+				switch {
+				case err != nil && !strings.Contains(err.Error(), "CLUSTERDOWN") && !errors.Is(err, redisstore.ErrUnavailable):
 					t.Error(err)
-				} else if res.Allowed {
+				case err == nil && res.Allowed:
 					allowed[n].Add(1)
 				}
 			}
 		})
 	}()
-	for _, node := range []*redistest.Server{cluster.Nodes[3], cluster.Nodes[0]} { // the replica, and back
-		do(t, node, "cluster failover")
-		redistest.Eventually(t, patience, "the failover", func() bool {
-			return strings.Contains(node.Client().Info(t.Context(), "replication").Val(), "role:master")
-		})
-		before := r.Stats().Operations
-		redistest.Eventually(t, patience, "load after the failover", func() bool { return r.Stats().Operations > before+1000 })
-	}
+	replica := cluster.Nodes[3].Client()
+	redistest.Eventually(t, patience, "the failover", func() bool {
+		// An error while one is under way, which may have to be begun again.
+		_ = replica.Do(t.Context(), "cluster", "failover").Err()
+		return strings.Contains(replica.Info(t.Context(), "replication").Val(), "role:master")
+	})
+	before := r.Stats().Operations
+	redistest.Eventually(t, patience, "load after the failover", func() bool { return r.Stats().Operations > before+1000 })
 	stop()
 	<-done
 	for n := range allowed {
-		peek, err := gcra.Peek(t.Context(), r, fmt.Sprint(n), "p", limit)
-		if got, want := limit.Burst-peek.Remaining, allowed[n].Load(); err != nil || got != want {
-			t.Errorf("subject %d: got %d spent, %v; want %d, as were allowed", n, got, err, want)
+		var peek gcra.Result
+		redistest.Eventually(t, patience, "an answer", func() (ok bool) {
+			var err error
+			peek, err = gcra.Peek(t.Context(), r, fmt.Sprint(n), "p", limit)
+			return err == nil
+		})
+		if got, want := limit.Burst-peek.Remaining, allowed[n].Load(); got != want {
+			t.Errorf("subject %d: got %d spent; want %d, as were allowed", n, got, want)
 		}
 	}
 }
