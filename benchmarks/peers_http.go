@@ -98,6 +98,7 @@ var variants = []struct {
 	most       float64 // of the time that the fastest peer adds
 }{
 	{name: ours, most: 0.9},
+	{ours + ", NoContext", " with NoContext", middleware.Config{NoContext: true}, 0.55},
 }
 
 // limiters are ours with the limit and otherwise the defaults: the fields of draft 6.

@@ -40,6 +40,12 @@ type Config struct {
 	// or change the Decision's Results. [Limiter.Observe] adds more functions.
 	Observe func(*http.Request, Decision)
 
+	// NoContext makes the limiter faster: it copies no request, so handlers cannot
+	// see the Decision. [FromContext] returns nil behind it, whose Refund and Spend
+	// do nothing, and limiters further in replace its RateLimit fields. Observe and
+	// Deny get the Decision as ever. The adapters set Pattern in the request itself.
+	NoContext bool
+
 	// Logger gets the problems of the set-up, at most one line in five minutes for
 	// each: a Key that fails, a proxy that the keys ignore, a store that fails.
 	// Each line has a code and a link to its section in docs/troubleshooting.md.
@@ -122,6 +128,7 @@ func New(cfg Config, policies ...Policy) (*Limiter, error) {
 	l := &Limiter{
 		store:     cfg.Store,
 		headers:   cfg.Headers,
+		noContext: cfg.NoContext,
 		deny:      cfg.Deny,
 		instances: max(cfg.Instances, 1),
 		local:     local(cfg.Store),

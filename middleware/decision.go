@@ -72,51 +72,57 @@ func (d *Decision) violated() (names []string) {
 	return names
 }
 
-// decide makes the Decision, without Results: the request is allowed if each policy
-// allowed it, is a shadow, or failed open.
+// decide decides about the request: it is allowed if each policy allowed it, is a
+// shadow, or failed open.
 func decide(s *requestState) {
-	d := &s.decision
-	d.state = s
-	d.Allowed = true
+	s.decided, s.allowed = true, true
 	denied, never := false, false
 	for i := range s.charges {
 		c, e := &s.charges[i], &s.entries[i]
 		switch {
 		case c.Shadow || e.source == sourceOpen:
 		case e.status == undecided:
-			d.Allowed = false
+			s.allowed = false
 		case c.Result.Allowed:
-			d.Delay = max(d.Delay, c.Result.Delay)
+			s.delay = max(s.delay, c.Result.Delay)
 		default:
-			d.Allowed, denied = false, true
-			d.RetryAfter = max(d.RetryAfter, c.Result.RetryAfter)
+			s.allowed, denied = false, true
+			s.retryAfter = max(s.retryAfter, c.Result.RetryAfter)
 			never = never || c.Result.Never
 		}
 	}
 	switch {
-	case d.Allowed:
+	case s.allowed:
 		return
 	case never:
-		d.RetryAfter = 0
+		s.retryAfter = 0
 	case !denied:
-		d.RetryAfter = time.Second // how long a failure lasts is unknown
+		s.retryAfter = time.Second // how long a failure lasts is unknown
 	}
-	d.Delay = 0
+	s.delay = 0
 }
 
-// decisionWithResults returns the Decision with its Results, which the first call
-// makes. Most requests never need them.
-func decisionWithResults(s *requestState) *Decision {
+// decisionOf returns the Decision, which the first call makes. Most requests never
+// need it.
+func decisionOf(s *requestState) *Decision {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.decision.Results == nil && len(s.charges) > 0 {
-		results := make([]PolicyResult, 0, len(s.charges))
-		for i := range s.charges {
-			if c := &s.charges[i]; s.entries[i].status != undecided {
-				results = append(results, PolicyResult{c.Policy, c.Subject, c.Shadow, c.Limit, c.Result})
-			}
-		}
-		s.decision.Results = results
+	if s.decision == nil {
+		d := newDecision(s)
+		s.decision = &d
 	}
-	return &s.decision
+	return s.decision
+}
+
+func newDecision(s *requestState) Decision {
+	d := Decision{Allowed: s.allowed, RetryAfter: s.retryAfter, Delay: s.delay, Err: s.err, state: s}
+	if len(s.charges) > 0 {
+		d.Results = make([]PolicyResult, 0, len(s.charges))
+	}
+	for i := range s.charges {
+		if c := &s.charges[i]; s.entries[i].status != undecided {
+			d.Results = append(d.Results, PolicyResult{c.Policy, c.Subject, c.Shadow, c.Limit, c.Result})
+		}
+	}
+	return d
 }

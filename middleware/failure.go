@@ -79,7 +79,7 @@ func failsClosed(s *requestState) bool {
 // addError adds err, if it is not nil, to the Decision's Err.
 func addError(s *requestState, err error) {
 	if err != nil {
-		s.decision.Err = errors.Join(s.decision.Err, err)
+		s.err = errors.Join(s.err, err)
 	}
 }
 

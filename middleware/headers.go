@@ -89,7 +89,7 @@ type written struct {
 func writeHeaders(s *requestState, h http.Header, headers Headers) {
 	index, denied := closest(s)
 	outer := writtenByOuter(s)
-	if !s.decision.Allowed && outer.headers != 0 {
+	if !s.allowed && outer.headers != 0 {
 		removeOuter(s, h, outer.headers)
 		outer = written{headers: outer.headers & HeadersDraft11}
 	}
@@ -109,13 +109,13 @@ func writeHeaders(s *requestState, h http.Header, headers Headers) {
 	}
 	var f fields
 	var room [128]byte
-	b := room[:0] // all values that are not constant, one after the other
+	b := room[:0] // the values that are in no other response, one after the other
 	for i := range triples {
 		t := &triples[i]
 		if headers&t.headers == 0 || !tighter && outer.headers&t.headers != 0 || c.Result.Never && denied {
 			continue
 		}
-		f.constant(t.limit, text.quota(c.Limit))
+		h[t.limit] = text.quota(c.Limit)
 		b = strconv.AppendInt(b, own.remaining, 10)
 		f.end(t.remaining, b)
 		b = strconv.AppendInt(b, int64(own.reset), 10)
@@ -134,9 +134,13 @@ func writeHeaders(s *requestState, h http.Header, headers Headers) {
 		b = appendItems(s, append(b, list...), start, denied)
 		f.end(listField, b)
 	case headers&HeadersDraft6 != 0 && outer.headers&HeadersDraft11 == 0 && (tighter || outer.headers&HeadersDraft6 == 0):
-		f.constant(policyField, text.window(c.Limit))
+		h[policyField] = text.window(c.Limit)
 	}
-	f.set(h, string(b), s.values[:])
+	values := s.values[:]
+	if s.borrowed {
+		values = nil // the response keeps them
+	}
+	f.set(h, string(b), values)
 }
 
 // closest returns the index of the policy closest to its limit or, if some
@@ -228,7 +232,7 @@ func appendItems(s *requestState, b []byte, start int, denied bool) []byte {
 		b = appendComma(b, start)
 		b = append(b, s.policy(i).text.name...)
 		b = strconv.AppendInt(append(b, ";r="...), c.Result.Remaining, 10)
-		never := denied && s.decision.RetryAfter == 0
+		never := denied && s.retryAfter == 0
 		if t := untilMore(c, denied); t > 0 && !never {
 			b = strconv.AppendInt(append(b, ";t="...), t, 10)
 		}

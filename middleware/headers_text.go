@@ -12,10 +12,11 @@ import (
 // policyText is the text of a policy in the fields, made once for its usual
 // limit. A limit of LimitFor is written for each request.
 type policyText struct {
-	limit           gcra.Limit
-	name            string // "burst", with the quotes
-	most            string // 100
-	draft6, draft11 string // 100;w=60 and "burst";q=100;w=60
+	limit   gcra.Limit
+	name    string   // "burst", with the quotes
+	most    []string // 100
+	draft6  []string // 100;w=60
+	draft11 string   // "burst";q=100;w=60
 }
 
 func newPolicyText(name string, l gcra.Limit) policyText {
@@ -27,22 +28,24 @@ func newPolicyText(name string, l gcra.Limit) policyText {
 	return t
 }
 
-// quota is the highest possible Remaining: 100.
-func (t *policyText) quota(l gcra.Limit) string {
+// quota is the highest possible Remaining: 100. The slice is shared by all
+// responses, as are those of github.com/rs/cors: Header.Add copies it.
+func (t *policyText) quota(l gcra.Limit) []string {
 	if l == t.limit {
 		return t.most
 	}
-	return strconv.FormatInt(l.Capacity(), 10)
+	return []string{strconv.FormatInt(l.Capacity(), 10)}
 }
 
-// window is the limit in the form of draft 6: 100;w=60.
-func (t *policyText) window(l gcra.Limit) string {
+// window is the limit in the form of draft 6: 100;w=60. The slice is shared, as
+// that of quota.
+func (t *policyText) window(l gcra.Limit) []string {
 	if l == t.limit {
 		return t.draft6
 	}
 	q, w := window(l)
 	b := strconv.AppendInt(make([]byte, 0, 40), q, 10)
-	return string(strconv.AppendInt(append(b, ";w="...), w, 10))
+	return []string{string(strconv.AppendInt(append(b, ";w="...), w, 10))}
 }
 
 // appendPolicy appends the limit in the form of draft 11: "burst";q=100;w=60.
@@ -102,21 +105,14 @@ func appendComma(b []byte, start int) []byte {
 	return b
 }
 
-// fields collects the fields to set. Values that are not constant are written
-// into one buffer, which becomes one string: one allocation for all.
+// fields collects the fields to set. Their values are written into one buffer,
+// which becomes one string: one allocation for all.
 type fields struct {
-	list [8]struct { // two triples and two lists
-		key      string
-		constant string // the value, or
-		end      int    // where it ends in the buffer
+	list [6]struct { // two triples have four, the lists of draft 11 are two more
+		key string
+		end int // where the value ends in the buffer
 	}
 	n int
-}
-
-// constant adds a field with a value that needs no buffer.
-func (f *fields) constant(key, value string) {
-	f.list[f.n].key, f.list[f.n].constant = key, value
-	f.n++
 }
 
 // end adds a field whose value is what was appended to b since the last end.
@@ -132,12 +128,9 @@ func (f *fields) set(h http.Header, buffer string, room []string) {
 		room = make([]string, f.n)
 	}
 	start := 0
-	for i := range f.list[:f.n] {
-		field := &f.list[i]
-		if room[i] = field.constant; field.end > 0 {
-			room[i] = buffer[start:field.end]
-			start = field.end
-		}
+	for i, field := range f.list[:f.n] {
+		room[i] = buffer[start:field.end]
+		start = field.end
 		h[field.key] = room[i : i+1 : i+1]
 	}
 }

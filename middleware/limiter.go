@@ -18,6 +18,7 @@ type Limiter struct {
 	local     gcra.Store // for FailLocal
 	instances int
 	headers   Headers
+	noContext bool
 	deny      func(http.ResponseWriter, *http.Request, Decision) // nil for the default
 	observers atomic.Pointer[[]func(*http.Request, Decision)]    // never nil
 	shared    []string                                           // names of policies that other limiters have too; guarded by limiters
@@ -29,23 +30,29 @@ type Limiter struct {
 // honour. If the client hangs up meanwhile, the request is charged all the same.
 func (l *Limiter) Decide(r *http.Request) Decision {
 	var s *requestState
-	if l.samplesNotices() {
+	if l.samplesNotices(r) {
 		r, s = withState(r, Framework(r.Context()))
 	} else {
 		s = &requestState{Context: r.Context()}
 	}
 	s.phase.Store(claimed)
 	l.run(r, s, nil)
-	return *decisionWithResults(s)
+	if s.decision != nil { // made for the observers
+		return *s.decision
+	}
+	return newDecision(s)
 }
 
-// samplesNotices reports whether Decide lets key functions report problems, which
-// needs a copy of the request: always for a policy's first requests, and for one
-// request in 64 later.
-func (l *Limiter) samplesNotices() bool {
-	for _, p := range l.policies.Load().list {
+// samplesNotices reports whether a request that needs no copy is copied all the
+// same, which lets key functions report problems: always for a policy's first
+// requests, and for one request in 64 later.
+func (l *Limiter) samplesNotices(r *http.Request) bool {
+	ps := l.policies.Load()
+	for i, p := range ps.list {
 		if p.first.Load() != nil {
-			return true
+			if matches := ps.match(r); matches == nil || matches[i].applies(r) {
+				return true
+			}
 		}
 	}
 	return rand.Uint32()%64 == 0
@@ -58,28 +65,40 @@ func (l *Limiter) samplesNotices() bool {
 //
 // Pass the returned request on: it carries the Decision, see [FromContext].
 func (l *Limiter) Allow(w http.ResponseWriter, r *http.Request) (*http.Request, bool) {
-	r, s, outer := claim(r)
+	r, s, outer := l.claim(r)
 	l.run(r, s, outer)
-	d := &s.decision
-	s.mu.Lock() // an observer may have started a Spend or Refund
-	writeHeaders(s, w.Header(), l.headers)
-	s.mu.Unlock()
-	s.phase.CompareAndSwap(claimed, settled) // unless an observer has refunded it
-	if !d.Allowed {
-		l.writeDenial(w, r, decisionWithResults(s))
-		return r, false
+	allowed := l.answer(w, r, s)
+	if s.borrowed {
+		l.giveBack(s)
 	}
-	if d.Delay > 0 {
+	return r, allowed
+}
+
+// answer sets the fields of the response, writes a denial, and waits for a Delay.
+func (l *Limiter) answer(w http.ResponseWriter, r *http.Request, s *requestState) (allowed bool) {
+	if s.decision == nil { // nothing else has the state
+		writeHeaders(s, w.Header(), l.headers)
+	} else { // an observer may have started a Spend or Refund
+		s.mu.Lock()
+		writeHeaders(s, w.Header(), l.headers)
+		s.mu.Unlock()
+	}
+	s.phase.CompareAndSwap(claimed, settled) // unless an observer has refunded it
+	if !s.allowed {
+		l.writeDenial(w, r, decisionOf(s))
+		return false
+	}
+	if s.delay > 0 {
 		select {
-		case <-time.After(d.Delay):
+		case <-time.After(s.delay):
 		case <-r.Context().Done():
 			// Most clients have gone by now. But if the server ended the context,
 			// returning in silence would mean 200.
-			l.writeDenial(w, r, &Decision{RetryAfter: time.Second, Delay: d.Delay, Results: decisionWithResults(s).Results, Err: r.Context().Err()})
-			return r, false
+			l.writeDenial(w, r, &Decision{RetryAfter: time.Second, Delay: s.delay, Results: decisionOf(s).Results, Err: r.Context().Err()})
+			return false
 		}
 	}
-	return r, true
+	return true
 }
 
 // run takes a request through the limiter up to its Decision. outer is the state
@@ -93,15 +112,17 @@ func (l *Limiter) run(r *http.Request, s, outer *requestState) {
 	l.evaluate(r, s)
 	if outer != nil {
 		l.checkTwice(s, outer)
+		l.checkOuterWithheld(outer)
 	}
 	if len(s.charges) > 0 {
-		l.take((*uncancelled)(s), s)
+		l.take(s.uncancelled(), s)
 	}
 	decide(s)
 	if len(observers) > 0 {
-		s.decision.Took = time.Since(start)
+		d := decisionOf(s)
+		d.Took = time.Since(start)
 		for _, observe := range observers {
-			observe(r, *decisionWithResults(s))
+			observe(r, *d)
 		}
 	}
 }

@@ -46,7 +46,9 @@ func From(l *Limiter) func(http.Handler) http.Handler {
 		var mounts mounts
 		var names pattern.Cache[route, string]
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			r = middleware.WithFramework(r, nil)
+			if !l.NoContext() {
+				r = middleware.WithFramework(r, nil)
+			}
 			if rctx := chi.RouteContext(r.Context()); rctx != nil && rctx.Routes != nil {
 				r.Pattern = muxPattern(&names, r.Method, mounts.find(rctx, r))
 			} else if around != nil {

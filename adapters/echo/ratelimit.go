@@ -21,6 +21,7 @@ package ratelimit
 import (
 	"errors"
 	"net/http"
+	"sync/atomic"
 
 	"github.com/labstack/echo/v4"
 
@@ -48,7 +49,10 @@ func From(l *Limiter) echo.MiddlewareFunc {
 	var templates pattern.Templates
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			r := middleware.WithFramework(c.Request(), c)
+			r := c.Request()
+			if !l.NoContext() || keysReadContext.Load() {
+				r = middleware.WithFramework(r, c)
+			}
 			r.Pattern = templates.Pattern(r.Method, route(c))
 			r, ok := l.Allow(response{c.Response()}, r)
 			c.SetRequest(r)
@@ -85,6 +89,10 @@ type response struct{ *echo.Response }
 func (r response) Written() bool { return r.Committed }
 func (r response) Status() int   { return r.Response.Status }
 
+// keysReadContext says that KeyFrom has been called, so requests must carry the
+// context of echo even with Config.NoContext.
+var keysReadContext atomic.Bool
+
 // KeyFrom returns a Policy.Key that reads echo's context, where authentication
 // middleware leaves what it found. The key gets the prefix "own:", so that it
 // never equals one of package keyfunc; an empty key stays empty, which means
@@ -92,6 +100,7 @@ func (r response) Status() int   { return r.Response.Status }
 // an error. The limiter logs it if none of a policy's first hundred requests
 // has such a key: it may run before the authentication.
 func KeyFrom(key func(echo.Context) (string, error)) func(*http.Request) (string, error) {
+	keysReadContext.Store(true)
 	return func(r *http.Request) (string, error) {
 		c, ok := middleware.Framework(r.Context()).(echo.Context)
 		if !ok {

@@ -15,6 +15,7 @@ package ratelimit
 import (
 	"errors"
 	"net/http"
+	"sync/atomic"
 
 	"github.com/gin-gonic/gin"
 
@@ -40,7 +41,10 @@ func From(l *Limiter) gin.HandlerFunc {
 	}
 	var templates pattern.Templates
 	return func(c *gin.Context) {
-		r := middleware.WithFramework(c.Request, c)
+		r := c.Request
+		if !l.NoContext() || keysReadContext.Load() {
+			r = middleware.WithFramework(r, c)
+		}
 		r.Pattern = templates.Pattern(r.Method, c.FullPath())
 		var ok bool
 		if c.Request, ok = l.Allow(c.Writer, r); !ok {
@@ -49,6 +53,10 @@ func From(l *Limiter) gin.HandlerFunc {
 	}
 }
 
+// keysReadContext says that KeyFrom has been called, so requests must carry the
+// context of gin even with Config.NoContext.
+var keysReadContext atomic.Bool
+
 // KeyFrom returns a Policy.Key that reads gin's context, where authentication
 // middleware leaves what it found. The key gets the prefix "own:", so that it
 // never equals one of package keyfunc; an empty key stays empty, which means
@@ -56,6 +64,7 @@ func From(l *Limiter) gin.HandlerFunc {
 // an error. The limiter logs it if none of a policy's first hundred requests
 // has such a key: it may run before the authentication.
 func KeyFrom(key func(*gin.Context) (string, error)) func(*http.Request) (string, error) {
+	keysReadContext.Store(true)
 	return func(r *http.Request) (string, error) {
 		c, ok := middleware.Framework(r.Context()).(*gin.Context)
 		if !ok {

@@ -32,13 +32,14 @@ const (
 	JWTEmptyKey      Code = "jwt-empty-key"      // tokens are verified with an empty HMAC key
 	JWTNoneVerifies  Code = "jwt-none-verifies"  // none of the first bearer tokens verified
 	RouteUnknown     Code = "route-unknown"      // the key is the route, and the route is never known
+	DecisionWithheld Code = "decision-withheld"  // a handler or another limiter needs what Config.NoContext withholds
 )
 
 // Codes are all codes, in the order of docs/troubleshooting.md.
 var Codes = []Code{
 	RedisUnreachable, RedisAuth, RedisPermission, RedisCertificate, RedisProtocol, RedisRefuses, RedisRESP3TLS, StoreFailed,
 	PolicyFailed, ProxyIgnored, LimiterTwice, SharedName, AnonymousOnly, KeyBeforeAuth, DenyWroteNothing, LimitUnset,
-	JWTWithoutExp, JWTEmptyKey, JWTNoneVerifies, RouteUnknown,
+	JWTWithoutExp, JWTEmptyKey, JWTNoneVerifies, RouteUnknown, DecisionWithheld,
 }
 
 // Level returns ERROR for a wrong configuration of Redis, such as a wrong password, and WARN for
