@@ -106,7 +106,9 @@ type Policy struct {
 	Shadow bool
 
 	// MaxDelay is the longest time that a request is held back instead of being
-	// denied; 0 means no delay, and 366 days is the most.
+	// denied; 0 means no delay, and 366 days is the most. A request whose context
+	// has an earlier deadline is held back no longer than that, and otherwise denied
+	// at once.
 	MaxDelay time.Duration
 
 	// OnFailure is what happens when the policy cannot be decided; the zero value

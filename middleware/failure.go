@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"slices"
@@ -67,7 +68,7 @@ func localShare(c *gcra.Charge, n int) {
 		return // too slow to be divided
 	}
 	c.Limit = part
-	c.MaxWait = max(c.MaxDelay, time.Nanosecond) // 0 would mean the new MaxDelay
+	c.MaxWait = max(cmp.Or(c.MaxWait, c.MaxDelay), time.Nanosecond) // 0 would mean the new MaxDelay
 	c.MaxDelay = min(c.MaxDelay+time.Duration(burst-part.Burst)*part.Interval(), maxDelay)
 }
 

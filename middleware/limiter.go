@@ -23,6 +23,7 @@ type Limiter struct {
 	observers atomic.Pointer[[]func(*http.Request, Decision)]    // never nil
 	shared    []string                                           // names of policies that other limiters have too; guarded by limiters
 	log       diag.Log
+	rpc       bool // made by NewRPC
 }
 
 // Decide charges the policies that apply to the request and returns the
@@ -115,6 +116,7 @@ func (l *Limiter) run(r *http.Request, s, outer *requestState) {
 		l.checkOuterWithheld(outer)
 	}
 	if len(s.charges) > 0 {
+		acceptDelays(r.Context(), s.charges)
 		l.take(s.uncancelled(), s)
 	}
 	decide(s)

@@ -14,6 +14,9 @@ import (
 // policies, Reload changes nothing and returns the error that [New] would.
 func (l *Limiter) Reload(policies ...Policy) error {
 	ps, errs := compile(policies)
+	if l.rpc {
+		errs = append(errs, checkRPC(policies)...)
+	}
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}

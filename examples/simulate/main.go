@@ -11,7 +11,8 @@
 // the server, world.go runs the simulation, and chart.go draws it.
 //
 // worlds.go lists other worlds, partner.go is their server, contest.go runs the
-// strategies in them, and worldchart.go draws the result.
+// strategies in them, steady.go is a client that knows more than ours, and worldchart.go
+// draws the result.
 package main
 
 import (
@@ -66,10 +67,9 @@ difference of the mean from the published figure.
 
 Worlds
 
--worlds compares three strategies in many worlds, with one seed: adaptive, the row
-remaining as published, which knows the limit, and one that obeys Retry-After, or
-waits a second where there is none. If one of these flags is set, it makes a single
-world instead:
+-worlds compares three strategies in many worlds: adaptive, the row remaining as
+published, which knows the limit, and one that obeys Retry-After, or waits a second
+where there is none. If one of these flags is set, it makes a single world instead:
 
   -limit l      such as 10/second, 4500/hour or "15/second burst 300"
                 (default 4500/hour)
@@ -88,9 +88,10 @@ world instead:
 
 Columns: denied requests in percent, in the whole run and late, which is the second
 half; the used part of the limit, late; and the most served client over the least
-served one, late. A request takes 0.1 to 0.15 s. The last column says which bounds
-adaptive misses: denied at most as published, late at most 5 %, share at least 95 %,
-most/least at most 2; and why, if that is known.
+served one, late; means over the seeds. A request takes 0.1 to 0.15 s. The last
+column says which bounds adaptive misses with any seed: denied at most as published,
+late at most 5 %, share at least 95 %, most/least at most 2. Lines below the table say
+why, and what clients do that know the rate and how many they are.
 `
 
 type settings struct {
@@ -181,13 +182,13 @@ func simulate(w, progress io.Writer, s settings) error {
 		if s.world != nil {
 			list = []world{*s.world}
 		}
-		all := playAll(list, s.seed, progress)
+		all := playAll(list, s.seed, s.seeds, progress)
 		if s.out != "" {
 			if err := saveWorlds(all, s.out); err != nil {
 				return fmt.Errorf("chart: %w", err)
 			}
 		}
-		return printWorlds(w, all)
+		return printWorlds(w, all, s.seed)
 	}
 	chosen := rows
 	if s.short {

@@ -69,7 +69,7 @@ func saveWorlds(all []standing, dir string) error {
 		for c := len(contestants) - 1; c >= 0; c-- { // ours on top
 			points := make(plotter.XYs, len(all))
 			for i := range all {
-				points[i] = plotter.XY{X: math.Min(panel.of(all[i].results[c]), panel.most), Y: -float64(i)}
+				points[i] = plotter.XY{X: math.Min(panel.of(all[i].mean(c)), panel.most), Y: -float64(i)}
 			}
 			dots, err := plotter.NewScatter(points)
 			if err != nil {

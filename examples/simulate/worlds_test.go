@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,29 +11,56 @@ import (
 
 // Adaptive keeps the bounds in every world, apart from those that give a reason: at most as many
 // denials as the published strategy, which knows the limit, and at most 5 % after the warm-up; at
-// least 95 % of the limit used; no client served more than twice as much as another. With -short the
-// worlds with many requests are left out.
+// least 95 % of the limit used; no client served more than twice as much as another. It plays one
+// seed, and leaves out worlds with many requests of few clients; with RATELIMIT_LONG set, it plays all
+// with three seeds.
 func TestWorlds(t *testing.T) {
+	seeds, most := 1, 25_000
+	if os.Getenv("RATELIMIT_LONG") != "" {
+		seeds, most = 3, math.MaxInt
+	}
 	played := 0
 	for i := range worlds {
 		w := &worlds[i]
-		if testing.Short() && w.length()/w.limit.Interval() >= 10_000 {
+		if int(w.length()/w.limit.Interval()) >= most && w.clients < 100 {
 			continue
 		}
 		played++
 		t.Run(w.name, func(t *testing.T) {
 			t.Parallel()
-			s := standing{world: w}
-			for k := range 2 { // adaptive and published
-				s.results[k] = w.play(1, contestants[k].make)
+			s := standing{w, make([][len(contestants)]result, seeds)}
+			for seed := range s.seeds {
+				for k := range 2 { // adaptive and published
+					s.seeds[seed][k] = w.play(1+uint64(seed), contestants[k].make)
+				}
 			}
-			if missed := s.missed(s.allow); missed != "" {
-				t.Errorf("got %+v; want bounds that are kept, not %s", s.results[0], missed)
+			if missed := s.missed(w.allow); missed != "" {
+				t.Errorf("got %+v; want bounds that are kept, not %s", s.seeds, missed)
 			}
 		})
 	}
-	if played < 15 || len(worlds) < 54 {
-		t.Errorf("got %d of %d worlds; want at least 15 of 54", played, len(worlds))
+	if len(worlds) < 57 || played < 36 {
+		t.Errorf("got %d of %d worlds; want at least 36 of 57", played, len(worlds))
+	}
+}
+
+// Where a bucket is too small to keep the bounds, clients that know its rate and their number do not
+// keep them either.
+func TestSmallBuckets(t *testing.T) {
+	played := 0
+	for _, w := range worlds {
+		if w.why != small {
+			continue
+		}
+		played++
+		for seed := range uint64(3) {
+			if r := w.play(1+seed, newSteady); r.late <= usual.late || r.share >= usual.share {
+				t.Errorf("%s: got %+v; want more than 5 %% denied and less than 95 %% used", w.name, r)
+			}
+		}
+	}
+	if played != 2 {
+		t.Errorf("got %d worlds; want 2", played)
 	}
 }
 
@@ -58,13 +86,14 @@ func TestOneWorld(t *testing.T) {
 	}
 }
 
-// A world that misses a bound says why.
+// A world that misses a bound with one of its seeds says why.
 func TestMissed(t *testing.T) {
-	s := standing{world: &world{name: "a world", why: "of chance"}}
-	s.results[0] = result{denied: 6, late: 6, share: 90, uneven: 3}
-	s.results[1] = result{denied: 5}
+	w := worlds[0]
+	w.name, w.why = "a world", "of chance"
+	kept := [len(contestants)]result{{share: 100, uneven: 1}}
+	s := standing{&w, [][len(contestants)]result{kept, {{denied: 6, late: 6, share: 90, uneven: 3}, {denied: 5}}}}
 	var table bytes.Buffer
-	if err := printWorlds(&table, []standing{s}); err != nil {
+	if err := printWorlds(&table, []standing{s}, 1); err != nil {
 		t.Fatal(err)
 	}
 	if want := "a world misses denied, late, share, most/least: of chance."; !strings.Contains(table.String(), want) {

@@ -1,9 +1,6 @@
 package pacer
 
-import (
-	"math"
-	"time"
-)
+import "time"
 
 // blind paces by denials alone. It is for a limit that no field describes: the server sends none, or
 // those of another limit than the one that denies. A denial lowers the rate, and each allowed
@@ -23,21 +20,27 @@ const (
 	blindStart = 4.0
 	// blindDecrease is the part of the rate that a denial takes after blindRun allowed requests,
 	// less after fewer.
-	blindDecrease, blindRun = 0.15, 20
+	blindDecrease, blindRun = 0.15, 10
 	// blindCollapse is the factor of a denial when more than blindOverload of the last requests
 	// were denied.
-	blindCollapse, blindOverload = 0.5, 0.75
+	blindCollapse, blindOverload = 0.5, 0.35
 	// blindLoad is the weight of a request in load.
 	blindLoad = 0.125
-	// blindGrowth is the growth for each allowed request at one a second. The slower of two
-	// clients grows faster, by the fourth root of the rate.
-	blindGrowth = 0.003
+	// blindGrowth, in requests a second, is the growth for each allowed request times the rate: a rate
+	// grows by half a percent a second. The slower of two clients then grows by more for each
+	// request, and is denied as often for each, so that their rates become equal.
+	blindGrowth = 0.005
+	// maxBlindGrowth bounds the growth for each request, and so the denied part: 2 to 4 % are denied
+	// at the bound. minBlindGrowth lets a fast client find more room within minutes.
+	minBlindGrowth, maxBlindGrowth = 0.001, 0.004
 	// blindRecovery is the growth below blindFar of highest.
 	blindRecovery, blindFar = 0.0125, 0.5
 	// blindForget is the factor of highest for a denial after few allowed requests.
 	blindForget = 0.9
 	// maxBlindInterval bounds the interval, unless Pacer.MaxInterval does.
 	maxBlindInterval = 10 * time.Minute
+	// answerWindow, in seconds, is the length of the windows in which allowed requests are counted.
+	answerWindow = 10
 )
 
 // denied lowers the rate. Before it, allowed requests a second passed.
@@ -65,7 +68,7 @@ func (b *blind) denied(allowed float64, maxInterval time.Duration) {
 func (b *blind) allowed() {
 	b.load -= blindLoad * b.load
 	b.run++
-	growth := min(blindGrowth/math.Sqrt(math.Sqrt(b.rate)), blindRecovery)
+	growth := min(max(blindGrowth/b.rate, minBlindGrowth), maxBlindGrowth)
 	if b.rate < b.highest*blindFar {
 		growth = blindRecovery
 	}
@@ -77,4 +80,15 @@ func (b *blind) interval() time.Duration {
 		return 0
 	}
 	return time.Duration(float64(time.Second) / b.rate)
+}
+
+// count counts allowed requests.
+func (p *Pacer) count(now time.Time, allowed int) {
+	p.responses += allowed
+	elapsed := now.Sub(p.windowStart).Seconds()
+	rate := float64(p.responses) / max(elapsed, 1)
+	if elapsed > answerWindow || p.windowStart.IsZero() {
+		p.windowRate, p.responses, p.windowStart = rate, 0, now
+	}
+	p.windowRate = max(rate, p.windowRate)
 }

@@ -1,0 +1,115 @@
+package pacer
+
+import (
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/internal/retryafter"
+)
+
+const (
+	// maxReserve, in units, is the reserve of a large bucket: enough for about 240 clients, as
+	// exponentScale says, and little of a large limit. It is not larger for a client that infers more
+	// others: one with a large share would infer few, leave a small reserve and so take more.
+	maxReserve = 128.0
+	// reserveFraction of a smaller bucket's capacity is its reserve, with as much room above as below.
+	reserveFraction = 0.5
+	// unknownReserve is that of a bucket of unknown capacity, which may be small.
+	unknownReserve = 8.0
+	// fixedReserveFraction is the part of a fixed window that its use may be ahead of an even one.
+	fixedReserveFraction = 0.1
+	// windowLag, in reserves, is how far one client stays behind an even use. Three are even with it and
+	// more are ahead, since their common share is that of less remaining. With a smaller lag a window
+	// is used up sooner and its end denies more; with a larger one a single client leaves more unused.
+	windowLag = 0.15
+	// slidingReserveFraction is small, since a sliding window loses its reserve in each period.
+	slidingReserveFraction = 0.03
+	// minResponded responses say how many clients there seem to be.
+	minResponded = 2
+	// fullAfter is the factor by which the share changes, with remaining unchanged, until the
+	// bucket counts as full: if there were room above, remaining would have changed.
+	fullAfter = 2.0
+)
+
+// learn stores what a response says of the limit.
+func (p *Pacer) learn(now time.Time, elapsed float64, a retryafter.Answer) {
+	if a.Remaining < 0 {
+		return
+	}
+	if a.Policy != p.policy {
+		p.policy, p.rate, p.capacity, p.fullAt, p.known = a.Policy, 0, 0, 0, false
+		p.window, p.highest, p.fallen, p.responded = window{}, 0, 0, 0
+	}
+	if a.Capacity > 0 {
+		p.capacity = a.Capacity
+	}
+	switch {
+	case a.Rate <= 0:
+	case !a.Derived:
+		p.rate = a.Rate
+	default:
+		// The server rounds seconds up, so the largest is the most exact.
+		p.rate = max(p.rate, a.Rate)
+	}
+	left := a.Remaining
+	if !a.Denied {
+		p.window.learn(now, a, p.rate)
+	}
+	if p.window.fixed && p.capacity > 0 {
+		p.rate = p.capacity / p.window.length.Seconds()
+		left = max(p.reserve()*(1-windowLag)-p.window.ahead(now, a.Remaining, p.capacity), 0)
+		if a.Remaining == 0 {
+			p.hold(now, p.window.end.Sub(now))
+		}
+	}
+	if p.known {
+		p.fallen += p.remaining - a.Remaining + p.rate*elapsed
+		if p.responded++; p.responded > 64 {
+			p.fallen, p.responded = p.fallen/2, p.responded/2
+		}
+	}
+	p.highest = max(p.highest, a.Remaining)
+	p.rising = p.known && left > p.left
+	if p.known && p.pacing && left == p.left && left >= p.highest {
+		p.unchanged++
+	} else {
+		p.unchanged, p.oldShare = 0, p.share
+	}
+	p.known, p.remaining, p.left = true, a.Remaining, left
+	if p.unchanged > 0 && (p.share > p.oldShare*fullAfter || p.share < p.oldShare/fullAfter) {
+		p.fullAt = p.remaining + 1
+	} else if p.remaining >= p.fullAt {
+		p.fullAt = 0
+	}
+	p.setShare(p.share)
+}
+
+// reserve returns how many units the clients leave in the bucket; 0 in a small bucket.
+func (p *Pacer) reserve() float64 {
+	reserve := unknownReserve
+	if p.capacity > 0 {
+		switch {
+		case p.window.fixed:
+			reserve = p.capacity * fixedReserveFraction
+		case p.window.sliding:
+			reserve = max(p.capacity*slidingReserveFraction, 1)
+		default:
+			reserve = p.capacity * reserveFraction
+		}
+		reserve = min(reserve, maxReserve)
+	}
+	if p.fullAt > 0 { // half of it: other clients may not have found out
+		reserve = min(reserve, p.fullAt/2)
+	}
+	if reserve < 1 {
+		return 0
+	}
+	return reserve
+}
+
+// clients returns how many clients seem to share the limit: the units used for each own response.
+func (p *Pacer) clients() float64 {
+	if p.responded < minResponded {
+		return 1
+	}
+	return max(p.fallen/p.responded, 1)
+}

@@ -1,0 +1,188 @@
+package pacer
+
+import (
+	"math"
+	"time"
+)
+
+const (
+	// exponentScale, in reserves, is the change of remaining that changes the rate by a factor
+	// of e. With less, the rate oscillates: a client acts on what it saw one interval ago, which is
+	// stable while the reserve is more than half the number of clients. In a small bucket it is at
+	// least as many units as there seem to be clients.
+	exponentScale = 1.2
+	// slidingScale is the same in a sliding window, where a fast change would return a window later.
+	slidingScale = 10.0
+	// maxSlidingFactor bounds the factor by which remaining raises the rate there. It is more than 1
+	// by the jitter, or the rate would stay below the limit.
+	maxSlidingFactor = 1 + jitter
+
+	// steepness is how often the common share falls by a factor of e from the reserve to an empty
+	// bucket. Ten clients settle at two thirds of the reserve, a hundred at one third. With less, a
+	// hundred would empty the bucket; with more, chance in remaining would change the shares more.
+	steepness = 6.0
+	// slidingSteepness is the same in a sliding window, where the reserve is only a few units.
+	slidingSteepness = 4.0
+	// A share comes closer to the common share by a factor of e in the time of followReserves reserves
+	// and followUnits units at the server's rate, and followTime. The reserves keep it much slower
+	// than the exponential, without which remaining would oscillate; the units average chance in
+	// remaining; the time is that of many latencies.
+	followReserves, followUnits = 17, 300
+	followTime                  = 30 * time.Second
+	// slidingFollow is the factor of that time in a sliding window.
+	slidingFollow = 4
+	// followOnDenial is the part of the way to the common share, then that of an empty bucket, for a
+	// denial, once for all requests in flight. It takes more from a large share than from a small one.
+	followOnDenial = 0.15
+	// maxFall bounds the factor by which one response lowers a share.
+	maxFall = 0.5
+
+	// startReserve, in units, and startPerClient, in units for each client, is the remaining at
+	// which pacing begins, unless the reserve is smaller.
+	startReserve, startPerClient = 8.0, 2.0
+	// initialShare of the rate is the first rate if that is unknown: half, since there may be one
+	// other client.
+	initialShare = 0.5
+	// maxShare bounds the share of an unknown rate.
+	maxShare = 1e9
+	// assumedRate, in units a second, stands in for an unknown rate.
+	assumedRate = 1.0
+	// maxInterval is the longest interval at an unknown rate, and maxClients, in intervals of the
+	// limit, the longest at a known one: so many clients may share the limit evenly. It is at most
+	// maxHold.
+	maxInterval = time.Minute
+	maxClients  = 256
+)
+
+// backoffFactor returns the factor by which remaining changes the rate: 1 at the reserve.
+func (p *Pacer) backoffFactor() float64 {
+	reserve := p.reserve()
+	if reserve == 0 || !p.known {
+		return 1
+	}
+	if p.window.sliding {
+		return min(math.Exp((p.left-reserve)/(slidingScale*reserve)), maxSlidingFactor)
+	}
+	scale := exponentScale * reserve
+	if p.follows() {
+		clients := 1 / p.share // so many there seem to be
+		if p.window.fixed {
+			clients /= 2 // or the window would be used up early, and its end deny more
+		}
+		scale = max(scale, clients)
+	}
+	return math.Exp((p.left - reserve) / scale)
+}
+
+// follow moves the share closer to the common share, by a part of the logarithm of their ratio.
+func (p *Pacer) follow(part float64) {
+	reserve, steep := p.reserve(), steepness
+	if p.window.sliding {
+		steep = slidingSteepness
+	}
+	common := min(math.Exp(steep*(p.left-reserve)/reserve), 1)
+	p.setShare(p.share * max(math.Pow(common/p.share, part), maxFall))
+}
+
+// follows reports whether there is a common share: remaining tells the clients of each other, in
+// units that all of them know.
+func (p *Pacer) follows() bool { return p.rate > 0 && p.reserve() > 0 }
+
+// followSeconds returns how long a share takes to come e times closer to the common share.
+func (p *Pacer) followSeconds() float64 {
+	s := (followReserves*p.reserve()+followUnits)/p.rate + followTime.Seconds()
+	if p.window.sliding {
+		s *= slidingFollow
+	}
+	return s
+}
+
+// startPacing sets the share so that the first rate is initialShare of the server's.
+func (p *Pacer) startPacing() {
+	p.pacing = true
+	share := initialShare
+	if p.responded >= minResponded {
+		share = 1 / p.clients()
+	}
+	p.share = share
+	p.setShare(share / min(p.backoffFactor(), 1))
+}
+
+// allowed updates the share after a response that is no denial, elapsed seconds after the
+// response before.
+func (p *Pacer) allowed(elapsed float64) {
+	p.blind.allowed()
+	p.again = false
+	reserve := p.reserve()
+	if !p.pacing {
+		reserve = min(reserve, max(startReserve, startPerClient*p.clients()))
+		if p.known && p.remaining-float64(p.inFlight) < max(reserve, 1) {
+			p.startPacing()
+		}
+		return
+	}
+	if p.follows() {
+		p.follow(1 - math.Exp(-elapsed/p.followSeconds()))
+		return
+	}
+	p.adjust(elapsed)
+}
+
+// denied lowers the rate after a denial. Denials of requests that were on their way together count
+// once, and so do those of requests that had their slot.
+func (p *Pacer) denied(now time.Time, sameWave bool) {
+	p.fullAt = 0
+	switch {
+	case !p.known || p.remaining > max(p.reserve(), 1):
+		// No field describes the limit that denied the request.
+		if sameWave {
+			return
+		}
+		p.sameWave = p.sent
+		longest := p.MaxInterval
+		if longest == 0 {
+			longest = maxBlindInterval
+		}
+		p.blind.denied(p.windowRate, longest)
+		return
+	case !p.pacing:
+		p.startPacing()
+	case now.After(p.nextDecrease):
+		switch {
+		case p.follows():
+			p.follow(followOnDenial)
+		case !p.again:
+			p.setShare(p.share * (1 - decreaseOnDenial))
+		case p.reserve() == 0: // nothing else tells that there are many clients
+			p.setShare(p.share * smallDecreaseAgain)
+		default:
+			p.setShare(p.share * decreaseAgain)
+		}
+	default:
+		return
+	}
+	p.again = true
+	p.nextDecrease = now
+	if p.lastSlot.After(now) {
+		p.nextDecrease = p.lastSlot
+	}
+}
+
+// setShare keeps the share within its bounds.
+func (p *Pacer) setShare(share float64) {
+	rate, upper := assumedRate, maxShare
+	if p.rate > 0 {
+		rate, upper = p.rate, 1
+	}
+	lower := min(1/(rate*p.maxInterval()), initialShare)
+	p.share = min(max(share, lower), upper)
+}
+
+// maxInterval returns the longest interval of the algorithm in seconds, so that a client with a very
+// small share still notices when there is room.
+func (p *Pacer) maxInterval() float64 {
+	if p.rate == 0 {
+		return maxInterval.Seconds()
+	}
+	return min(max(maxInterval.Seconds(), maxClients/p.rate), maxHold.Seconds())
+}
