@@ -24,6 +24,7 @@ type batcher struct {
 
 	mu       sync.Mutex
 	waiting  []*request
+	crossing crossing
 	inFlight int   // batches, each with its sender
 	deadline int64 // of the last request; tells Stats when the batcher was last used
 }
@@ -107,7 +108,7 @@ func (b *batcher) fill(batch *batch) {
 		for _, q := range b.waiting {
 			if now >= q.deadline {
 				q.fail(b.store.timeoutError())
-			} else if !batch.add(q, b.store.only != nil) {
+			} else if !batch.add(q, b.oneScript(q)) {
 				break
 			}
 			n++
@@ -178,11 +179,16 @@ func (b *batcher) send(ctx context.Context, batch *batch) (sent int64) {
 // has its answer or its error. sent is the time before the call.
 func (b *batcher) afterSend(batch *batch, err error, sent int64, done func(error)) {
 	b.breaker.report(done, err)
-	b.store.count(err, batch.size(), b.store.clock.Now()-sent)
+	b.store.count(err, batch.size()-len(batch.undecided), b.store.clock.Now()-sent)
 	b.store.noteResult(err)
 	for q := range batch.requests() {
 		b.store.denials.learn(q, sent)
-		q.finish()
+		if q.err != errElsewhere {
+			q.finish()
+		}
+	}
+	if b.store.only == nil {
+		b.noteCrossing(batch, err)
 	}
 }
 

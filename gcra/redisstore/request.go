@@ -6,18 +6,22 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/buckets"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 )
 
 // A request is an admission or a refund on its way to one server, which takes all
-// of its ops or none. On a cluster it is the part for one subject. It has copies of
+// of its ops or none. On a cluster it is for one subject. It has copies of
 // the charges, so its caller may leave while it is in flight.
 type request struct {
 	ops      []op
 	refund   bool
-	deadline int64 // by the store's clock: the request is answered by then, if only with an error
+	node     *redis.Client // of several servers: that of the batcher, or nil if it is not known
+	byClient bool          // the client finds the server, see crossslot.go
+	deadline int64         // by the store's clock: the request is answered by then, if only with an error
 
 	// The answer, to be read after a receive from done.
 	admitted bool
@@ -39,7 +43,7 @@ var requests = sync.Pool{New: func() any { return &request{done: make(chan struc
 func newRequest(ops []op, refund bool) *request {
 	q := requests.Get().(*request)
 	q.ops = append(q.ops[:0], ops...)
-	q.refund, q.admitted, q.err = refund, false, nil
+	q.refund, q.node, q.byClient, q.admitted, q.err = refund, nil, false, false, nil
 	return q
 }
 
@@ -57,6 +61,10 @@ func (q *request) fail(err error) {
 
 // deliver sets the answer from the script's reply, which take.lua describes.
 func (q *request) deliver(reply []int64) {
+	if reply[0] == elsewhere {
+		q.err = errElsewhere
+		return
+	}
 	q.admitted = reply[0] >= 0
 	for i := range q.ops {
 		q.ops[i].Ahead = reply[i]

@@ -34,6 +34,9 @@ type call struct {
 	keys   []string
 	ops    []op
 	params []params
+
+	undeclared bool            // the keys are arguments
+	elsewhere  map[string]bool // keys of another node
 }
 
 // simple returns the ops of the most common batch, for which an empty string is sent.
@@ -45,8 +48,22 @@ func simple(keys []string) []op {
 	return ops
 }
 
-func (c call) args() []any {
-	args := []any{c.encode()}
+// declared are the keys as EVALSHA declares them.
+func (c call) declared() []string {
+	if c.undeclared {
+		return nil
+	}
+	return c.keys
+}
+
+func (c call) args() (args []any) {
+	if c.undeclared {
+		args = append(args, len(c.keys))
+		for _, key := range c.keys {
+			args = append(args, key)
+		}
+	}
+	args = append(args, c.encode())
 	for _, d := range c.params {
 		args = append(args, d[0], d[1], d[2])
 	}
@@ -74,7 +91,7 @@ func (c call) encode() (ops []byte) {
 // key that does not exist has no TAT in the map.
 func (c call) model(now int64, tats map[string]int64) []int64 {
 	reply := make([]int64, 0, len(c.ops))
-	first, admitted := 0, true
+	first, admitted, here := 0, true, true
 	undo := make(map[string]int64) // the TATs before the current admission
 	set := func(key string, tat int64) {
 		if _, ok := undo[key]; !ok {
@@ -99,6 +116,8 @@ func (c call) model(now int64, tats map[string]int64) []int64 {
 		}
 		reply = append(reply, ahead)
 		switch {
+		case c.elsewhere[key]:
+			here, admitted = false, false
 		case inc > 0 && ahead+inc <= room, inc < 0 && ahead > 0:
 			set(key, now+max(ahead+inc, 0))
 		case inc > 0 && !o.shadow:
@@ -113,10 +132,13 @@ func (c call) model(now int64, tats map[string]int64) []int64 {
 			}
 			for j := first; j <= i; j++ {
 				reply[j] = -reply[j] - 1
+				if !here {
+					reply[j] = -1 << 53
+				}
 			}
 		}
 		clear(undo)
-		first, admitted = i+1, true
+		first, admitted, here = i+1, true, true
 	}
 	return reply
 }
@@ -178,7 +200,7 @@ func TestScriptIsTheModel(t *testing.T) {
 	for _, tt := range anyAndEmbedded {
 		t.Run(tt.name, func(t *testing.T) {
 			client := tt.open(t)
-			clock := stopClock(t, client)
+			clock := stopClock(t, client, hideKeys)
 			sha, err := client.ScriptLoad(t.Context(), takeLua(t)).Result()
 			if err != nil {
 				t.Fatal(err)
@@ -194,7 +216,7 @@ func TestScriptIsTheModel(t *testing.T) {
 // fuzzer measures its coverage too.
 func FuzzScript(f *testing.F) {
 	client := embedded(f)
-	clock := stopClock(f, client)
+	clock := stopClock(f, client, hideKeys)
 	sha, err := client.ScriptLoad(f.Context(), takeLua(f)).Result()
 	if err != nil {
 		f.Fatal(err)
@@ -208,6 +230,13 @@ func FuzzScript(f *testing.F) {
 	f.Fuzz(rapid.MakeFuzz(func(t *rapid.T) { checkScript(t, client, clock, sha) }))
 }
 
+// hideKeys has a key fail, as one of another node does, while "hidden:" and the key
+// exists.
+var hideKeys = [2]string{
+	"redis.pcall('MGET', keys[k])",
+	"redis.pcall(redis.call('EXISTS', 'hidden:' .. keys[k]) == 1 and 'INCR' or 'MGET', keys[k], 'x')",
+}
+
 func checkScript(t *rapid.T, client *redis.Client, clock *stoppedClock, sha string) {
 	ctx := context.Background()
 	now := rapid.Int64Range(0, 1<<52).Draw(t, "now")
@@ -215,10 +244,17 @@ func checkScript(t *rapid.T, client *redis.Client, clock *stoppedClock, sha stri
 		t.Fatal(err)
 	}
 	c := anyCall().Draw(t, "call")
+	c.undeclared = rapid.Bool().Draw(t, "undeclared")
+	c.elsewhere = make(map[string]bool)
 	tats := make(map[string]int64)
 	pipe := client.Pipeline()
 	for _, key := range c.keys {
-		pipe.Del(ctx, key)
+		pipe.Del(ctx, key, "hidden:"+key)
+		if c.undeclared && rapid.IntRange(0, 3).Draw(t, "elsewhere") == 0 {
+			c.elsewhere[key] = true
+			pipe.Set(ctx, "hidden:"+key, 1, 0)
+			continue
+		}
 		if rapid.Bool().Draw(t, "is new") {
 			continue
 		}
@@ -233,7 +269,7 @@ func checkScript(t *rapid.T, client *redis.Client, clock *stoppedClock, sha stri
 		t.Fatal(err)
 	}
 	before := fmt.Sprint(tats)
-	got, err := rediskit.Reply(client.EvalSha(ctx, sha, c.keys, c.args()...), len(c.ops))
+	got, err := rediskit.Reply(client.EvalSha(ctx, sha, c.declared(), c.args()...), len(c.ops))
 	if err != nil {
 		t.Fatalf("%+v: %v", c, err)
 	}
