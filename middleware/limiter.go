@@ -140,7 +140,7 @@ func (l *Limiter) evaluate(r *http.Request, s *requestState) {
 		n := len(s.charges)
 		s.charges = append(s.charges, gcra.Charge{})
 		s.entries = append(s.entries, entry{policy: uint8(i)})
-		applies, failed := p.evaluate(r, &s.charges[n])
+		applies, failed := p.evaluate(r, &s.charges[n], s.peek)
 		switch {
 		case !applies:
 			s.charges = s.charges[:n]
@@ -148,7 +148,7 @@ func (l *Limiter) evaluate(r *http.Request, s *requestState) {
 		case failed != nil:
 			followOnFailure(s, n, failed)
 			l.policyFailed(r, failed, s.entries[n].source)
-		default:
+		case !s.peek:
 			p.note(s.charges[n].Subject, true, s.entries[n].key)
 		}
 	}
