@@ -19,7 +19,7 @@ type Turns struct {
 	// units of a turn, and must not be 0: such a charge would never wait. MaxDelay
 	// of 0 is without bound, unlike in Store.Take. MaxWait is the patience of each
 	// caller; 0 means MaxDelay. The charges are only read, and must not change while
-	// in use. If the partner counts in windows, Burst + Count is what it allows.
+	// in use. If the partner counts in windows, let Burst + Count be what it allows.
 	Charges []Charge
 }
 
