@@ -48,6 +48,9 @@ func (t Turns) Try(ctx context.Context) error {
 	if err := t.checkCosts(); err != nil {
 		return err
 	}
+	if err := checkQueues(t.Charges); err != nil {
+		return err
+	}
 	w := waiter{ctx, t.Store, t.Charges, time.Time{}, 0}
 	denied, err := w.try()
 	if denied != nil {
