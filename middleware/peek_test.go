@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/diagtest"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -131,5 +132,28 @@ func TestPeekWithoutAKey(t *testing.T) {
 	l := limiter(t, middleware.Config{Store: store, Logger: unread}, middleware.Policy{Name: "user", Key: keyPanics, Limit: five})
 	if d := l.Peek(get("/")); d.Err == nil || leftOf(d) != "user 5 of 5, until 0s" || d.Results[0].Subject != "" {
 		t.Errorf("got %+v; want an error and a full bucket", d)
+	}
+}
+
+// What Peek sees is not among the first requests of a policy, by which a limiter finds
+// mistakes: its requests are others.
+func TestPeekIsNoFirstRequest(t *testing.T) {
+	var log diagtest.Log
+	store, _ := newStore()
+	plan := func(r *http.Request) gcra.Limit {
+		if r.URL.Path == "/usage" {
+			return gcra.Limit{}
+		}
+		return five
+	}
+	l := limiter(t, middleware.Config{Store: store, Logger: log.Logger()},
+		middleware.Policy{Name: "all", Key: key(""), Limit: five},
+		middleware.Policy{Name: "plan", Key: key("k"), LimitFor: plan})
+	l.Decide(get("/"))
+	for range 200 {
+		l.Peek(get("/usage"))
+	}
+	if lines := log.Lines(); len(lines) > 0 {
+		t.Errorf("got %v; want no line", lines)
 	}
 }
