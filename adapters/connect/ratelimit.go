@@ -46,10 +46,8 @@ package ratelimit
 
 import (
 	"context"
-	"net"
 	"net/http"
 	"net/url"
-	"strings"
 
 	"connectrpc.com/connect"
 
@@ -130,10 +128,6 @@ func newRequest(ctx context.Context, spec connect.Spec, peer connect.Peer, heade
 		RemoteAddr:    peer.Addr,
 		Body:          http.NoBody,
 		ContentLength: -1, // unknown
-	}
-	// On a Unix socket the client chooses its name, which may look like an address.
-	if local, ok := ctx.Value(http.LocalAddrContextKey).(net.Addr); ok && strings.HasPrefix(local.Network(), "unix") {
-		r.RemoteAddr = "@"
 	}
 	return r.WithContext(ctx)
 }
