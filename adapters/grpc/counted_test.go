@@ -32,9 +32,7 @@ func TestCounted(t *testing.T) {
 			return nil
 		},
 	}
-	server := grpc.NewServer(limited(limit)...)
-	pb.RegisterTestServiceServer(server, handlers)
-	site := httptest.NewUnstartedServer(server)
+	site := httptest.NewUnstartedServer(newServer(handlers, limited(limit)...))
 	site.Config.Protocols = new(http.Protocols)
 	site.Config.Protocols.SetUnencryptedHTTP2(true)
 	site.Start()
