@@ -61,10 +61,6 @@ func (q *request) fail(err error) {
 
 // deliver sets the answer from the script's reply, which take.lua describes.
 func (q *request) deliver(reply []int64) {
-	if reply[0] == elsewhere {
-		q.err = errElsewhere
-		return
-	}
 	q.admitted = reply[0] >= 0
 	for i := range q.ops {
 		q.ops[i].Ahead = reply[i]

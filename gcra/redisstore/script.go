@@ -179,7 +179,11 @@ func (s *script) deliver(panicked error) {
 		return
 	}
 	for _, q := range s.requests {
-		q.deliver(reply)
+		if s.form == crossSlot && reply[0] == elsewhere {
+			q.err = errElsewhere
+		} else {
+			q.deliver(reply)
+		}
 		reply = reply[len(q.ops):]
 	}
 }
