@@ -79,6 +79,50 @@ func runsFlags(t *testing.T, s *redistest.Server) bool {
 	return s.Client().Eval(t.Context(), "#!lua flags=allow-cross-slot-keys\nreturn 1", nil).Err() == nil
 }
 
+// killed is an error reply that says nothing about later scripts.
+type killed struct{}
+
+func (killed) Error() string {
+	return "ERR Error running script: Script killed by user with SCRIPT KILL."
+}
+func (killed) RedisError() {}
+
+// A server that answers a script for several slots with an error gets the next one a
+// minute later.
+func TestScriptForManySlotsIsTriedAgain(t *testing.T) {
+	cluster := redistest.StartCluster(t)
+	var scripts atomic.Int64 // for several slots
+	o := cluster.Options()
+	o.ReadTimeout = patience
+	client := redis.NewClusterClient(o)
+	t.Cleanup(func() { client.Close() })
+	client.OnNewNode(func(node *redis.Client) {
+		node.AddHook(scriptHook(func(cmd redis.Cmder) error {
+			if cmd.Args()[2] != 0 {
+				return nil
+			}
+			scripts.Add(1)
+			return killed{}
+		}))
+	})
+	r := newStore(client)
+	var later atomic.Int64
+	r.SetClock(func() time.Time { return time.Now().Add(time.Duration(later.Load())) })
+	gcratest.MustTake(t, r, hourly("first", 20))
+
+	exactlyTwenty(t, r, 0)
+	before := scripts.Load()
+	exactlyTwenty(t, r, 1)
+	if n := scripts.Load() - before; before == 0 || n > 0 {
+		t.Errorf("got %d scripts for several slots, and %d more at once; want some and no more", before, n)
+	}
+	later.Store(int64(2 * time.Minute))
+	exactlyTwenty(t, r, 2)
+	if scripts.Load() == before {
+		t.Error("got no script for several slots after two minutes; want one")
+	}
+}
+
 // A client whose topology is wrong sends scripts to nodes that do not have all keys.
 // Each admission and each refund is made once all the same.
 func TestScriptOnAWrongNode(t *testing.T) {
