@@ -38,9 +38,6 @@ func (l *Limiter) Decide(r *http.Request) Decision {
 	}
 	s.phase.Store(claimed)
 	l.run(r, s, nil)
-	if s.decision != nil { // made for the observers
-		return *s.decision
-	}
 	return newDecision(s)
 }
 
@@ -77,7 +74,7 @@ func (l *Limiter) Allow(w http.ResponseWriter, r *http.Request) (*http.Request, 
 
 // answer sets the fields of the response, writes a denial, and waits for a Delay.
 func (l *Limiter) answer(w http.ResponseWriter, r *http.Request, s *requestState) (allowed bool) {
-	if s.decision == nil { // nothing else has the state
+	if !s.observed { // nothing else has the state
 		writeHeaders(s, w.Header(), l.headers)
 	} else { // an observer may have started a Spend or Refund
 		s.mu.Lock()
@@ -121,10 +118,11 @@ func (l *Limiter) run(r *http.Request, s, outer *requestState) {
 	}
 	decide(s)
 	if len(observers) > 0 {
-		d := decisionOf(s)
-		d.Took = time.Since(start)
+		s.took, s.observed = time.Since(start), true
+		d := newDecision(s)
+		s.results = d.Results
 		for _, observe := range observers {
-			observe(r, *d)
+			observe(r, d)
 		}
 	}
 }

@@ -205,6 +205,8 @@ func (cfg *Config) check(policies []Policy) (errs []error) {
 		}
 		if err := p.Limit.Validate(); err != nil {
 			report("Limit is %v: %w", p.Limit, err)
+		} else if p.Limit.IsQuota() {
+			report("Limit is %v, a quota, which has no queue; want a rate", p.Limit)
 		}
 		if p.MaxDelay < 0 || p.MaxDelay > maxDelay {
 			report("MaxDelay is %v; want up to %v, or 0 for as long as MaxWait", p.MaxDelay, maxDelay)

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"runtime"
@@ -182,15 +183,28 @@ func (b *batcher) afterSend(batch *batch, err error, sent int64, done func(error
 	b.store.count(err, batch.size()-len(batch.undecided), b.store.clock.Now()-sent)
 	b.store.noteResult(err)
 	for q := range batch.requests() {
+		if q.learned && q.err == nil {
+			b.store.clock.Learn(q.at, sent)
+		}
 		b.store.denials.learn(q, sent)
-		if q.err != errElsewhere {
+		switch {
+		case q.err == errElsewhere: // noteCrossing sends it again
+		case q.err != nil || !q.unfit:
 			q.finish()
+		case q.again:
+			q.fail(errClock)
+		default:
+			q.again = true
+			b.submit(q, false)
 		}
 	}
 	if b.store.only == nil {
 		b.noteCrossing(batch, err)
 	}
 }
+
+// errClock is the error of a quota that asked twice for its period.
+var errClock = errors.New("the server's clock has moved by more than a period between two calls")
 
 // left is the time until the first deadline of the batch.
 func (b *batcher) left(batch *batch) time.Duration {

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-e377111c/ratelimit/gcra/internal/gcratest"
+	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
@@ -69,6 +70,8 @@ func (c *stoppedClock) set(ticks int64) error {
 	c.ticks.Store(ticks)
 	return c.client.Set(context.Background(), "clock", ticks, 0).Err()
 }
+
+func (c *stoppedClock) now() time.Time { return tat.Time(c.ticks.Load()) }
 
 func (c *stoppedClock) advance(d time.Duration) {
 	if err := c.set(c.ticks.Load() + int64(d/gcratest.Tick)); err != nil {

@@ -96,7 +96,7 @@ func (s *Store) split(whole *request) {
 		whole.err = errors.Join(whole.err, p.err)
 		whole.admitted = whole.admitted && (p.admitted || p.err != nil)
 		for j, index := range indexes[i] {
-			whole.ops[index].Ahead = p.ops[j].Ahead
+			whole.ops[index].Charge = p.ops[j].Charge
 		}
 	}
 	if !whole.admitted || whole.err != nil {
@@ -119,7 +119,7 @@ func (q *request) bySubject() (parts []*request, indexes [][]int) {
 			j = len(parts)
 			byTag[tag] = j
 			parts, indexes = append(parts, newRequest(nil, q.refund)), append(indexes, nil)
-			parts[j].deadline = q.deadline
+			parts[j].deadline, parts[j].at = q.deadline, q.at
 		}
 		parts[j].ops = append(parts[j].ops, o)
 		indexes[j] = append(indexes[j], i)
@@ -136,13 +136,14 @@ func (s *Store) refundParts(parts []*request, deadline int64) {
 		refund := newRequest(nil, true)
 		for _, o := range p.ops {
 			if o.Inc > 0 && p.taken(&o) {
-				o.Inc, o.Ahead = -o.Inc, 0
+				o.Inc, o.Ahead, o.Refunds = -o.Inc, 0, o.Period
 				refund.ops = append(refund.ops, o)
 			}
 		}
 		if len(refund.ops) == 0 {
 			continue
 		}
+		refund.at = p.at
 		refund.deadline = now + tat.Ticks(s.timeout())
 		refunds = append(refunds, refund)
 		s.batcher(refund).submit(refund, false)

@@ -41,6 +41,7 @@ type script struct {
 	texts    []string       // the keys
 	args     []any          // of the command; the first four are set last
 	params   []tat.Params   // each once; many ops share them
+	periods  []tat.Period   // of quotas, each once
 	ops      []byte         // 4 bytes an op
 	needsOps bool           // ops are sent; if not, take.lua takes its short cut
 	form     *scriptForm
@@ -48,13 +49,18 @@ type script struct {
 	err      error // why there is no answer
 }
 
-// maxParams bounds the different params of a script. A request alone may have more.
-const maxParams = 32
+// maxParams bounds the different params of a script, and its different periods. A request
+// alone may have more params.
+const (
+	maxParams  = 32
+	maxPeriods = 63 // what fits the flags of an op
+)
 
 // The flags of an op, see take.lua.
 const (
 	flagLast   = 1
 	flagShadow = 2
+	flagQuota  = 4 // times the number of the periods, counted from 1
 )
 
 func newScript() script { return script{keys: make(map[string]int)} }
@@ -65,13 +71,14 @@ func (s *script) reset() {
 	clear(s.texts)
 	clear(s.args)
 	*s = script{
-		requests: s.requests[:0], keys: s.keys, texts: s.texts[:0], args: s.args[:0], params: s.params[:0], ops: s.ops[:0],
+		requests: s.requests[:0], keys: s.keys, texts: s.texts[:0], args: s.args[:0], params: s.params[:0],
+		periods: s.periods[:0], ops: s.ops[:0],
 	}
 }
 
 // add adds a request, or reports false if its params do not fit.
 func (s *script) add(q *request) bool {
-	params, ops := len(s.params), len(s.ops)
+	params, periods, ops := len(s.params), len(s.periods), len(s.ops)
 	for i := range q.ops {
 		flags := byte(0)
 		if q.ops[i].Shadow {
@@ -80,10 +87,13 @@ func (s *script) add(q *request) bool {
 		if i == len(q.ops)-1 {
 			flags |= flagLast
 		}
-		s.ops = append(s.ops, 0, 0, s.paramsIndex(q.ops[i].Params), flags) // 0, 0: the key, below
+		if q.ops[i].Periods != nil {
+			flags |= flagQuota * byte(indexIn(&s.periods, q.periods(&q.ops[i]))+1)
+		}
+		s.ops = append(s.ops, 0, 0, byte(indexIn(&s.params, q.ops[i].Params)), flags) // 0, 0: the key, below
 	}
-	if len(s.requests) > 0 && len(s.params) > maxParams {
-		s.params, s.ops = s.params[:params], s.ops[:ops]
+	if len(s.requests) > 0 && (len(s.params) > maxParams || len(s.periods) > maxPeriods) {
+		s.params, s.periods, s.ops = s.params[:params], s.periods[:periods], s.ops[:ops]
 		return false
 	}
 	if len(s.args) == 0 {
@@ -102,19 +112,19 @@ func (s *script) add(q *request) bool {
 		s.needsOps = s.needsOps || known
 	}
 	first := &q.ops[0]
-	s.needsOps = s.needsOps || len(q.ops) > 1 || len(s.params) > 1 || first.Shadow || !first.Takes()
+	s.needsOps = s.needsOps || len(q.ops) > 1 || len(s.params) > 1 || first.Shadow || !first.Takes() || len(s.periods) > 0
 	s.requests = append(s.requests, q)
 	return true
 }
 
-// paramsIndex returns the index of p, which it adds if it is new.
-func (s *script) paramsIndex(p tat.Params) byte {
-	i := slices.Index(s.params, p)
+// indexIn returns the index of v in the list, which it adds if it is new.
+func indexIn[T comparable](list *[]T, v T) int {
+	i := slices.Index(*list, v)
 	if i < 0 {
-		i = len(s.params)
-		s.params = append(s.params, p)
+		i = len(*list)
+		*list = append(*list, v)
 	}
-	return byte(i)
+	return i
 }
 
 // send sends the script and waits for the answer.
@@ -145,6 +155,9 @@ func (s *script) evalsha(form *scriptForm) []any {
 	for _, p := range s.params {
 		s.args = append(s.args, p.Inc, p.Room, p.Top)
 	}
+	for _, p := range slices.Backward(s.periods) {
+		s.args = append(s.args, p.Before, p.Begin, p.End, p.Next)
+	}
 	return s.command("evalsha", form.sha)
 }
 
@@ -165,7 +178,11 @@ func (s *script) command(name, script string) []any {
 func (s *script) deliver(panicked error) {
 	var reply []int64
 	if s.err = panicked; s.err == nil {
-		reply, s.err = rediskit.Reply(s.cmd, len(s.ops)/4)
+		n := len(s.ops) / 4
+		if len(s.periods) > 0 {
+			n++
+		}
+		reply, s.err = rediskit.Reply(s.cmd, n)
 	}
 	if s.err != nil {
 		var timeout net.Error
@@ -178,11 +195,15 @@ func (s *script) deliver(panicked error) {
 		}
 		return
 	}
+	var now int64 // by the server's clock, if there are quotas
+	if len(s.periods) > 0 {
+		now = reply[len(reply)-1]
+	}
 	for _, q := range s.requests {
 		if s.form == crossSlot && reply[0] == elsewhere {
 			q.err = errElsewhere
 		} else {
-			q.deliver(reply)
+			q.deliver(reply, now)
 		}
 		reply = reply[len(q.ops):]
 	}

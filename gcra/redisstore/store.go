@@ -44,6 +44,11 @@ import (
 // hashed if longer than 64 bytes, so that no client can choose a slot, forge another
 // key or fill memory with long ones.
 //
+// The key of a quota ends with its calendar, <Prefix>{<subject>}:<policy>~month15, and
+// expires within 10 seconds after its period. Which period is current is decided by the
+// clock of Redis: a request names the periods around the time that the store has learned
+// from answers, and if Redis finds itself in none of them it is asked once more.
+//
 // On a single Redis (also behind Sentinel) an admission is atomic whatever its
 // keys. On a cluster and on a ring it is divided into one for each subject, in
 // parallel; if one is denied, the others are refunded: for the time of a call a
@@ -162,13 +167,20 @@ func (s *Store) apply(ctx context.Context, charges []gcra.Charge, refund bool) (
 	switch {
 	case !refund && s.denials.deny(ops, charges):
 		return false, nil
+	case calendars(charges) > maxPeriods:
+		return false, fmt.Errorf("redisstore: an admission of quotas with %d calendars; want at most %d", calendars(charges), maxPeriods)
 	case len(charges) > maxCharges:
 		return false, fmt.Errorf("redisstore: an admission of %d charges; want at most %d", len(charges), maxCharges)
 	}
 	q := newRequest(ops, refund)
 	for i := range charges {
 		var buf [128]byte
-		q.ops[i].key = string(rediskit.AppendKey(buf[:0], s.prefix(), charges[i].Subject, charges[i].Policy))
+		key := rediskit.AppendKey(buf[:0], s.prefix(), charges[i].Subject, charges[i].Policy)
+		if charges[i].Limit.IsQuota() {
+			key = append(key, q.ops[i].Periods.Suffix...)
+			q.at = s.clock.Calendar()
+		}
+		q.ops[i].key = string(key)
 	}
 	q.deadline = s.clock.Now() + tat.Ticks(s.timeout())
 	if s.only != nil || oneSubject(charges) {
@@ -183,13 +195,32 @@ func (s *Store) apply(ctx context.Context, charges []gcra.Charge, refund bool) (
 	if q.err != nil {
 		return false, q.err
 	}
-	setResults(charges, q.ops, q.admitted)
+	setResults(charges, q.ops, q.admitted, refund)
 	return q.admitted, nil
 }
 
 // maxCharges is the most charges of an admission: a byte is the index of their
 // params.
 const maxCharges = 256
+
+// calendars is at least the number of different calendars.
+func calendars(charges []gcra.Charge) (n int) {
+	for i := range charges {
+		if charges[i].Limit.IsQuota() {
+			n++
+		}
+	}
+	if n <= maxPeriods {
+		return n
+	}
+	different := make(map[gcra.Calendar]bool)
+	for i := range charges {
+		if charges[i].Limit.IsQuota() {
+			different[charges[i].Limit.Calendar()] = true
+		}
+	}
+	return len(different)
+}
 
 func oneSubject(charges []gcra.Charge) bool {
 	for i := range charges[1:] {

@@ -7,18 +7,26 @@
 --        their number and the keys; what follows has the numbers below
 -- ARGV   [1]  the ops: 4 bytes a charge, in the order of the admissions:
 --             key (2 bytes, high first, counted from 0), params (counted from 0),
---             flags (1: last charge of its admission, 2: shadow). Empty means one
---             charge on each key in turn, each an admission of its own, with the
---             first params, which take: 0 < inc <= room
+--             flags (1: last charge of its admission, 2: shadow, 4*n: a quota with
+--             the n-th periods). Empty means one charge on each key in turn, each an
+--             admission of its own, with the first params, which take: 0 < inc <= room
 --        [2]  then for each params three numbers: inc, room, top
 --             inc   cost*T; 0 peeks, negative refunds
 --             room  B*T + MaxWait: how far ahead of now inc may push the TAT
 --             top   B*T + MaxDelay: no TAT is further ahead of now
+--        then for each periods, the n-th counted from the end, four times: when the
+--             previous, the current and the next period of a quota begin, and when
+--             that ends, as the caller sees them
 -- Reply  for each charge how many ticks its TAT was ahead of now when its turn
 --        came: ahead if its admission was allowed, -ahead-1 if not. A list, or with
---        empty ops and one key the number alone. With empty KEYS it is -2^53 for all
---        charges of an admission that was not decided, since another node has one of
---        its keys, or may have it
+--        empty ops and one key the number alone. With a quota the list ends with now.
+--        With empty KEYS it is -2^53 for all charges of an admission that was not
+--        decided, since another node has one of its keys, or may have it
+--
+-- A quota takes the same step with the end of its current period, by this clock, in place
+-- of now. If that is not among its periods, nothing of its admission is taken and the
+-- reply for it is -2^52: the caller asks again, with periods around now. A period that
+-- has begun goes on if the clock goes back: then 2^50 is added to ahead.
 --
 -- A value that is no number counts as absent, and the clamp bounds all others, so
 -- a damaged bucket heals itself. An admission is written when all of it has been
@@ -44,7 +52,7 @@ else
   keys, args, values = { unpack(ARGV, 2, n + 1) }, { unpack(ARGV, n + 2) }, {}
   for k = 1, n do values[k] = redis.pcall('MGET', keys[k])[1] end
 end
-local ops, elsewhere = args[1], -9007199254740992
+local ops, elsewhere, unfit = args[1], -9007199254740992, -4503599627370496
 
 -- '%.0f' is exact everywhere, and half the cost of writing a bucket. '%d' is
 -- exact where C's long has 64 bits.
@@ -89,13 +97,35 @@ if ops == '' then
   return values
 end
 
-local lead = {} -- how far the TATs are ahead of now
+local lead = {} -- how far the TATs are ahead of now, or of the end of a quota's period
 for k = 1, #keys do
   lead[k] = (tonumber(values[k]) or now) - now
 end
 for a = 2, #args do args[a] = tonumber(args[a]) end
 
+-- base returns the end of the current period in place of now for a quota on the key k,
+-- whose periods begin behind args[p]; nil if it is not among them.
+local ends = {} -- key: what base has returned
+local begun = {} -- key: 2^50 if the clock has gone back since the period began
+local function base(k, p, top)
+  local previous, current, following, last = args[p + 1], args[p + 2], args[p + 3], args[p + 4]
+  if now < previous or now >= last then return nil end
+  if ends[k] then return ends[k] <= last and ends[k] or nil end
+  local found, after = last, last
+  if now < current then
+    found, after = current, following
+  elseif now < following then
+    found, after = following, last
+  end
+  local used = lead[k] + now - after
+  if after == found and used > top then return nil end -- perhaps of a later period than the caller knows
+  if after > found and used > 0 and used <= top then found, begun[k] = after, 1125899906842624 end
+  ends[k], lead[k] = found, lead[k] + now - found
+  return found
+end
+
 local reply = {}
+local quotas = false
 local dirty = {} -- key: true when it must be written
 -- Of the current admission:
 local first, here, admitted = 1, true, true
@@ -105,23 +135,34 @@ for i = 1, #ops / 4 do
   local k = 256 * high + low + 1
   local inc, room, top = args[3 * params + 2], args[3 * params + 3], args[3 * params + 4]
 
-  local ahead = lead[k]
-  if not (ahead > 0) then
-    ahead = 0
-  elseif ahead > top then
-    ahead = top
-    if inc > 0 and room >= 0 then lead[k], dirty[k] = top, true end
+  local fits = true
+  if flags >= 4 then
+    quotas = true
+    fits = base(k, #args - flags + flags % 4, top)
+    flags = flags % 4
   end
-  reply[i] = ahead
+
+  local ahead = lead[k]
   if values[k] == nil then
-    here, admitted = false, false
-  elseif inc <= 0 or ahead + inc <= room then
-    if inc > 0 or (inc < 0 and ahead > 0) then
-      if flags == 1 and first == i then dirty[k] = true else undo = { k, lead[k], undo } end
-      lead[k] = math.max(ahead + inc, 0)
+    here, admitted, reply[i] = false, false, 0
+  elseif not fits then
+    admitted, reply[i] = false, unfit
+  else
+    if not (ahead > 0) then
+      ahead = 0
+    elseif ahead > top then
+      ahead = top
+      if inc > 0 and room >= 0 then lead[k], dirty[k] = top, true end
     end
-  elseif flags < 2 then
-    admitted = false
+    reply[i] = ahead + (begun[k] or 0)
+    if inc <= 0 or ahead + inc <= room then
+      if inc > 0 or (inc < 0 and ahead > 0) then
+        if flags == 1 and first == i then dirty[k] = true else undo = { k, lead[k], undo } end
+        lead[k] = math.max(ahead + inc, 0)
+      end
+    elseif flags < 2 then
+      admitted = false
+    end
   end
 
   if flags % 2 == 1 then
@@ -130,13 +171,20 @@ for i = 1, #ops / 4 do
       undo = undo[3]
     end
     if not admitted then
-      for j = first, i do reply[j] = here and -reply[j] - 1 or elsewhere end
+      for j = first, i do
+        if not here then
+          reply[j] = elsewhere
+        elseif reply[j] >= 0 then
+          reply[j] = -reply[j] - 1
+        end
+      end
     end
     first, here, admitted = i + 1, true, true
   end
 end
 
 for k = 1, #keys do
-  if dirty[k] then write(keys[k], tonumber(values[k]), now + lead[k]) end
+  if dirty[k] then write(keys[k], tonumber(values[k]), (ends[k] or now) + lead[k]) end
 end
+if quotas then reply[#reply + 1] = now end
 return reply

@@ -44,7 +44,7 @@ return reply`
 		now := ints(t, entry[0])[0]
 		c := call{keys: strings.Fields(entry[1])}
 		for f := range slices.Chunk([]byte(entry[2]), 4) {
-			c.ops = append(c.ops, op{key: int(f[0])<<8 | int(f[1]), params: int(f[2]), last: f[3]&1 != 0, shadow: f[3]&2 != 0})
+			c.ops = append(c.ops, op{key: int(f[0])<<8 | int(f[1]), params: int(f[2]), last: f[3]&1 != 0, shadow: f[3]&2 != 0, periods: int(f[3] / 4)})
 		}
 		if entry[2] == "" {
 			c.ops = simple(c.keys)
