@@ -86,7 +86,9 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		if errors.Is(err, gcra.ErrWouldWait) {
 			e.Reason = TooLong
 		}
-	} else if resp != nil {
+	} else if resp == nil {
+		e.Reason = Failed
+	} else {
 		e.Status = resp.StatusCode
 	}
 	if t.observe != nil {
