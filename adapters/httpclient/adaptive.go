@@ -87,6 +87,7 @@ type Adaptive struct {
 	// MaxWait is how long after the call of RoundTrip the request may be sent; 0 means
 	// a minute, and under a Transport what is left of its MaxWait. A request that would
 	// have to wait longer fails at once. A deadline of the request's context counts too.
+	// With a negative MaxWait every request fails.
 	MaxWait time.Duration
 
 	// Observe, if set, is called once for each RoundTrip, before it returns. It must
