@@ -113,7 +113,7 @@ func (a *Adaptive) RoundTrip(r *http.Request) (*http.Response, error) {
 		case denied:
 			e.Reason = TooManyTries
 		}
-		if resp != nil {
+		if err == nil && resp != nil {
 			e.Status = resp.StatusCode
 		}
 		a.Observe(r, e)

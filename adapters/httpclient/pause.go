@@ -15,8 +15,8 @@ type pauses struct {
 	sweepAt int // number of pauses at which those that have ended are deleted
 }
 
-// maxPauses bounds the memory: a partner that redirects can invent hosts. With twice as many, any pauses are
-// deleted, and the server tells them again.
+// maxPauses bounds the memory, since a partner that redirects can invent hosts. Of twice as many pauses, half are
+// deleted at random. A server whose pause is deleted denies once more.
 const maxPauses = 4096
 
 // pauseKey says which requests wait: those of one caller to a host, or of all callers if caller is "".
