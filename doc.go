@@ -8,6 +8,8 @@
 //   - [github.com/seed-e377111c/ratelimit/adapters/gin]
 //   - [github.com/seed-e377111c/ratelimit/adapters/echo] (Echo v4)
 //   - [github.com/seed-e377111c/ratelimit/adapters/echov5] (Echo v5)
+//   - [github.com/seed-e377111c/ratelimit/adapters/grpc]
+//   - [github.com/seed-e377111c/ratelimit/adapters/connect]
 //
 // An adapter repeats the names of package
 // [github.com/seed-e377111c/ratelimit/middleware], which documents them, and is

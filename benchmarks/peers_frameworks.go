@@ -13,6 +13,7 @@ import (
 	ululememory "github.com/ulule/limiter/v3/drivers/store/memory"
 
 	echolimit "github.com/seed-e377111c/ratelimit/adapters/echo"
+	echov5limit "github.com/seed-e377111c/ratelimit/adapters/echov5"
 	ginlimit "github.com/seed-e377111c/ratelimit/adapters/gin"
 	httplimits "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	"github.com/seed-e377111c/ratelimit/middleware"
@@ -43,6 +44,7 @@ func contestantsOf[M any](framework string, l limit, handler func(...M) http.Han
 	for name, limiter := range limiters(l) {
 		handlers[name] = handler(adapt(limiter))
 	}
+	handlers[oursCopied] = handler(adapt(limiters(l)[oursAlone]), wrap(copyRequest))
 	peers, err := wrappers(l)
 	for name, peer := range peers {
 		handlers[name] = handler(wrap(peer))
@@ -114,11 +116,6 @@ func echoContestants(l limit) (httpContestants, error) {
 	return h, err
 }
 
-// fromEchoV5 is what one writes without an adapter.
-func fromEchoV5(l *middleware.Limiter) echov5.MiddlewareFunc {
-	return echov5.WrapMiddleware(httplimits.From(l))
-}
-
 func echoV5Contestants(l limit) (httpContestants, error) {
 	handler := func(use ...echov5.MiddlewareFunc) http.Handler {
 		e := echov5.New()
@@ -129,7 +126,7 @@ func echoV5Contestants(l limit) (httpContestants, error) {
 		})
 		return e
 	}
-	h, err := contestantsOf(inEchoV5, l, handler, fromEchoV5, echov5.WrapMiddleware)
+	h, err := contestantsOf(inEchoV5, l, handler, echov5limit.From, echov5.WrapMiddleware)
 	// It writes X-RateLimit fields.
 	h.handlers[echoV5Own] = handler(echov5mw.RateLimiterWithConfig(echov5mw.RateLimiterConfig{
 		Store: echov5mw.NewRateLimiterMemoryStoreWithConfig(echov5mw.RateLimiterMemoryStoreConfig{

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 	"strings"
@@ -22,6 +23,8 @@ import (
 // The names of the contestants that are whole middleware only.
 const (
 	oursMux     = "ratelimit around a ServeMux"
+	oursAlone   = ours + ", NoContext"
+	oursCopied  = oursAlone + ", and a copy of the request" // the least of a limiter that hands its Decision on
 	tollboothIn = "tollbooth"
 )
 
@@ -91,6 +94,15 @@ func writeFields(next http.Handler) http.Handler {
 	})
 }
 
+// copyRequest hands a value on, as any middleware does that has to tell handlers something.
+func copyRequest(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), handedOn{}, r)))
+	})
+}
+
+type handedOn struct{}
+
 // variants are ours: each has a row for every framework.
 var variants = []struct {
 	name, with string
@@ -98,7 +110,7 @@ var variants = []struct {
 	most       float64 // of the time that the fastest peer adds
 }{
 	{name: ours, most: 0.9},
-	{ours + ", NoContext", " with NoContext", middleware.Config{NoContext: true}, 0.55},
+	{oursAlone, " with NoContext", middleware.Config{NoContext: true}, 0.55},
 }
 
 // limiters are ours with the limit and otherwise the defaults: the fields of draft 6.

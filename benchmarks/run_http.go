@@ -48,11 +48,12 @@ func runServe(ctx context.Context, b *bench) error {
 			}
 		}
 		b.serveAll[h.framework] = all
+		order := shuffled(list)
 		b.serve[h.framework], err = interleave(cs, b.roundsOr(8, 5), func(c contestant) (sample, error) {
 			if err := ctx.Err(); err != nil {
 				return sample{}, err
 			}
-			return drive(c, 1, slice, list)
+			return drive(c, 1, slice, order)
 		})
 		if err != nil {
 			return err

@@ -217,3 +217,30 @@ func ExampleWait() {
 	fmt.Println(time.Since(start) >= 200*time.Millisecond)
 	// Output: true
 }
+
+// A quota is given back when the calendar says so; a rate spreads it. Both are charged
+// together, or neither is.
+func ExampleQuota() {
+	now := time.Date(2026, 11, 30, 23, 59, 0, 0, time.UTC)
+	store := &gcra.Memory{Now: func() time.Time { return now }}
+	monthly := gcra.Quota(2, gcra.Monthly)
+	for range 4 {
+		charges := []gcra.Charge{
+			{Subject: "user:1", Policy: "burst", Limit: gcra.PerSecond(10), Cost: 1},
+			{Subject: "user:1", Policy: "monthly", Limit: monthly, Cost: 1},
+		}
+		allowed, err := store.Take(context.Background(), charges)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(allowed, charges[1].Result.Remaining, charges[1].Result.ResetAfter)
+		now = now.Add(30 * time.Second)
+	}
+	fmt.Println(monthly)
+	// Output:
+	// true 1 1m0s
+	// true 0 30s
+	// true 1 744h0m0s
+	// true 0 743h59m30s
+	// 2/calendar month
+}

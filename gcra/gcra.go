@@ -22,9 +22,20 @@
 // brings a TAT beyond the clamp down to it, or the bucket would deny until the
 // clock catches up. An admission of several charges takes all of them or none.
 //
+// # Quotas
+//
+// A [Quota] allows n units in each period of a [Calendar]. It takes the same step with
+// T = 1 tick, B = n, and the end of the current period in place of now: the stored
+// value is that end plus the units used. A value of an earlier period is before the end
+// of this one, so the clamp makes it 0. A quota that is lowered forgets nothing.
+//
+// Which period is current is decided by the clock of the store. If that goes back into
+// the period before, the one that has begun goes on. At most n units pass in a period,
+// and 2n around the moment between two.
+//
 // # What is where
 //
-// A [Limit] says how much may pass (limit.go), a [Charge] is one limit to take
+// A [Limit] says how much may pass (limit.go, calendar.go), a [Charge] is one limit to take
 // from, and a [Store] keeps the state (store.go). [Memory] is the store in this
 // process (memory.go); package redisstore is the one in Redis. With [Turns], many
 // processes take turns (turns.go, wait.go, sleep.go). internal/tat has the

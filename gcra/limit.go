@@ -1,17 +1,19 @@
 package gcra
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
+	"unique"
 
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 )
 
 // Limit says how much may pass: Count units in every Per, sustained, and at
-// most Burst units at once.
+// most Burst units at once. [Quota] makes a limit by calendar.
 //
 // A fresh key holds a full bucket of Burst units. It refills one unit every
 // Per/Count (the emission interval), so any interval of length D admits at
@@ -22,10 +24,15 @@ import (
 // 0.05 % of Count/Per up to 10,000 a second, and within 5 % at the fastest,
 // 1,000,000 a second. A bucket must refill within 366 days. The zero Limit is
 // not valid; see [Limit.Validate].
+//
+// Limits can be compared with ==. Quotas are equal if their calendars mean the same,
+// also if these were written in two ways.
 type Limit struct {
-	Count int64         // units per Per: 100 in "100 a minute"
-	Per   time.Duration // time in which Count units become available: a minute in "100 a minute"
-	Burst int64         // units that may pass at once after a pause; 0 means Count
+	Count int64         // units per Per: 100 in "100 a minute"; of a quota, units in a period
+	Per   time.Duration // time in which Count units become available: a minute in "100 a minute"; 0 for a quota
+	Burst int64         // units that may pass at once after a pause; 0 means Count; 0 for a quota
+
+	calendar unique.Handle[tat.Calendar] // see Quota and Calendar; zero for a rate
 }
 
 // PerSecond allows n units a second and n at once.
@@ -40,6 +47,29 @@ func PerHour(n int64) Limit { return Limit{Count: n, Per: time.Hour} }
 // PerDay allows n units in 24 hours and n at once.
 func PerDay(n int64) Limit { return Limit{Count: n, Per: day} }
 
+// Quota allows n units in each period of a calendar, and gives all of them back when
+// the next one begins: Quota(10_000, Monthly.From(15)). Around that moment 2n may
+// pass; a rate as a second limit spreads them.
+//
+// n is at most 10^10 an hour, 10^11 a day, 10^12 a week, 10^13 a month and 10^14 a
+// year. Which period is current is decided by the clock of the [Store]. A quota has no
+// delays: MaxDelay must be 0, and [Wait] does not take it.
+func Quota(n int64, c Calendar) Limit {
+	return Limit{Count: n, calendar: unique.Make(tat.Calendar(c).Canonical())}
+}
+
+// IsQuota reports whether the limit is a quota, and not a rate.
+func (l Limit) IsQuota() bool { return l.calendar != unique.Handle[tat.Calendar]{} }
+
+// Calendar is the calendar of a quota, and zero for a rate. What is the default is zero
+// in it.
+func (l Limit) Calendar() Calendar {
+	if !l.IsQuota() {
+		return Calendar{}
+	}
+	return Calendar(l.calendar.Value())
+}
+
 // WithBurst returns the limit with room for n units at once:
 // PerMinute(100).WithBurst(20) sustains 100 a minute and lets 20 pass together
 // after a pause.
@@ -52,21 +82,29 @@ const day = 24 * time.Hour
 
 // Validate returns nil for a limit that a [Store] can keep, otherwise an error
 // that names the value and what would be right.
-func (l Limit) Validate() error { return tat.Limit(l).Validate() }
+func (l Limit) Validate() error { return l.tat().Validate() }
+
+func (l *Limit) tat() tat.Limit {
+	return tat.Limit{Count: l.Count, Per: l.Per, Burst: l.Burst, Calendar: l.calendar}
+}
 
 // Capacity is the most units that a bucket holds: Burst or, where that is 0,
 // Count.
-func (l Limit) Capacity() int64 { return tat.Limit(l).Capacity() }
+func (l Limit) Capacity() int64 { return cmp.Or(l.Burst, l.Count) }
 
 // Interval is the emission interval, the time from one unit to the next: Per/Count
-// to the nearest 100 ns. It is 0 for a limit that is not valid.
+// to the nearest 100 ns. It is 0 for a quota and for a limit that is not valid.
 func (l Limit) Interval() time.Duration {
-	emission, _, ok := tat.Limit(l).Interval()
-	if !ok {
+	emission, _, ok := l.tat().Interval()
+	if !ok || l.IsQuota() {
 		return 0
 	}
 	return tat.Duration(emission)
 }
+
+// Rate is units a second: Count/Per, of a quota the average over many periods. It is
+// for comparing limits that are valid.
+func (l Limit) Rate() float64 { return l.tat().Rate() }
 
 var units = []struct {
 	name string
@@ -76,11 +114,17 @@ var units = []struct {
 // ParseLimit reads a limit as [Limit.String] writes it: a count, a slash and
 // either a unit (second, minute, hour, day) or a duration as
 // [time.ParseDuration] reads it, then, where the burst differs from the count,
-// the word burst and its size.
+// the word burst and its size. A quota has the word calendar before its unit (hour,
+// day, week, month, year), and then, where they are not the default, from and the day
+// with which a period begins, and the time zone.
 //
 //	100/minute
 //	25/5s
 //	100/minute burst 20
+//	10000/calendar month
+//	10000/calendar month from 15
+//	500/calendar day Europe/Berlin
+//	1000/calendar week from 7 America/New_York
 func ParseLimit(s string) (Limit, error) {
 	l, err := parseLimit(s)
 	if err == nil {
@@ -94,6 +138,9 @@ func ParseLimit(s string) (Limit, error) {
 
 func parseLimit(s string) (l Limit, err error) {
 	fields := strings.Fields(s)
+	if len(fields) > 0 && strings.HasSuffix(fields[0], "/calendar") {
+		return parseQuota(fields)
+	}
 	if len(fields) != 1 && (len(fields) != 3 || fields[1] != "burst") {
 		return l, errLimitForm
 	}
@@ -118,7 +165,39 @@ func parseLimit(s string) (l Limit, err error) {
 	return l, nil
 }
 
-var errLimitForm = errors.New(`want a form such as "100/minute", "25/5s" or "100/minute burst 20"`)
+// parseQuota reads a count with "/calendar", a unit, perhaps "from" and an anchor, and
+// perhaps a location.
+func parseQuota(fields []string) (l Limit, err error) {
+	if len(fields) == 1 {
+		return l, errQuotaForm
+	}
+	calendar := Calendar{Unit: fields[1]}
+	rest := fields[2:]
+	if len(rest) > 1 && rest[0] == "from" {
+		anchor, err := parseInt("first day", rest[1])
+		if err != nil {
+			return l, err
+		}
+		if anchor < 1 || anchor > 28 {
+			return l, fmt.Errorf("first day is %d; want 1 to 28 of a month, or 1 to 7 of a week", anchor)
+		}
+		calendar.Anchor = int(anchor)
+		rest = rest[2:]
+	}
+	if len(rest) > 1 || len(rest) == 1 && rest[0] == "from" {
+		return l, errQuotaForm
+	}
+	if len(rest) == 1 {
+		calendar.Location = rest[0]
+	}
+	n, err := parseInt("count", strings.TrimSuffix(fields[0], "/calendar"))
+	return Quota(n, calendar), err
+}
+
+var (
+	errLimitForm = errors.New(`want a form such as "100/minute", "25/5s", "100/minute burst 20" or "10000/calendar month"`)
+	errQuotaForm = errors.New(`want a form such as "10000/calendar month", "500/calendar day Europe/Berlin" or "1000/calendar week from 7"`)
+)
 
 func parseInt(what, s string) (int64, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
@@ -155,6 +234,9 @@ func perName(per time.Duration) string {
 // "100/minute burst 20".
 func (l Limit) String() string {
 	b := strconv.AppendInt(make([]byte, 0, 32), l.Count, 10)
+	if l.IsQuota() {
+		return string(b) + "/calendar " + l.calendar.Value().String()
+	}
 	b = append(append(b, '/'), perName(l.Per)...)
 	if l.Burst != 0 {
 		b = strconv.AppendInt(append(b, " burst "...), l.Burst, 10)

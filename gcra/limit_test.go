@@ -222,7 +222,9 @@ func TestLimitString(t *testing.T) {
 func FuzzParseLimit(f *testing.F) {
 	for _, text := range []string{
 		"10/second", "100/minute burst 20", "25/5s", "1/1h30m", "0/minute", "1/day burst 400", "+5/hour", "1/1us", "1/999ns",
-		"9223372036854775807/day", "1/8784h", "1/8785h", "1 /s", "1/s", "/", "burst", "1/minute burst 0", "01/0h1m", "1/\u00b5s", "1/1\u00b5s",
+		"9223372036854775807/day", "1/8784h", "1/8785h", "1 /s", "1/s", "/", "burst", "1/minute burst 0", "01/0h1m",
+		"10000/calendar month", "10000/calendar month from 15", "500/calendar day Europe/Berlin", "1000/calendar week from 7 America/New_York",
+		"1/calendar hour UTC", "1/calendar month from 1", "1/calendar day from", "0/calendar year", "1/calendar year Local", "1/calendar day ../UTC", "1/\u00b5s", "1/1\u00b5s",
 	} {
 		f.Add(text, int64(len(text)), int64(time.Second), int64(0))
 	}

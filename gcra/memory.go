@@ -14,7 +14,7 @@ import (
 // It holds at most Capacity keys and never allocates beyond that (21 to 64 bytes
 // a key), keeps no goroutine and needs no Close. A key whose bucket is full equals
 // a key that was never seen, so its slot goes to the next new key and nothing is
-// lost. When no slot is found among keys in debt, new keys
+// lost. A quota that was used keeps its key until the period ends. When no slot is found among keys in debt, new keys
 // share one bucket for each policy: the flood that filled the table stays
 // limited, and so do later keys, and not all of them are denied.
 //
@@ -25,7 +25,8 @@ type Memory struct {
 	Capacity int
 
 	// Now is the clock; nil means the time that has passed since first use,
-	// which setting the wall clock does not disturb. Set it before first use.
+	// which setting the wall clock does not disturb, and for the periods of quotas
+	// the wall clock. Set it before first use.
 	Now func() time.Time
 
 	once sync.Once
@@ -63,7 +64,7 @@ func (m *Memory) apply(ctx context.Context, charges []Charge, refund bool) (allo
 		}
 		if m.set.TakeFast(&o) {
 			allowed = o.Shadow || o.Admits(o.Ahead)
-			o.Result(allowed, (*tat.Result)(&charges[0].Result))
+			charges[0].setResult(&o, allowed, refund)
 			return allowed, nil
 		}
 	}
@@ -77,19 +78,30 @@ func (m *Memory) apply(ctx context.Context, charges []Charge, refund bool) (allo
 		if err := m.prepare(&charges[i], refund, &ops[i].Charge); err != nil {
 			return false, err
 		}
-		ops[i].Policy = charges[i].Policy
 	}
 	allowed = m.set.Apply(ops)
 	for i := range charges {
-		ops[i].Result(allowed, (*tat.Result)(&charges[i].Result))
+		charges[i].setResult(&ops[i].Charge, allowed, refund)
 	}
 	return allowed, nil
 }
 
 // prepare checks a charge and converts it.
 func (m *Memory) prepare(c *Charge, refund bool, o *buckets.Charge) error {
-	return m.set.Prepare(&tat.Charge{
-		Subject: c.Subject, Policy: c.Policy, Limit: tat.Limit(c.Limit),
+	err := m.set.Prepare(&tat.Charge{
+		Subject: c.Subject, Policy: c.Policy, Limit: c.Limit.tat(),
 		Cost: c.Cost, MaxDelay: c.MaxDelay, MaxWait: c.MaxWait, Shadow: c.Shadow,
 	}, refund, o)
+	if refund && !c.Period.IsZero() {
+		o.RefundIn(c.Period)
+	}
+	return err
+}
+
+// setResult fills in what Take and Refund say of a charge.
+func (c *Charge) setResult(o *buckets.Charge, allowed, refund bool) {
+	o.Result(allowed, (*tat.Result)(&c.Result))
+	if o.Periods != nil && !refund {
+		c.Period = tat.Time(o.Period)
+	}
 }

@@ -321,8 +321,9 @@ func (s *stopped) take(t *rapid.T, c gcra.Charge) gcra.Result {
 // Any sequence of calls, also with limits that change, has the results of the model.
 func TestMemoryIsTheModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		limits := rapid.SliceOfN(gcratest.AnyLimit(), 1, 3).Draw(t, "limits")
-		model, m := gcratest.NewModel(), newStopped()
+		limits := rapid.SliceOfN(rapid.OneOf(gcratest.AnyLimit(), gcratest.AnyQuota()), 1, 3).Draw(t, "limits")
+		m := newStopped()
+		model := gcratest.NewModel(m.now())
 		for range rapid.IntRange(1, 30).Draw(t, "steps") {
 			d := gcratest.Pause(t, limits[0])
 			model.Advance(d)

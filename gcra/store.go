@@ -22,8 +22,8 @@ type Store interface {
 
 	// Refund gives back Cost units of every charge, never more than a full bucket;
 	// see [Reset] to give back all of them. It fills in Result with the state that
-	// follows. Limits and costs must be those of the Take, and all charges must
-	// have been taken: Refund ignores Shadow and Result.
+	// follows. Limits, costs and periods must be those of the Take, and all charges
+	// must have been taken: Refund ignores Shadow and Result.
 	Refund(ctx context.Context, charges []Charge) error
 }
 
@@ -47,10 +47,11 @@ type LocalStore interface {
 // Charge is one limit to take from. An admission is a slice of them; a Store
 // fills in Result, so that a decision need not allocate.
 //
-// Subject and Policy together name the bucket. A charge is not valid, and
+// Subject and Policy together name the bucket; that of a quota is also named by its
+// calendar, so no other limit reads its value. A charge is not valid, and
 // Store.Take returns an error with nothing taken, when its Limit is not (see
 // [Limit.Validate]) or Cost, MaxDelay or MaxWait is negative or MaxDelay is
-// longer than 366 days.
+// longer than 366 days, or not 0 on a quota.
 type Charge struct {
 	Subject  string        // who is counted: "ip:192.0.2.7"; any bytes, any length
 	Policy   string        // which limit: "login"
@@ -60,6 +61,11 @@ type Charge struct {
 	MaxWait  time.Duration // longest delay that this caller accepts, at most MaxDelay; 0 means MaxDelay
 	Shadow   bool          // taken if its own limit and all that are not shadows allow; never denies the admission
 	Result   Result        // filled by the Store
+
+	// Period is the end of a quota's period. Take fills in that of the period it has
+	// charged. Refund does nothing once this period is over, or it would add to the
+	// next one; with the zero Period it refunds in the current one.
+	Period time.Time
 }
 
 // Result is the decision of one limit about one charge.
@@ -67,8 +73,8 @@ type Result struct {
 	Allowed    bool          // this limit allows; the admission passes if all limits but shadows do
 	Never      bool          // the cost is above the burst: no wait helps
 	Remaining  int64         // whole units left after this call: a limit of 10 that has passed 6 leaves 4
-	RetryAfter time.Duration // exact time until the same charge passes; 0 when Allowed or Never
-	ResetAfter time.Duration // how long until the bucket is full
+	RetryAfter time.Duration // exact time until the same charge passes, of a quota until its period ends; 0 when Allowed or Never
+	ResetAfter time.Duration // how long until the bucket is full, of a quota until its period ends
 	Delay      time.Duration // how long to delay an allowed request, at most MaxDelay
 }
 
@@ -104,4 +110,14 @@ func Reset(ctx context.Context, s Store, subject, policy string, limit Limit) er
 	// refunds all of that.
 	charges := [1]Charge{{Subject: subject, Policy: policy, Limit: limit, Cost: math.MaxInt64}}
 	return s.Refund(ctx, charges[:])
+}
+
+// A LimitChecker is a [Store] that does not keep every valid limit. Package middleware
+// asks it about the limits of all policies before it uses them.
+type LimitChecker interface {
+	Store
+
+	// CheckLimit returns nil for a limit that the store keeps, otherwise an error
+	// with the value and what would be right.
+	CheckLimit(l Limit) error
 }

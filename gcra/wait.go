@@ -107,7 +107,12 @@ func (e *WaitError) RetryAfter() time.Duration { return max(e.Needed-e.Allowed, 
 // are less patient than the queue is long, a free slot goes to the caller that asks
 // first, and some callers may get none. With n callers, be more patient than n·T
 // instead of asking again. To ask again, wait for RetryAfter.
+//
+// A quota has no queue, and is an error.
 func Wait(ctx context.Context, s Store, charges ...Charge) error {
+	if i := slices.IndexFunc(charges, func(c Charge) bool { return c.Limit.IsQuota() }); i >= 0 {
+		return fmt.Errorf("gcra: Wait for policy %q: limit is %v, a quota, which has no queue; want a rate, or Take", tat.Clip(charges[i].Policy), charges[i].Limit)
+	}
 	w := waiter{ctx, s, charges, time.Now(), 0}
 	denied, err := w.try()
 	w.roundTrip = time.Since(w.began)

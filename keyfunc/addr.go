@@ -2,6 +2,7 @@ package keyfunc
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"net/netip"
 	"strconv"
@@ -27,17 +28,30 @@ const ipv6Bits = 64
 //
 // An IPv4-mapped IPv6 address (::ffff:192.0.2.7) counts as the IPv4 address; other
 // addresses that embed one (6to4, NAT64) count as IPv6 addresses. Port and zone are
-// ignored. A peer without an address, as on a Unix socket, is anonymous. The key has
-// at most 27 bytes.
+// ignored. A peer without an address is anonymous, and so is every peer on a Unix
+// socket: there it chooses its name, which may look like an address. The key has at
+// most 27 bytes.
 //
 // The limiter logs a warning if a request from a private or loopback address has
 // X-Forwarded-For, since the peer is then probably a proxy.
 func RemoteAddr(r *http.Request) (string, error) {
-	peer, _ := parseAddr(r.RemoteAddr)
+	peer := peerAddr(r)
 	if nearby(peer) && len(r.Header[forwardedFor]) > 0 {
 		reportProxy(r, peer, forwardedFor, "keyfunc.RemoteAddr does not read", trustedProxies(peer))
 	}
 	return addrKey(peer), nil
+}
+
+// peerAddr returns the address of the TCP peer, or the zero value if it has none.
+func peerAddr(r *http.Request) netip.Addr {
+	addr, ok := parseAddr(r.RemoteAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && strings.HasPrefix(local.Network(), "unix") {
+		return netip.Addr{}
+	}
+	return addr
 }
 
 // nearby reports whether a peer may be a proxy of this server. Other peers are clients,

@@ -72,7 +72,7 @@ func TrustedHops(n int) Func {
 			}
 			break
 		}
-		peer, _ := parseAddr(r.RemoteAddr)
+		peer := peerAddr(r)
 		if left > 0 && left < n && nearby(peer) {
 			reportProxy(r, peer, forwardedFor, fmt.Sprintf("has %d hops fewer than keyfunc.TrustedHops(%d) reads", left, n), fmt.Sprintf("keyfunc.TrustedHops(%d)", n-left))
 		}
@@ -104,7 +104,7 @@ func Header[P string | netip.Prefix](name string, prefixes ...P) Func {
 	}
 	trusted := mustNetworks("Header", prefixes)
 	return func(r *http.Request) (string, error) {
-		client, _ := parseAddr(r.RemoteAddr)
+		client := peerAddr(r)
 		if trusted.contain(client) {
 			if addr, ok := parseAddr(onlyValue(r, name)); ok {
 				client = addr
@@ -120,7 +120,7 @@ func Header[P string | netip.Prefix](name string, prefixes ...P) Func {
 // header from right to left. comma and parse read the hops; name is the key function's,
 // for reports.
 func (n networks) client(r *http.Request, header string, comma func(string) int, parse func(string) (netip.Addr, bool), name string) netip.Addr {
-	client, _ := parseAddr(r.RemoteAddr)
+	client := peerAddr(r)
 	if !n.contain(client) {
 		if nearby(client) && len(r.Header[header]) > 0 {
 			reportProxy(r, client, header, name+" reads only from the networks it lists", name+`("`+client.String()+`")`)

@@ -106,7 +106,10 @@ type Policy struct {
 	Shadow bool
 
 	// MaxDelay is the longest time that a request is held back instead of being
-	// denied; 0 means no delay, and 366 days is the most.
+	// denied; 0 means no delay, and 366 days is the most. A quota has none: it denies
+	// until its period ends. A request whose context
+	// has an earlier deadline is held back no longer than that, and otherwise denied
+	// at once.
 	MaxDelay time.Duration
 
 	// OnFailure is what happens when the policy cannot be decided; the zero value
@@ -139,7 +142,7 @@ func New(cfg Config, policies ...Policy) (*Limiter, error) {
 	}
 	l.observers.Store(new([]func(*http.Request, Decision)))
 	l.Observe(cfg.Observe)
-	ps, errs := compile(policies)
+	ps, errs := compile(policies, cfg.Store)
 	if errs = append(cfg.check(l.local), errs...); len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
@@ -183,9 +186,17 @@ func local(s gcra.Store) gcra.Store {
 	return gcra.NewMemory()
 }
 
+// checkLimit returns nil for a limit that the store keeps.
+func checkLimit(store gcra.Store, l gcra.Limit) error {
+	if s, ok := store.(gcra.LimitChecker); ok && !iface.IsNil(s) {
+		return s.CheckLimit(l)
+	}
+	return l.Validate()
+}
+
 // compile checks the policies and prepares all that requests have in common. It
 // returns an error for each mistake.
-func compile(list []Policy) (_ *policies, errs []error) {
+func compile(list []Policy, store gcra.Store) (_ *policies, errs []error) {
 	if len(list) == 0 {
 		errs = append(errs, errors.New("ratelimit: no policies; want at least one"))
 	}
@@ -203,7 +214,7 @@ func compile(list []Policy) (_ *policies, errs []error) {
 			report("Name", "is taken by an earlier policy; want unique names")
 		}
 		seen[p.Name] = true
-		ps.list = append(ps.list, p.compile(report))
+		ps.list = append(ps.list, p.compile(store, report))
 	}
 	if len(errs) > 0 {
 		return nil, errs
@@ -215,7 +226,7 @@ func compile(list []Policy) (_ *policies, errs []error) {
 	return ps, nil
 }
 
-func (p *Policy) compile(report func(field, format string, args ...any)) *policy {
+func (p *Policy) compile(store gcra.Store, report func(field, format string, args ...any)) *policy {
 	c := &policy{Policy: *p}
 	switch {
 	case p.Name == "":
@@ -229,8 +240,10 @@ func (p *Policy) compile(report func(field, format string, args ...any)) *policy
 		report("Key", "is nil; want one of package keyfunc or your own")
 	}
 	if p.Limit != (gcra.Limit{}) {
-		if err := p.Limit.Validate(); err != nil {
+		if err := checkLimit(store, p.Limit); err != nil {
 			report("Limit", "is %v: %w", p.Limit, err)
+		} else if p.Limit.IsQuota() && p.MaxDelay > 0 {
+			report("MaxDelay", "is %v; want 0, as %v is a quota, which denies until its period ends", p.MaxDelay, p.Limit)
 		}
 	} else if p.LimitFor == nil {
 		report("Limit", "is missing; want one such as gcra.PerMinute(100), or LimitFor")

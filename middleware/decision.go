@@ -115,7 +115,10 @@ func decisionOf(s *requestState) *Decision {
 }
 
 func newDecision(s *requestState) Decision {
-	d := Decision{Allowed: s.allowed, RetryAfter: s.retryAfter, Delay: s.delay, Err: s.err, state: s}
+	d := Decision{Allowed: s.allowed, RetryAfter: s.retryAfter, Delay: s.delay, Took: s.took, Results: s.results, Err: s.err, state: s}
+	if d.Results != nil {
+		return d
+	}
 	if len(s.charges) > 0 {
 		d.Results = make([]PolicyResult, 0, len(s.charges))
 	}

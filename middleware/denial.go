@@ -14,6 +14,13 @@ func (l *Limiter) writeDenial(w http.ResponseWriter, r *http.Request, d *Decisio
 	if d.RetryAfter > 0 {
 		h["Retry-After"] = []string{strconv.FormatInt(seconds(d.RetryAfter), 10)}
 	}
+	if a, ok := w.(*admission); ok {
+		a.denied = d
+		if d.state != nil {
+			d.state.borrowed = false // the caller of Admit keeps the Decision
+		}
+		return
+	}
 	for name := range h {
 		if letsStore(name) {
 			delete(h, name)

@@ -118,7 +118,7 @@ func sharedCharge(s, outer *requestState) string {
 	for i := range s.charges {
 		for j := range outer.charges {
 			a, b := &s.charges[i], &outer.charges[j]
-			if a.Policy == b.Policy && a.Subject == b.Subject && a.Cost > 0 && b.Cost > 0 {
+			if a.Policy == b.Policy && a.Subject == b.Subject && a.Limit.Calendar() == b.Limit.Calendar() && a.Cost > 0 && b.Cost > 0 {
 				return a.Policy
 			}
 		}

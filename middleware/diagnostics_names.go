@@ -45,7 +45,7 @@ func (l *Limiter) register() (others []*Limiter) {
 func (l *Limiter) compareNames(other *Limiter) {
 	for _, p := range l.policies.Load().list {
 		for _, q := range other.policies.Load().list {
-			if p.Name == q.Name && p.LimitFor == nil && q.LimitFor == nil && p.Limit != q.Limit && l.firstShare(other, p.Name) {
+			if p.Name == q.Name && p.LimitFor == nil && q.LimitFor == nil && p.Limit != q.Limit && p.Limit.Calendar() == q.Limit.Calendar() && l.firstShare(other, p.Name) {
 				l.log.Report(diag.SharedName, p.Name, "two limiters use one policy name with different limits on the same store, so they share buckets: give each limit its own name",
 					"policy", p.Name, "limit", p.Limit.String(), "other_limit", q.Limit.String())
 			}

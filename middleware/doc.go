@@ -10,15 +10,16 @@
 // further in denies the request, the charge of the outer one stays, and a client
 // that obeys Retry-After may then be denied by the outer one.
 //
-// The adapters put a limiter into a framework. Elsewhere (a gateway, a gRPC
-// server, another framework) use it directly:
+// The adapters put a limiter into a framework. Elsewhere (a gateway, another
+// framework) use it directly:
 //
 //	r, ok := limiter.Allow(w, r)
 //	if !ok {
 //		return // denied, and the response is written
 //	}
 //
-// or [Limiter.Decide], which writes nothing.
+// or [Limiter.Admit], which sets header fields and writes no response, or
+// [Limiter.Decide], which writes nothing at all.
 //
 // The package trusts the key functions; see package keyfunc. It does not wrap
 // the ResponseWriter of handlers, so flushing, hijacking and
@@ -46,8 +47,10 @@ package middleware
 //	requeststate.go           what a limiter knows about a request, who owns it, how the request carries it
 //	nocontext.go              with NoContext, what the limiter knows is borrowed and the request carries nothing
 //	limiter.go                Allow and Decide: the steps that follow, in order
+//	rpc.go                    the same for protocols other than HTTP
 //	routes.go                 which policies apply to the route
 //	policy.go                 a policy's functions make a charge
+//	deadline.go               the delay that a request with a deadline accepts
 //	panic.go                  a panic of these functions or of a store becomes an error
 //	take.go, failure.go       the store decides or, if it fails, OnFailure
 //	decision.go               the Decision about all charges

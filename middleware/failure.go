@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"slices"
@@ -50,7 +51,13 @@ func followOnFailure(s *requestState, i int, cause error) {
 // overdraw a full local bucket. MaxDelay widens the clamp of all charges to that of
 // the whole burst, so that a later, cheaper request does not erase the debt. MaxWait
 // keeps the wider clamp from admitting more.
+//
+// Of a quota, servers share what is left: see localCost.
 func localShare(c *gcra.Charge, n int) {
+	if c.Limit.IsQuota() {
+		c.Cost = localCost(c, n)
+		return
+	}
 	part := c.Limit
 	burst := part.Capacity()
 	if n == 1 || part.Per > math.MaxInt64/time.Duration(n) {
@@ -67,8 +74,23 @@ func localShare(c *gcra.Charge, n int) {
 		return // too slow to be divided
 	}
 	c.Limit = part
-	c.MaxWait = max(c.MaxDelay, time.Nanosecond) // 0 would mean the new MaxDelay
+	c.MaxWait = max(cmp.Or(c.MaxWait, c.MaxDelay), time.Nanosecond) // 0 would mean the new MaxDelay
 	c.MaxDelay = min(c.MaxDelay+time.Duration(burst-part.Burst)*part.Interval(), maxDelay)
+}
+
+// localCost is the cost of a charge on one of n servers, which does not know what the
+// others take meanwhile. Of a quota, each of its units stands for one on every server:
+// together they take at most what was left when the store failed. Of a quota below n a
+// request takes all, so that each server lets one pass.
+func localCost(c *gcra.Charge, n int) int64 {
+	most := c.Limit.Capacity()
+	switch {
+	case !c.Limit.IsQuota() || c.Cost > most:
+		return c.Cost
+	case c.Cost > most/int64(n):
+		return most
+	}
+	return c.Cost * int64(n)
 }
 
 // failsClosed reports whether a policy without a decision denies the request.

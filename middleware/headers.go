@@ -26,6 +26,7 @@ const (
 	//	RateLimit-Reset: 35           seconds until the bucket is full; on a denial the same as Retry-After
 	//	RateLimit-Policy: 100;w=60    100 in 60 seconds
 	//
+	// Of a quota w is the length of the current period, and Reset is when it ends.
 	// They describe the policy closest to its limit or, on a denial, the denying
 	// policy with the longest wait. A denial that no wait helps has no Retry-After
 	// and only RateLimit-Policy of these fields: clients take Reset for the time of
@@ -134,7 +135,7 @@ func writeHeaders(s *requestState, h http.Header, headers Headers) {
 		b = appendItems(s, append(b, list...), start, denied)
 		f.end(listField, b)
 	case headers&HeadersDraft6 != 0 && outer.headers&HeadersDraft11 == 0 && (tighter || outer.headers&HeadersDraft6 == 0):
-		h[policyField] = text.window(c.Limit)
+		h[policyField] = text.window(c)
 	}
 	values := s.values[:]
 	if s.borrowed {
@@ -215,7 +216,7 @@ func appendPolicies(s *requestState, b []byte, start int) []byte {
 	for i := range s.charges {
 		if s.entries[i].status != undecided && !s.charges[i].Shadow {
 			b = appendComma(b, start)
-			b = s.policy(i).text.appendPolicy(b, s.charges[i].Limit)
+			b = s.policy(i).text.appendPolicy(b, &s.charges[i])
 		}
 	}
 	return b
@@ -261,7 +262,8 @@ func untilMore(c *gcra.Charge, denied bool) int64 {
 		return 0
 	}
 	// The bucket is full after ResetAfter. The next unit comes one interval
-	// earlier for each unit that follows it.
+	// earlier for each unit that follows it. Those of a quota come together: its
+	// interval is 0.
 	missing := c.Limit.Capacity() - r.Remaining
 	wait := r.ResetAfter - time.Duration(missing-1)*c.Limit.Interval()
 	return seconds(min(max(wait, 1), r.ResetAfter))

@@ -10,19 +10,23 @@ import (
 )
 
 // policyText is the text of a policy in the fields, made once for its usual
-// limit. A limit of LimitFor is written for each request.
+// limit. A limit of LimitFor is written for each request, and so is the window of a
+// quota, whose periods differ.
 type policyText struct {
 	limit   gcra.Limit
 	name    string   // "burst", with the quotes
 	most    []string // 100
-	draft6  []string // 100;w=60
-	draft11 string   // "burst";q=100;w=60
+	draft6  []string // 100;w=60; nil for a quota
+	draft11 string   // "burst";q=100;w=60; empty for a quota
 }
 
 func newPolicyText(name string, l gcra.Limit) policyText {
 	t := policyText{name: string(appendQuoted(nil, name))}
 	if l != (gcra.Limit{}) {
-		t.most, t.draft6, t.draft11 = t.quota(l), t.window(l), string(t.appendPolicy(nil, l))
+		t.most = t.quota(l)
+		if c := (&gcra.Charge{Limit: l}); !l.IsQuota() {
+			t.draft6, t.draft11 = t.window(c), string(t.appendPolicy(nil, c))
+		}
 		t.limit = l
 	}
 	return t
@@ -39,21 +43,21 @@ func (t *policyText) quota(l gcra.Limit) []string {
 
 // window is the limit in the form of draft 6: 100;w=60. The slice is shared, as
 // that of quota.
-func (t *policyText) window(l gcra.Limit) []string {
-	if l == t.limit {
+func (t *policyText) window(c *gcra.Charge) []string {
+	if t.draft6 != nil && c.Limit == t.limit {
 		return t.draft6
 	}
-	q, w := window(l)
+	q, w := window(c)
 	b := strconv.AppendInt(make([]byte, 0, 40), q, 10)
 	return []string{string(strconv.AppendInt(append(b, ";w="...), w, 10))}
 }
 
 // appendPolicy appends the limit in the form of draft 11: "burst";q=100;w=60.
-func (t *policyText) appendPolicy(b []byte, l gcra.Limit) []byte {
-	if l == t.limit {
+func (t *policyText) appendPolicy(b []byte, c *gcra.Charge) []byte {
+	if t.draft11 != "" && c.Limit == t.limit {
 		return append(b, t.draft11...)
 	}
-	q, w := window(l)
+	q, w := window(c)
 	b = strconv.AppendInt(append(append(b, t.name...), ";q="...), q, 10)
 	return strconv.AppendInt(append(b, ";w="...), w, 10)
 }
@@ -63,8 +67,14 @@ const maxInteger = 999_999_999_999_999
 
 // window returns the limit as q units in w whole seconds: its smallest multiple
 // that has whole seconds or, if that is too large to write, the nearest limit
-// below.
-func window(l gcra.Limit) (q, w int64) {
+// below. For a quota w is the length of the period that was charged: a month has 28 to
+// 31 days.
+func window(c *gcra.Charge) (q, w int64) {
+	l := &c.Limit
+	if l.IsQuota() {
+		begin, end := l.Calendar().Period(c.Period.Add(-1))
+		return l.Count, int64(end.Sub(begin) / time.Second)
+	}
 	common := gcd(int64(l.Per), int64(time.Second))
 	w = int64(l.Per) / common
 	if times := int64(time.Second) / common; l.Count <= maxInteger/times && w <= maxInteger {

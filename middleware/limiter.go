@@ -23,6 +23,7 @@ type Limiter struct {
 	observers atomic.Pointer[[]func(*http.Request, Decision)]    // never nil
 	shared    []string                                           // names of policies that other limiters have too; guarded by limiters
 	log       diag.Log
+	rpc       bool // made by NewRPC
 }
 
 // Decide charges the policies that apply to the request and returns the
@@ -37,9 +38,6 @@ func (l *Limiter) Decide(r *http.Request) Decision {
 	}
 	s.phase.Store(claimed)
 	l.run(r, s, nil)
-	if s.decision != nil { // made for the observers
-		return *s.decision
-	}
 	return newDecision(s)
 }
 
@@ -76,7 +74,7 @@ func (l *Limiter) Allow(w http.ResponseWriter, r *http.Request) (*http.Request, 
 
 // answer sets the fields of the response, writes a denial, and waits for a Delay.
 func (l *Limiter) answer(w http.ResponseWriter, r *http.Request, s *requestState) (allowed bool) {
-	if s.decision == nil { // nothing else has the state
+	if !s.observed { // nothing else has the state
 		writeHeaders(s, w.Header(), l.headers)
 	} else { // an observer may have started a Spend or Refund
 		s.mu.Lock()
@@ -115,14 +113,16 @@ func (l *Limiter) run(r *http.Request, s, outer *requestState) {
 		l.checkOuterWithheld(outer)
 	}
 	if len(s.charges) > 0 {
+		acceptDelays(r.Context(), s.charges)
 		l.take(s.uncancelled(), s)
 	}
 	decide(s)
 	if len(observers) > 0 {
-		d := decisionOf(s)
-		d.Took = time.Since(start)
+		s.took, s.observed = time.Since(start), true
+		d := newDecision(s)
+		s.results = d.Results
 		for _, observe := range observers {
-			observe(r, *d)
+			observe(r, d)
 		}
 	}
 }

@@ -45,10 +45,12 @@ func (p *policy) evaluate(r *http.Request, c *gcra.Charge) (applies bool, failed
 			p.noteUnlimited(r)
 			return false, nil
 		}
-		if err := limit.Validate(); err != nil {
+		if err := checkLimit(p.limiter.store, limit); err != nil {
 			return true, &policyError{p.Name, function, fmt.Errorf("limit for the request is %v: %w", limit, err)}
 		}
-		c.Limit = limit
+		if c.Limit = limit; limit.IsQuota() {
+			c.MaxDelay = 0
+		}
 	}
 	function = "Key"
 	subject, err := p.Key(r)

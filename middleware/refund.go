@@ -67,7 +67,7 @@ func refund(ctx context.Context, s *requestState, from source) error {
 			continue
 		}
 		e.status = decided
-		c.MaxDelay = maxDelay // after a Reload, the clamp of the old limit could erase debt of the new one
+		keepDebt(&c)
 		if c.Cost > 0 {
 			charges = append(charges, c)
 		}
@@ -81,6 +81,14 @@ func refund(ctx context.Context, s *requestState, from source) error {
 	return nil
 }
 
+// keepDebt keeps the clamp of the old limit, after a Reload, from erasing debt of the new
+// one. Quotas have another clamp and no MaxDelay.
+func keepDebt(c *gcra.Charge) {
+	if !c.Limit.IsQuota() {
+		c.MaxDelay = maxDelay
+	}
+}
+
 // spend takes n units, or what is left, for each charge that was taken with this
 // source.
 func spend(ctx context.Context, s *requestState, from source, n int64) error {
@@ -92,16 +100,23 @@ func spend(ctx context.Context, s *requestState, from source, n int64) error {
 			continue
 		}
 		c.Cost = n
+		if from == sourceLocal {
+			c.Cost = localCost(&c, s.policies.limiter.instances)
+		}
 		c.MaxWait = time.Nanosecond // only what is left now: the room of MaxDelay is for requests
-		c.MaxDelay = maxDelay       // as in refund
+		keepDebt(&c)
 		charges = append(charges, c)
 		taken = append(taken, &s.charges[i])
+	}
+	costs := make([]int64, len(charges))
+	for i := range charges {
+		costs[i] = charges[i].Cost
 	}
 	together, err := takeLeft(ctx, s.store(from), charges, taken)
 	// Other requests may take from the same keys meanwhile. One by one, each charge
 	// takes what is left.
 	for i := 0; !together && err == nil && i < len(charges); i++ {
-		charges[i].Cost = n
+		charges[i].Cost = costs[i]
 		_, err = takeLeft(ctx, s.store(from), charges[i:i+1], taken[i:i+1])
 	}
 	if err != nil {

@@ -37,7 +37,10 @@ type requestState struct {
 	// What the Decision is made of, beside the results of the charges.
 	decided, allowed  bool
 	borrowed          bool // see borrow
+	observed          bool // observers got took and results, and may keep the Decision
 	retryAfter, delay time.Duration
+	took              time.Duration
+	results           []PolicyResult
 	err               error
 
 	mu    sync.Mutex // guards entry.status, Charge.Cost, decision, and written until the phase is settled
@@ -173,7 +176,7 @@ func settledIn(ctx context.Context) *requestState {
 }
 
 // requestWithState is a requestState with the copy of the request that carries
-// it, in one allocation. The size class is 640 bytes, of which the allocator
+// it, in one allocation. The size class is 704 bytes, of which the allocator
 // uses 8.
 type requestWithState struct {
 	state   requestState

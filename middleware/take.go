@@ -84,7 +84,7 @@ func takeFrom(ctx context.Context, s *requestState, from source) (allowed bool, 
 	next := 0
 	for i := range s.charges {
 		if e := &s.entries[i]; e.source == from {
-			s.charges[i].Result = charges[next].Result
+			s.charges[i].Result, s.charges[i].Period = charges[next].Result, charges[next].Period
 			e.status = decided
 			if allowed && s.charges[i].Result.Allowed {
 				e.status = charged

@@ -213,6 +213,8 @@ func (cfg *Config) check(policies []Policy) (errs []error) {
 		}
 		if err := p.Limit.Validate(); err != nil {
 			report("Limit is %v: %w", p.Limit, err)
+		} else if p.Limit.IsQuota() {
+			report("Limit is %v, a quota, which has no queue; want a rate", p.Limit)
 		} else if err := cfg.withMargin(p.Limit).Validate(); marginOK && err != nil {
 			report("Limit is %v and too long with a Margin of %v: %w", p.Limit, cmp.Or(cfg.Margin, defaultMargin), err)
 		}

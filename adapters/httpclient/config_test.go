@@ -22,18 +22,20 @@ func TestMistakes(t *testing.T) {
 			{Name: strings.Repeat("x", 65), Key: httpclient.ByHost, Limit: gcra.PerSecond(1)},
 			{Name: "b", Key: httpclient.ByHost, Limit: gcra.PerSecond(1), MaxDelay: -1},
 			{Name: "b", Key: httpclient.ByHost, Limit: gcra.PerSecond(1)},
+			{Name: "c", Key: httpclient.ByHost, Limit: gcra.Quota(1, gcra.Daily)},
 		},
 	})
 	for _, want := range []string{
 		"Base is a nil *http.Transport", "Store is nil", "Margin is 1; want less than 1, or 0 for 0.01", "MaxTries is -1", "MaxWait is -1s", "policy number 1: Name is missing", "policy number 1: Key is nil",
 		"policy number 1: Limit is", `Name is "a\n"`, "Name has 65", `policy "b": MaxDelay is -1ns`, `policy "b": Name is taken`,
+		`policy "c": Limit is 1/calendar day, a quota, which has no queue; want a rate`,
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v; want it to say %q", err, want)
 		}
 	}
-	if n := strings.Count(err.Error(), "\n") + 1; n != 12 {
-		t.Errorf("got %d mistakes; want 12:\n%v", n, err)
+	if n := strings.Count(err.Error(), "\n") + 1; n != 13 {
+		t.Errorf("got %d mistakes; want 13:\n%v", n, err)
 	}
 	if _, err := httpclient.New(httpclient.Config{Policies: []httpclient.Policy{{Key: httpclient.ByHost, Limit: gcra.PerSecond(1)}}}); err == nil {
 		t.Error("policies without a store: got no error")

@@ -89,15 +89,23 @@ func (f *fixedWindow) Refund(ctx context.Context, charges []gcra.Charge) error {
 	return nil
 }
 
+// CheckLimit implements gcra.LimitChecker.
+func (*fixedWindow) CheckLimit(l gcra.Limit) error {
+	switch {
+	case l.IsQuota():
+		return fmt.Errorf("limit is %v; want a rate: the windows of this store follow no calendar", l)
+	case l.Burst != 0 && l.Burst != l.Count:
+		return fmt.Errorf("burst is %d; want 0 or the count: a window is all or nothing", l.Burst)
+	}
+	return l.Validate()
+}
+
 // validate rejects what this store does not support, before any change.
 func validate(ctx context.Context, charges []gcra.Charge) error {
 	for i := range charges {
 		c := &charges[i]
-		if err := c.Limit.Validate(); err != nil {
+		if err := (*fixedWindow)(nil).CheckLimit(c.Limit); err != nil {
 			return err
-		}
-		if c.Limit.Burst != 0 && c.Limit.Burst != c.Limit.Count {
-			return fmt.Errorf("burst is %d; want 0 or the count: a window is all or nothing", c.Limit.Burst)
 		}
 		if c.Cost < 0 || c.MaxDelay != 0 || c.MaxWait < 0 {
 			return errors.New("want a cost of 0 or more, and no MaxDelay")

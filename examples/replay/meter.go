@@ -26,7 +26,7 @@ import (
 type meter struct {
 	limit        gcra.Limit
 	delay        int64 // ticks, the MaxDelay of the policy
-	interval     int64 // ticks between two units
+	interval     int64 // ticks between two units; 0 for a quota, which has periods alone
 	maxCost      int64 // cost of a request
 	subjectsLeft *int  // that all meters together may still add
 	dropped      int64 // requests of subjects beyond the room
@@ -87,18 +87,29 @@ func (m *meter) add(name string, hash uint64, at, cost int64, denied bool) {
 	}
 	m.maxCost = max(m.maxCost, cost)
 	now := at * int64(time.Microsecond/tick)
-	s.full = max(s.full, now) + m.interval*min(cost, maxDebt/m.interval)
-	s.full = min(s.full, now+maxDebt)
-	s.debt = max(s.debt, s.full-now)
-	m.deepest.offer(name, s.debt)
+	if m.interval > 0 {
+		s.full = max(s.full, now) + m.interval*min(cost, maxDebt/m.interval)
+		s.full = min(s.full, now+maxDebt)
+		s.debt = max(s.debt, s.full-now)
+		m.deepest.offer(name, s.debt)
+	}
 
-	period := uint32(at / max(m.limit.Per.Microseconds(), 1))
+	period := m.period(at)
 	if period != s.period {
 		s.period, s.used = period, 0
 	}
 	s.used = uint32(min(int64(s.used)+min(cost, math.MaxUint32), math.MaxUint32))
 	s.most = max(s.most, s.used)
 	m.busiest.offer(name, int64(s.most))
+}
+
+// period is the number of a period; that of a quota is the minute in which it ends.
+func (m *meter) period(at int64) uint32 {
+	if !m.limit.IsQuota() {
+		return uint32(at / max(m.limit.Per.Microseconds(), 1))
+	}
+	_, end := m.limit.Calendar().Period(time.UnixMicro(at))
+	return uint32(end.Unix() / 60)
 }
 
 // find returns the subject of the hash, a new one if needed, or nil if there is no room.
@@ -184,7 +195,9 @@ func (m *meter) summarize(share float64) summary {
 		}
 		f.most[n] = int64(s.most)
 		// A delay covers part of the debt, but never a cost above the burst.
-		f.bursts[n] = max((s.debt-m.delay+m.interval-1)/m.interval, min(s.debt/m.interval, m.maxCost))
+		if m.interval > 0 {
+			f.bursts[n] = max((s.debt-m.delay+m.interval-1)/m.interval, min(s.debt/m.interval, m.maxCost))
+		}
 	}
 	slices.Sort(f.most)
 	slices.Sort(f.bursts)
@@ -204,6 +217,13 @@ func (m *meter) summarize(share float64) summary {
 func (f *summary) suggest(but int) suggestions {
 	last := f.subjects - 1 - min(but, f.subjects-1)
 	burst, most := max(f.bursts[last], 1), max(f.most[last], 1)
+	if f.limit.IsQuota() {
+		s := suggestion{limit: gcra.Quota(most, f.limit.Calendar()), denied: above(f.most, most)}
+		if s.denied == 1 {
+			s.subject = f.busiest
+		}
+		return suggestions{ownRate: s}
+	}
 	s := suggestions{
 		suggestion{limit: f.limit.WithBurst(burst), denied: above(f.bursts, burst)},
 		suggestion{limit: atLeast(most, f.limit.Per).WithBurst(2 * most), denied: above(f.most, most)},

@@ -139,8 +139,12 @@ func (r *report) limit(w io.Writer, f summary) {
 		fmt.Fprintf(w, " %10s", column.title)
 	}
 	fmt.Fprintln(w)
-	row(w, "units in the busiest "+periodName(f.limit.Per), f.most)
-	row(w, "burst needed at this rate", f.bursts)
+	if f.limit.IsQuota() {
+		row(w, "units in the busiest period", f.most)
+	} else {
+		row(w, "units in the busiest "+periodName(f.limit.Per), f.most)
+		row(w, "burst needed at this rate", f.bursts)
+	}
 	if few := r.share * float64(f.subjects); few > 0 && few < 1 {
 		fmt.Fprintf(w, "    %v %% of %s is less than one; choose:\n", 100*r.share, plural(int64(f.subjects), "subject"))
 		choices(w, "to deny none    ", f.suggested.list(), func(suggestion) string { return "" })

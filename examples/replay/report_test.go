@@ -25,6 +25,23 @@ func guesser(seldom int, never ...string) string {
 	return log.String()
 }
 
+// A quota has the busiest period of each subject, and the quota that denies none.
+func TestReportOfAQuota(t *testing.T) {
+	p := played(t, "policies: [{name: a, key: client, limit: 100/calendar day Europe/Berlin}]", guesser(20, "203.0.113.9"))
+	got := printed(p, 0)
+	for _, want := range []string{
+		"100/calendar day Europe/Berlin: 21 subjects, 1 (4.76 %) denied at least once\n",
+		"units in the busiest period", "600/calendar day Europe/Berlin denies none of them",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("got\n%s\nwant %q", got, want)
+		}
+	}
+	if strings.Contains(got, "burst") {
+		t.Errorf("got\n%s\nwant no burst", got)
+	}
+}
+
 func printed(p *player, atMost float64) string {
 	var out strings.Builder
 	(&report{player: p, stats: logStats{zone: time.UTC, subSecond: true}, share: atMost / 100}).print(&out)

@@ -10,16 +10,21 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
-// A batch is the requests that are sent to one server together: in one script on a
-// single Redis, in one for each subject on a cluster.
+// A batch is the requests that are sent to one server together: in one script, or in
+// one for each subject.
 type batch struct {
-	scripts []script // the first n are in use, the others keep their memory for later
-	n       int
-	byTag   map[string]int // hash tag: index of its script
-	ops     int
-	bytes   int // of keys
+	scripts   []script // the first n are in use, the others keep their memory for later
+	n         int
+	oneScript bool
+	subjects  bool           // the one script is for several subjects
+	node      *redis.Client  // that it is sent to; nil on a single server
+	byTag     map[string]int // hash tag: index of its script
+	ops       int
+	bytes     int // of keys
 
-	panicked error // in a hook of the client
+	undecided []*request // see crossslot.go
+	nodeErr   error
+	panicked  error // in a hook of the client
 }
 
 // The bounds of a batch, so that it never holds Redis up for long. A larger request
@@ -36,12 +41,16 @@ func (b *batch) reset() {
 		b.scripts[i].reset()
 	}
 	clear(b.byTag)
-	b.n, b.ops, b.bytes, b.panicked = 0, 0, 0, nil
+	clear(b.undecided)
+	*b = batch{scripts: b.scripts, byTag: b.byTag, undecided: b.undecided[:0]}
 }
 
 // add adds a request, or reports false if it must wait for the next batch. With
 // oneScript, hash tags do not matter.
 func (b *batch) add(q *request, oneScript bool) bool {
+	if b.n > 0 && b.oneScript != oneScript {
+		return false
+	}
 	size := 0
 	for i := range q.ops {
 		size += len(q.ops[i].key)
@@ -62,9 +71,12 @@ func (b *batch) add(q *request, oneScript bool) bool {
 		b.byTag[tag] = i
 		b.n++
 	}
-	if !b.scripts[i].add(q) {
+	s := &b.scripts[i]
+	if !s.add(q) {
 		return false
 	}
+	b.oneScript, b.node = oneScript, q.node
+	b.subjects = b.subjects || oneScript && q.node != nil && hashTag(q.ops[0].key) != hashTag(s.texts[0])
 	b.ops += len(q.ops)
 	b.bytes += size
 	return true
@@ -93,14 +105,24 @@ func (b *batch) requests() iter.Seq[*request] {
 // send sends the batch and waits for the answers: in one round trip, unless the
 // server does not have the script or a slot moves.
 func (b *batch) send(ctx context.Context, client redis.UniversalClient) {
-	if b.n == 1 {
-		b.scripts[0].send(ctx, client)
-		return
+	switch {
+	case b.n > 1:
+		b.pipeline(ctx, client)
+	case b.node == nil || !b.subjects:
+		b.scripts[0].send(ctx, client, ordinary)
+	case b.crossesSlots(client):
+		b.scripts[0].send(ctx, b.node, crossSlot)
+	default:
+		b.scripts[0].send(ctx, b.node, ordinary)
 	}
+}
+
+// pipeline sends several scripts.
+func (b *batch) pipeline(ctx context.Context, client redis.UniversalClient) {
 	pipe := client.Pipeline()
 	for i := range b.scripts[:b.n] {
 		s := &b.scripts[i]
-		_ = pipe.Process(ctx, s.command(ctx, s.evalsha())) // queues; the answer is the command's
+		_ = pipe.Process(ctx, s.queued(ctx, s.evalsha(ordinary))) // queues; the answer is the command's
 	}
 	_, _ = pipe.Exec(ctx)     // each command has its own error
 	var again redis.Pipeliner // one connection for all: others might have to be dialled
@@ -109,7 +131,7 @@ func (b *batch) send(ctx context.Context, client redis.UniversalClient) {
 			if again == nil {
 				again = client.Pipeline()
 			}
-			_ = again.Process(ctx, s.command(ctx, s.eval()))
+			_ = again.Process(ctx, s.queued(ctx, s.eval()))
 		}
 	}
 	if again != nil {
@@ -130,6 +152,9 @@ func (b *batch) deliver() (err error) {
 	for i := range b.scripts[:b.n] {
 		s := &b.scripts[i]
 		s.deliver(b.panicked)
+		if s.form == crossSlot {
+			b.collectUndecided(s)
+		}
 		if err == nil || rediskit.Down(s.err) {
 			err = s.err
 		}

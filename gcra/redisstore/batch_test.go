@@ -43,7 +43,7 @@ func TestBatchesAreBounded(t *testing.T) {
 		bytes := 0
 		keys := args[2].(int)
 		for _, key := range args[3 : 3+keys] {
-			bytes += len(key.(string))
+			bytes += len(*key.(*string))
 		}
 		most.Store(max(most.Load(), int64(keys)))
 		longest.Store(max(longest.Load(), int64(bytes)))

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"runtime"
@@ -24,6 +25,7 @@ type batcher struct {
 
 	mu       sync.Mutex
 	waiting  []*request
+	crossing crossing
 	inFlight int   // batches, each with its sender
 	deadline int64 // of the last request; tells Stats when the batcher was last used
 }
@@ -107,7 +109,7 @@ func (b *batcher) fill(batch *batch) {
 		for _, q := range b.waiting {
 			if now >= q.deadline {
 				q.fail(b.store.timeoutError())
-			} else if !batch.add(q, b.store.only != nil) {
+			} else if !batch.add(q, b.oneScript(q)) {
 				break
 			}
 			n++
@@ -178,13 +180,31 @@ func (b *batcher) send(ctx context.Context, batch *batch) (sent int64) {
 // has its answer or its error. sent is the time before the call.
 func (b *batcher) afterSend(batch *batch, err error, sent int64, done func(error)) {
 	b.breaker.report(done, err)
-	b.store.count(err, batch.size(), b.store.clock.Now()-sent)
+	b.store.count(err, batch.size()-len(batch.undecided), b.store.clock.Now()-sent)
 	b.store.noteResult(err)
 	for q := range batch.requests() {
+		if q.learned && q.err == nil {
+			b.store.clock.Learn(q.at, sent)
+		}
 		b.store.denials.learn(q, sent)
-		q.finish()
+		switch {
+		case q.err == errElsewhere: // noteCrossing sends it again
+		case q.err != nil || !q.unfit:
+			q.finish()
+		case q.again:
+			q.fail(errClock)
+		default:
+			q.again = true
+			b.submit(q, false)
+		}
+	}
+	if b.store.only == nil {
+		b.noteCrossing(batch, err)
 	}
 }
+
+// errClock is the error of a quota that asked twice for its period.
+var errClock = errors.New("the server's clock has moved by more than a period between two calls")
 
 // left is the time until the first deadline of the batch.
 func (b *batcher) left(batch *batch) time.Duration {

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-e377111c/ratelimit/gcra/internal/gcratest"
+	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
@@ -41,16 +42,16 @@ type stoppedClock struct {
 
 // stopClock changes the take.lua that the client sends: it reads the time from a
 // key, and values do not expire, since Redis would expire them by its own clock.
-func stopClock(t testing.TB, client *redis.Client) *stoppedClock {
+// Changes are other texts to replace.
+func stopClock(t testing.TB, client *redis.Client, changes ...[2]string) *stoppedClock {
 	t.Helper()
 	text := takeLua(t)
 	stopped := text
-	for _, r := range [][2]string{
-		{"local time = redis.call('TIME')\n", ""},
-		{"local now = (time[1] - 1735689600) * 10000000 + time[2] * 10\n", "local now = tonumber(redis.call('GET', 'clock'))\n"},
-		{"math.max(ceil(to / 10000), 1)", "1e10"},
-		{"ceil(to / 10000)", "1e10"},
-	} {
+	for _, r := range append(changes,
+		[2]string{"local time = redis.call('TIME')\n", ""},
+		[2]string{"local now = (time[1] - 1735689600) * 10000000 + time[2] * 10\n", "local now = tonumber(redis.call('GET', 'clock'))\n"},
+		[2]string{"1735689600000 + (new + cell) / 10000", "1e14"},
+	) {
 		if n := strings.Count(stopped, r[0]); n != 1 {
 			t.Fatalf("take.lua has %q %d times; want once", r[0], n)
 		}
@@ -69,6 +70,8 @@ func (c *stoppedClock) set(ticks int64) error {
 	c.ticks.Store(ticks)
 	return c.client.Set(context.Background(), "clock", ticks, 0).Err()
 }
+
+func (c *stoppedClock) now() time.Time { return tat.Time(c.ticks.Load()) }
 
 func (c *stoppedClock) advance(d time.Duration) {
 	if err := c.set(c.ticks.Load() + int64(d/gcratest.Tick)); err != nil {

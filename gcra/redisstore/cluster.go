@@ -11,12 +11,15 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
-// batcher returns the batcher of a key's server.
-func (s *Store) batcher(key string) *batcher {
+// batcher returns the batcher for a request: that of its first key's server.
+func (s *Store) batcher(q *request) *batcher {
 	if s.only != nil {
 		return s.only
 	}
-	server := s.server(key)
+	server := ""
+	if q.node = s.node(q.ops[0].key); q.node != nil {
+		server = q.node.Options().Addr
+	}
 	b, ok := s.batchers.Load(server)
 	if !ok {
 		b, _ = s.batchers.LoadOrStore(server, s.newBatcher(server))
@@ -28,26 +31,24 @@ func (s *Store) newBatcher(server string) *batcher {
 	return &batcher{store: s, server: server, breaker: newBreaker(s, server)}
 }
 
-// server is the address of a key's server, or "" if it is not known. It chooses the
-// batcher, so that no server waits for another. The client sends a request to the
-// right server whatever its batcher.
-func (s *Store) server(key string) string {
-	var node *redis.Client
+// node is the client of a key's server, or nil if it is not known. It chooses the
+// batcher, so that no server waits for another.
+func (s *Store) node(key string) (node *redis.Client) {
 	var err error
 	switch c := s.client.(type) {
 	case *redis.ClusterClient:
 		if !s.routed.Load() {
-			return "" // asking would block until the topology is loaded
+			return nil // asking would block until the topology is loaded
 		}
 		s.reload(topologyAge)
 		node, err = c.MasterForKey(context.Background(), key)
 	case *redis.Ring:
 		node, err = c.GetShardClientForKey(key)
 	}
-	if node == nil || err != nil {
-		return ""
+	if err != nil {
+		return nil
 	}
-	return node.Options().Addr
+	return node
 }
 
 // topologyAge is how old the topology of a cluster may be, retryReload how old it
@@ -87,7 +88,7 @@ func (s *Store) noteResult(err error) {
 func (s *Store) split(whole *request) {
 	parts, indexes := whole.bySubject()
 	for _, p := range parts {
-		s.batcher(p.ops[0].key).submit(p, false)
+		s.batcher(p).submit(p, false)
 	}
 	whole.admitted = true
 	for i, p := range parts {
@@ -95,7 +96,7 @@ func (s *Store) split(whole *request) {
 		whole.err = errors.Join(whole.err, p.err)
 		whole.admitted = whole.admitted && (p.admitted || p.err != nil)
 		for j, index := range indexes[i] {
-			whole.ops[index].Ahead = p.ops[j].Ahead
+			whole.ops[index].Charge = p.ops[j].Charge
 		}
 	}
 	if !whole.admitted || whole.err != nil {
@@ -118,7 +119,7 @@ func (q *request) bySubject() (parts []*request, indexes [][]int) {
 			j = len(parts)
 			byTag[tag] = j
 			parts, indexes = append(parts, newRequest(nil, q.refund)), append(indexes, nil)
-			parts[j].deadline = q.deadline
+			parts[j].deadline, parts[j].at = q.deadline, q.at
 		}
 		parts[j].ops = append(parts[j].ops, o)
 		indexes[j] = append(indexes[j], i)
@@ -135,16 +136,17 @@ func (s *Store) refundParts(parts []*request, deadline int64) {
 		refund := newRequest(nil, true)
 		for _, o := range p.ops {
 			if o.Inc > 0 && p.taken(&o) {
-				o.Inc, o.Ahead = -o.Inc, 0
+				o.Inc, o.Ahead, o.Refunds = -o.Inc, 0, o.Period
 				refund.ops = append(refund.ops, o)
 			}
 		}
 		if len(refund.ops) == 0 {
 			continue
 		}
+		refund.at = p.at
 		refund.deadline = now + tat.Ticks(s.timeout())
 		refunds = append(refunds, refund)
-		s.batcher(refund.ops[0].key).submit(refund, false)
+		s.batcher(refund).submit(refund, false)
 	}
 	timeout := time.After(tat.Duration(deadline - now))
 	for _, refund := range refunds {

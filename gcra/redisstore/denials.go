@@ -3,6 +3,7 @@ package redisstore
 import (
 	"sync/atomic"
 	"time"
+	"unique"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/buckets"
@@ -68,10 +69,18 @@ func (f freshness) latency() int64 { return int64(f) & (1<<latencyBits - 1) * ti
 
 // prepare checks a charge and converts it.
 func (c *denialCache) prepare(charge *gcra.Charge, refund bool, o *buckets.Charge) error {
-	return c.set.Prepare(&tat.Charge{
-		Subject: charge.Subject, Policy: charge.Policy, Limit: tat.Limit(charge.Limit),
+	limit := tat.Limit{Count: charge.Limit.Count, Per: charge.Limit.Per, Burst: charge.Limit.Burst}
+	if charge.Limit.IsQuota() {
+		limit.Calendar = unique.Make(tat.Calendar(charge.Limit.Calendar()))
+	}
+	err := c.set.Prepare(&tat.Charge{
+		Subject: charge.Subject, Policy: charge.Policy, Limit: limit,
 		Cost: charge.Cost, MaxDelay: charge.MaxDelay, MaxWait: charge.MaxWait, Shadow: charge.Shadow,
 	}, refund, o)
+	if refund && !charge.Period.IsZero() {
+		o.RefundIn(charge.Period)
+	}
+	return err
 }
 
 // deny reports whether Redis would deny the admission, and fills in the results if
@@ -89,8 +98,9 @@ func (c *denialCache) deny(ops []op, charges []gcra.Charge) bool {
 		at, note, known := c.set.Get(o.Hash)
 		c.set.Unlock(shard)
 		fresh := freshness(note)
+		base := o.Base(c.clock, now)
 		if known {
-			o.Ahead, o.latency = o.Clamp(at, now), fresh.latency()
+			o.Ahead, o.latency = o.Clamp(at, base), fresh.latency()
 		}
 		// An earlier op on the bucket moves the TAT. Shadows are left out: then the
 		// cache denies less than Redis, never more.
@@ -99,7 +109,7 @@ func (c *denialCache) deny(ops []op, charges []gcra.Charge) bool {
 		}
 		// A TAT beyond the clamp, as after a change of limits, is for Redis to
 		// bring down. If the cache denied, it would stay.
-		if known && at-now <= o.Top && fresh != 0 && now-fresh.learned() <= c.ttl {
+		if known && at-base <= o.Top && fresh != 0 && now-fresh.learned() <= c.ttl {
 			denied = denied || !o.Shadow && !o.Admits(o.Ahead)
 		}
 	}
@@ -107,7 +117,7 @@ func (c *denialCache) deny(ops []op, charges []gcra.Charge) bool {
 		return false
 	}
 	c.shards[c.set.Shard(ops[0].Hash)].denied.Add(1)
-	setResults(charges, ops, false)
+	setResults(charges, ops, false, false)
 	for i := range charges {
 		r, latency := &charges[i].Result, tat.Duration(ops[i].latency)
 		if r.RetryAfter > 0 {
@@ -141,7 +151,7 @@ func (c *denialCache) beforeSend(q *request) {
 func (c *denialCache) learn(q *request, sent int64) {
 	now := c.clock.Now()
 	fresh, ok := newFreshness(now, now-sent)
-	ok = ok && q.err == nil
+	ok = ok && q.err == nil && !q.unfit
 	for i := range q.ops {
 		hash := q.ops[i].Hash
 		shard := c.set.Shard(hash)
@@ -151,7 +161,11 @@ func (c *denialCache) learn(q *request, sent int64) {
 			state.refunded = now
 		} else if ok && state.refunds == 0 && sent >= state.refunded {
 			if ahead, ok := q.aheadAfter(i); ok {
-				c.set.Put(hash, sent+ahead, int64(fresh), now)
+				base := sent
+				if q.ops[i].Periods != nil {
+					base = c.clock.OnScale(q.ops[i].Period)
+				}
+				c.set.Put(hash, base+ahead, int64(fresh), now)
 			}
 		}
 		c.set.Unlock(shard)

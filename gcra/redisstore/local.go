@@ -38,11 +38,13 @@ func (l local) apply(ctx context.Context, charges []gcra.Charge, refund bool) (a
 		if err := l.denials.prepare(&charges[i], refund, &ops[i].Charge); err != nil {
 			return false, err
 		}
-		ops[i].Policy = charges[i].Policy
 	}
 	allowed = l.denials.set.Apply(ops)
 	for i := range charges {
 		ops[i].Result(allowed, (*tat.Result)(&charges[i].Result))
+		if ops[i].Periods != nil && !refund {
+			charges[i].Period = tat.Time(ops[i].Period)
+		}
 	}
 	return allowed, nil
 }

@@ -13,7 +13,7 @@ import (
 
 // Ping reports whether the store works: it connects to the server, to every
 // master of a cluster or to every shard of a ring, authenticates, and runs the
-// store's script on the key <Prefix>{ping}, which expires at once. The error
+// store's script on the key <Prefix>{ping}, which expires within 10 seconds. The error
 // says what is wrong and what to do about it, on a line for each server. It needs
 // no more of the user's ACL than Take.
 //
@@ -29,7 +29,7 @@ func (s *Store) Ping(ctx context.Context) error {
 	room := 1000 * inc // for as many Pings at the same time
 	err := rediskit.Ping(ctx, s.client, s.prefix(), func(ctx context.Context, server redis.UniversalClient, key string) error {
 		// Both commands: a server that has the script would hide a missing EVAL.
-		for _, script := range [][2]string{{"eval", takeLua}, {"evalsha", takeSHA}} {
+		for _, script := range [][2]string{{"eval", ordinary.text}, {"evalsha", ordinary.sha}} {
 			cmd := rediskit.Send(ctx, server, []any{script[0], script[1], 1, key, "", inc, room, room})
 			if _, err := rediskit.Reply(cmd, 1); err != nil {
 				return err

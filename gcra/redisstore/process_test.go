@@ -30,7 +30,8 @@ func TestMain(m *testing.M) {
 const callers = 100 // goroutines of a process
 
 // process takes from the subject on each line that it reads, with all its callers
-// at once, and writes how many were allowed.
+// at once, and writes how many were allowed. A line that begins with quota is about a quota
+// of 20 together with a rate that allows more.
 func process(url string, in io.Reader, out io.Writer) error {
 	r, err := redisstore.Open(url)
 	if err != nil {
@@ -42,11 +43,18 @@ func process(url string, in io.Reader, out io.Writer) error {
 	for lines := bufio.NewScanner(in); lines.Scan(); {
 		var allowed, failed atomic.Int64
 		redistest.Together(callers, func(int) {
-			result, err := gcra.Take(context.Background(), r, hourly(lines.Text(), 20))
+			charges := []gcra.Charge{hourly(lines.Text(), 20)}
+			if strings.HasPrefix(lines.Text(), "quota") {
+				charges = []gcra.Charge{
+					{Subject: lines.Text(), Policy: "p", Limit: gcra.Quota(20, gcra.Yearly), Cost: 1},
+					{Subject: lines.Text(), Policy: "p", Limit: gcra.PerSecond(1000), Cost: 1},
+				}
+			}
+			ok, err := r.Take(context.Background(), charges)
 			if err != nil {
 				fmt.Fprintln(os.Stderr, err)
 				failed.Add(1)
-			} else if result.Allowed {
+			} else if ok {
 				allowed.Add(1)
 			}
 		})
@@ -58,7 +66,8 @@ func process(url string, in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// Four processes of 100 callers take from a full bucket of 20: exactly 20 are allowed.
+// Four processes of 100 callers take from a full bucket of 20, or from a quota of 20 and a
+// rate of 1,000 a second: exactly 20 are allowed.
 func TestProcesses(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -71,9 +80,10 @@ func TestProcesses(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			processes := startProcesses(t, 4, processURL, tt.url(t))
-			for round := range 5 {
+			for round := range 10 {
+				what := []string{"rate", "quota"}[round%2]
 				for _, p := range processes {
-					p.Write(fmt.Sprint("round ", round))
+					p.Write(fmt.Sprint(what, " round ", round))
 				}
 				total := 0
 				for _, p := range processes {
@@ -84,7 +94,7 @@ func TestProcesses(t *testing.T) {
 					total += n
 				}
 				if total != 20 {
-					t.Errorf("round %d: %d of %d allowed; want 20", round, total, callers*len(processes))
+					t.Errorf("%s, round %d: %d of %d allowed; want 20", what, round, total, callers*len(processes))
 				}
 			}
 			for _, p := range processes {

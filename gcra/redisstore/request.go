@@ -6,21 +6,29 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/buckets"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 )
 
 // A request is an admission or a refund on its way to one server, which takes all
-// of its ops or none. On a cluster it is the part for one subject. It has copies of
+// of its ops or none. On a cluster it is for one subject. It has copies of
 // the charges, so its caller may leave while it is in flight.
 type request struct {
 	ops      []op
 	refund   bool
-	deadline int64 // by the store's clock: the request is answered by then, if only with an error
+	node     *redis.Client // of several servers: that of the batcher, or nil if it is not known
+	byClient bool          // the client finds the server, see crossslot.go
+	deadline int64         // by the store's clock: the request is answered by then, if only with an error
+	at       int64         // the time of quotas, by the server's clock as far as it is known
+	again    bool          // asked for the second time, as the first answer was unfit
 
 	// The answer, to be read after a receive from done.
 	admitted bool
+	unfit    bool // the server's time is in none of the periods that were sent: ask again
+	learned  bool // at is the server's time
 	err      error
 	done     chan struct{} // gets one value
 }
@@ -39,7 +47,7 @@ var requests = sync.Pool{New: func() any { return &request{done: make(chan struc
 func newRequest(ops []op, refund bool) *request {
 	q := requests.Get().(*request)
 	q.ops = append(q.ops[:0], ops...)
-	q.refund, q.admitted, q.err = refund, false, nil
+	*q = request{ops: q.ops, refund: refund, done: q.done}
 	return q
 }
 
@@ -55,14 +63,54 @@ func (q *request) fail(err error) {
 	q.finish()
 }
 
-// deliver sets the answer from the script's reply, which take.lua describes.
-func (q *request) deliver(reply []int64) {
+// What take.lua says of quotas.
+const (
+	unfit = -1 << 52 // now is not in the periods that were sent
+	begun = 1 << 50  // added to ahead: the clock has gone back since the period began
+)
+
+// periods are those that are sent with an op: around now or, of a refund that names one,
+// this one alone.
+func (q *request) periods(o *op) tat.Period {
+	if o.Refunds == 0 {
+		return o.Periods.At(q.at)
+	}
+	p := o.Periods.At(o.Refunds - 1)
+	if p.End != o.Refunds {
+		return tat.Period{} // there is no such period
+	}
+	return tat.Period{Before: p.Begin, Begin: p.End, End: p.End, Next: p.End}
+}
+
+// deliver sets the answer from the script's reply, which take.lua describes. now is the
+// server's time if the script has quotas.
+func (q *request) deliver(reply []int64, now int64) {
+	if reply[0] == elsewhere {
+		q.err = errElsewhere
+		return
+	}
 	q.admitted = reply[0] >= 0
+	q.unfit = false
 	for i := range q.ops {
-		q.ops[i].Ahead = reply[i]
-		if !q.admitted {
-			q.ops[i].Ahead = -reply[i] - 1
+		o := &q.ops[i]
+		if reply[i] == unfit {
+			q.unfit = true
+			if o.Refunds != 0 {
+				o.Inc, o.Refunds = 0, 0 // its period is over; what is left is to see the state
+			}
+			continue
 		}
+		if o.Ahead = reply[i]; !q.admitted {
+			o.Ahead = -reply[i] - 1
+		}
+		if o.Periods != nil {
+			o.In(now, o.Ahead >= begun)
+			o.Ahead %= begun
+			q.at, q.learned = now, true
+		}
+	}
+	if q.unfit {
+		q.at, q.learned = now, true
 	}
 }
 
@@ -79,10 +127,14 @@ func before(ops []op, i int) int {
 	return -1
 }
 
-// setResults fills in the results of the charges, one for each op.
-func setResults(charges []gcra.Charge, ops []op, admitted bool) {
+// setResults fills in the results of the charges, one for each op, and the periods of
+// quotas that were not refunded.
+func setResults(charges []gcra.Charge, ops []op, admitted, refund bool) {
 	for i := range charges {
 		ops[i].Result(admitted, (*tat.Result)(&charges[i].Result))
+		if ops[i].Periods != nil && !refund {
+			charges[i].Period = tat.Time(ops[i].Period)
+		}
 	}
 }
 

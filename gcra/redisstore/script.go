@@ -19,31 +19,48 @@ import (
 //go:embed take.lua
 var takeLua string
 
-var takeSHA = func() string {
-	sum := sha1.Sum([]byte(takeLua))
-	return hex.EncodeToString(sum[:])
-}()
+// A scriptForm is a form in which take.lua is sent.
+type scriptForm struct {
+	text, sha  string
+	undeclared bool // the keys are arguments
+}
+
+func newScriptForm(flags string, undeclared bool) *scriptForm {
+	text := flags + takeLua
+	sum := sha1.Sum([]byte(text))
+	return &scriptForm{text, hex.EncodeToString(sum[:]), undeclared}
+}
+
+var ordinary = newScriptForm("", false)
 
 // A script is one call of take.lua, with the ops of any number of requests. take.lua
 // describes the arguments and the reply.
 type script struct {
 	requests []*request
 	keys     map[string]int // key: its index among the keys
-	args     []any          // command, SHA, number of keys, keys
+	texts    []string       // the keys
+	args     []any          // of the command; the first four are set last
 	params   []tat.Params   // each once; many ops share them
+	periods  []tat.Period   // of quotas, each once
 	ops      []byte         // 4 bytes an op
 	needsOps bool           // ops are sent; if not, take.lua takes its short cut
+	form     *scriptForm
 	cmd      *redis.Cmd
 	err      error // why there is no answer
 }
 
-// maxParams bounds the different params of a script. A request alone may have more.
-const maxParams = 32
+// maxParams bounds the different params of a script, and its different periods. A request
+// alone may have more params.
+const (
+	maxParams  = 32
+	maxPeriods = 63 // what fits the flags of an op
+)
 
 // The flags of an op, see take.lua.
 const (
 	flagLast   = 1
 	flagShadow = 2
+	flagQuota  = 4 // times the number of the periods, counted from 1
 )
 
 func newScript() script { return script{keys: make(map[string]int)} }
@@ -51,13 +68,17 @@ func newScript() script { return script{keys: make(map[string]int)} }
 func (s *script) reset() {
 	clear(s.requests)
 	clear(s.keys)
+	clear(s.texts)
 	clear(s.args)
-	*s = script{requests: s.requests[:0], keys: s.keys, args: s.args[:0], params: s.params[:0], ops: s.ops[:0]}
+	*s = script{
+		requests: s.requests[:0], keys: s.keys, texts: s.texts[:0], args: s.args[:0], params: s.params[:0],
+		periods: s.periods[:0], ops: s.ops[:0],
+	}
 }
 
 // add adds a request, or reports false if its params do not fit.
 func (s *script) add(q *request) bool {
-	params, ops := len(s.params), len(s.ops)
+	params, periods, ops := len(s.params), len(s.periods), len(s.ops)
 	for i := range q.ops {
 		flags := byte(0)
 		if q.ops[i].Shadow {
@@ -66,14 +87,17 @@ func (s *script) add(q *request) bool {
 		if i == len(q.ops)-1 {
 			flags |= flagLast
 		}
-		s.ops = append(s.ops, 0, 0, s.paramsIndex(q.ops[i].Params), flags) // 0, 0: the key, below
+		if q.ops[i].Periods != nil {
+			flags |= flagQuota * byte(indexIn(&s.periods, q.periods(&q.ops[i]))+1)
+		}
+		s.ops = append(s.ops, 0, 0, byte(indexIn(&s.params, q.ops[i].Params)), flags) // 0, 0: the key, below
 	}
-	if len(s.requests) > 0 && len(s.params) > maxParams {
-		s.params, s.ops = s.params[:params], s.ops[:ops]
+	if len(s.requests) > 0 && (len(s.params) > maxParams || len(s.periods) > maxPeriods) {
+		s.params, s.periods, s.ops = s.params[:params], s.periods[:periods], s.ops[:ops]
 		return false
 	}
 	if len(s.args) == 0 {
-		s.args = append(s.args, "evalsha", takeSHA, 0)
+		s.args = append(s.args, nil, nil, nil, nil) // for command to set
 	}
 	for i := range q.ops {
 		key := q.ops[i].key
@@ -81,47 +105,48 @@ func (s *script) add(q *request) bool {
 		if !known {
 			k = len(s.keys)
 			s.keys[key] = k
-			s.args = append(s.args, key)
+			s.texts = append(s.texts, key)
+			s.args = append(s.args, &s.texts[k]) // a string would be copied to the heap
 		}
 		s.ops[ops+4*i], s.ops[ops+4*i+1] = byte(k>>8), byte(k)
 		s.needsOps = s.needsOps || known
 	}
 	first := &q.ops[0]
-	s.needsOps = s.needsOps || len(q.ops) > 1 || len(s.params) > 1 || first.Shadow || !first.Takes()
+	s.needsOps = s.needsOps || len(q.ops) > 1 || len(s.params) > 1 || first.Shadow || !first.Takes() || len(s.periods) > 0
 	s.requests = append(s.requests, q)
 	return true
 }
 
-// paramsIndex returns the index of p, which it adds if it is new.
-func (s *script) paramsIndex(p tat.Params) byte {
-	i := slices.Index(s.params, p)
+// indexIn returns the index of v in the list, which it adds if it is new.
+func indexIn[T comparable](list *[]T, v T) int {
+	i := slices.Index(*list, v)
 	if i < 0 {
-		i = len(s.params)
-		s.params = append(s.params, p)
+		i = len(*list)
+		*list = append(*list, v)
 	}
-	return byte(i)
+	return i
 }
 
 // send sends the script and waits for the answer.
-func (s *script) send(ctx context.Context, client redis.UniversalClient) {
-	s.cmd = rediskit.Send(ctx, client, s.evalsha())
+func (s *script) send(ctx context.Context, client redis.UniversalClient, form *scriptForm) {
+	s.cmd = rediskit.Send(ctx, client, s.evalsha(form))
 	s.sendAgain(ctx, client)
 }
 
 // sendAgain sends the script again if the answer says that it has not run.
 func (s *script) sendAgain(ctx context.Context, client redis.UniversalClient) {
-	s.cmd = rediskit.SendAgain(ctx, client, s.cmd, takeLua)
+	s.cmd = rediskit.SendAgain(ctx, client, s.cmd, s.form.text)
 }
 
-// command returns a command for a pipeline. Its answer is in s.cmd.
-func (s *script) command(ctx context.Context, args []any) redis.Cmder {
+// queued returns a command for a pipeline. Its answer is in s.cmd.
+func (s *script) queued(ctx context.Context, args []any) redis.Cmder {
 	s.cmd = rediskit.NewCmd(ctx, args)
 	return rediskit.Once{Cmd: s.cmd}
 }
 
 // evalsha completes the arguments. Call it once.
-func (s *script) evalsha() []any {
-	s.args[2] = len(s.keys)
+func (s *script) evalsha(form *scriptForm) []any {
+	s.form = form
 	ops := s.ops
 	if !s.needsOps {
 		ops = nil
@@ -130,21 +155,34 @@ func (s *script) evalsha() []any {
 	for _, p := range s.params {
 		s.args = append(s.args, p.Inc, p.Room, p.Top)
 	}
-	return s.args
+	for _, p := range slices.Backward(s.periods) {
+		s.args = append(s.args, p.Before, p.Begin, p.End, p.Next)
+	}
+	return s.command("evalsha", form.sha)
 }
 
 // eval returns the arguments of evalsha with the script's text, which the server
 // keeps.
-func (s *script) eval() []any {
-	s.args[0], s.args[1] = "eval", takeLua
-	return s.args
+func (s *script) eval() []any { return s.command("eval", s.form.text) }
+
+func (s *script) command(name, script string) []any {
+	if s.form.undeclared { // their number is an argument too
+		s.args[0], s.args[1], s.args[2], s.args[3] = name, script, 0, len(s.keys)
+		return s.args
+	}
+	s.args[1], s.args[2], s.args[3] = name, script, len(s.keys)
+	return s.args[1:]
 }
 
 // deliver sets the answer, or the error, of each request.
 func (s *script) deliver(panicked error) {
 	var reply []int64
 	if s.err = panicked; s.err == nil {
-		reply, s.err = rediskit.Reply(s.cmd, len(s.ops)/4)
+		n := len(s.ops) / 4
+		if len(s.periods) > 0 {
+			n++
+		}
+		reply, s.err = rediskit.Reply(s.cmd, n)
 	}
 	if s.err != nil {
 		var timeout net.Error
@@ -157,8 +195,12 @@ func (s *script) deliver(panicked error) {
 		}
 		return
 	}
+	var now int64 // by the server's clock, if there are quotas
+	if len(s.periods) > 0 {
+		now = reply[len(reply)-1]
+	}
 	for _, q := range s.requests {
-		q.deliver(reply)
+		q.deliver(reply, now)
 		reply = reply[len(q.ops):]
 	}
 }

@@ -5,13 +5,13 @@
 //
 // Take makes a request of the charges (store.go, request.go). If the denial cache
 // knows that Redis would deny it, it is denied without a call (denials.go).
-// Otherwise it goes to the batcher of its server (batcher.go), which sends waiting
-// requests as one batch (batch.go): one call of take.lua on a single Redis, one for
-// each subject on a cluster (script.go, cluster.go). Each server has a circuit
-// breaker, so that calls do not wait for one that has failed (breaker.go). health.go
-// logs problems, stats.go counts, and ping.go checks the set-up. open.go and dial.go
-// make a client that fits, resp3.go warns of one that does not, and local.go decides
-// while Redis does not answer.
+// Otherwise it goes to the batcher of its server (batcher.go, cluster.go), which
+// sends waiting requests as one batch (batch.go): in one call of take.lua
+// (script.go), also for several slots of a cluster where the server can do that
+// (crossslot.go). Each server has a circuit breaker, so that calls do not wait for
+// one that has failed (breaker.go). health.go logs problems, stats.go counts, and
+// ping.go checks the set-up. open.go and dial.go make a client that fits, resp3.go
+// warns of one that does not, and local.go decides while Redis does not answer.
 package redisstore
 
 import (
@@ -40,14 +40,19 @@ import (
 // share calls, and known denials are answered without one (see DenialTTL).
 //
 // A bucket is the key <Prefix>{<subject>}:<policy>. It holds one integer and
-// expires when it is full. Subjects and policies are escaped, and hashed if longer
-// than 64 bytes, so that no client can choose a slot, forge another key or fill
-// memory with long ones.
+// expires within 10 seconds after it is full. Subjects and policies are escaped, and
+// hashed if longer than 64 bytes, so that no client can choose a slot, forge another
+// key or fill memory with long ones.
+//
+// The key of a quota ends with its calendar, <Prefix>{<subject>}:<policy>~month15, and
+// expires within 10 seconds after its period. Which period is current is decided by the
+// clock of Redis: a request names the periods around the time that the store has learned
+// from answers, and if Redis finds itself in none of them it is asked once more.
 //
 // On a single Redis (also behind Sentinel) an admission is atomic whatever its
-// keys. On a cluster and on a ring one script for each subject runs, in parallel;
-// if one denies, the others are refunded: for the time of a call a subject may
-// look more charged than it is, never less. Charges of one subject always share a
+// keys. On a cluster and on a ring it is divided into one for each subject, in
+// parallel; if one is denied, the others are refunded: for the time of a call a
+// subject may look more charged than it is, never less. Charges of one subject always share a
 // slot, so admissions of one subject stay atomic.
 //
 // A script is sent once. If its reply is lost, Take returns an error; the charge
@@ -102,6 +107,8 @@ type Store struct {
 // do not apply to the script. [Options] has settings that fit. With TLS, Protocol
 // must be 2 unless Timeout is well above 50 ms: under RESP3, the default, go-redis
 // 9.23 may wait that long on a new connection; the store then logs a warning.
+// Batches on a cluster or ring go to the clients of its nodes: add hooks in their
+// OnNewNode, or they do not see all commands.
 // MinIdleConns of 2, on a cluster or ring with PipelinePoolSize -1, keeps dials out
 // of calls. ContextTimeoutEnabled and a PoolTimeout within Timeout save a lone
 // caller a switch of goroutines.
@@ -160,17 +167,24 @@ func (s *Store) apply(ctx context.Context, charges []gcra.Charge, refund bool) (
 	switch {
 	case !refund && s.denials.deny(ops, charges):
 		return false, nil
+	case calendars(charges) > maxPeriods:
+		return false, fmt.Errorf("redisstore: an admission of quotas with %d calendars; want at most %d", calendars(charges), maxPeriods)
 	case len(charges) > maxCharges:
 		return false, fmt.Errorf("redisstore: an admission of %d charges; want at most %d", len(charges), maxCharges)
 	}
 	q := newRequest(ops, refund)
 	for i := range charges {
 		var buf [128]byte
-		q.ops[i].key = string(rediskit.AppendKey(buf[:0], s.prefix(), charges[i].Subject, charges[i].Policy))
+		key := rediskit.AppendKey(buf[:0], s.prefix(), charges[i].Subject, charges[i].Policy)
+		if charges[i].Limit.IsQuota() {
+			key = append(key, q.ops[i].Periods.Suffix...)
+			q.at = s.clock.Calendar()
+		}
+		q.ops[i].key = string(key)
 	}
 	q.deadline = s.clock.Now() + tat.Ticks(s.timeout())
 	if s.only != nil || oneSubject(charges) {
-		s.batcher(q.ops[0].key).submit(q, s.inline && ctx.Done() == nil)
+		s.batcher(q).submit(q, s.inline && ctx.Done() == nil)
 	} else {
 		go s.split(q)
 	}
@@ -181,13 +195,32 @@ func (s *Store) apply(ctx context.Context, charges []gcra.Charge, refund bool) (
 	if q.err != nil {
 		return false, q.err
 	}
-	setResults(charges, q.ops, q.admitted)
+	setResults(charges, q.ops, q.admitted, refund)
 	return q.admitted, nil
 }
 
 // maxCharges is the most charges of an admission: a byte is the index of their
 // params.
 const maxCharges = 256
+
+// calendars is at least the number of different calendars.
+func calendars(charges []gcra.Charge) (n int) {
+	for i := range charges {
+		if charges[i].Limit.IsQuota() {
+			n++
+		}
+	}
+	if n <= maxPeriods {
+		return n
+	}
+	different := make(map[gcra.Calendar]bool)
+	for i := range charges {
+		if charges[i].Limit.IsQuota() {
+			different[charges[i].Limit.Calendar()] = true
+		}
+	}
+	return len(different)
+}
 
 func oneSubject(charges []gcra.Charge) bool {
 	for i := range charges[1:] {

@@ -2,94 +2,166 @@
 -- algorithm and its names are those of package gcra; time is counted in ticks of
 -- 100 ns since 2025-01-01T00:00:00Z.
 --
--- KEYS   the buckets, each once; a value is the theoretical arrival time (TAT)
+-- KEYS   the buckets, each once; a value is the theoretical arrival time (TAT). For
+--        the keys of several slots of a cluster KEYS is empty, and ARGV begins with
+--        their number and the keys; what follows has the numbers below
 -- ARGV   [1]  the ops: 4 bytes a charge, in the order of the admissions:
 --             key (2 bytes, high first, counted from 0), params (counted from 0),
---             flags (1: last charge of its admission, 2: shadow). Empty means one
---             charge on each key in turn, each an admission of its own, with the
---             first params, which take: 0 < inc <= room
+--             flags (1: last charge of its admission, 2: shadow, 4*n: a quota with
+--             the n-th periods). Empty means one charge on each key in turn, each an
+--             admission of its own, with the first params, which take: 0 < inc <= room
 --        [2]  then for each params three numbers: inc, room, top
 --             inc   cost*T; 0 peeks, negative refunds
 --             room  B*T + MaxWait: how far ahead of now inc may push the TAT
 --             top   B*T + MaxDelay: no TAT is further ahead of now
+--        then for each periods, the n-th counted from the end, four times: when the
+--             previous, the current and the next period of a quota begin, and when
+--             that ends, as the caller sees them
 -- Reply  for each charge how many ticks its TAT was ahead of now when its turn
 --        came: ahead if its admission was allowed, -ahead-1 if not. A list, or with
---        empty ops and one key the number alone
+--        empty ops and one key the number alone. With a quota the list ends with now.
+--        With empty KEYS it is -2^53 for all charges of an admission that was not
+--        decided, since another node has one of its keys, or may have it
+--
+-- A quota takes the same step with the end of its current period, by this clock, in place
+-- of now. If that is not among its periods, nothing of its admission is taken and the
+-- reply for it is -2^52: the caller asks again, with periods around now. A period that
+-- has begun goes on if the clock goes back: then 2^50 is added to ahead.
 --
 -- A value that is no number counts as absent, and the clamp bounds all others, so
 -- a damaged bucket heals itself. An admission is written when all of it has been
 -- computed. A denial writes nothing, with one exception: it brings a TAT beyond the
 -- clamp down to it, or the bucket would deny until the clock catches up. If writing
 -- fails (out of memory, read-only), nothing has been written.
+--
+-- A bucket expires up to 10 seconds after it is full. Time is divided into cells of
+-- 10 seconds, and no bucket expires before the end of its TAT's cell: an expiry is set
+-- to 10 seconds after the TAT. So a TAT that moves within its cell keeps the expiry,
+-- whatever limit has set it, and KEEPTTL costs Redis a quarter less than PXAT.
 
 local time = redis.call('TIME')
 local now = (time[1] - 1735689600) * 10000000 + time[2] * 10
--- The values, and then how far they are ahead of now.
-local lead = redis.call('MGET', (table.unpack or unpack)(KEYS))
-local ops = ARGV[1]
-local format, ceil = string.format, math.ceil
+local format, unpack = string.format, table.unpack or unpack
+local keys, args = KEYS, ARGV
+local values -- of the keys: text, false if there is none, nil if the key is not here
+if #keys > 0 then
+  values = redis.call('MGET', unpack(keys))
+else
+  local n = tonumber(ARGV[1])
+  keys, args, values = { unpack(ARGV, 2, n + 1) }, { unpack(ARGV, n + 2) }, {}
+  for k = 1, n do values[k] = redis.pcall('MGET', keys[k])[1] end
+end
+local ops, elsewhere, unfit = args[1], -9007199254740992, -4503599627370496
 
 -- '%.0f' is exact everywhere, and half the cost of writing a bucket. '%d' is
 -- exact where C's long has 64 bits.
 local whole = format('%d', 9007199254740991) == '9007199254740991' and '%d' or '%.0f'
 
--- The short cut for empty ops, which most batches have. lead becomes the reply.
+-- write sets a bucket to the TAT new; old was its value, or nil. Buckets that were
+-- full are equal after the same charge, so the last texts are used again.
+local cell = 100000000 -- 10 s
+local written, text, expiry
+local function write(key, old, new)
+  if new ~= written then written, text, expiry = new, format(whole, new), nil end
+  if old and old - old % cell == new - new % cell then
+    redis.call('SET', key, text, 'KEEPTTL')
+    return
+  end
+  expiry = expiry or format(whole, 1735689600000 + (new + cell) / 10000)
+  redis.call('SET', key, text, 'PXAT', expiry)
+end
+
+-- The short cut for empty ops, which most batches have. values becomes the reply.
 if ops == '' then
-  local inc, room, top = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-  local written, tat, ms, ttl
-  for k = 1, #KEYS do
-    local ahead = (tonumber(lead[k] or now) or now) - now
+  local inc, room, top = tonumber(args[2]), tonumber(args[3]), tonumber(args[4])
+  for k = 1, #keys do
+    local old = tonumber(values[k])
+    local ahead = (old or now) - now
     local to -- the new TAT, ahead of now
     if not (ahead > 0) then
       ahead = 0
     elseif ahead > top then
       ahead, to = top, top
     end
-    if ahead + inc <= room then
-      lead[k], to = ahead, ahead + inc
+    if values[k] == nil then
+      values[k], to = elsewhere, nil
+    elseif ahead + inc <= room then
+      values[k], to = ahead, ahead + inc
     else
-      lead[k] = -ahead - 1
+      values[k] = -ahead - 1
     end
-    if to and to ~= written then
-      written, tat = to, format(whole, now + to)
-      local full = ceil(to / 10000)
-      if full ~= ms then ms, ttl = full, format(whole, full) end
-    end
-    if to then redis.call('SET', KEYS[k], tat, 'PX', ttl) end
+    if to then write(keys[k], old, now + to) end
   end
-  if #KEYS == 1 then return lead[1] end -- a list costs Redis as much as its SET
-  return lead
+  if #keys == 1 then return values[1] end -- a list costs Redis as much as its SET
+  return values
 end
 
-for k = 1, #KEYS do
-  lead[k] = (tonumber(lead[k] or now) or now) - now
+local lead = {} -- how far the TATs are ahead of now, or of the end of a quota's period
+for k = 1, #keys do
+  lead[k] = (tonumber(values[k]) or now) - now
 end
-for a = 2, #ARGV do ARGV[a] = tonumber(ARGV[a]) end
+for a = 2, #args do args[a] = tonumber(args[a]) end
+
+-- base returns the end of the current period in place of now for a quota on the key k,
+-- whose periods begin behind args[p]; nil if it is not among them.
+local ends = {} -- key: what base has returned
+local begun = {} -- key: 2^50 if the clock has gone back since the period began
+local function base(k, p, top)
+  local previous, current, following, last = args[p + 1], args[p + 2], args[p + 3], args[p + 4]
+  if now < previous or now >= last then return nil end
+  if ends[k] then return ends[k] <= last and ends[k] or nil end
+  local found, after = last, last
+  if now < current then
+    found, after = current, following
+  elseif now < following then
+    found, after = following, last
+  end
+  local used = lead[k] + now - after
+  if after == found and used > top then return nil end -- perhaps of a later period than the caller knows
+  if after > found and used > 0 and used <= top then found, begun[k] = after, 1125899906842624 end
+  ends[k], lead[k] = found, lead[k] + now - found
+  return found
+end
 
 local reply = {}
-local dirty = {}                -- key: true when it must be written
-local first, admitted = 1, true -- of the current admission
-local undo                      -- its keys and their leads before it, a list
+local quotas = false
+local dirty = {} -- key: true when it must be written
+-- Of the current admission:
+local first, here, admitted = 1, true, true
+local undo -- its keys and their leads before it, a list
 for i = 1, #ops / 4 do
   local high, low, params, flags = string.byte(ops, 4 * i - 3, 4 * i)
   local k = 256 * high + low + 1
-  local inc, room, top = ARGV[3 * params + 2], ARGV[3 * params + 3], ARGV[3 * params + 4]
+  local inc, room, top = args[3 * params + 2], args[3 * params + 3], args[3 * params + 4]
+
+  local fits = true
+  if flags >= 4 then
+    quotas = true
+    fits = base(k, #args - flags + flags % 4, top)
+    flags = flags % 4
+  end
 
   local ahead = lead[k]
-  if not (ahead > 0) then
-    ahead = 0
-  elseif ahead > top then
-    ahead = top
-    if inc > 0 and room >= 0 then lead[k], dirty[k] = top, true end
-  end
-  reply[i] = ahead
-  if inc <= 0 or ahead + inc <= room then
-    if inc > 0 or (inc < 0 and ahead > 0) then
-      if flags == 1 and first == i then dirty[k] = true else undo = { k, lead[k], undo } end
-      lead[k] = math.max(ahead + inc, 0)
+  if values[k] == nil then
+    here, admitted, reply[i] = false, false, 0
+  elseif not fits then
+    admitted, reply[i] = false, unfit
+  else
+    if not (ahead > 0) then
+      ahead = 0
+    elseif ahead > top then
+      ahead = top
+      if inc > 0 and room >= 0 then lead[k], dirty[k] = top, true end
     end
-  elseif flags < 2 then
-    admitted = false
+    reply[i] = ahead + (begun[k] or 0)
+    if inc <= 0 or ahead + inc <= room then
+      if inc > 0 or (inc < 0 and ahead > 0) then
+        if flags == 1 and first == i then dirty[k] = true else undo = { k, lead[k], undo } end
+        lead[k] = math.max(ahead + inc, 0)
+      end
+    elseif flags < 2 then
+      admitted = false
+    end
   end
 
   if flags % 2 == 1 then
@@ -98,24 +170,20 @@ for i = 1, #ops / 4 do
       undo = undo[3]
     end
     if not admitted then
-      for j = first, i do reply[j] = -reply[j] - 1 end
+      for j = first, i do
+        if not here then
+          reply[j] = elsewhere
+        elseif reply[j] >= 0 then
+          reply[j] = -reply[j] - 1
+        end
+      end
     end
-    first, admitted = i + 1, true
+    first, here, admitted = i + 1, true, true
   end
 end
 
--- Buckets that were full are equal after the same charge, and others often have
--- the same expiry, so the last text is used again.
-local written, tat, ms, ttl
-for k = 1, #KEYS do
-  if dirty[k] then
-    local to = lead[k]
-    if to ~= written then
-      written, tat = to, format(whole, now + to)
-      local full = math.max(ceil(to / 10000), 1)
-      if full ~= ms then ms, ttl = full, format(whole, full) end
-    end
-    redis.call('SET', KEYS[k], tat, 'PX', ttl)
-  end
+for k = 1, #keys do
+  if dirty[k] then write(keys[k], tonumber(values[k]), (ends[k] or now) + lead[k]) end
 end
+if quotas then reply[#reply + 1] = now end
 return reply

@@ -24,16 +24,32 @@ import (
 type op struct {
 	key, params  int
 	last, shadow bool
+	periods      int // counted from 1; 0 for a rate
 }
 
 // params are inc, room and top.
 type params [3]int64
 
+// replies is the length of the reply.
+func (c call) replies() int {
+	if len(c.periods) > 0 {
+		return len(c.ops) + 1
+	}
+	return len(c.ops)
+}
+
+// periods are the three beginnings of periods of a quota, and the last end.
+type periods [4]int64
+
 // call holds the arguments of take.lua.
 type call struct {
-	keys   []string
-	ops    []op
-	params []params
+	keys    []string
+	ops     []op
+	params  []params
+	periods []periods
+
+	undeclared bool            // the keys are arguments
+	elsewhere  map[string]bool // keys of another node
 }
 
 // simple returns the ops of the most common batch, for which an empty string is sent.
@@ -45,10 +61,27 @@ func simple(keys []string) []op {
 	return ops
 }
 
-func (c call) args() []any {
-	args := []any{c.encode()}
+// declared are the keys as EVALSHA declares them.
+func (c call) declared() []string {
+	if c.undeclared {
+		return nil
+	}
+	return c.keys
+}
+
+func (c call) args() (args []any) {
+	if c.undeclared {
+		args = append(args, len(c.keys))
+		for _, key := range c.keys {
+			args = append(args, key)
+		}
+	}
+	args = append(args, c.encode())
 	for _, d := range c.params {
 		args = append(args, d[0], d[1], d[2])
+	}
+	for _, p := range slices.Backward(c.periods) {
+		args = append(args, p[0], p[1], p[2], p[3])
 	}
 	return args
 }
@@ -58,7 +91,7 @@ func (c call) encode() (ops []byte) {
 		return nil
 	}
 	for _, o := range c.ops {
-		flags := byte(0)
+		flags := byte(4 * o.periods)
 		if o.last {
 			flags |= 1
 		}
@@ -70,11 +103,32 @@ func (c call) encode() (ops []byte) {
 	return ops
 }
 
+// base is what take.lua takes in place of now for a quota: the end of the current period,
+// or of the next one if that has begun before the clock went back. It is not ok if now is
+// in none of the periods, or the TAT of one beyond them.
+func (p periods) base(now, tat, top int64) (base int64, begun, ok bool) {
+	i := 1
+	for now >= p[i] {
+		i++
+	}
+	switch {
+	case i == 3 || p[i+1] == p[i]:
+		return p[i], false, tat-p[i] <= top
+	case tat > p[i+1] && tat-p[i+1] <= top:
+		return p[i+1], true, true
+	}
+	return p[i], false, true
+}
+
 // model is take.lua in Go: it changes the TATs of the keys and returns the reply. A
 // key that does not exist has no TAT in the map.
 func (c call) model(now int64, tats map[string]int64) []int64 {
+	const unfit, started = -1 << 52, 1 << 50
 	reply := make([]int64, 0, len(c.ops))
-	first, admitted := 0, true
+	bases := make(map[string]int64) // the one of a key's first op is that of all
+	starts := make(map[string]int64)
+	server := now
+	first, admitted, here := 0, true, true
 	undo := make(map[string]int64) // the TATs before the current admission
 	set := func(key string, tat int64) {
 		if _, ok := undo[key]; !ok {
@@ -91,18 +145,47 @@ func (c call) model(now int64, tats map[string]int64) []int64 {
 		inc, room, top := d[0], d[1], d[2]
 		tat, ok := tats[key]
 		if !ok {
-			tat = now
+			tat = server
+		}
+		now, fits := server, true
+		if o.periods > 0 {
+			p := c.periods[o.periods-1]
+			base, known := bases[key]
+			begun := false
+			switch {
+			case server < p[0] || server >= p[3]:
+				fits = false
+			case known:
+				fits = base <= p[3]
+			default:
+				if base, begun, fits = p.base(server, tat, top); fits {
+					bases[key] = base
+				}
+				if begun {
+					starts[key] = started
+				}
+			}
+			now = base
 		}
 		ahead := min(max(tat-now, 0), top)
-		if tat-now > top && inc > 0 && room >= 0 {
-			tats[key] = now + top
-		}
-		reply = append(reply, ahead)
 		switch {
-		case inc > 0 && ahead+inc <= room, inc < 0 && ahead > 0:
-			set(key, now+max(ahead+inc, 0))
-		case inc > 0 && !o.shadow:
+		case c.elsewhere[key]:
+			reply = append(reply, 0)
+			here, admitted = false, false
+		case !fits:
+			reply = append(reply, unfit)
 			admitted = false
+		default:
+			if tat-now > top && inc > 0 && room >= 0 {
+				tats[key] = now + top
+			}
+			reply = append(reply, ahead+starts[key])
+			switch {
+			case inc > 0 && ahead+inc <= room, inc < 0 && ahead > 0:
+				set(key, now+max(ahead+inc, 0))
+			case inc > 0 && !o.shadow:
+				admitted = false
+			}
 		}
 		if !o.last {
 			continue
@@ -112,17 +195,26 @@ func (c call) model(now int64, tats map[string]int64) []int64 {
 				tats[key] = tat
 			}
 			for j := first; j <= i; j++ {
-				reply[j] = -reply[j] - 1
+				switch {
+				case !here:
+					reply[j] = -1 << 53
+				case reply[j] >= 0:
+					reply[j] = -reply[j] - 1
+				}
 			}
 		}
 		clear(undo)
-		first, admitted = i+1, true
+		first, admitted, here = i+1, true, true
+	}
+	if c.replies() > len(reply) {
+		reply = append(reply, server)
 	}
 	return reply
 }
 
-// anyCall generates several admissions on a few keys that they share.
-func anyCall() *rapid.Generator[call] {
+// anyCall generates several admissions on a few keys that they share, half of them with
+// quotas.
+func anyCall(now int64) *rapid.Generator[call] {
 	return rapid.Custom(func(t *rapid.T) call {
 		var c call
 		for i := range rapid.IntRange(1, 6).Draw(t, "keys") {
@@ -144,6 +236,21 @@ func anyCall() *rapid.Generator[call] {
 			}
 			c.params = append(c.params, p)
 		}
+		// The periods of each quota are of one calendar, as callers see them whose clocks are
+		// right or wrong by some periods, or of a refund in one period.
+		length := int64(1)
+		for _, p := range c.params {
+			length = max(length, 4*p[2])
+		}
+		phase := now - rapid.OneOf(rapid.SampledFrom([]int64{0, 1, length - 1}), rapid.Int64Range(0, length-1)).Draw(t, "phase")
+		quotas := length < 1<<50 && rapid.Bool().Draw(t, "quotas") // times stay below 2^53
+		for range rapid.IntRange(1, 4).Draw(t, "calendars") {
+			n := phase + length*rapid.Int64Range(-4, 2).Draw(t, "view")
+			c.periods = append(c.periods, periods{n, n + length, n + 2*length, n + 3*length})
+			if rapid.IntRange(0, 3).Draw(t, "of a refund") == 0 {
+				c.periods[len(c.periods)-1] = periods{n, n + length, n + length, n + length}
+			}
+		}
 		// A bucket has refunds and charges, but one top, that of its limit: the result
 		// of two tops in one admission is not specified.
 		used := make(map[int]int64)
@@ -159,6 +266,9 @@ func anyCall() *rapid.Generator[call] {
 				continue
 			}
 			used[o.key] = top
+			if quotas && o.key%2 == 0 {
+				o.periods = rapid.IntRange(1, len(c.periods)).Draw(t, "periods of")
+			}
 			c.ops = append(c.ops, o)
 		}
 		switch rapid.IntRange(0, 4).Draw(t, "shape") {
@@ -168,6 +278,9 @@ func anyCall() *rapid.Generator[call] {
 			c.ops = simple(c.keys)
 		}
 		c.ops[len(c.ops)-1].last = true
+		if !slices.ContainsFunc(c.ops, func(o op) bool { return o.periods > 0 }) {
+			c.periods = nil
+		}
 		return c
 	})
 }
@@ -178,7 +291,7 @@ func TestScriptIsTheModel(t *testing.T) {
 	for _, tt := range anyAndEmbedded {
 		t.Run(tt.name, func(t *testing.T) {
 			client := tt.open(t)
-			clock := stopClock(t, client)
+			clock := stopClock(t, client, hideKeys)
 			sha, err := client.ScriptLoad(t.Context(), takeLua(t)).Result()
 			if err != nil {
 				t.Fatal(err)
@@ -194,7 +307,7 @@ func TestScriptIsTheModel(t *testing.T) {
 // fuzzer measures its coverage too.
 func FuzzScript(f *testing.F) {
 	client := embedded(f)
-	clock := stopClock(f, client)
+	clock := stopClock(f, client, hideKeys)
 	sha, err := client.ScriptLoad(f.Context(), takeLua(f)).Result()
 	if err != nil {
 		f.Fatal(err)
@@ -208,17 +321,31 @@ func FuzzScript(f *testing.F) {
 	f.Fuzz(rapid.MakeFuzz(func(t *rapid.T) { checkScript(t, client, clock, sha) }))
 }
 
+// hideKeys has a key fail, as one of another node does, while "hidden:" and the key
+// exists.
+var hideKeys = [2]string{
+	"redis.pcall('MGET', keys[k])",
+	"redis.pcall(redis.call('EXISTS', 'hidden:' .. keys[k]) == 1 and 'INCR' or 'MGET', keys[k], 'x')",
+}
+
 func checkScript(t *rapid.T, client *redis.Client, clock *stoppedClock, sha string) {
 	ctx := context.Background()
 	now := rapid.Int64Range(0, 1<<52).Draw(t, "now")
 	if err := clock.set(now); err != nil {
 		t.Fatal(err)
 	}
-	c := anyCall().Draw(t, "call")
+	c := anyCall(now).Draw(t, "call")
+	c.undeclared = rapid.Bool().Draw(t, "undeclared")
+	c.elsewhere = make(map[string]bool)
 	tats := make(map[string]int64)
 	pipe := client.Pipeline()
 	for _, key := range c.keys {
-		pipe.Del(ctx, key)
+		pipe.Del(ctx, key, "hidden:"+key)
+		if c.undeclared && rapid.IntRange(0, 3).Draw(t, "elsewhere") == 0 {
+			c.elsewhere[key] = true
+			pipe.Set(ctx, "hidden:"+key, 1, 0)
+			continue
+		}
 		if rapid.Bool().Draw(t, "is new") {
 			continue
 		}
@@ -227,13 +354,17 @@ func checkScript(t *rapid.T, client *redis.Client, clock *stoppedClock, sha stri
 			rapid.SampledFrom([]int64{-1, 0, 1, d[2] - 1, d[2], d[2] + 1, d[1] - d[0], d[1] - d[0] + 1}),
 			rapid.Int64Range(-d[2], 2*d[2]),
 		).Draw(t, "debt")
+		if len(c.periods) > 0 { // of a period that callers see
+			seen := rapid.SampledFrom(c.periods).Draw(t, "periods")
+			tats[key] += seen[rapid.IntRange(0, 3).Draw(t, "end")] - now
+		}
 		pipe.Set(ctx, key, tats[key], 0)
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		t.Fatal(err)
 	}
 	before := fmt.Sprint(tats)
-	got, err := rediskit.Reply(client.EvalSha(ctx, sha, c.keys, c.args()...), len(c.ops))
+	got, err := rediskit.Reply(client.EvalSha(ctx, sha, c.declared(), c.args()...), c.replies())
 	if err != nil {
 		t.Fatalf("%+v: %v", c, err)
 	}
@@ -282,7 +413,7 @@ return reply`
 		now := ints(t, entry[0])[0]
 		c := call{keys: strings.Fields(entry[1])}
 		for f := range slices.Chunk([]byte(entry[2]), 4) {
-			c.ops = append(c.ops, op{key: int(f[0])<<8 | int(f[1]), params: int(f[2]), last: f[3]&1 != 0, shadow: f[3]&2 != 0})
+			c.ops = append(c.ops, op{key: int(f[0])<<8 | int(f[1]), params: int(f[2]), last: f[3]&1 != 0, shadow: f[3]&2 != 0, periods: int(f[3] / 4)})
 		}
 		if entry[2] == "" {
 			c.ops = simple(c.keys)

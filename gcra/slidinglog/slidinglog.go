@@ -120,13 +120,29 @@ func paramsOf(charges []gcra.Charge, refund bool) ([]params, error) {
 	return ps, nil
 }
 
+// checkLimit is CheckLimit of both stores.
+func checkLimit(l gcra.Limit) error {
+	switch {
+	case l.IsQuota():
+		return fmt.Errorf("limit is %v; want a rate such as 25/5s: a log of every call has windows, and no quotas by calendar", l)
+	case l.Burst != 0 && l.Burst != l.Count:
+		return fmt.Errorf("burst is %d; want 0 or %d, the count: in a strict window all of it may pass at once", l.Burst, l.Count)
+	}
+	return l.Validate()
+}
+
+// CheckLimit implements [gcra.LimitChecker]: a log has neither quotas nor a burst that
+// differs from the count.
+func (r *Redis) CheckLimit(l gcra.Limit) error { return checkLimit(l) }
+
+// CheckLimit implements [gcra.LimitChecker], as [Redis.CheckLimit].
+func (m *Memory) CheckLimit(l gcra.Limit) error { return checkLimit(l) }
+
 func validate(c *gcra.Charge) error {
-	if err := c.Limit.Validate(); err != nil {
+	if err := checkLimit(c.Limit); err != nil {
 		return err
 	}
 	switch {
-	case c.Limit.Burst != 0 && c.Limit.Burst != c.Limit.Count:
-		return fmt.Errorf("burst is %d; want 0 or %d, the count: in a strict window all of it may pass at once", c.Limit.Burst, c.Limit.Count)
 	case c.Cost < 0:
 		return fmt.Errorf("cost is %d; want 0 or more", c.Cost)
 	case c.MaxDelay < 0 || c.MaxDelay > longestDelay:

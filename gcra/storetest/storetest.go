@@ -4,12 +4,13 @@
 //	storetest.Run(t, func(t testing.TB) storetest.Backend { ... })
 //
 // A store with another algorithm than package gcra runs the parts that do not
-// depend on the algorithm (see [Algorithm]).
+// depend on the algorithm (see [Algorithm]). A store that keeps no quotas is a
+// [gcra.LimitChecker] that says so.
 //
 // Most of the contract is tables of steps: when charges come, what they are, and
 // the results, below a comment with the rule. step.go defines them; single.go,
 // group.go, shadow.go, refund.go, queue.go, change.go and sliding.go hold them. The
-// rest is code: invalid.go, reset.go, names.go and concurrent.go.
+// rest is code: invalid.go, reset.go, names.go, quota.go and concurrent.go.
 package storetest
 
 import (
@@ -106,5 +107,26 @@ func Run(t *testing.T, open func(t testing.TB) Backend) {
 		{"no window holds more", Sliding, boundOfWindow},
 	} {
 		part(tt.name, tt.algorithm, false, tt.run)
+	}
+	for _, tt := range []struct {
+		name  string
+		keeps bool // the store keeps quotas
+		exact bool
+		run   func(*testing.T, Backend)
+	}{
+		{"no quotas", false, false, noQuotas},
+		{"quotas", true, false, quotas},
+		{"quotas under one name", true, false, quotasApart},
+		{"quotas in groups", true, false, quotasInGroups},
+		{"invalid quotas", true, false, invalidQuotas},
+		{"quotas by the clock", true, true, quotaPeriods},
+		{"quotas while the clock goes back", true, true, quotasWhileTheClockGoesBack},
+	} {
+		part(tt.name, anyAlgorithm, tt.exact, func(t *testing.T, b Backend) {
+			if keepsQuotas(b) != tt.keeps {
+				t.Skipf("whether the store keeps quotas: %v", !tt.keeps)
+			}
+			tt.run(t, b)
+		})
 	}
 }

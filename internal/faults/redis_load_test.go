@@ -120,19 +120,24 @@ func replay(t testing.TB, o *outcome, lines []string, l gcra.Limit) (units int64
 	interval := ticks(l.Per) / l.Count
 	burst := l.Burst * interval
 	tats := make(map[string]int64)
+	var now int64 // when the script has called TIME, or just before
 	for _, line := range lines {
-		_, cmd, _ := strings.Cut(line, "] ")
+		at, cmd, _ := strings.Cut(line, "] ")
 		arg := strings.Split(strings.Trim(cmd, `"`), `" "`)
+		if strings.EqualFold(arg[0], "time") {
+			var s, us int64
+			if _, err := fmt.Sscanf(at, "%d.%d", &s, &us); err != nil {
+				t.Fatalf("MONITOR has %q: %v", line, err)
+			}
+			now = ticks(time.Unix(s, us*1000).Sub(epoch))
+		}
 		if !strings.EqualFold(arg[0], "set") {
 			continue
 		}
-		tat, err1 := strconv.ParseInt(arg[2], 10, 64)
-		ttl, err2 := strconv.ParseInt(arg[4], 10, 64)
-		if err1 != nil || err2 != nil {
+		tat, err := strconv.ParseInt(arg[2], 10, 64)
+		if err != nil {
 			t.Fatalf("MONITOR has %q", line)
 		}
-		// The TTL is how far ahead of now the TAT is, rounded up to a millisecond.
-		now := tat - ttl*ticks(time.Millisecond)
 		old := tats[arg[1]]
 		if old > now+ticks(time.Millisecond) {
 			n := (tat - old) / interval

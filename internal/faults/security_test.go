@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net/http"
@@ -224,7 +225,12 @@ func limits(t *testing.T, client redis.UniversalClient, subject string) error {
 			}
 		}
 	}
-	return nil
+	// Many subjects, which share scripts on a cluster too.
+	var errs [200]error
+	redistest.Together(len(errs), func(i int) {
+		_, errs[i] = gcra.Take(t.Context(), store, daily(fmt.Sprint(subject, i), 10))
+	})
+	return errors.Join(errs[:]...)
 }
 
 // logs uses all that a slidinglog.Redis can do: allowing, denying, delaying, and

@@ -21,7 +21,7 @@ func AppendKey(b []byte, prefix, subject, policy string) []byte {
 	return escape(b, policy)
 }
 
-// escape appends s with braces, percent signs, spaces and control bytes as %XX. The empty string
+// escape appends s with braces, percent signs, tildes, spaces and control bytes as %XX. The empty string
 // becomes "%", since Redis ignores an empty hash tag. A result longer than maxKeyPart becomes "%#"
 // and 128 bits of the SHA-256 of s. No other string gives these results.
 func escape(b []byte, s string) []byte {
@@ -34,7 +34,7 @@ func escape(b []byte, s string) []byte {
 	start := len(b)
 	for i := range len(s) {
 		c := s[i]
-		if c <= ' ' || c == '%' || c == '{' || c == '}' || c == 0x7f {
+		if c <= ' ' || c == '%' || c == '~' || c == '{' || c == '}' || c == 0x7f {
 			const digits = "0123456789ABCDEF"
 			b = append(b, '%', digits[c>>4], digits[c&15])
 		} else {

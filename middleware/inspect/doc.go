@@ -42,7 +42,7 @@
 // each cut to 512 bytes. They leave the page after 15 to 18 minutes, and the memory
 // with the next decision or view of the page after that. Of the errors of degraded
 // decisions the last one is kept, and shown for 15 minutes. Nothing is written to
-// disk, and a restart loses everything. A policy that denies takes about 40 kB, and
+// disk, and a restart loses everything. A policy that denies takes about 43 kB, and
 // 230 kB at most, whatever clients do. A subject that is looked up is part of the URL,
 // and so perhaps of an access log.
 //

@@ -77,9 +77,8 @@ func (s *recentLimits) limits() []gcra.Limit {
 	for _, known := range s.load() {
 		all = append(all, known.Limit)
 	}
-	rate := func(l gcra.Limit) float64 { return float64(l.Count) / float64(l.Per) }
 	slices.SortFunc(all, func(a, b gcra.Limit) int {
-		return cmp.Or(cmp.Compare(rate(a), rate(b)), cmp.Compare(a.Burst, b.Burst))
+		return cmp.Or(cmp.Compare(a.Rate(), b.Rate()), cmp.Compare(a.Burst, b.Burst))
 	})
 	return all
 }

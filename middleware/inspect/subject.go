@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/middleware"
@@ -60,6 +61,23 @@ func (i *Inspector) limitsFor(p *middleware.Policy, subject string) (limits []gc
 	return limits, len(limits) == 1
 }
 
+// fullAfter is how long until a bucket is full: 0 for a quota of which nothing is used,
+// whatever is left of its period.
+func fullAfter(l gcra.Limit, r gcra.Result) time.Duration {
+	if l.IsQuota() && r.Remaining == l.Capacity() {
+		return 0
+	}
+	return r.ResetAfter
+}
+
+// maxDelay is the policy's MaxDelay under a limit: a quota has none.
+func maxDelay(p *middleware.Policy, l gcra.Limit) time.Duration {
+	if l.IsQuota() {
+		return 0
+	}
+	return p.MaxDelay
+}
+
 // maxCharges is the most charges that redisstore.Store takes in one call.
 const maxCharges = 256
 
@@ -79,7 +97,7 @@ func (i *Inspector) lookUp(ctx context.Context, subject string) *subjectState {
 				level: &level{Limit: l.String(), IfLimit: !sure, Burst: l.Capacity()},
 			})
 			rows = 0
-			charges = append(charges, gcra.Charge{Subject: subject, Policy: p.Name, Limit: l, MaxDelay: p.MaxDelay})
+			charges = append(charges, gcra.Charge{Subject: subject, Policy: p.Name, Limit: l, MaxDelay: maxDelay(&p, l)})
 		}
 	}
 	if len(charges) == 0 {
@@ -94,7 +112,7 @@ func (i *Inspector) lookUp(ctx context.Context, subject string) *subjectState {
 	next := 0
 	for k := range state.Buckets {
 		if b := state.Buckets[k]; b.HasLevel {
-			b.Left, b.FullAfter = charges[next].Result.Remaining, seconds(charges[next].Result.ResetAfter)
+			b.Left, b.FullAfter = charges[next].Result.Remaining, seconds(fullAfter(charges[next].Limit, charges[next].Result))
 			next++
 		}
 	}
@@ -135,7 +153,7 @@ func (i *Inspector) resetBuckets(ctx context.Context, subject string, names []st
 	wasFull = true
 	for _, r := range resets {
 		was, err := gcra.Peek(ctx, i.store, subject, r.policy, r.limit)
-		wasFull = wasFull && err == nil && was.ResetAfter == 0
+		wasFull = wasFull && err == nil && fullAfter(r.limit, was) == 0
 		if err := gcra.Reset(ctx, i.store, subject, r.policy, r.limit); err != nil {
 			return false, err
 		}

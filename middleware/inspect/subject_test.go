@@ -18,6 +18,18 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
+// A quota that is not used is full, whatever is left of its period.
+func TestLookUpOfAQuota(t *testing.T) {
+	s := newScene(t, middleware.Policy{Name: "a", Key: who, Limit: gcra.Quota(5, gcra.Daily)})
+	if b := s.json("?subject=ip:192.0.2.7").Subject.Buckets[0]; b.Limit != "5/calendar day" || b.Left != 5 || b.FullAfter != 0 {
+		t.Errorf("got %+v; want 5 of 5 left", b)
+	}
+	s.ask(3, "ip:192.0.2.7", "/")
+	if b := s.json("?subject=ip:192.0.2.7").Subject.Buckets[0]; b.Left != 2 || b.FullAfter <= 0 || b.FullAfter > 86400 {
+		t.Errorf("got %+v; want 2 left, full when the day ends", b)
+	}
+}
+
 func TestLookUp(t *testing.T) {
 	s := newScene(t,
 		middleware.Policy{Name: "a", Key: who, Limit: five},

@@ -132,7 +132,7 @@ func (e *entry) limitByPlan() {
 func slowest(plans map[string]gcra.Limit) gcra.Limit {
 	return slices.MinFunc(slices.Collect(maps.Values(plans)), func(a, b gcra.Limit) int {
 		return cmp.Or(
-			cmp.Compare(float64(a.Count)/float64(a.Per), float64(b.Count)/float64(b.Per)),
+			cmp.Compare(a.Rate(), b.Rate()),
 			cmp.Compare(a.Capacity(), b.Capacity()))
 	})
 }

@@ -260,7 +260,7 @@ func TestMistakes(t *testing.T) {
 		"policies: [{key: user, limit: 0/minute, name: a}]":   {`1:31: limit is "0/minute": count is 0; want at least 1`},
 		"policies: [{key: user, limit: 100, name: a}]":        {"1:31: limit is 100; want a limit such as 100/minute"},
 		"policies: [{key: user, limit: [5/minute], name: a}]": {"1:31: limit is a list; want a limit such as 100/minute"},
-		"policies: [{key: user, limit: '', name: a}]":         {`1:31: limit is "": want a form such as "100/minute", "25/5s" or "100/minute burst 20"`},
+		"policies: [{key: user, limit: '', name: a}]":         {`1:31: limit is "": want a form such as "100/minute", "25/5s", "100/minute burst 20" or "10000/calendar month"`},
 		one("plans:"):        {"5:3: plans has no value; want " + wantPlans + wantOut},
 		one("plans: {}"):     {"5:10: plans is empty; want " + wantPlans},
 		one("plans: [free]"): {"5:10: plans is a list; want " + wantPlans},
@@ -416,5 +416,23 @@ func write(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Limits may be quotas, alone and in plans; the slowest plan is for other requests.
+func TestQuotas(t *testing.T) {
+	policies := parse(t, `policies:
+  - {name: monthly, key: client, limit: 10000/calendar month from 15 Europe/Berlin}
+  - {name: plan, key: client, plans: {free: 1000/calendar month, pro: 60/minute, day: 1000/calendar day}}
+`)
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := gcra.Quota(10_000, gcra.Monthly.From(15).In(berlin)); policies[0].Limit != want {
+		t.Errorf("got %v; want %v", policies[0].Limit, want)
+	}
+	if want := gcra.Quota(1000, gcra.Monthly); policies[1].Limit != want || policies[1].LimitFor(get("Plan", "other")) != want {
+		t.Errorf("got %v; want %v, the slowest", policies[1].Limit, want)
 	}
 }

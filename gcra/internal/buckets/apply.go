@@ -2,6 +2,7 @@ package buckets
 
 import (
 	"math/bits"
+	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 )
@@ -10,15 +11,22 @@ import (
 type Charge struct {
 	tat.Params
 	Hash   uint64 // of the bucket
+	policy uint64 // hash of the policy, which has an overflow bucket
 	Shadow bool
 	Ahead  int64 // filled in: how far the TAT was ahead of now when the charge's turn came
+
+	// Of a quota, in ticks since tat.Epoch. The end of the period takes the place of
+	// now.
+	Periods *tat.Periods // nil for a rate
+	Refunds int64        // of a refund: the end of the period to refund in; 0 for the current one
+	Period  int64        // filled in: the end of the period that is charged
+	Left    int64        // filled in: ticks until then
 }
 
 // An Op is a charge on its way through a set.
 type Op struct {
 	Charge
-	Policy string // names the overflow bucket
-
+	base    int64 // now, or the end of a quota's period
 	shard   int
 	first   int     // index of the first op on the same bucket, perhaps this one
 	pending pending // of the bucket; used in the first op only
@@ -34,6 +42,58 @@ type pending struct {
 // Result describes, in r, the charge's bucket after the admission.
 func (c *Charge) Result(admitted bool, r *tat.Result) {
 	c.Params.Result(c.Ahead, admitted && c.Admits(c.Ahead), r)
+	if c.Periods == nil {
+		return
+	}
+	r.ResetAfter = tat.Duration(c.Left)
+	if !r.Allowed && !r.Never {
+		r.RetryAfter = r.ResetAfter
+	}
+}
+
+// Base returns what takes the place of now in the step: now itself for a rate, the end
+// of the current period for a quota.
+func (c *Charge) Base(clock *Clock, now int64) int64 {
+	if c.Periods == nil {
+		return now
+	}
+	c.In(clock.Calendar(), false)
+	return clock.OnScale(c.Period)
+}
+
+// later is Base for a TAT that is beyond the clamp. A period that has begun goes on,
+// also if the clock has gone back since then to the one before.
+func (c *Charge) later(clock *Clock, now, tat int64) int64 {
+	if c.Periods == nil {
+		return now
+	}
+	at := clock.Calendar()
+	used := tat - clock.OnScale(c.Periods.At(at).Next)
+	c.In(at, used > 0 && used <= c.Top)
+	return clock.OnScale(c.Period)
+}
+
+// In sets the period: that of a time in ticks since tat.Epoch, or the next one.
+func (c *Charge) In(now int64, next bool) {
+	p := c.Periods.At(now)
+	if c.Period = p.End; next {
+		c.Period = p.Next
+	}
+	c.Left = c.Period - now
+}
+
+// RefundIn bounds a refund to the period with this end, if it is one of a quota.
+func (c *Charge) RefundIn(period time.Time) {
+	if c.Periods != nil {
+		c.Refunds = tat.At(period)
+	}
+}
+
+// dropLate makes a refund in another period than the current one a peek.
+func (c *Charge) dropLate() {
+	if c.Refunds != 0 && c.Refunds != c.Period {
+		c.Inc = 0
+	}
 }
 
 // Apply decides about an admission: all ops are taken or none is.
@@ -45,11 +105,18 @@ func (s *Set) Apply(ops []Op) (admitted bool) {
 	}
 	s.lockAll(shards)
 	now := s.clock.Now()
-	overflows := s.lockTATs(ops, now)
-	if beyondClamp(ops, now) {
-		now = max(now, s.clock.Now()) // perhaps only because others have charged, without a lock, since it was read
+	for i := range ops {
+		ops[i].base = ops[i].Base(s.clock, now)
 	}
-	admitted = evaluate(ops, now)
+	overflows := s.lockTATs(ops, s.clock.lapsed(now))
+	if beyondClamp(ops) {
+		now = max(now, s.clock.Now()) // perhaps only because others have charged, without a lock, since it was read
+		for i := range ops {
+			o := &ops[i]
+			o.base = o.later(s.clock, now, ops[o.first].pending.tat)
+		}
+	}
+	admitted = evaluate(ops)
 	s.commit(ops, admitted)
 	if overflows {
 		s.overflow().Unlock()
@@ -62,39 +129,39 @@ func (s *Set) overflow() *shard { return &s.shards[len(s.shards)-1] }
 
 // lockTATs locks the TATs of all buckets. A charge needs an entry: without room for
 // one, it goes to the overflow bucket of its policy. Then lockTATs also locks the
-// overflow shard and reports true.
-func (s *Set) lockTATs(ops []Op, now int64) (overflows bool) {
+// overflow shard and reports true. Entries before lapsed make room.
+func (s *Set) lockTATs(ops []Op, lapsed int64) (overflows bool) {
 	for i := range ops {
 		o := &ops[i]
-		s.shards[o.shard].follow(now)
+		s.shards[o.shard].follow(lapsed)
 		o.first = firstOn(ops[:i+1])
-		if s.lockTAT(ops, o, now) || !o.Takes() {
+		if s.lockTAT(ops, o, lapsed) || !o.Takes() {
 			continue
 		}
 		if !overflows {
 			overflows = true
 			s.overflow().Lock()
 		}
-		o.shard, o.Hash = len(s.shards)-1, s.hash("", o.Policy)
+		o.shard, o.Hash = len(s.shards)-1, s.bucketHash("", o.policy)
 		o.first = firstOn(ops[:i+1])
-		s.lockTAT(ops, o, now)
+		s.lockTAT(ops, o, lapsed)
 	}
 	return overflows
 }
 
 // lockTAT locks the TAT of the op's bucket, unless an earlier op has, and reports
 // whether the bucket has an entry.
-func (s *Set) lockTAT(ops []Op, o *Op, now int64) bool {
+func (s *Set) lockTAT(ops []Op, o *Op, lapsed int64) bool {
 	p := &ops[o.first].pending
 	switch t := &s.shards[o.shard].table; {
 	case p.held:
 	case o.Takes():
-		p.tat, p.held = t.add(o.Hash, now)
+		p.tat, p.held = t.add(o.Hash, lapsed)
 	default:
 		p.tat, p.held = t.lock(o.Hash)
 	}
 	if !p.held {
-		p.tat = now // full
+		p.tat = o.base // full
 	}
 	p.next = p.tat
 	return p.held
@@ -110,9 +177,9 @@ func firstOn(ops []Op) (i int) {
 }
 
 // beyondClamp reports whether a TAT is later than its limit can have made it.
-func beyondClamp(ops []Op, now int64) bool {
+func beyondClamp(ops []Op) bool {
 	for i := range ops {
-		if o := &ops[i]; ops[o.first].pending.tat-now > o.Top {
+		if o := &ops[i]; ops[o.first].pending.tat-o.base > o.Top {
 			return true
 		}
 	}
@@ -121,20 +188,22 @@ func beyondClamp(ops []Op, now int64) bool {
 
 // evaluate decides, and computes both TATs of each pending state. A bucket that
 // has several ops is charged by each in turn.
-func evaluate(ops []Op, now int64) (admitted bool) {
+func evaluate(ops []Op) (admitted bool) {
 	admitted = true
 	for i := range ops {
 		o := &ops[i]
+		base := o.base
+		o.dropLate()
 		p := &ops[o.first].pending
-		o.Ahead = o.Clamp(p.next, now)
+		o.Ahead = o.Clamp(p.next, base)
 		if o.Takes() {
 			// This limit cannot have made a later TAT. Unless it is brought down,
 			// it denies until the clock catches up.
-			p.tat, p.next = min(p.tat, now+o.Top), min(p.next, now+o.Top)
+			p.tat, p.next = min(p.tat, base+o.Top), min(p.next, base+o.Top)
 		}
 		if o.Admits(o.Ahead) {
 			if o.Inc != 0 {
-				p.next = now + o.After(o.Ahead)
+				p.next = base + o.After(o.Ahead)
 			}
 		} else if !o.Shadow {
 			admitted = false

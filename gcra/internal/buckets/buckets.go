@@ -90,8 +90,8 @@ func (s *Set) Get(hash uint64) (tat, note int64, ok bool) {
 // must be locked, as for Get.
 func (s *Set) Put(hash uint64, tat, note, now int64) {
 	t := &s.shards[s.Shard(hash)].table
-	if tat > now {
-		t.add(hash, now)
+	if lapsed := s.clock.lapsed(now); tat > lapsed {
+		t.add(hash, lapsed)
 	}
 	t.set(hash, tat, note)
 }

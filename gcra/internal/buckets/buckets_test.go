@@ -56,7 +56,7 @@ func TestCapacityIsKept(t *testing.T) {
 			t.Errorf("capacity %d: got slots for %d keys in %d shards; want %d", capacity, total, shards, want)
 		}
 		for range 1000 {
-			h := m.hash("a", "b")
+			h := m.bucketHash("a", m.policyHash("b", nil))
 			if i := h >> m.shift; i >= uint64(shards) {
 				t.Fatalf("capacity %d: hash %x is in shard %d of %d", capacity, h, i, shards)
 			}

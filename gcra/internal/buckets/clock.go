@@ -1,6 +1,7 @@
 package buckets
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
@@ -8,14 +9,26 @@ import (
 
 // A Clock tells the time in ticks: since [tat.Epoch] by a source, or since the Clock
 // was made by the monotonic clock of the process.
+//
+// The periods of quotas follow the calendar: the wall clock or, after Learn, the clock of
+// a server. The TATs of quotas are on the scale of Now, so that they are stable
+// and in one table with the others; only which period is current depends on the calendar.
 type Clock struct {
-	source func() time.Time // nil for the monotonic clock
-	start  time.Time
+	source   func() time.Time // nil for the monotonic clock
+	start    time.Time
+	epoch    atomic.Int64 // when Now was 0, in ticks since tat.Epoch, on the scale of TATs
+	calendar atomic.Bool  // Calendar was called
+	learned  atomic.Bool
+	offset   atomic.Int64 // if learned: the calendar's time less Now
 }
 
 // NewClock returns a clock on source, or on the monotonic clock if source is nil.
 func NewClock(source func() time.Time) *Clock {
-	return &Clock{source: source, start: time.Now()}
+	c := &Clock{source: source, start: time.Now()}
+	if source == nil {
+		c.epoch.Store(tat.At(c.start))
+	}
+	return c
 }
 
 // Now is the time in ticks.
@@ -24,4 +37,39 @@ func (c *Clock) Now() int64 {
 		return tat.Ticks(time.Since(c.start))
 	}
 	return tat.At(c.source())
+}
+
+// Calendar is the time by the calendar, in ticks since [tat.Epoch].
+func (c *Clock) Calendar() int64 {
+	if !c.calendar.Load() {
+		c.calendar.Store(true)
+	}
+	switch {
+	case c.learned.Load():
+		return c.Now() + c.offset.Load()
+	case c.source == nil:
+		return tat.At(time.Now())
+	}
+	return tat.At(c.source())
+}
+
+// Learn sets the calendar to a server's clock: at the time now it was this. The first
+// call also sets the scale, or a wall clock that is wrong by years would lapse all.
+func (c *Clock) Learn(server, now int64) {
+	c.offset.Store(server - now)
+	if !c.learned.Load() && c.learned.CompareAndSwap(false, true) {
+		c.epoch.Store(server - now)
+	}
+}
+
+// OnScale is a time in ticks since [tat.Epoch] on the scale of Now.
+func (c *Clock) OnScale(epochTicks int64) int64 { return epochTicks - c.epoch.Load() }
+
+// lapsed is the time before which a TAT has lapsed: now, or the calendar's time if that
+// is behind and there are quotas.
+func (c *Clock) lapsed(now int64) int64 {
+	if !c.calendar.Load() {
+		return now
+	}
+	return min(now, c.OnScale(c.Calendar()))
 }

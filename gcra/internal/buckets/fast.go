@@ -9,22 +9,23 @@ func (s *Set) TakeFast(o *Charge) (done bool) {
 	if e == nil {
 		return false
 	}
-	now := s.clock.Now()
+	base := o.Base(s.clock, s.clock.Now())
 	const tries = 16 // others may win every time; under the lock no goroutine starves
 	for range tries {
 		tat := e.tat.Load()
-		if tat == locked || e.hash.Load() != o.Hash || now < t.reused.Load() {
+		if tat == locked || e.hash.Load() != o.Hash || base < t.reused.Load() {
 			return false
 		}
-		if tat-now > o.Top && o.Inc != 0 {
-			now = s.clock.Now() // others may have charged since it was read
+		if tat-base > o.Top {
+			base = o.later(s.clock, s.clock.Now(), tat) // others may have charged since it was read
 		}
-		ahead := o.Clamp(tat, now)
+		o.dropLate()
+		ahead := o.Clamp(tat, base)
 		to := tat
 		if o.Admits(ahead) && o.Inc != 0 {
-			to = now + o.After(ahead)
+			to = base + o.After(ahead)
 		} else if o.Takes() {
-			to = min(tat, now+o.Top) // as in evaluate
+			to = min(tat, base+o.Top) // as in evaluate
 		}
 		if to == tat || e.tat.CompareAndSwap(tat, to) {
 			o.Ahead = ahead

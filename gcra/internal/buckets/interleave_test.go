@@ -68,7 +68,7 @@ func takes(units int64, keys ...uint64) action {
 			if w.apart {
 				key = key>>3 + 8
 			}
-			ops[i] = Op{Charge: Charge{Params: params(10 * units), Hash: key}, Policy: "p"}
+			ops[i] = Op{Charge: Charge{Params: params(10 * units), Hash: key}}
 		}
 		admitted := false
 		if len(ops) == 1 && w.set.TakeFast(&ops[0].Charge) {

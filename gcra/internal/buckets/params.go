@@ -21,7 +21,7 @@ type cachedParams struct {
 	limit             tat.Limit
 	maxDelay, maxWait time.Duration
 	params            tat.LimitParams
-	hash              uint64 // of the policy
+	hash              uint64 // of the policy, and of a quota's calendar
 }
 
 func (p *cachedParams) match(c *tat.Charge) bool {
@@ -39,13 +39,12 @@ func (s *Set) Prepare(c *tat.Charge, refund bool, o *Charge) error {
 			if err != nil {
 				return err
 			}
-			hash := s.policyHash(c.Policy)
-			s.params.keep(c, params, hash, slot)
-			o.Hash = bucketHash(maphash.String(s.seed, c.Subject), hash)
-			return params.Charge(c, refund, &o.Params)
+			made := cachedParams{c.Policy, c.Limit, c.MaxDelay, c.MaxWait, params, s.policyHash(c.Policy, params.Periods)}
+			s.params.keep(made, slot)
+			p = &made
 		}
 	}
-	o.Hash = bucketHash(maphash.String(s.seed, c.Subject), p.hash)
+	o.Hash, o.policy, o.Periods = s.bucketHash(c.Subject, p.hash), p.hash, p.params.Periods
 	return p.params.Charge(c, refund, &o.Params)
 }
 
@@ -61,28 +60,29 @@ func slotOf(c *tat.Charge) uint64 {
 
 // keep caches parameters where there is room, and otherwise every 1024th time:
 // a great many limits in turn would allocate each time.
-func (c *paramsCache) keep(charge *tat.Charge, params tat.LimitParams, hash, slot uint64) {
+func (c *paramsCache) keep(p cachedParams, slot uint64) {
 	if c.slots[slot].Load() != nil {
 		if slot ^= 1; c.slots[slot].Load() != nil && c.misses.Add(1)%1024 != 0 {
 			return
 		}
 	}
-	c.slots[slot].Store(&cachedParams{charge.Policy, charge.Limit, charge.MaxDelay, charge.MaxWait, params, hash})
+	kept := p // only what is kept is allocated
+	c.slots[slot].Store(&kept)
 }
 
 // policyHash is multiplied, so that a policy of the same name as the subject does
 // not cancel it out.
-func (s *Set) policyHash(policy string) uint64 {
-	return maphash.String(s.seed, policy) * 0x9e3779b97f4a7c15
+func (s *Set) policyHash(policy string, periods *tat.Periods) uint64 {
+	h := maphash.String(s.seed, policy)
+	if periods != nil {
+		h += maphash.String(s.seed, periods.Suffix) * 0xe7037ed1a0b428db
+	}
+	return h * 0x9e3779b97f4a7c15
 }
 
-// hash is the hash of a bucket.
-func (s *Set) hash(subject, policy string) uint64 {
-	return bucketHash(maphash.String(s.seed, subject), s.policyHash(policy))
-}
-
-func bucketHash(subject, policy uint64) uint64 {
-	h := subject ^ policy
+// bucketHash is the hash of a bucket.
+func (s *Set) bucketHash(subject string, policy uint64) uint64 {
+	h := maphash.String(s.seed, subject) ^ policy
 	if h < minHash {
 		h += minHash
 	}

@@ -33,9 +33,19 @@ func AnyLimit() *rapid.Generator[gcra.Limit] {
 	})
 }
 
+// AnyQuota generates quotas of at most 30 units.
+func AnyQuota() *rapid.Generator[gcra.Limit] {
+	return rapid.Custom(func(t *rapid.T) gcra.Limit {
+		return gcra.Quota(rapid.Int64Range(1, 30).Draw(t, "quota"), AnyCalendar().Draw(t, "calendar"))
+	})
+}
+
 // Pause draws a time to wait: none, whole intervals, or up to a little more than
-// the bucket takes to refill.
+// the bucket takes to refill. For a quota these are hours up to two months.
 func Pause(t *rapid.T, l gcra.Limit) time.Duration {
+	if l.IsQuota() {
+		return time.Duration(rapid.Int64Range(0, 60*24).Draw(t, "hours")) * time.Hour
+	}
 	unit := int64(l.Per) / l.Count / int64(Tick)
 	return Tick * time.Duration(rapid.OneOf(
 		rapid.Just(int64(0)),
@@ -61,7 +71,7 @@ func AnyAdmission(t *rapid.T, limits []gcra.Limit) []gcra.Charge {
 			Cost:    CostUpTo(limit, 2).Draw(t, "cost"),
 			Shadow:  rapid.IntRange(0, 3).Draw(t, "shadow") == 0,
 		}
-		if rapid.Bool().Draw(t, "queues") {
+		if !limit.IsQuota() && rapid.Bool().Draw(t, "queues") {
 			c.MaxDelay = Pause(t, limit)
 			c.MaxWait = Pause(t, limit)
 		}
@@ -71,7 +81,7 @@ func AnyAdmission(t *rapid.T, limits []gcra.Limit) []gcra.Charge {
 	for i := range charges {
 		for _, e := range charges[:i] {
 			if c := &charges[i]; c.Subject == e.Subject && c.Policy == e.Policy {
-				c.Limit, c.MaxDelay = e.Limit, e.MaxDelay
+				c.Limit, c.MaxDelay, c.MaxWait = e.Limit, e.MaxDelay, e.MaxWait
 			}
 		}
 	}
@@ -86,11 +96,14 @@ func TakeOrRefund(ctx context.Context, s gcra.Store, charges []gcra.Charge, refu
 	return s.Take(ctx, charges)
 }
 
-// CheckSame draws an admission or a refund, and fails the test if the results of
-// the store are not those of the model.
+// CheckSame draws an admission or a refund, often one of an earlier admission, and fails
+// the test if the results of the store are not those of the model.
 func CheckSame(t *rapid.T, m *Model, s gcra.Store, limits []gcra.Limit) {
 	charges := AnyAdmission(t, limits)
 	refund := rapid.IntRange(0, 5).Draw(t, "refund") == 0
+	if refund && len(m.taken) > 0 && rapid.Bool().Draw(t, "of earlier") {
+		charges = rapid.SampledFrom(m.taken).Draw(t, "admission")
+	}
 	want, got := slices.Clone(charges), slices.Clone(charges)
 	wantAllowed, err := TakeOrRefund(t.Context(), m, want, refund)
 	if err != nil {
@@ -100,9 +113,13 @@ func CheckSame(t *rapid.T, m *Model, s gcra.Store, limits []gcra.Limit) {
 		t.Fatalf("%+v: got %v, %v; want %v, nil", charges, allowed, err, wantAllowed)
 	}
 	for i := range got {
-		if got[i].Result != want[i].Result {
-			t.Fatalf("charge %d of %d, refund %v, %+v:\ngot  %+v\nwant %+v", i, len(got), refund, charges[i], got[i].Result, want[i].Result)
+		if got[i].Result != want[i].Result || !got[i].Period.Equal(want[i].Period) {
+			t.Fatalf("charge %d of %d, refund %v, %+v:\ngot  %+v until %v\nwant %+v until %v",
+				i, len(got), refund, charges[i], got[i].Result, got[i].Period, want[i].Result, want[i].Period)
 		}
+	}
+	if wantAllowed && !refund {
+		m.taken = append(m.taken, got)
 	}
 }
 

@@ -5,6 +5,7 @@ package gcratest
 
 import (
 	"context"
+	"fmt"
 	"math/big"
 	"slices"
 	"time"
@@ -19,12 +20,16 @@ const Tick = 100 * time.Nanosecond
 // package gcra: in big integers, and on a copy of the state where it may have to
 // be restored. It is a [gcra.Store].
 type Model struct {
-	now  int64 // ticks
-	tats map[[2]string]*big.Int
+	start time.Time // when now was 0
+	now   int64     // ticks
+	tats  map[[3]string]*big.Int
+	taken [][]gcra.Charge // for CheckSame to refund
 }
 
-// NewModel returns a model with full buckets.
-func NewModel() *Model { return &Model{tats: make(map[[2]string]*big.Int)} }
+// NewModel returns a model with full buckets, whose clock begins at start.
+func NewModel(start time.Time) *Model {
+	return &Model{start: start, tats: make(map[[3]string]*big.Int)}
+}
 
 // Advance moves the model's clock by d.
 func (m *Model) Advance(d time.Duration) { m.now += int64(d / Tick) }
@@ -42,16 +47,27 @@ func (m *Model) Refund(_ context.Context, charges []gcra.Charge) error {
 }
 
 func (m *Model) apply(charges []gcra.Charge, refund bool) {
-	now := big.NewInt(m.now)
-	before := make(map[[2]string]*big.Int) // the state to restore if the admission is denied
+	before := make(map[[3]string]*big.Int) // the state to restore if the admission is denied
 	allowed := true
 	type step struct {
-		start *big.Int // t0, before the charge
-		own   bool     // its own limit allows
+		charge gcra.Charge // of Cost 0 if it refunds in a period that is over
+		now    *big.Int    // or the end of a quota's period
+		start  *big.Int    // t0, before the charge
+		own    bool        // its own limit allows
 	}
 	var steps []step
-	for _, c := range charges {
-		key := [2]string{c.Subject, c.Policy}
+	for i, c := range charges {
+		key := [3]string{c.Subject, c.Policy, fmt.Sprint(c.Limit.Calendar())}
+		now := big.NewInt(m.now)
+		if c.Limit.IsQuota() {
+			end := EndOf(c.Limit.Calendar(), m.start.Add(time.Duration(m.now)*Tick))
+			now = ticks(end.Sub(m.start))
+			if !refund {
+				charges[i].Period = end
+			} else if !c.Period.IsZero() && !c.Period.Equal(end) {
+				c.Cost = 0
+			}
+		}
 		tat, ok := m.tats[key]
 		if !ok {
 			tat = now
@@ -64,6 +80,9 @@ func (m *Model) apply(charges []gcra.Charge, refund bool) {
 		full := new(big.Int).Mul(t, big.NewInt(c.Limit.Capacity())) // B·T
 		top := new(big.Int).Add(now, full)
 		top.Add(top, ticks(c.MaxDelay))
+		if c.Limit.IsQuota() {
+			top = greatest(top, tat) // a lower quota forgets nothing
+		}
 		start := least(greatest(tat, now), top)
 
 		end := new(big.Int).Mul(t, big.NewInt(c.Cost))
@@ -87,7 +106,7 @@ func (m *Model) apply(charges []gcra.Charge, refund bool) {
 		if !own && !c.Shadow {
 			allowed = false
 		}
-		steps = append(steps, step{start, own})
+		steps = append(steps, step{c, now, start, own})
 	}
 	if !allowed {
 		for key, tat := range before {
@@ -95,7 +114,14 @@ func (m *Model) apply(charges []gcra.Charge, refund bool) {
 		}
 	}
 	for i := range charges {
-		charges[i].Result = result(charges[i], now, steps[i].start, steps[i].own, allowed && steps[i].own, refund)
+		s, r := &steps[i], &charges[i].Result
+		*r = result(s.charge, s.now, s.start, s.own, allowed && s.own, refund)
+		if s.charge.Limit.IsQuota() {
+			r.ResetAfter = duration(s.now) - duration(big.NewInt(m.now))
+			if r.RetryAfter > 0 {
+				r.RetryAfter = r.ResetAfter
+			}
+		}
 	}
 }
 
@@ -127,8 +153,11 @@ func result(c gcra.Charge, now, start *big.Int, own, taken, refund bool) gcra.Re
 	return r
 }
 
-// Emission is T = Per/Count to the nearest tick, halves up.
+// Emission is T = Per/Count to the nearest tick, halves up, and a tick for a quota.
 func Emission(l gcra.Limit) *big.Int {
+	if l.IsQuota() {
+		return big.NewInt(1)
+	}
 	t := big.NewRat(int64(l.Per), l.Count)
 	t.Quo(t, big.NewRat(int64(Tick), 1))
 	t.Add(t, big.NewRat(1, 2))

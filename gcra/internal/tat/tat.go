@@ -2,8 +2,13 @@
 // stores share. The algorithm is stated in the documentation of package gcra.
 // All functions are pure: time and state are arguments.
 //
-// tat.go has the step, charge.go makes its parameters of a charge. Limit, Charge and
-// Result repeat types of package gcra, which imports this one.
+// tat.go has the step, charge.go makes its parameters of a charge, calendar.go has the
+// periods of quotas. Limit, Calendar, Charge and Result repeat types of package gcra,
+// which imports this one.
+//
+// A quota takes the same step with T = 1 tick, B·T = n ticks, and the end of the
+// current period in place of now: the TAT is that end plus the units used. A TAT of an
+// earlier period is before it, so the clamp makes it 0.
 package tat
 
 import "time"
@@ -25,6 +30,12 @@ const (
 // At is t in ticks since Epoch.
 func At(t time.Time) int64 {
 	return (t.Unix()-Epoch)*(int64(time.Second)/Tick) + int64(t.Nanosecond()/Tick)
+}
+
+// Time is the inverse of At, in UTC.
+func Time(ticks int64) time.Time {
+	const second = int64(time.Second) / Tick
+	return time.Unix(Epoch+ticks/second, ticks%second*Tick).UTC()
 }
 
 // Ticks is d in ticks, rounded down.

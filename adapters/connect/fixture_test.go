@@ -1,0 +1,165 @@
+package ratelimit_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+)
+
+const (
+	unaryCall  = "/test.v1.Service/Unary"
+	getCall    = "/test.v1.Service/Get" // unary, without side effects
+	streamCall = "/test.v1.Service/Stream"
+	duplexCall = "/test.v1.Service/Duplex"
+)
+
+// service are the handlers; nil is one that succeeds.
+type service struct {
+	unary  func(context.Context) error
+	stream func(context.Context, *connect.ServerStream[emptypb.Empty]) error
+}
+
+func (s service) handler(options ...connect.HandlerOption) http.Handler {
+	unary := func(ctx context.Context, _ *connect.Request[emptypb.Empty]) (*connect.Response[emptypb.Empty], error) {
+		if s.unary != nil {
+			if err := s.unary(ctx); err != nil {
+				return nil, err
+			}
+		}
+		return connect.NewResponse(new(emptypb.Empty)), nil
+	}
+	stream := func(ctx context.Context, _ *connect.Request[emptypb.Empty], stream *connect.ServerStream[emptypb.Empty]) error {
+		if s.stream != nil {
+			return s.stream(ctx, stream)
+		}
+		return stream.Send(new(emptypb.Empty))
+	}
+	duplex := func(_ context.Context, stream *connect.BidiStream[emptypb.Empty, emptypb.Empty]) error {
+		message, err := stream.Receive()
+		if err != nil {
+			return err
+		}
+		return stream.Send(message)
+	}
+	mux := http.NewServeMux()
+	mux.Handle(unaryCall, connect.NewUnaryHandler(unaryCall, unary, options...))
+	mux.Handle(getCall, connect.NewUnaryHandler(getCall, unary, append(options, connect.WithIdempotency(connect.IdempotencyNoSideEffects))...))
+	mux.Handle(streamCall, connect.NewServerStreamHandler(streamCall, stream, options...))
+	mux.Handle(duplexCall, connect.NewBidiStreamHandler(duplexCall, duplex, options...))
+	return mux
+}
+
+// transport is a version of HTTP, without TLS.
+type transport struct {
+	name      string
+	protocols http.Protocols
+}
+
+func transports() []transport {
+	http1, h2c := transport{name: "HTTP/1.1"}, transport{name: "h2c"}
+	http1.protocols.SetHTTP1(true)
+	h2c.protocols.SetUnencryptedHTTP2(true)
+	return []transport{http1, h2c}
+}
+
+// protocols are those of Connect's clients.
+var protocols = map[string][]connect.ClientOption{
+	"Connect":  nil,
+	"gRPC":     {connect.WithGRPC()},
+	"gRPC-Web": {connect.WithGRPCWeb()},
+}
+
+// site is a server and its clients.
+type site struct {
+	t       testing.TB
+	url     string
+	client  *http.Client
+	options []connect.ClientOption
+}
+
+// serve starts a server on loopback.
+func serve(t testing.TB, over transport, h http.Handler) site {
+	t.Helper()
+	server := httptest.NewUnstartedServer(h)
+	server.Config.Protocols = &over.protocols
+	server.Start()
+	t.Cleanup(server.Close)
+	client := &http.Client{Transport: &http.Transport{Protocols: &over.protocols}}
+	t.Cleanup(client.CloseIdleConnections)
+	return site{t: t, url: server.URL, client: client}
+}
+
+func (s site) with(options ...connect.ClientOption) site {
+	s.options = append(options, s.options...)
+	return s
+}
+
+// answer is what a client gets: the headers and trailers together, as those of an
+// error are.
+type answer struct {
+	err  *connect.Error
+	code connect.Code // 0 if there is no error
+	meta http.Header
+}
+
+func newAnswer(err error, meta http.Header) (a answer) {
+	a.meta = meta
+	if errors.As(err, &a.err) {
+		a.code, a.meta = a.err.Code(), a.err.Meta()
+	} else if err != nil {
+		a.code = connect.CodeUnknown
+	}
+	return a
+}
+
+// call makes a call of the procedure, and sends and receives one message.
+func (s site) call(ctx context.Context, procedure string, header ...string) answer {
+	s.t.Helper()
+	client := connect.NewClient[emptypb.Empty, emptypb.Empty](s.client, s.url+procedure, s.options...)
+	switch procedure {
+	case streamCall:
+		stream, err := client.CallServerStream(ctx, connect.NewRequest(new(emptypb.Empty)))
+		if err != nil {
+			return newAnswer(err, nil)
+		}
+		defer stream.Close()
+		for stream.Receive() { // to the end
+		}
+		return newAnswer(stream.Err(), stream.ResponseHeader())
+	case duplexCall:
+		stream := client.CallBidiStream(ctx)
+		defer stream.CloseResponse()
+		defer stream.CloseRequest()
+		_ = stream.Send(new(emptypb.Empty)) // the next line has the error of the stream
+		_, err := stream.Receive()
+		return newAnswer(err, stream.ResponseHeader())
+	}
+	request := connect.NewRequest(new(emptypb.Empty))
+	for i := 0; i+1 < len(header); i += 2 {
+		request.Header().Add(header[i], header[i+1])
+	}
+	response, err := client.CallUnary(ctx, request)
+	if err != nil {
+		return newAnswer(err, nil)
+	}
+	return newAnswer(nil, response.Header())
+}
+
+func key(s string) func(*http.Request) (string, error) {
+	return func(*http.Request) (string, error) { return s, nil }
+}
+
+// down is a store that fails, and has no state of its own.
+type down struct{}
+
+var errDown = errors.New("down")
+
+func (down) Take(context.Context, []gcra.Charge) (bool, error) { return false, errDown }
+func (down) Refund(context.Context, []gcra.Charge) error       { return errDown }

@@ -1,0 +1,133 @@
+// Package ratelimit limits the calls of a Connect server, in all its protocols:
+// Connect, gRPC and gRPC-Web.
+//
+//	limit := ratelimit.New(ratelimit.Config{Store: store},
+//		ratelimit.Policy{Name: "burst", Key: keyfunc.RemoteAddr, Limit: gcra.PerSecond(10)},
+//		ratelimit.Policy{Name: "search", Key: keyfunc.RemoteAddr, Limit: gcra.PerMinute(5), Routes: []string{"/shop.Catalog/Search"}},
+//	)
+//	mux.Handle(shopconnect.NewCatalogHandler(catalog, connect.WithInterceptors(authenticate, limit)))
+//
+// Put it after the authentication, so that keys know the user, and inside
+// interceptors that trace or measure calls, so that they see denials. Connect reads
+// the message of a unary call before its interceptors run; connect.WithReadMaxBytes
+// bounds it.
+//
+// # Keys and routes
+//
+// Key, Cost, LimitFor and Skip see a call as an *http.Request: a POST, also if it came as
+// a GET, with the procedure as its path and with the header, Host and RemoteAddr of
+// the request on the wire. So the functions of package keyfunc work unchanged. Its TLS
+// is nil, as Connect does not hand it on, and its ContentLength is -1.
+//
+// Policy.Routes are procedures: "/shop.Catalog/Search", or "/shop.Catalog/*" for all
+// of a service, wherever the handler is mounted.
+//
+// # Denials
+//
+// A denied call ends with connect.CodeResourceExhausted, and with
+// connect.CodeUnavailable if a policy with FailClosed cannot be decided. The error has
+// a google.rpc.RetryInfo, unless no wait helps, and a google.rpc.QuotaFailure with the
+// names of the policies that denied. Retry-After and the RateLimit fields are headers
+// of the response. In the Connect protocol a denied unary call has the status 429 or
+// 503.
+//
+// # Streams
+//
+// A stream is charged once, before its handler runs. The handler charges messages:
+//
+//	ratelimit.FromContext(ctx).Spend(ctx, 1)
+//
+// Spend takes at most what is left and ends nothing; later calls wait. The limiter
+// keeps about 2 KiB for each open stream, and neither starts a goroutine nor wraps the
+// stream.
+//
+// Fields are documented in package middleware; this package repeats its names.
+package ratelimit
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+
+	"connectrpc.com/connect"
+
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+// New returns an interceptor for handlers that limits calls by the policies. It panics
+// if the configuration is not valid, with an error that names every mistake, also
+// Routes that match no call. To handle the error, use [middleware.NewRPC] and [From].
+func New(cfg Config, policies ...Policy) connect.Interceptor {
+	return From(middleware.Must(middleware.NewRPC(cfg, policies...)))
+}
+
+// From returns an interceptor for handlers that limits calls by l. Its Config.Deny is
+// not called. The handlers find the Decision with [FromContext]. In a client each call
+// fails: adapters/httpclient limits the calls of clients.
+func From(l *Limiter) connect.Interceptor {
+	if l == nil {
+		panic("ratelimit.From: the Limiter is nil; want one from middleware.NewRPC")
+	}
+	return &interceptor{l}
+}
+
+type interceptor struct{ limiter *Limiter }
+
+func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+		if req.Spec().IsClient {
+			return nil, inClient()
+		}
+		fields := http.Header{}
+		if info, ok := connect.CallInfoForHandlerContext(ctx); ok {
+			fields = info.ResponseHeader()
+		}
+		ctx, err := i.admit(newRequest(ctx, req.Spec(), req.Peer(), req.Header()), fields)
+		if err != nil {
+			return nil, err
+		}
+		return next(ctx, req)
+	}
+}
+
+func (i *interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
+		ctx, err := i.admit(newRequest(ctx, conn.Spec(), conn.Peer(), conn.RequestHeader()), conn.ResponseHeader())
+		if err != nil {
+			return err
+		}
+		return next(ctx, conn)
+	}
+}
+
+func (i *interceptor) WrapStreamingClient(connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return func(_ context.Context, spec connect.Spec) connect.StreamingClientConn {
+		return clientConn{spec}
+	}
+}
+
+// admit decides about a call, and returns the context for its handler or the error of
+// its denial. It writes the fields of the response.
+func (i *interceptor) admit(r *http.Request, fields http.Header) (context.Context, error) {
+	r, denied := i.limiter.Admit(fields, r)
+	if denied != nil {
+		fields.Set("Cache-Control", "no-store") // a GET may be cached
+		return nil, denial(denied)
+	}
+	return r.Context(), nil
+}
+
+func newRequest(ctx context.Context, spec connect.Spec, peer connect.Peer, header http.Header) *http.Request {
+	r := &http.Request{
+		Method:        http.MethodPost,
+		URL:           &url.URL{Path: spec.Procedure},
+		RequestURI:    spec.Procedure,
+		Pattern:       spec.Procedure,
+		Header:        header,
+		Host:          header.Get("Host"), // Connect puts it there
+		RemoteAddr:    peer.Addr,
+		Body:          http.NoBody,
+		ContentLength: -1, // unknown
+	}
+	return r.WithContext(ctx)
+}

@@ -1,0 +1,56 @@
+package ratelimit
+
+import (
+	"context"
+
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+// The types of package middleware under this package's name, so that an
+// application imports one package.
+type (
+	// Config says how a limiter works: its store, headers and logger. See
+	// [middleware.Config].
+	Config = middleware.Config
+
+	// Policy is one limit on one kind of key. See [middleware.Policy].
+	Policy = middleware.Policy
+
+	// Limiter decides about requests by its policies. See [middleware.Limiter].
+	Limiter = middleware.Limiter
+
+	// Decision is what a Limiter decided about a request. See
+	// [middleware.Decision].
+	Decision = middleware.Decision
+
+	// PolicyResult is the part of one policy in a Decision. See
+	// [middleware.PolicyResult].
+	PolicyResult = middleware.PolicyResult
+
+	// Headers chooses the RateLimit fields of responses. See
+	// [middleware.Headers].
+	Headers = middleware.Headers
+
+	// FailureMode is what a policy does when it cannot be decided, for example
+	// because the store does not answer. See [middleware.FailureMode].
+	FailureMode = middleware.FailureMode
+)
+
+// The values of Config.Headers, which may be joined by |. See [middleware.Headers].
+const (
+	HeadersDraft6     = middleware.HeadersDraft6     // RateLimit-Limit, -Remaining, -Reset and -Policy; the default
+	HeadersDraft11    = middleware.HeadersDraft11    // RateLimit and RateLimit-Policy, lists of all policies
+	HeadersXRateLimit = middleware.HeadersXRateLimit // X-RateLimit-Limit, -Remaining and -Reset
+	HeadersNone       = middleware.HeadersNone       // none of them; alone
+)
+
+// The values of Policy.OnFailure. See [middleware.FailureMode].
+const (
+	FailLocal  = middleware.FailLocal  // go on limiting with the state of this server; the default
+	FailOpen   = middleware.FailOpen   // let the request pass this policy uncounted
+	FailClosed = middleware.FailClosed // answer 503 Service Unavailable
+)
+
+// FromContext returns the Decision that a request carries once a limiter has
+// decided about it, or nil. See [middleware.FromContext].
+func FromContext(ctx context.Context) *Decision { return middleware.FromContext(ctx) }

@@ -1,0 +1,127 @@
+// Package ratelimit limits the calls of a gRPC server.
+//
+//	limit := ratelimit.New(ratelimit.Config{Store: store},
+//		ratelimit.Policy{Name: "burst", Key: keyfunc.RemoteAddr, Limit: gcra.PerSecond(10)},
+//		ratelimit.Policy{Name: "search", Key: keyfunc.RemoteAddr, Limit: gcra.PerMinute(5), Routes: []string{"/shop.Catalog/Search"}},
+//	)
+//	server := grpc.NewServer(
+//		grpc.ChainUnaryInterceptor(authenticate, limit.Unary()),
+//		grpc.ChainStreamInterceptor(authenticateStream, limit.Stream()),
+//	)
+//
+// A server needs both interceptors: Unary does not see streams. Put them after the
+// authentication, so that keys know the user, and after what recovers panics.
+// OpenTelemetry's stats handler counts denied calls too, wherever the limiter is.
+//
+// # Keys and routes
+//
+// Key, Cost, LimitFor and Skip see a call as the *http.Request that it is on the
+// wire: a POST with the full method as its path, the metadata as its header, the
+// :authority as its Host, and the peer as its RemoteAddr and TLS. So the functions of
+// package keyfunc work unchanged. Binary metadata ("-bin") is in base64, as it was
+// sent; a peer on a Unix socket has no address; ContentLength is -1. Clients write
+// the metadata, so nothing in it is trusted by default.
+//
+// Policy.Routes are full methods: "/shop.Catalog/Search", or "/shop.Catalog/*" for all
+// of a service. Without Routes a policy counts every call, also those of the health and
+// reflection services.
+//
+// # Denials
+//
+// A denied call ends with codes.ResourceExhausted, and with codes.Unavailable if a
+// policy with FailClosed cannot be decided. The status has a google.rpc.RetryInfo,
+// unless no wait helps, and a google.rpc.QuotaFailure with the names of the policies
+// that denied.
+//
+// The RateLimit fields are header metadata of calls that succeed, in lower case. Of
+// calls that fail they are trailer metadata, as on a response with header metadata no
+// client retries: a denial has retry-after and grpc-retry-pushback-ms beside them. A
+// client with a retry policy for RESOURCE_EXHAUSTED then waits as long as the server
+// says; docs/rpc.md has the configuration.
+//
+// # Streams
+//
+// A stream is charged once, before its handler runs. The handler charges messages:
+//
+//	ratelimit.FromContext(stream.Context()).Spend(stream.Context(), 1)
+//
+// Spend takes at most what is left and ends nothing; later calls wait. The limiter
+// keeps about 2 KiB for each open stream, starts no goroutine, and allocates nothing for
+// a message.
+//
+// Fields are documented in package middleware; this package repeats its names.
+package ratelimit
+
+import (
+	"context"
+	"net/http"
+
+	"google.golang.org/grpc"
+
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+// Interceptors limit the calls of a server. They are safe for concurrent use and may
+// be shared by servers.
+type Interceptors struct{ limiter *Limiter }
+
+// New returns interceptors that limit calls by the policies. It panics if the
+// configuration is not valid, with an error that names every mistake, also Routes that
+// match no call. To handle the error, use [middleware.NewRPC] and [From].
+func New(cfg Config, policies ...Policy) *Interceptors {
+	return From(middleware.Must(middleware.NewRPC(cfg, policies...)))
+}
+
+// From returns interceptors that limit calls by l. Its Config.Deny is not called. The
+// handlers find the Decision with [FromContext].
+func From(l *Limiter) *Interceptors {
+	if l == nil {
+		panic("ratelimit.From: the Limiter is nil; want one from middleware.NewRPC")
+	}
+	return &Interceptors{l}
+}
+
+// Unary returns the interceptor for unary calls.
+func (i *Interceptors) Unary() grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+		err = i.limit(ctx, info.FullMethod, info.FullMethod, func(ctx context.Context, _ *call) (err error) {
+			resp, err = handler(ctx, req)
+			return err
+		})
+		return resp, err
+	}
+}
+
+// Stream returns the interceptor for streams.
+func (i *Interceptors) Stream() grpc.StreamServerInterceptor {
+	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		route := info.FullMethod
+		if srv == nil { // grpc.UnknownServiceHandler: clients invent the method
+			route = ""
+		}
+		return i.limit(ss.Context(), info.FullMethod, route, func(ctx context.Context, c *call) error {
+			return handler(srv, &stream{ss, ctx, c})
+		})
+	}
+}
+
+// limit decides about a call, and calls next if it may go on. route is the method if
+// the server knows it.
+func (i *Interceptors) limit(ctx context.Context, method, route string, next func(context.Context, *call) error) (err error) {
+	c, nested := middleware.Framework(ctx).(*call)
+	if !nested {
+		c = &call{fields: http.Header{}}
+	}
+	r := newRequest(ctx, method)
+	r.Pattern = route
+	r, denied := i.limiter.Admit(c.fields, middleware.WithFramework(r, c))
+	if denied == nil {
+		err = next(r.Context(), c)
+	} else {
+		err = c.deny(denied)
+	}
+	if !nested {
+		c.finish(ctx, err)
+	}
+	return err
+}

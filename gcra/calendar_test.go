@@ -1,0 +1,288 @@
+package gcra_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/internal/gcratest"
+)
+
+func location(t *testing.T, name string) *time.Location {
+	t.Helper()
+	l, err := time.LoadLocation(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// Quotas are equal to what their text means, whatever *time.Location they are made of.
+func TestQuotaText(t *testing.T) {
+	for _, tt := range []struct {
+		text string
+		want gcra.Limit
+	}{
+		{"10000/calendar month", gcra.Quota(10_000, gcra.Monthly)},
+		{"10000/calendar month", gcra.Quota(10_000, gcra.Monthly.From(1).In(nil))},
+		{"10000/calendar month", gcra.Quota(10_000, gcra.Monthly.In(location(t, "UTC")))},
+		{"10000/calendar month from 15", gcra.Quota(10_000, gcra.Monthly.From(15))},
+		{"500/calendar day Europe/Berlin", gcra.Quota(500, gcra.Daily.In(location(t, "Europe/Berlin")))},
+		{"1000/calendar week from 7 America/New_York", gcra.Quota(1000, gcra.Weekly.In(location(t, "America/New_York")).From(7))},
+		{"1/calendar hour", gcra.Quota(1, gcra.Hourly)},
+		{"1/calendar year Asia/Kolkata", gcra.Quota(1, gcra.Yearly.In(location(t, "Asia/Kolkata")))},
+	} {
+		got, err := gcra.ParseLimit(tt.text)
+		if err != nil || got != tt.want || tt.want.String() != tt.text {
+			t.Errorf("%q: got %#v, %v; want %#v, whose text is %q", tt.text, got, err, tt.want, tt.want)
+		}
+		var read struct{ Limit gcra.Limit }
+		if b, err := json.Marshal(struct{ Limit gcra.Limit }{tt.want}); err != nil || json.Unmarshal(b, &read) != nil || read.Limit != tt.want {
+			t.Errorf("%v as JSON: got %s, %#v, %v", tt.want, b, read.Limit, err)
+		}
+	}
+	for _, text := range []string{"5/calendar month UTC", "5/calendar month from 1", " 5/calendar  month "} {
+		if got, err := gcra.ParseLimit(text); err != nil || got != gcra.Quota(5, gcra.Monthly) {
+			t.Errorf("%q: got %#v, %v; want the calendar month", text, got, err)
+		}
+	}
+	for _, tt := range []struct{ text, want string }{
+		{"5/calendar", `"10000/calendar month"`},
+		{"5/calendar month burst 3", `"10000/calendar month"`},
+		{"5/calendar month from", `"10000/calendar month"`},
+		{"5/calendar month from 15 Europe/Berlin 3", `"10000/calendar month"`},
+		{"5/calendar month from x", `first day is "x"`},
+		{"5/calendar month from 0", "first day is 0"},
+		{"5/calendar month from 29", "first day is 29"},
+		{"5/calendar week from 8", "a calendar week from 8; want 1 to 7"},
+		{"5/calendar day from 2", "want no anchor"},
+		{"5/calendar fortnight", `calendar unit is "fortnight"; want hour, day, week, month or year`},
+		{"5/calendar day Europe/Atlantis", `location is "Europe/Atlantis"; want a name`},
+		{"5/calendar day Local", `location is "Local"`},
+		{"x/calendar day", `count is "x"`},
+		{"0/calendar day", "quota is 0; want 1 to 100000000000 in a calendar day"},
+		{"10000000001/calendar hour", "quota is 10000000001; want 1 to 10000000000"},
+	} {
+		if got, err := gcra.ParseLimit(tt.text); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%q: got %#v, %v; want an error with %s", tt.text, got, err, tt.want)
+		}
+	}
+}
+
+// What cannot be kept is not valid, also if it was not read from text.
+func TestQuotaValidate(t *testing.T) {
+	for _, tt := range []struct {
+		limit gcra.Limit
+		want  string // part of the error; "" for none
+	}{
+		{gcra.Quota(1, gcra.Hourly), ""},
+		{gcra.Quota(10_000_000_000, gcra.Hourly), ""},
+		{gcra.Quota(100_000_000_000_000, gcra.Yearly), ""},
+		{gcra.Quota(1, gcra.Calendar{Unit: "month", Location: "UTC", Anchor: 1}), ""},
+		{gcra.Quota(100_000_000_000_001, gcra.Yearly), "quota is"},
+		{gcra.Quota(-1, gcra.Daily), "quota is -1"},
+		{gcra.Quota(1, gcra.Daily).WithBurst(5), "burst of 5"},
+		{func() gcra.Limit { l := gcra.Quota(1, gcra.Daily); l.Per = time.Hour; return l }(), "period is 1h0m0s beside a calendar"},
+		{gcra.Quota(1, gcra.Calendar{Anchor: 3}), `calendar unit is ""`},
+		{gcra.Quota(1, gcra.Calendar{}), `calendar unit is ""`},
+		{gcra.Quota(1, gcra.Monthly.From(-1)), "from -1; want 1 to 28"},
+		{gcra.Quota(1, gcra.Daily.In(time.Local)), `"Local"`},
+		{gcra.Quota(1, gcra.Daily.In(time.FixedZone("X", 3600))), `location is "X"`},
+	} {
+		err := tt.limit.Validate()
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%#v: got %v; want %q", tt.limit, err, tt.want)
+		}
+		if _, err := tt.limit.MarshalText(); (err == nil) != (tt.want == "") {
+			t.Errorf("%#v as text: got %v; want %q", tt.limit, err, tt.want)
+		}
+		if tt.limit.Interval() != 0 {
+			t.Errorf("%#v: got an interval of %v; want 0", tt.limit, tt.limit.Interval())
+		}
+	}
+}
+
+// A quota has no queue.
+func TestWaitForAQuota(t *testing.T) {
+	m := gcra.NewMemory()
+	quota := gcra.Charge{Policy: "p", Limit: gcra.Quota(5, gcra.Daily), Cost: 1}
+	if err := gcra.Wait(t.Context(), m, quota); err == nil || errors.Is(err, gcra.ErrWouldWait) || !strings.Contains(err.Error(), "5/calendar day, a quota") {
+		t.Errorf("got %v; want an error about the quota", err)
+	}
+	if r, err := gcra.Peek(t.Context(), m, "", "p", quota.Limit); err != nil || r.Remaining != 5 {
+		t.Errorf("got %+v, %v; want nothing taken", r, err)
+	}
+}
+
+// Without Now, periods end by the wall clock.
+func TestMemoryQuotaByTheWallClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // begins at midnight UTC of 2000-01-01
+		m := gcra.NewMemory()
+		c := gcra.Charge{Subject: "s", Policy: "p", Limit: gcra.Quota(2, gcra.Daily.In(location(t, "Asia/Kolkata"))), Cost: 1}
+		for i, want := range []gcra.Result{
+			{Allowed: true, Remaining: 1, ResetAfter: 18*time.Hour + 30*time.Minute},
+			{Allowed: true, Remaining: 0, ResetAfter: 18*time.Hour + 30*time.Minute},
+			{RetryAfter: 18*time.Hour + 30*time.Minute, ResetAfter: 18*time.Hour + 30*time.Minute},
+		} {
+			if r, err := gcra.Take(t.Context(), m, c); err != nil || r != want {
+				t.Fatalf("call %d: got %+v, %v; want %+v", i, r, err, want)
+			}
+		}
+		time.Sleep(18*time.Hour + 30*time.Minute)
+		if r, err := gcra.Take(t.Context(), m, c); err != nil || !r.Allowed || r.ResetAfter != 24*time.Hour {
+			t.Errorf("the next day: got %+v, %v; want allowed", r, err)
+		}
+	})
+}
+
+// A quotaWorld is a store, its clock, and what every period of every bucket has
+// admitted, by a count for each name that PeriodOf gives.
+type quotaWorld struct {
+	store   gcra.Store
+	clock   *clock
+	used    map[string]int64
+	charges []gcra.Charge // taken, to be refunded perhaps
+}
+
+func bucketOf(c gcra.Charge, now time.Time) string {
+	return c.Subject + " " + c.Policy + " " + gcratest.PeriodOf(c.Limit.Calendar(), now)
+}
+
+// Quotas of any calendars and zones, that change under one name, in admissions of
+// several charges, with refunds in the period that was charged and in later ones: a
+// store admits what the calendar on the wall says, to the tick.
+func TestQuotaIsTheCalendars(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := &quotaWorld{clock: new(clock), used: map[string]int64{}}
+		w.store = &gcra.Memory{Now: w.clock.now, Capacity: rapid.SampledFrom([]int{0, 64}).Draw(t, "capacity")}
+		w.clock.advance(time.Duration(rapid.Int64Range(-2*365*24, 20*365*24).Draw(t, "start")) * time.Hour)
+		calendars := rapid.SliceOfN(gcratest.AnyCalendar(), 1, 3).Draw(t, "calendars")
+		last := time.Duration(0) // until a period ends
+		t.Repeat(map[string]func(*rapid.T){
+			"take": func(t *rapid.T) {
+				charges := make([]gcra.Charge, rapid.IntRange(1, 3).Draw(t, "charges"))
+				for i := range charges {
+					charges[i] = gcra.Charge{
+						Subject: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "subject"), Policy: "p",
+						Limit:  gcra.Quota(rapid.Int64Range(1, 8).Draw(t, "quota"), rapid.SampledFrom(calendars).Draw(t, "calendar")),
+						Cost:   rapid.Int64Range(0, 4).Draw(t, "cost"),
+						Shadow: rapid.IntRange(0, 5).Draw(t, "shadow") == 0,
+					}
+				}
+				last = w.take(t, charges)
+			},
+			"refund": func(t *rapid.T) {
+				if len(w.charges) > 0 {
+					w.refund(t, rapid.IntRange(0, len(w.charges)-1).Draw(t, "which"))
+				}
+			},
+			"wait": func(t *rapid.T) {
+				d := rapid.OneOf(
+					rapid.Just(last), // to the end of a period
+					rapid.Map(rapid.Int64Range(1, 3), func(n int64) time.Duration { return last - time.Duration(n)*gcratest.Tick }),
+					rapid.Map(rapid.Int64Range(0, 400*24), func(h int64) time.Duration { return time.Duration(h) * time.Hour }),
+				).Draw(t, "time")
+				w.clock.advance(max(d, 0))
+				last = 0
+			},
+		})
+	})
+}
+
+func (w *quotaWorld) take(t *rapid.T, charges []gcra.Charge) (left time.Duration) {
+	now := w.clock.now()
+	pending := map[string]int64{} // used by the earlier charges of the admission
+	want := true
+	results := make([]gcra.Result, len(charges))
+	for i, c := range charges {
+		bucket := bucketOf(c, now)
+		used, n := w.used[bucket]+pending[bucket], c.Limit.Count
+		r := gcra.Result{Allowed: c.Cost == 0 || used+c.Cost <= n, Never: c.Cost > n}
+		r.Remaining = max(n-used, 0) // unless all are taken
+		if r.Allowed {
+			pending[bucket] += c.Cost
+		} else {
+			want = want && c.Shadow
+		}
+		results[i] = r
+	}
+	allowed, err := w.store.Take(t.Context(), charges)
+	if err != nil || allowed != want {
+		t.Fatalf("at %v, %+v: got %v, %v; want %v", now, charges, allowed, err, want)
+	}
+	for i, c := range charges {
+		want := results[i]
+		if allowed && want.Allowed {
+			want.Remaining = max(want.Remaining-c.Cost, 0)
+			w.used[bucketOf(c, now)] += c.Cost
+			if c.Cost > 0 {
+				w.charges = append(w.charges, c)
+			}
+		}
+		end := gcratest.EndOf(c.Limit.Calendar(), now)
+		want.ResetAfter = end.Sub(now)
+		if !want.Allowed && !want.Never {
+			want.RetryAfter = want.ResetAfter
+		}
+		if c.Result != want || !c.Period.Equal(end) {
+			t.Fatalf("at %v, charge %d, %+v: got %+v until %v; want %+v until %v", now, i, c, c.Result, c.Period, want, end)
+		}
+		left = want.ResetAfter
+	}
+	return left
+}
+
+func (w *quotaWorld) refund(t *rapid.T, i int) {
+	c := w.charges[i]
+	w.charges = append(w.charges[:i], w.charges[i+1:]...)
+	now := w.clock.now()
+	if bucket := bucketOf(c, now); c.Period.Equal(gcratest.EndOf(c.Limit.Calendar(), now)) {
+		w.used[bucket] -= c.Cost
+	}
+	if err := w.store.Refund(t.Context(), []gcra.Charge{c}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A clock that goes back by less than a period, and forward again, lets no period have
+// more than its quota: a period that has begun goes on.
+func TestQuotaWhileTheClockGoesBack(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := new(clock)
+		m := &gcra.Memory{Now: c.now}
+		quota := gcra.Quota(5, rapid.SampledFrom([]gcra.Calendar{gcra.Hourly, gcra.Daily, gcra.Monthly}).Draw(t, "calendar"))
+		admitted := map[time.Time]int64{}
+		c.advance(time.Duration(rapid.Int64Range(0, 400*24).Draw(t, "start")) * time.Hour)
+		var back time.Duration
+		for range 30 {
+			charges := []gcra.Charge{{Subject: "s", Policy: "p", Limit: quota, Cost: rapid.Int64Range(0, 3).Draw(t, "cost")}}
+			allowed, err := m.Take(t.Context(), charges)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if allowed {
+				admitted[charges[0].Period] += charges[0].Cost
+			}
+			c.advance(back)
+			back = 0
+			switch rapid.IntRange(0, 2).Draw(t, "clock") {
+			case 0:
+				back = time.Duration(rapid.Int64Range(1, int64(20*time.Minute)).Draw(t, "back"))
+				c.advance(-back)
+			case 1:
+				c.advance(time.Duration(rapid.Int64Range(0, int64(charges[0].Result.ResetAfter)).Draw(t, "forward")))
+			}
+		}
+		for period, n := range admitted {
+			if n > 5 {
+				t.Fatalf("%v: %d admitted in the period until %v; want 5", quota, n, period)
+			}
+		}
+	})
+}

@@ -1,0 +1,71 @@
+package gcratest
+
+import (
+	"fmt"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+)
+
+// PeriodOf names the period of a calendar that a time is in, by what clocks and
+// calendars on the wall show.
+func PeriodOf(c gcra.Calendar, now time.Time) string {
+	l, err := time.LoadLocation(c.Location)
+	if err != nil {
+		panic(err)
+	}
+	anchor := max(c.Anchor, 1)
+	now = now.In(l)
+	y, m, d := now.Date()
+	switch c.Unit {
+	case "hour":
+		return fmt.Sprint(c, now.Format("2006-01-02 15h -0700")) // two hours are the 2nd if clocks go back
+	case "week":
+		for (int(time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Weekday())+6)%7+1 != anchor {
+			d--
+		}
+	case "month":
+		if d < anchor {
+			m--
+		}
+		d = anchor
+	case "year":
+		m, d = time.January, 1
+	}
+	return fmt.Sprint(c, time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Format(time.DateOnly))
+}
+
+// EndOf is the first tick after the period that a time is in, by PeriodOf alone.
+func EndOf(c gcra.Calendar, now time.Time) time.Time {
+	name := PeriodOf(c, now)
+	in, out := int64(0), int64(367*24*time.Hour/Tick)
+	for out-in > 1 {
+		if half := (in + out) / 2; PeriodOf(c, now.Add(time.Duration(half)*Tick)) == name {
+			in = half
+		} else {
+			out = half
+		}
+	}
+	return now.Add(time.Duration(out) * Tick)
+}
+
+// AnyCalendar generates calendars in zones whose clocks are set at night, at midnight,
+// by half an hour, and never.
+func AnyCalendar() *rapid.Generator[gcra.Calendar] {
+	return rapid.Custom(func(t *rapid.T) gcra.Calendar {
+		c := rapid.SampledFrom([]gcra.Calendar{gcra.Hourly, gcra.Daily, gcra.Weekly, gcra.Monthly, gcra.Yearly}).Draw(t, "unit")
+		c.Location = rapid.SampledFrom([]string{
+			"", "Europe/Berlin", "America/New_York", "America/Havana", "America/Santiago", "Asia/Beirut",
+			"Asia/Kolkata", "Australia/Lord_Howe", "Pacific/Kiritimati", "Antarctica/Troll",
+		}).Draw(t, "zone")
+		switch c.Unit {
+		case "week":
+			c = c.From(rapid.IntRange(1, 7).Draw(t, "weekday"))
+		case "month":
+			c = c.From(rapid.IntRange(1, 28).Draw(t, "day"))
+		}
+		return c
+	})
+}

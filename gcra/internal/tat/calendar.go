@@ -1,0 +1,216 @@
+package tat
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Calendar has the fields of gcra.Calendar, which documents them.
+type Calendar struct {
+	Unit     string
+	Location string
+	Anchor   int
+}
+
+// calendarUnit is what depends on the unit of a calendar.
+type calendarUnit struct {
+	anchors int // the largest anchor; 0 if there is none
+
+	// most is the largest quota. A unit is one tick, so a quota must be shorter than
+	// any period, or what was used in one period would count in the next.
+	most int64
+
+	// length is that of a period on average.
+	length time.Duration
+
+	// begin is the beginning of the period i periods after that of a date.
+	// It is nil for hours, which have no dates: see hour.
+	begin func(date civil, anchor, i int) civil
+}
+
+const meanYear = 365*24*time.Hour + 5*time.Hour + 49*time.Minute + 12*time.Second // Gregorian
+
+var calendarUnits = map[string]calendarUnit{
+	"hour": {0, 10_000_000_000, time.Hour, nil},
+	"day":  {0, 100_000_000_000, 24 * time.Hour, func(d civil, _, i int) civil { return civil{d.year, d.month, d.day + i} }},
+	"week": {7, 1_000_000_000_000, 7 * 24 * time.Hour, func(d civil, anchor, i int) civil {
+		weekday := time.Date(d.year, d.month, d.day, 0, 0, 0, 0, time.UTC).Weekday()
+		return civil{d.year, d.month, d.day - (int(weekday)-anchor+7)%7 + 7*i}
+	}},
+	"month": {28, 10_000_000_000_000, meanYear / 12, func(d civil, anchor, i int) civil {
+		return civil{d.year, d.month + time.Month(i), anchor}
+	}},
+	"year": {0, 100_000_000_000_000, meanYear, func(d civil, _, i int) civil { return civil{d.year + i, 1, 1} }},
+}
+
+func (c Calendar) location() (*time.Location, error) {
+	if c.Location == "Local" {
+		return nil, errors.New(`location is "Local", which may differ between servers; want a name such as Europe/Berlin`)
+	}
+	l, err := time.LoadLocation(c.Location)
+	if err != nil {
+		return nil, fmt.Errorf("location is %q; want a name of the time zone database such as Europe/Berlin, or \"\" for UTC; import time/tzdata if the machine has no database (%w)",
+			Clip(c.Location), err)
+	}
+	return l, nil
+}
+
+// Canonical returns the calendar with zero for what is the default: calendars that mean
+// the same become equal.
+func (c Calendar) Canonical() Calendar {
+	if c.Anchor == 1 && calendarUnits[c.Unit].anchors > 0 {
+		c.Anchor = 0
+	}
+	if c.Location == "UTC" {
+		c.Location = ""
+	}
+	return c
+}
+
+// String is the calendar, which is canonical, as gcra.ParseLimit reads it: "month from
+// 15 Europe/Berlin".
+func (c Calendar) String() string { return c.text(" from ", " ") }
+
+func (c Calendar) text(from, in string) string {
+	s := c.Unit
+	if c.Anchor != 0 {
+		s += from + strconv.Itoa(c.Anchor)
+	}
+	if c.Location != "" {
+		s += in + c.Location
+	}
+	return s
+}
+
+// A Period is one period of a calendar, in ticks since Epoch. It ends before End.
+type Period struct {
+	Before int64 // begin of the period before
+	Begin  int64
+	End    int64
+	Next   int64 // end of the period after
+}
+
+// Periods are the periods of a calendar.
+type Periods struct {
+	// Suffix ends the key of a bucket, so that a rate and a quota, or two calendars,
+	// never read each other's values: "~month15.Europe/Berlin".
+	Suffix string
+
+	unit     calendarUnit
+	anchor   int
+	location *time.Location
+	last     atomic.Pointer[Period] // that At returned
+}
+
+// calendars has the periods of every valid calendar that was asked for.
+var calendars sync.Map
+
+// Periods returns the periods of the calendar, always the same value, or an error that
+// names what is not valid and what would be right.
+func (c Calendar) Periods() (*Periods, error) {
+	if p, ok := calendars.Load(c); ok {
+		return p.(*Periods), nil
+	}
+	u, ok := calendarUnits[c.Unit]
+	switch {
+	case !ok:
+		return nil, fmt.Errorf("calendar unit is %q; want hour, day, week, month or year", Clip(c.Unit))
+	case c.Anchor != 0 && u.anchors == 0:
+		return nil, fmt.Errorf("a calendar %s from %d; want no anchor, which only week and month have", c.Unit, c.Anchor)
+	case c.Anchor < 0 || c.Anchor > u.anchors:
+		return nil, fmt.Errorf("a calendar %s from %d; want 1 to %d", c.Unit, c.Anchor, u.anchors)
+	}
+	l, err := c.location()
+	if err != nil {
+		return nil, err
+	}
+	p := &Periods{Suffix: "~" + c.Canonical().text("", "."), unit: u, anchor: max(c.Anchor, 1), location: l}
+	made, _ := calendars.LoadOrStore(c, p)
+	return made.(*Periods), nil
+}
+
+// At returns the period of a time in ticks.
+func (p *Periods) At(now int64) Period {
+	if last := p.last.Load(); last != nil && last.Begin <= now && now < last.End {
+		return *last
+	}
+	found := p.find(Time(now).In(p.location))
+	p.last.Store(&found)
+	return found
+}
+
+// find computes the period of a time in the calendar's location.
+func (p *Periods) find(now time.Time) Period {
+	if p.unit.begin == nil {
+		h := hour(now)
+		h.Before = hour(Time(h.Begin - 1).In(p.location)).Begin
+		h.Next = hour(Time(h.End).In(p.location)).End
+		return h
+	}
+	y, m, d := now.Date()
+	begin := func(i int) time.Time {
+		return p.unit.begin(civil{y, m, d}, p.anchor, i).midnight(p.location)
+	}
+	i := 0
+	for begin(i).After(now) {
+		i--
+	}
+	for !begin(i + 1).After(now) {
+		i++
+	}
+	return Period{At(begin(i - 1)), At(begin(i)), At(begin(i + 1)), At(begin(i + 2))}
+}
+
+// hour is the hour of a time on the clocks of its location. When they are set, an
+// hour ends: where that is by 30 minutes, two are shorter.
+func hour(now time.Time) Period {
+	_, offset := now.Zone()
+	begin := now.Unix() - ((now.Unix()+int64(offset))%3600+3600)%3600
+	p := Period{Begin: At(time.Unix(begin, 0)), End: At(time.Unix(begin+3600, 0))}
+	// After 2037 ZoneBounds may also return the end of a year, in leap years a day early.
+	from, to := now.ZoneBounds()
+	if _, before := from.Add(-1).Zone(); !from.IsZero() && before != offset {
+		p.Begin = max(p.Begin, At(from))
+	}
+	if _, after := to.Zone(); !to.IsZero() && after != offset {
+		p.End = min(p.End, At(to))
+	}
+	return p
+}
+
+// civil is a date. Values outside their range, such as the 32nd, are normalised as
+// by time.Date.
+type civil struct {
+	year  int
+	month time.Month
+	day   int
+}
+
+// midnight is when the date begins in a location: the first moment at which its
+// clocks show this date or a later one. time.Date does not say which moment it
+// chooses where clocks are set at midnight.
+func (d civil) midnight(l *time.Location) time.Time {
+	t := time.Date(d.year, d.month, d.day, 0, 0, 0, 0, l)
+	shown := time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), 0, time.UTC)
+	wanted := time.Date(d.year, d.month, d.day, 0, 0, 0, 0, time.UTC)
+	from, to := t.ZoneBounds()
+	switch {
+	case shown.Before(wanted): // midnight is left out
+		return to
+	case shown.After(wanted):
+		return from
+	case from.IsZero():
+		return t
+	}
+	// Midnight may have come before the clocks were set back.
+	_, before := from.Add(-1).Zone()
+	_, offset := t.Zone()
+	if first := t.Add(time.Duration(offset-before) * time.Second); first.Before(from) && first.Before(t) {
+		return first
+	}
+	return t
+}

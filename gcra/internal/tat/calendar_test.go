@@ -1,0 +1,131 @@
+package tat
+
+import (
+	"testing"
+	"time"
+)
+
+// zones have every kind of clock change: by an hour at night, at midnight in both
+// directions, by half an hour, of a whole day, and none.
+var zones = []string{
+	"", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe", "Asia/Beirut",
+	"America/Sao_Paulo", "America/Havana", "America/St_Johns", "Pacific/Apia", "Antarctica/Troll", "America/Nuuk",
+}
+
+// Every period is where a search minute by minute finds it: in years in which clocks
+// were set at midnight and a day was left out, and in the present.
+func TestPeriodsBeginWhereClocksShowThem(t *testing.T) {
+	for _, zone := range zones {
+		for _, c := range []Calendar{{Unit: "day"}, {Unit: "week"}, {Unit: "week", Anchor: 7}, {Unit: "month"}, {Unit: "month", Anchor: 28}, {Unit: "year"}} {
+			c.Location = zone
+			p := periodsOf(t, c)
+			for _, years := range [][2]int{{2009, 2013}, {2025, 2028}} {
+				checkPeriods(t, c, p, yearBegins(years[0]), yearBegins(years[1]))
+			}
+		}
+	}
+}
+
+func yearBegins(y int) int64 { return At(time.Date(y, 1, 1, 0, 0, 0, 0, time.UTC)) }
+
+func periodsOf(t *testing.T, c Calendar) *Periods {
+	t.Helper()
+	p, err := c.Periods()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func checkPeriods(t *testing.T, c Calendar, p *Periods, now, end int64) {
+	t.Helper()
+	for now < end {
+		period := p.find(Time(now).In(p.location))
+		if period.Begin > now || period.End <= now {
+			t.Fatalf("%v: got %v to %v for %v", c, Time(period.Begin), Time(period.End), Time(now))
+		}
+		if begins := firstMoment(c, p.location, period.End); begins != period.End {
+			t.Fatalf("%v: a period ends at %v; want %v", c, Time(period.End).In(p.location), Time(begins).In(p.location))
+		}
+		if last := p.find(Time(period.End - 1).In(p.location)); last != period {
+			t.Fatalf("%v: a tick before %v: got %v; want %v", c, Time(period.End), last, period)
+		}
+		now = period.End
+	}
+}
+
+// firstMoment searches, minute by minute around a time, for the first at which the
+// clocks show a date on which a period begins, or a later one.
+func firstMoment(c Calendar, l *time.Location, around int64) int64 {
+	near := Time(around).In(l)
+	y, m, d := near.Add(12 * time.Hour).Date()
+	for wanted := (civil{y, m, d}); ; wanted.day-- {
+		day := time.Date(wanted.year, wanted.month, wanted.day, 12, 0, 0, 0, time.UTC)
+		starts := c.Unit == "day" ||
+			c.Unit == "week" && (int(day.Weekday())+6)%7 == max(c.Anchor, 1)-1 ||
+			c.Unit == "month" && day.Day() == max(c.Anchor, 1) ||
+			c.Unit == "year" && day.YearDay() == 1
+		if !starts {
+			continue
+		}
+		midnight := day.Add(-12 * time.Hour)
+		for t := near.Add(-25 * time.Hour).Truncate(time.Minute); ; t = t.Add(time.Minute) {
+			y, m, d := t.Date()
+			if !time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Before(midnight) {
+				return At(t)
+			}
+		}
+	}
+}
+
+// An hour ends when the minutes are 0, or when the clocks are set.
+func TestHours(t *testing.T) {
+	for i := range 2 * len(zones) {
+		zone, year := zones[i/2], 2026+14*(i%2) // 2040 is a leap year beyond the database
+		p := periodsOf(t, Calendar{Unit: "hour", Location: zone})
+		now := time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC)
+		for now.Year() == year {
+			period := p.find(now.In(p.location))
+			if length := period.End - period.Begin; period.Begin != At(now) && now.YearDay() > 1 || length > 36_000_000_000 || length < 18_000_000_000 {
+				t.Fatalf("%q: got %v to %v", zone, Time(period.Begin), Time(period.End))
+			}
+			for at := now; At(at) < period.End; at = at.Add(15 * time.Minute) {
+				_, offset := at.In(p.location).Zone()
+				_, last := at.Add(-1).In(p.location).Zone()
+				if ends := at.In(p.location).Minute() == 0 || offset != last; ends && At(at) > period.Begin {
+					t.Fatalf("%s: an hour from %v goes on at %v", zone, Time(period.Begin), at)
+				}
+			}
+			now = Time(period.End)
+		}
+	}
+}
+
+// A quota is shorter than every period, or what was used would count in the next.
+func TestQuotasAreShorterThanPeriods(t *testing.T) {
+	for unit, u := range calendarUnits {
+		for _, zone := range zones {
+			p := periodsOf(t, Calendar{Unit: unit, Location: zone})
+			for now := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC); now.Year() < 2037; {
+				period := p.At(At(now))
+				if length := period.End - period.Begin; length < u.most {
+					t.Fatalf("%s in %s from %v: %d ticks; want at least %d", unit, zone, now, length, u.most)
+				}
+				now = Time(period.End)
+			}
+		}
+	}
+}
+
+// Time is the inverse of At.
+func TestTime(t *testing.T) {
+	for _, want := range []time.Time{
+		time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC),
+		time.Date(2026, 11, 22, 5, 0, 0, 123_456_700, time.UTC),
+		time.Date(1969, 12, 31, 23, 59, 59, 999_999_900, time.UTC),
+	} {
+		if got := Time(At(want)); !got.Equal(want) {
+			t.Errorf("got %v; want %v", got, want)
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package redisstore
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/internal/rediskit"
+)
+
+// On a cluster one script serves the keys of all slots of a node, if it says so and
+// declares no keys (Redis 7.0 and newer, Valkey). The node checks the slot of each
+// key when the script reads it. So a stale topology or a slot that moves does no
+// harm: an admission with such a key is not decided, and sent again by the client, in
+// a script for its subject. So are all admissions of a script that the node refuses.
+var crossSlot = newScriptForm("#!lua flags=allow-cross-slot-keys\n", true)
+
+// elsewhere is the reply for an admission that was not decided.
+const elsewhere = -1 << 53
+
+// errElsewhere is the error of a request that was not decided, until it is sent again.
+var errElsewhere = errors.New("not decided on this node")
+
+// crossesSlots reports whether the batch is a script for several slots.
+func (b *batch) crossesSlots(client redis.UniversalClient) bool {
+	_, cluster := client.(*redis.ClusterClient)
+	return cluster && b.subjects
+}
+
+// collectUndecided collects the requests that a script for several slots has not
+// decided: all, if the server has answered with an error. Nothing was written then.
+func (b *batch) collectUndecided(s *script) {
+	var answer redis.Error
+	if errors.As(s.err, &answer) && !errors.Is(s.err, rediskit.ErrReply) {
+		b.nodeErr, s.err = s.err, nil
+		for _, q := range s.requests {
+			q.err = errElsewhere
+		}
+	}
+	for _, q := range s.requests {
+		if q.err == errElsewhere {
+			b.undecided = append(b.undecided, q)
+		}
+	}
+}
+
+// crossing is what a batcher knows about scripts for several slots.
+type crossing struct {
+	never  bool // the server does not run them
+	paused bool // the last batch failed, until one of scripts for a subject each is answered
+}
+
+// oneScript reports whether the request may go in one script with those of other
+// subjects.
+func (b *batcher) oneScript(q *request) bool {
+	switch b.store.client.(type) {
+	case *redis.ClusterClient:
+		return q.node != nil && !q.byClient && b.crossing == crossing{}
+	case *redis.Ring:
+		return q.node != nil
+	}
+	return b.store.only != nil
+}
+
+// noteCrossing learns from a batch. Its undecided requests go before those that wait.
+func (b *batcher) noteCrossing(batch *batch, err error) {
+	for _, q := range batch.undecided {
+		q.err, q.byClient = nil, true
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waiting = slices.Insert(b.waiting, 0, batch.undecided...)
+	if err = cmp.Or(err, batch.nodeErr); err != nil || !batch.crossesSlots(b.store.client) {
+		b.crossing.paused = err != nil
+	}
+	b.crossing.never = b.crossing.never || batch.nodeErr != nil && !rediskit.Down(batch.nodeErr)
+}

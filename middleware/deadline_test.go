@@ -1,0 +1,66 @@
+package middleware_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+// A request is not held back beyond its deadline. It is denied at once and charged
+// nothing, whether the store decides or, while it fails, this server.
+func TestMaxDelayEndsWithTheDeadline(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		for _, test := range []struct {
+			patience time.Duration
+			allowed  bool
+			wait     time.Duration
+		}{
+			{1500 * time.Millisecond, true, time.Second},
+			{400 * time.Millisecond, false, 600 * time.Millisecond},
+			{0, false, time.Second - time.Nanosecond},
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				store := &flaky{Store: gcra.NewMemory()}
+				l := limiter(t, middleware.Config{Store: store, Logger: unread},
+					middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerSecond(1), MaxDelay: 2 * time.Second})
+				if fails {
+					store.fail = 3
+				}
+				l.Decide(get("/"))
+				ctx, cancel := context.WithTimeout(t.Context(), test.patience)
+				defer cancel()
+				d := l.Decide(get("/").WithContext(ctx))
+				if d.Allowed != test.allowed || d.Delay+d.RetryAfter-test.wait > time.Microsecond || test.wait-d.Delay-d.RetryAfter > time.Microsecond {
+					t.Errorf("store fails %t, %v until the deadline: got Allowed %t, delay %v, retry after %v; want %t, %v",
+						fails, test.patience, d.Allowed, d.Delay, d.RetryAfter, test.allowed, test.wait)
+				}
+				charged := time.Duration(0)
+				if test.allowed {
+					charged = time.Second
+				}
+				if d := l.Decide(get("/")); d.Delay != time.Second+charged {
+					t.Errorf("store fails %t, %v until the deadline: the next request waits %v; want %v", fails, test.patience, d.Delay, time.Second+charged)
+				}
+			})
+		}
+	}
+}
+
+// So does the delay of one of several servers by itself, whose share of the limit is
+// slower.
+func TestMaxDelayOfAShareEndsWithTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := limiter(t, middleware.Config{Store: &flaky{Store: gcra.NewMemory(), fail: 2}, Instances: 2, Logger: unread},
+			middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerSecond(1), MaxDelay: 2 * time.Second})
+		l.Decide(get("/"))
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		if d := l.Decide(get("/").WithContext(ctx)); d.Allowed || d.RetryAfter != 1500*time.Millisecond {
+			t.Errorf("got Allowed %t, retry after %v; want a denial for 1.5s, as the share gives a unit in 2s", d.Allowed, d.RetryAfter)
+		}
+	})
+}

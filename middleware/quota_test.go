@@ -1,0 +1,170 @@
+package middleware_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/slidinglog"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+// A rate and a monthly quota: the quota gives all back when the month ends, and the
+// fields say how long the month is and when it ends.
+func TestQuotaHeaders(t *testing.T) {
+	store, clock := newStore() // 1 January 2026
+	clock.add(31 * 24 * time.Hour)
+	l := limiter(t, middleware.Config{Store: store, Headers: middleware.HeadersDraft6 | middleware.HeadersXRateLimit},
+		middleware.Policy{Name: "rate", Key: key("k"), Limit: gcra.PerSecond(10)},
+		middleware.Policy{Name: "monthly", Key: key("k"), Limit: gcra.Quota(2, gcra.Monthly)})
+	lists := limiter(t, middleware.Config{Store: store, Headers: middleware.HeadersDraft11},
+		middleware.Policy{Name: "rate", Key: key("j"), Limit: gcra.PerSecond(10)},
+		middleware.Policy{Name: "monthly", Key: key("j"), Limit: gcra.Quota(2, gcra.Monthly)})
+	for _, tt := range []struct {
+		after time.Duration
+		want  string // status, fields
+	}{
+		{0, "200 2;w=2419200, 2 limit, 1 left, reset 2419200, retry "},
+		{27 * 24 * time.Hour, "200 2;w=2419200, 2 limit, 0 left, reset 86400, retry "},
+		{23 * time.Hour, "429 2;w=2419200, 2 limit, 0 left, reset 3600, retry 3600"},
+		{time.Hour - 1, "429 2;w=2419200, 2 limit, 0 left, reset 1, retry 1"},
+		{1, "200 2;w=2678400, 2 limit, 1 left, reset 2678400, retry "}, // March has 31 days
+	} {
+		clock.add(tt.after)
+		res, d := allow(l, get("/"))
+		h := res.Header
+		got := strings.Join([]string{res.Status[:3], " ", h.Get("RateLimit-Policy"), ", ", h.Get("RateLimit-Limit"), " limit, ", h.Get("RateLimit-Remaining"),
+			" left, reset ", h.Get("RateLimit-Reset"), ", retry ", h.Get("Retry-After")}, "")
+		if got != tt.want {
+			t.Errorf("got  %s\nwant %s", got, tt.want)
+		}
+		if h.Get("X-RateLimit-Reset") != h.Get("RateLimit-Reset") || h.Get("X-RateLimit-Limit") != "2" {
+			t.Errorf("got X-RateLimit-Reset %s, -Limit %s; want as RateLimit-Reset, 2", h.Get("X-RateLimit-Reset"), h.Get("X-RateLimit-Limit"))
+		}
+		if n := len(d.Results); n != 2 || d.Results[1].Limit != gcra.Quota(2, gcra.Monthly) {
+			t.Errorf("got %+v; want both policies", d.Results)
+		}
+	}
+	res, _ := allow(lists, get("/"))
+	if got, want := res.Header.Get("RateLimit-Policy"), `"rate";q=10;w=1, "monthly";q=2;w=2678400`; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if got, want := res.Header.Get("RateLimit"), `"rate";r=9;t=1, "monthly";r=1;t=2678400`; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// A policy with plans has the window of each request's quota.
+func TestQuotaByPlan(t *testing.T) {
+	store, _ := newStore()
+	l := limiter(t, middleware.Config{Store: store},
+		middleware.Policy{Name: "plan", Key: key("k"), MaxDelay: time.Second, LimitFor: func(r *http.Request) gcra.Limit {
+			if r.URL.Path == "/day" {
+				return gcra.Quota(5, gcra.Daily)
+			}
+			return gcra.PerMinute(5)
+		}})
+	for path, want := range map[string]string{"/day": "5;w=86400", "/": "5;w=60"} {
+		if res, d := allow(l, get(path)); res.Header.Get("RateLimit-Policy") != want || d.Err != nil {
+			t.Errorf("%s: got %s, %v; want %s", path, res.Header.Get("RateLimit-Policy"), d.Err, want)
+		}
+	}
+}
+
+// Refund gives back in the month that was charged, Spend charges, and both also after a
+// request that ends in the next month.
+func TestQuotaRefundAndSpend(t *testing.T) {
+	store, clock := newStore()
+	quota := gcra.Quota(10, gcra.Monthly)
+	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "m", Key: key("k"), Limit: quota})
+	first, second := l.Decide(get("/")), l.Decide(get("/"))
+	if err := first.Refund(t.Context()); err != nil || left(t, store, "k", "m", quota) != 9 {
+		t.Errorf("a refund: got %v, %d left; want 9", err, left(t, store, "k", "m", quota))
+	}
+	if err := second.Spend(t.Context(), 20); err != nil || left(t, store, "k", "m", quota) != 0 {
+		t.Errorf("spending more than is left: got %v, %d left; want 0", err, left(t, store, "k", "m", quota))
+	}
+	clock.add(31 * 24 * time.Hour)
+	third := l.Decide(get("/"))
+	if err := second.Refund(t.Context()); err != nil || left(t, store, "k", "m", quota) != 9 {
+		t.Errorf("a refund of the month before: got %v, %d left; want 9", err, left(t, store, "k", "m", quota))
+	}
+	if err := third.Spend(t.Context(), 2); err != nil || left(t, store, "k", "m", quota) != 7 {
+		t.Errorf("spending: got %v, %d left; want 7", err, left(t, store, "k", "m", quota))
+	}
+	if err := l.Reset(t.Context(), "k", "m"); err != nil || left(t, store, "k", "m", quota) != 10 {
+		t.Errorf("a reset: got %v, %d left; want 10", err, left(t, store, "k", "m", quota))
+	}
+}
+
+// While the store fails, each server admits its share of a quota, and of a small one one
+// request.
+func TestQuotaWhileTheStoreFails(t *testing.T) {
+	for _, tt := range []struct {
+		quota int64
+		cost  int
+		want  int // requests
+	}{{8, 1, 2}, {9, 1, 2}, {3, 1, 1}, {40, 5, 2}, {40, 40, 1}, {40, 41, 0}} {
+		store, clock := newStore()
+		store.fail = 1000
+		l := limiter(t, middleware.Config{Store: store, Instances: 4, Logger: unread},
+			middleware.Policy{Name: "m", Key: key("k"), Limit: gcra.Quota(tt.quota, gcra.Monthly), Cost: func(*http.Request) int { return tt.cost }})
+		_ = clock
+		n := 0
+		for range 20 {
+			if d := l.Decide(get("/")); d.Allowed {
+				n++
+			}
+		}
+		if n != tt.want {
+			t.Errorf("a quota of %d among 4 servers, cost %d: got %d requests; want %d", tt.quota, tt.cost, n, tt.want)
+		}
+	}
+}
+
+// A store's own share starts from what is left. Refund and Spend count as the request did.
+func TestQuotaSharesAreRefunded(t *testing.T) {
+	store, _ := newStore()
+	store.fail = 1000
+	l := limiter(t, middleware.Config{Store: store, Instances: 4, Logger: unread}, middleware.Policy{Name: "m", Key: key("k"), Limit: gcra.Quota(40, gcra.Yearly)})
+	d := l.Decide(get("/"))
+	if err := d.Spend(t.Context(), 4); err != nil {
+		t.Fatal(err)
+	}
+	if left := l.Decide(get("/")).Results[0].Remaining; left != 40-4*(1+4+1) {
+		t.Errorf("after one of 5 and one of 1 on one of 4 servers: got %d left of 40; want %d", left, 40-4*6)
+	}
+	if err := d.Refund(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if left := l.Decide(get("/")).Results[0].Remaining; left != 40-4*2 {
+		t.Errorf("after a refund and another: got %d left of 40; want %d", left, 40-4*2)
+	}
+}
+
+// A store that keeps no quotas, and a quota with a delay, are mistakes at New and Reload.
+func TestQuotaMistakes(t *testing.T) {
+	quota := middleware.Policy{Name: "m", Key: key("k"), Limit: gcra.Quota(40, gcra.Yearly)}
+	delayed := quota
+	delayed.MaxDelay = time.Second
+	for _, tt := range []struct {
+		store  gcra.Store
+		policy middleware.Policy
+		want   string
+	}{
+		{slidinglog.NewMemory(), quota, "want a rate such as 25/5s"},
+		{slidinglog.NewMemory(), middleware.Policy{Name: "m", Key: key("k"), Limit: gcra.PerMinute(5).WithBurst(2)}, "burst is 2; want 0 or 5"},
+		{gcra.NewMemory(), delayed, "MaxDelay is 1s; want 0"},
+		{gcra.NewMemory(), middleware.Policy{Name: "m", Key: key("k"), Limit: gcra.Quota(40, gcra.Monthly.From(31))}, "from 31; want 1 to 28"},
+	} {
+		if _, err := middleware.New(middleware.Config{Store: tt.store}, tt.policy); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("New: got %v; want an error with %q", err, tt.want)
+		}
+		l := limiter(t, middleware.Config{Store: tt.store}, middleware.Policy{Name: "m", Key: key("k"), Limit: gcra.PerMinute(5)})
+		if err := l.Reload(tt.policy); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("Reload: got %v; want an error with %q", err, tt.want)
+		}
+	}
+}

@@ -1,0 +1,87 @@
+package middleware
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// NewRPC is [New] for a limiter whose requests are remote procedure calls, as of gRPC
+// and Connect: POST requests with the path "/package.Service/Method". Its error, and
+// that of [Limiter.Reload], also names Routes that match no such call and Config.Deny,
+// which writes a response of HTTP. "/package.Service/*" is all methods of a service.
+func NewRPC(cfg Config, policies ...Policy) (*Limiter, error) {
+	l, err := New(cfg, policies...)
+	errs := append(checkRPC(policies), err)
+	if cfg.Deny != nil {
+		errs = append(errs, errors.New("ratelimit: Deny is set; want nil, as a denied call has a status and details in place of an HTTP response"))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	l.rpc = true
+	return l, nil
+}
+
+// checkRPC returns an error for each route that matches no remote procedure call.
+func checkRPC(policies []Policy) (errs []error) {
+	for i := range policies {
+		for j, route := range policies[i].Routes {
+			if want := callRoute(route); want != "" {
+				errs = append(errs, &FieldError{Index: i, Name: policies[i].Name, Field: fmt.Sprintf("Routes[%d]", j),
+					Err: fmt.Errorf("is %.80q, which matches no call; want %.80q", route, want)})
+			}
+		}
+	}
+	return errs
+}
+
+// callRoute returns "" for a route that matches remote procedure calls, and otherwise
+// the route that was probably meant.
+func callRoute(route string) (want string) {
+	fields := append([]string{""}, strings.Fields(route)...)
+	method, path := fields[max(0, len(fields)-2)], fields[len(fields)-1]
+	service, name, both := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	switch {
+	case service == "" && !both, strings.HasPrefix(service, "*"), strings.HasPrefix(service, "{"):
+		want = path
+	case !both:
+		want = "/" + service + "/*"
+	case strings.Contains(name, "/"):
+		want = "/package.Service/*"
+	default:
+		want = "/" + service + "/" + name
+	}
+	if path == want && (method == "" || method == http.MethodPost) {
+		return ""
+	}
+	return want
+}
+
+// Admit is [Limiter.Allow] for servers of other protocols than HTTP: it writes no
+// response and does not call Config.Deny. It sets the RateLimit fields in h and, on a
+// denial, Retry-After. It holds an allowed request back while a policy with MaxDelay
+// asks for it.
+//
+// denied is nil if the request may go on. Otherwise the server answers by its Status,
+// RetryAfter and Results. One with a Delay is of a request whose context ended while it
+// was held back; Err is then the error of the context.
+//
+// Pass the returned request's context on: it carries the Decision, see [FromContext].
+func (l *Limiter) Admit(h http.Header, r *http.Request) (_ *http.Request, denied *Decision) {
+	w := &admission{header: h}
+	r, _ = l.Allow(w, r)
+	return r, w.denied
+}
+
+// admission is the ResponseWriter of Admit. It takes the Decision in place of a
+// response.
+type admission struct {
+	header http.Header
+	denied *Decision
+}
+
+func (a *admission) Header() http.Header          { return a.header }
+func (*admission) WriteHeader(int)                {}
+func (*admission) Write(body []byte) (int, error) { return len(body), nil }

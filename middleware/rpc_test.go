@@ -1,0 +1,129 @@
+package middleware_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+func TestNewRPC(t *testing.T) {
+	for route, want := range map[string]string{
+		"/pkg.Service/Method":        "",
+		"POST /pkg.Service/Method":   "",
+		"/pkg.Service/*":             "",
+		"/pkg.Service/{method}":      "",
+		"/pkg.Service/":              "",
+		"/":                          "",
+		"/*":                         "",
+		"pkg.Service/Method":         `want "/pkg.Service/Method"`,
+		"/pkg.Service":               `want "/pkg.Service/*"`,
+		"GET /pkg.Service/Method":    `want "/pkg.Service/Method"`,
+		"a.example/pkg.S/Method":     `want "/package.Service/*"`,
+		"/api/v1/pkg.Service/Method": `want "/package.Service/*"`,
+	} {
+		p := middleware.Policy{Name: "calls", Key: key("k"), Limit: five, Routes: []string{"/pkg.Service/Other", route}}
+		_, err := middleware.NewRPC(middleware.Config{Store: gcra.NewMemory()}, p)
+		if want == "" && err != nil {
+			t.Errorf("%s: got %v; want no error", route, err)
+		}
+		if want != "" && (err == nil || !strings.Contains(err.Error(), `policy "calls": Routes[1] is "`+route) || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: got %v; want %s", route, err, want)
+		}
+	}
+}
+
+// All mistakes are reported at once, and Reload checks as NewRPC does.
+func TestNewRPCMistakes(t *testing.T) {
+	wrong := middleware.Policy{Name: "calls", Key: key("k"), Routes: []string{"pkg.Service/Method"}}
+	cfg := middleware.Config{Store: gcra.NewMemory(), Deny: func(http.ResponseWriter, *http.Request, middleware.Decision) {}}
+	_, err := middleware.NewRPC(cfg, wrong)
+	for _, want := range []string{"Deny is set", "Limit is missing", `want "/pkg.Service/Method"`} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v; want %s", err, want)
+		}
+	}
+	right := middleware.Policy{Name: "calls", Key: key("k"), Limit: five}
+	l, err := middleware.NewRPC(middleware.Config{Store: gcra.NewMemory()}, right)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong.Limit = five
+	if err := l.Reload(wrong); err == nil || !strings.Contains(err.Error(), `want "/pkg.Service/Method"`) {
+		t.Errorf("Reload: got %v; want the mistake", err)
+	}
+}
+
+func TestAdmit(t *testing.T) {
+	store, _ := newStore()
+	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "calls", Key: key("k"), Limit: gcra.PerMinute(1)})
+	for _, want := range []struct {
+		allowed                bool
+		remaining, reset, wait string
+	}{
+		{true, "0", "60", ""},
+		{false, "0", "60", "60"},
+	} {
+		h := http.Header{}
+		r, denied := l.Admit(h, httptest.NewRequest(http.MethodPost, "/pkg.Service/Method", nil))
+		if (denied == nil) != want.allowed || h.Get("RateLimit-Remaining") != want.remaining || h.Get("RateLimit-Reset") != want.reset || h.Get("Retry-After") != want.wait {
+			t.Errorf("got %+v, fields %v; want %+v", denied, h, want)
+		}
+		if carried := middleware.FromContext(r.Context()); carried == nil || carried.Allowed != want.allowed || len(carried.Results) != 1 {
+			t.Errorf("Decision of the context: got %+v; want Allowed %t", carried, want.allowed)
+		}
+	}
+}
+
+// A call that ends while it is held back is denied, by the error of its context.
+func TestAdmitEndsWithTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := limiter(t, middleware.Config{Store: gcra.NewMemory()},
+			middleware.Policy{Name: "calls", Key: key("k"), Limit: gcra.PerSecond(1), MaxDelay: 2 * time.Second})
+		l.Decide(get("/"))
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(300*time.Millisecond, cancel)
+		start := time.Now()
+		_, d := l.Admit(http.Header{}, get("/").WithContext(ctx))
+		if waited := time.Since(start); d == nil || d.Allowed || d.Delay != time.Second || d.Err != context.Canceled || waited != 300*time.Millisecond {
+			t.Errorf("got %+v after %v; want a denial by context.Canceled after 300ms of 1s", d, waited)
+		}
+	})
+}
+
+// The Decision of a denial is the caller's, also where the limiter uses its state again:
+// a Refund through it touches no other request. The race detector sees if it does.
+func TestAdmitWithNoContext(t *testing.T) {
+	store, limit := gcra.NewMemory(), gcra.PerDay(5)
+	l := limiter(t, middleware.Config{Store: store, NoContext: true},
+		middleware.Policy{Name: "calls", Key: func(r *http.Request) (string, error) { return r.URL.Path, nil }, Limit: limit})
+	var running sync.WaitGroup
+	for caller := range 4 {
+		running.Go(func() {
+			path := fmt.Sprint("/", caller)
+			for range 1000 {
+				_, denied := l.Admit(http.Header{}, get(path))
+				if denied == nil {
+					continue
+				}
+				if err := denied.Refund(t.Context()); err != nil || len(denied.Results) != 1 || denied.Results[0].Subject != path {
+					t.Errorf("got %+v, %v; want the denial of %s", denied, err, path)
+				}
+			}
+		})
+	}
+	running.Wait()
+	for caller := range 4 {
+		if n := left(t, store, fmt.Sprint("/", caller), "calls", limit); n != 0 {
+			t.Errorf("key /%d: got %d left; want 0, as no call that passed was refunded", caller, n)
+		}
+	}
+}
