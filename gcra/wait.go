@@ -110,9 +110,6 @@ func (e *WaitError) RetryAfter() time.Duration { return max(e.Needed-e.Allowed, 
 //
 // A quota has no queue, and is an error.
 func Wait(ctx context.Context, s Store, charges ...Charge) error {
-	if i := slices.IndexFunc(charges, func(c Charge) bool { return c.Limit.IsQuota() }); i >= 0 {
-		return fmt.Errorf("gcra: Wait for policy %q: limit is %v, a quota, which has no queue; want a rate, or Take", tat.Clip(charges[i].Policy), charges[i].Limit)
-	}
 	w := waiter{ctx, s, charges, time.Now(), 0}
 	denied, err := w.try()
 	w.roundTrip = time.Since(w.began)
@@ -139,6 +136,10 @@ const atOnce = 1
 
 // try takes a turn if it need not wait.
 func (w *waiter) try() (denied *WaitError, err error) {
+	if i := slices.IndexFunc(w.charges, func(c Charge) bool { return c.Limit.IsQuota() }); i >= 0 {
+		c := &w.charges[i]
+		return nil, fmt.Errorf("gcra: turn of policy %q: limit is %v, a quota, which has no queue; want a rate, or Take", tat.Clip(c.Policy), c.Limit)
+	}
 	_, denied, err = take(w.ctx, w.store, append(w.queue(atOnce), w.calls(atOnce)...))
 	return denied, err
 }

@@ -211,12 +211,15 @@ func (cfg *Config) check(policies []Policy) (errs []error) {
 		if p.Key == nil {
 			report("Key is nil; want ByHost, ByCredential or your own")
 		}
-		if err := p.Limit.Validate(); err != nil {
+		switch err := p.Limit.Validate(); {
+		case err != nil:
 			report("Limit is %v: %w", p.Limit, err)
-		} else if p.Limit.IsQuota() {
+		case p.Limit.IsQuota():
 			report("Limit is %v, a quota, which has no queue; want a rate", p.Limit)
-		} else if err := cfg.withMargin(p.Limit).Validate(); marginOK && err != nil {
-			report("Limit is %v and too long with a Margin of %v: %w", p.Limit, cmp.Or(cfg.Margin, defaultMargin), err)
+		case marginOK:
+			if err := cfg.withMargin(p.Limit).Validate(); err != nil {
+				report("Limit is %v and too long with a Margin of %v: %w", p.Limit, cmp.Or(cfg.Margin, defaultMargin), err)
+			}
 		}
 		if p.MaxDelay < 0 || p.MaxDelay > maxDelay {
 			report("MaxDelay is %v; want up to %v, or 0 for as long as MaxWait", p.MaxDelay, maxDelay)
