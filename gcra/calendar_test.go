@@ -112,11 +112,11 @@ func TestQuotaValidate(t *testing.T) {
 func TestWaitForAQuota(t *testing.T) {
 	m := gcra.NewMemory()
 	quota := gcra.Charge{Policy: "p", Limit: gcra.Quota(5, gcra.Daily), Cost: 1}
-	turns := gcra.Turns{Store: m, Charges: []gcra.Charge{quota}}
-	for name, err := range map[string]error{"Wait": turns.Wait(t.Context()), "Try": turns.Try(t.Context())} {
-		if err == nil || errors.Is(err, gcra.ErrWouldWait) || !strings.Contains(err.Error(), "5/calendar day, a quota") {
-			t.Errorf("%s: got %v; want an error about the quota", name, err)
-		}
+	if err := gcra.Wait(t.Context(), m, quota); err == nil || errors.Is(err, gcra.ErrWouldWait) || !strings.Contains(err.Error(), "5/calendar day, a quota") {
+		t.Errorf("got %v; want an error about the quota", err)
+	}
+	if err := (gcra.Turns{Store: m, Charges: []gcra.Charge{quota}}).Try(t.Context()); err == nil || !strings.Contains(err.Error(), "5/calendar day, a quota") {
+		t.Errorf("Try: got %v; want an error about the quota", err)
 	}
 	if r, err := gcra.Peek(t.Context(), m, "", "p", quota.Limit); err != nil || r.Remaining != 5 {
 		t.Errorf("got %+v, %v; want nothing taken", r, err)

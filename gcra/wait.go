@@ -110,6 +110,9 @@ func (e *WaitError) RetryAfter() time.Duration { return max(e.Needed-e.Allowed, 
 //
 // A quota has no queue, and is an error.
 func Wait(ctx context.Context, s Store, charges ...Charge) error {
+	if err := checkQueues(charges); err != nil {
+		return err
+	}
 	w := waiter{ctx, s, charges, time.Now(), 0}
 	denied, err := w.try()
 	w.roundTrip = time.Since(w.began)
@@ -120,6 +123,16 @@ func Wait(ctx context.Context, s Store, charges ...Charge) error {
 		}
 	}
 	return err
+}
+
+// checkQueues returns an error if a charge is on a quota.
+func checkQueues(charges []Charge) error {
+	for _, c := range charges {
+		if c.Limit.IsQuota() {
+			return fmt.Errorf("gcra: turns of policy %q: limit is %v, a quota, which has no queue; want a rate, or Take", tat.Clip(c.Policy), c.Limit)
+		}
+	}
+	return nil
 }
 
 // A waiter is a call of Wait.
@@ -136,10 +149,6 @@ const atOnce = 1
 
 // try takes a turn if it need not wait.
 func (w *waiter) try() (denied *WaitError, err error) {
-	if i := slices.IndexFunc(w.charges, func(c Charge) bool { return c.Limit.IsQuota() }); i >= 0 {
-		c := &w.charges[i]
-		return nil, fmt.Errorf("gcra: turn of policy %q: limit is %v, a quota, which has no queue; want a rate, or Take", tat.Clip(c.Policy), c.Limit)
-	}
 	_, denied, err = take(w.ctx, w.store, append(w.queue(atOnce), w.calls(atOnce)...))
 	return denied, err
 }

@@ -61,13 +61,15 @@ func New(cfg Config, policies ...Policy) connect.Interceptor {
 	return From(middleware.Must(middleware.NewRPC(cfg, policies...)))
 }
 
-// From returns an interceptor for handlers that limits calls by l. Its Config.Deny is
-// not called. The handlers find the Decision with [FromContext]. In a client each call
-// fails: adapters/httpclient limits the calls of clients.
+// From returns an interceptor for handlers that limits calls by l, which
+// [middleware.NewRPC] made. Its Config.Deny is not called. The handlers find the
+// Decision with [FromContext]. In a client each call fails: adapters/httpclient limits
+// the calls of clients.
 func From(l *Limiter) connect.Interceptor {
 	if l == nil {
 		panic("ratelimit.From: the Limiter is nil; want one from middleware.NewRPC")
 	}
+	l.CheckRPC()
 	return &interceptor{l}
 }
 

@@ -72,12 +72,13 @@ func New(cfg Config, policies ...Policy) *Interceptors {
 	return From(middleware.Must(middleware.NewRPC(cfg, policies...)))
 }
 
-// From returns interceptors that limit calls by l. Its Config.Deny is not called. The
-// handlers find the Decision with [FromContext].
+// From returns interceptors that limit calls by l, which [middleware.NewRPC] made. Its
+// Config.Deny is not called. The handlers find the Decision with [FromContext].
 func From(l *Limiter) *Interceptors {
 	if l == nil {
 		panic("ratelimit.From: the Limiter is nil; want one from middleware.NewRPC")
 	}
+	l.CheckRPC()
 	return &Interceptors{l}
 }
 
