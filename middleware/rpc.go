@@ -10,9 +10,10 @@ import (
 )
 
 // NewRPC is [New] for a limiter whose requests are remote procedure calls, as of gRPC
-// and Connect: POST requests with the path "/package.Service/Method". Its error, and
-// that of [Limiter.Reload], also names Routes that match no such call and Config.Deny,
-// which writes a response of HTTP. "/package.Service/*" is all methods of a service.
+// and Connect: POST requests with the path "/package.Service/Method". A route
+// "/package.Service/*" is all methods of a service. Routes that match no call are
+// errors, also in [Limiter.Reload], and so is a Config.Deny, which writes a response
+// of HTTP.
 func NewRPC(cfg Config, policies ...Policy) (*Limiter, error) {
 	l, err := New(cfg, policies...)
 	errs := append(checkRPC(policies), err)
