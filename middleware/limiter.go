@@ -107,7 +107,7 @@ func (l *Limiter) run(r *http.Request, s, outer *requestState) {
 	if len(observers) > 0 {
 		start = time.Now()
 	}
-	l.evaluate(r, s)
+	l.evaluate(r, s, l.policies.Load())
 	if outer != nil {
 		l.checkTwice(s, outer)
 		l.checkOuterWithheld(outer)
@@ -127,9 +127,8 @@ func (l *Limiter) run(r *http.Request, s, outer *requestState) {
 	}
 }
 
-// evaluate makes a charge for each policy that applies.
-func (l *Limiter) evaluate(r *http.Request, s *requestState) {
-	ps := l.policies.Load()
+// evaluate makes a charge for each of the policies that applies.
+func (l *Limiter) evaluate(r *http.Request, s *requestState, ps *policies) {
 	s.policies = ps
 	s.makeRoom(len(ps.list))
 	matches := ps.match(r)
@@ -140,7 +139,7 @@ func (l *Limiter) evaluate(r *http.Request, s *requestState) {
 		n := len(s.charges)
 		s.charges = append(s.charges, gcra.Charge{})
 		s.entries = append(s.entries, entry{policy: uint8(i)})
-		applies, failed := p.evaluate(r, &s.charges[n], s.peek)
+		applies, failed := p.evaluate(r, &s.charges[n])
 		switch {
 		case !applies:
 			s.charges = s.charges[:n]
@@ -148,7 +147,7 @@ func (l *Limiter) evaluate(r *http.Request, s *requestState) {
 		case failed != nil:
 			followOnFailure(s, n, failed)
 			l.policyFailed(r, failed, s.entries[n].source)
-		case !s.peek:
+		default:
 			p.note(s.charges[n].Subject, true, s.entries[n].key)
 		}
 	}

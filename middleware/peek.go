@@ -23,9 +23,27 @@ import "net/http"
 // is 503, and Results may lack other policies. Refund and Spend of the Decision do
 // nothing.
 func (l *Limiter) Peek(r *http.Request) Decision {
-	s := &requestState{Context: r.Context(), peek: true}
-	l.evaluate(r, s)
+	s := &requestState{Context: r.Context()}
+	l.evaluate(r, s, l.policies.Load().peeks)
+	for i := range s.charges {
+		s.charges[i].Cost = 0
+	}
 	l.take(s.uncancelled(), s)
+	for i := range s.entries {
+		s.entries[i].status = min(s.entries[i].status, decided) // nothing was charged
+	}
 	decide(s)
 	return newDecision(s)
+}
+
+// forPeek returns the policies without Cost and without the check of the first
+// requests.
+func (ps *policies) forPeek() *policies {
+	peeks := &policies{limiter: ps.limiter, routed: ps.routed}
+	for _, p := range ps.list {
+		c := &policy{Policy: p.Policy, limiter: p.limiter, routes: p.routes}
+		c.Cost = nil
+		peeks.list = append(peeks.list, c)
+	}
+	return peeks
 }

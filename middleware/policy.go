@@ -19,12 +19,12 @@ type policy struct {
 }
 
 // evaluate reports whether the policy applies to the request, and fills the charge
-// if so; that of a peek costs 0. After an error the charge is for FailLocal: anonymous without a key, of the
+// if so. After an error the charge is for FailLocal: anonymous without a key, of the
 // whole burst without a cost. Its limit is zero if it is unknown.
 //
 // A panic in one of the application's functions is an error like any other, so
 // that no request can escape the other policies by causing it.
-func (p *policy) evaluate(r *http.Request, c *gcra.Charge, peek bool) (applies bool, failed *policyError) {
+func (p *policy) evaluate(r *http.Request, c *gcra.Charge) (applies bool, failed *policyError) {
 	function := ""
 	defer func() {
 		if v := recover(); v != nil {
@@ -32,9 +32,6 @@ func (p *policy) evaluate(r *http.Request, c *gcra.Charge, peek bool) (applies b
 		}
 	}()
 	*c = gcra.Charge{Policy: p.Name, Limit: p.Limit, Cost: 1, MaxDelay: p.MaxDelay, Shadow: p.Shadow}
-	if peek {
-		c.Cost = 0
-	}
 	if p.Skip != nil {
 		function = "Skip"
 		if p.Skip(r) {
@@ -45,9 +42,7 @@ func (p *policy) evaluate(r *http.Request, c *gcra.Charge, peek bool) (applies b
 		function = "LimitFor"
 		limit := p.LimitFor(r)
 		if limit == (gcra.Limit{}) {
-			if !peek {
-				p.noteUnlimited(r)
-			}
+			p.noteUnlimited(r)
 			return false, nil
 		}
 		if err := checkLimit(p.limiter.store, limit); err != nil {
@@ -63,7 +58,7 @@ func (p *policy) evaluate(r *http.Request, c *gcra.Charge, peek bool) (applies b
 		return true, &policyError{p.Name, function, err}
 	}
 	c.Subject = subject
-	if p.Cost != nil && !peek {
+	if p.Cost != nil {
 		function = "Cost"
 		c.Cost = c.Limit.Capacity() // stays if Cost fails, as a client may have caused that
 		cost := p.Cost(r)

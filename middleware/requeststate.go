@@ -37,7 +37,6 @@ type requestState struct {
 	// What the Decision is made of, beside the results of the charges.
 	decided, allowed  bool
 	borrowed          bool // see borrow
-	peek              bool // charges nothing, see Peek
 	observed          bool // observers got took and results, and may keep the Decision
 	retryAfter, delay time.Duration
 	took              time.Duration

@@ -86,7 +86,7 @@ func takeFrom(ctx context.Context, s *requestState, from source) (allowed bool, 
 		if e := &s.entries[i]; e.source == from {
 			s.charges[i].Result, s.charges[i].Period = charges[next].Result, charges[next].Period
 			e.status = decided
-			if allowed && s.charges[i].Result.Allowed && !s.peek {
+			if allowed && s.charges[i].Result.Allowed {
 				e.status = charged
 			}
 			next++
