@@ -41,8 +41,8 @@ type Config struct {
 	Observe func(*http.Request, Decision)
 
 	// NoContext makes the limiter faster: it copies no request, so handlers cannot
-	// see the Decision. [FromContext] returns nil behind it, whose Refund and Spend
-	// do nothing, and limiters further in replace its RateLimit fields. Observe and
+	// see the Decision. [FromContext] returns nil behind it, whose Refund, Spend
+	// and Settle do nothing, and limiters further in replace its RateLimit fields. Observe and
 	// Deny get the Decision as ever. The adapters set Pattern in the request itself.
 	NoContext bool
 
@@ -112,6 +112,12 @@ type Policy struct {
 	// at once.
 	MaxDelay time.Duration
 
+	// MaxDebt is how many units more than are left [Decision.Settle] and
+	// [Decision.Spend] may take; 0 means none. Later requests wait until the debt is
+	// paid: 600 units of debt at 100 a minute are 6 minutes. The debt of a quota ends
+	// with its period. Burst and MaxDebt together must refill within 366 days.
+	MaxDebt int64
+
 	// OnFailure is what happens when the policy cannot be decided; the zero value
 	// means FailLocal.
 	OnFailure FailureMode
@@ -121,6 +127,7 @@ const (
 	maxName      = 64
 	maxPolicies  = 256                  // most that redisstore.Store takes at once
 	maxDelay     = 366 * 24 * time.Hour // what a store accepts
+	maxDebt      = 1e14                 // as the largest quota
 	maxInstances = 1_000_000
 )
 
@@ -239,11 +246,20 @@ func (p *Policy) compile(store gcra.Store, report func(field, format string, arg
 	if p.Key == nil {
 		report("Key", "is nil; want one of package keyfunc or your own")
 	}
+	validDebt := p.MaxDebt >= 0 && p.MaxDebt <= maxDebt
+	if !validDebt {
+		report("MaxDebt", "is %d; want 0 (none) to %d", p.MaxDebt, int64(maxDebt))
+	}
 	if p.Limit != (gcra.Limit{}) {
 		if err := checkLimit(store, p.Limit); err != nil {
 			report("Limit", "is %v: %w", p.Limit, err)
-		} else if p.Limit.IsQuota() && p.MaxDelay > 0 {
-			report("MaxDelay", "is %v; want 0, as %v is a quota, which denies until its period ends", p.MaxDelay, p.Limit)
+		} else {
+			if p.Limit.IsQuota() && p.MaxDelay > 0 {
+				report("MaxDelay", "is %v; want 0, as %v is a quota, which denies until its period ends", p.MaxDelay, p.Limit)
+			}
+			if err := p.checkDebt(store, p.Limit); err != nil && validDebt {
+				report("MaxDebt", "%w", err)
+			}
 		}
 	} else if p.LimitFor == nil {
 		report("Limit", "is missing; want one such as gcra.PerMinute(100), or LimitFor")

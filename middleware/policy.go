@@ -31,7 +31,8 @@ func (p *policy) evaluate(r *http.Request, c *gcra.Charge) (applies bool, failed
 			applies, failed = true, &policyError{p.Name, function, recovered(v)}
 		}
 	}()
-	*c = gcra.Charge{Policy: p.Name, Limit: p.Limit, Cost: 1, MaxDelay: p.MaxDelay, Shadow: p.Shadow}
+	*c = gcra.Charge{Policy: p.Name, Cost: 1, Shadow: p.Shadow}
+	p.setLimit(c, p.Limit)
 	if p.Skip != nil {
 		function = "Skip"
 		if p.Skip(r) {
@@ -48,9 +49,10 @@ func (p *policy) evaluate(r *http.Request, c *gcra.Charge) (applies bool, failed
 		if err := checkLimit(p.limiter.store, limit); err != nil {
 			return true, &policyError{p.Name, function, fmt.Errorf("limit for the request is %v: %w", limit, err)}
 		}
-		if c.Limit = limit; limit.IsQuota() {
-			c.MaxDelay = 0
+		if err := p.checkDebt(p.limiter.store, limit); err != nil {
+			return true, &policyError{p.Name, function, fmt.Errorf("MaxDebt %w", err)}
 		}
+		p.setLimit(c, limit)
 	}
 	function = "Key"
 	subject, err := p.Key(r)
