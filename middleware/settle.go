@@ -128,10 +128,10 @@ func overdraw(c *gcra.Charge, debt int64) {
 	}
 }
 
-// setLimit sets the limit of a request's charge, and its clamp: B*T plus the longer of
+// useLimit sets the limit of a request's charge, and its clamp: B*T plus the longer of
 // MaxDelay and the time in which MaxDebt is paid. MaxWait leaves that room to Settle
 // and Spend. The clamp of a quota is wide enough already.
-func (p *policy) setLimit(c *gcra.Charge, l gcra.Limit) {
+func (p *policy) useLimit(c *gcra.Charge, l gcra.Limit) {
 	c.Limit, c.MaxDelay, c.MaxWait = l, p.MaxDelay, 0
 	switch {
 	case l.IsQuota():
