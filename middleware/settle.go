@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -52,20 +53,21 @@ func (d *Decision) Settle(ctx context.Context, cost int64) error {
 	return err
 }
 
-// SettleError is the error of [Decision.Settle] where the units that are left, and the
-// policy's MaxDebt, are less than the request has cost.
+// SettleError is the error of [Decision.Settle] where a request has cost more than is left
+// with the policy's MaxDebt.
 type SettleError struct {
 	Missing map[string]int64 // units that were not charged, by policy, without shadows
 }
 
 func (e *SettleError) Error() string {
-	text := "ratelimit: settle: units are missing"
-	sep := ": "
-	for _, name := range slices.Sorted(maps.Keys(e.Missing)) {
-		text += fmt.Sprintf("%s%s %d", sep, name, e.Missing[name])
-		sep = ", "
+	text := "ratelimit: settle: "
+	for i, name := range slices.Sorted(maps.Keys(e.Missing)) {
+		if i > 0 {
+			text += ", "
+		}
+		text += fmt.Sprintf("%d units of %s", e.Missing[name], name)
 	}
-	return text + "; charged is what was left with MaxDebt"
+	return text + " were not charged: no more were left, MaxDebt included"
 }
 
 // settle settles the charges that were taken with this source, and adds what it could
@@ -95,14 +97,18 @@ func settle(ctx context.Context, s *requestState, from source, cost int64, missi
 	return refunded
 }
 
-// costAt is what the charge at index i takes for so many units.
+// costAt is what the charge at index i takes for so many units: see localCost. Also debt
+// of a quota stands for the same on every server.
 func (s *requestState) costAt(i int, units int64) int64 {
-	if s.entries[i].source != sourceLocal {
+	c, n := s.charges[i], int64(s.policies.limiter.instances)
+	if s.entries[i].source != sourceLocal || !c.Limit.IsQuota() {
 		return units
 	}
-	c := s.charges[i]
+	if most := c.Limit.Capacity(); units > most {
+		return most + n*min(units-most, (math.MaxInt64-most)/n)
+	}
 	c.Cost = units
-	return localCost(&c, s.policies.limiter.instances)
+	return localCost(&c, int(n))
 }
 
 // debt is how many units the charge at index i may overdraw its bucket: of a rate that
