@@ -117,7 +117,8 @@ type Policy struct {
 	// MaxDebt is how many units more than are left [Decision.Settle] and
 	// [Decision.Spend] may take; 0 means none. Later requests wait until the debt is
 	// paid: 600 units of debt at 100 a minute are 6 minutes. The debt of a quota ends
-	// with its period. Burst and MaxDebt together must refill within 366 days.
+	// with its period. Burst and MaxDebt together must refill within 366 days. A limiter
+	// that shares the buckets of a rate needs the same MaxDebt, or it erases debt.
 	MaxDebt int64
 
 	// OnFailure is what happens when the policy cannot be decided; the zero value
