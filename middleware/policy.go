@@ -31,7 +31,8 @@ func (p *policy) evaluate(r *http.Request, c *gcra.Charge) (applies bool, failed
 			applies, failed = true, &policyError{p.Name, function, recovered(v)}
 		}
 	}()
-	*c = gcra.Charge{Policy: p.Name, Limit: p.Limit, Cost: 1, MaxDelay: p.MaxDelay, Shadow: p.Shadow}
+	*c = gcra.Charge{Policy: p.Name, Cost: 1, Shadow: p.Shadow}
+	p.useLimit(c, p.Limit)
 	if p.Skip != nil {
 		function = "Skip"
 		if p.Skip(r) {
@@ -45,11 +46,8 @@ func (p *policy) evaluate(r *http.Request, c *gcra.Charge) (applies bool, failed
 			p.noteUnlimited(r)
 			return false, nil
 		}
-		if err := checkLimit(p.limiter.store, limit); err != nil {
+		if err := p.setLimit(c, limit); err != nil {
 			return true, &policyError{p.Name, function, fmt.Errorf("limit for the request is %v: %w", limit, err)}
-		}
-		if c.Limit = limit; limit.IsQuota() {
-			c.MaxDelay = 0
 		}
 	}
 	function = "Key"
@@ -68,6 +66,18 @@ func (p *policy) evaluate(r *http.Request, c *gcra.Charge) (applies bool, failed
 		c.Cost = int64(cost)
 	}
 	return true, nil
+}
+
+// setLimit sets the charge's limit to one that a function returned.
+func (p *policy) setLimit(c *gcra.Charge, limit gcra.Limit) error {
+	if err := checkLimit(p.limiter.store, limit); err != nil {
+		return err
+	}
+	if err := p.checkDebt(p.limiter.store, limit); err != nil {
+		return fmt.Errorf("MaxDebt %w", err)
+	}
+	p.useLimit(c, limit)
+	return nil
 }
 
 // policyError is the error of a policy that could not be evaluated.
