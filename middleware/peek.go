@@ -20,8 +20,8 @@ import "net/http"
 // requests that MaxDelay holds back. While the store fails, Err is set. A policy
 // that fails local then shows this server's state, of its share of a rate. One that
 // fails open is not among the Results. If one fails closed, Allowed is false, Status
-// is 503, and Results may lack other policies. Refund and Spend of the Decision do
-// nothing.
+// is 503, and Results may lack other policies. Refund, Settle and Spend of the Decision
+// do nothing.
 func (l *Limiter) Peek(r *http.Request) Decision {
 	s := &requestState{Context: r.Context()}
 	l.evaluate(r, s, l.policies.Load().peeks)
