@@ -35,6 +35,7 @@ type results struct {
 	redisAll map[string]expense  // of a check on Redis
 	cluster  samples             // on a cluster
 	ring     samples             // on a Ring and on one Redis
+	quota    samples             // of a rate and a quota together
 	gaps     []float64           // between two calls that a partner receives, in milliseconds
 	denied   *denials            // from the denial cache
 	usage    map[string]float64  // bytes of a key in Redis
@@ -61,6 +62,7 @@ const (
 	stageHot      = "hot key"
 	stageCluster  = "cluster"
 	stageRing     = "Ring"
+	stageQuota    = "quota"
 	stageDenied   = "denied"
 	stageUsage    = "usage"
 	stageWindow   = "strict window"
@@ -76,6 +78,7 @@ var stages = []stage{
 	{id: stageHot, run: runHot, took: 12 * time.Second},
 	{id: stageCluster, run: runCluster, took: 10 * time.Second},
 	{id: stageRing, run: runRing, took: 5 * time.Second},
+	{id: stageQuota, run: runQuota, took: 6 * time.Second},
 	{id: stageDenied, run: runDenied, took: time.Second},
 	{id: stageUsage, run: runUsage, took: time.Second},
 	{id: stageWindow, run: runWindow, took: 4 * time.Second},

@@ -37,6 +37,17 @@ func TestDeployments(t *testing.T) {
 	}
 }
 
+// Those with a rate and a quota keep each of the two.
+func TestRateAndQuota(t *testing.T) {
+	d := testRedis(t)
+	if err := assertsQuota(d); err != nil {
+		t.Error(err)
+	}
+	for _, rate := range []limit{tight, roomy} {
+		checkContestants(t, d, rate, withQuota(roomy))
+	}
+}
+
 func checkContestants(t *testing.T, d deployment, l limit, builders []builder) {
 	t.Helper()
 	cs, err := build(d, l, builders...)

@@ -35,6 +35,7 @@ func merge(runs []results) results {
 		all.wire = mergeAll(earlier.wire, all.wire)
 		all.cluster = earlier.cluster.and(all.cluster)
 		all.ring = earlier.ring.and(all.ring)
+		all.quota = earlier.quota.and(all.quota)
 		all.gaps = slices.Concat(earlier.gaps, all.gaps)
 		if all.window != nil {
 			all.window = &windows{mergeAll(earlier.window.callers, all.window.callers), all.window.usage}

@@ -46,6 +46,14 @@ var onRedis = []target{
 			return fmt.Sprintf("Each server of the Ring has a third of the callers, and so smaller batches. With %d callers, as many for each server as the one Redis has, a check takes %.2f us on the Ring, %s of one Redis.",
 				crowd*manyCallers, median(cpu[ours+onRing+crowded]), figure(ratio(cpu[ours+onRing+crowded], cpu[ours]), times))
 		}},
+	{"Redis, 256 callers, a rate and a quota in one check: checks a second, to " + twoCalls, stageQuota, 0, atLeast(5, times),
+		func(r *results) verdict { return against(r.quota.of(sample.perSecond), twoCalls, perSecond) },
+		func(r *results) string {
+			redis, own := r.quota.of(sample.cpuMicros), r.quota.of(sample.ownNanos)
+			return fmt.Sprintf("CPU of Redis for a check: %.2f us, %s %.2f us; of the client: %.2f us, %.2f us. With the rate alone, ours makes %s checks a second, %.2f us of Redis each.",
+				median(redis[ours]), twoCalls, median(redis[twoCalls]), median(own[ours])/1e3, median(own[twoCalls])/1e3,
+				thousands(int64(median(r.quota.of(sample.perSecond)[ours+rateOnly]))), median(redis[ours+rateOnly]))
+		}},
 	{"Denied from the cache: time", stageDenied, 0, atMost(150, nanos),
 		func(r *results) verdict { return alone(r.denied.nanos, nanos) }, nil},
 	{"Denied from the cache: allocations", stageDenied, 0, atMost(0, allocs),

@@ -107,7 +107,7 @@ func (l *Limiter) run(r *http.Request, s, outer *requestState) {
 	if len(observers) > 0 {
 		start = time.Now()
 	}
-	l.evaluate(r, s)
+	l.evaluate(r, s, l.policies.Load())
 	if outer != nil {
 		l.checkTwice(s, outer)
 		l.checkOuterWithheld(outer)
@@ -127,9 +127,8 @@ func (l *Limiter) run(r *http.Request, s, outer *requestState) {
 	}
 }
 
-// evaluate makes a charge for each policy that applies.
-func (l *Limiter) evaluate(r *http.Request, s *requestState) {
-	ps := l.policies.Load()
+// evaluate makes a charge for each of the policies that applies.
+func (l *Limiter) evaluate(r *http.Request, s *requestState, ps *policies) {
 	s.policies = ps
 	s.makeRoom(len(ps.list))
 	matches := ps.match(r)

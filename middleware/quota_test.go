@@ -56,6 +56,62 @@ func TestQuotaHeaders(t *testing.T) {
 	}
 }
 
+// The plans of docs/limits.md: draft 11 names the rate and the quota, draft 6 shows the one
+// with fewer units left, and its w tells which.
+func TestHeadersOfAPlan(t *testing.T) {
+	store, clock := newStore() // 1 January 2026
+	pro := func(yes, no gcra.Limit) func(*http.Request) gcra.Limit {
+		return func(r *http.Request) gcra.Limit {
+			if r.URL.Path == "/pro" {
+				return yes
+			}
+			return no
+		}
+	}
+	path := func(r *http.Request) (string, error) { return r.URL.Path, nil }
+	l := limiter(t, middleware.Config{Store: store, Headers: middleware.HeadersDraft6 | middleware.HeadersDraft11},
+		middleware.Policy{Name: "rate", Key: path, LimitFor: pro(gcra.PerMinute(600).WithBurst(1_200), gcra.PerMinute(60))},
+		middleware.Policy{Name: "monthly", Key: path, LimitFor: pro(gcra.Quota(1_000_000, gcra.Monthly.From(15)), gcra.Quota(10_000, gcra.Monthly))})
+	draft6 := limiter(t, middleware.Config{Store: store}, l.Policies()...)
+	for _, tt := range []struct {
+		what         string
+		after        time.Duration
+		path         string
+		used         int64 // of the month before
+		draft6, want string
+	}{
+		{"the first", 0, "/free", 0, "60;w=60, 59 of 60, reset 1", `"rate";q=60;w=60, "monthly";q=10000;w=2678400 and "rate";r=59;t=1, "monthly";r=9999;t=2678400`},
+		{"the first", 0, "/pro", 0, "600;w=60, 1199 of 1200, reset 1", `"rate";q=600;w=60, "monthly";q=1000000;w=2678400 and "rate";r=1199;t=1, "monthly";r=999999;t=1209600`},
+		{"near the end of the quota", time.Minute, "/free", 9_970, "10000;w=2678400, 28 of 10000, reset 2678340", `"rate";q=60;w=60, "monthly";q=10000;w=2678400 and "rate";r=59;t=1, "monthly";r=28;t=2678340`},
+		{"at its end", time.Minute, "/free", 27, "10000;w=2678400, 0 of 10000, reset 2678280", `"rate";q=60;w=60, "monthly";q=10000;w=2678400 and "rate";r=59;t=1, "monthly";r=0;t=2678280`},
+		{"behind it", time.Minute, "/free", 0, "10000;w=2678400, 0 of 10000, reset 2678220", `"rate";q=60;w=60, "monthly";q=10000;w=2678400 and "rate";r=60, "monthly";r=0;t=2678220`},
+	} {
+		clock.add(tt.after)
+		if tt.used > 0 {
+			if _, err := gcra.Take(t.Context(), store, gcra.Charge{Subject: tt.path, Policy: "monthly", Limit: gcra.Quota(10_000, gcra.Monthly), Cost: tt.used}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := draft6.Peek(get(tt.path))
+		res, d := allow(l, get(tt.path))
+		h := res.Header
+		if got := h.Get("RateLimit-Policy") + " and " + h.Get("RateLimit"); got != tt.want {
+			t.Errorf("%s, %s:\ngot  %s\nwant %s", tt.path, tt.what, got, tt.want)
+		}
+		if err := d.Refund(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if after := draft6.Peek(get(tt.path)); leftOf(after) != leftOf(before) {
+			t.Errorf("%s, %s, refunded: got %s; want %s", tt.path, tt.what, leftOf(after), leftOf(before))
+		}
+		res, _ = allow(draft6, get(tt.path))
+		h = res.Header
+		if got := h.Get("RateLimit-Policy") + ", " + h.Get("RateLimit-Remaining") + " of " + h.Get("RateLimit-Limit") + ", reset " + h.Get("RateLimit-Reset"); got != tt.draft6 {
+			t.Errorf("%s, %s:\ngot  %s\nwant %s", tt.path, tt.what, got, tt.draft6)
+		}
+	}
+}
+
 // A policy with plans has the window of each request's quota.
 func TestQuotaByPlan(t *testing.T) {
 	store, _ := newStore()

@@ -29,6 +29,7 @@ func (l *Limiter) use(ps *policies) {
 	for _, p := range ps.list {
 		p.limiter = l
 	}
+	ps.peeks = ps.forPeek()
 	l.policies.Store(ps)
 }
 

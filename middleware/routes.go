@@ -13,6 +13,7 @@ type policies struct {
 	limiter *Limiter
 	routed  bool // some have Routes
 	byRoute pattern.Cache[route, []match]
+	peeks   *policies // the same for Peek
 }
 
 // route is what the server knows of a request's route. There is a bounded number:

@@ -1,5 +1,6 @@
 // Nethttp limits an API of net/http: users by the subject of their token, all
-// others by address, and logins more strictly.
+// others by address, and logins more strictly. GET /usage shows users what they
+// have left.
 //
 //	go run ./examples/nethttp
 //
@@ -10,6 +11,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"fmt"
 	"log"
 	"net/http"
@@ -22,6 +24,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
+	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
 func main() {
@@ -53,10 +56,49 @@ func newHandler(store gcra.Store) http.Handler {
 	mux.HandleFunc("GET /hello", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") })
 	mux.HandleFunc("POST /login", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "welcome") })
 
-	limit := ratelimit.New(ratelimit.Config{Store: store},
+	limiter := middleware.Must(middleware.New(ratelimit.Config{Store: store},
 		ratelimit.Policy{Name: "burst", Key: user, Limit: gcra.PerSecond(10)},
-		ratelimit.Policy{Name: "daily", Key: user, Limit: gcra.PerDay(10_000)},
+		ratelimit.Policy{Name: "monthly", Key: user, Limit: gcra.Quota(10_000, gcra.Monthly)},
 		ratelimit.Policy{Name: "login", Key: client, Limit: gcra.PerMinute(5), Routes: []string{"POST /login"}},
+	))
+	// GET /usage is mounted outside the limiter: it is not charged, and a denied user
+	// can open it. The limit on it protects the store.
+	usageLimit := ratelimit.New(ratelimit.Config{Store: store, Headers: ratelimit.HeadersNone},
+		ratelimit.Policy{Name: "usage", Key: client, Limit: gcra.PerSecond(2)},
 	)
-	return limit(mux)
+	site := http.NewServeMux()
+	site.Handle("GET /usage", usageLimit(usage(limiter)))
+	site.Handle("/", ratelimit.From(limiter)(mux))
+	return site
+}
+
+// policyUsage is what a key has used of a policy.
+type policyUsage struct {
+	Policy   string    `json:"policy"`
+	Limit    string    `json:"limit"`
+	Used     int64     `json:"used"`
+	Left     int64     `json:"left"`
+	ResetsAt time.Time `json:"resets_at"` // when nothing is used
+}
+
+// usage lists what the sender of the request has used, and charges nothing.
+func usage(limiter *ratelimit.Limiter) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d := limiter.Peek(r)
+		if d.Err != nil { // the store fails: only this server's own count is known
+			http.Error(w, "your usage is not known at the moment", http.StatusServiceUnavailable)
+			return
+		}
+		list := []policyUsage{}
+		for _, p := range d.Results {
+			if p.Shadow {
+				continue // clients do not see these
+			}
+			list = append(list, policyUsage{p.Policy, p.Limit.String(), p.Limit.Capacity() - p.Remaining, p.Remaining,
+				time.Now().Add(p.ResetAfter).UTC().Round(time.Second)})
+		}
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(list) // fails only if the client is gone
+	})
 }

@@ -2,12 +2,14 @@ package redisstore
 
 import (
 	"context"
+	_ "embed"
 	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
@@ -16,6 +18,10 @@ import (
 // store's script on the key <Prefix>{ping}, which expires within 10 seconds. The error
 // says what is wrong and what to do about it, on a line for each server. It needs
 // no more of the user's ACL than Take.
+//
+// It logs a warning if the server evicts keys when its memory is full: an evicted key
+// is a full bucket, and of a quota the whole quota once more. It sees that from Redis
+// 7.0 on, if the user may run INFO.
 //
 // Ping calls Redis even while the circuit breaker is open. Without a deadline in ctx
 // it takes at most 2 s; Timeout does not bound it. Call it when a program starts, to
@@ -35,10 +41,26 @@ func (s *Store) Ping(ctx context.Context) error {
 				return err
 			}
 		}
+		s.warnEviction(ctx, server, key)
 		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("redisstore: %w", err)
 	}
 	return nil
+}
+
+//go:embed evicts.lua
+var evictsLua string
+
+// warnEviction logs if the server evicts keys. That it cannot be asked is no problem of
+// the store.
+func (s *Store) warnEviction(ctx context.Context, server redis.UniversalClient, key string) {
+	policy, err := server.Eval(ctx, evictsLua, []string{key}).Text()
+	if err != nil || policy == "" || policy == "noeviction" {
+		return
+	}
+	_, addr := rediskit.ConnOf(server)
+	s.log.Report(diag.RedisEvicts, addr, "redis evicts keys when its memory is full, and an evicted key is a full bucket or an unused quota: set maxmemory-policy noeviction",
+		"server", addr, "maxmemory_policy", policy)
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
+	"github.com/seed-e377111c/ratelimit/internal/diag"
+	"github.com/seed-e377111c/ratelimit/internal/diagtest"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
@@ -85,5 +87,46 @@ func TestPingOfAServerThatStartsLate(t *testing.T) {
 		if err := r.Ping(t.Context()); err != nil {
 			t.Errorf("after the start: %v", err)
 		}
+	}
+}
+
+// Ping warns of a server that evicts keys, once, and names it and the policy. An old
+// server, and one that denies INFO, cannot be asked, which leaves no trace there.
+func TestPingOfAServerThatEvicts(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		args []string
+		acl  string
+		want bool
+	}{
+		{"evicts", []string{"--maxmemory", "100mb", "--maxmemory-policy", "volatile-lru"}, "", true},
+		{"evicts, and INFO is denied", []string{"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"}, "acl setuser default -info", false},
+		{"noeviction", []string{"--maxmemory", "100mb", "--maxmemory-policy", "noeviction"}, "", false},
+		{"no maxmemory", []string{"--maxmemory-policy", "allkeys-lru"}, "", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			server := redistest.Start(t, tt.args...)
+			if tt.want && server.Client().Eval(t.Context(), "return redis.acl_check_cmd and 1 or 0", nil).Val() == int64(0) {
+				t.Skip("this server cannot be asked; Redis 7.0 is the first that can")
+			}
+			if tt.acl != "" {
+				do(t, server, tt.acl)
+			}
+			var log diagtest.Log
+			r := openStore(t, server.URL())
+			r.Logger = log.Logger()
+			for range 2 {
+				if err := r.Ping(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			lines := log.Lines()
+			if !tt.want && len(lines) > 0 || tt.want && (len(lines) != 1 || lines[0].Code() != diag.RedisEvicts || lines[0].Attrs["server"] != server.Addr || lines[0].Attrs["maxmemory_policy"] != "volatile-lru") {
+				t.Errorf("got %v; want a line: %v", lines, tt.want)
+			}
+			if entries := server.Client().ACLLog(t.Context(), 10).Val(); len(entries) > 0 {
+				t.Errorf("got %+v in the ACL log; want nothing", entries)
+			}
+		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/gcratest"
@@ -74,6 +75,23 @@ func TestQuotaByTheClockOfRedis(t *testing.T) {
 			used = 0
 		}
 	}
+}
+
+// Redis admits what the calendar on the wall says, to the tick, by its own clock, whatever
+// the clock of the process says.
+func TestQuotaIsTheCalendars(t *testing.T) {
+	client := anyRedis(t)
+	server := stopClock(t, client)
+	rapid.Check(t, func(t *rapid.T) {
+		if err := server.set(rapid.Int64Range(0, 20*365*24).Draw(t, "start") * int64(time.Hour/gcratest.Tick)); err != nil {
+			t.Fatal(err)
+		}
+		skew := time.Duration(rapid.SampledFrom([]int{0, 0, 1, -1, 40, -400}).Draw(t, "days off")) * aDay
+		r := newStore(client)
+		r.SetClock(func() time.Time { return server.now().Add(skew) })
+		r.NoDenialCache = rapid.Bool().Draw(t, "no denial cache")
+		gcratest.CheckQuotas(t, r, server.now, server.advance)
+	})
 }
 
 // A refund in the period that was charged gives back; in a later one it does nothing,

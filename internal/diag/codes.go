@@ -15,6 +15,7 @@ const (
 	RedisProtocol    Code = "redis-protocol"    // not a Redis, or one without scripts or the database
 	RedisRefuses     Code = "redis-refuses"     // READONLY, OOM, LOADING, ...: connected, but commands fail
 	RedisRESP3TLS    Code = "redis-resp3-tls"   // RESP3 over TLS with a short Timeout
+	RedisEvicts      Code = "redis-evicts"      // a maxmemory-policy that evicts keys
 	StoreFailed      Code = "store-failed"      // a store that does not log by itself returned an error
 )
 
@@ -38,7 +39,7 @@ const (
 
 // Codes are all codes, in the order of docs/troubleshooting.md.
 var Codes = []Code{
-	RedisUnreachable, RedisAuth, RedisPermission, RedisCertificate, RedisProtocol, RedisRefuses, RedisRESP3TLS, StoreFailed,
+	RedisUnreachable, RedisAuth, RedisPermission, RedisCertificate, RedisProtocol, RedisRefuses, RedisRESP3TLS, RedisEvicts, StoreFailed,
 	PolicyFailed, ProxyIgnored, LimiterTwice, SharedName, AnonymousOnly, KeyBeforeAuth, DenyWroteNothing, LimitUnset,
 	JWTWithoutExp, JWTEmptyKey, JWTNoneVerifies, RouteUnknown, DecisionWithheld, NotForRPC,
 }

@@ -1,0 +1,49 @@
+package middleware
+
+import "net/http"
+
+// Peek returns what the policies that apply to the request have left. It charges
+// none of them and writes nothing to the store, so a program can show its
+// customers their use:
+//
+//	for _, p := range limiter.Peek(r).Results {
+//		used := p.Limit.Capacity() - p.Remaining // ResetAfter says when nothing is used
+//	}
+//
+// Policies apply as in Decide, by Skip, LimitFor, Key and Routes: those with Routes
+// only if r has such a route. Shadow policies are among the Results, with Shadow set.
+// Peek calls no Cost and no observer, so metrics and the inspector do not see it. It
+// is one call of the store, from which no cache of denials saves it: limit a route
+// that calls it by a policy of its own.
+//
+// Allowed is true, also if nothing is left, and Delay is 0: ResetAfter includes the
+// requests that MaxDelay holds back. While the store fails, Err is set. A policy
+// that fails local then shows this server's state, of its share of a rate. One that
+// fails open is not among the Results. If one fails closed, Allowed is false, Status
+// is 503, and Results may lack other policies. Refund, Settle and Spend of the Decision
+// do nothing.
+func (l *Limiter) Peek(r *http.Request) Decision {
+	s := &requestState{Context: r.Context()}
+	l.evaluate(r, s, l.policies.Load().peeks)
+	for i := range s.charges {
+		s.charges[i].Cost = 0
+	}
+	l.take(s.uncancelled(), s)
+	for i := range s.entries {
+		s.entries[i].status = min(s.entries[i].status, decided) // nothing was charged
+	}
+	decide(s)
+	return newDecision(s)
+}
+
+// forPeek returns the policies without Cost and without the check of the first
+// requests.
+func (ps *policies) forPeek() *policies {
+	peeks := &policies{limiter: ps.limiter, routed: ps.routed}
+	for _, p := range ps.list {
+		c := &policy{Policy: p.Policy, limiter: p.limiter, routes: p.routes}
+		c.Cost = nil
+		peeks.list = append(peeks.list, c)
+	}
+	return peeks
+}
