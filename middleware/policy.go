@@ -41,15 +41,12 @@ func (p *policy) evaluate(r *http.Request, c *gcra.Charge) (applies bool, failed
 	if p.LimitFor != nil {
 		function = "LimitFor"
 		limit := p.LimitFor(r)
-		if limit == (gcra.Limit{}) {
+		if limit == (gcra.Limit{}) && p.Override == nil {
 			p.noteUnlimited(r)
 			return false, nil
 		}
-		if err := checkLimit(p.limiter.store, limit); err != nil {
+		if err := p.setLimit(c, limit); err != nil {
 			return true, &policyError{p.Name, function, fmt.Errorf("limit for the request is %v: %w", limit, err)}
-		}
-		if c.Limit = limit; limit.IsQuota() {
-			c.MaxDelay = 0
 		}
 	}
 	function = "Key"
@@ -58,6 +55,22 @@ func (p *policy) evaluate(r *http.Request, c *gcra.Charge) (applies bool, failed
 		return true, &policyError{p.Name, function, err}
 	}
 	c.Subject = subject
+	if p.Override != nil {
+		function = "Override"
+		limit, overridden := p.Override(subject)
+		if overridden {
+			if err := p.setLimit(c, limit); err != nil {
+				return true, &policyError{p.Name, function, fmt.Errorf("limit for the key is %v: %w", limit, err)}
+			}
+		}
+		if c.Limit == (gcra.Limit{}) {
+			if overridden {
+				subject = "" // LimitFor is not to blame
+			}
+			p.note(subject, false, noNotice)
+			return false, nil
+		}
+	}
 	if p.Cost != nil {
 		function = "Cost"
 		c.Cost = c.Limit.Capacity() // stays if Cost fails, as a client may have caused that
@@ -68,6 +81,20 @@ func (p *policy) evaluate(r *http.Request, c *gcra.Charge) (applies bool, failed
 		c.Cost = int64(cost)
 	}
 	return true, nil
+}
+
+// setLimit sets the charge's limit to one that a function returned. The zero Limit is
+// valid: the policy does not apply.
+func (p *policy) setLimit(c *gcra.Charge, limit gcra.Limit) error {
+	if limit != (gcra.Limit{}) {
+		if err := checkLimit(p.limiter.store, limit); err != nil {
+			return err
+		}
+	}
+	if c.Limit, c.MaxDelay = limit, p.MaxDelay; limit.IsQuota() {
+		c.MaxDelay = 0
+	}
+	return nil
 }
 
 // policyError is the error of a policy that could not be evaluated.
