@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
+	"sort"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
@@ -34,11 +35,9 @@ func newNetworks(limits map[netip.Prefix]gcra.Limit) networks {
 // masked. In the order of the list, that network is the last one up to the prefix, or
 // contains that one: so a binary search finds it, and at most 33 or 129 steps up.
 func (ns networks) limitOf(prefix netip.Prefix) (gcra.Limit, bool) {
-	i, found := slices.BinarySearchFunc(ns, prefix, func(n network, p netip.Prefix) int { return compareMasked(n.Prefix, p) })
-	if !found {
-		i--
-	}
-	if i = ns.up(i, prefix); i < 0 {
+	after := sort.Search(len(ns), func(i int) bool { return compareMasked(ns[i].Prefix, prefix) > 0 })
+	i := ns.up(after-1, prefix)
+	if i < 0 {
 		return gcra.Limit{}, false
 	}
 	return ns[i].limit, true
