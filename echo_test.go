@@ -97,10 +97,7 @@ func TestEchoRoutes(t *testing.T) {
 			h, reached := build(limiter, func(path string) { served = path }), map[string]bool{}
 			for _, method := range []string{"GET", "HEAD", "POST"} {
 				for _, path := range paths {
-					r, err := http.NewRequest(method, path, nil)
-					if err != nil {
-						t.Fatal(err)
-					}
+					r := httptest.NewRequest(method, path, nil)
 					r.Host, r.RemoteAddr = "api.example", "192.0.2.7:1"
 					served, last = "", middleware.Decision{}
 					h.ServeHTTP(httptest.NewRecorder(), r)

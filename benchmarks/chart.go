@@ -103,7 +103,7 @@ type curve struct {
 // colourOf gives a contestant on Redis the same colour in every chart.
 func colourOf(name string) int {
 	order := []string{ours, redisRate, throttledIn, ululeIn, rueidisGCRA, rueidisSet, goRedisSet, goRedisPing,
-		redisRateAP, goRedisSetAP, floorScript, nativeGCRA, nativeGoGCRA}
+		redisRateAP, goRedisSetAP, floorScript, nativeGCRA, nativeGoGCRA, decidingScript}
 	return max(slices.Index(order, name), 0) % len(colours)
 }
 

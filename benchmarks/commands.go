@@ -2,14 +2,17 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
 )
 
-// These limit nothing: they show what a check costs at least.
+// These show what a check costs at least. All but decidingScript limit nothing.
 const (
+	decidingScript = "shortest script that decides"
+
 	rueidisSet   = "rueidis SET"
 	goRedisSet   = "go-redis SET"
 	goRedisSetAP = "go-redis SET, AutoPipeline"
@@ -25,12 +28,14 @@ var plainCommands = []builder{
 	newCommand(floorScript, func(ctx context.Context, c redis.Cmdable, subject string) error {
 		return floor.Run(ctx, c, []string{subject}).Err()
 	}),
+	newDecidingScript,
 	newCommand(goRedisSet, set),
 	newCommand(goRedisPing, func(ctx context.Context, c redis.Cmdable, _ string) error { return c.Ping(ctx).Err() }),
 	newGoRedisSetAP,
 	newRueidisSet,
 }
 
+// isCommand reports whether a contestant limits nothing.
 func isCommand(name string) bool {
 	return slices.Contains([]string{rueidisSet, goRedisSet, goRedisSetAP, goRedisPing, floorScript, clockAndLock, fieldsOnly, bare, bareMux}, name)
 }
@@ -41,6 +46,22 @@ var floor = redis.NewScript("local c,k=redis.call,KEYS[1]c('TIME')c('GET',k)c('S
 
 // value is as long as a theoretical arrival time.
 const value = "1700000000000000"
+
+// newDecidingScript is GCRA in the fewest bytes, in microseconds and for one limit, on the
+// same client as ours: the least that one caller can wait for a decision by the clock
+// of Redis. It has no second policy, no delay and no guard against damaged values.
+func newDecidingScript(d deployment, l limit) (contestant, error) {
+	emission := l.emission().Microseconds()
+	script := redis.NewScript(fmt.Sprintf("local c,k=redis.call,KEYS[1]local t=c('TIME')local n=t[1]*1e6+t[2]"+
+		"local a=math.max(c('GET',k)or n,n)+%d if a-n>%d then return 0 end c('SET',k,a,'PX',math.ceil((a-n)/1e3))return 1",
+		emission, l.burst*emission))
+	return onGoRedis(d, decidingScript, func(client redis.UniversalClient) (func() check, error) {
+		return shared(func(subject string) (bool, error) {
+			allowed, err := script.Run(context.Background(), client, []string{subject}).Int()
+			return allowed == 1, err
+		}), nil
+	})
+}
 
 func set(ctx context.Context, c redis.Cmdable, subject string) error {
 	return c.Set(ctx, subject, value, 0).Err()

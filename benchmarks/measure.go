@@ -19,6 +19,7 @@ type contestant struct {
 	name   string
 	on     deployment   // the limiters on Redis: where their keys are
 	caller func() check // makes a check for one goroutine, which may keep scratch space in it
+	crowd  int          // so many times the callers of the stage; 0 means once
 
 	close func()
 }

@@ -81,7 +81,7 @@ func (r *results) reportRedis(w io.Writer) {
 		fmt.Fprintf(w, "Several servers, %d callers; CPU of all servers, replicas too:\n\n", manyCallers)
 		fmt.Fprint(w, "| | checks a second | CPU, us a check |\n|---|--:|--:|\n")
 		reportServers(w, "", r.ring, ours)
-		reportServers(w, " of three", r.ring, ours+onRing)
+		reportServers(w, "", r.ring, ours+onRing, ours+onRing+crowded)
 		reportServers(w, " on a cluster of six", r.cluster, goRedisSetAP, ours, redisRate)
 		fmt.Fprintln(w)
 	}

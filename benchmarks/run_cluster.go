@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 )
@@ -10,7 +11,13 @@ import (
 const manyCallers = 256
 
 // onRing ends the names of contestants whose keys are on a Ring.
-const onRing = " on a Ring"
+const onRing = " on a Ring of three"
+
+// A contestant on the Ring has so many times the callers: as many for each server as
+// one Redis has. crowded ends its name.
+const crowd = 3
+
+var crowded = fmt.Sprintf(", %d callers", crowd*manyCallers)
 
 // runCluster compares checks on a cluster of three masters with a replica each.
 func runCluster(ctx context.Context, b *bench) error {
@@ -35,12 +42,14 @@ func runRing(ctx context.Context, b *bench) error {
 			return err
 		}
 		defer closeAll(cs)
-		ring, err := asserted(ringOfThree(t), roomy, newOurs)
+		ring, err := asserted(ringOfThree(t), roomy, newOurs, newOurs)
 		if err != nil {
 			return err
 		}
 		defer closeAll(ring)
 		ring[0].name += onRing
+		ring[1].name += onRing + crowded
+		ring[1].crowd = crowd
 		b.say("Ring, %s: callers %d", keysName(manyKeys), manyCallers)
 		b.ring, err = b.several(ctx, append(cs, ring...))
 		return err

@@ -42,11 +42,11 @@ func asserted(d deployment, l limit, builders ...builder) ([]contestant, error) 
 	}
 	defer closeAll(strict)
 	nth := tightRuns.Add(1)
-	for _, c := range strict {
+	for i, c := range strict {
 		if isCommand(c.name) {
 			continue
 		}
-		if err := asserts(c, fmt.Sprint("tight:", nth, c.name)); err != nil {
+		if err := asserts(c, fmt.Sprint("tight:", nth, i, c.name)); err != nil {
 			return nil, err
 		}
 	}
@@ -63,7 +63,7 @@ func round(ctx context.Context, cs []contestant, rounds, callers int, slice time
 		if err := ctx.Err(); err != nil {
 			return sample{}, err
 		}
-		return withCPU(ctx, c, callers, slice, list)
+		return withCPU(ctx, c, callers*max(c.crowd, 1), slice, list)
 	})
 }
 

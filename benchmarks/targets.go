@@ -14,7 +14,11 @@ var faster = bound{true, 0.999, times}
 var onRedis = []target{
 	{"Redis, 1 caller: time of a check, to a script of TIME, GET and SET", stageCallers, 1, atMost(1.05, times),
 		func(r *results) verdict { return against(r.callers[1].of(sample.nanos), floorScript, nanos) },
-		whereTimeGoes(1, floorScript)},
+		func(r *results) string {
+			each := r.callers[1].of(sample.nanos)
+			return fmt.Sprintf("%s The shortest script that decides takes %s, %s of that script.", whereTimeGoes(1, floorScript)(r),
+				figure(median(each[decidingScript]), nanos), figure(ratio(each[decidingScript], each[floorScript]), times))
+		}},
 	speed(16, redisRate, 1.8),
 	speed(manyCallers, redisRate, 5),
 	speed(manyCallers, redisRateAP, 3),
@@ -30,7 +34,7 @@ var onRedis = []target{
 		func(r *results) verdict { return against(r.cluster.of(sample.cpuMicros), redisRate, micros) },
 		func(r *results) string {
 			cpu := r.cluster.of(sample.cpuMicros)
-			return fmt.Sprintf("CPU of all nodes for a check: %.2f us; for a SET by AutoPipeline, which replicas repeat too: %.2f us.",
+			return fmt.Sprintf("A check takes %.2f us of CPU on all nodes; a SET sent by AutoPipeline, which the replicas repeat too, %.2f us.",
 				median(cpu[ours]), median(cpu[goRedisSetAP]))
 		}},
 	{"Ring of three, 256 callers: CPU of all servers for a check, to one Redis", stageRing, 0, atMost(1.15, times),
@@ -38,8 +42,9 @@ var onRedis = []target{
 			cpu := r.ring.of(sample.cpuMicros)
 			return against(series{ours: cpu[ours+onRing], "one Redis": cpu[ours]}, "one Redis", micros)
 		}, func(r *results) string {
-			return fmt.Sprintf("Each server of the Ring is busy %.0f %% of the time, the one Redis %.0f %%: batches are smaller on the Ring.",
-				busy(r.ring, ours+onRing)/3, busy(r.ring, ours))
+			cpu := r.ring.of(sample.cpuMicros)
+			return fmt.Sprintf("Each server of the Ring has a third of the callers, and so smaller batches. With %d callers, as many for each server as the one Redis has, a check takes %.2f us on the Ring, %s of one Redis.",
+				crowd*manyCallers, median(cpu[ours+onRing+crowded]), figure(ratio(cpu[ours+onRing+crowded], cpu[ours]), times))
 		}},
 	{"Denied from the cache: time", stageDenied, 0, atMost(150, nanos),
 		func(r *results) verdict { return alone(r.denied.nanos, nanos) }, nil},
@@ -71,8 +76,8 @@ func speed(callers int, peer string, least float64) target {
 func whereTimeGoes(callers int, peer string) func(*results) string {
 	return func(r *results) string {
 		redis, own := r.callers[callers].of(sample.cpuMicros), r.callers[callers].of(sample.ownNanos)
-		return fmt.Sprintf("CPU of Redis for a check: %.2f us, %s %.2f us; of the client: %.2f us, %.2f us. Redis, one thread, is busy %.0f %% of the time with ours.",
-			median(redis[ours]), peer, median(redis[peer]), median(own[ours])/1e3, median(own[peer])/1e3, busy(r.callers[callers], ours))
+		return fmt.Sprintf("A check takes %.2f us of CPU in Redis and %.2f us in the client; %s takes %.2f us and %.2f us. Redis is busy %.0f %% of the time with ours.",
+			median(redis[ours]), median(own[ours])/1e3, peer, median(redis[peer]), median(own[peer])/1e3, busy(r.callers[callers], ours))
 	}
 }
 
@@ -127,7 +132,7 @@ func inMiddleware() (all []target) {
 					s, all := r.overheads(framework, sample.callerNanos)
 					peer := s.lowest(tells)
 					whole, _ := r.overheads(framework, sample.ownNanos)
-					return fmt.Sprintf("Ours allocates %.0f objects of %.0f bytes in all, %s %.0f of %.0f. With garbage collection on other threads: %.0f ns, %.0f ns. Three header fields without a limiter take %.0f ns; NoContext and then only a copy of the request with a value in its context, %.0f ns.",
+					return fmt.Sprintf("A request allocates %.0f objects of %.0f bytes in all; with %s %.0f of %.0f. With garbage collection on other threads it takes %.0f ns and %.0f ns. Three header fields without a limiter take %.0f ns. NoContext and a copy of the request with a value in its context take %.0f ns.",
 						all[v.name].allocs, all[v.name].bytes, peer, all[peer].allocs, all[peer].bytes, median(whole[v.name]), median(whole[peer]), median(s[fieldsOnly]), median(s[oursCopied]))
 				},
 			})

@@ -141,15 +141,15 @@ func ExampleReset() {
 	// Output: 0 10
 }
 
-// A partner allows 25 calls in 5 seconds and 300 a minute. All processes that share the
-// store make each call in its turn; one that would have to wait for more than a second
-// fails at once.
+// A partner allows 25 calls in 5 seconds and 300 a minute, so Burst + Count is 25 and
+// 300. All processes that share the store make each call in its turn; one that would
+// have to wait for more than a second fails at once.
 func ExampleTurns() {
 	turns := gcra.Turns{
 		Store: gcra.NewMemory(), // or redisstore.Open, for many processes
 		Charges: []gcra.Charge{
-			{Subject: "partner.example", Policy: "5s", Limit: gcra.Limit{Count: 25, Per: 5 * time.Second, Burst: 1}, Cost: 1, MaxWait: time.Second},
-			{Subject: "partner.example", Policy: "minute", Limit: gcra.PerMinute(300), Cost: 1, MaxWait: time.Second},
+			{Subject: "partner.example", Policy: "5s", Limit: gcra.Limit{Count: 24, Per: 5 * time.Second, Burst: 1}, Cost: 1, MaxWait: time.Second},
+			{Subject: "partner.example", Policy: "minute", Limit: gcra.PerMinute(280).WithBurst(20), Cost: 1, MaxWait: time.Second},
 		},
 	}
 

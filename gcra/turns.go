@@ -2,7 +2,10 @@ package gcra
 
 import (
 	"context"
+	"fmt"
 	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 )
 
 // Turns are the turns that all callers of some limits take, in all processes that
@@ -13,9 +16,10 @@ type Turns struct {
 	Store Store
 
 	// Charges are the limits that a turn is charged to: all or none. Cost is the
-	// units of a turn; a charge of Cost 0 never waits. MaxDelay of 0 is without
-	// bound, unlike in Store.Take. MaxWait is the patience of each caller; 0 means
-	// MaxDelay. The charges are only read, and must not change while in use.
+	// units of a turn, and must not be 0: such a charge would never wait. MaxDelay
+	// of 0 is without bound, unlike in Store.Take. MaxWait is the patience of each
+	// caller; 0 means MaxDelay. The charges are only read, and must not change while
+	// in use. If the partner counts in windows, let Burst + Count be what it allows.
 	Charges []Charge
 }
 
@@ -28,17 +32,40 @@ func (t Turns) Do(ctx context.Context, call func(context.Context) error) error {
 	return call(ctx)
 }
 
-// Wait returns when the turn comes; see the function [Wait].
-func (t Turns) Wait(ctx context.Context) error { return Wait(ctx, t.Store, t.Charges...) }
+// Wait returns when the turn comes; see the function [Wait]. A charge of Cost 0 is an
+// error here; for a cost that may be 0, use the function.
+func (t Turns) Wait(ctx context.Context) error {
+	if err := t.checkCosts(); err != nil {
+		return err
+	}
+	return Wait(ctx, t.Store, t.Charges...)
+}
 
 // Try takes a turn that has come, and never waits for one. If there is none, or
 // others are in the queue, it returns a [*WaitError] at once and nothing is
-// charged: its RetryAfter is when a turn comes. Other errors are the store's.
+// charged: its RetryAfter is when a turn comes. Other errors are those of Wait.
 func (t Turns) Try(ctx context.Context) error {
+	if err := t.checkCosts(); err != nil {
+		return err
+	}
+	if err := checkQueues(t.Charges); err != nil {
+		return err
+	}
 	w := waiter{ctx, t.Store, t.Charges, time.Time{}, 0}
 	denied, err := w.try()
 	if denied != nil {
 		return denied
 	}
 	return err
+}
+
+// checkCosts finds a Cost that was left out. Without it the limit would not count.
+func (t Turns) checkCosts() error {
+	for _, c := range t.Charges {
+		if c.Cost == 0 {
+			return fmt.Errorf("gcra: Turns: policy %q, subject %q: Cost is 0, so this limit would never wait; want the units of a turn, such as 1",
+				tat.Clip(c.Policy), tat.Clip(c.Subject))
+		}
+	}
+	return nil
 }

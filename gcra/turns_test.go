@@ -173,3 +173,26 @@ func TestTurnsPatience(t *testing.T) {
 		})
 	}
 }
+
+// A charge without a Cost would never wait. No call is made, and the error names the charge.
+func TestTurnsWithoutCost(t *testing.T) {
+	turns := newTurns(everySecond)
+	turns.Charges = append(turns.Charges, gcra.Charge{Subject: "partner", Policy: "minute", Limit: gcra.PerMinute(10)})
+	const want = `gcra: Turns: policy "minute", subject "partner": Cost is 0, so this limit would never wait; want the units of a turn, such as 1`
+	for name, got := range map[string]error{
+		"Do": turns.Do(t.Context(), func(context.Context) error {
+			t.Error("Do called without a turn")
+			return nil
+		}),
+		"Wait": turns.Wait(t.Context()),
+		"Try":  turns.Try(t.Context()),
+	} {
+		if got == nil || got.Error() != want {
+			t.Errorf("%s: got error %v\nwant %s", name, got, want)
+		}
+	}
+	turns.Charges = turns.Charges[:1]
+	if err := turns.Try(t.Context()); err != nil {
+		t.Errorf("got %v; want a turn: nothing was charged before", err)
+	}
+}

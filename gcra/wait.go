@@ -110,8 +110,8 @@ func (e *WaitError) RetryAfter() time.Duration { return max(e.Needed-e.Allowed, 
 //
 // A quota has no queue, and is an error.
 func Wait(ctx context.Context, s Store, charges ...Charge) error {
-	if i := slices.IndexFunc(charges, func(c Charge) bool { return c.Limit.IsQuota() }); i >= 0 {
-		return fmt.Errorf("gcra: Wait for policy %q: limit is %v, a quota, which has no queue; want a rate, or Take", tat.Clip(charges[i].Policy), charges[i].Limit)
+	if err := checkQueues(charges); err != nil {
+		return err
 	}
 	w := waiter{ctx, s, charges, time.Now(), 0}
 	denied, err := w.try()
@@ -123,6 +123,16 @@ func Wait(ctx context.Context, s Store, charges ...Charge) error {
 		}
 	}
 	return err
+}
+
+// checkQueues returns an error if a charge is on a quota.
+func checkQueues(charges []Charge) error {
+	for _, c := range charges {
+		if c.Limit.IsQuota() {
+			return fmt.Errorf("gcra: turns of policy %q: limit is %v, a quota, which has no queue; want a rate, or Take", tat.Clip(c.Policy), c.Limit)
+		}
+	}
+	return nil
 }
 
 // A waiter is a call of Wait.

@@ -40,10 +40,12 @@ type Config struct {
 	// or change the Decision's Results. [Limiter.Observe] adds more functions.
 	Observe func(*http.Request, Decision)
 
-	// NoContext makes the limiter faster: it copies no request, so handlers cannot
-	// see the Decision. [FromContext] returns nil behind it, whose Refund and Spend
-	// do nothing, and limiters further in replace its RateLimit fields. Observe and
-	// Deny get the Decision as ever. The adapters set Pattern in the request itself.
+	// NoContext makes the limiter faster: it does not copy the request to hand the
+	// Decision on. In handlers [FromContext] returns nil, and Refund and Spend of a nil
+	// Decision do nothing. A limiter further in replaces the RateLimit fields instead
+	// of keeping the tighter ones. A handler or limiter that misses the Decision is logged.
+	// Observe and Deny still get it. Adapters that set Pattern do so in the request
+	// itself, not in a copy.
 	NoContext bool
 
 	// Logger gets the problems of the set-up, at most one line in five minutes for

@@ -38,7 +38,8 @@ func (d *Decision) Refund(ctx context.Context) error {
 // this one is not denied. After a denial or a Refund, Spend does nothing.
 //
 // Spend goes on if the client hangs up. It does not change Results. It returns
-// an error if n is negative or the store fails.
+// an error if n is negative or the store fails. The error names the store: log it,
+// and do not send it to the client.
 func (d *Decision) Spend(ctx context.Context, n int64) error {
 	if n < 0 {
 		return fmt.Errorf("ratelimit: spend: %d units; want 0 or more", n)

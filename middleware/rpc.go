@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+
+	"github.com/seed-e377111c/ratelimit/internal/diag"
 )
 
 // NewRPC is [New] for a limiter whose requests are remote procedure calls, as of gRPC
-// and Connect: POST requests with the path "/package.Service/Method". Its error, and
-// that of [Limiter.Reload], also names Routes that match no such call and Config.Deny,
-// which writes a response of HTTP. "/package.Service/*" is all methods of a service.
+// and Connect: POST requests with the path "/package.Service/Method". A route
+// "/package.Service/*" is all methods of a service. Routes that match no call are
+// errors, also in [Limiter.Reload], and so is a Config.Deny, which writes a response
+// of HTTP.
 func NewRPC(cfg Config, policies ...Policy) (*Limiter, error) {
 	l, err := New(cfg, policies...)
 	errs := append(checkRPC(policies), err)
@@ -22,6 +25,24 @@ func NewRPC(cfg Config, policies ...Policy) (*Limiter, error) {
 	}
 	l.rpc = true
 	return l, nil
+}
+
+// CheckRPC logs what [NewRPC] returns as an error, for a limiter of [New]: policies
+// whose Routes match no remote procedure call, and Config.Deny. The adapters of gRPC
+// and Connect call it. A limiter may serve HTTP too, so it only logs.
+func (l *Limiter) CheckRPC() {
+	if l.rpc {
+		return
+	}
+	for _, p := range l.Policies() {
+		if errs := checkRPC([]Policy{p}); len(errs) > 0 && len(errs) == len(p.Routes) {
+			l.log.Report(diag.NotForRPC, p.Name, "a policy limits no call of gRPC or Connect, as none of its Routes matches one: make the limiter with middleware.NewRPC",
+				"policy", p.Name, "error", errs[0].Error())
+		}
+	}
+	if l.deny != nil {
+		l.log.Report(diag.NotForRPC, "Config.Deny", "Config.Deny is not called for calls of gRPC or Connect: make the limiter with middleware.NewRPC")
+	}
 }
 
 // checkRPC returns an error for each route that matches no remote procedure call.

@@ -3,6 +3,7 @@ package ratelimit_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 
@@ -49,7 +50,7 @@ func ExampleFromContext() {
 	_ = func(ctx context.Context, stream *connect.ClientStream[emptypb.Empty]) (*connect.Response[emptypb.Empty], error) {
 		for stream.Receive() {
 			if err := ratelimit.FromContext(ctx).Spend(ctx, 1); err != nil {
-				return nil, err
+				slog.WarnContext(ctx, "message not charged", "error", err) // names the store: not for the client
 			}
 		}
 		return connect.NewResponse(new(emptypb.Empty)), stream.Err()

@@ -9,8 +9,8 @@
 //
 // Put it after the authentication, so that keys know the user, and inside
 // interceptors that trace or measure calls, so that they see denials. Connect reads
-// the message of a unary call before its interceptors run; connect.WithReadMaxBytes
-// bounds it.
+// the message of a unary call before its interceptors run, so a call without a valid
+// message is not counted; connect.WithReadMaxBytes bounds what it costs.
 //
 // # Keys and routes
 //
@@ -35,11 +35,11 @@
 //
 // A stream is charged once, before its handler runs. The handler charges messages:
 //
-//	ratelimit.FromContext(ctx).Spend(ctx, 1)
+//	err := ratelimit.FromContext(ctx).Spend(ctx, 1)
 //
-// Spend takes at most what is left and ends nothing; later calls wait. The limiter
-// keeps about 2 KiB for each open stream, and neither starts a goroutine nor wraps the
-// stream.
+// Spend takes at most what is left and ends nothing; later calls wait. Log its error,
+// which names the store, and do not return it to the client. The limiter keeps about
+// 2 KiB for each open stream, and neither starts a goroutine nor wraps the stream.
 //
 // Fields are documented in package middleware; this package repeats its names.
 package ratelimit
@@ -61,13 +61,15 @@ func New(cfg Config, policies ...Policy) connect.Interceptor {
 	return From(middleware.Must(middleware.NewRPC(cfg, policies...)))
 }
 
-// From returns an interceptor for handlers that limits calls by l. Its Config.Deny is
-// not called. The handlers find the Decision with [FromContext]. In a client each call
-// fails: adapters/httpclient limits the calls of clients.
+// From returns an interceptor for handlers that limits calls by l, which
+// [middleware.NewRPC] made. Its Config.Deny is not called. The handlers find the
+// Decision with [FromContext]. In a client each call fails: adapters/httpclient limits
+// the calls of clients.
 func From(l *Limiter) connect.Interceptor {
 	if l == nil {
 		panic("ratelimit.From: the Limiter is nil; want one from middleware.NewRPC")
 	}
+	l.CheckRPC()
 	return &interceptor{l}
 }
 

@@ -19,14 +19,11 @@
 package ratelimit
 
 import (
-	"errors"
 	"net/http"
-	"sync/atomic"
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/seed-e377111c/ratelimit/internal/diag"
-	"github.com/seed-e377111c/ratelimit/internal/notice"
+	"github.com/seed-e377111c/ratelimit/internal/frameworkkey"
 	"github.com/seed-e377111c/ratelimit/internal/pattern"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
@@ -49,10 +46,7 @@ func From(l *Limiter) echo.MiddlewareFunc {
 	var templates pattern.Templates
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			r := c.Request()
-			if !l.NoContext() || keysReadContext.Load() {
-				r = middleware.WithFramework(r, c)
-			}
+			r := keys.Carry(l, c.Request(), c)
 			r.Pattern = templates.Pattern(r.Method, route(c))
 			r, ok := l.Allow(response{c.Response()}, r)
 			c.SetRequest(r)
@@ -89,9 +83,9 @@ type response struct{ *echo.Response }
 func (r response) Written() bool { return r.Committed }
 func (r response) Status() int   { return r.Response.Status }
 
-// keysReadContext says that KeyFrom has been called, so requests must carry the
-// context of echo even with Config.NoContext.
-var keysReadContext atomic.Bool
+var keys = frameworkkey.Maker[echo.Context]{
+	Missing: "ratelimit: KeyFrom: the request carries no echo v4 context; use the limiter through adapters/echo",
+}
 
 // KeyFrom returns a Policy.Key that reads echo's context, where authentication
 // middleware leaves what it found. The key gets the prefix "own:", so that it
@@ -100,20 +94,5 @@ var keysReadContext atomic.Bool
 // an error. The limiter logs it if none of a policy's first hundred requests
 // has such a key: it may run before the authentication.
 func KeyFrom(key func(echo.Context) (string, error)) func(*http.Request) (string, error) {
-	keysReadContext.Store(true)
-	return func(r *http.Request) (string, error) {
-		c, ok := middleware.Framework(r.Context()).(echo.Context)
-		if !ok {
-			return "", errors.New("ratelimit: KeyFrom: the request carries no echo v4 context; use the limiter through adapters/echo")
-		}
-		subject, err := key(c)
-		if err != nil {
-			return "", err
-		}
-		if subject == "" {
-			notice.Report(r.Context(), diag.KeyBeforeAuth, "")
-			return "", nil
-		}
-		return "own:" + subject, nil
-	}
+	return keys.From(key)
 }

@@ -13,14 +13,11 @@
 package ratelimit
 
 import (
-	"errors"
 	"net/http"
-	"sync/atomic"
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/seed-e377111c/ratelimit/internal/diag"
-	"github.com/seed-e377111c/ratelimit/internal/notice"
+	"github.com/seed-e377111c/ratelimit/internal/frameworkkey"
 	"github.com/seed-e377111c/ratelimit/internal/pattern"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
@@ -41,10 +38,7 @@ func From(l *Limiter) gin.HandlerFunc {
 	}
 	var templates pattern.Templates
 	return func(c *gin.Context) {
-		r := c.Request
-		if !l.NoContext() || keysReadContext.Load() {
-			r = middleware.WithFramework(r, c)
-		}
+		r := keys.Carry(l, c.Request, c)
 		r.Pattern = templates.Pattern(r.Method, c.FullPath())
 		var ok bool
 		if c.Request, ok = l.Allow(c.Writer, r); !ok {
@@ -53,9 +47,9 @@ func From(l *Limiter) gin.HandlerFunc {
 	}
 }
 
-// keysReadContext says that KeyFrom has been called, so requests must carry the
-// context of gin even with Config.NoContext.
-var keysReadContext atomic.Bool
+var keys = frameworkkey.Maker[*gin.Context]{
+	Missing: "ratelimit: KeyFrom: the request carries no gin context; use the limiter through adapters/gin",
+}
 
 // KeyFrom returns a Policy.Key that reads gin's context, where authentication
 // middleware leaves what it found. The key gets the prefix "own:", so that it
@@ -64,20 +58,5 @@ var keysReadContext atomic.Bool
 // an error. The limiter logs it if none of a policy's first hundred requests
 // has such a key: it may run before the authentication.
 func KeyFrom(key func(*gin.Context) (string, error)) func(*http.Request) (string, error) {
-	keysReadContext.Store(true)
-	return func(r *http.Request) (string, error) {
-		c, ok := middleware.Framework(r.Context()).(*gin.Context)
-		if !ok {
-			return "", errors.New("ratelimit: KeyFrom: the request carries no gin context; use the limiter through adapters/gin")
-		}
-		subject, err := key(c)
-		if err != nil {
-			return "", err
-		}
-		if subject == "" {
-			notice.Report(r.Context(), diag.KeyBeforeAuth, "")
-			return "", nil
-		}
-		return "own:" + subject, nil
-	}
+	return keys.From(key)
 }

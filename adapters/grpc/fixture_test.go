@@ -72,9 +72,14 @@ func serve(t testing.TB, s *service, options ...grpc.ServerOption) (addr string)
 	return l.Addr().String()
 }
 
-func serveOn(t testing.TB, l net.Listener, s *service, options ...grpc.ServerOption) {
+func newServer(s *service, options ...grpc.ServerOption) *grpc.Server {
 	server := grpc.NewServer(options...)
 	pb.RegisterTestServiceServer(server, s)
+	return server
+}
+
+func serveOn(t testing.TB, l net.Listener, s *service, options ...grpc.ServerOption) {
+	server := newServer(s, options...)
 	ended := make(chan error)
 	go func() { ended <- server.Serve(l) }()
 	t.Cleanup(func() {

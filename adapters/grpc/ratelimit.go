@@ -26,6 +26,10 @@
 // of a service. Without Routes a policy counts every call, also those of the health and
 // reflection services.
 //
+// A call that ends before its interceptors run is not counted: of an unknown method, or
+// a unary one whose message is malformed, too large or missing. grpc.MaxRecvMsgSize and
+// grpc.MaxConcurrentStreams bound what it costs.
+//
 // # Denials
 //
 // A denied call ends with codes.ResourceExhausted, and with codes.Unavailable if a
@@ -43,11 +47,12 @@
 //
 // A stream is charged once, before its handler runs. The handler charges messages:
 //
-//	ratelimit.FromContext(stream.Context()).Spend(stream.Context(), 1)
+//	err := ratelimit.FromContext(stream.Context()).Spend(stream.Context(), 1)
 //
-// Spend takes at most what is left and ends nothing; later calls wait. The limiter
-// keeps about 2 KiB for each open stream, starts no goroutine, and allocates nothing for
-// a message.
+// Spend takes at most what is left and ends nothing; later calls wait. Log its error,
+// which names the store, and do not return it to the client. The limiter keeps about
+// 2 KiB for each open stream, starts no goroutine, and allocates nothing for a message
+// that the handler does not charge.
 //
 // Fields are documented in package middleware; this package repeats its names.
 package ratelimit
@@ -72,12 +77,13 @@ func New(cfg Config, policies ...Policy) *Interceptors {
 	return From(middleware.Must(middleware.NewRPC(cfg, policies...)))
 }
 
-// From returns interceptors that limit calls by l. Its Config.Deny is not called. The
-// handlers find the Decision with [FromContext].
+// From returns interceptors that limit calls by l, which [middleware.NewRPC] made. Its
+// Config.Deny is not called. The handlers find the Decision with [FromContext].
 func From(l *Limiter) *Interceptors {
 	if l == nil {
 		panic("ratelimit.From: the Limiter is nil; want one from middleware.NewRPC")
 	}
+	l.CheckRPC()
 	return &Interceptors{l}
 }
 

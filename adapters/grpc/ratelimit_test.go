@@ -19,7 +19,9 @@ import (
 
 	ratelimit "github.com/seed-e377111c/ratelimit/adapters/grpc"
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/diagtest"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
+	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
 // What a client sees of an allowed call and of a denied one.
@@ -275,5 +277,19 @@ func TestNewPanics(t *testing.T) {
 			}()
 			f()
 		}()
+	}
+}
+
+// A limiter of middleware.New does not check that its Routes match calls.
+func TestFromLogsPolicyWithoutCalls(t *testing.T) {
+	log := new(diagtest.Log)
+	l, err := middleware.New(ratelimit.Config{Store: gcra.NewMemory(), Logger: log.Logger()},
+		ratelimit.Policy{Name: "search", Key: key("k"), Limit: gcra.PerHour(1), Routes: []string{"shop.Catalog/Search"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ratelimit.From(l)
+	if lines := log.Lines(); len(lines) != 1 || !strings.Contains(lines[0].Attrs["error"], `want "/shop.Catalog/Search"`) {
+		t.Errorf("got %v; want a line that names the route", lines)
 	}
 }

@@ -199,11 +199,23 @@ func TestUnixSocket(t *testing.T) {
 		ratelimit.Policy{Name: "p", Key: keyfunc.RemoteAddr, Limit: gcra.PerHour(5)})
 	serveOn(t, l, new(service), limited(limit)...)
 	serveOn(t, memory, new(service), limited(limit)...)
+	overHTTP := httptest.NewUnstartedServer(newServer(new(service), limited(limit)...))
+	overHTTP.Listener.Close()
+	if overHTTP.Listener, err = net.Listen("unix", filepath.Join(dir, "http")); err != nil {
+		t.Fatal(err)
+	}
+	overHTTP.Config.Protocols = new(http.Protocols)
+	overHTTP.Config.Protocols.SetUnencryptedHTTP2(true)
+	overHTTP.Start()
+	defer overHTTP.Close()
 	for name, dialer := range map[string]func(context.Context, string) (net.Conn, error){
 		"unix":    func(context.Context, string) (net.Conn, error) { return net.Dial("unix", l.Addr().String()) },
 		"bufconn": func(ctx context.Context, _ string) (net.Conn, error) { return memory.DialContext(ctx) },
 		"unix, with a name": func(context.Context, string) (net.Conn, error) {
 			return net.DialUnix("unix", &net.UnixAddr{Name: "192.0.2.7", Net: "unix"}, l.Addr().(*net.UnixAddr))
+		},
+		"unix, with a name, over net/http": func(context.Context, string) (net.Conn, error) {
+			return net.DialUnix("unix", &net.UnixAddr{Name: "192.0.2.8", Net: "unix"}, overHTTP.Listener.Addr().(*net.UnixAddr))
 		},
 	} {
 		conn := dial(t, "passthrough:///x", grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(dialer))

@@ -174,3 +174,31 @@ func TestHandlerErrorIsRetried(t *testing.T) {
 		t.Errorf("got %v, header %v; want OK at the third attempt", a.Status, a.header)
 	}
 }
+
+// An interceptor further out that sets header metadata keeps clients from retrying a
+// denied call. With trailer metadata it does not.
+func TestHeaderOfAnotherInterceptor(t *testing.T) {
+	for _, test := range []struct {
+		where string
+		set   func(context.Context, metadata.MD) error
+		want  codes.Code // of the second call
+	}{
+		{"header", grpc.SetHeader, codes.ResourceExhausted},
+		{"trailer", grpc.SetTrailer, codes.OK},
+	} {
+		limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory()},
+			ratelimit.Policy{Name: "calls", Key: key("k"), Limit: gcra.PerSecond(20).WithBurst(1)})
+		identify := func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+			if err := test.set(ctx, metadata.Pairs("request-id", "1")); err != nil {
+				return nil, err
+			}
+			return handler(ctx, req)
+		}
+		conn := dial(t, serve(t, new(service), grpc.ChainUnaryInterceptor(identify, limit.Unary())), grpc.WithDefaultServiceConfig(fmt.Sprintf(retries, 5)))
+		for _, want := range []codes.Code{codes.OK, test.want} {
+			if a := call(t.Context(), conn); a.Code() != want {
+				t.Errorf("%s: got %v; want %v", test.where, a.Status, want)
+			}
+		}
+	}
+}

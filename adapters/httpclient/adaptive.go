@@ -87,6 +87,7 @@ type Adaptive struct {
 	// MaxWait is how long after the call of RoundTrip the request may be sent; 0 means
 	// a minute, and under a Transport what is left of its MaxWait. A request that would
 	// have to wait longer fails at once. A deadline of the request's context counts too.
+	// With a negative MaxWait every request fails.
 	MaxWait time.Duration
 
 	// Observe, if set, is called once for each RoundTrip, before it returns. It must
@@ -107,12 +108,12 @@ func (a *Adaptive) RoundTrip(r *http.Request) (*http.Response, error) {
 		switch {
 		case errors.Is(err, gcra.ErrWouldWait):
 			e.Reason = TooLong
-		case err != nil:
+		case err != nil || resp == nil:
 			e.Reason = Failed
 		case denied:
 			e.Reason = TooManyTries
 		}
-		if err == nil {
+		if err == nil && resp != nil {
 			e.Status = resp.StatusCode
 		}
 		a.Observe(r, e)
@@ -120,7 +121,23 @@ func (a *Adaptive) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
+// check returns the mistake in the fields: New has it for a Transport, and every RoundTrip for others.
+func (a *Adaptive) check() error {
+	if a.MaxWait < 0 {
+		return fmt.Errorf("httpclient: Adaptive.MaxWait is %v; want more than 0, or 0 for %v", a.MaxWait, defaultWait)
+	}
+	return nil
+}
+
 func (a *Adaptive) send(r *http.Request, e *Event) (resp *http.Response, denied bool, err error) {
+	if err := a.check(); err != nil {
+		closeBody(r)
+		return nil, false, err
+	}
+	if r.URL == nil {
+		resp, err = a.base().RoundTrip(r) // which returns the error
+		return resp, false, err
+	}
 	key := a.Key
 	if key == nil {
 		key = ByHost
@@ -146,9 +163,9 @@ func (a *Adaptive) send(r *http.Request, e *Event) (resp *http.Response, denied 
 	}
 	e.Tries = 1
 	resp, err = a.base().RoundTrip(r)
-	if err != nil {
+	if err != nil || resp == nil {
 		p.Done(time.Now(), 0, nil)
-		return nil, false, err
+		return resp, false, err // http.Client reports a Base that returns neither
 	}
 	now := time.Now()
 	answer := retryafter.Read(now, resp.StatusCode, resp.Header)

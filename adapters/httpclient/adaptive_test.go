@@ -3,6 +3,7 @@ package httpclient_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -189,16 +190,24 @@ func TestAdaptiveKey(t *testing.T) {
 	}
 }
 
-// The number of hosts may exceed maxPacers.
+// An Adaptive paces a thousand hosts. With more it forgets the one that was not used for longest.
 func TestAdaptiveManyHosts(t *testing.T) {
-	n := 0
-	a := &httpclient.Adaptive{
-		Base: direct{http.NotFoundHandler(), 0},
-		Key:  func(*http.Request) (string, error) { n++; return time.Duration(n).String(), nil },
+	a := &httpclient.Adaptive{MaxWait: time.Second, Base: roundTrip(func(*http.Request) (*http.Response, error) {
+		return answer(http.StatusTooManyRequests, http.NoBody, "Retry-After: 3600"), nil
+	})}
+	held := func(host int) bool {
+		_, err := a.RoundTrip(request(t, "GET", fmt.Sprintf("http://h%d.example/", host), nil))
+		return errors.Is(err, gcra.ErrWouldWait)
 	}
-	for range 3000 {
-		if _, err := a.RoundTrip(httptest.NewRequest(http.MethodGet, "http://api.example/", http.NoBody)); err != nil {
-			t.Fatal(err)
+	if held(0) || held(1) || !held(0) {
+		t.Fatal("want a host to be held back after its first response")
+	}
+	for i := range 1100 {
+		if held(2 + i); !held(1) {
+			t.Fatalf("after %d other hosts one is forgotten that is in use", i)
 		}
+	}
+	if held(0) {
+		t.Error("a host that was not used is still held back after 1100 others; want it forgotten")
 	}
 }

@@ -1,6 +1,7 @@
 package httpclient
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -139,18 +140,19 @@ func New(cfg Config) (*Transport, error) {
 	if t.maxWait == 0 {
 		t.maxWait = defaultWait
 	}
-	margin := cfg.Margin
-	if margin == 0 {
-		margin = defaultMargin
-	}
-	for i := range t.policies {
-		per := &t.policies[i].Limit.Per
-		*per += time.Duration(max(margin, 0) * float64(*per))
-	}
 	if err := errors.Join(cfg.check(t.policies)...); err != nil {
 		return nil, err
 	}
+	for i := range t.policies {
+		t.policies[i].Limit = cfg.withMargin(t.policies[i].Limit)
+	}
 	return t, nil
+}
+
+// withMargin returns a limit with a longer Per.
+func (cfg *Config) withMargin(l gcra.Limit) gcra.Limit {
+	l.Per += time.Duration(max(cmp.Or(cfg.Margin, defaultMargin), 0) * float64(l.Per))
+	return l
 }
 
 // Must returns t, or panics if err is not nil.
@@ -168,7 +170,13 @@ func (cfg *Config) check(policies []Policy) (errs []error) {
 	if len(policies) > 0 && iface.IsNil(cfg.Store) {
 		errs = append(errs, errors.New("httpclient: Store is nil and there are Policies; want redisstore.New, gcra.NewMemory or your own"))
 	}
-	if !(cfg.Margin < 1) {
+	if cfg.Base != nil && iface.IsNil(cfg.Base) {
+		errs = append(errs, fmt.Errorf("httpclient: Base is a nil %T; want one, or no Base for http.DefaultTransport", cfg.Base))
+	} else if a, ok := cfg.Base.(*Adaptive); ok {
+		errs = append(errs, a.check())
+	}
+	marginOK := cfg.Margin < 1 // false for NaN
+	if !marginOK {
 		errs = append(errs, fmt.Errorf("httpclient: Margin is %v; want less than 1, or 0 for %v", cfg.Margin, defaultMargin))
 	}
 	if cfg.MaxTries < 0 {
@@ -203,10 +211,15 @@ func (cfg *Config) check(policies []Policy) (errs []error) {
 		if p.Key == nil {
 			report("Key is nil; want ByHost, ByCredential or your own")
 		}
-		if err := p.Limit.Validate(); err != nil {
+		switch err := p.Limit.Validate(); {
+		case err != nil:
 			report("Limit is %v: %w", p.Limit, err)
-		} else if p.Limit.IsQuota() {
+		case p.Limit.IsQuota():
 			report("Limit is %v, a quota, which has no queue; want a rate", p.Limit)
+		case marginOK:
+			if err := cfg.withMargin(p.Limit).Validate(); err != nil {
+				report("Limit is %v and too long with a Margin of %v: %w", p.Limit, cmp.Or(cfg.Margin, defaultMargin), err)
+			}
 		}
 		if p.MaxDelay < 0 || p.MaxDelay > maxDelay {
 			report("MaxDelay is %v; want up to %v, or 0 for as long as MaxWait", p.MaxDelay, maxDelay)

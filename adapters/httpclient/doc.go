@@ -4,13 +4,14 @@
 //	transport := httpclient.Must(httpclient.New(httpclient.Config{
 //		Store: store,
 //		Policies: []httpclient.Policy{
-//			{Name: "5s", Key: httpclient.ByCredential, Limit: gcra.Limit{Count: 25, Per: 5 * time.Second}},
-//			{Name: "minute", Key: httpclient.ByCredential, Limit: gcra.PerMinute(300)},
+//			{Name: "5s", Key: httpclient.ByCredential, Limit: gcra.Limit{Count: 20, Per: 5 * time.Second, Burst: 5}},
+//			{Name: "minute", Key: httpclient.ByCredential, Limit: gcra.PerMinute(280).WithBurst(20)},
 //		},
 //	}))
 //	client := &http.Client{Transport: transport}
 //
-// A [Transport] is for limits that you know. Each request waits for its turn, in the order of
+// A [Transport] is for limits that you know, here 25 requests in 5 seconds and 300 a minute:
+// Burst + Count is what a server with windows allows. Each request waits for its turn, in the order of
 // arrival over all processes that share the store. A request that the server still denies, with 429
 // or with 503 or 403 and Retry-After, is sent again after that time if it is safe to repeat, and
 // other requests to that server wait too.

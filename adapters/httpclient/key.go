@@ -8,8 +8,11 @@ import (
 	"strings"
 )
 
+// maxHost, in bytes, is the length of the longest name in the DNS (RFC 1035, section 2.3.4).
+const maxHost = 255
+
 // ByHost counts requests by their host, as "host:api.example.com". The port is part of the key,
-// unless it is the default of the scheme.
+// unless it is the default of the scheme. A host that is too long for the DNS is hashed.
 func ByHost(r *http.Request) (string, error) {
 	return "host:" + hostOf(r), nil
 }
@@ -32,6 +35,9 @@ func ByHeader(name string) func(*http.Request) (string, error) {
 
 func hostOf(r *http.Request) string {
 	host, port := strings.ToLower(r.URL.Hostname()), r.URL.Port()
+	if len(host) > maxHost {
+		host = hashed("", host)
+	}
 	if port == "" || port == "443" && r.URL.Scheme == "https" || port == "80" && r.URL.Scheme == "http" {
 		return host
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -48,7 +49,7 @@ func (ps *pacers) get(key string) *pacer.Pacer {
 			delete(ps.paced, oldest)
 		}
 		p = &paced{Pacer: pacer.Pacer{MaxInterval: ps.maxInterval}}
-		ps.paced[key] = p
+		ps.paced[strings.Clone(key)] = p // key may be a part of a long URL
 	}
 	p.lastUsed = now
 	return &p.Pacer

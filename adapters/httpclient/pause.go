@@ -3,6 +3,7 @@ package httpclient
 import (
 	"math/rand/v2"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 )
@@ -13,6 +14,10 @@ type pauses struct {
 	pauses  map[pauseKey]pause
 	sweepAt int // number of pauses at which those that have ended are deleted
 }
+
+// maxPauses bounds the memory, since a partner that redirects can invent hosts. Of twice as many pauses, half are
+// deleted at random. A server whose pause is deleted denies once more.
+const maxPauses = 4096
 
 // pauseKey says which requests wait: those of one caller to a host, or of all callers if caller is "".
 type pauseKey struct{ host, caller string }
@@ -31,6 +36,7 @@ func (p *pauses) add(k pauseKey, length time.Duration) {
 		if p.pauses == nil {
 			p.pauses = make(map[pauseKey]pause)
 		}
+		k.host = strings.Clone(k.host) // it may be a part of a long URL
 		p.pauses[k] = pause{end, length}
 	}
 	if len(p.pauses) < max(p.sweepAt, 128) {
@@ -40,6 +46,12 @@ func (p *pauses) add(k pauseKey, length time.Duration) {
 		if !v.end.After(now) {
 			delete(p.pauses, k)
 		}
+	}
+	for k := range p.pauses {
+		if len(p.pauses) <= maxPauses {
+			break
+		}
+		delete(p.pauses, k)
 	}
 	p.sweepAt = 2 * len(p.pauses)
 }

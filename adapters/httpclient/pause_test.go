@@ -34,3 +34,17 @@ func TestPauses(t *testing.T) {
 		}
 	})
 }
+
+// The number of pauses that have not ended is bounded.
+func TestPausesAreBounded(t *testing.T) {
+	var p pauses
+	for i := range 10 * maxPauses {
+		p.add(pauseKey{host: fmt.Sprint(i)}, time.Hour)
+		if len(p.pauses) > 2*maxPauses {
+			t.Fatalf("got %d pauses; want at most %d", len(p.pauses), 2*maxPauses)
+		}
+	}
+	if len(p.pauses) < maxPauses {
+		t.Errorf("got %d pauses; want at least %d", len(p.pauses), maxPauses)
+	}
+}

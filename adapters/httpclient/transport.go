@@ -48,9 +48,9 @@ import (
 //
 // A Retry-After, or a reset in its place, also holds back other requests to that
 // host: after a 503 all, after other denials those with the same Authorization header.
-// A request that cannot wait
-// for so long is not sent; its error wraps a [*gcra.WaitError] with the policy
-// "Retry-After". A pause lasts at most an hour, or MaxWait if that is longer.
+// A request that cannot wait for so long is not sent; its error wraps a
+// [*gcra.WaitError] with the policy "Retry-After". A pause lasts at most an hour, or
+// MaxWait if that is longer.
 //
 // A denial without a time slows down all requests to that host: they go one by one,
 // at half of the rate that the server answered before. Each further denial lowers the
@@ -81,12 +81,13 @@ const pausePolicy = "Retry-After"
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	var e Event
 	resp, err := t.send(r, &e)
-	if err != nil {
-		e.Err, e.Reason = err, Failed
-		if errors.Is(err, gcra.ErrWouldWait) {
-			e.Reason = TooLong
-		}
-	} else if resp != nil {
+	e.Err = err
+	switch {
+	case errors.Is(err, gcra.ErrWouldWait):
+		e.Reason = TooLong
+	case err != nil || resp == nil:
+		e.Reason = Failed
+	default:
 		e.Status = resp.StatusCode
 	}
 	if t.observe != nil {

@@ -10,13 +10,17 @@ import (
 )
 
 // retry is an interceptor of clients. It repeats calls that were denied, at most 4
-// times, and waits before each as long as the server says.
+// times, and waits before each as long as the server says. If that is beyond the
+// deadline, it returns the denial at once. Without a deadline it waits for any time.
 func retry(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, request connect.AnyRequest) (connect.AnyResponse, error) {
 		for attempt := 1; ; attempt++ {
 			response, err := next(ctx, request)
 			wait := retryAfter(err)
 			if wait == 0 || attempt == 5 {
+				return response, err
+			}
+			if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait {
 				return response, err
 			}
 			select {

@@ -4,6 +4,9 @@
 //	go run ./examples/echo
 //
 // With REDIS_URL the limits are shared by all servers on that Redis.
+//
+// This is Echo v4. For v5 import github.com/labstack/echo/v5 and adapters/echov5; handlers then
+// take an *echo.Context. The rest stays as it is.
 package main
 
 import (

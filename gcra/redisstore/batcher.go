@@ -109,7 +109,7 @@ func (b *batcher) fill(batch *batch) {
 		for _, q := range b.waiting {
 			if now >= q.deadline {
 				q.fail(b.store.timeoutError())
-			} else if !batch.add(q, b.oneScript(q)) {
+			} else if !batch.add(q, b.oneScript(q, now)) {
 				break
 			}
 			n++

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -132,6 +133,74 @@ func TestBlackhole(t *testing.T) {
 			}
 			recovers()
 		})
+	}
+}
+
+// stuckConn is a connection whose writes wait while its lock is held.
+type stuckConn struct {
+	net.Conn
+	stuck *sync.RWMutex
+	wrote *atomic.Int64 // writes begun
+}
+
+func (c stuckConn) Write(b []byte) (int, error) {
+	c.wrote.Add(1)
+	c.stuck.RLock()
+	defer c.stuck.RUnlock()
+	return c.Conn.Write(b)
+}
+
+// A batch whose write is stuck beyond the Timeout keeps its keys, while its callers
+// send other requests: when the write goes on, it charges what it was sent for.
+func TestStuckWriteKeepsItsKeys(t *testing.T) {
+	server := redistest.Start(t)
+	var stuck sync.RWMutex
+	var wrote atomic.Int64
+	client := newClient(t, &redis.Options{
+		Addr: server.Addr, ReadTimeout: patience, WriteTimeout: patience,
+		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+			return stuckConn{conn, &stuck, &wrote}, err
+		},
+	})
+	r := newStore(client)
+	gcratest.MustTake(t, r, hourly("first", 1))
+	r = newStore(client)
+	r.Timeout = 20 * time.Millisecond
+	r.Logger = slog.New(slog.DiscardHandler)
+	// 256 keys of 250 bytes are more than the client's buffer.
+	long := strings.Repeat("x", 60)
+	charges := func(round int) (all []gcra.Charge) {
+		for i := range 256 {
+			c := hourly(fmt.Sprint(round, " ", i), 10)
+			c.Subject, c.Policy = "s"+long, fmt.Sprint(c.Subject, long)[:60]
+			all = append(all, c)
+		}
+		return all
+	}
+	stuck.Lock()
+	begun := wrote.Load()
+	for round := range 2 { // both batches that may be in flight
+		if _, err := r.Take(t.Context(), charges(round)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("round %d: got %v; want DeadlineExceeded", round, err)
+		}
+	}
+	redistest.Eventually(t, patience, "a write to begin", func() bool { return wrote.Load() > begun })
+	after := newStore(anyRedis(t)) // uses the memory that callers have given back
+	for round := range 20 {
+		if _, err := after.Take(t.Context(), charges(100+round)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stuck.Unlock()
+	// The script runs when all of its keys have arrived.
+	redistest.Eventually(t, patience, "the charges", func() bool {
+		return len(redistest.Keys(t, server.Client(), r.Prefix)) >= 256
+	})
+	for _, key := range redistest.Keys(t, server.Client(), r.Prefix) {
+		if !strings.HasPrefix(key, r.Prefix+"{s"+long+"}:0%20") && !strings.HasPrefix(key, r.Prefix+"{s"+long+"}:1%20") {
+			t.Errorf("got key %q; want those of the two calls only", key)
+		}
 	}
 }
 

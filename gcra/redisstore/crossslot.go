@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
@@ -17,7 +19,7 @@ import (
 // a script for its subject. So are all admissions of a script that the node refuses.
 var crossSlot = newScriptForm("#!lua flags=allow-cross-slot-keys\n", true)
 
-// elsewhere is the reply for an admission that was not decided.
+// elsewhere is the reply of crossSlot for an admission that was not decided.
 const elsewhere = -1 << 53
 
 // errElsewhere is the error of a request that was not decided, until it is sent again.
@@ -48,16 +50,20 @@ func (b *batch) collectUndecided(s *script) {
 
 // crossing is what a batcher knows about scripts for several slots.
 type crossing struct {
-	never  bool // the server does not run them
-	paused bool // the last batch failed, until one of scripts for a subject each is answered
+	until  int64 // when to try again, after the server has answered one with an error
+	paused bool  // the last batch failed, until one of scripts for a subject each is answered
 }
 
+// crossingRetry is how long a server that does not run scripts for several slots gets
+// none. It may be a proxy in the middle of a deployment, or run a newer version by then.
+const crossingRetry = time.Minute
+
 // oneScript reports whether the request may go in one script with those of other
-// subjects.
-func (b *batcher) oneScript(q *request) bool {
+// subjects. now is the time of the store's clock.
+func (b *batcher) oneScript(q *request, now int64) bool {
 	switch b.store.client.(type) {
 	case *redis.ClusterClient:
-		return q.node != nil && !q.byClient && b.crossing == crossing{}
+		return q.node != nil && !q.byClient && !b.crossing.paused && now >= b.crossing.until
 	case *redis.Ring:
 		return q.node != nil
 	}
@@ -75,5 +81,7 @@ func (b *batcher) noteCrossing(batch *batch, err error) {
 	if err = cmp.Or(err, batch.nodeErr); err != nil || !batch.crossesSlots(b.store.client) {
 		b.crossing.paused = err != nil
 	}
-	b.crossing.never = b.crossing.never || batch.nodeErr != nil && !rediskit.Down(batch.nodeErr)
+	if batch.nodeErr != nil && !rediskit.Down(batch.nodeErr) {
+		b.crossing.until = b.store.clock.Now() + tat.Ticks(crossingRetry)
+	}
 }

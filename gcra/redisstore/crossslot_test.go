@@ -42,6 +42,31 @@ func exactlyTwenty(t *testing.T, r *redisstore.Store, round int) {
 	}
 }
 
+// scriptsForMany has 400 callers take 20 times each, from a subject of their own, and
+// returns how many scripts the masters have run for that.
+func scriptsForMany(t *testing.T, cluster *redistest.Cluster, r *redisstore.Store) (n int64) {
+	t.Helper()
+	for _, node := range cluster.Nodes[:3] {
+		redistest.ResetStats(t, node.Client())
+	}
+	redistest.Together(400, func(caller int) {
+		for range 20 {
+			if _, err := gcra.Take(t.Context(), r, hourly(fmt.Sprint("many ", caller), 20)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for _, node := range cluster.Nodes[:3] {
+		n += redistest.Calls(t, node.Client(), "evalsha") + redistest.Calls(t, node.Client(), "eval")
+	}
+	t.Logf("%d scripts for 400 callers with 20 calls each", n)
+	return n
+}
+
+// fewScripts is more than batches of several subjects need for that, and less than one
+// script for each subject of a batch.
+const fewScripts = 400 * 20 / 4
+
 // On a cluster one script decides for all subjects of a node, or one for each
 // subject where the server runs no such script.
 func TestOneScriptForEachNode(t *testing.T) {
@@ -50,26 +75,63 @@ func TestOneScriptForEachNode(t *testing.T) {
 	r.Timeout, r.NoDenialCache = patience, true
 	log := logged(r)
 	gcratest.MustTake(t, r, hourly("first", 20))
-	for _, node := range cluster.Nodes {
-		redistest.ResetStats(t, node.Client())
-	}
 	exactlyTwenty(t, r, 0)
-
-	var calls, failed int64
+	n := scriptsForMany(t, cluster, r)
+	var failed int
 	for _, node := range cluster.Nodes[:3] {
-		calls += redistest.Calls(t, node.Client(), "evalsha") + redistest.Calls(t, node.Client(), "eval")
-		failed += int64(redistest.Stat(t, node.Client(), "errorstats", "errorstat_ERR:count="))
+		failed += redistest.Stat(t, node.Client(), "errorstats", "errorstat_ERR:count=")
 	}
-	const ops = 400 * 30
 	switch {
-	case runsFlags(t, cluster.Nodes[0]) && calls > ops/4:
-		t.Errorf("got %d scripts for %d admissions; want one for all that wait", calls, ops)
-	case !runsFlags(t, cluster.Nodes[0]) && failed > 2*3: // two batches may be in flight to each master
+	case runsFlags(t, cluster.Nodes[0]) && n > fewScripts:
+		t.Errorf("got %d scripts; want one for all that wait, at most %d", n, fewScripts)
+	case !runsFlags(t, cluster.Nodes[0]) && failed > 0:
 		t.Errorf("got %d scripts answered with an error; want none after the first batches", failed)
 	}
-	t.Logf("%d scripts for %d admissions", calls, ops)
 	if lines := log.Lines(""); len(lines) > 0 {
 		t.Errorf("got log lines %q; want none", lines)
+	}
+}
+
+// Masters without memory answer a script for several slots with an error, and count as
+// failed. When they have memory again, their batches are one script again.
+func TestOneScriptForEachNodeAfterAnOutage(t *testing.T) {
+	cluster := redistest.StartCluster(t)
+	if !runsFlags(t, cluster.Nodes[0]) {
+		t.Skip("needs a server that runs scripts for several slots, such as Redis 7.0")
+	}
+	r := openStore(t, "redis://"+strings.Join(cluster.Addrs(), ",")+"?read_timeout=20s")
+	r.Timeout, r.NoDenialCache = patience, true
+	logged(r)
+	exactlyTwenty(t, r, 0)
+	setMemory := func(bytes string) {
+		for _, node := range cluster.Nodes {
+			do(t, node, "config set maxmemory "+bytes)
+		}
+	}
+	setMemory("1")
+	var unavailable atomic.Int64
+	redistest.Together(400, func(caller int) {
+		for call := range 20 {
+			switch _, err := r.Take(t.Context(), []gcra.Charge{hourly(fmt.Sprint("full ", caller, call), 20)}); {
+			case errors.Is(err, redisstore.ErrUnavailable):
+				unavailable.Add(1)
+			case err == nil || !strings.Contains(err.Error(), "OOM"):
+				t.Errorf("without memory: got %v; want OOM", err)
+			}
+		}
+	})
+	if unavailable.Load() == 0 {
+		t.Error("got no ErrUnavailable without memory; want the breakers to open")
+	}
+	setMemory("0")
+	for n := range 30 {
+		redistest.Eventually(t, patience, "an answer", func() bool {
+			_, err := r.Take(t.Context(), []gcra.Charge{hourly(fmt.Sprint("back ", n), 20)})
+			return err == nil
+		})
+	}
+	if n := scriptsForMany(t, cluster, r); n > fewScripts {
+		t.Errorf("got %d scripts after the outage; want one for all that wait, at most %d", n, fewScripts)
 	}
 }
 
@@ -77,6 +139,50 @@ func TestOneScriptForEachNode(t *testing.T) {
 func runsFlags(t *testing.T, s *redistest.Server) bool {
 	t.Helper()
 	return s.Client().Eval(t.Context(), "#!lua flags=allow-cross-slot-keys\nreturn 1", nil).Err() == nil
+}
+
+// killed is an error reply that says nothing about later scripts.
+type killed struct{}
+
+func (killed) Error() string {
+	return "ERR Error running script: Script killed by user with SCRIPT KILL."
+}
+func (killed) RedisError() {}
+
+// A server that answers a script for several slots with an error gets the next one a
+// minute later.
+func TestScriptForManySlotsIsTriedAgain(t *testing.T) {
+	cluster := redistest.StartCluster(t)
+	var scripts atomic.Int64 // for several slots
+	o := cluster.Options()
+	o.ReadTimeout = patience
+	client := redis.NewClusterClient(o)
+	t.Cleanup(func() { client.Close() })
+	client.OnNewNode(func(node *redis.Client) {
+		node.AddHook(scriptHook(func(cmd redis.Cmder) error {
+			if cmd.Args()[2] != 0 {
+				return nil
+			}
+			scripts.Add(1)
+			return killed{}
+		}))
+	})
+	r := newStore(client)
+	var later atomic.Int64
+	r.SetClock(func() time.Time { return time.Now().Add(time.Duration(later.Load())) })
+	gcratest.MustTake(t, r, hourly("first", 20))
+
+	exactlyTwenty(t, r, 0)
+	before := scripts.Load()
+	exactlyTwenty(t, r, 1)
+	if n := scripts.Load() - before; before == 0 || n > 0 {
+		t.Errorf("got %d scripts for several slots, and %d more at once; want some and no more", before, n)
+	}
+	later.Store(int64(2 * time.Minute))
+	exactlyTwenty(t, r, 2)
+	if scripts.Load() == before {
+		t.Error("got no script for several slots after two minutes; want one")
+	}
 }
 
 // A client whose topology is wrong sends scripts to nodes that do not have all keys.

@@ -85,10 +85,6 @@ func (q *request) periods(o *op) tat.Period {
 // deliver sets the answer from the script's reply, which take.lua describes. now is the
 // server's time if the script has quotas.
 func (q *request) deliver(reply []int64, now int64) {
-	if reply[0] == elsewhere {
-		q.err = errElsewhere
-		return
-	}
 	q.admitted = reply[0] >= 0
 	q.unfit = false
 	for i := range q.ops {

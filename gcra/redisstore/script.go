@@ -200,7 +200,11 @@ func (s *script) deliver(panicked error) {
 		now = reply[len(reply)-1]
 	}
 	for _, q := range s.requests {
-		q.deliver(reply, now)
+		if s.form == crossSlot && reply[0] == elsewhere {
+			q.err = errElsewhere
+		} else {
+			q.deliver(reply, now)
+		}
 		reply = reply[len(q.ops):]
 	}
 }

@@ -96,6 +96,29 @@ func TestExpiryFollowsTheTAT(t *testing.T) {
 	}
 }
 
+// A refund brings the expiry forward: a bucket that it has filled is not kept longer
+// than others.
+func TestRefundBringsExpiryForward(t *testing.T) {
+	client := patientClient(t, redistest.Start(t).Addr)
+	r := newStore(client)
+	for i, limit := range []gcra.Limit{gcra.PerSecond(100), gcra.PerSecond(1), gcra.PerSecond(1).WithBurst(20)} {
+		c := gcra.Charge{Subject: fmt.Sprint(i), Policy: "p", Limit: limit, Cost: 1}
+		gcratest.MustTake(t, r, c)
+		if err := r.Refund(t.Context(), []gcra.Charge{c}); err != nil {
+			t.Fatal(err)
+		}
+		key := r.Prefix + "{" + c.Subject + "}:p"
+		tat, err := client.Get(t.Context(), key).Int64()
+		if err != nil {
+			t.Fatal(err)
+		}
+		expires, err := redistest.ExpireTime(t.Context(), client, key)
+		if late := expires - sinceUnix(tat); err != nil || late < 0 || late > 10*time.Second {
+			t.Errorf("%v: expires %v after its bucket is full, %v; want 0 to 10s", limit, late, err)
+		}
+	}
+}
+
 // A key whose TTL was removed gets one again as soon as its TAT reaches the next 10
 // seconds.
 func TestKeyWithoutTTL(t *testing.T) {

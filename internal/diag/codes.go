@@ -33,13 +33,14 @@ const (
 	JWTNoneVerifies  Code = "jwt-none-verifies"  // none of the first bearer tokens verified
 	RouteUnknown     Code = "route-unknown"      // the key is the route, and the route is never known
 	DecisionWithheld Code = "decision-withheld"  // a handler or another limiter needs what Config.NoContext withholds
+	NotForRPC        Code = "not-for-rpc"        // a policy or Config.Deny has no effect on calls of gRPC or Connect
 )
 
 // Codes are all codes, in the order of docs/troubleshooting.md.
 var Codes = []Code{
 	RedisUnreachable, RedisAuth, RedisPermission, RedisCertificate, RedisProtocol, RedisRefuses, RedisRESP3TLS, StoreFailed,
 	PolicyFailed, ProxyIgnored, LimiterTwice, SharedName, AnonymousOnly, KeyBeforeAuth, DenyWroteNothing, LimitUnset,
-	JWTWithoutExp, JWTEmptyKey, JWTNoneVerifies, RouteUnknown, DecisionWithheld,
+	JWTWithoutExp, JWTEmptyKey, JWTNoneVerifies, RouteUnknown, DecisionWithheld, NotForRPC,
 }
 
 // Level returns ERROR for a wrong configuration of Redis, such as a wrong password, and WARN for

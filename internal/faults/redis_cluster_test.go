@@ -365,7 +365,8 @@ func peek(c gcra.Charge) gcra.Charge {
 }
 
 // A request whose keys stay on two nodes cannot be decided. It is not charged in
-// part, and does not count as an outage of the server.
+// part, and does not count as an outage of the server. Requests that share a script
+// with it are decided.
 func TestFault24KeysOfOneRequestOnTwoNodes(t *testing.T) {
 	o := fault(t, "two keys of one request, one of them moved: TRYAGAIN")
 	c := theCluster(t)
@@ -382,6 +383,17 @@ func TestFault24KeysOfOneRequestOnTwoNodes(t *testing.T) {
 	mustTake(t, r, charges...)
 	keys, done := move(t, c, slotOf(t, c, subject), from, to)
 	keys(r.Prefix + "{" + subject + "}:left")
+	var whole []string
+	for i := range 4 {
+		whole = append(whole, subjectOn(t, c, 0, fmt.Sprint("whole", i, "-")))
+	}
+	stop := during(func() {
+		redistest.Together(len(whole), func(i int) {
+			if _, err := o.take(r, plenty(whole[i])); err != nil {
+				t.Errorf("a request with its keys on one node: %v", err)
+			}
+		})
+	})
 	for range 10 {
 		start := time.Now()
 		_, err := r.Take(t.Context(), charges)
@@ -390,6 +402,7 @@ func TestFault24KeysOfOneRequestOnTwoNodes(t *testing.T) {
 			t.Errorf("with one of two keys moved: got %v; want TRYAGAIN", err)
 		}
 	}
+	stop()
 	if n := torn.Load(); n > 20 {
 		t.Errorf("10 requests were answered %d times; want each sent once more at most", n)
 	}

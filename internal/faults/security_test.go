@@ -114,10 +114,13 @@ func TestACL(t *testing.T) {
 				limits = logs
 			}
 			servers, client := start(t)
-			// Not in the lines of SECURITY.md, because Redis 7.0 does not know it.
+			// Not in the lines of SECURITY.md: Redis 7.0 does not know it, and clients of
+			// redisstore.Options need it on no server.
 			const setInfo = "+client|setinfo"
 			if err := servers[0].Client().Do(t.Context(), "acl", "setuser", "nobody", setInfo).Err(); err == nil {
-				rules = append(rules, setInfo)
+				if user != "limiter-database" {
+					rules = append(rules, setInfo)
+				}
 			} else if !strings.Contains(err.Error(), "Unknown command or category name in ACL") {
 				t.Fatal(err)
 			}

@@ -129,8 +129,8 @@ func (c calling) turn(ctx context.Context, turns gcra.Turns, url string) error {
 		if err != nil {
 			return err
 		}
-		_, _ = io.Copy(io.Discard, response.Body)
-		return response.Body.Close()
+		_, err = io.Copy(io.Discard, response.Body)
+		return errors.Join(err, response.Body.Close())
 	}
 	if c.Take > 0 {
 		allowed, err := turns.Store.Take(ctx, slices.Clone(turns.Charges))

@@ -41,17 +41,25 @@ func (x *exchanges) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// denied returns the number of denials, and the largest number in one window.
-func (x *exchanges) denied() (n, mostInWindow int) {
+// denials counts denied requests.
+type denials struct {
+	all, mostInWindow int
+	windows           int // with at least one
+}
+
+func (x *exchanges) denials() (d denials) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	windows := map[string]int{}
 	for _, e := range x.log {
-		if e.status != http.StatusOK {
-			n++
+		if e.status == http.StatusTooManyRequests || e.status == http.StatusForbidden {
+			d.all++
 			windows[e.window]++
-			mostInWindow = max(mostInWindow, windows[e.window])
+			d.mostInWindow = max(d.mostInWindow, windows[e.window])
 		}
 	}
-	return n, mostInWindow
+	d.windows = len(windows)
+	return d
 }
 
 // windows returns how many windows of the partner had requests.
@@ -135,8 +143,8 @@ func (w workload) run(t *testing.T, tab *table, name string, check func(t *testi
 			}
 			wg.Wait()
 			took := time.Since(begin)
-			denied, inWindow := x.denied()
-			tab.add(name, c.name, w.callers*w.calls, len(x.log), denied, inWindow, x.windows(), took.Round(100*time.Millisecond))
+			d := x.denials()
+			tab.add(name, c.name, w.callers*w.calls, len(x.log), d.all, d.mostInWindow, x.windows(), took.Round(100*time.Millisecond))
 			check(t, c.name, x)
 		})
 	}

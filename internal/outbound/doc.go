@@ -2,7 +2,7 @@
 // limits of their own, with several processes on one Redis that fails.
 //
 //	go test ./internal/outbound      the short form, with the other tests
-//	make outbound                    the long form, which takes five minutes of an idle machine
+//	make outbound                    the long form, which takes six minutes of an idle machine
 //	go test -v -run Express ./internal/outbound
 //
 // With -v each test prints its table. What a test needs besides Go it starts itself: a redis-server,

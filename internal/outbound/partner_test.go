@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -67,11 +68,10 @@ func (p *partner) most(per time.Duration) (n int) {
 	return n
 }
 
-// perCaller returns the fewest and the most calls of a caller that was served.
-func (p *partner) perCaller() (fewest, most int) {
-	var n []int
-	for _, calls := range p.byPath {
-		n = append(n, calls)
-	}
-	return slices.Min(n), slices.Max(n)
+// perCaller returns how many callers were served, and the fewest and the most calls of one of them.
+func (p *partner) perCaller() (served, fewest, most int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	calls := slices.Collect(maps.Values(p.byPath))
+	return len(calls), slices.Min(calls), slices.Max(calls)
 }

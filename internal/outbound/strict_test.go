@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"errors"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -74,8 +75,11 @@ func callStrict(t *testing.T, s *strict, n int64, url string, config func() http
 						t.Error(err)
 						return
 					}
-					_, _ = io.Copy(io.Discard, resp.Body)
-					resp.Body.Close()
+					_, err = io.Copy(io.Discard, resp.Body)
+					if err = errors.Join(err, resp.Body.Close()); err != nil {
+						t.Error(err)
+						return
+					}
 				}
 			})
 		}

@@ -69,8 +69,7 @@ func TestTurns(t *testing.T) { //nolint:tparallel // not beside the others, see 
 			failed := w.processes.end(t)
 			w.partner.Close()
 			least, longest := w.partner.gaps()
-			fewest, most := w.partner.perCaller()
-			served := len(w.partner.byPath)
+			served, fewest, most := w.partner.perCaller()
 			excess := w.partner.excess(begin, second)
 			tab.add(tt.name, len(w.partner.at), excess, least.Round(100*time.Microsecond), longest.Round(100*time.Microsecond),
 				fmt.Sprint(served, " of ", tt.callers), fmt.Sprint(fewest, "-", most), failed.Denied, failed.Store)

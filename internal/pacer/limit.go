@@ -1,6 +1,7 @@
 package pacer
 
 import (
+	"strings"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/internal/retryafter"
@@ -23,6 +24,8 @@ const (
 	windowLag = 0.15
 	// slidingReserveFraction is small, since a sliding window loses its reserve in each period.
 	slidingReserveFraction = 0.03
+	// maxPolicy, in bytes, bounds what is kept of a policy's name.
+	maxPolicy = 128
 	// minResponded responses say how many clients there seem to be.
 	minResponded = 2
 	// fullAfter is the factor by which the share changes, with remaining unchanged, until the
@@ -35,8 +38,9 @@ func (p *Pacer) learn(now time.Time, elapsed float64, a retryafter.Answer) {
 	if a.Remaining < 0 {
 		return
 	}
-	if a.Policy != p.policy {
-		p.policy, p.rate, p.capacity, p.fullAt, p.known = a.Policy, 0, 0, 0, false
+	if policy := a.Policy[:min(len(a.Policy), maxPolicy)]; policy != p.policy {
+		p.policy = strings.Clone(policy) // it is a part of the field
+		p.rate, p.capacity, p.fullAt, p.known = 0, 0, 0, false
 		p.window, p.highest, p.fallen, p.responded = window{}, 0, 0, 0
 	}
 	if a.Capacity > 0 {

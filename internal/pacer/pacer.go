@@ -119,6 +119,8 @@ const (
 	smallMargin, smallJitter = 0.025, 0.4
 	// maxQueue, in intervals for each request in flight, bounds the length of the queue.
 	maxQueue = 4
+	// maxQueueLength keeps that bound, in nanoseconds, within a Duration.
+	maxQueueLength = 1000 * float64(maxHold)
 )
 
 // interval returns the time from one request to the next: the inverse of the rate in the package
@@ -156,7 +158,8 @@ func (p *Pacer) NextWithin(now time.Time, most time.Duration) (sleep time.Durati
 	if interval := p.interval(); interval > 0 {
 		// A longer queue dates from a slower rate, or from requests that were cancelled. It is
 		// cut to this bound and not to what is needed, or new requests would overtake old ones.
-		if last := now.Add(time.Duration(maxQueue*p.inFlight) * interval); p.lastSlot.After(last) && last.After(p.holdUntil) {
+		longest := min(float64(maxQueue*p.inFlight)*float64(interval), maxQueueLength)
+		if last := now.Add(time.Duration(longest)); p.lastSlot.After(last) && last.After(p.holdUntil) {
 			p.lastSlot = last
 		}
 		if part := jitter * p.random(); p.pacing && p.reserve() == 0 {

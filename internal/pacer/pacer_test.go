@@ -137,3 +137,17 @@ func TestPacerForgetsQueue(t *testing.T) {
 		t.Errorf("got a sleep of %v; want at most %v", got, most)
 	}
 }
+
+// A queue of many requests at a very low rate is no overflow, which would end the pacing.
+func TestLongQueue(t *testing.T) {
+	p := Pacer{Rand: func() float64 { return 0.5 }}
+	const inFlight = 100_000
+	for range inFlight {
+		p.Next(noon) // all go at once, before the first response
+	}
+	p.Done(noon, 200, head("RateLimit-Limit: 10", "RateLimit-Remaining: 0", "RateLimit-Policy: 1;w=999999999"))
+	now := noon.Add(time.Second)
+	if first, second := p.Next(now), p.Next(now); first < maxHold/2 || second < first+maxHold/2 {
+		t.Errorf("got sleeps of %v and %v; want them an interval of about %v apart", first, second, maxHold)
+	}
+}

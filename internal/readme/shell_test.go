@@ -166,6 +166,10 @@ func (s *shell) block(b block) {
 	if strings.HasPrefix(text, "go run ./") {
 		s.dir = root
 	}
+	if s.dir == root && strings.Contains(text, "go mod ") {
+		s.t.Errorf("%s: would change the go.mod of the repository; put it below a program, which has a folder of its own", b)
+		return
+	}
 	for command, extra := range flags {
 		text = regexp.MustCompile(`(?m)^`+regexp.QuoteMeta(command)+`\b.*$`).ReplaceAllString(text, "$0"+extra)
 	}

@@ -20,7 +20,6 @@ import (
 	"github.com/labstack/echo/v4"
 	echov5 "github.com/labstack/echo/v5"
 	goredis "github.com/redis/go-redis/v9"
-	"github.com/vektah/gqlparser/v2/ast"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
@@ -71,7 +70,6 @@ var (
 	register func(huma.API)
 	routes   map[string]string
 	spec     *openapi3.T
-	schema   *ast.Schema
 	server   interface { // what ogen generates
 		http.Handler
 		FindPath(string, *url.URL) (interface{ PathPattern() string }, bool)
