@@ -56,12 +56,12 @@ func BenchmarkDecide(b *testing.B) {
 		overrides int
 		address   string
 	}{
-		{"no overrides", 0, "192.0.2.1:1"},
-		{"10000 overrides, of other keys", 10_000, "192.0.2.1:1"},
-		{"10000 overrides, of the key", 10_000, "10.1.0.7:1"},
-		{"10000 overrides, of the network", 10_000, "10.1.2.7:1"},
-		{"no overrides, IPv6", 0, "[2001:db8:270f:8001::1]:1"},
-		{"10000 overrides, of the IPv6 network", 10_000, "[2001:db8:270f:8001::1]:1"},
+		{"IPv4/no overrides", 0, "192.0.2.1:1"},
+		{"IPv4/10000 of other keys", 10_000, "192.0.2.1:1"},
+		{"IPv4/10000 with the key", 10_000, "10.1.0.7:1"},
+		{"IPv4/10000 with its network", 10_000, "10.1.2.7:1"},
+		{"IPv6/no overrides", 0, "[2001:db8:270f:8001::1]:1"},
+		{"IPv6/10000 with its network", 10_000, "[2001:db8:270f:8001::1]:1"},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			l := middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory()}, withOverrides(b, bench.overrides)))
