@@ -33,6 +33,13 @@
 // the period before, the one that has begun goes on. At most n units pass in a period,
 // and 2n around the moment between two.
 //
+// # Debt
+//
+// A charge of Limit.WithBurst(B + debt), or of a quota of n + debt, overdraws the bucket
+// by up to debt units, as the bucket is the same. All other charges of a rate then need a
+// MaxDelay of debt·T or more, or their clamp erases the debt, and a MaxWait of 1 ns if they
+// are not to be delayed. Package middleware does this for its Policy.MaxDebt.
+//
 // # What is where
 //
 // A [Limit] says how much may pass (limit.go, calendar.go), a [Charge] is one limit to take

@@ -41,8 +41,8 @@ type Config struct {
 	Observe func(*http.Request, Decision)
 
 	// NoContext makes the limiter faster: it does not copy the request to hand the
-	// Decision on. In handlers [FromContext] returns nil, and Refund and Spend of a nil
-	// Decision do nothing. A limiter further in replaces the RateLimit fields instead
+	// Decision on. In handlers [FromContext] returns nil, and Refund, Spend and
+	// Settle of a nil Decision do nothing. A limiter further in replaces the RateLimit fields instead
 	// of keeping the tighter ones. A handler or limiter that misses the Decision is logged.
 	// Observe and Deny still get it. Adapters that set Pattern do so in the request
 	// itself, not in a copy.
@@ -124,6 +124,13 @@ type Policy struct {
 	// at once.
 	MaxDelay time.Duration
 
+	// MaxDebt is how many units more than are left [Decision.Settle] and
+	// [Decision.Spend] may take; 0 means none. Later requests wait until the debt is
+	// paid: 600 units of debt at 100 a minute are 6 minutes. The debt of a quota ends
+	// with its period. Burst and MaxDebt together must refill within 366 days. A limiter
+	// that shares the buckets of a rate needs the same MaxDebt, or it erases debt.
+	MaxDebt int64
+
 	// OnFailure is what happens when the policy cannot be decided; the zero value
 	// means FailLocal.
 	OnFailure FailureMode
@@ -133,6 +140,7 @@ const (
 	maxName      = 64
 	maxPolicies  = 256                  // most that redisstore.Store takes at once
 	maxDelay     = 366 * 24 * time.Hour // what a store accepts
+	maxDebt      = 1e14                 // as the largest quota
 	maxInstances = 1_000_000
 )
 
@@ -251,11 +259,20 @@ func (p *Policy) compile(store gcra.Store, report func(field, format string, arg
 	if p.Key == nil {
 		report("Key", "is nil; want one of package keyfunc or your own")
 	}
+	validDebt := p.MaxDebt >= 0 && p.MaxDebt <= maxDebt
+	if !validDebt {
+		report("MaxDebt", "is %d; want 0 (none) to %d", p.MaxDebt, int64(maxDebt))
+	}
 	if p.Limit != (gcra.Limit{}) {
 		if err := checkLimit(store, p.Limit); err != nil {
 			report("Limit", "is %v: %w", p.Limit, err)
-		} else if p.Limit.IsQuota() && p.MaxDelay > 0 {
-			report("MaxDelay", "is %v; want 0, as %v is a quota, which denies until its period ends", p.MaxDelay, p.Limit)
+		} else {
+			if p.Limit.IsQuota() && p.MaxDelay > 0 {
+				report("MaxDelay", "is %v; want 0, as %v is a quota, which denies until its period ends", p.MaxDelay, p.Limit)
+			}
+			if err := p.checkDebt(store, p.Limit); err != nil && validDebt {
+				report("MaxDebt", "%w", err)
+			}
 		}
 	} else if p.LimitFor == nil {
 		report("Limit", "is missing; want one such as gcra.PerMinute(100), or LimitFor")

@@ -56,5 +56,5 @@ package middleware
 //	decision.go               the Decision about all charges
 //	headers.go                which RateLimit fields to write; headers_text.go: their text
 //	denial.go, denywriter.go  the response to a denied request
-//	refund.go                 Refund and Spend, which handlers call
+//	refund.go, settle.go      Refund, Spend and Settle, which handlers call; MaxDebt
 //	diagnostics*.go           problems for Config.Logger: of one request, of the first ones, of shared names

@@ -42,7 +42,7 @@ func (s *requestState) withheld() bool { return s.policies.limiter.noContext }
 func checkWithheld(ctx context.Context) {
 	if s := stateIn(ctx); s != nil && s.phase.Load() >= settled {
 		s.policies.limiter.log.Report(diag.DecisionWithheld, "FromContext",
-			"a handler asks for the Decision of a limiter with Config.NoContext and gets nil, so Refund and Spend do nothing: leave NoContext out")
+			"a handler asks for the Decision of a limiter with Config.NoContext and gets nil, so Refund, Spend and Settle do nothing: leave NoContext out")
 	}
 }
 

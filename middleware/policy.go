@@ -31,7 +31,8 @@ func (p *policy) evaluate(r *http.Request, c *gcra.Charge) (applies bool, failed
 			applies, failed = true, &policyError{p.Name, function, recovered(v)}
 		}
 	}()
-	*c = gcra.Charge{Policy: p.Name, Limit: p.Limit, Cost: 1, MaxDelay: p.MaxDelay, Shadow: p.Shadow}
+	*c = gcra.Charge{Policy: p.Name, Cost: 1, Shadow: p.Shadow}
+	p.useLimit(c, p.Limit)
 	if p.Skip != nil {
 		function = "Skip"
 		if p.Skip(r) {
@@ -90,10 +91,11 @@ func (p *policy) setLimit(c *gcra.Charge, limit gcra.Limit) error {
 		if err := checkLimit(p.limiter.store, limit); err != nil {
 			return err
 		}
+		if err := p.checkDebt(p.limiter.store, limit); err != nil {
+			return fmt.Errorf("MaxDebt %w", err)
+		}
 	}
-	if c.Limit, c.MaxDelay = limit, p.MaxDelay; limit.IsQuota() {
-		c.MaxDelay = 0
-	}
+	p.useLimit(c, limit)
 	return nil
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-// Refund gives back what the request was charged, including what Spend has added.
+// Refund gives back what the request was charged, including what Spend and Settle have added.
 // Only the first call does so, even if it returns an error: a store that failed may
 // have made the refund, and a second call could make it twice. The whole cost is
 // refunded, however late. So do not let clients cause refunds: requests held open
@@ -34,8 +34,9 @@ func (d *Decision) Refund(ctx context.Context) error {
 
 // Spend charges n more units to each policy that the request was charged to,
 // except for shadows: for requests whose cost is known only when they are done.
-// Where fewer units are left it takes what is left, so later requests wait and
-// this one is not denied. After a denial or a Refund, Spend does nothing.
+// Where fewer units are left it takes what is left, with Policy.MaxDebt up to so many
+// more, so later requests wait and this one is not denied. After a denial or a Refund,
+// Spend does nothing. See [Decision.Settle] for a cost that was estimated.
 //
 // Spend goes on if the client hangs up. It does not change Results. It returns
 // an error if n is negative or the store fails. The error names the store: log it,
@@ -51,35 +52,52 @@ func (d *Decision) Spend(ctx context.Context, n int64) error {
 	ctx = context.WithoutCancel(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return errors.Join(spend(ctx, s, sourceStore, n), spend(ctx, s, sourceLocal, n))
+	units := func(i int) int64 {
+		if s.charges[i].Shadow {
+			return 0
+		}
+		return s.costAt(i, n)
+	}
+	if err := errors.Join(spend(ctx, s, sourceStore, units), spend(ctx, s, sourceLocal, units)); err != nil {
+		return fmt.Errorf("ratelimit: spend: %w", err)
+	}
+	return nil
 }
 
 // refundAll refunds all charges that were taken.
 func refundAll(ctx context.Context, s *requestState) error {
-	return errors.Join(refund(ctx, s, sourceStore), refund(ctx, s, sourceLocal))
+	whole := func(i int) int64 { return s.charges[i].Cost }
+	err := errors.Join(refund(ctx, s, sourceStore, whole), refund(ctx, s, sourceLocal, whole))
+	for i := range s.entries {
+		if s.entries[i].status == charged {
+			s.entries[i].status = decided
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("ratelimit: refund: %w", err)
+	}
+	return nil
 }
 
-// refund refunds the charges that were taken with this source.
-func refund(ctx context.Context, s *requestState, from source) error {
+// refund gives back some units of each charge that was taken with this source. Also after an
+// error they count as given back: the store may have done it.
+func refund(ctx context.Context, s *requestState, from source, units func(i int) int64) error {
 	var charges []gcra.Charge
 	for i := range s.charges {
 		e, c := &s.entries[i], s.charges[i]
 		if e.source != from || e.status != charged {
 			continue
 		}
-		e.status = decided
-		keepDebt(&c)
-		if c.Cost > 0 {
+		if c.Cost = units(i); c.Cost > 0 {
+			s.charges[i].Cost -= c.Cost
+			keepDebt(&c)
 			charges = append(charges, c)
 		}
 	}
 	if charges == nil {
 		return nil
 	}
-	if err := safely(func() error { return s.store(from).Refund(ctx, charges) }); err != nil {
-		return fmt.Errorf("ratelimit: refund: %w", err)
-	}
-	return nil
+	return safely(func() error { return s.store(from).Refund(ctx, charges) })
 }
 
 // keepDebt keeps the clamp of the old limit, after a Reload, from erasing debt of the new
@@ -90,21 +108,22 @@ func keepDebt(c *gcra.Charge) {
 	}
 }
 
-// spend takes n units, or what is left, for each charge that was taken with this
-// source.
-func spend(ctx context.Context, s *requestState, from source, n int64) error {
+// spend takes units, or what is left with MaxDebt, for each charge that was taken with
+// this source.
+func spend(ctx context.Context, s *requestState, from source, units func(i int) int64) error {
 	var charges []gcra.Charge
 	var taken []*gcra.Charge // the request's charge for each of charges
 	for i := range s.charges {
 		e, c := &s.entries[i], s.charges[i]
-		if e.source != from || e.status != charged || c.Shadow {
+		if e.source != from || e.status != charged {
 			continue
 		}
-		c.Cost = n
-		if from == sourceLocal {
-			c.Cost = localCost(&c, s.policies.limiter.instances)
+		if c.Cost = units(i); c.Cost <= 0 {
+			continue
 		}
+		c.Shadow = false            // or it would not be lowered to what is left
 		c.MaxWait = time.Nanosecond // only what is left now: the room of MaxDelay is for requests
+		overdraw(&c, s.debt(i))
 		keepDebt(&c)
 		charges = append(charges, c)
 		taken = append(taken, &s.charges[i])
@@ -120,10 +139,7 @@ func spend(ctx context.Context, s *requestState, from source, n int64) error {
 		charges[i].Cost = costs[i]
 		_, err = takeLeft(ctx, s.store(from), charges[i:i+1], taken[i:i+1])
 	}
-	if err != nil {
-		return fmt.Errorf("ratelimit: spend: %w", err)
-	}
-	return nil
+	return err
 }
 
 // takeLeft takes the charges together, each lowered to what is left, and adds their

@@ -231,8 +231,8 @@ func Framework(ctx context.Context) any {
 
 // FromContext returns the Decision of the innermost limiter that allowed or
 // denied the request, or nil if there is none or [Config.NoContext] withholds it.
-// Refund and Spend of a nil Decision do nothing, so handlers may call them without
-// a check.
+// Refund, Spend and Settle of a nil Decision do nothing, so handlers may call them
+// without a check.
 func FromContext(ctx context.Context) *Decision {
 	if s := settledIn(ctx); s != nil {
 		return decisionOf(s)

@@ -91,10 +91,14 @@ func TestCacheNeverDeniesWhatRedisAdmits(t *testing.T) {
 				var charges []gcra.Charge
 				for i := range rapid.IntRange(1, 3).Draw(t, "charges") {
 					p := rapid.IntRange(0, len(limits)-1).Draw(t, "policy")
+					limit := limits[p]
+					if rapid.IntRange(0, 3).Draw(t, "overdraws") == 0 {
+						limit = limit.WithBurst(limit.Capacity() + 5)
+					}
 					charges = append(charges, gcra.Charge{
 						Subject:  fmt.Sprint("key", rapid.IntRange(0, 1).Draw(t, "subject"), p),
 						Policy:   "p",
-						Limit:    limits[p],
+						Limit:    limit,
 						Cost:     rapid.Int64Range(0, 4).Draw(t, "cost"),
 						MaxDelay: time.Duration(rapid.IntRange(0, 1).Draw(t, "delay")) * 400 * time.Millisecond,
 						Shadow:   i > 0 && rapid.Bool().Draw(t, "shadow"),

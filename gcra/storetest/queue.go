@@ -16,6 +16,16 @@ func waiting(cost int64, maxWait time.Duration) []gcra.Charge {
 	return []gcra.Charge{{Cost: cost, MaxDelay: 3 * s, MaxWait: maxWait}}
 }
 
+// asking returns a charge of a limit that may be seven units in debt, settling one that
+// may make the debt.
+func asking(cost int64) []gcra.Charge {
+	return []gcra.Charge{{Cost: cost, MaxDelay: 7 * s, MaxWait: 1}}
+}
+
+func settling(cost int64) []gcra.Charge {
+	return []gcra.Charge{{Limit: fiveASecond.WithBurst(12), Cost: cost, MaxWait: 1}}
+}
+
 var queueTables = []table{
 	// Beyond the burst, charges with MaxDelay are delayed instead of denied, in order,
 	// by at most MaxDelay.
@@ -62,5 +72,23 @@ var queueTables = []table{
 		{refund: true, ask: queued(2), want: passes(0, 5*s)},
 		{refund: true, ask: queued(1), want: passes(1, 4*s)},
 		{ask: queued(2), want: results(wait(0, 6*s, 1*s))},
+	}},
+
+	// A charge of a larger burst overdraws the bucket. Others keep the debt and wait for it
+	// if their MaxDelay makes their clamp as wide.
+	{"debt", fiveASecond, []step{
+		{ask: asking(3), want: passes(2, 3*s)},
+		{ask: settling(6), want: passes(3, 9*s)},
+		{ask: asking(1), want: denies(0, 9*s, 5*s)},
+		{ask: asking(0), want: passes(0, 9*s)},
+		{ask: settling(4), want: denies(3, 9*s, 1*s)},
+		{ask: settling(3), want: passes(0, 12*s)},
+		{ask: settling(1), want: denies(0, 12*s, 1*s)},
+		{ask: asking(1), want: denies(0, 12*s, 8*s)},
+		{at: 2 * s, ask: asking(1), want: denies(0, 10*s, 6*s)},
+		{at: 2 * s, refund: true, ask: settling(4), want: passes(6, 6*s)},
+		{at: 2 * s, ask: asking(1), want: denies(0, 6*s, 2*s)},
+		{at: 4 * s, ask: asking(1), want: passes(0, 5*s)},
+		{at: 4 * s, ask: settling(13), want: results(never(7, 5*s))},
 	}},
 }

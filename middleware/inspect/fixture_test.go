@@ -111,6 +111,7 @@ type report struct {
 		Skips        bool
 		Shadow       bool
 		MaxDelay     float64 `json:"max_delay_seconds"`
+		MaxDebt      int64   `json:"max_debt"`
 		OnFailure    string  `json:"on_failure"`
 		Allowed      int64
 		Denied       int64

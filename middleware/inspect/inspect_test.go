@@ -116,7 +116,7 @@ func TestPolicies(t *testing.T) {
 	rich := middleware.Policy{
 		Name: "rich", Key: who, LimitFor: func(*http.Request) gcra.Limit { return five },
 		Routes: []string{"GET /a", "/b/"}, Cost: func(*http.Request) int { return 1 }, Skip: func(*http.Request) bool { return false },
-		Shadow: true, MaxDelay: 2 * time.Second, OnFailure: middleware.FailClosed,
+		Shadow: true, MaxDelay: 2 * time.Second, MaxDebt: 70, OnFailure: middleware.FailClosed,
 	}
 	s := newScene(t, plain, rich)
 	s.ask(1, "k", "/a")
@@ -128,13 +128,13 @@ func TestPolicies(t *testing.T) {
 		t.Errorf("plain: got %+v", p)
 	}
 	if p := got[1]; p.Name != "rich" || p.Limit != "" || !p.LimitFor || !slices.Equal(p.Limits, []string{"5/minute"}) ||
-		!slices.Equal(p.Routes, rich.Routes) || !p.CostFor || !p.Skips || !p.Shadow || p.MaxDelay != 2 || p.OnFailure != "closed" {
+		!slices.Equal(p.Routes, rich.Routes) || !p.CostFor || !p.Skips || !p.Shadow || p.MaxDelay != 2 || p.MaxDebt != 70 || p.OnFailure != "closed" {
 		t.Errorf("rich: got %+v", p)
 	}
 	page := s.html("")
 	for _, want := range []string{
 		"100/minute burst 20", "Every request", "on failure: local", "5/minute", "depending on the request",
-		"GET /a", "/b/", "with exceptions", "cost depends on the request", "shadow: denies nothing", "delayed up to 2 s", "on failure: closed",
+		"GET /a", "/b/", "with exceptions", "cost depends on the request", "shadow: denies nothing", "delayed up to 2 s", "debt up to 70", "on failure: closed",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q", want)

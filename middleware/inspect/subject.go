@@ -100,12 +100,15 @@ func fullAfter(l gcra.Limit, r gcra.Result) time.Duration {
 	return r.ResetAfter
 }
 
-// maxDelay is the policy's MaxDelay under a limit: a quota has none.
+// maxDelay is the MaxDelay of the policy's charges under a limit, which makes room for
+// debt too. A quota has none.
 func maxDelay(p *middleware.Policy, l gcra.Limit) time.Duration {
-	if l.IsQuota() {
+	interval := l.Interval()
+	if interval == 0 {
 		return 0
 	}
-	return p.MaxDelay
+	const longest = 366 * 24 * time.Hour
+	return max(p.MaxDelay, time.Duration(min(p.MaxDebt, int64(longest/interval)))*interval)
 }
 
 // maxCharges is the most charges that redisstore.Store takes in one call.

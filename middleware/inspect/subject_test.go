@@ -269,6 +269,20 @@ func TestReset(t *testing.T) {
 	}
 }
 
+// A subject in debt is full when its debt is paid and the bucket has refilled.
+func TestSubjectInDebt(t *testing.T) {
+	s := newScene(t, middleware.Policy{Name: "p", Key: who, Limit: gcra.PerMinute(5), MaxDebt: 100})
+	r := httptest.NewRequest("GET", "/", nil)
+	r.Header.Set("Who", "k")
+	d := s.limiter.Decide(r)
+	if err := d.Settle(t.Context(), 65); err != nil {
+		t.Fatal(err)
+	}
+	if b := s.json("?subject=k").Subject.Buckets[0]; b.Left != 0 || b.FullAfter != 13*60 {
+		t.Errorf("got %d left, full after %v s; want 0 and 13 minutes, 65 units at 5 a minute", b.Left, b.FullAfter)
+	}
+}
+
 // A reset also clears delayed requests (MaxDelay).
 func TestResetQueue(t *testing.T) {
 	s := newScene(t, middleware.Policy{Name: "slow", Key: who, Limit: five, MaxDelay: time.Minute})

@@ -45,6 +45,7 @@ type policy struct {
 	Skips     bool     `json:"skips"`
 	Shadow    bool     `json:"shadow"`
 	MaxDelay  seconds  `json:"max_delay_seconds"`
+	MaxDebt   int64    `json:"max_debt"`
 	OnFailure string   `json:"on_failure,omitempty"`
 
 	Allowed      int64 `json:"allowed"`
@@ -156,7 +157,7 @@ func (i *Inspector) view() *view {
 func describe(p *middleware.Policy, s *series, now int64) policy {
 	d := policy{
 		Name: p.Name, InForce: true, LimitFor: p.LimitFor != nil, Overrides: p.Override != nil, Routes: append([]string{}, p.Routes...),
-		CostFor: p.Cost != nil, Skips: p.Skip != nil, Shadow: p.Shadow, MaxDelay: seconds(p.MaxDelay),
+		CostFor: p.Cost != nil, Skips: p.Skip != nil, Shadow: p.Shadow, MaxDelay: seconds(p.MaxDelay), MaxDebt: p.MaxDebt,
 		OnFailure: failureModes[p.OnFailure],
 	}
 	if p.LimitFor == nil {

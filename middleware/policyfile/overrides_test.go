@@ -249,7 +249,7 @@ func TestOverrideMistakes(t *testing.T) {
 		one("overrides: [a, 7]"): {`5:15: an override is "a"; want ` + wantOne, "5:18: an override is 7; want " + wantOne},
 		one("overrides: [{}]"):   {"5:15: the override has no limit; want " + wantLimit, "5:15: the override has no subjects; want " + wantSubjects},
 		one("overrides: [*a]"):   {"5:15: aliases (*) are not supported; want every value written out"},
-		one("override: []"):      {`5:3: field "override" is unknown; want name, key, limit, plans, overrides, routes, cost, shadow, max_delay or on_failure (did you mean overrides?)`},
+		one("override: []"):      {`5:3: field "override" is unknown; want name, key, limit, plans, overrides, routes, cost, shadow, max_delay, max_debt or on_failure (did you mean overrides?)`},
 		one("overrides: [{limits: 1/second, limit: none, subjects: [a]}]"): {`5:16: field "limits" is unknown; want limit or subjects (did you mean limit?)`},
 		one("overrides: [{limit: 1/second, subjects: [a], limit: none}]"):  {`5:48: "limit" is repeated, it is first in line 5; want it once`},
 

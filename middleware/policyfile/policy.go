@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/goccy/go-yaml/ast"
@@ -42,6 +43,7 @@ var fields = []struct {
 	{"cost", costForm, (*entry).readCost},
 	{"shadow", "true or false", (*entry).readShadow},
 	{"max_delay", delayForm, (*entry).readMaxDelay},
+	{"max_debt", debtForm, (*entry).readMaxDebt},
 	{"on_failure", onFailureForm, (*entry).readOnFailure},
 }
 
@@ -51,12 +53,14 @@ const (
 	routesForm    = `a list of patterns such as ["POST /login"]`
 	costForm      = "a whole number from 1"
 	delayForm     = "a duration such as 500ms"
+	debtForm      = "a whole number from 0 in decimal digits"
 	onFailureForm = "local, open or closed"
 )
 
 // hints say where to write what other programs have as fields.
 var hints = map[string]string{
 	"burst": "it in the limit, as in limit: 5/minute burst 10",
+	"debt":  "max_debt",
 	"delay": "max_delay",
 }
 
@@ -205,6 +209,16 @@ func (e *entry) readMaxDelay(n ast.Node) {
 		return
 	}
 	e.MaxDelay, e.positions["MaxDelay"] = delay, nodePosition(n)
+}
+
+func (e *entry) readMaxDebt(n ast.Node) {
+	digits := n.GetToken().Value
+	debt, err := strconv.ParseInt(digits, 10, 64)
+	if _, number := n.(*ast.IntegerNode); !number || !decimal.MatchString(digits) || err != nil {
+		e.errorf(n, "max_debt is %s; want %s", describe(n), debtForm)
+		return
+	}
+	e.MaxDebt, e.positions["MaxDebt"] = debt, nodePosition(n)
 }
 
 var failureModes = map[string]middleware.FailureMode{

@@ -54,6 +54,7 @@
 //	           Funcs.Costs; default: 1
 //	shadow     true or false
 //	max_delay  a duration such as 500ms
+//	max_debt   a whole number from 0, in decimal digits
 //	on_failure local, open or closed
 //
 // Requests with an unlisted plan, or none, get limit, or the slowest plan if there

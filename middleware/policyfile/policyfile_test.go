@@ -43,6 +43,7 @@ const good = `policies:
     plans: {free: 60/minute, pro: 600/minute}
     shadow: true
     max_delay: 500ms
+    max_debt: 1000
     cost: 2
 `
 
@@ -167,7 +168,7 @@ func unnamed(field string) string {
 func TestMistakes(t *testing.T) {
 	const (
 		wantTop     = "policies: and a list of them"
-		wantFields  = "name, key, limit, plans, overrides, routes, cost, shadow, max_delay or on_failure"
+		wantFields  = "name, key, limit, plans, overrides, routes, cost, shadow, max_delay, max_debt or on_failure"
 		wantPolicy  = "its fields, such as {name: client, key: client, limit: 100/minute}"
 		wantPlans   = "plans and their limits, such as {free: 60/minute, pro: 600/minute}"
 		wantRoutes  = `a list of patterns such as ["POST /login"]`
@@ -226,6 +227,7 @@ func TestMistakes(t *testing.T) {
 		one("Shadow: true"):                         {`5:3: field "Shadow" is unknown; want ` + wantFields + " (did you mean shadow?)"},
 		one("maxdelay: 1s"):                         {`5:3: field "maxdelay" is unknown; want ` + wantFields + " (did you mean max_delay?)"},
 		one("burst: 10"):                            {`5:3: field "burst" is unknown; want it in the limit, as in limit: 5/minute burst 10`},
+		one("debt: 5"):                              {`5:3: field "debt" is unknown; want max_debt`},
 		one("delay: 1s"):                            {`5:3: field "delay" is unknown; want max_delay`},
 		one("true: 1"):                              {"5:3: the name of a field is true; want text"},
 		one(long + ": 1"):                           {`5:3: field "` + long[:80] + `..." is unknown; want ` + wantFields},
@@ -304,6 +306,9 @@ func TestMistakes(t *testing.T) {
 		one("max_delay: 5"):                {"5:14: max_delay is 5; want a duration such as 500ms"},
 		one("max_delay: 5 s"):              {`5:14: max_delay is "5 s"; want a duration such as 500ms`},
 		one("max_delay: -5s"):              {"5:14: max_delay is -5s; want 0 (no delay) to 8784h0m0s"},
+		one("max_debt: 5m"):                {`5:13: max_debt is "5m"; want a whole number from 0 in decimal digits`},
+		one("max_debt: 010"):               {"5:13: max_debt is 010; want a whole number from 0 in decimal digits"},
+		one("max_debt: -1"):                {"5:13: max_debt is -1; want 0 (none) to 100000000000000"},
 		one("on_failure: close"):           {`5:15: on_failure is "close"; want local, open or closed (did you mean closed?)`},
 		one("on_failure: false"):           {"5:15: on_failure is false; want local, open or closed"},
 	} {

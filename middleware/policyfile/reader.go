@@ -125,6 +125,8 @@ func fieldInFile(field string) string {
 	switch field, _, _ = strings.Cut(field, "["); field {
 	case "Routes":
 		return "route"
+	case "MaxDebt":
+		return "max_debt"
 	case "MaxDelay":
 		return "max_delay"
 	}

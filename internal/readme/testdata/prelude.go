@@ -54,17 +54,19 @@ var (
 	rdb      *goredis.Client
 
 	// The application.
-	secret  []byte
-	owners  map[string]string
-	pool    *x509.CertPool
-	auth    *ginjwt.GinJWTMiddleware
-	isAdmin func(*http.Request) bool
-	userOf  func(context.Context) string
-	planOf  func(*http.Request) string
-	query   func(*http.Request) (rows int64, err error)
-	deliver func(context.Context, *url.URL) error
-	requeue func(*url.URL, time.Duration) error
-	hook    *url.URL
+	secret    []byte
+	owners    map[string]string
+	pool      *x509.CertPool
+	auth      *ginjwt.GinJWTMiddleware
+	isAdmin   func(*http.Request) bool
+	userOf    func(context.Context) string
+	planOf    func(*http.Request) string
+	query     func(*http.Request) (rows int64, err error)
+	maxTokens func(*http.Request) int
+	stream    func(http.ResponseWriter, *http.Request) (used int64)
+	deliver   func(context.Context, *url.URL) error
+	requeue   func(*url.URL, time.Duration) error
+	hook      *url.URL
 
 	// Specifications, and the servers that are made of them.
 	register func(huma.API)

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/examples/internal/smoke"
+	"github.com/seed-e377111c/ratelimit/gcra"
+)
+
+func TestMain(m *testing.M) { smoke.Main(m, main) }
+
+func TestStart(t *testing.T) { smoke.Start(t) }
+
+// scene is the proxy before a model, and the store of its limits.
+type scene struct {
+	*testing.T
+	store *gcra.Memory
+	proxy *httptest.Server
+}
+
+func newScene(t *testing.T, model http.HandlerFunc) *scene {
+	server := httptest.NewServer(model)
+	t.Cleanup(server.Close)
+	address, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now() // stands still, so that nothing refills
+	s := &scene{T: t, store: &gcra.Memory{Now: func() time.Time { return now }}}
+	s.proxy = httptest.NewServer(newHandler(s.store, address))
+	t.Cleanup(s.proxy.Close)
+	return s
+}
+
+func (s *scene) ask(maxTokens int, content string) (status int, text string) {
+	s.Helper()
+	body := fmt.Sprintf(`{"max_tokens": %d, "messages": [{"role": "user", "content": %q}]}`, maxTokens, content)
+	res, err := http.Post(s.proxy.URL+"/v1/chat/completions", "application/json", strings.NewReader(body))
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer res.Body.Close()
+	all, err := io.ReadAll(res.Body)
+	if err != nil {
+		s.Error(err)
+	}
+	return res.StatusCode, string(all)
+}
+
+// used checks what is used of the requests, the tokens of a minute and of the month.
+func (s *scene) used(requests, tokens int64) {
+	s.Helper()
+	for _, b := range []struct {
+		policy string
+		limit  gcra.Limit
+		want   int64
+	}{{"requests", gcra.PerMinute(60), requests}, {"tokens", gcra.PerMinute(20_000).WithBurst(40_000), tokens}, {"month", gcra.Quota(1_020_000, gcra.Monthly), tokens}} {
+		r, err := gcra.Peek(s.Context(), s.store, "ip:127.0.0.1", b.policy, b.limit)
+		if got := b.limit.Capacity() - r.Remaining; err != nil || got != b.want {
+			s.Errorf("%s: got %d used, %v; want %d", b.policy, got, err, b.want)
+		}
+	}
+}
+
+// A request costs what it has used in the end, and not what it has reserved.
+func TestSettled(t *testing.T) {
+	s := newScene(t, answer)
+	for i := range int64(10) { // reserves 40,000 in all
+		status, text := s.ask(4000, "why is the sky blue")
+		if status != http.StatusOK || !strings.Contains(text, `"blue "`) || !strings.HasSuffix(text, "data: [DONE]\n\n") {
+			t.Fatalf("got %d %q; want the whole answer", status, text)
+		}
+		s.used(i+1, 10*(i+1))
+	}
+}
+
+// An answer may use more than its request has reserved. The next one waits for it.
+func TestDebt(t *testing.T) {
+	s := newScene(t, func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "data: {\"usage\": {\"total_tokens\": 25000}}\n\ndata: [DONE]\n\n")
+	})
+	if status, _ := s.ask(4000, "think"); status != http.StatusOK {
+		t.Fatalf("got %d; want 200", status)
+	}
+	s.used(1, 25_000)
+	if status, _ := s.ask(1, "again"); status != http.StatusTooManyRequests {
+		t.Errorf("in debt: got %d; want 429", status)
+	}
+	s.used(1, 25_000)
+}
+
+func TestModelFails(t *testing.T) {
+	s := newScene(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+	if status, _ := s.ask(100, "hello"); status != http.StatusServiceUnavailable {
+		t.Errorf("got %d; want that of the model", status)
+	}
+	s.used(1, 0)
+
+	// A stream that breaks off keeps its reservation.
+	s = newScene(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "data: {\"choices\": []}\n\n") })
+	s.ask(100, "hello")
+	r, err := gcra.Peek(t.Context(), s.store, "ip:127.0.0.1", "tokens", gcra.PerMinute(20_000))
+	if err != nil || r.Remaining > 19_900 {
+		t.Errorf("got %d left, %v; want at most 19,900", r.Remaining, err)
+	}
+}
+
+func TestBadRequest(t *testing.T) {
+	s := newScene(t, answer)
+	for _, n := range []int{0, -1, 5000} {
+		if status, _ := s.ask(n, "hello"); status != http.StatusBadRequest {
+			t.Errorf("max_tokens %d: got %d; want 400", n, status)
+		}
+	}
+	s.used(0, 0)
+}

@@ -1,0 +1,162 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+)
+
+// Settle sets what the request costs in the end. The policies have charged an estimate:
+// Settle gives back what was too much or charges the rest, and the last call counts. If
+// some policies of the limiter have a Cost, it settles those alone: the others count
+// requests. Shadows are settled too.
+//
+// The rest may be more than what is left. Settle takes what is left and, with
+// Policy.MaxDebt, up to so many units more, which later requests wait for. What it
+// cannot take is in a [*SettleError]. Each policy is settled by itself: one that is out
+// of units does not keep others from being charged, and a process that dies meanwhile
+// may have settled some of them.
+//
+// Of a quota, Settle charges the period that is current now, and gives nothing back once
+// the period of the request is over. While the store is away, requests that this server
+// has decided alone are settled on its own state; for others Settle returns the store's
+// error. It may be called again then: what a failed call has charged may be charged
+// again, and is never given back twice.
+//
+// After a denial or a Refund, Settle does nothing. It goes on if the client hangs up, and
+// does not change Results. A negative cost is an error.
+func (d *Decision) Settle(ctx context.Context, cost int64) error {
+	if cost < 0 {
+		return fmt.Errorf("ratelimit: settle: cost is %d; want 0 or more", cost)
+	}
+	if d == nil || d.state == nil {
+		return nil
+	}
+	s := d.state
+	ctx = context.WithoutCancel(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	missing := map[string]int64{}
+	err := errors.Join(settle(ctx, s, sourceStore, cost, missing), settle(ctx, s, sourceLocal, cost, missing))
+	if err != nil {
+		err = fmt.Errorf("ratelimit: settle: %w", err)
+	}
+	if len(missing) > 0 {
+		err = errors.Join(err, &SettleError{missing})
+	}
+	return err
+}
+
+// SettleError is the error of [Decision.Settle] where a request has cost more than is left
+// with the policy's MaxDebt.
+type SettleError struct {
+	Missing map[string]int64 // units that were not charged, by policy, without shadows
+}
+
+func (e *SettleError) Error() string {
+	text := "ratelimit: settle: "
+	for i, name := range slices.Sorted(maps.Keys(e.Missing)) {
+		if i > 0 {
+			text += ", "
+		}
+		text += fmt.Sprintf("%d units of %s", e.Missing[name], name)
+	}
+	return text + " were not charged: no more were left, MaxDebt included"
+}
+
+// settle settles the charges that were taken with this source, and adds what it could
+// not charge to missing.
+func settle(ctx context.Context, s *requestState, from source, cost int64, missing map[string]int64) error {
+	someCost := slices.ContainsFunc(s.policies.list, func(p *policy) bool { return p.Cost != nil })
+	rest := func(i int) int64 {
+		if someCost && s.policy(i).Cost == nil {
+			return 0
+		}
+		return s.costAt(i, cost) - s.charges[i].Cost
+	}
+	tooMuch := func(i int) int64 { return -rest(i) }
+	refunded := refund(ctx, s, from, tooMuch)
+	if err := spend(ctx, s, from, rest); err != nil {
+		return errors.Join(refunded, err)
+	}
+	for i := range s.charges {
+		e, c := &s.entries[i], &s.charges[i]
+		if n := rest(i); n > 0 && e.source == from && e.status == charged && !c.Shadow {
+			if from == sourceLocal && c.Limit.IsQuota() {
+				n = (n-1)/int64(s.policies.limiter.instances) + 1 // see localCost
+			}
+			missing[c.Policy] = n
+		}
+	}
+	return refunded
+}
+
+// costAt is what the charge at index i takes for so many units: see localCost. Also debt
+// of a quota stands for the same on every server.
+func (s *requestState) costAt(i int, units int64) int64 {
+	c, n := s.charges[i], int64(s.policies.limiter.instances)
+	if s.entries[i].source != sourceLocal || !c.Limit.IsQuota() {
+		return units
+	}
+	if most := c.Limit.Capacity(); units > most {
+		return most + n*min(units-most, (math.MaxInt64-most)/n)
+	}
+	c.Cost = units
+	return localCost(&c, int(n))
+}
+
+// debt is how many units the charge at index i may overdraw its bucket: of a rate that
+// this server decides alone, its share.
+func (s *requestState) debt(i int) int64 {
+	debt, l := s.policy(i).MaxDebt, s.charges[i].Limit
+	if s.entries[i].source != sourceLocal || l.IsQuota() || debt == 0 {
+		return debt
+	}
+	longest := int64(maxDelay / l.Interval()) // units
+	return max(min(debt/int64(s.policies.limiter.instances), longest-l.Capacity()), 0)
+}
+
+// overdraw lets a charge take so many units more than are left. It is a charge of a larger
+// bucket, which has the same TAT.
+func overdraw(c *gcra.Charge, debt int64) {
+	switch {
+	case debt == 0:
+	case c.Limit.IsQuota():
+		c.Limit.Count += debt
+	default:
+		c.Limit.Burst = c.Limit.Capacity() + debt
+	}
+}
+
+// useLimit sets the limit of a request's charge, and its clamp: B*T plus the longer of
+// MaxDelay and the time in which MaxDebt is paid. MaxWait leaves that room to Settle
+// and Spend. The clamp of a quota is wide enough already.
+func (p *policy) useLimit(c *gcra.Charge, l gcra.Limit) {
+	c.Limit, c.MaxDelay, c.MaxWait = l, p.MaxDelay, 0
+	switch {
+	case l.IsQuota():
+		c.MaxDelay = 0
+	case p.MaxDebt > 0:
+		c.MaxWait = max(p.MaxDelay, time.Nanosecond) // 0 would mean MaxDelay
+		c.MaxDelay = max(p.MaxDelay, time.Duration(p.MaxDebt)*l.Interval())
+	}
+}
+
+// checkDebt returns nil for a limit whose buckets the store keeps with MaxDebt.
+func (p *Policy) checkDebt(store gcra.Store, l gcra.Limit) error {
+	if p.MaxDebt == 0 {
+		return nil
+	}
+	c := gcra.Charge{Limit: l}
+	overdraw(&c, p.MaxDebt)
+	if err := checkLimit(store, c.Limit); err != nil {
+		return fmt.Errorf("is %d, which makes %v of %v: %w", p.MaxDebt, c.Limit, l, err)
+	}
+	return nil
+}

@@ -1,0 +1,354 @@
+package middleware_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/slidinglog"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+// wantMissing checks what Settle could not charge; "" is an error of nothing missing.
+func wantMissing(t *testing.T, err error, want map[string]int64) {
+	t.Helper()
+	var short *middleware.SettleError
+	errors.As(err, &short)
+	switch {
+	case len(want) == 0 && err != nil:
+		t.Errorf("got %v; want no error", err)
+	case len(want) > 0 && (short == nil || !maps.Equal(short.Missing, want) || !strings.Contains(err.Error(), " were not charged: no more were left")):
+		t.Errorf("got %v; want the missing units %v", err, want)
+	}
+}
+
+// The last of several settlements counts. What is missing is not charged, whether the debt
+// or, without any, the bucket is used up.
+func TestSettle(t *testing.T) {
+	limits := map[string]gcra.Limit{
+		"plain": gcra.PerHour(100), "debt": gcra.PerHour(50), "quota": gcra.Quota(80, gcra.Monthly),
+		"queue": gcra.PerHour(60), "shadow": gcra.PerHour(30),
+	}
+	store, _ := newStore()
+	estimate := func(*http.Request) int { return 10 }
+	l := limiter(t, middleware.Config{Store: store},
+		middleware.Policy{Name: "plain", Key: key("k"), Limit: limits["plain"], Cost: estimate},
+		middleware.Policy{Name: "debt", Key: key("k"), Limit: limits["debt"], Cost: estimate, MaxDebt: 70},
+		middleware.Policy{Name: "quota", Key: key("k"), Limit: limits["quota"], Cost: estimate, MaxDebt: 50},
+		middleware.Policy{Name: "queue", Key: key("k"), Limit: limits["queue"], Cost: estimate, MaxDebt: 1000, MaxDelay: time.Minute},
+		middleware.Policy{Name: "shadow", Key: key("k"), Limit: limits["shadow"], Cost: estimate, Shadow: true})
+	d := l.Decide(get("/"))
+	type units = map[string]int64
+	for _, step := range []struct {
+		cost          int64
+		left, missing units
+	}{
+		{10, units{"plain": 90, "debt": 40, "quota": 70, "queue": 50, "shadow": 20}, nil},
+		{4, units{"plain": 96, "debt": 46, "quota": 76, "queue": 56, "shadow": 26}, nil},
+		{20, units{"plain": 80, "debt": 30, "quota": 60, "queue": 40, "shadow": 10}, nil},
+		{100, units{"plain": 0, "debt": -50, "quota": -20, "queue": -40, "shadow": 0}, nil},
+		{130, units{"plain": 0, "debt": -70, "quota": -50, "queue": -70, "shadow": 0}, units{"plain": 30, "debt": 10}},
+		{1e15, units{"plain": 0, "debt": -70, "quota": -50, "queue": -1000, "shadow": 0},
+			units{"plain": 1e15 - 100, "debt": 1e15 - 120, "quota": 1e15 - 130, "queue": 1e15 - 1060}},
+		{90, units{"plain": 10, "debt": -40, "quota": -10, "queue": -30, "shadow": 0}, nil},
+		{0, units{"plain": 100, "debt": 50, "quota": 80, "queue": 60, "shadow": 30}, nil},
+		{45, units{"plain": 55, "debt": 5, "quota": 35, "queue": 15, "shadow": 0}, nil},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel() // the client has hung up
+		wantMissing(t, d.Settle(ctx, step.cost), step.missing)
+		for name, want := range step.left {
+			l := limits[name]
+			debt := left(t, store, "k", name, larger(l, 5000)) - 5000
+			if debt != want {
+				t.Errorf("cost %d: %s: got %d left; want %d", step.cost, name, debt, want)
+			}
+		}
+	}
+	if err := d.Settle(t.Context(), -1); err == nil || !strings.Contains(err.Error(), "-1; want 0 or more") {
+		t.Errorf("a negative cost: got %v", err)
+	}
+	if err := errors.Join(d.Refund(t.Context()), d.Settle(t.Context(), 30)); err != nil {
+		t.Fatal(err)
+	}
+	for name, l := range limits {
+		if got := left(t, store, "k", name, l); got != l.Capacity() {
+			t.Errorf("settled after a Refund: %s: got %d left; want %d", name, got, l.Capacity())
+		}
+	}
+}
+
+// larger is a limit whose buckets hold so many units more: their Remaining shows debt.
+func larger(l gcra.Limit, n int64) gcra.Limit {
+	if l.IsQuota() {
+		return gcra.Quota(l.Count+n, l.Calendar())
+	}
+	return l.WithBurst(l.Capacity() + n)
+}
+
+// Later requests wait until the debt is paid, also those that are delayed, and no request
+// erases it.
+func TestRequestsWaitForDebt(t *testing.T) {
+	for name, tt := range map[string]struct {
+		policy     middleware.Policy
+		retryAfter time.Duration
+		delay      time.Duration // of the first request that passes
+	}{
+		"a rate":                      {middleware.Policy{Limit: gcra.PerMinute(60).WithBurst(10), MaxDebt: 100}, 101 * time.Second, 0},
+		"a queue below the debt":      {middleware.Policy{Limit: gcra.PerMinute(60).WithBurst(10), MaxDebt: 100, MaxDelay: 20 * time.Second}, 81 * time.Second, 20 * time.Second},
+		"a queue longer than debt":    {middleware.Policy{Limit: gcra.PerMinute(60).WithBurst(10), MaxDebt: 100, MaxDelay: 150 * time.Second}, 0, 101 * time.Second},
+		"a quota":                     {middleware.Policy{Limit: gcra.Quota(10, gcra.Hourly), MaxDebt: 100}, time.Hour, 0},
+		"a limit of the request":      {middleware.Policy{LimitFor: func(*http.Request) gcra.Limit { return gcra.PerMinute(60).WithBurst(10) }, MaxDebt: 100}, 101 * time.Second, 0},
+		"a queue as long as the debt": {middleware.Policy{Limit: gcra.PerMinute(60).WithBurst(10), MaxDebt: 100, MaxDelay: 100 * time.Second}, time.Second, 100 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store, clock := newStore()
+			tt.policy.Name, tt.policy.Key = "p", key("k")
+			l := limiter(t, middleware.Config{Store: store}, tt.policy)
+			d := l.Decide(get("/"))
+			if err := d.Settle(t.Context(), 110); err != nil {
+				t.Fatal(err)
+			}
+			for range 3 {
+				if d = l.Decide(get("/")); d.RetryAfter != tt.retryAfter || d.Allowed != (tt.retryAfter == 0) {
+					t.Fatalf("in debt: got %v, retry after %v; want %v", d.Allowed, d.RetryAfter, tt.retryAfter)
+				}
+				if d.Allowed {
+					break
+				}
+			}
+			if tt.retryAfter > 0 {
+				clock.add(tt.retryAfter - time.Millisecond)
+				if d := l.Decide(get("/")); d.Allowed || d.RetryAfter != time.Millisecond {
+					t.Errorf("1 ms earlier: got %v, retry after %v", d.Allowed, d.RetryAfter)
+				}
+				clock.add(time.Millisecond)
+				d = l.Decide(get("/"))
+			}
+			if !d.Allowed || d.Delay != tt.delay {
+				t.Errorf("debt paid: got %v, delay %v; want a delay of %v", d.Allowed, d.Delay, tt.delay)
+			}
+		})
+	}
+}
+
+// With MaxDebt Spend overdraws too, and does not say what is missing.
+func TestSpendOverdraws(t *testing.T) {
+	store, _ := newStore()
+	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "p", Key: key("k"), Limit: five, MaxDebt: 7})
+	d := l.Decide(get("/"))
+	for _, step := range []struct{ spend, left int64 }{{6, -2}, {100, -7}} {
+		if err := d.Spend(t.Context(), step.spend); err != nil {
+			t.Fatal(err)
+		}
+		if got := left(t, store, "k", "p", larger(five, 100)) - 100; got != step.left {
+			t.Errorf("spend %d: got %d left; want %d", step.spend, got, step.left)
+		}
+	}
+	if err := d.Refund(t.Context()); err != nil || left(t, store, "k", "p", five) != 5 {
+		t.Errorf("refund: got %v, %d left; want 5", err, left(t, store, "k", "p", five))
+	}
+}
+
+// Many requests settle one key at once. Together they take what is left and the debt, no
+// more, and each unit is either charged or missing.
+func TestConcurrentSettle(t *testing.T) {
+	store, _ := newStore()
+	limit := gcra.PerHour(90)
+	l := limiter(t, middleware.Config{Store: store.Store}, // the counting of flaky is not for many goroutines
+		middleware.Policy{Name: "p", Key: key("k"), Limit: limit, MaxDebt: 100})
+	decisions := make([]middleware.Decision, 10)
+	for i := range decisions {
+		decisions[i] = l.Decide(get("/"))
+	}
+	var missing atomic.Int64
+	var wg sync.WaitGroup
+	for i := range decisions {
+		wg.Go(func() {
+			var short *middleware.SettleError
+			if err := decisions[i].Settle(t.Context(), 30); errors.As(err, &short) {
+				missing.Add(short.Missing["p"])
+			} else if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if got := left(t, store, "k", "p", larger(limit, 500)) - 500; got != -100 || missing.Load() != 110 {
+		t.Errorf("got %d left, %d missing; want -100 and 110 of 300", got, missing.Load())
+	}
+}
+
+// A request that was charged to a policy in requests and to one in units is settled in units.
+func TestSettleLeavesRequestsAlone(t *testing.T) {
+	store, _ := newStore()
+	l := limiter(t, middleware.Config{Store: store},
+		middleware.Policy{Name: "requests", Key: key("k"), Limit: five},
+		middleware.Policy{Name: "units", Key: key("k"), Limit: gcra.PerHour(100), Cost: func(*http.Request) int { return 50 }})
+	d := l.Decide(get("/"))
+	wantMissing(t, d.Settle(t.Context(), 80), nil)
+	if r, u := left(t, store, "k", "requests", five), left(t, store, "k", "units", gcra.PerHour(100)); r != 4 || u != 20 {
+		t.Errorf("got %d requests and %d units left; want 4 and 20", r, u)
+	}
+}
+
+func TestSettleNothing(t *testing.T) {
+	store, _ := newStore()
+	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "p", Key: key("k"), Limit: gcra.PerHour(1), MaxDebt: 5})
+	l.Decide(get("/"))
+	denied := l.Decide(get("/"))
+	for name, d := range map[string]*middleware.Decision{"denied": &denied, "nil": nil, "zero": {}} {
+		if err := d.Settle(t.Context(), 3); err != nil || store.refunds != 0 || store.takes != 2 {
+			t.Errorf("%s: got error %v, %d refunds, %d takes; want nothing done", name, err, store.refunds, store.takes)
+		}
+	}
+}
+
+// A settlement after a Reload does not erase the debt of the larger limit, nor that of the
+// request before it.
+func TestSettleAcrossReload(t *testing.T) {
+	store, _ := newStore()
+	large := middleware.Policy{Name: "p", Key: key("k"), Limit: gcra.PerMinute(1000), MaxDebt: 5000}
+	small := middleware.Policy{Name: "p", Key: key("k"), Limit: gcra.PerMinute(1000).WithBurst(10), MaxDebt: 20}
+	l := limiter(t, middleware.Config{Store: store}, small)
+	before := l.Decide(get("/"))
+	if err := l.Reload(large); err != nil {
+		t.Fatal(err)
+	}
+	d := l.Decide(get("/"))
+	wantMissing(t, d.Settle(t.Context(), 5000), nil)
+	for _, cost := range []int64{5, 2, 500} {
+		wantMissing(t, before.Settle(t.Context(), cost), map[string]int64{"p": cost - 1})
+	}
+	if got := left(t, store, "k", "p", larger(large.Limit, 9000)) - 9000; got != -4001 {
+		t.Errorf("got %d left; want -4001: the 5000 and the estimate of the request before", got)
+	}
+}
+
+// A refund in a period that is over does nothing, and a late charge goes to the current one.
+func TestSettleAcrossPeriods(t *testing.T) {
+	store, clock := newStore()
+	quota := gcra.Quota(10, gcra.Hourly)
+	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "p", Key: key("k"), Limit: quota, MaxDebt: 5})
+	lower, higher := l.Decide(get("/")), l.Decide(get("/"))
+	wantMissing(t, lower.Settle(t.Context(), 6), nil)
+	clock.add(time.Hour)
+	l.Decide(get("/"))
+	wantMissing(t, lower.Settle(t.Context(), 2), nil)
+	wantMissing(t, higher.Settle(t.Context(), 4), nil)
+	if got := left(t, store, "k", "p", quota); got != 6 {
+		t.Errorf("got %d left; want 6: a request and 3 units that came late", got)
+	}
+	wantMissing(t, higher.Settle(t.Context(), 20), map[string]int64{"p": 5})
+	clock.add(time.Hour)
+	if got := left(t, store, "k", "p", quota); got != 10 {
+		t.Errorf("got %d left; want 10: the debt of a quota ends with its period", got)
+	}
+}
+
+// While the store is away, requests that this server has decided are settled on its own
+// state, with its share of the debt.
+func TestSettleLocally(t *testing.T) {
+	for name, tt := range map[string]struct {
+		limit   gcra.Limit
+		cost    int64
+		missing int64
+	}{
+		"a rate":         {gcra.PerHour(40).WithBurst(40), 15, 0},
+		"a quota":        {gcra.Quota(40, gcra.Hourly), 15, 0},
+		"beyond a rate":  {gcra.PerHour(40).WithBurst(40), 36, 6},
+		"beyond a quota": {gcra.Quota(40, gcra.Hourly), 100, 40},
+	} {
+		store, _ := newStore()
+		l := limiter(t, middleware.Config{Store: store, Instances: 4, Logger: unread},
+			middleware.Policy{Name: "p", Key: key("k"), Limit: tt.limit, MaxDebt: 80})
+		store.fail = 1
+		d := l.Decide(get("/"))
+		var missing map[string]int64
+		if tt.missing > 0 {
+			missing = map[string]int64{"p": tt.missing}
+		}
+		wantMissing(t, d.Settle(t.Context(), tt.cost), missing)
+		if got := left(t, store, "k", "p", tt.limit); got != 40 {
+			t.Errorf("%s: store: got %d left; want 40: the charge was local", name, got)
+		}
+		store.fail = 1
+		if d := l.Decide(get("/")); d.Allowed || d.RetryAfter == 0 {
+			t.Errorf("%s: next request: got %v, retry after %v; want a denial", name, d.Allowed, d.RetryAfter)
+		}
+		wantMissing(t, d.Settle(t.Context(), 0), nil)
+		store.fail = 1
+		if d := l.Decide(get("/")); !d.Allowed {
+			t.Errorf("%s: all is given back: got a denial", name)
+		}
+	}
+}
+
+// A failed settlement may be repeated: what may have been given back is not given back again.
+func TestSettleFails(t *testing.T) {
+	store, _ := newStore()
+	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "p", Key: key("k"), Limit: gcra.PerHour(10)})
+	d := l.Decide(get("/"))
+	for _, step := range []struct {
+		fail       int
+		cost, left int64
+	}{{1, 5, 9}, {0, 5, 5}, {1, 2, 5}, {0, 2, 5}, {0, 4, 3}} {
+		store.fail = step.fail
+		if err := d.Settle(t.Context(), step.cost); errors.Is(err, errDown) != (step.fail > 0) {
+			t.Errorf("cost %d: got %v; want the store's error: %v", step.cost, err, step.fail > 0)
+		}
+		if got := left(t, store, "k", "p", gcra.PerHour(10)); got != step.left {
+			t.Errorf("cost %d: got %d left; want %d", step.cost, got, step.left)
+		}
+	}
+}
+
+func TestMaxDebtIsChecked(t *testing.T) {
+	memory := gcra.NewMemory()
+	for name, tt := range map[string]struct {
+		store gcra.Store
+		limit gcra.Limit
+		debt  int64
+		want  string // "" is valid
+	}{
+		"none":            {memory, five, 0, ""},
+		"most of a rate":  {memory, gcra.PerDay(1), 365, ""},
+		"beyond a year":   {memory, gcra.PerDay(1), 366, "MaxDebt is 366, which makes 1/day burst 367 of 1/day: a burst of 367 at 1 per 24h0m0s takes longer than 366 days to refill"},
+		"negative":        {memory, five, -1, "MaxDebt is -1; want 0 (none) to 100000000000000"},
+		"overflow":        {memory, five, 1<<63 - 1, "MaxDebt is 9223372036854775807; want 0 (none) to 100000000000000"},
+		"most of a quota": {memory, gcra.Quota(1e10-1, gcra.Hourly), 1, ""},
+		"a large quota":   {memory, gcra.Quota(1e10, gcra.Hourly), 1, "MaxDebt is 1, which makes 10000000001/calendar hour of 10000000000/calendar hour: quota is 10000000001; want 1 to 10000000000"},
+		"a strict window": {slidinglog.NewMemory(), five, 1, "MaxDebt is 1, which makes 5/minute burst 6 of 5/minute: burst is 6; want 0 or 5, the count"},
+	} {
+		_, err := middleware.New(middleware.Config{Store: tt.store}, middleware.Policy{Name: name, Key: key("k"), Limit: tt.limit, MaxDebt: tt.debt})
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: got %v; want %q", name, err, tt.want)
+		}
+	}
+	// That of a request's own limit is checked when it comes.
+	l := limiter(t, middleware.Config{Store: memory, Logger: unread}, middleware.Policy{
+		Name: "own", Key: key("k"), MaxDebt: 366, LimitFor: func(*http.Request) gcra.Limit { return gcra.PerDay(1) }, OnFailure: middleware.FailClosed})
+	if d := l.Decide(get("/")); d.Allowed || d.Err == nil || !strings.Contains(d.Err.Error(), "MaxDebt is 366") {
+		t.Errorf("LimitFor: got allowed %v, %v; want a failure", d.Allowed, d.Err)
+	}
+}
+
+// Strict windows are settled without debt.
+func TestSettleStrictWindow(t *testing.T) {
+	store := slidinglog.NewMemory()
+	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "p", Key: key("k"), Limit: gcra.PerHour(10)})
+	d := l.Decide(get("/"))
+	wantMissing(t, d.Settle(t.Context(), 8), nil)
+	wantMissing(t, d.Settle(t.Context(), 14), map[string]int64{"p": 4})
+	wantMissing(t, d.Settle(t.Context(), 3), nil)
+	if got := left(t, store, "k", "p", gcra.PerHour(10)); got != 7 {
+		t.Errorf("got %d left; want 7", got)
+	}
+}
