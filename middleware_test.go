@@ -59,6 +59,7 @@ var behaviours = []struct {
 	{"a shadow policy never denies", shadow},
 	{"cost is charged, and above the burst there is no Retry-After", cost},
 	{"LimitFor, Skip and unknown plans", plans},
+	{"overrides of a policy file", overrides},
 	{"the headers of two limiters show the tighter policy", stacked},
 	{"no spelling of a path escapes its limit", spellings},
 	{"routes are counted by route", byRoute},

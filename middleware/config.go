@@ -86,6 +86,16 @@ type Policy struct {
 	// fallback of FailLocal when LimitFor panics or returns an invalid limit.
 	LimitFor func(*http.Request) gcra.Limit
 
+	// Override returns the limit of a key that is an exception, and true; false means
+	// that the key is none. It gets what Key returned, "" for an anonymous request. All
+	// requests of the key get this limit: it wins over Limit and LimitFor, and may
+	// change over time. The zero Limit with true means that the policy does not limit
+	// the key. If Override panics or returns an invalid limit, the policy follows its
+	// OnFailure, with the limit that the key would have without it. Override is also
+	// called outside of requests, by [Limiter.Reset] and package inspect. It must be
+	// fast, as it runs for each request: look in a map, and fill the map elsewhere.
+	Override func(subject string) (gcra.Limit, bool)
+
 	// Routes are the routes of the policy, as patterns of [http.ServeMux]: "POST
 	// /login", "/users/{id}", "/static/". The forms of gin and echo ("/users/:id",
 	// "/files/*path") mean the same. "/api" is one path, "/api/" is all paths

@@ -58,7 +58,7 @@ func (from source) consequence(function string) string {
 		return "let pass"
 	case from == sourceClosed:
 		return "denied with 503"
-	case function == "Store":
+	case function == "Store", function == "Override":
 		return "counted by this server alone, with its share of the limit"
 	case function == "Cost":
 		return "charged the whole burst, with this server's share of the limit"

@@ -27,10 +27,10 @@
 //
 // # Failure
 //
-// The store may fail, and a Key, LimitFor, Cost or Skip may fail or panic. Each
-// policy concerned then follows its [FailureMode]: by default this server goes
-// on limiting by itself. [Decision.Err] has the cause. The client does not see
-// it, and a failure alone is never a 429: with [FailClosed] it is a 503.
+// The store may fail, and a Key, LimitFor, Override, Cost or Skip may fail or
+// panic. Each policy concerned then follows its [FailureMode]: by default this
+// server goes on limiting by itself. [Decision.Err] has the cause. The client does
+// not see it, and a failure alone is never a 429: with [FailClosed] it is a 503.
 //
 // # Log
 //

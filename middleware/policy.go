@@ -42,7 +42,7 @@ func (p *policy) evaluate(r *http.Request, c *gcra.Charge) (applies bool, failed
 	if p.LimitFor != nil {
 		function = "LimitFor"
 		limit := p.LimitFor(r)
-		if limit == (gcra.Limit{}) {
+		if limit == (gcra.Limit{}) && p.Override == nil {
 			p.noteUnlimited(r)
 			return false, nil
 		}
@@ -56,6 +56,22 @@ func (p *policy) evaluate(r *http.Request, c *gcra.Charge) (applies bool, failed
 		return true, &policyError{p.Name, function, err}
 	}
 	c.Subject = subject
+	if p.Override != nil {
+		function = "Override"
+		limit, overridden := p.Override(subject)
+		if overridden {
+			if err := p.setLimit(c, limit); err != nil {
+				return true, &policyError{p.Name, function, fmt.Errorf("limit for the key is %v: %w", limit, err)}
+			}
+		}
+		if c.Limit == (gcra.Limit{}) {
+			if overridden {
+				subject = "" // LimitFor is not to blame
+			}
+			p.note(subject, false, noNotice)
+			return false, nil
+		}
+	}
 	if p.Cost != nil {
 		function = "Cost"
 		c.Cost = c.Limit.Capacity() // stays if Cost fails, as a client may have caused that
@@ -68,13 +84,16 @@ func (p *policy) evaluate(r *http.Request, c *gcra.Charge) (applies bool, failed
 	return true, nil
 }
 
-// setLimit sets the charge's limit to one that a function returned.
+// setLimit sets the charge's limit to one that a function returned. The zero Limit is
+// valid: the policy does not apply.
 func (p *policy) setLimit(c *gcra.Charge, limit gcra.Limit) error {
-	if err := checkLimit(p.limiter.store, limit); err != nil {
-		return err
-	}
-	if err := p.checkDebt(p.limiter.store, limit); err != nil {
-		return fmt.Errorf("MaxDebt %w", err)
+	if limit != (gcra.Limit{}) {
+		if err := checkLimit(p.limiter.store, limit); err != nil {
+			return err
+		}
+		if err := p.checkDebt(p.limiter.store, limit); err != nil {
+			return fmt.Errorf("MaxDebt %w", err)
+		}
 	}
 	p.useLimit(c, limit)
 	return nil

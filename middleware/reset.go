@@ -20,7 +20,8 @@ import (
 // server's state all the same. An unknown policy is an error. So is a policy with
 // LimitFor and no Limit, whose limit is unknown without a request: call
 // gcra.Reset with the limit. For a policy with both, Reset uses Limit; for the
-// stores of package gcra any limit does.
+// stores of package gcra any rate does for a rate. If [Policy.Override] has a limit
+// for the subject, Reset uses that; a panic of Override is an error.
 func (l *Limiter) Reset(ctx context.Context, subject, policy string) error {
 	policies := l.Policies()
 	i := slices.IndexFunc(policies, func(p Policy) bool { return p.Name == policy })
@@ -32,6 +33,16 @@ func (l *Limiter) Reset(ctx context.Context, subject, policy string) error {
 		return fmt.Errorf("ratelimit: reset: policy is %.80q; want one of %s", policy, strings.Join(names, ", "))
 	}
 	limit := policies[i].Limit
+	if override := policies[i].Override; override != nil {
+		if err := safely(func() error {
+			if l, ok := override(subject); ok && l != (gcra.Limit{}) {
+				limit = l
+			}
+			return nil
+		}); err != nil {
+			return fmt.Errorf("ratelimit: reset: Override of policy %s: %w", policy, err)
+		}
+	}
 	if limit == (gcra.Limit{}) {
 		return fmt.Errorf("ratelimit: reset: policy %s has LimitFor and no Limit; want a Limit too, or gcra.Reset with the subject's limit", policy)
 	}

@@ -60,6 +60,9 @@ func summary(policies []middleware.Policy) string {
 		if p.LimitFor != nil {
 			list[i] += " or by plan"
 		}
+		if p.Override != nil {
+			list[i] += " with overrides"
+		}
 		if p.Shadow {
 			list[i] += " (shadow)"
 		}

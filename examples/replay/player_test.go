@@ -26,7 +26,13 @@ policies:
   - {name: plan, key: [user, client], plans: {free: 20/minute burst 5, pro: 40/minute}}
   - {name: smooth, key: user, limit: 6/minute burst 1, max_delay: 3s, routes: [/static/]}
   - {name: route, key: route, limit: 250/minute burst 50}
-  - {name: watched, key: client, limit: 10/minute, shadow: true}
+  - name: watched
+    key: client
+    limit: 10/minute
+    shadow: true
+    overrides:
+      - {limit: 20/minute, subjects: ["ip:2001:db8::/32", "ip:192.0.2.0/28"]}
+      - {limit: none, subjects: ["ip:192.0.2.5"]}
 `
 
 var allRoutes = []string{"GET /users/{id}", "POST /login", "GET /users/me", "/static/"}
@@ -235,6 +241,25 @@ func TestPlayPlans(t *testing.T) {
 		playText(t, p, strings.Repeat(c.line, 10))
 		if got := p.requests - p.denied; got != c.passed {
 			t.Errorf("-plan %q, line %s: got %d passed; want %d", c.flag, c.line, got, c.passed)
+		}
+	}
+}
+
+// An override has its own section in the report, and one without a limit has none.
+func TestPlayOverrides(t *testing.T) {
+	p := played(t, `policies: [{name: a, key: client, limit: 9/minute, overrides: [
+    {limit: 2/minute, subjects: ["ip:192.0.2.0/24"]}, {limit: none, subjects: ["ip:198.51.100.7"]}]}]
+`, strings.Repeat(`{"time":1795182936,"client":"192.0.2.7","method":"GET","path":"/"}
+{"time":1795182936,"client":"198.51.100.7","method":"GET","path":"/"}
+{"time":1795182936,"client":"203.0.113.7","method":"GET","path":"/"}
+`, 5))
+	if p.requests != 15 || p.denied != 3 {
+		t.Errorf("got %d requests, %d denied; want 15, 3", p.requests, p.denied)
+	}
+	got := printed(p, 0)
+	for _, want := range []string{"  requests      10\n", "  2/minute: 1 subject, 1 (100.00 %) denied", "  9/minute: 1 subject, 0 denied"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("got\n%s\nwant %q", got, want)
 		}
 	}
 }

@@ -21,7 +21,7 @@ const (
 
 // Problems of a limiter's set-up.
 const (
-	PolicyFailed     Code = "policy-failed"      // Key, LimitFor, Cost or Skip returned an error, an invalid value, or panicked
+	PolicyFailed     Code = "policy-failed"      // Key, LimitFor, Override, Cost or Skip returned an error, an invalid value, or panicked
 	ProxyIgnored     Code = "proxy-ignored"      // X-Forwarded-For is present, and the key does not read it
 	LimiterTwice     Code = "limiter-twice"      // one limiter charged one request twice
 	SharedName       Code = "shared-name"        // two limits share a policy name and a store

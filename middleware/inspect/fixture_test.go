@@ -138,6 +138,7 @@ type report struct {
 		Subject string
 		Buckets []struct {
 			Policy, Limit string
+			Override      string
 			IfLimit       bool `json:"if_limit"`
 			Left, Burst   int64
 			FullAfter     float64 `json:"full_after_seconds"`

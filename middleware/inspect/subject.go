@@ -22,7 +22,8 @@ type subjectState struct {
 // bucket is a subject's bucket in one policy.
 type bucket struct {
 	Policy   string `json:"policy"`
-	HasLevel bool   `json:"known"` // false if the limit, and so the level, is unknown
+	HasLevel bool   `json:"known"`              // false if there is no limit, or it is unknown
+	Override string `json:"override,omitempty"` // limit of the subject's override, or "none"
 	*level
 	Rows int `json:"-"` // number of the policy's buckets, set in the first
 }
@@ -42,23 +43,52 @@ func (l *level) Used() bool { return l.FullAfter > 0 }
 // Percent is the level in percent.
 func (l *level) Percent() int64 { return 100 * l.Left / max(l.Burst, 1) }
 
-// limitsFor returns the limits that a policy may apply to a subject, and whether one is
-// certain. For a policy with LimitFor they are those it returned lately, or else the
-// policy's Limit.
-func (i *Inspector) limitsFor(p *middleware.Policy, subject string) (limits []gcra.Limit, sure bool) {
-	if p.LimitFor == nil {
-		return []gcra.Limit{p.Limit}, true
+// noLimit is the text of an override that lifts the limit, as in a policy file.
+const noLimit = "none"
+
+// overrideOf returns what the policy's Override says about a subject, and its text. If it
+// panics, the limiter logs that and uses the limit without it, as here.
+func overrideOf(p *middleware.Policy, subject string) (limit gcra.Limit, text string) {
+	if p.Override == nil {
+		return limit, ""
+	}
+	defer func() {
+		if recover() != nil {
+			limit, text = gcra.Limit{}, ""
+		}
+	}()
+	limit, ok := p.Override(subject)
+	switch {
+	case !ok:
+		return gcra.Limit{}, ""
+	case limit == gcra.Limit{}:
+		return limit, noLimit
+	}
+	return limit, limit.String()
+}
+
+// limitsFor returns the limits that a policy may apply to a subject, whether one is
+// certain, and the text of an override. For a policy with LimitFor they are those it
+// returned lately, or else the policy's Limit.
+func (i *Inspector) limitsFor(p *middleware.Policy, subject string) (limits []gcra.Limit, sure bool, override string) {
+	switch limit, text := overrideOf(p, subject); {
+	case text == noLimit:
+		return nil, true, text
+	case text != "":
+		return []gcra.Limit{limit}, true, text
+	case p.LimitFor == nil:
+		return []gcra.Limit{p.Limit}, true, ""
 	}
 	if s := i.record.policies.Load()[p.Name]; s != nil {
 		if l, ok := s.denied.limitOf(subject); ok {
-			return []gcra.Limit{l}, true
+			return []gcra.Limit{l}, true, ""
 		}
 		limits = s.recentLimits.limits()
 	}
 	if len(limits) == 0 && p.Limit != (gcra.Limit{}) {
-		return []gcra.Limit{p.Limit}, false
+		return []gcra.Limit{p.Limit}, false, ""
 	}
-	return limits, len(limits) == 1
+	return limits, len(limits) == 1, ""
 }
 
 // fullAfter is how long until a bucket is full: 0 for a quota of which nothing is used,
@@ -89,14 +119,14 @@ func (i *Inspector) lookUp(ctx context.Context, subject string) *subjectState {
 	state := &subjectState{Subject: subject, Buckets: []bucket{}}
 	var charges []gcra.Charge
 	for _, p := range i.current() {
-		limits, sure := i.limitsFor(&p, subject)
+		limits, sure, override := i.limitsFor(&p, subject)
 		if len(limits) == 0 {
-			state.Buckets = append(state.Buckets, bucket{Policy: p.Name, Rows: 1})
+			state.Buckets = append(state.Buckets, bucket{Policy: p.Name, Override: override, Rows: 1})
 		}
 		rows := len(limits)
 		for _, l := range limits {
 			state.Buckets = append(state.Buckets, bucket{
-				Policy: p.Name, HasLevel: true, Rows: rows,
+				Policy: p.Name, HasLevel: true, Override: override, Rows: rows,
 				level: &level{Limit: l.String(), IfLimit: !sure, Burst: l.Capacity()},
 			})
 			rows = 0
@@ -139,7 +169,10 @@ func (i *Inspector) resetBuckets(ctx context.Context, subject string, names []st
 		if !slices.Contains(names, p.Name) {
 			continue
 		}
-		limits, _ := i.limitsFor(p, subject)
+		limits, _, override := i.limitsFor(p, subject)
+		if override == noLimit {
+			return false, requestError(fmt.Sprintf("policy %s does not limit this subject, by an override", p.Name))
+		}
 		if len(limits) == 0 {
 			return false, requestError(fmt.Sprintf("the limit of policy %s depends on the request, and there was none lately", p.Name))
 		}

@@ -30,6 +30,52 @@ func TestLookUpOfAQuota(t *testing.T) {
 	}
 }
 
+// A subject with an override is shown with that limit, and is reset by it.
+func TestLookUpOfAnOverride(t *testing.T) {
+	s := newScene(t, middleware.Policy{Name: "a", Key: who, Limit: five, Override: func(subject string) (gcra.Limit, bool) {
+		switch subject {
+		case "sub:big":
+			return gcra.PerMinute(60).WithBurst(20), true
+		case "sub:month":
+			return gcra.Quota(9, gcra.Monthly), true
+		case "sub:free":
+			return gcra.Limit{}, true
+		case "sub:panic":
+			panic("no list today")
+		}
+		return gcra.Limit{}, false
+	}})
+	for subject, want := range map[string]struct {
+		override, left, page string
+	}{
+		"sub:big":   {"60/minute burst 20", "a 17/20", "60/minute burst 20, an override"},
+		"sub:month": {"9/calendar month", "a 6/9", "9/calendar month, an override"},
+		"sub:free":  {"none", "a 0/0", "Not limited by this policy, by an override."},
+		"sub:panic": {"", "a 5/5", "5/minute"},
+		"sub:other": {"", "a 2/5", "5/minute"},
+	} {
+		if subject != "sub:panic" {
+			s.ask(3, subject, "/")
+		}
+		if b := s.json("?subject=" + subject).Subject.Buckets; len(b) != 1 || b[0].Override != want.override || s.left(subject) != want.left {
+			t.Errorf("%s: got %+v; want %+v", subject, b, want)
+		}
+		page := s.html("?subject=" + subject)
+		if !strings.Contains(page, want.page) || strings.Contains(page, "an override") != (want.override != "") {
+			t.Errorf("%s: the page does not say %q", subject, want.page)
+		}
+		if !strings.Contains(page, "other limits for some keys") {
+			t.Error("the page does not say that the policy has overrides")
+		}
+	}
+	if w := s.send(post("subject=sub:month&policy=a")); w.Code != 303 || s.left("sub:month") != "a 9/9" {
+		t.Errorf("reset: got %d %s, %s; want all of the quota", w.Code, w.Body, s.left("sub:month"))
+	}
+	if w := s.send(post("subject=sub:free&policy=a")); w.Code != 400 || !strings.Contains(w.Body.String(), "policy a does not limit this subject, by an override") {
+		t.Errorf("reset of an unlimited subject: got %d %s; want 400 and why", w.Code, w.Body)
+	}
+}
+
 func TestLookUp(t *testing.T) {
 	s := newScene(t,
 		middleware.Policy{Name: "a", Key: who, Limit: five},

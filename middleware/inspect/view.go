@@ -39,6 +39,7 @@ type policy struct {
 	Limit     string   `json:"limit,omitempty"`
 	LimitFor  bool     `json:"limit_for"` // Limits are those that it returned lately
 	Limits    []string `json:"limits,omitempty"`
+	Overrides bool     `json:"overrides"`
 	Routes    []string `json:"routes"` // empty for every request
 	CostFor   bool     `json:"cost_for"`
 	Skips     bool     `json:"skips"`
@@ -155,7 +156,7 @@ func (i *Inspector) view() *view {
 
 func describe(p *middleware.Policy, s *series, now int64) policy {
 	d := policy{
-		Name: p.Name, InForce: true, LimitFor: p.LimitFor != nil, Routes: append([]string{}, p.Routes...),
+		Name: p.Name, InForce: true, LimitFor: p.LimitFor != nil, Overrides: p.Override != nil, Routes: append([]string{}, p.Routes...),
 		CostFor: p.Cost != nil, Skips: p.Skip != nil, Shadow: p.Shadow, MaxDelay: seconds(p.MaxDelay), MaxDebt: p.MaxDebt,
 		OnFailure: failureModes[p.OnFailure],
 	}

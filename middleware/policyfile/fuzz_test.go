@@ -28,6 +28,7 @@ func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		good, "", "policies: []", "\ufeffpolicies:\r\n- {name: a, key: client, limit: 1/second}\r\n",
 		"policies: &a [*a]", "a: &a [x]\nb: [*a, *a]", "policies:\n- !!map {key: client}", "<<: {policies: 1}", "? policies\n: 1",
+		overriding(`"ip:10.0.0.0/8", "sub:a"`), one("overrides:\n  - limit: none\n    subjects: [client:192.0.2.1]"),
 		"policies:\n- name: a\n  key: client\n  limit: |\n    1/second\n", "policies:\n- {name: a, key: client, limit: 'a\n\n b'}", "---\n...\n---\n", "%YAML 1.2\n---\npolicies:",
 	} {
 		f.Add([]byte(seed))

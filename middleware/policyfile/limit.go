@@ -102,7 +102,7 @@ func (e *entry) combine() {
 		e.Limit = gcra.PerSecond(1) // any valid limit; the error is reported already
 		return
 	}
-	most := e.limit.Capacity()
+	most := max(e.limit.Capacity(), e.largestOverride)
 	for _, limit := range e.plans {
 		most = max(most, limit.Capacity())
 	}

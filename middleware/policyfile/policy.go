@@ -24,6 +24,8 @@ type entry struct {
 	limit gcra.Limit
 	plans map[string]gcra.Limit
 	cost  int64 // 0 unless the file has a number
+
+	largestOverride int64 // the most that an override allows at once
 }
 
 // fields are the fields of a policy, in the order in which messages list them.
@@ -36,6 +38,7 @@ var fields = []struct {
 	{"key", "a registered name or a list of them", (*entry).readKey},
 	{"limit", limitForm, (*entry).readLimit},
 	{"plans", plansForm, (*entry).readPlans},
+	{"overrides", overridesForm, (*entry).readOverrides},
 	{"routes", routesForm, (*entry).readRoutes},
 	{"cost", costForm, (*entry).readCost},
 	{"shadow", "true or false", (*entry).readShadow},

@@ -3,8 +3,9 @@
 // [middleware] checks and applies the policies.
 //
 // Where to change what: reader.go reads the file as a whole, policy.go the fields
-// of a policy, limit.go its limit, plans and cost; yaml.go and node.go bound and
-// walk the YAML; diagnostics.go formats errors; watch.go and fsevents.go reload.
+// of a policy, limit.go its limit, plans and cost, overrides.go and networks.go its
+// overrides; yaml.go and node.go bound and walk the YAML; diagnostics.go formats
+// errors; watch.go and fsevents.go reload.
 //
 //	policies:
 //	  - name: client            # as Policy.Name
@@ -19,6 +20,11 @@
 //	    key: [user, client]     # the first that is not empty
 //	    plans: {free: 60/minute, pro: 600/minute}
 //	    shadow: true
+//	    overrides:              # limits of single keys and networks
+//	      - limit: 1000/minute burst 200
+//	        subjects: ["sub:alice", "ip:198.51.100.0/24"]
+//	      - limit: none         # not limited by this policy
+//	        subjects: ["ip:192.0.2.7"]
 //
 // The program registers functions under the names that the file uses:
 //
@@ -41,6 +47,8 @@
 //	           not empty counts, as in keyfunc.First
 //	limit      100/minute, 25/5s, 100/minute burst 20; see gcra.ParseLimit
 //	plans      a mapping of plan names to limits
+//	overrides  a list of mappings of limit, which may be none, and subjects, a
+//	           list of keys and networks; see below
 //	routes     a list of patterns such as "POST /login"; default: every request
 //	cost       a whole number from 1, in decimal digits, or a name in
 //	           Funcs.Costs; default: 1
@@ -56,8 +64,20 @@
 // whatever [middleware.New] rejects are errors. All errors are reported at once,
 // each with its line and column (in characters, from 1), the value found and the
 // value wanted. Anchors, aliases and tags are not supported. A file has at most
-// 64 KiB and 8000 YAML tokens (words, values, comments and marks such as ":", "-",
-// "[" and ","), enough for 250 policies.
+// 512 KiB, 4000 fields and 24,000 YAML tokens (words, values, comments and marks such
+// as ":", "-", "[" and ","), enough for 250 policies or 10,000 subjects of overrides.
+//
+// # Overrides
+//
+// A request whose key is a subject gets the limit of that override, whatever its plan;
+// with the limit none the policy does not limit it. A subject is a whole key, as the
+// policy's key function returns it: "sub:alice". Write it in quotes. One that begins
+// with "ip:" is an address or a network, and matches the keys of package keyfunc's
+// address functions: "ip:198.51.100.0/24" matches the key "ip:198.51.100.7", and
+// "ip:2001:db8::/32" the key "ip:2001:db8:1:2::/64". A whole key wins over a network,
+// and a longer network over a shorter one. Networks do not match keys that
+// keyfunc.Join has joined. Anonymous requests have no override. A request costs one
+// look-up in a map and one binary search in the networks.
 package policyfile
 
 import (

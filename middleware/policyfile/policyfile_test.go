@@ -168,7 +168,7 @@ func unnamed(field string) string {
 func TestMistakes(t *testing.T) {
 	const (
 		wantTop     = "policies: and a list of them"
-		wantFields  = "name, key, limit, plans, routes, cost, shadow, max_delay, max_debt or on_failure"
+		wantFields  = "name, key, limit, plans, overrides, routes, cost, shadow, max_delay, max_debt or on_failure"
 		wantPolicy  = "its fields, such as {name: client, key: client, limit: 100/minute}"
 		wantPlans   = "plans and their limits, such as {free: 60/minute, pro: 600/minute}"
 		wantRoutes  = `a list of patterns such as ["POST /login"]`
@@ -411,8 +411,8 @@ func TestLoad(t *testing.T) {
 	if _, err := policyfile.Load(path, funcs); err == nil || err.Error() != path+`:5:15: on_failure is "shut"; want local, open or closed` {
 		t.Errorf("got %v; want the path, line and column", err)
 	}
-	write(t, path, "#"+strings.Repeat(" ", 64<<10))
-	if _, err := policyfile.Load(path, funcs); err == nil || err.Error() != path+":1:1: the file has more than 65536 bytes; want at most that many" {
+	write(t, path, "#"+strings.Repeat(" ", 512<<10))
+	if _, err := policyfile.Load(path, funcs); err == nil || err.Error() != path+":1:1: the file has more than 524288 bytes; want at most that many" {
 		t.Errorf("a large file: got %v; want its bound", err)
 	}
 }

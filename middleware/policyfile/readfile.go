@@ -8,7 +8,7 @@ import (
 )
 
 // maxSize is the most bytes of a file; see also maxTokens.
-const maxSize = 64 << 10
+const maxSize = 512 << 10
 
 // readFile reads at most one byte more than maxSize, which shows that the file is
 // too large.

@@ -16,9 +16,13 @@ import (
 // maxDepth is more than a file needs, and harmless to a recursive parser.
 const maxDepth = 16
 
-// maxTokens allows 250 policies of 30 tokens each. The parser's time grows with the
-// square of the tokens: these take a tenth of a second.
-const maxTokens = 8000
+// maxTokens allows 10,000 subjects of overrides, of two tokens each, and maxFields 250
+// policies of 15 fields each. The parser's time grows with the square of the fields:
+// these take a tenth of a second.
+const (
+	maxTokens = 24_000
+	maxFields = 4000
+)
 
 // parse returns the root of the file's one document, or nil if there is none.
 func (r *reader) parse(data []byte) (root ast.Node) {
@@ -45,6 +49,16 @@ func (r *reader) parse(data []byte) (root ast.Node) {
 	if len(tokens) > maxTokens {
 		r.diagnostics.addf(tokenPosition(tokens[maxTokens]), "the file has more than %d YAML tokens (words, values, marks and comments); want at most that many", maxTokens)
 		return nil
+	}
+	fields := 0
+	for _, t := range tokens {
+		if t.Type != token.MappingValueType && t.Type != token.MappingKeyType {
+			continue
+		}
+		if fields++; fields > maxFields {
+			r.diagnostics.addf(tokenPosition(t), "the file has more than %d fields; want at most that many", maxFields)
+			return nil
+		}
 	}
 	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 	if err != nil {

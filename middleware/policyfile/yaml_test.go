@@ -10,12 +10,12 @@ import (
 
 // fill repeats a text up to the size limit of a file.
 func fill(begin, text string) string {
-	const maxSize = 64 << 10
+	const maxSize = 512 << 10
 	return begin + strings.Repeat(text, (maxSize-len(begin))/len(text))
 }
 
-// below repeats a text, for fewer tokens than the limit.
-func below(begin, text string) string { return begin + strings.Repeat(text, 1500) }
+// below repeats a text, for fewer tokens than the limit and one field more than its.
+func below(begin, text string) string { return begin + strings.Repeat(text, 4001) }
 
 // A hostile file is rejected at little cost: deep nesting, many tokens and expanding
 // aliases are bounded.
@@ -26,11 +26,13 @@ func TestParseBounds(t *testing.T) {
 		fmt.Fprintf(&bomb, "a%d: &a%d [%s*a%d]\n", i+1, i+1, strings.Repeat(fmt.Sprintf("*a%d, ", i), 9), i)
 	}
 	const deep = ": lists and mappings are nested more than 16 deep; want a list of policies"
-	const much = ": the file has more than 8000 YAML tokens (words, values, marks and comments); want at most that many"
+	const much = ": the file has more than 24000 YAML tokens (words, values, marks and comments); want at most that many"
+	const fields = ": the file has more than 4000 fields; want at most that many"
 	for text, want := range map[string]string{
-		fill("", "a:\n"):                   "4001:1" + much,
-		fill("", "? a\n"):                  "4001:1" + much,
-		fill("", "#\n"):                    "8001:1" + much,
+		fill("", "a:\n"):                   "12001:1" + much,
+		below("", "a:\n"):                  "4001:2" + fields,
+		below("", "? a\n"):                 "4001:1" + fields,
+		fill("", "#\n"):                    "24001:1" + much,
 		fill("", "["):                      "1:17" + deep,
 		fill("policies:\n  ", "["):         "2:19" + deep,
 		fill("", "{a: "):                   "1:65" + deep,
@@ -45,7 +47,7 @@ func TestParseBounds(t *testing.T) {
 		below("policies: [", "{}, ") + "]": "has no key",
 		below("policies:\n", "- &a {}\n"):  "more mistakes",
 		fill("policies:\n- key: ", "x"):    `x..."; want client or user`,
-		fill("policies:\n- name: ", "é"):   "has 65518 characters; want at most 64",
+		fill("policies:\n- name: ", "é"):   "has 524270 characters; want at most 64",
 		below("", "---\n"):                 "the file is empty",
 		fill("", "\n"):                     "the file is empty",
 		fill("", "\r"):                     "the file is empty",

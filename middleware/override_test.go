@@ -1,0 +1,184 @@
+package middleware_test
+
+import (
+	"maps"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/diag"
+	"github.com/seed-e377111c/ratelimit/internal/diagtest"
+	"github.com/seed-e377111c/ratelimit/keyfunc"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+// overrides is a map as Policy.Override.
+type overrides map[string]gcra.Limit
+
+func (o overrides) find(subject string) (gcra.Limit, bool) {
+	limit, ok := o[subject]
+	return limit, ok
+}
+
+// A key with an override has that limit in the decision, the fields and the denial, and
+// one with the zero Limit is not limited. Override wins over Limit and LimitFor.
+func TestOverride(t *testing.T) {
+	exceptions := overrides{"big": gcra.PerMinute(9).WithBurst(3), "small": gcra.PerHour(1), "free": {}, "": gcra.PerHour(2)}
+	byPath := func(r *http.Request) gcra.Limit {
+		return map[string]gcra.Limit{"/five": five, "/bad": gcra.PerHour(-1)}[r.URL.Path]
+	}
+	for _, test := range []struct {
+		name, client, path string
+		limitFor           func(*http.Request) gcra.Limit
+		want               string // the first response's RateLimit-Policy
+		passes             int    // of 6 requests
+	}{
+		{"no exception", "alice", "/", nil, "5;w=60", 5},
+		{"more", "big", "/", nil, "9;w=60", 3},
+		{"less", "small", "/", nil, "1;w=3600", 1},
+		{"unlimited", "free", "/", nil, "", 6},
+		{"anonymous", "", "/", nil, "2;w=3600", 2},
+		{"LimitFor, no exception", "alice", "/five", byPath, "5;w=60", 5},
+		{"LimitFor, less", "small", "/five", byPath, "1;w=3600", 1},
+		{"LimitFor, unlimited", "free", "/five", byPath, "", 6},
+		{"LimitFor has none, no exception", "alice", "/none", byPath, "", 6},
+		{"LimitFor has none, less", "small", "/none", byPath, "1;w=3600", 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			store, _ := newStore()
+			l := limiter(t, middleware.Config{Store: store},
+				middleware.Policy{Name: "only", Key: byHeader, Limit: five, LimitFor: test.limitFor, Override: exceptions.find})
+			r := get(test.path)
+			r.Header.Set("X-Client", test.client)
+			for i := range 6 {
+				res, d := allow(l, r)
+				if i == 0 && res.Header.Get("RateLimit-Policy") != test.want {
+					t.Errorf("got RateLimit-Policy %q; want %q", res.Header.Get("RateLimit-Policy"), test.want)
+				}
+				if want := map[bool]int{true: 200, false: 429}[i < test.passes]; res.StatusCode != want || d.Err != nil {
+					t.Errorf("request %d: got %d, %v; want %d", i+1, res.StatusCode, d.Err, want)
+				}
+				if d.Allowed == (res.Header.Get("Retry-After") != "") {
+					t.Errorf("request %d: got Retry-After %q with status %d", i+1, res.Header.Get("Retry-After"), res.StatusCode)
+				}
+			}
+		})
+	}
+}
+
+// Overrides may be quotas beside a rate with MaxDelay, and rates beside a quota by plan.
+func TestOverrideAndQuota(t *testing.T) {
+	rate, quota := gcra.PerHour(1), gcra.Quota(1, gcra.Daily)
+	byPlan := func(*http.Request) gcra.Limit { return quota }
+	for _, test := range []struct {
+		name   string
+		policy middleware.Policy
+		delay  time.Duration // of the second request; -1: denied
+	}{
+		{"a rate", middleware.Policy{Limit: rate}, time.Hour},
+		{"a rate, overridden", middleware.Policy{Limit: rate, Override: overrides{"k": quota}.find}, -1},
+		{"a plan", middleware.Policy{LimitFor: byPlan}, -1},
+		{"a plan, overridden", middleware.Policy{LimitFor: byPlan, Override: overrides{"k": rate}.find}, time.Hour},
+	} {
+		p := test.policy
+		p.Name, p.Key, p.MaxDelay = "only", key("k"), time.Hour
+		store, _ := newStore()
+		l := limiter(t, middleware.Config{Store: store}, p)
+		l.Decide(get("/"))
+		if d := l.Decide(get("/")); d.Err != nil || d.Allowed != (test.delay >= 0) || d.Delay != max(test.delay, 0) {
+			t.Errorf("%s: got %t, delay %v, %v; want %v", test.name, d.Allowed, d.Delay, d.Err, test.delay)
+		}
+	}
+
+	// Reset fills the bucket of the override, which a quota has to itself.
+	store, _ := newStore()
+	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "only", Key: key("k"), Limit: rate, Override: overrides{"k": quota}.find})
+	l.Decide(get("/"))
+	if err := l.Reset(t.Context(), "k", "only"); err != nil || left(t, store, "k", "only", quota) != 1 {
+		t.Errorf("a reset: got %v, %d left; want 1", err, left(t, store, "k", "only", quota))
+	}
+}
+
+// A map that is replaced while requests run takes effect at once, and keys keep what
+// they have used: 12 s of 5 a minute are 2 of 10 a minute.
+func TestOverrideChanges(t *testing.T) {
+	store, _ := newStore()
+	var list atomic.Pointer[overrides]
+	list.Store(&overrides{})
+	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{
+		Name: "only", Key: key("k"), Limit: five,
+		Override: func(subject string) (gcra.Limit, bool) { return list.Load().find(subject) },
+	})
+	for i, step := range []struct {
+		limit     gcra.Limit
+		want      int
+		remaining int64
+	}{{five, 200, 4}, {gcra.PerMinute(10), 200, 7}, {gcra.PerMinute(1), 429, 0}, {gcra.PerMinute(100), 200, 69}} {
+		list.Store(&overrides{"k": step.limit})
+		if d := l.Decide(get("/")); d.Status() != step.want || d.Results[0].Remaining != step.remaining {
+			t.Errorf("step %d: got %d, %d left; want %d, %d", i+1, d.Status(), d.Results[0].Remaining, step.want, step.remaining)
+		}
+	}
+}
+
+// With FailLocal a server has its share of the override.
+func TestOverrideWhileTheStoreFails(t *testing.T) {
+	store, _ := newStore()
+	store.fail = 100
+	l := limiter(t, middleware.Config{Store: store, Instances: 3, Logger: unread},
+		middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(30), Override: overrides{"k": gcra.PerHour(6)}.find})
+	for i, want := range []int{200, 200, 429} {
+		if d := l.Decide(get("/")); d.Status() != want {
+			t.Errorf("request %d: got %d; want %d", i+1, d.Status(), want)
+		}
+	}
+}
+
+// An override of keys joined by keyfunc.Join has the whole key.
+func TestOverrideOfJoinedKeys(t *testing.T) {
+	store, _ := newStore()
+	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{
+		Name: "only", Key: keyfunc.Join(keyfunc.RemoteAddr, keyfunc.Const("a|b")), Limit: five,
+		Override: overrides{"join:ip:192.0.2.1|const:a%7Cb": gcra.PerHour(1)}.find,
+	})
+	if d := l.Decide(get("/")); d.Results[0].Limit != gcra.PerHour(1) {
+		t.Errorf("key %q: got %v; want the override", d.Results[0].Subject, d.Results[0].Limit)
+	}
+}
+
+// A failing Override is logged, and Reset returns its panic.
+func TestOverrideFailsIsLogged(t *testing.T) {
+	log := new(diagtest.Log)
+	l := limiter(t, middleware.Config{Store: gcra.NewMemory(), Logger: log.Logger()},
+		middleware.Policy{Name: "only", Key: key("k"), Limit: five, Override: func(string) (gcra.Limit, bool) { panic("list") }})
+	l.Decide(get("/"))
+	lines := log.Lines()
+	if len(lines) != 1 || lines[0].Code() != diag.PolicyFailed || lines[0].Attrs["function"] != "Override" ||
+		lines[0].Attrs["requests"] != "counted by this server alone, with its share of the limit" {
+		t.Errorf("got %v; want that Override fails", lines)
+	}
+	if err := l.Reset(t.Context(), "k", "only"); err == nil || err.Error() != "ratelimit: reset: Override of policy only: panic: list" {
+		t.Errorf("reset: got %v; want the panic", err)
+	}
+}
+
+// The log blames LimitFor only for its own limits: an override that comes and goes is no
+// mistake.
+func TestOverrideIsNotLimitUnset(t *testing.T) {
+	log := new(diagtest.Log)
+	exceptions := overrides{}
+	l := limiter(t, middleware.Config{Store: gcra.NewMemory(), Logger: log.Logger()},
+		middleware.Policy{Name: "only", Key: key("k"), LimitFor: func(*http.Request) gcra.Limit { return gcra.PerHour(900) }, Override: exceptions.find})
+	for i := range 200 {
+		maps.Copy(exceptions, overrides{"k": {}})
+		if i%2 == 0 {
+			delete(exceptions, "k")
+		}
+		l.Decide(get("/"))
+	}
+	if lines := log.Lines(); len(lines) != 0 {
+		t.Errorf("got %v; want no line", lines)
+	}
+}

@@ -1,0 +1,61 @@
+package policyfile
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"sort"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+)
+
+// networks are networks and their limits, sorted by address and then by length: a
+// network comes before those that it contains.
+type networks []network
+
+type network struct {
+	netip.Prefix
+	limit  gcra.Limit
+	parent int // index of the longest network that contains this one, or -1
+}
+
+func newNetworks(limits map[netip.Prefix]gcra.Limit) networks {
+	ns := make(networks, 0, len(limits))
+	for prefix, limit := range limits {
+		ns = append(ns, network{prefix, limit, -1})
+	}
+	slices.SortFunc(ns, func(a, b network) int { return compareMasked(a.Prefix, b.Prefix) })
+	for i := range ns {
+		ns[i].parent = ns.up(i-1, ns[i].Prefix)
+	}
+	return ns
+}
+
+// limitOf returns the limit of the longest network that contains the prefix, which is
+// masked. In the order of the list, that network is the last one up to the prefix, or
+// contains that one: so a binary search finds it, and at most 33 or 129 steps up.
+func (ns networks) limitOf(prefix netip.Prefix) (gcra.Limit, bool) {
+	after := sort.Search(len(ns), func(i int) bool { return compareMasked(ns[i].Prefix, prefix) > 0 })
+	i := ns.up(after-1, prefix)
+	if i < 0 {
+		return gcra.Limit{}, false
+	}
+	return ns[i].limit, true
+}
+
+// compareMasked is Prefix.Compare for masked prefixes, which that would mask again.
+func compareMasked(a, b netip.Prefix) int {
+	if c := a.Addr().Compare(b.Addr()); c != 0 {
+		return c
+	}
+	return cmp.Compare(a.Bits(), b.Bits())
+}
+
+// up returns the first of the network at index i, its parent, the parent of that, and
+// so on that contains the prefix, or -1.
+func (ns networks) up(i int, prefix netip.Prefix) int {
+	for i >= 0 && (ns[i].Bits() > prefix.Bits() || !ns[i].Contains(prefix.Addr())) {
+		i = ns[i].parent
+	}
+	return i
+}
