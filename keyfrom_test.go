@@ -1,0 +1,78 @@
+package ratelimit_test
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/gin-gonic/gin"
+	echov4 "github.com/labstack/echo/v4"
+	"github.com/labstack/echo/v5"
+
+	viaechov4 "github.com/seed-e377111c/ratelimit/adapters/echo"
+	viaecho "github.com/seed-e377111c/ratelimit/adapters/echov5"
+	viagin "github.com/seed-e377111c/ratelimit/adapters/gin"
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+// Keys of the framework's own context, in each framework that has one.
+func TestKeyFrom(t *testing.T) {
+	t.Run("gin", func(t *testing.T) {
+		testKeyFrom(t, "gin context", viagin.KeyFrom, func(l *middleware.Limiter) http.Handler {
+			gin.SetMode(gin.ReleaseMode)
+			router := gin.New()
+			router.Use(viagin.From(l))
+			router.GET("/", func(*gin.Context) {})
+			return router
+		})
+	})
+	t.Run("echo v4", func(t *testing.T) {
+		testKeyFrom(t, "echo v4 context", viaechov4.KeyFrom, func(l *middleware.Limiter) http.Handler {
+			e := echov4.New()
+			e.Use(viaechov4.From(l))
+			e.GET("/", func(c echov4.Context) error { return c.NoContent(http.StatusOK) })
+			return e
+		})
+	})
+	t.Run("echo v5", func(t *testing.T) {
+		testKeyFrom(t, "echo v5 context", viaecho.KeyFrom, func(l *middleware.Limiter) http.Handler {
+			e := echo.New()
+			e.Use(viaecho.From(l))
+			e.GET("/", func(c *echo.Context) error { return c.NoContent(http.StatusOK) })
+			return e
+		})
+	})
+}
+
+// testKeyFrom tests the KeyFrom of a framework, whose context is a C. An error of a request
+// without one names it as missing.
+func testKeyFrom[C any](t *testing.T, missing string, keyFrom func(func(C) (string, error)) func(*http.Request) (string, error), build func(*middleware.Limiter) http.Handler) {
+	failure := errors.New("no session")
+	for _, test := range []struct {
+		key     string
+		err     error
+		subject string
+		wantErr error
+	}{
+		{"alice", nil, "own:alice", nil},
+		{"", nil, "", nil}, // an anonymous request stays anonymous
+		{"", failure, "", failure},
+	} {
+		var d middleware.Decision
+		key := keyFrom(func(C) (string, error) { return test.key, test.err })
+		l := middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory(), Logger: slog.New(slog.DiscardHandler), Observe: func(_ *http.Request, seen middleware.Decision) { d = seen }},
+			middleware.Policy{Name: "all", Limit: gcra.PerMinute(1), Key: key}))
+		build(l).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+		if got := d.Results[0].Subject; got != test.subject || !errors.Is(d.Err, test.wantErr) {
+			t.Errorf("key %q, %v: got subject %q, error %v; want %q, %v", test.key, test.err, got, d.Err, test.subject, test.wantErr)
+		}
+	}
+	elsewhere := keyFrom(func(C) (string, error) { return "x", nil })
+	if _, err := elsewhere(httptest.NewRequest("GET", "/", nil)); err == nil || !strings.Contains(err.Error(), missing) {
+		t.Errorf("outside the framework: got %v; want an error that says so", err)
+	}
+}
