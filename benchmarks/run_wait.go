@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -73,8 +74,8 @@ func get(url string) error {
 	if err != nil {
 		return err
 	}
-	_, _ = io.Copy(io.Discard, response.Body)
-	return response.Body.Close()
+	_, err = io.Copy(io.Discard, response.Body)
+	return errors.Join(err, response.Body.Close())
 }
 
 // runWait measures the time between two calls that a partner receives.

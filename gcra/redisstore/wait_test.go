@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -48,8 +49,8 @@ func callingProcess(arg string, in io.Reader, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		_, _ = io.Copy(io.Discard, response.Body)
-		return response.Body.Close()
+		_, err = io.Copy(io.Discard, response.Body)
+		return errors.Join(err, response.Body.Close())
 	}
 	// Connect before the first call, as a process that has run for a while.
 	if err := call(""); err != nil {
