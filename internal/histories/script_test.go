@@ -1,4 +1,4 @@
-package faults
+package histories
 
 import (
 	"context"
@@ -24,7 +24,7 @@ import (
 
 // historyURL makes this test binary a process of [TestHistory]: the URL of their
 // Redis.
-const historyURL = "RATELIMIT_FAULTS_HISTORY"
+const historyURL = "RATELIMIT_HISTORIES_SCRIPT"
 
 // recording returns take.lua and a variant that appends each call to a list: time, keys,
 // arguments, the values before and after, and the reply.
@@ -88,7 +88,7 @@ func makeHistory(arg string, _ io.Reader, _ io.Writer) error {
 	if err != nil {
 		return err
 	}
-	o.ReadTimeout = ample
+	o.ReadTimeout = patience
 	client := redis.NewClient(o)
 	defer client.Close()
 	text, variant, err := recording()
@@ -97,7 +97,7 @@ func makeHistory(arg string, _ io.Reader, _ io.Writer) error {
 	}
 	client.AddHook(instead{strings.NewReplacer(text, variant, shaOf(text), shaOf(variant))})
 	store := redisstore.New(client)
-	store.Timeout = ample
+	store.Timeout = patience
 	store.NoDenialCache = word != ""
 	var failed atomic.Pointer[error]
 	redistest.Together(16, func(int) {

@@ -1,0 +1,2 @@
+// Package histories checks what several processes saw of one Redis.
+package histories
