@@ -5,6 +5,7 @@ go 1.26.0
 replace github.com/seed-e377111c/ratelimit => ../..
 
 require (
+	github.com/anishathalye/porcupine v1.3.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/seed-e377111c/ratelimit v0.0.0-00010101000000-000000000000
 )
