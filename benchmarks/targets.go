@@ -16,7 +16,7 @@ var onRedis = []target{
 		func(r *results) verdict { return against(r.callers[1].of(sample.nanos), floorScript, nanos) },
 		func(r *results) string {
 			each := r.callers[1].of(sample.nanos)
-			return fmt.Sprintf("%s The shortest script that decides takes %s, %s of that script.", whereTimeGoes(1, floorScript)(r),
+			return fmt.Sprintf("%s The shortest script that decides, on the same client and with a timeout like ours, takes %s, %s of that script.", whereTimeGoes(1, floorScript)(r),
 				figure(median(each[decidingScript]), nanos), figure(ratio(each[decidingScript], each[floorScript]), times))
 		}},
 	speed(16, redisRate, 1.8),
