@@ -28,6 +28,10 @@ var onRedis = []target{
 			return against(r.callers[manyCallers].of(sample.cpuMicros), redisRate, micros)
 		},
 		whereTimeGoes(manyCallers, rueidisSet)},
+	{"Redis, 256 callers: CPU of the client for a check, to rueidis SET", stageCallers, manyCallers, atMost(1, times),
+		func(r *results) verdict {
+			return against(r.callers[manyCallers].of(sample.ownNanos), rueidisSet, nanos)
+		}, nil},
 	{"Redis, 256 callers: allocations of a check", stageCallers, manyCallers, atMost(3, allocs),
 		func(r *results) verdict { return alone(r.callers[manyCallers].of(sample.allocs)[ours], allocs) }, nil},
 	{"Cluster of six, 256 callers: CPU of all nodes for a check, to redis_rate", stageCluster, 0, atMost(0.25, times),
