@@ -13,6 +13,13 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
+// go-redis logs each failure.
+func init() { redis.SetLogger(silent{}) }
+
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
+
 // servers are what a history is of.
 type servers interface {
 	url() string

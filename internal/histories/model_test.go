@@ -17,6 +17,7 @@ type state struct {
 
 	// Bounds of the TATs since the replicas were last known to have all writes: what a
 	// failover may go back to.
+	replicas    bool
 	least, most [policies]int64
 }
 
@@ -122,6 +123,7 @@ func (s state) after(o *operation) (next []state) {
 	}
 	switch o.Kind {
 	case synced:
+		s.replicas = true
 		for i := range policies {
 			s.least[i], s.most[i] = bounds(&z, i)
 		}
@@ -165,6 +167,9 @@ func (s state) after(o *operation) (next []state) {
 func (s state) with(z zone) state {
 	s.zone = z
 	for i := range policies {
+		if !s.replicas {
+			break
+		}
 		least, most := bounds(&z, i)
 		s.least[i], s.most[i] = min(s.least[i], least), max(s.most[i], most)
 	}
