@@ -145,14 +145,14 @@ func TestMemoryQuotaByTheWallClock(t *testing.T) {
 }
 
 // Quotas of any calendars and zones, that change under one name, in admissions of
-// several charges, with refunds in the period that was charged and in later ones: a
-// store admits what the calendar on the wall says, to the tick.
+// several charges, with refunds, settlements and debts in the period that was charged and
+// in later ones: a store admits what the calendar on the wall says, to the tick.
 func TestQuotaIsTheCalendars(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := new(clock)
 		c.advance(time.Duration(rapid.Int64Range(-2*365*24, 20*365*24).Draw(t, "start")) * time.Hour)
 		store := &gcra.Memory{Now: c.now, Capacity: rapid.SampledFrom([]int{0, 64}).Draw(t, "capacity")}
-		gcratest.CheckQuotas(t, store, c.now, c.advance)
+		gcratest.CheckQuotas(t, store, c.now, c.advance, 0)
 	})
 }
 

@@ -88,9 +88,9 @@ func TestQuotaIsTheCalendars(t *testing.T) {
 		}
 		skew := time.Duration(rapid.SampledFrom([]int{0, 0, 1, -1, 40, -400}).Draw(t, "days off")) * aDay
 		r := newStore(client)
+		r.NoDenialCache, r.DenialTTL = rapid.Bool().Draw(t, "no denial cache"), aYear
 		r.SetClock(func() time.Time { return server.now().Add(skew) })
-		r.NoDenialCache = rapid.Bool().Draw(t, "no denial cache")
-		gcratest.CheckQuotas(t, r, server.now, server.advance)
+		gcratest.CheckQuotas(t, r, server.now, server.advance, time.Microsecond)
 	})
 }
 
