@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/gcratest"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
@@ -91,6 +92,79 @@ func TestQuotaIsTheCalendars(t *testing.T) {
 		r.NoDenialCache, r.DenialTTL = rapid.Bool().Draw(t, "no denial cache"), aYear
 		r.SetClock(func() time.Time { return server.now().Add(skew) })
 		gcratest.CheckQuotas(t, r, server.now, server.advance, time.Microsecond)
+	})
+}
+
+// The clock of Redis goes back by less than a period, and forward again, also behind the
+// backs of several processes whose own clocks are wrong. No period has more than its quota,
+// also with settlements, refunds and the denial cache, and none begins before its time.
+func TestQuotaWhileTheClockOfRedisGoesBack(t *testing.T) {
+	client := anyRedis(t)
+	server := stopClock(t, client)
+	rapid.Check(t, func(t *rapid.T) {
+		const n, debt = 5, 3
+		calendar := rapid.SampledFrom([]gcra.Calendar{gcra.Hourly, gcra.Daily, gcra.Monthly.From(15)}).Draw(t, "calendar")
+		if err := server.set(rapid.Int64Range(24, 400*24).Draw(t, "start") * int64(time.Hour/gcratest.Tick)); err != nil {
+			t.Fatal(err)
+		}
+		prefix := newStore(client).Prefix
+		var stores []*redisstore.Store
+		for range 2 {
+			r := newStore(client)
+			r.Prefix, r.NoDenialCache = prefix, rapid.Bool().Draw(t, "no denial cache")
+			skew := time.Duration(rapid.SampledFrom([]int{0, 1, -40}).Draw(t, "days off")) * aDay
+			r.SetClock(func() time.Time { return server.now().Add(skew) })
+			stores = append(stores, r)
+		}
+		used := map[time.Time]int64{} // by the end of the period
+		var taken []gcra.Charge
+		latest := server.now() // that the clock has shown
+		var back time.Duration
+		left := time.Hour
+		for range 30 {
+			r := stores[rapid.IntRange(0, 1).Draw(t, "store")]
+			if len(taken) > 0 && rapid.IntRange(0, 4).Draw(t, "refund") == 0 {
+				i := rapid.IntRange(0, len(taken)-1).Draw(t, "which")
+				if err := r.Refund(t.Context(), taken[i:i+1]); err != nil {
+					t.Fatal(err)
+				}
+				used[taken[i].Period] -= taken[i].Cost
+				taken = append(taken[:i], taken[i+1:]...)
+			}
+			c := gcra.Charge{Subject: "s", Policy: "p", Limit: gcra.Quota(n, calendar), Cost: rapid.Int64Range(0, 3).Draw(t, "cost")}
+			if rapid.IntRange(0, 4).Draw(t, "settles") == 0 {
+				c.Limit = gcra.Quota(n+debt, calendar)
+			}
+			charges := []gcra.Charge{c}
+			allowed, err := r.Take(t.Context(), charges)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c = charges[0]
+			_, ends := calendar.Period(server.now())
+			begins, _ := calendar.Period(c.Period.Add(-1))
+			if left = c.Result.ResetAfter; allowed && (c.Period.Before(ends) || begins.After(latest)) {
+				t.Fatalf("at %v, %v at most: charged in the period from %v to %v", server.now(), latest, begins, c.Period)
+			}
+			if allowed && c.Cost > 0 {
+				taken = append(taken, c)
+				if used[c.Period] += c.Cost; used[c.Period] > c.Limit.Count {
+					t.Fatalf("%v: %d used in the period until %v", c.Limit, used[c.Period], c.Period)
+				}
+			}
+			server.advance(back)
+			back = 0
+			switch rapid.IntRange(0, 2).Draw(t, "clock") {
+			case 0:
+				back = time.Duration(rapid.Int64Range(1, int64(59*time.Minute/gcratest.Tick)).Draw(t, "back")) * gcratest.Tick
+				server.advance(-back)
+			case 1:
+				server.advance(time.Duration(rapid.Int64Range(0, int64(left/gcratest.Tick)).Draw(t, "forward")) * gcratest.Tick)
+			}
+			if now := server.now(); now.After(latest) {
+				latest = now
+			}
+		}
 	})
 }
 
