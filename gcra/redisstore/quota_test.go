@@ -307,3 +307,23 @@ func TestQuotasOfManyCalendars(t *testing.T) {
 	}
 	gcratest.MustTake(t, r, charges[:63]...)
 }
+
+// What Local has taken before Redis has answered at all counts after it has: Redis's clock
+// does not move the end of the period that Local knows.
+func TestLocalQuotaBeforeTheFirstAnswer(t *testing.T) {
+	for _, skew := range []time.Duration{0, 5 * time.Millisecond, -5 * time.Millisecond, 30 * time.Second, -30 * time.Second} {
+		client := anyRedis(t)
+		server := stopClock(t, client)
+		r := newStore(client)
+		r.NoDenialCache = false
+		r.SetClock(func() time.Time { return server.now().Add(skew) })
+		gcratest.MustTake(t, r.Local(), hourlyQuota("s", 5))
+		gcratest.MustTake(t, r.Local(), hourlyQuota("s", 5))
+		gcratest.MustTake(t, r, hourlyQuota("other", 5)) // Redis answers
+		for i, want := range []bool{true, true, true, false} {
+			if c := gcratest.MustTake(t, r.Local(), hourlyQuota("s", 5))[0]; c.Result.Allowed != want || !c.Period.Equal(period(server.now())) {
+				t.Errorf("off by %v, call %d: got %+v until %v; want allowed %v", skew, i, c.Result, c.Period, want)
+			}
+		}
+	}
+}

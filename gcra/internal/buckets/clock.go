@@ -53,12 +53,18 @@ func (c *Clock) Calendar() int64 {
 	return tat.At(c.source())
 }
 
-// Learn sets the calendar to a server's clock: at the time now it was this. The first
-// call also sets the scale, or a wall clock that is wrong by years would lapse all.
+// Learn sets the calendar to a server's clock: at the time now it was this. If the wall
+// clock was wrong by more than a minute, the first call also sets the scale: one that is
+// wrong by years would lapse all. A shorter move of the scale gains nothing, and each
+// microsecond of it would count as ten units of the quotas that are kept already.
 func (c *Clock) Learn(server, now int64) {
-	c.offset.Store(server - now)
-	if !c.learned.Load() && c.learned.CompareAndSwap(false, true) {
-		c.epoch.Store(server - now)
+	epoch := server - now
+	c.offset.Store(epoch)
+	if c.learned.Load() || !c.learned.CompareAndSwap(false, true) {
+		return
+	}
+	if off := tat.Duration(epoch - c.epoch.Load()); off.Abs() > time.Minute {
+		c.epoch.Store(epoch)
 	}
 }
 
