@@ -186,6 +186,40 @@ func TestConcurrentSettle(t *testing.T) {
 	}
 }
 
+// Settlements, spending and a Refund of one request at the same time, while policies are
+// reloaded: the Refund gives back whatever they have charged, and they add nothing later.
+func TestSettleWhileRefunded(t *testing.T) {
+	store, _ := newStore()
+	policy := middleware.Policy{Name: "p", Key: key("k"), Limit: gcra.PerHour(50), MaxDebt: 100}
+	quota := middleware.Policy{Name: "q", Key: key("k"), Limit: gcra.Quota(50, gcra.Daily), MaxDebt: 100}
+	l := limiter(t, middleware.Config{Store: store.Store}, policy, quota)
+	for range 50 {
+		d := l.Decide(get("/"))
+		var wg sync.WaitGroup
+		for i := range int64(8) {
+			wg.Go(func() {
+				if i == 5 {
+					if err := errors.Join(d.Refund(t.Context()), l.Reload(policy, quota)); err != nil {
+						t.Error(err)
+					}
+					return
+				}
+				var short *middleware.SettleError
+				if err := d.Settle(t.Context(), 40*i); err != nil && !errors.As(err, &short) {
+					t.Error(err)
+				}
+				if err := d.Spend(t.Context(), i); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if p, q := left(t, store, "k", "p", policy.Limit), left(t, store, "k", "q", quota.Limit); p != 50 || q != 50 {
+			t.Fatalf("got %d and %d left; want 50", p, q)
+		}
+	}
+}
+
 // A request that was charged to a policy in requests and to one in units is settled in units.
 func TestSettleLeavesRequestsAlone(t *testing.T) {
 	store, _ := newStore()
