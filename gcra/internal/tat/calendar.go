@@ -1,7 +1,6 @@
 package tat
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -48,8 +47,8 @@ var calendarUnits = map[string]calendarUnit{
 }
 
 func (c Calendar) location() (*time.Location, error) {
-	if c.Location == "Local" {
-		return nil, errors.New(`location is "Local", which may differ between servers; want a name such as Europe/Berlin`)
+	if c.Location == "Local" || c.Location == "localtime" { // the second is a file on many machines
+		return nil, fmt.Errorf("location is %q, which may differ between servers; want a name such as Europe/Berlin", c.Location)
 	}
 	l, err := time.LoadLocation(c.Location)
 	if err != nil {
