@@ -302,10 +302,33 @@ func TestQuotasOfManyCalendars(t *testing.T) {
 		calendar.Location = []string{"", "Europe/Berlin", "Asia/Tokyo"}[i/28]
 		charges = append(charges, gcra.Charge{Subject: fmt.Sprint("s", i), Policy: "p", Limit: gcra.Quota(5, calendar), Cost: 1})
 	}
-	if _, err := r.Take(context.Background(), charges); err == nil || errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "70 calendars; want at most 63") {
+	if _, err := r.Take(context.Background(), charges); err == nil || errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "quotas of 70 periods in one call; want at most 63") {
 		t.Errorf("got %v; want an error about 70 calendars", err)
 	}
 	gcratest.MustTake(t, r, charges[:63]...)
+
+	// Nor has a refund more periods, also of one calendar.
+	charges = nil
+	for i := range 70 {
+		charges = append(charges, gcratest.MustTake(t, r, hourlyQuota(fmt.Sprint("s", i), 5))...)
+		charges[i].Period = charges[i].Period.Add(time.Duration(-i) * time.Hour)
+	}
+	if err := r.Refund(t.Context(), charges); err == nil || !strings.Contains(err.Error(), "quotas of 70 periods in one call; want at most 63") {
+		t.Errorf("a refund: got %v; want an error about 70 periods", err)
+	}
+	if err := r.Refund(t.Context(), charges[:63]); err != nil {
+		t.Error(err)
+	}
+	for i, c := range charges {
+		want := int64(4)
+		if i == 0 {
+			want = 5
+		}
+		c.Cost = 0
+		if got := gcratest.MustTake(t, r, c)[0].Result.Remaining; got != want {
+			t.Errorf("%s: got %d left; want %d", c.Subject, got, want)
+		}
+	}
 }
 
 // What Local has taken before Redis has answered at all counts after it has: Redis's clock
