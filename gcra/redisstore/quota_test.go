@@ -243,6 +243,31 @@ func TestQuotaDenialIsCached(t *testing.T) {
 	}
 }
 
+// RetryAfter of a cached denial leads into the next period also if the last answer, by which
+// the store knows the clock of Redis, came late.
+func TestQuotaDenialAfterALateAnswer(t *testing.T) {
+	client := anyRedis(t)
+	server := stopClock(t, client)
+	r := newStore(client)
+	r.NoDenialCache, r.DenialTTL = false, aDay
+	r.SetClock(server.now)
+	gcratest.MustTake(t, r, hourlyQuota("s", 1))
+	gcratest.MustTake(t, r, hourlyQuota("s", 1)) // denied
+	late := time.Duration(0)
+	client.AddHook(scriptHook(func(redis.Cmder) error { server.advance(late); return nil }))
+	late = 40 * time.Millisecond
+	gcratest.MustTake(t, r, hourlyQuota("other", 1))
+	late = 0
+	c := gcratest.MustTake(t, r, hourlyQuota("s", 1))[0]
+	if n := r.Stats().CachedDenials; n == 0 || c.Result.Allowed {
+		t.Fatalf("got %+v, %d cached denials; want a cached denial", c.Result, n)
+	}
+	server.advance(c.Result.RetryAfter)
+	if again := gcratest.MustTake(t, r, hourlyQuota("s", 1))[0]; !again.Result.Allowed {
+		t.Errorf("after %v: got %+v; want allowed", c.Result.RetryAfter, again.Result)
+	}
+}
+
 func period(now time.Time) time.Time { return now.Truncate(time.Hour).Add(time.Hour) }
 
 // While Redis is away, Local goes on from what it has said of each quota, by its clock.

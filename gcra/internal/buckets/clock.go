@@ -20,6 +20,7 @@ type Clock struct {
 	calendar atomic.Bool  // Calendar was called
 	learned  atomic.Bool
 	offset   atomic.Int64 // if learned: the calendar's time less Now
+	ahead    atomic.Int64 // if learned: the calendar is ahead of the server's clock by at most that much
 }
 
 // NewClock returns a clock on source, or on the monotonic clock if source is nil.
@@ -60,6 +61,7 @@ func (c *Clock) Calendar() int64 {
 func (c *Clock) Learn(server, now int64) {
 	epoch := server - now
 	c.offset.Store(epoch)
+	c.ahead.Store(c.Now() - now)
 	if c.learned.Load() || !c.learned.CompareAndSwap(false, true) {
 		return
 	}
@@ -67,6 +69,10 @@ func (c *Clock) Learn(server, now int64) {
 		c.epoch.Store(epoch)
 	}
 }
+
+// Ahead is how far Calendar may be ahead of the server's clock: the time of the call by
+// which that was learned.
+func (c *Clock) Ahead() int64 { return c.ahead.Load() }
 
 // OnScale is a time in ticks since [tat.Epoch] on the scale of Now.
 func (c *Clock) OnScale(epochTicks int64) int64 { return epochTicks - c.epoch.Load() }
