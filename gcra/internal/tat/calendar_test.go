@@ -10,7 +10,7 @@ import (
 var zones = []string{
 	"", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe", "Asia/Beirut",
 	"America/Sao_Paulo", "America/Havana", "America/St_Johns", "Pacific/Apia", "Antarctica/Troll", "America/Nuuk",
-	"Africa/Casablanca", "Africa/Cairo", "Pacific/Chatham",
+	"Pacific/Chatham",
 }
 
 // Every period is where a search minute by minute finds it: in years in which clocks
