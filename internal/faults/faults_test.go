@@ -19,7 +19,6 @@ var long = os.Getenv("RATELIMIT_CHAOS") == "long"
 
 func TestMain(m *testing.M) {
 	redistest.Child(childURL, child)
-	redistest.Child(historyURL, makeHistory)
 	code := m.Run()
 	shared.stop()
 	if long {
