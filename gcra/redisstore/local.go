@@ -14,6 +14,7 @@ import (
 // learn of these charges.
 func (s *Store) Local() gcra.Store {
 	s.once.Do(s.init)
+	s.counted.use(0)
 	return local{s.denials}
 }
 

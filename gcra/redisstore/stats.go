@@ -18,6 +18,7 @@ type Stats struct {
 	BatchTime     time.Duration // total time of these batches
 	FailedBatches int64         // batches without an answer, or with an error that concerns the whole server, such as LOADING
 	CachedDenials int64         // admissions that were denied without asking Redis
+	Instances     int           // servers that share the limits, as counted last; 0 before the first count, and 1000 for more too. See middleware.Config.Instances
 	Servers       []ServerState // the single server, or each of several that was used within the last minute, by address
 }
 
@@ -81,6 +82,7 @@ func (s *Store) Stats() Stats {
 		BatchTime:     tat.Duration(s.batchTime.Load()),
 		FailedBatches: s.failures.Load(),
 		CachedDenials: s.denials.count(),
+		Instances:     int(s.counted.count.Load()),
 	}
 	if s.invalid != nil {
 		return stats

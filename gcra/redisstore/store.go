@@ -99,6 +99,7 @@ type Store struct {
 	batchers sync.Map     // of several servers, by address
 	routed   atomic.Bool  // the cluster's topology is known
 	reloaded atomic.Int64 // when the topology was looked up
+	counted  instances
 	counters
 }
 
@@ -249,6 +250,7 @@ func (s *Store) init() {
 	s.clock = buckets.NewClock(nil)
 	s.denials = newDenialCache(s.clock, ttl)
 	s.log.Logger = s.Logger
+	s.counted.init()
 	if s.invalid == nil {
 		s.warnRESP3()
 	}
