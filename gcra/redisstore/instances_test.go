@@ -30,7 +30,7 @@ func startServer(t *testing.T, client redis.UniversalClient, prefix string, inst
 	t.Helper()
 	s := &server{Store: redisstore.New(client)}
 	s.Prefix, s.Timeout = prefix, patience
-	s.Local()
+	s.Local(instances)
 	if calls == nil {
 		calls = append(calls, func(r *redisstore.Store) { _, _ = gcra.Take(context.Background(), r, plenty) })
 	}
@@ -143,7 +143,7 @@ func TestMarksExpire(t *testing.T) {
 	r := redisstore.New(client)
 	r.Timeout = patience
 	r.SetClock(now.read)
-	r.Local()
+	r.Local(0)
 	for _, tt := range []struct{ apart, lasts time.Duration }{
 		{0, 6 * time.Second},
 		{2 * time.Second, 6 * time.Second},
@@ -178,7 +178,7 @@ func TestLostMarksDoNotLowerTheCount(t *testing.T) {
 	r := redisstore.New(client)
 	r.Timeout = patience
 	r.SetClock(now.read)
-	r.Local()
+	r.Local(0)
 	others := "a=9999999999999;b=9999999999999" // 9999999999999 ms: in 2286
 	mark := func(want int) {
 		t.Helper()
@@ -269,9 +269,9 @@ func TestInstancesTooLowIsLogged(t *testing.T) {
 	r.Timeout = patience
 	r.SetClock(now.read)
 	log := logged(r)
-	r.Local()
-	r.Local()
-	r.Local()
+	r.Local(5)
+	r.Local(3)
+	r.Local(0)
 	set := func(others string) {
 		own, _, _ := strings.Cut(client.Get(t.Context(), "rl:"+markKey).Val(), ";")
 		others += ";" + own
