@@ -26,6 +26,7 @@ type Stats struct {
 type ServerState struct {
 	Server  string // its address as the client has it ("FailoverClient" behind Sentinel); "" before the topology of a cluster is known
 	Breaker BreakerState
+	Reason  string // why the last batch failed, and what to look at; "" while the breaker is closed
 }
 
 // BreakerState is the state of a circuit breaker. The zero value is
@@ -108,5 +109,9 @@ func (b *batcher) usedSince(t int64) bool {
 }
 
 func (b *batcher) state() ServerState {
-	return ServerState{Server: b.server, Breaker: b.breaker.state()}
+	s := ServerState{Server: b.server, Breaker: b.breaker.state()}
+	if s.Breaker != BreakerClosed {
+		s.Reason = b.breaker.health.lastReason()
+	}
+	return s
 }
