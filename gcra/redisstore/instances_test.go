@@ -267,8 +267,8 @@ func TestInstancesTooLowIsLogged(t *testing.T) {
 	now := new(movedClock)
 	r := redisstore.New(client)
 	r.Timeout = patience
-	r.SetClock(now.read)
 	log := logged(r)
+	r.SetClock(now.read)
 	r.Local(5)
 	r.Local(3)
 	r.Local(0)

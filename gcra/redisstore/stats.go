@@ -18,7 +18,7 @@ type Stats struct {
 	BatchTime     time.Duration // total time of these batches
 	FailedBatches int64         // batches without an answer, or with an error that concerns the whole server, such as LOADING
 	CachedDenials int64         // admissions that were denied without asking Redis
-	Instances     int           // servers that share the limits, as counted last; 0 before the first count, and 1000 for more too. See middleware.Config.Instances
+	Instances     int           // stores that share the limits, this one included, as counted last: see Store.Local; 0 before the first count
 	Servers       []ServerState // the single server, or each of several that was used within the last minute, by address
 }
 
