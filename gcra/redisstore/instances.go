@@ -154,6 +154,7 @@ func (s *Store) noteInstances(n int64) {
 	if n < 0 {
 		n = max(-n, c.count.Load())
 	}
+	n = min(n, maxInstances) // also if a proxy has changed the reply
 	c.count.Store(n)
 	now := s.clock.Now()
 	if c.configured == 0 || n <= int64(c.configured) {
