@@ -112,7 +112,7 @@ func TestStoresAreCountedOnce(t *testing.T) {
 	stats := func(batches int64, servers ...redisstore.ServerState) redisstore.Stats {
 		return redisstore.Stats{
 			Instances: int(batches),
-			Batches: batches, Operations: 2 * batches, FailedBatches: 3 * batches, CachedDenials: 4 * batches,
+			Batches:   batches, Operations: 2 * batches, FailedBatches: 3 * batches, CachedDenials: 4 * batches,
 			BatchTime: time.Duration(batches) * time.Second, Servers: servers,
 		}
 	}

@@ -16,7 +16,7 @@ const (
 	RedisRefuses     Code = "redis-refuses"     // READONLY, OOM, LOADING, ...: connected, but commands fail
 	RedisRESP3TLS    Code = "redis-resp3-tls"   // RESP3 over TLS with a short Timeout
 	RedisEvicts      Code = "redis-evicts"      // a maxmemory-policy that evicts keys
-	InstancesTooLow  Code = "instances-too-low"  // more servers share the limits than Config.Instances says
+	InstancesTooLow  Code = "instances-too-low" // more servers share the limits than Config.Instances says
 	StoreFailed      Code = "store-failed"      // a store that does not log by itself returned an error
 )
 
