@@ -26,7 +26,7 @@ type Stats struct {
 type ServerState struct {
 	Server  string // its address as the client has it ("FailoverClient" behind Sentinel); "" before the topology of a cluster is known
 	Breaker BreakerState
-	Reason  string // why the last batch failed, and what to look at; "" while the breaker is closed
+	Reason  string `json:",omitempty"` // why the last batch failed, and what to look at; "" while the breaker is closed
 }
 
 // BreakerState is the state of a circuit breaker. The zero value is
