@@ -108,40 +108,36 @@ func writeHeaders(s *requestState, h http.Header, headers Headers) {
 	} else {
 		s.written.headers = own.headers
 	}
-	var f fields
-	var room [128]byte
-	b := room[:0] // the values that are in no other response, one after the other
 	for i := range triples {
 		t := &triples[i]
 		if headers&t.headers == 0 || !tighter && outer.headers&t.headers != 0 || c.Result.Never && denied {
 			continue
 		}
-		h[t.limit] = text.quota(c.Limit)
-		b = strconv.AppendInt(b, own.remaining, 10)
-		f.end(t.remaining, b)
-		b = strconv.AppendInt(b, int64(own.reset), 10)
-		f.end(t.reset, b)
+		h[t.limit] = text.quota(&c.Limit)
+		h[t.remaining] = numeral(own.remaining)
+		h[t.reset] = numeral(int64(own.reset))
 	}
 	switch {
 	case headers&HeadersDraft11 != 0:
-		var policies, list string
-		if outer.headers&HeadersDraft11 != 0 {
-			policies, list = h.Get(policyField), h.Get(listField)
-		}
-		start := len(b)
-		b = appendPolicies(s, append(b, policies...), start)
-		f.end(policyField, b)
-		start = len(b)
-		b = appendItems(s, append(b, list...), start, denied)
-		f.end(listField, b)
+		writeLists(s, h, outer.headers&HeadersDraft11 != 0, denied)
 	case headers&HeadersDraft6 != 0 && outer.headers&HeadersDraft11 == 0 && (tighter || outer.headers&HeadersDraft6 == 0):
 		h[policyField] = text.window(c)
 	}
-	values := s.values[:]
-	if s.borrowed {
-		values = nil // the response keeps them
+}
+
+// writeLists sets the fields of HeadersDraft11. If longer, it appends to the lists of the
+// limiters further out. One string holds both values: one allocation.
+func writeLists(s *requestState, h http.Header, longer, denied bool) {
+	var policies, list string
+	if longer {
+		policies, list = h.Get(policyField), h.Get(listField)
 	}
-	f.set(h, string(b), values)
+	var room [128]byte
+	b := appendPolicies(s, append(room[:0], policies...), 0)
+	split := len(b)
+	text := string(appendItems(s, append(b, list...), split, denied))
+	values := []string{text[:split], text[split:]}
+	h[policyField], h[listField] = values[:1:1], values[1:]
 }
 
 // closest returns the index of the policy closest to its limit or, if some

@@ -46,11 +46,9 @@ type requestState struct {
 	mu    sync.Mutex // guards entry.status, Charge.Cost, decision, and written until the phase is settled
 	phase atomic.Uint32
 
-	// Room for one policy, and for the values of HeadersDraft6: no allocations
-	// beside the state.
+	// Room for one policy: no allocations beside the state.
 	oneEntry  [1]entry
 	oneCharge [1]gcra.Charge
-	values    [2]string
 }
 
 // The phases of a requestState.
