@@ -108,24 +108,49 @@ func decisionOf(s *requestState) *Decision {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.decision == nil {
-		d := newDecision(s)
-		s.decision = &d
+		s.decision = newDecision(s)
 	}
 	return s.decision
 }
 
-func newDecision(s *requestState) Decision {
-	d := Decision{Allowed: s.allowed, RetryAfter: s.retryAfter, Delay: s.delay, Took: s.took, Results: s.results, Err: s.err, state: s}
-	if d.Results != nil {
-		return d
-	}
-	if len(s.charges) > 0 {
-		d.Results = make([]PolicyResult, 0, len(s.charges))
-	}
+func newDecision(s *requestState) *Decision {
+	d := decisionWithRoom(len(s.charges))
+	d.Allowed, d.RetryAfter, d.Delay, d.Err, d.state = s.allowed, s.retryAfter, s.delay, s.err, s
 	for i := range s.charges {
 		if c := &s.charges[i]; s.entries[i].status != undecided {
 			d.Results = append(d.Results, PolicyResult{c.Policy, c.Subject, c.Shadow, c.Limit, c.Result})
 		}
 	}
 	return d
+}
+
+// decisionWithRoom is a Decision with room for n results: for up to four policies one
+// allocation.
+func decisionWithRoom(n int) *Decision {
+	switch n {
+	case 0:
+		return new(Decision)
+	case 1:
+		made := new(struct {
+			Decision
+			results [1]PolicyResult
+		})
+		made.Results = made.results[:0]
+		return &made.Decision
+	case 2:
+		made := new(struct {
+			Decision
+			results [2]PolicyResult
+		})
+		made.Results = made.results[:0]
+		return &made.Decision
+	case 3, 4:
+		made := new(struct {
+			Decision
+			results [4]PolicyResult
+		})
+		made.Results = made.results[:0]
+		return &made.Decision
+	}
+	return &Decision{Results: make([]PolicyResult, 0, n)}
 }

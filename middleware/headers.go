@@ -87,9 +87,10 @@ type written struct {
 // writeHeaders sets the fields that describe the decision. Where a limiter
 // further out has set them, the triple describes the tighter of the two, and the
 // lists get longer. After a denial no field names another time than Retry-After.
-func writeHeaders(s *requestState, h http.Header, headers Headers) {
+// next is the state of the next limiter further out, or nil.
+func writeHeaders(s, next *requestState, h http.Header, headers Headers) {
 	index, denied := closest(s)
-	outer := writtenByOuter(s)
+	outer := writtenBy(next)
 	if !s.allowed && outer.headers != 0 {
 		removeOuter(s, h, outer.headers)
 		outer = written{headers: outer.headers & HeadersDraft11}
@@ -165,10 +166,10 @@ func closest(s *requestState) (index int, denied bool) {
 	return index, denied
 }
 
-// writtenByOuter returns what the limiters further out wrote.
-func writtenByOuter(s *requestState) written {
-	if outer := settledIn(s.Context); outer != nil {
-		return outer.written
+// writtenBy returns what the limiters of a state and further out wrote.
+func writtenBy(s *requestState) written {
+	if s = settledFrom(s); s != nil {
+		return s.written
 	}
 	return written{}
 }

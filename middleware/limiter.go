@@ -36,9 +36,11 @@ func (l *Limiter) Decide(r *http.Request) Decision {
 	} else {
 		s = &requestState{Context: r.Context()}
 	}
-	s.phase.Store(claimed)
 	l.run(r, s, nil)
-	return newDecision(s)
+	if s.decision != nil {
+		return *s.decision
+	}
+	return *newDecision(s)
 }
 
 // samplesNotices reports whether a request that needs no copy is copied all the
@@ -65,7 +67,7 @@ func (l *Limiter) samplesNotices(r *http.Request) bool {
 func (l *Limiter) Allow(w http.ResponseWriter, r *http.Request) (*http.Request, bool) {
 	r, s, outer := l.claim(r)
 	l.run(r, s, outer)
-	allowed := l.answer(w, r, s)
+	allowed := l.answer(w, r, s, outer)
 	if s.borrowed {
 		l.giveBack(s)
 	}
@@ -73,15 +75,18 @@ func (l *Limiter) Allow(w http.ResponseWriter, r *http.Request) (*http.Request, 
 }
 
 // answer sets the fields of the response, writes a denial, and waits for a Delay.
-func (l *Limiter) answer(w http.ResponseWriter, r *http.Request, s *requestState) (allowed bool) {
-	if !s.observed { // nothing else has the state
-		writeHeaders(s, w.Header(), l.headers)
+// outer is the state of the next limiter further out, or nil.
+func (l *Limiter) answer(w http.ResponseWriter, r *http.Request, s, outer *requestState) (allowed bool) {
+	if s.decision == nil { // nothing else has the state
+		writeHeaders(s, outer, w.Header(), l.headers)
 	} else { // an observer may have started a Spend or Refund
 		s.mu.Lock()
-		writeHeaders(s, w.Header(), l.headers)
+		writeHeaders(s, outer, w.Header(), l.headers)
 		s.mu.Unlock()
 	}
-	s.phase.CompareAndSwap(claimed, settled) // unless an observer has refunded it
+	if !s.borrowed { // no other limiter sees a borrowed state
+		s.phase.CompareAndSwap(claimed, settled) // unless an observer has refunded it
+	}
 	if !s.allowed {
 		l.writeDenial(w, r, decisionOf(s))
 		return false
@@ -118,11 +123,11 @@ func (l *Limiter) run(r *http.Request, s, outer *requestState) {
 	}
 	decide(s)
 	if len(observers) > 0 {
-		s.took, s.observed = time.Since(start), true
-		d := newDecision(s)
-		s.results = d.Results
+		took := time.Since(start)
+		s.decision = newDecision(s)
+		s.decision.Took = took
 		for _, observe := range observers {
-			observe(r, d)
+			observe(r, *s.decision)
 		}
 	}
 }
@@ -137,11 +142,12 @@ func (l *Limiter) evaluate(r *http.Request, s *requestState, ps *policies) {
 			continue
 		}
 		n := len(s.charges)
-		s.charges = append(s.charges, gcra.Charge{})
+		s.charges = s.charges[:n+1]
 		s.entries = append(s.entries, entry{policy: uint8(i)})
 		applies, failed := p.evaluate(r, &s.charges[n])
 		switch {
 		case !applies:
+			s.charges[n] = gcra.Charge{}
 			s.charges = s.charges[:n]
 			s.entries = s.entries[:n]
 		case failed != nil:
