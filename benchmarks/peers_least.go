@@ -64,13 +64,13 @@ func takeOne(l limit) step {
 func thenCopy(do step) step {
 	return func(w http.ResponseWriter, r *http.Request) (*http.Request, bool) {
 		r, ok := do(w, r)
-		c := &carrier{Context: r.Context()}
+		c := &withCopy{Context: r.Context()}
 		c.request = *r.WithContext(c)
 		return &c.request, ok
 	}
 }
 
-type carrier struct {
+type withCopy struct {
 	context.Context
 	request http.Request
 }

@@ -29,7 +29,7 @@ func (l *Limiter) giveBack(s *requestState) {
 		return
 	}
 	entries, charges := s.entries[:0], s.charges[:0]
-	if len(s.charges) > len(s.oneCharge) {
+	if cap(s.charges) > len(s.oneCharge) { // they are not in the state
 		clear(s.charges)
 	}
 	*s = requestState{}
