@@ -230,7 +230,7 @@ func appendItems(s *requestState, b []byte, start int, denied bool) []byte {
 		b = appendComma(b, start)
 		b = append(b, s.policy(i).text.name...)
 		b = strconv.AppendInt(append(b, ";r="...), c.Result.Remaining, 10)
-		never := denied && s.retryAfter == 0
+		never := denied && s.retryAfter() == 0
 		if t := untilMore(c, denied); t > 0 && !never {
 			b = strconv.AppendInt(append(b, ";t="...), t, 10)
 		}

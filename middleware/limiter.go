@@ -10,6 +10,9 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 )
 
+// observer is a function given to Observe.
+type observer = func(*http.Request, Decision)
+
 // Limiter decides about requests by its policies. [New] builds one. All methods
 // are safe for concurrent use, including Reload and Observe, which change it.
 type Limiter struct {
@@ -20,7 +23,7 @@ type Limiter struct {
 	headers   Headers
 	noContext bool
 	deny      func(http.ResponseWriter, *http.Request, Decision) // nil for the default
-	observers atomic.Pointer[[]func(*http.Request, Decision)]    // never nil
+	observers atomic.Pointer[[]observer]                         // never nil
 	shared    []string                                           // names of policies that other limiters have too; guarded by limiters
 	log       diag.Log
 	rpc       bool // made by NewRPC
@@ -36,11 +39,16 @@ func (l *Limiter) Decide(r *http.Request) Decision {
 	} else {
 		s = &requestState{Context: r.Context()}
 	}
-	l.run(r, s, nil)
-	if s.decision != nil {
-		return *s.decision
+	observers := l.run(r, s, nil)
+	d := newDecision(s)
+	tell(observers, r, d)
+	return d
+}
+
+func tell(observers []observer, r *http.Request, d Decision) {
+	for _, observe := range observers {
+		observe(r, d)
 	}
-	return *newDecision(s)
 }
 
 // samplesNotices reports whether a request that needs no copy is copied all the
@@ -66,7 +74,10 @@ func (l *Limiter) samplesNotices(r *http.Request) bool {
 // Pass the returned request on: it carries the Decision, see [FromContext].
 func (l *Limiter) Allow(w http.ResponseWriter, r *http.Request) (*http.Request, bool) {
 	r, s, outer := l.claim(r)
-	l.run(r, s, outer)
+	if observers := l.run(r, s, outer); len(observers) > 0 {
+		s.observed = true
+		tell(observers, r, newDecision(s))
+	}
 	allowed := l.answer(w, r, s, outer)
 	if s.borrowed {
 		l.giveBack(s)
@@ -77,7 +88,7 @@ func (l *Limiter) Allow(w http.ResponseWriter, r *http.Request) (*http.Request, 
 // answer sets the fields of the response, writes a denial, and waits for a Delay.
 // outer is the state of the next limiter further out, or nil.
 func (l *Limiter) answer(w http.ResponseWriter, r *http.Request, s, outer *requestState) (allowed bool) {
-	if s.decision == nil { // nothing else has the state
+	if !s.observed { // nothing else has the state
 		writeHeaders(s, outer, w.Header(), l.headers)
 	} else { // an observer may have started a Spend or Refund
 		s.mu.Lock()
@@ -91,13 +102,13 @@ func (l *Limiter) answer(w http.ResponseWriter, r *http.Request, s, outer *reque
 		l.writeDenial(w, r, decisionOf(s))
 		return false
 	}
-	if s.delay > 0 {
+	if delay := s.delay(); delay > 0 {
 		select {
-		case <-time.After(s.delay):
+		case <-time.After(delay):
 		case <-r.Context().Done():
 			// Most clients have gone by now. But if the server ended the context,
 			// returning in silence would mean 200.
-			l.writeDenial(w, r, &Decision{RetryAfter: time.Second, Delay: s.delay, Results: decisionOf(s).Results, Err: r.Context().Err()})
+			l.writeDenial(w, r, &Decision{RetryAfter: time.Second, Delay: delay, Results: decisionOf(s).Results, Err: r.Context().Err()})
 			return false
 		}
 	}
@@ -105,9 +116,9 @@ func (l *Limiter) answer(w http.ResponseWriter, r *http.Request, s, outer *reque
 }
 
 // run takes a request through the limiter up to its Decision. outer is the state
-// of the next limiter further out, or nil.
-func (l *Limiter) run(r *http.Request, s, outer *requestState) {
-	observers := *l.observers.Load()
+// of the next limiter further out, or nil. The caller tells the observers.
+func (l *Limiter) run(r *http.Request, s, outer *requestState) (observers []observer) {
+	observers = *l.observers.Load()
 	var start time.Time
 	if len(observers) > 0 {
 		start = time.Now()
@@ -123,13 +134,9 @@ func (l *Limiter) run(r *http.Request, s, outer *requestState) {
 	}
 	decide(s)
 	if len(observers) > 0 {
-		took := time.Since(start)
-		s.decision = newDecision(s)
-		s.decision.Took = took
-		for _, observe := range observers {
-			observe(r, *s.decision)
-		}
+		s.took = time.Since(start)
 	}
+	return observers
 }
 
 // evaluate makes a charge for each of the policies that applies.

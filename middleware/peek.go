@@ -36,7 +36,7 @@ func (l *Limiter) Peek(r *http.Request) Decision {
 		s.entries[i].status = min(s.entries[i].status, decided) // nothing was charged
 	}
 	decide(s)
-	return *newDecision(s)
+	return newDecision(s)
 }
 
 // forPeek returns the policies without Cost and without the check of the first

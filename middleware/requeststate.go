@@ -32,13 +32,15 @@ type requestState struct {
 	entries  []entry   // of the policies that apply, in order
 	charges  []gcra.Charge
 	written  written
-	decision *Decision // see decisionOf; observers got it, if they ran
+	decision *Decision // see decisionOf
 
 	// What the Decision is made of, beside the results of the charges.
-	decided, allowed  bool
-	borrowed          bool // see borrow
-	retryAfter, delay time.Duration
-	err               error
+	decided, allowed bool
+	borrowed         bool          // see borrow
+	observed         bool          // observers may keep the Decision
+	wait             time.Duration // see delay and retryAfter
+	took             time.Duration
+	err              error
 
 	mu    sync.Mutex // guards entry.status, Charge.Cost, decision, and written until the phase is settled
 	phase atomic.Uint32
@@ -92,6 +94,22 @@ func (s *requestState) store(from source) gcra.Store {
 		return s.policies.limiter.local
 	}
 	return s.policies.limiter.store
+}
+
+// delay is the Delay of the Decision, once it stands.
+func (s *requestState) delay() time.Duration {
+	if !s.allowed {
+		return 0
+	}
+	return s.wait
+}
+
+// retryAfter is the RetryAfter of the Decision, once it stands.
+func (s *requestState) retryAfter() time.Duration {
+	if s.allowed {
+		return 0
+	}
+	return s.wait
 }
 
 // makeRoom makes room for the entries and charges of n policies: without an
