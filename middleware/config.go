@@ -161,6 +161,7 @@ func New(cfg Config, policies ...Policy) (*Limiter, error) {
 		local:     local(cfg.Store),
 		log:       diag.Log{Logger: cfg.Logger},
 	}
+	_, l.inMemory = cfg.Store.(*gcra.Memory)
 	if l.headers == 0 {
 		l.headers = HeadersDraft6
 	}

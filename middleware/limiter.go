@@ -22,6 +22,7 @@ type Limiter struct {
 	instances int
 	headers   Headers
 	noContext bool
+	inMemory  bool                                               // store is a gcra.Memory, which keeps no context
 	deny      func(http.ResponseWriter, *http.Request, Decision) // nil for the default
 	observers atomic.Pointer[[]observer]                         // never nil
 	shared    []string                                           // names of policies that other limiters have too; guarded by limiters

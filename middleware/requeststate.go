@@ -156,7 +156,7 @@ func (s *requestState) evaluating() bool {
 // uncancelled returns the context for the store, which does not end with the
 // request: a client must not avoid a charge by hanging up.
 func (s *requestState) uncancelled() context.Context {
-	if s.borrowed {
+	if s.borrowed && !s.policies.limiter.inMemory {
 		return context.WithoutCancel(s.Context) // the store may keep it
 	}
 	return (*uncancelled)(s)
