@@ -164,6 +164,7 @@ func New(cfg Config, policies ...Policy) (*Limiter, error) {
 		local:     local(cfg.Store, cfg.Instances),
 		log:       diag.Log{Logger: cfg.Logger},
 	}
+	_, l.inMemory = cfg.Store.(*gcra.Memory)
 	if l.headers == 0 {
 		l.headers = HeadersDraft6
 	}
