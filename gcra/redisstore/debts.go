@@ -48,9 +48,10 @@ type debts struct {
 // maxDebts bounds the debts. One takes about 400 bytes with its key.
 const maxDebts = 1 << 16
 
-// patience is how long what was granted alone stays charged in full. A server finds
-// within two seconds that Redis answers again, see minOpen.
-const patience = 2 * time.Second
+// patience is how long what was granted alone stays charged in full. While Redis answers,
+// a server finds so within a second, see minOpen; if every third packet is lost, it takes
+// longer than this about once in a thousand times.
+const patience = 5 * time.Second
 
 // A debt is what one bucket owes.
 type debt struct {
@@ -92,6 +93,22 @@ func (l *level) sub(ticks, now, n int64) int64 {
 	ticks = min(ticks, l.at(now, n))
 	l.owed -= ticks
 	return ticks
+}
+
+// wait lets a level drain later, as the TAT in Redis drains before.
+func (l *level) wait(until, now, n int64) {
+	if until > now && until > l.from && l.owed > 0 {
+		*l = level{l.at(now, n), until}
+	}
+}
+
+// learn records the TAT of an answer.
+func (b *debt) learn(known, now int64) {
+	b.known, b.learned = known, now
+	if b.charge.Periods == nil {
+		b.more.wait(known, now, b.n)
+		b.sent.wait(known, now, b.n)
+	}
 }
 
 // owes is what is added to the TAT.
@@ -176,7 +193,7 @@ func (d *debts) learn(hash uint64, known, now int64) (at int64, owes bool) {
 	if b == nil {
 		return 0, false
 	}
-	b.known, b.learned = known, now
+	b.learn(known, now)
 	return known + b.owes(now), true
 }
 
@@ -264,7 +281,7 @@ func (d *debts) settle(p *payment, paid, known, now int64) (ended bool, refund b
 		b.more.from = max(b.more.from, b.sent.from, now+tat.Ticks(patience)) // Redis answers, so this is paid soon
 	}
 	b.id, b.sent, b.sentLeast, b.refunded = "", level{}, level{}, 0
-	b.known, b.learned = known, now
+	b.learn(known, now)
 	b.rest += paid
 	d.paid += b.rest / b.charge.Emission
 	b.rest %= b.charge.Emission

@@ -59,7 +59,9 @@ func (l local) apply(ctx context.Context, charges []gcra.Charge, refund bool) (a
 		}
 	}
 	now := l.store.clock.Now()
-	allowed = c.set.Apply(ops)
+	if refund || !l.owesTooMuch(ops, whole, now) {
+		allowed = c.set.Apply(ops)
+	}
 	for i := range parts {
 		ops[i].Result(allowed, (*tat.Result)(&parts[i].Result))
 		if ops[i].Periods != nil && !refund {
@@ -77,6 +79,20 @@ func (l local) apply(ctx context.Context, charges []gcra.Charge, refund bool) (a
 		}
 	}
 	return allowed, nil
+}
+
+// owesTooMuch reports whether a debt denies the charges. It may be larger than the clamp
+// of the local TAT.
+func (l local) owesTooMuch(ops []buckets.Op, whole []buckets.Charge, now int64) (denied bool) {
+	if l.store.debts.n.Load() == 0 {
+		return false
+	}
+	for i := range ops {
+		o, base := &ops[i], whole[i].Base(l.store.clock, now)
+		o.Ahead = l.store.debts.ahead(&whole[i], base, now, 0)
+		denied = denied || !o.Shadow && !o.Admits(o.Ahead)
+	}
+	return denied
 }
 
 // owe records that the local store has granted a charge, to be charged in Redis later.

@@ -31,7 +31,7 @@ const (
 
 	// payRetry is the time to the next round after one that failed. An answered batch
 	// starts it earlier.
-	payRetry = 250 * time.Millisecond
+	payRetry = 100 * time.Millisecond
 
 	// maxPayments is the most debts in one call.
 	maxPayments = 128
