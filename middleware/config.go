@@ -56,7 +56,10 @@ type Config struct {
 	Logger *slog.Logger
 
 	// Instances is the number of servers that share the limits. A policy that
-	// fails local grants the share of one of them. 0 means 1.
+	// fails local grants the share of one of them. 0 means as many as the store has
+	// counted, if it is a [gcra.LocalStore] that counts, as redisstore.Store is, and
+	// otherwise 1. A number wins over the count; it is for servers that may start
+	// while the store is away, which have counted none.
 	Instances int
 }
 
@@ -197,7 +200,7 @@ func (cfg *Config) check(local gcra.Store) (errs []error) {
 		errs = append(errs, fmt.Errorf("ratelimit: Headers is %#b; want HeadersDraft6, HeadersDraft11, HeadersXRateLimit joined by |, or HeadersNone alone", cfg.Headers))
 	}
 	if cfg.Instances < 0 || cfg.Instances > maxInstances {
-		errs = append(errs, fmt.Errorf("ratelimit: Instances is %d; want 0 (same as 1) to %d", cfg.Instances, maxInstances))
+		errs = append(errs, fmt.Errorf("ratelimit: Instances is %d; want 0 (counted by the store) to %d", cfg.Instances, maxInstances))
 	}
 	return errs
 }

@@ -33,6 +33,7 @@ var fixed = []string{
 	"ratelimit.redis.breaker.status {breaker} gauge [ratelimit.redis.breaker.state server.address server.port]",
 	"ratelimit.redis.cached_denials {operation} counter []",
 	"ratelimit.redis.failed_batches {batch} counter []",
+	"ratelimit.redis.instances {server} gauge []",
 	"ratelimit.redis.local_units {unit} counter []",
 	"ratelimit.redis.operations {operation} counter []",
 	"ratelimit.redis.paid_units {unit} counter []",
@@ -46,6 +47,8 @@ func shape(t *testing.T, m metricdata.Metrics) string {
 	switch data := m.Data.(type) {
 	case metricdata.Sum[int64]:
 		kind = map[bool]string{true: "counter", false: "gauge"}[data.IsMonotonic]
+	case metricdata.Gauge[int64]:
+		kind = "gauge"
 	case metricdata.Sum[float64]:
 		kind = map[bool]string{true: "counter", false: "gauge"}[data.IsMonotonic]
 	}
@@ -169,6 +172,7 @@ func TestPrometheusText(t *testing.T) {
 		"ratelimit_redis_breaker_status",
 		"ratelimit_redis_cached_denials_total",
 		"ratelimit_redis_failed_batches_total",
+		"ratelimit_redis_instances",
 		"ratelimit_redis_local_units_total",
 		"ratelimit_redis_operations_total",
 		"ratelimit_redis_paid_units_total",

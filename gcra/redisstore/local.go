@@ -14,9 +14,19 @@ import (
 // Local implements [gcra.LocalStore]. It returns a store in this process that
 // starts from the last answer of Redis about each key, for decisions while Redis
 // does not answer. It grants the share of one of so many instances; 0 means as many as
-// this store has counted.
+// this store has counted, and 1 before its first count.
+//
+// From the first call on, the store counts the stores that limit with this Prefix on
+// this Redis. At most every 2 s, beside a batch that takes, it marks itself in the key
+// <Prefix>{instances} and gets the number of marks, also those of other stores in this
+// process. A new store is counted about 2 s later, and one without such batches no longer
+// after 8 s, or three times as long as its last two marks are apart, at most a minute.
+// More than 100 stores mark themselves at most 50 times a second together, which takes
+// longer, and the largest count is 1000. [Stats] has the count. If it is larger than
+// instances for five minutes, a line goes to Logger.
 func (s *Store) Local(instances int) gcra.Store {
 	s.once.Do(s.init)
+	s.counted.use(instances)
 	return local{s, instances}
 }
 

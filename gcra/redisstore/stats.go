@@ -21,6 +21,7 @@ type Stats struct {
 	LocalUnits    int64         // units that Local has granted, while Redis did not answer
 	PaidUnits     int64         // of these, units that were charged in Redis later
 	UnpaidUnits   int64         // of these, units that will not be: more than 65,536 keys were owed
+	Instances     int           // stores that share the limits, this one included, as counted last: see Store.Local; 0 before the first count
 	Servers       []ServerState // the single server, or each of several that was used within the last minute, by address
 }
 
@@ -28,6 +29,7 @@ type Stats struct {
 type ServerState struct {
 	Server  string // its address as the client has it ("FailoverClient" behind Sentinel); "" before the topology of a cluster is known
 	Breaker BreakerState
+	Reason  string `json:",omitempty"` // why the last batch failed, and what to look at; "" while the breaker is closed
 }
 
 // BreakerState is the state of a circuit breaker. The zero value is
@@ -88,6 +90,7 @@ func (s *Store) Stats() Stats {
 		LocalUnits:    local,
 		PaidUnits:     paid,
 		UnpaidUnits:   unpaid,
+		Instances:     int(s.counted.count.Load()),
 	}
 	if s.invalid != nil {
 		return stats
@@ -113,5 +116,9 @@ func (b *batcher) usedSince(t int64) bool {
 }
 
 func (b *batcher) state() ServerState {
-	return ServerState{Server: b.server, Breaker: b.breaker.state()}
+	s := ServerState{Server: b.server, Breaker: b.breaker.state()}
+	if s.Breaker != BreakerClosed {
+		s.Reason = b.breaker.health.lastReason()
+	}
+	return s
 }

@@ -11,8 +11,9 @@
 // (crossslot.go). Each server has a circuit breaker, so that calls do not wait for
 // one that has failed (breaker.go). health.go logs problems, stats.go counts, and
 // ping.go checks the set-up. open.go and dial.go make a client that fits, resp3.go
-// warns of one that does not. local.go decides while Redis does not answer, debts.go
-// keeps what it has granted, and pay.go charges that in Redis later.
+// warns of one that does not. local.go decides while Redis does not answer, and
+// instances.go counts the servers that do so; debts.go keeps what they have granted, and
+// pay.go charges it in Redis later.
 package redisstore
 
 import (
@@ -45,7 +46,8 @@ import (
 // A bucket is the key <Prefix>{<subject>}:<policy>. It holds one integer and
 // expires within 10 seconds after it is full. Subjects and policies are escaped, and
 // hashed if longer than 64 bytes, so that no client can choose a slot, forge another
-// key or fill memory with long ones.
+// key or fill memory with long ones. Two keys are no buckets: <Prefix>{instances} of
+// Local, and <Prefix>{ping} of Ping.
 //
 // The key of a quota ends with its calendar, <Prefix>{<subject>}:<policy>~month15, and
 // expires within 10 seconds after its period. Which period is current is decided by the
@@ -103,6 +105,7 @@ type Store struct {
 	batchers sync.Map     // of several servers, by address
 	routed   atomic.Bool  // the cluster's topology is known
 	reloaded atomic.Int64 // when the topology was looked up
+	counted  instances
 	counters
 }
 
@@ -172,8 +175,8 @@ func (s *Store) apply(ctx context.Context, charges []gcra.Charge, refund bool) (
 	switch {
 	case !refund && s.denials.deny(ops, charges):
 		return false, nil
-	case calendars(charges) > maxPeriods:
-		return false, fmt.Errorf("redisstore: an admission of quotas with %d calendars; want at most %d", calendars(charges), maxPeriods)
+	case periods(charges, refund) > maxPeriods:
+		return false, fmt.Errorf("redisstore: quotas of %d periods in one call; want at most %d", periods(charges, refund), maxPeriods)
 	case len(charges) > maxCharges:
 		return false, fmt.Errorf("redisstore: an admission of %d charges; want at most %d", len(charges), maxCharges)
 	}
@@ -215,8 +218,9 @@ func (s *Store) key(charge *gcra.Charge, c *buckets.Charge) string {
 // params.
 const maxCharges = 256
 
-// calendars is at least the number of different calendars.
-func calendars(charges []gcra.Charge) (n int) {
+// periods is at least the number of different periods: the current one of each calendar,
+// and those that a refund names.
+func periods(charges []gcra.Charge, refund bool) (n int) {
 	for i := range charges {
 		if charges[i].Limit.IsQuota() {
 			n++
@@ -225,10 +229,18 @@ func calendars(charges []gcra.Charge) (n int) {
 	if n <= maxPeriods {
 		return n
 	}
-	different := make(map[gcra.Calendar]bool)
+	type period struct {
+		gcra.Calendar
+		end time.Time
+	}
+	different := make(map[period]bool)
 	for i := range charges {
 		if charges[i].Limit.IsQuota() {
-			different[charges[i].Limit.Calendar()] = true
+			p := period{Calendar: charges[i].Limit.Calendar()}
+			if refund {
+				p.end = charges[i].Period.UTC()
+			}
+			different[p] = true
 		}
 	}
 	return len(different)
@@ -262,6 +274,7 @@ func (s *Store) init() {
 	s.debts.payer = "~paid." + strconv.FormatUint(rand.Uint64(), 36)
 	s.denials = newDenialCache(s.clock, ttl, &s.debts)
 	s.log.Logger = s.Logger
+	s.counted.init()
 	if s.invalid == nil {
 		s.warnRESP3()
 	}
