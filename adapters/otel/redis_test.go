@@ -114,7 +114,6 @@ func TestStoresAreCountedOnce(t *testing.T) {
 			Batches: batches, Operations: 2 * batches, FailedBatches: 3 * batches, CachedDenials: 4 * batches,
 			LocalUnits: 5 * batches, PaidUnits: 6 * batches, UnpaidUnits: 7 * batches,
 			Instances: int(batches),
-			Batches:   batches, Operations: 2 * batches, FailedBatches: 3 * batches, CachedDenials: 4 * batches,
 			BatchTime: time.Duration(batches) * time.Second, Servers: servers,
 		}
 	}

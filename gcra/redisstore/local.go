@@ -98,7 +98,9 @@ func (l local) owesTooMuch(ops []buckets.Op, whole []buckets.Charge, now int64) 
 		return false
 	}
 	for i := range ops {
-		o, base := &ops[i], whole[i].Base(l.store.clock, now)
+		o := &ops[i]
+		base := o.Base(l.store.clock, now) // and the period of the result
+		whole[i].Period = o.Period
 		o.Ahead = l.store.debts.ahead(&whole[i], base, now)
 		denied = denied || !o.Shadow && !o.Admits(o.Ahead)
 	}
