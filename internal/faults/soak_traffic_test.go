@@ -15,13 +15,15 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/window"
 )
 
 const (
 	soakRate = 300 // requests a second, on all servers together
 
-	// late is how long a decision may take: the Timeout, and what a machine with two
-	// busy cores adds. One in a thousand may take longer, and none longer than slack.
+	// late is how long a decision may take: the Timeout, and what a busy machine adds.
+	// Those that take longer are counted. In an episode one in twenty may, which a machine
+	// that stands still for a while needs, and none by more than slack.
 	late = 50*time.Millisecond + 50*time.Millisecond
 )
 
@@ -32,7 +34,7 @@ type bucketID struct{ store, policy, subject string }
 type bucket struct {
 	limit   gcra.Limit
 	policy  *soakPolicy
-	calls   []call
+	calls   []window.Call
 	checked int // of calls, in earlier episodes
 }
 
@@ -207,14 +209,14 @@ func (c *client) count(q soakRequest, resp *http.Response, begin, end time.Durat
 		if name == "work" {
 			cost = q.cost
 		}
-		b.calls = append(b.calls, call{begin, end, cost})
+		b.calls = append(b.calls, window.Call{begin, end, cost})
 		switch {
 		case q.after == "refund":
-			b.calls = append(b.calls, call{begin, end, -cost}) // of one that failed it is not known
+			b.calls = append(b.calls, window.Call{begin, end, -cost}) // of one that failed it is not known
 		case q.after != "" && name == "work":
 			rest := q.settle - cost
 			if rest < 0 || rest > 0 && resp.Header.Get("X-After") == "" {
-				b.calls = append(b.calls, call{begin, end, rest})
+				b.calls = append(b.calls, window.Call{begin, end, rest})
 			}
 		}
 	}
