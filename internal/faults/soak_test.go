@@ -229,10 +229,10 @@ func (s *soak) checkAll() {
 			if f.loses {
 				allowed += burstOf(b.limit)
 			}
-			calls = append(calls, window.Call{f.begin, f.end, -allowed})
+			calls = append(calls, window.Call{Begin: f.begin, End: f.end, Units: -allowed})
 		}
 		if b.limit.IsQuota() {
-			calls = append(calls, window.Call{midnight - time.Second, midnight + time.Second, -burstOf(b.limit)})
+			calls = append(calls, window.Call{Begin: midnight - time.Second, End: midnight + time.Second, Units: -burstOf(b.limit)})
 		}
 		if over := window.Excess(calls, b.limit); over > float64(b.alone())+tolerance {
 			s.t.Errorf("%v, %v, the whole run: %.2f units more than the bound and what the faults may cost; want at most %d", id, b.limit, over, b.alone())

@@ -209,14 +209,14 @@ func (c *client) count(q soakRequest, resp *http.Response, begin, end time.Durat
 		if name == "work" {
 			cost = q.cost
 		}
-		b.calls = append(b.calls, window.Call{begin, end, cost})
+		b.calls = append(b.calls, window.Call{Begin: begin, End: end, Units: cost})
 		switch {
 		case q.after == "refund":
-			b.calls = append(b.calls, window.Call{begin, end, -cost}) // of one that failed it is not known
+			b.calls = append(b.calls, window.Call{Begin: begin, End: end, Units: -cost}) // of one that failed it is not known
 		case q.after != "" && name == "work":
 			rest := q.settle - cost
 			if rest < 0 || rest > 0 && resp.Header.Get("X-After") == "" {
-				b.calls = append(b.calls, window.Call{begin, end, rest})
+				b.calls = append(b.calls, window.Call{Begin: begin, End: end, Units: rest})
 			}
 		}
 	}
