@@ -25,11 +25,11 @@ import (
 type Proxy struct {
 	Addr string // "127.0.0.1:port", the same after a [Proxy.Refuse]
 
-	t      testing.TB
-	target string
-	wg     sync.WaitGroup // accepting, and all links
+	t  testing.TB
+	wg sync.WaitGroup // accepting, and all links
 
 	mu       sync.Mutex
+	target   string
 	closed   bool
 	mode     mode
 	turn     int // number of changes of mode
@@ -67,7 +67,7 @@ const (
 func NewProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
 	p := &Proxy{t: t, target: target, links: make(map[*link]struct{})}
-	err := poll(patience, func() error {
+	p.start(func() error {
 		port, err := freePort(false)
 		if err != nil {
 			return err
@@ -75,11 +75,23 @@ func NewProxy(t testing.TB, target string) *Proxy {
 		p.Addr = loopback(port)
 		return p.listen()
 	})
-	if err != nil {
-		t.Fatalf("starting a proxy to %s: %v", target, err)
-	}
-	t.Cleanup(p.close)
 	return p
+}
+
+// NewProxyOn is NewProxy with an address of its own, "host:port".
+func NewProxyOn(t testing.TB, addr, target string) *Proxy {
+	t.Helper()
+	p := &Proxy{Addr: addr, t: t, target: target, links: make(map[*link]struct{})}
+	p.start(p.listen)
+	return p
+}
+
+func (p *Proxy) start(listen func() error) {
+	p.t.Helper()
+	if err := poll(patience, listen); err != nil {
+		p.t.Fatalf("starting a proxy to %s: %v", p.target, err)
+	}
+	p.t.Cleanup(p.close)
 }
 
 // listen opens the listener unless it is open.
@@ -316,12 +328,13 @@ func (l *link) request(b []byte) (server *net.TCPConn, due time.Time, ok bool) {
 		l.handshake = ownCommands[name]
 	}
 	server = l.server
+	target := p.target
 	p.mu.Unlock()
 	if server != nil {
 		return server, due, true
 	}
 
-	conn, err := new(net.Dialer).DialContext(l.ctx, "tcp", p.target)
+	conn, err := new(net.Dialer).DialContext(l.ctx, "tcp", target)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil {

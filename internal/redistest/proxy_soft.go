@@ -42,6 +42,15 @@ func (p *Proxy) HalfOpen() {
 	}
 }
 
+// Move sends new connections to another server, as after a change of a name's address,
+// and resets those that are open.
+func (p *Proxy) Move(target string) {
+	p.mu.Lock()
+	p.target = target
+	p.mu.Unlock()
+	p.Reset()
+}
+
 func (m mode) loses(share float64) bool { return m.fault == lose && rand.Float64() < share }
 
 // someDelay is the delay of one piece.

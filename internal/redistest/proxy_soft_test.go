@@ -119,3 +119,20 @@ func TestProxyHalfOpen(t *testing.T) {
 		t.Errorf("%d connections; want 2", n)
 	}
 }
+
+// After a move an open connection is reset, and a new one leads to the other server.
+func TestProxyMove(t *testing.T) {
+	p, _, c := proxied(t)
+	other := Start(t)
+	if err := other.Client().Set(t.Context(), "k", "value", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Client().Set(t.Context(), "only here", "value", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	p.Move(other.Addr)
+	Eventually(t, patience, "the client to find the other server", func() bool {
+		return c.Get(t.Context(), "only here").Val() == "value"
+	})
+	works(t, c)
+}
