@@ -57,7 +57,7 @@ func soakPolicies() []soakPolicy {
 		{Policy: middleware.Policy{Name: "plan", Routes: []string{"GET /plan"}}, limits: plans, maxCost: 1},
 		{Policy: middleware.Policy{Name: "work", Routes: []string{"POST /work"}, Cost: soakCost}, limits: []gcra.Limit{gcra.PerSecond(10).WithBurst(24)}, maxCost: 8},
 		{Policy: middleware.Policy{Name: "queue", Routes: []string{"GET /queue"}, MaxDelay: 300 * time.Millisecond}, limits: []gcra.Limit{gcra.PerSecond(4).WithBurst(6)}, maxCost: 1},
-		{Policy: middleware.Policy{Name: "quota", Routes: []string{"GET /quota"}}, limits: []gcra.Limit{gcra.Quota(60, gcra.Daily)}, maxCost: 1},
+		{Policy: middleware.Policy{Name: "quota", Routes: []string{"GET /quota"}}, limits: []gcra.Limit{gcra.Quota(30, gcra.Daily)}, maxCost: 1},
 		{Policy: middleware.Policy{Name: "probe", Routes: []string{"GET /probe"}}, limits: []gcra.Limit{gcra.PerSecond(100_000)}, maxCost: 1},
 	}
 	for i := range list {

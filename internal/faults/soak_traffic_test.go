@@ -22,8 +22,8 @@ const (
 	soakRate = 300 // requests a second, on all servers together
 
 	// late is how long a decision may take: the Timeout, and what a busy machine adds.
-	// Those that take longer are counted. In an episode one in twenty may, which a machine
-	// that stands still for a while needs, and none by more than slack.
+	// Those that take longer are counted. One in twenty may, for a machine that does other
+	// things too, and none by more than slack.
 	late = 50*time.Millisecond + 50*time.Millisecond
 )
 
@@ -61,7 +61,6 @@ type client struct {
 	buckets map[bucketID]*bucket
 	tally   tally
 	news    int // subjects that have come once
-	day     int // the quotas of hot subjects are used up again and again
 }
 
 func newClient(t testing.TB, servers []string) *client {
@@ -120,11 +119,9 @@ func (c *client) pick() (q soakRequest) {
 	case n < 9:
 		q.path, q.policies = "/queue", []string{"client", "queue"}
 	default:
+		// Used up again and again, by few subjects: a store remembers them until midnight.
 		q.path, q.policies = "/quota", []string{"client", "quota"}
-		if c.tally.requests%300 == 0 {
-			c.day++
-		}
-		q.subject = fmt.Sprint(q.subject, "-", c.day/4)
+		q.subject = fmt.Sprintf("quota%d-%.0f", rand.IntN(20), time.Since(c.start).Minutes())
 	}
 	return q
 }
