@@ -3,7 +3,6 @@ package faults
 import (
 	"io"
 	"net"
-	"strings"
 	"sync"
 	"testing"
 
@@ -56,8 +55,9 @@ func TestFault107ProxyAnswersForADeadServer(t *testing.T) {
 			proxy := redistest.NewProxy(t, server.Addr)
 			a := openAsker(t, o, "redis://"+proxy.Addr+"/0")
 			a.under(t, func() { proxy.Move(other) }, func() { proxy.Move(server.Addr) })
-			if lines := a.log.Lines(isAway); len(lines) != 1 || !strings.Contains(lines[0], answer.code) {
-				t.Errorf("got log lines %q; want one that says %s", lines, answer.code)
+			// Another line may say that the proxy has closed connections.
+			if lines := a.log.Lines(answer.code); len(lines) != 1 {
+				t.Errorf("got log lines %q; want one that says %s", a.log.Lines(isAway), answer.code)
 			}
 		})
 	}
