@@ -69,7 +69,7 @@ func TestFault109TwoMastersTakeWrites(t *testing.T) {
 		askers = append(askers, a)
 		stops = append(stops, a.asking(t))
 	}
-	length := phase(2*time.Second, time.Minute)
+	length := phase(time.Second, time.Minute)
 	time.Sleep(length)
 	host, port, _ := strings.Cut(first.Addr, ":")
 	do(t, second, "replicaof", host, port)

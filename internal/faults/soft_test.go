@@ -30,7 +30,7 @@ func softLimit() gcra.Limit {
 }
 
 // softTime is how long a soft fault lasts.
-func softTime() time.Duration { return phase(time.Second, 25*time.Second) }
+func softTime() time.Duration { return phase(700*time.Millisecond, 25*time.Second) }
 
 // asker is a server with callers, without its HTTP.
 type asker struct {
