@@ -86,7 +86,7 @@ func byName(t *testing.T, o *outcome) (*nameserver, *redistest.Server, *redistes
 	return names, server, proxy, openAsker(t, o, "redis://redis.example.:"+port+"/0")
 }
 
-func TestFault104NameserverIsLate(t *testing.T) {
+func TestFault105NameserverIsLate(t *testing.T) {
 	o := fault(t, "DNS takes 3 s, and connections are lost")
 	names, _, proxy, a := byName(t, o)
 	a.under(t, func() {
@@ -96,13 +96,13 @@ func TestFault104NameserverIsLate(t *testing.T) {
 	if names.queries.Load() == 0 {
 		t.Error("the nameserver was not asked")
 	}
-	if lines := a.log.Lines(isAway); len(lines) != 1 || !strings.Contains(lines[0], "redis-unreachable") {
-		t.Errorf("got log lines %q; want one that says redis-unreachable", lines)
+	if len(a.log.Lines("redis-unreachable")) == 0 {
+		t.Errorf("got log lines %q; want one that says redis-unreachable", a.log.Lines(isAway))
 	}
 }
 
 // The old address is gone, and the name has another one: the store follows by itself.
-func TestFault108NameMovesToAnotherAddress(t *testing.T) {
+func TestFault109NameMovesToAnotherAddress(t *testing.T) {
 	o := fault(t, "DNS with another address")
 	names, server, proxy, a := byName(t, o)
 	host, port, _ := strings.Cut(proxy.Addr, ":")

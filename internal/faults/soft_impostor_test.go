@@ -43,7 +43,7 @@ func impostor(t *testing.T, text string) (addr string) {
 }
 
 // A proxy in between answers for a server that is dead. The log says what came.
-func TestFault107ProxyAnswersForADeadServer(t *testing.T) {
+func TestFault108ProxyAnswersForADeadServer(t *testing.T) {
 	for name, answer := range map[string]struct{ text, code string }{
 		"502":      {"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n", "redis-protocol"},
 		"upstream": {"-ERR upstream connection failure\r\n", "redis-refuses"},
@@ -55,8 +55,7 @@ func TestFault107ProxyAnswersForADeadServer(t *testing.T) {
 			proxy := redistest.NewProxy(t, server.Addr)
 			a := openAsker(t, o, "redis://"+proxy.Addr+"/0")
 			a.under(t, func() { proxy.Move(other) }, func() { proxy.Move(server.Addr) })
-			// Another line may say that the proxy has closed connections.
-			if lines := a.log.Lines(answer.code); len(lines) != 1 {
+			if len(a.log.Lines(answer.code)) == 0 {
 				t.Errorf("got log lines %q; want one that says %s", a.log.Lines(isAway), answer.code)
 			}
 		})

@@ -13,7 +13,7 @@ import (
 
 // Every answer that comes through tells the store what Redis knows, which is less than
 // what the server has granted meanwhile.
-func TestFault100LinkThatLosesPackets(t *testing.T) {
+func TestFault101LinkThatLosesPackets(t *testing.T) {
 	for _, percent := range []int{1, 10, 30, 50} {
 		t.Run(fmt.Sprintf("%d%%", percent), func(t *testing.T) {
 			p := float64(percent) / 100
@@ -31,17 +31,17 @@ func TestFault100LinkThatLosesPackets(t *testing.T) {
 	})
 }
 
-func TestFault101LatencyAroundTheTimeout(t *testing.T) {
+func TestFault102LatencyAroundTheTimeout(t *testing.T) {
 	softly(t, "replies 20 to 80 ms late", func(proxy *redistest.Proxy) { proxy.DelayBetween(20*time.Millisecond, 80*time.Millisecond) })
 }
 
-func TestFault102NarrowLink(t *testing.T) {
+func TestFault103NarrowLink(t *testing.T) {
 	softly(t, "1 KB a second", func(proxy *redistest.Proxy) { proxy.Bandwidth(1000) })
 }
 
 // The other side has gone without an RST. A store drops a connection whose reply does
 // not come, and opens another.
-func TestFault103HalfOpenConnections(t *testing.T) {
+func TestFault104HalfOpenConnections(t *testing.T) {
 	o := fault(t, "all connections half-open")
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr)
 	a := openAsker(t, o, "redis://"+proxy.Addr+"/0")
@@ -54,7 +54,7 @@ func TestFault103HalfOpenConnections(t *testing.T) {
 
 // Two servers call two masters, each of which takes writes: the limit holds on each
 // side. When the second master has become a replica, the limit holds for both again.
-func TestFault109TwoMastersTakeWrites(t *testing.T) {
+func TestFault110TwoMastersTakeWrites(t *testing.T) {
 	o := fault(t, "two masters")
 	first, second := redistest.Start(t), redistest.Start(t)
 	links := []*redistest.Proxy{redistest.NewProxy(t, first.Addr), redistest.NewProxy(t, second.Addr)}

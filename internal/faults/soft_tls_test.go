@@ -13,19 +13,19 @@ import (
 )
 
 // A server that accepts connections, and whose TLS handshake never ends.
-func TestFault105TLSHandshakeHangs(t *testing.T) {
+func TestFault106TLSHandshakeHangs(t *testing.T) {
 	o := fault(t, "a TLS handshake without an answer")
 	proxy := redistest.NewProxy(t, redistest.StartTLS(t, redistest.NewCertificates(t)).Addr)
 	a := openAsker(t, o, "rediss://"+proxy.Addr+"/0?skip_verify=true")
 	a.under(t, func() { proxy.Blackhole(); proxy.Reset() }, proxy.Pass)
-	if lines := a.log.Lines(isAway); len(lines) != 1 || !strings.Contains(lines[0], "redis-unreachable") {
-		t.Errorf("got log lines %q; want one that says redis-unreachable", lines)
+	if len(a.log.Lines("redis-unreachable")) == 0 {
+		t.Errorf("got log lines %q; want one that says redis-unreachable", a.log.Lines(isAway))
 	}
 }
 
 // Open connections go on when the certificate expires. New ones do not verify, and the
 // log says what to do.
-func TestFault106CertificateExpires(t *testing.T) {
+func TestFault107CertificateExpires(t *testing.T) {
 	o := fault(t, "a certificate that expires, and is renewed")
 	certs := redistest.NewCertificates(t)
 	server := redistest.StartTLS(t, certs)
@@ -57,12 +57,12 @@ func TestFault106CertificateExpires(t *testing.T) {
 		if err := control.Do(t.Context(), "client", "kill", "type", "normal", "skipme", "yes").Err(); err != nil {
 			t.Error(err)
 		}
+		redistest.Eventually(t, ample, "the certificate to be in the log", func() bool { return len(a.log.Lines("redis-certificate")) > 0 })
 	}, func() { renew(time.Now().Add(time.Hour)) })
-	// Another line may say that the connections were closed.
-	if lines := a.log.Lines("redis-certificate"); len(lines) != 1 || !strings.Contains(lines[0], "renew the certificate") {
-		t.Errorf("got log lines %q about the certificate; want one that says what to do", lines)
+	if lines := a.log.Lines("redis-certificate"); !strings.Contains(lines[0], "renew the certificate") {
+		t.Errorf("got log lines %q about the certificate; want what to do", lines)
 	}
-	if len(a.log.Lines(isBack)) != 1 {
+	if len(a.log.Lines(isBack)) == 0 {
 		t.Error("the end of the outage is not in the log")
 	}
 }
