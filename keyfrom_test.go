@@ -2,6 +2,7 @@ package ratelimit_test
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -25,6 +26,7 @@ func TestKeyFrom(t *testing.T) {
 		testKeyFrom(t, "gin context", viagin.KeyFrom, func(l *middleware.Limiter) http.Handler {
 			gin.SetMode(gin.ReleaseMode)
 			router := gin.New()
+			router.GET("/usage", func(c *gin.Context) { writeUsage(c.Writer, l.Peek(middleware.WithFramework(c.Request, c))) })
 			router.Use(viagin.From(l))
 			router.GET("/", func(*gin.Context) {})
 			return router
@@ -33,23 +35,34 @@ func TestKeyFrom(t *testing.T) {
 	t.Run("echo v4", func(t *testing.T) {
 		testKeyFrom(t, "echo v4 context", viaechov4.KeyFrom, func(l *middleware.Limiter) http.Handler {
 			e := echov4.New()
-			e.Use(viaechov4.From(l))
-			e.GET("/", func(c echov4.Context) error { return c.NoContent(http.StatusOK) })
+			e.GET("/", func(c echov4.Context) error { return c.NoContent(http.StatusOK) }, viaechov4.From(l))
+			e.GET("/usage", func(c echov4.Context) error {
+				writeUsage(c.Response(), l.Peek(middleware.WithFramework(c.Request(), c)))
+				return nil
+			})
 			return e
 		})
 	})
 	t.Run("echo v5", func(t *testing.T) {
 		testKeyFrom(t, "echo v5 context", viaecho.KeyFrom, func(l *middleware.Limiter) http.Handler {
 			e := echo.New()
-			e.Use(viaecho.From(l))
-			e.GET("/", func(c *echo.Context) error { return c.NoContent(http.StatusOK) })
+			e.GET("/", func(c *echo.Context) error { return c.NoContent(http.StatusOK) }, viaecho.From(l))
+			e.GET("/usage", func(c *echo.Context) error {
+				writeUsage(c.Response(), l.Peek(middleware.WithFramework(c.Request(), c)))
+				return nil
+			})
 			return e
 		})
 	})
 }
 
+// writeUsage writes what is left to the subject of the only policy.
+func writeUsage(w http.ResponseWriter, d middleware.Decision) {
+	fmt.Fprint(w, d.Results[0].Subject, " ", d.Results[0].Remaining, " ", d.Err)
+}
+
 // testKeyFrom tests the KeyFrom of a framework, whose context is a C. An error of a request
-// without one names it as missing.
+// without one names it as missing, and says what to do. Its /usage peeks outside the limiter.
 func testKeyFrom[C any](t *testing.T, missing string, keyFrom func(func(C) (string, error)) func(*http.Request) (string, error), build func(*middleware.Limiter) http.Handler) {
 	failure := errors.New("no session")
 	for _, test := range []struct {
@@ -66,13 +79,19 @@ func testKeyFrom[C any](t *testing.T, missing string, keyFrom func(func(C) (stri
 		key := keyFrom(func(C) (string, error) { return test.key, test.err })
 		l := middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory(), Logger: slog.New(slog.DiscardHandler), Observe: func(_ *http.Request, seen middleware.Decision) { d = seen }},
 			middleware.Policy{Name: "all", Limit: gcra.PerMinute(1), Key: key}))
-		build(l).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+		site := build(l)
+		site.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
 		if got := d.Results[0].Subject; got != test.subject || !errors.Is(d.Err, test.wantErr) {
 			t.Errorf("key %q, %v: got subject %q, error %v; want %q, %v", test.key, test.err, got, d.Err, test.subject, test.wantErr)
 		}
+		usage := httptest.NewRecorder()
+		site.ServeHTTP(usage, httptest.NewRequest("GET", "/usage", nil))
+		if want := test.subject + " 0 "; !strings.HasPrefix(usage.Body.String(), want) {
+			t.Errorf("key %q, %v: got usage %q; want %q", test.key, test.err, usage.Body, want)
+		}
 	}
 	elsewhere := keyFrom(func(C) (string, error) { return "x", nil })
-	if _, err := elsewhere(httptest.NewRequest("GET", "/", nil)); err == nil || !strings.Contains(err.Error(), missing) {
+	if _, err := elsewhere(httptest.NewRequest("GET", "/", nil)); err == nil || !strings.Contains(err.Error(), missing) || !strings.Contains(err.Error(), "give Peek middleware.WithFramework") {
 		t.Errorf("outside the framework: got %v; want an error that says so", err)
 	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/redis/go-redis/v9"
@@ -47,18 +46,24 @@ var floor = redis.NewScript("local c,k=redis.call,KEYS[1]c('TIME')c('GET',k)c('S
 // value is as long as a theoretical arrival time.
 const value = "1700000000000000"
 
-// newDecidingScript is GCRA in the fewest bytes, in microseconds and for one limit, on the
-// same client as ours: the least that one caller can wait for a decision by the clock
-// of Redis. It has no second policy, no delay and no guard against damaged values.
+// deciding is GCRA in the fewest bytes, in microseconds and for one limit. It has no second
+// policy, no delay and no guard against damaged values. Its arguments are the limit, and
+// its reply is what response headers need: how far the theoretical arrival time was ahead,
+// or less than 0.
+var deciding = redis.NewScript("local c,k=redis.call,KEYS[1]local t=c('TIME')local n=t[1]*1e6+t[2]" +
+	"local a=math.max(c('GET',k)or n,n)-n local b=a+ARGV[1]if b>ARGV[2]+0 then return -a-1 end " +
+	"c('SET',k,n+b,'PX',math.ceil(b/1e3))return a")
+
+// newDecidingScript is the least that one caller can wait for a decision by the clock of
+// Redis, on the same client as ours and with a timeout like ours.
 func newDecidingScript(d deployment, l limit) (contestant, error) {
 	emission := l.emission().Microseconds()
-	script := redis.NewScript(fmt.Sprintf("local c,k=redis.call,KEYS[1]local t=c('TIME')local n=t[1]*1e6+t[2]"+
-		"local a=math.max(c('GET',k)or n,n)+%d if a-n>%d then return 0 end c('SET',k,a,'PX',math.ceil((a-n)/1e3))return 1",
-		emission, l.burst*emission))
 	return onGoRedis(d, decidingScript, func(client redis.UniversalClient) (func() check, error) {
 		return shared(func(subject string) (bool, error) {
-			allowed, err := script.Run(context.Background(), client, []string{subject}).Int()
-			return allowed == 1, err
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			ahead, err := deciding.Run(ctx, client, []string{subject}, emission, l.burst*emission).Int64()
+			return ahead >= 0, err
 		}), nil
 	})
 }

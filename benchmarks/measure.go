@@ -79,7 +79,7 @@ func drive(c contestant, callers int, slice time.Duration, list []string) (sampl
 	var (
 		stop   atomic.Bool
 		total  atomic.Int64
-		failed atomic.Pointer[error]
+		failed = make(chan error, callers)
 		wg     sync.WaitGroup
 	)
 	checks := make([]check, callers)
@@ -108,7 +108,7 @@ func drive(c contestant, callers int, slice time.Duration, list []string) (sampl
 					err = errDenied
 				}
 				if err != nil {
-					failed.Store(&err)
+					failed <- err
 					stop.Store(true)
 					break
 				}
@@ -125,8 +125,9 @@ func drive(c contestant, callers int, slice time.Duration, list []string) (sampl
 	elapsed, used := time.Since(begin), ownCPU()-used
 	timer.Stop()
 	runtime.ReadMemStats(&after)
-	if err := failed.Load(); err != nil {
-		return sample{}, fmt.Errorf("%s: %w", c.name, *err)
+	close(failed)
+	if err := <-failed; err != nil {
+		return sample{}, fmt.Errorf("%s: %w", c.name, err)
 	}
 	return sample{checks: total.Load(), elapsed: elapsed, caller: caller, ownCPU: used, mallocs: after.Mallocs - before.Mallocs}, nil
 }

@@ -42,6 +42,18 @@ func TestDriveCounts(t *testing.T) {
 	}
 }
 
+// What drive allocates itself does not count as the contestant's.
+func TestDriveAllocatesNothingForACheck(t *testing.T) {
+	idle := contestant{name: "idle", caller: shared(func(string) (bool, error) { return true, nil })}
+	s, err := drive(idle, 3, 20*time.Millisecond, subjects(10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.allocs() != 0 {
+		t.Errorf("got %v allocations for each of %d checks; want 0", s.allocs(), s.checks)
+	}
+}
+
 func TestInterleave(t *testing.T) {
 	var order string
 	cs := []contestant{{name: "A"}, {name: "B"}, {name: "C"}}

@@ -16,7 +16,7 @@ var onRedis = []target{
 		func(r *results) verdict { return against(r.callers[1].of(sample.nanos), floorScript, nanos) },
 		func(r *results) string {
 			each := r.callers[1].of(sample.nanos)
-			return fmt.Sprintf("%s The shortest script that decides takes %s, %s of that script.", whereTimeGoes(1, floorScript)(r),
+			return fmt.Sprintf("%s The shortest script that decides, on the same client and with a timeout like ours, takes %s, %s of that script.", whereTimeGoes(1, floorScript)(r),
 				figure(median(each[decidingScript]), nanos), figure(ratio(each[decidingScript], each[floorScript]), times))
 		}},
 	speed(16, redisRate, 1.8),
@@ -28,6 +28,10 @@ var onRedis = []target{
 			return against(r.callers[manyCallers].of(sample.cpuMicros), redisRate, micros)
 		},
 		whereTimeGoes(manyCallers, rueidisSet)},
+	{"Redis, 256 callers: CPU of the client for a check, to rueidis SET", stageCallers, manyCallers, atMost(1, times),
+		func(r *results) verdict {
+			return against(r.callers[manyCallers].of(sample.ownNanos), rueidisSet, nanos)
+		}, nil},
 	{"Redis, 256 callers: allocations of a check", stageCallers, manyCallers, atMost(3, allocs),
 		func(r *results) verdict { return alone(r.callers[manyCallers].of(sample.allocs)[ours], allocs) }, nil},
 	{"Cluster of six, 256 callers: CPU of all nodes for a check, to redis_rate", stageCluster, 0, atMost(0.25, times),

@@ -174,14 +174,11 @@ func parseQuota(fields []string) (l Limit, err error) {
 	calendar := Calendar{Unit: fields[1]}
 	rest := fields[2:]
 	if len(rest) > 1 && rest[0] == "from" {
-		anchor, err := parseInt("first day", rest[1])
-		if err != nil {
-			return l, err
+		anchor, err := strconv.Atoi(rest[1])
+		if err != nil || anchor < 1 || anchor > 28 {
+			return l, fmt.Errorf("first day is %q; want 1 to 28 of a month, or 1 (Monday) to 7 of a week", tat.Clip(rest[1]))
 		}
-		if anchor < 1 || anchor > 28 {
-			return l, fmt.Errorf("first day is %d; want 1 to 28 of a month, or 1 to 7 of a week", anchor)
-		}
-		calendar.Anchor = int(anchor)
+		calendar.Anchor = anchor
 		rest = rest[2:]
 	}
 	if len(rest) > 1 || len(rest) == 1 && rest[0] == "from" {
@@ -196,7 +193,7 @@ func parseQuota(fields []string) (l Limit, err error) {
 
 var (
 	errLimitForm = errors.New(`want a form such as "100/minute", "25/5s", "100/minute burst 20" or "10000/calendar month"`)
-	errQuotaForm = errors.New(`want a form such as "10000/calendar month", "500/calendar day Europe/Berlin" or "1000/calendar week from 7"`)
+	errQuotaForm = errors.New(`want a form such as "10000/calendar month", "500/calendar day Europe/Berlin" or "1000/calendar week from 7 America/New_York"`)
 )
 
 func parseInt(what, s string) (int64, error) {
@@ -215,7 +212,11 @@ func parsePer(s string) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil {
-		return 0, fmt.Errorf("period is %q; want second, minute, hour, day or a duration such as 5s", tat.Clip(s))
+		quota := ""
+		if Quota(1, Calendar{Unit: s}).Validate() == nil {
+			quota = fmt.Sprintf(", or calendar %s for a quota", s)
+		}
+		return 0, fmt.Errorf("period is %q; want second, minute, hour, day or a duration such as 5s%s", tat.Clip(s), quota)
 	}
 	return d, nil
 }

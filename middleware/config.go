@@ -96,6 +96,10 @@ type Policy struct {
 	// fast, as it runs for each request: look in a map, and fill the map elsewhere.
 	Override func(subject string) (gcra.Limit, bool)
 
+	// OverrideName names the override that a key has, for example by the network of an
+	// address. Package inspect shows it. Nil, or "", means that it has no name.
+	OverrideName func(subject string) string
+
 	// Routes are the routes of the policy, as patterns of [http.ServeMux]: "POST
 	// /login", "/users/{id}", "/static/". The forms of gin and echo ("/users/:id",
 	// "/files/*path") mean the same. "/api" is one path, "/api/" is all paths
@@ -276,6 +280,9 @@ func (p *Policy) compile(store gcra.Store, report func(field, format string, arg
 		}
 	} else if p.LimitFor == nil {
 		report("Limit", "is missing; want one such as gcra.PerMinute(100), or LimitFor")
+	}
+	if p.OverrideName != nil && p.Override == nil {
+		report("OverrideName", "is set, and Override is nil; want both, or none")
 	}
 	for i, route := range p.Routes {
 		parsed, err := pattern.Parse(route)

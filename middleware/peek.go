@@ -12,10 +12,13 @@ import "net/http"
 //
 // Policies apply as in Decide, by Skip, LimitFor, Key and Routes: those with Routes
 // only if r has such a route. Shadow policies are among the Results, with Shadow set.
-// Peek calls no Cost and no observer, so metrics and the inspector do not see it. It
-// is one call of the store, from which no cache of denials saves it: limit a route
-// that calls it by a policy of its own.
+// Keys of an adapter's KeyFrom need the framework's context: outside the limiter
+// pass WithFramework(c.Request, c) of gin's c, or of echo's. Peek calls no Cost and no
+// observer, so metrics and the inspector do not see it. It is one call of the store,
+// from which no cache of denials saves it: limit a route that calls it by a policy of
+// its own.
 //
+// Remaining is 0 while there is a debt. The ResetAfter of a rate includes the debt.
 // Allowed is true, also if nothing is left, and Delay is 0: ResetAfter includes the
 // requests that MaxDelay holds back. While the store fails, Err is set. A policy
 // that fails local then shows this server's state, of its share of a rate. One that

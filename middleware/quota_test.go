@@ -213,7 +213,7 @@ func TestQuotaMistakes(t *testing.T) {
 		{slidinglog.NewMemory(), quota, "want a rate such as 25/5s"},
 		{slidinglog.NewMemory(), middleware.Policy{Name: "m", Key: key("k"), Limit: gcra.PerMinute(5).WithBurst(2)}, "burst is 2; want 0 or 5"},
 		{gcra.NewMemory(), delayed, "MaxDelay is 1s; want 0"},
-		{gcra.NewMemory(), middleware.Policy{Name: "m", Key: key("k"), Limit: gcra.Quota(40, gcra.Monthly.From(31))}, "from 31; want 1 to 28"},
+		{gcra.NewMemory(), middleware.Policy{Name: "m", Key: key("k"), Limit: gcra.Quota(40, gcra.Monthly.From(31))}, "first day is 31; want 1 to 28"},
 	} {
 		if _, err := middleware.New(middleware.Config{Store: tt.store}, tt.policy); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("New: got %v; want an error with %q", err, tt.want)

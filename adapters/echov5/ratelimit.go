@@ -96,7 +96,7 @@ func (r response) Written() bool { return r.Committed }
 func (r response) Status() int   { return r.Response.Status }
 
 var keys = frameworkkey.Maker[*echo.Context]{
-	Missing: "ratelimit: KeyFrom: the request carries no echo v5 context; use the limiter through adapters/echov5",
+	Missing: "ratelimit: KeyFrom: the request carries no echo v5 context; use the limiter through adapters/echov5, or give Peek middleware.WithFramework(c.Request(), c)",
 }
 
 // KeyFrom returns a Policy.Key that reads echo's context, where authentication

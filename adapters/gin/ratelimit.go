@@ -48,7 +48,7 @@ func From(l *Limiter) gin.HandlerFunc {
 }
 
 var keys = frameworkkey.Maker[*gin.Context]{
-	Missing: "ratelimit: KeyFrom: the request carries no gin context; use the limiter through adapters/gin",
+	Missing: "ratelimit: KeyFrom: the request carries no gin context; use the limiter through adapters/gin, or give Peek middleware.WithFramework(c.Request, c)",
 }
 
 // KeyFrom returns a Policy.Key that reads gin's context, where authentication

@@ -64,8 +64,9 @@ func main() {
 }
 
 func newHandler(store gcra.Store, model *url.URL) http.Handler {
-	client := keyfunc.RemoteAddr // for customers: the owner of the API key
-	limit := ratelimit.New(ratelimit.Config{Store: store},
+	client := keyfunc.RemoteAddr                                             // for customers: the owner of the API key
+	cfg := ratelimit.Config{Store: store, Headers: ratelimit.HeadersDraft11} // clients see all policies
+	limit := ratelimit.New(cfg,
 		ratelimit.Policy{Name: "requests", Key: client, Limit: gcra.PerMinute(60)},
 		ratelimit.Policy{Name: "tokens", Key: client, Limit: gcra.PerMinute(20_000), Cost: reserved, MaxDebt: 20_000},
 		ratelimit.Policy{Name: "month", Key: client, Limit: gcra.Quota(1_000_000, gcra.Monthly), Cost: reserved, MaxDebt: 20_000},

@@ -75,6 +75,9 @@ func (b *batcher) sendLoop() {
 			return // without giving the batch back: its answer may still come
 		}
 		batch.reset()
+		// The callers that have their answers are ready on this thread. An idle one
+		// may take the sender before they have run; so it yields once more.
+		runtime.Gosched()
 	}
 }
 

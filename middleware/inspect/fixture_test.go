@@ -139,7 +139,9 @@ type report struct {
 		Buckets []struct {
 			Policy, Limit string
 			Override      string
-			IfLimit       bool `json:"if_limit"`
+			OverrideName  string `json:"override_name"`
+			PeriodEnds    string `json:"period_ends"`
+			IfLimit       bool   `json:"if_limit"`
 			Left, Burst   int64
 			FullAfter     float64 `json:"full_after_seconds"`
 		}

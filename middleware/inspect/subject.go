@@ -22,8 +22,8 @@ type subjectState struct {
 // bucket is a subject's bucket in one policy.
 type bucket struct {
 	Policy   string `json:"policy"`
-	HasLevel bool   `json:"known"`              // false if there is no limit, or it is unknown
-	Override string `json:"override,omitempty"` // limit of the subject's override, or "none"
+	HasLevel bool   `json:"known"` // false if there is no limit, or it is unknown
+	override
 	*level
 	Rows int `json:"-"` // number of the policy's buckets, set in the first
 }
@@ -35,6 +35,8 @@ type level struct {
 	Left      int64   `json:"left"`     // units
 	Burst     int64   `json:"burst"`    // units in a full bucket
 	FullAfter seconds `json:"full_after_seconds"`
+
+	PeriodEnds time.Time `json:"period_ends,omitzero"` // of a quota
 }
 
 // Used reports whether the bucket is not full.
@@ -43,52 +45,62 @@ func (l *level) Used() bool { return l.FullAfter > 0 }
 // Percent is the level in percent.
 func (l *level) Percent() int64 { return 100 * l.Left / max(l.Burst, 1) }
 
+// override is the override that a subject has in a policy. The zero value is none.
+type override struct {
+	Override string `json:"override,omitempty"`      // its limit, or noLimit
+	Name     string `json:"override_name,omitempty"` // of [middleware.Policy.OverrideName]
+}
+
 // noLimit is the text of an override that lifts the limit, as in a policy file.
 const noLimit = "none"
 
-// overrideOf returns what the policy's Override says about a subject, and its text. If it
-// panics, the limiter logs that and uses the limit without it, as here.
-func overrideOf(p *middleware.Policy, subject string) (limit gcra.Limit, text string) {
+// overrideOf returns what the policy's Override says about a subject. If it panics, the
+// limiter logs that and uses the limit without it, as here.
+func overrideOf(p *middleware.Policy, subject string) (limit gcra.Limit, o override) {
 	if p.Override == nil {
-		return limit, ""
+		return limit, o
 	}
 	defer func() {
 		if recover() != nil {
-			limit, text = gcra.Limit{}, ""
+			limit, o = gcra.Limit{}, override{}
 		}
 	}()
 	limit, ok := p.Override(subject)
-	switch {
-	case !ok:
-		return gcra.Limit{}, ""
-	case limit == gcra.Limit{}:
-		return limit, noLimit
+	if !ok {
+		return gcra.Limit{}, o
 	}
-	return limit, limit.String()
+	if o.Override = noLimit; limit != (gcra.Limit{}) {
+		o.Override = limit.String()
+	}
+	if p.OverrideName != nil {
+		o.Name = p.OverrideName(subject)
+	}
+	return limit, o
 }
 
 // limitsFor returns the limits that a policy may apply to a subject, whether one is
-// certain, and the text of an override. For a policy with LimitFor they are those it
+// certain, and the override that it is from. For a policy with LimitFor they are those it
 // returned lately, or else the policy's Limit.
-func (i *Inspector) limitsFor(p *middleware.Policy, subject string) (limits []gcra.Limit, sure bool, override string) {
-	switch limit, text := overrideOf(p, subject); {
-	case text == noLimit:
-		return nil, true, text
-	case text != "":
-		return []gcra.Limit{limit}, true, text
+func (i *Inspector) limitsFor(p *middleware.Policy, subject string) (limits []gcra.Limit, sure bool, o override) {
+	limit, o := overrideOf(p, subject)
+	switch {
+	case o.Override == noLimit:
+		return nil, true, o
+	case o.Override != "":
+		return []gcra.Limit{limit}, true, o
 	case p.LimitFor == nil:
-		return []gcra.Limit{p.Limit}, true, ""
+		return []gcra.Limit{p.Limit}, true, o
 	}
 	if s := i.record.policies.Load()[p.Name]; s != nil {
 		if l, ok := s.denied.limitOf(subject); ok {
-			return []gcra.Limit{l}, true, ""
+			return []gcra.Limit{l}, true, o
 		}
 		limits = s.recentLimits.limits()
 	}
 	if len(limits) == 0 && p.Limit != (gcra.Limit{}) {
-		return []gcra.Limit{p.Limit}, false, ""
+		return []gcra.Limit{p.Limit}, false, o
 	}
-	return limits, len(limits) == 1, ""
+	return limits, len(limits) == 1, o
 }
 
 // fullAfter is how long until a bucket is full: 0 for a quota of which nothing is used,
@@ -121,12 +133,12 @@ func (i *Inspector) lookUp(ctx context.Context, subject string) *subjectState {
 	for _, p := range i.current() {
 		limits, sure, override := i.limitsFor(&p, subject)
 		if len(limits) == 0 {
-			state.Buckets = append(state.Buckets, bucket{Policy: p.Name, Override: override, Rows: 1})
+			state.Buckets = append(state.Buckets, bucket{Policy: p.Name, override: override, Rows: 1})
 		}
 		rows := len(limits)
 		for _, l := range limits {
 			state.Buckets = append(state.Buckets, bucket{
-				Policy: p.Name, HasLevel: true, Override: override, Rows: rows,
+				Policy: p.Name, HasLevel: true, override: override, Rows: rows,
 				level: &level{Limit: l.String(), IfLimit: !sure, Burst: l.Capacity()},
 			})
 			rows = 0
@@ -145,7 +157,9 @@ func (i *Inspector) lookUp(ctx context.Context, subject string) *subjectState {
 	next := 0
 	for k := range state.Buckets {
 		if b := state.Buckets[k]; b.HasLevel {
-			b.Left, b.FullAfter = charges[next].Result.Remaining, seconds(fullAfter(charges[next].Limit, charges[next].Result))
+			c := &charges[next]
+			b.Left, b.FullAfter = c.Result.Remaining, seconds(fullAfter(c.Limit, c.Result))
+			b.PeriodEnds = c.Period.UTC()
 			next++
 		}
 	}
@@ -170,7 +184,7 @@ func (i *Inspector) resetBuckets(ctx context.Context, subject string, names []st
 			continue
 		}
 		limits, _, override := i.limitsFor(p, subject)
-		if override == noLimit {
+		if override.Override == noLimit {
 			return false, requestError(fmt.Sprintf("policy %s does not limit this subject, by an override", p.Name))
 		}
 		if len(limits) == 0 {

@@ -21,12 +21,15 @@ import (
 // A quota that is not used is full, whatever is left of its period.
 func TestLookUpOfAQuota(t *testing.T) {
 	s := newScene(t, middleware.Policy{Name: "a", Key: who, Limit: gcra.Quota(5, gcra.Daily)})
-	if b := s.json("?subject=ip:192.0.2.7").Subject.Buckets[0]; b.Limit != "5/calendar day" || b.Left != 5 || b.FullAfter != 0 {
+	if b := s.json("?subject=ip:192.0.2.7").Subject.Buckets[0]; b.Limit != "5/calendar day" || b.Left != 5 || b.FullAfter != 0 || b.PeriodEnds != "2026-01-02T00:00:00Z" {
 		t.Errorf("got %+v; want 5 of 5 left", b)
 	}
 	s.ask(3, "ip:192.0.2.7", "/")
 	if b := s.json("?subject=ip:192.0.2.7").Subject.Buckets[0]; b.Left != 2 || b.FullAfter <= 0 || b.FullAfter > 86400 {
 		t.Errorf("got %+v; want 2 left, full when the day ends", b)
+	}
+	if page := s.html("?subject=ip:192.0.2.7"); !strings.Contains(page, "2 Jan 2026 00:00 UTC") {
+		t.Error("the page does not say when the day ends")
 	}
 }
 
@@ -44,24 +47,24 @@ func TestLookUpOfAnOverride(t *testing.T) {
 			panic("no list today")
 		}
 		return gcra.Limit{}, false
-	}})
+	}, OverrideName: func(subject string) string { return map[string]string{"sub:month": "ip:198.51.100.0/24"}[subject] }})
 	for subject, want := range map[string]struct {
-		override, left, page string
+		override, name, left, page string
 	}{
-		"sub:big":   {"60/minute burst 20", "a 17/20", "60/minute burst 20, an override"},
-		"sub:month": {"9/calendar month", "a 6/9", "9/calendar month, an override"},
-		"sub:free":  {"none", "a 0/0", "Not limited by this policy, by an override."},
-		"sub:panic": {"", "a 5/5", "5/minute"},
-		"sub:other": {"", "a 2/5", "5/minute"},
+		"sub:big":   {"60/minute burst 20", "", "a 17/20", "60/minute burst 20, an override"},
+		"sub:month": {"9/calendar month", "ip:198.51.100.0/24", "a 6/9", "9/calendar month, the override of <code>ip:198.51.100.0/24</code>"},
+		"sub:free":  {"none", "", "a 0/0", "Not limited by this policy, by an override."},
+		"sub:panic": {"", "", "a 5/5", "5/minute"},
+		"sub:other": {"", "", "a 2/5", "5/minute"},
 	} {
 		if subject != "sub:panic" {
 			s.ask(3, subject, "/")
 		}
-		if b := s.json("?subject=" + subject).Subject.Buckets; len(b) != 1 || b[0].Override != want.override || s.left(subject) != want.left {
+		if b := s.json("?subject=" + subject).Subject.Buckets; len(b) != 1 || b[0].Override != want.override || b[0].OverrideName != want.name || s.left(subject) != want.left {
 			t.Errorf("%s: got %+v; want %+v", subject, b, want)
 		}
 		page := s.html("?subject=" + subject)
-		if !strings.Contains(page, want.page) || strings.Contains(page, "an override") != (want.override != "") {
+		if !strings.Contains(page, want.page) || strings.Contains(page, "override of") != (want.name != "") || strings.Contains(page, "an override") != (want.override != "" && want.name == "") {
 			t.Errorf("%s: the page does not say %q", subject, want.page)
 		}
 		if !strings.Contains(page, "other limits for some keys") {

@@ -31,16 +31,15 @@ func newNetworks(limits map[netip.Prefix]gcra.Limit) networks {
 	return ns
 }
 
-// limitOf returns the limit of the longest network that contains the prefix, which is
-// masked. In the order of the list, that network is the last one up to the prefix, or
+// longest returns the longest network that contains the prefix, which is masked, or nil. In the order of the list, that network is the last one up to the prefix, or
 // contains that one: so a binary search finds it, and at most 33 or 129 steps up.
-func (ns networks) limitOf(prefix netip.Prefix) (gcra.Limit, bool) {
+func (ns networks) longest(prefix netip.Prefix) *network {
 	after := sort.Search(len(ns), func(i int) bool { return compareMasked(ns[i].Prefix, prefix) > 0 })
 	i := ns.up(after-1, prefix)
 	if i < 0 {
-		return gcra.Limit{}, false
+		return nil
 	}
-	return ns[i].limit, true
+	return &ns[i]
 }
 
 // compareMasked is Prefix.Compare for masked prefixes, which that would mask again.

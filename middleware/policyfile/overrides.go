@@ -17,17 +17,35 @@ type overrides struct {
 	networks networks
 }
 
-// find is [middleware.Policy.Override].
-func (o *overrides) find(subject string) (gcra.Limit, bool) {
+// limitOf is [middleware.Policy.Override].
+func (o *overrides) limitOf(subject string) (gcra.Limit, bool) {
 	if limit, ok := o.keys[subject]; ok {
 		return limit, true
 	}
-	if text, isAddr := strings.CutPrefix(subject, addrKind); isAddr && len(o.networks) > 0 {
-		if prefix, ok := parseNetwork(text); ok {
-			return o.networks.limitOf(prefix.Masked())
-		}
+	if n := o.networkOf(subject); n != nil {
+		return n.limit, true
 	}
 	return gcra.Limit{}, false
+}
+
+// nameOf is [middleware.Policy.OverrideName]: the subject of the file that a key matches.
+func (o *overrides) nameOf(subject string) string {
+	if _, ok := o.keys[subject]; ok {
+		return subject
+	}
+	if n := o.networkOf(subject); n != nil {
+		return addrKind + n.String()
+	}
+	return ""
+}
+
+func (o *overrides) networkOf(subject string) *network {
+	if text, isAddr := strings.CutPrefix(subject, addrKind); isAddr && len(o.networks) > 0 {
+		if prefix, ok := parseNetwork(text); ok {
+			return o.networks.longest(prefix.Masked())
+		}
+	}
+	return nil
 }
 
 const (
@@ -66,7 +84,7 @@ func (e *entry) readOverrides(n ast.Node) {
 		}
 	}
 	o := overrides{r.keys, newNetworks(r.networks)}
-	e.Override = o.find
+	e.Override, e.OverrideName = o.limitOf, o.nameOf
 }
 
 // override reads one limit and its subjects.

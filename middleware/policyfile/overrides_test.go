@@ -159,7 +159,8 @@ func TestReloadOverridesUnderLoad(t *testing.T) {
 	}
 }
 
-// Random networks and clients have the limit that a search of the whole list finds.
+// Random networks and clients have the limit, and the network's name, that a search of the
+// whole list finds.
 func TestOverridesAgainstAList(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	address := func() netip.Addr { // few bits differ, so networks nest
@@ -189,11 +190,17 @@ func TestOverridesAgainstAList(t *testing.T) {
 			if p.IsSingleIP() {
 				subject = "ip:" + p.Addr().String()
 			}
-			want, longest := 0, -1
+			want, longest, name := 0, -1, ""
 			for q, n := range list {
 				if q.Bits() <= p.Bits() && q.Contains(p.Addr()) && q.Bits() > longest {
-					want, longest = n, q.Bits()
+					want, longest, name = n, q.Bits(), "ip:"+q.String()
+					if q.IsSingleIP() {
+						name = subject
+					}
 				}
+			}
+			if got := policy.OverrideName(subject); got != name {
+				t.Fatalf("%s in %v: got the name %q; want %q", subject, list, got, name)
 			}
 			limit, ok := policy.Override(subject)
 			if ok != (want > 0) || ok && limit != gcra.PerMinute(int64(want)) {
@@ -209,6 +216,9 @@ func TestManyOverrides(t *testing.T) {
 	for _, subject := range []string{"ip:10.0.1.0", "sub:user-9998", "ip:2001:db8:270f:8000::/64"} {
 		if limit, ok := policy.Override(subject); !ok || limit != gcra.PerMinute(9) {
 			t.Errorf("%s: got %v, %t; want the override", subject, limit, ok)
+		}
+		if name := policy.OverrideName(subject); strings.HasPrefix(subject, "sub:") && name != subject {
+			t.Errorf("%s: got the name %q; want the subject", subject, name)
 		}
 	}
 }

@@ -45,7 +45,8 @@
 //	name       text, unique in the file
 //	key        a name in Funcs.Keys, or a list of them: the first key that is
 //	           not empty counts, as in keyfunc.First
-//	limit      100/minute, 25/5s, 100/minute burst 20; see gcra.ParseLimit
+//	limit      100/minute, 25/5s, 100/minute burst 20, 10000/calendar month;
+//	           see gcra.ParseLimit
 //	plans      a mapping of plan names to limits
 //	overrides  a list of mappings of limit, which may be none, and subjects, a
 //	           list of keys and networks; see below
@@ -71,9 +72,10 @@
 //
 // A request whose key is a subject gets the limit of that override, whatever its plan;
 // with the limit none the policy does not limit it. A subject is a whole key, as the
-// policy's key function returns it: "sub:alice". Write it in quotes. One that begins
-// with "ip:" is an address or a network, and matches the keys of package keyfunc's
-// address functions: "ip:198.51.100.0/24" matches the key "ip:198.51.100.7", and
+// policy's key function returns it: "sub:alice", or with keyfunc.JWTSubject
+// "sub:https://login.example.com|alice". Write it in quotes. One that begins with "ip:"
+// is an address or a network, and matches the keys of package keyfunc's address
+// functions: "ip:198.51.100.0/24" matches the key "ip:198.51.100.7", and
 // "ip:2001:db8::/32" the key "ip:2001:db8:1:2::/64". A whole key wins over a network,
 // and a longer network over a shorter one. Networks do not match keys that
 // keyfunc.Join has joined. Anonymous requests have no override. A request costs one

@@ -53,7 +53,7 @@ func (c Calendar) location() (*time.Location, error) {
 	}
 	l, err := time.LoadLocation(c.Location)
 	if err != nil {
-		return nil, fmt.Errorf("location is %q; want a name of the time zone database such as Europe/Berlin, or \"\" for UTC; import time/tzdata if the machine has no database (%w)",
+		return nil, fmt.Errorf("location is %q; want a name of the time zone database such as Europe/Berlin, or none for UTC; import time/tzdata if the machine has no database (%w)",
 			Clip(c.Location), err)
 	}
 	return l, nil
@@ -120,9 +120,9 @@ func (c Calendar) Periods() (*Periods, error) {
 	case !ok:
 		return nil, fmt.Errorf("calendar unit is %q; want hour, day, week, month or year", Clip(c.Unit))
 	case c.Anchor != 0 && u.anchors == 0:
-		return nil, fmt.Errorf("a calendar %s from %d; want no anchor, which only week and month have", c.Unit, c.Anchor)
+		return nil, fmt.Errorf("first day is %d; want none, as only a week and a month have one", c.Anchor)
 	case c.Anchor < 0 || c.Anchor > u.anchors:
-		return nil, fmt.Errorf("a calendar %s from %d; want 1 to %d", c.Unit, c.Anchor, u.anchors)
+		return nil, fmt.Errorf("first day is %d; want 1 to %d", c.Anchor, u.anchors)
 	}
 	l, err := c.location()
 	if err != nil {
