@@ -29,7 +29,7 @@ type PolicyResult struct {
 	Policy  string     // name of the policy
 	Subject string     // key of the request, as the policy's Key returned it
 	Shadow  bool       // the policy never denies: Allowed says what it would have done
-	Limit   gcra.Limit // limit that applied, as configured (a Burst of 0 means Count); with FailLocal, this server's share of it
+	Limit   gcra.Limit // limit that applied, as configured (a Burst of 0 means Count); with FailLocal, Remaining is what this server's share of it has left
 	gcra.Result
 }
 

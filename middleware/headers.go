@@ -234,7 +234,7 @@ func appendItems(s *requestState, b []byte, start int, denied bool) []byte {
 		b = append(b, s.policy(i).text.name...)
 		b = strconv.AppendInt(append(b, ";r="...), c.Result.Remaining, 10)
 		never := denied && s.retryAfter == 0
-		if t := untilMore(c, denied); t > 0 && !never {
+		if t := untilMore(c, denied, s.entries[i].source); t > 0 && !never {
 			b = strconv.AppendInt(append(b, ";t="...), t, 10)
 		}
 	}
@@ -253,7 +253,7 @@ func reset(r *gcra.Result) int32 {
 
 // untilMore is t of the RateLimit field: the seconds until there are more units,
 // or 0 to leave it out.
-func untilMore(c *gcra.Charge, denied bool) int64 {
+func untilMore(c *gcra.Charge, denied bool, from source) int64 {
 	r := &c.Result
 	if denied {
 		return seconds(r.RetryAfter)
@@ -264,6 +264,9 @@ func untilMore(c *gcra.Charge, denied bool) int64 {
 	// The bucket is full after ResetAfter. The next unit comes one interval
 	// earlier for each unit that follows it. Those of a quota come together: its
 	// interval is 0.
+	if from == sourceLocal {
+		return seconds(r.ResetAfter) // the interval of its share is not known here
+	}
 	missing := c.Limit.Capacity() - r.Remaining
 	wait := r.ResetAfter - time.Duration(missing-1)*c.Limit.Interval()
 	return seconds(min(max(wait, 1), r.ResetAfter))

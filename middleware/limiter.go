@@ -16,7 +16,6 @@ type Limiter struct {
 	policies  atomic.Pointer[policies]
 	store     gcra.Store
 	local     gcra.Store // for FailLocal
-	instances int
 	headers   Headers
 	noContext bool
 	deny      func(http.ResponseWriter, *http.Request, Decision) // nil for the default

@@ -20,6 +20,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -94,6 +96,7 @@ type Store struct {
 	invalid  error // what is wrong with the fields
 	clock    *buckets.Clock
 	denials  *denialCache
+	debts    debts
 	only     *batcher     // of a single server
 	inline   bool         // its client returns by a context's deadline
 	batchers sync.Map     // of several servers, by address
@@ -128,6 +131,7 @@ func (s *Store) Close() error {
 	if s.dials == nil {
 		return nil
 	}
+	s.debts.close()
 	return s.client.Close()
 }
 
@@ -174,13 +178,10 @@ func (s *Store) apply(ctx context.Context, charges []gcra.Charge, refund bool) (
 	}
 	q := newRequest(ops, refund)
 	for i := range charges {
-		var buf [128]byte
-		key := rediskit.AppendKey(buf[:0], s.prefix(), charges[i].Subject, charges[i].Policy)
 		if charges[i].Limit.IsQuota() {
-			key = append(key, q.ops[i].Periods.Suffix...)
 			q.at = s.clock.Calendar()
 		}
-		q.ops[i].key = string(key)
+		q.ops[i].key = s.key(&charges[i], &q.ops[i].Charge)
 	}
 	q.deadline = s.clock.Now() + tat.Ticks(s.timeout())
 	if s.only != nil || oneSubject(charges) {
@@ -197,6 +198,16 @@ func (s *Store) apply(ctx context.Context, charges []gcra.Charge, refund bool) (
 	}
 	setResults(charges, q.ops, q.admitted, refund)
 	return q.admitted, nil
+}
+
+// key is the key of a charge's bucket.
+func (s *Store) key(charge *gcra.Charge, c *buckets.Charge) string {
+	var buf [128]byte
+	key := rediskit.AppendKey(buf[:0], s.prefix(), charge.Subject, charge.Policy)
+	if c.Periods != nil {
+		key = append(key, c.Periods.Suffix...)
+	}
+	return string(key)
 }
 
 // maxCharges is the most charges of an admission: a byte is the index of their
@@ -247,7 +258,8 @@ func (s *Store) init() {
 		ttl = 0
 	}
 	s.clock = buckets.NewClock(nil)
-	s.denials = newDenialCache(s.clock, ttl)
+	s.debts.payer = "~paid." + strconv.FormatUint(rand.Uint64(), 36)
+	s.denials = newDenialCache(s.clock, ttl, &s.debts)
 	s.log.Logger = s.Logger
 	if s.invalid == nil {
 		s.warnRESP3()

@@ -1,0 +1,4 @@
+package redisstore
+
+// instances is the number of servers that share each limit.
+func (s *Store) instances() int { return 1 }
