@@ -108,6 +108,7 @@ func TestStoresAreCountedOnce(t *testing.T) {
 	stats := func(batches int64, servers ...redisstore.ServerState) redisstore.Stats {
 		return redisstore.Stats{
 			Batches: batches, Operations: 2 * batches, FailedBatches: 3 * batches, CachedDenials: 4 * batches,
+			LocalUnits: 5 * batches, PaidUnits: 6 * batches, UnpaidUnits: 7 * batches,
 			BatchTime: time.Duration(batches) * time.Second, Servers: servers,
 		}
 	}
@@ -119,6 +120,9 @@ func TestStoresAreCountedOnce(t *testing.T) {
 		"ratelimit.redis.operations":     22,
 		"ratelimit.redis.failed_batches": 33,
 		"ratelimit.redis.cached_denials": 44,
+		"ratelimit.redis.local_units":    55,
+		"ratelimit.redis.paid_units":     66,
+		"ratelimit.redis.unpaid_units":   77,
 		"ratelimit.redis.batch.duration": 11,
 	} {
 		if got := one(t, reader, name); got != want {

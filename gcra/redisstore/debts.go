@@ -59,14 +59,14 @@ type debt struct {
 	charge      buckets.Charge // the last one: T, the clamp, and the period of a quota
 	n           int64          // servers that share the limit
 	more, least level
-	rest        int64 // ticks that are paid and not yet a whole unit
+	rest        int64 // ticks that are paid and not yet a whole unit, and half a unit for rounding
 
 	// A payment is repeated under its id until a reply comes.
 	id              string
 	sent, sentLeast level
 	refunded        int64 // ticks of sent that were refunded meanwhile
 
-	known, learned int64 // the TAT of the last answer, and when it came
+	known int64 // the TAT of the last answer
 }
 
 // A level grows with each grant, and drains from a moment on.
@@ -104,10 +104,18 @@ func (l *level) wait(until, now, n int64) {
 
 // learn records the TAT of an answer.
 func (b *debt) learn(known, now int64) {
-	b.known, b.learned = known, now
-	if b.charge.Periods == nil {
-		b.more.wait(known, now, b.n)
-		b.sent.wait(known, now, b.n)
+	b.known = known
+	if b.charge.Periods != nil {
+		return
+	}
+	b.sent.wait(known, now, b.n)
+	after := known // sent drains before more
+	if sent := b.sent.at(now, b.n); sent > 0 {
+		after = max(known, now, b.sent.from) + b.n*sent
+	}
+	b.more.wait(after, now, b.n)
+	if b.n == 1 { // nobody else charges Redis meanwhile
+		b.least, b.sentLeast = b.more, b.sent
 	}
 }
 
@@ -138,7 +146,7 @@ func (d *debts) grant(c *buckets.Charge, key func() string, now, begins, n int64
 		if d.of == nil {
 			d.of = make(map[uint64]*debt)
 		}
-		b = &debt{key: key()}
+		b = &debt{key: key(), known: begins, rest: c.Emission / 2}
 		d.of[c.Hash] = b
 		d.n.Add(1)
 	}
@@ -160,9 +168,8 @@ func (d *debts) drop(hash uint64) {
 	d.n.Add(-1)
 }
 
-// ahead is how far ahead of base the TAT of a bucket is at least with its debt. Answers
-// are used that came after since.
-func (d *debts) ahead(c *buckets.Charge, base, now, since int64) int64 {
+// ahead is how far ahead of base the TAT of a bucket is at least with its debt.
+func (d *debts) ahead(c *buckets.Charge, base, now int64) int64 {
 	if d.n.Load() == 0 {
 		return 0
 	}
@@ -172,12 +179,9 @@ func (d *debts) ahead(c *buckets.Charge, base, now, since int64) int64 {
 	if b == nil || b.charge.Period != c.Period {
 		return 0
 	}
-	known := int64(math.MinInt64) / 2 // ahead of base
-	if b.learned > 0 && b.learned >= since {
-		known = b.known - base
-	}
+	known := b.known - base
 	if c.Periods != nil {
-		return max(known, 0) + b.owes(now)
+		known = max(known, 0)
 	}
 	return max(known+b.owes(now), b.alone(now))
 }
@@ -209,7 +213,7 @@ func (d *debts) forget(hash uint64, now int64) (at int64) {
 	if b == nil || b.charge.Periods != nil {
 		return 0
 	}
-	b.learned = 0
+	b.known = now
 	return now + b.n*b.alone(now)
 }
 

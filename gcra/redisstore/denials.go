@@ -117,7 +117,7 @@ func (c *denialCache) deny(ops []op, charges []gcra.Charge) bool {
 		}
 		// What Redis does not know yet counts, however old its last answer is.
 		if owing {
-			if ahead := c.debts.ahead(&o.Charge, base, now, now-c.ttl); ahead > 0 {
+			if ahead := c.debts.ahead(&o.Charge, base, now); ahead > 0 {
 				o.Ahead = max(o.Ahead, ahead)
 				denied = denied || !o.Shadow && !o.Admits(ahead)
 			}

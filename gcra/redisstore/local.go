@@ -90,7 +90,7 @@ func (l local) owesTooMuch(ops []buckets.Op, whole []buckets.Charge, now int64) 
 	for i := range ops {
 		o, base := &ops[i], whole[i].Base(l.store.clock, now)
 		o.Base(l.store.clock, now) // of a quota, how long the denial lasts
-		o.Ahead = l.store.debts.ahead(&whole[i], base, now, 0)
+		o.Ahead = l.store.debts.ahead(&whole[i], base, now)
 		denied = denied || !o.Shadow && !o.Admits(o.Ahead)
 	}
 	return denied

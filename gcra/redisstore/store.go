@@ -11,7 +11,8 @@
 // (crossslot.go). Each server has a circuit breaker, so that calls do not wait for
 // one that has failed (breaker.go). health.go logs problems, stats.go counts, and
 // ping.go checks the set-up. open.go and dial.go make a client that fits, resp3.go
-// warns of one that does not, and local.go decides while Redis does not answer.
+// warns of one that does not. local.go decides while Redis does not answer, debts.go
+// keeps what it has granted, and pay.go charges that in Redis later.
 package redisstore
 
 import (
