@@ -14,8 +14,8 @@ import (
 //
 // Periods begin at midnight, or on the hour, of the clocks in Location. So the day on
 // which they are set has 23 or 25 hours. Where they are set at midnight, the day
-// begins with its first moment. Where they are set by half an hour, so is an hour
-// of Hourly.
+// begins with its first moment. Where they are set by half an hour or at a quarter
+// to, an hour of Hourly is as short.
 type Calendar struct {
 	Unit string // hour, day, week, month or year
 

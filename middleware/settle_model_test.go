@@ -25,9 +25,30 @@ type modelBucket struct {
 func (b *modelBucket) pass(d time.Duration, now time.Time) {
 	if !b.Limit.IsQuota() {
 		b.level = max(b.level-d.Milliseconds(), 0)
-	} else if hour := now.Truncate(time.Hour); hour != b.period {
-		b.level, b.period = 0, hour
+	} else if begins := beginOf(b.Limit.Calendar(), now); begins != b.period {
+		b.level, b.period = 0, begins
 	}
+}
+
+// beginOf is when the period of a calendar begins that a time is in: a day of Berlin, a
+// month from the 15th, or an hour, which need no more than time.Date.
+func beginOf(c gcra.Calendar, now time.Time) time.Time {
+	l, err := time.LoadLocation(c.Location)
+	if err != nil {
+		panic(err)
+	}
+	now = now.In(l)
+	y, m, d := now.Date()
+	switch c.Unit {
+	case "day":
+		return time.Date(y, m, d, 0, 0, 0, 0, l).UTC()
+	case "month":
+		if d < c.Anchor {
+			m--
+		}
+		return time.Date(y, m, c.Anchor, 0, 0, 0, 0, l).UTC()
+	}
+	return now.Truncate(time.Hour).UTC()
 }
 
 func (b *modelBucket) admits(cost int64) bool {
@@ -60,9 +81,11 @@ func TestSettleModel(t *testing.T) {
 		var buckets []*modelBucket
 		for i := range rapid.IntRange(1, 4).Draw(t, "policies") {
 			p := middleware.Policy{Name: strconv.Itoa(i), Key: key("k"), Cost: cost, MaxDebt: units.Draw(t, "debt"), Shadow: rapid.Bool().Draw(t, "shadow")}
-			b := &modelBucket{unit: 1, period: clock.now()}
+			b := &modelBucket{unit: 1}
 			if rapid.Bool().Draw(t, "quota") {
-				p.Limit = gcra.Quota(1+units.Draw(t, "n"), gcra.Hourly)
+				calendar := rapid.SampledFrom([]gcra.Calendar{gcra.Hourly, gcra.Monthly.From(15), {Unit: "day", Location: "Europe/Berlin"}}).Draw(t, "calendar")
+				p.Limit = gcra.Quota(1+units.Draw(t, "n"), calendar)
+				b.period = beginOf(calendar, clock.now())
 			} else {
 				seconds := rapid.Int64Range(1, 400).Draw(t, "seconds a unit")
 				p.Limit = gcra.Limit{Count: 1, Per: time.Duration(seconds) * time.Second, Burst: 1 + units.Draw(t, "burst")}
@@ -166,6 +189,9 @@ func TestSettleModel(t *testing.T) {
 			},
 			"time": func(t *rapid.T) {
 				d := time.Duration(rapid.Int64Range(0, 3_000_000).Draw(t, "ms")) * time.Millisecond
+				if rapid.IntRange(0, 3).Draw(t, "long") == 0 {
+					d *= 500 // up to 17 days
+				}
 				clock.add(d)
 				for _, b := range buckets {
 					b.pass(d, clock.now())

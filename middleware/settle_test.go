@@ -186,6 +186,40 @@ func TestConcurrentSettle(t *testing.T) {
 	}
 }
 
+// Settlements, spending and a Refund of one request at the same time, while policies are
+// reloaded: the Refund gives back whatever they have charged, and they add nothing later.
+func TestSettleWhileRefunded(t *testing.T) {
+	store, _ := newStore()
+	policy := middleware.Policy{Name: "p", Key: key("k"), Limit: gcra.PerHour(50), MaxDebt: 100}
+	quota := middleware.Policy{Name: "q", Key: key("k"), Limit: gcra.Quota(50, gcra.Daily), MaxDebt: 100}
+	l := limiter(t, middleware.Config{Store: store.Store}, policy, quota)
+	for range 50 {
+		d := l.Decide(get("/"))
+		var wg sync.WaitGroup
+		for i := range int64(8) {
+			wg.Go(func() {
+				if i == 5 {
+					if err := errors.Join(d.Refund(t.Context()), l.Reload(policy, quota)); err != nil {
+						t.Error(err)
+					}
+					return
+				}
+				var short *middleware.SettleError
+				if err := d.Settle(t.Context(), 40*i); err != nil && !errors.As(err, &short) {
+					t.Error(err)
+				}
+				if err := d.Spend(t.Context(), i); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if p, q := left(t, store, "k", "p", policy.Limit), left(t, store, "k", "q", quota.Limit); p != 50 || q != 50 {
+			t.Fatalf("got %d and %d left; want 50", p, q)
+		}
+	}
+}
+
 // A request that was charged to a policy in requests and to one in units is settled in units.
 func TestSettleLeavesRequestsAlone(t *testing.T) {
 	store, _ := newStore()
@@ -323,8 +357,8 @@ func TestMaxDebtIsChecked(t *testing.T) {
 		"beyond a year":   {memory, gcra.PerDay(1), 366, "MaxDebt is 366, which makes 1/day burst 367 of 1/day: a burst of 367 at 1 per 24h0m0s takes longer than 366 days to refill"},
 		"negative":        {memory, five, -1, "MaxDebt is -1; want 0 (none) to 100000000000000"},
 		"overflow":        {memory, five, 1<<63 - 1, "MaxDebt is 9223372036854775807; want 0 (none) to 100000000000000"},
-		"most of a quota": {memory, gcra.Quota(1e10-1, gcra.Hourly), 1, ""},
-		"a large quota":   {memory, gcra.Quota(1e10, gcra.Hourly), 1, "MaxDebt is 1, which makes 10000000001/calendar hour of 10000000000/calendar hour: quota is 10000000001; want 1 to 10000000000"},
+		"most of a quota": {memory, gcra.Quota(9e9-1, gcra.Hourly), 1, ""},
+		"a large quota":   {memory, gcra.Quota(9e9, gcra.Hourly), 1, "MaxDebt is 1, which makes 9000000001/calendar hour of 9000000000/calendar hour: quota is 9000000001; want 1 to 9000000000"},
 		"a strict window": {slidinglog.NewMemory(), five, 1, "MaxDebt is 1, which makes 5/minute burst 6 of 5/minute: burst is 6; want 0 or 5, the count"},
 	} {
 		_, err := middleware.New(middleware.Config{Store: tt.store}, middleware.Policy{Name: name, Key: key("k"), Limit: tt.limit, MaxDebt: tt.debt})

@@ -105,6 +105,9 @@ func (c *denialCache) deny(ops []op, charges []gcra.Charge) bool {
 		if known {
 			o.Ahead, o.latency = o.Clamp(at, base), fresh.latency()
 		}
+		if o.Periods != nil { // what is left of the period may be longer
+			o.latency = max(o.latency, c.clock.Ahead())
+		}
 		// An earlier op on the bucket moves the TAT. Shadows are left out: then the
 		// cache denies less than Redis, never more.
 		if j := before(ops, i); j >= 0 && !ops[j].Shadow && ops[j].Admits(ops[j].Ahead) {

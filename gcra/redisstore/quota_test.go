@@ -89,9 +89,82 @@ func TestQuotaIsTheCalendars(t *testing.T) {
 		}
 		skew := time.Duration(rapid.SampledFrom([]int{0, 0, 1, -1, 40, -400}).Draw(t, "days off")) * aDay
 		r := newStore(client)
+		r.NoDenialCache, r.DenialTTL = rapid.Bool().Draw(t, "no denial cache"), aYear
 		r.SetClock(func() time.Time { return server.now().Add(skew) })
-		r.NoDenialCache = rapid.Bool().Draw(t, "no denial cache")
-		gcratest.CheckQuotas(t, r, server.now, server.advance)
+		gcratest.CheckQuotas(t, r, server.now, server.advance, time.Microsecond)
+	})
+}
+
+// The clock of Redis goes back by less than a period, and forward again, also behind the
+// backs of several processes whose own clocks are wrong. No period has more than its quota,
+// also with settlements, refunds and the denial cache, and none begins before its time.
+func TestQuotaWhileTheClockOfRedisGoesBack(t *testing.T) {
+	client := anyRedis(t)
+	server := stopClock(t, client)
+	rapid.Check(t, func(t *rapid.T) {
+		const n, debt = 5, 3
+		calendar := rapid.SampledFrom([]gcra.Calendar{gcra.Hourly, gcra.Daily, gcra.Monthly.From(15)}).Draw(t, "calendar")
+		if err := server.set(rapid.Int64Range(24, 400*24).Draw(t, "start") * int64(time.Hour/gcratest.Tick)); err != nil {
+			t.Fatal(err)
+		}
+		prefix := newStore(client).Prefix
+		var stores []*redisstore.Store
+		for range 2 {
+			r := newStore(client)
+			r.Prefix, r.NoDenialCache = prefix, rapid.Bool().Draw(t, "no denial cache")
+			skew := time.Duration(rapid.SampledFrom([]int{0, 1, -40}).Draw(t, "days off")) * aDay
+			r.SetClock(func() time.Time { return server.now().Add(skew) })
+			stores = append(stores, r)
+		}
+		used := map[time.Time]int64{} // by the end of the period
+		var taken []gcra.Charge
+		latest := server.now() // that the clock has shown
+		var back time.Duration
+		left := time.Hour
+		for range 30 {
+			r := stores[rapid.IntRange(0, 1).Draw(t, "store")]
+			if len(taken) > 0 && rapid.IntRange(0, 4).Draw(t, "refund") == 0 {
+				i := rapid.IntRange(0, len(taken)-1).Draw(t, "which")
+				if err := r.Refund(t.Context(), taken[i:i+1]); err != nil {
+					t.Fatal(err)
+				}
+				used[taken[i].Period] -= taken[i].Cost
+				taken = append(taken[:i], taken[i+1:]...)
+			}
+			c := gcra.Charge{Subject: "s", Policy: "p", Limit: gcra.Quota(n, calendar), Cost: rapid.Int64Range(0, 3).Draw(t, "cost")}
+			if rapid.IntRange(0, 4).Draw(t, "settles") == 0 {
+				c.Limit = gcra.Quota(n+debt, calendar)
+			}
+			charges := []gcra.Charge{c}
+			allowed, err := r.Take(t.Context(), charges)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c = charges[0]
+			_, ends := calendar.Period(server.now())
+			begins, _ := calendar.Period(c.Period.Add(-1))
+			if left = c.Result.ResetAfter; allowed && (c.Period.Before(ends) || begins.After(latest)) {
+				t.Fatalf("at %v, %v at most: charged in the period from %v to %v", server.now(), latest, begins, c.Period)
+			}
+			if allowed && c.Cost > 0 {
+				taken = append(taken, c)
+				if used[c.Period] += c.Cost; used[c.Period] > c.Limit.Count {
+					t.Fatalf("%v: %d used in the period until %v", c.Limit, used[c.Period], c.Period)
+				}
+			}
+			server.advance(back)
+			back = 0
+			switch rapid.IntRange(0, 2).Draw(t, "clock") {
+			case 0:
+				back = time.Duration(rapid.Int64Range(1, int64(59*time.Minute/gcratest.Tick)).Draw(t, "back")) * gcratest.Tick
+				server.advance(-back)
+			case 1:
+				server.advance(time.Duration(rapid.Int64Range(0, int64(left/gcratest.Tick)).Draw(t, "forward")) * gcratest.Tick)
+			}
+			if now := server.now(); now.After(latest) {
+				latest = now
+			}
+		}
 	})
 }
 
@@ -167,6 +240,31 @@ func TestQuotaDenialIsCached(t *testing.T) {
 	server.advance(time.Minute)
 	if c := gcratest.MustTake(t, r, hourlyQuota("s", 1))[0]; !c.Result.Allowed {
 		t.Errorf("in the next period: got %+v; want allowed", c.Result)
+	}
+}
+
+// RetryAfter of a cached denial leads into the next period also if the last answer, by which
+// the store knows the clock of Redis, came late.
+func TestQuotaDenialAfterALateAnswer(t *testing.T) {
+	client := anyRedis(t)
+	server := stopClock(t, client)
+	r := newStore(client)
+	r.NoDenialCache, r.DenialTTL = false, aDay
+	r.SetClock(server.now)
+	gcratest.MustTake(t, r, hourlyQuota("s", 1))
+	gcratest.MustTake(t, r, hourlyQuota("s", 1)) // denied
+	late := time.Duration(0)
+	client.AddHook(scriptHook(func(redis.Cmder) error { server.advance(late); return nil }))
+	late = 40 * time.Millisecond
+	gcratest.MustTake(t, r, hourlyQuota("other", 1))
+	late = 0
+	c := gcratest.MustTake(t, r, hourlyQuota("s", 1))[0]
+	if n := r.Stats().CachedDenials; n == 0 || c.Result.Allowed {
+		t.Fatalf("got %+v, %d cached denials; want a cached denial", c.Result, n)
+	}
+	server.advance(c.Result.RetryAfter)
+	if again := gcratest.MustTake(t, r, hourlyQuota("s", 1))[0]; !again.Result.Allowed {
+		t.Errorf("after %v: got %+v; want allowed", c.Result.RetryAfter, again.Result)
 	}
 }
 
@@ -253,8 +351,51 @@ func TestQuotasOfManyCalendars(t *testing.T) {
 		calendar.Location = []string{"", "Europe/Berlin", "Asia/Tokyo"}[i/28]
 		charges = append(charges, gcra.Charge{Subject: fmt.Sprint("s", i), Policy: "p", Limit: gcra.Quota(5, calendar), Cost: 1})
 	}
-	if _, err := r.Take(context.Background(), charges); err == nil || errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "70 calendars; want at most 63") {
+	if _, err := r.Take(context.Background(), charges); err == nil || errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "quotas of 70 periods in one call; want at most 63") {
 		t.Errorf("got %v; want an error about 70 calendars", err)
 	}
 	gcratest.MustTake(t, r, charges[:63]...)
+
+	// Nor has a refund more periods, also of one calendar.
+	charges = nil
+	for i := range 70 {
+		charges = append(charges, gcratest.MustTake(t, r, hourlyQuota(fmt.Sprint("s", i), 5))...)
+		charges[i].Period = charges[i].Period.Add(time.Duration(-i) * time.Hour)
+	}
+	if err := r.Refund(t.Context(), charges); err == nil || !strings.Contains(err.Error(), "quotas of 70 periods in one call; want at most 63") {
+		t.Errorf("a refund: got %v; want an error about 70 periods", err)
+	}
+	if err := r.Refund(t.Context(), charges[:63]); err != nil {
+		t.Error(err)
+	}
+	for i, c := range charges {
+		want := int64(4)
+		if i == 0 {
+			want = 5
+		}
+		c.Cost = 0
+		if got := gcratest.MustTake(t, r, c)[0].Result.Remaining; got != want {
+			t.Errorf("%s: got %d left; want %d", c.Subject, got, want)
+		}
+	}
+}
+
+// What Local has taken before Redis has answered at all counts after it has: Redis's clock
+// does not move the end of the period that Local knows.
+func TestLocalQuotaBeforeTheFirstAnswer(t *testing.T) {
+	for _, skew := range []time.Duration{0, 5 * time.Millisecond, -5 * time.Millisecond, 30 * time.Second, -30 * time.Second} {
+		client := anyRedis(t)
+		server := stopClock(t, client)
+		r := newStore(client)
+		r.NoDenialCache = false
+		r.SetClock(func() time.Time { return server.now().Add(skew) })
+		gcratest.MustTake(t, r.Local(), hourlyQuota("s", 5))
+		gcratest.MustTake(t, r.Local(), hourlyQuota("s", 5))
+		gcratest.MustTake(t, r, hourlyQuota("other", 5)) // Redis answers
+		for i, want := range []bool{true, true, true, false} {
+			if c := gcratest.MustTake(t, r.Local(), hourlyQuota("s", 5))[0]; c.Result.Allowed != want || !c.Period.Equal(period(server.now())) {
+				t.Errorf("off by %v, call %d: got %+v until %v; want allowed %v", skew, i, c.Result, c.Period, want)
+			}
+		}
+	}
 }

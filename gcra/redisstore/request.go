@@ -38,7 +38,7 @@ type request struct {
 type op struct {
 	buckets.Charge
 	key     string
-	latency int64 // of the call by which the denial cache learned the TAT
+	latency int64 // of the call by which the denial cache learned the TAT, or the clock
 }
 
 var requests = sync.Pool{New: func() any { return &request{done: make(chan struct{}, 1)} }}

@@ -172,8 +172,8 @@ func (s *Store) apply(ctx context.Context, charges []gcra.Charge, refund bool) (
 	switch {
 	case !refund && s.denials.deny(ops, charges):
 		return false, nil
-	case calendars(charges) > maxPeriods:
-		return false, fmt.Errorf("redisstore: an admission of quotas with %d calendars; want at most %d", calendars(charges), maxPeriods)
+	case periods(charges, refund) > maxPeriods:
+		return false, fmt.Errorf("redisstore: quotas of %d periods in one call; want at most %d", periods(charges, refund), maxPeriods)
 	case len(charges) > maxCharges:
 		return false, fmt.Errorf("redisstore: an admission of %d charges; want at most %d", len(charges), maxCharges)
 	}
@@ -215,8 +215,9 @@ func (s *Store) key(charge *gcra.Charge, c *buckets.Charge) string {
 // params.
 const maxCharges = 256
 
-// calendars is at least the number of different calendars.
-func calendars(charges []gcra.Charge) (n int) {
+// periods is at least the number of different periods: the current one of each calendar,
+// and those that a refund names.
+func periods(charges []gcra.Charge, refund bool) (n int) {
 	for i := range charges {
 		if charges[i].Limit.IsQuota() {
 			n++
@@ -225,10 +226,18 @@ func calendars(charges []gcra.Charge) (n int) {
 	if n <= maxPeriods {
 		return n
 	}
-	different := make(map[gcra.Calendar]bool)
+	type period struct {
+		gcra.Calendar
+		end time.Time
+	}
+	different := make(map[period]bool)
 	for i := range charges {
 		if charges[i].Limit.IsQuota() {
-			different[charges[i].Limit.Calendar()] = true
+			p := period{Calendar: charges[i].Limit.Calendar()}
+			if refund {
+				p.end = charges[i].Period.UTC()
+			}
+			different[p] = true
 		}
 	}
 	return len(different)

@@ -18,7 +18,7 @@ import (
 )
 
 // anyCall generates several admissions on a few keys that they share, half of them with
-// quotas.
+// quotas. Half of the buckets have room for debt.
 func anyCall(now int64) *rapid.Generator[call] {
 	return rapid.Custom(func(t *rapid.T) call {
 		var c call
@@ -38,6 +38,15 @@ func anyCall(now int64) *rapid.Generator[call] {
 				p[0], p[1] = unit, -1
 			default:
 				p[0] = unit * rapid.Int64Range(1, capacity/unit).Draw(t, "cost")
+			}
+			if rapid.Bool().Draw(t, "has debt") { // what Settle charges or refunds, of the same top
+				debt := unit * rapid.Int64Range(1, min(20, 366*864e9/unit)).Draw(t, "debt")
+				p[2] += debt
+				settles := params{unit * rapid.Int64Range(1, (capacity+debt)/unit).Draw(t, "settles"), capacity + debt, p[2]}
+				if rapid.IntRange(0, 3).Draw(t, "down") == 0 {
+					settles[0] *= -1
+				}
+				c.params = append(c.params, settles)
 			}
 			c.params = append(c.params, p)
 		}

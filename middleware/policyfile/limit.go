@@ -30,7 +30,33 @@ func (e *entry) parseLimit(n ast.Node, what string) (gcra.Limit, bool) {
 	if err != nil {
 		e.errorf(n, "%s", strings.Replace(err.Error(), "gcra: limit", what+" is", 1))
 	}
+	if err == nil {
+		e.limits = append(e.limits, placedLimit{limit, nodePosition(n)})
+	}
 	return limit, err == nil
+}
+
+// placedLimit is a limit of the policy, of one of its plans or of an override.
+type placedLimit struct {
+	gcra.Limit
+	at position
+}
+
+// checkDebt reports the limits of plans and overrides that have no room for max_debt, on
+// which requests would fail. [middleware.New] checks only the policy's limit.
+func (e *entry) checkDebt() {
+	if _, placed := e.positions["MaxDebt"]; !placed || e.MaxDebt < 1 || e.MaxDebt > 1e14 {
+		return // none, or middleware.New reports it
+	}
+	for _, l := range e.limits {
+		indebted := l.WithBurst(l.Capacity() + e.MaxDebt)
+		if l.IsQuota() {
+			indebted = gcra.Quota(l.Count+e.MaxDebt, l.Calendar())
+		}
+		if err := indebted.Validate(); err != nil && l.Limit != e.Limit {
+			e.diagnostics.addf(l.at, "max_debt is %d, which makes %v of %v: %v", e.MaxDebt, indebted, l.Limit, err)
+		}
+	}
 }
 
 func (e *entry) readPlans(n ast.Node) {
@@ -109,6 +135,7 @@ func (e *entry) combine() {
 	if e.cost > most {
 		e.diagnostics.addf(e.positions["Cost"], "cost is %d and the limit allows at most %d at once; no request could ever pass", e.cost, most)
 	}
+	e.checkDebt()
 }
 
 // limitByPlan sets LimitFor. Requests with any other plan get the policy's limit, or

@@ -21,9 +21,10 @@ type entry struct {
 	at        position            // of the policy
 	positions map[string]position // of its fields, by their names in FieldError: "Limit", "Routes[0]"
 
-	limit gcra.Limit
-	plans map[string]gcra.Limit
-	cost  int64 // 0 unless the file has a number
+	limit  gcra.Limit
+	plans  map[string]gcra.Limit
+	limits []placedLimit // all that are valid, with those of overrides
+	cost   int64         // 0 unless the file has a number
 
 	largestOverride int64 // the most that an override allows at once
 }

@@ -20,6 +20,7 @@ type Clock struct {
 	calendar atomic.Bool  // Calendar was called
 	learned  atomic.Bool
 	offset   atomic.Int64 // if learned: the calendar's time less Now
+	ahead    atomic.Int64 // if learned: the calendar is ahead of the server's clock by at most that much
 }
 
 // NewClock returns a clock on source, or on the monotonic clock if source is nil.
@@ -53,14 +54,25 @@ func (c *Clock) Calendar() int64 {
 	return tat.At(c.source())
 }
 
-// Learn sets the calendar to a server's clock: at the time now it was this. The first
-// call also sets the scale, or a wall clock that is wrong by years would lapse all.
+// Learn sets the calendar to a server's clock: at the time now it was this. If the wall
+// clock was wrong by more than a minute, the first call also sets the scale: one that is
+// wrong by years would lapse all. A shorter move of the scale gains nothing, and each
+// microsecond of it would count as ten units of the quotas that are kept already.
 func (c *Clock) Learn(server, now int64) {
-	c.offset.Store(server - now)
-	if !c.learned.Load() && c.learned.CompareAndSwap(false, true) {
-		c.epoch.Store(server - now)
+	epoch := server - now
+	c.offset.Store(epoch)
+	c.ahead.Store(c.Now() - now)
+	if c.learned.Load() || !c.learned.CompareAndSwap(false, true) {
+		return
+	}
+	if off := tat.Duration(epoch - c.epoch.Load()); off.Abs() > time.Minute {
+		c.epoch.Store(epoch)
 	}
 }
+
+// Ahead is how far Calendar may be ahead of the server's clock: the time of the call by
+// which that was learned.
+func (c *Clock) Ahead() int64 { return c.ahead.Load() }
 
 // OnScale is a time in ticks since [tat.Epoch] on the scale of Now.
 func (c *Clock) OnScale(epochTicks int64) int64 { return epochTicks - c.epoch.Load() }

@@ -52,13 +52,13 @@ func EndOf(c gcra.Calendar, now time.Time) time.Time {
 }
 
 // AnyCalendar generates calendars in zones whose clocks are set at night, at midnight,
-// by half an hour, and never.
+// by half an hour, at a quarter to, and never.
 func AnyCalendar() *rapid.Generator[gcra.Calendar] {
 	return rapid.Custom(func(t *rapid.T) gcra.Calendar {
 		c := rapid.SampledFrom([]gcra.Calendar{gcra.Hourly, gcra.Daily, gcra.Weekly, gcra.Monthly, gcra.Yearly}).Draw(t, "unit")
 		c.Location = rapid.SampledFrom([]string{
 			"", "Europe/Berlin", "America/New_York", "America/Havana", "America/Santiago", "Asia/Beirut",
-			"Asia/Kolkata", "Australia/Lord_Howe", "Pacific/Kiritimati", "Antarctica/Troll",
+			"Asia/Kolkata", "Australia/Lord_Howe", "Pacific/Kiritimati", "Pacific/Chatham", "Antarctica/Troll", "Africa/Casablanca",
 		}).Draw(t, "zone")
 		switch c.Unit {
 		case "week":

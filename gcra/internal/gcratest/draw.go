@@ -59,7 +59,8 @@ func CostUpTo(l gcra.Limit, beyond int64) *rapid.Generator[int64] {
 	return rapid.OneOf(rapid.Int64Range(0, 3), rapid.Int64Range(0, l.Capacity()+beyond))
 }
 
-// AnyAdmission draws charges on a few buckets, often several on one.
+// AnyAdmission draws charges on a few buckets, often several on one, of limits with and
+// without room for debt. One in four is a settlement or gives debt back: see intoDebt.
 func AnyAdmission(t *rapid.T, limits []gcra.Limit) []gcra.Charge {
 	charges := make([]gcra.Charge, rapid.IntRange(1, 4).Draw(t, "charges"))
 	for i := range charges {
@@ -72,8 +73,11 @@ func AnyAdmission(t *rapid.T, limits []gcra.Limit) []gcra.Charge {
 			Shadow:  rapid.IntRange(0, 3).Draw(t, "shadow") == 0,
 		}
 		if !limit.IsQuota() && rapid.Bool().Draw(t, "queues") {
-			c.MaxDelay = Pause(t, limit)
+			c.MaxDelay = min(Pause(t, limit), maxDelay)
 			c.MaxWait = Pause(t, limit)
+		} else if !limit.IsQuota() && rapid.Bool().Draw(t, "has room for debt") {
+			c.MaxDelay = min(time.Duration(rapid.Int64Range(0, 20).Draw(t, "debt"))*limit.Interval(), maxDelay)
+			c.MaxWait = time.Nanosecond // none of the room is for this charge
 		}
 		charges[i] = c
 	}
@@ -85,8 +89,31 @@ func AnyAdmission(t *rapid.T, limits []gcra.Limit) []gcra.Charge {
 			}
 		}
 	}
+	if rapid.IntRange(0, 3).Draw(t, "into debt") == 0 {
+		intoDebt(t, charges)
+	}
 	return charges
 }
+
+// intoDebt makes charges of those that Settle of package middleware sends: of a limit that is
+// larger by the debt, with a clamp that erases no debt of other limits.
+func intoDebt(t *rapid.T, charges []gcra.Charge) {
+	debt := rapid.Int64Range(0, 20).Draw(t, "debt")
+	for i := range charges {
+		c := &charges[i]
+		if c.Limit.IsQuota() {
+			c.Limit = gcra.Quota(c.Limit.Count+debt, c.Limit.Calendar())
+		} else {
+			if l := c.Limit.WithBurst(c.Limit.Capacity() + debt); l.Validate() == nil {
+				c.Limit = l
+			}
+			c.MaxDelay, c.MaxWait = maxDelay, time.Nanosecond
+		}
+		c.Cost = CostUpTo(c.Limit, 2).Draw(t, "cost")
+	}
+}
+
+const maxDelay = 366 * 24 * time.Hour // the longest that a store accepts
 
 // TakeOrRefund calls Take or Refund. A refund is always allowed.
 func TakeOrRefund(ctx context.Context, s gcra.Store, charges []gcra.Charge, refund bool) (allowed bool, err error) {

@@ -9,11 +9,13 @@ import (
 )
 
 // CheckQuotas takes from quotas of any calendars and zones, that change under one name, in
-// admissions of several charges, with refunds in the period that was charged and in later
-// ones. It fails if the store does not admit what the calendar on the wall says, to the
-// tick. Nothing but advance may move the clock.
-func CheckQuotas(t *rapid.T, store gcra.Store, now func() time.Time, advance func(time.Duration)) {
-	w := &quotaWorld{store: store, now: now, advance: advance, used: map[string]int64{}}
+// admissions of several charges. It refunds them and settles them, also into debt, in the
+// period that was charged and in later ones. It fails if the store does not admit what the
+// calendar on the wall says, to the tick. Only the results of denials may be those of a
+// denial cache if late is not 0: the period ends up to late later, and the units that are
+// left are not checked. Nothing but advance may move the clock.
+func CheckQuotas(t *rapid.T, store gcra.Store, now func() time.Time, advance func(time.Duration), late time.Duration) {
+	w := &quotaWorld{store: store, now: now, advance: advance, late: late, used: map[string]int64{}}
 	calendars := rapid.SliceOfN(AnyCalendar(), 1, 3).Draw(t, "calendars")
 	last := time.Duration(0) // until a period ends
 	t.Repeat(map[string]func(*rapid.T){
@@ -34,6 +36,12 @@ func CheckQuotas(t *rapid.T, store gcra.Store, now func() time.Time, advance fun
 				w.refund(t, rapid.IntRange(0, len(w.charges)-1).Draw(t, "which"))
 			}
 		},
+		"settle": func(t *rapid.T) {
+			if len(w.charges) > 0 {
+				i := rapid.IntRange(0, len(w.charges)-1).Draw(t, "which")
+				w.settle(t, i, rapid.Int64Range(0, 15).Draw(t, "cost"), rapid.Int64Range(0, 8).Draw(t, "debt"))
+			}
+		},
 		"wait": func(t *rapid.T) {
 			d := rapid.OneOf(
 				rapid.Just(last), // to the end of a period
@@ -52,8 +60,9 @@ type quotaWorld struct {
 	store   gcra.Store
 	now     func() time.Time
 	advance func(time.Duration)
+	late    time.Duration
 	used    map[string]int64
-	charges []gcra.Charge // taken, to be refunded perhaps
+	charges []gcra.Charge // taken, to be refunded or settled perhaps
 }
 
 func bucketOf(c gcra.Charge, now time.Time) string {
@@ -95,10 +104,13 @@ func (w *quotaWorld) take(t *rapid.T, charges []gcra.Charge) (left time.Duration
 		if !want.Allowed && !want.Never {
 			want.RetryAfter = want.ResetAfter
 		}
+		left = want.ResetAfter
+		if !allowed && w.late > 0 && c.Result.ResetAfter <= end.Sub(now)+w.late && c.Period.Equal(end) {
+			continue // a denial cache knows some buckets only, and takes others for unused
+		}
 		if c.Result != want || !c.Period.Equal(end) {
 			t.Fatalf("at %v, charge %d, %+v: got %+v until %v; want %+v until %v", now, i, c, c.Result, c.Period, want, end)
 		}
-		left = want.ResetAfter
 	}
 	return left
 }
@@ -106,6 +118,34 @@ func (w *quotaWorld) take(t *rapid.T, charges []gcra.Charge) (left time.Duration
 func (w *quotaWorld) refund(t *rapid.T, i int) {
 	c := w.charges[i]
 	w.charges = append(w.charges[:i], w.charges[i+1:]...)
+	w.giveBack(t, c)
+}
+
+// settle sets what a charge costs, as Settle of package middleware does: it gives back in
+// the period of the charge, or takes what is left now, with so many units of debt.
+func (w *quotaWorld) settle(t *rapid.T, i int, cost, debt int64) {
+	c := w.charges[i]
+	w.charges[i].Cost = min(c.Cost, cost)
+	if c.Cost -= cost; c.Cost > 0 {
+		w.giveBack(t, c)
+		return
+	}
+	c.Cost, c.Shadow = -c.Cost, false
+	c.Limit = gcra.Quota(c.Limit.Count+debt, c.Limit.Calendar())
+	n := len(w.charges)
+	for range 2 { // all, and then what is left
+		charges := []gcra.Charge{c}
+		w.take(t, charges)
+		if len(w.charges) > n {
+			w.charges = w.charges[:n]
+			w.charges[i].Cost += c.Cost
+			return
+		}
+		c.Cost = min(c.Cost, charges[0].Result.Remaining)
+	}
+}
+
+func (w *quotaWorld) giveBack(t *rapid.T, c gcra.Charge) {
 	now := w.now()
 	if bucket := bucketOf(c, now); c.Period.Equal(EndOf(c.Limit.Calendar(), now)) {
 		w.used[bucket] -= c.Cost

@@ -1,7 +1,6 @@
 package tat
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -35,7 +34,7 @@ type calendarUnit struct {
 const meanYear = 365*24*time.Hour + 5*time.Hour + 49*time.Minute + 12*time.Second // Gregorian
 
 var calendarUnits = map[string]calendarUnit{
-	"hour": {0, 10_000_000_000, time.Hour, nil},
+	"hour": {0, 9_000_000_000, time.Hour, nil}, // an hour of Pacific/Chatham has 15 minutes
 	"day":  {0, 100_000_000_000, 24 * time.Hour, func(d civil, _, i int) civil { return civil{d.year, d.month, d.day + i} }},
 	"week": {7, 1_000_000_000_000, 7 * 24 * time.Hour, func(d civil, anchor, i int) civil {
 		weekday := time.Date(d.year, d.month, d.day, 0, 0, 0, 0, time.UTC).Weekday()
@@ -48,8 +47,8 @@ var calendarUnits = map[string]calendarUnit{
 }
 
 func (c Calendar) location() (*time.Location, error) {
-	if c.Location == "Local" {
-		return nil, errors.New(`location is "Local", which may differ between servers; want a name such as Europe/Berlin`)
+	if c.Location == "Local" || c.Location == "localtime" { // the second is a file on many machines
+		return nil, fmt.Errorf("location is %q, which may differ between servers; want a name such as Europe/Berlin", c.Location)
 	}
 	l, err := time.LoadLocation(c.Location)
 	if err != nil {
@@ -166,7 +165,7 @@ func (p *Periods) find(now time.Time) Period {
 }
 
 // hour is the hour of a time on the clocks of its location. When they are set, an
-// hour ends: where that is by 30 minutes, two are shorter.
+// hour ends: where that is by 30 minutes, or at 2:45 as in Chatham, two are shorter.
 func hour(now time.Time) Period {
 	_, offset := now.Zone()
 	begin := now.Unix() - ((now.Unix()+int64(offset))%3600+3600)%3600
