@@ -389,11 +389,11 @@ func TestLocalQuotaBeforeTheFirstAnswer(t *testing.T) {
 		r := newStore(client)
 		r.NoDenialCache = false
 		r.SetClock(func() time.Time { return server.now().Add(skew) })
-		gcratest.MustTake(t, r.Local(), hourlyQuota("s", 5))
-		gcratest.MustTake(t, r.Local(), hourlyQuota("s", 5))
+		gcratest.MustTake(t, r.Local(1), hourlyQuota("s", 5))
+		gcratest.MustTake(t, r.Local(1), hourlyQuota("s", 5))
 		gcratest.MustTake(t, r, hourlyQuota("other", 5)) // Redis answers
 		for i, want := range []bool{true, true, true, false} {
-			if c := gcratest.MustTake(t, r.Local(), hourlyQuota("s", 5))[0]; c.Result.Allowed != want || !c.Period.Equal(period(server.now())) {
+			if c := gcratest.MustTake(t, r.Local(1), hourlyQuota("s", 5))[0]; c.Result.Allowed != want || !c.Period.Equal(period(server.now())) {
 				t.Errorf("off by %v, call %d: got %+v until %v; want allowed %v", skew, i, c.Result, c.Period, want)
 			}
 		}
