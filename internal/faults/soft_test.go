@@ -129,7 +129,7 @@ func (a *asker) check(t *testing.T, more float64) {
 func (o *outcome) windows(t *testing.T, calls []window.Call, more float64) {
 	t.Helper()
 	over := window.Excess(calls, softLimit())
-	o.excess = fmt.Sprintf("%+.1f of %+.0f", over, more)
+	o.excess = fmt.Sprintf("%.1f of %.0f", max(over, 0), more)
 	if over > more+tolerance {
 		o.over.Add(int64(over - more))
 		t.Errorf("%v allowed %.2f units more than the bound in some window; want at most %.0f", softLimit(), over, more)
