@@ -39,6 +39,9 @@ func (s *Set) Prepare(c *tat.Charge, refund bool, o *Charge) error {
 			if err != nil {
 				return err
 			}
+			if params.Periods != nil {
+				s.clock.quotas.Store(true)
+			}
 			made := cachedParams{c.Policy, c.Limit, c.MaxDelay, c.MaxWait, params, s.policyHash(c.Policy, params.Periods)}
 			s.params.keep(made, slot)
 			p = &made
