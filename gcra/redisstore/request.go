@@ -100,7 +100,7 @@ func (q *request) deliver(reply []int64, now int64) {
 			o.Ahead = -reply[i] - 1
 		}
 		if o.Periods != nil {
-			o.In(now, o.Ahead >= begun)
+			o.SetPeriod(now, o.Ahead >= begun)
 			o.Ahead %= begun
 			q.at, q.learned = now, true
 		}

@@ -62,7 +62,7 @@ func (c *Charge) Base(clock *Clock, now int64) int64 {
 
 // endOfPeriod is Base of a quota at a time by the calendar.
 func (c *Charge) endOfPeriod(clock *Clock, calendar int64) int64 {
-	c.In(calendar, false)
+	c.SetPeriod(calendar, false)
 	return clock.OnScale(c.Period)
 }
 
@@ -73,12 +73,12 @@ func (c *Charge) later(clock *Clock, now, calendar, tat int64) int64 {
 		return now
 	}
 	used := tat - clock.OnScale(c.Periods.At(calendar).Next)
-	c.In(calendar, used > 0 && used <= c.Top)
+	c.SetPeriod(calendar, used > 0 && used <= c.Top)
 	return clock.OnScale(c.Period)
 }
 
-// In sets the period: that of a time in ticks since tat.Epoch, or the next one.
-func (c *Charge) In(now int64, next bool) {
+// SetPeriod sets the period: that of a time in ticks since tat.Epoch, or the next one.
+func (c *Charge) SetPeriod(now int64, next bool) {
 	p := c.Periods.At(now)
 	if c.Period = p.End; next {
 		c.Period = p.Next

@@ -14,13 +14,13 @@ import (
 // a server. The TATs of quotas are on the scale of Now, so that they are stable
 // and in one table with the others; only which period is current depends on the calendar.
 type Clock struct {
-	source   func() time.Time // nil for the monotonic clock
-	start    time.Time
-	epoch    atomic.Int64 // when Now was 0, in ticks since tat.Epoch, on the scale of TATs
-	quotas   atomic.Bool  // a quota was prepared
-	learned  atomic.Bool
-	offset   atomic.Int64 // if learned: the calendar's time less Now
-	ahead    atomic.Int64 // if learned: the calendar is ahead of the server's clock by at most that much
+	source  func() time.Time // nil for the monotonic clock
+	start   time.Time
+	epoch   atomic.Int64 // when Now was 0, in ticks since tat.Epoch, on the scale of TATs
+	quotas  atomic.Bool  // a quota was prepared
+	learned atomic.Bool
+	offset  atomic.Int64 // if learned: the calendar's time less Now
+	ahead   atomic.Int64 // if learned: the calendar is ahead of the server's clock by at most that much
 }
 
 // NewClock returns a clock on source, or on the monotonic clock if source is nil.
