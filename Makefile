@@ -68,6 +68,7 @@ long: ## Tests that take minutes of a machine that does nothing else; needs a re
 	RATELIMIT_LONG=1 go test -count=1 -v -run '^TestInterleavings$$' ./gcra/internal/buckets
 	RATELIMIT_TEST_REDIS=required RATELIMIT_LONG=1 go test -count=1 -v -run '^TestPartnerSeesTurns$$' ./gcra/redisstore
 	RATELIMIT_TEST_REDIS=required RATELIMIT_LONG=1 go test -count=1 -v -run '^TestPartner$$' ./gcra/slidinglog
+	RATELIMIT_TEST_REDIS=required RATELIMIT_LONG=1 go test -count=1 -v -timeout 60m ./internal/histories
 	RATELIMIT_LONG=1 go test -count=1 -v -run '^TestRetryPolicy$$' ./adapters/grpc
 	RATELIMIT_LONG=1 go test -count=1 -v -run '^TestOutbound$$' ./examples/quickstart
 	RATELIMIT_LONG=1 go test -count=1 -run '^TestWorlds$$' ./examples/simulate

@@ -18,7 +18,7 @@ const (
 	goRedisPing  = "go-redis PING"
 	floorScript  = "script of TIME, GET, SET"
 	clockAndLock = "clock and lock"
-	fieldsOnly   = "three fields, no limit"
+	fieldsOnly   = "four fields, no limit"
 	bare         = "bare handler"
 	bareMux      = "bare ServeMux"
 )

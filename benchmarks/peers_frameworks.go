@@ -39,12 +39,14 @@ type httpContestants struct {
 
 // contestantsOf puts every limiter around a handler of a framework, whose middleware
 // is an M.
-func contestantsOf[M any](framework string, l limit, handler func(...M) http.Handler, adapt func(*middleware.Limiter) M, wrap func(wrapper) M) (httpContestants, error) {
-	handlers := map[string]http.Handler{bare: handler(), fieldsOnly: handler(wrap(writeFields))}
+func contestantsOf[M any](framework string, l limit, handler func(...M) http.Handler, adapt func(*middleware.Limiter) M, place func(step) M, wrap func(wrapper) M) (httpContestants, error) {
+	handlers := map[string]http.Handler{bare: handler()}
+	for name, do := range steps(l) {
+		handlers[name] = handler(place(do))
+	}
 	for name, limiter := range limiters(l) {
 		handlers[name] = handler(adapt(limiter))
 	}
-	handlers[oursCopied] = handler(adapt(limiters(l)[oursAlone]), wrap(copyRequest))
 	peers, err := wrappers(l)
 	for name, peer := range peers {
 		handlers[name] = handler(wrap(peer))
@@ -60,7 +62,7 @@ func netHTTPContestants(l limit) (httpContestants, error) {
 		}
 		return h
 	}
-	h, err := contestantsOf(netHTTP, l, handler, httplimits.From, func(w wrapper) wrapper { return w })
+	h, err := contestantsOf(netHTTP, l, handler, httplimits.From, netHTTPStep, func(w wrapper) wrapper { return w })
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /users/{id}", handle)
 	h.handlers[bareMux] = mux
@@ -76,7 +78,7 @@ func ginContestants(l limit) (httpContestants, error) {
 		e.GET("/users/:id", func(c *gin.Context) { handle(c.Writer, c.Request) })
 		return e
 	}
-	h, err := contestantsOf(inGin, l, handler, ginlimit.From, ginWrap)
+	h, err := contestantsOf(inGin, l, handler, ginlimit.From, ginStep, ginWrap)
 	// ulule has middleware of gin's kind.
 	h.handlers[ululeIn] = handler(ululegin.NewMiddleware(limiter.New(ululememory.NewStore(), ululeRate(l)),
 		ululegin.WithKeyGetter(func(c *gin.Context) string { return clientOf(c.Request) })))
@@ -108,7 +110,7 @@ func echoContestants(l limit) (httpContestants, error) {
 		})
 		return e
 	}
-	h, err := contestantsOf(inEcho, l, handler, echolimit.From, echo.WrapMiddleware)
+	h, err := contestantsOf(inEcho, l, handler, echolimit.From, echoStep, echo.WrapMiddleware)
 	h.handlers[echoOwn] = handler(echomw.RateLimiterWithConfig(echomw.RateLimiterConfig{
 		Store:               newEchoStore(l),
 		IdentifierExtractor: func(c echo.Context) (string, error) { return clientKey(c.Request()) },
@@ -126,7 +128,7 @@ func echoV5Contestants(l limit) (httpContestants, error) {
 		})
 		return e
 	}
-	h, err := contestantsOf(inEchoV5, l, handler, echov5limit.From, echov5.WrapMiddleware)
+	h, err := contestantsOf(inEchoV5, l, handler, echov5limit.From, echoV5Step, echov5.WrapMiddleware)
 	// It writes X-RateLimit fields.
 	h.handlers[echoV5Own] = handler(echov5mw.RateLimiterWithConfig(echov5mw.RateLimiterConfig{
 		Store: echov5mw.NewRateLimiterMemoryStoreWithConfig(echov5mw.RateLimiterMemoryStoreConfig{

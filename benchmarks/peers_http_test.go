@@ -43,7 +43,7 @@ func TestHeaders(t *testing.T) {
 			found := slices.ContainsFunc(slices.Collect(maps.Keys(w.header)), func(field string) bool {
 				return regexp.MustCompile(`(?i)rate-?limit`).MatchString(field)
 			})
-			if want := tells(name) || isOurs(name) || name == fieldsOnly; found != want {
+			if want := tells(name) || isOurs(name) || isLeast(name) || name == fieldsOnly; found != want {
 				t.Errorf("%s, %s: rate limit fields are there: %v; want %v; fields: %v", h.framework, name, found, want, w.header)
 			}
 		}

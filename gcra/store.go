@@ -39,9 +39,12 @@ type Store interface {
 type LocalStore interface {
 	Store
 
-	// Local returns a store in this process, never nil. It is the same one on
-	// each call. What is taken from it is not reported to the server.
-	Local() Store
+	// Local returns a store in this process, never nil, for the time in which the
+	// server does not answer. Charges are those that the server would get. Of each
+	// limit the store grants the share of one of so many instances, the servers that
+	// share the limit; 0 means as many as the store has counted. Remaining is what
+	// the share lets pass.
+	Local(instances int) Store
 }
 
 // Charge is one limit to take from. An admission is a slice of them; a Store

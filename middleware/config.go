@@ -12,6 +12,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/iface"
 	"github.com/seed-e377111c/ratelimit/internal/pattern"
+	"github.com/seed-e377111c/ratelimit/internal/share"
 )
 
 // Config says how a [Limiter] works; its policies say how much. Use keyed
@@ -55,7 +56,10 @@ type Config struct {
 	Logger *slog.Logger
 
 	// Instances is the number of servers that share the limits. A policy that
-	// fails local divides its limit by it. 0 means 1.
+	// fails local grants the share of one of them. 0 means as many as the store has
+	// counted, if it is a [gcra.LocalStore] that counts, as redisstore.Store is, and
+	// otherwise 1. A number wins over the count; it is for servers that may start
+	// while the store is away, which have counted none.
 	Instances int
 }
 
@@ -157,10 +161,10 @@ func New(cfg Config, policies ...Policy) (*Limiter, error) {
 		headers:   cfg.Headers,
 		noContext: cfg.NoContext,
 		deny:      cfg.Deny,
-		instances: max(cfg.Instances, 1),
-		local:     local(cfg.Store),
+		local:     local(cfg.Store, cfg.Instances),
 		log:       diag.Log{Logger: cfg.Logger},
 	}
+	_, l.inMemory = cfg.Store.(*gcra.Memory)
 	if l.headers == 0 {
 		l.headers = HeadersDraft6
 	}
@@ -197,17 +201,17 @@ func (cfg *Config) check(local gcra.Store) (errs []error) {
 		errs = append(errs, fmt.Errorf("ratelimit: Headers is %#b; want HeadersDraft6, HeadersDraft11, HeadersXRateLimit joined by |, or HeadersNone alone", cfg.Headers))
 	}
 	if cfg.Instances < 0 || cfg.Instances > maxInstances {
-		errs = append(errs, fmt.Errorf("ratelimit: Instances is %d; want 0 (same as 1) to %d", cfg.Instances, maxInstances))
+		errs = append(errs, fmt.Errorf("ratelimit: Instances is %d; want 0 (counted by the store) to %d", cfg.Instances, maxInstances))
 	}
 	return errs
 }
 
 // local returns the store that FailLocal uses.
-func local(s gcra.Store) gcra.Store {
+func local(s gcra.Store, instances int) gcra.Store {
 	if s, ok := s.(gcra.LocalStore); ok && !iface.IsNil(s) {
-		return s.Local()
+		return s.Local(max(instances, 0)) // New returns an error about others
 	}
-	return gcra.NewMemory()
+	return share.Store{Store: gcra.NewMemory(), Instances: instances}
 }
 
 // checkLimit returns nil for a limit that the store keeps.

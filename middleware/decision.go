@@ -29,7 +29,7 @@ type PolicyResult struct {
 	Policy  string     // name of the policy
 	Subject string     // key of the request, as the policy's Key returned it
 	Shadow  bool       // the policy never denies: Allowed says what it would have done
-	Limit   gcra.Limit // limit that applied, as configured (a Burst of 0 means Count); with FailLocal, this server's share of it
+	Limit   gcra.Limit // limit that applied, as configured (a Burst of 0 means Count); with FailLocal, Remaining is what this server's share of it has left
 	gcra.Result
 }
 
@@ -76,6 +76,7 @@ func (d *Decision) violated() (names []string) {
 // shadow, or failed open.
 func decide(s *requestState) {
 	s.decided, s.allowed = true, true
+	var delay, retryAfter time.Duration
 	denied, never := false, false
 	for i := range s.charges {
 		c, e := &s.charges[i], &s.entries[i]
@@ -84,22 +85,23 @@ func decide(s *requestState) {
 		case e.status == undecided:
 			s.allowed = false
 		case c.Result.Allowed:
-			s.delay = max(s.delay, c.Result.Delay)
+			delay = max(delay, c.Result.Delay)
 		default:
 			s.allowed, denied = false, true
-			s.retryAfter = max(s.retryAfter, c.Result.RetryAfter)
+			retryAfter = max(retryAfter, c.Result.RetryAfter)
 			never = never || c.Result.Never
 		}
 	}
 	switch {
 	case s.allowed:
-		return
+		s.wait = delay
 	case never:
-		s.retryAfter = 0
-	case !denied:
-		s.retryAfter = time.Second // how long a failure lasts is unknown
+		s.wait = 0
+	case denied:
+		s.wait = retryAfter
+	default:
+		s.wait = time.Second // how long a failure lasts is unknown
 	}
-	s.delay = 0
 }
 
 // decisionOf returns the Decision, which the first call makes. Most requests never
@@ -108,17 +110,13 @@ func decisionOf(s *requestState) *Decision {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.decision == nil {
-		d := newDecision(s)
-		s.decision = &d
+		s.decision = new(newDecision(s))
 	}
 	return s.decision
 }
 
 func newDecision(s *requestState) Decision {
-	d := Decision{Allowed: s.allowed, RetryAfter: s.retryAfter, Delay: s.delay, Took: s.took, Results: s.results, Err: s.err, state: s}
-	if d.Results != nil {
-		return d
-	}
+	d := Decision{Allowed: s.allowed, RetryAfter: s.retryAfter(), Delay: s.delay(), Took: s.took, Err: s.err, state: s}
 	if len(s.charges) > 0 {
 		d.Results = make([]PolicyResult, 0, len(s.charges))
 	}

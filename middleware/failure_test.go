@@ -12,6 +12,8 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
+	"github.com/seed-e377111c/ratelimit/internal/iface"
+	"github.com/seed-e377111c/ratelimit/internal/share"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -30,7 +32,7 @@ func TestStoreFails(t *testing.T) {
 		header    string // RateLimit-Limit of the last answer
 	}{
 		{"local", 0, []middleware.Policy{policy("a", local, 2)}, []int{200, 200, 429}, 1, "2"},
-		{"local share", 4, []middleware.Policy{policy("a", local, 8)}, []int{200, 200, 429}, 1, "2"},
+		{"local share", 4, []middleware.Policy{policy("a", local, 8)}, []int{200, 200, 429}, 1, "8"},
 		{"local share of little", 4, []middleware.Policy{policy("a", local, 1)}, []int{200, 429}, 1, "1"},
 		{"open", 0, []middleware.Policy{policy("a", open, 1)}, []int{200, 200, 200}, 0, ""},
 		{"closed", 0, []middleware.Policy{policy("a", closed, 9)}, []int{503, 503}, 0, ""},
@@ -198,7 +200,13 @@ type down struct{ local gcra.Store }
 
 func (down) Take(context.Context, []gcra.Charge) (bool, error) { return false, errors.New("down") }
 func (down) Refund(context.Context, []gcra.Charge) error       { return errors.New("down") }
-func (d down) Local() gcra.Store                               { return d.local }
+
+func (d down) Local(instances int) gcra.Store {
+	if iface.IsNil(d.local) {
+		return d.local
+	}
+	return share.Store{Store: d.local, Instances: instances}
+}
 
 func TestPolicyFails(t *testing.T) {
 	panics := func(*http.Request) int { panic("cost") }
@@ -325,7 +333,7 @@ func TestLimitInResults(t *testing.T) {
 // localFails is a store whose local state fails.
 type localFails struct{ *gcra.Memory }
 
-func (localFails) Local() gcra.Store {
+func (localFails) Local(int) gcra.Store {
 	store, _ := newStore()
 	store.fail = 1000
 	return store

@@ -87,9 +87,10 @@ type written struct {
 // writeHeaders sets the fields that describe the decision. Where a limiter
 // further out has set them, the triple describes the tighter of the two, and the
 // lists get longer. After a denial no field names another time than Retry-After.
-func writeHeaders(s *requestState, h http.Header, headers Headers) {
+// next is the state of the next limiter further out, or nil.
+func writeHeaders(s, next *requestState, h http.Header, headers Headers) {
 	index, denied := closest(s)
-	outer := writtenByOuter(s)
+	outer := writtenBy(next)
 	if !s.allowed && outer.headers != 0 {
 		removeOuter(s, h, outer.headers)
 		outer = written{headers: outer.headers & HeadersDraft11}
@@ -108,40 +109,36 @@ func writeHeaders(s *requestState, h http.Header, headers Headers) {
 	} else {
 		s.written.headers = own.headers
 	}
-	var f fields
-	var room [128]byte
-	b := room[:0] // the values that are in no other response, one after the other
 	for i := range triples {
 		t := &triples[i]
 		if headers&t.headers == 0 || !tighter && outer.headers&t.headers != 0 || c.Result.Never && denied {
 			continue
 		}
-		h[t.limit] = text.quota(c.Limit)
-		b = strconv.AppendInt(b, own.remaining, 10)
-		f.end(t.remaining, b)
-		b = strconv.AppendInt(b, int64(own.reset), 10)
-		f.end(t.reset, b)
+		h[t.limit] = text.quota(&c.Limit)
+		h[t.remaining] = numeral(own.remaining)
+		h[t.reset] = numeral(int64(own.reset))
 	}
 	switch {
 	case headers&HeadersDraft11 != 0:
-		var policies, list string
-		if outer.headers&HeadersDraft11 != 0 {
-			policies, list = h.Get(policyField), h.Get(listField)
-		}
-		start := len(b)
-		b = appendPolicies(s, append(b, policies...), start)
-		f.end(policyField, b)
-		start = len(b)
-		b = appendItems(s, append(b, list...), start, denied)
-		f.end(listField, b)
+		writeLists(s, h, outer.headers&HeadersDraft11 != 0, denied)
 	case headers&HeadersDraft6 != 0 && outer.headers&HeadersDraft11 == 0 && (tighter || outer.headers&HeadersDraft6 == 0):
 		h[policyField] = text.window(c)
 	}
-	values := s.values[:]
-	if s.borrowed {
-		values = nil // the response keeps them
+}
+
+// writeLists sets the fields of HeadersDraft11. If longer, it appends to the lists of the
+// limiters further out. One string holds both values: one allocation.
+func writeLists(s *requestState, h http.Header, longer, denied bool) {
+	var policies, list string
+	if longer {
+		policies, list = h.Get(policyField), h.Get(listField)
 	}
-	f.set(h, string(b), values)
+	var room [128]byte
+	b := appendPolicies(s, append(room[:0], policies...), 0)
+	split := len(b)
+	text := string(appendItems(s, append(b, list...), split, denied))
+	values := []string{text[:split], text[split:]}
+	h[policyField], h[listField] = values[:1:1], values[1:]
 }
 
 // closest returns the index of the policy closest to its limit or, if some
@@ -169,10 +166,10 @@ func closest(s *requestState) (index int, denied bool) {
 	return index, denied
 }
 
-// writtenByOuter returns what the limiters further out wrote.
-func writtenByOuter(s *requestState) written {
-	if outer := settledIn(s.Context); outer != nil {
-		return outer.written
+// writtenBy returns what the limiters of a state and further out wrote.
+func writtenBy(s *requestState) written {
+	if s = settledFrom(s); s != nil {
+		return s.written
 	}
 	return written{}
 }
@@ -233,8 +230,8 @@ func appendItems(s *requestState, b []byte, start int, denied bool) []byte {
 		b = appendComma(b, start)
 		b = append(b, s.policy(i).text.name...)
 		b = strconv.AppendInt(append(b, ";r="...), c.Result.Remaining, 10)
-		never := denied && s.retryAfter == 0
-		if t := untilMore(c, denied); t > 0 && !never {
+		never := denied && s.retryAfter() == 0
+		if t := untilMore(c, denied, s.entries[i].source); t > 0 && !never {
 			b = strconv.AppendInt(append(b, ";t="...), t, 10)
 		}
 	}
@@ -253,7 +250,7 @@ func reset(r *gcra.Result) int32 {
 
 // untilMore is t of the RateLimit field: the seconds until there are more units,
 // or 0 to leave it out.
-func untilMore(c *gcra.Charge, denied bool) int64 {
+func untilMore(c *gcra.Charge, denied bool, from source) int64 {
 	r := &c.Result
 	if denied {
 		return seconds(r.RetryAfter)
@@ -264,6 +261,9 @@ func untilMore(c *gcra.Charge, denied bool) int64 {
 	// The bucket is full after ResetAfter. The next unit comes one interval
 	// earlier for each unit that follows it. Those of a quota come together: its
 	// interval is 0.
+	if from == sourceLocal {
+		return seconds(r.ResetAfter) // the interval of its share is not known here
+	}
 	missing := c.Limit.Capacity() - r.Remaining
 	wait := r.ResetAfter - time.Duration(missing-1)*c.Limit.Interval()
 	return seconds(min(max(wait, 1), r.ResetAfter))

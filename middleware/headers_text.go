@@ -2,8 +2,9 @@ package middleware
 
 import (
 	"math/bits"
-	"net/http"
 	"strconv"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
@@ -23,7 +24,7 @@ type policyText struct {
 func newPolicyText(name string, l gcra.Limit) policyText {
 	t := policyText{name: string(appendQuoted(nil, name))}
 	if l != (gcra.Limit{}) {
-		t.most = t.quota(l)
+		t.most = t.quota(&l)
 		if c := (&gcra.Charge{Limit: l}); !l.IsQuota() {
 			t.draft6, t.draft11 = t.window(c), string(t.appendPolicy(nil, c))
 		}
@@ -34,11 +35,11 @@ func newPolicyText(name string, l gcra.Limit) policyText {
 
 // quota is the highest possible Remaining: 100. The slice is shared by all
 // responses, as are those of github.com/rs/cors: Header.Add copies it.
-func (t *policyText) quota(l gcra.Limit) []string {
-	if l == t.limit {
+func (t *policyText) quota(l *gcra.Limit) []string {
+	if *l == t.limit {
 		return t.most
 	}
-	return []string{strconv.FormatInt(l.Capacity(), 10)}
+	return numeral(l.Capacity())
 }
 
 // window is the limit in the form of draft 6: 100;w=60. The slice is shared, as
@@ -115,32 +116,48 @@ func appendComma(b []byte, start int) []byte {
 	return b
 }
 
-// fields collects the fields to set. Their values are written into one buffer,
-// which becomes one string: one allocation for all.
-type fields struct {
-	list [6]struct { // two triples have four, the lists of draft 11 are two more
-		key string
-		end int // where the value ends in the buffer
+// numerals are the numbers of up to three digits, which most values of Remaining and
+// Reset are.
+var numerals = func() (all [1000]string) {
+	for i := range all {
+		all[i] = strconv.Itoa(i)
 	}
-	n int
+	return all
+}()
+
+// fieldValues makes the values of fields of many responses in two allocations, as
+// net/textproto does for the fields of one message. They are never used again.
+type fieldValues struct {
+	text   strings.Builder
+	values []string // room for the next ones
 }
 
-// end adds a field whose value is what was appended to b since the last end.
-func (f *fields) end(key string, b []byte) {
-	f.list[f.n].key, f.list[f.n].end = key, len(b)
-	f.n++
+var fieldValuesPool = sync.Pool{New: func() any { return new(fieldValues) }}
+
+// numeral is n in decimal as the value of a field. Small ones are shared, as those of
+// policyText.
+func numeral(n int64) []string {
+	if 0 <= n && n < int64(len(numerals)) {
+		return numerals[n : n+1 : n+1]
+	}
+	f := fieldValuesPool.Get().(*fieldValues)
+	value := f.numeral(n)
+	fieldValuesPool.Put(f)
+	return value
 }
 
-// set sets the fields in h. buffer is the text that end refers to; room holds the
-// values if they fit.
-func (f *fields) set(h http.Header, buffer string, room []string) {
-	if f.n > len(room) {
-		room = make([]string, f.n)
+func (f *fieldValues) numeral(n int64) []string {
+	if len(f.values) == 0 {
+		const n, digits = 16, 8
+		f.values = make([]string, n)
+		f.text.Reset()
+		f.text.Grow(n * digits)
 	}
-	start := 0
-	for i, field := range f.list[:f.n] {
-		room[i] = buffer[start:field.end]
-		start = field.end
-		h[field.key] = room[i : i+1 : i+1]
-	}
+	var room [20]byte // digits of an int64
+	start := f.text.Len()
+	f.text.Write(strconv.AppendInt(room[:0], n, 10))
+	value := f.values[:1:1]
+	f.values = f.values[1:]
+	value[0] = f.text.String()[start:]
+	return value
 }

@@ -10,17 +10,20 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 )
 
+// observer is a function given to Observe.
+type observer = func(*http.Request, Decision)
+
 // Limiter decides about requests by its policies. [New] builds one. All methods
 // are safe for concurrent use, including Reload and Observe, which change it.
 type Limiter struct {
 	policies  atomic.Pointer[policies]
 	store     gcra.Store
 	local     gcra.Store // for FailLocal
-	instances int
 	headers   Headers
 	noContext bool
+	inMemory  bool                                               // store is a gcra.Memory, which keeps no context
 	deny      func(http.ResponseWriter, *http.Request, Decision) // nil for the default
-	observers atomic.Pointer[[]func(*http.Request, Decision)]    // never nil
+	observers atomic.Pointer[[]observer]                         // never nil
 	shared    []string                                           // names of policies that other limiters have too; guarded by limiters
 	log       diag.Log
 	rpc       bool // made by NewRPC
@@ -36,9 +39,16 @@ func (l *Limiter) Decide(r *http.Request) Decision {
 	} else {
 		s = &requestState{Context: r.Context()}
 	}
-	s.phase.Store(claimed)
-	l.run(r, s, nil)
-	return newDecision(s)
+	observers := l.run(r, s, nil)
+	d := newDecision(s)
+	tell(observers, r, d)
+	return d
+}
+
+func tell(observers []observer, r *http.Request, d Decision) {
+	for _, observe := range observers {
+		observe(r, d)
+	}
 }
 
 // samplesNotices reports whether a request that needs no copy is copied all the
@@ -64,8 +74,11 @@ func (l *Limiter) samplesNotices(r *http.Request) bool {
 // Pass the returned request on: it carries the Decision, see [FromContext].
 func (l *Limiter) Allow(w http.ResponseWriter, r *http.Request) (*http.Request, bool) {
 	r, s, outer := l.claim(r)
-	l.run(r, s, outer)
-	allowed := l.answer(w, r, s)
+	if observers := l.run(r, s, outer); len(observers) > 0 {
+		s.observed = true
+		tell(observers, r, newDecision(s))
+	}
+	allowed := l.answer(w, r, s, outer)
 	if s.borrowed {
 		l.giveBack(s)
 	}
@@ -73,26 +86,29 @@ func (l *Limiter) Allow(w http.ResponseWriter, r *http.Request) (*http.Request, 
 }
 
 // answer sets the fields of the response, writes a denial, and waits for a Delay.
-func (l *Limiter) answer(w http.ResponseWriter, r *http.Request, s *requestState) (allowed bool) {
+// outer is the state of the next limiter further out, or nil.
+func (l *Limiter) answer(w http.ResponseWriter, r *http.Request, s, outer *requestState) (allowed bool) {
 	if !s.observed { // nothing else has the state
-		writeHeaders(s, w.Header(), l.headers)
+		writeHeaders(s, outer, w.Header(), l.headers)
 	} else { // an observer may have started a Spend or Refund
 		s.mu.Lock()
-		writeHeaders(s, w.Header(), l.headers)
+		writeHeaders(s, outer, w.Header(), l.headers)
 		s.mu.Unlock()
 	}
-	s.phase.CompareAndSwap(claimed, settled) // unless an observer has refunded it
+	if !s.borrowed { // no other limiter sees a borrowed state
+		s.phase.CompareAndSwap(claimed, settled) // unless an observer has refunded it
+	}
 	if !s.allowed {
 		l.writeDenial(w, r, decisionOf(s))
 		return false
 	}
-	if s.delay > 0 {
+	if delay := s.delay(); delay > 0 {
 		select {
-		case <-time.After(s.delay):
+		case <-time.After(delay):
 		case <-r.Context().Done():
 			// Most clients have gone by now. But if the server ended the context,
 			// returning in silence would mean 200.
-			l.writeDenial(w, r, &Decision{RetryAfter: time.Second, Delay: s.delay, Results: decisionOf(s).Results, Err: r.Context().Err()})
+			l.writeDenial(w, r, &Decision{RetryAfter: time.Second, Delay: delay, Results: decisionOf(s).Results, Err: r.Context().Err()})
 			return false
 		}
 	}
@@ -100,9 +116,9 @@ func (l *Limiter) answer(w http.ResponseWriter, r *http.Request, s *requestState
 }
 
 // run takes a request through the limiter up to its Decision. outer is the state
-// of the next limiter further out, or nil.
-func (l *Limiter) run(r *http.Request, s, outer *requestState) {
-	observers := *l.observers.Load()
+// of the next limiter further out, or nil. The caller tells the observers.
+func (l *Limiter) run(r *http.Request, s, outer *requestState) (observers []observer) {
+	observers = *l.observers.Load()
 	var start time.Time
 	if len(observers) > 0 {
 		start = time.Now()
@@ -118,13 +134,9 @@ func (l *Limiter) run(r *http.Request, s, outer *requestState) {
 	}
 	decide(s)
 	if len(observers) > 0 {
-		s.took, s.observed = time.Since(start), true
-		d := newDecision(s)
-		s.results = d.Results
-		for _, observe := range observers {
-			observe(r, d)
-		}
+		s.took = time.Since(start)
 	}
+	return observers
 }
 
 // evaluate makes a charge for each of the policies that applies.
@@ -137,11 +149,12 @@ func (l *Limiter) evaluate(r *http.Request, s *requestState, ps *policies) {
 			continue
 		}
 		n := len(s.charges)
-		s.charges = append(s.charges, gcra.Charge{})
+		s.charges = s.charges[:n+1]
 		s.entries = append(s.entries, entry{policy: uint8(i)})
 		applies, failed := p.evaluate(r, &s.charges[n])
 		switch {
 		case !applies:
+			s.charges[n] = gcra.Charge{}
 			s.charges = s.charges[:n]
 			s.entries = s.entries[:n]
 		case failed != nil:

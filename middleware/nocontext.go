@@ -28,8 +28,12 @@ func (l *Limiter) giveBack(s *requestState) {
 	if s.err != nil || len(*l.observers.Load()) > 0 || !s.allowed && l.deny != nil {
 		return
 	}
-	clear(s.charges)
-	*s = requestState{entries: s.entries[:0], charges: s.charges[:0]}
+	entries, charges := s.entries[:0], s.charges[:0]
+	if cap(s.charges) > len(s.oneCharge) { // they are not in the state
+		clear(s.charges)
+	}
+	*s = requestState{}
+	s.entries, s.charges = entries, charges
 	borrowable.Put(s)
 }
 

@@ -75,6 +75,15 @@ func TestNoContextCopiesNothing(t *testing.T) {
 	}
 }
 
+// Most requests allocate nothing in memory, if the numbers of their fields are small.
+func TestNoContextAllocatesNothing(t *testing.T) {
+	l := noContext(t, middleware.Config{Store: gcra.NewMemory()})
+	w, r := httptest.NewRecorder(), from("alice")
+	if got := testing.AllocsPerRun(perKey-10, func() { l.Allow(w, r) }); got != 0 {
+		t.Errorf("got %v allocations a request; want 0, rounded down", got)
+	}
+}
+
 // A response keeps its fields when its requestState serves another request.
 func TestNoContextResponsesKeepTheirFields(t *testing.T) {
 	store, _ := newStore()

@@ -110,8 +110,8 @@ func TestPeekWhileTheStoreFails(t *testing.T) {
 		status   int
 		degraded []string
 	}{
-		{[]middleware.Policy{local, quota}, "local 5 of 5; quota 100 of 100", 200, []string{"local", "quota"}},
-		{[]middleware.Policy{local, open}, "local 5 of 5", 200, []string{"local", "open"}},
+		{[]middleware.Policy{local, quota}, "local 5 of 10; quota 50 of 100", 200, []string{"local", "quota"}},
+		{[]middleware.Policy{local, open}, "local 5 of 10", 200, []string{"local", "open"}},
 		{[]middleware.Policy{open, closed}, "", 503, []string{"open", "closed"}},
 	} {
 		l := limiter(t, middleware.Config{Store: store, Instances: 2, Logger: unread}, tt.policies...)

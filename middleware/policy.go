@@ -18,8 +18,8 @@ type policy struct {
 	first   atomic.Pointer[firstRequests] // nil when they have passed
 }
 
-// evaluate reports whether the policy applies to the request, and fills the charge
-// if so. After an error the charge is for FailLocal: anonymous without a key, of the
+// evaluate reports whether the policy applies to the request, and fills the charge,
+// which is zero, if so. After an error the charge is for FailLocal: anonymous without a key, of the
 // whole burst without a cost. Its limit is zero if it is unknown.
 //
 // A panic in one of the application's functions is an error like any other, so
@@ -31,7 +31,7 @@ func (p *policy) evaluate(r *http.Request, c *gcra.Charge) (applies bool, failed
 			applies, failed = true, &policyError{p.Name, function, recovered(v)}
 		}
 	}()
-	*c = gcra.Charge{Policy: p.Name, Cost: 1, Shadow: p.Shadow}
+	c.Policy, c.Cost, c.Shadow = p.Name, 1, p.Shadow
 	p.useLimit(c, p.Limit)
 	if p.Skip != nil {
 		function = "Skip"

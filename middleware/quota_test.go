@@ -189,14 +189,14 @@ func TestQuotaSharesAreRefunded(t *testing.T) {
 	if err := d.Spend(t.Context(), 4); err != nil {
 		t.Fatal(err)
 	}
-	if left := l.Decide(get("/")).Results[0].Remaining; left != 40-4*(1+4+1) {
-		t.Errorf("after one of 5 and one of 1 on one of 4 servers: got %d left of 40; want %d", left, 40-4*6)
+	if left := l.Decide(get("/")).Results[0].Remaining; left != 40/4-(1+4+1) {
+		t.Errorf("after one of 5 and one of 1 on one of 4 servers: got %d left of a share of 10; want %d", left, 40/4-6)
 	}
 	if err := d.Refund(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if left := l.Decide(get("/")).Results[0].Remaining; left != 40-4*2 {
-		t.Errorf("after a refund and another: got %d left of 40; want %d", left, 40-4*2)
+	if left := l.Decide(get("/")).Results[0].Remaining; left != 40/4-2 {
+		t.Errorf("after a refund and another: got %d left of a share of 10; want %d", left, 40/4-2)
 	}
 }
 

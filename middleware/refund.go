@@ -56,7 +56,7 @@ func (d *Decision) Spend(ctx context.Context, n int64) error {
 		if s.charges[i].Shadow {
 			return 0
 		}
-		return s.costAt(i, n)
+		return n
 	}
 	if err := errors.Join(spend(ctx, s, sourceStore, units), spend(ctx, s, sourceLocal, units)); err != nil {
 		return fmt.Errorf("ratelimit: spend: %w", err)
@@ -123,7 +123,7 @@ func spend(ctx context.Context, s *requestState, from source, units func(i int) 
 		}
 		c.Shadow = false            // or it would not be lowered to what is left
 		c.MaxWait = time.Nanosecond // only what is left now: the room of MaxDelay is for requests
-		overdraw(&c, s.debt(i))
+		overdraw(&c, s.policy(i).MaxDebt)
 		keepDebt(&c)
 		charges = append(charges, c)
 		taken = append(taken, &s.charges[i])

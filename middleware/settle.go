@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"time"
 
@@ -78,7 +77,7 @@ func settle(ctx context.Context, s *requestState, from source, cost int64, missi
 		if someCost && s.policy(i).Cost == nil {
 			return 0
 		}
-		return s.costAt(i, cost) - s.charges[i].Cost
+		return cost - s.charges[i].Cost
 	}
 	tooMuch := func(i int) int64 { return -rest(i) }
 	refunded := refund(ctx, s, from, tooMuch)
@@ -88,38 +87,10 @@ func settle(ctx context.Context, s *requestState, from source, cost int64, missi
 	for i := range s.charges {
 		e, c := &s.entries[i], &s.charges[i]
 		if n := rest(i); n > 0 && e.source == from && e.status == charged && !c.Shadow {
-			if from == sourceLocal && c.Limit.IsQuota() {
-				n = (n-1)/int64(s.policies.limiter.instances) + 1 // see localCost
-			}
 			missing[c.Policy] = n
 		}
 	}
 	return refunded
-}
-
-// costAt is what the charge at index i takes for so many units: see localCost. Also debt
-// of a quota stands for the same on every server.
-func (s *requestState) costAt(i int, units int64) int64 {
-	c, n := s.charges[i], int64(s.policies.limiter.instances)
-	if s.entries[i].source != sourceLocal || !c.Limit.IsQuota() {
-		return units
-	}
-	if most := c.Limit.Capacity(); units > most {
-		return most + n*min(units-most, (math.MaxInt64-most)/n)
-	}
-	c.Cost = units
-	return localCost(&c, int(n))
-}
-
-// debt is how many units the charge at index i may overdraw its bucket: of a rate that
-// this server decides alone, its share.
-func (s *requestState) debt(i int) int64 {
-	debt, l := s.policy(i).MaxDebt, s.charges[i].Limit
-	if s.entries[i].source != sourceLocal || l.IsQuota() || debt == 0 {
-		return debt
-	}
-	longest := int64(maxDelay / l.Interval()) // units
-	return max(min(debt/int64(s.policies.limiter.instances), longest-l.Capacity()), 0)
 }
 
 // overdraw lets a charge take so many units more than are left. It is a charge of a larger

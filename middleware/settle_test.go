@@ -298,7 +298,7 @@ func TestSettleLocally(t *testing.T) {
 		"a rate":         {gcra.PerHour(40).WithBurst(40), 15, 0},
 		"a quota":        {gcra.Quota(40, gcra.Hourly), 15, 0},
 		"beyond a rate":  {gcra.PerHour(40).WithBurst(40), 36, 6},
-		"beyond a quota": {gcra.Quota(40, gcra.Hourly), 100, 40},
+		"beyond a quota": {gcra.Quota(40, gcra.Hourly), 100, 70},
 	} {
 		store, _ := newStore()
 		l := limiter(t, middleware.Config{Store: store, Instances: 4, Logger: unread},

@@ -83,13 +83,17 @@ func takeFrom(ctx context.Context, s *requestState, from source) (allowed bool, 
 	}
 	next := 0
 	for i := range s.charges {
-		if e := &s.entries[i]; e.source == from {
-			s.charges[i].Result, s.charges[i].Period = charges[next].Result, charges[next].Period
-			e.status = decided
-			if allowed && s.charges[i].Result.Allowed {
-				e.status = charged
-			}
-			next++
+		e, c := &s.entries[i], &s.charges[i]
+		if e.source != from {
+			continue
+		}
+		if taken := &charges[next]; taken != c { // a copy
+			c.Result, c.Period = taken.Result, taken.Period
+		}
+		next++
+		e.status = decided
+		if allowed && c.Result.Allowed {
+			e.status = charged
 		}
 	}
 	return allowed, nil
@@ -97,9 +101,10 @@ func takeFrom(ctx context.Context, s *requestState, from source) (allowed bool, 
 
 // safeTake is the store's Take, with an error in place of a panic.
 func safeTake(ctx context.Context, store gcra.Store, charges []gcra.Charge) (allowed bool, err error) {
-	err = safely(func() (err error) {
-		allowed, err = store.Take(ctx, charges)
-		return err
-	})
-	return allowed, err
+	defer func() {
+		if p := recover(); p != nil {
+			allowed, err = false, recovered(p)
+		}
+	}()
+	return store.Take(ctx, charges)
 }

@@ -102,6 +102,10 @@ func series(m metricdata.Metrics) map[string]float64 {
 		for _, p := range data.DataPoints {
 			all[text(p.Attributes)] = float64(p.Value)
 		}
+	case metricdata.Gauge[int64]:
+		for _, p := range data.DataPoints {
+			all[text(p.Attributes)] = float64(p.Value)
+		}
 	case metricdata.Sum[float64]:
 		for _, p := range data.DataPoints {
 			all[text(p.Attributes)] = p.Value

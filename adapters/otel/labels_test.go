@@ -33,6 +33,7 @@ var fixed = []string{
 	"ratelimit.redis.breaker.status {breaker} gauge [ratelimit.redis.breaker.state server.address server.port]",
 	"ratelimit.redis.cached_denials {operation} counter []",
 	"ratelimit.redis.failed_batches {batch} counter []",
+	"ratelimit.redis.instances {server} gauge []",
 	"ratelimit.redis.operations {operation} counter []",
 }
 
@@ -43,6 +44,8 @@ func shape(t *testing.T, m metricdata.Metrics) string {
 	switch data := m.Data.(type) {
 	case metricdata.Sum[int64]:
 		kind = map[bool]string{true: "counter", false: "gauge"}[data.IsMonotonic]
+	case metricdata.Gauge[int64]:
+		kind = "gauge"
 	case metricdata.Sum[float64]:
 		kind = map[bool]string{true: "counter", false: "gauge"}[data.IsMonotonic]
 	}
@@ -166,6 +169,7 @@ func TestPrometheusText(t *testing.T) {
 		"ratelimit_redis_breaker_status",
 		"ratelimit_redis_cached_denials_total",
 		"ratelimit_redis_failed_batches_total",
+		"ratelimit_redis_instances",
 		"ratelimit_redis_operations_total",
 	}); got != want {
 		t.Errorf("got names %s\nwant %s", got, want)

@@ -40,6 +40,7 @@ type redis struct {
 	batches, operations, failedBatches, cachedDenials metric.Int64ObservableCounter
 	batchTime                                         metric.Float64ObservableCounter
 	breakers                                          metric.Int64ObservableUpDownCounter
+	instances                                         metric.Int64ObservableGauge
 }
 
 const breakerKey = attribute.Key("ratelimit.redis.breaker.state")
@@ -71,13 +72,19 @@ func newRedis(meter metric.Meter, stores []statsStore) (*redis, error) {
 	if err != nil {
 		return nil, err
 	}
+	rs.instances, err = meter.Int64ObservableGauge("ratelimit.redis.instances",
+		metric.WithUnit("{server}"),
+		metric.WithDescription("Servers that share the limits, as counted last; 0 before the first count. The largest count of several stores."))
+	if err != nil {
+		return nil, err
+	}
 	rs.breakers, err = meter.Int64ObservableUpDownCounter("ratelimit.redis.breaker.status",
 		metric.WithUnit("{breaker}"),
 		metric.WithDescription("1 for the state of a server's breaker, 0 for the other states."))
 	return rs, err
 }
 
-// collect reports the sums of all stores.
+// collect reports the sums of all stores, and the largest of their counts of instances.
 func (rs *redis) collect(to metric.Observer) {
 	var sum redisstore.Stats
 	for _, store := range rs.stores {
@@ -87,12 +94,14 @@ func (rs *redis) collect(to metric.Observer) {
 		sum.BatchTime += s.BatchTime
 		sum.FailedBatches += s.FailedBatches
 		sum.CachedDenials += s.CachedDenials
+		sum.Instances = max(sum.Instances, s.Instances)
 		sum.Servers = append(sum.Servers, s.Servers...)
 	}
 	to.ObserveInt64(rs.batches, sum.Batches)
 	to.ObserveInt64(rs.operations, sum.Operations)
 	to.ObserveInt64(rs.failedBatches, sum.FailedBatches)
 	to.ObserveInt64(rs.cachedDenials, sum.CachedDenials)
+	to.ObserveInt64(rs.instances, int64(sum.Instances))
 	to.ObserveFloat64(rs.batchTime, sum.BatchTime.Seconds())
 
 	breakers := map[redisstore.ServerState]int64{} // stores may share servers
@@ -100,6 +109,7 @@ func (rs *redis) collect(to metric.Observer) {
 		for _, state := range breakerStates {
 			breakers[redisstore.ServerState{Server: server.Server, Breaker: state}] += 0
 		}
+		server.Reason = "" // unbounded
 		breakers[server]++
 	}
 	for b, n := range breakers {

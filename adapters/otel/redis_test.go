@@ -81,6 +81,10 @@ func TestRedis(t *testing.T) {
 	if took := one(t, reader, "ratelimit.redis.batch.duration"); took <= 0 || took > 60 {
 		t.Errorf("the batches took %v s together; want more than 0, less than a minute", took)
 	}
+	redistest.Eventually(t, time.Minute, "the count of servers", func() bool {
+		l.Decide(get("/"))
+		return one(t, reader, "ratelimit.redis.instances") == 1
+	})
 	if n := one(t, reader, "ratelimit.redis.failed_batches"); n != 0 {
 		t.Errorf("got %v failures; want 0", n)
 	}
@@ -107,11 +111,12 @@ func TestStoresAreCountedOnce(t *testing.T) {
 	policy := middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(1)}
 	stats := func(batches int64, servers ...redisstore.ServerState) redisstore.Stats {
 		return redisstore.Stats{
-			Batches: batches, Operations: 2 * batches, FailedBatches: 3 * batches, CachedDenials: 4 * batches,
+			Instances: int(batches),
+			Batches:   batches, Operations: 2 * batches, FailedBatches: 3 * batches, CachedDenials: 4 * batches,
 			BatchTime: time.Duration(batches) * time.Second, Servers: servers,
 		}
 	}
-	a := &counted{newStore(), stats(1, redisstore.ServerState{Server: "a:6379", Breaker: redisstore.BreakerOpen}, redisstore.ServerState{Server: "/run/redis.sock", Breaker: redisstore.BreakerHalfOpen})}
+	a := &counted{newStore(), stats(1, redisstore.ServerState{Server: "a:6379", Breaker: redisstore.BreakerOpen, Reason: "does not answer"}, redisstore.ServerState{Server: "/run/redis.sock", Breaker: redisstore.BreakerHalfOpen})}
 	b := &counted{newStore(), stats(10, redisstore.ServerState{Server: "[::1]:6380", Breaker: redisstore.BreakerClosed}, redisstore.ServerState{Breaker: redisstore.BreakerClosed})}
 	reader := instrument(t, limiter(t, a, policy), limiter(t, newStore(), policy), limiter(t, b, policy), limiter(t, a, policy))
 	for name, want := range map[string]float64{
@@ -120,6 +125,7 @@ func TestStoresAreCountedOnce(t *testing.T) {
 		"ratelimit.redis.failed_batches": 33,
 		"ratelimit.redis.cached_denials": 44,
 		"ratelimit.redis.batch.duration": 11,
+		"ratelimit.redis.instances":      10, // the largest
 	} {
 		if got := one(t, reader, name); got != want {
 			t.Errorf("%s: got %v; want %v", name, got, want)

@@ -185,6 +185,7 @@ func (b *batcher) afterSend(batch *batch, err error, sent int64, done func(error
 	b.breaker.report(done, err)
 	b.store.count(err, batch.size()-len(batch.undecided), b.store.clock.Now()-sent)
 	b.store.noteResult(err)
+	b.store.markAfter(batch, err, sent)
 	for q := range batch.requests() {
 		if q.learned && q.err == nil {
 			b.store.clock.Learn(q.at, sent)

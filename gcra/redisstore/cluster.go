@@ -16,9 +16,16 @@ func (s *Store) batcher(q *request) *batcher {
 	if s.only != nil {
 		return s.only
 	}
+	q.node = s.node(q.ops[0].key)
+	return s.batcherOf(q.node)
+}
+
+// batcherOf returns the batcher of one of several servers; nil is the one that the client
+// finds.
+func (s *Store) batcherOf(node *redis.Client) *batcher {
 	server := ""
-	if q.node = s.node(q.ops[0].key); q.node != nil {
-		server = q.node.Options().Addr
+	if node != nil {
+		server = node.Options().Addr
 	}
 	b, ok := s.batchers.Load(server)
 	if !ok {

@@ -254,7 +254,7 @@ func TestLocalChargesAreNotCachedDenials(t *testing.T) {
 	w.redis(q)
 	w.denials.learn(q, w.now)
 	for range 20 {
-		if _, err := (local{w.denials}).Take(t.Context(), charges); err != nil {
+		if _, err := (local{&Store{denials: w.denials}, 1}).Take(t.Context(), charges); err != nil {
 			t.Fatal(err)
 		}
 	}

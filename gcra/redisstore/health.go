@@ -35,6 +35,7 @@ type health struct {
 	problems     []diag.Code   // logged, and not over
 	failures     recent        // batches that failed
 	outages      recent        // outages that ended
+	reason       string        // of the last failure, in a sentence
 	written      chan struct{} // closed when the last line is written
 }
 
@@ -68,6 +69,7 @@ func (h *health) failed(err error, open bool) {
 		// Often the batch has waited for a connection, and the dial has failed.
 		p = rediskit.Diagnose(cmp.Or(h.store.dials.lastError(h.server), h.store.timeoutError()), conn)
 	}
+	h.reason = cmp.Or(p.String(), rediskit.WithoutArgs(err.Error()))
 	h.outage = h.outage || open || !h.answeredOnce && rediskit.Down(err)
 	first := !h.answeredOnce && !p.Timeout
 	many := p.Code != "" && h.failures.add(time.Now())
@@ -111,6 +113,13 @@ func (h *health) answered() {
 		logger := cmp.Or(h.store.Logger, slog.Default())
 		h.write(func() { logger.Info("ratelimit: redis is available again", "server", h.server) })
 	}
+}
+
+// lastReason says why the last batch failed that did.
+func (h *health) lastReason() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.reason
 }
 
 // write writes a line after the earlier ones, in a goroutine of its own: callers do

@@ -61,6 +61,9 @@ func TestProblemsAreLogged(t *testing.T) {
 	web := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(web.Close)
 	node := redistest.Start(t, "--cluster-enabled", "yes")
+	noEvalsha := redistest.Start(t, "--rename-command", "EVALSHA", "")
+	noEval := redistest.Start(t, "--rename-command", "EVAL", "")
+	noScripts := redistest.Start(t, "--rename-command", "EVALSHA", "", "--rename-command", "EVAL", "")
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // never replies
 	if err != nil {
 		t.Fatal(err)
@@ -93,6 +96,9 @@ func TestProblemsAreLogged(t *testing.T) {
 		{"unknown CA", "rediss://" + overTLS.Addr + slowDial, diag.RedisCertificate, "SSL_CERT_FILE"},
 		{"another name", "rediss://" + strings.Replace(overTLS.Addr, "127.0.0.1", "localhost", 1) + slowDial, diag.RedisCertificate, "connect to a name"},
 		{"HTTP server", "redis" + strings.TrimPrefix(web.URL, "http"), diag.RedisProtocol, "check host and port"},
+		{"without EVALSHA", noEvalsha.URL(), diag.RedisProtocol, "needs EVALSHA, EVAL"},
+		{"without EVAL", noEval.URL(), diag.RedisProtocol, "needs EVALSHA, EVAL"},
+		{"without scripts", noScripts.URL(), diag.RedisProtocol, "needs EVALSHA, EVAL"},
 		{"no such database", "redis://" + plain.Addr + "/99", diag.RedisProtocol, "16 by default"},
 		{"database of a cluster", "redis://" + node.Addr + "/3", diag.RedisProtocol, "database 0 only"},
 		{"no cluster", "redis://" + plain.Addr + "," + plain.Addr, diag.RedisProtocol, "one host"},

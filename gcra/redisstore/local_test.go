@@ -16,7 +16,7 @@ func TestLocalStartsFromRedis(t *testing.T) {
 	for range 7 {
 		gcratest.MustTake(t, r, hourly("s", 10))
 	}
-	peek, err := gcra.Peek(t.Context(), r.Local(), "s", "p", hourly("s", 10).Limit)
+	peek, err := gcra.Peek(t.Context(), r.Local(1), "s", "p", hourly("s", 10).Limit)
 	if err != nil || peek.Remaining != 3 {
 		t.Errorf("after 7 of 10 in Redis: got %+v, %v in the local store; want 3 remaining", peek, err)
 	}

@@ -281,12 +281,12 @@ func TestLocalQuota(t *testing.T) {
 		gcratest.MustTake(t, r, hourlyQuota("s", 5))
 		gcratest.MustTake(t, r, hourlyQuota("s", 5))
 		for i, want := range []bool{true, true, true, false} {
-			if c := gcratest.MustTake(t, r.Local(), hourlyQuota("s", 5))[0]; c.Result.Allowed != want || !c.Period.Equal(period(server.now())) {
+			if c := gcratest.MustTake(t, r.Local(1), hourlyQuota("s", 5))[0]; c.Result.Allowed != want || !c.Period.Equal(period(server.now())) {
 				t.Errorf("off by %v, call %d: got %+v until %v; want allowed %v", skew, i, c.Result, c.Period, want)
 			}
 		}
 		server.advance(time.Hour)
-		if c := gcratest.MustTake(t, r.Local(), hourlyQuota("s", 5))[0]; !c.Result.Allowed || c.Result.Remaining != 4 {
+		if c := gcratest.MustTake(t, r.Local(1), hourlyQuota("s", 5))[0]; !c.Result.Allowed || c.Result.Remaining != 4 {
 			t.Errorf("off by %v, the next hour: got %+v; want 4 of 5", skew, c.Result)
 		}
 	}
@@ -365,11 +365,11 @@ func TestLocalQuotaBeforeTheFirstAnswer(t *testing.T) {
 		r := newStore(client)
 		r.NoDenialCache = false
 		r.SetClock(func() time.Time { return server.now().Add(skew) })
-		gcratest.MustTake(t, r.Local(), hourlyQuota("s", 5))
-		gcratest.MustTake(t, r.Local(), hourlyQuota("s", 5))
+		gcratest.MustTake(t, r.Local(1), hourlyQuota("s", 5))
+		gcratest.MustTake(t, r.Local(1), hourlyQuota("s", 5))
 		gcratest.MustTake(t, r, hourlyQuota("other", 5)) // Redis answers
 		for i, want := range []bool{true, true, true, false} {
-			if c := gcratest.MustTake(t, r.Local(), hourlyQuota("s", 5))[0]; c.Result.Allowed != want || !c.Period.Equal(period(server.now())) {
+			if c := gcratest.MustTake(t, r.Local(1), hourlyQuota("s", 5))[0]; c.Result.Allowed != want || !c.Period.Equal(period(server.now())) {
 				t.Errorf("off by %v, call %d: got %+v until %v; want allowed %v", skew, i, c.Result, c.Period, want)
 			}
 		}

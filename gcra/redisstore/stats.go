@@ -18,6 +18,7 @@ type Stats struct {
 	BatchTime     time.Duration // total time of these batches
 	FailedBatches int64         // batches without an answer, or with an error that concerns the whole server, such as LOADING
 	CachedDenials int64         // admissions that were denied without asking Redis
+	Instances     int           // stores that share the limits, this one included, as counted last: see Store.Local; 0 before the first count
 	Servers       []ServerState // the single server, or each of several that was used within the last minute, by address
 }
 
@@ -25,6 +26,7 @@ type Stats struct {
 type ServerState struct {
 	Server  string // its address as the client has it ("FailoverClient" behind Sentinel); "" before the topology of a cluster is known
 	Breaker BreakerState
+	Reason  string `json:",omitempty"` // why the last batch failed, and what to look at; "" while the breaker is closed
 }
 
 // BreakerState is the state of a circuit breaker. The zero value is
@@ -81,6 +83,7 @@ func (s *Store) Stats() Stats {
 		BatchTime:     tat.Duration(s.batchTime.Load()),
 		FailedBatches: s.failures.Load(),
 		CachedDenials: s.denials.count(),
+		Instances:     int(s.counted.count.Load()),
 	}
 	if s.invalid != nil {
 		return stats
@@ -106,5 +109,9 @@ func (b *batcher) usedSince(t int64) bool {
 }
 
 func (b *batcher) state() ServerState {
-	return ServerState{Server: b.server, Breaker: b.breaker.state()}
+	s := ServerState{Server: b.server, Breaker: b.breaker.state()}
+	if s.Breaker != BreakerClosed {
+		s.Reason = b.breaker.health.lastReason()
+	}
+	return s
 }

@@ -2,7 +2,10 @@ package redisstore_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -84,4 +87,53 @@ func TestStatsForgetServers(t *testing.T) {
 	if got := r.Stats().Servers; len(got) != 3 || got[0].Server == "" {
 		t.Errorf("later: got %v; want three masters", got)
 	}
+}
+
+// While a breaker is not closed, Stats says why: also of the nodes of a cluster. Without
+// EVALSHA or EVAL nothing is answered, and the store is not asked each time.
+func TestReasonOfAnOpenBreaker(t *testing.T) {
+	const needs = "the store needs EVALSHA, EVAL and the commands of the ACL line in SECURITY.md"
+	renamed := func(commands ...string) (args []string) {
+		for _, c := range commands {
+			args = append(args, "--rename-command", c, "")
+		}
+		return args
+	}
+	cluster := redistest.StartCluster(t, renamed("EVALSHA")...)
+	for name, url := range map[string]string{
+		"EVALSHA": redistest.Start(t, renamed("EVALSHA")...).URL(),
+		"EVAL":    redistest.Start(t, renamed("EVAL")...).URL(),
+		"both":    redistest.Start(t, renamed("EVALSHA", "EVAL")...).URL(),
+		"cluster": "redis://" + strings.Join(cluster.Addrs(), ","),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := openStore(t, url)
+			log := logged(r)
+			r.Local(0)
+			redistest.Eventually(t, patience, "the reason", func() bool {
+				_, err := gcra.Take(t.Context(), r, plenty)
+				return errors.Is(err, redisstore.ErrUnavailable) && slices.ContainsFunc(r.Stats().Servers, func(s redisstore.ServerState) bool {
+					return s.Breaker != redisstore.BreakerClosed && strings.Contains(s.Reason, "unknown command") && strings.HasSuffix(s.Reason, needs)
+				})
+			})
+			redistest.Eventually(t, patience, "the line", func() bool {
+				lines := log.Lines("code=redis-protocol ")
+				return len(lines) == 1 && strings.Contains(lines[0], "level=ERROR") && strings.Contains(lines[0], needs)
+			})
+		})
+	}
+}
+
+// The reason goes when the server answers again.
+func TestReasonGoes(t *testing.T) {
+	server := redistest.Start(t)
+	do(t, server, "acl setuser a on >hunter2 ~rl:* +eval +mget +set +time")
+	r := openStore(t, "redis://a:hunter2@"+server.Addr)
+	logged(r)
+	breakerOpens(t, r)
+	if reason := r.Stats().Servers[0].Reason; !strings.Contains(reason, "evalsha") && !strings.Contains(reason, "no answer") {
+		t.Errorf("got reason %q; want the command that the user may not run", reason)
+	}
+	do(t, server, "acl setuser a +evalsha")
+	redistest.Eventually(t, patience, "no reason", func() bool { return answers(r) && r.Stats().Servers[0] == redisstore.ServerState{Server: server.Addr} })
 }

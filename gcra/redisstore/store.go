@@ -11,7 +11,8 @@
 // (crossslot.go). Each server has a circuit breaker, so that calls do not wait for
 // one that has failed (breaker.go). health.go logs problems, stats.go counts, and
 // ping.go checks the set-up. open.go and dial.go make a client that fits, resp3.go
-// warns of one that does not, and local.go decides while Redis does not answer.
+// warns of one that does not, local.go decides while Redis does not answer, and
+// instances.go counts the servers that do so.
 package redisstore
 
 import (
@@ -42,7 +43,8 @@ import (
 // A bucket is the key <Prefix>{<subject>}:<policy>. It holds one integer and
 // expires within 10 seconds after it is full. Subjects and policies are escaped, and
 // hashed if longer than 64 bytes, so that no client can choose a slot, forge another
-// key or fill memory with long ones.
+// key or fill memory with long ones. Two keys are no buckets: <Prefix>{instances} of
+// Local, and <Prefix>{ping} of Ping.
 //
 // The key of a quota ends with its calendar, <Prefix>{<subject>}:<policy>~month15, and
 // expires within 10 seconds after its period. Which period is current is decided by the
@@ -99,6 +101,7 @@ type Store struct {
 	batchers sync.Map     // of several servers, by address
 	routed   atomic.Bool  // the cluster's topology is known
 	reloaded atomic.Int64 // when the topology was looked up
+	counted  instances
 	counters
 }
 
@@ -253,6 +256,7 @@ func (s *Store) init() {
 	s.clock = buckets.NewClock(nil)
 	s.denials = newDenialCache(s.clock, ttl)
 	s.log.Logger = s.Logger
+	s.counted.init()
 	if s.invalid == nil {
 		s.warnRESP3()
 	}

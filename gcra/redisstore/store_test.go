@@ -165,7 +165,7 @@ func TestNoClient(t *testing.T) {
 				t.Errorf("%s: %s: got %v; want an error with the client", name, call, err)
 			}
 		}
-		if r.Local() == nil {
+		if r.Local(0) == nil {
 			t.Errorf("%s: got no local store", name)
 		}
 	}

@@ -106,7 +106,7 @@ func TestFault85FloodOfKeysInMemoryIsBounded(t *testing.T) {
 	}{
 		{"a small Memory", &gcra.Memory{Capacity: 1 << 14}, 1 << 14},
 		{"Memory", gcra.NewMemory(), 1 << 20},
-		{"the local Memory of a store", away.Local(), 1 << 20},
+		{"the local Memory of a store", away.Local(1), 1 << 20},
 	} {
 		before := heap()
 		mustTake(t, tt.store, charge("attacker", 3600))

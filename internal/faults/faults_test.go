@@ -19,7 +19,7 @@ var long = os.Getenv("RATELIMIT_CHAOS") == "long"
 
 func TestMain(m *testing.M) {
 	redistest.Child(childURL, child)
-	redistest.Child(historyURL, makeHistory)
+	redistest.Child(limitedURL, limitedServer)
 	code := m.Run()
 	shared.stop()
 	if long {

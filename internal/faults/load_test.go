@@ -77,7 +77,7 @@ func TestFault97NoDataRace(t *testing.T) {
 				t.Errorf("got %d; want 200 or 429", a.StatusCode)
 			}
 			local := []gcra.Charge{daily("local", 10)}
-			if _, err := store.Local().Take(context.Background(), local); err != nil {
+			if _, err := store.Local(1).Take(context.Background(), local); err != nil {
 				t.Error(err)
 			}
 		}

@@ -233,7 +233,11 @@ func limits(t *testing.T, client redis.UniversalClient, subject string) error {
 	redistest.Together(len(errs), func(i int) {
 		_, errs[i] = gcra.Take(t.Context(), store, daily(fmt.Sprint(subject, i), 10))
 	})
-	return errors.Join(errs[:]...)
+	if err := errors.Join(errs[:]...); err != nil {
+		return err
+	}
+	redistest.Eventually(t, ample, "the count of servers", func() bool { return store.Stats().Instances > 0 })
+	return nil
 }
 
 // logs uses all that a slidinglog.Redis can do: allowing, denying, delaying, and

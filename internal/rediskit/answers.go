@@ -66,9 +66,16 @@ var answers = []answer{
 	{"", diag.RedisRefuses, refuses, "", false}, // any other
 }
 
+// noScripts matches what proxies and managed services answer to EVALSHA or EVAL, in place of
+// "unknown command": Envoy, Codis, Alibaba Cloud.
+var noScripts = regexp.MustCompile(`(?i)^(unsupported command|proxy fail to parse command|(handle request, )?command '?eval(sha)?'? (is )?not (support|allow))`)
+
 // explain returns the row for an error reply.
 func explain(text string) answer {
 	text = commandError(text)
+	if noScripts.MatchString(text) {
+		text = "unknown command"
+	}
 	for _, a := range answers {
 		if strings.HasPrefix(text, a.prefix) {
 			if a.code == diag.RedisPermission && strings.Contains(text, "'select'") {

@@ -48,6 +48,11 @@ func TestDown(t *testing.T) {
 		{"all", "ERR max number of clients reached", true},
 		{"all", "CLUSTERDOWN Hash slot not served", true},
 
+		{"a proxy", "ERR unsupported command 'evalsha'", true},
+		{"a proxy", "ERR handle request, command 'EVALSHA' is not allowed", true},
+		{"a proxy", "ERR Proxy fail to parse command", true},
+		{"a managed service", "ERR command eval not support for your account", true},
+
 		// Errors of one call.
 		{"all", "NOSCRIPT No matching script. Please use EVAL.", false},
 		{"all", "TRYAGAIN Multiple keys request during rehashing of slot", false},

@@ -36,6 +36,17 @@ type Problem struct {
 	Timeout bool
 }
 
+// String returns "refuses the password or the user: <cause>; <hint>", or "" without a code.
+func (p Problem) String() string {
+	switch {
+	case p.Code == "":
+		return ""
+	case p.Hint == "":
+		return p.What + ": " + p.Cause
+	}
+	return p.What + ": " + p.Cause + "; " + p.Hint
+}
+
 // Diagnose explains an error of a client or a server.
 func Diagnose(err error, c Conn) Problem {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, redis.ErrClosed) || redis.IsTryAgainError(err) {
@@ -162,12 +173,6 @@ type ServerError struct {
 	Err error
 }
 
-func (e *ServerError) Error() string {
-	s := "redis at " + e.Server + " " + e.What + ": " + e.Cause
-	if e.Hint != "" {
-		s += "; " + e.Hint
-	}
-	return s
-}
+func (e *ServerError) Error() string { return "redis at " + e.Server + " " + e.Problem.String() }
 
 func (e *ServerError) Unwrap() error { return e.Err }

@@ -40,7 +40,11 @@ func (s *busyStore) Stats() redisstore.Stats {
 	n := s.batches.Load()
 	return redisstore.Stats{
 		Batches: n, Operations: n * 23 / 10, BatchTime: time.Duration(n) * 640 * time.Microsecond, CachedDenials: n / 5, FailedBatches: 3,
-		Servers: []redisstore.ServerState{{Server: "10.0.0.5:6379", Breaker: redisstore.BreakerClosed}, {Server: "10.0.0.6:6379", Breaker: redisstore.BreakerOpen}},
+		Instances: 3,
+		Servers: []redisstore.ServerState{
+			{Server: "10.0.0.5:6379", Breaker: redisstore.BreakerClosed},
+			{Server: "10.0.0.6:6379", Breaker: redisstore.BreakerOpen, Reason: "does not answer: connection refused; check that Redis runs there, and host and port"},
+		},
 	}
 }
 

@@ -132,7 +132,8 @@ type report struct {
 			CachedDenials int64   `json:"cached_denials"`
 			FailedBatches int64   `json:"failed_batches"`
 		}
-		Servers []struct{ Server, Breaker string }
+		Servers   []struct{ Server, Breaker, Reason string }
+		Instances int
 	}
 	Subject *struct {
 		Subject string

@@ -3,6 +3,7 @@ package inspect_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -326,6 +327,26 @@ func TestMemoryHasNoStats(t *testing.T) {
 	}
 }
 
+// A server that is not in use has the reason on the page and in the JSON.
+func TestReasonOfAnOpenBreaker(t *testing.T) {
+	store, err := redisstore.Open(redistest.Start(t, "--rename-command", "EVALSHA", "").URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	store.Logger = slog.New(slog.DiscardHandler)
+	s := newSceneOn(t, newClock(), store, middleware.Policy{Name: "p", Key: who, Limit: gcra.PerHour(5)})
+	const reason = "the store needs EVALSHA, EVAL and the commands of the ACL line in SECURITY.md"
+	redistest.Eventually(t, patience, "the reason", func() bool {
+		s.ask(1, "k", "/")
+		servers := s.json("").Store.Servers
+		return len(servers) == 1 && servers[0].Breaker == "open" && strings.HasSuffix(servers[0].Reason, reason) && strings.Contains(s.html(""), reason)
+	})
+	if !strings.Contains(s.html(""), "have not been counted yet") {
+		t.Error("the page does not say that the servers have not been counted")
+	}
+}
+
 // On Redis a reset is for all servers.
 func TestRedis(t *testing.T) {
 	store := redisstore.New(redistest.Any(t))
@@ -347,6 +368,10 @@ func TestRedis(t *testing.T) {
 	got := s.json("").Store
 	if got.Kind != "Redis" || got.Total == nil || got.Total.Batches < 3 || got.Total.MeanTime <= 0 || len(got.Servers) != 1 || got.Servers[0].Breaker != "closed" {
 		t.Errorf("got %+v; want a Redis with one server in use and its batches", got)
+	}
+	redistest.Eventually(t, patience, "the count of servers", func() bool { return s.json("").Store.Instances == 1 })
+	if !strings.Contains(s.html(""), "By the last count, 1 server shares the limits.") {
+		t.Error("the page does not have the count of servers")
 	}
 }
 

@@ -66,10 +66,11 @@ type deniedSubject struct {
 
 // store describes the store.
 type store struct {
-	Kind    string      `json:"kind"`
-	Recent  *storeStats `json:"recent,omitempty"` // in the window; nil if the store has no Stats
-	Total   *storeStats `json:"total,omitempty"`  // since the store's first use
-	Servers []server    `json:"servers,omitempty"`
+	Kind      string      `json:"kind"`
+	Instances int64       `json:"instances,omitempty"` // see redisstore.Stats
+	Recent    *storeStats `json:"recent,omitempty"`    // in the window; nil if the store has no Stats
+	Total     *storeStats `json:"total,omitempty"`     // since the store's first use
+	Servers   []server    `json:"servers,omitempty"`
 }
 
 // OneServer reports whether the store's state is in this process only.
@@ -86,6 +87,7 @@ type storeStats struct {
 type server struct {
 	Server  string                  `json:"server"`
 	Breaker redisstore.BreakerState `json:"breaker"` // as text
+	Reason  string                  `json:"reason,omitempty"`
 }
 
 // Time and Size are for the page: without batches there is no mean.
@@ -199,6 +201,7 @@ func (i *Inspector) storeView(now int64) store {
 	}
 	total := i.record.stats()
 	s.Recent, s.Total = storeStatsOf(i.record.recentStats(now, total)), storeStatsOf(total)
+	s.Instances = int64(total.Instances)
 	for _, one := range total.Servers {
 		s.Servers = append(s.Servers, server(one))
 	}

@@ -1,0 +1,172 @@
+package redisstore
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha1"
+	_ "embed"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+	"github.com/seed-e377111c/ratelimit/internal/diag"
+	"github.com/seed-e377111c/ratelimit/internal/rediskit"
+)
+
+//go:embed instances.lua
+var instancesLua string
+
+var instancesSHA = fmt.Sprintf("%x", sha1.Sum([]byte(instancesLua)))
+
+// instances counts the stores that share the limits with this one, on the same Redis
+// with the same Prefix. A store that a limiter uses marks itself beside a batch, and
+// learns how many others have done so. While Redis is away, the last count serves.
+//
+// A count that may be too low does not replace a higher one: too high a count costs
+// requests in an outage, too low a count breaks the bound.
+type instances struct {
+	id    string
+	due   atomic.Int64 // when to mark, by the store's clock; never before Local is called
+	last  atomic.Int64 // when the store last marked itself; 0 before
+	count atomic.Int64 // 0 before the first answer
+
+	mu         sync.Mutex
+	configured int   // the least Instances of the limiters; 0 if none has a number
+	exceeded   int64 // when the count has become larger than that; 0 if it is not
+}
+
+const (
+	// markEvery is the time between two marks of a store. Many stores mark more seldom,
+	// at most every marksApart all together: a mark costs Redis about 10 us, and 1 us
+	// for each that is there.
+	markEvery  = 2 * time.Second
+	marksApart = 20 * time.Millisecond
+
+	// A mark lasts marksLost times as long as the last two were apart, so that stores
+	// with few requests are counted too. Under traffic this is 6 s, and a store that
+	// has stopped is no longer counted 8 s later.
+	marksLost   = 3
+	longestMark = time.Minute
+
+	// maxInstances bounds the value in Redis, at 24 bytes for a mark.
+	maxInstances = 1000
+
+	// tooLowFor is how long more stores than configured are no problem: a deployment
+	// runs the old ones beside the new.
+	tooLowFor = 5 * time.Minute
+)
+
+func (c *instances) init() {
+	c.id = strconv.FormatUint(rand.Uint64()>>16, 36)
+	c.due.Store(math.MaxInt64)
+}
+
+// use notes that a limiter with this Config.Instances uses the store.
+func (c *instances) use(configured int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if configured > 0 && (c.configured == 0 || configured < c.configured) {
+		c.configured = configured
+	}
+	c.due.CompareAndSwap(math.MaxInt64, 0)
+}
+
+// instances returns how many servers share the limits, as last counted, and at least 1.
+func (s *Store) instances() int { return int(max(s.counted.count.Load(), 1)) }
+
+// markAfter marks the store, if that is due, after a batch that was answered. now is
+// the time before the batch. A store that takes nothing grants nothing, so it does not
+// count.
+func (s *Store) markAfter(batch *batch, err error, now int64) {
+	c := &s.counted
+	due := c.due.Load()
+	if now < due || err != nil || !batch.takes() {
+		return
+	}
+	every := max(tat.Ticks(markEvery), c.count.Load()*tat.Ticks(marksApart))
+	if !c.due.CompareAndSwap(due, now+every) {
+		return
+	}
+	lasts := marksLost * every
+	if last := c.last.Swap(now); last != 0 {
+		lasts = max(lasts, marksLost*(now-last))
+	}
+	go s.mark(min(tat.Duration(lasts), longestMark))
+}
+
+// takes reports whether an op of the batch takes: it is no peek and no refund.
+func (b *batch) takes() bool {
+	for q := range b.requests() {
+		if slices.ContainsFunc(q.ops, func(o op) bool { return o.Takes() }) {
+			return true
+		}
+	}
+	return false
+}
+
+// mark marks the store for a time, and counts the marks.
+func (s *Store) mark(lasts time.Duration) {
+	key := s.prefix() + "{instances}"
+	b := s.only
+	if b == nil {
+		b = s.batcherOf(s.node(key))
+	}
+	done, err := b.breaker.allow()
+	if err != nil {
+		return
+	}
+	n, err := s.sendMark(key, lasts)
+	if b.breaker.report(done, err); err == nil {
+		s.noteInstances(n)
+	}
+}
+
+func (s *Store) sendMark(key string, lasts time.Duration) (n int64, err error) {
+	defer func() {
+		if p := recover(); p != nil { // in a hook of the client
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	ctx, cancel := context.WithTimeout(context.Background(), s.timeout())
+	defer cancel()
+	cmd := rediskit.Send(ctx, s.client, []any{
+		"evalsha", instancesSHA, 1, key, s.counted.id, lasts.Milliseconds(), longestMark.Milliseconds(), maxInstances,
+	})
+	reply, err := rediskit.Reply(rediskit.SendAgain(ctx, s.client, cmd, instancesLua), 1)
+	if err != nil {
+		return 0, err
+	}
+	return reply[0], nil
+}
+
+// noteInstances learns a count; a negative one is the least that it may be. It logs
+// when there are more stores than a limiter's Instances for a while.
+func (s *Store) noteInstances(n int64) {
+	c := &s.counted
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n < 0 {
+		n = max(-n, c.count.Load())
+	}
+	n = min(n, maxInstances) // also if a proxy has changed the reply
+	c.count.Store(n)
+	now := s.clock.Now()
+	if c.configured == 0 || n <= int64(c.configured) {
+		c.exceeded = 0
+		return
+	}
+	if c.exceeded = cmp.Or(c.exceeded, now); now-c.exceeded < tat.Ticks(tooLowFor) {
+		return
+	}
+	line := s.log.Line(diag.InstancesTooLow, "", fmt.Sprintf("Instances is %d, but %d servers use this Redis", c.configured, n),
+		"prefix", s.prefix(), "hint", "leave Instances out, and the store counts them")
+	if line != nil {
+		go line() // a slow log does not hold up the next count
+	}
+}

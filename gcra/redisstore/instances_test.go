@@ -1,0 +1,341 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
+	"github.com/seed-e377111c/ratelimit/internal/redistest"
+)
+
+// server is a store that a limiter uses, under traffic until it is stopped.
+type server struct {
+	*redisstore.Store
+	stop func()
+}
+
+// startServer starts a server with this Config.Instances.
+func startServer(t *testing.T, client redis.UniversalClient, prefix string, instances int, calls ...func(*redisstore.Store)) *server {
+	t.Helper()
+	s := &server{Store: redisstore.New(client)}
+	s.Prefix, s.Timeout = prefix, patience
+	s.Local(instances)
+	if calls == nil {
+		calls = append(calls, func(r *redisstore.Store) { _, _ = gcra.Take(context.Background(), r, plenty) })
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for _, call := range calls {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				call(s.Store)
+				time.Sleep(20 * time.Millisecond)
+			}
+		})
+	}
+	s.stop = func() {
+		cancel()
+		wg.Wait()
+	}
+	t.Cleanup(s.stop)
+	return s
+}
+
+// counts waits until all servers have this count.
+func counts(t *testing.T, want int, servers ...*server) {
+	t.Helper()
+	var got []int
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		got = got[:0]
+		for _, s := range servers {
+			got = append(got, s.Stats().Instances)
+		}
+		if !slices.ContainsFunc(got, func(n int) bool { return n != want }) {
+			return
+		}
+	}
+	t.Fatalf("got counts %v; want %d", got, want)
+}
+
+// movedClock stands still unless it is moved.
+type movedClock struct{ ahead atomic.Int64 }
+
+func (c *movedClock) read() time.Time {
+	return time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC).Add(time.Duration(c.ahead.Load()))
+}
+
+func (c *movedClock) add(d time.Duration) { c.ahead.Add(int64(d)) }
+
+const markKey = "{instances}" // after the Prefix
+
+func isMark(cmd redis.Cmder) bool { return strings.HasSuffix(fmt.Sprint(cmd.Args()[3]), markKey) }
+
+// Stores under one Prefix count each other, and no longer one that has stopped.
+func TestInstancesAreCounted(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		open func(*testing.T) redis.UniversalClient
+	}{
+		{"one server", func(t *testing.T) redis.UniversalClient { return anyRedis(t) }},
+		{"ring", func(t *testing.T) redis.UniversalClient {
+			ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": redistest.Start(t).Addr, "b": redistest.Start(t).Addr}, ReadTimeout: patience})
+			t.Cleanup(func() { _ = ring.Close() })
+			return ring
+		}},
+		{"cluster", func(t *testing.T) redis.UniversalClient { return redistest.StartCluster(t).Client() }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			client := tt.open(t)
+			a, b, c := startServer(t, client, "rl:", 0), startServer(t, client, "rl:", 0), startServer(t, client, "rl:", 7)
+			d := startServer(t, client, "r", 0) // the key of a bucket does not begin with r{ where the Prefix is rl:
+			counts(t, 3, a, b, c)
+			counts(t, 1, d)
+			b.stop()
+			counts(t, 2, a, c)
+			if n := b.Stats().Instances; n != 3 {
+				t.Errorf("a store without requests counts %d; want 3, the last count", n)
+			}
+		})
+	}
+}
+
+// Stores that no limiter uses, or that only peek and refund, are not counted and leave
+// no mark.
+func TestStoresWithoutTakesAreNotCounted(t *testing.T) {
+	client := anyRedis(t)
+	startServer(t, client, "rl:", 0,
+		func(r *redisstore.Store) { _, _ = gcra.Peek(context.Background(), r, "k", "p", plenty.Limit) },
+		func(r *redisstore.Store) { _ = r.Refund(context.Background(), []gcra.Charge{plenty}) })
+	caller := redisstore.New(client) // as gcra.Turns and httpclient use it
+	caller.Timeout = patience
+	a := startServer(t, client, "rl:", 0)
+	for a.Stats().Batches < 100 {
+		if !answers(caller) {
+			t.Fatal("no answer")
+		}
+	}
+	counts(t, 1, a)
+	if n := caller.Stats().Instances; n != 0 {
+		t.Errorf("a store that no limiter uses counts %d; want 0", n)
+	}
+	if marks := client.Get(t.Context(), "rl:"+markKey).Val(); strings.Count(marks, "=") != 1 {
+		t.Errorf("got marks %s; want one", marks)
+	}
+}
+
+// A mark lasts three times as long as the marks of its store are apart: 6 s under
+// traffic, so that a store that has stopped is not counted 8 s later.
+func TestMarksExpire(t *testing.T) {
+	client := anyRedis(t)
+	now := new(movedClock)
+	r := redisstore.New(client)
+	r.Timeout = patience
+	r.SetClock(now.read)
+	r.Local(0)
+	for _, tt := range []struct{ apart, lasts time.Duration }{
+		{0, 6 * time.Second},
+		{2 * time.Second, 6 * time.Second},
+		{5 * time.Second, 15 * time.Second},
+		{time.Hour, time.Minute},
+		{2 * time.Second, 6 * time.Second},
+	} {
+		now.add(tt.apart)
+		if err := client.Del(t.Context(), "rl:"+markKey).Err(); err != nil {
+			t.Fatal(err)
+		}
+		var ttl time.Duration
+		redistest.Eventually(t, patience, "the mark", func() bool {
+			answers(r)
+			ttl = client.PTTL(t.Context(), "rl:"+markKey).Val()
+			return ttl > 0
+		})
+		if ttl > tt.lasts || ttl < tt.lasts/2 {
+			t.Errorf("%v after the last mark: the key expires in %v; want %v", tt.apart, ttl, tt.lasts)
+		}
+		for range 10 {
+			answers(r)
+		}
+	}
+}
+
+// A Redis that has forgotten the marks does not lower the count until all stores had
+// time to mark themselves again.
+func TestLostMarksDoNotLowerTheCount(t *testing.T) {
+	client := anyRedis(t)
+	now := new(movedClock)
+	r := redisstore.New(client)
+	r.Timeout = patience
+	r.SetClock(now.read)
+	r.Local(0)
+	others := "a=9999999999999;b=9999999999999" // 9999999999999 ms: in 2286
+	mark := func(want int) {
+		t.Helper()
+		sent := client.Get(t.Context(), "rl:"+markKey).Val()
+		now.add(2 * time.Second)
+		redistest.Eventually(t, patience, "a mark", func() bool {
+			answers(r)
+			return client.Get(t.Context(), "rl:"+markKey).Val() != sent
+		})
+		redistest.Eventually(t, patience, fmt.Sprintf("the count %d", want), func() bool { return r.Stats().Instances == want })
+	}
+	if err := client.Set(t.Context(), "rl:"+markKey, others, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	mark(3)
+	if err := client.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	mark(3)
+	mark(1)
+}
+
+// The script on values that the store has not written, and at its bounds.
+func TestInstancesScript(t *testing.T) {
+	script, err := os.ReadFile("instances.lua")
+	if err != nil {
+		t.Fatal(err)
+	}
+	many := make([]string, 1500)
+	for i := range many {
+		many[i] = fmt.Sprintf("s%d=9999999999999", i)
+	}
+	for _, server := range anyAndEmbedded {
+		t.Run(server.name, func(t *testing.T) {
+			client := server.open(t)
+			now := client.Time(t.Context()).Val().UnixMilli()
+			at := func(in time.Duration) int64 { return now + in.Milliseconds() }
+			for _, tt := range []struct {
+				name, value string
+				want        int64
+			}{
+				{"no key", "", -1},
+				{"others, the own mark lost", fmt.Sprintf("a=%d;b=%d", at(5*time.Second), at(5*time.Second)), -3},
+				{"others and the own mark", fmt.Sprintf("me=%d;a=%d", at(50*time.Second), at(50*time.Second)), 2},
+				{"the own mark nearly over", fmt.Sprintf("me=%d;a=%d", at(time.Second), at(50*time.Second)), -2},
+				{"one that is over", fmt.Sprintf("me=%d;a=%d;b=%d", at(50*time.Second), at(-time.Second), at(50*time.Second)), 2},
+				{"the own mark twice", fmt.Sprintf("me=%d;me=%d", at(50*time.Second), at(50*time.Second)), 1},
+				{"in the far future, after the clock went back", "me=9999999999999;a=9999999999999", 2},
+				{"a number beyond all", "me=" + strings.Repeat("9", 400), 1},
+				{"no marks", "hello;=;a=;=5;\x00\xff", -1},
+				{"more than the most", strings.Join(many, ";"), -1000},
+				{"1 MB", strings.Repeat("x=", 1<<19), -1},
+			} {
+				if err := client.Set(t.Context(), "k", tt.value, 0).Err(); err != nil {
+					t.Fatal(err)
+				}
+				got, err := client.Eval(t.Context(), string(script), []string{"k"}, "me", 6000, 60000, 1000).Int64()
+				if err != nil || got != tt.want {
+					t.Errorf("%s: got %d, %v; want %d", tt.name, got, err, tt.want)
+				}
+				ttl := client.PTTL(t.Context(), "k").Val()
+				if n := client.StrLen(t.Context(), "k").Val(); ttl <= 0 || ttl > time.Minute || n > 24_000 {
+					t.Errorf("%s: the value has %d bytes and expires in %v; want at most 24,000 and a minute", tt.name, n, ttl)
+				}
+				again, err := client.Eval(t.Context(), string(script), []string{"k"}, "me", 6000, 60000, 1000).Int64()
+				if want := max(tt.want, -tt.want); err != nil || again != want {
+					t.Errorf("%s: the second time: got %d, %v; want %d", tt.name, again, err, want)
+				}
+			}
+			if err := client.Del(t.Context(), "k").Err(); err != nil {
+				t.Fatal(err)
+			}
+			if err := client.RPush(t.Context(), "k", "a list").Err(); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := client.Eval(t.Context(), string(script), []string{"k"}, "me", 6000, 60000, 1000).Int64(); err != nil || got != -1 {
+				t.Errorf("a list: got %d, %v; want -1", got, err)
+			}
+		})
+	}
+}
+
+// More servers than a limiter's Instances are logged, after five minutes of it.
+func TestInstancesTooLowIsLogged(t *testing.T) {
+	client := anyRedis(t)
+	now := new(movedClock)
+	r := redisstore.New(client)
+	r.Timeout = patience
+	log := logged(r)
+	r.SetClock(now.read)
+	r.Local(5)
+	r.Local(3)
+	r.Local(0)
+	set := func(others string) {
+		own, _, _ := strings.Cut(client.Get(t.Context(), "rl:"+markKey).Val(), ";")
+		others += ";" + own
+		if err := client.Set(t.Context(), "rl:"+markKey, others, 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var marks atomic.Int64
+	client.AddHook(scriptHook(func(cmd redis.Cmder) error {
+		if isMark(cmd) {
+			marks.Add(1)
+		}
+		return nil
+	}))
+	// passes passes time, in which the store marks itself every two seconds.
+	passes := func(d time.Duration, want int) {
+		t.Helper()
+		for range d / (2 * time.Second) {
+			before := marks.Load()
+			now.add(2 * time.Second)
+			redistest.Eventually(t, patience, "a mark", func() bool {
+				return answers(r) && marks.Load() > before && r.Stats().Instances == want
+			})
+		}
+	}
+	const others = "a=9999999999999;b=9999999999999;c=9999999999999;d=9999999999999"
+	set(others)
+	passes(4*time.Minute, 5)
+	set("a=9999999999999;b=9999999999999")
+	passes(4*time.Second, 3)
+	set(others)
+	passes(4*time.Minute, 5)
+	if lines := log.Lines(""); len(lines) > 0 {
+		t.Fatalf("got\n%s\nwant no line about two deployments of four minutes", strings.Join(lines, "\n"))
+	}
+	passes(2*time.Minute, 5)
+	redistest.Eventually(t, patience, "the line", func() bool { return len(log.Lines("")) > 0 })
+	if line := log.Lines("")[0]; !strings.Contains(line, "level=WARN") || !strings.Contains(line, "code=instances-too-low") ||
+		!strings.Contains(line, "Instances is 3, but 5 servers use this Redis") {
+		t.Errorf("got %s; want a warning of 3 and 5", line)
+	}
+}
+
+// An idle store has no goroutine.
+func TestNoGoroutineWhileIdle(t *testing.T) {
+	s := startServer(t, anyRedis(t), "rl:", 0)
+	counts(t, 1, s)
+	s.stop()
+	redistest.Eventually(t, patience, "the goroutines of the store to end", func() bool {
+		stacks := make([]byte, 1<<20)
+		return !strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "redisstore.(*Store).mark(")
+	})
+}
+
+// A panic in a hook of the client does not end the program, and the next mark is sent.
+func TestMarkSurvivesAPanic(t *testing.T) {
+	client := anyRedis(t)
+	var panicked sync.Once
+	client.AddHook(scriptHook(func(cmd redis.Cmder) error {
+		if isMark(cmd) {
+			panicked.Do(func() { panic("a hook") })
+		}
+		return nil
+	}))
+	s := startServer(t, client, "rl:", 0)
+	counts(t, 1, s)
+}

@@ -1,0 +1,145 @@
+// Package share divides limits among the servers that share them, for the time in which a
+// server decides alone.
+//
+// A rate is divided: each of n servers has an nth of the rate and of the burst. A request
+// that costs more than this burst would never pass, so it may overdraw a full bucket. A
+// quota is not divided, as each server may begin with what was left of it: a unit stands
+// for one on every server, so together they take at most what was left. A request that
+// needs more than that passes if nothing of the quota was used.
+package share
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+)
+
+// Store charges the wrapped store by the share of one of Instances servers. Limits, costs
+// and results are those of the whole limit, but Remaining is what this server lets pass.
+type Store struct {
+	gcra.Store
+	Instances int // 0 means 1
+}
+
+// Take implements [gcra.Store].
+func (s Store) Take(ctx context.Context, charges []gcra.Charge) (allowed bool, err error) {
+	parts := Charges(charges, s.Instances, false)
+	allowed, err = s.Store.Take(ctx, parts)
+	Results(charges, parts, s.Instances)
+	return allowed, err
+}
+
+// Refund implements [gcra.Store].
+func (s Store) Refund(ctx context.Context, charges []gcra.Charge) error {
+	parts := Charges(charges, s.Instances, true)
+	err := s.Store.Refund(ctx, parts)
+	Results(charges, parts, s.Instances)
+	return err
+}
+
+// Charges returns what one of n servers charges in place of these charges or refunds. With
+// one server they are the charges themselves.
+func Charges(charges []gcra.Charge, n int, refund bool) []gcra.Charge {
+	if n <= 1 {
+		return charges
+	}
+	parts := make([]gcra.Charge, len(charges))
+	for i, c := range charges {
+		switch {
+		case c.Limit.Validate() != nil: // the store returns the error
+		case c.Limit.IsQuota():
+			divideCost(&c, int64(n), refund)
+		default:
+			divideRate(&c, int64(n), refund)
+		}
+		parts[i] = c
+	}
+	return parts
+}
+
+// Results sets the results and periods of charges, which Charges has divided into parts.
+func Results(charges, parts []gcra.Charge, n int) {
+	if n <= 1 {
+		return
+	}
+	for i := range charges {
+		c, part := &charges[i], &parts[i]
+		c.Result, c.Period = part.Result, part.Period
+		// What only this request may take is not left for others.
+		switch wider := part.Limit.Capacity() - capacity(c.Limit, int64(n)); {
+		case c.Limit.Validate() != nil:
+		case c.Limit.IsQuota():
+			c.Result.Remaining = max(c.Result.Remaining-wider, 0) / int64(n)
+		default:
+			c.Result.Remaining = max(c.Result.Remaining-wider, 0)
+		}
+	}
+}
+
+// maxDelay is the longest that a bucket may take to refill.
+const maxDelay = 366 * 24 * time.Hour
+
+// divisible reports whether an nth of a rate is a valid rate. One that is too slow is not
+// divided.
+func divisible(l gcra.Limit, n int64) bool {
+	return l.Interval() <= maxDelay/time.Duration(n) && l.Per <= math.MaxInt64/time.Duration(n)
+}
+
+// capacity is the burst of a share, or the whole quota.
+func capacity(l gcra.Limit, n int64) int64 {
+	if l.IsQuota() || !divisible(l, n) {
+		return l.Capacity()
+	}
+	burst := max(1, l.Capacity()/n)
+	l.Per, l.Burst = l.Per*time.Duration(n), 1
+	return min(burst, int64(maxDelay/l.Interval()))
+}
+
+// divideRate changes a charge to the share of one of n servers. MaxDelay widens the clamp to
+// that of the whole burst, so that a later, cheaper request does not erase the debt of one
+// that overdraws the share. MaxWait keeps the wider clamp from admitting more.
+func divideRate(c *gcra.Charge, n int64, refund bool) {
+	if !divisible(c.Limit, n) {
+		return
+	}
+	whole, burst := c.Limit.Capacity(), capacity(c.Limit, n)
+	c.Limit.Per, c.Limit.Burst = c.Limit.Per*time.Duration(n), burst
+	interval := c.Limit.Interval()
+	if !refund && c.Cost <= whole {
+		c.Cost = min(c.Cost, int64(maxDelay/interval)) // the share forgets what takes longer to refill
+		burst = max(burst, c.Cost)
+	}
+	c.Limit.Burst = burst
+	c.MaxWait = max(cmp.Or(c.MaxWait, c.MaxDelay), time.Nanosecond) // 0 would mean the new MaxDelay
+	if rest := whole - burst; rest > int64((maxDelay-c.MaxDelay)/interval) {
+		c.MaxDelay = maxDelay
+	} else {
+		c.MaxDelay += time.Duration(rest) * interval
+	}
+}
+
+// divideCost changes a charge on a quota: n times the cost, which may overdraw the quota if
+// nothing of it was used. So of a quota below n each server lets one request pass.
+func divideCost(c *gcra.Charge, n int64, refund bool) {
+	whole := c.Limit.Capacity()
+	cost := int64(math.MaxInt64)
+	if c.Cost <= math.MaxInt64/n {
+		cost = c.Cost * n
+	}
+	if refund {
+		c.Cost = cost
+		return
+	}
+	if c.Cost > whole {
+		return // never
+	}
+	wide := *c
+	wide.Cost, wide.Limit.Count = cost, max(whole, cost)
+	if wide.Limit.Validate() != nil { // longer than the calendar's periods in ticks
+		wide.Cost, wide.Limit.Count = whole, whole
+	}
+	*c = wide
+}

@@ -1,0 +1,40 @@
+package middleware_test
+
+import (
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+// Responses share the text of small numbers, and the memory of large ones. A handler that
+// adds to its fields changes no other response.
+func TestResponsesKeepTheirNumbers(t *testing.T) {
+	const burst, asked = 1100, 200
+	limit := gcra.PerDay(burst)
+	store, _ := newStore()
+	l := limiter(t, middleware.Config{Store: store.Store}, middleware.Policy{Name: "all", Key: byHeader, Limit: limit})
+	together(func(key string) {
+		var all []http.Header
+		for range asked {
+			w := httptest.NewRecorder()
+			l.Allow(w, from(key))
+			w.Header().Add("RateLimit-Remaining", "added")
+			w.Header().Add("RateLimit-Reset", "added")
+			all = append(all, w.Header())
+		}
+		for i, h := range all {
+			full := time.Duration(i+1) * limit.Interval()
+			remaining, reset := strconv.Itoa(burst-1-i), strconv.Itoa(int(math.Ceil(full.Seconds())))
+			if !slices.Equal(h.Values("RateLimit-Remaining"), []string{remaining, "added"}) || !slices.Equal(h.Values("RateLimit-Reset"), []string{reset, "added"}) {
+				t.Errorf("response %d of %s: got %v; want Remaining %s and Reset %s, each with what the handler added", i, key, h, remaining, reset)
+			}
+		}
+	})
+}
