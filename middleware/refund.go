@@ -100,14 +100,6 @@ func refund(ctx context.Context, s *requestState, from source, units func(i int)
 	return safely(func() error { return s.store(from).Refund(ctx, charges) })
 }
 
-// keepDebt keeps the clamp of the old limit, after a Reload, from erasing debt of the new
-// one. Quotas have another clamp and no MaxDelay.
-func keepDebt(c *gcra.Charge) {
-	if !c.Limit.IsQuota() {
-		c.MaxDelay = maxDelay
-	}
-}
-
 // spend takes units, or what is left with MaxDebt, for each charge that was taken with
 // this source.
 func spend(ctx context.Context, s *requestState, from source, units func(i int) int64) error {
