@@ -21,8 +21,8 @@ func (p *policy) useLimit(c *gcra.Charge, l gcra.Limit) {
 	}
 }
 
-// overdraw lets a charge take so many units more than are left. It is a charge of a larger
-// bucket, which has the same TAT.
+// overdraw lets a charge take up to debt units more than are left: it becomes a charge of
+// a larger bucket, which has the same TAT.
 func overdraw(c *gcra.Charge, debt int64) {
 	switch {
 	case debt == 0:

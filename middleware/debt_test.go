@@ -126,7 +126,7 @@ func TestMaxDebtIsChecked(t *testing.T) {
 	}
 }
 
-// larger is a limit whose buckets hold so many units more: their Remaining shows debt.
+// larger is a limit whose buckets hold n units more: their Remaining shows debt.
 func larger(l gcra.Limit, n int64) gcra.Limit {
 	if l.IsQuota() {
 		return gcra.Quota(l.Count+n, l.Calendar())

@@ -19,8 +19,8 @@ type policy struct {
 }
 
 // evaluate reports whether the policy applies to the request, and fills the charge,
-// which is zero, if so. After an error the charge is for FailLocal: anonymous without a key, of the
-// whole burst without a cost. Its limit is zero if it is unknown.
+// which is zero, if so. After an error the charge is for FailLocal: anonymous without a
+// key, of the whole burst without a cost. Its limit is zero if it is unknown.
 //
 // A panic in one of the application's functions is an error like any other, so
 // that no request can escape the other policies by causing it.

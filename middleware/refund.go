@@ -34,8 +34,8 @@ func (d *Decision) Refund(ctx context.Context) error {
 
 // Spend charges n more units to each policy that the request was charged to,
 // except for shadows: for requests whose cost is known only when they are done.
-// Where fewer units are left it takes what is left, with Policy.MaxDebt up to so many
-// more, so later requests wait and this one is not denied. After a denial or a Refund,
+// Where fewer units are left, it takes what is left and up to Policy.MaxDebt units more,
+// so later requests wait and this one is not denied. After a denial or a Refund,
 // Spend does nothing. See [Decision.Settle] for a cost that was estimated.
 //
 // Spend goes on if the client hangs up. It does not change Results. It returns

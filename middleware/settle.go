@@ -13,9 +13,9 @@ import (
 // some policies of the limiter have a Cost, it settles those alone: the others count
 // requests. Shadows are settled too.
 //
-// The rest may be more than what is left. Settle takes what is left and, with
-// Policy.MaxDebt, up to so many units more, which later requests wait for. What it
-// cannot take is in a [*SettleError]. Each policy is settled by itself: one that is out
+// The rest may be more than what is left. Settle takes what is left and up to
+// Policy.MaxDebt units more, which later requests wait for. What it cannot take is in a
+// [*SettleError]. Each policy is settled by itself: one that is out
 // of units does not keep others from being charged, and a process that dies meanwhile
 // may have settled some of them.
 //

@@ -56,7 +56,7 @@ func (b *modelBucket) admits(cost int64) bool {
 	return cost == 0 || cost <= b.Limit.Capacity() && b.level+cost*b.unit <= b.Limit.Capacity()*b.unit+b.MaxDelay.Milliseconds()
 }
 
-// overdraw takes what it may of so many units, and returns how many.
+// overdraw takes as many of the units as it may, and returns their number.
 func (b *modelBucket) overdraw(units int64) int64 {
 	most := (b.Limit.Capacity() + b.MaxDebt) * b.unit
 	units = min(units, max(most-b.level, 0)/b.unit)
@@ -132,7 +132,7 @@ func (m *settleModel) earlier(t *rapid.T) *modelRequest {
 	return rapid.SampledFrom(m.requests).Draw(t, "request")
 }
 
-// charge takes what the bucket may give of so many units, and returns how many are missing.
+// charge takes as many of the units as the bucket may give, and returns how many are missing.
 func (r *modelRequest) charge(b *modelBucket, units int64) (missing int64) {
 	taken := b.overdraw(units)
 	r.costs[b.Name] += taken
