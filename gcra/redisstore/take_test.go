@@ -128,7 +128,7 @@ func FuzzScript(f *testing.F) {
 	}
 	seed := rand.NewChaCha8([32]byte{})
 	for range 30 {
-		draws := make([]byte, 2048)
+		draws := make([]byte, 4096) // for the largest call: rapid skips one whose draws run out
 		seed.Read(draws)
 		f.Add(draws)
 	}
@@ -191,7 +191,7 @@ func checkScript(t *rapid.T, client *redis.Client, clock *stoppedClock, sha stri
 		if err == redis.Nil && (!ok || want == now) {
 			continue // a bucket that is full need not be there
 		}
-		if stored, _ := strconv.ParseInt(text, 10, 64); err != nil || stored != want || strconv.FormatInt(stored, 10) != text {
+		if err != nil || text != strconv.FormatInt(want, 10) {
 			t.Fatalf("at %d on %v, %+v, then %s: got %q, %v; want %d", now, before, c, key, text, err, want)
 		}
 	}
