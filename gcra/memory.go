@@ -88,14 +88,10 @@ func (m *Memory) apply(ctx context.Context, charges []Charge, refund bool) (allo
 
 // prepare checks a charge and converts it.
 func (m *Memory) prepare(c *Charge, refund bool, o *buckets.Charge) error {
-	err := m.set.Prepare(&tat.Charge{
+	return m.set.Prepare(&tat.Charge{
 		Subject: c.Subject, Policy: c.Policy, Limit: c.Limit.tat(),
-		Cost: c.Cost, MaxDelay: c.MaxDelay, MaxWait: c.MaxWait, Shadow: c.Shadow,
+		Cost: c.Cost, MaxDelay: c.MaxDelay, MaxWait: c.MaxWait, Shadow: c.Shadow, Period: c.Period,
 	}, refund, o)
-	if refund && !c.Period.IsZero() {
-		o.RefundIn(c.Period)
-	}
-	return err
 }
 
 // setResult fills in what Take and Refund say of a charge.

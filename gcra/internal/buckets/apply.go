@@ -2,7 +2,6 @@ package buckets
 
 import (
 	"math/bits"
-	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 )
@@ -84,13 +83,6 @@ func (c *Charge) SetPeriod(now int64, next bool) {
 		c.Period = p.Next
 	}
 	c.Left = c.Period - now
-}
-
-// RefundIn bounds a refund to the period with this end, if it is one of a quota.
-func (c *Charge) RefundIn(period time.Time) {
-	if c.Periods != nil {
-		c.Refunds = tat.At(period)
-	}
 }
 
 // dropLate makes a refund in another period than the current one a peek.

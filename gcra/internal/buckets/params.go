@@ -48,6 +48,9 @@ func (s *Set) Prepare(c *tat.Charge, refund bool, o *Charge) error {
 		}
 	}
 	o.Hash, o.policy, o.Periods = s.bucketHash(c.Subject, p.hash), p.hash, p.params.Periods
+	if refund && o.Periods != nil && !c.Period.IsZero() {
+		o.Refunds = tat.At(c.Period)
+	}
 	return p.params.Charge(c, refund, &o.Params)
 }
 
