@@ -12,6 +12,7 @@ GOVULNCHECK   := go run golang.org/x/vuln/cmd/govulncheck@v1.9.0
 GOLANGCI_LINT := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 FUZZTIME ?= 20s
+SOAK ?= 1h
 
 .PHONY: help
 help: ## Show this list
@@ -62,6 +63,10 @@ fuzz: ## Run each fuzz target for FUZZTIME (20s)
 .PHONY: chaos
 chaos: ## Run the fault tests for longer and print a table; needs a redis-server
 	RATELIMIT_TEST_REDIS=required RATELIMIT_CHAOS=long go test -count=1 -timeout 60m -v -run '^TestFault[0-9]' ./internal/faults
+
+.PHONY: soak
+soak: ## Run three servers through random faults for SOAK (1h) and print tables; needs a redis-server
+	RATELIMIT_TEST_REDIS=required RATELIMIT_SOAK=$(SOAK) go test -count=1 -timeout 25h -v -run '^TestSoak$$' ./internal/faults
 
 .PHONY: long
 long: ## Tests that take minutes of a machine that does nothing else; needs a redis-server

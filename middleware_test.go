@@ -339,7 +339,7 @@ func storeFails(t *testing.T, build func(sitetest.App) http.Handler) {
 		statuses []int
 		limit    string
 	}{
-		{middleware.FailLocal, []int{200, 200, 429}, "2"}, // a real denial, by this server's state
+		{middleware.FailLocal, []int{200, 200, 429}, "4"}, // a real denial, by this server's share of 2
 		{middleware.FailOpen, []int{200, 200, 200}, ""},
 		{middleware.FailClosed, []int{503, 503, 503}, ""},
 	} {

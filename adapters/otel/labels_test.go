@@ -34,7 +34,10 @@ var fixed = []string{
 	"ratelimit.redis.cached_denials {operation} counter []",
 	"ratelimit.redis.failed_batches {batch} counter []",
 	"ratelimit.redis.instances {server} gauge []",
+	"ratelimit.redis.local_units {unit} counter []",
 	"ratelimit.redis.operations {operation} counter []",
+	"ratelimit.redis.paid_units {unit} counter []",
+	"ratelimit.redis.unpaid_units {unit} counter []",
 }
 
 // shape returns a metric as a line of fixed.
@@ -170,7 +173,10 @@ func TestPrometheusText(t *testing.T) {
 		"ratelimit_redis_cached_denials_total",
 		"ratelimit_redis_failed_batches_total",
 		"ratelimit_redis_instances",
+		"ratelimit_redis_local_units_total",
 		"ratelimit_redis_operations_total",
+		"ratelimit_redis_paid_units_total",
+		"ratelimit_redis_unpaid_units_total",
 	}); got != want {
 		t.Errorf("got names %s\nwant %s", got, want)
 	}

@@ -63,7 +63,7 @@ func report(meter metric.Meter, limiters []*middleware.Limiter) error {
 			return err
 		}
 		collect = func(to metric.Observer) { ds.collect(to); rs.collect(to) }
-		collected = append(collected, rs.batches, rs.operations, rs.failedBatches, rs.cachedDenials, rs.batchTime, rs.instances, rs.breakers)
+		collected = append(collected, rs.batches, rs.operations, rs.failedBatches, rs.cachedDenials, rs.localUnits, rs.paidUnits, rs.unpaidUnits, rs.batchTime, rs.instances, rs.breakers)
 	}
 	_, err = meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
 		collect(to)

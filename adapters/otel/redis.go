@@ -38,6 +38,7 @@ type redis struct {
 	stores []statsStore
 
 	batches, operations, failedBatches, cachedDenials metric.Int64ObservableCounter
+	localUnits, paidUnits, unpaidUnits                metric.Int64ObservableCounter
 	batchTime                                         metric.Float64ObservableCounter
 	breakers                                          metric.Int64ObservableUpDownCounter
 	instances                                         metric.Int64ObservableGauge
@@ -58,6 +59,9 @@ func newRedis(meter metric.Meter, stores []statsStore) (*redis, error) {
 		{&rs.operations, "ratelimit.redis.operations", "{operation}", "Admissions and refunds in the batches that Redis answered."},
 		{&rs.failedBatches, "ratelimit.redis.failed_batches", "{batch}", "Batches without an answer, or with an outage as the answer."},
 		{&rs.cachedDenials, "ratelimit.redis.cached_denials", "{operation}", "Admissions that were denied without a call of Redis."},
+		{&rs.localUnits, "ratelimit.redis.local_units", "{unit}", "Units that this server has granted alone, while Redis did not answer."},
+		{&rs.paidUnits, "ratelimit.redis.paid_units", "{unit}", "Of local_units, those that were charged in Redis later."},
+		{&rs.unpaidUnits, "ratelimit.redis.unpaid_units", "{unit}", "Of local_units, those for which there was no room to be charged later."},
 	} {
 		var err error
 		*c.counter, err = meter.Int64ObservableCounter(c.name, metric.WithUnit(c.unit), metric.WithDescription(c.description))
@@ -94,6 +98,9 @@ func (rs *redis) collect(to metric.Observer) {
 		sum.BatchTime += s.BatchTime
 		sum.FailedBatches += s.FailedBatches
 		sum.CachedDenials += s.CachedDenials
+		sum.LocalUnits += s.LocalUnits
+		sum.PaidUnits += s.PaidUnits
+		sum.UnpaidUnits += s.UnpaidUnits
 		sum.Instances = max(sum.Instances, s.Instances)
 		sum.Servers = append(sum.Servers, s.Servers...)
 	}
@@ -101,6 +108,9 @@ func (rs *redis) collect(to metric.Observer) {
 	to.ObserveInt64(rs.operations, sum.Operations)
 	to.ObserveInt64(rs.failedBatches, sum.FailedBatches)
 	to.ObserveInt64(rs.cachedDenials, sum.CachedDenials)
+	to.ObserveInt64(rs.localUnits, sum.LocalUnits)
+	to.ObserveInt64(rs.paidUnits, sum.PaidUnits)
+	to.ObserveInt64(rs.unpaidUnits, sum.UnpaidUnits)
 	to.ObserveInt64(rs.instances, int64(sum.Instances))
 	to.ObserveFloat64(rs.batchTime, sum.BatchTime.Seconds())
 

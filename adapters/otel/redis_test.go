@@ -111,8 +111,9 @@ func TestStoresAreCountedOnce(t *testing.T) {
 	policy := middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(1)}
 	stats := func(batches int64, servers ...redisstore.ServerState) redisstore.Stats {
 		return redisstore.Stats{
+			Batches: batches, Operations: 2 * batches, FailedBatches: 3 * batches, CachedDenials: 4 * batches,
+			LocalUnits: 5 * batches, PaidUnits: 6 * batches, UnpaidUnits: 7 * batches,
 			Instances: int(batches),
-			Batches:   batches, Operations: 2 * batches, FailedBatches: 3 * batches, CachedDenials: 4 * batches,
 			BatchTime: time.Duration(batches) * time.Second, Servers: servers,
 		}
 	}
@@ -124,6 +125,9 @@ func TestStoresAreCountedOnce(t *testing.T) {
 		"ratelimit.redis.operations":     22,
 		"ratelimit.redis.failed_batches": 33,
 		"ratelimit.redis.cached_denials": 44,
+		"ratelimit.redis.local_units":    55,
+		"ratelimit.redis.paid_units":     66,
+		"ratelimit.redis.unpaid_units":   77,
 		"ratelimit.redis.batch.duration": 11,
 		"ratelimit.redis.instances":      10, // the largest
 	} {

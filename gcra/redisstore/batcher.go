@@ -205,6 +205,9 @@ func (b *batcher) afterSend(batch *batch, err error, sent int64, done func(error
 	if b.store.only == nil {
 		b.noteCrossing(batch, err)
 	}
+	if err == nil {
+		b.store.payNow()
+	}
 }
 
 // errClock is the error of a quota that asked twice for its period.

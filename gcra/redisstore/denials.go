@@ -26,6 +26,7 @@ type denialCache struct {
 	clock  *buckets.Clock
 	ttl    int64 // ticks for which an answer denies; 0 means not at all
 	shards []shardState
+	debts  *debts
 }
 
 // shardState belongs to a shard of the set and is under its lock, except denied.
@@ -36,12 +37,13 @@ type shardState struct {
 	_        [40]byte     // fills the cache line
 }
 
-func newDenialCache(clock *buckets.Clock, ttl time.Duration) *denialCache {
+func newDenialCache(clock *buckets.Clock, ttl time.Duration, debts *debts) *denialCache {
 	return &denialCache{
 		set:    buckets.New(0, clock, true),
 		clock:  clock,
 		ttl:    tat.Ticks(ttl),
 		shards: make([]shardState, buckets.MaxShards),
+		debts:  debts,
 	}
 }
 
@@ -82,7 +84,8 @@ func (c *denialCache) prepare(charge *gcra.Charge, refund bool, o *buckets.Charg
 // deny reports whether Redis would deny the admission, and fills in the results if
 // so. Buckets that the cache does not know count as full.
 func (c *denialCache) deny(ops []op, charges []gcra.Charge) bool {
-	if c.ttl == 0 {
+	owing := c.debts.n.Load() > 0
+	if c.ttl == 0 && !owing {
 		return false
 	}
 	now := c.clock.Now()
@@ -110,6 +113,13 @@ func (c *denialCache) deny(ops []op, charges []gcra.Charge) bool {
 		// bring down. If the cache denied, it would stay.
 		if known && at-base <= o.Top && fresh != 0 && now-fresh.learned() <= c.ttl {
 			denied = denied || !o.Shadow && !o.Admits(o.Ahead)
+		}
+		// What Redis does not know yet counts, however old its last answer is.
+		if owing {
+			if ahead := c.debts.ahead(&o.Charge, base, now); ahead > 0 {
+				o.Ahead = max(o.Ahead, ahead)
+				denied = denied || !o.Shadow && !o.Admits(ahead)
+			}
 		}
 	}
 	if !denied {
@@ -140,7 +150,8 @@ func (c *denialCache) beforeSend(q *request) {
 		shard := c.set.Shard(hash)
 		c.set.Lock(shard)
 		c.shards[shard].refunds++
-		c.set.Put(hash, 0, 0, 0)
+		now := c.clock.Now()
+		c.set.Put(hash, c.debts.forget(hash, now), 0, now)
 		c.set.Unlock(shard)
 	}
 }
@@ -164,7 +175,12 @@ func (c *denialCache) learn(q *request, sent int64) {
 				if q.ops[i].Periods != nil {
 					base = c.clock.OnScale(q.ops[i].Period)
 				}
-				c.set.Put(hash, base+ahead, int64(fresh), now)
+				at, note := base+ahead, int64(fresh)
+				if owed, owes := c.debts.learn(hash, at, now); owes {
+					before, _, _ := c.set.Get(hash)
+					at, note = max(before, owed), 0 // the local store has granted more than Redis knows
+				}
+				c.set.Put(hash, at, note, now)
 			}
 		}
 		c.set.Unlock(shard)

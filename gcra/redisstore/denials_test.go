@@ -34,7 +34,7 @@ type sentRequest struct {
 func newSimulation() *simulation {
 	w := &simulation{tats: make(map[string]int64)}
 	clock := buckets.NewClock(func() time.Time { return time.Unix(tat.Epoch, 0).Add(tat.Duration(w.now)) })
-	w.denials = newDenialCache(clock, time.Second)
+	w.denials = newDenialCache(clock, time.Second, new(debts))
 	return w
 }
 
@@ -246,22 +246,32 @@ func TestCacheFollowsOwnRefund(t *testing.T) {
 	}
 }
 
-// Charges on the local store are not learned from Redis: they cause no cached denials.
-func TestLocalChargesAreNotCachedDenials(t *testing.T) {
+// What the local store has granted and Redis does not know denies until it is paid, also
+// without a denial cache.
+func TestDebtsDeny(t *testing.T) {
 	w := newSimulation()
+	s := &Store{denials: w.denials, clock: w.denials.clock}
+	w.denials.debts, w.denials.ttl = &s.debts, 0
+	s.once.Do(func() {})
+	t.Cleanup(s.debts.close)
 	charges := []gcra.Charge{{Subject: "s", Policy: "p", Limit: gcra.PerHour(10), Cost: 1}}
 	q := w.request(charges, false)
 	w.redis(q)
 	w.denials.learn(q, w.now)
 	for range 20 {
-		if _, err := (local{&Store{denials: w.denials}, 1}).Take(t.Context(), charges); err != nil {
+		if _, err := s.Local(1).Take(t.Context(), charges); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if charges[0].Result.Allowed {
 		t.Fatal("the local store allows 20 of 10")
 	}
-	if w.denies(charges) {
-		t.Error("the cache denies because of local charges; want a call to Redis")
+	w.now += tat.Ticks(time.Second)
+	if q := w.request(charges, false); true {
+		w.redis(q) // an answer that does not know of the debt
+		w.denials.learn(q, w.now)
+	}
+	if !w.denies(charges) {
+		t.Error("Redis answers without the debt, and the request passes; want it denied")
 	}
 }

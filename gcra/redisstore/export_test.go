@@ -11,5 +11,5 @@ import (
 func (s *Store) SetClock(now func() time.Time) {
 	s.once.Do(s.init)
 	s.clock = buckets.NewClock(now)
-	s.denials = newDenialCache(s.clock, tat.Duration(s.denials.ttl))
+	s.denials = newDenialCache(s.clock, tat.Duration(s.denials.ttl), &s.debts)
 }

@@ -2,10 +2,12 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/buckets"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/share"
 )
 
@@ -56,19 +58,84 @@ func (l local) apply(ctx context.Context, charges []gcra.Charge, refund bool) (a
 	}
 	n := l.instances()
 	parts := share.Charges(charges, n, refund)
-	ops := make([]buckets.Op, len(parts))
+	c := l.store.denials
+	ops, whole := make([]buckets.Op, len(parts)), make([]buckets.Charge, len(parts))
 	for i := range parts {
-		if err := l.store.denials.prepare(&parts[i], refund, &ops[i].Charge); err != nil {
+		if err := c.prepare(&parts[i], refund, &ops[i].Charge); err != nil {
+			return false, err
+		}
+		if err := c.prepare(&charges[i], refund, &whole[i]); err != nil {
 			return false, err
 		}
 	}
-	allowed = l.store.denials.set.Apply(ops)
+	now := l.store.clock.Now()
+	if refund || !l.owesTooMuch(ops, whole, now) {
+		allowed = c.set.Apply(ops)
+	}
 	for i := range parts {
 		ops[i].Result(allowed, (*tat.Result)(&parts[i].Result))
 		if ops[i].Periods != nil && !refund {
 			parts[i].Period = tat.Time(ops[i].Period)
+			whole[i].Period = ops[i].Period
 		}
 	}
 	share.Results(charges, parts, n)
+	if refund {
+		return allowed, l.refund(ctx, charges, whole, now)
+	}
+	for i := range ops {
+		if o := &ops[i]; allowed && o.Takes() && o.Admits(o.Ahead) {
+			l.store.owe(&charges[i], &whole[i], now, now+o.Ahead, int64(n))
+		}
+	}
 	return allowed, nil
+}
+
+// owesTooMuch reports whether a debt denies the charges. It may be larger than the clamp
+// of the local TAT.
+func (l local) owesTooMuch(ops []buckets.Op, whole []buckets.Charge, now int64) (denied bool) {
+	if l.store.debts.n.Load() == 0 {
+		return false
+	}
+	for i := range ops {
+		o := &ops[i]
+		base := o.Base(l.store.clock, now) // and the period of the result
+		whole[i].Period = o.Period
+		o.Ahead = l.store.debts.ahead(&whole[i], base, now)
+		denied = denied || !o.Shadow && !o.Admits(o.Ahead)
+	}
+	return denied
+}
+
+// owe records that the local store has granted a charge, to be charged in Redis later.
+func (s *Store) owe(charge *gcra.Charge, whole *buckets.Charge, now, begins, n int64) {
+	key := func() string { return s.key(charge, whole) }
+	if s.debts.grant(whole, key, now, begins, n) {
+		s.payLater()
+	} else if line := s.log.Line(diag.RedisDebts, "", "more keys are owed to redis than are kept: what this server grants alone on others is not charged later", "kept", maxDebts); line != nil {
+		go line() // callers do not wait for a slow log
+	}
+}
+
+// refund takes local charges from what is owed to Redis. What is not owed was paid, so it
+// is refunded there.
+func (l local) refund(ctx context.Context, charges []gcra.Charge, whole []buckets.Charge, now int64) error {
+	var paid []gcra.Charge
+	for i := range charges {
+		w := &whole[i]
+		rest := l.store.debts.refund(w, -w.Inc, now) / w.Emission
+		if reset := -w.Inc > w.Top; rest > 0 && !reset {
+			c := charges[i]
+			c.Cost = rest
+			paid = append(paid, c)
+		}
+	}
+	if paid == nil {
+		return nil
+	}
+	err := l.store.Refund(ctx, paid)
+	if errors.Is(err, ErrUnavailable) {
+		return nil // it has drained and was never paid: the outage has not ended
+	}
+	return err
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/gcratest"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 )
 
 const (
@@ -145,6 +146,30 @@ func TestLocalQuota(t *testing.T) {
 		server.advance(time.Hour)
 		if c := gcratest.MustTake(t, r.Local(1), hourlyQuota("s", 5))[0]; !c.Result.Allowed || c.Result.Remaining != 4 {
 			t.Errorf("off by %v, the next hour: got %+v; want 4 of 5", skew, c.Result)
+		}
+	}
+}
+
+// A denial of a quota that is owed says when the period ends, as others do.
+func TestQuotaThatIsOwedSaysWhenItEnds(t *testing.T) {
+	r, err := redisstore.Open("redis://127.0.0.1:1/0") // nothing listens there
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	limit := gcra.Quota(2, gcra.Daily)
+	var period time.Time
+	for i := range 3 {
+		charges := []gcra.Charge{{Subject: "a", Policy: "q", Limit: limit, Cost: 1}}
+		allowed, err := r.Local(1).Take(t.Context(), charges)
+		res := charges[0].Result
+		if err != nil || allowed != (i < 2) {
+			t.Fatalf("charge %d: got %v, %v; want 2 allowed", i, allowed, err)
+		}
+		if allowed {
+			period = charges[0].Period
+		} else if res.RetryAfter <= 0 || res.RetryAfter != res.ResetAfter || !charges[0].Period.Equal(period) {
+			t.Errorf("got %+v in the period until %v; want a RetryAfter until %v", res, charges[0].Period, period)
 		}
 	}
 }

@@ -18,6 +18,9 @@ type Stats struct {
 	BatchTime     time.Duration // total time of these batches
 	FailedBatches int64         // batches without an answer, or with an error that concerns the whole server, such as LOADING
 	CachedDenials int64         // admissions that were denied without asking Redis
+	LocalUnits    int64         // units that Local has granted, while Redis did not answer
+	PaidUnits     int64         // of these, units that were charged in Redis later
+	UnpaidUnits   int64         // of these, units that will not be: more than 65,536 keys were owed
 	Instances     int           // stores that share the limits, this one included, as counted last: see Store.Local; 0 before the first count
 	Servers       []ServerState // the single server, or each of several that was used within the last minute, by address
 }
@@ -77,12 +80,16 @@ func (c *counters) count(err error, operations int, took int64) {
 // Stats returns what the store has done so far.
 func (s *Store) Stats() Stats {
 	s.once.Do(s.init)
+	local, paid, unpaid := s.debts.counts()
 	stats := Stats{
 		Batches:       s.batches.Load(),
 		Operations:    s.operations.Load(),
 		BatchTime:     tat.Duration(s.batchTime.Load()),
 		FailedBatches: s.failures.Load(),
 		CachedDenials: s.denials.count(),
+		LocalUnits:    local,
+		PaidUnits:     paid,
+		UnpaidUnits:   unpaid,
 		Instances:     int(s.counted.count.Load()),
 	}
 	if s.invalid != nil {

@@ -11,8 +11,9 @@
 // (crossslot.go). Each server has a circuit breaker, so that calls do not wait for
 // one that has failed (breaker.go). health.go logs problems, stats.go counts, and
 // ping.go checks the set-up. open.go and dial.go make a client that fits, resp3.go
-// warns of one that does not, local.go decides while Redis does not answer, and
-// instances.go counts the servers that do so.
+// warns of one that does not. local.go decides while Redis does not answer, and
+// instances.go counts the servers that do so; debts.go keeps what they have granted, and
+// pay.go charges it in Redis later.
 package redisstore
 
 import (
@@ -21,6 +22,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -96,6 +99,7 @@ type Store struct {
 	invalid  error // what is wrong with the fields
 	clock    *buckets.Clock
 	denials  *denialCache
+	debts    debts
 	only     *batcher     // of a single server
 	inline   bool         // its client returns by a context's deadline
 	batchers sync.Map     // of several servers, by address
@@ -131,6 +135,7 @@ func (s *Store) Close() error {
 	if s.dials == nil {
 		return nil
 	}
+	s.debts.close()
 	return s.client.Close()
 }
 
@@ -175,13 +180,10 @@ func (s *Store) apply(ctx context.Context, charges []gcra.Charge, refund bool) (
 	}
 	q := newRequest(ops, refund)
 	for i := range charges {
-		var buf [128]byte
-		key := rediskit.AppendKey(buf[:0], s.prefix(), charges[i].Subject, charges[i].Policy)
 		if charges[i].Limit.IsQuota() {
-			key = append(key, q.ops[i].Periods.Suffix...)
 			q.at = s.clock.Calendar()
 		}
-		q.ops[i].key = string(key)
+		q.ops[i].key = s.key(&charges[i], &q.ops[i].Charge)
 	}
 	q.deadline = s.clock.Now() + tat.Ticks(s.timeout())
 	if s.only != nil || oneSubject(charges) {
@@ -198,6 +200,16 @@ func (s *Store) apply(ctx context.Context, charges []gcra.Charge, refund bool) (
 	}
 	setResults(charges, q.ops, q.admitted, refund)
 	return q.admitted, nil
+}
+
+// key is the key of a charge's bucket.
+func (s *Store) key(charge *gcra.Charge, c *buckets.Charge) string {
+	var buf [128]byte
+	key := rediskit.AppendKey(buf[:0], s.prefix(), charge.Subject, charge.Policy)
+	if c.Periods != nil {
+		key = append(key, c.Periods.Suffix...)
+	}
+	return string(key)
 }
 
 // maxCharges is the most charges of an admission: a byte is the index of their
@@ -254,7 +266,8 @@ func (s *Store) init() {
 		ttl = 0
 	}
 	s.clock = buckets.NewClock(nil)
-	s.denials = newDenialCache(s.clock, ttl)
+	s.debts.payer = "~paid." + strconv.FormatUint(rand.Uint64(), 36)
+	s.denials = newDenialCache(s.clock, ttl, &s.debts)
 	s.log.Logger = s.Logger
 	s.counted.init()
 	if s.invalid == nil {

@@ -16,6 +16,7 @@ const (
 	RedisRefuses     Code = "redis-refuses"     // READONLY, OOM, LOADING, ...: connected, but commands fail
 	RedisRESP3TLS    Code = "redis-resp3-tls"   // RESP3 over TLS with a short Timeout
 	RedisEvicts      Code = "redis-evicts"      // a maxmemory-policy that evicts keys
+	RedisDebts       Code = "redis-debts"       // more keys were granted alone than the store can charge later
 	InstancesTooLow  Code = "instances-too-low" // more servers share the limits than Config.Instances says
 	StoreFailed      Code = "store-failed"      // a store that does not log by itself returned an error
 )
@@ -40,7 +41,7 @@ const (
 
 // Codes are all codes, in the order of docs/troubleshooting.md.
 var Codes = []Code{
-	RedisUnreachable, RedisAuth, RedisPermission, RedisCertificate, RedisProtocol, RedisRefuses, RedisRESP3TLS, RedisEvicts, InstancesTooLow, StoreFailed,
+	RedisUnreachable, RedisAuth, RedisPermission, RedisCertificate, RedisProtocol, RedisRefuses, RedisRESP3TLS, RedisEvicts, RedisDebts, InstancesTooLow, StoreFailed,
 	PolicyFailed, ProxyIgnored, LimiterTwice, SharedName, AnonymousOnly, KeyBeforeAuth, DenyWroteNothing, LimitUnset,
 	JWTWithoutExp, JWTEmptyKey, JWTNoneVerifies, RouteUnknown, DecisionWithheld, NotForRPC,
 }

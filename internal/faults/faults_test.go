@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"text/tabwriter"
@@ -20,6 +21,7 @@ var long = os.Getenv("RATELIMIT_CHAOS") == "long"
 func TestMain(m *testing.M) {
 	redistest.Child(childURL, child)
 	redistest.Child(limitedURL, limitedServer)
+	redistest.Child(soakURL, soakServer)
 	code := m.Run()
 	shared.stop()
 	if long {
@@ -36,13 +38,20 @@ type outcome struct {
 	injected string        // the fault
 	requests atomic.Int64  // decisions asked for
 	over     atomic.Int64  // allowed beyond the bound; more than 0 is a failure that the test reports
+	excess   string        // of the worst window, where all windows are checked
 	longest  atomic.Int64  // longest decision, in nanoseconds
 	recovery time.Duration // from the end of the fault to the first answer of Redis
+
+	mu   sync.Mutex
+	took latencies // of all decisions
 }
 
 // decided counts a decision that took d.
 func (o *outcome) decided(d time.Duration) {
 	o.requests.Add(1)
+	o.mu.Lock()
+	o.took = append(o.took, d)
+	o.mu.Unlock()
 	for {
 		old := o.longest.Load()
 		if int64(d) <= old || o.longest.CompareAndSwap(old, int64(d)) {
@@ -54,7 +63,7 @@ func (o *outcome) decided(d time.Duration) {
 var table []*outcome
 
 // fault gives a test its row in the table. Call it first. Such tests are not
-// parallel, and are called TestFault, a number of two digits, and what a user
+// parallel, and are called TestFault, a number of two or three digits, and what a user
 // of the limiter notices.
 func fault(t *testing.T, injected string) *outcome {
 	o := &outcome{name: strings.TrimPrefix(t.Name(), "TestFault"), injected: injected}
@@ -74,12 +83,20 @@ func fault(t *testing.T, injected string) *outcome {
 }
 
 func printTable() {
-	slices.SortStableFunc(table, func(a, b *outcome) int { return cmp.Compare(a.name, b.name) })
+	number := func(o *outcome) (n int) {
+		_, _ = fmt.Sscanf(o.name, "%d", &n) // a name without one comes first
+		return n
+	}
+	slices.SortStableFunc(table, func(a, b *outcome) int { return cmp.Compare(number(a), number(b)) })
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "fault\tinjected\trequests\tover bound\tlongest\trecovery\t")
+	fmt.Fprintln(w, "fault\tinjected\trequests\tover bound\texcess\tp99.9\tlongest\trecovery\t")
 	for _, o := range table {
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%v\t%v\t%s\n", o.name, o.injected, o.requests.Load(), o.over.Load(),
-			time.Duration(o.longest.Load()).Round(time.Microsecond), o.recovery.Round(time.Millisecond), o.verdict)
+		var tail time.Duration
+		if slices.Sort(o.took); len(o.took) > 0 {
+			tail = quantile(o.took, 0.999)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%v\t%v\t%v\t%s\n", o.name, o.injected, o.requests.Load(), o.over.Load(), o.excess,
+			tail.Round(time.Microsecond), time.Duration(o.longest.Load()).Round(time.Microsecond), o.recovery.Round(time.Millisecond), o.verdict)
 	}
 	w.Flush()
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // Proxy is a TCP proxy in front of a Redis that can be made to fail in the ways
-// networks and servers do. It begins in [Proxy.Pass]. Each of its methods that
+// networks and servers do (proxy_soft.go has the faults that leave it working at times). It begins in [Proxy.Pass]. Each of its methods that
 // is named after a fault takes effect at once, for open connections too, and
 // stays in effect until another is called. All are safe for concurrent use.
 //
@@ -25,11 +25,11 @@ import (
 type Proxy struct {
 	Addr string // "127.0.0.1:port", the same after a [Proxy.Refuse]
 
-	t      testing.TB
-	target string
-	wg     sync.WaitGroup // accepting, and all links
+	t  testing.TB
+	wg sync.WaitGroup // accepting, and all links
 
 	mu       sync.Mutex
+	target   string
 	closed   bool
 	mode     mode
 	turn     int // number of changes of mode
@@ -41,9 +41,11 @@ type Proxy struct {
 }
 
 type mode struct {
-	fault fault
-	delay time.Duration
-	n     int
+	fault             fault
+	delay             time.Duration
+	spread            time.Duration // at most so much is added to delay, at random
+	n                 int
+	requests, replies float64 // the share of pieces that the fault concerns
 }
 
 type fault int
@@ -55,6 +57,9 @@ const (
 	refuse
 	cutAfter
 	dropReply
+	lose
+	resend
+	bandwidth
 )
 
 // NewProxy runs a proxy to the server at target, "host:port", which may be down.
@@ -62,7 +67,7 @@ const (
 func NewProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
 	p := &Proxy{t: t, target: target, links: make(map[*link]struct{})}
-	err := poll(patience, func() error {
+	p.start(func() error {
 		port, err := freePort(false)
 		if err != nil {
 			return err
@@ -70,11 +75,23 @@ func NewProxy(t testing.TB, target string) *Proxy {
 		p.Addr = loopback(port)
 		return p.listen()
 	})
-	if err != nil {
-		t.Fatalf("starting a proxy to %s: %v", target, err)
-	}
-	t.Cleanup(p.close)
 	return p
+}
+
+// NewProxyOn is NewProxy with an address of its own, "host:port".
+func NewProxyOn(t testing.TB, addr, target string) *Proxy {
+	t.Helper()
+	p := &Proxy{Addr: addr, t: t, target: target, links: make(map[*link]struct{})}
+	p.start(p.listen)
+	return p
+}
+
+func (p *Proxy) start(listen func() error) {
+	p.t.Helper()
+	if err := poll(patience, listen); err != nil {
+		p.t.Fatalf("starting a proxy to %s: %v", p.target, err)
+	}
+	p.t.Cleanup(p.close)
 }
 
 // listen opens the listener unless it is open.
@@ -225,6 +242,8 @@ type link struct {
 	handshake bool         // the last request was part of the handshake
 	turn      int          // the mode's, when passed was last zero
 	passed    int          // bytes of reply towards cutAfter
+	sent      time.Time    // when bandwidth is free for the next request
+	replied   time.Time    // when it is free for the next reply
 }
 
 // piece is a part of a reply on its way to the client.
@@ -269,8 +288,8 @@ func (l *link) run() {
 	for {
 		n, err := l.client.Read(buf)
 		if n > 0 {
-			server, ok := l.request(buf[:n])
-			if !ok {
+			server, due, ok := l.request(buf[:n])
+			if !ok || !l.waitUntil(due) {
 				return
 			}
 			if server != nil {
@@ -285,47 +304,53 @@ func (l *link) run() {
 	}
 }
 
-// request returns the connection to forward a part of a request to, nil for none,
-// and reports whether to go on.
-func (l *link) request(b []byte) (server *net.TCPConn, ok bool) {
+// request returns the connection to forward a part of a request to, nil for none, and
+// the time, and reports whether to go on.
+func (l *link) request(b []byte) (server *net.TCPConn, due time.Time, ok bool) {
 	p := l.proxy
 	p.mu.Lock()
 	p.received += int64(len(b))
 	if l.ctx.Err() != nil {
 		p.mu.Unlock()
-		return nil, false
+		return nil, due, false
 	}
 	if p.mode.fault == blackhole || l.holed {
 		l.holed = true
 		p.mu.Unlock()
-		return nil, true
+		return nil, due, true
 	}
+	if p.mode.loses(p.mode.requests) {
+		p.mu.Unlock()
+		return nil, due, true
+	}
+	due = p.mode.due(len(b), p.mode.requests, &l.sent)
 	if name, found := command(b); found {
 		l.handshake = ownCommands[name]
 	}
 	server = l.server
+	target := p.target
 	p.mu.Unlock()
 	if server != nil {
-		return server, true
+		return server, due, true
 	}
 
-	conn, err := new(net.Dialer).DialContext(l.ctx, "tcp", p.target)
+	conn, err := new(net.Dialer).DialContext(l.ctx, "tcp", target)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil {
 		l.reset()
-		return nil, false
+		return nil, due, false
 	}
 	server = conn.(*net.TCPConn)
 	if l.ctx.Err() != nil {
 		resetConn(server)
-		return nil, false
+		return nil, due, false
 	}
 	l.server = server
 	pieces := make(chan piece, 64)
 	p.wg.Go(func() { l.replies(server, pieces) })
 	p.wg.Go(func() { l.deliver(pieces) })
-	return server, true
+	return server, due, true
 }
 
 // replies reads the server's replies and passes on the parts to forward.
@@ -359,10 +384,13 @@ func (l *link) reply(b []byte) (part piece, last bool) {
 	p := l.proxy
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	part.due = time.Now()
+	if p.mode.loses(p.mode.replies) {
+		return piece{}, false
+	}
+	part.due = p.mode.due(len(b), p.mode.replies, &l.replied)
 	switch p.mode.fault {
 	case delay:
-		part.due = part.due.Add(p.mode.delay)
+		part.due = time.Now().Add(p.mode.someDelay())
 	case blackhole:
 		l.holed = true
 		return piece{}, false
@@ -396,14 +424,8 @@ func (l *link) reply(b []byte) (part piece, last bool) {
 func (l *link) deliver(pieces <-chan piece) {
 	defer l.hangUp()
 	for part := range pieces {
-		if wait := time.Until(part.due); wait > 0 {
-			timer := time.NewTimer(wait)
-			select {
-			case <-timer.C:
-			case <-l.ctx.Done():
-				timer.Stop()
-				return
-			}
+		if !l.waitUntil(part.due) {
+			return
 		}
 		if !l.mayDeliver() {
 			continue
@@ -411,6 +433,22 @@ func (l *link) deliver(pieces <-chan piece) {
 		if _, err := l.client.Write(part.data); err != nil {
 			return
 		}
+	}
+}
+
+// waitUntil returns at that time, or false when the link has ended.
+func (l *link) waitUntil(due time.Time) bool {
+	wait := time.Until(due)
+	if wait <= 0 {
+		return true
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-l.ctx.Done():
+		return false
 	}
 }
 

@@ -268,6 +268,9 @@ func (s *Server) Log() string {
 	return string(bytes.ToValidUTF8(b, []byte("?")))
 }
 
+// Version is what runs, such as "Redis 7.0.15".
+func (s *Server) Version() string { return s.program.name + " " + s.program.version }
+
 // URL is the server's address in the form that redis.ParseURL reads, with the
 // password if "--requirepass" set one.
 func (s *Server) URL() string {

@@ -26,37 +26,47 @@ type Certificates struct {
 
 	Roots *x509.CertPool  // the authority and nothing else
 	Pair  tls.Certificate // CertFile and KeyFile
+
+	authority *x509.Certificate
+	signer    *ecdsa.PrivateKey // its key
+	key       *ecdsa.PrivateKey // that of the certificate
 }
 
 // NewCertificates makes an authority and a certificate.
 func NewCertificates(t testing.TB) *Certificates {
 	t.Helper()
-	caKey, key := newKey(t), newKey(t)
-	ca := sign(t, &x509.Certificate{
+	c := &Certificates{signer: newKey(t), key: newKey(t), Roots: x509.NewCertPool()}
+	c.authority = sign(t, &x509.Certificate{
 		Subject: pkix.Name{CommonName: "redistest CA"},
 		IsCA:    true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageCertSign,
-	}, nil, caKey, caKey)
+	}, nil, c.signer, c.signer)
+	c.Roots.AddCert(c.authority)
+	secret, err := x509.MarshalPKCS8PrivateKey(c.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	c.CertFile = filepath.Join(dir, "cert.pem")
+	c.CAFile = writePEM(t, filepath.Join(dir, "ca.pem"), "CERTIFICATE", c.authority.Raw)
+	c.KeyFile = writePEM(t, filepath.Join(dir, "key.pem"), "PRIVATE KEY", secret)
+	c.Renew(t, time.Now().Add(24*time.Hour))
+	return c
+}
+
+// Renew replaces the certificate by one that expires at the given time, exact to the
+// second. A server reads the file when it starts, or at CONFIG SET tls-cert-file.
+func (c *Certificates) Renew(t testing.TB, expires time.Time) {
+	t.Helper()
 	cert := sign(t, &x509.Certificate{
 		Subject:     pkix.Name{CommonName: "redistest"},
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, // nodes of a cluster are both
-	}, ca, key, caKey)
-	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	c := &Certificates{
-		CAFile:   writePEM(t, filepath.Join(dir, "ca.pem"), "CERTIFICATE", ca.Raw),
-		CertFile: writePEM(t, filepath.Join(dir, "cert.pem"), "CERTIFICATE", cert.Raw),
-		KeyFile:  writePEM(t, filepath.Join(dir, "key.pem"), "PRIVATE KEY", secret),
-		Roots:    x509.NewCertPool(),
-		Pair:     tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key},
-	}
-	c.Roots.AddCert(ca)
-	return c
+		NotAfter:    expires,
+	}, c.authority, c.key, c.signer)
+	c.Pair = tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: c.key}
+	writePEM(t, c.CertFile, "CERTIFICATE", cert.Raw)
 }
 
 // client is a configuration that trusts the authority and shows the
@@ -107,7 +117,10 @@ func newKey(t testing.TB) *ecdsa.PrivateKey {
 func sign(t testing.TB, template, parent *x509.Certificate, key, signer *ecdsa.PrivateKey) *x509.Certificate {
 	t.Helper()
 	template.SerialNumber = big.NewInt(time.Now().UnixNano())
-	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour)
+	template.NotBefore = time.Now().Add(-time.Hour)
+	if template.NotAfter.IsZero() {
+		template.NotAfter = time.Now().Add(24 * time.Hour)
+	}
 	if parent == nil {
 		parent = template
 	}

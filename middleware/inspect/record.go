@@ -167,6 +167,8 @@ func (c *record) recentStats(now int64, total redisstore.Stats) redisstore.Stats
 		BatchTime:     total.BatchTime - from.BatchTime,
 		FailedBatches: total.FailedBatches - from.FailedBatches,
 		CachedDenials: total.CachedDenials - from.CachedDenials,
+		LocalUnits:    total.LocalUnits - from.LocalUnits,
+		PaidUnits:     total.PaidUnits - from.PaidUnits,
 	}
 }
 

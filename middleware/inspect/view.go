@@ -82,6 +82,8 @@ type storeStats struct {
 	MeanBatchSize float64 `json:"mean_batch_size"`
 	CachedDenials int64   `json:"cached_denials"`
 	FailedBatches int64   `json:"failed_batches"`
+	LocalUnits    int64   `json:"local_units"`
+	PaidUnits     int64   `json:"paid_units"`
 }
 
 type server struct {
@@ -220,7 +222,7 @@ func kind(s gcra.Store) string {
 }
 
 func storeStatsOf(s redisstore.Stats) *storeStats {
-	t := &storeStats{Batches: s.Batches, CachedDenials: s.CachedDenials, FailedBatches: s.FailedBatches}
+	t := &storeStats{Batches: s.Batches, CachedDenials: s.CachedDenials, FailedBatches: s.FailedBatches, LocalUnits: s.LocalUnits, PaidUnits: s.PaidUnits}
 	if s.Batches > 0 {
 		t.MeanBatchTime = seconds(s.BatchTime / time.Duration(s.Batches))
 		t.MeanBatchSize = float64(s.Operations) / float64(s.Batches)

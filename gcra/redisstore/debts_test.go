@@ -1,0 +1,192 @@
+package redisstore
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/internal/buckets"
+	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+)
+
+// outageModel is a Redis with one bucket of a rate, or of a quota, and servers that lose it. It knows
+// all admissions. Its servers are stores without a client: the model does what take.lua and
+// pay.lua do.
+type outageModel struct {
+	now     int64 // ticks, of all clocks
+	limit   gcra.Limit
+	servers []*modelServer
+
+	tat      int64   // in Redis
+	history  int64   // the TAT of a bucket without a clamp that has taken all admissions
+	expected float64 // units admitted
+}
+
+type modelServer struct {
+	*Store
+	up     bool
+	marker string // of the last payment that Redis made
+	paid   int64
+}
+
+func newOutageModel(n int, l gcra.Limit) *outageModel {
+	m := &outageModel{limit: l, now: tat.At(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))}
+	clock := buckets.NewClock(func() time.Time { return tat.Time(m.now) })
+	for range n {
+		s := &modelServer{Store: new(Store), up: true}
+		s.once.Do(func() {})
+		s.clock = clock
+		s.denials = newDenialCache(clock, time.Second, &s.debts)
+		s.debts.due = true // the model pays, not the timer
+		m.servers = append(m.servers, s)
+	}
+	return m
+}
+
+// request asks for units, and reports whether they are granted.
+func (m *outageModel) request(t *rapid.T, s *modelServer, units int64) bool {
+	charges := []gcra.Charge{{Subject: "s", Policy: "p", Limit: m.limit, Cost: units}}
+	var o op
+	if err := s.denials.prepare(&charges[0], false, &o.Charge); err != nil {
+		t.Fatal(err)
+	}
+	admitted := false
+	switch {
+	case s.denials.deny([]op{o}, charges): // also while Redis is away
+	case s.up:
+		q := newRequest([]op{o}, false)
+		p := &q.ops[0]
+		p.Ahead = p.Clamp(m.tat, p.Base(s.clock, m.now))
+		if q.admitted = p.Admits(p.Ahead); q.admitted {
+			m.tat = p.Base(s.clock, m.now) + p.After(p.Ahead)
+		}
+		admitted = q.admitted
+		s.denials.learn(q, m.now)
+	default:
+		var err error
+		if admitted, err = s.Local(len(m.servers)).Take(t.Context(), charges); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if admitted {
+		m.history = max(m.history, o.Base(s.clock, m.now)) + o.Inc
+	}
+	return admitted
+}
+
+// pay pays the debts of a server that reaches Redis. lost is what does not arrive.
+func (m *outageModel) pay(s *modelServer, requestLost, replyLost bool) {
+	for _, p := range s.debts.payments(m.now) {
+		if requestLost {
+			continue
+		}
+		base := m.now
+		if p.ends > 0 {
+			base = p.ends
+		}
+		ahead, paid := m.tat-base, s.paid
+		if p.ends > 0 {
+			ahead = max(ahead, 0)
+		}
+		if p.ends > 0 && m.now >= p.ends {
+			ahead = -1
+		} else if s.marker != p.id {
+			wanted := max(ahead+p.more, p.least)
+			to := min(wanted, p.top)
+			paid = max(p.more-(wanted-to), 0)
+			if to > ahead && to > 0 {
+				m.tat, s.marker, s.paid = base+to, p.id, paid
+			}
+			ahead = max(ahead, to, 0)
+		} else {
+			ahead = max(ahead, 0)
+		}
+		if !replyLost {
+			s.settle(&p, paid, ahead, m.now)
+		}
+	}
+}
+
+func (m *outageModel) owes() bool {
+	for _, s := range m.servers {
+		if s.debts.n.Load() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// One server and a Redis that comes and goes admit what one bucket admits, neither more nor,
+// while no reply is lost, less.
+func TestDebtOfOneServerIsExact(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		burst := rapid.Int64Range(1, 6).Draw(t, "burst")
+		m := newOutageModel(1, gcra.Limit{Count: 1, Per: time.Second, Burst: burst})
+		s, span := m.servers[0], burst*tat.Ticks(time.Second)
+		lossy, lost := rapid.Bool().Draw(t, "lossy"), false
+		t.Repeat(map[string]func(*rapid.T){
+			"wait": func(t *rapid.T) {
+				m.now += tat.Ticks(time.Duration(rapid.IntRange(1, 4000).Draw(t, "ms")) * time.Millisecond)
+			},
+			"switch": func(*rapid.T) { s.up = !s.up },
+			"pay": func(t *rapid.T) {
+				request := lossy && rapid.Bool().Draw(t, "request lost")
+				reply := lossy && rapid.Bool().Draw(t, "reply lost")
+				lost = lost || reply
+				if s.up {
+					m.pay(s, request, reply)
+				}
+			},
+			"take": func(t *rapid.T) {
+				units := rapid.Int64Range(1, burst).Draw(t, "units")
+				before := max(m.history-m.now, 0)
+				if got, want := m.request(t, s, units), before+units*tat.Ticks(time.Second) <= span; got != want && (got || !lost) {
+					t.Fatalf("%d units on a bucket of %d with %v in it: got %v; want %v", units, burst, tat.Duration(before), got, want)
+				}
+			},
+			"": func(t *rapid.T) {
+				if !m.owes() && m.tat < m.history && m.history > m.now {
+					t.Fatalf("nothing is owed, and Redis has %v of %v", tat.Duration(m.tat-m.now), tat.Duration(m.history-m.now))
+				}
+			},
+		})
+	})
+}
+
+// Several servers that lose Redis together admit at most a burst, or n requests, more than
+// the limit, however often that happens. In a quota they never admit more.
+func TestDebtsOfServersAreBounded(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n, burst := rapid.IntRange(2, 4).Draw(t, "servers"), rapid.Int64Range(1, 8).Draw(t, "burst")
+		m := newOutageModel(n, gcra.Limit{Count: 1, Per: time.Second, Burst: burst})
+		largest := int64(1)
+		t.Repeat(map[string]func(*rapid.T){
+			"wait": func(t *rapid.T) {
+				m.now += tat.Ticks(time.Duration(rapid.IntRange(1, 4000).Draw(t, "ms")) * time.Millisecond)
+			},
+			"switch": func(*rapid.T) {
+				for _, s := range m.servers {
+					s.up = !s.up
+				}
+			},
+			"pay": func(t *rapid.T) {
+				if s := m.servers[rapid.IntRange(0, n-1).Draw(t, "server")]; s.up {
+					m.pay(s, rapid.Bool().Draw(t, "request lost"), rapid.Bool().Draw(t, "reply lost"))
+				}
+			},
+			"take": func(t *rapid.T) {
+				units := rapid.Int64Range(1, burst).Draw(t, "units")
+				largest = max(largest, units)
+				m.request(t, m.servers[rapid.IntRange(0, n-1).Draw(t, "server")], units)
+			},
+			"": func(t *rapid.T) {
+				bound := burst + max(burst, int64(n)*largest)
+				if level := m.history - m.now; level > bound*tat.Ticks(time.Second) {
+					t.Fatalf("a bucket of %d on %d servers: %v were taken; want at most %d s", burst, n, tat.Duration(level), bound)
+				}
+			},
+		})
+	})
+}

@@ -1,0 +1,175 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/internal/gcratest"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
+	"github.com/seed-e377111c/ratelimit/internal/redistest"
+)
+
+// granted takes units from the local store.
+func granted(t testing.TB, r *redisstore.Store, instances int, c gcra.Charge) {
+	t.Helper()
+	if res, err := gcra.Take(t.Context(), r.Local(instances), c); err != nil || !res.Allowed {
+		t.Fatalf("the local store: got %+v, %v; want %d units", res, err, c.Cost)
+	}
+}
+
+// What the local store has granted is charged in Redis, also on keys that nobody asks
+// for again, and once.
+func TestDebtsArePaid(t *testing.T) {
+	quota := func(subject string) gcra.Charge {
+		return gcra.Charge{Subject: subject, Policy: "q", Limit: gcra.Quota(100, gcra.Yearly), Cost: 3}
+	}
+	for name, open := range map[string]func(t *testing.T) redis.UniversalClient{
+		"Any":      func(t *testing.T) redis.UniversalClient { return anyRedis(t) },
+		"Embedded": func(t *testing.T) redis.UniversalClient { return embedded(t) },
+		"Ring": func(t *testing.T) redis.UniversalClient {
+			a, b := redistest.Start(t), redistest.Start(t)
+			ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": a.Addr, "b": b.Addr}})
+			t.Cleanup(func() { ring.Close() })
+			return ring
+		},
+		"Cluster": func(t *testing.T) redis.UniversalClient { return redistest.StartCluster(t).Client() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := open(t)
+			r, other := newStore(client), newStore(client)
+			other.Prefix = r.Prefix
+			const keys = 300
+			gcratest.MustTake(t, r, hourly("known", 10))
+			for i := range keys {
+				c := hourly(fmt.Sprint("s", i), 10)
+				c.Cost = int64(1 + i%3)
+				granted(t, r, 1+i%2, c)
+				granted(t, r, 1+i%2, quota(fmt.Sprint("s", i)))
+			}
+			granted(t, r, 1, hourly("known", 10))
+			redistest.Eventually(t, patience, "all debts to be paid", func() bool {
+				s := r.Stats()
+				return s.PaidUnits == s.LocalUnits && s.LocalUnits == keys*(1+2+3)/3+3*keys+1
+			})
+			for i := range keys {
+				if got, want := spent(t, other, fmt.Sprint("s", i), 10), int64(1+i%3); got != want {
+					t.Fatalf("key %d: got %d units in Redis; want %d", i, got, want)
+				}
+				peek, err := gcra.Peek(t.Context(), other, fmt.Sprint("s", i), "q", gcra.Quota(100, gcra.Yearly))
+				if err != nil || peek.Remaining != 97 {
+					t.Fatalf("quota %d: got %+v, %v; want 97 of 100 left", i, peek, err)
+				}
+			}
+			if got := spent(t, other, "known", 10); got != 2 {
+				t.Errorf("a key that Redis knew: got %d units; want 2", got)
+			}
+			if got := spent(t, r, "s2", 10); got != 3 {
+				t.Errorf("the store that has paid: got %d units; want 3", got)
+			}
+		})
+	}
+}
+
+// While Redis is away a server grants by itself. When it is back, the debts are paid
+// though nobody asks for these keys, or for any, again.
+func TestDebtsArePaidAfterAnOutage(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr)
+	r := openStore(t, "redis://"+proxy.Addr+"/0")
+	r.Logger = slog.New(slog.DiscardHandler)
+	gcratest.MustTake(t, r, hourly("s", 10))
+	proxy.Blackhole()
+	breakerOpens(t, r)
+	for range 4 {
+		granted(t, r, 1, hourly("s", 10))
+	}
+	proxy.Pass()
+	other := openStore(t, server.URL())
+	redistest.Eventually(t, patience, "5 units to be spent", func() bool { return spent(t, other, "s", 10) == 5 })
+}
+
+// A payment whose reply is lost is made again, and charged once.
+func TestPaymentIsChargedOnce(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr)
+	r := openStore(t, "redis://"+proxy.Addr+"/0")
+	r.Logger = slog.New(slog.DiscardHandler)
+	gcratest.MustTake(t, r, hourly("s", 100))
+	other := openStore(t, server.URL())
+	other.NoDenialCache = true
+	for i := range int64(5) {
+		proxy.DropReply(1)
+		granted(t, r, 1, hourly("s", 100))
+		redistest.Eventually(t, patience, "the payment", func() bool { return r.Stats().PaidUnits == i+1 })
+		if got := spent(t, other, "s", 100); got != i+2 {
+			t.Fatalf("got %d units in Redis; want %d", got, i+2)
+		}
+	}
+	if proxy.Dropped() != 5 {
+		t.Errorf("%d replies were lost; want 5", proxy.Dropped())
+	}
+}
+
+// A refund of a local charge takes it from what is owed or, if that is paid, from Redis.
+func TestDebtsAreRefunded(t *testing.T) {
+	for name, paid := range map[string]bool{"owed": false, "paid": true} {
+		t.Run(name, func(t *testing.T) {
+			r := newStore(anyRedis(t))
+			c := hourly("s", 10)
+			c.Cost = 4
+			gcratest.MustTake(t, r, c)
+			granted(t, r, 1, c)
+			if paid {
+				redistest.Eventually(t, patience, "the payment", func() bool { return r.Stats().PaidUnits == 4 })
+			}
+			c.Cost = 3
+			if err := r.Local(1).Refund(t.Context(), []gcra.Charge{c}); err != nil {
+				t.Fatal(err)
+			}
+			redistest.Eventually(t, patience, "5 units to be spent", func() bool { return spent(t, r, "s", 10) == 5 })
+		})
+	}
+}
+
+// There is a bound on debts. Beyond it they are counted and logged, not kept.
+func TestDebtsAreBounded(t *testing.T) {
+	r, err := redisstore.Open("redis://127.0.0.1:1/0") // nothing listens there
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	log := logged(r)
+	const most, beyond = 1 << 16, 100
+	for i := range most + beyond {
+		granted(t, r, 1, hourly(fmt.Sprint("s", i), 10))
+	}
+	if s := r.Stats(); s.LocalUnits != most+beyond || s.UnpaidUnits != beyond || s.PaidUnits != 0 {
+		t.Errorf("got %d units granted, %d that are not kept; want %d, %d", s.LocalUnits, s.UnpaidUnits, most+beyond, beyond)
+	}
+	redistest.Eventually(t, patience, "a line in the log", func() bool { return len(log.Lines("code=redis-debts")) > 0 })
+	if lines := log.Lines("code=redis-debts"); len(lines) != 1 {
+		t.Errorf("got %d lines about debts; want 1: %q", len(lines), lines)
+	}
+}
+
+// A store without debts has no timer, and one that is closed keeps none.
+func TestDebtsEndWithTheStore(t *testing.T) {
+	r, err := redisstore.Open("redis://127.0.0.1:1/0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Logger = slog.New(slog.DiscardHandler)
+	granted(t, r, 1, hourly("s", 10))
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	before := r.Stats()
+	granted(t, r, 1, hourly("s", 10))
+	if got := r.Stats(); got.UnpaidUnits != before.UnpaidUnits+1 {
+		t.Errorf("after Close: got %d units that are not kept; want %d", got.UnpaidUnits, before.UnpaidUnits+1)
+	}
+}
