@@ -314,8 +314,8 @@ func TestBoundOfExpensiveRequests(t *testing.T) {
 			}
 		}
 	}
-	if bound := int64(instances * burst); admitted > bound {
-		t.Errorf("got %d units admitted; want at most %d, Instances * cost", admitted, bound)
+	if want := int64(instances * burst); admitted != want {
+		t.Errorf("got %d units admitted; want %d: one request of each server", admitted, want)
 	}
 }
 

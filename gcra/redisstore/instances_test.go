@@ -111,6 +111,35 @@ func TestInstancesAreCounted(t *testing.T) {
 	}
 }
 
+// Servers that lose Redis one after another do not count those that lost it before: of
+// three, the first grants a third of the limit, the next a half, and the last all of it.
+func TestSharesOfServersCutOffOneAfterAnother(t *testing.T) {
+	t.Parallel()
+	client := anyRedis(t)
+	a, b, c := startServer(t, client, "rl:", 0), startServer(t, client, "rl:", 0), startServer(t, client, "rl:", 0)
+	counts(t, 3, a, b, c)
+	a.stop() // to the others, a server without requests is one that is cut off
+	counts(t, 2, b, c)
+	b.stop()
+	counts(t, 1, c)
+	const burst = 60
+	for i, s := range []*server{a, b, c} {
+		granted, charge := 0, hourly(fmt.Sprint("client of server ", i), burst)
+		for range burst + 1 {
+			res, err := gcra.Take(t.Context(), s.Local(0), charge)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if res.Allowed {
+				granted++
+			}
+		}
+		if want := burst / (3 - i); granted != want {
+			t.Errorf("server %d: got %d units granted alone; want %d", i, granted, want)
+		}
+	}
+}
+
 // Stores that no limiter uses, or that only peek and refund, are not counted and leave
 // no mark.
 func TestStoresWithoutTakesAreNotCounted(t *testing.T) {

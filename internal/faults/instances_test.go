@@ -77,8 +77,8 @@ func ask(t *testing.T, p *redistest.Process, client string) (instances, allowed 
 	return instances, allowed
 }
 
-// Without Instances each server grants its part of a limit while Redis is away, and the
-// parts follow the number of servers: three, then five, then two. A server that has never
+// Without Instances each server grants its share of a limit while Redis is away, and the
+// shares follow the number of servers: three, then five, then two. A server that has never
 // reached Redis grants the whole limit.
 func TestFault87SharesFollowTheNumberOfServers(t *testing.T) {
 	o := fault(t, "servers start and stop, Redis goes away in between")
