@@ -19,9 +19,8 @@ type outageModel struct {
 	limit   gcra.Limit
 	servers []*modelServer
 
-	tat      int64   // in Redis
-	history  int64   // the TAT of a bucket without a clamp that has taken all admissions
-	expected float64 // units admitted
+	tat     int64 // in Redis
+	history int64 // the TAT of a bucket without a clamp that has taken all admissions
 }
 
 type modelServer struct {
