@@ -128,3 +128,35 @@ func TestBreakerServerErrors(t *testing.T) {
 		})
 	}
 }
+
+// A proxy that answers for a server that is gone opens the breaker too, whatever its error. An
+// error that the script raises does not, since one key or value may be its cause.
+func TestBreakerUnknownErrors(t *testing.T) {
+	for text, opens := range map[string]bool{
+		"ERR upstream connection failure":                true,
+		"no upstream host":                               true,
+		"ERR odd script: 5f0a, on @user_script:57":       false,
+		"ERR Error running script: @user_script:57: odd": false,
+		"WRONGTYPE odd":                                  false,
+	} {
+		t.Run(text, func(t *testing.T) {
+			r := openStore(t, "redis://"+answering(t, "-"+text+"\r\n", "eval", "evalsha"))
+			log := logged(r)
+			r.Timeout = patience
+			for i := range 10 {
+				_, err := gcra.Take(t.Context(), r, plenty)
+				if open := errors.Is(err, redisstore.ErrUnavailable); err == nil || open != (opens && i >= 3) {
+					t.Fatalf("call %d: got %v; want an error, of an open breaker from the fourth call on: %v", i, err, opens)
+				}
+			}
+			s := r.Stats()
+			if opens && (s.FailedBatches != 3 || !strings.Contains(s.Servers[0].Reason, text)) {
+				t.Errorf("got %+v; want 3 failed batches and %q", s, text)
+			}
+			redistest.Eventually(t, patience, "the line", func() bool { return len(log.Lines("")) > 0 })
+			if lines := log.Lines(""); len(lines) != 1 || !strings.Contains(lines[0], text) || !strings.Contains(lines[0], "code=redis-refuses") {
+				t.Errorf("got log\n%s\nwant a line with %q", strings.Join(lines, "\n"), text)
+			}
+		})
+	}
+}

@@ -38,11 +38,12 @@ func TestClusterIsDialledAhead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var silent atomic.Bool // dials hang
+		var silent atomic.Bool // dials hang until the test ends
 		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			if silent.Load() {
-				<-ctx.Done()
-				return nil, ctx.Err()
+				<-t.Context().Done()
+				conn, _ := net.Pipe()
+				return conn, conn.Close() // not an error: go-redis would log it, perhaps in a test that counts lines
 			}
 			return new(net.Dialer).DialContext(ctx, network, addr)
 		}

@@ -81,7 +81,7 @@ func (b *batcher) noteCrossing(batch *batch, err error) {
 	if err = cmp.Or(err, batch.nodeErr); err != nil || !batch.crossesSlots(b.store.client) {
 		b.crossing.paused = err != nil
 	}
-	if batch.nodeErr != nil && !rediskit.Down(batch.nodeErr) {
+	if e := batch.nodeErr; e != nil && (!rediskit.Down(e) || rediskit.Unknown(e)) {
 		b.crossing.until = b.store.clock.Now() + tat.Ticks(crossingRetry)
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,18 +24,18 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
-// clientLog counts the lines that go-redis logs about dials, but for those that name other
+// clientLog keeps the lines that go-redis logs about dials, but for those that name other
 // hosts: the clients of other tests write to the same log, even after those tests.
 type clientLog struct {
 	hosts []string
-	lines atomic.Int64
+	lines diagtest.Text
 }
 
 func (l *clientLog) Printf(_ context.Context, format string, args ...any) {
 	line := fmt.Sprintf(format, args...)
 	own := slices.ContainsFunc(l.hosts, func(h string) bool { return strings.Contains(line, h+":") })
 	if strings.Contains(line, "dial") && (own || !strings.Contains(line, "dial tcp ")) {
-		l.lines.Add(1)
+		_, _ = fmt.Fprintln(&l.lines, line)
 	}
 }
 
@@ -154,8 +153,8 @@ func TestProblemsAreLogged(t *testing.T) {
 			if text := lines[0] + fmt.Sprint(ping); strings.Contains(text, "hunter") || strings.Contains(text, plenty.Subject) {
 				t.Errorf("got\n%s\nwant no password and no key", text)
 			}
-			if n := client.lines.Load(); n > 0 {
-				t.Errorf("go-redis has logged %d lines; want none", n)
+			if lines := client.lines.Lines(""); len(lines) > 0 {
+				t.Errorf("go-redis has logged\n%s\nwant nothing", strings.Join(lines, "\n"))
 			}
 		})
 	}

@@ -264,7 +264,7 @@ func TestInstancesScript(t *testing.T) {
 				if err := client.Set(t.Context(), "k", tt.value, 0).Err(); err != nil {
 					t.Fatal(err)
 				}
-				got, err := client.Eval(t.Context(), string(script), []string{"k"}, "me", 6000, 60000, 1000).Int64()
+				got, err := client.Eval(t.Context(), string(script), []string{"k"}, "me", 60000, 60000, 1000).Int64()
 				if err != nil || got != tt.want {
 					t.Errorf("%s: got %d, %v; want %d", tt.name, got, err, tt.want)
 				}
@@ -272,7 +272,7 @@ func TestInstancesScript(t *testing.T) {
 				if n := client.StrLen(t.Context(), "k").Val(); ttl <= 0 || ttl > time.Minute || n > 24_000 {
 					t.Errorf("%s: the value has %d bytes and expires in %v; want at most 24,000 and a minute", tt.name, n, ttl)
 				}
-				again, err := client.Eval(t.Context(), string(script), []string{"k"}, "me", 6000, 60000, 1000).Int64()
+				again, err := client.Eval(t.Context(), string(script), []string{"k"}, "me", 60000, 60000, 1000).Int64()
 				if want := max(tt.want, -tt.want); err != nil || again != want {
 					t.Errorf("%s: the second time: got %d, %v; want %d", tt.name, again, err, want)
 				}
@@ -283,7 +283,7 @@ func TestInstancesScript(t *testing.T) {
 			if err := client.RPush(t.Context(), "k", "a list").Err(); err != nil {
 				t.Fatal(err)
 			}
-			if got, err := client.Eval(t.Context(), string(script), []string{"k"}, "me", 6000, 60000, 1000).Int64(); err != nil || got != -1 {
+			if got, err := client.Eval(t.Context(), string(script), []string{"k"}, "me", 60000, 60000, 1000).Int64(); err != nil || got != -1 {
 				t.Errorf("a list: got %d, %v; want -1", got, err)
 			}
 		})

@@ -46,8 +46,9 @@ import (
 // A bucket is the key <Prefix>{<subject>}:<policy>. It holds one integer and
 // expires within 10 seconds after it is full. Subjects and policies are escaped, and
 // hashed if longer than 64 bytes, so that no client can choose a slot, forge another
-// key or fill memory with long ones. Two keys are no buckets: <Prefix>{instances} of
-// Local, and <Prefix>{ping} of Ping.
+// key or fill memory with long ones. Three kinds of keys are no buckets: <Prefix>{instances}
+// of Local, <Prefix>{ping} of Ping, and for a minute <bucket>~paid.<id> after what Local has
+// granted was charged.
 //
 // The key of a quota ends with its calendar, <Prefix>{<subject>}:<policy>~month15, and
 // expires within 10 seconds after its period. Which period is current is decided by the

@@ -132,7 +132,7 @@ func TestFault45ReplyOfAnotherTypeIsAnError(t *testing.T) {
 	o := fault(t, "floats, nil, text, short lists; RESP2 and 3")
 	server := redistest.Start(t)
 	for protocol, replies := range map[int][]string{
-		2: {"$-1\r\n", "*-1\r\n", "+OK\r\n", "$3\r\n1.5\r\n", "*0\r\n", "*2\r\n:1\r\n:1\r\n", "*1\r\n$1\r\n1\r\n", "*1\r\n+1\r\n", "*1\r\n$-1\r\n", "*1\r\n*1\r\n:1\r\n", "*1\r\n-ERR odd\r\n", "-ERR odd\r\n", "-\r\n"},
+		2: {"$-1\r\n", "*-1\r\n", "+OK\r\n", "$3\r\n1.5\r\n", "*0\r\n", "*2\r\n:1\r\n:1\r\n", "*1\r\n$1\r\n1\r\n", "*1\r\n+1\r\n", "*1\r\n$-1\r\n", "*1\r\n*1\r\n:1\r\n", "*1\r\n-ERR odd\r\n", "-WRONGTYPE odd\r\n", "-ERR odd script: on @user_script:57.\r\n"},
 		3: {"_\r\n", ",1.5\r\n", "#t\r\n", "(12345678901234567890\r\n", "%1\r\n+a\r\n:1\r\n", "*1\r\n,1.5\r\n", "*1\r\n_\r\n", "*1\r\n#f\r\n", "*1\r\n(99999999999999999999\r\n", "=5\r\ntxt:1\r\n"},
 	} {
 		between := startReplier(t, server.Addr)

@@ -63,7 +63,14 @@ var answers = []answer{
 	{"CLUSTERDOWN", diag.RedisRefuses, refuses, "slots of the cluster have no node; see CLUSTER INFO", true},
 	{"BUSY ", diag.RedisRefuses, refuses, "another script runs for too long; see SCRIPT KILL", true},
 	{"max number of clients", diag.RedisRefuses, refuses, "raise maxclients, or lower pool_size", true},
-	{"", diag.RedisRefuses, refuses, "", false}, // any other
+
+	// Errors of one call.
+	{"NOSCRIPT", diag.RedisRefuses, refuses, "", false},
+	{"TRYAGAIN", diag.RedisRefuses, refuses, "", false},
+	{"ASK ", diag.RedisRefuses, refuses, "", false},
+	{"WRONGTYPE", diag.RedisRefuses, refuses, "", false},
+
+	{"", diag.RedisRefuses, refuses, "", true}, // any other, as of a proxy whose server is gone; see Down
 }
 
 // noScripts matches what proxies and managed services answer to EVALSHA or EVAL, in place of
@@ -87,16 +94,24 @@ func explain(text string) answer {
 	return answer{} // not reached: the last row has an empty prefix
 }
 
-// Down reports whether an error means that all calls to the server fail now, and not only one.
+// Down reports whether an error means that all calls to the server fail now, and not only one. So
+// does an error that is not known, unless it was raised in the script: then the key or its value may
+// be the cause.
 func Down(err error) bool {
-	if err == nil || errors.Is(err, ErrReply) || errors.Is(err, context.Canceled) {
+	if err == nil || errors.Is(err, ErrReply) || errors.Is(err, redis.Nil) || errors.Is(err, context.Canceled) {
 		return false
 	}
 	var text redis.Error
 	if !errors.As(err, &text) {
 		return true // timeout, refused connection, EOF
 	}
-	return explain(text.Error()).down
+	return explain(text.Error()).down && !(Unknown(err) && strings.Contains(text.Error(), "user_script:"))
+}
+
+// Unknown reports whether an error reply is none of those that this package explains.
+func Unknown(err error) bool {
+	var text redis.Error
+	return errors.As(err, &text) && explain(text.Error()).prefix == ""
 }
 
 // commandError returns the error of the command that failed, without "ERR " and without what Redis

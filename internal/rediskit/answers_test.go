@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // The texts are the replies to an EVALSHA of Redis 6.2.16, 7.0.15, 7.4.1 and 8.6.3 and of Valkey
@@ -52,6 +54,9 @@ func TestDown(t *testing.T) {
 		{"a proxy", "ERR handle request, command 'EVALSHA' is not allowed", true},
 		{"a proxy", "ERR Proxy fail to parse command", true},
 		{"a managed service", "ERR command eval not support for your account", true},
+		{"a proxy", "ERR upstream connection failure", true},
+		{"a proxy", "no upstream host", true},
+		{"a proxy", "", true},
 
 		// Errors of one call.
 		{"all", "NOSCRIPT No matching script. Please use EVAL.", false},
@@ -61,14 +66,19 @@ func TestDown(t *testing.T) {
 		{"6.2", wrapped + "WRONGTYPE Operation against a key holding the wrong kind of value", false},
 		{"6.2", "ERR Error running script (call to f_af5dce47ec74c5567ab2215f93fb5f73137df67a): @user_script:57: user_script:57: attempt to index a nil value", false},
 		{"7.0", "ERR user_script:57: attempt to index a nil value script: af5dce47ec74c5567ab2215f93fb5f73137df67a, on @user_script:57.", false},
-		{"nowhere", "ERR a call whose argument is -OOM", false},
-		{"nowhere", "", false},
+		{"6.2, a command", wrapped + "value is not an integer or out of range", false},
+		{"7.0, a command", "ERR value is not an integer or out of range" + since7, false},
+		{"Valkey 9.1, a command", "ERR value is not an integer or out of range script: on @user_script:57.", false},
+		{"a cluster", "ASK 3999 127.0.0.1:6381", false},
 	} {
 		for _, err := range []error{serverError(tt.text), fmt.Errorf("redisstore: %w", serverError(tt.text))} {
 			if got := Down(err); got != tt.want {
 				t.Errorf("%s: an outage is %v; want %v: %v", tt.server, got, tt.want, err)
 			}
 		}
+	}
+	if Down(redis.Nil) {
+		t.Error("a reply that is nil is an outage; want none")
 	}
 	if !Down(errors.New("EOF")) {
 		t.Error("an error that Redis did not answer is no outage; want one")
