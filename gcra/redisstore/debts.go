@@ -148,7 +148,7 @@ func (d *debts) settle(p *payment, paid, known, now int64) (ended bool, refund b
 	return ended, refund
 }
 
-// over drops a debt on a quota whose period is over.
+// over drops a debt that cannot be paid, see the reply of pay.lua.
 func (d *debts) over(p *payment) {
 	d.with(p.hash, func(b *debt) {
 		if b.id == p.id {

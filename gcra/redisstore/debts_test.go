@@ -105,12 +105,12 @@ func payStep(p *payment, tat *int64, m *marker, now int64) (paid, ahead int64) {
 		ahead = 0
 	}
 	switch {
-	case p.ends > 0 && (now >= p.ends || ahead > p.top):
+	case ahead > p.top, p.ends > 0 && now >= p.ends:
 		return 0, -1
 	case m.id == p.id:
-		return m.paid, max(min(ahead, p.top), 0)
+		return m.paid, max(ahead, 0)
 	}
-	wanted := max(min(ahead, p.top)+p.more, p.least)
+	wanted := max(ahead+p.more, p.least)
 	ahead, paid = max(min(wanted, p.top), 0), max(p.more-max(wanted-p.top, 0), 0)
 	if ahead > 0 && base+ahead != *tat {
 		*tat, *m = base+ahead, marker{p.id, paid}

@@ -5,10 +5,11 @@
 -- ARGV   for each debt five: a random id of the payment; then in ticks
 --        more  moves the TAT ahead, from where it is
 --        least is how far ahead of now the TAT is afterwards, at least
---        top   no TAT is further ahead of now: one that is, is brought down
+--        top   no TAT is further ahead of now
 --        ends  the end of a quota's period, which takes the place of now; 0 for a rate
 -- Reply  for each debt two: how much of more is paid, and how far ahead the TAT is; -1 if
---        the quota's period is over
+--        the quota's period is over, or if another limit or clock has set a TAT beyond
+--        top: the bucket is full then, and take.lua brings it down
 --
 -- The marker of a payment says what was paid, so that one whose reply was lost is not
 -- charged again: the caller repeats the id until it gets a reply. It is kept for a minute.
@@ -29,12 +30,12 @@ for i = 1, #KEYS / 2 do
   local ahead = (old or base) - base -- of a rate, negative for a TAT in the past
   if not (ahead >= (ends > 0 and 0 or -cell)) then ahead = 0 end -- of an earlier period, or damaged
   local paid = more
-  if ends > 0 and (now >= ends or ahead > top) then
+  if ahead > top or ends > 0 and now >= ends then
     paid, ahead = 0, -1
   elseif before then
-    paid, ahead = tonumber(before), math.max(math.min(ahead, top), 0)
+    paid, ahead = tonumber(before), math.max(ahead, 0)
   else
-    local wanted = math.max(math.min(ahead, top) + more, least)
+    local wanted = math.max(ahead + more, least)
     ahead = math.max(math.min(wanted, top), 0)
     paid = math.max(more - math.max(wanted - top, 0), 0)
     if ahead > 0 and base + ahead ~= old then

@@ -35,7 +35,7 @@ func drawPayment(t *rapid.T, now int64) (p payment, value string, at int64) {
 	case "clamp":
 		at = base + p.top
 	case "beyond":
-		at = base + p.top + rapid.Int64Range(1, 36_000_000_000).Draw(t, "beyond")
+		at = base + p.top + rapid.Int64Range(600_000_000, 36_000_000_000).Draw(t, "beyond") // a minute: still so after the call
 	case "set":
 		at = base + rapid.Int64Range(0, p.top).Draw(t, "ahead")
 	}
