@@ -12,15 +12,15 @@ import (
 //	gcra.Monthly.From(15)   // begins on the 15th, in UTC
 //	gcra.Daily.In(berlin)   // begins at midnight in Berlin
 //
-// Periods begin at midnight, or on the hour, of the clocks in Location. So the day on
-// which they are set has 23 or 25 hours. Where they are set at midnight, the day
-// begins with its first moment. Where they are set by half an hour or at a quarter
-// to, an hour of Hourly is as short.
+// Periods begin at midnight, or on the hour, by the clocks in Location. The day on which
+// they are set has 23 or 25 hours, and if they are set at midnight, it begins with its
+// first moment. If they are set by half an hour, or at 2:45, two periods of Hourly are
+// shorter than an hour; the shortest has 15 minutes.
 type Calendar struct {
 	Unit string // hour, day, week, month or year
 
 	// Location is the name of a time zone in the IANA database, such as
-	// Europe/Berlin; "" and "UTC" are UTC. It is a name and no *time.Location, so that
+	// Europe/Berlin; "" and "UTC" are UTC. It is a name, not a *time.Location, so that
 	// limits can be compared and written as text. Two names of one zone, such as
 	// Asia/Kolkata and Asia/Calcutta, are two calendars.
 	Location string
@@ -54,8 +54,8 @@ func (c Calendar) From(anchor int) Calendar {
 	return c
 }
 
-// Period returns when the period of a time begins and when it ends; the end is in the
-// next one. Both are zero for a calendar that is not valid.
+// Period returns when the period of t begins and ends. The end is the moment in which the
+// next one begins. Both are zero for a calendar that is not valid.
 func (c Calendar) Period(t time.Time) (begin, end time.Time) {
 	periods, err := tat.Calendar(c).Periods()
 	if err != nil {

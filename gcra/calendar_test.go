@@ -3,6 +3,7 @@ package gcra_test
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -144,6 +145,21 @@ func TestMemoryQuotaByTheWallClock(t *testing.T) {
 			t.Errorf("the next day: got %+v, %v; want allowed", r, err)
 		}
 	})
+}
+
+// An admission that is decided while a period ends is in one period with all of its quotas.
+func TestQuotasOfAnAdmissionAreInOnePeriod(t *testing.T) {
+	c := new(clock)
+	m := &gcra.Memory{Now: func() time.Time { c.advance(25 * time.Minute); return c.now() }}
+	for range 10 {
+		charges := slices.Repeat([]gcra.Charge{{Subject: "s", Policy: "p", Limit: gcra.Quota(50, gcra.Hourly), Cost: 1}}, 3)
+		if allowed, err := m.Take(t.Context(), charges); err != nil || !allowed || !charges[0].Period.Equal(charges[2].Period) {
+			t.Fatalf("got %v, %v, periods until %v and %v; want one period", allowed, err, charges[0].Period, charges[2].Period)
+		}
+		if got := charges[0].Result.Remaining - charges[2].Result.Remaining; got != 2 {
+			t.Errorf("got %d fewer left after the third charge than after the first; want 2", got)
+		}
+	}
 }
 
 // Quotas of any calendars and zones, that change under one name, in admissions of

@@ -26,7 +26,7 @@ import (
 // not valid; see [Limit.Validate].
 //
 // Limits can be compared with ==. Quotas are equal if their calendars mean the same,
-// also if these were written in two ways.
+// however they are written.
 type Limit struct {
 	Count int64         // units per Per: 100 in "100 a minute"; of a quota, units in a period
 	Per   time.Duration // time in which Count units become available: a minute in "100 a minute"; 0 for a quota
@@ -61,8 +61,8 @@ func Quota(n int64, c Calendar) Limit {
 // IsQuota reports whether the limit is a quota, and not a rate.
 func (l Limit) IsQuota() bool { return l.calendar != unique.Handle[tat.Calendar]{} }
 
-// Calendar is the calendar of a quota, and zero for a rate. What is the default is zero
-// in it.
+// Calendar returns the calendar of a quota, and the zero Calendar for a rate. Its fields
+// are zero where they have the default: Location for UTC, Anchor for the first day.
 func (l Limit) Calendar() Calendar {
 	if !l.IsQuota() {
 		return Calendar{}
@@ -102,8 +102,8 @@ func (l Limit) Interval() time.Duration {
 	return tat.Duration(emission)
 }
 
-// Rate is units a second: Count/Per, of a quota the average over many periods. It is
-// for comparing limits that are valid.
+// Rate returns units a second: Count/Per, or the average of a quota over many periods.
+// Use it to compare limits. They must be valid.
 func (l Limit) Rate() float64 { return l.tat().Rate() }
 
 var units = []struct {

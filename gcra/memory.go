@@ -14,9 +14,9 @@ import (
 // It holds at most Capacity keys and never allocates beyond that (21 to 64 bytes
 // a key), keeps no goroutine and needs no Close. A key whose bucket is full equals
 // a key that was never seen, so its slot goes to the next new key and nothing is
-// lost. A quota that was used keeps its key until the period ends. When no slot is found among keys in debt, new keys
-// share one bucket for each policy: the flood that filled the table stays
-// limited, and so do later keys, and not all of them are denied.
+// lost. A quota that was used keeps its key until the period ends. When no slot is
+// found among keys in debt, new keys share one bucket for each policy: the flood that
+// filled the table stays limited, and so do later keys, and not all of them are denied.
 //
 // Keys are kept as 64-bit hashes under a random seed: two given keys share a
 // bucket with a probability of 2^-64, and no client can search for such a pair.
@@ -88,14 +88,10 @@ func (m *Memory) apply(ctx context.Context, charges []Charge, refund bool) (allo
 
 // prepare checks a charge and converts it.
 func (m *Memory) prepare(c *Charge, refund bool, o *buckets.Charge) error {
-	err := m.set.Prepare(&tat.Charge{
+	return m.set.Prepare(&tat.Charge{
 		Subject: c.Subject, Policy: c.Policy, Limit: c.Limit.tat(),
-		Cost: c.Cost, MaxDelay: c.MaxDelay, MaxWait: c.MaxWait, Shadow: c.Shadow,
+		Cost: c.Cost, MaxDelay: c.MaxDelay, MaxWait: c.MaxWait, Shadow: c.Shadow, Period: c.Period,
 	}, refund, o)
-	if refund && !c.Period.IsZero() {
-		o.RefundIn(c.Period)
-	}
-	return err
 }
 
 // setResult fills in what Take and Refund say of a charge.

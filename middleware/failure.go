@@ -13,9 +13,9 @@ type FailureMode uint8
 
 const (
 	// FailLocal goes on limiting with the state of this server alone, which grants
-	// its share of each limit: see [Config.Instances]. In place of a key that is unknown, the request
-	// counts as anonymous; in place of a cost, it takes the whole burst. Without a
-	// limit it is FailClosed.
+	// its share of each limit: see [Config.Instances]. In place of a key that is
+	// unknown, the request counts as anonymous; in place of a cost, it takes the whole
+	// burst. Without a limit it is FailClosed.
 	FailLocal FailureMode = iota
 
 	// FailOpen lets the request pass this policy uncounted.

@@ -19,8 +19,8 @@ type policy struct {
 }
 
 // evaluate reports whether the policy applies to the request, and fills the charge,
-// which is zero, if so. After an error the charge is for FailLocal: anonymous without a key, of the
-// whole burst without a cost. Its limit is zero if it is unknown.
+// which is zero, if so. After an error the charge is for FailLocal: anonymous without a
+// key, of the whole burst without a cost. Its limit is zero if it is unknown.
 //
 // A panic in one of the application's functions is an error like any other, so
 // that no request can escape the other policies by causing it.
@@ -58,17 +58,11 @@ func (p *policy) evaluate(r *http.Request, c *gcra.Charge) (applies bool, failed
 	c.Subject = subject
 	if p.Override != nil {
 		function = "Override"
-		limit, overridden := p.Override(subject)
-		if overridden {
-			if err := p.setLimit(c, limit); err != nil {
-				return true, &policyError{p.Name, function, fmt.Errorf("limit for the key is %v: %w", limit, err)}
-			}
+		applies, err := p.override(c)
+		if err != nil {
+			return true, &policyError{p.Name, function, err}
 		}
-		if c.Limit == (gcra.Limit{}) {
-			if overridden {
-				subject = "" // LimitFor is not to blame
-			}
-			p.note(subject, false, noNotice)
+		if !applies {
 			return false, nil
 		}
 	}
@@ -82,6 +76,26 @@ func (p *policy) evaluate(r *http.Request, c *gcra.Charge) (applies bool, failed
 		c.Cost = int64(cost)
 	}
 	return true, nil
+}
+
+// override sets the limit that Override has for the charge's subject, and reports whether
+// the policy applies.
+func (p *policy) override(c *gcra.Charge) (applies bool, err error) {
+	limit, overridden := p.Override(c.Subject)
+	if overridden {
+		if err := p.setLimit(c, limit); err != nil {
+			return false, fmt.Errorf("limit for the key is %v: %w", limit, err)
+		}
+	}
+	if c.Limit != (gcra.Limit{}) {
+		return true, nil
+	}
+	if overridden {
+		p.note("", false, noNotice) // LimitFor is not to blame
+	} else {
+		p.note(c.Subject, false, noNotice)
+	}
+	return false, nil
 }
 
 // setLimit sets the charge's limit to one that a function returned. The zero Limit is

@@ -34,8 +34,8 @@ func (d *Decision) Refund(ctx context.Context) error {
 
 // Spend charges n more units to each policy that the request was charged to,
 // except for shadows: for requests whose cost is known only when they are done.
-// Where fewer units are left it takes what is left, with Policy.MaxDebt up to so many
-// more, so later requests wait and this one is not denied. After a denial or a Refund,
+// Where fewer units are left, it takes what is left and up to Policy.MaxDebt units more,
+// so later requests wait and this one is not denied. After a denial or a Refund,
 // Spend does nothing. See [Decision.Settle] for a cost that was estimated.
 //
 // Spend goes on if the client hangs up. It does not change Results. It returns
@@ -98,14 +98,6 @@ func refund(ctx context.Context, s *requestState, from source, units func(i int)
 		return nil
 	}
 	return safely(func() error { return s.store(from).Refund(ctx, charges) })
-}
-
-// keepDebt keeps the clamp of the old limit, after a Reload, from erasing debt of the new
-// one. Quotas have another clamp and no MaxDelay.
-func keepDebt(c *gcra.Charge) {
-	if !c.Limit.IsQuota() {
-		c.MaxDelay = maxDelay
-	}
 }
 
 // spend takes units, or what is left with MaxDebt, for each charge that was taken with

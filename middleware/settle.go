@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
-
-	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
 // Settle sets what the request costs in the end. The policies have charged an estimate:
@@ -16,9 +13,9 @@ import (
 // some policies of the limiter have a Cost, it settles those alone: the others count
 // requests. Shadows are settled too.
 //
-// The rest may be more than what is left. Settle takes what is left and, with
-// Policy.MaxDebt, up to so many units more, which later requests wait for. What it
-// cannot take is in a [*SettleError]. Each policy is settled by itself: one that is out
+// The rest may be more than what is left. Settle takes what is left and up to
+// Policy.MaxDebt units more, which later requests wait for. What it cannot take is in a
+// [*SettleError]. Each policy is settled by itself: one that is out
 // of units does not keep others from being charged, and a process that dies meanwhile
 // may have settled some of them.
 //
@@ -91,43 +88,4 @@ func settle(ctx context.Context, s *requestState, from source, cost int64, missi
 		}
 	}
 	return refunded
-}
-
-// overdraw lets a charge take so many units more than are left. It is a charge of a larger
-// bucket, which has the same TAT.
-func overdraw(c *gcra.Charge, debt int64) {
-	switch {
-	case debt == 0:
-	case c.Limit.IsQuota():
-		c.Limit.Count += debt
-	default:
-		c.Limit.Burst = c.Limit.Capacity() + debt
-	}
-}
-
-// useLimit sets the limit of a request's charge, and its clamp: B*T plus the longer of
-// MaxDelay and the time in which MaxDebt is paid. MaxWait leaves that room to Settle
-// and Spend. The clamp of a quota is wide enough already.
-func (p *policy) useLimit(c *gcra.Charge, l gcra.Limit) {
-	c.Limit, c.MaxDelay, c.MaxWait = l, p.MaxDelay, 0
-	switch {
-	case l.IsQuota():
-		c.MaxDelay = 0
-	case p.MaxDebt > 0:
-		c.MaxWait = max(p.MaxDelay, time.Nanosecond) // 0 would mean MaxDelay
-		c.MaxDelay = max(p.MaxDelay, time.Duration(p.MaxDebt)*l.Interval())
-	}
-}
-
-// checkDebt returns nil for a limit whose buckets the store keeps with MaxDebt.
-func (p *Policy) checkDebt(store gcra.Store, l gcra.Limit) error {
-	if p.MaxDebt == 0 {
-		return nil
-	}
-	c := gcra.Charge{Limit: l}
-	overdraw(&c, p.MaxDebt)
-	if err := checkLimit(store, c.Limit); err != nil {
-		return fmt.Errorf("is %d, which makes %v of %v: %w", p.MaxDebt, c.Limit, l, err)
-	}
-	return nil
 }

@@ -2,6 +2,7 @@ package middleware_test
 
 import (
 	"errors"
+	"maps"
 	"net/http"
 	"strconv"
 	"testing"
@@ -55,7 +56,7 @@ func (b *modelBucket) admits(cost int64) bool {
 	return cost == 0 || cost <= b.Limit.Capacity() && b.level+cost*b.unit <= b.Limit.Capacity()*b.unit+b.MaxDelay.Milliseconds()
 }
 
-// overdraw takes what it may of so many units, and returns how many.
+// overdraw takes as many of the units as it may, and returns their number.
 func (b *modelBucket) overdraw(units int64) int64 {
 	most := (b.Limit.Capacity() + b.MaxDebt) * b.unit
 	units = min(units, max(most-b.level, 0)/b.unit)
@@ -70,143 +71,170 @@ type modelRequest struct {
 	periods  map[string]time.Time
 }
 
+// A settleModel is a limiter, and the buckets and requests that it should have.
+type settleModel struct {
+	limiter  *middleware.Limiter
+	store    gcra.Store
+	clock    *clock
+	buckets  []*modelBucket
+	requests []*modelRequest
+}
+
+// costs are costs, and the sizes of limits, delays and debts that fit them.
+var costs = rapid.Int64Range(0, 12)
+
 // Any sequence of requests, settlements, spending, refunds and time leaves the buckets that
 // this model has, and Settle says what the model could not charge.
 func TestSettleModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		store, clock := newStore()
-		units := rapid.Int64Range(0, 12)
-		cost := func(r *http.Request) int { n, _ := strconv.Atoi(r.Header.Get("Cost")); return n }
+		m := &settleModel{store: store, clock: clock}
 		var policies []middleware.Policy
-		var buckets []*modelBucket
 		for i := range rapid.IntRange(1, 4).Draw(t, "policies") {
-			p := middleware.Policy{Name: strconv.Itoa(i), Key: key("k"), Cost: cost, MaxDebt: units.Draw(t, "debt"), Shadow: rapid.Bool().Draw(t, "shadow")}
-			b := &modelBucket{unit: 1}
-			if rapid.Bool().Draw(t, "quota") {
-				calendar := rapid.SampledFrom([]gcra.Calendar{gcra.Hourly, gcra.Monthly.From(15), {Unit: "day", Location: "Europe/Berlin"}}).Draw(t, "calendar")
-				p.Limit = gcra.Quota(1+units.Draw(t, "n"), calendar)
-				b.period = beginOf(calendar, clock.now())
-			} else {
-				seconds := rapid.Int64Range(1, 400).Draw(t, "seconds a unit")
-				p.Limit = gcra.Limit{Count: 1, Per: time.Duration(seconds) * time.Second, Burst: 1 + units.Draw(t, "burst")}
-				p.MaxDelay = time.Duration(units.Draw(t, "delay")*seconds) * time.Second / 2
-				b.unit = seconds * 1000
-			}
-			b.Policy = p
-			policies, buckets = append(policies, p), append(buckets, b)
+			b := anyBucket(t, clock.now())
+			b.Name = strconv.Itoa(i)
+			m.buckets, policies = append(m.buckets, b), append(policies, b.Policy)
 		}
-		l, err := middleware.New(middleware.Config{Store: store, Logger: unread}, policies...)
-		if err != nil {
+		var err error
+		if m.limiter, err = middleware.New(middleware.Config{Store: store, Logger: unread}, policies...); err != nil {
 			t.Fatal(err)
 		}
-		var requests []*modelRequest
-		any := func(t *rapid.T) *modelRequest {
-			if len(requests) == 0 {
-				t.Skip("no request yet")
-			}
-			return rapid.SampledFrom(requests).Draw(t, "request")
-		}
-		charge := func(r *modelRequest, b *modelBucket, units int64) (missing int64) {
-			taken := b.overdraw(units)
-			r.costs[b.Name] += taken
-			return units - taken
-		}
-		giveBack := func(r *modelRequest, b *modelBucket, units int64) {
-			if !b.Limit.IsQuota() || r.periods[b.Name] == b.period {
-				b.level = max(b.level-units*b.unit, 0)
-			}
-			r.costs[b.Name] -= units
-		}
-		t.Repeat(map[string]func(*rapid.T){
-			"request": func(t *rapid.T) {
-				cost := units.Draw(t, "cost")
-				want := true
-				for _, b := range buckets {
-					want = want && (b.Shadow || b.admits(cost))
-				}
-				r := get("/")
-				r.Header.Set("Cost", strconv.FormatInt(cost, 10))
-				q := &modelRequest{l.Decide(r), map[string]int64{}, map[string]time.Time{}}
-				if q.decision.Allowed != want {
-					t.Fatalf("cost %d: got allowed %v; want %v", cost, q.decision.Allowed, want)
-				}
-				requests = append(requests, q)
-				for _, b := range buckets {
-					if want && b.admits(cost) {
-						b.level += cost * b.unit
-						q.costs[b.Name], q.periods[b.Name] = cost, b.period
-					}
-				}
-			},
-			"settle": func(t *rapid.T) {
-				r, cost := any(t), 2*units.Draw(t, "cost")
-				missing := map[string]int64{}
-				for _, b := range buckets {
-					was, ok := r.costs[b.Name]
-					switch {
-					case !ok:
-					case cost < was:
-						giveBack(r, b, was-cost)
-					default:
-						if n := charge(r, b, cost-was); n > 0 && !b.Shadow {
-							missing[b.Name] = n
-						}
-					}
-				}
-				err := r.decision.Settle(t.Context(), cost)
-				var short *middleware.SettleError
-				if errors.As(err, &short) != (len(missing) > 0) || err != nil && short == nil {
-					t.Fatalf("settle %d: got %v; want %v missing", cost, err, missing)
-				}
-				for name, n := range missing {
-					if short.Missing[name] != n || len(short.Missing) != len(missing) {
-						t.Fatalf("settle %d: got %v; want %v missing", cost, short.Missing, missing)
-					}
-				}
-			},
-			"spend": func(t *rapid.T) {
-				r, n := any(t), units.Draw(t, "units")
-				for _, b := range buckets {
-					if _, ok := r.costs[b.Name]; ok && !b.Shadow {
-						charge(r, b, n)
-					}
-				}
-				if err := r.decision.Spend(t.Context(), n); err != nil {
-					t.Fatal(err)
-				}
-			},
-			"refund": func(t *rapid.T) {
-				r := any(t)
-				for _, b := range buckets {
-					if n, ok := r.costs[b.Name]; ok {
-						giveBack(r, b, n)
-					}
-				}
-				clear(r.costs)
-				if err := r.decision.Refund(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-			},
-			"time": func(t *rapid.T) {
-				d := time.Duration(rapid.Int64Range(0, 3_000_000).Draw(t, "ms")) * time.Millisecond
-				if rapid.IntRange(0, 3).Draw(t, "long") == 0 {
-					d *= 500 // up to 17 days
-				}
-				clock.add(d)
-				for _, b := range buckets {
-					b.pass(d, clock.now())
-				}
-			},
-			"": func(t *rapid.T) {
-				for _, b := range buckets {
-					const room = 100
-					r, err := gcra.Take(t.Context(), store, gcra.Charge{Subject: "k", Policy: b.Name, Limit: larger(b.Limit, room)})
-					want := ((b.Limit.Capacity()+room)*b.unit - b.level) / b.unit
-					if err != nil || r.Remaining != want {
-						t.Fatalf("%s, %v: got %d left, %v; want %d", b.Name, b.Limit, r.Remaining-room, err, want-room)
-					}
-				}
-			},
-		})
+		t.Repeat(rapid.StateMachineActions(m))
 	})
+}
+
+// anyBucket draws a policy and its bucket, which is full.
+func anyBucket(t *rapid.T, now time.Time) *modelBucket {
+	b := &modelBucket{unit: 1, Policy: middleware.Policy{
+		Key:     key("k"),
+		Cost:    func(r *http.Request) int { return int(r.ContentLength) },
+		MaxDebt: costs.Draw(t, "debt"),
+		Shadow:  rapid.Bool().Draw(t, "shadow"),
+	}}
+	if rapid.Bool().Draw(t, "quota") {
+		calendar := rapid.SampledFrom([]gcra.Calendar{gcra.Hourly, gcra.Monthly.From(15), {Unit: "day", Location: "Europe/Berlin"}}).Draw(t, "calendar")
+		b.Limit = gcra.Quota(1+costs.Draw(t, "n"), calendar)
+		b.period = beginOf(calendar, now)
+		return b
+	}
+	seconds := rapid.Int64Range(1, 400).Draw(t, "seconds a unit")
+	b.Limit = gcra.Limit{Count: 1, Per: time.Duration(seconds) * time.Second, Burst: 1 + costs.Draw(t, "burst")}
+	b.MaxDelay = time.Duration(costs.Draw(t, "delay")*seconds) * time.Second / 2
+	b.unit = seconds * 1000
+	return b
+}
+
+// earlier draws one of the requests.
+func (m *settleModel) earlier(t *rapid.T) *modelRequest {
+	if len(m.requests) == 0 {
+		t.Skip("no request yet")
+	}
+	return rapid.SampledFrom(m.requests).Draw(t, "request")
+}
+
+// charge takes as many of the units as the bucket may give, and returns how many are missing.
+func (r *modelRequest) charge(b *modelBucket, units int64) (missing int64) {
+	taken := b.overdraw(units)
+	r.costs[b.Name] += taken
+	return units - taken
+}
+
+func (r *modelRequest) giveBack(b *modelBucket, units int64) {
+	if !b.Limit.IsQuota() || r.periods[b.Name] == b.period {
+		b.level = max(b.level-units*b.unit, 0)
+	}
+	r.costs[b.Name] -= units
+}
+
+func (m *settleModel) Decide(t *rapid.T) {
+	r := get("/")
+	r.ContentLength = costs.Draw(t, "cost")
+	want := true
+	for _, b := range m.buckets {
+		want = want && (b.Shadow || b.admits(r.ContentLength))
+	}
+	q := &modelRequest{m.limiter.Decide(r), map[string]int64{}, map[string]time.Time{}}
+	if q.decision.Allowed != want {
+		t.Fatalf("cost %d: got allowed %v; want %v", r.ContentLength, q.decision.Allowed, want)
+	}
+	m.requests = append(m.requests, q)
+	for _, b := range m.buckets {
+		if want && b.admits(r.ContentLength) {
+			b.level += r.ContentLength * b.unit
+			q.costs[b.Name], q.periods[b.Name] = r.ContentLength, b.period
+		}
+	}
+}
+
+func (m *settleModel) Settle(t *rapid.T) {
+	r, cost := m.earlier(t), 2*costs.Draw(t, "cost")
+	missing := map[string]int64{}
+	for _, b := range m.buckets {
+		was, ok := r.costs[b.Name]
+		switch {
+		case !ok:
+		case cost < was:
+			r.giveBack(b, was-cost)
+		default:
+			if n := r.charge(b, cost-was); n > 0 && !b.Shadow {
+				missing[b.Name] = n
+			}
+		}
+	}
+	err := r.decision.Settle(t.Context(), cost)
+	var short *middleware.SettleError
+	if errors.As(err, &short) != (len(missing) > 0) || err != nil && short == nil {
+		t.Fatalf("settle %d: got %v; want %v missing", cost, err, missing)
+	}
+	if short != nil && !maps.Equal(short.Missing, missing) {
+		t.Fatalf("settle %d: got %v missing; want %v", cost, short.Missing, missing)
+	}
+}
+
+func (m *settleModel) Spend(t *rapid.T) {
+	r, n := m.earlier(t), costs.Draw(t, "units")
+	for _, b := range m.buckets {
+		if _, ok := r.costs[b.Name]; ok && !b.Shadow {
+			r.charge(b, n)
+		}
+	}
+	if err := r.decision.Spend(t.Context(), n); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (m *settleModel) Refund(t *rapid.T) {
+	r := m.earlier(t)
+	for _, b := range m.buckets {
+		if n, ok := r.costs[b.Name]; ok {
+			r.giveBack(b, n)
+		}
+	}
+	clear(r.costs)
+	if err := r.decision.Refund(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (m *settleModel) Pass(t *rapid.T) {
+	d := time.Duration(rapid.Int64Range(0, 3_000_000).Draw(t, "ms")) * time.Millisecond
+	if rapid.IntRange(0, 3).Draw(t, "long") == 0 {
+		d *= 500 // up to 17 days
+	}
+	m.clock.add(d)
+	for _, b := range m.buckets {
+		b.pass(d, m.clock.now())
+	}
+}
+
+// Check runs after each action.
+func (m *settleModel) Check(t *rapid.T) {
+	const room = 100
+	for _, b := range m.buckets {
+		r, err := gcra.Take(t.Context(), m.store, gcra.Charge{Subject: "k", Policy: b.Name, Limit: larger(b.Limit, room)})
+		want := ((b.Limit.Capacity()+room)*b.unit - b.level) / b.unit
+		if err != nil || r.Remaining != want {
+			t.Fatalf("%s, %v: got %d left, %v; want %d", b.Name, b.Limit, r.Remaining-room, err, want-room)
+		}
+	}
 }

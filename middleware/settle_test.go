@@ -85,78 +85,6 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// larger is a limit whose buckets hold so many units more: their Remaining shows debt.
-func larger(l gcra.Limit, n int64) gcra.Limit {
-	if l.IsQuota() {
-		return gcra.Quota(l.Count+n, l.Calendar())
-	}
-	return l.WithBurst(l.Capacity() + n)
-}
-
-// Later requests wait until the debt is paid, also those that are delayed, and no request
-// erases it.
-func TestRequestsWaitForDebt(t *testing.T) {
-	for name, tt := range map[string]struct {
-		policy     middleware.Policy
-		retryAfter time.Duration
-		delay      time.Duration // of the first request that passes
-	}{
-		"a rate":                      {middleware.Policy{Limit: gcra.PerMinute(60).WithBurst(10), MaxDebt: 100}, 101 * time.Second, 0},
-		"a queue below the debt":      {middleware.Policy{Limit: gcra.PerMinute(60).WithBurst(10), MaxDebt: 100, MaxDelay: 20 * time.Second}, 81 * time.Second, 20 * time.Second},
-		"a queue longer than debt":    {middleware.Policy{Limit: gcra.PerMinute(60).WithBurst(10), MaxDebt: 100, MaxDelay: 150 * time.Second}, 0, 101 * time.Second},
-		"a quota":                     {middleware.Policy{Limit: gcra.Quota(10, gcra.Hourly), MaxDebt: 100}, time.Hour, 0},
-		"a limit of the request":      {middleware.Policy{LimitFor: func(*http.Request) gcra.Limit { return gcra.PerMinute(60).WithBurst(10) }, MaxDebt: 100}, 101 * time.Second, 0},
-		"a queue as long as the debt": {middleware.Policy{Limit: gcra.PerMinute(60).WithBurst(10), MaxDebt: 100, MaxDelay: 100 * time.Second}, time.Second, 100 * time.Second},
-	} {
-		t.Run(name, func(t *testing.T) {
-			store, clock := newStore()
-			tt.policy.Name, tt.policy.Key = "p", key("k")
-			l := limiter(t, middleware.Config{Store: store}, tt.policy)
-			d := l.Decide(get("/"))
-			if err := d.Settle(t.Context(), 110); err != nil {
-				t.Fatal(err)
-			}
-			for range 3 {
-				if d = l.Decide(get("/")); d.RetryAfter != tt.retryAfter || d.Allowed != (tt.retryAfter == 0) {
-					t.Fatalf("in debt: got %v, retry after %v; want %v", d.Allowed, d.RetryAfter, tt.retryAfter)
-				}
-				if d.Allowed {
-					break
-				}
-			}
-			if tt.retryAfter > 0 {
-				clock.add(tt.retryAfter - time.Millisecond)
-				if d := l.Decide(get("/")); d.Allowed || d.RetryAfter != time.Millisecond {
-					t.Errorf("1 ms earlier: got %v, retry after %v", d.Allowed, d.RetryAfter)
-				}
-				clock.add(time.Millisecond)
-				d = l.Decide(get("/"))
-			}
-			if !d.Allowed || d.Delay != tt.delay {
-				t.Errorf("debt paid: got %v, delay %v; want a delay of %v", d.Allowed, d.Delay, tt.delay)
-			}
-		})
-	}
-}
-
-// With MaxDebt Spend overdraws too, and does not say what is missing.
-func TestSpendOverdraws(t *testing.T) {
-	store, _ := newStore()
-	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "p", Key: key("k"), Limit: five, MaxDebt: 7})
-	d := l.Decide(get("/"))
-	for _, step := range []struct{ spend, left int64 }{{6, -2}, {100, -7}} {
-		if err := d.Spend(t.Context(), step.spend); err != nil {
-			t.Fatal(err)
-		}
-		if got := left(t, store, "k", "p", larger(five, 100)) - 100; got != step.left {
-			t.Errorf("spend %d: got %d left; want %d", step.spend, got, step.left)
-		}
-	}
-	if err := d.Refund(t.Context()); err != nil || left(t, store, "k", "p", five) != 5 {
-		t.Errorf("refund: got %v, %d left; want 5", err, left(t, store, "k", "p", five))
-	}
-}
-
 // Many requests settle one key at once. Together they take what is left and the debt, no
 // more, and each unit is either charged or missing.
 func TestConcurrentSettle(t *testing.T) {
@@ -245,27 +173,6 @@ func TestSettleNothing(t *testing.T) {
 	}
 }
 
-// A settlement after a Reload does not erase the debt of the larger limit, nor that of the
-// request before it.
-func TestSettleAcrossReload(t *testing.T) {
-	store, _ := newStore()
-	large := middleware.Policy{Name: "p", Key: key("k"), Limit: gcra.PerMinute(1000), MaxDebt: 5000}
-	small := middleware.Policy{Name: "p", Key: key("k"), Limit: gcra.PerMinute(1000).WithBurst(10), MaxDebt: 20}
-	l := limiter(t, middleware.Config{Store: store}, small)
-	before := l.Decide(get("/"))
-	if err := l.Reload(large); err != nil {
-		t.Fatal(err)
-	}
-	d := l.Decide(get("/"))
-	wantMissing(t, d.Settle(t.Context(), 5000), nil)
-	for _, cost := range []int64{5, 2, 500} {
-		wantMissing(t, before.Settle(t.Context(), cost), map[string]int64{"p": cost - 1})
-	}
-	if got := left(t, store, "k", "p", larger(large.Limit, 9000)) - 9000; got != -4001 {
-		t.Errorf("got %d left; want -4001: the 5000 and the estimate of the request before", got)
-	}
-}
-
 // A refund in a period that is over does nothing, and a late charge goes to the current one.
 func TestSettleAcrossPeriods(t *testing.T) {
 	store, clock := newStore()
@@ -341,36 +248,6 @@ func TestSettleFails(t *testing.T) {
 		if got := left(t, store, "k", "p", gcra.PerHour(10)); got != step.left {
 			t.Errorf("cost %d: got %d left; want %d", step.cost, got, step.left)
 		}
-	}
-}
-
-func TestMaxDebtIsChecked(t *testing.T) {
-	memory := gcra.NewMemory()
-	for name, tt := range map[string]struct {
-		store gcra.Store
-		limit gcra.Limit
-		debt  int64
-		want  string // "" is valid
-	}{
-		"none":            {memory, five, 0, ""},
-		"most of a rate":  {memory, gcra.PerDay(1), 365, ""},
-		"beyond a year":   {memory, gcra.PerDay(1), 366, "MaxDebt is 366, which makes 1/day burst 367 of 1/day: a burst of 367 at 1 per 24h0m0s takes longer than 366 days to refill"},
-		"negative":        {memory, five, -1, "MaxDebt is -1; want 0 (none) to 100000000000000"},
-		"overflow":        {memory, five, 1<<63 - 1, "MaxDebt is 9223372036854775807; want 0 (none) to 100000000000000"},
-		"most of a quota": {memory, gcra.Quota(9e9-1, gcra.Hourly), 1, ""},
-		"a large quota":   {memory, gcra.Quota(9e9, gcra.Hourly), 1, "MaxDebt is 1, which makes 9000000001/calendar hour of 9000000000/calendar hour: quota is 9000000001; want 1 to 9000000000"},
-		"a strict window": {slidinglog.NewMemory(), five, 1, "MaxDebt is 1, which makes 5/minute burst 6 of 5/minute: burst is 6; want 0 or 5, the count"},
-	} {
-		_, err := middleware.New(middleware.Config{Store: tt.store}, middleware.Policy{Name: name, Key: key("k"), Limit: tt.limit, MaxDebt: tt.debt})
-		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%s: got %v; want %q", name, err, tt.want)
-		}
-	}
-	// That of a request's own limit is checked when it comes.
-	l := limiter(t, middleware.Config{Store: memory, Logger: unread}, middleware.Policy{
-		Name: "own", Key: key("k"), MaxDebt: 366, LimitFor: func(*http.Request) gcra.Limit { return gcra.PerDay(1) }, OnFailure: middleware.FailClosed})
-	if d := l.Decide(get("/")); d.Allowed || d.Err == nil || !strings.Contains(d.Err.Error(), "MaxDebt is 366") {
-		t.Errorf("LimitFor: got allowed %v, %v; want a failure", d.Allowed, d.Err)
 	}
 }
 

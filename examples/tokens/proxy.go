@@ -27,24 +27,25 @@ func reserved(r *http.Request) int { return r.Context().Value(reservation{}).(in
 // withReservation reads how many tokens a request may use, before the limiter does.
 func withReservation(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var body map[string]any
+		var body map[string]json.RawMessage // passed on as it is
 		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(&body); err != nil {
 			http.Error(w, "want a JSON object of at most 1 MiB", http.StatusBadRequest)
 			return
 		}
-		answer, ok := body["max_tokens"].(float64)
-		if !ok || answer < 1 || answer > maxTokens {
+		var answer int
+		if err := json.Unmarshal(body["max_tokens"], &answer); err != nil || answer < 1 || answer > maxTokens {
 			http.Error(w, "want max_tokens from 1 to 4096", http.StatusBadRequest)
 			return
 		}
-		body["stream"], body["stream_options"] = true, map[string]any{"include_usage": true} // or no chunk has the usage
+		body["stream"] = json.RawMessage(`true`)
+		body["stream_options"] = json.RawMessage(`{"include_usage": true}`) // or no chunk has the usage
 		text, err := json.Marshal(body)
 		if err != nil {
 			http.Error(w, "sorry", http.StatusInternalServerError)
 			return
 		}
 		prompt := min(len(text)/4, maxTokens) // about 4 bytes a token
-		r = r.WithContext(context.WithValue(r.Context(), reservation{}, int(answer)+prompt))
+		r = r.WithContext(context.WithValue(r.Context(), reservation{}, answer+prompt))
 		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
 		next.ServeHTTP(w, r)
 	})

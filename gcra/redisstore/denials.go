@@ -75,14 +75,10 @@ func (c *denialCache) prepare(charge *gcra.Charge, refund bool, o *buckets.Charg
 	if charge.Limit.IsQuota() {
 		limit.Calendar = unique.Make(tat.Calendar(charge.Limit.Calendar()))
 	}
-	err := c.set.Prepare(&tat.Charge{
+	return c.set.Prepare(&tat.Charge{
 		Subject: charge.Subject, Policy: charge.Policy, Limit: limit,
-		Cost: charge.Cost, MaxDelay: charge.MaxDelay, MaxWait: charge.MaxWait, Shadow: charge.Shadow,
+		Cost: charge.Cost, MaxDelay: charge.MaxDelay, MaxWait: charge.MaxWait, Shadow: charge.Shadow, Period: charge.Period,
 	}, refund, o)
-	if refund && !charge.Period.IsZero() {
-		o.RefundIn(charge.Period)
-	}
-	return err
 }
 
 // deny reports whether Redis would deny the admission, and fills in the results if

@@ -89,6 +89,9 @@ func (q *request) deliver(reply []int64, now int64) {
 	q.unfit = false
 	for i := range q.ops {
 		o := &q.ops[i]
+		if o.Periods != nil {
+			q.at, q.learned = now, true
+		}
 		if reply[i] == unfit {
 			q.unfit = true
 			if o.Refunds != 0 {
@@ -100,13 +103,9 @@ func (q *request) deliver(reply []int64, now int64) {
 			o.Ahead = -reply[i] - 1
 		}
 		if o.Periods != nil {
-			o.In(now, o.Ahead >= begun)
+			o.SetPeriod(now, o.Ahead >= begun)
 			o.Ahead %= begun
-			q.at, q.learned = now, true
 		}
-	}
-	if q.unfit {
-		q.at, q.learned = now, true
 	}
 }
 

@@ -172,13 +172,11 @@ func (s *Store) apply(ctx context.Context, charges []gcra.Charge, refund bool) (
 			return false, err
 		}
 	}
-	switch {
-	case !refund && s.denials.deny(ops, charges):
+	if !refund && s.denials.deny(ops, charges) {
 		return false, nil
-	case periods(charges, refund) > maxPeriods:
-		return false, fmt.Errorf("redisstore: quotas of %d periods in one call; want at most %d", periods(charges, refund), maxPeriods)
-	case len(charges) > maxCharges:
-		return false, fmt.Errorf("redisstore: an admission of %d charges; want at most %d", len(charges), maxCharges)
+	}
+	if err := checkSize(ops); err != nil {
+		return false, err
 	}
 	q := newRequest(ops, refund)
 	for i := range charges {
@@ -218,32 +216,29 @@ func (s *Store) key(charge *gcra.Charge, c *buckets.Charge) string {
 // params.
 const maxCharges = 256
 
-// periods is at least the number of different periods: the current one of each calendar,
-// and those that a refund names.
-func periods(charges []gcra.Charge, refund bool) (n int) {
-	for i := range charges {
-		if charges[i].Limit.IsQuota() {
-			n++
-		}
-	}
-	if n <= maxPeriods {
-		return n
+// checkSize returns an error for more ops than fit a call, or more different periods: the
+// current one of each calendar, and those that a refund names.
+func checkSize(ops []op) error {
+	switch n := len(ops); {
+	case n <= maxPeriods:
+		return nil
+	case n > maxCharges:
+		return fmt.Errorf("redisstore: an admission of %d charges; want at most %d", n, maxCharges)
 	}
 	type period struct {
-		gcra.Calendar
-		end time.Time
+		*tat.Periods
+		end int64
 	}
 	different := make(map[period]bool)
-	for i := range charges {
-		if charges[i].Limit.IsQuota() {
-			p := period{Calendar: charges[i].Limit.Calendar()}
-			if refund {
-				p.end = charges[i].Period.UTC()
-			}
-			different[p] = true
+	for i := range ops {
+		if o := &ops[i]; o.Periods != nil {
+			different[period{o.Periods, o.Refunds}] = true
 		}
 	}
-	return len(different)
+	if n := len(different); n > maxPeriods {
+		return fmt.Errorf("redisstore: quotas of %d periods in one call; want at most %d", n, maxPeriods)
+	}
+	return nil
 }
 
 func oneSubject(charges []gcra.Charge) bool {

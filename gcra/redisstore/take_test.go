@@ -26,77 +26,94 @@ func anyCall(now int64) *rapid.Generator[call] {
 			c.keys = append(c.keys, fmt.Sprint("k", i))
 		}
 		for range rapid.IntRange(1, 5).Draw(t, "params") {
-			unit := rapid.SampledFrom([]int64{10, 1000, 3_333_333, 1e7, 3 * 864e9, 366 * 864e9}).Draw(t, "T")
-			capacity := unit * rapid.Int64Range(1, max(1, min(20, 366*864e9/unit))).Draw(t, "B")
-			within := rapid.SampledFrom([]int64{0, 0, 1, unit, 5*unit + 1}).Draw(t, "within")
-			p := params{0, capacity + within, capacity + within + rapid.SampledFrom([]int64{0, 0, unit}).Draw(t, "beyond")}
-			switch rapid.IntRange(0, 5).Draw(t, "kind") {
-			case 0: // a peek
-			case 1: // a refund
-				p[0] = -unit * rapid.Int64Range(1, p[2]/unit+1).Draw(t, "cost")
-			case 2: // never
-				p[0], p[1] = unit, -1
-			default:
-				p[0] = unit * rapid.Int64Range(1, capacity/unit).Draw(t, "cost")
-			}
-			if rapid.Bool().Draw(t, "has debt") { // what Settle charges or refunds, of the same top
-				debt := unit * rapid.Int64Range(1, min(20, 366*864e9/unit)).Draw(t, "debt")
-				p[2] += debt
-				settles := params{unit * rapid.Int64Range(1, (capacity+debt)/unit).Draw(t, "settles"), capacity + debt, p[2]}
-				if rapid.IntRange(0, 3).Draw(t, "down") == 0 {
-					settles[0] *= -1
-				}
-				c.params = append(c.params, settles)
-			}
-			c.params = append(c.params, p)
+			c.params = append(c.params, anyParams(t)...)
 		}
-		// The periods of each quota are of one calendar, as callers see them whose clocks are
-		// right or wrong by some periods, or of a refund in one period.
-		length := int64(1)
+		length := int64(1) // of periods
 		for _, p := range c.params {
 			length = max(length, 4*p[2])
 		}
-		phase := now - rapid.OneOf(rapid.SampledFrom([]int64{0, 1, length - 1}), rapid.Int64Range(0, length-1)).Draw(t, "phase")
+		c.periods = anyPeriods(t, now, length)
 		quotas := length < 1<<50 && rapid.Bool().Draw(t, "quotas") // times stay below 2^53
-		for range rapid.IntRange(1, 4).Draw(t, "calendars") {
-			n := phase + length*rapid.Int64Range(-4, 2).Draw(t, "view")
-			c.periods = append(c.periods, periods{n, n + length, n + 2*length, n + 3*length})
-			if rapid.IntRange(0, 3).Draw(t, "of a refund") == 0 {
-				c.periods[len(c.periods)-1] = periods{n, n + length, n + length, n + length}
-			}
-		}
-		// A bucket has refunds and charges, but one top, that of its limit: the result
-		// of two tops in one admission is not specified.
-		used := make(map[int]int64)
-		for range rapid.IntRange(1, 12).Draw(t, "ops") {
-			o := op{
-				key:    rapid.IntRange(0, len(c.keys)-1).Draw(t, "key"),
-				params: rapid.IntRange(0, len(c.params)-1).Draw(t, "params of"),
-				last:   rapid.Bool().Draw(t, "last"),
-				shadow: rapid.IntRange(0, 3).Draw(t, "shadow") == 0,
-			}
-			top := c.params[o.params][2]
-			if old, ok := used[o.key]; ok && old != top {
-				continue
-			}
-			used[o.key] = top
-			if quotas && o.key%2 == 0 {
-				o.periods = rapid.IntRange(1, len(c.periods)).Draw(t, "periods of")
-			}
-			c.ops = append(c.ops, o)
-		}
-		switch rapid.IntRange(0, 4).Draw(t, "shape") {
-		case 0:
-			c.ops = []op{{shadow: c.ops[0].shadow}}
-		case 1:
-			c.ops = simple(c.keys)
-		}
-		c.ops[len(c.ops)-1].last = true
+		c.ops = anyOps(t, c, quotas)
 		if !slices.ContainsFunc(c.ops, func(o op) bool { return o.periods > 0 }) {
 			c.periods = nil
 		}
 		return c
 	})
+}
+
+// anyParams draws params and, for a bucket with room for debt, also those of Settle, which
+// have the same top.
+func anyParams(t *rapid.T) (all []params) {
+	unit := rapid.SampledFrom([]int64{10, 1000, 3_333_333, 1e7, 3 * 864e9, 366 * 864e9}).Draw(t, "T")
+	capacity := unit * rapid.Int64Range(1, max(1, min(20, 366*864e9/unit))).Draw(t, "B")
+	within := rapid.SampledFrom([]int64{0, 0, 1, unit, 5*unit + 1}).Draw(t, "within")
+	p := params{0, capacity + within, capacity + within + rapid.SampledFrom([]int64{0, 0, unit}).Draw(t, "beyond")}
+	switch rapid.IntRange(0, 5).Draw(t, "kind") {
+	case 0: // a peek
+	case 1: // a refund
+		p[0] = -unit * rapid.Int64Range(1, p[2]/unit+1).Draw(t, "cost")
+	case 2: // never
+		p[0], p[1] = unit, -1
+	default:
+		p[0] = unit * rapid.Int64Range(1, capacity/unit).Draw(t, "cost")
+	}
+	if rapid.Bool().Draw(t, "has debt") {
+		debt := unit * rapid.Int64Range(1, min(20, 366*864e9/unit)).Draw(t, "debt")
+		p[2] += debt
+		settles := params{unit * rapid.Int64Range(1, (capacity+debt)/unit).Draw(t, "settles"), capacity + debt, p[2]}
+		if rapid.IntRange(0, 3).Draw(t, "down") == 0 {
+			settles[0] *= -1
+		}
+		all = append(all, settles)
+	}
+	return append(all, p)
+}
+
+// anyPeriods draws the periods of one calendar, as callers see them whose clocks are right
+// or wrong by some periods, or of a refund in one period.
+func anyPeriods(t *rapid.T, now, length int64) (all []periods) {
+	phase := now - rapid.OneOf(rapid.SampledFrom([]int64{0, 1, length - 1}), rapid.Int64Range(0, length-1)).Draw(t, "phase")
+	for range rapid.IntRange(1, 4).Draw(t, "callers") {
+		n := phase + length*rapid.SampledFrom([]int64{-4, -3, -2, -2, -1, -1, 0, 0, 1}).Draw(t, "view") // now is in those from -2, -1 and 0
+		if rapid.IntRange(0, 3).Draw(t, "of a refund") == 0 {
+			all = append(all, periods{n, n + length, n + length, n + length})
+		} else {
+			all = append(all, periods{n, n + length, n + 2*length, n + 3*length})
+		}
+	}
+	return all
+}
+
+// anyOps draws the ops of a call. A bucket has refunds and charges, but one top, that of its
+// limit: the result of two tops in one admission is not specified.
+func anyOps(t *rapid.T, c call, quotas bool) (ops []op) {
+	used := make(map[int]int64) // key: its top
+	for range rapid.IntRange(1, 12).Draw(t, "ops") {
+		o := op{
+			key:    rapid.IntRange(0, len(c.keys)-1).Draw(t, "key"),
+			params: rapid.IntRange(0, len(c.params)-1).Draw(t, "params of"),
+			last:   rapid.Bool().Draw(t, "last"),
+			shadow: rapid.IntRange(0, 3).Draw(t, "shadow") == 0,
+		}
+		top := c.params[o.params][2]
+		if old, ok := used[o.key]; ok && old != top {
+			continue
+		}
+		used[o.key] = top
+		if quotas && o.key%2 == 0 {
+			o.periods = rapid.IntRange(1, len(c.periods)).Draw(t, "periods of")
+		}
+		ops = append(ops, o)
+	}
+	switch rapid.IntRange(0, 4).Draw(t, "shape") {
+	case 0:
+		ops = []op{{shadow: ops[0].shadow}}
+	case 1:
+		ops = simple(c.keys)
+	}
+	ops[len(ops)-1].last = true
+	return ops
 }
 
 // Replies and values of take.lua are those of the model, for any batch and any
@@ -110,7 +127,7 @@ func TestScriptIsTheModel(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for range 5 { // of a hundred each
+			for range 20 { // of a hundred each
 				rapid.Check(t, func(t *rapid.T) { checkScript(t, client, clock, sha) })
 			}
 		})
@@ -128,7 +145,7 @@ func FuzzScript(f *testing.F) {
 	}
 	seed := rand.NewChaCha8([32]byte{})
 	for range 30 {
-		draws := make([]byte, 2048)
+		draws := make([]byte, 4096) // for the largest call: rapid skips one whose draws run out
 		seed.Read(draws)
 		f.Add(draws)
 	}
@@ -164,10 +181,8 @@ func checkScript(t *rapid.T, client *redis.Client, clock *stoppedClock, sha stri
 			continue
 		}
 		d := rapid.SampledFrom(c.params).Draw(t, "debt of")
-		tats[key] = now + rapid.OneOf(
-			rapid.SampledFrom([]int64{-1, 0, 1, d[2] - 1, d[2], d[2] + 1, d[1] - d[0], d[1] - d[0] + 1}),
-			rapid.Int64Range(-d[2], 2*d[2]),
-		).Draw(t, "debt")
+		bounds := rapid.SampledFrom([]int64{-1, 0, 1, d[2] - 1, d[2], d[2] + 1, d[1] - d[0], d[1] - d[0] + 1})
+		tats[key] = now + rapid.OneOf(bounds, bounds, bounds, rapid.Int64Range(-d[2], 2*d[2])).Draw(t, "debt")
 		if len(c.periods) > 0 { // of a period that callers see
 			seen := rapid.SampledFrom(c.periods).Draw(t, "periods")
 			tats[key] += seen[rapid.IntRange(0, 3).Draw(t, "end")] - now
@@ -191,7 +206,7 @@ func checkScript(t *rapid.T, client *redis.Client, clock *stoppedClock, sha stri
 		if err == redis.Nil && (!ok || want == now) {
 			continue // a bucket that is full need not be there
 		}
-		if stored, _ := strconv.ParseInt(text, 10, 64); err != nil || stored != want || strconv.FormatInt(stored, 10) != text {
+		if err != nil || text != strconv.FormatInt(want, 10) {
 			t.Fatalf("at %d on %v, %+v, then %s: got %q, %v; want %d", now, before, c, key, text, err, want)
 		}
 	}

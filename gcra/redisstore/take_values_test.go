@@ -243,39 +243,6 @@ func damage(t *testing.T, client *redis.Client, key string, value any) {
 	}
 }
 
-// A damaged value of a quota denies until its period ends, if at all. A refund, a
-// settlement into debt and a rate beside it are no errors meanwhile.
-func TestDamagedValuesOfAQuota(t *testing.T) {
-	for _, tt := range anyAndEmbedded {
-		t.Run(tt.name, func(t *testing.T) {
-			client := tt.open(t)
-			server := stopClock(t, client)
-			for _, value := range damagedValues {
-				for _, skew := range []time.Duration{0, -2 * time.Hour, aYear} { // of the process
-					r := newStore(client)
-					r.SetClock(func() time.Time { return server.now().Add(skew) })
-					damage(t, client, r.Prefix+"{s}:p~hour", value)
-					rate := gcra.Charge{Subject: "s", Policy: "rate", Limit: gcra.PerHour(100), Cost: 1}
-					for range 2 {
-						got := gcratest.MustTake(t, r, hourlyQuota("s", 5), rate)
-						if got[0].Result.ResetAfter > time.Hour || got[0].Result.RetryAfter > time.Hour || got[0].Result.Never || !got[0].Period.Equal(period(server.now())) {
-							t.Fatalf("%q: got %+v until %v; want at most until the hour ends", value, got[0].Result, got[0].Period)
-						}
-						if err := r.Refund(t.Context(), got); err != nil {
-							t.Fatalf("%q: refund: %v", value, err)
-						}
-					}
-					gcratest.MustTake(t, r, hourlyQuota("s", 5000))
-					server.advance(period(server.now()).Sub(server.now()))
-					if got := gcratest.MustTake(t, r, hourlyQuota("s", 5), rate)[0].Result; !got.Allowed || got.Remaining != 4 {
-						t.Fatalf("%q, the next hour: got %+v; want 4 of 5 left", value, got)
-					}
-				}
-			}
-		})
-	}
-}
-
 // A damaged value, or one of another clock, denies for no longer than an empty bucket
 // takes to refill. After a charge it is a plain integer with a TTL.
 func TestDamagedValues(t *testing.T) {

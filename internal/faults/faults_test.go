@@ -3,6 +3,7 @@ package faults
 import (
 	"cmp"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"strings"
@@ -43,14 +44,21 @@ type outcome struct {
 	recovery time.Duration // from the end of the fault to the first answer of Redis
 
 	mu   sync.Mutex
-	took latencies // of all decisions
+	took latencies // of maxTook decisions at most, chosen at random
 }
+
+// maxTook is enough for the p99.9, and little beside the memory that tests measure.
+const maxTook = 1 << 16
 
 // decided counts a decision that took d.
 func (o *outcome) decided(d time.Duration) {
-	o.requests.Add(1)
+	n := o.requests.Add(1)
 	o.mu.Lock()
-	o.took = append(o.took, d)
+	if len(o.took) < maxTook {
+		o.took = append(o.took, d)
+	} else if i := rand.Int64N(n); i < maxTook {
+		o.took[i] = d
+	}
 	o.mu.Unlock()
 	for {
 		old := o.longest.Load()

@@ -106,6 +106,16 @@ func from(t *testing.T, addr string) *http.Transport {
 	return client
 }
 
+// bucketKeys are all keys in the server but that in which stores count each other.
+func bucketKeys(t *testing.T, s *redistest.Server) []string {
+	t.Helper()
+	keys, err := s.Client().Keys(t.Context(), "*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(keys, func(key string) bool { return key == "rl:{instances}" })
+}
+
 // patientStore is a store that does not fail on a busy machine.
 func patientStore(t *testing.T, s *redistest.Server) *redisstore.Store {
 	t.Helper()

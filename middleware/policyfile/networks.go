@@ -31,8 +31,9 @@ func newNetworks(limits map[netip.Prefix]gcra.Limit) networks {
 	return ns
 }
 
-// longest returns the longest network that contains the prefix, which is masked, or nil. In the order of the list, that network is the last one up to the prefix, or
-// contains that one: so a binary search finds it, and at most 33 or 129 steps up.
+// longest returns the longest network that contains the prefix, which is masked, or nil.
+// In the order of the list, that network is the last one up to the prefix, or contains
+// that one. So a binary search and at most 33 (IPv4) or 129 (IPv6) steps up find it.
 func (ns networks) longest(prefix netip.Prefix) *network {
 	after := sort.Search(len(ns), func(i int) bool { return compareMasked(ns[i].Prefix, prefix) > 0 })
 	i := ns.up(after-1, prefix)
@@ -50,8 +51,8 @@ func compareMasked(a, b netip.Prefix) int {
 	return cmp.Compare(a.Bits(), b.Bits())
 }
 
-// up returns the first of the network at index i, its parent, the parent of that, and
-// so on that contains the prefix, or -1.
+// up returns the index of the first network that contains the prefix, from index i up
+// through the parents, or -1.
 func (ns networks) up(i int, prefix netip.Prefix) int {
 	for i >= 0 && (ns[i].Bits() > prefix.Bits() || !ns[i].Contains(prefix.Addr())) {
 		i = ns[i].parent

@@ -2,7 +2,6 @@ package buckets
 
 import (
 	"math/bits"
-	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 )
@@ -57,36 +56,33 @@ func (c *Charge) Base(clock *Clock, now int64) int64 {
 	if c.Periods == nil {
 		return now
 	}
-	c.In(clock.Calendar(), false)
+	return c.endOfPeriod(clock, clock.Calendar())
+}
+
+// endOfPeriod is Base of a quota at a time by the calendar.
+func (c *Charge) endOfPeriod(clock *Clock, calendar int64) int64 {
+	c.SetPeriod(calendar, false)
 	return clock.OnScale(c.Period)
 }
 
 // later is Base for a TAT that is beyond the clamp. A period that has begun goes on,
 // also if the clock has gone back since then to the one before.
-func (c *Charge) later(clock *Clock, now, tat int64) int64 {
+func (c *Charge) later(clock *Clock, now, calendar, tat int64) int64 {
 	if c.Periods == nil {
 		return now
 	}
-	at := clock.Calendar()
-	used := tat - clock.OnScale(c.Periods.At(at).Next)
-	c.In(at, used > 0 && used <= c.Top)
+	used := tat - clock.OnScale(c.Periods.At(calendar).Next)
+	c.SetPeriod(calendar, used > 0 && used <= c.Top)
 	return clock.OnScale(c.Period)
 }
 
-// In sets the period: that of a time in ticks since tat.Epoch, or the next one.
-func (c *Charge) In(now int64, next bool) {
+// SetPeriod sets the period: that of a time in ticks since tat.Epoch, or the next one.
+func (c *Charge) SetPeriod(now int64, next bool) {
 	p := c.Periods.At(now)
 	if c.Period = p.End; next {
 		c.Period = p.Next
 	}
 	c.Left = c.Period - now
-}
-
-// RefundIn bounds a refund to the period with this end, if it is one of a quota.
-func (c *Charge) RefundIn(period time.Time) {
-	if c.Periods != nil {
-		c.Refunds = tat.At(period)
-	}
 }
 
 // dropLate makes a refund in another period than the current one a peek.
@@ -105,15 +101,22 @@ func (s *Set) Apply(ops []Op) (admitted bool) {
 	}
 	s.lockAll(shards)
 	now := s.clock.Now()
+	calendar, lapsed := s.clock.calendarAt(now) // once, so that all quotas are in the periods of one time
 	for i := range ops {
-		ops[i].base = ops[i].Base(s.clock, now)
+		if o := &ops[i]; o.Periods == nil {
+			o.base = now
+		} else {
+			o.base = o.endOfPeriod(s.clock, calendar)
+		}
 	}
-	overflows := s.lockTATs(ops, s.clock.lapsed(now))
+	overflows := s.lockTATs(ops, lapsed)
 	if beyondClamp(ops) {
-		now = max(now, s.clock.Now()) // perhaps only because others have charged, without a lock, since it was read
+		// Perhaps only because others have charged, without a lock, since the clock was read.
+		now = max(now, s.clock.Now())
+		calendar, _ = s.clock.calendarAt(now)
 		for i := range ops {
 			o := &ops[i]
-			o.base = o.later(s.clock, now, ops[o.first].pending.tat)
+			o.base = o.later(s.clock, now, calendar, ops[o.first].pending.tat)
 		}
 	}
 	admitted = evaluate(ops)

@@ -14,13 +14,13 @@ import (
 // a server. The TATs of quotas are on the scale of Now, so that they are stable
 // and in one table with the others; only which period is current depends on the calendar.
 type Clock struct {
-	source   func() time.Time // nil for the monotonic clock
-	start    time.Time
-	epoch    atomic.Int64 // when Now was 0, in ticks since tat.Epoch, on the scale of TATs
-	calendar atomic.Bool  // Calendar was called
-	learned  atomic.Bool
-	offset   atomic.Int64 // if learned: the calendar's time less Now
-	ahead    atomic.Int64 // if learned: the calendar is ahead of the server's clock by at most that much
+	source  func() time.Time // nil for the monotonic clock
+	start   time.Time
+	epoch   atomic.Int64 // when Now was 0, in ticks since tat.Epoch, on the scale of TATs
+	quotas  atomic.Bool  // a quota was prepared
+	learned atomic.Bool
+	offset  atomic.Int64 // if learned: the calendar's time less Now
+	ahead   atomic.Int64 // if learned: the calendar is ahead of the server's clock by at most that much
 }
 
 // NewClock returns a clock on source, or on the monotonic clock if source is nil.
@@ -42,9 +42,6 @@ func (c *Clock) Now() int64 {
 
 // Calendar is the time by the calendar, in ticks since [tat.Epoch].
 func (c *Clock) Calendar() int64 {
-	if !c.calendar.Load() {
-		c.calendar.Store(true)
-	}
 	switch {
 	case c.learned.Load():
 		return c.Now() + c.offset.Load()
@@ -77,11 +74,12 @@ func (c *Clock) Ahead() int64 { return c.ahead.Load() }
 // OnScale is a time in ticks since [tat.Epoch] on the scale of Now.
 func (c *Clock) OnScale(epochTicks int64) int64 { return epochTicks - c.epoch.Load() }
 
-// lapsed is the time before which a TAT has lapsed: now, or the calendar's time if that
-// is behind and there are quotas.
-func (c *Clock) lapsed(now int64) int64 {
-	if !c.calendar.Load() {
-		return now
+// calendarAt returns the time by the calendar, 0 if there are no quotas, and the time
+// before which a TAT has lapsed: now, or the calendar's time if that is behind.
+func (c *Clock) calendarAt(now int64) (calendar, lapsed int64) {
+	if !c.quotas.Load() {
+		return 0, now
 	}
-	return min(now, c.OnScale(c.Calendar()))
+	calendar = c.Calendar()
+	return calendar, min(now, c.OnScale(calendar))
 }

@@ -17,7 +17,9 @@ func (s *Set) TakeFast(o *Charge) (done bool) {
 			return false
 		}
 		if tat-base > o.Top {
-			base = o.later(s.clock, s.clock.Now(), tat) // others may have charged since it was read
+			now := s.clock.Now() // others may have charged since it was read
+			calendar, _ := s.clock.calendarAt(now)
+			base = o.later(s.clock, now, calendar, tat)
 		}
 		o.dropLate()
 		ahead := o.Clamp(tat, base)

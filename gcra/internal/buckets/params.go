@@ -39,12 +39,18 @@ func (s *Set) Prepare(c *tat.Charge, refund bool, o *Charge) error {
 			if err != nil {
 				return err
 			}
+			if params.Periods != nil {
+				s.clock.quotas.Store(true)
+			}
 			made := cachedParams{c.Policy, c.Limit, c.MaxDelay, c.MaxWait, params, s.policyHash(c.Policy, params.Periods)}
 			s.params.keep(made, slot)
 			p = &made
 		}
 	}
 	o.Hash, o.policy, o.Periods = s.bucketHash(c.Subject, p.hash), p.hash, p.params.Periods
+	if refund && o.Periods != nil && !c.Period.IsZero() {
+		o.Refunds = tat.At(c.Period)
+	}
 	return p.params.Charge(c, refund, &o.Params)
 }
 

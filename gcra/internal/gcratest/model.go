@@ -46,67 +46,25 @@ func (m *Model) Refund(_ context.Context, charges []gcra.Charge) error {
 	return nil
 }
 
+// A step is one charge of an admission. Its bucket has been changed as if the admission
+// were allowed.
+type step struct {
+	charge gcra.Charge // of Cost 0 if it refunds in a period that is over
+	now    *big.Int    // or the end of a quota's period
+	start  *big.Int    // t0, before the charge
+	own    bool        // its own limit allows
+}
+
 func (m *Model) apply(charges []gcra.Charge, refund bool) {
 	before := make(map[[3]string]*big.Int) // the state to restore if the admission is denied
 	allowed := true
-	type step struct {
-		charge gcra.Charge // of Cost 0 if it refunds in a period that is over
-		now    *big.Int    // or the end of a quota's period
-		start  *big.Int    // t0, before the charge
-		own    bool        // its own limit allows
-	}
 	var steps []step
-	for i, c := range charges {
-		key := [3]string{c.Subject, c.Policy, fmt.Sprint(c.Limit.Calendar())}
-		now := big.NewInt(m.now)
-		if c.Limit.IsQuota() {
-			end := EndOf(c.Limit.Calendar(), m.start.Add(time.Duration(m.now)*Tick))
-			now = ticks(end.Sub(m.start))
-			if !refund {
-				charges[i].Period = end
-			} else if !c.Period.IsZero() && !c.Period.Equal(end) {
-				c.Cost = 0
-			}
-		}
-		tat, ok := m.tats[key]
-		if !ok {
-			tat = now
-		}
-		if _, seen := before[key]; !seen {
-			before[key] = tat
-		}
-
-		t := Emission(c.Limit)
-		full := new(big.Int).Mul(t, big.NewInt(c.Limit.Capacity())) // B·T
-		top := new(big.Int).Add(now, full)
-		top.Add(top, ticks(c.MaxDelay))
-		if c.Limit.IsQuota() {
-			top = greatest(top, tat) // a lower quota forgets nothing
-		}
-		start := least(greatest(tat, now), top)
-
-		end := new(big.Int).Mul(t, big.NewInt(c.Cost))
-		if refund {
-			end.Neg(end)
-		}
-		end.Add(end, start)
-		latest := new(big.Int).Add(now, full)
-		latest.Add(latest, maxWait(c))
-		never := !refund && c.Cost > c.Limit.Capacity()
-		own := refund || c.Cost == 0 || !never && end.Cmp(latest) <= 0
-
-		if c.Cost > 0 && !refund && !never && tat.Cmp(top) > 0 {
-			// Written even if the admission is denied.
-			m.tats[key] = top
-			before[key] = least(before[key], top)
-		}
-		if own && c.Cost > 0 {
-			m.tats[key] = greatest(end, now)
-		}
-		if !own && !c.Shadow {
+	for i := range charges {
+		s := m.step(&charges[i], refund, before)
+		if !s.own && !s.charge.Shadow {
 			allowed = false
 		}
-		steps = append(steps, step{c, now, start, own})
+		steps = append(steps, s)
 	}
 	if !allowed {
 		for key, tat := range before {
@@ -123,6 +81,58 @@ func (m *Model) apply(charges []gcra.Charge, refund bool) {
 			}
 		}
 	}
+}
+
+// step takes a step, sets the period of a charge on a quota, and adds to before what a
+// denial of the admission leaves in the bucket.
+func (m *Model) step(charge *gcra.Charge, refund bool, before map[[3]string]*big.Int) step {
+	c, now := *charge, big.NewInt(m.now)
+	if c.Limit.IsQuota() {
+		end := EndOf(c.Limit.Calendar(), m.start.Add(time.Duration(m.now)*Tick))
+		now = ticks(end.Sub(m.start))
+		if !refund {
+			charge.Period = end
+		} else if !c.Period.IsZero() && !c.Period.Equal(end) {
+			c.Cost = 0
+		}
+	}
+	key := [3]string{c.Subject, c.Policy, fmt.Sprint(c.Limit.Calendar())}
+	tat, ok := m.tats[key]
+	if !ok {
+		tat = now
+	}
+	if _, seen := before[key]; !seen {
+		before[key] = tat
+	}
+
+	t := Emission(c.Limit)
+	full := new(big.Int).Mul(t, big.NewInt(c.Limit.Capacity())) // B·T
+	top := new(big.Int).Add(now, full)
+	top.Add(top, ticks(c.MaxDelay))
+	if c.Limit.IsQuota() {
+		top = greatest(top, tat) // a lower quota forgets nothing
+	}
+	start := least(greatest(tat, now), top)
+
+	end := new(big.Int).Mul(t, big.NewInt(c.Cost))
+	if refund {
+		end.Neg(end)
+	}
+	end.Add(end, start)
+	latest := new(big.Int).Add(now, full)
+	latest.Add(latest, maxWait(c))
+	never := !refund && c.Cost > c.Limit.Capacity()
+	own := refund || c.Cost == 0 || !never && end.Cmp(latest) <= 0
+
+	if c.Cost > 0 && !refund && !never && tat.Cmp(top) > 0 {
+		// Written even if the admission is denied.
+		m.tats[key] = top
+		before[key] = least(before[key], top)
+	}
+	if own && c.Cost > 0 {
+		m.tats[key] = greatest(end, now)
+	}
+	return step{c, now, start, own}
 }
 
 func result(c gcra.Charge, now, start *big.Int, own, taken, refund bool) gcra.Result {

@@ -122,7 +122,7 @@ func (w *quotaWorld) refund(t *rapid.T, i int) {
 }
 
 // settle sets what a charge costs, as Settle of package middleware does: it gives back in
-// the period of the charge, or takes what is left now, with so many units of debt.
+// the period of the charge, or takes what is left now and up to debt units more.
 func (w *quotaWorld) settle(t *rapid.T, i int, cost, debt int64) {
 	c := w.charges[i]
 	w.charges[i].Cost = min(c.Cost, cost)

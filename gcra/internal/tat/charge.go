@@ -102,6 +102,7 @@ type Charge struct {
 	MaxDelay time.Duration
 	MaxWait  time.Duration
 	Shadow   bool
+	Period   time.Time
 }
 
 // LimitParams are the parameters that all charges of a limit share, whatever

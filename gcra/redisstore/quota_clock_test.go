@@ -1,0 +1,180 @@
+package redisstore_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/internal/gcratest"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
+	"github.com/seed-e377111c/ratelimit/internal/redistest"
+)
+
+// The clocks of processes are wrong by seconds or years, in either direction, and jump:
+// the clock of Redis alone decides which period is current. Where a store knows nothing of
+// it yet, it asks twice.
+func TestQuotaByTheClockOfRedis(t *testing.T) {
+	client := anyRedis(t)
+	server := stopClock(t, client)
+	prefix := newStore(client).Prefix
+	skews := []time.Duration{
+		0, time.Second, -time.Second, 29 * time.Minute, -29 * time.Minute, time.Hour, -time.Hour, 2*time.Hour + time.Second, -2*time.Hour - time.Second,
+		aDay, -aDay, 40 * aDay, -40 * aDay, 10 * aYear, -10 * aYear, 250 * aYear,
+	}
+	const quota = 12 // of four stores
+	used := int64(0)
+	for _, skew := range skews {
+		offset := skew
+		r := newStore(client)
+		r.Prefix = prefix
+		r.SetClock(func() time.Time { return server.now().Add(offset) })
+		take := func(allowed bool) {
+			t.Helper()
+			c := gcratest.MustTake(t, r, hourlyQuota("s", quota))[0]
+			if allowed {
+				used++
+			}
+			want := gcra.Result{Allowed: allowed, Remaining: quota - used, ResetAfter: endOfHour(server.now()).Sub(server.now())}
+			if !allowed {
+				want.RetryAfter = want.ResetAfter
+			}
+			if c.Result != want || !c.Period.Equal(endOfHour(server.now())) {
+				t.Fatalf("off by %v, %d used: got %+v until %v; want %+v until %v", offset, used-1, c.Result, c.Period, want, endOfHour(server.now()))
+			}
+		}
+		take(true)
+		take(true)
+		calls := r.Stats().Batches
+		if calls > 3 || calls < 2 {
+			t.Errorf("off by %v: got %d calls for 2 charges; want one each, and one more at first if the clock is off by more than a period", offset, calls)
+		}
+		offset -= 3 * aDay // jumps
+		take(true)
+		if used == quota {
+			take(false)
+			server.advance(endOfHour(server.now()).Sub(server.now()) - gcratest.Tick)
+			take(false)
+			server.advance(gcratest.Tick)
+			used = 0
+		}
+	}
+}
+
+// Redis admits what the calendar on the wall says, to the tick, by its own clock, whatever
+// the clock of the process says.
+func TestQuotaIsTheCalendars(t *testing.T) {
+	client := anyRedis(t)
+	server := stopClock(t, client)
+	rapid.Check(t, func(t *rapid.T) {
+		if err := server.set(rapid.Int64Range(0, 20*365*24).Draw(t, "start") * int64(time.Hour/gcratest.Tick)); err != nil {
+			t.Fatal(err)
+		}
+		skew := time.Duration(rapid.SampledFrom([]int{0, 0, 1, -1, 40, -400}).Draw(t, "days off")) * aDay
+		r := newStore(client)
+		r.NoDenialCache, r.DenialTTL = rapid.Bool().Draw(t, "no denial cache"), aYear
+		r.SetClock(func() time.Time { return server.now().Add(skew) })
+		gcratest.CheckQuotas(t, r, server.now, server.advance, time.Microsecond)
+	})
+}
+
+// The clock of Redis goes back by less than a period, and forward again, also behind the
+// backs of several processes whose own clocks are wrong. No period has more than its quota,
+// also with settlements, refunds and the denial cache, and none begins before its time.
+func TestQuotaWhileTheClockOfRedisGoesBack(t *testing.T) {
+	client := anyRedis(t)
+	server := stopClock(t, client)
+	rapid.Check(t, func(t *rapid.T) {
+		const n, debt = 5, 3
+		calendar := rapid.SampledFrom([]gcra.Calendar{gcra.Hourly, gcra.Daily, gcra.Monthly.From(15)}).Draw(t, "calendar")
+		if err := server.set(rapid.Int64Range(24, 400*24).Draw(t, "start") * int64(time.Hour/gcratest.Tick)); err != nil {
+			t.Fatal(err)
+		}
+		prefix := newStore(client).Prefix
+		var stores []*redisstore.Store
+		for range 2 {
+			r := newStore(client)
+			r.Prefix, r.NoDenialCache = prefix, rapid.Bool().Draw(t, "no denial cache")
+			skew := time.Duration(rapid.SampledFrom([]int{0, 1, -40}).Draw(t, "days off")) * aDay
+			r.SetClock(func() time.Time { return server.now().Add(skew) })
+			stores = append(stores, r)
+		}
+		used := map[time.Time]int64{} // by the end of the period
+		var taken []gcra.Charge
+		latest := server.now() // that the clock has shown
+		var back time.Duration
+		left := time.Hour
+		for range 30 {
+			r := stores[rapid.IntRange(0, 1).Draw(t, "store")]
+			if len(taken) > 0 && rapid.IntRange(0, 4).Draw(t, "refund") == 0 {
+				i := rapid.IntRange(0, len(taken)-1).Draw(t, "which")
+				if err := r.Refund(t.Context(), taken[i:i+1]); err != nil {
+					t.Fatal(err)
+				}
+				used[taken[i].Period] -= taken[i].Cost
+				taken = append(taken[:i], taken[i+1:]...)
+			}
+			c := gcra.Charge{Subject: "s", Policy: "p", Limit: gcra.Quota(n, calendar), Cost: rapid.Int64Range(0, 3).Draw(t, "cost")}
+			if rapid.IntRange(0, 4).Draw(t, "settles") == 0 {
+				c.Limit = gcra.Quota(n+debt, calendar)
+			}
+			charges := []gcra.Charge{c}
+			allowed, err := r.Take(t.Context(), charges)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c = charges[0]
+			_, ends := calendar.Period(server.now())
+			begins, _ := calendar.Period(c.Period.Add(-1))
+			if left = c.Result.ResetAfter; allowed && (c.Period.Before(ends) || begins.After(latest)) {
+				t.Fatalf("at %v, %v at most: charged in the period from %v to %v", server.now(), latest, begins, c.Period)
+			}
+			if allowed && c.Cost > 0 {
+				taken = append(taken, c)
+				if used[c.Period] += c.Cost; used[c.Period] > c.Limit.Count {
+					t.Fatalf("%v: %d used in the period until %v", c.Limit, used[c.Period], c.Period)
+				}
+			}
+			server.advance(back)
+			back = 0
+			switch rapid.IntRange(0, 2).Draw(t, "clock") {
+			case 0:
+				back = time.Duration(rapid.Int64Range(1, int64(59*time.Minute/gcratest.Tick)).Draw(t, "back")) * gcratest.Tick
+				server.advance(-back)
+			case 1:
+				server.advance(time.Duration(rapid.Int64Range(0, int64(left/gcratest.Tick)).Draw(t, "forward")) * gcratest.Tick)
+			}
+			if now := server.now(); now.After(latest) {
+				latest = now
+			}
+		}
+	})
+}
+
+// The clock of a server that jumps by periods between a call and its repetition is an
+// error, and nothing is taken.
+func TestQuotaOfAServerWhoseClockJumps(t *testing.T) {
+	client := anyRedis(t)
+	server := stopClock(t, client)
+	r := newStore(client)
+	gcratest.MustTake(t, r, hourly("s", 5)) // loads the script
+	calls := 0
+	client.AddHook(scriptHook(func(redis.Cmder) error {
+		calls++
+		server.advance(10 * aDay)
+		return nil
+	}))
+	charges := []gcra.Charge{hourlyQuota("s", 5)}
+	if allowed, err := r.Take(t.Context(), charges); err == nil || allowed || !strings.Contains(err.Error(), "clock") {
+		t.Errorf("got %v, %v; want an error about the clock", allowed, err)
+	}
+	if calls != 2 {
+		t.Errorf("got %d calls; want 2", calls)
+	}
+	if keys := redistest.Keys(t, client, r.Prefix); len(keys) != 1 {
+		t.Errorf("got keys %q; want only that of the rate", keys)
+	}
+}
