@@ -36,10 +36,10 @@ type debt struct {
 //     payment the TAT is at least that far ahead.
 type amount struct{ more, least level }
 
-// patience is how long several servers owe in full what they have granted alone. While
-// Redis answers, a server pays within a second. If a third of all packets is lost, a
-// payment that needs a new connection takes longer than this less than once in a hundred
-// times.
+// patience is how long several servers owe in full what they have granted alone. A server
+// offers payment at least every payRetry and a Timeout. If a third of all packets is lost
+// and each payment needs a new connection, half of them fail: 16 in a row, which takes
+// longer than patience, are less likely than 1 to 10,000.
 const patience = 5 * time.Second
 
 // grant adds a charge on a bucket whose TAT is begins or, if that is later, now. Until

@@ -38,7 +38,8 @@ func TestDebtsArePaid(t *testing.T) {
 			t.Cleanup(func() { ring.Close() })
 			return ring
 		},
-		"Cluster": func(t *testing.T) redis.UniversalClient { return redistest.StartCluster(t).Client() },
+		"Cluster":  func(t *testing.T) redis.UniversalClient { return redistest.StartCluster(t).Client() },
+		"Sentinel": func(t *testing.T) redis.UniversalClient { return redistest.StartSentinel(t).Client() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := open(t)
