@@ -8,7 +8,8 @@
 --        top   no TAT is further ahead of now
 --        ends  the end of a quota's period, which takes the place of now; 0 for a rate
 -- Reply  for each debt two: how much of more is paid, and how far ahead the TAT is; -1 if
---        the quota's period is over
+--        the quota's period is over, or if another limit or clock has set a TAT beyond
+--        top: the bucket is full then, and take.lua brings it down
 --
 -- The marker of a payment says what was paid, so that one whose reply was lost is not
 -- charged again: the caller repeats the id until it gets a reply. It is kept for a minute.
@@ -16,32 +17,32 @@
 local time = redis.call('TIME')
 local now = (time[1] - 1735689600) * 10000000 + time[2] * 10
 local values = redis.call('MGET', (table.unpack or unpack)(KEYS))
+local cell = 100000000 -- 10 s, for which a key is kept after its TAT
 local reply = {}
 for i = 1, #KEYS / 2 do
-  local id = ARGV[5 * i - 4] .. ':'
+  local key, marker, id = KEYS[2 * i - 1], KEYS[2 * i], ARGV[5 * i - 4]
   local more, least = tonumber(ARGV[5 * i - 3]), tonumber(ARGV[5 * i - 2])
   local top, ends = tonumber(ARGV[5 * i - 1]), tonumber(ARGV[5 * i])
-  local old, marker = tonumber(values[2 * i - 1]), values[2 * i]
+  local old = tonumber(values[2 * i - 1])
+  local before = string.match(values[2 * i] or '', '^' .. id .. ':(%d+)$')
+
   local base = ends > 0 and ends or now
   local ahead = (old or base) - base -- of a rate, negative for a TAT in the past
-  if ends > 0 then ahead = math.max(ahead, 0) end
+  if not (ahead >= (ends > 0 and 0 or -cell)) then ahead = 0 end -- of an earlier period, or damaged
   local paid = more
-  if ends > 0 and (now >= ends or ahead > top) then
-    ahead = -1
-  elseif marker and string.sub(marker, 1, #id) == id then
-    paid = tonumber(string.sub(marker, #id + 1))
-    ahead = math.max(ahead, 0)
+  if ahead > top or ends > 0 and now >= ends then
+    paid, ahead = 0, -1
+  elseif before then
+    paid, ahead = tonumber(before), math.max(ahead, 0)
   else
     local wanted = math.max(ahead + more, least)
-    local to = math.min(wanted, top)
-    paid = math.max(more - (wanted - to), 0)
-    if to > ahead and to > 0 then
-      redis.call('SET', KEYS[2 * i - 1], string.format('%.0f', base + to), 'PXAT',
-        string.format('%.0f', 1735689600000 + (base + to + 100000000) / 10000))
-      redis.call('SET', KEYS[2 * i], id .. string.format('%.0f', paid), 'PX', 60000)
-      ahead = to
+    ahead = math.max(math.min(wanted, top), 0)
+    paid = math.max(more - math.max(wanted - top, 0), 0)
+    if ahead > 0 and base + ahead ~= old then
+      redis.call('SET', key, string.format('%.0f', base + ahead), 'PXAT',
+        string.format('%.0f', 1735689600000 + (base + ahead + cell) / 10000))
+      redis.call('SET', marker, id .. ':' .. string.format('%.0f', paid), 'PX', 60000)
     end
-    ahead = math.max(ahead, 0)
   end
   reply[2 * i - 1], reply[2 * i] = paid, ahead
 end

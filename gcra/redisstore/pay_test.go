@@ -3,6 +3,8 @@ package redisstore_test
 import (
 	"fmt"
 	"log/slog"
+	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -36,7 +38,8 @@ func TestDebtsArePaid(t *testing.T) {
 			t.Cleanup(func() { ring.Close() })
 			return ring
 		},
-		"Cluster": func(t *testing.T) redis.UniversalClient { return redistest.StartCluster(t).Client() },
+		"Cluster":  func(t *testing.T) redis.UniversalClient { return redistest.StartCluster(t).Client() },
+		"Sentinel": func(t *testing.T) redis.UniversalClient { return redistest.StartSentinel(t).Client() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := open(t)
@@ -156,7 +159,31 @@ func TestDebtsAreBounded(t *testing.T) {
 	}
 }
 
-// A store without debts has no timer, and one that is closed keeps none.
+// payers is how many goroutines pay the debts of a store. A stack names the receiver.
+func payers(r *redisstore.Store) int {
+	all := make([]byte, 8<<20)
+	return strings.Count(string(all[:runtime.Stack(all, true)]), fmt.Sprintf(".payLoop(%p", r))
+}
+
+// While there are debts one goroutine pays them. It ends when they are paid.
+func TestNobodyPaysWithoutDebts(t *testing.T) {
+	r := newStore(anyRedis(t))
+	for i := range 10 {
+		gcratest.MustTake(t, r, hourly("s", 100))
+		granted(t, r, 1, hourly("s", 100))
+		if got := payers(r); got > 1 {
+			t.Errorf("round %d: %d goroutines pay; want 1", i, got)
+		}
+		redistest.Eventually(t, patience, "all to be paid, and the goroutine to end", func() bool {
+			return r.Stats().PaidUnits == int64(i+1) && payers(r) == 0
+		})
+	}
+	if got := spent(t, r, "s", 100); got != 20 {
+		t.Errorf("got %d units in Redis; want 20", got)
+	}
+}
+
+// A store that is closed pays nothing more, and keeps no debts.
 func TestDebtsEndWithTheStore(t *testing.T) {
 	r, err := redisstore.Open("redis://127.0.0.1:1/0")
 	if err != nil {
@@ -167,9 +194,10 @@ func TestDebtsEndWithTheStore(t *testing.T) {
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
 	}
-	before := r.Stats()
+	redistest.Eventually(t, patience, "the goroutine to end", func() bool { return payers(r) == 0 })
+	unpaid := r.Stats().UnpaidUnits
 	granted(t, r, 1, hourly("s", 10))
-	if got := r.Stats(); got.UnpaidUnits != before.UnpaidUnits+1 {
-		t.Errorf("after Close: got %d units that are not kept; want %d", got.UnpaidUnits, before.UnpaidUnits+1)
+	if got := r.Stats().UnpaidUnits; got != unpaid+1 || payers(r) != 0 {
+		t.Errorf("after Close: got %d units that are not kept, %d goroutines; want %d, 0", got, payers(r), unpaid+1)
 	}
 }

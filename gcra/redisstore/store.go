@@ -12,8 +12,8 @@
 // one that has failed (breaker.go). health.go logs problems, stats.go counts, and
 // ping.go checks the set-up. open.go and dial.go make a client that fits, resp3.go
 // warns of one that does not. local.go decides while Redis does not answer, and
-// instances.go counts the servers that do so; debts.go keeps what they have granted, and
-// pay.go charges it in Redis later.
+// instances.go counts the servers that do so; debts.go keeps what they have granted
+// (debt.go, level.go), and pay.go charges it in Redis later (payment.go).
 package redisstore
 
 import (
