@@ -18,6 +18,8 @@ type debt struct {
 	charge buckets.Charge // the last one: T, the clamp, and the period of a quota
 	n      int64          // servers that share the limit
 	known  int64          // the TAT of the last answer
+	units  int64          // that were granted, and not counted as paid
+	next   int64          // when to pay again, as Redis had no room for all
 
 	due  amount // to be paid
 	sent amount // being paid
@@ -45,7 +47,9 @@ const patience = 5 * time.Second
 // grant adds a charge on a bucket whose TAT is begins or, if that is later, now. Until
 // begins the TAT of Redis drains, and not the debt.
 func (b *debt) grant(c *buckets.Charge, now, begins, n int64) {
+	b.follow(c, now)
 	b.charge, b.n = *c, n
+	b.units += c.Inc / c.Emission
 	if c.Periods != nil {
 		b.due.more.add(c.Inc, now, n, math.MaxInt64) // a quota gives nothing back
 		return
@@ -55,6 +59,19 @@ func (b *debt) grant(c *buckets.Charge, now, begins, n int64) {
 		begins += tat.Ticks(patience)
 	}
 	b.due.more.add(c.Inc, now, n, begins)
+}
+
+// follow applies a limit that has changed, as take.lua does: no bucket is further ahead
+// than its clamp.
+func (b *debt) follow(c *buckets.Charge, now int64) {
+	if c.Top == b.charge.Top {
+		return
+	}
+	for _, l := range []*level{&b.due.more, &b.due.least, &b.sent.more, &b.sent.least} {
+		l.sub(l.at(now, b.n)-c.Top, now, b.n)
+	}
+	b.known = min(b.known, now+c.Top)
+	b.charge.Top, b.next = c.Top, 0
 }
 
 // owes is what is added to the TAT.
@@ -121,11 +138,13 @@ func (b *debt) settle(paid, known, now int64) (units int64, refund buckets.Charg
 	if rest := b.sent.more.at(now, b.n) - paid; rest > 0 {
 		b.due.more.add(rest, now, b.n, 0)
 		b.due.more.from = max(b.due.more.from, b.sent.more.from, now+tat.Ticks(patience)) // Redis answers: the rest is paid soon
+		b.next = now + b.charge.Emission/4 // in less than T, Redis grants none of the room that comes
 	}
 	b.id, b.sent, b.back = "", amount{}, 0
 	b.learn(known, now)
 	b.rest += paid
-	units = b.rest / b.charge.Emission
+	units = min(b.rest/b.charge.Emission, b.units) // T may have changed
 	b.rest %= b.charge.Emission
+	b.units -= units
 	return units, refund
 }

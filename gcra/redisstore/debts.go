@@ -46,7 +46,7 @@ func (d *debts) grant(c *buckets.Charge, key func() string, now, begins, n int64
 		if d.of == nil {
 			d.of = make(map[uint64]*debt)
 		}
-		b = &debt{key: key(), known: begins, rest: c.Emission / 2}
+		b = &debt{key: key(), charge: *c, n: n, known: begins, rest: c.Emission / 2}
 		d.of[c.Hash] = b
 		d.n.Add(1)
 	}
@@ -77,6 +77,7 @@ func (d *debts) ahead(c *buckets.Charge, base, now int64) (ahead int64) {
 		if b.charge.Period != c.Period {
 			return
 		}
+		b.follow(c, now)
 		known := b.known - base
 		if c.Periods != nil {
 			known = max(known, 0)
@@ -117,14 +118,18 @@ func (d *debts) refund(c *buckets.Charge, ticks, now int64) (rest int64) {
 	return rest
 }
 
-// payments returns payments of at most so many debts, and drops those that have ended.
+// payments returns payments of at most so many debts whose time has come, and drops those
+// that have ended.
 func (d *debts) payments(now int64, most int) (list []payment) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for hash, b := range d.of { // from another place each time, so that all have their turn
 		if b.ended(now) {
 			d.drop(hash)
-		} else if list = append(list, b.pay(hash, now)); len(list) == most {
+		} else if now >= b.next {
+			list = append(list, b.pay(hash, now))
+		}
+		if len(list) == most {
 			break
 		}
 	}

@@ -21,9 +21,9 @@ func (l *level) add(ticks, now, n, from int64) {
 	l.owed += ticks
 }
 
-// sub takes ticks, or what there is, and returns how many.
+// sub takes ticks, or what there is if that is less, and returns how many.
 func (l *level) sub(ticks, now, n int64) int64 {
-	ticks = min(ticks, l.at(now, n))
+	ticks = min(max(ticks, 0), l.at(now, n))
 	l.owed -= ticks
 	return ticks
 }

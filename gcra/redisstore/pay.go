@@ -9,11 +9,11 @@ import (
 
 const (
 	// payAgain is the least time between two rounds of payments. What is beyond the clamp
-	// of a bucket is paid as it drains.
+	// of a bucket is paid as it drains, see debt.next.
 	payAgain = 25 * time.Millisecond
 
-	// payRetry is the time to the next round after one that failed. A batch that Redis
-	// answers starts it earlier.
+	// payRetry is the time to the next round after one that failed, or had nothing to
+	// pay yet. A batch that Redis answers starts it earlier.
 	payRetry = 250 * time.Millisecond
 
 	// maxRound is the most debts in a round. Those that are left out have a later turn.
@@ -60,13 +60,13 @@ func (s *Store) payLoop(answered <-chan struct{}) {
 		case <-answered:
 		case <-time.After(pause):
 		}
-		err := s.payRound()
+		paid, err := s.payRound()
 		if errors.Is(err, redis.ErrClosed) {
 			s.debts.close()
 			continue
 		}
 		time.Sleep(payAgain)
-		if pause = payRetry; err == nil {
+		if pause = payRetry; paid && err == nil {
 			pause = 0
 		}
 	}
@@ -80,10 +80,12 @@ func (d *debts) some() bool {
 	return d.paying
 }
 
-// payRound tries once to pay, to all servers at the same time.
-func (s *Store) payRound() (err error) {
+// payRound tries once to pay, to all servers at the same time. It reports whether there
+// was something to pay.
+func (s *Store) payRound() (tried bool, err error) {
 	byNode := make(map[*redis.Client][]payment)
-	for _, p := range s.debts.payments(s.clock.Now(), maxRound) {
+	list := s.debts.payments(s.clock.Now(), maxRound)
+	for _, p := range list {
 		node := s.node(p.key)
 		byNode[node] = append(byNode[node], p)
 	}
@@ -94,5 +96,5 @@ func (s *Store) payRound() (err error) {
 	for range byNode {
 		err = errors.Join(err, <-errs)
 	}
-	return err
+	return len(list) > 0, err
 }

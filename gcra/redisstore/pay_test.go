@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -199,5 +200,84 @@ func TestDebtsEndWithTheStore(t *testing.T) {
 	granted(t, r, 1, hourly("s", 10))
 	if got := r.Stats().UnpaidUnits; got != unpaid+1 || payers(r) != 0 {
 		t.Errorf("after Close: got %d units that are not kept, %d goroutines; want %d, 0", got, payers(r), unpaid+1)
+	}
+}
+
+// whenPaying calls f and waits until a store has sent n payments, whatever Redis has room for.
+func whenPaying(t *testing.T, client *redis.Client, n int64, f func()) {
+	t.Helper()
+	before := redistest.Calls(t, client, "mget")
+	f()
+	redistest.Eventually(t, patience, "a payment", func() bool { return redistest.Calls(t, client, "mget") >= before+n })
+}
+
+// A key that owes units denies for at most B·T after the clock of Redis has gone back by a year.
+func TestDebtAfterTheClockWentBack(t *testing.T) {
+	client := redistest.Start(t).Client()
+	r := newStore(client)
+	c := gcra.Charge{Subject: "s", Policy: "p", Limit: gcra.Limit{Count: 1, Per: 2 * time.Second, Burst: 2}, Cost: 1}
+	gcratest.MustTake(t, r, c)
+	key := redistest.Keys(t, client, r.Prefix)[0]
+	at, err := client.Get(t.Context(), key).Int64()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const year = 365 * 24 * int64(time.Hour/100) // in ticks
+	if err := client.Set(t.Context(), key, at+year, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	whenPaying(t, client, 1, func() { granted(t, r, 1, c) })
+	redistest.Eventually(t, patience, "a request to pass", func() bool {
+		res, err := gcra.Take(t.Context(), r, c)
+		return err == nil && res.Allowed
+	})
+}
+
+// Units that were granted under a limit of an hour each deny no longer than B·T of a new limit,
+// as in Redis.
+func TestDebtUnderAnotherLimit(t *testing.T) {
+	client := redistest.Start(t).Client()
+	r, other := newStore(client), newStore(client)
+	other.Prefix = r.Prefix
+	old := hourly("s", 10)
+	full := old
+	full.Cost = 10
+	gcratest.MustTake(t, other, full) // so that nothing can be paid
+	whenPaying(t, client, 1, func() { granted(t, r, 1, old) })
+	redistest.Eventually(t, patience, "a request to pass", func() bool {
+		res, err := gcra.Take(t.Context(), r, gcra.Charge{Subject: "s", Policy: "p", Limit: gcra.PerSecond(10), Cost: 1})
+		return err == nil && res.Allowed
+	})
+}
+
+// Units are counted as the units that they were when the limit has changed before they are paid.
+func TestPaidUnitsUnderAnotherLimit(t *testing.T) {
+	r := newStore(anyRedis(t))
+	granted(t, r, 1, hourly("s", 10))
+	granted(t, r, 1, gcra.Charge{Subject: "s", Policy: "p", Limit: gcra.PerSecond(10).WithBurst(100_000), Cost: 1})
+	redistest.Eventually(t, patience, "the payment", func() bool { return r.Stats().PaidUnits > 0 })
+	if s := r.Stats(); s.PaidUnits > s.LocalUnits {
+		t.Errorf("got %d units paid of %d", s.PaidUnits, s.LocalUnits)
+	}
+}
+
+// Debts that Redis has no room for are not sent again and again: a unit of these keys takes an
+// hour to drain.
+func TestDebtsBeyondTheClampCauseNoLoad(t *testing.T) {
+	client := redistest.Start(t).Client()
+	r, other := newStore(client), newStore(client)
+	other.Prefix = r.Prefix
+	const keys = 500
+	for i := range keys {
+		c := hourly(fmt.Sprint("s", i), 10)
+		c.Cost = 10
+		gcratest.MustTake(t, other, c)
+		granted(t, r, 1, c)
+	}
+	time.Sleep(time.Second)
+	before := redistest.Calls(t, client, "set")
+	time.Sleep(2 * time.Second) // of the hour
+	if n := redistest.Calls(t, client, "set") - before; n > 4*keys {
+		t.Errorf("%d debts cost %d writes in 2 s; want at most %d", keys, n, 4*keys)
 	}
 }
