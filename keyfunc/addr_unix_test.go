@@ -1,6 +1,7 @@
 package keyfunc_test
 
 import (
+	"context"
 	"io"
 	"net"
 	"net/http"
@@ -40,7 +41,7 @@ func TestUnixSocketClientChoosesNoKey(t *testing.T) {
 	server.Start()
 	defer server.Close()
 	for _, name := range []string{"192.0.2.7", "192.0.2.7:80", "[2001:db8::1]:80"} {
-		transport := &http.Transport{Dial: func(string, string) (net.Conn, error) {
+		transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
 			return net.DialUnix("unix", &net.UnixAddr{Name: name, Net: "unix"}, l.Addr().(*net.UnixAddr))
 		}}
 		client := &http.Client{Transport: transport}

@@ -138,7 +138,7 @@ func (b *debt) settle(paid, known, now int64) (units int64, refund buckets.Charg
 	if rest := b.sent.more.at(now, b.n) - paid; rest > 0 {
 		b.due.more.add(rest, now, b.n, 0)
 		b.due.more.from = max(b.due.more.from, b.sent.more.from, now+tat.Ticks(patience)) // Redis answers: the rest is paid soon
-		b.next = now + b.charge.Emission/4 // in less than T, Redis grants none of the room that comes
+		b.next = now + b.charge.Emission/4                                                // in less than T, Redis grants none of the room that comes
 	}
 	b.id, b.sent, b.back = "", amount{}, 0
 	b.learn(known, now)
