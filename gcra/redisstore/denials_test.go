@@ -267,10 +267,9 @@ func TestDebtsDeny(t *testing.T) {
 		t.Fatal("the local store allows 20 of 10")
 	}
 	w.now += tat.Ticks(time.Second)
-	if q := w.request(charges, false); true {
-		w.redis(q) // an answer that does not know of the debt
-		w.denials.learn(q, w.now)
-	}
+	q = w.request(charges, false)
+	w.redis(q) // an answer that does not know of the debt
+	w.denials.learn(q, w.now)
 	if !w.denies(charges) {
 		t.Error("Redis answers without the debt, and the request passes; want it denied")
 	}

@@ -141,11 +141,7 @@ func TestDebtsAreRefunded(t *testing.T) {
 
 // There is a bound on debts. Beyond it they are counted and logged, not kept.
 func TestDebtsAreBounded(t *testing.T) {
-	r, err := redisstore.Open("redis://127.0.0.1:1/0") // nothing listens there
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
+	r := openStore(t, "redis://127.0.0.1:1/0") // nothing listens there
 	log := logged(r)
 	const most, beyond = 1 << 16, 100
 	for i := range most + beyond {
@@ -274,7 +270,6 @@ func TestDebtsBeyondTheClampCauseNoLoad(t *testing.T) {
 		gcratest.MustTake(t, other, c)
 		granted(t, r, 1, c)
 	}
-	time.Sleep(time.Second)
 	before := redistest.Calls(t, client, "set")
 	time.Sleep(2 * time.Second) // of the hour
 	if n := redistest.Calls(t, client, "set") - before; n > 4*keys {

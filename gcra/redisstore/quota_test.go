@@ -12,7 +12,6 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/gcratest"
-	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 )
 
 const (
@@ -152,12 +151,8 @@ func TestLocalQuota(t *testing.T) {
 
 // A denial of a quota that is owed says when the period ends, as others do.
 func TestQuotaThatIsOwedSaysWhenItEnds(t *testing.T) {
-	r, err := redisstore.Open("redis://127.0.0.1:1/0") // nothing listens there
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	limit := gcra.Quota(2, gcra.Daily)
+	r := openStore(t, "redis://127.0.0.1:1/0") // nothing listens there
+	limit := gcra.Quota(2, gcra.Yearly)
 	var period time.Time
 	for i := range 3 {
 		charges := []gcra.Charge{{Subject: "a", Policy: "q", Limit: limit, Cost: 1}}

@@ -136,7 +136,10 @@ func (s state) after(o *operation) (next []state) {
 	case rollback:
 		for i := range policies {
 			z.forget(firstTAT + i)
-			z, _ = z.within(firstTAT+i, zero, s.least[i], s.most[i])
+			var possible bool
+			if z, possible = z.within(firstTAT+i, zero, s.least[i], s.most[i]); !possible {
+				return nil
+			}
 		}
 		return []state{s.with(z)}
 	}

@@ -24,7 +24,8 @@ const (
 )
 
 // A plant makes a store that works behave as if it had a fault. It changes the server
-// within the recorded call, behind the back of the recorder.
+// within the recorded call, without the recorder. If a planted call fails, nothing may
+// have been planted, and the test that wants it found fails.
 type plant struct {
 	Fault string
 	Often bool // in each call, not only in the first of each process of which it is noticed
