@@ -140,6 +140,9 @@ func TestFault85FloodOfKeysInMemoryIsBounded(t *testing.T) {
 		expect(t, tt.name+": a newcomer passes another policy", mustTake(t, tt.store, other)[0].Result.Allowed, true)
 		runtime.KeepAlive(tt.store)
 	}
+	if err := away.Close(); err != nil { // its payments take memory, too
+		t.Error(err)
+	}
 
 	// Verified tokens: 16,384 are remembered.
 	tokens := amount(50_000, 1_000_000)
