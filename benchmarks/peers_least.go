@@ -64,10 +64,16 @@ func takeOne(l limit) step {
 func thenCopy(do step) step {
 	return func(w http.ResponseWriter, r *http.Request) (*http.Request, bool) {
 		r, ok := do(w, r)
-		c := &withCopy{Context: r.Context()}
-		c.request = *r.WithContext(c)
-		return &c.request, ok
+		return copied(r), ok
 	}
+}
+
+// copied is a function of its own, or the compiler does not inline WithContext and there
+// are two allocations.
+func copied(r *http.Request) *http.Request {
+	c := &withCopy{Context: r.Context()}
+	c.request = *r.WithContext(c)
+	return &c.request
 }
 
 type withCopy struct {

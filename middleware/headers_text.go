@@ -3,8 +3,7 @@ package middleware
 import (
 	"math/bits"
 	"strconv"
-	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
@@ -125,39 +124,26 @@ var numerals = func() (all [1000]string) {
 	return all
 }()
 
-// fieldValues makes the values of fields of many responses in two allocations, as
-// net/textproto does for the fields of one message. They are never used again.
-type fieldValues struct {
-	text   strings.Builder
-	values []string // room for the next ones
+// recentNumerals are larger numbers, each in the place that its last digits give. Clients
+// that have used little have nearly the same numbers, so most are found again.
+var recentNumerals [1024]atomic.Pointer[numeralText]
+
+type numeralText struct {
+	n    int64
+	text [1]string
 }
 
-var fieldValuesPool = sync.Pool{New: func() any { return new(fieldValues) }}
-
-// numeral is n in decimal as the value of a field. Small ones are shared, as those of
-// policyText.
+// numeral is n in decimal as the value of a field. The slice is shared, as that of
+// policyText.quota.
 func numeral(n int64) []string {
 	if 0 <= n && n < int64(len(numerals)) {
 		return numerals[n : n+1 : n+1]
 	}
-	f := fieldValuesPool.Get().(*fieldValues)
-	value := f.numeral(n)
-	fieldValuesPool.Put(f)
-	return value
-}
-
-func (f *fieldValues) numeral(n int64) []string {
-	if len(f.values) == 0 {
-		const n, digits = 16, 8
-		f.values = make([]string, n)
-		f.text.Reset()
-		f.text.Grow(n * digits)
+	recent := &recentNumerals[uint64(n)%uint64(len(recentNumerals))]
+	t := recent.Load()
+	if t == nil || t.n != n {
+		t = &numeralText{n, [1]string{strconv.FormatInt(n, 10)}}
+		recent.Store(t)
 	}
-	var room [20]byte // digits of an int64
-	start := f.text.Len()
-	f.text.Write(strconv.AppendInt(room[:0], n, 10))
-	value := f.values[:1:1]
-	f.values = f.values[1:]
-	value[0] = f.text.String()[start:]
-	return value
+	return t.text[:]
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// Responses share the text of small numbers, and the memory of large ones. A handler that
-// adds to its fields changes no other response.
+// Responses share the text of numbers. A handler that adds to its fields changes no other
+// response.
 func TestResponsesKeepTheirNumbers(t *testing.T) {
 	const burst, asked = 1100, 200
 	limit := gcra.PerDay(burst)

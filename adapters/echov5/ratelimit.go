@@ -75,7 +75,7 @@ func route(c *echo.Context, r *http.Request) string {
 // not echo's. Policies then go by the path of the request.
 func pathOf(c *echo.Context) string {
 	path := c.Path()
-	if len(c.PathValues()) > 0 && !strings.ContainsAny(path, ":*") {
+	if len(c.PathValues()) > 0 && !strings.Contains(path, ":") && !strings.Contains(path, "*") {
 		return ""
 	}
 	return path
