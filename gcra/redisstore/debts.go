@@ -77,7 +77,9 @@ func (d *debts) ahead(c *buckets.Charge, base, now int64) (ahead int64) {
 		if b.charge.Period != c.Period {
 			return
 		}
-		b.follow(c, now)
+		if c.Takes() { // others, such as a peek without the MaxDelay of the limit, change nothing
+			b.follow(c, now)
+		}
 		known := b.known - base
 		if c.Periods != nil {
 			known = max(known, 0)

@@ -1,7 +1,9 @@
 package redisstore_test
 
 import (
+	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/gcratest"
@@ -20,4 +22,30 @@ func TestLocalStartsFromRedis(t *testing.T) {
 	if err != nil || peek.Remaining != 3 {
 		t.Errorf("after 7 of 10 in Redis: got %+v, %v in the local store; want 3 remaining", peek, err)
 	}
+}
+
+// A peek changes no debt, though it does not know the MaxDelay of the limit.
+func TestPeekKeepsDebts(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr)
+	r, other := openStore(t, "redis://"+proxy.Addr+"/0"), openStore(t, server.URL())
+	r.Logger = slog.New(slog.DiscardHandler)
+	c := hourly("s", 10)
+	c.MaxDelay = 5 * time.Hour
+	for range 12 {
+		gcratest.MustTake(t, r, c)
+	}
+	proxy.Blackhole()
+	breakerOpens(t, r)
+	granted(t, r, 1, c)
+	granted(t, r, 1, c)
+	if _, err := gcra.Peek(t.Context(), r, "s", "p", c.Limit); err == nil {
+		t.Fatal("a peek was answered; want an outage")
+	}
+	proxy.Pass()
+	c.Cost = 0
+	redistest.Eventually(t, patience, "14 units to be spent", func() bool {
+		res, err := gcra.Take(t.Context(), other, c)
+		return err == nil && res.ResetAfter > 13*time.Hour
+	})
 }
