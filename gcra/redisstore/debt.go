@@ -112,9 +112,9 @@ func (b *debt) refund(ticks, now int64) int64 {
 
 // A payment is a debt on its way to Redis, see pay.lua.
 type payment struct {
-	hash                   uint64
-	key, id                string
-	more, least, top, ends int64
+	hash                                     uint64
+	key, id                                  string
+	more, least, top, ends, begins, previous int64
 }
 
 // pay returns a payment: the one whose reply is missing, or a new one of all that is due.
@@ -124,7 +124,12 @@ func (b *debt) pay(hash uint64, now int64) payment {
 		b.sent = amount{b.due.more.cut(now, b.n), b.due.least.cut(now, b.n)}
 		b.due = amount{}
 	}
-	return payment{hash, b.key, b.id, b.sent.more.at(now, b.n), b.sent.least.at(now, b.n), b.charge.Top, b.charge.Period}
+	p := payment{hash: hash, key: b.key, id: b.id, more: b.sent.more.at(now, b.n), least: b.sent.least.at(now, b.n), top: b.charge.Top}
+	if b.charge.Periods != nil {
+		period := b.charge.Periods.At(b.charge.Period - 1)
+		p.ends, p.begins, p.previous = period.End, period.Begin, period.Before
+	}
+	return p
 }
 
 // settle records the reply to a payment: how much was paid, and the TAT afterwards. It

@@ -101,11 +101,14 @@ func payStep(p *payment, tat *int64, m *marker, now int64) (paid, ahead int64) {
 	if p.ends > 0 {
 		base, lag = p.ends, 0
 	}
+	if now < p.begins && *tat <= p.ends {
+		base = p.begins
+	}
 	if ahead = *tat - base; ahead < -lag {
 		ahead = 0
 	}
 	switch {
-	case ahead > p.top, p.ends > 0 && now >= p.ends:
+	case ahead > p.top, now < p.previous, p.ends > 0 && now >= p.ends:
 		return 0, -1
 	case m.id == p.id:
 		return m.paid, max(ahead, 0)
