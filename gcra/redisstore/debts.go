@@ -46,7 +46,7 @@ func (d *debts) grant(c *buckets.Charge, key func() string, now, begins, n int64
 		if d.of == nil {
 			d.of = make(map[uint64]*debt)
 		}
-		b = &debt{key: key(), charge: *c, n: n, known: begins, rest: c.Emission / 2}
+		b = &debt{key: key(), n: n, known: begins, rest: c.Emission / 2}
 		d.of[c.Hash] = b
 		d.n.Add(1)
 	}

@@ -114,7 +114,8 @@ func payStep(p *payment, tat *int64, m *marker, now int64) (paid, ahead int64) {
 		return m.paid, max(ahead, 0)
 	}
 	wanted := max(ahead+p.more, p.least)
-	ahead, paid = max(min(wanted, p.top), 0), max(p.more-max(wanted-p.top, 0), 0)
+	ahead = max(min(wanted, p.room), ahead, 0)
+	paid = max(p.more-max(wanted-ahead, 0), 0)
 	if ahead > 0 && base+ahead != *tat {
 		*tat, *m = base+ahead, marker{p.id, paid}
 	}

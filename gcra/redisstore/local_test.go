@@ -49,3 +49,28 @@ func TestPeekKeepsDebts(t *testing.T) {
 		return err == nil && res.ResetAfter > 13*time.Hour
 	})
 }
+
+// What a request costs in the end is charged with the longest MaxDelay, see package middleware.
+// It does not pay beyond the clamp of the limit, from where the next request would bring it down.
+func TestSettledDebtIsNotPaidBeyondTheClamp(t *testing.T) {
+	client := redistest.Start(t).Client()
+	r, other := newStore(client), newStore(client)
+	other.Prefix = r.Prefix
+	c := hourly("s", 10)
+	full := c
+	full.Cost = 10
+	gcratest.MustTake(t, other, full)
+	settle := c
+	settle.Cost, settle.MaxDelay, settle.MaxWait = 4, 366*24*time.Hour, time.Nanosecond
+	whenPaying(t, client, 1, func() {
+		granted(t, r, 1, c)
+		granted(t, r, 1, settle)
+	})
+	settle.Cost = 0
+	if res, err := gcra.Take(t.Context(), other, settle); err != nil || res.ResetAfter > 10*time.Hour {
+		t.Errorf("got %+v, %v; want a bucket that is full in 10 hours", res, err)
+	}
+	if s := r.Stats(); s.PaidUnits > 0 {
+		t.Errorf("got %d units paid; want none while the bucket has no room", s.PaidUnits)
+	}
+}

@@ -2,9 +2,10 @@
 -- buckets and time.
 --
 -- KEYS   for each debt two: the bucket, and a marker of this server
--- ARGV   for each debt seven: a random id of the payment; then in ticks
+-- ARGV   for each debt eight: a random id of the payment; then in ticks
 --        more  moves the TAT ahead, from where it is
 --        least is how far ahead of now the TAT is afterwards, at least
+--        room  how far ahead of now the TAT may be moved
 --        top   no TAT is further ahead of now
 --        ends  the end of a quota's period, which takes the place of now; 0 for a rate
 --        begins, previous: when this period and the previous one began. If the server's
@@ -23,10 +24,10 @@ local values = redis.call('MGET', (table.unpack or unpack)(KEYS))
 local cell = 100000000 -- 10 s, for which a key is kept after its TAT
 local reply = {}
 for i = 1, #KEYS / 2 do
-  local key, marker, id = KEYS[2 * i - 1], KEYS[2 * i], ARGV[7 * i - 6]
-  local more, least = tonumber(ARGV[7 * i - 5]), tonumber(ARGV[7 * i - 4])
-  local top, ends = tonumber(ARGV[7 * i - 3]), tonumber(ARGV[7 * i - 2])
-  local begins, previous = tonumber(ARGV[7 * i - 1]), tonumber(ARGV[7 * i])
+  local key, marker, id = KEYS[2 * i - 1], KEYS[2 * i], ARGV[8 * i - 7]
+  local more, least = tonumber(ARGV[8 * i - 6]), tonumber(ARGV[8 * i - 5])
+  local room, top = tonumber(ARGV[8 * i - 4]), tonumber(ARGV[8 * i - 3])
+  local ends, begins, previous = tonumber(ARGV[8 * i - 2]), tonumber(ARGV[8 * i - 1]), tonumber(ARGV[8 * i])
   local old = tonumber(values[2 * i - 1])
   local before = string.match(values[2 * i] or '', '^' .. id .. ':(%d+)$')
 
@@ -41,8 +42,8 @@ for i = 1, #KEYS / 2 do
     paid, ahead = tonumber(before), math.max(ahead, 0)
   else
     local wanted = math.max(ahead + more, least)
-    ahead = math.max(math.min(wanted, top), 0)
-    paid = math.max(more - math.max(wanted - top, 0), 0)
+    ahead = math.max(math.min(wanted, room), ahead, 0)
+    paid = math.max(more - math.max(wanted - ahead, 0), 0)
     if ahead > 0 and base + ahead ~= old then
       redis.call('SET', key, string.format('%.0f', base + ahead), 'PXAT',
         string.format('%.0f', 1735689600000 + (base + ahead + cell) / 10000))

@@ -17,6 +17,7 @@ import (
 func drawPayment(t *rapid.T, now int64) (p payment, value string, at int64) {
 	span := rapid.Int64Range(0, 1_000_000_000) // up to 100 s
 	p = payment{id: "id1", more: span.Draw(t, "more"), least: span.Draw(t, "least"), top: span.Draw(t, "top")}
+	p.room = rapid.Int64Range(0, p.top).Draw(t, "room")
 	base := now
 	if rapid.Bool().Draw(t, "quota") {
 		const hour = time.Hour
