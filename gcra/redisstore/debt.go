@@ -49,6 +49,10 @@ const patience = 5 * time.Second
 // begins the TAT of Redis drains, and not the debt.
 func (b *debt) grant(c *buckets.Charge, now, begins, n int64) {
 	b.follow(c, now)
+	if n != b.n { // what has drained by now did so at the old share of the rate
+		b.due = amount{b.due.more.cut(now, b.n), b.due.least.cut(now, b.n)}
+		b.sent = amount{b.sent.more.cut(now, b.n), b.sent.least.cut(now, b.n)}
+	}
 	top := b.charge.Top
 	b.charge, b.n = *c, n
 	if settles(c) {

@@ -207,3 +207,23 @@ func TestDebtsOfServersAreBounded(t *testing.T) {
 		})
 	})
 }
+
+// What a server owes does not drain faster for the time before it counted fewer servers.
+func TestDebtWhenServersAreCountedAnew(t *testing.T) {
+	m := newOutageModel(5, gcra.Limit{Count: 1, Per: time.Second, Burst: 10})
+	s := m.servers[0]
+	take := func(n int, units int64) {
+		charges := []gcra.Charge{{Subject: "s", Policy: "p", Limit: m.limit, Cost: units}}
+		if allowed, err := s.Local(n).Take(t.Context(), charges); err != nil || !allowed {
+			t.Fatalf("got %v, %v; want %d units", allowed, err, units)
+		}
+	}
+	take(5, 2)
+	m.now += tat.Ticks(patience + 5*time.Second) // drains one
+	take(1, 1)
+	for _, p := range s.debts.payments(m.now, maxRound) {
+		if got, want := p.more, tat.Ticks(2*time.Second); got != want {
+			t.Errorf("got a payment of %v; want %v", tat.Duration(got), tat.Duration(want))
+		}
+	}
+}
