@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -17,7 +18,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/window"
 )
 
-// TestSoak runs three servers, each with a store in a single Redis behind a proxy, in a
+// TestSoak runs three servers, which count each other, each with a store in a single Redis behind a proxy, in a
 // cluster and behind Sentinel, under mixed traffic for as long as RATELIMIT_SOAK says.
 // Faults come one after the other, each in an episode of its own that ends with a pause.
 //
@@ -127,7 +128,21 @@ func startSoak(t *testing.T) *soak {
 		s.server, addrs = append(s.server, p), append(addrs, p.Read())
 	}
 	s.client = newClient(t, addrs)
+	s.awaitCount()
 	return s
+}
+
+// awaitCount waits until all servers have counted each other in each store.
+func (s *soak) awaitCount() {
+	for _, store := range soakStoreNames {
+		q := soakRequest{store: store, method: "GET", path: "/probe", subject: "somebody"}
+		for _, server := range s.client.servers {
+			redistest.Eventually(s.t, 2*ample, server+" to count the servers of "+store, func() bool {
+				resp, err := s.client.send(q, server)
+				return err == nil && resp.Header.Get("X-Servers") == strconv.Itoa(soakServers)
+			})
+		}
+	}
 }
 
 // episode runs traffic through a fault that lasts about d, its end and a pause, and
