@@ -64,7 +64,7 @@ func TestFault28RedisLoading(t *testing.T) {
 	r := rigAt(t, server.URL())
 	r.Timeout = time.Second // a new connection takes three answers
 	works(t, r)
-	do(t, server, "debug", "populate", amount(4000, 20_000), "filler", 10_000)
+	do(t, server, "debug", "populate", amount(4000, 10_000), "filler", 10_000)
 	mustTake(t, r, daily("kept", 10))
 	do(t, server, "save")
 	server.Kill()

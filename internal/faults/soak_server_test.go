@@ -29,7 +29,7 @@ import (
 // soakURL makes this test binary a server of [TestSoak]: the JSON of a [soakStores].
 const soakURL = "RATELIMIT_FAULTS_SOAK"
 
-// soakServers is how many servers share the limits.
+// soakServers is how many servers share the limits. They count each other.
 const soakServers = 3
 
 // soakStores are where the servers find their stores.
@@ -97,7 +97,7 @@ func soakServer(arg string, in io.Reader, out io.Writer) error {
 			return err
 		}
 		defer store.Close()
-		cfg := middleware.Config{Store: store, Instances: soakServers, Observe: showDecision}
+		cfg := middleware.Config{Store: store, Observe: showDecision(store)}
 		var policies []middleware.Policy
 		for _, p := range soakPolicies() {
 			policies = append(policies, p.Policy)
@@ -161,13 +161,16 @@ func withHeader(next http.Handler) http.Handler {
 	})
 }
 
-// showDecision tells the client how long the decision took, and whether it was made
-// without Redis.
-func showDecision(r *http.Request, d middleware.Decision) {
-	h := r.Context().Value(headerKey{}).(http.Header)
-	h.Set("X-Took", strconv.FormatInt(int64(d.Took), 10))
-	if d.Err != nil {
-		h.Set("X-Degraded", strings.Join(d.Degraded(), " "))
+// showDecision tells the client how long the decision took, whether it was made without
+// Redis, and how many servers the store has counted.
+func showDecision(store *redisstore.Store) func(*http.Request, middleware.Decision) {
+	return func(r *http.Request, d middleware.Decision) {
+		h := r.Context().Value(headerKey{}).(http.Header)
+		h.Set("X-Took", strconv.FormatInt(int64(d.Took), 10))
+		h.Set("X-Servers", strconv.Itoa(store.Stats().Instances))
+		if d.Err != nil {
+			h.Set("X-Degraded", strings.Join(d.Degraded(), " "))
+		}
 	}
 }
 

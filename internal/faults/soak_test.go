@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -17,7 +18,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/window"
 )
 
-// TestSoak runs three servers, each with a store in a single Redis behind a proxy, in a
+// TestSoak runs three servers, which count each other, each with a store in a single Redis behind a proxy, in a
 // cluster and behind Sentinel, under mixed traffic for as long as RATELIMIT_SOAK says.
 // Faults come one after the other, each in an episode of its own that ends with a pause.
 //
@@ -127,7 +128,23 @@ func startSoak(t *testing.T) *soak {
 		s.server, addrs = append(s.server, p), append(addrs, p.Read())
 	}
 	s.client = newClient(t, addrs)
+	s.awaitCount()
 	return s
+}
+
+// awaitCount waits until all servers have counted each other in each store. Only servers
+// that are asked are counted.
+func (s *soak) awaitCount() {
+	redistest.Eventually(s.t, 2*ample, "all servers to count each other", func() bool {
+		counted := true
+		for _, store := range soakStoreNames {
+			for _, server := range s.client.servers {
+				resp, err := s.client.send(soakRequest{store: store, method: "GET", path: "/probe", subject: "somebody"}, server)
+				counted = counted && err == nil && resp.Header.Get("X-Servers") == strconv.Itoa(soakServers)
+			}
+		}
+		return counted
+	})
 }
 
 // episode runs traffic through a fault that lasts about d, its end and a pause, and
