@@ -17,6 +17,7 @@ type debt struct {
 	key    string
 	charge buckets.Charge // the last one: T, the clamp, and the period of a quota
 	n      int64          // servers that share the limit
+	room   int64          // how far ahead of now a payment may move the TAT
 	known  int64          // the TAT of the last answer
 	units  int64          // that were granted, and not counted as paid
 	next   int64          // when to pay again, as Redis had no room for all
@@ -48,7 +49,18 @@ const patience = 5 * time.Second
 // begins the TAT of Redis drains, and not the debt.
 func (b *debt) grant(c *buckets.Charge, now, begins, n int64) {
 	b.follow(c, now)
+	if n != b.n { // what has drained by now did so at the old share of the rate
+		b.due = amount{b.due.more.cut(now, b.n), b.due.least.cut(now, b.n)}
+		b.sent = amount{b.sent.more.cut(now, b.n), b.sent.least.cut(now, b.n)}
+	}
+	top := b.charge.Top
 	b.charge, b.n = *c, n
+	if settles(c) {
+		b.room = max(b.room, c.Room)
+		if top > 0 {
+			b.charge.Top = max(top, c.Room)
+		}
+	}
 	b.units += c.Inc / c.Emission
 	if c.Periods != nil {
 		b.due.more.add(c.Inc, now, n, math.MaxInt64) // a quota gives nothing back
@@ -61,17 +73,24 @@ func (b *debt) grant(c *buckets.Charge, now, begins, n int64) {
 	b.due.more.add(c.Inc, now, n, begins)
 }
 
+// settles reports whether a charge is for what a request costs in the end: package
+// middleware makes it with the longest MaxDelay, whatever that of the limit, so that its
+// clamp erases nothing.
+func settles(c *buckets.Charge) bool {
+	return c.Periods == nil && c.Top-c.Capacity == tat.Ticks(tat.MaxDelay)
+}
+
 // follow applies a limit that has changed, as take.lua does: no bucket is further ahead
 // than its clamp.
 func (b *debt) follow(c *buckets.Charge, now int64) {
-	if c.Top == b.charge.Top {
+	if c.Top == b.charge.Top || settles(c) {
 		return
 	}
 	for _, l := range []*level{&b.due.more, &b.due.least, &b.sent.more, &b.sent.least} {
 		l.sub(l.at(now, b.n)-c.Top, now, b.n)
 	}
 	b.known = min(b.known, now+c.Top)
-	b.charge.Top, b.next = c.Top, 0
+	b.charge.Top, b.room, b.next = c.Top, c.Top, 0
 }
 
 // owes is what is added to the TAT.
@@ -114,7 +133,8 @@ func (b *debt) refund(ticks, now int64) int64 {
 type payment struct {
 	hash                   uint64
 	key, id                string
-	more, least, top, ends int64
+	more, least, room, top int64
+	ends, begins, previous int64
 }
 
 // pay returns a payment: the one whose reply is missing, or a new one of all that is due.
@@ -124,7 +144,12 @@ func (b *debt) pay(hash uint64, now int64) payment {
 		b.sent = amount{b.due.more.cut(now, b.n), b.due.least.cut(now, b.n)}
 		b.due = amount{}
 	}
-	return payment{hash, b.key, b.id, b.sent.more.at(now, b.n), b.sent.least.at(now, b.n), b.charge.Top, b.charge.Period}
+	p := payment{hash: hash, key: b.key, id: b.id, more: b.sent.more.at(now, b.n), least: b.sent.least.at(now, b.n), room: b.room, top: b.charge.Top}
+	if b.charge.Periods != nil {
+		period := b.charge.Periods.At(b.charge.Period - 1)
+		p.ends, p.begins, p.previous = period.End, period.Begin, period.Before
+	}
+	return p
 }
 
 // settle records the reply to a payment: how much was paid, and the TAT afterwards. It

@@ -46,7 +46,7 @@ func (d *debts) grant(c *buckets.Charge, key func() string, now, begins, n int64
 		if d.of == nil {
 			d.of = make(map[uint64]*debt)
 		}
-		b = &debt{key: key(), charge: *c, n: n, known: begins, rest: c.Emission / 2}
+		b = &debt{key: key(), n: n, known: begins, rest: c.Emission / 2}
 		d.of[c.Hash] = b
 		d.n.Add(1)
 	}
@@ -77,7 +77,9 @@ func (d *debts) ahead(c *buckets.Charge, base, now int64) (ahead int64) {
 		if b.charge.Period != c.Period {
 			return
 		}
-		b.follow(c, now)
+		if c.Takes() { // others, such as a peek without the MaxDelay of the limit, change nothing
+			b.follow(c, now)
+		}
 		known := b.known - base
 		if c.Periods != nil {
 			known = max(known, 0)

@@ -101,17 +101,21 @@ func payStep(p *payment, tat *int64, m *marker, now int64) (paid, ahead int64) {
 	if p.ends > 0 {
 		base, lag = p.ends, 0
 	}
+	if now < p.begins && *tat <= p.ends {
+		base = p.begins
+	}
 	if ahead = *tat - base; ahead < -lag {
 		ahead = 0
 	}
 	switch {
-	case ahead > p.top, p.ends > 0 && now >= p.ends:
+	case ahead > p.top, now < p.previous, p.ends > 0 && now >= p.ends:
 		return 0, -1
 	case m.id == p.id:
 		return m.paid, max(ahead, 0)
 	}
 	wanted := max(ahead+p.more, p.least)
-	ahead, paid = max(min(wanted, p.top), 0), max(p.more-max(wanted-p.top, 0), 0)
+	ahead = max(min(wanted, p.room), ahead, 0)
+	paid = max(p.more-max(wanted-ahead, 0), 0)
 	if ahead > 0 && base+ahead != *tat {
 		*tat, *m = base+ahead, marker{p.id, paid}
 	}
@@ -202,4 +206,24 @@ func TestDebtsOfServersAreBounded(t *testing.T) {
 			},
 		})
 	})
+}
+
+// What a server owes does not drain faster for the time before it counted fewer servers.
+func TestDebtWhenServersAreCountedAnew(t *testing.T) {
+	m := newOutageModel(5, gcra.Limit{Count: 1, Per: time.Second, Burst: 10})
+	s := m.servers[0]
+	take := func(n int, units int64) {
+		charges := []gcra.Charge{{Subject: "s", Policy: "p", Limit: m.limit, Cost: units}}
+		if allowed, err := s.Local(n).Take(t.Context(), charges); err != nil || !allowed {
+			t.Fatalf("got %v, %v; want %d units", allowed, err, units)
+		}
+	}
+	take(5, 2)
+	m.now += tat.Ticks(patience + 5*time.Second) // drains one
+	take(1, 1)
+	for _, p := range s.debts.payments(m.now, maxRound) {
+		if got, want := p.more, tat.Ticks(2*time.Second); got != want {
+			t.Errorf("got a payment of %v; want %v", tat.Duration(got), tat.Duration(want))
+		}
+	}
 }

@@ -1,7 +1,9 @@
 package redisstore_test
 
 import (
+	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/gcratest"
@@ -19,5 +21,56 @@ func TestLocalStartsFromRedis(t *testing.T) {
 	peek, err := gcra.Peek(t.Context(), r.Local(1), "s", "p", hourly("s", 10).Limit)
 	if err != nil || peek.Remaining != 3 {
 		t.Errorf("after 7 of 10 in Redis: got %+v, %v in the local store; want 3 remaining", peek, err)
+	}
+}
+
+// A peek changes no debt, though it does not know the MaxDelay of the limit.
+func TestPeekKeepsDebts(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr)
+	r, other := openStore(t, "redis://"+proxy.Addr+"/0"), openStore(t, server.URL())
+	r.Logger = slog.New(slog.DiscardHandler)
+	c := hourly("s", 10)
+	c.MaxDelay = 5 * time.Hour
+	for range 12 {
+		gcratest.MustTake(t, r, c)
+	}
+	proxy.Blackhole()
+	breakerOpens(t, r)
+	granted(t, r, 1, c)
+	granted(t, r, 1, c)
+	if _, err := gcra.Peek(t.Context(), r, "s", "p", c.Limit); err == nil {
+		t.Fatal("a peek was answered; want an outage")
+	}
+	proxy.Pass()
+	c.Cost = 0
+	redistest.Eventually(t, patience, "14 units to be spent", func() bool {
+		res, err := gcra.Take(t.Context(), other, c)
+		return err == nil && res.ResetAfter > 13*time.Hour
+	})
+}
+
+// What a request costs in the end is charged with the longest MaxDelay, see package middleware.
+// It does not pay beyond the clamp of the limit, from where the next request would bring it down.
+func TestSettledDebtIsNotPaidBeyondTheClamp(t *testing.T) {
+	client := redistest.Start(t).Client()
+	r, other := newStore(client), newStore(client)
+	other.Prefix = r.Prefix
+	c := hourly("s", 10)
+	full := c
+	full.Cost = 10
+	gcratest.MustTake(t, other, full)
+	settle := c
+	settle.Cost, settle.MaxDelay, settle.MaxWait = 4, 366*24*time.Hour, time.Nanosecond
+	whenPaying(t, client, 1, func() {
+		granted(t, r, 1, c)
+		granted(t, r, 1, settle)
+	})
+	settle.Cost = 0
+	if res, err := gcra.Take(t.Context(), other, settle); err != nil || res.ResetAfter > 10*time.Hour {
+		t.Errorf("got %+v, %v; want a bucket that is full in 10 hours", res, err)
+	}
+	if s := r.Stats(); s.PaidUnits > 0 {
+		t.Errorf("got %d units paid; want none while the bucket has no room", s.PaidUnits)
 	}
 }

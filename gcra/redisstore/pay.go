@@ -54,14 +54,16 @@ func (d *debts) wake() {
 // keeps callers from waiting for a server that fails, and nobody waits here. So when some
 // packets arrive, the debts are paid while the breaker is still open.
 func (s *Store) payLoop(answered <-chan struct{}) {
-	pause := payRetry
+	pause, closed := payRetry, false
 	for s.debts.some() {
 		select {
 		case <-answered:
 		case <-time.After(pause):
 		}
 		paid, err := s.payRound()
-		if errors.Is(err, redis.ErrClosed) {
+		before := closed
+		// A server that has just left a ring is closed too. The next round does not go there.
+		if closed = errors.Is(err, redis.ErrClosed); closed && before {
 			s.debts.close()
 			continue
 		}

@@ -276,3 +276,30 @@ func TestDebtsBeyondTheClampCauseNoLoad(t *testing.T) {
 		t.Errorf("%d debts cost %d writes in 2 s; want at most %d", keys, n, 4*keys)
 	}
 }
+
+// A shard that leaves a ring while it is paid does not end the debts.
+func TestDebtsOutliveAShard(t *testing.T) {
+	a, b := redistest.Start(t), redistest.Start(t)
+	var ring *redis.Ring
+	replace := make(chan struct{}, 1)
+	ring = redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": a.Addr}, NewClient: func(o *redis.Options) *redis.Client {
+		c := redis.NewClient(o)
+		c.AddHook(scriptHook(func(redis.Cmder) error {
+			select {
+			case <-replace:
+				ring.SetAddrs(map[string]string{"b": b.Addr}) // closes the client of a
+			default:
+			}
+			return nil
+		}))
+		return c
+	}})
+	t.Cleanup(func() { ring.Close() })
+	r := newStore(ring)
+	gcratest.MustTake(t, r, hourly("s", 10))
+	replace <- struct{}{}
+	for i := range int64(2) {
+		granted(t, r, 1, hourly("s", 10))
+		redistest.Eventually(t, patience, "the payment", func() bool { return r.Stats().PaidUnits == i+1 })
+	}
+}

@@ -118,7 +118,7 @@ func (s *Store) payArgs(list []payment) []any {
 		args = append(args, list[i].key, list[i].key+s.debts.payer)
 	}
 	for _, p := range list {
-		args = append(args, p.id, p.more, p.least, p.top, p.ends)
+		args = append(args, p.id, p.more, p.least, p.room, p.top, p.ends, p.begins, p.previous)
 	}
 	return args
 }

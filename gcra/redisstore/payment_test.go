@@ -17,10 +17,16 @@ import (
 func drawPayment(t *rapid.T, now int64) (p payment, value string, at int64) {
 	span := rapid.Int64Range(0, 1_000_000_000) // up to 100 s
 	p = payment{id: "id1", more: span.Draw(t, "more"), least: span.Draw(t, "least"), top: span.Draw(t, "top")}
+	p.room = rapid.Int64Range(0, p.top).Draw(t, "room")
 	base := now
 	if rapid.Bool().Draw(t, "quota") {
-		p.ends = now + tat.Ticks(rapid.SampledFrom([]time.Duration{-time.Hour, time.Minute, time.Hour}).Draw(t, "ends in"))
+		const hour = time.Hour
+		p.ends = now + tat.Ticks(rapid.SampledFrom([]time.Duration{-hour, hour / 2, 3 * hour / 2, 5 * hour / 2}).Draw(t, "ends in"))
+		p.begins, p.previous = p.ends-tat.Ticks(hour), p.ends-2*tat.Ticks(hour)
 		p.least, base = 0, p.ends
+		if p.begins > now && rapid.Bool().Draw(t, "in the period before") {
+			base = p.begins
+		}
 	}
 	switch rapid.SampledFrom([]string{"none", "damaged", "lapsed", "old", "clamp", "beyond", "set"}).Draw(t, "value") {
 	case "none":
