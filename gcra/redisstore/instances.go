@@ -25,8 +25,9 @@ var instancesLua string
 var instancesSHA = fmt.Sprintf("%x", sha1.Sum([]byte(instancesLua)))
 
 // instances counts the stores that share the limits with this one, on the same Redis
-// with the same Prefix. A store that a limiter uses marks itself beside a batch, and
-// learns how many others have done so. While Redis is away, the last count serves.
+// with the same Prefix. A store that a limiter uses marks itself after a batch, in the
+// background, and learns how many others have done so. While Redis is away, the last count
+// serves.
 //
 // A count that may be too low does not replace a higher one: too high a count costs
 // requests in an outage, too low a count breaks the bound.

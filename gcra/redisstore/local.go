@@ -17,7 +17,7 @@ import (
 // this store has counted, and 1 before its first count.
 //
 // From the first call on, the store counts the stores that limit with this Prefix on
-// this Redis. At most every 2 s, beside a batch that takes, it marks itself in the key
+// this Redis. At most every 2 s, after a batch that takes, it marks itself in the key
 // <Prefix>{instances} and gets the number of marks, also those of other stores in this
 // process. A new store is counted about 2 s later, and one without such batches no longer
 // after 8 s, or three times as long as its last two marks are apart, at most a minute.
