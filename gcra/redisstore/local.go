@@ -91,8 +91,8 @@ func (l local) apply(ctx context.Context, charges []gcra.Charge, refund bool) (a
 	return allowed, nil
 }
 
-// owesTooMuch reports whether a debt denies the charges. It may be larger than the clamp
-// of the local TAT.
+// owesTooMuch reports whether a debt denies the charges, and sets what their results are
+// made of. A debt may be larger than the clamp of the local TAT.
 func (l local) owesTooMuch(ops []buckets.Op, whole []buckets.Charge, now int64) (denied bool) {
 	if l.store.debts.n.Load() == 0 {
 		return false
