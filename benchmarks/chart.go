@@ -49,6 +49,7 @@ var colours = []struct{ light, dark string }{
 	{"#424a53", "#c9d1d9"},
 	{"#cf222e", "#ff7b72"},
 	{"#a40e26", "#ffa198"},
+	{"#5e8c00", "#a5d64c"},
 }
 
 // svg is a chart being written.
@@ -100,12 +101,12 @@ type curve struct {
 	values  []float64
 }
 
+// colourOrder are the contestants on Redis, in the order of colours.
+var colourOrder = []string{ours, redisRate, throttledIn, ululeIn, rueidisGCRA, rueidisSet, goRedisSet, goRedisPing,
+	redisRateAP, goRedisSetAP, floorScript, nativeGCRA, nativeGoGCRA, decidingScript}
+
 // colourOf gives a contestant on Redis the same colour in every chart.
-func colourOf(name string) int {
-	order := []string{ours, redisRate, throttledIn, ululeIn, rueidisGCRA, rueidisSet, goRedisSet, goRedisPing,
-		redisRateAP, goRedisSetAP, floorScript, nativeGCRA, nativeGoGCRA, decidingScript}
-	return max(slices.Index(order, name), 0) % len(colours)
-}
+func colourOf(name string) int { return max(slices.Index(colourOrder, name), 0) }
 
 // speedChart draws checks a second over callers.
 func (r *results) speedChart() string {
