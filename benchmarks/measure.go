@@ -13,6 +13,15 @@ import (
 // check asks a limiter about one subject. It belongs to one goroutine.
 type check func(subject string) (admitted bool, err error)
 
+// pass makes a check that must be admitted, as of a limit that is never reached.
+func (ch check) pass(subject string) error {
+	admitted, err := ch(subject)
+	if err == nil && !admitted {
+		return errDenied
+	}
+	return err
+}
+
 // contestant is a limiter under measurement or, as a bound of what is possible,
 // a plain command (see isCommand).
 type contestant struct {
@@ -103,11 +112,7 @@ func drive(c contestant, callers int, slice time.Duration, list []string) (sampl
 			next := i * len(list) / callers
 			n := int64(0)
 			for !stop.Load() {
-				admitted, err := ch(list[next])
-				if err == nil && !admitted {
-					err = errDenied
-				}
-				if err != nil {
+				if err := ch.pass(list[next]); err != nil {
 					failed <- err
 					stop.Store(true)
 					break
@@ -236,10 +241,8 @@ func expenseOf(c contestant, subject string, runs int) (expense, error) {
 		if i == 1 { // the first may set things up
 			runtime.ReadMemStats(&before)
 		}
-		if ok, err := ch(subject); err != nil {
+		if err := ch.pass(subject); err != nil {
 			return expense{}, fmt.Errorf("%s: %w", c.name, err)
-		} else if !ok {
-			return expense{}, fmt.Errorf("%s: %w", c.name, errDenied)
 		}
 	}
 	runtime.ReadMemStats(&after)

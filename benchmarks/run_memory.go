@@ -104,8 +104,8 @@ func shuffled(list []string) []string {
 func touch(c contestant, list []string) error {
 	ch := c.caller()
 	for _, s := range list {
-		if ok, err := ch(s); err != nil || !ok {
-			return fmt.Errorf("%s: %s: admitted is %v: %w", c.name, s, ok, err)
+		if err := ch.pass(s); err != nil {
+			return fmt.Errorf("%s: %s: %w", c.name, s, err)
 		}
 	}
 	return nil
