@@ -62,7 +62,7 @@ func openAsker(t *testing.T, o *outcome, url string) *asker {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		// TLS says goodbye on a connection that the fault may have reset.
+		// Close of a TLS connection writes an alert, and the fault may have reset it.
 		if err := store.Close(); err != nil && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
 			t.Errorf("closing a store: %v", err)
 		}
