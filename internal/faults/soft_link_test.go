@@ -62,8 +62,7 @@ func TestFault110TwoMastersTakeWrites(t *testing.T) {
 	var askers []*asker
 	var stops []func()
 	for _, link := range links {
-		a := openAsker(t, o, "redis://"+link.Addr+"/0")
-		a.limiter = askerOn(o, a.store, len(links)).limiter
+		a := askerOn(o, openStore(t, "redis://"+link.Addr+"/0"), len(links), softLimit())
 		a.start = start
 		works(t, a.store)
 		askers = append(askers, a)
