@@ -87,7 +87,7 @@ func TestFault110TwoMastersTakeWrites(t *testing.T) {
 		a.calls = slices.DeleteFunc(slices.Clone(a.calls), func(c window.Call) bool { return c.End > length })
 		a.check(t, burst)
 	}
-	apart := float64(healed) / float64(softLimit().Per)
+	apart := float64(healed) / float64(softLimit().Per) // the rate of the other side, which has a burst too
 	o.windows(t, both, burst+apart+burst)
 	o.windows(t, slices.DeleteFunc(both, func(c window.Call) bool { return c.Begin < healed }), burst)
 }
