@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/xml"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -110,7 +111,7 @@ func colourOf(name string) int { return max(slices.Index(colourOrder, name), 0) 
 
 // speedChart draws checks a second over callers.
 func (r *results) speedChart() string {
-	ns := slices.Sorted(keysOf(r.callers))
+	ns := slices.Sorted(maps.Keys(r.callers))
 	values := map[string][]float64{}
 	for _, n := range ns {
 		for name, v := range r.callers[n].of(sample.perSecond) {
@@ -228,7 +229,7 @@ func niceStep(v float64) float64 {
 
 // cpuChart draws what a check costs Redis, by contestant, with the most callers.
 func (r *results) cpuChart() string {
-	ns := slices.Sorted(keysOf(r.callers))
+	ns := slices.Sorted(maps.Keys(r.callers))
 	n := ns[len(ns)-1]
 	cpu := r.callers[n].of(sample.cpuMicros)
 	var bars []bar
