@@ -281,3 +281,17 @@ func asserts(c contestant, subject string) error {
 	}
 	return nil
 }
+
+// assertAll asserts that all contestants that are limiters keep the tight limit, each for
+// a subject of its own that begins with this text.
+func assertAll(cs []contestant, text string) error {
+	for i, c := range cs {
+		if isCommand(c.name) {
+			continue
+		}
+		if err := asserts(c, fmt.Sprint(text, i, c.name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -46,13 +46,8 @@ func runMemory(ctx context.Context, b *bench) error {
 		return err
 	}
 	defer closeAll(strict)
-	for _, c := range strict {
-		if isCommand(c.name) {
-			continue
-		}
-		if err := asserts(c, "tight"); err != nil {
-			return err
-		}
+	if err := assertAll(strict, "tight:"); err != nil {
+		return err
 	}
 	slice := b.slice(40*time.Millisecond, 25*time.Millisecond)
 	for _, keys := range []int{1, keysInMemory} {
