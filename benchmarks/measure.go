@@ -28,7 +28,7 @@ type contestant struct {
 	name   string
 	on     deployment   // the limiters on Redis: where their keys are
 	caller func() check // makes a check for one goroutine, which may keep scratch space in it
-	crowd  int          // so many times the callers of the stage; 0 means once
+	crowd  int          // how many times the callers of the stage; 0 means once
 
 	close func()
 }
@@ -231,8 +231,8 @@ func (s series) lowest(counts func(name string) bool) string {
 // expense is what a check allocates, everything behind it included.
 type expense struct{ allocs, bytes float64 }
 
-// expenseOf is the mean of many checks, rounded down, for now and then something
-// else allocates too.
+// expenseOf is the mean of many checks, rounded down, as something else may allocate
+// meanwhile.
 func expenseOf(c contestant, subject string, runs int) (expense, error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	ch := c.caller()

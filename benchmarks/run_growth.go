@@ -13,7 +13,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-// growth is what a check costs while so many keys are alive.
+// growth is what a check costs while a number of keys are alive.
 type growth struct {
 	keys        int
 	nanos       float64 // from one check to the next

@@ -13,8 +13,9 @@ import (
 
 // Local implements [gcra.LocalStore]. It returns a store in this process that
 // starts from the last answer of Redis about each key, for decisions while Redis
-// does not answer. It grants the share of one of so many instances; 0 means as many as
-// this store has counted, and 1 before its first count.
+// does not answer. It grants one server's share, where instances is the number of servers
+// that share the limits; 0 means as many as this store has counted, and 1 before its first
+// count.
 //
 // From the first call on, the store counts the stores that limit with this Prefix on
 // this Redis. At most every 2 s, after a batch that takes, it marks itself in the key
