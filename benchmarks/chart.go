@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/xml"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -49,6 +50,7 @@ var colours = []struct{ light, dark string }{
 	{"#424a53", "#c9d1d9"},
 	{"#cf222e", "#ff7b72"},
 	{"#a40e26", "#ffa198"},
+	{"#5e8c00", "#a5d64c"},
 }
 
 // svg is a chart being written.
@@ -100,16 +102,16 @@ type curve struct {
 	values  []float64
 }
 
+// colourOrder are the contestants on Redis, in the order of colours.
+var colourOrder = []string{ours, redisRate, throttledIn, ululeIn, rueidisGCRA, rueidisSet, goRedisSet, goRedisPing,
+	redisRateAP, goRedisSetAP, floorScript, nativeGCRA, nativeGoGCRA, decidingScript}
+
 // colourOf gives a contestant on Redis the same colour in every chart.
-func colourOf(name string) int {
-	order := []string{ours, redisRate, throttledIn, ululeIn, rueidisGCRA, rueidisSet, goRedisSet, goRedisPing,
-		redisRateAP, goRedisSetAP, floorScript, nativeGCRA, nativeGoGCRA, decidingScript}
-	return max(slices.Index(order, name), 0) % len(colours)
-}
+func colourOf(name string) int { return max(slices.Index(colourOrder, name), 0) }
 
 // speedChart draws checks a second over callers.
 func (r *results) speedChart() string {
-	ns := slices.Sorted(keysOf(r.callers))
+	ns := slices.Sorted(maps.Keys(r.callers))
 	values := map[string][]float64{}
 	for _, n := range ns {
 		for name, v := range r.callers[n].of(sample.perSecond) {
@@ -227,7 +229,7 @@ func niceStep(v float64) float64 {
 
 // cpuChart draws what a check costs Redis, by contestant, with the most callers.
 func (r *results) cpuChart() string {
-	ns := slices.Sorted(keysOf(r.callers))
+	ns := slices.Sorted(maps.Keys(r.callers))
 	n := ns[len(ns)-1]
 	cpu := r.callers[n].of(sample.cpuMicros)
 	var bars []bar

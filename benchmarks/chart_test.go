@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/xml"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -25,6 +26,23 @@ func TestLabels(t *testing.T) {
 	}
 	if last := got[len(got)-1]; last.name != "a" || last.y > 400 {
 		t.Errorf("lowest is %q at %.0f; want a at 400 or above", last.name, last.y)
+	}
+}
+
+// Each contestant on Redis has a colour of its own.
+func TestColours(t *testing.T) {
+	cs, err := build(testRedis(t), tight, slices.Concat(limitersOnRedis, plainCommands, []builder{newNativeGCRA, newNativeGoGCRA})...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeAll(cs)
+	with := map[int]string{}
+	for _, c := range cs {
+		n := colourOf(c.name)
+		if other, taken := with[n]; taken || n >= len(colours) {
+			t.Errorf("%s has colour %d of %d, as %q", c.name, n, len(colours), other)
+		}
+		with[n] = c.name
 	}
 }
 

@@ -45,8 +45,8 @@ func cpuTicks() (busy, all float64) {
 // isBusy reports whether others use the machine so much that figures suffer.
 func isBusy(cores float64) bool { return cores > 0.1*float64(runtime.NumCPU()) }
 
-// machine describes what this runs on, without its name. Others used so many cores
-// before the run.
+// machine describes what this runs on, without its name. others is how many cores other
+// programs used before the run.
 func machine(others float64) []string {
 	model := "unknown CPU"
 	if info, err := os.ReadFile("/proc/cpuinfo"); err == nil {

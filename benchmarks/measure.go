@@ -13,13 +13,22 @@ import (
 // check asks a limiter about one subject. It belongs to one goroutine.
 type check func(subject string) (admitted bool, err error)
 
+// pass makes a check that must be admitted, as of a limit that is never reached.
+func (ch check) pass(subject string) error {
+	admitted, err := ch(subject)
+	if err == nil && !admitted {
+		return errDenied
+	}
+	return err
+}
+
 // contestant is a limiter under measurement or, as a bound of what is possible,
 // a plain command (see isCommand).
 type contestant struct {
 	name   string
 	on     deployment   // the limiters on Redis: where their keys are
 	caller func() check // makes a check for one goroutine, which may keep scratch space in it
-	crowd  int          // so many times the callers of the stage; 0 means once
+	crowd  int          // how many times the callers of the stage; 0 means once
 
 	close func()
 }
@@ -103,11 +112,7 @@ func drive(c contestant, callers int, slice time.Duration, list []string) (sampl
 			next := i * len(list) / callers
 			n := int64(0)
 			for !stop.Load() {
-				admitted, err := ch(list[next])
-				if err == nil && !admitted {
-					err = errDenied
-				}
-				if err != nil {
+				if err := ch.pass(list[next]); err != nil {
 					failed <- err
 					stop.Store(true)
 					break
@@ -226,8 +231,8 @@ func (s series) lowest(counts func(name string) bool) string {
 // expense is what a check allocates, everything behind it included.
 type expense struct{ allocs, bytes float64 }
 
-// expenseOf is the mean of many checks, rounded down, for now and then something
-// else allocates too.
+// expenseOf is the mean of many checks, rounded down, as something else may allocate
+// meanwhile.
 func expenseOf(c contestant, subject string, runs int) (expense, error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	ch := c.caller()
@@ -236,10 +241,8 @@ func expenseOf(c contestant, subject string, runs int) (expense, error) {
 		if i == 1 { // the first may set things up
 			runtime.ReadMemStats(&before)
 		}
-		if ok, err := ch(subject); err != nil {
+		if err := ch.pass(subject); err != nil {
 			return expense{}, fmt.Errorf("%s: %w", c.name, err)
-		} else if !ok {
-			return expense{}, fmt.Errorf("%s: %w", c.name, errDenied)
 		}
 	}
 	runtime.ReadMemStats(&after)
@@ -275,6 +278,20 @@ func asserts(c contestant, subject string) error {
 	// Some count the unit that comes back meanwhile, or allow one on top.
 	if most := int(tight.burst) + 1; passed < int(tight.burst) || passed > most {
 		return fmt.Errorf("%s: admitted %d of %d; want %d or %d", c.name, passed, asked, tight.burst, most)
+	}
+	return nil
+}
+
+// assertAll asserts that all contestants that are limiters keep the tight limit, each for
+// a subject of its own that begins with this text.
+func assertAll(cs []contestant, text string) error {
+	for i, c := range cs {
+		if isCommand(c.name) {
+			continue
+		}
+		if err := asserts(c, fmt.Sprint(text, i, c.name)); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -80,7 +80,7 @@ func newOurs(d deployment, l limit) (contestant, error) {
 	})
 }
 
-// policy is the name that package middleware gives a policy that is alone.
+// policy is the name of a policy that is alone, as httpclient gives it.
 const policy = "default"
 
 // storeCaller makes callers of a store of ours, each with charges of its own.

@@ -10,7 +10,7 @@ import (
 type progress struct {
 	w         io.Writer
 	begin     time.Time
-	nth, runs int           // this run, of so many
+	nth, runs int           // this run, counted from 1, and how many there are
 	end       time.Time     // expected
 	left      time.Duration // expected of the stages that have not begun
 	took      map[string]time.Duration

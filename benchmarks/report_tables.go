@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -30,9 +31,9 @@ func (r *results) reportRedis(w io.Writer) {
 	}
 	fmt.Fprintf(w, "## Redis\n\n![Checks a second over callers](%s)\n\n![CPU of Redis for a check](%s)\n\n", speedChart, cpuChart)
 	fmt.Fprintf(w, "Checks a second, %s keys in turn, by callers:\n\n", thousands(manyKeys))
-	ns := slices.Sorted(keysOf(r.callers))
+	ns := slices.Sorted(maps.Keys(r.callers))
 	last := ns[len(ns)-1]
-	tableHead(w, "", ns)
+	tableHead(w, ns)
 	for _, name := range sortedBy(r.callers[last].of(sample.perSecond), true) {
 		fmt.Fprintf(w, "| %s |", name)
 		for _, n := range ns {
@@ -41,7 +42,7 @@ func (r *results) reportRedis(w io.Writer) {
 		fmt.Fprintln(w)
 	}
 	fmt.Fprint(w, "\nOurs, as a multiple of theirs:\n\n")
-	tableHead(w, "", ns)
+	tableHead(w, ns)
 	for _, name := range sortedBy(r.callers[last].of(sample.perSecond), true) {
 		if name == ours {
 			continue
@@ -54,7 +55,7 @@ func (r *results) reportRedis(w io.Writer) {
 		fmt.Fprintln(w)
 	}
 	fmt.Fprint(w, "\nCPU of Redis for a check, in microseconds, by callers:\n\n")
-	tableHead(w, "", ns)
+	tableHead(w, ns)
 	for _, name := range sortedBy(r.callers[last].of(sample.cpuMicros), false) {
 		fmt.Fprintf(w, "| %s |", name)
 		for _, n := range ns {
@@ -80,8 +81,7 @@ func (r *results) reportRedis(w io.Writer) {
 	if r.cluster != nil && r.ring != nil {
 		fmt.Fprintf(w, "Several servers, %d callers; CPU of all servers, replicas too:\n\n", manyCallers)
 		fmt.Fprint(w, "| | checks a second | CPU, us a check |\n|---|--:|--:|\n")
-		reportServers(w, "", r.ring, ours)
-		reportServers(w, "", r.ring, ours+onRing, ours+onRing+crowded)
+		reportServers(w, "", r.ring, ours, ours+onRing, ours+onRing+crowded)
 		reportServers(w, " on a cluster of six", r.cluster, goRedisSetAP, ours, redisRate)
 		fmt.Fprintln(w)
 	}
@@ -101,18 +101,8 @@ func reportServers(w io.Writer, where string, s samples, names ...string) {
 	}
 }
 
-func keysOf(m map[int]samples) func(func(int) bool) {
-	return func(yield func(int) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
-		}
-	}
-}
-
-func tableHead(w io.Writer, first string, columns []int) {
-	fmt.Fprintf(w, "| %s |", first)
+func tableHead(w io.Writer, columns []int) {
+	fmt.Fprint(w, "|  |")
 	for _, n := range columns {
 		fmt.Fprintf(w, " %d |", n)
 	}

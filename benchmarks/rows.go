@@ -149,7 +149,7 @@ func (b bound) middle(all []verdict) verdict {
 	return all[(len(all)-1)/2]
 }
 
-// rows are the lines of the chosen targets.
+// rowsOf returns the lines of the chosen targets.
 func (s settings) rowsOf(runs []results) []row {
 	var out []row
 	for _, t := range s.targets() {

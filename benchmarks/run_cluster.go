@@ -13,8 +13,8 @@ const manyCallers = 256
 // onRing ends the names of contestants whose keys are on a Ring.
 const onRing = " on a Ring of three"
 
-// A contestant on the Ring has so many times the callers: as many for each server as
-// one Redis has. crowded ends its name.
+// crowd is how many times the callers a contestant on the Ring has: as many for each
+// server as one Redis has. crowded ends its name.
 const crowd = 3
 
 var crowded = fmt.Sprintf(", %d callers", crowd*manyCallers)

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-// growth is what a check costs while so many keys are alive.
+// growth is what a check costs while a number of keys are alive.
 type growth struct {
 	keys        int
 	nanos       float64 // from one check to the next
@@ -64,8 +64,8 @@ func (b *bench) growMemory(ctx context.Context) error {
 			if have%100_000 == 0 && ctx.Err() != nil {
 				return ctx.Err()
 			}
-			if ok, err := ch(subject(have)); err != nil || !ok {
-				return fmt.Errorf("key %d: admitted is %v: %w", have, ok, err)
+			if err := ch.pass(subject(have)); err != nil {
+				return fmt.Errorf("key %d: %w", have, err)
 			}
 		}
 		asked := ch
@@ -101,8 +101,8 @@ func askRandomly(ch check, n, checks int) (nanos float64, err error) {
 	for range checks {
 		at = (at + 1_618_033_987) % n
 		writeSubject(b, at)
-		if ok, err := ch(name); err != nil || !ok {
-			return 0, fmt.Errorf("%s of %d: admitted is %v: %w", name, n, ok, err)
+		if err := ch.pass(name); err != nil {
+			return 0, fmt.Errorf("%s of %d: %w", name, n, err)
 		}
 	}
 	return float64(time.Since(begin).Nanoseconds()) / float64(checks), nil
@@ -180,11 +180,7 @@ func touchTogether(ctx context.Context, c contestant, list []string, callers int
 				if i >= len(list) {
 					return
 				}
-				ok, err := ch(list[i])
-				if err == nil && !ok {
-					err = errDenied
-				}
-				if err != nil {
+				if err := ch.pass(list[i]); err != nil {
 					failed.Store(&err)
 				}
 			}

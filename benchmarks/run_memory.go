@@ -46,13 +46,8 @@ func runMemory(ctx context.Context, b *bench) error {
 		return err
 	}
 	defer closeAll(strict)
-	for _, c := range strict {
-		if isCommand(c.name) {
-			continue
-		}
-		if err := asserts(c, "tight"); err != nil {
-			return err
-		}
+	if err := assertAll(strict, "tight:"); err != nil {
+		return err
 	}
 	slice := b.slice(40*time.Millisecond, 25*time.Millisecond)
 	for _, keys := range []int{1, keysInMemory} {
@@ -104,8 +99,8 @@ func shuffled(list []string) []string {
 func touch(c contestant, list []string) error {
 	ch := c.caller()
 	for _, s := range list {
-		if ok, err := ch(s); err != nil || !ok {
-			return fmt.Errorf("%s: %s: admitted is %v: %w", c.name, s, ok, err)
+		if err := ch.pass(s); err != nil {
+			return fmt.Errorf("%s: %s: %w", c.name, s, err)
 		}
 	}
 	return nil

@@ -84,10 +84,5 @@ func assertsQuota(d deployment) error {
 		return err
 	}
 	defer closeAll(cs)
-	for _, c := range cs {
-		if err := asserts(c, fmt.Sprint("quota:", tightRuns.Add(1), c.name)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return assertAll(cs, fmt.Sprint("quota:", tightRuns.Add(1), ":"))
 }

@@ -41,19 +41,13 @@ func asserted(d deployment, l limit, builders ...builder) ([]contestant, error) 
 		return nil, err
 	}
 	defer closeAll(strict)
-	nth := tightRuns.Add(1)
-	for i, c := range strict {
-		if isCommand(c.name) {
-			continue
-		}
-		if err := asserts(c, fmt.Sprint("tight:", nth, i, c.name)); err != nil {
-			return nil, err
-		}
+	if err := assertAll(strict, fmt.Sprint("tight:", tightRuns.Add(1), ":")); err != nil {
+		return nil, err
 	}
 	return build(d, l, builders...)
 }
 
-// tightRuns numbers the calls of asserted, as each needs a fresh subject.
+// tightRuns numbers the calls of assertAll on Redis, as each needs fresh subjects.
 var tightRuns atomic.Int64
 
 // round gives the contestants turns, and asks their servers for the CPU time that they

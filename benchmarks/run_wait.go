@@ -16,8 +16,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
 )
 
-// So many processes with so many goroutines each call one partner, one at a time, a
-// turn apart.
+// The processes, with a number of goroutines each, call one partner, one at a time, a turn
+// apart.
 const (
 	waitingProcesses = 8
 	waiters          = 20

@@ -6,9 +6,9 @@ import "time"
 
 var started = time.Now()
 
-// threadCPU is the time of day where no clock tells the CPU time of a thread: the
-// same on a machine with nothing else to do.
+// threadCPU is the time that has passed, where no clock tells the CPU time of a thread:
+// the same for a thread that never waits, on a machine with nothing else to do.
 func threadCPU() time.Duration { return time.Since(started) }
 
-// ownCPU is likewise.
+// ownCPU is the time that has passed, too. It leaves out what other threads do meanwhile.
 func ownCPU() time.Duration { return time.Since(started) }

@@ -41,9 +41,9 @@ type LocalStore interface {
 
 	// Local returns a store in this process, never nil, for the time in which the
 	// server does not answer. Charges are those that the server would get. Of each
-	// limit the store grants the share of one of so many instances, the servers that
-	// share the limit; 0 means as many as the store has counted. Remaining is what
-	// the share lets pass.
+	// limit the store grants one server's share, where instances is the number of
+	// servers that share the limit; 0 means as many as the store has counted.
+	// Remaining is what the share lets pass.
 	Local(instances int) Store
 }
 

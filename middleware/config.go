@@ -43,10 +43,10 @@ type Config struct {
 
 	// NoContext makes the limiter faster: it does not copy the request to hand the
 	// Decision on. In handlers [FromContext] returns nil, and Refund, Spend and
-	// Settle of a nil Decision do nothing. A limiter further in replaces the RateLimit fields instead
-	// of keeping the tighter ones. A handler or limiter that misses the Decision is logged.
-	// Observe and Deny still get it. Adapters that set Pattern do so in the request
-	// itself, not in a copy.
+	// Settle of a nil Decision do nothing. A limiter further in replaces the RateLimit
+	// fields instead of keeping the tighter ones. Logger gets a line if a handler asks
+	// for the Decision, or a limiter replaces fields. Observe and Deny still get it.
+	// Adapters that set Pattern do so in the request itself, not in a copy.
 	NoContext bool
 
 	// Logger gets the problems of the set-up, at most one line in five minutes for
@@ -127,9 +127,8 @@ type Policy struct {
 
 	// MaxDelay is the longest time that a request is held back instead of being
 	// denied; 0 means no delay, and 366 days is the most. A quota has none: it denies
-	// until its period ends. A request whose context
-	// has an earlier deadline is held back no longer than that, and otherwise denied
-	// at once.
+	// until its period ends. A request whose context has an earlier deadline is held
+	// back no longer than that, and otherwise denied at once.
 	MaxDelay time.Duration
 
 	// MaxDebt is how many units more than are left [Decision.Settle] and

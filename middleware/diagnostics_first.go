@@ -58,7 +58,7 @@ func (p *policy) noteUnlimited(r *http.Request) {
 		return
 	}
 	key := ""
-	_ = safely(func() (err error) {
+	_ = safely(func() (err error) { // without a key there is nothing to compare
 		key, err = p.Key(r)
 		return err
 	})

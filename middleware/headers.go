@@ -114,7 +114,7 @@ func writeHeaders(s, next *requestState, h http.Header, headers Headers) {
 		if headers&t.headers == 0 || !tighter && outer.headers&t.headers != 0 || c.Result.Never && denied {
 			continue
 		}
-		h[t.limit] = text.quota(&c.Limit)
+		h[t.limit] = text.capacity(&c.Limit)
 		h[t.remaining] = numeral(own.remaining)
 		h[t.reset] = numeral(int64(own.reset))
 	}

@@ -23,7 +23,7 @@ type policyText struct {
 func newPolicyText(name string, l gcra.Limit) policyText {
 	t := policyText{name: string(appendQuoted(nil, name))}
 	if l != (gcra.Limit{}) {
-		t.most = t.quota(&l)
+		t.most = t.capacity(&l)
 		if c := (&gcra.Charge{Limit: l}); !l.IsQuota() {
 			t.draft6, t.draft11 = t.window(c), string(t.appendPolicy(nil, c))
 		}
@@ -32,9 +32,9 @@ func newPolicyText(name string, l gcra.Limit) policyText {
 	return t
 }
 
-// quota is the highest possible Remaining: 100. The slice is shared by all
+// capacity is the highest possible Remaining: 100. The slice is shared by all
 // responses, as are those of github.com/rs/cors: Header.Add copies it.
-func (t *policyText) quota(l *gcra.Limit) []string {
+func (t *policyText) capacity(l *gcra.Limit) []string {
 	if *l == t.limit {
 		return t.most
 	}
@@ -42,7 +42,7 @@ func (t *policyText) quota(l *gcra.Limit) []string {
 }
 
 // window is the limit in the form of draft 6: 100;w=60. The slice is shared, as
-// that of quota.
+// that of capacity.
 func (t *policyText) window(c *gcra.Charge) []string {
 	if t.draft6 != nil && c.Limit == t.limit {
 		return t.draft6
@@ -134,7 +134,7 @@ type numeralText struct {
 }
 
 // numeral is n in decimal as the value of a field. The slice is shared, as that of
-// policyText.quota.
+// policyText.capacity.
 func numeral(n int64) []string {
 	if 0 <= n && n < int64(len(numerals)) {
 		return numerals[n : n+1 : n+1]

@@ -18,8 +18,8 @@ type policy struct {
 	first   atomic.Pointer[firstRequests] // nil when they have passed
 }
 
-// evaluate reports whether the policy applies to the request, and fills the charge,
-// which is zero, if so. After an error the charge is for FailLocal: anonymous without a
+// evaluate reports whether the policy applies to the request. If so, it fills the charge,
+// which must be zero before. After an error the charge is for FailLocal: anonymous without a
 // key, of the whole burst without a cost. Its limit is zero if it is unknown.
 //
 // A panic in one of the application's functions is an error like any other, so

@@ -51,7 +51,7 @@ func (b *batch) collectUndecided(s *script) {
 // crossing is what a batcher knows about scripts for several slots.
 type crossing struct {
 	until  int64 // when to try again, after the server has answered one with an error
-	paused bool  // the last batch failed, until one of scripts for a subject each is answered
+	paused bool  // none are sent, as a batch failed: until one with a script for each subject is answered
 }
 
 // crossingRetry is how long a server that does not run scripts for several slots gets

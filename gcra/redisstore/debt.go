@@ -40,9 +40,9 @@ type debt struct {
 type amount struct{ more, least level }
 
 // patience is how long several servers owe in full what they have granted alone. A server
-// offers payment at least every payRetry and a Timeout. If a third of all packets is lost
-// and each payment needs a new connection, half of them fail: 16 in a row, which takes
-// longer than patience, are less likely than 1 to 10,000.
+// offers payment at least every 325 ms: payRetry, a Timeout and payAgain. That is 15 times
+// within patience. If a third of all packets is lost and each payment needs a new
+// connection, half of the payments fail, and all 15 with a probability below 1 in 10,000.
 const patience = 5 * time.Second
 
 // grant adds a charge on a bucket whose TAT is begins or, if that is later, now. Until

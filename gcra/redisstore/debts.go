@@ -120,8 +120,8 @@ func (d *debts) refund(c *buckets.Charge, ticks, now int64) (rest int64) {
 	return rest
 }
 
-// payments returns payments of at most so many debts whose time has come, and drops those
-// that have ended.
+// payments returns payments of debts whose time has come, a number of them at most, and
+// drops the debts that have ended.
 func (d *debts) payments(now int64, most int) (list []payment) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

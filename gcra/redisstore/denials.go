@@ -139,8 +139,8 @@ func (c *denialCache) deny(ops []op, charges []gcra.Charge) bool {
 	return true
 }
 
-// beforeSend clears the buckets of a refund. Until it is answered, they may be
-// fuller than any answer says.
+// beforeSend clears the buckets of a refund. Until it is answered, they may have more
+// left than any answer says.
 func (c *denialCache) beforeSend(q *request) {
 	if !q.refund {
 		return

@@ -7,7 +7,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 )
 
-// SetClock sets the clock of the denial cache.
+// SetClock sets the clock of the store.
 func (s *Store) SetClock(now func() time.Time) {
 	s.once.Do(s.init)
 	s.clock = buckets.NewClock(now)

@@ -3,7 +3,6 @@ package redisstore
 import (
 	"cmp"
 	"context"
-	"crypto/sha1"
 	_ "embed"
 	"fmt"
 	"math"
@@ -14,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
@@ -22,11 +23,12 @@ import (
 //go:embed instances.lua
 var instancesLua string
 
-var instancesSHA = fmt.Sprintf("%x", sha1.Sum([]byte(instancesLua)))
+var instancesSHA = redis.NewScript(instancesLua).Hash()
 
 // instances counts the stores that share the limits with this one, on the same Redis
-// with the same Prefix. A store that a limiter uses marks itself beside a batch, and
-// learns how many others have done so. While Redis is away, the last count serves.
+// with the same Prefix. A store that a limiter uses marks itself after a batch, in the
+// background, and learns how many others have done so. While Redis is away, the last count
+// serves.
 //
 // A count that may be too low does not replace a higher one: too high a count costs
 // requests in an outage, too low a count breaks the bound.

@@ -77,6 +77,16 @@ func (c *movedClock) read() time.Time {
 
 func (c *movedClock) add(d time.Duration) { c.ahead.Add(int64(d)) }
 
+// counting returns a store that counts servers, by a clock that stands still.
+func counting(client redis.UniversalClient) (*redisstore.Store, *movedClock) {
+	now := new(movedClock)
+	r := redisstore.New(client)
+	r.Timeout = patience
+	r.SetClock(now.read)
+	r.Local(0)
+	return r, now
+}
+
 const markKey = "{instances}" // after the Prefix
 
 func isMark(cmd redis.Cmder) bool { return strings.HasSuffix(fmt.Sprint(cmd.Args()[3]), markKey) }
@@ -168,11 +178,7 @@ func TestStoresWithoutTakesAreNotCounted(t *testing.T) {
 // traffic, so that a store that has stopped is not counted 8 s later.
 func TestMarksExpire(t *testing.T) {
 	client := anyRedis(t)
-	now := new(movedClock)
-	r := redisstore.New(client)
-	r.Timeout = patience
-	r.SetClock(now.read)
-	r.Local(0)
+	r, now := counting(client)
 	for _, tt := range []struct{ apart, lasts time.Duration }{
 		{0, 6 * time.Second},
 		{2 * time.Second, 6 * time.Second},
@@ -203,11 +209,7 @@ func TestMarksExpire(t *testing.T) {
 // time to mark themselves again.
 func TestLostMarksDoNotLowerTheCount(t *testing.T) {
 	client := anyRedis(t)
-	now := new(movedClock)
-	r := redisstore.New(client)
-	r.Timeout = patience
-	r.SetClock(now.read)
-	r.Local(0)
+	r, now := counting(client)
 	others := "a=9999999999999;b=9999999999999" // 9999999999999 ms: in 2286
 	mark := func(want int) {
 		t.Helper()

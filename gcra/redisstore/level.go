@@ -1,8 +1,8 @@
 package redisstore
 
-// A level says in ticks how full a bucket is. It grows with each grant, and drains from a
-// moment on: of n servers each drains its level at an nth of the rate, so together they
-// drain no faster than one bucket.
+// A level says in ticks how much of a bucket is used; 0 is a full bucket. It grows with
+// each grant, and drains from a moment on: of n servers each drains its level at an nth of
+// the rate, so together they drain no faster than one bucket refills.
 type level struct{ owed, from int64 }
 
 // at is the level at a time.

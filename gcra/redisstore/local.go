@@ -13,11 +13,12 @@ import (
 
 // Local implements [gcra.LocalStore]. It returns a store in this process that
 // starts from the last answer of Redis about each key, for decisions while Redis
-// does not answer. It grants the share of one of so many instances; 0 means as many as
-// this store has counted, and 1 before its first count.
+// does not answer. It grants one server's share, where instances is the number of servers
+// that share the limits; 0 means as many as this store has counted, and 1 before its first
+// count.
 //
 // From the first call on, the store counts the stores that limit with this Prefix on
-// this Redis. At most every 2 s, beside a batch that takes, it marks itself in the key
+// this Redis. At most every 2 s, after a batch that takes, it marks itself in the key
 // <Prefix>{instances} and gets the number of marks, also those of other stores in this
 // process. A new store is counted about 2 s later, and one without such batches no longer
 // after 8 s, or three times as long as its last two marks are apart, at most a minute.
@@ -91,8 +92,8 @@ func (l local) apply(ctx context.Context, charges []gcra.Charge, refund bool) (a
 	return allowed, nil
 }
 
-// owesTooMuch reports whether a debt denies the charges. It may be larger than the clamp
-// of the local TAT.
+// owesTooMuch reports whether a debt denies the charges, and sets what their results are
+// made of. A debt may be larger than the clamp of the local TAT.
 func (l local) owesTooMuch(ops []buckets.Op, whole []buckets.Charge, now int64) (denied bool) {
 	if l.store.debts.n.Load() == 0 {
 		return false

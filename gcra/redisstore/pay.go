@@ -74,7 +74,7 @@ func (s *Store) payLoop(answered <-chan struct{}) {
 	}
 }
 
-// some reports whether there are debts. If not, payLoop ends.
+// some reports whether there are debts. If not, it notes that payLoop ends.
 func (d *debts) some() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

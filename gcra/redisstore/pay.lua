@@ -10,10 +10,10 @@
 --        ends  the end of a quota's period, which takes the place of now; 0 for a rate
 --        begins, previous: when this period and the previous one began. If the server's
 --              clock is ahead of this one, and the previous one is current, that is charged
--- Reply  for each debt two: how much of more is paid, and how far ahead the TAT is; -1 if
---        the quota's period is over or not the next one either, or if another limit or
---        clock has set a TAT beyond top: the bucket is full then, and take.lua brings it
---        down
+-- Reply  for each debt two: how much of more is paid, and how far ahead the TAT is. Nothing
+--        is paid, and the second is -1, if the quota's period is over or comes after the
+--        next one, or if another limit or clock has set a TAT beyond top: the bucket is
+--        used up then, and take.lua brings the TAT down
 --
 -- The marker of a payment says what was paid, so that one whose reply was lost is not
 -- charged again: the caller repeats the id until it gets a reply. It is kept for a minute.

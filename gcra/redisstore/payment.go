@@ -2,9 +2,7 @@ package redisstore
 
 import (
 	"context"
-	"crypto/sha1"
 	_ "embed"
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"time"
@@ -18,10 +16,7 @@ import (
 //go:embed pay.lua
 var payLua string
 
-var paySHA = func() string {
-	sum := sha1.Sum([]byte(payLua))
-	return hex.EncodeToString(sum[:])
-}()
+var paySHA = redis.NewScript(payLua).Hash()
 
 // maxPayments is the most debts in one call.
 const maxPayments = 128

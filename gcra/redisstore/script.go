@@ -2,9 +2,7 @@ package redisstore
 
 import (
 	"context"
-	"crypto/sha1"
 	_ "embed"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -27,8 +25,7 @@ type scriptForm struct {
 
 func newScriptForm(flags string, undeclared bool) *scriptForm {
 	text := flags + takeLua
-	sum := sha1.Sum([]byte(text))
-	return &scriptForm{text, hex.EncodeToString(sum[:]), undeclared}
+	return &scriptForm{text, redis.NewScript(text).Hash(), undeclared}
 }
 
 var ordinary = newScriptForm("", false)

@@ -47,8 +47,8 @@ import (
 // expires within 10 seconds after it is full. Subjects and policies are escaped, and
 // hashed if longer than 64 bytes, so that no client can choose a slot, forge another
 // key or fill memory with long ones. Three kinds of keys are no buckets: <Prefix>{instances}
-// of Local, <Prefix>{ping} of Ping, and for a minute <bucket>~paid.<id> after what Local has
-// granted was charged.
+// of Local, <Prefix>{ping} of Ping, and <bucket>~paid.<id>, for a minute after what Local
+// has granted was charged.
 //
 // The key of a quota ends with its calendar, <Prefix>{<subject>}:<policy>~month15, and
 // expires within 10 seconds after its period. Which period is current is decided by the
@@ -61,24 +61,24 @@ import (
 // subject may look more charged than it is, never less. Charges of one subject always share a
 // slot, so admissions of one subject stay atomic.
 //
-// A script is sent once. If its reply is lost, Take returns an error; the charge
-// may have been made, but never twice. A Take whose context ends returns at once;
-// what it sent is charged all the same.
+// Take and Refund send their script once. If its reply is lost, they return an error; the
+// charge or the refund may have been made, but never twice. A Take whose context ends
+// returns at once; what it sent is charged all the same.
 type Store struct {
 	// Prefix begins every key; "" means "rl:". Set it before first use, without
 	// braces, which would put all keys into one slot.
 	Prefix string
 
 	// Timeout is the longest that Take or Refund waits for Redis, whatever the
-	// client's own settings; 0 means 50 ms, and less is an error. After it they
+	// client's own settings. 0 means 50 ms; a negative one is an error. After it they
 	// return an error that wraps [context.DeadlineExceeded]. Set it before first
 	// use.
 	Timeout time.Duration
 
 	// DenialTTL is how long a denial is cached: a key that Redis has denied is
 	// denied without a call. A refund or a lower limit in another process, a flush
-	// and a failover are noticed at most that much later. 0 means 1 s, and less is
-	// an error. Set it before first use.
+	// and a failover are noticed at most that much later. 0 means 1 s; a negative one
+	// is an error. Set it before first use.
 	DenialTTL time.Duration
 
 	// NoDenialCache makes Redis decide about every admission. Set it before first
@@ -87,10 +87,10 @@ type Store struct {
 
 	// Logger gets a line for each problem with Redis when it begins, every five
 	// minutes while it lasts, and one when an outage that was logged is over.
-	// Lines are at level ERROR for a set-up that Redis refuses, such as a wrong
+	// Problems are at level ERROR for a set-up that Redis refuses, such as a wrong
 	// password, otherwise WARN, with an attribute code that
-	// docs/troubleshooting.md explains. Nil means [slog.Default]. Set it before
-	// first use.
+	// docs/troubleshooting.md explains. The end of an outage is at INFO. Nil means
+	// [slog.Default]. Set it before first use.
 	Logger *slog.Logger
 
 	client   redis.UniversalClient
@@ -130,8 +130,9 @@ const (
 	defaultDenialTTL = time.Second
 )
 
-// Close closes the client of a store that [Open] returned. A client given to [New]
-// stays open.
+// Close closes the client of a store that [Open] returned. What Local has granted and
+// Redis does not know yet is not charged any more. A client given to [New] stays open, and
+// Close does nothing.
 func (s *Store) Close() error {
 	if s.dials == nil {
 		return nil

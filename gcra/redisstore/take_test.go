@@ -2,8 +2,6 @@ package redisstore_test
 
 import (
 	"context"
-	"crypto/sha1"
-	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -222,7 +220,4 @@ func takeLua(t testing.TB) string {
 	return string(text)
 }
 
-func shaOf(script string) string {
-	sum := sha1.Sum([]byte(script))
-	return hex.EncodeToString(sum[:])
-}
+func shaOf(script string) string { return redis.NewScript(script).Hash() }

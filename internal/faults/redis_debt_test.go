@@ -6,11 +6,8 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
-	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/redistest"
-	"github.com/seed-e377111c/ratelimit/internal/sitetest"
 	"github.com/seed-e377111c/ratelimit/internal/window"
-	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
 // debtLimit is the limit of the one key in these tests.
@@ -29,20 +26,10 @@ func newDebtors(t *testing.T, o *outcome, servers int) *debtors {
 	d := &debtors{start: time.Now()}
 	for range servers {
 		link := redistest.NewProxy(t, redis.Addr)
-		store, err := redisstore.Open("redis://" + link.Addr + "/0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := store.Close(); err != nil {
-				t.Errorf("closing a store: %v", err)
-			}
-		})
-		store.Logger = silence
-		l := middleware.Must(middleware.New(middleware.Config{Store: store, Instances: servers, Logger: silence},
-			middleware.Policy{Name: "client", Key: sitetest.Everybody, Limit: debtLimit}))
-		works(t, store)
-		d.servers = append(d.servers, &asker{o: o, store: store, limiter: l, start: d.start})
+		a := askerOn(o, openStore(t, "redis://"+link.Addr+"/0"), servers, debtLimit)
+		a.start = d.start
+		works(t, a.store)
+		d.servers = append(d.servers, a)
 		d.links = append(d.links, link)
 	}
 	return d

@@ -119,11 +119,7 @@ func bucketKeys(t *testing.T, s *redistest.Server) []string {
 // patientStore is a store that does not fail on a busy machine.
 func patientStore(t *testing.T, s *redistest.Server) *redisstore.Store {
 	t.Helper()
-	r, err := redisstore.Open(s.URL() + "?read_timeout=20s&write_timeout=20s&dial_timeout=20s&pool_timeout=20s")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = r.Close() })
+	r := openStore(t, s.URL()+"?read_timeout=20s&write_timeout=20s&dial_timeout=20s&pool_timeout=20s")
 	r.Timeout = ample
 	return r
 }

@@ -62,7 +62,7 @@ func (s *soakRedis) faults(c *client) []soakFault {
 	healGroup := func() bool { return healSentinels(c.t, s.sentinel) }
 	// Another server takes over only after its heartbeats have stopped for a while.
 	const failover = 15 * time.Second
-	list := []soakFault{
+	return []soakFault{
 		server("none", false, func() {}, func() {}),
 		server("kill -9, restart without data", true, s.single.Kill, s.single.Restart),
 		server("SIGSTOP", false, s.single.Pause, s.single.Resume),
@@ -116,5 +116,4 @@ func (s *soakRedis) faults(c *client) []soakFault {
 			return "somebody"
 		}, heal: func() bool { old.Resume(); return healGroup() }},
 	}
-	return list
 }

@@ -49,7 +49,7 @@ type soakPolicy struct {
 }
 
 // soakPolicies are the same on all stores. An expensive request costs a third of the
-// burst at most: beside more servers, what they grant alone together is no burst.
+// burst at most, so what three servers grant alone together is at most a burst.
 func soakPolicies() []soakPolicy {
 	plans := []gcra.Limit{gcra.PerMinute(120).WithBurst(20), gcra.PerSecond(1).WithBurst(6)}
 	list := []soakPolicy{
@@ -223,8 +223,8 @@ func ownFootprint() (f footprint, err error) {
 	return f, err
 }
 
-// flat reports whether the process holds no more than before, and what the pools and
-// tables of the store may still take: a connection pool for each of the eight servers
+// flat reports whether the process holds no more than before, apart from what the pools
+// and tables of the store may still take: a connection pool for each of the eight servers
 // that it calls, and the room of Go's heap that is not given back at once.
 func (f footprint) flat(before footprint) bool {
 	return f.Heap <= before.Heap*5/4+4<<20 && f.RSS <= before.RSS*5/4+16<<20 &&

@@ -18,9 +18,10 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/window"
 )
 
-// TestSoak runs three servers, which count each other, each with a store in a single Redis behind a proxy, in a
-// cluster and behind Sentinel, under mixed traffic for as long as RATELIMIT_SOAK says.
-// Faults come one after the other, each in an episode of its own that ends with a pause.
+// TestSoak runs three servers, which count each other. Each has a store in a single Redis
+// behind a proxy, one in a cluster and one behind Sentinel. Mixed traffic goes on for as
+// long as RATELIMIT_SOAK says. Faults come one after the other, each in an episode of its
+// own that ends with a pause.
 //
 // After each episode it checks the bound of each key in every window of the episode:
 // SECURITY.md allows the larger of a burst and soakServers × the cost of a request

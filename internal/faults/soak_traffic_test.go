@@ -23,7 +23,7 @@ const (
 
 	// late is how long a decision may take: the Timeout, and what a busy machine adds.
 	// Those that take longer are counted. One in twenty may, for a machine that does other
-	// things too, and none by more than slack.
+	// things too, and none by more than slack and the time that the machine stood still.
 	late = 50*time.Millisecond + 50*time.Millisecond
 )
 

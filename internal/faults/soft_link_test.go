@@ -62,8 +62,7 @@ func TestFault110TwoMastersTakeWrites(t *testing.T) {
 	var askers []*asker
 	var stops []func()
 	for _, link := range links {
-		a := openAsker(t, o, "redis://"+link.Addr+"/0")
-		a.limiter = askerOn(o, a.store, len(links)).limiter
+		a := askerOn(o, openStore(t, "redis://"+link.Addr+"/0"), len(links), softLimit())
 		a.start = start
 		works(t, a.store)
 		askers = append(askers, a)
@@ -88,7 +87,7 @@ func TestFault110TwoMastersTakeWrites(t *testing.T) {
 		a.calls = slices.DeleteFunc(slices.Clone(a.calls), func(c window.Call) bool { return c.End > length })
 		a.check(t, burst)
 	}
-	apart := float64(healed) / float64(softLimit().Per)
+	apart := float64(healed) / float64(softLimit().Per) // the rate of the other side, which has a burst too
 	o.windows(t, both, burst+apart+burst)
 	o.windows(t, slices.DeleteFunc(both, func(c window.Call) bool { return c.Begin < healed }), burst)
 }

@@ -1,12 +1,10 @@
 package faults
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -47,27 +45,17 @@ type asker struct {
 }
 
 // askerOn limits by a store with its default settings.
-func askerOn(o *outcome, store *redisstore.Store, instances int) *asker {
+func askerOn(o *outcome, store *redisstore.Store, instances int, limit gcra.Limit) *asker {
 	a := &asker{o: o, store: store, log: new(diagtest.Text), start: time.Now()}
 	store.Logger = slog.New(slog.NewTextHandler(a.log, nil))
 	a.limiter = middleware.Must(middleware.New(middleware.Config{Store: store, Logger: silence, Instances: instances},
-		middleware.Policy{Name: "p", Key: sitetest.Everybody, Limit: softLimit()}))
+		middleware.Policy{Name: "p", Key: sitetest.Everybody, Limit: limit}))
 	return a
 }
 
 func openAsker(t *testing.T, o *outcome, url string) *asker {
 	t.Helper()
-	store, err := redisstore.Open(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		// TLS says goodbye on a connection that the fault may have reset.
-		if err := store.Close(); err != nil && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
-			t.Errorf("closing a store: %v", err)
-		}
-	})
-	return askerOn(o, store, 0)
+	return askerOn(o, openStore(t, url), 0, softLimit())
 }
 
 // decide asks once.
@@ -128,7 +116,7 @@ func (a *asker) check(t *testing.T, more float64) {
 	a.o.windows(t, a.calls, more)
 }
 
-// windows fails if a window of the calls has more units than the bound and so many more.
+// windows fails if the calls of some window exceed the bound by more units than that.
 func (o *outcome) windows(t *testing.T, calls []window.Call, more float64) {
 	t.Helper()
 	over := window.Excess(calls, softLimit())

@@ -47,7 +47,7 @@ func TestFault107CertificateExpires(t *testing.T) {
 		t.Fatal(err)
 	}
 	options.TLSConfig.RootCAs = certs.Roots // of a private authority, as the comment of Options says
-	a := askerOn(o, redisstore.New(closing(t, redis.NewUniversalClient(options))), 0)
+	a := askerOn(o, redisstore.New(closing(t, redis.NewUniversalClient(options))), 0, softLimit())
 	works(t, a.store)
 	redistest.Eventually(t, ample, "the certificate to expire", func() bool { return time.Now().After(expires) })
 	if !answers(a.store) {

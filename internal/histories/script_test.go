@@ -2,8 +2,6 @@ package histories
 
 import (
 	"context"
-	"crypto/sha1"
-	"encoding/hex"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -72,10 +70,7 @@ func (h instead) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	return next
 }
 
-func shaOf(script string) string {
-	sum := sha1.Sum([]byte(script))
-	return hex.EncodeToString(sum[:])
-}
+func shaOf(script string) string { return redis.NewScript(script).Hash() }
 
 var historyLimits = []gcra.Limit{gcra.PerSecond(500).WithBurst(20), gcra.PerMinute(600).WithBurst(50), gcra.PerDay(300)}
 

@@ -18,8 +18,8 @@ import (
 // A Set holds buckets under 64-bit hashes of subject and policy.
 //
 // A bucket that is full equals one that was never seen, so its slot goes to the
-// next new key. When no slot is found among buckets in debt, new keys share one
-// overflow bucket for each policy.
+// next new key. When no slot is found, as the other buckets are not full, new keys
+// share one overflow bucket for each policy.
 type Set struct {
 	clock  *Clock
 	seed   maphash.Seed

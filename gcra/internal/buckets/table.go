@@ -206,7 +206,7 @@ func (t *table) grow(now int64) {
 	t.used, t.filled, t.hand = 0, 0, 0
 	for i := range old.slots {
 		hash := old.slots[i].hash.Load()
-		// A TAT that the holder of the lock has locked moves as such.
+		// A TAT that the holder of the lock has locked stays locked in its new slot.
 		if tat := old.slots[i].tat.Swap(locked); hash >= minHash {
 			j := t.free(to.slots, hash)
 			if t.noted {
