@@ -26,9 +26,9 @@ type debts struct {
 // maxDebts bounds the debts. One takes about 400 bytes with its key.
 const maxDebts = 1 << 16
 
-// grant records a charge of the local store, see debt.grant. Without room for a new debt
-// it reports false.
-func (d *debts) grant(c *buckets.Charge, key func() string, now, begins, n int64) (kept bool) {
+// grant records a charge of the local store, see debt.grant. It reports whether the charge
+// is not kept because there are too many debts.
+func (d *debts) grant(c *buckets.Charge, key func() string, now, begins, n int64) (full bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	units := c.Inc / c.Emission
@@ -39,9 +39,9 @@ func (d *debts) grant(c *buckets.Charge, key func() string, now, begins, n int64
 		b = nil
 	}
 	if b == nil {
-		if len(d.of) >= maxDebts || d.closed {
+		if full = len(d.of) >= maxDebts; full || d.closed {
 			d.forgotten += units
-			return false
+			return full
 		}
 		if d.of == nil {
 			d.of = make(map[uint64]*debt)
@@ -51,7 +51,7 @@ func (d *debts) grant(c *buckets.Charge, key func() string, now, begins, n int64
 		d.n.Add(1)
 	}
 	b.grant(c, now, begins, n)
-	return true
+	return false
 }
 
 func (d *debts) drop(hash uint64) {
@@ -175,6 +175,9 @@ func (d *debts) counts() (granted, paid, forgotten int64) {
 func (d *debts) close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	for _, b := range d.of {
+		d.forgotten += b.units
+	}
 	d.closed, d.of = true, nil
 	d.n.Store(0)
 	d.wake()

@@ -111,7 +111,7 @@ func (l local) owesTooMuch(ops []buckets.Op, whole []buckets.Charge, now int64) 
 // owe records that the local store has granted a charge, to be charged in Redis later.
 func (s *Store) owe(charge *gcra.Charge, whole *buckets.Charge, now, begins, n int64) {
 	key := func() string { return s.key(charge, whole) }
-	if s.debts.grant(whole, key, now, begins, n) {
+	if full := s.debts.grant(whole, key, now, begins, n); !full {
 		s.payLater()
 	} else if line := s.log.Line(diag.RedisDebts, "", "more keys are owed to redis than are kept: what this server grants alone on others is not charged later", "kept", maxDebts); line != nil {
 		go line() // callers do not wait for a slow log

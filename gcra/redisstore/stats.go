@@ -20,7 +20,7 @@ type Stats struct {
 	CachedDenials int64         // admissions that were denied without asking Redis
 	LocalUnits    int64         // units that Local has granted, as Redis did not answer or a policy failed
 	PaidUnits     int64         // of these, units that were charged in Redis later
-	UnpaidUnits   int64         // of these, units that will not be: more than 65,536 keys were owed, or the store was closed before they were granted
+	UnpaidUnits   int64         // of these, units that will not be: more than 65,536 keys were owed, or the store was closed before they were charged
 	Instances     int           // stores that share the limits, this one included, as counted last: see Store.Local; 0 before the first count
 	Servers       []ServerState // the single server, or each of several that was used within the last minute, by address
 }
