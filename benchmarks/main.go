@@ -47,7 +47,7 @@ const about = `Measures ratelimit beside its peers and holds it to the project's
 
 	go -C benchmarks run . [flags]
 
-It starts servers of its own, makes three runs and takes about a quarter of an hour. It
+It starts servers of its own, makes three runs and takes about ten minutes. It
 prints a line for each target (row, ours, theirs, ratio, spread, target, ok or short),
 writes RESULTS.md and two charts, quotes rows in README.md, and exits 1 when a target is
 missed. For figures to quote, run nothing else on the machine.

@@ -70,7 +70,7 @@ func TestRedisValues(t *testing.T) {
 	}
 }
 
-// A charge takes at most 40 bytes, and those that have left the window take none.
+// A charge takes at most 20 bytes, and those that have left the window take none.
 func TestRedisMemory(t *testing.T) {
 	client := patient(t, redistest.Start(t))
 	stopped := stopClock(t, client)
@@ -93,16 +93,16 @@ func TestRedisMemory(t *testing.T) {
 	few := usage()
 	take(2000)
 	many := usage()
-	if per := float64(many-few) / 2000; per > 40 {
-		t.Errorf("got %.1f bytes for each of 2000 charges; want at most 40", per)
+	if per := float64(many-few) / 2000; per > 20 {
+		t.Errorf("got %.1f bytes for each of 2000 charges; want at most 20", per)
 	}
 	stopped.advance(time.Hour - 128*time.Millisecond)
 	take(128)
 	if n := len(charges(t, client, key)); n != 128 {
 		t.Errorf("got %d charges after an hour; want the 128 of the window", n)
 	}
-	if got := usage(); got > few+100 {
-		t.Errorf("got %d bytes after an hour; want about %d", got, few)
+	if got, most := usage(), few+2*128; got > most { // a later time may take two bytes more
+		t.Errorf("got %d bytes after an hour; want at most %d", got, most)
 	}
 }
 

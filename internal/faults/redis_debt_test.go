@@ -134,7 +134,7 @@ func (b *balance) look(t *testing.T) {
 		}
 		owed, most = owed+owes, most+may
 	}
-	if excess > owed+n/2 {
+	if excess > owed+n/2 { // see above
 		t.Errorf("%v: %.1f units more than the bound; want at most the %.0f that are owed", now, excess, owed)
 	}
 	b.alone = max(b.alone, most)

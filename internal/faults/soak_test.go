@@ -211,7 +211,7 @@ func (s *soak) recovered(f soakFault, subject string) time.Duration {
 	start := time.Now()
 	q := soakRequest{store: f.store, method: "GET", path: "/probe", subject: subject}
 	redistest.Together(len(s.client.servers), func(i int) {
-		for deadline := start.Add(f.within + 3*ample); ; time.Sleep(20 * time.Millisecond) {
+		for deadline := start.Add(f.within + ample); ; time.Sleep(20 * time.Millisecond) {
 			resp, err := s.client.send(q, s.client.servers[i])
 			if err == nil && resp.Header.Get("X-Degraded") == "" {
 				return
