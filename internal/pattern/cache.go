@@ -1,6 +1,10 @@
 package pattern
 
-import "github.com/seed-e377111c/ratelimit/internal/cowmap"
+import (
+	"slices"
+
+	"github.com/seed-e377111c/ratelimit/internal/cowmap"
+)
 
 // maxCache is more routes than an application has, and bounds the memory if a client finds a way to
 // invent routes.
@@ -27,19 +31,24 @@ func (m *Cache[K, V]) Put(key K, v V) {
 
 // Templates is [FromTemplate] with a cache, for use on every request. The zero value is ready.
 type Templates struct {
-	cache Cache[[2]string, string]
+	cache Cache[string, []methodPattern] // by template: Go hashes one string faster than two
 }
+
+type methodPattern struct{ method, pattern string }
 
 // Pattern returns FromTemplate(method, template).
 func (t *Templates) Pattern(method, template string) string {
 	if template == "" {
 		return ""
 	}
-	key := [2]string{Standard(method), template}
-	pattern, ok := t.cache.Get(key)
-	if !ok {
-		pattern = FromTemplate(method, template)
-		t.cache.Put(key, pattern)
+	method = Standard(method)
+	known, _ := t.cache.Get(template)
+	for _, m := range known {
+		if m.method == method {
+			return m.pattern
+		}
 	}
+	pattern := FromTemplate(method, template)
+	t.cache.Put(template, append(slices.Clip(known), methodPattern{method, pattern}))
 	return pattern
 }
