@@ -240,6 +240,7 @@ func TestFromTemplate(t *testing.T) {
 	var known Templates // of all, so that one template has several methods
 	for _, test := range []struct{ method, template, want string }{
 		{"POST", "/users/:id", "POST /users/{id}"},
+		{"GET", "/users/:id", "GET /users/{id}"},
 		{"HEAD", "/users/:id/posts/:n", "GET /users/{id}/posts/{n}"},
 		{"BREW", "/pot", "/pot"},
 		{"GET", "", ""},
