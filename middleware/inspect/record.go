@@ -169,6 +169,7 @@ func (c *record) recentStats(now int64, total redisstore.Stats) redisstore.Stats
 		CachedDenials: total.CachedDenials - from.CachedDenials,
 		LocalUnits:    total.LocalUnits - from.LocalUnits,
 		PaidUnits:     total.PaidUnits - from.PaidUnits,
+		UnpaidUnits:   total.UnpaidUnits - from.UnpaidUnits,
 	}
 }
 

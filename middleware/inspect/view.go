@@ -84,6 +84,7 @@ type storeStats struct {
 	FailedBatches int64   `json:"failed_batches"`
 	LocalUnits    int64   `json:"local_units"`
 	PaidUnits     int64   `json:"paid_units"`
+	UnpaidUnits   int64   `json:"unpaid_units"`
 }
 
 type server struct {
@@ -222,7 +223,10 @@ func kind(s gcra.Store) string {
 }
 
 func storeStatsOf(s redisstore.Stats) *storeStats {
-	t := &storeStats{Batches: s.Batches, CachedDenials: s.CachedDenials, FailedBatches: s.FailedBatches, LocalUnits: s.LocalUnits, PaidUnits: s.PaidUnits}
+	t := &storeStats{
+		Batches: s.Batches, CachedDenials: s.CachedDenials, FailedBatches: s.FailedBatches,
+		LocalUnits: s.LocalUnits, PaidUnits: s.PaidUnits, UnpaidUnits: s.UnpaidUnits,
+	}
 	if s.Batches > 0 {
 		t.MeanBatchTime = seconds(s.BatchTime / time.Duration(s.Batches))
 		t.MeanBatchSize = float64(s.Operations) / float64(s.Batches)
