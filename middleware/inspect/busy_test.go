@@ -40,6 +40,7 @@ func (s *busyStore) Stats() redisstore.Stats {
 	n := s.batches.Load()
 	return redisstore.Stats{
 		Batches: n, Operations: n * 23 / 10, BatchTime: time.Duration(n) * 640 * time.Microsecond, CachedDenials: n / 5, FailedBatches: 3,
+		LocalUnits: 6 * n, PaidUnits: 3 * n, UnpaidUnits: 2 * n,
 		Instances: 3,
 		Servers: []redisstore.ServerState{
 			{Server: "10.0.0.5:6379", Breaker: redisstore.BreakerClosed},

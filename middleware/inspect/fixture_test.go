@@ -131,6 +131,9 @@ type report struct {
 			MeanSize      float64 `json:"mean_batch_size"`
 			CachedDenials int64   `json:"cached_denials"`
 			FailedBatches int64   `json:"failed_batches"`
+			LocalUnits    int64   `json:"local_units"`
+			PaidUnits     int64   `json:"paid_units"`
+			UnpaidUnits   int64   `json:"unpaid_units"`
 		}
 		Servers   []struct{ Server, Breaker, Reason string }
 		Instances int
