@@ -169,17 +169,23 @@ func TestFault100LossyLink(t *testing.T) {
 	}
 }
 
+// cutOffOne has three servers asked, and cuts off the first after a second.
+func cutOffOne(t *testing.T, o *outcome) (d *debtors, b *balance, stop func(), cut time.Time) {
+	t.Helper()
+	d = newDebtors(t, o, 3)
+	b = newBalance(d)
+	stop = d.asking(t)
+	b.watch(t, time.Second)
+	d.links[0].Blackhole()
+	return d, b, stop, time.Now()
+}
+
 // One of three servers is cut off alone, for longer than it takes others to notice a
 // failure. It grants its share beside the others, which Redis does not see. When it is
 // back, that is charged, but for what has drained: after five seconds a third of the rate.
 func TestFault111ServerCutOffAlone(t *testing.T) {
 	o := fault(t, "one of three servers is cut off")
-	d := newDebtors(t, o, 3)
-	b := newBalance(d)
-	stop := d.asking(t)
-	b.watch(t, time.Second)
-	d.links[0].Blackhole()
-	cut := time.Now()
+	d, b, stop, cut := cutOffOne(t, o)
 	b.watch(t, phase(3*time.Second, 15*time.Second))
 	d.links[0].Pass()
 	redistest.Eventually(t, ample, "it to pay", func() bool { return d.servers[0].store.Stats().PaidUnits > 0 })
@@ -194,12 +200,7 @@ func TestFault111ServerCutOffAlone(t *testing.T) {
 // was cut off.
 func TestFault112ServerStopsWithDebts(t *testing.T) {
 	o := fault(t, "one of three servers is cut off and stops")
-	d := newDebtors(t, o, 3)
-	b := newBalance(d)
-	stop := d.asking(t)
-	b.watch(t, time.Second)
-	d.links[0].Blackhole()
-	cut := time.Now()
+	d, b, stop, cut := cutOffOne(t, o)
 	b.watch(t, phase(2*time.Second, 10*time.Second))
 	lost := d.servers[0].store.Stats()
 	stop()
