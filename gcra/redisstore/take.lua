@@ -44,13 +44,18 @@ local time = redis.call('TIME')
 local now = (time[1] - 1735689600) * 10000000 + time[2] * 10
 local format, unpack = string.format, table.unpack or unpack
 local keys, args = KEYS, ARGV
-local values -- of the keys: text, false if there is none, nil if the key is not here
+local values -- of the keys: text, false if there is none, nil if GET or MGET fails
 if #keys > 0 then
   values = redis.call('MGET', unpack(keys))
 else
   local n = tonumber(ARGV[1])
   keys, args, values = { unpack(ARGV, 2, n + 1) }, { unpack(ARGV, n + 2) }, {}
-  for k = 1, n do values[k] = redis.pcall('MGET', keys[k])[1] end
+  local may = redis.acl_check_cmd and redis.acl_check_cmd('GET', ARGV[2])
+  local read = may and 'GET' or 'MGET' -- GET takes Redis 0.31 us a key, MGET 0.49 us
+  for k = 1, n do
+    values[k] = redis.pcall(read, keys[k])
+    if type(values[k]) == 'table' then values[k] = values[k][1] end -- of MGET, or nil in an error
+  end
 end
 local ops, elsewhere, unfit = args[1], -9007199254740992, -4503599627370496
 

@@ -276,21 +276,25 @@ func TestDamagedValues(t *testing.T) {
 
 // A damaged value causes no error, and changes no other request of its batch.
 func TestDamagedValuesInABatch(t *testing.T) {
-	client := redistest.Any(t)
-	r := newStore(client)
-	ctx := t.Context()
-	for i, value := range []string{"abc", "nan", "inf", "-1", "1e300", ""} {
-		if err := client.Set(ctx, r.Prefix+fmt.Sprintf("{%d}:p", i), value, 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+	for name, client := range map[string]redis.UniversalClient{"server": redistest.Any(t), "cluster": redistest.StartCluster(t).Client()} {
+		t.Run(name, func(t *testing.T) {
+			r := newStore(client)
+			ctx := t.Context()
+			gcratest.MustTake(t, r, hourly("first", 20)) // loads the topology
+			for i, value := range []string{"abc", "nan", "inf", "-1", "1e300", ""} {
+				if err := client.Set(ctx, r.Prefix+fmt.Sprintf("{%d}:p", i), value, 0).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := client.LPush(ctx, r.Prefix+"{6}:p", "a", "list").Err(); err != nil {
+				t.Fatal(err)
+			}
+			redistest.Together(200, func(i int) {
+				res, err := gcra.Take(ctx, r, hourly(fmt.Sprint(i), 20))
+				if err != nil || i > 6 && !res.Allowed {
+					t.Errorf("caller %d: got %+v, %v; want no error, and a full bucket from 7 on", i, res, err)
+				}
+			})
+		})
 	}
-	if err := client.LPush(ctx, r.Prefix+"{6}:p", "a", "list").Err(); err != nil {
-		t.Fatal(err)
-	}
-	redistest.Together(200, func(i int) {
-		res, err := gcra.Take(ctx, r, hourly(fmt.Sprint(i), 20))
-		if err != nil || i > 6 && !res.Allowed {
-			t.Errorf("caller %d: got %+v, %v; want no error, and a full bucket from 7 on", i, res, err)
-		}
-	})
 }
