@@ -50,8 +50,8 @@ if #keys > 0 then
 else
   local n = tonumber(ARGV[1])
   keys, args, values = { unpack(ARGV, 2, n + 1) }, { unpack(ARGV, n + 2) }, {}
-  local may = redis.acl_check_cmd and redis.acl_check_cmd('GET', ARGV[2])
-  local read = may and 'GET' or 'MGET' -- GET takes Redis 0.31 us a key, MGET 0.49 us
+  local known, may = pcall(redis.acl_check_cmd, 'GET', ARGV[2]) -- fails if GET has another name
+  local read = known and may and 'GET' or 'MGET' -- GET takes Redis 0.31 us a key, MGET 0.49 us
   for k = 1, n do
     values[k] = redis.pcall(read, keys[k])
     if type(values[k]) == 'table' then values[k] = values[k][1] end -- of MGET, or nil in an error
