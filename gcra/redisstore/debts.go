@@ -171,12 +171,13 @@ func (d *debts) counts() (granted, paid, forgotten int64) {
 	return d.granted, d.paid, d.forgotten
 }
 
-// close drops all debts: there is no client left to pay them with.
-func (d *debts) close() {
+// close drops all debts: there is no client left to pay them with. What is owed by now
+// counts as forgotten.
+func (d *debts) close(now int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, b := range d.of {
-		d.forgotten += b.units
+		d.forgotten += min((b.owes(now)+b.rest)/b.charge.Emission, b.units)
 	}
 	d.closed, d.of = true, nil
 	d.n.Store(0)

@@ -253,7 +253,7 @@ func TestDebtsDeny(t *testing.T) {
 	s := &Store{denials: w.denials, clock: w.denials.clock}
 	w.denials.debts, w.denials.ttl = &s.debts, 0
 	s.once.Do(func() {})
-	t.Cleanup(s.debts.close)
+	t.Cleanup(func() { s.debts.close(w.now) })
 	charges := []gcra.Charge{{Subject: "s", Policy: "p", Limit: gcra.PerHour(10), Cost: 1}}
 	q := w.request(charges, false)
 	w.redis(q)

@@ -64,7 +64,7 @@ func (s *Store) payLoop(answered <-chan struct{}) {
 		before := closed
 		// A server that has just left a ring is closed too. The next round does not go there.
 		if closed = errors.Is(err, redis.ErrClosed); closed && before {
-			s.debts.close()
+			s.debts.close(s.clock.Now())
 			continue
 		}
 		time.Sleep(payAgain)

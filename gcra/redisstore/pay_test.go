@@ -180,14 +180,21 @@ func TestNobodyPaysWithoutDebts(t *testing.T) {
 	}
 }
 
-// A store that is closed pays nothing more, and keeps no debts.
+// A store that is closed pays nothing more, and keeps no debts. What was refunded before
+// is not among the units that will not be charged.
 func TestDebtsEndWithTheStore(t *testing.T) {
 	r, err := redisstore.Open("redis://127.0.0.1:1/0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	log := logged(r)
-	granted(t, r, 1, hourly("s", 10))
+	c := hourly("s", 10)
+	c.Cost = 3
+	granted(t, r, 1, c)
+	c.Cost = 2
+	if err := r.Local(1).Refund(t.Context(), []gcra.Charge{c}); err != nil {
+		t.Fatal(err)
+	}
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
 	}

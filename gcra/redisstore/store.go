@@ -70,9 +70,9 @@ type Store struct {
 	Prefix string
 
 	// Timeout is the longest that Take or Refund waits for Redis, whatever the
-	// client's own settings. 0 means 50 ms; a negative one is an error. After it they
-	// return an error that wraps [context.DeadlineExceeded]. Set it before first
-	// use.
+	// client's own settings. 0 means 50 ms; a negative one is an error. When it has
+	// passed, they return an error that wraps [context.DeadlineExceeded]. Set it
+	// before first use.
 	Timeout time.Duration
 
 	// DenialTTL is how long a denial is cached: a key that Redis has denied is
@@ -137,7 +137,8 @@ func (s *Store) Close() error {
 	if s.dials == nil {
 		return nil
 	}
-	s.debts.close()
+	s.once.Do(s.init)
+	s.debts.close(s.clock.Now())
 	return s.client.Close()
 }
 
