@@ -49,16 +49,22 @@ func TestFault94ReplicasAreNeverAsked(t *testing.T) {
 	}
 }
 
-// clusterClient dials no node before go-redis has set up the node's client. With RouteByLatency, go-redis 9.23.0 starts to ping a node before that
-// (newClusterNodeWithNodeAddress, then the functions of OnNewNode), which is a data race within go-redis.
+// clusterClient dials no node before go-redis has set up the node's client. With
+// RouteByLatency, go-redis 9.23.0 starts to ping a node before that: in
+// newClusterNodeWithNodeAddress, before the functions of OnNewNode run. That is a data race
+// within go-redis.
 func clusterClient(options *redis.ClusterOptions) *redis.ClusterClient {
 	var ready sync.Map // *redis.Client to a channel that is closed once the client is set up
 	options.NewClient = func(o *redis.Options) *redis.Client {
 		isReady := make(chan struct{})
 		dial := redis.NewDialer(o)
 		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			<-isReady
-			return dial(ctx, network, addr)
+			select {
+			case <-isReady:
+				return dial(ctx, network, addr)
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
 		}
 		client := redis.NewClient(o)
 		ready.Store(client, isReady)

@@ -239,7 +239,7 @@ func (s *soak) print(length time.Duration) {
 		fmt.Printf("| %s | %d | %d | %d | %d | %s | %v | %v | %d | %v |\n", r.name, r.times, n.requests, n.denied, n.degraded, over,
 			quantile(n.took, 0.99).Round(100*time.Microsecond), quantile(n.took, 0.999).Round(100*time.Microsecond), n.late, r.recovery.Round(10*time.Millisecond))
 	}
-	fmt.Printf("\nOver the bound in the worst window of the whole run: %.2f bursts. Longest time that the machine stood still: %v.\n", max(s.worst, 0), s.stall.Round(time.Millisecond))
+	fmt.Printf("\nOver the bound and what was lost, in the worst window of the whole run: %.2f bursts. Longest time that the machine stood still: %v.\n", max(s.worst, 0), s.stall.Round(time.Millisecond))
 	fmt.Println("\n| server | heap | RSS | goroutines | files |\n|---|--:|--:|--:|--:|")
 	for _, m := range s.marks {
 		fmt.Printf("| %s | %.1f MB | %.1f MB | %d | %d |\n", m.name, float64(m.Heap)/1e6, float64(m.RSS)/1e6, m.Goroutines, m.Files)

@@ -116,7 +116,7 @@ func (a *asker) check(t *testing.T, more float64) {
 	a.o.windows(t, a.calls, more)
 }
 
-// windows fails if the calls of some window exceed the bound by more units than that.
+// windows fails if the calls of some window exceed the bound by more than so many units.
 func (o *outcome) windows(t *testing.T, calls []window.Call, more float64) {
 	t.Helper()
 	over := window.Excess(calls, softLimit())
