@@ -124,8 +124,8 @@ var numerals = func() (all [1000]string) {
 	return all
 }()
 
-// recentNumerals are larger numbers, each in the place that its last digits give. Clients
-// that have used little have nearly the same numbers, so most are found again.
+// recentNumerals are larger numbers, each at its remainder modulo 1024. Clients that have
+// used little have nearly the same numbers, so most are found again.
 var recentNumerals [1024]atomic.Pointer[numeralText]
 
 type numeralText struct {

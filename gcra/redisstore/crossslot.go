@@ -16,7 +16,8 @@ import (
 // declares no keys (Redis 7.0 and newer, Valkey). The node checks the slot of each
 // key when the script reads it. So a stale topology or a slot that moves does no
 // harm: an admission with such a key is not decided, and sent again by the client, in
-// a script for its subject. So are all admissions of a script that the node refuses.
+// a script for its subject. So are all admissions of a script that the node refuses, and
+// those with a key that is not a string: the script for its subject reads it as absent.
 var crossSlot = newScriptForm("#!lua flags=allow-cross-slot-keys\n", true)
 
 // elsewhere is the reply of crossSlot for an admission that was not decided.
@@ -51,7 +52,7 @@ func (b *batch) collectUndecided(s *script) {
 // crossing is what a batcher knows about scripts for several slots.
 type crossing struct {
 	until  int64 // when to try again, after the server has answered one with an error
-	paused bool  // none are sent, as a batch failed: until one with a script for each subject is answered
+	paused bool  // none are sent after a batch that failed, until one with a script for each subject is answered
 }
 
 // crossingRetry is how long a server that does not run scripts for several slots gets

@@ -40,8 +40,8 @@ type debt struct {
 type amount struct{ more, least level }
 
 // patience is how long several servers owe in full what they have granted alone. A server
-// offers payment at least every 325 ms: payRetry, a Timeout and payAgain. That is 15 times
-// within patience. If a third of all packets is lost and each payment needs a new
+// offers payment at least every 325 ms: payRetry, a Timeout of 50 ms and payAgain. That is
+// 15 times within patience. If a third of all packets is lost and each payment needs a new
 // connection, half of the payments fail, and all 15 with a probability below 1 in 10,000.
 const patience = 5 * time.Second
 
@@ -55,7 +55,7 @@ func (b *debt) grant(c *buckets.Charge, now, begins, n int64) {
 	}
 	top := b.charge.Top
 	b.charge, b.n = *c, n
-	if settles(c) {
+	if settles(c) { // its Top is not the clamp of the limit, and serves only until that is known
 		b.room = max(b.room, c.Room)
 		if top > 0 {
 			b.charge.Top = max(top, c.Room)

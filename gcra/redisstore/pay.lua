@@ -8,8 +8,8 @@
 --        room  how far ahead of now the TAT may be moved
 --        top   no TAT is further ahead of now
 --        ends  the end of a quota's period, which takes the place of now; 0 for a rate
---        begins, previous: when this period and the previous one began. If the server's
---              clock is ahead of this one, and the previous one is current, that is charged
+--        begins, previous: when the quota's period and the one before began. If Redis is
+--              still in the one before, as the server's clock is ahead, that one is charged
 -- Reply  for each debt two: how much of more is paid, and how far ahead the TAT is. Nothing
 --        is paid, and the second is -1, if the quota's period is over or comes after the
 --        next one, or if another limit or clock has set a TAT beyond top: the bucket is

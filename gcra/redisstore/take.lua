@@ -21,15 +21,15 @@
 --        came: ahead if its admission was allowed, -ahead-1 if not. A list, or with
 --        empty ops and one key the number alone. With a quota the list ends with now.
 --        With empty KEYS it is -2^53 for all charges of an admission that was not
---        decided, since another node has one of its keys, or may have it
+--        decided: another node has or may have one of its keys, or one is not a string
 --
 -- A quota takes the same step with the end of its current period, by this clock, in place
 -- of now. If that is not among its periods, nothing of its admission is taken and the
 -- reply for it is -2^52: the caller asks again, with periods around now. A period that
 -- has begun goes on if the clock goes back: then 2^50 is added to ahead.
 --
--- A value that is no number counts as absent, and the clamp bounds all others, so
--- a damaged bucket heals itself. An admission is written when all of it has been
+-- A value that is no number counts as absent (with empty KEYS only if it is a string),
+-- and the clamp bounds all others, so a damaged bucket heals itself. An admission is written when all of it has been
 -- computed. A denial writes nothing, with one exception: it brings a TAT beyond the
 -- clamp down to it, or the bucket would deny until the clock catches up. If writing
 -- fails (out of memory, read-only), nothing has been written.
