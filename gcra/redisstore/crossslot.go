@@ -16,8 +16,7 @@ import (
 // declares no keys (Redis 7.0 and newer, Valkey). The node checks the slot of each
 // key when the script reads it. So a stale topology or a slot that moves does no
 // harm: an admission with such a key is not decided, and sent again by the client, in
-// a script for its subject. So are all admissions of a script that the node refuses, and
-// those with a key that is not a string: the script for its subject reads it as absent.
+// a script for its subject. So are all admissions of a script that the node refuses.
 var crossSlot = newScriptForm("#!lua flags=allow-cross-slot-keys\n", true)
 
 // elsewhere is the reply of crossSlot for an admission that was not decided.
@@ -33,7 +32,8 @@ func (b *batch) crossesSlots(client redis.UniversalClient) bool {
 }
 
 // collectUndecided collects the requests that a script for several slots has not
-// decided: all, if the server has answered with an error. Nothing was written then.
+// decided: all, if the server has answered with an error. Nothing was written then,
+// unless the user may write some keys of the prefix and not others.
 func (b *batch) collectUndecided(s *script) {
 	var answer redis.Error
 	if errors.As(s.err, &answer) && !errors.Is(s.err, rediskit.ErrReply) {

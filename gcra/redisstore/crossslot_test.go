@@ -70,25 +70,29 @@ const fewScripts = 400 * 20 / 4
 // On a cluster one script decides for all subjects of a node, or one for each
 // subject where the server runs no such script.
 func TestOneScriptForEachNode(t *testing.T) {
-	cluster := redistest.StartCluster(t)
-	r := openStore(t, "redis://"+strings.Join(cluster.Addrs(), ",")+"?read_timeout=20s")
-	r.Timeout, r.NoDenialCache = patience, true
-	log := logged(r)
-	gcratest.MustTake(t, r, hourly("first", 20))
-	exactlyTwenty(t, r, 0)
-	n := scriptsForMany(t, cluster, r)
-	var failed int
-	for _, node := range cluster.Nodes[:3] {
-		failed += redistest.Stat(t, node.Client(), "errorstats", "errorstat_ERR:count=")
-	}
-	switch {
-	case runsFlags(t, cluster.Nodes[0]) && n > fewScripts:
-		t.Errorf("got %d scripts; want one for all that wait, at most %d", n, fewScripts)
-	case !runsFlags(t, cluster.Nodes[0]) && failed > 0:
-		t.Errorf("got %d scripts answered with an error; want none after the first batches", failed)
-	}
-	if lines := log.Lines(""); len(lines) > 0 {
-		t.Errorf("got log lines %q; want none", lines)
+	for name, args := range map[string][]string{"plain": nil, "without GET": {"--rename-command", "GET", ""}} {
+		t.Run(name, func(t *testing.T) {
+			cluster := redistest.StartCluster(t, args...)
+			r := openStore(t, "redis://"+strings.Join(cluster.Addrs(), ",")+"?read_timeout=20s")
+			r.Timeout, r.NoDenialCache = patience, true
+			log := logged(r)
+			gcratest.MustTake(t, r, hourly("first", 20))
+			exactlyTwenty(t, r, 0)
+			n := scriptsForMany(t, cluster, r)
+			var failed int
+			for _, node := range cluster.Nodes[:3] {
+				failed += redistest.Stat(t, node.Client(), "errorstats", "errorstat_ERR:count=")
+			}
+			switch {
+			case runsFlags(t, cluster.Nodes[0]) && n > fewScripts:
+				t.Errorf("got %d scripts; want one for all that wait, at most %d", n, fewScripts)
+			case !runsFlags(t, cluster.Nodes[0]) && failed > 0:
+				t.Errorf("got %d scripts answered with an error; want none after the first batches", failed)
+			}
+			if lines := log.Lines(""); len(lines) > 0 {
+				t.Errorf("got log lines %q; want none", lines)
+			}
+		})
 	}
 }
 

@@ -120,7 +120,7 @@ func TestScriptIsTheModel(t *testing.T) {
 	for _, tt := range anyAndEmbedded {
 		t.Run(tt.name, func(t *testing.T) {
 			client := tt.open(t)
-			clock := stopClock(t, client, hideKeys)
+			clock := stopClock(t, client, hideKeys...)
 			sha, err := client.ScriptLoad(t.Context(), takeLua(t)).Result()
 			if err != nil {
 				t.Fatal(err)
@@ -136,7 +136,7 @@ func TestScriptIsTheModel(t *testing.T) {
 // fuzzer measures its coverage too.
 func FuzzScript(f *testing.F) {
 	client := embedded(f)
-	clock := stopClock(f, client, hideKeys)
+	clock := stopClock(f, client, hideKeys...)
 	sha, err := client.ScriptLoad(f.Context(), takeLua(f)).Result()
 	if err != nil {
 		f.Fatal(err)
@@ -152,9 +152,9 @@ func FuzzScript(f *testing.F) {
 
 // hideKeys has a key fail, as one of another node does, while "hidden:" and the key
 // exists.
-var hideKeys = [2]string{
-	"redis.pcall(read, keys[k])",
-	"redis.pcall(redis.call('EXISTS', 'hidden:' .. keys[k]) == 1 and 'NONE' or read, keys[k])",
+var hideKeys = [][2]string{
+	{"redis.pcall('GET', keys[k])", "redis.pcall(redis.call('EXISTS', 'hidden:' .. keys[k]) == 1 and 'NONE' or 'GET', keys[k])"},
+	{"redis.pcall('MGET', keys[k])", "redis.pcall(redis.call('EXISTS', 'hidden:' .. keys[k]) == 1 and 'NONE' or 'MGET', keys[k])"},
 }
 
 func checkScript(t *rapid.T, client *redis.Client, clock *stoppedClock, sha string) {
