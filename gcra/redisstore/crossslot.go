@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -59,6 +60,9 @@ type crossing struct {
 // none. It may be a proxy in the middle of a deployment, or run a newer version by then.
 const crossingRetry = time.Minute
 
+// slotMoves is in the error of Redis 7.4 if a script writes a key whose slot is moving.
+const slotMoves = "attempted to access a non local key"
+
 // oneScript reports whether the request may go in one script with those of other
 // subjects. now is the time of the store's clock.
 func (b *batcher) oneScript(q *request, now int64) bool {
@@ -82,7 +86,7 @@ func (b *batcher) noteCrossing(batch *batch, err error) {
 	if err = cmp.Or(err, batch.nodeErr); err != nil || !batch.crossesSlots(b.store.client) {
 		b.crossing.paused = err != nil
 	}
-	if e := batch.nodeErr; e != nil && (!rediskit.Down(e) || rediskit.Unknown(e)) {
+	if e := batch.nodeErr; e != nil && (!rediskit.Down(e) || rediskit.Unknown(e)) && !strings.Contains(e.Error(), slotMoves) {
 		b.crossing.until = b.store.clock.Now() + tat.Ticks(crossingRetry)
 	}
 }
