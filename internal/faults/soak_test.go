@@ -204,13 +204,12 @@ func (n *tally) add(m tally) {
 	n.took = append(n.took, m.took...)
 }
 
-// recovered is how long it takes until every server is answered by the store again. On a
-// machine that is busy with other tests, answers may take longer than the Timeout for long.
+// recovered is how long it takes until every server is answered by the store again.
 func (s *soak) recovered(f soakFault, subject string) time.Duration {
 	start := time.Now()
 	q := soakRequest{store: f.store, method: "GET", path: "/probe", subject: subject}
 	redistest.Together(len(s.client.servers), func(i int) {
-		for deadline := start.Add(f.within + 2*ample); ; time.Sleep(20 * time.Millisecond) {
+		for deadline := start.Add(f.within + ample); ; time.Sleep(20 * time.Millisecond) {
 			resp, err := s.client.send(q, s.client.servers[i])
 			if err == nil && resp.Header.Get("X-Degraded") == "" {
 				return
