@@ -37,7 +37,7 @@ lint: ## Run staticcheck and golangci-lint
 
 .PHONY: words
 words: ## Find words that the project does not use
-	go test -count=1 ./internal/words
+	go test -count=1 ./internal/test/words
 
 .PHONY: test
 test: ## Run the tests
@@ -62,27 +62,27 @@ fuzz: ## Run each fuzz target for FUZZTIME (20s)
 
 .PHONY: chaos
 chaos: ## Run the fault tests for longer and print a table; needs a redis-server
-	RATELIMIT_TEST_REDIS=required RATELIMIT_CHAOS=long go test -count=1 -timeout 60m -v -run '^TestFault[0-9]' ./internal/faults
+	RATELIMIT_TEST_REDIS=required RATELIMIT_CHAOS=long go test -count=1 -timeout 60m -v -run '^TestFault[0-9]' ./internal/test/faults
 
 .PHONY: soak
 soak: ## Run three servers through random faults for SOAK (1h) and print tables; needs a redis-server
-	RATELIMIT_TEST_REDIS=required RATELIMIT_SOAK=$(SOAK) go test -count=1 -timeout 25h -v -run '^TestSoak$$' ./internal/faults
+	RATELIMIT_TEST_REDIS=required RATELIMIT_SOAK=$(SOAK) go test -count=1 -timeout 25h -v -run '^TestSoak$$' ./internal/test/faults
 
 .PHONY: long
 long: ## Tests that take minutes of a machine that does nothing else; needs a redis-server
 	RATELIMIT_LONG=1 go test -count=1 -v -run '^TestInterleavings$$' ./gcra/internal/buckets
 	RATELIMIT_TEST_REDIS=required RATELIMIT_LONG=1 go test -count=1 -v -run '^TestPartnerSeesTurns$$' ./gcra/redisstore
 	RATELIMIT_TEST_REDIS=required RATELIMIT_LONG=1 go test -count=1 -v -run '^TestPartner$$' ./gcra/slidinglog
-	RATELIMIT_TEST_REDIS=required RATELIMIT_LONG=1 go test -count=1 -v -timeout 60m ./internal/histories
+	RATELIMIT_TEST_REDIS=required RATELIMIT_LONG=1 go test -count=1 -v -timeout 60m ./internal/test/thirdparty/histories
 	RATELIMIT_LONG=1 go test -count=1 -v -run '^TestRetryPolicy$$' ./adapters/grpc
 	RATELIMIT_LONG=1 go test -count=1 -v -run '^TestOutbound$$' ./examples/quickstart
 	RATELIMIT_LONG=1 go test -count=1 -run '^TestWorlds$$' ./examples/simulate
 	RATELIMIT_REPLAY_LINES=5000000 go test -count=1 -v -run '^TestMemory$$' ./examples/replay
-	RATELIMIT_TEST_REDIS=required RATELIMIT_CHAOS=long go test -count=1 -v -run '^TestServerUnderFaults$$' ./internal/faults
+	RATELIMIT_TEST_REDIS=required RATELIMIT_CHAOS=long go test -count=1 -v -run '^TestServerUnderFaults$$' ./internal/test/faults
 
 .PHONY: outbound
 outbound: ## Tables of turns, windows and real servers as partners; needs a redis-server, nginx and npm
-	RATELIMIT_TEST_REDIS=required RATELIMIT_TEST_PARTNERS=required RATELIMIT_LONG=1 go test -count=1 -v ./internal/outbound
+	RATELIMIT_TEST_REDIS=required RATELIMIT_TEST_PARTNERS=required RATELIMIT_LONG=1 go test -count=1 -v ./internal/test/outbound
 
 .PHONY: vuln
 vuln: ## Run govulncheck; needs the network

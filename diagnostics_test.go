@@ -25,10 +25,10 @@ import (
 	vianethttp "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
-	"github.com/seed-e377111c/ratelimit/internal/diagtest"
-	"github.com/seed-e377111c/ratelimit/internal/nginxtest"
 	"github.com/seed-e377111c/ratelimit/internal/notice"
-	"github.com/seed-e377111c/ratelimit/internal/sitetest"
+	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
+	"github.com/seed-e377111c/ratelimit/internal/test/nginxtest"
+	"github.com/seed-e377111c/ratelimit/internal/test/sitetest"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )

@@ -18,7 +18,7 @@ import (
 	viaecho "github.com/seed-e377111c/ratelimit/adapters/echo"
 	viagin "github.com/seed-e377111c/ratelimit/adapters/gin"
 	"github.com/seed-e377111c/ratelimit/gcra"
-	"github.com/seed-e377111c/ratelimit/internal/sitetest"
+	"github.com/seed-e377111c/ratelimit/internal/test/sitetest"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )

@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"github.com/seed-e377111c/ratelimit/internal/redistest"
+	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 
 // testRedis is one Redis for the test.

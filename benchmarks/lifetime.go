@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// lifetime is the testing.TB that internal/redistest needs, outside of tests.
+// lifetime is the testing.TB that internal/test/redistest needs, outside of tests.
 type lifetime struct {
 	testing.TB // nil: redistest calls only the methods below
 
@@ -20,7 +20,7 @@ type lifetime struct {
 // failure is what Fatal panics with.
 type failure struct{ error }
 
-// withServers calls f with a testing.TB for internal/redistest, and then ends all
+// withServers calls f with a testing.TB for internal/test/redistest, and then ends all
 // servers and processes that f has started.
 func withServers(f func(testing.TB) error) (err error) {
 	l := &lifetime{}

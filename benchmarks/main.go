@@ -20,7 +20,7 @@ import (
 	"runtime/pprof"
 	"syscall"
 
-	"github.com/seed-e377111c/ratelimit/internal/redistest"
+	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 
 func main() {

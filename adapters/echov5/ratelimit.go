@@ -21,7 +21,7 @@ import (
 
 	"github.com/labstack/echo/v5"
 
-	"github.com/seed-e377111c/ratelimit/internal/frameworkkey"
+	"github.com/seed-e377111c/ratelimit/adapters/internal/frameworkkey"
 	"github.com/seed-e377111c/ratelimit/internal/pattern"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )

@@ -17,7 +17,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/seed-e377111c/ratelimit/internal/frameworkkey"
+	"github.com/seed-e377111c/ratelimit/adapters/internal/frameworkkey"
 	"github.com/seed-e377111c/ratelimit/internal/pattern"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )

@@ -19,7 +19,7 @@ import (
 
 	ratelimit "github.com/seed-e377111c/ratelimit/adapters/grpc"
 	"github.com/seed-e377111c/ratelimit/gcra"
-	"github.com/seed-e377111c/ratelimit/internal/diagtest"
+	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/adapters/httpclient"
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
-	"github.com/seed-e377111c/ratelimit/internal/redistest"
+	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 
 // spy is a Store that records the subjects and policies of its charges.

@@ -9,7 +9,7 @@ import (
 
 	ratelimit "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	"github.com/seed-e377111c/ratelimit/gcra"
-	"github.com/seed-e377111c/ratelimit/internal/nginxtest"
+	"github.com/seed-e377111c/ratelimit/internal/test/nginxtest"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 )
 

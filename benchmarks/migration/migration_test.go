@@ -1,5 +1,5 @@
 // Package migration holds docs/migration.md to what it says of other limiters.
-// The page's code is compiled by internal/readme.
+// The page's code is compiled by internal/test/readme.
 package migration
 
 import (
@@ -33,7 +33,7 @@ import (
 	ratelimit "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
-	"github.com/seed-e377111c/ratelimit/internal/redistest"
+	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 )
 

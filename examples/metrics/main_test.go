@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-e377111c/ratelimit/internal/diagtest"
-	"github.com/seed-e377111c/ratelimit/internal/redistest"
+	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
+	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 
 // child makes this test binary run the program.

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/examples/internal/smoke"
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
-	"github.com/seed-e377111c/ratelimit/internal/redistest"
+	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 
 func TestMain(m *testing.M) { smoke.Main(m, main) }

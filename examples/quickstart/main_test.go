@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/examples/internal/process"
-	"github.com/seed-e377111c/ratelimit/internal/redistest"
+	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 
 // A mistake is one line that names the value and says what is right.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
-	"github.com/seed-e377111c/ratelimit/internal/redistest"
+	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 
 // server is a store that a limiter uses, under traffic until it is stopped.

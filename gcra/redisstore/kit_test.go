@@ -15,8 +15,8 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
-	"github.com/seed-e377111c/ratelimit/internal/diagtest"
-	"github.com/seed-e377111c/ratelimit/internal/redistest"
+	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
+	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 
 // patience is the Timeout in tests that are not about it.

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
-	"github.com/seed-e377111c/ratelimit/internal/redistest"
+	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 
 // drawPayment draws a payment and the state of its bucket: a value, or "" for none, and

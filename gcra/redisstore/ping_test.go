@@ -14,8 +14,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
-	"github.com/seed-e377111c/ratelimit/internal/diagtest"
-	"github.com/seed-e377111c/ratelimit/internal/redistest"
+	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
+	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 
 // Ping calls every master of a cluster, and its error is one line for each that fails.

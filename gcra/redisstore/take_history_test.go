@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
-	"github.com/seed-e377111c/ratelimit/internal/redistest"
+	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 
 // Redis records the calls of many concurrent callers. Replayed on the model in the

@@ -15,7 +15,7 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/slidinglog"
-	"github.com/seed-e377111c/ratelimit/internal/redistest"
+	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 
 // patience is the Timeout in tests that are not about it.

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/seed-e377111c/ratelimit/internal/diag"
-	"github.com/seed-e377111c/ratelimit/internal/diagtest"
+	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
 )
 
 // The tests cause failures on purpose, which are logged where Decision.Err is set.

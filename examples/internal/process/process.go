@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-e377111c/ratelimit/internal/diagtest"
+	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
 )
 
 // asProgram makes a test binary the example itself, with the race detector if

@@ -15,7 +15,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
-	"github.com/seed-e377111c/ratelimit/internal/diagtest"
+	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
 )
 
 // Test serves what an example serves and uses its limits up: those of an

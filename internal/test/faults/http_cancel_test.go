@@ -1,0 +1,261 @@
+package faults
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
+	"github.com/seed-e377111c/ratelimit/internal/test/sitetest"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+// ledger is a burst of n that takes a year to refill, so that the units left show
+// what was charged.
+func ledger(n int64) gcra.Limit {
+	return gcra.Limit{Count: 1, Per: (365 * 24 * time.Hour / time.Duration(n)).Truncate(time.Microsecond), Burst: n}
+}
+
+// charged is what was taken from a ledger.
+func charged(t *testing.T, server *redistest.Server, subject string, l gcra.Limit) int64 {
+	t.Helper()
+	store := patientStore(t, server)
+	c := mustTake(t, store, gcra.Charge{Subject: subject, Policy: "all", Limit: l})
+	return l.Burst - c[0].Result.Remaining
+}
+
+// hangUp sends a request and resets the connection after a while.
+func (s *site) hangUp(t *testing.T, request string, after time.Duration) {
+	conn, err := net.Dial("tcp", s.Listener.Addr().String())
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	_, _ = io.WriteString(conn, request)
+	time.Sleep(after)
+	_ = conn.(*net.TCPConn).SetLinger(0)
+	_ = conn.Close()
+}
+
+// settled waits until no more decisions are made, and returns their number.
+func (s *site) settled() int64 {
+	for {
+		before := s.decisions.Load()
+		time.Sleep(100 * time.Millisecond)
+		if n := s.decisions.Load(); n == before {
+			return n
+		}
+	}
+}
+
+const plainRequest = "GET /ok HTTP/1.1\r\nHost: h\r\n\r\n"
+
+func TestFault59ClientsThatHangUpDoNotOpenTheBreaker(t *testing.T) {
+	o := fault(t, "clients gone and contexts cancelled in flight")
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr)
+	store := rigAt(t, "redis://"+proxy.Addr+"?read_timeout=20s")
+	store.Timeout = ample
+	s := openSite(t, o, sitetest.Config{Config: middleware.Config{Store: store.Store}, Policies: []middleware.Policy{
+		{Name: "all", Key: sitetest.Everybody, Limit: ledger(100_000), OnFailure: middleware.FailClosed}}})
+	expect(t, "before", s.Do(t, "GET /ok").StatusCode, 200)
+	proxy.Delay(5 * time.Millisecond)
+	n := amount(400, 10_000)
+	redistest.Together(20, func(int) {
+		for range n / 20 {
+			s.hangUp(t, plainRequest, time.Millisecond)
+		}
+	})
+	cancelled := 0
+	for range 20 { // and without a server in between
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(2*time.Millisecond, cancel)
+		if _, err := gcra.Take(ctx, store, plenty("somebody")); errors.Is(err, context.Canceled) {
+			cancelled++
+		}
+	}
+	if cancelled == 0 {
+		t.Error("no call was cancelled in flight")
+	}
+	if decisions := s.settled(); decisions < int64(n)/2 {
+		t.Errorf("%d decisions about %d requests; want most of them", decisions, n)
+	}
+	expect(t, "decisions with an error", s.failed.Load(), 0)
+	expect(t, "after", s.Do(t, "GET /ok").StatusCode, 200)
+	if lines := store.log.Lines(isAway); len(lines) != 0 {
+		t.Errorf("closed connections counted as an outage: %q", lines)
+	}
+}
+
+func TestFault60HangingUpDoesNotAvoidTheCharge(t *testing.T) {
+	o := fault(t, "a reset right after the request")
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr)
+	limit := ledger(8000)
+	for _, f := range sitetest.Frameworks {
+		store := rigAt(t, "redis://"+proxy.Addr+"?read_timeout=20s")
+		store.Timeout, store.Prefix = ample, "rl:"
+		s := openSite(t, o, sitetest.Config{Build: f.Build, Config: middleware.Config{Store: store.Store}, Policies: []middleware.Policy{
+			{Name: "all", Key: func(*http.Request) (string, error) { return f.Name, nil }, Limit: limit}}})
+		s.Do(t, "GET /ok")
+		proxy.Delay(3 * time.Millisecond)
+		n := amount(200, 2000)
+		redistest.Together(20, func(i int) {
+			for range n / 20 {
+				s.hangUp(t, plainRequest, time.Duration(i%3)*2*time.Millisecond)
+			}
+		})
+		// A reset may arrive before its request is read, which is then not served.
+		decisions := s.settled()
+		proxy.Pass()
+		expect(t, f.Name+": charged", charged(t, server, f.Name, limit), decisions)
+		if handled := s.Handled.Load(); decisions < int64(n)/3 || handled > decisions {
+			t.Errorf("%s: %d decisions and %d served of %d requests; want most decided, and none served without", f.Name, decisions, handled, n)
+		}
+	}
+}
+
+// resetter is an HTTP/2 client that resets each stream as soon as it is open.
+type resetter struct {
+	conn   net.Conn
+	framer *http2.Framer
+	header []byte
+	stream uint32
+	gone   chan struct{} // closed when the server has ended the connection
+}
+
+func dialResetter(t *testing.T, s *site) *resetter {
+	t.Helper()
+	addr := s.Listener.Addr().String()
+	conn, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &resetter{conn: conn, framer: http2.NewFramer(conn, conn), stream: 1, gone: make(chan struct{})}
+	var block bytes.Buffer
+	enc := hpack.NewEncoder(&block)
+	for _, f := range [][2]string{{":method", "GET"}, {":scheme", "https"}, {":authority", addr}, {":path", "/ok"}} {
+		if err := enc.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.header = block.Bytes()
+	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.framer.WriteSettings(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(r.gone)
+		_, _ = io.Copy(io.Discard, conn) // settings are not acknowledged, which the server tolerates for a while
+	}()
+	return r
+}
+
+// rush opens and resets n streams, and returns how many it could.
+func (r *resetter) rush(n int) (sent int) {
+	for range n {
+		if err := r.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: r.stream, BlockFragment: r.header, EndStream: true, EndHeaders: true}); err != nil {
+			return sent
+		}
+		if err := r.framer.WriteRSTStream(r.stream, http2.ErrCodeCancel); err != nil {
+			return sent
+		}
+		r.stream += 2
+		sent++
+	}
+	return sent
+}
+
+func (r *resetter) close() {
+	_ = r.conn.Close()
+	<-r.gone
+}
+
+func heap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+func TestFault61EachStreamOfARapidResetIsCharged(t *testing.T) {
+	o := fault(t, "HTTP/2 streams reset at once")
+	server := redistest.Start(t)
+	limit := ledger(40_000)
+	s := openSite(t, o, sitetest.Config{TLS: true, Config: middleware.Config{Store: patientStore(t, server)}, Policies: []middleware.Policy{{Name: "all", Key: sitetest.Everybody, Limit: limit}}})
+	goroutines, before := held(t), heap()
+
+	// At a pace that the server keeps up with, each request is charged.
+	paced, sent := dialResetter(t, s), 0
+	for range amount(10, 100) {
+		sent += paced.rush(100)
+		redistest.Eventually(t, ample, fmt.Sprint(sent, " decisions"), func() bool { return s.decisions.Load() >= int64(sent) })
+	}
+	paced.close()
+	expect(t, "decisions at a pace", s.decisions.Load(), int64(sent))
+	expect(t, "charged at a pace", charged(t, server, "everybody", limit), int64(sent))
+
+	// Faster, the server closes the connection. It charges the requests it has
+	// started, and no others.
+	for rest := amount(2000, 20_000); rest > 0; {
+		r := dialResetter(t, s)
+		n := r.rush(rest)
+		rest -= max(n, 1)
+		sent += n
+		r.close()
+	}
+	decisions := s.settled()
+	expect(t, "charged in a rush", charged(t, server, "everybody", limit), decisions)
+	o.atMost(t, s.Handled.Load(), decisions, "served without a decision")
+	expect(t, "decisions with an error", s.failed.Load(), 0)
+	goroutines.released(t, 40) // idle connections to Redis stay
+	if after := heap(); after > before+32<<20 {
+		t.Errorf("the heap has grown from %d to %d bytes with %d streams; want it bounded", before, after, sent)
+	}
+}
+
+func TestFault62OutageLeaksNothing(t *testing.T) {
+	o := fault(t, "Redis refused, silent and slow under load; Close")
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr)
+	clean := held(t)
+	store := rigAt(t, "redis://"+proxy.Addr)
+	s := underLoad(t, o, store)
+	s.traffic(t, 200, phase(200*time.Millisecond, time.Second)).only(t, "before", http.StatusOK)
+	for name, fault := range map[string]func(){
+		"connections refused": proxy.Refuse, "silent": proxy.Blackhole, "slow": func() { proxy.Delay(2 * budget) }} {
+		fault()
+		s.traffic(t, 200, phase(600*time.Millisecond, 10*time.Second)).only(t, name, http.StatusOK)
+		s.Client.CloseIdleConnections()
+		begin := held(t)
+		s.traffic(t, 200, phase(600*time.Millisecond, 90*time.Second)).only(t, name, http.StatusOK)
+		s.Client.CloseIdleConnections()
+		begin.released(t, 80) // a pool of connections, with goroutines of the proxy; a leak would be one for each request
+	}
+	if s.failed.Load() == 0 {
+		t.Error("no decision was degraded: nothing has failed")
+	}
+	proxy.Pass()
+	o.recovers(t, store, 2*time.Second)
+	if err := store.Close(); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	s.Client.CloseIdleConnections()
+	s.Close()
+	proxy.Reset()
+	clean.released(t, 4) // of clients that the test has opened meanwhile
+}

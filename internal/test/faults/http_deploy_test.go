@@ -1,0 +1,72 @@
+package faults
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
+	"github.com/seed-e377111c/ratelimit/internal/test/sitetest"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+func TestFault92TwoApplicationsDoNotMix(t *testing.T) {
+	o := fault(t, "one Redis, the same client, other prefixes and names")
+	server := redistest.Start(t)
+	app := func(prefix, policy string, limit gcra.Limit) *site {
+		store := patientStore(t, server)
+		store.Prefix = prefix
+		return openSite(t, o, sitetest.Config{Config: middleware.Config{Store: store}, Policies: []middleware.Policy{{Name: policy, Key: byClient, Limit: limit}}})
+	}
+	two, three := gcra.PerDay(2), gcra.PerDay(3)
+	expect(t, "shop", app("shop:", "api", two).Statuses(t, "GET /ok", 3, "X-Client: ann"), []int{200, 200, 429})
+	expect(t, "blog", app("blog:", "api", two).Statuses(t, "GET /ok", 3, "X-Client: ann"), []int{200, 200, 429})
+	expect(t, "no prefix", app("", "api", two).Statuses(t, "GET /ok", 3, "X-Client: ann"), []int{200, 200, 429})
+	expect(t, "shop, another policy", app("shop:", "login", two).Statuses(t, "GET /ok", 3, "X-Client: ann"), []int{200, 200, 429})
+	// No name of a client or policy leads to the key of another.
+	expect(t, "shop, odd client", app("shop:", "api", two).Statuses(t, "GET /ok", 3, "X-Client: ann}:api{"), []int{200, 200, 429})
+	expect(t, "shop, odd policy", app("shop:", "api}:api", two).Statuses(t, "GET /ok", 3, "X-Client: ann"), []int{200, 200, 429})
+	// The same prefix and name are the same bucket, and the new limit holds.
+	raised := app("shop:", "api", three)
+	expect(t, "shop, another server with a raised limit", raised.Do(t, "GET /ok", "X-Client: ann").StatusCode, 429)
+	a := raised.Do(t, "GET /ok", "X-Client: bob")
+	expect(t, "shop, another client", []any{a.StatusCode, a.Header.Get("RateLimit-Limit"), a.Header.Get("RateLimit-Remaining")}, []any{200, "3", "2"})
+}
+
+func TestFault93OldKeysAreIgnoredAndExpire(t *testing.T) {
+	o := fault(t, "a new prefix, rolled out while the old one runs")
+	const burst = 5
+	server := redistest.Start(t)
+	limit := gcra.Limit{Count: burst, Per: phase(1500*time.Millisecond, 10*time.Second)}
+	version := func(n int) *site {
+		store := patientStore(t, server)
+		store.Prefix = fmt.Sprintf("v%d:", n)
+		return openSite(t, o, sitetest.Config{Config: middleware.Config{Store: store}, Policies: []middleware.Policy{{Name: "api", Key: sitetest.Everybody, Limit: limit}}})
+	}
+	v1, v2 := version(1), version(2)
+	begin, passed := redisTime(t, server), int64(0)
+	for range 4 * burst {
+		for _, v := range []*site{v1, v2} {
+			if v.Do(t, "GET /ok").StatusCode == 200 {
+				passed++
+			}
+		}
+	}
+	due := int64(redisTime(t, server).Sub(begin) / (limit.Per / burst))
+	o.atMost(t, passed, 2*(burst+due), "while both versions run")
+	if passed < 2*burst {
+		t.Errorf("%d passed in two versions; want the burst of %d in each", passed, burst)
+	}
+	redistest.Eventually(t, limit.Per+ample, "the keys of both versions to expire", func() bool { return server.Client().DBSize(t.Context()).Val() == 0 })
+	// A value of another version under the same key is like any damaged value: see
+	// TestFault48DamagedValueHealsAndHarmsNoOther.
+	if err := server.Client().HSet(t.Context(), "v2:{everybody}:api", "tokens", "3", "ts", "1700000000").Err(); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, "on a key of another format", v2.Do(t, "GET /ok").StatusCode, 200)
+	if ttl := server.Client().PTTL(t.Context(), "v2:{everybody}:api").Val(); ttl == -1 {
+		t.Error("a key of another format stays without a TTL")
+	}
+	expect(t, "decisions with an error", v1.failed.Load()+v2.failed.Load(), 0)
+}

@@ -1,0 +1,195 @@
+package faults
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
+	"github.com/seed-e377111c/ratelimit/internal/test/sitetest"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+func TestFault52DeniedRequestIsChargedNowhere(t *testing.T) {
+	o := fault(t, "one of three limits used up")
+	server := redistest.Start(t)
+	eachFramework(t, func(t *testing.T, f sitetest.Framework) {
+		store := patientStore(t, server)
+		store.NoDenialCache = true // Redis makes every denial
+		store.Prefix = f.Name + ":"
+		s := openSite(t, o, sitetest.Config{Build: f.Build, Config: middleware.Config{Store: store}, Policies: []middleware.Policy{
+			{Name: "first", Key: sitetest.Everybody, Limit: gcra.PerDay(1000)},
+			{Name: "user", Key: byClient, Limit: gcra.PerDay(3)},
+			{Name: "last", Key: sitetest.Everybody, Limit: gcra.PerDay(1000)}}})
+		expect(t, "statuses", s.Statuses(t, "GET /ok", 3, "X-Client: eve"), []int{200, 200, 200})
+		keys := []string{f.Name + ":{everybody}:first", f.Name + ":{eve}:user", f.Name + ":{everybody}:last"}
+		dumps := func() (all []string) {
+			for _, key := range keys {
+				all = append(all, dump(t, server, key))
+			}
+			return all
+		}
+		before := dumps()
+		expect(t, "statuses", s.Statuses(t, "GET /ok", 20, "X-Client: eve"), slices.Repeat([]int{429}, 20))
+		expect(t, "all three buckets", dumps(), before)
+		expect(t, "another client", s.Do(t, "GET /ok", "X-Client: bob").StatusCode, 200)
+		expect(t, "left for all", s.Last().Results[0].Remaining, 996)
+	})
+}
+
+func TestFault54WaitingForRetryAfterPasses(t *testing.T) {
+	o := fault(t, "waiting for RetryAfter, and for 2 ms less")
+	server := redistest.Start(t)
+	limit := gcra.Limit{Count: 1, Per: 20 * time.Millisecond}
+	n := amount(40, 1000)
+	for name, without := range map[string]bool{"with the denial cache": false, "without": true} {
+		store := patientStore(t, server)
+		store.NoDenialCache = without
+		late, early, tried := 0, 0, 0
+		c := gcra.Charge{Subject: name, Policy: "p", Limit: limit, Cost: 1}
+		for range n {
+			// Denied at some moment between asked and answered.
+			var asked, answered time.Time
+			var r gcra.Result
+			for r.RetryAfter == 0 {
+				asked = time.Now()
+				r = mustTake(t, store, c)[0].Result
+				answered = time.Now()
+			}
+			if wait := r.RetryAfter - 2*time.Millisecond; wait > 0 {
+				time.Sleep(time.Until(answered.Add(wait)))
+				again := mustTake(t, store, c)[0].Result
+				// If the machine overslept, this proves nothing.
+				if without && time.Since(asked) < r.RetryAfter {
+					if tried++; again.Allowed {
+						early++
+					}
+				}
+				if again.Allowed {
+					continue
+				}
+			}
+			time.Sleep(time.Until(answered.Add(r.RetryAfter)))
+			if res, err := o.take(store, c); err != nil || !res.Allowed {
+				late++
+			}
+		}
+		o.over.Add(int64(early))
+		expect(t, name+": let in too early", early, 0)
+		if late > n/1000 {
+			t.Errorf("%s: %d of %d clients that waited for RetryAfter were denied; want at most one in 1,000", name, late, n)
+		}
+		if without && tried == 0 {
+			t.Errorf("%s: none of %d clients came back too early", name, n)
+		}
+	}
+}
+
+func TestFault55ChangedLimitHoldsAtOnce(t *testing.T) {
+	o := fault(t, "1/hour to 100/second and back")
+	server := redistest.Start(t)
+	slow, fast := gcra.PerHour(1), gcra.PerSecond(100)
+	for name, store := range map[string]gcra.Store{"Memory": gcra.NewMemory(), "Redis": patientStore(t, server)} {
+		var limit atomic.Pointer[gcra.Limit]
+		limit.Store(&slow)
+		s := openSite(t, o, sitetest.Config{Config: middleware.Config{Store: store}, Policies: []middleware.Policy{
+			{Name: "p", Key: sitetest.Everybody, LimitFor: func(*http.Request) gcra.Limit { return *limit.Load() }}}})
+		expect(t, name+": 1/hour", s.Statuses(t, "GET /ok", 2), []int{200, 429})
+
+		limit.Store(&fast)
+		a := s.Do(t, "GET /ok") // allowed or not: the wait is a second at most
+		expect(t, name+": limit in the header", a.Header.Get("RateLimit-Limit"), "100")
+		if name == "Redis" {
+			if ahead, _ := lead(t, server, "rl:{everybody}:p"); ahead > time.Second {
+				t.Errorf("%s: the TAT is %v ahead after a request under 100/second; want at most a second", name, ahead)
+			}
+		}
+		redistest.Eventually(t, time.Second+slack, name+": the raised limit to allow a request", func() bool { return s.Do(t, "GET /ok").StatusCode == 200 })
+
+		limit.Store(&slow)
+		passed := 0
+		for range 50 {
+			if s.Do(t, "GET /ok").StatusCode == http.StatusOK {
+				passed++
+			}
+		}
+		o.atMost(t, int64(passed), 1, name+": back at 1/hour")
+	}
+}
+
+// Clients that get the same Retry-After come back at the same time. Only requests
+// that wait in a queue (MaxDelay) get different times, T apart. So a herd must cost
+// little and get no more than its limit; jitter is up to the client.
+func TestFault56HerdGetsWhatIsDueAndCostsLittle(t *testing.T) {
+	o := fault(t, "500 clients that obey Retry-After")
+	const herd = 500
+
+	// With a bucket of their own, clients come back as spread out as they came:
+	// there is no moment at which all limits are reset.
+	now := time.Unix(1_800_000_000, 0)
+	start := now
+	memory := &gcra.Memory{Now: func() time.Time { return now }}
+	perMinute := gcra.PerMinute(1)
+	retries := make(map[time.Duration]int)
+	for i := range herd {
+		now = start.Add(time.Duration(i) * time.Minute / herd)
+		c := gcra.Charge{Subject: fmt.Sprint("client", i), Limit: perMinute, Cost: 1}
+		mustTake(t, memory, c)
+		r := mustTake(t, memory, c)[0].Result
+		retries[now.Add(r.RetryAfter).Sub(start).Truncate(time.Second)]++
+	}
+	peak := 0
+	for _, n := range retries {
+		peak = max(peak, n)
+	}
+	if mean := float64(herd) / 60; float64(peak) > 1.5*mean {
+		t.Errorf("%d clients with buckets of their own: a second of %d retries; want at most 1.5 times the mean of %.1f", herd, peak, mean)
+	}
+
+	// In a queue each request has a time of its own, T apart.
+	delays := make(map[time.Duration]bool)
+	for range herd {
+		r := mustTake(t, memory, gcra.Charge{Subject: "queue", Limit: gcra.PerSecond(100).WithBurst(1), Cost: 1, MaxDelay: time.Hour})[0].Result
+		delays[r.Delay] = true
+		if !r.Allowed || r.Delay%(10*time.Millisecond) != 0 {
+			t.Fatalf("in the queue: got %+v; want a delay of a multiple of 10 ms", r)
+		}
+	}
+	expect(t, "moments in the queue", len(delays), herd)
+
+	// On one bucket without a queue all come back at once, again and again. The
+	// denial cache answers most of them.
+	server := redistest.Start(t)
+	store := patientStore(t, server)
+	limit := gcra.PerSecond(20).WithBurst(1)
+	stop := time.Now().Add(phase(1500*time.Millisecond, 20*time.Second))
+	var passed, asked atomic.Int64
+	redistest.ResetStats(t, server.Client())
+	begin := redisTime(t, server)
+	redistest.Together(herd, func(int) {
+		for time.Now().Before(stop) {
+			r, err := o.take(store, gcra.Charge{Subject: "herd", Policy: "p", Limit: limit, Cost: 1})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			asked.Add(1)
+			if r.Allowed {
+				passed.Add(1)
+				return // served
+			}
+			time.Sleep(r.RetryAfter)
+		}
+	})
+	took := redisTime(t, server).Sub(begin)
+	o.atMost(t, passed.Load(), 1+int64(took/(50*time.Millisecond)), "the herd")
+	scripts := redistest.Calls(t, server.Client(), "evalsha") + redistest.Calls(t, server.Client(), "eval")
+	t.Logf("%d of %d requests allowed in %v, with %d scripts", passed.Load(), asked.Load(), took, scripts)
+	if passed.Load() < 3 || scripts > asked.Load()/4 {
+		t.Errorf("a herd of %d: %d of %d requests allowed, with %d scripts; want at least 3 allowed, and a script for one request in four at most", herd, passed.Load(), asked.Load(), scripts)
+	}
+}

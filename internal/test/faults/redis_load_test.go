@@ -1,0 +1,331 @@
+package faults
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+// latencies are of decisions, to be sorted.
+type latencies []time.Duration
+
+func (l latencies) p99() time.Duration {
+	slices.Sort(l)
+	return l[len(l)*99/100]
+}
+
+// hot takes from one key through two stores for a while.
+func hot(o *outcome, stores [2]*rig, c gcra.Charge, d time.Duration) (all latencies, allowed, failed int64) {
+	var mu sync.Mutex
+	end := time.Now().Add(d)
+	redistest.Together(8, func(i int) {
+		var mine latencies
+		var passed, errs int64
+		for time.Now().Before(end) {
+			start := time.Now()
+			res, err := o.take(stores[i%2], c)
+			mine = append(mine, time.Since(start))
+			if err != nil {
+				errs++
+			} else if res.Allowed {
+				passed++
+			}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, mine...)
+		allowed += passed
+		failed += errs
+	})
+	return all, allowed, failed
+}
+
+// A key that all clients use costs Redis little more than its allowed requests: the
+// denial cache answers the others, correctly.
+func TestFault49HotKey(t *testing.T) {
+	o := fault(t, "one key from two stores")
+	server := redistest.Start(t)
+	d := phase(time.Second, 10*time.Second)
+	c := gcra.Charge{Subject: "hot", Policy: "p", Limit: gcra.PerSecond(20), Cost: 1}
+	bound := func(took time.Duration) int64 { return 20 + int64(math.Ceil(20*took.Seconds())) }
+	var scripts [2]int64
+	for i, without := range []bool{false, true} {
+		var stores [2]*rig
+		for j := range stores {
+			stores[j] = rigAt(t, server.URL()+"?read_timeout=20s")
+			stores[j].Prefix, stores[j].Timeout, stores[j].NoDenialCache = fmt.Sprint("hot", i, ":"), ample, without
+			works(t, stores[j])
+		}
+		redistest.ResetStats(t, server.Client())
+		start := time.Now()
+		all, allowed, failed := hot(o, stores, c, d)
+		o.atMost(t, allowed, bound(time.Since(start)), "one hot key")
+		if least := int64(20 * d.Seconds()); failed > 0 || allowed < least {
+			t.Errorf("without the denial cache %v: %d allowed, %d failed; want at least %d and none", without, allowed, failed, least)
+		}
+		scripts[i] = redistest.Calls(t, server.Client(), "evalsha")
+		if i == 0 {
+			// One script whenever the rate may allow a request.
+			if denied := int64(len(all)) - allowed; scripts[i] > allowed+denied/20 {
+				t.Errorf("%d scripts for %d allowed and %d denied requests; want 95%% of the denied ones without a script", scripts[i], allowed, denied)
+			}
+			o.injected += fmt.Sprintf(": %.0f a second, p99 %v, %d scripts", float64(len(all))/d.Seconds(), all.p99().Round(time.Microsecond), scripts[i])
+		}
+	}
+	o.injected += fmt.Sprintf("; %d without the denial cache", scripts[1])
+}
+
+// The server sees every allowed request of several processes, and their history is
+// one that a single limiter could have made.
+func TestFault51ProcessesShareOneLimit(t *testing.T) {
+	o := fault(t, "4 processes on 100 keys, replayed")
+	server := redistest.Start(t)
+	all := processes(t, 4, server.URL()+"?read_timeout=20s")
+	d := phase(1500*time.Millisecond, 60*time.Second)
+	var allowed int64
+	lines := monitored(t, server, func() {
+		passed, asked := askAll(t, all, fmt.Sprint(d.Milliseconds(), " 100"))
+		allowed = passed
+		o.requests.Add(asked)
+	})
+	if units := replay(t, o, lines, loadLimit); units != allowed {
+		t.Errorf("the processes saw %d allowed requests, the server %d", allowed, units)
+	}
+	if allowed < 100*loadLimit.Burst {
+		t.Errorf("%d requests allowed; want each of 100 buckets used up", allowed)
+	}
+}
+
+// loadLimit is the limit of the processes: T is 50 ms.
+var loadLimit = gcra.PerSecond(20).WithBurst(5)
+
+// replay goes through the writes of a server. Each must advance its TAT by whole
+// units from its last value, or from the time of the call, and never further ahead
+// of now than a burst: then no interval has more allowed requests than a burst and
+// its share of the rate.
+func replay(t testing.TB, o *outcome, lines []string, l gcra.Limit) (units int64) {
+	t.Helper()
+	interval := ticks(l.Per) / l.Count
+	burst := l.Burst * interval
+	tats := make(map[string]int64)
+	var now int64 // when the script has called TIME, or just before
+	for _, line := range lines {
+		at, cmd, _ := strings.Cut(line, "] ")
+		arg := strings.Split(strings.Trim(cmd, `"`), `" "`)
+		if strings.EqualFold(arg[0], "time") {
+			var s, us int64
+			if _, err := fmt.Sscanf(at, "%d.%d", &s, &us); err != nil {
+				t.Fatalf("MONITOR has %q: %v", line, err)
+			}
+			now = ticks(time.Unix(s, us*1000).Sub(epoch))
+		}
+		if !strings.EqualFold(arg[0], "set") {
+			continue
+		}
+		tat, err := strconv.ParseInt(arg[2], 10, 64)
+		if err != nil {
+			t.Fatalf("MONITOR has %q", line)
+		}
+		old := tats[arg[1]]
+		if old > now+ticks(time.Millisecond) {
+			n := (tat - old) / interval
+			if n < 1 || (tat-old)%interval != 0 {
+				t.Errorf("%s: TAT moves by %d; want whole units of %d", arg[1], tat-old, interval)
+			}
+			units += n
+		} else { // from now; MONITOR is later by the time for which a busy machine has held the server up
+			units += max((tat-now+interval/2)/interval, 1)
+		}
+		if ahead := tat - now - ticks(time.Millisecond); ahead > burst {
+			over := (ahead-burst)/interval + 1
+			o.over.Add(over)
+			t.Errorf("%s: TAT is %d ahead; want at most %d", arg[1], ahead, burst)
+		}
+		if tat < old {
+			t.Errorf("%s: TAT goes back from %d to %d", arg[1], old, tat)
+		}
+		tats[arg[1]] = tat
+	}
+	return units
+}
+
+// fleet are servers that share limits and decide by themselves in an outage.
+type fleet struct {
+	rigs     []*rig
+	limiters []*middleware.Limiter
+}
+
+func newFleet(t testing.TB, n int, limit gcra.Limit, url func(int) string) fleet {
+	t.Helper()
+	var f fleet
+	for i := range n {
+		r := rigAt(t, url(i))
+		r.Prefix = "fleet:"
+		f.rigs = append(f.rigs, r)
+		f.limiters = append(f.limiters, middleware.Must(middleware.New(
+			middleware.Config{Store: r.Store, Instances: n},
+			middleware.Policy{Name: "p", Limit: limit, Key: func(r *http.Request) (string, error) { return r.Header.Get("User"), nil }})))
+	}
+	return f
+}
+
+// ask sends requests of one user to all servers for a while, with a pause after
+// each, and counts the allowed and the degraded ones.
+func (f fleet) ask(o *outcome, user string, d, pause time.Duration) (allowed, degraded int64) {
+	var passed, alone atomic.Int64
+	end := time.Now().Add(d)
+	redistest.Together(len(f.limiters), func(i int) {
+		req := httptest.NewRequest(http.MethodGet, "/", nil)
+		req.Header.Set("User", user)
+		for time.Now().Before(end) {
+			start := time.Now()
+			dec := f.limiters[i].Decide(req)
+			o.decided(time.Since(start))
+			if dec.Allowed {
+				passed.Add(1)
+			}
+			if dec.Err != nil {
+				alone.Add(1)
+			}
+			time.Sleep(pause)
+		}
+	})
+	return passed.Load(), alone.Load()
+}
+
+// Without Redis each of N servers has an Nth of the limit, and starts from the
+// state that it last got from Redis.
+func TestFault88OutageDoesNotMultiplyTheQuota(t *testing.T) {
+	o := fault(t, "Redis killed, four servers")
+	const n, rate, burst = 4, 40, 40
+	limit := gcra.PerSecond(rate).WithBurst(burst)
+	for name, warm := range map[string]bool{"cold": false, "warm": true} {
+		server := redistest.Start(t)
+		f := newFleet(t, n, limit, func(int) string { return server.URL() })
+		for _, r := range f.rigs {
+			works(t, r)
+		}
+		start := time.Now()
+		var allowed int64
+		if warm {
+			allowed, _ = f.ask(o, "user", 300*time.Millisecond, time.Millisecond)
+		}
+		server.Kill()
+		during, degraded := f.ask(o, "user", phase(2*time.Second, 60*time.Second), time.Millisecond)
+		allowed += during
+		took := time.Since(start).Seconds()
+		// One burst, spent before or after: the servers start from their last state,
+		// which may be as old as their last call.
+		bound := int64(burst + burst/2 + math.Ceil(rate*took*1.05))
+		o.atMost(t, allowed, bound, name+", 4 servers without Redis")
+		if degraded == 0 || during < int64(rate*phase(2*time.Second, 60*time.Second).Seconds()/2) {
+			t.Errorf("%s: %d allowed in the outage, %d decisions degraded; want the rate", name, during, degraded)
+		}
+		o.injected += fmt.Sprintf("; %s: %d of %d allowed", name, allowed, bound)
+	}
+	o.inTime(t, budget)
+}
+
+// When Redis is back, servers reconnect one connection at a time.
+func TestFault57RecoveryOpensFewConnections(t *testing.T) {
+	o := fault(t, "Redis silent, then back; four servers")
+	const n = 4
+	server := redistest.Start(t)
+	var proxies [n]*redistest.Proxy
+	for i := range proxies {
+		proxies[i] = redistest.NewProxy(t, server.Addr)
+	}
+	f := newFleet(t, n, gcra.PerSecond(100_000), func(i int) string { return "redis://" + proxies[i].Addr })
+	for _, r := range f.rigs {
+		works(t, r)
+	}
+	load := func(d time.Duration) {
+		var wg sync.WaitGroup
+		for range 16 {
+			wg.Go(func() { f.ask(o, "user", d, time.Millisecond) })
+		}
+		wg.Wait()
+	}
+	load(200 * time.Millisecond)
+	count := func() (all int64) {
+		for _, p := range proxies {
+			all += p.Connections()
+		}
+		return all
+	}
+	for _, p := range proxies {
+		p.Blackhole()
+	}
+	load(500 * time.Millisecond) // the first failures, and the pools' reaction
+	d := phase(1500*time.Millisecond, 10*time.Second)
+	before := count()
+	load(d)
+	// A probe each 500 ms at most for each server, and two spare connections.
+	perSecond := float64(count()-before) / d.Seconds()
+	if perSecond > 8*n {
+		t.Errorf("%.0f connections a second while Redis is silent; want at most %d", perSecond, 8*n)
+	}
+	before = count()
+	for _, p := range proxies {
+		p.Pass()
+	}
+	stop := during(func() { load(100 * time.Millisecond) })
+	for _, r := range f.rigs {
+		o.recoversWhen(t, probing, func() bool { return len(r.log.Lines(isBack)) > 0 })
+	}
+	stop()
+	if opened := count() - before; opened > 16*n {
+		t.Errorf("%d connections opened by %d servers at the recovery; want at most %d", opened, n, 16*n)
+	} else {
+		o.injected += fmt.Sprintf(": %.1f connections a second, %d at the recovery", perSecond, opened)
+	}
+	o.inTime(t, budget)
+}
+
+// A Redis that comes and goes: each change may allow one more burst, and the breaker
+// changes its state no more often than its pause allows.
+func TestFault58RedisFlaps(t *testing.T) {
+	o := fault(t, "Redis up and down")
+	const rate, burst = 50, 25
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr)
+	f := newFleet(t, 1, gcra.PerSecond(rate).WithBurst(burst), func(int) string { return "redis://" + proxy.Addr })
+	works(t, f.rigs[0])
+	flaps := amount(3, 30)
+	up, down := phase(700*time.Millisecond, time.Second), phase(700*time.Millisecond, time.Second)
+	start := time.Now()
+	var allowed, degraded int64
+	add := func(passed, alone int64) { allowed, degraded = allowed+passed, degraded+alone }
+	for range flaps {
+		add(f.ask(o, "user", up, time.Millisecond))
+		proxy.Refuse()
+		add(f.ask(o, "user", down, time.Millisecond))
+		proxy.Pass()
+	}
+	took := time.Since(start)
+	bound := burst + int64(math.Ceil(rate*took.Seconds())) + burst*int64(flaps)
+	o.atMost(t, allowed, bound, fmt.Sprint(flaps, " flaps"))
+	o.injected += fmt.Sprintf(" %d times: %d of %d allowed", flaps, allowed, bound)
+	if degraded == 0 || allowed < int64(rate*took.Seconds()/2) {
+		t.Errorf("%d allowed, %d decisions degraded; want the rate, and some degraded decisions", allowed, degraded)
+	}
+	// The breaker stays open for 500 ms at least, and the log has a line for each change.
+	if changes, most := len(f.rigs[0].log.Lines("redis is")), 2*int(took/(500*time.Millisecond)); changes > most {
+		t.Errorf("%d changes of state in %v; want at most %d", changes, took, most)
+	}
+	proxy.Pass()
+	o.recovers(t, f.rigs[0], probing)
+	o.inTime(t, budget)
+}

@@ -1,0 +1,284 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
+	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
+)
+
+// probing is how long a store may take to find a Redis that is back
+// (docs/failure.md: within two seconds).
+const probing = 2 * time.Second
+
+// The limiter starts without Redis, and uses it once it is there.
+func TestFault01RedisStartsAfterTheApplication(t *testing.T) {
+	o := fault(t, "Redis starts after the application")
+	server := redistest.Start(t)
+	server.Kill()
+	r := rigAt(t, server.URL())
+	s := underLoad(t, o, r)
+	away := s.traffic(t, 200, phase(time.Second, 5*time.Second))
+	away.only(t, "before Redis has started", http.StatusOK)
+	if s.failed.Load() == 0 {
+		t.Error("no decision was reported as degraded without a Redis")
+	}
+	if lines := r.log.Lines(isAway); len(lines) != 1 {
+		t.Errorf("got %d log lines about the outage; want 1:\n%s", len(lines), strings.Join(lines, "\n"))
+	}
+	server.Restart()
+	o.recovers(t, r, probing)
+	s.traffic(t, 200, phase(200*time.Millisecond, time.Second)).only(t, "after Redis has started", http.StatusOK)
+	if lines := r.log.Lines(isBack); len(lines) != 1 {
+		t.Errorf("got %d log lines about the recovery; want 1", len(lines))
+	}
+	o.inTime(t, budget)
+}
+
+func TestFault02RedisKilledUnderLoad(t *testing.T) {
+	o := fault(t, "kill -9, restart")
+	server := redistest.Start(t)
+	r := rigAt(t, server.URL())
+	s := underLoad(t, o, r)
+	works(t, r)
+	rate := 200
+	if long {
+		rate = 500
+	}
+	s.traffic(t, rate, phase(300*time.Millisecond, 2*time.Second)).only(t, "before the kill", http.StatusOK)
+	before := s.failed.Load()
+	server.Kill()
+	s.traffic(t, rate, phase(1500*time.Millisecond, 10*time.Second)).only(t, "while Redis is gone", http.StatusOK)
+	if s.failed.Load() == before {
+		t.Error("no decision was reported as degraded while Redis was gone")
+	}
+	server.Restart()
+	o.recovers(t, r, probing)
+	s.traffic(t, rate, phase(300*time.Millisecond, 2*time.Second)).only(t, "after the restart", http.StatusOK)
+	o.inTime(t, budget)
+}
+
+// A stopped process keeps its connections open and does not answer.
+func TestFault03RedisPaused(t *testing.T) {
+	o := fault(t, "SIGSTOP, SIGCONT")
+	server := redistest.Start(t)
+	r := rigAt(t, server.URL())
+	s := underLoad(t, o, r)
+	works(t, r)
+	s.traffic(t, 200, 300*time.Millisecond).only(t, "before the pause", http.StatusOK)
+	before := held(t)
+	server.Pause()
+	s.traffic(t, 200, phase(1500*time.Millisecond, 30*time.Second)).only(t, "while Redis is paused", http.StatusOK)
+	redistest.Eventually(t, ample, "a call that is not even tried", func() bool {
+		_, err := o.take(r, plenty("somebody"))
+		return errors.Is(err, redisstore.ErrUnavailable)
+	})
+	s.Client.CloseIdleConnections()
+	before.released(t, 30) // a few batches and probes wait, not 300 requests or more
+	server.Resume()
+	o.recovers(t, r, probing)
+	s.Client.CloseIdleConnections()
+	before.released(t, 5)
+	o.inTime(t, budget)
+}
+
+// A reply after the deadline is always an error, and does not cost a connection each
+// time: the breaker stays open between probes.
+func TestFault05SlowRedisIsLeftAlone(t *testing.T) {
+	o := fault(t, "replies later than the budget")
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr)
+	r := rigAt(t, "redis://"+proxy.Addr)
+	r.Timeout = 50 * time.Millisecond
+	works(t, r)
+	proxy.Delay(300 * time.Millisecond)
+	opened := proxy.Connections()
+	d := phase(1500*time.Millisecond, 10*time.Second)
+	end := time.Now().Add(d)
+	redistest.Together(8, func(i int) {
+		for ; time.Now().Before(end); time.Sleep(time.Millisecond) {
+			if _, err := o.take(r, plenty(fmt.Sprint(i))); err == nil {
+				t.Error("an answer came before its deadline; want an error")
+			}
+		}
+	})
+	// A few failures, then a probe each 500 ms at most, each on a connection that is
+	// dropped; the client keeps two spare ones.
+	if got, most := proxy.Connections()-opened, 10+3*int64(d/(500*time.Millisecond)); got > most {
+		t.Errorf("%d connections opened for %d calls; want at most %d", got, o.requests.Load(), most)
+	}
+	proxy.Pass()
+	o.recovers(t, r, probing)
+	o.inTime(t, r.Timeout)
+}
+
+// A server that stands still by itself and recovers without a restart.
+func TestFault06RedisStandsStill(t *testing.T) {
+	o := fault(t, "DEBUG SLEEP, CLIENT PAUSE WRITE")
+	server := redistest.Start(t)
+	for _, args := range [][]any{{"debug", "sleep", "1"}, {"client", "pause", "1000", "write"}} {
+		r := rigAt(t, server.URL())
+		works(t, r)
+		done := make(chan error)
+		go func() { done <- server.Client().Do(context.Background(), args...).Err() }()
+		redistest.Eventually(t, ample, fmt.Sprint(args, " to make calls fail"), func() bool { return !answers(r) })
+		for range 50 {
+			_, _ = o.take(r, plenty("somebody")) // only its duration matters
+		}
+		if err := <-done; err != nil {
+			t.Fatalf("%v: %v", args, err)
+		}
+		o.recovers(t, r, time.Second+probing)
+		o.inTime(t, budget)
+	}
+}
+
+// A host that is gone does not even refuse connections. The first calls find no
+// connection and must not wait for one.
+func TestFault08HostGone(t *testing.T) {
+	o := fault(t, "no SYN is answered")
+	addr := blackholed(t)
+	for name, client := range map[string]*redis.Client{
+		"go-redis's defaults": closing(t, redis.NewClient(&redis.Options{Addr: addr})),
+		"long ample":          closing(t, redis.NewClient(&redis.Options{Addr: addr, DialTimeout: ample, PoolTimeout: ample})),
+	} {
+		r := rigOn(client)
+		redistest.Together(20, func(i int) {
+			if _, err := o.take(r, plenty(fmt.Sprint(i))); err == nil {
+				t.Errorf("%s: a call to a host that is gone was answered", name)
+			}
+		})
+	}
+	o.inTime(t, budget)
+}
+
+// Many callers share few connections: a batch needs one, however many callers it
+// has, so that a small pool is enough. When replies stop, no caller waits for a
+// connection beyond its Timeout.
+func TestFault09SmallPoolServesManyCallers(t *testing.T) {
+	o := fault(t, "2 connections, slow replies, 200 callers")
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr)
+	r := rigAt(t, "redis://"+proxy.Addr+"?pool_size=2&pool_timeout=10s")
+	r.Timeout = ample
+	works(t, r)
+	proxy.Delay(50 * time.Millisecond)
+	redistest.Together(200, func(i int) {
+		if _, err := o.take(r, plenty(fmt.Sprint(i))); err != nil {
+			t.Errorf("200 callers on 2 connections: %v", err)
+		}
+	})
+	if n := proxy.Connections(); n > 2 {
+		t.Errorf("%d connections; want 2", n)
+	}
+
+	slow := rigAt(t, "redis://"+proxy.Addr+"?pool_size=2&pool_timeout=10s")
+	works(t, slow)
+	proxy.Delay(10 * time.Second)
+	sent := proxy.RequestBytes()
+	var late outcome
+	redistest.Together(200, func(i int) {
+		if _, err := late.take(slow, plenty(fmt.Sprint(i))); err == nil {
+			t.Error("a call was answered by a server that is slower than the Timeout")
+		}
+	})
+	late.inTime(t, budget)
+	// 200 calls of some 100 bytes each, sent once.
+	if n := proxy.RequestBytes() - sent; n > 60_000 {
+		t.Errorf("%d bytes sent for 200 calls; want each call sent once at most", n)
+	}
+}
+
+// Waiting for a connection, dialling and reading share one Timeout, whatever the
+// client's own timeouts are.
+func TestFault10OneTimeoutForDialWaitAndRead(t *testing.T) {
+	o := fault(t, "dial, wait and read all stand still")
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr)
+	options := &redis.Options{Addr: proxy.Addr, PoolSize: 1, DialTimeout: ample, PoolTimeout: ample, ReadTimeout: 2 * time.Second, WriteTimeout: ample}
+	for name, fault := range map[string]func(){
+		"accepts and is silent": proxy.Blackhole,
+		"slow to connect":       func() { proxy.Delay(150 * time.Millisecond) },
+	} {
+		client := closing(t, redis.NewClient(options))
+		r := rigOn(client)
+		fault()
+		redistest.Together(30, func(i int) {
+			if _, err := o.take(r, plenty(fmt.Sprint(i))); err == nil {
+				t.Errorf("%s: a call was answered; connecting alone takes longer than the Timeout", name)
+			}
+		})
+		proxy.Pass()
+	}
+	o.inTime(t, budget)
+}
+
+// go-redis does not interrupt a read by itself.
+func TestFault11CallerDeadlineEndsARead(t *testing.T) {
+	o := fault(t, "a reply that never comes, with the caller's own deadline")
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr)
+	for name, r := range map[string]*rig{
+		"Open":     rigAt(t, "redis://"+proxy.Addr),
+		"defaults": rigOn(closing(t, redis.NewClient(&redis.Options{Addr: proxy.Addr}))),
+	} {
+		r.Timeout = ample
+		proxy.Pass()
+		works(t, r)
+		proxy.Blackhole()
+		for _, end := range []func(context.Context) (context.Context, context.CancelFunc){
+			func(ctx context.Context) (context.Context, context.CancelFunc) {
+				return context.WithTimeout(ctx, 25*time.Millisecond)
+			},
+			func(ctx context.Context) (context.Context, context.CancelFunc) {
+				ctx, cancel := context.WithCancel(ctx)
+				time.AfterFunc(25*time.Millisecond, cancel)
+				return ctx, cancel
+			},
+		} {
+			ctx, cancel := end(t.Context())
+			start := time.Now()
+			_, err := gcra.Take(ctx, r, plenty("somebody"))
+			o.decided(time.Since(start))
+			cancel()
+			if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: got %v; want the context's error", name, err)
+			}
+		}
+	}
+	o.inTime(t, 25*time.Millisecond)
+	proxy.Reset()
+}
+
+// An outage is visible: each decision has the error, and the log has a line for each
+// change of state and none in between.
+func TestFault89OutageIsReported(t *testing.T) {
+	o := fault(t, "kill -9 twice")
+	server := redistest.Start(t)
+	r := rigAt(t, server.URL())
+	s := underLoad(t, o, r)
+	for round := 1; round <= 2; round++ {
+		works(t, r)
+		redistest.Eventually(t, ample, "the recovery to be logged", func() bool { return len(r.log.Lines(isBack)) == round-1 })
+		server.Kill()
+		before, asked := s.failed.Load(), o.requests.Load()
+		s.traffic(t, 200, phase(time.Second, 10*time.Second))
+		if degraded, all := s.failed.Load()-before, o.requests.Load()-asked; degraded != all {
+			t.Errorf("round %d: Observe got %d degraded decisions; want all %d", round, degraded, all)
+		}
+		if n := len(r.log.Lines(isAway)); n != round {
+			t.Errorf("round %d: got %d log lines about outages; want %d", round, n, round)
+		}
+		server.Restart()
+	}
+	o.recovers(t, r, probing)
+}

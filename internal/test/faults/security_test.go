@@ -1,0 +1,272 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
+	"github.com/seed-e377111c/ratelimit/gcra/slidinglog"
+	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
+	"github.com/seed-e377111c/ratelimit/internal/test/sitetest"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+// aclLines are the ACL rules of SECURITY.md by user.
+func aclLines(t *testing.T) map[string][]string {
+	t.Helper()
+	text, err := os.ReadFile("../../../SECURITY.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := make(map[string][]string)
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); len(fields) > 4 && fields[0] == "ACL" && fields[1] == "SETUSER" {
+			lines[fields[2]] = fields[3:]
+		}
+	}
+	return lines
+}
+
+// SECURITY.md names tests that exist.
+func TestSecurityNamesTests(t *testing.T) {
+	text, err := os.ReadFile("../../../SECURITY.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tests []string
+	err = fs.WalkDir(os.DirFS("../../.."), ".", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		file, err := os.ReadFile("../../../" + path)
+		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(t `).FindAllSubmatch(file, -1) {
+			tests = append(tests, string(m[1]))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(string(text), -1)
+	for _, name := range named {
+		if !slices.Contains(tests, name[1]) {
+			t.Errorf("SECURITY.md names %s, which does not exist", name[1])
+		}
+	}
+	if len(named) == 0 {
+		t.Error("SECURITY.md names no test")
+	}
+}
+
+// TestACL runs the stores as a Redis user with the rights that SECURITY.md lists, and
+// again without each of the commands, so that none is superfluous.
+func TestACL(t *testing.T) {
+	lines := aclLines(t)
+	for user, start := range map[string]func(t *testing.T) ([]*redistest.Server, func() redis.UniversalClient){
+		"limiter": func(t *testing.T) ([]*redistest.Server, func() redis.UniversalClient) {
+			s := redistest.Start(t)
+			return []*redistest.Server{s}, func() redis.UniversalClient {
+				o := s.Options()
+				o.Username, o.Password, o.ReadTimeout = "limiter", "long-random-password", ample
+				return closing(t, redis.NewClient(o))
+			}
+		},
+		"limiter-database": func(t *testing.T) ([]*redistest.Server, func() redis.UniversalClient) {
+			s := redistest.Start(t)
+			return []*redistest.Server{s}, func() redis.UniversalClient {
+				o, err := redisstore.Options("redis://limiter-database:long-random-password@" + s.Addr + "/3?read_timeout=" + ample.String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				return closing(t, redis.NewUniversalClient(o))
+			}
+		},
+		"limiter-log": func(t *testing.T) ([]*redistest.Server, func() redis.UniversalClient) {
+			s := redistest.Start(t)
+			return []*redistest.Server{s}, func() redis.UniversalClient {
+				o := s.Options()
+				o.Username, o.Password, o.ReadTimeout = "limiter-log", "long-random-password", ample
+				return closing(t, redis.NewClient(o))
+			}
+		},
+		"limiter-cluster":     onACLCluster("limiter-cluster"),
+		"limiter-log-cluster": onACLCluster("limiter-log-cluster"),
+	} {
+		t.Run(user, func(t *testing.T) {
+			rules := lines[user]
+			if len(rules) == 0 {
+				t.Fatalf("SECURITY.md has no line ACL SETUSER %s", user)
+			}
+			limits := limits
+			if strings.HasPrefix(user, "limiter-log") {
+				limits = logs
+			}
+			servers, client := start(t)
+			// Not in the lines of SECURITY.md: Redis 7.0 does not know it, and clients of
+			// redisstore.Options need it on no server.
+			const setInfo = "+client|setinfo"
+			if err := servers[0].Client().Do(t.Context(), "acl", "setuser", "nobody", setInfo).Err(); err == nil {
+				if user != "limiter-database" {
+					rules = append(rules, setInfo)
+				}
+			} else if !strings.Contains(err.Error(), "Unknown command or category name in ACL") {
+				t.Fatal(err)
+			}
+			grant := func(rules []string) {
+				for _, s := range servers {
+					do(t, s, "acl", "deluser", user)
+					args := []any{"acl", "setuser", user, "reset"}
+					for _, rule := range rules {
+						args = append(args, rule)
+					}
+					do(t, s, args...)
+					do(t, s, "script", "flush")
+				}
+			}
+			for i := range rules {
+				rules[i] = strings.ReplaceAll(rules[i], "PASSWORD", "long-random-password")
+			}
+			grant(rules)
+			c := client()
+			if err := limits(t, c, user); err != nil {
+				t.Errorf("as %s with %q: %v", user, rules, err)
+			}
+			if n := denials(t, servers); n != 0 {
+				t.Errorf("as %s with %q: %d entries in the ACL log; want none", user, rules, n)
+			}
+			// The user can do no more than that.
+			for _, args := range [][]any{{"set", "elsewhere", "1"}, {"keys", "*"}, {"flushall"}, {"config", "get", "*"}, {"del", "rl:{a}:p"}, {"acl", "list"}, {"debug", "sleep", "0"}} {
+				if err := c.Do(t.Context(), args...).Err(); !redis.HasErrorPrefix(err, "NOPERM") {
+					t.Errorf("%v as %s: got %v; want NOPERM", args, user, err)
+				}
+			}
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+			denials(t, servers)
+			for i, rule := range rules {
+				if !strings.HasPrefix(rule, "+") {
+					continue
+				}
+				grant(append(append([]string{}, rules[:i]...), rules[i+1:]...))
+				without := client()
+				err := limits(t, without, fmt.Sprint(user, i))
+				// Background commands of this client must not count for the next one.
+				if closeErr := without.Close(); closeErr != nil {
+					t.Error(closeErr)
+				}
+				if denied := denials(t, servers); err == nil && denied == 0 {
+					t.Errorf("without %s nothing failed as %s; want only necessary words in the line", rule, user)
+				}
+			}
+		})
+	}
+}
+
+// onACLCluster starts a cluster, and clients of it as the user.
+func onACLCluster(user string) func(t *testing.T) ([]*redistest.Server, func() redis.UniversalClient) {
+	return func(t *testing.T) ([]*redistest.Server, func() redis.UniversalClient) {
+		c := redistest.StartCluster(t)
+		return c.Nodes, func() redis.UniversalClient {
+			o := c.Options()
+			o.Username, o.Password, o.ReadTimeout = user, "long-random-password", ample
+			return closing(t, redis.NewClusterClient(o))
+		}
+	}
+}
+
+// denials counts the entries of the ACL logs. The client ignores some of these errors,
+// but they fill the log.
+func denials(t *testing.T, servers []*redistest.Server) (n int) {
+	t.Helper()
+	for _, s := range servers {
+		n += len(do(t, s, "acl", "log").([]any))
+		do(t, s, "acl", "log", "reset")
+	}
+	return n
+}
+
+// limits uses all that a redisstore.Store can do.
+func limits(t *testing.T, client redis.UniversalClient, subject string) error {
+	t.Helper()
+	store := redisstore.New(client)
+	store.Timeout, store.NoDenialCache, store.Logger = ample, true, silence
+	var failed error
+	l := middleware.Must(middleware.New(middleware.Config{Store: store, Observe: func(_ *http.Request, d middleware.Decision) { failed = d.Err }},
+		middleware.Policy{Name: "one", Key: func(*http.Request) (string, error) { return subject, nil }, Limit: gcra.PerDay(2)},
+		middleware.Policy{Name: "all", Key: sitetest.Everybody, Limit: gcra.PerDay(1000)}))
+	r, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "/", nil)
+	if err != nil {
+		return err
+	}
+	for i, want := range []bool{true, true, false} {
+		d := l.Decide(r)
+		if failed != nil {
+			return failed
+		}
+		if d.Allowed != want {
+			return fmt.Errorf("decision %d: allowed is %v; want %v", i, d.Allowed, want)
+		}
+		if i == 0 {
+			if err := d.Refund(context.Background()); err != nil {
+				return err
+			}
+			if d = l.Decide(r); !d.Allowed || failed != nil {
+				return fmt.Errorf("after a refund: allowed is %v, %w", d.Allowed, failed)
+			}
+		}
+	}
+	// Many subjects, which share scripts on a cluster too.
+	var errs [200]error
+	redistest.Together(len(errs), func(i int) {
+		_, errs[i] = gcra.Take(t.Context(), store, daily(fmt.Sprint(subject, i), 10))
+	})
+	if err := errors.Join(errs[:]...); err != nil {
+		return err
+	}
+	redistest.Eventually(t, ample, "the count of servers", func() bool { return store.Stats().Instances > 0 })
+	return nil
+}
+
+// logs uses all that a slidinglog.Redis can do: allowing, denying, delaying, and
+// refunding a part and all.
+func logs(t *testing.T, client redis.UniversalClient, subject string) error {
+	t.Helper()
+	store := slidinglog.NewRedis(client)
+	store.Timeout = ample
+	c := gcra.Charge{Subject: subject, Policy: "p", Limit: gcra.PerDay(10), Cost: 3}
+	for i, want := range []bool{true, true, true, false} {
+		got, err := gcra.Take(t.Context(), store, c)
+		if err != nil {
+			return err
+		}
+		if got.Allowed != want {
+			return fmt.Errorf("charge %d: allowed is %v; want %v", i, got.Allowed, want)
+		}
+	}
+	for _, cost := range []int64{2, 10} {
+		c.Cost = cost
+		if err := store.Refund(t.Context(), []gcra.Charge{c}); err != nil {
+			return err
+		}
+	}
+	c.Subject, c.Cost, c.MaxDelay = subject+" in a queue", 10, 366*24*time.Hour
+	for range 2 {
+		if _, err := gcra.Take(t.Context(), store, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}

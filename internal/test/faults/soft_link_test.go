@@ -1,0 +1,93 @@
+package faults
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
+	"github.com/seed-e377111c/ratelimit/internal/test/window"
+)
+
+// Every answer that comes through tells the store what Redis knows, which is less than
+// what the server has granted meanwhile.
+func TestFault101LinkThatLosesPackets(t *testing.T) {
+	for _, percent := range []int{1, 10, 30, 50} {
+		t.Run(fmt.Sprintf("%d%%", percent), func(t *testing.T) {
+			p := float64(percent) / 100
+			softly(t, fmt.Sprintf("%d %% of requests and replies lost", percent), func(proxy *redistest.Proxy) { proxy.Lose(p, p) })
+		})
+	}
+	t.Run("requests", func(t *testing.T) {
+		softly(t, "30 % of requests lost", func(proxy *redistest.Proxy) { proxy.Lose(0.3, 0) })
+	})
+	t.Run("replies", func(t *testing.T) {
+		softly(t, "30 % of replies lost: the charge was made", func(proxy *redistest.Proxy) { proxy.Lose(0, 0.3) })
+	})
+	t.Run("resent", func(t *testing.T) {
+		softly(t, "30 % of segments sent again after 200 ms", func(proxy *redistest.Proxy) { proxy.Resend(0.3, 200*time.Millisecond) })
+	})
+}
+
+func TestFault102LatencyAroundTheTimeout(t *testing.T) {
+	softly(t, "replies 20 to 80 ms late", func(proxy *redistest.Proxy) { proxy.DelayBetween(20*time.Millisecond, 80*time.Millisecond) })
+}
+
+func TestFault103NarrowLink(t *testing.T) {
+	softly(t, "1 KB a second", func(proxy *redistest.Proxy) { proxy.Bandwidth(1000) })
+}
+
+// The other side has gone without an RST. A store drops a connection whose reply does
+// not come, and opens another.
+func TestFault104HalfOpenConnections(t *testing.T) {
+	o := fault(t, "all connections half-open")
+	proxy := redistest.NewProxy(t, redistest.Start(t).Addr)
+	a := openAsker(t, o, "redis://"+proxy.Addr+"/0")
+	a.under(t, proxy.HalfOpen, func() {})
+	if n := proxy.Connections(); n < 2 {
+		t.Errorf("%d connections; want another one", n)
+	}
+	proxy.Pass() // resets them, so that the store can be closed at once
+}
+
+// Two servers call two masters, each of which takes writes: the limit holds on each
+// side. When the second master has become a replica, the limit holds for both again.
+func TestFault110TwoMastersTakeWrites(t *testing.T) {
+	o := fault(t, "two masters")
+	first, second := redistest.Start(t), redistest.Start(t)
+	links := []*redistest.Proxy{redistest.NewProxy(t, first.Addr), redistest.NewProxy(t, second.Addr)}
+	start := time.Now()
+	var askers []*asker
+	var stops []func()
+	for _, link := range links {
+		a := askerOn(o, openStore(t, "redis://"+link.Addr+"/0"), len(links), softLimit())
+		a.start = start
+		works(t, a.store)
+		askers = append(askers, a)
+		stops = append(stops, a.asking(t))
+	}
+	length := phase(time.Second, time.Minute)
+	time.Sleep(length)
+	host, port, _ := strings.Cut(first.Addr, ":")
+	do(t, second, "replicaof", host, port)
+	links[1].Move(first.Addr)
+	o.recovers(t, askers[1].store, probing)
+	healed := time.Since(start)
+	time.Sleep(phase(500*time.Millisecond, 10*time.Second))
+	for _, stop := range stops {
+		stop()
+	}
+	burst := float64(burstOf(softLimit()))
+	var both []window.Call
+	for _, a := range askers {
+		both = append(both, a.calls...)
+		// What the side has granted while it was apart.
+		a.calls = slices.DeleteFunc(slices.Clone(a.calls), func(c window.Call) bool { return c.End > length })
+		a.check(t, burst)
+	}
+	apart := float64(healed) / float64(softLimit().Per) // the rate of the other side, which has a burst too
+	o.windows(t, both, burst+apart+burst)
+	o.windows(t, slices.DeleteFunc(both, func(c window.Call) bool { return c.Begin < healed }), burst)
+}

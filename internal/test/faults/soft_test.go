@@ -1,0 +1,139 @@
+package faults
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
+	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
+	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
+	"github.com/seed-e377111c/ratelimit/internal/test/sitetest"
+	"github.com/seed-e377111c/ratelimit/internal/test/window"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+// Soft faults leave Redis working at times, or slowly. Each test opens a store by its
+// URL, with the default settings, and four callers ask for one key far more often than
+// its limit allows, before the fault, during it, and until Redis has answered again. In
+// every window the limiter may allow one burst more than the bound: what a server grants
+// alone while Redis does not answer, which it pays back. How long the fault lasts makes
+// no difference.
+
+// softLimit is the limit of the key: the short form has many units in its short time.
+func softLimit() gcra.Limit {
+	return gcra.Limit{Count: 1, Per: phase(50*time.Millisecond, 200*time.Millisecond), Burst: 5}
+}
+
+// softTime is how long a soft fault lasts.
+func softTime() time.Duration { return phase(700*time.Millisecond, 25*time.Second) }
+
+// asker is a server with callers, without its HTTP.
+type asker struct {
+	o       *outcome
+	store   *redisstore.Store
+	limiter *middleware.Limiter
+	log     *diagtest.Text
+	start   time.Time
+
+	mu    sync.Mutex
+	calls []window.Call
+}
+
+// askerOn limits by a store with its default settings.
+func askerOn(o *outcome, store *redisstore.Store, instances int, limit gcra.Limit) *asker {
+	a := &asker{o: o, store: store, log: new(diagtest.Text), start: time.Now()}
+	store.Logger = slog.New(slog.NewTextHandler(a.log, nil))
+	a.limiter = middleware.Must(middleware.New(middleware.Config{Store: store, Logger: silence, Instances: instances},
+		middleware.Policy{Name: "p", Key: sitetest.Everybody, Limit: limit}))
+	return a
+}
+
+func openAsker(t *testing.T, o *outcome, url string) *asker {
+	t.Helper()
+	return askerOn(o, openStore(t, url), 0, softLimit())
+}
+
+// decide asks once.
+func (a *asker) decide(r *http.Request) middleware.Decision {
+	begin := time.Since(a.start)
+	d := a.limiter.Decide(r)
+	end := time.Since(a.start)
+	a.o.decided(end - begin)
+	if d.Allowed {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.calls = append(a.calls, window.Call{Begin: begin, End: end, Units: 1})
+	}
+	return d
+}
+
+// asking has four callers ask until stop is called.
+func (a *asker) asking(t *testing.T) (stop func()) {
+	t.Helper()
+	var stops []func()
+	for range 4 {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stops = append(stops, during(func() {
+			a.decide(r)
+			time.Sleep(4 * time.Millisecond)
+		}))
+	}
+	return func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}
+}
+
+// under asks before a fault, while it lasts and until Redis has answered again, and
+// checks all windows.
+func (a *asker) under(t *testing.T, begin, end func()) {
+	t.Helper()
+	works(t, a.store)
+	stop := a.asking(t)
+	time.Sleep(phase(100*time.Millisecond, time.Second))
+	begin()
+	time.Sleep(softTime())
+	end()
+	a.o.recovers(t, a.store, probing)
+	time.Sleep(phase(100*time.Millisecond, 5*time.Second))
+	stop()
+	a.o.inTime(t, 50*time.Millisecond)
+	a.check(t, float64(burstOf(softLimit())))
+}
+
+// check checks all windows of the calls.
+func (a *asker) check(t *testing.T, more float64) {
+	t.Helper()
+	a.o.windows(t, a.calls, more)
+}
+
+// windows fails if the calls of some window exceed the bound by more than so many units.
+func (o *outcome) windows(t *testing.T, calls []window.Call, more float64) {
+	t.Helper()
+	over := window.Excess(calls, softLimit())
+	o.excess = fmt.Sprintf("%.1f of %.0f", max(over, 0), more)
+	if over > more+tolerance {
+		o.over.Add(int64(over - more))
+		t.Errorf("%v allowed %.2f units more than the bound in some window; want at most %.0f", softLimit(), over, more)
+	}
+	if int64(len(calls)) < burstOf(softLimit()) {
+		t.Errorf("only %d requests allowed", len(calls))
+	}
+}
+
+// softly tests a fault of the link between the limiter and a server.
+func softly(t *testing.T, injected string, begin func(*redistest.Proxy)) {
+	o := fault(t, injected)
+	proxy := redistest.NewProxy(t, redistest.Start(t).Addr)
+	a := openAsker(t, o, "redis://"+proxy.Addr+"/0")
+	a.under(t, func() { begin(proxy) }, proxy.Pass)
+}

@@ -1,0 +1,160 @@
+// Package words finds words that the project does not use: see words.txt.
+package words
+
+import (
+	_ "embed"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const root = "../../.."
+
+// exempt are the files that speak of old names and of other projects.
+var exempt = []string{"CHANGELOG.md", "docs/migration.md", "internal/test/words/"}
+
+func TestWords(t *testing.T) {
+	if raceDetector {
+		t.Skip("regular expressions take a minute under the race detector: make words runs it without")
+	}
+	rules := parse(t)
+	cmd := exec.CommandContext(t.Context(), "git", "ls-files", "-z", "*.go", "*.lua", "*.md", "*.html", "*.json", "*.yaml")
+	cmd.Dir = root
+	files, err := cmd.Output()
+	if err != nil {
+		t.Skip("not a clone of the repository: ", err)
+	}
+	for _, name := range strings.Split(strings.Trim(string(files), "\x00"), "\x00") {
+		if slices.ContainsFunc(exempt, func(s string) bool { return strings.HasPrefix(name, s) }) {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if os.IsNotExist(err) {
+			continue // deleted, and not committed yet
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range rules.find(name, string(text)) {
+			t.Error(found)
+		}
+	}
+}
+
+func TestFind(t *testing.T) {
+	rules := parse(t)
+	for line, want := range map[string]string{
+		"rd := newRide(c)":                      `page.go:2: "ride": write request, op`,
+		"var mirrorClock time.Time":             `page.go:2: "mirror": write denial cache`,
+		"// A ride_id. The rest is fine.":       `page.go:2: "ride": write request, op`,
+		"in one trip":                           `page.go:2: "trip": write batch, call or round trip`,
+		"The request was refused.":              `page.go:2: "refused": write deny, denied, denial`,
+		"Headers: ratelimit.HeadersX,":          `page.go:2: "HeadersX": write HeadersXRateLimit`,
+		"Whoever calls it":                      `page.go:2: "whoever": write the client, the caller`,
+		"in one round trip":                     "",
+		"func (t *Transport) RoundTrip() {}":    "",
+		"a stripe, a bride, afar, planes":       "",
+		"dial tcp: connection refused":          "",
+		"// A replica refuses writes.":          "",
+		"Headers: ratelimit.HeadersXRateLimit,": "",
+	} {
+		got := strings.Join(rules.find("page.go", "package p\n"+line+"\n"), "\n")
+		if got != want {
+			t.Errorf("%q: got %q; want %q", line, got, want)
+		}
+	}
+}
+
+//go:embed words.txt
+var list string
+
+type rule struct {
+	pattern *regexp.Regexp
+	exact   bool // for the line as it is
+	instead string
+}
+
+type phrase struct {
+	pattern *regexp.Regexp
+	folder  string // where it is allowed; "" is everywhere
+}
+
+type rules struct {
+	any     *regexp.Regexp // finds what one of banned may find
+	banned  []rule
+	allowed []phrase
+}
+
+func parse(t *testing.T) (r rules) {
+	t.Helper()
+	var all []string
+	for line := range strings.Lines(list) {
+		line = strings.TrimRight(line, "\n")
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		pattern, instead, ok := strings.Cut(line, "\t")
+		if allowed, isAllowed := strings.CutPrefix(pattern, "+"); isAllowed {
+			r.allowed = append(r.allowed, phrase{regexp.MustCompile(`\b(?:` + allowed + `)\b`), instead})
+			continue
+		}
+		if !ok {
+			t.Fatalf("words.txt: %q has no replacement", line)
+		}
+		exact, isExact := strings.CutPrefix(pattern, "=")
+		if !isExact {
+			exact = `\b(?:` + pattern + `)\b`
+		}
+		r.banned = append(r.banned, rule{regexp.MustCompile(exact), isExact, instead})
+		all = append(all, exact)
+	}
+	r.any = regexp.MustCompile(strings.Join(all, "|"))
+	return r
+}
+
+// find returns a line for each word of a text that is banned.
+func (r rules) find(name, text string) (found []string) {
+	number := 0
+	for line := range strings.Lines(text) {
+		number++
+		plain := split(line)
+		if !r.any.MatchString(plain) && !r.any.MatchString(line) {
+			continue
+		}
+		for _, phrase := range r.allowed {
+			if strings.HasPrefix(name, phrase.folder) {
+				plain = phrase.pattern.ReplaceAllString(plain, "")
+			}
+		}
+		for _, rule := range r.banned {
+			searched := plain
+			if rule.exact {
+				searched = line
+			}
+			if word := rule.pattern.FindString(searched); word != "" {
+				found = append(found, fmt.Sprintf("%s:%d: %q: write %s", name, number, word, rule.instead))
+			}
+		}
+	}
+	return found
+}
+
+// split separates the words of identifiers: newRide is "new ride".
+func split(line string) string {
+	var b strings.Builder
+	is := func(i int, low, high byte) bool { return i >= 0 && i < len(line) && line[i] >= low && line[i] <= high }
+	upper := func(i int) bool { return is(i, 'A', 'Z') }
+	lower := func(i int) bool { return is(i, 'a', 'z') }
+	for i := range len(line) {
+		if upper(i) && (lower(i-1) || is(i-1, '0', '9') || upper(i-1) && lower(i+1)) {
+			b.WriteByte(' ')
+		}
+		b.WriteByte(line[i])
+	}
+	return strings.ToLower(strings.ReplaceAll(b.String(), "_", " "))
+}
