@@ -49,7 +49,7 @@ race: ## Run the tests under the race detector; a redis-server must be there
 
 .PHONY: bits
 bits: ## Run the tests of the core where an int has 32 bits
-	GOARCH=386 go test ./gcra/... ./keyfunc ./middleware/... ./adapters/httpclient
+	GOARCH=386 go test ./gcra/... ./keyfunc ./middleware/... ./outbound/httpclient
 	GOARCH=arm go vet work
 
 .PHONY: fuzz

@@ -10,7 +10,7 @@ import (
 // inClient returns the error of a client that has the interceptor. Each has its own, as
 // callers may change its Meta.
 func inClient() error {
-	return connect.NewError(connect.CodeInternal, errors.New("ratelimit: a client has the interceptor of a server; want adapters/httpclient as its http.RoundTripper"))
+	return connect.NewError(connect.CodeInternal, errors.New("ratelimit: a client has the interceptor of a server; want outbound/httpclient as its http.RoundTripper"))
 }
 
 // clientConn is a stream of a client that has the interceptor. It sends no request.

@@ -63,7 +63,7 @@ func New(cfg Config, policies ...Policy) connect.Interceptor {
 
 // From returns an interceptor for handlers that limits calls by l, which
 // [middleware.NewRPC] made. Its Config.Deny is not called. The handlers find the
-// Decision with [FromContext]. In a client each call fails: adapters/httpclient limits
+// Decision with [FromContext]. In a client each call fails: outbound/httpclient limits
 // the calls of clients.
 func From(l *Limiter) connect.Interceptor {
 	if l == nil {

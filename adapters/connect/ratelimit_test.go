@@ -246,7 +246,7 @@ func TestClient(t *testing.T) {
 	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory()}, ratelimit.Policy{Name: "hour", Key: key("k"), Limit: gcra.PerHour(1)})
 	s := serve(t, transports()[1], service{}.handler()).with(connect.WithInterceptors(limit))
 	for _, procedure := range []string{unaryCall, streamCall, duplexCall} {
-		if a := s.call(t.Context(), procedure); a.code != connect.CodeInternal || !strings.Contains(a.err.Message(), "adapters/httpclient") {
+		if a := s.call(t.Context(), procedure); a.code != connect.CodeInternal || !strings.Contains(a.err.Message(), "outbound/httpclient") {
 			t.Errorf("%s: got %v; want an error that says what to use", procedure, a.err)
 		}
 	}

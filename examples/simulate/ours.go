@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
-	"github.com/seed-e377111c/ratelimit/internal/pacer"
+	"github.com/seed-e377111c/ratelimit/internal/outbound/pacer"
 )
 
 // adaptive is httpclient.Adaptive without network and clock.

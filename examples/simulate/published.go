@@ -3,7 +3,7 @@ package main
 import (
 	"time"
 
-	"github.com/seed-e377111c/ratelimit/internal/retryafter"
+	"github.com/seed-e377111c/ratelimit/internal/outbound/retryafter"
 )
 
 // The strategies of the published comparison (R. Schneeman's rate_throttle_client), as in

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-e377111c/ratelimit/adapters/httpclient"
+	"github.com/seed-e377111c/ratelimit/outbound/httpclient"
 )
 
 // exchange is a request that was sent and its response.

@@ -5,8 +5,8 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/seed-e377111c/ratelimit/adapters/httpclient"
 	"github.com/seed-e377111c/ratelimit/internal/test/nginxtest"
+	"github.com/seed-e377111c/ratelimit/outbound/httpclient"
 )
 
 // nginx denies with a 429 and says nothing else. It allows 5 requests a second and delays two more. All

@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-e377111c/ratelimit/adapters/httpclient"
 	ratelimit "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	"github.com/seed-e377111c/ratelimit/gcra"
-	"github.com/seed-e377111c/ratelimit/internal/retryafter"
+	"github.com/seed-e377111c/ratelimit/internal/outbound/retryafter"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
+	"github.com/seed-e377111c/ratelimit/outbound/httpclient"
 )
 
 // afterDenial is an http.RoundTripper that waits after each denial and then returns it.

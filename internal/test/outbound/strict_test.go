@@ -12,11 +12,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed-e377111c/ratelimit/adapters/httpclient"
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/gcra/slidinglog"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
+	"github.com/seed-e377111c/ratelimit/outbound/httpclient"
 )
 
 // strict is a server with limits on the times at which requests arrive: count requests in any window of

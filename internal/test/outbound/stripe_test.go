@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-e377111c/ratelimit/adapters/httpclient"
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/outbound/httpclient"
 )
 
 // stripeLike is a server with Stripe's limits for each account: 10 requests a second, and 3 at the same

@@ -124,7 +124,7 @@ func parsePrelude(t *testing.T) prelude {
 		t.Fatal(err)
 	}
 	p := prelude{types: map[string]string{}, imports: map[string]string{
-		"httpclient":    module + "adapters/httpclient",
+		"httpclient":    module + "outbound/httpclient",
 		"ratelimitotel": module + "adapters/otel",
 		"redisstore":    module + "gcra/redisstore",
 		"slidinglog":    module + "gcra/slidinglog",

@@ -3,7 +3,7 @@ package pacer
 import (
 	"time"
 
-	"github.com/seed-e377111c/ratelimit/internal/retryafter"
+	"github.com/seed-e377111c/ratelimit/internal/outbound/retryafter"
 )
 
 // window finds out from the resets whether a limit has fixed windows, in which everything is allowed

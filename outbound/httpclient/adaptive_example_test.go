@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 
-	"github.com/seed-e377111c/ratelimit/adapters/httpclient"
+	"github.com/seed-e377111c/ratelimit/outbound/httpclient"
 )
 
 func ExampleAdaptive() {

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-e377111c/ratelimit/internal/retryafter"
+	"github.com/seed-e377111c/ratelimit/internal/outbound/retryafter"
 )
 
 const (

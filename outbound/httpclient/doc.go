@@ -25,6 +25,6 @@
 // # Files
 //
 // transport.go is the Transport, with denial.go for what to send again and pause.go for what waits
-// meanwhile. adaptive.go is the Adaptive. Both read responses with internal/retryafter and pace
-// requests with internal/pacer, by pacers.go. key.go has the keys.
+// meanwhile. adaptive.go is the Adaptive. Both read responses with internal/outbound/retryafter and pace
+// requests with internal/outbound/pacer, by pacers.go. key.go has the keys.
 package httpclient

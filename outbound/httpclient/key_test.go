@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-e377111c/ratelimit/adapters/httpclient"
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
+	"github.com/seed-e377111c/ratelimit/outbound/httpclient"
 )
 
 // spy is a Store that records the subjects and policies of its charges.

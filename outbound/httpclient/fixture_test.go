@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-e377111c/ratelimit/adapters/httpclient"
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/outbound/httpclient"
 )
 
 // roundTrip is a server without a network.

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-e377111c/ratelimit/adapters/httpclient"
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/outbound/httpclient"
 )
 
 // The error lists all mistakes.

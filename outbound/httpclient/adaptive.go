@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
-	"github.com/seed-e377111c/ratelimit/internal/retryafter"
+	"github.com/seed-e377111c/ratelimit/internal/outbound/retryafter"
 )
 
 // Adaptive is an http.RoundTripper that reads from each response how much of the server's limit

@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed-e377111c/ratelimit/adapters/httpclient"
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/outbound/httpclient"
 )
 
 // A Retry-After holds back other requests: after a 503 all requests to the host, after a 429 those

@@ -40,7 +40,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-e377111c/ratelimit/internal/retryafter"
+	"github.com/seed-e377111c/ratelimit/internal/outbound/retryafter"
 )
 
 // Pacer paces the requests on one limit of a server. The zero value is ready to use. It is safe

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
-	"github.com/seed-e377111c/ratelimit/internal/pacer"
-	"github.com/seed-e377111c/ratelimit/internal/retryafter"
+	"github.com/seed-e377111c/ratelimit/internal/outbound/pacer"
+	"github.com/seed-e377111c/ratelimit/internal/outbound/retryafter"
 )
 
 // Transport is an http.RoundTripper whose requests wait for their turn and are

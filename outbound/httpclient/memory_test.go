@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-e377111c/ratelimit/adapters/httpclient"
+	"github.com/seed-e377111c/ratelimit/outbound/httpclient"
 )
 
 // A partner that redirects can invent hosts, and URLs and fields of a megabyte. A client keeps little of them.

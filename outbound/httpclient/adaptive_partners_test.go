@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed-e377111c/ratelimit/adapters/httpclient"
+	"github.com/seed-e377111c/ratelimit/outbound/httpclient"
 )
 
 // fixedWindow is a server that allows so many requests in each period, as express-rate-limit and

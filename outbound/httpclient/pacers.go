@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
-	"github.com/seed-e377111c/ratelimit/internal/pacer"
+	"github.com/seed-e377111c/ratelimit/internal/outbound/pacer"
 )
 
 // pacers holds a pacer for each key. The zero value is ready to use.

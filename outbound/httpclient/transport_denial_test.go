@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed-e377111c/ratelimit/adapters/httpclient"
+	"github.com/seed-e377111c/ratelimit/outbound/httpclient"
 )
 
 // A denied request is sent again after Retry-After if it is safe to repeat; otherwise the caller gets the denial.

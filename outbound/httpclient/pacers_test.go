@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed-e377111c/ratelimit/adapters/httpclient"
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/outbound/httpclient"
 )
 
 // limitReq is nginx's limit_req with rate=5r/s and burst=2, which denies with a bare 429.
