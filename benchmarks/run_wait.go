@@ -14,6 +14,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
+	"github.com/seed-e377111c/ratelimit/outbound/turns"
 )
 
 // The processes, with a number of goroutines each, call one partner, one at a time, a turn
@@ -50,7 +51,7 @@ func waitingProcess(urls string, in io.Reader, out io.Writer) error {
 	for range waiters {
 		go func() {
 			for {
-				err := gcra.Wait(context.Background(), store, charge)
+				err := turns.Wait(context.Background(), store, charge)
 				if err == nil {
 					err = get(partner)
 				}

@@ -2,7 +2,6 @@ package gcra_test
 
 import (
 	"encoding/json"
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -108,21 +107,6 @@ func TestQuotaValidate(t *testing.T) {
 		if tt.limit.Interval() != 0 {
 			t.Errorf("%#v: got an interval of %v; want 0", tt.limit, tt.limit.Interval())
 		}
-	}
-}
-
-// A quota has no queue.
-func TestWaitForAQuota(t *testing.T) {
-	m := gcra.NewMemory()
-	quota := gcra.Charge{Policy: "p", Limit: gcra.Quota(5, gcra.Daily), Cost: 1}
-	if err := gcra.Wait(t.Context(), m, quota); err == nil || errors.Is(err, gcra.ErrWouldWait) || !strings.Contains(err.Error(), "5/calendar day, a quota") {
-		t.Errorf("got %v; want an error about the quota", err)
-	}
-	if err := (gcra.Turns{Store: m, Charges: []gcra.Charge{quota}}).Try(t.Context()); err == nil || !strings.Contains(err.Error(), "5/calendar day, a quota") {
-		t.Errorf("Try: got %v; want an error about the quota", err)
-	}
-	if r, err := gcra.Peek(t.Context(), m, "", "p", quota.Limit); err != nil || r.Remaining != 5 {
-		t.Errorf("got %+v, %v; want nothing taken", r, err)
 	}
 }
 

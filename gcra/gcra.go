@@ -44,9 +44,9 @@
 //
 // A [Limit] says how much may pass (limit.go, calendar.go), a [Charge] is one limit to take
 // from, and a [Store] keeps the state (store.go). [Memory] is the store in this
-// process (memory.go); package redisstore is the one in Redis. With [Turns], many
-// processes take turns (turns.go, wait.go, sleep.go). internal/tat has the
-// arithmetic, internal/buckets the table of TATs.
+// process (memory.go); package redisstore is the one in Redis. internal/tat has the
+// arithmetic, internal/buckets the table of TATs. Package turns, in outbound, takes
+// turns on a limit.
 //
 // If a store cannot decide, for example because Redis does not answer in time, Take
 // returns an error. What to do then is the caller's choice; package middleware has

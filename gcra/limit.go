@@ -53,7 +53,7 @@ func PerDay(n int64) Limit { return Limit{Count: n, Per: day} }
 //
 // n is at most 10^10 an hour, 10^11 a day, 10^12 a week, 10^13 a month and 10^14 a
 // year. Which period is current is decided by the clock of the [Store]. A quota has no
-// delays: MaxDelay must be 0, and [Wait] does not take it.
+// delays: MaxDelay must be 0, and package turns does not take it.
 func Quota(n int64, c Calendar) Limit {
 	return Limit{Count: n, calendar: unique.Make(tat.Calendar(c).Canonical())}
 }

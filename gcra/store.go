@@ -4,6 +4,8 @@ import (
 	"context"
 	"math"
 	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 )
 
 // A Store keeps the state of every key and takes from it. It is safe for
@@ -47,6 +49,9 @@ type LocalStore interface {
 	Local(instances int) Store
 }
 
+// MaxDelay is the longest Charge.MaxDelay: 366 days.
+const MaxDelay = tat.MaxDelay
+
 // Charge is one limit to take from. An admission is a slice of them; a Store
 // fills in Result, so that a decision need not allocate.
 //
@@ -54,7 +59,7 @@ type LocalStore interface {
 // calendar, so no other limit reads its value. A charge is not valid, and
 // Store.Take returns an error with nothing taken, when its Limit is not (see
 // [Limit.Validate]) or Cost, MaxDelay or MaxWait is negative or MaxDelay is
-// longer than 366 days, or not 0 on a quota.
+// longer than [MaxDelay], or not 0 on a quota.
 type Charge struct {
 	Subject  string        // who is counted: "ip:192.0.2.7"; any bytes, any length
 	Policy   string        // which limit: "login"

@@ -29,6 +29,7 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
+	"github.com/seed-e377111c/ratelimit/outbound/turns"
 )
 
 const usage = `Worker does tasks at a rate that all workers share, in every process on one Redis.
@@ -73,7 +74,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	p := &pool{
-		turns: gcra.Turns{
+		turns: turns.Turns{
 			Store:   gcra.NewMemory(),
 			Charges: []gcra.Charge{{Subject: s.name, Policy: "tasks", Limit: s.rate, Cost: 1}},
 		},

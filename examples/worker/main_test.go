@@ -19,6 +19,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
+	"github.com/seed-e377111c/ratelimit/outbound/turns"
 )
 
 // child makes this test binary the program.
@@ -318,7 +319,7 @@ func TestNoTurns(t *testing.T) {
 		var out bytes.Buffer
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		p := &pool{turns: gcra.Turns{Store: failingStore{}}, workers: 3, tasks: 3, out: &lines{w: &out}}
+		p := &pool{turns: turns.Turns{Store: failingStore{}}, workers: 3, tasks: 3, out: &lines{w: &out}}
 		p.run(ctx)
 		if strings.Count(out.String(), "No turns until Redis works: the store fails\n") != 1 || !strings.Contains(out.String(), "Stopped: 0 of 3 tasks") {
 			t.Errorf("got\n%s\nwant the error once and no task", out.String())

@@ -8,12 +8,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/outbound/turns"
 )
 
 // pool is the workers of this process.
 type pool struct {
-	turns   gcra.Turns
+	turns   turns.Turns
 	workers int
 	tasks   int // in all; 0 is no end
 	work    time.Duration

@@ -157,7 +157,7 @@ func TestStoresWithoutTakesAreNotCounted(t *testing.T) {
 	startServer(t, client, "rl:", 0,
 		func(r *redisstore.Store) { _, _ = gcra.Peek(context.Background(), r, "k", "p", plenty.Limit) },
 		func(r *redisstore.Store) { _ = r.Refund(context.Background(), []gcra.Charge{plenty}) })
-	caller := redisstore.New(client) // as gcra.Turns and httpclient use it
+	caller := redisstore.New(client) // as turns.Turns and httpclient use it
 	caller.Timeout = patience
 	a := startServer(t, client, "rl:", 0)
 	for a.Stats().Batches < 100 {

@@ -12,6 +12,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
+	"github.com/seed-e377111c/ratelimit/outbound/turns"
 )
 
 // Redis loses its state while 60 callers are in the queue, and each asks again when it has
@@ -71,11 +72,11 @@ func TestQueueSurvivesLostState(t *testing.T) {
 			for range stores {
 				store := redisstore.New(client())
 				logged(store)
-				turns := gcra.Turns{Store: store, Charges: []gcra.Charge{inTurns(turn)}}
+				partner := turns.Turns{Store: store, Charges: []gcra.Charge{inTurns(turn)}}
 				for range callers / stores {
 					running.Go(func() {
 						for ctx.Err() == nil {
-							if turns.Do(ctx, call) != nil {
+							if partner.Do(ctx, call) != nil {
 								time.Sleep(turn) // Redis is down
 							}
 						}

@@ -18,6 +18,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra/internal/gcratest"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
+	"github.com/seed-e377111c/ratelimit/outbound/turns"
 )
 
 // partnerURL makes this test binary a process whose goroutines call a partner in turns.
@@ -68,7 +69,7 @@ func callingProcess(arg string, in io.Reader, out io.Writer) error {
 	for i := range waiters {
 		go func() {
 			for {
-				err := gcra.Wait(ctx, r, inTurns(turn))
+				err := turns.Wait(ctx, r, inTurns(turn))
 				if err == nil {
 					err = call(fmt.Sprint(os.Getpid(), "/", i))
 				}

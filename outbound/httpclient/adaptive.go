@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/outbound/retryafter"
+	"github.com/seed-e377111c/ratelimit/outbound/turns"
 )
 
 // Adaptive is an http.RoundTripper that reads from each response how much of the server's limit
@@ -99,14 +99,14 @@ type Adaptive struct {
 
 // RoundTrip implements http.RoundTripper. If the context ends before the request
 // is sent, it returns the context's error. If the wait would exceed MaxWait or the
-// context's deadline, it returns at once with an error that wraps a [*gcra.WaitError].
+// context's deadline, it returns at once with an error that wraps a [*turns.WaitError].
 func (a *Adaptive) RoundTrip(r *http.Request) (*http.Response, error) {
 	var e Event
 	resp, denied, err := a.send(r, &e)
 	if a.Observe != nil {
 		e.Reason, e.Err = Answered, err
 		switch {
-		case errors.Is(err, gcra.ErrWouldWait):
+		case errors.Is(err, turns.ErrWouldWait):
 			e.Reason = TooLong
 		case err != nil || resp == nil:
 			e.Reason = Failed
@@ -156,7 +156,7 @@ func (a *Adaptive) send(r *http.Request, e *Event) (resp *http.Response, denied 
 	p := a.pacers.get(name)
 	if err := waitForPace(p, r, deadline, e); err != nil {
 		closeBody(r)
-		if errors.Is(err, gcra.ErrWouldWait) {
+		if errors.Is(err, turns.ErrWouldWait) {
 			err = fmt.Errorf("httpclient: %w", err)
 		}
 		return nil, false, err

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/middleware"
 	"github.com/seed-e377111c/ratelimit/outbound/httpclient"
+	"github.com/seed-e377111c/ratelimit/outbound/turns"
 )
 
 // shared is one key for all requests.
@@ -156,7 +157,7 @@ func TestAdaptiveSleep(t *testing.T) {
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := call(ctx, "http://busy.example/"); !errors.Is(err, gcra.ErrWouldWait) || time.Since(start) != 0 {
+		if _, err := call(ctx, "http://busy.example/"); !errors.Is(err, turns.ErrWouldWait) || time.Since(start) != 0 {
 			t.Errorf("got %v after %v; want ErrWouldWait at once, since the deadline comes first", err, time.Since(start))
 		}
 		ctx, cancel = context.WithCancel(t.Context())
@@ -197,7 +198,7 @@ func TestAdaptiveManyHosts(t *testing.T) {
 	})}
 	held := func(host int) bool {
 		_, err := a.RoundTrip(request(t, "GET", fmt.Sprintf("http://h%d.example/", host), nil))
-		return errors.Is(err, gcra.ErrWouldWait)
+		return errors.Is(err, turns.ErrWouldWait)
 	}
 	if held(0) || held(1) || !held(0) {
 		t.Fatal("want a host to be held back after its first response")

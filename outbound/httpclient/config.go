@@ -99,7 +99,7 @@ type Event struct {
 type Reason string
 
 // The reasons. With all but Answered and Failed, RoundTrip returns the denial, or
-// an error that is [gcra.ErrWouldWait].
+// an error that is [turns.ErrWouldWait].
 const (
 	Answered      Reason = "answered"       // the response is not a denial
 	TooLong       Reason = "too long"       // the next try would begin after MaxWait, MaxDelay or the context's deadline

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 	"github.com/seed-e377111c/ratelimit/outbound/httpclient"
+	"github.com/seed-e377111c/ratelimit/outbound/turns"
 )
 
 // api is a partner that denies the first request.
@@ -74,7 +75,7 @@ func ExampleNew_tooLong() {
 			return
 		}
 		resp, err := client.Do(r)
-		var wait *gcra.WaitError
+		var wait *turns.WaitError
 		if errors.As(err, &wait) {
 			fmt.Println("try again in", wait.Needed.Round(time.Hour))
 			return

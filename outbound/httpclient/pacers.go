@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/outbound/pacer"
+	"github.com/seed-e377111c/ratelimit/outbound/turns"
 )
 
 // pacers holds a pacer for each key. The zero value is ready to use.
@@ -80,7 +80,7 @@ func waitForPace(p *pacer.Pacer, r *http.Request, deadline time.Time, e *Event) 
 }
 
 func tooLong(r *http.Request, needed time.Duration, deadline time.Time) error {
-	return fmt.Errorf("held back: %w", &gcra.WaitError{
+	return fmt.Errorf("held back: %w", &turns.WaitError{
 		Subject: "host:" + hostOf(r), Policy: pacePolicy, Needed: needed, Allowed: available(r.Context(), deadline),
 	})
 }

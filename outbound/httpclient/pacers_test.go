@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/outbound/httpclient"
+	"github.com/seed-e377111c/ratelimit/outbound/turns"
 )
 
 // limitReq is nginx's limit_req with rate=5r/s and burst=2, which denies with a bare 429.
@@ -122,7 +122,7 @@ func TestAdaptiveMaxWait(t *testing.T) {
 				r := request(t, "PUT", url, nil, "Authorization: bob") // no pause of the Transport
 				r.Body = body
 				_, err := c.RoundTrip(r)
-				var wait *gcra.WaitError
+				var wait *turns.WaitError
 				if !errors.As(err, &wait) || wait.Needed != retryAfter || wait.Allowed != tt.most || time.Since(begin) != 0 {
 					t.Errorf("got %v after %v; want a WaitError at once, with %v needed and %v allowed", err, time.Since(begin), retryAfter, tt.most)
 				}
@@ -152,7 +152,7 @@ func TestAdaptiveQueueWithinMaxWait(t *testing.T) {
 		for range 100 {
 			wg.Go(func() {
 				_, err := a.RoundTrip(request(t, "GET", url, nil))
-				if err != nil && !errors.Is(err, gcra.ErrWouldWait) {
+				if err != nil && !errors.Is(err, turns.ErrWouldWait) {
 					t.Error(err)
 				}
 			})

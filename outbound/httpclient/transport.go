@@ -10,6 +10,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/outbound/pacer"
 	"github.com/seed-e377111c/ratelimit/internal/outbound/retryafter"
+	"github.com/seed-e377111c/ratelimit/outbound/turns"
 )
 
 // Transport is an http.RoundTripper whose requests wait for their turn and are
@@ -18,10 +19,10 @@ import (
 //
 // # Turns
 //
-// A request is charged to all policies in one step by [gcra.Wait], and sent when
+// A request is charged to all policies in one step by [turns.Wait], and sent when
 // its turn has come. If that would be after MaxWait, the policy's MaxDelay or the
 // context's deadline, RoundTrip returns at once with an error that wraps a
-// [*gcra.WaitError], and nothing is charged. A request whose context ends while it
+// [*turns.WaitError], and nothing is charged. A request whose context ends while it
 // waits is not sent; its turn is lost. Each try takes a turn, since servers may
 // count denied requests.
 //
@@ -49,7 +50,7 @@ import (
 // A Retry-After, or a reset in its place, also holds back other requests to that
 // host: after a 503 all, after other denials those with the same Authorization header.
 // A request that cannot wait for so long is not sent; its error wraps a
-// [*gcra.WaitError] with the policy "Retry-After". A pause lasts at most an hour, or
+// [*turns.WaitError] with the policy "Retry-After". A pause lasts at most an hour, or
 // MaxWait if that is longer.
 //
 // A denial without a time slows down all requests to that host: they go one by one,
@@ -83,7 +84,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := t.send(r, &e)
 	e.Err = err
 	switch {
-	case errors.Is(err, gcra.ErrWouldWait):
+	case errors.Is(err, turns.ErrWouldWait):
 		e.Reason = TooLong
 	case err != nil || resp == nil:
 		e.Reason = Failed
@@ -231,7 +232,7 @@ func (t *Transport) waitForPause(r *http.Request, deadline time.Time, e *Event) 
 		}
 		longest := available(r.Context(), deadline)
 		if remaining > longest {
-			return fmt.Errorf("held back: %w", &gcra.WaitError{Subject: "host:" + hostOf(r), Policy: pausePolicy, Needed: remaining, Allowed: longest})
+			return fmt.Errorf("held back: %w", &turns.WaitError{Subject: "host:" + hostOf(r), Policy: pausePolicy, Needed: remaining, Allowed: longest})
 		}
 		if err := sleep(r.Context(), min(remaining+spread(length), longest), e); err != nil {
 			return fmt.Errorf("held back: %w", err)
@@ -261,7 +262,7 @@ func (t *Transport) waitForTurn(r *http.Request, deadline time.Time, e *Event) e
 		charges[i] = gcra.Charge{Subject: subject, Policy: p.Name, Limit: p.Limit, Cost: int64(cost), MaxDelay: p.MaxDelay, MaxWait: maxWait}
 	}
 	start := time.Now()
-	err := gcra.Wait(r.Context(), t.store, charges...)
+	err := turns.Wait(r.Context(), t.store, charges...)
 	e.Waited += time.Since(start)
 	if err != nil {
 		return fmt.Errorf("no turn: %w", err)

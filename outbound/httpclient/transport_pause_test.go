@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/outbound/httpclient"
+	"github.com/seed-e377111c/ratelimit/outbound/turns"
 )
 
 // A Retry-After holds back other requests: after a 503 all requests to the host, after a 429 those
@@ -83,8 +84,8 @@ func TestPauseTooLong(t *testing.T) {
 		r := request(t, "PUT", url, nil)
 		r.Body = body
 		_, err := tr.RoundTrip(r)
-		want := gcra.WaitError{Subject: "host:api.example.com", Policy: "Retry-After", Needed: time.Hour, Allowed: time.Minute}
-		var got *gcra.WaitError
+		want := turns.WaitError{Subject: "host:api.example.com", Policy: "Retry-After", Needed: time.Hour, Allowed: time.Minute}
+		var got *turns.WaitError
 		if !errors.As(err, &got) || *got != want || p.tries() != 1 || body.closes() != 1 {
 			t.Errorf("got %v after %d tries; want %v after 1", err, p.tries(), &want)
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 	"github.com/seed-e377111c/ratelimit/middleware"
 	"github.com/seed-e377111c/ratelimit/outbound/httpclient"
+	"github.com/seed-e377111c/ratelimit/outbound/turns"
 )
 
 // serve runs a server and returns a client of it, and the number of connections to the server.
@@ -243,7 +244,7 @@ func TestClientTimeout(t *testing.T) {
 	}
 	resp.Body.Close()
 	begin := time.Now()
-	if _, err := c.Get(url); err == nil || !strings.Contains(err.Error(), gcra.ErrWouldWait.Error()) {
+	if _, err := c.Get(url); err == nil || !strings.Contains(err.Error(), turns.ErrWouldWait.Error()) {
 		t.Errorf("got %v; want ErrWouldWait", err)
 	}
 	between(t, "time", time.Since(begin), 0, 10*time.Second)

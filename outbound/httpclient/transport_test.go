@@ -16,6 +16,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 	"github.com/seed-e377111c/ratelimit/outbound/httpclient"
+	"github.com/seed-e377111c/ratelimit/outbound/turns"
 )
 
 const (
@@ -25,7 +26,7 @@ const (
 
 // A waiting request returns when its context ends.
 func TestCancel(t *testing.T) {
-	turns := func(cfg *httpclient.Config) {
+	inTurns := func(cfg *httpclient.Config) {
 		cfg.Store = gcra.NewMemory()
 		cfg.Policies = []httpclient.Policy{{Key: httpclient.ByHost, Limit: gcra.PerMinute(1).WithBurst(1)}}
 		cfg.MaxWait = time.Hour
@@ -37,7 +38,7 @@ func TestCancel(t *testing.T) {
 		before int // requests
 		sent   int // of all requests
 	}{
-		{"turn", ok, turns, 1, 1},
+		{"turn", ok, inTurns, 1, 1},
 		{"pause after another request", says(429, "Retry-After: 30"), func(cfg *httpclient.Config) { cfg.MaxTries = 1 }, 1, 1},
 		{"Retry-After", says(429, "Retry-After: 30"), func(*httpclient.Config) {}, 0, 1},
 		{"back-off", says(429), func(*httpclient.Config) {}, 0, 1},
@@ -154,7 +155,7 @@ func TestNotSent(t *testing.T) {
 		}), nil, httpclient.Failed},
 		{"cost above the burst", gcra.NewMemory(), policy(func(p *httpclient.Policy) {
 			p.Cost = func(*http.Request) int { return 3 }
-		}), gcra.ErrWouldWait, httpclient.TooLong},
+		}), turns.ErrWouldWait, httpclient.TooLong},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := &partner{answers: []func() *http.Response{ok}}
@@ -217,7 +218,7 @@ func TestTwoWindows(t *testing.T) {
 		}
 		a, b := peek()
 		_, err := tr.RoundTrip(request(t, "GET", "https://other.example.com", nil))
-		var wait *gcra.WaitError
+		var wait *turns.WaitError
 		if !errors.As(err, &wait) || wait.Policy != "minute" || wait.Subject != "const:partner" || wait.Allowed != 2*time.Second {
 			t.Errorf("got %v; want a WaitError of the minute", err)
 		}
@@ -260,7 +261,7 @@ func TestTurns(t *testing.T) {
 			{t.Context(), "xxxxx", "a", 0, false}, // never
 		} {
 			took, err := get(step.ctx, step.path, step.token)
-			if took != step.want || (err == nil) != step.passes || err != nil && !errors.Is(err, gcra.ErrWouldWait) {
+			if took != step.want || (err == nil) != step.passes || err != nil && !errors.Is(err, turns.ErrWouldWait) {
 				t.Errorf("step %d: got %v after %v; want %v, passing %v", i+1, err, took, step.want, step.passes)
 			}
 			if event.Waited != took {

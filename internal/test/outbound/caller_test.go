@@ -21,6 +21,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/gcra/slidinglog"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
+	"github.com/seed-e377111c/ratelimit/outbound/turns"
 )
 
 // callingProcess makes this test binary a process that calls a partner. The value is a calling in JSON.
@@ -36,7 +37,7 @@ type calling struct {
 
 	Take     time.Duration // if set, each caller uses Store.Take so often; otherwise Turns.Do
 	Patience time.Duration // of Turns.Do; 0 is without bound
-	Again    time.Duration // from a *gcra.WaitError to the next call; 0 means its RetryAfter
+	Again    time.Duration // from a *turns.WaitError to the next call; 0 means its RetryAfter
 
 	On, Off time.Duration // if set, callers ask for a time of On and then rest for Off, and so on
 }
@@ -67,9 +68,9 @@ func callPartner(arg string, in io.Reader, out io.Writer) error {
 		_, _ = io.Copy(io.Discard, lines)
 		cancel()
 	}()
-	turns := gcra.Turns{Store: store}
+	queue := turns.Turns{Store: store}
 	for i, l := range c.Limits {
-		turns.Charges = append(turns.Charges, gcra.Charge{Subject: "partner", Policy: fmt.Sprint(i), Limit: l, Cost: 1, MaxWait: c.Patience})
+		queue.Charges = append(queue.Charges, gcra.Charge{Subject: "partner", Policy: fmt.Sprint(i), Limit: l, Cost: 1, MaxWait: c.Patience})
 	}
 	var mu sync.Mutex
 	var failed failures
@@ -79,7 +80,7 @@ func callPartner(arg string, in io.Reader, out io.Writer) error {
 		running.Go(func() {
 			url := fmt.Sprint(c.Partner, "/", os.Getpid(), "/", i)
 			for ctx.Err() == nil {
-				err := c.turn(ctx, turns, url)
+				err := c.turn(ctx, queue, url)
 				wait := c.Take
 				if err != nil && ctx.Err() == nil {
 					mu.Lock()
@@ -123,7 +124,7 @@ func (c calling) open() (gcra.Store, error) {
 }
 
 // turn takes a turn and calls the partner.
-func (c calling) turn(ctx context.Context, turns gcra.Turns, url string) error {
+func (c calling) turn(ctx context.Context, queue turns.Turns, url string) error {
 	call := func(context.Context) error {
 		response, err := http.Get(url)
 		if err != nil {
@@ -133,18 +134,18 @@ func (c calling) turn(ctx context.Context, turns gcra.Turns, url string) error {
 		return errors.Join(err, response.Body.Close())
 	}
 	if c.Take > 0 {
-		allowed, err := turns.Store.Take(ctx, slices.Clone(turns.Charges))
+		allowed, err := queue.Store.Take(ctx, slices.Clone(queue.Charges))
 		if !allowed || err != nil {
 			return err
 		}
 		return call(ctx)
 	}
-	return turns.Do(ctx, call)
+	return queue.Do(ctx, call)
 }
 
 // note counts an error and returns when to ask again.
 func (c calling) note(failed *failures, err error) time.Duration {
-	var denied *gcra.WaitError
+	var denied *turns.WaitError
 	if !errors.As(err, &denied) {
 		failed.Store++
 		return 50 * time.Millisecond

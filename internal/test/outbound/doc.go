@@ -1,4 +1,4 @@
-// Package outbound tests package httpclient and gcra.Turns from outside: against real servers with
+// Package outbound tests package httpclient and turns.Turns from outside: against real servers with
 // limits of their own, with several processes on one Redis that fails.
 //
 //	go test ./internal/test/outbound      the short form, with the other tests

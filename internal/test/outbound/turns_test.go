@@ -19,7 +19,7 @@ func TestTurns(t *testing.T) { //nolint:tparallel // not beside the others, see 
 	}
 	const lasting = 40 // seconds
 	tab := newTable(t, "scenario", "calls", "excess", "least gap", "longest gap", "callers served", "calls each", "denied", "store errors")
-	const lost = 2 // calls more after a loss of state, see gcra.Wait
+	const lost = 2 // calls more after a loss of state, see turns.Wait
 	paused := func(w *world) {
 		w.redis.Pause()
 		time.Sleep(5 * second)

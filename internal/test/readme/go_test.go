@@ -128,6 +128,7 @@ func parsePrelude(t *testing.T) prelude {
 		"ratelimitotel": module + "adapters/otel",
 		"redisstore":    module + "gcra/redisstore",
 		"slidinglog":    module + "gcra/slidinglog",
+		"turns":         module + "outbound/turns",
 		"storetest":     module + "gcra/storetest",
 		"policyfile":    module + "middleware/policyfile",
 		"inspect":       module + "middleware/inspect",

@@ -1,4 +1,4 @@
-package gcra_test
+package turns_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/outbound/turns"
 )
 
 var everySecond = gcra.Limit{Count: 1, Per: time.Second}
@@ -24,7 +25,7 @@ func TestWaitTakesTurns(t *testing.T) {
 		var order []int
 		for i := range 5 {
 			go func() {
-				if err := gcra.Wait(t.Context(), m, gcra.Charge{Subject: "partner", Policy: "p", Limit: everySecond, Cost: 1}); err != nil {
+				if err := turns.Wait(t.Context(), m, gcra.Charge{Subject: "partner", Policy: "p", Limit: everySecond, Cost: 1}); err != nil {
 					t.Error(err)
 				}
 				mu.Lock()
@@ -54,7 +55,7 @@ func TestWaitForTwoWindows(t *testing.T) {
 		}
 		begin := time.Now()
 		for range 40 {
-			if err := gcra.Wait(t.Context(), m, charges...); err != nil {
+			if err := turns.Wait(t.Context(), m, charges...); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -79,15 +80,15 @@ func TestWaitTooLong(t *testing.T) {
 		before gcra.Charge // taken three times; the fourth waits 3 s
 		charge gcra.Charge
 		within time.Duration // of the context; 0: no deadline
-		want   *gcra.WaitError
+		want   *turns.WaitError
 	}{
 		{"MaxDelay", with(func(c *gcra.Charge) { c.MaxDelay = 2 * s }), with(func(c *gcra.Charge) { c.MaxDelay = 2 * s }), 0,
-			&gcra.WaitError{Subject: "partner", Policy: "p", Limit: everySecond, Needed: 3 * s, Allowed: 2 * s}},
+			&turns.WaitError{Subject: "partner", Policy: "p", Limit: everySecond, Needed: 3 * s, Allowed: 2 * s}},
 		{"MaxWait", c, with(func(c *gcra.Charge) { c.MaxWait = 2500 * time.Millisecond }), 0,
-			&gcra.WaitError{Subject: "partner", Policy: "p", Limit: everySecond, Needed: 3 * s, Allowed: 2500 * time.Millisecond}},
-		{"deadline", c, c, 2 * s, &gcra.WaitError{Subject: "partner", Policy: "p", Limit: everySecond, Needed: 3 * s, Allowed: 2 * s}},
+			&turns.WaitError{Subject: "partner", Policy: "p", Limit: everySecond, Needed: 3 * s, Allowed: 2500 * time.Millisecond}},
+		{"deadline", c, c, 2 * s, &turns.WaitError{Subject: "partner", Policy: "p", Limit: everySecond, Needed: 3 * s, Allowed: 2 * s}},
 		{"cost above burst", c, with(func(c *gcra.Charge) { c.Cost = 2 }), 0,
-			&gcra.WaitError{Subject: "partner", Policy: "p", Limit: everySecond, Allowed: 366 * 24 * time.Hour, Never: true}},
+			&turns.WaitError{Subject: "partner", Policy: "p", Limit: everySecond, Allowed: 366 * 24 * time.Hour, Never: true}},
 		{"long enough", c, with(func(c *gcra.Charge) { c.MaxWait = 3 * s }), 0, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -109,15 +110,15 @@ func TestWaitTooLong(t *testing.T) {
 					defer cancel()
 				}
 				begin := time.Now()
-				err := gcra.Wait(ctx, m, tt.charge)
+				err := turns.Wait(ctx, m, tt.charge)
 				if tt.want == nil {
 					if err != nil || time.Since(begin) != 3*s {
 						t.Errorf("got %v after %v; want nil after 3s", err, time.Since(begin))
 					}
 					return
 				}
-				var got *gcra.WaitError
-				if !errors.As(err, &got) || *got != *tt.want || !errors.Is(err, gcra.ErrWouldWait) {
+				var got *turns.WaitError
+				if !errors.As(err, &got) || *got != *tt.want || !errors.Is(err, turns.ErrWouldWait) {
 					t.Errorf("got %#v; want %#v", err, tt.want)
 				}
 				if time.Since(begin) != 0 {
@@ -139,16 +140,16 @@ func TestWaitCanceled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := gcra.NewMemory()
 		c := gcra.Charge{Subject: "partner", Policy: "p", Limit: everySecond, Cost: 1}
-		if err := gcra.Wait(t.Context(), m, c); err != nil {
+		if err := turns.Wait(t.Context(), m, c); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		begin := time.Now()
 		time.AfterFunc(300*time.Millisecond, cancel)
-		if err := gcra.Wait(ctx, m, c); !errors.Is(err, context.Canceled) || time.Since(begin) != 300*time.Millisecond {
+		if err := turns.Wait(ctx, m, c); !errors.Is(err, context.Canceled) || time.Since(begin) != 300*time.Millisecond {
 			t.Errorf("got %v after %v; want context.Canceled after 300ms", err, time.Since(begin))
 		}
-		if err := gcra.Wait(t.Context(), m, c); err != nil || time.Since(begin) != 2*time.Second {
+		if err := turns.Wait(t.Context(), m, c); err != nil || time.Since(begin) != 2*time.Second {
 			t.Errorf("the next: got %v after %v; want nil after 2s", err, time.Since(begin))
 		}
 	})
@@ -161,17 +162,17 @@ func TestWaitSharedCharges(t *testing.T) {
 		{Subject: "partner", Policy: "minute", Limit: gcra.PerMinute(300), Cost: 1},
 	}
 	want := slices.Clone(shared)
-	turns := gcra.Turns{Store: gcra.NewMemory(), Charges: shared}
+	partner := turns.Turns{Store: gcra.NewMemory(), Charges: shared}
 	var callers sync.WaitGroup
 	for range 12 {
 		callers.Go(func() {
-			if err := gcra.Wait(t.Context(), turns.Store, shared...); err != nil {
+			if err := turns.Wait(t.Context(), partner.Store, shared...); err != nil {
 				t.Error(err)
 			}
-			if err := turns.Do(t.Context(), func(context.Context) error { return nil }); err != nil {
+			if err := partner.Do(t.Context(), func(context.Context) error { return nil }); err != nil {
 				t.Error(err)
 			}
-			if err := turns.Try(t.Context()); err != nil && !errors.Is(err, gcra.ErrWouldWait) {
+			if err := partner.Try(t.Context()); err != nil && !errors.Is(err, turns.ErrWouldWait) {
 				t.Error(err)
 			}
 		})
@@ -211,7 +212,7 @@ func TestWaitLostState(t *testing.T) {
 				var mu sync.Mutex
 				var calls []time.Duration
 				caller := func() {
-					for gcra.Wait(ctx, store, gcra.Charge{Subject: "partner", Policy: "p", Limit: everySecond.WithBurst(burst), Cost: 1}) == nil {
+					for turns.Wait(ctx, store, gcra.Charge{Subject: "partner", Policy: "p", Limit: everySecond.WithBurst(burst), Cost: 1}) == nil {
 						mu.Lock()
 						calls = append(calls, time.Since(begin))
 						mu.Unlock()

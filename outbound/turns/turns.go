@@ -1,11 +1,11 @@
-package gcra
+package turns
 
 import (
 	"context"
 	"fmt"
 	"time"
 
-	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
 // Turns are the turns that all callers of some limits take, in all processes that
@@ -13,14 +13,14 @@ import (
 // goroutines may share it. A Turns without a store panics. Without charges every
 // turn comes at once.
 type Turns struct {
-	Store Store
+	Store gcra.Store
 
 	// Charges are the limits that a turn is charged to: all or none. Cost is the
 	// units of a turn, and must not be 0: such a charge would never wait. MaxDelay
 	// of 0 is without bound, unlike in Store.Take. MaxWait is the patience of each
 	// caller; 0 means MaxDelay. The charges are only read, and must not change while
 	// in use. If the partner counts in windows, let Burst + Count be what it allows.
-	Charges []Charge
+	Charges []gcra.Charge
 }
 
 // Do waits for a turn and makes the call, with the same context. Without a turn it
@@ -63,8 +63,8 @@ func (t Turns) Try(ctx context.Context) error {
 func (t Turns) checkCosts() error {
 	for _, c := range t.Charges {
 		if c.Cost == 0 {
-			return fmt.Errorf("gcra: Turns: policy %q, subject %q: Cost is 0, so this limit would never wait; want the units of a turn, such as 1",
-				tat.Clip(c.Policy), tat.Clip(c.Subject))
+			return fmt.Errorf("turns: policy %.80q, subject %.80q: Cost is 0, so this limit would never wait; want the units of a turn, such as 1",
+				c.Policy, c.Subject)
 		}
 	}
 	return nil

@@ -1,4 +1,4 @@
-package gcra_test
+package turns_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/outbound/turns"
 )
 
 // A farStore is a Memory whose answers take a round trip.
@@ -46,26 +47,26 @@ func (s *farStore) Refund(ctx context.Context, charges []gcra.Charge) error {
 func TestWaitNoSlotLostAtDeadline(t *testing.T) {
 	const roundTrip = 50 * time.Millisecond
 	for _, slower := range []time.Duration{0, 20 * time.Millisecond} { // the second call than the first
-		turns, denials := 0, 0
+		granted, denials := 0, 0
 		for patience := 150 * time.Millisecond; patience < 1350*time.Millisecond; patience += 6 * time.Millisecond {
 			synctest.Test(t, func(t *testing.T) {
 				store := new(farStore)
 				store.roundTrip.Store(int64(roundTrip))
 				c := gcra.Charge{Subject: "partner", Policy: "p", Limit: everySecond, Cost: 1}
-				if err := gcra.Wait(t.Context(), store, c); err != nil {
+				if err := turns.Wait(t.Context(), store, c); err != nil {
 					t.Fatal(err)
 				}
 				time.AfterFunc(roundTrip*3/2, func() { store.roundTrip.Add(int64(slower)) })
 				begin := time.Now()
 				ctx, cancel := context.WithTimeout(t.Context(), patience)
 				defer cancel()
-				err := gcra.Wait(ctx, store, c)
+				err := turns.Wait(ctx, store, c)
 				if err == nil {
-					turns++
+					granted++
 					return
 				}
 				denials++
-				if took := time.Since(begin); !errors.Is(err, gcra.ErrWouldWait) || took > 4*roundTrip {
+				if took := time.Since(begin); !errors.Is(err, turns.ErrWouldWait) || took > 4*roundTrip {
 					t.Errorf("patience %v: got %v after %v; want ErrWouldWait at once", patience, err, took)
 				}
 				peek := c
@@ -76,9 +77,9 @@ func TestWaitNoSlotLostAtDeadline(t *testing.T) {
 				}
 			})
 		}
-		t.Logf("%d turns, %d denials", turns, denials)
-		if turns == 0 || denials == 0 {
-			t.Errorf("got %d turns and %d denials; want some of both", turns, denials)
+		t.Logf("%d turns, %d denials", granted, denials)
+		if granted == 0 || denials == 0 {
+			t.Errorf("got %d turns and %d denials; want some of both", granted, denials)
 		}
 	}
 }
@@ -93,7 +94,7 @@ func TestWaitBehindALateCaller(t *testing.T) {
 		for i := range 3 {
 			waits.Go(func() {
 				c := gcra.Charge{Subject: "partner", Policy: "p", Limit: everySecond, Cost: 1, MaxWait: 2 * time.Second}
-				err := gcra.Wait(t.Context(), store, c)
+				err := turns.Wait(t.Context(), store, c)
 				if took := time.Since(begin); err != nil || took > time.Duration(i)*time.Second+late {
 					t.Errorf("caller %d: got %v after %v; want nil after %ds", i, err, took, i)
 				}

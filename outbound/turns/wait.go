@@ -1,4 +1,4 @@
-package gcra
+package turns
 
 import (
 	"cmp"
@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
 // ErrWouldWait matches every [*WaitError] in errors.Is.
@@ -19,7 +19,7 @@ var ErrWouldWait = errors.New("would have to wait too long")
 // Nothing was charged.
 type WaitError struct {
 	Subject, Policy string        // of the charge that would have to wait longest
-	Limit           Limit         // of that charge; zero if the wait is not for a limit
+	Limit           gcra.Limit    // of that charge; zero if the wait is not for a limit
 	Needed          time.Duration // how long that charge would have to wait; 0 when Never
 	Allowed         time.Duration // how long it may wait; 0 for Try
 	Never           bool          // the cost is above the burst: no wait is long enough
@@ -28,14 +28,14 @@ type WaitError struct {
 // Error contains the limit as Limit.String writes it, such as "25/5s".
 func (e *WaitError) Error() string {
 	limit := ""
-	if e.Limit != (Limit{}) {
+	if e.Limit != (gcra.Limit{}) {
 		limit = "limit " + e.Limit.String() + ", "
 	}
 	reason := fmt.Sprintf("%v: needs %v, may take %v", ErrWouldWait, e.Needed, e.Allowed)
 	if e.Never {
 		reason = "the cost is above the burst: no wait is long enough"
 	}
-	return fmt.Sprintf("gcra: %spolicy %q, subject %q: %s", limit, tat.Clip(e.Policy), tat.Clip(e.Subject), reason)
+	return fmt.Sprintf("turns: %spolicy %.80q, subject %.80q: %s", limit, e.Policy, e.Subject, reason)
 }
 
 // Is makes errors.Is(err, ErrWouldWait) true.
@@ -98,7 +98,7 @@ func (e *WaitError) RetryAfter() time.Duration { return max(e.Needed-e.Allowed, 
 // sends Takes of the same moment in one batch. While a store does not answer, no
 // turn comes.
 //
-// A turn cannot be given back: Store.Refund and [Reset] with the same charges only
+// A turn cannot be given back: Store.Refund and [gcra.Reset] with the same charges only
 // shorten the queue.
 //
 // # Patience
@@ -109,7 +109,7 @@ func (e *WaitError) RetryAfter() time.Duration { return max(e.Needed-e.Allowed, 
 // instead of asking again. To ask again, wait for RetryAfter.
 //
 // A quota has no queue, and is an error.
-func Wait(ctx context.Context, s Store, charges ...Charge) error {
+func Wait(ctx context.Context, s gcra.Store, charges ...gcra.Charge) error {
 	if err := checkQueues(charges); err != nil {
 		return err
 	}
@@ -126,10 +126,10 @@ func Wait(ctx context.Context, s Store, charges ...Charge) error {
 }
 
 // checkQueues returns an error if a charge is on a quota.
-func checkQueues(charges []Charge) error {
+func checkQueues(charges []gcra.Charge) error {
 	for _, c := range charges {
 		if c.Limit.IsQuota() {
-			return fmt.Errorf("gcra: turns of policy %q: limit is %v, a quota, which has no queue; want a rate, or Take", tat.Clip(c.Policy), c.Limit)
+			return fmt.Errorf("turns: policy %.80q: limit is %v, a quota, which has no queue; want a rate, or Take", c.Policy, c.Limit)
 		}
 	}
 	return nil
@@ -138,8 +138,8 @@ func checkQueues(charges []Charge) error {
 // A waiter is a call of Wait.
 type waiter struct {
 	ctx       context.Context
-	store     Store
-	charges   []Charge
+	store     gcra.Store
+	charges   []gcra.Charge
 	began     time.Time
 	roundTrip time.Duration // of the last call of the store
 }
@@ -156,7 +156,7 @@ func (w *waiter) try() (denied *WaitError, err error) {
 // reserve takes a slot in the queue and returns its time.
 func (w *waiter) reserve() (slot time.Time, err error) {
 	deadline, bounded := w.deadline()
-	patience := tat.MaxDelay
+	patience := gcra.MaxDelay
 	if bounded {
 		patience = time.Until(deadline) - 2*w.roundTrip
 	}
@@ -189,7 +189,7 @@ func (w *waiter) reserve() (slot time.Time, err error) {
 // confirm sleeps until the slot and takes the turn, unless the slot is no longer
 // this caller's.
 func (w *waiter) confirm(slot time.Time) (denied *WaitError, err error) {
-	most := tat.MaxDelay
+	most := gcra.MaxDelay
 	if deadline, bounded := w.deadline(); bounded {
 		// The caller before may have been late. Without the grace, a slot at the end of MaxWait would be lost.
 		most = deadline.Sub(slot) + leastGrace
@@ -225,12 +225,12 @@ func (w *waiter) deadline() (deadline time.Time, bounded bool) {
 }
 
 // queue returns the charges on the queue for a caller that waits for most at most.
-func (w *waiter) queue(most time.Duration) []Charge {
+func (w *waiter) queue(most time.Duration) []gcra.Charge {
 	most = max(most, atOnce)
 	queued := slices.Clone(w.charges)
 	for i := range queued {
 		c := &queued[i]
-		c.MaxDelay = cmp.Or(c.MaxDelay, tat.MaxDelay)
+		c.MaxDelay = cmp.Or(c.MaxDelay, gcra.MaxDelay)
 		c.MaxWait = min(cmp.Or(c.MaxWait, most), most, c.MaxDelay)
 	}
 	return queued
@@ -242,7 +242,7 @@ const (
 )
 
 // calls returns the charges on the buckets that count the calls.
-func (w *waiter) calls(most time.Duration) []Charge {
+func (w *waiter) calls(most time.Duration) []gcra.Charge {
 	calls := slices.Clone(w.charges)
 	for i := range calls {
 		c := &calls[i]
@@ -254,7 +254,7 @@ func (w *waiter) calls(most time.Duration) []Charge {
 }
 
 // take is Store.Take with the delay, or why there is none.
-func take(ctx context.Context, s Store, charges []Charge) (delay time.Duration, denied *WaitError, err error) {
+func take(ctx context.Context, s gcra.Store, charges []gcra.Charge) (delay time.Duration, denied *WaitError, err error) {
 	allowed, err := s.Take(ctx, charges)
 	if err != nil {
 		return 0, nil, err
@@ -267,7 +267,7 @@ func take(ctx context.Context, s Store, charges []Charge) (delay time.Duration, 
 }
 
 // longest describes the charge that has to wait longest.
-func longest(charges []Charge) *WaitError {
+func longest(charges []gcra.Charge) *WaitError {
 	found := new(WaitError)
 	for _, c := range charges {
 		if c.Shadow || found.Never {
@@ -291,6 +291,6 @@ func longest(charges []Charge) *WaitError {
 }
 
 // taken returns the charges that have been taken.
-func taken(charges []Charge) []Charge {
-	return slices.DeleteFunc(slices.Clone(charges), func(c Charge) bool { return !c.Result.Allowed })
+func taken(charges []gcra.Charge) []gcra.Charge {
+	return slices.DeleteFunc(slices.Clone(charges), func(c gcra.Charge) bool { return !c.Result.Allowed })
 }

@@ -1,4 +1,4 @@
-package gcra
+package turns
 
 import (
 	"context"

@@ -1,20 +1,22 @@
-package gcra_test
+package turns_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/outbound/turns"
 )
 
-func newTurns(limit gcra.Limit) gcra.Turns {
-	return gcra.Turns{
+func newTurns(limit gcra.Limit) turns.Turns {
+	return turns.Turns{
 		Store:   gcra.NewMemory(),
 		Charges: []gcra.Charge{{Subject: "partner", Policy: "p", Limit: limit, Cost: 1}},
 	}
@@ -23,12 +25,12 @@ func newTurns(limit gcra.Limit) gcra.Turns {
 // Do calls when the turn comes, and returns the call's error.
 func TestTurnsDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turns := newTurns(everySecond)
+		partner := newTurns(everySecond)
 		begin := time.Now()
 		var at []time.Duration
 		for i := range 3 {
 			fails := fmt.Errorf("call %d", i)
-			if err := turns.Do(t.Context(), func(context.Context) error {
+			if err := partner.Do(t.Context(), func(context.Context) error {
 				at = append(at, time.Since(begin))
 				return fails
 			}); err != fails {
@@ -40,10 +42,10 @@ func TestTurnsDo(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
 		defer cancel()
-		if err := turns.Do(ctx, func(context.Context) error {
+		if err := partner.Do(ctx, func(context.Context) error {
 			t.Error("called without a turn")
 			return nil
-		}); !errors.Is(err, gcra.ErrWouldWait) {
+		}); !errors.Is(err, turns.ErrWouldWait) {
 			t.Errorf("got %v; want ErrWouldWait", err)
 		}
 	})
@@ -57,19 +59,19 @@ func TestTurnsTry(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		turns := newTurns(limit)
+		partner := newTurns(limit)
 		for range 3 {
-			if err := turns.Try(t.Context()); err != nil {
+			if err := partner.Try(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			for range 2 {
 				begin := time.Now()
-				err := turns.Try(t.Context())
-				var denied *gcra.WaitError
-				if !errors.As(err, &denied) || !errors.Is(err, gcra.ErrWouldWait) || denied.RetryAfter() != 200*time.Millisecond {
+				err := partner.Try(t.Context())
+				var denied *turns.WaitError
+				if !errors.As(err, &denied) || !errors.Is(err, turns.ErrWouldWait) || denied.RetryAfter() != 200*time.Millisecond {
 					t.Fatalf("got %v; want a WaitError of 200ms", err)
 				}
-				const want = `gcra: limit 25/5s burst 1, policy "p", subject "partner": would have to wait too long: needs 200ms, may take 0s`
+				const want = `turns: limit 25/5s burst 1, policy "p", subject "partner": would have to wait too long: needs 200ms, may take 0s`
 				if err.Error() != want {
 					t.Errorf("got error %s\nwant %s", err, want)
 				}
@@ -80,13 +82,13 @@ func TestTurnsTry(t *testing.T) {
 			time.Sleep(200 * time.Millisecond)
 		}
 		// Nor does it take the turn of a caller in the queue.
-		if err := turns.Try(t.Context()); err != nil {
+		if err := partner.Try(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		waits := make(chan error)
-		go func() { waits <- turns.Wait(t.Context()) }()
+		go func() { waits <- partner.Wait(t.Context()) }()
 		synctest.Wait()
-		if err := turns.Try(t.Context()); !errors.Is(err, gcra.ErrWouldWait) {
+		if err := partner.Try(t.Context()); !errors.Is(err, turns.ErrWouldWait) {
 			t.Errorf("got %v; want ErrWouldWait", err)
 		}
 		if err := <-waits; err != nil {
@@ -97,10 +99,10 @@ func TestTurnsTry(t *testing.T) {
 
 // No wait is long enough for a cost above the burst, and RetryAfter is 0.
 func TestTurnsNever(t *testing.T) {
-	turns := newTurns(everySecond)
-	turns.Charges[0].Cost = 2
-	for name, err := range map[string]error{"Try": turns.Try(t.Context()), "Wait": turns.Wait(t.Context())} {
-		var denied *gcra.WaitError
+	partner := newTurns(everySecond)
+	partner.Charges[0].Cost = 2
+	for name, err := range map[string]error{"Try": partner.Try(t.Context()), "Wait": partner.Wait(t.Context())} {
+		var denied *turns.WaitError
 		if !errors.As(err, &denied) || !denied.Never || denied.RetryAfter() != 0 {
 			t.Errorf("%s: got %v; want a WaitError with Never", name, err)
 		}
@@ -109,9 +111,9 @@ func TestTurnsNever(t *testing.T) {
 
 // An error of the store is returned as it is.
 func TestTurnsStoreFails(t *testing.T) {
-	turns := newTurns(gcra.Limit{})
-	for name, err := range map[string]error{"Try": turns.Try(t.Context()), "Wait": turns.Wait(t.Context())} {
-		if err == nil || errors.Is(err, gcra.ErrWouldWait) {
+	partner := newTurns(gcra.Limit{})
+	for name, err := range map[string]error{"Try": partner.Try(t.Context()), "Wait": partner.Wait(t.Context())} {
+		if err == nil || errors.Is(err, turns.ErrWouldWait) {
 			t.Errorf("%s: got %v; want the store's error about the limit", name, err)
 		}
 	}
@@ -130,22 +132,22 @@ func TestTurnsPatience(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		patience time.Duration
-		again    func(*gcra.WaitError) time.Duration
+		again    func(*turns.WaitError) time.Duration
 		equally  bool
 	}{
-		{"more than a turn of each", (callers + 1) * time.Second, (*gcra.WaitError).RetryAfter, true},
-		{"15s, again after RetryAfter", 15 * time.Second, (*gcra.WaitError).RetryAfter, false},
-		{"15s, again every 200ms", 15 * time.Second, func(*gcra.WaitError) time.Duration { return 200 * time.Millisecond }, false},
+		{"more than a turn of each", (callers + 1) * time.Second, (*turns.WaitError).RetryAfter, true},
+		{"15s, again after RetryAfter", 15 * time.Second, (*turns.WaitError).RetryAfter, false},
+		{"15s, again every 200ms", 15 * time.Second, func(*turns.WaitError) time.Duration { return 200 * time.Millisecond }, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				turns := newTurns(everySecond)
-				turns.Charges[0].MaxWait = tt.patience
+				partner := newTurns(everySecond)
+				partner.Charges[0].MaxWait = tt.patience
 				ctx, cancel := context.WithTimeout(t.Context(), minutes*time.Minute)
 				defer cancel()
 				calls := make([]int, callers)
 				// All ask before the second turn, so that each has its place.
-				if err := turns.Try(ctx); err != nil {
+				if err := partner.Try(ctx); err != nil {
 					t.Fatal(err)
 				}
 				var running sync.WaitGroup
@@ -153,8 +155,8 @@ func TestTurnsPatience(t *testing.T) {
 					running.Go(func() {
 						time.Sleep(time.Duration(i) * time.Millisecond) // one after the other
 						for ctx.Err() == nil {
-							err := turns.Wait(context.WithoutCancel(ctx))
-							var denied *gcra.WaitError
+							err := partner.Wait(context.WithoutCancel(ctx))
+							var denied *turns.WaitError
 							if errors.As(err, &denied) {
 								time.Sleep(tt.again(denied))
 								continue
@@ -176,23 +178,38 @@ func TestTurnsPatience(t *testing.T) {
 
 // A charge without a Cost would never wait. No call is made, and the error names the charge.
 func TestTurnsWithoutCost(t *testing.T) {
-	turns := newTurns(everySecond)
-	turns.Charges = append(turns.Charges, gcra.Charge{Subject: "partner", Policy: "minute", Limit: gcra.PerMinute(10)})
-	const want = `gcra: Turns: policy "minute", subject "partner": Cost is 0, so this limit would never wait; want the units of a turn, such as 1`
+	partner := newTurns(everySecond)
+	partner.Charges = append(partner.Charges, gcra.Charge{Subject: "partner", Policy: "minute", Limit: gcra.PerMinute(10)})
+	const want = `turns: policy "minute", subject "partner": Cost is 0, so this limit would never wait; want the units of a turn, such as 1`
 	for name, got := range map[string]error{
-		"Do": turns.Do(t.Context(), func(context.Context) error {
+		"Do": partner.Do(t.Context(), func(context.Context) error {
 			t.Error("Do called without a turn")
 			return nil
 		}),
-		"Wait": turns.Wait(t.Context()),
-		"Try":  turns.Try(t.Context()),
+		"Wait": partner.Wait(t.Context()),
+		"Try":  partner.Try(t.Context()),
 	} {
 		if got == nil || got.Error() != want {
 			t.Errorf("%s: got error %v\nwant %s", name, got, want)
 		}
 	}
-	turns.Charges = turns.Charges[:1]
-	if err := turns.Try(t.Context()); err != nil {
+	partner.Charges = partner.Charges[:1]
+	if err := partner.Try(t.Context()); err != nil {
 		t.Errorf("got %v; want a turn: nothing was charged before", err)
+	}
+}
+
+// A quota has no queue.
+func TestWaitForAQuota(t *testing.T) {
+	m := gcra.NewMemory()
+	quota := gcra.Charge{Policy: "p", Limit: gcra.Quota(5, gcra.Daily), Cost: 1}
+	if err := turns.Wait(t.Context(), m, quota); err == nil || errors.Is(err, turns.ErrWouldWait) || !strings.Contains(err.Error(), "5/calendar day, a quota") {
+		t.Errorf("got %v; want an error about the quota", err)
+	}
+	if err := (turns.Turns{Store: m, Charges: []gcra.Charge{quota}}).Try(t.Context()); err == nil || !strings.Contains(err.Error(), "5/calendar day, a quota") {
+		t.Errorf("Try: got %v; want an error about the quota", err)
+	}
+	if r, err := gcra.Peek(t.Context(), m, "", "p", quota.Limit); err != nil || r.Remaining != 5 {
+		t.Errorf("got %+v, %v; want nothing taken", r, err)
 	}
 }

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package gcra
+package turns
 
 import "time"
 
