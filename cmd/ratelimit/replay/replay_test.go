@@ -1,0 +1,233 @@
+package replay
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestMain runs the program if a test asks for it.
+func TestMain(m *testing.M) {
+	if os.Getenv("REPLAY_TEST_MAIN") != "" {
+		os.Exit(Main(os.Args[1:]))
+	}
+	os.Exit(m.Run())
+}
+
+// The whole report of the sample.
+func TestReport(t *testing.T) {
+	const golden = "testdata/report.txt"
+	var out, stderr bytes.Buffer
+	err := run(t.Context(), []string{"-policies", "testdata/policies.yaml", "testdata/access.log"}, nil, &out, &stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile(golden, out.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil || out.String() != string(want) {
+		t.Errorf("got\n%s\nwant (%v, -update writes it)\n%s", &out, err, want)
+	}
+	if stderr.Len() > 0 {
+		t.Errorf("got %q on standard error; want no bar where it is no terminal", &stderr)
+	}
+}
+
+func TestCharts(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new", "charts")
+	var out strings.Builder
+	err := run(t.Context(), []string{"-policies", "testdata/policies.yaml", "-out", dir, "testdata/access.log"}, nil, &out, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, magic := range map[string]string{"replay.png": "\x89PNG", "replay.svg": "<?xml"} {
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil || !bytes.HasPrefix(b, []byte(magic)) {
+			t.Errorf("%s: got %.8q, %v; want %q", name, b, err, magic)
+		}
+		if !strings.Contains(out.String(), "wrote "+filepath.Join(dir, name)) {
+			t.Errorf("got\n%s\nwant it to name %s", &out, name)
+		}
+	}
+	svg, _ := os.ReadFile(filepath.Join(dir, "replay.svg"))
+	for _, want := range []string{"denials by policy", "report, 167", "login, 140", "client (shadow), 12", "10:30", "20 November 2026"} {
+		if !bytes.Contains(svg, []byte(want)) {
+			t.Errorf("the chart does not say %q", want)
+		}
+	}
+}
+
+// A chart of one request to years of requests.
+func TestChartsOfAnyLength(t *testing.T) {
+	for _, log := range []string{
+		lineAt(1, "x"),
+		strings.Repeat(lineAt(1, "x"), 5000),
+		lineAt(1, "x") + lineAt(90, "x"),
+		lineAt(1, "x") + lineAt(3*86_400, "x"),
+		lineAt(1, "x") + lineAt(10*365*86_400, "x"),
+	} {
+		p := played(t, "policies: [{name: a, key: client, limit: 10/minute}]", log)
+		if err := saveCharts(io.Discard, t.TempDir(), p, time.UTC); err != nil {
+			t.Errorf("%d requests: %v", p.requests, err)
+		}
+		start := time.UnixMicro(p.timeline.start).UTC()
+		spans := p.timeline.spans(lineRequests)
+		end := spans[len(spans)-1].to
+		if n := len(clockTicks{start}.Ticks(0, end)); n < 1 || n > 15 {
+			t.Errorf("%v s from %v: got %d marks on the axis", end, start, n)
+		}
+	}
+}
+
+// The texts of a chart.
+func TestChartText(t *testing.T) {
+	const policies = `
+policies:
+  - {name: limit-of-the-orders-service-in-europe, key: client, limit: 1/minute burst 1, shadow: true}
+  - {name: limit-of-the-orders-service-in-america, key: client, limit: 2/minute burst 1, shadow: true}
+  - {name: generous, key: client, limit: 100/minute}
+`
+	const day = 86_400
+	for _, c := range []struct {
+		log       string
+		want, not []string
+	}{
+		{lineAt(1, "x"), []string{"20 November 2026, +0000", "requests a second", "no policy denies anything"}, []string{"a minute", "denials by policy", "generous"}},
+		{
+			lineAt(1, "x") + lineAt(2, "x") + lineAt(11*day, "x"),
+			[]string{"20 November 2026 to 1 December 2026, +0000", "requests an hour", ">21 Nov<", ">25 Nov<", ">29 Nov<", "limit-of-the-or...rvice-in-europe (shadow), 1", "limit-of-the-or...vice-in-america (shadow), 1"},
+			[]string{"generous"},
+		},
+		{strings.Repeat(lineAt(1, "x"), 12) + lineAt(90, "x"), []string{"requests a second"}, nil},
+		{lineAt(1, "x") + lineAt(90, "x"), []string{"requests a minute"}, nil},
+	} {
+		dir := t.TempDir()
+		p := played(t, policies, c.log)
+		if err := saveCharts(io.Discard, dir, p, time.UTC); err != nil {
+			t.Fatal(err)
+		}
+		svg, err := os.ReadFile(filepath.Join(dir, "replay.svg"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range c.want {
+			if !bytes.Contains(svg, []byte(want)) {
+				t.Errorf("%d requests: the chart does not say %q", p.requests, want)
+			}
+		}
+		for _, not := range c.not {
+			if bytes.Contains(svg, []byte(not)) {
+				t.Errorf("%d requests: the chart says %q", p.requests, not)
+			}
+		}
+	}
+}
+
+func TestRunMistakes(t *testing.T) {
+	good := write(t, "policies: [{name: a, key: client, limit: 10/minute}]", lineAt(1, "x"), "nonsense\nand more\n", "",
+		"policies:\n  - {name: a, key: clint, limit: 10/minute}\n  - {name: a, key: client, limit: ten}\n",
+		ofAnotherProgram, "policies: [{name: a, key: client, plans: {free: 1/minute, pro: 2/minute}}, {name: b, key: client, plans: {\"7\": 1/minute, pro: 3/minute}}]")
+	policies, log, nonsense, empty, bad, own, plans := good[0], good[1], good[2], good[3], good[4], good[5], good[6]
+	for _, c := range []struct {
+		args []string
+		want []string
+	}{
+		{[]string{"-policies", bad, log}, []string{bad + ":2:20: ", "clint", bad + ":3:"}},
+		{[]string{"-policies", "none.yaml", log}, []string{"none.yaml"}},
+		{[]string{"-policies", policies, "none.log"}, []string{"none.log"}},
+		{[]string{"-policies", policies, nonsense}, []string{"no request in the log", "2 (100.00 %) of the lines could not be read", nonsense + ":1: no [20/Nov"}},
+		{[]string{"-policies", policies, empty}, []string{"the log is empty"}},
+		{[]string{log}, []string{"-policies is missing; want a file"}},
+		{[]string{"-policies", policies}, []string{"no log is given"}},
+		{[]string{"-policies", policies, log, "-quiet"}, []string{"-quiet comes after a log"}},
+		{[]string{log, "-policies", policies}, []string{"-policies comes after a log; want flags before logs"}},
+		{[]string{"-policies", own, log}, []string{own + ":1:", `key is "tenant"`, "-key tenant=user maps", `cost is "rows"`, "-cost rows=10 sets"}},
+		{[]string{"-policies", own, "-key", "tenant=address", log}, []string{"-key", "client, user or route"}},
+		{[]string{"-policies", own, "-key", "tenant=user", "-key", "tenant=client", log}, []string{"-key", "tenant is repeated"}},
+		{[]string{"-policies", own, "-cost", "rows=0", log}, []string{"-cost", "a whole number from 1"}},
+		{[]string{"-policies", own, "-cost", "rows=1", "-cost", "rows=2", log}, []string{"-cost", "rows is repeated"}},
+		{[]string{"-policies", plans, "-plan", "prp", log}, []string{`-plan is "prp"; want one that a policy has: 7, free, pro`}},
+		{[]string{"-policies", policies, "-plan", "pro", log}, []string{`-plan is "pro", and no policy has plans`}},
+		{[]string{"-policies", policies, "-", "-"}, []string{"- is given twice"}},
+		{[]string{"-policies", policies, "-at-most", "100", log}, []string{"-at-most is 100; want a percentage from 0 to less than 100"}},
+		{[]string{"-policies", policies, "-at-most", "NaN", log}, []string{"-at-most is NaN"}},
+		{[]string{"-policies", policies, "-route", "users", log}, []string{"-route", "missing /"}},
+		{[]string{"-speed", log}, []string{"-speed"}},
+		{append([]string{"-policies", policies}, make([]string, maxFiles+1)...), []string{"101 logs are given; want at most 100"}},
+	} {
+		var out bytes.Buffer
+		err := run(t.Context(), c.args, strings.NewReader(""), &out, io.Discard)
+		for _, want := range c.want {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%q: got %v; want %q", c.args, err, want)
+			}
+		}
+		if out.Len() > 0 {
+			t.Errorf("%q: got %q; want only the error", c.args, &out)
+		}
+	}
+	if err := run(t.Context(), []string{"-h"}, nil, io.Discard, io.Discard); !errors.Is(err, flag.ErrHelp) {
+		t.Errorf("-h: got %v; want %v", err, flag.ErrHelp)
+	}
+}
+
+// A file that ends too early is an error, after the report.
+func TestRunReportsBeforeError(t *testing.T) {
+	whole := zipped(t, strings.Repeat(lineAt(1, "x"), 2000))
+	names := write(t, "policies: [{name: a, key: client, limit: 10/minute}]", whole[:len(whole)-12])
+	var out strings.Builder
+	err := run(t.Context(), []string{"-policies", names[0], names[1]}, nil, &out, io.Discard)
+	if err == nil || !strings.Contains(err.Error(), "ends too early") || !strings.Contains(out.String(), "policy a\n") {
+		t.Errorf("got %v and\n%s\nwant an error and the report", err, &out)
+	}
+}
+
+// Ctrl-C while the log is still being written prints the report so far.
+func TestRunInterrupted(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	stdin, log := io.Pipe()
+	defer log.Close()
+	policies := write(t, "policies: [{name: a, key: client, limit: 10/minute}]")[0]
+	var out strings.Builder
+	done := make(chan error, 1)
+	go func() {
+		done <- run(ctx, []string{"-policies", policies, "-"}, stdin, &out, io.Discard)
+	}()
+	io.WriteString(log, strings.Repeat(lineAt(1, "x"), 25))
+	io.WriteString(log, lineAt(2, "x")[:20]) // read only after what came before has been handed on
+	interrupt()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Errorf("got %v; want no error", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("goes on 10 s after the interrupt")
+	}
+	if want := "Stopped before the end.\n25 requests in 25 lines"; !strings.HasPrefix(out.String(), want) {
+		t.Errorf("got\n%s\nwant %s", &out, want)
+	}
+}
+
+func TestGrouped(t *testing.T) {
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", -1000: "-1,000", -100: "-100", 1234567: "1,234,567"} {
+		if got := grouped(n); got != want {
+			t.Errorf("%d: got %s; want %s", n, got, want)
+		}
+	}
+	for want, c := range map[string][2]int64{"0": {0, 5}, "1 (under 0.01 %)": {1, 1e6}, "1,500 (50.00 %)": {1500, 3000}} {
+		if got := withPercent(c[0], c[1]); got != want {
+			t.Errorf("%v: got %s; want %s", c, got, want)
+		}
+	}
+}
