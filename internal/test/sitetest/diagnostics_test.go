@@ -1,4 +1,4 @@
-package ratelimit_test
+package sitetest_test
 
 import (
 	"context"
@@ -134,7 +134,7 @@ func TestDiagnostics(t *testing.T) {
 			attrs: []string{"function=LimitFor"}},
 
 		{name: "the store fails", policy: middleware.Policy{Key: byName}, config: middleware.Config{Store: failingStore{err: errDown}}, code: diag.StoreFailed,
-			attrs: []string{"store=ratelimit_test.failingStore", "error=10.0.0.7", "requests=by this server alone"}},
+			attrs: []string{"store=sitetest_test.failingStore", "error=10.0.0.7", "requests=by this server alone"}},
 		{name: "the store panics", policy: middleware.Policy{Key: byName}, config: middleware.Config{Store: failingStore{}}, code: diag.StoreFailed,
 			attrs: []string{"error=panic: index out of range", "stack=diagnostics_test.go"}},
 		{name: "the store logs by itself", policy: middleware.Policy{Key: byName}, config: middleware.Config{Store: failingStore{err: loggedError{}}}},

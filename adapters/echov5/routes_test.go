@@ -121,7 +121,9 @@ func TestEchoRoutes(t *testing.T) {
 					}
 				}
 			}
-			expect(t, "routes that were served", len(reached), len(echoRoutes))
+			if len(reached) != len(echoRoutes) {
+				t.Errorf("%d routes were served; want %d", len(reached), len(echoRoutes))
+			}
 		})
 	}
 	methods := []string{"GET", "POST"}
@@ -178,6 +180,8 @@ func TestEchoLastParameterAround(t *testing.T) {
 			}
 			resp.Body.Close()
 		}
-		expect(t, "around "+where+": requests served by GET /search/:q", served, burst)
+		if served != burst {
+			t.Errorf("around %s: GET /search/:q served %d requests; want %d", where, served, burst)
+		}
 	}
 }
