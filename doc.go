@@ -35,11 +35,15 @@
 //   - [github.com/seed-e377111c/ratelimit/middleware/inspect] is a page that shows
 //     what a limiter does.
 //   - [github.com/seed-e377111c/ratelimit/adapters/otel] reports to OpenTelemetry.
-//   - [github.com/seed-e377111c/ratelimit/outbound/httpclient] limits an http.Client
-//     that calls limited APIs.
 //   - [github.com/seed-e377111c/ratelimit/gcra/slidinglog] is a store for strict
 //     windows, and [github.com/seed-e377111c/ratelimit/gcra/storetest] the contract
 //     that every store passes.
+//
+// For calls that a program makes to limited APIs:
+//
+//   - [github.com/seed-e377111c/ratelimit/outbound/httpclient] limits an http.Client.
+//   - [github.com/seed-e377111c/ratelimit/outbound/turns] makes many processes take
+//     turns.
 //
 // README.md and the pages in docs/ explain how to choose a key and a limit, and
 // what happens when Redis is down.

@@ -1,5 +1,5 @@
 // Package httpclient keeps an http.Client within the rate limits of the APIs that it calls, so that
-// it hardly ever gets a 429. Unlike the other adapters it is for outbound requests.
+// it hardly ever gets a 429.
 //
 //	transport := httpclient.Must(httpclient.New(httpclient.Config{
 //		Store: store,
@@ -26,5 +26,6 @@
 //
 // transport.go is the Transport, with denial.go for what to send again and pause.go for what waits
 // meanwhile. adaptive.go is the Adaptive. Both read responses with internal/outbound/retryafter and pace
-// requests with internal/outbound/pacer, by pacers.go. key.go has the keys.
+// requests with internal/outbound/pacer, by pacers.go; turns are those of outbound/turns. key.go has the
+// keys.
 package httpclient
