@@ -9,7 +9,13 @@ import (
 )
 
 func TestExpireTime(t *testing.T) {
-	c := Start(t).Client()
+	t.Run("Redis", func(t *testing.T) { testExpireTime(t, Start(t).Client()) })
+	t.Run("embedded, still", func(t *testing.T) {
+		testExpireTime(t, startEmbedded(t, time.Now().Truncate(time.Millisecond)))
+	})
+}
+
+func testExpireTime(t *testing.T, c *redis.Client) {
 	ctx := t.Context()
 	if _, err := ExpireTime(ctx, c, "none"); !errors.Is(err, redis.Nil) {
 		t.Errorf("of a key that is not there: got %v; want %v", err, redis.Nil)

@@ -65,6 +65,17 @@ func Any(t testing.TB) *redis.Client {
 	return StartEmbedded(t)
 }
 
+// AnyStill is [Any], but the clock of an embedded Redis stands still at a millisecond.
+// [ExpireTime] is exact there: a TTL that was set remains what is left until the expiry, in
+// whole milliseconds.
+func AnyStill(t testing.TB) *redis.Client {
+	t.Helper()
+	if available() || required() {
+		return Start(t).Client()
+	}
+	return startEmbedded(t, time.Now().Truncate(time.Millisecond))
+}
+
 // StartEmbedded returns a client of an empty miniredis, a Redis written in Go
 // that runs in the process of the test. Use it for the contract of stores, not for
 // precision or faults: its Lua prints numbers exactly where a real server rounds
@@ -72,11 +83,19 @@ func Any(t testing.TB) *redis.Client {
 // int has 32 bits.
 func StartEmbedded(t testing.TB) *redis.Client {
 	t.Helper()
+	return startEmbedded(t, time.Time{})
+}
+
+// startEmbedded starts a miniredis whose clock stands still, or with a zero time goes on.
+func startEmbedded(t testing.TB, still time.Time) *redis.Client {
+	t.Helper()
 	if strconv.IntSize < 64 {
 		t.Skip("miniredis takes numbers of scripts for ints, which have 32 bits here")
 	}
+	server := miniredis.RunT(t)
+	server.SetTime(still)
 	c := redis.NewClient(&redis.Options{
-		Addr:                     miniredis.RunT(t).Addr(),
+		Addr:                     server.Addr(),
 		MaintNotificationsConfig: noMaintenance(),
 	})
 	closeAtCleanup(t, c)
