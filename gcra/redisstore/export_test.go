@@ -13,3 +13,10 @@ func (s *Store) SetClock(now func() time.Time) {
 	s.clock = buckets.NewClock(now)
 	s.denials = newDenialCache(s.clock, tat.Duration(s.denials.ttl), &s.debts)
 }
+
+// Mark marks the store, as it does itself in the background, and returns when it has the
+// count.
+func (s *Store) Mark(lasts time.Duration) {
+	s.once.Do(s.init)
+	s.mark(lasts)
+}
