@@ -5,11 +5,13 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"os/exec"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/outbound/httpclient"
@@ -71,12 +73,14 @@ func (x *exchanges) windows() int {
 	return len(windows)
 }
 
-// clients are the clients under test, with default settings.
-var clients = []struct {
+type clientUnderTest struct {
 	name    string
 	repeats bool // sends a denied request again
 	build   func(cfg httpclient.Config) http.RoundTripper
-}{
+}
+
+// clients are the clients under test, with default settings.
+var clients = []clientUnderTest{
 	{"Transport", true, func(cfg httpclient.Config) http.RoundTripper {
 		return httpclient.Must(httpclient.New(cfg))
 	}},
@@ -94,6 +98,7 @@ type workload struct {
 	callers, calls int
 	config         httpclient.Config                       // with the Base that reaches the partner
 	request        func(t *testing.T, n int) *http.Request // the n-th
+	virtual        bool                                    // in virtual time; the Base has no sockets
 }
 
 // get returns requests for a URL. Their header Client is the test's name: each client has a limit of its own.
@@ -117,37 +122,50 @@ func (w workload) run(t *testing.T, tab *table, name string, check func(t *testi
 	for _, c := range clients {
 		t.Run(fmt.Sprint(name, ", ", c.name), func(t *testing.T) {
 			t.Parallel()
-			cfg := w.config
-			if cfg.Base == nil {
-				base := &http.Transport{MaxIdleConnsPerHost: w.callers}
-				t.Cleanup(base.CloseIdleConnections)
-				cfg.Base = base
+			if !w.virtual {
+				w.runClient(t, tab, name, c, check)
+				return
 			}
-			x := &exchanges{base: cfg.Base}
-			cfg.Base = x
-			client := &http.Client{Transport: c.build(cfg)}
-			begin := time.Now()
-			var wg sync.WaitGroup
-			for caller := range w.callers {
-				wg.Go(func() {
-					for call := range w.calls {
-						tries := 1
-						if !c.repeats {
-							tries = mostTries
-						}
-						if !w.call(t, client, caller*w.calls+call, tries) {
-							return
-						}
-					}
-				})
-			}
-			wg.Wait()
-			took := time.Since(begin)
-			d := x.denials()
-			tab.add(name, c.name, w.callers*w.calls, len(x.log), d.all, d.mostInWindow, x.windows(), took.Round(100*time.Millisecond))
-			check(t, c.name, x)
+			synctest.Test(t, func(t *testing.T) {
+				time.Sleep(rand.N(time.Second)) // the bubble begins at a whole one
+				w.runClient(t, tab, name, c, check)
+			})
 		})
 	}
+}
+
+func (w workload) runClient(t *testing.T, tab *table, name string, c clientUnderTest, check func(t *testing.T, client string, x *exchanges)) {
+	cfg := w.config
+	if cfg.Base == nil {
+		base := &http.Transport{MaxIdleConnsPerHost: w.callers}
+		t.Cleanup(base.CloseIdleConnections)
+		cfg.Base = base
+	}
+	x := &exchanges{base: cfg.Base}
+	cfg.Base = x
+	client := &http.Client{Transport: c.build(cfg)}
+
+	begin := time.Now()
+	var wg sync.WaitGroup
+	for caller := range w.callers {
+		wg.Go(func() {
+			for call := range w.calls {
+				tries := 1
+				if !c.repeats {
+					tries = mostTries
+				}
+				if !w.call(t, client, caller*w.calls+call, tries) {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	took := time.Since(begin)
+
+	d := x.denials()
+	tab.add(name, c.name, w.callers*w.calls, len(x.log), d.all, d.mostInWindow, x.windows(), took.Round(100*time.Millisecond))
+	check(t, c.name, x)
 }
 
 // columns are those of the rows that run adds.
