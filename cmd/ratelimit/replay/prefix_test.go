@@ -20,7 +20,8 @@ const (
 	jsonLines  = `{"time":"2026-11-21T22:49:02Z","client":"127.0.0.1","method":"GET","path":"/hello"}`
 )
 
-// A prefix is not taken for the client, and the command in the message removes it.
+// A prefix is not taken for the client, and the command in the message removes it. Without
+// these commands the message alone is tested.
 func TestPrefixes(t *testing.T) {
 	for _, c := range []struct{ prefix, want string }{
 		{"web-1  | ", "the line has a prefix of docker compose"},
@@ -58,6 +59,15 @@ func testPrefix(t *testing.T, prefix, line, want string) {
 	}
 	_, command, _ := strings.Cut(err.Error(), "remove it")
 	command = regexp.MustCompile(`(?:sed|cut) .*$`).FindString(command)
+	if command == "" {
+		t.Errorf("%s: got %v; want a command that removes the prefix", prefix+line, err)
+		return
+	}
+	for _, program := range []string{"sh", strings.Fields(command)[0]} {
+		if _, err := exec.LookPath(program); err != nil {
+			return
+		}
+	}
 	shell := exec.Command("sh", "-c", command)
 	shell.Stdin = strings.NewReader(prefix + line + "\n")
 	out, err := shell.CombinedOutput()
