@@ -19,7 +19,7 @@ func startQuickstart(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "quickstart")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./examples/quickstart")
-	build.Dir = filepath.Join("..", "..")
+	build.Dir = filepath.Join("..", "..", "..")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
