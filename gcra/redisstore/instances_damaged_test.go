@@ -1,0 +1,82 @@
+package redisstore_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
+	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
+)
+
+// slowest is how long the slowest script took that is in the slow log, or 0.
+func slowest(t testing.TB, client *redis.Client) (d time.Duration) {
+	t.Helper()
+	entries, err := client.SlowLogGet(t.Context(), 128).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if name := strings.ToLower(e.Args[0]); name == "evalsha" || name == "eval" {
+			d = max(d, e.Duration)
+		}
+	}
+	return d
+}
+
+// A damaged list of marks never holds Redis up, and the next mark replaces it: the count of
+// two stores is right again, and their checks go on.
+func TestDamagedMarksHealWithoutBlocking(t *testing.T) {
+	server := redistest.Start(t)
+	client := server.Client()
+	do(t, server, "config set slowlog-log-slower-than 1000")
+
+	const key = "rl:{instances}"
+	set := func(value string) func() error {
+		return func() error { return client.Set(t.Context(), key, value, 0).Err() }
+	}
+	for name, damage := range map[string]func() error{
+		"20,000 letters":             set(strings.Repeat("x", 20_000)),
+		"1,000,000 letters":          set(strings.Repeat("x", 1_000_000)),
+		"20,000 letters with =":      set(strings.Repeat("x", 20_000) + "=9999999999999"),
+		"letters and = in turn":      set(strings.Repeat("x=", 15_000)),
+		"1,000,000 digits":           set("a=" + strings.Repeat("9", 1_000_000)),
+		"many marks of long ids":     set(strings.Repeat(strings.Repeat("y", 40)+"=9999999999999;", 500)),
+		"20,000 bytes that are 0":    set(strings.Repeat("\x00", 20_000)),
+		"1,000,000 bytes, all kinds": set(strings.Repeat("\x00\xff=;a\n", 1_000_000/6)),
+		"a list":                     func() error { return client.RPush(t.Context(), key, "a", "b=1").Err() },
+		"a hash":                     func() error { return client.HSet(t.Context(), key, "a", "b").Err() },
+	} {
+		do(t, server, "flushall")
+		if err := damage(); err != nil {
+			t.Fatal(err)
+		}
+		do(t, server, "slowlog reset")
+
+		// Both mark themselves, and then again after two seconds of their clocks.
+		a, nowA := counting(client)
+		b, nowB := counting(client)
+		for range 2 {
+			for _, r := range []*redisstore.Store{a, b} {
+				before := client.Get(t.Context(), key).Val()
+				redistest.Eventually(t, patience, name+": a mark", func() bool {
+					return answers(r) && client.Get(t.Context(), key).Val() != before
+				})
+			}
+			nowA.add(2 * time.Second)
+			nowB.add(2 * time.Second)
+		}
+		redistest.Eventually(t, patience, name+": the count 2", func() bool {
+			return answers(a) && answers(b) && a.Stats().Instances == 2 && b.Stats().Instances == 2
+		})
+
+		if took := slowest(t, client); took > 50*time.Millisecond {
+			t.Errorf("%s: a script took Redis %v; want at most 50ms", name, took)
+		}
+		if n, ttl := client.StrLen(t.Context(), key).Val(), client.PTTL(t.Context(), key).Val(); n > 100 || ttl <= 0 {
+			t.Errorf("%s: the value has %d bytes and expires in %v; want two marks that expire", name, n, ttl)
+		}
+	}
+}
