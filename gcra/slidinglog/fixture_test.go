@@ -92,9 +92,10 @@ func stopClock(t testing.TB, client *redis.Client) *stoppedClock {
 	log := luaText(t, "log.lua")
 	stopped := replace(log, "local time = redis.call('TIME')\n", "")
 	stopped = replace(stopped, "time[1] * 1000000 + time[2]", "tonumber(redis.call('GET', 'clock'))")
+	stopped = replace(stopped, "math.ceil((at + log.per) / 1000)", "'9000000000000'")
 	take, refund := luaText(t, "take.lua"), luaText(t, "refund.lua")
 	client.AddHook(rewrite{
-		log + take:   stopped + replace(take, "math.ceil((at + per) / 1000)", "'9000000000000'"),
+		log + take:   stopped + take,
 		log + refund: stopped + refund,
 	})
 	c := &stoppedClock{t: t, client: client}

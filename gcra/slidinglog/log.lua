@@ -11,17 +11,30 @@
 -- stop. Its position is that of start, and the next charge is at position + 2. Units are numbered
 -- from charge to charge, and the number of units in a window is the difference of two numbers: start
 -- of its oldest charge and stop of its newest.
+--
+-- A value that cannot be such a log is damaged: it has another type or length, or one of the elements
+-- that a call reads is no integer, is later than the newest, or leaves the charges behind it less than
+-- a unit each. It counts as absent, and the first charge or refund that finds it deletes it. So units
+-- that this script has logged are counted, whatever stands before them: of a charge of several at
+-- least one, all of them once the log is repaired.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
+-- integer returns the number in an element, or nil.
+local function integer(element)
+  local n = tonumber(element)
+  return n and n >= 0 and n <= 4503599627370496 and n % 1 == 0 and n or nil -- 2^52; nan fails too
+end
+
 -- find returns the first position, from position on, whose time (field 1) or stop (field 2) is
--- greater than x. It looks near position first, and then searches by halves. If the result is known to
--- be at most some position, most, it looks there before: charges of one unit end there.
+-- greater than x, or no number. It looks near position first, and then searches by halves. If the
+-- result is known to be at most some position, most, it looks there before: charges of one unit end
+-- there.
 local function find(key, position, field, x, most)
   local function greater(p)
-    local value = redis.call('LINDEX', key, p + field)
-    return not value or tonumber(value) > x
+    local value = tonumber(redis.call('LINDEX', key, p + field))
+    return not value or value > x
   end
   if most and not greater(most - 2) then return most end
   local low, high, step = position, position, 2
@@ -35,13 +48,62 @@ local function find(key, position, field, x, most)
   return low
 end
 
--- window returns start and stop of the window of length per, the time of the newest charge, and the
--- position of the oldest charge in the window.
-local function window(key, per)
-  local last = redis.call('LRANGE', key, -2, -1)
-  if not last[1] then return 0, 0, 0, 0 end
-  local newest, stop = tonumber(last[1]), tonumber(last[2])
-  if newest <= now - per then return stop, stop, newest, -3 end -- of the charge that is added next
-  local oldest = find(key, 0, 1, now - per)
-  return tonumber(redis.call('LINDEX', key, oldest)), stop, newest, oldest
+-- charge returns start and time of the charge at a position in the window of a log, or nil if the log
+-- is damaged there.
+local function charge(log, position)
+  local elements = redis.call('LRANGE', log.key, position, position + 2)
+  local start, at, stop = integer(elements[1]), integer(elements[2]), integer(elements[3])
+  local after = (log.length - 3 - position) / 2 -- charges, each of at least one unit
+  if start and at and stop and start < stop and stop + after <= log.stop and at > now - log.per and at <= log.newest then
+    return start, at
+  end
+end
+
+-- clear makes a log an empty one.
+local function clear(log)
+  log.length, log.start, log.stop, log.newest, log.oldest = 0, 0, 0, 0, 0
+end
+
+-- heal deletes a damaged log.
+local function heal(log)
+  redis.call('DEL', log.key)
+  clear(log)
+end
+
+-- read sets the length of the list in elements, start and stop of the window, the time of the newest
+-- charge, and the position of the oldest charge in the window. It returns false if the log is damaged.
+local function read(log)
+  local length = redis.pcall('LLEN', log.key)
+  if type(length) == 'table' then
+    if not string.find(length.err, 'WRONGTYPE', 1, true) then redis.call('LLEN', log.key) end -- raises the error
+    return false
+  end
+  clear(log)
+  if length == 0 then return true end
+
+  local last = redis.call('LRANGE', log.key, -2, -1)
+  log.length, log.newest, log.stop = length, integer(last[1]), integer(last[2])
+  if length < 3 or length % 2 == 0 or not log.newest or not log.stop then return false end
+  if log.newest <= now - log.per then
+    log.start, log.oldest = log.stop, -3 -- of the charge that is added next
+    return true
+  end
+
+  log.oldest = find(log.key, 0, 1, now - log.per)
+  log.start = charge(log, log.oldest)
+  return log.start
+end
+
+-- open reads the log of a key with a window of length per. A damaged one counts as empty; with repair
+-- it is deleted.
+local function open(key, per, repair)
+  local log = { key = key, per = per }
+  if read(log) then return log end
+  if repair then heal(log) else clear(log) end
+  return log
+end
+
+-- expire lets a log expire when the window of its newest charge, at, is empty.
+local function expire(log, at)
+  redis.call('PEXPIREAT', log.key, math.ceil((at + log.per) / 1000))
 end

@@ -11,30 +11,48 @@
 -- The newest units are deleted. If these are not the units that were taken, the oldest are deleted
 -- instead: remaining units then count as younger than they are, never as older.
 
+-- newest deletes the newest units, or returns false if the log is damaged.
+local function newest(log, cost)
+  -- At most cost charges follow the one that is the last then.
+  local from = math.max(log.oldest, log.length - 3 - 2 * cost)
+  local p = find(log.key, from, 2, log.stop - cost - 1)
+  local _, at = charge(log, p)
+  if not at then return false end
+  redis.call('LSET', log.key, p + 2, log.stop - cost)
+  redis.call('LTRIM', log.key, log.oldest, p + 2)
+  log.newest = at
+  return true
+end
+
+-- oldest deletes the oldest units, or returns false if the log is damaged.
+local function oldest(log, cost)
+  local p = find(log.key, log.oldest, 2, log.start + cost)
+  if not charge(log, p) then return false end
+  redis.call('LSET', log.key, p, log.start + cost)
+  redis.call('LTRIM', log.key, p, -1)
+  return true
+end
+
 local reply = {}
 for i, key in ipairs(KEYS) do
   local a = 4 * i - 3
   local per, count, cost, taken = tonumber(ARGV[a]), tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2]), tonumber(ARGV[a + 3])
-  local start, stop, newest, oldest = window(key, per)
-  local used = stop - start
+  local log = open(key, per, cost > 0)
+  local used = log.stop - log.start
   if cost >= used then
     if used > 0 then redis.call('DEL', key) end
-    used, newest = 0, 0
+    used = 0
   elseif cost > 0 then
-    used = used - cost
-    if taken == 0 or taken == stop then
-      -- At most cost charges follow the one that is the last then.
-      local from = math.max(oldest, redis.call('LLEN', key) - 3 - 2 * cost)
-      local last = find(key, from, 2, stop - cost - 1)
-      newest = tonumber(redis.call('LINDEX', key, last + 1))
-      redis.call('LTRIM', key, oldest, last + 2)
-      redis.call('LSET', key, -1, stop - cost)
+    local delete = (taken == 0 or taken == log.stop) and newest or oldest
+    if delete(log, cost) then
+      used = used - cost
+      expire(log, log.newest)
     else
-      redis.call('LTRIM', key, find(key, oldest, 2, start + cost), -1)
-      redis.call('LSET', key, 0, start + cost)
+      heal(log)
+      used = 0
     end
   end
   reply[2 * i - 1] = math.max(count - used, 0)
-  reply[2 * i] = used > 0 and math.max(newest + per - now, 0) or 0
+  reply[2 * i] = used > 0 and math.max(log.newest + per - now, 0) or 0
 end
 return reply

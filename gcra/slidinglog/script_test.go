@@ -9,29 +9,6 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 
-// A value that is not a log, or a malformed member, is an error for that key alone.
-func TestRedisForeignValues(t *testing.T) {
-	client := patient(t, redistest.Start(t))
-	r := newStore(client)
-	key := r.Prefix + "{s}:p"
-	for name, put := range map[string]func() error{
-		"an integer":   func() error { return client.Set(t.Context(), key, 1, 0).Err() },
-		"a sorted set": func() error { return client.ZAdd(t.Context(), key, redis.Z{Score: 9e15, Member: "1"}).Err() },
-		"a text":       func() error { return client.RPush(t.Context(), key, "x").Err() },
-		"texts":        func() error { return client.RPush(t.Context(), key, "x", "y", "z").Err() },
-		"a bad number": func() error { return client.RPush(t.Context(), key, "x", "9000000000000000", "1").Err() },
-	} {
-		client.Del(t.Context(), key)
-		if err := put(); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := gcra.Take(t.Context(), r, hourly("p", 5, 1)); err == nil {
-			t.Errorf("%s: got no error", name)
-		}
-		mustTake(t, r, hourly("q", 5, 0))
-	}
-}
-
 // A script is not sent again if its reply is lost, although the client retries other commands. It is
 // sent again with its text if the server does not have it.
 func TestSentOnce(t *testing.T) {

@@ -15,77 +15,98 @@
 --        its window allows it, else 0; units left; microseconds until it would pass, until the
 --        window is empty, and of delay; the log's stop (see log.lua)
 --
--- The first pass evaluates, the second writes, so a denial writes no charges. A log that is further
--- ahead of now than maxDelay, as after the clock went back, is brought down to that: otherwise it
--- would deny until the clock has caught up.
+-- The first pass evaluates, the second writes, so a denial writes no charges. It repairs, though: a
+-- damaged log is deleted, and one that is further ahead of now than maxDelay, as after the clock went
+-- back, is brought down to that, or it would deny until the clock has caught up.
 
--- add logs the units numbered from stop on, and deletes the charges before oldest, which have left
--- the window. RPUSHX and RPUSH, which fail if Redis is out of memory, come first, so that nothing is
--- written then.
-local function add(key, at, stop, cost, per, oldest)
-  if redis.call('RPUSHX', key, at, stop + cost) == 0 then
-    redis.call('RPUSH', key, stop, at, stop + cost)
+-- add logs the units numbered from stop on, and deletes the charges before the window. RPUSHX and
+-- RPUSH, which fail if Redis is out of memory, come first, so that nothing is written then.
+local function add(log, at, stop, cost)
+  if redis.call('RPUSHX', log.key, at, stop + cost) == 0 then
+    redis.call('RPUSH', log.key, stop, at, stop + cost)
+  elseif log.oldest ~= 0 then
+    redis.call('LTRIM', log.key, log.oldest, -1)
   end
-  if oldest ~= 0 then redis.call('LTRIM', key, oldest, -1) end
-  redis.call('PEXPIREAT', key, math.ceil((at + per) / 1000))
+  expire(log, at)
+end
+
+-- cut makes the charges after latest one, at latest: in every window it counts as they would there, and
+-- the work does not grow with their number. It returns false if the log is damaged.
+local function cut(log, latest)
+  local p = find(log.key, log.oldest, 1, latest)
+  if not charge(log, p) then return false end
+  redis.call('LSET', log.key, p + 1, latest) -- fails if Redis is out of memory, so it comes first
+  redis.call('LSET', log.key, p + 2, log.stop)
+  redis.call('LTRIM', log.key, 0, p + 2)
+  log.newest, log.length = latest, p + 3
+  expire(log, latest)
+  return true
 end
 
 -- The common case, a single charge with room, needs none of the bookkeeping below. Without this the
 -- script takes a quarter longer.
 if #KEYS == 1 and ARGV[1] == 'take' and ARGV[2] == '0' then
   local per, count, cost = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-  local start, stop, newest, oldest = window(KEYS[1], per)
-  local left = count - (stop - start) - cost
-  if cost > 0 and left >= 0 and newest <= now then
-    add(KEYS[1], now, stop, cost, per, oldest)
-    return { 1, 0, 1, left, 0, per, 0, stop + cost }
+  local log = open(KEYS[1], per, cost > 0)
+  local left = count - (log.stop - log.start) - cost
+  if cost > 0 and left >= 0 and log.newest <= now then
+    add(log, now, log.stop, cost)
+    return { 1, 0, 1, left, 0, per, 0, log.stop + cost }
   end
 end
 
-local write, at = ARGV[1] == 'take', now + ARGV[2]
 local max = math.max
+
+-- evaluate returns when a charge may pass, if its log has earlier units that are not written yet, and
+-- whether that is soon enough. It returns nil if the log is damaged.
+local function evaluate(s, earlier)
+  local log, latest = s.log, now + s.maxDelay
+  if s.cost > s.count or s.cost == 0 then
+    log.newest = math.min(log.newest, latest)
+    return now, s.cost == 0
+  end
+  if log.newest > latest and not cut(log, latest) then return nil end
+
+  local ready = max(now, log.newest) -- first come, first served
+  local used = log.stop - log.start
+  local leave = used + earlier + s.cost - s.count -- of the oldest units
+  if leave > used then -- the admission itself fills the window
+    return now + log.per + s.maxWait, false
+  elseif leave > 0 then
+    local p = find(log.key, log.oldest, 2, log.start + leave - 1, log.oldest + 2 * (leave - 1))
+    local _, at = charge(log, p)
+    if not at then return nil end
+    ready = max(ready, at + log.per)
+  end
+  return ready, ready - now <= s.maxWait
+end
+
+local write, at = ARGV[1] == 'take', now + ARGV[2]
 local admitted = true
 local steps = {}
 local pending = {} -- key: units that earlier charges take
-for i = 1, #KEYS do
+for i, key in ipairs(KEYS) do
   local a = 6 * i - 3
   local s = {
-    key = KEYS[i], per = tonumber(ARGV[a]), count = tonumber(ARGV[a + 1]), cost = tonumber(ARGV[a + 2]),
-    maxWait = tonumber(ARGV[a + 3]), shadow = ARGV[a + 5] == '1', retryAfter = 0, allowed = true,
+    count = tonumber(ARGV[a + 1]), cost = tonumber(ARGV[a + 2]), maxWait = tonumber(ARGV[a + 3]),
+    maxDelay = tonumber(ARGV[a + 4]), shadow = ARGV[a + 5] == '1', retryAfter = 0,
   }
   steps[i] = s
-  local latest = now + ARGV[a + 4]
-  local start, stop, newest, oldest = window(s.key, s.per)
-  if newest > latest then
-    newest = latest
-    if s.cost > 0 and s.cost <= s.count then
-      for p = find(s.key, oldest, 1, latest), redis.call('LLEN', s.key) - 3, 2 do
-        redis.call('LSET', s.key, p + 1, latest)
-      end
-    end
+  s.log = open(key, tonumber(ARGV[a]), s.cost > 0)
+
+  local earlier = pending[key] or 0
+  s.ready, s.allowed = evaluate(s, earlier)
+  if not s.ready then
+    heal(s.log)
+    s.ready, s.allowed = evaluate(s, earlier)
   end
-  local earlier = pending[s.key] or 0
-  local ready = now -- when the charge may pass
-  if s.cost > s.count then
-    s.allowed = false
-  elseif s.cost > 0 then
-    ready = max(now, newest) -- first come, first served
-    local leave = stop - start + earlier + s.cost - s.count -- of the oldest units
-    if leave > stop - start then
-      ready = now + s.per + s.maxWait -- the admission itself fills the window
-      s.allowed = false
-    elseif leave > 0 then
-      local p = find(s.key, oldest, 2, start + leave - 1, oldest + 2 * (leave - 1))
-      ready = max(ready, redis.call('LINDEX', s.key, p + 1) + s.per)
-    end
-    s.allowed = s.allowed and ready - now <= s.maxWait
-    if not s.allowed then s.retryAfter = ready - now - s.maxWait end
-  end
-  s.ready, s.used, s.stop, s.newest, s.oldest = ready, stop - start + earlier, stop + earlier, newest, oldest
-  if earlier > 0 then s.newest = max(now, newest) end
+  if not s.allowed and s.cost <= s.count then s.retryAfter = s.ready - now - s.maxWait end
+
+  s.used, s.stop, s.newest = s.log.stop - s.log.start + earlier, s.log.stop + earlier, s.log.newest
+  if earlier > 0 then s.newest = max(now, s.newest) end
   if s.allowed then
-    pending[s.key] = earlier + s.cost
-    if not s.shadow then at = max(at, ready) end
+    pending[key] = earlier + s.cost
+    if not s.shadow then at = max(at, s.ready) end
   elseif not s.shadow then
     admitted = false
   end
@@ -94,20 +115,23 @@ end
 local reply = { admitted and 1 or 0, at - now }
 local last = {} -- key: the time of the newest charge of this admission
 for _, s in ipairs(steps) do
-  local delay = 0
+  local key, delay = s.log.key, 0
   if admitted and s.allowed and s.cost > 0 and write then
-    local loggedAt = max(at, s.ready, last[s.key] or 0)
-    if last[s.key] then s.oldest = 0 end -- the earlier charge has deleted
-    last[s.key] = loggedAt
+    local loggedAt = max(at, s.ready, last[key] or 0)
+    if last[key] then s.log.oldest = 0 end -- the earlier charge has deleted
+    last[key] = loggedAt
     s.newest, s.used, delay = loggedAt, s.used + s.cost, loggedAt - now
-    add(s.key, loggedAt, s.stop, s.cost, s.per, s.oldest)
+    add(s.log, loggedAt, s.stop, s.cost)
     s.stop = s.stop + s.cost
+  elseif not (admitted and s.allowed) and s.cost > 0 and s.log.length > 0 and redis.call('PTTL', key) == -1 then
+    expire(s.log, s.log.newest) -- another program has written this log, or its expiry is lost
   end
+
   local n = #reply
   reply[n + 1] = s.allowed and 1 or 0
   reply[n + 2] = max(s.count - s.used, 0)
   reply[n + 3] = s.retryAfter
-  reply[n + 4] = max(s.newest + s.per - now, 0)
+  reply[n + 4] = max(s.newest + s.log.per - now, 0)
   reply[n + 5] = delay
   reply[n + 6] = s.stop
 end
