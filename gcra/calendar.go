@@ -19,7 +19,7 @@ import (
 type Calendar struct {
 	Unit string // hour, day, week, month or year
 
-	// Location is the name of a time zone in the IANA database, such as
+	// Location is the name of a time zone as the IANA database spells it, such as
 	// Europe/Berlin; "" and "UTC" are UTC. It is a name, not a *time.Location, so that
 	// limits can be compared and written as text. Two names of one zone, such as
 	// Asia/Kolkata and Asia/Calcutta, are two calendars.

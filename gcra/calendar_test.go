@@ -67,6 +67,14 @@ func TestQuotaText(t *testing.T) {
 		{"5/calendar day Europe/Atlantis", `location is "Europe/Atlantis"; want a name`},
 		{"5/calendar day Local", `location is "Local", which may differ between servers`},
 		{"5/calendar day localtime", `location is "localtime", which may differ between servers`},
+		{"5/calendar day ./localtime", `location is "./localtime"; want a name as the time zone database spells it`},
+		{"5/calendar day posixrules", `location is "posixrules"; want a name as`},
+		{"5/calendar day right/Europe/Berlin", `location is "right/Europe/Berlin"; want a name as`},
+		{"5/calendar day posix/Europe/Berlin", `location is "posix/Europe/Berlin"; want a name as`},
+		{"5/calendar day Europe//Berlin", `location is "Europe//Berlin"; want a name as`},
+		{"5/calendar day Europe/./Berlin", `location is "Europe/./Berlin"; want a name as`},
+		{"5/calendar day Europe/Berlin/", `location is "Europe/Berlin/"; want a name as`},
+		{"5/calendar day europe/berlin", `location is "europe/berlin"; want a name as`},
 		{"x/calendar day", `count is "x"`},
 		{"0/calendar day", "quota is 0; want 1 to 100000000000 in a calendar day"},
 		{"9000000001/calendar hour", "quota is 9000000001; want 1 to 9000000000"},
@@ -96,6 +104,11 @@ func TestQuotaValidate(t *testing.T) {
 		{gcra.Quota(1, gcra.Monthly.From(-1)), "first day is -1; want 1 to 28"},
 		{gcra.Quota(1, gcra.Daily.In(time.Local)), `"Local"`},
 		{gcra.Quota(1, gcra.Daily.In(time.FixedZone("X", 3600))), `location is "X"`},
+		{gcra.Quota(1, gcra.Calendar{Unit: "day", Location: "Europe//Berlin"}), `location is "Europe//Berlin"; want a name as`},
+		{gcra.Quota(1, gcra.Calendar{Unit: "day", Location: "Europe/Isle_of_Man"}), ""},
+		{gcra.Quota(1, gcra.Calendar{Unit: "day", Location: "America/Argentina/ComodRivadavia"}), ""},
+		{gcra.Quota(1, gcra.Calendar{Unit: "day", Location: "Etc/GMT+12"}), ""},
+		{gcra.Quota(1, gcra.Calendar{Unit: "day", Location: "EST5EDT"}), ""},
 	} {
 		err := tt.limit.Validate()
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {

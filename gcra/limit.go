@@ -49,7 +49,8 @@ func PerDay(n int64) Limit { return Limit{Count: n, Per: day} }
 
 // Quota allows n units in each period of a calendar, and gives all of them back when
 // the next one begins: Quota(10_000, Monthly.From(15)). Around that moment 2n may
-// pass; a rate as a second limit spreads them.
+// pass; a rate as a second limit spreads them. More than n may also pass while several
+// servers decide without Redis; SECURITY.md says how many, where B is n.
 //
 // n is at most 10^10 an hour, 10^11 a day, 10^12 a week, 10^13 a month and 10^14 a
 // year. Which period is current is decided by the clock of the [Store]. A quota has no

@@ -15,7 +15,7 @@
 -- A value that cannot be such a log is damaged: it has another type or length, or one of the elements
 -- that a call reads is no integer, is later than the newest, or leaves the charges behind it less than
 -- a unit each. It counts as absent, and the first charge or refund that finds it deletes it. So units
--- that this script has logged are counted, whatever stands before them: of a charge of several at
+-- that this script has logged are counted, whatever the list had before: of a charge of several at
 -- least one, all of them once the log is repaired.
 
 local time = redis.call('TIME')

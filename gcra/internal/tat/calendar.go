@@ -3,6 +3,7 @@ package tat
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -47,8 +48,11 @@ var calendarUnits = map[string]calendarUnit{
 }
 
 func (c Calendar) location() (*time.Location, error) {
-	if c.Location == "Local" || c.Location == "localtime" { // the second is a file on many machines
+	switch {
+	case c.Location == "Local" || c.Location == "localtime": // the second is a file on many machines
 		return nil, fmt.Errorf("location is %q, which may differ between servers; want a name such as Europe/Berlin", c.Location)
+	case c.Location != "" && !zoneName(c.Location):
+		return nil, fmt.Errorf("location is %q; want a name as the time zone database spells it, such as Europe/Berlin, or none for UTC", Clip(c.Location))
 	}
 	l, err := time.LoadLocation(c.Location)
 	if err != nil {
@@ -56,6 +60,19 @@ func (c Calendar) location() (*time.Location, error) {
 			Clip(c.Location), err)
 	}
 	return l, nil
+}
+
+// zoneName reports whether each part of a name begins with a capital, as in the time zone
+// database. What else a machine may load is not there: another spelling of a path, which
+// would be a bucket of its own, and files that differ between machines, such as posixrules
+// and right/Europe/Berlin.
+func zoneName(name string) bool {
+	for part := range strings.SplitSeq(name, "/") {
+		if part == "" || part[0] < 'A' || part[0] > 'Z' {
+			return false
+		}
+	}
+	return true
 }
 
 // Canonical returns the calendar with zero for what is the default: calendars that mean
