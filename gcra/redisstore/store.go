@@ -275,10 +275,22 @@ func (s *Store) init() {
 	s.counted.init()
 	if s.invalid == nil {
 		s.warnRESP3()
+		s.hintSettings()
 	}
 	if c, ok := s.client.(*redis.Client); ok && c != nil {
 		s.only = s.newBatcher(c.Options().Addr)
-		s.inline = c.Options().ContextTimeoutEnabled && c.Options().PoolTimeout <= s.timeout()
+		s.inline = rediskit.BoundsCalls(c, s.timeout())
+	}
+}
+
+// hintSettings logs what would make a client of the user's own faster. A client of [Open] has it,
+// unless its URL or the Timeout says otherwise.
+func (s *Store) hintSettings() {
+	if s.dials != nil {
+		return
+	}
+	if line := rediskit.SettingsLine(&s.log, s.client, s.timeout()); line != nil {
+		line()
 	}
 }
 

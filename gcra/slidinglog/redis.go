@@ -2,14 +2,18 @@ package slidinglog
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
@@ -43,6 +47,9 @@ type Redis struct {
 
 	client redis.UniversalClient
 	single bool // all keys are on one server
+
+	hint sync.Once // logs which settings of the client would save time
+	log  diag.Log
 }
 
 // NewRedis returns a store on a [redis.Client] (also one for Sentinel), a
@@ -118,22 +125,15 @@ func (r *Redis) apply(ctx context.Context, charges []gcra.Charge, refund bool) e
 		ops[i] = op{params: p, key: string(key)}
 	}
 
-	// A client may ignore the context while it waits for a reply, so another goroutine
-	// waits for it. It is not canceled with the caller: a script that was sent charges
-	// anyway. Its deadline is later than timeout, so that a late reply is always the
-	// error below.
-	done := make(chan error, 1)
-	go func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*timeout)
-		defer cancel()
-		done <- r.run(ctx, r.parts(ops), refund)
-	}()
-	select {
-	case err = <-done:
-	case <-ctx.Done():
-		err = ctx.Err()
-	case <-time.After(timeout):
-		err = fmt.Errorf("no answer within %v: %w", timeout, context.DeadlineExceeded)
+	r.hint.Do(func() {
+		if line := rediskit.SettingsLine(&r.log, r.client, timeout); line != nil {
+			line()
+		}
+	})
+	if ctx.Done() == nil && rediskit.BoundsCalls(r.client, timeout) {
+		err = r.runHere(ctx, ops, refund, timeout)
+	} else {
+		err = r.runApart(ctx, ops, refund, timeout)
 	}
 	if err != nil {
 		return &callError{err}
@@ -142,6 +142,43 @@ func (r *Redis) apply(ctx context.Context, charges []gcra.Charge, refund bool) e
 		charges[i].Result = ops[i].result
 	}
 	return nil
+}
+
+// runHere runs the scripts in the goroutine of the caller, whose context never ends: the client returns
+// by the deadline.
+func (r *Redis) runHere(ctx context.Context, ops []op, refund bool, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	err := r.run(ctx, r.parts(ops), refund)
+	var late net.Error
+	if errors.Is(err, context.DeadlineExceeded) || errors.As(err, &late) && late.Timeout() {
+		return noAnswer(timeout)
+	}
+	return err
+}
+
+// runApart runs the scripts in another goroutine: a client may ignore the context while it waits for a
+// reply. The call is not canceled with the caller, since a script that was sent charges anyway. Its
+// deadline is later than timeout, so that a late reply is always the same error.
+func (r *Redis) runApart(ctx context.Context, ops []op, refund bool, timeout time.Duration) error {
+	done := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*timeout)
+		defer cancel()
+		done <- r.run(ctx, r.parts(ops), refund)
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(timeout):
+		return noAnswer(timeout)
+	}
+}
+
+func noAnswer(timeout time.Duration) error {
+	return fmt.Errorf("no answer within %v: %w", timeout, context.DeadlineExceeded)
 }
 
 // callError is the error of a call without a decision.

@@ -15,6 +15,7 @@ const (
 	RedisProtocol    Code = "redis-protocol"    // not a Redis, or one without scripts or the database
 	RedisRefuses     Code = "redis-refuses"     // READONLY, OOM, LOADING, ...: connected, but commands fail
 	RedisRESP3TLS    Code = "redis-resp3-tls"   // RESP3 over TLS with a short Timeout
+	RedisSettings    Code = "redis-settings"    // a client whose deadlines do not bound a call, which costs a lone caller time
 	RedisEvicts      Code = "redis-evicts"      // a maxmemory-policy that evicts keys
 	RedisDebts       Code = "redis-debts"       // more keys were granted alone than the store can charge later
 	InstancesTooLow  Code = "instances-too-low" // more servers share the limits than Config.Instances says
@@ -41,17 +42,19 @@ const (
 
 // Codes are all codes, in the order of docs/troubleshooting.md.
 var Codes = []Code{
-	RedisUnreachable, RedisAuth, RedisPermission, RedisCertificate, RedisProtocol, RedisRefuses, RedisRESP3TLS, RedisEvicts, RedisDebts, InstancesTooLow, StoreFailed,
+	RedisUnreachable, RedisAuth, RedisPermission, RedisCertificate, RedisProtocol, RedisRefuses, RedisRESP3TLS, RedisSettings, RedisEvicts, RedisDebts, InstancesTooLow, StoreFailed,
 	PolicyFailed, ProxyIgnored, LimiterTwice, SharedName, AnonymousOnly, KeyBeforeAuth, DenyWroteNothing, LimitUnset,
 	JWTWithoutExp, JWTEmptyKey, JWTNoneVerifies, RouteUnknown, DecisionWithheld, NotForRPC,
 }
 
-// Level returns ERROR for a wrong configuration of Redis, such as a wrong password, and WARN for
-// other codes.
+// Level returns ERROR for a wrong configuration of Redis, such as a wrong password, INFO for one that
+// is only slower than it could be, and WARN for other codes.
 func (c Code) Level() slog.Level {
 	switch c {
 	case RedisAuth, RedisPermission, RedisCertificate, RedisProtocol:
 		return slog.LevelError
+	case RedisSettings:
+		return slog.LevelInfo
 	}
 	return slog.LevelWarn
 }

@@ -11,6 +11,14 @@ import (
 // tryAgainDelay is how long SendAgain waits after TRYAGAIN. Keys move in about a round trip.
 const tryAgainDelay = 2 * time.Millisecond
 
+// BoundsCalls reports whether a call of the client ends with the deadline of its context, at most timeout
+// from now. Then a store may call it in the goroutine of its own caller; otherwise another one must
+// wait for the client. A cluster client may ask for the topology without a deadline.
+func BoundsCalls(client redis.UniversalClient, timeout time.Duration) bool {
+	c, ok := client.(*redis.Client)
+	return ok && c != nil && c.Options().ContextTimeoutEnabled && c.Options().PoolTimeout <= timeout
+}
+
 // NewCmd returns an EVALSHA or EVAL command with these arguments.
 func NewCmd(ctx context.Context, args []any) *redis.Cmd {
 	cmd := redis.NewCmd(ctx, args...)

@@ -1,0 +1,40 @@
+package redisstore_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
+	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
+)
+
+// A client of the user's own without the two settings is told of them once, at level INFO. Nothing is
+// logged of one that has them, or that Open has made.
+func TestSettingsOfAClientAreHinted(t *testing.T) {
+	server := redistest.Start(t)
+	plain := &redis.Options{Addr: server.Addr}
+	both := &redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true, PoolTimeout: 50 * time.Millisecond}
+	short := openStore(t, server.URL())
+	short.Timeout = 20 * time.Millisecond
+	for name, tt := range map[string]struct {
+		store *redisstore.Store
+		lines int
+	}{
+		"a plain client":          {redisstore.New(newClient(t, plain)), 1},
+		"with both settings":      {redisstore.New(newClient(t, both)), 0},
+		"Open":                    {openStore(t, server.URL()), 0},
+		"Open, a shorter Timeout": {short, 0},
+	} {
+		log := logged(tt.store)
+		redistest.Eventually(t, patience, name+" to answer", func() bool { return answers(tt.store) })
+		redistest.Eventually(t, patience, name+" to answer again", func() bool { return answers(tt.store) })
+		if got := len(log.Lines("code=redis-settings")); got != tt.lines {
+			t.Errorf("%s: got %d lines; want %d: %q", name, got, tt.lines, log.Lines(""))
+		}
+		if info := len(log.Lines("level=INFO")); info != tt.lines {
+			t.Errorf("%s: got %d lines at level INFO; want %d: %q", name, info, tt.lines, log.Lines(""))
+		}
+	}
+}
