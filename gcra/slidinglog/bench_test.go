@@ -64,6 +64,22 @@ func BenchmarkCheck(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
+// BenchmarkLone measures a check by one caller with default settings, as a multiple of the shortest
+// script that a limiter could send on the same client.
+func BenchmarkLone(b *testing.B) {
+	server := redistest.Start(b)
+	for name, client := range map[string]*redis.Client{"SettingsOfOpen": openedClient(b, server.URL()), "Plain": server.Client()} {
+		b.Run(name, func(b *testing.B) {
+			log, charges := slidinglog.NewRedis(client), make([]gcra.Charge, 1)
+			redistest.Lone(b, "script", redistest.Script(client), func(subject string) error {
+				charges[0] = gcra.Charge{Subject: subject, Policy: "p", Limit: gcra.PerMinute(1_000_000), Cost: 1}
+				_, err := log.Take(context.Background(), charges)
+				return err
+			})
+		})
+	}
+}
+
 // BenchmarkMemory measures the memory of a key in Redis, by the number of charges in its window.
 func BenchmarkMemory(b *testing.B) {
 	client := redistest.Start(b).Client()

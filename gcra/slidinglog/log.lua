@@ -59,48 +59,54 @@ local function charge(log, position)
   end
 end
 
--- clear makes a log an empty one.
-local function clear(log)
-  log.length, log.start, log.stop, log.newest, log.oldest = 0, 0, 0, 0, 0
-end
-
 -- heal deletes a damaged log.
 local function heal(log)
   redis.call('DEL', log.key)
-  clear(log)
+  log.length, log.start, log.stop, log.newest, log.oldest = 0, 0, 0, 0, 0
 end
 
--- read sets the length of the list in elements, start and stop of the window, the time of the newest
--- charge, and the position of the oldest charge in the window. It returns false if the log is damaged.
+-- read reads the window of a log and returns false if the log is damaged.
 local function read(log)
   local length = redis.pcall('LLEN', log.key)
+  if length == 0 then return true end
   if type(length) == 'table' then
     if not string.find(length.err, 'WRONGTYPE', 1, true) then redis.call('LLEN', log.key) end -- raises the error
     return false
   end
-  clear(log)
-  if length == 0 then return true end
 
   local last = redis.call('LRANGE', log.key, -2, -1)
-  log.length, log.newest, log.stop = length, integer(last[1]), integer(last[2])
-  if length < 3 or length % 2 == 0 or not log.newest or not log.stop then return false end
-  if log.newest <= now - log.per then
-    log.start, log.oldest = log.stop, -3 -- of the charge that is added next
+  local newest, stop = integer(last[1]), integer(last[2])
+  if length < 3 or length % 2 == 0 or not newest or not stop then return false end
+  if newest <= now - log.per then
+    log.length, log.start, log.stop, log.newest, log.oldest = length, stop, stop, newest, -3 -- of the charge that is added next
     return true
   end
 
-  log.oldest = find(log.key, 0, 1, now - log.per)
-  log.start = charge(log, log.oldest)
+  log.length, log.stop, log.newest = length, stop, newest
+  log.start = charge(log, 0)
+  if not log.start then -- it has left the window
+    log.oldest = find(log.key, 2, 1, now - log.per)
+    log.start = charge(log, log.oldest)
+  end
   return log.start
 end
 
--- open reads the log of a key with a window of length per. A damaged one counts as empty; with repair
--- it is deleted.
+-- open reads the log of a key with a window of length per:
+--
+--   length  of the list
+--   start, stop  of the window
+--   newest  the time of the newest charge
+--   oldest  the position of the oldest charge in the window
+--
+-- A damaged log counts as empty; with repair it is deleted.
 local function open(key, per, repair)
-  local log = { key = key, per = per }
+  local log = { key = key, per = per, length = 0, start = 0, stop = 0, newest = 0, oldest = 0 }
   if read(log) then return log end
-  if repair then heal(log) else clear(log) end
-  return log
+  if repair then
+    heal(log)
+    return log
+  end
+  return { key = key, per = per, length = 0, start = 0, stop = 0, newest = 0, oldest = 0 }
 end
 
 -- expire lets a log expire when the window of its newest charge, at, is empty.
