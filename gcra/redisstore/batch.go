@@ -25,6 +25,8 @@ type batch struct {
 	undecided []*request // see crossslot.go
 	nodeErr   error
 	panicked  error // in a hook of the client
+
+	timer callTimer // of the calls that its caller makes
 }
 
 // The bounds of a batch, so that it never holds Redis up for long. A larger request
@@ -42,7 +44,7 @@ func (b *batch) reset() {
 	}
 	clear(b.byTag)
 	clear(b.undecided)
-	*b = batch{scripts: b.scripts, byTag: b.byTag, undecided: b.undecided[:0]}
+	*b = batch{scripts: b.scripts, byTag: b.byTag, undecided: b.undecided[:0], timer: b.timer}
 }
 
 // add adds a request, or reports false if it must wait for the next batch. With
@@ -58,17 +60,19 @@ func (b *batch) add(q *request, oneScript bool) bool {
 	if b.n > 0 && (b.ops+len(q.ops) > maxOps || b.bytes+size > maxBytes) {
 		return false
 	}
-	tag := ""
+	tag, i, known := "", 0, b.n > 0
 	if !oneScript {
 		tag = hashTag(q.ops[0].key)
+		i, known = b.byTag[tag]
 	}
-	i, known := b.byTag[tag]
 	if !known {
 		i = b.n
 		if i == len(b.scripts) {
 			b.scripts = append(b.scripts, newScript())
 		}
-		b.byTag[tag] = i
+		if !oneScript {
+			b.byTag[tag] = i
+		}
 		b.n++
 	}
 	s := &b.scripts[i]

@@ -91,9 +91,8 @@ func (b *batcher) sendInline() {
 		return
 	}
 	if done, ok := b.beforeSend(batch); ok {
-		ctx, cancel := context.WithTimeout(context.Background(), b.left(batch))
-		sent := b.send(ctx, batch)
-		cancel()
+		sent := b.send(batch.timer.start(b.left(batch)), batch)
+		batch.timer.stop()
 		b.afterSend(batch, batch.deliver(), sent, done)
 	}
 	batch.reset()
@@ -248,3 +247,44 @@ type deadlineContext struct {
 }
 
 func (c deadlineContext) Deadline() (time.Time, bool) { return c.deadline, true }
+
+// A callTimer makes contexts that end at their deadline, one after another, from one timer
+// and one channel. Those of context.WithTimeout cost a lone caller 3 % of its time.
+type callTimer struct {
+	timer *time.Timer
+	done  chan struct{} // closed when the timer fires
+}
+
+// start returns a context that ends after d. It must not be used after stop.
+func (t *callTimer) start(d time.Duration) context.Context {
+	if t.timer == nil {
+		done := make(chan struct{})
+		t.timer, t.done = time.AfterFunc(d, func() { close(done) }), done
+	} else {
+		t.timer.Reset(d)
+	}
+	return &timedContext{deadlineContext{context.Background(), time.Now().Add(d)}, t.done}
+}
+
+// stop ends the use of the context. A channel that is closed is not used again.
+func (t *callTimer) stop() {
+	if !t.timer.Stop() {
+		*t = callTimer{}
+	}
+}
+
+type timedContext struct {
+	deadlineContext
+	done <-chan struct{}
+}
+
+func (c *timedContext) Done() <-chan struct{} { return c.done }
+
+func (c *timedContext) Err() error {
+	select {
+	case <-c.done:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
