@@ -11,8 +11,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 
-// A client of the user's own without the two settings is told of them once, at level INFO. Nothing is
-// logged of one that has them, or that Open has made.
+// The settings that a client of the user's own lacks are logged once, at level INFO. Nothing is logged of
+// a client that has them, or that Open has made.
 func TestSettingsOfAClientAreHinted(t *testing.T) {
 	server := redistest.Start(t)
 	plain := &redis.Options{Addr: server.Addr}

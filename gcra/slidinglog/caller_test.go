@@ -104,7 +104,7 @@ func TestTimeoutOfTheCaller(t *testing.T) {
 	}
 }
 
-// A plain client is told once of the settings that would make a call faster, at level INFO.
+// The settings that would make the calls of a plain client faster are logged once, at level INFO.
 func TestSettingsOfAClientAreHinted(t *testing.T) {
 	server := redistest.Start(t)
 	before := slog.Default()

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
 )
 
-// Both settings are needed, and a client without one of them is told, at level INFO.
+// Both settings are needed, and a line at level INFO says so for a client without one of them.
 func TestBoundsCalls(t *testing.T) {
 	const timeout = 50 * time.Millisecond
 	for _, tt := range []struct {
