@@ -101,5 +101,5 @@ release-check: ## Check that each module can be released, and what a user compil
 	bash scripts/release-check
 
 .PHONY: ci
-ci: ## Run what CI runs; installs redis-server, nginx, npm, gcc and chromium where they are missing
+ci: ## Run what CI runs; installs redis-server, nginx, nutcracker, npm, gcc and chromium where they are missing
 	bash .ci/run

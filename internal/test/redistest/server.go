@@ -159,6 +159,27 @@ func (s *Server) spawn() error {
 	cmd := exec.Command(s.program.path, s.args...)
 	cmd.Dir = s.dir
 	cmd.Stdout, cmd.Stderr = log, log
+	exited, err := startProcess(cmd)
+	if err != nil {
+		return fmt.Errorf("starting %s: %w", s.program.path, err)
+	}
+	s.mu.Lock()
+	s.cmd, s.exited = cmd, exited
+	s.mu.Unlock()
+
+	if err := s.awaitReady(cmd.Process.Pid, exited); err != nil {
+		s.Kill()
+		if strings.Contains(strings.ToLower(s.tail()), "address already in use") {
+			err = fmt.Errorf("%w: %w", errPortTaken, err)
+		}
+		return s.explain(err)
+	}
+	return nil
+}
+
+// startProcess starts a process that dies with this one. exited is closed when it has ended and
+// been reaped.
+func startProcess(cmd *exec.Cmd) (exited chan struct{}, err error) {
 	cmd.SysProcAttr = procAttr()
 
 	// The death signal comes when the thread that started the process ends, and
@@ -176,21 +197,7 @@ func (s *Server) spawn() error {
 			close(exited)
 		}
 	}()
-	if err := <-started; err != nil {
-		return fmt.Errorf("starting %s: %w", s.program.path, err)
-	}
-	s.mu.Lock()
-	s.cmd, s.exited = cmd, exited
-	s.mu.Unlock()
-
-	if err := s.awaitReady(cmd.Process.Pid, exited); err != nil {
-		s.Kill()
-		if strings.Contains(strings.ToLower(s.tail()), "address already in use") {
-			err = fmt.Errorf("%w: %w", errPortTaken, err)
-		}
-		return s.explain(err)
-	}
-	return nil
+	return exited, <-started
 }
 
 // awaitReady waits until the process answers commands.
