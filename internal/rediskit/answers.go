@@ -25,10 +25,14 @@ const (
 	notRedis = "is not a Redis that this store can use"
 	denies   = "denies the user a command or a key"
 
-	aclLine  = "give the user the ACL line of SECURITY.md, with your Prefix"
-	commands = "the store needs EVALSHA, EVAL and the commands of the ACL line in SECURITY.md"
-	userHint = "check user and password in the URL, and ACL LIST or requirepass of the server"
-	oneOf    = "want two or more nodes in the URL, redis://host1:6379,host2:6379"
+	aclLine   = "give the user the ACL line of SECURITY.md, with your Prefix"
+	commands  = "the store needs EVALSHA, EVAL and the commands of the ACL line in SECURITY.md"
+	userHint  = "check user and password in the URL, and ACL LIST or requirepass of the server"
+	noClock   = "does not let scripts read its clock (TIME)"
+	clockHint = "the store counts time by the clock of Redis and cannot work there; use a server that allows TIME in scripts, such as ElastiCache with nodes"
+	helloHint = "go-redis begins each connection with HELLO; connect to the servers behind the proxy, to several by a redis.Ring"
+
+	oneOf = "want two or more nodes in the URL, redis://host1:6379,host2:6379"
 )
 
 var answers = []answer{
@@ -47,6 +51,13 @@ var answers = []answer{
 	{"unknown command", diag.RedisProtocol, notRedis, commands, true},
 	{"Unknown Redis command called from", diag.RedisProtocol, notRedis, commands, true},
 	{"Unknown command called from", diag.RedisProtocol, notRedis, commands, true},
+
+	// Of the commands in the scripts it is TIME that services refuse. Before Redis 7.0 the text
+	// ends in scripts.
+	{"This Redis command is not allowed from script", diag.RedisProtocol, noClock, clockHint, true},
+
+	// Alibaba Cloud, if its cluster checks the text of scripts.
+	{"bad lua script for redis cluster", diag.RedisProtocol, "accepts no script that names a key by a variable", "set the instance's parameter script_check_enable to 0", true},
 
 	{"DB index is out of range", diag.RedisProtocol, "does not have this database", "use a database below the server's setting databases (16 by default); a cluster has database 0 only", true},
 	{"SELECT is not allowed in cluster mode", diag.RedisProtocol, "does not have this database", "a cluster has database 0 only", true},

@@ -58,6 +58,8 @@ func TestDown(t *testing.T) {
 		{"a proxy", "no upstream host", true},
 		{"a proxy", "", true},
 
+		{"ElastiCache Serverless", "ERR This Redis command is not allowed from script" + since7, true},
+
 		// Errors of one call.
 		{"all", "NOSCRIPT No matching script. Please use EVAL.", false},
 		{"all", "TRYAGAIN Multiple keys request during rehashing of slot", false},

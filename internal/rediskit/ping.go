@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"time"
@@ -68,6 +69,9 @@ func (p *ping) all(ctx context.Context, client redis.UniversalClient) error {
 	var errs []error
 	one := func(ctx context.Context, server *redis.Client, key string) {
 		if err := p.call(ctx, server, key); err != nil {
+			if errors.Is(err, io.EOF) && closesOnHello(ctx, server) {
+				err = fmt.Errorf("%w: %w", ErrHello, err)
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			errs = append(errs, p.explain(ctx, server.Options().Addr, err))
@@ -110,6 +114,30 @@ func (p *ping) keyOn(ctx context.Context, c *redis.ClusterClient, server *redis.
 		}
 	}
 	return "", false
+}
+
+// closesOnHello reports whether a server closes a connection whose first command is HELLO and
+// answers one that begins with PING.
+func closesOnHello(ctx context.Context, server *redis.Client) bool {
+	first := func(command string) error {
+		o := server.Options()
+		conn, err := o.Dialer(ctx, o.Network, o.Addr)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+
+		deadline, _ := ctx.Deadline() // as Ping has set it
+		if err := conn.SetDeadline(deadline); err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(conn, "*1\r\n$%d\r\n%s\r\n", len(command), command); err != nil {
+			return err
+		}
+		_, err = io.ReadFull(conn, make([]byte, 1))
+		return err
+	}
+	return errors.Is(first("HELLO"), io.EOF) && first("PING") == nil
 }
 
 func (p *ping) explain(ctx context.Context, server string, err error) error {

@@ -47,6 +47,9 @@ func (p Problem) String() string {
 	return p.What + ": " + p.Cause + "; " + p.Hint
 }
 
+// ErrHello is the error of a server that [Ping] has found to close connections on HELLO.
+var ErrHello = errors.New("connection closed on HELLO, and not on PING")
+
 // Diagnose explains an error of a client or a server.
 func Diagnose(err error, c Conn) Problem {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, redis.ErrClosed) || redis.IsTryAgainError(err) {
@@ -72,6 +75,8 @@ func Diagnose(err error, c Conn) Problem {
 	switch {
 	case errors.Is(err, ErrReply):
 		return set(diag.RedisProtocol, notRedis, "a proxy or a server in between may change replies; connect to Redis directly")
+	case errors.Is(err, ErrHello):
+		return set(diag.RedisProtocol, "closes the connection on HELLO, as twemproxy does", helloHint)
 
 	// The connection.
 	case errors.As(err, &unknown):
@@ -104,7 +109,9 @@ func Diagnose(err error, c Conn) Problem {
 			hint = "check that Redis runs there, and host and port"
 		case has("no such host"):
 			hint = "check the host name"
-		case !c.TLS && !c.Answered && has("EOF", "reset", "broken pipe"):
+		case !c.TLS && !c.Answered && has("EOF"):
+			hint = "the server may close connections on HELLO, as twemproxy does, which Ping can tell: " + helloHint + "; or speak TLS: try rediss:// in place of redis://; or have reached maxclients"
+		case !c.TLS && !c.Answered && has("reset", "broken pipe"):
 			hint = "the server may speak TLS, try rediss:// in place of redis://; or it has reached maxclients"
 		case c.TLS && !c.Answered && has("EOF", "reset", "broken pipe"):
 			hint = "the server may want a client certificate: set TLSConfig.Certificates, see redisstore.Options; or it has reached maxclients"
@@ -138,6 +145,8 @@ func cause(err error) string {
 		text = call.Err.Error()
 	case errors.As(err, &op) && op.Err != nil:
 		text = op.Err.Error()
+	case errors.Is(err, ErrHello):
+		text = ErrHello.Error()
 	case errors.Is(err, io.EOF):
 		text = "connection closed (EOF)"
 	case text == context.DeadlineExceeded.Error():

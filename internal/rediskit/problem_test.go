@@ -47,6 +47,9 @@ func TestDiagnose(t *testing.T) {
 		{dial(os.NewSyscallError("connect", syscall.ECONNREFUSED)), plain, diag.RedisUnreachable, "check that Redis runs there"},
 		{dial(&net.DNSError{Err: "no such host", Name: "redis.invalid", Server: "192.0.2.1:53", IsNotFound: true}), plain, diag.RedisUnreachable, "lookup redis.invalid: no such host"},
 		{io.EOF, plain, diag.RedisUnreachable, "try rediss://"},
+		{io.EOF, plain, diag.RedisUnreachable, "twemproxy"},
+		{fmt.Errorf("%w: %w", ErrHello, io.EOF), plain, diag.RedisProtocol, "connect to the servers behind the proxy"},
+		{os.NewSyscallError("read", syscall.ECONNRESET), plain, diag.RedisUnreachable, "try rediss://"},
 		{io.EOF, known, diag.RedisUnreachable, "connection closed (EOF)"},
 		{context.DeadlineExceeded, plain, diag.RedisUnreachable, "timed out"},
 		{fmt.Errorf("no answer within 50ms: %w", context.DeadlineExceeded), plain, diag.RedisUnreachable, "check host, port and firewall"},
@@ -77,6 +80,9 @@ func TestDiagnose(t *testing.T) {
 		{errors.New(`redis: can't parse map reply: "HTTP/1.1 400 Bad Request"`), plain, diag.RedisProtocol, "check host and port"},
 		{fmt.Errorf("%w: string; want a list", ErrReply), plain, diag.RedisProtocol, "directly"},
 		{serverError("ERR unknown command 'evalsha', with args beginning with: 'ba09' '1' 'rl:{alice}:p' "), plain, diag.RedisProtocol, "EVALSHA"},
+		{serverError("ERR This Redis command is not allowed from script" + place), plain, diag.RedisProtocol, "allows TIME in scripts"},
+		{serverError("ERR Error running script (call to f_ba09): @user_script:31: @user_script: 31: This Redis command is not allowed from scripts"), plain, diag.RedisProtocol, "allows TIME in scripts"}, // 6.2
+		{serverError("ERR bad lua script for redis cluster, all the keys that the script uses should be passed using the KEYS array"), plain, diag.RedisProtocol, "script_check_enable"},                   // Alibaba Cloud
 		{serverError("ERR DB index is out of range"), plain, diag.RedisProtocol, "16 by default"},
 		{serverError("ERR SELECT is not allowed in cluster mode"), plain, diag.RedisProtocol, "database 0 only"},
 		{serverError("MOVED 14517 127.0.0.1:29213"), plain, diag.RedisProtocol, "redis://host1:6379,host2:6379"},
