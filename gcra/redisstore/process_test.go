@@ -24,6 +24,7 @@ func TestMain(m *testing.M) {
 	redistest.Child(processURL, process)
 	redistest.Child(partnerURL, callingProcess)
 	redistest.Child(idleURL, idleProcess)
+	redistest.Child(serviceProcessURL, serviceProcess)
 	os.Exit(diagtest.Quiet(m).Run())
 }
 

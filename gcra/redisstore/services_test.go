@@ -1,0 +1,207 @@
+package redisstore_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
+	"github.com/seed-e377111c/ratelimit/gcra/storetest"
+	"github.com/seed-e377111c/ratelimit/internal/diag"
+	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
+	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
+)
+
+// services are endpoints with the rules of managed services and of proxies. On each the store
+// works, or says why it cannot.
+var services = []struct {
+	name string
+	open func(testing.TB) *redistest.Service
+
+	// Where the store cannot work: the code of the line that it logs, a part of its error or hint,
+	// and a part of Ping's error.
+	code       diag.Code
+	line, ping string
+}{
+	{name: "hidden cluster", open: redistest.NewHiddenCluster},
+	{name: "single-node cluster", open: redistest.NewSingleNodeCluster},
+	{name: "proxy by the first key", open: redistest.NewFirstKeyProxy},
+	{name: "proxy without hash tags", open: redistest.NewTaglessProxy, code: "redis-keys-apart",
+		line: "runs scripts away from their keys", ping: "runs scripts away from their keys"},
+	{name: "closes on HELLO", open: redistest.NewHelloCloser, code: diag.RedisUnreachable,
+		line: "twemproxy", ping: "closes the connection on HELLO, as twemproxy does: connection closed on HELLO, and not on PING; go-redis begins each connection with HELLO"},
+	{name: "twemproxy", open: redistest.NewTwemproxy, code: diag.RedisUnreachable,
+		line: "twemproxy", ping: "closes the connection on HELLO, as twemproxy does: connection closed on HELLO, and not on PING; go-redis begins each connection with HELLO"},
+	{name: "serverless", open: redistest.NewServerless},
+	{name: "serverless without TIME", open: redistest.NewServerlessWithoutTime, code: diag.RedisProtocol,
+		line: "does not let scripts read its clock (TIME)", ping: "does not let scripts read its clock (TIME): ERR This Redis command is not allowed from script"},
+	{name: "without scripts", open: redistest.NewWithoutScripts, code: diag.RedisProtocol,
+		line: "is not a Redis that this store can use", ping: "unknown command 'eval'; the store needs EVALSHA, EVAL"},
+	{name: "node without allow-cross-slot-keys", open: redistest.NewNodeWithoutCrossSlot},
+}
+
+// Where the store works, it keeps its contract from the first call on, and Ping returns nil.
+func TestServicesThatWork(t *testing.T) {
+	for _, tt := range services {
+		if tt.code != "" {
+			continue
+		}
+		t.Run(tt.name, func(t *testing.T) {
+			service := tt.open(t)
+			url := service.URL() + "?read_timeout=20s"
+
+			t.Run("first calls", func(t *testing.T) { firstCalls(t, service.URL()) })
+			t.Run("contract", func(t *testing.T) {
+				storetest.Run(t, func(t testing.TB) storetest.Backend {
+					r := openStore(t, url)
+					r.Prefix, r.Timeout, r.NoDenialCache = fmt.Sprintf("rl-%d:", prefixes.Add(1)), patience, true
+					return storetest.Backend{Store: r, Advance: func(d time.Duration) {
+						for _, server := range service.Servers {
+							shift(t, server.Client(), r.Prefix, d)
+						}
+					}}
+				})
+			})
+			t.Run("processes", func(t *testing.T) { exactlyTwentyOfProcesses(t, url) })
+			t.Run("Ping", func(t *testing.T) {
+				if err := openStore(t, service.URL()).Ping(t.Context()); err != nil {
+					t.Errorf("got %v; want nil", err)
+				}
+			})
+		})
+	}
+}
+
+// firstCalls opens the store with its defaults. Of 64 callers at once, with subjects of their own,
+// each is decided, and so is each admission of a user and an address. A busy machine may let a few
+// run into the Timeout.
+func firstCalls(t *testing.T, url string) {
+	r := openStore(t, url)
+	var decided, failed atomic.Int64
+	var last atomic.Value
+	count := func(err error) {
+		if err != nil {
+			failed.Add(1)
+			last.Store(err.Error())
+		} else {
+			decided.Add(1)
+		}
+	}
+
+	const callers, calls = 64, 50
+	redistest.Together(callers, func(caller int) {
+		for i := range calls {
+			_, err := gcra.Take(t.Context(), r, hourly(fmt.Sprint("first ", caller, " ", i), 10))
+			count(err)
+		}
+	})
+	for i := range 20 {
+		_, err := r.Take(t.Context(), []gcra.Charge{hourly(fmt.Sprint("user ", i), 10), hourly(fmt.Sprint("address ", i), 10)})
+		count(err)
+	}
+	if n, all := decided.Load(), int64(callers*calls+20); n < all*9/10 {
+		t.Errorf("got %d of %d calls decided; want all; the last error is %v", n, all, last.Load())
+	}
+}
+
+// serviceProcessURL makes this test binary a process of exactlyTwentyOfProcesses.
+const serviceProcessURL = "REDISSTORE_TEST_SERVICE_URL"
+
+// serviceProcess takes, for each line that it reads, with all its callers at once: each from the
+// subject on the line, and each from a subject that the callers of its number share in all
+// processes. So batches are for many subjects. It writes how many were allowed of each.
+func serviceProcess(url string, in io.Reader, out io.Writer) error {
+	r, err := redisstore.Open(url)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	r.Timeout = patience
+	fmt.Fprintln(out, "ready")
+
+	for lines := bufio.NewScanner(in); lines.Scan(); {
+		var shared, others, failed atomic.Int64
+		redistest.Together(2*callers, func(i int) {
+			charge, allowed := hourly(lines.Text(), 20), &shared
+			if i%2 == 1 {
+				charge, allowed = hourly(fmt.Sprint(lines.Text(), " caller ", i), 1), &others
+			}
+			res, err := gcra.Take(context.Background(), r, charge)
+			switch {
+			case err != nil:
+				fmt.Fprintln(os.Stderr, err)
+				failed.Add(1)
+			case res.Allowed:
+				allowed.Add(1)
+			}
+		})
+		if failed.Load() > 0 {
+			return fmt.Errorf("%d calls failed", failed.Load())
+		}
+		fmt.Fprintln(out, shared.Load(), others.Load())
+	}
+	return nil
+}
+
+// exactlyTwentyOfProcesses lets four processes of 100 callers take from a bucket of 20, while as
+// many others take from buckets of one.
+func exactlyTwentyOfProcesses(t *testing.T, url string) {
+	processes := startProcesses(t, 4, serviceProcessURL, url)
+	for round := range 5 {
+		for _, p := range processes {
+			p.Write(fmt.Sprint("round ", round))
+		}
+		shared, others := 0, 0
+		for _, p := range processes {
+			var s, o int
+			if _, err := fmt.Sscan(p.Read(), &s, &o); err != nil {
+				t.Fatal(err)
+			}
+			shared, others = shared+s, others+o
+		}
+		if shared != 20 || others != callers {
+			t.Errorf("round %d: %d of 400 allowed on one subject, and %d of 400 on %d subjects; want 20 and %d", round, shared, others, callers, callers)
+		}
+	}
+	for _, p := range processes {
+		p.End()
+	}
+}
+
+// Where the store cannot work, its calls fail within a second or so, the log has one line with the
+// reason, and Ping returns it.
+func TestServicesThatCannotWork(t *testing.T) {
+	for _, tt := range services {
+		if tt.code == "" {
+			continue
+		}
+		t.Run(tt.name, func(t *testing.T) {
+			r := openStore(t, tt.open(t).URL())
+			var log diagtest.Log
+			r.Logger = log.Logger()
+
+			redistest.Eventually(t, patience, "the line", func() bool {
+				_, err := gcra.Take(t.Context(), r, hourly("s", 10))
+				return err != nil && len(log.Lines()) > 0
+			})
+			line := log.Lines()[0]
+			if text := line.Text + ": " + line.Attrs["error"] + "; " + line.Attrs["hint"]; line.Code() != tt.code || line.Level != tt.code.Level() || !strings.Contains(text, tt.line) {
+				t.Errorf("got %v; want the code %s, and %q", line, tt.code, tt.line)
+			}
+
+			if err := r.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), tt.ping) {
+				t.Errorf("Ping: got %v; want %q", err, tt.ping)
+			}
+			if res, err := gcra.Take(t.Context(), r, hourly("s", 10)); err == nil {
+				t.Errorf("after Ping: got %+v; want an error", res)
+			}
+		})
+	}
+}
