@@ -32,6 +32,7 @@ var services = []struct {
 }{
 	{name: "hidden cluster", open: redistest.NewHiddenCluster},
 	{name: "single-node cluster", open: redistest.NewSingleNodeCluster},
+	{name: "Tair", open: redistest.NewTairProxy},
 	{name: "proxy by the first key", open: redistest.NewFirstKeyProxy},
 	{name: "proxy without hash tags", open: redistest.NewTaglessProxy, code: "redis-keys-apart",
 		line: "runs scripts away from their keys", ping: "runs scripts away from their keys"},

@@ -64,6 +64,7 @@ var answers = []answer{
 	{"This instance has cluster support disabled", diag.RedisProtocol, "is not a cluster", "want one host in the URL, or redisstore.New and a redis.Client", true},
 	{"MOVED ", diag.RedisProtocol, "is a node of a cluster", oneOf, false},
 	{"CROSSSLOT", diag.RedisProtocol, "is a node of a cluster", oneOf, false},
+	{"eval/evalsha command keys must be in same slot", diag.RedisProtocol, "is a node of a cluster", oneOf, false}, // Alibaba Cloud
 
 	{"READONLY", diag.RedisRefuses, refuses, "this is a replica; connect to the master, or use Sentinel", true},
 	{"OOM ", diag.RedisRefuses, refuses, "raise maxmemory, or make room: the policy noeviction refuses writes", true},

@@ -64,6 +64,7 @@ func TestDown(t *testing.T) {
 		{"all", "NOSCRIPT No matching script. Please use EVAL.", false},
 		{"all", "TRYAGAIN Multiple keys request during rehashing of slot", false},
 		{"all", "MOVED 3999 127.0.0.1:6381", false},
+		{"Alibaba Cloud", "ERR eval/evalsha command keys must be in same slot", false},
 		{"all", "CROSSSLOT Keys in request don't hash to the same slot", false},
 		{"6.2", wrapped + "WRONGTYPE Operation against a key holding the wrong kind of value", false},
 		{"6.2", "ERR Error running script (call to f_af5dce47ec74c5567ab2215f93fb5f73137df67a): @user_script:57: user_script:57: attempt to index a nil value", false},

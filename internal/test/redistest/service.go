@@ -96,6 +96,30 @@ func startNodeOfAllSlots(t testing.TB, args ...string) *Server {
 	return s
 }
 
+// NewTairProxy is [NewSingleNodeCluster] with the errors of Alibaba Cloud's proxy, which wants a
+// script's keys declared and in one slot. (It may also check the text of scripts; this one does not.)
+//
+// "Lua scripting in Tair", Cluster instance constraints:
+// https://www.alibabacloud.com/help/en/redis/support/usage-of-lua-scripts
+func NewTairProxy(t testing.TB) *Service {
+	t.Helper()
+	return newFront(t, &front{
+		servers: []*Server{startNodeOfAllSlots(t)},
+		answer: func(command []string) string {
+			if isScript(command) && command[2] == "0" {
+				return "-ERR for redis cluster, eval/evalsha number of keys can't be negative or zero\r\n"
+			}
+			return withoutClusterAPI(command)
+		},
+		edit: func(reply string) string {
+			if strings.HasPrefix(reply, "-CROSSSLOT") {
+				return "-ERR eval/evalsha command keys must be in same slot\r\n"
+			}
+			return reply
+		},
+	})
+}
+
 // NewFirstKeyProxy is a proxy for two servers. It sends a script to the server of its first key,
 // by the hash tag of that key, and does not look at the other keys, which the script then reads
 // and writes on the wrong server.

@@ -31,6 +31,11 @@ func TestServices(t *testing.T) {
 			{"2", eval(write, "{a}1", "{a}2")},
 			{"CROSSSLOT", eval(write, "{a}1", "{b}1")},
 		}},
+		{"Tair", NewTairProxy, []serviceAnswer{
+			{"2", eval(write, "{a}1", "{a}2")},
+			{"ERR eval/evalsha command keys must be in same slot", eval(write, "{a}1", "{b}1")},
+			{"ERR for redis cluster, eval/evalsha number of keys", eval("return 1")},
+		}},
 		{"first key", NewFirstKeyProxy, []serviceAnswer{
 			{"2", eval(write, "{a}1", "{a}2")},
 			{"{a}2", do("get", "{a}2")},
