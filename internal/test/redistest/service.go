@@ -36,7 +36,7 @@ func (s *Service) URL() string {
 //     without the OSS Cluster API.
 //     https://redis.io/docs/latest/operate/rs/databases/durability-ha/clustering/#multikey-operations
 //
-// Some of these divide an MGET of several slots; this one does not.
+// The services divide MGET, DEL and a few other commands of several slots; this one does not.
 func NewHiddenCluster(t testing.TB) *Service {
 	t.Helper()
 	nodes := StartCluster(t).Nodes[:masters]
@@ -124,10 +124,12 @@ func NewTairProxy(t testing.TB) *Service {
 // by the hash tag of that key, and does not look at the other keys, which the script then reads
 // and writes on the wrong server.
 //
-//   - twemproxy, "redis": EVAL needs a key, by which it is sent; "recommendation", Hash Tags.
-//     https://github.com/twitter/twemproxy/blob/master/notes/redis.md
-//   - Envoy, "Redis": hash tagging, and scripts by the first key.
-//     https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/other_protocols/redis
+//   - twemproxy, "redis": a script goes to the server of its first key, unchecked; hash tags are in
+//     "recommendation". https://github.com/twitter/twemproxy/blob/master/notes/redis.md
+//   - Envoy, "Redis": supports hash tags and EVAL; EvalRequest in command_splitter_impl.cc goes by
+//     the first key. https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/other_protocols/redis
+//   - China Telecom Cloud DCS: a cluster computes the slot of a script by its first key.
+//     https://ctyun.cn/document/10000043/10015713
 func NewFirstKeyProxy(t testing.TB) *Service {
 	t.Helper()
 	return newFront(t, &front{
