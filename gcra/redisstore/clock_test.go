@@ -20,6 +20,9 @@ func shift(t testing.TB, client redis.UniversalClient, prefix string, d time.Dur
 	t.Helper()
 	ctx := context.Background()
 	for _, key := range redistest.Keys(t, client, prefix) {
+		if strings.HasPrefix(key, prefix+"{~") {
+			continue // no subject begins so: a key by which the store tests the server
+		}
 		tat, err := client.Get(ctx, key).Int64()
 		if err == redis.Nil {
 			continue // has just expired
