@@ -125,7 +125,7 @@ func closesOnHello(ctx context.Context, server *redis.Client) bool {
 		if err != nil {
 			return err
 		}
-		defer conn.Close()
+		defer func() { _ = conn.Close() }()
 
 		deadline, _ := ctx.Deadline() // as Ping has set it
 		if err := conn.SetDeadline(deadline); err != nil {
