@@ -13,6 +13,7 @@ const (
 	RedisPermission  Code = "redis-permission"  // the ACL lacks a command or a key
 	RedisCertificate Code = "redis-certificate" // the certificate does not verify
 	RedisProtocol    Code = "redis-protocol"    // not a Redis, or one without scripts or the database
+	RedisKeysApart   Code = "redis-keys-apart"  // a proxy that runs scripts away from their keys
 	RedisRefuses     Code = "redis-refuses"     // READONLY, OOM, LOADING, ...: connected, but commands fail
 	RedisRESP3TLS    Code = "redis-resp3-tls"   // RESP3 over TLS with a short Timeout
 	RedisSettings    Code = "redis-settings"    // a client whose deadlines do not bound a call, which costs a lone caller time
@@ -42,7 +43,7 @@ const (
 
 // Codes are all codes, in the order of docs/troubleshooting.md.
 var Codes = []Code{
-	RedisUnreachable, RedisAuth, RedisPermission, RedisCertificate, RedisProtocol, RedisRefuses, RedisRESP3TLS, RedisSettings, RedisEvicts, RedisDebts, InstancesTooLow, StoreFailed,
+	RedisUnreachable, RedisAuth, RedisPermission, RedisCertificate, RedisProtocol, RedisKeysApart, RedisRefuses, RedisRESP3TLS, RedisSettings, RedisEvicts, RedisDebts, InstancesTooLow, StoreFailed,
 	PolicyFailed, ProxyIgnored, LimiterTwice, SharedName, AnonymousOnly, KeyBeforeAuth, DenyWroteNothing, LimitUnset,
 	JWTWithoutExp, JWTEmptyKey, JWTNoneVerifies, RouteUnknown, DecisionWithheld, NotForRPC,
 }
@@ -51,7 +52,7 @@ var Codes = []Code{
 // is only slower than it could be, and WARN for other codes.
 func (c Code) Level() slog.Level {
 	switch c {
-	case RedisAuth, RedisPermission, RedisCertificate, RedisProtocol:
+	case RedisAuth, RedisPermission, RedisCertificate, RedisProtocol, RedisKeysApart:
 		return slog.LevelError
 	case RedisSettings:
 		return slog.LevelInfo

@@ -78,6 +78,9 @@ func Diagnose(err error, c Conn) Problem {
 	case errors.Is(err, ErrHello):
 		return set(diag.RedisProtocol, "closes the connection on HELLO, as twemproxy does", helloHint)
 
+	case errors.Is(err, ErrKeysApart):
+		return set(diag.RedisKeysApart, "runs scripts away from their keys", "let the proxy choose the server by the hash tag of the key, or connect to Redis directly")
+
 	// The connection.
 	case errors.As(err, &unknown):
 		return set(diag.RedisCertificate, "has a certificate that does not verify", "name the file of its CA in SSL_CERT_FILE, or set TLSConfig.RootCAs, see redisstore.Options")

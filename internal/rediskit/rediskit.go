@@ -20,6 +20,10 @@ func (Once) NoRetry() bool { return true }
 // ErrReply is wrapped by errors about replies that are not of the script's form.
 var ErrReply = errors.New("unexpected reply to the script")
 
+// ErrKeysApart means that a server runs a script on another server than that of one of its keys, although all keys of
+// the script have one hash tag.
+var ErrKeysApart = errors.New("keys with one hash tag are on different servers")
+
 // Reply returns the reply of n integers, or an error that wraps [ErrReply]. A single integer may
 // come without a list. Proxies and servers that are almost Redis have sent other replies.
 func Reply(cmd *redis.Cmd, n int) ([]int64, error) {

@@ -8,8 +8,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// tryAgainDelay is how long SendAgain waits after TRYAGAIN. Keys move in about a round trip.
-const tryAgainDelay = 2 * time.Millisecond
+// MovingPause is the first pause after TRYAGAIN; each further one is twice as long. The keys of a subject move in
+// about a round trip, or in some 10 ms on a busy node.
+const MovingPause = time.Millisecond
 
 // BoundsCalls reports whether a call of the client ends with the deadline of its context, at most timeout
 // from now. Then a store may call it in the goroutine of its own caller; otherwise another one must
@@ -33,26 +34,42 @@ func Send(ctx context.Context, client redis.UniversalClient, args []any) *redis.
 	return cmd
 }
 
+// Queue adds an EVALSHA or EVAL command with these arguments to a pipeline, to be sent once, and returns it.
+func Queue(ctx context.Context, pipe redis.Pipeliner, args []any) *redis.Cmd {
+	cmd := NewCmd(ctx, args)
+	_ = pipe.Process(ctx, Once{Cmd: cmd}) // queues; the answer is the command's
+	return cmd
+}
+
+// Exec sends a pipeline of queued commands. Afterwards each has its reply or an error: go-redis leaves both out when a
+// new connection fails before the first command.
+func Exec(ctx context.Context, pipe redis.Pipeliner) {
+	cmds, err := pipe.Exec(ctx)
+	for _, cmd := range cmds {
+		if once, ok := cmd.(Once); ok && err != nil && once.Err() == nil && once.Val() == nil {
+			once.SetErr(err)
+		}
+	}
+}
+
 // SendAgain returns cmd, an EVALSHA that was sent, unless its error says that the script has not
 // run. Then it sends the script again and returns that command:
 //
-//   - NOSCRIPT: as an EVAL of its text. The server has restarted, was flushed, or has only just
-//     become the owner of the keys.
-//   - TRYAGAIN: once more after tryAgainDelay, if the deadline of ctx allows. The slot moves and its
+//   - NOSCRIPT: see WithText.
+//   - TRYAGAIN: after growing pauses, while the deadline of ctx allows. The slot moves and its
 //     keys are on two nodes.
 func SendAgain(ctx context.Context, client redis.UniversalClient, cmd *redis.Cmd, text string) *redis.Cmd {
-	if cmd.Err() == nil {
-		return cmd
-	}
-	cmd = withText(ctx, client, cmd, text)
-	if redis.HasErrorPrefix(cmd.Err(), "TRYAGAIN") && sleep(ctx, tryAgainDelay) {
-		cmd = withText(ctx, client, Send(ctx, client, cmd.Args()), text)
+	cmd = WithText(ctx, client, cmd, text)
+	for pause := MovingPause; redis.HasErrorPrefix(cmd.Err(), "TRYAGAIN") && sleep(ctx, pause); pause *= 2 {
+		cmd = WithText(ctx, client, Send(ctx, client, cmd.Args()), text)
 	}
 	return cmd
 }
 
-func withText(ctx context.Context, client redis.UniversalClient, cmd *redis.Cmd, text string) *redis.Cmd {
-	if !redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
+// WithText returns cmd, an EVALSHA that was sent, or if the server does not have the script, an EVAL of its text. The
+// server has restarted, was flushed, or has only just become the owner of the keys.
+func WithText(ctx context.Context, client redis.UniversalClient, cmd *redis.Cmd, text string) *redis.Cmd {
+	if err := cmd.Err(); err == nil || !redis.HasErrorPrefix(err, "NOSCRIPT") {
 		return cmd
 	}
 	return Send(ctx, client, slices.Concat([]any{"eval", text}, cmd.Args()[2:]))

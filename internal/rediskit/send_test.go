@@ -44,7 +44,7 @@ func (a *replies) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// A script is sent again only if it has not run, once for each reason.
+// A script is sent again only if it has not run: once with its text, and while its keys are on two nodes.
 func TestSendAgain(t *testing.T) {
 	const noScript, tryAgain, lost = "NOSCRIPT No matching script.", "TRYAGAIN Multiple keys request", "READONLY x"
 	const sha, text = "[evalsha sha 1 k arg]", "[eval text 1 k arg]"
@@ -58,7 +58,8 @@ func TestSendAgain(t *testing.T) {
 		{[]string{noScript, ""}, []string{sha, text}, ""},
 		{[]string{noScript, noScript}, []string{sha, text}, noScript},
 		{[]string{tryAgain, ""}, []string{sha, sha}, ""},
-		{[]string{tryAgain, tryAgain}, []string{sha, sha}, tryAgain},
+		{[]string{tryAgain, tryAgain, tryAgain, ""}, []string{sha, sha, sha, sha}, ""},
+		{[]string{tryAgain, tryAgain, lost}, []string{sha, sha, sha}, lost},
 		{[]string{tryAgain, noScript, ""}, []string{sha, sha, text}, ""}, // the new owner does not have the script
 		{[]string{noScript, tryAgain, ""}, []string{sha, text, text}, ""},
 	} {
@@ -84,7 +85,7 @@ func TestSendAgainInTime(t *testing.T) {
 	client := redis.NewClient(&redis.Options{})
 	t.Cleanup(func() { client.Close() })
 	client.AddHook(server)
-	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(tryAgainDelay))
+	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(MovingPause))
 	defer cancel()
 	if cmd := SendAgain(ctx, client, Send(ctx, client, []any{"evalsha", "sha", 0}), "text"); !redis.IsTryAgainError(cmd.Err()) || len(server.sent) != 1 {
 		t.Errorf("got %v after sending %q; want TRYAGAIN, sent once", cmd.Err(), server.sent)
