@@ -1,7 +1,7 @@
 package redisstore
 
 import (
-	"context"
+	"errors"
 	"iter"
 	"sync"
 
@@ -10,21 +10,25 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
-// A batch is the requests that are sent to one server together: in one script, or in
-// one for each subject.
+// A batch is the requests that are sent to one server together, in the same way.
 type batch struct {
-	scripts   []script // the first n are in use, the others keep their memory for later
-	n         int
-	oneScript bool
-	subjects  bool           // the one script is for several subjects
-	node      *redis.Client  // that it is sent to; nil on a single server
-	byTag     map[string]int // hash tag: index of its script
-	ops       int
-	bytes     int // of keys
+	scripts []script // the first n are in use, the others keep their memory for later
+	n       int
+	way     way
+	several bool                  // the first script is for several subjects
+	client  redis.UniversalClient // of the server, or the one that finds it
+	node    *redis.Client         // of the server, if it is one of several
+	byShare map[string]int        // what the keys of a script share: its index
+	ops     int
+	bytes   int      // of keys
+	test    *keyTest // is sent too
 
-	undecided []*request // see crossslot.go
-	nodeErr   error
-	panicked  error // in a hook of the client
+	// The result.
+	noAnswer  error      // why the scripts have none: a panic in a hook of the client, or nothing was sent
+	undecided []*request // have not run, and are sent in another way
+	notRun    int        // requests that have not run
+	notRunErr error      // why
+	tested    *keyTest   // test, when it is over
 
 	timer callTimer // of the calls that its caller makes
 }
@@ -36,21 +40,20 @@ const (
 	maxBytes = 64 << 10
 )
 
-var batches = sync.Pool{New: func() any { return &batch{byTag: make(map[string]int)} }}
+var batches = sync.Pool{New: func() any { return &batch{byShare: make(map[string]int)} }}
 
 func (b *batch) reset() {
 	for i := range b.scripts[:b.n] {
 		b.scripts[i].reset()
 	}
-	clear(b.byTag)
+	clear(b.byShare)
 	clear(b.undecided)
-	*b = batch{scripts: b.scripts, byTag: b.byTag, undecided: b.undecided[:0], timer: b.timer}
+	*b = batch{scripts: b.scripts, byShare: b.byShare, undecided: b.undecided[:0], timer: b.timer}
 }
 
-// add adds a request, or reports false if it must wait for the next batch. With
-// oneScript, hash tags do not matter.
-func (b *batch) add(q *request, oneScript bool) bool {
-	if b.n > 0 && b.oneScript != oneScript {
+// add adds a request, or reports false if it must wait for the next batch.
+func (b *batch) add(q *request, w way) bool {
+	if b.n > 0 && b.way != w {
 		return false
 	}
 	size := 0
@@ -60,27 +63,26 @@ func (b *batch) add(q *request, oneScript bool) bool {
 	if b.n > 0 && (b.ops+len(q.ops) > maxOps || b.bytes+size > maxBytes) {
 		return false
 	}
-	tag, i, known := "", 0, b.n > 0
-	if !oneScript {
-		tag = hashTag(q.ops[0].key)
-		i, known = b.byTag[tag]
-	}
+
+	share := w.shares(q.ops[0].key)
+	i, known := b.byShare[share]
 	if !known {
 		i = b.n
 		if i == len(b.scripts) {
 			b.scripts = append(b.scripts, newScript())
 		}
-		if !oneScript {
-			b.byTag[tag] = i
-		}
+		b.byShare[share] = i
 		b.n++
 	}
 	s := &b.scripts[i]
 	if !s.add(q) {
 		return false
 	}
-	b.oneScript, b.node = oneScript, q.node
-	b.subjects = b.subjects || oneScript && q.node != nil && hashTag(q.ops[0].key) != hashTag(s.texts[0])
+
+	b.way, b.node = w, q.node
+	if w == byNode {
+		b.several = b.several || hashTag(q.ops[0].key) != hashTag(s.texts[0])
+	}
 	b.ops += len(q.ops)
 	b.bytes += size
 	return true
@@ -106,62 +108,45 @@ func (b *batch) requests() iter.Seq[*request] {
 	}
 }
 
-// send sends the batch and waits for the answers: in one round trip, unless the
-// server does not have the script or a slot moves.
-func (b *batch) send(ctx context.Context, client redis.UniversalClient) {
-	switch {
-	case b.n > 1:
-		b.pipeline(ctx, client)
-	case b.node == nil || !b.subjects:
-		b.scripts[0].send(ctx, client, ordinary)
-	case b.crossesSlots(client):
-		b.scripts[0].send(ctx, b.node, crossSlot)
-	default:
-		b.scripts[0].send(ctx, b.node, ordinary)
-	}
-}
-
-// pipeline sends several scripts.
-func (b *batch) pipeline(ctx context.Context, client redis.UniversalClient) {
-	pipe := client.Pipeline()
-	for i := range b.scripts[:b.n] {
-		s := &b.scripts[i]
-		_ = pipe.Process(ctx, s.queued(ctx, s.evalsha(ordinary))) // queues; the answer is the command's
-	}
-	_, _ = pipe.Exec(ctx)     // each command has its own error
-	var again redis.Pipeliner // one connection for all: others might have to be dialled
-	for i := range b.scripts[:b.n] {
-		if s := &b.scripts[i]; redis.HasErrorPrefix(s.cmd.Err(), "NOSCRIPT") {
-			if again == nil {
-				again = client.Pipeline()
-			}
-			_ = again.Process(ctx, s.queued(ctx, s.eval()))
-		}
-	}
-	if again != nil {
-		_, _ = again.Exec(ctx)
-	}
-	var moving sync.WaitGroup
-	for i := range b.scripts[:b.n] {
-		if s := &b.scripts[i]; redis.HasErrorPrefix(s.cmd.Err(), "TRYAGAIN") {
-			moving.Go(func() { s.sendAgain(ctx, client) })
-		}
-	}
-	moving.Wait()
-}
-
 // deliver sets the answers of the requests. It returns an error of the scripts, if
-// possible one that means an outage.
+// possible one that means an outage. A script that has not run has none.
 func (b *batch) deliver() (err error) {
 	for i := range b.scripts[:b.n] {
 		s := &b.scripts[i]
-		s.deliver(b.panicked)
-		if s.form == crossSlot {
-			b.collectUndecided(s)
-		}
+		s.deliver(b.noAnswer)
+		b.collect(s)
 		if err == nil || rediskit.Down(s.err) {
 			err = s.err
 		}
 	}
+	b.tested = b.test
 	return err
+}
+
+// errNotRun is the error of a request that has not run, until it is sent in another way.
+var errNotRun = errors.New("not run in this way")
+
+// collect collects the requests of a script that have not run.
+func (b *batch) collect(s *script) {
+	switch {
+	case s.err == nil:
+		if s.form != crossSlot {
+			return // only there some have run and others not
+		}
+	case redis.IsTryAgainError(s.err):
+		b.notRun += len(s.requests)
+		s.err = nil // the requests have it, see batcher.sendLater
+		return
+	case b.way.notRun(s):
+		for _, q := range s.requests {
+			q.err = errNotRun
+		}
+		b.notRunErr, s.err = s.err, nil
+	}
+	for _, q := range s.requests {
+		if q.err == errNotRun {
+			b.notRun++
+			b.undecided = append(b.undecided, q)
+		}
+	}
 }

@@ -38,6 +38,7 @@ func TestBatchesAreBounded(t *testing.T) {
 	client := redistest.Any(t)
 	r := newStore(client)
 	r.Prefix += string(make([]byte, 200))
+	settled(t, r)
 	var most, longest atomic.Int64
 	inBatches(t, client, 3000, func(args []any) {
 		bytes := 0

@@ -9,7 +9,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
 // A batcher sends requests to one server, many in one call (group commit).
@@ -25,7 +28,7 @@ type batcher struct {
 
 	mu       sync.Mutex
 	waiting  []*request
-	crossing crossing
+	known    known // of the server, see way.go
 	inFlight int   // batches, each with its sender
 	deadline int64 // of the last request; tells Stats when the batcher was last used
 }
@@ -109,12 +112,18 @@ func (b *batcher) fill(batch *batch) {
 	if len(b.waiting) > 0 {
 		now := b.store.clock.Now()
 		for _, q := range b.waiting {
+			w := b.way(q, now)
 			if now >= q.deadline {
 				q.fail(b.store.timeoutError())
-			} else if !batch.add(q, b.oneScript(q, now)) {
+			} else if w == bySubject && q.several() {
+				go b.store.split(q)
+			} else if !batch.add(q, w) {
 				break
 			}
 			n++
+		}
+		if batch.n > 0 {
+			batch.client, batch.test = b.store.clientOf(batch.node), b.newTest(now)
 		}
 	}
 	rest := copy(b.waiting, b.waiting[n:])
@@ -170,11 +179,11 @@ func (b *batcher) beforeSend(batch *batch) (done func(error), ok bool) {
 func (b *batcher) send(ctx context.Context, batch *batch) (sent int64) {
 	defer func() {
 		if p := recover(); p != nil {
-			batch.panicked = fmt.Errorf("panic: %v", p)
+			batch.noAnswer = fmt.Errorf("panic: %v", p)
 		}
 	}()
 	sent = b.store.clock.Now()
-	batch.send(ctx, b.store.client)
+	batch.way.send(ctx, batch)
 	return sent
 }
 
@@ -182,7 +191,7 @@ func (b *batcher) send(ctx context.Context, batch *batch) (sent int64) {
 // has its answer or its error. sent is the time before the call.
 func (b *batcher) afterSend(batch *batch, err error, sent int64, done func(error)) {
 	b.breaker.report(done, err)
-	b.store.count(err, batch.size()-len(batch.undecided), b.store.clock.Now()-sent)
+	b.store.count(err, batch.size()-batch.notRun, b.store.clock.Now()-sent)
 	b.store.noteResult(err)
 	b.store.markAfter(batch, err, sent)
 	for q := range batch.requests() {
@@ -191,7 +200,8 @@ func (b *batcher) afterSend(batch *batch, err error, sent int64, done func(error
 		}
 		b.store.denials.learn(q, sent)
 		switch {
-		case q.err == errElsewhere: // noteCrossing sends it again
+		case q.err == errNotRun: // learn sends it again
+		case redis.IsTryAgainError(q.err) && b.sendLater(q):
 		case q.err != nil || !q.unfit:
 			q.finish()
 		case q.again:
@@ -201,12 +211,23 @@ func (b *batcher) afterSend(batch *batch, err error, sent int64, done func(error
 			b.submit(q, false)
 		}
 	}
-	if b.store.only == nil {
-		b.noteCrossing(batch, err)
-	}
+	b.learn(batch, err)
 	if err == nil {
 		b.store.payNow()
 	}
+}
+
+// sendLater sends a request again after a growing pause: its slot moves, and its keys are on two nodes for a moment. It
+// reports false if the time of the request is up before that.
+func (b *batcher) sendLater(q *request) bool {
+	pause := rediskit.MovingPause << q.moved
+	if b.store.clock.Now()+tat.Ticks(pause) >= q.deadline {
+		return false
+	}
+	q.moved++
+	q.err = nil
+	time.AfterFunc(pause, func() { b.submit(q, false) })
+	return true
 }
 
 // errClock is the error of a quota that asked twice for its period.

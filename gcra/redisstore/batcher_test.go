@@ -27,7 +27,7 @@ func TestCallersShareBatches(t *testing.T) {
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr)
 	client := redis.NewClient(&redis.Options{Addr: proxy.Addr})
 	t.Cleanup(func() { client.Close() })
-	r := newStore(client)
+	r := settled(t, newStore(client))
 	gcratest.MustTake(t, r, hourly("first", 1))
 	var batches atomic.Int64
 	client.AddHook(scriptHook(func(redis.Cmder) error {

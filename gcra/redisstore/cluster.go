@@ -34,6 +34,15 @@ func (s *Store) batcherOf(node *redis.Client) *batcher {
 	return b.(*batcher)
 }
 
+// clientOf is the client for scripts of one subject: that of a shard of a ring, otherwise the store's own, which finds the
+// node of a cluster.
+func (s *Store) clientOf(node *redis.Client) redis.UniversalClient {
+	if _, ring := s.client.(*redis.Ring); ring && node != nil {
+		return node
+	}
+	return s.client
+}
+
 func (s *Store) newBatcher(server string) *batcher {
 	return &batcher{store: s, server: server, breaker: newBreaker(s, server)}
 }
@@ -88,7 +97,7 @@ func (s *Store) noteResult(err error) {
 	}
 }
 
-// split answers a request whose subjects may be on different servers by one request
+// split answers a request whose subjects may be on different servers or in different slots by one request
 // for each subject, all at once. If one is denied or fails, split first refunds what
 // the others have taken: for the time of a call a subject looks more charged than it
 // is, never less.

@@ -105,6 +105,15 @@ func do(t testing.TB, s *redistest.Server, command string) {
 	}
 }
 
+// settled has the store learn the kind of its servers, so that its next batches carry no test of them.
+func settled(t testing.TB, r *redisstore.Store) *redisstore.Store {
+	t.Helper()
+	if err := r.Ping(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
 // hourly is a charge of one unit on a bucket of n, to which one comes back in an hour.
 func hourly(subject string, n int64) gcra.Charge {
 	return gcra.Charge{Subject: subject, Policy: "p", Limit: gcra.Limit{Count: 1, Per: time.Hour, Burst: n}, Cost: 1}

@@ -23,12 +23,15 @@ const maxPayments = 128
 
 // payNode makes payments to one server of several, or to the one that the client finds.
 func (s *Store) payNode(node *redis.Client, list []payment) error {
-	client := s.client
-	if _, ring := client.(*redis.Ring); ring && node != nil {
-		client = node
+	b := s.only
+	if b == nil {
+		b = s.batcherOf(node)
+	}
+	if b.kind() == KeysApart {
+		return rediskit.ErrKeysApart
 	}
 	for part := range slices.Chunk(list, maxPayments) {
-		if err := s.payInTime(client, part); err != nil {
+		if err := s.payInTime(b, s.clientOf(node), part); err != nil {
 			return err
 		}
 	}
@@ -37,7 +40,7 @@ func (s *Store) payNode(node *redis.Client, list []payment) error {
 
 // payInTime makes payments, and stops waiting after the Timeout, whatever the client's own
 // settings. A late reply is settled all the same.
-func (s *Store) payInTime(client redis.UniversalClient, list []payment) (err error) {
+func (s *Store) payInTime(b *batcher, client redis.UniversalClient, list []payment) (err error) {
 	result := make(chan error, 1)
 	go func() {
 		defer func() {
@@ -45,7 +48,7 @@ func (s *Store) payInTime(client redis.UniversalClient, list []payment) (err err
 				result <- fmt.Errorf("panic: %v", p)
 			}
 		}()
-		result <- s.sendPayments(client, list)
+		result <- s.sendPayments(b, client, list)
 	}()
 	select {
 	case err = <-result:
@@ -56,15 +59,14 @@ func (s *Store) payInTime(client redis.UniversalClient, list []payment) (err err
 	return err
 }
 
-// sendPayments sends payments and settles them: in one script or, on a cluster, in one for
-// each subject.
-func (s *Store) sendPayments(client redis.UniversalClient, list []payment) (err error) {
+// sendPayments sends payments and settles them: in one script, or in one for each subject
+// where the server may need that.
+func (s *Store) sendPayments(b *batcher, client redis.UniversalClient, list []payment) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.timeout())
 	defer cancel()
 	parts := [][]payment{list}
-	switch client.(type) {
-	case *redis.ClusterClient, *redis.Ring:
-		parts = bySubject(list)
+	if !b.oneKeyspace() {
+		parts = paymentsBySubject(list)
 	}
 	sent := s.clock.Now()
 	cmds := make([]*redis.Cmd, len(parts))
@@ -73,14 +75,14 @@ func (s *Store) sendPayments(client redis.UniversalClient, list []payment) (err 
 	} else {
 		pipe := client.Pipeline()
 		for i, part := range parts {
-			cmds[i] = rediskit.NewCmd(ctx, s.payArgs(part))
-			_ = pipe.Process(ctx, rediskit.Once{Cmd: cmds[i]}) // queues; the answer is the command's
+			cmds[i] = rediskit.Queue(ctx, pipe, s.payArgs(part))
 		}
-		_, _ = pipe.Exec(ctx) // each command has its own error
+		rediskit.Exec(ctx, pipe)
 	}
 	for i, part := range parts {
 		reply, replyErr := rediskit.Reply(rediskit.SendAgain(ctx, client, cmds[i], payLua), 2*len(part))
 		if replyErr != nil {
+			b.crossSlot(replyErr)
 			err = replyErr
 			continue
 		}
@@ -91,8 +93,8 @@ func (s *Store) sendPayments(client redis.UniversalClient, list []payment) (err 
 	return err
 }
 
-// bySubject divides payments among the subjects.
-func bySubject(list []payment) (parts [][]payment) {
+// paymentsBySubject divides payments among the subjects.
+func paymentsBySubject(list []payment) (parts [][]payment) {
 	index := make(map[string]int)
 	for _, p := range list {
 		tag := hashTag(p.key)

@@ -19,6 +19,8 @@ import (
 // says what is wrong and what to do about it, on a line for each server. It needs
 // no more of the user's ACL than Take.
 //
+// It also settles the kind of the server, see [ServerKind]; one of kind KeysApart is an error.
+//
 // It logs a warning if the server evicts keys when its memory is full: an evicted key
 // is a full bucket, and of a quota the whole quota once more. It sees that from Redis
 // 7.0 on, if the user may run INFO.
@@ -42,7 +44,7 @@ func (s *Store) Ping(ctx context.Context) error {
 			}
 		}
 		s.warnEviction(ctx, server, key)
-		return nil
+		return s.settleKind(ctx, server)
 	})
 	if err != nil {
 		return fmt.Errorf("redisstore: %w", err)

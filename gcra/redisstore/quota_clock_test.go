@@ -159,7 +159,8 @@ func TestQuotaWhileTheClockOfRedisGoesBack(t *testing.T) {
 func TestQuotaOfAServerWhoseClockJumps(t *testing.T) {
 	client := anyRedis(t)
 	server := stopClock(t, client)
-	r := newStore(client)
+	r := settled(t, newStore(client))
+	client.Del(t.Context(), r.Prefix+"{ping}")
 	gcratest.MustTake(t, r, hourly("s", 5)) // loads the script
 	calls := 0
 	client.AddHook(scriptHook(func(redis.Cmder) error {

@@ -20,9 +20,10 @@ type request struct {
 	ops      []op
 	refund   bool
 	node     *redis.Client // of several servers: that of the batcher, or nil if it is not known
-	byClient bool          // the client finds the server, see crossslot.go
+	byClient bool          // the client finds the server, see way_node.go
 	deadline int64         // by the store's clock: the request is answered by then, if only with an error
 	at       int64         // the time of quotas, by the server's clock as far as it is known
+	moved    int           // how often its keys were on two nodes
 	again    bool          // asked for the second time, as the first answer was unfit
 
 	// The answer, to be read after a receive from done.
@@ -142,6 +143,16 @@ func (q *request) wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("redisstore: %w", ctx.Err())
 	}
+}
+
+// several reports whether the request is for several subjects.
+func (q *request) several() bool {
+	for i := range q.ops[1:] {
+		if hashTag(q.ops[i+1].key) != hashTag(q.ops[0].key) {
+			return true
+		}
+	}
+	return false
 }
 
 // hashTag is a key up to the end of its hash tag: prefix and subject, which decide

@@ -126,19 +126,7 @@ func indexIn[T comparable](list *[]T, v T) int {
 
 // send sends the script and waits for the answer.
 func (s *script) send(ctx context.Context, client redis.UniversalClient, form *scriptForm) {
-	s.cmd = rediskit.Send(ctx, client, s.evalsha(form))
-	s.sendAgain(ctx, client)
-}
-
-// sendAgain sends the script again if the answer says that it has not run.
-func (s *script) sendAgain(ctx context.Context, client redis.UniversalClient) {
-	s.cmd = rediskit.SendAgain(ctx, client, s.cmd, s.form.text)
-}
-
-// queued returns a command for a pipeline. Its answer is in s.cmd.
-func (s *script) queued(ctx context.Context, args []any) redis.Cmder {
-	s.cmd = rediskit.NewCmd(ctx, args)
-	return rediskit.Once{Cmd: s.cmd}
+	s.cmd = rediskit.WithText(ctx, client, rediskit.Send(ctx, client, s.evalsha(form)), form.text)
 }
 
 // evalsha completes the arguments. Call it once.
@@ -171,10 +159,10 @@ func (s *script) command(name, script string) []any {
 	return s.args[1:]
 }
 
-// deliver sets the answer, or the error, of each request.
-func (s *script) deliver(panicked error) {
+// deliver sets the answer, or the error, of each request. noAnswer is not nil if none was received.
+func (s *script) deliver(noAnswer error) {
 	var reply []int64
-	if s.err = panicked; s.err == nil {
+	if s.err = noAnswer; s.err == nil {
 		n := len(s.ops) / 4
 		if len(s.periods) > 0 {
 			n++
@@ -198,7 +186,7 @@ func (s *script) deliver(panicked error) {
 	}
 	for _, q := range s.requests {
 		if s.form == crossSlot && reply[0] == elsewhere {
-			q.err = errElsewhere
+			q.err = errNotRun
 		} else {
 			q.deliver(reply, now)
 		}

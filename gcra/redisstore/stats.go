@@ -25,11 +25,12 @@ type Stats struct {
 	Servers       []ServerState // the single server, or each of several that was used within the last minute, by address
 }
 
-// ServerState is the state of the circuit breaker of one server.
+// ServerState is the state of one server.
 type ServerState struct {
 	Server  string // its address as the client has it ("FailoverClient" behind Sentinel); "" before the topology of a cluster is known
 	Breaker BreakerState
-	Reason  string `json:",omitempty"` // why the last batch failed, and what to look at; "" while the breaker is closed
+	Kind    ServerKind `json:",omitempty"` // of the keys that one script may have
+	Reason  string     `json:",omitempty"` // why the last batch failed, and what to look at; "" while the breaker is closed
 }
 
 // BreakerState is the state of a circuit breaker. The zero value is
@@ -116,7 +117,7 @@ func (b *batcher) usedSince(t int64) bool {
 }
 
 func (b *batcher) state() ServerState {
-	s := ServerState{Server: b.server, Breaker: b.breaker.state()}
+	s := ServerState{Server: b.server, Breaker: b.breaker.state(), Kind: b.kind()}
 	if s.Breaker != BreakerClosed {
 		s.Reason = b.breaker.health.lastReason()
 	}

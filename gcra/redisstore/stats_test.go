@@ -34,8 +34,8 @@ func TestStats(t *testing.T) {
 	if got.Batches != got.Operations || got.Batches < 3 || got.Batches > 4 || got.Batches+got.CachedDenials != 10 || got.FailedBatches != 0 {
 		t.Errorf("10 calls on a limit of 3: got %+v; want 3 or 4 batches of 1, and cached denials for the rest", got)
 	}
-	if got.BatchTime <= 0 || got.Servers[0] != (redisstore.ServerState{Server: server, Breaker: redisstore.BreakerClosed}) {
-		t.Errorf("got %+v; want a batch time, and %s with its breaker closed", got, server)
+	if got.BatchTime <= 0 || got.Servers[0] != (redisstore.ServerState{Server: server, Breaker: redisstore.BreakerClosed, Kind: redisstore.OneKeyspace}) {
+		t.Errorf("got %+v; want a batch time, and %s, one keyspace with its breaker closed", got, server)
 	}
 }
 
@@ -135,5 +135,7 @@ func TestReasonGoes(t *testing.T) {
 		t.Errorf("got reason %q; want the command that the user may not run", reason)
 	}
 	do(t, server, "acl setuser a +evalsha")
-	redistest.Eventually(t, patience, "no reason", func() bool { return answers(r) && r.Stats().Servers[0] == redisstore.ServerState{Server: server.Addr} })
+	redistest.Eventually(t, patience, "no reason", func() bool {
+		return answers(r) && r.Stats().Servers[0] == redisstore.ServerState{Server: server.Addr, Kind: redisstore.OneKeyspace}
+	})
 }

@@ -6,9 +6,9 @@
 // Take makes a request of the charges (store.go, request.go). If the denial cache
 // knows that Redis would deny it, it is denied without a call (denials.go).
 // Otherwise it goes to the batcher of its server (batcher.go, cluster.go), which
-// sends waiting requests as one batch (batch.go): in one call of take.lua
-// (script.go), also for several slots of a cluster where the server can do that
-// (crossslot.go). Each server has a circuit breaker, so that calls do not wait for
+// sends waiting requests as one batch (batch.go), in one call of take.lua or in one
+// for each subject (script.go). way.go decides that by what the server has shown;
+// keytest.go tests it. Each server has a circuit breaker, so that calls do not wait for
 // one that has failed (breaker.go). health.go logs problems, stats.go counts, and
 // ping.go checks the set-up. open.go and dial.go make a client that fits, resp3.go
 // warns of one that does not. local.go decides while Redis does not answer, and
@@ -46,9 +46,9 @@ import (
 // A bucket is the key <Prefix>{<subject>}:<policy>. It holds one integer and
 // expires within 10 seconds after it is full. Subjects and policies are escaped, and
 // hashed if longer than 64 bytes, so that no client can choose a slot, forge another
-// key or fill memory with long ones. Three kinds of keys are no buckets: <Prefix>{instances}
-// of Local, <Prefix>{ping} of Ping, and <bucket>~paid.<id>, for a minute after what Local
-// has granted was charged.
+// key or fill memory with long ones. Four kinds of keys are no buckets: <Prefix>{instances}
+// of Local, <Prefix>{ping} of Ping, <Prefix>{~test...} of the test of a server's kind, and
+// <bucket>~paid.<id>, for a minute after what Local has granted was charged.
 //
 // The key of a quota ends with its calendar, <Prefix>{<subject>}:<policy>~month15, and
 // expires within 10 seconds after its period. Which period is current is decided by the
@@ -56,7 +56,8 @@ import (
 // from answers, and if Redis finds itself in none of them it is asked once more.
 //
 // On a single Redis (also behind Sentinel) an admission is atomic whatever its
-// keys. On a cluster and on a ring it is divided into one for each subject, in
+// keys, once the server has shown that it is one keyspace, see [ServerKind]. Before that,
+// on one endpoint of a cluster, on a cluster and on a ring it is divided into one for each subject, in
 // parallel; if one is denied, the others are refunded: for the time of a call a
 // subject may look more charged than it is, never less. Charges of one subject always share a
 // slot, so admissions of one subject stay atomic.

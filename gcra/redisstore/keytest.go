@@ -1,0 +1,155 @@
+package redisstore
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/internal/rediskit"
+)
+
+//go:embed keytest.lua
+var keyTestFile string
+
+// keyTestLua is the script without its comment, as it is sent many times.
+var _, keyTestLua, _ = strings.Cut(keyTestFile, "\n\n")
+
+// A keyTest finds out whether scripts on a server see the keys that other scripts have written. One script writes many
+// keys at once. Before that, a script for each key alone has written another value there, and after it a script for
+// each key alone reads the key:
+//
+//   - The value of the one script: both work on the same server.
+//   - The value from before: the one script has written elsewhere. This does not happen by chance: a key that was
+//     evicted or lost in a failover has no value.
+//
+// Some keys have the hash tag of the first key, others have tags of their own. The keys are new in each test, and the last
+// script for each deletes it.
+type keyTest struct {
+	together    *redis.Cmd // the script for all keys
+	first       *redis.Cmd // the last script for its first key, which decides where it runs
+	same, other []*redis.Cmd
+	keys        []string
+}
+
+const (
+	// testKeys is how many keys have the first key's tag, and how many have another. If a proxy chooses between two
+	// servers, the keys of a test are on one of them by chance once in 4,096 times; two tests must agree.
+	testKeys = 12
+
+	testAlone, testTogether = "alone", "together"
+)
+
+func newKeyTest(prefix string) *keyTest {
+	id := strconv.FormatUint(rand.Uint64(), 36)
+	t := &keyTest{keys: []string{fmt.Sprintf("%s{~test%s}:0", prefix, id)}}
+	for i := range testKeys {
+		t.keys = append(t.keys, fmt.Sprintf("%s{~test%s}:%d", prefix, id, i+1), fmt.Sprintf("%s{~test%s.%d}:0", prefix, id, i))
+	}
+	return t
+}
+
+// queue adds the scripts of the test to a pipeline.
+func (t *keyTest) queue(ctx context.Context, pipe redis.Pipeliner) {
+	script := func(value, expiry string, at int, keys ...string) *redis.Cmd {
+		args := []any{"eval", keyTestLua, len(keys)}
+		for _, key := range keys {
+			args = append(args, key)
+		}
+		return rediskit.Queue(ctx, pipe, append(args, value, expiry, at))
+	}
+	set := func(value string, keys ...string) *redis.Cmd { return script(value, "PX", 2000, keys...) }
+	read := func(key string) *redis.Cmd { return script("", "PXAT", 1, key) } // and delete
+
+	for _, key := range t.keys[1:] {
+		set(testAlone, key)
+	}
+	t.together = set(testTogether, t.keys...)
+	for i := 1; i < len(t.keys); i += 2 {
+		t.same = append(t.same, read(t.keys[i]))
+		t.other = append(t.other, read(t.keys[i+1]))
+	}
+	// After the others: if it is there, no failover has undone the script for all keys before they were read.
+	t.first = read(t.keys[0])
+}
+
+// run makes the test in a pipeline of its own.
+func (t *keyTest) run(ctx context.Context, client redis.UniversalClient) {
+	pipe := client.Pipeline()
+	t.queue(ctx, pipe)
+	rediskit.Exec(ctx, pipe)
+}
+
+// crossSlot reports whether the server has answered that keys with different tags are in different slots.
+func (t *keyTest) crossSlot() bool {
+	return t.together != nil && redis.HasErrorPrefix(t.together.Err(), "CROSSSLOT")
+}
+
+// verdict is the kind that the answers show, or "" if they show none: keys are missing, or the server has not answered.
+func (t *keyTest) verdict() ServerKind {
+	if t.first == nil || text(t.first) != testTogether {
+		return ""
+	}
+	same, sameApart := together(t.same)
+	other, otherApart := together(t.other)
+	switch {
+	case sameApart:
+		return KeysApart
+	case same && otherApart:
+		return BySubject
+	case same && other:
+		return OneKeyspace
+	}
+	return ""
+}
+
+// together reports whether all keys have the value of the one script, and whether one has that from before.
+func together(reads []*redis.Cmd) (all, apart bool) {
+	all = true
+	for _, cmd := range reads {
+		value := text(cmd)
+		all = all && value == testTogether
+		apart = apart || value == testAlone
+	}
+	return all, apart
+}
+
+func text(cmd *redis.Cmd) string {
+	value, _ := cmd.Text() // an error is no value
+	return value
+}
+
+// settleKind tests a server until its kind is known, and returns an error if the store does not use such a server. It
+// gives up if several tests show nothing. Nodes of a cluster are not tested.
+func (s *Store) settleKind(ctx context.Context, server redis.UniversalClient) error {
+	b := s.only
+	if _, ring := s.client.(*redis.Ring); ring {
+		b = s.batcherOf(server.(*redis.Client))
+	}
+	if b == nil {
+		return nil
+	}
+
+	for range 4 {
+		t := newKeyTest(s.prefix())
+		t.run(ctx, server)
+		if b.settled(t) {
+			break
+		}
+	}
+	if b.kind() == KeysApart {
+		return rediskit.ErrKeysApart
+	}
+	return nil
+}
+
+// settled records the result of a test, and reports whether the kind of the server is known.
+func (b *batcher) settled(t *keyTest) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.known.verdict(t, b.store.clock.Now())
+}

@@ -1,0 +1,171 @@
+package redisstore
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+)
+
+// A way is how a batch is sent: which requests share a script, and where the scripts go. Each has a file of its own. The
+// batcher of a server chooses by what it has learned of the server; nothing else depends on the choice.
+type way interface {
+	// shares is what the keys of one script have in common.
+	shares(key string) string
+
+	// send sends the scripts of a batch and waits for the answers.
+	send(ctx context.Context, b *batch)
+
+	// notRun reports whether the error of a script says that nothing has run, so that the batcher sends its requests again
+	// in another way.
+	notRun(s *script) bool
+}
+
+var (
+	whole     way = wayWhole{}
+	bySubject way = waySubject{}
+	byNode    way = wayNode{}
+	apart     way = wayApart{}
+)
+
+// ServerKind is what a [Store] has learned of the keys that one script may have on a server. It is empty until that is
+// known, within the first batches; until then these are sent as to a server of kind BySubject.
+//
+// The store tests a single server and the shards of a ring: with its first batches it sends scripts that write and read
+// keys of the test alone. It keeps the result, also over a reconnect. If the keys are lost in the middle of a test, it
+// tests again after a second.
+type ServerKind string
+
+const (
+	OneKeyspace ServerKind = "one keyspace" // all keys: a script decides about all subjects of a batch
+	ByNode      ServerKind = "by node"      // all keys of a node of a cluster, likewise
+	BySubject   ServerKind = "by subject"   // those of a subject: a batch is one script for each
+	KeysApart   ServerKind = "keys apart"   // not even those of a subject: the store does not use the server
+)
+
+// known is what a batcher has learned of its server.
+type known struct {
+	crossing
+
+	// Of a single server or a shard, see keytest.go.
+	kind  ServerKind
+	guess ServerKind // the verdict of the last test; two that agree make the kind
+	test  int64      // when to test again, by the store's clock
+}
+
+const (
+	testAgain      = time.Second // after a test without a verdict
+	testApartAgain = time.Minute // of a server that is not used
+)
+
+// way chooses for a request. The caller holds b.mu.
+func (b *batcher) way(q *request, now int64) way {
+	if _, cluster := b.store.client.(*redis.ClusterClient); cluster {
+		if b.known.allows(q, now) {
+			return byNode
+		}
+		return bySubject
+	}
+	switch b.known.kind {
+	case OneKeyspace:
+		return whole
+	case KeysApart:
+		return apart
+	}
+	return bySubject
+}
+
+// oneKeyspace reports whether a script may have keys of several subjects.
+func (b *batcher) oneKeyspace() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.known.kind == OneKeyspace
+}
+
+// kind is for Stats.
+func (b *batcher) kind() ServerKind {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, cluster := b.store.client.(*redis.ClusterClient); !cluster {
+		return b.known.kind
+	}
+	if b.server == "" || b.store.clock.Now() < b.known.until {
+		return BySubject
+	}
+	return ByNode
+}
+
+// learn records what a batch has shown of the server. Requests that have not run go before those that wait.
+func (b *batcher) learn(batch *batch, err error) {
+	_, cluster := b.store.client.(*redis.ClusterClient)
+	if !cluster && batch.tested == nil && len(batch.undecided) == 0 {
+		return
+	}
+	for _, q := range batch.undecided {
+		q.err, q.byClient = nil, true
+	}
+
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waiting = slices.Insert(b.waiting, 0, batch.undecided...)
+	now := b.store.clock.Now()
+	switch {
+	case cluster:
+		b.known.learn(batch, err, now)
+	case len(batch.undecided) > 0:
+		b.known.settle(BySubject, now)
+	case batch.tested != nil:
+		b.known.verdict(batch.tested, now)
+	}
+}
+
+// settle sets the kind. After that only CROSSSLOT and Ping change it, and tests if it is KeysApart.
+func (k *known) settle(kind ServerKind, now int64) {
+	k.kind, k.guess, k.test = kind, kind, now+tat.Ticks(testApartAgain)
+}
+
+// crossSlot records that a script for several subjects got an error, if it says that their keys are in several slots.
+func (b *batcher) crossSlot(err error) {
+	if redis.HasErrorPrefix(err, "CROSSSLOT") {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.known.settle(BySubject, b.store.clock.Now())
+	}
+}
+
+// newTest returns a test of the server if one is due. Until its result is known, or for a second, none is. The caller
+// holds b.mu.
+func (b *batcher) newTest(now int64) *keyTest {
+	if k := &b.known; k.kind == OneKeyspace || k.kind == BySubject || now < k.test {
+		return nil
+	}
+	if _, ring := b.store.client.(*redis.Ring); b != b.store.only && (!ring || b.server == "") {
+		return nil
+	}
+	b.known.test = now + tat.Ticks(testAgain)
+	return newKeyTest(b.store.prefix())
+}
+
+// verdict records the result of a test, and reports whether the kind is settled by it.
+func (k *known) verdict(t *keyTest, now int64) (settled bool) {
+	kind := t.verdict()
+	switch {
+	case t.crossSlot():
+		k.settle(BySubject, now)
+		return true
+	case kind != "" && kind == k.guess:
+		k.settle(kind, now)
+		return true
+	case kind != "":
+		k.test = now // the next batch confirms it
+	case k.kind == KeysApart:
+		k.test = now + tat.Ticks(testApartAgain)
+	default:
+		k.test = now + tat.Ticks(testAgain)
+	}
+	k.guess = kind
+	return false
+}

@@ -1,0 +1,70 @@
+package redisstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+	"github.com/seed-e377111c/ratelimit/internal/rediskit"
+)
+
+// wayNode is for a node of a cluster: one script for the keys of all its slots, which says that it has such keys and
+// declares none (Redis 7.0 and newer, Valkey). The node checks the slot of each key when the script reads it. So a stale
+// topology or a slot that moves does no harm: an admission with such a key is not decided, and sent again by the client,
+// in a script for its subject. So are all admissions of a script that the node refuses.
+type wayNode struct{}
+
+var crossSlot = newScriptForm("#!lua flags=allow-cross-slot-keys\n", true)
+
+// elsewhere is the reply of crossSlot for an admission that was not decided.
+const elsewhere = -1 << 53
+
+func (wayNode) shares(string) string { return "" }
+
+func (wayNode) send(ctx context.Context, b *batch) {
+	if b.several {
+		b.scripts[0].send(ctx, b.node, crossSlot)
+	} else {
+		b.scripts[0].send(ctx, b.client, ordinary)
+	}
+}
+
+// notRun is true for each error that the server has answered. Nothing was written then, unless the user may write some
+// keys of the prefix and not others.
+func (wayNode) notRun(s *script) bool {
+	var answer redis.Error
+	return s.form == crossSlot && errors.As(s.err, &answer) && !errors.Is(s.err, rediskit.ErrReply)
+}
+
+// crossing is what a batcher knows about scripts for several slots.
+type crossing struct {
+	until  int64 // when to try again, after the server has answered one with an error
+	paused bool  // none are sent after a batch that failed, until one with a script for each subject is answered
+}
+
+// crossingRetry is how long a server that does not run scripts for several slots gets
+// none. It may be a proxy in the middle of a deployment, or run a newer version by then.
+const crossingRetry = time.Minute
+
+// slotMoves is in the error of Redis 7.4 if a script writes a key whose slot is moving.
+const slotMoves = "attempted to access a non local key"
+
+// allows reports whether the request may go in one script with those of other subjects.
+func (c *crossing) allows(q *request, now int64) bool {
+	return q.node != nil && !q.byClient && !c.paused && now >= c.until
+}
+
+// learn records the result of a batch.
+func (c *crossing) learn(batch *batch, err error, now int64) {
+	if err = cmp.Or(err, batch.notRunErr); err != nil || batch.way != byNode || !batch.several {
+		c.paused = err != nil
+	}
+	if e := batch.notRunErr; e != nil && (!rediskit.Down(e) || rediskit.Unknown(e)) && !strings.Contains(e.Error(), slotMoves) {
+		c.until = now + tat.Ticks(crossingRetry)
+	}
+}
