@@ -119,8 +119,7 @@ func (rs *redis) collect(to metric.Observer) {
 		for _, state := range breakerStates {
 			breakers[redisstore.ServerState{Server: server.Server, Breaker: state}] += 0
 		}
-		server.Reason = "" // unbounded
-		breakers[server]++
+		breakers[redisstore.ServerState{Server: server.Server, Breaker: server.Breaker}]++ // its reason is unbounded
 	}
 	for b, n := range breakers {
 		to.ObserveInt64(rs.breakers, n, metric.WithAttributes(append(serverAttributes(b.Server),

@@ -135,7 +135,7 @@ type report struct {
 			PaidUnits     int64   `json:"paid_units"`
 			UnpaidUnits   int64   `json:"unpaid_units"`
 		}
-		Servers   []struct{ Server, Breaker, Reason string }
+		Servers   []struct{ Server, Breaker, Reason, Kind string }
 		Instances int
 	}
 	Subject *struct {

@@ -372,6 +372,9 @@ func TestRedis(t *testing.T) {
 	if got.Kind != "Redis" || got.Total == nil || got.Total.Batches < 3 || got.Total.MeanTime <= 0 || len(got.Servers) != 1 || got.Servers[0].Breaker != "closed" {
 		t.Errorf("got %+v; want a Redis with one server in use and its batches", got)
 	}
+	redistest.Eventually(t, patience, "the server's kind", func() bool {
+		return s.json("").Store.Servers[0].Kind == string(redisstore.OneKeyspace) && strings.Contains(s.html(""), "one keyspace: one script for all subjects")
+	})
 	redistest.Eventually(t, patience, "the count of servers", func() bool { return s.json("").Store.Instances == 1 })
 	if !strings.Contains(s.html(""), "By the last count, 1 server shares the limits.") {
 		t.Error("the page does not have the count of servers")

@@ -90,6 +90,7 @@ type storeStats struct {
 type server struct {
 	Server  string                  `json:"server"`
 	Breaker redisstore.BreakerState `json:"breaker"` // as text
+	Kind    redisstore.ServerKind   `json:"kind,omitempty"`
 	Reason  string                  `json:"reason,omitempty"`
 }
 
@@ -115,6 +116,17 @@ func (s server) Meaning() string {
 		redisstore.BreakerOpen:     ": not called for a while, after failures",
 		redisstore.BreakerHalfOpen: ": tried again",
 	}[s.Breaker]
+}
+
+// Sends says what a batch on the server is.
+func (s server) Sends() string {
+	return map[redisstore.ServerKind]string{
+		"":                     "not known yet: one script for each subject",
+		redisstore.OneKeyspace: "one keyspace: one script for all subjects",
+		redisstore.ByNode:      "by node: one script for all subjects of the node",
+		redisstore.BySubject:   "by subject: one script for each subject",
+		redisstore.KeysApart:   "keys apart: not used, as it runs scripts away from their keys",
+	}[s.Kind]
 }
 
 // seconds is a duration that JSON has as a number of seconds.
