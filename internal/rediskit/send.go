@@ -20,7 +20,7 @@ func BoundsCalls(client redis.UniversalClient, timeout time.Duration) bool {
 	return ok && c != nil && c.Options().ContextTimeoutEnabled && c.Options().PoolTimeout <= timeout
 }
 
-// NewCmd returns an EVALSHA or EVAL command with these arguments.
+// NewCmd returns a command with these arguments.
 func NewCmd(ctx context.Context, args []any) *redis.Cmd {
 	cmd := redis.NewCmd(ctx, args...)
 	cmd.SetStepCount(1) // without it a cluster client sends COMMAND in the first call
@@ -34,7 +34,7 @@ func Send(ctx context.Context, client redis.UniversalClient, args []any) *redis.
 	return cmd
 }
 
-// Queue adds an EVALSHA or EVAL command with these arguments to a pipeline, to be sent once, and returns it.
+// Queue adds a command with these arguments to a pipeline, to be sent once, and returns it.
 func Queue(ctx context.Context, pipe redis.Pipeliner, args []any) *redis.Cmd {
 	cmd := NewCmd(ctx, args)
 	_ = pipe.Process(ctx, Once{Cmd: cmd}) // queues; the answer is the command's
