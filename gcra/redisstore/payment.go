@@ -65,7 +65,7 @@ func (s *Store) sendPayments(b *batcher, client redis.UniversalClient, list []pa
 	ctx, cancel := context.WithTimeout(context.Background(), s.timeout())
 	defer cancel()
 	parts := [][]payment{list}
-	if !b.oneKeyspace() {
+	if b.kind() != OneKeyspace {
 		parts = paymentsBySubject(list)
 	}
 	sent := s.clock.Now()

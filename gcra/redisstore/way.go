@@ -78,14 +78,7 @@ func (b *batcher) way(q *request, now int64) way {
 	return bySubject
 }
 
-// oneKeyspace reports whether a script may have keys of several subjects.
-func (b *batcher) oneKeyspace() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.known.kind == OneKeyspace
-}
-
-// kind is for Stats.
+// kind is what the server has shown.
 func (b *batcher) kind() ServerKind {
 	b.mu.Lock()
 	defer b.mu.Unlock()
