@@ -24,8 +24,8 @@ var _, keyTestLua, _ = strings.Cut(keyTestFile, "\n\n")
 // each key alone reads the key:
 //
 //   - The value of the one script: both work on the same server.
-//   - The value from before: the one script has written elsewhere. This does not happen by chance: a key that was
-//     evicted or lost in a failover has no value.
+//   - The value from before: the one script has written elsewhere, or not at all. This does not happen by chance: a key
+//     that was evicted or lost in a failover has no value.
 //
 // The keys are read by scripts, as a replica may answer MGET, and with a value from before if it lags.
 //
@@ -90,31 +90,40 @@ func (t *keyTest) crossSlot() bool {
 
 // verdict is the kind that the answers show, or "" if they show none: keys are missing, or the server has not answered.
 func (t *keyTest) verdict() ServerKind {
-	if t.first == nil || text(t.first) != testTogether {
-		return ""
+	if t.first == nil {
+		return "" // not sent
 	}
-	same, sameApart := together(t.same)
-	other, otherApart := together(t.other)
+
+	sameAlone, sameTogether := count(t.same)
+	otherAlone, otherTogether := count(t.other)
 	switch {
-	case sameApart:
+	case rediskit.Unknown(t.together.Err()) && sameAlone+otherAlone == 2*testKeys:
+		return BySubject // an error of its own for what others call CROSSSLOT
+	case text(t.first) != testTogether:
+		return ""
+	case sameAlone > 0:
 		return KeysApart
-	case same && otherApart:
+	case sameTogether < testKeys:
+		return ""
+	case otherAlone > 0:
 		return BySubject
-	case same && other:
+	case otherTogether == testKeys:
 		return OneKeyspace
 	}
 	return ""
 }
 
-// together reports whether all keys have the value of the one script, and whether one has that from before.
-func together(reads []*redis.Cmd) (all, apart bool) {
-	all = true
+// count counts the keys with the value from before, and those with the value of the one script.
+func count(reads []*redis.Cmd) (alone, together int) {
 	for _, cmd := range reads {
-		value := text(cmd)
-		all = all && value == testTogether
-		apart = apart || value == testAlone
+		switch text(cmd) {
+		case testAlone:
+			alone++
+		case testTogether:
+			together++
+		}
 	}
-	return all, apart
+	return alone, together
 }
 
 func text(cmd *redis.Cmd) string {

@@ -13,8 +13,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 
-// routing runs a proxy in front of several servers, and returns its URL. For each command it asks route for the server.
-// Like other proxies it does not know HELLO and CLIENT.
+// routing runs a proxy in front of several servers, and returns its URL. For each command it asks route for the server;
+// a negative one is an error. Like other proxies it does not know HELLO and CLIENT.
 func routing(t testing.TB, route func(command []string) int, servers ...*redistest.Server) (url string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -58,7 +58,9 @@ func forward(conn net.Conn, route func(command []string) int, servers []*rediste
 			_, err = out.WriteString("-ERR unknown command\r\n")
 		default:
 			i := route(command)
-			if _, err = io.WriteString(backends[i], resp(command)); err == nil {
+			if i < 0 {
+				_, err = out.WriteString("-ERR 'EVAL' command keys must in same slot\r\n")
+			} else if _, err = io.WriteString(backends[i], resp(command)); err == nil {
 				err = copyReply(out, replies[i])
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -167,6 +168,37 @@ func TestProxyThatRoutesByHashTag(t *testing.T) {
 	}
 	if lines := log.Lines(""); len(lines) > 0 {
 		t.Errorf("got log lines %q; want none", lines)
+	}
+}
+
+// A proxy that has an error of its own for a script whose keys have different tags is sent to by subject.
+func TestProxyWithAnErrorForDifferentTags(t *testing.T) {
+	var tests atomic.Int64
+	url := routing(t, func(command []string) int {
+		if name := strings.ToLower(command[0]); name != "eval" && name != "evalsha" {
+			return 0
+		}
+		keys, _ := strconv.Atoi(command[2])
+		for _, key := range command[3 : 3+keys] {
+			if tag, _, _ := strings.Cut(key, "}"); !strings.HasPrefix(command[3], tag) {
+				tests.Add(1)
+				return -1
+			}
+		}
+		return 0
+	}, redistest.Start(t))
+	r := openStore(t, url+"?read_timeout=20s")
+	r.Timeout = patience
+	for i := range 5 {
+		gcratest.MustTake(t, r, hourly(fmt.Sprint("user", i), 10), hourly(fmt.Sprint("address", i), 10))
+	}
+	settled(t, r)
+	if kind(r) != redisstore.BySubject {
+		t.Errorf("got kind %q; want %q", kind(r), redisstore.BySubject)
+	}
+	exactlyTwenty(t, r, 0)
+	if n := tests.Load(); n > 4 {
+		t.Errorf("got %d scripts for several tags; want at most 4, those of the tests", n)
 	}
 }
 
