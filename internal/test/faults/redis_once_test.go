@@ -81,6 +81,7 @@ func TestFault12LostReplyChargesOnce(t *testing.T) {
 			proxy.Pass()
 			r := rigOn(client)
 			works(t, r)
+			settles(t, r)
 			redistest.ResetStats(t, server.Client())
 			lose(proxy)
 			if _, err := o.take(r, daily("once", 100)); err == nil {

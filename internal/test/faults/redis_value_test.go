@@ -140,6 +140,7 @@ func TestFault45ReplyOfAnotherTypeIsAnError(t *testing.T) {
 		store.Timeout = ample
 		s := openSite(t, o, sitetest.Config{Config: middleware.Config{Store: store.Store}, Policies: []middleware.Policy{
 			{Name: "all", Key: sitetest.Everybody, Limit: gcra.PerDay(1_000_000).WithBurst(1000), OnFailure: middleware.FailClosed}}})
+		settles(t, store)
 		expect(t, "an ordinary reply", s.Do(t, "GET /ok").StatusCode, 200)
 		for _, reply := range replies {
 			between.reply.Store(&reply)
