@@ -59,15 +59,24 @@ func (h instead) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (h instead) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if name := cmd.Name(); name == "eval" || name == "evalsha" {
-			cmd.Args()[1] = h.Replace(cmd.Args()[1].(string))
-		}
+		h.replace(cmd)
 		return next(ctx, cmd)
 	}
 }
 
 func (h instead) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			h.replace(cmd)
+		}
+		return next(ctx, cmds)
+	}
+}
+
+func (h instead) replace(cmd redis.Cmder) {
+	if name := cmd.Name(); name == "eval" || name == "evalsha" {
+		cmd.Args()[1] = h.Replace(cmd.Args()[1].(string))
+	}
 }
 
 func shaOf(script string) string { return redis.NewScript(script).Hash() }
@@ -93,6 +102,9 @@ func makeHistory(arg string, _ io.Reader, _ io.Writer) error {
 	store := redisstore.New(client)
 	store.Timeout = patience
 	store.NoDenialCache = word != ""
+	if err := store.Ping(context.Background()); err != nil { // from now on an admission is one call
+		return err
+	}
 	var failed atomic.Pointer[error]
 	redistest.Together(16, func(int) {
 		for range amount(120, 2000) {
