@@ -190,8 +190,9 @@ func (b *batcher) send(ctx context.Context, batch *batch) (sent int64) {
 // afterSend records the result of a batch and finishes its requests, each of which
 // has its answer or its error. sent is the time before the call.
 func (b *batcher) afterSend(batch *batch, err error, sent int64, done func(error)) {
+	now := b.store.clock.Now()
 	b.breaker.report(done, err)
-	b.store.count(err, batch.size()-batch.notRun, b.store.clock.Now()-sent)
+	b.store.count(err, batch.size()-batch.notRun, now-sent)
 	b.store.noteResult(err)
 	b.store.markAfter(batch, err, sent)
 	for q := range batch.requests() {
@@ -211,7 +212,7 @@ func (b *batcher) afterSend(batch *batch, err error, sent int64, done func(error
 			b.submit(q, false)
 		}
 	}
-	b.learn(batch, err)
+	b.learn(batch, err, now)
 	if err == nil {
 		b.store.payNow()
 	}

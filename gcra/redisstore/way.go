@@ -92,7 +92,7 @@ func (b *batcher) kind() ServerKind {
 }
 
 // learn records what a batch has shown of the server. Requests that have not run go before those that wait.
-func (b *batcher) learn(batch *batch, err error) {
+func (b *batcher) learn(batch *batch, err error, now int64) {
 	_, cluster := b.store.client.(*redis.ClusterClient)
 	if !cluster && batch.tested == nil && len(batch.undecided) == 0 {
 		return
@@ -104,7 +104,6 @@ func (b *batcher) learn(batch *batch, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.waiting = slices.Insert(b.waiting, 0, batch.undecided...)
-	now := b.store.clock.Now()
 	switch {
 	case cluster:
 		b.known.learn(batch, err, now)
