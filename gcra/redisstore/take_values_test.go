@@ -171,7 +171,7 @@ func TestKeysExpire(t *testing.T) {
 // expiry of any key of the admission.
 func TestDenialWritesNothing(t *testing.T) {
 	client := patientClient(t, redistest.Start(t).Addr)
-	r := newStore(client)
+	r := settled(t, newStore(client)) // before that, an admission is divided, and what was taken is refunded
 	limit := gcra.PerHour(2)
 	c := func(subject string, cost int64) gcra.Charge {
 		return gcra.Charge{Subject: subject, Policy: "p", Limit: limit, Cost: cost}
