@@ -3,7 +3,6 @@ package redisstore_test
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -59,7 +58,7 @@ func TestServicesThatWork(t *testing.T) {
 			service := tt.open(t)
 			url := service.URL() + "?read_timeout=20s"
 
-			t.Run("first calls", func(t *testing.T) { firstCalls(t, service.URL()) })
+			t.Run("first calls", func(t *testing.T) { firstCalls(t, url) })
 			t.Run("contract", func(t *testing.T) {
 				storetest.Run(t, func(t testing.TB) storetest.Backend {
 					r := openStore(t, url)
@@ -81,18 +80,16 @@ func TestServicesThatWork(t *testing.T) {
 	}
 }
 
-// firstCalls opens the store with its defaults. Of 64 callers at once, with subjects of their own,
-// each is decided, and so is each admission of a user and an address. On a busy machine some may
-// exceed the Timeout.
+// firstCalls opens the store with its defaults but the Timeout, which a busy machine exceeds. Of 64
+// callers at once, with subjects of their own, each is decided, and so is each admission of a user
+// and an address.
 func firstCalls(t *testing.T, url string) {
 	const callers, calls, admissions = 64, 50, 20
 	r := openStore(t, url)
-	var late, failed atomic.Int64
+	r.Timeout = patience
+	var failed atomic.Int64
 	check := func(err error) {
-		switch {
-		case errors.Is(err, context.DeadlineExceeded), errors.Is(err, redisstore.ErrUnavailable):
-			late.Add(1)
-		case err != nil && failed.Add(1) == 1:
+		if err != nil && failed.Add(1) == 1 {
 			t.Error(err) // only the first
 		}
 	}
@@ -107,12 +104,8 @@ func firstCalls(t *testing.T, url string) {
 		_, err := r.Take(t.Context(), []gcra.Charge{hourly(fmt.Sprint("user ", i), 10), hourly(fmt.Sprint("address ", i), 10)})
 		check(err)
 	}
-	const all = callers*calls + admissions
 	if n := failed.Load(); n > 0 {
-		t.Errorf("%d of %d calls failed; want none", n, all)
-	}
-	if n := late.Load(); n > all/4 {
-		t.Errorf("%d of %d calls exceeded the Timeout", n, all)
+		t.Errorf("%d of %d calls failed; want none", n, callers*calls+admissions)
 	}
 }
 
