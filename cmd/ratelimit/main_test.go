@@ -27,7 +27,9 @@ func TestUsage(t *testing.T) {
 }
 
 // contains reports whether a text has a part, and nothing where there should be none.
-func contains(text, part string) bool { return (text == "") == (part == "") && strings.Contains(text, part) }
+func contains(text, part string) bool {
+	return (text == "") == (part == "") && strings.Contains(text, part)
+}
 
 // The first word is the command, and the others are its own.
 func TestReplay(t *testing.T) {
