@@ -36,7 +36,7 @@ func TestQuote(t *testing.T) {
 	if err := os.WriteFile(page, []byte("| other |\n\n"+quoteAfter+"\n\ntext\n\n| old |\n|---|\n| row |\n\nmore\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	rows := []row{{name: "Cluster of six", ours: "1 us", ok: true}, {name: "not quoted"}}
+	rows := []row{{name: quoted[0], ours: "1 us", ok: true}, {name: "not quoted"}}
 	if err := quote(page, rows); err != nil {
 		t.Fatal(err)
 	}
