@@ -30,6 +30,9 @@ func child(url string, in io.Reader, out io.Writer) error {
 	}
 	defer r.Close()
 	r.Prefix, r.Timeout = "child:", ample
+	if err := r.Ping(context.Background()); err != nil { // it settles the kind of the server
+		return err
+	}
 	fmt.Fprintln(out, "ready")
 	for lines := bufio.NewScanner(in); lines.Scan(); {
 		var ms, keys int
