@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -39,8 +40,8 @@ type keyTest struct {
 }
 
 const (
-	// testKeys is how many keys have the first key's tag, and how many have another. If a proxy chooses between two
-	// servers, the keys of a test are on one of them by chance once in 4,096 times; two tests must agree.
+	// testKeys is how many keys have the first key's tag, and how many have another. If a proxy divides keys equally
+	// between two servers, the keys of a test are on one of them by chance once in 4,096 times; two tests must agree.
 	testKeys = 12
 
 	testAlone, testTogether = "alone", "together"
@@ -97,7 +98,7 @@ func (t *keyTest) verdict() ServerKind {
 	sameAlone, sameTogether := count(t.same)
 	otherAlone, otherTogether := count(t.other)
 	switch {
-	case rediskit.Unknown(t.together.Err()) && sameAlone+otherAlone == 2*testKeys:
+	case text(t.first) == "" && isReply(t.together.Err()) && sameAlone+otherAlone == 2*testKeys:
 		return BySubject // an error of its own for what others call CROSSSLOT
 	case text(t.first) != testTogether:
 		return ""
@@ -111,6 +112,12 @@ func (t *keyTest) verdict() ServerKind {
 		return OneKeyspace
 	}
 	return ""
+}
+
+// isReply reports whether an error is one that the server has answered.
+func isReply(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply) && !errors.Is(err, redis.Nil)
 }
 
 // count counts the keys with the value from before, and those with the value of the one script.

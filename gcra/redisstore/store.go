@@ -118,8 +118,8 @@ type Store struct {
 // 9.23 may wait that long on a new connection; the store then logs a warning.
 // Batches on a cluster or ring go to the clients of its nodes: add hooks in their
 // OnNewNode, or they do not see all commands.
-// MinIdleConns of 2, on a cluster or ring with PipelinePoolSize -1, keeps dials out
-// of calls. ContextTimeoutEnabled and a PoolTimeout within Timeout save a lone
+// MinIdleConns of 2 with PipelinePoolSize -1 keeps dials out of calls: the first
+// batches, and those for several subjects of most kinds of servers, are pipelines. ContextTimeoutEnabled and a PoolTimeout within Timeout save a lone
 // caller a switch of goroutines.
 func New(client redis.UniversalClient) *Store {
 	return &Store{client: client}

@@ -31,12 +31,12 @@ var (
 	apart     way = wayApart{}
 )
 
-// ServerKind is what a [Store] has learned of the keys that one script may have on a server. It is empty until that is
-// known, within the first batches; until then these are sent as to a server of kind BySubject.
+// ServerKind is what a [Store] has learned of the keys that one script may have on a server. Empty means that it is not
+// known: batches are then sent as to a server of kind BySubject.
 //
-// The store tests a single server and the shards of a ring: with its first batches it sends scripts that write and read
-// keys of the test alone. It keeps the result, also over a reconnect. If the keys are lost in the middle of a test, it
-// tests again after a second.
+// A single server and the shards of a ring are tested: the first batches carry scripts that write and read keys of the
+// test alone. A test whose keys are lost is repeated after a second. The result stays, also over a reconnect; only a
+// server of kind KeysApart is tested again, each minute.
 type ServerKind string
 
 const (

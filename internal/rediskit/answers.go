@@ -123,7 +123,7 @@ func Down(err error) bool {
 // Unknown reports whether an error reply is none of those that this package explains.
 func Unknown(err error) bool {
 	var text redis.Error
-	return errors.As(err, &text) && explain(text.Error()).prefix == ""
+	return !errors.Is(err, redis.Nil) && errors.As(err, &text) && explain(text.Error()).prefix == ""
 }
 
 // commandError returns the error of the command that failed, without "ERR " and without what Redis
