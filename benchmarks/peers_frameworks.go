@@ -44,9 +44,7 @@ func contestantsOf[M any](framework string, l limit, handler func(...M) http.Han
 	for name, do := range steps(l) {
 		handlers[name] = handler(place(do))
 	}
-	for name, limiter := range limiters(l) {
-		handlers[name] = handler(adapt(limiter))
-	}
+	handlers[ours] = handler(adapt(newLimiter(l)))
 	peers, err := wrappers(l)
 	for name, peer := range peers {
 		handlers[name] = handler(wrap(peer))
@@ -66,7 +64,7 @@ func netHTTPContestants(l limit) (httpContestants, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /users/{id}", handle)
 	h.handlers[bareMux] = mux
-	h.handlers[oursMux] = httplimits.From(limiters(l)[ours])(mux)
+	h.handlers[oursMux] = httplimits.From(newLimiter(l))(mux)
 	return h, err
 }
 

@@ -21,7 +21,6 @@ import (
 // The names of the contestants that are whole middleware only.
 const (
 	oursMux     = "ratelimit around a ServeMux"
-	oursAlone   = ours + ", NoContext"
 	tollboothIn = "tollbooth"
 )
 
@@ -79,42 +78,24 @@ func newTollbooth(l limit) wrapper {
 	return tollbooth.HTTPMiddleware(lim)
 }
 
-// variant is one of ours, with a row for every framework.
-type variant struct {
-	name, with string
-	config     middleware.Config
-	most       float64 // of the time that the fastest peer adds
-	least      string  // the least that a limiter with this job does
-}
-
-var variants = []variant{
-	{name: ours, most: 0.9, least: leastCopied},
-	{oursAlone, " with NoContext", middleware.Config{NoContext: true}, 0.55, least},
-}
-
-// atLeast says how near the row is to its bound, and whether the bound itself misses the
-// target.
-func (v variant) atLeast(added series, peer string) string {
-	bound := ratio(added[v.least], added[peer])
-	text := fmt.Sprintf("The %s takes %.0f ns, %.2fx of %s", v.least, median(added[v.least]), bound, peer)
-	if bound > v.most {
+// leastCopies says how near the row is to its bound, and whether the bound itself misses
+// the target.
+func leastCopies(added series, peer string, most float64) string {
+	bound := ratio(added[leastCopied], added[peer])
+	text := fmt.Sprintf("The %s takes %.0f ns, %.2fx of %s", leastCopied, median(added[leastCopied]), bound, peer)
+	if bound > most {
 		text += ", so the target is below the least"
 	}
-	return text + fmt.Sprintf("; ours takes %.2fx of the least.", ratio(added[v.name], added[v.least]))
+	return text + fmt.Sprintf("; ours takes %.2fx of the least.", ratio(added[ours], added[leastCopied]))
 }
 
-// limiters are ours with the limit and otherwise the defaults: the fields of draft 6.
-func limiters(l limit) map[string]*middleware.Limiter {
-	all := map[string]*middleware.Limiter{}
-	for _, v := range variants {
-		v.config.Store = gcra.NewMemory()
-		all[v.name] = middleware.Must(middleware.New(v.config, middleware.Policy{
-			Name:  "client",
-			Key:   clientKey,
-			Limit: gcra.Limit{Count: l.count, Per: l.per, Burst: l.burst},
-		}))
-	}
-	return all
+// newLimiter returns ours with the limit and otherwise the defaults: the fields of draft 6.
+func newLimiter(l limit) *middleware.Limiter {
+	return middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory()}, middleware.Policy{
+		Name:  "client",
+		Key:   clientKey,
+		Limit: gcra.Limit{Count: l.count, Per: l.per, Burst: l.burst},
+	}))
 }
 
 // without is the handler that another's overhead is over.

@@ -18,23 +18,21 @@ func byHeader(r *http.Request) (string, error) { return r.Header.Get("X-Client")
 func BenchmarkAllow(b *testing.B) {
 	limit := gcra.PerSecond(900_000).WithBurst(100_000_000)
 	for _, bench := range []struct {
-		name      string
-		headers   middleware.Headers
-		policies  []middleware.Policy
-		noContext bool
+		name     string
+		headers  middleware.Headers
+		policies []middleware.Policy
 	}{
-		{"none", middleware.HeadersNone, []middleware.Policy{{Name: "a", Key: byHeader, Limit: limit}}, false},
-		{"draft6", middleware.HeadersDraft6, []middleware.Policy{{Name: "a", Key: byHeader, Limit: limit}}, false},
-		{"NoContext", middleware.HeadersDraft6, []middleware.Policy{{Name: "a", Key: byHeader, Limit: limit}}, true},
+		{"none", middleware.HeadersNone, []middleware.Policy{{Name: "a", Key: byHeader, Limit: limit}}},
+		{"draft6", middleware.HeadersDraft6, []middleware.Policy{{Name: "a", Key: byHeader, Limit: limit}}},
 		{"three", middleware.HeadersDraft6, []middleware.Policy{
 			{Name: "a", Key: byHeader, Limit: limit},
 			{Name: "b", Key: byHeader, Limit: limit},
 			{Name: "c", Key: byHeader, Limit: limit, Routes: []string{"POST /login", "GET /users/{id}"}},
-		}, false},
-		{"draft11", middleware.HeadersDraft11, []middleware.Policy{{Name: "a", Key: byHeader, Limit: limit}}, false},
+		}},
+		{"draft11", middleware.HeadersDraft11, []middleware.Policy{{Name: "a", Key: byHeader, Limit: limit}}},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
-			l := middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory(), Headers: bench.headers, NoContext: bench.noContext}, bench.policies...))
+			l := middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory(), Headers: bench.headers}, bench.policies...))
 			w := &discard{header: http.Header{}}
 			r := httptest.NewRequest("GET", "/users/1", nil)
 			r.Header.Set("X-Client", "alice")

@@ -41,14 +41,6 @@ type Config struct {
 	// or change the Decision's Results. [Limiter.Observe] adds more functions.
 	Observe func(*http.Request, Decision)
 
-	// NoContext makes the limiter faster: it does not copy the request to hand the
-	// Decision on. In handlers [FromContext] returns nil, and Refund, Spend and
-	// Settle of a nil Decision do nothing. A limiter further in replaces the RateLimit
-	// fields instead of keeping the tighter ones. Logger gets a line if a handler asks
-	// for the Decision, or a limiter replaces fields. Observe and Deny still get it.
-	// Adapters that set Pattern do so in the request itself, not in a copy.
-	NoContext bool
-
 	// Logger gets the problems of the set-up, at most one line in five minutes for
 	// each: a Key that fails, a proxy that the keys ignore, a store that fails.
 	// Each line has a code and a link to its section in docs/troubleshooting.md.
@@ -156,14 +148,12 @@ const (
 // would be right. A mistake in a policy is a [*FieldError].
 func New(cfg Config, policies ...Policy) (*Limiter, error) {
 	l := &Limiter{
-		store:     cfg.Store,
-		headers:   cfg.Headers,
-		noContext: cfg.NoContext,
-		deny:      cfg.Deny,
-		local:     local(cfg.Store, cfg.Instances),
-		log:       diag.Log{Logger: cfg.Logger},
+		store:   cfg.Store,
+		headers: cfg.Headers,
+		deny:    cfg.Deny,
+		local:   local(cfg.Store, cfg.Instances),
+		log:     diag.Log{Logger: cfg.Logger},
 	}
-	_, l.inMemory = cfg.Store.(*gcra.Memory)
 	if l.headers == 0 {
 		l.headers = HeadersDraft6
 	}

@@ -16,9 +16,6 @@ func (l *Limiter) writeDenial(w http.ResponseWriter, r *http.Request, d *Decisio
 	}
 	if a, ok := w.(*admission); ok {
 		a.denied = d
-		if d.state != nil {
-			d.state.borrowed = false // the caller of Admit keeps the Decision
-		}
 		return
 	}
 	for name := range h {

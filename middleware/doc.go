@@ -45,7 +45,6 @@ package middleware
 //	config.go, fielderror.go  Config and Policy; New compiles the policies
 //	reload.go, reset.go       changes while a limiter runs: policies, observers, buckets
 //	requeststate.go           what a limiter knows about a request, who owns it, how the request carries it
-//	nocontext.go              with NoContext, what the limiter knows is borrowed and the request carries nothing
 //	limiter.go                Allow and Decide: the steps that follow, in order
 //	rpc.go                    the same for protocols other than HTTP
 //	routes.go                 which policies apply to the route

@@ -1,7 +1,6 @@
 package middleware
 
 import (
-	"math/rand/v2"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -20,8 +19,6 @@ type Limiter struct {
 	store     gcra.Store
 	local     gcra.Store // for FailLocal
 	headers   Headers
-	noContext bool
-	inMemory  bool                                               // store is a gcra.Memory, which keeps no context
 	deny      func(http.ResponseWriter, *http.Request, Decision) // nil for the default
 	observers atomic.Pointer[[]observer]                         // never nil
 	shared    []string                                           // names of policies that other limiters have too; guarded by limiters
@@ -33,12 +30,7 @@ type Limiter struct {
 // Decision. It writes nothing and does not wait; a Delay is for the caller to
 // honour. If the client hangs up meanwhile, the request is charged all the same.
 func (l *Limiter) Decide(r *http.Request) Decision {
-	var s *requestState
-	if l.samplesNotices(r) {
-		r, s = withState(r, Framework(r.Context()))
-	} else {
-		s = &requestState{Context: r.Context()}
-	}
+	r, s := withState(r, Framework(r.Context()))
 	observers := l.run(r, s, nil)
 	d := newDecision(s)
 	tell(observers, r, d)
@@ -51,21 +43,6 @@ func tell(observers []observer, r *http.Request, d Decision) {
 	}
 }
 
-// samplesNotices reports whether a request that needs no copy is copied all the
-// same, which lets key functions report problems: always for a policy's first
-// requests, and for one request in 64 later.
-func (l *Limiter) samplesNotices(r *http.Request) bool {
-	ps := l.policies.Load()
-	for i, p := range ps.list {
-		if p.first.Load() != nil {
-			if matches := ps.match(r); matches == nil || matches[i].applies(r) {
-				return true
-			}
-		}
-	}
-	return rand.Uint32()%64 == 0
-}
-
 // Allow decides about the request as Decide does and answers the client: it
 // sets the RateLimit fields, writes the denial, and holds an allowed request
 // back while a policy with MaxDelay asks for it. It reports whether the request
@@ -73,16 +50,12 @@ func (l *Limiter) samplesNotices(r *http.Request) bool {
 //
 // Pass the returned request on: it carries the Decision, see [FromContext].
 func (l *Limiter) Allow(w http.ResponseWriter, r *http.Request) (*http.Request, bool) {
-	r, s, outer := l.claim(r)
+	r, s, outer := claim(r)
 	if observers := l.run(r, s, outer); len(observers) > 0 {
 		s.observed = true
 		tell(observers, r, newDecision(s))
 	}
-	allowed := l.answer(w, r, s, outer)
-	if s.borrowed {
-		l.giveBack(s)
-	}
-	return r, allowed
+	return r, l.answer(w, r, s, outer)
 }
 
 // answer sets the fields of the response, writes a denial, and waits for a Delay.
@@ -95,9 +68,7 @@ func (l *Limiter) answer(w http.ResponseWriter, r *http.Request, s, outer *reque
 		writeHeaders(s, outer, w.Header(), l.headers)
 		s.mu.Unlock()
 	}
-	if !s.borrowed { // no other limiter sees a borrowed state
-		s.phase.CompareAndSwap(claimed, settled) // unless an observer has refunded it
-	}
+	s.phase.CompareAndSwap(claimed, settled) // unless an observer has refunded it
 	if !s.allowed {
 		l.writeDenial(w, r, decisionOf(s))
 		return false
@@ -126,7 +97,6 @@ func (l *Limiter) run(r *http.Request, s, outer *requestState) (observers []obse
 	l.evaluate(r, s, l.policies.Load())
 	if outer != nil {
 		l.checkTwice(s, outer)
-		l.checkOuterWithheld(outer)
 	}
 	if len(s.charges) > 0 {
 		acceptDelays(r.Context(), s.charges)

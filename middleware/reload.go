@@ -43,10 +43,6 @@ func (l *Limiter) Policies() []Policy {
 	return list
 }
 
-// NoContext returns [Config.NoContext]. With it, an adapter need not call
-// [WithFramework], unless a policy's functions look for the framework's context.
-func (l *Limiter) NoContext() bool { return l.noContext }
-
 // Store returns [Config.Store].
 func (l *Limiter) Store() gcra.Store { return l.store }
 

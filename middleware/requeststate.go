@@ -36,7 +36,6 @@ type requestState struct {
 
 	// What the Decision is made of, beside the results of the charges.
 	decided, allowed bool
-	borrowed         bool          // see borrow
 	observed         bool          // observers may keep the Decision
 	wait             time.Duration // see delay and retryAfter
 	took             time.Duration
@@ -113,11 +112,9 @@ func (s *requestState) retryAfter() time.Duration {
 }
 
 // makeRoom makes room for the entries and charges of n policies: without an
-// allocation for one policy or where a borrowed state has room, with one for up to
-// four.
+// allocation for one policy, with one for up to four.
 func (s *requestState) makeRoom(n int) {
 	switch {
-	case n <= cap(s.charges):
 	case n == 1:
 		s.entries, s.charges = s.oneEntry[:0], s.oneCharge[:0]
 	case n <= 4:
@@ -156,9 +153,6 @@ func (s *requestState) evaluating() bool {
 // uncancelled returns the context for the store, which does not end with the
 // request: a client must not avoid a charge by hanging up.
 func (s *requestState) uncancelled() context.Context {
-	if s.borrowed && !s.policies.limiter.inMemory {
-		return context.WithoutCancel(s.Context) // the store may keep it
-	}
 	return (*uncancelled)(s)
 }
 
@@ -177,14 +171,13 @@ func stateIn(ctx context.Context) *requestState {
 	return s
 }
 
-// settledIn returns the innermost requestState with a Decision that is not
-// withheld, or nil.
+// settledIn returns the innermost requestState with a Decision, or nil.
 func settledIn(ctx context.Context) *requestState { return settledFrom(stateIn(ctx)) }
 
 // settledFrom is settledIn, from a state on outwards.
 func settledFrom(s *requestState) *requestState {
 	for ; s != nil; s = stateIn(s.Context) {
-		if s.phase.Load() >= settled && !s.withheld() {
+		if s.phase.Load() >= settled {
 			return s
 		}
 	}
@@ -192,8 +185,7 @@ func settledFrom(s *requestState) *requestState {
 }
 
 // requestWithState is a requestState with the copy of the request that carries
-// it, in one allocation. The size class is 640 bytes, of which the allocator
-// uses 8.
+// it, in one allocation.
 type requestWithState struct {
 	state   requestState
 	request http.Request
@@ -208,15 +200,12 @@ func withState(r *http.Request, framework any) (*http.Request, *requestState) {
 }
 
 // claim returns the request with a requestState that is the caller's: the fresh
-// one that WithFramework made, or else a new or borrowed one. outer is the next
-// state further out, or nil.
-func (l *Limiter) claim(r *http.Request) (_ *http.Request, s, outer *requestState) {
+// one that WithFramework made, or else a new one. outer is the next state further
+// out, or nil.
+func claim(r *http.Request) (_ *http.Request, s, outer *requestState) {
 	outer = stateIn(r.Context())
 	if outer != nil && outer.phase.CompareAndSwap(fresh, claimed) {
 		return r, outer, stateIn(outer.Context)
-	}
-	if l.noContext && !l.samplesNotices(r) {
-		return r, borrow(r), outer
 	}
 	r, s = withState(r, frameworkOf(outer))
 	return r, s, outer
@@ -248,13 +237,11 @@ func frameworkOf(s *requestState) any {
 }
 
 // FromContext returns the Decision of the innermost limiter that allowed or
-// denied the request, or nil if there is none or [Config.NoContext] withholds it.
-// Refund, Spend and Settle of a nil Decision do nothing, so handlers may call them
+// denied the request, or nil if there is none. Refund, Spend and Settle of a nil Decision do nothing, so handlers may call them
 // without a check.
 func FromContext(ctx context.Context) *Decision {
 	if s := settledIn(ctx); s != nil {
 		return decisionOf(s)
 	}
-	checkWithheld(ctx)
 	return nil
 }

@@ -2,11 +2,9 @@ package middleware_test
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -115,33 +113,4 @@ func TestAdmitEndsWithTheContext(t *testing.T) {
 			t.Errorf("got %+v after %v; want a denial by context.Canceled after 300ms of 1s", d, waited)
 		}
 	})
-}
-
-// The Decision of a denial is the caller's, also where the limiter uses its state again:
-// a Refund through it touches no other request. The race detector sees if it does.
-func TestAdmitWithNoContext(t *testing.T) {
-	store, limit := gcra.NewMemory(), gcra.PerDay(5)
-	l := limiter(t, middleware.Config{Store: store, NoContext: true},
-		middleware.Policy{Name: "calls", Key: func(r *http.Request) (string, error) { return r.URL.Path, nil }, Limit: limit})
-	var running sync.WaitGroup
-	for caller := range 4 {
-		running.Go(func() {
-			path := fmt.Sprint("/", caller)
-			for range 1000 {
-				_, denied := l.Admit(http.Header{}, get(path))
-				if denied == nil {
-					continue
-				}
-				if err := denied.Refund(t.Context()); err != nil || len(denied.Results) != 1 || denied.Results[0].Subject != path {
-					t.Errorf("got %+v, %v; want the denial of %s", denied, err, path)
-				}
-			}
-		})
-	}
-	running.Wait()
-	for caller := range 4 {
-		if n := left(t, store, fmt.Sprint("/", caller), "calls", limit); n != 0 {
-			t.Errorf("key /%d: got %d left; want 0, as no call that passed was refunded", caller, n)
-		}
-	}
 }

@@ -46,9 +46,7 @@ func From(l *Limiter) func(http.Handler) http.Handler {
 		var mounts mounts
 		var names pattern.Cache[route, string]
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if !l.NoContext() {
-				r = middleware.WithFramework(r, nil)
-			}
+			r = middleware.WithFramework(r, nil)
 			if rctx := chi.RouteContext(r.Context()); rctx != nil && rctx.Routes != nil {
 				r.Pattern = muxPattern(&names, r.Method, mounts.find(rctx, r))
 			} else if around != nil {

@@ -46,7 +46,7 @@ func From(l *Limiter) echo.MiddlewareFunc {
 	var templates pattern.Templates
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			r := keys.Carry(l, c.Request(), c)
+			r := middleware.WithFramework(c.Request(), c)
 			r.Pattern = templates.Pattern(r.Method, route(c))
 			r, ok := l.Allow(response{c.Response()}, r)
 			c.SetRequest(r)

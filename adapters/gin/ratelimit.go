@@ -38,7 +38,7 @@ func From(l *Limiter) gin.HandlerFunc {
 	}
 	var templates pattern.Templates
 	return func(c *gin.Context) {
-		r := keys.Carry(l, c.Request, c)
+		r := middleware.WithFramework(c.Request, c)
 		r.Pattern = templates.Pattern(r.Method, c.FullPath())
 		var ok bool
 		if c.Request, ok = l.Allow(c.Writer, r); !ok {

@@ -42,7 +42,7 @@ func From(l *Limiter) func(http.Handler) http.Handler {
 			}
 		})
 		if mux, ok := next.(*http.ServeMux); ok {
-			return routes(mux, limited, !l.NoContext())
+			return Routes(mux)(limited)
 		}
 		return limited
 	}
@@ -57,22 +57,16 @@ func From(l *Limiter) func(http.Handler) http.Handler {
 // Without it such a limiter knows only the path of the request: keyfunc.Route has no
 // route, and a policy for "/users/{id}" counts /users/7/posts too.
 func Routes(mux *http.ServeMux) func(http.Handler) http.Handler {
-	return func(next http.Handler) http.Handler { return routes(mux, next, true) }
-}
-
-// routes is Routes for one handler. Without copies it sets Pattern in the request
-// itself, as the mux will.
-func routes(mux *http.ServeMux, next http.Handler, copies bool) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if copies {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			r = middleware.WithFramework(r, nil)
-		}
-		r.Pattern = ""
-		// For a CONNECT that it would redirect, a mux returns the path of the
-		// request as the pattern, and clients can invent paths.
-		if r.Method != http.MethodConnect {
-			_, r.Pattern = mux.Handler(r)
-		}
-		next.ServeHTTP(w, r)
-	})
+			r.Pattern = ""
+			// For a CONNECT that it would redirect, a mux returns the path of the
+			// request as the pattern, and clients can invent paths.
+			if r.Method != http.MethodConnect {
+				_, r.Pattern = mux.Handler(r)
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
 }

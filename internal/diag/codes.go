@@ -37,7 +37,6 @@ const (
 	JWTEmptyKey      Code = "jwt-empty-key"      // tokens are verified with an empty HMAC key
 	JWTNoneVerifies  Code = "jwt-none-verifies"  // none of the first bearer tokens verified
 	RouteUnknown     Code = "route-unknown"      // the key is the route, and the route is never known
-	DecisionWithheld Code = "decision-withheld"  // a handler or another limiter needs what Config.NoContext withholds
 	NotForRPC        Code = "not-for-rpc"        // a policy or Config.Deny has no effect on calls of gRPC or Connect
 )
 
@@ -45,7 +44,7 @@ const (
 var Codes = []Code{
 	RedisUnreachable, RedisAuth, RedisPermission, RedisCertificate, RedisProtocol, RedisKeysApart, RedisRefuses, RedisRESP3TLS, RedisSettings, RedisEvicts, RedisDebts, InstancesTooLow, StoreFailed,
 	PolicyFailed, ProxyIgnored, LimiterTwice, SharedName, AnonymousOnly, KeyBeforeAuth, DenyWroteNothing, LimitUnset,
-	JWTWithoutExp, JWTEmptyKey, JWTNoneVerifies, RouteUnknown, DecisionWithheld, NotForRPC,
+	JWTWithoutExp, JWTEmptyKey, JWTNoneVerifies, RouteUnknown, NotForRPC,
 }
 
 // Level returns ERROR for a wrong configuration of Redis, such as a wrong password, INFO for one that
