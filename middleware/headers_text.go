@@ -3,7 +3,6 @@ package middleware
 import (
 	"math/bits"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
@@ -124,26 +123,11 @@ var numerals = func() (all [1000]string) {
 	return all
 }()
 
-// recentNumerals are larger numbers, each at its remainder modulo 1024. Clients that have
-// used little have nearly the same numbers, so most are found again.
-var recentNumerals [1024]atomic.Pointer[numeralText]
-
-type numeralText struct {
-	n    int64
-	text [1]string
-}
-
-// numeral is n in decimal as the value of a field. The slice is shared, as that of
-// policyText.capacity.
+// numeral is n in decimal as the value of a field. The slice may be shared, as that
+// of policyText.capacity.
 func numeral(n int64) []string {
 	if 0 <= n && n < int64(len(numerals)) {
 		return numerals[n : n+1 : n+1]
 	}
-	recent := &recentNumerals[uint64(n)%uint64(len(recentNumerals))]
-	t := recent.Load()
-	if t == nil || t.n != n {
-		t = &numeralText{n, [1]string{strconv.FormatInt(n, 10)}}
-		recent.Store(t)
-	}
-	return t.text[:]
+	return []string{strconv.FormatInt(n, 10)}
 }
