@@ -11,13 +11,6 @@ import (
 // writeDenial answers a request that may not go on.
 func (l *Limiter) writeDenial(w http.ResponseWriter, r *http.Request, d *Decision) {
 	h := w.Header()
-	if d.RetryAfter > 0 {
-		h["Retry-After"] = []string{strconv.FormatInt(seconds(d.RetryAfter), 10)}
-	}
-	if a, ok := w.(*admission); ok {
-		a.denied = d
-		return
-	}
 	for name := range h {
 		if letsStore(name) {
 			delete(h, name)

@@ -45,8 +45,8 @@ package middleware
 //	config.go, fielderror.go  Config and Policy; New compiles the policies
 //	reload.go, reset.go       changes while a limiter runs: policies, observers, buckets
 //	requeststate.go           what a limiter knows about a request, who owns it, how the request carries it
-//	limiter.go                Allow and Decide: the steps that follow, in order
-//	rpc.go                    the same for protocols other than HTTP
+//	limiter.go                Allow, Admit and Decide: the steps that follow, in order
+//	rpc.go                    routes of remote procedure calls
 //	routes.go                 which policies apply to the route
 //	policy.go                 a policy's functions make a charge
 //	deadline.go               the delay that a request with a deadline accepts

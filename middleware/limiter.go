@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"net/http"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -50,40 +51,62 @@ func tell(observers []observer, r *http.Request, d Decision) {
 //
 // Pass the returned request on: it carries the Decision, see [FromContext].
 func (l *Limiter) Allow(w http.ResponseWriter, r *http.Request) (*http.Request, bool) {
+	r, denied := l.Admit(w.Header(), r)
+	if denied != nil {
+		l.writeDenial(w, r, denied)
+	}
+	return r, denied == nil
+}
+
+// Admit is [Limiter.Allow] for servers of other protocols than HTTP: it writes no
+// response and does not call Config.Deny. It sets the RateLimit fields in h and, on a
+// denial, Retry-After. It holds an allowed request back while a policy with MaxDelay
+// asks for it.
+//
+// denied is nil if the request may go on. Otherwise the server answers by its Status,
+// RetryAfter and Results. One with a Delay is of a request whose context ended while it
+// was held back; Err is then the error of the context.
+//
+// Pass the returned request's context on: it carries the Decision, see [FromContext].
+func (l *Limiter) Admit(h http.Header, r *http.Request) (_ *http.Request, denied *Decision) {
 	r, s, outer := claim(r)
 	if observers := l.run(r, s, outer); len(observers) > 0 {
 		s.observed = true
 		tell(observers, r, newDecision(s))
 	}
-	return r, l.answer(w, r, s, outer)
-}
 
-// answer sets the fields of the response, writes a denial, and waits for a Delay.
-// outer is the state of the next limiter further out, or nil.
-func (l *Limiter) answer(w http.ResponseWriter, r *http.Request, s, outer *requestState) (allowed bool) {
 	if !s.observed { // nothing else has the state
-		writeHeaders(s, outer, w.Header(), l.headers)
+		writeHeaders(s, outer, h, l.headers)
 	} else { // an observer may have started a Spend or Refund
 		s.mu.Lock()
-		writeHeaders(s, outer, w.Header(), l.headers)
+		writeHeaders(s, outer, h, l.headers)
 		s.mu.Unlock()
 	}
 	s.phase.CompareAndSwap(claimed, settled) // unless an observer has refunded it
+
+	if denied = hold(r, s); denied != nil && denied.RetryAfter > 0 {
+		h["Retry-After"] = []string{strconv.FormatInt(seconds(denied.RetryAfter), 10)}
+	}
+	return r, denied
+}
+
+// hold holds an allowed request back for its Delay. It returns the Decision of a
+// request that may not go on, or nil.
+func hold(r *http.Request, s *requestState) (denied *Decision) {
 	if !s.allowed {
-		l.writeDenial(w, r, decisionOf(s))
-		return false
+		return decisionOf(s)
 	}
-	if delay := s.delay(); delay > 0 {
-		select {
-		case <-time.After(delay):
-		case <-r.Context().Done():
-			// Most clients have gone by now. But if the server ended the context,
-			// returning in silence would mean 200.
-			l.writeDenial(w, r, &Decision{RetryAfter: time.Second, Delay: delay, Results: decisionOf(s).Results, Err: r.Context().Err()})
-			return false
-		}
+	if s.delay() == 0 {
+		return nil
 	}
-	return true
+	select {
+	case <-time.After(s.delay()):
+		return nil
+	case <-r.Context().Done():
+		// Most clients have gone by now. But if the server ended the context,
+		// returning in silence would mean 200.
+		return &Decision{RetryAfter: time.Second, Delay: s.delay(), Results: decisionOf(s).Results, Err: r.Context().Err()}
+	}
 }
 
 // run takes a request through the limiter up to its Decision. outer is the state

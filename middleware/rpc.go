@@ -79,30 +79,3 @@ func callRoute(route string) (want string) {
 	}
 	return want
 }
-
-// Admit is [Limiter.Allow] for servers of other protocols than HTTP: it writes no
-// response and does not call Config.Deny. It sets the RateLimit fields in h and, on a
-// denial, Retry-After. It holds an allowed request back while a policy with MaxDelay
-// asks for it.
-//
-// denied is nil if the request may go on. Otherwise the server answers by its Status,
-// RetryAfter and Results. One with a Delay is of a request whose context ended while it
-// was held back; Err is then the error of the context.
-//
-// Pass the returned request's context on: it carries the Decision, see [FromContext].
-func (l *Limiter) Admit(h http.Header, r *http.Request) (_ *http.Request, denied *Decision) {
-	w := &admission{header: h}
-	r, _ = l.Allow(w, r)
-	return r, w.denied
-}
-
-// admission is the ResponseWriter of Admit. It takes the Decision in place of a
-// response.
-type admission struct {
-	header http.Header
-	denied *Decision
-}
-
-func (a *admission) Header() http.Header          { return a.header }
-func (*admission) WriteHeader(int)                {}
-func (*admission) Write(body []byte) (int, error) { return len(body), nil }
