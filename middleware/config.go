@@ -41,6 +41,12 @@ type Config struct {
 	// or change the Decision's Results. [Limiter.Observe] adds more functions.
 	Observe func(*http.Request, Decision)
 
+	// RPC is for a limiter of remote procedure calls, as of gRPC and Connect: POST
+	// requests with the path "/package.Service/Method". A route "/package.Service/*" is
+	// all methods of a service. New and Reload then report routes that match no call as
+	// errors, and New a Deny, which writes a response of HTTP. The adapters' New sets RPC.
+	RPC bool
+
 	// Logger gets the problems of the set-up, at most one line in five minutes for
 	// each: a Key that fails, a proxy that the keys ignore, a store that fails.
 	// Each line has a code and a link to its section in docs/troubleshooting.md.
@@ -151,6 +157,7 @@ func New(cfg Config, policies ...Policy) (*Limiter, error) {
 		store:   cfg.Store,
 		headers: cfg.Headers,
 		deny:    cfg.Deny,
+		rpc:     cfg.RPC,
 		local:   local(cfg.Store, cfg.Instances),
 		log:     diag.Log{Logger: cfg.Logger},
 	}
@@ -159,7 +166,7 @@ func New(cfg Config, policies ...Policy) (*Limiter, error) {
 	}
 	l.observers.Store(new([]func(*http.Request, Decision)))
 	l.Observe(cfg.Observe)
-	ps, errs := compile(policies, cfg.Store)
+	ps, errs := compile(policies, cfg.Store, cfg.RPC)
 	if errs = append(cfg.check(l.local), errs...); len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
@@ -185,6 +192,9 @@ func (cfg *Config) check(local gcra.Store) (errs []error) {
 	}
 	if iface.IsNil(local) {
 		errs = append(errs, fmt.Errorf("ratelimit: Store is a %T whose Local returns nil; want a store to use while it fails, or no method Local", cfg.Store))
+	}
+	if cfg.RPC && cfg.Deny != nil {
+		errs = append(errs, errors.New("ratelimit: Deny is set; want nil with RPC, as a denied call has a status and details in place of an HTTP response"))
 	}
 	if cfg.Headers&^headersKnown != 0 || cfg.Headers&HeadersNone != 0 && cfg.Headers != HeadersNone {
 		errs = append(errs, fmt.Errorf("ratelimit: Headers is %#b; want HeadersDraft6, HeadersDraft11, HeadersXRateLimit joined by |, or HeadersNone alone", cfg.Headers))
@@ -213,7 +223,7 @@ func checkLimit(store gcra.Store, l gcra.Limit) error {
 
 // compile checks the policies and prepares all that requests have in common. It
 // returns an error for each mistake.
-func compile(list []Policy, store gcra.Store) (_ *policies, errs []error) {
+func compile(list []Policy, store gcra.Store, rpc bool) (_ *policies, errs []error) {
 	if len(list) == 0 {
 		errs = append(errs, errors.New("ratelimit: no policies; want at least one"))
 	}
@@ -224,14 +234,14 @@ func compile(list []Policy, store gcra.Store) (_ *policies, errs []error) {
 	seen := map[string]bool{}
 	for i := range list {
 		p := &list[i]
-		report := func(field, format string, args ...any) {
+		var report reporter = func(field, format string, args ...any) {
 			errs = append(errs, &FieldError{Index: i, Name: p.Name, Field: field, Err: fmt.Errorf(format, args...)})
 		}
 		if seen[p.Name] && p.Name != "" {
 			report("Name", "is taken by an earlier policy; want unique names")
 		}
 		seen[p.Name] = true
-		ps.list = append(ps.list, p.compile(store, report))
+		ps.list = append(ps.list, p.compile(store, rpc, report))
 	}
 	if len(errs) > 0 {
 		return nil, errs
@@ -243,7 +253,10 @@ func compile(list []Policy, store gcra.Store) (_ *policies, errs []error) {
 	return ps, nil
 }
 
-func (p *Policy) compile(store gcra.Store, report func(field, format string, args ...any)) *policy {
+// reporter reports a mistake in a field of a policy.
+type reporter func(field, format string, args ...any)
+
+func (p *Policy) compile(store gcra.Store, rpc bool, report reporter) *policy {
 	c := &policy{Policy: *p}
 	switch {
 	case p.Name == "":
@@ -278,9 +291,13 @@ func (p *Policy) compile(store gcra.Store, report func(field, format string, arg
 		report("OverrideName", "is set, and Override is nil; want both, or none")
 	}
 	for i, route := range p.Routes {
+		field := fmt.Sprintf("Routes[%d]", i)
 		parsed, err := pattern.Parse(route)
 		if err != nil {
-			report(fmt.Sprintf("Routes[%d]", i), "is %.80q: %w", route, err)
+			report(field, "is %.80q: %w", route, err)
+		}
+		if err := checkCall(route); rpc && err != nil {
+			report(field, "%w", err)
 		}
 		c.routes = append(c.routes, parsed)
 	}

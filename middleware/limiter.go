@@ -3,6 +3,7 @@ package middleware
 import (
 	"net/http"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,7 +25,8 @@ type Limiter struct {
 	observers atomic.Pointer[[]observer]                         // never nil
 	shared    []string                                           // names of policies that other limiters have too; guarded by limiters
 	log       diag.Log
-	rpc       bool // made by NewRPC
+	rpc       bool      // Config.RPC
+	calls     sync.Once // of the first Admit, see checkCalls
 }
 
 // Decide charges the policies that apply to the request and returns the
@@ -51,7 +53,7 @@ func tell(observers []observer, r *http.Request, d Decision) {
 //
 // Pass the returned request on: it carries the Decision, see [FromContext].
 func (l *Limiter) Allow(w http.ResponseWriter, r *http.Request) (*http.Request, bool) {
-	r, denied := l.Admit(w.Header(), r)
+	r, denied := l.admit(w.Header(), r)
 	if denied != nil {
 		l.writeDenial(w, r, denied)
 	}
@@ -59,7 +61,8 @@ func (l *Limiter) Allow(w http.ResponseWriter, r *http.Request) (*http.Request, 
 }
 
 // Admit is [Limiter.Allow] for servers of other protocols than HTTP: it writes no
-// response and does not call Config.Deny. It sets the RateLimit fields in h and, on a
+// response and does not call Config.Deny. Its first call logs the policies that limit
+// no remote procedure call, unless the limiter has Config.RPC. It sets the RateLimit fields in h and, on a
 // denial, Retry-After. It holds an allowed request back while a policy with MaxDelay
 // asks for it.
 //
@@ -69,6 +72,13 @@ func (l *Limiter) Allow(w http.ResponseWriter, r *http.Request) (*http.Request, 
 //
 // Pass the returned request's context on: it carries the Decision, see [FromContext].
 func (l *Limiter) Admit(h http.Header, r *http.Request) (_ *http.Request, denied *Decision) {
+	if !l.rpc {
+		l.calls.Do(l.checkCalls)
+	}
+	return l.admit(h, r)
+}
+
+func (l *Limiter) admit(h http.Header, r *http.Request) (_ *http.Request, denied *Decision) {
 	r, s, outer := claim(r)
 	if observers := l.run(r, s, outer); len(observers) > 0 {
 		s.observed = true

@@ -13,7 +13,7 @@ import "net/http"
 // Policies apply as in Decide, by Skip, LimitFor, Key and Routes: those with Routes
 // only if r has such a route. Shadow policies are among the Results, with Shadow set.
 // Keys of an adapter's KeyFrom need the framework's context: outside the limiter
-// pass WithFramework(c.Request, c) of gin's c, or of echo's. Peek calls no Cost and no
+// pass WithRoute(c.Request, c.Request.Pattern, c) of gin's c, or of echo's. Peek calls no Cost and no
 // observer, so metrics and the inspector do not see it. It is one call of the store,
 // from which no cache of denials saves it: limit a route that calls it by a policy of
 // its own.

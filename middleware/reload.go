@@ -13,10 +13,7 @@ import (
 // keys have used counts against the new limit. If there is a mistake in the
 // policies, Reload changes nothing and returns the error that [New] would.
 func (l *Limiter) Reload(policies ...Policy) error {
-	ps, errs := compile(policies, l.store)
-	if l.rpc {
-		errs = append(errs, checkRPC(policies)...)
-	}
+	ps, errs := compile(policies, l.store, l.rpc)
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}

@@ -26,7 +26,7 @@ import (
 // functions that take the state.
 type requestState struct {
 	context.Context     // parent: of the request without this state
-	framework       any // see WithFramework
+	framework       any // see WithRoute
 
 	policies *policies // of the limiter, when the request came
 	entries  []entry   // of the policies that apply, in order
@@ -52,7 +52,7 @@ type requestState struct {
 // The phases of a requestState.
 const (
 	claimed  = iota // a limiter is deciding
-	fresh           // made by WithFramework, free to be claimed
+	fresh           // made by WithRoute, free to be claimed
 	settled         // the Decision stands, and the headers are set
 	refunded        // as settled, and the charges are refunded
 )
@@ -200,7 +200,7 @@ func withState(r *http.Request, framework any) (*http.Request, *requestState) {
 }
 
 // claim returns the request with a requestState that is the caller's: the fresh
-// one that WithFramework made, or else a new one. outer is the next state further
+// one that WithRoute made, or else a new one. outer is the next state further
 // out, or nil.
 func claim(r *http.Request) (_ *http.Request, s, outer *requestState) {
 	outer = stateIn(r.Context())
@@ -211,22 +211,22 @@ func claim(r *http.Request) (_ *http.Request, s, outer *requestState) {
 	return r, s, outer
 }
 
-// WithFramework returns a copy of the request that carries c, a framework's own
-// context, for the key functions of that framework's adapter. If c is nil, the
-// copy carries the same as the request. [Limiter.Allow] keeps its Decision in the
-// same copy, so an adapter that calls WithFramework first copies each request
-// only once. The adapter may change the copy: it sets Pattern to the route that
-// will serve the request.
-func WithFramework(r *http.Request, c any) *http.Request {
+// WithRoute returns a copy of the request for a limiter. Its Pattern is the route that
+// will serve the request, in the syntax of a ServeMux, or "" if the route is not known.
+// It carries c, a framework's own context, for the key functions of that framework's
+// adapter; a nil c leaves what the request carries. [Limiter.Allow] keeps its Decision in
+// the same copy, so each request is copied once.
+func WithRoute(r *http.Request, pattern string, c any) *http.Request {
 	if c == nil {
 		c = Framework(r.Context())
 	}
 	r, s := withState(r, c)
+	r.Pattern = pattern
 	s.phase.Store(fresh)
 	return r
 }
 
-// Framework returns the value given to [WithFramework], or nil.
+// Framework returns the value given to [WithRoute], or nil.
 func Framework(ctx context.Context) any { return frameworkOf(stateIn(ctx)) }
 
 func frameworkOf(s *requestState) any {

@@ -26,7 +26,7 @@ func TestFramework(t *testing.T) {
 	if middleware.Framework(r.Context()) != nil || middleware.FromContext(r.Context()) != nil {
 		t.Error("a plain request carries something")
 	}
-	r = middleware.WithFramework(r, "the framework's own")
+	r = middleware.WithRoute(r, "", "the framework's own")
 	if middleware.FromContext(r.Context()) != nil {
 		t.Error("a request that passed no limiter carries a Decision")
 	}
@@ -44,7 +44,7 @@ func TestFramework(t *testing.T) {
 		t.Errorf("first decision: got %d remaining; want 4 still", got)
 	}
 	// Also at the same time, as when one request goes to two handlers.
-	shared := middleware.WithFramework(get("/"), 1)
+	shared := middleware.WithRoute(get("/"), "", 1)
 	var wg sync.WaitGroup
 	var decisions [2]*middleware.Decision
 	for i := range decisions {
@@ -60,7 +60,7 @@ func TestFramework(t *testing.T) {
 	// The request's own context still works.
 	type mark struct{}
 	ctx, cancel := context.WithCancelCause(context.WithValue(t.Context(), mark{}, "m"))
-	r = middleware.WithFramework(get("/").WithContext(ctx), 1)
+	r = middleware.WithRoute(get("/").WithContext(ctx), "", 1)
 	child, stop := context.WithCancel(r.Context())
 	defer stop()
 	cause := errors.New("cause")

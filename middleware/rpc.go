@@ -1,7 +1,6 @@
 package middleware
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -9,53 +8,33 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 )
 
-// NewRPC is [New] for a limiter whose requests are remote procedure calls, as of gRPC
-// and Connect: POST requests with the path "/package.Service/Method". A route
-// "/package.Service/*" is all methods of a service. Routes that match no call are
-// errors, also in [Limiter.Reload], and so is a Config.Deny, which writes a response
-// of HTTP.
-func NewRPC(cfg Config, policies ...Policy) (*Limiter, error) {
-	l, err := New(cfg, policies...)
-	errs := append(checkRPC(policies), err)
-	if cfg.Deny != nil {
-		errs = append(errs, errors.New("ratelimit: Deny is set; want nil, as a denied call has a status and details in place of an HTTP response"))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
-	l.rpc = true
-	return l, nil
-}
-
-// CheckRPC logs what [NewRPC] returns as an error, for a limiter of [New]: policies
-// whose Routes match no remote procedure call, and Config.Deny. The adapters of gRPC
-// and Connect call it. A limiter may serve HTTP too, so it only logs.
-func (l *Limiter) CheckRPC() {
-	if l.rpc {
-		return
-	}
-	for _, p := range l.Policies() {
-		if errs := checkRPC([]Policy{p}); len(errs) > 0 && len(errs) == len(p.Routes) {
-			l.log.Report(diag.NotForRPC, p.Name, "a policy limits no call of gRPC or Connect, as none of its Routes matches one: make the limiter with middleware.NewRPC",
-				"policy", p.Name, "error", errs[0].Error())
+// checkCalls logs what New returns as an error for a Config with RPC, for a limiter
+// without: policies none of whose Routes match a call, and Config.Deny. The limiter may
+// serve HTTP too, so it only logs.
+func (l *Limiter) checkCalls() {
+	for _, p := range l.policies.Load().list {
+		var err error
+		for _, route := range p.Routes {
+			if err = checkCall(route); err == nil {
+				break
+			}
+		}
+		if err != nil {
+			l.log.Report(diag.NotForRPC, p.Name, "a policy limits no call of gRPC or Connect, as none of its Routes matches one: set Config.RPC",
+				"policy", p.Name, "error", err.Error())
 		}
 	}
 	if l.deny != nil {
-		l.log.Report(diag.NotForRPC, "Config.Deny", "Config.Deny is not called for calls of gRPC or Connect: make the limiter with middleware.NewRPC")
+		l.log.Report(diag.NotForRPC, "Config.Deny", "Config.Deny is not called for calls of gRPC or Connect: set Config.RPC")
 	}
 }
 
-// checkRPC returns an error for each route that matches no remote procedure call.
-func checkRPC(policies []Policy) (errs []error) {
-	for i := range policies {
-		for j, route := range policies[i].Routes {
-			if want := callRoute(route); want != "" {
-				errs = append(errs, &FieldError{Index: i, Name: policies[i].Name, Field: fmt.Sprintf("Routes[%d]", j),
-					Err: fmt.Errorf("is %.80q, which matches no call; want %.80q", route, want)})
-			}
-		}
+// checkCall returns nil for a route that matches remote procedure calls.
+func checkCall(route string) error {
+	if want := callRoute(route); want != "" {
+		return fmt.Errorf("is %.80q, which matches no call; want %.80q", route, want)
 	}
-	return errs
+	return nil
 }
 
 // callRoute returns "" for a route that matches remote procedure calls, and otherwise

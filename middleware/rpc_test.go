@@ -15,7 +15,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-func TestNewRPC(t *testing.T) {
+func TestRPC(t *testing.T) {
 	for route, want := range map[string]string{
 		"/pkg.Service/Method":        "",
 		"POST /pkg.Service/Method":   "",
@@ -31,7 +31,7 @@ func TestNewRPC(t *testing.T) {
 		"/api/v1/pkg.Service/Method": `want "/package.Service/*"`,
 	} {
 		p := middleware.Policy{Name: "calls", Key: key("k"), Limit: five, Routes: []string{"/pkg.Service/Other", route}}
-		_, err := middleware.NewRPC(middleware.Config{Store: gcra.NewMemory()}, p)
+		_, err := middleware.New(middleware.Config{Store: gcra.NewMemory(), RPC: true}, p)
 		if want == "" && err != nil {
 			t.Errorf("%s: got %v; want no error", route, err)
 		}
@@ -41,18 +41,18 @@ func TestNewRPC(t *testing.T) {
 	}
 }
 
-// All mistakes are reported at once, and Reload checks as NewRPC does.
-func TestNewRPCMistakes(t *testing.T) {
+// All mistakes are reported at once, and Reload checks as New does.
+func TestRPCMistakes(t *testing.T) {
 	wrong := middleware.Policy{Name: "calls", Key: key("k"), Routes: []string{"pkg.Service/Method"}}
-	cfg := middleware.Config{Store: gcra.NewMemory(), Deny: func(http.ResponseWriter, *http.Request, middleware.Decision) {}}
-	_, err := middleware.NewRPC(cfg, wrong)
+	cfg := middleware.Config{Store: gcra.NewMemory(), RPC: true, Deny: func(http.ResponseWriter, *http.Request, middleware.Decision) {}}
+	_, err := middleware.New(cfg, wrong)
 	for _, want := range []string{"Deny is set", "Limit is missing", `want "/pkg.Service/Method"`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v; want %s", err, want)
 		}
 	}
 	right := middleware.Policy{Name: "calls", Key: key("k"), Limit: five}
-	l, err := middleware.NewRPC(middleware.Config{Store: gcra.NewMemory()}, right)
+	l, err := middleware.New(middleware.Config{Store: gcra.NewMemory(), RPC: true}, right)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,16 +62,18 @@ func TestNewRPCMistakes(t *testing.T) {
 	}
 }
 
-// For a limiter that NewRPC has not checked, CheckRPC logs a policy that limits no call, and
+// For a limiter without Config.RPC, the first Admit logs a policy that limits no call, and
 // Deny. A policy that limits some calls is no mistake, as the limiter may serve HTTP too.
-func TestCheckRPC(t *testing.T) {
+func TestAdmitWithoutRPC(t *testing.T) {
 	log := new(diagtest.Log)
 	policy := func(name string, routes ...string) middleware.Policy {
 		return middleware.Policy{Name: name, Key: key("k"), Limit: five, Routes: routes}
 	}
 	cfg := middleware.Config{Store: gcra.NewMemory(), Logger: log.Logger(), Deny: func(http.ResponseWriter, *http.Request, middleware.Decision) {}}
 	l := limiter(t, cfg, policy("all"), policy("login", "GET /login"), policy("both", "GET /search", "/pkg.Service/Search"))
-	l.CheckRPC()
+	for range 2 {
+		l.Admit(http.Header{}, httptest.NewRequest(http.MethodPost, "/pkg.Service/Search", nil))
+	}
 	lines := log.Lines()
 	if len(lines) != 2 || lines[0].Code() != diag.NotForRPC || lines[0].Attrs["policy"] != "login" || !strings.Contains(lines[1].Text, "Config.Deny") {
 		t.Errorf("got %v; want a line about login and one about Deny", lines)

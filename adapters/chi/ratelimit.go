@@ -46,13 +46,13 @@ func From(l *Limiter) func(http.Handler) http.Handler {
 		var mounts mounts
 		var names pattern.Cache[route, string]
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			r = middleware.WithFramework(r, nil)
+			known := r.Pattern
 			if rctx := chi.RouteContext(r.Context()); rctx != nil && rctx.Routes != nil {
-				r.Pattern = muxPattern(&names, r.Method, mounts.find(rctx, r))
+				known = muxPattern(&names, r.Method, mounts.find(rctx, r))
 			} else if around != nil {
-				r.Pattern = muxPattern(&names, r.Method, find(around, nil, r.Method, pathOf(r)))
+				known = muxPattern(&names, r.Method, find(around, nil, r.Method, pathOf(r)))
 			}
-			if r, ok := l.Allow(w, r); ok {
+			if r, ok := l.Allow(w, middleware.WithRoute(r, known, nil)); ok {
 				next.ServeHTTP(w, r)
 			}
 		})

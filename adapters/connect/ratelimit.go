@@ -56,20 +56,20 @@ import (
 
 // New returns an interceptor for handlers that limits calls by the policies. It panics
 // if the configuration is not valid, with an error that names every mistake, also
-// Routes that match no call. To handle the error, use [middleware.NewRPC] and [From].
+// Routes that match no call. To handle the error, use [middleware.New] with
+// Config.RPC, and [From].
 func New(cfg Config, policies ...Policy) connect.Interceptor {
-	return From(middleware.Must(middleware.NewRPC(cfg, policies...)))
+	cfg.RPC = true
+	return From(middleware.Must(middleware.New(cfg, policies...)))
 }
 
-// From returns an interceptor for handlers that limits calls by l, which
-// [middleware.NewRPC] made. Its Config.Deny is not called. The handlers find the
-// Decision with [FromContext]. In a client each call fails: outbound/httpclient limits
+// From returns an interceptor for handlers that limits calls by l, a limiter with
+// Config.RPC. The handlers find the Decision with [FromContext]. In a client each call fails: outbound/httpclient limits
 // the calls of clients.
 func From(l *Limiter) connect.Interceptor {
 	if l == nil {
-		panic("ratelimit.From: the Limiter is nil; want one from middleware.NewRPC")
+		panic("ratelimit.From: the Limiter is nil; want one from middleware.New")
 	}
-	l.CheckRPC()
 	return &interceptor{l}
 }
 

@@ -46,8 +46,7 @@ func From(l *Limiter) echo.MiddlewareFunc {
 	var templates pattern.Templates
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			r := middleware.WithFramework(c.Request(), c)
-			r.Pattern = templates.Pattern(r.Method, route(c))
+			r := middleware.WithRoute(c.Request(), templates.Pattern(c.Request().Method, route(c)), c)
 			r, ok := l.Allow(response{c.Response()}, r)
 			c.SetRequest(r)
 			if !ok {
@@ -84,7 +83,7 @@ func (r response) Written() bool { return r.Committed }
 func (r response) Status() int   { return r.Response.Status }
 
 var keys = frameworkkey.Maker[echo.Context]{
-	Missing: "ratelimit: KeyFrom: the request carries no echo v4 context; use the limiter through adapters/echo, or give Peek middleware.WithFramework(c.Request(), c)",
+	Missing: "ratelimit: KeyFrom: the request carries no echo v4 context; use the limiter through adapters/echo, or give Peek middleware.WithRoute(c.Request(), c.Request().Pattern, c)",
 }
 
 // KeyFrom returns a Policy.Key that reads echo's context, where authentication

@@ -45,8 +45,7 @@ func From(l *Limiter) echo.MiddlewareFunc {
 	var templates pattern.Templates
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c *echo.Context) error {
-			r := middleware.WithFramework(c.Request(), c)
-			r.Pattern = templates.Pattern(r.Method, route(c, r))
+			r := middleware.WithRoute(c.Request(), templates.Pattern(c.Request().Method, route(c)), c)
 			r, ok := l.Allow(writer(c.Response()), r)
 			c.SetRequest(r)
 			if !ok {
@@ -58,12 +57,14 @@ func From(l *Limiter) echo.MiddlewareFunc {
 }
 
 // route returns the path of the route that serves the request, or "" if it is not
-// known. It changes r.Pattern.
-func route(c *echo.Context, r *http.Request) string {
+// known.
+func route(c *echo.Context) string {
 	if path := pathOf(c); path != "" || c.Echo() == nil {
 		return path
 	}
 	// In Pre, or a request without a route.
+	r := c.Request()
+	defer func(known string) { r.Pattern = known }(r.Pattern) // Route changes it
 	asking := c.Echo().AcquireContext()
 	defer c.Echo().ReleaseContext(asking)
 	asking.Reset(r, c.Response())
@@ -96,7 +97,7 @@ func (r response) Written() bool { return r.Committed }
 func (r response) Status() int   { return r.Response.Status }
 
 var keys = frameworkkey.Maker[*echo.Context]{
-	Missing: "ratelimit: KeyFrom: the request carries no echo v5 context; use the limiter through adapters/echov5, or give Peek middleware.WithFramework(c.Request(), c)",
+	Missing: "ratelimit: KeyFrom: the request carries no echo v5 context; use the limiter through adapters/echov5, or give Peek middleware.WithRoute(c.Request(), c.Request().Pattern, c)",
 }
 
 // KeyFrom returns a Policy.Key that reads echo's context, where authentication

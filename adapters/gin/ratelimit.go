@@ -38,8 +38,7 @@ func From(l *Limiter) gin.HandlerFunc {
 	}
 	var templates pattern.Templates
 	return func(c *gin.Context) {
-		r := middleware.WithFramework(c.Request, c)
-		r.Pattern = templates.Pattern(r.Method, c.FullPath())
+		r := middleware.WithRoute(c.Request, templates.Pattern(c.Request.Method, c.FullPath()), c)
 		var ok bool
 		if c.Request, ok = l.Allow(c.Writer, r); !ok {
 			c.Abort()
@@ -48,7 +47,7 @@ func From(l *Limiter) gin.HandlerFunc {
 }
 
 var keys = frameworkkey.Maker[*gin.Context]{
-	Missing: "ratelimit: KeyFrom: the request carries no gin context; use the limiter through adapters/gin, or give Peek middleware.WithFramework(c.Request, c)",
+	Missing: "ratelimit: KeyFrom: the request carries no gin context; use the limiter through adapters/gin, or give Peek middleware.WithRoute(c.Request, c.Request.Pattern, c)",
 }
 
 // KeyFrom returns a Policy.Key that reads gin's context, where authentication

@@ -72,18 +72,19 @@ type Interceptors struct{ limiter *Limiter }
 
 // New returns interceptors that limit calls by the policies. It panics if the
 // configuration is not valid, with an error that names every mistake, also Routes that
-// match no call. To handle the error, use [middleware.NewRPC] and [From].
+// match no call. To handle the error, use [middleware.New] with
+// Config.RPC, and [From].
 func New(cfg Config, policies ...Policy) *Interceptors {
-	return From(middleware.Must(middleware.NewRPC(cfg, policies...)))
+	cfg.RPC = true
+	return From(middleware.Must(middleware.New(cfg, policies...)))
 }
 
-// From returns interceptors that limit calls by l, which [middleware.NewRPC] made. Its
-// Config.Deny is not called. The handlers find the Decision with [FromContext].
+// From returns interceptors that limit calls by l, a limiter with Config.RPC. The handlers
+// find the Decision with [FromContext].
 func From(l *Limiter) *Interceptors {
 	if l == nil {
-		panic("ratelimit.From: the Limiter is nil; want one from middleware.NewRPC")
+		panic("ratelimit.From: the Limiter is nil; want one from middleware.New")
 	}
-	l.CheckRPC()
 	return &Interceptors{l}
 }
 
@@ -118,9 +119,7 @@ func (i *Interceptors) limit(ctx context.Context, method, route string, next fun
 	if !nested {
 		c = &call{fields: http.Header{}}
 	}
-	r := newRequest(ctx, method)
-	r.Pattern = route
-	r, denied := i.limiter.Admit(c.fields, middleware.WithFramework(r, c))
+	r, denied := i.limiter.Admit(c.fields, middleware.WithRoute(newRequest(ctx, method), route, c))
 	if denied == nil {
 		err = next(r.Context(), c)
 	} else {

@@ -59,14 +59,13 @@ func From(l *Limiter) func(http.Handler) http.Handler {
 func Routes(mux *http.ServeMux) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			r = middleware.WithFramework(r, nil)
-			r.Pattern = ""
+			pattern := ""
 			// For a CONNECT that it would redirect, a mux returns the path of the
 			// request as the pattern, and clients can invent paths.
 			if r.Method != http.MethodConnect {
-				_, r.Pattern = mux.Handler(r)
+				_, pattern = mux.Handler(r)
 			}
-			next.ServeHTTP(w, r)
+			next.ServeHTTP(w, middleware.WithRoute(r, pattern, nil))
 		})
 	}
 }

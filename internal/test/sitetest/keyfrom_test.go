@@ -26,7 +26,9 @@ func TestKeyFrom(t *testing.T) {
 		testKeyFrom(t, "gin context", viagin.KeyFrom, func(l *middleware.Limiter) http.Handler {
 			gin.SetMode(gin.ReleaseMode)
 			router := gin.New()
-			router.GET("/usage", func(c *gin.Context) { writeUsage(c.Writer, l.Peek(middleware.WithFramework(c.Request, c))) })
+			router.GET("/usage", func(c *gin.Context) {
+				writeUsage(c.Writer, l.Peek(middleware.WithRoute(c.Request, c.Request.Pattern, c)))
+			})
 			router.Use(viagin.From(l))
 			router.GET("/", func(*gin.Context) {})
 			return router
@@ -37,7 +39,7 @@ func TestKeyFrom(t *testing.T) {
 			e := echov4.New()
 			e.GET("/", func(c echov4.Context) error { return c.NoContent(http.StatusOK) }, viaechov4.From(l))
 			e.GET("/usage", func(c echov4.Context) error {
-				writeUsage(c.Response(), l.Peek(middleware.WithFramework(c.Request(), c)))
+				writeUsage(c.Response(), l.Peek(middleware.WithRoute(c.Request(), c.Request().Pattern, c)))
 				return nil
 			})
 			return e
@@ -48,7 +50,7 @@ func TestKeyFrom(t *testing.T) {
 			e := echo.New()
 			e.GET("/", func(c *echo.Context) error { return c.NoContent(http.StatusOK) }, viaecho.From(l))
 			e.GET("/usage", func(c *echo.Context) error {
-				writeUsage(c.Response(), l.Peek(middleware.WithFramework(c.Request(), c)))
+				writeUsage(c.Response(), l.Peek(middleware.WithRoute(c.Request(), c.Request().Pattern, c)))
 				return nil
 			})
 			return e
@@ -91,7 +93,7 @@ func testKeyFrom[C any](t *testing.T, missing string, keyFrom func(func(C) (stri
 		}
 	}
 	elsewhere := keyFrom(func(C) (string, error) { return "x", nil })
-	if _, err := elsewhere(httptest.NewRequest("GET", "/", nil)); err == nil || !strings.Contains(err.Error(), missing) || !strings.Contains(err.Error(), "give Peek middleware.WithFramework") {
+	if _, err := elsewhere(httptest.NewRequest("GET", "/", nil)); err == nil || !strings.Contains(err.Error(), missing) || !strings.Contains(err.Error(), "give Peek middleware.WithRoute") {
 		t.Errorf("outside the framework: got %v; want an error that says so", err)
 	}
 }
