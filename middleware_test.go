@@ -152,7 +152,7 @@ func head(t *testing.T, build func(sitetest.App) http.Handler) {
 
 func denyOwn(t *testing.T, build func(sitetest.App) http.Handler) {
 	s := sitetest.Start(t, sitetest.Config{Build: build, Policies: []middleware.Policy{{Name: "all", Key: sitetest.Everybody, Limit: once}}, Config: middleware.Config{
-		Deny: func(w http.ResponseWriter, _ *http.Request, d middleware.Decision) {
+		Deny: func(w http.ResponseWriter, _ *http.Request, d *middleware.Decision) {
 			w.WriteHeader(d.Status())
 			fmt.Fprintf(w, "wait %v", d.RetryAfter.Round(time.Hour))
 		}}})
@@ -593,7 +593,7 @@ func FuzzSpellings(f *testing.F) {
 	}
 	limiter := middleware.Must(middleware.New(middleware.Config{
 		Store: gcra.NewMemory(), Headers: middleware.HeadersNone,
-		Observe: func(_ *http.Request, d middleware.Decision) {
+		Observe: func(_ *http.Request, d *middleware.Decision) {
 			for _, r := range d.Results {
 				last.counted += r.Policy + " "
 			}

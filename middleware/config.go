@@ -34,12 +34,12 @@ type Config struct {
 	// to write. If Deny writes nothing, the default is written and a line goes to
 	// Logger. The writer may be wrapped; [http.ResponseController] finds the
 	// original.
-	Deny func(http.ResponseWriter, *http.Request, Decision)
+	Deny func(http.ResponseWriter, *http.Request, *Decision)
 
 	// Observe is called once for each decision, before anything is written and
-	// before the request waits for its Delay. It must not block, and must not keep
-	// or change the Decision's Results. [Limiter.Observe] adds more functions.
-	Observe func(*http.Request, Decision)
+	// before the request waits for its Delay. It must not block, and must not change
+	// the Decision. [Limiter.Observe] adds more functions.
+	Observe func(*http.Request, *Decision)
 
 	// RPC is for a limiter of remote procedure calls, as of gRPC and Connect: POST
 	// requests with the path "/package.Service/Method". A route "/package.Service/*" is
@@ -164,7 +164,7 @@ func New(cfg Config, policies ...Policy) (*Limiter, error) {
 	if l.headers == 0 {
 		l.headers = HeadersDraft6
 	}
-	l.observers.Store(new([]func(*http.Request, Decision)))
+	l.observers.Store(new([]observer))
 	l.Observe(cfg.Observe)
 	ps, errs := compile(policies, cfg.Store, cfg.RPC)
 	if errs = append(cfg.check(l.local), errs...); len(errs) > 0 {

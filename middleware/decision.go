@@ -8,11 +8,11 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-// Decision is what a [Limiter] decided about a request. Copies belong to the
-// same request: a refund through one is a refund through all.
+// Decision is what a [Limiter] decided about a request. Observers, Deny and handlers
+// of a request get the same one: do not change it.
 type Decision struct {
 	Allowed    bool
-	RetryAfter time.Duration  // longest of the policies that denied; 0 if allowed or if no wait helps
+	RetryAfter time.Duration  // as in the header, in whole seconds: longest of the policies that denied; 0 if allowed or if no wait helps
 	Delay      time.Duration  // how long to hold an allowed request back: longest of the policies
 	Results    []PolicyResult // of the policies that applied and were decided, in order
 	Err        error          // why a policy followed its OnFailure; nil if none did
@@ -26,16 +26,16 @@ type Decision struct {
 
 // PolicyResult is the part of one policy in a [Decision].
 type PolicyResult struct {
-	Policy  string     // name of the policy
-	Subject string     // key of the request, as the policy's Key returned it
-	Shadow  bool       // the policy never denies: Allowed says what it would have done
-	Limit   gcra.Limit // limit that applied, as configured (a Burst of 0 means Count); with FailLocal, Remaining is what this server's share of it has left
-	gcra.Result
+	Policy      string     // name of the policy
+	Subject     string     // key of the request, as the policy's Key returned it
+	Shadow      bool       // the policy never denies: Allowed says what it would have done
+	Limit       gcra.Limit // limit that applied, as configured (a Burst of 0 means Count); with FailLocal, Remaining is what this server's share of it has left
+	gcra.Result            // its RetryAfter is exact, that of the Decision is rounded up
 }
 
 // Status is the status code for the decision: 200 if allowed, 429 if a policy
 // denied, 503 if a policy with FailClosed could not be decided.
-func (d Decision) Status() int {
+func (d *Decision) Status() int {
 	switch {
 	case d.Allowed:
 		return http.StatusOK
@@ -47,7 +47,7 @@ func (d Decision) Status() int {
 
 // Degraded returns the names of the policies that followed their OnFailure, in
 // order; nil if Err is nil.
-func (d Decision) Degraded() (names []string) {
+func (d *Decision) Degraded() (names []string) {
 	if d.Err == nil || d.state == nil {
 		return nil
 	}
@@ -94,15 +94,17 @@ func decide(s *requestState) {
 	}
 	switch {
 	case s.allowed:
-		s.wait = delay
+		s.delay = delay
 	case never:
-		s.wait = 0
 	case denied:
-		s.wait = retryAfter
+		s.retryAfter = wholeSeconds(retryAfter)
 	default:
-		s.wait = time.Second // how long a failure lasts is unknown
+		s.retryAfter = time.Second // how long a failure lasts is unknown
 	}
 }
+
+// wholeSeconds is how Retry-After writes a time.
+func wholeSeconds(d time.Duration) time.Duration { return time.Duration(seconds(d)) * time.Second }
 
 // decisionOf returns the Decision, which the first call makes. Most requests never
 // need it.
@@ -110,16 +112,22 @@ func decisionOf(s *requestState) *Decision {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.decision == nil {
-		s.decision = new(newDecision(s))
+		s.decision = newDecision(s)
 	}
 	return s.decision
 }
 
-func newDecision(s *requestState) Decision {
-	d := Decision{Allowed: s.allowed, RetryAfter: s.retryAfter(), Delay: s.delay(), Took: s.took, Err: s.err, state: s}
+func newDecision(s *requestState) *Decision {
+	made := new(struct { // one allocation for up to two policies
+		Decision
+		results [2]PolicyResult
+	})
+	d := &made.Decision
+	*d = Decision{Allowed: s.allowed, RetryAfter: s.retryAfter, Delay: s.delay, Took: s.took, Err: s.err, state: s}
 	if len(s.charges) > 0 {
-		d.Results = make([]PolicyResult, 0, len(s.charges))
+		d.Results = made.results[:0]
 	}
+
 	for i := range s.charges {
 		if c := &s.charges[i]; s.entries[i].status != undecided {
 			d.Results = append(d.Results, PolicyResult{c.Policy, c.Subject, c.Shadow, c.Limit, c.Result})

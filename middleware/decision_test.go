@@ -65,7 +65,7 @@ func TestDecision(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			store, _ := newStore()
 			l := limiter(t, middleware.Config{Store: store}, test.policies...)
-			var d middleware.Decision
+			var d *middleware.Decision
 			for range test.requests {
 				d = l.Decide(get("/"))
 			}
@@ -79,8 +79,8 @@ func TestDecision(t *testing.T) {
 
 func TestResults(t *testing.T) {
 	store, _ := newStore()
-	var observed []middleware.Decision
-	l := limiter(t, middleware.Config{Store: store, Observe: func(_ *http.Request, d middleware.Decision) { observed = append(observed, d) }},
+	var observed []*middleware.Decision
+	l := limiter(t, middleware.Config{Store: store, Observe: func(_ *http.Request, d *middleware.Decision) { observed = append(observed, d) }},
 		middleware.Policy{Name: "a", Key: key("x"), Limit: five},
 		middleware.Policy{Name: "b", Key: key("y"), Limit: gcra.PerHour(7), Shadow: true},
 		middleware.Policy{Name: "c", Key: key("z"), LimitFor: func(*http.Request) gcra.Limit { return gcra.PerDay(9) }},

@@ -18,14 +18,14 @@ func (l *Limiter) writeDenial(w http.ResponseWriter, r *http.Request, d *Decisio
 	}
 	h["Cache-Control"] = []string{"no-store"} // RFC 6585: caches must not store a 429
 	if l.deny == nil {
-		writeProblem(w, r, *d)
+		writeProblem(w, r, d)
 		return
 	}
 	writer, wrote := watchDeny(w, r)
-	l.deny(writer, r, *d)
+	l.deny(writer, r, d)
 	if !wrote() {
 		l.log.Report(diag.DenyWroteNothing, "", "Config.Deny wrote nothing: the default denial is written in its place")
-		writeProblem(w, r, *d)
+		writeProblem(w, r, d)
 	}
 }
 
@@ -73,7 +73,7 @@ var (
 // Content-Encoding stays. Middleware that set it compresses what is written from
 // here on; without the field the client would take the compressed bytes for
 // JSON. http.Error once deleted it, and no longer does (golang.org/issue/66343).
-func writeProblem(w http.ResponseWriter, r *http.Request, d Decision) {
+func writeProblem(w http.ResponseWriter, r *http.Request, d *Decision) {
 	status, p := d.Status(), &quotaExceeded
 	if status != http.StatusTooManyRequests {
 		p = &reducedCapacity

@@ -41,7 +41,7 @@ func TestDenial(t *testing.T) {
 		t.Errorf("got header %v; want no Content-Length, and the Content-Encoding", w.Header())
 	}
 	// Deny runs when the fields are set.
-	l = limiter(t, middleware.Config{Store: store, Deny: func(w http.ResponseWriter, _ *http.Request, d middleware.Decision) {
+	l = limiter(t, middleware.Config{Store: store, Deny: func(w http.ResponseWriter, _ *http.Request, d *middleware.Decision) {
 		if w.Header().Get("Retry-After") == "" || w.Header().Get("RateLimit-Limit") == "" {
 			t.Error("Deny is called before the fields are set")
 		}

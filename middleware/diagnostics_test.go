@@ -74,7 +74,7 @@ func TestFirstRequestsAtOnce(t *testing.T) {
 func TestKeyOutsideOfPolicy(t *testing.T) {
 	log := new(diagtest.Log)
 	observed := 0
-	l := limiter(t, middleware.Config{Store: gcra.NewMemory(), Logger: log.Logger(), Observe: func(r *http.Request, _ middleware.Decision) {
+	l := limiter(t, middleware.Config{Store: gcra.NewMemory(), Logger: log.Logger(), Observe: func(r *http.Request, _ *middleware.Decision) {
 		_, _ = keyfunc.RemoteAddr(r)
 		observed++
 	}}, middleware.Policy{Name: "p", Key: keyfunc.TrustedProxies("127.0.0.1"), Limit: five})

@@ -99,6 +99,7 @@ func writeHeaders(s, next *requestState, h http.Header, headers Headers) {
 	if index < 0 || headers == HeadersNone {
 		return
 	}
+
 	c := &s.charges[index]
 	text := &s.policy(index).text
 	own := written{c.Result.Remaining, reset(&c.Result), outer.headers | headers}
@@ -109,19 +110,20 @@ func writeHeaders(s, next *requestState, h http.Header, headers Headers) {
 	} else {
 		s.written.headers = own.headers
 	}
+
+	// A form is written unless a tighter limiter further out has written it.
+	shows := func(form Headers) bool { return headers&form != 0 && (tighter || outer.headers&form == 0) }
 	for i := range triples {
-		t := &triples[i]
-		if headers&t.headers == 0 || !tighter && outer.headers&t.headers != 0 || c.Result.Never && denied {
-			continue
+		if t := &triples[i]; shows(t.headers) && !(denied && c.Result.Never) {
+			h[t.limit] = text.capacity(&c.Limit)
+			h[t.remaining] = numeral(own.remaining)
+			h[t.reset] = numeral(int64(own.reset))
 		}
-		h[t.limit] = text.capacity(&c.Limit)
-		h[t.remaining] = numeral(own.remaining)
-		h[t.reset] = numeral(int64(own.reset))
 	}
 	switch {
 	case headers&HeadersDraft11 != 0:
 		writeLists(s, h, outer.headers&HeadersDraft11 != 0, denied)
-	case headers&HeadersDraft6 != 0 && outer.headers&HeadersDraft11 == 0 && (tighter || outer.headers&HeadersDraft6 == 0):
+	case shows(HeadersDraft6) && outer.headers&HeadersDraft11 == 0:
 		h[policyField] = text.window(c)
 	}
 }
@@ -230,7 +232,7 @@ func appendItems(s *requestState, b []byte, start int, denied bool) []byte {
 		b = appendComma(b, start)
 		b = append(b, s.policy(i).text.name...)
 		b = strconv.AppendInt(append(b, ";r="...), c.Result.Remaining, 10)
-		never := denied && s.retryAfter() == 0
+		never := denied && s.retryAfter == 0
 		if t := untilMore(c, denied, s.entries[i].source); t > 0 && !never {
 			b = strconv.AppendInt(append(b, ";t="...), t, 10)
 		}

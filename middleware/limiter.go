@@ -12,7 +12,7 @@ import (
 )
 
 // observer is a function given to Observe.
-type observer = func(*http.Request, Decision)
+type observer = func(*http.Request, *Decision)
 
 // Limiter decides about requests by its policies. [New] builds one. All methods
 // are safe for concurrent use, including Reload and Observe, which change it.
@@ -21,9 +21,9 @@ type Limiter struct {
 	store     gcra.Store
 	local     gcra.Store // for FailLocal
 	headers   Headers
-	deny      func(http.ResponseWriter, *http.Request, Decision) // nil for the default
-	observers atomic.Pointer[[]observer]                         // never nil
-	shared    []string                                           // names of policies that other limiters have too; guarded by limiters
+	deny      func(http.ResponseWriter, *http.Request, *Decision) // nil for the default
+	observers atomic.Pointer[[]observer]                          // never nil
+	shared    []string                                            // names of policies that other limiters have too; guarded by limiters
 	log       diag.Log
 	rpc       bool      // Config.RPC
 	calls     sync.Once // of the first Admit, see checkCalls
@@ -32,18 +32,12 @@ type Limiter struct {
 // Decide charges the policies that apply to the request and returns the
 // Decision. It writes nothing and does not wait; a Delay is for the caller to
 // honour. If the client hangs up meanwhile, the request is charged all the same.
-func (l *Limiter) Decide(r *http.Request) Decision {
+func (l *Limiter) Decide(r *http.Request) *Decision {
 	r, s := withState(r, Framework(r.Context()))
-	observers := l.run(r, s, nil)
-	d := newDecision(s)
-	tell(observers, r, d)
-	return d
-}
-
-func tell(observers []observer, r *http.Request, d Decision) {
-	for _, observe := range observers {
-		observe(r, d)
+	for _, observe := range l.run(r, s, nil) {
+		observe(r, decisionOf(s))
 	}
+	return decisionOf(s)
 }
 
 // Allow decides about the request as Decide does and answers the client: it
@@ -80,9 +74,9 @@ func (l *Limiter) Admit(h http.Header, r *http.Request) (_ *http.Request, denied
 
 func (l *Limiter) admit(h http.Header, r *http.Request) (_ *http.Request, denied *Decision) {
 	r, s, outer := claim(r)
-	if observers := l.run(r, s, outer); len(observers) > 0 {
+	for _, observe := range l.run(r, s, outer) {
 		s.observed = true
-		tell(observers, r, newDecision(s))
+		observe(r, decisionOf(s))
 	}
 
 	if !s.observed { // nothing else has the state
@@ -106,16 +100,16 @@ func hold(r *http.Request, s *requestState) (denied *Decision) {
 	if !s.allowed {
 		return decisionOf(s)
 	}
-	if s.delay() == 0 {
+	if s.delay == 0 {
 		return nil
 	}
 	select {
-	case <-time.After(s.delay()):
+	case <-time.After(s.delay):
 		return nil
 	case <-r.Context().Done():
 		// Most clients have gone by now. But if the server ended the context,
 		// returning in silence would mean 200.
-		return &Decision{RetryAfter: time.Second, Delay: s.delay(), Results: decisionOf(s).Results, Err: r.Context().Err()}
+		return &Decision{RetryAfter: time.Second, Delay: s.delay, Results: decisionOf(s).Results, Err: r.Context().Err()}
 	}
 }
 

@@ -25,7 +25,7 @@ import "net/http"
 // fails open is not among the Results. If one fails closed, Allowed is false, Status
 // is 503, and Results may lack other policies. Refund, Settle and Spend of the Decision
 // do nothing.
-func (l *Limiter) Peek(r *http.Request) Decision {
+func (l *Limiter) Peek(r *http.Request) *Decision {
 	s := &requestState{Context: r.Context()}
 	l.evaluate(r, s, l.policies.Load().peeks)
 	for i := range s.charges {

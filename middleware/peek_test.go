@@ -16,7 +16,7 @@ import (
 )
 
 // leftOf is what a Decision says is left: "rate 9 of 10, until 6s".
-func leftOf(d middleware.Decision) string {
+func leftOf(d *middleware.Decision) string {
 	var all []string
 	for _, p := range d.Results {
 		name := p.Policy
@@ -33,7 +33,7 @@ func leftOf(d middleware.Decision) string {
 func TestPeek(t *testing.T) {
 	store, _ := newStore() // 1 January 2026
 	observed := 0
-	l := limiter(t, middleware.Config{Store: store, Observe: func(*http.Request, middleware.Decision) { observed++ }},
+	l := limiter(t, middleware.Config{Store: store, Observe: func(*http.Request, *middleware.Decision) { observed++ }},
 		middleware.Policy{Name: "rate", Key: key("k"), Limit: gcra.PerMinute(10), Cost: func(r *http.Request) int { return int(r.ContentLength) }},
 		middleware.Policy{Name: "monthly", Key: key("k"), Limit: gcra.Quota(100, gcra.Monthly)},
 		middleware.Policy{Name: "login", Key: key("k"), Limit: five, Routes: []string{"POST /login"}},

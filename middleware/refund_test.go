@@ -45,7 +45,7 @@ func TestRefundOfNothing(t *testing.T) {
 	l.Decide(get("/"))
 	denied := l.Decide(get("/"))
 	var none *middleware.Decision
-	for name, d := range map[string]*middleware.Decision{"denied": &denied, "nil": none, "zero": {}} {
+	for name, d := range map[string]*middleware.Decision{"denied": denied, "nil": none, "zero": {}} {
 		if err := errors.Join(d.Refund(t.Context()), d.Spend(t.Context(), 1)); err != nil || store.refunds != 0 || store.takes != 2 {
 			t.Errorf("%s: got error %v, %d refunds, %d takes; want nothing done", name, err, store.refunds, store.takes)
 		}
@@ -157,7 +157,7 @@ func TestConcurrentSpend(t *testing.T) {
 	l := limiter(t, middleware.Config{Store: store.Store}, // the counting of flaky is not for many goroutines
 		middleware.Policy{Name: "wide", Key: key("k"), Limit: wide},
 		middleware.Policy{Name: "narrow", Key: key("k"), Limit: narrow})
-	decisions := make([]middleware.Decision, 10)
+	decisions := make([]*middleware.Decision, 10)
 	for i := range decisions {
 		decisions[i] = l.Decide(get("/"))
 	}

@@ -46,7 +46,7 @@ func (l *Limiter) Store() gcra.Store { return l.store }
 // Observe makes the limiter call f for each decision from now on, after
 // [Config.Observe] and the functions added before. f must keep to the rules of
 // Config.Observe, and cannot be removed. A nil f does nothing.
-func (l *Limiter) Observe(f func(*http.Request, Decision)) {
+func (l *Limiter) Observe(f func(*http.Request, *Decision)) {
 	for f != nil {
 		old := l.observers.Load()
 		list := append(slices.Clip(*old), f)

@@ -85,8 +85,8 @@ func TestObserversAreCalledInOrder(t *testing.T) {
 	store, _ := newStore()
 	var calls []string
 	var took []time.Duration
-	note := func(name string) func(*http.Request, middleware.Decision) {
-		return func(_ *http.Request, d middleware.Decision) { calls, took = append(calls, name), append(took, d.Took) }
+	note := func(name string) func(*http.Request, *middleware.Decision) {
+		return func(_ *http.Request, d *middleware.Decision) { calls, took = append(calls, name), append(took, d.Took) }
 	}
 	l := limiter(t, middleware.Config{Store: store, Observe: note("configured")},
 		middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerMinute(10)})
@@ -138,8 +138,8 @@ func TestObserverRefundsMeanwhile(t *testing.T) {
 	c := newClock()
 	store := &gcra.Memory{Now: c.now}
 	var all sync.WaitGroup
-	var d middleware.Decision
-	l := limiter(t, middleware.Config{Store: store, Observe: func(_ *http.Request, seen middleware.Decision) {
+	var d *middleware.Decision
+	l := limiter(t, middleware.Config{Store: store, Observe: func(_ *http.Request, seen *middleware.Decision) {
 		d = seen
 		all.Go(func() { _ = seen.Refund(context.Background()) })
 	}}, middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerMinute(10)})

@@ -37,7 +37,8 @@ type requestState struct {
 	// What the Decision is made of, beside the results of the charges.
 	decided, allowed bool
 	observed         bool          // observers may keep the Decision
-	wait             time.Duration // see delay and retryAfter
+	delay            time.Duration // 0 if denied
+	retryAfter       time.Duration // whole seconds; 0 if allowed or if no wait helps
 	took             time.Duration
 	err              error
 
@@ -93,22 +94,6 @@ func (s *requestState) store(from source) gcra.Store {
 		return s.policies.limiter.local
 	}
 	return s.policies.limiter.store
-}
-
-// delay is the Delay of the Decision, once it stands.
-func (s *requestState) delay() time.Duration {
-	if !s.allowed {
-		return 0
-	}
-	return s.wait
-}
-
-// retryAfter is the RetryAfter of the Decision, once it stands.
-func (s *requestState) retryAfter() time.Duration {
-	if s.allowed {
-		return 0
-	}
-	return s.wait
 }
 
 // makeRoom makes room for the entries and charges of n policies: without an

@@ -80,7 +80,7 @@ func TestKeyAsksAnotherLimiter(t *testing.T) {
 		return "left " + strconv.FormatInt(middleware.FromContext(r.Context()).Results[0].Remaining, 10), nil
 	}})
 	allowed, _ := outer.Allow(httptest.NewRecorder(), get("/"))
-	for name, d := range map[string]*middleware.Decision{"Allow": middleware.FromContext(allowed.Context()), "Decide": new(outer.Decide(get("/")))} {
+	for name, d := range map[string]*middleware.Decision{"Allow": middleware.FromContext(allowed.Context()), "Decide": outer.Decide(get("/"))} {
 		want := map[string]string{"Allow": "left 4", "Decide": "left 3"}[name]
 		if d.Err != nil || len(d.Results) != 1 || d.Results[0].Policy != "outer" || d.Results[0].Subject != want {
 			t.Errorf("%s: got %+v, error %v; want one result of outer for %s", name, d.Results, d.Err, want)

@@ -44,7 +44,7 @@ func TestRPC(t *testing.T) {
 // All mistakes are reported at once, and Reload checks as New does.
 func TestRPCMistakes(t *testing.T) {
 	wrong := middleware.Policy{Name: "calls", Key: key("k"), Routes: []string{"pkg.Service/Method"}}
-	cfg := middleware.Config{Store: gcra.NewMemory(), RPC: true, Deny: func(http.ResponseWriter, *http.Request, middleware.Decision) {}}
+	cfg := middleware.Config{Store: gcra.NewMemory(), RPC: true, Deny: func(http.ResponseWriter, *http.Request, *middleware.Decision) {}}
 	_, err := middleware.New(cfg, wrong)
 	for _, want := range []string{"Deny is set", "Limit is missing", `want "/pkg.Service/Method"`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -69,7 +69,7 @@ func TestAdmitWithoutRPC(t *testing.T) {
 	policy := func(name string, routes ...string) middleware.Policy {
 		return middleware.Policy{Name: name, Key: key("k"), Limit: five, Routes: routes}
 	}
-	cfg := middleware.Config{Store: gcra.NewMemory(), Logger: log.Logger(), Deny: func(http.ResponseWriter, *http.Request, middleware.Decision) {}}
+	cfg := middleware.Config{Store: gcra.NewMemory(), Logger: log.Logger(), Deny: func(http.ResponseWriter, *http.Request, *middleware.Decision) {}}
 	l := limiter(t, cfg, policy("all"), policy("login", "GET /login"), policy("both", "GET /search", "/pkg.Service/Search"))
 	for range 2 {
 		l.Admit(http.Header{}, httptest.NewRequest(http.MethodPost, "/pkg.Service/Search", nil))

@@ -66,7 +66,7 @@ func (b *modelBucket) overdraw(units int64) int64 {
 
 // modelRequest is a request and what its policies have charged; nothing where it is absent.
 type modelRequest struct {
-	decision middleware.Decision
+	decision *middleware.Decision
 	costs    map[string]int64
 	periods  map[string]time.Time
 }

@@ -92,7 +92,7 @@ func TestConcurrentSettle(t *testing.T) {
 	limit := gcra.PerHour(90)
 	l := limiter(t, middleware.Config{Store: store.Store}, // the counting of flaky is not for many goroutines
 		middleware.Policy{Name: "p", Key: key("k"), Limit: limit, MaxDebt: 100})
-	decisions := make([]middleware.Decision, 10)
+	decisions := make([]*middleware.Decision, 10)
 	for i := range decisions {
 		decisions[i] = l.Decide(get("/"))
 	}
@@ -166,7 +166,7 @@ func TestSettleNothing(t *testing.T) {
 	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "p", Key: key("k"), Limit: gcra.PerHour(1), MaxDebt: 5})
 	l.Decide(get("/"))
 	denied := l.Decide(get("/"))
-	for name, d := range map[string]*middleware.Decision{"denied": &denied, "nil": nil, "zero": {}} {
+	for name, d := range map[string]*middleware.Decision{"denied": denied, "nil": nil, "zero": {}} {
 		if err := d.Settle(t.Context(), 3); err != nil || store.refunds != 0 || store.takes != 2 {
 			t.Errorf("%s: got error %v, %d refunds, %d takes; want nothing done", name, err, store.refunds, store.takes)
 		}

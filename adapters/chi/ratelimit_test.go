@@ -92,7 +92,7 @@ func TestRouteIsChis(t *testing.T) {
 			var counted []string
 			h, prefix := build(ratelimit.New(ratelimit.Config{
 				Store:   gcra.NewMemory(),
-				Observe: func(_ *http.Request, d ratelimit.Decision) { counted = append(counted, d.Results[0].Subject) },
+				Observe: func(_ *http.Request, d *ratelimit.Decision) { counted = append(counted, d.Results[0].Subject) },
 			}, ratelimit.Policy{Name: "route", Key: keyfunc.Route, Limit: gcra.PerMinute(100)}))
 			server := httptest.NewServer(h)
 			defer server.Close()
@@ -140,7 +140,7 @@ func TestNotFoundHasNoRoute(t *testing.T) {
 	r := chi.NewRouter()
 	r.Use(ratelimit.New(ratelimit.Config{
 		Store:   gcra.NewMemory(),
-		Observe: func(_ *http.Request, d ratelimit.Decision) { subject = d.Results[0].Subject },
+		Observe: func(_ *http.Request, d *ratelimit.Decision) { subject = d.Results[0].Subject },
 	}, ratelimit.Policy{Name: "route", Key: keyfunc.Route, Limit: gcra.PerMinute(100)}))
 	api(r)
 	for _, request := range []string{"PUT /users/7", "BREW /users/7", "GET /things/ab", "GET /nowhere", "GET /users/7/y", "GET /deep/nowhere"} {
@@ -163,7 +163,7 @@ func TestPolicyRoutes(t *testing.T) {
 		r := chi.NewRouter()
 		build(r, ratelimit.New(ratelimit.Config{
 			Store:   gcra.NewMemory(),
-			Observe: func(_ *http.Request, d ratelimit.Decision) { applied = len(d.Results) > 0 },
+			Observe: func(_ *http.Request, d *ratelimit.Decision) { applied = len(d.Results) > 0 },
 		}, ratelimit.Policy{Name: "users", Key: keyfunc.RemoteAddr, Limit: gcra.PerMinute(100),
 			Routes: []string{"GET /admin/users/{id}", "GET /admin/things/:id", "GET /admin/deep/{a}"}}))
 		for request, want := range map[string]bool{

@@ -19,7 +19,7 @@ import (
 // procedure is spelled, no call gets to a handler past the policy of its route.
 func TestCounted(t *testing.T) {
 	var counted, served int
-	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Observe: func(_ *http.Request, d ratelimit.Decision) { counted += len(d.Results) }},
+	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Observe: func(_ *http.Request, d *ratelimit.Decision) { counted += len(d.Results) }},
 		ratelimit.Policy{Name: "routes", Key: key("k"), Limit: gcra.PerHour(1000), Routes: []string{unaryCall, getCall}})
 	s := serve(t, transports()[0], service{unary: func(context.Context) error {
 		served++

@@ -213,8 +213,8 @@ func TestMaxDelay(t *testing.T) {
 
 // A call that ends while it is held back ends as its context says.
 func TestHeldBackCallEnds(t *testing.T) {
-	decided := make(chan ratelimit.Decision, 2)
-	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Observe: func(_ *http.Request, d ratelimit.Decision) { decided <- d }},
+	decided := make(chan *ratelimit.Decision, 2)
+	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Observe: func(_ *http.Request, d *ratelimit.Decision) { decided <- d }},
 		ratelimit.Policy{Name: "hour", Key: key("k"), Limit: gcra.PerHour(1), MaxDelay: 3 * time.Hour})
 	ended := make(chan error, 2)
 	log := connect.UnaryInterceptorFunc(func(next connect.UnaryFunc) connect.UnaryFunc {

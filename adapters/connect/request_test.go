@@ -56,7 +56,7 @@ func TestKeys(t *testing.T) {
 			}, nil, "POST 127.0.0.1" + unaryCall},
 		} {
 			var got []string
-			limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Observe: func(_ *http.Request, d ratelimit.Decision) { got = append(got, d.Results[0].Subject) }},
+			limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Observe: func(_ *http.Request, d *ratelimit.Decision) { got = append(got, d.Results[0].Subject) }},
 				ratelimit.Policy{Name: "p", Key: test.key, Limit: gcra.PerHour(5)})
 			s := serve(t, transports()[1], service{}.handler(connect.WithInterceptors(authenticate, limit))).with(options...)
 			if a := s.call(t.Context(), unaryCall, test.header...); a.code != 0 {
@@ -72,7 +72,7 @@ func TestKeys(t *testing.T) {
 // Routes are procedures and services, also of handlers that are mounted below a path.
 func TestRoutes(t *testing.T) {
 	var applied []string
-	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Observe: func(_ *http.Request, d ratelimit.Decision) {
+	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Observe: func(_ *http.Request, d *ratelimit.Decision) {
 		applied = nil
 		for _, p := range d.Results {
 			applied = append(applied, p.Policy)
@@ -102,8 +102,8 @@ func TestHeaderIsWrittenByClients(t *testing.T) {
 	secret := func(*jwt.Token) (any, error) { return []byte("0123456789abcdef0123456789abcdef"), nil }
 	unread := slog.New(slog.DiscardHandler) // gets the proxy that TrustedHops misses
 	for protocol, options := range protocols {
-		var d ratelimit.Decision
-		limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Logger: unread, Observe: func(_ *http.Request, seen ratelimit.Decision) { d = seen }},
+		var d *ratelimit.Decision
+		limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Logger: unread, Observe: func(_ *http.Request, seen *ratelimit.Decision) { d = seen }},
 			ratelimit.Policy{Name: "address", Key: keyfunc.TrustedProxies("127.0.0.0/8"), Limit: gcra.PerHour(1000)},
 			ratelimit.Policy{Name: "hop", Key: keyfunc.TrustedHops(2), Limit: gcra.PerHour(1000)},
 			ratelimit.Policy{Name: "token", Key: keyfunc.JWTSubject(secret, []string{"HS256"}), Limit: gcra.PerHour(1000)},
@@ -132,7 +132,7 @@ func TestUnixSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Observe: func(_ *http.Request, d ratelimit.Decision) { got = append(got, d.Results[0].Subject) }},
+	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Observe: func(_ *http.Request, d *ratelimit.Decision) { got = append(got, d.Results[0].Subject) }},
 		ratelimit.Policy{Name: "p", Key: keyfunc.RemoteAddr, Limit: gcra.PerHour(5)})
 	server := httptest.NewUnstartedServer(service{}.handler(connect.WithInterceptors(limit)))
 	server.Listener.Close()

@@ -56,7 +56,7 @@ func TestRouterWithAnotherSyntax(t *testing.T) {
 		var applied int
 		e := echo.NewWithConfig(echo.Config{Router: &muxRouter{http.NewServeMux(), map[string]echo.Route{}}})
 		use(e, ratelimit.New(ratelimit.Config{
-			Store: gcra.NewMemory(), Observe: func(_ *http.Request, d ratelimit.Decision) { applied = len(d.Results) },
+			Store: gcra.NewMemory(), Observe: func(_ *http.Request, d *ratelimit.Decision) { applied = len(d.Results) },
 		}, ratelimit.Policy{Name: "me", Key: keyfunc.RemoteAddr, Limit: gcra.PerMinute(100), Routes: []string{"GET /users/me"}}))
 		e.GET("/users/{id}", hello)
 		for target, want := range map[string]int{"/users/me": 1, "/users/%6de": 1, "/users/7": 0} {

@@ -90,16 +90,16 @@ func TestEchoRoutes(t *testing.T) {
 	}
 	run := func(name string, build func(l *middleware.Limiter, serve func(path string)) http.Handler) {
 		t.Run(name, func(t *testing.T) {
-			served, last := "", middleware.Decision{}
+			served, last := "", new(middleware.Decision)
 			limiter := middleware.Must(middleware.New(middleware.Config{
-				Store: gcra.NewMemory(), Observe: func(_ *http.Request, d middleware.Decision) { last = d },
+				Store: gcra.NewMemory(), Observe: func(_ *http.Request, d *middleware.Decision) { last = d },
 			}, policies...))
 			h, reached := build(limiter, func(path string) { served = path }), map[string]bool{}
 			for _, method := range []string{"GET", "HEAD", "POST"} {
 				for _, path := range paths {
 					r := httptest.NewRequest(method, path, nil)
 					r.Host, r.RemoteAddr = "api.example", "192.0.2.7:1"
-					served, last = "", middleware.Decision{}
+					served, last = "", new(middleware.Decision)
 					h.ServeHTTP(httptest.NewRecorder(), r)
 					if served == "" {
 						continue

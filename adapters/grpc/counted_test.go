@@ -23,7 +23,7 @@ import (
 func TestCounted(t *testing.T) {
 	const empty = "\x00\x00\x00\x00\x00" // an empty message
 	var counted, served int
-	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Observe: func(_ *http.Request, d ratelimit.Decision) { counted += len(d.Results) }},
+	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Observe: func(_ *http.Request, d *ratelimit.Decision) { counted += len(d.Results) }},
 		ratelimit.Policy{Name: "routes", Key: key("k"), Limit: gcra.PerHour(1000), Routes: []string{unaryCall, duplexCall}})
 	handlers := &service{
 		unary: func(context.Context) error { served++; return status.Error(codes.NotFound, "no such thing") },

@@ -201,7 +201,7 @@ func TestSpend(t *testing.T) {
 // A call is held back no longer than its deadline.
 func TestMaxDelay(t *testing.T) {
 	var held []time.Duration
-	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Observe: func(_ *http.Request, d ratelimit.Decision) { held = append(held, d.Delay) }},
+	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Observe: func(_ *http.Request, d *ratelimit.Decision) { held = append(held, d.Delay) }},
 		ratelimit.Policy{Name: "calls", Key: key("k"), Limit: gcra.Limit{Count: 1, Per: 100 * time.Millisecond}, MaxDelay: time.Hour},
 		ratelimit.Policy{Name: "hour", Key: key("k"), Limit: gcra.PerHour(1), MaxDelay: 2 * time.Hour, Routes: []string{duplexCall}})
 	conn := dial(t, serve(t, new(service), limited(limit)...))
@@ -231,8 +231,8 @@ func TestMaxDelay(t *testing.T) {
 // A call that ends while it is held back ends as its context says, and is charged, or
 // clients could avoid charges.
 func TestHeldBackCallEnds(t *testing.T) {
-	decided := make(chan ratelimit.Decision, 3)
-	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Observe: func(_ *http.Request, d ratelimit.Decision) { decided <- d }},
+	decided := make(chan *ratelimit.Decision, 3)
+	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Observe: func(_ *http.Request, d *ratelimit.Decision) { decided <- d }},
 		ratelimit.Policy{Name: "hour", Key: key("k"), Limit: gcra.PerHour(1), MaxDelay: 3 * time.Hour})
 	unary := limit.Unary()
 	info := &grpc.UnaryServerInfo{FullMethod: unaryCall}

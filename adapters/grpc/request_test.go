@@ -57,7 +57,7 @@ func TestKeys(t *testing.T) {
 		{"Route", keyfunc.Route, nil, "route:" + unaryCall},
 	} {
 		var got []string
-		limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Observe: func(_ *http.Request, d ratelimit.Decision) { got = append(got, d.Results[0].Subject) }},
+		limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Observe: func(_ *http.Request, d *ratelimit.Decision) { got = append(got, d.Results[0].Subject) }},
 			ratelimit.Policy{Name: "p", Key: test.key, Limit: gcra.PerHour(5)})
 		conn := dial(t, serve(t, new(service), grpc.ChainUnaryInterceptor(authenticate, limit.Unary())))
 		if a := call(metadata.AppendToOutgoingContext(t.Context(), test.md...), conn); a.Code() != codes.OK {
@@ -74,7 +74,7 @@ func TestRequest(t *testing.T) {
 	site := httptest.NewTLSServer(nil) // for its certificate
 	defer site.Close()
 	var seen *http.Request
-	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Observe: func(r *http.Request, _ ratelimit.Decision) { seen = r }},
+	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Observe: func(r *http.Request, _ *ratelimit.Decision) { seen = r }},
 		ratelimit.Policy{Name: "p", Key: key("k"), Limit: gcra.PerHour(5)})
 	addr := serve(t, new(service), append(limited(limit), grpc.Creds(credentials.NewServerTLSFromCert(&site.TLS.Certificates[0])))...)
 	pool := x509.NewCertPool()
@@ -123,7 +123,7 @@ func TestRoutes(t *testing.T) {
 	policy := func(name string, key func(*http.Request) (string, error), routes ...string) ratelimit.Policy {
 		return ratelimit.Policy{Name: name, Key: key, Limit: gcra.PerHour(1000), Routes: routes}
 	}
-	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Observe: func(_ *http.Request, d ratelimit.Decision) {
+	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Observe: func(_ *http.Request, d *ratelimit.Decision) {
 		applied = nil
 		for _, p := range d.Results {
 			applied = append(applied, strings.TrimSuffix(p.Policy+" "+p.Subject, " k"))
@@ -161,9 +161,9 @@ func TestRoutes(t *testing.T) {
 func TestMetadataIsWrittenByClients(t *testing.T) {
 	owner := func(_ context.Context, k string) (string, bool) { return k, true }
 	secret := func(*jwt.Token) (any, error) { return []byte("0123456789abcdef0123456789abcdef"), nil }
-	var d ratelimit.Decision
+	var d *ratelimit.Decision
 	unread := slog.New(slog.DiscardHandler) // gets the proxy that TrustedHops misses
-	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Logger: unread, Observe: func(_ *http.Request, seen ratelimit.Decision) { d = seen }},
+	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Logger: unread, Observe: func(_ *http.Request, seen *ratelimit.Decision) { d = seen }},
 		ratelimit.Policy{Name: "address", Key: keyfunc.TrustedProxies("127.0.0.0/8"), Limit: gcra.PerHour(1000)},
 		ratelimit.Policy{Name: "hop", Key: keyfunc.TrustedHops(2), Limit: gcra.PerHour(1000)},
 		ratelimit.Policy{Name: "token", Key: keyfunc.JWTSubject(secret, []string{"HS256"}), Limit: gcra.PerHour(1000)},
@@ -195,7 +195,7 @@ func TestUnixSocket(t *testing.T) {
 	}
 	memory := bufconn.Listen(1 << 16)
 	var got []string
-	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Observe: func(_ *http.Request, d ratelimit.Decision) { got = append(got, d.Results[0].Subject) }},
+	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Observe: func(_ *http.Request, d *ratelimit.Decision) { got = append(got, d.Results[0].Subject) }},
 		ratelimit.Policy{Name: "p", Key: keyfunc.RemoteAddr, Limit: gcra.PerHour(5)})
 	serveOn(t, l, new(service), limited(limit)...)
 	serveOn(t, memory, new(service), limited(limit)...)

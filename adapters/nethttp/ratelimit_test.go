@@ -16,7 +16,7 @@ func TestRouteIsTheMuxs(t *testing.T) {
 	mux.HandleFunc("/{tenant}/", hello)
 	h := ratelimit.New(ratelimit.Config{
 		Store:   gcra.NewMemory(),
-		Observe: func(_ *http.Request, d ratelimit.Decision) { subject = d.Results[0].Subject },
+		Observe: func(_ *http.Request, d *ratelimit.Decision) { subject = d.Results[0].Subject },
 	}, ratelimit.Policy{Name: "route", Key: keyfunc.Route, Limit: gcra.PerMinute(100)})(mux)
 	for _, test := range []struct{ method, path, want string }{
 		{"GET", "/acme/x", "route:/{tenant}/"},

@@ -72,12 +72,12 @@ func newDecisions(meter metric.Meter, limiters []*middleware.Limiter) (*decision
 }
 
 // observe records a decision.
-func (ds *decisions) observe(r *http.Request, d middleware.Decision) {
+func (ds *decisions) observe(r *http.Request, d *middleware.Decision) {
 	notDecided := d.Degraded()
 	var request requestOutcome
 	for i := range d.Results {
 		p := &d.Results[i]
-		o := outcomeOf(p, &d, notDecided)
+		o := outcomeOf(p, d, notDecided)
 		ds.countsOf(p.Policy).n[o].Add(1)
 		request.add(o, p.Policy, &p.Result)
 	}

@@ -37,7 +37,7 @@ func BenchmarkObserve(b *testing.B) {
 				for n := 0; pb.Next(); n++ {
 					results[0].Subject = subjects[n%one.subjects]
 					results[0].Allowed, results[1].Allowed = one.allowed, true
-					i.record.observe(r, middleware.Decision{Allowed: one.allowed, Results: results})
+					i.record.observe(r, &middleware.Decision{Allowed: one.allowed, Results: results})
 				}
 			})
 		})

@@ -53,7 +53,7 @@ func (c *record) begin(now func() time.Time, current func() []middleware.Policy,
 func (c *record) step() int64 { return int64(max(c.now().Sub(c.start), 0)/step) + 1 }
 
 // observe records a decision of a limiter.
-func (c *record) observe(_ *http.Request, d middleware.Decision) {
+func (c *record) observe(_ *http.Request, d *middleware.Decision) {
 	now := c.step()
 	o := allowed
 	if !d.Allowed {

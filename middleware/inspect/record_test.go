@@ -18,7 +18,7 @@ func TestObserveAllocatesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := httptest.NewRequest("GET", "/", nil)
-	d := middleware.Decision{Results: []middleware.PolicyResult{{Policy: "a", Subject: "ip:192.0.2.7", Limit: gcra.PerMinute(5)}}}
+	d := &middleware.Decision{Results: []middleware.PolicyResult{{Policy: "a", Subject: "ip:192.0.2.7", Limit: gcra.PerMinute(5)}}}
 	i.record.observe(r, d)
 	// One step may begin meanwhile.
 	if got := testing.AllocsPerRun(1000, func() { i.record.observe(r, d) }); got >= 1 {

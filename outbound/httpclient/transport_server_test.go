@@ -49,7 +49,7 @@ func TestOurMiddleware(t *testing.T) {
 				t.Parallel()
 				var served, denied atomic.Int64
 				limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Headers: headers,
-					Observe: func(_ *http.Request, d ratelimit.Decision) {
+					Observe: func(_ *http.Request, d *ratelimit.Decision) {
 						if !d.Allowed {
 							denied.Add(1)
 						}

@@ -121,7 +121,7 @@ func (p *player) playAll(ctx context.Context, sources []*source) (s logStats, st
 
 // play decides an entry. The clock does not go back: an entry earlier than the one before
 // counts at the time of that one.
-func (p *player) play(e *entry) middleware.Decision {
+func (p *player) play(e *entry) *middleware.Decision {
 	switch {
 	case p.requests == 0:
 		p.first, p.clock = e.at, e.at
@@ -134,7 +134,7 @@ func (p *player) play(e *entry) middleware.Decision {
 	r := p.request
 	r.Method, r.URL, r.Host, r.RemoteAddr = e.method, e.url, e.host, e.client
 	d := p.limiter.Decide(r)
-	p.count(&d)
+	p.count(d)
 	return d
 }
 

@@ -40,7 +40,7 @@ func TestFault97NoDataRace(t *testing.T) {
 	rate.Store(100)
 	s := openSite(t, o, sitetest.Config{
 		Config: middleware.Config{Store: store.Store, Instances: 2, Headers: middleware.HeadersDraft6 | middleware.HeadersDraft11,
-			Observe: func(_ *http.Request, d middleware.Decision) { observed.Add(int64(len(d.Results)) + int64(d.Status())) }},
+			Observe: func(_ *http.Request, d *middleware.Decision) { observed.Add(int64(len(d.Results)) + int64(d.Status())) }},
 		Policies: []middleware.Policy{
 			{Name: "fixed", Key: sitetest.Everybody, Limit: gcra.PerDay(burst)},
 			{Name: "plan", Key: byClient, LimitFor: func(*http.Request) gcra.Limit { return gcra.PerSecond(rate.Load()) }, MaxDelay: time.Millisecond},

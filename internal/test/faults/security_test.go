@@ -204,7 +204,7 @@ func limits(t *testing.T, client redis.UniversalClient, subject string) error {
 	store := redisstore.New(client)
 	store.Timeout, store.NoDenialCache, store.Logger = ample, true, silence
 	var failed error
-	l := middleware.Must(middleware.New(middleware.Config{Store: store, Observe: func(_ *http.Request, d middleware.Decision) { failed = d.Err }},
+	l := middleware.Must(middleware.New(middleware.Config{Store: store, Observe: func(_ *http.Request, d *middleware.Decision) { failed = d.Err }},
 		middleware.Policy{Name: "one", Key: func(*http.Request) (string, error) { return subject, nil }, Limit: gcra.PerDay(2)},
 		middleware.Policy{Name: "all", Key: sitetest.Everybody, Limit: gcra.PerDay(1000)}))
 	r, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "/", nil)

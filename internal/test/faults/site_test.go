@@ -39,7 +39,7 @@ func openSite(t *testing.T, o *outcome, cfg sitetest.Config) *site {
 	t.Helper()
 	s := new(site)
 	observe := cfg.Observe
-	cfg.Observe = func(r *http.Request, d middleware.Decision) {
+	cfg.Observe = func(r *http.Request, d *middleware.Decision) {
 		o.decided(d.Took)
 		s.decisions.Add(1)
 		if d.Err != nil {

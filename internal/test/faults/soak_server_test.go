@@ -163,8 +163,8 @@ func withHeader(next http.Handler) http.Handler {
 
 // showDecision tells the client how long the decision took, whether it was made without
 // Redis, and how many servers the store has counted.
-func showDecision(store *redisstore.Store) func(*http.Request, middleware.Decision) {
-	return func(r *http.Request, d middleware.Decision) {
+func showDecision(store *redisstore.Store) func(*http.Request, *middleware.Decision) {
+	return func(r *http.Request, d *middleware.Decision) {
 		h := r.Context().Value(headerKey{}).(http.Header)
 		h.Set("X-Took", strconv.FormatInt(int64(d.Took), 10))
 		h.Set("X-Servers", strconv.Itoa(store.Stats().Instances))

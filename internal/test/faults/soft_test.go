@@ -59,7 +59,7 @@ func openAsker(t *testing.T, o *outcome, url string) *asker {
 }
 
 // decide asks once.
-func (a *asker) decide(r *http.Request) middleware.Decision {
+func (a *asker) decide(r *http.Request) *middleware.Decision {
 	begin := time.Since(a.start)
 	d := a.limiter.Decide(r)
 	end := time.Since(a.start)

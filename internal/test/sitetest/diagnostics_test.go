@@ -191,24 +191,24 @@ func TestDiagnostics(t *testing.T) {
 		{name: "an unknown route", policy: middleware.Policy{Key: reports(diag.RouteUnknown, "k")}, code: diag.RouteUnknown, attrs: []string{"policy=p"}},
 
 		{name: "Deny writes nothing", policy: middleware.Policy{Key: byName, Limit: once},
-			config: middleware.Config{Deny: func(http.ResponseWriter, *http.Request, middleware.Decision) {}}, code: diag.DenyWroteNothing},
+			config: middleware.Config{Deny: func(http.ResponseWriter, *http.Request, *middleware.Decision) {}}, code: diag.DenyWroteNothing},
 		{name: "Deny writes nothing for some", policy: middleware.Policy{Key: byName, Limit: once},
-			config: middleware.Config{Deny: func(w http.ResponseWriter, r *http.Request, d middleware.Decision) {
+			config: middleware.Config{Deny: func(w http.ResponseWriter, r *http.Request, d *middleware.Decision) {
 				if r.Header.Get("X-Client") == "alice" {
 					writeDenied(w, d.Status())
 				}
 			}}, header: func(i int) []string { return []string{"X-Client: " + []string{"alice", "bob"}[i/50]} }, code: diag.DenyWroteNothing},
 		{name: "Deny writes", policy: middleware.Policy{Key: byName, Limit: once},
-			config: middleware.Config{Deny: func(w http.ResponseWriter, _ *http.Request, d middleware.Decision) { writeDenied(w, d.Status()) }}},
+			config: middleware.Config{Deny: func(w http.ResponseWriter, _ *http.Request, d *middleware.Decision) { writeDenied(w, d.Status()) }}},
 		{name: "Deny writes a status alone", policy: middleware.Policy{Key: byName, Limit: once},
-			config: middleware.Config{Deny: func(w http.ResponseWriter, _ *http.Request, d middleware.Decision) { w.WriteHeader(d.Status()) }}},
+			config: middleware.Config{Deny: func(w http.ResponseWriter, _ *http.Request, d *middleware.Decision) { w.WriteHeader(d.Status()) }}},
 		{name: "Deny flushes", policy: middleware.Policy{Key: byName, Limit: once},
-			config: middleware.Config{Deny: func(w http.ResponseWriter, _ *http.Request, d middleware.Decision) {
+			config: middleware.Config{Deny: func(w http.ResponseWriter, _ *http.Request, d *middleware.Decision) {
 				w.WriteHeader(d.Status())
 				_ = http.NewResponseController(w).Flush()
 			}}},
 		{name: "Deny writes to the framework", policy: middleware.Policy{Key: byName, Limit: once},
-			config: middleware.Config{Deny: func(w http.ResponseWriter, r *http.Request, d middleware.Decision) {
+			config: middleware.Config{Deny: func(w http.ResponseWriter, r *http.Request, d *middleware.Decision) {
 				switch c := middleware.Framework(r.Context()).(type) {
 				case *gin.Context:
 					c.String(d.Status(), "slow down")
@@ -525,7 +525,7 @@ func TestDiagnosticsKeyFrom(t *testing.T) {
 // A Deny that only changes the connection has not written a response.
 func TestDenyOnlySetsADeadline(t *testing.T) {
 	log := new(diagtest.Log)
-	limit := vianethttp.New(middleware.Config{Store: gcra.NewMemory(), Logger: log.Logger(), Deny: func(w http.ResponseWriter, _ *http.Request, _ middleware.Decision) {
+	limit := vianethttp.New(middleware.Config{Store: gcra.NewMemory(), Logger: log.Logger(), Deny: func(w http.ResponseWriter, _ *http.Request, _ *middleware.Decision) {
 		if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Minute)); err != nil {
 			t.Error(err)
 		}

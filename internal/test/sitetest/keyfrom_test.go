@@ -59,7 +59,7 @@ func TestKeyFrom(t *testing.T) {
 }
 
 // writeUsage writes what is left to the subject of the only policy.
-func writeUsage(w http.ResponseWriter, d middleware.Decision) {
+func writeUsage(w http.ResponseWriter, d *middleware.Decision) {
 	fmt.Fprint(w, d.Results[0].Subject, " ", d.Results[0].Remaining, " ", d.Err)
 }
 
@@ -77,9 +77,9 @@ func testKeyFrom[C any](t *testing.T, missing string, keyFrom func(func(C) (stri
 		{"", nil, "", nil}, // an anonymous request stays anonymous
 		{"", failure, "", failure},
 	} {
-		var d middleware.Decision
+		var d *middleware.Decision
 		key := keyFrom(func(C) (string, error) { return test.key, test.err })
-		l := middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory(), Logger: slog.New(slog.DiscardHandler), Observe: func(_ *http.Request, seen middleware.Decision) { d = seen }},
+		l := middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory(), Logger: slog.New(slog.DiscardHandler), Observe: func(_ *http.Request, seen *middleware.Decision) { d = seen }},
 			middleware.Policy{Name: "all", Limit: gcra.PerMinute(1), Key: key}))
 		site := build(l)
 		site.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))

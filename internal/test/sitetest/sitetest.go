@@ -35,7 +35,7 @@ type Site struct {
 	Handled, Behind atomic.Int64 // requests that reached a handler, and the middleware behind the limiter
 
 	mu   sync.Mutex
-	last middleware.Decision
+	last *middleware.Decision
 }
 
 // Everybody is a key function with one bucket for all clients.
@@ -45,7 +45,7 @@ func Everybody(*http.Request) (string, error) { return "everybody", nil }
 // its route and X-Pattern to the request's.
 func Start(t testing.TB, cfg Config) *Site {
 	t.Helper()
-	s := &Site{Client: &http.Transport{MaxIdleConnsPerHost: 64}}
+	s := &Site{Client: &http.Transport{MaxIdleConnsPerHost: 64}, last: new(middleware.Decision)}
 	if cfg.Build == nil {
 		cfg.Build = BuildMux
 	}
@@ -53,7 +53,7 @@ func Start(t testing.TB, cfg Config) *Site {
 		cfg.Store = gcra.NewMemory()
 	}
 	observe := cfg.Observe
-	cfg.Observe = func(r *http.Request, d middleware.Decision) {
+	cfg.Observe = func(r *http.Request, d *middleware.Decision) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.last = d
@@ -96,7 +96,7 @@ func Start(t testing.TB, cfg Config) *Site {
 
 // Last is the last decision of the outer limiter, the zero value if there was none
 // since [Site.Forget].
-func (s *Site) Last() middleware.Decision {
+func (s *Site) Last() *middleware.Decision {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.last
@@ -106,7 +106,7 @@ func (s *Site) Last() middleware.Decision {
 func (s *Site) Forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.last = middleware.Decision{}
+	s.last = new(middleware.Decision)
 }
 
 // Answer is a response with its body, read to its end.

@@ -31,7 +31,7 @@ func userFrom(auth *ginjwt.GinJWTMiddleware) func(*http.Request) (string, error)
 }
 
 // server has gin-jwt with its defaults, and one request an hour for each user.
-func server(t *testing.T, auth *ginjwt.GinJWTMiddleware, decided func(ratelimit.Decision)) *httptest.Server {
+func server(t *testing.T, auth *ginjwt.GinJWTMiddleware, decided func(*ratelimit.Decision)) *httptest.Server {
 	t.Helper()
 	gin.SetMode(gin.ReleaseMode)
 	auth.Key = []byte("a secret of 32 bytes or more ...")
@@ -44,7 +44,7 @@ func server(t *testing.T, auth *ginjwt.GinJWTMiddleware, decided func(ratelimit.
 	router.POST("/login", auth.LoginHandler)
 	router.Use(auth.MiddlewareFunc(), ratelimit.New(ratelimit.Config{
 		Store:   gcra.NewMemory(),
-		Observe: func(_ *http.Request, d ratelimit.Decision) { decided(d) },
+		Observe: func(_ *http.Request, d *ratelimit.Decision) { decided(d) },
 	}, ratelimit.Policy{Name: "user", Key: userFrom(auth), Limit: gcra.PerHour(1)}))
 	router.GET("/hello", func(c *gin.Context) { c.String(http.StatusOK, "hello") })
 	s := httptest.NewServer(router)
@@ -92,8 +92,8 @@ func TestGinJWT(t *testing.T) {
 	for _, identity := range []string{"", "id"} {
 		auth := &ginjwt.GinJWTMiddleware{Realm: "test", Timeout: time.Hour, IdentityKey: identity}
 		auth.PayloadFunc = func(data any) ginjwt.MapClaims { return ginjwt.MapClaims{auth.IdentityKey: data} }
-		var last ratelimit.Decision
-		s := server(t, auth, func(d ratelimit.Decision) { last = d })
+		var last *ratelimit.Decision
+		s := server(t, auth, func(d *ratelimit.Decision) { last = d })
 		alice, bob := login(t, s, "alice"), login(t, s, "bob")
 		for i, request := range []struct {
 			token, subject string
@@ -103,7 +103,7 @@ func TestGinJWT(t *testing.T) {
 				t.Errorf("identity key %q, request %d of %s: got status %d, %+v; want %d", identity, i+1, request.subject, got, last.Results, request.want)
 			}
 		}
-		last = ratelimit.Decision{}
+		last = new(ratelimit.Decision)
 		if got := hello(t, s, "forged."+alice); got != http.StatusUnauthorized || len(last.Results) != 0 {
 			t.Errorf("forged token: got status %d and %+v; want gin-jwt to reject it before the limiter", got, last.Results)
 		}
@@ -113,10 +113,10 @@ func TestGinJWT(t *testing.T) {
 // Without the claim nobody can be told apart: that is an error and not one
 // bucket for all, in silence.
 func TestGinJWTWithoutTheClaim(t *testing.T) {
-	var last ratelimit.Decision
+	var last *ratelimit.Decision
 	s := server(t, &ginjwt.GinJWTMiddleware{Realm: "test", Timeout: time.Hour,
 		PayloadFunc: func(data any) ginjwt.MapClaims { return ginjwt.MapClaims{"sub": data} },
-	}, func(d ratelimit.Decision) { last = d })
+	}, func(d *ratelimit.Decision) { last = d })
 	hello(t, s, login(t, s, "alice"))
 	if last.Err == nil || !strings.Contains(last.Err.Error(), `no text in claim "identity"`) {
 		t.Errorf("got error %v; want one that names the claim", last.Err)

@@ -96,7 +96,7 @@ func TestGraphQLCost(t *testing.T) {
 	} {
 		var charged int64
 		limit := ratelimit.New(ratelimit.Config{
-			Store: gcra.NewMemory(), Observe: func(_ *http.Request, d ratelimit.Decision) { charged = 100 - d.Results[0].Remaining },
+			Store: gcra.NewMemory(), Observe: func(_ *http.Request, d *ratelimit.Decision) { charged = 100 - d.Results[0].Remaining },
 		}, ratelimit.Policy{Name: "fields", Key: keyfunc.RemoteAddr, Limit: gcra.PerHour(100), Cost: cost})
 		w := httptest.NewRecorder()
 		limit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
