@@ -114,7 +114,7 @@ type Policy struct {
 	// Cost returns the units that the request takes; nil means 1, and 0 takes
 	// nothing. A negative cost follows OnFailure, for example an unknown
 	// ContentLength, which is -1.
-	Cost func(*http.Request) int
+	Cost func(*http.Request) int64
 
 	// Skip exempts a request from the policy.
 	Skip func(*http.Request) bool

@@ -29,7 +29,7 @@ func TestAllOrNone(t *testing.T) {
 
 func TestDecision(t *testing.T) {
 	minute, hour := gcra.PerMinute(1), gcra.PerHour(1)
-	three := func(*http.Request) int { return 3 }
+	three := func(*http.Request) int64 { return 3 }
 	for _, test := range []struct {
 		name     string
 		policies []middleware.Policy

@@ -94,7 +94,7 @@ func TestKeyOutsideOfPolicy(t *testing.T) {
 func TestDecideAfterAllow(t *testing.T) {
 	log := new(diagtest.Log)
 	l := limiter(t, middleware.Config{Store: gcra.NewMemory(), Logger: log.Logger()},
-		middleware.Policy{Name: "look", Key: key("k"), Limit: five, Cost: func(*http.Request) int { return 0 }},
+		middleware.Policy{Name: "look", Key: key("k"), Limit: five, Cost: func(*http.Request) int64 { return 0 }},
 		middleware.Policy{Name: "p", Key: key("k"), Limit: five})
 	r, _ := l.Allow(httptest.NewRecorder(), get("/"))
 	l.Decide(r) // on purpose, for more units

@@ -100,7 +100,7 @@ func TestLocalShareOfAnExpensiveRequest(t *testing.T) {
 	store, _ := newStore()
 	store.fail = 1000
 	l := limiter(t, middleware.Config{Store: store, Instances: 10},
-		middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(20), Cost: func(*http.Request) int { return 15 }})
+		middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(20), Cost: func(*http.Request) int64 { return 15 }})
 	if d := l.Decide(get("/")); !d.Allowed {
 		t.Errorf("first: got %+v; want allowed", d.Results)
 	}
@@ -147,7 +147,7 @@ func TestLocalShareOfMixedRequests(t *testing.T) {
 	now := time.Unix(0, 0)
 	local := &gcra.Memory{Now: func() time.Time { return now }}
 	l := limiter(t, middleware.Config{Store: down{local}, Instances: 10},
-		middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerSecond(100), Cost: func(r *http.Request) int {
+		middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerSecond(100), Cost: func(r *http.Request) int64 {
 			if r.URL.Path == "/big" {
 				return 100
 			}
@@ -209,7 +209,7 @@ func (d down) Local(instances int) gcra.Store {
 }
 
 func TestPolicyFails(t *testing.T) {
-	panics := func(*http.Request) int { panic("cost") }
+	panics := func(*http.Request) int64 { panic("cost") }
 	for _, test := range []struct {
 		name    string
 		policy  middleware.Policy
@@ -220,7 +220,7 @@ func TestPolicyFails(t *testing.T) {
 		{"key", middleware.Policy{Name: "only", Key: keyFails, Limit: gcra.PerHour(2)}, nil, true, "bad: no key today"},
 		{"key panics", middleware.Policy{Name: "only", Key: keyPanics, Limit: gcra.PerHour(2)}, nil, true, "bad: panic: interface conversion"},
 		// A client may have caused it, so it takes the whole burst.
-		{"cost", middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(2), Cost: func(*http.Request) int { return -1 }}, []int{200, 429, 429}, true, "bad: cost of the request is -1"},
+		{"cost", middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(2), Cost: func(*http.Request) int64 { return -1 }}, []int{200, 429, 429}, true, "bad: cost of the request is -1"},
 		{"cost panics", middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(2), Cost: panics}, []int{200, 429, 429}, true, "bad: panic: cost"},
 		{"skip panics", middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(2), Skip: func(*http.Request) bool { panic("skip") }}, nil, true, "bad: panic: skip"},
 		{"limit", middleware.Policy{Name: "only", Key: key("k"), LimitFor: func(*http.Request) gcra.Limit { return gcra.PerHour(-2) }}, nil, false, "bad: limit for the request is -2/hour: count is -2"},
@@ -306,7 +306,7 @@ func TestBoundOfExpensiveRequests(t *testing.T) {
 		store.Logger = slog.New(slog.DiscardHandler)
 		l := limiter(t, middleware.Config{Store: store, Instances: instances}, middleware.Policy{
 			Name: "export", Key: key("k"), Limit: gcra.PerHour(1).WithBurst(burst),
-			Cost: func(*http.Request) int { return burst },
+			Cost: func(*http.Request) int64 { return burst },
 		})
 		for range 3 {
 			if l.Decide(get("/")).Allowed {

@@ -100,7 +100,7 @@ Retry-After: 1
 }
 
 func TestHeadersOfOneLimit(t *testing.T) {
-	cost := func(n int) func(*http.Request) int { return func(*http.Request) int { return n } }
+	cost := func(n int64) func(*http.Request) int64 { return func(*http.Request) int64 { return n } }
 	for _, test := range []struct {
 		name   string
 		policy middleware.Policy
@@ -198,8 +198,8 @@ func TestClosestOfTwoDenials(t *testing.T) {
 }
 
 func TestClosestPolicy(t *testing.T) {
-	policy := func(name string, l gcra.Limit, cost int) middleware.Policy {
-		return middleware.Policy{Name: name, Key: key("k"), Limit: l, Cost: func(*http.Request) int { return cost }}
+	policy := func(name string, l gcra.Limit, cost int64) middleware.Policy {
+		return middleware.Policy{Name: name, Key: key("k"), Limit: l, Cost: func(*http.Request) int64 { return cost }}
 	}
 	for _, test := range []struct {
 		name     string
@@ -231,7 +231,7 @@ func FuzzHeaders(f *testing.F) {
 		store, clock := newStore()
 		l, err := middleware.New(middleware.Config{Store: store, Headers: middleware.HeadersDraft6 | middleware.HeadersDraft11},
 			middleware.Policy{Name: name, Key: key("k"), Limit: gcra.Limit{Count: count, Per: time.Duration(per), Burst: burst},
-				Cost: func(*http.Request) int { return cost }, MaxDelay: time.Duration(delay)},
+				Cost: func(*http.Request) int64 { return int64(cost) }, MaxDelay: time.Duration(delay)},
 			middleware.Policy{Name: "second", Key: key("k"), Limit: five})
 		if err != nil {
 			t.Skip()
@@ -311,7 +311,7 @@ func TestStacked(t *testing.T) {
 		{"as tight, longer", [2]middleware.Headers{both, both}, policy("o3", 5), middleware.Policy{Name: "i3", Key: key("k"), Limit: gcra.PerHour(5)}, 200,
 			"RateLimit-Limit: 5|RateLimit-Reset: 720|RateLimit-Policy: 5;w=3600"},
 		{"inner denies", [2]middleware.Headers{both, both}, policy("o4", 5),
-			middleware.Policy{Name: "i4", Key: key("k"), Limit: gcra.PerMinute(9), Cost: func(*http.Request) int { return 10 }}, 429,
+			middleware.Policy{Name: "i4", Key: key("k"), Limit: gcra.PerMinute(9), Cost: func(*http.Request) int64 { return 10 }}, 429,
 			"RateLimit-Limit: |RateLimit-Remaining: |RateLimit-Reset: |RateLimit-Policy: 9;w=60|X-RateLimit-Limit: |X-RateLimit-Reset: |Retry-After: "},
 		{"lists grow", [2]middleware.Headers{middleware.HeadersDraft11, middleware.HeadersDraft11}, policy("o5", 5), policy("i5", 9), 200,
 			`RateLimit-Policy: "o5";q=5;w=60, "i5";q=9;w=60|RateLimit: "o5";r=4;t=12, "i5";r=8;t=7|RateLimit-Limit: `},

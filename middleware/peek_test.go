@@ -34,7 +34,7 @@ func TestPeek(t *testing.T) {
 	store, _ := newStore() // 1 January 2026
 	observed := 0
 	l := limiter(t, middleware.Config{Store: store, Observe: func(*http.Request, *middleware.Decision) { observed++ }},
-		middleware.Policy{Name: "rate", Key: key("k"), Limit: gcra.PerMinute(10), Cost: func(r *http.Request) int { return int(r.ContentLength) }},
+		middleware.Policy{Name: "rate", Key: key("k"), Limit: gcra.PerMinute(10), Cost: func(r *http.Request) int64 { return r.ContentLength }},
 		middleware.Policy{Name: "monthly", Key: key("k"), Limit: gcra.Quota(100, gcra.Monthly)},
 		middleware.Policy{Name: "login", Key: key("k"), Limit: five, Routes: []string{"POST /login"}},
 		middleware.Policy{Name: "guests", Key: key("k"), Limit: five, Skip: func(r *http.Request) bool { return r.Header.Get("User") != "" }},

@@ -73,7 +73,7 @@ func (p *policy) evaluate(r *http.Request, c *gcra.Charge) (applies bool, failed
 		if cost < 0 {
 			return true, &policyError{p.Name, function, fmt.Errorf("cost of the request is %d; want 0 or more", cost)}
 		}
-		c.Cost = int64(cost)
+		c.Cost = cost
 	}
 	return true, nil
 }

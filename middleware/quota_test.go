@@ -166,7 +166,7 @@ func TestQuotaWhileTheStoreFails(t *testing.T) {
 		store, _ := newStore()
 		store.fail = 1000
 		l := limiter(t, middleware.Config{Store: store, Instances: 4, Logger: unread},
-			middleware.Policy{Name: "m", Key: key("k"), Limit: gcra.Quota(tt.quota, gcra.Monthly), Cost: func(*http.Request) int { return tt.cost }})
+			middleware.Policy{Name: "m", Key: key("k"), Limit: gcra.Quota(tt.quota, gcra.Monthly), Cost: func(*http.Request) int64 { return int64(tt.cost) }})
 		n := 0
 		for range 20 {
 			if d := l.Decide(get("/")); d.Allowed {

@@ -14,7 +14,7 @@ import (
 func TestRefundOnce(t *testing.T) {
 	store, _ := newStore()
 	l := limiter(t, middleware.Config{Store: store},
-		middleware.Policy{Name: "a", Key: key("k"), Limit: five, Cost: func(*http.Request) int { return 2 }},
+		middleware.Policy{Name: "a", Key: key("k"), Limit: five, Cost: func(*http.Request) int64 { return 2 }},
 		middleware.Policy{Name: "shadow", Key: key("k"), Limit: gcra.PerHour(1), Shadow: true})
 	l.Decide(get("/"))
 	d := l.Decide(get("/")) // the shadow would deny this one, so it was not charged

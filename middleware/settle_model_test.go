@@ -107,7 +107,7 @@ func TestSettleModel(t *testing.T) {
 func anyBucket(t *rapid.T, now time.Time) *modelBucket {
 	b := &modelBucket{unit: 1, Policy: middleware.Policy{
 		Key:     key("k"),
-		Cost:    func(r *http.Request) int { return int(r.ContentLength) },
+		Cost:    func(r *http.Request) int64 { return r.ContentLength },
 		MaxDebt: costs.Draw(t, "debt"),
 		Shadow:  rapid.Bool().Draw(t, "shadow"),
 	}}

@@ -37,7 +37,7 @@ func TestSettle(t *testing.T) {
 		"queue": gcra.PerHour(60), "shadow": gcra.PerHour(30),
 	}
 	store, _ := newStore()
-	estimate := func(*http.Request) int { return 10 }
+	estimate := func(*http.Request) int64 { return 10 }
 	l := limiter(t, middleware.Config{Store: store},
 		middleware.Policy{Name: "plain", Key: key("k"), Limit: limits["plain"], Cost: estimate},
 		middleware.Policy{Name: "debt", Key: key("k"), Limit: limits["debt"], Cost: estimate, MaxDebt: 70},
@@ -153,7 +153,7 @@ func TestSettleLeavesRequestsAlone(t *testing.T) {
 	store, _ := newStore()
 	l := limiter(t, middleware.Config{Store: store},
 		middleware.Policy{Name: "requests", Key: key("k"), Limit: five},
-		middleware.Policy{Name: "units", Key: key("k"), Limit: gcra.PerHour(100), Cost: func(*http.Request) int { return 50 }})
+		middleware.Policy{Name: "units", Key: key("k"), Limit: gcra.PerHour(100), Cost: func(*http.Request) int64 { return 50 }})
 	d := l.Decide(get("/"))
 	wantMissing(t, d.Settle(t.Context(), 80), nil)
 	if r, u := left(t, store, "k", "requests", five), left(t, store, "k", "units", gcra.PerHour(100)); r != 4 || u != 20 {

@@ -84,7 +84,7 @@ func details(t *testing.T, s *status.Status) (wait time.Duration, violations []s
 // No wait helps a call that costs more than the limit ever allows.
 func TestNever(t *testing.T) {
 	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory()},
-		ratelimit.Policy{Name: "minute", Key: key("k"), Limit: gcra.PerMinute(1), Cost: func(*http.Request) int { return 2 }})
+		ratelimit.Policy{Name: "minute", Key: key("k"), Limit: gcra.PerMinute(1), Cost: func(*http.Request) int64 { return 2 }})
 	a := call(t.Context(), dial(t, serve(t, new(service), limited(limit)...)))
 	wait, violations := details(t, a.Status)
 	if a.Code() != codes.ResourceExhausted || wait != 0 || first(a.trailer, "retry-after") != "" || first(a.trailer, "grpc-retry-pushback-ms") != "-1" || !slices.Equal(violations, []string{"minute"}) {

@@ -33,7 +33,7 @@ func TestStackedDenial(t *testing.T) {
 	never := func(h ratelimit.Headers) layerFunc {
 		return func(store *gcra.Memory) func(http.Handler) http.Handler {
 			return ratelimit.New(ratelimit.Config{Store: store, Headers: h},
-				ratelimit.Policy{Name: "export", Key: keyfunc.RemoteAddr, Limit: gcra.PerSecond(3), Cost: func(*http.Request) int { return 4 }})
+				ratelimit.Policy{Name: "export", Key: keyfunc.RemoteAddr, Limit: gcra.PerSecond(3), Cost: func(*http.Request) int64 { return 4 }})
 		}
 	}
 	closed := func(store *gcra.Memory) func(http.Handler) http.Handler {

@@ -17,9 +17,9 @@ import (
 )
 
 // onceThen returns a cost of 1 for the first request, and n for those that follow.
-func onceThen(n int) func(*http.Request) int {
-	cost := 1
-	return func(*http.Request) int {
+func onceThen(n int64) func(*http.Request) int64 {
+	cost := int64(1)
+	return func(*http.Request) int64 {
 		defer func() { cost = n }()
 		return cost
 	}

@@ -119,7 +119,7 @@ var funcs = policyfile.Funcs{
 		}),
 		"route": keyfunc.Route,
 	},
-	Costs: map[string]func(*http.Request) int{"work": func(r *http.Request) int {
+	Costs: map[string]func(*http.Request) int64{"work": func(r *http.Request) int64 {
 		if strings.HasSuffix(r.Pattern, " /report") {
 			return 3
 		}

@@ -23,7 +23,7 @@ var userPolicies = []middleware.Policy{
 	{Name: "daily", Key: keyfunc.Subject(userOf), Limit: gcra.PerDay(100), Cost: cost},
 }
 
-func cost(r *http.Request) int {
+func cost(r *http.Request) int64 {
 	if strings.HasSuffix(r.Pattern, " /report") {
 		return 3
 	}

@@ -22,7 +22,7 @@ const (
 type reservation struct{}
 
 // reserved is the Cost of the policies that count tokens.
-func reserved(r *http.Request) int { return r.Context().Value(reservation{}).(int) }
+func reserved(r *http.Request) int64 { return int64(r.Context().Value(reservation{}).(int)) }
 
 // withReservation reads how many tokens a request may use, before the limiter does.
 func withReservation(next http.Handler) http.Handler {

@@ -62,7 +62,7 @@ func busyScene(t *testing.T) *scene {
 	s := newSceneOn(t, clock, store,
 		middleware.Policy{Name: "client", Key: who, Limit: gcra.PerMinute(100).WithBurst(20)},
 		middleware.Policy{Name: "login", Key: who, Limit: gcra.PerMinute(5), Routes: []string{"POST /login", "POST /password"}, OnFailure: middleware.FailClosed},
-		middleware.Policy{Name: "plan", Key: who, LimitFor: plan, Cost: func(*http.Request) int { return 2 }},
+		middleware.Policy{Name: "plan", Key: who, LimitFor: plan, Cost: func(*http.Request) int64 { return 2 }},
 		middleware.Policy{Name: "strict", Key: who, Limit: gcra.PerMinute(8), Shadow: true, MaxDelay: 2 * time.Second},
 	)
 	for i := range 60 {

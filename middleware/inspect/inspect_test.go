@@ -116,7 +116,7 @@ func TestPolicies(t *testing.T) {
 	plain := middleware.Policy{Name: "plain", Key: who, Limit: gcra.PerMinute(100).WithBurst(20)}
 	rich := middleware.Policy{
 		Name: "rich", Key: who, LimitFor: func(*http.Request) gcra.Limit { return five },
-		Routes: []string{"GET /a", "/b/"}, Cost: func(*http.Request) int { return 1 }, Skip: func(*http.Request) bool { return false },
+		Routes: []string{"GET /a", "/b/"}, Cost: func(*http.Request) int64 { return 1 }, Skip: func(*http.Request) bool { return false },
 		Shadow: true, MaxDelay: 2 * time.Second, MaxDebt: 70, OnFailure: middleware.FailClosed,
 	}
 	s := newScene(t, plain, rich)

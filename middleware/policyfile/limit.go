@@ -95,24 +95,24 @@ func (e *entry) readCost(n ast.Node) {
 		}
 		want += " or " + oneOf(names, name)
 	}
-	cost := 0
+	var cost int64
 	if number, ok := n.(*ast.IntegerNode); !ok {
 		s, _ := stringValue(n)
-		if _, err := strconv.Atoi(s); err == nil {
+		if _, err := strconv.ParseInt(s, 10, 64); err == nil {
 			want = costForm + " without quotes"
 		}
 	} else if digits := number.GetToken().Value; !decimal.MatchString(digits) {
 		want = costForm + " in decimal digits, the first not 0"
-	} else if c, err := strconv.Atoi(digits); err == nil {
+	} else if c, err := strconv.ParseInt(digits, 10, 64); err == nil {
 		cost = c
 	}
 	if cost < 1 {
 		e.errorf(n, "cost is %s; want %s", describe(n), want)
 		return
 	}
-	e.Cost = func(*http.Request) int { return cost }
+	e.Cost = func(*http.Request) int64 { return cost }
 	e.positions["Cost"] = nodePosition(n)
-	e.cost = int64(cost)
+	e.cost = cost
 }
 
 // decimal excludes 010, which is 8 in YAML.

@@ -102,7 +102,7 @@ type Funcs struct {
 
 	// Costs are the functions for the field cost, which may also be a whole
 	// number.
-	Costs map[string]func(*http.Request) int
+	Costs map[string]func(*http.Request) int64
 }
 
 // Load reads the policies in the file at path, for [middleware.New] or

@@ -26,7 +26,7 @@ var funcs = policyfile.Funcs{
 		"user":   func(r *http.Request) (string, error) { return r.Header.Get("User"), nil },
 	},
 	Plan:  func(r *http.Request) string { return r.Header.Get("Plan") },
-	Costs: map[string]func(*http.Request) int{"size": func(r *http.Request) int { return int(r.ContentLength) }},
+	Costs: map[string]func(*http.Request) int64{"size": func(r *http.Request) int64 { return r.ContentLength }},
 }
 
 const good = `policies:
@@ -354,7 +354,7 @@ func TestNoFuncs(t *testing.T) {
 func TestNilFuncs(t *testing.T) {
 	v := policyfile.Funcs{
 		Keys:  map[string]keyfunc.Func{"client": nil, "user": funcs.Keys["user"]},
-		Costs: map[string]func(*http.Request) int{"size": nil},
+		Costs: map[string]func(*http.Request) int64{"size": nil},
 	}
 	_, err := policyfile.Parse("p.yaml", []byte("policies: [{limit: 1/minute, key: [user, client], cost: size, name: a}]"), v)
 	want := []string{

@@ -83,7 +83,7 @@ type Policy struct {
 
 	// Cost returns how many units a try takes; nil means 1. At 0 the request does not
 	// wait and takes nothing; a negative cost is an error.
-	Cost func(*http.Request) int
+	Cost func(*http.Request) int64
 }
 
 // Event is the outcome of a request.

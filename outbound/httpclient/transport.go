@@ -252,14 +252,14 @@ func (t *Transport) waitForTurn(r *http.Request, deadline time.Time, e *Event) e
 		if err != nil {
 			return fmt.Errorf("policy %q: %w", p.Name, err)
 		}
-		cost := 1
+		cost := int64(1)
 		if p.Cost != nil {
 			cost = p.Cost(r)
 		}
 		if cost < 0 {
 			return fmt.Errorf("policy %q: cost of the request is %d; want 0 or more", p.Name, cost)
 		}
-		charges[i] = gcra.Charge{Subject: subject, Policy: p.Name, Limit: p.Limit, Cost: int64(cost), MaxDelay: p.MaxDelay, MaxWait: maxWait}
+		charges[i] = gcra.Charge{Subject: subject, Policy: p.Name, Limit: p.Limit, Cost: cost, MaxDelay: p.MaxDelay, MaxWait: maxWait}
 	}
 	start := time.Now()
 	err := turns.Wait(r.Context(), t.store, charges...)

@@ -151,10 +151,10 @@ func TestNotSent(t *testing.T) {
 			p.Key = func(*http.Request) (string, error) { return "", noKey }
 		}), noKey, httpclient.Failed},
 		{"cost below 0", gcra.NewMemory(), policy(func(p *httpclient.Policy) {
-			p.Cost = func(*http.Request) int { return -1 }
+			p.Cost = func(*http.Request) int64 { return -1 }
 		}), nil, httpclient.Failed},
 		{"cost above the burst", gcra.NewMemory(), policy(func(p *httpclient.Policy) {
-			p.Cost = func(*http.Request) int { return 3 }
+			p.Cost = func(*http.Request) int64 { return 3 }
 		}), turns.ErrWouldWait, httpclient.TooLong},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -235,7 +235,7 @@ func TestTurns(t *testing.T) {
 		var event httpclient.Event
 		tr := transport(t, httpclient.Config{Base: p, Store: gcra.NewMemory(), Margin: -1, MaxWait: 3 * time.Second, Policies: []httpclient.Policy{{
 			Key: httpclient.ByCredential, Limit: gcra.Limit{Count: 1, Per: time.Second, Burst: 4},
-			Cost: func(r *http.Request) int { return len(r.URL.Path) - 1 },
+			Cost: func(r *http.Request) int64 { return int64(len(r.URL.Path) - 1) },
 		}}, Observe: func(_ *http.Request, e httpclient.Event) { event = e }})
 		get := func(ctx context.Context, path, token string) (time.Duration, error) {
 			begin := time.Now()

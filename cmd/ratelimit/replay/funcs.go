@@ -132,7 +132,7 @@ func (f *funcs) policyFuncs(p *player) policyfile.Funcs {
 	}
 	v := policyfile.Funcs{
 		Keys:  maps.Clone(keys),
-		Costs: map[string]func(*http.Request) int{},
+		Costs: map[string]func(*http.Request) int64{},
 		Plan: func(*http.Request) string {
 			plan := p.entry.plan
 			switch {
@@ -150,7 +150,7 @@ func (f *funcs) policyFuncs(p *player) policyfile.Funcs {
 		v.Keys[name] = keys[key]
 	}
 	for name, cost := range f.costs {
-		v.Costs[name] = func(*http.Request) int { return cost }
+		v.Costs[name] = func(*http.Request) int64 { return int64(cost) }
 	}
 	return v
 }

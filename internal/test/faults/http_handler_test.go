@@ -33,7 +33,7 @@ func TestFault63PanicFollowsOnFailure(t *testing.T) {
 			"Key":      {Key: func(*http.Request) (string, error) { panic("no user") }, Limit: two},
 			"an abort": {Key: func(*http.Request) (string, error) { panic(http.ErrAbortHandler) }, Limit: two},
 			"LimitFor": {Key: sitetest.Everybody, Limit: two, LimitFor: func(*http.Request) gcra.Limit { panic("no plan") }},
-			"Cost":     {Key: sitetest.Everybody, Limit: two, Cost: func(*http.Request) int { panic("no cost") }},
+			"Cost":     {Key: sitetest.Everybody, Limit: two, Cost: func(*http.Request) int64 { panic("no cost") }},
 			"Skip":     {Key: sitetest.Everybody, Limit: two, Skip: func(*http.Request) bool { panic("no idea") }},
 		} {
 			for mode, want := range map[middleware.FailureMode][]int{

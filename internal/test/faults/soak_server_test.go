@@ -74,12 +74,12 @@ func (p *soakPolicy) limitOf(subject string) gcra.Limit {
 	return p.limits[crc32.ChecksumIEEE([]byte(subject))%uint32(len(p.limits))]
 }
 
-func soakCost(r *http.Request) int {
+func soakCost(r *http.Request) int64 {
 	n, err := strconv.Atoi(r.Header.Get("X-Cost"))
 	if err != nil {
 		return 1
 	}
-	return n
+	return int64(n)
 }
 
 // soakServer serves until its input ends. It writes its address, and for each line that

@@ -28,7 +28,7 @@ func TestSettleInRedis(t *testing.T) {
 		}
 		defer store.Close()
 		store.Timeout = 10 * time.Second // a busy machine
-		estimate := func(*http.Request) int { return 10 }
+		estimate := func(*http.Request) int64 { return 10 }
 		limit := ratelimit.New(ratelimit.Config{Store: store},
 			ratelimit.Policy{Name: name, Key: keyfunc.RemoteAddr, Limit: gcra.PerHour(60), Cost: estimate, MaxDebt: 40},
 			ratelimit.Policy{Name: name + "-month", Key: keyfunc.RemoteAddr, Limit: gcra.Quota(1000, gcra.Monthly), Cost: estimate, MaxDebt: 40})

@@ -62,13 +62,13 @@ var (
 	userOf    func(context.Context) string
 	planOf    func(*http.Request) string
 	query     func(*http.Request) (rows int64, err error)
-	maxTokens func(*http.Request) int
+	maxTokens func(*http.Request) int64
 	stream    func(http.ResponseWriter, *http.Request) (used int64)
 	deliver   func(context.Context, *url.URL) error
 	requeue   func(*url.URL, time.Duration) error
 	hook      *url.URL
 
-	billingDayOf func(*http.Request) int
+	billingDayOf func(*http.Request) int64
 
 	// Specifications, and the servers that are made of them.
 	register func(huma.API)

@@ -84,7 +84,7 @@ func (r *round) do() (*result, error) {
 	list := policyList
 	for i := range list {
 		list[i].Key = func(r *http.Request) (string, error) { return r.Host, nil }
-		list[i].Cost = func(r *http.Request) int { return int(r.ContentLength) }
+		list[i].Cost = func(r *http.Request) int64 { return r.ContentLength }
 		list[i].OnFailure = middleware.FailClosed
 	}
 	limiter, err := middleware.New(middleware.Config{Store: rec, Logger: store.Logger}, list[:]...)

@@ -21,7 +21,7 @@ import (
 
 // cost returns the number of fields and fragments that a GraphQL request asks for. It does
 // not validate the query: with thousands of fields that takes seconds.
-func cost(r *http.Request) int {
+func cost(r *http.Request) int64 {
 	body, err := io.ReadAll(io.LimitReader(r.Body, 1<<16))
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	var request struct{ Query string }
@@ -37,7 +37,7 @@ func cost(r *http.Request) int {
 	for _, op := range query.Operations {
 		n += selections(query, op.SelectionSet, 1_000-n)
 	}
-	return n
+	return int64(n)
 }
 
 // selections counts up to about most: fragments in fragments could ask for any number, and
