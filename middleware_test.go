@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -63,6 +64,7 @@ var behaviours = []struct {
 	{"a shadow policy never denies", shadow},
 	{"cost is charged, and above the burst there is no Retry-After", cost},
 	{"LimitFor, Skip and unknown plans", plans},
+	{"a policy for users only skips anonymous requests", usersOnly},
 	{"overrides of a policy file", overrides},
 	{"the headers of two limiters show the tighter policy", stacked},
 	{"no spelling of a path escapes its limit", spellings},
@@ -200,9 +202,9 @@ func cost(t *testing.T, build func(sitetest.App) http.Handler) {
 
 func plans(t *testing.T, build func(sitetest.App) http.Handler) {
 	plan := func(r *http.Request) gcra.Limit {
-		return map[string]gcra.Limit{"": once, "pro": two}[r.Header.Get("X-Plan")] // any other: not limited
+		return map[string]gcra.Limit{"": once, "pro": two, "staff": gcra.Unlimited()}[r.Header.Get("X-Plan")]
 	}
-	s := sitetest.Start(t, sitetest.Config{Build: build, Policies: []middleware.Policy{{
+	s := sitetest.Start(t, sitetest.Config{Build: build, Config: middleware.Config{Logger: slog.New(slog.DiscardHandler)}, Policies: []middleware.Policy{{
 		Name:     "plan",
 		Key:      func(r *http.Request) (string, error) { return r.Header.Get("X-Plan"), nil },
 		LimitFor: plan, Skip: func(r *http.Request) bool { return r.Header.Get("X-Internal") != "" },
@@ -210,8 +212,32 @@ func plans(t *testing.T, build func(sitetest.App) http.Handler) {
 	expect(t, "free", s.Statuses(t, "GET /ok", 2), []int{200, 429})
 	expect(t, "pro", s.Statuses(t, "GET /ok", 3, "X-Plan: pro"), []int{200, 200, 429})
 	expect(t, "unlimited", s.Statuses(t, "GET /ok", 3, "X-Plan: staff"), []int{200, 200, 200})
+	expect(t, "a plan that is missing", s.Statuses(t, "GET /ok", 2, "X-Plan: Pro"), []int{503, 503})
 	a := s.Do(t, "GET /ok", "X-Internal: 1")
 	expect(t, "skipped", []any{a.StatusCode, a.Header.Get("RateLimit-Limit")}, []any{200, ""})
+}
+
+// usersOnly has one policy in Go and one of a file, which skip anonymous requests.
+func usersOnly(t *testing.T, build func(sitetest.App) http.Handler) {
+	user := func(r *http.Request) (string, error) {
+		if r.Header.Get("X-Broken") != "" {
+			return "", errors.New("no database")
+		}
+		return r.Header.Get("X-User"), nil
+	}
+	policies, err := policyfile.Parse("policies.yaml", []byte("policies: [{name: file, key: user, anonymous: skip, limit: 2/hour}]"),
+		policyfile.Funcs{Keys: map[string]keyfunc.Func{"user": user}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, policy := range map[string]middleware.Policy{"Go": {Name: "users", Key: user, SkipAnonymous: true, Limit: two}, "file": policies[0]} {
+		s := sitetest.Start(t, sitetest.Config{Build: build, Policies: []middleware.Policy{policy},
+			Config: middleware.Config{Store: gcra.NewMemory(), Logger: slog.New(slog.DiscardHandler)}})
+		expect(t, name+": anonymous", s.Statuses(t, "GET /ok", 4), []int{200, 200, 200, 200})
+		expect(t, name+": results of an anonymous request", len(s.Last().Results), 0)
+		expect(t, name+": a user", s.Statuses(t, "GET /ok", 3, "X-User: alice"), []int{200, 200, 429})
+		expect(t, name+": a key that fails", s.Statuses(t, "GET /ok", 3, "X-Broken: 1"), []int{200, 200, 429})
+	}
 }
 
 // overrides sends requests of users and of addresses behind a trusted proxy.

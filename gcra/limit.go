@@ -79,6 +79,10 @@ func (l Limit) WithBurst(n int64) Limit {
 	return l
 }
 
+// Unlimited is no limit. Package middleware takes it from LimitFor and Override, and a
+// policy file has it as none. Everywhere else it is not valid: a [Store] rejects it.
+func Unlimited() Limit { return Limit{Count: tat.Unlimited} }
+
 const day = 24 * time.Hour
 
 // Validate returns nil for a limit that a [Store] can keep, otherwise an error
@@ -126,7 +130,12 @@ var units = []struct {
 //	10000/calendar month from 15
 //	500/calendar day Europe/Berlin
 //	1000/calendar week from 7 America/New_York
+//
+// The word none is [Unlimited].
 func ParseLimit(s string) (Limit, error) {
+	if strings.TrimSpace(s) == noLimit {
+		return Unlimited(), nil
+	}
 	l, err := parseLimit(s)
 	if err == nil {
 		err = l.Validate()
@@ -136,6 +145,8 @@ func ParseLimit(s string) (Limit, error) {
 	}
 	return l, nil
 }
+
+const noLimit = "none"
 
 func parseLimit(s string) (l Limit, err error) {
 	fields := strings.Fields(s)
@@ -235,6 +246,9 @@ func perName(per time.Duration) string {
 // String writes the limit as [ParseLimit] reads it, for example
 // "100/minute burst 20".
 func (l Limit) String() string {
+	if l == Unlimited() {
+		return noLimit
+	}
 	b := strconv.AppendInt(make([]byte, 0, 32), l.Count, 10)
 	if l.IsQuota() {
 		return string(b) + "/calendar " + l.calendar.Value().String()
@@ -252,6 +266,9 @@ func (l Limit) String() string {
 func (l Limit) MarshalText() ([]byte, error) {
 	if l == (Limit{}) {
 		return []byte{}, nil
+	}
+	if l == Unlimited() {
+		return []byte(noLimit), nil
 	}
 	if err := l.Validate(); err != nil {
 		return nil, fmt.Errorf("gcra: limit %q: %w", l, err)

@@ -73,34 +73,33 @@ type Policy struct {
 	Name string
 
 	// Key says who is counted; see package keyfunc. An empty key is anonymous: all
-	// anonymous requests share one bucket. If Key returns an error, the policy
+	// anonymous requests share one bucket, or see SkipAnonymous. If Key returns an error, the policy
 	// follows its OnFailure. Required.
 	Key func(*http.Request) (string, error)
+
+	// SkipAnonymous exempts requests with an empty key: the policy is for users only.
+	// A Key that returns an error exempts nobody.
+	SkipAnonymous bool
 
 	// Limit is how much each key may do. Required unless LimitFor is set.
 	Limit gcra.Limit
 
-	// LimitFor returns the limit for a request, for example by the customer's
-	// plan. All requests of a key must get the same limit, which may change over
-	// time. The zero Limit means that the policy does not apply: a plan that is
-	// missing in a map is not limited, so give unknown plans a limit. An invalid
-	// limit follows OnFailure. If both are set, LimitFor wins; Limit is the
-	// fallback of FailLocal when LimitFor panics or returns an invalid limit.
+	// LimitFor returns the limit for a request, for example by the customer's plan;
+	// [gcra.Unlimited] means that the policy does not apply. All requests of a key must
+	// get the same limit, which may change over time. The zero Limit is a plan that is
+	// missing: it is logged, and Limit applies or, if that is not set, OnFailure, which
+	// is 503 unless it is FailOpen. An invalid limit follows OnFailure. If both are set,
+	// LimitFor wins. It is called after Key.
 	LimitFor func(*http.Request) gcra.Limit
 
-	// Override returns the limit of a key that is an exception, and true; false means
-	// that the key is none. It gets what Key returned, "" for an anonymous request. All
-	// requests of the key get this limit: it wins over Limit and LimitFor, and may
-	// change over time. The zero Limit with true means that the policy does not limit
-	// the key. If Override panics or returns an invalid limit, the policy follows its
-	// OnFailure, with the limit that the key would have without it. Override is also
+	// Override returns what is different for a key that is an exception, and true; false
+	// means that the key is none. It gets what Key returned, "" for an anonymous request.
+	// All requests of the key get this limit: it wins over Limit and LimitFor, and may
+	// change over time. If Override panics or returns an invalid limit, the policy follows
+	// its OnFailure, with the limit that the key would have without it. Override is also
 	// called outside of requests, by [Limiter.Reset] and package inspect. It must be
 	// fast, as it runs for each request: look in a map, and fill the map elsewhere.
-	Override func(subject string) (gcra.Limit, bool)
-
-	// OverrideName names the override that a key has, for example by the network of an
-	// address. Package inspect shows it. Nil, or "", means that it has no name.
-	OverrideName func(subject string) string
+	Override func(subject string) (Override, bool)
 
 	// Routes are the routes of the policy, as patterns of [http.ServeMux]: "POST
 	// /login", "/users/{id}", "/static/". The forms of gin and echo ("/users/:id",
@@ -140,6 +139,30 @@ type Policy struct {
 	// means FailLocal.
 	OnFailure FailureMode
 }
+
+// Override is what is different for one key of a policy.
+type Override struct {
+	// Limit is the key's limit; [gcra.Unlimited] means that the policy does not limit the
+	// key. The zero Limit is a plan that is missing, as in LimitFor, unless Banned is set:
+	// it is logged, and the key has the limit that it would have without the Override.
+	Limit gcra.Limit
+
+	// Name names the override, for example by the network of an address. Package inspect
+	// shows it. It may be empty.
+	Name string
+
+	// Banned denies all requests of the key with 429 and Retry-After, the time until
+	// Until. If Until is zero there is no Retry-After. A banned request is charged to no
+	// policy.
+	Banned bool
+
+	// Until is when the Override ends, by this server's clock: it does not apply from
+	// then on. The zero time means never.
+	Until time.Time
+}
+
+// ended reports whether the Override does not apply any more.
+func (o *Override) ended() bool { return !o.Until.IsZero() && !time.Now().Before(o.Until) }
 
 const (
 	maxName      = 64
@@ -269,27 +292,7 @@ func (p *Policy) compile(store gcra.Store, rpc bool, report reporter) *policy {
 	if p.Key == nil {
 		report("Key", "is nil; want one of package keyfunc or your own")
 	}
-	validDebt := p.MaxDebt >= 0 && p.MaxDebt <= maxDebt
-	if !validDebt {
-		report("MaxDebt", "is %d; want 0 (none) to %d", p.MaxDebt, int64(maxDebt))
-	}
-	if p.Limit != (gcra.Limit{}) {
-		if err := checkLimit(store, p.Limit); err != nil {
-			report("Limit", "is %v: %w", p.Limit, err)
-		} else {
-			if p.Limit.IsQuota() && p.MaxDelay > 0 {
-				report("MaxDelay", "is %v; want 0, as %v is a quota, which denies until its period ends", p.MaxDelay, p.Limit)
-			}
-			if err := p.checkDebt(store, p.Limit); err != nil && validDebt {
-				report("MaxDebt", "%w", err)
-			}
-		}
-	} else if p.LimitFor == nil {
-		report("Limit", "is missing; want one such as gcra.PerMinute(100), or LimitFor")
-	}
-	if p.OverrideName != nil && p.Override == nil {
-		report("OverrideName", "is set, and Override is nil; want both, or none")
-	}
+	p.checkLimits(store, report)
 	for i, route := range p.Routes {
 		field := fmt.Sprintf("Routes[%d]", i)
 		parsed, err := pattern.Parse(route)
@@ -307,6 +310,32 @@ func (p *Policy) compile(store gcra.Store, rpc bool, report reporter) *policy {
 	if p.OnFailure > FailClosed {
 		report("OnFailure", "is %d; want FailLocal, FailOpen or FailClosed", p.OnFailure)
 	}
-	c.first.Store(newFirstRequests(p))
+	c.first.Store(new(firstRequests))
 	return c
+}
+
+// checkLimits reports mistakes of Limit and what depends on it.
+func (p *Policy) checkLimits(store gcra.Store, report reporter) {
+	validDebt := p.MaxDebt >= 0 && p.MaxDebt <= maxDebt
+	if !validDebt {
+		report("MaxDebt", "is %d; want 0 (none) to %d", p.MaxDebt, int64(maxDebt))
+	}
+
+	if p.Limit == (gcra.Limit{}) {
+		if p.LimitFor == nil {
+			report("Limit", "is missing; want one such as gcra.PerMinute(100), or LimitFor")
+		}
+		return
+	}
+	if err := checkLimit(store, p.Limit); err != nil {
+		report("Limit", "is %v: %w", p.Limit, err)
+		return
+	}
+
+	if p.Limit.IsQuota() && p.MaxDelay > 0 {
+		report("MaxDelay", "is %v; want 0, as %v is a quota, which denies until its period ends", p.MaxDelay, p.Limit)
+	}
+	if err := p.checkDebt(store, p.Limit); err != nil && validDebt {
+		report("MaxDebt", "%w", err)
+	}
 }

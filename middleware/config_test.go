@@ -48,7 +48,7 @@ func TestNewReportsEveryMistake(t *testing.T) {
 		}), []string{`policy "ok": Limit is -1/second`}},
 		{"delays", store, with(func(p *middleware.Policy) { p.MaxDelay = -time.Second }), []string{`policy "ok": MaxDelay is -1s; want`}},
 		{"long delay", store, with(func(p *middleware.Policy) { p.MaxDelay = 367 * 24 * time.Hour }), []string{`policy "ok": MaxDelay is 8808h0m0s; want`}},
-		{"the name of no override", store, with(func(p *middleware.Policy) { p.OverrideName = func(string) string { return "" } }), []string{`policy "ok": OverrideName is set, and Override is nil; want both, or none`}},
+		{"no limit", store, with(func(p *middleware.Policy) { p.Limit = gcra.Unlimited() }), []string{`policy "ok": Limit is none: only LimitFor and Override may return gcra.Unlimited; want a limit such as 100/minute`}},
 		{"failure mode", store, with(func(p *middleware.Policy) { p.OnFailure = 3 }), []string{`policy "ok": OnFailure is 3; want`}},
 		{"routes", store, with(func(p *middleware.Policy) { p.Routes = []string{"/ok", "login", "GET /{x}/{x}"} }),
 			[]string{`policy "ok": Routes[1] is "login": `, `there is no "/"; want "/login"`, `Routes[2] is "GET /{x}/{x}": `, "duplicate wildcard name"}},

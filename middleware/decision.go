@@ -52,7 +52,7 @@ func (d *Decision) Degraded() (names []string) {
 		return nil
 	}
 	for i := range d.state.entries {
-		if d.state.entries[i].source != sourceStore {
+		if from := d.state.entries[i].source; from != sourceStore && from != sourceBan {
 			names = append(names, d.state.charges[i].Policy)
 		}
 	}

@@ -59,7 +59,7 @@ func TestDecision(t *testing.T) {
 		{"anonymous", []middleware.Policy{{Name: "only", Key: key(""), Limit: minute}}, 2, false, 429, time.Minute, 0},
 		// Nothing applies.
 		{"skip", []middleware.Policy{{Name: "only", Key: key("k"), Limit: minute, Skip: func(*http.Request) bool { return true }}}, 9, true, 200, 0, 0},
-		{"no limit", []middleware.Policy{{Name: "only", Key: key("k"), LimitFor: func(*http.Request) gcra.Limit { return gcra.Limit{} }}}, 9, true, 200, 0, 0},
+		{"no limit", []middleware.Policy{{Name: "only", Key: key("k"), LimitFor: func(*http.Request) gcra.Limit { return gcra.Unlimited() }}}, 9, true, 200, 0, 0},
 		{"other route", []middleware.Policy{{Name: "only", Key: key("k"), Limit: minute, Routes: []string{"POST /login"}}}, 9, true, 200, 0, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {

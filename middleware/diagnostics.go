@@ -20,6 +20,10 @@ func (l *Limiter) policyFailed(r *http.Request, failed *policyError, from source
 		return // the client has gone
 	}
 	args := []any{"policy", failed.policy, "function", failed.function, "requests", from.consequence(failed.function)}
+	if errors.Is(failed.cause, errNoLimit) {
+		l.log.Report(diag.LimitUnset, failed.policy, "a policy cannot be decided, because the limit of a plan is missing", withError(args, failed.cause)...)
+		return
+	}
 	l.log.Report(diag.PolicyFailed, failed.policy+" "+failed.function,
 		"a policy cannot be decided, because its "+failed.function+" fails", withError(args, failed.cause)...)
 }
@@ -43,7 +47,9 @@ func (l *Limiter) storeFailed(s *requestState, store gcra.Store, err error, requ
 func consequences(s *requestState) string {
 	var all []string
 	for i := range s.entries {
-		if c := s.entries[i].source.consequence("Store"); !slices.Contains(all, c) {
+		if from := s.entries[i].source; from == sourceBan {
+			continue
+		} else if c := from.consequence("Store"); !slices.Contains(all, c) {
 			all = append(all, c)
 		}
 	}
@@ -58,7 +64,7 @@ func (from source) consequence(function string) string {
 		return "let pass"
 	case from == sourceClosed:
 		return "denied with 503"
-	case function == "Store", function == "Override":
+	case function == "Store", function == "LimitFor", function == "Override":
 		return "counted by this server alone, with its share of the limit"
 	case function == "Cost":
 		return "charged the whole burst, with this server's share of the limit"

@@ -226,11 +226,11 @@ func TestPolicyFails(t *testing.T) {
 		{"limit", middleware.Policy{Name: "only", Key: key("k"), LimitFor: func(*http.Request) gcra.Limit { return gcra.PerHour(-2) }}, nil, false, "bad: limit for the request is -2/hour: count is -2"},
 		{"limit panics", middleware.Policy{Name: "only", Key: key("k"), LimitFor: func(*http.Request) gcra.Limit { panic("plan") }}, nil, false, "bad: panic: plan"},
 		{"limit panics, with a fallback", middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(2), LimitFor: func(*http.Request) gcra.Limit { panic("plan") }}, nil, true, "bad: panic: plan"},
-		{"override", middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(2), Override: func(string) (gcra.Limit, bool) { return gcra.PerHour(-2), true }}, nil, true, "bad: limit for the key is -2/hour: count is -2"},
-		{"override panics", middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(2), Override: func(string) (gcra.Limit, bool) { panic("list") }}, nil, true, "bad: panic: list"},
+		{"override", middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(2), Override: func(string) (middleware.Override, bool) { return middleware.Override{Limit: gcra.PerHour(-2)}, true }}, nil, true, "bad: limit for the key is -2/hour: count is -2"},
+		{"override panics", middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(2), Override: func(string) (middleware.Override, bool) { panic("list") }}, nil, true, "bad: panic: list"},
 		{"override panics, without a limit", middleware.Policy{
-			Name: "only", Key: key("k"), LimitFor: func(*http.Request) gcra.Limit { return gcra.Limit{} },
-			Override: func(string) (gcra.Limit, bool) { panic("list") },
+			Name: "only", Key: key("k"), LimitFor: func(*http.Request) gcra.Limit { return gcra.Unlimited() },
+			Override: func(string) (middleware.Override, bool) { panic("list") },
 		}, nil, false, "bad: panic: list"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

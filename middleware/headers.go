@@ -152,7 +152,7 @@ func closest(s *requestState) (index int, denied bool) {
 		r := &s.charges[i].Result
 		var closer bool
 		switch {
-		case s.entries[i].status == undecided || s.charges[i].Shadow:
+		case !s.shown(i):
 		case !r.Allowed && !denied:
 			closer, denied = true, true
 		case !r.Allowed:
@@ -213,7 +213,7 @@ func appendOuter(s *requestState, b []byte) []byte {
 // that begins at start.
 func appendPolicies(s *requestState, b []byte, start int) []byte {
 	for i := range s.charges {
-		if s.entries[i].status != undecided && !s.charges[i].Shadow {
+		if s.shown(i) {
 			b = appendComma(b, start)
 			b = s.policy(i).text.appendPolicy(b, &s.charges[i])
 		}
@@ -226,7 +226,7 @@ func appendPolicies(s *requestState, b []byte, start int) []byte {
 func appendItems(s *requestState, b []byte, start int, denied bool) []byte {
 	for i := range s.charges {
 		c := &s.charges[i]
-		if s.entries[i].status == undecided || c.Shadow {
+		if !s.shown(i) {
 			continue
 		}
 		b = appendComma(b, start)

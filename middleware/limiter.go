@@ -148,9 +148,14 @@ func (l *Limiter) evaluate(r *http.Request, s *requestState, ps *policies) {
 		n := len(s.charges)
 		s.charges = s.charges[:n+1]
 		s.entries = append(s.entries, entry{policy: uint8(i)})
-		applies, failed := p.evaluate(r, &s.charges[n])
+		verdict, failed := p.evaluate(r, &s.charges[n])
 		switch {
-		case !applies:
+		case verdict == banned:
+			s.entries[n].source, s.entries[n].status = sourceBan, decided
+		case verdict == exempt:
+			if p.SkipAnonymous && s.entries[n].key == noUser {
+				p.note("", noUser) // or nobody would hear of a limiter in front of the authentication
+			}
 			s.charges[n] = gcra.Charge{}
 			s.charges = s.charges[:n]
 			s.entries = s.entries[:n]
@@ -158,7 +163,7 @@ func (l *Limiter) evaluate(r *http.Request, s *requestState, ps *policies) {
 			followOnFailure(s, n, failed)
 			l.policyFailed(r, failed, s.entries[n].source)
 		default:
-			p.note(s.charges[n].Subject, true, s.entries[n].key)
+			p.note(s.charges[n].Subject, s.entries[n].key)
 		}
 	}
 }

@@ -1,10 +1,11 @@
 package middleware_test
 
 import (
-	"maps"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
@@ -14,20 +15,20 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// overrides is a map as Policy.Override.
+// overrides is a map of limits as Policy.Override.
 type overrides map[string]gcra.Limit
 
-func (o overrides) find(subject string) (gcra.Limit, bool) {
+func (o overrides) find(subject string) (middleware.Override, bool) {
 	limit, ok := o[subject]
-	return limit, ok
+	return middleware.Override{Limit: limit}, ok
 }
 
 // A key with an override has that limit in the decision, the fields and the denial, and
-// one with the zero Limit is not limited. Override wins over Limit and LimitFor.
+// one with Unlimited is not limited. Override wins over Limit and LimitFor.
 func TestOverride(t *testing.T) {
-	exceptions := overrides{"big": gcra.PerMinute(9).WithBurst(3), "small": gcra.PerHour(1), "free": {}, "": gcra.PerHour(2)}
+	exceptions := overrides{"big": gcra.PerMinute(9).WithBurst(3), "small": gcra.PerHour(1), "free": gcra.Unlimited(), "": gcra.PerHour(2)}
 	byPath := func(r *http.Request) gcra.Limit {
-		return map[string]gcra.Limit{"/five": five, "/bad": gcra.PerHour(-1)}[r.URL.Path]
+		return map[string]gcra.Limit{"/five": five, "/none": gcra.Unlimited(), "/bad": gcra.PerHour(-1)}[r.URL.Path]
 	}
 	for _, test := range []struct {
 		name, client, path string
@@ -109,7 +110,7 @@ func TestOverrideChanges(t *testing.T) {
 	list.Store(&overrides{})
 	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{
 		Name: "only", Key: key("k"), Limit: five,
-		Override: func(subject string) (gcra.Limit, bool) { return list.Load().find(subject) },
+		Override: func(subject string) (middleware.Override, bool) { return list.Load().find(subject) },
 	})
 	for i, step := range []struct {
 		limit     gcra.Limit
@@ -152,7 +153,7 @@ func TestOverrideOfJoinedKeys(t *testing.T) {
 func TestOverrideFailsIsLogged(t *testing.T) {
 	log := new(diagtest.Log)
 	l := limiter(t, middleware.Config{Store: gcra.NewMemory(), Logger: log.Logger()},
-		middleware.Policy{Name: "only", Key: key("k"), Limit: five, Override: func(string) (gcra.Limit, bool) { panic("list") }})
+		middleware.Policy{Name: "only", Key: key("k"), Limit: five, Override: func(string) (middleware.Override, bool) { panic("list") }})
 	l.Decide(get("/"))
 	lines := log.Lines()
 	if len(lines) != 1 || lines[0].Code() != diag.PolicyFailed || lines[0].Attrs["function"] != "Override" ||
@@ -164,21 +165,114 @@ func TestOverrideFailsIsLogged(t *testing.T) {
 	}
 }
 
-// The log blames LimitFor only for its own limits: an override that comes and goes is no
-// mistake.
-func TestOverrideIsNotLimitUnset(t *testing.T) {
-	log := new(diagtest.Log)
-	exceptions := overrides{}
-	l := limiter(t, middleware.Config{Store: gcra.NewMemory(), Logger: log.Logger()},
-		middleware.Policy{Name: "only", Key: key("k"), LimitFor: func(*http.Request) gcra.Limit { return gcra.PerHour(900) }, Override: exceptions.find})
-	for i := range 200 {
-		maps.Copy(exceptions, overrides{"k": {}})
-		if i%2 == 0 {
-			delete(exceptions, "k")
+// An override that ends does not apply from then on.
+func TestOverrideEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := limiter(t, middleware.Config{Store: gcra.NewMemory()}, middleware.Policy{
+			Name: "only", Key: key("k"), Limit: five,
+			Override: func(string) (middleware.Override, bool) {
+				return middleware.Override{Limit: gcra.PerHour(1), Until: time.Date(2000, 1, 1, 0, 1, 0, 0, time.UTC)}, true
+			},
+		})
+		for i, want := range []int{200, 429} {
+			if d := l.Decide(get("/")); d.Status() != want {
+				t.Errorf("request %d: got %d; want %d", i+1, d.Status(), want)
+			}
 		}
-		l.Decide(get("/"))
+		time.Sleep(time.Minute)
+		if d := l.Decide(get("/")); d.Results[0].Limit != five {
+			t.Errorf("after the end: got %v; want %v", d.Results[0].Limit, five)
+		}
+	})
+}
+
+// A banned key is denied until the ban ends, and is charged to no policy. A shadow denies
+// nobody.
+func TestBan(t *testing.T) {
+	for _, headers := range []middleware.Headers{middleware.HeadersDraft6, middleware.HeadersDraft11} {
+		synctest.Test(t, func(t *testing.T) {
+			end := time.Now().Add(90*time.Second + time.Millisecond)
+			bans := map[string]middleware.Override{"for ever": {Banned: true}, "a while": {Banned: true, Until: end}}
+			find := func(subject string) (middleware.Override, bool) {
+				o, ok := bans[subject]
+				return o, ok
+			}
+			store := gcra.NewMemory()
+			l := limiter(t, middleware.Config{Store: store, Headers: headers},
+				middleware.Policy{Name: "other", Key: key("all"), Limit: five},
+				middleware.Policy{Name: "client", Key: byHeader, LimitFor: func(*http.Request) gcra.Limit { return gcra.Unlimited() }, Override: find})
+			shadow := limiter(t, middleware.Config{Store: gcra.NewMemory()},
+				middleware.Policy{Name: "client", Key: byHeader, Limit: five, Shadow: true, Override: find})
+
+			for client, retry := range map[string]string{"for ever": "", "a while": "91"} {
+				r := get("/")
+				r.Header.Set("X-Client", client)
+				res, d := allow(l, r)
+				if res.StatusCode != 429 || res.Header.Get("Retry-After") != retry || len(d.Degraded()) != 0 {
+					t.Errorf("%s: got %d, Retry-After %q; want 429, %q", client, res.StatusCode, res.Header.Get("Retry-After"), retry)
+				}
+				for name := range res.Header {
+					if strings.HasPrefix(name, "Ratelimit") {
+						t.Errorf("%s: got %s %q; want no field, as there is no limit", client, name, res.Header.Get(name))
+					}
+				}
+				if d := shadow.Decide(r); !d.Allowed || d.Results[0].Allowed {
+					t.Errorf("%s, as a shadow: got %+v; want a request that passes", client, d)
+				}
+			}
+			if n := left(t, store, "all", "other", five); n != 5 {
+				t.Errorf("the other policy: got %d left; want 5", n)
+			}
+
+			time.Sleep(91 * time.Second)
+			r := get("/")
+			r.Header.Set("X-Client", "a while")
+			if d := l.Decide(r); !d.Allowed {
+				t.Errorf("after Retry-After: got %+v; want the request allowed", d)
+			}
+		})
 	}
-	if lines := log.Lines(); len(lines) != 0 {
-		t.Errorf("got %v; want no line", lines)
+}
+
+// A plan that is missing in a map never opens the door, unless the policy fails open.
+func TestMissingPlan(t *testing.T) {
+	none := func(*http.Request) gcra.Limit { return map[string]gcra.Limit{"free": five}["Free"] }
+	missing := func(string) (middleware.Override, bool) { return middleware.Override{Name: "x"}, true }
+	hour := gcra.PerHour(1)
+	for _, test := range []struct {
+		name   string
+		policy middleware.Policy
+		want   []int // statuses of two requests
+	}{
+		{"LimitFor", middleware.Policy{LimitFor: none}, []int{503, 503}},
+		{"closed", middleware.Policy{LimitFor: none, OnFailure: middleware.FailClosed}, []int{503, 503}},
+		{"open", middleware.Policy{LimitFor: none, OnFailure: middleware.FailOpen}, []int{200, 200}},
+		{"shadow", middleware.Policy{LimitFor: none, Shadow: true}, []int{200, 200}},
+		{"with Limit", middleware.Policy{LimitFor: none, Limit: hour}, []int{200, 429}},
+		{"with Limit, open", middleware.Policy{LimitFor: none, Limit: hour, OnFailure: middleware.FailOpen}, []int{200, 429}},
+		{"Override", middleware.Policy{Override: missing, Limit: hour}, []int{200, 429}},
+		{"Override and LimitFor", middleware.Policy{Override: missing, LimitFor: none}, []int{503, 503}},
+		{"a key that fails", middleware.Policy{LimitFor: none, Key: func(*http.Request) (string, error) { return "", errDown }}, []int{503, 503}},
+		{"with a cost", middleware.Policy{LimitFor: none, Cost: func(*http.Request) int64 { return 0 }}, []int{503, 503}},
+	} {
+		log := new(diagtest.Log)
+		store := gcra.NewMemory()
+		p := test.policy
+		p.Name = "plan"
+		if p.Key == nil {
+			p.Key = key("k")
+		}
+		l := limiter(t, middleware.Config{Store: store, Logger: log.Logger()}, p)
+		for i, want := range test.want {
+			if d := l.Decide(get("/")); d.Status() != want {
+				t.Errorf("%s, request %d: got %d; want %d", test.name, i+1, d.Status(), want)
+			}
+		}
+		if lines := log.Lines(); len(lines) != 1 || lines[0].Code() != diag.LimitUnset || lines[0].Attrs["policy"] != "plan" {
+			t.Errorf("%s: got %v; want one line of limit-unset", test.name, lines)
+		}
+		if test.want[1] == 429 && left(t, store, "k", "plan", hour) != 0 {
+			t.Errorf("%s: the subject's own bucket was not charged", test.name)
+		}
 	}
 }

@@ -19,7 +19,7 @@ import "net/http"
 // its own.
 //
 // Remaining is 0 while there is a debt. The ResetAfter of a rate includes the debt.
-// Allowed is true, also if nothing is left, and Delay is 0: ResetAfter includes the
+// Allowed is true, also if nothing is left, unless the key is banned, and Delay is 0: ResetAfter includes the
 // requests that MaxDelay holds back. While the store fails, Err is set. A policy
 // that fails local then shows this server's state, of its share of a rate. One that
 // fails open is not among the Results. If one fails closed, Allowed is false, Status

@@ -39,7 +39,7 @@ func TestPeek(t *testing.T) {
 		middleware.Policy{Name: "login", Key: key("k"), Limit: five, Routes: []string{"POST /login"}},
 		middleware.Policy{Name: "guests", Key: key("k"), Limit: five, Skip: func(r *http.Request) bool { return r.Header.Get("User") != "" }},
 		middleware.Policy{Name: "plan", Key: key("k"), LimitFor: func(r *http.Request) gcra.Limit {
-			return map[string]gcra.Limit{"pro": gcra.PerMinute(600)}[r.Header.Get("Plan")]
+			return map[string]gcra.Limit{"pro": gcra.PerMinute(600), "": gcra.Unlimited()}[r.Header.Get("Plan")]
 		}},
 		middleware.Policy{Name: "new", Key: key("k"), Limit: gcra.PerMinute(1), Shadow: true})
 	post := func(length int64, headers ...string) *http.Request {
@@ -142,7 +142,7 @@ func TestPeekIsNoFirstRequest(t *testing.T) {
 	store, _ := newStore()
 	plan := func(r *http.Request) gcra.Limit {
 		if r.URL.Path == "/usage" {
-			return gcra.Limit{}
+			return gcra.Unlimited()
 		}
 		return five
 	}

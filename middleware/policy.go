@@ -1,11 +1,14 @@
 package middleware
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"sync/atomic"
+	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/pattern"
 )
 
@@ -18,95 +21,127 @@ type policy struct {
 	first   atomic.Pointer[firstRequests] // nil when they have passed
 }
 
-// evaluate reports whether the policy applies to the request. If so, it fills the charge,
-// which must be zero before. After an error the charge is for FailLocal: anonymous without a
-// key, of the whole burst without a cost. Its limit is zero if it is unknown.
+// verdict is what a policy's functions say about a request.
+type verdict uint8
+
+const (
+	exempt  verdict = iota // the policy does not apply
+	charges                // the charge is for a store, or for OnFailure after an error
+	banned                 // the charge's Result says so, and no store is asked
+)
+
+// evaluate fills the charge, which must be zero before, if the policy applies to the
+// request. After an error the charge is for FailLocal: anonymous without a key, of the
+// whole burst without a cost. Its limit is zero if it is unknown.
 //
 // A panic in one of the application's functions is an error like any other, so
 // that no request can escape the other policies by causing it.
-func (p *policy) evaluate(r *http.Request, c *gcra.Charge) (applies bool, failed *policyError) {
+func (p *policy) evaluate(r *http.Request, c *gcra.Charge) (v verdict, failed *policyError) {
 	function := ""
 	defer func() {
 		if v := recover(); v != nil {
-			applies, failed = true, &policyError{p.Name, function, recovered(v)}
+			failed = &policyError{p.Name, function, recovered(v)}
+		}
+		if failed != nil {
+			v = charges
+		}
+		if failed != nil && c.Limit == gcra.Unlimited() { // without what failed
+			c.Limit = gcra.Limit{}
 		}
 	}()
+	fails := func(err error) (verdict, *policyError) { return charges, &policyError{p.Name, function, err} }
+
 	c.Policy, c.Cost, c.Shadow = p.Name, 1, p.Shadow
 	p.useLimit(c, p.Limit)
 	if p.Skip != nil {
 		function = "Skip"
 		if p.Skip(r) {
-			return false, nil
+			return exempt, nil
 		}
 	}
+
+	function = "Key"
+	subject, keyErr := p.Key(r)
+	if keyErr == nil && subject == "" && p.SkipAnonymous {
+		return exempt, nil
+	}
+
+	if keyErr == nil {
+		c.Subject = subject
+	}
+
+	// Also without a key, which FailLocal counts under this limit.
 	if p.LimitFor != nil {
 		function = "LimitFor"
-		limit := p.LimitFor(r)
-		if limit == (gcra.Limit{}) && p.Override == nil {
-			p.noteUnlimited(r)
-			return false, nil
-		}
-		if err := p.setLimit(c, limit); err != nil {
-			return true, &policyError{p.Name, function, fmt.Errorf("limit for the request is %v: %w", limit, err)}
+		if err := p.setLimit(c, p.LimitFor(r), "the request"); err != nil {
+			return fails(err)
 		}
 	}
-	function = "Key"
-	subject, err := p.Key(r)
-	if err != nil {
-		return true, &policyError{p.Name, function, err}
+	if keyErr != nil && c.Limit == gcra.Unlimited() {
+		return exempt, nil
 	}
-	c.Subject = subject
+	if keyErr != nil {
+		function = "Key"
+		return fails(keyErr)
+	}
+
 	if p.Override != nil {
 		function = "Override"
-		applies, err := p.override(c)
-		if err != nil {
-			return true, &policyError{p.Name, function, err}
-		}
-		if !applies {
-			return false, nil
+		o, overridden := p.Override(subject)
+		overridden = overridden && !o.ended()
+		switch {
+		case overridden && o.Banned:
+			c.Result.Never = o.Until.IsZero()
+			if !c.Result.Never {
+				c.Result.RetryAfter = max(time.Until(o.Until), 1)
+			}
+			c.Result.ResetAfter = c.Result.RetryAfter
+			if c.Limit == gcra.Unlimited() {
+				c.Limit = gcra.Limit{}
+			}
+			return banned, nil
+		case overridden:
+			if err := p.setLimit(c, o.Limit, "the key"); err != nil {
+				return fails(err)
+			}
 		}
 	}
+	if c.Limit == gcra.Unlimited() {
+		return exempt, nil
+	}
+
 	if p.Cost != nil {
 		function = "Cost"
 		c.Cost = c.Limit.Capacity() // stays if Cost fails, as a client may have caused that
 		cost := p.Cost(r)
 		if cost < 0 {
-			return true, &policyError{p.Name, function, fmt.Errorf("cost of the request is %d; want 0 or more", cost)}
+			return fails(fmt.Errorf("cost of the request is %d; want 0 or more", cost))
 		}
 		c.Cost = cost
 	}
-	return true, nil
+	return charges, nil
 }
 
-// override sets the limit that Override has for the charge's subject, and reports whether
-// the policy applies.
-func (p *policy) override(c *gcra.Charge) (applies bool, err error) {
-	limit, overridden := p.Override(c.Subject)
-	if overridden {
-		if err := p.setLimit(c, limit); err != nil {
-			return false, fmt.Errorf("limit for the key is %v: %w", limit, err)
+// errNoLimit is the error of a plan that is missing.
+var errNoLimit = errors.New("the limit is missing, and so is Policy.Limit; want a limit for each plan, or gcra.Unlimited")
+
+// setLimit sets the charge's limit to one that LimitFor or Override returned. In place of
+// a zero one it keeps the limit that the charge has. In errors what has the limit.
+func (p *policy) setLimit(c *gcra.Charge, limit gcra.Limit, what string) error {
+	switch limit {
+	case gcra.Limit{}:
+		if c.Limit == (gcra.Limit{}) {
+			return errNoLimit
 		}
-	}
-	if c.Limit != (gcra.Limit{}) {
-		return true, nil
-	}
-	if overridden {
-		p.note("", false, noNotice) // LimitFor is not to blame
-	} else {
-		p.note(c.Subject, false, noNotice)
-	}
-	return false, nil
-}
-
-// setLimit sets the charge's limit to one that a function returned. The zero Limit is
-// valid: the policy does not apply.
-func (p *policy) setLimit(c *gcra.Charge, limit gcra.Limit) error {
-	if limit != (gcra.Limit{}) {
+		p.limiter.log.Report(diag.LimitUnset, p.Name, "LimitFor or Override returned no limit, so the policy's own applies: want a limit for each plan, or gcra.Unlimited", "policy", p.Name)
+		return nil
+	case gcra.Unlimited():
+	default:
 		if err := checkLimit(p.limiter.store, limit); err != nil {
-			return err
+			return fmt.Errorf("limit for %s is %v: %w", what, limit, err)
 		}
 		if err := p.checkDebt(p.limiter.store, limit); err != nil {
-			return fmt.Errorf("MaxDebt %w", err)
+			return fmt.Errorf("limit for %s is %v: MaxDebt %w", what, limit, err)
 		}
 	}
 	p.useLimit(c, limit)

@@ -88,6 +88,12 @@ const (
 // policy is the policy of the charge at index i.
 func (s *requestState) policy(i int) *policy { return s.policies.list[s.entries[i].policy] }
 
+// shown reports whether clients see the charge at index i in the RateLimit fields. That of
+// a ban may have no limit.
+func (s *requestState) shown(i int) bool {
+	return s.entries[i].status != undecided && !s.charges[i].Shadow && s.charges[i].Limit.Capacity() > 0
+}
+
 // store is the store that charges with this source are taken from.
 func (s *requestState) store(from source) gcra.Store {
 	if from == sourceLocal {

@@ -35,8 +35,8 @@ func (l *Limiter) Reset(ctx context.Context, subject, policy string) error {
 	limit := policies[i].Limit
 	if override := policies[i].Override; override != nil {
 		if err := safely(func() error {
-			if l, ok := override(subject); ok && l != (gcra.Limit{}) {
-				limit = l
+			if o, ok := override(subject); ok && !o.ended() && o.Limit != (gcra.Limit{}) && o.Limit != gcra.Unlimited() {
+				limit = o.Limit
 			}
 			return nil
 		}); err != nil {

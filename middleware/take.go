@@ -14,13 +14,14 @@ const (
 	sourceLocal                // FailLocal: this server's own state
 	sourceOpen                 // FailOpen: none, the charge passes
 	sourceClosed               // FailClosed: none, the request is denied
+	sourceBan                  // an Override: the Result is set
 )
 
 // take decides all charges: first those of the store, together, and then those
 // that fail local, together. A denied request is charged nothing, whatever the
 // sources.
 func (l *Limiter) take(ctx context.Context, s *requestState) {
-	if failsClosed(s) {
+	if failsClosed(s) || isBanned(s) {
 		return
 	}
 	allowed, err := takeFrom(ctx, s, sourceStore)
@@ -56,6 +57,16 @@ func (l *Limiter) take(ctx context.Context, s *requestState) {
 			addError(s, err)
 		}
 	}
+}
+
+// isBanned reports whether an Override denies the request.
+func isBanned(s *requestState) bool {
+	for i := range s.entries {
+		if s.entries[i].source == sourceBan && !s.charges[i].Shadow {
+			return true
+		}
+	}
+	return false
 }
 
 // takeFrom takes the charges with this source in one admission.

@@ -16,6 +16,10 @@ type (
 	// Policy is one limit on one kind of key. See [middleware.Policy].
 	Policy = middleware.Policy
 
+	// Override is what is different for one key of a policy. See
+	// [middleware.Override].
+	Override = middleware.Override
+
 	// Limiter decides about requests by its policies. See [middleware.Limiter].
 	Limiter = middleware.Limiter
 

@@ -32,7 +32,7 @@ const (
 	AnonymousOnly    Code = "anonymous-only"     // a policy's first requests all had an empty key
 	KeyBeforeAuth    Code = "key-before-auth"    // KeyFrom ran before the authentication
 	DenyWroteNothing Code = "deny-wrote-nothing" // Config.Deny wrote no response
-	LimitUnset       Code = "limit-unset"        // LimitFor gave one key a limit and no limit
+	LimitUnset       Code = "limit-unset"        // LimitFor or Override returned the zero Limit
 	JWTWithoutExp    Code = "jwt-without-exp"    // a correctly signed token has no exp
 	JWTEmptyKey      Code = "jwt-empty-key"      // tokens are verified with an empty HMAC key
 	JWTNoneVerifies  Code = "jwt-none-verifies"  // none of the first bearer tokens verified

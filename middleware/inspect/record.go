@@ -74,7 +74,7 @@ func (c *record) observe(_ *http.Request, d *middleware.Decision) {
 		limit := r.Limit
 		if slices.Contains(degraded, r.Policy) {
 			limit = gcra.Limit{} // this server's share
-		} else {
+		} else if limit != (gcra.Limit{}) { // a ban may have none
 			s.recentLimits.observe(now, limit)
 		}
 		switch {

@@ -47,12 +47,15 @@ func (l *level) Percent() int64 { return 100 * l.Left / max(l.Burst, 1) }
 
 // override is the override that a subject has in a policy. The zero value is none.
 type override struct {
-	Override string `json:"override,omitempty"`      // its limit, or noLimit
-	Name     string `json:"override_name,omitempty"` // of [middleware.Policy.OverrideName]
+	Override string `json:"override,omitempty"`      // its limit, noLimit or banned
+	Name     string `json:"override_name,omitempty"` // of [middleware.Override]
 }
 
-// noLimit is the text of an override that lifts the limit, as in a policy file.
-const noLimit = "none"
+// The texts of overrides that lift the limit, as in a policy file, and that ban the key.
+const (
+	noLimit = "none"
+	banned  = "banned"
+)
 
 // overrideOf returns what the policy's Override says about a subject. If it panics, the
 // limiter logs that and uses the limit without it, as here.
@@ -65,17 +68,16 @@ func overrideOf(p *middleware.Policy, subject string) (limit gcra.Limit, o overr
 			limit, o = gcra.Limit{}, override{}
 		}
 	}()
-	limit, ok := p.Override(subject)
-	if !ok {
+	found, ok := p.Override(subject)
+	switch {
+	case !ok || !found.Until.IsZero() && !time.Now().Before(found.Until):
+		return gcra.Limit{}, o
+	case found.Banned:
+		return gcra.Limit{}, override{banned, found.Name}
+	case found.Limit == (gcra.Limit{}): // missing: the limit without it applies
 		return gcra.Limit{}, o
 	}
-	if o.Override = noLimit; limit != (gcra.Limit{}) {
-		o.Override = limit.String()
-	}
-	if p.OverrideName != nil {
-		o.Name = p.OverrideName(subject)
-	}
-	return limit, o
+	return found.Limit, override{found.Limit.String(), found.Name}
 }
 
 // limitsFor returns the limits that a policy may apply to a subject, whether one is
@@ -84,7 +86,7 @@ func overrideOf(p *middleware.Policy, subject string) (limit gcra.Limit, o overr
 func (i *Inspector) limitsFor(p *middleware.Policy, subject string) (limits []gcra.Limit, sure bool, o override) {
 	limit, o := overrideOf(p, subject)
 	switch {
-	case o.Override == noLimit:
+	case o.Override == noLimit || o.Override == banned:
 		return nil, true, o
 	case o.Override != "":
 		return []gcra.Limit{limit}, true, o
@@ -184,8 +186,11 @@ func (i *Inspector) resetBuckets(ctx context.Context, subject string, names []st
 			continue
 		}
 		limits, _, override := i.limitsFor(p, subject)
-		if override.Override == noLimit {
+		switch override.Override {
+		case noLimit:
 			return false, requestError(fmt.Sprintf("policy %s does not limit this subject, by an override", p.Name))
+		case banned:
+			return false, requestError(fmt.Sprintf("policy %s bans this subject, by an override", p.Name))
 		}
 		if len(limits) == 0 {
 			return false, requestError(fmt.Sprintf("the limit of policy %s depends on the request, and there was none lately", p.Name))

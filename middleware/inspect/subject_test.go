@@ -35,25 +35,28 @@ func TestLookUpOfAQuota(t *testing.T) {
 
 // A subject with an override is shown with that limit, and is reset by it.
 func TestLookUpOfAnOverride(t *testing.T) {
-	s := newScene(t, middleware.Policy{Name: "a", Key: who, Limit: five, Override: func(subject string) (gcra.Limit, bool) {
+	s := newScene(t, middleware.Policy{Name: "a", Key: who, Limit: five, Override: func(subject string) (middleware.Override, bool) {
 		switch subject {
 		case "sub:big":
-			return gcra.PerMinute(60).WithBurst(20), true
+			return middleware.Override{Limit: gcra.PerMinute(60).WithBurst(20)}, true
 		case "sub:month":
-			return gcra.Quota(9, gcra.Monthly), true
+			return middleware.Override{Limit: gcra.Quota(9, gcra.Monthly), Name: "ip:198.51.100.0/24"}, true
 		case "sub:free":
-			return gcra.Limit{}, true
+			return middleware.Override{Limit: gcra.Unlimited()}, true
+		case "sub:spam":
+			return middleware.Override{Banned: true}, true
 		case "sub:panic":
 			panic("no list today")
 		}
-		return gcra.Limit{}, false
-	}, OverrideName: func(subject string) string { return map[string]string{"sub:month": "ip:198.51.100.0/24"}[subject] }})
+		return middleware.Override{}, false
+	}})
 	for subject, want := range map[string]struct {
 		override, name, left, page string
 	}{
 		"sub:big":   {"60/minute burst 20", "", "a 17/20", "60/minute burst 20, an override"},
 		"sub:month": {"9/calendar month", "ip:198.51.100.0/24", "a 6/9", "9/calendar month, the override of <code>ip:198.51.100.0/24</code>"},
 		"sub:free":  {"none", "", "a 0/0", "Not limited by this policy, by an override."},
+		"sub:spam":  {"banned", "", "a 0/0", "Banned by this policy, by an override."},
 		"sub:panic": {"", "", "a 5/5", "5/minute"},
 		"sub:other": {"", "", "a 2/5", "5/minute"},
 	} {

@@ -16,6 +16,10 @@ import (
 
 func (e *entry) readLimit(n ast.Node) {
 	e.limit, _ = e.parseLimit(n, "limit")
+	if e.limit == gcra.Unlimited() {
+		e.errorf(n, "limit is none, which is for plans and overrides; want %s", limitForm)
+		e.limit = gcra.Limit{}
+	}
 	e.positions["Limit"] = nodePosition(n)
 }
 
@@ -53,7 +57,7 @@ func (e *entry) checkDebt() {
 		if l.IsQuota() {
 			indebted = gcra.Quota(l.Count+e.MaxDebt, l.Calendar())
 		}
-		if err := indebted.Validate(); err != nil && l.Limit != e.Limit {
+		if err := indebted.Validate(); err != nil && l.Limit != gcra.Unlimited() && l.Limit != e.Limit {
 			e.diagnostics.addf(l.at, "max_debt is %d, which makes %v of %v: %v", e.MaxDebt, indebted, l.Limit, err)
 		}
 	}

@@ -50,12 +50,12 @@ func TestOverridesAgainstAList(t *testing.T) {
 					}
 				}
 			}
-			if got := policy.OverrideName(subject); got != name {
-				t.Fatalf("%s in %v: got the name %q; want %q", subject, list, got, name)
+			o, ok := policy.Override(subject)
+			if o.Name != name {
+				t.Fatalf("%s in %v: got the name %q; want %q", subject, list, o.Name, name)
 			}
-			limit, ok := policy.Override(subject)
-			if ok != (want > 0) || ok && limit != gcra.PerMinute(int64(want)) {
-				t.Fatalf("%s in %v: got %v, %t; want %d", subject, list, limit, ok, want)
+			if ok != (want > 0) || ok && o.Limit != gcra.PerMinute(int64(want)) {
+				t.Fatalf("%s in %v: got %v, %t; want %d", subject, list, o.Limit, ok, want)
 			}
 		}
 	}

@@ -9,34 +9,25 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// overrides are the limits of single keys and networks. The zero Limit is none.
+// overrides are the limits of single keys and networks.
 type overrides struct {
 	keys     map[string]gcra.Limit
 	networks networks
 }
 
-// limitOf is [middleware.Policy.Override].
-func (o *overrides) limitOf(subject string) (gcra.Limit, bool) {
+// find is [middleware.Policy.Override]. The name is the subject of the file that the key
+// matches.
+func (o *overrides) find(subject string) (middleware.Override, bool) {
 	if limit, ok := o.keys[subject]; ok {
-		return limit, true
+		return middleware.Override{Limit: limit, Name: subject}, true
 	}
 	if n := o.networkOf(subject); n != nil {
-		return n.limit, true
+		return middleware.Override{Limit: n.limit, Name: addrKind + n.String()}, true
 	}
-	return gcra.Limit{}, false
-}
-
-// nameOf is [middleware.Policy.OverrideName]: the subject of the file that a key matches.
-func (o *overrides) nameOf(subject string) string {
-	if _, ok := o.keys[subject]; ok {
-		return subject
-	}
-	if n := o.networkOf(subject); n != nil {
-		return addrKind + n.String()
-	}
-	return ""
+	return middleware.Override{}, false
 }
 
 func (o *overrides) networkOf(subject string) *network {
@@ -84,7 +75,7 @@ func (e *entry) readOverrides(n ast.Node) {
 		}
 	}
 	o := overrides{r.keys, newNetworks(r.networks)}
-	e.Override, e.OverrideName = o.limitOf, o.nameOf
+	e.Override = o.find
 }
 
 // override reads one limit and its subjects.
@@ -110,7 +101,9 @@ func (r *overridesReader) override(m *ast.MappingNode) {
 	var limit gcra.Limit
 	if n := values["limit"]; n != nil {
 		limit = r.limit(n)
-		r.largestOverride = max(r.largestOverride, limit.Capacity())
+		if limit != gcra.Unlimited() {
+			r.largestOverride = max(r.largestOverride, limit.Capacity())
+		}
 	}
 	switch n := values["subjects"].(type) {
 	case nil:
@@ -131,8 +124,8 @@ func (r *overridesReader) override(m *ast.MappingNode) {
 func (r *overridesReader) limit(n ast.Node) gcra.Limit {
 	s, ok := stringValue(n)
 	switch {
-	case s == "none":
-		return gcra.Limit{}
+	case s == gcra.Unlimited().String():
+		return gcra.Unlimited()
 	case !ok || !strings.ContainsAny(s, "0123456789"):
 		r.errorf(n, "limit is %s; want %s", describe(n), overrideLimitForm)
 		return gcra.Limit{}

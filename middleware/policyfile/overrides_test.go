@@ -82,13 +82,9 @@ func TestOverrides(t *testing.T) {
 		"ip:2001:db8:1:2::1%eth0":          "3/second",
 		strings.Repeat("ip:10.1.2.3", 100): "",
 	} {
-		limit, ok := policy.Override(subject)
 		got := ""
-		if ok {
-			got = limit.String()
-		}
-		if ok && limit == (gcra.Limit{}) {
-			got = "none"
+		if o, ok := policy.Override(subject); ok {
+			got = o.Limit.String()
 		}
 		if got != want {
 			t.Errorf("%.50q: got %q; want %q", subject, got, want)
@@ -161,11 +157,12 @@ func TestReloadOverridesUnderLoad(t *testing.T) {
 func TestManyOverrides(t *testing.T) {
 	policy := parse(t, overriding(manySubjects(10_000)))[0]
 	for _, subject := range []string{"ip:10.0.1.0", "sub:user-9998", "ip:2001:db8:270f:8000::/64"} {
-		if limit, ok := policy.Override(subject); !ok || limit != gcra.PerMinute(9) {
-			t.Errorf("%s: got %v, %t; want the override", subject, limit, ok)
+		o, ok := policy.Override(subject)
+		if !ok || o.Limit != gcra.PerMinute(9) {
+			t.Errorf("%s: got %v, %t; want the override", subject, o.Limit, ok)
 		}
-		if name := policy.OverrideName(subject); strings.HasPrefix(subject, "sub:") && name != subject {
-			t.Errorf("%s: got the name %q; want the subject", subject, name)
+		if strings.HasPrefix(subject, "sub:") && o.Name != subject {
+			t.Errorf("%s: got the name %q; want the subject", subject, o.Name)
 		}
 	}
 }
@@ -206,7 +203,7 @@ func TestOverrideMistakes(t *testing.T) {
 		one("overrides: [a, 7]"): {`5:15: an override is "a"; want ` + wantOne, "5:18: an override is 7; want " + wantOne},
 		one("overrides: [{}]"):   {"5:15: the override has no limit; want " + wantLimit, "5:15: the override has no subjects; want " + wantSubjects},
 		one("overrides: [*a]"):   {"5:15: aliases (*) are not supported; want every value written out"},
-		one("override: []"):      {`5:3: field "override" is unknown; want name, key, limit, plans, overrides, routes, cost, shadow, max_delay, max_debt or on_failure (did you mean overrides?)`},
+		one("override: []"):      {`5:3: field "override" is unknown; want name, key, anonymous, limit, plans, overrides, routes, cost, shadow, max_delay, max_debt or on_failure (did you mean overrides?)`},
 		one("overrides: [{limits: 1/second, limit: none, subjects: [a]}]"): {`5:16: field "limits" is unknown; want limit or subjects (did you mean limit?)`},
 		one("overrides: [{limit: 1/second, subjects: [a], limit: none}]"):  {`5:48: "limit" is repeated, it is first in line 5; want it once`},
 
@@ -226,7 +223,7 @@ func TestOverrideMistakes(t *testing.T) {
 		one("overrides: [{limit: 9000000000/calendar hour, subjects: [a]}]\n  max_debt: 1"): {
 			"5:23: max_debt is 1, which makes 9000000001/calendar hour of 9000000000/calendar hour: quota is 9000000001; want 1 to 9000000000 in a calendar hour",
 		},
-		strings.Replace(one(""), "5/minute", "none", 1):                               {`4:10: limit is "none": want a form such as "100/minute", "25/5s", "100/minute burst 20" or "10000/calendar month"`},
+		strings.Replace(one(""), "5/minute", "none", 1):                               {"4:10: limit is none, which is for plans and overrides; want a limit such as 100/minute"},
 		"policies: [{name: a, key: user, overrides: [{limit: none, subjects: [a]}]}]": {"1:12: the policy has no limit; want limit or plans"},
 
 		overriding(`sub:alice`): {"5:44: subjects has a mapping; want " + wantKey}, // as the YAML parser reads it

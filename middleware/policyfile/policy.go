@@ -37,6 +37,7 @@ var fields = []struct {
 }{
 	{"name", "text", (*entry).readName},
 	{"key", "a registered name or a list of them", (*entry).readKey},
+	{"anonymous", anonymousForm, (*entry).readAnonymous},
 	{"limit", limitForm, (*entry).readLimit},
 	{"plans", plansForm, (*entry).readPlans},
 	{"overrides", overridesForm, (*entry).readOverrides},
@@ -49,6 +50,7 @@ var fields = []struct {
 }
 
 const (
+	anonymousForm = "share or skip"
 	limitForm     = "a limit such as 100/minute"
 	plansForm     = "plans and their limits, such as {free: 60/minute, pro: 600/minute}"
 	routesForm    = `a list of patterns such as ["POST /login"]`
@@ -156,6 +158,14 @@ func (e *entry) readKey(n ast.Node) {
 	} else if len(keys) > 1 {
 		e.Key = keyfunc.First(keys...)
 	}
+}
+
+func (e *entry) readAnonymous(n ast.Node) {
+	s, _ := stringValue(n)
+	if s != "share" && s != "skip" {
+		e.errorf(n, "anonymous is %s; want %s", describe(n), oneOf([]string{"share", "skip"}, s))
+	}
+	e.SkipAnonymous = s == "skip"
 }
 
 func (e *entry) wantKey(written string) string {

@@ -168,7 +168,7 @@ func unnamed(field string) string {
 func TestMistakes(t *testing.T) {
 	const (
 		wantTop     = "policies: and a list of them"
-		wantFields  = "name, key, limit, plans, overrides, routes, cost, shadow, max_delay, max_debt or on_failure"
+		wantFields  = "name, key, anonymous, limit, plans, overrides, routes, cost, shadow, max_delay, max_debt or on_failure"
 		wantPolicy  = "its fields, such as {name: client, key: client, limit: 100/minute}"
 		wantPlans   = "plans and their limits, such as {free: 60/minute, pro: 600/minute}"
 		wantRoutes  = `a list of patterns such as ["POST /login"]`

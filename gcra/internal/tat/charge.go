@@ -1,7 +1,9 @@
 package tat
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"math/bits"
 	"time"
 	"unique"
@@ -54,6 +56,9 @@ func (l Limit) Rate() float64 {
 	return float64(l.Count) / per.Seconds()
 }
 
+// Unlimited is the Count of no limit.
+const Unlimited = math.MaxInt64
+
 // Validate returns nil for a valid limit, otherwise an error that names the
 // value and what would be right.
 func (l Limit) Validate() error {
@@ -64,6 +69,8 @@ func (l Limit) Validate() error {
 		return nil
 	}
 	switch {
+	case l.Count == Unlimited && l.Per == 0:
+		return errors.New("only LimitFor and Override may return gcra.Unlimited; want a limit such as 100/minute")
 	case l.Count < 1:
 		return fmt.Errorf("count is %d; want at least 1", l.Count)
 	case l.Per <= 0:

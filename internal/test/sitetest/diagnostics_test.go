@@ -151,7 +151,15 @@ func TestDiagnostics(t *testing.T) {
 		{name: "LimitFor forgets", policy: middleware.Policy{Key: byName, LimitFor: plan}, header: func(i int) []string {
 			return []string{"X-Client: alice", "X-Plan: " + []string{"", "gold"}[i%2]}
 		}, code: diag.LimitUnset, attrs: []string{"policy=p"}},
-		{name: "LimitFor exempts a client", policy: middleware.Policy{Key: byName, LimitFor: plan}, header: func(i int) []string {
+		{name: "LimitFor forgets, and there is a Limit", policy: middleware.Policy{Key: byName, Limit: ample, LimitFor: plan}, header: func(int) []string {
+			return []string{"X-Client: alice"}
+		}, code: diag.LimitUnset, attrs: []string{"policy=p"}},
+		{name: "LimitFor exempts a client", policy: middleware.Policy{Key: byName, LimitFor: func(r *http.Request) gcra.Limit {
+			if limit := plan(r); limit != (gcra.Limit{}) {
+				return limit
+			}
+			return gcra.Unlimited()
+		}}, header: func(i int) []string {
 			return [][]string{{"X-Client: alice", "X-Plan: gold"}, {"X-Client: monitor"}}[i%2]
 		}},
 

@@ -68,7 +68,7 @@ var (
 	requeue   func(*url.URL, time.Duration) error
 	hook      *url.URL
 
-	billingDayOf func(*http.Request) int64
+	billingDayOf func(*http.Request) int
 
 	// Specifications, and the servers that are made of them.
 	register func(huma.API)
