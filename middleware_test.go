@@ -178,7 +178,7 @@ func shadow(t *testing.T, build func(sitetest.App) http.Handler) {
 
 func cost(t *testing.T, build func(sitetest.App) http.Handler) {
 	var n atomic.Int64
-	s := sitetest.Start(t, sitetest.Config{Build: build, Policies: []middleware.Policy{
+	s := sitetest.Start(t, sitetest.Config{Build: build, Config: middleware.Config{Logger: slog.New(slog.DiscardHandler)}, Policies: []middleware.Policy{
 		{Name: "all", Key: sitetest.Everybody, Limit: gcra.PerHour(10), Cost: func(*http.Request) int64 { return n.Load() }}}})
 	for _, step := range []struct {
 		cost      int64

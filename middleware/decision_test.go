@@ -64,7 +64,7 @@ func TestDecision(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			store, _ := newStore()
-			l := limiter(t, middleware.Config{Store: store}, test.policies...)
+			l := limiter(t, middleware.Config{Store: store, Logger: unread}, test.policies...)
 			var d *middleware.Decision
 			for range test.requests {
 				d = l.Decide(get("/"))

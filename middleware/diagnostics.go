@@ -102,6 +102,16 @@ func (n *noticeReceiver) Notice(code diag.Code, text string, args ...any) {
 	}
 }
 
+// checkCosts logs requests that can never pass.
+func (l *Limiter) checkCosts(s *requestState) {
+	for i := range s.charges {
+		if c := &s.charges[i]; c.Result.Never && s.entries[i].source != sourceBan {
+			l.log.Report(diag.CostAboveBurst, c.Policy, "a request costs more than its bucket holds when full, so it can never pass: raise the limit's burst, or lower the cost",
+				"policy", c.Policy, "cost", c.Cost, "limit", c.Limit.String())
+		}
+	}
+}
+
 // checkTwice logs if a limiter further out has charged the request to the same
 // bucket: the same limiter, or one with the same policy on the same store.
 func (l *Limiter) checkTwice(s, outer *requestState) {

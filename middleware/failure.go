@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
@@ -24,6 +25,19 @@ const (
 	// FailClosed denies the request with 503 Service Unavailable.
 	FailClosed
 )
+
+// String returns the word that a policy file has for the mode.
+func (m FailureMode) String() string {
+	switch m {
+	case FailLocal:
+		return "local"
+	case FailOpen:
+		return "open"
+	case FailClosed:
+		return "closed"
+	}
+	return fmt.Sprintf("FailureMode(%d)", uint8(m))
+}
 
 // followOnFailure sets the source of the charge at index i by its policy's
 // OnFailure. cause may be nil.

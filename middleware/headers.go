@@ -1,9 +1,11 @@
 package middleware
 
 import (
+	"fmt"
 	"math"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
@@ -60,6 +62,20 @@ const (
 
 	headersKnown = HeadersDraft6 | HeadersDraft11 | HeadersXRateLimit | HeadersNone
 )
+
+// String returns the names of the forms: "draft6|draft11".
+func (h Headers) String() string {
+	var names []string
+	for i, name := range [...]string{"draft6", "draft11", "x-ratelimit", "none"} {
+		if h&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 || h&^headersKnown != 0 {
+		return fmt.Sprintf("Headers(%#b)", uint8(h))
+	}
+	return strings.Join(names, "|")
+}
 
 // triples are the fields of HeadersDraft6 and HeadersXRateLimit, spelled as
 // Header.Get finds them.

@@ -85,7 +85,7 @@ Retry-After: 1
 	} {
 		t.Run(fmt.Sprintf("%04b", test.headers), func(t *testing.T) {
 			store, _ := newStore()
-			l := limiter(t, middleware.Config{Store: store, Headers: test.headers}, policies...)
+			l := limiter(t, middleware.Config{Store: store, Logger: unread, Headers: test.headers}, policies...)
 			res, _ := allow(l, get("/"))
 			if got := fields(res.Header); got != test.first {
 				t.Errorf("first request: got\n%swant\n%s", got, test.first)
@@ -171,7 +171,7 @@ RateLimit: "a\"b\\c, d";r=3;t=12
 		t.Run(test.name, func(t *testing.T) {
 			store, clock := newStore()
 			test.policy.Key = key("k")
-			l := limiter(t, middleware.Config{Store: store, Headers: middleware.HeadersDraft6 | middleware.HeadersDraft11}, test.policy)
+			l := limiter(t, middleware.Config{Store: store, Logger: unread, Headers: middleware.HeadersDraft6 | middleware.HeadersDraft11}, test.policy)
 			allow(l, get("/"))
 			clock.add(test.wait)
 			res, _ := allow(l, get("/"))
@@ -212,7 +212,7 @@ func TestClosestPolicy(t *testing.T) {
 		{"never wins over any wait", []middleware.Policy{policy("a", gcra.PerMinute(4), 5), policy("b", gcra.PerDay(1), 0), policy("c", gcra.PerMinute(8), 0)}, "4;w=60"},
 	} {
 		store, _ := newStore()
-		l := limiter(t, middleware.Config{Store: store}, test.policies...)
+		l := limiter(t, middleware.Config{Store: store, Logger: unread}, test.policies...)
 		res, _ := allow(l, get("/"))
 		if got := res.Header.Get("RateLimit-Policy"); got != test.want {
 			t.Errorf("%s: got %q; want %q", test.name, got, test.want)
@@ -324,7 +324,7 @@ func TestStacked(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			outer := limiter(t, middleware.Config{Store: store, Headers: test.headers[0]}, test.outer)
-			inner := limiter(t, middleware.Config{Store: store, Headers: test.headers[1]}, test.inner)
+			inner := limiter(t, middleware.Config{Store: store, Logger: unread, Headers: test.headers[1]}, test.inner)
 			w := httptest.NewRecorder()
 			r, ok := outer.Allow(w, get("/"))
 			if !ok {

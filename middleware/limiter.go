@@ -130,6 +130,7 @@ func (l *Limiter) run(r *http.Request, s, outer *requestState) (observers []obse
 		l.take(s.uncancelled(), s)
 	}
 	decide(s)
+	l.checkCosts(s)
 	if len(observers) > 0 {
 		s.took = time.Since(start)
 	}

@@ -28,9 +28,9 @@ import (
 
 // New returns middleware that limits requests by the policies. It panics if the
 // configuration is not valid, with an error that names every mistake. To handle
-// the error, use [middleware.New] and [From].
+// the error, use [NewLimiter] and [From].
 func New(cfg Config, policies ...Policy) func(http.Handler) http.Handler {
-	return From(middleware.Must(middleware.New(cfg, policies...)))
+	return From(Must(NewLimiter(cfg, policies...)))
 }
 
 // From returns middleware that limits requests by l. Policies and keyfunc.Route
@@ -39,7 +39,7 @@ func New(cfg Config, policies ...Policy) func(http.Handler) http.Handler {
 // has no route for the request.
 func From(l *Limiter) func(http.Handler) http.Handler {
 	if l == nil {
-		panic("ratelimit.From: the Limiter is nil; want one from middleware.New")
+		panic("ratelimit.From: the Limiter is nil; want one from NewLimiter")
 	}
 	return func(next http.Handler) http.Handler {
 		around, _ := next.(chi.Routes) // as in limit(router); nil in Use

@@ -50,17 +50,15 @@ import (
 	"net/url"
 
 	"connectrpc.com/connect"
-
-	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
 // New returns an interceptor for handlers that limits calls by the policies. It panics
 // if the configuration is not valid, with an error that names every mistake, also
-// Routes that match no call. To handle the error, use [middleware.New] with
+// Routes that match no call. To handle the error, use [NewLimiter] with
 // Config.RPC, and [From].
 func New(cfg Config, policies ...Policy) connect.Interceptor {
 	cfg.RPC = true
-	return From(middleware.Must(middleware.New(cfg, policies...)))
+	return From(Must(NewLimiter(cfg, policies...)))
 }
 
 // From returns an interceptor for handlers that limits calls by l, a limiter with
@@ -68,7 +66,7 @@ func New(cfg Config, policies ...Policy) connect.Interceptor {
 // the calls of clients.
 func From(l *Limiter) connect.Interceptor {
 	if l == nil {
-		panic("ratelimit.From: the Limiter is nil; want one from middleware.New")
+		panic("ratelimit.From: the Limiter is nil; want one from NewLimiter")
 	}
 	return &interceptor{l}
 }

@@ -30,9 +30,9 @@ import (
 
 // New returns middleware that limits requests by the policies. It panics if the
 // configuration is not valid, with an error that names every mistake. To handle
-// the error, use [middleware.New] and [From].
+// the error, use [NewLimiter] and [From].
 func New(cfg Config, policies ...Policy) echo.MiddlewareFunc {
-	return From(middleware.Must(middleware.New(cfg, policies...)))
+	return From(Must(NewLimiter(cfg, policies...)))
 }
 
 // From returns middleware that limits requests by l. The handlers after it find
@@ -41,7 +41,7 @@ func New(cfg Config, policies ...Policy) echo.MiddlewareFunc {
 // is a response, not an error, so echo's HTTPErrorHandler does not see it.
 func From(l *Limiter) echo.MiddlewareFunc {
 	if l == nil {
-		panic("ratelimit.From: the Limiter is nil; want one from middleware.New")
+		panic("ratelimit.From: the Limiter is nil; want one from NewLimiter")
 	}
 	var templates pattern.Templates
 	return func(next echo.HandlerFunc) echo.HandlerFunc {

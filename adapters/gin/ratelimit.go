@@ -24,9 +24,9 @@ import (
 
 // New returns middleware that limits requests by the policies. It panics if the
 // configuration is not valid, with an error that names every mistake. To handle
-// the error, use [middleware.New] and [From].
+// the error, use [NewLimiter] and [From].
 func New(cfg Config, policies ...Policy) gin.HandlerFunc {
-	return From(middleware.Must(middleware.New(cfg, policies...)))
+	return From(Must(NewLimiter(cfg, policies...)))
 }
 
 // From returns middleware that limits requests by l. The handlers after it find
@@ -34,7 +34,7 @@ func New(cfg Config, policies ...Policy) gin.HandlerFunc {
 // form of a ServeMux, in c.Request.Pattern: "GET /users/{id}".
 func From(l *Limiter) gin.HandlerFunc {
 	if l == nil {
-		panic("ratelimit.From: the Limiter is nil; want one from middleware.New")
+		panic("ratelimit.From: the Limiter is nil; want one from NewLimiter")
 	}
 	var templates pattern.Templates
 	return func(c *gin.Context) {

@@ -72,18 +72,18 @@ type Interceptors struct{ limiter *Limiter }
 
 // New returns interceptors that limit calls by the policies. It panics if the
 // configuration is not valid, with an error that names every mistake, also Routes that
-// match no call. To handle the error, use [middleware.New] with
+// match no call. To handle the error, use [NewLimiter] with
 // Config.RPC, and [From].
 func New(cfg Config, policies ...Policy) *Interceptors {
 	cfg.RPC = true
-	return From(middleware.Must(middleware.New(cfg, policies...)))
+	return From(Must(NewLimiter(cfg, policies...)))
 }
 
 // From returns interceptors that limit calls by l, a limiter with Config.RPC. The handlers
 // find the Decision with [FromContext].
 func From(l *Limiter) *Interceptors {
 	if l == nil {
-		panic("ratelimit.From: the Limiter is nil; want one from middleware.New")
+		panic("ratelimit.From: the Limiter is nil; want one from NewLimiter")
 	}
 	return &Interceptors{l}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -83,7 +84,7 @@ func details(t *testing.T, s *status.Status) (wait time.Duration, violations []s
 
 // No wait helps a call that costs more than the limit ever allows.
 func TestNever(t *testing.T) {
-	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory()},
+	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Logger: slog.New(slog.DiscardHandler)},
 		ratelimit.Policy{Name: "minute", Key: key("k"), Limit: gcra.PerMinute(1), Cost: func(*http.Request) int64 { return 2 }})
 	a := call(t.Context(), dial(t, serve(t, new(service), limited(limit)...)))
 	wait, violations := details(t, a.Status)

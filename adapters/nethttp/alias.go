@@ -38,6 +38,13 @@ type (
 	// FailureMode is what a policy does when it cannot be decided, for example
 	// because the store does not answer. See [middleware.FailureMode].
 	FailureMode = middleware.FailureMode
+
+	// FieldError is a mistake in a field of a Policy. See [middleware.FieldError].
+	FieldError = middleware.FieldError
+
+	// SettleError is the error of Decision.Settle for units that were not charged. See
+	// [middleware.SettleError].
+	SettleError = middleware.SettleError
 )
 
 // The values of Config.Headers, which may be joined by |. See [middleware.Headers].
@@ -54,6 +61,15 @@ const (
 	FailOpen   = middleware.FailOpen   // let the request pass this policy uncounted
 	FailClosed = middleware.FailClosed // answer 503 Service Unavailable
 )
+
+// NewLimiter returns a Limiter for From, and mistakes of the configuration as an error.
+// See [middleware.New].
+func NewLimiter(cfg Config, policies ...Policy) (*Limiter, error) {
+	return middleware.New(cfg, policies...)
+}
+
+// Must returns l, and panics if err is not nil. See [middleware.Must].
+func Must(l *Limiter, err error) *Limiter { return middleware.Must(l, err) }
 
 // FromContext returns the Decision that a request carries once a limiter has
 // decided about it, or nil. See [middleware.FromContext].

@@ -21,9 +21,9 @@ import (
 
 // New returns middleware that limits requests by the policies. It panics if the
 // configuration is not valid, with an error that names every mistake. To handle
-// the error, use [middleware.New] and [From].
+// the error, use [NewLimiter] and [From].
 func New(cfg Config, policies ...Policy) func(http.Handler) http.Handler {
-	return From(middleware.Must(middleware.New(cfg, policies...)))
+	return From(Must(NewLimiter(cfg, policies...)))
 }
 
 // From returns middleware that limits requests by l.
@@ -33,7 +33,7 @@ func New(cfg Config, policies ...Policy) func(http.Handler) http.Handler {
 // other middleware between the two, see [Routes].
 func From(l *Limiter) func(http.Handler) http.Handler {
 	if l == nil {
-		panic("ratelimit.From: the Limiter is nil; want one from middleware.New")
+		panic("ratelimit.From: the Limiter is nil; want one from NewLimiter")
 	}
 	return func(next http.Handler) http.Handler {
 		limited := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

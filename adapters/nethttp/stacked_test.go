@@ -2,6 +2,7 @@ package ratelimit_test
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
@@ -32,7 +33,7 @@ func TestStackedDenial(t *testing.T) {
 	}
 	never := func(h ratelimit.Headers) layerFunc {
 		return func(store *gcra.Memory) func(http.Handler) http.Handler {
-			return ratelimit.New(ratelimit.Config{Store: store, Headers: h},
+			return ratelimit.New(ratelimit.Config{Store: store, Headers: h, Logger: slog.New(slog.DiscardHandler)},
 				ratelimit.Policy{Name: "export", Key: keyfunc.RemoteAddr, Limit: gcra.PerSecond(3), Cost: func(*http.Request) int64 { return 4 }})
 		}
 	}

@@ -10,5 +10,5 @@ import (
 
 // The tests cause failures on purpose, which are logged where Decision.Err is set.
 func TestMain(m *testing.M) {
-	os.Exit(diagtest.Quiet(m, diag.PolicyFailed, diag.StoreFailed).Run())
+	os.Exit(diagtest.Quiet(m, diag.CostAboveBurst, diag.PolicyFailed, diag.StoreFailed).Run())
 }

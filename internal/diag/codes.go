@@ -33,6 +33,7 @@ const (
 	KeyBeforeAuth    Code = "key-before-auth"    // KeyFrom ran before the authentication
 	DenyWroteNothing Code = "deny-wrote-nothing" // Config.Deny wrote no response
 	LimitUnset       Code = "limit-unset"        // LimitFor or Override returned the zero Limit
+	CostAboveBurst   Code = "cost-above-burst"   // a request costs more than a full bucket holds, so it can never pass
 	JWTWithoutExp    Code = "jwt-without-exp"    // a correctly signed token has no exp
 	JWTEmptyKey      Code = "jwt-empty-key"      // tokens are verified with an empty HMAC key
 	JWTNoneVerifies  Code = "jwt-none-verifies"  // none of the first bearer tokens verified
@@ -43,7 +44,7 @@ const (
 // Codes are all codes, in the order of docs/troubleshooting.md.
 var Codes = []Code{
 	RedisUnreachable, RedisAuth, RedisPermission, RedisCertificate, RedisProtocol, RedisKeysApart, RedisRefuses, RedisRESP3TLS, RedisSettings, RedisEvicts, RedisDebts, InstancesTooLow, StoreFailed,
-	PolicyFailed, ProxyIgnored, LimiterTwice, SharedName, AnonymousOnly, KeyBeforeAuth, DenyWroteNothing, LimitUnset,
+	PolicyFailed, ProxyIgnored, LimiterTwice, SharedName, AnonymousOnly, KeyBeforeAuth, DenyWroteNothing, LimitUnset, CostAboveBurst,
 	JWTWithoutExp, JWTEmptyKey, JWTNoneVerifies, RouteUnknown, NotForRPC,
 }
 

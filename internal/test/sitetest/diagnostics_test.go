@@ -128,6 +128,8 @@ func TestDiagnostics(t *testing.T) {
 			attrs: []string{"function=Key", "requests=denied with 503", "error=panic", "stack=diagnostics_test.go"}},
 		{name: "Skip panics", policy: middleware.Policy{Key: byName, Skip: func(*http.Request) bool { panic("skip") }}, code: diag.PolicyFailed,
 			attrs: []string{"function=Skip", "stack=diagnostics_test.go"}},
+		{name: "a cost above the burst", policy: middleware.Policy{Key: byName, Limit: ample, Cost: func(*http.Request) int64 { return ample.Count + 1 }}, code: diag.CostAboveBurst,
+			attrs: []string{"policy=p", "cost=10001", "limit=10000/second"}},
 		{name: "Cost is negative", policy: middleware.Policy{Key: byName, Cost: func(*http.Request) int64 { return -1 }}, code: diag.PolicyFailed,
 			attrs: []string{"function=Cost", "error=cost of the request is -1", "requests=the whole burst"}},
 		{name: "LimitFor is invalid", policy: middleware.Policy{Key: byName, LimitFor: fixed(gcra.Limit{Burst: 5})}, code: diag.PolicyFailed,
