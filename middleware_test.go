@@ -454,7 +454,7 @@ func refundAndSpend(t *testing.T, build func(sitetest.App) http.Handler) {
 			case "refund":
 				err = errors.Join(d.Refund(r.Context()), d.Refund(r.Context()))
 			case "spend":
-				err = d.Spend(r.Context(), 6)
+				err = d.Spend(r.Context(), 6, "all")
 			}
 			if err != nil {
 				panic(err)

@@ -31,7 +31,7 @@ func TestRequestsWaitForDebt(t *testing.T) {
 			tt.policy.Name, tt.policy.Key = "p", key("k")
 			l := limiter(t, middleware.Config{Store: store}, tt.policy)
 			d := l.Decide(get("/"))
-			if err := d.Settle(t.Context(), 110); err != nil {
+			if err := d.Settle(t.Context(), 110, "p"); err != nil {
 				t.Fatal(err)
 			}
 			for range 3 {
@@ -63,7 +63,7 @@ func TestSpendOverdraws(t *testing.T) {
 	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "p", Key: key("k"), Limit: five, MaxDebt: 7})
 	d := l.Decide(get("/"))
 	for _, step := range []struct{ spend, left int64 }{{6, -2}, {100, -7}} {
-		if err := d.Spend(t.Context(), step.spend); err != nil {
+		if err := d.Spend(t.Context(), step.spend, "p"); err != nil {
 			t.Fatal(err)
 		}
 		if got := left(t, store, "k", "p", larger(five, 100)) - 100; got != step.left {
@@ -87,9 +87,9 @@ func TestSettleAcrossReload(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := l.Decide(get("/"))
-	wantMissing(t, d.Settle(t.Context(), 5000), nil)
+	wantMissing(t, d.Settle(t.Context(), 5000, "p"), nil)
 	for _, cost := range []int64{5, 2, 500} {
-		wantMissing(t, before.Settle(t.Context(), cost), map[string]int64{"p": cost - 1})
+		wantMissing(t, before.Settle(t.Context(), cost, "p"), map[string]int64{"p": cost - 1})
 	}
 	if got := left(t, store, "k", "p", larger(large.Limit, 9000)) - 9000; got != -4001 {
 		t.Errorf("got %d left; want -4001: the 5000 and the estimate of the request before", got)

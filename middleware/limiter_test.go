@@ -28,7 +28,7 @@ func TestCanceledRequestIsCharged(t *testing.T) {
 	if d.Err != nil || store.canceled {
 		t.Errorf("got error %v, store saw the cancellation: %t; want a decision as usual", d.Err, store.canceled)
 	}
-	if err := d.Spend(ctx, 1); err != nil {
+	if err := d.Spend(ctx, 1, "only"); err != nil {
 		t.Error(err)
 	}
 	if got := left(t, store, "k", "only", five); got != 3 {

@@ -65,7 +65,7 @@ func TestPeek(t *testing.T) {
 	const used = "rate 3 of 10, until 42s; monthly 99 of 100, until 744h0m0s; guests 4 of 5, until 12s; new (shadow) 0 of 1, until 1m0s"
 	for range 3 {
 		d := l.Peek(post(7))
-		if err := errors.Join(d.Spend(t.Context(), 2), d.Settle(t.Context(), 3), d.Refund(t.Context())); err != nil || leftOf(d) != used || !d.Allowed {
+		if err := errors.Join(d.Spend(t.Context(), 2, "rate"), d.Settle(t.Context(), 3, "rate"), d.Refund(t.Context())); err != nil || leftOf(d) != used || !d.Allowed {
 			t.Fatalf("after a request: got %v, %s\nwant %s", err, leftOf(d), used)
 		}
 	}

@@ -139,7 +139,7 @@ func TestQuotaRefundAndSpend(t *testing.T) {
 	if err := first.Refund(t.Context()); err != nil || left(t, store, "k", "m", quota) != 9 {
 		t.Errorf("a refund: got %v, %d left; want 9", err, left(t, store, "k", "m", quota))
 	}
-	if err := second.Spend(t.Context(), 20); err != nil || left(t, store, "k", "m", quota) != 0 {
+	if err := second.Spend(t.Context(), 20, "m"); err != nil || left(t, store, "k", "m", quota) != 0 {
 		t.Errorf("spending more than is left: got %v, %d left; want 0", err, left(t, store, "k", "m", quota))
 	}
 	clock.add(31 * 24 * time.Hour)
@@ -147,7 +147,7 @@ func TestQuotaRefundAndSpend(t *testing.T) {
 	if err := second.Refund(t.Context()); err != nil || left(t, store, "k", "m", quota) != 9 {
 		t.Errorf("a refund of the month before: got %v, %d left; want 9", err, left(t, store, "k", "m", quota))
 	}
-	if err := third.Spend(t.Context(), 2); err != nil || left(t, store, "k", "m", quota) != 7 {
+	if err := third.Spend(t.Context(), 2, "m"); err != nil || left(t, store, "k", "m", quota) != 7 {
 		t.Errorf("spending: got %v, %d left; want 7", err, left(t, store, "k", "m", quota))
 	}
 	if err := l.Reset(t.Context(), "k", "m"); err != nil || left(t, store, "k", "m", quota) != 10 {
@@ -185,7 +185,7 @@ func TestQuotaSharesAreRefunded(t *testing.T) {
 	store.fail = 1000
 	l := limiter(t, middleware.Config{Store: store, Instances: 4, Logger: unread}, middleware.Policy{Name: "m", Key: key("k"), Limit: gcra.Quota(40, gcra.Yearly)})
 	d := l.Decide(get("/"))
-	if err := d.Spend(t.Context(), 4); err != nil {
+	if err := d.Spend(t.Context(), 4, "m"); err != nil {
 		t.Fatal(err)
 	}
 	if left := l.Decide(get("/")).Results[0].Remaining; left != 40/4-(1+4+1) {

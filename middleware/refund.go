@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-// Refund gives back what the request was charged, including what Spend and Settle have added.
-// Only the first call does so, even if it returns an error: a store that failed may
+// Refund gives back what the request was charged, including what Spend and Settle have
+// added: what the policies named have charged, or all if none is named. A name that the
+// innermost limiter does not have is an error; a policy that did not apply to this request
+// is left alone. Only the first call for a policy does so, even if it returns an error: a store that failed may
 // have made the refund, and a second call could make it twice. The whole cost is
 // refunded, however late. So do not let clients cause refunds: requests held open
 // and refunded together refill the bucket.
@@ -19,21 +22,49 @@ import (
 // their delay. The next request may pass together with the last of them.
 //
 // Refund goes on if the client hangs up. It does not change Results.
-func (d *Decision) Refund(ctx context.Context) error {
+func (d *Decision) Refund(ctx context.Context, policies ...string) error {
 	if d == nil || d.state == nil {
 		return nil
 	}
 	s := d.state
+	chosen := every
+	if len(policies) > 0 {
+		var err error
+		if chosen, err = s.named(policies); err != nil {
+			return fmt.Errorf("ratelimit: refund: %w", err)
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.phase.Swap(refunded) == refunded {
+	if s.phase.Load() == refunded {
 		return nil
 	}
-	return refundAll(context.WithoutCancel(ctx), s)
+	if len(policies) == 0 {
+		s.phase.Store(refunded)
+	}
+	return refundThose(context.WithoutCancel(ctx), s, chosen)
 }
 
-// Spend charges n more units to each policy that the request was charged to,
-// except for shadows: for requests whose cost is known only when they are done.
+// every chooses all charges of a request.
+func every(int) bool { return true }
+
+// named chooses the charges of the policies with these names.
+func (s *requestState) named(policies []string) (chosen func(i int) bool, err error) {
+	if len(policies) == 0 {
+		return nil, errors.New("no policy is named; want one or more names")
+	}
+	for _, name := range policies {
+		if !slices.ContainsFunc(s.policies.list, func(p *policy) bool { return p.Name == name }) {
+			return nil, fmt.Errorf("policy is %.80q; want one of %s", name, s.policies.names())
+		}
+	}
+	return func(i int) bool { return slices.Contains(policies, s.charges[i].Policy) }, nil
+}
+
+// Spend charges n more units than were charged so far to these policies, one or more by
+// name, except for shadows: for streams, and requests whose cost is known only when they
+// are done. A name that the innermost limiter does not have is an error; a policy that did
+// not apply to this request is left alone.
 // Where fewer units are left, it takes what is left and up to Policy.MaxDebt units more,
 // so later requests wait and this one is not denied. After a denial or a Refund,
 // Spend does nothing. See [Decision.Settle] for a cost that was estimated.
@@ -41,19 +72,23 @@ func (d *Decision) Refund(ctx context.Context) error {
 // Spend goes on if the client hangs up. It does not change Results. It returns
 // an error if n is negative or the store fails. The error names the store: log it,
 // and do not send it to the client.
-func (d *Decision) Spend(ctx context.Context, n int64) error {
+func (d *Decision) Spend(ctx context.Context, n int64, policies ...string) error {
 	if n < 0 {
 		return fmt.Errorf("ratelimit: spend: %d units; want 0 or more", n)
 	}
-	if d == nil || d.state == nil || n == 0 {
+	if d == nil || d.state == nil {
 		return nil
 	}
 	s := d.state
+	chosen, err := s.named(policies)
+	if err != nil {
+		return fmt.Errorf("ratelimit: spend: %w", err)
+	}
 	ctx = context.WithoutCancel(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	units := func(i int) int64 {
-		if s.charges[i].Shadow {
+		if s.charges[i].Shadow || !chosen(i) {
 			return 0
 		}
 		return n
@@ -64,12 +99,17 @@ func (d *Decision) Spend(ctx context.Context, n int64) error {
 	return nil
 }
 
-// refundAll refunds all charges that were taken.
-func refundAll(ctx context.Context, s *requestState) error {
-	whole := func(i int) int64 { return s.charges[i].Cost }
+// refundThose refunds the chosen charges, as far as they were taken.
+func refundThose(ctx context.Context, s *requestState, chosen func(i int) bool) error {
+	whole := func(i int) int64 {
+		if !chosen(i) {
+			return 0
+		}
+		return s.charges[i].Cost
+	}
 	err := errors.Join(refund(ctx, s, sourceStore, whole), refund(ctx, s, sourceLocal, whole))
 	for i := range s.entries {
-		if s.entries[i].status == charged {
+		if s.entries[i].status == charged && chosen(i) {
 			s.entries[i].status = decided
 		}
 	}

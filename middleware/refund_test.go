@@ -3,6 +3,7 @@ package middleware_test
 import (
 	"errors"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -46,7 +47,7 @@ func TestRefundOfNothing(t *testing.T) {
 	denied := l.Decide(get("/"))
 	var none *middleware.Decision
 	for name, d := range map[string]*middleware.Decision{"denied": denied, "nil": none, "zero": {}} {
-		if err := errors.Join(d.Refund(t.Context()), d.Spend(t.Context(), 1)); err != nil || store.refunds != 0 || store.takes != 2 {
+		if err := errors.Join(d.Refund(t.Context()), d.Spend(t.Context(), 1, "only")); err != nil || store.refunds != 0 || store.takes != 2 {
 			t.Errorf("%s: got error %v, %d refunds, %d takes; want nothing done", name, err, store.refunds, store.takes)
 		}
 	}
@@ -85,7 +86,7 @@ func TestSpend(t *testing.T) {
 		{1_000_000_000, 0, 0, 0}, // above every burst
 		{1, 0, 0, 0},
 	} {
-		if err := d.Spend(t.Context(), step.spend); err != nil {
+		if err := d.Spend(t.Context(), step.spend, "wide", "narrow", "queue", "shadow"); err != nil {
 			t.Fatalf("spend %d: %v", step.spend, err)
 		}
 		for name, want := range map[string]int64{"wide": step.wide, "narrow": step.narrow, "queue": step.queue, "shadow": 49} {
@@ -95,11 +96,11 @@ func TestSpend(t *testing.T) {
 			}
 		}
 	}
-	if err := d.Spend(t.Context(), -1); err == nil {
+	if err := d.Spend(t.Context(), -1, "wide", "narrow", "queue", "shadow"); err == nil {
 		t.Error("spend -1: got no error")
 	}
 	store.fail = 1
-	if err := d.Spend(t.Context(), 1); !errors.Is(err, errDown) {
+	if err := d.Spend(t.Context(), 1, "wide", "narrow", "queue", "shadow"); !errors.Is(err, errDown) {
 		t.Errorf("the store fails: got %v; want its error", err)
 	}
 	// A refund gives back the spending too.
@@ -117,14 +118,14 @@ func TestSpendIsNotDelayed(t *testing.T) {
 	store, _ := newStore()
 	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "only", Key: key("k"), Limit: five, MaxDelay: time.Hour})
 	d := l.Decide(get("/"))
-	if err := d.Spend(t.Context(), 5); err != nil {
+	if err := d.Spend(t.Context(), 5, "only"); err != nil {
 		t.Fatal(err)
 	}
 	if d := l.Decide(get("/")); d.Delay != 12*time.Second {
 		t.Errorf("next request: got delay %v; want the 12s of an empty bucket", d.Delay)
 	}
 	// Spend after a Refund does nothing.
-	if err := errors.Join(d.Refund(t.Context()), d.Spend(t.Context(), 3)); err != nil {
+	if err := errors.Join(d.Refund(t.Context()), d.Spend(t.Context(), 3, "only")); err != nil {
 		t.Fatal(err)
 	}
 	if got := left(t, store, "k", "only", five); got != 4 {
@@ -137,7 +138,7 @@ func TestSpendLocally(t *testing.T) {
 	store.fail = 1
 	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "only", Key: key("k"), Limit: five})
 	d := l.Decide(get("/"))
-	if err := d.Spend(t.Context(), 2); err != nil {
+	if err := d.Spend(t.Context(), 2, "only"); err != nil {
 		t.Fatal(err)
 	}
 	if got := left(t, store, "k", "only", five); got != 5 {
@@ -164,7 +165,7 @@ func TestConcurrentSpend(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range decisions {
 		wg.Go(func() {
-			if err := decisions[i].Spend(t.Context(), 17); err != nil {
+			if err := decisions[i].Spend(t.Context(), 17, "wide", "narrow"); err != nil {
 				t.Error(err)
 			}
 		})
@@ -201,5 +202,59 @@ func TestRefundUnderMaxDelay(t *testing.T) {
 	}
 	if d := l.Decide(get("/")); d.Delay != 350*time.Millisecond {
 		t.Errorf("after a refund: got delay %v; want 350ms, the moment of the third request", d.Delay)
+	}
+}
+
+// Refund, Settle and Spend act on the policies that are named. A policy that did not apply
+// is left alone, and a name that no policy has is an error that does nothing.
+func TestPoliciesByName(t *testing.T) {
+	store, _ := newStore()
+	l := limiter(t, middleware.Config{Store: store},
+		middleware.Policy{Name: "a", Key: key("k"), Limit: five},
+		middleware.Policy{Name: "b", Key: key("k"), Limit: five},
+		middleware.Policy{Name: "elsewhere", Key: key("k"), Limit: five, Routes: []string{"/elsewhere"}})
+	d := l.Decide(get("/"))
+	for _, step := range []struct {
+		name    string
+		call    func() error
+		a, b    int64 // left
+		problem string
+	}{
+		{"spend", func() error { return d.Spend(t.Context(), 2, "a", "elsewhere") }, 2, 4, ""},
+		{"settle", func() error { return d.Settle(t.Context(), 2, "b", "elsewhere") }, 2, 3, ""},
+		{"refund", func() error { return d.Refund(t.Context(), "a", "elsewhere") }, 5, 3, ""},
+		{"refund again", func() error { return d.Refund(t.Context(), "a") }, 5, 3, ""},
+		{"spend what is refunded", func() error { return d.Spend(t.Context(), 1, "a", "b") }, 5, 2, ""},
+		{"spend, no name", func() error { return d.Spend(t.Context(), 1) }, 5, 2, "no policy is named"},
+		{"settle, no name", func() error { return d.Settle(t.Context(), 1) }, 5, 2, "no policy is named"},
+		{"spend, unknown", func() error { return d.Spend(t.Context(), 1, "b", "c") }, 5, 2, `policy is "c"; want one of a, b, elsewhere`},
+		{"settle, unknown", func() error { return d.Settle(t.Context(), 1, "c") }, 5, 2, `policy is "c"; want one of a, b, elsewhere`},
+		{"refund, unknown", func() error { return d.Refund(t.Context(), "b", "c") }, 5, 2, `policy is "c"; want one of a, b, elsewhere`},
+		{"refund the rest", func() error { return d.Refund(t.Context()) }, 5, 5, ""},
+	} {
+		err := step.call()
+		if (err != nil) != (step.problem != "") || err != nil && !strings.Contains(err.Error(), step.problem) {
+			t.Errorf("%s: got %v; want %q", step.name, err, step.problem)
+		}
+		if a, b := left(t, store, "k", "a", five), left(t, store, "k", "b", five); a != step.a || b != step.b {
+			t.Errorf("%s: got %d and %d left; want %d and %d", step.name, a, b, step.a, step.b)
+		}
+	}
+}
+
+// Settle asks the store once, for all its policies.
+func TestSettleInOneCall(t *testing.T) {
+	store, _ := newStore()
+	l := limiter(t, middleware.Config{Store: store},
+		middleware.Policy{Name: "a", Key: key("k"), Limit: five}, middleware.Policy{Name: "b", Key: key("k"), Limit: five})
+	d := l.Decide(get("/"))
+	for _, cost := range []int64{3, 1} {
+		before := store.takes + store.refunds
+		if err := d.Settle(t.Context(), cost, "a", "b"); err != nil {
+			t.Fatal(err)
+		}
+		if n := store.takes + store.refunds - before; n != 1 {
+			t.Errorf("cost %d: got %d calls of the store; want 1", cost, n)
+		}
 	}
 }

@@ -106,7 +106,7 @@ func TestObserversAreCalledInOrder(t *testing.T) {
 func TestReloadBeforeALateRefund(t *testing.T) {
 	for name, late := range map[string]func(*middleware.Decision) error{
 		"refund": func(d *middleware.Decision) error { return d.Refund(t.Context()) },
-		"spend":  func(d *middleware.Decision) error { return d.Spend(t.Context(), 1) },
+		"spend":  func(d *middleware.Decision) error { return d.Spend(t.Context(), 1, "only") },
 	} {
 		store, _ := newStore()
 		p := middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerMinute(10)}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
@@ -22,33 +21,29 @@ import (
 // gcra.Reset with the limit. For a policy with both, Reset uses Limit; for the
 // stores of package gcra any rate does for a rate. If [Policy.Override] has a limit
 // for the subject, Reset uses that; a panic of Override is an error.
-func (l *Limiter) Reset(ctx context.Context, subject, policy string) error {
-	policies := l.Policies()
-	i := slices.IndexFunc(policies, func(p Policy) bool { return p.Name == policy })
+func (l *Limiter) Reset(ctx context.Context, subject, name string) error {
+	policies := l.policies.Load()
+	i := slices.IndexFunc(policies.list, func(p *policy) bool { return p.Name == name })
 	if i < 0 {
-		names := make([]string, len(policies))
-		for k := range policies {
-			names[k] = policies[k].Name
-		}
-		return fmt.Errorf("ratelimit: reset: policy is %.80q; want one of %s", policy, strings.Join(names, ", "))
+		return fmt.Errorf("ratelimit: reset: policy is %.80q; want one of %s", name, policies.names())
 	}
-	limit := policies[i].Limit
-	if override := policies[i].Override; override != nil {
+	limit := policies.list[i].Limit
+	if override := policies.list[i].Override; override != nil {
 		if err := safely(func() error {
 			if o, ok := override(subject); ok && !o.ended() && o.Limit != (gcra.Limit{}) && o.Limit != gcra.Unlimited() {
 				limit = o.Limit
 			}
 			return nil
 		}); err != nil {
-			return fmt.Errorf("ratelimit: reset: Override of policy %s: %w", policy, err)
+			return fmt.Errorf("ratelimit: reset: Override of policy %s: %w", name, err)
 		}
 	}
 	if limit == (gcra.Limit{}) {
-		return fmt.Errorf("ratelimit: reset: policy %s has LimitFor and no Limit; want a Limit too, or gcra.Reset with the subject's limit", policy)
+		return fmt.Errorf("ratelimit: reset: policy %s has LimitFor and no Limit; want a Limit too, or gcra.Reset with the subject's limit", name)
 	}
 	var errs []error
 	for _, store := range []gcra.Store{l.store, l.local} {
-		if err := safely(func() error { return gcra.Reset(ctx, store, subject, policy, limit) }); err != nil {
+		if err := safely(func() error { return gcra.Reset(ctx, store, subject, name, limit) }); err != nil {
 			errs = append(errs, fmt.Errorf("ratelimit: reset: %w", err))
 		}
 	}

@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/seed-e377111c/ratelimit/internal/pattern"
 )
@@ -14,6 +15,15 @@ type policies struct {
 	routed  bool // some have Routes
 	byRoute pattern.Cache[route, []match]
 	peeks   *policies // the same for Peek
+}
+
+// names are the names of the policies, for error texts.
+func (ps *policies) names() string {
+	names := make([]string, len(ps.list))
+	for i, p := range ps.list {
+		names[i] = p.Name
+	}
+	return strings.Join(names, ", ")
 }
 
 // route is what the server knows of a request's route. There is a bounded number:

@@ -8,10 +8,10 @@ import (
 	"slices"
 )
 
-// Settle sets what the request costs in the end. The policies have charged an estimate:
-// Settle gives back what was too much or charges the rest, and the last call counts. If
-// some policies of the limiter have a Cost, it settles those alone: the others count
-// requests. Shadows are settled too.
+// Settle sets what the request costs these policies in the end, one or more by name. They
+// have charged an estimate: Settle gives back what was too much or charges the rest, and
+// the last call counts. Shadows are settled too. A name that the innermost limiter does
+// not have is an error; a policy that did not apply to this request is left alone.
 //
 // The rest may be more than what is left. Settle takes what is left and up to
 // Policy.MaxDebt units more, which later requests wait for. What it cannot take is in a
@@ -27,7 +27,7 @@ import (
 //
 // After a denial or a Refund, Settle does nothing. It goes on if the client hangs up, and
 // does not change Results. A negative cost is an error.
-func (d *Decision) Settle(ctx context.Context, cost int64) error {
+func (d *Decision) Settle(ctx context.Context, cost int64, policies ...string) error {
 	if cost < 0 {
 		return fmt.Errorf("ratelimit: settle: cost is %d; want 0 or more", cost)
 	}
@@ -35,11 +35,16 @@ func (d *Decision) Settle(ctx context.Context, cost int64) error {
 		return nil
 	}
 	s := d.state
+	chosen, err := s.named(policies)
+	if err != nil {
+		return fmt.Errorf("ratelimit: settle: %w", err)
+	}
 	ctx = context.WithoutCancel(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	missing := map[string]int64{}
-	err := errors.Join(settle(ctx, s, sourceStore, cost, missing), settle(ctx, s, sourceLocal, cost, missing))
+	err = errors.Join(settle(ctx, s, sourceStore, chosen, cost, missing), settle(ctx, s, sourceLocal, chosen, cost, missing))
 	if err != nil {
 		err = fmt.Errorf("ratelimit: settle: %w", err)
 	}
@@ -66,12 +71,11 @@ func (e *SettleError) Error() string {
 	return text + " were not charged: no more were left, MaxDebt included"
 }
 
-// settle settles the charges that were taken with this source, and adds what it could
-// not charge to missing.
-func settle(ctx context.Context, s *requestState, from source, cost int64, missing map[string]int64) error {
-	someCost := slices.ContainsFunc(s.policies.list, func(p *policy) bool { return p.Cost != nil })
+// settle settles the chosen charges that were taken with this source, and adds what it
+// could not charge to missing.
+func settle(ctx context.Context, s *requestState, from source, chosen func(i int) bool, cost int64, missing map[string]int64) error {
 	rest := func(i int) int64 {
-		if someCost && s.policy(i).Cost == nil {
+		if !chosen(i) {
 			return 0
 		}
 		return cost - s.charges[i].Cost

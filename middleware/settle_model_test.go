@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -132,6 +133,17 @@ func (m *settleModel) earlier(t *rapid.T) *modelRequest {
 	return rapid.SampledFrom(m.requests).Draw(t, "request")
 }
 
+// some draws one or more of the policies.
+func (m *settleModel) some(t *rapid.T) (names []string) {
+	first := rapid.IntRange(0, len(m.buckets)-1).Draw(t, "policy")
+	for i, b := range m.buckets {
+		if i == first || rapid.Bool().Draw(t, "too") {
+			names = append(names, b.Name)
+		}
+	}
+	return names
+}
+
 // charge takes as many of the units as the bucket may give, and returns how many are missing.
 func (r *modelRequest) charge(b *modelBucket, units int64) (missing int64) {
 	taken := b.overdraw(units)
@@ -167,12 +179,12 @@ func (m *settleModel) Decide(t *rapid.T) {
 }
 
 func (m *settleModel) Settle(t *rapid.T) {
-	r, cost := m.earlier(t), 2*costs.Draw(t, "cost")
+	r, cost, names := m.earlier(t), 2*costs.Draw(t, "cost"), m.some(t)
 	missing := map[string]int64{}
 	for _, b := range m.buckets {
 		was, ok := r.costs[b.Name]
 		switch {
-		case !ok:
+		case !ok || !slices.Contains(names, b.Name):
 		case cost < was:
 			r.giveBack(b, was-cost)
 		default:
@@ -181,7 +193,7 @@ func (m *settleModel) Settle(t *rapid.T) {
 			}
 		}
 	}
-	err := r.decision.Settle(t.Context(), cost)
+	err := r.decision.Settle(t.Context(), cost, names...)
 	var short *middleware.SettleError
 	if errors.As(err, &short) != (len(missing) > 0) || err != nil && short == nil {
 		t.Fatalf("settle %d: got %v; want %v missing", cost, err, missing)
@@ -192,26 +204,30 @@ func (m *settleModel) Settle(t *rapid.T) {
 }
 
 func (m *settleModel) Spend(t *rapid.T) {
-	r, n := m.earlier(t), costs.Draw(t, "units")
+	r, n, names := m.earlier(t), costs.Draw(t, "units"), m.some(t)
 	for _, b := range m.buckets {
-		if _, ok := r.costs[b.Name]; ok && !b.Shadow {
+		if _, ok := r.costs[b.Name]; ok && !b.Shadow && slices.Contains(names, b.Name) {
 			r.charge(b, n)
 		}
 	}
-	if err := r.decision.Spend(t.Context(), n); err != nil {
+	if err := r.decision.Spend(t.Context(), n, names...); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func (m *settleModel) Refund(t *rapid.T) {
 	r := m.earlier(t)
+	var names []string // none is all
+	if rapid.Bool().Draw(t, "some") {
+		names = m.some(t)
+	}
 	for _, b := range m.buckets {
-		if n, ok := r.costs[b.Name]; ok {
+		if n, ok := r.costs[b.Name]; ok && (names == nil || slices.Contains(names, b.Name)) {
 			r.giveBack(b, n)
+			delete(r.costs, b.Name)
 		}
 	}
-	clear(r.costs)
-	if err := r.decision.Refund(t.Context()); err != nil {
+	if err := r.decision.Refund(t.Context(), names...); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -63,7 +63,7 @@ func TestSettle(t *testing.T) {
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel() // the client has hung up
-		wantMissing(t, d.Settle(ctx, step.cost), step.missing)
+		wantMissing(t, d.Settle(ctx, step.cost, "plain", "debt", "quota", "queue", "shadow"), step.missing)
 		for name, want := range step.left {
 			l := limits[name]
 			debt := left(t, store, "k", name, larger(l, 5000)) - 5000
@@ -72,10 +72,10 @@ func TestSettle(t *testing.T) {
 			}
 		}
 	}
-	if err := d.Settle(t.Context(), -1); err == nil || !strings.Contains(err.Error(), "-1; want 0 or more") {
+	if err := d.Settle(t.Context(), -1, "plain"); err == nil || !strings.Contains(err.Error(), "-1; want 0 or more") {
 		t.Errorf("a negative cost: got %v", err)
 	}
-	if err := errors.Join(d.Refund(t.Context()), d.Settle(t.Context(), 30)); err != nil {
+	if err := errors.Join(d.Refund(t.Context()), d.Settle(t.Context(), 30, "plain", "debt")); err != nil {
 		t.Fatal(err)
 	}
 	for name, l := range limits {
@@ -101,7 +101,7 @@ func TestConcurrentSettle(t *testing.T) {
 	for i := range decisions {
 		wg.Go(func() {
 			var short *middleware.SettleError
-			if err := decisions[i].Settle(t.Context(), 30); errors.As(err, &short) {
+			if err := decisions[i].Settle(t.Context(), 30, "p"); errors.As(err, &short) {
 				missing.Add(short.Missing["p"])
 			} else if err != nil {
 				t.Error(err)
@@ -133,10 +133,10 @@ func TestSettleWhileRefunded(t *testing.T) {
 					return
 				}
 				var short *middleware.SettleError
-				if err := d.Settle(t.Context(), 40*i); err != nil && !errors.As(err, &short) {
+				if err := d.Settle(t.Context(), 40*i, "p", "q"); err != nil && !errors.As(err, &short) {
 					t.Error(err)
 				}
-				if err := d.Spend(t.Context(), i); err != nil {
+				if err := d.Spend(t.Context(), i, "p", "q"); err != nil {
 					t.Error(err)
 				}
 			})
@@ -155,7 +155,7 @@ func TestSettleLeavesRequestsAlone(t *testing.T) {
 		middleware.Policy{Name: "requests", Key: key("k"), Limit: five},
 		middleware.Policy{Name: "units", Key: key("k"), Limit: gcra.PerHour(100), Cost: func(*http.Request) int64 { return 50 }})
 	d := l.Decide(get("/"))
-	wantMissing(t, d.Settle(t.Context(), 80), nil)
+	wantMissing(t, d.Settle(t.Context(), 80, "units"), nil)
 	if r, u := left(t, store, "k", "requests", five), left(t, store, "k", "units", gcra.PerHour(100)); r != 4 || u != 20 {
 		t.Errorf("got %d requests and %d units left; want 4 and 20", r, u)
 	}
@@ -167,7 +167,7 @@ func TestSettleNothing(t *testing.T) {
 	l.Decide(get("/"))
 	denied := l.Decide(get("/"))
 	for name, d := range map[string]*middleware.Decision{"denied": denied, "nil": nil, "zero": {}} {
-		if err := d.Settle(t.Context(), 3); err != nil || store.refunds != 0 || store.takes != 2 {
+		if err := d.Settle(t.Context(), 3, "p"); err != nil || store.refunds != 0 || store.takes != 2 {
 			t.Errorf("%s: got error %v, %d refunds, %d takes; want nothing done", name, err, store.refunds, store.takes)
 		}
 	}
@@ -179,15 +179,15 @@ func TestSettleAcrossPeriods(t *testing.T) {
 	quota := gcra.Quota(10, gcra.Hourly)
 	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "p", Key: key("k"), Limit: quota, MaxDebt: 5})
 	lower, higher := l.Decide(get("/")), l.Decide(get("/"))
-	wantMissing(t, lower.Settle(t.Context(), 6), nil)
+	wantMissing(t, lower.Settle(t.Context(), 6, "p"), nil)
 	clock.add(time.Hour)
 	l.Decide(get("/"))
-	wantMissing(t, lower.Settle(t.Context(), 2), nil)
-	wantMissing(t, higher.Settle(t.Context(), 4), nil)
+	wantMissing(t, lower.Settle(t.Context(), 2, "p"), nil)
+	wantMissing(t, higher.Settle(t.Context(), 4, "p"), nil)
 	if got := left(t, store, "k", "p", quota); got != 6 {
 		t.Errorf("got %d left; want 6: a request and 3 units that came late", got)
 	}
-	wantMissing(t, higher.Settle(t.Context(), 20), map[string]int64{"p": 5})
+	wantMissing(t, higher.Settle(t.Context(), 20, "p"), map[string]int64{"p": 5})
 	clock.add(time.Hour)
 	if got := left(t, store, "k", "p", quota); got != 10 {
 		t.Errorf("got %d left; want 10: the debt of a quota ends with its period", got)
@@ -216,7 +216,7 @@ func TestSettleLocally(t *testing.T) {
 		if tt.missing > 0 {
 			missing = map[string]int64{"p": tt.missing}
 		}
-		wantMissing(t, d.Settle(t.Context(), tt.cost), missing)
+		wantMissing(t, d.Settle(t.Context(), tt.cost, "p"), missing)
 		if got := left(t, store, "k", "p", tt.limit); got != 40 {
 			t.Errorf("%s: store: got %d left; want 40: the charge was local", name, got)
 		}
@@ -224,7 +224,7 @@ func TestSettleLocally(t *testing.T) {
 		if d := l.Decide(get("/")); d.Allowed || d.RetryAfter == 0 {
 			t.Errorf("%s: next request: got %v, retry after %v; want a denial", name, d.Allowed, d.RetryAfter)
 		}
-		wantMissing(t, d.Settle(t.Context(), 0), nil)
+		wantMissing(t, d.Settle(t.Context(), 0, "p"), nil)
 		store.fail = 1
 		if d := l.Decide(get("/")); !d.Allowed {
 			t.Errorf("%s: all is given back: got a denial", name)
@@ -242,7 +242,7 @@ func TestSettleFails(t *testing.T) {
 		cost, left int64
 	}{{1, 5, 9}, {0, 5, 5}, {1, 2, 5}, {0, 2, 5}, {0, 4, 3}} {
 		store.fail = step.fail
-		if err := d.Settle(t.Context(), step.cost); errors.Is(err, errDown) != (step.fail > 0) {
+		if err := d.Settle(t.Context(), step.cost, "p"); errors.Is(err, errDown) != (step.fail > 0) {
 			t.Errorf("cost %d: got %v; want the store's error: %v", step.cost, err, step.fail > 0)
 		}
 		if got := left(t, store, "k", "p", gcra.PerHour(10)); got != step.left {
@@ -256,9 +256,9 @@ func TestSettleStrictWindow(t *testing.T) {
 	store := slidinglog.NewMemory()
 	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "p", Key: key("k"), Limit: gcra.PerHour(10)})
 	d := l.Decide(get("/"))
-	wantMissing(t, d.Settle(t.Context(), 8), nil)
-	wantMissing(t, d.Settle(t.Context(), 14), map[string]int64{"p": 4})
-	wantMissing(t, d.Settle(t.Context(), 3), nil)
+	wantMissing(t, d.Settle(t.Context(), 8, "p"), nil)
+	wantMissing(t, d.Settle(t.Context(), 14, "p"), map[string]int64{"p": 4})
+	wantMissing(t, d.Settle(t.Context(), 3, "p"), nil)
 	if got := left(t, store, "k", "p", gcra.PerHour(10)); got != 7 {
 		t.Errorf("got %d left; want 7", got)
 	}

@@ -49,7 +49,7 @@ func Example() {
 func ExampleFromContext() {
 	_ = func(ctx context.Context, stream *connect.ClientStream[emptypb.Empty]) (*connect.Response[emptypb.Empty], error) {
 		for stream.Receive() {
-			if err := ratelimit.FromContext(ctx).Spend(ctx, 1); err != nil {
+			if err := ratelimit.FromContext(ctx).Spend(ctx, 1, "messages"); err != nil {
 				slog.WarnContext(ctx, "message not charged", "error", err) // names the store: not for the client
 			}
 		}

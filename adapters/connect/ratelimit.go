@@ -35,11 +35,12 @@
 //
 // A stream is charged once, before its handler runs. The handler charges messages:
 //
-//	err := ratelimit.FromContext(ctx).Spend(ctx, 1)
+//	err := ratelimit.FromContext(ctx).Spend(ctx, 1, "messages")
 //
-// Spend takes at most what is left and ends nothing; later calls wait. Log its error,
-// which names the store, and do not return it to the client. The limiter keeps about
-// 2 KiB for each open stream, and neither starts a goroutine nor wraps the stream.
+// The last argument is the policy. Spend takes at most what is left and ends nothing; later
+// calls wait. Log its error, which names the store, and do not return it to the client. The
+// limiter keeps about 2 KiB for each open stream, and neither starts a goroutine nor wraps
+// the stream.
 //
 // Fields are documented in package middleware; this package repeats its names.
 package ratelimit

@@ -178,7 +178,7 @@ func TestSpend(t *testing.T) {
 		ratelimit.Policy{Name: "hour", Key: key("k"), Limit: gcra.PerHour(5)})
 	s := serve(t, transports()[1], service{stream: func(ctx context.Context, stream *connect.ServerStream[emptypb.Empty]) error {
 		for range 3 {
-			if err := ratelimit.FromContext(ctx).Spend(ctx, 1); err != nil {
+			if err := ratelimit.FromContext(ctx).Spend(ctx, 1, "hour"); err != nil {
 				return err
 			}
 			if err := stream.Send(new(emptypb.Empty)); err != nil {

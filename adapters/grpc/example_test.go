@@ -72,7 +72,7 @@ func ExampleFromContext() {
 			if _, err := stream.Recv(); err != nil {
 				return err
 			}
-			if err := ratelimit.FromContext(ctx).Spend(ctx, 1); err != nil {
+			if err := ratelimit.FromContext(ctx).Spend(ctx, 1, "messages"); err != nil {
 				slog.WarnContext(ctx, "message not charged", "error", err) // names the store: not for the client
 			}
 		}

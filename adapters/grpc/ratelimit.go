@@ -47,11 +47,11 @@
 //
 // A stream is charged once, before its handler runs. The handler charges messages:
 //
-//	err := ratelimit.FromContext(stream.Context()).Spend(stream.Context(), 1)
+//	err := ratelimit.FromContext(stream.Context()).Spend(stream.Context(), 1, "messages")
 //
-// Spend takes at most what is left and ends nothing; later calls wait. Log its error,
-// which names the store, and do not return it to the client. The limiter keeps about
-// 2 KiB for each open stream, starts no goroutine, and allocates nothing for a message
+// The last argument is the policy. Spend takes at most what is left and ends nothing; later
+// calls wait. Log its error, which names the store, and do not return it to the client. The
+// limiter keeps about 2 KiB for each open stream, starts no goroutine, and allocates nothing for a message
 // that the handler does not charge.
 //
 // Fields are documented in package middleware; this package repeats its names.

@@ -182,7 +182,7 @@ func TestSpend(t *testing.T) {
 		ratelimit.Policy{Name: "hour", Key: key("k"), Limit: gcra.PerHour(5)})
 	conn := dial(t, serve(t, &service{duplex: func(s grpc.BidiStreamingServer[pb.StreamingOutputCallRequest, pb.StreamingOutputCallResponse]) error {
 		for range 3 {
-			if err := ratelimit.FromContext(s.Context()).Spend(s.Context(), 1); err != nil {
+			if err := ratelimit.FromContext(s.Context()).Spend(s.Context(), 1, "hour"); err != nil {
 				return err
 			}
 			if err := s.Send(new(pb.StreamingOutputCallResponse)); err != nil {

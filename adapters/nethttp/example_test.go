@@ -88,7 +88,7 @@ func ExampleFromContext() {
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		const rows = 8
 		fmt.Fprintln(w, rows, "rows")
-		if err := ratelimit.FromContext(r.Context()).Spend(r.Context(), rows); err != nil {
+		if err := ratelimit.FromContext(r.Context()).Spend(r.Context(), rows, "client"); err != nil {
 			fmt.Println("not charged:", err) // the store failed: log it, and do not bother the client
 		}
 	})

@@ -74,7 +74,7 @@ func newProxy(model *url.URL) http.Handler {
 }
 
 func settle(r *http.Request, tokens int64) {
-	if err := ratelimit.FromContext(r.Context()).Settle(r.Context(), tokens); err != nil {
+	if err := ratelimit.FromContext(r.Context()).Settle(r.Context(), tokens, "tokens", "month"); err != nil {
 		log.Print(err) // the client goes on
 	}
 }

@@ -281,7 +281,7 @@ func TestSubjectInDebt(t *testing.T) {
 	r := httptest.NewRequest("GET", "/", nil)
 	r.Header.Set("Who", "k")
 	d := s.limiter.Decide(r)
-	if err := d.Settle(t.Context(), 65); err != nil {
+	if err := d.Settle(t.Context(), 65, "p"); err != nil {
 		t.Fatal(err)
 	}
 	if b := s.json("?subject=k").Subject.Buckets[0]; b.Left != 0 || b.FullAfter != 13*60 {

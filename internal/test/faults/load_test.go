@@ -49,7 +49,7 @@ func TestFault97NoDataRace(t *testing.T) {
 			d := middleware.FromContext(r.Context())
 			copied := *d
 			go func() { _ = copied.Refund(r.Context()) }() // may fail while Redis is away
-			go func() { _ = d.Spend(context.WithoutCancel(r.Context()), 1) }()
+			go func() { _ = d.Spend(context.WithoutCancel(r.Context()), 1, "fixed", "plan", "users") }()
 		}})
 	shake := during(func() {
 		rate.Store(1 + rand.Int64N(1000))

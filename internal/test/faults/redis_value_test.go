@@ -241,7 +241,7 @@ func TestFault42PeekWritesNothing(t *testing.T) {
 	subjects := []string{"new", "used", "indebted", "empty"}
 	limiter.Decide(request("used"))
 	d := limiter.Decide(request("indebted"))
-	if err := d.Settle(ctx, 12); err != nil {
+	if err := d.Settle(ctx, 12, "rate", "quota", "shadow"); err != nil {
 		t.Fatal(err)
 	}
 	for range 8 {

@@ -184,7 +184,7 @@ func soakHandler(w http.ResponseWriter, r *http.Request) {
 	case "settle":
 		var cost int64
 		if cost, err = strconv.ParseInt(n, 10, 64); err == nil {
-			err = d.Settle(r.Context(), cost)
+			err = d.Settle(r.Context(), cost, "work")
 		}
 	}
 	if err != nil {

@@ -38,7 +38,7 @@ func TestSettleInRedis(t *testing.T) {
 				t.Error(err)
 			}
 			fmt.Fprint(w, "done")
-			if err := ratelimit.FromContext(r.Context()).Settle(r.Context(), cost); err != nil {
+			if err := ratelimit.FromContext(r.Context()).Settle(r.Context(), cost, name, name+"-month"); err != nil {
 				t.Errorf("settle %d: %v", cost, err)
 			}
 		}))

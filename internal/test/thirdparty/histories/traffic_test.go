@@ -139,7 +139,7 @@ func (r *recorder) settle(limiter *middleware.Limiter, subject string, request i
 	}
 	for range 1 + rand.IntN(2) {
 		cost := rand.Int64N(6)
-		err := d.Settle(ctx, cost)
+		err := d.Settle(ctx, cost, policyList[0].Name, policyList[1].Name, policyList[2].Name)
 		o := operation{Kind: settle, Request: request, Cost: cost}
 		var short *middleware.SettleError
 		if errors.As(err, &short) {
