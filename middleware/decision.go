@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"math"
 	"net/http"
 	"slices"
 	"time"
@@ -97,14 +98,11 @@ func decide(s *requestState) {
 		s.delay = delay
 	case never:
 	case denied:
-		s.retryAfter = wholeSeconds(retryAfter)
+		s.retryAfter = int32(min(seconds(retryAfter), math.MaxInt32)) // a ban may be long
 	default:
-		s.retryAfter = time.Second // how long a failure lasts is unknown
+		s.retryAfter = 1 // how long a failure lasts is unknown
 	}
 }
-
-// wholeSeconds is how Retry-After writes a time.
-func wholeSeconds(d time.Duration) time.Duration { return time.Duration(seconds(d)) * time.Second }
 
 // decisionOf returns the Decision, which the first call makes. Most requests never
 // need it.
@@ -123,7 +121,7 @@ func newDecision(s *requestState) *Decision {
 		results [2]PolicyResult
 	})
 	d := &made.Decision
-	*d = Decision{Allowed: s.allowed, RetryAfter: s.retryAfter, Delay: s.delay, Took: s.took, Err: s.err, state: s}
+	*d = Decision{Allowed: s.allowed, RetryAfter: time.Duration(s.retryAfter) * time.Second, Delay: s.delay, Took: s.took, Err: s.err, state: s}
 	if len(s.charges) > 0 {
 		d.Results = made.results[:0]
 	}

@@ -37,8 +37,8 @@ type requestState struct {
 	// What the Decision is made of, beside the results of the charges.
 	decided, allowed bool
 	observed         bool          // observers may keep the Decision
+	retryAfter       int32         // seconds; 0 if allowed or if no wait helps
 	delay            time.Duration // 0 if denied
-	retryAfter       time.Duration // whole seconds; 0 if allowed or if no wait helps
 	took             time.Duration
 	err              error
 
