@@ -78,7 +78,8 @@ type Policy struct {
 	Key func(*http.Request) (string, error)
 
 	// SkipAnonymous exempts requests with an empty key: the policy is for users only.
-	// A Key that returns an error exempts nobody.
+	// A Key that returns an error exempts nobody. A key of keyfunc.Join is empty only if
+	// all its parts are, and one of keyfunc.First if none has a key.
 	SkipAnonymous bool
 
 	// Limit is how much each key may do. Required unless LimitFor is set.
@@ -96,7 +97,8 @@ type Policy struct {
 	// means that the key is none. It gets what Key returned, "" for an anonymous request.
 	// All requests of the key get this limit: it wins over Limit and LimitFor, and may
 	// change over time. If Override panics or returns an invalid limit, the policy follows
-	// its OnFailure, with the limit that the key would have without it. Override is also
+	// its OnFailure, with the limit that the key would have without it; if that is
+	// gcra.Unlimited, only FailOpen lets the request pass. Override is also
 	// called outside of requests, by [Limiter.Reset] and package inspect. It must be
 	// fast, as it runs for each request: look in a map, and fill the map elsewhere.
 	Override func(subject string) (Override, bool)
@@ -157,7 +159,7 @@ type Override struct {
 	Banned bool
 
 	// Until is when the Override ends, by this server's clock: it does not apply from
-	// then on. The zero time means never.
+	// then on. The zero time.Time, and not Unix 0, means never.
 	Until time.Time
 }
 

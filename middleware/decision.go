@@ -10,7 +10,8 @@ import (
 )
 
 // Decision is what a [Limiter] decided about a request. Observers, Deny and handlers
-// of a request get the same one: do not change it.
+// of a request get the same one: do not change it. Only Deny and the caller of Admit get
+// another, with Err, if the request's context ended while it was held back.
 type Decision struct {
 	Allowed    bool
 	RetryAfter time.Duration  // as in the header, in whole seconds: longest of the policies that denied; 0 if allowed or if no wait helps

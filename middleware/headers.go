@@ -96,7 +96,7 @@ const (
 // limiters further in to compare with, and which fields.
 type written struct {
 	remaining int64
-	reset     int32 // at most two years in seconds
+	reset     int32 // in seconds
 	headers   Headers
 }
 
@@ -289,5 +289,9 @@ func untilMore(c *gcra.Charge, denied bool, from source) int64 {
 
 // seconds rounds up, so that a client that waits so long waits long enough.
 func seconds(d time.Duration) int64 {
-	return int64((d + time.Second - 1) / time.Second)
+	s := int64(d / time.Second) // d may be the longest Duration, of a ban
+	if d%time.Second > 0 {
+		s++
+	}
+	return s
 }

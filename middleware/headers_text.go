@@ -71,7 +71,11 @@ const maxInteger = 999_999_999_999_999
 func window(c *gcra.Charge) (q, w int64) {
 	l := &c.Limit
 	if l.IsQuota() {
-		begin, end := l.Calendar().Period(c.Period.Add(-1))
+		at := c.Period.Add(-1)
+		if c.Period.IsZero() { // of a ban, for which no store was asked
+			at = time.Now()
+		}
+		begin, end := l.Calendar().Period(at)
 		return l.Count, int64(end.Sub(begin) / time.Second)
 	}
 	common := gcd(int64(l.Per), int64(time.Second))

@@ -109,7 +109,7 @@ func hold(r *http.Request, s *requestState) (denied *Decision) {
 	case <-r.Context().Done():
 		// Most clients have gone by now. But if the server ended the context,
 		// returning in silence would mean 200.
-		return &Decision{RetryAfter: time.Second, Delay: s.delay, Results: decisionOf(s).Results, Err: r.Context().Err()}
+		return &Decision{RetryAfter: time.Second, Delay: s.delay, Results: decisionOf(s).Results, Err: r.Context().Err(), state: s}
 	}
 }
 
@@ -153,9 +153,9 @@ func (l *Limiter) evaluate(r *http.Request, s *requestState, ps *policies) {
 		switch {
 		case verdict == banned:
 			s.entries[n].source, s.entries[n].status = sourceBan, decided
-		case verdict == exempt:
-			if p.SkipAnonymous && s.entries[n].key == noUser {
-				p.note("", noUser) // or nobody would hear of a limiter in front of the authentication
+		case verdict == exempt, verdict == anonymous:
+			if why := s.entries[n].key; verdict == anonymous && why != explained {
+				p.note("", max(why, noUser)) // or nobody would hear of a limiter in front of the authentication
 			}
 			s.charges[n] = gcra.Charge{}
 			s.charges = s.charges[:n]

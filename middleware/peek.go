@@ -23,7 +23,8 @@ import "net/http"
 // requests that MaxDelay holds back. While the store fails, Err is set. A policy
 // that fails local then shows this server's state, of its share of a rate. One that
 // fails open is not among the Results. If one fails closed, Allowed is false, Status
-// is 503, and Results may lack other policies. Refund, Settle and Spend of the Decision
+// is 503, and Results may lack other policies; so they may if one bans the key, with
+// status 429. Refund, Settle and Spend of the Decision
 // do nothing.
 func (l *Limiter) Peek(r *http.Request) *Decision {
 	s := &requestState{Context: r.Context()}

@@ -25,9 +25,10 @@ type policy struct {
 type verdict uint8
 
 const (
-	exempt  verdict = iota // the policy does not apply
-	charges                // the charge is for a store, or for OnFailure after an error
-	banned                 // the charge's Result says so, and no store is asked
+	exempt    verdict = iota // the policy does not apply
+	anonymous                // nor does it here, by SkipAnonymous
+	charges                  // the charge is for a store, or for OnFailure after an error
+	banned                   // the charge's Result says so, and no store is asked
 )
 
 // evaluate fills the charge, which must be zero before, if the policy applies to the
@@ -61,9 +62,10 @@ func (p *policy) evaluate(r *http.Request, c *gcra.Charge) (v verdict, failed *p
 	}
 
 	function = "Key"
-	subject, keyErr := p.Key(r)
+	subject := ""
+	keyErr := safely(func() (err error) { subject, err = p.Key(r); return err })
 	if keyErr == nil && subject == "" && p.SkipAnonymous {
-		return exempt, nil
+		return anonymous, nil
 	}
 
 	if keyErr == nil {
@@ -71,10 +73,12 @@ func (p *policy) evaluate(r *http.Request, c *gcra.Charge) (v verdict, failed *p
 	}
 
 	// Also without a key, which FailLocal counts under this limit.
+	var planErr error // what an Override says of the key counts all the same
 	if p.LimitFor != nil {
 		function = "LimitFor"
-		if err := p.setLimit(c, p.LimitFor(r), "the request"); err != nil {
-			return fails(err)
+		planErr = safely(func() error { return p.setLimit(c, p.LimitFor(r), "the request") })
+		if planErr != nil && keyErr != nil {
+			return fails(planErr)
 		}
 	}
 	if keyErr != nil && c.Limit == gcra.Unlimited() {
@@ -104,7 +108,14 @@ func (p *policy) evaluate(r *http.Request, c *gcra.Charge) (v verdict, failed *p
 			if err := p.setLimit(c, o.Limit, "the key"); err != nil {
 				return fails(err)
 			}
+			if o.Limit != (gcra.Limit{}) {
+				planErr = nil // Override wins
+			}
 		}
+	}
+	if planErr != nil {
+		function = "LimitFor"
+		return fails(planErr)
 	}
 	if c.Limit == gcra.Unlimited() {
 		return exempt, nil
@@ -133,7 +144,7 @@ func (p *policy) setLimit(c *gcra.Charge, limit gcra.Limit, what string) error {
 		if c.Limit == (gcra.Limit{}) {
 			return errNoLimit
 		}
-		p.limiter.log.Report(diag.LimitUnset, p.Name, "LimitFor or Override returned no limit, so the policy's own applies: want a limit for each plan, or gcra.Unlimited", "policy", p.Name)
+		p.limiter.log.Report(diag.LimitUnset, p.Name, "LimitFor or Override returned no limit, so the one without it applies: want a limit for each plan, or gcra.Unlimited", "policy", p.Name)
 		return nil
 	case gcra.Unlimited():
 	default:

@@ -137,7 +137,10 @@ func readSettings(args []string) (settings, error) {
 		return s, fmt.Errorf("%q is not a flag; %s", flags.Arg(0), known)
 	}
 	var err error
-	if s.rate, err = gcra.ParseLimit(*rate); err != nil {
+	if s.rate, err = gcra.ParseLimit(*rate); err == nil {
+		err = s.rate.Validate() // none is a limit to ParseLimit, and not to a store
+	}
+	if err != nil {
 		return s, fmt.Errorf("-rate is %q; want a limit such as 10/second (%w)", *rate, err)
 	}
 	if s.rate.Burst == 0 {

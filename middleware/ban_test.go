@@ -1,0 +1,101 @@
+package middleware_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+func ban(until time.Time) func(string) (middleware.Override, bool) {
+	return func(string) (middleware.Override, bool) { return middleware.Override{Banned: true, Until: until}, true }
+}
+
+// A ban until the year 9999, as databases write "for ever", has a Retry-After.
+func TestBanOfMillennia(t *testing.T) {
+	l := limiter(t, middleware.Config{Store: gcra.NewMemory()},
+		middleware.Policy{Name: "p", Key: key("k"), Limit: gcra.PerMinute(5), Override: ban(time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC))})
+	res, d := allow(l, get("/"))
+	if got := res.Header.Get("Retry-After"); got != "2147483647" || d.RetryAfter <= 0 || res.Header.Get("RateLimit-Reset") != got {
+		t.Errorf("Retry-After %q, RetryAfter %v, Reset %q", got, d.RetryAfter, res.Header.Get("RateLimit-Reset"))
+	}
+}
+
+// The fields of a banned key have the window of its quota, as those of other keys.
+func TestBanOfAQuota(t *testing.T) {
+	p := middleware.Policy{Name: "p", Key: key("k"), Limit: gcra.Quota(5, gcra.Yearly)}
+	a, _ := allow(limiter(t, middleware.Config{Store: gcra.NewMemory()}, p), get("/"))
+	p.Override = ban(time.Now().Add(time.Hour))
+	b, _ := allow(limiter(t, middleware.Config{Store: gcra.NewMemory()}, p), get("/"))
+	if x, y := a.Header.Get("RateLimit-Policy"), b.Header.Get("RateLimit-Policy"); x != y {
+		t.Errorf("%s, banned %s", x, y)
+	}
+}
+
+// What an Override says of a key counts also if its LimitFor fails: a ban is no way in.
+func TestOverrideWithoutAPlan(t *testing.T) {
+	for _, f := range []middleware.FailureMode{middleware.FailLocal, middleware.FailOpen, middleware.FailClosed} {
+		for name, lf := range map[string]func(*http.Request) gcra.Limit{
+			"missing": func(*http.Request) gcra.Limit { return gcra.Limit{} },
+			"invalid": func(*http.Request) gcra.Limit { return gcra.PerHour(-1) },
+			"panics":  func(*http.Request) gcra.Limit { panic("x") },
+		} {
+			for _, own := range []gcra.Limit{{}, gcra.PerMinute(5)} {
+				p := middleware.Policy{Name: "p", Key: key("k"), Limit: own, LimitFor: lf, OnFailure: f, Override: ban(time.Time{})}
+				if _, d := allow(limiter(t, middleware.Config{Store: gcra.NewMemory(), Logger: unread}, p), get("/")); d.Status() != 429 {
+					t.Errorf("LimitFor %s, %v, Limit %v: a banned key got %d", name, f, own, d.Status())
+				}
+				p.Override = overrides{"k": gcra.PerHour(3)}.find
+				if _, d := allow(limiter(t, middleware.Config{Store: gcra.NewMemory(), Logger: unread}, p), get("/")); len(d.Results) != 1 || d.Results[0].Limit != gcra.PerHour(3) {
+					t.Errorf("LimitFor %s, %v, Limit %v: an override of 3/hour got %d, %v", name, f, own, d.Status(), d.Results)
+				}
+			}
+		}
+	}
+}
+
+// A Key that panics is counted under the limit that one with an error is counted under.
+func TestKeyThatPanicsKeepsThePlan(t *testing.T) {
+	for name, k := range map[string]func(*http.Request) (string, error){"error": func(*http.Request) (string, error) { return "", errors.New("x") }, "panic": keyPanics} {
+		_, d := allow(limiter(t, middleware.Config{Store: gcra.NewMemory(), Logger: unread},
+			middleware.Policy{Name: "p", Key: k, Limit: gcra.PerHour(1000), LimitFor: func(*http.Request) gcra.Limit { return gcra.PerHour(3) }}), get("/"))
+		if d.Results[0].Limit != gcra.PerHour(3) {
+			t.Errorf("Key's %s: limit %v", name, d.Results[0].Limit)
+		}
+	}
+}
+
+// A policy for users only whose requests are all anonymous says so, whatever its Key.
+func TestSkipAnonymousIsLogged(t *testing.T) {
+	var b bytes.Buffer
+	l := limiter(t, middleware.Config{Store: gcra.NewMemory(), Logger: slog.New(slog.NewTextHandler(&b, nil))},
+		middleware.Policy{Name: "p", Key: key(""), SkipAnonymous: true, Limit: gcra.PerHour(1)})
+	for range 1000 {
+		l.Decide(get("/"))
+	}
+	if b.Len() == 0 {
+		t.Error("1000 requests without a user: nothing logged")
+	}
+}
+
+// Deny gives back what was charged to a request whose context ended while it was held back.
+func TestDenyRefundsWhatWasHeldBack(t *testing.T) {
+	l := limiter(t, middleware.Config{Store: gcra.NewMemory(), Deny: func(w http.ResponseWriter, r *http.Request, d *middleware.Decision) {
+		_ = d.Refund(r.Context())
+		w.WriteHeader(d.Status())
+	}}, middleware.Policy{Name: "p", Key: key("k"), Limit: gcra.PerMinute(1), MaxDelay: time.Hour})
+	allow(l, get("/"))
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(20*time.Millisecond, cancel)
+	l.Allow(httptest.NewRecorder(), get("/").WithContext(ctx))
+	if d := l.Decide(get("/")); d.Delay > time.Minute {
+		t.Errorf("after Refund in Deny the next waits %v", d.Delay)
+	}
+}
