@@ -231,7 +231,6 @@ func theSentinels(t testing.TB) *redistest.Sentinel {
 // sentinels would take some 20 s. It reports false if that takes too long.
 func healSentinels(t testing.TB, s *redistest.Sentinel) bool {
 	t.Helper()
-	ctx := context.Background()
 	for _, server := range append(slices.Clone(s.Servers), s.Sentinels...) {
 		if server.PID() == 0 {
 			server.Restart()
@@ -242,20 +241,17 @@ func healSentinels(t testing.TB, s *redistest.Sentinel) bool {
 	return soon(func() bool {
 		master := s.Master()
 		host, port, _ := net.SplitHostPort(master.Addr)
-		for _, server := range s.Servers {
-			repl, err := server.Client().Info(ctx, "replication").Result()
-			if err != nil {
+
+		// A command in the middle of a failover would undo it, and may leave two servers that
+		// follow each other: the sentinels cannot end that.
+		for _, server := range s.Sentinels {
+			if !decided(server, s, port) {
 				return false
 			}
-			switch {
-			case server == master:
-				if !strings.Contains(repl, "role:master") || !strings.Contains(repl, "connected_slaves:2") {
-					return false
-				}
-			case !strings.Contains(repl, "master_port:"+port):
-				_ = server.Client().ReplicaOf(ctx, host, port).Err() // asked again until it holds
-				return false
-			case !strings.Contains(repl, "master_link_status:up"):
+		}
+
+		for _, server := range s.Servers {
+			if !follows(server, master, host, port) {
 				return false
 			}
 		}
@@ -266,6 +262,35 @@ func healSentinels(t testing.TB, s *redistest.Sentinel) bool {
 		}
 		return true
 	})
+}
+
+// follows reports whether a server has the role that the sentinels gave it, and asks for it
+// if not: a master has two replicas, and another server follows it.
+func follows(server, master *redistest.Server, host, port string) bool {
+	ctx := context.Background()
+	repl, err := server.Client().Info(ctx, "replication").Result()
+	switch {
+	case err != nil:
+		return false
+	case server != master && !strings.Contains(repl, "master_port:"+port):
+		_ = server.Client().ReplicaOf(ctx, host, port).Err() // asked again until it holds
+		return false
+	case server != master:
+		return strings.Contains(repl, "master_link_status:up")
+	case !strings.Contains(repl, "role:master"):
+		_ = server.Client().ReplicaOf(ctx, "no", "one").Err()
+		return false
+	}
+	return strings.Contains(repl, "connected_slaves:2")
+}
+
+// decided reports whether a sentinel names the master on that port, and is not about to
+// choose another.
+func decided(server *redistest.Server, s *redistest.Sentinel, port string) bool {
+	c := redis.NewSentinelClient(server.Options())
+	defer c.Close()
+	m, err := c.Master(context.Background(), s.MasterName).Result()
+	return err == nil && m["port"] == port && !strings.Contains(m["flags"], "failover_in_progress")
 }
 
 // agrees reports whether a sentinel sees the master on that port, up, with two
