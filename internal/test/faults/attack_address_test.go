@@ -25,7 +25,7 @@ func anyAddr() string {
 }
 
 func TestFault69ForwardedHeadersAreIgnored(t *testing.T) {
-	o := fault(t, fmt.Sprintf("other addresses in %d headers", len(addressHeaders)))
+	o := apart(t, fmt.Sprintf("other addresses in %d headers", len(addressHeaders)))
 	const burst = 10
 	eachFramework(t, func(t *testing.T, f sitetest.Framework) {
 		s := openSite(t, o, sitetest.Config{Build: f.Build, Policies: []middleware.Policy{{Name: "client", Key: keyfunc.RemoteAddr, Limit: gcra.PerDay(burst)}}})
@@ -47,7 +47,7 @@ func TestFault69ForwardedHeadersAreIgnored(t *testing.T) {
 }
 
 func TestFault70ClientPartOfAForwardedHeaderIsIgnored(t *testing.T) {
-	o := fault(t, "X-Forwarded-For and Forwarded: random, real")
+	o := apart(t, "X-Forwarded-For and Forwarded: random, real")
 	const burst = 5
 	for _, tt := range []struct {
 		key              keyfunc.Func

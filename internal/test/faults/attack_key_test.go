@@ -31,7 +31,7 @@ func escaped(s string) string {
 }
 
 func TestFault81DifferentIdentitiesNeverShareAKey(t *testing.T) {
-	o := fault(t, "separators, NUL, CRLF and braces in pairs")
+	o := apart(t, "separators, NUL, CRLF and braces in pairs")
 	server := redistest.Start(t)
 	s := openSite(t, o, sitetest.Config{Config: middleware.Config{Store: patientStore(t, server)}, Policies: []middleware.Policy{
 		{Name: "p", Key: keyfunc.Join(byQuery("a"), byQuery("b")), Limit: gcra.PerDay(1)}}})
@@ -64,7 +64,7 @@ func TestFault81DifferentIdentitiesNeverShareAKey(t *testing.T) {
 }
 
 func TestFault83LongKeyTakesNoMoreRoom(t *testing.T) {
-	o := fault(t, "identities of 900 KB")
+	o := apart(t, "identities of 900 KB")
 	server := redistest.Start(t)
 	s := openSite(t, o, sitetest.Config{Config: middleware.Config{Store: patientStore(t, server)}, Policies: []middleware.Policy{
 		{Name: "p", Key: byClient, Limit: gcra.PerDay(1)}}})

@@ -19,7 +19,7 @@ import (
 )
 
 func TestFault86NoClientCausesAnOutage(t *testing.T) {
-	o := fault(t, "damaged keys, 900 KB headers, forged tokens, resets")
+	o := apart(t, "damaged keys, 900 KB headers, forged tokens, resets")
 	const burst = 20
 	server := redistest.Start(t)
 	store := rigAt(t, server.URL()+"?read_timeout=20s")

@@ -68,15 +68,28 @@ func (o *outcome) decided(d time.Duration) {
 	}
 }
 
-var table []*outcome
+// table has the rows of the tests that ran, added under tableMu.
+var (
+	tableMu sync.Mutex
+	table   []*outcome
+)
 
-// fault gives a test its row in the table. Call it first. Such tests are not
-// parallel, and are called TestFault, a number of two or three digits, and what a user
-// of the limiter notices.
+// apart is [fault] for a test that shares no server with others and measures nothing of the
+// process. In the short form such tests run beside each other.
+func apart(t *testing.T, injected string) *outcome {
+	if !long {
+		t.Parallel()
+	}
+	return fault(t, injected)
+}
+
+// fault gives a test its row in the table. Call it first. Such tests are called TestFault, a
+// number of two or three digits, and what a user of the limiter notices.
 func fault(t *testing.T, injected string) *outcome {
 	o := &outcome{name: strings.TrimPrefix(t.Name(), "TestFault"), injected: injected}
+	tableMu.Lock()
 	table = append(table, o)
-	shared.TB = t
+	tableMu.Unlock()
 	t.Cleanup(func() {
 		switch {
 		case t.Failed():

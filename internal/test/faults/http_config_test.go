@@ -11,7 +11,7 @@ import (
 )
 
 func TestFault91MissingSettingsAreSafe(t *testing.T) {
-	o := fault(t, "a policy from JSON without fields")
+	o := apart(t, "a policy from JSON without fields")
 	enforced := func(t *testing.T, name string, cfg middleware.Config, p middleware.Policy) {
 		p.Key = sitetest.Everybody
 		cfg.Store = gcra.NewMemory()

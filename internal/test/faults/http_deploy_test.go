@@ -12,7 +12,7 @@ import (
 )
 
 func TestFault92TwoApplicationsDoNotMix(t *testing.T) {
-	o := fault(t, "one Redis, the same client, other prefixes and names")
+	o := apart(t, "one Redis, the same client, other prefixes and names")
 	server := redistest.Start(t)
 	app := func(prefix, policy string, limit gcra.Limit) *site {
 		store := patientStore(t, server)
@@ -35,7 +35,7 @@ func TestFault92TwoApplicationsDoNotMix(t *testing.T) {
 }
 
 func TestFault93OldKeysAreIgnoredAndExpire(t *testing.T) {
-	o := fault(t, "a new prefix, rolled out while the old one runs")
+	o := apart(t, "a new prefix, rolled out while the old one runs")
 	const burst = 5
 	server := redistest.Start(t)
 	limit := gcra.Limit{Count: burst, Per: phase(1500*time.Millisecond, 10*time.Second)}

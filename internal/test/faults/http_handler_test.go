@@ -26,7 +26,7 @@ func (broken) Take(context.Context, []gcra.Charge) (bool, error)       { return 
 func (broken) Refund(ctx context.Context, charges []gcra.Charge) error { return errBroken }
 
 func TestFault63PanicFollowsOnFailure(t *testing.T) {
-	o := fault(t, "panics in Key, LimitFor, Cost and Skip")
+	o := apart(t, "panics in Key, LimitFor, Cost and Skip")
 	two := gcra.PerDay(2)
 	eachFramework(t, func(t *testing.T, f sitetest.Framework) {
 		for name, p := range map[string]middleware.Policy{
@@ -55,7 +55,7 @@ func TestFault63PanicFollowsOnFailure(t *testing.T) {
 
 // TestFrameworks has streams and upgrades behind a limiter.
 func TestFault65WriterIsNotWrapped(t *testing.T) {
-	o := fault(t, "a handler with and without a limit")
+	o := apart(t, "a handler with and without a limit")
 	eachFramework(t, func(t *testing.T, f sitetest.Framework) {
 		writers := make(chan http.ResponseWriter, 1)
 		s := openSite(t, o, sitetest.Config{Build: f.Build, Policies: []middleware.Policy{
@@ -78,7 +78,7 @@ func TestFault65WriterIsNotWrapped(t *testing.T) {
 }
 
 func TestFault66OpenStreamsDelayNoOther(t *testing.T) {
-	o := fault(t, "50 open streams; bodies that never come")
+	o := apart(t, "50 open streams; bodies that never come")
 	eachFramework(t, func(t *testing.T, f sitetest.Framework) {
 		release := make(chan struct{})
 		s := openSite(t, o, sitetest.Config{Build: f.Build, Policies: []middleware.Policy{
@@ -133,7 +133,7 @@ func isPreflight(r *http.Request) bool {
 }
 
 func TestFault67OnlyPreflightsGoUncounted(t *testing.T) {
-	o := fault(t, "CORS outside and inside of the limiter")
+	o := apart(t, "CORS outside and inside of the limiter")
 	preflight := []string{"Origin: https://app.example", "Access-Control-Request-Method: PUT"}
 	eachFramework(t, func(t *testing.T, f sitetest.Framework) {
 		outside := func(a sitetest.App) http.Handler { return cors(f.Build(a)) }
@@ -155,7 +155,7 @@ func TestFault67OnlyPreflightsGoUncounted(t *testing.T) {
 }
 
 func TestFault68NoMethodAvoidsTheLimit(t *testing.T) {
-	o := fault(t, "HEAD, OPTIONS, X-HTTP-Method-Override")
+	o := apart(t, "HEAD, OPTIONS, X-HTTP-Method-Override")
 	eachFramework(t, func(t *testing.T, f sitetest.Framework) {
 		s := openSite(t, o, sitetest.Config{Build: f.Build, Policies: []middleware.Policy{
 			{Name: "all", Key: sitetest.Everybody, Limit: gcra.PerDay(5)},

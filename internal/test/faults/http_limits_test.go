@@ -15,7 +15,7 @@ import (
 )
 
 func TestFault52DeniedRequestIsChargedNowhere(t *testing.T) {
-	o := fault(t, "one of three limits used up")
+	o := apart(t, "one of three limits used up")
 	server := redistest.Start(t)
 	eachFramework(t, func(t *testing.T, f sitetest.Framework) {
 		store := patientStore(t, server)
@@ -42,7 +42,7 @@ func TestFault52DeniedRequestIsChargedNowhere(t *testing.T) {
 }
 
 func TestFault54WaitingForRetryAfterPasses(t *testing.T) {
-	o := fault(t, "waiting for RetryAfter, and for 2 ms less")
+	o := apart(t, "waiting for RetryAfter, and for 2 ms less")
 	server := redistest.Start(t)
 	limit := gcra.Limit{Count: 1, Per: 20 * time.Millisecond}
 	n := amount(40, 1000)
@@ -90,7 +90,7 @@ func TestFault54WaitingForRetryAfterPasses(t *testing.T) {
 }
 
 func TestFault55ChangedLimitHoldsAtOnce(t *testing.T) {
-	o := fault(t, "1/hour to 100/second and back")
+	o := apart(t, "1/hour to 100/second and back")
 	server := redistest.Start(t)
 	slow, fast := gcra.PerHour(1), gcra.PerSecond(100)
 	for name, store := range map[string]gcra.Store{"Memory": gcra.NewMemory(), "Redis": patientStore(t, server)} {
@@ -125,7 +125,7 @@ func TestFault55ChangedLimitHoldsAtOnce(t *testing.T) {
 // that wait in a queue (MaxDelay) get different times, T apart. So a herd must cost
 // little and get no more than its limit; jitter is up to the client.
 func TestFault56HerdGetsWhatIsDueAndCostsLittle(t *testing.T) {
-	o := fault(t, "500 clients that obey Retry-After")
+	o := apart(t, "500 clients that obey Retry-After")
 	const herd = 500
 
 	// With a bucket of their own, clients come back as spread out as they came:

@@ -81,7 +81,7 @@ func ask(t *testing.T, p *redistest.Process, client string) (instances, allowed 
 // shares follow the number of servers: three, then five, then two. A server that has never
 // reached Redis grants the whole limit.
 func TestFault87SharesFollowTheNumberOfServers(t *testing.T) {
-	o := fault(t, "servers start and stop, Redis goes away in between")
+	o := apart(t, "servers start and stop, Redis goes away in between")
 	redis := redistest.Start(t)
 	proxy := redistest.NewProxy(t, redis.Addr)
 	var servers []*redistest.Process

@@ -93,7 +93,7 @@ func commands(lines []string, name string) (found []string) {
 // Application servers may have any clock: they do not send its time. TestClockSkew of
 // package redisstore has stores whose clocks differ.
 func TestFault36ApplicationClockDoesNotMatter(t *testing.T) {
-	fault(t, "the same call at different times")
+	apart(t, "the same call at different times")
 	server := redistest.Start(t)
 	r := rigAt(t, server.URL()+"?read_timeout=20s")
 	r.Timeout, r.NoDenialCache = ample, true
@@ -112,7 +112,7 @@ func TestFault36ApplicationClockDoesNotMatter(t *testing.T) {
 // A clock that goes back leaves TATs far in the future. They deny requests for no
 // longer than an empty bucket takes to refill.
 func TestFault37RedisClockGoesBack(t *testing.T) {
-	o := fault(t, "Redis clock back by 1 h and by 30 s")
+	o := apart(t, "Redis clock back by 1 h and by 30 s")
 	server := redistest.Start(t)
 	for _, jump := range []time.Duration{30 * time.Second, time.Hour} {
 		back(t, o, server, rigAt(t, server.URL()+"?read_timeout=20s"), jump)
@@ -152,7 +152,7 @@ func back(t *testing.T, o *outcome, server *redistest.Server, r *rig, jump time.
 
 // A clock that jumps ahead fills every bucket, and no more than that.
 func TestFault38RedisClockJumpsAhead(t *testing.T) {
-	o := fault(t, "Redis clock ahead by 1 h")
+	o := apart(t, "Redis clock ahead by 1 h")
 	server := redistest.Start(t)
 	ahead(t, o, server, rigAt(t, server.URL()+"?read_timeout=20s"), time.Hour)
 }
@@ -192,7 +192,7 @@ func mustTakeCounted(t *testing.T, o *outcome, s gcra.Store, c gcra.Charge) bool
 
 // All limits of a request see the same time: a script calls TIME once.
 func TestFault40OneTimeForAllLimits(t *testing.T) {
-	o := fault(t, "many limits on one request, many requests in one batch")
+	o := apart(t, "many limits on one request, many requests in one batch")
 	server := redistest.Start(t)
 	r := rigAt(t, server.URL()+"?read_timeout=20s")
 	r.Timeout, r.NoDenialCache = ample, true

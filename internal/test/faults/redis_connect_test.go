@@ -22,7 +22,7 @@ import (
 // Over every kind of connection the decisions are the same, and so is the behaviour
 // when it breaks.
 func TestFault95EveryWayToConnect(t *testing.T) {
-	o := fault(t, "TLS, unix socket, RESP2 and 3, password, through URLs and options")
+	o := apart(t, "TLS, unix socket, RESP2 and 3, password, through URLs and options")
 	socket := filepath.Join(t.TempDir(), "redis.sock")
 	certs := redistest.NewCertificates(t)
 	server := redistest.Start(t, "--unixsocket", socket, "--requirepass", "pass word&%")

@@ -147,7 +147,7 @@ func (b *balance) look(t *testing.T) {
 func TestFault100LossyLink(t *testing.T) {
 	for _, servers := range []int{1, 3} {
 		t.Run(fmt.Sprint(servers, " servers"), func(t *testing.T) {
-			o := fault(t, fmt.Sprint("30 % of packets to Redis are lost, servers: ", servers))
+			o := apart(t, fmt.Sprint("30 % of packets to Redis are lost, servers: ", servers))
 			d := newDebtors(t, o, servers)
 			b := newBalance(d)
 			for _, link := range d.links {
@@ -184,7 +184,7 @@ func cutOffOne(t *testing.T, o *outcome) (d *debtors, b *balance, stop func(), c
 // failure. It grants its share beside the others, which Redis does not see. When it is
 // back, that is charged, but for what has drained: after five seconds a third of the rate.
 func TestFault111ServerCutOffAlone(t *testing.T) {
-	o := fault(t, "one of three servers is cut off")
+	o := apart(t, "one of three servers is cut off")
 	d, b, stop, cut := cutOffOne(t, o)
 	b.watch(t, phase(3*time.Second, 15*time.Second))
 	d.links[0].Pass()
@@ -199,7 +199,7 @@ func TestFault111ServerCutOffAlone(t *testing.T) {
 // That is not more than its share: one unit, and a third of the rate for as long as it
 // was cut off.
 func TestFault112ServerStopsWithDebts(t *testing.T) {
-	o := fault(t, "one of three servers is cut off and stops")
+	o := apart(t, "one of three servers is cut off and stops")
 	d, b, stop, cut := cutOffOne(t, o)
 	b.watch(t, phase(2*time.Second, 10*time.Second))
 	lost := d.servers[0].store.Stats()

@@ -33,7 +33,7 @@ func outage(t *testing.T, o *outcome, r *rig, reason string) {
 }
 
 func TestFault07RedisBusyWithAScript(t *testing.T) {
-	o := fault(t, "a script that never ends: BUSY")
+	o := apart(t, "a script that never ends: BUSY")
 	server := redistest.Start(t, "--lua-time-limit", "50")
 	r := rigAt(t, server.URL())
 	r.Timeout = time.Second
@@ -58,7 +58,7 @@ func TestFault07RedisBusyWithAScript(t *testing.T) {
 
 // A server that loads its data answers each command with an error.
 func TestFault28RedisLoading(t *testing.T) {
-	o := fault(t, "restart with a large RDB")
+	o := apart(t, "restart with a large RDB")
 	// It answers after every 2 MB that it has loaded, about every 100 ms.
 	server := redistest.Start(t, "--rdbcompression", "no", "--key-load-delay", "500")
 	r := rigAt(t, server.URL())
@@ -129,7 +129,7 @@ func refusesWrites(t *testing.T, o *outcome, server *redistest.Server, reason st
 }
 
 func TestFault29RedisOutOfMemory(t *testing.T) {
-	o := fault(t, "maxmemory reached, noeviction")
+	o := apart(t, "maxmemory reached, noeviction")
 	server := redistest.Start(t)
 	refusesWrites(t, o, server, "OOM",
 		func() { do(t, server, "config", "set", "maxmemory", "1") },
@@ -139,7 +139,7 @@ func TestFault29RedisOutOfMemory(t *testing.T) {
 // A key that Redis evicts is a fresh burst. The limiter cannot see evictions; Redis
 // counts them.
 func TestFault30EvictionCostsABurstAndIsCounted(t *testing.T) {
-	o := fault(t, "maxmemory reached, allkeys-lru and volatile-ttl")
+	o := apart(t, "maxmemory reached, allkeys-lru and volatile-ttl")
 	for _, policy := range []string{"allkeys-lru", "volatile-ttl"} {
 		server := redistest.Start(t, "--maxmemory-policy", policy)
 		r := rigAt(t, server.URL())
@@ -183,7 +183,7 @@ func TestFault30EvictionCostsABurstAndIsCounted(t *testing.T) {
 }
 
 func TestFault31DiskErrorBlocksWrites(t *testing.T) {
-	o := fault(t, "BGSAVE fails: MISCONF")
+	o := apart(t, "BGSAVE fails: MISCONF")
 	dir := filepath.Join(t.TempDir(), "gone")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -207,7 +207,7 @@ func TestFault31DiskErrorBlocksWrites(t *testing.T) {
 }
 
 func TestFault32TooFewReplicas(t *testing.T) {
-	o := fault(t, "min-replicas-to-write 1: NOREPLICAS")
+	o := apart(t, "min-replicas-to-write 1: NOREPLICAS")
 	server := redistest.Start(t)
 	refusesWrites(t, o, server, "NOREPLICAS",
 		func() { do(t, server, "config", "set", "min-replicas-to-write", 1) },
@@ -217,7 +217,7 @@ func TestFault32TooFewReplicas(t *testing.T) {
 // Credentials that are changed while the store runs: requests follow OnFailure, a
 // line in the log gives the reason, and the store recovers once they are right.
 func TestFault33CredentialsRotated(t *testing.T) {
-	o := fault(t, "ACL SETUSER: password, command, keys")
+	o := apart(t, "ACL SETUSER: password, command, keys")
 	server := redistest.Start(t)
 	const grant = "+evalsha +eval +script|load +get +mget +set +time +hello +client +ping"
 	setUser := func(rules string) {
@@ -254,7 +254,7 @@ func TestFault33CredentialsRotated(t *testing.T) {
 
 // A server without free connections gets few attempts to connect.
 func TestFault34NoConnectionLeft(t *testing.T) {
-	o := fault(t, "no connection left")
+	o := apart(t, "no connection left")
 	server := redistest.Start(t)
 	r := rigAt(t, server.URL())
 	works(t, r)
@@ -291,7 +291,7 @@ func TestFault34NoConnectionLeft(t *testing.T) {
 
 // A Redis that loses its data gives every key one more burst, and no more.
 func TestFault35RedisForgetsEverything(t *testing.T) {
-	o := fault(t, "FLUSHALL, restart without persistence")
+	o := apart(t, "FLUSHALL, restart without persistence")
 	server := redistest.Start(t)
 	r := rigAt(t, server.URL()+"?read_timeout=20s")
 	r.Timeout, r.NoDenialCache = ample, true

@@ -20,7 +20,7 @@ import (
 // the callers got an error. Each call is charged at most once, and calls made while
 // the breaker was open are not.
 func TestFault04CallsToAPausedRedisAreChargedOnce(t *testing.T) {
-	o := fault(t, "SIGSTOP, calls, SIGCONT")
+	o := apart(t, "SIGSTOP, calls, SIGCONT")
 	server := redistest.Start(t)
 	// Without spare connections: they say HELLO before their first use, so a charge
 	// cannot be in their buffers.
@@ -156,7 +156,7 @@ func throughProxies(t testing.TB, c *redistest.Cluster) proxied {
 // A server that keeps 500 scripts evicts ours when other clients send as many in
 // between.
 func TestFault14EvictedScriptIsSentAgain(t *testing.T) {
-	o := fault(t, "500 other scripts between two requests")
+	o := apart(t, "500 other scripts between two requests")
 	server := redistest.Start(t)
 	r := rigAt(t, server.URL()+"?read_timeout=20s")
 	r.Timeout, r.NoDenialCache = ample, true
@@ -185,7 +185,7 @@ func TestFault14EvictedScriptIsSentAgain(t *testing.T) {
 
 // A server that has lost the script gets it again, once, without an error.
 func TestFault13ForgottenScriptIsSentAgain(t *testing.T) {
-	o := fault(t, "SCRIPT FLUSH at 100 Hz, restart")
+	o := apart(t, "SCRIPT FLUSH at 100 Hz, restart")
 	server := redistest.Start(t)
 	r := rigAt(t, server.URL()+"?read_timeout=20s")
 	r.Timeout = ample

@@ -22,7 +22,7 @@ const probing = 2 * time.Second
 
 // The limiter starts without Redis, and uses it once it is there.
 func TestFault01RedisStartsAfterTheApplication(t *testing.T) {
-	o := fault(t, "Redis starts after the application")
+	o := apart(t, "Redis starts after the application")
 	server := redistest.Start(t)
 	server.Kill()
 	r := rigAt(t, server.URL())
@@ -45,7 +45,7 @@ func TestFault01RedisStartsAfterTheApplication(t *testing.T) {
 }
 
 func TestFault02RedisKilledUnderLoad(t *testing.T) {
-	o := fault(t, "kill -9, restart")
+	o := apart(t, "kill -9, restart")
 	server := redistest.Start(t)
 	r := rigAt(t, server.URL())
 	s := underLoad(t, o, r)
@@ -94,7 +94,7 @@ func TestFault03RedisPaused(t *testing.T) {
 // A reply after the deadline is always an error, and does not cost a connection each
 // time: the breaker stays open between probes.
 func TestFault05SlowRedisIsLeftAlone(t *testing.T) {
-	o := fault(t, "replies later than the budget")
+	o := apart(t, "replies later than the budget")
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)
 	r := rigAt(t, "redis://"+proxy.Addr)
@@ -123,7 +123,7 @@ func TestFault05SlowRedisIsLeftAlone(t *testing.T) {
 
 // A server that stands still by itself and recovers without a restart.
 func TestFault06RedisStandsStill(t *testing.T) {
-	o := fault(t, "DEBUG SLEEP, CLIENT PAUSE WRITE")
+	o := apart(t, "DEBUG SLEEP, CLIENT PAUSE WRITE")
 	server := redistest.Start(t)
 	for _, args := range [][]any{{"debug", "sleep", "1"}, {"client", "pause", "1000", "write"}} {
 		r := rigAt(t, server.URL())
@@ -145,7 +145,7 @@ func TestFault06RedisStandsStill(t *testing.T) {
 // A host that is gone does not even refuse connections. The first calls find no
 // connection and must not wait for one.
 func TestFault08HostGone(t *testing.T) {
-	o := fault(t, "no SYN is answered")
+	o := apart(t, "no SYN is answered")
 	addr := blackholed(t)
 	for name, client := range map[string]*redis.Client{
 		"go-redis's defaults": closing(t, redis.NewClient(&redis.Options{Addr: addr})),
@@ -165,7 +165,7 @@ func TestFault08HostGone(t *testing.T) {
 // has, so that a small pool is enough. When replies stop, no caller waits for a
 // connection beyond its Timeout.
 func TestFault09SmallPoolServesManyCallers(t *testing.T) {
-	o := fault(t, "2 connections, slow replies, 200 callers")
+	o := apart(t, "2 connections, slow replies, 200 callers")
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)
 	r := rigAt(t, "redis://"+proxy.Addr+"?pool_size=2&pool_timeout=10s")
@@ -201,7 +201,7 @@ func TestFault09SmallPoolServesManyCallers(t *testing.T) {
 // Waiting for a connection, dialling and reading share one Timeout, whatever the
 // client's own timeouts are.
 func TestFault10OneTimeoutForDialWaitAndRead(t *testing.T) {
-	o := fault(t, "dial, wait and read all stand still")
+	o := apart(t, "dial, wait and read all stand still")
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)
 	options := &redis.Options{Addr: proxy.Addr, PoolSize: 1, DialTimeout: ample, PoolTimeout: ample, ReadTimeout: 2 * time.Second, WriteTimeout: ample}
@@ -224,7 +224,7 @@ func TestFault10OneTimeoutForDialWaitAndRead(t *testing.T) {
 
 // go-redis does not interrupt a read by itself.
 func TestFault11CallerDeadlineEndsARead(t *testing.T) {
-	o := fault(t, "a reply that never comes, with the caller's own deadline")
+	o := apart(t, "a reply that never comes, with the caller's own deadline")
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)
 	for name, r := range map[string]*rig{
@@ -262,7 +262,7 @@ func TestFault11CallerDeadlineEndsARead(t *testing.T) {
 // An outage is visible: each decision has the error, and the log has a line for each
 // change of state and none in between.
 func TestFault89OutageIsReported(t *testing.T) {
-	o := fault(t, "kill -9 twice")
+	o := apart(t, "kill -9 twice")
 	server := redistest.Start(t)
 	r := rigAt(t, server.URL())
 	s := underLoad(t, o, r)

@@ -11,7 +11,7 @@ import (
 // all that was used, with everysec all but what was used within about the last second,
 // and without the file nothing.
 func TestFault41QuotaOfAKilledRedis(t *testing.T) {
-	o := fault(t, "kill -9 of Redis, with and without an append-only file")
+	o := apart(t, "kill -9 of Redis, with and without an append-only file")
 	const quota, half = 60, 20
 	monthly := gcra.Charge{Subject: "customer", Policy: "monthly", Limit: gcra.Quota(quota, gcra.Yearly), Cost: 1}
 	for _, tt := range []struct {

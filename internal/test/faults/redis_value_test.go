@@ -28,7 +28,7 @@ import (
 var plainInteger = regexp.MustCompile(`^[0-9]{15,17}$`)
 
 func TestFault44NumbersAreStoredAsIntegers(t *testing.T) {
-	fault(t, "TATs and TTLs that are multiples of 1e8")
+	apart(t, "TATs and TTLs that are multiples of 1e8")
 	servers := map[string]*redis.Client{"redis-server": redistest.Start(t).Client(), "embedded": redistest.StartEmbedded(t)}
 	for name, client := range servers {
 		store := redisstore.New(client)
@@ -129,7 +129,7 @@ func (r *replier) serve(client net.Conn, target string) {
 }
 
 func TestFault45ReplyOfAnotherTypeIsAnError(t *testing.T) {
-	o := fault(t, "floats, nil, text, short lists; RESP2 and 3")
+	o := apart(t, "floats, nil, text, short lists; RESP2 and 3")
 	server := redistest.Start(t)
 	for protocol, replies := range map[int][]string{
 		2: {"$-1\r\n", "*-1\r\n", "+OK\r\n", "$3\r\n1.5\r\n", "*0\r\n", "*2\r\n:1\r\n:1\r\n", "*1\r\n$1\r\n1\r\n", "*1\r\n+1\r\n", "*1\r\n$-1\r\n", "*1\r\n*1\r\n:1\r\n", "*1\r\n-ERR odd\r\n", "-WRONGTYPE odd\r\n", "-ERR odd script: on @user_script:57.\r\n"},
@@ -167,7 +167,7 @@ func redisTime(t *testing.T, server *redistest.Server) time.Time {
 }
 
 func TestFault48DamagedValueHealsAndHarmsNoOther(t *testing.T) {
-	o := fault(t, "lists, hashes, text, nan, inf, negative, huge")
+	o := apart(t, "lists, hashes, text, nan, inf, negative, huge")
 	const burst = 3
 	server := redistest.Start(t)
 	store := rigAt(t, server.URL())
@@ -224,7 +224,7 @@ func TestFault48DamagedValueHealsAndHarmsNoOther(t *testing.T) {
 // Peek runs no command that writes, whatever it finds: full, empty and indebted buckets,
 // damaged ones and those of a clock that was ahead, which a charge would heal.
 func TestFault42PeekWritesNothing(t *testing.T) {
-	fault(t, "Peek at full, empty, indebted and damaged buckets")
+	apart(t, "Peek at full, empty, indebted and damaged buckets")
 	server := redistest.Start(t)
 	store := rigAt(t, server.URL())
 	store.Timeout, store.Prefix = ample, "rl:"

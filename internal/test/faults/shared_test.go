@@ -21,7 +21,8 @@ import (
 var shared servers
 
 // servers outlive the test that starts them. They are given servers as their
-// testing.TB, so that what goes wrong fails the test that runs.
+// testing.TB, so that what goes wrong fails the test that runs. Tests that share servers
+// are not parallel.
 type servers struct {
 	testing.TB // the test that runs
 	cluster    *redistest.Cluster
@@ -48,6 +49,7 @@ func (s *servers) stop() {
 func theCluster(t testing.TB) *redistest.Cluster {
 	t.Helper()
 	redistest.Need(t)
+	shared.TB = t
 	if shared.cluster == nil {
 		shared.cluster = redistest.StartCluster(&shared)
 	}
@@ -213,6 +215,7 @@ func masterOf(t testing.TB, c *redistest.Cluster, subject string) *redistest.Ser
 func theSentinels(t testing.TB) *redistest.Sentinel {
 	t.Helper()
 	redistest.Need(t)
+	shared.TB = t
 	if shared.sentinel == nil {
 		shared.sentinel = redistest.StartSentinel(&shared)
 	}

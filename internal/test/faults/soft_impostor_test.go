@@ -50,7 +50,7 @@ func TestFault108ProxyAnswersForADeadServer(t *testing.T) {
 		"close":    {"", "redis-unreachable"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := fault(t, "a proxy that answers: "+name)
+			o := apart(t, "a proxy that answers: "+name)
 			server, other := redistest.Start(t), impostor(t, answer.text)
 			proxy := redistest.NewProxy(t, server.Addr)
 			a := openAsker(t, o, "redis://"+proxy.Addr+"/0")

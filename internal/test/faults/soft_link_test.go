@@ -42,7 +42,7 @@ func TestFault103NarrowLink(t *testing.T) {
 // The other side has gone without an RST. A store drops a connection whose reply does
 // not come, and opens another.
 func TestFault104HalfOpenConnections(t *testing.T) {
-	o := fault(t, "all connections half-open")
+	o := apart(t, "all connections half-open")
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr)
 	a := openAsker(t, o, "redis://"+proxy.Addr+"/0")
 	a.under(t, proxy.HalfOpen, func() {})
@@ -55,7 +55,7 @@ func TestFault104HalfOpenConnections(t *testing.T) {
 // Two servers call two masters, each of which takes writes: the limit holds on each
 // side. When the second master has become a replica, the limit holds for both again.
 func TestFault110TwoMastersTakeWrites(t *testing.T) {
-	o := fault(t, "two masters")
+	o := apart(t, "two masters")
 	first, second := redistest.Start(t), redistest.Start(t)
 	links := []*redistest.Proxy{redistest.NewProxy(t, first.Addr), redistest.NewProxy(t, second.Addr)}
 	start := time.Now()

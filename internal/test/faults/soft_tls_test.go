@@ -14,7 +14,7 @@ import (
 
 // A server that accepts connections, and whose TLS handshake never ends.
 func TestFault106TLSHandshakeHangs(t *testing.T) {
-	o := fault(t, "a TLS handshake without an answer")
+	o := apart(t, "a TLS handshake without an answer")
 	proxy := redistest.NewProxy(t, redistest.StartTLS(t, redistest.NewCertificates(t)).Addr)
 	a := openAsker(t, o, "rediss://"+proxy.Addr+"/0?skip_verify=true")
 	a.under(t, func() { proxy.Blackhole(); proxy.Reset() }, proxy.Pass)
@@ -26,7 +26,7 @@ func TestFault106TLSHandshakeHangs(t *testing.T) {
 // Open connections go on when the certificate expires. New ones do not verify, and the
 // log says what to do.
 func TestFault107CertificateExpires(t *testing.T) {
-	o := fault(t, "a certificate that expires, and is renewed")
+	o := apart(t, "a certificate that expires, and is renewed")
 	certs := redistest.NewCertificates(t)
 	server := redistest.StartTLS(t, certs)
 	unverified := server.Options()
