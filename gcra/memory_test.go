@@ -14,6 +14,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/gcratest"
 	"github.com/seed-e377111c/ratelimit/gcra/storetest"
+	"github.com/seed-e377111c/ratelimit/internal/test/race"
 )
 
 // clock is a clock that moves only by advance.
@@ -320,6 +321,8 @@ func (s *stopped) take(t *rapid.T, c gcra.Charge) gcra.Result {
 
 // Any sequence of calls, also with limits that change, has the results of the model.
 func TestMemoryIsTheModel(t *testing.T) {
+	race.Skip(t)
+
 	rapid.Check(t, func(t *rapid.T) {
 		limits := rapid.SliceOfN(rapid.OneOf(gcratest.AnyLimit(), gcratest.AnyQuota()), 1, 3).Draw(t, "limits")
 		m := newStopped()

@@ -7,10 +7,13 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+	"github.com/seed-e377111c/ratelimit/internal/test/race"
 )
 
 // A set of 10,000 holds no more of a million keys, and allocates nothing when it is full.
 func TestSetIsBounded(t *testing.T) {
+	race.Skip(t)
+
 	const capacity = 10_000
 	m := New(capacity, NewClock(nil), false)
 	slots := func() (used, size int) {

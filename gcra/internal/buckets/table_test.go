@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/seed-e377111c/ratelimit/internal/test/race"
 )
 
 // A table is a Go map of the entries that have not expired, and may keep expired ones.
@@ -185,6 +187,8 @@ func TestTableGrowsDuringCharges(t *testing.T) {
 // TestInterleavings runs the test of this name in a build of its own, where a scheduler
 // decides at each atomic operation which goroutine continues.
 func TestInterleavings(t *testing.T) {
+	race.Skip(t)
+
 	out, err := exec.Command("go", "test", "-tags", "interleave", "-count=1", "-v", "-run", "^TestInterleavings$", ".").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)

@@ -3,6 +3,8 @@ package tat
 import (
 	"testing"
 	"time"
+
+	"github.com/seed-e377111c/ratelimit/internal/test/race"
 )
 
 // zones have every kind of clock change: by an hour at night, at midnight in both
@@ -16,6 +18,8 @@ var zones = []string{
 // Every period is where a search minute by minute finds it: in years in which clocks
 // were set at midnight and a day was left out, and in the present.
 func TestPeriodsBeginWhereClocksShowThem(t *testing.T) {
+	race.Skip(t)
+
 	for _, zone := range zones {
 		for _, c := range []Calendar{{Unit: "day"}, {Unit: "week"}, {Unit: "week", Anchor: 7}, {Unit: "month"}, {Unit: "month", Anchor: 28}, {Unit: "year"}} {
 			c.Location = zone
@@ -81,6 +85,8 @@ func firstMoment(c Calendar, l *time.Location, around int64) int64 {
 
 // An hour ends when the minutes are 0, or when the clocks are set.
 func TestHours(t *testing.T) {
+	race.Skip(t)
+
 	for i := range 2 * len(zones) {
 		zone, year := zones[i/2], 2026+14*(i%2) // 2040 is a leap year beyond the database
 		p := periodsOf(t, Calendar{Unit: "hour", Location: zone})
@@ -104,6 +110,8 @@ func TestHours(t *testing.T) {
 
 // A quota is shorter than every period, or what was used would count in the next.
 func TestQuotasAreShorterThanPeriods(t *testing.T) {
+	race.Skip(t)
+
 	for unit, u := range calendarUnits {
 		for _, zone := range zones {
 			p := periodsOf(t, Calendar{Unit: unit, Location: zone})

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/test/race"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 	"github.com/seed-e377111c/ratelimit/internal/test/sitetest"
 	"github.com/seed-e377111c/ratelimit/middleware"
@@ -26,7 +27,7 @@ import (
 // is the check.
 func TestFault97NoDataRace(t *testing.T) {
 	o := fault(t, "everything at once")
-	if raced {
+	if race.Enabled {
 		o.injected += ", under the race detector"
 	} else if long {
 		raceAgain(t)

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/seed-e377111c/ratelimit/internal/test/race"
 )
 
 const root = "../../.."
@@ -19,9 +21,8 @@ const root = "../../.."
 var exempt = []string{"CHANGELOG.md", "docs/migration.md", "internal/test/words/"}
 
 func TestWords(t *testing.T) {
-	if raceDetector {
-		t.Skip("regular expressions take a minute under the race detector: make words runs it without")
-	}
+	race.Skip(t)
+
 	rules := parse(t)
 	cmd := exec.CommandContext(t.Context(), "git", "ls-files", "-z", "*.go", "*.lua", "*.md", "*.html", "*.json", "*.yaml")
 	cmd.Dir = root

@@ -1,5 +1,0 @@
-//go:build !race
-
-package words
-
-const raceDetector = false
