@@ -34,9 +34,9 @@ var (
 // ServerKind is what a [Store] has learned of the keys that one script may have on a server. Empty means that it is not
 // known: batches are then sent as to a server of kind BySubject.
 //
-// A single server and the shards of a ring are tested: the first batches carry scripts that write and read keys of the
-// test alone. A test whose keys are lost is repeated after a second. The result stays, also over a reconnect; only a
-// server of kind KeysApart is tested again, each minute.
+// A single server and the shards of a ring are tested: the first batches, and one each minute, carry scripts that write
+// and read keys of the test alone. Two tests that agree make the kind, and change it when the server has changed. A
+// reconnect does not. Until the kind is known, a test whose keys are lost is repeated after a second.
 type ServerKind string
 
 const (
@@ -57,8 +57,8 @@ type known struct {
 }
 
 const (
-	testAgain      = time.Second // after a test without a verdict
-	testApartAgain = time.Minute // of a server that is not used
+	testAgain        = time.Second // after a test without a verdict
+	testSettledAgain = time.Minute // of a server whose kind is known: it may have changed
 )
 
 // way chooses for a request. The caller holds b.mu.
@@ -114,9 +114,9 @@ func (b *batcher) learn(batch *batch, err error, now int64) {
 	}
 }
 
-// settle sets the kind. After that only CROSSSLOT and Ping change it, and tests if it is KeysApart.
+// settle sets the kind.
 func (k *known) settle(kind ServerKind, now int64) {
-	k.kind, k.guess, k.test = kind, kind, now+tat.Ticks(testApartAgain)
+	k.kind, k.guess, k.test = kind, kind, now+tat.Ticks(testSettledAgain)
 }
 
 // crossSlot records that a script for several subjects got an error, if it says that their keys are in several slots.
@@ -131,7 +131,7 @@ func (b *batcher) crossSlot(err error) {
 // newTest returns a test of the server if one is due. Until its result is known, or for a second, none is. The caller
 // holds b.mu.
 func (b *batcher) newTest(now int64) *keyTest {
-	if k := &b.known; k.kind == OneKeyspace || k.kind == BySubject || now < k.test {
+	if now < b.known.test {
 		return nil
 	}
 	if _, ring := b.store.client.(*redis.Ring); b != b.store.only && (!ring || b.server == "") {
@@ -153,8 +153,8 @@ func (k *known) verdict(t *keyTest, now int64) (settled bool) {
 		return true
 	case kind != "":
 		k.test = now // the next batch confirms it
-	case k.kind == KeysApart:
-		k.test = now + tat.Ticks(testApartAgain)
+	case k.kind != "":
+		k.test = now + tat.Ticks(testSettledAgain)
 	default:
 		k.test = now + tat.Ticks(testAgain)
 	}

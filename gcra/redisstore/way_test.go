@@ -249,6 +249,63 @@ func TestProxyThatIgnoresHashTags(t *testing.T) {
 	}
 }
 
+// A service that changes behind its address, and answers no error that says so, is noticed by the test of the next minute.
+func TestServiceThatChanges(t *testing.T) {
+	one := func([]string) int { return 0 }
+	for _, tt := range []struct {
+		name          string
+		before, after func(command []string) int
+		from, to      redisstore.ServerKind
+	}{
+		{"a proxy gets a second server", one, byTag, redisstore.OneKeyspace, redisstore.BySubject},
+		{"a proxy without hash tags gets a second server", one, byKey, redisstore.OneKeyspace, redisstore.KeysApart},
+		{"a proxy loses its second server", byTag, one, redisstore.BySubject, redisstore.OneKeyspace},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var changed atomic.Bool
+			var tests atomic.Int64 // commands of tests
+			url := routing(t, func(command []string) int {
+				if strings.Contains(firstKey(command), "{~test") {
+					tests.Add(1)
+				}
+				if changed.Load() {
+					return tt.after(command)
+				}
+				return tt.before(command)
+			}, redistest.Start(t), redistest.Start(t))
+			r := openStore(t, url+"?read_timeout=20s")
+			r.Timeout, r.NoDenialCache = patience, true
+			logged(r)
+			var later atomic.Int64
+			r.SetClock(func() time.Time { return time.Now().Add(time.Duration(later.Load())) })
+
+			exactlyTwenty(t, r, 0)
+			if kind(r) != tt.from {
+				t.Fatalf("got kind %q; want %q", kind(r), tt.from)
+			}
+			before := tests.Load()
+			exactlyTwenty(t, r, 1)
+			if n := tests.Load() - before; n > 0 {
+				t.Errorf("got %d commands of a test within the minute; want none", n)
+			}
+
+			changed.Store(true)
+			later.Store(int64(61 * time.Second))
+			redistest.Eventually(t, patience, "the new kind", func() bool {
+				_ = answers(r) // not if keys are apart
+				return kind(r) == tt.to
+			})
+			if tt.to == redisstore.KeysApart {
+				if _, err := gcra.Take(t.Context(), r, plenty); err == nil || !strings.Contains(err.Error(), "different servers") {
+					t.Errorf("Take: got %v; want an error that says why", err)
+				}
+				return
+			}
+			exactlyTwenty(t, r, 2)
+		})
+	}
+}
+
 // One Redis, a Sentinel group and the shards of a ring are one keyspace each, after the first batches.
 func TestOneKeyspace(t *testing.T) {
 	for name, open := range map[string]func(t *testing.T) redis.UniversalClient{
