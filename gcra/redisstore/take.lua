@@ -67,16 +67,23 @@ local whole = format('%d', 9007199254740991) == '9007199254740991' and '%d' or '
 
 -- write sets a bucket to the TAT new; old was its value, or nil. Buckets that were
 -- full are equal after the same charge, so the last texts are used again.
+--
+-- Of several slots a later key may fail alone. The error then says so, and that of the
+-- first that nothing has been written.
 local cell = 100000000 -- 10 s
 local written, text, expiry
+local call, later = redis.call, #KEYS > 0 and redis.call or redis.pcall
 local function write(key, old, new)
   if new ~= written then written, text, expiry = new, format(whole, new), nil end
+  local done
   if old and old <= new and old - old % cell == new - new % cell then
-    redis.call('SET', key, text, 'KEEPTTL')
-    return
+    done = call('SET', key, text, 'KEEPTTL')
+  else
+    expiry = expiry or format(whole, 1735689600000 + (new + cell) / 10000)
+    done = call('SET', key, text, 'PXAT', expiry)
   end
-  expiry = expiry or format(whole, 1735689600000 + (new + cell) / 10000)
-  redis.call('SET', key, text, 'PXAT', expiry)
+  if done.err then error('some keys are written: ' .. done.err) end
+  call = later
 end
 
 -- The short cut for empty ops, which most batches have. values becomes the reply.

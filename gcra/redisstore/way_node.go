@@ -3,11 +3,8 @@ package redisstore
 import (
 	"cmp"
 	"context"
-	"errors"
 	"strings"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
@@ -34,11 +31,16 @@ func (wayNode) send(ctx context.Context, b *batch) {
 	}
 }
 
-// notRun is true for each error that the server has answered. Nothing was written then, unless the user may write some
-// keys of the prefix and not others.
+// notRun is true for the errors that prove that nothing was written: those with which Redis refuses a script, and those
+// of the script itself unless it says that it has written. Any other, such as that of a proxy that has lost the node,
+// may follow a charge.
 func (wayNode) notRun(s *script) bool {
-	var answer redis.Error
-	return s.form == crossSlot && errors.As(s.err, &answer) && !errors.Is(s.err, rediskit.ErrReply)
+	if s.form != crossSlot || !isReply(s.err) {
+		return false
+	}
+	text := s.err.Error()
+	return !strings.Contains(text, "some keys are written") &&
+		(!rediskit.Unknown(s.err) || strings.Contains(text, "user_script:") || strings.Contains(text, "in script shebang"))
 }
 
 // crossing is what a batcher knows about scripts for several slots.
@@ -61,10 +63,12 @@ func (c *crossing) allows(q *request, now int64) bool {
 
 // learn records the result of a batch.
 func (c *crossing) learn(batch *batch, err error, now int64) {
-	if err = cmp.Or(err, batch.notRunErr); err != nil || batch.way != byNode || !batch.several {
+	err = cmp.Or(err, batch.notRunErr)
+	crossed := batch.way == byNode && batch.several
+	if err != nil || !crossed {
 		c.paused = err != nil
 	}
-	if e := batch.notRunErr; e != nil && (!rediskit.Down(e) || rediskit.Unknown(e)) && !strings.Contains(e.Error(), slotMoves) {
+	if crossed && isReply(err) && (!rediskit.Down(err) || rediskit.Unknown(err)) && !strings.Contains(err.Error(), slotMoves) {
 		c.until = now + tat.Ticks(crossingRetry)
 	}
 }

@@ -190,7 +190,7 @@ func TestScriptForManySlotsWhileASlotMoves(t *testing.T) {
 // minute later.
 func TestScriptForManySlotsIsTriedAgain(t *testing.T) {
 	r, scripts := onScriptsForMany(t, redistest.StartCluster(t), func() error {
-		return errorReply("ERR Error running script: Script killed by user with SCRIPT KILL.")
+		return errorReply("ERR Error running script: Script killed by user with SCRIPT KILL. script: 41fa, on @user_script:1.")
 	})
 	var later atomic.Int64
 	r.SetClock(func() time.Time { return time.Now().Add(time.Duration(later.Load())) })
@@ -206,6 +206,86 @@ func TestScriptForManySlotsIsTriedAgain(t *testing.T) {
 	exactlyTwenty(t, r, 2)
 	if scripts.Load() == before {
 		t.Error("got no script for several slots after two minutes; want one")
+	}
+}
+
+// A script that was answered with an error may have charged all the same. Then it is not sent again: its callers get the
+// error, and the next scripts are for one subject each.
+func TestScriptForManySlotsMayHaveRun(t *testing.T) {
+	cluster := redistest.StartCluster(t)
+	if !runsFlags(t, cluster.Nodes[0]) {
+		t.Skip("needs a server that runs scripts for several slots, such as Redis 7.0")
+	}
+
+	for name, tt := range map[string]struct {
+		user string // of Redis
+		hook func(node *redis.Client)
+		want string
+	}{
+		"a proxy loses the node after the script": {
+			hook: func(node *redis.Client) { node.AddHook(lostAfter{}) },
+			want: "upstream connection failure",
+		},
+		"the user may write some keys only": {user: "limiter", want: "some keys are written"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := cluster.Options()
+			o.ReadTimeout = patience
+			if tt.user != "" {
+				o.Username, o.Password = tt.user, "hunter2"
+			}
+			client := redis.NewClusterClient(o)
+			t.Cleanup(func() { client.Close() })
+			if tt.hook != nil {
+				client.OnNewNode(tt.hook)
+			}
+			r, own := newStore(client), newStore(cluster.Client())
+			own.Prefix = r.Prefix
+			logged(r)
+			if tt.user != "" {
+				for _, node := range cluster.Nodes {
+					do(t, node, fmt.Sprintf("acl setuser %s on >hunter2 +@all ~%s{a* %%R~%s{b*", tt.user, r.Prefix, r.Prefix))
+				}
+			}
+			gcratest.MustTake(t, r, hourly("a first", 20))
+
+			var failed atomic.Int64
+			const subjects = 400
+			redistest.Together(subjects, func(i int) {
+				_, err := gcra.Take(t.Context(), r, hourly(fmt.Sprint([]string{"a", "a", "a", "b"}[i%4], " ", i), 20))
+				if err != nil && strings.Contains(err.Error(), tt.want) {
+					failed.Add(1)
+				}
+			})
+			if failed.Load() == 0 {
+				t.Errorf("no call got the error %q; want those of a script for several slots", tt.want)
+			}
+			for i := range subjects {
+				if subject := fmt.Sprint("a ", i); i%4 != 3 && spent(t, own, subject, 20) > 1 {
+					t.Errorf("subject %q: got %d spent; want at most 1", subject, spent(t, own, subject, 20))
+				}
+			}
+		})
+	}
+}
+
+// lostAfter answers each script for several slots, after it has run, as a proxy that has lost the node.
+type lostAfter struct{ redis.Hook }
+
+func (lostAfter) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (lostAfter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (lostAfter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if err == nil && cmd.Name() == "evalsha" && cmd.Args()[2] == 0 {
+			err = errorReply("ERR upstream connection failure")
+			cmd.SetErr(err)
+		}
+		return err
 	}
 }
 
