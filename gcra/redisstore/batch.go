@@ -53,8 +53,8 @@ func (b *batch) reset() {
 
 // add adds a request, or reports false if it must wait for the next batch.
 func (b *batch) add(q *request, w way) bool {
-	if b.n > 0 && b.way != w {
-		return false
+	if b.n > 0 && (b.way != w || b.scripts[0].requests[0].sentBefore() != q.sentBefore()) {
+		return false // the batch has the time of its oldest request
 	}
 	size := 0
 	for i := range q.ops {
@@ -133,7 +133,7 @@ func (b *batch) collect(s *script) {
 		if s.form != crossSlot {
 			return // only there some have run and others not
 		}
-	case redis.IsTryAgainError(s.err):
+	case redis.HasErrorPrefix(s.err, "TRYAGAIN"):
 		b.notRun += len(s.requests)
 		s.err = nil // the requests have it, see batcher.sendLater
 		return

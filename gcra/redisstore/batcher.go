@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -48,9 +49,14 @@ func (b *batcher) submit(q *request, inline bool) {
 		q.fail(ErrUnavailable)
 		return
 	}
-	b.waiting = append(b.waiting, q)
 	idle := b.inFlight == 0
 	send := b.inFlight < maxInFlight
+	if q.sentBefore() {
+		// Its time may be up before that of the batches in flight, so it waits for none of them.
+		b.waiting, send = slices.Insert(b.waiting, 0, q), true
+	} else {
+		b.waiting = append(b.waiting, q)
+	}
 	if send {
 		b.inFlight++
 	}
@@ -202,7 +208,7 @@ func (b *batcher) afterSend(batch *batch, err error, sent int64, done func(error
 		b.store.denials.learn(q, sent)
 		switch {
 		case q.err == errNotRun: // learn sends it again
-		case redis.IsTryAgainError(q.err) && b.sendLater(q):
+		case redis.HasErrorPrefix(q.err, "TRYAGAIN") && b.sendLater(q):
 		case q.err != nil || !q.unfit:
 			q.finish()
 		case q.again:
@@ -219,10 +225,10 @@ func (b *batcher) afterSend(batch *batch, err error, sent int64, done func(error
 }
 
 // sendLater sends a request again after a growing pause: its slot moves, and its keys are on two nodes for a moment. It
-// reports false if the time of the request is up before that.
+// reports false if less time than the pause would be left for the call.
 func (b *batcher) sendLater(q *request) bool {
 	pause := rediskit.MovingPause << q.moved
-	if b.store.clock.Now()+tat.Ticks(pause) >= q.deadline {
+	if b.store.clock.Now()+tat.Ticks(2*pause) >= q.deadline {
 		return false
 	}
 	q.moved++

@@ -145,6 +145,9 @@ func (q *request) wait(ctx context.Context) error {
 	}
 }
 
+// sentBefore reports whether the request has been sent and has come back without an answer.
+func (q *request) sentBefore() bool { return q.byClient || q.moved > 0 || q.again }
+
 // several reports whether the request is for several subjects.
 func (q *request) several() bool {
 	for i := range q.ops[1:] {
