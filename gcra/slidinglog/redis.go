@@ -24,12 +24,15 @@ import (
 // A log is the list <Prefix>{<subject>}:<policy>, escaped and hashed like the keys
 // of redisstore.Store. It expires when its window is empty.
 //
-// On a single Redis, also behind Sentinel, every admission is atomic. The store does
-// not test whether one address is one server: a service that hides a cluster answers
-// an admission of several subjects with CROSSSLOT, and a proxy that ignores hash tags
-// makes limits looser. On a cluster
-// or a ring, an admission of one subject is atomic. One of several subjects first
-// evaluates all of them and then takes from all; if another admission came in
+// On a single Redis, also behind Sentinel, every admission is atomic: one script has
+// the keys of all its subjects. The store does not test whether one address is one
+// server. Behind one that is several, give an admission one subject: with several, a
+// service that hides a cluster answers CROSSSLOT, and a proxy that chooses the server
+// by the first key makes limits looser without an error. A proxy that ignores hash
+// tags does so for the policies of one subject, too.
+//
+// On a cluster or a ring, an admission of one subject is atomic. One of several
+// subjects first evaluates all of them and then takes from all; if another admission came in
 // between, it gives back what it took. For a round trip a subject may then look
 // more charged than it is, never less.
 //
