@@ -130,7 +130,7 @@ var errNotRun = errors.New("not run in this way")
 func (b *batch) collect(s *script) {
 	switch {
 	case s.err == nil:
-		if s.form != crossSlot {
+		if s.form != severalSlots {
 			return // only there some have run and others not
 		}
 	case redis.HasErrorPrefix(s.err, "TRYAGAIN"):

@@ -34,10 +34,20 @@ func (s *Store) batcherOf(node *redis.Client) *batcher {
 	return b.(*batcher)
 }
 
+func (s *Store) onCluster() bool {
+	_, ok := s.client.(*redis.ClusterClient)
+	return ok
+}
+
+func (s *Store) onRing() bool {
+	_, ok := s.client.(*redis.Ring)
+	return ok
+}
+
 // clientOf is the client for scripts of one subject: that of a shard of a ring, otherwise the store's own, which finds the
 // node of a cluster.
 func (s *Store) clientOf(node *redis.Client) redis.UniversalClient {
-	if _, ring := s.client.(*redis.Ring); ring && node != nil {
+	if node != nil && s.onRing() {
 		return node
 	}
 	return s.client

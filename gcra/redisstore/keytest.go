@@ -142,7 +142,7 @@ func text(cmd *redis.Cmd) string {
 // gives up if several tests show nothing. Nodes of a cluster are not tested.
 func (s *Store) settleKind(ctx context.Context, server redis.UniversalClient) error {
 	b := s.only
-	if _, ring := s.client.(*redis.Ring); ring {
+	if s.onRing() {
 		b = s.batcherOf(server.(*redis.Client))
 	}
 	if b == nil {

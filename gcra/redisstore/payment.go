@@ -82,7 +82,7 @@ func (s *Store) sendPayments(b *batcher, client redis.UniversalClient, list []pa
 	for i, part := range parts {
 		reply, replyErr := rediskit.Reply(rediskit.SendAgain(ctx, client, cmds[i], payLua), 2*len(part))
 		if replyErr != nil {
-			b.crossSlot(replyErr)
+			b.learnError(replyErr)
 			err = replyErr
 			continue
 		}

@@ -185,7 +185,7 @@ func (s *script) deliver(noAnswer error) {
 		now = reply[len(reply)-1]
 	}
 	for _, q := range s.requests {
-		if s.form == crossSlot && reply[0] == elsewhere {
+		if s.form == severalSlots && reply[0] == elsewhere {
 			q.err = errNotRun
 		} else {
 			q.deliver(reply, now)

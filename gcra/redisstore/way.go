@@ -48,7 +48,7 @@ const (
 
 // known is what a batcher has learned of its server.
 type known struct {
-	crossing
+	crossing crossing // of a node of a cluster
 
 	// Of a single server or a shard, see keytest.go.
 	kind  ServerKind
@@ -63,8 +63,8 @@ const (
 
 // way chooses for a request. The caller holds b.mu.
 func (b *batcher) way(q *request, now int64) way {
-	if _, cluster := b.store.client.(*redis.ClusterClient); cluster {
-		if b.known.allows(q, now) {
+	if b.store.onCluster() {
+		if b.known.crossing.allows(q, now) {
 			return byNode
 		}
 		return bySubject
@@ -82,10 +82,10 @@ func (b *batcher) way(q *request, now int64) way {
 func (b *batcher) kind() ServerKind {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if _, cluster := b.store.client.(*redis.ClusterClient); !cluster {
+	if !b.store.onCluster() {
 		return b.known.kind
 	}
-	if b.server == "" || b.store.clock.Now() < b.known.until {
+	if b.server == "" || b.store.clock.Now() < b.known.crossing.until {
 		return BySubject
 	}
 	return ByNode
@@ -93,7 +93,7 @@ func (b *batcher) kind() ServerKind {
 
 // learn records what a batch has shown of the server. Requests that have not run go before those that wait.
 func (b *batcher) learn(batch *batch, err error, now int64) {
-	_, cluster := b.store.client.(*redis.ClusterClient)
+	cluster := b.store.onCluster()
 	if !cluster && batch.tested == nil && len(batch.undecided) == 0 {
 		return
 	}
@@ -106,7 +106,7 @@ func (b *batcher) learn(batch *batch, err error, now int64) {
 	b.waiting = slices.Insert(b.waiting, 0, batch.undecided...)
 	switch {
 	case cluster:
-		b.known.learn(batch, err, now)
+		b.known.crossing.learn(batch, err, now)
 	case len(batch.undecided) > 0:
 		b.known.settle(BySubject, now)
 	case batch.tested != nil:
@@ -119,8 +119,8 @@ func (k *known) settle(kind ServerKind, now int64) {
 	k.kind, k.guess, k.test = kind, kind, now+tat.Ticks(testSettledAgain)
 }
 
-// crossSlot records that a script for several subjects got an error, if it says that their keys are in several slots.
-func (b *batcher) crossSlot(err error) {
+// learnError learns from the error of a script for several subjects, if it says that their keys are in several slots.
+func (b *batcher) learnError(err error) {
 	if redis.HasErrorPrefix(err, "CROSSSLOT") {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -134,7 +134,7 @@ func (b *batcher) newTest(now int64) *keyTest {
 	if now < b.known.test {
 		return nil
 	}
-	if _, ring := b.store.client.(*redis.Ring); b != b.store.only && (!ring || b.server == "") {
+	if b != b.store.only && (!b.store.onRing() || b.server == "") {
 		return nil
 	}
 	b.known.test = now + tat.Ticks(testAgain)

@@ -16,16 +16,16 @@ import (
 // in a script for its subject. So are all admissions of a script that the node refuses.
 type wayNode struct{}
 
-var crossSlot = newScriptForm("#!lua flags=allow-cross-slot-keys\n", true)
+var severalSlots = newScriptForm("#!lua flags=allow-cross-slot-keys\n", true)
 
-// elsewhere is the reply of crossSlot for an admission that was not decided.
+// elsewhere is the reply of severalSlots for an admission that was not decided.
 const elsewhere = -1 << 53
 
 func (wayNode) shares(string) string { return "" }
 
 func (wayNode) send(ctx context.Context, b *batch) {
 	if b.several {
-		b.scripts[0].send(ctx, b.node, crossSlot)
+		b.scripts[0].send(ctx, b.node, severalSlots)
 	} else {
 		b.scripts[0].send(ctx, b.client, ordinary)
 	}
@@ -35,7 +35,7 @@ func (wayNode) send(ctx context.Context, b *batch) {
 // of the script itself unless it says that it has written. Any other, such as that of a proxy that has lost the node,
 // may follow a charge.
 func (wayNode) notRun(s *script) bool {
-	if s.form != crossSlot || !isReply(s.err) {
+	if s.form != severalSlots || !isReply(s.err) {
 		return false
 	}
 	text := s.err.Error()
