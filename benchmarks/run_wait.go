@@ -43,7 +43,7 @@ func waitingProcess(urls string, in io.Reader, out io.Writer) error {
 		return err
 	}
 	charge := gcra.Charge{Subject: "partner", Policy: policy, Limit: gcra.Limit{Count: 1, Per: turn}, Cost: 1}
-	if _, err := gcra.Peek(context.Background(), store, charge.Subject, charge.Policy, charge.Limit); err != nil {
+	if _, err := gcra.Peek(context.Background(), store, gcra.Charge{Subject: charge.Subject, Policy: charge.Policy, Limit: charge.Limit}); err != nil {
 		return err
 	}
 	fmt.Fprintln(out, "ready")

@@ -130,8 +130,8 @@ func TestMemoryQuotaByTheWallClock(t *testing.T) {
 		m := gcra.NewMemory()
 		c := gcra.Charge{Subject: "s", Policy: "p", Limit: gcra.Quota(2, gcra.Daily.In(location(t, "Asia/Kolkata"))), Cost: 1}
 		for i, want := range []gcra.Result{
-			{Allowed: true, Remaining: 1, ResetAfter: 18*time.Hour + 30*time.Minute},
-			{Allowed: true, Remaining: 0, ResetAfter: 18*time.Hour + 30*time.Minute},
+			{Allowed: true, Taken: 1, Remaining: 1, ResetAfter: 18*time.Hour + 30*time.Minute},
+			{Allowed: true, Taken: 1, Remaining: 0, ResetAfter: 18*time.Hour + 30*time.Minute},
 			{RetryAfter: 18*time.Hour + 30*time.Minute, ResetAfter: 18*time.Hour + 30*time.Minute},
 		} {
 			if r, err := gcra.Take(t.Context(), m, c); err != nil || r != want {

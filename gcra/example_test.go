@@ -125,14 +125,14 @@ func ExampleReset() {
 	if _, err := gcra.Take(ctx, store, gcra.Charge{Subject: "user:ada", Policy: "uploads", Limit: limit, Cost: 10}); err != nil {
 		log.Fatal(err)
 	}
-	before, err := gcra.Peek(ctx, store, "user:ada", "uploads", limit)
+	before, err := gcra.Peek(ctx, store, gcra.Charge{Subject: "user:ada", Policy: "uploads", Limit: limit})
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := gcra.Reset(ctx, store, "user:ada", "uploads", limit); err != nil {
+	if err := gcra.Reset(ctx, store, gcra.Charge{Subject: "user:ada", Policy: "uploads", Limit: limit}); err != nil {
 		log.Fatal(err)
 	}
-	after, err := gcra.Peek(ctx, store, "user:ada", "uploads", limit)
+	after, err := gcra.Peek(ctx, store, gcra.Charge{Subject: "user:ada", Policy: "uploads", Limit: limit})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -8,10 +8,14 @@
 // which its bucket will be full again. With the emission interval T = Per/Count
 // and a burst of B units, a charge of cost units at the time now is decided so:
 //
-//	t0  = clamp(tat, now, now + B·T + MaxDelay)
+//	t0  = clamp(tat, now, now + B·T + max(D, debt·T))
 //	new = t0 + cost·T
-//	allow when new - now <= B·T + MaxWait:  tat = new, delay = max(0, new - now - B·T)
-//	deny otherwise:                         tat unchanged, retry after new - now - B·T - MaxWait
+//	allow when new - now <= B·T + W:  tat = new, delay = max(0, new - now - B·T)
+//	deny otherwise:                   tat unchanged, retry after new - now - B·T - W
+//
+// D and debt are the longest delay and the largest debt that the limit grants, and W is how
+// long the caller waits, at most D: see [Charge]. What a request has cost in the end may be
+// taken late. It is never denied: it takes the units that fit into B·T + debt·T.
 //
 // On a clock that does not go back and state that is not lost, any interval of
 // length D therefore admits at most B + D/T units. The clamp bounds the effect of
@@ -32,13 +36,6 @@
 // Which period is current is decided by the clock of the store. If that goes back into
 // the period before, the one that has begun goes on. At most n units pass in a period,
 // and 2n around the moment between two.
-//
-// # Debt
-//
-// A charge of Limit.WithBurst(B + debt), or of a quota of n + debt, overdraws the bucket
-// by up to debt units, as the bucket is the same. All other charges of a rate then need a
-// MaxDelay of debt·T or more, or their clamp erases the debt, and a MaxWait of 1 ns if they
-// are not to be delayed. Package middleware does this for its Policy.MaxDebt.
 //
 // # What is where
 //

@@ -80,11 +80,11 @@ func TestRemainingCountsDown(t *testing.T) {
 			d := gcratest.Pause(t, limit)
 			now += d
 			m.advance(d)
-			c := gcra.Charge{Limit: limit, Cost: gcratest.CostUpTo(limit, 2).Draw(t, "cost")}
-			before := m.take(t, gcra.Charge{Limit: limit})
+			c := gcra.Charge{Limit: limit, Cost: gcratest.CostUpTo(limit, 2).Draw(t, "cost"), Peek: rapid.Bool().Draw(t, "peek")}
+			before := m.take(t, gcra.Charge{Limit: limit, Peek: true})
 			r := m.take(t, c)
 			want := before.Remaining
-			if r.Allowed {
+			if r.Allowed && !c.Peek {
 				want -= c.Cost
 			}
 			if r.Remaining != want || r.Remaining < 0 || r.Remaining > limit.Capacity() {
@@ -131,7 +131,7 @@ func TestPeekAndNeverWriteNothing(t *testing.T) {
 			m.take(t, gcra.Charge{Limit: limit, Cost: gcratest.CostUpTo(limit, 0).Draw(t, "cost")})
 			m.advance(gcratest.Pause(t, limit))
 		}
-		peek := gcra.Charge{Limit: limit}
+		peek := gcra.Charge{Limit: limit, Peek: true}
 		before := m.take(t, peek)
 		if !before.Allowed || before.Never || before.RetryAfter != 0 || before.Delay != 0 {
 			t.Fatalf("a peek: got %+v; want allowed", before)
@@ -155,7 +155,7 @@ func TestRefundUndoes(t *testing.T) {
 			m.take(t, gcra.Charge{Limit: limit, Cost: gcratest.CostUpTo(limit, 0).Draw(t, "cost")})
 			m.advance(gcratest.Pause(t, limit))
 		}
-		before := m.take(t, gcra.Charge{Limit: limit})
+		before := m.take(t, gcra.Charge{Limit: limit, Peek: true})
 		charges := []gcra.Charge{{Limit: limit, Cost: gcratest.CostUpTo(limit, 0).Draw(t, "cost")}}
 		if _, err := m.Take(t.Context(), charges); err != nil {
 			t.Fatal(err)

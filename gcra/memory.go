@@ -59,7 +59,7 @@ func (m *Memory) apply(ctx context.Context, charges []Charge, refund bool) (allo
 	m.once.Do(m.init)
 	if len(charges) == 1 {
 		var o buckets.Charge
-		if err := m.prepare(&charges[0], refund, &o); err != nil {
+		if err := charges[0].prepare(m.set, refund, &o); err != nil {
 			return false, err
 		}
 		if m.set.TakeFast(&o) {
@@ -75,7 +75,7 @@ func (m *Memory) apply(ctx context.Context, charges []Charge, refund bool) (allo
 	}
 	ops = ops[:len(charges)]
 	for i := range charges {
-		if err := m.prepare(&charges[i], refund, &ops[i].Charge); err != nil {
+		if err := charges[i].prepare(m.set, refund, &ops[i].Charge); err != nil {
 			return false, err
 		}
 	}
@@ -87,11 +87,8 @@ func (m *Memory) apply(ctx context.Context, charges []Charge, refund bool) (allo
 }
 
 // prepare checks a charge and converts it.
-func (m *Memory) prepare(c *Charge, refund bool, o *buckets.Charge) error {
-	return m.set.Prepare(&tat.Charge{
-		Subject: c.Subject, Policy: c.Policy, Limit: c.Limit.tat(),
-		Cost: c.Cost, MaxDelay: c.MaxDelay, MaxWait: c.MaxWait, Shadow: c.Shadow, Period: c.Period,
-	}, refund, o)
+func (c *Charge) prepare(set *buckets.Set, refund bool, o *buckets.Charge) error {
+	return buckets.Prepare(set, (*tat.Charge[Limit, Result])(c), c.Limit.tat(), refund, o)
 }
 
 // setResult fills in what Take and Refund say of a charge.

@@ -24,8 +24,9 @@ type Store interface {
 
 	// Refund gives back Cost units of every charge, never more than a full bucket;
 	// see [Reset] to give back all of them. It fills in Result with the state that
-	// follows. Limits, costs and periods must be those of the Take, and all charges
-	// must have been taken: Refund ignores Shadow and Result.
+	// follows. Limits and periods must be those of the Take, and all charges
+	// must have been taken, of a late one Result.Taken units: Refund ignores Late, Shadow
+	// and Result.
 	Refund(ctx context.Context, charges []Charge) error
 }
 
@@ -58,17 +59,35 @@ const MaxDelay = tat.MaxDelay
 // Subject and Policy together name the bucket; that of a quota is also named by its
 // calendar, so no other limit reads its value. A charge is not valid, and
 // Store.Take returns an error with nothing taken, when its Limit is not (see
-// [Limit.Validate]) or Cost, MaxDelay or MaxWait is negative or MaxDelay is
-// longer than [MaxDelay], or not 0 on a quota.
+// [Limit.Validate]), when a number or a duration is negative, when MaxDelay is
+// longer than [MaxDelay], or not 0 on a quota, and when Burst and MaxDebt together
+// take longer than 366 days to refill.
+//
+// MaxDelay and MaxDebt are the limit's: all its callers must give the same. A caller with
+// less of both brings the bucket down to what they allow, so it erases the debt and the
+// queue of the others.
 type Charge struct {
-	Subject  string        // who is counted: "ip:192.0.2.7"; any bytes, any length
-	Policy   string        // which limit: "login"
-	Limit    Limit         // how much; may change from call to call, live keys follow
-	Cost     int64         // units to take; 0 peeks: never denied, writes nothing
-	MaxDelay time.Duration // longest delay that this limit grants; the same for all its callers
-	MaxWait  time.Duration // longest delay that this caller accepts, at most MaxDelay; 0 means MaxDelay
-	Shadow   bool          // taken if its own limit and all that are not shadows allow; never denies the admission
-	Result   Result        // filled by the Store
+	Subject string // who is counted: "ip:192.0.2.7"; any bytes, any length
+	Policy  string // which limit: "login"
+	Limit   Limit  // how much; may change from call to call, live keys follow
+	Cost    int64  // units to take or to refund; 0 means 1
+
+	// Peek asks what is left: it ignores Cost, takes or refunds nothing, writes nothing and
+	// is always allowed.
+	Peek bool
+
+	MaxDelay time.Duration // longest delay that this limit grants; 0 means none
+	MaxWait  time.Duration // longest delay that this caller accepts, at most MaxDelay; 0 means that it does not wait
+	MaxDebt  int64         // units by which Late may overdraw the bucket; 0 means none
+
+	// Late takes what a request has cost, once that is known. It is never denied and never
+	// delayed: it takes Cost units, or as many as are left with MaxDebt, and Result.Taken
+	// says how many. Later charges wait until the debt is paid; that of a quota ends with
+	// its period. Without MaxDebt it takes what is left at most. Refund ignores it.
+	Late bool
+
+	Shadow bool   // taken if its own limit and all that are not shadows allow; never denies the admission
+	Result Result // filled by the Store
 
 	// Period is the end of a quota's period. Take fills in that of the period it has
 	// charged. Refund does nothing once this period is over, or it would add to the
@@ -80,6 +99,7 @@ type Charge struct {
 type Result struct {
 	Allowed    bool          // this limit allows; the admission passes if all limits but shadows do
 	Never      bool          // the cost is above the burst: no wait helps
+	Taken      int64         // units that were taken: the cost, or fewer if Late; 0 if denied, of a Peek and of a Refund
 	Remaining  int64         // whole units left after this call: a limit of 10 that has passed 6 leaves 4
 	RetryAfter time.Duration // exact time until the same charge passes, of a quota until its period ends; 0 when Allowed or Never
 	ResetAfter time.Duration // how long until the bucket is full, of a quota until its period ends
@@ -93,30 +113,29 @@ func Take(ctx context.Context, s Store, c Charge) (Result, error) {
 	return charges[0].Result, err
 }
 
-// Peek returns the state of a bucket and changes nothing: Remaining units are
+// Peek returns the state of the charge's bucket and changes nothing: Remaining units are
 // left, and it is full in ResetAfter. Allowed is always true. An unknown subject
-// has a full bucket. The limit must be the one that the bucket is charged by.
-// ResetAfter is no longer than an empty bucket takes to refill; to include the
-// queue of a policy with MaxDelay, Take a charge of Cost 0 with that MaxDelay.
-// Errors are those of Store.Take.
-func Peek(ctx context.Context, s Store, subject, policy string, limit Limit) (Result, error) {
-	return Take(ctx, s, Charge{Subject: subject, Policy: policy, Limit: limit})
+// has a full bucket. The charge must be one that the bucket is charged by: with another
+// limit the numbers mean nothing, and without its MaxDelay or MaxDebt, ResetAfter leaves
+// out the queue or the debt. Errors are those of Store.Take.
+func Peek(ctx context.Context, s Store, c Charge) (Result, error) {
+	c.Peek = true
+	return Take(ctx, s, c)
 }
 
-// Reset fills a bucket, however far it is in debt: the next Limit.Capacity units
-// pass at once. Requests that MaxDelay delays keep their delay, so these units
+// Reset fills the charge's bucket, however far it is in debt: the next Limit.Capacity
+// units pass at once. Requests that MaxDelay delays keep their delay, so these units
 // may pass together with them. The limit must be the one that the
-// bucket is charged by. Errors are those of Store.Refund; after one of the
-// network, whether the bucket was filled is unknown, and Reset may be called
-// again.
+// bucket is charged by; Cost and Period do not matter. Errors are those of Store.Refund;
+// after one of the network, whether the bucket was filled is unknown, and Reset may be
+// called again.
 //
 // In Redis the reset is for all processes, and this one sees it at once. Another
 // process that has cached a denial of the bucket goes on denying for its
 // DenialTTL at most, 1 s by default.
-func Reset(ctx context.Context, s Store, subject, policy string, limit Limit) error {
-	// MaxDelay does not matter: the clamp leaves at most B·T + MaxDelay, and this
-	// refunds all of that.
-	charges := [1]Charge{{Subject: subject, Policy: policy, Limit: limit, Cost: math.MaxInt64}}
+func Reset(ctx context.Context, s Store, c Charge) error {
+	c.Cost, c.Peek, c.Period = math.MaxInt64, false, time.Time{}
+	charges := [1]Charge{c}
 	return s.Refund(ctx, charges[:])
 }
 

@@ -18,7 +18,7 @@ func TestPeek(t *testing.T) {
 	limit := gcra.PerMinute(3)
 	peek := func() gcra.Result {
 		t.Helper()
-		r, err := gcra.Peek(t.Context(), store, "s", "p", limit)
+		r, err := gcra.Peek(t.Context(), store, gcra.Charge{Subject: "s", Policy: "p", Limit: limit})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,15 +34,15 @@ func TestPeek(t *testing.T) {
 		}
 	}
 	for range 4 {
-		gcratest.MustTake(t, store, gcra.Charge{Subject: "s", Policy: "p", Limit: limit, Cost: 1, MaxDelay: time.Hour})
+		gcratest.MustTake(t, store, gcra.Charge{Subject: "s", Policy: "p", Limit: limit, Cost: 1, MaxDelay: time.Hour, MaxWait: time.Hour})
 	}
 	if got, want := peek(), (gcra.Result{Allowed: true, ResetAfter: time.Minute}); got != want {
 		t.Errorf("6 of 3 by MaxDelay: got %+v; want %+v", got, want)
 	}
-	if _, err := gcra.Peek(t.Context(), store, "s", "p", gcra.Limit{}); err == nil {
+	if _, err := gcra.Peek(t.Context(), store, gcra.Charge{Subject: "s", Policy: "p"}); err == nil {
 		t.Error("Peek without a limit: got no error")
 	}
-	if err := gcra.Reset(t.Context(), store, "s", "p", gcra.Limit{}); err == nil {
+	if err := gcra.Reset(t.Context(), store, gcra.Charge{Subject: "s", Policy: "p"}); err == nil {
 		t.Error("Reset without a limit: got no error")
 	}
 }
@@ -50,7 +50,7 @@ func TestPeek(t *testing.T) {
 // An error about a charge has the name of the field.
 func TestInvalidChargeNamesField(t *testing.T) {
 	for want, c := range map[string]gcra.Charge{
-		"MaxWait is -1ns": {MaxWait: -1}, "MaxDelay is -1ns": {MaxDelay: -1}, "cost is -1": {Cost: -1},
+		"MaxDebt is -1": {MaxDebt: -1}, "MaxWait is -1ns": {MaxWait: -1}, "MaxDelay is -1ns": {MaxDelay: -1}, "cost is -1": {Cost: -1},
 	} {
 		c.Policy, c.Limit = "p", gcra.PerMinute(1)
 		for _, s := range []gcra.Store{gcra.NewMemory(), slidinglog.NewMemory()} {

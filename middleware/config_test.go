@@ -100,7 +100,7 @@ func TestLongestMaxDelay(t *testing.T) {
 		if d := limiter(t, middleware.Config{Store: store}, p).Decide(get("/")); d.Err != nil {
 			t.Errorf("%T, %v: got %v; want a decision", store, p.MaxDelay, d.Err)
 		}
-		c := gcra.Charge{Limit: p.Limit, Cost: 1, MaxDelay: p.MaxDelay + 1}
+		c := gcra.Charge{Limit: p.Limit, Cost: 1, MaxDelay: p.MaxDelay + 1, MaxWait: p.MaxDelay + 1}
 		if _, err := gcra.Take(t.Context(), store, c); err == nil {
 			t.Errorf("%T, %v: got no error", store, c.MaxDelay)
 		}

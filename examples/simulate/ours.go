@@ -38,7 +38,7 @@ func (s *coordinated) sleep(now time.Time, t *thread) time.Duration {
 		s.store.now = now
 	}
 	r, err := gcra.Take(context.Background(), s.store, gcra.Charge{
-		Subject: subject, Policy: policyName, Limit: limit, Cost: 1, MaxDelay: maxDelay,
+		Subject: subject, Policy: policyName, Limit: limit, Cost: 1, MaxDelay: maxDelay, MaxWait: maxDelay,
 	})
 	if err != nil || !r.Allowed {
 		return maxDelay // nothing remains and nothing refills

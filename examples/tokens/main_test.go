@@ -62,7 +62,7 @@ func (s *scene) used(requests, tokens int64) {
 		limit  gcra.Limit
 		want   int64
 	}{{"requests", gcra.PerMinute(60), requests}, {"tokens", gcra.PerMinute(20_000).WithBurst(40_000), tokens}, {"month", gcra.Quota(1_020_000, gcra.Monthly), tokens}} {
-		r, err := gcra.Peek(s.Context(), s.store, "ip:127.0.0.1", b.policy, b.limit)
+		r, err := gcra.Peek(s.Context(), s.store, gcra.Charge{Subject: "ip:127.0.0.1", Policy: b.policy, Limit: b.limit})
 		if got := b.limit.Capacity() - r.Remaining; err != nil || got != b.want {
 			s.Errorf("%s: got %d used, %v; want %d", b.policy, got, err, b.want)
 		}
@@ -106,7 +106,7 @@ func TestModelFails(t *testing.T) {
 	// A stream that breaks off keeps its reservation.
 	s = newScene(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "data: {\"choices\": []}\n\n") })
 	s.ask(100, "hello")
-	r, err := gcra.Peek(t.Context(), s.store, "ip:127.0.0.1", "tokens", gcra.PerMinute(20_000))
+	r, err := gcra.Peek(t.Context(), s.store, gcra.Charge{Subject: "ip:127.0.0.1", Policy: "tokens", Limit: gcra.PerMinute(20_000)})
 	if err != nil || r.Remaining > 19_900 {
 		t.Errorf("got %d left, %v; want at most 19,900", r.Remaining, err)
 	}

@@ -124,7 +124,7 @@ func TestTwoProcesses(t *testing.T) {
 	store := redisstore.New(server.Client())
 	store.Timeout = patience
 	// With a queue at the start, the times of turns are known.
-	charge := gcra.Charge{Subject: "worker", Policy: "tasks", Limit: gcra.PerSecond(rate).WithBurst(1), Cost: 1, MaxDelay: 366 * 24 * time.Hour}
+	charge := gcra.Charge{Subject: "worker", Policy: "tasks", Limit: gcra.PerSecond(rate).WithBurst(1), Cost: 1, MaxDelay: 366 * 24 * time.Hour, MaxWait: 366 * 24 * time.Hour}
 	begin := time.Now()
 	for range queue {
 		if r, err := gcra.Take(t.Context(), store, charge); err != nil || !r.Allowed {

@@ -162,7 +162,7 @@ func (s *Store) refundParts(parts []*request, deadline int64) {
 		refund := newRequest(nil, true)
 		for _, o := range p.ops {
 			if o.Inc > 0 && p.taken(&o) {
-				o.Inc, o.Ahead, o.Refunds = -o.Inc, 0, o.Period
+				o.Undo(o.Fits(o.Ahead))
 				refund.ops = append(refund.ops, o)
 			}
 		}

@@ -55,7 +55,7 @@ func (b *debt) grant(c *buckets.Charge, now, begins, n int64) {
 	}
 	top := b.charge.Top
 	b.charge, b.n = *c, n
-	if settles(c) { // its Top is not the clamp of the limit, and serves only until that is known
+	if lateOnRate(c) { // its Top is not the clamp of the limit, and serves only until that is known
 		b.room = max(b.room, c.Room)
 		if top > 0 {
 			b.charge.Top = max(top, c.Room)
@@ -73,17 +73,13 @@ func (b *debt) grant(c *buckets.Charge, now, begins, n int64) {
 	b.due.more.add(c.Inc, now, n, begins)
 }
 
-// settles reports whether a charge is for what a request costs in the end: package
-// middleware makes it with the longest MaxDelay, whatever that of the limit, so that its
-// clamp erases nothing.
-func settles(c *buckets.Charge) bool {
-	return c.Periods == nil && c.Top-c.Capacity == tat.Ticks(tat.MaxDelay)
-}
+// lateOnRate reports whether a charge leaves the clamp of its limit as it is.
+func lateOnRate(c *buckets.Charge) bool { return c.Late && c.Periods == nil }
 
 // follow applies a limit that has changed, as take.lua does: no bucket is further ahead
 // than its clamp.
 func (b *debt) follow(c *buckets.Charge, now int64) {
-	if c.Top == b.charge.Top || settles(c) {
+	if c.Top == b.charge.Top || lateOnRate(c) {
 		return
 	}
 	for _, l := range []*level{&b.due.more, &b.due.least, &b.sent.more, &b.sent.least} {
@@ -158,7 +154,7 @@ func (b *debt) pay(hash uint64, now int64) payment {
 func (b *debt) settle(paid, known, now int64) (units int64, refund buckets.Charge) {
 	if tooMuch := min(paid-b.sent.more.owed, b.back); tooMuch > 0 {
 		refund = b.charge
-		refund.Inc, refund.Refunds = -tooMuch, b.charge.Period
+		refund.Undo(tooMuch)
 	}
 	if rest := b.sent.more.at(now, b.n) - paid; rest > 0 {
 		b.due.more.add(rest, now, b.n, 0)

@@ -23,8 +23,8 @@ type debts struct {
 	closed   bool
 }
 
-// maxDebts bounds the debts. One takes about 400 bytes with its key.
-const maxDebts = 1 << 16
+// maxUnreported bounds the debts. One takes about 400 bytes with its key.
+const maxUnreported = 1 << 16
 
 // grant records a charge of the local store, see debt.grant. It reports whether the charge
 // is not kept because there are too many debts.
@@ -39,7 +39,7 @@ func (d *debts) grant(c *buckets.Charge, key func() string, now, begins, n int64
 		b = nil
 	}
 	if b == nil {
-		if full = len(d.of) >= maxDebts; full || d.closed {
+		if full = len(d.of) >= maxUnreported; full || d.closed {
 			d.forgotten += units
 			return full
 		}

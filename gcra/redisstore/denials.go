@@ -75,10 +75,7 @@ func (c *denialCache) prepare(charge *gcra.Charge, refund bool, o *buckets.Charg
 	if charge.Limit.IsQuota() {
 		limit.Calendar = unique.Make(tat.Calendar(charge.Limit.Calendar()))
 	}
-	return c.set.Prepare(&tat.Charge{
-		Subject: charge.Subject, Policy: charge.Policy, Limit: limit,
-		Cost: charge.Cost, MaxDelay: charge.MaxDelay, MaxWait: charge.MaxWait, Shadow: charge.Shadow, Period: charge.Period,
-	}, refund, o)
+	return buckets.Prepare(c.set, (*tat.Charge[gcra.Limit, gcra.Result])(charge), limit, refund, o)
 }
 
 // deny reports whether Redis would deny the admission, and fills in the results if
@@ -104,9 +101,10 @@ func (c *denialCache) deny(ops []op, charges []gcra.Charge) bool {
 		if o.Periods != nil { // what is left of the period may be longer
 			o.latency = max(o.latency, c.clock.Ahead())
 		}
-		// An earlier op on the bucket moves the TAT. Shadows are left out: then the
-		// cache denies less than Redis, never more.
-		if j := before(ops, i); j >= 0 && !ops[j].Shadow && ops[j].Admits(ops[j].Ahead) {
+		// An earlier op on the bucket moves the TAT. Shadows are left out, and late charges,
+		// which take fewer units where others have charged: then the cache denies less than
+		// Redis, never more.
+		if j := before(ops, i); j >= 0 && !ops[j].Shadow && !ops[j].Late && ops[j].Admits(ops[j].Ahead) {
 			o.Ahead = min(ops[j].After(ops[j].Ahead), o.Top)
 		}
 		// A TAT beyond the clamp, as after a change of limits, is for Redis to

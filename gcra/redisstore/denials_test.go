@@ -91,16 +91,17 @@ func TestCacheNeverDeniesWhatRedisAdmits(t *testing.T) {
 				var charges []gcra.Charge
 				for i := range rapid.IntRange(1, 3).Draw(t, "charges") {
 					p := rapid.IntRange(0, len(limits)-1).Draw(t, "policy")
-					limit := limits[p]
-					if rapid.IntRange(0, 3).Draw(t, "overdraws") == 0 {
-						limit = limit.WithBurst(limit.Capacity() + 5)
-					}
+					delay := time.Duration(rapid.IntRange(0, 1).Draw(t, "delay")) * 400 * time.Millisecond
 					charges = append(charges, gcra.Charge{
 						Subject:  fmt.Sprint("key", rapid.IntRange(0, 1).Draw(t, "subject"), p),
 						Policy:   "p",
-						Limit:    limit,
-						Cost:     rapid.Int64Range(0, 4).Draw(t, "cost"),
-						MaxDelay: time.Duration(rapid.IntRange(0, 1).Draw(t, "delay")) * 400 * time.Millisecond,
+						Limit:    limits[p],
+						Cost:     rapid.Int64Range(1, 4).Draw(t, "cost"),
+						Peek:     rapid.IntRange(0, 4).Draw(t, "peek") == 0,
+						MaxDelay: delay,
+						MaxWait:  delay,
+						MaxDebt:  5 * rapid.Int64Range(0, 1).Draw(t, "debt"),
+						Late:     rapid.IntRange(0, 3).Draw(t, "late") == 0,
 						Shadow:   i > 0 && rapid.Bool().Draw(t, "shadow"),
 					})
 				}
@@ -183,7 +184,7 @@ func TestResetIsSeenAfterDenialTTL(t *testing.T) {
 	if allows(ours) || allows(other) {
 		t.Fatal("the third of 2 is allowed; want a denial, which is then cached")
 	}
-	if err := gcra.Reset(t.Context(), ours, "s", "p", charge.Limit); err != nil {
+	if err := gcra.Reset(t.Context(), ours, gcra.Charge{Subject: "s", Policy: "p", Limit: charge.Limit}); err != nil {
 		t.Fatal(err)
 	}
 	if !allows(ours) {

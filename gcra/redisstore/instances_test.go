@@ -155,7 +155,9 @@ func TestSharesOfServersCutOffOneAfterAnother(t *testing.T) {
 func TestStoresWithoutTakesAreNotCounted(t *testing.T) {
 	client := anyRedis(t)
 	startServer(t, client, "rl:", 0,
-		func(r *redisstore.Store) { _, _ = gcra.Peek(context.Background(), r, "k", "p", plenty.Limit) },
+		func(r *redisstore.Store) {
+			_, _ = gcra.Peek(context.Background(), r, gcra.Charge{Subject: "k", Policy: "p", Limit: plenty.Limit})
+		},
 		func(r *redisstore.Store) { _ = r.Refund(context.Background(), []gcra.Charge{plenty}) })
 	caller := redisstore.New(client) // as turns.Turns and httpclient use it
 	caller.Timeout = patience

@@ -122,7 +122,7 @@ func hourly(subject string, n int64) gcra.Charge {
 // spent returns how many units of an hourly bucket of n are taken.
 func spent(t testing.TB, r *redisstore.Store, subject string, n int64) int64 {
 	t.Helper()
-	peek, err := gcra.Peek(t.Context(), r, subject, "p", hourly(subject, n).Limit)
+	peek, err := gcra.Peek(t.Context(), r, gcra.Charge{Subject: subject, Policy: "p", Limit: hourly(subject, n).Limit})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -85,7 +85,8 @@ func (l local) apply(ctx context.Context, charges []gcra.Charge, refund bool) (a
 		return allowed, l.refund(ctx, charges, whole, now)
 	}
 	for i := range ops {
-		if o := &ops[i]; allowed && o.Takes() && o.Admits(o.Ahead) {
+		if o := &ops[i]; allowed && charges[i].Result.Taken > 0 {
+			whole[i].Inc = whole[i].Emission * charges[i].Result.Taken
 			l.store.owe(&charges[i], &whole[i], now, now+o.Ahead, int64(n))
 		}
 	}
@@ -103,6 +104,7 @@ func (l local) owesTooMuch(ops []buckets.Op, whole []buckets.Charge, now int64) 
 		base := o.Base(l.store.clock, now) // and the period of the result
 		whole[i].Period = o.Period
 		o.Ahead = l.store.debts.ahead(&whole[i], base, now)
+		o.Inc = o.Fits(o.Ahead)
 		denied = denied || !o.Shadow && !o.Admits(o.Ahead)
 	}
 	return denied
@@ -113,7 +115,7 @@ func (s *Store) owe(charge *gcra.Charge, whole *buckets.Charge, now, begins, n i
 	key := func() string { return s.key(charge, whole) }
 	if full := s.debts.grant(whole, key, now, begins, n); !full {
 		s.payLater()
-	} else if line := s.log.Line(diag.RedisDebts, "", "more keys are owed to redis than are kept: what this server grants alone on others is not charged later", "kept", maxDebts); line != nil {
+	} else if line := s.log.Line(diag.RedisDebts, "", "more keys are owed to redis than are kept: what this server grants alone on others is not charged later", "kept", maxUnreported); line != nil {
 		go line() // callers do not wait for a slow log
 	}
 }

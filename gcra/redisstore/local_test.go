@@ -18,7 +18,7 @@ func TestLocalStartsFromRedis(t *testing.T) {
 	for range 7 {
 		gcratest.MustTake(t, r, hourly("s", 10))
 	}
-	peek, err := gcra.Peek(t.Context(), r.Local(1), "s", "p", hourly("s", 10).Limit)
+	peek, err := gcra.Peek(t.Context(), r.Local(1), gcra.Charge{Subject: "s", Policy: "p", Limit: hourly("s", 10).Limit})
 	if err != nil || peek.Remaining != 3 {
 		t.Errorf("after 7 of 10 in Redis: got %+v, %v in the local store; want 3 remaining", peek, err)
 	}
@@ -31,7 +31,7 @@ func TestPeekKeepsDebts(t *testing.T) {
 	r, other := openStore(t, "redis://"+proxy.Addr+"/0"), openStore(t, server.URL())
 	r.Logger = slog.New(slog.DiscardHandler)
 	c := hourly("s", 10)
-	c.MaxDelay = 5 * time.Hour
+	c.MaxDelay, c.MaxWait = 5*time.Hour, 5*time.Hour
 	for range 12 {
 		gcratest.MustTake(t, r, c)
 	}
@@ -39,19 +39,18 @@ func TestPeekKeepsDebts(t *testing.T) {
 	breakerOpens(t, r)
 	granted(t, r, 1, c)
 	granted(t, r, 1, c)
-	if _, err := gcra.Peek(t.Context(), r, "s", "p", c.Limit); err == nil {
+	if _, err := gcra.Peek(t.Context(), r, gcra.Charge{Subject: "s", Policy: "p", Limit: c.Limit}); err == nil {
 		t.Fatal("a peek was answered; want an outage")
 	}
 	proxy.Pass()
-	c.Cost = 0
+	c.Peek = true
 	redistest.Eventually(t, patience, "14 units to be spent", func() bool {
 		res, err := gcra.Take(t.Context(), other, c)
 		return err == nil && res.ResetAfter > 13*time.Hour
 	})
 }
 
-// What a request costs in the end is charged with the longest MaxDelay, see package middleware.
-// It does not pay beyond the clamp of the limit, from where the next request would bring it down.
+// What a request costs in the end is charged late. It does not pay beyond the clamp of the limit, from where the next request would bring it down.
 func TestSettledDebtIsNotPaidBeyondTheClamp(t *testing.T) {
 	client := redistest.Start(t).Client()
 	r, other := newStore(client), newStore(client)
@@ -61,12 +60,12 @@ func TestSettledDebtIsNotPaidBeyondTheClamp(t *testing.T) {
 	full.Cost = 10
 	gcratest.MustTake(t, other, full)
 	settle := c
-	settle.Cost, settle.MaxDelay, settle.MaxWait = 4, 366*24*time.Hour, time.Nanosecond
+	settle.Cost, settle.Late = 4, true
 	whenPaying(t, client, 1, func() {
 		granted(t, r, 1, c)
 		granted(t, r, 1, settle)
 	})
-	settle.Cost = 0
+	settle.Peek = true
 	if res, err := gcra.Take(t.Context(), other, settle); err != nil || res.ResetAfter > 10*time.Hour {
 		t.Errorf("got %+v, %v; want a bucket that is full in 10 hours", res, err)
 	}

@@ -63,7 +63,7 @@ func TestDebtsArePaid(t *testing.T) {
 				if got, want := spent(t, other, fmt.Sprint("s", i), 10), int64(1+i%3); got != want {
 					t.Fatalf("key %d: got %d units in Redis; want %d", i, got, want)
 				}
-				peek, err := gcra.Peek(t.Context(), other, fmt.Sprint("s", i), "q", gcra.Quota(100, gcra.Yearly))
+				peek, err := gcra.Peek(t.Context(), other, gcra.Charge{Subject: fmt.Sprint("s", i), Policy: "q", Limit: gcra.Quota(100, gcra.Yearly)})
 				if err != nil || peek.Remaining != 97 {
 					t.Fatalf("quota %d: got %+v, %v; want 97 of 100 left", i, peek, err)
 				}

@@ -109,7 +109,7 @@ func (s *script) add(q *request) bool {
 		s.needsOps = s.needsOps || known
 	}
 	first := &q.ops[0]
-	s.needsOps = s.needsOps || len(q.ops) > 1 || len(s.params) > 1 || first.Shadow || !first.Takes() || len(s.periods) > 0
+	s.needsOps = s.needsOps || len(q.ops) > 1 || len(s.params) > 1 || first.Shadow || !first.Lowers() || len(s.periods) > 0
 	s.requests = append(s.requests, q)
 	return true
 }
@@ -138,7 +138,11 @@ func (s *script) evalsha(form *scriptForm) []any {
 	}
 	s.args = append(s.args, ops)
 	for _, p := range s.params {
-		s.args = append(s.args, p.Inc, p.Room, p.Top)
+		unit := int64(0)
+		if p.Late {
+			unit = p.Emission
+		}
+		s.args = append(s.args, p.Inc, p.Room, p.Top, unit)
 	}
 	for _, p := range slices.Backward(s.periods) {
 		s.args = append(s.args, p.Before, p.Begin, p.End, p.Next)

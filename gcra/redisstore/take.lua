@@ -9,11 +9,13 @@
 --             key (2 bytes, high first, counted from 0), params (counted from 0),
 --             flags (1: last charge of its admission, 2: shadow, 4*n: a quota with
 --             the n-th periods). Empty means one charge on each key in turn, each an
---             admission of its own, with the first params, which take: 0 < inc <= room
---        [2]  then for each params three numbers: inc, room, top
+--             admission of its own, with the first params, which take: 0 < inc <= room, unit = 0
+--        [2]  then for each params four numbers: inc, room, top, unit
 --             inc   cost*T; 0 peeks, negative refunds
---             room  B*T + MaxWait: how far ahead of now inc may push the TAT
---             top   B*T + MaxDelay: no TAT is further ahead of now
+--             room  how far ahead of now inc may push the TAT
+--             top   no TAT is further ahead of now
+--             unit  0, or T of a late charge: it is never denied, and takes the units of
+--                   inc that fit
 --        then for each periods, the n-th counted from the end, four times: when the
 --             previous, the current and the next period of a quota begin, and when
 --             that ends, as the caller sees them
@@ -31,7 +33,7 @@
 -- A value that is no number counts as absent, and the clamp bounds all others, so
 -- a damaged bucket heals itself. An admission is written when all of it has been
 -- computed. A denial writes nothing, with one exception: it brings a TAT beyond the
--- clamp down to it, or the bucket would deny until the clock catches up. If writing
+-- clamp down to it, or the bucket would deny until the clock catches up. A late charge does not. If writing
 -- fails (out of memory, read-only), nothing has been written.
 --
 -- A bucket expires up to 10 seconds after it is full. Time is divided into cells of
@@ -147,7 +149,7 @@ local undo -- its keys and their leads before it, a list
 for i = 1, #ops / 4 do
   local high, low, params, flags = string.byte(ops, 4 * i - 3, 4 * i)
   local k = 256 * high + low + 1
-  local inc, room, top = args[3 * params + 2], args[3 * params + 3], args[3 * params + 4]
+  local inc, room, top, unit = args[4 * params + 2], args[4 * params + 3], args[4 * params + 4], args[4 * params + 5]
 
   local fits = true
   if flags >= 4 then
@@ -166,9 +168,20 @@ for i = 1, #ops / 4 do
       ahead = 0
     elseif ahead > top then
       ahead = top
-      if inc > 0 and room >= 0 then lead[k], dirty[k] = top, true end
+      if inc > 0 and room >= 0 and unit == 0 then -- also for the case that the admission is denied
+        lead[k], dirty[k] = top, true
+        local u = undo
+        while u do
+          if u[1] == k then u[2] = math.min(u[2], top) end
+          u = u[3]
+        end
+      end
     end
     reply[i] = ahead + (begun[k] or 0)
+    if unit > 0 then
+      local left = math.max(room - ahead, 0)
+      inc = math.min(inc, left - left % unit)
+    end
     if inc <= 0 or ahead + inc <= room then
       if inc > 0 or (inc < 0 and ahead > 0) then
         if flags == 1 and first == i then dirty[k] = true else undo = { k, lead[k], undo } end

@@ -11,8 +11,8 @@ type op struct {
 	periods      int // counted from 1; 0 for a rate
 }
 
-// params are inc, room and top.
-type params [3]int64
+// params are inc, room, top and unit.
+type params [4]int64
 
 // replies is the length of the reply.
 func (c call) replies() int {
@@ -62,7 +62,7 @@ func (c call) args() (args []any) {
 	}
 	args = append(args, c.encode())
 	for _, d := range c.params {
-		args = append(args, d[0], d[1], d[2])
+		args = append(args, d[0], d[1], d[2], d[3])
 	}
 	for _, p := range slices.Backward(c.periods) {
 		args = append(args, p[0], p[1], p[2], p[3])
@@ -71,7 +71,7 @@ func (c call) args() (args []any) {
 }
 
 func (c call) encode() (ops []byte) {
-	if d := c.params[0]; d[0] > 0 && d[1] >= d[0] && slices.Equal(c.ops, simple(c.keys)) {
+	if d := c.params[0]; d[0] > 0 && d[1] >= d[0] && d[3] == 0 && slices.Equal(c.ops, simple(c.keys)) {
 		return nil
 	}
 	for _, o := range c.ops {
@@ -126,7 +126,7 @@ func (c call) model(now int64, tats map[string]int64) []int64 {
 	}
 	for i, o := range c.ops {
 		key, d := c.keys[o.key], c.params[o.params]
-		inc, room, top := d[0], d[1], d[2]
+		inc, room, top, unit := d[0], d[1], d[2], d[3]
 		tat, ok := tats[key]
 		if !ok {
 			tat = server
@@ -160,8 +160,14 @@ func (c call) model(now int64, tats map[string]int64) []int64 {
 			reply = append(reply, unfit)
 			admitted = false
 		default:
-			if tat-now > top && inc > 0 && room >= 0 {
+			if tat-now > top && inc > 0 && room >= 0 && unit == 0 {
 				tats[key] = now + top
+				if old, ok := undo[key]; ok {
+					undo[key] = min(old, now+top)
+				}
+			}
+			if unit > 0 {
+				inc = min(inc, max(room-ahead, 0)/unit*unit)
 			}
 			reply = append(reply, ahead+starts[key])
 			switch {

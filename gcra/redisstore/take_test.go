@@ -40,13 +40,12 @@ func anyCall(now int64) *rapid.Generator[call] {
 	})
 }
 
-// anyParams draws params and, for a bucket with room for debt, also those of Settle, which
-// have the same top.
+// anyParams draws params and, for a bucket with room for debt, also those of a late charge.
 func anyParams(t *rapid.T) (all []params) {
 	unit := rapid.SampledFrom([]int64{10, 1000, 3_333_333, 1e7, 3 * 864e9, 366 * 864e9}).Draw(t, "T")
 	capacity := unit * rapid.Int64Range(1, max(1, min(20, 366*864e9/unit))).Draw(t, "B")
 	within := rapid.SampledFrom([]int64{0, 0, 1, unit, 5*unit + 1}).Draw(t, "within")
-	p := params{0, capacity + within, capacity + within + rapid.SampledFrom([]int64{0, 0, unit}).Draw(t, "beyond")}
+	p := params{0, capacity + within, capacity + within + rapid.SampledFrom([]int64{0, 0, unit}).Draw(t, "beyond"), 0}
 	switch rapid.IntRange(0, 5).Draw(t, "kind") {
 	case 0: // a peek
 	case 1: // a refund
@@ -59,11 +58,11 @@ func anyParams(t *rapid.T) (all []params) {
 	if rapid.Bool().Draw(t, "has debt") {
 		debt := unit * rapid.Int64Range(1, min(20, 366*864e9/unit)).Draw(t, "debt")
 		p[2] += debt
-		settles := params{unit * rapid.Int64Range(1, (capacity+debt)/unit).Draw(t, "settles"), capacity + debt, p[2]}
+		late := params{unit * rapid.Int64Range(1, (capacity+debt)/unit+3).Draw(t, "late"), capacity + debt, rapid.SampledFrom([]int64{p[2], capacity + 366*864e9}).Draw(t, "late top"), unit}
 		if rapid.IntRange(0, 3).Draw(t, "down") == 0 {
-			settles[0] *= -1
+			late[0], late[3] = -late[0], 0
 		}
-		all = append(all, settles)
+		all = append(all, late)
 	}
 	return append(all, p)
 }
@@ -83,10 +82,8 @@ func anyPeriods(t *rapid.T, now, length int64) (all []periods) {
 	return all
 }
 
-// anyOps draws the ops of a call. A bucket has refunds and charges, but one top, that of its
-// limit: the result of two tops in one admission is not specified.
+// anyOps draws the ops of a call.
 func anyOps(t *rapid.T, c call, quotas bool) (ops []op) {
-	used := make(map[int]int64) // key: its top
 	for range rapid.IntRange(1, 12).Draw(t, "ops") {
 		o := op{
 			key:    rapid.IntRange(0, len(c.keys)-1).Draw(t, "key"),
@@ -94,11 +91,6 @@ func anyOps(t *rapid.T, c call, quotas bool) (ops []op) {
 			last:   rapid.Bool().Draw(t, "last"),
 			shadow: rapid.IntRange(0, 3).Draw(t, "shadow") == 0,
 		}
-		top := c.params[o.params][2]
-		if old, ok := used[o.key]; ok && old != top {
-			continue
-		}
-		used[o.key] = top
 		if quotas && o.key%2 == 0 {
 			o.periods = rapid.IntRange(1, len(c.periods)).Draw(t, "periods of")
 		}

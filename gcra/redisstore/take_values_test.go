@@ -30,7 +30,7 @@ func TestValues(t *testing.T) {
 	} {
 		for i, cost := range []int64{1, limit.Capacity(), 1, limit.Capacity()} {
 			r := newStore(client)
-			charges := []gcra.Charge{{Subject: "s", Policy: "p", Limit: limit, Cost: cost, MaxDelay: time.Second}}
+			charges := []gcra.Charge{{Subject: "s", Policy: "p", Limit: limit, Cost: cost, MaxDelay: time.Second, MaxWait: time.Second}}
 			if i >= 2 { // two charges
 				charges = append(charges, gcra.Charge{Subject: "s", Policy: "q", Limit: limit, Cost: cost})
 			}
@@ -75,7 +75,7 @@ func TestExpiryFollowsTheTAT(t *testing.T) {
 	limits := []gcra.Limit{gcra.PerDay(100_000), gcra.PerSecond(1000).WithBurst(100_000), gcra.PerMinute(100), gcra.PerDay(1000)}
 	expiries := make(map[time.Duration]bool)
 	for i := range 200 {
-		c := gcra.Charge{Subject: "s", Policy: "p", Limit: limits[i%len(limits)], Cost: int64(i % 3)}
+		c := gcra.Charge{Subject: "s", Policy: "p", Limit: limits[i%len(limits)], Cost: int64(i % 3), Peek: i%3 == 0}
 		if _, err := gcratest.TakeOrRefund(ctx, r, []gcra.Charge{c}, i%10 == 9); err != nil {
 			t.Fatal(err)
 		}
@@ -149,7 +149,7 @@ func TestKeysExpire(t *testing.T) {
 	limits := []gcra.Limit{gcra.PerSecond(100_000), gcra.PerSecond(3), gcra.PerDay(2)}
 	for i := range 300 {
 		charges := []gcra.Charge{
-			{Subject: fmt.Sprint(i % 7), Policy: "a", Limit: limits[i%3], Cost: int64(i % 3)},
+			{Subject: fmt.Sprint(i % 7), Policy: "a", Limit: limits[i%3], Cost: int64(i % 3), Peek: i%3 == 0},
 			{Subject: fmt.Sprint(i % 5), Policy: "b", Limit: limits[(i+1)%3], Cost: 1, Shadow: i%2 == 0},
 		}
 		if _, err := gcratest.TakeOrRefund(t.Context(), r, charges, i%11 == 0); err != nil {
@@ -174,7 +174,7 @@ func TestDenialWritesNothing(t *testing.T) {
 	r := settled(t, newStore(client)) // before that, an admission is divided, and what was taken is refunded
 	limit := gcra.PerHour(2)
 	c := func(subject string, cost int64) gcra.Charge {
-		return gcra.Charge{Subject: subject, Policy: "p", Limit: limit, Cost: cost}
+		return gcra.Charge{Subject: subject, Policy: "p", Limit: limit, Cost: cost, Peek: cost == 0}
 	}
 	gcratest.MustTake(t, r, c("empty", 2))
 	gcratest.MustTake(t, r, c("half", 1))
@@ -204,7 +204,7 @@ func TestDenialWritesNothing(t *testing.T) {
 		"the same bucket twice, room for one": {c("half", 1), c("half", 1)},
 		"shadow denied":                       {{Subject: "empty", Policy: "p", Limit: limit, Cost: 1, Shadow: true}},
 		"shadow beside a denial":              {{Subject: "half", Policy: "p", Limit: limit, Cost: 1, Shadow: true}, c("empty", 1)},
-		"queue is full":                       {{Subject: "empty", Policy: "p", Limit: limit, Cost: 1, MaxDelay: time.Second}},
+		"queue is full":                       {{Subject: "empty", Policy: "p", Limit: limit, Cost: 1, MaxDelay: time.Second, MaxWait: time.Second}},
 		"denied for its cost":                 {c("half", 2)},
 	} {
 		gcratest.MustTake(t, r, charges...)

@@ -121,7 +121,7 @@ func callInTurns(t *testing.T, turn time.Duration, queue, n int) (calls []partne
 	r := newStore(server.Client())
 	r.Prefix = "rl:"
 	c := inTurns(turn)
-	c.MaxDelay = 366 * 24 * time.Hour
+	c.MaxDelay, c.MaxWait = gcra.MaxDelay, gcra.MaxDelay
 	for range queue {
 		gcratest.MustTake(t, r, c)
 	}

@@ -360,7 +360,7 @@ func TestFailoverUnderBatchesForManySlots(t *testing.T) {
 		var peek gcra.Result
 		redistest.Eventually(t, patience, "an answer", func() (ok bool) {
 			var err error
-			peek, err = gcra.Peek(t.Context(), r, fmt.Sprint(n), "p", limit)
+			peek, err = gcra.Peek(t.Context(), r, gcra.Charge{Subject: fmt.Sprint(n), Policy: "p", Limit: limit})
 			return err == nil
 		})
 		if got, want := limit.Burst-peek.Remaining, allowed[n].Load(); got != want {

@@ -158,7 +158,7 @@ func TestRedisArbitraryLists(t *testing.T) {
 
 		var passed []int64 // when, in microseconds
 		call := func() bool {
-			charge := gcra.Charge{Policy: "p", Limit: limit, Cost: 1, MaxDelay: maxDelay}
+			charge := gcra.Charge{Policy: "p", Limit: limit, Cost: 1, MaxDelay: maxDelay, MaxWait: maxDelay}
 			result, err := gcra.Take(ctx, r, charge)
 			if err != nil {
 				rt.Fatalf("%q: %v", elements, err)

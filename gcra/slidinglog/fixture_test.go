@@ -155,7 +155,7 @@ func admitted(charges []gcra.Charge) bool {
 }
 
 func hourly(policy string, n, cost int64) gcra.Charge {
-	return gcra.Charge{Subject: "s", Policy: policy, Limit: gcra.PerHour(n), Cost: cost}
+	return gcra.Charge{Subject: "s", Policy: policy, Limit: gcra.PerHour(n), Cost: cost, Peek: cost == 0}
 }
 
 // dump returns all logs with the prefix.

@@ -75,7 +75,10 @@ func (m *Memory) Take(ctx context.Context, charges []gcra.Charge) (allowed bool,
 			s.log.add(loggedAt, s.cost, now-s.per)
 			s.log.expires = max(s.log.expires, loggedAt+s.per)
 			m.store(s.name, s.log, now)
-			s.newest, s.used, r.Delay = loggedAt, s.used+s.cost, loggedAt-now
+			s.newest, s.used, r.Taken = loggedAt, s.used+s.cost, s.cost
+			if !s.late {
+				r.Delay = loggedAt - now
+			}
 		}
 		r.Remaining, r.ResetAfter = max(s.count-s.used, 0), s.resetAfter(now)
 		charges[i].Result = r
@@ -177,7 +180,7 @@ type step struct {
 // evaluate decides by the log and by the earlier steps of the admission.
 func (s *step) evaluate(earlier []step, now time.Duration) {
 	l := s.log
-	if s.cost > 0 && s.cost <= s.count {
+	if s.cost > 0 && s.cost <= s.count && !s.late {
 		l.clamp(now + s.maxDelay)
 	}
 	first, logged := l.window(now - s.per)
@@ -188,10 +191,13 @@ func (s *step) evaluate(earlier []step, now time.Duration) {
 		}
 	}
 	s.used, s.newest, s.ready = logged+pending, min(l.newest(), now+s.maxDelay), now
+	if s.late {
+		s.cost = min(s.cost, max(s.count-s.used, 0))
+	}
 	switch {
 	case s.cost > s.count:
 		s.allowed = false
-	case s.cost == 0:
+	case s.cost == 0 || s.late:
 		s.allowed = true
 	case pending+s.cost > s.count: // the admission itself fills the window
 		s.retryAfter = s.per
@@ -200,9 +206,9 @@ func (s *step) evaluate(earlier []step, now time.Duration) {
 		if leave := logged + pending + s.cost - s.count; leave > 0 {
 			s.ready = max(s.ready, l.holder(first, leave).at+s.per)
 		}
-		s.allowed = s.ready-now <= s.maxWait
+		s.allowed = s.ready-now <= s.wait
 		if !s.allowed {
-			s.retryAfter = s.ready - now - s.maxWait
+			s.retryAfter = s.ready - now - s.wait
 		}
 	}
 	if pending > 0 {

@@ -20,6 +20,7 @@ func (n *naive) take(now time.Duration, l gcra.Limit, cost int64) gcra.Result {
 	n.units = slices.DeleteFunc(n.units, func(at time.Duration) bool { return at <= now-l.Per })
 	r := gcra.Result{Allowed: int64(len(n.units))+cost <= l.Count || cost == 0, Never: cost > l.Count}
 	if r.Allowed {
+		r.Taken = cost
 		for range cost {
 			n.units = append(n.units, now)
 		}
@@ -82,7 +83,7 @@ func TestMemoryStrict(t *testing.T) {
 		for i := range rapid.IntRange(1, 60).Draw(t, "calls") {
 			c.advance(pause(t, limit))
 			now := time.Duration(c.ns.Load())
-			charge := []gcra.Charge{{Limit: limit, Cost: rapid.Int64Range(0, limit.Count+1).Draw(t, "cost")}}
+			charge := []gcra.Charge{{Limit: limit, Cost: rapid.Int64Range(1, limit.Count+1).Draw(t, "cost")}}
 			model, refund := want.take, rapid.IntRange(0, 9).Draw(t, "kind") == 0
 			if refund {
 				model, refunded = want.refund, true
@@ -121,7 +122,7 @@ func TestMemoryStrictQueues(t *testing.T) {
 			var charges []gcra.Charge
 			for i, l := range limits {
 				if rapid.Bool().Draw(t, "in") {
-					charges = append(charges, gcra.Charge{Policy: fmt.Sprint(i), Limit: l, MaxDelay: delays[i],
+					charges = append(charges, gcra.Charge{Policy: fmt.Sprint(i), Limit: l, MaxDelay: delays[i], MaxWait: delays[i],
 						Cost: rapid.Int64Range(1, l.Count).Draw(t, "cost")})
 				}
 			}

@@ -139,14 +139,14 @@ func TestRedisLarge(t *testing.T) {
 		if i%50 == 0 {
 			cost = math.MaxInt32
 		}
-		charge := gcra.Charge{Limit: limit, Cost: cost}
+		charge := gcra.Charge{Limit: limit, Cost: cost, Peek: cost == 0}
 		mustTake(t, r, charge)
 		mustTake(t, m, charge)
 		c.advance(time.Second)
 		stopped.advance(time.Second)
 	}
 	for _, cost := range []int64{1 << 40, 1<<40 - 1, 1<<40 - math.MaxInt32, 1<<40 - 100, 1<<40 - 7, 1<<40 - 19*math.MaxInt32} {
-		charge := gcra.Charge{Limit: limit, Cost: cost}
+		charge := gcra.Charge{Limit: limit, Cost: cost, Peek: cost == 0}
 		got, want := mustTake(t, r, charge)[0].Result, mustTake(t, m, charge)[0].Result
 		if got != want || got.Allowed {
 			t.Errorf("cost %d: got %+v; want %+v, a denial", cost, got, want)
@@ -189,7 +189,7 @@ func TestRingDelay(t *testing.T) {
 	pair := func() []gcra.Charge {
 		var charges []gcra.Charge
 		for i := range 8 {
-			charges = append(charges, gcra.Charge{Subject: fmt.Sprint(i), Limit: gcra.PerHour(20), Cost: 1, MaxDelay: 90 * time.Minute})
+			charges = append(charges, gcra.Charge{Subject: fmt.Sprint(i), Limit: gcra.PerHour(20), Cost: 1, MaxDelay: 90 * time.Minute, MaxWait: 90 * time.Minute})
 		}
 		charges[3].Limit.Count = 1
 		return charges
@@ -230,6 +230,8 @@ func TestRedisAgreesWithMemory(t *testing.T) {
 				charges[j] = gcra.Charge{
 					Policy: fmt.Sprint(k), Limit: limits[k], MaxDelay: delays[k],
 					Cost:    rapid.Int64Range(0, limits[k].Count+1).Draw(t, "cost"),
+					Peek:    rapid.IntRange(0, 4).Draw(t, "peek") == 0,
+					Late:    rapid.IntRange(0, 3).Draw(t, "late") == 0,
 					MaxWait: time.Duration(rapid.Int64Range(0, int64(delays[k]/time.Microsecond)).Draw(t, "within")) * time.Microsecond,
 					Shadow:  rapid.IntRange(0, 4).Draw(t, "shadow") == 0,
 				}

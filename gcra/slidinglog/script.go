@@ -48,22 +48,25 @@ const (
 	evaluate = "evaluate"
 )
 
-// anyDelay lets take choose the delay of an admission, up to its charges' maxWait.
+// anyDelay lets take choose the delay of an admission, up to what its charges wait.
 const anyDelay time.Duration = -1
 
 // take runs take.lua on a part. Unless delay is anyDelay, it is the delay of the
 // admission.
 func (r *Redis) take(ctx context.Context, p *part, mode string, delay time.Duration) error {
-	const params, results = 6, 6 // of each op
+	const params, results = 6, 7 // of each op
 	argv := append(make([]any, 0, 2+params*len(p.ops)), mode, micros(max(delay, 0)))
 	for _, o := range p.ops {
-		maxWait, shadow := o.maxWait, 0
+		wait, kind := o.wait, 0
 		if o.shadow {
-			shadow = 1
+			kind = 1
 		} else if delay != anyDelay {
-			maxWait = delay
+			wait = delay
 		}
-		argv = append(argv, microsUp(o.per), o.count, o.cost, micros(maxWait), microsUp(o.maxDelay), shadow)
+		if o.late {
+			kind += 2
+		}
+		argv = append(argv, microsUp(o.per), o.count, o.cost, micros(wait), microsUp(o.maxDelay), kind)
 	}
 	reply, err := r.call(ctx, takeScript, p, 2+results*len(p.ops), argv...)
 	if err != nil {
@@ -74,7 +77,7 @@ func (r *Redis) take(ctx context.Context, p *part, mode string, delay time.Durat
 		a := reply[2+results*i:]
 		o.result = gcra.Result{
 			Allowed: a[0] == 1, Never: o.cost > o.count, Remaining: a[1],
-			RetryAfter: duration(a[2]), ResetAfter: duration(a[3]), Delay: duration(a[4]),
+			RetryAfter: duration(a[2]), ResetAfter: duration(a[3]), Delay: duration(a[4]), Taken: a[6],
 		}
 		o.stop = a[5]
 	}

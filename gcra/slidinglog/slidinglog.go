@@ -30,6 +30,9 @@
 // back, and is brought down. The charges of an admission are logged with one time,
 // that of their request, so the smallest MaxWait of them counts for all.
 //
+// A late charge takes what is left of the window at most, as there is no debt. It is logged
+// behind the queue, and delays nothing.
+//
 // A refund does not know which units are its own. It removes the newest. Units that
 // others have taken since then count as old as the refunded ones, and leave the
 // window earlier. So refund at once, or not at all what a partner may have counted.
@@ -75,20 +78,19 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 )
 
 // params are the parameters of a valid charge.
 type params struct {
 	per      time.Duration
 	count    int64
-	cost     int64         // at most count+1, which never passes
-	maxWait  time.Duration // the longest delay of the admission
+	cost     int64         // 0 peeks; at most count+1, which never passes
+	wait     time.Duration // the longest delay of the admission
 	maxDelay time.Duration
+	late     bool // takes what is left at most
 	shadow   bool
 }
-
-// longestDelay bounds MaxDelay, as in package gcra.
-const longestDelay = 366 * 24 * time.Hour
 
 // maxRefund is more units than any log holds, and exact in Lua.
 const maxRefund = 1 << 52
@@ -96,28 +98,36 @@ const maxRefund = 1 << 52
 // paramsOf validates the charges of an admission or a refund.
 func paramsOf(charges []gcra.Charge, refund bool) ([]params, error) {
 	ps := make([]params, len(charges))
-	maxWait := longestDelay
+	wait := gcra.MaxDelay
 	for i := range charges {
 		c := &charges[i]
 		if err := validate(c); err != nil {
 			return nil, fmt.Errorf("slidinglog: charge on policy %.80q: %w", c.Policy, err)
 		}
-		maxCost := c.Limit.Count + 1
-		if refund {
-			maxCost = maxRefund // which includes units in the queue
+		p := params{
+			per: c.Limit.Per, count: c.Limit.Count, wait: min(c.MaxWait, c.MaxDelay), maxDelay: c.MaxDelay,
+			late: c.Late && !refund, shadow: c.Shadow,
 		}
-		p := params{per: c.Limit.Per, count: c.Limit.Count, cost: min(c.Cost, maxCost), maxWait: c.MaxDelay, maxDelay: c.MaxDelay, shadow: c.Shadow}
-		if c.MaxWait > 0 {
-			p.maxWait = min(c.MaxWait, c.MaxDelay)
+
+		switch cost := max(c.Cost, 1); {
+		case c.Peek:
+		case refund:
+			p.cost = min(cost, maxRefund) // which includes units in the queue
+		case p.late:
+			p.cost = min(cost, p.count)
+		default:
+			p.cost = min(cost, p.count+1)
 		}
-		if p.cost > 0 && !p.shadow {
-			maxWait = min(maxWait, p.maxWait)
+
+		if p.cost > 0 && !p.shadow && !p.late {
+			wait = min(wait, p.wait)
 		}
 		ps[i] = p
 	}
+
 	for i := range ps {
 		if !ps[i].shadow {
-			ps[i].maxWait = maxWait
+			ps[i].wait = wait
 		}
 	}
 	return ps, nil
@@ -145,13 +155,14 @@ func validate(c *gcra.Charge) error {
 	if err := checkLimit(c.Limit); err != nil {
 		return err
 	}
+	charge := (*tat.Charge[gcra.Limit, gcra.Result])(c)
+	terms := charge.Terms(tat.Limit{Count: c.Limit.Count, Per: c.Limit.Per, Burst: c.Limit.Burst})
+	p, err := terms.Params()
 	switch {
-	case c.Cost < 0:
-		return fmt.Errorf("cost is %d; want 0 or more", c.Cost)
-	case c.MaxDelay < 0 || c.MaxDelay > longestDelay:
-		return fmt.Errorf("MaxDelay is %v; want 0 to 366 days", c.MaxDelay)
-	case c.MaxWait < 0:
-		return fmt.Errorf("MaxWait is %v; want 0 (as long as MaxDelay) or more", c.MaxWait)
+	case err != nil:
+		return err
+	case p.Debt > 0:
+		return fmt.Errorf("a debt of %v; want none: in a strict window no more than %d may pass", tat.Duration(p.Debt), c.Limit.Count)
 	}
-	return nil
+	return charge.Params(&p, false, new(tat.Params))
 }

@@ -73,8 +73,9 @@ func (r *Redis) giveBack(ctx context.Context, parts []*part) error {
 		}
 		refund := new(part)
 		for _, o := range slices.Backward(p.ops) { // the newest first
-			if o.cost > 0 && o.result.Allowed {
+			if o.result.Taken > 0 {
 				undo := *o
+				undo.cost = o.result.Taken
 				refund.ops = append(refund.ops, &undo)
 			}
 		}

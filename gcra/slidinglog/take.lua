@@ -10,10 +10,11 @@
 --             cost      units to take; 0 peeks
 --             maxWait   largest delay of this admission
 --             maxDelay  largest delay of any admission
---             shadow    1: taken if it and the others are allowed, and never denies the admission
--- Reply  1 if the admission passes, else 0, and its delay; then six numbers for each charge: 1 if
---        its window allows it, else 0; units left; microseconds until it would pass, until the
---        window is empty, and of delay; the log's stop (see log.lua)
+--             kind      1: a shadow, taken if it and the others are allowed, and never denies the admission
+--                       2: late, never denied: takes what is left of its cost; 3: both
+-- Reply  1 if the admission passes, else 0, and its delay; then seven numbers for each charge: 1
+--        if its window allows it, else 0; units left; microseconds until it would pass, until the
+--        window is empty, and of delay; the log's stop (see log.lua); units taken
 --
 -- The first pass evaluates, the second writes, so a denial writes no charges. It repairs, though: a
 -- damaged log is deleted, and one that is further ahead of now than maxDelay, as after the clock went
@@ -40,7 +41,7 @@ if #KEYS == 1 and ARGV[1] == 'take' and ARGV[2] == '0' then
   local left = count - (log.stop - log.start) - cost
   if cost > 0 and left >= 0 and log.newest <= now then
     add(log, now, log.stop, cost)
-    return { 1, 0, 1, left, 0, per, 0, log.stop + cost }
+    return { 1, 0, 1, left, 0, per, 0, log.stop + cost, cost }
   end
 end
 
@@ -63,6 +64,10 @@ local max = math.max
 -- whether that is soon enough. It returns nil if the log is damaged.
 local function evaluate(s, earlier)
   local log, latest = s.log, now + s.maxDelay
+  if s.late then
+    s.cost = math.min(s.cost, max(s.count - (log.stop - log.start) - earlier, 0))
+    return max(now, log.newest), true
+  end
   if s.cost > s.count or s.cost == 0 then
     log.newest = math.min(log.newest, latest)
     return now, s.cost == 0
@@ -91,7 +96,7 @@ for i, key in ipairs(KEYS) do
   local a = 6 * i - 3
   local s = {
     count = tonumber(ARGV[a + 1]), cost = tonumber(ARGV[a + 2]), maxWait = tonumber(ARGV[a + 3]),
-    maxDelay = tonumber(ARGV[a + 4]), shadow = ARGV[a + 5] == '1', retryAfter = 0,
+    maxDelay = tonumber(ARGV[a + 4]), shadow = ARGV[a + 5] % 2 == 1, late = ARGV[a + 5] - 2 >= 0, retryAfter = 0,
   }
   steps[i] = s
   s.log = opened or open(key, tonumber(ARGV[a]), s.cost > 0)
@@ -108,7 +113,7 @@ for i, key in ipairs(KEYS) do
   if earlier > 0 then s.newest = max(now, s.newest) end
   if s.allowed then
     pending[key] = earlier + s.cost
-    if not s.shadow then at = max(at, s.ready) end
+    if not s.shadow and not s.late then at = max(at, s.ready) end
   elseif not s.shadow then
     admitted = false
   end
@@ -117,12 +122,13 @@ end
 local reply = { admitted and 1 or 0, at - now }
 local last = {} -- key: the time of the newest charge of this admission
 for _, s in ipairs(steps) do
-  local key, delay = s.log.key, 0
+  local key, delay, taken = s.log.key, 0, 0
   if admitted and s.allowed and s.cost > 0 and write then
     local loggedAt = max(at, s.ready, last[key] or 0)
     if last[key] then s.log.oldest = 0 end -- the earlier charge has deleted
     last[key] = loggedAt
-    s.newest, s.used, delay = loggedAt, s.used + s.cost, loggedAt - now
+    s.newest, s.used, taken = loggedAt, s.used + s.cost, s.cost
+    if not s.late then delay = loggedAt - now end
     add(s.log, loggedAt, s.stop, s.cost)
     s.stop = s.stop + s.cost
   elseif not (admitted and s.allowed) and s.cost > 0 and s.log.length > 0 and redis.call('PTTL', key) == -1 then
@@ -136,5 +142,6 @@ for _, s in ipairs(steps) do
   reply[n + 4] = max(s.newest + s.log.per - now, 0)
   reply[n + 5] = delay
   reply[n + 6] = s.stop
+  reply[n + 7] = taken
 end
 return reply

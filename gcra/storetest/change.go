@@ -44,15 +44,15 @@ var changeTables = []table{
 	// unchanged. A charge that can never pass does not either.
 	{"a peek with a smaller limit", fiveASecond.WithBurst(100), []step{
 		{ask: one(50), want: passes(50, 50*s)},
-		{ask: of(two, 0), want: passes(0, 2*s)},
+		{ask: all(gcra.Charge{Limit: two, Peek: true}), want: passes(0, 2*s)},
 		{ask: of(two, 3), want: results(never(0, 2*s))},
-		{ask: one(0), want: passes(50, 50*s)},
+		{ask: peek(), want: passes(50, 50*s)},
 	}},
 
 	// Without its queue a limit denies for no longer than the bucket takes to refill.
 	{"a shorter queue", fiveASecond, []step{
-		{ask: []gcra.Charge{{Cost: 5, MaxDelay: 60 * s}}, want: passes(0, 5*s)},
-		{ask: []gcra.Charge{{Cost: 5, MaxDelay: 60 * s}}, want: results(wait(0, 10*s, 5*s))},
+		{ask: []gcra.Charge{{Cost: 5, MaxDelay: 60 * s, MaxWait: 60 * s}}, want: passes(0, 5*s)},
+		{ask: []gcra.Charge{{Cost: 5, MaxDelay: 60 * s, MaxWait: 60 * s}}, want: results(wait(0, 10*s, 5*s))},
 		{ask: one(1), want: denies(0, 5*s, 1*s)},
 		{at: 1 * s, ask: one(1), want: passes(0, 5*s)},
 	}},

@@ -24,7 +24,7 @@ var groupTables = []table{
 		// The other order is denied as well.
 		{ask: all(gcra.Charge{Subject: "u", Policy: "b", Cost: 1}, gcra.Charge{Subject: "u", Policy: "a", Limit: two, Cost: 1}),
 			want: results(pass(3, 2*s), deny(0, 2*s, 1*s))},
-		{ask: all(gcra.Charge{Subject: "u", Policy: "a", Limit: two}, gcra.Charge{Subject: "u", Policy: "b"}),
+		{ask: all(gcra.Charge{Subject: "u", Policy: "a", Limit: two, Peek: true}, gcra.Charge{Subject: "u", Policy: "b", Peek: true}),
 			want: results(pass(0, 2*s), pass(3, 2*s))},
 		{at: s, ask: all(gcra.Charge{Subject: "u", Policy: "a", Limit: two, Cost: 1}, gcra.Charge{Subject: "u", Policy: "b", Cost: 1}),
 			want: results(pass(0, 2*s), pass(3, 2*s))},
@@ -36,10 +36,10 @@ var groupTables = []table{
 		{ask: all(gcra.Charge{Subject: "c", Cost: 5}), want: passes(0, 5*s)},
 		{ask: all(gcra.Charge{Subject: "a", Cost: 1}, gcra.Charge{Subject: "b", Cost: 2}, gcra.Charge{Subject: "c", Cost: 1}, gcra.Charge{Subject: "d", Cost: 5}),
 			want: results(pass(5, 0), pass(5, 0), deny(0, 5*s, 1*s), pass(5, 0))},
-		{ask: all(gcra.Charge{Subject: "a"}), want: passes(5, 0)},
-		{ask: all(gcra.Charge{Subject: "b"}), want: passes(5, 0)},
-		{ask: all(gcra.Charge{Subject: "c"}), want: passes(0, 5*s)},
-		{ask: all(gcra.Charge{Subject: "d"}), want: passes(5, 0)},
+		{ask: all(gcra.Charge{Subject: "a", Peek: true}), want: passes(5, 0)},
+		{ask: all(gcra.Charge{Subject: "b", Peek: true}), want: passes(5, 0)},
+		{ask: all(gcra.Charge{Subject: "c", Peek: true}), want: passes(0, 5*s)},
+		{ask: all(gcra.Charge{Subject: "d", Peek: true}), want: passes(5, 0)},
 		{ask: all(gcra.Charge{Subject: "d", Cost: 5}), want: passes(0, 5*s)},
 		{at: s, ask: all(gcra.Charge{Subject: "a", Cost: 1}, gcra.Charge{Subject: "b", Cost: 2}, gcra.Charge{Subject: "c", Cost: 1}, gcra.Charge{Subject: "d", Cost: 1}),
 			want: results(pass(4, 1*s), pass(3, 2*s), pass(0, 5*s), pass(0, 5*s))},
@@ -61,14 +61,14 @@ var groupTables = []table{
 	{"never in a group", fiveASecond, []step{
 		{ask: all(gcra.Charge{Subject: "a", Cost: 1}, gcra.Charge{Subject: "b", Cost: 6}), want: results(pass(5, 0), never(5, 0))},
 		{ask: all(gcra.Charge{Subject: "b", Cost: 6}, gcra.Charge{Subject: "a", Cost: 1}), want: results(never(5, 0), pass(5, 0))},
-		{ask: all(gcra.Charge{Subject: "a"}, gcra.Charge{Subject: "b"}), want: results(pass(5, 0), pass(5, 0))},
+		{ask: all(gcra.Charge{Subject: "a", Peek: true}, gcra.Charge{Subject: "b", Peek: true}), want: results(pass(5, 0), pass(5, 0))},
 	}},
 
 	// A peek never denies the admission.
 	{"a peek in a group", fiveASecond, []step{
 		{ask: all(gcra.Charge{Subject: "a", Cost: 5}), want: passes(0, 5*s)},
-		{ask: all(gcra.Charge{Subject: "a"}, gcra.Charge{Subject: "b", Cost: 1}), want: results(pass(0, 5*s), pass(4, 1*s))},
-		{ask: all(gcra.Charge{Subject: "b"}, gcra.Charge{Subject: "a", Cost: 1}), want: results(pass(4, 1*s), deny(0, 5*s, 1*s))},
+		{ask: all(gcra.Charge{Subject: "a", Peek: true}, gcra.Charge{Subject: "b", Cost: 1}), want: results(pass(0, 5*s), pass(4, 1*s))},
+		{ask: all(gcra.Charge{Subject: "b", Peek: true}, gcra.Charge{Subject: "a", Cost: 1}), want: results(pass(4, 1*s), deny(0, 5*s, 1*s))},
 	}},
 
 	// A bucket that occurs twice in an admission is charged twice, or not at all.
@@ -79,16 +79,16 @@ var groupTables = []table{
 		{at: s, ask: one(1), want: passes(0, 5*s)},
 		{at: s, ask: all(gcra.Charge{Subject: "x", Cost: 1}, gcra.Charge{Cost: 1}, gcra.Charge{Subject: "x", Cost: 1}),
 			want: results(pass(5, 0), deny(0, 5*s, 1*s), pass(4, 1*s))},
-		{at: s, ask: all(gcra.Charge{Subject: "x"}), want: passes(5, 0)},
+		{at: s, ask: all(gcra.Charge{Subject: "x", Peek: true}), want: passes(5, 0)},
 	}},
 
 	// The same with different limits. A peek with the smaller limit does not change
 	// the state.
 	{"the same bucket twice under two limits", minute, []step{
 		{ask: one(30), want: passes(30, 30*s)},
-		{ask: all(gcra.Charge{Limit: two}, gcra.Charge{Cost: 1}), want: results(pass(0, 2*s), pass(29, 31*s))},
-		{ask: all(gcra.Charge{Cost: 1}, gcra.Charge{Limit: two}), want: results(pass(28, 32*s), pass(0, 2*s))},
-		{ask: one(0), want: passes(28, 32*s)},
+		{ask: all(gcra.Charge{Limit: two, Peek: true}, gcra.Charge{Cost: 1}), want: results(pass(0, 2*s), pass(29, 31*s))},
+		{ask: all(gcra.Charge{Cost: 1}, gcra.Charge{Limit: two, Peek: true}), want: results(pass(28, 32*s), pass(0, 2*s))},
+		{ask: peek(), want: passes(28, 32*s)},
 	}},
 
 	// An admission may contain expired, new and existing keys.
@@ -97,9 +97,9 @@ var groupTables = []table{
 		{at: 9 * s, ask: all(gcra.Charge{Subject: "a", Cost: 2}, gcra.Charge{Subject: "c", Cost: 1}, gcra.Charge{Subject: "b", Cost: 3}, gcra.Charge{Subject: "d", Cost: 1},
 			gcra.Charge{Subject: "e", Cost: 1}, gcra.Charge{Subject: "f", Cost: 1}, gcra.Charge{Subject: "g", Cost: 1}, gcra.Charge{Subject: "h", Cost: 1}),
 			want: results(pass(3, 2*s), pass(4, 1*s), pass(2, 3*s), pass(4, 1*s), pass(4, 1*s), pass(4, 1*s), pass(4, 1*s), pass(4, 1*s))},
-		{at: 9 * s, ask: all(gcra.Charge{Subject: "a"}), want: passes(3, 2*s)},
-		{at: 9 * s, ask: all(gcra.Charge{Subject: "b"}), want: passes(2, 3*s)},
-		{at: 9 * s, ask: all(gcra.Charge{Subject: "h"}), want: passes(4, 1*s)},
+		{at: 9 * s, ask: all(gcra.Charge{Subject: "a", Peek: true}), want: passes(3, 2*s)},
+		{at: 9 * s, ask: all(gcra.Charge{Subject: "b", Peek: true}), want: passes(2, 3*s)},
+		{at: 9 * s, ask: all(gcra.Charge{Subject: "h", Peek: true}), want: passes(4, 1*s)},
 	}},
 
 	// Limits of very different periods in one admission.

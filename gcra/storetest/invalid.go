@@ -19,7 +19,7 @@ func noRefill(n int64) gcra.Limit {
 // spent returns the used units of a bucket of noRefill(n).
 func spent(t *testing.T, b Backend, subject, policy string, n int64) int64 {
 	t.Helper()
-	r, err := gcra.Take(t.Context(), b.Store, gcra.Charge{Subject: subject, Policy: policy, Limit: noRefill(n)})
+	r, err := gcra.Take(t.Context(), b.Store, gcra.Charge{Subject: subject, Policy: policy, Limit: noRefill(n), Peek: true})
 	if err != nil {
 		t.Fatalf("peeking at %.40q, %.40q: %v", subject, policy, err)
 	}
@@ -51,6 +51,9 @@ func invalidCharges(t *testing.T, b Backend) {
 		{"MaxDelay -1", func(c *gcra.Charge) { c.MaxDelay = -1 }},
 		{"MaxDelay too long", func(c *gcra.Charge) { c.MaxDelay = 367 * 24 * time.Hour }},
 		{"MaxDelay largest", func(c *gcra.Charge) { c.MaxDelay = math.MaxInt64 }},
+		{"MaxDebt -1", func(c *gcra.Charge) { c.MaxDebt = -1 }},
+		{"MaxDebt largest", func(c *gcra.Charge) { c.MaxDebt = math.MaxInt64 }},
+		{"MaxDebt too long to refill", func(c *gcra.Charge) { c.MaxDebt = 366 * 24 }},
 		{"MaxWait -1", func(c *gcra.Charge) { c.MaxWait = -1 }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 
 // queued returns a charge with a MaxDelay of three seconds.
 func queued(cost int64) []gcra.Charge {
-	return []gcra.Charge{{Cost: cost, MaxDelay: 3 * s}}
+	return []gcra.Charge{{Cost: cost, MaxDelay: 3 * s, MaxWait: 3 * s}}
 }
 
 // waiting returns the same with a MaxWait.
@@ -16,14 +16,9 @@ func waiting(cost int64, maxWait time.Duration) []gcra.Charge {
 	return []gcra.Charge{{Cost: cost, MaxDelay: 3 * s, MaxWait: maxWait}}
 }
 
-// asking returns a charge of a limit that may be seven units in debt, settling one that
-// may make the debt.
-func asking(cost int64) []gcra.Charge {
-	return []gcra.Charge{{Cost: cost, MaxDelay: 7 * s, MaxWait: 1}}
-}
-
-func settling(cost int64) []gcra.Charge {
-	return []gcra.Charge{{Limit: fiveASecond.WithBurst(12), Cost: cost, MaxWait: 1}}
+// asking returns a charge of a limit that may be in debt.
+func asking(cost, maxDebt int64) []gcra.Charge {
+	return all(gcra.Charge{Cost: cost, MaxDebt: maxDebt})
 }
 
 var queueTables = []table{
@@ -36,7 +31,7 @@ var queueTables = []table{
 		{ask: queued(1), want: results(wait(0, 8*s, 3*s))},
 		{ask: queued(1), want: denies(0, 8*s, 1*s)},
 		{ask: queued(2), want: denies(0, 8*s, 2*s)},
-		{ask: queued(0), want: passes(0, 8*s)},
+		{ask: all(gcra.Charge{Peek: true, MaxDelay: 3 * s}), want: passes(0, 8*s)},
 		{at: s / 2, ask: queued(1), want: denies(0, 15*s/2, s/2)},
 		{at: s, ask: queued(1), want: results(wait(0, 8*s, 3*s))},
 		{at: 5 * s, ask: queued(1), want: passes(0, 5*s)},
@@ -74,21 +69,48 @@ var queueTables = []table{
 		{ask: queued(2), want: results(wait(0, 6*s, 1*s))},
 	}},
 
-	// A charge of a larger burst overdraws the bucket. Others keep the debt and wait for it
-	// if their MaxDelay makes their clamp as wide.
+	// A charge that does not wait is denied where the limit would delay it.
+	{"MaxWait 0", fiveASecond, []step{
+		{ask: queued(6), want: results(never(5, 0))},
+		{ask: queued(5), want: passes(0, 5*s)},
+		{ask: waiting(1, 0), want: denies(0, 5*s, 1*s)},
+		{ask: queued(1), want: results(wait(0, 6*s, 1*s))},
+		{ask: waiting(1, 0), want: denies(0, 6*s, 2*s)},
+	}},
+
+	// A late charge overdraws the bucket by up to MaxDebt. Others wait until the debt is paid.
 	{"debt", fiveASecond, []step{
-		{ask: asking(3), want: passes(2, 3*s)},
-		{ask: settling(6), want: passes(3, 9*s)},
-		{ask: asking(1), want: denies(0, 9*s, 5*s)},
-		{ask: asking(0), want: passes(0, 9*s)},
-		{ask: settling(4), want: denies(3, 9*s, 1*s)},
-		{ask: settling(3), want: passes(0, 12*s)},
-		{ask: settling(1), want: denies(0, 12*s, 1*s)},
-		{ask: asking(1), want: denies(0, 12*s, 8*s)},
-		{at: 2 * s, ask: asking(1), want: denies(0, 10*s, 6*s)},
-		{at: 2 * s, refund: true, ask: settling(4), want: passes(6, 6*s)},
-		{at: 2 * s, ask: asking(1), want: denies(0, 6*s, 2*s)},
-		{at: 4 * s, ask: asking(1), want: passes(0, 5*s)},
-		{at: 4 * s, ask: settling(13), want: results(never(7, 5*s))},
+		{ask: asking(3, 7), want: passes(2, 3*s)},
+		{ask: late(6, 7), want: took(6, 0, 9*s)},
+		{ask: asking(1, 7), want: denies(0, 9*s, 5*s)},
+		{ask: all(gcra.Charge{Peek: true, MaxDebt: 7}), want: passes(0, 9*s)},
+		{ask: late(4, 7), want: took(3, 0, 12*s)},
+		{ask: late(1, 7), want: took(0, 0, 12*s)},
+		{ask: asking(1, 7), want: denies(0, 12*s, 8*s)},
+		{at: 2 * s, ask: asking(1, 7), want: denies(0, 10*s, 6*s)},
+		{at: 2 * s, refund: true, ask: late(4, 7), want: passes(0, 6*s)},
+		{at: 2 * s, ask: asking(1, 7), want: denies(0, 6*s, 2*s)},
+		{at: 4 * s, ask: asking(1, 7), want: passes(0, 5*s)},
+		{at: 4 * s, ask: late(1<<62, 7), want: took(7, 0, 12*s)},
+		{at: 9*s - s/2, ask: late(9, 7), want: took(4, 0, 23*s/2)},
+	}},
+
+	// Only an ordinary charge brings a bucket down to what its own limit allows. Late
+	// charges, refunds and peeks of a limit with less debt leave the bucket as it is.
+	{"debt of another limit", fiveASecond, []step{
+		{ask: late(55, 100), want: took(55, 0, 55*s)},
+		{ask: late(1, 7), want: took(0, 0, 55*s)},
+		{refund: true, ask: one(5), want: passes(0, 50*s)},
+		{ask: asking(1, 100), want: denies(0, 50*s, 46*s)},
+		{ask: asking(1, 7), want: denies(0, 12*s, 8*s)},
+		{ask: asking(1, 100), want: denies(0, 12*s, 8*s)},
+		{ask: one(1), want: denies(0, 5*s, 1*s)},
+	}},
+
+	// A queue and debt are one bucket: what is longer of both is its clamp.
+	{"debt and a queue", fiveASecond, []step{
+		{ask: late(8, 7), want: took(8, 0, 8*s)},
+		{ask: all(gcra.Charge{MaxDebt: 7, MaxDelay: 3 * s, MaxWait: 3 * s}), want: denies(0, 8*s, 1*s)},
+		{at: s, ask: all(gcra.Charge{MaxDebt: 7, MaxDelay: 3 * s, MaxWait: 3 * s}), want: results(wait(0, 8*s, 3*s))},
 	}},
 }

@@ -53,8 +53,9 @@ func (b *Backend) give(t *testing.T, c gcra.Charge) {
 	}
 }
 
+// ofYear is a charge on a quota; of a cost of 0 it peeks.
 func ofYear(n, cost int64) gcra.Charge {
-	return gcra.Charge{Subject: "s", Policy: "p", Limit: gcra.Quota(n, gcra.Yearly), Cost: cost}
+	return gcra.Charge{Subject: "s", Policy: "p", Limit: gcra.Quota(n, gcra.Yearly), Cost: cost, Peek: cost == 0}
 }
 
 // A quota in one period: all of it may pass at once, and then nothing.
@@ -80,10 +81,21 @@ func quotas(t *testing.T, b Backend) {
 	b.use(t, ofYear(7, 1), true, 1)
 	b.give(t, ofYear(7, 100))
 	b.use(t, ofYear(7, 1), true, 6)
-	if err := gcra.Reset(t.Context(), b.Store, "s", "p", gcra.Quota(7, gcra.Yearly)); err != nil {
+	if err := gcra.Reset(t.Context(), b.Store, ofYear(7, 0)); err != nil {
 		t.Fatal(err)
 	}
 	b.use(t, ofYear(7, 7), true, 0)
+
+	// A late charge takes what is left with its debt.
+	b.give(t, ofYear(7, 5))
+	overdrawn := ofYear(7, 9)
+	overdrawn.Late, overdrawn.MaxDebt = true, 3
+	if c := b.use(t, overdrawn, true, 0); c.Result.Taken != 8 {
+		t.Errorf("9 of 5 with a debt of 3: got %+v; want 8 taken", c.Result)
+	}
+	b.use(t, ofYear(7, 1), false, 0)
+	b.give(t, ofYear(7, 3))
+	b.use(t, ofYear(7, 1), false, 0)
 
 	// A refund in a period that is over does nothing.
 	late := b.use(t, ofYear(8, 1), true, 0)
@@ -216,7 +228,8 @@ func invalidQuotas(t *testing.T, b Backend) {
 		{Limit: gcra.Quota(1, gcra.Calendar{Unit: "fortnight"})},
 		{Limit: gcra.Quota(1, gcra.Monthly.From(29))},
 		{Limit: gcra.Quota(1, gcra.Calendar{Unit: "day", Location: "Europe/Atlantis"})},
-		{Limit: gcra.Quota(1, gcra.Daily), MaxDelay: time.Second},
+		{Limit: gcra.Quota(100_000_000_000_000, gcra.Yearly), MaxDebt: 1},
+		{Limit: gcra.Quota(1, gcra.Daily), MaxDelay: time.Second, MaxWait: time.Second},
 	} {
 		c.Subject, c.Policy = "invalid", "p"
 		if allowed, err := b.Store.Take(t.Context(), []gcra.Charge{ofYear(10, 1), c}); err == nil || allowed {

@@ -8,7 +8,7 @@ var refundTables = []table{
 		{ask: one(2), want: passes(3, 2*s)},
 		{ask: one(3), want: passes(0, 5*s)},
 		{refund: true, ask: one(3), want: passes(3, 2*s)},
-		{ask: one(0), want: passes(3, 2*s)},
+		{ask: peek(), want: passes(3, 2*s)},
 		{ask: one(4), want: denies(3, 2*s, 1*s)},
 		{ask: one(3), want: passes(0, 5*s)},
 	}},
@@ -43,7 +43,7 @@ var refundTables = []table{
 		{ask: one(4), want: passes(1, 4*s)},
 		{refund: true, ask: one(1<<63 - 1), want: passes(5, 0)},
 		{ask: one(5), want: passes(0, 5*s)},
-		{refund: true, ask: one(0), want: passes(0, 5*s)},
+		{refund: true, ask: peek(), want: passes(0, 5*s)},
 	}},
 
 	// A refund changes all buckets of a group, independent of their state.
@@ -51,7 +51,7 @@ var refundTables = []table{
 		{ask: all(gcra.Charge{Subject: "a", Cost: 2}, gcra.Charge{Subject: "b", Policy: "q", Limit: two, Cost: 2}), want: results(pass(3, 2*s), pass(0, 2*s))},
 		{refund: true, ask: all(gcra.Charge{Subject: "a", Cost: 1}, gcra.Charge{Subject: "b", Policy: "q", Limit: two, Cost: 2}, gcra.Charge{Subject: "c", Cost: 1}),
 			want: results(pass(4, 1*s), pass(2, 0), pass(5, 0))},
-		{ask: all(gcra.Charge{Subject: "a"}, gcra.Charge{Subject: "b", Policy: "q", Limit: two}, gcra.Charge{Subject: "c"}),
+		{ask: all(gcra.Charge{Subject: "a", Peek: true}, gcra.Charge{Subject: "b", Policy: "q", Limit: two, Peek: true}, gcra.Charge{Subject: "c", Peek: true}),
 			want: results(pass(4, 1*s), pass(2, 0), pass(5, 0))},
 	}},
 }

@@ -30,7 +30,7 @@ var exactTables = []table{
 	// A bucket is full after ResetAfter, and not a tick earlier.
 	{"ResetAfter is exact to the tick", gcra.PerSecond(1000), []step{
 		{ask: one(1), want: passes(999, 10_000*tick)},
-		{at: 9_999 * tick, ask: one(0), want: passes(999, 1*tick)},
+		{at: 9_999 * tick, ask: peek(), want: passes(999, 1*tick)},
 		{at: 9_999 * tick, ask: one(1000), want: denies(999, 1*tick, 1*tick)},
 		{at: 10_000 * tick, ask: one(1000), want: passes(0, s)},
 	}},
@@ -57,9 +57,9 @@ var exactTables = []table{
 		{at: year, ask: one(1), want: passes(0, year)},
 	}},
 	{"one in 366 days, and a queue as long", gcra.Limit{Count: 1, Per: year}, []step{
-		{ask: []gcra.Charge{{Cost: 1, MaxDelay: year}}, want: passes(0, year)},
-		{ask: []gcra.Charge{{Cost: 1, MaxDelay: year}}, want: results(wait(0, 2*year, year))},
-		{ask: []gcra.Charge{{Cost: 1, MaxDelay: year}}, want: denies(0, 2*year, year)},
+		{ask: []gcra.Charge{{Cost: 1, MaxDelay: year, MaxWait: year}}, want: passes(0, year)},
+		{ask: []gcra.Charge{{Cost: 1, MaxDelay: year, MaxWait: year}}, want: results(wait(0, 2*year, year))},
+		{ask: []gcra.Charge{{Cost: 1, MaxDelay: year, MaxWait: year}}, want: denies(0, 2*year, year)},
 	}},
 }
 
@@ -81,7 +81,7 @@ var singleTables = []table{
 		{at: 4 * s, ask: one(1), want: passes(1, 4*s)},
 		{at: 8 * s, ask: one(1), want: passes(4, 1*s)},
 		{at: 95 * s / 10, ask: one(1), want: passes(4, 1*s)},
-		{at: 95 * s / 10, ask: one(0), want: passes(4, 1*s)},
+		{at: 95 * s / 10, ask: peek(), want: passes(4, 1*s)},
 		{at: 95 * s / 10, ask: one(2), want: passes(2, 3*s)},
 		{at: 95 * s / 10, ask: one(5), want: denies(2, 3*s, 3*s)},
 		{at: 15 * s, ask: one(6), want: results(never(5, 0))},
@@ -114,15 +114,45 @@ var singleTables = []table{
 	}},
 
 	// A peek is never denied and changes nothing, in every state.
-	{"cost 0 peeks", fiveASecond, []step{
-		{ask: one(0), want: passes(5, 0)},
-		{ask: one(0), want: passes(5, 0)},
+	{"peeks", fiveASecond, []step{
+		{ask: peek(), want: passes(5, 0)},
+		{ask: peek(), want: passes(5, 0)},
 		{ask: one(5), want: passes(0, 5*s)},
-		{ask: one(0), want: passes(0, 5*s)},
+		{ask: peek(), want: passes(0, 5*s)},
 		{ask: one(1), want: denies(0, 5*s, 1*s)},
-		{at: 2 * s, ask: one(0), want: passes(2, 3*s)},
+		{at: 2 * s, ask: peek(), want: passes(2, 3*s)},
 		{at: 2 * s, ask: one(2), want: passes(0, 5*s)},
-		{at: 20 * s, ask: one(0), want: passes(5, 0)},
+		{at: 20 * s, ask: peek(), want: passes(5, 0)},
+	}},
+
+	// A cost that is left out is 1, of a refund too.
+	{"cost 0 is 1", fiveASecond, []step{
+		{ask: one(0), want: passes(4, 1*s)},
+		{ask: one(0), want: passes(3, 2*s)},
+		{refund: true, ask: one(0), want: passes(4, 1*s)},
+		{ask: late(0, 0), want: took(1, 3, 2*s)},
+		{ask: one(4), want: denies(3, 2*s, 1*s)},
+		{ask: one(3), want: passes(0, 5*s)},
+		{ask: one(0), want: denies(0, 5*s, 1*s)},
+	}},
+
+	// A late charge takes what is left at most. It is never denied.
+	{"late takes what is left", fiveASecond, []step{
+		{ask: late(3, 0), want: took(3, 2, 3*s)},
+		{ask: late(4, 0), want: took(2, 0, 5*s)},
+		{ask: late(1, 0), want: took(0, 0, 5*s)},
+		{ask: one(1), want: denies(0, 5*s, 1*s)},
+		{at: 3 * s, ask: late(1<<63-1, 0), want: took(3, 0, 5*s)},
+	}},
+
+	// It takes part in an admission: with another charge that is denied it takes nothing,
+	// and it counts for later charges of the admission.
+	{"late beside others", fiveASecond, []step{
+		{ask: all(gcra.Charge{Cost: 3, Late: true}, gcra.Charge{Policy: "q", Cost: 6}), want: results(pass(5, 0), never(5, 0))},
+		{ask: all(gcra.Charge{Cost: 3, Late: true}, gcra.Charge{Cost: 3}), want: results(pass(5, 0), deny(2, 3*s, 1*s))},
+		{ask: all(gcra.Charge{Cost: 3, Late: true}, gcra.Charge{Cost: 3, Late: true}, gcra.Charge{Policy: "q"}),
+			want: slices.Concat(took(3, 2, 3*s), took(2, 0, 5*s), passes(4, s))},
+		{ask: peek(), want: passes(0, 5*s)},
 	}},
 
 	// A cost above the burst never passes: there is no RetryAfter and nothing is
@@ -161,7 +191,7 @@ var singleTables = []table{
 	{"clock going back", fiveASecond, []step{
 		{at: 1000 * s, ask: one(3), want: passes(2, 3*s)},
 		{at: 999 * s, ask: one(1), want: passes(0, 5*s)},
-		{at: 100 * s, ask: one(0), want: passes(0, 5*s)},
+		{at: 100 * s, ask: peek(), want: passes(0, 5*s)},
 		{at: 100 * s, ask: one(1), want: denies(0, 5*s, 1*s)},
 		{at: 101 * s, ask: one(1), want: passes(0, 5*s)},
 		{at: 0, ask: one(5), want: denies(0, 5*s, 5*s)},
@@ -179,7 +209,7 @@ var singleTables = []table{
 	// A bucket that is full again equals a new one.
 	{"an expired bucket", fiveASecond, []step{
 		{ask: one(2), want: passes(3, 2*s)},
-		{at: 2 * s, ask: one(0), want: passes(5, 0)},
+		{at: 2 * s, ask: peek(), want: passes(5, 0)},
 		{at: 2 * s, ask: one(5), want: passes(0, 5*s)},
 		{at: 2 * s, ask: one(1), want: denies(0, 5*s, 1*s)},
 	}},
@@ -204,6 +234,7 @@ func spendAll(t *testing.T, b Backend) {
 	}
 	check := func(what string, got, want gcra.Result) {
 		t.Helper()
+		want.Taken = got.Taken // the sum is in Remaining
 		slack := time.Duration(0)
 		if !b.Exact {
 			slack = time.Since(start) + time.Millisecond

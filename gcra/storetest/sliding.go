@@ -10,9 +10,9 @@ import (
 
 var fivePerTen = gcra.Limit{Count: 5, Per: 10 * s}
 
-// late returns a charge with a MaxDelay of a minute.
-func late(l gcra.Limit, policy string) gcra.Charge {
-	return gcra.Charge{Limit: l, Policy: policy, Cost: 1, MaxDelay: 60 * s}
+// delayed returns a charge with a MaxDelay of a minute.
+func delayed(l gcra.Limit, policy string) gcra.Charge {
+	return gcra.Charge{Limit: l, Policy: policy, Cost: 1, MaxDelay: 60 * s, MaxWait: 60 * s}
 }
 
 var slidingTables = []table{
@@ -41,7 +41,7 @@ var slidingTables = []table{
 		{at: 4 * s, ask: one(4), want: denies(0, 9*s, 9*s)},
 		{at: 4 * s, ask: one(5), want: denies(0, 9*s, 9*s)},
 		{at: 4 * s, ask: one(6), want: results(never(0, 9*s))},
-		{at: 11 * s, ask: one(0), want: passes(3, 2*s)},
+		{at: 11 * s, ask: peek(), want: passes(3, 2*s)},
 		{at: 11 * s, ask: one(3), want: passes(0, 10*s)},
 		{at: 30 * s, ask: one(5), want: passes(0, 10*s)},
 	}},
@@ -62,7 +62,7 @@ var slidingTables = []table{
 	// After the clock has gone back, no unit is in the future.
 	{name: "clock going back in a window", limit: fivePerTen, steps: []step{
 		{at: 1000 * s, ask: one(4), want: passes(1, 10*s)},
-		{at: 0, ask: one(0), want: passes(1, 10*s)},
+		{at: 0, ask: peek(), want: passes(1, 10*s)},
 		{at: 0, ask: one(2), want: denies(1, 10*s, 10*s)},
 		{at: 4 * s, ask: one(1), want: passes(0, 10*s)},
 		{at: 10 * s, ask: one(4), want: passes(0, 10*s)},
@@ -86,7 +86,7 @@ var slidingTables = []table{
 		{at: 1 * s, ask: queued(1), want: results(wait(0, 5*s, 3*s))},
 		{at: 1 * s, ask: queued(1), want: results(wait(0, 5*s, 3*s))},
 		{at: 1 * s, ask: queued(1), want: denies(0, 5*s, 2*s)},
-		{at: 1 * s, ask: queued(0), want: passes(0, 5*s)},
+		{at: 1 * s, ask: all(gcra.Charge{Peek: true, MaxDelay: 3 * s}), want: passes(0, 5*s)},
 		{at: 3 * s, ask: queued(1), want: results(wait(0, 5*s, 3*s))},
 		{at: 3 * s, refund: true, ask: queued(1), want: passes(0, 3*s)},
 		{at: 4 * s, refund: true, ask: queued(1), want: passes(1, 2*s)},
@@ -95,15 +95,15 @@ var slidingTables = []table{
 
 	// An admission has one delay: all its windows count from the same time.
 	{name: "two windows, one delay", steps: []step{
-		{ask: all(late(gcra.Limit{Count: 1, Per: 4 * s}, "a"), late(fivePerTen, "b")), want: results(pass(0, 4*s), pass(4, 10*s))},
-		{at: 1 * s, ask: all(late(gcra.Limit{Count: 1, Per: 4 * s}, "a"), late(fivePerTen, "b")), want: results(wait(0, 7*s, 3*s), wait(3, 13*s, 3*s))},
-		{at: 11 * s, ask: all(gcra.Charge{Limit: fivePerTen, Policy: "b"}), want: passes(4, 3*s)},
+		{ask: all(delayed(gcra.Limit{Count: 1, Per: 4 * s}, "a"), delayed(fivePerTen, "b")), want: results(pass(0, 4*s), pass(4, 10*s))},
+		{at: 1 * s, ask: all(delayed(gcra.Limit{Count: 1, Per: 4 * s}, "a"), delayed(fivePerTen, "b")), want: results(wait(0, 7*s, 3*s), wait(3, 13*s, 3*s))},
+		{at: 11 * s, ask: all(gcra.Charge{Limit: fivePerTen, Policy: "b", Peek: true}), want: passes(4, 3*s)},
 	}},
 
 	// An admission cannot take more from a bucket than it holds.
 	{name: "the same window twice", limit: fivePerTen, steps: []step{
-		{ask: all(gcra.Charge{Cost: 3, MaxDelay: 60 * s}, gcra.Charge{Cost: 3, MaxDelay: 60 * s}), want: results(pass(5, 0), deny(2, 10*s, 10*s))},
-		{ask: one(0), want: passes(5, 0)},
+		{ask: all(gcra.Charge{Cost: 3, MaxDelay: 60 * s, MaxWait: 60 * s}, gcra.Charge{Cost: 3, MaxDelay: 60 * s, MaxWait: 60 * s}), want: results(pass(5, 0), deny(2, 10*s, 10*s))},
+		{ask: peek(), want: passes(5, 0)},
 		{ask: all(gcra.Charge{Cost: 3}, gcra.Charge{Cost: 2}), want: results(pass(2, 10*s), pass(0, 10*s))},
 	}},
 }

@@ -79,6 +79,9 @@ func (tt *table) run(t *testing.T, b Backend, timeless bool) {
 		}
 		for j, c := range ask {
 			want := s.want[j]
+			if allowed && want.Allowed && !c.Peek && !c.Late {
+				want.Taken = max(c.Cost, 1)
+			}
 			want.RetryAfter *= scale
 			want.ResetAfter *= scale
 			want.Delay *= scale
@@ -131,7 +134,7 @@ func (b *Backend) near(got, want gcra.Result, slack time.Duration) bool {
 	within := func(got, want time.Duration) bool {
 		return got <= want+longer && got >= want-slack && (got > 0) == (want > 0)
 	}
-	return got.Allowed == want.Allowed && got.Never == want.Never && got.Remaining == want.Remaining &&
+	return got.Allowed == want.Allowed && got.Never == want.Never && got.Taken == want.Taken && got.Remaining == want.Remaining &&
 		within(got.RetryAfter, want.RetryAfter) &&
 		within(got.ResetAfter, want.ResetAfter) &&
 		within(got.Delay, want.Delay)
@@ -139,7 +142,13 @@ func (b *Backend) near(got, want gcra.Result, slack time.Duration) bool {
 
 // Charges of a step.
 
-func one(cost int64) []gcra.Charge { return []gcra.Charge{{Cost: cost}} }
+func one(cost int64) []gcra.Charge { return all(gcra.Charge{Cost: cost}) }
+
+func peek() []gcra.Charge { return all(gcra.Charge{Peek: true}) }
+
+func late(cost, maxDebt int64) []gcra.Charge {
+	return all(gcra.Charge{Cost: cost, MaxDebt: maxDebt, Late: true})
+}
 
 func of(l gcra.Limit, cost int64) []gcra.Charge { return []gcra.Charge{{Limit: l, Cost: cost}} }
 
@@ -153,6 +162,11 @@ func results(r ...gcra.Result) []gcra.Result { return r }
 
 func pass(remaining int64, reset time.Duration) gcra.Result {
 	return gcra.Result{Allowed: true, Remaining: remaining, ResetAfter: reset}
+}
+
+// took is the result of a late charge.
+func took(units, remaining int64, reset time.Duration) []gcra.Result {
+	return results(gcra.Result{Allowed: true, Taken: units, Remaining: remaining, ResetAfter: reset})
 }
 
 func wait(remaining int64, reset, delay time.Duration) gcra.Result {

@@ -2,14 +2,13 @@
 // server decides alone.
 //
 // A rate is divided: each of n servers has an nth of the rate and of the burst. A request
-// that costs more than this burst would never pass, so it may overdraw a full bucket. A
+// that costs more than this burst would never pass, so it may take more from a full bucket. A
 // quota is not divided, as each server may begin with what was left of it: a unit stands
 // for one on every server, so together they take at most what was left. A request that
 // needs more than that passes if nothing of the quota was used.
 package share
 
 import (
-	"cmp"
 	"context"
 	"math"
 	"time"
@@ -49,7 +48,7 @@ func Charges(charges []gcra.Charge, n int, refund bool) []gcra.Charge {
 	parts := make([]gcra.Charge, len(charges))
 	for i, c := range charges {
 		switch {
-		case c.Limit.Validate() != nil: // the store returns the error
+		case c.Limit.Validate() != nil || c.Cost < 0 || c.MaxDebt < 0 || c.MaxDelay < 0: // the store returns the error
 		case c.Limit.IsQuota():
 			divideCost(&c, int64(n), refund)
 		default:
@@ -68,24 +67,27 @@ func Results(charges, parts []gcra.Charge, n int) {
 	for i := range charges {
 		c, part := &charges[i], &parts[i]
 		c.Result, c.Period = part.Result, part.Period
+		if c.Limit.Validate() != nil {
+			continue
+		}
+
 		// What only this request may take is not left for others.
-		switch wider := part.Limit.Capacity() - capacity(c.Limit, int64(n)); {
-		case c.Limit.Validate() != nil:
-		case c.Limit.IsQuota():
-			c.Result.Remaining = max(c.Result.Remaining-wider, 0) / int64(n)
-		default:
-			c.Result.Remaining = max(c.Result.Remaining-wider, 0)
+		wider := part.Limit.Capacity() - capacity(c.Limit, int64(n))
+		c.Result.Remaining = max(c.Result.Remaining-wider, 0)
+		if c.Limit.IsQuota() {
+			c.Result.Remaining /= int64(n)
+			c.Result.Taken /= int64(n)
+		}
+		if c.Result.Taken > 0 && !c.Late {
+			c.Result.Taken = max(c.Cost, 1)
 		}
 	}
 }
 
-// maxDelay is the longest that a bucket may take to refill.
-const maxDelay = 366 * 24 * time.Hour
-
 // divisible reports whether an nth of a rate is a valid rate. One that is too slow is not
 // divided.
 func divisible(l gcra.Limit, n int64) bool {
-	return l.Interval() <= maxDelay/time.Duration(n) && l.Per <= math.MaxInt64/time.Duration(n)
+	return l.Interval() <= gcra.MaxDelay/time.Duration(n) && l.Per <= math.MaxInt64/time.Duration(n)
 }
 
 // capacity is the burst of a share, or the whole quota.
@@ -95,49 +97,52 @@ func capacity(l gcra.Limit, n int64) int64 {
 	}
 	burst := max(1, l.Capacity()/n)
 	l.Per, l.Burst = l.Per*time.Duration(n), 1
-	return min(burst, int64(maxDelay/l.Interval()))
+	return min(burst, int64(gcra.MaxDelay/l.Interval()))
 }
 
-// divideRate changes a charge to the share of one of n servers. MaxDelay widens the clamp to
-// that of the whole burst, so that a later, cheaper request does not erase the debt of one
-// that overdraws the share. MaxWait keeps the wider clamp from admitting more.
+// divideRate changes a charge to the share of one of n servers. Its clamp is that of the
+// whole limit, so that a later, cheaper request does not erase the debt of one that
+// takes more than the share: MaxDebt widens it, and only a late charge may take what that allows.
 func divideRate(c *gcra.Charge, n int64, refund bool) {
 	if !divisible(c.Limit, n) {
 		return
 	}
-	whole, burst := c.Limit.Capacity(), capacity(c.Limit, n)
+	whole, burst, debt := c.Limit.Capacity(), capacity(c.Limit, n), c.MaxDebt
 	c.Limit.Per, c.Limit.Burst = c.Limit.Per*time.Duration(n), burst
 	interval := c.Limit.Interval()
-	if !refund && c.Cost <= whole {
-		c.Cost = min(c.Cost, int64(maxDelay/interval)) // the share forgets what takes longer to refill
-		burst = max(burst, c.Cost)
+	longest := int64(gcra.MaxDelay / interval) // the share forgets what takes longer to refill
+
+	if c.Late && !refund && !c.Peek {
+		c.MaxDebt = max(min((whole+debt)/n, longest)-burst, 0)
+		return
 	}
-	c.Limit.Burst = burst
-	c.MaxWait = max(cmp.Or(c.MaxWait, c.MaxDelay), time.Nanosecond) // 0 would mean the new MaxDelay
-	if rest := whole - burst; rest > int64((maxDelay-c.MaxDelay)/interval) {
-		c.MaxDelay = maxDelay
-	} else {
-		c.MaxDelay += time.Duration(rest) * interval
+
+	if cost := max(c.Cost, 1); !refund && cost <= whole {
+		c.Cost = min(cost, longest)
+		c.Limit.Burst = max(burst, c.Cost)
 	}
+	delay := int64((c.MaxDelay + interval - 1) / interval)
+	c.MaxDebt = min(whole+debt+delay, longest) - c.Limit.Burst
 }
 
-// divideCost changes a charge on a quota: n times the cost, which may overdraw the quota if
+// divideCost changes a charge on a quota: n times the cost, which may be more than the quota if
 // nothing of it was used. So of a quota below n each server lets one request pass.
 func divideCost(c *gcra.Charge, n int64, refund bool) {
 	whole := c.Limit.Capacity()
 	cost := int64(math.MaxInt64)
-	if c.Cost <= math.MaxInt64/n {
-		cost = c.Cost * n
+	if units := max(c.Cost, 1); units <= math.MaxInt64/n {
+		cost = units * n
 	}
-	if refund {
+	switch {
+	case refund || c.Late || c.Peek:
 		c.Cost = cost
 		return
-	}
-	if c.Cost > whole {
+	case c.Cost > whole:
 		return // never
 	}
+
 	wide := *c
-	wide.Cost, wide.Limit.Count = cost, max(whole, cost)
+	wide.Cost, wide.Limit.Count, wide.MaxDebt = cost, max(whole, cost), 0
 	if wide.Limit.Validate() != nil { // longer than the calendar's periods in ticks
 		wide.Cost, wide.Limit.Count = whole, whole
 	}

@@ -55,7 +55,7 @@ func TestSharesTogether(t *testing.T) {
 			}
 			taken -= charge.Cost
 		}
-		full, err := gcra.Peek(t.Context(), s, "s", "p", l)
+		full, err := gcra.Peek(t.Context(), s, gcra.Charge{Subject: "s", Policy: "p", Limit: l})
 		if err != nil || full.Remaining != max(l.Capacity()/int64(n), full.Remaining) || !l.IsQuota() && full.ResetAfter != 0 {
 			t.Fatalf("%v, all refunded: got %+v, %v; want a full share", l, full, err)
 		}

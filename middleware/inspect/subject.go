@@ -144,7 +144,7 @@ func (i *Inspector) lookUp(ctx context.Context, subject string) *subjectState {
 				level: &level{Limit: l.String(), IfLimit: !sure, Burst: l.Capacity()},
 			})
 			rows = 0
-			charges = append(charges, gcra.Charge{Subject: subject, Policy: p.Name, Limit: l, MaxDelay: maxDelay(&p, l)})
+			charges = append(charges, gcra.Charge{Subject: subject, Policy: p.Name, Limit: l, MaxDelay: maxDelay(&p, l), MaxWait: maxDelay(&p, l)})
 		}
 	}
 	if len(charges) == 0 {
@@ -207,9 +207,9 @@ func (i *Inspector) resetBuckets(ctx context.Context, subject string, names []st
 	}
 	wasFull = true
 	for _, r := range resets {
-		was, err := gcra.Peek(ctx, i.store, subject, r.policy, r.limit)
+		was, err := gcra.Peek(ctx, i.store, gcra.Charge{Subject: subject, Policy: r.policy, Limit: r.limit})
 		wasFull = wasFull && err == nil && fullAfter(r.limit, was) == 0
-		if err := gcra.Reset(ctx, i.store, subject, r.policy, r.limit); err != nil {
+		if err := gcra.Reset(ctx, i.store, gcra.Charge{Subject: subject, Policy: r.policy, Limit: r.limit}); err != nil {
 			return false, err
 		}
 	}

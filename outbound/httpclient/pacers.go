@@ -81,7 +81,7 @@ func waitForPace(p *pacer.Pacer, r *http.Request, deadline time.Time, e *Event) 
 
 func tooLong(r *http.Request, needed time.Duration, deadline time.Time) error {
 	return fmt.Errorf("held back: %w", &turns.WaitError{
-		Subject: "host:" + hostOf(r), Policy: pacePolicy, Needed: needed, Allowed: available(r.Context(), deadline),
+		Subject: "host:" + hostOf(r), Policy: pacePolicy, Needed: needed, Patience: available(r.Context(), deadline),
 	})
 }
 

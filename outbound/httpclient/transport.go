@@ -232,7 +232,7 @@ func (t *Transport) waitForPause(r *http.Request, deadline time.Time, e *Event) 
 		}
 		longest := available(r.Context(), deadline)
 		if remaining > longest {
-			return fmt.Errorf("held back: %w", &turns.WaitError{Subject: "host:" + hostOf(r), Policy: pausePolicy, Needed: remaining, Allowed: longest})
+			return fmt.Errorf("held back: %w", &turns.WaitError{Subject: "host:" + hostOf(r), Policy: pausePolicy, Needed: remaining, Patience: longest})
 		}
 		if err := sleep(r.Context(), min(remaining+spread(length), longest), e); err != nil {
 			return fmt.Errorf("held back: %w", err)
@@ -245,7 +245,7 @@ func (t *Transport) waitForTurn(r *http.Request, deadline time.Time, e *Event) e
 	if len(t.policies) == 0 {
 		return nil
 	}
-	maxWait := max(time.Until(deadline), 1) // 0 would mean no bound
+	patience := max(time.Until(deadline), 1) // 0 would be no bound
 	charges := make([]gcra.Charge, len(t.policies))
 	for i, p := range t.policies {
 		subject, err := p.Key(r)
@@ -259,7 +259,7 @@ func (t *Transport) waitForTurn(r *http.Request, deadline time.Time, e *Event) e
 		if cost < 0 {
 			return fmt.Errorf("policy %q: cost of the request is %d; want 0 or more", p.Name, cost)
 		}
-		charges[i] = gcra.Charge{Subject: subject, Policy: p.Name, Limit: p.Limit, Cost: cost, MaxDelay: p.MaxDelay, MaxWait: maxWait}
+		charges[i] = gcra.Charge{Subject: subject, Policy: p.Name, Limit: p.Limit, Cost: cost, Peek: cost == 0, MaxDelay: p.MaxDelay, MaxWait: patience}
 	}
 	start := time.Now()
 	err := turns.Wait(r.Context(), t.store, charges...)

@@ -209,7 +209,7 @@ func TestWaitForAQuota(t *testing.T) {
 	if err := (turns.Turns{Store: m, Charges: []gcra.Charge{quota}}).Try(t.Context()); err == nil || !strings.Contains(err.Error(), "5/calendar day, a quota") {
 		t.Errorf("Try: got %v; want an error about the quota", err)
 	}
-	if r, err := gcra.Peek(t.Context(), m, "", "p", quota.Limit); err != nil || r.Remaining != 5 {
+	if r, err := gcra.Peek(t.Context(), m, gcra.Charge{Subject: "", Policy: "p", Limit: quota.Limit}); err != nil || r.Remaining != 5 {
 		t.Errorf("got %+v, %v; want nothing taken", r, err)
 	}
 }

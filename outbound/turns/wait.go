@@ -21,7 +21,7 @@ type WaitError struct {
 	Subject, Policy string        // of the charge that would have to wait longest
 	Limit           gcra.Limit    // of that charge; zero if the wait is not for a limit
 	Needed          time.Duration // how long that charge would have to wait; 0 when Never
-	Allowed         time.Duration // how long it may wait; 0 for Try
+	Patience        time.Duration // how long it may wait; 0 for Try
 	Never           bool          // the cost is above the burst: no wait is long enough
 }
 
@@ -31,7 +31,7 @@ func (e *WaitError) Error() string {
 	if e.Limit != (gcra.Limit{}) {
 		limit = "limit " + e.Limit.String() + ", "
 	}
-	reason := fmt.Sprintf("%v: needs %v, may take %v", ErrWouldWait, e.Needed, e.Allowed)
+	reason := fmt.Sprintf("%v: needs %v, may take %v", ErrWouldWait, e.Needed, e.Patience)
 	if e.Never {
 		reason = "the cost is above the burst: no wait is long enough"
 	}
@@ -43,7 +43,7 @@ func (e *WaitError) Is(target error) bool { return target == ErrWouldWait }
 
 // RetryAfter is how long until the same call gets a turn, if no other caller takes
 // that turn first. It is 0 when Never.
-func (e *WaitError) RetryAfter() time.Duration { return max(e.Needed-e.Allowed, 0) }
+func (e *WaitError) RetryAfter() time.Duration { return max(e.Needed-e.Patience, 0) }
 
 // Wait takes the charges and returns when their turn comes. Many processes can
 // take turns on one limit: with Limit{Count: 1, Per: time.Second}, their turns are
@@ -55,8 +55,8 @@ func (e *WaitError) RetryAfter() time.Duration { return max(e.Needed-e.Allowed, 
 // charges are only read: goroutines may share them.
 //
 // A charge may wait for up to its MaxDelay, which is the same for all callers of a
-// limit (0 here means without bound), and up to MaxWait, which is this caller's;
-// the context's deadline shortens both. If the slot would come later, or within a
+// limit, and up to MaxWait, which is this caller's. Unlike in Store.Take, 0 means without
+// bound here: until the context's deadline, which shortens both. If the slot would come later, or within a
 // round trip to the store of that time, Wait returns a [*WaitError] at once and
 // nothing is charged. Any other error of the store is returned at once too: the
 // turn has not come. If other callers are late, a turn may come up to 50 ms after
@@ -144,12 +144,9 @@ type waiter struct {
 	roundTrip time.Duration // of the last call of the store
 }
 
-// atOnce is a MaxWait for no wait: 0 would mean as long as MaxDelay.
-const atOnce = 1
-
 // try takes a turn if it need not wait.
 func (w *waiter) try() (denied *WaitError, err error) {
-	_, denied, err = take(w.ctx, w.store, append(w.queue(atOnce), w.calls(atOnce)...))
+	_, denied, err = take(w.ctx, w.store, append(w.queue(0), w.calls(0)...))
 	return denied, err
 }
 
@@ -180,7 +177,7 @@ func (w *waiter) reserve() (slot time.Time, err error) {
 		}
 		denied := longest(queued)
 		denied.Needed += w.roundTrip
-		denied.Allowed = denied.Needed - late
+		denied.Patience = denied.Needed - late
 		return slot, denied
 	}
 	return slot, nil
@@ -226,7 +223,7 @@ func (w *waiter) deadline() (deadline time.Time, bounded bool) {
 
 // queue returns the charges on the queue for a caller that waits for most at most.
 func (w *waiter) queue(most time.Duration) []gcra.Charge {
-	most = max(most, atOnce)
+	most = max(most, 0)
 	queued := slices.Clone(w.charges)
 	for i := range queued {
 		c := &queued[i]
@@ -248,7 +245,7 @@ func (w *waiter) calls(most time.Duration) []gcra.Charge {
 		c := &calls[i]
 		c.Policy += callsSuffix
 		c.MaxDelay = max(c.Limit.Interval(), leastGrace)
-		c.MaxWait = min(max(most, atOnce), c.MaxDelay)
+		c.MaxWait = min(max(most, 0), c.MaxDelay)
 	}
 	return calls
 }
@@ -275,13 +272,10 @@ func longest(charges []gcra.Charge) *WaitError {
 		}
 		e := WaitError{
 			Subject: c.Subject, Policy: strings.TrimSuffix(c.Policy, callsSuffix), Limit: c.Limit,
-			Needed: c.Result.Delay, Allowed: c.MaxWait, Never: c.Result.Never,
-		}
-		if e.Allowed == atOnce {
-			e.Allowed = 0
+			Needed: c.Result.Delay, Patience: c.MaxWait, Never: c.Result.Never,
 		}
 		if !c.Result.Allowed && !e.Never {
-			e.Needed = c.Result.RetryAfter + e.Allowed
+			e.Needed = c.Result.RetryAfter + e.Patience
 		}
 		if e.Never || e.Needed > found.Needed {
 			*found = e

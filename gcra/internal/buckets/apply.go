@@ -50,6 +50,15 @@ func (c *Charge) Result(admitted bool, r *tat.Result) {
 	}
 }
 
+// Undo makes a charge that was taken a refund of some ticks, in the period that it was
+// charged in. As every refund it brings down no TAT of another limit.
+func (c *Charge) Undo(ticks int64) {
+	c.Inc, c.Late, c.Ahead, c.Refunds = -ticks, false, 0, c.Period
+	if c.Periods == nil {
+		c.Top = c.Capacity + tat.Ticks(tat.MaxDelay)
+	}
+}
+
 // Base returns what takes the place of now in the step: now itself for a rate, the end
 // of the current period for a quota.
 func (c *Charge) Base(clock *Clock, now int64) int64 {
@@ -85,11 +94,27 @@ func (c *Charge) SetPeriod(now int64, next bool) {
 	c.Left = c.Period - now
 }
 
-// dropLate makes a refund in another period than the current one a peek.
-func (c *Charge) dropLate() {
+// dropOver makes a refund in another period than the current one a peek.
+func (c *Charge) dropOver() {
 	if c.Refunds != 0 && c.Refunds != c.Period {
 		c.Inc = 0
 	}
+}
+
+// step is the charge's turn on a bucket: it sets Ahead, and returns the TAT that follows if
+// the admission is allowed.
+func (c *Charge) step(tat, base int64) (next int64) {
+	c.dropOver()
+	c.Ahead = c.Clamp(tat, base)
+	switch added := c.Fits(c.Ahead); {
+	case added != 0 && c.Admits(c.Ahead):
+		return base + c.After(c.Ahead)
+	case c.Lowers():
+		// This limit cannot have made a later TAT. Unless it is brought down, it denies until
+		// the clock catches up.
+		return min(tat, base+c.Top)
+	}
+	return tat
 }
 
 // Apply decides about an admission: all ops are taken or none is.
@@ -195,22 +220,12 @@ func evaluate(ops []Op) (admitted bool) {
 	admitted = true
 	for i := range ops {
 		o := &ops[i]
-		base := o.base
-		o.dropLate()
 		p := &ops[o.first].pending
-		o.Ahead = o.Clamp(p.next, base)
-		if o.Takes() {
-			// This limit cannot have made a later TAT. Unless it is brought down,
-			// it denies until the clock catches up.
-			p.tat, p.next = min(p.tat, base+o.Top), min(p.next, base+o.Top)
+		p.next = o.step(p.next, o.base)
+		if o.Lowers() { // also if the admission is denied
+			p.tat = min(p.tat, o.base+o.Top)
 		}
-		if o.Admits(o.Ahead) {
-			if o.Inc != 0 {
-				p.next = base + o.After(o.Ahead)
-			}
-		} else if !o.Shadow {
-			admitted = false
-		}
+		admitted = admitted && (o.Shadow || o.Admits(o.Ahead))
 	}
 	return admitted
 }

@@ -71,7 +71,7 @@ func TestCapacityIsKept(t *testing.T) {
 func take(t testing.TB, s *Set, subject string, limit tat.Limit) (allowed bool) {
 	t.Helper()
 	var ops [1]Op
-	if err := s.Prepare(&tat.Charge{Subject: subject, Policy: "p", Limit: limit, Cost: 1}, false, &ops[0].Charge); err != nil {
+	if err := Prepare(s, &tat.Charge[tat.Limit, tat.Result]{Subject: subject, Policy: "p", Cost: 1}, limit, false, &ops[0].Charge); err != nil {
 		t.Fatal(err)
 	}
 	if s.TakeFast(&ops[0].Charge) {

@@ -21,16 +21,7 @@ func (s *Set) TakeFast(o *Charge) (done bool) {
 			calendar, _ := s.clock.calendarAt(now)
 			base = o.later(s.clock, now, calendar, tat)
 		}
-		o.dropLate()
-		ahead := o.Clamp(tat, base)
-		to := tat
-		if o.Admits(ahead) && o.Inc != 0 {
-			to = base + o.After(ahead)
-		} else if o.Takes() {
-			to = min(tat, base+o.Top) // as in evaluate
-		}
-		if to == tat || e.tat.CompareAndSwap(tat, to) {
-			o.Ahead = ahead
+		if to := o.step(tat, base); to == tat || e.tat.CompareAndSwap(tat, to) {
 			return true
 		}
 	}

@@ -1,9 +1,9 @@
 package buckets
 
 import (
+	"fmt"
 	"hash/maphash"
 	"sync/atomic"
-	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 )
@@ -17,49 +17,62 @@ type paramsCache struct {
 }
 
 type cachedParams struct {
-	policy            string
-	limit             tat.Limit
-	maxDelay, maxWait time.Duration
-	params            tat.LimitParams
-	hash              uint64 // of the policy, and of a quota's calendar
+	policy string
+	terms  tat.Terms
+	params tat.LimitParams
+	hash   uint64 // of the policy, and of a quota's calendar
 }
 
-func (p *cachedParams) match(c *tat.Charge) bool {
-	return p != nil && p.limit == c.Limit && p.maxDelay == c.MaxDelay && p.maxWait == c.MaxWait && p.policy == c.Policy
+func (p *cachedParams) match(policy string, terms *tat.Terms) bool {
+	return p != nil && p.terms == *terms && p.policy == policy
 }
 
-// Prepare checks a charge, or a refund, and converts it into o.
-func (s *Set) Prepare(c *tat.Charge, refund bool, o *Charge) error {
-	o.Shadow = c.Shadow
-	slot := slotOf(c)
+// Prepare checks a charge, or a refund, of a limit, and converts it into o.
+func Prepare[L, R any](s *Set, c *tat.Charge[L, R], limit tat.Limit, refund bool, o *Charge) error {
+	terms := c.Terms(limit)
+	slot := slotOf(c.Policy, &limit)
 	p := s.params.slots[slot].Load()
-	if !p.match(c) {
-		if p = s.params.slots[slot^1].Load(); !p.match(c) {
-			params, err := c.LimitParams()
+	if !p.match(c.Policy, &terms) {
+		if p = s.params.slots[slot^1].Load(); !p.match(c.Policy, &terms) {
+			made, err := s.newParams(c.Policy, terms)
 			if err != nil {
-				return err
+				return invalid(c.Policy, err)
 			}
-			if params.Periods != nil {
-				s.clock.quotas.Store(true)
-			}
-			made := cachedParams{c.Policy, c.Limit, c.MaxDelay, c.MaxWait, params, s.policyHash(c.Policy, params.Periods)}
 			s.params.keep(made, slot)
 			p = &made
 		}
 	}
-	o.Hash, o.policy, o.Periods = s.bucketHash(c.Subject, p.hash), p.hash, p.params.Periods
+
+	o.Hash, o.policy, o.Periods, o.Shadow = s.bucketHash(c.Subject, p.hash), p.hash, p.params.Periods, c.Shadow
 	if refund && o.Periods != nil && !c.Period.IsZero() {
 		o.Refunds = tat.At(c.Period)
 	}
-	return p.params.Charge(c, refund, &o.Params)
+	if err := c.Params(&p.params, refund, &o.Params); err != nil {
+		return invalid(c.Policy, err)
+	}
+	return nil
 }
 
-// slotOf is where the charge's parameters are cached, or in the slot beside it.
-func slotOf(c *tat.Charge) uint64 {
-	l := &c.Limit
+func invalid(policy string, err error) error {
+	return fmt.Errorf("gcra: charge on policy %q: %w", tat.Clip(policy), err)
+}
+
+func (s *Set) newParams(policy string, terms tat.Terms) (cachedParams, error) {
+	params, err := terms.Params()
+	if err != nil {
+		return cachedParams{}, err
+	}
+	if params.Periods != nil {
+		s.clock.quotas.Store(true)
+	}
+	return cachedParams{policy, terms, params, s.policyHash(policy, params.Periods)}, nil
+}
+
+// slotOf is where the parameters are cached, or in the slot beside it.
+func slotOf(policy string, l *tat.Limit) uint64 {
 	x := uint64(l.Count)*0x9e3779b97f4a7c15 + uint64(l.Per)*0xd6e8feb86659fd93 + uint64(l.Burst)*0xa0761d6478bd642f
-	if n := len(c.Policy); n > 0 {
-		x += (uint64(n)<<16 | uint64(c.Policy[0])<<8 | uint64(c.Policy[n-1])) * 0xe7037ed1a0b428db
+	if n := len(policy); n > 0 {
+		x += (uint64(n)<<16 | uint64(policy[0])<<8 | uint64(policy[n-1])) * 0xe7037ed1a0b428db
 	}
 	return x >> 60
 }

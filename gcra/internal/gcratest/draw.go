@@ -56,7 +56,7 @@ func Pause(t *rapid.T, l gcra.Limit) time.Duration {
 
 // CostUpTo generates costs of up to the burst and beyond.
 func CostUpTo(l gcra.Limit, beyond int64) *rapid.Generator[int64] {
-	return rapid.OneOf(rapid.Int64Range(0, 3), rapid.Int64Range(0, l.Capacity()+beyond))
+	return rapid.OneOf(rapid.Int64Range(1, min(3, l.Capacity()+beyond)), rapid.Int64Range(1, l.Capacity()+beyond))
 }
 
 // AnyAdmission draws charges on a few buckets, often several on one, of limits with and
@@ -70,14 +70,18 @@ func AnyAdmission(t *rapid.T, limits []gcra.Limit) []gcra.Charge {
 			Policy:  rapid.SampledFrom([]string{"p", "q"}).Draw(t, "policy"),
 			Limit:   limit,
 			Cost:    CostUpTo(limit, 2).Draw(t, "cost"),
+			Peek:    rapid.IntRange(0, 5).Draw(t, "peek") == 0,
 			Shadow:  rapid.IntRange(0, 3).Draw(t, "shadow") == 0,
 		}
 		if !limit.IsQuota() && rapid.Bool().Draw(t, "queues") {
 			c.MaxDelay = min(Pause(t, limit), maxDelay)
 			c.MaxWait = Pause(t, limit)
-		} else if !limit.IsQuota() && rapid.Bool().Draw(t, "has room for debt") {
-			c.MaxDelay = min(time.Duration(rapid.Int64Range(0, 20).Draw(t, "debt"))*limit.Interval(), maxDelay)
-			c.MaxWait = time.Nanosecond // none of the room is for this charge
+		}
+		if rapid.IntRange(0, 3).Draw(t, "has debt") == 0 {
+			c.MaxDebt = AnyDebt(limit).Draw(t, "debt")
+		}
+		if rapid.IntRange(0, 3).Draw(t, "late") == 0 {
+			c.Late, c.Cost = true, rapid.Int64Range(0, limit.Capacity()+25).Draw(t, "late cost")
 		}
 		charges[i] = c
 	}
@@ -85,32 +89,20 @@ func AnyAdmission(t *rapid.T, limits []gcra.Limit) []gcra.Charge {
 	for i := range charges {
 		for _, e := range charges[:i] {
 			if c := &charges[i]; c.Subject == e.Subject && c.Policy == e.Policy {
-				c.Limit, c.MaxDelay, c.MaxWait = e.Limit, e.MaxDelay, e.MaxWait
+				c.Limit, c.MaxDelay, c.MaxWait, c.MaxDebt = e.Limit, e.MaxDelay, e.MaxWait, e.MaxDebt
 			}
 		}
-	}
-	if rapid.IntRange(0, 3).Draw(t, "into debt") == 0 {
-		intoDebt(t, charges)
 	}
 	return charges
 }
 
-// intoDebt makes charges of those that Settle of package middleware sends: of a limit that is
-// larger by the debt, with a clamp that erases no debt of other limits.
-func intoDebt(t *rapid.T, charges []gcra.Charge) {
-	debt := rapid.Int64Range(0, 20).Draw(t, "debt")
-	for i := range charges {
-		c := &charges[i]
-		if c.Limit.IsQuota() {
-			c.Limit = gcra.Quota(c.Limit.Count+debt, c.Limit.Calendar())
-		} else {
-			if l := c.Limit.WithBurst(c.Limit.Capacity() + debt); l.Validate() == nil {
-				c.Limit = l
-			}
-			c.MaxDelay, c.MaxWait = maxDelay, time.Nanosecond
-		}
-		c.Cost = CostUpTo(c.Limit, 2).Draw(t, "cost")
+// AnyDebt generates debts of up to 20 units that the limit has room for.
+func AnyDebt(l gcra.Limit) *rapid.Generator[int64] {
+	most := int64(20)
+	if !l.IsQuota() {
+		most = min(most, int64(maxDelay/l.Interval())-l.Capacity())
 	}
+	return rapid.Int64Range(0, most)
 }
 
 const maxDelay = 366 * 24 * time.Hour // the longest that a store accepts

@@ -49,10 +49,11 @@ func (m *Model) Refund(_ context.Context, charges []gcra.Charge) error {
 // A step is one charge of an admission. Its bucket has been changed as if the admission
 // were allowed.
 type step struct {
-	charge gcra.Charge // of Cost 0 if it refunds in a period that is over
-	now    *big.Int    // or the end of a quota's period
-	start  *big.Int    // t0, before the charge
-	own    bool        // its own limit allows
+	charge gcra.Charge
+	cost   int64    // that it takes or refunds
+	now    *big.Int // or the end of a quota's period
+	start  *big.Int // t0, before the charge
+	own    bool     // its own limit allows
 }
 
 func (m *Model) apply(charges []gcra.Charge, refund bool) {
@@ -73,7 +74,7 @@ func (m *Model) apply(charges []gcra.Charge, refund bool) {
 	}
 	for i := range charges {
 		s, r := &steps[i], &charges[i].Result
-		*r = result(s.charge, s.now, s.start, s.own, allowed && s.own, refund)
+		*r = s.result(allowed && s.own, refund)
 		if s.charge.Limit.IsQuota() {
 			r.ResetAfter = duration(s.now) - duration(big.NewInt(m.now))
 			if r.RetryAfter > 0 {
@@ -87,13 +88,18 @@ func (m *Model) apply(charges []gcra.Charge, refund bool) {
 // denial of the admission leaves in the bucket.
 func (m *Model) step(charge *gcra.Charge, refund bool, before map[[3]string]*big.Int) step {
 	c, now := *charge, big.NewInt(m.now)
+	cost := max(c.Cost, 1)
+	if c.Peek {
+		cost = 0
+	}
+	late := c.Late && !refund && cost > 0
 	if c.Limit.IsQuota() {
 		end := EndOf(c.Limit.Calendar(), m.start.Add(time.Duration(m.now)*Tick))
 		now = ticks(end.Sub(m.start))
 		if !refund {
 			charge.Period = end
 		} else if !c.Period.IsZero() && !c.Period.Equal(end) {
-			c.Cost = 0
+			cost = 0
 		}
 	}
 	key := [3]string{c.Subject, c.Policy, fmt.Sprint(c.Limit.Calendar())}
@@ -107,41 +113,60 @@ func (m *Model) step(charge *gcra.Charge, refund bool, before map[[3]string]*big
 
 	t := Emission(c.Limit)
 	full := new(big.Int).Mul(t, big.NewInt(c.Limit.Capacity())) // B·T
+	debt := new(big.Int).Mul(t, big.NewInt(c.MaxDebt))
 	top := new(big.Int).Add(now, full)
-	top.Add(top, ticks(c.MaxDelay))
+	switch {
+	case late || refund:
+		top.Add(top, ticks(maxDelay))
+	default:
+		top.Add(top, greatest(ticks(c.MaxDelay), debt))
+	}
 	if c.Limit.IsQuota() {
 		top = greatest(top, tat) // a lower quota forgets nothing
 	}
 	start := least(greatest(tat, now), top)
 
-	end := new(big.Int).Mul(t, big.NewInt(c.Cost))
+	if late {
+		fits := new(big.Int).Add(now, full)
+		fits.Add(fits, debt)
+		fits.Sub(fits, start)
+		fits.Quo(greatest(fits, new(big.Int)), t)
+		cost = least(fits, big.NewInt(cost)).Int64()
+	}
+	end := new(big.Int).Mul(t, big.NewInt(cost))
 	if refund {
 		end.Neg(end)
 	}
 	end.Add(end, start)
 	latest := new(big.Int).Add(now, full)
 	latest.Add(latest, maxWait(c))
-	never := !refund && c.Cost > c.Limit.Capacity()
-	own := refund || c.Cost == 0 || !never && end.Cmp(latest) <= 0
+	s := step{c, cost, now, start, true}
+	s.own = refund || cost == 0 || late || !s.never(refund) && end.Cmp(latest) <= 0
 
-	if c.Cost > 0 && !refund && !never && tat.Cmp(top) > 0 {
+	if cost > 0 && !refund && !late && !s.never(refund) && tat.Cmp(top) > 0 {
 		// Written even if the admission is denied.
 		m.tats[key] = top
 		before[key] = least(before[key], top)
 	}
-	if own && c.Cost > 0 {
+	if s.own && cost > 0 {
 		m.tats[key] = greatest(end, now)
 	}
-	return step{c, now, start, own}
+	return s
 }
 
-func result(c gcra.Charge, now, start *big.Int, own, taken, refund bool) gcra.Result {
+// never reports whether the cost is above the burst.
+func (s *step) never(refund bool) bool {
+	return !refund && !s.charge.Late && s.cost > s.charge.Limit.Capacity()
+}
+
+func (s *step) result(taken, refund bool) gcra.Result {
+	c := s.charge
 	t := Emission(c.Limit)
 	full := new(big.Int).Mul(t, big.NewInt(c.Limit.Capacity()))
-	cost := new(big.Int).Mul(t, big.NewInt(c.Cost))
-	ahead := new(big.Int).Sub(start, now)
-	r := gcra.Result{Allowed: own, Never: !refund && c.Cost > c.Limit.Capacity()}
-	if !own && !r.Never {
+	cost := new(big.Int).Mul(t, big.NewInt(s.cost))
+	ahead := new(big.Int).Sub(s.start, s.now)
+	r := gcra.Result{Allowed: s.own, Never: s.never(refund)}
+	if !s.own && !r.Never {
 		retry := new(big.Int).Add(ahead, cost)
 		retry.Sub(retry, full)
 		retry.Sub(retry, maxWait(c))
@@ -153,7 +178,10 @@ func result(c gcra.Charge, now, start *big.Int, own, taken, refund bool) gcra.Re
 		}
 		ahead.Add(ahead, cost)
 		ahead = greatest(ahead, new(big.Int))
-		if !refund && c.Cost > 0 {
+		if !refund {
+			r.Taken = s.cost
+		}
+		if !refund && s.cost > 0 && !c.Late {
 			r.Delay = duration(greatest(new(big.Int).Sub(ahead, full), new(big.Int)))
 		}
 	}
@@ -174,11 +202,8 @@ func Emission(l gcra.Limit) *big.Int {
 	return new(big.Int).Quo(t.Num(), t.Denom())
 }
 
-// maxWait is MaxWait with its default.
+// maxWait is how long the caller of a charge waits.
 func maxWait(c gcra.Charge) *big.Int {
-	if c.MaxWait == 0 {
-		return ticks(c.MaxDelay)
-	}
 	return ticks(min(c.MaxWait, c.MaxDelay))
 }
 

@@ -25,7 +25,8 @@ func CheckQuotas(t *rapid.T, store gcra.Store, now func() time.Time, advance fun
 				charges[i] = gcra.Charge{
 					Subject: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "subject"), Policy: "p",
 					Limit:  gcra.Quota(rapid.Int64Range(1, 8).Draw(t, "quota"), rapid.SampledFrom(calendars).Draw(t, "calendar")),
-					Cost:   rapid.Int64Range(0, 4).Draw(t, "cost"),
+					Cost:   rapid.Int64Range(1, 4).Draw(t, "cost"),
+					Peek:   rapid.IntRange(0, 4).Draw(t, "peek") == 0,
 					Shadow: rapid.IntRange(0, 5).Draw(t, "shadow") == 0,
 				}
 			}
@@ -83,10 +84,18 @@ func (w *quotaWorld) take(t *rapid.T, charges []gcra.Charge) (left time.Duration
 	for i, c := range charges {
 		bucket := bucketOf(c, now)
 		used, n := w.used[bucket]+pending[bucket], c.Limit.Count
-		r := gcra.Result{Allowed: c.Cost == 0 || used+c.Cost <= n, Never: c.Cost > n}
+		cost := c.Cost
+		switch {
+		case c.Peek:
+			cost = 0
+		case c.Late:
+			cost = min(cost, max(n+c.MaxDebt-used, 0))
+		}
+		r := gcra.Result{Allowed: cost == 0 || c.Late || used+cost <= n, Never: cost > n && !c.Late}
 		r.Remaining = max(n-used, 0) // unless all are taken
 		if r.Allowed {
-			pending[bucket] += c.Cost
+			r.Taken = cost // the same
+			pending[bucket] += cost
 		} else {
 			want = want && c.Shadow
 		}
@@ -98,12 +107,14 @@ func (w *quotaWorld) take(t *rapid.T, charges []gcra.Charge) (left time.Duration
 	}
 	for i, c := range charges {
 		want := results[i]
-		if allowed && want.Allowed {
-			want.Remaining = max(want.Remaining-c.Cost, 0)
-			w.used[bucketOf(c, now)] += c.Cost
-			if c.Cost > 0 {
+		if allowed {
+			want.Remaining = max(want.Remaining-want.Taken, 0)
+			w.used[bucketOf(c, now)] += want.Taken
+			if want.Taken > 0 && !c.Late {
 				w.charges = append(w.charges, c)
 			}
+		} else {
+			want.Taken = 0
 		}
 		end := EndOf(c.Limit.Calendar(), now)
 		want.ResetAfter = end.Sub(now)
@@ -136,22 +147,19 @@ func (w *quotaWorld) settle(t *rapid.T, i int, cost, debt int64) {
 		w.giveBack(t, c)
 		return
 	}
-	c.Cost, c.Shadow = -c.Cost, false
-	c.Limit = gcra.Quota(c.Limit.Count+debt, c.Limit.Calendar())
-	n := len(w.charges)
-	for range 2 { // all, and then what is left
-		charges := []gcra.Charge{c}
-		w.take(t, charges)
-		if len(w.charges) > n {
-			w.charges = w.charges[:n]
-			w.charges[i].Cost += c.Cost
-			return
-		}
-		c.Cost = min(c.Cost, charges[0].Result.Remaining)
+	if c.Cost == 0 {
+		return
 	}
+	c.Cost, c.Shadow, c.Late, c.MaxDebt = -c.Cost, false, true, debt
+	charges := []gcra.Charge{c}
+	w.take(t, charges)
+	w.charges[i].Cost += charges[0].Result.Taken
 }
 
 func (w *quotaWorld) giveBack(t *rapid.T, c gcra.Charge) {
+	if c.Cost == 0 {
+		return // settled
+	}
 	now := w.now()
 	if bucket := bucketOf(c, now); c.Period.Equal(EndOf(c.Limit.Calendar(), now)) {
 		w.used[bucket] -= c.Cost

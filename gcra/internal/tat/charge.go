@@ -100,74 +100,102 @@ func (l Limit) validateQuota() error {
 	return nil
 }
 
-// A Charge has the fields of gcra.Charge, which documents them, except Result.
-type Charge struct {
+// A Charge has the fields of gcra.Charge, which documents them, with L for gcra.Limit and R
+// for gcra.Result. So a pointer to one is converted to the other.
+type Charge[L, R any] struct {
 	Subject  string
 	Policy   string
-	Limit    Limit
+	Limit    L
 	Cost     int64
+	Peek     bool
 	MaxDelay time.Duration
 	MaxWait  time.Duration
+	MaxDebt  int64
+	Late     bool
 	Shadow   bool
+	Result   R
 	Period   time.Time
 }
 
-// LimitParams are the parameters that all charges of a limit share, whatever
-// they cost.
+// Terms are what all charges of a limit have in common.
+type Terms struct {
+	Limit    Limit
+	maxDelay time.Duration
+	maxDebt  int64
+}
+
+// Terms returns the terms of a charge of this limit.
+func (c *Charge[L, R]) Terms(l Limit) Terms { return Terms{l, c.MaxDelay, c.MaxDebt} }
+
+// LimitParams are the parameters that all charges with the same terms share.
 type LimitParams struct {
-	params  Params // Inc is 0
+	params  Params // Room and Inc are 0
 	burst   int64
+	delay   int64    // longest, in ticks
+	Debt    int64    // largest, in ticks
 	Periods *Periods // of a quota; nil for a rate
 }
 
-// LimitParams checks all of a charge but its cost, and converts it.
-func (c *Charge) LimitParams() (LimitParams, error) {
-	emission, span, ok := c.Limit.Interval()
+// Params checks the terms and converts them.
+func (t *Terms) Params() (p LimitParams, err error) {
+	emission, span, ok := t.Limit.Interval()
+	quota := t.Limit.IsQuota()
 	switch {
 	case !ok:
-		return LimitParams{}, c.invalid(c.Limit.Validate())
-	case c.MaxDelay < 0 || c.MaxDelay > MaxDelay:
-		return LimitParams{}, c.invalid(fmt.Errorf("MaxDelay is %v; want 0 to 366 days", c.MaxDelay))
-	case c.MaxWait < 0:
-		return LimitParams{}, c.invalid(fmt.Errorf("MaxWait is %v; want 0 (as long as MaxDelay) or more", c.MaxWait))
-	case c.MaxDelay > 0 && c.Limit.IsQuota():
-		return LimitParams{}, c.invalid(fmt.Errorf("MaxDelay is %v on a quota; want 0: a quota denies until its period ends", c.MaxDelay))
+		return p, t.Limit.Validate()
+	case t.maxDelay < 0 || t.maxDelay > MaxDelay:
+		return p, fmt.Errorf("MaxDelay is %v; want 0 to 366 days", t.maxDelay)
+	case t.maxDelay > 0 && quota:
+		return p, fmt.Errorf("MaxDelay is %v on a quota; want 0: a quota denies until its period ends", t.maxDelay)
 	}
-	if c.Limit.IsQuota() {
-		top := calendarUnits[c.Limit.Calendar.Value().Unit].most // not span: a lowered quota forgets nothing
-		periods, err := c.Limit.Calendar.Value().Periods()
-		return LimitParams{Params{Emission: 1, Capacity: span, Top: top, Room: span}, span, periods}, err
+
+	longest := maxSpan
+	if quota {
+		longest = calendarUnits[t.Limit.Calendar.Value().Unit].most
 	}
-	wait := c.MaxDelay
-	if c.MaxWait > 0 {
-		wait = min(c.MaxWait, c.MaxDelay)
+	if most := (longest - span) / emission; t.maxDebt < 0 || t.maxDebt > most {
+		return p, fmt.Errorf("MaxDebt is %d; want 0 to %d: the burst and the debt must refill within 366 days, and fit the largest quota", t.maxDebt, most)
 	}
-	return LimitParams{Params{
-		Emission: emission,
-		Capacity: span,
-		Top:      span + Ticks(c.MaxDelay),
-		Room:     span + Ticks(wait),
-	}, c.Limit.Capacity(), nil}, nil
+
+	p.burst, p.delay, p.Debt = t.Limit.Capacity(), Ticks(t.maxDelay), t.maxDebt*emission
+	p.params = Params{Emission: emission, Capacity: span, Top: span + max(p.delay, p.Debt)}
+	if quota {
+		p.params.Top = longest // a quota that is lowered forgets nothing
+		p.Periods, err = t.Limit.Calendar.Value().Periods()
+	}
+	return p, err
 }
 
-// Charge sets p to the parameters of a charge of this limit.
-func (l *LimitParams) Charge(c *Charge, refund bool, p *Params) error {
-	*p = l.params
+// Params sets p to the parameters of a charge, or a refund, on these terms.
+func (c *Charge[L, R]) Params(l *LimitParams, refund bool, p *Params) error {
 	switch {
 	case c.Cost < 0:
-		return c.invalid(fmt.Errorf("cost is %d; want 0 or more", c.Cost))
+		return fmt.Errorf("cost is %d; want 1 or more, or 0 (1)", c.Cost)
+	case c.MaxWait < 0:
+		return fmt.Errorf("MaxWait is %v; want 0 (does not wait) or more", c.MaxWait)
+	}
+	*p = l.params
+	cost := max(c.Cost, 1)
+
+	// What brings no TAT down leaves that of any other limit as it is.
+	late := c.Late && !refund && !c.Peek
+	if (late || refund) && l.Periods == nil {
+		p.Top = p.Capacity + maxSpan
+	}
+
+	switch {
+	case c.Peek:
 	case refund:
-		p.Inc = -p.Emission * min(c.Cost, p.Top/p.Emission+1) // no more than all, and no overflow
-	case c.Cost > l.burst:
+		p.Inc = -p.Emission * min(cost, p.Top/p.Emission+1) // no more than all, and no overflow
+	case late:
+		p.Late, p.Room = true, p.Capacity+l.Debt
+		p.Inc = p.Emission * min(cost, p.Room/p.Emission)
+	case cost > l.burst:
 		p.Inc, p.Room = p.Emission, -1
 	default:
-		p.Inc = p.Emission * c.Cost
+		p.Inc, p.Room = p.Emission*cost, p.Capacity+min(Ticks(c.MaxWait), l.delay)
 	}
 	return nil
-}
-
-func (c *Charge) invalid(err error) error {
-	return fmt.Errorf("gcra: charge on policy %q: %w", Clip(c.Policy), err)
 }
 
 // Clip bounds what an error message repeats of its input.

@@ -48,9 +48,10 @@ func Duration(ticks int64) time.Duration { return time.Duration(ticks) * Tick }
 type Params struct {
 	Emission int64 // T
 	Capacity int64 // B·T
-	Top      int64 // B·T + MaxDelay: no TAT is further ahead of now
-	Room     int64 // B·T + MaxWait: how far ahead of now this caller may move the TAT; -1 if the cost is above the burst
+	Top      int64 // no TAT is further ahead of now
+	Room     int64 // how far ahead of now this charge may move the TAT; -1 if the cost is above the burst
 	Inc      int64 // cost·T; 0 peeks, negative refunds
+	Late     bool  // never denied: takes the whole units of Inc that fit
 }
 
 // Clamp is t0 - now: how far the TAT is ahead of now, limited to what this limit
@@ -61,20 +62,35 @@ func (p *Params) Clamp(tat, now int64) int64 {
 
 // Admits reports whether the step is allowed on a bucket whose TAT is ahead of now.
 func (p *Params) Admits(ahead int64) bool {
-	return p.Inc <= 0 || ahead+p.Inc <= p.Room
+	return p.Inc <= 0 || p.Late || ahead+p.Inc <= p.Room
 }
 
 // Takes reports whether the step can move the TAT ahead: it is no peek, no refund,
 // and its cost is not above the burst.
 func (p *Params) Takes() bool { return p.Inc > 0 && p.Room >= 0 }
 
+// Lowers reports whether the step brings a TAT beyond Top down to it. Only an ordinary
+// charge does: its Top is what its limit can have made.
+func (p *Params) Lowers() bool { return p.Takes() && !p.Late }
+
+// Fits is what an admission adds to a TAT that is ahead of now: Inc or, if late, the
+// whole units of it that fit.
+func (p *Params) Fits(ahead int64) int64 {
+	if !p.Late || p.Inc <= 0 {
+		return p.Inc
+	}
+	left := max(p.Room-ahead, 0)
+	return min(p.Inc, left-left%p.Emission)
+}
+
 // After is how far the TAT is ahead of now after an admission.
-func (p *Params) After(ahead int64) int64 { return max(ahead+p.Inc, 0) }
+func (p *Params) After(ahead int64) int64 { return max(ahead+p.Fits(ahead), 0) }
 
 // Result has the fields of gcra.Result, which documents them.
 type Result struct {
 	Allowed    bool
 	Never      bool
+	Taken      int64
 	Remaining  int64
 	RetryAfter time.Duration
 	ResetAfter time.Duration
@@ -88,12 +104,18 @@ func (p *Params) Result(ahead int64, taken bool, r *Result) {
 	if !r.Allowed && !r.Never {
 		r.RetryAfter = Duration(ahead + p.Inc - p.Room)
 	}
+
 	if taken {
-		ahead = p.After(ahead)
+		after := p.After(ahead)
 		if p.Inc > 0 {
-			r.Delay = Duration(max(ahead-p.Capacity, 0))
+			r.Taken = (after - ahead) / p.Emission
 		}
+		if p.Inc > 0 && !p.Late {
+			r.Delay = Duration(max(after-p.Capacity, 0))
+		}
+		ahead = after
 	}
+
 	r.Remaining = max(p.Capacity-ahead, 0) / p.Emission
 	r.ResetAfter = Duration(ahead)
 }

@@ -153,7 +153,7 @@ func TestFault56HerdGetsWhatIsDueAndCostsLittle(t *testing.T) {
 	// In a queue each request has a time of its own, T apart.
 	delays := make(map[time.Duration]bool)
 	for range herd {
-		r := mustTake(t, memory, gcra.Charge{Subject: "queue", Limit: gcra.PerSecond(100).WithBurst(1), Cost: 1, MaxDelay: time.Hour})[0].Result
+		r := mustTake(t, memory, gcra.Charge{Subject: "queue", Limit: gcra.PerSecond(100).WithBurst(1), Cost: 1, MaxDelay: time.Hour, MaxWait: time.Hour})[0].Result
 		delays[r.Delay] = true
 		if !r.Allowed || r.Delay%(10*time.Millisecond) != 0 {
 			t.Fatalf("in the queue: got %+v; want a delay of a multiple of 10 ms", r)

@@ -164,7 +164,7 @@ func TestSharing(t *testing.T) {
 				share := percent(float64(allowed), lasting.Seconds()*float64(g.limit.Count))
 				uneven := float64(most) / float64(fewest)
 
-				if err := gcra.Reset(t.Context(), g.store, groupKey, groupKey, g.limit); err != nil {
+				if err := gcra.Reset(t.Context(), g.store, gcra.Charge{Subject: groupKey, Policy: groupKey, Limit: g.limit}); err != nil {
 					t.Fatal(err)
 				}
 				full, last := time.Now(), allowed+int(g.limit.Capacity())

@@ -96,7 +96,7 @@ func (c *cluster) quiet() (at int64, happened []operation) {
 	store.Logger = slog.New(slog.DiscardHandler)
 	for i := range subjects {
 		redistest.Eventually(c.t, patience, "the cluster to answer", func() bool {
-			_, err := gcra.Peek(c.t.Context(), store, subject(i), policyList[0].Name, policyList[0].Limit)
+			_, err := gcra.Peek(c.t.Context(), store, gcra.Charge{Subject: subject(i), Policy: policyList[0].Name, Limit: policyList[0].Limit})
 			return err == nil
 		})
 	}

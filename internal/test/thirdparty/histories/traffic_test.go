@@ -117,7 +117,7 @@ func (r *recorder) call(limiter *middleware.Limiter, request int64) {
 	}
 	switch rand.IntN(8) {
 	case 0:
-		_, _ = gcra.Peek(ctx, r, subject, p.Name, p.Limit)
+		_, _ = gcra.Peek(ctx, r, gcra.Charge{Subject: subject, Policy: p.Name, Limit: p.Limit})
 	case 1:
 		if took, err := gcra.Take(ctx, r, c); err == nil && took.Allowed {
 			_ = r.Refund(ctx, []gcra.Charge{c})
