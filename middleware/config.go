@@ -112,8 +112,8 @@ type Policy struct {
 	// follows, as in echo: "/users/{id}" matches /users/7/posts too.
 	Routes []string
 
-	// Cost returns the units that the request takes; nil means 1, and 0 takes
-	// nothing. A negative cost follows OnFailure, for example an unknown
+	// Cost returns the units that the request takes; nil means 1. With 0 the request takes
+	// nothing and is never denied. A negative cost follows OnFailure, for example an unknown
 	// ContentLength, which is -1.
 	Cost func(*http.Request) int64
 
@@ -142,6 +142,16 @@ type Policy struct {
 	OnFailure FailureMode
 }
 
+// Charge returns the charge of one unit that the policy makes on a subject's bucket under a
+// limit, without a wait: for [gcra.Peek] and [gcra.Reset].
+func (p *Policy) Charge(subject string, l gcra.Limit) gcra.Charge {
+	c := gcra.Charge{Subject: subject, Policy: p.Name, Limit: l, Cost: 1, MaxDelay: p.MaxDelay, MaxDebt: p.MaxDebt, Shadow: p.Shadow}
+	if l.IsQuota() {
+		c.MaxDelay = 0
+	}
+	return c
+}
+
 // Override is what is different for one key of a policy.
 type Override struct {
 	// Limit is the key's limit; [gcra.Unlimited] means that the policy does not limit the
@@ -168,9 +178,8 @@ func (o *Override) ended() bool { return !o.Until.IsZero() && !time.Now().Before
 
 const (
 	maxName      = 64
-	maxPolicies  = 256                  // most that redisstore.Store takes at once
-	maxDelay     = 366 * 24 * time.Hour // what a store accepts
-	maxDebt      = 1e14                 // as the largest quota
+	maxPolicies  = 256  // most that redisstore.Store takes at once
+	maxDebt      = 1e14 // as the largest quota
 	maxInstances = 1_000_000
 )
 
@@ -306,8 +315,8 @@ func (p *Policy) compile(store gcra.Store, rpc bool, report reporter) *policy {
 		}
 		c.routes = append(c.routes, parsed)
 	}
-	if p.MaxDelay < 0 || p.MaxDelay > maxDelay {
-		report("MaxDelay", "is %v; want 0 (no delay) to %v", p.MaxDelay, maxDelay)
+	if p.MaxDelay < 0 || p.MaxDelay > gcra.MaxDelay {
+		report("MaxDelay", "is %v; want 0 (no delay) to %v", p.MaxDelay, gcra.MaxDelay)
 	}
 	if p.OnFailure > FailClosed {
 		report("OnFailure", "is %d; want FailLocal, FailOpen or FailClosed", p.OnFailure)
@@ -340,4 +349,30 @@ func (p *Policy) checkLimits(store gcra.Store, report reporter) {
 	if err := p.checkDebt(store, p.Limit); err != nil && validDebt {
 		report("MaxDebt", "%w", err)
 	}
+}
+
+// checkDebt returns nil for a limit whose buckets the store keeps with MaxDebt.
+func (p *Policy) checkDebt(store gcra.Store, l gcra.Limit) error {
+	if p.MaxDebt == 0 {
+		return nil
+	}
+	wider := l.WithBurst(l.Capacity() + p.MaxDebt)
+	if l.IsQuota() {
+		wider = gcra.Quota(l.Count+p.MaxDebt, l.Calendar())
+	}
+	if err := checkLimit(store, wider); err != nil {
+		return fmt.Errorf("is %d, which makes %v of %v: %w", p.MaxDebt, wider, l, err)
+	}
+	return nil
+}
+
+// checkOwn returns nil for a limit of a request or a key that the store keeps.
+func (p *Policy) checkOwn(store gcra.Store, l gcra.Limit) error {
+	if err := checkLimit(store, l); err != nil {
+		return err
+	}
+	if err := p.checkDebt(store, l); err != nil {
+		return fmt.Errorf("MaxDebt %w", err)
+	}
+	return nil
 }

@@ -88,10 +88,10 @@ func TestResults(t *testing.T) {
 	)
 	d := l.Decide(get("/"))
 	want := []middleware.PolicyResult{
-		{Policy: "a", Subject: "x", Limit: five, Result: gcra.Result{Allowed: true, Remaining: 4, ResetAfter: 12 * time.Second}},
-		{Policy: "b", Subject: "y", Shadow: true, Limit: gcra.PerHour(7), Result: gcra.Result{Allowed: true, Remaining: 6, ResetAfter: 514285714300}},
-		{Policy: "c", Subject: "z", Limit: gcra.PerDay(9), Result: gcra.Result{Allowed: true, Remaining: 8, ResetAfter: 9600 * time.Second}},
-		{Policy: "d", Subject: "z", Limit: gcra.PerDay(11), Result: gcra.Result{Allowed: true, Remaining: 10, ResetAfter: 7854545454500}},
+		{Policy: "a", Subject: "x", Limit: five, Result: gcra.Result{Allowed: true, Taken: 1, Remaining: 4, ResetAfter: 12 * time.Second}},
+		{Policy: "b", Subject: "y", Shadow: true, Limit: gcra.PerHour(7), Result: gcra.Result{Allowed: true, Taken: 1, Remaining: 6, ResetAfter: 514285714300}},
+		{Policy: "c", Subject: "z", Limit: gcra.PerDay(9), Result: gcra.Result{Allowed: true, Taken: 1, Remaining: 8, ResetAfter: 9600 * time.Second}},
+		{Policy: "d", Subject: "z", Limit: gcra.PerDay(11), Result: gcra.Result{Allowed: true, Taken: 1, Remaining: 10, ResetAfter: 7854545454500}},
 	}
 	if len(d.Results) != len(want) {
 		t.Fatalf("got %d results; want %d", len(d.Results), len(want))

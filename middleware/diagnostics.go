@@ -130,11 +130,11 @@ func (l *Limiter) checkTwice(s, outer *requestState) {
 // states, or "".
 func sharedCharge(s, outer *requestState) string {
 	outer.mu.Lock()
-	defer outer.mu.Unlock() // Spend adds to Cost
+	defer outer.mu.Unlock() // Spend adds to Taken
 	for i := range s.charges {
 		for j := range outer.charges {
 			a, b := &s.charges[i], &outer.charges[j]
-			if a.Policy == b.Policy && a.Subject == b.Subject && a.Limit.Calendar() == b.Limit.Calendar() && a.Cost > 0 && b.Cost > 0 {
+			if a.Policy == b.Policy && a.Subject == b.Subject && a.Limit.Calendar() == b.Limit.Calendar() && !a.Peek && b.Result.Taken > 0 {
 				return a.Policy
 			}
 		}

@@ -56,6 +56,5 @@ package middleware
 //	headers.go                which RateLimit fields to write; headers_text.go: their text
 //	denial.go, denywriter.go  the response to a denied request
 //	refund.go, settle.go      Refund, Spend and Settle, which handlers call
-//	debt.go                   MaxDebt, which Spend and Settle may overdraw
 //	peek.go                   Peek: the same policies, and nothing is charged
 //	diagnostics*.go           problems for Config.Logger: of one request, of the first ones, of shared names

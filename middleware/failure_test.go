@@ -136,7 +136,7 @@ func TestDeniedLocallyAfterTheStoreAllowed(t *testing.T) {
 	if d := l.Decide(get("/")); d.Allowed || d.Delay != 0 {
 		t.Errorf("got %t, delay %v; want denied at once", d.Allowed, d.Delay)
 	}
-	if r, err := gcra.Take(t.Context(), store, gcra.Charge{Subject: "k", Policy: "good", Limit: hour, MaxDelay: time.Hour, MaxWait: time.Hour}); err != nil || r.ResetAfter != time.Hour {
+	if r, err := gcra.Peek(t.Context(), store, gcra.Charge{Subject: "k", Policy: "good", Limit: hour, MaxDelay: time.Hour, MaxWait: time.Hour}); err != nil || r.ResetAfter != time.Hour {
 		t.Errorf("queue: full in %v, %v; want 1h: one request was served", r.ResetAfter, err)
 	}
 }

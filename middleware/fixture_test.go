@@ -107,7 +107,7 @@ func get(target string) *http.Request { return httptest.NewRequest(http.MethodGe
 // left returns the units that a key has left.
 func left(t testing.TB, s gcra.Store, subject, policy string, l gcra.Limit) int64 {
 	t.Helper()
-	r, err := gcra.Take(t.Context(), s, gcra.Charge{Subject: subject, Policy: policy, Limit: l})
+	r, err := gcra.Peek(t.Context(), s, gcra.Charge{Subject: subject, Policy: policy, Limit: l})
 	if err != nil {
 		t.Fatalf("peek at %s of %s: %v", policy, subject, err)
 	}

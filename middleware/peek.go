@@ -30,7 +30,7 @@ func (l *Limiter) Peek(r *http.Request) *Decision {
 	s := &requestState{Context: r.Context()}
 	l.evaluate(r, s, l.policies.Load().peeks)
 	for i := range s.charges {
-		s.charges[i].Cost = 0
+		s.charges[i].Peek = true
 	}
 	l.take(s.uncancelled(), s)
 	for i := range s.entries {

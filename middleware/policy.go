@@ -52,8 +52,7 @@ func (p *policy) evaluate(r *http.Request, c *gcra.Charge) (v verdict, failed *p
 	}()
 	fails := func(err error) (verdict, *policyError) { return charges, &policyError{p.Name, function, err} }
 
-	c.Policy, c.Cost, c.Shadow = p.Name, 1, p.Shadow
-	p.useLimit(c, p.Limit)
+	*c = p.Charge("", p.Limit)
 	if p.Skip != nil {
 		function = "Skip"
 		if p.Skip(r) {
@@ -128,7 +127,7 @@ func (p *policy) evaluate(r *http.Request, c *gcra.Charge) (v verdict, failed *p
 		if cost < 0 {
 			return fails(fmt.Errorf("cost of the request is %d; want 0 or more", cost))
 		}
-		c.Cost = cost
+		c.Cost, c.Peek = cost, cost == 0
 	}
 	return charges, nil
 }
@@ -148,14 +147,11 @@ func (p *policy) setLimit(c *gcra.Charge, limit gcra.Limit, what string) error {
 		return nil
 	case gcra.Unlimited():
 	default:
-		if err := checkLimit(p.limiter.store, limit); err != nil {
+		if err := p.checkOwn(p.limiter.store, limit); err != nil {
 			return fmt.Errorf("limit for %s is %v: %w", what, limit, err)
 		}
-		if err := p.checkDebt(p.limiter.store, limit); err != nil {
-			return fmt.Errorf("limit for %s is %v: MaxDebt %w", what, limit, err)
-		}
 	}
-	p.useLimit(c, limit)
+	*c = p.Charge(c.Subject, limit)
 	return nil
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
@@ -65,8 +64,8 @@ func (s *requestState) named(policies []string) (chosen func(i int) bool, err er
 // name, except for shadows: for streams, and requests whose cost is known only when they
 // are done. A name that the innermost limiter does not have is an error; a policy that did
 // not apply to this request is left alone.
-// Where fewer units are left, it takes what is left and up to Policy.MaxDebt units more,
-// so later requests wait and this one is not denied. After a denial or a Refund,
+// Where fewer units are left, it takes what is left and as many units more as the policy may
+// be in debt, so later requests wait and this one is not denied. After a denial or a Refund,
 // Spend does nothing. See [Decision.Settle] for a cost that was estimated.
 //
 // Spend goes on if the client hangs up. It does not change Results. It returns
@@ -105,7 +104,7 @@ func refundThose(ctx context.Context, s *requestState, chosen func(i int) bool) 
 		if !chosen(i) {
 			return 0
 		}
-		return s.charges[i].Cost
+		return s.charges[i].Result.Taken
 	}
 	err := errors.Join(refund(ctx, s, sourceStore, whole), refund(ctx, s, sourceLocal, whole))
 	for i := range s.entries {
@@ -129,8 +128,8 @@ func refund(ctx context.Context, s *requestState, from source, units func(i int)
 			continue
 		}
 		if c.Cost = units(i); c.Cost > 0 {
-			s.charges[i].Cost -= c.Cost
-			keepDebt(&c)
+			c.Peek = false
+			s.charges[i].Result.Taken -= c.Cost
 			charges = append(charges, c)
 		}
 	}
@@ -140,8 +139,7 @@ func refund(ctx context.Context, s *requestState, from source, units func(i int)
 	return safely(func() error { return s.store(from).Refund(ctx, charges) })
 }
 
-// spend takes units, or what is left with MaxDebt, for each charge that was taken with
-// this source.
+// spend takes units late for each charge that was taken with this source.
 func spend(ctx context.Context, s *requestState, from source, units func(i int) int64) error {
 	var charges []gcra.Charge
 	var taken []*gcra.Charge // the request's charge for each of charges
@@ -150,50 +148,18 @@ func spend(ctx context.Context, s *requestState, from source, units func(i int) 
 		if e.source != from || e.status != charged {
 			continue
 		}
-		if c.Cost = units(i); c.Cost <= 0 {
-			continue
+		if c.Cost = units(i); c.Cost > 0 {
+			c.Late, c.Peek = true, false
+			charges, taken = append(charges, c), append(taken, &s.charges[i])
 		}
-		c.Shadow = false            // or it would not be lowered to what is left
-		c.MaxWait = time.Nanosecond // only what is left now: the room of MaxDelay is for requests
-		overdraw(&c, s.policy(i).MaxDebt)
-		keepDebt(&c)
-		charges = append(charges, c)
-		taken = append(taken, &s.charges[i])
 	}
-	costs := make([]int64, len(charges))
-	for i := range charges {
-		costs[i] = charges[i].Cost
+	if charges == nil {
+		return nil
 	}
-	together, err := takeLeft(ctx, s.store(from), charges, taken)
-	// Other requests may take from the same keys meanwhile. One by one, each charge
-	// takes what is left.
-	for i := 0; !together && err == nil && i < len(charges); i++ {
-		charges[i].Cost = costs[i]
-		_, err = takeLeft(ctx, s.store(from), charges[i:i+1], taken[i:i+1])
+
+	_, err := safeTake(ctx, s.store(from), charges)
+	for i := 0; err == nil && i < len(charges); i++ {
+		taken[i].Result.Taken += charges[i].Result.Taken
 	}
 	return err
-}
-
-// takeLeft takes the charges together, each lowered to what is left, and adds their
-// costs to taken. It reports false if other requests were faster each time.
-func takeLeft(ctx context.Context, store gcra.Store, charges []gcra.Charge, taken []*gcra.Charge) (done bool, err error) {
-	if len(charges) == 0 {
-		return true, nil
-	}
-	for range 3 {
-		allowed, err := safeTake(ctx, store, charges)
-		if err != nil {
-			return false, err
-		}
-		if allowed {
-			for i := range charges {
-				taken[i].Cost += charges[i].Cost
-			}
-			return true, nil
-		}
-		for i := range charges {
-			charges[i].Cost = min(charges[i].Cost, charges[i].Result.Remaining)
-		}
-	}
-	return false, nil
 }

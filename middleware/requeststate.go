@@ -42,7 +42,7 @@ type requestState struct {
 	took             time.Duration
 	err              error
 
-	mu    sync.Mutex // guards entry.status, Charge.Cost, decision, and written until the phase is settled
+	mu    sync.Mutex // guards entry.status, Result.Taken of a charge, decision, and written until the phase is settled
 	phase atomic.Uint32
 
 	// Room for one policy: no allocations beside the state.
@@ -82,7 +82,7 @@ type chargeStatus uint8
 const (
 	undecided chargeStatus = iota
 	decided                // its Result counts
-	charged                // its Result counts, and its Cost was taken and not refunded
+	charged                // its Result counts, and its Result.Taken units are not refunded
 )
 
 // policy is the policy of the charge at index i.

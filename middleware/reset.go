@@ -43,7 +43,7 @@ func (l *Limiter) Reset(ctx context.Context, subject, name string) error {
 	}
 	var errs []error
 	for _, store := range []gcra.Store{l.store, l.local} {
-		if err := safely(func() error { return gcra.Reset(ctx, store, gcra.Charge{Subject: subject, Policy: name, Limit: limit}) }); err != nil {
+		if err := safely(func() error { return gcra.Reset(ctx, store, policies.list[i].Charge(subject, limit)) }); err != nil {
 			errs = append(errs, fmt.Errorf("ratelimit: reset: %w", err))
 		}
 	}

@@ -13,8 +13,8 @@ import (
 // the last call counts. Shadows are settled too. A name that the innermost limiter does
 // not have is an error; a policy that did not apply to this request is left alone.
 //
-// The rest may be more than what is left. Settle takes what is left and up to
-// Policy.MaxDebt units more, which later requests wait for. What it cannot take is in a
+// The rest may be more than what is left. Settle takes what is left and as many units more
+// as the policy may be in debt, which later requests wait for. What it cannot take is in a
 // [*SettleError]. Each policy is settled by itself: one that is out
 // of units does not keep others from being charged, and a process that dies meanwhile
 // may have settled some of them.
@@ -55,7 +55,7 @@ func (d *Decision) Settle(ctx context.Context, cost int64, policies ...string) e
 }
 
 // SettleError is the error of [Decision.Settle] where a request has cost more than is left
-// with the policy's MaxDebt.
+// with the debt that the policy allows.
 type SettleError struct {
 	Missing map[string]int64 // units that were not charged, by policy, without shadows
 }
@@ -68,7 +68,7 @@ func (e *SettleError) Error() string {
 		}
 		text += fmt.Sprintf("%d units of %s", e.Missing[name], name)
 	}
-	return text + " were not charged: no more were left, MaxDebt included"
+	return text + " were not charged: no more were left, with the debt that the policy allows"
 }
 
 // settle settles the chosen charges that were taken with this source, and adds what it
@@ -78,7 +78,7 @@ func settle(ctx context.Context, s *requestState, from source, chosen func(i int
 		if !chosen(i) {
 			return 0
 		}
-		return cost - s.charges[i].Cost
+		return cost - s.charges[i].Result.Taken
 	}
 	tooMuch := func(i int) int64 { return -rest(i) }
 	refunded := refund(ctx, s, from, tooMuch)

@@ -43,17 +43,23 @@ func (f *fixedWindow) Take(ctx context.Context, charges []gcra.Charge) (bool, er
 	// First decide without changes. A key may occur twice, so each charge counts the
 	// units of earlier ones.
 	pending := make(map[key]int64)
+	costs := make([]int64, len(charges))
 	admitted := true
 	for i := range charges {
 		c := &charges[i]
 		k := key{c.Subject, c.Policy}
 		used := f.used(c, now) + pending[k]
-		allowed := c.Cost == 0 || c.Cost <= c.Limit.Count-used // a peek is never denied
+		cost := cost(c)
+		if c.Late { // what is left
+			cost = min(cost, max(c.Limit.Count-used, 0))
+		}
+		allowed := cost == 0 || cost <= c.Limit.Count-used // a peek is never denied
 		c.Result = state(c, used, now)
-		c.Result.Allowed, c.Result.Never = allowed, c.Cost > c.Limit.Count
+		c.Result.Allowed, c.Result.Never = allowed, cost > c.Limit.Count
 		switch {
 		case allowed:
-			pending[k] += c.Cost
+			costs[i] = cost
+			pending[k] += cost
 		case !c.Result.Never: // a cost above the count never passes
 			c.Result.RetryAfter = untilEnd(c, now)
 		}
@@ -67,8 +73,9 @@ func (f *fixedWindow) Take(ctx context.Context, charges []gcra.Charge) (bool, er
 
 	// Then take.
 	for i := range charges {
-		if c := &charges[i]; c.Result.Allowed && c.Cost > 0 {
-			c.Result = f.set(c, f.used(c, now)+c.Cost, now)
+		if c := &charges[i]; costs[i] > 0 {
+			c.Result = f.set(c, f.used(c, now)+costs[i], now)
+			c.Result.Taken = costs[i]
 		}
 	}
 	return true, nil
@@ -84,9 +91,17 @@ func (f *fixedWindow) Refund(ctx context.Context, charges []gcra.Charge) error {
 	now := f.now().UnixNano()
 	for i := range charges {
 		c := &charges[i]
-		c.Result = f.set(c, max(f.used(c, now)-c.Cost, 0), now)
+		c.Result = f.set(c, max(f.used(c, now)-cost(c), 0), now)
 	}
 	return nil
+}
+
+// cost is how many units a charge asks for.
+func cost(c *gcra.Charge) int64 {
+	if c.Peek {
+		return 0
+	}
+	return max(c.Cost, 1)
 }
 
 // CheckLimit implements gcra.LimitChecker.
@@ -107,8 +122,8 @@ func validate(ctx context.Context, charges []gcra.Charge) error {
 		if err := (*fixedWindow)(nil).CheckLimit(c.Limit); err != nil {
 			return err
 		}
-		if c.Cost < 0 || c.MaxDelay != 0 || c.MaxWait < 0 {
-			return errors.New("want a cost of 0 or more, and no MaxDelay")
+		if c.Cost < 0 || c.MaxDelay != 0 || c.MaxWait < 0 || c.MaxDebt != 0 {
+			return errors.New("want a cost of 0 (1) or more, no MaxDelay and no MaxDebt")
 		}
 	}
 	return ctx.Err()

@@ -49,7 +49,7 @@ return reply`
 		if entry[2] == "" {
 			c.ops = simple(c.keys)
 		}
-		for d := range slices.Chunk(ints(t, entry[3]), 3) {
+		for d := range slices.Chunk(ints(t, entry[3]), 4) {
 			c.params = append(c.params, params(d))
 		}
 		before := fmt.Sprint(tats)
@@ -92,6 +92,9 @@ func runHistory(t *testing.T, client *redis.Client) {
 					Policy:  fmt.Sprint("p", policy),
 					Limit:   []gcra.Limit{gcra.PerSecond(1000), gcra.PerMinute(600).WithBurst(50), gcra.PerDay(300)}[policy],
 					Cost:    int64(rng.IntN(3)),
+					Peek:    rng.IntN(4) == 0,
+					Late:    rng.IntN(4) == 0,
+					MaxDebt: 10,
 					Shadow:  rng.IntN(4) == 0,
 				}
 			}

@@ -114,17 +114,6 @@ func fullAfter(l gcra.Limit, r gcra.Result) time.Duration {
 	return r.ResetAfter
 }
 
-// maxDelay is the MaxDelay of the policy's charges under a limit, which makes room for
-// debt too. A quota has none.
-func maxDelay(p *middleware.Policy, l gcra.Limit) time.Duration {
-	interval := l.Interval()
-	if interval == 0 {
-		return 0
-	}
-	const longest = 366 * 24 * time.Hour
-	return max(p.MaxDelay, time.Duration(min(p.MaxDebt, int64(longest/interval)))*interval)
-}
-
 // maxCharges is the most charges that redisstore.Store takes in one call.
 const maxCharges = 256
 
@@ -144,7 +133,9 @@ func (i *Inspector) lookUp(ctx context.Context, subject string) *subjectState {
 				level: &level{Limit: l.String(), IfLimit: !sure, Burst: l.Capacity()},
 			})
 			rows = 0
-			charges = append(charges, gcra.Charge{Subject: subject, Policy: p.Name, Limit: l, MaxDelay: maxDelay(&p, l), MaxWait: maxDelay(&p, l)})
+			c := p.Charge(subject, l)
+			c.Peek = true
+			charges = append(charges, c)
 		}
 	}
 	if len(charges) == 0 {
@@ -174,11 +165,7 @@ func (i *Inspector) lookUp(ctx context.Context, subject string) *subjectState {
 func (i *Inspector) resetBuckets(ctx context.Context, subject string, names []string) (wasFull bool, err error) {
 	policies := i.current()
 	inForce := make([]string, len(policies))
-	type reset struct {
-		policy string
-		limit  gcra.Limit
-	}
-	var resets []reset
+	var resets []gcra.Charge
 	for k := range policies {
 		p := &policies[k]
 		inForce[k] = p.Name
@@ -195,7 +182,7 @@ func (i *Inspector) resetBuckets(ctx context.Context, subject string, names []st
 		if len(limits) == 0 {
 			return false, requestError(fmt.Sprintf("the limit of policy %s depends on the request, and there was none lately", p.Name))
 		}
-		resets = append(resets, reset{p.Name, limits[0]})
+		resets = append(resets, p.Charge(subject, limits[0]))
 	}
 	for _, name := range names {
 		if !slices.Contains(inForce, name) {
@@ -206,10 +193,10 @@ func (i *Inspector) resetBuckets(ctx context.Context, subject string, names []st
 		return false, requestError("the field policy is missing; want one or more of " + strings.Join(inForce, ", "))
 	}
 	wasFull = true
-	for _, r := range resets {
-		was, err := gcra.Peek(ctx, i.store, gcra.Charge{Subject: subject, Policy: r.policy, Limit: r.limit})
-		wasFull = wasFull && err == nil && fullAfter(r.limit, was) == 0
-		if err := gcra.Reset(ctx, i.store, gcra.Charge{Subject: subject, Policy: r.policy, Limit: r.limit}); err != nil {
+	for _, c := range resets {
+		was, err := gcra.Peek(ctx, i.store, c)
+		wasFull = wasFull && err == nil && fullAfter(c.Limit, was) == 0
+		if err := gcra.Reset(ctx, i.store, c); err != nil {
 			return false, err
 		}
 	}

@@ -46,23 +46,6 @@ type placedLimit struct {
 	at position
 }
 
-// checkDebt reports the limits of plans and overrides that have no room for max_debt, on
-// which requests would fail. [middleware.New] checks only the policy's limit.
-func (e *entry) checkDebt() {
-	if _, placed := e.positions["MaxDebt"]; !placed || e.MaxDebt < 1 || e.MaxDebt > 1e14 {
-		return // none, or middleware.New reports it
-	}
-	for _, l := range e.limits {
-		indebted := l.WithBurst(l.Capacity() + e.MaxDebt)
-		if l.IsQuota() {
-			indebted = gcra.Quota(l.Count+e.MaxDebt, l.Calendar())
-		}
-		if err := indebted.Validate(); err != nil && l.Limit != gcra.Unlimited() && l.Limit != e.Limit {
-			e.diagnostics.addf(l.at, "max_debt is %d, which makes %v of %v: %v", e.MaxDebt, indebted, l.Limit, err)
-		}
-	}
-}
-
 func (e *entry) readPlans(n ast.Node) {
 	m, ok := e.asMapping(n, "plans", plansForm)
 	if !ok {

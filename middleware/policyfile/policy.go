@@ -232,6 +232,23 @@ func (e *entry) readMaxDebt(n ast.Node) {
 	e.MaxDebt, e.positions["MaxDebt"] = debt, nodePosition(n)
 }
 
+// checkDebt reports the limits of plans and overrides that have no room for max_debt, on
+// which requests would fail. [middleware.New] checks only the policy's limit.
+func (e *entry) checkDebt() {
+	if _, placed := e.positions["MaxDebt"]; !placed || e.MaxDebt < 1 || e.MaxDebt > 1e14 {
+		return // none, or middleware.New reports it
+	}
+	for _, l := range e.limits {
+		indebted := l.WithBurst(l.Capacity() + e.MaxDebt)
+		if l.IsQuota() {
+			indebted = gcra.Quota(l.Count+e.MaxDebt, l.Calendar())
+		}
+		if err := indebted.Validate(); err != nil && l.Limit != gcra.Unlimited() && l.Limit != e.Limit {
+			e.diagnostics.addf(l.at, "max_debt is %d, which makes %v of %v: %v", e.MaxDebt, indebted, l.Limit, err)
+		}
+	}
+}
+
 var failureModes = map[string]middleware.FailureMode{
 	"local":  middleware.FailLocal,
 	"open":   middleware.FailOpen,

@@ -2,6 +2,7 @@ package policyfile
 
 import (
 	"errors"
+	"regexp"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
@@ -122,13 +123,10 @@ func (r *reader) check(entries []*entry) []middleware.Policy {
 
 // fieldInFile returns the file's name of a field of [middleware.Policy].
 func fieldInFile(field string) string {
-	switch field, _, _ = strings.Cut(field, "["); field {
-	case "Routes":
+	if field, _, _ = strings.Cut(field, "["); field == "Routes" {
 		return "route"
-	case "MaxDebt":
-		return "max_debt"
-	case "MaxDelay":
-		return "max_delay"
 	}
-	return strings.ToLower(field)
+	return strings.ToLower(wordEnd.ReplaceAllString(field, "${1}_$2"))
 }
+
+var wordEnd = regexp.MustCompile(`([a-z])([A-Z])`)

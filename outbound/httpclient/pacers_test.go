@@ -123,7 +123,7 @@ func TestAdaptiveMaxWait(t *testing.T) {
 				r.Body = body
 				_, err := c.RoundTrip(r)
 				var wait *turns.WaitError
-				if !errors.As(err, &wait) || wait.Needed != retryAfter || wait.Allowed != tt.most || time.Since(begin) != 0 {
+				if !errors.As(err, &wait) || wait.Needed != retryAfter || wait.Patience != tt.most || time.Since(begin) != 0 {
 					t.Errorf("got %v after %v; want a WaitError at once, with %v needed and %v allowed", err, time.Since(begin), retryAfter, tt.most)
 				}
 				if p.tries() != 1 || body.closes() != 1 {

@@ -84,7 +84,7 @@ func TestPauseTooLong(t *testing.T) {
 		r := request(t, "PUT", url, nil)
 		r.Body = body
 		_, err := tr.RoundTrip(r)
-		want := turns.WaitError{Subject: "host:api.example.com", Policy: "Retry-After", Needed: time.Hour, Allowed: time.Minute}
+		want := turns.WaitError{Subject: "host:api.example.com", Policy: "Retry-After", Needed: time.Hour, Patience: time.Minute}
 		var got *turns.WaitError
 		if !errors.As(err, &got) || *got != want || p.tries() != 1 || body.closes() != 1 {
 			t.Errorf("got %v after %d tries; want %v after 1", err, p.tries(), &want)

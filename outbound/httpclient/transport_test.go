@@ -202,8 +202,8 @@ func TestTwoWindows(t *testing.T) {
 		// Another host has its own 5s, but the queue of the minute is full.
 		peek := func() (a, b gcra.Result) {
 			charges := []gcra.Charge{
-				{Subject: "host:other.example.com", Policy: "5s", Limit: five, MaxDelay: time.Hour},
-				{Subject: "const:partner", Policy: "minute", Limit: minute, MaxDelay: 2 * time.Second},
+				{Subject: "host:other.example.com", Policy: "5s", Limit: five, MaxDelay: time.Hour, Peek: true},
+				{Subject: "const:partner", Policy: "minute", Limit: minute, MaxDelay: 2 * time.Second, Peek: true},
 			}
 			if _, err := m.Take(t.Context(), charges); err != nil {
 				t.Fatal(err)
@@ -211,7 +211,7 @@ func TestTwoWindows(t *testing.T) {
 			return charges[0].Result, charges[1].Result
 		}
 		for {
-			c := gcra.Charge{Subject: "const:partner", Policy: "minute", Limit: minute, Cost: 1, MaxDelay: 2 * time.Second}
+			c := gcra.Charge{Subject: "const:partner", Policy: "minute", Limit: minute, MaxDelay: 2 * time.Second, MaxWait: 2 * time.Second}
 			if r, err := gcra.Take(t.Context(), m, c); err != nil || !r.Allowed {
 				break
 			}
@@ -219,7 +219,7 @@ func TestTwoWindows(t *testing.T) {
 		a, b := peek()
 		_, err := tr.RoundTrip(request(t, "GET", "https://other.example.com", nil))
 		var wait *turns.WaitError
-		if !errors.As(err, &wait) || wait.Policy != "minute" || wait.Subject != "const:partner" || wait.Allowed != 2*time.Second {
+		if !errors.As(err, &wait) || wait.Policy != "minute" || wait.Subject != "const:partner" || wait.Patience != 2*time.Second {
 			t.Errorf("got %v; want a WaitError of the minute", err)
 		}
 		if a2, b2 := peek(); a2 != a || b2 != b || a.ResetAfter != 0 {

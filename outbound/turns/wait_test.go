@@ -83,12 +83,12 @@ func TestWaitTooLong(t *testing.T) {
 		want   *turns.WaitError
 	}{
 		{"MaxDelay", with(func(c *gcra.Charge) { c.MaxDelay = 2 * s }), with(func(c *gcra.Charge) { c.MaxDelay = 2 * s }), 0,
-			&turns.WaitError{Subject: "partner", Policy: "p", Limit: everySecond, Needed: 3 * s, Allowed: 2 * s}},
+			&turns.WaitError{Subject: "partner", Policy: "p", Limit: everySecond, Needed: 3 * s, Patience: 2 * s}},
 		{"MaxWait", c, with(func(c *gcra.Charge) { c.MaxWait = 2500 * time.Millisecond }), 0,
-			&turns.WaitError{Subject: "partner", Policy: "p", Limit: everySecond, Needed: 3 * s, Allowed: 2500 * time.Millisecond}},
-		{"deadline", c, c, 2 * s, &turns.WaitError{Subject: "partner", Policy: "p", Limit: everySecond, Needed: 3 * s, Allowed: 2 * s}},
+			&turns.WaitError{Subject: "partner", Policy: "p", Limit: everySecond, Needed: 3 * s, Patience: 2500 * time.Millisecond}},
+		{"deadline", c, c, 2 * s, &turns.WaitError{Subject: "partner", Policy: "p", Limit: everySecond, Needed: 3 * s, Patience: 2 * s}},
 		{"cost above burst", c, with(func(c *gcra.Charge) { c.Cost = 2 }), 0,
-			&turns.WaitError{Subject: "partner", Policy: "p", Limit: everySecond, Allowed: 366 * 24 * time.Hour, Never: true}},
+			&turns.WaitError{Subject: "partner", Policy: "p", Limit: everySecond, Patience: 366 * 24 * time.Hour, Never: true}},
 		{"long enough", c, with(func(c *gcra.Charge) { c.MaxWait = 3 * s }), 0, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -99,6 +99,7 @@ func TestWaitTooLong(t *testing.T) {
 					if queued.MaxDelay == 0 {
 						queued.MaxDelay = 366 * 24 * time.Hour
 					}
+					queued.MaxWait = queued.MaxDelay
 					if r, err := gcra.Take(t.Context(), m, queued); err != nil || !r.Allowed {
 						t.Fatalf("before: %+v, %v", r, err)
 					}

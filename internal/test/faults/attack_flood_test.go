@@ -97,7 +97,7 @@ func TestFault85FloodOfKeysInMemoryIsBounded(t *testing.T) {
 	// unit comes back in a second.
 	limit := gcra.Limit{Count: 1, Per: time.Second, Burst: 3600}
 	charge := func(subject string, cost int64) gcra.Charge {
-		return gcra.Charge{Subject: subject, Policy: "p", Limit: limit, Cost: cost}
+		return gcra.Charge{Subject: subject, Policy: "p", Limit: limit, Cost: cost, Peek: cost == 0}
 	}
 	away := rigAt(t, "redis://127.0.0.1:1") // no Redis is there
 	for _, tt := range []struct {

@@ -32,7 +32,7 @@ func ledger(n int64) gcra.Limit {
 func charged(t *testing.T, server *redistest.Server, subject string, l gcra.Limit) int64 {
 	t.Helper()
 	store := patientStore(t, server)
-	c := mustTake(t, store, gcra.Charge{Subject: subject, Policy: "all", Limit: l})
+	c := mustTake(t, store, gcra.Charge{Subject: subject, Policy: "all", Limit: l, Peek: true})
 	return l.Burst - c[0].Result.Remaining
 }
 

@@ -262,7 +262,7 @@ func logs(t *testing.T, client redis.UniversalClient, subject string) error {
 			return err
 		}
 	}
-	c.Subject, c.Cost, c.MaxDelay = subject+" in a queue", 10, 366*24*time.Hour
+	c.Subject, c.Cost, c.MaxDelay, c.MaxWait = subject+" in a queue", 10, gcra.MaxDelay, gcra.MaxDelay
 	for range 2 {
 		if _, err := gcra.Take(t.Context(), store, c); err != nil {
 			return err
