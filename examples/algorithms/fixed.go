@@ -49,7 +49,7 @@ func (f *fixedWindow) Take(ctx context.Context, charges []gcra.Charge) (bool, er
 		c := &charges[i]
 		k := key{c.Subject, c.Policy}
 		used := f.used(c, now) + pending[k]
-		cost := cost(c)
+		cost := units(c)
 		if c.Late { // what is left
 			cost = min(cost, max(c.Limit.Count-used, 0))
 		}
@@ -91,13 +91,13 @@ func (f *fixedWindow) Refund(ctx context.Context, charges []gcra.Charge) error {
 	now := f.now().UnixNano()
 	for i := range charges {
 		c := &charges[i]
-		c.Result = f.set(c, max(f.used(c, now)-cost(c), 0), now)
+		c.Result = f.set(c, max(f.used(c, now)-units(c), 0), now)
 	}
 	return nil
 }
 
-// cost is how many units a charge asks for.
-func cost(c *gcra.Charge) int64 {
+// units is how many units a charge asks for.
+func units(c *gcra.Charge) int64 {
 	if c.Peek {
 		return 0
 	}

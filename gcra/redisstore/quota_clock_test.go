@@ -41,6 +41,8 @@ func TestQuotaByTheClockOfRedis(t *testing.T) {
 			want := gcra.Result{Allowed: allowed, Remaining: quota - used, ResetAfter: endOfHour(server.now()).Sub(server.now())}
 			if !allowed {
 				want.RetryAfter = want.ResetAfter
+			} else {
+				want.Taken = 1
 			}
 			if c.Result != want || !c.Period.Equal(endOfHour(server.now())) {
 				t.Fatalf("off by %v, %d used: got %+v until %v; want %+v until %v", offset, used-1, c.Result, c.Period, want, endOfHour(server.now()))
