@@ -16,48 +16,48 @@ import (
 // they are set has 23 or 25 hours, and if they are set at midnight, it begins with its
 // first moment. If they are set by half an hour, or at 2:45, two periods of Hourly are
 // shorter than an hour; the shortest has 15 minutes.
-type Calendar struct {
-	Unit string // hour, day, week, month or year
-
-	// Location is the name of a time zone as the IANA database spells it, such as
-	// Europe/Berlin; "" and "UTC" are UTC. It is a name, not a *time.Location, so that
-	// limits can be compared and written as text. Two names of one zone, such as
-	// Asia/Kolkata and Asia/Calcutta, are two calendars.
-	Location string
-
-	// Anchor is where a period begins: the day of the month (1 to 28) or of the week
-	// (1 is Monday, 7 is Sunday). 0 means 1. Other units have none.
-	Anchor int
-}
+//
+// Calendars can be compared with ==. The zero Calendar is not valid.
+type Calendar struct{ calendar tat.Calendar }
 
 // The calendars in UTC, with weeks from Monday and months from the 1st.
 var (
-	Hourly  = Calendar{Unit: "hour"}
-	Daily   = Calendar{Unit: "day"}
-	Weekly  = Calendar{Unit: "week"}
-	Monthly = Calendar{Unit: "month"}
-	Yearly  = Calendar{Unit: "year"}
+	Hourly  = Calendar{tat.Calendar{Unit: "hour"}}
+	Daily   = Calendar{tat.Calendar{Unit: "day"}}
+	Weekly  = Calendar{tat.Calendar{Unit: "week"}}
+	Monthly = Calendar{tat.Calendar{Unit: "month"}}
+	Yearly  = Calendar{tat.Calendar{Unit: "year"}}
 )
 
-// In returns the calendar in the time zone of l; nil is UTC. The zone must be in the
+// In returns the calendar in the time zone of l; nil is UTC. The zone must be in the IANA
 // database under its name: [time.Local] and a [time.FixedZone] are not valid, as
-// other servers would not know them.
+// other servers would not know them. Two names of one zone, such as Asia/Kolkata and
+// Asia/Calcutta, are two calendars.
 func (c Calendar) In(l *time.Location) Calendar {
-	c.Location = l.String()
+	c.calendar.Location = l.String()
 	return c
 }
 
 // From returns the calendar with periods that begin on a day: of the month (1 to 28)
 // for [Monthly], of the week (1 is Monday, 7 is Sunday) for [Weekly].
 func (c Calendar) From(anchor int) Calendar {
-	c.Anchor = anchor
+	c.calendar.Anchor = anchor
 	return c
 }
+
+// Unit returns hour, day, week, month or year; "" of the zero Calendar.
+func (c Calendar) Unit() string { return c.calendar.Unit }
+
+// Location returns the name of the time zone, such as Europe/Berlin; "" and "UTC" are UTC.
+func (c Calendar) Location() string { return c.calendar.Location }
+
+// Anchor returns the day with which a period begins, see [Calendar.From]; 0 is the first.
+func (c Calendar) Anchor() int { return c.calendar.Anchor }
 
 // Period returns when the period of t begins and ends. The end is the moment in which the
 // next one begins. Both are zero for a calendar that is not valid.
 func (c Calendar) Period(t time.Time) (begin, end time.Time) {
-	periods, err := tat.Calendar(c).Periods()
+	periods, err := c.calendar.Periods()
 	if err != nil {
 		return time.Time{}, time.Time{}
 	}

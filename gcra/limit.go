@@ -56,19 +56,19 @@ func PerDay(n int64) Limit { return Limit{Count: n, Per: day} }
 // year. Which period is current is decided by the clock of the [Store]. A quota has no
 // delays: MaxDelay must be 0, and package turns does not take it.
 func Quota(n int64, c Calendar) Limit {
-	return Limit{Count: n, calendar: unique.Make(tat.Calendar(c).Canonical())}
+	return Limit{Count: n, calendar: unique.Make(c.calendar.Canonical())}
 }
 
 // IsQuota reports whether the limit is a quota, and not a rate.
 func (l Limit) IsQuota() bool { return l.calendar != unique.Handle[tat.Calendar]{} }
 
-// Calendar returns the calendar of a quota, and the zero Calendar for a rate. Its fields
-// are zero where they have the default: Location for UTC, Anchor for the first day.
+// Calendar returns the calendar of a quota, and the zero Calendar for a rate. Its Location
+// is "" for UTC, and its Anchor 0 for the first day.
 func (l Limit) Calendar() Calendar {
 	if !l.IsQuota() {
 		return Calendar{}
 	}
-	return Calendar(l.calendar.Value())
+	return Calendar{l.calendar.Value()}
 }
 
 // WithBurst returns the limit with room for n units at once:
@@ -183,21 +183,21 @@ func parseQuota(fields []string) (l Limit, err error) {
 	if len(fields) == 1 {
 		return l, errQuotaForm
 	}
-	calendar := Calendar{Unit: fields[1]}
+	calendar := Calendar{tat.Calendar{Unit: fields[1]}}
 	rest := fields[2:]
 	if len(rest) > 1 && rest[0] == "from" {
 		anchor, err := strconv.Atoi(rest[1])
 		if err != nil || anchor < 1 || anchor > 28 {
 			return l, fmt.Errorf("first day is %q; want 1 to 28 of a month, or 1 (Monday) to 7 of a week", tat.Clip(rest[1]))
 		}
-		calendar.Anchor = anchor
+		calendar = calendar.From(anchor)
 		rest = rest[2:]
 	}
 	if len(rest) > 1 || len(rest) == 1 && rest[0] == "from" {
 		return l, errQuotaForm
 	}
 	if len(rest) == 1 {
-		calendar.Location = rest[0]
+		calendar.calendar.Location = rest[0]
 	}
 	n, err := parseInt("count", strings.TrimSuffix(fields[0], "/calendar"))
 	return Quota(n, calendar), err
@@ -225,7 +225,7 @@ func parsePer(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	if err != nil {
 		quota := ""
-		if Quota(1, Calendar{Unit: s}).Validate() == nil {
+		if Quota(1, Calendar{tat.Calendar{Unit: s}}).Validate() == nil {
 			quota = fmt.Sprintf(", or calendar %s for a quota", s)
 		}
 		return 0, fmt.Errorf("period is %q; want second, minute, hour, day or a duration such as 5s%s", tat.Clip(s), quota)

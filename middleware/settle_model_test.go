@@ -35,20 +35,20 @@ func (b *modelBucket) pass(d time.Duration, now time.Time) {
 // beginOf is when the period of a calendar begins that a time is in: a day of Berlin, a
 // month from the 15th, or an hour, which need no more than time.Date.
 func beginOf(c gcra.Calendar, now time.Time) time.Time {
-	l, err := time.LoadLocation(c.Location)
+	l, err := time.LoadLocation(c.Location())
 	if err != nil {
 		panic(err)
 	}
 	now = now.In(l)
 	y, m, d := now.Date()
-	switch c.Unit {
+	switch c.Unit() {
 	case "day":
 		return time.Date(y, m, d, 0, 0, 0, 0, l).UTC()
 	case "month":
-		if d < c.Anchor {
+		if d < c.Anchor() {
 			m--
 		}
-		return time.Date(y, m, c.Anchor, 0, 0, 0, 0, l).UTC()
+		return time.Date(y, m, c.Anchor(), 0, 0, 0, 0, l).UTC()
 	}
 	return now.Truncate(time.Hour).UTC()
 }
@@ -113,7 +113,7 @@ func anyBucket(t *rapid.T, now time.Time) *modelBucket {
 		Shadow:  rapid.Bool().Draw(t, "shadow"),
 	}}
 	if rapid.Bool().Draw(t, "quota") {
-		calendar := rapid.SampledFrom([]gcra.Calendar{gcra.Hourly, gcra.Monthly.From(15), {Unit: "day", Location: "Europe/Berlin"}}).Draw(t, "calendar")
+		calendar := rapid.SampledFrom([]gcra.Calendar{gcra.Hourly, gcra.Monthly.From(15), gcra.Daily.In(time.FixedZone("Europe/Berlin", 0))}).Draw(t, "calendar")
 		b.Limit = gcra.Quota(1+costs.Draw(t, "n"), calendar)
 		b.period = beginOf(calendar, now)
 		return b

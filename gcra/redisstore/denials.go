@@ -70,12 +70,13 @@ func (f freshness) learned() int64 { return int64(f) >> latencyBits * ticksInMs 
 func (f freshness) latency() int64 { return int64(f) & (1<<latencyBits - 1) * ticksInUs }
 
 // prepare checks a charge and converts it.
-func (c *denialCache) prepare(charge *gcra.Charge, refund bool, o *buckets.Charge) error {
+func (d *denialCache) prepare(charge *gcra.Charge, refund bool, o *buckets.Charge) error {
 	limit := tat.Limit{Count: charge.Limit.Count, Per: charge.Limit.Per, Burst: charge.Limit.Burst}
 	if charge.Limit.IsQuota() {
-		limit.Calendar = unique.Make(tat.Calendar(charge.Limit.Calendar()))
+		c := charge.Limit.Calendar()
+		limit.Calendar = unique.Make(tat.Calendar{Unit: c.Unit(), Location: c.Location(), Anchor: c.Anchor()})
 	}
-	return buckets.Prepare(c.set, (*tat.Charge[gcra.Limit, gcra.Result])(charge), limit, refund, o)
+	return buckets.Prepare(d.set, (*tat.Charge[gcra.Limit, gcra.Result])(charge), limit, refund, o)
 }
 
 // deny reports whether Redis would deny the admission, and fills in the results if
