@@ -11,8 +11,7 @@ import (
 // A Store keeps the state of every key and takes from it. It is safe for
 // concurrent use. [Memory] is a store, package redisstore has the one in Redis;
 // package storetest is the contract that every store passes. Package middleware logs
-// the errors of a store, except those with a method Logged() bool that returns true:
-// these the store logs by itself.
+// the errors of a store, except a [LoggedError].
 type Store interface {
 	// Take decides about one admission: all its charges are taken or none is. It
 	// is allowed if every charge that is not a shadow is. Take fills in the Result
@@ -45,8 +44,8 @@ type LocalStore interface {
 	// Local returns a store in this process, never nil, for the time in which the
 	// server does not answer. Charges are those that the server would get. Of each
 	// limit the store grants one server's share, where instances is the number of
-	// servers that share the limit; 0 means as many as the store has counted.
-	// Remaining is what the share lets pass.
+	// servers that share the limit; 0 means as many as the store has counted, which it
+	// begins with the first call of Local. Remaining is what the share lets pass.
 	Local(instances int) Store
 }
 
@@ -137,6 +136,13 @@ func Reset(ctx context.Context, s Store, c Charge) error {
 	c.Cost, c.Peek, c.Period = math.MaxInt64, false, time.Time{}
 	charges := [1]Charge{c}
 	return s.Refund(ctx, charges[:])
+}
+
+// A LoggedError is an error of a [Store] that the store may log by itself: middleware does
+// not log it again if Logged returns true.
+type LoggedError interface {
+	error
+	Logged() bool
 }
 
 // A LimitChecker is a [Store] that does not keep every valid limit. Package middleware

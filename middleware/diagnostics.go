@@ -34,8 +34,8 @@ func (l *Limiter) storeFailed(s *requestState, store gcra.Store, err error, requ
 	if errors.Is(err, context.Canceled) && s.Err() != nil {
 		return // the client has gone, and the store uses the request's own context
 	}
-	var logs interface{ Logged() bool }
-	if errors.As(err, &logs) && logs.Logged() {
+	var logged gcra.LoggedError
+	if errors.As(err, &logged) && logged.Logged() {
 		return
 	}
 	args := []any{"store", fmt.Sprintf("%T", store), "requests", requests}

@@ -11,21 +11,18 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
-	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
+	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// statsStore is a store with statistics, as [redisstore.Store] is.
-type statsStore interface{ Stats() redisstore.Stats }
-
 // statsStores returns the limiters' stores that have statistics, each once.
-func statsStores(limiters []*middleware.Limiter) (stores []statsStore) {
+func statsStores(limiters []*middleware.Limiter) (stores []gcra.StatsStore) {
 	for _, l := range limiters {
-		s, ok := l.Store().(statsStore)
+		s, ok := l.Store().(gcra.StatsStore)
 		if !ok {
 			continue
 		}
-		same := func(other statsStore) bool { return reflect.ValueOf(s).Comparable() && s == other }
+		same := func(other gcra.StatsStore) bool { return reflect.ValueOf(s).Comparable() && s == other }
 		if !slices.ContainsFunc(stores, same) {
 			stores = append(stores, s)
 		}
@@ -35,7 +32,7 @@ func statsStores(limiters []*middleware.Limiter) (stores []statsStore) {
 
 // redis reports the statistics of stores.
 type redis struct {
-	stores []statsStore
+	stores []gcra.StatsStore
 
 	batches, operations, failedBatches, cachedDenials metric.Int64ObservableCounter
 	localUnits, paidUnits, unpaidUnits                metric.Int64ObservableCounter
@@ -46,10 +43,10 @@ type redis struct {
 
 const breakerKey = attribute.Key("ratelimit.redis.breaker.state")
 
-var breakerStates = [...]redisstore.BreakerState{redisstore.BreakerClosed, redisstore.BreakerHalfOpen, redisstore.BreakerOpen}
+var breakerStates = [...]gcra.BreakerState{gcra.BreakerClosed, gcra.BreakerHalfOpen, gcra.BreakerOpen}
 
-// newRedis creates the metrics of redisstore.Stats.
-func newRedis(meter metric.Meter, stores []statsStore) (*redis, error) {
+// newRedis creates the metrics of gcra.Stats.
+func newRedis(meter metric.Meter, stores []gcra.StatsStore) (*redis, error) {
 	rs := &redis{stores: stores}
 	for _, c := range []struct {
 		counter                 *metric.Int64ObservableCounter
@@ -90,11 +87,11 @@ func newRedis(meter metric.Meter, stores []statsStore) (*redis, error) {
 
 // collect reports the sums of all stores, and the largest of their counts of instances.
 func (rs *redis) collect(to metric.Observer) {
-	var sum redisstore.Stats
+	var sum gcra.Stats
 	for _, store := range rs.stores {
 		s := store.Stats()
 		sum.Batches += s.Batches
-		sum.Operations += s.Operations
+		sum.Requests += s.Requests
 		sum.BatchTime += s.BatchTime
 		sum.FailedBatches += s.FailedBatches
 		sum.CachedDenials += s.CachedDenials
@@ -105,7 +102,7 @@ func (rs *redis) collect(to metric.Observer) {
 		sum.Servers = append(sum.Servers, s.Servers...)
 	}
 	to.ObserveInt64(rs.batches, sum.Batches)
-	to.ObserveInt64(rs.operations, sum.Operations)
+	to.ObserveInt64(rs.operations, sum.Requests)
 	to.ObserveInt64(rs.failedBatches, sum.FailedBatches)
 	to.ObserveInt64(rs.cachedDenials, sum.CachedDenials)
 	to.ObserveInt64(rs.localUnits, sum.LocalUnits)
@@ -114,12 +111,12 @@ func (rs *redis) collect(to metric.Observer) {
 	to.ObserveInt64(rs.instances, int64(sum.Instances))
 	to.ObserveFloat64(rs.batchTime, sum.BatchTime.Seconds())
 
-	breakers := map[redisstore.ServerState]int64{} // stores may share servers
+	breakers := map[gcra.ServerState]int64{} // stores may share servers
 	for _, server := range sum.Servers {
 		for _, state := range breakerStates {
-			breakers[redisstore.ServerState{Server: server.Server, Breaker: state}] += 0
+			breakers[gcra.ServerState{Server: server.Server, Breaker: state}] += 0
 		}
-		breakers[redisstore.ServerState{Server: server.Server, Breaker: server.Breaker}]++ // its reason is unbounded
+		breakers[gcra.ServerState{Server: server.Server, Breaker: server.Breaker}]++ // its reason is unbounded
 	}
 	for b, n := range breakers {
 		to.ObserveInt64(rs.breakers, n, metric.WithAttributes(append(serverAttributes(b.Server),

@@ -111,7 +111,7 @@ func TestStoresAreCountedOnce(t *testing.T) {
 	policy := middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(1)}
 	stats := func(batches int64, servers ...redisstore.ServerState) redisstore.Stats {
 		return redisstore.Stats{
-			Batches: batches, Operations: 2 * batches, FailedBatches: 3 * batches, CachedDenials: 4 * batches,
+			Batches: batches, Requests: 2 * batches, FailedBatches: 3 * batches, CachedDenials: 4 * batches,
 			LocalUnits: 5 * batches, PaidUnits: 6 * batches, UnpaidUnits: 7 * batches,
 			Instances: int(batches),
 			BatchTime: time.Duration(batches) * time.Second, Servers: servers,

@@ -159,7 +159,7 @@ type busyStore struct{ *gcra.Memory }
 
 func (busyStore) Stats() redisstore.Stats {
 	return redisstore.Stats{
-		Batches: 1000, Operations: 2300, BatchTime: 640 * time.Millisecond, CachedDenials: 200, FailedBatches: 3,
+		Batches: 1000, Requests: 2300, BatchTime: 640 * time.Millisecond, CachedDenials: 200, FailedBatches: 3,
 		Servers: []redisstore.ServerState{{Server: "10.0.0.5:6379", Breaker: redisstore.BreakerClosed}, {Server: "10.0.0.6:6379", Breaker: redisstore.BreakerOpen}},
 	}
 }

@@ -143,8 +143,7 @@ func (f *failure) Error() string { return "redisstore: " + rediskit.WithoutArgs(
 
 func (f *failure) Unwrap() error { return f.err }
 
-// Logged reports whether the store logs such failures, so that its caller need not:
-// see [gcra.Store].
+// Logged implements [gcra.LoggedError].
 func (f *failure) Logged() bool {
 	return errors.Is(f.err, ErrUnavailable) || rediskit.Diagnose(f.err, rediskit.Conn{}).Code != ""
 }

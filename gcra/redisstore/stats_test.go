@@ -22,7 +22,7 @@ func TestStats(t *testing.T) {
 	server := redistest.Any(t).Options().Addr
 	r := redisstore.New(patientClient(t, server))
 	r.Timeout = 10 * time.Second
-	if got := r.Stats(); got.Batches != 0 || got.Operations != 0 || len(got.Servers) != 1 {
+	if got := r.Stats(); got.Batches != 0 || got.Requests != 0 || len(got.Servers) != 1 {
 		t.Errorf("before first use: got %+v; want nothing done, one server", got)
 	}
 	c := hourly(t.Name(), 3)
@@ -31,7 +31,7 @@ func TestStats(t *testing.T) {
 	}
 	got := r.Stats()
 	// Three are allowed. The first denial is by Redis or by the cache, the others by the cache.
-	if got.Batches != got.Operations || got.Batches < 3 || got.Batches > 4 || got.Batches+got.CachedDenials != 10 || got.FailedBatches != 0 {
+	if got.Batches != got.Requests || got.Batches < 3 || got.Batches > 4 || got.Batches+got.CachedDenials != 10 || got.FailedBatches != 0 {
 		t.Errorf("10 calls on a limit of 3: got %+v; want 3 or 4 batches of 1, and cached denials for the rest", got)
 	}
 	if got.BatchTime <= 0 || got.Servers[0] != (redisstore.ServerState{Server: server, Breaker: redisstore.BreakerClosed, Kind: redisstore.OneKeyspace}) {

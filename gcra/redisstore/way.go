@@ -31,21 +31,6 @@ var (
 	apart     way = wayApart{}
 )
 
-// ServerKind is what a [Store] has learned of the keys that one script may have on a server. Empty means that it is not
-// known: batches are then sent as to a server of kind BySubject.
-//
-// A single server and the shards of a ring are tested: the first batches, and one each minute, carry scripts that write
-// and read keys of the test alone. Two tests that agree make the kind, and change it when the server has changed. A
-// reconnect does not. Until the kind is known, a test whose keys are lost is repeated after a second.
-type ServerKind string
-
-const (
-	OneKeyspace ServerKind = "one keyspace" // all keys: a script decides about all subjects of a batch
-	ByNode      ServerKind = "by node"      // all keys of a node of a cluster, likewise
-	BySubject   ServerKind = "by subject"   // those of a subject: a batch is one script for each
-	KeysApart   ServerKind = "keys apart"   // not even those of a subject: the store does not use the server
-)
-
 // known is what a batcher has learned of its server.
 type known struct {
 	crossing crossing // of a node of a cluster

@@ -352,8 +352,8 @@ func TestFailoverUnderBatchesForManySlots(t *testing.T) {
 		_ = replica.Do(t.Context(), "cluster", "failover").Err()
 		return strings.Contains(replica.Info(t.Context(), "replication").Val(), "role:master")
 	})
-	before := r.Stats().Operations
-	redistest.Eventually(t, patience, "load after the failover", func() bool { return r.Stats().Operations > before+1000 })
+	before := r.Stats().Requests
+	redistest.Eventually(t, patience, "load after the failover", func() bool { return r.Stats().Requests > before+1000 })
 	stop()
 	<-done
 	for n := range allowed {

@@ -39,7 +39,7 @@ func (s *busyStore) Take(ctx context.Context, charges []gcra.Charge) (bool, erro
 func (s *busyStore) Stats() redisstore.Stats {
 	n := s.batches.Load()
 	return redisstore.Stats{
-		Batches: n, Operations: n * 23 / 10, BatchTime: time.Duration(n) * 640 * time.Microsecond, CachedDenials: n / 5, FailedBatches: 3,
+		Batches: n, Requests: n * 23 / 10, BatchTime: time.Duration(n) * 640 * time.Microsecond, CachedDenials: n / 5, FailedBatches: 3,
 		LocalUnits: 6 * n, PaidUnits: 3 * n, UnpaidUnits: 2 * n,
 		Instances: 3,
 		Servers: []redisstore.ServerState{

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
-	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/cowmap"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
@@ -20,7 +19,7 @@ type record struct {
 	now     func() time.Time
 	start   time.Time
 	current func() []middleware.Policy
-	stats   func() redisstore.Stats // of the store; nil if it has none
+	stats   func() gcra.Stats // of the store; nil if it has none
 
 	decisions ring                  // allowed or denied, by all policies together
 	degraded  ring                  // of these, the ones with an Err
@@ -41,10 +40,10 @@ type series struct {
 // snapshot is a store's Stats at the beginning of a step.
 type snapshot struct {
 	step int64
-	redisstore.Stats
+	gcra.Stats
 }
 
-func (c *record) begin(now func() time.Time, current func() []middleware.Policy, stats func() redisstore.Stats) {
+func (c *record) begin(now func() time.Time, current func() []middleware.Policy, stats func() gcra.Stats) {
 	c.now, c.start, c.current, c.stats = now, now(), current, stats
 	c.beginStep(c.step())
 }
@@ -151,7 +150,7 @@ func (c *record) forget(now int64) {
 }
 
 // recentStats returns the store's Stats of the window.
-func (c *record) recentStats(now int64, total redisstore.Stats) redisstore.Stats {
+func (c *record) recentStats(now int64, total gcra.Stats) gcra.Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	from := total
@@ -161,9 +160,9 @@ func (c *record) recentStats(now int64, total redisstore.Stats) redisstore.Stats
 			break
 		}
 	}
-	return redisstore.Stats{
+	return gcra.Stats{
 		Batches:       total.Batches - from.Batches,
-		Operations:    total.Operations - from.Operations,
+		Requests:      total.Requests - from.Requests,
 		BatchTime:     total.BatchTime - from.BatchTime,
 		FailedBatches: total.FailedBatches - from.FailedBatches,
 		CachedDenials: total.CachedDenials - from.CachedDenials,
@@ -174,8 +173,8 @@ func (c *record) recentStats(now int64, total redisstore.Stats) redisstore.Stats
 }
 
 // statsOf returns the store's Stats method, or nil if it has none.
-func statsOf(s gcra.Store) func() redisstore.Stats {
-	if s, ok := s.(interface{ Stats() redisstore.Stats }); ok {
+func statsOf(s gcra.Store) func() gcra.Stats {
+	if s, ok := s.(gcra.StatsStore); ok {
 		return s.Stats
 	}
 	return nil

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
-	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -67,7 +66,7 @@ type deniedSubject struct {
 // store describes the store.
 type store struct {
 	Kind      string      `json:"kind"`
-	Instances int64       `json:"instances,omitempty"` // see redisstore.Stats
+	Instances int64       `json:"instances,omitempty"` // see gcra.Stats
 	Recent    *storeStats `json:"recent,omitempty"`    // in the window; nil if the store has no Stats
 	Total     *storeStats `json:"total,omitempty"`     // since the store's first use
 	Servers   []server    `json:"servers,omitempty"`
@@ -88,10 +87,10 @@ type storeStats struct {
 }
 
 type server struct {
-	Server  string                  `json:"server"`
-	Breaker redisstore.BreakerState `json:"breaker"` // as text
-	Kind    redisstore.ServerKind   `json:"kind,omitempty"`
-	Reason  string                  `json:"reason,omitempty"`
+	Server  string            `json:"server"`
+	Breaker gcra.BreakerState `json:"breaker"` // as text
+	Kind    gcra.ServerKind   `json:"kind,omitempty"`
+	Reason  string            `json:"reason,omitempty"`
 }
 
 // Time and Size are for the page: without batches there is no mean.
@@ -111,21 +110,21 @@ func (t *storeStats) Size() string {
 
 // Meaning explains the state of a breaker.
 func (s server) Meaning() string {
-	return map[redisstore.BreakerState]string{
-		redisstore.BreakerClosed:   ": in use",
-		redisstore.BreakerOpen:     ": not called for a while, after failures",
-		redisstore.BreakerHalfOpen: ": tried again",
+	return map[gcra.BreakerState]string{
+		gcra.BreakerClosed:   ": in use",
+		gcra.BreakerOpen:     ": not called for a while, after failures",
+		gcra.BreakerHalfOpen: ": tried again",
 	}[s.Breaker]
 }
 
 // Sends says what a batch on the server is.
 func (s server) Sends() string {
-	return map[redisstore.ServerKind]string{
-		"":                     "not known yet: one script for each subject",
-		redisstore.OneKeyspace: "one keyspace: one script for all subjects",
-		redisstore.ByNode:      "by node: one script for all subjects of the node",
-		redisstore.BySubject:   "by subject: one script for each subject",
-		redisstore.KeysApart:   "keys apart: not used, as it runs scripts away from their keys",
+	return map[gcra.ServerKind]string{
+		"":               "not known yet: one script for each subject",
+		gcra.OneKeyspace: "one keyspace: one script for all subjects",
+		gcra.ByNode:      "by node: one script for all subjects of the node",
+		gcra.BySubject:   "by subject: one script for each subject",
+		gcra.KeysApart:   "keys apart: not used, as it runs scripts away from their keys",
 	}[s.Kind]
 }
 
@@ -224,24 +223,24 @@ func (i *Inspector) storeView(now int64) store {
 }
 
 func kind(s gcra.Store) string {
-	switch s.(type) {
-	case *gcra.Memory:
+	switch name := fmt.Sprintf("%T", s); name {
+	case "*gcra.Memory":
 		return "Memory"
-	case *redisstore.Store:
+	case "*redisstore.Store":
 		return "Redis"
 	default:
-		return fmt.Sprintf("%T", s)
+		return name
 	}
 }
 
-func storeStatsOf(s redisstore.Stats) *storeStats {
+func storeStatsOf(s gcra.Stats) *storeStats {
 	t := &storeStats{
 		Batches: s.Batches, CachedDenials: s.CachedDenials, FailedBatches: s.FailedBatches,
 		LocalUnits: s.LocalUnits, PaidUnits: s.PaidUnits, UnpaidUnits: s.UnpaidUnits,
 	}
 	if s.Batches > 0 {
 		t.MeanBatchTime = seconds(s.BatchTime / time.Duration(s.Batches))
-		t.MeanBatchSize = float64(s.Operations) / float64(s.Batches)
+		t.MeanBatchSize = float64(s.Requests) / float64(s.Batches)
 	}
 	return t
 }

@@ -1,0 +1,80 @@
+package gcra
+
+import (
+	"fmt"
+	"time"
+)
+
+// A StatsStore is a [Store] that says how its servers are. Package inspect shows it, and
+// package otel has metrics of it. The store of package redisstore is one.
+type StatsStore interface {
+	Store
+
+	// Stats returns what the store has done so far.
+	Stats() Stats
+}
+
+// Stats counts what a store on servers has done since its first use. Counts only grow.
+type Stats struct {
+	Batches       int64         // batches that Redis answered, also with an error of the script
+	Requests      int64         // admissions and refunds in them: Requests/Batches is the mean batch size
+	BatchTime     time.Duration // total time of these batches
+	FailedBatches int64         // batches without an answer, or with an error that concerns the whole server, such as LOADING
+	CachedDenials int64         // admissions that were denied without asking Redis
+	LocalUnits    int64         // units that Local has granted, as Redis did not answer or a policy failed
+	PaidUnits     int64         // of these, units that were charged in Redis later
+	UnpaidUnits   int64         // of these, units that will not be: more than 65,536 keys were owed, or the store was closed before they were charged
+	Instances     int           // stores that share the limits, this one included, as counted last: see the store's Local; 0 before the first count
+	Servers       []ServerState // the single server, or each of several that was used within the last minute, by address
+}
+
+// ServerState is the state of one server.
+type ServerState struct {
+	Server  string // its address as the client has it ("FailoverClient" behind Sentinel); "" before the topology of a cluster is known
+	Breaker BreakerState
+	Kind    ServerKind `json:",omitempty"` // of the keys that one script may have
+	Reason  string     `json:",omitempty"` // why the last batch failed, and what to look at; "" while the breaker is closed
+}
+
+// BreakerState is the state of a circuit breaker. The zero value is
+// BreakerClosed.
+type BreakerState uint8
+
+// The states of a breaker.
+const (
+	BreakerClosed   BreakerState = iota // the server is in use
+	BreakerOpen                         // it has failed and is not called; Take fails at once
+	BreakerHalfOpen                     // one batch is sent to see whether it answers again
+)
+
+// String returns "closed", "open" or "half-open".
+func (s BreakerState) String() string {
+	switch s {
+	case BreakerClosed:
+		return "closed"
+	case BreakerOpen:
+		return "open"
+	case BreakerHalfOpen:
+		return "half-open"
+	}
+	return fmt.Sprintf("BreakerState(%d)", uint8(s))
+}
+
+// MarshalText returns the text of String, so that [Stats] in JSON (in expvar,
+// for example) names the state.
+func (s BreakerState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// ServerKind is what a store has learned of the keys that one script may have on a server. Empty means that it is not
+// known: batches are then sent as to a server of kind BySubject.
+//
+// A single server and the shards of a ring are tested: the first batches, and one each minute, carry scripts that write
+// and read keys of the test alone. Two tests that agree make the kind, and change it when the server has changed. A
+// reconnect does not. Until the kind is known, a test whose keys are lost is repeated after a second.
+type ServerKind string
+
+const (
+	OneKeyspace ServerKind = "one keyspace" // all keys: a script decides about all subjects of a batch
+	ByNode      ServerKind = "by node"      // all keys of a node of a cluster, likewise
+	BySubject   ServerKind = "by subject"   // those of a subject: a batch is one script for each
+	KeysApart   ServerKind = "keys apart"   // not even those of a subject: the store does not use the server
+)
