@@ -38,7 +38,7 @@ func (s *Store) Ping(ctx context.Context) error {
 	err := rediskit.Ping(ctx, s.client, s.prefix(), func(ctx context.Context, server redis.UniversalClient, key string) error {
 		// Both commands: a server that has the script would hide a missing EVAL.
 		for _, script := range [][2]string{{"eval", ordinary.text}, {"evalsha", ordinary.sha}} {
-			cmd := rediskit.Send(ctx, server, []any{script[0], script[1], 1, key, "", inc, room, room})
+			cmd := rediskit.Send(ctx, server, []any{script[0], script[1], 1, key, "", inc, room, room, 0})
 			if _, err := rediskit.Reply(cmd, 1); err != nil {
 				return err
 			}

@@ -50,12 +50,12 @@ func (p *plant) due(fault string, noticed bool) bool {
 // again before the end of a history.
 func noticed(charges []gcra.Charge) bool {
 	return slices.ContainsFunc(charges, func(c gcra.Charge) bool {
-		return slow(c) && c.Result.ResetAfter > time.Duration(c.Cost)*c.Limit.Interval()+5*time.Second
+		return slow(c) && c.Result.ResetAfter > time.Duration(c.Result.Taken)*c.Limit.Interval()+5*time.Second
 	})
 }
 
 // slow reports whether what the charge takes is not back before the end of a history.
-func slow(c gcra.Charge) bool { return c.Cost > 0 && c.Limit.Interval() >= time.Second }
+func slow(c gcra.Charge) bool { return !c.Peek && c.Limit.Interval() >= time.Second }
 
 // afterTake drops charges or takes them again.
 func (p *plant) afterTake(s gcra.Store, charges []gcra.Charge, allowed bool, err error) {

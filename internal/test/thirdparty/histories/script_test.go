@@ -113,7 +113,7 @@ func makeHistory(arg string, _ io.Reader, _ io.Writer) error {
 				policy := rand.IntN(len(historyLimits))
 				charges[i] = gcra.Charge{
 					Subject: fmt.Sprint("s", rand.IntN(3)), Policy: fmt.Sprint("p", policy),
-					Limit: historyLimits[policy], Cost: int64(rand.IntN(4)),
+					Limit: historyLimits[policy], Cost: int64(rand.IntN(4)), Peek: rand.IntN(4) == 0, Late: rand.IntN(4) == 0,
 				}
 			}
 			if _, err := store.Take(context.Background(), charges); err != nil {
@@ -128,7 +128,7 @@ func makeHistory(arg string, _ io.Reader, _ io.Writer) error {
 }
 
 // params are the parameters of a charge.
-type params struct{ inc, room, top int64 }
+type params struct{ inc, room, top, unit int64 }
 
 // TestHistory is a check of linearizability: several processes share a real
 // Redis that records every call of the script. The calls are replayed in that
@@ -225,8 +225,8 @@ func (h *history) replay(e []string) {
 	var group []charge
 	written := make(map[string]bool)
 	for i, f := range slices.Collect(slices.Chunk(ops, 4)) {
-		d := numbers[3*int(f[2]):]
-		group = append(group, charge{keys[int(f[0])<<8|int(f[1])], params{d[0], d[1], d[2]}})
+		d := numbers[4*int(f[2]):]
+		group = append(group, charge{keys[int(f[0])<<8|int(f[1])], params{d[0], d[1], d[2], d[3]}})
 		h.charges++
 		if f[3]&1 == 0 {
 			continue
@@ -241,6 +241,10 @@ func (h *history) replay(e []string) {
 				lead = h.tats[c.key] - now
 			}
 			ahead[j] = min(max(lead, 0), c.top)
+			if c.unit > 0 {
+				c.inc = min(c.inc, max(c.room-ahead[j], 0)/c.unit*c.unit)
+				group[j] = c
+			}
 			if c.inc > 0 && ahead[j]+c.inc > c.room {
 				ok = false
 			} else if c.inc > 0 {

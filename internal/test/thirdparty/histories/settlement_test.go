@@ -28,7 +28,7 @@ func settlements(history []operation) (checked int, wrong []string) {
 			}
 			switch {
 			case o.Kind == take && o.Allowed:
-				charged[r][c.Policy] += c.Cost
+				charged[r][c.Policy] += c.Result.Taken
 			case o.Kind == refund:
 				charged[r][c.Policy] -= c.Cost
 			}

@@ -111,13 +111,10 @@ func (r *round) do() (*result, error) {
 func (r *recorder) call(limiter *middleware.Limiter, request int64) {
 	ctx, subject := context.Background(), subject(rand.IntN(subjects))
 	p := &policyList[rand.IntN(policies)]
-	c := gcra.Charge{Subject: subject, Policy: p.Name, Limit: p.Limit, Cost: 1 + rand.Int64N(3)}
-	if p.MaxDebt > 0 { // or its clamp erases the debt
-		c.MaxDelay, c.MaxWait = time.Duration(p.MaxDebt)*p.Limit.Interval(), time.Nanosecond
-	}
+	c := gcra.Charge{Subject: subject, Policy: p.Name, Limit: p.Limit, Cost: 1 + rand.Int64N(3), MaxDebt: p.MaxDebt}
 	switch rand.IntN(8) {
 	case 0:
-		_, _ = gcra.Peek(ctx, r, gcra.Charge{Subject: subject, Policy: p.Name, Limit: p.Limit})
+		_, _ = gcra.Peek(ctx, r, c)
 	case 1:
 		if took, err := gcra.Take(ctx, r, c); err == nil && took.Allowed {
 			_ = r.Refund(ctx, []gcra.Charge{c})

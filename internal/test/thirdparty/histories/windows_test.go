@@ -55,12 +55,12 @@ func windows(history []operation) (wrong []string) {
 	var losses []operation
 	for _, o := range history {
 		for _, c := range o.Charges {
-			b, units := bucket{c.Subject, c.Policy}, c.Cost*max(ticks(c.Limit.Interval()), 1)
+			b, unit := bucket{c.Subject, c.Policy}, max(ticks(c.Limit.Interval()), 1)
 			switch {
-			case o.Kind == take && o.Allowed && c.Cost > 0:
-				flows[b] = append(flows[b], flow{o.Call, o.Return, units})
+			case o.Kind == take && o.Allowed && c.Result.Taken > 0:
+				flows[b] = append(flows[b], flow{o.Call, o.Return, c.Result.Taken * unit})
 			case o.Kind == refund:
-				flows[b] = append(flows[b], flow{o.Call, o.Return, -units})
+				flows[b] = append(flows[b], flow{o.Call, o.Return, -c.Cost * unit})
 			}
 		}
 		if o.Kind == erased || o.Kind == rollback {
