@@ -87,3 +87,25 @@ func TestMaxDelayEndsWithTheContext(t *testing.T) {
 		}
 	})
 }
+
+// A Cost that returns 0 makes a peek: the request passes, also with nothing left, and takes
+// nothing. A Policy without a Cost takes 1.
+func TestCostOfZeroPeeks(t *testing.T) {
+	store, _ := newStore()
+	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{
+		Name: "p", Key: key("k"), Limit: five, Cost: func(r *http.Request) int64 { return r.ContentLength }})
+	paid, free := get("/"), get("/")
+	paid.ContentLength, free.ContentLength = 5, 0
+	for _, want := range []int64{5, 0, 0} {
+		if d := l.Decide(free); !d.Allowed || d.Results[0].Remaining != want || d.Results[0].Taken != 0 {
+			t.Errorf("a cost of 0: got %+v; want it to pass, and %d left", d.Results[0], want)
+		}
+		l.Decide(paid)
+	}
+
+	d := l.Decide(free)
+	wantMissing(t, d.Settle(t.Context(), 2, "p"), map[string]int64{"p": 2})
+	if err := d.Refund(t.Context()); err != nil || left(t, store, "k", "p", five) != 0 {
+		t.Errorf("a refund of nothing: got %v, %d left; want 0", err, left(t, store, "k", "p", five))
+	}
+}

@@ -34,7 +34,7 @@ func TestClusterIsDialledAhead(t *testing.T) {
 
 	// Scripts for several subjects are a pipeline, EVALSHA and then EVAL.
 	t.Run("batches use the spare connections", func(t *testing.T) {
-		o, err := redisstore.Options(url)
+		o, err := redisstore.ClientOptions(url)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -32,8 +32,8 @@ func ExampleOpen() {
 	}
 }
 
-// Options for a Redis whose certificate is signed by a private authority.
-func ExampleOptions() {
+// ClientOptions for a Redis whose certificate is signed by a private authority.
+func ExampleClientOptions() {
 	ca, err := os.ReadFile("/etc/redis/ca.crt")
 	if err != nil {
 		log.Fatal(err)
@@ -43,7 +43,7 @@ func ExampleOptions() {
 		log.Fatal("/etc/redis/ca.crt holds no certificate")
 	}
 
-	opts, err := redisstore.Options("rediss://redis.internal:6379/0")
+	opts, err := redisstore.ClientOptions("rediss://redis.internal:6379/0")
 	if err != nil {
 		log.Fatal(err)
 	}

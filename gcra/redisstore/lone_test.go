@@ -17,7 +17,7 @@ import (
 func BenchmarkLone(b *testing.B) {
 	server := redistest.Start(b)
 	opened := func(b *testing.B) *redis.Client {
-		o, err := redisstore.Options(server.URL())
+		o, err := redisstore.ClientOptions(server.URL())
 		if err != nil {
 			b.Fatal(err)
 		}

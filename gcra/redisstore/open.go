@@ -20,7 +20,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 )
 
-// Open returns a [Store] on a client of its own with the settings of [Options].
+// Open returns a [Store] on a client of its own with the settings of [ClientOptions].
 // On a cluster it also looks up the topology at once, in the background, and
 // again whenever it is two seconds old. Open does not wait for Redis: a server
 // that is down when the program starts is used once it is up. Close the store
@@ -31,7 +31,7 @@ import (
 // hosts, redis://host1:6379,host2:6379, are the seeds of a cluster. Parameters
 // as in [redis.ParseURL], such as ?pool_size=20, override the settings.
 func Open(rawURL string) (*Store, error) {
-	o, err := Options(rawURL)
+	o, err := ClientOptions(rawURL)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func newClient(o *redis.UniversalOptions) redis.UniversalClient {
 	return c
 }
 
-// Options returns the settings that [Open] uses for the URL: RESP2, no retries,
+// ClientOptions returns the settings that [Open] uses for the URL: RESP2, no retries,
 // short dials, two spare connections for each server, deadlines that bound reads
 // too, and no CLIENT SETINFO. Change what a URL cannot say, such as
 // TLSConfig.RootCAs for a private certificate authority, and give them to
@@ -70,7 +70,7 @@ func newClient(o *redis.UniversalOptions) redis.UniversalClient {
 // are different hosts the certificate of each node must be valid for the address
 // that the cluster announces for that node; set TLSConfig.ServerName where all
 // nodes share another name.
-func Options(rawURL string) (*redis.UniversalOptions, error) {
+func ClientOptions(rawURL string) (*redis.UniversalOptions, error) {
 	o, err := parseURL(rawURL)
 	if err != nil {
 		return nil, fmt.Errorf("redisstore: redis URL: %w", err)

@@ -50,7 +50,7 @@ func TestOpenOnEveryKindOfServer(t *testing.T) {
 
 	open := func(url string) *redisstore.Store { return openStore(t, url) }
 	with := func(rawURL string, set func(*tls.Config)) *redisstore.Store {
-		o, err := redisstore.Options(rawURL)
+		o, err := redisstore.ClientOptions(rawURL)
 		if err != nil {
 			t.Fatalf("%s: %v", rawURL, err)
 		}

@@ -103,7 +103,7 @@ func TestOptionsParameters(t *testing.T) {
 		"&pipeline_pool_size=11&pipeline_read_buffer_size=12&pipeline_write_buffer_size=13" +
 		"&conn_max_idle_time=14s&conn_max_lifetime=15s&conn_max_lifetime_jitter=10s"
 	options := func(rawURL string) *redis.UniversalOptions {
-		o, err := redisstore.Options(rawURL)
+		o, err := redisstore.ClientOptions(rawURL)
 		if err != nil {
 			t.Fatalf("%s: %v", rawURL, err)
 		}

@@ -113,7 +113,7 @@ type Store struct {
 
 // New returns a store on the given client: a [redis.Client] (also one made for
 // Sentinel), a [redis.ClusterClient] or a [redis.Ring]. The client's own retries
-// do not apply to the script. [Options] has settings that fit. With TLS, Protocol
+// do not apply to the script. [ClientOptions] has settings that fit. With TLS, Protocol
 // must be 2 unless Timeout is well above 50 ms: under RESP3, the default, go-redis
 // 9.23 may wait that long on a new connection; the store then logs a warning.
 // Batches on a cluster or ring go to the clients of its nodes: add hooks in their

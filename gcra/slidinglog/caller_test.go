@@ -22,7 +22,7 @@ import (
 // openedClient is a client with the settings of redisstore.Open.
 func openedClient(t testing.TB, url string) *redis.Client {
 	t.Helper()
-	o, err := redisstore.Options(url)
+	o, err := redisstore.ClientOptions(url)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,7 +57,7 @@
 // sent alone: there is no batching, denial cache or breaker. It takes Redis 13 µs,
 // with 1 charge in the window as with 10,000, and about twice as long as a plain SET
 // for the caller, if the client has ContextTimeoutEnabled and a PoolTimeout within
-// Timeout, as those of redisstore.Options. The caller then sends by itself; otherwise
+// Timeout, as those of redisstore.ClientOptions. The caller then sends by itself; otherwise
 // a second goroutine does, and its wake-up takes longer than the script. If charges of
 // several units must leave first, the script searches for the last of them, in a time
 // that grows with the logarithm of their number.

@@ -83,7 +83,7 @@ func Diagnose(err error, c Conn) Problem {
 
 	// The connection.
 	case errors.As(err, &unknown):
-		return set(diag.RedisCertificate, "has a certificate that does not verify", "name the file of its CA in SSL_CERT_FILE, or set TLSConfig.RootCAs, see redisstore.Options")
+		return set(diag.RedisCertificate, "has a certificate that does not verify", "name the file of its CA in SSL_CERT_FILE, or set TLSConfig.RootCAs, see redisstore.ClientOptions")
 	case errors.As(err, &host):
 		return set(diag.RedisCertificate, "has a certificate that does not verify", "connect to a name that the certificate has")
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
@@ -91,7 +91,7 @@ func Diagnose(err error, c Conn) Problem {
 	case errors.As(err, &verify), has("x509: "):
 		return set(diag.RedisCertificate, "has a certificate that does not verify", "")
 	case has("tls: certificate required", "tls: bad certificate", "tls: unknown certificate"):
-		return set(diag.RedisCertificate, "wants a client certificate that it trusts", "set TLSConfig.Certificates, see redisstore.Options, or tls-auth-clients no on the server")
+		return set(diag.RedisCertificate, "wants a client certificate that it trusts", "set TLSConfig.Certificates, see redisstore.ClientOptions, or tls-auth-clients no on the server")
 	case errors.As(err, &record):
 		return set(diag.RedisUnreachable, "does not answer", "the server may not speak TLS; try redis:// in place of rediss://")
 	case has("can't parse", "invalid reply"):
@@ -117,7 +117,7 @@ func Diagnose(err error, c Conn) Problem {
 		case !c.TLS && !c.Answered && has("reset", "broken pipe"):
 			hint = "the server may speak TLS, try rediss:// in place of redis://; or it has reached maxclients"
 		case c.TLS && !c.Answered && has("EOF", "reset", "broken pipe"):
-			hint = "the server may want a client certificate: set TLSConfig.Certificates, see redisstore.Options; or it has reached maxclients"
+			hint = "the server may want a client certificate: set TLSConfig.Certificates, see redisstore.ClientOptions; or it has reached maxclients"
 		case has("no such file"):
 			hint = "check that Redis has unixsocket set to this path"
 		}

@@ -108,7 +108,7 @@ func (c *Charge) step(tat, base int64) (next int64) {
 	c.Ahead = c.Clamp(tat, base)
 	switch added := c.Fits(c.Ahead); {
 	case added != 0 && c.Admits(c.Ahead):
-		return base + c.After(c.Ahead)
+		return base + max(c.Ahead+added, 0)
 	case c.Lowers():
 		// This limit cannot have made a later TAT. Unless it is brought down, it denies until
 		// the clock catches up.

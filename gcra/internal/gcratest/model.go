@@ -116,7 +116,7 @@ func (m *Model) step(charge *gcra.Charge, refund bool, before map[[3]string]*big
 	debt := new(big.Int).Mul(t, big.NewInt(c.MaxDebt))
 	top := new(big.Int).Add(now, full)
 	switch {
-	case late || refund:
+	case c.Late || refund:
 		top.Add(top, ticks(maxDelay))
 	default:
 		top.Add(top, greatest(ticks(c.MaxDelay), debt))

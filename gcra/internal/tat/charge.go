@@ -178,8 +178,7 @@ func (c *Charge[L, R]) Params(l *LimitParams, refund bool, p *Params) error {
 	cost := max(c.Cost, 1)
 
 	// What brings no TAT down leaves that of any other limit as it is.
-	late := c.Late && !refund && !c.Peek
-	if (late || refund) && l.Periods == nil {
+	if (c.Late || refund) && l.Periods == nil {
 		p.Top = p.Capacity + maxSpan
 	}
 
@@ -187,7 +186,7 @@ func (c *Charge[L, R]) Params(l *LimitParams, refund bool, p *Params) error {
 	case c.Peek:
 	case refund:
 		p.Inc = -p.Emission * min(cost, p.Top/p.Emission+1) // no more than all, and no overflow
-	case late:
+	case c.Late:
 		p.Late, p.Room = true, p.Capacity+l.Debt
 		p.Inc = p.Emission * min(cost, p.Room/p.Emission)
 	case cost > l.burst:

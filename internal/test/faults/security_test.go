@@ -85,7 +85,7 @@ func TestACL(t *testing.T) {
 		"limiter-database": func(t *testing.T) ([]*redistest.Server, func() redis.UniversalClient) {
 			s := redistest.Start(t)
 			return []*redistest.Server{s}, func() redis.UniversalClient {
-				o, err := redisstore.Options("redis://limiter-database:long-random-password@" + s.Addr + "/3?read_timeout=" + ample.String())
+				o, err := redisstore.ClientOptions("redis://limiter-database:long-random-password@" + s.Addr + "/3?read_timeout=" + ample.String())
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -114,7 +114,7 @@ func TestACL(t *testing.T) {
 			}
 			servers, client := start(t)
 			// Not in the lines of SECURITY.md: Redis 7.0 does not know it, and clients of
-			// redisstore.Options need it on no server.
+			// redisstore.ClientOptions need it on no server.
 			const setInfo = "+client|setinfo"
 			if err := servers[0].Client().Do(t.Context(), "acl", "setuser", "nobody", setInfo).Err(); err == nil {
 				if user != "limiter-database" {

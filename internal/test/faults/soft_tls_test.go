@@ -42,7 +42,7 @@ func TestFault107CertificateExpires(t *testing.T) {
 	expires := time.Now().Add(2 * time.Second).Truncate(time.Second)
 	renew(expires)
 
-	options, err := redisstore.Options(strings.Replace(server.URL(), "redis://", "rediss://", 1))
+	options, err := redisstore.ClientOptions(strings.Replace(server.URL(), "redis://", "rediss://", 1))
 	if err != nil {
 		t.Fatal(err)
 	}
