@@ -18,7 +18,7 @@
 // taken late. It is never denied: it takes the units that fit into B·T + debt·T.
 //
 // On a clock that does not go back and state that is not lost, any interval of
-// length D therefore admits at most B + D/T units. The clamp bounds the effect of
+// length D therefore admits at most B + D/T units, and debt units more if charges are late. The clamp bounds the effect of
 // a clock that is set, a changed limit or a damaged value: none denies for longer
 // than an empty bucket takes to refill, and a limit may be changed at any time.
 //

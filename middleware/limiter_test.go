@@ -2,6 +2,7 @@ package middleware_test
 
 import (
 	"context"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
