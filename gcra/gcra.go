@@ -15,12 +15,14 @@
 //
 // D and debt are the longest delay and the largest debt that the limit grants, and W is how
 // long the caller waits, at most D: see [Charge]. What a request has cost in the end may be
-// taken late. It is never denied: it takes the units that fit into B·T + debt·T.
+// taken late: that is never denied, and takes the units that fit into B·T + debt·T. Late
+// charges and refunds clamp at now + B·T + 366 days, so only ordinary charges bring a TAT
+// down.
 //
-// On a clock that does not go back and state that is not lost, any interval of
-// length D therefore admits at most B + D/T units, and debt units more if charges are late. The clamp bounds the effect of
-// a clock that is set, a changed limit or a damaged value: none denies for longer
-// than an empty bucket takes to refill, and a limit may be changed at any time.
+// On a clock that does not go back and state that is not lost, any interval of length L
+// therefore admits at most B + L/T units, and debt more if charges are late. The clamp
+// bounds the effect of a clock that is set, a changed limit or a damaged value: none denies
+// for longer than a bucket takes to refill, and a limit may be changed at any time.
 //
 // A denial writes nothing, so retrying does not extend it, with one exception: it
 // brings a TAT beyond the clamp down to it, or the bucket would deny until the

@@ -104,7 +104,7 @@ func (l local) owesTooMuch(ops []buckets.Op, whole []buckets.Charge, now int64) 
 		base := o.Base(l.store.clock, now) // and the period of the result
 		whole[i].Period = o.Period
 		o.Ahead = l.store.debts.ahead(&whole[i], base, now)
-		o.Inc = o.Fits(o.Ahead)
+		o.Inc = o.Fits(o.Ahead) // a late charge takes no more than what is left beside it
 		denied = denied || !o.Shadow && !o.Admits(o.Ahead)
 	}
 	return denied

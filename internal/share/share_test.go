@@ -62,6 +62,39 @@ func TestSharesTogether(t *testing.T) {
 	})
 }
 
+// What n servers take late in one moment is at most the limit and its debt together, or a
+// unit each, and all of it can be refunded.
+func TestLateSharesTogether(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l, n := drawLimit(t), rapid.IntRange(1, 20).Draw(t, "servers")
+		debt := rapid.Int64Range(0, 50).Draw(t, "debt")
+		now := time.Unix(1_800_000_000, 0)
+		s := share.Store{Store: &gcra.Memory{Now: func() time.Time { return now }}, Instances: n}
+		c := gcra.Charge{Subject: "s", Policy: "p", Limit: l, MaxDebt: debt, Late: true}
+		taken := int64(0)
+		for range 5 {
+			c.Cost = rapid.Int64Range(1, 2*(l.Capacity()+debt)).Draw(t, "cost")
+			r, err := gcra.Take(t.Context(), s, c)
+			if err != nil || !r.Allowed || r.Delay != 0 || r.Taken > c.Cost {
+				t.Fatalf("%v, debt %d, cost %d: got %+v, %v", l, debt, c.Cost, r, err)
+			}
+			taken += r.Taken
+		}
+		if bound := max(l.Capacity()+debt, int64(n)); int64(n)*taken > bound {
+			t.Fatalf("%v, debt %d: each of %d servers took %d units; want at most %d together", l, debt, n, taken, bound)
+		}
+		if c.Cost = taken; taken == 0 {
+			return
+		}
+		if err := s.Refund(t.Context(), []gcra.Charge{c}); err != nil {
+			t.Fatal(err)
+		}
+		if full, err := gcra.Peek(t.Context(), s, c); err != nil || full.ResetAfter > 0 && !l.IsQuota() {
+			t.Fatalf("%v, all refunded: got %+v, %v; want a full share", l, full, err)
+		}
+	})
+}
+
 // Remaining units of a share pass.
 func TestRemainingPasses(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
