@@ -51,7 +51,7 @@ func TestNewReportsEveryMistake(t *testing.T) {
 		{"no limit", store, with(func(p *middleware.Policy) { p.Limit = gcra.Unlimited() }), []string{`policy "ok": Limit is none: only LimitFor and Override may return gcra.Unlimited; want a limit such as 100/minute`}},
 		{"failure mode", store, with(func(p *middleware.Policy) { p.OnFailure = 3 }), []string{`policy "ok": OnFailure is 3; want`}},
 		{"routes", store, with(func(p *middleware.Policy) { p.Routes = []string{"/ok", "login", "GET /{x}/{x}"} }),
-			[]string{`policy "ok": Routes[1] is "login": `, `there is no "/"; want "/login"`, `Routes[2] is "GET /{x}/{x}": `, "duplicate wildcard name"}},
+			[]string{`policy "ok": Routes[1] is "login": `, `it has no "/"; want a pattern such as "POST /login"`, `Routes[2] is "GET /{x}/{x}": `, "duplicate wildcard name"}},
 		{"all at once", middleware.Config{Instances: -1}, []middleware.Policy{{Name: "a"}, {Name: "b", Limit: five, MaxDelay: -1}},
 			[]string{"Store is nil", "Instances is -1", `"a": Key is nil`, `"a": Limit is`, `"b": Key is nil`, `"b": MaxDelay is -1ns`}},
 	} {

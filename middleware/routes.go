@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/pattern"
 )
 
@@ -40,15 +41,15 @@ type match struct {
 // check compares the request itself with a pattern of the policy.
 type check struct {
 	*pattern.Pattern
-	covered bool // the pattern matches all paths of the route, so only the host is compared
+	anyPath bool // only the host is compared
 	greedy  bool // another router may follow, in which a last parameter matches several segments
 }
 
 // match returns a match for each policy, or nil if no policy has Routes.
 //
 // The route that will serve the request decides, if it is known: all spellings of a
-// path lead to it. If it is unknown, or has wildcards and so more paths than a
-// policy's pattern, the path is compared too.
+// path lead to it. If it is unknown, or a client fills in what a policy's pattern
+// has as text, the path is compared.
 func (ps *policies) match(r *http.Request) []match {
 	if !ps.routed {
 		return nil
@@ -61,7 +62,7 @@ func (ps *policies) match(r *http.Request) []match {
 	known := pattern.FromRouter(r.Pattern)
 	matches = make([]match, len(ps.list))
 	for i, p := range ps.list {
-		matches[i] = p.match(known, r.Method)
+		matches[i] = p.match(known, r)
 	}
 	if pattern.Standard(r.Method) != "" { // clients can invent others
 		ps.byRoute.Put(key, matches)
@@ -69,17 +70,26 @@ func (ps *policies) match(r *http.Request) []match {
 	return matches
 }
 
-func (p *policy) match(route *pattern.Pattern, method string) (m match) {
+func (p *policy) match(route *pattern.Pattern, r *http.Request) (m match) {
 	m.always = len(p.routes) == 0
-	for _, own := range p.routes {
-		covered := own.Covers(route)
-		switch {
-		case !own.MatchMethod(method):
-		case covered && own.SameHost(route):
-			m.always = true
-		case covered || !route.Fixed():
-			m.checks = append(m.checks, check{own, covered, route.Open()})
+	apart := ""
+	for i, own := range p.routes {
+		if !own.MatchMethod(r.Method) {
+			continue
 		}
+		switch own.On(route) {
+		case pattern.Always:
+			m.always = m.always || own.SameHost(route)
+			m.checks = append(m.checks, check{Pattern: own, anyPath: true})
+		case pattern.ByPath:
+			m.checks = append(m.checks, check{Pattern: own, greedy: route.Open()})
+		case pattern.Apart:
+			apart = p.Routes[i]
+		}
+	}
+	if apart != "" && !m.always && len(m.checks) == 0 {
+		p.limiter.log.Report(diag.RouteApart, p.Name, "a policy does not apply to a route, which has text where the policy has a parameter: add the route to the policy's Routes if it should",
+			"policy", p.Name, "pattern", apart, "route", r.Pattern)
 	}
 	return m
 }
@@ -90,7 +100,7 @@ func (m *match) applies(r *http.Request) bool {
 		return true
 	}
 	for _, c := range m.checks {
-		if c.MatchHost(r.Host) && (c.covered || c.MatchURL(r.URL, c.greedy)) {
+		if c.MatchHost(r.Host) && (c.anyPath || c.MatchURL(r.URL, c.greedy)) {
 			return true
 		}
 	}

@@ -44,12 +44,12 @@ func callRoute(route string) (want string) {
 	method, path := fields[max(0, len(fields)-2)], fields[len(fields)-1]
 	service, name, both := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	switch {
-	case service == "" && !both, strings.HasPrefix(service, "*"), strings.HasPrefix(service, "{"):
+	case service == "" && !both, strings.Contains(service, "*"):
 		want = path
-	case !both:
-		want = "/" + service + "/*"
-	case strings.Contains(name, "/"):
+	case strings.Contains(name, "/"), strings.HasPrefix(service, "{"), strings.HasPrefix(service, ":"):
 		want = "/package.Service/*"
+	case !both, strings.HasPrefix(name, "{"), strings.HasPrefix(name, ":"): // a call has text there
+		want = "/" + service + "/*"
 	default:
 		want = "/" + service + "/" + name
 	}

@@ -43,22 +43,21 @@ func TestMistakesOfNewcomers(t *testing.T) {
 			"ratelimit: policy number 1: Name is missing; want one such as \"client\", as the store keeps the policy's state under it\n" +
 			"ratelimit: policy number 1: Key is nil; want one of package keyfunc or your own\n" +
 			"ratelimit: policy number 1: Limit is missing; want one such as gcra.PerMinute(100), or LimitFor\n" +
-			`ratelimit: policy number 1: Routes[0] is "login": there is no "/"; want "/login"`},
+			`ratelimit: policy number 1: Routes[0] is "login": it has no "/"; want a pattern such as "POST /login"`},
 	}
 	for _, route := range [][2]string{
-		{"", `it is empty; want a pattern such as "POST /login", or no Routes for every request`},
-		{"login", `there is no "/"; want "/login"`},
-		{"POST login", `there is no "/"; want "POST /login"`},
-		{"login/", `"login" would be a host, which has a dot or a port; want "/login/"`},
-		{"POST/login", `"POST" would be a host, which has a dot or a port; want "POST /login"`},
-		{"post /login", `methods are in upper case; want "POST /login"`},
-		{"PSOT /login", `method "PSOT" is unknown (did you mean POST?)`},
-		{"GET,POST /login", `"GET,POST" is not one method; want a pattern for each`},
-		{"/login*", `"*" matches nothing but a whole segment; want "/login", or "/login/" with all below it`},
+		{"", `it has no "/"; want a pattern such as "POST /login"`},
+		{"POST login", `it has no "/"; want a pattern such as "POST /login"`},
+		{"login/", `"login" would be a host, which has a dot or a port; want a pattern such as "POST /login"`},
+		{"POST/login", `"POST" would be a host, which has a dot or a port; want a pattern such as "POST /login"`},
+		{"post /login", `"post" is not a method in upper case; want a pattern such as "POST /login"`},
+		{"PSOT /login", `"PSOT" is not a method in upper case; want a pattern such as "POST /login"`},
+		{"GET,POST /login", `"GET,POST" is not a method in upper case; want a pattern such as "POST /login"`},
+		{"/users/<id>", `"*" stands only at the end, and {name} for a segment; want a pattern such as "POST /login"`},
 		{"^/login$", `the text before the first slash is a host, which cannot contain "^"; want a pattern such as "POST /login"`},
 		{"/users/{id", `bad wildcard segment (must end with '}'); want a pattern such as "POST /login"`},
 		{"/users/{}", `empty wildcard; want a pattern such as "POST /login"`},
-		{"/users/{id:[0-9]+}", "a wildcard has no regular expression here; for chi's {id:[0-9]+} write {id}"},
+		{"/users/{id:[0-9]+}", `bad wildcard name "id:[0-9]+"; want a pattern such as "POST /login"`},
 		{"GET /{x}/{x}", `duplicate wildcard name "x"; want a pattern such as "POST /login"`},
 	} {
 		mistakes = append(mistakes, mistake{store, with(func(p *middleware.Policy) { p.Routes = []string{"/ok", route[0]} }),

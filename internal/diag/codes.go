@@ -38,6 +38,7 @@ const (
 	JWTEmptyKey      Code = "jwt-empty-key"      // tokens are verified with an empty HMAC key
 	JWTNoneVerifies  Code = "jwt-none-verifies"  // none of the first bearer tokens verified
 	RouteUnknown     Code = "route-unknown"      // the key is the route, and the route is never known
+	RouteApart       Code = "route-apart"        // a policy's pattern has a parameter where a route has text, so it does not apply
 	NotForRPC        Code = "not-for-rpc"        // a policy or Config.Deny has no effect on calls of gRPC or Connect
 )
 
@@ -45,16 +46,16 @@ const (
 var Codes = []Code{
 	RedisUnreachable, RedisAuth, RedisPermission, RedisCertificate, RedisProtocol, RedisKeysApart, RedisRefuses, RedisRESP3TLS, RedisSettings, RedisEvicts, RedisDebts, InstancesTooLow, StoreFailed,
 	PolicyFailed, ProxyIgnored, LimiterTwice, SharedName, AnonymousOnly, KeyBeforeAuth, DenyWroteNothing, LimitUnset, CostAboveBurst,
-	JWTWithoutExp, JWTEmptyKey, JWTNoneVerifies, RouteUnknown, NotForRPC,
+	JWTWithoutExp, JWTEmptyKey, JWTNoneVerifies, RouteUnknown, RouteApart, NotForRPC,
 }
 
-// Level returns ERROR for a wrong configuration of Redis, such as a wrong password, INFO for one that
-// is only slower than it could be, and WARN for other codes.
+// Level returns ERROR for a wrong configuration of Redis, such as a wrong password, INFO for what
+// may be meant so, and WARN for other codes.
 func (c Code) Level() slog.Level {
 	switch c {
 	case RedisAuth, RedisPermission, RedisCertificate, RedisProtocol, RedisKeysApart:
 		return slog.LevelError
-	case RedisSettings:
+	case RedisSettings, RouteApart:
 		return slog.LevelInfo
 	}
 	return slog.LevelWarn

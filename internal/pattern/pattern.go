@@ -1,10 +1,11 @@
 // Package pattern parses route patterns in the syntax of [net/http.ServeMux] and matches them
 // against routes and request paths. A policy's Routes are such patterns.
 //
-// For a limiter a wrong match is safer than a missed one. So a pattern matches each request that a
-// [net/http.ServeMux] would route to it, and other spellings of the path ([Pattern.MatchURL]).
+// For a limiter a wrong match is safer than a missed one. So a pattern applies to each route whose
+// requests it may be meant for ([Pattern.On]), and, where the route does not say enough, to every
+// spelling of a path ([Pattern.MatchURL]).
 //
-// [Parse] reads a pattern that a user wrote and reports mistakes (validate.go, typos.go).
+// [Parse] reads a pattern that a user wrote and reports mistakes (validate.go).
 // [FromRouter] reads a route that a router reports. [FromTemplate] converts a route template of
 // gin or echo (template.go). Cache holds what was computed for a route (cache.go).
 package pattern
@@ -24,37 +25,41 @@ type Pattern struct {
 	method   string // "" is every method
 	host     string // "" is every host
 	segments []segment
-	rest     bool // matches all paths below: "/static/", "/files/{path...}"
+	rest     bool // matches all paths below: "/static/", "/files/{path...}", "/static*"
 	fixed    bool // matches one path only
 }
 
 // segment is the text between two slashes.
 type segment struct {
 	text string // decoded
-	wild bool   // "{id}": any text
+	kind kind
 }
 
+type kind uint8
+
+const (
+	literal kind = iota // one text
+	part                // text with a parameter in it: "user_:name", "{id}.json"
+	prefix              // text that begins so, and all below: "static*", at the end only
+	wild                // "{id}": any text
+)
+
 // Parse reads a pattern that a user wrote, as a ServeMux does, and returns an error where the
-// ServeMux would panic. It also takes the wildcards of gin and echo: ":id", "*path" and "*".
+// ServeMux would panic. It also takes the wildcards of gin and echo: ":id", "*path", "*", and "static*" for
+// all paths that begin so.
 //
 // It is stricter than a ServeMux and rejects patterns that match no request:
 //
 //   - a host without a dot or a port, or with characters other than letters, digits and ".-:[]_"
 //   - a method in lower case, or one with a typo
-//   - a "*" at the end of a word, and "?" or "#" in a path
+//   - a "*" before the end, and "?" or "#" in a path
 //   - white space or unprintable characters, except between method and path
 //   - a pattern of more than 1024 bytes
 //
-// A path may contain all of these characters percent-encoded. The error says what would be right.
+// A path may contain all of these characters percent-encoded.
 func Parse(s string) (*Pattern, error) {
-	if err := regexpWildcard(s); err != nil {
-		return nil, err
-	}
 	if err := validate(s); err != nil {
 		return nil, fmt.Errorf("%w; %s", err, wantPattern)
-	}
-	if err := typo(s); err != nil {
-		return nil, err
 	}
 	method, host, path := split(s)
 	used := names{}
@@ -67,7 +72,9 @@ func Parse(s string) (*Pattern, error) {
 	converted := host + strings.Join(segments, "/")
 	// A ServeMux rejects "//" and "/../", which never match, only in patterns with a method.
 	err := check(http.MethodGet + " " + converted)
-	converted = join(method, converted)
+	if method != "" {
+		converted = method + " " + converted
+	}
 	if err == nil {
 		err = check(converted)
 	}
@@ -110,20 +117,24 @@ func FromRouter(s string) *Pattern {
 		var seg string
 		seg, path, more = strings.Cut(path[1:], "/")
 		path = "/" + path
-		switch {
+		switch before, _, star := strings.Cut(seg, "*"); {
 		case seg == "" && !more, seg == "*", strings.HasPrefix(seg, "{") && strings.HasSuffix(seg, "...}"):
 			p.rest, p.fixed = true, false
 			return p
 		case seg == "{$}":
 			return p
-		case seg == "", strings.HasPrefix(seg, "{") && strings.IndexByte(seg, '}') == len(seg)-1:
-			p.segments = append(p.segments, segment{wild: true})
+		case seg == "", strings.HasPrefix(seg, "{") && strings.HasSuffix(seg, "}"):
+			p.segments = append(p.segments, segment{kind: wild})
+			p.fixed = false
+		case star: // echo ignores what follows
+			p.segments = append(p.segments, segment{unescape(before), prefix})
+			p.rest, p.fixed = true, false
+			return p
+		case strings.ContainsAny(seg, ":{"):
+			p.segments = append(p.segments, segment{unescape(seg), part})
 			p.fixed = false
 		default:
-			// A parameter inside a segment ("user_:name", "{a}-{b}") stays text. The route
-			// is then not fixed, so that the request's path is compared too.
-			p.fixed = p.fixed && !strings.ContainsAny(seg, ":*{")
-			p.segments = append(p.segments, segment{text: unescape(seg)})
+			p.segments = append(p.segments, segment{unescape(seg), literal})
 		}
 	}
 	return p
@@ -156,10 +167,6 @@ func unescape(s string) string {
 // a router.
 func (p *Pattern) Open() bool { return p.rest }
 
-// Fixed reports whether the pattern matches one path only, so that the route alone says which path
-// was requested.
-func (p *Pattern) Fixed() bool { return p.fixed }
-
 // MatchMethod reports whether the pattern matches the method. As in a ServeMux, GET matches HEAD.
 func (p *Pattern) MatchMethod(method string) bool {
 	return p.method == "" || strings.EqualFold(p.method, method) ||
@@ -185,20 +192,58 @@ func bareHost(host string) string {
 	return strings.TrimSuffix(strings.Trim(host, "[]"), ".")
 }
 
-// Covers reports whether the pattern matches every path of the route: "/users/{id}" covers
-// "/users/{name}" and "/users/me", "/static/" covers "/static/css/{file}". It does not compare
+// Relation says whether a pattern applies to the requests of a route.
+type Relation uint8
+
+// The relations of a pattern and a route.
+const (
+	Never  Relation = iota
+	Apart           // no, only because the route has text where the pattern has a parameter
+	Always          // yes, to every request
+	ByPath          // to those whose path matches, see MatchURL
+)
+
+// On returns the relation of the pattern and the route that serves a request. It does not compare
 // methods and hosts.
-func (p *Pattern) Covers(route *Pattern) bool {
-	if len(route.segments) < len(p.segments) {
-		return false
-	}
+func (p *Pattern) On(route *Pattern) Relation {
+	covered, narrower := true, false
 	for i, seg := range p.segments {
-		other := route.segments[i]
-		if !seg.wild && (other.wild || !strings.EqualFold(seg.text, other.text)) {
-			return false
+		at := segment{kind: wild} // below an open route
+		if i < len(route.segments) {
+			at = route.segments[i]
 		}
+		covered = covered && seg.covers(at)
+		narrower = narrower || seg.kind == wild && at.kind == literal
 	}
-	return p.rest || !route.rest && len(route.segments) == len(p.segments)
+
+	same := len(p.segments) == len(route.segments) && !route.rest
+	switch {
+	case covered && p.rest && len(p.segments) <= len(route.segments):
+		return Always
+	case covered && narrower && !p.rest && (same || route.rest):
+		return Apart
+	case covered && same:
+		return Always
+	case route.fixed:
+		return Never
+	}
+	return ByPath
+}
+
+// covers reports whether the segment matches all that a route's segment matches.
+func (s segment) covers(route segment) bool {
+	switch {
+	case s.kind == wild:
+		return true
+	case s.kind == prefix:
+		return route.kind != wild && hasPrefix(route.text, s.text)
+	}
+	return route.kind < prefix && strings.EqualFold(s.text, route.text)
+}
+
+// hasPrefix is [strings.HasPrefix] in upper or lower case.
+func hasPrefix(s, prefix string) bool {
+	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
 }
 
 // MatchURL reports whether the pattern matches the URL's path in any way that a router may read
@@ -227,7 +272,7 @@ func (p *Pattern) matchPath(path string, escaped, greedy bool) bool {
 			return false
 		}
 	}
-	if n := len(p.segments); greedy && n > 0 && p.segments[n-1].wild {
+	if n := len(p.segments); greedy && n > 0 && p.segments[n-1].kind == wild {
 		return true
 	}
 	return p.rest || strings.Trim(rest, "/") == ""
@@ -236,8 +281,11 @@ func (p *Pattern) matchPath(path string, escaped, greedy bool) bool {
 // matches compares one segment. A wildcard between two slashes may be empty, as in chi and echo; at
 // the end of the path it may not.
 func (s segment) matches(seg string, more bool) bool {
-	if s.wild {
+	switch s.kind {
+	case wild:
 		return seg != "" || more
+	case prefix:
+		return hasPrefix(seg, s.text)
 	}
 	name, _, _ := strings.Cut(seg, ";")
 	return strings.EqualFold(seg, s.text) || strings.EqualFold(name, s.text)

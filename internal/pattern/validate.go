@@ -1,14 +1,45 @@
 package pattern
 
 import (
+	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/seed-e377111c/ratelimit/internal/spelling"
 )
 
 // maxLength is the longest pattern in bytes: longer than any real route, and cheap to parse.
 const maxLength = 1024
+
+// methods are the nine of RFC 9110 and RFC 5789.
+var methods = []string{
+	http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+	http.MethodConnect, http.MethodOptions, http.MethodTrace,
+}
+
+// typo returns an error for a pattern that a ServeMux accepts but that was meant to be another one.
+func typo(method, host, path string) error {
+	// One letter in three may differ, so QUERY, PROPFIND, PURGE and LINK are no typos.
+	near, ok := spelling.Closest(methods, method)
+	misspelt := ok && near != method && 3*spelling.Distance(near, method) <= len(near)
+	star := strings.IndexByte(path, '*')
+	switch {
+	case misspelt, method != strings.ToUpper(method), strings.ContainsAny(method, "*,|/"), method == "ANY", method == "ALL":
+		return fmt.Errorf("%q is not a method in upper case", method)
+	case path == "":
+		return errors.New(`it has no "/"`)
+	case host != "" && !strings.ContainsAny(strings.TrimSuffix(host, ":"), ".:") && !strings.EqualFold(host, "localhost"):
+		return fmt.Errorf("%q would be a host, which has a dot or a port", host)
+	case strings.HasPrefix(path, "//") && strings.HasSuffix(host, ":"):
+		return errors.New("it has a scheme")
+	case star > 0 && path[star-1] != '/' && star < len(path)-1, strings.Contains(path, "/<"), strings.Contains(path, "/["), strings.Contains(path, "/("):
+		return errors.New(`"*" stands only at the end, and {name} for a segment`)
+	}
+	return nil
+}
 
 // validate returns an error for a pattern that a ServeMux accepts but that matches no request: with
 // invisible characters, with a query or fragment, or with an impossible host.
@@ -29,9 +60,6 @@ func validate(s string) error {
 		}
 		offset += size
 	}
-	if path == "" {
-		return nil // the ServeMux rejects it
-	}
 	if i := strings.IndexFunc(host, notOfHost); i >= 0 {
 		return fmt.Errorf("the text before the first slash is a host, which cannot contain %q", host[i:i+1])
 	}
@@ -42,7 +70,7 @@ func validate(s string) error {
 		char := path[i : i+1]
 		return fmt.Errorf("a path ends before %q; in a path write %s", char, percent(char))
 	}
-	return nil
+	return typo(method, host, path)
 }
 
 // visible reports whether a decoded character can be seen in a terminal or an editor.
