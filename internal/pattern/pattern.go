@@ -115,7 +115,7 @@ func FromRouter(s string) *Pattern {
 	}
 	for more := true; more; {
 		var seg string
-		seg, path, more = strings.Cut(path[1:], "/")
+		seg, path, more = cutSegment(path[1:])
 		path = "/" + path
 		switch before, _, star := strings.Cut(seg, "*"); {
 		case seg == "" && !more, seg == "*", strings.HasPrefix(seg, "{") && strings.HasSuffix(seg, "...}"):
@@ -138,6 +138,24 @@ func FromRouter(s string) *Pattern {
 		}
 	}
 	return p
+}
+
+// cutSegment is strings.Cut at the first slash that is not in braces, as in chi's {id:[^/]+}.
+func cutSegment(path string) (seg, rest string, more bool) {
+	depth := 0
+	for i := range len(path) {
+		switch path[i] {
+		case '{':
+			depth++
+		case '}':
+			depth--
+		case '/':
+			if depth <= 0 {
+				return path[:i], path[i+1:], true
+			}
+		}
+	}
+	return path, "", false
 }
 
 func split(s string) (method, host, path string) {

@@ -154,6 +154,7 @@ func TestOn(t *testing.T) {
 		{"/users/:id", "/users/{name}", Always},
 		{"/users/{id}", "/users/{id:[0-9]+}", Always},
 		{"/users/{id}", "/users/{id:[0-9]{2}}", Always},
+		{"/users/{id}/posts", "/users/{id:[^/]{2,9}}/posts", Always},
 		{"/users/{id}", "/users/{id}.json", Always},
 		{"/a%20b", "/a%20b", Always},
 		{"/user_:name", "/user_:name", Always},
