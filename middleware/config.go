@@ -105,11 +105,15 @@ type Policy struct {
 
 	// Routes are the routes of the policy, as patterns of [http.ServeMux]: "POST
 	// /login", "/users/{id}", "/static/". The forms of gin and echo ("/users/:id",
-	// "/files/*path") mean the same. "/api" is one path, "/api/" is all paths
-	// below. Empty means every request. A request is matched by the route that will
-	// serve it, if the adapter knows it, and otherwise by its path in any spelling
-	// that could lead there. By path, a parameter at the end matches all that
-	// follows, as in echo: "/users/{id}" matches /users/7/posts too.
+	// "/files/*path", "/v1.*") mean the same. "/api" is one path, "/api/" is all paths
+	// below. Empty means every request.
+	//
+	// A request is matched by the route that will serve it, if the adapter knows it:
+	// "/users/{id}" matches a route "/users/{name}", and not "/users/search", which is a
+	// route of its own. Otherwise, and where a client fills in what the policy has as
+	// text ("/users/me" on a route "/users/{id}"), it is matched by its path in any
+	// spelling that could lead there. By path, a parameter at the end matches all that
+	// follows, as in echo: "/users/{id}" matches /users/search and /users/7/posts too.
 	Routes []string
 
 	// Cost returns the units that the request takes; nil means 1. With 0 the request takes

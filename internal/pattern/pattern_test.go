@@ -134,11 +134,11 @@ func TestOn(t *testing.T) {
 		{"/login/", "/login", Always},
 		{"/api/", "/api/*", Always},
 		{"/api/", "/api*", ByPath}, // as it holds /apis, too
-		{"/memos.api.v1.*", "/memos.api.v1.*", Always},
-		{"/memos.api.*", "/memos.api.v1.*", Always},
-		{"/memos.api.*", "/memos.api.v1.User/Get", Always},
-		{"/memos.api.v1.*", "/memos.api.*", ByPath},
-		{"/memos.api.v1.*", "/metrics", Never},
+		{"/notes.api.v1.*", "/notes.api.v1.*", Always},
+		{"/notes.api.*", "/notes.api.v1.*", Always},
+		{"/notes.api.*", "/notes.api.v1.User/Get", Always},
+		{"/notes.api.v1.*", "/notes.api.*", ByPath},
+		{"/notes.api.v1.*", "/metrics", Never},
 		// A route of its own.
 		{"/users/{id}", "/users/search", Apart},
 		{"/auth/{action}", "POST /auth/login", Apart},
@@ -204,8 +204,8 @@ func TestMatchURL(t *testing.T) {
 		{"/a/{$}", "/a /a/", true},
 		{"/", "/ /a //", true},
 		{"/{$}", "/a", false},
-		{"/memos.api.v1.*", "/memos.api.v1.User/Get /memos.api.v1. //memos.api.v1.X /MEMOS.api.v1.x/y/z /memos%2Eapi.v1.X", true},
-		{"/memos.api.v1.*", "/memos.api /memos.api.v2.X /x/memos.api.v1.X", false},
+		{"/notes.api.v1.*", "/notes.api.v1.User/Get /notes.api.v1. //notes.api.v1.X /NOTES.api.v1.x/y/z /notes%2Eapi.v1.X", true},
+		{"/notes.api.v1.*", "/notes.api /notes.api.v2.X /x/notes.api.v1.X", false},
 	} {
 		p, err := Parse(test.pattern)
 		if err != nil {

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(diagtest.Quiet(m).Run())
 }
 
-// served is told which route serves a request, and its parameters.
+// served gets the route that serves a request, and its parameters.
 type served func(route int, param func(name string) string)
 
 // kit builds the router of a framework, behind a limiter.

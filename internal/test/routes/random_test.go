@@ -26,7 +26,7 @@ type shape struct {
 
 type segment struct {
 	kind kind
-	text string // of text, and of what stands before a parameter
+	text string // before the parameter, if there is one
 }
 
 type kind int

@@ -47,15 +47,15 @@ func TestRoutes(t *testing.T) {
 		{policy: "/users/{id}", routes: "GET /users/{slug}", charged: "/users/anna, /users/a%2Fb"},
 		{policy: "/users/:id", routes: "GET /users/{slug}", charged: "/users/anna"},
 		{policy: "/login", routes: "POST /login, POST /login/{id}", charged: "POST /login", unlike: "POST /login/7"},
-		{policy: "/memos.api.v1.*", routes: "POST /memos.api.v1.*, POST /memos.api.v2.*",
-			charged: "POST /memos.api.v1.User/Get, POST /memos.api.v1.User, POST /memos%2Eapi.v1.User/Get", unlike: "POST /memos.api.v2.User/Get"},
-		{policy: "/memos.api.v1.*", routes: "POST /{service}/{method}", charged: "POST /memos.api.v1.User/Get", unlike: "POST /memos.api.v2.User/Get"},
+		{policy: "/notes.api.v1.*", routes: "POST /notes.api.v1.*, POST /notes.api.v2.*",
+			charged: "POST /notes.api.v1.User/Get, POST /notes.api.v1.User, POST /notes%2Eapi.v1.User/Get", unlike: "POST /notes.api.v2.User/Get"},
+		{policy: "/notes.api.v1.*", routes: "POST /{service}/{method}", charged: "POST /notes.api.v1.User/Get", unlike: "POST /notes.api.v2.User/Get"},
 
 		// A client, or a router behind, fills in what the policy has as text.
 		{policy: "/users/me", routes: "GET /users/{id}", charged: "/users/me, /users/m%65, /users/ME", unlike: "/users/you"},
 		{policy: "POST /api/v1/auth/signin", routes: "POST /api/v1/{rest...}",
 			charged: "POST /api/v1/auth/signin, POST /api/v1/auth/sign%69n, POST /api/v1/auth//signin, POST /api/v1/x/../auth/signin", unlike: "POST /api/v1/auth/signout"},
-		{policy: "/memos.api.v1.Auth/SignIn", routes: "POST /memos.api.v1.*", charged: "POST /memos.api.v1.Auth/SignIn, POST /memos.api.v1.Auth/Sign%49n", unlike: "POST /memos.api.v1.Auth/SignOut"},
+		{policy: "/notes.api.v1.Auth/SignIn", routes: "POST /notes.api.v1.*", charged: "POST /notes.api.v1.Auth/SignIn, POST /notes.api.v1.Auth/Sign%49n", unlike: "POST /notes.api.v1.Auth/SignOut"},
 
 		// Text in the policy outweighs a parameter: otherwise these would be let pass in silence.
 		{policy: "POST /{version}/login", routes: "POST /v1/{rest...}", charged: "POST /v1/login", unlike: "POST /v1/logout"},
