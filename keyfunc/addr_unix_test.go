@@ -24,7 +24,7 @@ func TestUnixSocketClientChoosesNoKey(t *testing.T) {
 		"RemoteAddr":     keyfunc.RemoteAddr,
 		"TrustedProxies": keyfunc.TrustedProxies("192.0.2.0/24"),
 		"TrustedHops":    keyfunc.TrustedHops(2),
-		"Header":         keyfunc.Header("X-Real-IP", "192.0.2.0/24"),
+		"AddrHeader":     keyfunc.AddrHeader("X-Real-IP", "192.0.2.0/24"),
 		"Forwarded":      keyfunc.Forwarded("192.0.2.0/24"),
 	}
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

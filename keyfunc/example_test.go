@@ -61,8 +61,8 @@ func ExampleTrustedHops() {
 	// Output: ip:192.0.2.7 <nil>
 }
 
-func ExampleHeader() {
-	client := keyfunc.Header("CF-Connecting-IP",
+func ExampleAddrHeader() {
+	client := keyfunc.AddrHeader("CF-Connecting-IP",
 		"173.245.48.0/20", "2400:cb00::/32") // and the others of https://www.cloudflare.com/ips/
 
 	r := httptest.NewRequest("GET", "/", nil)

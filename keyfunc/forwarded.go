@@ -80,10 +80,10 @@ func TrustedHops(n int) Func {
 	}
 }
 
-// Header counts by the address in a header with a single address, as some proxies and
+// AddrHeader counts by the address in a header with a single address, as some proxies and
 // CDNs set it: X-Real-IP, CF-Connecting-IP. The keys are those of [RemoteAddr].
 //
-//	keyfunc.Header("CF-Connecting-IP", cloudflare...)
+//	keyfunc.AddrHeader("CF-Connecting-IP", cloudflare...)
 //
 // The header is read only if the peer is in one of the given networks. Otherwise, and
 // if the header is missing, occurs twice or is not an address, the peer is counted.
@@ -92,17 +92,17 @@ func TrustedHops(n int) Func {
 // what the client sent in True-Client-IP (Akamai), Fastly-Client-IP and
 // X-Azure-ClientIP.
 //
-// Header panics if the name is not a valid header name or is that of a list
+// AddrHeader panics if the name is not a valid header name or is that of a list
 // (X-Forwarded-For, Forwarded), and on the prefixes on which [TrustedProxies] panics.
-func Header[P string | netip.Prefix](name string, prefixes ...P) Func {
-	name = mustHeaderName("Header", name)
+func AddrHeader[P string | netip.Prefix](name string, prefixes ...P) Func {
+	name = mustHeaderName("AddrHeader", name)
 	switch name {
 	case forwardedFor:
-		panic("keyfunc.Header: X-Forwarded-For is a list that clients can start; use keyfunc.TrustedProxies or keyfunc.TrustedHops")
+		panic("keyfunc.AddrHeader: X-Forwarded-For is a list that clients can start; use keyfunc.TrustedProxies or keyfunc.TrustedHops")
 	case forwarded:
-		panic("keyfunc.Header: Forwarded is a list that clients can start; use keyfunc.Forwarded")
+		panic("keyfunc.AddrHeader: Forwarded is a list that clients can start; use keyfunc.Forwarded")
 	}
-	trusted := mustNetworks("Header", prefixes)
+	trusted := mustNetworks("AddrHeader", prefixes)
 	return func(r *http.Request) (string, error) {
 		client := peerAddr(r)
 		if trusted.contain(client) {
@@ -110,7 +110,7 @@ func Header[P string | netip.Prefix](name string, prefixes ...P) Func {
 				client = addr
 			}
 		} else if nearby(client) && len(r.Header[name]) > 0 {
-			reportProxy(r, client, name, "keyfunc.Header reads only from the networks it lists", fmt.Sprintf("keyfunc.Header(%q, %q)", name, client))
+			reportProxy(r, client, name, "keyfunc.AddrHeader reads only from the networks it lists", fmt.Sprintf("keyfunc.AddrHeader(%q, %q)", name, client))
 		}
 		return addrKey(client), nil
 	}

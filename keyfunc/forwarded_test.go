@@ -239,8 +239,8 @@ func TestHeader(t *testing.T) {
 		r := request(tt.peer, "X-Forwarded-For", "7.7.7.7")
 		r.Header["X-Real-Ip"] = tt.lines
 		for _, key := range []keyfunc.Func{
-			keyfunc.Header("x-real-ip", "10.0.0.0/8"),
-			keyfunc.Header("X-Real-IP", netip.MustParsePrefix("10.0.0.0/8")),
+			keyfunc.AddrHeader("x-real-ip", "10.0.0.0/8"),
+			keyfunc.AddrHeader("X-Real-IP", netip.MustParsePrefix("10.0.0.0/8")),
 		} {
 			if got := keyOf(t, key, r); got != tt.want {
 				t.Errorf("peer %s, X-Real-IP %.60q: got %q; want %q", tt.peer, tt.lines, got, tt.want)
@@ -251,8 +251,8 @@ func TestHeader(t *testing.T) {
 
 func TestHeaderPanics(t *testing.T) {
 	for _, name := range []string{"", "X Real IP", "X-Real-IP:", "X-Real-IP\r\n", "X-Réal-IP", "\x00", "a/b"} {
-		wantPanic(t, fmt.Sprintf(`keyfunc.Header: %q is not the name of a header; want letters, digits and hyphens`, name), func() {
-			keyfunc.Header(name, "10.0.0.0/8")
+		wantPanic(t, fmt.Sprintf(`keyfunc.AddrHeader: %q is not the name of a header; want letters, digits and hyphens`, name), func() {
+			keyfunc.AddrHeader(name, "10.0.0.0/8")
 		})
 	}
 	for name, want := range map[string]string{
@@ -261,13 +261,13 @@ func TestHeaderPanics(t *testing.T) {
 		"Forwarded":       "Forwarded is a list that clients can start; use keyfunc.Forwarded",
 		"forwarded":       "Forwarded is a list that clients can start; use keyfunc.Forwarded",
 	} {
-		wantPanic(t, "keyfunc.Header: "+want, func() { keyfunc.Header(name, "10.0.0.0/8") })
+		wantPanic(t, "keyfunc.AddrHeader: "+want, func() { keyfunc.AddrHeader(name, "10.0.0.0/8") })
 	}
-	wantPanic(t, `keyfunc.Header: no prefixes; name the networks of your proxies, such as "10.0.0.0/8"`, func() {
-		keyfunc.Header[string]("X-Real-IP")
+	wantPanic(t, `keyfunc.AddrHeader: no prefixes; name the networks of your proxies, such as "10.0.0.0/8"`, func() {
+		keyfunc.AddrHeader[string]("X-Real-IP")
 	})
-	wantPanic(t, `keyfunc.Header: "::/0" trusts every address, so that every client could choose its key; name the networks of your proxies`, func() {
-		keyfunc.Header("X-Real-IP", "::/0")
+	wantPanic(t, `keyfunc.AddrHeader: "::/0" trusts every address, so that every client could choose its key; name the networks of your proxies`, func() {
+		keyfunc.AddrHeader("X-Real-IP", "::/0")
 	})
 }
 

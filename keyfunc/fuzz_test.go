@@ -69,7 +69,7 @@ func FuzzTrustedProxies(f *testing.F) {
 	}
 	trusted := netip.MustParsePrefix("10.0.0.0/8")
 	proxies, hops := keyfunc.TrustedProxies(trusted), keyfunc.TrustedHops(1)
-	realIP := keyfunc.Header("X-Real-IP", trusted)
+	realIP := keyfunc.AddrHeader("X-Real-IP", trusted)
 	f.Fuzz(func(t *testing.T, peer, header string) {
 		lines := strings.Split(header, "\n")
 		with := func(lines ...string) *http.Request {

@@ -26,7 +26,7 @@
 //	clients connect to this server directly        RemoteAddr
 //	clients connect through known proxies          TrustedProxies
 //	... which write the Forwarded header           Forwarded
-//	... which set a header with one address        Header
+//	... which set a header with one address        AddrHeader
 //	... whose number is known, not their addresses TrustedHops
 //
 // Count by identity where there is one, and by address otherwise:
