@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 )
 
 // First returns the first key that is not empty; later functions are not called. An
@@ -66,6 +67,44 @@ func Join(keys ...Func) Func {
 func Const(s string) Func {
 	key := "const:" + s
 	return func(*http.Request) (string, error) { return key, nil }
+}
+
+// kinds are those of the keys of this module. A key of the caller's must never equal one of them.
+var kinds = []string{"ip", "sub", "key", "own", "route", "const", "join"}
+
+// As gives the keys of another function a kind of your own: kind, ":" and what id makes
+// of the key. Two keys of one user then share a bucket:
+//
+//	keyfunc.As("user", keyfunc.First(subject, apiKey), userID) // "sub:issuer|7" and "key:7" are both "user:7"
+//
+// id gets the key with the kind that it had. If it returns "", the request is anonymous.
+// It is not called for an anonymous request, nor after an error. Count anonymous requests
+// outside of it: First(As("user", users, userID), RemoteAddr).
+//
+// As panics if kind is not of lower-case letters, digits and hyphens, if it is one of this
+// module (ip, sub, key, own, route, const, join), and if a function is nil.
+func As(kind string, key Func, id func(key string) string) Func {
+	switch {
+	case kind == "" || strings.ContainsFunc(kind, func(c rune) bool { return c != '-' && (c < 'a' || c > 'z') && (c < '0' || c > '9') }):
+		panic(fmt.Sprintf(`keyfunc.As: kind %q is not a word of lower-case letters, digits and hyphens; want one such as "user"`, kind))
+	case slices.Contains(kinds, kind):
+		panic(fmt.Sprintf(`keyfunc.As: kind %q is taken; want one of your own, such as "user"`, kind))
+	case id == nil:
+		panic("keyfunc.As: nil id; want a function that returns the text of the new key")
+	}
+	mustHave("As", key)
+
+	return func(r *http.Request) (string, error) {
+		k, err := key(r)
+		if err != nil || k == "" {
+			return "", err
+		}
+		text := id(k)
+		if text == "" {
+			return "", nil
+		}
+		return kind + ":" + text, nil
+	}
 }
 
 // mustHave panics with the constructor's name if there are no functions or one is nil.

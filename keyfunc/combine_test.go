@@ -2,7 +2,9 @@ package keyfunc_test
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/seed-e377111c/ratelimit/keyfunc"
@@ -91,6 +93,36 @@ func TestCombinePanics(t *testing.T) {
 	wantPanic(t, "keyfunc.Join: no key functions; want one or more", func() { keyfunc.Join() })
 	wantPanic(t, "keyfunc.First: key function 2 of 2 is nil", func() { keyfunc.First(says("a"), nil) })
 	wantPanic(t, "keyfunc.Join: key function 1 of 2 is nil", func() { keyfunc.Join(nil, says("a")) })
+}
+
+// As keeps errors and anonymous requests, and no key of it equals one of another kind.
+func TestAs(t *testing.T) {
+	id := func(key string) string { return strings.TrimPrefix(strings.TrimPrefix(key, "sub:"), "key:") }
+	for _, test := range []struct {
+		key  keyfunc.Func
+		want string
+		err  bool
+	}{
+		{says("sub:7"), "user:7", false},
+		{says("key:7"), "user:7", false},
+		{says("key:ip:192.0.2.7"), "user:ip:192.0.2.7", false},
+		{says("sub:"), "", false},
+		{says(""), "", false},
+		{failsToo, "", true},
+	} {
+		got, err := keyfunc.As("user", test.key, id)(request(""))
+		if got != test.want || (err != nil) != test.err {
+			t.Errorf("got %q, %v; want %q, error: %t", got, err, test.want, test.err)
+		}
+	}
+	for _, kind := range []string{"ip", "sub", "key", "own", "route", "const", "join"} {
+		wantPanic(t, fmt.Sprintf(`keyfunc.As: kind %q is taken; want one of your own, such as "user"`, kind), func() { keyfunc.As(kind, says("a"), id) })
+	}
+	for _, kind := range []string{"", "user:", "User", "a|b", "a b", "ü"} {
+		wantPanic(t, fmt.Sprintf(`keyfunc.As: kind %q is not a word of lower-case letters, digits and hyphens; want one such as "user"`, kind), func() { keyfunc.As(kind, says("a"), id) })
+	}
+	wantPanic(t, "keyfunc.As: key function 1 of 1 is nil", func() { keyfunc.As("user", nil, id) })
+	wantPanic(t, "keyfunc.As: nil id; want a function that returns the text of the new key", func() { keyfunc.As("user", says("a"), nil) })
 }
 
 func TestConst(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -59,6 +60,29 @@ func ExampleTrustedHops() {
 	r.Header.Set("X-Forwarded-For", "198.51.100.1, 192.0.2.7, 203.0.113.9")
 	fmt.Println(client(r))
 	// Output: ip:192.0.2.7 <nil>
+}
+
+type exampleUser struct{}
+
+func ExampleAs() {
+	signedIn := keyfunc.Subject(func(ctx context.Context) string { name, _ := ctx.Value(exampleUser{}).(string); return name })
+	apiKey := keyfunc.APIKey("X-API-Key", func(_ context.Context, apiKey string) (string, bool) { return "alice", apiKey == "of-alice" })
+	user := keyfunc.First(keyfunc.As("user", keyfunc.First(signedIn, apiKey), func(key string) string {
+		_, name, _ := strings.Cut(key, ":")
+		return name
+	}), keyfunc.RemoteAddr)
+
+	// Alice has one bucket, however she signs in.
+	r := httptest.NewRequest("GET", "/", nil)
+	fmt.Println(user(r.WithContext(context.WithValue(r.Context(), exampleUser{}, "alice"))))
+	r.Header.Set("X-API-Key", "of-alice")
+	fmt.Println(user(r))
+	r.Header.Set("X-API-Key", "unknown")
+	fmt.Println(user(r))
+	// Output:
+	// user:alice <nil>
+	// user:alice <nil>
+	// ip:192.0.2.1 <nil>
 }
 
 func ExampleAddrHeader() {

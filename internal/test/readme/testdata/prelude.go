@@ -60,6 +60,7 @@ var (
 	auth      *ginjwt.GinJWTMiddleware
 	isAdmin   func(*http.Request) bool
 	userOf    func(context.Context) string
+	userID    func(key string) string
 	planOf    func(*http.Request) string
 	query     func(*http.Request) (rows int64, err error)
 	maxTokens func(*http.Request) int64
