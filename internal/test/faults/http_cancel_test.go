@@ -1,9 +1,9 @@
 package faults
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -12,9 +12,6 @@ import (
 	"runtime"
 	"testing"
 	"time"
-
-	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/hpack"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
@@ -130,7 +127,6 @@ func TestFault60HangingUpDoesNotAvoidTheCharge(t *testing.T) {
 // resetter is an HTTP/2 client that resets each stream as soon as it is open.
 type resetter struct {
 	conn   net.Conn
-	framer *http2.Framer
 	header []byte
 	stream uint32
 	gone   chan struct{} // closed when the server has ended the connection
@@ -143,19 +139,18 @@ func dialResetter(t *testing.T, s *site) *resetter {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &resetter{conn: conn, framer: http2.NewFramer(conn, conn), stream: 1, gone: make(chan struct{})}
-	var block bytes.Buffer
-	enc := hpack.NewEncoder(&block)
+	r := &resetter{conn: conn, stream: 1, gone: make(chan struct{})}
 	for _, f := range [][2]string{{":method", "GET"}, {":scheme", "https"}, {":authority", addr}, {":path", "/ok"}} {
-		if err := enc.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]}); err != nil {
-			t.Fatal(err)
-		}
+		r.header = append(r.header, 0, byte(len(f[0]))) // a literal without indexing (RFC 7541, section 6.2.2)
+		r.header = append(r.header, f[0]...)
+		r.header = append(r.header, byte(len(f[1])))
+		r.header = append(r.header, f[1]...)
 	}
-	r.header = block.Bytes()
-	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+	if _, err := io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.framer.WriteSettings(); err != nil {
+	const settings = 4
+	if err := r.write(settings, 0, 0, nil); err != nil {
 		t.Fatal(err)
 	}
 	go func() {
@@ -165,13 +160,22 @@ func dialResetter(t *testing.T, s *site) *resetter {
 	return r
 }
 
+// write writes a frame (RFC 9113, section 4.1).
+func (r *resetter) write(kind, flags byte, stream uint32, payload []byte) error {
+	frame := binary.BigEndian.AppendUint32(nil, uint32(len(payload))<<8|uint32(kind))
+	frame = binary.BigEndian.AppendUint32(append(frame, flags), stream)
+	_, err := r.conn.Write(append(frame, payload...))
+	return err
+}
+
 // rush opens and resets n streams, and returns how many it could.
 func (r *resetter) rush(n int) (sent int) {
 	for range n {
-		if err := r.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: r.stream, BlockFragment: r.header, EndStream: true, EndHeaders: true}); err != nil {
+		const headers, endOfStreamAndHeaders, reset, cancel = 1, 1 | 4, 3, 8
+		if err := r.write(headers, endOfStreamAndHeaders, r.stream, r.header); err != nil {
 			return sent
 		}
-		if err := r.framer.WriteRSTStream(r.stream, http2.ErrCodeCancel); err != nil {
+		if err := r.write(reset, 0, r.stream, []byte{0, 0, 0, cancel}); err != nil {
 			return sent
 		}
 		r.stream += 2

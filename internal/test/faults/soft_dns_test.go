@@ -1,14 +1,14 @@
 package faults
 
 import (
+	"bytes"
 	"context"
 	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
@@ -54,26 +54,36 @@ func (n *nameserver) serve(conn net.PacketConn) {
 			return // closed
 		}
 		n.queries.Add(1)
-		var m dnsmessage.Message
-		if err := m.Unpack(buf[:size]); err != nil || len(m.Questions) != 1 {
-			continue
-		}
-		q := m.Questions[0]
-		m = dnsmessage.Message{Header: dnsmessage.Header{ID: m.ID, Response: true, RecursionAvailable: true}, Questions: m.Questions}
-		if q.Type == dnsmessage.TypeA {
-			m.Answers = []dnsmessage.Resource{{
-				Header: dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class, TTL: 1},
-				Body:   &dnsmessage.AResource{A: [4]byte(net.ParseIP(*n.addr.Load()).To4())},
-			}}
-		}
-		packet, err := m.Pack()
-		if err != nil {
+		answer := n.answer(buf[:size])
+		if answer == nil {
 			continue
 		}
 		time.AfterFunc(time.Duration(n.late.Load()), func() {
-			_, _ = conn.WriteTo(packet, from) // the test may be over
+			_, _ = conn.WriteTo(answer, from) // the test may be over
 		})
 	}
+}
+
+// answer returns the response to a query, whose one question is repeated (RFC 1035, section 4), or
+// nil if it is none. For other records than A it has no answer.
+func (n *nameserver) answer(query []byte) []byte {
+	const header, name, rest = 12, 1, 4 // the root, at least; type and class
+	if len(query) < header+name+rest {
+		return nil
+	}
+	end := header + bytes.IndexByte(query[header:], 0) + name + rest
+	if end > len(query) {
+		return nil
+	}
+	m := slices.Clone(query[:end])
+	m[2], m[3] = 0x80, 0x80                                         // a response, recursion available
+	copy(m[6:], []byte{0, 0, 0, 0, 0, 0})                           // no answers, authorities, additions
+	if a := net.ParseIP(*n.addr.Load()).To4(); m[end-rest+1] == 1 { // A
+		m[7] = 1
+		m = append(m, 0xc0, header, 0, 1, 0, 1, 0, 0, 0, 1, 0, 4) // the name of the question, A, IN, for 1 s
+		m = append(m, a...)
+	}
+	return m
 }
 
 // byName is a server behind a name, and the way to it.
