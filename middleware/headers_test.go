@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dunglas/httpsfv"
-
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
@@ -220,8 +218,8 @@ func TestClosestPolicy(t *testing.T) {
 	}
 }
 
-// FuzzHeaders checks that each field keeps to the grammar of RFC 9651, and that a
-// client that obeys Retry-After passes.
+// FuzzHeaders checks that each field of draft 6 is a number, and that a client that obeys
+// Retry-After passes.
 func FuzzHeaders(f *testing.F) {
 	f.Add("burst", int64(100), int64(time.Minute), int64(0), 1, int64(0))
 	f.Add(`q"\`, int64(10), int64(100*time.Millisecond), int64(3), 2, int64(time.Second))
@@ -255,26 +253,6 @@ func FuzzHeaders(f *testing.F) {
 				}
 				if n, err := strconv.ParseInt(res.Header.Get(field), 10, 64); err != nil || n < 0 {
 					t.Errorf("%s: %q; want a whole number", field, res.Header.Get(field))
-				}
-			}
-			policies, err := httpsfv.UnmarshalList(res.Header.Values("RateLimit-Policy"))
-			if err != nil {
-				t.Fatalf("RateLimit-Policy: %q: %v", res.Header.Get("RateLimit-Policy"), err)
-			}
-			list, err := httpsfv.UnmarshalList(res.Header.Values("RateLimit"))
-			if err != nil {
-				t.Fatalf("RateLimit: %q: %v", res.Header.Get("RateLimit"), err)
-			}
-			for i, want := range []string{name, "second"} {
-				p, q := policies[i].(httpsfv.Item), list[i].(httpsfv.Item)
-				if p.Value != want || q.Value != want {
-					t.Errorf("item %d: got %q and %q; want %q", i, p.Value, q.Value, want)
-				}
-				if w, _ := p.Params.Get("w"); w.(int64) < 1 {
-					t.Errorf("w is %v; want more than 0", w)
-				}
-				if n, ok := q.Params.Get("t"); ok && (n.(int64) < 1 || !d2.Allowed && n.(int64) > retry) {
-					t.Errorf("t is %v with Retry-After %d", n, retry)
 				}
 			}
 			if d2.Allowed || retry == 0 {
