@@ -45,8 +45,8 @@ const (
 )
 
 // Parse reads a pattern that a user wrote, as a ServeMux does, and returns an error where the
-// ServeMux would panic. It also takes the wildcards of gin and echo: ":id", "*path", "*", and "static*" for
-// all paths that begin so.
+// ServeMux would panic. It also takes the wildcards of gin and echo: ":id", "*path" and "*", and
+// "static*" for all paths that begin so.
 //
 // It is stricter than a ServeMux and rejects patterns that match no request:
 //
@@ -223,10 +223,13 @@ const (
 
 // On returns the relation of the pattern and the route that serves a request. It does not compare
 // methods and hosts.
+//
+// Text that a client fills in, on a parameter or below an open route, may be the pattern's, so the
+// path decides. Text of the route in place of a parameter makes a route of its own.
 func (p *Pattern) On(route *Pattern) Relation {
 	covered, narrower := true, false
 	for i, seg := range p.segments {
-		at := segment{kind: wild} // below an open route
+		at := segment{kind: wild} // beyond the route, if it is open
 		if i < len(route.segments) {
 			at = route.segments[i]
 		}

@@ -20,7 +20,7 @@ var methods = []string{
 	http.MethodConnect, http.MethodOptions, http.MethodTrace,
 }
 
-// typo returns an error for a pattern that a ServeMux accepts but that was meant to be another one.
+// typo returns an error for a pattern that was meant to be another one. A ServeMux accepts most of them.
 func typo(method, host, path string) error {
 	// One letter in three may differ, so QUERY, PROPFIND, PURGE and LINK are no typos.
 	near, ok := spelling.Closest(methods, method)
@@ -33,8 +33,6 @@ func typo(method, host, path string) error {
 		return errors.New(`it has no "/"`)
 	case host != "" && !strings.ContainsAny(strings.TrimSuffix(host, ":"), ".:") && !strings.EqualFold(host, "localhost"):
 		return fmt.Errorf("%q would be a host, which has a dot or a port", host)
-	case strings.HasPrefix(path, "//") && strings.HasSuffix(host, ":"):
-		return errors.New("it has a scheme")
 	case star > 0 && path[star-1] != '/' && star < len(path)-1, strings.Contains(path, "/<"), strings.Contains(path, "/["), strings.Contains(path, "/("):
 		return errors.New(`"*" stands only at the end, and {name} for a segment`)
 	}
