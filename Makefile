@@ -13,6 +13,7 @@ GOLANGCI_LINT := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v
 
 FUZZTIME ?= 20s
 SOAK ?= 1h
+ROUNDS ?= 10
 
 .PHONY: help
 help: ## Show this list
@@ -89,8 +90,8 @@ vuln: ## Run govulncheck; needs the network
 	for dir in $$(go list -m -f '{{.Dir}}'); do echo "$$dir"; $(GOVULNCHECK) -C "$$dir" ./...; done
 
 .PHONY: bench
-bench: ## Compare with other limiters; needs a redis-server, writes benchmarks/RESULTS.md
-	go -C benchmarks run .
+bench: ## Compare with other limiters in ROUNDS (10); needs a redis-server, writes benchmarks/RESULTS.md
+	go -C benchmarks run . -rounds $(ROUNDS)
 
 .PHONY: demo
 demo: ## Start the quickstart server

@@ -1,141 +1,168 @@
-// Command benchmarks measures ratelimit beside its peers, in one run on one
-// machine, and holds it to the targets of the project.
-//
-//	go -C benchmarks run .
-//
-// It prints a line for each target and exits 1 when one is missed. See README.md.
+// Command benchmarks runs the benchmarks of this directory round by round, and compares the
+// medians with the targets of the project. See README.md.
 package main
 
 import (
+	"bufio"
 	"cmp"
-	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"regexp"
+	"os/exec"
+	"path/filepath"
 	"runtime"
-	"runtime/pprof"
-	"syscall"
-
-	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
+	"strconv"
+	"strings"
+	"time"
 )
 
+// A slice of time for each contestant in a round.
+const benchtime = "200ms"
+
+// benchstat states a confidence interval for as many rounds or more.
+const enoughRounds = 6
+
+const samplesFile = "bench.txt"
+
 func main() {
-	redistest.Child(waitingVar, waitingProcess)
-	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer cancel()
-	ok, err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		os.Exit(0)
-	case errors.Is(err, errUsage):
-		os.Exit(2)
-	case err != nil:
+	rounds := flag.Int("rounds", 10, fmt.Sprintf("`number` of rounds; fewer than %d print the targets and write no pages", enoughRounds))
+	flag.Parse()
+	if err := run(*rounds); err != nil {
 		fmt.Fprintln(os.Stderr, "benchmarks:", err)
 		os.Exit(1)
-	case !ok:
-		os.Exit(1)
 	}
 }
 
-var errUsage = errors.New("usage")
+func run(rounds int) error {
+	if rounds < 1 {
+		return fmt.Errorf("-rounds is %d; want 1 or more", rounds)
+	}
+	server, err := exec.Command(cmp.Or(os.Getenv("RATELIMIT_TEST_SERVER"), "redis-server"), "--version").Output()
+	if err != nil {
+		return fmt.Errorf("%w; want redis-server on the PATH (Debian: apt-get install redis-server), or the path of one in RATELIMIT_TEST_SERVER", err)
+	}
+	others := usedByOthers(func() time.Duration { time.Sleep(time.Second); return 0 })
+	say("%s\n", quiet(others))
 
-const about = `Measures ratelimit beside its peers and holds it to the project's targets.
+	// Each round is a new process, in which all contestants run one after the other.
+	temp, err := os.MkdirTemp("", "benchmarks-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(temp)
+	program := filepath.Join(temp, "bench.test")
+	if out, err := exec.Command("go", "test", "-c", "-o", program, ".").CombinedOutput(); err != nil {
+		return fmt.Errorf("go test -c: %w\n%s", err, out)
+	}
+	samples, err := os.Create(samplesFile)
+	if err != nil {
+		return err
+	}
+	defer samples.Close()
+	begin := time.Now()
+	for round := range rounds {
+		say("round %d of %d:", round+1, rounds)
+		var failed error
+		used := usedByOthers(func() time.Duration {
+			var cpu time.Duration
+			cpu, failed = runRound(program, samples)
+			return cpu
+		})
+		if failed != nil {
+			return failed
+		}
+		others = max(others, used)
+		took := time.Since(begin)
+		say("\n  %v; %v left; %s\n", took.Round(time.Second), (took / time.Duration(round+1) * time.Duration(rounds-round-1)).Round(time.Second), quiet(used))
+	}
 
-	go -C benchmarks run . [flags]
-
-It starts servers of its own, makes three runs and takes about ten minutes. It
-prints a line for each target (row, ours, theirs, ratio, spread, target, ok or short),
-writes RESULTS.md and two charts, quotes rows in README.md, and exits 1 when a target is
-missed. For figures to quote, run nothing else on the machine.
-
-`
-
-// run reports whether every chosen target is met.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) (ok bool, err error) {
-	flags := flag.NewFlagSet("benchmarks", flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	flags.Usage = func() {
-		fmt.Fprint(stderr, about)
-		flags.PrintDefaults()
+	figures, err := readFigures(samplesFile)
+	if err != nil {
+		return err
 	}
-	short := flags.Bool("short", false, "make one run of about a minute, with fewer rounds and fewer keys, and write no files")
-	rowExpr := flags.String("row", "", "measure only the rows whose name matches the `regexp`, as ^Memory or middleware, and write no files")
-	runs := flags.Int("runs", 0, "`number` of runs; 0 means 3, or 1 with -short")
-	rounds := flags.Int("rounds", 0, "`number` of rounds of every measurement; 0 means each stage's own")
-	server := flags.String("server", serverDefault(), "`program` to measure on, such as a valkey-server; default from RATELIMIT_BENCH_SERVER")
-	out := flags.String("out", "", "`directory` to write RESULTS.md and the charts to; default: this one, or none with -short")
-	profile := flags.String("cpuprofile", "", "write a CPU profile of this process to the `file`")
-	if err := flags.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return false, err
-		}
-		return false, errUsage
+	table, err := figures.table()
+	if err != nil {
+		return err
 	}
-	if *runs < 0 || *rounds < 0 {
-		return false, fmt.Errorf("-runs is %d, -rounds %d; want 0 or more", *runs, *rounds)
+	fmt.Print(table)
+	if rounds < enoughRounds {
+		say("wrote %s; %d rounds or more write RESULTS.md and the rows of README.md\n", samplesFile, enoughRounds)
+		return nil
 	}
-	if *out == "" && !*short {
-		*out = "."
+	if err := writeResults("RESULTS.md", table, rounds, program, strings.TrimSpace(string(server)), quiet(others)); err != nil {
+		return err
 	}
-	if *runs == 0 {
-		*runs = 3
-		if *short {
-			*runs = 1
-		}
+	if err := quote("../README.md", table); err != nil {
+		return err
 	}
-	r := report{
-		settings: settings{short: *short, rounds: *rounds, progress: newProgress(stderr)},
-	}
-	if *rowExpr != "" {
-		if r.row, err = regexp.Compile(*rowExpr); err != nil {
-			return false, fmt.Errorf("-row: %w", err)
-		}
-		if len(r.targets()) == 0 {
-			return false, fmt.Errorf("-row: no row matches %q", *rowExpr)
-		}
-	}
-	if err := useServer(*server); err != nil {
-		return false, err
-	}
-	if r.others = others(ctx); isBusy(r.others) {
-		fmt.Fprintf(stderr, "Other programs keep %.2f of %d cores busy, so figures will be off. Run nothing else on this machine.\n", r.others, runtime.NumCPU())
-	}
-	if *profile != "" {
-		f, err := os.Create(*profile)
-		if err != nil {
-			return false, err
-		}
-		if err := pprof.StartCPUProfile(f); err != nil {
-			return false, errors.Join(err, f.Close())
-		}
-		defer func() {
-			pprof.StopCPUProfile()
-			err = errors.Join(err, f.Close())
-		}()
-	}
-	if err := r.runAll(ctx, *runs); err != nil {
-		return false, err
-	}
-	printRows(stdout, r.rows)
-	if *out != "" && r.row == nil {
-		if err := r.write(*out); err != nil {
-			return false, err
-		}
-		fmt.Fprintf(stderr, "wrote %s and charts to %s\n", resultsFile, *out)
-		if *out == "." {
-			if err := quote("../README.md", r.rows); err != nil {
-				return false, err
-			}
-			fmt.Fprintln(stderr, "wrote the rows that README.md quotes")
-		}
-	}
-	return !anyShort(r.rows), nil
+	say("wrote %s, RESULTS.md and the rows of README.md\n", samplesFile)
+	return nil
 }
 
-func serverDefault() string {
-	return cmp.Or(os.Getenv("RATELIMIT_BENCH_SERVER"), os.Getenv("RATELIMIT_TEST_SERVER"), "redis-server")
+// say shows progress.
+func say(format string, args ...any) { fmt.Fprintf(os.Stderr, format, args...) }
+
+// runRound runs all benchmarks once and returns the CPU time that they used, with the
+// servers that they started.
+func runRound(program string, samples io.Writer) (time.Duration, error) {
+	var problems strings.Builder
+	cmd := exec.Command(program, "-test.run=^$", "-test.bench=.", "-test.benchtime="+benchtime, "-test.timeout=1h")
+	cmd.Env = append(os.Environ(), "RATELIMIT_TEST_REDIS=required")
+	cmd.Stderr = &problems
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return 0, err
+	}
+	if err := cmd.Start(); err != nil {
+		return 0, err
+	}
+
+	lines, last := bufio.NewScanner(out), ""
+	for lines.Scan() {
+		fmt.Fprintln(samples, lines.Text())
+		work, _, _ := strings.Cut(lines.Text(), "/")
+		if name, ok := strings.CutPrefix(work, "Benchmark"); ok && name != last {
+			say(" %s", name)
+			last = name
+		} else if !ok {
+			fmt.Fprintln(&problems, lines.Text())
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		return 0, fmt.Errorf("%w\n%s", err, &problems)
+	}
+	return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), nil
+}
+
+// usedByOthers is how many cores other programs kept busy while f ran; f returns the CPU
+// time of our own. It is 0 where there is no /proc/stat.
+func usedByOthers(f func() time.Duration) float64 {
+	begin, before := time.Now(), busy()
+	own := f()
+	return max(0, (busy()-before-own).Seconds()/time.Since(begin).Seconds())
+}
+
+// busy is the CPU time of all programs since the start of the machine, and the time that
+// the host of a virtual machine gave to others.
+func busy() (sum time.Duration) {
+	text, _ := os.ReadFile("/proc/stat")
+	line, _, _ := strings.Cut(string(text), "\n")
+	fields := strings.Fields(line) // cpu user nice system idle iowait irq softirq steal guest guest_nice
+	for i, f := range fields {
+		if i >= 1 && i <= 3 || i == 8 {
+			ticks, _ := strconv.Atoi(f)
+			sum += time.Duration(ticks) * 10 * time.Millisecond
+		}
+	}
+	return sum
+}
+
+// quiet says whether others left the machine to us.
+func quiet(others float64) string {
+	text := fmt.Sprintf("other programs used %.2f of %d cores", others, runtime.NumCPU())
+	if others > 0.1*float64(runtime.NumCPU()) {
+		text += "; THE MACHINE IS NOT QUIET: do not quote these figures"
+	}
+	return text
 }

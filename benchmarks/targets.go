@@ -1,153 +1,239 @@
 package main
 
 import (
+	"bytes"
+	"encoding/csv"
 	"fmt"
+	"os/exec"
+	"regexp"
 	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/perf/benchunit"
 )
 
-// targets are the project's, in the order of its design.
-var targets = slices.Concat(onRedis, inMemory, inMiddleware())
+// The contestants that targets name.
+const (
+	ours         = "ratelimit"
+	redisRate    = "redis_rate"
+	redisRateAP  = "redis_rate+AutoPipeline"
+	twoCalls     = "two_calls_of_redis_rate" // as it has no quotas: a second rate stands for one
+	slidingLog   = "slidinglog"
+	rueidisSet   = "rueidis_SET"
+	floorScript  = "script_of_TIME_GET_SET"
+	clockAndLock = "clock_and_lock"
+	echoOwn      = "echo's_own"
+	bare         = "bare_handler"
+	bareMux      = "bare_ServeMux"
+	fieldsOnly   = "four_fields_only"
+	least        = "least"      // a bucket and four fields
+	leastCopied  = "least+copy" // and a copy of the request, for a limiter that tells handlers something
+	oursMux      = "ratelimit_ServeMux"
+)
 
-// faster is the bound of "faster than every peer".
-var faster = bound{true, 0.999, times}
-
-var onRedis = []target{
-	{"Redis, 1 caller: time of a check, to a script of TIME, GET and SET", stageCallers, 1, atMost(1.05, times),
-		func(r *results) verdict { return against(r.callers[1].of(sample.nanos), floorScript, nanos) },
-		func(r *results) string {
-			each := r.callers[1].of(sample.nanos)
-			return fmt.Sprintf("%s The shortest script that decides, on the same client and with a timeout like ours, takes %s, %s of that script.", whereTimeGoes(1, floorScript)(r),
-				figure(median(each[decidingScript]), nanos), figure(ratio(each[decidingScript], each[floorScript]), times))
-		}},
-	speed(16, redisRate, 1.8),
-	speed(manyCallers, redisRate, 5),
-	speed(manyCallers, redisRateAP, 3),
-	speed(manyCallers, rueidisSet, 1),
-	{"Redis, 256 callers: CPU of Redis for a check, to redis_rate", stageCallers, manyCallers, atMost(0.2, times),
-		func(r *results) verdict {
-			return against(r.callers[manyCallers].of(sample.cpuMicros), redisRate, micros)
-		},
-		whereTimeGoes(manyCallers, rueidisSet)},
-	{"Redis, 256 callers: CPU of the client for a check, to rueidis SET", stageCallers, manyCallers, atMost(1, times),
-		func(r *results) verdict {
-			return against(r.callers[manyCallers].of(sample.ownNanos), rueidisSet, nanos)
-		}, nil},
-	{"Redis, 256 callers: allocations of a check", stageCallers, manyCallers, atMost(3, allocs),
-		func(r *results) verdict { return alone(r.callers[manyCallers].of(sample.allocs)[ours], allocs) }, nil},
-	{"Cluster of six, 256 callers: CPU of all nodes for a check, to redis_rate", stageCluster, 0, atMost(0.25, times),
-		func(r *results) verdict { return against(r.cluster.of(sample.cpuMicros), redisRate, micros) },
-		func(r *results) string {
-			cpu := r.cluster.of(sample.cpuMicros)
-			return fmt.Sprintf("A check takes %.2f us of CPU on all nodes; a SET sent by AutoPipeline, which the replicas repeat too, %.2f us.",
-				median(cpu[ours]), median(cpu[goRedisSetAP]))
-		}},
-	{"Ring of three, 256 callers: CPU of all servers for a check, to one Redis", stageRing, 0, atMost(1.15, times),
-		func(r *results) verdict {
-			cpu := r.ring.of(sample.cpuMicros)
-			return against(series{ours: cpu[ours+onRing], "one Redis": cpu[ours]}, "one Redis", micros)
-		}, func(r *results) string {
-			cpu := r.ring.of(sample.cpuMicros)
-			return fmt.Sprintf("Each server of the Ring has a third of the callers, and so smaller batches. With %d callers, as many for each server as the one Redis has, a check takes %.2f us on the Ring, %s of one Redis.",
-				crowd*manyCallers, median(cpu[ours+onRing+crowded]), figure(ratio(cpu[ours+onRing+crowded], cpu[ours]), times))
-		}},
-	{"Redis, 256 callers, a rate and a quota in one check: checks a second, to " + twoCalls, stageQuota, 0, atLeast(5, times),
-		func(r *results) verdict { return against(r.quota.of(sample.perSecond), twoCalls, perSecond) },
-		func(r *results) string {
-			redis, own := r.quota.of(sample.cpuMicros), r.quota.of(sample.ownNanos)
-			return fmt.Sprintf("CPU of Redis for a check: %.2f us, %s %.2f us; of the client: %.2f us, %.2f us. With the rate alone, ours makes %s checks a second, %.2f us of Redis each.",
-				median(redis[ours]), twoCalls, median(redis[twoCalls]), median(own[ours])/1e3, median(own[twoCalls])/1e3,
-				thousands(int64(median(r.quota.of(sample.perSecond)[ours+rateOnly]))), median(redis[ours+rateOnly]))
-		}},
-	{"Denied from the cache: time", stageDenied, 0, atMost(150, nanos),
-		func(r *results) verdict { return alone(r.denied.nanos, nanos) }, nil},
-	{"Denied from the cache: allocations", stageDenied, 0, atMost(0, allocs),
-		func(r *results) verdict { return alone([]float64{r.denied.allocs}, allocs) }, nil},
-	{"Denied from the cache: commands that Redis saw", stageDenied, 0, atMost(0, commands),
-		func(r *results) verdict { return alone([]float64{float64(r.denied.commands)}, commands) }, nil},
-	{"Redis: memory of a key, to redis_rate", stageUsage, 0, atMost(0.7, times), func(r *results) verdict {
-		return against(series{ours: {r.usage[ours]}, redisRate: {r.usage[redisRate]}}, redisRate, octets)
-	}, nil},
-	{"Wait, 8 processes of 20 callers, one call a second: least gap that a partner sees", stageWait, 0, atLeast(999, millis),
-		func(r *results) verdict {
-			v := alone(r.gaps, millis)
-			v.ours = slices.Min(r.gaps)
-			return v
-		}, nil},
+// target is a number that the project wants to reach.
+type target struct {
+	name    string
+	bound   bound
+	suffix  string // of both figures: a unit
+	measure func(*figures) (ours, theirs figure)
 }
 
-// speed compares checks a second.
-func speed(callers int, peer string, least float64) target {
-	return target{
-		fmt.Sprintf("Redis, %d callers: checks a second, to %s", callers, peer), stageCallers, callers, atLeast(least, times),
-		func(r *results) verdict { return against(r.callers[callers].of(sample.perSecond), peer, perSecond) },
-		whereTimeGoes(callers, peer),
+// bound is what the ratio of the two figures, or ours where there is no other, is at least
+// or at most.
+type bound struct {
+	sign  string
+	value float64
+}
+
+func atMost(v float64) bound  { return bound{"<=", v} }
+func atLeast(v float64) bound { return bound{">=", v} }
+
+func (b bound) verdict(v float64) string {
+	if b.sign == "<=" && v <= b.value || b.sign == ">=" && v >= b.value {
+		return "met"
+	}
+	return "short"
+}
+
+var targets = []target{
+	{"Redis, 1 caller: time of a check, to a script of TIME, GET and SET", atMost(1.15), "s", to("Redis/limiter=%s/callers=1", floorScript, "sec/op")},
+	{"Redis, 16 callers: checks/s, to redis_rate", atLeast(1.8), "/s", speed("Redis/limiter=%s/callers=16", redisRate)},
+	{"Redis, 256 callers: checks/s, to redis_rate", atLeast(5), "/s", speed("Redis/limiter=%s/callers=256", redisRate)},
+	{"Redis, 256 callers: checks/s, to redis_rate on AutoPipeline", atLeast(3), "/s", speed("Redis/limiter=%s/callers=256", redisRateAP)},
+	{"Redis, 256 callers: checks/s, to rueidis' plain SET", atLeast(1), "/s", speed("Redis/limiter=%s/callers=256", rueidisSet)},
+	{"Redis, 256 callers: CPU of Redis for a check, to redis_rate", atMost(0.2), "s", to("Redis/limiter=%s/callers=256", redisRate, "redis-sec/op")},
+	{"Cluster of six, 256 callers: CPU of all nodes for a check, to redis_rate", atMost(0.3), "s", to("Cluster/limiter=%s/callers=256", redisRate, "redis-sec/op")},
+	{"Ring of three, 256 callers: CPU of all servers for a check, to one Redis", atMost(1.15), "s", func(f *figures) (figure, figure) {
+		one := f.get("Ring/limiter=ratelimit/servers=1/callers=256", "redis-sec/op")
+		one.of = "one Redis"
+		return f.get("Ring/limiter=ratelimit/servers=3/callers=256", "redis-sec/op"), one
+	}},
+	{"Idle machine, 1 caller on Open: time of a check, in such scripts", atMost(1.15), "x", alone("Lone/limiter=Open", "x-script")},
+	{"Idle machine, 1 caller on New with a fitting client: time of a check, in such scripts", atMost(1.15), "x", alone("Lone/limiter=New", "x-script")},
+	{"Idle machine, 1 caller of slidinglog: time of a check, in such scripts", atMost(1.6), "x", alone("Lone/limiter=slidinglog", "x-script")},
+	// 1.5 µs on a machine where redis_rate takes 17.
+	{"Hot key, four processes of 64 callers: CPU of Redis for a check, to redis_rate", atMost(0.09), "s", to("HotKeyOfFour/limiter=%s/callers=256", redisRate, "redis-sec/op")},
+	{"Redis, 256 callers: allocations of a check", atMost(3), "", alone("Redis/limiter=ratelimit/callers=256", "allocs/op")},
+	{"Denied from the cache: nanoseconds", atMost(150), "", func(f *figures) (figure, figure) {
+		v := f.get("Denied/limiter=ratelimit", "sec/op")
+		v.value *= 1e9
+		return v, figure{}
+	}},
+	{"Denied from the cache: allocations", atMost(0), "", alone("Denied/limiter=ratelimit", "allocs/op")},
+	{"Denied from the cache: commands that Redis saw", atMost(0), "", alone("Denied/limiter=ratelimit", "commands/op")},
+	{"Redis: memory of a key, to redis_rate", atMost(0.7), "B", to("KeyMemory/limiter=%s/checks=1", redisRate, "B/key")},
+	{"Memory, hot key, 1 core: time, to the fastest peer", atMost(1), "s", toFastest("Memory/limiter=%s/keys=1/cores=one")},
+	{"Memory, hot key, all cores: time, to the fastest peer", atMost(1), "s", toFastest("Memory/limiter=%s/keys=1/cores=all")},
+	{"Memory, 100,000 keys, 1 core: time, to the fastest peer", atMost(1), "s", toFastest("Memory/limiter=%s/keys=100000/cores=one")},
+	{"Memory, 100,000 keys, all cores: time, to the fastest peer", atMost(1), "s", toFastest("Memory/limiter=%s/keys=100000/cores=all")},
+	{"Memory: allocations of a check", atMost(0), "", alone("Memory/limiter=ratelimit/keys=100000/cores=one", "allocs/op")},
+	{"nethttp middleware: time added, to the fastest peer with headers", atMost(0.9), "s", added("nethttp")},
+	{"gin middleware: time added, to the fastest peer with headers", atMost(0.9), "s", added("gin")},
+	{"echo middleware: time added, to the fastest peer with headers", atMost(0.9), "s", added("echo")},
+	{"echo_v5 middleware: time added, to the fastest peer with headers", atMost(0.9), "s", added("echo_v5")},
+	{"Wait, 8 processes of 20 callers, one call a second: least gap that a partner sees", atLeast(0.999), "s", alone("Wait/limiter=ratelimit", "least-gap-sec")},
+	{"Redis, 256 callers, a rate and a quota in one admission: checks/s, to two calls of redis_rate", atLeast(5), "/s", speed("RateAndQuota/limiter=%s/callers=256", twoCalls)},
+}
+
+// to compares ours with a peer in benchmarks of one pattern.
+func to(pattern, peer, unit string) func(*figures) (figure, figure) {
+	return func(f *figures) (figure, figure) {
+		theirs := f.get(fmt.Sprintf(pattern, peer), unit)
+		theirs.of = peer
+		return f.get(fmt.Sprintf(pattern, ours), unit), theirs
 	}
 }
 
-// whereTimeGoes compares the CPU time of Redis and of this process.
-func whereTimeGoes(callers int, peer string) func(*results) string {
-	return func(r *results) string {
-		redis, own := r.callers[callers].of(sample.cpuMicros), r.callers[callers].of(sample.ownNanos)
-		return fmt.Sprintf("A check takes %.2f us of CPU in Redis and %.2f us in the client; %s takes %.2f us and %.2f us. Redis is busy %.0f %% of the time with ours.",
-			median(redis[ours]), median(own[ours])/1e3, peer, median(redis[peer]), median(own[peer])/1e3, busy(r.callers[callers], ours))
+// speed is [to] of checks a second.
+func speed(pattern, peer string) func(*figures) (figure, figure) {
+	return func(f *figures) (figure, figure) {
+		a, b := to(pattern, peer, "sec/op")(f)
+		a.value, b.value = 1/a.value, 1/b.value
+		return a, b
 	}
 }
 
-// busy is the share of the time, in percent, in which the servers of a contestant work.
-func busy(s samples, name string) float64 {
-	return 100_000 * ratio(s.of(sample.cpuMicros)[name], s.of(sample.nanos)[name]) // microseconds in nanoseconds
+// alone is a target without a peer.
+func alone(benchmark, unit string) func(*figures) (figure, figure) {
+	return func(f *figures) (figure, figure) { return f.get(benchmark, unit), figure{} }
 }
 
-var inMemory = []target{
-	fastest("Memory, hot key, 1 core", 1, oneCore),
-	fastest("Memory, hot key, all cores", 1, allCores),
-	fastest("Memory, 100,000 keys, 1 core", keysInMemory, oneCore),
-	fastest("Memory, 100,000 keys, all cores", keysInMemory, allCores),
-	{"Memory: allocations of a check", stageMemory, 0, atMost(0, allocs),
-		func(r *results) verdict { return alone([]float64{r.memAll[ours].allocs}, allocs) }, nil},
+// toFastest compares ours with the fastest peer of the pattern.
+func toFastest(pattern string) func(*figures) (figure, figure) {
+	return func(f *figures) (figure, figure) { return to(pattern, f.fastest(pattern), "sec/op")(f) }
 }
 
-func oneCore() int  { return 1 }
-func allCores() int { return cores }
-
-func fastest(name string, keys int, callers func() int) target {
-	return target{name + ": time, to the fastest peer", stageMemory, 0, faster, func(r *results) verdict {
-		s := r.memoryTimes(setting{keys, callers()})
-		return against(s, s.lowest(func(name string) bool { return name != ours && !isCommand(name) }), nanos)
-	}, func(r *results) string {
-		return fmt.Sprintf("Reading the clock within a lock takes %.0f ns.", median(r.memoryTimes(setting{keys, callers()})[clockAndLock]))
-	}}
-}
-
-// memoryTimes is the time of a check. Callers on all cores wait for each other,
-// so there CPU time does not tell.
-func (r *results) memoryTimes(at setting) series {
-	if at.callers == 1 {
-		return r.memory[at].of(sample.callerNanos)
+// added is what ours and the fastest peer with headers add to a bare handler.
+func added(framework string) func(*figures) (figure, figure) {
+	pattern := "Middleware/framework=" + framework + "/limiter=%s"
+	return func(f *figures) (figure, figure) {
+		a, b := to(pattern, f.fastest(pattern), "sec/op")(f)
+		without := f.get(fmt.Sprintf(pattern, bare), "sec/op").value
+		return figure{value: a.value - without}, figure{value: b.value - without, of: b.of}
 	}
-	return r.memory[at].of(sample.nanos)
 }
 
-// inMiddleware compares ours with the fastest peer that writes headers.
-func inMiddleware() (all []target) {
-	const most = 0.9 // of the time that the fastest peer adds
-	for _, framework := range frameworkNames {
-		all = append(all, target{
-			framework + " middleware: time added, to the fastest peer with headers",
-			stageServe, 0, atMost(most, times),
-			func(r *results) verdict {
-				s, _ := r.overheads(framework, sample.callerNanos)
-				peer := s.lowest(tells)
-				return against(series{ours: s[ours], peer: s[peer]}, peer, nanos)
-			},
-			func(r *results) string {
-				s, all := r.overheads(framework, sample.callerNanos)
-				peer := s.lowest(tells)
-				whole, _ := r.overheads(framework, sample.ownNanos)
-				return fmt.Sprintf("A request allocates %.0f objects of %.0f bytes in all; with %s %.0f of %.0f. With garbage collection on other threads it takes %.0f ns and %.0f ns. Four header fields without a limiter take %.0f ns. %s",
-					all[ours].allocs, all[ours].bytes, peer, all[peer].allocs, all[peer].bytes, median(whole[ours]), median(whole[peer]), median(s[fieldsOnly]), leastCopies(s, peer, most))
-			},
-		})
+// notPeers are ours and what does less than a limiter that writes headers.
+var notPeers = []string{ours, oursMux, clockAndLock, bare, bareMux, fieldsOnly, least, leastCopied}
+
+// figure is a median over the rounds.
+type figure struct {
+	value  float64
+	spread string // benchstat's confidence interval, as "3%"
+	of     string // a peer
+}
+
+func (v figure) text(suffix string) string {
+	text := benchunit.Scale(v.value, benchunit.Decimal) + suffix
+	if v.spread != "" && v.spread != "∞" {
+		text += " ± " + v.spread
 	}
-	return all
+	return strings.TrimSpace(text + " " + v.of)
+}
+
+// figures are those of all benchmarks.
+type figures struct {
+	all     map[[2]string]figure // by benchmark and unit
+	missing []string
+}
+
+// cores is what Go adds to the name of a benchmark.
+var cores = regexp.MustCompile(`-\d+$`)
+
+// readFigures reads the samples with benchstat.
+func readFigures(samples string) (*figures, error) {
+	out, err := exec.Command("go", "tool", "benchstat", "-format", "csv", "-row", ".fullname", samples).Output()
+	if err != nil {
+		return nil, fmt.Errorf("benchstat: %w", err)
+	}
+	lines := csv.NewReader(bytes.NewReader(out))
+	lines.FieldsPerRecord = -1
+	records, err := lines.ReadAll()
+	if err != nil {
+		return nil, fmt.Errorf("benchstat: %w", err)
+	}
+
+	// A table begins with its unit: ",sec/op,CI".
+	f, unit := &figures{all: map[[2]string]figure{}}, ""
+	for _, r := range records {
+		if len(r) < 3 {
+			continue
+		}
+		if r[0] == "" {
+			unit = r[1]
+		} else if value, err := strconv.ParseFloat(r[1], 64); err == nil {
+			f.all[[2]string{cores.ReplaceAllString(r[0], ""), unit}] = figure{value: value, spread: r[2]}
+		}
+	}
+	return f, nil
+}
+
+func (f *figures) get(benchmark, unit string) figure {
+	v, ok := f.all[[2]string{benchmark, unit}]
+	if !ok {
+		f.missing = append(f.missing, benchmark+" "+unit)
+	}
+	return v
+}
+
+// fastest is the fastest peer in benchmarks of one pattern.
+func (f *figures) fastest(pattern string) (peer string) {
+	names := regexp.MustCompile("^" + strings.Replace(regexp.QuoteMeta(pattern), "%s", "([^/]+)", 1) + "$")
+	best := 0.0
+	for key, v := range f.all {
+		name := names.FindStringSubmatch(key[0])
+		if key[1] != "sec/op" || name == nil || slices.Contains(notPeers, name[1]) {
+			continue
+		}
+		// Echo v4's own middleware writes no headers.
+		if strings.HasPrefix(pattern, "Middleware") && name[1] == echoOwn {
+			continue
+		}
+		if peer == "" || v.value < best {
+			peer, best = name[1], v.value
+		}
+	}
+	return peer
+}
+
+// table is what the targets come to, in Markdown.
+func (f *figures) table() (string, error) {
+	var out strings.Builder
+	out.WriteString("| row | ours | theirs | ratio | target | |\n|---|--:|--:|--:|--:|---|\n")
+	for _, t := range targets {
+		a, b := t.measure(f)
+		judged, theirs, ratio := a.value, "-", "-"
+		if b.of != "" {
+			judged = a.value / b.value
+			theirs, ratio = b.text(t.suffix), fmt.Sprintf("%.2f", judged)
+		}
+		fmt.Fprintf(&out, "| %s | %s | %s | %s | %s %g | %s |\n",
+			t.name, a.text(t.suffix), theirs, ratio, t.bound.sign, t.bound.value, t.bound.verdict(judged))
+	}
+	if f.missing != nil {
+		return "", fmt.Errorf("no figures of %q", f.missing)
+	}
+	return out.String(), nil
 }

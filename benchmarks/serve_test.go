@@ -2,19 +2,8 @@ package main
 
 import (
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
 )
-
-// contestants serve requests by calls of ServeHTTP.
-func (h httpContestants) contestants() []contestant {
-	var cs []contestant
-	for _, name := range slices.Sorted(maps.Keys(h.handlers)) {
-		cs = append(cs, contestant{name: name, caller: serveCaller(h.handlers[name])})
-	}
-	return cs
-}
 
 // serveCaller makes callers of a handler, each with a request and a recorder
 // that it uses again and again, so that what they cost is the same for all.

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"net/http"
-	"strings"
 	"sync"
 
 	"github.com/gin-gonic/gin"
@@ -13,19 +12,11 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-// The least that whole middleware can do, as a bound for its rows.
-const (
-	least       = "least (bucket, four fields)"
-	leastCopied = "least (bucket, four fields, copy of the request)" // of a limiter that tells handlers something
-)
-
-func isLeast(name string) bool { return strings.HasPrefix(name, "least ") }
-
 // step does what a limiter does in a request: it returns the request for the handlers, or
 // writes a denial and returns false.
 type step func(http.ResponseWriter, *http.Request) (*http.Request, bool)
 
-// steps are the bounds, by name.
+// steps are the least that whole middleware can do, by name.
 func steps(l limit) map[string]step {
 	return map[string]step{fieldsOnly: writeFields, least: takeOne(l), leastCopied: thenCopy(takeOne(l))}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"strconv"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
 )
 
@@ -22,26 +21,23 @@ redis.call('SET', KEYS[1], string.format('%.0f', tat + emission), 'PX', string.f
 return capacity - ahead
 `)
 
-// onRueidis is a contestant with a client of rueidis.
-func onRueidis(d deployment, name string, do func(context.Context, rueidis.Client, string) (bool, error)) (contestant, error) {
+// onRueidis makes callers with a client of rueidis.
+func onRueidis(d deployment, do func(context.Context, rueidis.Client, string) (bool, error)) (func() check, error) {
 	client, err := rueidis.NewClient(rueidis.ClientOption{
 		InitAddress:  []string{d.nodes[0].Addr},
 		DisableCache: true, // of answers, which has nothing to do here
 	})
 	if err != nil {
-		return contestant{}, err
+		return nil, err
 	}
-	return contestant{
-		name:   name,
-		caller: shared(func(subject string) (bool, error) { return do(context.Background(), client, subject) }),
-		close:  client.Close,
-	}, nil
+	d.cleanup(client.Close)
+	return shared(func(subject string) (bool, error) { return do(context.Background(), client, subject) }), nil
 }
 
-func newRueidisGCRA(d deployment, l limit) (contestant, error) {
+func newRueidisGCRA(d deployment, l limit) (func() check, error) {
 	emission := strconv.FormatInt(l.emission().Microseconds(), 10)
 	capacity := strconv.FormatInt(l.emission().Microseconds()*l.burst, 10)
-	return onRueidis(d, rueidisGCRA, func(ctx context.Context, client rueidis.Client, subject string) (bool, error) {
+	return onRueidis(d, func(ctx context.Context, client rueidis.Client, subject string) (bool, error) {
 		left, err := oneKeyGCRA.Exec(ctx, client, []string{"one:" + subject}, []string{emission, capacity}).AsInt64()
 		return left >= 0, err
 	})
@@ -50,19 +46,18 @@ func newRueidisGCRA(d deployment, l limit) (contestant, error) {
 // The command GCRA has the arguments burst-1, units and seconds; its reply begins
 // with 1 for a denial.
 
-func newNativeGCRA(d deployment, l limit) (contestant, error) {
-	return onRueidis(d, nativeGCRA, func(ctx context.Context, client rueidis.Client, subject string) (bool, error) {
+func newNativeGCRA(d deployment, l limit) (func() check, error) {
+	return onRueidis(d, func(ctx context.Context, client rueidis.Client, subject string) (bool, error) {
 		reply, err := client.Do(ctx, client.B().Gcra().Key("native:"+subject).
 			MaxBurst(l.burst-1).TokensPerPeriod(l.count).Period(l.per.Seconds()).Build()).AsIntSlice()
 		return err == nil && reply[0] == 0, err
 	})
 }
 
-func newNativeGoGCRA(d deployment, l limit) (contestant, error) {
-	return onGoRedis(d, nativeGoGCRA, func(client redis.UniversalClient) (func() check, error) {
-		return shared(func(subject string) (bool, error) {
-			reply, err := client.Do(context.Background(), "GCRA", "native-go:"+subject, l.burst-1, l.count, l.per.Seconds()).Int64Slice()
-			return err == nil && reply[0] == 0, err
-		}), nil
-	})
+func newNativeGoGCRA(d deployment, l limit) (func() check, error) {
+	client := d.dial()
+	return shared(func(subject string) (bool, error) {
+		reply, err := client.Do(context.Background(), "GCRA", "native-go:"+subject, l.burst-1, l.count, l.per.Seconds()).Int64Slice()
+		return err == nil && reply[0] == 0, err
+	}), nil
 }

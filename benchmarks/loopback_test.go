@@ -7,25 +7,17 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"time"
+	"net/http/httptest"
+	"testing"
 )
 
-// loopback makes a contestant of a handler behind a server on loopback. Each of
-// its callers keeps one connection, and writes requests and reads answers
-// itself: a full client would cost more than what is measured.
-func loopback(name string, h http.Handler) (contestant, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return contestant{}, err
-	}
-	srv := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}
-	go func() { _ = srv.Serve(l) }() // until it is closed
-	addr := l.Addr().String()
-	return contestant{
-		name:   name,
-		caller: func() check { return (&keepAlive{addr: addr}).get },
-		close:  func() { _ = srv.Close() },
-	}, nil
+// loopbackCaller makes callers of a handler behind a server on loopback. Each keeps
+// one connection, and writes requests and reads answers itself: a full client would cost
+// more than what is measured.
+func loopbackCaller(b *testing.B, h http.Handler) func() check {
+	server := httptest.NewServer(h)
+	b.Cleanup(server.Close)
+	return func() check { return (&keepAlive{addr: server.Listener.Addr().String()}).get }
 }
 
 // keepAlive is a client with one connection.

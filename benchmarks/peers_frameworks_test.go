@@ -20,13 +20,11 @@ import (
 )
 
 const (
-	netHTTP  = "net/http"
+	netHTTP  = "nethttp"
 	inGin    = "gin"
 	inEcho   = "echo"
-	inEchoV5 = "echo v5"
+	inEchoV5 = "echo_v5"
 )
-
-var frameworkNames = []string{netHTTP, inGin, inEcho, inEchoV5}
 
 // frameworks build the contestants of each.
 var frameworks = []func(limit) (httpContestants, error){netHTTPContestants, ginContestants, echoContestants, echoV5Contestants}

@@ -8,30 +8,24 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// These show what a check costs at least. All but decidingScript limit nothing.
+// The names of what no target names.
 const (
-	decidingScript = "shortest script that decides"
-
-	rueidisSet   = "rueidis SET"
-	goRedisSet   = "go-redis SET"
-	goRedisSetAP = "go-redis SET, AutoPipeline"
-	goRedisPing  = "go-redis PING"
-	floorScript  = "script of TIME, GET, SET"
-	clockAndLock = "clock and lock"
-	fieldsOnly   = "four fields, no limit"
-	bare         = "bare handler"
-	bareMux      = "bare ServeMux"
+	decidingScript = "script_that_decides"
+	goRedisSet     = "go-redis_SET"
+	goRedisSetAP   = "go-redis_SET+AutoPipeline"
+	goRedisPing    = "go-redis_PING"
 )
 
-var plainCommands = []builder{
-	newCommand(floorScript, func(ctx context.Context, c redis.Cmdable, subject string) error {
+// plainCommands show what a check costs at least. All but decidingScript limit nothing.
+var plainCommands = []contestant{
+	{floorScript, command(func(ctx context.Context, c redis.Cmdable, subject string) error {
 		return floor.Run(ctx, c, []string{subject}).Err()
-	}),
-	newDecidingScript,
-	newCommand(goRedisSet, set),
-	newCommand(goRedisPing, func(ctx context.Context, c redis.Cmdable, _ string) error { return c.Ping(ctx).Err() }),
-	newGoRedisSetAP,
-	newRueidisSet,
+	})},
+	{decidingScript, newDecidingScript},
+	{goRedisSet, command(set)},
+	{goRedisPing, command(func(ctx context.Context, c redis.Cmdable, _ string) error { return c.Ping(ctx).Err() })},
+	{goRedisSetAP, newGoRedisSetAP},
+	{rueidisSet, newRueidisSet},
 }
 
 // isCommand reports whether a contestant limits nothing.
@@ -56,16 +50,14 @@ var deciding = redis.NewScript("local c,k=redis.call,KEYS[1]local t=c('TIME')loc
 
 // newDecidingScript is the least that one caller can wait for a decision by the clock of
 // Redis, on the same client as ours and with a timeout like ours.
-func newDecidingScript(d deployment, l limit) (contestant, error) {
-	emission := l.emission().Microseconds()
-	return onGoRedis(d, decidingScript, func(client redis.UniversalClient) (func() check, error) {
-		return shared(func(subject string) (bool, error) {
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
-			defer cancel()
-			ahead, err := deciding.Run(ctx, client, []string{subject}, emission, l.burst*emission).Int64()
-			return ahead >= 0, err
-		}), nil
-	})
+func newDecidingScript(d deployment, l limit) (func() check, error) {
+	client, emission := d.dial(), l.emission().Microseconds()
+	return shared(func(subject string) (bool, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		ahead, err := deciding.Run(ctx, client, []string{subject}, emission, l.burst*emission).Int64()
+		return ahead >= 0, err
+	}), nil
 }
 
 func set(ctx context.Context, c redis.Cmdable, subject string) error {
@@ -80,23 +72,19 @@ func commandCaller(c redis.Cmdable, do func(context.Context, redis.Cmdable, stri
 	})
 }
 
-func newCommand(name string, do func(context.Context, redis.Cmdable, string) error) builder {
-	return func(d deployment, _ limit) (contestant, error) {
-		return onGoRedis(d, name, func(client redis.UniversalClient) (func() check, error) {
-			return commandCaller(client, do), nil
-		})
+func command(do func(context.Context, redis.Cmdable, string) error) builder {
+	return func(d deployment, _ limit) (func() check, error) {
+		return commandCaller(d.dial(), do), nil
 	}
 }
 
-func newGoRedisSetAP(d deployment, _ limit) (contestant, error) {
-	return onGoRedis(d, goRedisSetAP, func(client redis.UniversalClient) (func() check, error) {
-		pipeline, err := client.AutoPipeline()
-		return commandCaller(pipeline, set), err
-	})
+func newGoRedisSetAP(d deployment, _ limit) (func() check, error) {
+	pipeline, err := d.dial().AutoPipeline()
+	return commandCaller(pipeline, set), err
 }
 
-func newRueidisSet(d deployment, _ limit) (contestant, error) {
-	return onRueidis(d, rueidisSet, func(ctx context.Context, client rueidis.Client, subject string) (bool, error) {
+func newRueidisSet(d deployment, _ limit) (func() check, error) {
+	return onRueidis(d, func(ctx context.Context, client rueidis.Client, subject string) (bool, error) {
 		err := client.Do(ctx, client.B().Set().Key(subject).Value(value).Build()).Error()
 		return err == nil, err
 	})

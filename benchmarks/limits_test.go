@@ -28,6 +28,10 @@ var (
 	// that a million keys can be there at once.
 	lasting = limit{count: 1000, burst: 1000, per: 10 * month}
 
+	// window is a limit that a sliding log can be given, of which its keys here have
+	// some dozens of checks in their windows.
+	window = limit{count: 1000, burst: 1000, per: time.Minute}
+
 	// tight is for correctness: 20 pass, and the next comes after three minutes.
 	tight = limit{count: 20, burst: 20, per: time.Hour}
 )
