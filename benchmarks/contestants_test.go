@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -32,6 +34,17 @@ type contestant struct {
 // builder makes a limiter, on a client of its own. The result makes a check for one
 // goroutine, which may keep scratch space in it.
 type builder func(deployment, limit) (func() check, error)
+
+// inTurn is the order of contestants in this round: the other way round in every second, as
+// the first may find a colder machine.
+func inTurn(contestants []contestant) []contestant {
+	if os.Getenv(reverseVar) == "" {
+		return contestants
+	}
+	contestants = slices.Clone(contestants)
+	slices.Reverse(contestants)
+	return contestants
+}
 
 // shared is a contestant whose callers need no scratch space.
 func shared(ch check) func() check { return func() check { return ch } }
@@ -125,7 +138,7 @@ func ask(caller func() check, callers, n int, list []string) error {
 	chunk := int64(max(1, min(n/callers/64, 1000)))
 	var (
 		next   atomic.Int64
-		failed atomic.Pointer[error]
+		failed atomic.Value
 		wg     sync.WaitGroup
 	)
 	for range callers {
@@ -140,7 +153,7 @@ func ask(caller func() check, callers, n int, list []string) error {
 				at := int(begin % int64(len(list)))
 				for range min(end, int64(n)) - begin {
 					if err := ch.pass(list[at]); err != nil {
-						failed.Store(&err)
+						failed.Store(fmt.Errorf("%s: %w", list[at], err)) // of one type always
 						return
 					}
 					if at++; at == len(list) {
@@ -152,8 +165,6 @@ func ask(caller func() check, callers, n int, list []string) error {
 	}
 	wg.Wait()
 
-	if err := failed.Load(); err != nil {
-		return *err
-	}
-	return nil
+	err, _ := failed.Load().(error)
+	return err
 }

@@ -25,6 +25,9 @@ const enoughRounds = 6
 
 const samplesFile = "bench.txt"
 
+// reverseVar lets the contestants run the other way round.
+const reverseVar = "RATELIMIT_BENCH_REVERSE"
+
 func main() {
 	rounds := flag.Int("rounds", 10, fmt.Sprintf("`number` of rounds; fewer than %d print the targets and write no pages", enoughRounds))
 	flag.Parse()
@@ -66,7 +69,7 @@ func run(rounds int) error {
 		var failed error
 		used := usedByOthers(func() time.Duration {
 			var cpu time.Duration
-			cpu, failed = runRound(program, samples)
+			cpu, failed = runRound(program, round, samples)
 			return cpu
 		})
 		if failed != nil {
@@ -105,10 +108,13 @@ func say(format string, args ...any) { fmt.Fprintf(os.Stderr, format, args...) }
 
 // runRound runs all benchmarks once and returns the CPU time that they used, with the
 // servers that they started.
-func runRound(program string, samples io.Writer) (time.Duration, error) {
+func runRound(program string, round int, samples io.Writer) (time.Duration, error) {
 	var problems strings.Builder
 	cmd := exec.Command(program, "-test.run=^$", "-test.bench=.", "-test.benchtime="+benchtime, "-test.timeout=1h")
 	cmd.Env = append(os.Environ(), "RATELIMIT_TEST_REDIS=required")
+	if round%2 == 1 {
+		cmd.Env = append(cmd.Env, reverseVar+"=1")
+	}
 	cmd.Stderr = &problems
 	out, err := cmd.StdoutPipe()
 	if err != nil {

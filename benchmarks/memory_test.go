@@ -11,7 +11,7 @@ const keysInMemory = 100_000
 
 // BenchmarkMemory makes checks in memory, by one goroutine and by one for each core.
 func BenchmarkMemory(b *testing.B) {
-	for _, c := range inMemory {
+	for _, c := range inTurn(inMemory) {
 		b.Run("limiter="+c.name, func(b *testing.B) {
 			d := deployment{cleanup: b.Cleanup}
 			hot := c.start(b, d, endless)

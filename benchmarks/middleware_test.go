@@ -10,54 +10,53 @@ import (
 
 // BenchmarkMiddleware is a call of ServeHTTP with a limiter in memory around a handler.
 func BenchmarkMiddleware(b *testing.B) {
-	each(b, frameworks, func(b *testing.B, h http.Handler) {
-		b.ReportAllocs()
-		caller, list := serveCaller(h), subjects(manyKeys)
-		touch(b, caller, 1, list)
-		measure(b, caller, 1, list)
-	})
+	each(b, frameworks, 1, func(_ *testing.B, h http.Handler) func() check { return serveCaller(h) })
 }
 
 // BenchmarkLoopback is a request to net/http over loopback, by 16 clients that keep their
 // connections.
 func BenchmarkLoopback(b *testing.B) {
 	const clients = 16
-	each(b, frameworks[:1], func(b *testing.B, h http.Handler) {
+	each(b, frameworks[:1], clients, func(b *testing.B, h http.Handler) func() check {
+		caller, next := loopbackCaller(b, h), 0
 		var kept []check
-		caller := loopbackCaller(b, h)
 		for range clients {
 			kept = append(kept, caller())
 		}
-		next := 0
-		again := func() check { next++; return kept[next%clients] }
-		touch(b, again, clients, subjects(clients)) // they connect
-		measure(b, again, clients, subjects(manyKeys))
+		return func() check { next++; return kept[next%clients] }
 	})
 }
 
 // each measures every handler of the frameworks, after the limiters have shown that they
 // keep a limit.
-func each(b *testing.B, frameworks []func(limit) (httpContestants, error), f func(*testing.B, http.Handler)) {
+func each(b *testing.B, frameworks []func(limit) (httpContestants, error), callers int, ask func(*testing.B, http.Handler) func() check) {
+	list := subjects(manyKeys)
 	for _, build := range frameworks {
 		strict, err := build(tight)
 		if err != nil {
 			b.Fatal(err)
 		}
-		for name, h := range strict.handlers {
-			if isCommand(name) {
-				continue
-			}
-			if err := keeps(serveCaller(h)(), "tight"); err != nil {
-				b.Fatalf("%s, %s: %v", strict.framework, name, err)
-			}
-		}
-
 		loose, err := build(roomy)
 		if err != nil {
 			b.Fatal(err)
 		}
+
+		var contestants []contestant
 		for _, name := range slices.Sorted(maps.Keys(loose.handlers)) {
-			b.Run("framework="+loose.framework+"/limiter="+name, func(b *testing.B) { f(b, loose.handlers[name]) })
+			contestants = append(contestants, contestant{name, func(_ deployment, l limit) (func() check, error) {
+				if l == tight {
+					return ask(b, strict.handlers[name]), nil
+				}
+				return ask(b, loose.handlers[name]), nil
+			}})
+		}
+		for _, c := range inTurn(contestants) {
+			caller := c.start(b, deployment{}, roomy)
+			touch(b, caller, callers, list)
+			b.Run("framework="+loose.framework+"/limiter="+c.name, func(b *testing.B) {
+				b.ReportAllocs()
+				measure(b, caller, callers, list)
+			})
 		}
 	}
 }

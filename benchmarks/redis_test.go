@@ -44,7 +44,7 @@ func BenchmarkRateAndQuota(b *testing.B) {
 
 // eachOnRedis measures contestants one after the other, each on a Redis of its own.
 func eachOnRedis(b *testing.B, contestants []contestant, l limit, list []string, levels ...int) {
-	for _, c := range contestants {
+	for _, c := range inTurn(contestants) {
 		b.Run("limiter="+c.name, func(b *testing.B) {
 			d := oneRedis(b)
 			if (c.name == nativeGCRA || c.name == nativeGoGCRA) && !d.hasGCRA() {
