@@ -63,8 +63,7 @@
 // that grows with the logarithm of their number.
 // benchmarks/RESULTS.md compares it with GCRA and a plain SET. To measure it:
 //
-//	go test -run '^$' -bench . ./gcra/slidinglog
-//	go -C benchmarks run .
+//	go -C benchmarks test -run '^$' -bench 'Lone|Window|KeyMemory'
 //
 // # Files
 //
