@@ -43,6 +43,22 @@ func TestBenchmarks(t *testing.T) {
 	if strings.Contains(table, "NaN") {
 		t.Errorf("a target was not measured:\n%s", table)
 	}
+
+	// README.md gets a table with four of its rows.
+	page := filepath.Join(t.TempDir(), "README.md")
+	if err := os.WriteFile(page, []byte("# A\n\n## Performance\n\nRows:\n\n| old |\n|---|\n\n## B\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := quote(page, table); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(text), "\n|"); n != 6 || strings.Contains(string(text), "| old |") || !strings.HasSuffix(string(text), "|\n\n## B\n") {
+		t.Errorf("the page has %d lines of a table; want 6:\n%s", n, text)
+	}
 }
 
 // A contestant that admits too much, or too little, is not measured.
@@ -74,7 +90,7 @@ func TestAskFails(t *testing.T) {
 	}
 }
 
-// Callers ask as often as they are told, about all subjects alike.
+// Callers make exactly so many checks, and of all subjects alike.
 func TestAskCounts(t *testing.T) {
 	for _, callers := range []int{1, 3, 256} {
 		asked := map[string]*atomic.Int64{}

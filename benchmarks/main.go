@@ -45,8 +45,8 @@ func run(rounds int) error {
 	if err != nil {
 		return fmt.Errorf("%w; want redis-server on the PATH (Debian: apt-get install redis-server), or the path of one in RATELIMIT_TEST_SERVER", err)
 	}
-	others := usedByOthers(func() time.Duration { time.Sleep(time.Second); return 0 })
-	say("%s\n", quiet(others))
+	version, _, _ := strings.Cut(string(server), " sha=")
+	say("%s\n", quiet(usedByOthers(func() time.Duration { time.Sleep(time.Second); return 0 })))
 
 	// Each round is a new process, in which all contestants run one after the other.
 	temp, err := os.MkdirTemp("", "benchmarks-")
@@ -63,7 +63,7 @@ func run(rounds int) error {
 		return err
 	}
 	defer samples.Close()
-	begin := time.Now()
+	begin, others := time.Now(), 0.0
 	for round := range rounds {
 		say("round %d of %d:", round+1, rounds)
 		var failed error
@@ -93,7 +93,7 @@ func run(rounds int) error {
 		say("wrote %s; %d rounds or more write RESULTS.md and the rows of README.md\n", samplesFile, enoughRounds)
 		return nil
 	}
-	if err := writeResults("RESULTS.md", table, rounds, program, strings.TrimSpace(string(server)), quiet(others)); err != nil {
+	if err := writeResults("RESULTS.md", table, rounds, version, quiet(others)); err != nil {
 		return err
 	}
 	if err := quote("../README.md", table); err != nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"debug/buildinfo"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,41 +11,47 @@ import (
 )
 
 // writeResults writes the targets, benchstat's tables and what was measured on.
-func writeResults(file, table string, rounds int, program, server, quiet string) error {
+func writeResults(file, table string, rounds int, server, quiet string) error {
 	tables, err := exec.Command("go", "tool", "benchstat",
 		"-table", ".name,/framework,/rate,/keys,/cores,/callers", "-row", "/limiter,/servers,/checks",
-		"-filter", ".name:(Redis OR Memory OR Middleware OR Denied) OR -.unit:(B/op OR allocs/op)", samplesFile).Output()
+		"-filter", ".name:Middleware OR -.unit:B/op (.name:(Redis OR Memory OR Denied) OR -.unit:allocs/op)", samplesFile).Output()
 	if err != nil {
 		return fmt.Errorf("benchstat: %w", err)
 	}
-	// The mean of different limiters means nothing.
-	tables = regexp.MustCompile(`(?m)^geomean .*\n`).ReplaceAll(tables, nil)
+	// The mean of different limiters says nothing, and not every name has every part.
+	tables = regexp.MustCompile(`(?m)^(geomean .*|/\w+: )\n`).ReplaceAll(tables, nil)
 
+	// The requirements in go.mod that are not indirect.
 	module, err := os.ReadFile("go.mod")
 	if err != nil {
 		return err
 	}
-	build, err := buildinfo.ReadFile(program)
+	list := []string{"list", "-m", "-f", "{{if .Version}}- {{.Path}} {{.Version}}{{end}}"}
+	for _, m := range regexp.MustCompile(`(?m)^\t(\S+) v\S+$`).FindAllSubmatch(module, -1) {
+		list = append(list, string(m[1]))
+	}
+	versions, err := exec.Command("go", list...).Output()
+	if err != nil {
+		return fmt.Errorf("go list -m: %w", err)
+	}
+
+	samples, err := os.ReadFile(samplesFile)
 	if err != nil {
 		return err
 	}
+	cpu := regexp.MustCompile(`(?m)^cpu: .*`).Find(samples)
 
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "# Results\n\nWritten by `make bench`, %d rounds; do not edit. [README.md](README.md) says what each name means.\n\n", rounds)
 	fmt.Fprintf(&out, "## Against the targets\n\n%s\n", table)
-	fmt.Fprintf(&out, "## Machine\n\n- %d cores, shared by the clients and Redis\n- %s, %s\n- in the busiest round, %s\n\n", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, quiet)
-	fmt.Fprintf(&out, "## Versions\n\n- %s\n- %s\n", build.GoVersion, server)
-	for _, dep := range build.Deps {
-		if direct := "\t" + dep.Path + " " + dep.Version + "\n"; strings.Contains(string(module), direct) {
-			fmt.Fprintf(&out, "- %s %s\n", dep.Path, dep.Version)
-		}
-	}
-	fmt.Fprintf(&out, "\n## All figures\n\n```text\n%s```\n", tables)
+	fmt.Fprintf(&out, "## Machine\n\n- %s, %d cores, shared by the clients and Redis\n- %s, %s\n- in the busiest round, %s\n\n", cpu, runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, quiet)
+	fmt.Fprintf(&out, "## Versions\n\n- %s\n- %s\n%s\n", runtime.Version(), server, versions)
+	fmt.Fprintf(&out, "## All figures\n\n```text\n%s```\n", tables)
 	return os.WriteFile(file, out.Bytes(), 0o644)
 }
 
 // quoted are the rows that README.md shows.
-var quoted = regexp.MustCompile(`^\| (row|---|Redis, 1 caller:|Redis, 256 callers: checks/s, to redis_rate \||Redis, 256 callers: CPU|nethttp)`)
+var quoted = regexp.MustCompile(`^\|(---| row| Redis, 1 caller:| Redis, 256 callers: checks/s, to redis_rate \|| Redis, 256 callers: CPU| nethttp)`)
 
 // quotedTable is the table of README.md.
 var quotedTable = regexp.MustCompile(`(?s)(\n## Performance\n[^|]*\n)((?:\|[^\n]*\n)+)`)

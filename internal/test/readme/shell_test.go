@@ -25,7 +25,6 @@ var notRun = []struct{ command, reason string }{
 	{"RATELIMIT_TEST_REDIS=", "runs this test"},
 	{"for server in ", "needs servers at these paths"},
 	{"go -C benchmarks ", "measures"},
-	{"go tool benchstat", "has no samples"},
 	{"go run ./examples/simulate -worlds", "takes a minute; TestWorlds plays most of them"},
 	{"redis-cli ", "needs a Redis on the default port"},
 }
