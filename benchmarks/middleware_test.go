@@ -29,7 +29,7 @@ func BenchmarkLoopback(b *testing.B) {
 
 // each measures every handler of the frameworks, after the limiters have shown that they
 // keep a limit.
-func each(b *testing.B, frameworks []func(limit) (httpContestants, error), callers int, ask func(*testing.B, http.Handler) func() check) {
+func each(b *testing.B, frameworks []func(limit) (httpContestants, error), callers int, serve func(*testing.B, http.Handler) func() check) {
 	list := subjects(manyKeys)
 	for _, build := range frameworks {
 		strict, err := build(tight)
@@ -45,9 +45,9 @@ func each(b *testing.B, frameworks []func(limit) (httpContestants, error), calle
 		for _, name := range slices.Sorted(maps.Keys(loose.handlers)) {
 			contestants = append(contestants, contestant{name, func(_ deployment, l limit) (func() check, error) {
 				if l == tight {
-					return ask(b, strict.handlers[name]), nil
+					return serve(b, strict.handlers[name]), nil
 				}
-				return ask(b, loose.handlers[name]), nil
+				return serve(b, loose.handlers[name]), nil
 			}})
 		}
 		for _, c := range inTurn(contestants) {
