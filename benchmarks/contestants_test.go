@@ -126,7 +126,11 @@ func (d deployment) reportCPU(b *testing.B, before time.Duration, checks int) {
 // connect.
 func touch(b *testing.B, caller func() check, callers int, list []string) {
 	b.Helper()
-	if err := ask(caller, callers, max(callers, len(list)), list); err != nil {
+	n := max(callers, len(list))
+	if testing.Short() {
+		n = callers
+	}
+	if err := ask(caller, callers, n, list); err != nil {
 		b.Fatal(err)
 	}
 }

@@ -88,7 +88,7 @@ func run(rounds int) error {
 	if err != nil {
 		return err
 	}
-	fmt.Print(table)
+	fmt.Fprint(os.Stdout, table)
 	if rounds < enoughRounds {
 		say("wrote %s; %d rounds or more write RESULTS.md and the rows of README.md\n", samplesFile, enoughRounds)
 		return nil
