@@ -10,8 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
-	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
-	"github.com/seed-e377111c/ratelimit/gcra/slidinglog"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 
@@ -28,26 +26,16 @@ func BenchmarkLone(b *testing.B) {
 	}
 	fit := client(redis.Options{ContextTimeoutEnabled: true, PoolTimeout: 50 * time.Millisecond})
 	plain := client(redis.Options{})
-	opened, options, err := openStore(server.URL())
+	opened, options, err := openStore(server.URL(), 0)
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = opened.Close() })
 
 	lone(b, "Open", client(*options), opened)
-	lone(b, "New", fit, redisstore.New(fit))
-	lone(b, "New_on_a_plain_client", plain, redisstore.New(plain))
-	lone(b, slidingLog, fit, slidinglog.NewRedis(fit))
-}
-
-// openStore is Open, and the options of its client.
-func openStore(url string) (*redisstore.Store, *redis.Options, error) {
-	options, err := redisstore.Options(url)
-	if err != nil {
-		return nil, nil, err
-	}
-	store, err := redisstore.Open(url)
-	return store, options.Simple(), err
+	lone(b, "New", fit, newStore(fit, 0, 0))
+	lone(b, "New_on_a_plain_client", plain, newStore(plain, 0, 0))
+	lone(b, slidingLog, fit, newLog(fit, 0))
 }
 
 // lone reports the median of a check, that of the script, and their ratio.

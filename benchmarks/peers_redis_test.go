@@ -5,15 +5,12 @@ import (
 	"time"
 
 	"github.com/go-redis/redis_rate/v10"
-	"github.com/redis/go-redis/v9"
 	"github.com/throttled/throttled/v2"
 	throttledredis "github.com/throttled/throttled/v2/store/goredisstore.v9"
 	"github.com/ulule/limiter/v3"
 	ululeredis "github.com/ulule/limiter/v3/drivers/store/redis"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
-	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
-	"github.com/seed-e377111c/ratelimit/gcra/slidinglog"
 )
 
 // The names of limiters on Redis that no target names.
@@ -41,22 +38,12 @@ var native = []contestant{{nativeGCRA, newNativeGCRA}, {nativeGoGCRA, newNativeG
 // patience is long enough that noise is no failure.
 const patience = 5 * time.Second
 
-// newStore makes ours on a client. A denial is cached for the time, or for that of the
-// store if it is 0.
-func newStore(client redis.UniversalClient, denialTTL time.Duration) *redisstore.Store {
-	store := redisstore.New(client)
-	store.Timeout, store.DenialTTL = patience, denialTTL
-	return store
-}
-
 func newOurs(d deployment, l limit) (func() check, error) {
-	return storeCaller(newStore(d.dial(), 0), l), nil
+	return storeCaller(newStore(d.dial(), patience, 0), l), nil
 }
 
 func newSlidingLog(d deployment, l limit) (func() check, error) {
-	store := slidinglog.NewRedis(d.dial())
-	store.Timeout = patience
-	return storeCaller(store, l), nil
+	return storeCaller(newLog(d.dial(), patience), l), nil
 }
 
 // policy is the name of a policy that is alone, as httpclient gives it.
@@ -150,7 +137,7 @@ func ululeCaller(lim *limiter.Limiter) func() check {
 func withQuota(quota limit) []contestant {
 	return []contestant{
 		{ours, func(d deployment, rate limit) (func() check, error) {
-			store := newStore(d.dial(), 0)
+			store := newStore(d.dial(), patience, 0)
 			return func() check {
 				charges := []gcra.Charge{
 					{Policy: "rate", Limit: gcra.Limit{Count: rate.count, Per: rate.per, Burst: rate.burst}, Cost: 1},

@@ -96,7 +96,7 @@ func BenchmarkDenied(b *testing.B) {
 	redistest.Need(b)
 	d := oneRedis(b)
 	b.Run("limiter="+ours, func(b *testing.B) {
-		ch := storeCaller(newStore(d.dial(), month), tight)()
+		ch := storeCaller(newStore(d.dial(), patience, month), tight)()
 		if err := keeps(ch, "denied"); err != nil {
 			b.Fatal(err)
 		}
