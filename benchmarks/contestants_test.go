@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -110,6 +111,20 @@ func measure(b *testing.B, caller func() check, callers int, list []string) {
 	}
 }
 
+// measureInMemory is [measure], and reports the CPU time of a single caller: what the check
+// takes, whatever else the machine does, garbage collection on other threads included.
+func measureInMemory(b *testing.B, caller func() check, callers int, list []string) {
+	b.Helper()
+	b.ReportAllocs()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	begin := threadCPU()
+	measure(b, caller, callers, list)
+	if callers == 1 {
+		b.ReportMetric(float64((threadCPU()-begin).Nanoseconds())/float64(b.N), "caller-ns/op")
+	}
+}
+
 // measureOn is [measure], and reports the CPU time that all servers used for a check.
 func measureOn(b *testing.B, d deployment, caller func() check, callers int, list []string) {
 	b.Helper()
@@ -145,28 +160,32 @@ func ask(caller func() check, callers, n int, list []string) error {
 		failed atomic.Value
 		wg     sync.WaitGroup
 	)
-	for range callers {
-		ch := caller()
-		wg.Go(func() {
-			for failed.Load() == nil {
-				end := next.Add(chunk)
-				begin := end - chunk
-				if begin >= int64(n) {
+	work := func(ch check) {
+		for failed.Load() == nil {
+			end := next.Add(chunk)
+			begin := end - chunk
+			if begin >= int64(n) {
+				return
+			}
+
+			at := int(begin % int64(len(list)))
+			for range min(end, int64(n)) - begin {
+				if err := ch.pass(list[at]); err != nil {
+					failed.Store(fmt.Errorf("%s: %w", list[at], err)) // of one type always
 					return
 				}
-				at := int(begin % int64(len(list)))
-				for range min(end, int64(n)) - begin {
-					if err := ch.pass(list[at]); err != nil {
-						failed.Store(fmt.Errorf("%s: %w", list[at], err)) // of one type always
-						return
-					}
-					if at++; at == len(list) {
-						at = 0
-					}
+				if at++; at == len(list) {
+					at = 0
 				}
 			}
-		})
+		}
 	}
+
+	for range callers - 1 {
+		ch := caller()
+		wg.Go(func() { work(ch) })
+	}
+	work(caller())
 	wg.Wait()
 
 	err, _ := failed.Load().(error)

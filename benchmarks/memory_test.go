@@ -29,8 +29,7 @@ func BenchmarkMemory(b *testing.B) {
 					callers int
 				}{{"one", 1}, {"all", runtime.GOMAXPROCS(0)}} {
 					b.Run(fmt.Sprintf("keys=%d/cores=%s", len(keys.list), cores.name), func(b *testing.B) {
-						b.ReportAllocs()
-						measure(b, keys.caller, cores.callers, keys.list)
+						measureInMemory(b, keys.caller, cores.callers, keys.list)
 					})
 				}
 			}

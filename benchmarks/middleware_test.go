@@ -54,8 +54,7 @@ func each(b *testing.B, frameworks []func(limit) (httpContestants, error), calle
 			caller := c.start(b, deployment{}, roomy)
 			touch(b, caller, callers, list)
 			b.Run("framework="+loose.framework+"/limiter="+c.name, func(b *testing.B) {
-				b.ReportAllocs()
-				measure(b, caller, callers, list)
+				measureInMemory(b, caller, callers, list)
 			})
 		}
 	}

@@ -84,10 +84,10 @@ var targets = []target{
 	{"Denied from the cache: allocations", atMost(0), "", alone("Denied/limiter=ratelimit", "allocs/op")},
 	{"Denied from the cache: commands that Redis saw", atMost(0), "", alone("Denied/limiter=ratelimit", "commands/op")},
 	{"Redis: memory of a key, to redis_rate", atMost(0.7), "B", to("KeyMemory/limiter=%s/checks=1", redisRate, "B/key")},
-	{"Memory, hot key, 1 core: time, to the fastest peer", atMost(1), "s", toFastest("Memory/limiter=%s/keys=1/cores=one")},
-	{"Memory, hot key, all cores: time, to the fastest peer", atMost(1), "s", toFastest("Memory/limiter=%s/keys=1/cores=all")},
-	{"Memory, 100,000 keys, 1 core: time, to the fastest peer", atMost(1), "s", toFastest("Memory/limiter=%s/keys=100000/cores=one")},
-	{"Memory, 100,000 keys, all cores: time, to the fastest peer", atMost(1), "s", toFastest("Memory/limiter=%s/keys=100000/cores=all")},
+	{"Memory, hot key, 1 core: time, to the fastest peer", atMost(1), "s", toFastest("Memory/limiter=%s/keys=1/cores=one", "caller-sec/op")},
+	{"Memory, hot key, all cores: time, to the fastest peer", atMost(1), "s", toFastest("Memory/limiter=%s/keys=1/cores=all", "sec/op")},
+	{"Memory, 100,000 keys, 1 core: time, to the fastest peer", atMost(1), "s", toFastest("Memory/limiter=%s/keys=100000/cores=one", "caller-sec/op")},
+	{"Memory, 100,000 keys, all cores: time, to the fastest peer", atMost(1), "s", toFastest("Memory/limiter=%s/keys=100000/cores=all", "sec/op")},
 	{"Memory: allocations of a check", atMost(0), "", alone("Memory/limiter=ratelimit/keys=100000/cores=one", "allocs/op")},
 	{"nethttp middleware: time added, to the fastest peer with headers", atMost(0.9), "s", added("nethttp")},
 	{"gin middleware: time added, to the fastest peer with headers", atMost(0.9), "s", added("gin")},
@@ -121,16 +121,17 @@ func alone(benchmark, unit string) func(*figures) (figure, figure) {
 }
 
 // toFastest compares ours with the fastest peer of the pattern.
-func toFastest(pattern string) func(*figures) (figure, figure) {
-	return func(f *figures) (figure, figure) { return to(pattern, f.fastest(pattern), "sec/op")(f) }
+func toFastest(pattern, unit string) func(*figures) (figure, figure) {
+	return func(f *figures) (figure, figure) { return to(pattern, f.fastest(pattern, unit), unit)(f) }
 }
 
 // added is what ours and the fastest peer with headers add to a bare handler.
 func added(framework string) func(*figures) (figure, figure) {
 	pattern := "Middleware/framework=" + framework + "/limiter=%s"
 	return func(f *figures) (figure, figure) {
-		a, b := to(pattern, f.fastest(pattern), "sec/op")(f)
-		without := f.get(fmt.Sprintf(pattern, bare), "sec/op").value
+		const unit = "caller-sec/op"
+		a, b := to(pattern, f.fastest(pattern, unit), unit)(f)
+		without := f.get(fmt.Sprintf(pattern, bare), unit).value
 		return figure{value: a.value - without}, figure{value: b.value - without, of: b.of}
 	}
 }
@@ -202,12 +203,12 @@ func (f *figures) get(benchmark, unit string) figure {
 }
 
 // fastest is the fastest peer in benchmarks of one pattern.
-func (f *figures) fastest(pattern string) (peer string) {
+func (f *figures) fastest(pattern, unit string) (peer string) {
 	names := regexp.MustCompile("^" + strings.Replace(regexp.QuoteMeta(pattern), "%s", "([^/]+)", 1) + "$")
 	best := 0.0
 	for key, v := range f.all {
 		name := names.FindStringSubmatch(key[0])
-		if key[1] != "sec/op" || name == nil || slices.Contains(notPeers, name[1]) {
+		if key[1] != unit || name == nil || slices.Contains(notPeers, name[1]) {
 			continue
 		}
 		// Echo v4's own middleware writes no headers.
