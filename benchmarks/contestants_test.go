@@ -111,8 +111,8 @@ func measure(b *testing.B, caller func() check, callers int, list []string) {
 	}
 }
 
-// measureInMemory is [measure], and reports the CPU time of a single caller: what the check
-// takes, whatever else the machine does, garbage collection on other threads included.
+// measureInMemory is [measure], and reports the CPU time of a single caller. That leaves out
+// what other programs do, and garbage collection on other threads.
 func measureInMemory(b *testing.B, caller func() check, callers int, list []string) {
 	b.Helper()
 	b.ReportAllocs()
