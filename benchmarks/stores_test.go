@@ -19,7 +19,7 @@ func newStore(client redis.UniversalClient, timeout, denialTTL time.Duration) *r
 
 // openStore is Open, and the options of its client.
 func openStore(url string, timeout time.Duration) (*redisstore.Store, *redis.Options, error) {
-	options, err := redisstore.Options(url)
+	options, err := redisstore.ClientOptions(url)
 	if err != nil {
 		return nil, nil, err
 	}
