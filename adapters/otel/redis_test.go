@@ -109,16 +109,16 @@ func TestRedis(t *testing.T) {
 // A store that limiters share is counted once; different stores are added up.
 func TestStoresAreCountedOnce(t *testing.T) {
 	policy := middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(1)}
-	stats := func(batches int64, servers ...redisstore.ServerState) redisstore.Stats {
-		return redisstore.Stats{
+	stats := func(batches int64, servers ...gcra.ServerState) gcra.Stats {
+		return gcra.Stats{
 			Batches: batches, Requests: 2 * batches, FailedBatches: 3 * batches, CachedDenials: 4 * batches,
 			LocalUnits: 5 * batches, PaidUnits: 6 * batches, UnpaidUnits: 7 * batches,
 			Instances: int(batches),
 			BatchTime: time.Duration(batches) * time.Second, Servers: servers,
 		}
 	}
-	a := &counted{newStore(), stats(1, redisstore.ServerState{Server: "a:6379", Breaker: redisstore.BreakerOpen, Reason: "does not answer"}, redisstore.ServerState{Server: "/run/redis.sock", Breaker: redisstore.BreakerHalfOpen})}
-	b := &counted{newStore(), stats(10, redisstore.ServerState{Server: "[::1]:6380", Breaker: redisstore.BreakerClosed}, redisstore.ServerState{Breaker: redisstore.BreakerClosed})}
+	a := &counted{newStore(), stats(1, gcra.ServerState{Server: "a:6379", Breaker: gcra.BreakerOpen, Reason: "does not answer"}, gcra.ServerState{Server: "/run/redis.sock", Breaker: gcra.BreakerHalfOpen})}
+	b := &counted{newStore(), stats(10, gcra.ServerState{Server: "[::1]:6380", Breaker: gcra.BreakerClosed}, gcra.ServerState{Breaker: gcra.BreakerClosed})}
 	reader := instrument(t, limiter(t, a, policy), limiter(t, newStore(), policy), limiter(t, b, policy), limiter(t, a, policy))
 	for name, want := range map[string]float64{
 		"ratelimit.redis.batches":        11,
@@ -147,7 +147,7 @@ func TestStoreNotComparable(t *testing.T) {
 		*counted
 		tags []string
 	}
-	s := tagged{&counted{newStore(), redisstore.Stats{Batches: 1}}, nil}
+	s := tagged{&counted{newStore(), gcra.Stats{Batches: 1}}, nil}
 	policy := middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(1)}
 	reader := instrument(t, limiter(t, s, policy), limiter(t, s, policy))
 	if got := one(t, reader, "ratelimit.redis.batches"); got != 2 {

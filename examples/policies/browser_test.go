@@ -21,7 +21,6 @@ import (
 
 	ratelimit "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	"github.com/seed-e377111c/ratelimit/gcra"
-	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/middleware"
 	"github.com/seed-e377111c/ratelimit/middleware/inspect"
 )
@@ -157,10 +156,10 @@ func (b *browser) screenshot(name string) {
 // busyStore has the statistics of a store on two servers.
 type busyStore struct{ *gcra.Memory }
 
-func (busyStore) Stats() redisstore.Stats {
-	return redisstore.Stats{
+func (busyStore) Stats() gcra.Stats {
+	return gcra.Stats{
 		Batches: 1000, Requests: 2300, BatchTime: 640 * time.Millisecond, CachedDenials: 200, FailedBatches: 3,
-		Servers: []redisstore.ServerState{{Server: "10.0.0.5:6379", Breaker: redisstore.BreakerClosed}, {Server: "10.0.0.6:6379", Breaker: redisstore.BreakerOpen}},
+		Servers: []gcra.ServerState{{Server: "10.0.0.5:6379", Breaker: gcra.BreakerClosed}, {Server: "10.0.0.6:6379", Breaker: gcra.BreakerOpen}},
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sony/gobreaker/v2"
 
+	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
@@ -67,14 +68,14 @@ func (b *breaker) report(done func(error), err error) {
 	}
 }
 
-func (b *breaker) state() BreakerState {
+func (b *breaker) state() gcra.BreakerState {
 	switch b.circuit.State() {
 	case gobreaker.StateOpen:
-		return BreakerOpen
+		return gcra.BreakerOpen
 	case gobreaker.StateHalfOpen:
-		return BreakerHalfOpen
+		return gcra.BreakerHalfOpen
 	default:
-		return BreakerClosed
+		return gcra.BreakerClosed
 	}
 }
 
@@ -85,5 +86,5 @@ func (b *breaker) denies(inFlight int) bool {
 		return false
 	}
 	state := b.state()
-	return state == BreakerOpen || state == BreakerHalfOpen && inFlight > 0
+	return state == gcra.BreakerOpen || state == gcra.BreakerHalfOpen && inFlight > 0
 }

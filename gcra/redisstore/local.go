@@ -23,7 +23,7 @@ import (
 // process. A new store is counted about 2 s later. One without such batches is no longer
 // counted after 8 s, or three times as long as its last two marks are apart, at most a minute.
 // More than 100 stores mark themselves at most 50 times a second together, which takes
-// longer, and the largest count is 1000. [Stats] has the count. If it is larger than
+// longer, and the largest count is 1000. [gcra.Stats] has the count. If it is larger than
 // instances for five minutes, a line goes to Logger.
 func (s *Store) Local(instances int) gcra.Store {
 	s.once.Do(s.init)

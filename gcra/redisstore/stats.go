@@ -11,20 +11,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
-// What [Store.Stats] returns is documented in package gcra.
-type (
-	Stats        = gcra.Stats
-	ServerState  = gcra.ServerState
-	BreakerState = gcra.BreakerState
-	ServerKind   = gcra.ServerKind
-)
-
-// The states of a breaker.
-const (
-	BreakerClosed   = gcra.BreakerClosed
-	BreakerOpen     = gcra.BreakerOpen
-	BreakerHalfOpen = gcra.BreakerHalfOpen
-)
+// ServerKind is that of package gcra.
+type ServerKind = gcra.ServerKind
 
 // The kinds of servers.
 const (
@@ -52,10 +40,10 @@ func (c *counters) count(err error, requests int, took int64) {
 }
 
 // Stats implements [gcra.StatsStore].
-func (s *Store) Stats() Stats {
+func (s *Store) Stats() gcra.Stats {
 	s.once.Do(s.init)
 	local, paid, unpaid := s.debts.counts()
-	stats := Stats{
+	stats := gcra.Stats{
 		Batches:       s.batches.Load(),
 		Requests:      s.requests.Load(),
 		BatchTime:     tat.Duration(s.batchTime.Load()),
@@ -79,7 +67,7 @@ func (s *Store) Stats() Stats {
 		}
 		return true
 	})
-	slices.SortFunc(stats.Servers, func(a, b ServerState) int { return cmp.Compare(a.Server, b.Server) })
+	slices.SortFunc(stats.Servers, func(a, b gcra.ServerState) int { return cmp.Compare(a.Server, b.Server) })
 	return stats
 }
 
@@ -89,9 +77,9 @@ func (b *batcher) usedSince(t int64) bool {
 	return b.deadline >= t
 }
 
-func (b *batcher) state() ServerState {
-	s := ServerState{Server: b.server, Breaker: b.breaker.state(), Kind: b.kind()}
-	if s.Breaker != BreakerClosed {
+func (b *batcher) state() gcra.ServerState {
+	s := gcra.ServerState{Server: b.server, Breaker: b.breaker.state(), Kind: b.kind()}
+	if s.Breaker != gcra.BreakerClosed {
 		s.Reason = b.breaker.health.lastReason()
 	}
 	return s

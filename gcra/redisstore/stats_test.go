@@ -34,7 +34,7 @@ func TestStats(t *testing.T) {
 	if got.Batches != got.Requests || got.Batches < 3 || got.Batches > 4 || got.Batches+got.CachedDenials != 10 || got.FailedBatches != 0 {
 		t.Errorf("10 calls on a limit of 3: got %+v; want 3 or 4 batches of 1, and cached denials for the rest", got)
 	}
-	if got.BatchTime <= 0 || got.Servers[0] != (redisstore.ServerState{Server: server, Breaker: redisstore.BreakerClosed, Kind: redisstore.OneKeyspace}) {
+	if got.BatchTime <= 0 || got.Servers[0] != (gcra.ServerState{Server: server, Breaker: gcra.BreakerClosed, Kind: redisstore.OneKeyspace}) {
 		t.Errorf("got %+v; want a batch time, and %s, one keyspace with its breaker closed", got, server)
 	}
 }
@@ -44,22 +44,22 @@ func TestStatsOfAnOutage(t *testing.T) {
 	for range 10 {
 		_, _ = gcra.Take(t.Context(), r, hourly("s", 100))
 	}
-	if got := r.Stats(); got.FailedBatches < 3 || got.Batches != 0 || got.Servers[0].Breaker != redisstore.BreakerOpen {
+	if got := r.Stats(); got.FailedBatches < 3 || got.Batches != 0 || got.Servers[0].Breaker != gcra.BreakerOpen {
 		t.Errorf("no server: got %+v; want at least 3 failures and an open breaker", got)
 	}
 }
 
 // Metrics and JSON contain these texts.
 func TestBreakerState(t *testing.T) {
-	for state, want := range map[redisstore.BreakerState]string{
-		redisstore.BreakerClosed: "closed", redisstore.BreakerOpen: "open", redisstore.BreakerHalfOpen: "half-open", 7: "BreakerState(7)",
+	for state, want := range map[gcra.BreakerState]string{
+		gcra.BreakerClosed: "closed", gcra.BreakerOpen: "open", gcra.BreakerHalfOpen: "half-open", 7: "BreakerState(7)",
 	} {
-		got, err := json.Marshal(redisstore.ServerState{Server: "a", Breaker: state})
+		got, err := json.Marshal(gcra.ServerState{Server: "a", Breaker: state})
 		if s := state.String(); s != want || err != nil || string(got) != `{"Server":"a","Breaker":"`+want+`"}` {
 			t.Errorf("%d: got %q, JSON %s, %v; want %q in both", state, s, got, err, want)
 		}
 	}
-	if zero := (redisstore.ServerState{}); zero.Breaker != redisstore.BreakerClosed {
+	if zero := (gcra.ServerState{}); zero.Breaker != gcra.BreakerClosed {
 		t.Errorf("the zero value is %v; want closed", zero.Breaker)
 	}
 }
@@ -112,8 +112,8 @@ func TestReasonOfAnOpenBreaker(t *testing.T) {
 			r.Local(0)
 			redistest.Eventually(t, patience, "the reason", func() bool {
 				_, err := gcra.Take(t.Context(), r, plenty)
-				return errors.Is(err, redisstore.ErrUnavailable) && slices.ContainsFunc(r.Stats().Servers, func(s redisstore.ServerState) bool {
-					return s.Breaker != redisstore.BreakerClosed && strings.Contains(s.Reason, "unknown command") && strings.HasSuffix(s.Reason, needs)
+				return errors.Is(err, redisstore.ErrUnavailable) && slices.ContainsFunc(r.Stats().Servers, func(s gcra.ServerState) bool {
+					return s.Breaker != gcra.BreakerClosed && strings.Contains(s.Reason, "unknown command") && strings.HasSuffix(s.Reason, needs)
 				})
 			})
 			redistest.Eventually(t, patience, "the line", func() bool {
@@ -136,6 +136,6 @@ func TestReasonGoes(t *testing.T) {
 	}
 	do(t, server, "acl setuser a +evalsha")
 	redistest.Eventually(t, patience, "no reason", func() bool {
-		return answers(r) && r.Stats().Servers[0] == redisstore.ServerState{Server: server.Addr, Kind: redisstore.OneKeyspace}
+		return answers(r) && r.Stats().Servers[0] == gcra.ServerState{Server: server.Addr, Kind: redisstore.OneKeyspace}
 	})
 }

@@ -324,7 +324,7 @@ func TestOneKeyspace(t *testing.T) {
 			redistest.Eventually(t, patience, "one keyspace", func() bool {
 				gcratest.MustTake(t, r, hourly(fmt.Sprint("user", n), 10), hourly(fmt.Sprint("address", n), 10))
 				n++
-				return !slices.ContainsFunc(r.Stats().Servers, func(s redisstore.ServerState) bool { return s.Kind != redisstore.OneKeyspace })
+				return !slices.ContainsFunc(r.Stats().Servers, func(s gcra.ServerState) bool { return s.Kind != redisstore.OneKeyspace })
 			})
 			if n > 50 {
 				t.Errorf("known after %d admissions of two subjects; want at most 50", n)

@@ -36,15 +36,15 @@ func (s *busyStore) Take(ctx context.Context, charges []gcra.Charge) (bool, erro
 	return s.Memory.Take(ctx, charges)
 }
 
-func (s *busyStore) Stats() redisstore.Stats {
+func (s *busyStore) Stats() gcra.Stats {
 	n := s.batches.Load()
-	return redisstore.Stats{
+	return gcra.Stats{
 		Batches: n, Requests: n * 23 / 10, BatchTime: time.Duration(n) * 640 * time.Microsecond, CachedDenials: n / 5, FailedBatches: 3,
 		LocalUnits: 6 * n, PaidUnits: 3 * n, UnpaidUnits: 2 * n,
 		Instances: 3,
-		Servers: []redisstore.ServerState{
-			{Server: "10.0.0.5:6379", Breaker: redisstore.BreakerClosed, Kind: redisstore.OneKeyspace},
-			{Server: "10.0.0.6:6379", Breaker: redisstore.BreakerOpen, Reason: "does not answer: connection refused; check that Redis runs there, and host and port"},
+		Servers: []gcra.ServerState{
+			{Server: "10.0.0.5:6379", Breaker: gcra.BreakerClosed, Kind: redisstore.OneKeyspace},
+			{Server: "10.0.0.6:6379", Breaker: gcra.BreakerOpen, Reason: "does not answer: connection refused; check that Redis runs there, and host and port"},
 		},
 	}
 }

@@ -1,6 +1,7 @@
 package tat
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -21,12 +22,7 @@ type Limit struct {
 func (l *Limit) IsQuota() bool { return l.Calendar != unique.Handle[Calendar]{} }
 
 // Capacity is the burst, or the count if there is none.
-func (l Limit) Capacity() int64 {
-	if l.Burst == 0 {
-		return l.Count
-	}
-	return l.Burst
-}
+func (l Limit) Capacity() int64 { return cmp.Or(l.Burst, l.Count) }
 
 // Interval returns T and B·T in ticks, or false for a limit that is not valid.
 // T is rounded to the nearest tick; it is at least 10, as a valid rate is at
