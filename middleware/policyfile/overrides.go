@@ -4,9 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
-
-	"github.com/goccy/go-yaml/ast"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/middleware"
@@ -15,7 +14,8 @@ import (
 // overrides are the limits of single keys and networks.
 type overrides struct {
 	keys     map[string]gcra.Limit
-	networks networks
+	networks map[netip.Prefix]gcra.Limit
+	lengths  []int // of the networks in bits, each once, the longest first
 }
 
 // find is [middleware.Policy.Override]. The name is the subject of the file that the key
@@ -24,178 +24,110 @@ func (o *overrides) find(subject string) (middleware.Override, bool) {
 	if limit, ok := o.keys[subject]; ok {
 		return middleware.Override{Limit: limit, Name: subject}, true
 	}
-	if n := o.networkOf(subject); n != nil {
-		return middleware.Override{Limit: n.limit, Name: addrKind + n.String()}, true
+	text, isAddr := strings.CutPrefix(subject, addrKind)
+	if !isAddr || len(o.lengths) == 0 {
+		return middleware.Override{}, false
+	}
+	client, ok := parseNetwork(text)
+	if !ok {
+		return middleware.Override{}, false
+	}
+
+	for _, bits := range o.lengths {
+		if bits > client.Bits() {
+			continue
+		}
+		network, _ := client.Addr().Prefix(bits)
+		if limit, ok := o.networks[network]; ok {
+			return middleware.Override{Limit: limit, Name: addrKind + network.String()}, true
+		}
 	}
 	return middleware.Override{}, false
 }
 
-func (o *overrides) networkOf(subject string) *network {
-	if text, isAddr := strings.CutPrefix(subject, addrKind); isAddr && len(o.networks) > 0 {
-		if prefix, ok := parseNetwork(text); ok {
-			return o.networks.longest(prefix.Masked())
-		}
-	}
-	return nil
-}
-
 const (
-	addrKind          = "ip:" // of the keys of keyfunc's address functions
-	overridesForm     = `a list such as [{limit: 1000/minute, subjects: ["sub:alice"]}]`
-	overrideLimitForm = "a limit such as 1000/minute, or none"
-	subjectsForm      = `a list of keys and networks such as ["sub:alice", "ip:198.51.100.0/24"]`
-	clientBits        = 64 // of the network that an IPv6 client counts by; see keyfunc.RemoteAddr
+	addrKind   = "ip:" // of the keys of keyfunc's address functions
+	clientBits = 64    // of the network that an IPv6 client counts by; see keyfunc.RemoteAddr
 )
 
-// overridesReader reads the overrides of a policy.
-type overridesReader struct {
-	*entry
-	keys     map[string]gcra.Limit
-	networks map[netip.Prefix]gcra.Limit
-	seen     map[string]position // where each subject is
-}
+// readOverrides reads lists of subjects, each with its limit.
+func (e *entry) readOverrides(v value) {
+	o := overrides{keys: map[string]gcra.Limit{}, networks: map[netip.Prefix]gcra.Limit{}}
+	seen := map[string]position{}
+	for _, v := range v.list("the override", `its fields, such as {limit: 1000/minute, subjects: ["sub:alice"]}`) {
+		var limit gcra.Limit
+		var subjects []value
+		v.fields(
+			field{"limit", "a limit such as 1000/minute, or none", true, func(v value) { limit = e.parseLimit(v) }},
+			field{"subjects", `a list of keys and networks such as ["sub:alice", "ip:198.51.100.0/24"]`, true, func(v value) {
+				subjects = v.list("subject", `a key in quotes such as "sub:alice"`)
+			}},
+		)
+		for _, v := range subjects {
+			o.add(v, limit, seen)
+		}
+	}
 
-func (e *entry) readOverrides(n ast.Node) {
-	list, ok := n.(*ast.SequenceNode)
-	if !ok {
-		e.errorf(n, "overrides is %s; want %s", describe(n), overridesForm)
-		return
-	}
-	if len(list.Values) == 0 {
-		e.errorf(n, "overrides is an empty list; want %s, or leave it out", overridesForm)
-	}
-	r := overridesReader{e, map[string]gcra.Limit{}, map[netip.Prefix]gcra.Limit{}, map[string]position{}}
-	for _, n := range list.Values {
-		n, ok := e.literal(n)
-		if !ok {
-			continue
-		}
-		if m, ok := e.asMapping(n, "an override", `its fields, such as {limit: 1000/minute, subjects: ["sub:alice"]}`); ok {
-			r.override(m)
-		}
-	}
-	o := overrides{r.keys, newNetworks(r.networks)}
+	slices.Sort(o.lengths)
+	slices.Reverse(o.lengths)
 	e.Override = o.find
 }
 
-// override reads one limit and its subjects.
-func (r *overridesReader) override(m *ast.MappingNode) {
-	wants := map[string]string{"limit": overrideLimitForm, "subjects": subjectsForm}
-	values := map[string]ast.Node{}
-	found := r.eachField(m, func(name string, key, value ast.Node) {
-		want, known := wants[name]
-		switch {
-		case !known:
-			r.errorf(key, "field %s is unknown; want %s", quoted(name), oneOf([]string{"limit", "subjects"}, name))
-		case value != nil && isEmpty(value):
-			r.errorf(key, "%s has no value; want %s", name, want)
-		case value != nil:
-			values[name] = value
-		}
-	})
-	for _, name := range []string{"limit", "subjects"} {
-		if _, ok := found[name]; !ok {
-			r.errorf(m, "the override has no %s; want %s", name, wants[name])
-		}
+// add reads a subject. Those in seen are repeated.
+func (o *overrides) add(v value, limit gcra.Limit, seen map[string]position) {
+	subject, ok := v.text()
+	if !ok {
+		return
 	}
-	var limit gcra.Limit
-	if n := values["limit"]; n != nil {
-		limit = r.limit(n)
-		if limit != gcra.Unlimited() {
-			r.largestOverride = max(r.largestOverride, limit.Capacity())
-		}
+	network, err := parseSubject(subject)
+	if err != nil {
+		v.errorf("is %s: %v", quoted(subject), err)
+		return
 	}
-	switch n := values["subjects"].(type) {
-	case nil:
-	case *ast.SequenceNode:
-		if len(n.Values) == 0 {
-			r.errorf(n, "subjects is an empty list; want %s", subjectsForm)
-		}
-		for _, n := range n.Values {
-			if n, ok := r.literal(n); ok {
-				r.subject(n, limit)
-			}
-		}
-	default:
-		r.errorf(n, "subjects is %s; want %s", describe(n), subjectsForm)
+
+	// The same network or address in other words is the same subject.
+	if network.IsSingleIP() {
+		subject = addrKind + network.Addr().String()
+	} else if network.IsValid() {
+		subject = addrKind + network.String()
+	}
+	if !v.once(seen, subject, v.at) {
+		return
+	}
+
+	if !network.IsValid() || network.IsSingleIP() {
+		o.keys[subject] = limit
+		return
+	}
+	o.networks[network] = limit
+	if !slices.Contains(o.lengths, network.Bits()) {
+		o.lengths = append(o.lengths, network.Bits())
 	}
 }
 
-func (r *overridesReader) limit(n ast.Node) gcra.Limit {
-	s, ok := stringValue(n)
-	switch {
-	case s == gcra.Unlimited().String():
-		return gcra.Unlimited()
-	case !ok || !strings.ContainsAny(s, "0123456789"):
-		r.errorf(n, "limit is %s; want %s", describe(n), overrideLimitForm)
-		return gcra.Limit{}
-	}
-	limit, _ := r.parseLimit(n, "limit")
-	return limit
-}
-
-func (r *overridesReader) subject(n ast.Node, limit gcra.Limit) {
-	s, ok := stringValue(n)
-	if !ok || s == "" {
-		r.errorf(n, `subjects has %s; want a key in quotes such as "sub:alice"`, describe(n))
-		return
-	}
-	prefix, isNetwork, err := parseSubject(s)
-	switch {
-	case err != nil:
-		r.errorf(n, "subject is %s: %v", quoted(s), err)
-		return
-	case isNetwork:
-		s = addrKind + prefix.String()
-	case prefix.IsValid():
-		s = addrKind + prefix.Addr().String()
-	}
-	if before, twice := r.seen[s]; twice {
-		r.errorf(n, "subject %s is repeated, it is first in line %d; want it once", quoted(s), before.line)
-		return
-	}
-	r.seen[s] = nodePosition(n)
-	if isNetwork {
-		r.networks[prefix] = limit
-	} else {
-		r.keys[s] = limit
-	}
-}
-
-// parseSubject returns the address or network that a subject is; the prefix is invalid
-// for any other key. An address or a network that no key can be is an error.
-func parseSubject(s string) (prefix netip.Prefix, isNetwork bool, err error) {
+// parseSubject returns the network that a subject is, or the zero Prefix for any key that
+// is no address. An address or a network that no key can be is an error.
+func parseSubject(s string) (network netip.Prefix, err error) {
 	text, isAddr := strings.CutPrefix(s, addrKind)
-	prefix, ok := parseNetwork(text)
-	isNetwork = strings.Contains(text, "/")
+	network, ok := parseNetwork(text)
+	addr, bits := network.Addr(), network.Bits()
 	switch {
-	case !isAddr && ok && isNetwork:
-		return prefix, false, fmt.Errorf("keys that are addresses begin with ip:; want %q", addrKind+prefix.Masked().String())
+	case !isAddr && ok && strings.Contains(text, "/"):
+		return network, fmt.Errorf("keys that are addresses begin with ip:; want %q", addrKind+network.Masked().String())
 	case !isAddr:
-		return netip.Prefix{}, false, nil
+		return netip.Prefix{}, nil
 	case !ok:
-		return prefix, false, errors.New(`want an address or a network such as "ip:192.0.2.7", "ip:198.51.100.0/24" or "ip:2001:db8::/64"`)
-	}
-	addr := prefix.Addr()
-	switch {
-	case addr.Is4In6() && prefix.Bits() >= 96:
-		want := netip.PrefixFrom(addr.Unmap(), prefix.Bits()-96).Masked()
-		return prefix, false, fmt.Errorf("it is an IPv4 address in IPv6 form; want %q", addrKind+strings.TrimSuffix(want.String(), "/32"))
-	case addr.Is6() && prefix.Bits() > clientBits:
+		return network, errors.New(`want an address or a network such as "ip:192.0.2.7", "ip:198.51.100.0/24" or "ip:2001:db8::/64"`)
+	case addr.Is4In6() && bits >= 96:
+		want := netip.PrefixFrom(addr.Unmap(), bits-96).Masked()
+		return network, fmt.Errorf("it is an IPv4 address in IPv6 form; want %q", addrKind+strings.TrimSuffix(want.String(), "/32"))
+	case addr.Is6() && bits > clientBits:
 		want := netip.PrefixFrom(addr, clientBits).Masked()
-		return prefix, false, fmt.Errorf("IPv6 clients count by their /%d network; want %q", clientBits, addrKind+want.String())
-	case prefix != prefix.Masked():
-		return prefix, false, fmt.Errorf("the address has bits beyond its first %d; want %q, or %q", prefix.Bits(), addrKind+prefix.Masked().String(), addrKind+clientKey(addr))
+		return network, fmt.Errorf("IPv6 clients count by their /%d network; want %q", clientBits, addrKind+want.String())
+	case network != network.Masked():
+		return network, fmt.Errorf("the address has bits beyond its first %d; want %q", bits, addrKind+network.Masked().String())
 	}
-	return prefix, isNetwork && prefix.Bits() < addr.BitLen(), nil
-}
-
-// clientKey is what a client with that address counts by.
-func clientKey(addr netip.Addr) string {
-	if addr.Is4() {
-		return addr.String()
-	}
-	return netip.PrefixFrom(addr, clientBits).Masked().String()
+	return network, nil
 }
 
 // parseNetwork parses a network, or an address as the network that has only this one.

@@ -1,10 +1,13 @@
 package policyfile
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
-	"strconv"
+	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml/ast"
@@ -14,240 +17,30 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// entry is a policy of the file.
+// entry is a policy of the file. Its fields are valid where the file has mistakes, so that
+// [middleware.New] checks all others.
 type entry struct {
-	*reader
 	middleware.Policy
-	at        position            // of the policy
-	positions map[string]position // of its fields, by their names in FieldError: "Limit", "Routes[0]"
-
-	limit  gcra.Limit
+	funcs  Funcs
+	value  value
+	found  map[string]value // its fields
+	routes []value
 	plans  map[string]gcra.Limit
-	limits []placedLimit // all that are valid, with those of overrides
+	limits []placedLimit // all that are valid, with those of plans and overrides
 	cost   int64         // 0 unless the file has a number
-
-	largestOverride int64 // the most that an override allows at once
 }
 
-// fields are the fields of a policy, in the order in which messages list them.
-var fields = []struct {
-	name string
-	want string
-	read func(e *entry, n ast.Node)
-}{
-	{"name", "text", (*entry).readName},
-	{"key", "a registered name or a list of them", (*entry).readKey},
-	{"anonymous", anonymousForm, (*entry).readAnonymous},
-	{"limit", limitForm, (*entry).readLimit},
-	{"plans", plansForm, (*entry).readPlans},
-	{"overrides", overridesForm, (*entry).readOverrides},
-	{"routes", routesForm, (*entry).readRoutes},
-	{"cost", costForm, (*entry).readCost},
-	{"shadow", "true or false", (*entry).readShadow},
-	{"max_delay", delayForm, (*entry).readMaxDelay},
-	{"max_debt", debtForm, (*entry).readMaxDebt},
-	{"on_failure", onFailureForm, (*entry).readOnFailure},
+// placedLimit is a limit of the policy, of one of its plans or of an override.
+type placedLimit struct {
+	gcra.Limit
+	at position
 }
 
 const (
-	anonymousForm = "share or skip"
-	limitForm     = "a limit such as 100/minute"
-	plansForm     = "plans and their limits, such as {free: 60/minute, pro: 600/minute}"
-	routesForm    = `a list of patterns such as ["POST /login"]`
-	costForm      = "a whole number from 1"
-	delayForm     = "a duration such as 500ms"
-	debtForm      = "a whole number from 0 in decimal digits"
-	onFailureForm = "local, open or closed"
+	limitForm  = "a limit such as 100/minute"
+	routesForm = `a list of patterns such as ["POST /login"]`
+	numberForm = "in decimal digits, not in quotes"
 )
-
-// hints say where to write what other programs have as fields.
-var hints = map[string]string{
-	"burst": "it in the limit, as in limit: 5/minute burst 10",
-	"debt":  "max_debt",
-	"delay": "max_delay",
-}
-
-// entry reads one policy. It replaces values that have errors by valid ones, so that
-// all others are checked too.
-func (r *reader) entry(m *ast.MappingNode) *entry {
-	e := &entry{reader: r, at: nodePosition(m), positions: map[string]position{}}
-	e.Key = keyfunc.Const("")
-	found := r.eachField(m, func(name string, key, value ast.Node) {
-		for _, f := range fields {
-			if f.name != name {
-				continue
-			}
-			switch {
-			case value == nil:
-			case isEmpty(value) && (name == "name" || name == "key"):
-				r.errorf(key, "%s has no value; want %s", name, f.want)
-			case isEmpty(value):
-				r.errorf(key, "%s has no value; want %s, or leave it out", name, f.want)
-			default:
-				f.read(e, value)
-			}
-			return
-		}
-		r.errorf(key, "field %s is unknown; want %s", quoted(name), wantField(name))
-	})
-	if _, ok := found["name"]; !ok {
-		r.diagnostics.addf(e.at, "the policy has no name; want one such as client, as the store keeps its state under it")
-	}
-	if _, ok := found["key"]; !ok {
-		r.diagnostics.addf(e.at, "the policy has no key; want %s", e.wantKey(""))
-	}
-	_, hasLimit := found["limit"]
-	_, hasPlans := found["plans"]
-	if !hasLimit && !hasPlans {
-		r.diagnostics.addf(e.at, "the policy has no limit; want limit or plans")
-	}
-	e.combine()
-	return e
-}
-
-func wantField(written string) string {
-	if hint, ok := hints[written]; ok {
-		return hint
-	}
-	names := make([]string, len(fields))
-	for i, f := range fields {
-		names[i] = f.name
-	}
-	return oneOf(names, written)
-}
-
-func (e *entry) readName(n ast.Node) {
-	s, ok := stringValue(n)
-	e.Name, e.positions["Name"] = s, nodePosition(n)
-	if !ok || s == "" {
-		e.errorf(n, "name is %s; want text, in quotes if it looks like something else", describe(n))
-	}
-}
-
-func (e *entry) readKey(n ast.Node) {
-	names := []ast.Node{n}
-	if list, ok := n.(*ast.SequenceNode); ok {
-		names = list.Values
-		if len(names) == 0 {
-			e.errorf(n, "key is an empty list; want %s", e.wantKey(""))
-		}
-	}
-	var keys []keyfunc.Func
-	seen := map[string]bool{}
-	for _, n := range names {
-		n, ok := e.literal(n)
-		if !ok {
-			continue
-		}
-		name, _ := stringValue(n)
-		key, registered := e.funcs.Keys[name]
-		switch {
-		case registered && key == nil:
-			e.errorf(n, "key %s is registered as nil by this program; want a function there", quoted(name))
-		case key == nil:
-			e.errorf(n, "key is %s; want %s", describe(n), e.wantKey(name))
-		case seen[name]:
-			e.errorf(n, "key %s is repeated; want it once", quoted(name))
-		default:
-			keys = append(keys, key)
-		}
-		seen[name] = true
-	}
-	if len(keys) == 1 {
-		e.Key = keys[0]
-	} else if len(keys) > 1 {
-		e.Key = keyfunc.First(keys...)
-	}
-}
-
-func (e *entry) readAnonymous(n ast.Node) {
-	s, _ := stringValue(n)
-	if s != "share" && s != "skip" {
-		e.errorf(n, "anonymous is %s; want %s", describe(n), oneOf([]string{"share", "skip"}, s))
-	}
-	e.SkipAnonymous = s == "skip"
-}
-
-func (e *entry) wantKey(written string) string {
-	if len(e.funcs.Keys) == 0 {
-		return "a registered name, and this program registers none"
-	}
-	return oneOf(slices.Sorted(maps.Keys(e.funcs.Keys)), written)
-}
-
-func (e *entry) readRoutes(n ast.Node) {
-	list, ok := n.(*ast.SequenceNode)
-	if !ok {
-		e.errorf(n, "routes is %s; want %s", describe(n), routesForm)
-		return
-	}
-	if len(list.Values) == 0 {
-		e.errorf(n, "routes is an empty list; want %s, or leave it out for every request", routesForm)
-	}
-	for _, n := range list.Values {
-		n, ok := e.literal(n)
-		if !ok {
-			continue
-		}
-		route, ok := stringValue(n)
-		if !ok {
-			e.errorf(n, "routes has %s; want %s", describe(n), routesForm)
-			continue
-		}
-		e.positions[fmt.Sprintf("Routes[%d]", len(e.Routes))] = nodePosition(n)
-		e.Routes = append(e.Routes, route)
-	}
-}
-
-func (e *entry) readShadow(n ast.Node) {
-	b, ok := n.(*ast.BoolNode)
-	if !ok {
-		want := "true or false"
-		if s, _ := stringValue(n); s == "true" || s == "false" {
-			want += " without quotes"
-		}
-		e.errorf(n, "shadow is %s; want %s", describe(n), want)
-		return
-	}
-	e.Shadow = b.Value
-}
-
-func (e *entry) readMaxDelay(n ast.Node) {
-	s, ok := stringValue(n)
-	delay, err := time.ParseDuration(s)
-	if !ok || err != nil {
-		e.errorf(n, "max_delay is %s; want %s", describe(n), delayForm)
-		return
-	}
-	e.MaxDelay, e.positions["MaxDelay"] = delay, nodePosition(n)
-}
-
-func (e *entry) readMaxDebt(n ast.Node) {
-	digits := n.GetToken().Value
-	debt, err := strconv.ParseInt(digits, 10, 64)
-	if _, number := n.(*ast.IntegerNode); !number || !decimal.MatchString(digits) || err != nil {
-		e.errorf(n, "max_debt is %s; want %s", describe(n), debtForm)
-		return
-	}
-	e.MaxDebt, e.positions["MaxDebt"] = debt, nodePosition(n)
-}
-
-// checkDebt reports the limits of plans and overrides that have no room for max_debt, on
-// which requests would fail. [middleware.New] checks only the policy's limit.
-func (e *entry) checkDebt() {
-	if _, placed := e.positions["MaxDebt"]; !placed || e.MaxDebt < 1 || e.MaxDebt > 1e14 {
-		return // none, or middleware.New reports it
-	}
-	for _, l := range e.limits {
-		indebted := l.WithBurst(l.Capacity() + e.MaxDebt)
-		if l.IsQuota() {
-			indebted = gcra.Quota(l.Count+e.MaxDebt, l.Calendar())
-		}
-		if err := indebted.Validate(); err != nil && l.Limit != gcra.Unlimited() && l.Limit != e.Limit {
-			e.diagnostics.addf(l.at, "max_debt is %d, which makes %v of %v: %v", e.MaxDebt, indebted, l.Limit, err)
-		}
-	}
-}
 
 var failureModes = map[string]middleware.FailureMode{
 	"local":  middleware.FailLocal,
@@ -255,12 +48,265 @@ var failureModes = map[string]middleware.FailureMode{
 	"closed": middleware.FailClosed,
 }
 
-func (e *entry) readOnFailure(n ast.Node) {
-	name, _ := stringValue(n)
-	mode, ok := failureModes[name]
-	if !ok {
-		e.errorf(n, "on_failure is %s; want %s", describe(n), oneOf([]string{"local", "open", "closed"}, name))
+// readPolicies reads the whole file.
+func readPolicies(file value, funcs Funcs) []middleware.Policy {
+	var entries []*entry
+	names := map[string]position{}
+	file.fields(field{"policies", "a list of policies", true, func(v value) {
+		if list, ok := v.node.(*ast.SequenceNode); ok && len(list.Values) == 0 {
+			v.at = v.key
+		}
+		for _, v := range v.list("the policy", "its fields, such as {name: client, key: client, limit: 100/minute}") {
+			e := readPolicy(v, funcs)
+			if e == nil {
+				continue
+			}
+			if e.Name != "" {
+				v.once(names, e.Name, e.found["name"].at)
+			}
+			entries = append(entries, e)
+		}
+	}})
+	return check(file.mistakes, entries)
+}
+
+// readPolicy reads one policy. It returns nil if it has no fields.
+func readPolicy(v value, funcs Funcs) *entry {
+	e := &entry{value: v, funcs: funcs}
+	e.Key = keyfunc.Const("")
+	wantKey := "a registered name, and this program registers none"
+	if len(funcs.Keys) > 0 {
+		wantKey = oneOf(slices.Sorted(maps.Keys(funcs.Keys)), "")
+	}
+	e.found = v.fields(
+		field{"name", "text, in quotes if it looks like something else", true, func(v value) { e.Name, _ = v.text() }},
+		field{"key", wantKey, true, e.readKey},
+		field{"anonymous", "share or skip", false, func(v value) {
+			e.SkipAnonymous, _ = choose(v, map[string]bool{"share": false, "skip": true})
+		}},
+		field{"limit", limitForm, false, e.readLimit},
+		field{"plans", "plans and their limits, such as {free: 60/minute, pro: 600/minute}", false, e.readPlans},
+		field{"overrides", `a list such as [{limit: 1000/minute, subjects: ["sub:alice"]}]`, false, e.readOverrides},
+		field{"routes", routesForm, false, e.readRoutes},
+		field{"cost", "a whole number from 1 " + numberForm, false, e.readCost},
+		field{"shadow", "true or false, not in quotes", false, e.readShadow},
+		field{"max_delay", "a duration such as 500ms", false, e.readMaxDelay},
+		field{"max_debt", "a whole number from 0 " + numberForm, false, func(v value) { e.MaxDebt, _ = v.integer(0) }},
+		field{"on_failure", "local, open or closed", false, func(v value) { e.OnFailure, _ = choose(v, failureModes) }},
+	)
+	if e.found == nil {
+		return nil
+	}
+
+	_, hasLimit := e.found["limit"]
+	_, hasPlans := e.found["plans"]
+	if !hasLimit && !hasPlans {
+		v.errorf("has no limit; want limit or plans")
+	}
+	if len(e.plans) > 0 {
+		e.limitByPlan()
+	}
+	if e.Limit == (gcra.Limit{}) {
+		e.Limit = gcra.PerSecond(1) // any valid limit; the mistake is reported already
+		return e
+	}
+	e.checkLimits()
+	return e
+}
+
+func (e *entry) readKey(v value) {
+	names := []value{v}
+	if _, ok := v.node.(*ast.SequenceNode); ok {
+		names = v.list("key", v.want)
+	}
+
+	var keys []keyfunc.Func
+	seen := map[string]position{}
+	for _, v := range names {
+		key, ok := choose(v, e.funcs.Keys)
+		if !ok {
+			continue
+		}
+		if key == nil {
+			v.errorf("%s is registered as nil by this program; want a function there", describe(v.node))
+			continue
+		}
+		if name, _ := v.text(); v.once(seen, name, v.at) {
+			keys = append(keys, key)
+		}
+	}
+	if len(keys) > 0 {
+		e.Key = keyfunc.First(keys...)
+	}
+}
+
+func (e *entry) readRoutes(v value) {
+	e.routes = v.list("route", routesForm)
+	for _, v := range e.routes {
+		route, _ := v.text()
+		e.Routes = append(e.Routes, route)
+	}
+}
+
+func (e *entry) readCost(v value) {
+	name, isText := stringValue(v.node)
+	if cost, ok := e.funcs.Costs[name]; ok && isText {
+		if cost == nil {
+			v.errorf("%s is registered as nil by this program; want a function there", quoted(name))
+		}
+		e.Cost = cost
 		return
 	}
-	e.OnFailure = mode
+
+	if names := slices.Sorted(maps.Keys(e.funcs.Costs)); len(names) > 0 {
+		v.want += ", or " + oneOf(names, name)
+	}
+	if cost, ok := v.integer(1); ok {
+		e.cost = cost
+		e.Cost = func(*http.Request) int64 { return cost }
+	}
+}
+
+func (e *entry) readShadow(v value) {
+	if b, ok := v.node.(*ast.BoolNode); ok {
+		e.Shadow = b.Value
+		return
+	}
+	v.reject()
+}
+
+func (e *entry) readMaxDelay(v value) {
+	text, _ := stringValue(v.node)
+	delay, err := time.ParseDuration(text)
+	if err != nil {
+		v.reject()
+	}
+	e.MaxDelay = delay
+}
+
+func (e *entry) readLimit(v value) {
+	if text, _ := stringValue(v.node); strings.TrimSpace(text) == gcra.Unlimited().String() {
+		v.reject() // none is for plans and overrides
+		return
+	}
+	e.Limit = e.parseLimit(v)
+}
+
+// parseLimit returns the zero Limit if it reports a mistake.
+func (e *entry) parseLimit(v value) gcra.Limit {
+	text, ok := v.text()
+	if !ok {
+		return gcra.Limit{}
+	}
+	limit, err := gcra.ParseLimit(text)
+	if err != nil {
+		v.errorf("is %s: %v", quoted(text), errors.Unwrap(err))
+		return gcra.Limit{}
+	}
+	e.limits = append(e.limits, placedLimit{limit, v.at})
+	return limit
+}
+
+func (e *entry) readPlans(v value) {
+	if e.funcs.Plan == nil {
+		v.addf(v.at, "this program registers no function for plans; want limit")
+	}
+	e.plans = map[string]gcra.Limit{}
+	for _, plan := range v.pairs() {
+		name := plan.name
+		plan.name, plan.want = "plan "+quoted(name), limitForm+", or none"
+		if limit := e.parseLimit(plan); limit != (gcra.Limit{}) {
+			e.plans[name] = limit
+		}
+	}
+}
+
+// limitByPlan sets LimitFor. Requests with any other plan get the policy's limit, or
+// the slowest plan, and so do all requests while LimitFor fails: Limit holds then.
+func (e *entry) limitByPlan() {
+	if e.Limit == (gcra.Limit{}) {
+		e.Limit = slowest(e.plans)
+	}
+	plans, plan, other := e.plans, e.funcs.Plan, e.Limit
+	e.LimitFor = func(r *http.Request) gcra.Limit {
+		if limit, ok := plans[plan(r)]; ok {
+			return limit
+		}
+		return other
+	}
+}
+
+// slowest returns the limit with the lowest rate, and of equal rates the one with
+// the smallest burst.
+func slowest(plans map[string]gcra.Limit) gcra.Limit {
+	return slices.MinFunc(slices.Collect(maps.Values(plans)), func(a, b gcra.Limit) int {
+		return cmp.Or(
+			cmp.Compare(a.Rate(), b.Rate()),
+			cmp.Compare(a.Capacity(), b.Capacity()))
+	})
+}
+
+// checkLimits reports a cost that no limit allows, and limits of plans and overrides without
+// room for max_debt, on which requests would fail: [middleware.New] checks only the policy's
+// limit.
+func (e *entry) checkLimits() {
+	var most int64
+	for _, l := range e.limits {
+		if l.Limit == gcra.Unlimited() {
+			continue
+		}
+		most = max(most, l.Capacity())
+		if e.MaxDebt > 1e14 || l.Limit == e.Limit {
+			continue // middleware.New reports it
+		}
+
+		indebted := l.WithBurst(l.Capacity() + e.MaxDebt)
+		if l.IsQuota() {
+			indebted = gcra.Quota(l.Count+e.MaxDebt, l.Calendar())
+		}
+		if err := indebted.Validate(); err != nil {
+			e.value.addf(l.at, "max_debt is %d, which makes %v of %v: %v", e.MaxDebt, indebted, l.Limit, err)
+		}
+	}
+	if e.cost > most {
+		e.found["cost"].errorf("is %d and the limit allows at most %d at once; no request could ever pass", e.cost, most)
+	}
+}
+
+// check validates the policies with [middleware.New], and adds positions to its errors.
+func check(ms *mistakes, entries []*entry) []middleware.Policy {
+	var policies []middleware.Policy
+	for _, e := range entries {
+		policies = append(policies, e.Policy)
+	}
+	if len(policies) == 0 {
+		return nil
+	}
+	_, err := middleware.New(middleware.Config{Store: gcra.NewMemory()}, policies...)
+	if err == nil {
+		return policies
+	}
+
+	for _, err := range err.(interface{ Unwrap() []error }).Unwrap() {
+		var m *middleware.FieldError
+		if !errors.As(err, &m) {
+			ms.addf(fileStart, "%v", err)
+			continue
+		}
+
+		e := entries[m.Index]
+		field := strings.Replace(strings.ToLower(m.Field), "max", "max_", 1) // MaxDelay is max_delay
+		v, ok := e.found[field]
+		if !ok {
+			v = value{mistakes: ms, at: e.value.at, name: field}
+		}
+		var i int
+		if _, err := fmt.Sscanf(m.Field, "Routes[%d]", &i); err == nil {
+			v = e.routes[i]
+		}
+		if !ms.has(v.at) { // otherwise it is reported already, in the words of the file
+			v.errorf("%v", m.Err)
+		}
+	}
+	return policies
 }

@@ -123,9 +123,16 @@ func Load(path string, funcs Funcs) ([]middleware.Policy, error) {
 //
 //	policies.yaml:7:10: key is "clint"; want client or user (did you mean client?)
 func Parse(name string, data []byte, funcs Funcs) ([]middleware.Policy, error) {
-	r := reader{funcs: funcs}
-	policies := r.policies(data)
-	if err := r.diagnostics.err(name, data); err != nil {
+	var ms mistakes
+	var policies []middleware.Policy
+	file := value{mistakes: &ms, at: fileStart, name: "the file", want: "policies: and a list of them"}
+	if file.node = ms.parse(data); file.node != nil {
+		file.at = nodePosition(file.node)
+		policies = readPolicies(file, funcs)
+	} else if len(ms) == 0 {
+		file.errorf("is empty; want %s", file.want)
+	}
+	if err := ms.err(name, data); err != nil {
 		return nil, err
 	}
 	return policies, nil

@@ -15,44 +15,54 @@ import (
 // position is a line and a column, both from 1. The column counts characters.
 type position struct{ line, column int }
 
-// diagnostics are the errors found in a file.
-type diagnostics []diagnostic
+var fileStart = position{1, 1}
 
-type diagnostic struct {
+// mistakes are what is wrong with a file.
+type mistakes []mistake
+
+type mistake struct {
 	at   position
 	text string
 }
 
-func (ds *diagnostics) addf(at position, format string, args ...any) {
-	*ds = append(*ds, diagnostic{at, fmt.Sprintf(format, args...)})
+func (ms *mistakes) addf(at position, format string, args ...any) {
+	*ms = append(*ms, mistake{at, fmt.Sprintf(format, args...)})
 }
 
-// has reports whether there is a diagnostic at this position.
-func (ds diagnostics) has(at position) bool {
-	return slices.ContainsFunc(ds, func(d diagnostic) bool { return d.at == at })
+// once reports text that was seen before, and remembers the position of any other.
+func (ms *mistakes) once(seen map[string]position, text string, at position) bool {
+	before, twice := seen[text]
+	if twice {
+		ms.addf(at, "%s is repeated, it is first in line %d; want it once", quoted(text), before.line)
+		return false
+	}
+	seen[text] = at
+	return true
+}
+
+// has reports whether there is a mistake at this position.
+func (ms mistakes) has(at position) bool {
+	return slices.ContainsFunc(ms, func(m mistake) bool { return m.at == at })
 }
 
 // maxReported bounds the message for a file that is not a policy file, which may
 // have an error in every line.
 const maxReported = 100
 
-// err joins the diagnostics by position. It is nil if there are none.
-func (ds diagnostics) err(file string, data []byte) error {
-	if len(ds) == 0 {
-		return nil
-	}
-	slices.SortStableFunc(ds, func(a, b diagnostic) int {
+// err joins the mistakes by position. It is nil if there are none.
+func (ms mistakes) err(file string, data []byte) error {
+	slices.SortStableFunc(ms, func(a, b mistake) int {
 		return cmp.Or(cmp.Compare(a.at.line, b.at.line), cmp.Compare(a.at.column, b.at.column))
 	})
+
 	lines := bytes.Split(data, []byte("\n"))
 	var errs []error
-	for i, d := range ds {
-		if i == maxReported {
-			errs = append(errs, fmt.Errorf("%s: and %d more mistakes", file, len(ds)-maxReported))
-			break
-		}
-		at := d.at.within(lines)
-		errs = append(errs, fmt.Errorf("%s:%d:%d: %s", file, at.line, at.column, d.text))
+	for _, m := range ms[:min(len(ms), maxReported)] {
+		at := m.at.within(lines)
+		errs = append(errs, fmt.Errorf("%s:%d:%d: %s", file, at.line, at.column, m.text))
+	}
+	if more := len(ms) - maxReported; more > 0 {
+		errs = append(errs, fmt.Errorf("%s: and %d more mistakes", file, more))
 	}
 	return errors.Join(errs...)
 }

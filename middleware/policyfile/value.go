@@ -1,0 +1,197 @@
+package policyfile
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/token"
+)
+
+// value is a value of the file. The methods that read it report what is wrong with it.
+//
+// The decoder of go-yaml is no help here, strict or not: it stops at the first mistake,
+// ignores fields without a value and mappings with a key that is a number, follows
+// aliases, and reads 1.5 and 010 as the integers 1 and 8.
+type value struct {
+	*mistakes
+	node ast.Node
+	at   position
+	key  position // of the field that has the value
+	name string   // in messages
+	want string   // what would be right
+}
+
+// errorf reports a mistake. The message begins with the value's name.
+func (v value) errorf(format string, args ...any) {
+	v.addf(v.at, v.name+" "+format, args...)
+}
+
+// reject reports that the value is not what is wanted.
+func (v value) reject() { v.errorf("is %s; want %s", describe(v.node), v.want) }
+
+// text returns text that is not empty. Numbers and booleans are not text.
+func (v value) text() (string, bool) {
+	s, ok := stringValue(v.node)
+	if !ok || s == "" {
+		v.reject()
+		return "", false
+	}
+	return s, true
+}
+
+// integer returns a number of at least least. 010 is 8 in YAML, so the digits must be those
+// of the number.
+func (v value) integer(least int64) (int64, bool) {
+	if n, ok := v.node.(*ast.IntegerNode); ok {
+		digits := n.GetToken().Value
+		i, err := strconv.ParseInt(digits, 10, 64)
+		if err == nil && i >= least && strconv.FormatInt(i, 10) == digits {
+			return i, true
+		}
+	}
+	v.reject()
+	return 0, false
+}
+
+// choose returns the option that the value names.
+func choose[T any](v value, options map[string]T) (option T, ok bool) {
+	name, isText := stringValue(v.node)
+	if option, ok = options[name]; !ok || !isText {
+		v.want = oneOf(slices.Sorted(maps.Keys(options)), name)
+		v.reject()
+		return option, false
+	}
+	return option, true
+}
+
+// list returns the values of a list that is not empty.
+func (v value) list(name, want string) (items []value) {
+	list, ok := v.node.(*ast.SequenceNode)
+	if !ok || len(list.Values) == 0 {
+		v.reject()
+		return nil
+	}
+	for _, n := range list.Values {
+		items = append(items, value{v.mistakes, n, nodePosition(n), v.key, name, want})
+	}
+	return items
+}
+
+// pairs returns the values of a mapping that is not empty, named by their keys. It is nil
+// for anything else.
+func (v value) pairs() (values []value) {
+	m, ok := v.node.(*ast.MappingNode)
+	if !ok || len(m.Values) == 0 {
+		v.reject()
+		return nil
+	}
+	values = []value{}
+	seen := map[string]position{}
+	for _, pair := range m.Values {
+		at := nodePosition(pair.Key)
+		name, ok := stringValue(pair.Key)
+		if !ok {
+			v.addf(at, "the name of a field is %s; want text", describe(pair.Key))
+		} else if v.once(seen, name, at) {
+			values = append(values, value{v.mistakes, pair.Value, nodePosition(pair.Value), at, name, ""})
+		}
+	}
+	return values
+}
+
+// field is a field of a mapping.
+type field struct {
+	name, want string
+	required   bool
+	read       func(value)
+}
+
+// fields reads a mapping, and returns its values by their names. It returns nil if it is no
+// mapping, or is empty.
+func (v value) fields(fields ...field) map[string]value {
+	found := map[string]value{}
+	values := v.pairs()
+	if values == nil {
+		return nil
+	}
+	for _, v := range values {
+		i := slices.IndexFunc(fields, func(f field) bool { return f.name == v.name })
+		if i < 0 {
+			var names []string
+			for _, f := range fields {
+				names = append(names, f.name)
+			}
+			v.addf(v.key, "field %s is unknown; want %s", quoted(v.name), oneOf(names, v.name))
+			continue
+		}
+
+		v.want = fields[i].want
+		if isEmpty(v.node) {
+			v.at = v.key
+		}
+		found[v.name] = v
+		fields[i].read(v)
+	}
+
+	for _, f := range fields {
+		if _, ok := found[f.name]; !ok && f.required {
+			v.errorf("has no %s; want %s", f.name, f.want)
+		}
+	}
+	return found
+}
+
+// nodePosition returns where the node begins.
+func nodePosition(n ast.Node) position {
+	if m, ok := n.(*ast.MappingNode); ok && !m.IsFlowStyle && len(m.Values) > 0 {
+		return nodePosition(m.Values[0].Key)
+	}
+	return tokenPosition(n.GetToken())
+}
+
+func stringValue(n ast.Node) (string, bool) {
+	switch n := n.(type) {
+	case *ast.StringNode:
+		return n.Value, true
+	case *ast.LiteralNode:
+		return n.Value.Value, true
+	}
+	return "", false
+}
+
+// isEmpty reports whether the value is left out, as in "shadow:".
+func isEmpty(n ast.Node) bool {
+	t := n.GetToken()
+	return t != nil && t.Type == token.ImplicitNullType
+}
+
+// kinds are the nodes that are neither text, numbers nor booleans. Anchors, aliases and tags
+// are always rejected: limits are written where they apply, and no small file expands to a
+// large one.
+var kinds = map[ast.NodeType]string{
+	ast.AnchorType:       "an anchor (&), which is not supported",
+	ast.AliasType:        "an alias (*), which is not supported",
+	ast.TagType:          "a tag (!), which is not supported",
+	ast.SequenceType:     "a list",
+	ast.MappingType:      "a mapping",
+	ast.MappingValueType: "a mapping",
+	ast.NullType:         "null",
+}
+
+// describe returns the node as messages show it.
+func describe(n ast.Node) string {
+	list, _ := n.(*ast.SequenceNode)
+	mapping, _ := n.(*ast.MappingNode)
+	if isEmpty(n) || list != nil && len(list.Values) == 0 || mapping != nil && len(mapping.Values) == 0 {
+		return "empty"
+	}
+	if s, ok := stringValue(n); ok {
+		return quoted(s)
+	}
+	return cmp.Or(kinds[n.Type()], clip(n.GetToken().Value))
+}
+
+func quoted(s string) string { return strconv.Quote(clip(s)) }
