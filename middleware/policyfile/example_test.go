@@ -58,7 +58,7 @@ policies:
 	// policies.yaml:3:5: the policy has no limit; want limit or plans
 	// policies.yaml:4:10: key is "clint"; want client (did you mean client?)
 	// policies.yaml:5:5: field "limt" is unknown; want name, key, anonymous, limit, plans, overrides, routes, cost, shadow, max_delay, max_debt or on_failure (did you mean limit?)
-	// policies.yaml:6:5: shadow has no value; want true or false, or leave it out
+	// policies.yaml:6:5: shadow is empty; want true or false without quotes, or leave it out
 }
 
 // A server whose limits are reloaded when the file changes, and on SIGHUP.

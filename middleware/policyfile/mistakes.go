@@ -91,6 +91,9 @@ func clip(s string) string {
 // oneOf lists names, and the one closest to the written name: "a, b or c (did you
 // mean b?)".
 func oneOf(names []string, written string) string {
+	if len(names) == 0 {
+		return "a registered name, and this program registers none"
+	}
 	list := strings.Join(names, ", ")
 	if last := len(names) - 1; last > 0 {
 		list = strings.Join(names[:last], ", ") + " or " + names[last]

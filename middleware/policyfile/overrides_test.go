@@ -196,24 +196,24 @@ func TestOverrideMistakes(t *testing.T) {
 		wantAddr     = `want an address or a network such as "ip:192.0.2.7", "ip:198.51.100.0/24" or "ip:2001:db8::/64"`
 	)
 	for text, want := range map[string][]string{
-		one("overrides:"):        {"5:3: overrides has no value; want " + wantList + ", or leave it out"},
-		one("overrides: []"):     {"5:14: overrides is an empty list; want " + wantList + ", or leave it out"},
+		one("overrides:"):        {"5:3: overrides is empty; want " + wantList + ", or leave it out"},
+		one("overrides: []"):     {"5:14: overrides is empty; want " + wantList + ", or leave it out"},
 		one("overrides: none"):   {`5:14: overrides is "none"; want ` + wantList},
 		one("overrides: {a: b}"): {"5:14: overrides is a mapping; want " + wantList},
-		one("overrides: [a, 7]"): {`5:15: an override is "a"; want ` + wantOne, "5:18: an override is 7; want " + wantOne},
-		one("overrides: [{}]"):   {"5:15: the override has no limit; want " + wantLimit, "5:15: the override has no subjects; want " + wantSubjects},
-		one("overrides: [*a]"):   {"5:15: aliases (*) are not supported; want every value written out"},
+		one("overrides: [a, 7]"): {`5:15: the override is "a"; want ` + wantOne, "5:18: the override is 7; want " + wantOne},
+		one("overrides: [{}]"):   {"5:15: the override is empty; want " + wantOne},
+		one("overrides: [*a]"):   {"5:15: the override is an alias (*), which is not supported; want " + wantOne},
 		one("override: []"):      {`5:3: field "override" is unknown; want name, key, anonymous, limit, plans, overrides, routes, cost, shadow, max_delay, max_debt or on_failure (did you mean overrides?)`},
 		one("overrides: [{limits: 1/second, limit: none, subjects: [a]}]"): {`5:16: field "limits" is unknown; want limit or subjects (did you mean limit?)`},
 		one("overrides: [{limit: 1/second, subjects: [a], limit: none}]"):  {`5:48: "limit" is repeated, it is first in line 5; want it once`},
 
-		one("overrides: [{limit: , subjects: [a]}]"):                     {"5:16: limit has no value; want " + wantLimit},
+		one("overrides: [{limit: , subjects: [a]}]"):                     {"5:16: limit is empty; want " + wantLimit},
 		one("overrides: [{limit: 7, subjects: [a]}]"):                    {"5:23: limit is 7; want a limit such as 1000/minute, or none"},
 		one("overrides: [{limit: null, subjects: [a]}]"):                 {"5:23: limit is null; want " + wantLimit},
 		one("overrides: [{limit: unlimited, subjects: [a]}]"):            {`5:23: limit is "unlimited"; want ` + wantLimit},
 		one("overrides: [{limit: 0/minute, subjects: [a]}]"):             {`5:23: limit is "0/minute": count is 0; want at least 1`},
-		one("overrides: [{limit: none, subjects: }]"):                    {"5:29: subjects has no value; want " + wantSubjects},
-		one("overrides: [{limit: none, subjects: []}]"):                  {"5:39: subjects is an empty list; want " + wantSubjects},
+		one("overrides: [{limit: none, subjects: }]"):                    {"5:29: subjects is empty; want " + wantSubjects},
+		one("overrides: [{limit: none, subjects: []}]"):                  {"5:39: subjects is empty; want " + wantSubjects},
 		one("overrides: [{limit: none, subjects: a}]"):                   {`5:39: subjects is "a"; want ` + wantSubjects},
 		one("cost: 10\n  overrides: [{limit: 9/minute, subjects: [a]}]"): {"5:9: cost is 10 and the limit allows at most 9 at once; no request could ever pass"},
 		one("cost: 9\n  overrides: [{limit: 9/minute, subjects: [a]}]"):  nil,
@@ -223,20 +223,20 @@ func TestOverrideMistakes(t *testing.T) {
 		one("overrides: [{limit: 9000000000/calendar hour, subjects: [a]}]\n  max_debt: 1"): {
 			"5:23: max_debt is 1, which makes 9000000001/calendar hour of 9000000000/calendar hour: quota is 9000000001; want 1 to 9000000000 in a calendar hour",
 		},
-		strings.Replace(one(""), "5/minute", "none", 1):                               {"4:10: limit is none, which is for plans and overrides; want a limit such as 100/minute"},
+		strings.Replace(one(""), "5/minute", "none", 1):                               {"4:10: limit is \"none\"; want a limit such as 100/minute"},
 		"policies: [{name: a, key: user, overrides: [{limit: none, subjects: [a]}]}]": {"1:12: the policy has no limit; want limit or plans"},
 
-		overriding(`sub:alice`): {"5:44: subjects has a mapping; want " + wantKey}, // as the YAML parser reads it
+		overriding(`sub:alice`): {"5:44: subject is a mapping; want " + wantKey}, // as the YAML parser reads it
 		overriding(`7, "", [a], &b c, true`): {
-			"5:44: subjects has 7; want " + wantKey, `5:47: subjects has ""; want ` + wantKey, "5:51: subjects has a list; want " + wantKey,
-			"5:56: anchors (&) are not supported; want every value written out", "5:62: subjects has true; want " + wantKey,
+			"5:44: subject is 7; want " + wantKey, `5:47: subject is ""; want ` + wantKey, "5:51: subject is a list; want " + wantKey,
+			"5:56: subject is an anchor (&), which is not supported; want " + wantKey, "5:62: subject is true; want " + wantKey,
 		},
-		overriding(`a, b, a`): {`5:50: subject "a" is repeated, it is first in line 5; want it once`},
-		one("overrides:\n  - {limit: none, subjects: [a]}\n  - {limit: 1/second, subjects: [b, a]}"): {`7:37: subject "a" is repeated, it is first in line 6; want it once`},
+		overriding(`a, b, a`): {`5:50: "a" is repeated, it is first in line 5; want it once`},
+		one("overrides:\n  - {limit: none, subjects: [a]}\n  - {limit: 1/second, subjects: [b, a]}"): {`7:37: "a" is repeated, it is first in line 6; want it once`},
 
 		// The same network or address in other words.
-		overriding(`"ip:2001:db8::/64", "ip:2001:DB8:0:0::/64"`): {`5:64: subject "ip:2001:db8::/64" is repeated, it is first in line 5; want it once`},
-		overriding(`"ip:192.0.2.7", "ip:192.0.2.7/32"`):          {`5:60: subject "ip:192.0.2.7" is repeated, it is first in line 5; want it once`},
+		overriding(`"ip:2001:db8::/64", "ip:2001:DB8:0:0::/64"`): {`5:64: "ip:2001:db8::/64" is repeated, it is first in line 5; want it once`},
+		overriding(`"ip:192.0.2.7", "ip:192.0.2.7/32"`):          {`5:60: "ip:192.0.2.7" is repeated, it is first in line 5; want it once`},
 
 		overriding(`"ip:"`):                     {`5:44: subject is "ip:": ` + wantAddr},
 		overriding(`"ip:office"`):               {`5:44: subject is "ip:office": ` + wantAddr},
@@ -246,8 +246,8 @@ func TestOverrideMistakes(t *testing.T) {
 		overriding(`"ip:192.0.2.0/-1"`):         {`5:44: subject is "ip:192.0.2.0/-1": ` + wantAddr},
 		overriding(`"ip:192.0.2.0/"`):           {`5:44: subject is "ip:192.0.2.0/": ` + wantAddr},
 		overriding(`"ip:192.0.2.0/24x"`):        {`5:44: subject is "ip:192.0.2.0/24x": ` + wantAddr},
-		overriding(`"ip:192.0.2.7/24"`):         {`5:44: subject is "ip:192.0.2.7/24": the address has bits beyond its first 24; want "ip:192.0.2.0/24", or "ip:192.0.2.7"`},
-		overriding(`"ip:2001:db8::1/32"`):       {`5:44: subject is "ip:2001:db8::1/32": the address has bits beyond its first 32; want "ip:2001:db8::/32", or "ip:2001:db8::/64"`},
+		overriding(`"ip:192.0.2.7/24"`):         {`5:44: subject is "ip:192.0.2.7/24": the address has bits beyond its first 24; want "ip:192.0.2.0/24"`},
+		overriding(`"ip:2001:db8::1/32"`):       {`5:44: subject is "ip:2001:db8::1/32": the address has bits beyond its first 32; want "ip:2001:db8::/32"`},
 		overriding(`"ip:2001:db8::1"`):          {`5:44: subject is "ip:2001:db8::1": IPv6 clients count by their /64 network; want "ip:2001:db8::/64"`},
 		overriding(`"ip:2001:db8::/96"`):        {`5:44: subject is "ip:2001:db8::/96": IPv6 clients count by their /64 network; want "ip:2001:db8::/64"`},
 		overriding(`"ip:fe80::1%eth0"`):         {`5:44: subject is "ip:fe80::1%eth0": IPv6 clients count by their /64 network; want "ip:fe80::/64"`},

@@ -39,7 +39,7 @@ type placedLimit struct {
 const (
 	limitForm  = "a limit such as 100/minute"
 	routesForm = `a list of patterns such as ["POST /login"]`
-	numberForm = "in decimal digits, not in quotes"
+	numberForm = "in decimal digits without quotes"
 )
 
 var failureModes = map[string]middleware.FailureMode{
@@ -74,13 +74,9 @@ func readPolicies(file value, funcs Funcs) []middleware.Policy {
 func readPolicy(v value, funcs Funcs) *entry {
 	e := &entry{value: v, funcs: funcs}
 	e.Key = keyfunc.Const("")
-	wantKey := "a registered name, and this program registers none"
-	if len(funcs.Keys) > 0 {
-		wantKey = oneOf(slices.Sorted(maps.Keys(funcs.Keys)), "")
-	}
 	e.found = v.fields(
 		field{"name", "text, in quotes if it looks like something else", true, func(v value) { e.Name, _ = v.text() }},
-		field{"key", wantKey, true, e.readKey},
+		field{"key", oneOf(slices.Sorted(maps.Keys(funcs.Keys)), ""), true, e.readKey},
 		field{"anonymous", "share or skip", false, func(v value) {
 			e.SkipAnonymous, _ = choose(v, map[string]bool{"share": false, "skip": true})
 		}},
@@ -89,7 +85,7 @@ func readPolicy(v value, funcs Funcs) *entry {
 		field{"overrides", `a list such as [{limit: 1000/minute, subjects: ["sub:alice"]}]`, false, e.readOverrides},
 		field{"routes", routesForm, false, e.readRoutes},
 		field{"cost", "a whole number from 1 " + numberForm, false, e.readCost},
-		field{"shadow", "true or false, not in quotes", false, e.readShadow},
+		field{"shadow", "true or false without quotes", false, e.readShadow},
 		field{"max_delay", "a duration such as 500ms", false, e.readMaxDelay},
 		field{"max_debt", "a whole number from 0 " + numberForm, false, func(v value) { e.MaxDebt, _ = v.integer(0) }},
 		field{"on_failure", "local, open or closed", false, func(v value) { e.OnFailure, _ = choose(v, failureModes) }},
@@ -128,7 +124,7 @@ func (e *entry) readKey(v value) {
 			continue
 		}
 		if key == nil {
-			v.errorf("%s is registered as nil by this program; want a function there", describe(v.node))
+			v.errorf("is %s, registered as nil by this program; want a function there", describe(v.node))
 			continue
 		}
 		if name, _ := v.text(); v.once(seen, name, v.at) {
@@ -152,7 +148,7 @@ func (e *entry) readCost(v value) {
 	name, isText := stringValue(v.node)
 	if cost, ok := e.funcs.Costs[name]; ok && isText {
 		if cost == nil {
-			v.errorf("%s is registered as nil by this program; want a function there", quoted(name))
+			v.errorf("is %s, registered as nil by this program; want a function there", quoted(name))
 		}
 		e.Cost = cost
 		return
@@ -199,6 +195,10 @@ func (e *entry) parseLimit(v value) gcra.Limit {
 		return gcra.Limit{}
 	}
 	limit, err := gcra.ParseLimit(text)
+	if err != nil && !strings.ContainsAny(text, "0123456789") {
+		v.reject()
+		return gcra.Limit{}
+	}
 	if err != nil {
 		v.errorf("is %s: %v", quoted(text), errors.Unwrap(err))
 		return gcra.Limit{}

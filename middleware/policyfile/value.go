@@ -129,6 +129,9 @@ func (v value) fields(fields ...field) map[string]value {
 		}
 
 		v.want = fields[i].want
+		if !fields[i].required && describe(v.node) == "empty" {
+			v.want += ", or leave it out"
+		}
 		if isEmpty(v.node) {
 			v.at = v.key
 		}

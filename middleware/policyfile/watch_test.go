@@ -371,7 +371,7 @@ func TestWatchLogs(t *testing.T) {
 	stay := "level=ERROR msg=\"ratelimit: policies stay as they were\" file=" + path + " error=\"" + path
 	want := "level=INFO msg=\"ratelimit: policies loaded\" file=" + path + " policies=1\n" +
 		stay + ":4:10: limit is 1; want a limit such as 100/minute\"\n" +
-		stay + ":5:11: shadow is 1; want true or false\"\n"
+		stay + ":5:11: shadow is 1; want true or false without quotes\"\n"
 	if got := log.String(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

@@ -25,7 +25,7 @@ func TestParseBounds(t *testing.T) {
 	for i := range 20 {
 		fmt.Fprintf(&bomb, "a%d: &a%d [%s*a%d]\n", i+1, i+1, strings.Repeat(fmt.Sprintf("*a%d, ", i), 9), i)
 	}
-	const deep = ": lists and mappings are nested more than 16 deep; want a list of policies"
+	const deep = ": the file has more than 16 lists and mappings in each other; want at most that many"
 	const much = ": the file has more than 24000 YAML tokens (words, values, marks and comments); want at most that many"
 	const fields = ": the file has more than 4000 fields; want at most that many"
 	for text, want := range map[string]string{
@@ -44,7 +44,7 @@ func TestParseBounds(t *testing.T) {
 		below("policies: ", "*a "):         "this is not YAML: ",
 		below("policies: [", ", "):         "this is not YAML: ",
 		fill("policies: '", "x"):           "this is not YAML: ",
-		below("policies: [", "{}, ") + "]": "has no key",
+		below("policies: [", "{}, ") + "]": "the policy is empty",
 		below("policies:\n", "- &a {}\n"):  "more mistakes",
 		fill("policies:\n- key: ", "x"):    `x..."; want client or user`,
 		fill("policies:\n- name: ", "é"):   "has 524270 characters; want at most 64",
@@ -53,7 +53,7 @@ func TestParseBounds(t *testing.T) {
 		fill("", "\r"):                     "the file is empty",
 		fill("", " "):                      "the file is empty",
 		below("", "#\n"):                   "the file is empty",
-		bomb.String() + "policies: *a20\n": "aliases (*) are not supported",
+		bomb.String() + "policies: *a20\n": "policies is an alias (*), which is not supported",
 		bomb.String() + good:               `field "a0" is unknown`,
 	} {
 		_, err := policyfile.Parse("p.yaml", []byte(text), funcs)
