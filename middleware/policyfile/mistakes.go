@@ -34,10 +34,10 @@ func (ms *mistakes) once(seen map[string]position, text string, at position) boo
 	before, twice := seen[text]
 	if twice {
 		ms.addf(at, "%s is repeated, it is first in line %d; want it once", quoted(text), before.line)
-		return false
+	} else {
+		seen[text] = at
 	}
-	seen[text] = at
-	return true
+	return !twice
 }
 
 // has reports whether there is a mistake at this position.
@@ -73,19 +73,6 @@ func (p position) within(lines [][]byte) position {
 	p.line = min(p.line, len(lines))
 	p.column = min(p.column, utf8.RuneCount(lines[p.line-1])+1)
 	return p
-}
-
-// clip bounds the text from the file that a message repeats.
-func clip(s string) string {
-	const most = 80
-	if len(s) <= most {
-		return s
-	}
-	end := most
-	for !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return s[:end] + "..."
 }
 
 // oneOf lists names, and the one closest to the written name: "a, b or c (did you

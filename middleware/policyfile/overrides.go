@@ -28,11 +28,8 @@ func (o *overrides) find(subject string) (middleware.Override, bool) {
 	if !isAddr || len(o.lengths) == 0 {
 		return middleware.Override{}, false
 	}
-	client, ok := parseNetwork(text)
-	if !ok {
-		return middleware.Override{}, false
-	}
 
+	client, _ := parseNetwork(text) // of -1 bits if it is none
 	for _, bits := range o.lengths {
 		if bits > client.Bits() {
 			continue
@@ -68,8 +65,7 @@ func (e *entry) readOverrides(v value) {
 		}
 	}
 
-	slices.Sort(o.lengths)
-	slices.Reverse(o.lengths)
+	slices.SortFunc(o.lengths, func(a, b int) int { return b - a })
 	e.Override = o.find
 }
 

@@ -23,17 +23,11 @@ type entry struct {
 	middleware.Policy
 	funcs  Funcs
 	value  value
-	found  map[string]value // its fields
+	found  map[string]value // its fields, and "routes[0]" and so on
 	routes []value
 	plans  map[string]gcra.Limit
-	limits []placedLimit // all that are valid, with those of plans and overrides
-	cost   int64         // 0 unless the file has a number
-}
-
-// placedLimit is a limit of the policy, of one of its plans or of an override.
-type placedLimit struct {
-	gcra.Limit
-	at position
+	limits map[position]gcra.Limit // all that are valid, with those of plans and overrides
+	cost   int64                   // 0 unless the file has a number
 }
 
 const (
@@ -41,12 +35,6 @@ const (
 	routesForm = `a list of patterns such as ["POST /login"]`
 	numberForm = "in decimal digits without quotes"
 )
-
-var failureModes = map[string]middleware.FailureMode{
-	"local":  middleware.FailLocal,
-	"open":   middleware.FailOpen,
-	"closed": middleware.FailClosed,
-}
 
 // readPolicies reads the whole file.
 func readPolicies(file value, funcs Funcs) []middleware.Policy {
@@ -72,7 +60,7 @@ func readPolicies(file value, funcs Funcs) []middleware.Policy {
 
 // readPolicy reads one policy. It returns nil if it has no fields.
 func readPolicy(v value, funcs Funcs) *entry {
-	e := &entry{value: v, funcs: funcs}
+	e := &entry{value: v, funcs: funcs, limits: map[position]gcra.Limit{}}
 	e.Key = keyfunc.Const("")
 	e.found = v.fields(
 		field{"name", "text, in quotes if it looks like something else", true, func(v value) { e.Name, _ = v.text() }},
@@ -88,15 +76,18 @@ func readPolicy(v value, funcs Funcs) *entry {
 		field{"shadow", "true or false without quotes", false, e.readShadow},
 		field{"max_delay", "a duration such as 500ms", false, e.readMaxDelay},
 		field{"max_debt", "a whole number from 0 " + numberForm, false, func(v value) { e.MaxDebt, _ = v.integer(0) }},
-		field{"on_failure", "local, open or closed", false, func(v value) { e.OnFailure, _ = choose(v, failureModes) }},
+		field{"on_failure", "local, open or closed", false, func(v value) {
+			e.OnFailure, _ = choose(v, map[string]middleware.FailureMode{"local": middleware.FailLocal, "open": middleware.FailOpen, "closed": middleware.FailClosed})
+		}},
 	)
 	if e.found == nil {
 		return nil
 	}
+	for i, v := range e.routes {
+		e.found[fmt.Sprintf("routes[%d]", i)] = v
+	}
 
-	_, hasLimit := e.found["limit"]
-	_, hasPlans := e.found["plans"]
-	if !hasLimit && !hasPlans {
+	if e.found["limit"].node == nil && e.found["plans"].node == nil {
 		v.errorf("has no limit; want limit or plans")
 	}
 	if len(e.plans) > 0 {
@@ -111,23 +102,21 @@ func readPolicy(v value, funcs Funcs) *entry {
 }
 
 func (e *entry) readKey(v value) {
-	names := []value{v}
+	items := []value{v}
 	if _, ok := v.node.(*ast.SequenceNode); ok {
-		names = v.list("key", v.want)
+		items = v.list("key", v.want)
 	}
 
 	var keys []keyfunc.Func
 	seen := map[string]position{}
-	for _, v := range names {
+	for _, v := range items {
 		key, ok := choose(v, e.funcs.Keys)
-		if !ok {
-			continue
-		}
-		if key == nil {
-			v.errorf("is %s, registered as nil by this program; want a function there", describe(v.node))
-			continue
-		}
-		if name, _ := v.text(); v.once(seen, name, v.at) {
+		name, _ := stringValue(v.node)
+		switch {
+		case !ok:
+		case key == nil:
+			v.errorf("is %s, registered as nil by this program; want a function there", quoted(name))
+		case v.once(seen, name, v.at):
 			keys = append(keys, key)
 		}
 	}
@@ -181,11 +170,11 @@ func (e *entry) readMaxDelay(v value) {
 }
 
 func (e *entry) readLimit(v value) {
-	if text, _ := stringValue(v.node); strings.TrimSpace(text) == gcra.Unlimited().String() {
-		v.reject() // none is for plans and overrides
+	if limit := e.parseLimit(v); limit != gcra.Unlimited() {
+		e.Limit = limit
 		return
 	}
-	e.Limit = e.parseLimit(v)
+	v.reject() // none is for plans and overrides
 }
 
 // parseLimit returns the zero Limit if it reports a mistake.
@@ -203,7 +192,7 @@ func (e *entry) parseLimit(v value) gcra.Limit {
 		v.errorf("is %s: %v", quoted(text), errors.Unwrap(err))
 		return gcra.Limit{}
 	}
-	e.limits = append(e.limits, placedLimit{limit, v.at})
+	e.limits[v.at] = limit
 	return limit
 }
 
@@ -222,10 +211,13 @@ func (e *entry) readPlans(v value) {
 }
 
 // limitByPlan sets LimitFor. Requests with any other plan get the policy's limit, or
-// the slowest plan, and so do all requests while LimitFor fails: Limit holds then.
+// the slowest plan (of equal rates the one with the smallest burst), and so do all requests
+// while LimitFor fails: Limit holds then.
 func (e *entry) limitByPlan() {
 	if e.Limit == (gcra.Limit{}) {
-		e.Limit = slowest(e.plans)
+		e.Limit = slices.MinFunc(slices.Collect(maps.Values(e.plans)), func(a, b gcra.Limit) int {
+			return cmp.Or(cmp.Compare(a.Rate(), b.Rate()), cmp.Compare(a.Capacity(), b.Capacity()))
+		})
 	}
 	plans, plan, other := e.plans, e.funcs.Plan, e.Limit
 	e.LimitFor = func(r *http.Request) gcra.Limit {
@@ -236,27 +228,17 @@ func (e *entry) limitByPlan() {
 	}
 }
 
-// slowest returns the limit with the lowest rate, and of equal rates the one with
-// the smallest burst.
-func slowest(plans map[string]gcra.Limit) gcra.Limit {
-	return slices.MinFunc(slices.Collect(maps.Values(plans)), func(a, b gcra.Limit) int {
-		return cmp.Or(
-			cmp.Compare(a.Rate(), b.Rate()),
-			cmp.Compare(a.Capacity(), b.Capacity()))
-	})
-}
-
 // checkLimits reports a cost that no limit allows, and limits of plans and overrides without
 // room for max_debt, on which requests would fail: [middleware.New] checks only the policy's
 // limit.
 func (e *entry) checkLimits() {
 	var most int64
-	for _, l := range e.limits {
-		if l.Limit == gcra.Unlimited() {
+	for at, l := range e.limits {
+		if l == gcra.Unlimited() {
 			continue
 		}
 		most = max(most, l.Capacity())
-		if e.MaxDebt > 1e14 || l.Limit == e.Limit {
+		if e.MaxDebt > 1e14 || l == e.Limit {
 			continue // middleware.New reports it
 		}
 
@@ -265,7 +247,7 @@ func (e *entry) checkLimits() {
 			indebted = gcra.Quota(l.Count+e.MaxDebt, l.Calendar())
 		}
 		if err := indebted.Validate(); err != nil {
-			e.value.addf(l.at, "max_debt is %d, which makes %v of %v: %v", e.MaxDebt, indebted, l.Limit, err)
+			e.value.addf(at, "max_debt is %d, which makes %v of %v: %v", e.MaxDebt, indebted, l, err)
 		}
 	}
 	if e.cost > most {
@@ -299,10 +281,6 @@ func check(ms *mistakes, entries []*entry) []middleware.Policy {
 		v, ok := e.found[field]
 		if !ok {
 			v = value{mistakes: ms, at: e.value.at, name: field}
-		}
-		var i int
-		if _, err := fmt.Sscanf(m.Field, "Routes[%d]", &i); err == nil {
-			v = e.routes[i]
 		}
 		if !ms.has(v.at) { // otherwise it is reported already, in the words of the file
 			v.errorf("%v", m.Err)

@@ -234,7 +234,7 @@ func TestMistakes(t *testing.T) {
 		one("debt: 5"):                              {`5:3: field "debt" is unknown; want ` + wantFields},
 		one("delay: 1s"):                            {`5:3: field "delay" is unknown; want ` + wantFields},
 		one("true: 1"):                              {"5:3: the name of a field is true; want text"},
-		one(long + ": 1"):                           {`5:3: field "` + long[:80] + `..." is unknown; want ` + wantFields},
+		one(long + ": 1"):                           {`5:3: field "` + long[:80] + `" is unknown; want ` + wantFields},
 		one("'a\\x\n\n b': 1"):                      {"5:3: this is not YAML: unexpected key name"},
 
 		// Names.
@@ -305,7 +305,7 @@ func TestMistakes(t *testing.T) {
 		one("shadow: yes"):                 {`5:11: shadow is "yes"; want ` + wantShadow},
 		one("shadow: 'true'"):              {`5:11: shadow is "true"; want ` + wantShadow},
 		one("shadow: 1"):                   {"5:11: shadow is 1; want " + wantShadow},
-		one("shadow: ~"):                   {"5:11: shadow is null; want " + wantShadow},
+		one("shadow: ~"):                   {"5:11: shadow is ~; want " + wantShadow},
 		one("max_delay: 5"):                {"5:14: max_delay is 5; want a duration such as 500ms"},
 		one("max_delay: 5 s"):              {`5:14: max_delay is "5 s"; want a duration such as 500ms`},
 		one("max_delay: -5s"):              {"5:14: max_delay is -5s; want 0 (no delay) to 8784h0m0s"},

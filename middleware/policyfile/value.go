@@ -2,6 +2,7 @@ package policyfile
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -34,12 +35,11 @@ func (v value) reject() { v.errorf("is %s; want %s", describe(v.node), v.want) }
 
 // text returns text that is not empty. Numbers and booleans are not text.
 func (v value) text() (string, bool) {
-	s, ok := stringValue(v.node)
-	if !ok || s == "" {
-		v.reject()
-		return "", false
+	if s, ok := stringValue(v.node); ok && s != "" {
+		return s, true
 	}
-	return s, true
+	v.reject()
+	return "", false
 }
 
 // integer returns a number of at least least. 010 is 8 in YAML, so the digits must be those
@@ -59,18 +59,18 @@ func (v value) integer(least int64) (int64, bool) {
 // choose returns the option that the value names.
 func choose[T any](v value, options map[string]T) (option T, ok bool) {
 	name, isText := stringValue(v.node)
-	if option, ok = options[name]; !ok || !isText {
-		v.want = oneOf(slices.Sorted(maps.Keys(options)), name)
-		v.reject()
-		return option, false
+	if option, ok = options[name]; ok && isText {
+		return option, true
 	}
-	return option, true
+	v.want = oneOf(slices.Sorted(maps.Keys(options)), name)
+	v.reject()
+	return option, false
 }
 
 // list returns the values of a list that is not empty.
 func (v value) list(name, want string) (items []value) {
 	list, ok := v.node.(*ast.SequenceNode)
-	if !ok || len(list.Values) == 0 {
+	if !ok || isEmpty(list) {
 		v.reject()
 		return nil
 	}
@@ -84,7 +84,7 @@ func (v value) list(name, want string) (items []value) {
 // for anything else.
 func (v value) pairs() (values []value) {
 	m, ok := v.node.(*ast.MappingNode)
-	if !ok || len(m.Values) == 0 {
+	if !ok || isEmpty(m) {
 		v.reject()
 		return nil
 	}
@@ -112,11 +112,12 @@ type field struct {
 // fields reads a mapping, and returns its values by their names. It returns nil if it is no
 // mapping, or is empty.
 func (v value) fields(fields ...field) map[string]value {
-	found := map[string]value{}
 	values := v.pairs()
 	if values == nil {
 		return nil
 	}
+
+	found := map[string]value{}
 	for _, v := range values {
 		i := slices.IndexFunc(fields, func(f field) bool { return f.name == v.name })
 		if i < 0 {
@@ -129,10 +130,10 @@ func (v value) fields(fields ...field) map[string]value {
 		}
 
 		v.want = fields[i].want
-		if !fields[i].required && describe(v.node) == "empty" {
+		if isEmpty(v.node) && !fields[i].required {
 			v.want += ", or leave it out"
 		}
-		if isEmpty(v.node) {
+		if isEmpty(v.node) && v.node.Type() == ast.NullType {
 			v.at = v.key
 		}
 		found[v.name] = v
@@ -165,8 +166,14 @@ func stringValue(n ast.Node) (string, bool) {
 	return "", false
 }
 
-// isEmpty reports whether the value is left out, as in "shadow:".
+// isEmpty reports whether the value is left out, as in "shadow:", or has no elements.
 func isEmpty(n ast.Node) bool {
+	switch n := n.(type) {
+	case *ast.SequenceNode:
+		return len(n.Values) == 0
+	case *ast.MappingNode:
+		return len(n.Values) == 0
+	}
 	t := n.GetToken()
 	return t != nil && t.Type == token.ImplicitNullType
 }
@@ -175,26 +182,23 @@ func isEmpty(n ast.Node) bool {
 // are always rejected: limits are written where they apply, and no small file expands to a
 // large one.
 var kinds = map[ast.NodeType]string{
-	ast.AnchorType:       "an anchor (&), which is not supported",
-	ast.AliasType:        "an alias (*), which is not supported",
-	ast.TagType:          "a tag (!), which is not supported",
-	ast.SequenceType:     "a list",
-	ast.MappingType:      "a mapping",
-	ast.MappingValueType: "a mapping",
-	ast.NullType:         "null",
+	ast.AnchorType:   "an anchor (&), which is not supported",
+	ast.AliasType:    "an alias (*), which is not supported",
+	ast.TagType:      "a tag (!), which is not supported",
+	ast.SequenceType: "a list",
+	ast.MappingType:  "a mapping",
 }
 
 // describe returns the node as messages show it.
 func describe(n ast.Node) string {
-	list, _ := n.(*ast.SequenceNode)
-	mapping, _ := n.(*ast.MappingNode)
-	if isEmpty(n) || list != nil && len(list.Values) == 0 || mapping != nil && len(mapping.Values) == 0 {
+	if isEmpty(n) {
 		return "empty"
 	}
 	if s, ok := stringValue(n); ok {
 		return quoted(s)
 	}
-	return cmp.Or(kinds[n.Type()], clip(n.GetToken().Value))
+	return cmp.Or(kinds[n.Type()], fmt.Sprintf("%.80s", n.GetToken().Value))
 }
 
-func quoted(s string) string { return strconv.Quote(clip(s)) }
+// quoted bounds the text from the file that a message repeats.
+func quoted(s string) string { return fmt.Sprintf("%.80q", s) }

@@ -41,7 +41,7 @@ func (ms *mistakes) parse(data []byte) (root ast.Node) {
 
 	defer func() {
 		if v := recover(); v != nil { // a bug of the parser must not end the process
-			ms.addf(fileStart, "the YAML parser failed (%s)", clip(fmt.Sprint(v)))
+			ms.addf(fileStart, "the YAML parser failed (%.80s)", fmt.Sprint(v))
 			root = nil
 		}
 	}()
@@ -56,7 +56,7 @@ func (ms *mistakes) parse(data []byte) (root ast.Node) {
 		if e := yaml.Error(nil); errors.As(err, &e) {
 			at, what = tokenPosition(e.GetToken()), e.GetMessage()
 		}
-		ms.addf(at, "this is not YAML: %s", clip(what))
+		ms.addf(at, "this is not YAML: %.80s", what)
 		return nil
 	}
 

@@ -46,7 +46,7 @@ func TestParseBounds(t *testing.T) {
 		fill("policies: '", "x"):           "this is not YAML: ",
 		below("policies: [", "{}, ") + "]": "the policy is empty",
 		below("policies:\n", "- &a {}\n"):  "more mistakes",
-		fill("policies:\n- key: ", "x"):    `x..."; want client or user`,
+		fill("policies:\n- key: ", "x"):    `x"; want client or user`,
 		fill("policies:\n- name: ", "é"):   "has 524270 characters; want at most 64",
 		below("", "---\n"):                 "the file is empty",
 		fill("", "\n"):                     "the file is empty",
