@@ -36,23 +36,23 @@ const (
 	numberForm = "in decimal digits without quotes"
 )
 
+var failureModes = map[string]middleware.FailureMode{
+	"local":  middleware.FailLocal,
+	"open":   middleware.FailOpen,
+	"closed": middleware.FailClosed,
+}
+
 // readPolicies reads the whole file.
 func readPolicies(file value, funcs Funcs) []middleware.Policy {
 	var entries []*entry
-	names := map[string]position{}
 	file.fields(field{"policies", "a list of policies", true, func(v value) {
-		if list, ok := v.node.(*ast.SequenceNode); ok && len(list.Values) == 0 {
+		if isEmpty(v.node) {
 			v.at = v.key
 		}
 		for _, v := range v.list("the policy", "its fields, such as {name: client, key: client, limit: 100/minute}") {
-			e := readPolicy(v, funcs)
-			if e == nil {
-				continue
+			if e := readPolicy(v, funcs); e != nil {
+				entries = append(entries, e)
 			}
-			if e.Name != "" {
-				v.once(names, e.Name, e.found["name"].at)
-			}
-			entries = append(entries, e)
 		}
 	}})
 	return check(file.mistakes, entries)
@@ -61,7 +61,7 @@ func readPolicies(file value, funcs Funcs) []middleware.Policy {
 // readPolicy reads one policy. It returns nil if it has no fields.
 func readPolicy(v value, funcs Funcs) *entry {
 	e := &entry{value: v, funcs: funcs, limits: map[position]gcra.Limit{}}
-	e.Key = keyfunc.Const("")
+	e.Key = keyfunc.Const("") // any valid key, as long as there is none
 	e.found = v.fields(
 		field{"name", "text, in quotes if it looks like something else", true, func(v value) { e.Name, _ = v.text() }},
 		field{"key", oneOf(slices.Sorted(maps.Keys(funcs.Keys)), ""), true, e.readKey},
@@ -76,9 +76,7 @@ func readPolicy(v value, funcs Funcs) *entry {
 		field{"shadow", "true or false without quotes", false, e.readShadow},
 		field{"max_delay", "a duration such as 500ms", false, e.readMaxDelay},
 		field{"max_debt", "a whole number from 0 " + numberForm, false, func(v value) { e.MaxDebt, _ = v.integer(0) }},
-		field{"on_failure", "local, open or closed", false, func(v value) {
-			e.OnFailure, _ = choose(v, map[string]middleware.FailureMode{"local": middleware.FailLocal, "open": middleware.FailOpen, "closed": middleware.FailClosed})
-		}},
+		field{"on_failure", "local, open or closed", false, func(v value) { e.OnFailure, _ = choose(v, failureModes) }},
 	)
 	if e.found == nil {
 		return nil
@@ -179,20 +177,16 @@ func (e *entry) readLimit(v value) {
 
 // parseLimit returns the zero Limit if it reports a mistake.
 func (e *entry) parseLimit(v value) gcra.Limit {
-	text, ok := v.text()
-	if !ok {
-		return gcra.Limit{}
-	}
+	text, _ := stringValue(v.node)
 	limit, err := gcra.ParseLimit(text)
-	if err != nil && !strings.ContainsAny(text, "0123456789") {
-		v.reject()
-		return gcra.Limit{}
-	}
-	if err != nil {
+	switch {
+	case err == nil:
+		e.limits[v.at] = limit
+	case strings.ContainsAny(text, "0123456789"):
 		v.errorf("is %s: %v", quoted(text), errors.Unwrap(err))
-		return gcra.Limit{}
+	default:
+		v.reject()
 	}
-	e.limits[v.at] = limit
 	return limit
 }
 
@@ -258,8 +252,12 @@ func (e *entry) checkLimits() {
 // check validates the policies with [middleware.New], and adds positions to its errors.
 func check(ms *mistakes, entries []*entry) []middleware.Policy {
 	var policies []middleware.Policy
+	names := map[string]position{}
 	for _, e := range entries {
 		policies = append(policies, e.Policy)
+		if e.Name != "" {
+			ms.once(names, e.Name, e.found["name"].at)
+		}
 	}
 	if len(policies) == 0 {
 		return nil
