@@ -30,11 +30,7 @@ type entry struct {
 	cost   int64                   // 0 unless the file has a number
 }
 
-const (
-	limitForm  = "a limit such as 100/minute"
-	routesForm = `a list of patterns such as ["POST /login"]`
-	numberForm = "in decimal digits without quotes"
-)
+const limitForm = "a limit such as 100/minute"
 
 var failureModes = map[string]middleware.FailureMode{
 	"local":  middleware.FailLocal,
@@ -71,11 +67,11 @@ func readPolicy(v value, funcs Funcs) *entry {
 		field{"limit", limitForm, false, e.readLimit},
 		field{"plans", "plans and their limits, such as {free: 60/minute, pro: 600/minute}", false, e.readPlans},
 		field{"overrides", `a list such as [{limit: 1000/minute, subjects: ["sub:alice"]}]`, false, e.readOverrides},
-		field{"routes", routesForm, false, e.readRoutes},
-		field{"cost", "a whole number from 1 " + numberForm, false, e.readCost},
+		field{"routes", `a list of patterns such as ["POST /login"]`, false, e.readRoutes},
+		field{"cost", "a whole number from 1 in decimal digits without quotes", false, e.readCost},
 		field{"shadow", "true or false without quotes", false, e.readShadow},
 		field{"max_delay", "a duration such as 500ms", false, e.readMaxDelay},
-		field{"max_debt", "a whole number from 0 " + numberForm, false, func(v value) { e.MaxDebt, _ = v.integer(0) }},
+		field{"max_debt", "a whole number from 0 in decimal digits without quotes", false, func(v value) { e.MaxDebt, _ = v.integer(0) }},
 		field{"on_failure", "local, open or closed", false, func(v value) { e.OnFailure, _ = choose(v, failureModes) }},
 	)
 	if e.found == nil {
@@ -124,7 +120,7 @@ func (e *entry) readKey(v value) {
 }
 
 func (e *entry) readRoutes(v value) {
-	e.routes = v.list("route", routesForm)
+	e.routes = v.list("route", v.want)
 	for _, v := range e.routes {
 		route, _ := v.text()
 		e.Routes = append(e.Routes, route)

@@ -2,10 +2,9 @@
 // limits change without a new build or a restart. It reads and watches files;
 // [middleware] checks and applies the policies.
 //
-// Where to change what: reader.go reads the file as a whole, policy.go the fields
-// of a policy, limit.go its limit, plans and cost, overrides.go and networks.go its
-// overrides; yaml.go and node.go bound and walk the YAML; diagnostics.go formats
-// errors; watch.go and fsevents.go reload.
+// Where to change what: policy.go reads the fields of a policy, overrides.go its
+// overrides; yaml.go bounds and parses the YAML, value.go reads its values, mistakes.go
+// formats errors; watch.go and fsevents.go reload.
 //
 //	policies:
 //	  - name: client            # as Policy.Name
@@ -45,6 +44,7 @@
 //	name       text, unique in the file
 //	key        a name in Funcs.Keys, or a list of them: the first key that is
 //	           not empty counts, as in keyfunc.First
+//	anonymous  share or skip, as in SkipAnonymous; default: share
 //	limit      100/minute, 25/5s, 100/minute burst 20, 10000/calendar month;
 //	           see gcra.ParseLimit
 //	plans      a mapping of plan names to limits
@@ -79,7 +79,7 @@
 // "ip:2001:db8::/32" the key "ip:2001:db8:1:2::/64". A whole key wins over a network,
 // and a longer network over a shorter one. Networks do not match keys that
 // keyfunc.Join has joined. Anonymous requests have no override. A request costs one
-// look-up in a map and one binary search in the networks.
+// look-up in a map, and an address one more for each length of networks in the file.
 package policyfile
 
 import (

@@ -271,6 +271,7 @@ func TestMistakes(t *testing.T) {
 		one("plans: {}"):     {"5:10: plans is empty; want " + wantPlans + wantOut},
 		one("plans: [free]"): {"5:10: plans is a list; want " + wantPlans},
 		one("plans: {free: 60, pro: 6/m, free: 7, x:}"): {"5:17: plan \"free\" is 60; want a limit such as 100/minute, or none", `5:26: plan "pro" is "6/m": period is "m"; want second, minute, hour, day or a duration such as 5s`, `5:31: "free" is repeated, it is first in line 5; want it once`, `5:42: plan "x" is empty; want a limit such as 100/minute, or none`},
+		one("plans: {100%d: 60}"):                       {`5:18: plan "100%d" is 60; want a limit such as 100/minute, or none`},
 		one("plans: {7: 5/minute}"):                     {"5:11: the name of a field is 7; want text"},
 		one("plans: {pro: 60/minute, free: 1/hour}\n  max_debt: 10000"): {
 			"5:33: max_debt is 10000, which makes 1/hour burst 10001 of 1/hour: a burst of 10001 at 1 per 1h0m0s takes longer than 366 days to refill"},

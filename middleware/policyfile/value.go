@@ -27,7 +27,7 @@ type value struct {
 
 // errorf reports a mistake. The message begins with the value's name.
 func (v value) errorf(format string, args ...any) {
-	v.addf(v.at, v.name+" "+format, args...)
+	v.addf(v.at, "%s %s", v.name, fmt.Sprintf(format, args...))
 }
 
 // reject reports that the value is not what is wanted.
