@@ -74,6 +74,7 @@ func (v value) list(name, want string) (items []value) {
 		v.reject()
 		return nil
 	}
+
 	for _, n := range list.Values {
 		items = append(items, value{v.mistakes, n, nodePosition(n), v.key, name, want})
 	}
@@ -88,6 +89,7 @@ func (v value) pairs() (values []value) {
 		v.reject()
 		return nil
 	}
+
 	values = []value{}
 	seen := map[string]position{}
 	for _, pair := range m.Values {

@@ -50,6 +50,7 @@ func (ms *mistakes) parse(data []byte) (root ast.Node) {
 		ms.addf(tokenPosition(at), "the file has more than %s; want at most that many", what)
 		return nil
 	}
+
 	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
 		at, what := fileStart, err.Error()
@@ -78,6 +79,7 @@ func (ms *mistakes) parse(data []byte) (root ast.Node) {
 func tooMuch(tokens token.Tokens) (at *token.Token, bound string) {
 	brackets, marks, line, fields := 0, 0, 0, 0
 	var field *token.Token // the first that is too many
+
 	for _, t := range tokens {
 		if t.Position.Line != line {
 			marks, line = 0, t.Position.Line
