@@ -11,7 +11,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// overrides are the limits of single keys and networks.
+// overrides are the limits of single keys and networks. Files have few lengths of networks:
+// a search in a sorted list is faster from about ten on, and 45 lengths take a microsecond.
 type overrides struct {
 	keys     map[string]gcra.Limit
 	networks map[netip.Prefix]gcra.Limit
