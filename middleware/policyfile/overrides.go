@@ -12,7 +12,7 @@ import (
 )
 
 // overrides are the limits of single keys and networks. Files have few lengths of networks:
-// a search in a sorted list is faster from about ten on, and 45 lengths take a microsecond.
+// 14 take 0.4 µs and 45 a microsecond, where a sorted list of networks took 0.1 and 0.4 µs.
 type overrides struct {
 	keys     map[string]gcra.Limit
 	networks map[netip.Prefix]gcra.Limit
