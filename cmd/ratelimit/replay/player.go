@@ -13,6 +13,7 @@ import (
 
 // player sends entries through a limiter, on their own clock, and counts its decisions.
 type player struct {
+	routes  *routes // from -route; nil without
 	limiter *middleware.Limiter
 	request *http.Request // the same for all entries
 	entry   *entry        // the current one
@@ -70,6 +71,9 @@ func newPlayer(policies string, f *funcs) (*player, error) {
 		return nil, err
 	}
 	given := f.routes.count > 0
+	if given {
+		p.routes = &f.routes
+	}
 	for i, policy := range p.limiter.Policies() {
 		t := &tally{policy: policy, line: linePolicies + i}
 		p.tallies, p.byName[policy.Name] = append(p.tallies, t), t
@@ -133,6 +137,9 @@ func (p *player) play(e *entry) *middleware.Decision {
 	p.entry = e
 	r := p.request
 	r.Method, r.URL, r.Host, r.RemoteAddr = e.method, e.url, e.host, e.client
+	if p.routes != nil {
+		r.Pattern = p.routes.of(r)
+	}
 	d := p.limiter.Decide(r)
 	p.count(d)
 	return d

@@ -11,8 +11,9 @@ import (
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 )
 
-// routes are the application's routes, for the key route: logs have only paths. They come
-// from -route, or else from the policies.
+// routes are the application's routes: logs have only paths. Those from -route decide which
+// policies apply, too. Without -route the key route uses those of the policies, which then
+// apply by path.
 type routes struct {
 	mux   http.ServeMux
 	count int
@@ -41,13 +42,19 @@ func (rs *routes) add(route string) (err error) {
 	return nil
 }
 
-// key keys by the route that would serve the request, as keyfunc.Route does behind a
-// ServeMux. Requests without a route are anonymous.
-func (rs *routes) key(r *http.Request) (string, error) {
-	if rs.count == 0 || r.Method == http.MethodConnect { // as in adapters/nethttp
-		return "", nil
+// of is the pattern of the route that would serve the request, as adapters/nethttp knows it
+// behind a ServeMux, or "".
+func (rs *routes) of(r *http.Request) string {
+	if rs.count == 0 || r.Method == http.MethodConnect {
+		return ""
 	}
-	_, r.Pattern = rs.mux.Handler(r)
-	defer func() { r.Pattern = "" }()
+	_, pattern := rs.mux.Handler(r)
+	return pattern
+}
+
+// key keys by that route, as keyfunc.Route does. Requests without a route are anonymous.
+func (rs *routes) key(r *http.Request) (string, error) {
+	defer func(pattern string) { r.Pattern = pattern }(r.Pattern)
+	r.Pattern = rs.of(r)
 	return keyfunc.Route(r)
 }

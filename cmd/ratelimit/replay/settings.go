@@ -25,7 +25,8 @@ may be given in any order.
   -cost name=n       use a number for a cost that your program registers
   -route pattern     a route of the application, such as "GET /users/{id}";
                      repeat it for each. Logs have only paths. Without -route,
-                     the key route uses the routes of the policies
+                     policies apply by path, and the key route uses the routes
+                     of the policies
   -plan name         the plan of requests whose line has none
   -at-most percent   share of subjects that a suggested limit may deny something
                      (default 1)
