@@ -62,7 +62,7 @@ func TestReloadBroken(t *testing.T) {
 	write(t, path, strings.NewReplacer("10/minute", "10/minit", "on_failure: closed", "on_failure: shut").Replace(text))
 	p.Says("Policies stay as they were:\n" +
 		path + `:12:12: limit is "10/minit": period is "minit"; want second, minute, hour, day or a duration such as 5s` + "\n" +
-		path + `:18:17: on_failure is "shut"; want local, open or closed` + "\n")
+		path + `:18:17: on_failure is "shut"; want closed, local or open` + "\n")
 	if answer := p.Get("/hello"); process.Header(answer, "RateLimit-Limit") != "10" {
 		t.Errorf("hello: got %q; want the limit before", answer)
 	}
