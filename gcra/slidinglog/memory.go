@@ -190,9 +190,11 @@ func (s *step) evaluate(earlier []step, now time.Duration) {
 			pending += e.cost
 		}
 	}
-	s.used, s.newest, s.ready = logged+pending, min(l.newest(), now+s.maxDelay), now
+	s.used, s.newest, s.ready = logged+pending, l.newest(), now
 	if s.late {
 		s.cost = min(s.cost, max(s.count-s.used, 0))
+	} else { // as it would be brought down
+		s.newest = min(s.newest, now+s.maxDelay)
 	}
 	switch {
 	case s.cost > s.count:
