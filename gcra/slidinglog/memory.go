@@ -62,7 +62,7 @@ func (m *Memory) Take(ctx context.Context, charges []gcra.Charge) (allowed bool,
 		s.evaluate(steps[:i], now)
 		if !s.shadow {
 			admitted = admitted && s.allowed
-			if s.allowed {
+			if s.allowed && !s.late {
 				at = max(at, s.ready)
 			}
 		}
@@ -192,7 +192,7 @@ func (s *step) evaluate(earlier []step, now time.Duration) {
 	}
 	s.used, s.newest, s.ready = logged+pending, l.newest(), now
 	if s.late {
-		s.cost = min(s.cost, max(s.count-s.used, 0))
+		s.cost, s.ready = min(s.cost, max(s.count-s.used, 0)), max(now, s.newest)
 	} else { // as it would be brought down
 		s.newest = min(s.newest, now+s.maxDelay)
 	}
