@@ -43,13 +43,12 @@ func main() {
 func newRouter(store gcra.Store) *gin.Engine {
 	client := keyfunc.RemoteAddr                                   // behind a proxy: keyfunc.TrustedProxies
 	secret := []byte(cmp.Or(os.Getenv("JWT_SECRET"), rand.Text())) // without one no token verifies
-	subject := keyfunc.JWTSubject(func(*jwt.Token) (any, error) { return secret, nil }, []string{"HS256"})
-	user := keyfunc.First(subject, client)
+	user := keyfunc.JWTSubject(func(*jwt.Token) (any, error) { return secret, nil }, []string{"HS256"})
 
 	router := gin.Default()
 	router.Use(ratelimit.New(ratelimit.Config{Store: store},
-		ratelimit.Policy{Name: "burst", Key: user, Limit: gcra.PerSecond(10)},
-		ratelimit.Policy{Name: "daily", Key: user, Limit: gcra.PerDay(10_000)},
+		ratelimit.Policy{Name: "burst", Key: keyfunc.First(user, client), Limit: gcra.PerSecond(10)},
+		ratelimit.Policy{Name: "daily", Key: user, SkipAnonymous: true, Limit: gcra.PerDay(10_000)},
 		ratelimit.Policy{Name: "login", Key: client, Limit: gcra.PerMinute(5), Routes: []string{"POST /login"}},
 	))
 	router.GET("/hello", func(c *gin.Context) { c.String(http.StatusOK, "hello\n") })

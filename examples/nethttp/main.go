@@ -49,16 +49,15 @@ func main() {
 func newHandler(store gcra.Store) http.Handler {
 	client := keyfunc.RemoteAddr                                   // behind a proxy: keyfunc.TrustedProxies
 	secret := []byte(cmp.Or(os.Getenv("JWT_SECRET"), rand.Text())) // without one no token verifies
-	subject := keyfunc.JWTSubject(func(*jwt.Token) (any, error) { return secret, nil }, []string{"HS256"})
-	user := keyfunc.First(subject, client)
+	user := keyfunc.JWTSubject(func(*jwt.Token) (any, error) { return secret, nil }, []string{"HS256"})
 
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /hello", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") })
 	mux.HandleFunc("POST /login", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "welcome") })
 
 	limiter := middleware.Must(middleware.New(ratelimit.Config{Store: store},
-		ratelimit.Policy{Name: "burst", Key: user, Limit: gcra.PerSecond(10)},
-		ratelimit.Policy{Name: "monthly", Key: user, Limit: gcra.Quota(10_000, gcra.Monthly)},
+		ratelimit.Policy{Name: "burst", Key: keyfunc.First(user, client), Limit: gcra.PerSecond(10)},
+		ratelimit.Policy{Name: "monthly", Key: user, SkipAnonymous: true, Limit: gcra.Quota(10_000, gcra.Monthly)},
 		ratelimit.Policy{Name: "login", Key: client, Limit: gcra.PerMinute(5), Routes: []string{"POST /login"}},
 	))
 	// GET /usage is mounted outside the limiter: it is not charged, and a denied user

@@ -26,11 +26,12 @@ func TestExample(t *testing.T) { smoke.Test(t, newHandler) }
 // by a client that is denied.
 func TestUsage(t *testing.T) {
 	now := time.Now() // stands still, so that nothing refills
+	token := smoke.Token(t, "alice")
 	server := httptest.NewServer(newHandler(&gcra.Memory{Now: func() time.Time { return now }}))
 	defer server.Close()
 	show := func(want string) []policyUsage {
 		t.Helper()
-		list := getUsage(t, server)
+		list := getUsage(t, server, token)
 		var got []string
 		for _, p := range list {
 			got = append(got, fmt.Sprintf("%s %s: %d used, %d left", p.Policy, p.Limit, p.Used, p.Left))
@@ -42,7 +43,7 @@ func TestUsage(t *testing.T) {
 	}
 	show("burst 10/second: 0 used, 10 left; monthly 10000/calendar month: 0 used, 10000 left")
 	for i := range 11 {
-		if got, want := status(t, server, "/hello"), []int{http.StatusOK, http.StatusTooManyRequests}[i/10]; got != want {
+		if got, want := status(t, server, "/hello", token), []int{http.StatusOK, http.StatusTooManyRequests}[i/10]; got != want {
 			t.Errorf("request %d: got %d; want %d", i+1, got, want)
 		}
 	}
@@ -55,14 +56,14 @@ func TestUsage(t *testing.T) {
 			t.Errorf("%s: resets at %v; want %v", p.Policy, p.ResetsAt, resets[i])
 		}
 	}
-	if got := status(t, server, "/usage"); got != http.StatusTooManyRequests {
+	if got := status(t, server, "/usage", token); got != http.StatusTooManyRequests {
 		t.Errorf("the third GET /usage in a second: got %d; want 429", got)
 	}
 }
 
 // On Redis all servers show the same.
 func TestUsageOnRedis(t *testing.T) {
-	url := redistest.Start(t).URL()
+	url, token := redistest.Start(t).URL(), smoke.Token(t, "alice")
 	var servers [2]*httptest.Server
 	for i := range servers {
 		store, err := redisstore.Open(url)
@@ -75,12 +76,12 @@ func TestUsageOnRedis(t *testing.T) {
 		defer servers[i].Close()
 	}
 	for range 3 {
-		if got := status(t, servers[0], "/hello"); got != http.StatusOK {
+		if got := status(t, servers[0], "/hello", token); got != http.StatusOK {
 			t.Fatalf("got %d; want 200", got)
 		}
 	}
 	for _, server := range servers {
-		list := getUsage(t, server)
+		list := getUsage(t, server, token)
 		if len(list) != 2 || list[1].Policy != "monthly" || list[1].Used != 3 || list[1].Left != 9997 || list[0].Used > 3 {
 			t.Errorf("got %+v; want 3 used of the month, and no more of the second", list)
 		}
@@ -99,16 +100,47 @@ func TestUsageIsUnknown(t *testing.T) {
 	server := httptest.NewServer(newHandler(store))
 	defer server.Close()
 	redis.Kill()
-	if got := status(t, server, "/usage"); got != http.StatusServiceUnavailable {
+	if got := status(t, server, "/usage", ""); got != http.StatusServiceUnavailable {
 		t.Errorf("got %d; want 503", got)
 	}
 }
 
-func get(t *testing.T, server *httptest.Server, path string) *http.Response {
+// A scanner behind the proxy of an office sends more requests without a token than the
+// quota has. The office can sign in all the same.
+func TestAnonymousRequestsLockNoSignIn(t *testing.T) {
+	now := time.Now()
+	token := smoke.Token(t, "alice")
+	server := httptest.NewServer(newHandler(&gcra.Memory{Now: func() time.Time { return now }}))
+	defer server.Close()
+	if got := status(t, server, "/hello", token); got != http.StatusOK { // or the log asks where the users are
+		t.Fatalf("a user: got %d; want 200", got)
+	}
+	for i := range 10_001 {
+		now = now.Add(time.Second / 9)
+		if got := status(t, server, "/hello", ""); got != http.StatusOK {
+			t.Fatalf("request %d of the scanner: got %d; want 200", i+1, got)
+		}
+	}
+
+	w, err := server.Client().Post(server.URL+"/login", "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Body.Close()
+	if w.StatusCode != http.StatusOK {
+		t.Errorf("a login: got %s, Retry-After %q; want 200", w.Status, w.Header.Get("Retry-After"))
+	}
+}
+
+// get sends a request with the token of a user, or with none.
+func get(t *testing.T, server *httptest.Server, path, token string) *http.Response {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+path, nil)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
 	}
 	w, err := server.Client().Do(r)
 	if err != nil {
@@ -117,16 +149,16 @@ func get(t *testing.T, server *httptest.Server, path string) *http.Response {
 	return w
 }
 
-func status(t *testing.T, server *httptest.Server, path string) int {
+func status(t *testing.T, server *httptest.Server, path, token string) int {
 	t.Helper()
-	w := get(t, server, path)
+	w := get(t, server, path, token)
 	defer w.Body.Close()
 	return w.StatusCode
 }
 
-func getUsage(t *testing.T, server *httptest.Server) (list []policyUsage) {
+func getUsage(t *testing.T, server *httptest.Server, token string) (list []policyUsage) {
 	t.Helper()
-	w := get(t, server, "/usage")
+	w := get(t, server, "/usage", token)
 	defer w.Body.Close()
 	if err := json.NewDecoder(w.Body).Decode(&list); err != nil || w.StatusCode != http.StatusOK {
 		t.Fatalf("GET /usage: got %s, %v", w.Status, err)

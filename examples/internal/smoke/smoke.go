@@ -21,19 +21,11 @@ import (
 // Test serves what an example serves and uses its limits up: those of an
 // address, of a login, and of a user, who has a bucket of his own.
 func Test(t *testing.T, build func(gcra.Store) http.Handler) {
-	const secret = "a secret of the test, 32 bytes or more"
-	t.Setenv("JWT_SECRET", secret)
+	token := Token(t, "alice")
 	now := time.Now() // stands still, so that nothing refills
 	server := httptest.NewServer(build(&gcra.Memory{Now: func() time.Time { return now }}))
 	defer server.Close()
 
-	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.RegisteredClaims{
-		Subject:   "alice",
-		ExpiresAt: jwt.NewNumericDate(time.Now().Add(time.Hour)),
-	}).SignedString([]byte(secret))
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, step := range []struct {
 		what, method, path, token string
 		times, status             int
@@ -67,6 +59,21 @@ func Test(t *testing.T, build func(gcra.Store) http.Handler) {
 			}
 		}
 	}
+}
+
+// Token sets the secret of an example that is built after it, and returns a token of a user.
+func Token(t *testing.T, user string) string {
+	t.Helper()
+	const secret = "a secret of the test, 32 bytes or more"
+	t.Setenv("JWT_SECRET", secret)
+	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.RegisteredClaims{
+		Subject:   user,
+		ExpiresAt: jwt.NewNumericDate(time.Now().Add(time.Hour)),
+	}).SignedString([]byte(secret))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
 }
 
 // child makes a test binary the example itself.
