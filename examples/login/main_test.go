@@ -255,7 +255,7 @@ func patient(s *site) string {
 		s.pass(wait)
 		passed += wait
 	}
-	return s.tooMany(5 + 6 + 23) // at once; after 1, 2, 4, 8, 16 and 32 minutes; each hour
+	return s.tooMany(5 + 6 + 22) // at once; after 1, 2, 4, 8, 16 and 32 minutes; each hour
 }
 
 func spray(s *site) string {

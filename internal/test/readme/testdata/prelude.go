@@ -69,6 +69,14 @@ var (
 	requeue   func(*url.URL, time.Duration) error
 	hook      *url.URL
 
+	// A sign-in.
+	accountOf func(*http.Request) string
+	right     bool
+	err       error
+	settled   error
+	penalty   func(*middleware.Decision) int64
+	signIn    http.HandlerFunc
+
 	billingDayOf func(*http.Request) int
 
 	// Specifications, and the servers that are made of them.
