@@ -27,6 +27,26 @@ func ExampleMemory() {
 	// false 0 30m0s
 }
 
+// A job that may not run now goes back into the queue. If the store fails, jobs wait too.
+func ExampleTake_queue() {
+	store := gcra.NewMemory()
+	for _, job := range []string{"first", "second", "third"} {
+		res, err := gcra.Take(context.Background(), store, gcra.Charge{Subject: "project:123", Policy: "jobs", Limit: gcra.PerHour(2), Cost: 1})
+		switch {
+		case err != nil:
+			fmt.Println(job, "again in a second:", err)
+		case res.Allowed:
+			fmt.Println(job, "runs")
+		default:
+			fmt.Println(job, "again in", res.RetryAfter.Round(time.Minute))
+		}
+	}
+	// Output:
+	// first runs
+	// second runs
+	// third again in 30m0s
+}
+
 // Two windows in one admission: both are charged, or neither.
 func ExampleStore_twoWindows() {
 	store := gcra.NewMemory()

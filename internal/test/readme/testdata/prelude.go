@@ -78,6 +78,7 @@ var (
 	signIn    http.HandlerFunc
 
 	billingDayOf func(*http.Request) int
+	contracts    map[string]middleware.Override
 
 	// Specifications, and the servers that are made of them.
 	register func(huma.API)
