@@ -26,6 +26,9 @@ var notRun = []struct{ command, reason string }{
 	{"for server in ", "needs servers at these paths"},
 	{"go -C benchmarks ", "measures"},
 	{"go run ./examples/simulate -worlds", "takes a minute; TestWorlds plays most of them"},
+	{"version=", "changes each go.mod"},
+	{"git tag ", "sets tags"},
+	{"for module in ", "needs the tags"},
 	{"redis-cli ", "needs a Redis on the default port"},
 }
 
