@@ -45,13 +45,11 @@
 // that a user named 192.0.2.7 does not share the bucket of that address. Keys are for
 // counting and for logs; do not parse them. They contain identities and addresses:
 // treat them as personal data.
-//
-// # Files
-//
+package keyfunc
+
 // One file for each source of a key: addr.go, forwarded.go and rfc7239.go for
 // addresses, identity.go and jwt.go for users, route.go for routes. combine.go
 // combines key functions.
-package keyfunc
 
 import "net/http"
 

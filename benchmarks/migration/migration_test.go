@@ -23,6 +23,8 @@ import (
 	echov5 "github.com/labstack/echo/v5"
 	echov5mw "github.com/labstack/echo/v5/middleware"
 	"github.com/redis/go-redis/v9"
+	"github.com/sethvargo/go-limiter/httplimit"
+	"github.com/sethvargo/go-limiter/memorystore"
 	"github.com/throttled/throttled/v2"
 	"github.com/throttled/throttled/v2/store/memstore"
 	"github.com/ulule/limiter/v3"
@@ -72,6 +74,20 @@ func ululeRate() limiter.Rate { return limiter.Rate{Limit: 6, Period: time.Hour}
 func tollboothWith(lookup string) http.Handler {
 	lmt := tollbooth.NewLimiter(1.0/3600, nil).SetBurst(6)
 	return tollbooth.LimitHandler(lmt.SetIPLookup(tollboothlimiter.IPLookup{Name: lookup}), served)
+}
+
+func sethvargo(t *testing.T) http.Handler {
+	t.Helper()
+	store, err := memorystore.New(&memorystore.Config{Tokens: 6, Interval: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close(context.WithoutCancel(t.Context())) })
+	m, err := httplimit.NewMiddleware(store, httplimit.IPKeyFunc())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m.Handle(served)
 }
 
 func memory() throttled.GCRAStoreCtx {
@@ -128,6 +144,7 @@ func TestLimiters(t *testing.T) {
 			"Ratelimit-Limit Ratelimit-Remaining Ratelimit-Reset X-Rate-Limit-Duration X-Rate-Limit-Limit X-Rate-Limit-Request-Remote-Addr",
 			"Ratelimit-Limit Ratelimit-Remaining Ratelimit-Reset X-Rate-Limit-Duration X-Rate-Limit-Limit X-Rate-Limit-Request-Remote-Addr",
 			true, false},
+		"sethvargo": {sethvargo(t), limitRemainingReset, "Retry-After " + limitRemainingReset, false, false},
 		"echo": {inEcho(echomw.RateLimiter(echomw.NewRateLimiterMemoryStoreWithConfig(
 			echomw.RateLimiterMemoryStoreConfig{Rate: 1.0 / 3600, Burst: 6}))), "", "", false, true},
 		"echo v5": {inEchoV5(echov5mw.RateLimiter(echov5mw.NewRateLimiterMemoryStoreWithConfig(
@@ -172,6 +189,14 @@ func TestTimes(t *testing.T) {
 			t.Errorf("%s: got X-RateLimit-Reset %s; want a Unix time", name, w.Header().Get("X-RateLimit-Reset"))
 		}
 	}
+	dates := sethvargo(t)
+	for range 6 {
+		do(dates, "/", "")
+	}
+	w, _ = do(dates, "/", "")
+	if _, err := time.Parse(time.RFC1123, w.Header().Get("Retry-After")); err != nil {
+		t.Errorf("sethvargo: got Retry-After %q; want a date", w.Header().Get("Retry-After"))
+	}
 	if w, _ := do(tollboothWith("RemoteAddr"), "/", ""); w.Header().Get("RateLimit-Reset") != "1" {
 		t.Errorf("tollbooth: got RateLimit-Reset %s; want 1", w.Header().Get("RateLimit-Reset"))
 	}
@@ -183,6 +208,19 @@ func TestTollboothWithoutLookup(t *testing.T) {
 	for range 20 {
 		if w, _ := do(h, "/", ""); w.Code != http.StatusOK {
 			t.Fatalf("got %d; want 200", w.Code)
+		}
+	}
+}
+
+// throttled tells a look at an empty bucket when one unit is there.
+func TestThrottledLooks(t *testing.T) {
+	lim, err := throttled.NewGCRARateLimiterCtx(memory(), throttled.RateQuota{MaxRate: throttled.PerHour(1), MaxBurst: 0})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, quantity := range []int{1, 0} {
+		if _, got, err := lim.RateLimitCtx(t.Context(), "a", quantity); err != nil || quantity == 0 && got.RetryAfter <= 0 {
+			t.Errorf("throttled, quantity %d: got RetryAfter %v, %v; want a wait", quantity, got.RetryAfter, err)
 		}
 	}
 }
@@ -267,6 +305,9 @@ func TestRedisRate(t *testing.T) {
 	}
 	if keys, err := client.Keys(t.Context(), "*").Result(); err != nil || len(keys) == 0 || !strings.HasPrefix(keys[0], "rate:") {
 		t.Errorf("got keys %q, %v; want them to begin with rate:", keys, err)
+	}
+	if res, err := lim.AllowN(t.Context(), "many", redis_rate.Limit{Rate: 10, Burst: 10, Period: time.Second}, 1000); err != nil || res.RetryAfter.Round(time.Second) != 99*time.Second {
+		t.Errorf("1000 of a burst of 10: got RetryAfter %v, %v; want 99 s", res.RetryAfter, err)
 	}
 	ours, err := gcra.Take(t.Context(), redisstore.New(client), gcra.Charge{Subject: "a", Policy: "p", Cost: 1, Limit: gcra.PerSecond(10)})
 	if err != nil || ours.Remaining != 9 {

@@ -1,7 +1,8 @@
 // Package redisstore is the [gcra.Store] in Redis, 6.2 or newer, or a compatible
 // server. Any number of processes share it.
-//
-// # How a request travels
+package redisstore
+
+// How a request travels:
 //
 // Take makes a request of the charges (store.go, request.go). If the denial cache
 // knows that Redis would deny it, it is denied without a call (denials.go).
@@ -14,7 +15,6 @@
 // warns of one that does not. local.go decides while Redis does not answer, and
 // instances.go counts the servers that do so; debts.go keeps what they have granted
 // (debt.go, level.go), and pay.go charges it in Redis later (payment.go).
-package redisstore
 
 import (
 	"cmp"
