@@ -15,6 +15,7 @@ import (
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
 )
 
 // Colours for all kinds of colour vision (Okabe and Ito).
@@ -67,9 +68,14 @@ func saveChart(name, format string, p *player, zone *time.Location) (err error) 
 	denials.X.Label.Text = days(start, time.UnixMicro(p.timeline.last).In(zone))
 	panels := [][]*plot.Plot{{traffic}, {denials}}
 
-	canvas, err := draw.NewFormattedCanvas(10*vg.Inch, 6.5*vg.Inch, format)
+	const width, height = 10 * vg.Inch, 6.5 * vg.Inch
+	canvas, err := draw.NewFormattedCanvas(width, height, format)
 	if err != nil {
 		return err
+	}
+	if format == "svg" {
+		// Texts are placed by the widths of this font: with another the legend is over the lines.
+		canvas = vgsvg.NewWith(vgsvg.UseWH(width, height), vgsvg.EmbedFonts(true))
 	}
 	whole := draw.New(canvas)
 	whole.SetColor(color.White)

@@ -60,7 +60,7 @@ func TestCharts(t *testing.T) {
 		}
 	}
 	svg, _ := os.ReadFile(filepath.Join(dir, "replay.svg"))
-	for _, want := range []string{"denials by policy", "report, 167", "login, 140", "client (shadow), 12", "10:30", "20 November 2026"} {
+	for _, want := range []string{"denials by policy", "report, 167", "login, 140", "client (shadow), 12", "10:30", "20 November 2026", "@font-face"} {
 		if !bytes.Contains(svg, []byte(want)) {
 			t.Errorf("the chart does not say %q", want)
 		}
