@@ -74,6 +74,7 @@ func TestAttacks(t *testing.T) {
 		{"guesses are free during an outage", &naive{}, outageIsFree},
 		{"hang up before the answer", &naive{}, hangUp},
 		{"another spelling of an account", &naive{spelling: true}, spell},
+		{"a typo after a lock locks again", &naive{keeps: true}, typoAfterLock},
 		{"find out which accounts exist", &naive{onlyKnown: true}, enumerate},
 		{"a day of guesses", &naive{}, patient},
 		{"one password for many accounts", &naive{}, spray},
@@ -233,6 +234,15 @@ func spell(s *site) string {
 	return s.tooMany(5)
 }
 
+func typoAfterLock(s *site) string {
+	for range 6 {
+		s.pass(s.send("198.51.100.7", s.victim, "typo").retryAfter)
+	}
+	s.pass(10 * time.Minute)
+	s.send("198.51.100.7", s.victim, "typo")
+	return s.denied("the user, after one more typo", "198.51.100.7", s.victim)
+}
+
 func enumerate(s *site) string {
 	var answers [2]string
 	for i, account := range []string{s.victim, "nobody"} {
@@ -280,15 +290,19 @@ func distribute(s *site) string {
 }
 
 // Each wrong password beyond the fifth doubles the wait, up to an hour. The right one
-// passes when the wait is over, and clears nothing.
+// passes when the wait is over, and clears nothing. A day clears all.
 func TestWaits(t *testing.T) {
 	s := newSite(t)
 	s.serve(newHandler(&gcra.Memory{Now: s.now}, client, s.check))
-	for i := range 5 {
-		if got := s.send("192.0.2.1", "victim", "typo").code; got != http.StatusUnauthorized {
-			t.Errorf("typo %d: got %d; want 401", i+1, got)
+	fiveTypos := func() {
+		t.Helper()
+		for i := range 5 {
+			if got := s.send("192.0.2.1", "victim", "typo").code; got != http.StatusUnauthorized {
+				t.Errorf("typo %d: got %d; want 401", i+1, got)
+			}
 		}
 	}
+	fiveTypos()
 	for _, minutes := range []int{1, 2, 4, 8, 16, 32, 60, 60} {
 		got := s.send("192.0.2.1", "victim", "right")
 		if want := time.Duration(minutes) * time.Minute; got.code != http.StatusTooManyRequests || got.retryAfter != want {
@@ -301,6 +315,12 @@ func TestWaits(t *testing.T) {
 				t.Errorf("%s after %d minutes: got %d; want %d", password, minutes, got, want)
 			}
 		}
+	}
+
+	s.pass(24 * time.Hour)
+	fiveTypos()
+	if got := s.send("192.0.2.1", "victim", "right").retryAfter; got != time.Minute {
+		t.Errorf("a day later: got Retry-After %v; want 1 minute", got)
 	}
 }
 

@@ -19,6 +19,7 @@ type naive struct {
 	late        bool                                 // counts when the password has been checked
 	clears      bool                                 // a success clears the count
 	outages     bool                                 // counts a check that failed
+	keeps       bool                                 // keeps the count when the window is over, and the lock with it
 	onlyKnown   bool                                 // says that an account is unknown, and does not count that
 	now         func() time.Time
 	mu          sync.Mutex
@@ -34,7 +35,11 @@ func (n *naive) add(key string, units int) (count int, wait time.Duration) {
 		n.wrong, n.windowStart = map[string]int{}, map[string]time.Time{}
 	}
 	if n.now().Sub(n.windowStart[key]) >= window {
-		n.wrong[key], n.windowStart[key] = 0, n.now()
+		left := 0
+		if n.keeps {
+			left = min(n.wrong[key], 4)
+		}
+		n.wrong[key], n.windowStart[key] = left, n.now()
 	}
 	n.wrong[key] = max(n.wrong[key]+units, 0)
 	return n.wrong[key], n.windowStart[key].Add(window).Sub(n.now())
