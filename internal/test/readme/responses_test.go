@@ -78,6 +78,34 @@ func response(n int, cfg ratelimit.Config) string {
 	return out.String()
 }
 
+// The page lists the fields that scripts may read for each form: those that the limiter
+// writes, without the ones that every script can read.
+func TestExposedHeaders(t *testing.T) {
+	page := strings.ToLower(read(t, "docs/responses.md"))
+	for name, headers := range map[string]ratelimit.Headers{
+		"HeadersDraft6": ratelimit.HeadersDraft6, "HeadersDraft11": ratelimit.HeadersDraft11,
+		"HeadersXRateLimit": ratelimit.HeadersXRateLimit, "HeadersNone": ratelimit.HeadersNone,
+	} {
+		written := map[string]bool{}
+		for _, requests := range []int{1, 11} {
+			for line := range strings.Lines(response(requests, ratelimit.Config{Headers: headers})) {
+				field, _, ok := strings.Cut(strings.ToLower(line), ": ")
+				if ok && (strings.Contains(field, "ratelimit") || field == "retry-after") {
+					written[field] = true
+				}
+			}
+		}
+
+		_, row, found := strings.Cut(page, "| `"+strings.ToLower(name)+"` | `retry-after")
+		row, _, _ = strings.Cut("retry-after"+row, "`")
+		listed := strings.Split(row, ", ")
+		slices.Sort(listed)
+		if want := slices.Sorted(maps.Keys(written)); !found || !slices.Equal(listed, want) {
+			t.Errorf("%s: the page lists %q; the limiter writes %q", name, listed, want)
+		}
+	}
+}
+
 // down is a store that always fails.
 type down struct{}
 
