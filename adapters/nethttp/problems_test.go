@@ -151,7 +151,7 @@ func export(r *http.Request) error {
 
 // The CDN names the client in a header of its own, which counts only if the CDN sent it.
 func Example_cdn() {
-	client := keyfunc.Header("CF-Connecting-IP", "173.245.48.0/20") // and the other networks of the CDN
+	client := keyfunc.AddrHeader("CF-Connecting-IP", "173.245.48.0/20") // and the other networks of the CDN
 	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory()},
 		ratelimit.Policy{Name: "client", Key: client, Limit: gcra.PerMinute(2)})
 	api := limit(http.HandlerFunc(hello))
