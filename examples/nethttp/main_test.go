@@ -13,6 +13,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/examples/internal/smoke"
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
+	"github.com/seed-e377111c/ratelimit/internal/test/race"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 
@@ -108,6 +109,8 @@ func TestUsageIsUnknown(t *testing.T) {
 // A scanner behind the proxy of an office sends more requests without a token than the
 // quota has. The office can sign in all the same.
 func TestAnonymousRequestsLockNoSignIn(t *testing.T) {
+	race.Skip(t)
+
 	now := time.Now()
 	token := smoke.Token(t, "alice")
 	server := httptest.NewServer(newHandler(&gcra.Memory{Now: func() time.Time { return now }}))
