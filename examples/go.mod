@@ -18,10 +18,10 @@ require (
 	github.com/labstack/echo/v4 v4.16.0
 	github.com/labstack/echo/v5 v5.3.1
 	github.com/prometheus/client_golang v1.25.0
-	github.com/seed-e377111c/ratelimit v1.0.0
-	github.com/seed-e377111c/ratelimit/adapters/connect v1.0.0
-	github.com/seed-e377111c/ratelimit/adapters/grpc v1.0.0
-	github.com/seed-e377111c/ratelimit/adapters/otel v1.0.0
+	github.com/seed-e377111c/ratelimit v0.0.0
+	github.com/seed-e377111c/ratelimit/adapters/connect v0.0.0
+	github.com/seed-e377111c/ratelimit/adapters/grpc v0.0.0
+	github.com/seed-e377111c/ratelimit/adapters/otel v0.0.0
 	go.opentelemetry.io/otel v1.47.0
 	go.opentelemetry.io/otel/exporters/prometheus v0.69.0
 	go.opentelemetry.io/otel/sdk/metric v1.47.0

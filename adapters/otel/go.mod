@@ -7,7 +7,7 @@ replace github.com/seed-e377111c/ratelimit => ../..
 require (
 	github.com/prometheus/client_golang v1.25.0
 	github.com/redis/go-redis/v9 v9.23.0
-	github.com/seed-e377111c/ratelimit v1.0.0
+	github.com/seed-e377111c/ratelimit v0.0.0
 	go.opentelemetry.io/otel v1.47.0
 	go.opentelemetry.io/otel/exporters/prometheus v0.69.0
 	go.opentelemetry.io/otel/metric v1.47.0

@@ -16,7 +16,7 @@ require (
 	github.com/labstack/echo-jwt/v4 v4.4.0
 	github.com/labstack/echo/v4 v4.16.0
 	github.com/redis/go-redis/v9 v9.23.0
-	github.com/seed-e377111c/ratelimit v1.0.0
+	github.com/seed-e377111c/ratelimit v0.0.0-00010101000000-000000000000
 	github.com/vektah/gqlparser/v2 v2.5.64
 )
 
