@@ -36,8 +36,7 @@ func inBatches(t *testing.T, client *redis.Client, n int, onCall func(args []any
 // A batch is bounded, however many requests wait.
 func TestBatchesAreBounded(t *testing.T) {
 	client := redistest.Any(t)
-	r := newStore(client)
-	r.Prefix += string(make([]byte, 200))
+	r := newStore(t, client, config{Prefix: newPrefix() + string(make([]byte, 200))})
 	settled(t, r)
 	var most, longest atomic.Int64
 	inBatches(t, client, 3000, func(args []any) {
@@ -70,7 +69,7 @@ func TestErrorStaysInItsBatch(t *testing.T) {
 		}
 		return nil
 	}))
-	r := newStore(client)
+	r := newStore(t, client, config{})
 	const limit = 1000
 	for range 10 {
 		redistest.Together(50, func(int) {
@@ -87,8 +86,7 @@ func TestErrorStaysInItsBatch(t *testing.T) {
 	if failed.Load() == 0 || failed.Load()+admitted.Load() != 500 {
 		t.Errorf("of 500 calls %d failed and %d were admitted; want some failed and all others admitted", failed.Load(), admitted.Load())
 	}
-	sees := newStore(patientClient(t, client.Options().Addr))
-	sees.Prefix = r.Prefix
+	sees := newStore(t, patientClient(t, client.Options().Addr), config{Prefix: r.Prefix()})
 	if got := spent(t, sees, "s", limit); got != admitted.Load() {
 		t.Errorf("%d calls were admitted, and %d are charged; want as many", admitted.Load(), got)
 	}
@@ -97,7 +95,7 @@ func TestErrorStaysInItsBatch(t *testing.T) {
 // Each of many requests in a batch is decided by its own limit.
 func TestManyLimitsInABatch(t *testing.T) {
 	client := anyRedis(t)
-	r := newStore(client)
+	r := newStore(t, client, config{})
 	const callers = 400
 	inBatches(t, client, callers, func([]any) {}, func(i int) {
 		n := int64(i) + 2

@@ -251,7 +251,7 @@ func (b *batcher) left(batch *batch) time.Duration {
 
 // timeoutError is the error of a request whose time is up.
 func (s *Store) timeoutError() error {
-	return fmt.Errorf("no answer within %v: %w", s.timeout(), context.DeadlineExceeded)
+	return fmt.Errorf("no answer within %v: %w", s.timeout, context.DeadlineExceeded)
 }
 
 // handOff ends a sender: another takes its place if requests wait.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"strings"
 	"sync"
@@ -27,7 +26,7 @@ func TestCallersShareBatches(t *testing.T) {
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr)
 	client := redis.NewClient(&redis.Options{Addr: proxy.Addr})
 	t.Cleanup(func() { client.Close() })
-	r := settled(t, newStore(client))
+	r := settled(t, newStore(t, client, config{}))
 	gcratest.MustTake(t, r, hourly("first", 1))
 	var batches atomic.Int64
 	client.AddHook(scriptHook(func(redis.Cmder) error {
@@ -69,7 +68,7 @@ func TestPanicInAHook(t *testing.T) {
 			}
 			return nil
 		}))
-		r := newStore(client)
+		r := newStore(t, client, config{})
 		if _, err := gcra.Take(t.Context(), r, hourly("a", 1)); err == nil || !strings.Contains(err.Error(), "panic: hook") {
 			t.Errorf("inline %v: got %v; want the panic as an error", inline, err)
 		}
@@ -91,8 +90,7 @@ func TestHangingDial(t *testing.T) {
 			return nil, errors.New("hung")
 		},
 	})
-	r := redisstore.New(client)
-	r.Logger = slog.New(slog.DiscardHandler)
+	r := storeOn(t, client, config{Logger: quiet})
 	for range 5 {
 		begin := time.Now()
 		_, err := gcra.Take(t.Context(), r, hourly("a", 1))
@@ -108,8 +106,8 @@ func TestHangingDial(t *testing.T) {
 func TestBlackhole(t *testing.T) {
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr)
 	for name, r := range map[string]*redisstore.Store{
-		"go-redis's defaults": redisstore.New(newClient(t, &redis.Options{Addr: proxy.Addr})),
-		"Open":                openStore(t, "redis://"+proxy.Addr),
+		"go-redis's defaults": storeOn(t, newClient(t, &redis.Options{Addr: proxy.Addr}), config{}),
+		"Open":                openStore(t, "redis://"+proxy.Addr, config{}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			recovers := func() {
@@ -163,11 +161,9 @@ func TestStuckWriteKeepsItsKeys(t *testing.T) {
 			return stuckConn{conn, &stuck, &wrote}, err
 		},
 	})
-	r := newStore(client)
+	r := newStore(t, client, config{})
 	gcratest.MustTake(t, r, hourly("first", 1))
-	r = newStore(client)
-	r.Timeout = 20 * time.Millisecond
-	r.Logger = slog.New(slog.DiscardHandler)
+	r = newStore(t, client, config{Timeout: 20 * time.Millisecond, Logger: quiet})
 	// 256 keys of 250 bytes are more than the client's buffer.
 	long := strings.Repeat("x", 60)
 	charges := func(round int) (all []gcra.Charge) {
@@ -186,7 +182,7 @@ func TestStuckWriteKeepsItsKeys(t *testing.T) {
 		}
 	}
 	redistest.Eventually(t, patience, "a write to begin", func() bool { return wrote.Load() > begun })
-	after := newStore(anyRedis(t)) // uses the memory that callers have given back
+	after := newStore(t, anyRedis(t), config{}) // uses the memory that callers have given back
 	for round := range 20 {
 		if _, err := after.Take(t.Context(), charges(100+round)); err != nil {
 			t.Fatal(err)
@@ -195,10 +191,10 @@ func TestStuckWriteKeepsItsKeys(t *testing.T) {
 	stuck.Unlock()
 	// The script runs when all of its keys have arrived.
 	redistest.Eventually(t, patience, "the charges", func() bool {
-		return len(redistest.Keys(t, server.Client(), r.Prefix)) >= 256
+		return len(redistest.Keys(t, server.Client(), r.Prefix())) >= 256
 	})
-	for _, key := range redistest.Keys(t, server.Client(), r.Prefix) {
-		if !strings.HasPrefix(key, r.Prefix+"{s"+long+"}:0%20") && !strings.HasPrefix(key, r.Prefix+"{s"+long+"}:1%20") {
+	for _, key := range redistest.Keys(t, server.Client(), r.Prefix()) {
+		if !strings.HasPrefix(key, r.Prefix()+"{s"+long+"}:0%20") && !strings.HasPrefix(key, r.Prefix()+"{s"+long+"}:1%20") {
 			t.Errorf("got key %q; want those of the two calls only", key)
 		}
 	}
@@ -208,12 +204,12 @@ func TestStuckWriteKeepsItsKeys(t *testing.T) {
 // avoids one by hanging up.
 func TestCallerLeaves(t *testing.T) {
 	server := redistest.Start(t)
-	direct := newStore(patientClient(t, server.Addr))
 	for _, want := range []error{context.Canceled, context.DeadlineExceeded} {
 		t.Run(want.Error(), func(t *testing.T) {
 			proxy := redistest.NewProxy(t, server.Addr)
-			r := newStore(newClient(t, &redis.Options{Addr: proxy.Addr, ReadTimeout: patience}))
-			direct.Prefix = r.Prefix
+			cfg := config{Prefix: newPrefix()}
+			r := newStore(t, newClient(t, &redis.Options{Addr: proxy.Addr, ReadTimeout: patience}), cfg)
+			direct := newStore(t, patientClient(t, server.Addr), cfg)
 			gcratest.MustTake(t, r, hourly("s", 100)) // connects
 			proxy.Delay(10 * time.Second)
 			ctx, cancel := context.WithCancel(t.Context())
@@ -249,7 +245,7 @@ func TestIdleStoreHasNoGoroutines(t *testing.T) {
 	base := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, base) })
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr)
-	r := openStore(t, "redis://"+proxy.Addr)
+	r := openStore(t, "redis://"+proxy.Addr, config{})
 	for _, fault := range []func(){proxy.Pass, proxy.Blackhole, proxy.Refuse, proxy.Pass} {
 		fault()
 		redistest.Together(30, func(i int) {

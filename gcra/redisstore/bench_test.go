@@ -17,8 +17,7 @@ func BenchmarkStore(b *testing.B) {
 	}
 	for _, callers := range []int{1, 16, 256} {
 		b.Run(fmt.Sprint(callers), func(b *testing.B) {
-			r := settled(b, openStore(b, redistest.Start(b).URL()))
-			r.Timeout = patience
+			r := settled(b, openStore(b, redistest.Start(b).URL(), config{Timeout: patience}))
 			b.ReportAllocs()
 			b.SetParallelism(max(1, callers/runtime.GOMAXPROCS(0)))
 			one := func(i int) {

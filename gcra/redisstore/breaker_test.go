@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
+	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 
@@ -26,7 +27,7 @@ func TestBreaker(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			proxy := redistest.NewProxy(t, redistest.Start(t).Addr)
-			r, log := defaultClientStore(t, proxy.Addr)
+			r, log := defaultClientStore(t, proxy.Addr, 100*time.Millisecond)
 			if !answers(r) {
 				t.Fatal("got no answer before the outage")
 			}
@@ -55,8 +56,7 @@ func TestBreaker(t *testing.T) {
 // Canceled calls and invalid charges do not open the breaker.
 func TestBreakerIgnoresCallers(t *testing.T) {
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr)
-	r, log := defaultClientStore(t, proxy.Addr)
-	r.Timeout = patience
+	r, log := defaultClientStore(t, proxy.Addr, patience)
 	if !answers(r) {
 		t.Fatal("got no answer to begin with")
 	}
@@ -100,9 +100,8 @@ func TestBreakerServerErrors(t *testing.T) {
 	} {
 		t.Run(tt.reason, func(t *testing.T) {
 			server := redistest.Start(t, tt.args...)
-			r := openStore(t, server.URL())
-			log := logged(r)
-			r.Timeout = patience // a timeout would be another reason
+			log := new(diagtest.Text)
+			r := openStore(t, server.URL(), config{Timeout: patience, Logger: log.Logger()})
 			if tt.fail != "" {
 				if !answers(r) {
 					t.Fatal("got no answer before")
@@ -140,9 +139,8 @@ func TestBreakerUnknownErrors(t *testing.T) {
 		"WRONGTYPE odd":                                  false,
 	} {
 		t.Run(text, func(t *testing.T) {
-			r := openStore(t, "redis://"+answering(t, "-"+text+"\r\n", "eval", "evalsha"))
-			log := logged(r)
-			r.Timeout = patience
+			log := new(diagtest.Text)
+			r := openStore(t, "redis://"+answering(t, "-"+text+"\r\n", "eval", "evalsha"), config{Timeout: patience, Logger: log.Logger()})
 			for i := range 10 {
 				_, err := gcra.Take(t.Context(), r, plenty)
 				if open := errors.Is(err, redisstore.ErrUnavailable); err == nil || open != (opens && i >= 3) {

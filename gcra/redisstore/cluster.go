@@ -170,7 +170,7 @@ func (s *Store) refundParts(parts []*request, deadline int64) {
 			continue
 		}
 		refund.at = p.at
-		refund.deadline = now + tat.Ticks(s.timeout())
+		refund.deadline = now + tat.Ticks(s.timeout)
 		refunds = append(refunds, refund)
 		s.batcher(refund).submit(refund, false)
 	}

@@ -23,7 +23,7 @@ func TestClusterIsDialledAhead(t *testing.T) {
 	masters := cluster.Nodes[:3]
 
 	t.Run("Open dials the masters before the first call", func(t *testing.T) {
-		openStore(t, url)
+		openStore(t, url, config{})
 		for _, node := range masters {
 			redistest.Eventually(t, patience, "two spare connections to each master", func() bool {
 				// go-redis sends nothing on a spare connection.
@@ -50,8 +50,7 @@ func TestClusterIsDialledAhead(t *testing.T) {
 		o.DialTimeout = patience
 		client := redis.NewUniversalClient(o).(*redis.ClusterClient)
 		t.Cleanup(func() { client.Close() })
-		r := redisstore.New(client)
-		r.Timeout = patience
+		r := storeOn(t, client, config{Timeout: patience})
 		gcratest.MustTake(t, r, hourly("s", 10)) // the store learns the slots of the servers
 		for _, node := range masters {
 			if err := node.Client().ScriptFlush(t.Context()).Err(); err != nil {

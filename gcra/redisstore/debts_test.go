@@ -35,7 +35,6 @@ func newOutageModel(n int, l gcra.Limit) *outageModel {
 	clock := buckets.NewClock(func() time.Time { return tat.Time(m.now) })
 	for range n {
 		s := &modelServer{Store: new(Store), up: true}
-		s.once.Do(func() {})
 		s.clock = clock
 		s.denials = newDenialCache(clock, time.Second, &s.debts)
 		s.debts.paying = true // the model pays, no payLoop

@@ -171,11 +171,15 @@ func TestCachedRetryAfterIsNotTooShort(t *testing.T) {
 func TestResetIsSeenAfterDenialTTL(t *testing.T) {
 	client := redistest.Any(t)
 	now := time.Now()
-	ours, other := New(client), New(client)
-	for _, s := range []*Store{ours, other} {
-		s.Timeout = 20 * time.Second
-		s.SetClock(func() time.Time { return now })
+	var stores [2]*Store
+	for i := range stores {
+		var err error
+		if stores[i], err = New(client, Config{Timeout: 20 * time.Second}); err != nil {
+			t.Fatal(err)
+		}
+		stores[i].SetClock(func() time.Time { return now })
 	}
+	ours, other := stores[0], stores[1]
 	charge := gcra.Charge{Subject: "s", Policy: "p", Limit: gcra.PerHour(2), Cost: 1}
 	allows := func(s *Store) bool { return gcratest.MustTake(t, s, charge)[0].Result.Allowed }
 	for range 2 {
@@ -253,7 +257,6 @@ func TestDebtsDeny(t *testing.T) {
 	w := newSimulation()
 	s := &Store{denials: w.denials, clock: w.denials.clock}
 	w.denials.debts, w.denials.ttl = &s.debts, 0
-	s.once.Do(func() {})
 	t.Cleanup(func() { s.debts.close(w.now) })
 	charges := []gcra.Charge{{Subject: "s", Policy: "p", Limit: gcra.PerHour(10), Cost: 1}}
 	q := w.request(charges, false)

@@ -15,7 +15,7 @@ import (
 
 // Several servers share the limits in a Redis.
 func ExampleOpen() {
-	store, err := redisstore.Open("redis://localhost:6379/0")
+	store, err := redisstore.Open("redis://localhost:6379/0", redisstore.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -50,7 +50,10 @@ func ExampleClientOptions() {
 	opts.TLSConfig.RootCAs = pool
 	client := redis.NewUniversalClient(opts)
 	defer client.Close()
-	store := redisstore.New(client)
+	store, err := redisstore.New(client, redisstore.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
 
 	_, err = gcra.Take(context.Background(), store, gcra.Charge{
 		Subject: "ip:192.0.2.7", Policy: "login", Limit: gcra.PerMinute(5), Cost: 1,

@@ -7,9 +7,11 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 )
 
+// Prefix begins every key of the store.
+func (s *Store) Prefix() string { return s.prefix }
+
 // SetClock sets the clock of the store.
 func (s *Store) SetClock(now func() time.Time) {
-	s.once.Do(s.init)
 	s.clock = buckets.NewClock(now)
 	s.denials = newDenialCache(s.clock, tat.Duration(s.denials.ttl), &s.debts)
 }
@@ -17,6 +19,5 @@ func (s *Store) SetClock(now func() time.Time) {
 // Mark marks the store, as it does itself in the background, and returns when it has the
 // count.
 func (s *Store) Mark(lasts time.Duration) {
-	s.once.Do(s.init)
 	s.mark(lasts)
 }

@@ -110,7 +110,7 @@ func (h *health) answered() {
 	h.answeredOnce, h.outage = true, false
 	h.healthy.Store(true)
 	if over {
-		logger := cmp.Or(h.store.Logger, slog.Default())
+		logger := cmp.Or(h.store.log.Logger, slog.Default())
 		h.write(func() { logger.Info("ratelimit: redis is available again", "server", h.server) })
 	}
 }

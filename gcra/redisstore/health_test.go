@@ -113,8 +113,8 @@ func TestProblemsAreLogged(t *testing.T) {
 			client := &clientLog{hosts: strings.Split(strings.ReplaceAll(u.Host, "localhost", ""), ",")}
 			redis.SetLogger(client)
 			t.Cleanup(logging.Enable) // after Close of the store
-			r := openStore(t, tt.url)
-			log := logged(r)
+			log := new(diagtest.Text)
+			r := openStore(t, tt.url, config{Logger: log.Logger()})
 
 			take := func() {
 				if _, err := gcra.Take(t.Context(), r, plenty); err != nil && !saysLogged(err) {
@@ -175,8 +175,7 @@ func TestCorrectSetUpLogsNothing(t *testing.T) {
 		"redis://limiter:hunter2@" + server.Addr,
 		"rediss://" + overTLS.Addr + "?skip_verify=true&protocol=2&dial_timeout=20s",
 	} {
-		r := openStore(t, url)
-		r.Logger = slog.New(slog.NewTextHandler(log, nil))
+		r := openStore(t, url, config{Logger: slog.New(slog.NewTextHandler(log, nil))})
 		if err := r.Ping(t.Context()); err != nil {
 			t.Errorf("%s: Ping: %v", url, err)
 		}
@@ -207,8 +206,7 @@ func TestCorrectSetUpLogsNothing(t *testing.T) {
 // five minutes is logged, and the replies between are not logged as a recovery.
 func TestLossyLinkIsLogged(t *testing.T) {
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr)
-	r, log := defaultClientStore(t, proxy.Addr)
-	r.Timeout = patience
+	r, log := defaultClientStore(t, proxy.Addr, patience)
 	for lost := range 12 {
 		if !answers(r) {
 			t.Fatal("got no answer although no reply is lost")
@@ -230,7 +228,7 @@ func TestLossyLinkIsLogged(t *testing.T) {
 // Each outage is two lines, also when it follows another at once.
 func TestEachOutageIsLogged(t *testing.T) {
 	server := redistest.Start(t)
-	r, log := defaultClientStore(t, server.Addr)
+	r, log := defaultClientStore(t, server.Addr, 100*time.Millisecond)
 	for outage := 1; outage <= 2; outage++ {
 		redistest.Eventually(t, patience, "the store to answer", func() bool { return answers(r) })
 		server.Kill()
@@ -248,8 +246,7 @@ func TestEachOutageIsLogged(t *testing.T) {
 // Failures before and during an outage do not count after it.
 func TestFailuresAreCountedAnewAfterAnOutage(t *testing.T) {
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr)
-	r, log := defaultClientStore(t, proxy.Addr)
-	r.Timeout = patience
+	r, log := defaultClientStore(t, proxy.Addr, patience)
 	answers(r)
 	for range 8 {
 		answers(r)
@@ -272,7 +269,7 @@ func TestFailuresAreCountedAnewAfterAnOutage(t *testing.T) {
 
 // Errors that concern one call do not say that the store has logged them.
 func TestErrorsOfACallAreNotLogged(t *testing.T) {
-	r := newStore(anyRedis(t))
+	r := newStore(t, anyRedis(t), config{})
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	negative := plenty
@@ -288,8 +285,7 @@ func TestErrorsOfACallAreNotLogged(t *testing.T) {
 
 // A server without AUTH repeats the password in its error. The store does not.
 func TestErrorsWithoutPassword(t *testing.T) {
-	r := openStore(t, "redis://bob:hunter2@"+answering(t, "-ERR unknown command 'AUTH', with args beginning with: 'bob' 'hunter2' \r\n", "auth"))
-	r.Logger, r.Timeout = slog.New(slog.DiscardHandler), patience
+	r := openStore(t, "redis://bob:hunter2@"+answering(t, "-ERR unknown command 'AUTH', with args beginning with: 'bob' 'hunter2' \r\n", "auth"), config{Timeout: patience, Logger: quiet})
 	_, err := gcra.Take(t.Context(), r, plenty)
 	if err == nil || strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), "unknown command 'AUTH'") {
 		t.Errorf("got %v; want the error without the password", err)
@@ -303,8 +299,7 @@ func (stuckHandler) Handle(ctx context.Context, _ slog.Record) error { select {}
 
 // Take does not wait for the log.
 func TestStuckLog(t *testing.T) {
-	r := openStore(t, "redis://127.0.0.1:1") // nothing listens there
-	r.Logger = slog.New(stuckHandler{slog.DiscardHandler})
+	r := openStore(t, "redis://127.0.0.1:1", config{Logger: slog.New(stuckHandler{slog.DiscardHandler})}) // nothing listens there
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

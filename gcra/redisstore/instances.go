@@ -114,7 +114,7 @@ func (b *batch) takes() bool {
 
 // mark marks the store for a time, and counts the marks.
 func (s *Store) mark(lasts time.Duration) {
-	key := s.prefix() + "{instances}"
+	key := s.prefix + "{instances}"
 	b := s.only
 	if b == nil {
 		b = s.batcherOf(s.node(key))
@@ -135,7 +135,7 @@ func (s *Store) sendMark(key string, lasts time.Duration) (n int64, err error) {
 			err = fmt.Errorf("panic: %v", p)
 		}
 	}()
-	ctx, cancel := context.WithTimeout(context.Background(), s.timeout())
+	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
 	defer cancel()
 	cmd := rediskit.Send(ctx, s.client, []any{
 		"evalsha", instancesSHA, 1, key, s.counted.id, lasts.Milliseconds(), longestMark.Milliseconds(), maxInstances,
@@ -167,7 +167,7 @@ func (s *Store) noteInstances(n int64) {
 		return
 	}
 	line := s.log.Line(diag.InstancesTooLow, "", fmt.Sprintf("Instances is %d, but %d servers use this Redis", c.configured, n),
-		"prefix", s.prefix(), "hint", "leave Instances out, and the store counts them")
+		"prefix", s.prefix, "hint", "leave Instances out, and the store counts them")
 	if line != nil {
 		go line() // a slow log does not hold up the next count
 	}

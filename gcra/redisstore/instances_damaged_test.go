@@ -56,8 +56,8 @@ func TestDamagedMarksHealWithoutBlocking(t *testing.T) {
 		do(t, server, "slowlog reset")
 
 		// Both mark themselves, and then again after two seconds of their clocks.
-		a, nowA := counting(client)
-		b, nowB := counting(client)
+		a, nowA := counting(t, client)
+		b, nowB := counting(t, client)
 		for range 2 {
 			for _, r := range []*redisstore.Store{a, b} {
 				before := client.Get(t.Context(), key).Val()

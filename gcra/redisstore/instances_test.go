@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
+	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 
@@ -28,8 +29,7 @@ type server struct {
 // startServer starts a server with this Config.Instances.
 func startServer(t *testing.T, client redis.UniversalClient, prefix string, instances int, calls ...func(*redisstore.Store)) *server {
 	t.Helper()
-	s := &server{Store: redisstore.New(client)}
-	s.Prefix, s.Timeout = prefix, patience
+	s := &server{Store: storeOn(t, client, config{Prefix: prefix, Timeout: patience})}
 	s.Local(instances)
 	if calls == nil {
 		calls = append(calls, func(r *redisstore.Store) { _, _ = gcra.Take(context.Background(), r, plenty) })
@@ -78,10 +78,10 @@ func (c *movedClock) read() time.Time {
 func (c *movedClock) add(d time.Duration) { c.ahead.Add(int64(d)) }
 
 // counting returns a store that counts servers, by a clock that stands still.
-func counting(client redis.UniversalClient) (*redisstore.Store, *movedClock) {
+func counting(t testing.TB, client redis.UniversalClient) (*redisstore.Store, *movedClock) {
+	t.Helper()
 	now := new(movedClock)
-	r := redisstore.New(client)
-	r.Timeout = patience
+	r := storeOn(t, client, config{Timeout: patience})
 	r.SetClock(now.read)
 	r.Local(0)
 	return r, now
@@ -159,8 +159,7 @@ func TestStoresWithoutTakesAreNotCounted(t *testing.T) {
 			_, _ = gcra.Peek(context.Background(), r, gcra.Charge{Subject: "k", Policy: "p", Limit: plenty.Limit})
 		},
 		func(r *redisstore.Store) { _ = r.Refund(context.Background(), []gcra.Charge{plenty}) })
-	caller := redisstore.New(client) // as turns.Turns and httpclient use it
-	caller.Timeout = patience
+	caller := storeOn(t, client, config{Timeout: patience}) // as turns.Turns and httpclient use it
 	a := startServer(t, client, "rl:", 0)
 	for a.Stats().Batches < 100 {
 		if !answers(caller) {
@@ -180,7 +179,7 @@ func TestStoresWithoutTakesAreNotCounted(t *testing.T) {
 // traffic, so that a store that has stopped is not counted 8 s later.
 func TestMarksExpire(t *testing.T) {
 	client := anyRedis(t)
-	r, now := counting(client)
+	r, now := counting(t, client)
 	for _, tt := range []struct{ apart, lasts time.Duration }{
 		{0, 6 * time.Second},
 		{2 * time.Second, 6 * time.Second},
@@ -211,8 +210,7 @@ func TestMarksExpire(t *testing.T) {
 // time to mark themselves again.
 func TestLostMarksDoNotLowerTheCount(t *testing.T) {
 	client := anyRedis(t)
-	r := redisstore.New(client)
-	r.Timeout = patience
+	r := storeOn(t, client, config{Timeout: patience})
 	mark := func(want int) {
 		t.Helper()
 		r.Mark(6 * time.Second)
@@ -296,9 +294,8 @@ func TestInstancesScript(t *testing.T) {
 func TestInstancesTooLowIsLogged(t *testing.T) {
 	client := anyRedis(t)
 	now := new(movedClock)
-	r := redisstore.New(client)
-	r.Timeout = patience
-	log := logged(r)
+	log := new(diagtest.Text)
+	r := storeOn(t, client, config{Timeout: patience, Logger: log.Logger()})
 	r.SetClock(now.read)
 	r.Local(5)
 	r.Local(3)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
@@ -90,7 +91,7 @@ func (t *keyTest) crossSlot() bool {
 }
 
 // verdict is the kind that the answers show, or "" if they show none: keys are missing, or the server has not answered.
-func (t *keyTest) verdict() ServerKind {
+func (t *keyTest) verdict() gcra.ServerKind {
 	if t.first == nil {
 		return "" // not sent
 	}
@@ -99,17 +100,17 @@ func (t *keyTest) verdict() ServerKind {
 	otherAlone, otherTogether := count(t.other)
 	switch {
 	case text(t.first) == "" && isReply(t.together.Err()) && sameAlone+otherAlone == 2*testKeys:
-		return BySubject // an error of its own for what others call CROSSSLOT
+		return gcra.BySubject // an error of its own for what others call CROSSSLOT
 	case text(t.first) != testTogether:
 		return ""
 	case sameAlone > 0:
-		return KeysApart
+		return gcra.KeysApart
 	case sameTogether < testKeys:
 		return ""
 	case otherAlone > 0:
-		return BySubject
+		return gcra.BySubject
 	case otherTogether == testKeys:
-		return OneKeyspace
+		return gcra.OneKeyspace
 	}
 	return ""
 }
@@ -150,13 +151,13 @@ func (s *Store) settleKind(ctx context.Context, server redis.UniversalClient) er
 	}
 
 	for range 4 {
-		t := newKeyTest(s.prefix())
+		t := newKeyTest(s.prefix)
 		t.run(ctx, server)
 		if b.settled(t) {
 			break
 		}
 	}
-	if b.kind() == KeysApart {
+	if b.kind() == gcra.KeysApart {
 		return rediskit.ErrKeysApart
 	}
 	return nil

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
 // The answers of the test show a kind, or none.
@@ -35,13 +37,13 @@ func TestVerdict(t *testing.T) {
 		name               string
 		together           *redis.Cmd // the script for all keys; the first key had no value
 		first, same, other string
-		want               ServerKind
+		want               gcra.ServerKind
 	}{
-		{"one server", answer(gone), together, together, together, OneKeyspace},
-		{"a proxy that respects hash tags", answer(gone), together, together, alone, BySubject},
-		{"CROSSSLOT", failed("CROSSSLOT Keys in request don't hash to the same slot"), gone, alone, alone, BySubject},
-		{"an error of a proxy's own", failed("ERR eval/evalsha command keys must be in same slot"), gone, alone, alone, BySubject},
-		{"a proxy that ignores hash tags", answer(gone), together, alone, alone, KeysApart},
+		{"one server", answer(gone), together, together, together, gcra.OneKeyspace},
+		{"a proxy that respects hash tags", answer(gone), together, together, alone, gcra.BySubject},
+		{"CROSSSLOT", failed("CROSSSLOT Keys in request don't hash to the same slot"), gone, alone, alone, gcra.BySubject},
+		{"an error of a proxy's own", failed("ERR eval/evalsha command keys must be in same slot"), gone, alone, alone, gcra.BySubject},
+		{"a proxy that ignores hash tags", answer(gone), together, alone, alone, gcra.KeysApart},
 		{"all keys are gone", answer(gone), gone, gone, gone, ""},
 		{"the first key is gone", answer(gone), gone, together, together, ""},
 		{"the keys of other tags are gone", answer(gone), together, together, gone, ""},

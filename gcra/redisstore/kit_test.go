@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+	"pgregory.net/rapid"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
@@ -24,20 +26,34 @@ const patience = 20 * time.Second
 
 var prefixes atomic.Int64
 
-// newStore returns a store with its own prefix and without a denial cache, since
+type config = redisstore.Config
+
+// newStore returns a store whose Config has, where cfg has no other, a prefix of its own, patience and no denial cache, since
 // tests change the values in Redis directly.
-func newStore(client redis.UniversalClient) *redisstore.Store {
-	r := redisstore.New(client)
-	r.Prefix = fmt.Sprintf("rl-%d:", prefixes.Add(1))
-	r.Timeout = patience
-	r.NoDenialCache = true
+func newStore(t rapid.TB, client redis.UniversalClient, cfg config) *redisstore.Store {
+	t.Helper()
+	cfg.Prefix = cmp.Or(cfg.Prefix, newPrefix())
+	cfg.Timeout = cmp.Or(cfg.Timeout, patience)
+	cfg.DenialTTL = cmp.Or(cfg.DenialTTL, -1)
+	return storeOn(t, client, cfg)
+}
+
+func newPrefix() string { return fmt.Sprintf("rl-%d:", prefixes.Add(1)) }
+
+// storeOn returns a store with the Config as it is.
+func storeOn(t rapid.TB, client redis.UniversalClient, cfg config) *redisstore.Store {
+	t.Helper()
+	r, err := redisstore.New(client, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return r
 }
 
 // openStore opens a URL and closes the store when the test ends.
-func openStore(t testing.TB, url string) *redisstore.Store {
+func openStore(t testing.TB, url string, cfg config) *redisstore.Store {
 	t.Helper()
-	r, err := redisstore.Open(url)
+	r, err := redisstore.Open(url, cfg)
 	if err != nil {
 		t.Fatalf("%s: %v", url, err)
 	}
@@ -49,22 +65,16 @@ func openStore(t testing.TB, url string) *redisstore.Store {
 	return r
 }
 
-// logged sets a Logger and returns what it writes.
-func logged(r *redisstore.Store) *diagtest.Text {
-	log := new(diagtest.Text)
-	r.Logger = slog.New(slog.NewTextHandler(log, nil))
-	return log
-}
+var quiet = slog.New(slog.DiscardHandler)
 
-// defaultClientStore returns a store on a client with go-redis' default options,
-// a Timeout of 100 ms and its log.
-func defaultClientStore(t testing.TB, addr string) (*redisstore.Store, *diagtest.Text) {
+// defaultClientStore returns a store on a client with go-redis' default options
+// and its log.
+func defaultClientStore(t testing.TB, addr string, timeout time.Duration) (*redisstore.Store, *diagtest.Text) {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: addr})
 	t.Cleanup(func() { client.Close() })
-	r := redisstore.New(client)
-	r.Timeout = 100 * time.Millisecond
-	return r, logged(r)
+	log := new(diagtest.Text)
+	return storeOn(t, client, config{Timeout: timeout, Logger: log.Logger()}), log
 }
 
 func newClient(t testing.TB, o *redis.Options) *redis.Client {

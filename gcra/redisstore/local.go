@@ -26,7 +26,6 @@ import (
 // longer, and the largest count is 1000. [gcra.Stats] has the count. If it is larger than
 // instances for five minutes, a line goes to Logger.
 func (s *Store) Local(instances int) gcra.Store {
-	s.once.Do(s.init)
 	s.counted.use(instances)
 	return local{s, instances}
 }

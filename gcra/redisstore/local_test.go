@@ -1,20 +1,17 @@
 package redisstore_test
 
 import (
-	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/gcratest"
-	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 
 // The local store starts from the last known state of each key.
 func TestLocalStartsFromRedis(t *testing.T) {
-	r := redisstore.New(redistest.Any(t))
-	r.Timeout = patience
+	r := storeOn(t, redistest.Any(t), config{Timeout: patience})
 	for range 7 {
 		gcratest.MustTake(t, r, hourly("s", 10))
 	}
@@ -28,8 +25,7 @@ func TestLocalStartsFromRedis(t *testing.T) {
 func TestPeekKeepsDebts(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)
-	r, other := openStore(t, "redis://"+proxy.Addr+"/0"), openStore(t, server.URL())
-	r.Logger = slog.New(slog.DiscardHandler)
+	r, other := openStore(t, "redis://"+proxy.Addr+"/0", config{Logger: quiet}), openStore(t, server.URL(), config{})
 	c := hourly("s", 10)
 	c.MaxDelay, c.MaxWait = 5*time.Hour, 5*time.Hour
 	for range 12 {
@@ -53,8 +49,8 @@ func TestPeekKeepsDebts(t *testing.T) {
 // What a request costs in the end is charged late. It does not pay beyond the clamp of the limit, from where the next request would bring it down.
 func TestSettledDebtIsNotPaidBeyondTheClamp(t *testing.T) {
 	client := redistest.Start(t).Client()
-	r, other := newStore(client), newStore(client)
-	other.Prefix = r.Prefix
+	cfg := config{Prefix: newPrefix()}
+	r, other := newStore(t, client, cfg), newStore(t, client, cfg)
 	c := hourly("s", 10)
 	full := c
 	full.Cost = 10

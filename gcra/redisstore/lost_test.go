@@ -10,7 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
-	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 	"github.com/seed-e377111c/ratelimit/outbound/turns"
 )
@@ -70,8 +69,7 @@ func TestQueueSurvivesLostState(t *testing.T) {
 			begin := time.Now()
 			var running sync.WaitGroup
 			for range stores {
-				store := redisstore.New(client())
-				logged(store)
+				store := storeOn(t, client(), config{Logger: quiet})
 				partner := turns.Turns{Store: store, Charges: []gcra.Charge{inTurns(turn)}}
 				for range callers / stores {
 					running.Go(func() {

@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
 // Open returns a [Store] on a client of its own with the settings of [ClientOptions].
@@ -30,16 +31,17 @@ import (
 // unix://user:password@/path/to/redis.sock?db=0 for a unix socket. Several
 // hosts, redis://host1:6379,host2:6379, are the seeds of a cluster. Parameters
 // as in [redis.ParseURL], such as ?pool_size=20, override the settings.
-func Open(rawURL string) (*Store, error) {
+//
+// The error has a line for each mistake in the URL and the Config.
+func Open(rawURL string, cfg Config) (*Store, error) {
 	o, err := ClientOptions(rawURL)
-	if err != nil {
+	if err := errors.Join(err, cfg.check()); err != nil {
 		return nil, err
 	}
+
 	dials := &dialer{dial: redis.NewDialer(&redis.Options{DialTimeout: o.DialTimeout, TLSConfig: o.TLSConfig})}
 	o.Dialer = dials.Dial
-	s := New(newClient(o))
-	s.dials = dials
-	return s, nil
+	return newStore(newClient(o), cfg, dials), nil
 }
 
 // newClient is redis.NewUniversalClient, but a cluster's topology is reloaded by the
@@ -97,7 +99,7 @@ func setDefault[T comparable](p *T, v T) { *p = cmp.Or(*p, v) }
 
 const (
 	dialTimeout = 500 * time.Millisecond
-	poolTimeout = defaultTimeout
+	poolTimeout = rediskit.DefaultTimeout
 	idleConns   = 2
 
 	// go-redis asks one node after another for the topology, without a deadline. A

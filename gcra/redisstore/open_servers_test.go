@@ -48,7 +48,7 @@ func TestOpenOnEveryKindOfServer(t *testing.T) {
 	clusterURL := "rediss://" + url.UserPassword("", password).String() + "@" + strings.Join(cluster.Addrs(), ",")
 	byName := strings.Replace(clusterURL, "127.0.0.1", "localhost", 1) // for which no certificate is valid
 
-	open := func(url string) *redisstore.Store { return openStore(t, url) }
+	open := func(url string) *redisstore.Store { return openStore(t, url, config{}) }
 	with := func(rawURL string, set func(*tls.Config)) *redisstore.Store {
 		o, err := redisstore.ClientOptions(rawURL)
 		if err != nil {
@@ -57,7 +57,7 @@ func TestOpenOnEveryKindOfServer(t *testing.T) {
 		set(o.TLSConfig)
 		client := redis.NewUniversalClient(o)
 		t.Cleanup(func() { client.Close() })
-		return redisstore.New(client)
+		return storeOn(t, client, config{})
 	}
 	privateCA := func(c *tls.Config) { c.RootCAs = certs.Roots }
 	failover := redis.NewFailoverClient(&redis.FailoverOptions{ // as in docs/stores.md
@@ -93,7 +93,7 @@ func TestOpenOnEveryKindOfServer(t *testing.T) {
 		{"cluster over TLS", open(clusterURL + "?skip_verify=true"), cluster.Client()},
 		{"cluster over TLS, private CA", with(clusterURL, privateCA), cluster.Client()},
 		{"cluster over TLS, private CA, a seed by another name", with(byName, privateCA), cluster.Client()},
-		{"Sentinel", redisstore.New(failover), sentinel.Client()},
+		{"Sentinel", storeOn(t, failover, config{}), sentinel.Client()},
 	}
 	ca := redistest.StartProcess(t, idleURL, certs.CAFile+" "+tls13.URL())
 
@@ -166,7 +166,7 @@ func idleProcess(arg string, in io.Reader, out io.Writer) error {
 	if err := os.Setenv("SSL_CERT_FILE", caFile); err != nil {
 		return err
 	}
-	r, err := redisstore.Open(rawURL)
+	r, err := redisstore.Open(rawURL, config{})
 	if err != nil {
 		return err
 	}

@@ -77,7 +77,7 @@ func TestOpenErrors(t *testing.T) {
 		{"rediss://:hunter2@a:6379,b:6379?skip_verify=maybe", "skip_verify"},
 		{"redis://:hunter2@a:6379,b:6379?pool_size=%zz", "%zz"},
 	} {
-		r, err := redisstore.Open(tt.url)
+		r, err := redisstore.Open(tt.url, config{})
 		if err == nil {
 			t.Errorf("%q: got no error", tt.url)
 			r.Close()
@@ -181,8 +181,7 @@ func TestOpen(t *testing.T) {
 		strings.Replace(server.URL(), "/0", "/3", 1),
 		strings.Replace(server.URL(), "/0", "", 1),
 	} {
-		r := openStore(t, url)
-		r.Prefix, r.Timeout = "rl-"+url, patience
+		r := openStore(t, url, config{Prefix: "rl-" + url, Timeout: patience})
 		got := gcratest.MustTake(t, r, hourly("s", 10))[0].Result
 		if got.Remaining != 9 {
 			t.Errorf("%s: got %+v; want 9 remaining", url, got)
@@ -205,8 +204,7 @@ func TestOpenCluster(t *testing.T) {
 		"redis://" + addrs[4] + "," + addrs[0] + "/0",
 		"redis://" + addrs[1] + ",127.0.0.1:1?pool_size=3",
 	} {
-		r := openStore(t, url)
-		r.Timeout, r.Prefix = patience, url
+		r := openStore(t, url, config{Prefix: url, Timeout: patience})
 		got := gcratest.MustTake(t, r, hourly("a", 10), hourly("b", 10), hourly("c", 10), hourly("d", 10), hourly("e", 10))
 		for _, c := range got {
 			if c.Result.Remaining != 9 {
@@ -219,7 +217,7 @@ func TestOpenCluster(t *testing.T) {
 // Close of a store from New leaves its client open.
 func TestCloseLeavesTheClient(t *testing.T) {
 	client := anyRedis(t)
-	r := newStore(client)
+	r := newStore(t, client, config{})
 	if err := r.Close(); err != nil {
 		t.Error(err)
 	}

@@ -2,7 +2,6 @@ package redisstore_test
 
 import (
 	"fmt"
-	"log/slog"
 	"runtime"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/gcratest"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
+	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 
@@ -44,8 +44,8 @@ func TestDebtsArePaid(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := open(t)
-			r, other := newStore(client), newStore(client)
-			other.Prefix = r.Prefix
+			cfg := config{Prefix: newPrefix()}
+			r, other := newStore(t, client, cfg), newStore(t, client, cfg)
 			const keys = 300
 			gcratest.MustTake(t, r, hourly("known", 10))
 			for i := range keys {
@@ -83,8 +83,7 @@ func TestDebtsArePaid(t *testing.T) {
 func TestDebtsArePaidAfterAnOutage(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)
-	r := openStore(t, "redis://"+proxy.Addr+"/0")
-	r.Logger = slog.New(slog.DiscardHandler)
+	r := openStore(t, "redis://"+proxy.Addr+"/0", config{Logger: quiet})
 	gcratest.MustTake(t, r, hourly("s", 10))
 	proxy.Blackhole()
 	breakerOpens(t, r)
@@ -92,7 +91,7 @@ func TestDebtsArePaidAfterAnOutage(t *testing.T) {
 		granted(t, r, 1, hourly("s", 10))
 	}
 	proxy.Pass()
-	other := openStore(t, server.URL())
+	other := openStore(t, server.URL(), config{})
 	redistest.Eventually(t, patience, "5 units to be spent", func() bool { return spent(t, other, "s", 10) == 5 })
 }
 
@@ -100,11 +99,9 @@ func TestDebtsArePaidAfterAnOutage(t *testing.T) {
 func TestPaymentIsChargedOnce(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)
-	r := openStore(t, "redis://"+proxy.Addr+"/0")
-	r.Logger = slog.New(slog.DiscardHandler)
+	r := openStore(t, "redis://"+proxy.Addr+"/0", config{Logger: quiet})
 	gcratest.MustTake(t, r, hourly("s", 100))
-	other := openStore(t, server.URL())
-	other.NoDenialCache = true
+	other := openStore(t, server.URL(), config{DenialTTL: -1})
 	for i := range int64(5) {
 		proxy.DropReply(1)
 		granted(t, r, 1, hourly("s", 100))
@@ -122,7 +119,7 @@ func TestPaymentIsChargedOnce(t *testing.T) {
 func TestDebtsAreRefunded(t *testing.T) {
 	for name, paid := range map[string]bool{"owed": false, "paid": true} {
 		t.Run(name, func(t *testing.T) {
-			r := newStore(anyRedis(t))
+			r := newStore(t, anyRedis(t), config{})
 			c := hourly("s", 10)
 			c.Cost = 4
 			gcratest.MustTake(t, r, c)
@@ -141,8 +138,8 @@ func TestDebtsAreRefunded(t *testing.T) {
 
 // There is a bound on debts. Beyond it they are counted and logged, not kept.
 func TestDebtsAreBounded(t *testing.T) {
-	r := openStore(t, "redis://127.0.0.1:1/0") // nothing listens there
-	log := logged(r)
+	log := new(diagtest.Text)
+	r := openStore(t, "redis://127.0.0.1:1/0", config{Logger: log.Logger()}) // nothing listens there
 	const most, beyond = 1 << 16, 100
 	for i := range most + beyond {
 		granted(t, r, 1, hourly(fmt.Sprint("s", i), 10))
@@ -164,7 +161,7 @@ func payers(r *redisstore.Store) int {
 
 // While there are debts one goroutine pays them. It ends when they are paid.
 func TestNobodyPaysWithoutDebts(t *testing.T) {
-	r := newStore(anyRedis(t))
+	r := newStore(t, anyRedis(t), config{})
 	for i := range 10 {
 		gcratest.MustTake(t, r, hourly("s", 100))
 		granted(t, r, 1, hourly("s", 100))
@@ -183,11 +180,11 @@ func TestNobodyPaysWithoutDebts(t *testing.T) {
 // A store that is closed pays nothing more, and keeps no debts. What was refunded before
 // is not among the units that will not be charged.
 func TestDebtsEndWithTheStore(t *testing.T) {
-	r, err := redisstore.Open("redis://127.0.0.1:1/0")
+	log := new(diagtest.Text)
+	r, err := redisstore.Open("redis://127.0.0.1:1/0", config{Logger: log.Logger()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := logged(r)
 	c := hourly("s", 10)
 	c.Cost = 3
 	granted(t, r, 1, c)
@@ -219,10 +216,10 @@ func whenPaying(t *testing.T, client *redis.Client, n int64, f func()) {
 // A key that owes units denies for at most B·T after the clock of Redis has gone back by a year.
 func TestDebtAfterTheClockWentBack(t *testing.T) {
 	client := redistest.Start(t).Client()
-	r := newStore(client)
+	r := newStore(t, client, config{})
 	c := gcra.Charge{Subject: "s", Policy: "p", Limit: gcra.Limit{Count: 1, Per: 2 * time.Second, Burst: 2}, Cost: 1}
 	gcratest.MustTake(t, r, c)
-	key := redistest.Keys(t, client, r.Prefix)[0]
+	key := redistest.Keys(t, client, r.Prefix())[0]
 	at, err := client.Get(t.Context(), key).Int64()
 	if err != nil {
 		t.Fatal(err)
@@ -242,8 +239,8 @@ func TestDebtAfterTheClockWentBack(t *testing.T) {
 // as in Redis.
 func TestDebtUnderAnotherLimit(t *testing.T) {
 	client := redistest.Start(t).Client()
-	r, other := newStore(client), newStore(client)
-	other.Prefix = r.Prefix
+	cfg := config{Prefix: newPrefix()}
+	r, other := newStore(t, client, cfg), newStore(t, client, cfg)
 	old := hourly("s", 10)
 	full := old
 	full.Cost = 10
@@ -257,7 +254,7 @@ func TestDebtUnderAnotherLimit(t *testing.T) {
 
 // Units are counted as the units that they were when the limit has changed before they are paid.
 func TestPaidUnitsUnderAnotherLimit(t *testing.T) {
-	r := newStore(anyRedis(t))
+	r := newStore(t, anyRedis(t), config{})
 	granted(t, r, 1, hourly("s", 10))
 	granted(t, r, 1, gcra.Charge{Subject: "s", Policy: "p", Limit: gcra.PerSecond(10).WithBurst(100_000), Cost: 1})
 	redistest.Eventually(t, patience, "the payment", func() bool { return r.Stats().PaidUnits > 0 })
@@ -270,8 +267,8 @@ func TestPaidUnitsUnderAnotherLimit(t *testing.T) {
 // hour to drain. A payment makes two writes, the bucket and the marker.
 func TestDebtsBeyondTheClampCauseNoLoad(t *testing.T) {
 	client := redistest.Start(t).Client()
-	r, other := newStore(client), newStore(client)
-	other.Prefix = r.Prefix
+	cfg := config{Prefix: newPrefix()}
+	r, other := newStore(t, client, cfg), newStore(t, client, cfg)
 	const keys = 500
 	for i := range keys {
 		c := hourly(fmt.Sprint("s", i), 10)
@@ -304,7 +301,7 @@ func TestDebtsOutliveAShard(t *testing.T) {
 		return c
 	}})
 	t.Cleanup(func() { ring.Close() })
-	r := newStore(ring)
+	r := newStore(t, ring, config{})
 	gcratest.MustTake(t, r, hourly("s", 10))
 	replace <- struct{}{}
 	for i := range int64(2) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
@@ -27,7 +28,7 @@ func (s *Store) payNode(node *redis.Client, list []payment) error {
 	if b == nil {
 		b = s.batcherOf(node)
 	}
-	if b.kind() == KeysApart {
+	if b.kind() == gcra.KeysApart {
 		return rediskit.ErrKeysApart
 	}
 	for part := range slices.Chunk(list, maxPayments) {
@@ -52,7 +53,7 @@ func (s *Store) payInTime(b *batcher, client redis.UniversalClient, list []payme
 	}()
 	select {
 	case err = <-result:
-	case <-time.After(s.timeout()):
+	case <-time.After(s.timeout):
 		err = s.timeoutError()
 	}
 	s.noteResult(err)
@@ -62,10 +63,10 @@ func (s *Store) payInTime(b *batcher, client redis.UniversalClient, list []payme
 // sendPayments sends payments and settles them: in one script, or in one for each subject
 // where the server may need that.
 func (s *Store) sendPayments(b *batcher, client redis.UniversalClient, list []payment) (err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), s.timeout())
+	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
 	defer cancel()
 	parts := [][]payment{list}
-	if b.kind() != OneKeyspace {
+	if b.kind() != gcra.OneKeyspace {
 		parts = paymentsBySubject(list)
 	}
 	sent := s.clock.Now()
@@ -148,7 +149,7 @@ func (s *Store) settle(p *payment, paid, ahead, sent int64) {
 // refundPayment refunds what was paid and is no longer owed.
 func (s *Store) refundPayment(o op) {
 	q := newRequest([]op{o}, true)
-	q.at, q.deadline = s.clock.Calendar(), s.clock.Now()+tat.Ticks(s.timeout())
+	q.at, q.deadline = s.clock.Calendar(), s.clock.Now()+tat.Ticks(s.timeout)
 	s.batcher(q).submit(q, false)
 	go func() {
 		<-q.done

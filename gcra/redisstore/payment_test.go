@@ -62,7 +62,7 @@ func TestPayScriptIsTheModel(t *testing.T) {
 	calls := 0
 	rapid.Check(t, func(t *rapid.T) {
 		calls++
-		s := &Store{client: client}
+		s := &Store{client: client, timeout: 20 * time.Second}
 		s.debts.payer = "~paid.x"
 		begin := clock()
 		var list []payment

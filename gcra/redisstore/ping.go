@@ -19,7 +19,7 @@ import (
 // says what is wrong and what to do about it, on a line for each server. It needs
 // no more of the user's ACL than Take.
 //
-// It also settles the kind of the server, see [ServerKind]; one of kind KeysApart is an error.
+// It also settles the kind of the server, see [gcra.ServerKind]; one of kind KeysApart is an error.
 //
 // It logs a warning if the server evicts keys when its memory is full: an evicted key
 // is a full bucket, and of a quota the whole quota once more. It sees that from Redis
@@ -29,13 +29,10 @@ import (
 // it takes at most 2 s; Timeout does not bound it. Call it when a program starts, to
 // see what is wrong; the program may start all the same.
 func (s *Store) Ping(ctx context.Context) error {
-	if s.once.Do(s.init); s.invalid != nil {
-		return s.invalid
-	}
 	s.dials.forget()
 	inc := tat.Ticks(time.Millisecond)
 	room := 1000 * inc // for as many Pings at the same time
-	err := rediskit.Ping(ctx, s.client, s.prefix(), func(ctx context.Context, server redis.UniversalClient, key string) error {
+	err := rediskit.Ping(ctx, s.client, s.prefix, func(ctx context.Context, server redis.UniversalClient, key string) error {
 		// Both commands: a server that has the script would hide a missing EVAL.
 		for _, script := range [][2]string{{"eval", ordinary.text}, {"evalsha", ordinary.sha}} {
 			cmd := rediskit.Send(ctx, server, []any{script[0], script[1], 1, key, "", inc, room, room, 0})

@@ -3,7 +3,6 @@ package redisstore_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -12,7 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
-	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
@@ -21,8 +19,7 @@ import (
 // Ping calls every master of a cluster, and its error is one line for each that fails.
 func TestPingCluster(t *testing.T) {
 	cluster := redistest.StartCluster(t)
-	r := openStore(t, "redis://"+strings.Join(cluster.Addrs(), ","))
-	r.Logger = slog.New(slog.DiscardHandler)
+	r := openStore(t, "redis://"+strings.Join(cluster.Addrs(), ","), config{Logger: quiet})
 	redistest.Eventually(t, patience, "the cluster to answer", func() bool { return r.Ping(t.Context()) == nil })
 	denied := cluster.Nodes[1]
 	do(t, denied, "acl setuser default -set")
@@ -32,7 +29,7 @@ func TestPingCluster(t *testing.T) {
 	}
 
 	// A client of one node has answers for some keys.
-	alone, log := defaultClientStore(t, cluster.Nodes[0].Addr)
+	alone, log := defaultClientStore(t, cluster.Nodes[0].Addr, 100*time.Millisecond)
 	for i := range 100 {
 		c := plenty
 		c.Subject = fmt.Sprint(i)
@@ -51,7 +48,7 @@ func TestPingRing(t *testing.T) {
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": good.Addr, "b": bad.Addr}, HeartbeatFrequency: time.Hour})
 	t.Cleanup(func() { ring.Close() })
 	want := "redisstore: redis at " + bad.Addr + " requires a password: "
-	if err := redisstore.New(ring).Ping(t.Context()); err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+	if err := storeOn(t, ring, config{}).Ping(t.Context()); err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 		t.Errorf("got %v; want one line, %s...", err, want)
 	}
 }
@@ -59,8 +56,7 @@ func TestPingRing(t *testing.T) {
 // Ping calls a server whose breaker is open, and is not bounded by the Timeout.
 func TestPingWhileTheBreakerIsOpen(t *testing.T) {
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr)
-	r := openStore(t, "redis://"+proxy.Addr)
-	r.Logger = slog.New(slog.DiscardHandler)
+	r := openStore(t, "redis://"+proxy.Addr, config{Logger: quiet})
 	proxy.Delay(100 * time.Millisecond)
 	breakerOpens(t, r)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -75,8 +71,7 @@ func TestPingWhileTheBreakerIsOpen(t *testing.T) {
 func TestPingOfAServerThatStartsLate(t *testing.T) {
 	server := redistest.Start(t)
 	server.Kill()
-	r := openStore(t, "redis://"+server.Addr)
-	r.Logger, r.Timeout = slog.New(slog.DiscardHandler), patience
+	r := openStore(t, "redis://"+server.Addr, config{Timeout: patience, Logger: quiet})
 	for range 100 {
 		if err := r.Ping(t.Context()); err == nil {
 			t.Fatal("got no error without a server")
@@ -113,8 +108,7 @@ func TestPingOfAServerThatEvicts(t *testing.T) {
 				do(t, server, tt.acl)
 			}
 			var log diagtest.Log
-			r := openStore(t, server.URL())
-			r.Logger = log.Logger()
+			r := openStore(t, server.URL(), config{Logger: log.Logger()})
 			for range 2 {
 				if err := r.Ping(t.Context()); err != nil {
 					t.Fatal(err)

@@ -34,12 +34,11 @@ const callers = 100 // goroutines of a process
 // at once, and writes how many were allowed. A line that begins with quota is about a quota
 // of 20 together with a rate that allows more.
 func process(url string, in io.Reader, out io.Writer) error {
-	r, err := redisstore.Open(url)
+	r, err := redisstore.Open(url, config{Timeout: patience})
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	r.Timeout = patience
 	fmt.Fprintln(out, "ready")
 	for lines := bufio.NewScanner(in); lines.Scan(); {
 		var allowed, failed atomic.Int64

@@ -20,7 +20,7 @@ import (
 func TestQuotaByTheClockOfRedis(t *testing.T) {
 	client := anyRedis(t)
 	server := stopClock(t, client)
-	prefix := newStore(client).Prefix
+	prefix := newPrefix()
 	skews := []time.Duration{
 		0, time.Second, -time.Second, 29 * time.Minute, -29 * time.Minute, time.Hour, -time.Hour, 2*time.Hour + time.Second, -2*time.Hour - time.Second,
 		aDay, -aDay, 40 * aDay, -40 * aDay, 10 * aYear, -10 * aYear, 250 * aYear,
@@ -29,8 +29,7 @@ func TestQuotaByTheClockOfRedis(t *testing.T) {
 	used := int64(0)
 	for _, skew := range skews {
 		offset := skew
-		r := newStore(client)
-		r.Prefix = prefix
+		r := newStore(t, client, config{Prefix: prefix})
 		r.SetClock(func() time.Time { return server.now().Add(offset) })
 		take := func(allowed bool) {
 			t.Helper()
@@ -76,8 +75,7 @@ func TestQuotaIsTheCalendars(t *testing.T) {
 			t.Fatal(err)
 		}
 		skew := time.Duration(rapid.SampledFrom([]int{0, 0, 1, -1, 40, -400}).Draw(t, "days off")) * aDay
-		r := newStore(client)
-		r.NoDenialCache, r.DenialTTL = rapid.Bool().Draw(t, "no denial cache"), aYear
+		r := newStore(t, client, config{DenialTTL: rapid.SampledFrom([]time.Duration{aYear, -1}).Draw(t, "DenialTTL")})
 		r.SetClock(func() time.Time { return server.now().Add(skew) })
 		gcratest.CheckQuotas(t, r, server.now, server.advance, time.Microsecond)
 	})
@@ -95,11 +93,10 @@ func TestQuotaWhileTheClockOfRedisGoesBack(t *testing.T) {
 		if err := server.set(rapid.Int64Range(24, 400*24).Draw(t, "start") * int64(time.Hour/gcratest.Tick)); err != nil {
 			t.Fatal(err)
 		}
-		prefix := newStore(client).Prefix
+		prefix := newPrefix()
 		var stores []*redisstore.Store
 		for range 2 {
-			r := newStore(client)
-			r.Prefix, r.NoDenialCache = prefix, rapid.Bool().Draw(t, "no denial cache")
+			r := newStore(t, client, config{Prefix: prefix, DenialTTL: rapid.SampledFrom([]time.Duration{time.Second, -1}).Draw(t, "DenialTTL")})
 			skew := time.Duration(rapid.SampledFrom([]int{0, 1, -40}).Draw(t, "days off")) * aDay
 			r.SetClock(func() time.Time { return server.now().Add(skew) })
 			stores = append(stores, r)
@@ -161,8 +158,8 @@ func TestQuotaWhileTheClockOfRedisGoesBack(t *testing.T) {
 func TestQuotaOfAServerWhoseClockJumps(t *testing.T) {
 	client := anyRedis(t)
 	server := stopClock(t, client)
-	r := settled(t, newStore(client))
-	client.Del(t.Context(), r.Prefix+"{ping}")
+	r := settled(t, newStore(t, client, config{}))
+	client.Del(t.Context(), r.Prefix()+"{ping}")
 	gcratest.MustTake(t, r, hourly("s", 5)) // loads the script
 	calls := 0
 	client.AddHook(scriptHook(func(redis.Cmder) error {
@@ -177,7 +174,7 @@ func TestQuotaOfAServerWhoseClockJumps(t *testing.T) {
 	if calls != 2 {
 		t.Errorf("got %d calls; want 2", calls)
 	}
-	if keys := redistest.Keys(t, client, r.Prefix); len(keys) != 1 {
+	if keys := redistest.Keys(t, client, r.Prefix()); len(keys) != 1 {
 		t.Errorf("got keys %q; want only that of the rate", keys)
 	}
 }
@@ -187,8 +184,8 @@ func TestQuotaOfAServerWhoseClockJumps(t *testing.T) {
 func TestDebtOfAClockAhead(t *testing.T) {
 	for years, want := range map[int]int64{1: 1, 2: 4, 100: 4} {
 		client := redistest.Start(t).Client()
-		r, other := newStore(client), newStore(client)
-		other.Prefix = r.Prefix
+		cfg := config{Prefix: newPrefix()}
+		r, other := newStore(t, client, cfg), newStore(t, client, cfg)
 		r.SetClock(func() time.Time { return time.Now().AddDate(years, 0, 0) })
 		c := gcra.Charge{Subject: "s", Policy: "q", Limit: gcra.Quota(10, gcra.Yearly), Cost: 6}
 		gcratest.MustTake(t, other, c)

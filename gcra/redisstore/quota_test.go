@@ -33,7 +33,7 @@ func TestQuotaRefundNamesItsPeriod(t *testing.T) {
 	client := anyRedis(t)
 	server := stopClock(t, client)
 	for _, skew := range []time.Duration{0, 5 * aDay, -5 * aDay} {
-		r := newStore(client)
+		r := newStore(t, client, config{})
 		r.SetClock(func() time.Time { return server.now().Add(skew) })
 		first := gcratest.MustTake(t, r, hourlyQuota("s", 3))
 		remaining := func() int64 {
@@ -54,7 +54,7 @@ func TestQuotaRefundNamesItsPeriod(t *testing.T) {
 // A key of a quota names its calendar, and expires soon after the period ends.
 func TestQuotaKeys(t *testing.T) {
 	client := anyRedis(t)
-	r := newStore(client)
+	r := newStore(t, client, config{})
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
 		t.Fatal(err)
@@ -69,9 +69,9 @@ func TestQuotaKeys(t *testing.T) {
 		{gcra.Weekly.From(7).In(berlin), "{s}:p~week7.Europe/Berlin"},
 	} {
 		c := gcratest.MustTake(t, r, gcra.Charge{Subject: "s", Policy: "p", Limit: gcra.Quota(5, tt.calendar), Cost: 1})[0]
-		ttl := client.PTTL(t.Context(), r.Prefix+tt.want).Val()
+		ttl := client.PTTL(t.Context(), r.Prefix()+tt.want).Val()
 		if ttl < c.Result.ResetAfter-time.Minute || ttl > c.Result.ResetAfter+11*time.Second {
-			t.Errorf("%v: the key %s%s expires in %v; want within 10 s after the period, which ends in %v", c.Limit, r.Prefix, tt.want, ttl, c.Result.ResetAfter)
+			t.Errorf("%v: the key %s%s expires in %v; want within 10 s after the period, which ends in %v", c.Limit, r.Prefix(), tt.want, ttl, c.Result.ResetAfter)
 		}
 	}
 }
@@ -81,8 +81,7 @@ func TestQuotaKeys(t *testing.T) {
 func TestQuotaDenialIsCached(t *testing.T) {
 	client := anyRedis(t)
 	server := stopClock(t, client)
-	r := newStore(client)
-	r.NoDenialCache, r.DenialTTL = false, aDay
+	r := newStore(t, client, config{DenialTTL: aDay})
 	start := server.now()
 	r.SetClock(func() time.Time { return server.now().Add(-aYear) })
 	server.advance(endOfHour(start).Sub(start) - time.Minute)
@@ -107,8 +106,7 @@ func TestQuotaDenialIsCached(t *testing.T) {
 func TestQuotaDenialAfterALateAnswer(t *testing.T) {
 	client := anyRedis(t)
 	server := stopClock(t, client)
-	r := newStore(client)
-	r.NoDenialCache, r.DenialTTL = false, aDay
+	r := newStore(t, client, config{DenialTTL: aDay})
 	r.SetClock(server.now)
 	gcratest.MustTake(t, r, hourlyQuota("s", 1))
 	gcratest.MustTake(t, r, hourlyQuota("s", 1)) // denied
@@ -132,8 +130,7 @@ func TestLocalQuota(t *testing.T) {
 	for _, skew := range []time.Duration{0, 3 * aYear, -aYear} {
 		client := anyRedis(t)
 		server := stopClock(t, client)
-		r := newStore(client)
-		r.NoDenialCache = false
+		r := newStore(t, client, config{DenialTTL: time.Second})
 		r.SetClock(func() time.Time { return server.now().Add(skew) })
 		gcratest.MustTake(t, r, hourlyQuota("s", 5))
 		gcratest.MustTake(t, r, hourlyQuota("s", 5))
@@ -151,7 +148,7 @@ func TestLocalQuota(t *testing.T) {
 
 // A denial of a quota that is owed says when the period ends, as others do.
 func TestQuotaThatIsOwedSaysWhenItEnds(t *testing.T) {
-	r := openStore(t, "redis://127.0.0.1:1/0") // nothing listens there
+	r := openStore(t, "redis://127.0.0.1:1/0", config{}) // nothing listens there
 	limit := gcra.Quota(2, gcra.Yearly)
 	var period time.Time
 	for i := range 3 {
@@ -172,7 +169,7 @@ func TestQuotaThatIsOwedSaysWhenItEnds(t *testing.T) {
 // An admission has at most as many calendars as a byte can name.
 func TestQuotasOfManyCalendars(t *testing.T) {
 	client := anyRedis(t)
-	r := newStore(client)
+	r := newStore(t, client, config{})
 	var charges []gcra.Charge
 	for i := range 70 {
 		calendar := gcra.Monthly.From(1 + i%28)
@@ -214,8 +211,7 @@ func TestLocalQuotaBeforeTheFirstAnswer(t *testing.T) {
 	for _, skew := range []time.Duration{0, 5 * time.Millisecond, -5 * time.Millisecond, 30 * time.Second, -30 * time.Second} {
 		client := anyRedis(t)
 		server := stopClock(t, client)
-		r := newStore(client)
-		r.NoDenialCache = false
+		r := newStore(t, client, config{DenialTTL: time.Second})
 		r.SetClock(func() time.Time { return server.now().Add(skew) })
 		gcratest.MustTake(t, r.Local(1), hourlyQuota("s", 5))
 		gcratest.MustTake(t, r.Local(1), hourlyQuota("s", 5))
@@ -237,9 +233,9 @@ func TestDamagedValuesOfAQuota(t *testing.T) {
 			server := stopClock(t, client)
 			for _, value := range damagedValues {
 				for _, skew := range []time.Duration{0, -2 * time.Hour, aYear} { // of the process
-					r := newStore(client)
+					r := newStore(t, client, config{})
 					r.SetClock(func() time.Time { return server.now().Add(skew) })
-					damage(t, client, r.Prefix+"{s}:p~hour", value)
+					damage(t, client, r.Prefix()+"{s}:p~hour", value)
 					rate := gcra.Charge{Subject: "s", Policy: "rate", Limit: gcra.PerHour(100), Cost: 1}
 					for range 2 {
 						got := gcratest.MustTake(t, r, hourlyQuota("s", 5), rate)

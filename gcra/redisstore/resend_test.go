@@ -66,8 +66,7 @@ func bySubjectWith(t *testing.T, hook answerHook) *redisstore.Store {
 	url := routing(t, byTag, redistest.Start(t), redistest.Start(t))
 	client := patientClient(t, strings.TrimPrefix(url, "redis://"))
 	client.AddHook(hook)
-	r := settled(t, newStore(client))
-	logged(r)
+	r := settled(t, newStore(t, client, config{Logger: quiet}))
 	return r
 }
 

@@ -26,9 +26,9 @@ func (s *Store) warnRESP3() {
 	case *redis.Ring:
 		config, protocol = c.Options().TLSConfig, c.Options().Protocol
 	}
-	if config == nil || protocol == 2 || s.timeout() > pushWait { // a protocol of 0 is RESP3 too
+	if config == nil || protocol == 2 || s.timeout > pushWait { // a protocol of 0 is RESP3 too
 		return
 	}
 	s.log.Report(diag.RedisRESP3TLS, "", "calls may never reach Redis: under RESP3 go-redis waits up to 50 ms on a new TLS connection, and the store's Timeout is not longer than that",
-		"timeout", s.timeout(), "hint", "set Protocol: 2 in the options of the client")
+		"timeout", s.timeout, "hint", "set Protocol: 2 in the options of the client")
 }

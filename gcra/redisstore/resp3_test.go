@@ -9,40 +9,39 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
-	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
+	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
 )
 
 // A client with TLS and RESP3 may take longer than 50 ms. The store logs that once, with
 // the option to change.
 func TestRESP3OverTLSIsLogged(t *testing.T) {
 	const nowhere = "127.0.0.1:1" // no server: the line depends on the options alone
-	config := &tls.Config{}
+	tlsConfig := &tls.Config{}
 	for _, tt := range []struct {
 		name    string
 		client  redis.UniversalClient
 		timeout time.Duration
 		warns   bool
 	}{
-		{"client", redis.NewClient(&redis.Options{Addr: nowhere, TLSConfig: config}), 0, true},
-		{"client, RESP3", redis.NewClient(&redis.Options{Addr: nowhere, TLSConfig: config, Protocol: 3}), 0, true},
-		{"client, short timeout", redis.NewClient(&redis.Options{Addr: nowhere, TLSConfig: config}), 20 * time.Millisecond, true},
-		{"failover", redis.NewFailoverClient(&redis.FailoverOptions{SentinelAddrs: []string{nowhere}, TLSConfig: config}), 0, true},
-		{"failover cluster", redis.NewFailoverClusterClient(&redis.FailoverOptions{SentinelAddrs: []string{nowhere}, TLSConfig: config, RouteRandomly: true}), 0, true},
-		{"cluster", redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{nowhere}, TLSConfig: config}), 0, true},
-		{"ring", redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": nowhere}, TLSConfig: config}), 0, true},
+		{"client", redis.NewClient(&redis.Options{Addr: nowhere, TLSConfig: tlsConfig}), 0, true},
+		{"client, RESP3", redis.NewClient(&redis.Options{Addr: nowhere, TLSConfig: tlsConfig, Protocol: 3}), 0, true},
+		{"client, short timeout", redis.NewClient(&redis.Options{Addr: nowhere, TLSConfig: tlsConfig}), 20 * time.Millisecond, true},
+		{"failover", redis.NewFailoverClient(&redis.FailoverOptions{SentinelAddrs: []string{nowhere}, TLSConfig: tlsConfig}), 0, true},
+		{"failover cluster", redis.NewFailoverClusterClient(&redis.FailoverOptions{SentinelAddrs: []string{nowhere}, TLSConfig: tlsConfig, RouteRandomly: true}), 0, true},
+		{"cluster", redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{nowhere}, TLSConfig: tlsConfig}), 0, true},
+		{"ring", redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": nowhere}, TLSConfig: tlsConfig}), 0, true},
 
 		{"no TLS", redis.NewClient(&redis.Options{Addr: nowhere}), 0, false},
-		{"client, RESP2", redis.NewClient(&redis.Options{Addr: nowhere, TLSConfig: config, Protocol: 2}), 0, false},
-		{"failover, RESP2", redis.NewFailoverClient(&redis.FailoverOptions{SentinelAddrs: []string{nowhere}, TLSConfig: config, Protocol: 2}), 0, false},
-		{"cluster, RESP2", redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{nowhere}, TLSConfig: config, Protocol: 2}), 0, false},
-		{"ring, RESP2", redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": nowhere}, TLSConfig: config, Protocol: 2}), 0, false},
-		{"long timeout", redis.NewClient(&redis.Options{Addr: nowhere, TLSConfig: config}), 51 * time.Millisecond, false},
+		{"client, RESP2", redis.NewClient(&redis.Options{Addr: nowhere, TLSConfig: tlsConfig, Protocol: 2}), 0, false},
+		{"failover, RESP2", redis.NewFailoverClient(&redis.FailoverOptions{SentinelAddrs: []string{nowhere}, TLSConfig: tlsConfig, Protocol: 2}), 0, false},
+		{"cluster, RESP2", redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{nowhere}, TLSConfig: tlsConfig, Protocol: 2}), 0, false},
+		{"ring, RESP2", redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": nowhere}, TLSConfig: tlsConfig, Protocol: 2}), 0, false},
+		{"long timeout", redis.NewClient(&redis.Options{Addr: nowhere, TLSConfig: tlsConfig}), 51 * time.Millisecond, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Cleanup(func() { tt.client.Close() })
-			r := redisstore.New(tt.client)
-			r.Timeout = tt.timeout
-			log := logged(r)
+			log := new(diagtest.Text)
+			r := storeOn(t, tt.client, config{Timeout: tt.timeout, Logger: log.Logger()})
 			for range 2 {
 				if _, err := gcra.Take(t.Context(), r, hourly("s", 10)); err == nil {
 					t.Fatal("got no error without a server")

@@ -5,12 +5,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -128,8 +128,7 @@ func TestOddReplies(t *testing.T) {
 	} {
 		for _, protocol := range []int{2, 3} {
 			client := newClient(t, &redis.Options{Addr: answering(t, tt.reply, "eval", "evalsha"), Protocol: protocol})
-			r := newStore(client)
-			r.Logger = slog.New(slog.DiscardHandler)
+			r := newStore(t, client, config{Logger: quiet})
 			charges := []gcra.Charge{hourly("s", 10), hourly("s", 10)}
 			_, err := r.Take(t.Context(), charges)
 			switch {
@@ -146,9 +145,8 @@ func TestOddReplies(t *testing.T) {
 func TestExtremeReplies(t *testing.T) {
 	for _, n := range []string{"9223372036854775807", "-9223372036854775808", "-1", "1", "9007199254740993", "-9007199254740992"} {
 		client := newClient(t, &redis.Options{Addr: answering(t, fmt.Sprintf("*1\r\n:%s\r\n", n), "eval", "evalsha")})
-		for _, noCache := range []bool{true, false} {
-			r := newStore(client)
-			r.NoDenialCache = noCache
+		for _, ttl := range []time.Duration{-1, time.Second} {
+			r := newStore(t, client, config{DenialTTL: ttl})
 			for _, cost := range []int64{0, 1, 10, 11} {
 				c := hourly("s", 10)
 				c.Cost = cost
@@ -162,7 +160,7 @@ func TestExtremeReplies(t *testing.T) {
 // once.
 func TestScriptFlush(t *testing.T) {
 	client := patientClient(t, redistest.Start(t).Addr)
-	r := settled(t, newStore(client))
+	r := settled(t, newStore(t, client, config{}))
 	gcratest.MustTake(t, r, hourly("s", 100))
 	redistest.ResetStats(t, client)
 	for i := range int64(10) {
@@ -187,9 +185,8 @@ func TestLostReplyChargesOnce(t *testing.T) {
 	direct := patientClient(t, server.Addr)
 	proxy := redistest.NewProxy(t, server.Addr)
 	client := newClient(t, &redis.Options{Addr: proxy.Addr}) // MaxRetries 3, go-redis's default
-	r := newStore(client)
-	sees := newStore(direct)
-	sees.Prefix = r.Prefix
+	r := newStore(t, client, config{})
+	sees := newStore(t, direct, config{Prefix: r.Prefix()})
 	gcratest.MustTake(t, r, hourly("s", 100))
 	for i := range int64(3) {
 		redistest.ResetStats(t, direct)
@@ -244,8 +241,8 @@ func TestLostReplyChargesOnceInAPipeline(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			client, direct, proxies := tt.open(t)
 			t.Cleanup(func() { client.Close() })
-			r, sees := newStore(client), newStore(direct)
-			sees.Prefix = r.Prefix
+			cfg := config{Prefix: newPrefix()}
+			r, sees := newStore(t, client, cfg), newStore(t, direct, cfg)
 			var group []gcra.Charge
 			for i := range 12 {
 				group = append(group, hourly(fmt.Sprint("subject ", i), 100))

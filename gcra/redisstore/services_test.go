@@ -61,18 +61,17 @@ func TestServicesThatWork(t *testing.T) {
 			t.Run("first calls", func(t *testing.T) { firstCalls(t, url) })
 			t.Run("contract", func(t *testing.T) {
 				storetest.Run(t, func(t testing.TB) storetest.Backend {
-					r := openStore(t, url)
-					r.Prefix, r.Timeout, r.NoDenialCache = fmt.Sprintf("rl-%d:", prefixes.Add(1)), patience, true
+					r := openStore(t, url, config{Prefix: newPrefix(), Timeout: patience, DenialTTL: -1})
 					return storetest.Backend{Store: r, Advance: func(d time.Duration) {
 						for _, server := range service.Servers {
-							shift(t, server.Client(), r.Prefix, d)
+							shift(t, server.Client(), r.Prefix(), d)
 						}
 					}}
 				})
 			})
 			t.Run("processes", func(t *testing.T) { exactlyTwentyOfProcesses(t, url) })
 			t.Run("Ping", func(t *testing.T) {
-				if err := openStore(t, service.URL()).Ping(t.Context()); err != nil {
+				if err := openStore(t, service.URL(), config{}).Ping(t.Context()); err != nil {
 					t.Errorf("got %v; want nil", err)
 				}
 			})
@@ -85,8 +84,7 @@ func TestServicesThatWork(t *testing.T) {
 // and an address.
 func firstCalls(t *testing.T, url string) {
 	const callers, calls, admissions = 64, 50, 20
-	r := openStore(t, url)
-	r.Timeout = patience
+	r := openStore(t, url, config{Timeout: patience})
 	var failed atomic.Int64
 	check := func(err error) {
 		if err != nil && failed.Add(1) == 1 {
@@ -116,12 +114,11 @@ const serviceProcessURL = "REDISSTORE_TEST_SERVICE_URL"
 // subject on the line, and each from a subject that the callers of its number share in all
 // processes. So batches are for many subjects. It writes how many were allowed of each.
 func serviceProcess(url string, in io.Reader, out io.Writer) error {
-	r, err := redisstore.Open(url)
+	r, err := redisstore.Open(url, config{Timeout: patience})
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	r.Timeout = patience
 	fmt.Fprintln(out, "ready")
 
 	for lines := bufio.NewScanner(in); lines.Scan(); {
@@ -181,9 +178,8 @@ func TestServicesThatCannotWork(t *testing.T) {
 			continue
 		}
 		t.Run(tt.name, func(t *testing.T) {
-			r := openStore(t, tt.open(t).URL())
 			var log diagtest.Log
-			r.Logger = log.Logger()
+			r := openStore(t, tt.open(t).URL(), config{Logger: log.Logger()})
 
 			redistest.Eventually(t, patience, "the line", func() bool {
 				_, err := gcra.Take(t.Context(), r, hourly("s", 10))

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
+	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 
@@ -17,20 +18,24 @@ func TestSettingsOfAClientAreHinted(t *testing.T) {
 	server := redistest.Start(t)
 	plain := &redis.Options{Addr: server.Addr}
 	both := &redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true, PoolTimeout: 50 * time.Millisecond}
-	short := openStore(t, server.URL())
-	short.Timeout = 20 * time.Millisecond
+	on := func(o *redis.Options) func(config) *redisstore.Store {
+		return func(cfg config) *redisstore.Store { return storeOn(t, newClient(t, o), cfg) }
+	}
+	open := func(cfg config) *redisstore.Store { return openStore(t, server.URL(), cfg) }
 	for name, tt := range map[string]struct {
-		store *redisstore.Store
-		lines int
+		open    func(config) *redisstore.Store
+		timeout time.Duration
+		lines   int
 	}{
-		"a plain client":          {redisstore.New(newClient(t, plain)), 1},
-		"with both settings":      {redisstore.New(newClient(t, both)), 0},
-		"Open":                    {openStore(t, server.URL()), 0},
-		"Open, a shorter Timeout": {short, 0},
+		"a plain client":          {on(plain), 0, 1},
+		"with both settings":      {on(both), 0, 0},
+		"Open":                    {open, 0, 0},
+		"Open, a shorter Timeout": {open, 20 * time.Millisecond, 0},
 	} {
-		log := logged(tt.store)
-		redistest.Eventually(t, patience, name+" to answer", func() bool { return answers(tt.store) })
-		redistest.Eventually(t, patience, name+" to answer again", func() bool { return answers(tt.store) })
+		log := new(diagtest.Text)
+		r := tt.open(config{Timeout: tt.timeout, Logger: log.Logger()})
+		redistest.Eventually(t, patience, name+" to answer", func() bool { return answers(r) })
+		redistest.Eventually(t, patience, name+" to answer again", func() bool { return answers(r) })
 		hints, others := log.Lines("code=redis-settings"), log.Lines("")
 		if len(hints) != tt.lines || len(others) != 0 {
 			t.Errorf("%s: got %q and %q; want %d lines of redis-settings and no other", name, hints, others, tt.lines)

@@ -11,17 +11,6 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
-// ServerKind is that of package gcra.
-type ServerKind = gcra.ServerKind
-
-// The kinds of servers.
-const (
-	OneKeyspace = gcra.OneKeyspace
-	ByNode      = gcra.ByNode
-	BySubject   = gcra.BySubject
-	KeysApart   = gcra.KeysApart
-)
-
 // counters are the counts behind Stats.
 type counters struct {
 	batches, requests, failures atomic.Int64
@@ -41,7 +30,6 @@ func (c *counters) count(err error, requests int, took int64) {
 
 // Stats implements [gcra.StatsStore].
 func (s *Store) Stats() gcra.Stats {
-	s.once.Do(s.init)
 	local, paid, unpaid := s.debts.counts()
 	stats := gcra.Stats{
 		Batches:       s.batches.Load(),
@@ -53,9 +41,6 @@ func (s *Store) Stats() gcra.Stats {
 		PaidUnits:     paid,
 		UnpaidUnits:   unpaid,
 		Instances:     int(s.counted.count.Load()),
-	}
-	if s.invalid != nil {
-		return stats
 	}
 	if s.only != nil {
 		stats.Servers = append(stats.Servers, s.only.state())

@@ -15,13 +15,13 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/gcratest"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
+	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 
 func TestStats(t *testing.T) {
 	server := redistest.Any(t).Options().Addr
-	r := redisstore.New(patientClient(t, server))
-	r.Timeout = 10 * time.Second
+	r := storeOn(t, patientClient(t, server), config{Timeout: 10 * time.Second})
 	if got := r.Stats(); got.Batches != 0 || got.Requests != 0 || len(got.Servers) != 1 {
 		t.Errorf("before first use: got %+v; want nothing done, one server", got)
 	}
@@ -34,13 +34,13 @@ func TestStats(t *testing.T) {
 	if got.Batches != got.Requests || got.Batches < 3 || got.Batches > 4 || got.Batches+got.CachedDenials != 10 || got.FailedBatches != 0 {
 		t.Errorf("10 calls on a limit of 3: got %+v; want 3 or 4 batches of 1, and cached denials for the rest", got)
 	}
-	if got.BatchTime <= 0 || got.Servers[0] != (gcra.ServerState{Server: server, Breaker: gcra.BreakerClosed, Kind: redisstore.OneKeyspace}) {
+	if got.BatchTime <= 0 || got.Servers[0] != (gcra.ServerState{Server: server, Breaker: gcra.BreakerClosed, Kind: gcra.OneKeyspace}) {
 		t.Errorf("got %+v; want a batch time, and %s, one keyspace with its breaker closed", got, server)
 	}
 }
 
 func TestStatsOfAnOutage(t *testing.T) {
-	r := redisstore.New(newClient(t, &redis.Options{Addr: "127.0.0.1:1"}))
+	r := storeOn(t, newClient(t, &redis.Options{Addr: "127.0.0.1:1"}), config{})
 	for range 10 {
 		_, _ = gcra.Take(t.Context(), r, hourly("s", 100))
 	}
@@ -69,8 +69,7 @@ func TestBreakerState(t *testing.T) {
 func TestStatsForgetServers(t *testing.T) {
 	var passed atomic.Int64
 	start := time.Now()
-	r := redisstore.New(redistest.StartCluster(t).Client())
-	r.Timeout = 10 * time.Second
+	r := storeOn(t, redistest.StartCluster(t).Client(), config{Timeout: 10 * time.Second})
 	r.SetClock(func() time.Time { return start.Add(time.Duration(passed.Load())) })
 	take := func() {
 		for i := range 50 {
@@ -107,8 +106,8 @@ func TestReasonOfAnOpenBreaker(t *testing.T) {
 		"cluster": "redis://" + strings.Join(cluster.Addrs(), ","),
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := openStore(t, url)
-			log := logged(r)
+			log := new(diagtest.Text)
+			r := openStore(t, url, config{Logger: log.Logger()})
 			r.Local(0)
 			redistest.Eventually(t, patience, "the reason", func() bool {
 				_, err := gcra.Take(t.Context(), r, plenty)
@@ -128,14 +127,13 @@ func TestReasonOfAnOpenBreaker(t *testing.T) {
 func TestReasonGoes(t *testing.T) {
 	server := redistest.Start(t)
 	do(t, server, "acl setuser a on >hunter2 ~rl:* +eval +mget +set +time")
-	r := openStore(t, "redis://a:hunter2@"+server.Addr)
-	logged(r)
+	r := openStore(t, "redis://a:hunter2@"+server.Addr, config{Logger: quiet})
 	breakerOpens(t, r)
 	if reason := r.Stats().Servers[0].Reason; !strings.Contains(reason, "evalsha") && !strings.Contains(reason, "no answer") {
 		t.Errorf("got reason %q; want the command that the user may not run", reason)
 	}
 	do(t, server, "acl setuser a +evalsha")
 	redistest.Eventually(t, patience, "no reason", func() bool {
-		return answers(r) && r.Stats().Servers[0] == gcra.ServerState{Server: server.Addr, Kind: redisstore.OneKeyspace}
+		return answers(r) && r.Stats().Servers[0] == gcra.ServerState{Server: server.Addr, Kind: gcra.OneKeyspace}
 	})
 }

@@ -21,10 +21,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,13 +33,12 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra/internal/buckets"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
-	"github.com/seed-e377111c/ratelimit/internal/iface"
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
 // Store is a [gcra.Store] in Redis. A script decides about an admission, by the
 // clock of Redis; the clocks of the processes do not matter. Concurrent admissions
-// share calls, and known denials are answered without one (see DenialTTL).
+// share calls, and known denials are answered without one (see [Config].DenialTTL).
 //
 // A bucket is the key <Prefix>{<subject>}:<policy>. It holds one integer and
 // expires within 10 seconds after it is full. Subjects and policies are escaped, and
@@ -56,7 +53,7 @@ import (
 // from answers, and if Redis finds itself in none of them it is asked once more.
 //
 // On a single Redis (also behind Sentinel) an admission is atomic whatever its
-// keys, once the server has shown that it is one keyspace, see [ServerKind]. Before that,
+// keys, once the server has shown that it is one keyspace, see [gcra.ServerKind]. Before that,
 // on one endpoint of a cluster, on a cluster and on a ring it is divided into one for each subject, in
 // parallel; if one is denied, the others are refunded: for the time of a call a
 // subject may look more charged than it is, never less. Charges of one subject always share a
@@ -65,40 +62,14 @@ import (
 // Take and Refund send their script once. If its reply is lost, they return an error; the
 // charge or the refund may have been made, but never twice. A Take whose context ends
 // returns at once; what it sent is charged all the same.
+//
+// [New] and [Open] make a store; the zero value has no client.
 type Store struct {
-	// Prefix begins every key; "" means "rl:". Set it before first use, without
-	// braces, which would put all keys into one slot.
-	Prefix string
-
-	// Timeout is the longest that Take or Refund waits for Redis, whatever the
-	// client's own settings. 0 means 50 ms; a negative one is an error. When it has
-	// passed, they return an error that wraps [context.DeadlineExceeded]. Set it
-	// before first use.
-	Timeout time.Duration
-
-	// DenialTTL is how long a denial is cached: a key that Redis has denied is
-	// denied without a call. A refund or a lower limit in another process, a flush
-	// and a failover are noticed at most that much later. 0 means 1 s; a negative one
-	// is an error. Set it before first use.
-	DenialTTL time.Duration
-
-	// NoDenialCache makes Redis decide about every admission. Set it before first
-	// use.
-	NoDenialCache bool
-
-	// Logger gets a line for each problem with Redis when it begins, every five
-	// minutes while it lasts, and one when an outage that was logged is over.
-	// Problems are at level ERROR for a set-up that Redis refuses, such as a wrong
-	// password, otherwise WARN, with an attribute code that
-	// docs/troubleshooting.md explains. The end of an outage is at INFO. Nil means
-	// [slog.Default]. Set it before first use.
-	Logger *slog.Logger
-
 	client   redis.UniversalClient
+	prefix   string
+	timeout  time.Duration
 	dials    *dialer // of a client that Open has made; otherwise nil
 	log      diag.Log
-	once     sync.Once
-	invalid  error // what is wrong with the fields
 	clock    *buckets.Clock
 	denials  *denialCache
 	debts    debts
@@ -121,15 +92,38 @@ type Store struct {
 // MinIdleConns of 2 with PipelinePoolSize -1 keeps dials out of calls: the first
 // batches, and those for several subjects of most kinds of servers, are pipelines. ContextTimeoutEnabled and a PoolTimeout within Timeout save a lone
 // caller a switch of goroutines.
-func New(client redis.UniversalClient) *Store {
-	return &Store{client: client}
+func New(client redis.UniversalClient, cfg Config) (*Store, error) {
+	if err := errors.Join(rediskit.CheckClient("redisstore", client), cfg.check()); err != nil {
+		return nil, err
+	}
+	return newStore(client, cfg, nil), nil
 }
 
-const (
-	defaultPrefix    = "rl:"
-	defaultTimeout   = 50 * time.Millisecond
-	defaultDenialTTL = time.Second
-)
+// newStore makes a store of a Config without mistakes. dials is nil unless [Open] has made the client.
+func newStore(client redis.UniversalClient, cfg Config, dials *dialer) *Store {
+	s := &Store{
+		client:  client,
+		prefix:  cmp.Or(cfg.Prefix, defaultPrefix),
+		timeout: cmp.Or(cfg.Timeout, rediskit.DefaultTimeout),
+		dials:   dials,
+		log:     diag.Log{Logger: cfg.Logger},
+		clock:   buckets.NewClock(nil),
+	}
+	s.debts.payer = "~paid." + strconv.FormatUint(rand.Uint64(), 36)
+	s.denials = newDenialCache(s.clock, max(cmp.Or(cfg.DenialTTL, defaultDenialTTL), 0), &s.debts)
+	s.counted.init()
+
+	s.warnRESP3()
+	if dials == nil { // a client of Open has the settings, unless its URL or the Timeout says otherwise
+		rediskit.HintSettings(&s.log, client, s.timeout)
+	}
+
+	if c, ok := client.(*redis.Client); ok {
+		s.only = s.newBatcher(c.Options().Addr)
+		s.inline = rediskit.BoundsCalls(c, s.timeout)
+	}
+	return s
+}
 
 // Close closes the client of a store that [Open] returned. What Local has granted and
 // Redis does not know yet is not charged any more. A client given to [New] stays open, and
@@ -138,7 +132,6 @@ func (s *Store) Close() error {
 	if s.dials == nil {
 		return nil
 	}
-	s.once.Do(s.init)
 	s.debts.close(s.clock.Now())
 	return s.client.Close()
 }
@@ -158,9 +151,6 @@ func (s *Store) Refund(ctx context.Context, charges []gcra.Charge) error {
 func (s *Store) apply(ctx context.Context, charges []gcra.Charge, refund bool) (admitted bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
-	}
-	if s.once.Do(s.init); s.invalid != nil {
-		return false, s.invalid
 	}
 	if len(charges) == 0 {
 		return true, nil
@@ -189,7 +179,7 @@ func (s *Store) apply(ctx context.Context, charges []gcra.Charge, refund bool) (
 		}
 		q.ops[i].key = s.key(&charges[i], &q.ops[i].Charge)
 	}
-	q.deadline = s.clock.Now() + tat.Ticks(s.timeout())
+	q.deadline = s.clock.Now() + tat.Ticks(s.timeout)
 	if s.only != nil || oneSubject(charges) {
 		s.batcher(q).submit(q, s.inline && ctx.Done() == nil)
 	} else {
@@ -209,7 +199,7 @@ func (s *Store) apply(ctx context.Context, charges []gcra.Charge, refund bool) (
 // key is the key of a charge's bucket.
 func (s *Store) key(charge *gcra.Charge, c *buckets.Charge) string {
 	var buf [128]byte
-	key := rediskit.AppendKey(buf[:0], s.prefix(), charge.Subject, charge.Policy)
+	key := rediskit.AppendKey(buf[:0], s.prefix, charge.Subject, charge.Policy)
 	if c.Periods != nil {
 		key = append(key, c.Periods.Suffix...)
 	}
@@ -253,48 +243,3 @@ func oneSubject(charges []gcra.Charge) bool {
 	}
 	return true
 }
-
-func (s *Store) init() {
-	switch {
-	case iface.IsNil(s.client):
-		s.invalid = errors.New("redisstore: the client is nil; want one, see New and Open")
-	case strings.ContainsAny(s.Prefix, "{}"):
-		s.invalid = fmt.Errorf("redisstore: prefix is %q; want one without braces", s.Prefix)
-	case s.Timeout < 0:
-		s.invalid = fmt.Errorf("redisstore: timeout is %v; want 0 (%v) or more", s.Timeout, defaultTimeout)
-	case s.DenialTTL < 0:
-		s.invalid = fmt.Errorf("redisstore: DenialTTL is %v; want 0 (%v) or more, or NoDenialCache", s.DenialTTL, defaultDenialTTL)
-	}
-	ttl := cmp.Or(s.DenialTTL, defaultDenialTTL)
-	if s.NoDenialCache {
-		ttl = 0
-	}
-	s.clock = buckets.NewClock(nil)
-	s.debts.payer = "~paid." + strconv.FormatUint(rand.Uint64(), 36)
-	s.denials = newDenialCache(s.clock, ttl, &s.debts)
-	s.log.Logger = s.Logger
-	s.counted.init()
-	if s.invalid == nil {
-		s.warnRESP3()
-		s.hintSettings()
-	}
-	if c, ok := s.client.(*redis.Client); ok && c != nil {
-		s.only = s.newBatcher(c.Options().Addr)
-		s.inline = rediskit.BoundsCalls(c, s.timeout())
-	}
-}
-
-// hintSettings logs what would make a client of the user's own faster. A client of [Open] has it,
-// unless its URL or the Timeout says otherwise.
-func (s *Store) hintSettings() {
-	if s.dials != nil {
-		return
-	}
-	if line := rediskit.SettingsLine(&s.log, s.client, s.timeout()); line != nil {
-		line()
-	}
-}
-
-func (s *Store) prefix() string { return cmp.Or(s.Prefix, defaultPrefix) }
-
-func (s *Store) timeout() time.Duration { return cmp.Or(s.Timeout, defaultTimeout) }

@@ -49,8 +49,8 @@ func TestContract(t *testing.T) {
 			client := tt.open(t)
 			t.Cleanup(func() { client.Close() })
 			storetest.Run(t, func(t testing.TB) storetest.Backend {
-				r := newStore(client)
-				return storetest.Backend{Store: r, Advance: func(d time.Duration) { shift(t, client, r.Prefix, d) }}
+				r := newStore(t, client, config{})
+				return storetest.Backend{Store: r, Advance: func(d time.Duration) { shift(t, client, r.Prefix(), d) }}
 			})
 		})
 	}
@@ -63,7 +63,7 @@ func TestContractExact(t *testing.T) {
 			client := tt.open(t)
 			c := stopClock(t, client)
 			storetest.Run(t, func(testing.TB) storetest.Backend {
-				return storetest.Backend{Store: newStore(client), Advance: c.advance, Exact: true}
+				return storetest.Backend{Store: newStore(t, client, config{}), Advance: c.advance, Exact: true}
 			})
 		})
 	}
@@ -77,15 +77,13 @@ func TestContractDenialCache(t *testing.T) {
 		if strings.HasSuffix(t.Name(), "/clock_going_back") {
 			t.Skip("the cache denies once more before Redis can bring the TAT down")
 		}
-		r := newStore(client)
-		r.NoDenialCache = false
-		r.DenialTTL = time.Hour
+		r := newStore(t, client, config{DenialTTL: time.Hour})
 		stores = append(stores, r)
 		start := time.Now()
 		var shifted atomic.Int64
 		r.SetClock(func() time.Time { return start.Add(time.Since(start) + time.Duration(shifted.Load())) })
 		return storetest.Backend{Store: r, Remembers: true, Advance: func(d time.Duration) {
-			shift(t, client, r.Prefix, d)
+			shift(t, client, r.Prefix(), d)
 			if d > 0 { // the clock of this process does not go back with the server's
 				shifted.Add(int64(d))
 			}
@@ -106,7 +104,7 @@ func TestStoreIsTheModel(t *testing.T) {
 		if err := server.set(5e14); err != nil { // quotas wait for months, and the clock is exact until 2053
 			t.Fatal(err)
 		}
-		model, store := gcratest.NewModel(server.now()), newStore(client)
+		model, store := gcratest.NewModel(server.now()), newStore(t, client, config{})
 		for range rapid.IntRange(1, 30).Draw(t, "steps") {
 			d := gcratest.Pause(t, limits[0])
 			model.Advance(d)
@@ -124,8 +122,7 @@ func TestKeys(t *testing.T) {
 		{"app1:", "app1:{ip:192.0.2.7}:login"},
 		{"v=2 ", "v=2 {ip:192.0.2.7}:login"},
 	} {
-		r := redisstore.New(client)
-		r.Prefix, r.Timeout = tt.prefix, patience
+		r := storeOn(t, client, config{Prefix: tt.prefix, Timeout: patience})
 		gcratest.MustTake(t, r, gcra.Charge{Subject: "ip:192.0.2.7", Policy: "login", Limit: gcra.PerHour(5), Cost: 1})
 		if n := client.Exists(t.Context(), tt.want).Val(); n != 1 {
 			t.Errorf("prefix %q: got keys %q; want %q", tt.prefix, redistest.Keys(t, client, ""), tt.want)
@@ -133,40 +130,73 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// Invalid settings are errors of every call.
-func TestInvalidSettings(t *testing.T) {
-	for want, set := range map[string]func(*redisstore.Store){
-		`prefix is "{rl}:"`: func(r *redisstore.Store) { r.Prefix = "{rl}:" },
-		`prefix is "a{"`:    func(r *redisstore.Store) { r.Prefix = "a{" },
-		`prefix is "}"`:     func(r *redisstore.Store) { r.Prefix = "}" },
-		"timeout is":        func(r *redisstore.Store) { r.Timeout = -1 },
-		"DenialTTL is":      func(r *redisstore.Store) { r.DenialTTL = -1 },
+// New and Open return an error for each mistake, with the field, its value and what would be right.
+func TestMistakes(t *testing.T) {
+	client := newClient(t, &redis.Options{Addr: "127.0.0.1:1"})
+	for _, tt := range []struct {
+		client redis.UniversalClient
+		url    string
+		cfg    config
+		want   string
+	}{
+		{nil, "", config{}, "client is nil; want a *redis.Client"},
+		{(*redis.Client)(nil), "", config{}, "client is nil; want a *redis.Client"},
+		{nil, "localhost:6379", config{}, "redis URL: "},
+		{client, "redis://127.0.0.1:1", config{Prefix: "{rl}:"}, `Prefix is "{rl}:"; want one without braces`},
+		{client, "redis://127.0.0.1:1", config{Prefix: "a{"}, `Prefix is "a{"; want`},
+		{client, "redis://127.0.0.1:1", config{Prefix: "}"}, `Prefix is "}"; want`},
+		{client, "redis://127.0.0.1:1", config{Timeout: -1}, "Timeout is -1ns; want 1ms to 1m0s, or 0 (50ms)"},
+		{client, "redis://127.0.0.1:1", config{Timeout: 50}, "Timeout is 50ns; want"},
+		{client, "redis://127.0.0.1:1", config{Timeout: time.Hour}, "Timeout is 1h0m0s; want"},
+		{client, "redis://127.0.0.1:1", config{DenialTTL: 5}, "DenialTTL is 5ns; want 1ms or more, 0 (1s), or a negative one for no cache"},
 	} {
-		r := redisstore.New(newClient(t, &redis.Options{Addr: "127.0.0.1:1"}))
-		set(r)
-		for range 2 {
-			if _, err := gcra.Take(t.Context(), r, hourly("s", 10)); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("got %v; want an error with %q", err, want)
+		if tt.url == "" || tt.client != nil {
+			r, err := redisstore.New(tt.client, tt.cfg)
+			if r != nil || err == nil || !strings.Contains(err.Error(), "redisstore: "+tt.want) {
+				t.Errorf("New with %+v: got %v, %v; want an error with %q", tt.cfg, r, err, tt.want)
 			}
+		}
+		if tt.url != "" {
+			r, err := redisstore.Open(tt.url, tt.cfg)
+			if r != nil || err == nil || !strings.Contains(err.Error(), "redisstore: "+tt.want) {
+				t.Errorf("Open(%q) with %+v: got %v, %v; want an error with %q", tt.url, tt.cfg, r, err, tt.want)
+			}
+		}
+	}
+
+	all := config{Prefix: "{rl}:", Timeout: -1, DenialTTL: 5}
+	_, onNil := redisstore.New(nil, all)
+	_, opened := redisstore.Open("localhost:6379", all)
+	for call, err := range map[string]error{"New": onNil, "Open": opened} {
+		if err == nil || strings.Count(err.Error(), "\n") != 3 {
+			t.Errorf("%s with four mistakes: got %v; want a line for each", call, err)
 		}
 	}
 }
 
-// A store without a client returns an error and does not panic.
-func TestNoClient(t *testing.T) {
-	for name, r := range map[string]*redisstore.Store{
-		"zero":      {},
-		"nil":       redisstore.New(nil),
-		"typed nil": redisstore.New((*redis.Client)(nil)),
-	} {
-		_, take := gcra.Take(t.Context(), r, hourly("s", 1))
-		for call, err := range map[string]error{"Take": take, "Ping": r.Ping(t.Context())} {
-			if err == nil || !strings.Contains(err.Error(), "client is nil") {
-				t.Errorf("%s: %s: got %v; want an error with the client", name, call, err)
+// The zero Config is that of one's first program: the prefix rl:, calls that end after 50 ms, and denials that are cached.
+// With a negative DenialTTL Redis makes every denial.
+func TestZeroConfig(t *testing.T) {
+	server := redistest.Start(t)
+	for _, tt := range []struct {
+		cfg    config
+		cached bool
+	}{{config{}, true}, {config{DenialTTL: -1}, false}, {config{DenialTTL: -time.Hour}, false}} {
+		server.Client().FlushAll(t.Context())
+		r := openStore(t, server.URL(), tt.cfg)
+		denied := 0
+		redistest.Eventually(t, patience, "ten denials", func() bool {
+			res, err := gcra.Take(t.Context(), r, hourly("s", 1))
+			if err == nil && !res.Allowed {
+				denied++
 			}
+			return denied >= 10 && (!tt.cached || r.Stats().CachedDenials > 0)
+		})
+		if n := r.Stats().CachedDenials; !tt.cached && n != 0 {
+			t.Errorf("%+v: got %d denials from the cache; want none", tt.cfg, n)
 		}
-		if r.Local(0) == nil {
-			t.Errorf("%s: got no local store", name)
+		if n := server.Client().Exists(t.Context(), "rl:{s}:p").Val(); n != 1 {
+			t.Errorf("%+v: got keys %q; want rl:{s}:p", tt.cfg, redistest.Keys(t, server.Client(), ""))
 		}
 	}
 }
@@ -174,7 +204,7 @@ func TestNoClient(t *testing.T) {
 // An admission has at most 256 charges. More are an error, and none is charged.
 func TestTooManyCharges(t *testing.T) {
 	client := anyRedis(t)
-	r := newStore(client)
+	r := newStore(t, client, config{})
 	charges := make([]gcra.Charge, 257)
 	for i := range charges {
 		charges[i] = hourly("s", int64(300+i))
@@ -183,7 +213,7 @@ func TestTooManyCharges(t *testing.T) {
 	if _, err := r.Take(t.Context(), charges); err == nil {
 		t.Error("got no error for 257 charges")
 	}
-	if keys := redistest.Keys(t, client, r.Prefix); len(keys) != 0 {
+	if keys := redistest.Keys(t, client, r.Prefix()); len(keys) != 0 {
 		t.Errorf("got %d keys charged; want none", len(keys))
 	}
 	gcratest.MustTake(t, r, charges[:256]...)
@@ -199,8 +229,7 @@ func TestClockSkew(t *testing.T) {
 	client := patientClient(t, redistest.Start(t).Addr)
 	var stores []*redisstore.Store
 	for _, skew := range []time.Duration{0, time.Hour, -time.Hour} {
-		s := redisstore.New(client)
-		s.Timeout = patience
+		s := storeOn(t, client, config{Timeout: patience})
 		s.SetClock(func() time.Time { return time.Now().Add(skew) })
 		stores = append(stores, s)
 	}

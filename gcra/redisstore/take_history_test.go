@@ -80,7 +80,7 @@ func ints(t *testing.T, s string) []int64 {
 
 // runHistory takes from a few buckets with many callers.
 func runHistory(t *testing.T, client *redis.Client) {
-	r := newStore(client)
+	r := newStore(t, client, config{})
 	redistest.Together(16, func(caller int) {
 		rng := rand.New(rand.NewPCG(uint64(caller), 1))
 		for range 100 {

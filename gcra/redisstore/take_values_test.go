@@ -29,13 +29,13 @@ func TestValues(t *testing.T) {
 		gcra.PerDay(1), {Count: 1, Per: 366 * 24 * time.Hour}, {Count: 3, Per: 3 * time.Second / 7},
 	} {
 		for i, cost := range []int64{1, limit.Capacity(), 1, limit.Capacity()} {
-			r := newStore(client)
+			r := newStore(t, client, config{})
 			charges := []gcra.Charge{{Subject: "s", Policy: "p", Limit: limit, Cost: cost, MaxDelay: time.Second, MaxWait: time.Second}}
 			if i >= 2 { // two charges
 				charges = append(charges, gcra.Charge{Subject: "s", Policy: "q", Limit: limit, Cost: cost})
 			}
 			gcratest.MustTake(t, r, charges...)
-			key := r.Prefix + "{s}:p"
+			key := r.Prefix() + "{s}:p"
 			pipe := client.TxPipeline()
 			value, encoding := pipe.Get(ctx, key), pipe.ObjectEncoding(ctx, key)
 			_, err := pipe.Exec(ctx)
@@ -70,8 +70,8 @@ func sinceUnix(tat int64) time.Duration {
 func TestExpiryFollowsTheTAT(t *testing.T) {
 	client := patientClient(t, redistest.Start(t).Addr)
 	ctx := t.Context()
-	r := newStore(client)
-	key := r.Prefix + "{s}:p"
+	r := newStore(t, client, config{})
+	key := r.Prefix() + "{s}:p"
 	limits := []gcra.Limit{gcra.PerDay(100_000), gcra.PerSecond(1000).WithBurst(100_000), gcra.PerMinute(100), gcra.PerDay(1000)}
 	expiries := make(map[time.Duration]bool)
 	for i := range 200 {
@@ -100,14 +100,14 @@ func TestExpiryFollowsTheTAT(t *testing.T) {
 // than others.
 func TestRefundBringsExpiryForward(t *testing.T) {
 	client := patientClient(t, redistest.Start(t).Addr)
-	r := newStore(client)
+	r := newStore(t, client, config{})
 	for i, limit := range []gcra.Limit{gcra.PerSecond(100), gcra.PerSecond(1), gcra.PerSecond(1).WithBurst(20)} {
 		c := gcra.Charge{Subject: fmt.Sprint(i), Policy: "p", Limit: limit, Cost: 1}
 		gcratest.MustTake(t, r, c)
 		if err := r.Refund(t.Context(), []gcra.Charge{c}); err != nil {
 			t.Fatal(err)
 		}
-		key := r.Prefix + "{" + c.Subject + "}:p"
+		key := r.Prefix() + "{" + c.Subject + "}:p"
 		tat, err := client.Get(t.Context(), key).Int64()
 		if err != nil {
 			t.Fatal(err)
@@ -125,8 +125,8 @@ func TestKeyWithoutTTL(t *testing.T) {
 	for _, tt := range anyAndEmbedded {
 		t.Run(tt.name, func(t *testing.T) {
 			client := tt.open(t)
-			r := newStore(client)
-			key := r.Prefix + "{s}:p"
+			r := newStore(t, client, config{})
+			key := r.Prefix() + "{s}:p"
 			c := gcra.Charge{Subject: "s", Policy: "p", Limit: gcra.PerMinute(12).WithBurst(100), Cost: 1}
 			gcratest.MustTake(t, r, c)
 			if err := client.Persist(t.Context(), key).Err(); err != nil {
@@ -145,7 +145,7 @@ func TestKeyWithoutTTL(t *testing.T) {
 // After any calls, every key has a TTL.
 func TestKeysExpire(t *testing.T) {
 	client := anyRedis(t)
-	r := newStore(client)
+	r := newStore(t, client, config{})
 	limits := []gcra.Limit{gcra.PerSecond(100_000), gcra.PerSecond(3), gcra.PerDay(2)}
 	for i := range 300 {
 		charges := []gcra.Charge{
@@ -156,7 +156,7 @@ func TestKeysExpire(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	keys := redistest.Keys(t, client, r.Prefix)
+	keys := redistest.Keys(t, client, r.Prefix())
 	if len(keys) == 0 {
 		t.Error("got no keys")
 	}
@@ -171,7 +171,7 @@ func TestKeysExpire(t *testing.T) {
 // expiry of any key of the admission.
 func TestDenialWritesNothing(t *testing.T) {
 	client := patientClient(t, redistest.Start(t).Addr)
-	r := settled(t, newStore(client)) // before that, an admission is divided, and what was taken is refunded
+	r := settled(t, newStore(t, client, config{})) // before that, an admission is divided, and what was taken is refunded
 	limit := gcra.PerHour(2)
 	c := func(subject string, cost int64) gcra.Charge {
 		return gcra.Charge{Subject: subject, Policy: "p", Limit: limit, Cost: cost, Peek: cost == 0}
@@ -181,7 +181,7 @@ func TestDenialWritesNothing(t *testing.T) {
 	state := func() string {
 		var b strings.Builder
 		for _, key := range []string{"empty", "half", "new"} {
-			key = r.Prefix + "{" + key + "}:p"
+			key = r.Prefix() + "{" + key + "}:p"
 			expires, _ := redistest.ExpireTime(t.Context(), client, key) // 0 if the key does not exist
 			fmt.Fprintf(&b, "%q %v\n", client.Dump(t.Context(), key).Val(), expires)
 		}
@@ -252,8 +252,8 @@ func TestDamagedValues(t *testing.T) {
 			client := tt.open(t)
 			ctx := t.Context()
 			for _, value := range damagedValues {
-				r := newStore(client)
-				key := r.Prefix + "{s}:p"
+				r := newStore(t, client, config{})
+				key := r.Prefix() + "{s}:p"
 				damage(t, client, key, value)
 				c := gcra.Charge{Subject: "s", Policy: "p", Limit: limit, Cost: 1}
 				for call := range 3 { // the first two may be denied for the first unit
@@ -264,7 +264,7 @@ func TestDamagedValues(t *testing.T) {
 					if call == 1 && !got.Allowed {
 						t.Fatalf("%q: got %+v after RetryAfter; want allowed", value, got)
 					}
-					shift(t, client, r.Prefix, got.RetryAfter)
+					shift(t, client, r.Prefix(), got.RetryAfter)
 				}
 				if text, ttl := client.Get(ctx, key).Val(), client.PTTL(ctx, key).Val(); !integer.MatchString(text) || ttl <= 0 {
 					t.Errorf("%q: got %q with TTL %v after charges; want a plain integer with a TTL", value, text, ttl)
@@ -278,15 +278,15 @@ func TestDamagedValues(t *testing.T) {
 func TestDamagedValuesInABatch(t *testing.T) {
 	for name, client := range map[string]redis.UniversalClient{"server": redistest.Any(t), "cluster": redistest.StartCluster(t).Client()} {
 		t.Run(name, func(t *testing.T) {
-			r := newStore(client)
+			r := newStore(t, client, config{})
 			ctx := t.Context()
 			gcratest.MustTake(t, r, hourly("first", 20)) // loads the topology
 			for i, value := range []string{"abc", "nan", "inf", "-1", "1e300", ""} {
-				if err := client.Set(ctx, r.Prefix+fmt.Sprintf("{%d}:p", i), value, 0).Err(); err != nil {
+				if err := client.Set(ctx, r.Prefix()+fmt.Sprintf("{%d}:p", i), value, 0).Err(); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if err := client.LPush(ctx, r.Prefix+"{6}:p", "a", "list").Err(); err != nil {
+			if err := client.LPush(ctx, r.Prefix()+"{6}:p", "a", "list").Err(); err != nil {
 				t.Fatal(err)
 			}
 			redistest.Together(200, func(i int) {

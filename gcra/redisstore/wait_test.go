@@ -38,12 +38,11 @@ func callingProcess(arg string, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	r, err := redisstore.Open(args[0])
+	r, err := redisstore.Open(args[0], config{Timeout: patience})
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	r.Timeout = patience
 	ctx := context.Background()
 	call := func(caller string) error {
 		response, err := http.Get(args[1] + "/" + caller)
@@ -118,8 +117,7 @@ func callInTurns(t *testing.T, turn time.Duration, queue, n int) (calls []partne
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := newStore(server.Client())
-	r.Prefix = "rl:"
+	r := newStore(t, server.Client(), config{Prefix: "rl:"})
 	c := inTurns(turn)
 	c.MaxDelay, c.MaxWait = gcra.MaxDelay, gcra.MaxDelay
 	for range queue {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 )
 
@@ -36,9 +37,9 @@ type known struct {
 	crossing crossing // of a node of a cluster
 
 	// Of a single server or a shard, see keytest.go.
-	kind  ServerKind
-	guess ServerKind // the verdict of the last test; two that agree make the kind
-	test  int64      // when to test again, by the store's clock
+	kind  gcra.ServerKind
+	guess gcra.ServerKind // the verdict of the last test; two that agree make the kind
+	test  int64           // when to test again, by the store's clock
 }
 
 const (
@@ -55,25 +56,25 @@ func (b *batcher) way(q *request, now int64) way {
 		return bySubject
 	}
 	switch b.known.kind {
-	case OneKeyspace:
+	case gcra.OneKeyspace:
 		return whole
-	case KeysApart:
+	case gcra.KeysApart:
 		return apart
 	}
 	return bySubject
 }
 
 // kind is what the server has shown.
-func (b *batcher) kind() ServerKind {
+func (b *batcher) kind() gcra.ServerKind {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.store.onCluster() {
 		return b.known.kind
 	}
 	if b.server == "" || b.store.clock.Now() < b.known.crossing.until {
-		return BySubject
+		return gcra.BySubject
 	}
-	return ByNode
+	return gcra.ByNode
 }
 
 // learn records what a batch has shown of the server. Requests that have not run go before those that wait.
@@ -93,14 +94,14 @@ func (b *batcher) learn(batch *batch, err error, now int64) {
 	case cluster:
 		b.known.crossing.learn(batch, err, now)
 	case len(batch.undecided) > 0:
-		b.known.settle(BySubject, now)
+		b.known.settle(gcra.BySubject, now)
 	case batch.tested != nil:
 		b.known.verdict(batch.tested, now)
 	}
 }
 
 // settle sets the kind.
-func (k *known) settle(kind ServerKind, now int64) {
+func (k *known) settle(kind gcra.ServerKind, now int64) {
 	k.kind, k.guess, k.test = kind, kind, now+tat.Ticks(testSettledAgain)
 }
 
@@ -109,7 +110,7 @@ func (b *batcher) learnError(err error) {
 	if redis.HasErrorPrefix(err, "CROSSSLOT") {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.known.settle(BySubject, b.store.clock.Now())
+		b.known.settle(gcra.BySubject, b.store.clock.Now())
 	}
 }
 
@@ -123,7 +124,7 @@ func (b *batcher) newTest(now int64) *keyTest {
 		return nil
 	}
 	b.known.test = now + tat.Ticks(testAgain)
-	return newKeyTest(b.store.prefix())
+	return newKeyTest(b.store.prefix)
 }
 
 // verdict records the result of a test, and reports whether the kind is settled by it.
@@ -131,7 +132,7 @@ func (k *known) verdict(t *keyTest, now int64) (settled bool) {
 	kind := t.verdict()
 	switch {
 	case t.crossSlot():
-		k.settle(BySubject, now)
+		k.settle(gcra.BySubject, now)
 		return true
 	case kind != "" && kind == k.guess:
 		k.settle(kind, now)

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/gcratest"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
+	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 
@@ -73,9 +74,8 @@ func TestOneScriptForEachNode(t *testing.T) {
 	for name, args := range map[string][]string{"plain": nil, "without GET": {"--rename-command", "GET", ""}} {
 		t.Run(name, func(t *testing.T) {
 			cluster := redistest.StartCluster(t, args...)
-			r := openStore(t, "redis://"+strings.Join(cluster.Addrs(), ",")+"?read_timeout=20s")
-			r.Timeout, r.NoDenialCache = patience, true
-			log := logged(r)
+			log := new(diagtest.Text)
+			r := openStore(t, "redis://"+strings.Join(cluster.Addrs(), ",")+"?read_timeout=20s", config{Timeout: patience, DenialTTL: -1, Logger: log.Logger()})
 			gcratest.MustTake(t, r, hourly("first", 20))
 			exactlyTwenty(t, r, 0)
 			n := scriptsForMany(t, cluster, r)
@@ -103,9 +103,7 @@ func TestOneScriptForEachNodeAfterAnOutage(t *testing.T) {
 	if !runsFlags(t, cluster.Nodes[0]) {
 		t.Skip("needs a server that runs scripts for several slots, such as Redis 7.0")
 	}
-	r := openStore(t, "redis://"+strings.Join(cluster.Addrs(), ",")+"?read_timeout=20s")
-	r.Timeout, r.NoDenialCache = patience, true
-	logged(r)
+	r := openStore(t, "redis://"+strings.Join(cluster.Addrs(), ",")+"?read_timeout=20s", config{Timeout: patience, DenialTTL: -1, Logger: quiet})
 	exactlyTwenty(t, r, 0)
 	setMemory := func(bytes string) {
 		for _, node := range cluster.Nodes {
@@ -168,7 +166,7 @@ func onScriptsForMany(t *testing.T, cluster *redistest.Cluster, f func() error) 
 			return f()
 		}))
 	})
-	return newStore(client), scripts
+	return newStore(t, client, config{}), scripts
 }
 
 // Redis 7.4 may answer so while a slot moves. Later scripts for several slots are answered,
@@ -239,12 +237,11 @@ func TestScriptForManySlotsMayHaveRun(t *testing.T) {
 			if tt.hook != nil {
 				client.OnNewNode(tt.hook)
 			}
-			r, own := newStore(client), newStore(cluster.Client())
-			own.Prefix = r.Prefix
-			logged(r)
+			cfg := config{Prefix: newPrefix(), Logger: quiet}
+			r, own := newStore(t, client, cfg), newStore(t, cluster.Client(), cfg)
 			if tt.user != "" {
 				for _, node := range cluster.Nodes {
-					do(t, node, fmt.Sprintf("acl setuser %s on >hunter2 +@all ~%s{a* %%R~%s{b*", tt.user, r.Prefix, r.Prefix))
+					do(t, node, fmt.Sprintf("acl setuser %s on >hunter2 +@all ~%s{a* %%R~%s{b*", tt.user, r.Prefix(), r.Prefix()))
 				}
 			}
 			gcratest.MustTake(t, r, hourly("a first", 20))
@@ -300,11 +297,10 @@ func TestScriptOnAWrongNode(t *testing.T) {
 	}
 	client := redis.NewClusterClient(o)
 	t.Cleanup(func() { client.Close() })
-	r := newStore(client)
+	r := newStore(t, client, config{DenialTTL: time.Second})
 	gcratest.MustTake(t, r, hourly("first", 20))
 	exactlyTwenty(t, r, 0)
 
-	r.NoDenialCache = false
 	redistest.Together(30, func(n int) {
 		if err := r.Refund(t.Context(), []gcra.Charge{hourly(fmt.Sprint("0 ", n), 20)}); err != nil {
 			t.Error(err)
@@ -322,9 +318,7 @@ func TestScriptOnAWrongNode(t *testing.T) {
 // may lose sight of each other, and answer CLUSTERDOWN for a while.
 func TestFailoverUnderBatchesForManySlots(t *testing.T) {
 	cluster := redistest.StartCluster(t)
-	r := openStore(t, "redis://"+strings.Join(cluster.Addrs(), ",")+"?read_timeout=20s")
-	r.Timeout, r.NoDenialCache = patience, true
-	logged(r)
+	r := openStore(t, "redis://"+strings.Join(cluster.Addrs(), ",")+"?read_timeout=20s", config{Timeout: patience, DenialTTL: -1, Logger: quiet})
 	gcratest.MustTake(t, r, hourly("first", 20))
 	limit := gcra.Limit{Count: 1, Per: 5 * time.Minute, Burst: 100_000}
 	const subjects = 50

@@ -3,7 +3,6 @@ package redisstore_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -17,6 +16,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/gcratest"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
+	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 
@@ -38,21 +38,20 @@ func hiddenCluster(t testing.TB) *redistest.Server {
 }
 
 // kind is what the store has learned of its only server.
-func kind(r *redisstore.Store) redisstore.ServerKind { return r.Stats().Servers[0].Kind }
+func kind(r *redisstore.Store) gcra.ServerKind { return r.Stats().Servers[0].Kind }
 
 // One endpoint that hides a cluster answers CROSSSLOT to a script for several subjects. No call fails because of that.
 func TestHiddenCluster(t *testing.T) {
 	server := hiddenCluster(t)
 	open := func(t *testing.T) *redisstore.Store {
-		r := openStore(t, server.URL()+"?read_timeout=20s")
-		r.Prefix, r.Timeout = fmt.Sprintf("rl-%d:", prefixes.Add(1)), patience
-		log := logged(r)
+		log := new(diagtest.Text)
+		r := openStore(t, server.URL()+"?read_timeout=20s", config{Prefix: newPrefix(), Timeout: patience, Logger: log.Logger()})
 		t.Cleanup(func() {
 			if lines := log.Lines(""); len(lines) > 0 {
 				t.Errorf("got log lines %q; want none", lines)
 			}
-			if kind(r) != redisstore.BySubject {
-				t.Errorf("got kind %q; want %q", kind(r), redisstore.BySubject)
+			if kind(r) != gcra.BySubject {
+				t.Errorf("got kind %q; want %q", kind(r), gcra.BySubject)
 			}
 		})
 		return r
@@ -113,10 +112,9 @@ func TestHiddenCluster(t *testing.T) {
 
 	t.Run("with the rights of SECURITY.md", func(t *testing.T) {
 		do(t, server, "acl setuser limiter on >hunter2 ~rl:* +evalsha +eval +mget +set +time")
-		r := openStore(t, "redis://limiter:hunter2@"+server.Addr)
-		r.Timeout = patience
-		if err := r.Ping(t.Context()); err != nil || kind(r) != redisstore.BySubject {
-			t.Errorf("got %v, kind %q; want no error, %q", err, kind(r), redisstore.BySubject)
+		r := openStore(t, "redis://limiter:hunter2@"+server.Addr, config{Timeout: patience})
+		if err := r.Ping(t.Context()); err != nil || kind(r) != gcra.BySubject {
+			t.Errorf("got %v, kind %q; want no error, %q", err, kind(r), gcra.BySubject)
 		}
 		for i := range 20 {
 			gcratest.MustTake(t, r, hourly(fmt.Sprint("user", i), 10), hourly(fmt.Sprint("address", i), 10))
@@ -130,10 +128,9 @@ func TestHiddenCluster(t *testing.T) {
 // A server that becomes a cluster, as when a service is moved to a larger plan, is sent to by subject from then on.
 func TestServerBecomesACluster(t *testing.T) {
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr)
-	r := openStore(t, "redis://"+proxy.Addr+"?read_timeout=20s")
-	r.Timeout = patience
-	if err := r.Ping(t.Context()); err != nil || kind(r) != redisstore.OneKeyspace {
-		t.Fatalf("got %v, kind %q; want no error, %q", err, kind(r), redisstore.OneKeyspace)
+	r := openStore(t, "redis://"+proxy.Addr+"?read_timeout=20s", config{Timeout: patience})
+	if err := r.Ping(t.Context()); err != nil || kind(r) != gcra.OneKeyspace {
+		t.Fatalf("got %v, kind %q; want no error, %q", err, kind(r), gcra.OneKeyspace)
 	}
 	// As long as all callers ask for one subject, the store does not notice.
 	proxy.Move(hiddenCluster(t).Addr)
@@ -147,20 +144,19 @@ func TestServerBecomesACluster(t *testing.T) {
 			}
 		}
 	})
-	if kind(r) != redisstore.BySubject {
-		t.Errorf("got kind %q; want %q", kind(r), redisstore.BySubject)
+	if kind(r) != gcra.BySubject {
+		t.Errorf("got kind %q; want %q", kind(r), gcra.BySubject)
 	}
 }
 
 // A proxy that runs a script where its first key is, and respects hash tags, is sent to by subject.
 func TestProxyThatRoutesByHashTag(t *testing.T) {
 	url := routing(t, byTag, redistest.Start(t), redistest.Start(t))
-	r := openStore(t, url+"?read_timeout=20s")
-	r.Timeout, r.NoDenialCache = patience, true
-	log := logged(r)
+	log := new(diagtest.Text)
+	r := openStore(t, url+"?read_timeout=20s", config{Timeout: patience, DenialTTL: -1, Logger: log.Logger()})
 	exactlyTwenty(t, r, 0)
-	if kind(r) != redisstore.BySubject {
-		t.Errorf("got kind %q; want %q", kind(r), redisstore.BySubject)
+	if kind(r) != gcra.BySubject {
+		t.Errorf("got kind %q; want %q", kind(r), gcra.BySubject)
 	}
 	exactlyTwenty(t, r, 1)
 	if err := r.Ping(t.Context()); err != nil {
@@ -187,14 +183,13 @@ func TestProxyWithAnErrorForDifferentTags(t *testing.T) {
 		}
 		return 0
 	}, redistest.Start(t))
-	r := openStore(t, url+"?read_timeout=20s")
-	r.Timeout = patience
+	r := openStore(t, url+"?read_timeout=20s", config{Timeout: patience})
 	for i := range 5 {
 		gcratest.MustTake(t, r, hourly(fmt.Sprint("user", i), 10), hourly(fmt.Sprint("address", i), 10))
 	}
 	settled(t, r)
-	if kind(r) != redisstore.BySubject {
-		t.Errorf("got kind %q; want %q", kind(r), redisstore.BySubject)
+	if kind(r) != gcra.BySubject {
+		t.Errorf("got kind %q; want %q", kind(r), gcra.BySubject)
 	}
 	exactlyTwenty(t, r, 0)
 	if n := tests.Load(); n > 4 {
@@ -212,17 +207,16 @@ func TestProxyThatIgnoresHashTags(t *testing.T) {
 		}
 		return byKey(command)
 	}, redistest.Start(t), redistest.Start(t))
-	r := openStore(t, url+"?read_timeout=20s")
-	r.Timeout = patience
-	log := logged(r)
+	log := new(diagtest.Text)
+	r := openStore(t, url+"?read_timeout=20s", config{Timeout: patience, Logger: log.Logger()})
 	var later atomic.Int64
 	r.SetClock(func() time.Time { return time.Now().Add(time.Duration(later.Load())) })
 	for range 2 { // the two tests
 		gcratest.MustTake(t, r, plenty)
 		redistest.Eventually(t, patience, "the end of the batch", func() bool { return r.Stats().Batches > 0 })
 	}
-	if kind(r) != redisstore.KeysApart {
-		t.Errorf("got kind %q after two calls; want %q", kind(r), redisstore.KeysApart)
+	if kind(r) != gcra.KeysApart {
+		t.Errorf("got kind %q after two calls; want %q", kind(r), gcra.KeysApart)
 	}
 
 	const sentence = "runs scripts away from their keys: keys with one hash tag are on different servers; let the proxy choose the server"
@@ -244,8 +238,8 @@ func TestProxyThatIgnoresHashTags(t *testing.T) {
 	good.Store(true)
 	later.Store(int64(2 * time.Minute))
 	redistest.Eventually(t, patience, "the store to answer", func() bool { return answers(r) })
-	if kind(r) != redisstore.OneKeyspace {
-		t.Errorf("got kind %q with another proxy; want %q", kind(r), redisstore.OneKeyspace)
+	if kind(r) != gcra.OneKeyspace {
+		t.Errorf("got kind %q with another proxy; want %q", kind(r), gcra.OneKeyspace)
 	}
 }
 
@@ -255,11 +249,11 @@ func TestServiceThatChanges(t *testing.T) {
 	for _, tt := range []struct {
 		name          string
 		before, after func(command []string) int
-		from, to      redisstore.ServerKind
+		from, to      gcra.ServerKind
 	}{
-		{"a proxy gets a second server", one, byTag, redisstore.OneKeyspace, redisstore.BySubject},
-		{"a proxy without hash tags gets a second server", one, byKey, redisstore.OneKeyspace, redisstore.KeysApart},
-		{"a proxy loses its second server", byTag, one, redisstore.BySubject, redisstore.OneKeyspace},
+		{"a proxy gets a second server", one, byTag, gcra.OneKeyspace, gcra.BySubject},
+		{"a proxy without hash tags gets a second server", one, byKey, gcra.OneKeyspace, gcra.KeysApart},
+		{"a proxy loses its second server", byTag, one, gcra.BySubject, gcra.OneKeyspace},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var changed atomic.Bool
@@ -273,9 +267,7 @@ func TestServiceThatChanges(t *testing.T) {
 				}
 				return tt.before(command)
 			}, redistest.Start(t), redistest.Start(t))
-			r := openStore(t, url+"?read_timeout=20s")
-			r.Timeout, r.NoDenialCache = patience, true
-			logged(r)
+			r := openStore(t, url+"?read_timeout=20s", config{Timeout: patience, DenialTTL: -1, Logger: quiet})
 			var later atomic.Int64
 			r.SetClock(func() time.Time { return time.Now().Add(time.Duration(later.Load())) })
 
@@ -295,7 +287,7 @@ func TestServiceThatChanges(t *testing.T) {
 				_ = answers(r) // not if keys are apart
 				return kind(r) == tt.to
 			})
-			if tt.to == redisstore.KeysApart {
+			if tt.to == gcra.KeysApart {
 				if _, err := gcra.Take(t.Context(), r, plenty); err == nil || !strings.Contains(err.Error(), "different servers") {
 					t.Errorf("Take: got %v; want an error that says why", err)
 				}
@@ -319,12 +311,12 @@ func TestOneKeyspace(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newStore(open(t))
+			r := newStore(t, open(t), config{})
 			n := 0
 			redistest.Eventually(t, patience, "one keyspace", func() bool {
 				gcratest.MustTake(t, r, hourly(fmt.Sprint("user", n), 10), hourly(fmt.Sprint("address", n), 10))
 				n++
-				return !slices.ContainsFunc(r.Stats().Servers, func(s gcra.ServerState) bool { return s.Kind != redisstore.OneKeyspace })
+				return !slices.ContainsFunc(r.Stats().Servers, func(s gcra.ServerState) bool { return s.Kind != gcra.OneKeyspace })
 			})
 			if n > 50 {
 				t.Errorf("known after %d admissions of two subjects; want at most 50", n)
@@ -338,10 +330,10 @@ func TestOneKeyspace(t *testing.T) {
 func neverWrong(t *testing.T, r *redisstore.Store) (known bool) {
 	t.Helper()
 	for _, s := range r.Stats().Servers {
-		if s.Kind != "" && s.Kind != redisstore.OneKeyspace {
-			t.Errorf("%s: got kind %q; want %q or none", s.Server, s.Kind, redisstore.OneKeyspace)
+		if s.Kind != "" && s.Kind != gcra.OneKeyspace {
+			t.Errorf("%s: got kind %q; want %q or none", s.Server, s.Kind, gcra.OneKeyspace)
 		}
-		known = known || s.Kind == redisstore.OneKeyspace
+		known = known || s.Kind == gcra.OneKeyspace
 	}
 	return known
 }
@@ -364,8 +356,7 @@ func TestKindWhileKeysAreEvicted(t *testing.T) {
 	}()
 	client, known := patientClient(t, server.Addr), 0
 	for range 100 {
-		r := newStore(client)
-		r.Logger = slog.New(slog.DiscardHandler)
+		r := newStore(t, client, config{Logger: quiet})
 		for range 4 {
 			_ = answers(r)
 		}
@@ -394,15 +385,14 @@ func TestKindInAFailover(t *testing.T) {
 		return 1
 	}, redistest.Start(t), redistest.Start(t))
 	for range 200 {
-		r := openStore(t, url+"?read_timeout=20s")
-		r.Prefix, r.Timeout = fmt.Sprintf("rl-%d:", prefixes.Add(1)), patience
+		r := openStore(t, url+"?read_timeout=20s", config{Prefix: newPrefix(), Timeout: patience})
 		left.Store(rand.Int64N(150))
 		for range 5 {
 			gcratest.MustTake(t, r, plenty)
 			neverWrong(t, r)
 		}
 		if err := r.Ping(t.Context()); err != nil || !neverWrong(t, r) {
-			t.Errorf("got %v, kind %q after Ping; want no error, %q", err, kind(r), redisstore.OneKeyspace)
+			t.Errorf("got %v, kind %q after Ping; want no error, %q", err, kind(r), gcra.OneKeyspace)
 		}
 		r.Close()
 	}
@@ -417,8 +407,7 @@ func TestKindWithAReplicaThatAnswersReads(t *testing.T) {
 		}
 		return 0
 	}, master, replica) // which gets nothing: the longest lag
-	r := openStore(t, url+"?read_timeout=20s")
-	r.Timeout = patience
+	r := openStore(t, url+"?read_timeout=20s", config{Timeout: patience})
 	for range 5 {
 		gcratest.MustTake(t, r, plenty)
 		neverWrong(t, r)
@@ -431,8 +420,7 @@ func TestKindOnARingThatReshards(t *testing.T) {
 	ring := redis.NewRing(&redis.RingOptions{Addrs: addrs, ReadTimeout: patience})
 	t.Cleanup(func() { ring.Close() })
 	for round := range 30 {
-		r := newStore(ring)
-		r.Logger = slog.New(slog.DiscardHandler)
+		r := newStore(t, ring, config{Logger: quiet})
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {

@@ -32,9 +32,7 @@ func TestBoundsCalls(t *testing.T) {
 			t.Errorf("%s: BoundsCalls is %v; want %v", tt.name, got, tt.bounds)
 		}
 		var log diagtest.Log
-		if line := SettingsLine(&diag.Log{Logger: log.Logger()}, tt.client, timeout); line != nil {
-			line()
-		}
+		HintSettings(&diag.Log{Logger: log.Logger()}, tt.client, timeout)
 		lines := log.Lines()
 		if got := len(lines) == 1 && lines[0].Level == slog.LevelInfo && lines[0].Code() == diag.RedisSettings; got != tt.hint || len(lines) > 1 {
 			t.Errorf("%s: got lines %v; want one at level INFO: %v", tt.name, lines, tt.hint)

@@ -2,6 +2,7 @@ package diagtest
 
 import (
 	"bytes"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +22,9 @@ func (x *Text) Write(p []byte) (int, error) {
 	defer x.mu.Unlock()
 	return x.buf.Write(p)
 }
+
+// Logger writes to x.
+func (x *Text) Logger() *slog.Logger { return slog.New(slog.NewTextHandler(x, nil)) }
 
 // Lines are those that contain the text, without empty ones. The hint redis-settings, which each store on a
 // plain client logs, is left out unless the text names it.

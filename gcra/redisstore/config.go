@@ -1,0 +1,50 @@
+package redisstore
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/internal/rediskit"
+)
+
+// Config is the set-up of a [Store]. The zero value is the common choice.
+type Config struct {
+	// Prefix begins every key; "" means "rl:". It has no braces, which would put all
+	// keys into one slot.
+	Prefix string
+
+	// Timeout is the longest that Take or Refund waits for Redis, whatever the
+	// client's own settings; 0 means 50 ms, otherwise it is from 1 ms to 1 minute. When it has
+	// passed, they return an error that wraps [context.DeadlineExceeded].
+	Timeout time.Duration
+
+	// DenialTTL is how long a denial is cached: a key that Redis has denied is
+	// denied without a call. A refund or a lower limit in another process, a flush
+	// and a failover are noticed at most that much later. 0 means 1 s; otherwise it is at
+	// least 1 ms, or negative: then Redis decides about every admission.
+	DenialTTL time.Duration
+
+	// Logger gets a line for each problem with Redis when it begins, every five
+	// minutes while it lasts, and one when an outage that was logged is over.
+	// Problems are at level ERROR for a set-up that Redis refuses, such as a wrong
+	// password, otherwise WARN, with an attribute code that
+	// docs/troubleshooting.md explains. The end of an outage is at INFO. Nil means
+	// [slog.Default].
+	Logger *slog.Logger
+}
+
+const (
+	defaultPrefix    = "rl:"
+	defaultDenialTTL = time.Second
+)
+
+// check returns one error for each mistake.
+func (c *Config) check() error {
+	err := rediskit.CheckConfig("redisstore", c.Prefix, c.Timeout)
+	if c.DenialTTL > 0 && c.DenialTTL < time.Millisecond {
+		err = errors.Join(err, fmt.Errorf("redisstore: DenialTTL is %v; want 1ms or more, 0 (%v), or a negative one for no cache", c.DenialTTL, defaultDenialTTL))
+	}
+	return err
+}
