@@ -297,7 +297,7 @@ func TestScriptOnAWrongNode(t *testing.T) {
 	}
 	client := redis.NewClusterClient(o)
 	t.Cleanup(func() { client.Close() })
-	r := newStore(t, client, config{DenialTTL: time.Second})
+	r := newStore(t, client, config{})
 	gcratest.MustTake(t, r, hourly("first", 20))
 	exactlyTwenty(t, r, 0)
 

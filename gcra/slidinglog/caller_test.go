@@ -13,7 +13,6 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
-	"github.com/seed-e377111c/ratelimit/gcra/slidinglog"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
@@ -63,7 +62,7 @@ func TestSentByTheCaller(t *testing.T) {
 		{"a context that may end", openedClient(t, server.URL()), canceled, false},
 		{"a plain client", patient(t, server), context.WithoutCancel(t.Context()), false},
 	} {
-		r := newStore(tt.client)
+		r := newStore(t, tt.client, config{})
 		var seen []string
 		tt.client.AddHook(stacks{&seen})
 		for _, refund := range []bool{false, true} {
@@ -88,7 +87,7 @@ func TestSentByTheCaller(t *testing.T) {
 func TestTimeoutOfTheCaller(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)
-	r := slidinglog.NewRedis(openedClient(t, "redis://"+proxy.Addr))
+	r := storeOn(t, openedClient(t, "redis://"+proxy.Addr), config{})
 	ctx := context.Background()
 	redistest.Eventually(t, patience, "a first answer", func() bool { _, err := gcra.Take(ctx, r, hourly("p", 5, 1)); return err == nil })
 	proxy.Blackhole()
@@ -115,7 +114,7 @@ func TestSettingsOfAClientAreHinted(t *testing.T) {
 	}{"a plain client": {patient(t, server), 1}, "the settings of Open": {openedClient(t, server.URL()), 0}} {
 		log := new(diagtest.Log)
 		slog.SetDefault(log.Logger())
-		r := slidinglog.NewRedis(tt.client)
+		r := storeOn(t, tt.client, config{})
 		for range 3 {
 			redistest.Eventually(t, patience, "an answer", func() bool { _, err := gcra.Take(t.Context(), r, hourly("p", 5, 1)); return err == nil })
 		}

@@ -18,8 +18,8 @@ import (
 func TestDamagedLogHeals(t *testing.T) {
 	client := patient(t, redistest.Start(t))
 	ctx := t.Context()
-	r := newStore(client)
-	key := r.Prefix + "{s}:p"
+	r := newStore(t, client, config{})
+	key := r.Prefix() + "{s}:p"
 	now := client.Time(ctx).Val().UnixMicro()
 	list := func(elements ...any) func() error {
 		return func() error { return client.RPush(ctx, key, elements...).Err() }
@@ -88,7 +88,7 @@ func TestDamagedLogHeals(t *testing.T) {
 			if got := mustTake(t, r, hourly("q", 5, 0))[0].Result.Remaining; got > 4 {
 				t.Errorf("%s: another key has %d remaining; want what was left", name, got)
 			}
-			client.Del(ctx, r.Prefix+"{s}:q")
+			client.Del(ctx, r.Prefix()+"{s}:q")
 		}
 	}
 }
@@ -96,11 +96,11 @@ func TestDamagedLogHeals(t *testing.T) {
 // A log without an expiry that is full gets one from the first denial.
 func TestFullLogWithoutExpiry(t *testing.T) {
 	client := patient(t, redistest.Start(t))
-	r := newStore(client)
+	r := newStore(t, client, config{})
 	for range 5 {
 		mustTake(t, r, hourly("p", 5, 1))
 	}
-	key := r.Prefix + "{s}:p"
+	key := r.Prefix() + "{s}:p"
 	if err := client.Persist(t.Context(), key).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -146,8 +146,8 @@ func TestRedisArbitraryLists(t *testing.T) {
 			}
 		}
 
-		r := newStore(client)
-		key := r.Prefix + "{%}:p" // of the empty subject
+		r := newStore(t, client, config{})
+		key := r.Prefix() + "{%}:p" // of the empty subject
 		args := []any{"rpush", key}
 		for _, e := range elements {
 			args = append(args, e)
@@ -199,10 +199,10 @@ func TestClockGoesBackBehindALongLog(t *testing.T) {
 	server := redistest.Start(t)
 	client := patient(t, server)
 	ctx := t.Context()
-	r := newStore(client)
+	r := newStore(t, client, config{})
 	const charges, ahead = 400_000, 10 * time.Minute
 	limit := gcra.Limit{Count: charges, Per: time.Hour}
-	key := r.Prefix + "{s}:p"
+	key := r.Prefix() + "{s}:p"
 
 	at := client.Time(ctx).Val().Add(ahead).UnixMicro()
 	elements := []any{0}

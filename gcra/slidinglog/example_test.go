@@ -10,10 +10,10 @@ import (
 )
 
 // A partner allows 25 calls in any 5 seconds and 300 in any minute. An admission
-// makes both charges or none. In production use slidinglog.NewRedis(client), which
+// makes both charges or none. In production use slidinglog.New(client, cfg), which
 // all processes share.
 func Example() {
-	store := slidinglog.NewMemory()
+	store := slidinglog.NewMemory(slidinglog.Config{})
 	call := func(n int64) []gcra.Charge {
 		return []gcra.Charge{
 			{Subject: "partner", Policy: "short", Limit: gcra.Limit{Count: 25, Per: 5 * time.Second}, Cost: n},

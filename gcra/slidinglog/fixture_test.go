@@ -1,6 +1,7 @@
 package slidinglog_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/slidinglog"
@@ -23,11 +25,23 @@ const patience = 20 * time.Second
 
 var prefixes atomic.Int64
 
-// newStore returns a store with its own prefix.
-func newStore(client redis.UniversalClient) *slidinglog.Redis {
-	r := slidinglog.NewRedis(client)
-	r.Prefix = fmt.Sprintf("sl-%d:", prefixes.Add(1))
-	r.Timeout = patience
+type config = slidinglog.Config
+
+// newStore returns a store whose Config has, where cfg has no other, a prefix of its own and patience.
+func newStore(t rapid.TB, client redis.UniversalClient, cfg config) *slidinglog.Store {
+	t.Helper()
+	cfg.Prefix = cmp.Or(cfg.Prefix, fmt.Sprintf("sl-%d:", prefixes.Add(1)))
+	cfg.Timeout = cmp.Or(cfg.Timeout, patience)
+	return storeOn(t, client, cfg)
+}
+
+// storeOn returns a store with the Config as it is.
+func storeOn(t rapid.TB, client redis.UniversalClient, cfg config) *slidinglog.Store {
+	t.Helper()
+	r, err := slidinglog.New(client, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return r
 }
 

@@ -17,9 +17,7 @@ import (
 // Its memory is not bounded: it holds every key that was charged within its
 // window. Use it for a few partners; for public clients use [gcra.Memory].
 type Memory struct {
-	// Now is the clock; nil means the monotonic time since first use, which does not
-	// change when the wall clock is set. Set it before first use.
-	Now func() time.Time
+	clock func() time.Time // nil means the monotonic time since first use
 
 	mu      sync.Mutex
 	start   time.Time
@@ -28,7 +26,7 @@ type Memory struct {
 }
 
 // NewMemory returns an empty Memory.
-func NewMemory() *Memory { return new(Memory) }
+func NewMemory(cfg Config) *Memory { return &Memory{clock: cfg.Now} }
 
 type name struct{ subject, policy string }
 
@@ -124,8 +122,8 @@ func (m *Memory) lock(ctx context.Context, charges []gcra.Charge, refund bool) (
 }
 
 func (m *Memory) now() time.Duration {
-	if m.Now != nil {
-		return time.Duration(m.Now().UnixNano())
+	if m.clock != nil {
+		return time.Duration(m.clock().UnixNano())
 	}
 	if m.start.IsZero() {
 		m.start = time.Now()

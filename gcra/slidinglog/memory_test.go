@@ -76,7 +76,7 @@ func pause(t *rapid.T, l gcra.Limit) time.Duration {
 func TestMemoryStrict(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit, c := anyLimit(t), new(clock)
-		m := &slidinglog.Memory{Now: c.now}
+		m := slidinglog.NewMemory(config{Now: c.now})
 		var want naive
 		var passed []time.Duration
 		refunded := false
@@ -115,7 +115,7 @@ func TestMemoryStrictQueues(t *testing.T) {
 			delays[i] = time.Duration(rapid.Int64Range(0, 4).Draw(t, "delay")) * limits[i].Per
 		}
 		c := new(clock)
-		m := &slidinglog.Memory{Now: c.now}
+		m := slidinglog.NewMemory(config{Now: c.now})
 		var passed [2][]time.Duration
 		for range rapid.IntRange(1, 60).Draw(t, "calls") {
 			c.advance(pause(t, limits[0]))
@@ -160,6 +160,6 @@ func TestMemoryStrictQueues(t *testing.T) {
 func TestMemoryContract(t *testing.T) {
 	storetest.Run(t, func(testing.TB) storetest.Backend {
 		c := new(clock)
-		return storetest.Backend{Store: &slidinglog.Memory{Now: c.now}, Advance: c.advance, Exact: true, Algorithm: storetest.Sliding}
+		return storetest.Backend{Store: slidinglog.NewMemory(config{Now: c.now}), Advance: c.advance, Exact: true, Algorithm: storetest.Sliding}
 	})
 }

@@ -12,14 +12,10 @@ import (
 
 // Ping checks the server as Ping of redisstore.Store does. The error says what is wrong
 // and how to fix it.
-func (r *Redis) Ping(ctx context.Context) error {
-	prefix, err := r.prefix()
-	if err != nil {
-		return err
-	}
-	err = rediskit.Ping(ctx, r.client, prefix, func(ctx context.Context, server redis.UniversalClient, key string) error {
+func (r *Store) Ping(ctx context.Context) error {
+	err := rediskit.Ping(ctx, r.client, r.prefix, func(ctx context.Context, server redis.UniversalClient, key string) error {
 		o := op{params: params{per: time.Millisecond, count: 1000, cost: 1}, key: key}
-		return (&Redis{client: server}).take(ctx, &part{ops: []*op{&o}}, take, anyDelay)
+		return (&Store{client: server}).take(ctx, &part{ops: []*op{&o}}, take, anyDelay)
 	})
 	if err != nil {
 		return fmt.Errorf("slidinglog: %w", err)

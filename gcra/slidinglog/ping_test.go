@@ -14,7 +14,7 @@ import (
 func TestPing(t *testing.T) {
 	server := redistest.Start(t)
 	rules := "~sl-* +evalsha +eval +time +lrange +lindex +llen +lset +ltrim +rpush +rpushx +pexpireat +del"
-	user := func(name, rules string) *slidinglog.Redis {
+	user := func(name, rules string) *slidinglog.Store {
 		args := []any{"acl", "setuser", name, "on", ">hunter2"}
 		for rule := range strings.FieldsSeq(rules) {
 			args = append(args, rule)
@@ -26,7 +26,7 @@ func TestPing(t *testing.T) {
 		o.Username, o.Password = name, "hunter2"
 		client := redis.NewClient(o)
 		t.Cleanup(func() { client.Close() })
-		return newStore(client)
+		return newStore(t, client, config{})
 	}
 	if err := user("all", rules).Ping(t.Context()); err != nil {
 		t.Errorf("with the ACL line of SECURITY.md: %v", err)
@@ -41,18 +41,13 @@ func TestPing(t *testing.T) {
 	}
 	server.Kill()
 	want = "slidinglog: redis at " + server.Addr + " does not answer: connection refused; "
-	if err := newStore(server.Client()).Ping(t.Context()); err == nil || !strings.HasPrefix(err.Error(), want) {
+	if err := newStore(t, server.Client(), config{}).Ping(t.Context()); err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("without a server: got %v; want %s...", err, want)
-	}
-	braces := newStore(server.Client())
-	braces.Prefix = "{sl}:"
-	if err := braces.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "without braces") {
-		t.Errorf("prefix with braces: got %v", err)
 	}
 }
 
 func TestPingCluster(t *testing.T) {
 	client := redistest.StartCluster(t).Client()
-	r := newStore(client)
+	r := newStore(t, client, config{})
 	redistest.Eventually(t, patience, "the cluster to answer", func() bool { return r.Ping(t.Context()) == nil })
 }

@@ -1,13 +1,13 @@
 package slidinglog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -17,7 +17,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
-// Redis is a [gcra.Store] that keeps its logs in a Redis (6.2 or newer) shared by
+// Store is a [gcra.Store] that keeps its logs in a Redis (6.2 or newer) shared by
 // any number of processes. Every decision uses the clock of that Redis and takes
 // one script in one round trip.
 //
@@ -37,42 +37,44 @@ import (
 // more charged than it is, never less.
 //
 // A script is sent once. If its reply is lost, the charge may have been made, but
-// never twice. If Redis does not answer within Timeout, Take returns an error. A
+// never twice. If Redis does not answer within [Config].Timeout, Take returns an error. A
 // policy of package middleware with FailLocal then decides by GCRA, which is not
 // strict; use FailClosed for a strict limit.
-type Redis struct {
-	// Prefix begins every key; "" means "sl:". It must not contain braces, which
-	// would put all keys into one slot, and must differ from that of a redisstore.Store,
-	// whose keys have another type. Set it before first use.
-	Prefix string
-
-	// Timeout bounds a call, independent of the client's settings; 0 means 50 ms, and
-	// a negative one is an error. After it Take returns an error that wraps
-	// [context.DeadlineExceeded]. Set it before first use.
-	Timeout time.Duration
-
-	client redis.UniversalClient
-	single bool // all keys are on one server
-
-	hint sync.Once // logs which settings of the client would save time
-	log  diag.Log
+type Store struct {
+	client  redis.UniversalClient
+	prefix  string
+	timeout time.Duration
+	single  bool // all keys are on one server
+	inline  bool // the client returns by a context's deadline
 }
 
-// NewRedis returns a store on a [redis.Client] (also one for Sentinel), a
+// New returns a store on a [redis.Client] (also one for Sentinel), a
 // [redis.ClusterClient] or a [redis.Ring]. The caller closes the client. Its
-// retries do not apply to the scripts.
-func NewRedis(client redis.UniversalClient) *Redis {
-	_, single := client.(*redis.Client)
-	return &Redis{client: client, single: single}
+// retries do not apply to the scripts. The error has a line for each mistake.
+func New(client redis.UniversalClient, cfg Config) (*Store, error) {
+	err := errors.Join(rediskit.CheckClient("slidinglog", client), rediskit.CheckConfig("slidinglog", cfg.Prefix, cfg.Timeout))
+	if cfg.Now != nil {
+		err = errors.Join(err, errors.New("slidinglog: Now is set; want nil: the store of New has the time of Redis"))
+	}
+	if err != nil {
+		return nil, err
+	}
+
+	s := &Store{
+		client:  client,
+		prefix:  cmp.Or(cfg.Prefix, defaultPrefix),
+		timeout: cmp.Or(cfg.Timeout, rediskit.DefaultTimeout),
+	}
+	_, s.single = client.(*redis.Client)
+	s.inline = rediskit.BoundsCalls(client, s.timeout)
+	rediskit.HintSettings(new(diag.Log), client, s.timeout)
+	return s, nil
 }
 
-const (
-	defaultPrefix  = "sl:"
-	defaultTimeout = 50 * time.Millisecond
-)
+const defaultPrefix = "sl:"
 
 // Take implements [gcra.Store].
-func (r *Redis) Take(ctx context.Context, charges []gcra.Charge) (allowed bool, err error) {
+func (r *Store) Take(ctx context.Context, charges []gcra.Charge) (allowed bool, err error) {
 	if err := r.apply(ctx, charges, false); err != nil {
 		return false, err
 	}
@@ -81,7 +83,7 @@ func (r *Redis) Take(ctx context.Context, charges []gcra.Charge) (allowed bool, 
 }
 
 // Refund implements [gcra.Store]. It removes the newest units.
-func (r *Redis) Refund(ctx context.Context, charges []gcra.Charge) error {
+func (r *Store) Refund(ctx context.Context, charges []gcra.Charge) error {
 	return r.apply(ctx, charges, true)
 }
 
@@ -103,23 +105,12 @@ type part struct {
 	err      error
 }
 
-func (r *Redis) apply(ctx context.Context, charges []gcra.Charge, refund bool) error {
+func (r *Store) apply(ctx context.Context, charges []gcra.Charge, refund bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if len(charges) == 0 {
 		return nil
-	}
-	prefix, err := r.prefix()
-	if err != nil {
-		return err
-	}
-	timeout := r.Timeout
-	switch {
-	case timeout < 0:
-		return fmt.Errorf("slidinglog: redis: timeout is %v; want 0 (%v) or more", timeout, defaultTimeout)
-	case timeout == 0:
-		timeout = defaultTimeout
 	}
 	ps, err := paramsOf(charges, refund)
 	if err != nil {
@@ -127,19 +118,14 @@ func (r *Redis) apply(ctx context.Context, charges []gcra.Charge, refund bool) e
 	}
 	ops := make([]op, len(charges))
 	for i, p := range ps {
-		key := rediskit.AppendKey(make([]byte, 0, 64), prefix, charges[i].Subject, charges[i].Policy)
+		key := rediskit.AppendKey(make([]byte, 0, 64), r.prefix, charges[i].Subject, charges[i].Policy)
 		ops[i] = op{params: p, key: string(key)}
 	}
 
-	r.hint.Do(func() {
-		if line := rediskit.SettingsLine(&r.log, r.client, timeout); line != nil {
-			line()
-		}
-	})
-	if ctx.Done() == nil && rediskit.BoundsCalls(r.client, timeout) {
-		err = r.runHere(ctx, ops, refund, timeout)
+	if ctx.Done() == nil && r.inline {
+		err = r.runHere(ctx, ops, refund)
 	} else {
-		err = r.runApart(ctx, ops, refund, timeout)
+		err = r.runApart(ctx, ops, refund)
 	}
 	if err != nil {
 		return &callError{err}
@@ -152,24 +138,24 @@ func (r *Redis) apply(ctx context.Context, charges []gcra.Charge, refund bool) e
 
 // runHere runs the scripts in the goroutine of the caller, whose context never ends: the client returns
 // by the deadline.
-func (r *Redis) runHere(ctx context.Context, ops []op, refund bool, timeout time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+func (r *Store) runHere(ctx context.Context, ops []op, refund bool) error {
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	err := r.run(ctx, r.parts(ops), refund)
 	var late net.Error
 	if errors.Is(err, context.DeadlineExceeded) || errors.As(err, &late) && late.Timeout() {
-		return noAnswer(timeout)
+		return r.noAnswer()
 	}
 	return err
 }
 
 // runApart runs the scripts in another goroutine: a client may ignore the context while it waits for a
 // reply. The call is not canceled with the caller, since a script that was sent charges anyway. Its
-// deadline is later than timeout, so that a late reply is always the same error.
-func (r *Redis) runApart(ctx context.Context, ops []op, refund bool, timeout time.Duration) error {
+// deadline is later than the Timeout, so that a late reply is always the same error.
+func (r *Store) runApart(ctx context.Context, ops []op, refund bool) error {
 	done := make(chan error, 1)
 	go func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*timeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*r.timeout)
 		defer cancel()
 		done <- r.run(ctx, r.parts(ops), refund)
 	}()
@@ -178,13 +164,13 @@ func (r *Redis) runApart(ctx context.Context, ops []op, refund bool, timeout tim
 		return err
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(timeout):
-		return noAnswer(timeout)
+	case <-time.After(r.timeout):
+		return r.noAnswer()
 	}
 }
 
-func noAnswer(timeout time.Duration) error {
-	return fmt.Errorf("no answer within %v: %w", timeout, context.DeadlineExceeded)
+func (r *Store) noAnswer() error {
+	return fmt.Errorf("no answer within %v: %w", r.timeout, context.DeadlineExceeded)
 }
 
 // callError is the error of a call without a decision.
@@ -195,18 +181,8 @@ func (e *callError) Error() string {
 }
 func (e *callError) Unwrap() error { return e.err }
 
-func (r *Redis) prefix() (string, error) {
-	switch {
-	case r.Prefix == "":
-		return defaultPrefix, nil
-	case strings.ContainsAny(r.Prefix, "{}"):
-		return "", fmt.Errorf("slidinglog: redis: prefix is %q; want one without braces", r.Prefix)
-	}
-	return r.Prefix, nil
-}
-
 // parts groups the ops by script: all on a single server, otherwise by subject.
-func (r *Redis) parts(ops []op) []*part {
+func (r *Store) parts(ops []op) []*part {
 	var parts []*part
 	byTag := make(map[string]*part)
 	for i := range ops {
@@ -225,7 +201,7 @@ func (r *Redis) parts(ops []op) []*part {
 	return parts
 }
 
-func (r *Redis) run(ctx context.Context, parts []*part, refund bool) error {
+func (r *Store) run(ctx context.Context, parts []*part, refund bool) error {
 	switch {
 	case refund:
 		return each(parts, func(p *part) error { return r.refund(ctx, p, false) })

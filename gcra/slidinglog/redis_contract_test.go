@@ -14,8 +14,8 @@ import (
 func contract(t *testing.T, client redis.UniversalClient) {
 	t.Helper()
 	storetest.Run(t, func(t testing.TB) storetest.Backend {
-		r := newStore(client)
-		return storetest.Backend{Store: r, Advance: func(d time.Duration) { shift(t, client, r.Prefix, d) }, Algorithm: storetest.Sliding}
+		r := newStore(t, client, config{})
+		return storetest.Backend{Store: r, Advance: func(d time.Duration) { shift(t, client, r.Prefix(), d) }, Algorithm: storetest.Sliding}
 	})
 }
 
@@ -33,7 +33,7 @@ func TestRedisContractExact(t *testing.T) {
 			client := tt.open(t)
 			c := stopClock(t, client)
 			storetest.Run(t, func(testing.TB) storetest.Backend {
-				return storetest.Backend{Store: newStore(client), Advance: c.advance, Exact: true, Algorithm: storetest.Sliding}
+				return storetest.Backend{Store: newStore(t, client, config{}), Advance: c.advance, Exact: true, Algorithm: storetest.Sliding}
 			})
 		})
 	}

@@ -46,8 +46,10 @@ func child(url string, in io.Reader, out io.Writer) error {
 	o.ReadTimeout = patience
 	client := redis.NewClient(o)
 	defer client.Close()
-	r := slidinglog.NewRedis(client)
-	r.Timeout = patience
+	r, err := slidinglog.New(client, config{Timeout: patience})
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() {

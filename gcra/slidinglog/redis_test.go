@@ -20,9 +20,9 @@ import (
 // A denied admission changes no log, whichever charge is denied.
 func TestDeniedPair(t *testing.T) {
 	client := patient(t, redistest.Start(t))
-	r := newStore(client)
+	r := newStore(t, client, config{})
 	mustTake(t, r, hourly("a", 25, 25), hourly("b", 300, 7))
-	before := dump(t, client, r.Prefix)
+	before := dump(t, client, r.Prefix())
 	for _, pair := range [][]gcra.Charge{
 		{hourly("a", 25, 1), hourly("b", 300, 1)},
 		{hourly("b", 300, 1), hourly("a", 25, 1)},
@@ -33,7 +33,7 @@ func TestDeniedPair(t *testing.T) {
 		if mustTake(t, r, pair...); admitted(pair) {
 			t.Errorf("%+v: got admitted; want denied", pair)
 		}
-		if after := dump(t, client, r.Prefix); after != before {
+		if after := dump(t, client, r.Prefix()); after != before {
 			t.Errorf("after a denial of %+v:\ngot  %s\nwant %s", pair, after, before)
 		}
 	}
@@ -42,11 +42,11 @@ func TestDeniedPair(t *testing.T) {
 // A log is a list of the documented form. It expires at most 2 ms after its window is empty.
 func TestRedisValues(t *testing.T) {
 	client := patient(t, redistest.Start(t))
-	r := newStore(client)
+	r := newStore(t, client, config{})
 	ctx := t.Context()
 	for _, limit := range []gcra.Limit{gcra.PerSecond(40), gcra.PerHour(40), {Count: 40, Per: 5*time.Second + 1}, {Count: 40, Per: 366 * 24 * time.Hour}} {
 		charge := gcra.Charge{Subject: "ip:192.0.2.7", Policy: limit.String(), Limit: limit, Cost: 1}
-		key := r.Prefix + "{ip:192.0.2.7}:" + limit.String()
+		key := r.Prefix() + "{ip:192.0.2.7}:" + limit.String()
 		mustTake(t, r, charge)
 		mustTake(t, r, charge, charge)
 		charge.Cost = 12
@@ -74,8 +74,8 @@ func TestRedisValues(t *testing.T) {
 func TestRedisMemory(t *testing.T) {
 	client := patient(t, redistest.Start(t))
 	stopped := stopClock(t, client)
-	r := newStore(client)
-	key := r.Prefix + "{s}:p"
+	r := newStore(t, client, config{})
+	key := r.Prefix() + "{s}:p"
 	take := func(n int64) {
 		for range n {
 			stopped.advance(time.Millisecond)
@@ -109,7 +109,7 @@ func TestRedisMemory(t *testing.T) {
 // Every key has a TTL, and no key remains after its window.
 func TestRedisKeysExpire(t *testing.T) {
 	client := patient(t, redistest.Start(t))
-	r := newStore(client)
+	r := newStore(t, client, config{})
 	for i := range 300 {
 		charges := []gcra.Charge{
 			{Subject: fmt.Sprint(i % 7), Policy: "a", Limit: gcra.Limit{Count: 9, Per: 50 * time.Millisecond}, Cost: int64(i % 4)},
@@ -118,13 +118,13 @@ func TestRedisKeysExpire(t *testing.T) {
 		if _, err := takeOrRefund(t.Context(), r, charges, i%5 == 0); err != nil {
 			t.Fatal(err)
 		}
-		for _, key := range redistest.Keys(t, client, r.Prefix) {
+		for _, key := range redistest.Keys(t, client, r.Prefix()) {
 			if ttl := client.PTTL(t.Context(), key).Val(); ttl == -1 {
 				t.Fatalf("call %d: %s has no TTL", i, key)
 			}
 		}
 	}
-	redistest.Eventually(t, patience, "all keys to expire", func() bool { return len(redistest.Keys(t, client, r.Prefix)) == 0 })
+	redistest.Eventually(t, patience, "all keys to expire", func() bool { return len(redistest.Keys(t, client, r.Prefix())) == 0 })
 }
 
 // In large logs, with charges of all sizes, the results are those of Memory.
@@ -132,7 +132,7 @@ func TestRedisLarge(t *testing.T) {
 	client := patient(t, redistest.Start(t))
 	stopped := stopClock(t, client)
 	c := new(clock)
-	r, m := newStore(client), &slidinglog.Memory{Now: c.now}
+	r, m := newStore(t, client, config{}), slidinglog.NewMemory(config{Now: c.now})
 	limit := gcra.Limit{Count: 1 << 40, Per: 14 * 24 * time.Hour}
 	for i := range int64(1000) {
 		cost := 1 + i*i%7
@@ -162,7 +162,7 @@ func TestTimeout(t *testing.T) {
 	o := server.Options()
 	o.Addr = proxy.Addr
 	client := redis.NewClient(o)
-	r := slidinglog.NewRedis(client)
+	r := storeOn(t, client, config{})
 	t.Cleanup(func() { client.Close() })
 	redistest.Eventually(t, patience, "a first answer", func() bool { _, err := r.Take(t.Context(), []gcra.Charge{hourly("p", 5, 1)}); return err == nil })
 	proxy.Blackhole()
@@ -171,10 +171,9 @@ func TestTimeout(t *testing.T) {
 	if d := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || d < 50*time.Millisecond || d > time.Second {
 		t.Errorf("got %v after %v; want context.DeadlineExceeded after 50ms", err, d)
 	}
-	r.Timeout = patience
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(10*time.Millisecond, cancel)
-	if _, err := gcra.Take(ctx, r, hourly("p", 5, 1)); !errors.Is(err, context.Canceled) {
+	if _, err := gcra.Take(ctx, storeOn(t, client, config{Timeout: patience}), hourly("p", 5, 1)); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v; want context.Canceled", err)
 	}
 }
@@ -185,7 +184,7 @@ func TestRingDelay(t *testing.T) {
 	one, two := redistest.Start(t), redistest.Start(t)
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": one.Addr, "two": two.Addr}, ReadTimeout: patience})
 	t.Cleanup(func() { ring.Close() })
-	r := newStore(ring)
+	r := newStore(t, ring, config{})
 	pair := func() []gcra.Charge {
 		var charges []gcra.Charge
 		for i := range 8 {
@@ -201,11 +200,11 @@ func TestRingDelay(t *testing.T) {
 			}
 		}
 	}
-	before := dump(t, one.Client(), r.Prefix) + dump(t, two.Client(), r.Prefix)
+	before := dump(t, one.Client(), r.Prefix()) + dump(t, two.Client(), r.Prefix())
 	if denied := mustTake(t, r, pair()...); admitted(denied) || denied[3].Result.Allowed {
 		t.Errorf("the third: got %+v; want denied by the fourth charge", denied)
 	}
-	if after := dump(t, one.Client(), r.Prefix) + dump(t, two.Client(), r.Prefix); after != before {
+	if after := dump(t, one.Client(), r.Prefix()) + dump(t, two.Client(), r.Prefix()); after != before {
 		t.Errorf("after a denial:\ngot  %s\nwant %s", after, before)
 	}
 }
@@ -218,7 +217,7 @@ func TestRedisAgreesWithMemory(t *testing.T) {
 		limits := [2]gcra.Limit{anyLimit(t), anyLimit(t)}
 		delays := [2]time.Duration{0, time.Duration(rapid.Int64Range(0, 4).Draw(t, "delay")) * limits[1].Per}
 		c := new(clock)
-		m, r := &slidinglog.Memory{Now: c.now}, newStore(client)
+		m, r := slidinglog.NewMemory(config{Now: c.now}), newStore(t, client, config{})
 		for i := range rapid.IntRange(1, 30).Draw(t, "calls") {
 			if d := pause(t, limits[i%2]); d > 0 {
 				c.advance(d)

@@ -31,7 +31,7 @@ var (
 )
 
 // call runs a script on the keys of a part and returns its reply of n numbers.
-func (r *Redis) call(ctx context.Context, s script, p *part, n int, argv ...any) ([]int64, error) {
+func (r *Store) call(ctx context.Context, s script, p *part, n int, argv ...any) ([]int64, error) {
 	args := make([]any, 0, 3+len(p.ops)+len(argv))
 	args = append(args, "evalsha", s.sha, len(p.ops))
 	for _, o := range p.ops {
@@ -53,7 +53,7 @@ const anyDelay time.Duration = -1
 
 // take runs take.lua on a part. Unless delay is anyDelay, it is the delay of the
 // admission.
-func (r *Redis) take(ctx context.Context, p *part, mode string, delay time.Duration) error {
+func (r *Store) take(ctx context.Context, p *part, mode string, delay time.Duration) error {
 	const params, results = 6, 7 // of each op
 	argv := append(make([]any, 0, 2+params*len(p.ops)), mode, micros(max(delay, 0)))
 	for _, o := range p.ops {
@@ -86,7 +86,7 @@ func (r *Redis) take(ctx context.Context, p *part, mode string, delay time.Durat
 
 // refund runs refund.lua on a part. taken says that its ops were taken by take, and
 // that their units are the ones to remove.
-func (r *Redis) refund(ctx context.Context, p *part, taken bool) error {
+func (r *Store) refund(ctx context.Context, p *part, taken bool) error {
 	const params, results = 4, 2 // of each op
 	argv := make([]any, 0, params*len(p.ops))
 	for _, o := range p.ops {

@@ -19,7 +19,7 @@ func TestSentOnce(t *testing.T) {
 	o.Addr = proxy.Addr // MaxRetries 3, go-redis's default
 	client := redis.NewClient(o)
 	t.Cleanup(func() { client.Close() })
-	r := newStore(client)
+	r := newStore(t, client, config{})
 	mustTake(t, r, hourly("p", 100, 1))
 	for _, refund := range []bool{false, true} {
 		redistest.ResetStats(t, direct)

@@ -1,5 +1,5 @@
 // Package slidinglog enforces strict windows: in any window of length Per, wherever
-// it begins, at most Count units pass. [Redis] and [Memory] are stores like those
+// it begins, at most Count units pass. [Store], in Redis, and [Memory] are stores like those
 // of package gcra, with the same charges, results and keys, and work wherever a
 // [gcra.Store] does.
 //
@@ -145,9 +145,9 @@ func checkLimit(l gcra.Limit) error {
 
 // CheckLimit implements [gcra.LimitChecker]: a log has neither quotas nor a burst that
 // differs from the count.
-func (r *Redis) CheckLimit(l gcra.Limit) error { return checkLimit(l) }
+func (r *Store) CheckLimit(l gcra.Limit) error { return checkLimit(l) }
 
-// CheckLimit implements [gcra.LimitChecker], as [Redis.CheckLimit].
+// CheckLimit implements [gcra.LimitChecker], as [Store.CheckLimit].
 func (m *Memory) CheckLimit(l gcra.Limit) error { return checkLimit(l) }
 
 func validate(c *gcra.Charge) error {

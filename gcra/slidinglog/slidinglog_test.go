@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	ratelimit "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/slidinglog"
@@ -14,10 +16,9 @@ import (
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 )
 
-// Invalid limits and settings are errors with the value in them.
+// Invalid limits are errors with the value in them.
 func TestInvalid(t *testing.T) {
-	r := newStore(redistest.Any(t))
-	for _, s := range []gcra.Store{r, slidinglog.NewMemory()} {
+	for _, s := range []gcra.Store{newStore(t, redistest.Any(t), config{}), slidinglog.NewMemory(config{})} {
 		_, err := gcra.Take(t.Context(), s, gcra.Charge{Policy: "p", Limit: gcra.PerSecond(5).WithBurst(4), Cost: 1})
 		if err == nil || !strings.Contains(err.Error(), "burst is 4; want 0 or 5") {
 			t.Errorf("%T, a burst of 4 of 5: got %v; want an error with it", s, err)
@@ -26,20 +27,57 @@ func TestInvalid(t *testing.T) {
 			t.Errorf("%T, a burst of 5 of 5: got %v", s, err)
 		}
 	}
-	r.Timeout = -time.Second
-	if _, err := gcra.Take(t.Context(), r, hourly("p", 5, 1)); err == nil || !strings.Contains(err.Error(), "timeout is -1s; want 0 (50ms) or more") {
-		t.Errorf("a negative Timeout: got %v; want an error with it", err)
+}
+
+// New returns an error for each mistake, with the field, its value and what would be right.
+func TestMistakes(t *testing.T) {
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	t.Cleanup(func() { client.Close() })
+	for _, tt := range []struct {
+		client redis.UniversalClient
+		cfg    config
+		want   []string
+	}{
+		{nil, config{}, []string{"client is nil; want a *redis.Client"}},
+		{(*redis.ClusterClient)(nil), config{}, []string{"client is nil; want a *redis.Client"}},
+		{client, config{Prefix: "{a}:"}, []string{`Prefix is "{a}:"; want one without braces`}},
+		{client, config{Timeout: -time.Second}, []string{"Timeout is -1s; want 1ms to 1m0s, or 0 (50ms)"}},
+		{client, config{Timeout: 50}, []string{"Timeout is 50ns; want"}},
+		{client, config{Now: time.Now}, []string{"Now is set; want nil"}},
+		{nil, config{Prefix: "}", Timeout: -1, Now: time.Now}, []string{"client", "Prefix", "Timeout", "Now"}},
+	} {
+		r, err := slidinglog.New(tt.client, tt.cfg)
+		if r != nil || err == nil {
+			t.Errorf("%+v: got %v, %v; want an error", tt.cfg, r, err)
+			continue
+		}
+		lines := strings.Split(err.Error(), "\n")
+		for i, want := range tt.want {
+			if len(lines) != len(tt.want) || !strings.HasPrefix(lines[i], "slidinglog: "+want) {
+				t.Errorf("%+v: got %v; want a line with each of %q", tt.cfg, err, tt.want)
+			}
+		}
 	}
-	r.Timeout = patience
-	r.Prefix = "{a}:"
-	if _, err := gcra.Take(t.Context(), r, hourly("p", 5, 1)); err == nil || !strings.Contains(err.Error(), `prefix is "{a}:"`) {
-		t.Errorf("prefix {a}: got %v; want an error with it", err)
+}
+
+// The zero Config works: New's keys begin with sl:.
+func TestZeroConfig(t *testing.T) {
+	client := redistest.Start(t).Client()
+	r := storeOn(t, client, config{})
+	for _, s := range []gcra.Store{r, slidinglog.NewMemory(config{})} {
+		redistest.Eventually(t, patience, "a denial", func() bool {
+			res, err := gcra.Take(t.Context(), s, hourly("p", 2, 1))
+			return err == nil && !res.Allowed
+		})
+	}
+	if n := client.Exists(t.Context(), "sl:{s}:p").Val(); n != 1 {
+		t.Errorf("got keys %q; want sl:{s}:p", redistest.Keys(t, client, ""))
 	}
 }
 
 // The stores work under the middleware.
 func TestMiddleware(t *testing.T) {
-	for name, store := range map[string]gcra.Store{"Redis": newStore(redistest.Any(t)), "Memory": slidinglog.NewMemory()} {
+	for name, store := range map[string]gcra.Store{"Redis": newStore(t, redistest.Any(t), config{}), "Memory": slidinglog.NewMemory(config{})} {
 		handler := ratelimit.New(ratelimit.Config{Store: store},
 			ratelimit.Policy{Name: "short", Key: keyfunc.Const("partner"), Limit: gcra.Limit{Count: 3, Per: time.Minute}},
 			ratelimit.Policy{Name: "long", Key: keyfunc.Const("partner"), Limit: gcra.PerHour(300)},

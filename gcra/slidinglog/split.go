@@ -17,7 +17,7 @@ const maxTries = 3
 // It evaluates all parts, so that a denial writes nothing, and then takes all of
 // them with the same delay. If one part is denied then, since another admission was
 // faster, it gives the other parts back and begins again.
-func (r *Redis) split(ctx context.Context, parts []*part) error {
+func (r *Store) split(ctx context.Context, parts []*part) error {
 	for try := 1; ; try++ {
 		if err := each(parts, func(p *part) error { return r.take(ctx, p, evaluate, anyDelay) }); err != nil {
 			return err
@@ -65,7 +65,7 @@ func (p *part) writes() bool {
 
 // giveBack refunds the parts that were taken. If that fails, their subjects stay
 // charged: the limit is then stricter, never looser.
-func (r *Redis) giveBack(ctx context.Context, parts []*part) error {
+func (r *Store) giveBack(ctx context.Context, parts []*part) error {
 	var refunds []*part
 	for _, p := range parts {
 		if !p.admitted || p.err != nil {

@@ -28,8 +28,10 @@ func TestGiveBack(t *testing.T) {
 		{[]int64{1}, 0, nil},
 	} {
 		name := fmt.Sprint(tt.costs, " back ", tt.back)
-		r := NewRedis(client)
-		r.Prefix, r.Timeout = name, time.Minute
+		r, err := New(client, Config{Prefix: name, Timeout: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
 		var taken *part
 		for i, cost := range tt.costs {
 			ps, err := paramsOf([]gcra.Charge{{Limit: gcra.PerHour(20), Cost: cost}}, false)

@@ -17,7 +17,7 @@ const MovingPause = time.Millisecond
 // wait for the client. A cluster client may ask for the topology without a deadline.
 func BoundsCalls(client redis.UniversalClient, timeout time.Duration) bool {
 	c, ok := client.(*redis.Client)
-	return ok && c != nil && c.Options().ContextTimeoutEnabled && c.Options().PoolTimeout <= timeout
+	return ok && c.Options().ContextTimeoutEnabled && c.Options().PoolTimeout <= timeout
 }
 
 // NewCmd returns a command with these arguments.

@@ -1,0 +1,4 @@
+package slidinglog
+
+// Prefix begins every key of the store.
+func (r *Store) Prefix() string { return r.prefix }
