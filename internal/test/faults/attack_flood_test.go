@@ -45,7 +45,7 @@ func TestFault84FloodOfKeysInRedisIsBounded(t *testing.T) {
 	n := amount(100_000, 1_000_000)
 	o := fault(t, fmt.Sprint(n, " keys"))
 	server := redistest.Start(t)
-	store := patientStore(t, server)
+	store := patientStore(t, server, config{})
 	ctx := t.Context()
 	memory := func() int { return redistest.Stat(t, server.Client(), "memory", "used_memory:") }
 	for i := range 5 {
@@ -99,7 +99,7 @@ func TestFault85FloodOfKeysInMemoryIsBounded(t *testing.T) {
 	charge := func(subject string, cost int64) gcra.Charge {
 		return gcra.Charge{Subject: subject, Policy: "p", Limit: limit, Cost: cost, Peek: cost == 0}
 	}
-	away := rigAt(t, "redis://127.0.0.1:1") // no Redis is there
+	away := rigAt(t, "redis://127.0.0.1:1", config{}) // no Redis is there
 	for _, tt := range []struct {
 		name     string
 		store    gcra.Store

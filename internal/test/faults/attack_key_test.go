@@ -33,7 +33,7 @@ func escaped(s string) string {
 func TestFault81DifferentIdentitiesNeverShareAKey(t *testing.T) {
 	o := apart(t, "separators, NUL, CRLF and braces in pairs")
 	server := redistest.Start(t)
-	s := openSite(t, o, sitetest.Config{Config: middleware.Config{Store: patientStore(t, server)}, Policies: []middleware.Policy{
+	s := openSite(t, o, sitetest.Config{Config: middleware.Config{Store: patientStore(t, server, config{})}, Policies: []middleware.Policy{
 		{Name: "p", Key: keyfunc.Join(byQuery("a"), byQuery("b")), Limit: gcra.PerDay(1)}}})
 	parts := []string{"", "a", "b", "ab", ":", "|", "a|", "|a", "a|b", "{", "}", "{a}", "}:p", "}:{", "%", "%7C", "%7c", "%25", "%#", "\x00", "\r\n", "a\r\nSET x 1\r\n",
 		" ", "\xff", "é", "e\u0301", "A", strings.Repeat("a", 64), strings.Repeat("a", 65), strings.Repeat("{", 22), strings.Repeat("a", 64) + "\x00"}
@@ -66,7 +66,7 @@ func TestFault81DifferentIdentitiesNeverShareAKey(t *testing.T) {
 func TestFault83LongKeyTakesNoMoreRoom(t *testing.T) {
 	o := apart(t, "identities of 900 KB")
 	server := redistest.Start(t)
-	s := openSite(t, o, sitetest.Config{Config: middleware.Config{Store: patientStore(t, server)}, Policies: []middleware.Policy{
+	s := openSite(t, o, sitetest.Config{Config: middleware.Config{Store: patientStore(t, server, config{})}, Policies: []middleware.Policy{
 		{Name: "p", Key: byClient, Limit: gcra.PerDay(1)}}})
 	var sizes []int64
 	for _, n := range []int{65, 1 << 10, 900 << 10} {

@@ -28,7 +28,7 @@ func ledger(n int64) gcra.Limit {
 // charged is what was taken from a ledger.
 func charged(t *testing.T, server *redistest.Server, subject string, l gcra.Limit) int64 {
 	t.Helper()
-	store := patientStore(t, server)
+	store := patientStore(t, server, config{})
 	c := mustTake(t, store, gcra.Charge{Subject: subject, Policy: "all", Limit: l, Peek: true})
 	return l.Burst - c[0].Result.Remaining
 }
@@ -63,8 +63,7 @@ func TestFault59ClientsThatHangUpDoNotOpenTheBreaker(t *testing.T) {
 	o := fault(t, "clients gone and contexts cancelled in flight")
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)
-	store := rigAt(t, "redis://"+proxy.Addr+"?read_timeout=20s")
-	store.Timeout = ample
+	store := rigAt(t, "redis://"+proxy.Addr+"?read_timeout=20s", config{Timeout: ample})
 	s := openSite(t, o, sitetest.Config{Config: middleware.Config{Store: store.Store}, Policies: []middleware.Policy{
 		{Name: "all", Key: sitetest.Everybody, Limit: ledger(100_000), OnFailure: middleware.FailClosed}}})
 	expect(t, "before", s.Do(t, "GET /ok").StatusCode, 200)
@@ -102,8 +101,7 @@ func TestFault60HangingUpDoesNotAvoidTheCharge(t *testing.T) {
 	proxy := redistest.NewProxy(t, server.Addr)
 	limit := ledger(8000)
 	for _, f := range sitetest.Frameworks {
-		store := rigAt(t, "redis://"+proxy.Addr+"?read_timeout=20s")
-		store.Timeout, store.Prefix = ample, "rl:"
+		store := rigAt(t, "redis://"+proxy.Addr+"?read_timeout=20s", config{Prefix: "rl:", Timeout: ample})
 		s := openSite(t, o, sitetest.Config{Build: f.Build, Config: middleware.Config{Store: store.Store}, Policies: []middleware.Policy{
 			{Name: "all", Key: func(*http.Request) (string, error) { return f.Name, nil }, Limit: limit}}})
 		s.Do(t, "GET /ok")
@@ -200,7 +198,7 @@ func TestFault61EachStreamOfARapidResetIsCharged(t *testing.T) {
 	o := fault(t, "HTTP/2 streams reset at once")
 	server := redistest.Start(t)
 	limit := ledger(40_000)
-	s := openSite(t, o, sitetest.Config{TLS: true, Config: middleware.Config{Store: patientStore(t, server)}, Policies: []middleware.Policy{{Name: "all", Key: sitetest.Everybody, Limit: limit}}})
+	s := openSite(t, o, sitetest.Config{TLS: true, Config: middleware.Config{Store: patientStore(t, server, config{})}, Policies: []middleware.Policy{{Name: "all", Key: sitetest.Everybody, Limit: limit}}})
 	goroutines, before := held(t), heap()
 
 	// At a pace that the server keeps up with, each request is charged.
@@ -237,7 +235,7 @@ func TestFault62OutageLeaksNothing(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)
 	clean := held(t)
-	store := rigAt(t, "redis://"+proxy.Addr)
+	store := rigAt(t, "redis://"+proxy.Addr, config{})
 	s := underLoad(t, o, store)
 	s.traffic(t, 200, phase(200*time.Millisecond, time.Second)).only(t, "before", http.StatusOK)
 	for name, fault := range map[string]func(){

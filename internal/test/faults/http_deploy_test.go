@@ -15,8 +15,7 @@ func TestFault92TwoApplicationsDoNotMix(t *testing.T) {
 	o := apart(t, "one Redis, the same client, other prefixes and names")
 	server := redistest.Start(t)
 	app := func(prefix, policy string, limit gcra.Limit) *site {
-		store := patientStore(t, server)
-		store.Prefix = prefix
+		store := patientStore(t, server, config{Prefix: prefix})
 		return openSite(t, o, sitetest.Config{Config: middleware.Config{Store: store}, Policies: []middleware.Policy{{Name: policy, Key: byClient, Limit: limit}}})
 	}
 	two, three := gcra.PerDay(2), gcra.PerDay(3)
@@ -40,8 +39,7 @@ func TestFault93OldKeysAreIgnoredAndExpire(t *testing.T) {
 	server := redistest.Start(t)
 	limit := gcra.Limit{Count: burst, Per: phase(1500*time.Millisecond, 10*time.Second)}
 	version := func(n int) *site {
-		store := patientStore(t, server)
-		store.Prefix = fmt.Sprintf("v%d:", n)
+		store := patientStore(t, server, config{Prefix: fmt.Sprintf("v%d:", n)})
 		return openSite(t, o, sitetest.Config{Config: middleware.Config{Store: store}, Policies: []middleware.Policy{{Name: "api", Key: sitetest.Everybody, Limit: limit}}})
 	}
 	v1, v2 := version(1), version(2)

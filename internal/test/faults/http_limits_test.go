@@ -18,9 +18,7 @@ func TestFault52DeniedRequestIsChargedNowhere(t *testing.T) {
 	o := apart(t, "one of three limits used up")
 	server := redistest.Start(t)
 	eachFramework(t, func(t *testing.T, f sitetest.Framework) {
-		store := patientStore(t, server)
-		store.NoDenialCache = true // Redis makes every denial
-		store.Prefix = f.Name + ":"
+		store := patientStore(t, server, config{Prefix: f.Name + ":", DenialTTL: -1}) // Redis makes every denial
 		s := openSite(t, o, sitetest.Config{Build: f.Build, Config: middleware.Config{Store: store}, Policies: []middleware.Policy{
 			{Name: "first", Key: sitetest.Everybody, Limit: gcra.PerDay(1000)},
 			{Name: "user", Key: byClient, Limit: gcra.PerDay(3)},
@@ -46,9 +44,8 @@ func TestFault54WaitingForRetryAfterPasses(t *testing.T) {
 	server := redistest.Start(t)
 	limit := gcra.Limit{Count: 1, Per: 20 * time.Millisecond}
 	n := amount(40, 1000)
-	for name, without := range map[string]bool{"with the denial cache": false, "without": true} {
-		store := patientStore(t, server)
-		store.NoDenialCache = without
+	for name, ttl := range map[string]time.Duration{"with the denial cache": time.Second, "without": -1} {
+		store := patientStore(t, server, config{DenialTTL: ttl})
 		late, early, tried := 0, 0, 0
 		c := gcra.Charge{Subject: name, Policy: "p", Limit: limit, Cost: 1}
 		for range n {
@@ -64,7 +61,7 @@ func TestFault54WaitingForRetryAfterPasses(t *testing.T) {
 				time.Sleep(time.Until(answered.Add(wait)))
 				again := mustTake(t, store, c)[0].Result
 				// If the machine overslept, this proves nothing.
-				if without && time.Since(asked) < r.RetryAfter {
+				if ttl < 0 && time.Since(asked) < r.RetryAfter {
 					if tried++; again.Allowed {
 						early++
 					}
@@ -83,7 +80,7 @@ func TestFault54WaitingForRetryAfterPasses(t *testing.T) {
 		if late > n/1000 {
 			t.Errorf("%s: %d of %d clients that waited for RetryAfter were denied; want at most one in 1,000", name, late, n)
 		}
-		if without && tried == 0 {
+		if ttl < 0 && tried == 0 {
 			t.Errorf("%s: none of %d clients came back too early", name, n)
 		}
 	}
@@ -93,7 +90,7 @@ func TestFault55ChangedLimitHoldsAtOnce(t *testing.T) {
 	o := apart(t, "1/hour to 100/second and back")
 	server := redistest.Start(t)
 	slow, fast := gcra.PerHour(1), gcra.PerSecond(100)
-	for name, store := range map[string]gcra.Store{"Memory": gcra.NewMemory(), "Redis": patientStore(t, server)} {
+	for name, store := range map[string]gcra.Store{"Memory": gcra.NewMemory(), "Redis": patientStore(t, server, config{})} {
 		var limit atomic.Pointer[gcra.Limit]
 		limit.Store(&slow)
 		s := openSite(t, o, sitetest.Config{Config: middleware.Config{Store: store}, Policies: []middleware.Policy{
@@ -164,7 +161,7 @@ func TestFault56HerdGetsWhatIsDueAndCostsLittle(t *testing.T) {
 	// On one bucket without a queue all come back at once, again and again. The
 	// denial cache answers most of them.
 	server := redistest.Start(t)
-	store := patientStore(t, server)
+	store := patientStore(t, server, config{})
 	limit := gcra.PerSecond(20).WithBurst(1)
 	stop := time.Now().Add(phase(1500*time.Millisecond, 20*time.Second))
 	var passed, asked atomic.Int64

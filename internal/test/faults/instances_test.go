@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -27,14 +26,12 @@ const hourly = 60
 // that it reads, a client, it writes how many servers it counts, and how many of the
 // client's requests it allows.
 func limitedServer(url string, in io.Reader, out io.Writer) error {
-	store, err := redisstore.Open(url)
+	store, err := redisstore.Open(url, config{Logger: silence})
 	if err != nil {
 		return err
 	}
 	defer store.Close()
-	quiet := slog.New(slog.DiscardHandler)
-	store.Logger = quiet
-	limit := ratelimit.New(middleware.Config{Store: store, Logger: quiet},
+	limit := ratelimit.New(middleware.Config{Store: store, Logger: silence},
 		middleware.Policy{Name: "all", Key: byClient, Limit: gcra.PerSecond(1000), Routes: []string{"/traffic"}},
 		middleware.Policy{Name: "hourly", Key: byClient, Limit: gcra.PerHour(hourly), Routes: []string{"/hourly"}})
 	server := httptest.NewServer(limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))

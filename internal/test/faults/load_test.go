@@ -35,7 +35,7 @@ func TestFault97NoDataRace(t *testing.T) {
 	const burst = 2000
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)
-	store := rigAt(t, "redis://"+proxy.Addr)
+	store := rigAt(t, "redis://"+proxy.Addr, config{})
 	var observed atomic.Int64
 	var rate atomic.Int64
 	rate.Store(100)
@@ -137,8 +137,7 @@ func TestFault98LoadGeneratorOmitsNoRequest(t *testing.T) {
 	const perSecond, stall = 400, 300 * time.Millisecond
 	n := amount(300, 4000)
 	server := redistest.Start(t)
-	store := patientStore(t, server)
-	store.NoDenialCache = true
+	store := patientStore(t, server, config{DenialTTL: -1})
 
 	// Each request that is due during the stall waits for its end: half of the 120
 	// wait longer than half of it.

@@ -24,12 +24,11 @@ const childURL = "RATELIMIT_FAULTS_CHILD"
 // "<milliseconds> <keys>", and writes how many calls passed and how many there
 // were.
 func child(url string, in io.Reader, out io.Writer) error {
-	r, err := redisstore.Open(url)
+	r, err := redisstore.Open(url, config{Prefix: "child:", Timeout: ample})
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	r.Prefix, r.Timeout = "child:", ample
 	if err := r.Ping(context.Background()); err != nil { // it settles the kind of the server
 		return err
 	}

@@ -95,8 +95,7 @@ func commands(lines []string, name string) (found []string) {
 func TestFault36ApplicationClockDoesNotMatter(t *testing.T) {
 	apart(t, "the same call at different times")
 	server := redistest.Start(t)
-	r := rigAt(t, server.URL()+"?read_timeout=20s")
-	r.Timeout, r.NoDenialCache = ample, true
+	r := rigAt(t, server.URL()+"?read_timeout=20s", config{Timeout: ample, DenialTTL: -1})
 	lines := monitored(t, server, func() {
 		for range 3 {
 			mustTake(t, r, plenty("same"))
@@ -115,13 +114,12 @@ func TestFault37RedisClockGoesBack(t *testing.T) {
 	o := apart(t, "Redis clock back by 1 h and by 30 s")
 	server := redistest.Start(t)
 	for _, jump := range []time.Duration{30 * time.Second, time.Hour} {
-		back(t, o, server, rigAt(t, server.URL()+"?read_timeout=20s"), jump)
+		back(t, o, server, rigAt(t, server.URL()+"?read_timeout=20s", config{Timeout: ample, DenialTTL: -1}), jump)
 	}
 }
 
 func back(t *testing.T, o *outcome, server *redistest.Server, r *rig, jump time.Duration) {
 	t.Helper()
-	r.Timeout, r.NoDenialCache = ample, true
 	limit := gcra.PerSecond(10).WithBurst(5) // full after 500 ms
 	alone := gcra.Charge{Subject: "alone", Policy: "p", Limit: limit, Cost: 1}
 	with, other := alone, alone
@@ -154,12 +152,11 @@ func back(t *testing.T, o *outcome, server *redistest.Server, r *rig, jump time.
 func TestFault38RedisClockJumpsAhead(t *testing.T) {
 	o := apart(t, "Redis clock ahead by 1 h")
 	server := redistest.Start(t)
-	ahead(t, o, server, rigAt(t, server.URL()+"?read_timeout=20s"), time.Hour)
+	ahead(t, o, server, rigAt(t, server.URL()+"?read_timeout=20s", config{Timeout: ample, DenialTTL: -1}), time.Hour)
 }
 
 func ahead(t *testing.T, o *outcome, server *redistest.Server, r *rig, jump time.Duration) {
 	t.Helper()
-	r.Timeout, r.NoDenialCache = ample, true
 	const burst = 5
 	c := gcra.Charge{Subject: "hit", Policy: "p", Limit: gcra.Limit{Count: burst, Per: 25 * time.Second}, Cost: 1}
 	var allowed int64
@@ -194,8 +191,7 @@ func mustTakeCounted(t *testing.T, o *outcome, s gcra.Store, c gcra.Charge) bool
 func TestFault40OneTimeForAllLimits(t *testing.T) {
 	o := apart(t, "many limits on one request, many requests in one batch")
 	server := redistest.Start(t)
-	r := rigAt(t, server.URL()+"?read_timeout=20s")
-	r.Timeout, r.NoDenialCache = ample, true
+	r := rigAt(t, server.URL()+"?read_timeout=20s", config{Timeout: ample, DenialTTL: -1})
 	settles(t, r)
 	redistest.ResetStats(t, server.Client())
 	var mu sync.Mutex

@@ -23,9 +23,9 @@ import (
 const nodeTimeout = time.Second
 
 // onCluster is a store opened by the addresses of all nodes.
-func onCluster(t testing.TB, c *redistest.Cluster) *rig {
+func onCluster(t testing.TB, c *redistest.Cluster, cfg config) *rig {
 	t.Helper()
-	return rigAt(t, "redis://"+strings.Join(c.Addrs(), ","))
+	return rigAt(t, "redis://"+strings.Join(c.Addrs(), ","), cfg)
 }
 
 // onePerShard are subjects that live on the shards, in their order.
@@ -93,8 +93,7 @@ func TestFault21ClusterMasterKilled(t *testing.T) {
 	c := theCluster(t)
 	withoutFullCoverage(t, c)
 	subjects := onePerShard(t, c)
-	r := onCluster(t, c)
-	r.Timeout = time.Second // for the other shards
+	r := onCluster(t, c, config{Timeout: time.Second}) // for the other shards
 	worksOn(t, r, subjects...)
 	old := shards(t, c)[0].master
 	others(t, o, r, subjects, func() {
@@ -182,8 +181,7 @@ func moveAll(t testing.TB, c *redistest.Cluster, slot int, from, to *redistest.S
 func TestFault22SlotsMoveUnderLoad(t *testing.T) {
 	o := fault(t, "resharding: MOVED and ASK")
 	c := theCluster(t)
-	r := onCluster(t, c)
-	r.Timeout = ample
+	r := onCluster(t, c, config{Timeout: ample})
 	from, to := shards(t, c)[0].master, shards(t, c)[1].master
 	var subjects []string
 	for i := range amount(6, 50) {
@@ -218,7 +216,7 @@ func TestFault22SlotsMoveUnderLoad(t *testing.T) {
 	}
 	time.Sleep(100 * time.Millisecond) // some load on the new masters
 	stop()
-	w := r.witness(c.Client())
+	w := r.witness(t, c.Client())
 	for i, s := range subjects {
 		if got := spent(t, w, daily(s, bucket)); got > passed[i] || got < passed[i]-100 { // it refills a little
 			t.Errorf("%s: %d units gone after %d allowed requests", s, got, passed[i])
@@ -234,8 +232,7 @@ func TestFault22SlotsMoveUnderLoad(t *testing.T) {
 func TestFault23MovingSlotWithoutTheScript(t *testing.T) {
 	o := fault(t, "slot half moved, SCRIPT FLUSH on the target")
 	c := theCluster(t)
-	r := onCluster(t, c)
-	r.Timeout, r.NoDenialCache = ample, true
+	r := onCluster(t, c, config{Timeout: ample, DenialTTL: -1})
 	from, to := shards(t, c)[0].master, shards(t, c)[1].master
 	subject := subjectOn(t, c, 0, "half")
 	gone, stays, fresh := daily(subject, 100), daily(subject, 100), daily(subject, 100)
@@ -311,13 +308,13 @@ func TestFault99KeysOfOneRequestOnTwoNodesForAMoment(t *testing.T) {
 	other := subjectOn(t, c, 0, "whole")
 	for prefix, newStore := range map[string]func(redis.UniversalClient) gcra.Store{
 		"rl:": func(client redis.UniversalClient) gcra.Store {
-			r := redisstore.New(client)
-			r.Timeout, r.NoDenialCache = ample, true
-			return r
+			return storeOn(t, client, config{Timeout: ample, DenialTTL: -1})
 		},
 		"sl:": func(client redis.UniversalClient) gcra.Store {
-			r := slidinglog.NewRedis(client)
-			r.Timeout = ample
+			r, err := slidinglog.New(client, slidinglog.Config{Timeout: ample})
+			if err != nil {
+				t.Fatal(err)
+			}
 			return r
 		},
 	} {
@@ -382,8 +379,7 @@ func TestFault24KeysOfOneRequestOnTwoNodes(t *testing.T) {
 	var torn atomic.Int64
 	client := closing(t, redis.NewClusterClient(c.Options()))
 	client.AddHook(tryAgains(func() { torn.Add(1) }))
-	r := rigOn(client)
-	r.Timeout, r.NoDenialCache = time.Second, true
+	r := rigOn(t, client, config{Timeout: time.Second, DenialTTL: -1})
 	from, to := shards(t, c)[0].master, shards(t, c)[1].master
 	subject := subjectOn(t, c, 0, "torn")
 	charges := []gcra.Charge{daily(subject, 100), daily(subject, 100)}
@@ -420,7 +416,7 @@ func TestFault24KeysOfOneRequestOnTwoNodes(t *testing.T) {
 	}
 	done()
 	redistest.Eventually(t, ample, "the request at its new master", func() bool { _, err := r.Take(t.Context(), charges); return err == nil })
-	w := r.witness(c.Client())
+	w := r.witness(t, c.Client())
 	if left, right := spent(t, w, charges[0]), spent(t, w, charges[1]); left != 2 || right != 2 {
 		t.Errorf("after two requests %d units of one limit are gone and %d of the other; want 2 and 2", left, right)
 	}
@@ -432,8 +428,7 @@ func TestFault24KeysOfOneRequestOnTwoNodes(t *testing.T) {
 func TestFault25NoCrossslot(t *testing.T) {
 	o := fault(t, "many limits, several subjects, hostile names")
 	c := theCluster(t)
-	r := onCluster(t, c)
-	r.Timeout = ample
+	r := onCluster(t, c, config{Timeout: ample})
 	alphabet := []string{"{", "}", "{}", "}{", "a", "b", ":", "%", "\x00", "\r\n", " ", "ü", strings.Repeat("x", 80)}
 	name := func() string {
 		var b strings.Builder
@@ -464,7 +459,7 @@ func TestFault26ClusterDown(t *testing.T) {
 	o := fault(t, "master and replica of a shard killed, restarted")
 	c := theCluster(t)
 	subjects := onePerShard(t, c)
-	r := onCluster(t, c)
+	r := onCluster(t, c, config{})
 	worksOn(t, r, subjects...)
 	lost := wholeShards(t, c)[0]
 	lost.replica.Kill()
@@ -492,8 +487,7 @@ func TestFault27OneShardStandsStill(t *testing.T) {
 	c := theCluster(t)
 	withoutFullCoverage(t, c)
 	subjects := onePerShard(t, c)
-	r := onCluster(t, c)
-	r.Timeout = time.Second
+	r := onCluster(t, c, config{Timeout: time.Second})
 	worksOn(t, r, subjects...)
 	old := shards(t, c)[0].master
 	others(t, o, r, subjects, func() {

@@ -40,9 +40,10 @@ func TestFault95EveryWayToConnect(t *testing.T) {
 	}
 	do(t, server, "config", "set", "tls-port", secure.Port)
 
+	cfg := config{Timeout: ample, DenialTTL: -1}
 	rigs := map[string]*rig{
-		"URL":       rigAt(t, server.URL()),
-		"URL RESP3": rigAt(t, server.URL()+"?protocol=3"),
+		"URL":       rigAt(t, server.URL(), cfg),
+		"URL RESP3": rigAt(t, server.URL()+"?protocol=3", cfg),
 	}
 	for name, set := range map[string]func(*redis.Options){
 		"RESP2": func(o *redis.Options) { o.Protocol = 2 },
@@ -52,12 +53,10 @@ func TestFault95EveryWayToConnect(t *testing.T) {
 	} {
 		options := server.Options()
 		set(options)
-		rigs[name] = rigOn(closing(t, redis.NewClient(options)))
+		rigs[name] = rigOn(t, closing(t, redis.NewClient(options)), cfg)
 	}
 	for name, r := range rigs {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
-			r.NoDenialCache = true
-			r.Timeout = ample
 			works(t, r)
 			do(t, server, "script", "flush")
 			for i := range int64(6) {
@@ -85,7 +84,7 @@ func TestFault95EveryWayToConnect(t *testing.T) {
 	}
 	strangers := server.Options()
 	strangers.Addr, strangers.TLSConfig = secure.String(), &tls.Config{RootCAs: x509.NewCertPool()}
-	if _, err := o.take(rigOn(closing(t, redis.NewClient(strangers))), plenty("somebody")); err == nil {
+	if _, err := o.take(rigOn(t, closing(t, redis.NewClient(strangers)), config{}), plenty("somebody")); err == nil {
 		t.Error("a server whose certificate is not trusted was asked all the same")
 	}
 }
@@ -99,7 +98,7 @@ func TestFault96GracefulShutdown(t *testing.T) {
 	before := held(t)
 	for name, fail := range map[string]func(){"healthy": proxy.Pass, "slow": func() { proxy.Delay(50 * time.Millisecond) }, "silent": proxy.Blackhole, "gone": proxy.Refuse} {
 		proxy.Pass()
-		r := rigAt(t, "redis://"+proxy.Addr)
+		r := rigAt(t, "redis://"+proxy.Addr, config{})
 		works(t, r)
 		fail()
 		var under atomic.Int64

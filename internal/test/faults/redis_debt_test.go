@@ -26,7 +26,7 @@ func newDebtors(t *testing.T, o *outcome, servers int) *debtors {
 	d := &debtors{start: time.Now()}
 	for range servers {
 		link := redistest.NewProxy(t, redis.Addr)
-		a := askerOn(o, openStore(t, "redis://"+link.Addr+"/0"), servers, debtLimit)
+		a := openAsker(t, o, "redis://"+link.Addr+"/0", servers, debtLimit)
 		a.start = d.start
 		works(t, a.store)
 		d.servers = append(d.servers, a)

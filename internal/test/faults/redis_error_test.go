@@ -35,8 +35,7 @@ func outage(t *testing.T, o *outcome, r *rig, reason string) {
 func TestFault07RedisBusyWithAScript(t *testing.T) {
 	o := apart(t, "a script that never ends: BUSY")
 	server := redistest.Start(t, "--lua-time-limit", "50")
-	r := rigAt(t, server.URL())
-	r.Timeout = time.Second
+	r := rigAt(t, server.URL(), config{Timeout: time.Second})
 	works(t, r)
 	neighbour := server.Options()
 	neighbour.MaxRetries, neighbour.ReadTimeout = -1, ample
@@ -61,8 +60,7 @@ func TestFault28RedisLoading(t *testing.T) {
 	o := apart(t, "restart with a large RDB")
 	// It answers after every 2 MB that it has loaded, about every 100 ms.
 	server := redistest.Start(t, "--rdbcompression", "no", "--key-load-delay", "500")
-	r := rigAt(t, server.URL())
-	r.Timeout = time.Second // a new connection takes three answers
+	r := rigAt(t, server.URL(), config{Timeout: time.Second}) // a new connection takes three answers
 	works(t, r)
 	do(t, server, "debug", "populate", amount(4000, 10_000), "filler", 10_000)
 	mustTake(t, r, daily("kept", 10))
@@ -85,7 +83,7 @@ func TestFault28RedisLoading(t *testing.T) {
 	if loading == 0 {
 		t.Error("no call was made while the server was loading")
 	}
-	if n := spent(t, r.witness(server.Client()), daily("kept", 10)); n != 1 {
+	if n := spent(t, r.witness(t, server.Client()), daily("kept", 10)); n != 1 {
 		t.Errorf("after the restart %d units are gone; want the 1 that was saved", n)
 	}
 	o.inTime(t, r.Timeout)
@@ -95,14 +93,13 @@ func TestFault28RedisLoading(t *testing.T) {
 // script reads first and writes last. It fails requests that it would allow.
 func refusesWrites(t *testing.T, o *outcome, server *redistest.Server, reason string, inject, heal func()) {
 	t.Helper()
-	r := rigAt(t, server.URL())
-	r.Timeout, r.NoDenialCache = time.Second, true
+	r := rigAt(t, server.URL(), config{Timeout: time.Second, DenialTTL: -1})
 	works(t, r)
 	full := daily("used up", 3)
 	for range 3 {
 		mustTake(t, r, full)
 	}
-	w := r.witness(server.Client())
+	w := r.witness(t, server.Client())
 	inject()
 	redistest.Eventually(t, ample, reason, func() bool {
 		_, err := gcra.Take(t.Context(), w, plenty("somebody"))
@@ -142,8 +139,7 @@ func TestFault30EvictionCostsABurstAndIsCounted(t *testing.T) {
 	o := apart(t, "maxmemory reached, allkeys-lru and volatile-ttl")
 	for _, policy := range []string{"allkeys-lru", "volatile-ttl"} {
 		server := redistest.Start(t, "--maxmemory-policy", policy)
-		r := rigAt(t, server.URL())
-		r.Timeout, r.NoDenialCache = ample, true
+		r := rigAt(t, server.URL(), config{Timeout: ample, DenialTTL: -1})
 		works(t, r)
 		const burst = 5
 		var allowed, losses int64
@@ -234,8 +230,7 @@ func TestFault33CredentialsRotated(t *testing.T) {
 		{"a command within the script", "user executing the script|ACL failure in script", "-set"}, // before Redis 7.2|since, and Valkey
 	} {
 		setUser("reset on >secret ~* " + grant)
-		r := rigAt(t, "redis://limiter:secret@"+server.Addr)
-		r.Timeout = time.Second
+		r := rigAt(t, "redis://limiter:secret@"+server.Addr, config{Timeout: time.Second})
 		works(t, r)
 		setUser(tt.revoke)
 		do(t, server, "client", "kill", "user", "limiter") // as a server that restarts does
@@ -256,7 +251,7 @@ func TestFault33CredentialsRotated(t *testing.T) {
 func TestFault34NoConnectionLeft(t *testing.T) {
 	o := apart(t, "no connection left")
 	server := redistest.Start(t)
-	r := rigAt(t, server.URL())
+	r := rigAt(t, server.URL(), config{})
 	works(t, r)
 	do(t, server, "config", "set", "maxclients", 5)
 	do(t, server, "client", "kill", "type", "normal", "skipme", "yes")
@@ -293,8 +288,7 @@ func TestFault34NoConnectionLeft(t *testing.T) {
 func TestFault35RedisForgetsEverything(t *testing.T) {
 	o := apart(t, "FLUSHALL, restart without persistence")
 	server := redistest.Start(t)
-	r := rigAt(t, server.URL()+"?read_timeout=20s")
-	r.Timeout, r.NoDenialCache = ample, true
+	r := rigAt(t, server.URL()+"?read_timeout=20s", config{Timeout: ample, DenialTTL: -1})
 	works(t, r)
 	const burst, rounds = 10, 5
 	var allowed int64

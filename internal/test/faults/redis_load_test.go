@@ -61,11 +61,10 @@ func TestFault49HotKey(t *testing.T) {
 	c := gcra.Charge{Subject: "hot", Policy: "p", Limit: gcra.PerSecond(20), Cost: 1}
 	bound := func(took time.Duration) int64 { return 20 + int64(math.Ceil(20*took.Seconds())) }
 	var scripts [2]int64
-	for i, without := range []bool{false, true} {
+	for i, ttl := range []time.Duration{time.Second, -1} {
 		var stores [2]*rig
 		for j := range stores {
-			stores[j] = rigAt(t, server.URL()+"?read_timeout=20s")
-			stores[j].Prefix, stores[j].Timeout, stores[j].NoDenialCache = fmt.Sprint("hot", i, ":"), ample, without
+			stores[j] = rigAt(t, server.URL()+"?read_timeout=20s", config{Prefix: fmt.Sprint("hot", i, ":"), Timeout: ample, DenialTTL: ttl})
 			works(t, stores[j])
 		}
 		redistest.ResetStats(t, server.Client())
@@ -73,7 +72,7 @@ func TestFault49HotKey(t *testing.T) {
 		all, allowed, failed := hot(o, stores, c, d)
 		o.atMost(t, allowed, bound(time.Since(start)), "one hot key")
 		if least := int64(20 * d.Seconds()); failed > 0 || allowed < least {
-			t.Errorf("without the denial cache %v: %d allowed, %d failed; want at least %d and none", without, allowed, failed, least)
+			t.Errorf("DenialTTL %v: %d allowed, %d failed; want at least %d and none", ttl, allowed, failed, least)
 		}
 		scripts[i] = redistest.Calls(t, server.Client(), "evalsha")
 		if i == 0 {
@@ -171,8 +170,7 @@ func newFleet(t testing.TB, n int, limit gcra.Limit, url func(int) string) fleet
 	t.Helper()
 	var f fleet
 	for i := range n {
-		r := rigAt(t, url(i))
-		r.Prefix = "fleet:"
+		r := rigAt(t, url(i), config{Prefix: "fleet:"})
 		f.rigs = append(f.rigs, r)
 		f.limiters = append(f.limiters, middleware.Must(middleware.New(
 			middleware.Config{Store: r.Store, Instances: n},

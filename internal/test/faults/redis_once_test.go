@@ -26,8 +26,7 @@ func TestFault04CallsToAPausedRedisAreChargedOnce(t *testing.T) {
 	// cannot be in their buffers.
 	options := server.Options()
 	options.ContextTimeoutEnabled, options.MaxRetries = true, -1
-	r := rigOn(closing(t, redis.NewClient(options)))
-	r.NoDenialCache = true
+	r := rigOn(t, closing(t, redis.NewClient(options)), config{DenialTTL: -1})
 	works(t, r)
 	server.Pause()
 	var late, resting atomic.Int64
@@ -51,7 +50,7 @@ func TestFault04CallsToAPausedRedisAreChargedOnce(t *testing.T) {
 	redistest.Eventually(t, ample, "the old connections to end", func() bool {
 		return redistest.Stat(t, server.Client(), "clients", "connected_clients:") <= 8
 	})
-	charged := spent(t, r.witness(server.Client()), daily("hit", bucket))
+	charged := spent(t, r.witness(t, server.Client()), daily("hit", bucket))
 	o.atMost(t, charged, late.Load(), fmt.Sprintf("500 calls on a stopped server, %d of them not even tried", resting.Load()))
 	if charged == 0 || resting.Load() == 0 {
 		t.Errorf("%d charged, %d not tried; want some of both", charged, resting.Load())
@@ -79,7 +78,7 @@ func TestFault12LostReplyChargesOnce(t *testing.T) {
 			"with timeout": closing(t, redis.NewClient(&redis.Options{Addr: proxy.Addr, ContextTimeoutEnabled: true})),
 		} {
 			proxy.Pass()
-			r := rigOn(client)
+			r := rigOn(t, client, config{})
 			works(t, r)
 			settles(t, r)
 			redistest.ResetStats(t, server.Client())
@@ -87,7 +86,7 @@ func TestFault12LostReplyChargesOnce(t *testing.T) {
 			if _, err := o.take(r, daily("once", 100)); err == nil {
 				t.Errorf("%s, %s: a reply that was lost is no error", kind, name)
 			}
-			w := r.witness(server.Client())
+			w := r.witness(t, server.Client())
 			redistest.Eventually(t, ample, "the charge to be made", func() bool { return spent(t, w, daily("once", 100)) > 0 })
 			time.Sleep(20 * time.Millisecond) // for a second charge, which must not come
 			if n := spent(t, w, daily("once", 100)); n != 1 {
@@ -97,14 +96,14 @@ func TestFault12LostReplyChargesOnce(t *testing.T) {
 		// On a cluster two subjects in one batch are a pipeline, which the client would
 		// repeat as a whole.
 		through := throughProxies(t, cluster)
-		r := rigOn(through.client)
+		r := rigOn(t, through.client, config{})
 		a, b := subjectOn(t, cluster, 0, "a"), subjectOn(t, cluster, 0, "b")
 		redistest.Eventually(t, ample, "the cluster to answer", func() bool { return answersFor(r, a) && answersFor(r, b) })
 		// The first script for both loses a reply to NOSCRIPT, and the first pipeline one to COMMAND: not here,
 		// as batches have both now.
 		redistest.Together(40, func(i int) { _ = answersFor(r, []string{a, b}[i%2]) })
 		redistest.Eventually(t, ample, "the cluster to answer", func() bool { return answersFor(r, a) && answersFor(r, b) })
-		w := r.witness(cluster.Client())
+		w := r.witness(t, cluster.Client())
 		for _, p := range through.proxies {
 			lose(p)
 		}
@@ -158,8 +157,7 @@ func throughProxies(t testing.TB, c *redistest.Cluster) proxied {
 func TestFault14EvictedScriptIsSentAgain(t *testing.T) {
 	o := apart(t, "500 other scripts between two requests")
 	server := redistest.Start(t)
-	r := rigAt(t, server.URL()+"?read_timeout=20s")
-	r.Timeout, r.NoDenialCache = ample, true
+	r := rigAt(t, server.URL()+"?read_timeout=20s", config{Timeout: ample, DenialTTL: -1})
 	works(t, r)
 	const burst = 1000
 	rounds := int64(amount(5, 100))
@@ -187,8 +185,7 @@ func TestFault14EvictedScriptIsSentAgain(t *testing.T) {
 func TestFault13ForgottenScriptIsSentAgain(t *testing.T) {
 	o := apart(t, "SCRIPT FLUSH at 100 Hz, restart")
 	server := redistest.Start(t)
-	r := rigAt(t, server.URL()+"?read_timeout=20s")
-	r.Timeout = ample
+	r := rigAt(t, server.URL()+"?read_timeout=20s", config{Timeout: ample})
 	works(t, r)
 	stop := during(func() {
 		_ = server.Client().ScriptFlush(context.Background()).Err()
@@ -211,7 +208,7 @@ func TestFault13ForgottenScriptIsSentAgain(t *testing.T) {
 		}
 	})
 	stop()
-	w := r.witness(server.Client())
+	w := r.witness(t, server.Client())
 	for i := range passed {
 		// A day has 86,400 s, so that a million a day are some 12 a second.
 		c := daily(fmt.Sprint("caller", i), 1_000_000)

@@ -25,7 +25,7 @@ func TestFault01RedisStartsAfterTheApplication(t *testing.T) {
 	o := apart(t, "Redis starts after the application")
 	server := redistest.Start(t)
 	server.Kill()
-	r := rigAt(t, server.URL())
+	r := rigAt(t, server.URL(), config{})
 	s := underLoad(t, o, r)
 	away := s.traffic(t, 200, phase(time.Second, 5*time.Second))
 	away.only(t, "before Redis has started", http.StatusOK)
@@ -47,7 +47,7 @@ func TestFault01RedisStartsAfterTheApplication(t *testing.T) {
 func TestFault02RedisKilledUnderLoad(t *testing.T) {
 	o := apart(t, "kill -9, restart")
 	server := redistest.Start(t)
-	r := rigAt(t, server.URL())
+	r := rigAt(t, server.URL(), config{})
 	s := underLoad(t, o, r)
 	works(t, r)
 	rate := 200
@@ -71,7 +71,7 @@ func TestFault02RedisKilledUnderLoad(t *testing.T) {
 func TestFault03RedisPaused(t *testing.T) {
 	o := fault(t, "SIGSTOP, SIGCONT")
 	server := redistest.Start(t)
-	r := rigAt(t, server.URL())
+	r := rigAt(t, server.URL(), config{})
 	s := underLoad(t, o, r)
 	works(t, r)
 	s.traffic(t, 200, 300*time.Millisecond).only(t, "before the pause", http.StatusOK)
@@ -97,8 +97,7 @@ func TestFault05SlowRedisIsLeftAlone(t *testing.T) {
 	o := apart(t, "replies later than the budget")
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)
-	r := rigAt(t, "redis://"+proxy.Addr)
-	r.Timeout = 50 * time.Millisecond
+	r := rigAt(t, "redis://"+proxy.Addr, config{Timeout: 50 * time.Millisecond})
 	works(t, r)
 	proxy.Delay(300 * time.Millisecond)
 	opened := proxy.Connections()
@@ -126,7 +125,7 @@ func TestFault06RedisStandsStill(t *testing.T) {
 	o := apart(t, "DEBUG SLEEP, CLIENT PAUSE WRITE")
 	server := redistest.Start(t)
 	for _, args := range [][]any{{"debug", "sleep", "1"}, {"client", "pause", "1000", "write"}} {
-		r := rigAt(t, server.URL())
+		r := rigAt(t, server.URL(), config{})
 		works(t, r)
 		done := make(chan error)
 		go func() { done <- server.Client().Do(context.Background(), args...).Err() }()
@@ -151,7 +150,7 @@ func TestFault08HostGone(t *testing.T) {
 		"go-redis's defaults": closing(t, redis.NewClient(&redis.Options{Addr: addr})),
 		"long ample":          closing(t, redis.NewClient(&redis.Options{Addr: addr, DialTimeout: ample, PoolTimeout: ample})),
 	} {
-		r := rigOn(client)
+		r := rigOn(t, client, config{})
 		redistest.Together(20, func(i int) {
 			if _, err := o.take(r, plenty(fmt.Sprint(i))); err == nil {
 				t.Errorf("%s: a call to a host that is gone was answered", name)
@@ -168,8 +167,7 @@ func TestFault09SmallPoolServesManyCallers(t *testing.T) {
 	o := apart(t, "2 connections, slow replies, 200 callers")
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)
-	r := rigAt(t, "redis://"+proxy.Addr+"?pool_size=2&pool_timeout=10s")
-	r.Timeout = ample
+	r := rigAt(t, "redis://"+proxy.Addr+"?pool_size=2&pool_timeout=10s", config{Timeout: ample})
 	works(t, r)
 	proxy.Delay(50 * time.Millisecond)
 	redistest.Together(200, func(i int) {
@@ -181,7 +179,7 @@ func TestFault09SmallPoolServesManyCallers(t *testing.T) {
 		t.Errorf("%d connections; want 2", n)
 	}
 
-	slow := rigAt(t, "redis://"+proxy.Addr+"?pool_size=2&pool_timeout=10s")
+	slow := rigAt(t, "redis://"+proxy.Addr+"?pool_size=2&pool_timeout=10s", config{})
 	works(t, slow)
 	proxy.Delay(10 * time.Second)
 	sent := proxy.RequestBytes()
@@ -210,7 +208,7 @@ func TestFault10OneTimeoutForDialWaitAndRead(t *testing.T) {
 		"slow to connect":       func() { proxy.Delay(150 * time.Millisecond) },
 	} {
 		client := closing(t, redis.NewClient(options))
-		r := rigOn(client)
+		r := rigOn(t, client, config{})
 		fault()
 		redistest.Together(30, func(i int) {
 			if _, err := o.take(r, plenty(fmt.Sprint(i))); err == nil {
@@ -228,10 +226,9 @@ func TestFault11CallerDeadlineEndsARead(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)
 	for name, r := range map[string]*rig{
-		"Open":     rigAt(t, "redis://"+proxy.Addr),
-		"defaults": rigOn(closing(t, redis.NewClient(&redis.Options{Addr: proxy.Addr}))),
+		"Open":     rigAt(t, "redis://"+proxy.Addr, config{Timeout: ample}),
+		"defaults": rigOn(t, closing(t, redis.NewClient(&redis.Options{Addr: proxy.Addr})), config{Timeout: ample}),
 	} {
-		r.Timeout = ample
 		proxy.Pass()
 		works(t, r)
 		proxy.Blackhole()
@@ -264,7 +261,7 @@ func TestFault11CallerDeadlineEndsARead(t *testing.T) {
 func TestFault89OutageIsReported(t *testing.T) {
 	o := apart(t, "kill -9 twice")
 	server := redistest.Start(t)
-	r := rigAt(t, server.URL())
+	r := rigAt(t, server.URL(), config{})
 	s := underLoad(t, o, r)
 	for round := 1; round <= 2; round++ {
 		works(t, r)

@@ -29,8 +29,7 @@ func TestFault94ReplicasAreNeverAsked(t *testing.T) {
 		options := c.Options()
 		options.ReadTimeout = ample
 		set(options)
-		r := rigOn(closing(t, clusterClient(options)))
-		r.Timeout = ample
+		r := rigOn(t, closing(t, clusterClient(options)), config{Timeout: ample})
 		redistest.Together(60, func(i int) { // pipelines too
 			if _, err := o.take(r, daily(fmt.Sprint("user", i%20), 2)); err != nil {
 				t.Errorf("%s: %v", name, err)

@@ -18,7 +18,7 @@ import (
 )
 
 // following is a store on a client that follows the master, as in docs/stores.md.
-func following(t testing.TB, s *redistest.Sentinel, sentinels ...string) *rig {
+func following(t testing.TB, s *redistest.Sentinel, cfg config, sentinels ...string) *rig {
 	t.Helper()
 	o := s.Options()
 	o.ContextTimeoutEnabled = true
@@ -26,7 +26,7 @@ func following(t testing.TB, s *redistest.Sentinel, sentinels ...string) *rig {
 	if sentinels != nil {
 		o.SentinelAddrs = sentinels
 	}
-	return rigOn(closing(t, redis.NewFailoverClient(o)))
+	return rigOn(t, closing(t, redis.NewFailoverClient(o)), cfg)
 }
 
 // succeeded waits until the sentinels name another master.
@@ -56,7 +56,7 @@ func pair(t testing.TB) (master, replica *redistest.Server, link *redistest.Prox
 func TestFault15ReadonlyOnOpenConnections(t *testing.T) {
 	o := fault(t, "REPLICAOF; FAILOVER TO")
 	server := redistest.Start(t)
-	r := rigAt(t, server.URL())
+	r := rigAt(t, server.URL(), config{})
 	works(t, r)
 	host, port, _ := net.SplitHostPort(redistest.Start(t).Addr)
 	do(t, server, "replicaof", host, port)
@@ -74,7 +74,7 @@ func TestFault15ReadonlyOnOpenConnections(t *testing.T) {
 	options.Dialer = func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, name.Load().Addr)
 	}
-	f := rigOn(closing(t, redis.NewClient(options)))
+	f := rigOn(t, closing(t, redis.NewClient(options)), config{})
 	works(t, f)
 	host, port, _ = net.SplitHostPort(next.Addr)
 	do(t, old, "failover", "to", host, port)
@@ -93,7 +93,7 @@ func TestFault15ReadonlyOnOpenConnections(t *testing.T) {
 func TestFault16MasterKilled(t *testing.T) {
 	o := fault(t, "kill -9 of the master, Sentinel")
 	group := theSentinels(t)
-	r := following(t, group)
+	r := following(t, group, config{})
 	works(t, r)
 	old := group.Master()
 	old.Kill()
@@ -117,8 +117,7 @@ func TestFault16MasterKilled(t *testing.T) {
 func TestFault17MasterPausedAndResumed(t *testing.T) {
 	o := fault(t, "SIGSTOP of the master, failover, SIGCONT")
 	group := theSentinels(t)
-	r := following(t, group)
-	r.NoDenialCache = true
+	r := following(t, group, config{DenialTTL: -1})
 	works(t, r)
 	old := group.Master()
 	redistest.ResetStats(t, old.Client())
@@ -149,7 +148,7 @@ func TestFault17MasterPausedAndResumed(t *testing.T) {
 		t.Errorf("the old master ran %d scripts; want at most the %d calls in flight when it stopped", n, late.Load())
 	}
 	mustHeal(t, healSentinels(t, group))
-	if n := spent(t, r.witness(master.Client()), daily("hit", 1000)); n > late.Load() {
+	if n := spent(t, r.witness(t, master.Client()), daily("hit", 1000)); n > late.Load() {
 		t.Errorf("%d units charged by %d calls", n, late.Load())
 	}
 	o.inTime(t, budget)
@@ -164,14 +163,14 @@ func TestFault18SentinelIsSilent(t *testing.T) {
 	proxy := redistest.NewProxy(t, addrs[0])
 	for name, fail := range map[string]func(){"refuses connections": proxy.Refuse, "is silent": proxy.Blackhole} {
 		fail()
-		r := following(t, group, proxy.Addr, addrs[1], addrs[2])
+		r := following(t, group, config{}, proxy.Addr, addrs[1], addrs[2])
 		var first outcome
 		first.recovers(t, r, probing)
 		t.Logf("with a first sentinel that %s the first answer came after %v", name, first.recovery)
 		o.recovery = max(o.recovery, first.recovery)
 	}
 	proxy.Pass()
-	r := following(t, group, proxy.Addr)
+	r := following(t, group, config{}, proxy.Addr)
 	works(t, r)
 	old := group.Master()
 	proxy.Blackhole()
@@ -187,8 +186,7 @@ func TestFault18SentinelIsSilent(t *testing.T) {
 func TestFault19WritesLostAtFailover(t *testing.T) {
 	o := fault(t, "replication cut, kill -9")
 	group := theSentinels(t)
-	r := following(t, group)
-	r.NoDenialCache = true // the cache would hide a part of it
+	r := following(t, group, config{DenialTTL: -1}) // the cache would hide a part of it
 	works(t, r)
 	old := group.Master()
 	var links []*redistest.Proxy
@@ -238,9 +236,8 @@ func TestFault19WritesLostAtFailover(t *testing.T) {
 func TestFault20SplitBrain(t *testing.T) {
 	o := fault(t, "replication cut, the replica promoted, clients on both")
 	master, replica, link := pair(t)
-	here, there := rigAt(t, master.URL()), rigAt(t, replica.URL())
-	here.Prefix, there.Prefix = "split:", "split:"
-	here.NoDenialCache, there.NoDenialCache = true, true
+	cfg := config{Prefix: "split:", DenialTTL: -1}
+	here, there := rigAt(t, master.URL(), cfg), rigAt(t, replica.URL(), cfg)
 	const rate, burst = 20, 10
 	c := gcra.Charge{Subject: "hit", Policy: "p", Limit: gcra.PerSecond(rate).WithBurst(burst), Cost: 1}
 	var allowed int64
@@ -281,7 +278,7 @@ func TestFault20SplitBrain(t *testing.T) {
 func TestFault39NewMasterWithAnotherClock(t *testing.T) {
 	o := fault(t, "failover, clock of the new master 30 s behind and ahead")
 	group := theSentinels(t)
-	r := following(t, group)
+	r := following(t, group, config{})
 	works(t, r)
 	old := group.Master()
 	do(t, group.Sentinels[0], "sentinel", "failover", group.MasterName)
@@ -289,6 +286,6 @@ func TestFault39NewMasterWithAnotherClock(t *testing.T) {
 	o.recovers(t, r, probing)
 	mustHeal(t, healSentinels(t, group)) // until then the sentinels do not agree
 	master := group.Master()
-	back(t, new(outcome), master, following(t, group), 30*time.Second)
-	ahead(t, o, master, following(t, group), 30*time.Second)
+	back(t, new(outcome), master, following(t, group, config{Timeout: ample, DenialTTL: -1}), 30*time.Second)
+	ahead(t, o, master, following(t, group, config{Timeout: ample, DenialTTL: -1}), 30*time.Second)
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
-	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 	"github.com/seed-e377111c/ratelimit/internal/test/sitetest"
 	"github.com/seed-e377111c/ratelimit/middleware"
@@ -31,8 +30,7 @@ func TestFault44NumbersAreStoredAsIntegers(t *testing.T) {
 	apart(t, "TATs and TTLs that are multiples of 1e8")
 	servers := map[string]*redis.Client{"redis-server": redistest.Start(t).Client(), "embedded": redistest.StartEmbedded(t)}
 	for name, client := range servers {
-		store := redisstore.New(client)
-		store.Timeout, store.NoDenialCache = ample, true
+		store := storeOn(t, client, config{Timeout: ample, DenialTTL: -1})
 		for _, tt := range []struct {
 			per  time.Duration
 			cost int64
@@ -136,8 +134,7 @@ func TestFault45ReplyOfAnotherTypeIsAnError(t *testing.T) {
 		3: {"_\r\n", ",1.5\r\n", "#t\r\n", "(12345678901234567890\r\n", "%1\r\n+a\r\n:1\r\n", "*1\r\n,1.5\r\n", "*1\r\n_\r\n", "*1\r\n#f\r\n", "*1\r\n(99999999999999999999\r\n", "=5\r\ntxt:1\r\n"},
 	} {
 		between := startReplier(t, server.Addr)
-		store := rigOn(closing(t, redis.NewClient(&redis.Options{Addr: between.addr, Protocol: protocol, ReadTimeout: ample, MaxRetries: -1})))
-		store.Timeout = ample
+		store := rigOn(t, closing(t, redis.NewClient(&redis.Options{Addr: between.addr, Protocol: protocol, ReadTimeout: ample, MaxRetries: -1})), config{Timeout: ample})
 		s := openSite(t, o, sitetest.Config{Config: middleware.Config{Store: store.Store}, Policies: []middleware.Policy{
 			{Name: "all", Key: sitetest.Everybody, Limit: gcra.PerDay(1_000_000).WithBurst(1000), OnFailure: middleware.FailClosed}}})
 		settles(t, store)
@@ -170,9 +167,7 @@ func TestFault48DamagedValueHealsAndHarmsNoOther(t *testing.T) {
 	o := apart(t, "lists, hashes, text, nan, inf, negative, huge")
 	const burst = 3
 	server := redistest.Start(t)
-	store := rigAt(t, server.URL())
-	store.Timeout = ample
-	store.Prefix = "rl:"
+	store := rigAt(t, server.URL(), config{Prefix: "rl:", Timeout: ample})
 	// 3 in 300 ms: a damaged value denies requests for no longer than that.
 	limit := gcra.Limit{Count: burst, Per: 300 * time.Millisecond}
 	s := openSite(t, o, sitetest.Config{Config: middleware.Config{Store: store.Store}, Policies: []middleware.Policy{
@@ -226,8 +221,7 @@ func TestFault48DamagedValueHealsAndHarmsNoOther(t *testing.T) {
 func TestFault42PeekWritesNothing(t *testing.T) {
 	apart(t, "Peek at full, empty, indebted and damaged buckets")
 	server := redistest.Start(t)
-	store := rigAt(t, server.URL())
-	store.Timeout, store.Prefix = ample, "rl:"
+	store := rigAt(t, server.URL(), config{Prefix: "rl:", Timeout: ample})
 	ctx, client := t.Context(), server.Client()
 	limiter := middleware.Must(middleware.New(middleware.Config{Store: store.Store},
 		middleware.Policy{Name: "rate", Key: byClient, Limit: gcra.PerMinute(5), MaxDelay: time.Second, MaxDebt: 10},

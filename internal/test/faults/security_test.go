@@ -200,8 +200,7 @@ func denials(t *testing.T, servers []*redistest.Server) (n int) {
 // limits uses all that a redisstore.Store can do.
 func limits(t *testing.T, client redis.UniversalClient, subject string) error {
 	t.Helper()
-	store := redisstore.New(client)
-	store.Timeout, store.NoDenialCache, store.Logger = ample, true, silence
+	store := storeOn(t, client, config{Timeout: ample, DenialTTL: -1, Logger: silence})
 	var failed error
 	l := middleware.Must(middleware.New(middleware.Config{Store: store, Observe: func(_ *http.Request, d *middleware.Decision) { failed = d.Err }},
 		middleware.Policy{Name: "one", Key: func(*http.Request) (string, error) { return subject, nil }, Limit: gcra.PerDay(2)},
@@ -239,12 +238,14 @@ func limits(t *testing.T, client redis.UniversalClient, subject string) error {
 	return nil
 }
 
-// logs uses all that a slidinglog.Redis can do: allowing, denying, delaying, and
+// logs uses all that a slidinglog.Store can do: allowing, denying, delaying, and
 // refunding a part and all.
 func logs(t *testing.T, client redis.UniversalClient, subject string) error {
 	t.Helper()
-	store := slidinglog.NewRedis(client)
-	store.Timeout = ample
+	store, err := slidinglog.New(client, slidinglog.Config{Timeout: ample})
+	if err != nil {
+		return err
+	}
 	c := gcra.Charge{Subject: subject, Policy: "p", Limit: gcra.PerDay(10), Cost: 3}
 	for i, want := range []bool{true, true, true, false} {
 		got, err := gcra.Take(t.Context(), store, c)

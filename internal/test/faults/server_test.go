@@ -18,8 +18,7 @@ import (
 func TestServerUnderFaults(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)
-	r := rigAt(t, "redis://"+proxy.Addr)
-	r.Timeout = 0 // the default
+	r := rigAt(t, "redis://"+proxy.Addr, config{Timeout: 50 * time.Millisecond})
 	s := underLoad(t, new(outcome), r)
 	d := phase(time.Second, 20*time.Second)
 

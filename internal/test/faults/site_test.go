@@ -117,11 +117,10 @@ func bucketKeys(t *testing.T, s *redistest.Server) []string {
 }
 
 // patientStore is a store that does not fail on a busy machine.
-func patientStore(t *testing.T, s *redistest.Server) *redisstore.Store {
+func patientStore(t *testing.T, s *redistest.Server, cfg config) *redisstore.Store {
 	t.Helper()
-	r := openStore(t, s.URL()+"?read_timeout=20s&write_timeout=20s&dial_timeout=20s&pool_timeout=20s")
-	r.Timeout = ample
-	return r
+	cfg.Timeout = ample
+	return openStore(t, s.URL()+"?read_timeout=20s&write_timeout=20s&dial_timeout=20s&pool_timeout=20s", cfg)
 }
 
 // byClient counts by a header that any client can write, as no real server should.

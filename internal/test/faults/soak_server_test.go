@@ -142,14 +142,14 @@ func soakServer(arg string, in io.Reader, out io.Writer) error {
 func (at soakStores) open(name string) (*redisstore.Store, error) {
 	switch name {
 	case "single":
-		return redisstore.Open(at.Single)
+		return redisstore.Open(at.Single, config{})
 	case "cluster":
-		return redisstore.Open(at.Cluster)
+		return redisstore.Open(at.Cluster, config{})
 	}
 	return redisstore.New(redis.NewFailoverClient(&redis.FailoverOptions{
 		MasterName: "mymaster", SentinelAddrs: at.Sentinels, ContextTimeoutEnabled: true,
 		DialTimeout: 500 * time.Millisecond, ReadTimeout: 500 * time.Millisecond, MaxRetries: -1, Protocol: 2,
-	})), nil
+	}), config{})
 }
 
 type headerKey struct{}

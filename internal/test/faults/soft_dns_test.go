@@ -93,7 +93,7 @@ func byName(t *testing.T, o *outcome) (*nameserver, *redistest.Server, *redistes
 	proxy := redistest.NewProxy(t, server.Addr)
 	names := startNameserver(t, "127.0.0.1")
 	_, port, _ := strings.Cut(proxy.Addr, ":")
-	return names, server, proxy, openAsker(t, o, "redis://redis.example.:"+port+"/0")
+	return names, server, proxy, openAsker(t, o, "redis://redis.example.:"+port+"/0", 0, softLimit())
 }
 
 func TestFault105NameserverIsLate(t *testing.T) {

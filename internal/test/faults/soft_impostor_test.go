@@ -53,7 +53,7 @@ func TestFault108ProxyAnswersForADeadServer(t *testing.T) {
 			o := apart(t, "a proxy that answers: "+name)
 			server, other := redistest.Start(t), impostor(t, answer.text)
 			proxy := redistest.NewProxy(t, server.Addr)
-			a := openAsker(t, o, "redis://"+proxy.Addr+"/0")
+			a := openAsker(t, o, "redis://"+proxy.Addr+"/0", 0, softLimit())
 			said := func() bool { return len(a.log.Lines(answer.code)) > 0 }
 			a.under(t, func() { proxy.Move(other) }, func() {
 				redistest.Eventually(t, ample, "a log line that says "+answer.code, said)

@@ -44,7 +44,7 @@ func TestFault103NarrowLink(t *testing.T) {
 func TestFault104HalfOpenConnections(t *testing.T) {
 	o := apart(t, "all connections half-open")
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr)
-	a := openAsker(t, o, "redis://"+proxy.Addr+"/0")
+	a := openAsker(t, o, "redis://"+proxy.Addr+"/0", 0, softLimit())
 	a.under(t, proxy.HalfOpen, func() {})
 	if n := proxy.Connections(); n < 2 {
 		t.Errorf("%d connections; want another one", n)
@@ -62,7 +62,7 @@ func TestFault110TwoMastersTakeWrites(t *testing.T) {
 	var askers []*asker
 	var stops []func()
 	for _, link := range links {
-		a := askerOn(o, openStore(t, "redis://"+link.Addr+"/0"), len(links), softLimit())
+		a := openAsker(t, o, "redis://"+link.Addr+"/0", len(links), softLimit())
 		a.start = start
 		works(t, a.store)
 		askers = append(askers, a)

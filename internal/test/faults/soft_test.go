@@ -2,7 +2,6 @@ package faults
 
 import (
 	"fmt"
-	"log/slog"
 	"net/http"
 	"sync"
 	"testing"
@@ -44,18 +43,18 @@ type asker struct {
 	calls []window.Call
 }
 
-// askerOn limits by a store with its default settings.
-func askerOn(o *outcome, store *redisstore.Store, instances int, limit gcra.Limit) *asker {
-	a := &asker{o: o, store: store, log: new(diagtest.Text), start: time.Now()}
-	store.Logger = slog.New(slog.NewTextHandler(a.log, nil))
-	a.limiter = middleware.Must(middleware.New(middleware.Config{Store: store, Logger: silence, Instances: instances},
+// newAsker limits by a store with its default settings, and reads its log.
+func newAsker(o *outcome, open func(config) *redisstore.Store, instances int, limit gcra.Limit) *asker {
+	a := &asker{o: o, log: new(diagtest.Text), start: time.Now()}
+	a.store = open(config{Logger: a.log.Logger()})
+	a.limiter = middleware.Must(middleware.New(middleware.Config{Store: a.store, Logger: silence, Instances: instances},
 		middleware.Policy{Name: "p", Key: sitetest.Everybody, Limit: limit}))
 	return a
 }
 
-func openAsker(t *testing.T, o *outcome, url string) *asker {
+func openAsker(t *testing.T, o *outcome, url string, instances int, limit gcra.Limit) *asker {
 	t.Helper()
-	return askerOn(o, openStore(t, url), 0, softLimit())
+	return newAsker(o, func(cfg config) *redisstore.Store { return openStore(t, url, cfg) }, instances, limit)
 }
 
 // decide asks once.
@@ -134,6 +133,6 @@ func (o *outcome) windows(t *testing.T, calls []window.Call, more float64) {
 func softly(t *testing.T, injected string, begin func(*redistest.Proxy)) {
 	o := fault(t, injected)
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr)
-	a := openAsker(t, o, "redis://"+proxy.Addr+"/0")
+	a := openAsker(t, o, "redis://"+proxy.Addr+"/0", 0, softLimit())
 	a.under(t, func() { begin(proxy) }, proxy.Pass)
 }

@@ -16,7 +16,7 @@ import (
 func TestFault106TLSHandshakeHangs(t *testing.T) {
 	o := apart(t, "a TLS handshake without an answer")
 	proxy := redistest.NewProxy(t, redistest.StartTLS(t, redistest.NewCertificates(t)).Addr)
-	a := openAsker(t, o, "rediss://"+proxy.Addr+"/0?skip_verify=true")
+	a := openAsker(t, o, "rediss://"+proxy.Addr+"/0?skip_verify=true", 0, softLimit())
 	a.under(t, func() { proxy.Blackhole(); proxy.Reset() }, proxy.Pass)
 	if len(a.log.Lines("redis-unreachable")) == 0 {
 		t.Errorf("got log lines %q; want one that says redis-unreachable", a.log.Lines(isAway))
@@ -47,7 +47,8 @@ func TestFault107CertificateExpires(t *testing.T) {
 		t.Fatal(err)
 	}
 	options.TLSConfig.RootCAs = certs.Roots // of a private authority, as the comment of Options says
-	a := askerOn(o, redisstore.New(closing(t, redis.NewUniversalClient(options))), 0, softLimit())
+	client := closing(t, redis.NewUniversalClient(options))
+	a := newAsker(o, func(cfg config) *redisstore.Store { return storeOn(t, client, cfg) }, 0, softLimit())
 	works(t, a.store)
 	redistest.Eventually(t, ample, "the certificate to expire", func() bool { return time.Now().After(expires) })
 	if !answers(a.store) {

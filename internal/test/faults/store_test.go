@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,20 +59,38 @@ const (
 	isBack = "redis is available again"
 )
 
-// rig is a store with keys of its own whose log can be read.
+type config = redisstore.Config
+
+// rig is a store whose log can be read, and its Config.
 type rig struct {
 	*redisstore.Store
+	config
 	log *diagtest.Text
 }
 
 var prefixes atomic.Int64
 
-func rigOn(client redis.UniversalClient) *rig { return newRig(redisstore.New(client)) }
+// rigOn returns a store on a client. Where the Config has no other, the store has keys of its own and the budget as its
+// Timeout.
+func rigOn(t testing.TB, client redis.UniversalClient, cfg config) *rig {
+	t.Helper()
+	return newRig(cfg, func(cfg config) *redisstore.Store { return storeOn(t, client, cfg) })
+}
+
+// storeOn returns a store with the Config as it is.
+func storeOn(t testing.TB, client redis.UniversalClient, cfg config) *redisstore.Store {
+	t.Helper()
+	r, err := redisstore.New(client, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
 
 // openStore opens a URL as applications do, and closes the store when the test ends.
-func openStore(t testing.TB, url string) *redisstore.Store {
+func openStore(t testing.TB, url string, cfg config) *redisstore.Store {
 	t.Helper()
-	r, err := redisstore.Open(url)
+	r, err := redisstore.Open(url, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,18 +104,18 @@ func openStore(t testing.TB, url string) *redisstore.Store {
 	return r
 }
 
-// rigAt opens a URL.
-func rigAt(t testing.TB, url string) *rig {
+// rigAt opens a URL, otherwise as rigOn.
+func rigAt(t testing.TB, url string, cfg config) *rig {
 	t.Helper()
-	return newRig(openStore(t, url))
+	return newRig(cfg, func(cfg config) *redisstore.Store { return openStore(t, url, cfg) })
 }
 
-func newRig(r *redisstore.Store) *rig {
+func newRig(cfg config, open func(config) *redisstore.Store) *rig {
 	log := new(diagtest.Text)
-	r.Logger = slog.New(slog.NewTextHandler(log, nil))
-	r.Prefix = fmt.Sprintf("f%d:", prefixes.Add(1))
-	r.Timeout = budget
-	return &rig{r, log}
+	cfg.Logger = log.Logger()
+	cfg.Prefix = cmp.Or(cfg.Prefix, fmt.Sprintf("f%d:", prefixes.Add(1)))
+	cfg.Timeout = cmp.Or(cfg.Timeout, budget)
+	return &rig{open(cfg), cfg, log}
 }
 
 // closing closes a client when the test ends.
@@ -111,10 +130,9 @@ func closing[C redis.UniversalClient](t testing.TB, c C) C {
 
 // witness is a store on the rig's keys with a long Timeout, without the denial cache,
 // on a connection of its own.
-func (r *rig) witness(client redis.UniversalClient) *redisstore.Store {
-	w := redisstore.New(client)
-	w.Prefix, w.Timeout, w.NoDenialCache = r.Prefix, ample, true
-	return w
+func (r *rig) witness(t testing.TB, client redis.UniversalClient) *redisstore.Store {
+	t.Helper()
+	return storeOn(t, client, config{Prefix: r.Prefix, Timeout: ample, DenialTTL: -1})
 }
 
 // daily is a charge of one unit on a bucket that hardly refills during a test.
