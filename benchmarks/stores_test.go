@@ -12,9 +12,7 @@ import (
 // The stores of this module, as the benchmarks set them up. A setting of 0 is the default.
 
 func newStore(client redis.UniversalClient, timeout, denialTTL time.Duration) *redisstore.Store {
-	store := redisstore.New(client)
-	store.Timeout, store.DenialTTL = timeout, denialTTL
-	return store
+	return must(redisstore.New(client, redisstore.Config{Timeout: timeout, DenialTTL: denialTTL}))
 }
 
 // openStore is Open, and the options of its client.
@@ -23,16 +21,17 @@ func openStore(url string, timeout time.Duration) (*redisstore.Store, *redis.Opt
 	if err != nil {
 		return nil, nil, err
 	}
-	store, err := redisstore.Open(url)
-	if err != nil {
-		return nil, nil, err
-	}
-	store.Timeout = timeout
-	return store, options.Simple(), nil
+	store, err := redisstore.Open(url, redisstore.Config{Timeout: timeout})
+	return store, options.Simple(), err
 }
 
-func newLog(client redis.UniversalClient, timeout time.Duration) *slidinglog.Redis {
-	log := slidinglog.NewRedis(client)
-	log.Timeout = timeout
-	return log
+func newLog(client redis.UniversalClient, timeout time.Duration) *slidinglog.Store {
+	return must(slidinglog.New(client, slidinglog.Config{Timeout: timeout}))
+}
+
+func must[S any](store S, err error) S {
+	if err != nil {
+		panic(err)
+	}
+	return store
 }

@@ -96,7 +96,7 @@ func TestFieldError(t *testing.T) {
 // every request would follow OnFailure.
 func TestLongestMaxDelay(t *testing.T) {
 	p := middleware.Policy{Name: "only", Key: key("k"), Limit: five, MaxDelay: 366 * 24 * time.Hour}
-	for _, store := range []gcra.Store{gcra.NewMemory(), new(slidinglog.Memory)} {
+	for _, store := range []gcra.Store{gcra.NewMemory(), slidinglog.NewMemory(slidinglog.Config{})} {
 		if d := limiter(t, middleware.Config{Store: store}, p).Decide(get("/")); d.Err != nil {
 			t.Errorf("%T, %v: got %v; want a decision", store, p.MaxDelay, d.Err)
 		}

@@ -298,12 +298,11 @@ func TestBoundOfExpensiveRequests(t *testing.T) {
 	const instances, burst = 20, 20
 	admitted := int64(0)
 	for range instances {
-		store, err := redisstore.Open("redis://127.0.0.1:1/0") // nothing listens there
+		store, err := redisstore.Open("redis://127.0.0.1:1/0", redisstore.Config{Logger: slog.New(slog.DiscardHandler)}) // nothing listens there
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer store.Close()
-		store.Logger = slog.New(slog.DiscardHandler)
 		l := limiter(t, middleware.Config{Store: store, Instances: instances}, middleware.Policy{
 			Name: "export", Key: key("k"), Limit: gcra.PerHour(1).WithBurst(burst),
 			Cost: func(*http.Request) int64 { return burst },

@@ -209,8 +209,8 @@ func TestQuotaMistakes(t *testing.T) {
 		policy middleware.Policy
 		want   string
 	}{
-		{slidinglog.NewMemory(), quota, "want a rate such as 25/5s"},
-		{slidinglog.NewMemory(), middleware.Policy{Name: "m", Key: key("k"), Limit: gcra.PerMinute(5).WithBurst(2)}, "burst is 2; want 0 or 5"},
+		{slidinglog.NewMemory(slidinglog.Config{}), quota, "want a rate such as 25/5s"},
+		{slidinglog.NewMemory(slidinglog.Config{}), middleware.Policy{Name: "m", Key: key("k"), Limit: gcra.PerMinute(5).WithBurst(2)}, "burst is 2; want 0 or 5"},
 		{gcra.NewMemory(), delayed, "MaxDelay is 1s; want 0"},
 		{gcra.NewMemory(), middleware.Policy{Name: "m", Key: key("k"), Limit: gcra.Quota(40, gcra.Monthly.From(31))}, "first day is 31; want 1 to 28"},
 	} {

@@ -253,7 +253,7 @@ func TestSettleFails(t *testing.T) {
 
 // Strict windows are settled without debt.
 func TestSettleStrictWindow(t *testing.T) {
-	store := slidinglog.NewMemory()
+	store := slidinglog.NewMemory(slidinglog.Config{})
 	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "p", Key: key("k"), Limit: gcra.PerHour(10)})
 	d := l.Decide(get("/"))
 	wantMissing(t, d.Settle(t.Context(), 8, "p"), nil)

@@ -50,14 +50,15 @@ func breakers(t *testing.T, reader metric.Reader) map[string]string {
 
 func TestRedis(t *testing.T) {
 	server := redistest.Start(t)
-	redis, err := redisstore.Open(server.URL())
+	redis, err := redisstore.Open(server.URL(), redisstore.Config{
+		Timeout:   10 * time.Second, // for busy machines; a stopped server refuses connections at once
+		DenialTTL: time.Minute,
+		Logger:    slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { redis.Close() })
-	redis.Timeout = 10 * time.Second // for busy machines; a stopped server refuses connections at once
-	redis.DenialTTL = time.Minute
-	redis.Logger = slog.New(slog.DiscardHandler)
 	logging.Disable() // the client's own words on every dial that fails
 	t.Cleanup(logging.Enable)
 	l := limiter(t, redis, middleware.Policy{Name: "user", Key: key("secret-subject"), Limit: gcra.PerHour(3)})

@@ -309,7 +309,11 @@ func TestRedisRate(t *testing.T) {
 	if res, err := lim.AllowN(t.Context(), "many", redis_rate.Limit{Rate: 10, Burst: 10, Period: time.Second}, 1000); err != nil || res.RetryAfter.Round(time.Second) != 99*time.Second {
 		t.Errorf("1000 of a burst of 10: got RetryAfter %v, %v; want 99 s", res.RetryAfter, err)
 	}
-	ours, err := gcra.Take(t.Context(), redisstore.New(client), gcra.Charge{Subject: "a", Policy: "p", Cost: 1, Limit: gcra.PerSecond(10)})
+	store, err := redisstore.New(client, redisstore.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, err := gcra.Take(t.Context(), store, gcra.Charge{Subject: "a", Policy: "p", Cost: 1, Limit: gcra.PerSecond(10)})
 	if err != nil || ours.Remaining != 9 {
 		t.Errorf("got %d remaining, %v; want 9", ours.Remaining, err)
 	}

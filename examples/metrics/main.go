@@ -81,7 +81,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	var store gcra.Store = gcra.NewMemory()
 	where := "this process; -redis or REDIS_URL shares them between servers"
 	if s.redis != "" {
-		redis, err := redisstore.Open(s.redis)
+		redis, err := redisstore.Open(s.redis, redisstore.Config{})
 		if err != nil {
 			return fmt.Errorf("%s is not a URL such as redis://localhost:6379/0: %w", s.redisFrom, err)
 		}

@@ -67,12 +67,11 @@ func TestUsageOnRedis(t *testing.T) {
 	url, token := redistest.Start(t).URL(), smoke.Token(t, "alice")
 	var servers [2]*httptest.Server
 	for i := range servers {
-		store, err := redisstore.Open(url)
+		store, err := redisstore.Open(url, redisstore.Config{Timeout: 20 * time.Second}) // for busy machines
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer store.Close()
-		store.Timeout = 20 * time.Second // for busy machines
 		servers[i] = httptest.NewServer(newHandler(store))
 		defer servers[i].Close()
 	}
@@ -92,12 +91,11 @@ func TestUsageOnRedis(t *testing.T) {
 // Without its Redis the server does not show a count of its own.
 func TestUsageIsUnknown(t *testing.T) {
 	redis := redistest.Start(t)
-	store, err := redisstore.Open(redis.URL())
+	store, err := redisstore.Open(redis.URL(), redisstore.Config{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	store.Logger = slog.New(slog.DiscardHandler)
 	server := httptest.NewServer(newHandler(store))
 	defer server.Close()
 	redis.Kill()

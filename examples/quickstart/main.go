@@ -79,7 +79,7 @@ func openStore(redisURL string) (store gcra.Store, kept string, err error) {
 	if redisURL == "" {
 		return gcra.NewMemory(), "in this process; -redis shares them between servers", nil
 	}
-	redis, err := redisstore.Open(redisURL)
+	redis, err := redisstore.Open(redisURL, redisstore.Config{})
 	if err != nil {
 		return nil, "", err
 	}

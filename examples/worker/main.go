@@ -86,13 +86,14 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	where := "this process alone; -redis shares it with others"
 	if s.redis != "" {
-		store, err := redisstore.Open(s.redis)
+		store, err := redisstore.Open(s.redis, redisstore.Config{
+			Timeout: 2 * time.Second,               // the default is for servers
+			Logger:  slog.New(slog.DiscardHandler), // the pool prints it
+		})
 		if err != nil {
 			return fmt.Errorf("-redis is no URL such as redis://localhost:6379/0: %w", err)
 		}
 		defer store.Close()
-		store.Timeout = 2 * time.Second              // the default is for servers
-		store.Logger = slog.New(slog.DiscardHandler) // the pool prints it
 		if err := store.Ping(ctx); err != nil {
 			p.fails(time.Now(), err)
 		}

@@ -121,8 +121,10 @@ func TestTwoProcesses(t *testing.T) {
 		queue   = 20
 	)
 	server := redistest.Start(t)
-	store := redisstore.New(server.Client())
-	store.Timeout = patience
+	store, err := redisstore.New(server.Client(), redisstore.Config{Timeout: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
 	// With a queue at the start, the times of turns are known.
 	charge := gcra.Charge{Subject: "worker", Policy: "tasks", Limit: gcra.PerSecond(rate).WithBurst(1), Cost: 1, MaxDelay: 366 * 24 * time.Hour, MaxWait: 366 * 24 * time.Hour}
 	begin := time.Now()

@@ -176,7 +176,7 @@ func (s *script) deliver(noAnswer error) {
 	if s.err != nil {
 		var timeout net.Error
 		if errors.As(s.err, &timeout) && timeout.Timeout() && !errors.Is(s.err, context.DeadlineExceeded) {
-			s.err = fmt.Errorf("%w: %w", s.err, context.DeadlineExceeded) // as Store.Timeout says
+			s.err = fmt.Errorf("%w: %w", s.err, context.DeadlineExceeded) // as Config.Timeout says
 		}
 		err := &failure{s.err}
 		for _, q := range s.requests {

@@ -332,12 +332,11 @@ func TestMemoryHasNoStats(t *testing.T) {
 
 // A server that is not in use has the reason on the page and in the JSON.
 func TestReasonOfAnOpenBreaker(t *testing.T) {
-	store, err := redisstore.Open(redistest.Start(t, "--rename-command", "EVALSHA", "").URL())
+	store, err := redisstore.Open(redistest.Start(t, "--rename-command", "EVALSHA", "").URL(), redisstore.Config{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	store.Logger = slog.New(slog.DiscardHandler)
 	s := newSceneOn(t, newClock(), store, middleware.Policy{Name: "p", Key: who, Limit: gcra.PerHour(5)})
 	const reason = "the store needs EVALSHA, EVAL and the commands of the ACL line in SECURITY.md"
 	redistest.Eventually(t, patience, "the reason", func() bool {
@@ -352,8 +351,10 @@ func TestReasonOfAnOpenBreaker(t *testing.T) {
 
 // On Redis a reset is for all servers.
 func TestRedis(t *testing.T) {
-	store := redisstore.New(redistest.Any(t))
-	store.Timeout = patience
+	store, err := redisstore.New(redistest.Any(t), redisstore.Config{Timeout: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
 	s := newSceneOn(t, newClock(), store, middleware.Policy{Name: "p", Key: who, Limit: gcra.PerHour(5), MaxDelay: time.Minute})
 	s.ask(8, "k", "/")
 	if got := s.left("k"); got != "p 0/5" {
@@ -373,7 +374,7 @@ func TestRedis(t *testing.T) {
 		t.Errorf("got %+v; want a Redis with one server in use and its batches", got)
 	}
 	redistest.Eventually(t, patience, "the server's kind", func() bool {
-		return s.json("").Store.Servers[0].Kind == string(redisstore.OneKeyspace) && strings.Contains(s.html(""), "one keyspace: one script for all subjects")
+		return s.json("").Store.Servers[0].Kind == string(gcra.OneKeyspace) && strings.Contains(s.html(""), "one keyspace: one script for all subjects")
 	})
 	redistest.Eventually(t, patience, "the count of servers", func() bool { return s.json("").Store.Instances == 1 })
 	if !strings.Contains(s.html(""), "By the last count, 1 server shares the limits.") {

@@ -303,7 +303,7 @@ func TestResetQueue(t *testing.T) {
 }
 
 func TestResetLog(t *testing.T) {
-	s := newSceneOn(t, newClock(), slidinglog.NewMemory(), middleware.Policy{Name: "strict", Key: who, Limit: gcra.PerHour(5), MaxDelay: 10 * time.Hour})
+	s := newSceneOn(t, newClock(), slidinglog.NewMemory(slidinglog.Config{}), middleware.Policy{Name: "strict", Key: who, Limit: gcra.PerHour(5), MaxDelay: 10 * time.Hour})
 	s.ask(20, "x", "/")
 	if got := s.left("x"); got != "strict 0/5" {
 		t.Errorf("got %q; want strict 0/5", got)

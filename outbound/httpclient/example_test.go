@@ -34,7 +34,7 @@ func Example() {
 	defer partner.Close()
 
 	transport := httpclient.Must(httpclient.New(httpclient.Config{
-		Store: gcra.NewMemory(), // or redisstore.Open("redis://...")
+		Store: gcra.NewMemory(), // or redisstore.Open("redis://...", redisstore.Config{})
 		Policies: []httpclient.Policy{
 			// Burst + Count is what the partner allows.
 			{Name: "5s", Key: httpclient.ByCredential, Limit: gcra.Limit{Count: 20, Per: 5 * time.Second, Burst: 5}},

@@ -35,8 +35,10 @@ func (s *spy) Take(ctx context.Context, charges []gcra.Charge) (bool, error) {
 // A credential is not in the store's charges, its keys or an error.
 func TestCredentialIsASecret(t *testing.T) {
 	client := redistest.Any(t)
-	redis := redisstore.New(client)
-	redis.Timeout = 20 * time.Second
+	redis, err := redisstore.New(client, redisstore.Config{Timeout: 20 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
 	s := &spy{Store: redis}
 	tr := transport(t, httpclient.Config{
 		Base: &partner{answers: []func() *http.Response{says(429, "Retry-After: 3600")}}, Store: s, MaxWait: 100 * time.Millisecond,

@@ -30,7 +30,7 @@ const callingProcess = "OUTBOUND_TEST_CALLING_PROCESS"
 // calling is what the callers of a process do: they call the partner again and again, as its limits allow.
 type calling struct {
 	Redis, Partner string // URLs
-	Log            bool   // the store is a slidinglog.Redis
+	Log            bool   // the store is a slidinglog.Store
 	Limits         []gcra.Limit
 	Callers        int
 	Timeout        time.Duration // of the store; 0 is its default
@@ -111,15 +111,16 @@ func (c calling) open() (gcra.Store, error) {
 		if err != nil {
 			return nil, err
 		}
-		log := slidinglog.NewRedis(redis.NewClient(options))
-		log.Timeout = c.Timeout
+		log, err := slidinglog.New(redis.NewClient(options), slidinglog.Config{Timeout: c.Timeout})
+		if err != nil {
+			return nil, err
+		}
 		return log, log.Ping(context.Background())
 	}
-	store, err := redisstore.Open(c.Redis)
+	store, err := redisstore.Open(c.Redis, redisstore.Config{Timeout: c.Timeout, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err
 	}
-	store.Timeout, store.Logger = c.Timeout, slog.New(slog.DiscardHandler)
 	return store, store.Ping(context.Background())
 }
 

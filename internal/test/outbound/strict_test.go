@@ -127,7 +127,7 @@ func TestMargin(t *testing.T) {
 				s := &strict{short: gcra.Limit{Count: 25, Per: 5 * time.Second}, long: gcra.PerMinute(300)}
 				var store gcra.Store = gcra.NewMemory()
 				if tt.log {
-					store = slidinglog.NewMemory()
+					store = slidinglog.NewMemory(slidinglog.Config{})
 				}
 				network := network{s, 49 * time.Millisecond}
 				callStrict(t, s, 325, "http://partner.example/", func() httpclient.Config { return httpclient.Config{Base: network, Store: store} }, tt)
@@ -158,14 +158,14 @@ func TestStrictServer(t *testing.T) { //nolint:tparallel // not beside the other
 					base := &http.Transport{MaxIdleConnsPerHost: 10}
 					t.Cleanup(base.CloseIdleConnections)
 					cfg := httpclient.Config{Base: base, Margin: margin}
+					var err error
 					if tt.log {
-						log := slidinglog.NewRedis(server.Client())
-						log.Timeout = 20 * time.Second
-						cfg.Store = log
+						cfg.Store, err = slidinglog.New(server.Client(), slidinglog.Config{Timeout: 20 * time.Second})
 					} else {
-						cell := redisstore.New(server.Client())
-						cell.Timeout = 20 * time.Second
-						cfg.Store = cell
+						cfg.Store, err = redisstore.New(server.Client(), redisstore.Config{Timeout: 20 * time.Second})
+					}
+					if err != nil {
+						t.Error(err)
 					}
 					return cfg
 				}, tt)

@@ -19,12 +19,11 @@ import (
 // client gets its quota, and then waits until the month ends by Redis' clock.
 func TestQuotaInRedis(t *testing.T) {
 	server := redistest.Any(t)
-	store, err := redisstore.Open("redis://" + server.Options().Addr)
+	store, err := redisstore.Open("redis://"+server.Options().Addr, redisstore.Config{Prefix: "quota-in-redis:", Timeout: 10 * time.Second}) // a busy machine
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	store.Prefix, store.Timeout = "quota-in-redis:", 10*time.Second // a busy machine
 	calendar := gcra.Monthly.From(15)
 	limit := ratelimit.New(ratelimit.Config{Store: store},
 		ratelimit.Policy{Name: "burst", Key: keyfunc.RemoteAddr, Limit: gcra.PerSecond(1000)},

@@ -22,12 +22,11 @@ func TestSettleInRedis(t *testing.T) {
 	name := "settle-in-redis-" + strconv.FormatInt(time.Now().UnixNano(), 36)
 	var servers [2]http.Handler
 	for i := range servers {
-		store, err := redisstore.Open(url)
+		store, err := redisstore.Open(url, redisstore.Config{Timeout: 10 * time.Second}) // a busy machine
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer store.Close()
-		store.Timeout = 10 * time.Second // a busy machine
 		estimate := func(*http.Request) int64 { return 10 }
 		limit := ratelimit.New(ratelimit.Config{Store: store},
 			ratelimit.Policy{Name: name, Key: keyfunc.RemoteAddr, Limit: gcra.PerHour(60), Cost: estimate, MaxDebt: 40},

@@ -88,12 +88,11 @@ func (c *cluster) disturb(round int) string {
 // quiet waits until the replicas are up to date, or have taken over.
 func (c *cluster) quiet() (at int64, happened []operation) {
 	c.t.Helper()
-	store, err := redisstore.Open(c.url())
+	store, err := redisstore.Open(c.url(), redisstore.Config{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	defer store.Close()
-	store.Logger = slog.New(slog.DiscardHandler)
 	for i := range subjects {
 		redistest.Eventually(c.t, patience, "the cluster to answer", func() bool {
 			_, err := gcra.Peek(c.t.Context(), store, gcra.Charge{Subject: subject(i), Policy: policyList[0].Name, Limit: policyList[0].Limit})

@@ -99,9 +99,14 @@ func makeHistory(arg string, _ io.Reader, _ io.Writer) error {
 		return err
 	}
 	client.AddHook(instead{strings.NewReplacer(text, variant, shaOf(text), shaOf(variant))})
-	store := redisstore.New(client)
-	store.Timeout = patience
-	store.NoDenialCache = word != ""
+	cfg := redisstore.Config{Timeout: patience}
+	if word != "" {
+		cfg.DenialTTL = -1
+	}
+	store, err := redisstore.New(client, cfg)
+	if err != nil {
+		return err
+	}
 	if err := store.Ping(context.Background()); err != nil { // from now on an admission is one call
 		return err
 	}

@@ -74,12 +74,15 @@ func client(_ string, in io.Reader, out io.Writer) error {
 }
 
 func (r *round) do() (*result, error) {
-	store, err := redisstore.Open(r.URL)
+	cfg := redisstore.Config{Timeout: r.Timeout, Logger: slog.New(slog.DiscardHandler)}
+	if !r.Cached {
+		cfg.DenialTTL = -1
+	}
+	store, err := redisstore.Open(r.URL, cfg)
 	if err != nil {
 		return nil, err
 	}
 	defer store.Close()
-	store.NoDenialCache, store.Timeout, store.Logger = !r.Cached, r.Timeout, slog.New(slog.DiscardHandler)
 	rec := &recorder{Store: store, client: r.Client, plant: r.Plant}
 	list := policyList
 	for i := range list {
@@ -87,7 +90,7 @@ func (r *round) do() (*result, error) {
 		list[i].Cost = func(r *http.Request) int64 { return r.ContentLength }
 		list[i].OnFailure = middleware.FailClosed
 	}
-	limiter, err := middleware.New(middleware.Config{Store: rec, Logger: store.Logger}, list[:]...)
+	limiter, err := middleware.New(middleware.Config{Store: rec, Logger: cfg.Logger}, list[:]...)
 	if err != nil {
 		return nil, err
 	}
