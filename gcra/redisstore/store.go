@@ -92,6 +92,8 @@ type Store struct {
 // MinIdleConns of 2 with PipelinePoolSize -1 keeps dials out of calls: the first
 // batches, and those for several subjects of most kinds of servers, are pipelines. ContextTimeoutEnabled and a PoolTimeout within Timeout save a lone
 // caller a switch of goroutines.
+//
+// The error has a line for each mistake in the Config.
 func New(client redis.UniversalClient, cfg Config) (*Store, error) {
 	if err := errors.Join(rediskit.CheckClient("redisstore", client), cfg.check()); err != nil {
 		return nil, err
