@@ -29,7 +29,7 @@ func main() {
 	var store gcra.Store = gcra.NewMemory()
 	where := "in this process; REDIS_URL shares them between servers"
 	if url := os.Getenv("REDIS_URL"); url != "" {
-		redis, err := redisstore.Open(url)
+		redis, err := redisstore.Open(url, redisstore.Config{})
 		if err != nil {
 			log.Fatal(err)
 		}
