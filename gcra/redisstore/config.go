@@ -35,10 +35,7 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-const (
-	defaultPrefix    = "rl:"
-	defaultDenialTTL = time.Second
-)
+const defaultDenialTTL = time.Second
 
 // check returns one error for each mistake.
 func (c *Config) check() error {

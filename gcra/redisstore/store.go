@@ -105,7 +105,7 @@ func New(client redis.UniversalClient, cfg Config) (*Store, error) {
 func newStore(client redis.UniversalClient, cfg Config, dials *dialer) *Store {
 	s := &Store{
 		client:  client,
-		prefix:  cmp.Or(cfg.Prefix, defaultPrefix),
+		prefix:  cmp.Or(cfg.Prefix, "rl:"),
 		timeout: cmp.Or(cfg.Timeout, rediskit.DefaultTimeout),
 		dials:   dials,
 		log:     diag.Log{Logger: cfg.Logger},

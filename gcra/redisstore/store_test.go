@@ -145,7 +145,7 @@ func TestMistakes(t *testing.T) {
 		{client, "redis://127.0.0.1:1", config{Prefix: "{rl}:"}, `Prefix is "{rl}:"; want one without braces`},
 		{client, "redis://127.0.0.1:1", config{Prefix: "a{"}, `Prefix is "a{"; want`},
 		{client, "redis://127.0.0.1:1", config{Prefix: "}"}, `Prefix is "}"; want`},
-		{client, "redis://127.0.0.1:1", config{Timeout: -1}, "Timeout is -1ns; want 1ms to 1m0s, or 0 (50ms)"},
+		{client, "redis://127.0.0.1:1", config{Timeout: -1}, "Timeout is -1ns; want 1ms to 1m, or 0 (50ms)"},
 		{client, "redis://127.0.0.1:1", config{Timeout: 50}, "Timeout is 50ns; want"},
 		{client, "redis://127.0.0.1:1", config{Timeout: time.Hour}, "Timeout is 1h0m0s; want"},
 		{client, "redis://127.0.0.1:1", config{DenialTTL: 5}, "DenialTTL is 5ns; want 1ms or more, 0 (1s), or a negative one for no cache"},

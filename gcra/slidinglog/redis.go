@@ -62,7 +62,7 @@ func New(client redis.UniversalClient, cfg Config) (*Store, error) {
 
 	s := &Store{
 		client:  client,
-		prefix:  cmp.Or(cfg.Prefix, defaultPrefix),
+		prefix:  cmp.Or(cfg.Prefix, "sl:"),
 		timeout: cmp.Or(cfg.Timeout, rediskit.DefaultTimeout),
 	}
 	_, s.single = client.(*redis.Client)
@@ -70,8 +70,6 @@ func New(client redis.UniversalClient, cfg Config) (*Store, error) {
 	rediskit.HintSettings(new(diag.Log), client, s.timeout)
 	return s, nil
 }
-
-const defaultPrefix = "sl:"
 
 // Take implements [gcra.Store].
 func (r *Store) Take(ctx context.Context, charges []gcra.Charge) (allowed bool, err error) {

@@ -41,7 +41,7 @@ func TestMistakes(t *testing.T) {
 		{nil, config{}, []string{"client is nil; want a *redis.Client"}},
 		{(*redis.ClusterClient)(nil), config{}, []string{"client is nil; want a *redis.Client"}},
 		{client, config{Prefix: "{a}:"}, []string{`Prefix is "{a}:"; want one without braces`}},
-		{client, config{Timeout: -time.Second}, []string{"Timeout is -1s; want 1ms to 1m0s, or 0 (50ms)"}},
+		{client, config{Timeout: -time.Second}, []string{"Timeout is -1s; want 1ms to 1m, or 0 (50ms)"}},
 		{client, config{Timeout: 50}, []string{"Timeout is 50ns; want"}},
 		{client, config{Now: time.Now}, []string{"Now is set; want nil"}},
 		{nil, config{Prefix: "}", Timeout: -1, Now: time.Now}, []string{"client", "Prefix", "Timeout", "Now"}},

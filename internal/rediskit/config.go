@@ -14,11 +14,6 @@ import (
 // DefaultTimeout is the Timeout of the stores whose Config has none.
 const DefaultTimeout = 50 * time.Millisecond
 
-const (
-	minTimeout = time.Millisecond // less is a number without its unit
-	maxTimeout = time.Minute
-)
-
 // CheckClient returns an error of the package if there is no client.
 func CheckClient(pkg string, client redis.UniversalClient) error {
 	if iface.IsNil(client) {
@@ -32,8 +27,8 @@ func CheckConfig(pkg, prefix string, timeout time.Duration) (err error) {
 	if strings.ContainsAny(prefix, "{}") {
 		err = fmt.Errorf("%s: Prefix is %q; want one without braces, which would put all keys into one slot", pkg, prefix)
 	}
-	if timeout != 0 && (timeout < minTimeout || timeout > maxTimeout) {
-		err = errors.Join(err, fmt.Errorf("%s: Timeout is %v; want %v to %v, or 0 (%v)", pkg, timeout, minTimeout, maxTimeout, DefaultTimeout))
+	if timeout != 0 && (timeout < time.Millisecond || timeout > time.Minute) {
+		err = errors.Join(err, fmt.Errorf("%s: Timeout is %v; want 1ms to 1m, or 0 (%v)", pkg, timeout, DefaultTimeout))
 	}
 	return err
 }

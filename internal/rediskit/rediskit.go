@@ -1,6 +1,6 @@
 // Package rediskit is shared by the stores on Redis: the format of keys (key.go), scripts that are
 // sent once (send.go) and their replies (rediskit.go), and errors of servers in plain words
-// (problem.go, answers.go, ping.go).
+// (problem.go, answers.go, ping.go), and of a Config (config.go).
 package rediskit
 
 import (
