@@ -41,8 +41,9 @@ type match struct {
 // check compares the request itself with a pattern of the policy.
 type check struct {
 	*pattern.Pattern
-	anyPath bool // only the host is compared
-	greedy  bool // another router may follow, in which a last parameter matches several segments
+	anyPath bool             // only the host is compared
+	greedy  bool             // another router may follow, in which a last parameter matches several segments
+	outside *pattern.Pattern // only paths that this route does not have are compared
 }
 
 // match returns a match for each policy, or nil if no policy has Routes.
@@ -73,6 +74,7 @@ func (ps *policies) match(r *http.Request) []match {
 func (p *policy) match(route *pattern.Pattern, r *http.Request) (m match) {
 	m.always = len(p.routes) == 0
 	apart := ""
+	var stripped []check
 	for i, own := range p.routes {
 		if !own.MatchMethod(r.Method) {
 			continue
@@ -84,13 +86,20 @@ func (p *policy) match(route *pattern.Pattern, r *http.Request) (m match) {
 		case pattern.ByPath:
 			m.checks = append(m.checks, check{Pattern: own, greedy: route.Open()})
 		case pattern.Apart:
-			apart = p.Routes[i]
+			// Behind http.StripPrefix the path is not below the route, and may be the pattern's.
+			if route.Mount() {
+				stripped = append(stripped, check{Pattern: own, greedy: true, outside: route})
+			}
+			if !route.Mount() || route.MatchURL(r.URL, false) {
+				apart = p.Routes[i]
+			}
 		}
 	}
 	if apart != "" && !m.always && len(m.checks) == 0 {
 		p.limiter.log.Report(diag.RouteApart, p.Name, "a policy does not apply to a route, which has text where the policy has a parameter: add the route to the policy's Routes if it should",
 			"policy", p.Name, "pattern", apart, "route", r.Pattern)
 	}
+	m.checks = append(m.checks, stripped...)
 	return m
 }
 
@@ -100,6 +109,9 @@ func (m *match) applies(r *http.Request) bool {
 		return true
 	}
 	for _, c := range m.checks {
+		if c.outside != nil && c.outside.MatchURL(r.URL, false) {
+			continue
+		}
 		if c.MatchHost(r.Host) && (c.anyPath || c.MatchURL(r.URL, c.greedy)) {
 			return true
 		}

@@ -36,3 +36,22 @@ func TestRouteIsTheMuxs(t *testing.T) {
 		}
 	}
 }
+
+// Behind http.StripPrefix the path of a request is not below its route, /auth/. A pattern that has a parameter in place of
+// "auth" was written for the path that is left.
+func TestParameterBehindStripPrefix(t *testing.T) {
+	for _, routes := range []string{"POST /{action}", "/{action}"} {
+		limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory()},
+			ratelimit.Policy{Name: "action", Key: keyfunc.RemoteAddr, Limit: gcra.PerHour(1), Routes: []string{routes}})
+		mux := http.NewServeMux()
+		mux.Handle("/auth/", http.StripPrefix("/auth", limit(http.HandlerFunc(hello))))
+
+		for _, want := range []int{http.StatusOK, http.StatusTooManyRequests} {
+			w := httptest.NewRecorder()
+			mux.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/auth/login", nil))
+			if w.Code != want {
+				t.Errorf("%s: got %d; want %d", routes, w.Code, want)
+			}
+		}
+	}
+}

@@ -17,6 +17,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -184,6 +185,12 @@ func unescape(s string) string {
 // pattern, for a request without a route, is open too. The handler of an open route may itself be
 // a router.
 func (p *Pattern) Open() bool { return p.rest }
+
+// Mount reports whether the pattern is text and all paths below, as "/api/" is. What serves such a route may see the rest
+// of the path alone, see [http.StripPrefix].
+func (p *Pattern) Mount() bool {
+	return p.rest && !slices.ContainsFunc(p.segments, func(s segment) bool { return s.kind != literal })
+}
 
 // MatchMethod reports whether the pattern matches the method. As in a ServeMux, GET matches HEAD.
 func (p *Pattern) MatchMethod(method string) bool {

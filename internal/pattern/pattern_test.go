@@ -269,6 +269,17 @@ func TestOpen(t *testing.T) {
 	}
 }
 
+func TestMount(t *testing.T) {
+	for route, want := range map[string]bool{
+		"/": true, "/api/": true, "GET /api/{path...}": true, "/api/*": true,
+		"/api": false, "/{$}": false, "/{tenant}/": false, "/user_:name/*": false, "/static*": false,
+	} {
+		if got := FromRouter(route).Mount(); got != want {
+			t.Errorf("%q: got %t; want %t", route, got, want)
+		}
+	}
+}
+
 func TestMatchHostAndMethod(t *testing.T) {
 	p := FromRouter("GET example.com/x")
 	for host, want := range map[string]bool{
