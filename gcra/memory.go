@@ -17,6 +17,7 @@ import (
 // lost. A quota that was used keeps its key until the period ends. When no slot is
 // found among keys in debt, new keys share one bucket for each policy: the flood that
 // filled the table stays limited, and so do later keys, and not all of them are denied.
+// Therefore nothing puts that bucket into debt: a late charge takes what is left.
 //
 // Keys are kept as 64-bit hashes under a random seed: two given keys share a
 // bucket with a probability of 2^-64, and no client can search for such a pair.

@@ -391,3 +391,26 @@ func TestMemorySharedBucketIsNotRefunded(t *testing.T) {
 		}
 	}
 }
+
+// One subject puts no other into debt that shares its bucket.
+func TestMemorySharedBucketHasNoDebt(t *testing.T) {
+	c := new(clock)
+	m := &gcra.Memory{Now: c.now, Capacity: 1}
+	charge := gcra.Charge{Subject: "first", Policy: "p", Limit: gcra.PerMinute(10), MaxDebt: 10_000}
+	gcratest.MustTake(t, m, charge)
+
+	late := charge
+	late.Subject, late.Cost, late.Late = "second", 10_000, true
+	if got := gcratest.MustTake(t, m, late)[0].Result; got.Taken != 10 {
+		t.Errorf("late, from the shared bucket of 10: got %+v; want 10 taken", got)
+	}
+	charge.Subject = "third"
+	if got := gcratest.MustTake(t, m, charge)[0].Result; got.Allowed || got.RetryAfter != 6*time.Second {
+		t.Errorf("afterwards: got %+v; want a retry after 6s", got)
+	}
+
+	charge.Subject, late.Subject = "first", "first"
+	if got := gcratest.MustTake(t, m, late)[0].Result; got.Taken != 10_000 {
+		t.Errorf("late, from a bucket of its own: got %+v; want 10000 taken", got)
+	}
+}

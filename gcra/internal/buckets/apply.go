@@ -170,6 +170,9 @@ func (s *Set) lockTATs(ops []Op, lapsed int64) (overflows bool) {
 			overflows = true
 			s.overflow().Lock()
 		}
+		if o.Late { // the debt of one subject must not deny all that share the bucket
+			o.Room = min(o.Room, o.Capacity)
+		}
 		o.shard, o.Hash = len(s.shards)-1, s.bucketHash("", o.policy)
 		o.first = firstOn(ops[:i+1])
 		s.lockTAT(ops, o, lapsed)
