@@ -6,7 +6,7 @@
 // table (table.go). An admission locks the shards of its buckets (apply.go); a
 // single charge on a known bucket takes no lock (fast.go). params.go caches what
 // the charges of a policy have in common, clock.go tells the time, and
-// sync_interleave.go lets a test choose how goroutines interleave.
+// sync_interleave_test.go lets a test choose how goroutines interleave.
 package buckets
 
 import (
