@@ -41,14 +41,14 @@ func (d *Decision) Refund(ctx context.Context, policies ...string) error {
 	if len(policies) == 0 {
 		s.phase.Store(refunded)
 	}
-	return refundThose(context.WithoutCancel(ctx), s, chosen)
+	return s.refund(ctx, chosen)
 }
 
 // every chooses all charges of a request.
-func every(int) bool { return true }
+func every(*gcra.Charge) bool { return true }
 
 // named chooses the charges of the policies with these names.
-func (s *requestState) named(policies []string) (chosen func(i int) bool, err error) {
+func (s *requestState) named(policies []string) (chosen func(*gcra.Charge) bool, err error) {
 	if len(policies) == 0 {
 		return nil, errors.New("no policy is named; want one or more names")
 	}
@@ -57,7 +57,7 @@ func (s *requestState) named(policies []string) (chosen func(i int) bool, err er
 			return nil, fmt.Errorf("policy is %.80q; want one of %s", name, s.policies.names())
 		}
 	}
-	return func(i int) bool { return slices.Contains(policies, s.charges[i].Policy) }, nil
+	return func(c *gcra.Charge) bool { return slices.Contains(policies, c.Policy) }, nil
 }
 
 // Spend charges n more units than were charged so far to these policies, one or more by
@@ -83,32 +83,31 @@ func (d *Decision) Spend(ctx context.Context, n int64, policies ...string) error
 	if err != nil {
 		return fmt.Errorf("ratelimit: spend: %w", err)
 	}
-	ctx = context.WithoutCancel(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	units := func(i int) int64 {
-		if s.charges[i].Shadow || !chosen(i) {
-			return 0
+
+	_, err = s.setCost(ctx, func(c *gcra.Charge) int64 {
+		if c.Shadow || !chosen(c) {
+			return c.Result.Taken
 		}
-		return n
-	}
-	if err := errors.Join(spend(ctx, s, sourceStore, units), spend(ctx, s, sourceLocal, units)); err != nil {
+		return c.Result.Taken + n
+	})
+	if err != nil {
 		return fmt.Errorf("ratelimit: spend: %w", err)
 	}
 	return nil
 }
 
-// refundThose refunds the chosen charges, as far as they were taken.
-func refundThose(ctx context.Context, s *requestState, chosen func(i int) bool) error {
-	whole := func(i int) int64 {
-		if !chosen(i) {
+// refund gives back the chosen charges, as far as they were taken.
+func (s *requestState) refund(ctx context.Context, chosen func(*gcra.Charge) bool) error {
+	_, err := s.setCost(ctx, func(c *gcra.Charge) int64 {
+		if chosen(c) {
 			return 0
 		}
-		return s.charges[i].Result.Taken
-	}
-	err := errors.Join(refund(ctx, s, sourceStore, whole), refund(ctx, s, sourceLocal, whole))
+		return c.Result.Taken
+	})
 	for i := range s.entries {
-		if s.entries[i].status == charged && chosen(i) {
+		if s.entries[i].status == charged && chosen(&s.charges[i]) {
 			s.entries[i].status = decided
 		}
 	}
@@ -118,48 +117,59 @@ func refundThose(ctx context.Context, s *requestState, chosen func(i int) bool) 
 	return nil
 }
 
-// refund gives back some units of each charge that was taken with this source. Also after an
-// error they count as given back: the store may have done it.
-func refund(ctx context.Context, s *requestState, from source, units func(i int) int64) error {
-	var charges []gcra.Charge
-	for i := range s.charges {
-		e, c := &s.entries[i], s.charges[i]
-		if e.source != from || e.status != charged {
-			continue
+// setCost brings the units that each charge has taken to cost: it gives back what is too
+// much and charges the rest, late, also after the client has gone. Missing are the units
+// that could not be charged, by policy, without shadows.
+func (s *requestState) setCost(ctx context.Context, cost func(*gcra.Charge) int64) (missing map[string]int64, err error) {
+	ctx, missing = context.WithoutCancel(ctx), map[string]int64{}
+	for _, from := range [...]source{sourceStore, sourceLocal} {
+		refunds, late := s.changes(from, cost)
+		if len(refunds) > 0 {
+			err = errors.Join(err, safely(func() error { return s.store(from).Refund(ctx, refunds) }))
 		}
-		if c.Cost = units(i); c.Cost > 0 {
-			c.Peek = false
-			s.charges[i].Result.Taken -= c.Cost
-			charges = append(charges, c)
+		if len(late) > 0 {
+			err = errors.Join(err, s.takeLate(ctx, from, late, missing))
 		}
 	}
-	if charges == nil {
-		return nil
-	}
-	return safely(func() error { return s.store(from).Refund(ctx, charges) })
+	return missing, err
 }
 
-// spend takes units late for each charge that was taken with this source.
-func spend(ctx context.Context, s *requestState, from source, units func(i int) int64) error {
-	var charges []gcra.Charge
-	var taken []*gcra.Charge // the request's charge for each of charges
+// changes returns what setCost gives back to this source and what it charges there. What it
+// gives back counts as given back from now on: a store that fails may have done it.
+func (s *requestState) changes(from source, cost func(*gcra.Charge) int64) (refunds, late []gcra.Charge) {
 	for i := range s.charges {
-		e, c := &s.entries[i], s.charges[i]
-		if e.source != from || e.status != charged {
+		own := &s.charges[i]
+		if s.entries[i].source != from || s.entries[i].status != charged {
 			continue
 		}
-		if c.Cost = units(i); c.Cost > 0 {
-			c.Late, c.Peek = true, false
-			charges, taken = append(charges, c), append(taken, &s.charges[i])
+
+		c := *own
+		c.Peek = false
+		switch more := cost(own) - own.Result.Taken; {
+		case more < 0:
+			c.Cost = -more
+			own.Result.Taken += more
+			refunds = append(refunds, c)
+		case more > 0:
+			c.Cost, c.Late = more, true
+			late = append(late, c)
 		}
 	}
-	if charges == nil {
-		return nil
-	}
+	return refunds, late
+}
 
-	_, err := safeTake(ctx, s.store(from), charges)
-	for i := 0; err == nil && i < len(charges); i++ {
-		taken[i].Result.Taken += charges[i].Result.Taken
+// takeLate takes charges late, and adds what it could not take to missing.
+func (s *requestState) takeLate(ctx context.Context, from source, late []gcra.Charge, missing map[string]int64) error {
+	if _, err := safeTake(ctx, s.store(from), late); err != nil {
+		return err
 	}
-	return err
+	for i := range late {
+		c := &late[i]
+		own := slices.IndexFunc(s.charges, func(o gcra.Charge) bool { return o.Policy == c.Policy })
+		s.charges[own].Result.Taken += c.Result.Taken
+		if rest := c.Cost - c.Result.Taken; rest > 0 && !c.Shadow {
+			missing[c.Policy] = rest
+		}
+	}
+	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
 // Settle sets what the request costs these policies in the end, one or more by name. They
@@ -39,12 +41,15 @@ func (d *Decision) Settle(ctx context.Context, cost int64, policies ...string) e
 	if err != nil {
 		return fmt.Errorf("ratelimit: settle: %w", err)
 	}
-	ctx = context.WithoutCancel(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	missing := map[string]int64{}
-	err = errors.Join(settle(ctx, s, sourceStore, chosen, cost, missing), settle(ctx, s, sourceLocal, chosen, cost, missing))
+	missing, err := s.setCost(ctx, func(c *gcra.Charge) int64 {
+		if !chosen(c) {
+			return c.Result.Taken
+		}
+		return cost
+	})
 	if err != nil {
 		err = fmt.Errorf("ratelimit: settle: %w", err)
 	}
@@ -69,27 +74,4 @@ func (e *SettleError) Error() string {
 		text += fmt.Sprintf("%d units of %s", e.Missing[name], name)
 	}
 	return text + " were not charged: no more were left, with the debt that the policy allows"
-}
-
-// settle settles the chosen charges that were taken with this source, and adds what it
-// could not charge to missing.
-func settle(ctx context.Context, s *requestState, from source, chosen func(i int) bool, cost int64, missing map[string]int64) error {
-	rest := func(i int) int64 {
-		if !chosen(i) {
-			return 0
-		}
-		return cost - s.charges[i].Result.Taken
-	}
-	tooMuch := func(i int) int64 { return -rest(i) }
-	refunded := refund(ctx, s, from, tooMuch)
-	if err := spend(ctx, s, from, rest); err != nil {
-		return errors.Join(refunded, err)
-	}
-	for i := range s.charges {
-		e, c := &s.entries[i], &s.charges[i]
-		if n := rest(i); n > 0 && e.source == from && e.status == charged && !c.Shadow {
-			missing[c.Policy] = n
-		}
-	}
-	return refunded
 }

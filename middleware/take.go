@@ -52,7 +52,7 @@ func (l *Limiter) take(ctx context.Context, s *requestState) {
 		allowed = from == sourceOpen
 	}
 	if !allowed {
-		if err := refundThose(ctx, s, every); err != nil {
+		if err := s.refund(ctx, every); err != nil {
 			l.storeFailed(s, l.store, err, "charged although they are denied")
 			addError(s, err)
 		}
