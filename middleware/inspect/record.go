@@ -149,27 +149,16 @@ func (c *record) forget(now int64) {
 	})
 }
 
-// recentStats returns the store's Stats of the window.
-func (c *record) recentStats(now int64, total gcra.Stats) gcra.Stats {
+// before returns the store's Stats before the window; total are those of now.
+func (c *record) before(now int64, total gcra.Stats) gcra.Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	from := total
 	for _, s := range c.past {
 		if s.step > now-steps {
-			from = s.Stats
-			break
+			return s.Stats
 		}
 	}
-	return gcra.Stats{
-		Batches:       total.Batches - from.Batches,
-		Requests:      total.Requests - from.Requests,
-		BatchTime:     total.BatchTime - from.BatchTime,
-		FailedBatches: total.FailedBatches - from.FailedBatches,
-		CachedDenials: total.CachedDenials - from.CachedDenials,
-		LocalUnits:    total.LocalUnits - from.LocalUnits,
-		PaidUnits:     total.PaidUnits - from.PaidUnits,
-		UnpaidUnits:   total.UnpaidUnits - from.UnpaidUnits,
-	}
+	return total
 }
 
 // statsOf returns the store's Stats method, or nil if it has none.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
@@ -93,41 +92,6 @@ type server struct {
 	Reason  string            `json:"reason,omitempty"`
 }
 
-// Time and Size are for the page: without batches there is no mean.
-func (t *storeStats) Time() string {
-	if t.Batches == 0 {
-		return "–"
-	}
-	return human(t.MeanBatchTime)
-}
-
-func (t *storeStats) Size() string {
-	if t.Batches == 0 {
-		return "–"
-	}
-	return strconv.FormatFloat(t.MeanBatchSize, 'f', 1, 64)
-}
-
-// Meaning explains the state of a breaker.
-func (s server) Meaning() string {
-	return map[gcra.BreakerState]string{
-		gcra.BreakerClosed:   ": in use",
-		gcra.BreakerOpen:     ": not called for a while, after failures",
-		gcra.BreakerHalfOpen: ": tried again",
-	}[s.Breaker]
-}
-
-// Sends says what a batch on the server is.
-func (s server) Sends() string {
-	return map[gcra.ServerKind]string{
-		"":               "not known yet: one script for each subject",
-		gcra.OneKeyspace: "one keyspace: one script for all subjects",
-		gcra.ByNode:      "by node: one script for all subjects of the node",
-		gcra.BySubject:   "by subject: one script for each subject",
-		gcra.KeysApart:   "keys apart: not used, as it runs scripts away from their keys",
-	}[s.Kind]
-}
-
 // seconds is a duration that JSON has as a number of seconds.
 type seconds time.Duration
 
@@ -174,7 +138,7 @@ func describe(p *middleware.Policy, s *series, now int64) policy {
 	d := policy{
 		Name: p.Name, InForce: true, LimitFor: p.LimitFor != nil, Overrides: p.Override != nil, Routes: append([]string{}, p.Routes...),
 		CostFor: p.Cost != nil, Skips: p.Skip != nil, Shadow: p.Shadow, MaxDelay: seconds(p.MaxDelay), MaxDebt: p.MaxDebt,
-		OnFailure: failureModes[p.OnFailure],
+		OnFailure: p.OnFailure.String(),
 	}
 	if p.LimitFor == nil {
 		d.Limit = p.Limit.String()
@@ -185,10 +149,6 @@ func describe(p *middleware.Policy, s *series, now int64) policy {
 	}
 	d.count(s, now)
 	return d
-}
-
-var failureModes = map[middleware.FailureMode]string{
-	middleware.FailLocal: "local", middleware.FailOpen: "open", middleware.FailClosed: "closed",
 }
 
 // count adds the policy's decisions. s may be nil.
@@ -214,7 +174,7 @@ func (i *Inspector) storeView(now int64) store {
 		return s
 	}
 	total := i.record.stats()
-	s.Recent, s.Total = storeStatsOf(i.record.recentStats(now, total)), storeStatsOf(total)
+	s.Recent, s.Total = statsSince(i.record.before(now, total), total), statsSince(gcra.Stats{}, total)
 	s.Instances = int64(total.Instances)
 	for _, one := range total.Servers {
 		s.Servers = append(s.Servers, server(one))
@@ -233,14 +193,19 @@ func kind(s gcra.Store) string {
 	}
 }
 
-func storeStatsOf(s gcra.Stats) *storeStats {
+// statsSince returns what has been added to a store's Stats.
+func statsSince(before, now gcra.Stats) *storeStats {
 	t := &storeStats{
-		Batches: s.Batches, CachedDenials: s.CachedDenials, FailedBatches: s.FailedBatches,
-		LocalUnits: s.LocalUnits, PaidUnits: s.PaidUnits, UnpaidUnits: s.UnpaidUnits,
+		Batches:       now.Batches - before.Batches,
+		CachedDenials: now.CachedDenials - before.CachedDenials,
+		FailedBatches: now.FailedBatches - before.FailedBatches,
+		LocalUnits:    now.LocalUnits - before.LocalUnits,
+		PaidUnits:     now.PaidUnits - before.PaidUnits,
+		UnpaidUnits:   now.UnpaidUnits - before.UnpaidUnits,
 	}
-	if s.Batches > 0 {
-		t.MeanBatchTime = seconds(s.BatchTime / time.Duration(s.Batches))
-		t.MeanBatchSize = float64(s.Requests) / float64(s.Batches)
+	if t.Batches > 0 {
+		t.MeanBatchTime = seconds((now.BatchTime - before.BatchTime) / time.Duration(t.Batches))
+		t.MeanBatchSize = float64(now.Requests-before.Requests) / float64(t.Batches)
 	}
 	return t
 }
