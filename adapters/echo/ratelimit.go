@@ -82,10 +82,6 @@ type response struct{ *echo.Response }
 func (r response) Written() bool { return r.Committed }
 func (r response) Status() int   { return r.Response.Status }
 
-var keys = frameworkkey.Maker[echo.Context]{
-	Missing: "ratelimit: KeyFrom: the request carries no echo v4 context; use the limiter through adapters/echo, or give Peek middleware.WithRoute(c.Request(), c.Request().Pattern, c)",
-}
-
 // KeyFrom returns a Policy.Key that reads echo's context, where authentication
 // middleware leaves what it found. The key gets the prefix "own:", so that it
 // never equals one of package keyfunc; an empty key stays empty, which means
@@ -93,5 +89,5 @@ var keys = frameworkkey.Maker[echo.Context]{
 // an error. The limiter logs it if none of a policy's first hundred requests
 // has such a key: it may run before the authentication.
 func KeyFrom(key func(echo.Context) (string, error)) func(*http.Request) (string, error) {
-	return keys.From(key)
+	return frameworkkey.From(key, "ratelimit: KeyFrom: the request carries no echo v4 context; use the limiter through adapters/echo, or give Peek middleware.WithRoute(c.Request(), c.Request().Pattern, c)")
 }

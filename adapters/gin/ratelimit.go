@@ -46,10 +46,6 @@ func From(l *Limiter) gin.HandlerFunc {
 	}
 }
 
-var keys = frameworkkey.Maker[*gin.Context]{
-	Missing: "ratelimit: KeyFrom: the request carries no gin context; use the limiter through adapters/gin, or give Peek middleware.WithRoute(c.Request, c.Request.Pattern, c)",
-}
-
 // KeyFrom returns a Policy.Key that reads gin's context, where authentication
 // middleware leaves what it found. The key gets the prefix "own:", so that it
 // never equals one of package keyfunc; an empty key stays empty, which means
@@ -57,5 +53,5 @@ var keys = frameworkkey.Maker[*gin.Context]{
 // an error. The limiter logs it if none of a policy's first hundred requests
 // has such a key: it may run before the authentication.
 func KeyFrom(key func(*gin.Context) (string, error)) func(*http.Request) (string, error) {
-	return keys.From(key)
+	return frameworkkey.From(key, "ratelimit: KeyFrom: the request carries no gin context; use the limiter through adapters/gin, or give Peek middleware.WithRoute(c.Request, c.Request.Pattern, c)")
 }

@@ -11,18 +11,14 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// Maker makes the keys of one framework, whose context is a C.
-type Maker[C any] struct {
-	Missing string // the error for a request that carries no C
-}
-
-// From returns a Policy.Key that reads the framework's context. Its keys get the
-// prefix "own:"; an empty one stays empty and is reported.
-func (m *Maker[C]) From(key func(C) (string, error)) func(*http.Request) (string, error) {
+// From returns a Policy.Key that reads the framework's context, a C. Its keys get the
+// prefix "own:"; an empty one stays empty and is reported. Missing is the error for a
+// request that carries no C.
+func From[C any](key func(C) (string, error), missing string) func(*http.Request) (string, error) {
 	return func(r *http.Request) (string, error) {
 		c, ok := middleware.Framework(r.Context()).(C)
 		if !ok {
-			return "", errors.New(m.Missing)
+			return "", errors.New(missing)
 		}
 		subject, err := key(c)
 		if err != nil {
