@@ -61,6 +61,7 @@ func TestBatchesAreBounded(t *testing.T) {
 // what was admitted is charged.
 func TestErrorStaysInItsBatch(t *testing.T) {
 	client := redistest.Any(t)
+	r := settled(t, newStore(t, client, config{})) // scripts of a test would break, too
 	broken := errors.New("broken on purpose")
 	var calls, failed, admitted atomic.Int64
 	client.AddHook(scriptHook(func(redis.Cmder) error {
@@ -69,7 +70,6 @@ func TestErrorStaysInItsBatch(t *testing.T) {
 		}
 		return nil
 	}))
-	r := newStore(t, client, config{})
 	const limit = 1000
 	for range 10 {
 		redistest.Together(50, func(int) {
