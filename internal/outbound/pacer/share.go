@@ -111,7 +111,6 @@ func (p *Pacer) startPacing() {
 // allowed updates the share after a response that is no denial, elapsed seconds after the
 // response before.
 func (p *Pacer) allowed(elapsed float64) {
-	p.blind.allowed()
 	p.again = false
 	reserve := p.reserve()
 	if !p.pacing {
@@ -139,11 +138,7 @@ func (p *Pacer) denied(now time.Time, sameWave bool) {
 			return
 		}
 		p.sameWave = p.sent
-		longest := p.MaxInterval
-		if longest == 0 {
-			longest = maxBlindInterval
-		}
-		p.blind.denied(p.windowRate, longest)
+		p.blind.denied(now)
 		return
 	case !p.pacing:
 		p.startPacing()
