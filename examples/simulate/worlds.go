@@ -52,7 +52,8 @@ const (
 	small  = "a bucket of one or two units shows next to nothing before it denies, and clients that do not know of each other meet by chance"
 	seldom = "a client is served less than twice in a window, and chance decides which part of the window it sees"
 	many   = "denials alone do not tell a client how many others there are, and each has few of them"
-	other  = "not yet"
+	strict = "a sliding window does not tell when more returns, so its clients learn from what is used up"
+	herd   = "two hundred clients that share a bucket of a hundred settle near its bottom, where chance empties it"
 )
 
 func per(n int64, d time.Duration) gcra.Limit { return gcra.Limit{Count: n, Per: d} }
@@ -96,9 +97,9 @@ func buildWorlds() []world {
 	add(world{limit: per(100, time.Second), clients: 20})
 	add(world{limit: per(5, time.Minute), clients: 2})
 	add(world{limit: per(1, time.Second).WithBurst(1), clients: 1})
-	add(world{limit: per(1, time.Second).WithBurst(1), clients: 10, allow: bounds{late: 10, share: 85, uneven: never}, why: small})
+	add(world{limit: per(1, time.Second).WithBurst(1), clients: 10, allow: bounds{late: 12, share: 80, uneven: never}, why: small})
 	add(world{limit: per(1, time.Second).WithBurst(10), clients: 10})
-	add(world{limit: per(1, time.Second).WithBurst(2), clients: 10, allow: bounds{late: 12, share: 40, uneven: 12}, why: small})
+	add(world{limit: per(1, time.Second).WithBurst(2), clients: 10, allow: bounds{late: 12, share: 40, uneven: 30}, why: small})
 	add(world{limit: per(1, time.Second).WithBurst(5), clients: 10})
 	add(world{limit: per(4500, hour), clients: 200})
 	// The forms of the fields.
@@ -110,15 +111,15 @@ func buildWorlds() []world {
 		add(world{limit: per(75, time.Minute), window: "fixed", fields: fields, clients: 10})
 	}
 	add(world{limit: per(75, time.Minute), window: "fixed", clients: 1})
-	add(world{limit: per(75, time.Minute), window: "fixed", clients: 40, allow: bounds{uneven: 6}, why: seldom})
+	add(world{limit: per(75, time.Minute), window: "fixed", clients: 40, allow: bounds{uneven: 8}, why: seldom})
 	add(world{limit: per(75, time.Minute), window: "fixed", clients: 10, bare: true})
 	add(world{limit: per(60, hour), window: "fixed", fields: "x", clients: 5, bare: true})
 	add(world{limit: per(5000, hour), window: "fixed", fields: "x", clients: 10, bare: true})
 	add(world{limit: per(5000, hour), window: "fixed", fields: "x", clients: 100})
 	add(world{limit: per(1000, day), window: "fixed", clients: 3})
-	add(world{limit: per(75, time.Minute), window: "strict", clients: 1, allow: bounds{share: 90}, why: other})
-	add(world{limit: per(75, time.Minute), window: "strict", clients: 10})
-	add(world{limit: per(75, time.Minute), window: "strict", fields: "draft11", clients: 10})
+	add(world{limit: per(75, time.Minute), window: "strict", clients: 1})
+	add(world{limit: per(75, time.Minute), window: "strict", clients: 10, allow: bounds{uneven: 6}, why: strict})
+	add(world{limit: per(75, time.Minute), window: "strict", fields: "draft11", clients: 10, allow: bounds{uneven: 6}, why: strict})
 	add(world{limit: per(600, time.Minute), window: "strict", clients: 10})
 	// Clients come and go, and the limit changes.
 	add(world{limit: per(4500, hour), clients: 10, join: 5, empty: true})
@@ -154,7 +155,7 @@ func buildWorlds() []world {
 	silent(per(20, time.Second), "fixed", 10)
 	silent(per(100, time.Minute), "strict", 1, 5)
 	silent(per(60, hour), "gcra", 1)
-	silent(per(5000, hour), "gcra", 3)
+	add(world{limit: per(5000, hour), fields: "none", bare: true, clients: 3, allow: bounds{uneven: 20}, why: many})
 	silent(per(1, time.Second).WithBurst(1), "gcra", 1)
 	silent(per(25, time.Second), "gcra", 10)
 	silent(per(5, time.Second), "gcra", 1)
@@ -166,24 +167,24 @@ func buildWorlds() []world {
 	// Partners of the real world.
 	add(world{name: "GitHub", limit: per(5000, hour), window: "fixed", fields: "x", clients: 10, second: per(100, time.Minute)})
 	add(world{name: "Shopify", limit: per(2, time.Second).WithBurst(40), fields: "shopify", clients: 10})
-	add(world{name: "Discord", limit: per(5, 5*time.Second), window: "fixed", fields: "discord", clients: 4, allow: bounds{share: 1}, why: seldom})
+	add(world{name: "Discord", limit: per(5, 5*time.Second), window: "fixed", fields: "discord", clients: 4, allow: bounds{share: 80, uneven: 8}, why: seldom})
 	add(world{name: "Discord", limit: per(5, 5*time.Second), window: "fixed", fields: "discord", clients: 1})
 	add(world{name: "Slack", limit: per(50, time.Minute), window: "fixed", fields: "none", clients: 5})
 	add(world{name: "AWS", limit: per(10, time.Second).WithBurst(20), fields: "none", bare: true, clients: 10})
-	add(world{name: "two policies", limit: per(10, time.Second), fields: "draft11", clients: 10, second: per(1000, 5*time.Minute), allow: bounds{uneven: 6}, why: other})
+	add(world{name: "two policies", limit: per(10, time.Second), fields: "draft11", clients: 10, second: per(1000, 5*time.Minute)})
 	add(world{name: "outages", limit: per(4500, hour), clients: 10, outage: true})
-	add(world{name: "herd", limit: per(50, time.Second).WithBurst(100), clients: 200, allow: bounds{late: 9}, why: other})
+	add(world{name: "herd", limit: per(50, time.Second).WithBurst(100), clients: 200, allow: bounds{late: 9}, why: herd})
 	add(world{name: "restarts", limit: per(2, time.Second).WithBurst(100), clients: 10, restart: true})
-	add(world{limit: per(100, time.Minute), window: "strict", clients: 10})
+	add(world{limit: per(100, time.Minute), window: "strict", clients: 10, allow: bounds{uneven: 6}, why: strict})
 	add(world{name: "Twitter", limit: per(900, 15*time.Minute), window: "fixed", fields: "twitter", bare: true, clients: 10})
 	add(world{name: "Atlassian", limit: per(100, 10*time.Second), window: "fixed", fields: "iso", clients: 10})
 	add(world{name: "GitLab", limit: per(600, time.Minute), window: "fixed", fields: "gitlab", clients: 10})
 	add(world{name: "OpenAI", limit: per(3, time.Second).WithBurst(60), fields: "openai", clients: 10})
 	add(world{name: "Reddit", limit: per(600, 10*time.Minute), window: "fixed", fields: "reddit", clients: 10})
 	add(world{name: "a clock ahead", limit: per(100, time.Minute), window: "fixed", fields: "date", clients: 10})
-	add(world{name: "slow", limit: per(5, time.Second), clients: 40, slow: true, allow: bounds{late: 15, share: 90, uneven: 4}, why: other})
-	add(world{name: "Zendesk", limit: per(400, time.Minute), window: "fixed", fields: "zendesk", clients: 10, allow: bounds{share: 90}, why: other})
-	add(world{limit: per(10, 4*time.Second), window: "fixed", clients: 5, allow: bounds{share: 45}, why: seldom})
+	add(world{name: "slow", limit: per(5, time.Second).WithBurst(60), clients: 40, slow: true})
+	add(world{name: "Zendesk", limit: per(400, time.Minute), window: "fixed", fields: "zendesk", clients: 10})
+	add(world{limit: per(10, 4*time.Second), window: "fixed", clients: 5, allow: bounds{share: 90, uneven: 5}, why: seldom})
 	add(world{limit: per(100, time.Minute), window: "fixed", fields: "x", bare: true, clients: 10})
 	add(world{limit: per(100, time.Minute).WithBurst(100), fields: "remaining", clients: 4})
 	add(world{limit: per(10, time.Second), fields: "x", clients: 10, rate: 0.2})

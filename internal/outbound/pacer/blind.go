@@ -15,6 +15,7 @@ import (
 type blind struct {
 	rate    float64 // requests a second; 0 before the first denial
 	denials int     // since the last allowed request
+	cut     float64 // the part of the rate that the first of them takes
 
 	began   time.Time // when the first request was allowed after denials, or the first of all
 	run     float64   // requests allowed since then
@@ -57,8 +58,13 @@ func (b *blind) idle(d time.Duration) {
 	}
 }
 
-func (b *blind) denied(now time.Time) {
-	if b.denials++; b.rate == 0 {
+// denied is for a denial, with a cut of blindCut, or for an allowed request after which nothing remains.
+// That took no more than the limit gave, so its cut is 0.
+func (b *blind) denied(now time.Time, cut float64) {
+	if b.denials++; b.denials == 1 || cut > 0 {
+		b.cut = cut
+	}
+	if b.rate == 0 {
 		b.rate = blindStart
 		if elapsed := now.Sub(b.began).Seconds(); b.run > 0 && elapsed > 0 {
 			b.rate = max(b.run/elapsed, blindStart)
@@ -95,9 +101,9 @@ func (b *blind) measure(now time.Time) {
 	b.allowed += b.run
 	b.seconds += now.Sub(b.began).Seconds()
 
-	b.rate *= 1 - blindCut
+	b.rate *= 1 - b.cut
 	if b.seconds > 0 {
-		b.rate = min(b.rate, (b.allowed+1)/b.seconds*(1-blindCut/2))
+		b.rate = min(b.rate, (b.allowed+1)/b.seconds*(1-b.cut/2))
 	}
 }
 

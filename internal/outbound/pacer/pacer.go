@@ -21,11 +21,11 @@
 // increase and multiplicative decrease.
 //
 // A fixed window has no bucket that refills. There remaining is replaced by what a bucket would have:
-// the reserve, less the units that were used more than an even use of the window. In a sliding window a
-// unit returns one window after its use, so the exponential and the share both change more slowly.
+// the reserve, less the units that were used more than an even use of the window.
 //
 // A denial that shows much remaining, or nothing, is by a limit that no field describes. It lowers a
-// second rate, which denials alone determine; the slower of both counts.
+// second rate, which denials and clocks alone determine; the slower of both counts. That rate alone
+// counts where remaining says only when the limit is used up: in sliding windows, and in small ones.
 //
 // pacer.go has the queue of requests, share.go the rate, aimd.go the share without a common one,
 // limit.go what the server says of its limit, window.go recognizes fixed windows, and blind.go has the
@@ -254,6 +254,9 @@ func (p *Pacer) Answered(now time.Time, status int, a retryafter.Answer) {
 		return
 	}
 	p.blind.answered(now)
+	if a.Remaining == 0 && p.few() {
+		p.blind.denied(now, 0)
+	}
 	p.allowed(elapsed)
 }
 

@@ -2,6 +2,7 @@ package retryafter
 
 import (
 	"cmp"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -9,7 +10,7 @@ import (
 )
 
 // Answer is what the status and header of a response say about the server's limit. Of several
-// limits it describes the one with the least remaining.
+// limits it describes the one that is used up first at an even use.
 type Answer struct {
 	Denied bool          // the response is a denial
 	Wait   time.Duration // of a denial; 0 if the server does not say
@@ -97,18 +98,21 @@ func (a *Answer) readFields(now time.Time, status int, h http.Header) {
 	}
 }
 
-// readLists reads the lists of drafts 8 to 11: the item with the least remaining, and its policy.
+// readLists reads the lists of drafts 8 to 11: the item with the least remaining for the time until it
+// has more, and its policy.
 // It reports whether there is one.
 //
 //	RateLimit-Policy: "burst";q=10;w=1, "daily";q=10000;w=86400
 //	RateLimit: "burst";r=9;t=1, "daily";r=9999;t=9
 func (a *Answer) readLists(h http.Header) bool {
+	least := math.Inf(1)
 	for _, line := range h.Values("RateLimit") {
 		for item := range items(line) {
 			name, params := cutName(item)
-			if remaining, ok := number(param(params, "r")); ok && name != "" && (a.Remaining < 0 || remaining < a.Remaining) {
-				reset, _ := number(param(params, "t"))
-				a.Policy, a.Remaining, a.Reset = name, remaining, duration(reset)
+			remaining, ok := number(param(params, "r"))
+			reset, _ := number(param(params, "t"))
+			if rate := remaining / max(reset, 1); ok && name != "" && rate < least {
+				least, a.Policy, a.Remaining, a.Reset = rate, name, remaining, duration(reset)
 			}
 		}
 	}
