@@ -56,18 +56,19 @@ func (e *WaitError) RetryAfter() time.Duration { return max(e.Needed-e.Allowed, 
 //
 // A charge may wait for up to its MaxDelay, which is the same for all callers of a
 // limit (0 here means without bound), and up to MaxWait, which is this caller's;
-// the context's deadline shortens both. If the slot would come later, or within a
-// round trip to the store of that time, Wait returns a [*WaitError] at once and
-// nothing is charged. Any other error of the store is returned at once too: the
-// turn has not come. If other callers are late, a turn may come up to 50 ms after
-// MaxWait.
+// the context's deadline, less 50 ms or a quarter of a shorter patience, bounds both.
+// If the slot would come later, or within a round trip to the store of that time, Wait
+// returns a [*WaitError] at once and nothing is charged. Any other error of the store is
+// returned at once too: the turn has not come. If other callers are late, a turn may
+// come in those 50 ms, and up to 50 ms after MaxWait.
 //
 // It never returns early. If it returns late, the next caller follows that much
 // sooner: a tenth of a millisecond on Linux if the machine is not busy, elsewhere
 // as late as timers are.
 //
-// A caller whose context ends while it sleeps returns at once with the context's
-// error. Its slot stays taken, because later callers have theirs.
+// A caller whose context ends while it sleeps returns at once with an error that wraps
+// the context's and says which limit it waited for, and when its turn is. Its slot
+// stays taken, because later callers have theirs.
 //
 // # Lost state
 //
@@ -113,13 +114,18 @@ func Wait(ctx context.Context, s gcra.Store, charges ...gcra.Charge) error {
 	if err := checkQueues(charges); err != nil {
 		return err
 	}
-	w := waiter{ctx, s, charges, time.Now(), 0}
+	w := waiter{ctx: ctx, store: s, charges: charges, began: time.Now()}
 	denied, err := w.try()
 	w.roundTrip = time.Since(w.began)
+
 	for denied != nil && err == nil {
 		var slot time.Time
 		if slot, err = w.reserve(); err == nil {
 			denied, err = w.confirm(slot)
+		}
+		if err != nil && !slot.IsZero() && ctx.Err() != nil {
+			return fmt.Errorf("turns: limit %v, policy %.80q, subject %.80q: the turn is at %s: %w",
+				w.next.Limit, w.next.Policy, w.next.Subject, slot.Format(time.RFC3339Nano), err)
 		}
 	}
 	return err
@@ -142,6 +148,7 @@ type waiter struct {
 	charges   []gcra.Charge
 	began     time.Time
 	roundTrip time.Duration // of the last call of the store
+	next      *WaitError    // the charge whose slot is the latest
 }
 
 // atOnce is a MaxWait for no wait: 0 would mean as long as MaxDelay.
@@ -171,7 +178,7 @@ func (w *waiter) reserve() (slot time.Time, err error) {
 	case denied != nil:
 		return slot, denied
 	}
-	slot = answered.Add(delay)
+	slot, w.next = answered.Add(delay), longest(queued)
 	if late := slot.Add(w.roundTrip).Sub(deadline); bounded && delay > 0 && late > 0 {
 		// The call took longer than expected. Those who have reserved since then
 		// keep their slots.
@@ -213,9 +220,12 @@ func (w *waiter) confirm(slot time.Time) (denied *WaitError, err error) {
 	return nil, sleep(w.ctx, max(delay, time.Until(slot)))
 }
 
-// deadline is the time until which the caller may wait.
+// deadline is the time until which the caller may wait for its slot. Before the end of its context it has
+// leastGrace more, since the caller before may be late, or a quarter of a patience that is shorter than four.
 func (w *waiter) deadline() (deadline time.Time, bounded bool) {
-	deadline, bounded = w.ctx.Deadline()
+	if deadline, bounded = w.ctx.Deadline(); bounded {
+		deadline = deadline.Add(-min(leastGrace, max(deadline.Sub(w.began), 0)/4))
+	}
 	for _, c := range w.charges {
 		if end := w.began.Add(c.MaxWait); c.MaxWait > 0 && !c.Shadow && (!bounded || end.Before(deadline)) {
 			deadline, bounded = end, true
