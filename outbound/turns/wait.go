@@ -56,11 +56,12 @@ func (e *WaitError) RetryAfter() time.Duration { return max(e.Needed-e.Allowed, 
 //
 // A charge may wait for up to its MaxDelay, which is the same for all callers of a
 // limit (0 here means without bound), and up to MaxWait, which is this caller's;
-// the context's deadline, less 50 ms or a quarter of a shorter patience, bounds both.
+// the context's deadline bounds both, less the limit's Interval (at least 50 ms, at
+// most a tenth of the patience), in which the turn comes if other callers are late.
 // If the slot would come later, or within a round trip to the store of that time, Wait
 // returns a [*WaitError] at once and nothing is charged. Any other error of the store is
 // returned at once too: the turn has not come. If other callers are late, a turn may
-// come in those 50 ms, and up to 50 ms after MaxWait.
+// come up to 50 ms after MaxWait.
 //
 // It never returns early. If it returns late, the next caller follows that much
 // sooner: a tenth of a millisecond on Linux if the machine is not busy, elsewhere
@@ -220,11 +221,16 @@ func (w *waiter) confirm(slot time.Time) (denied *WaitError, err error) {
 	return nil, sleep(w.ctx, max(delay, time.Until(slot)))
 }
 
-// deadline is the time until which the caller may wait for its slot. Before the end of its context it has
-// leastGrace more, since the caller before may be late, or a quarter of a patience that is shorter than four.
+// deadline is the time until which the caller may wait for its slot. If callers before it are late, its turn
+// comes after the slot by up to the MaxDelay of the calls. So much is left before the end of its context, or a
+// tenth of the patience.
 func (w *waiter) deadline() (deadline time.Time, bounded bool) {
 	if deadline, bounded = w.ctx.Deadline(); bounded {
-		deadline = deadline.Add(-min(leastGrace, max(deadline.Sub(w.began), 0)/4))
+		grace := time.Duration(0)
+		for _, c := range w.calls(0) {
+			grace = max(grace, c.MaxDelay)
+		}
+		deadline = deadline.Add(-min(grace, max(deadline.Sub(w.began), 0)/10))
 	}
 	for _, c := range w.charges {
 		if end := w.began.Add(c.MaxWait); c.MaxWait > 0 && !c.Shadow && (!bounded || end.Before(deadline)) {

@@ -100,7 +100,7 @@ func TestWaitBehindALateCaller(t *testing.T) {
 					c := gcra.Charge{Subject: "partner", Policy: "p", Limit: everySecond, Cost: 1, MaxWait: 2 * time.Second}
 					if deadline {
 						var cancel context.CancelFunc
-						ctx, cancel = context.WithTimeout(ctx, 2050*time.Millisecond)
+						ctx, cancel = context.WithTimeout(ctx, 2300*time.Millisecond)
 						defer cancel()
 						c.MaxWait = 0
 					}
