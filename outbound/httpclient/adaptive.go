@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/seed-e377111c/ratelimit/internal/outbound/retryafter"
 	"github.com/seed-e377111c/ratelimit/outbound/turns"
 )
 
@@ -90,6 +89,9 @@ type Adaptive struct {
 	// With a negative MaxWait every request fails.
 	MaxWait time.Duration
 
+	// Denied is as in [Config]; nil means that of a Transport above.
+	Denied func(*http.Response) (wait time.Duration, denied bool)
+
 	// Observe, if set, is called once for each RoundTrip, before it returns. It must
 	// not block or change the request.
 	Observe func(*http.Request, Event)
@@ -147,12 +149,17 @@ func (a *Adaptive) send(r *http.Request, e *Event) (resp *http.Response, denied 
 		closeBody(r)
 		return nil, false, err
 	}
-	deadline, ok := r.Context().Value(deadlineKey{}).(time.Time)
-	if !ok {
-		deadline = time.Now().Add(cmp.Or(a.MaxWait, defaultWait))
-	} else if own := time.Now().Add(a.MaxWait); a.MaxWait > 0 && own.Before(deadline) {
-		deadline = own
+	deadline, isDenied := time.Now().Add(cmp.Or(a.MaxWait, defaultWait)), a.Denied
+	transport, ok := r.Context().Value(tryKey{}).(try)
+	if ok {
+		if a.MaxWait == 0 || transport.deadline.Before(deadline) {
+			deadline = transport.deadline
+		}
+		if isDenied == nil {
+			isDenied = transport.denied
+		}
 	}
+
 	p := a.pacers.get(name)
 	if err := waitForPace(p, r, deadline, e); err != nil {
 		closeBody(r)
@@ -168,8 +175,15 @@ func (a *Adaptive) send(r *http.Request, e *Event) (resp *http.Response, denied 
 		return resp, false, err // http.Client reports a Base that returns neither
 	}
 	now := time.Now()
-	answer := retryafter.Read(now, resp.StatusCode, resp.Header)
-	p.Answered(now, resp.StatusCode, answer)
+	answer := readAnswer(now, resp, isDenied)
+	status := resp.StatusCode
+	if answer.Never {
+		status = 0 // it says nothing of the rate
+	}
+	p.Answered(now, status, answer)
+	if ok {
+		*transport.answer = answer
+	}
 	return resp, answer.Denied, nil
 }
 
