@@ -163,7 +163,7 @@ func (w *waiter) try() (denied *WaitError, err error) {
 
 // reserve takes a slot in the queue and returns its time.
 func (w *waiter) reserve() (slot time.Time, err error) {
-	deadline, bounded := w.deadline()
+	deadline, _, bounded := w.ends()
 	patience := gcra.MaxDelay
 	if bounded {
 		patience = time.Until(deadline) - 2*w.roundTrip
@@ -198,12 +198,8 @@ func (w *waiter) reserve() (slot time.Time, err error) {
 // this caller's.
 func (w *waiter) confirm(slot time.Time) (denied *WaitError, err error) {
 	most := gcra.MaxDelay
-	if deadline, bounded := w.deadline(); bounded {
-		// The caller before may have been late. Without the grace, a slot at the end of MaxWait would be lost.
-		most = deadline.Sub(slot) + leastGrace
-	}
-	if deadline, bounded := w.ctx.Deadline(); bounded {
-		most = min(most, deadline.Sub(slot))
+	if _, turn, bounded := w.ends(); bounded {
+		most = turn.Sub(slot)
 	}
 	calls := w.calls(most)
 	// Ask so early that the answer comes at the time of the slot.
@@ -221,23 +217,31 @@ func (w *waiter) confirm(slot time.Time) (denied *WaitError, err error) {
 	return nil, sleep(w.ctx, max(delay, time.Until(slot)))
 }
 
-// deadline is the time until which the caller may wait for its slot. If callers before it are late, its turn
-// comes after the slot by up to the MaxDelay of the calls. So much is left before the end of its context, or a
-// tenth of the patience.
-func (w *waiter) deadline() (deadline time.Time, bounded bool) {
-	if deadline, bounded = w.ctx.Deadline(); bounded {
+// ends returns the latest time for the caller's slot, and for its turn: if callers before it are late, the turn
+// comes after the slot by up to the MaxDelay of the calls. So much is left before the end of the context, or a
+// tenth of the patience. After MaxWait a turn may come by leastGrace, or a slot at its end would be lost.
+func (w *waiter) ends() (slot, turn time.Time, bounded bool) {
+	if turn, bounded = w.ctx.Deadline(); bounded {
 		grace := time.Duration(0)
 		for _, c := range w.calls(0) {
 			grace = max(grace, c.MaxDelay)
 		}
-		deadline = deadline.Add(-min(grace, max(deadline.Sub(w.began), 0)/10))
+		slot = turn.Add(-min(grace, max(turn.Sub(w.began), 0)/10))
 	}
+
 	for _, c := range w.charges {
-		if end := w.began.Add(c.MaxWait); c.MaxWait > 0 && !c.Shadow && (!bounded || end.Before(deadline)) {
-			deadline, bounded = end, true
+		if c.MaxWait <= 0 || c.Shadow {
+			continue
 		}
+		if end := w.began.Add(c.MaxWait); !bounded || end.Before(slot) {
+			slot = end
+		}
+		if end := w.began.Add(c.MaxWait + leastGrace); !bounded || end.Before(turn) {
+			turn = end
+		}
+		bounded = true
 	}
-	return deadline, bounded
+	return slot, turn, bounded
 }
 
 // queue returns the charges on the queue for a caller that waits for most at most.
