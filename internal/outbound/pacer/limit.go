@@ -47,7 +47,6 @@ func (p *Pacer) learn(now time.Time, elapsed float64, a retryafter.Answer) {
 	if a.Capacity > 0 {
 		p.capacity = a.Capacity
 	}
-	rate := p.rate
 	switch {
 	case a.Rate <= 0:
 	case !a.Derived:
@@ -100,7 +99,7 @@ func (p *Pacer) learn(now time.Time, elapsed float64, a retryafter.Answer) {
 	p.setShare(p.share)
 	if p.few() && p.pacing {
 		p.pacing = false
-		p.blind.rate = cmp.Or(p.blind.rate, p.share*max(rate, p.rate))
+		p.blind.rate = cmp.Or(p.blind.rate, p.share*p.rate)
 	}
 }
 
