@@ -129,9 +129,7 @@ func (p *Pacer) denied(now time.Time, sameWave bool) {
 			p.follow(followOnDenial)
 		case !p.again:
 			p.setShare(p.share * (1 - decreaseOnDenial))
-		case p.reserve() == 0: // nothing else tells that there are many clients
-			p.setShare(p.share * smallDecreaseAgain)
-		default:
+		default: // nothing else tells that there are many clients
 			p.setShare(p.share * decreaseAgain)
 		}
 	default:
