@@ -14,19 +14,22 @@ type world struct {
 	name      string
 	limit     gcra.Limit
 	window    string // gcra, fixed or strict
-	fields    string // draft6, draft7, draft11, x or none
+	fields    string // a form of partner.write, or none
 	bare      bool   // denials have no Retry-After
 	lie       string // "", or what the fields say: 4000 remaining for ever, or those of a limit per day
 	clients   int
-	processes int           // that the clients are in, and that share a pacer; 0 means one for each client
-	servers   int           // processes of the server, each with a part of the limit; 0 means 1
-	join      int           // clients that begin after a third of the run
-	leave     int           // clients that end then
-	rate      float64       // factor of the limit from then on; 0 means 1
-	empty     bool          // the bucket is empty at first
-	run       time.Duration // 0 means long enough
+	processes int        // that the clients are in, and that share a pacer; 0 means one for each client
+	servers   int        // processes of the server, each with a part of the limit; 0 means 1
+	join      int        // clients that begin after a third of the run
+	leave     int        // clients that end then
+	rate      float64    // factor of the limit from then on; 0 means 1
+	empty     bool       // the bucket is empty at first
+	second    gcra.Limit // in fixed windows; only draft11 tells of it
+	outage    bool       // the server answers 503 for a tenth of the time
+	restart   bool       // the server forgets every ten minutes what was used
+	slow      bool       // a request takes up to five seconds
 
-	// allow are bounds instead of the usual ones, for the reason why.
+	// allow are bounds instead of those that are promised, for the reason why.
 	allow bounds
 	why   string
 }
@@ -54,16 +57,29 @@ func (w *world) capacity() int64 {
 	return w.limit.Count
 }
 
-// length returns how long the run takes. Half of it is warm-up.
-func (w *world) length() time.Duration {
-	if w.run > 0 {
-		return w.run
+// settled is the time after which clients have found their rates: five periods, at least ten minutes.
+func (w *world) settled() time.Duration { return max(5*w.limit.Per, 10*time.Minute) }
+
+// days reports whether a run takes days.
+func (w *world) days() bool { return w.limit.Per >= day }
+
+// change is when clients join or leave or the limit changes.
+func (w *world) change() time.Duration { return w.settled() }
+
+// warm is how long the run takes before its late part.
+func (w *world) warm() time.Duration {
+	if w.join > 0 || w.leave > 0 || w.rate > 0 {
+		return w.change() + w.settled()
 	}
-	d := max(time.Hour, 4*w.limit.Per, w.limit.Interval()*time.Duration(600+150*w.clients))
-	return (d + 6*w.limit.Per - 1) / (6 * w.limit.Per) * (6 * w.limit.Per) // whole periods in half and in a third of it
+	return w.settled()
 }
 
-func (w *world) change() time.Duration { return w.length() / 3 }
+// length returns how long the run takes. Its late part has whole periods, and at least a hundred
+// requests of each client.
+func (w *world) length() time.Duration {
+	late := max(10*time.Minute, 3*w.limit.Per, w.limit.Interval()*time.Duration(100*w.clients))
+	return w.warm() + (late+w.limit.Per-1)/w.limit.Per*w.limit.Per
+}
 
 func (w *world) factor(since time.Duration) float64 {
 	if w.rate > 0 && since >= w.change() {
@@ -76,8 +92,7 @@ func (w *world) interval(since time.Duration) time.Duration {
 	return time.Duration(float64(w.limit.Interval()) / w.factor(since))
 }
 
-// result is what a strategy did in a world, in percent of its attempts and of the limit. Late is the
-// second half of the run.
+// result is what a strategy did in a world, in percent of its attempts and of the limit.
 type result struct {
 	denied, late, share float64
 	uneven              float64 // most over least allowed of a client, late
@@ -131,7 +146,7 @@ func (w *world) play(seed uint64, newStrategy func(w *world, random *rand.Rand) 
 		shared[i] = newStrategy(w, random)
 	}
 	end := w.length()
-	warm := end / 2
+	warm := w.warm()
 	until := make([]time.Duration, w.clients)
 	for i := range w.clients {
 		from := time.Duration(0)
@@ -159,6 +174,9 @@ func (w *world) play(seed uint64, newStrategy func(w *world, random *rand.Rand) 
 		}
 		now, t := start.Add(e.at), e.t
 		oneWay := (latency + time.Duration(random.Int64N(int64(latency/2)))) / 2
+		if w.slow {
+			oneWay = time.Duration(random.Int64N(int64(5*time.Second))) / 2
+		}
 		switch e.what {
 		case idle:
 			t.sleeping = jittered(t, t.process.sleep(now, t))
@@ -209,7 +227,11 @@ func (w *world) play(seed uint64, newStrategy func(w *world, random *rand.Rand) 
 			least = n
 		}
 	}
-	r.share = 100 * float64(sum) * w.interval(end).Seconds() / (end - warm).Seconds()
+	interval := w.interval(end)
+	if w.second != (gcra.Limit{}) {
+		interval = max(interval, w.second.Interval())
+	}
+	r.share = 100 * float64(sum) * interval.Seconds() / (end - warm).Seconds()
 	r.uneven = float64(most) / float64(least)
 	return r
 }

@@ -67,16 +67,18 @@ difference of the mean from the published figure.
 
 Worlds
 
--worlds compares three strategies in many worlds: adaptive, the row remaining as
-published, which knows the limit, and one that obeys Retry-After, or waits a second
-where there is none. If one of these flags is set, it makes a single world instead:
+-worlds compares two strategies in many worlds: adaptive, and the row remaining as
+published, which knows the limit. If one of these flags is set, it makes a single
+world instead:
 
   -limit l      such as 10/second, 4500/hour or "15/second burst 300"
                 (default 4500/hour)
   -window w     gcra, fixed (all at once again at its end) or strict (never more
                 than the limit in any such period) (default gcra)
   -fields f     of the responses: draft6, draft7, draft11, x (X-RateLimit-*, with
-                a Unix time in a fixed window) or none (default draft6)
+                a Unix time in a fixed window), none, or those of discord, gitlab,
+                iso (dates), openai, reddit, shopify, twitter or zendesk (default
+                draft6)
   -bare         denials have no Retry-After
   -lie l        4000: the fields always say 4000 of 5000 an hour; day: they are
                 those of another limit, per day
@@ -86,12 +88,12 @@ where there is none. If one of these flags is set, it makes a single world inste
   -join n       clients that begin after a third of the run
   -leave n      clients that end then
 
-Columns: denied requests in percent, in the whole run and late, which is the second
-half; the used part of the limit, late; and the most served client over the least
-served one, late; means over the seeds. A request takes 0.1 to 0.15 s. The last
-column says which bounds adaptive misses with any seed: denied at most as published,
-late at most 5 %, share at least 95 %, most/least at most 2. Lines below the table say
-why, and what clients do that know the rate and how many they are.
+Columns: what is promised, that is denied requests in percent at most, the used
+part of the limit at least, and the most served client over the least served one at
+most; denied requests in the whole run and late, which is after five windows or ten
+minutes; the used part, late; most over least, late; means over the seeds. A request
+takes 0.1 to 0.15 s. The last column says what adaptive misses with any seed. Lines
+below the table say why, and what clients do that know the rate and how many they are.
 `
 
 type settings struct {
@@ -130,7 +132,7 @@ func readSettings(args []string) (settings, error) {
 	}
 	w.window, w.fields = "gcra", "draft6"
 	oneOf(&w.window, "window", "gcra fixed strict")
-	oneOf(&w.fields, "fields", "draft6 draft7 draft11 x none")
+	oneOf(&w.fields, "fields", "draft6 draft7 draft11 x none discord gitlab iso openai reddit shopify twitter zendesk")
 	oneOf(&w.lie, "lie", "4000 day")
 	flags.BoolVar(&w.bare, "bare", false, "")
 	flags.IntVar(&w.clients, "clients", 10, "")

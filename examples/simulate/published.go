@@ -2,8 +2,6 @@ package main
 
 import (
 	"time"
-
-	"github.com/seed-e377111c/ratelimit/internal/outbound/retryafter"
 )
 
 // The strategies of the published comparison (R. Schneeman's rate_throttle_client), as in
@@ -70,23 +68,6 @@ func gradual(float64, int64) float64              { return minSleep }
 func proportional(value float64, _ int64) float64 { return value / float64(limit.Count) }
 func remaining(value float64, left int64) float64 {
 	return value * float64(left) / float64(limit.Count)
-}
-
-// obey sleeps only after a denial, for its Retry-After, or for a second without one.
-type obey struct{ fixed }
-
-func (obey) sleep(_ time.Time, t *thread) time.Duration {
-	if !t.denied {
-		return 0
-	}
-	return seconds(t.local)
-}
-
-func (obey) answered(now time.Time, t *thread, a answer) {
-	t.local = 1
-	if wait, ok := retryafter.Parse(a.header, now); ok {
-		t.local = wait.Seconds()
-	}
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

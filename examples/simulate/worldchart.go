@@ -18,7 +18,6 @@ import (
 var inks = [len(contestants)]color.Color{
 	color.NRGBA{R: 0x09, G: 0x69, B: 0xda, A: 0xff},
 	color.NRGBA{R: 0xd1, G: 0x5a, B: 0x00, A: 0xff},
-	color.NRGBA{R: 0x8c, G: 0x95, B: 0x9f, A: 0xff},
 }
 
 // panels are the figures of the chart, side by side. A figure above its most is drawn there.
@@ -28,9 +27,9 @@ var panels = [...]struct {
 	of    func(result) float64
 	bound float64 // drawn as a line
 }{
-	{"denied, %", 100, func(r result) float64 { return r.denied }, usual.late},
-	{"used of the limit, late, %", 110, func(r result) float64 { return r.share }, usual.share},
-	{"most / least served, late", 10, func(r result) float64 { return r.uneven }, usual.uneven},
+	{"denied, %", 100, func(r result) float64 { return r.denied }, told.late},
+	{"used of the limit, late, %", 110, func(r result) float64 { return r.share }, told.share},
+	{"most / least served, late", 10, func(r result) float64 { return r.uneven }, told.uneven},
 }
 
 // saveWorlds writes worlds.png and worlds.svg to a directory: a line for each world, a dot for each

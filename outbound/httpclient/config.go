@@ -50,6 +50,12 @@ type Config struct {
 	// GetBody.
 	Replay func(*http.Request) bool
 
+	// Denied, if set, says of a response that is no denial by itself whether it is one, and
+	// how long to wait; 0 if the server does not say. It is for partners that deny with
+	// another status, such as AWS' 400 ThrottlingException. To read the body it must leave a
+	// Body with the same bytes. An [Adaptive] as Base uses it too.
+	Denied func(*http.Response) (wait time.Duration, denied bool)
+
 	// Observe, if set, is called once for each RoundTrip, before it returns. It must
 	// not block or change the request.
 	Observe func(*http.Request, Event)
@@ -102,7 +108,7 @@ type Reason string
 // an error that is [turns.ErrWouldWait].
 const (
 	Answered      Reason = "answered"       // the response is not a denial
-	TooLong       Reason = "too long"       // the next try would begin after MaxWait, MaxDelay or the context's deadline
+	TooLong       Reason = "too long"       // the next try would begin after MaxWait, MaxDelay or the context's deadline, or no wait helps
 	TooManyTries  Reason = "too many tries" // MaxTries were denied
 	NotReplayable Reason = "not replayable" // denied, and not safe to send again
 	Failed        Reason = "failed"         // an error of Base, the store, a Key or the context
@@ -127,6 +133,7 @@ func New(cfg Config) (*Transport, error) {
 		maxTries: cfg.MaxTries,
 		maxWait:  cfg.MaxWait,
 		replay:   cfg.Replay,
+		denied:   cfg.Denied,
 		observe:  cfg.Observe,
 		pacers:   pacers{maxInterval: maxBackoff / 2},
 	}

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"time"
+
+	"github.com/seed-e377111c/ratelimit/internal/outbound/retryafter"
 )
 
 const (
@@ -21,6 +23,19 @@ func backoff(denials int) time.Duration {
 		d = min(d, minBackoff<<doublings)
 	}
 	return d/2 + rand.N(d/2+1)
+}
+
+// readAnswer reads a response, also with the function of a Config.Denied.
+func readAnswer(now time.Time, resp *http.Response, denied func(*http.Response) (time.Duration, bool)) retryafter.Answer {
+	a := retryafter.Read(now, resp.StatusCode, resp.Header)
+	if !a.Denied && denied != nil {
+		var wait time.Duration
+		wait, a.Denied = denied(resp)
+		if a.Denied {
+			a.Wait = min(max(wait, 0), retryafter.Max)
+		}
+	}
+	return a
 }
 
 // replayable reports whether a request may be sent again: its body can be read again, and it is

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/internal/outbound/pacer"
+	"github.com/seed-e377111c/ratelimit/internal/outbound/retryafter"
 	"github.com/seed-e377111c/ratelimit/outbound/turns"
 )
 
@@ -85,10 +86,16 @@ func tooLong(r *http.Request, needed time.Duration, deadline time.Time) error {
 	})
 }
 
-// deadlineKey is the key of a context's value: the time by which a Transport wants an Adaptive, its
-// Base, to begin the try. A deadline of the context itself would also end the reading of the body.
-type deadlineKey struct{}
+// A try is what a Transport tells an Adaptive, its Base, in the request's context. A deadline of the context
+// itself would also end the reading of the body.
+type try struct {
+	deadline time.Time // by which the try may begin
+	denied   func(*http.Response) (time.Duration, bool)
+	answer   *retryafter.Answer // what the Adaptive has read, for the Transport
+}
 
-func withDeadline(r *http.Request, deadline time.Time) *http.Request {
-	return r.WithContext(context.WithValue(r.Context(), deadlineKey{}, deadline))
+type tryKey struct{}
+
+func withTry(r *http.Request, t try) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), tryKey{}, t))
 }

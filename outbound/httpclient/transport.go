@@ -38,9 +38,12 @@ import (
 // again after a random time of up to half a second, doubled with each try up to ten
 // seconds.
 //
+// Config.Denied adds other denials, such as those of a partner that denies with a 400.
+//
 // RoundTrip returns the denial itself, with its body, if the request is not safe
 // to repeat, if MaxTries were denied, and at once if the wait would exceed MaxWait
-// or the context's deadline. A request is safe to repeat if its method is GET,
+// or the context's deadline, or if the denial says that no wait helps, as those of our
+// middleware do when a request costs more than the limit ever allows. A request is safe to repeat if its method is GET,
 // HEAD, OPTIONS, TRACE, PUT or DELETE, if it has an Idempotency-Key header, or if
 // [Config.Replay] says so; and if it has no body or a GetBody, which http.NewRequest
 // sets for the usual readers.
@@ -66,6 +69,7 @@ type Transport struct {
 	maxTries int
 	maxWait  time.Duration
 	replay   func(*http.Request) bool
+	denied   func(*http.Response) (time.Duration, bool)
 	observe  func(*http.Request, Event)
 	pauses   pauses
 	pacers   pacers // by host, for servers that deny without a time
@@ -127,8 +131,10 @@ func (t *Transport) send(r *http.Request, e *Event) (*http.Response, error) {
 				return nil, fmt.Errorf("httpclient: try %d: body: %w", e.Tries+1, err)
 			}
 		}
+		var answer *retryafter.Answer
 		if t.adaptive {
-			out = withDeadline(out, deadline)
+			answer = new(retryafter.Answer)
+			out = withTry(out, try{deadline, t.denied, answer})
 		}
 		e.Tries++
 		resp, err := t.base.RoundTrip(out)
@@ -137,18 +143,25 @@ func (t *Transport) send(r *http.Request, e *Event) (*http.Response, error) {
 			return resp, err // http.Client reports a Base that returns neither
 		}
 		now := time.Now()
-		a := retryafter.Read(now, resp.StatusCode, resp.Header)
-		if !a.Denied {
+		if answer == nil {
+			a := readAnswer(now, resp, t.denied)
+			answer = &a
+		}
+		switch {
+		case !answer.Denied:
 			p.Done(now, resp.StatusCode, nil)
 			e.Reason = Answered
 			return resp, nil
-		}
-		if a.Wait == 0 {
+		case answer.Never:
+			p.Done(now, 0, nil) // it says nothing of the rate
+			e.Reason = TooLong
+			return resp, nil
+		case answer.Wait == 0:
 			p.Done(now, http.StatusTooManyRequests, nil)
-		} else {
+		default:
 			p.Done(now, 0, nil)
 		}
-		e.Reason = t.handleDenial(r, resp, a.Wait, deadline, e)
+		e.Reason = t.handleDenial(r, resp, answer.Wait, deadline, e)
 		if e.Reason != "" {
 			return resp, nil
 		}

@@ -2,7 +2,6 @@ package turns
 
 import (
 	"context"
-	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
@@ -42,7 +41,7 @@ func (t Turns) Try(ctx context.Context) error {
 	if err := checkQueues(t.Charges); err != nil {
 		return err
 	}
-	w := waiter{ctx, t.Store, t.Charges, time.Time{}, 0}
+	w := waiter{ctx: ctx, store: t.Store, charges: t.Charges}
 	denied, err := w.try()
 	if denied != nil {
 		return denied

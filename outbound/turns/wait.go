@@ -55,19 +55,21 @@ func (e *WaitError) RetryAfter() time.Duration { return max(e.Needed-e.Patience,
 // charges are only read: goroutines may share them.
 //
 // A charge may wait for up to its MaxDelay, which is the same for all callers of a
-// limit, and up to MaxWait, which is this caller's. Unlike in Store.Take, 0 means without
-// bound here: until the context's deadline, which shortens both. If the slot would come later, or within a
-// round trip to the store of that time, Wait returns a [*WaitError] at once and
-// nothing is charged. Any other error of the store is returned at once too: the
-// turn has not come. If other callers are late, a turn may come up to 50 ms after
-// MaxWait.
+// limit, and up to MaxWait, which is this caller's. 0 means without bound here, unlike in
+// Store.Take: until the context's deadline. That bounds both, less the limit's Interval
+// (at least 50 ms, at most a tenth of the patience), in which the turn comes if other
+// callers are late. If the slot would come later, or within a round trip to the store of
+// that time, Wait returns a [*WaitError] at once and nothing is charged. Any other error
+// of the store is returned at once too: the turn has not come. If other callers are late,
+// a turn may come up to 50 ms after MaxWait.
 //
 // It never returns early. If it returns late, the next caller follows that much
 // sooner: a tenth of a millisecond on Linux if the machine is not busy, elsewhere
 // as late as timers are.
 //
-// A caller whose context ends while it sleeps returns at once with the context's
-// error. Its slot stays taken, because later callers have theirs.
+// A caller whose context ends while it sleeps returns at once with an error that wraps
+// the context's and says which limit it waited for, and when its turn is. Its slot
+// stays taken, because later callers have theirs.
 //
 // # Lost state
 //
@@ -113,13 +115,18 @@ func Wait(ctx context.Context, s gcra.Store, charges ...gcra.Charge) error {
 	if err := checkQueues(charges); err != nil {
 		return err
 	}
-	w := waiter{ctx, s, charges, time.Now(), 0}
+	w := waiter{ctx: ctx, store: s, charges: charges, began: time.Now()}
 	denied, err := w.try()
 	w.roundTrip = time.Since(w.began)
+
 	for denied != nil && err == nil {
 		var slot time.Time
 		if slot, err = w.reserve(); err == nil {
 			denied, err = w.confirm(slot)
+		}
+		if err != nil && !slot.IsZero() && ctx.Err() != nil {
+			return fmt.Errorf("turns: limit %v, policy %.80q, subject %.80q: the turn is at %s: %w",
+				w.next.Limit, w.next.Policy, w.next.Subject, slot.Format(time.RFC3339Nano), err)
 		}
 	}
 	return err
@@ -142,6 +149,7 @@ type waiter struct {
 	charges   []gcra.Charge
 	began     time.Time
 	roundTrip time.Duration // of the last call of the store
+	next      *WaitError    // the charge whose slot is the latest
 }
 
 // try takes a turn if it need not wait.
@@ -152,7 +160,7 @@ func (w *waiter) try() (denied *WaitError, err error) {
 
 // reserve takes a slot in the queue and returns its time.
 func (w *waiter) reserve() (slot time.Time, err error) {
-	deadline, bounded := w.deadline()
+	deadline, _, bounded := w.ends()
 	patience := gcra.MaxDelay
 	if bounded {
 		patience = time.Until(deadline) - 2*w.roundTrip
@@ -168,7 +176,7 @@ func (w *waiter) reserve() (slot time.Time, err error) {
 	case denied != nil:
 		return slot, denied
 	}
-	slot = answered.Add(delay)
+	slot, w.next = answered.Add(delay), longest(queued)
 	if late := slot.Add(w.roundTrip).Sub(deadline); bounded && delay > 0 && late > 0 {
 		// The call took longer than expected. Those who have reserved since then
 		// keep their slots.
@@ -187,12 +195,8 @@ func (w *waiter) reserve() (slot time.Time, err error) {
 // this caller's.
 func (w *waiter) confirm(slot time.Time) (denied *WaitError, err error) {
 	most := gcra.MaxDelay
-	if deadline, bounded := w.deadline(); bounded {
-		// The caller before may have been late. Without the grace, a slot at the end of MaxWait would be lost.
-		most = deadline.Sub(slot) + leastGrace
-	}
-	if deadline, bounded := w.ctx.Deadline(); bounded {
-		most = min(most, deadline.Sub(slot))
+	if _, turn, bounded := w.ends(); bounded {
+		most = turn.Sub(slot)
 	}
 	calls := w.calls(most)
 	// Ask so early that the answer comes at the time of the slot.
@@ -210,15 +214,31 @@ func (w *waiter) confirm(slot time.Time) (denied *WaitError, err error) {
 	return nil, sleep(w.ctx, max(delay, time.Until(slot)))
 }
 
-// deadline is the time until which the caller may wait.
-func (w *waiter) deadline() (deadline time.Time, bounded bool) {
-	deadline, bounded = w.ctx.Deadline()
-	for _, c := range w.charges {
-		if end := w.began.Add(c.MaxWait); c.MaxWait > 0 && !c.Shadow && (!bounded || end.Before(deadline)) {
-			deadline, bounded = end, true
+// ends returns the latest time for the caller's slot, and for its turn: if callers before it are late, the turn
+// comes after the slot by up to the MaxDelay of the calls. So much is left before the end of the context, or a
+// tenth of the patience. After MaxWait a turn may come by leastGrace, or a slot at its end would be lost.
+func (w *waiter) ends() (slot, turn time.Time, bounded bool) {
+	if turn, bounded = w.ctx.Deadline(); bounded {
+		grace := time.Duration(0)
+		for _, c := range w.calls(0) {
+			grace = max(grace, c.MaxDelay)
 		}
+		slot = turn.Add(-min(grace, max(turn.Sub(w.began), 0)/10))
 	}
-	return deadline, bounded
+
+	for _, c := range w.charges {
+		if c.MaxWait <= 0 || c.Shadow {
+			continue
+		}
+		if end := w.began.Add(c.MaxWait); !bounded || end.Before(slot) {
+			slot = end
+		}
+		if end := w.began.Add(c.MaxWait + leastGrace); !bounded || end.Before(turn) {
+			turn = end
+		}
+		bounded = true
+	}
+	return slot, turn, bounded
 }
 
 // queue returns the charges on the queue for a caller that waits for most at most.

@@ -3,6 +3,7 @@ package turns_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -84,27 +85,93 @@ func TestWaitNoSlotLostAtDeadline(t *testing.T) {
 	}
 }
 
-// If the store takes longer for one caller, the next does not lose a slot at the end of its MaxWait.
+// If the store takes longer for one caller, the next does not lose a slot at the end of its patience, be it
+// MaxWait or the deadline of its context.
 func TestWaitBehindALateCaller(t *testing.T) {
+	for _, deadline := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			const late = 10 * time.Millisecond
+			store := new(farStore)
+			begin := time.Now()
+			var waits sync.WaitGroup
+			for i := range 3 {
+				waits.Go(func() {
+					ctx := t.Context()
+					c := gcra.Charge{Subject: "partner", Policy: "p", Limit: everySecond, Cost: 1, MaxWait: 2 * time.Second}
+					if deadline {
+						var cancel context.CancelFunc
+						ctx, cancel = context.WithTimeout(ctx, 2300*time.Millisecond)
+						defer cancel()
+						c.MaxWait = 0
+					}
+					err := turns.Wait(ctx, store, c)
+					if took := time.Since(begin); err != nil || took > time.Duration(i)*time.Second+late {
+						t.Errorf("deadline %v, caller %d: got %v after %v; want nil after %ds", deadline, i, err, took, i)
+					}
+				})
+				synctest.Wait() // the next comes after it
+			}
+			time.Sleep(time.Second - 1)
+			store.roundTrip.Store(int64(late))
+			time.Sleep(time.Second / 2)
+			store.roundTrip.Store(0)
+			waits.Wait()
+		})
+	}
+}
+
+// Callers with a deadline use every turn, although the store is slow now and then: 40 callers, of which
+// each waits 15 s at most and asks again when the error says.
+func TestWaitWithDeadlineUsesEveryTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const late = 10 * time.Millisecond
+		const seconds = 40
 		store := new(farStore)
-		begin := time.Now()
-		var waits sync.WaitGroup
-		for i := range 3 {
-			waits.Go(func() {
-				c := gcra.Charge{Subject: "partner", Policy: "p", Limit: everySecond, Cost: 1, MaxWait: 2 * time.Second}
-				err := turns.Wait(t.Context(), store, c)
-				if took := time.Since(begin); err != nil || took > time.Duration(i)*time.Second+late {
-					t.Errorf("caller %d: got %v after %v; want nil after %ds", i, err, took, i)
+		ctx, cancel := context.WithTimeout(t.Context(), seconds*time.Second+time.Second/2)
+		defer cancel()
+		var got atomic.Int64
+		var callers sync.WaitGroup
+		for range 40 {
+			callers.Go(func() {
+				for ctx.Err() == nil {
+					patience, done := context.WithTimeout(ctx, 15*time.Second)
+					err := turns.Wait(patience, store, gcra.Charge{Subject: "partner", Policy: "p", Limit: everySecond, Cost: 1})
+					done()
+					var denied *turns.WaitError
+					switch {
+					case err == nil:
+						got.Add(1)
+					case errors.As(err, &denied):
+						time.Sleep(denied.RetryAfter())
+					}
 				}
 			})
-			synctest.Wait() // the next comes after it
 		}
-		time.Sleep(time.Second - 1)
-		store.roundTrip.Store(int64(late))
-		time.Sleep(time.Second / 2)
-		store.roundTrip.Store(0)
-		waits.Wait()
+		for i := range int64(seconds * 20) { // a round trip takes 0 to 18 ms
+			store.roundTrip.Store(i * 7 % 10 * int64(2*time.Millisecond))
+			time.Sleep(time.Second / 20)
+		}
+		callers.Wait()
+		if turns := got.Load(); turns != seconds+1 {
+			t.Errorf("got %d turns in %d s; want %d", turns, seconds, seconds+1)
+		}
+	})
+}
+
+// A caller whose context ends in the queue learns which limit it waited for, and until when.
+func TestWaitErrorOfTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := gcra.NewMemory()
+		c := gcra.Charge{Subject: "partner", Policy: "p", Limit: everySecond, Cost: 1}
+		if err := turns.Wait(t.Context(), m, c); err != nil {
+			t.Fatal(err)
+		}
+		turn := time.Now().Add(time.Second)
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second/2, cancel)
+		err := turns.Wait(ctx, m, c)
+		want := fmt.Sprintf("turns: limit 1/second, policy \"p\", subject \"partner\": the turn is at %s: context canceled", turn.Format(time.RFC3339Nano))
+		if !errors.Is(err, context.Canceled) || err.Error() != want {
+			t.Errorf("got %v; want %s", err, want)
+		}
 	})
 }

@@ -18,7 +18,7 @@ const (
 	decreaseOnDenial = 0.2
 	// decreaseAgain is the factor of a denial that follows another: there are many more clients
 	// than the share is for.
-	decreaseAgain, smallDecreaseAgain = 0.65, 0.5
+	decreaseAgain = 0.5
 )
 
 // adjust is for a limit without a common share: an unknown rate, or a bucket too small for a reserve.

@@ -1,94 +1,116 @@
 package pacer
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
-// blind paces by denials alone. It is for a limit that no field describes: the server sends none, or
-// those of another limit than the one that denies. A denial lowers the rate, and each allowed
-// request raises it again: soon to a little less than the rate that was denied, slowly beyond.
+// blind paces by denials and clocks alone. It is for a limit that no field describes: the server sends
+// none, or those of another limit than the one that denies.
 //
-// A client that is denied often lowers its rate less for each denial. Otherwise one that sends little
-// would never get its part: whether it is denied depends on the others.
+// All denials without an allowed request between them are one piece of evidence: the limit was used up.
+// Meanwhile the interval grows with each. From the end of one such time to the end of the next, the allowed
+// requests are what the limit gave this client, be it a bucket or a window. So the rate then begins again
+// a little below that, and grows until the next denial.
 type blind struct {
 	rate    float64 // requests a second; 0 before the first denial
-	highest float64 // the rate that was last denied after blindRun allowed requests; others make it fade
-	run     int     // allowed requests since the last denial
-	load    float64 // the denied part of the last requests
+	denials int     // since the last allowed request
+	cut     float64 // the part of the rate that the first of them takes
+
+	began   time.Time // when the first request was allowed after denials, or the first of all
+	run     float64   // requests allowed since then
+	window  float64   // the run before, if the time of denials after it was that of a closed window
+	allowed float64   // requests in the last runs
+	seconds float64   // that these took
+	total   float64   // allowed requests so far
 }
 
 const (
 	// blindStart, in requests a second, is the least rate after the first denial.
 	blindStart = 4.0
-	// blindDecrease is the part of the rate that a denial takes after blindRun allowed requests,
-	// less after fewer.
-	blindDecrease, blindRun = 0.15, 10
-	// blindCollapse is the factor of a denial when more than blindOverload of the last requests
-	// were denied.
-	blindCollapse, blindOverload = 0.5, 0.35
-	// blindLoad is the weight of a request in load.
-	blindLoad = 0.125
-	// blindGrowth, in requests a second, is the growth for each allowed request times the rate: a rate
-	// grows by half a percent a second. The slower of two clients then grows by more for each
-	// request, and is denied as often for each, so that their rates become equal.
-	blindGrowth = 0.005
-	// maxBlindGrowth bounds the growth for each request, and so the denied part: 2 to 4 % are denied
-	// at the bound. minBlindGrowth lets a fast client find more room within minutes.
-	minBlindGrowth, maxBlindGrowth = 0.001, 0.004
-	// blindRecovery is the growth below blindFar of highest.
-	blindRecovery, blindFar = 0.0125, 0.5
-	// blindForget is the factor of highest for a denial after few allowed requests.
-	blindForget = 0.9
+	// blindCut is the part of its rate that a denied client gives up. Of the rate that it measures, which
+	// is lower, it gives up half as much. With less, clients become equal too slowly; with more, one that is
+	// alone leaves more than a tenth of the limit unused.
+	blindCut = 0.08
+	// blindSeconds is the time in which a rate grows by what a denial takes. It is the same for all
+	// clients, while those with a higher rate are denied more often: so their rates become equal.
+	blindSeconds = 40.0
+	// blindLeast allowed requests are the least for that growth, since a denial is due after it: one
+	// that is alone is denied at most once in so many requests. The first of all count for more.
+	blindLeast = 20.0
+	// blindMemory, in requests, is how far a rate is measured back, if the last run was shorter. Without
+	// it chance in the first answers would decide which clients get most.
+	blindMemory = 32.0
+	// blindBackoff is the factor of the interval for each further denial. With a larger one, chance
+	// decides which of many clients begins first; with a smaller one a closed window is asked more often.
+	blindBackoff = 1.25
+	// blindClosed denials are more than chance: a window was closed, which opens with the whole limit. The
+	// rate then grows during a window as it would in blindSeconds, or it would use the next one up early.
+	blindClosed = 5
 	// maxBlindInterval bounds the interval, unless Pacer.MaxInterval does.
 	maxBlindInterval = 10 * time.Minute
-	// answerWindow, in seconds, is the length of the windows in which allowed requests are counted.
-	answerWindow = 10
 )
 
-// denied lowers the rate. Before it, allowed requests a second passed.
-func (b *blind) denied(allowed float64, maxInterval time.Duration) {
-	b.load += blindLoad * (1 - b.load)
-	switch {
-	case b.rate == 0:
-		b.highest = max(allowed, 2*blindStart)
-		b.rate = b.highest * initialShare
-		b.load = blindOverload
-	case b.load > blindOverload:
-		b.highest = min(b.highest, b.rate)
-		b.rate *= blindCollapse
-	default:
-		b.highest = max(b.highest*blindForget, b.rate)
-		if b.run >= blindRun {
-			b.highest = b.rate
+// idle takes a time without requests out of the measure.
+func (b *blind) idle(d time.Duration) {
+	if b.denials == 0 && !b.began.IsZero() {
+		b.began = b.began.Add(d)
+	}
+}
+
+// denied is for a denial, with a cut of blindCut, or for an allowed request after which nothing remains.
+// That took no more than the limit gave, so its cut is 0.
+func (b *blind) denied(now time.Time, cut float64) {
+	if b.denials++; b.denials == 1 || cut > 0 {
+		b.cut = cut
+	}
+	if b.rate == 0 {
+		b.rate = blindStart
+		if elapsed := now.Sub(b.began).Seconds(); b.run > 0 && elapsed > 0 {
+			b.rate = max(b.run/elapsed, blindStart)
 		}
-		b.rate *= 1 - blindDecrease*float64(min(b.run, blindRun))/blindRun
 	}
-	b.run = 0
-	b.rate = max(b.rate, 1/maxInterval.Seconds())
 }
 
-func (b *blind) allowed() {
-	b.load -= blindLoad * b.load
+func (b *blind) answered(now time.Time) {
+	switch {
+	case b.began.IsZero():
+		b.began = now
+	case b.denials > 0:
+		b.measure(now)
+		b.denials, b.began, b.run = 0, now, 0
+	case b.rate > 0:
+		// After a run that is longer than a cut is worth, the limit is higher than it was.
+		run := max(b.window, min(max(blindSeconds*b.rate, blindLeast), b.total))
+		b.rate = min(b.rate*(1+blindCut/run*max(b.run/run, 1)), maxShare)
+	}
 	b.run++
-	growth := min(max(blindGrowth/b.rate, minBlindGrowth), maxBlindGrowth)
-	if b.rate < b.highest*blindFar {
-		growth = blindRecovery
-	}
-	b.rate = min(b.rate*(1+growth), maxShare)
+	b.total++
 }
 
-func (b *blind) interval() time.Duration {
+// measure sets the rate at the end of a time of denials.
+func (b *blind) measure(now time.Time) {
+	b.window = 0
+	if b.denials >= blindClosed {
+		b.window = b.run
+	}
+
+	if b.allowed > blindMemory {
+		b.allowed, b.seconds = blindMemory, b.seconds*blindMemory/b.allowed
+	}
+	b.allowed += b.run
+	b.seconds += now.Sub(b.began).Seconds()
+
+	b.rate *= 1 - b.cut
+	if b.seconds > 0 {
+		b.rate = min(b.rate, (b.allowed+1)/b.seconds*(1-b.cut/2))
+	}
+}
+
+func (b *blind) interval(longest time.Duration) time.Duration {
 	if b.rate == 0 {
 		return 0
 	}
-	return time.Duration(float64(time.Second) / b.rate)
-}
-
-// count counts allowed requests.
-func (p *Pacer) count(now time.Time, allowed int) {
-	p.responses += allowed
-	elapsed := now.Sub(p.windowStart).Seconds()
-	rate := float64(p.responses) / max(elapsed, 1)
-	if elapsed > answerWindow || p.windowStart.IsZero() {
-		p.windowRate, p.responses, p.windowStart = rate, 0, now
-	}
-	p.windowRate = max(rate, p.windowRate)
+	seconds := math.Pow(blindBackoff, float64(max(b.denials-1, 0))) / b.rate
+	return time.Duration(min(seconds, longest.Seconds()) * float64(time.Second))
 }

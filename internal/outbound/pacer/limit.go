@@ -1,6 +1,7 @@
 package pacer
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -18,12 +19,12 @@ const (
 	unknownReserve = 8.0
 	// fixedReserveFraction is the part of a fixed window that its use may be ahead of an even one.
 	fixedReserveFraction = 0.1
+	// leastFixedReserve, in units, is the least reserve of a fixed window.
+	leastFixedReserve = 1.5
 	// windowLag, in reserves, is how far one client stays behind an even use. Three are even with it and
 	// more are ahead, since their common share is that of less remaining. With a smaller lag a window
 	// is used up sooner and its end denies more; with a larger one a single client leaves more unused.
 	windowLag = 0.15
-	// slidingReserveFraction is small, since a sliding window loses its reserve in each period.
-	slidingReserveFraction = 0.03
 	// maxPolicy, in bytes, bounds what is kept of a policy's name.
 	maxPolicy = 128
 	// minResponded responses say how many clients there seem to be.
@@ -50,9 +51,11 @@ func (p *Pacer) learn(now time.Time, elapsed float64, a retryafter.Answer) {
 	case a.Rate <= 0:
 	case !a.Derived:
 		p.rate = a.Rate
-	default:
+	case p.window.isBucket(a):
 		// The server rounds seconds up, so the largest is the most exact.
 		p.rate = max(p.rate, a.Rate)
+	default:
+		p.rate = 0
 	}
 	left := a.Remaining
 	if !a.Denied {
@@ -61,9 +64,18 @@ func (p *Pacer) learn(now time.Time, elapsed float64, a retryafter.Answer) {
 	if p.window.fixed && p.capacity > 0 {
 		p.rate = p.capacity / p.window.length.Seconds()
 		left = max(p.reserve()*(1-windowLag)-p.window.ahead(now, a.Remaining, p.capacity), 0)
-		if a.Remaining == 0 {
-			p.hold(now, p.window.end.Sub(now))
+	}
+	switch {
+	case p.few():
+		if a.Remaining <= float64(p.sent) { // those on their way take the rest
+			p.hold(now, a.Reset)
 		}
+	case p.window.fixed && a.Remaining == 0:
+		p.hold(now, p.window.end.Sub(now))
+	}
+	// More than half of the limit returned between two responses, and no field says when.
+	if p.known && p.rate == 0 && a.Reset == 0 && p.capacity > 0 && a.Remaining-p.remaining > p.capacity/2 {
+		p.window.irregular = true
 	}
 	if p.known {
 		p.fallen += p.remaining - a.Remaining + p.rate*elapsed
@@ -85,6 +97,18 @@ func (p *Pacer) learn(now time.Time, elapsed float64, a retryafter.Answer) {
 		p.fullAt = 0
 	}
 	p.setShare(p.share)
+	if p.few() && p.pacing {
+		p.pacing = false
+		p.blind.rate = cmp.Or(p.blind.rate, p.share*p.rate)
+	}
+}
+
+// few reports whether remaining says only when a limit is used up: a sliding window does not tell when
+// more returns, a small one has no reserve, and in another the reset is not told.
+func (p *Pacer) few() bool {
+	w := &p.window
+	small := p.capacity > 0 && p.capacity*fixedReserveFraction < leastFixedReserve
+	return w.sliding || (w.fixed || w.irregular) && small || w.irregular && w.end.IsZero()
 }
 
 // reserve returns how many units the clients leave in the bucket; 0 in a small bucket.
@@ -94,8 +118,6 @@ func (p *Pacer) reserve() float64 {
 		switch {
 		case p.window.fixed:
 			reserve = p.capacity * fixedReserveFraction
-		case p.window.sliding:
-			reserve = max(p.capacity*slidingReserveFraction, 1)
 		default:
 			reserve = p.capacity * reserveFraction
 		}

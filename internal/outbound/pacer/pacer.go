@@ -21,11 +21,11 @@
 // increase and multiplicative decrease.
 //
 // A fixed window has no bucket that refills. There remaining is replaced by what a bucket would have:
-// the reserve, less the units that were used more than an even use of the window. In a sliding window a
-// unit returns one window after its use, so the exponential and the share both change more slowly.
+// the reserve, less the units that were used more than an even use of the window.
 //
 // A denial that shows much remaining, or nothing, is by a limit that no field describes. It lowers a
-// second rate, which denials alone determine; the slower of both counts.
+// second rate, which denials and clocks alone determine; the slower of both counts. That rate alone
+// counts where remaining says only when the limit is used up: in sliding windows, and in small ones.
 //
 // pacer.go has the queue of requests, share.go the rate, aimd.go the share without a common one,
 // limit.go what the server says of its limit, window.go recognizes fixed windows, and blind.go has the
@@ -34,6 +34,7 @@
 package pacer
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"net/http"
@@ -101,11 +102,6 @@ type Pacer struct {
 	inFlight  int       // requests between Next and Done or Cancel
 	sent      int       // of these, requests that do not sleep
 	sameWave  int       // responses still to come whose denials count with the denial before
-
-	// The rate of allowed requests.
-	responses   int       // since windowStart
-	windowStart time.Time // zero before the first response
-	windowRate  float64   // in the window before, a second
 }
 
 const (
@@ -126,7 +122,7 @@ const (
 // interval returns the time from one request to the next: the inverse of the rate in the package
 // comment.
 func (p *Pacer) interval() time.Duration {
-	interval := p.blind.interval()
+	interval := p.blind.interval(cmp.Or(p.MaxInterval, maxBlindInterval))
 	if !p.pacing {
 		return interval
 	}
@@ -164,6 +160,8 @@ func (p *Pacer) NextWithin(now time.Time, most time.Duration) (sleep time.Durati
 		}
 		if part := jitter * p.random(); p.pacing && p.reserve() == 0 {
 			interval += time.Duration(float64(interval) * (smallMargin + part*smallJitter))
+		} else if !p.pacing {
+			interval += time.Duration(float64(interval) * part * smallJitter)
 		} else {
 			interval += time.Duration(float64(interval) * part)
 		}
@@ -176,6 +174,9 @@ func (p *Pacer) NextWithin(now time.Time, most time.Duration) (sleep time.Durati
 	}
 	if at.After(p.lastSlot) {
 		p.lastSlot = at
+	}
+	if p.inFlight == 0 && !p.lastResponse.IsZero() {
+		p.blind.idle(now.Sub(p.lastResponse))
 	}
 	p.inFlight++
 	if sleep == 0 {
@@ -249,11 +250,13 @@ func (p *Pacer) Answered(now time.Time, status int, a retryafter.Answer) {
 	p.hold(now, a.Wait)
 	p.learn(now, elapsed, a)
 	if a.Denied {
-		p.count(now, 0)
 		p.denied(now, sameWave)
 		return
 	}
-	p.count(now, 1)
+	p.blind.answered(now)
+	if a.Remaining == 0 && p.few() {
+		p.blind.denied(now, 0)
+	}
 	p.allowed(elapsed)
 }
 

@@ -79,27 +79,34 @@ func TestPacer(t *testing.T) {
 	}
 }
 
-// If denials are the only sign of a limit, one halves the rate, and the rate recovers.
+// If denials are the only sign of a limit, a single one takes a tenth of the rate at most, and the rate
+// grows back by time and far beyond.
 func TestPacerRecovers(t *testing.T) {
-	p := Pacer{Rand: func() float64 { return 0 }}
-	now := noon
-	for range 1000 { // a hundred a second
+	for _, every := range []time.Duration{10 * time.Millisecond, time.Minute} {
+		p := Pacer{Rand: func() float64 { return 0 }}
+		now := noon
+		for range 1000 {
+			p.Next(now)
+			now = now.Add(every)
+			p.Done(now, http.StatusOK, nil)
+		}
 		p.Next(now)
-		now = now.Add(10 * time.Millisecond)
-		p.Done(now, http.StatusOK, nil)
-	}
-	p.Next(now)
-	p.Done(now, http.StatusTooManyRequests, nil)
-	if got := p.interval(); got < 18*time.Millisecond || got > 22*time.Millisecond {
-		t.Errorf("a denial at 100 a second: got an interval of %v; want 20 ms", got)
-	}
-	for range 3 * 60 * 20 {
-		p.Next(now)
-		now = now.Add(50 * time.Millisecond)
-		p.Done(now, http.StatusOK, nil)
-	}
-	if got := p.interval(); got > 5*time.Millisecond {
-		t.Errorf("three minutes later: got an interval of %v; want at most 5 ms", got)
+		p.Done(now, http.StatusTooManyRequests, nil)
+		p.Next(now.Add(every))
+		p.Done(now.Add(every), http.StatusOK, nil)
+		denied := p.interval()
+		if most := max(every*10/9, 250*time.Millisecond); denied > most {
+			t.Errorf("a denial at one in %v: got an interval of %v; want at most %v", every, denied, most)
+		}
+		began := now
+		for p.interval() > every/4 && now.Sub(began) < 10*time.Hour {
+			now = now.Add(p.Next(now))
+			p.Again(now)
+			p.Done(now, http.StatusOK, nil)
+		}
+		if took, most := now.Sub(began), max(30*time.Minute, 100*every); took > most {
+			t.Errorf("a denial at one in %v: got four times the rate after %v; want %v at most", every, took, most)
+		}
 	}
 }
 

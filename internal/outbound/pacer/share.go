@@ -11,26 +11,17 @@ const (
 	// stable while the reserve is more than half the number of clients. In a small bucket it is at
 	// least as many units as there seem to be clients.
 	exponentScale = 1.2
-	// slidingScale is the same in a sliding window, where a fast change would return a window later.
-	slidingScale = 10.0
-	// maxSlidingFactor bounds the factor by which remaining raises the rate there. It is more than 1
-	// by the jitter, or the rate would stay below the limit.
-	maxSlidingFactor = 1 + jitter
 
 	// steepness is how often the common share falls by a factor of e from the reserve to an empty
 	// bucket. Ten clients settle at two thirds of the reserve, a hundred at one third. With less, a
 	// hundred would empty the bucket; with more, chance in remaining would change the shares more.
 	steepness = 6.0
-	// slidingSteepness is the same in a sliding window, where the reserve is only a few units.
-	slidingSteepness = 4.0
 	// A share comes closer to the common share by a factor of e in the time of followReserves reserves
 	// and followUnits units at the server's rate, and followTime. The reserves keep it much slower
 	// than the exponential, without which remaining would oscillate; the units average chance in
 	// remaining; the time is that of many latencies.
 	followReserves, followUnits = 17, 300
 	followTime                  = 30 * time.Second
-	// slidingFollow is the factor of that time in a sliding window.
-	slidingFollow = 4
 	// followOnDenial is the part of the way to the common share, then that of an empty bucket, for a
 	// denial, once for all requests in flight. It takes more from a large share than from a small one.
 	followOnDenial = 0.15
@@ -60,9 +51,6 @@ func (p *Pacer) backoffFactor() float64 {
 	if reserve == 0 || !p.known {
 		return 1
 	}
-	if p.window.sliding {
-		return min(math.Exp((p.left-reserve)/(slidingScale*reserve)), maxSlidingFactor)
-	}
 	scale := exponentScale * reserve
 	if p.follows() {
 		clients := 1 / p.share // so many there seem to be
@@ -76,11 +64,8 @@ func (p *Pacer) backoffFactor() float64 {
 
 // follow moves the share closer to the common share, by a part of the logarithm of their ratio.
 func (p *Pacer) follow(part float64) {
-	reserve, steep := p.reserve(), steepness
-	if p.window.sliding {
-		steep = slidingSteepness
-	}
-	common := min(math.Exp(steep*(p.left-reserve)/reserve), 1)
+	reserve := p.reserve()
+	common := min(math.Exp(steepness*(p.left-reserve)/reserve), 1)
 	p.setShare(p.share * max(math.Pow(common/p.share, part), maxFall))
 }
 
@@ -90,11 +75,7 @@ func (p *Pacer) follows() bool { return p.rate > 0 && p.reserve() > 0 }
 
 // followSeconds returns how long a share takes to come e times closer to the common share.
 func (p *Pacer) followSeconds() float64 {
-	s := (followReserves*p.reserve()+followUnits)/p.rate + followTime.Seconds()
-	if p.window.sliding {
-		s *= slidingFollow
-	}
-	return s
+	return (followReserves*p.reserve()+followUnits)/p.rate + followTime.Seconds()
 }
 
 // startPacing sets the share so that the first rate is initialShare of the server's.
@@ -111,12 +92,11 @@ func (p *Pacer) startPacing() {
 // allowed updates the share after a response that is no denial, elapsed seconds after the
 // response before.
 func (p *Pacer) allowed(elapsed float64) {
-	p.blind.allowed()
 	p.again = false
 	reserve := p.reserve()
 	if !p.pacing {
 		reserve = min(reserve, max(startReserve, startPerClient*p.clients()))
-		if p.known && p.remaining-float64(p.inFlight) < max(reserve, 1) {
+		if p.known && !p.few() && p.remaining-float64(p.inFlight) < max(reserve, 1) {
 			p.startPacing()
 		}
 		return
@@ -133,17 +113,13 @@ func (p *Pacer) allowed(elapsed float64) {
 func (p *Pacer) denied(now time.Time, sameWave bool) {
 	p.fullAt = 0
 	switch {
-	case !p.known || p.remaining > max(p.reserve(), 1):
+	case !p.known || p.few() || p.remaining > max(p.reserve(), 1):
 		// No field describes the limit that denied the request.
 		if sameWave {
 			return
 		}
 		p.sameWave = p.sent
-		longest := p.MaxInterval
-		if longest == 0 {
-			longest = maxBlindInterval
-		}
-		p.blind.denied(p.windowRate, longest)
+		p.blind.denied(now, blindCut)
 		return
 	case !p.pacing:
 		p.startPacing()
@@ -153,9 +129,7 @@ func (p *Pacer) denied(now time.Time, sameWave bool) {
 			p.follow(followOnDenial)
 		case !p.again:
 			p.setShare(p.share * (1 - decreaseOnDenial))
-		case p.reserve() == 0: // nothing else tells that there are many clients
-			p.setShare(p.share * smallDecreaseAgain)
-		default:
+		default: // nothing else tells that there are many clients
 			p.setShare(p.share * decreaseAgain)
 		}
 	default:

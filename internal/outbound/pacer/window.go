@@ -13,6 +13,9 @@ type window struct {
 	fixed   bool
 	sliding bool // it seemed fixed and was not
 
+	irregular bool    // a reset is not that of a bucket, which is longer the more was used
+	rate      float64 // units a second that a bucket would have at most by its resets so far
+
 	end       time.Time     // of this window
 	length    time.Duration // of a window, or the longest time to a reset so far
 	since     time.Time     // the first response in this window
@@ -66,6 +69,19 @@ func (w *window) learn(now time.Time, a retryafter.Answer, rate float64) {
 	}
 	w.end, w.since, w.remaining = end, now, a.Remaining
 	w.same++
+}
+
+// isBucket reports whether the resets so far are those of a bucket, in which they are the used units
+// divided by the rate. a has a derived rate.
+func (w *window) isBucket(a retryafter.Answer) bool {
+	if a.Reset > resetError {
+		highest := (a.Capacity - a.Remaining) / (a.Reset - resetError).Seconds()
+		if w.rate == 0 || highest < w.rate {
+			w.rate = highest
+		}
+	}
+	w.irregular = w.irregular || w.rate > 0 && a.Rate > w.rate
+	return !w.irregular
 }
 
 // ahead returns how many units of capacity the clients have used more than an even use of the window.

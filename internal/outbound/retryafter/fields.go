@@ -1,6 +1,8 @@
 package retryafter
 
 import (
+	"cmp"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -8,10 +10,11 @@ import (
 )
 
 // Answer is what the status and header of a response say about the server's limit. Of several
-// limits it describes the one with the least remaining.
+// limits it describes the one that is used up first at an even use.
 type Answer struct {
 	Denied bool          // the response is a denial
 	Wait   time.Duration // of a denial; 0 if the server does not say
+	Never  bool          // no wait helps: the denial names its policy and no time
 
 	Policy    string        // distinguishes the limits of one server
 	Remaining float64       // units; -1 if absent
@@ -22,8 +25,30 @@ type Answer struct {
 	Reset     time.Duration // the time until the limit resets, whatever the server means by that; 0 if absent
 }
 
-// Read reads Retry-After, X-RateLimit-*, and drafts 3 to 11 of draft-ietf-httpapi-ratelimit-headers.
-// A malformed field counts as absent.
+// forms are the fields of servers that send one limit as three fields, beside the drafts 7 to 11.
+// The first form of which a response has the remaining counts.
+// An exact reset goes before one that is rounded, and used and remaining stand in for a limit.
+var forms = [...]struct{ limit, remaining, reset, exact, used string }{
+	// Drafts 3 to 6 of draft-ietf-httpapi-ratelimit-headers; GitLab has a Unix time.
+	{"Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset", "", ""},
+	// GitHub (Unix time), Atlassian and Vimeo (ISO dates), Discord, Reddit (decimals, no limit):
+	// docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api,
+	// developer.atlassian.com/cloud/jira/platform/rate-limiting, developer.vimeo.com/guidelines/rate-limiting,
+	// discord.com/developers/docs/topics/rate-limits, support.reddithelp.com/hc/articles/16160319875092
+	{"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset", "X-Ratelimit-Reset-After", "X-Ratelimit-Used"},
+	// Twitter: docs.x.com/x-api/fundamentals/rate-limits
+	{"X-Rate-Limit-Limit", "X-Rate-Limit-Remaining", "X-Rate-Limit-Reset", "", ""},
+	// Zendesk: developer.zendesk.com/api-reference/introduction/rate-limits
+	{"X-Rate-Limit", "X-Rate-Limit-Remaining", "", "", ""},
+	// OpenAI and Groq (durations): platform.openai.com/docs/guides/rate-limits
+	{"X-Ratelimit-Limit-Requests", "X-Ratelimit-Remaining-Requests", "X-Ratelimit-Reset-Requests", "", ""},
+}
+
+// shopify is the field of Shopify's REST API, such as 32/40: shopify.dev/docs/api/usage/limits
+const shopify = "X-Shopify-Shop-Api-Call-Limit"
+
+// Read reads Retry-After, drafts 3 to 11 of draft-ietf-httpapi-ratelimit-headers, and the fields
+// of forms. A malformed field counts as absent.
 //
 // A denial is a 429; a 503 with Retry-After (without, it is a failure like a 500); and, as GitHub
 // sends it, a 403 with Retry-After or with nothing remaining. Without Retry-After, Wait is the reset
@@ -43,6 +68,8 @@ func Read(now time.Time, status int, h http.Header) Answer {
 	case a.Remaining <= 0:
 		a.Wait = a.Reset
 	}
+	// Our middleware denies so what costs more than the limit ever allows.
+	a.Never = status == http.StatusTooManyRequests && !ok && a.Reset == 0 && a.Remaining != 0 && h.Get("RateLimit-Policy") != ""
 	return a
 }
 
@@ -54,25 +81,38 @@ func (a *Answer) readFields(now time.Time, status int, h http.Header) {
 	if a.readLists(h) || a.readDictionary(now, status, h) {
 		return
 	}
-	for _, prefix := range [...]string{"Ratelimit-", "X-Ratelimit-"} {
-		if a.readTriple(now, status, h, prefix, h.Get(prefix+"Limit"), h.Get(prefix+"Remaining"), h.Get(prefix+"Reset")) {
+	for i, form := range forms {
+		limit := h.Get(form.limit)
+		if limit == "" && i+1 < len(forms) && forms[i+1].remaining == form.remaining {
+			continue
+		}
+		if limit == "" && form.used != "" {
+			limit = sum(h.Get(form.used), h.Get(form.remaining))
+		}
+		if a.readTriple(now, status, h, limit, h.Get(form.remaining), cmp.Or(h.Get(form.exact), h.Get(form.reset))) {
 			return
 		}
 	}
+	if used, limit, ok := strings.Cut(h.Get(shopify), "/"); ok {
+		a.readTriple(now, status, h, limit, difference(limit, used), "")
+	}
 }
 
-// readLists reads the lists of drafts 8 to 11: the item with the least remaining, and its policy.
+// readLists reads the lists of drafts 8 to 11: the item with the least remaining for the time until it
+// has more, and its policy.
 // It reports whether there is one.
 //
 //	RateLimit-Policy: "burst";q=10;w=1, "daily";q=10000;w=86400
 //	RateLimit: "burst";r=9;t=1, "daily";r=9999;t=9
 func (a *Answer) readLists(h http.Header) bool {
+	least := math.Inf(1)
 	for _, line := range h.Values("RateLimit") {
 		for item := range items(line) {
 			name, params := cutName(item)
-			if remaining, ok := number(param(params, "r")); ok && name != "" && (a.Remaining < 0 || remaining < a.Remaining) {
-				reset, _ := number(param(params, "t"))
-				a.Policy, a.Remaining, a.Reset = name, remaining, duration(reset)
+			remaining, ok := number(param(params, "r"))
+			reset, _ := number(param(params, "t"))
+			if rate := remaining / max(reset, 1); ok && name != "" && rate < least {
+				least, a.Policy, a.Remaining, a.Reset = rate, name, remaining, duration(reset)
 			}
 		}
 	}
@@ -110,17 +150,17 @@ func (a *Answer) readDictionary(now time.Time, status int, h http.Header) bool {
 			}
 		}
 	}
-	return a.readTriple(now, status, h, "Ratelimit-", limit, remaining, reset)
+	return a.readTriple(now, status, h, limit, remaining, reset)
 }
 
-// readTriple reads the values of the fields of drafts 3 to 6, or of the X-RateLimit fields. It
-// reports whether remaining is a number. Without one it reads the reset alone.
+// readTriple reads the values of three fields. It reports whether remaining is a number. Without one
+// it reads the reset alone.
 //
 //	RateLimit-Limit: 100
 //	RateLimit-Remaining: 42
 //	RateLimit-Reset: 35
 //	RateLimit-Policy: 100;w=60
-func (a *Answer) readTriple(now time.Time, status int, h http.Header, prefix, limit, remaining, reset string) bool {
+func (a *Answer) readTriple(now time.Time, status int, h http.Header, limit, remaining, reset string) bool {
 	if a.Reset == 0 {
 		a.Reset = resetIn(now, h, reset)
 	}
@@ -132,14 +172,12 @@ func (a *Answer) readTriple(now time.Time, status int, h http.Header, prefix, li
 	limit, _, _ = strings.Cut(limit, ",") // draft 3: 100, 100;w=60
 	a.Policy = limit
 	a.Capacity, _ = number(limit)
-	if prefix == "Ratelimit-" {
-		for item := range items(h.Get("RateLimit-Policy")) {
-			quota, params, _ := strings.Cut(item, ";")
-			a.readWindow(strings.TrimSpace(quota), param(params, "w"))
-			if a.Rate > 0 {
-				a.Policy = item
-				return true // the triple describes the first policy
-			}
+	for item := range items(h.Get("RateLimit-Policy")) {
+		quota, params, _ := strings.Cut(item, ";")
+		a.readWindow(strings.TrimSpace(quota), param(params, "w"))
+		if a.Rate > 0 {
+			a.Policy = item
+			return true // the triple describes the first policy
 		}
 	}
 	// Reset is the time until the bucket is full, except in a denial: there it is the time until
@@ -158,20 +196,36 @@ func (a *Answer) readWindow(quota, window string) {
 	}
 }
 
-// resetIn returns the time until a reset: a number of seconds, or a Unix time in seconds, as GitHub
-// sends it, or in milliseconds. A Unix time counts from the Date of the response, as in [Parse].
+// isoDates are the forms of RFC 3339 that servers send; Atlassian's has no seconds.
+var isoDates = [...]string{time.RFC3339, "2006-01-02T15:04Z07:00"}
+
+// resetIn returns the time until a reset: seconds; a Unix time in seconds, as GitHub sends it, or in
+// milliseconds; a duration such as 6m0s or 12ms; or a date. A time of day counts from the Date of the
+// response, as in [Parse].
 func resetIn(now time.Time, h http.Header, field string) time.Duration {
-	n, _ := number(field)
-	if n < 1e8 { // three years
+	field = strings.TrimSpace(field)
+	n, ok := number(field)
+	if ok && n < 1e8 { // three years
 		return duration(n)
 	}
-	if n >= 1e12 {
-		n /= 1000
+	if d, err := time.ParseDuration(field); !ok && err == nil {
+		return min(max(d, 0), Max)
 	}
-	if date, err := http.ParseTime(h.Get("Date")); err == nil {
-		now = date
+
+	at, err := time.UnixMilli(int64(n*1000)), error(nil)
+	switch {
+	case n >= 1e12:
+		at = time.UnixMilli(int64(n))
+	case !ok:
+		at, err = http.ParseTime(field)
+		for i := 0; err != nil && i < len(isoDates); i++ {
+			at, err = time.Parse(isoDates[i], field)
+		}
 	}
-	return duration(n - float64(now.UnixNano())/1e9)
+	if err != nil {
+		return 0
+	}
+	return until(at, now, h)
 }
 
 // duration returns seconds as a duration from 0 to [Max].
@@ -179,13 +233,34 @@ func duration(seconds float64) time.Duration {
 	return time.Duration(min(max(seconds, 0), Max.Seconds()) * float64(time.Second))
 }
 
-// number reads a non-negative integer of at most 15 digits (RFC 9651, section 3.3.1).
+// number reads a non-negative number of at most 15 digits before the point, and any behind it.
 func number(s string) (float64, bool) {
-	n, err := strconv.ParseUint(strings.TrimSpace(s), 10, 64)
-	if err != nil || n > 999_999_999_999_999 {
+	s = strings.TrimSpace(s)
+	whole, _, decimal := strings.Cut(s, ".")
+	if whole == "" || len(strings.TrimLeft(whole, "0")) > 15 || strings.Trim(s, "0123456789.") != "" || decimal && s[len(s)-1] == '.' {
 		return 0, false
 	}
-	return float64(n), true
+	n, err := strconv.ParseFloat(s, 64)
+	return n, err == nil
+}
+
+// sum and difference return "" unless both are numbers.
+func sum(a, b string) string {
+	x, ok := number(a)
+	y, ok2 := number(b)
+	if !ok || !ok2 {
+		return ""
+	}
+	return strconv.FormatFloat(x+y, 'f', -1, 64)
+}
+
+func difference(a, b string) string {
+	x, ok := number(a)
+	y, ok2 := number(b)
+	if !ok || !ok2 {
+		return ""
+	}
+	return strconv.FormatFloat(max(x-y, 0), 'f', -1, 64)
 }
 
 // items iterates over a list. A comma inside a string does not end an item.

@@ -60,6 +60,28 @@ func TestFields(t *testing.T) {
 		{"names with separators", 200, head(`RateLimit: "a;r=1,\"";r=9`, `RateLimit-Policy: "a;r=1,\"";q=10;w=5`),
 			Answer{Policy: `"a;r=1,\""`, Remaining: 9, Capacity: 10, Rate: 2, Window: 5 * s}},
 
+		{"Twitter", 200, head("X-Rate-Limit-Limit: 900", "X-Rate-Limit-Remaining: 890", "X-Rate-Limit-Reset: 1800000010"),
+			Answer{Policy: "900", Remaining: 890, Capacity: 900, Rate: 1, Derived: true, Reset: 10 * s}},
+		{"Vimeo", 200, head("X-RateLimit-Limit: 100", "X-RateLimit-Remaining: 90", "X-RateLimit-Reset: "+noon.Add(5*s).Format(time.RFC3339)),
+			Answer{Policy: "100", Remaining: 90, Capacity: 100, Rate: 2, Derived: true, Reset: 5 * s}},
+		{"Atlassian", 200, head("X-RateLimit-Remaining: 90", "X-RateLimit-Reset: "+noon.Add(time.Minute).Format("2006-01-02T15:04Z07:00")), Answer{Remaining: 90, Reset: time.Minute}},
+		{"Reset as an HTTP date", 200, head("X-RateLimit-Remaining: 90", "X-RateLimit-Reset: "+date(5*s)), Answer{Remaining: 90, Reset: 5 * s}},
+		{"Zendesk", 200, head("X-Rate-Limit: 700", "X-Rate-Limit-Remaining: 699"), Answer{Policy: "700", Remaining: 699, Capacity: 700}},
+		{"Shopify", 200, head("X-Shopify-Shop-Api-Call-Limit: 32/40"), Answer{Policy: "40", Remaining: 8, Capacity: 40}},
+		{"OpenAI", 200, head("X-RateLimit-Limit-Requests: 60", "X-RateLimit-Remaining-Requests: 0", "X-RateLimit-Reset-Requests: 6m0s"),
+			Answer{Policy: "60", Capacity: 60, Rate: 60.0 / 360, Derived: true, Reset: 6 * time.Minute}},
+		{"OpenAI, milliseconds", 200, head("X-RateLimit-Remaining-Requests: 59", "X-RateLimit-Reset-Requests: 12ms"), Answer{Remaining: 59, Reset: 12 * time.Millisecond}},
+		{"Reddit", 200, head("X-RateLimit-Used: 6", "X-RateLimit-Remaining: 594.0", "X-RateLimit-Reset: 12"),
+			Answer{Policy: "600", Remaining: 594, Capacity: 600, Rate: 0.5, Derived: true, Reset: 12 * s}},
+		{"Discord", 200, head("X-RateLimit-Limit: 5", "X-RateLimit-Remaining: 4", "X-RateLimit-Reset: 1800000002.4", "X-RateLimit-Reset-After: 1.25"),
+			Answer{Policy: "5", Remaining: 4, Capacity: 5, Rate: 0.8, Derived: true, Reset: 1250 * time.Millisecond}},
+
+		{"our denial that no wait helps", 429, head("RateLimit-Policy: 10;w=1"), Answer{Denied: true, Never: true, Remaining: -1}},
+		{"the same in draft 11", 429, head(`RateLimit: "a";r=10`, `RateLimit-Policy: "a";q=10;w=1`),
+			Answer{Denied: true, Never: true, Policy: `"a"`, Remaining: 10, Capacity: 10, Rate: 10, Window: s}},
+		{"a denial of draft 11 without times", 429, head(`RateLimit: "a";r=0`, `RateLimit-Policy: "a";q=10;w=1`),
+			Answer{Denied: true, Policy: `"a"`, Capacity: 10, Rate: 10, Window: s}},
+
 		{"429 alone", 429, head(), denied(0)},
 		{"503 alone", 503, head(), none},
 		{"403 alone", 403, head(), none},
@@ -87,6 +109,7 @@ func TestFields(t *testing.T) {
 		{"malformed dictionary", 200, head("RateLimit: limit, =, remaining=x"), none},
 		{"malformed Retry-After", 429, head("Retry-After: soon"), denied(0)},
 		{"malformed Reset", 429, head("X-RateLimit-Reset: -5"), denied(0)},
+		{"malformed Shopify", 200, head("X-Shopify-Shop-Api-Call-Limit: x/40"), none},
 		{"a number of 16 digits", 200, head("RateLimit-Remaining: 1000000000000000"), none},
 	} {
 		if got := Read(noon, c.status, c.header); got != c.want {
