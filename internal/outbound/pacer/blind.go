@@ -65,10 +65,8 @@ func (b *blind) denied(now time.Time, cut float64) {
 		b.cut = cut
 	}
 	if b.rate == 0 {
-		b.rate = blindStart
-		if elapsed := now.Sub(b.began).Seconds(); b.run > 0 && elapsed > 0 {
-			b.rate = max(b.run/elapsed, blindStart)
-		}
+		// Over a second at least: a limit of requests at the same time may deny within a millisecond.
+		b.rate = max(b.run/max(now.Sub(b.began).Seconds(), 1), blindStart)
 	}
 }
 

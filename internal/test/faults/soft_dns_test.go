@@ -97,7 +97,7 @@ func byName(t *testing.T, o *outcome) (*nameserver, *redistest.Server, *redistes
 }
 
 func TestFault105NameserverIsLate(t *testing.T) {
-	o := apart(t, "DNS takes 3 s, and connections are lost")
+	o := fault(t, "DNS takes 3 s, and connections are lost")
 	names, _, proxy, a := byName(t, o)
 	a.under(t, func() {
 		names.late.Store(int64(3 * time.Second))
@@ -113,7 +113,7 @@ func TestFault105NameserverIsLate(t *testing.T) {
 
 // The old address is gone, and the name has another one: the store follows by itself.
 func TestFault109NameMovesToAnotherAddress(t *testing.T) {
-	o := apart(t, "DNS with another address")
+	o := fault(t, "DNS with another address")
 	names, server, proxy, a := byName(t, o)
 	host, port, _ := strings.Cut(proxy.Addr, ":")
 	moved := strings.TrimSuffix(host, "1") + "2:" + port
