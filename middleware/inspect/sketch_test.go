@@ -112,7 +112,7 @@ func TestSketchKeepsNoRequest(t *testing.T) {
 // The package comment's bounds: about 43 kB for a policy whose subjects are addresses,
 // 230 kB whatever clients do.
 func TestSeriesIsBounded(t *testing.T) {
-	fixed := unsafe.Sizeof(series{}) + maxRecentLimits*(unsafe.Sizeof(gcra.Limit{})+2*unsafe.Sizeof(int64(0))) + panes*unsafe.Sizeof(sketch{})
+	fixed := unsafe.Sizeof(series{}) + maxRecentLimits*unsafe.Sizeof(recentLimit{}) + panes*unsafe.Sizeof(sketch{})
 	for _, tt := range []struct{ subject, want uintptr }{{24, 43_000}, {maxSubject, 230_000}} {
 		if got := fixed + panes*sketchSize*tt.subject; got > tt.want {
 			t.Errorf("subjects of %d bytes: got %d bytes a policy; want at most %d", tt.subject, got, tt.want)
