@@ -27,8 +27,8 @@ type policyFile struct {
 
 // fields are the fields of a policy that middleware.Policy has as functions.
 type fields struct {
-	Key       any
-	Cost      any
+	Key, Cost any
+	Limit     gcra.Limit // zero if there is none; then policyfile sets that of the slowest plan
 	Plans     map[string]gcra.Limit
 	Overrides []struct {
 		Limit    gcra.Limit
@@ -76,14 +76,14 @@ func orAll(known, written []string) []string {
 }
 
 // limits returns the limits that a policy may apply to a subject without an override, by
-// the names of their plans; the name of Policy.Limit is "".
+// the names of their plans; that of a limit beside plans is "".
 func (f *policyFile) limits(i int) map[string]gcra.Limit {
 	limits := map[string]gcra.Limit{}
 	for plan, limit := range f.fields[i].Plans {
 		limits[plan] = limit
 	}
-	if p := f.policies[i]; p.Limit != (gcra.Limit{}) {
-		limits[""] = p.Limit
+	if limit := f.fields[i].Limit; limit != (gcra.Limit{}) {
+		limits[""] = limit
 	}
 	return limits
 }

@@ -18,6 +18,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/seed-e377111c/ratelimit/cmd/ratelimit/replay"
 )
@@ -48,7 +49,8 @@ type command struct {
 	redis, prefix, policies string
 	json                    bool
 
-	started bool // the flags and the arguments are valid
+	terminal bool // somebody can answer a question
+	started  bool // the flags and the arguments are valid
 }
 
 // errFound ends a command that has printed what is wrong.
@@ -65,7 +67,15 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
 
-	c := &command{}
+	return (&command{terminal: isTerminal(stdin) && isTerminal(stdout)}).run(ctx, args, stdin, stdout, stderr)
+}
+
+func isTerminal(stream any) bool {
+	file, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
+
+func (c *command) run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := c.root()
 	root.SetArgs(args)
 	root.SetIn(stdin)
@@ -110,6 +120,8 @@ func (c *command) root() *cobra.Command {
 
 	root.AddCommand(
 		c.check(),
+		c.peek(),
+		c.reset(),
 		uses(replay.Command(&c.policies, func(err error) error { return usageError{err} }), "policies"),
 	)
 	return root
