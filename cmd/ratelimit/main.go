@@ -122,6 +122,7 @@ func (c *command) root() *cobra.Command {
 		c.check(),
 		c.peek(),
 		c.reset(),
+		c.top(),
 		uses(replay.Command(&c.policies, func(err error) error { return usageError{err} }), "policies"),
 	)
 	return root

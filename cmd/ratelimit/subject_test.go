@@ -46,8 +46,8 @@ func server(t *testing.T) *redistest.Server {
 	return s
 }
 
-// used charges buckets of ip:192.0.2.7 and sub:alice.
-func used(t *testing.T, s *redistest.Server) {
+// busy charges buckets of ip:192.0.2.7 and sub:alice.
+func busy(t *testing.T, s *redistest.Server) {
 	t.Helper()
 	charge(t, s, gcra.Charge{Subject: "ip:192.0.2.7", Policy: "client", Limit: gcra.PerHour(10), Cost: 10})
 	charge(t, s, gcra.Charge{Subject: "ip:192.0.2.7", Policy: "month", Limit: gcra.Quota(100, gcra.Monthly), Cost: 120, MaxDebt: 50, Late: true})
@@ -58,7 +58,7 @@ func used(t *testing.T, s *redistest.Server) {
 
 // peek shows what is left, what is owed, when it is full again, and which override applies.
 func TestPeek(t *testing.T) {
-	used(t, server(t))
+	busy(t, server(t))
 	name := file(t, sample)
 	peek := func(subject string) map[string]row {
 		t.Helper()
@@ -120,7 +120,7 @@ func TestPeekMistakes(t *testing.T) {
 // reset fills the buckets that it names, and asks on a terminal.
 func TestReset(t *testing.T) {
 	s := server(t)
-	used(t, s)
+	busy(t, s)
 	name := file(t, sample)
 	left := func(c gcra.Charge) int64 {
 		t.Helper()
