@@ -9,7 +9,12 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
 )
 
-func TestMain(m *testing.M) { os.Exit(diagtest.Quiet(m).Run()) }
+func TestMain(m *testing.M) {
+	if os.Getenv("RATELIMIT_TEST_MAIN") != "" {
+		main()
+	}
+	os.Exit(diagtest.Quiet(m).Run())
+}
 
 // ran runs the command, without a terminal.
 func ran(args ...string) (code int, stdout, stderr string) {

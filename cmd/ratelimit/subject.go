@@ -16,7 +16,6 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/overrides"
-	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
 // peek is the command "peek".
@@ -120,7 +119,7 @@ func (c *command) look(ctx context.Context, subject string) ([]row, error) {
 func (f *policyFile) rows(i int, subject string) (rows []row) {
 	p := &f.policies[i]
 	limits, override, reason := f.limits(i), "", ""
-	if o, ok := find(p, subject); ok {
+	if o, ok := p.OverrideOf(subject); ok {
 		limits, override, reason = map[string]gcra.Limit{"": o.Limit}, o.Limit.String(), o.Name
 	}
 	for _, plan := range slices.Sorted(maps.Keys(limits)) {
@@ -131,14 +130,6 @@ func (f *policyFile) rows(i int, subject string) (rows []row) {
 		rows = append(rows, r)
 	}
 	return rows
-}
-
-// find returns the policy's override of a subject.
-func find(p *middleware.Policy, subject string) (middleware.Override, bool) {
-	if p.Override == nil {
-		return middleware.Override{}, false
-	}
-	return p.Override(subject)
 }
 
 // peekAll fills in what is left, in as few calls as the store takes.

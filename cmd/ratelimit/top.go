@@ -32,9 +32,8 @@ func (c *command) top() *cobra.Command {
 a quota those that have used most. With --policies it also says how much of the
 limit that is.
 
-It reads all keys once, a hundred at a time, and pauses between them as long as
-Redis took, so Redis stays free for its servers. A subject of more than 64 bytes
-is shown as its hash.`,
+It reads all keys once, 100 at a time with a pause of half a millisecond, so Redis
+stays free for its servers. A subject of more than 64 bytes is shown as its hash.`,
 		Example: "  ratelimit top --policies policies.yaml\n  ratelimit top -n 3 --every 5s",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -137,7 +136,11 @@ type used struct {
 	ahead time.Duration // of a rate until the bucket is full, of a quota a tick for each unit
 }
 
-const page = 100 // keys that Redis looks at in a step: it serves nobody else meanwhile
+// A step reads a page of keys, for which Redis serves nobody else, and then pauses.
+const (
+	page  = 100
+	pause = time.Millisecond / 2
+)
 
 // run reads all keys of all nodes.
 func (s *scan) run(ctx context.Context, client redis.UniversalClient) (err error) {
@@ -161,7 +164,6 @@ func (s *scan) node(ctx context.Context, node redis.Cmdable, apart bool) error {
 	pattern := globs.ReplaceAllString(s.prefix, `\$0`) + "{*"
 	var keys []string
 	for cursor, more := uint64(0), true; more || len(keys) > 0; {
-		start := time.Now()
 		next, values, err := step(ctx, node, cursor, more, pattern, keys, apart)
 		if err != nil {
 			return err
@@ -176,7 +178,7 @@ func (s *scan) node(ctx context.Context, node redis.Cmdable, apart bool) error {
 		}
 
 		select {
-		case <-time.After(time.Since(start)):
+		case <-time.After(pause):
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -330,7 +332,7 @@ func (f *policyFile) limitOf(policy, subject string) gcra.Limit {
 	if i < 0 {
 		return gcra.Limit{}
 	}
-	if o, ok := find(&f.policies[i], subject); ok {
+	if o, ok := f.policies[i].OverrideOf(subject); ok {
 		return o.Limit
 	}
 	if limits := f.limits(i); len(limits) == 1 {
