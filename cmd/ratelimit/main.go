@@ -123,6 +123,8 @@ func (c *command) root() *cobra.Command {
 		c.peek(),
 		c.reset(),
 		c.top(),
+		c.override(),
+		c.ban(),
 		uses(replay.Command(&c.policies, func(err error) error { return usageError{err} }), "policies"),
 	)
 	return root

@@ -102,24 +102,28 @@ func (c *command) look(ctx context.Context, subject string) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := c.connect()
+	set, err := c.open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer client.Close()
+	defer set.client.Close()
 
 	var rows []row
 	for i := range file.policies {
-		rows = append(rows, file.rows(i, subject)...)
+		rows = append(rows, file.rows(i, subject, set)...)
 	}
-	return rows, peekAll(ctx, c.store(client), rows)
+	return rows, peekAll(ctx, c.store(set.client), rows)
 }
 
 // rows returns the rows of the policy i, without what is left.
-func (f *policyFile) rows(i int, subject string) (rows []row) {
+func (f *policyFile) rows(i int, subject string, set *overrideSet) (rows []row) {
 	p := &f.policies[i]
 	limits, override, reason := f.limits(i), "", ""
-	if o, ok := p.OverrideOf(subject); ok {
+	if e, ok := set.find(p.Name, subject); ok && e.Limit == overrides.Banned {
+		override, reason = e.Limit, origin(e, set.now) // the bucket is as it was
+	} else if ok {
+		limits, override, reason = map[string]gcra.Limit{"": e.Override().Limit}, e.Limit, origin(e, set.now)
+	} else if o, ok := p.OverrideOf(subject); ok {
 		limits, override, reason = map[string]gcra.Limit{"": o.Limit}, o.Limit.String(), o.Name
 	}
 	for _, plan := range slices.Sorted(maps.Keys(limits)) {
