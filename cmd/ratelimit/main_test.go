@@ -10,8 +10,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv("RATELIMIT_TEST_MAIN") != "" {
+	switch {
+	case os.Getenv("RATELIMIT_TEST_MAIN") != "":
 		main()
+	case os.Getenv("RATELIMIT_TEST_SERVE") != "":
+		serve()
 	}
 	os.Exit(diagtest.Quiet(m).Run())
 }
@@ -54,7 +57,7 @@ func file(t *testing.T, text string) string {
 func TestUsage(t *testing.T) {
 	t.Setenv("REDIS_URL", "")
 	for _, args := range [][]string{{}, {"-h"}, {"help"}} {
-		want(t, 0, args, "  check ", "  replay ", "  completion ", "Only reset, override and ban write", "REDIS_URL")
+		want(t, 0, args, "  check ", "  peek ", "  reset ", "  top ", "  override ", "  ban ", "  replay ", "  completion ", "Only reset, override and ban write", "REDIS_URL")
 	}
 	want(t, 0, []string{"completion", "bash"}, "__start_ratelimit")
 	policies := file(t, "policies: [{name: a, key: client, limit: 10/minute}]")
