@@ -37,12 +37,12 @@ a wrong usage.`
 
 const examples = `  export REDIS_URL=redis://localhost:6379/0
 
-  ratelimit check policies.yaml                          is this file right?
-  ratelimit top --policies policies.yaml                 who is limited?
-  ratelimit peek ip:192.0.2.7 --policies policies.yaml   why?
-  ratelimit override set ip:192.0.2.7 none --for 1h      let this client through,
-  ratelimit override unset ip:192.0.2.7                  and take that back
-  ratelimit ban ip:192.0.2.7 --for 1h --why "scraper"    deny it for an hour`
+  ratelimit check policies.yaml                          # is this file right?
+  ratelimit top --policies policies.yaml                 # who is limited?
+  ratelimit peek ip:192.0.2.7 --policies policies.yaml   # why?
+  ratelimit override set ip:192.0.2.7 none --for 1h      # let this client through,
+  ratelimit override unset ip:192.0.2.7                  # and take that back
+  ratelimit ban ip:192.0.2.7 --for 1h --why "scraper"    # deny it for an hour`
 
 // command is what all commands share: the global flags.
 type command struct {

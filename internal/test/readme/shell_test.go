@@ -26,6 +26,7 @@ var notRun = []struct{ command, reason string }{
 	{"for server in ", "needs servers at these paths"},
 	{"go -C benchmarks ", "measures"},
 	{"go run ./examples/simulate -worlds", "takes a minute; TestWorlds plays most of them"},
+	{"ratelimit ", "TestDocs of cmd/ratelimit runs it"},
 	{"redis-cli ", "needs a Redis on the default port"},
 }
 
