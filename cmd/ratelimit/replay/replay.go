@@ -68,5 +68,8 @@ func (s *settings) run(ctx context.Context, stdin io.Reader, stdout, stderr io.W
 	if s.out != "" && p.requests > 0 {
 		err = saveCharts(stdout, s.out, p, stats.zone)
 	}
+	if s.write != "" && p.requests > 0 {
+		err = errors.Join(err, r.writePolicies(s.policies, s.write, s.funcs))
+	}
 	return errors.Join(stats.err, err)
 }

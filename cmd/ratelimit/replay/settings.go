@@ -10,7 +10,7 @@ import (
 const usage = `Replay shows what policies would have done to the traffic of an access log.
 
 Lines are in Common or Combined log format, with or without a virtual host in
-front, or are JSON objects. A file may mix them and may be gzipped; - is
+front, of an Application Load Balancer of AWS, or are JSON objects. A file may mix them and may be gzipped; - is
 standard input. Several files are merged by time, so the files of a rotated log
 may be given in any order.
 
@@ -55,6 +55,7 @@ var jsonFlags = [fieldsCount]string{
 
 type settings struct {
 	policies, out string
+	write         string
 	atMost        float64
 	quiet         bool
 	funcs         *funcs
@@ -70,6 +71,7 @@ func (s *settings) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&s.funcs.plan, "plan", "", "the `name` of the plan of requests whose line has none")
 	flags.Float64Var(&s.atMost, "at-most", 1, "`percent` of subjects that a suggested limit may deny something")
 	flags.StringVar(&s.out, "out", "", "draw replay.png and replay.svg in this `folder`")
+	flags.StringVar(&s.write, "write", "", "write the policies with the suggested limits into this new `file`")
 	flags.BoolVar(&s.quiet, "quiet", false, "no progress bar")
 
 	for field, name := range jsonFlags {
