@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -46,6 +47,15 @@ type Config struct {
 	// all methods of a service. New and Reload then report routes that match no call as
 	// errors, and New a Deny, which writes a response of HTTP. The adapters' New sets RPC.
 	RPC bool
+
+	// Override returns what is different for a key in a policy, also after a Reload: for
+	// overrides that operators change while servers run, see package fleet. It wins over
+	// the Override of the policy, which is asked if it returns false. Nil means none.
+	Override func(policy, subject string) (Override, bool)
+
+	// BanStatus is the status of the response to a client that an [Override] bans: 429,
+	// which 0 means too, or 403.
+	BanStatus int
 
 	// Logger gets the problems of the set-up, at most one line in five minutes for
 	// each: a Key that fails, a proxy that the keys ignore, a store that fails.
@@ -103,6 +113,8 @@ type Policy struct {
 	// fast, as it runs for each request: look in a map, and fill the map elsewhere.
 	Override func(subject string) (Override, bool)
 
+	override func(policy, subject string) (Override, bool) // Config.Override
+
 	// Routes are the routes of the policy, as patterns of [http.ServeMux]: "POST
 	// /login", "/users/{id}", "/static/". The forms of gin and echo ("/users/:id",
 	// "/files/*path", "/v1.*") mean the same. "/api" is one path, "/api/" is all paths
@@ -156,6 +168,22 @@ func (p *Policy) Charge(subject string, l gcra.Limit) gcra.Charge {
 	return c
 }
 
+// OverrideOf returns the override that applies to a subject now: that of Config.Override, if
+// the policy is one of [Limiter.Policies], or of Policy.Override. Their panics are its own.
+func (p *Policy) OverrideOf(subject string) (Override, bool) {
+	if p.override != nil {
+		if o, ok := p.override(p.Name, subject); ok && !o.ended() {
+			return o, true
+		}
+	}
+	if p.Override != nil {
+		if o, ok := p.Override(subject); ok && !o.ended() {
+			return o, true
+		}
+	}
+	return Override{}, false
+}
+
 // Override is what is different for one key of a policy.
 type Override struct {
 	// Limit is the key's limit; [gcra.Unlimited] means that the policy does not limit the
@@ -167,7 +195,7 @@ type Override struct {
 	// shows it. It may be empty.
 	Name string
 
-	// Banned denies all requests of the key with 429 and Retry-After, the time until
+	// Banned denies all requests of the key with Config.BanStatus and Retry-After, the time until
 	// Until. If Until is zero there is no Retry-After. A banned request is charged to no
 	// policy.
 	Banned bool
@@ -204,6 +232,7 @@ func New(cfg Config, policies ...Policy) (*Limiter, error) {
 	}
 	l.observers.Store(new([]observer))
 	l.Observe(cfg.Observe)
+	l.override, l.banStatus = cfg.Override, cmp.Or(cfg.BanStatus, http.StatusTooManyRequests)
 	ps, errs := compile(policies, cfg.Store, cfg.RPC)
 	if errs = append(cfg.check(l.local), errs...); len(errs) > 0 {
 		return nil, errors.Join(errs...)
@@ -233,6 +262,12 @@ func (cfg *Config) check(local gcra.Store) (errs []error) {
 	}
 	if cfg.RPC && cfg.Deny != nil {
 		errs = append(errs, errors.New("ratelimit: Deny is set; want nil with RPC, as a denied call has a status and details in place of an HTTP response"))
+	}
+	switch {
+	case cfg.BanStatus != 0 && cfg.BanStatus != http.StatusTooManyRequests && cfg.BanStatus != http.StatusForbidden:
+		errs = append(errs, fmt.Errorf("ratelimit: BanStatus is %d; want 429 (which 0 means too) or 403", cfg.BanStatus))
+	case cfg.BanStatus != 0 && cfg.RPC:
+		errs = append(errs, errors.New("ratelimit: BanStatus is set; want 0 with RPC, as a denied call has a code in place of a status"))
 	}
 	if cfg.Headers&^headersKnown != 0 || cfg.Headers&HeadersNone != 0 && cfg.Headers != HeadersNone {
 		errs = append(errs, fmt.Errorf("ratelimit: Headers is %#b; want HeadersDraft6, HeadersDraft11, HeadersXRateLimit joined by |, or HeadersNone alone", cfg.Headers))

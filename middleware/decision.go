@@ -35,12 +35,15 @@ type PolicyResult struct {
 	gcra.Result            // its RetryAfter is exact, that of the Decision is rounded up
 }
 
-// Status is the status code for the decision: 200 if allowed, 429 if a policy
-// denied, 503 if a policy with FailClosed could not be decided.
+// Status is the status code for the decision: 200 if allowed, Config.BanStatus if an
+// Override bans the client, 429 if a policy denied, 503 if a policy with FailClosed could
+// not be decided.
 func (d *Decision) Status() int {
 	switch {
 	case d.Allowed:
 		return http.StatusOK
+	case d.state != nil && isBanned(d.state):
+		return d.state.policies.limiter.banStatus
 	case slices.ContainsFunc(d.Results, PolicyResult.denies):
 		return http.StatusTooManyRequests
 	}

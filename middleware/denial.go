@@ -60,6 +60,11 @@ var (
 		"Quota Exceeded",
 		"The request was denied because a rate limit is used up.",
 	}
+	bannedClient = problem{
+		"about:blank", // RFC 9457: the title is that of the status
+		"Forbidden",
+		"The request was denied because its client is banned. Retry-After says for how long.",
+	}
 	reducedCapacity = problem{
 		"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
 		"Temporary Reduced Capacity",
@@ -75,7 +80,10 @@ var (
 // JSON. http.Error once deleted it, and no longer does (golang.org/issue/66343).
 func writeProblem(w http.ResponseWriter, r *http.Request, d *Decision) {
 	status, p := d.Status(), &quotaExceeded
-	if status != http.StatusTooManyRequests {
+	switch status {
+	case http.StatusForbidden:
+		p = &bannedClient
+	case http.StatusServiceUnavailable:
 		p = &reducedCapacity
 	}
 	h := w.Header()

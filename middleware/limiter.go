@@ -25,7 +25,9 @@ type Limiter struct {
 	observers atomic.Pointer[[]observer]                          // never nil
 	shared    []string                                            // names of policies that other limiters have too; guarded by limiters
 	log       diag.Log
-	rpc       bool      // Config.RPC
+	rpc       bool                                          // Config.RPC
+	override  func(policy, subject string) (Override, bool) // Config.Override
+	banStatus int
 	calls     sync.Once // of the first Admit, see checkCalls
 }
 

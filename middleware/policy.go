@@ -88,10 +88,9 @@ func (p *policy) evaluate(r *http.Request, c *gcra.Charge) (v verdict, failed *p
 		return fails(keyErr)
 	}
 
-	if p.Override != nil {
+	if p.Override != nil || p.override != nil {
 		function = "Override"
-		o, overridden := p.Override(subject)
-		overridden = overridden && !o.ended()
+		o, overridden := p.OverrideOf(subject)
 		switch {
 		case overridden && o.Banned:
 			c.Result.Never = o.Until.IsZero()

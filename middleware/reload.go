@@ -24,7 +24,7 @@ func (l *Limiter) Reload(policies ...Policy) error {
 func (l *Limiter) use(ps *policies) {
 	ps.limiter = l
 	for _, p := range ps.list {
-		p.limiter = l
+		p.limiter, p.override = l, l.override
 	}
 	ps.peeks = ps.forPeek()
 	l.policies.Store(ps)

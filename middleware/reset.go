@@ -28,15 +28,13 @@ func (l *Limiter) Reset(ctx context.Context, subject, name string) error {
 		return fmt.Errorf("ratelimit: reset: policy is %.80q; want one of %s", name, policies.names())
 	}
 	limit := policies.list[i].Limit
-	if override := policies.list[i].Override; override != nil {
-		if err := safely(func() error {
-			if o, ok := override(subject); ok && !o.ended() && o.Limit != (gcra.Limit{}) && o.Limit != gcra.Unlimited() {
-				limit = o.Limit
-			}
-			return nil
-		}); err != nil {
-			return fmt.Errorf("ratelimit: reset: Override of policy %s: %w", name, err)
+	if err := safely(func() error {
+		if o, ok := policies.list[i].OverrideOf(subject); ok && o.Limit != (gcra.Limit{}) && o.Limit != gcra.Unlimited() {
+			limit = o.Limit
 		}
+		return nil
+	}); err != nil {
+		return fmt.Errorf("ratelimit: reset: Override of policy %s: %w", name, err)
 	}
 	if limit == (gcra.Limit{}) {
 		return fmt.Errorf("ratelimit: reset: policy %s has LimitFor and no Limit; want a Limit too, or gcra.Reset with the subject's limit", name)

@@ -1,42 +1,149 @@
 // Ratelimit is the command for operators of limiters:
 //
-//	go run ./cmd/ratelimit replay -h
+//	go run ./cmd/ratelimit -h
 //
-// Each command is a folder beside this file.
+// main.go has the root command and the exit codes, redis.go the connection, file.go the
+// policies; check.go, subject.go (peek and reset), top.go and override.go (and ban) have a
+// command each. replay is a folder of its own.
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/seed-e377111c/ratelimit/cmd/ratelimit/replay"
 )
 
-const usage = `Ratelimit is the command for operators of limiters.
+func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 
-  ratelimit replay   what would these policies have done to this access log?
+const long = `Ratelimit is the command for operators of limiters.
 
-ratelimit replay -h lists its flags.
-`
+Commands that ask Redis need --redis, or REDIS_URL, and --prefix unless your
+servers use the default. Those that show limits need --policies, the file that
+your servers read. A subject is the text of a key, such as ip:192.0.2.7 or
+sub:alice.
 
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+Only reset, override and ban write. Exit codes: 0, 1 if there is a problem, 2 for
+a wrong usage.`
 
-// run runs a command and returns the exit code: 2 for a usage that is wrong.
-func run(args []string, stdout, stderr io.Writer) int {
-	if len(args) == 0 {
-		fmt.Fprint(stderr, usage)
-		return 2
-	}
+const examples = `  export REDIS_URL=redis://localhost:6379/0
 
-	switch args[0] {
-	case "replay":
-		return replay.Main(args[1:])
-	case "help", "-h", "-help", "--help":
-		fmt.Fprint(stdout, usage)
+  ratelimit check policies.yaml                          # is this file right?
+  ratelimit top --policies policies.yaml                 # who is limited?
+  ratelimit peek ip:192.0.2.7 --policies policies.yaml   # why?
+  ratelimit override set ip:192.0.2.7 none --for 1h      # let this client through,
+  ratelimit override unset ip:192.0.2.7                  # and take that back
+  ratelimit ban ip:192.0.2.7 --for 1h --why "scraper"    # deny it for an hour`
+
+// command is what all commands share: the global flags.
+type command struct {
+	redis, prefix, policies string
+	json                    bool
+
+	terminal bool // somebody can answer a question
+	started  bool // the flags and the arguments are valid
+}
+
+// errFound ends a command that has printed what is wrong.
+var errFound = errors.New("problem found")
+
+// usageError is the error of a wrong usage.
+type usageError struct{ error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// run runs a command and returns the exit code.
+func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
+
+	return (&command{terminal: isTerminal(stdin) && isTerminal(stdout)}).run(ctx, args, stdin, stdout, stderr)
+}
+
+func isTerminal(stream any) bool {
+	file, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
+
+func (c *command) run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	root := c.root()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	cmd, err := root.ExecuteContextC(ctx)
+
+	wrongUsage := err != nil && !c.started || errors.As(err, &usageError{})
+	switch {
+	case err == nil:
 		return 0
-	default:
-		fmt.Fprintf(stderr, "ratelimit: there is no command %q; want replay, see ratelimit -h\n", args[0])
+	case wrongUsage:
+		fmt.Fprintf(stderr, "%s: %v\nSee %s --help.\n", cmd.CommandPath(), err, cmd.CommandPath())
 		return 2
+	case !errors.Is(err, errFound):
+		fmt.Fprintf(stderr, "%s: %v\n", cmd.CommandPath(), err)
 	}
+	return 1
+}
+
+func (c *command) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "ratelimit",
+		Short:         "The command for operators of limiters",
+		Long:          long,
+		Example:       examples,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if err := c.unused(cmd); err != nil {
+				return err
+			}
+			c.started = true
+			return nil
+		},
+	}
+	flags := root.PersistentFlags()
+	flags.StringVar(&c.redis, "redis", "", "`URL` of Redis, such as redis://localhost:6379/0; several hosts are a cluster (default: REDIS_URL)")
+	flags.StringVar(&c.prefix, "prefix", "rl:", "`text` that begins the keys in Redis, as redisstore's Prefix")
+	flags.StringVar(&c.policies, "policies", "", "`file` of policies that the servers read")
+	flags.BoolVar(&c.json, "json", false, "print JSON")
+
+	root.AddCommand(
+		c.check(),
+		c.peek(),
+		c.reset(),
+		c.top(),
+		c.override(),
+		c.ban(),
+		uses(replay.Command(&c.policies, func(err error) error { return usageError{err} }), "policies"),
+	)
+	return root
+}
+
+// globals is the annotation that lists the global flags that a command uses.
+const globals = "globals"
+
+func uses(cmd *cobra.Command, flags ...string) *cobra.Command {
+	cmd.Annotations = map[string]string{globals: strings.Join(flags, " ")}
+	return cmd
+}
+
+// unused returns an error for a global flag that has no effect on the command.
+func (c *command) unused(cmd *cobra.Command) error {
+	for _, name := range []string{"redis", "prefix", "policies", "json"} {
+		if cmd.Flags().Changed(name) && !slices.Contains(strings.Fields(cmd.Annotations[globals]), name) {
+			return usagef("--%s has no effect on %s", name, cmd.Name())
+		}
+	}
+	return nil
 }

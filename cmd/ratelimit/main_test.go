@@ -5,45 +5,85 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
 )
+
+func TestMain(m *testing.M) {
+	switch {
+	case os.Getenv("RATELIMIT_TEST_MAIN") != "":
+		main()
+	case os.Getenv("RATELIMIT_TEST_SERVE") != "":
+		serve()
+	}
+	os.Exit(diagtest.Quiet(m).Run())
+}
+
+// ran runs the command, without a terminal.
+func ran(args ...string) (code int, stdout, stderr string) {
+	var out, errs strings.Builder
+	code = run(args, strings.NewReader(""), &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+// want runs the command, and checks its exit code and parts of what it prints: of what
+// goes to stderr if the code is not 0.
+func want(t *testing.T, code int, args []string, parts ...string) string {
+	t.Helper()
+	got, stdout, stderr := ran(args...)
+	printed := stdout + stderr
+	if got != code || code == 0 && stderr != "" {
+		t.Errorf("%q: got %d, %q and %q; want %d", args, got, stdout, stderr, code)
+	}
+	for _, part := range parts {
+		if !strings.Contains(printed, part) {
+			t.Errorf("%q: got\n%s\nwant %s", args, printed, part)
+		}
+	}
+	return stdout
+}
+
+// file writes a file and returns its name.
+func file(t *testing.T, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "policies.yaml")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
 
 // A wrong usage exits with 2 and says what would be right. Help is no error.
 func TestUsage(t *testing.T) {
+	t.Setenv("REDIS_URL", "")
+	for _, args := range [][]string{{}, {"-h"}, {"help"}} {
+		want(t, 0, args, "  check ", "  peek ", "  reset ", "  top ", "  override ", "  ban ", "  replay ", "  completion ", "Only reset, override and ban write", "REDIS_URL")
+	}
+	want(t, 0, []string{"completion", "bash"}, "__start_ratelimit")
+	policies := file(t, "policies: [{name: a, key: client, limit: 10/minute}]")
 	for _, tt := range []struct {
-		args           []string
-		code           int
-		stdout, stderr string
+		args []string
+		want string
 	}{
-		{nil, 2, "", "ratelimit replay"},
-		{[]string{"-h"}, 0, "ratelimit replay", ""},
-		{[]string{"help"}, 0, "ratelimit replay", ""},
-		{[]string{"reply"}, 2, "", `there is no command "reply"; want replay`},
+		{[]string{"reply"}, `unknown command "reply" for "ratelimit"`},
+		{[]string{"chekc"}, "check"}, // did you mean this?
+		{[]string{"check"}, "accepts 1 arg(s), received 0"},
+		{[]string{"check", policies, "--format", "xml"}, `--format is "xml"; want text, json or github`},
+		{[]string{"check", policies, "--speed"}, "unknown flag: --speed"},
+		{[]string{"check", policies, "--redis", "redis://localhost"}, "--redis has no effect on check"},
+		{[]string{"replay", "--policies", policies}, "no log is given"},
+		{[]string{"replay", "--policies", policies, "--at-most", "100", "x.log"}, "--at-most is 100"},
+		{[]string{"replay", "--json", "--policies", policies, "x.log"}, "--json has no effect on replay"},
 	} {
-		var stdout, stderr strings.Builder
-		if code := run(tt.args, &stdout, &stderr); code != tt.code || !contains(stdout.String(), tt.stdout) || !contains(stderr.String(), tt.stderr) {
-			t.Errorf("%q: got %d, %q and %q; want %d, %q and %q", tt.args, code, &stdout, &stderr, tt.code, tt.stdout, tt.stderr)
-		}
+		want(t, 2, tt.args, tt.want, "See ratelimit", "--help")
 	}
 }
 
-// contains reports whether a text has a part, and nothing where there should be none.
-func contains(text, part string) bool {
-	return (text == "") == (part == "") && strings.Contains(text, part)
-}
-
-// The first word is the command, and the others are its own.
+// replay is a command like the others.
 func TestReplay(t *testing.T) {
 	dir := t.TempDir()
-	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer null.Close()
-	defer func(old *os.File) { os.Stdout = old }(os.Stdout)
-	os.Stdout = null
-
-	code := run([]string{"replay", "-quiet", "-policies", "replay/testdata/policies.yaml", "-out", dir, "replay/testdata/access.log"}, null, null)
-	if charts, err := filepath.Glob(filepath.Join(dir, "replay.*")); code != 0 || err != nil || len(charts) != 2 {
-		t.Errorf("got code %d and charts %q; want 0 and two", code, charts)
+	want(t, 0, []string{"replay", "--policies", "replay/testdata/policies.yaml", "--out", dir, "replay/testdata/access.log"}, "policy client")
+	if charts, err := filepath.Glob(filepath.Join(dir, "replay.*")); err != nil || len(charts) != 2 {
+		t.Errorf("got charts %q; want two", charts)
 	}
 }

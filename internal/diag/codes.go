@@ -20,6 +20,8 @@ const (
 	RedisEvicts      Code = "redis-evicts"      // a maxmemory-policy that evicts keys
 	RedisDebts       Code = "redis-debts"       // more keys were granted alone than the store can charge later
 	InstancesTooLow  Code = "instances-too-low" // more servers share the limits than Config.Instances says
+	OverridesUnread  Code = "overrides-unread"  // the overrides of operators cannot be read
+	OverrideBroken   Code = "override-broken"   // one of them cannot be used
 	StoreFailed      Code = "store-failed"      // a store that does not log by itself returned an error
 )
 
@@ -44,7 +46,7 @@ const (
 
 // Codes are all codes, in the order of docs/troubleshooting.md.
 var Codes = []Code{
-	RedisUnreachable, RedisAuth, RedisPermission, RedisCertificate, RedisProtocol, RedisKeysApart, RedisRefuses, RedisRESP3TLS, RedisSettings, RedisEvicts, RedisDebts, InstancesTooLow, StoreFailed,
+	RedisUnreachable, RedisAuth, RedisPermission, RedisCertificate, RedisProtocol, RedisKeysApart, RedisRefuses, RedisRESP3TLS, RedisSettings, RedisEvicts, RedisDebts, InstancesTooLow, OverridesUnread, OverrideBroken, StoreFailed,
 	PolicyFailed, ProxyIgnored, LimiterTwice, SharedName, AnonymousOnly, KeyBeforeAuth, DenyWroteNothing, LimitUnset, CostAboveBurst,
 	JWTWithoutExp, JWTEmptyKey, JWTNoneVerifies, RouteUnknown, RouteApart, NotForRPC,
 }

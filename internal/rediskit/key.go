@@ -3,6 +3,9 @@ package rediskit
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"net/url"
+	"strings"
+	"time"
 )
 
 // maxKeyPart is the largest length in bytes of an escaped subject or policy in a key. A longer one is
@@ -50,4 +53,40 @@ func escape(b []byte, s string) []byte {
 func hashed(b []byte, s string) []byte {
 	sum := sha256.Sum256([]byte(s))
 	return hex.AppendEncode(append(b, '%', '#'), sum[:16])
+}
+
+// ParseKey returns what the key of a bucket names: its subject, its policy and, for a quota, its
+// calendar, such as "month15.Europe/Berlin". ok is false for other keys. A part that is hashed
+// is returned as it is in the key, "%#" and 32 digits, which no part is that is not hashed.
+func ParseKey(prefix, key string) (subject, policy, calendar string, ok bool) {
+	rest, isOurs := strings.CutPrefix(key, prefix+"{")
+	tag, name, isBucket := strings.Cut(rest, "}:")
+	if !isOurs || !isBucket {
+		return "", "", "", false
+	}
+	name, calendar, isQuota := strings.Cut(name, "~")
+	if isQuota && (calendar == "" || strings.Contains(calendar, "paid.")) { // what a server has charged late
+		return "", "", "", false
+	}
+	subject, ok1 := unescape(tag)
+	policy, ok2 := unescape(name)
+	return subject, policy, calendar, ok1 && ok2
+}
+
+// unescape is the inverse of escape, but leaves a hash as it is.
+func unescape(s string) (string, bool) {
+	if s == "%" {
+		return "", true
+	}
+	if strings.HasPrefix(s, "%#") {
+		return s, true
+	}
+	text, err := url.PathUnescape(s)
+	return text, err == nil && s != ""
+}
+
+// Time returns the time that the value of a bucket means: ticks of 100 ns since 2025.
+func Time(ticks int64) time.Time {
+	const epoch, second = 1735689600, 10_000_000
+	return time.Unix(epoch+ticks/second, ticks%second*100)
 }

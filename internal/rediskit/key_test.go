@@ -132,3 +132,30 @@ func TestSlotOf(t *testing.T) {
 		t.Errorf("got %#x; want 0x31c3", got)
 	}
 }
+
+// A key says whose bucket it is. Long parts stay hashed, and other keys are no buckets.
+func TestParseKey(t *testing.T) {
+	long := strings.Repeat("x", 100)
+	for _, subject := range []string{"", "ip:192.0.2.7", "sub:https://a|b", "a b%{}~\x7f\n", "%#no", "é", "+"} {
+		for _, policy := range []string{"client", "a b", "%"} {
+			for _, calendar := range []string{"", "month15.Europe/Berlin"} {
+				key := string(AppendKey(nil, "rl:", subject, policy))
+				if calendar != "" {
+					key += "~" + calendar
+				}
+				s, p, c, ok := ParseKey("rl:", key)
+				if s != subject || p != policy || c != calendar || !ok {
+					t.Errorf("%q: got %q, %q, %q, %t; want %q, %q, %q", key, s, p, c, ok, subject, policy, calendar)
+				}
+			}
+		}
+	}
+	if s, _, _, ok := ParseKey("rl:", string(AppendKey(nil, "rl:", long, "p"))); !ok || !strings.HasPrefix(s, "%#") || len(s) != 34 {
+		t.Errorf("got %q, %t; want a hash", s, ok)
+	}
+	for _, key := range []string{"", "rl:", "rl:{instances}", "rl:{ping}", "rl:{~testabc}", "rl:{a}:p~paid.1x", "rl:{a}:p~month~paid.1x", "sl:{a}:p", "rl:{}:p", "rl:{a}:", "rl:{%zz}:p"} {
+		if s, p, c, ok := ParseKey("rl:", key); ok {
+			t.Errorf("%q: got %q, %q, %q; want that it is no bucket", key, s, p, c)
+		}
+	}
+}

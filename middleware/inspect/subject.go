@@ -60,17 +60,14 @@ const (
 // overrideOf returns what the policy's Override says about a subject. If it panics, the
 // limiter logs that and uses the limit without it, as here.
 func overrideOf(p *middleware.Policy, subject string) (limit gcra.Limit, o override) {
-	if p.Override == nil {
-		return limit, o
-	}
 	defer func() {
 		if recover() != nil {
 			limit, o = gcra.Limit{}, override{}
 		}
 	}()
-	found, ok := p.Override(subject)
+	found, ok := p.OverrideOf(subject)
 	switch {
-	case !ok || !found.Until.IsZero() && !time.Now().Before(found.Until):
+	case !ok:
 		return gcra.Limit{}, o
 	case found.Banned:
 		return gcra.Limit{}, override{banned, found.Name}

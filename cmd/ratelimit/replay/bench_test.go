@@ -15,7 +15,7 @@ func BenchmarkReplay(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		err := run(b.Context(), []string{"-policies", "testdata/policies.yaml", "-"}, bytes.NewReader(log.Bytes()), io.Discard, io.Discard)
+		err := run(b.Context(), []string{"--policies", "testdata/policies.yaml", "-"}, bytes.NewReader(log.Bytes()), io.Discard, io.Discard)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -37,6 +37,9 @@ func (p *parser) parse(line []byte) (entry, error) {
 	if line[0] == '{' {
 		return p.object(line)
 	}
+	if isALB(line) {
+		return p.alb(line)
+	}
 	return p.common(line)
 }
 

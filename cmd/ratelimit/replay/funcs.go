@@ -75,17 +75,17 @@ func (f *funcs) load(file string, p *player) ([]middleware.Policy, error) {
 	case f.plan == "" || p.plans[f.plan]:
 		return list, nil
 	case len(names) == 0:
-		return nil, fmt.Errorf("-plan is %q, and no policy has plans; want none", f.plan)
+		return nil, fmt.Errorf("--plan is %q, and no policy has plans; want none", f.plan)
 	default:
-		return nil, fmt.Errorf("-plan is %q; want one that a policy has: %s", f.plan, strings.Join(names, ", "))
+		return nil, fmt.Errorf("--plan is %q; want one that a policy has: %s", f.plan, strings.Join(names, ", "))
 	}
 }
 
 // withHint adds the flags that another program's policies may need.
 func withHint(err error) error {
 	for _, hint := range []struct{ message, flag string }{
-		{": key is ", "-key tenant=user maps a key that your program registers to one of replay's"},
-		{`: cost is "`, "-cost rows=10 sets a number for a cost that your program registers"},
+		{": key is ", "--key tenant=user maps a key that your program registers to one of replay's"},
+		{`: cost is "`, "--cost rows=10 sets a number for a cost that your program registers"},
 	} {
 		if strings.Contains(err.Error(), hint.message) {
 			err = fmt.Errorf("%f\n%s", err, hint.flag)

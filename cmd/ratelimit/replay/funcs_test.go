@@ -9,13 +9,13 @@ import (
 
 const ofAnotherProgram = "policies: [{name: a, key: [tenant, peer], cost: rows, limit: 10/minute}]"
 
-// Policies with keys and costs of another program are replayed with -key and -cost.
+// Policies with keys and costs of another program are replayed with --key and -cost.
 func TestProgramFuncs(t *testing.T) {
 	policies := write(t, ofAnotherProgram)[0]
 	log := strings.Repeat(`{"time":1795182936,"client":"192.0.2.7","user":"alice","method":"GET","path":"/"}`+"\n", 4) +
 		strings.Repeat(lineAt(1, "x"), 3)
 	var out strings.Builder
-	err := run(t.Context(), []string{"-policies", policies, "-key", "tenant=user", "-key", "peer=client", "-cost", "rows=3", "-"},
+	err := run(t.Context(), []string{"--policies", policies, "--key", "tenant=user", "--key", "peer=client", "--cost", "rows=3", "-"},
 		strings.NewReader(log), &out, io.Discard)
 	if err != nil {
 		t.Fatal(err)

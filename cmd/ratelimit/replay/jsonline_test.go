@@ -35,7 +35,7 @@ func TestRunMostPreciseTime(t *testing.T) {
 		}
 		files := write(t, "policies: [{name: a, key: client, limit: 10/second burst 1}]", log.String())
 		var out strings.Builder
-		if err := run(t.Context(), []string{"-policies", files[0], files[1]}, nil, &out, io.Discard); err != nil {
+		if err := run(t.Context(), []string{"--policies", files[0], files[1]}, nil, &out, io.Discard); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		for _, want := range []string{"40 requests in 40 lines", "  denied        0\n"} {

@@ -28,7 +28,7 @@ func TestMemory(t *testing.T) {
 		}
 		most = 200
 	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-policies", write(t, lasting)[0], "-")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "--policies", write(t, lasting)[0], "-")
 	cmd.Env = append(os.Environ(), "REPLAY_TEST_MAIN=1")
 	var out, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &stderr

@@ -178,9 +178,9 @@ func TestRunCountsDenials(t *testing.T) {
 			denied++
 		}
 	}
-	args := []string{"-policies", policies}
+	args := []string{"--policies", policies}
 	for _, route := range allRoutes {
-		args = append(args, "-route", route)
+		args = append(args, "--route", route)
 	}
 	var out strings.Builder
 	if err := run(t.Context(), append(args, "-"), &log, &out, &bytes.Buffer{}); err != nil {
@@ -240,7 +240,7 @@ func TestPlayPlans(t *testing.T) {
 		}
 		playText(t, p, strings.Repeat(c.line, 10))
 		if got := p.requests - p.denied; got != c.passed {
-			t.Errorf("-plan %q, line %s: got %d passed; want %d", c.flag, c.line, got, c.passed)
+			t.Errorf("--plan %q, line %s: got %d passed; want %d", c.flag, c.line, got, c.passed)
 		}
 	}
 }
@@ -304,7 +304,7 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// Without -route the policies' own routes are used.
+// Without --route the policies' own routes are used.
 func TestPlayRoutesOfPolicies(t *testing.T) {
 	p := played(t, `
 policies:

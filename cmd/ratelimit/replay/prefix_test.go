@@ -158,7 +158,7 @@ func TestForeignFormats(t *testing.T) {
 	} {
 		files := write(t, "policies: [{name: a, key: client, limit: 10/minute}]", strings.Repeat(c.line+"\n", 30))
 		var out bytes.Buffer
-		err := run(t.Context(), []string{"-policies", files[0], files[1]}, nil, &out, io.Discard)
+		err := run(t.Context(), []string{"--policies", files[0], files[1]}, nil, &out, io.Discard)
 		if err == nil || out.Len() > 0 || !strings.Contains(err.Error(), "no request in the log; 30 (100.00 %)") || !strings.Contains(err.Error(), files[1]+":1: ") || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v\n%s\nwant an error that says %q", c.line, err, &out, c.want)
 		}
@@ -176,7 +176,7 @@ func TestRunRejectsPrefixes(t *testing.T) {
 	}
 	files := write(t, "policies: [{name: a, key: user, limit: 10/minute}]", log.String())
 	var out bytes.Buffer
-	err := run(t.Context(), []string{"-policies", files[0], files[1]}, nil, &out, io.Discard)
+	err := run(t.Context(), []string{"--policies", files[0], files[1]}, nil, &out, io.Discard)
 	if err == nil || !strings.Contains(err.Error(), "docker compose logs --no-log-prefix") || out.Len() > 0 {
 		t.Errorf("got %v and\n%s\nwant an error that says docker compose logs --no-log-prefix", err, &out)
 	}

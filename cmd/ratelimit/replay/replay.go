@@ -15,38 +15,39 @@ package replay
 import (
 	"context"
 	"errors"
-	"flag"
-	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"runtime/debug"
+
+	"github.com/spf13/cobra"
 )
 
-// Main runs the command with the arguments after its name, and returns the exit code.
-func Main(args []string) int {
-	// Most of the memory has no pointers and costs the collector nothing, so it may
-	// run more often.
-	debug.SetGCPercent(50)
+// Command returns the command. policies is the file of policies, which is set when the
+// command runs. The errors of wrong flags pass through usageError.
+func Command(policies *string, usageError func(error) error) *cobra.Command {
+	s := &settings{fields: newFields(), funcs: new(funcs)}
+	cmd := &cobra.Command{
+		Use:     "replay LOG...",
+		Short:   "What would these policies have done to this access log?",
+		Long:    usage,
+		Example: "  ratelimit replay --policies policies.yaml access.log\n  zcat access.log.*.gz | ratelimit replay --policies policies.yaml --out /tmp/charts -",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s.policies, s.files = *policies, args
+			if err := s.check(); err != nil {
+				return usageError(err)
+			}
 
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
-	err := run(ctx, args, os.Stdin, os.Stdout, os.Stderr)
-	if errors.Is(err, flag.ErrHelp) {
-		printUsage(os.Stdout)
-	} else if err != nil {
-		fmt.Fprintln(os.Stderr, "ratelimit replay:", err)
-		return 1
+			// Most of the memory has no pointers and costs the collector nothing, so it may
+			// run more often.
+			defer debug.SetGCPercent(debug.SetGCPercent(50))
+			return s.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
 	}
-	return 0
+	s.addFlags(cmd.Flags())
+	return cmd
 }
 
 // run replays until the logs or the context end, and prints the report.
-func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
-	s, err := readSettings(args)
-	if err != nil {
-		return err
-	}
+func (s *settings) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error {
 	p, err := newPlayer(s.policies, s.funcs)
 	if err != nil {
 		return err
@@ -66,6 +67,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	r.print(stdout)
 	if s.out != "" && p.requests > 0 {
 		err = saveCharts(stdout, s.out, p, stats.zone)
+	}
+	if s.write != "" && p.requests > 0 {
+		err = errors.Join(err, r.writePolicies(s.policies, s.write, s.funcs))
 	}
 	return errors.Join(stats.err, err)
 }

@@ -3,9 +3,8 @@ package replay
 import (
 	"bytes"
 	"context"
-	"errors"
-	"flag"
 	"io"
+	"log"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,7 +15,10 @@ import (
 // TestMain runs the program if a test asks for it.
 func TestMain(m *testing.M) {
 	if os.Getenv("REPLAY_TEST_MAIN") != "" {
-		os.Exit(Main(os.Args[1:]))
+		if err := run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr); err != nil {
+			log.Fatal(err)
+		}
+		os.Exit(0)
 	}
 	os.Exit(m.Run())
 }
@@ -25,7 +27,7 @@ func TestMain(m *testing.M) {
 func TestReport(t *testing.T) {
 	const golden = "testdata/report.txt"
 	var out, stderr bytes.Buffer
-	err := run(t.Context(), []string{"-policies", "testdata/policies.yaml", "testdata/access.log"}, nil, &out, &stderr)
+	err := run(t.Context(), []string{"--policies", "testdata/policies.yaml", "testdata/access.log"}, nil, &out, &stderr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +48,7 @@ func TestReport(t *testing.T) {
 func TestCharts(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "charts")
 	var out strings.Builder
-	err := run(t.Context(), []string{"-policies", "testdata/policies.yaml", "-out", dir, "testdata/access.log"}, nil, &out, io.Discard)
+	err := run(t.Context(), []string{"--policies", "testdata/policies.yaml", "--out", dir, "testdata/access.log"}, nil, &out, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,28 +144,26 @@ func TestRunMistakes(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{[]string{"-policies", bad, log}, []string{bad + ":2:20: ", "clint", bad + ":3:"}},
-		{[]string{"-policies", "none.yaml", log}, []string{"none.yaml"}},
-		{[]string{"-policies", policies, "none.log"}, []string{"none.log"}},
-		{[]string{"-policies", policies, nonsense}, []string{"no request in the log", "2 (100.00 %) of the lines could not be read", nonsense + ":1: no [20/Nov"}},
-		{[]string{"-policies", policies, empty}, []string{"the log is empty"}},
-		{[]string{log}, []string{"-policies is missing; want a file"}},
-		{[]string{"-policies", policies}, []string{"no log is given"}},
-		{[]string{"-policies", policies, log, "-quiet"}, []string{"-quiet comes after a log"}},
-		{[]string{log, "-policies", policies}, []string{"-policies comes after a log; want flags before logs"}},
-		{[]string{"-policies", own, log}, []string{own + ":1:", `key is "tenant"`, "-key tenant=user maps", `cost is "rows"`, "-cost rows=10 sets"}},
-		{[]string{"-policies", own, "-key", "tenant=address", log}, []string{"-key", "client, user or route"}},
-		{[]string{"-policies", own, "-key", "tenant=user", "-key", "tenant=client", log}, []string{"-key", "tenant is repeated"}},
-		{[]string{"-policies", own, "-cost", "rows=0", log}, []string{"-cost", "a whole number from 1"}},
-		{[]string{"-policies", own, "-cost", "rows=1", "-cost", "rows=2", log}, []string{"-cost", "rows is repeated"}},
-		{[]string{"-policies", plans, "-plan", "prp", log}, []string{`-plan is "prp"; want one that a policy has: 7, free, pro`}},
-		{[]string{"-policies", policies, "-plan", "pro", log}, []string{`-plan is "pro", and no policy has plans`}},
-		{[]string{"-policies", policies, "-", "-"}, []string{"- is given twice"}},
-		{[]string{"-policies", policies, "-at-most", "100", log}, []string{"-at-most is 100; want a percentage from 0 to less than 100"}},
-		{[]string{"-policies", policies, "-at-most", "NaN", log}, []string{"-at-most is NaN"}},
-		{[]string{"-policies", policies, "-route", "users", log}, []string{"-route", "missing /"}},
-		{[]string{"-speed", log}, []string{"-speed"}},
-		{append([]string{"-policies", policies}, make([]string, maxFiles+1)...), []string{"101 logs are given; want at most 100"}},
+		{[]string{"--policies", bad, log}, []string{bad + ":2:20: ", "clint", bad + ":3:"}},
+		{[]string{"--policies", "none.yaml", log}, []string{"none.yaml"}},
+		{[]string{"--policies", policies, "none.log"}, []string{"none.log"}},
+		{[]string{"--policies", policies, nonsense}, []string{"no request in the log", "2 (100.00 %) of the lines could not be read", nonsense + ":1: no [20/Nov"}},
+		{[]string{"--policies", policies, empty}, []string{"the log is empty"}},
+		{[]string{log}, []string{"--policies is missing; want a file"}},
+		{[]string{"--policies", policies}, []string{"no log is given"}},
+		{[]string{"--policies", own, log}, []string{own + ":1:", `key is "tenant"`, "--key tenant=user maps", `cost is "rows"`, "--cost rows=10 sets"}},
+		{[]string{"--policies", own, "--key", "tenant=address", log}, []string{"--key", "client, user or route"}},
+		{[]string{"--policies", own, "--key", "tenant=user", "--key", "tenant=client", log}, []string{"--key", "tenant is repeated"}},
+		{[]string{"--policies", own, "--cost", "rows=0", log}, []string{"--cost", "a whole number from 1"}},
+		{[]string{"--policies", own, "--cost", "rows=1", "--cost", "rows=2", log}, []string{"--cost", "rows is repeated"}},
+		{[]string{"--policies", plans, "--plan", "prp", log}, []string{`--plan is "prp"; want one that a policy has: 7, free, pro`}},
+		{[]string{"--policies", policies, "--plan", "pro", log}, []string{`--plan is "pro", and no policy has plans`}},
+		{[]string{"--policies", policies, "-", "-"}, []string{"- is given twice"}},
+		{[]string{"--policies", policies, "--at-most", "100", log}, []string{"--at-most is 100; want a percentage from 0 to less than 100"}},
+		{[]string{"--policies", policies, "--at-most", "NaN", log}, []string{"--at-most is NaN"}},
+		{[]string{"--policies", policies, "--route", "users", log}, []string{"--route", "missing /"}},
+		{[]string{"--speed", log}, []string{"--speed"}},
+		{append([]string{"--policies", policies}, make([]string, maxFiles+1)...), []string{"101 logs are given; want at most 100"}},
 	} {
 		var out bytes.Buffer
 		err := run(t.Context(), c.args, strings.NewReader(""), &out, io.Discard)
@@ -176,9 +176,6 @@ func TestRunMistakes(t *testing.T) {
 			t.Errorf("%q: got %q; want only the error", c.args, &out)
 		}
 	}
-	if err := run(t.Context(), []string{"-h"}, nil, io.Discard, io.Discard); !errors.Is(err, flag.ErrHelp) {
-		t.Errorf("-h: got %v; want %v", err, flag.ErrHelp)
-	}
 }
 
 // A file that ends too early is an error, after the report.
@@ -186,7 +183,7 @@ func TestRunReportsBeforeError(t *testing.T) {
 	whole := zipped(t, strings.Repeat(lineAt(1, "x"), 2000))
 	names := write(t, "policies: [{name: a, key: client, limit: 10/minute}]", whole[:len(whole)-12])
 	var out strings.Builder
-	err := run(t.Context(), []string{"-policies", names[0], names[1]}, nil, &out, io.Discard)
+	err := run(t.Context(), []string{"--policies", names[0], names[1]}, nil, &out, io.Discard)
 	if err == nil || !strings.Contains(err.Error(), "ends too early") || !strings.Contains(out.String(), "policy a\n") {
 		t.Errorf("got %v and\n%s\nwant an error and the report", err, &out)
 	}
@@ -201,7 +198,7 @@ func TestRunInterrupted(t *testing.T) {
 	var out strings.Builder
 	done := make(chan error, 1)
 	go func() {
-		done <- run(ctx, []string{"-policies", policies, "-"}, stdin, &out, io.Discard)
+		done <- run(ctx, []string{"--policies", policies, "-"}, stdin, &out, io.Discard)
 	}()
 	io.WriteString(log, strings.Repeat(lineAt(1, "x"), 25))
 	io.WriteString(log, lineAt(2, "x")[:20]) // read only after what came before has been handed on

@@ -186,12 +186,12 @@ func (r *report) notes(w io.Writer) {
 		fmt.Fprintf(w, "\n%s\n", r.malformed())
 	}
 	if d := r.notAddresses; d.n > 0 {
-		fmt.Fprintf(w, "\n%s of the requests have a client that is not an address, such as %q: they count as anonymous.\nFor JSON lines -json-client names the field with the address.\n",
+		fmt.Fprintf(w, "\n%s of the requests have a client that is not an address, such as %q: they count as anonymous.\nFor JSON lines --json-client names the field with the address.\n",
 			withPercent(d.n, r.requests), d.example)
 	}
 	const byDefault = "they get a policy's limit, or its slowest plan if there is no limit."
 	if r.withoutPlan.n > 0 {
-		fmt.Fprintf(w, "\n%s of the requests have no plan: %s\n-plan names a plan for them, -json-plan the field of JSON lines with the plan.\n",
+		fmt.Fprintf(w, "\n%s of the requests have no plan: %s\n--plan names a plan for them, --json-plan the field of JSON lines with the plan.\n",
 			withPercent(r.withoutPlan.n, r.requests), byDefault)
 	}
 	if d := r.unlistedPlans; d.n > 0 {

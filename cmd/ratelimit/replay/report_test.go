@@ -93,7 +93,7 @@ func TestReportOfFewSubjects(t *testing.T) {
 	} {
 		got := printed(played(t, fmt.Sprintf(policies, "5/minute"), c.log), c.atMost)
 		if !strings.Contains(got, c.want) || strings.Contains(got, c.not) {
-			t.Errorf("-at-most %v: got\n%s\nwant %q and not %q", c.atMost, got, c.want, c.not)
+			t.Errorf("--at-most %v: got\n%s\nwant %q and not %q", c.atMost, got, c.want, c.not)
 		}
 	}
 }

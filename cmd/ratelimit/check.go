@@ -1,0 +1,298 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+)
+
+// check is the command "check".
+func (c *command) check() *cobra.Command {
+	var known registered
+	var format, against string
+	cmd := &cobra.Command{
+		Use:   "check POLICIES",
+		Short: "Is this file of policies right, and what does it change?",
+		Long: `Check prints the mistakes that a server would log, each with line and column.
+
+Without --keys, --costs or --plans every such name in the file counts as right.
+With --against it says in words what changes from an older file, which buckets
+start anew, and which overrides are below the limit that they override.`,
+		Example: `  ratelimit check policies.yaml --keys client,user --plans free,pro
+  ratelimit check policies.yaml --against <(git show main:policies.yaml)
+  ratelimit check policies.yaml --format github   # in a workflow`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if c.json {
+				format = "json"
+			}
+			if !slices.Contains([]string{"text", "json", "github"}, format) {
+				return usagef("--format is %q; want text, json or github", format)
+			}
+			r := checked{File: args[0], Mistakes: []mistake{}}
+			now, err := loadPolicies(args[0], known)
+			if err == nil && against != "" {
+				before, err := loadPolicies(against, registered{})
+				if err != nil {
+					return err
+				}
+				r.Changes = now.since(before)
+			}
+			r.add(err)
+			r.print(cmd.OutOrStdout(), format)
+			if err != nil {
+				return errFound
+			}
+			return nil
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringSliceVar(&known.keys, "keys", nil, "`names` of the keys that the program registers, such as client,user")
+	flags.StringSliceVar(&known.costs, "costs", nil, "`names` of its costs")
+	flags.StringSliceVar(&known.plans, "plans", nil, "`names` of its plans")
+	flags.StringVar(&format, "format", "text", "text, json or github")
+	flags.StringVar(&against, "against", "", "`file` to compare with")
+	return uses(cmd, "json")
+}
+
+// checked is what is printed.
+type checked struct {
+	File     string    `json:"file"`
+	Mistakes []mistake `json:"mistakes"`
+	Changes  []string  `json:"changes,omitempty"`
+}
+
+type mistake struct {
+	Line   int    `json:"line,omitempty"` // from 1; 0 if it is the file's
+	Column int    `json:"column,omitempty"`
+	Text   string `json:"text"`
+}
+
+// mistakes are the errors of a file, as policyfile joins them.
+type mistakes []error
+
+func (m mistakes) Error() string   { return errors.Join(m...).Error() }
+func (m mistakes) Unwrap() []error { return m }
+
+// add adds the mistakes of policyfile, which begin with file:line:column.
+func (r *checked) add(err error) {
+	if err == nil {
+		return
+	}
+	all := []error{err}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		all = joined.Unwrap()
+	}
+	for _, err := range all {
+		m := mistake{Text: err.Error()}
+		if rest, ok := strings.CutPrefix(m.Text, r.File+":"); ok {
+			m.Text = strings.TrimSpace(rest)
+			if parts := strings.SplitN(rest, ":", 3); len(parts) == 3 {
+				line, err1 := strconv.Atoi(parts[0])
+				column, err2 := strconv.Atoi(parts[1])
+				if err1 == nil && err2 == nil {
+					m = mistake{line, column, strings.TrimSpace(parts[2])}
+				}
+			}
+		}
+		r.Mistakes = append(r.Mistakes, m)
+	}
+}
+
+func (r *checked) print(w io.Writer, format string) {
+	if format == "json" {
+		printJSON(w, r)
+		return
+	}
+	for _, m := range r.Mistakes {
+		switch {
+		case format == "github":
+			fmt.Fprintf(w, "::error file=%s,line=%d,col=%d::%s\n", githubValue.Replace(r.File), max(m.Line, 1), max(m.Column, 1), githubText.Replace(m.Text))
+		case m.Line == 0:
+			fmt.Fprintf(w, "%s: %s\n", r.File, m.Text)
+		default:
+			fmt.Fprintf(w, "%s:%d:%d: %s\n", r.File, m.Line, m.Column, m.Text)
+		}
+	}
+	for _, change := range r.Changes {
+		if format == "github" {
+			fmt.Fprintf(w, "::notice file=%s::%s\n", githubValue.Replace(r.File), githubText.Replace(change))
+		} else {
+			fmt.Fprintln(w, change)
+		}
+	}
+	if format == "text" && len(r.Mistakes) == 0 {
+		fmt.Fprintf(w, "%s is right\n", r.File)
+	}
+}
+
+// The escapes of a workflow command's text and of its values.
+var (
+	githubText  = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
+	githubValue = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
+)
+
+func printJSON(w io.Writer, v any) {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	_ = e.Encode(v) // of types that have no errors; a writer that is gone gets nothing
+}
+
+// since returns in words what is different from an older file.
+func (f *policyFile) since(old *policyFile) (changes []string) {
+	add := func(format string, args ...any) { changes = append(changes, fmt.Sprintf(format, args...)) }
+	for i, p := range f.policies {
+		j := old.index(p.Name)
+		if j < 0 {
+			add("policy %s is new: its buckets are full", p.Name)
+		} else {
+			f.changed(add, i, old, j)
+		}
+		f.lowOverrides(add, i)
+	}
+	for _, p := range old.policies {
+		if f.index(p.Name) < 0 {
+			add("policy %s is removed; if it was renamed, its buckets start anew", p.Name)
+		}
+	}
+	if changes == nil {
+		add("nothing changes")
+	}
+	return changes
+}
+
+func (f *policyFile) index(name string) int {
+	for i, p := range f.policies {
+		if p.Name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// changed adds what is different between the policy i and the policy j of an older file.
+func (f *policyFile) changed(add func(string, ...any), i int, old *policyFile, j int) {
+	p, was := &f.policies[i], &old.policies[j]
+	if now, before := fmt.Sprint(f.fields[i].Key), fmt.Sprint(old.fields[j].Key); now != before {
+		add("policy %s: key was %s and is %s: clients with another key than before start anew, with full buckets", p.Name, before, now)
+	}
+
+	limits, before := f.limits(i), old.limits(j)
+	for _, plan := range slices.Sorted(maps.Keys(merged(limits, before))) {
+		what := "limit"
+		if plan != "" {
+			what = "limit of plan " + plan
+		}
+		now, is := limits[plan]
+		then, had := before[plan]
+		switch {
+		case !had:
+			add("policy %s: %s is new, %v", p.Name, what, now)
+		case !is:
+			add("policy %s: %s is removed, it was %v", p.Name, what, then)
+		case now != then && now.Calendar() != then.Calendar():
+			add("policy %s: %s was %v and is %v: all buckets start anew, as they count for another period", p.Name, what, then, now)
+		case now != then:
+			add("policy %s: %s was %v and is %v; buckets keep what they have used", p.Name, what, then, now)
+		}
+	}
+
+	o, wasO := overridesOf(f.fields[i]), overridesOf(old.fields[j])
+	for _, subject := range slices.Sorted(maps.Keys(merged(o, wasO))) {
+		if now, then := text(o, subject), text(wasO, subject); now != then {
+			add("policy %s: override of %s was %s and is %s", p.Name, subject, then, now)
+		}
+	}
+
+	for _, field := range []struct {
+		name      string
+		now, then any
+	}{
+		{"routes", p.Routes, was.Routes},
+		{"cost", orDefault(f.fields[i].Cost, 1), orDefault(old.fields[j].Cost, 1)},
+		{"shadow", p.Shadow, was.Shadow},
+		{"anonymous: skip", p.SkipAnonymous, was.SkipAnonymous},
+		{"max_delay", p.MaxDelay, was.MaxDelay},
+		{"max_debt", p.MaxDebt, was.MaxDebt},
+		{"on_failure", p.OnFailure, was.OnFailure},
+	} {
+		if now, then := fmt.Sprint(field.now), fmt.Sprint(field.then); now != then {
+			add("policy %s: %s was %s and is %s", p.Name, field.name, then, now)
+		}
+	}
+}
+
+// lowOverrides adds the overrides of a policy that are lower than all its limits.
+func (f *policyFile) lowOverrides(add func(string, ...any), i int) {
+	overrides := overridesOf(f.fields[i])
+	for _, subject := range slices.Sorted(maps.Keys(overrides)) {
+		below := true
+		for _, base := range f.limits(i) {
+			below = below && lower(overrides[subject], base)
+		}
+		if below {
+			add("policy %s: override of %s, %v, is below the policy's limit", f.policies[i].Name, subject, overrides[subject])
+		}
+	}
+}
+
+// lower reports whether a limit allows less than another: less in the long run, or, if
+// both are of a kind, less at once.
+func lower(a, b gcra.Limit) bool {
+	switch unlimited := gcra.Unlimited(); {
+	case a == unlimited:
+		return false
+	case b == unlimited:
+		return true
+	}
+	return a.Rate() < b.Rate() || a.IsQuota() == b.IsQuota() && a.Capacity() < b.Capacity()
+}
+
+func overridesOf(f fields) map[string]gcra.Limit {
+	limits := map[string]gcra.Limit{}
+	for _, o := range f.Overrides {
+		for _, subject := range o.Subjects {
+			limits[subject] = o.Limit
+		}
+	}
+	return limits
+}
+
+func text(limits map[string]gcra.Limit, name string) string {
+	if limit, ok := limits[name]; ok {
+		return limit.String()
+	}
+	return "missing"
+}
+
+func merged(a, b map[string]gcra.Limit) map[string]gcra.Limit {
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	return all
+}
+
+func orDefault(v, otherwise any) any {
+	if v == nil {
+		return otherwise
+	}
+	return v
+}
+
+// oneOf lists what is wanted: "a, b or c".
+func oneOf(names []string) string {
+	if last := len(names) - 1; last > 0 {
+		return strings.Join(names[:last], ", ") + " or " + names[last]
+	}
+	return cmp.Or(strings.Join(names, ""), "none")
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
+)
+
+// A million keys take 50 MB. The time of top is logged, and that of checks by a limiter on the same
+// Redis, meanwhile and without it.
+func TestTopOfAMillionKeys(t *testing.T) {
+	if os.Getenv("RATELIMIT_LONG") == "" {
+		t.Skip("takes a minute; RATELIMIT_LONG=1 runs it")
+	}
+	s := server(t)
+	fill(t, s.Client(), 1_000_000)
+	store := open(t, s)
+
+	var without, with []time.Duration
+	for range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+		without = append(without, checks(ctx, t, store)...)
+		cancel()
+
+		ctx, cancel = context.WithCancel(t.Context())
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "top", "-n", "5")
+		cmd.Env = append(os.Environ(), "RATELIMIT_TEST_MAIN=1")
+		var out bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &out
+		start := time.Now()
+		go func() {
+			defer cancel()
+			if err := cmd.Run(); err != nil {
+				t.Error(err, out.String())
+			}
+		}()
+		with = append(with, checks(ctx, t, store)...)
+		took := time.Since(start)
+
+		used := cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss / 1024
+		t.Logf("top took %v and %d MB", took.Round(time.Millisecond), used)
+		if used > 50 {
+			t.Errorf("got %d MB; want at most 50", used)
+		}
+	}
+	t.Log(s.Client().Info(t.Context(), "commandstats").Val())
+	for _, part := range []float64{0.5, 0.99, 0.999} {
+		a, b := quantile(without, part), quantile(with, part)
+		t.Logf("checks: p%v %v without, %v meanwhile (%.2f)", 100*part, a, b, float64(b)/float64(a))
+	}
+}
+
+// checks asks the store a thousand times a second until the context ends, and returns the
+// times that it took.
+func checks(ctx context.Context, t *testing.T, store *redisstore.Store) (took []time.Duration) {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for i := 0; ; i++ {
+		select {
+		case <-ctx.Done():
+			return took
+		case <-tick.C:
+		}
+		start := time.Now()
+		if _, err := gcra.Take(t.Context(), store, gcra.Charge{Subject: fmt.Sprint("load", i%1000), Policy: "p", Limit: gcra.PerSecond(1000)}); err != nil {
+			t.Error(err)
+			return took
+		}
+		took = append(took, time.Since(start))
+	}
+}
+
+func quantile(all []time.Duration, part float64) time.Duration {
+	slices.Sort(all)
+	return all[int(float64(len(all)-1)*part)]
+}

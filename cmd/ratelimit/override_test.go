@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	ratelimit "github.com/seed-e377111c/ratelimit/adapters/nethttp"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
+	"github.com/seed-e377111c/ratelimit/internal/overrides"
+	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
+	"github.com/seed-e377111c/ratelimit/keyfunc"
+	"github.com/seed-e377111c/ratelimit/middleware/fleet"
+	"github.com/seed-e377111c/ratelimit/middleware/policyfile"
+)
+
+const busyMachine = 30 * time.Second
+
+// api returns a server of an API with the policies of a file and the overrides of the fleet.
+func api(ctx context.Context, url, policies string) (http.Handler, error) {
+	store, err := redisstore.Open(url, redisstore.Config{Timeout: patience})
+	if err != nil {
+		return nil, err
+	}
+	o, err := redisstore.ClientOptions(url)
+	if err != nil {
+		return nil, err
+	}
+	found, err := fleet.New(ctx, fleet.Config{Client: redis.NewUniversalClient(o)})
+	if err != nil {
+		return nil, err
+	}
+	funcs := policyfile.Funcs{Keys: map[string]func(*http.Request) (string, error){"client": keyfunc.RemoteAddr}}
+	list, err := policyfile.Load(policies, funcs)
+	if err != nil {
+		return nil, err
+	}
+	limit := ratelimit.New(ratelimit.Config{Store: store, Override: found.Find, BanStatus: http.StatusForbidden}, list...)
+	return limit(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {})), nil
+}
+
+// get sends a request of a client, and returns the status and Retry-After.
+func get(h http.Handler, addr string) string {
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.RemoteAddr = addr + ":4711"
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return fmt.Sprintf("%d%t", w.Code, w.Header().Get("Retry-After") != "")
+}
+
+// serve is a process that serves the API until its standard input ends.
+func serve() {
+	h, err := api(context.Background(), os.Getenv("REDIS_URL"), os.Getenv("RATELIMIT_TEST_SERVE"))
+	if err != nil {
+		panic(err)
+	}
+	var addr string
+	for {
+		if _, err := fmt.Scan(&addr); err != nil {
+			os.Exit(0)
+		}
+		fmt.Println(get(h, addr))
+	}
+}
+
+const apiPolicies = "policies: [{name: client, key: client, limit: 5/hour}]"
+
+// An operator finds the most limited subject of three servers, sees why, lets it through for
+// an hour, and takes that back; then bans it.
+func TestOperator(t *testing.T) {
+	s := server(t)
+	policies := file(t, apiPolicies)
+	var servers []http.Handler
+	for range 3 {
+		h, err := api(t.Context(), s.URL(), policies)
+		if err != nil {
+			t.Fatal(err)
+		}
+		servers = append(servers, h)
+	}
+	everywhere := func(want string) {
+		t.Helper()
+		for i, h := range servers {
+			redistest.Eventually(t, busyMachine, fmt.Sprintf("server %d to answer %s", i, want), func() bool { return get(h, "192.0.2.7") == want })
+		}
+	}
+	get(servers[0], "192.0.2.8")
+	for i := range 7 {
+		get(servers[i%3], "192.0.2.7")
+	}
+	everywhere("429true")
+
+	if got := top(t, "--policies", policies)["client"].Subjects[0]; got.Subject != "ip:192.0.2.7" || got.Used != 5 {
+		t.Errorf("got %+v; want ip:192.0.2.7", got)
+	}
+	want(t, 0, []string{"peek", "ip:192.0.2.7", "--policies", policies}, "client  5/hour  0 ")
+	want(t, 0, []string{"override", "set", "ip:192.0.2.7", "none", "--for", "1h", "--why", "import"}, "set: ip:192.0.2.7: no limit in all policies, ends in 1h (20")
+	everywhere("200false")
+	want(t, 0, []string{"peek", "ip:192.0.2.7", "--policies", policies}, "none (import, by ", "ends in ")
+	want(t, 0, []string{"override", "list"}, "ip:192.0.2.7", "all policies", "none", "import")
+	want(t, 0, []string{"override", "unset", "ip:192.0.2.7"}, "taken back: ip:192.0.2.7: no limit in all policies")
+	everywhere("429true")
+	want(t, 0, []string{"ban", "ip:192.0.2.7", "--for", "1h"}, "set: ip:192.0.2.7: banned in all policies")
+	everywhere("403true")
+	want(t, 0, []string{"peek", "ip:192.0.2.7", "--policies", policies}, "banned (by ")
+	want(t, 0, []string{"override", "list"}, "banned")
+}
+
+// A wrong override is not set, and the message says what would be right.
+func TestOverrideMistakes(t *testing.T) {
+	s := server(t)
+	policies := file(t, `policies:
+  - {name: client, key: client, limit: 10/hour, overrides: [{limit: 20/hour, subjects: ["ip:192.0.2.9"]}]}
+  - {name: plan, key: user, plans: {free: 6/hour, pro: 60/hour}}
+`)
+	set := func(args ...string) []string { return append([]string{"override", "set"}, args...) }
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"override"}, "want set, unset, list, dump or import"},
+		{set("ip:192.0.2.7", "none"), "--for is missing; want how long"},
+		{set("ip:192.0.2.7", "none", "--for", "10000h"), "want at most 366 days"},
+		{set("ip:192.0.2.7", "lots", "--for", "1h"), `limit is "lots"; want one such as 1000/minute, or none`},
+		{set("ip:192.0.2.7", "banned", "--for", "1h"), "want ratelimit ban"},
+		{set("192.0.2.7", "none", "--for", "1h"), `want "ip:192.0.2.7"`},
+		{set("ip:192.0.2.0/24", "none", "--for", "1h"), "put the network into the file of policies"},
+		{set("ip:2001:db8::1/64", "none", "--for", "1h"), `want "ip:2001:db8::/64"`},
+		{set("ip:192.0.2.7", "100/hour", "--for", "1h"), "--policy is missing"},
+		{set("ip:192.0.2.7", "100/hour", "--for", "1h", "--policy", "client"), "the present limit is not known; want --policies"},
+		{set("ip:192.0.2.7", "100/hour", "--for", "1h", "--policy", "clint", "--policies", policies), `--policy is "clint"; want client or plan`},
+		{set("ip:192.0.2.7", "5/hour", "--for", "1h", "--policy", "client", "--policies", policies), "5/hour is lower than the present limit, 10/hour; want --force"},
+		{set("ip:192.0.2.9", "15/hour", "--for", "1h", "--policy", "client", "--policies", policies), "lower than the present limit, 20/hour"},
+		{set("sub:alice", "30/hour", "--for", "1h", "--policy", "plan", "--policies", policies), "lower than the present limit, 60/hour"},
+		{[]string{"ban", "ip:192.0.2.7"}, "--for is missing"},
+	} {
+		want(t, 2, tt.args, tt.want)
+	}
+	if n := s.Client().Exists(t.Context(), overrides.Key("rl:")).Val(); n != 0 {
+		t.Error("something was set")
+	}
+
+	want(t, 0, set("ip:192.0.2.7", "5/hour", "--for", "1h", "--policy", "client", "--force"), "limit 5/hour in client", "not checked that there is such a policy")
+	want(t, 0, set("ip:192.0.2.7", "7/hour", "--for", "1h", "--policy", "client"))
+	want(t, 2, set("ip:192.0.2.7", "6/hour", "--for", "1h", "--policy", "client"), "lower than the present override, 7/hour")
+	want(t, 1, []string{"override", "unset", "ip:192.0.2.8"}, "ip:192.0.2.8 has no override")
+	want(t, 1, []string{"override", "unset", "ip:192.0.2.7", "--policy", "plan"}, "has no override")
+	want(t, 0, []string{"override", "unset", "ip:192.0.2.7", "--policy", "client"}, "taken back")
+	want(t, 0, []string{"override", "list"}, "no overrides")
+}
+
+// What dump prints, import sets: all of it or nothing. What has ended is removed.
+func TestDumpAndImport(t *testing.T) {
+	s := server(t)
+	want(t, 0, []string{"ban", "ip:192.0.2.7", "--for", "1h", "--why", "a \"b\" <c>"})
+	want(t, 0, []string{"override", "set", "sub:alice", "none", "--for", "1h", "--policy", "p"})
+	want(t, 0, []string{"ban", "short", "--for", "1ms"})
+	dump := want(t, 0, []string{"override", "dump"})
+	if n := strings.Count(dump, "\n"); n != 2 {
+		t.Errorf("got %d lines; want 2:\n%s", n, dump)
+	}
+	name := filepath.Join(t.TempDir(), "dump")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	s.Client().FlushAll(t.Context())
+	write(dump + `{"subject":"x","limit":"lots","until":"2026-01-01T00:00:00Z"}` + "\n")
+	want(t, 1, []string{"override", "import", name}, `entry 3: limit is "lots"`)
+	want(t, 0, []string{"override", "list"}, "no overrides")
+	write(dump)
+	want(t, 0, []string{"override", "import", name}, "2 set")
+	if again := want(t, 0, []string{"override", "dump"}); again != dump {
+		t.Errorf("got\n%swant\n%s", again, dump)
+	}
+
+	s.Client().HSet(t.Context(), overrides.Key("rl:"), "{broken}:p", "?")
+	want(t, 1, []string{"override", "list"}, "sub:alice", `broken, and skipped by servers: "{broken}:p" is no entry`)
+
+	var many strings.Builder
+	for i := range overrides.Most {
+		e := overrides.Entry{Subject: fmt.Sprint("sub:", i), Limit: "none", At: time.Now(), Until: time.Now().Add(time.Hour)}
+		text, _ := json.Marshal(e)
+		many.Write(append(text, '\n'))
+	}
+	write(many.String())
+	want(t, 1, []string{"override", "import", name}, "there would be 10003 overrides; want at most 10000")
+	s.Client().FlushAll(t.Context())
+	want(t, 0, []string{"override", "import", name}, "10000 set")
+}

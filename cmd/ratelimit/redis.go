@@ -1,0 +1,42 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
+)
+
+// patience is how long the command waits for Redis: longer than a server does.
+const patience = 5 * time.Second
+
+// connect returns a client of the Redis that --redis or REDIS_URL names.
+func (c *command) connect() (redis.UniversalClient, error) {
+	url := cmp.Or(c.redis, os.Getenv("REDIS_URL"))
+	if url == "" {
+		return nil, usagef("--redis is missing; want a URL such as redis://localhost:6379/0, or set REDIS_URL")
+	}
+	o, err := redisstore.ClientOptions(url)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	redis.SetLogger(silent{}) // what fails is returned as an error
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = patience, patience, patience, patience
+	o.MinIdleConns = 0
+	return redis.NewUniversalClient(o), nil
+}
+
+// store returns the servers' store. What it would log the command returns as an error.
+func (c *command) store(client redis.UniversalClient) (*redisstore.Store, error) {
+	return redisstore.New(client, redisstore.Config{Prefix: c.prefix, Timeout: patience, Logger: slog.New(slog.DiscardHandler)})
+}
+
+type silent struct{}
+
+// Printf implements the interface of [redis.SetLogger].
+func (silent) Printf(context.Context, string, ...any) {}

@@ -1,0 +1,302 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/overrides"
+)
+
+// peek is the command "peek".
+func (c *command) peek() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "peek SUBJECT",
+		Short: "Why is this subject limited? What each policy has left for it",
+		Long: `Peek shows what is left to a subject in each policy, when its bucket is full
+again, what it owes, and which override applies. It changes nothing.
+
+A policy with plans has a line for each, as Redis does not know the subject's
+plan.`,
+		Example: "  ratelimit peek ip:192.0.2.7 --policies policies.yaml\n  ratelimit peek sub:alice --policies policies.yaml --json",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			rows, err := c.look(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if c.json {
+				printJSON(cmd.OutOrStdout(), rows)
+				return nil
+			}
+			printRows(cmd.OutOrStdout(), rows)
+			return nil
+		},
+	}
+	return uses(cmd, "redis", "prefix", "policies", "json")
+}
+
+// reset is the command "reset".
+func (c *command) reset() *cobra.Command {
+	var policies []string
+	cmd := &cobra.Command{
+		Use:   "reset SUBJECT",
+		Short: "Fill the buckets of this subject",
+		Long: `Reset fills the buckets of a subject, in all policies or those that --policy
+names. On a terminal it asks first. Servers that have cached a denial go on
+denying for a second at most.`,
+		Example: "  ratelimit reset ip:192.0.2.7 --policies policies.yaml --policy login",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			rows, err := c.look(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if rows, err = named(rows, policies); err != nil {
+				return err
+			}
+			return c.fill(cmd, args[0], rows)
+		},
+	}
+	cmd.Flags().StringSliceVar(&policies, "policy", nil, "`names` of policies (default: all)")
+	return uses(cmd, "redis", "prefix", "policies")
+}
+
+// row is what a policy has for a subject, under one limit.
+type row struct {
+	Policy     string     `json:"policy"`
+	Plan       string     `json:"plan,omitempty"`
+	Limit      gcra.Limit `json:"limit"`
+	Left       int64      `json:"left"`
+	Debt       int64      `json:"debt,omitempty"`
+	FullAfter  float64    `json:"full_after_seconds"`
+	PeriodEnds *time.Time `json:"period_ends,omitempty"` // of a quota
+	Override   string     `json:"override,omitempty"`    // the limit that it sets, or banned
+	Reason     string     `json:"override_reason,omitempty"`
+
+	charge gcra.Charge
+}
+
+// limited reports whether the row has a bucket.
+func (r *row) limited() bool { return r.charge.Policy != "" }
+
+// look reads the subject's buckets, in the policies of the file.
+func (c *command) look(ctx context.Context, subject string) ([]row, error) {
+	if err := overrides.CheckSubject(subject); err != nil {
+		return nil, usageError{err}
+	}
+	if c.policies == "" {
+		return nil, usagef("--policies is missing; want the file of policies that your servers read")
+	}
+	file, err := loadPolicies(c.policies, registered{})
+	if err != nil {
+		return nil, err
+	}
+	set, err := c.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer set.client.Close()
+	store, err := c.store(set.client)
+	if err != nil {
+		return nil, err
+	}
+
+	var rows []row
+	for i := range file.policies {
+		rows = append(rows, file.rows(i, subject, set)...)
+	}
+	return rows, peekAll(ctx, store, rows)
+}
+
+// rows returns the rows of the policy i, without what is left.
+func (f *policyFile) rows(i int, subject string, set *overrideSet) (rows []row) {
+	p := &f.policies[i]
+	limits, override, reason := f.limits(i), "", ""
+	if e, ok := set.find(p.Name, subject); ok && e.Limit == overrides.Banned {
+		override, reason = e.Limit, origin(e, set.now) // the bucket is as it was
+	} else if ok {
+		limits, override, reason = map[string]gcra.Limit{"": e.Override().Limit}, e.Limit, origin(e, set.now)
+	} else if o, ok := p.OverrideOf(subject); ok {
+		limits, override, reason = map[string]gcra.Limit{"": o.Limit}, o.Limit.String(), o.Name
+	}
+	for _, plan := range slices.Sorted(maps.Keys(limits)) {
+		r := row{Policy: p.Name, Plan: plan, Limit: limits[plan], Override: override, Reason: reason}
+		if r.Limit != gcra.Unlimited() {
+			r.charge = p.Charge(subject, r.Limit)
+		}
+		rows = append(rows, r)
+	}
+	return rows
+}
+
+// peekAll fills in what is left, in as few calls as the store takes.
+func peekAll(ctx context.Context, store gcra.Store, rows []row) error {
+	const most = 256 // charges in a call
+	var charges []gcra.Charge
+	for i := range rows {
+		if !rows[i].limited() {
+			continue
+		}
+		// The bucket without its MaxDebt, but larger by that: Remaining then says what is owed.
+		charge := rows[i].charge
+		charge.Peek = true
+		whole := charge
+		if charge.Limit.IsQuota() && charge.MaxDebt > 0 {
+			whole.Limit.Count += charge.MaxDebt
+			whole.MaxDebt = 0
+		}
+		charges = append(charges, charge, whole)
+	}
+	for some := range slices.Chunk(charges, most) {
+		if _, err := store.Take(ctx, some); err != nil {
+			return err
+		}
+	}
+
+	for i := range rows {
+		if !rows[i].limited() {
+			continue
+		}
+		rows[i].set(charges[0], charges[1])
+		charges = charges[2:]
+	}
+	return nil
+}
+
+// set fills in what two peeks have found, the second without an end of the debt.
+func (r *row) set(c, whole gcra.Charge) {
+	r.Left, r.FullAfter = c.Result.Remaining, c.Result.ResetAfter.Seconds()
+	if !c.Limit.IsQuota() {
+		interval := c.Limit.Interval()
+		beyond := c.Result.ResetAfter - time.Duration(c.Limit.Capacity())*interval
+		r.Debt = max(0, int64((beyond+interval-1)/interval))
+		return
+	}
+	ends := c.Period.UTC()
+	r.PeriodEnds = &ends
+	r.Debt = max(0, whole.Limit.Count-whole.Result.Remaining-c.Limit.Count)
+	if r.Left == c.Limit.Capacity() {
+		r.FullAfter = 0
+	}
+}
+
+func printRows(w io.Writer, rows []row) {
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(t, "POLICY\tLIMIT\tLEFT\tOWES\tFULL AGAIN\tOVERRIDE")
+	for _, r := range rows {
+		name := r.Policy
+		if r.Plan != "" {
+			name += " (plan " + r.Plan + ")"
+		}
+		left, owes, full := "-", "-", "-"
+		if r.limited() {
+			left, owes = strconv.FormatInt(r.Left, 10), strconv.FormatInt(r.Debt, 10)
+			full = "now"
+			if r.FullAfter > 0 {
+				full = "in " + human(time.Duration(r.FullAfter*float64(time.Second)))
+			}
+			if r.PeriodEnds != nil {
+				full += ", period ends " + r.PeriodEnds.Format(time.RFC3339)
+			}
+		}
+		override := r.Override
+		if r.Reason != "" {
+			override += " (" + r.Reason + ")"
+		}
+		fmt.Fprintf(t, "%s\t%v\t%s\t%s\t%s\t%s\n", name, r.Limit, left, owes, full, plain(override))
+	}
+	t.Flush()
+}
+
+// human is a duration in whole seconds, at least one.
+func human(d time.Duration) string {
+	s := max(d.Round(time.Second), time.Second).String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	return strings.Replace(s, "h0m", "h", 1)
+}
+
+// plain returns text of others without characters that control a terminal.
+func plain(s string) string {
+	return strings.Map(func(c rune) rune {
+		if !strconv.IsPrint(c) {
+			return '?'
+		}
+		return c
+	}, s)
+}
+
+// named returns the rows of the policies, or all if there are no names.
+func named(rows []row, names []string) (some []row, err error) {
+	var known []string
+	for _, r := range rows {
+		if !slices.Contains(known, r.Policy) {
+			known = append(known, r.Policy)
+		}
+		if len(names) == 0 || slices.Contains(names, r.Policy) {
+			some = append(some, r)
+		}
+	}
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return nil, usagef("--policy is %q; want %s", name, oneOf(known))
+		}
+	}
+	return some, nil
+}
+
+// fill resets the buckets of the rows, after a question on a terminal.
+func (c *command) fill(cmd *cobra.Command, subject string, rows []row) error {
+	printRows(cmd.OutOrStdout(), rows)
+	if !c.confirms(cmd, "Fill these buckets of "+plain(subject)+"?") {
+		fmt.Fprintln(cmd.OutOrStdout(), "nothing was reset")
+		return nil
+	}
+	client, err := c.connect()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+
+	store, err := c.store(client)
+	if err != nil {
+		return err
+	}
+	var done []string
+	for _, r := range rows {
+		if !r.limited() {
+			continue
+		}
+		if err := gcra.Reset(cmd.Context(), store, r.charge); err != nil {
+			return fmt.Errorf("policy %s: %w; filled before: %s", r.Policy, err, oneOf(done))
+		}
+		if !slices.Contains(done, r.Policy) {
+			done = append(done, r.Policy)
+		}
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s is full in: %s\n", plain(subject), strings.Join(done, ", "))
+	return nil
+}
+
+// confirms asks on a terminal. Elsewhere nobody can answer, and the command line is the
+// answer.
+func (c *command) confirms(cmd *cobra.Command, question string) bool {
+	if !c.terminal {
+		return true
+	}
+	fmt.Fprint(cmd.OutOrStdout(), question, " [y/N] ")
+	answer, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
+	return strings.EqualFold(strings.TrimSpace(answer), "y")
+}

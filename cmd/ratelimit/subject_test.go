@@ -1,0 +1,155 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
+	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
+)
+
+const sample = `policies:
+  - {name: client, key: client, limit: 10/hour, overrides: [{limit: 20/hour, subjects: ["ip:198.51.100.0/24"]}, {limit: none, subjects: ["ip:203.0.113.1"]}]}
+  - {name: month, key: client, limit: 100/calendar month, max_debt: 50}
+  - {name: rows, key: client, limit: 60/hour, max_debt: 30}
+  - {name: plan, key: user, plans: {free: 6/hour, pro: 60/hour}}
+`
+
+// charge takes units of a subject, as a server would.
+func charge(t *testing.T, s *redistest.Server, c gcra.Charge) {
+	t.Helper()
+	if _, err := gcra.Take(t.Context(), open(t, s), c); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// open returns the store of a server of the API.
+func open(t *testing.T, s *redistest.Server) *redisstore.Store {
+	t.Helper()
+	store, err := redisstore.Open(s.URL(), redisstore.Config{Timeout: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	return store
+}
+
+// server starts a Redis for the command.
+func server(t *testing.T) *redistest.Server {
+	t.Helper()
+	s := redistest.Start(t)
+	t.Setenv("REDIS_URL", s.URL())
+	return s
+}
+
+// busy charges buckets of ip:192.0.2.7 and sub:alice.
+func busy(t *testing.T, s *redistest.Server) {
+	t.Helper()
+	charge(t, s, gcra.Charge{Subject: "ip:192.0.2.7", Policy: "client", Limit: gcra.PerHour(10), Cost: 10})
+	charge(t, s, gcra.Charge{Subject: "ip:192.0.2.7", Policy: "month", Limit: gcra.Quota(100, gcra.Monthly), Cost: 120, MaxDebt: 50, Late: true})
+	charge(t, s, gcra.Charge{Subject: "ip:192.0.2.7", Policy: "rows", Limit: gcra.PerHour(60), Cost: 80, MaxDebt: 30, Late: true})
+	charge(t, s, gcra.Charge{Subject: "sub:alice", Policy: "plan", Limit: gcra.PerHour(60), Cost: 3})
+	charge(t, s, gcra.Charge{Subject: "ip:198.51.100.7", Policy: "client", Limit: gcra.PerHour(20), Cost: 5})
+}
+
+// peek shows what is left, what is owed, when it is full again, and which override applies.
+func TestPeek(t *testing.T) {
+	busy(t, server(t))
+	name := file(t, sample)
+	peek := func(subject string) map[string]row {
+		t.Helper()
+		var rows []row
+		if err := json.Unmarshal([]byte(want(t, 0, []string{"peek", subject, "--policies", name, "--json"})), &rows); err != nil {
+			t.Fatal(err)
+		}
+		all := map[string]row{}
+		for _, r := range rows {
+			all[r.Policy+r.Plan] = r
+		}
+		return all
+	}
+
+	rows := peek("ip:192.0.2.7")
+	if r := rows["client"]; r.Left != 0 || r.Debt != 0 || r.FullAfter < 3500 || r.FullAfter > 3600 || r.Override != "" {
+		t.Errorf("client: got %+v", r)
+	}
+	if r := rows["month"]; r.Left != 0 || r.Debt != 20 || r.PeriodEnds == nil || !r.PeriodEnds.After(time.Now()) {
+		t.Errorf("month: got %+v; want 20 owed, and when the period ends", r)
+	}
+	if r := rows["rows"]; r.Left != 0 || r.Debt != 20 || r.FullAfter < 4700 || r.FullAfter > 4800 {
+		t.Errorf("rows: got %+v; want 20 owed, full in 80 minutes", r)
+	}
+	if rows := peek("sub:alice"); rows["planfree"].Left != 5 || rows["planpro"].Left != 57 || rows["client"].FullAfter != 0 || rows["month"].FullAfter != 0 {
+		t.Errorf("sub:alice: got %+v; want a row for each plan, and other buckets full", rows)
+	}
+	if r := peek("ip:198.51.100.7")["client"]; r.Left != 15 || r.Override != "20/hour" || r.Reason != "ip:198.51.100.0/24" {
+		t.Errorf("overridden: got %+v; want the override of the network", r)
+	}
+	if r := peek("ip:203.0.113.1")["client"]; r.Override != "none" || r.Limit != gcra.Unlimited() {
+		t.Errorf("not limited: got %+v", r)
+	}
+	want(t, 0, []string{"peek", "ip:192.0.2.7", "--policies", name}, "POLICY", "client", "10/hour", "in 1h", "plan (plan free)", "period ends 20")
+}
+
+// A mistake says what would be right.
+func TestPeekMistakes(t *testing.T) {
+	name := file(t, sample)
+	t.Setenv("REDIS_URL", "")
+	for _, tt := range []struct {
+		code int
+		args []string
+		want string
+	}{
+		{2, []string{"peek", "ip:192.0.2.7"}, "--policies is missing; want the file"},
+		{2, []string{"peek", "ip:192.0.2.7", "--policies", name}, "--redis is missing; want a URL such as redis://localhost:6379/0, or set REDIS_URL"},
+		{2, []string{"peek", "ip:192.0.2.7", "--policies", name, "--redis", "localhost:6379"}, "redis URL: "},
+		{2, []string{"peek", "192.0.2.7", "--policies", name}, `want "ip:192.0.2.7"`},
+		{2, []string{"peek", "ip:2001:db8::1", "--policies", name}, `want the network that IPv6 clients count by, such as "ip:2001:db8::/64"`},
+		{2, []string{"peek", "", "--policies", name}, "subject is \"\""},
+		{1, []string{"peek", "ip:192.0.2.7", "--policies", file(t, "policies: []")}, "there are no policies"},
+		{1, []string{"peek", "ip:192.0.2.7", "--policies", name, "--redis", "redis://127.0.0.1:1"}, "connection refused"},
+	} {
+		want(t, tt.code, tt.args, tt.want)
+	}
+}
+
+// reset fills the buckets that it names, and asks on a terminal.
+func TestReset(t *testing.T) {
+	s := server(t)
+	busy(t, s)
+	name := file(t, sample)
+	left := func(c gcra.Charge) int64 {
+		t.Helper()
+		r, err := gcra.Peek(t.Context(), open(t, s), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Remaining
+	}
+	client := gcra.Charge{Subject: "ip:192.0.2.7", Policy: "client", Limit: gcra.PerHour(10)}
+	month := gcra.Charge{Subject: "ip:192.0.2.7", Policy: "month", Limit: gcra.Quota(100, gcra.Monthly), MaxDebt: 50}
+	rows := gcra.Charge{Subject: "ip:192.0.2.7", Policy: "rows", Limit: gcra.PerHour(60), MaxDebt: 30}
+	args := []string{"reset", "ip:192.0.2.7", "--policies", name}
+
+	for answer, code := range map[string]int64{"\n": 0, "n\n": 0, "y\n": 10} {
+		var out strings.Builder
+		c := &command{terminal: true}
+		if got := c.run(t.Context(), append(args, "--policy", "client"), strings.NewReader(answer), &out, &out); got != 0 || !strings.Contains(out.String(), "[y/N]") {
+			t.Errorf("got %d, %s; want a question", got, &out)
+		}
+		if got := left(client); code == 10 && got != 10 {
+			t.Errorf("answer %q: got %d left; want %d", answer, got, code)
+		}
+	}
+	if left(month) != 0 || left(rows) != 0 {
+		t.Error("reset other policies too")
+	}
+	want(t, 2, append(args, "--policy", "clint"), `--policy is "clint"; want client, month, rows or plan`)
+	want(t, 0, args, "ip:192.0.2.7 is full in: client, month, rows, plan\n")
+	if left(month) != 100 || left(rows) != 60 {
+		t.Errorf("got %d and %d left; want 100 and 60", left(month), left(rows))
+	}
+}

@@ -1,0 +1,69 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
+)
+
+// A server that was suspended learns of what was set and taken back meanwhile, and a ban that
+// has ended does not come back.
+func TestSuspendedServer(t *testing.T) {
+	server(t)
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), "RATELIMIT_TEST_SERVE="+file(t, "policies: [{name: client, key: client, limit: 1000000/hour}]"))
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stdin.Close(); _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	answer := func(addr string) (code string) {
+		t.Helper()
+		fmt.Fprintln(stdin, addr)
+		if _, err := fmt.Fscan(stdout, &code); err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimRight(code, "truefals")
+	}
+	becomes := func(addr string, status int) {
+		t.Helper()
+		redistest.Eventually(t, busyMachine, addr+" to get "+http.StatusText(status), func() bool { return answer(addr) == fmt.Sprint(status) })
+	}
+
+	want(t, 0, []string{"ban", "ip:192.0.2.1", "--for", "1h"})
+	want(t, 0, []string{"ban", "ip:192.0.2.2", "--for", "8s"})
+	becomes("192.0.2.1", http.StatusForbidden)
+
+	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	want(t, 0, []string{"override", "unset", "ip:192.0.2.1"})
+	want(t, 0, []string{"ban", "ip:192.0.2.3", "--for", "1h"})
+	redistest.Eventually(t, busyMachine, "the end of the short ban", func() bool {
+		_, stdout, _ := ran("override", "list")
+		return !strings.Contains(stdout, "192.0.2.2")
+	})
+	if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if got := answer("192.0.2.2"); got != "200" {
+		t.Errorf("after the end of its ban: got %s; want 200", got)
+	}
+	becomes("192.0.2.1", http.StatusOK)
+	becomes("192.0.2.3", http.StatusForbidden)
+}

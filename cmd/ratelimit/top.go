@@ -1,0 +1,374 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/rediskit"
+)
+
+// top is the command "top".
+func (c *command) top() *cobra.Command {
+	var most int
+	var every time.Duration
+	cmd := &cobra.Command{
+		Use:   "top",
+		Short: "Who is limited? The subjects that use each policy most, over all servers",
+		Long: `Top lists the subjects whose buckets take longest to be full again, by policy; of
+a quota those that have used most. With --policies it also says how much of the
+limit that is.
+
+It reads all keys once, 100 at a time with a pause of half a millisecond, so Redis
+stays free for its servers. A subject of more than 64 bytes is shown as its hash.`,
+		Example: "  ratelimit top --policies policies.yaml\n  ratelimit top -n 3 --every 5s",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case most < 1 || most > 1000:
+				return usagef("-n is %d; want 1 to 1000", most)
+			case every < 0:
+				return usagef("--every is %v; want a time such as 5s, or 0 for once", every)
+			}
+			var file *policyFile
+			if c.policies != "" {
+				var err error
+				if file, err = loadPolicies(c.policies, registered{}); err != nil {
+					return err
+				}
+			}
+			client, err := c.connect()
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			return c.refresh(cmd, client, file, most, every)
+		},
+	}
+	cmd.Flags().IntVarP(&most, "number", "n", 10, "`number` of subjects of each policy")
+	cmd.Flags().DurationVar(&every, "every", 0, "print again after each `time`, such as 5s (default: once)")
+	return uses(cmd, "redis", "prefix", "policies", "json")
+}
+
+// refresh prints the list once, or every so often until Ctrl-C.
+func (c *command) refresh(cmd *cobra.Command, client redis.UniversalClient, file *policyFile, most int, every time.Duration) error {
+	ctx, out := cmd.Context(), cmd.OutOrStdout()
+	for {
+		s := scan{prefix: c.prefix, most: most, lists: map[listName]*list{}}
+		if isTerminal(cmd.ErrOrStderr()) {
+			s.progress = cmd.ErrOrStderr()
+		}
+		err := s.run(ctx, client)
+		if every > 0 && ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+
+		lists := s.sorted(file)
+		if every > 0 && isTerminal(out) {
+			fmt.Fprint(out, "\x1b[H\x1b[2J") // clear
+		}
+		if c.json {
+			printJSON(out, lists)
+		} else {
+			printLists(out, lists)
+		}
+		if every == 0 {
+			return nil
+		}
+		select {
+		case <-time.After(every):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// scan reads the buckets in Redis. Its memory is bounded: it keeps the most used subjects
+// of each policy.
+type scan struct {
+	prefix   string
+	most     int
+	progress io.Writer // nil for none
+
+	mu    sync.Mutex
+	now   time.Time
+	keys  int
+	lists map[listName]*list
+}
+
+// listName names a list: the buckets of a policy that are rates, or quotas of one calendar.
+type listName struct{ policy, calendar string }
+
+// list is what top shows of a policy.
+type list struct {
+	Policy   string `json:"policy"`
+	Calendar string `json:"calendar,omitempty"` // of quotas, such as month15
+	InUse    int    `json:"in_use"`             // subjects whose bucket is not full
+	Subjects []used `json:"subjects"`
+
+	period gcra.Calendar
+}
+
+// used is a subject and its bucket.
+type used struct {
+	Subject    string     `json:"subject"`
+	Used       int64      `json:"used"`            // units; of a rate without --policies 0
+	Limit      string     `json:"limit,omitempty"` // "" if it is not known
+	FullAfter  float64    `json:"full_after_seconds"`
+	PeriodEnds *time.Time `json:"period_ends,omitempty"`
+
+	ahead time.Duration // of a rate until the bucket is full, of a quota a tick for each unit
+}
+
+// A step reads a page of keys, for which Redis serves nobody else, and then pauses.
+const (
+	page  = 100
+	pause = time.Millisecond / 2
+)
+
+// run reads all keys of all nodes.
+func (s *scan) run(ctx context.Context, client redis.UniversalClient) (err error) {
+	if s.now, err = client.Time(ctx).Result(); err != nil {
+		return err
+	}
+	if s.progress != nil {
+		defer fmt.Fprint(s.progress, "\r\x1b[K")
+	}
+	if cluster, ok := client.(*redis.ClusterClient); ok {
+		return cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return s.node(ctx, node, true) })
+	}
+	return s.node(ctx, client, false)
+}
+
+// globs are the characters that a pattern of SCAN does not take as themselves.
+var globs = regexp.MustCompile(`[*?\[\]\\^]`)
+
+// node reads the keys of a node. Of a cluster, it asks for each key alone.
+func (s *scan) node(ctx context.Context, node redis.Cmdable, apart bool) error {
+	pattern := globs.ReplaceAllString(s.prefix, `\$0`) + "{*"
+	var keys []string
+	for cursor, more := uint64(0), true; more || len(keys) > 0; {
+		next, values, err := step(ctx, node, cursor, more, pattern, keys, apart)
+		if err != nil {
+			return err
+		}
+		s.add(keys, values)
+		keys = nil
+		if more {
+			if keys, cursor, err = next.Result(); err != nil {
+				return err
+			}
+			more = cursor != 0
+		}
+
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// step reads the values of one page and the keys of the next in one round trip.
+func step(ctx context.Context, node redis.Cmdable, cursor uint64, more bool, pattern string, keys []string, apart bool) (next *redis.ScanCmd, values []any, err error) {
+	groups := 1
+	if apart {
+		groups = len(keys)
+	}
+	var answers []*redis.SliceCmd
+	_, err = node.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i := range min(groups, len(keys)) {
+			if apart {
+				answers = append(answers, p.MGet(ctx, keys[i]))
+			} else {
+				answers = append(answers, p.MGet(ctx, keys...))
+			}
+		}
+		if more {
+			next = p.Scan(ctx, cursor, pattern, page)
+		}
+		return nil
+	})
+	if apart && (redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK")) {
+		err = nil // the key has moved, and is read where it is now
+	}
+	for _, a := range answers {
+		if a.Err() != nil {
+			values = append(values, nil)
+		}
+		values = append(values, a.Val()...)
+	}
+	return next, values, err
+}
+
+// add counts buckets and their values.
+func (s *scan) add(keys []string, values []any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, key := range keys {
+		text, _ := values[i].(string)
+		value, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			continue
+		}
+		if subject, policy, calendar, ok := rediskit.ParseKey(s.prefix, key); ok {
+			s.bucket(listName{policy, calendar}, subject, rediskit.Time(value))
+		}
+	}
+
+	before := s.keys
+	s.keys += len(keys)
+	if s.progress != nil && before/10_000 != s.keys/10_000 {
+		fmt.Fprintf(s.progress, "\r%d keys", s.keys)
+	}
+}
+
+// bucket counts one bucket, which is full at the time tat; a quota has used a tick for each
+// unit beyond the end of its period.
+func (s *scan) bucket(name listName, subject string, tat time.Time) {
+	l := s.lists[name]
+	if l == nil {
+		l = &list{Policy: name.policy, Calendar: name.calendar, Subjects: []used{}, period: calendarOf(name.calendar)}
+		s.lists[name] = l
+	}
+	from, u := s.now, used{Subject: subject}
+	if name.calendar != "" {
+		if l.period == (gcra.Calendar{}) {
+			return // of a newer version
+		}
+		_, from = l.period.Period(s.now)
+		u.PeriodEnds = &from
+	}
+	if u.ahead = tat.Sub(from); u.ahead <= 0 {
+		return
+	}
+
+	l.InUse++
+	if len(l.Subjects) == s.most && u.ahead <= l.Subjects[s.most-1].ahead {
+		return
+	}
+	if slices.ContainsFunc(l.Subjects, func(other used) bool { return other.Subject == subject }) {
+		l.InUse-- // SCAN may return a key twice
+		return
+	}
+	at, _ := slices.BinarySearchFunc(l.Subjects, u, func(a, b used) int { return cmp.Compare(b.ahead, a.ahead) })
+	l.Subjects = slices.Insert(l.Subjects[:min(len(l.Subjects), s.most-1)], min(at, s.most-1), u)
+}
+
+var anchored = regexp.MustCompile(`^([a-z]+)(\d*)(?:\.(.+))?$`)
+
+// calendarOf reads the calendar of a key, "month15.Europe/Berlin", the zero Calendar if it is none.
+func calendarOf(text string) gcra.Calendar {
+	parts := anchored.FindStringSubmatch(text)
+	if parts == nil {
+		return gcra.Calendar{}
+	}
+	limit := "1/calendar " + parts[1]
+	if parts[2] != "" {
+		limit += " from " + parts[2]
+	}
+	l, err := gcra.ParseLimit(limit + " " + parts[3])
+	if err != nil {
+		return gcra.Calendar{}
+	}
+	return l.Calendar()
+}
+
+// sorted returns the lists by their names. file may be nil.
+func (s *scan) sorted(file *policyFile) []*list {
+	lists := slices.SortedFunc(maps.Values(s.lists), func(a, b *list) int {
+		return cmp.Or(strings.Compare(a.Policy, b.Policy), strings.Compare(a.Calendar, b.Calendar))
+	})
+	for _, l := range lists {
+		for i := range l.Subjects {
+			l.Subjects[i].finish(l, file)
+		}
+	}
+	return slices.DeleteFunc(lists, func(l *list) bool { return l.InUse == 0 })
+}
+
+// finish sets what is shown, with the limit if the file has it.
+func (u *used) finish(l *list, file *policyFile) {
+	var limit gcra.Limit
+	if file != nil {
+		limit = file.limitOf(l.Policy, u.Subject)
+	}
+	if limit.Calendar() != l.period || limit == gcra.Unlimited() {
+		limit = gcra.Limit{} // not of this bucket
+	}
+	if limit != (gcra.Limit{}) {
+		u.Limit = limit.String()
+	}
+	if l.Calendar != "" {
+		u.Used = int64(u.ahead / (100 * time.Nanosecond))
+		return
+	}
+	u.FullAfter = u.ahead.Seconds()
+	if interval := limit.Interval(); interval > 0 {
+		u.Used = int64((u.ahead + interval - 1) / interval)
+	}
+}
+
+// limitOf returns the limit of a subject, or zero if it is not known, as with plans.
+func (f *policyFile) limitOf(policy, subject string) gcra.Limit {
+	i := f.index(policy)
+	if i < 0 {
+		return gcra.Limit{}
+	}
+	if o, ok := f.policies[i].OverrideOf(subject); ok {
+		return o.Limit
+	}
+	if limits := f.limits(i); len(limits) == 1 {
+		for _, limit := range limits {
+			return limit
+		}
+	}
+	return gcra.Limit{}
+}
+
+func printLists(w io.Writer, lists []*list) {
+	if len(lists) == 0 {
+		fmt.Fprintln(w, "no bucket is in use: nobody is limited, or the servers use another Redis or prefix")
+	}
+	for i, l := range lists {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		fmt.Fprintf(w, "%s", plain(l.Policy))
+		if l.Calendar != "" {
+			fmt.Fprintf(w, " (quota by %s)", plain(l.Calendar))
+		}
+		fmt.Fprintf(w, ", in use by %d\n", l.InUse)
+
+		t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+		fmt.Fprintln(t, "  SUBJECT\tUSED\tLIMIT\tFULL AGAIN")
+		for _, u := range l.Subjects {
+			units, full := "-", "in "+human(u.ahead)
+			if u.Used > 0 {
+				units = strconv.FormatInt(u.Used, 10)
+			}
+			if u.PeriodEnds != nil {
+				full = u.PeriodEnds.Format(time.RFC3339)
+			}
+			fmt.Fprintf(t, "  %s\t%s\t%s\t%s\n", cmp.Or(plain(u.Subject), "(anonymous)"), units, cmp.Or(u.Limit, "-"), full)
+		}
+		t.Flush()
+	}
+}

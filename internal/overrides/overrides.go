@@ -1,0 +1,126 @@
+// Package overrides is the form of the overrides that operators set for all servers, which
+// the command writes and middleware/fleet reads. All are in one hash in Redis: a field for
+// each entry, and one that changes with every write, so that servers read the others only
+// when something has changed.
+package overrides
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/rediskit"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+const (
+	// Version is the field that changes with every write. The fields of entries begin
+	// with a brace.
+	Version = "~version"
+
+	// Most is the largest number of entries.
+	Most = 10_000
+
+	// Banned is the Limit of a ban.
+	Banned = "banned"
+
+	// Longest is the longest time from now until an entry ends.
+	Longest = 366 * 24 * time.Hour
+
+	longestText = 1000 // bytes of a subject, and of Why
+)
+
+// Key returns the key of the hash, for the prefix of a store. It does not begin with the
+// prefix: users of Redis that may write buckets need not be able to write overrides.
+func Key(prefix string) string { return "overrides:" + prefix }
+
+// Entry is an override of one subject.
+type Entry struct {
+	Subject string    `json:"subject"`
+	Policy  string    `json:"policy,omitempty"` // "" for all
+	Limit   string    `json:"limit"`            // as gcra.ParseLimit reads it, or banned
+	Until   time.Time `json:"until"`
+	Why     string    `json:"why,omitempty"`
+	By      string    `json:"by,omitempty"`
+	At      time.Time `json:"at"` // when it was set
+}
+
+// Field returns the field of the entry.
+func (e *Entry) Field() string {
+	return string(rediskit.AppendKey(nil, "", e.Subject, e.Policy))
+}
+
+// Check returns nil for an entry that servers can use, otherwise an error that names the
+// value and what would be right.
+func (e *Entry) Check() error {
+	if err := CheckSubject(e.Subject); err != nil {
+		return err
+	}
+	_, err := gcra.ParseLimit(e.Limit)
+	switch {
+	case len(e.Policy) > 64 || strings.ContainsFunc(e.Policy, func(c rune) bool { return c < ' ' || c > '~' }):
+		return fmt.Errorf("policy is %.80q; want up to 64 printable ASCII characters", e.Policy)
+	case e.Limit != Banned && err != nil:
+		return fmt.Errorf("limit is %.80q; want one such as 1000/minute, or none, or banned", e.Limit)
+	case e.Until.IsZero():
+		return errors.New("until is missing; want the time when the override ends")
+	case e.Until.Sub(e.At) > Longest:
+		return fmt.Errorf("until is %v; want at most 366 days after at, which is %v", e.Until.Format(time.RFC3339), e.At.Format(time.RFC3339))
+	case len(e.Why) > longestText || len(e.By) > longestText:
+		return fmt.Errorf("why or by is longer than %d bytes; want fewer", longestText)
+	}
+	return nil
+}
+
+// CheckSubject returns an error for what no key function of this module returns: an
+// address without its kind, a network of addresses, an IPv6 address that is not a network.
+func CheckSubject(s string) error {
+	text, isAddr := strings.CutPrefix(s, "ip:")
+	addr, err := netip.ParseAddr(text)
+	network, notNetwork := netip.ParsePrefix(text)
+	switch {
+	case s == "" || len(s) > longestText:
+		return fmt.Errorf("subject is %.80q; want the text of a key such as ip:192.0.2.7, of 1 to %d bytes", s, longestText)
+	case err == nil && addr.Is6():
+		network := netip.PrefixFrom(addr.WithZone(""), 64).Masked()
+		return fmt.Errorf("subject is %q; want the network that IPv6 clients count by, such as %q", s, "ip:"+network.String())
+	case err == nil && !isAddr:
+		return fmt.Errorf("subject is %q; want %q", s, "ip:"+s)
+	case isAddr && err != nil && notNetwork != nil:
+		return fmt.Errorf("subject is %.80q; want an address such as ip:192.0.2.7, or a network such as ip:2001:db8::/64", s)
+	case notNetwork == nil && (!isAddr || network != network.Masked()):
+		return fmt.Errorf("subject is %q; want %q", s, "ip:"+network.Masked().String())
+	case notNetwork == nil && network.Addr().Is4():
+		return fmt.Errorf("subject is %q, a network; want an address such as %q, or put the network into the file of policies", s, "ip:"+network.Addr().String())
+	}
+	return nil
+}
+
+// Override is what servers make of an entry that is right.
+func (e *Entry) Override() middleware.Override {
+	o := middleware.Override{Name: e.Why, Until: e.Until}
+	if e.Limit == Banned {
+		o.Banned = true
+	} else {
+		o.Limit, _ = gcra.ParseLimit(e.Limit)
+	}
+	return o
+}
+
+// Parse reads an entry, and checks it.
+func Parse(field, value string) (e Entry, err error) {
+	if err := json.Unmarshal([]byte(value), &e); err != nil {
+		return e, fmt.Errorf("%.80q is no entry: %w", field, err)
+	}
+	if err := e.Check(); err != nil {
+		return e, fmt.Errorf("%.80q: %w", field, err)
+	}
+	if e.Field() != field {
+		return e, fmt.Errorf("%.80q is the entry of %q; want the field %q", field, e.Subject, e.Field())
+	}
+	return e, nil
+}

@@ -1,0 +1,159 @@
+// Package fleet lets operators change limits while servers run: overrides and bans that the
+// command ratelimit keeps in Redis hold on every server within five seconds.
+//
+//	overrides, err := fleet.New(ctx, fleet.Config{Client: client})
+//	router.Use(ratelimit.New(ratelimit.Config{Store: store, Override: overrides.Find}, policies...))
+//
+// An operator then runs
+//
+//	ratelimit override set ip:192.0.2.7 none --for 1h --why "import of their data"
+//	ratelimit ban ip:198.51.100.9 --for 1h
+//
+// Each override has an end, and ends by the clock of the server, also while Redis is away:
+// then the last known ones stay. A Redis that has lost its data has no overrides; keep a
+// copy by "ratelimit override dump".
+package fleet
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/internal/diag"
+	"github.com/seed-e377111c/ratelimit/internal/iface"
+	"github.com/seed-e377111c/ratelimit/internal/overrides"
+	"github.com/seed-e377111c/ratelimit/middleware"
+)
+
+// Config configures [New]. Use keyed literals: fields may be added.
+type Config struct {
+	// Client is of the Redis that the command writes to. It needs the right to read one key;
+	// SECURITY.md has the line. Required.
+	Client redis.UniversalClient
+
+	// Prefix is that of the command and of redisstore; "" means "rl:".
+	Prefix string
+
+	// Logger gets a line if the overrides cannot be read, and for each that is broken.
+	// Nil means [slog.Default].
+	Logger *slog.Logger
+}
+
+const (
+	interval = 2 * time.Second // between two looks at Redis
+	timeout  = time.Second     // of one look
+)
+
+// Overrides are the overrides in force. They are safe for concurrent use.
+type Overrides struct {
+	client redis.UniversalClient
+	key    string
+	log    diag.Log
+
+	known   atomic.Pointer[map[string][]override] // by subject
+	version string                                // of what is known; "" is an empty Redis
+}
+
+// override is an override of a subject in one policy, or in all if that is "".
+type override struct {
+	policy string
+	middleware.Override
+}
+
+// New reads the overrides, and then follows them until the context ends: it looks for a
+// change every two seconds. The error names every mistake in the Config. A Redis that does
+// not answer is none: New returns after a second, without overrides, and logs that.
+func New(ctx context.Context, cfg Config) (*Overrides, error) {
+	if iface.IsNil(cfg.Client) {
+		return nil, errors.New("fleet: Client is nil; want that of the Redis to which the command ratelimit writes")
+	}
+	if cfg.Prefix == "" {
+		cfg.Prefix = "rl:"
+	}
+	o := &Overrides{client: cfg.Client, key: overrides.Key(cfg.Prefix), log: diag.Log{Logger: cfg.Logger}}
+	o.known.Store(&map[string][]override{})
+	o.refresh(ctx)
+	go o.follow(ctx)
+	return o, nil
+}
+
+// Find is [middleware.Config.Override]: it returns the override of a subject in a policy. One
+// of the policy wins over one of all policies. It costs one look-up in a map.
+func (o *Overrides) Find(policy, subject string) (found middleware.Override, ok bool) {
+	now := time.Now()
+	for _, one := range (*o.known.Load())[subject] {
+		mayApply := one.policy == policy || one.policy == "" && !ok
+		if mayApply && now.Before(one.Until) {
+			found, ok = one.Override, true
+		}
+	}
+	return found, ok
+}
+
+func (o *Overrides) follow(ctx context.Context) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			o.refresh(ctx)
+		}
+	}
+}
+
+// refresh reads the overrides if they have changed. After an error the known ones stay.
+func (o *Overrides) refresh(ctx context.Context) {
+	if err := o.read(ctx); err != nil {
+		if ctx.Err() == nil {
+			o.log.Report(diag.OverridesUnread, "", "the overrides of operators cannot be read: the last known ones stay", "key", o.key, "error", err)
+		}
+		return
+	}
+	o.log.Forget(diag.OverridesUnread, "")
+}
+
+func (o *Overrides) read(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	version, err := o.client.HGet(ctx, o.key, overrides.Version).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return err
+	}
+	if version == o.version {
+		return nil
+	}
+
+	size, err := o.client.HLen(ctx, o.key).Result()
+	if err != nil {
+		return err
+	}
+	if size > overrides.Most+1 {
+		return errors.New("there are more than 10000; want fewer, as the command keeps them")
+	}
+	fields, err := o.client.HGetAll(ctx, o.key).Result()
+	if err != nil {
+		return err
+	}
+	known := map[string][]override{}
+	for field, value := range fields {
+		if field == overrides.Version {
+			continue
+		}
+		e, err := overrides.Parse(field, value)
+		if err != nil {
+			o.log.Report(diag.OverrideBroken, field, "an override of operators is broken, and has no effect", "key", o.key, "error", err)
+			continue
+		}
+		known[e.Subject] = append(known[e.Subject], override{e.Policy, e.Override()})
+	}
+
+	o.version = fields[overrides.Version] // that of these entries: there may be a newer one than before
+	o.known.Store(&known)
+	return nil
+}

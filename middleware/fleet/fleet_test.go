@@ -1,0 +1,230 @@
+package fleet_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/overrides"
+	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
+	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
+	"github.com/seed-e377111c/ratelimit/middleware"
+	"github.com/seed-e377111c/ratelimit/middleware/fleet"
+)
+
+func TestMain(m *testing.M) { os.Exit(diagtest.Quiet(m).Run()) }
+
+// patience is how long a busy machine may take.
+const patience = 30 * time.Second
+
+// write sets an override as the command does; removed ones have no limit.
+func write(t *testing.T, c redis.UniversalClient, subject, policy, limit string, until time.Time) {
+	t.Helper()
+	e := overrides.Entry{Subject: subject, Policy: policy, Limit: limit, Until: until, Why: "test", By: "operator", At: time.Now()}
+	text, err := json.Marshal(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
+		if limit == "" {
+			p.HDel(t.Context(), overrides.Key("rl:"), e.Field())
+		} else {
+			p.HSet(t.Context(), overrides.Key("rl:"), e.Field(), text)
+		}
+		p.HSet(t.Context(), overrides.Key("rl:"), overrides.Version, fmt.Sprint(time.Now().UnixNano()))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func follow(t *testing.T, c redis.UniversalClient, log *diagtest.Log) *fleet.Overrides {
+	t.Helper()
+	cfg := fleet.Config{Client: c}
+	if log != nil {
+		cfg.Logger = log.Logger()
+	}
+	o, err := fleet.New(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// is waits until a subject's override in a policy is a limit, "banned", or "" for none.
+func is(t *testing.T, o *fleet.Overrides, policy, subject, want string) {
+	t.Helper()
+	redistest.Eventually(t, patience, subject+" in "+policy+" to be "+want, func() bool { return now(o, policy, subject) == want })
+}
+
+func now(o *fleet.Overrides, policy, subject string) string {
+	switch found, ok := o.Find(policy, subject); {
+	case !ok:
+		return ""
+	case found.Banned:
+		return "banned"
+	default:
+		return found.Limit.String()
+	}
+}
+
+// An override of a policy wins over one of all policies, and each ends. New has read those
+// that there are.
+func TestFind(t *testing.T) {
+	c := redistest.Any(t)
+	hour := time.Now().Add(time.Hour)
+	write(t, c, "a", "", "banned", hour)
+	write(t, c, "a", "p", "7/hour", hour)
+	write(t, c, "b", "p", "none", hour)
+	write(t, c, "c", "", "banned", time.Now().Add(-time.Second))
+	o := follow(t, c, nil)
+	for name, want := range map[string]string{"p a": "7/hour", "q a": "banned", "p b": "none", "q b": "", "p c": "", "p d": ""} {
+		policy, subject, _ := strings.Cut(name, " ")
+		if got := now(o, policy, subject); got != want {
+			t.Errorf("%s: got %q; want %q", name, got, want)
+		}
+	}
+
+	write(t, c, "a", "p", "", hour)
+	write(t, c, "d", "p", "9/hour", hour)
+	is(t, o, "p", "a", "banned")
+	is(t, o, "p", "d", "9/hour")
+	if found, _ := o.Find("p", "d"); found.Name != "test" || !found.Until.Equal(hour) {
+		t.Errorf("got %+v; want the reason and the end", found)
+	}
+	if n := testing.AllocsPerRun(100, func() { o.Find("p", "d") }); n != 0 {
+		t.Errorf("got %v allocations; want none", n)
+	}
+}
+
+// A limiter lets a subject through, bans it for as long as the operator said, and denies
+// as before when that is taken back.
+func TestLimiter(t *testing.T) {
+	c := redistest.Any(t)
+	o := follow(t, c, nil)
+	l := middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory(), Override: o.Find},
+		middleware.Policy{Name: "p", Key: func(*http.Request) (string, error) { return "k", nil }, Limit: gcra.PerHour(1)}))
+	decide := func() *middleware.Decision { return l.Decide(httptest.NewRequest(http.MethodGet, "/", nil)) }
+	decide()
+	if decide().Allowed {
+		t.Fatal("the second request of an hour is allowed")
+	}
+
+	write(t, c, "k", "", "none", time.Now().Add(time.Hour))
+	redistest.Eventually(t, patience, "the subject to pass", func() bool { return decide().Allowed })
+	write(t, c, "k", "", "banned", time.Now().Add(time.Hour))
+	redistest.Eventually(t, patience, "the ban", func() bool { return decide().RetryAfter > 3500*time.Second })
+	write(t, c, "k", "", "", time.Now())
+	redistest.Eventually(t, patience, "the limit", func() bool { d := decide(); return !d.Allowed && d.Results[0].Limit == gcra.PerHour(1) })
+}
+
+// A broken entry is skipped, with a line in the log; all others hold.
+func TestBrokenEntries(t *testing.T) {
+	c := redistest.Any(t)
+	hour := time.Now().Add(time.Hour)
+	for field, value := range map[string]string{
+		"{x}:p":   "nonsense",
+		"{y}:p":   `{"subject":"y","policy":"p","limit":"banned","at":"2026-01-01T00:00:00Z"}`,
+		"{z}:p":   `{"subject":"k","policy":"p","limit":"1/hour","until":"2026-01-02T00:00:00Z","at":"2026-01-01T00:00:00Z"}`,
+		"{u}:p":   `{"subject":"u","policy":"p","limit":"lots","until":"2026-01-02T00:00:00Z","at":"2026-01-01T00:00:00Z"}`,
+		"{old}:p": `{"subject":"old","policy":"p","limit":"banned","until":"3026-01-02T00:00:00Z","at":"2026-01-01T00:00:00Z"}`,
+	} {
+		if err := c.HSet(t.Context(), overrides.Key("rl:"), field, value).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, c, "good", "p", "banned", hour)
+	log := new(diagtest.Log)
+	o := follow(t, c, log)
+	if got := now(o, "p", "good"); got != "banned" {
+		t.Errorf("got %q; want banned", got)
+	}
+	for _, subject := range []string{"x", "y", "z", "u", "old"} {
+		if got := now(o, "p", subject); got != "" {
+			t.Errorf("%s: got %q; want none", subject, got)
+		}
+	}
+	lines := log.Lines()
+	if len(lines) != 5 {
+		t.Errorf("got %v; want a line for each", lines)
+	}
+	for _, line := range lines {
+		if line.Code() != "override-broken" {
+			t.Errorf("got %v", line)
+		}
+	}
+	if _, err := fleet.New(t.Context(), fleet.Config{}); err == nil || !strings.Contains(err.Error(), "Client is nil") {
+		t.Errorf("got %v; want that Client is nil", err)
+	}
+}
+
+// While Redis is away the last known overrides stay, and still end. A Redis that has lost its
+// data has none, and what is set then holds.
+func TestRedisIsKilled(t *testing.T) {
+	s := redistest.Start(t)
+	hour := time.Now().Add(time.Hour)
+	write(t, s.Client(), "long", "", "banned", hour)
+	log := new(diagtest.Log)
+	o := follow(t, s.Client(), log)
+	write(t, s.Client(), "short", "", "banned", time.Now().Add(6*time.Second))
+	is(t, o, "p", "short", "banned")
+
+	s.Kill()
+	is(t, o, "p", "short", "")
+	redistest.Eventually(t, patience, "a line in the log", func() bool { return len(log.Lines()) > 0 })
+	if got := now(o, "p", "long"); got != "banned" {
+		t.Errorf("while Redis is away: got %q; want the last known ban", got)
+	}
+	if code := log.Lines()[0].Code(); code != "overrides-unread" {
+		t.Errorf("got %s; want overrides-unread", code)
+	}
+
+	s.Restart()
+	is(t, o, "p", "long", "")
+	write(t, s.Client(), "new", "", "banned", hour)
+	is(t, o, "p", "new", "banned")
+}
+
+// A server that starts while Redis is away gets the overrides once Redis answers.
+func TestStartsWithoutRedis(t *testing.T) {
+	s := redistest.Start(t)
+	s.Kill()
+	log := new(diagtest.Log)
+	o := follow(t, s.Client(), log)
+	if got := now(o, "p", "k"); got != "" || len(log.Lines()) == 0 {
+		t.Errorf("got %q, %v; want no override, and a line in the log", got, log.Lines())
+	}
+	s.Restart()
+	write(t, s.Client(), "k", "", "banned", time.Now().Add(time.Hour))
+	is(t, o, "p", "k", "banned")
+}
+
+// A change holds after a failover, too.
+func TestFailover(t *testing.T) {
+	s := redistest.StartSentinel(t)
+	c := s.Client()
+	hour := time.Now().Add(time.Hour)
+	write(t, c, "before", "", "banned", hour)
+	log := new(diagtest.Log)
+	o := follow(t, c, log)
+	s.Master().AwaitReplicas(len(s.Replicas()))
+	s.Master().Kill()
+	redistest.Eventually(t, patience, "a new master", func() bool {
+		return c.HSet(context.WithoutCancel(t.Context()), "probe", "f", "v").Err() == nil
+	})
+	write(t, c, "after", "", "banned", hour)
+	is(t, o, "p", "after", "banned")
+	if got := now(o, "p", "before"); got != "banned" {
+		t.Errorf("got %q; want the ban from before", got)
+	}
+}
