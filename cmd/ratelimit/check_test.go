@@ -102,5 +102,5 @@ func TestCheckAgainst(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(all, "\n"))
 	}
 	want(t, 0, []string{"check", old, "--against", old}, "nothing changes")
-	want(t, 1, []string{"check", name, "--against", file(t, "policies: []")}, "there are no policies")
+	want(t, 1, []string{"check", name, "--against", file(t, "policies: []")}, "policies is empty")
 }

@@ -278,7 +278,7 @@ func (c *command) write(cmd *cobra.Command, e overrides.Entry, t *terms) error {
 	if err := set.write(cmd.Context(), []overrides.Entry{e}, nil); err != nil {
 		return err
 	}
-	fmt.Fprintln(cmd.OutOrStdout(), "set:", describe(e, set.now))
+	fmt.Fprintln(cmd.OutOrStdout(), "set:", describe(e, e.At))
 	if e.Policy != "" && c.policies == "" {
 		fmt.Fprintln(cmd.OutOrStdout(), "Without --policies it was not checked that there is such a policy.")
 	}

@@ -109,7 +109,7 @@ func TestPeekMistakes(t *testing.T) {
 		{2, []string{"peek", "192.0.2.7", "--policies", name}, `want "ip:192.0.2.7"`},
 		{2, []string{"peek", "ip:2001:db8::1", "--policies", name}, `want the network that IPv6 clients count by, such as "ip:2001:db8::/64"`},
 		{2, []string{"peek", "", "--policies", name}, "subject is \"\""},
-		{1, []string{"peek", "ip:192.0.2.7", "--policies", file(t, "policies: []")}, "there are no policies"},
+		{1, []string{"peek", "ip:192.0.2.7", "--policies", file(t, "policies: []")}, "policies is empty"},
 		{1, []string{"peek", "ip:192.0.2.7", "--policies", name, "--redis", "redis://127.0.0.1:1"}, "connection refused"},
 	} {
 		want(t, tt.code, tt.args, tt.want)

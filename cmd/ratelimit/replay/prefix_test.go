@@ -145,9 +145,8 @@ func TestForeignFormats(t *testing.T) {
 		{"2026/11/21 22:49:06 \x1b[36m\"\x1b[0m\x1b[35;1mGET \x1b[0m\x1b[36mhttp://127.0.0.1:33229/hello HTTP/1.1\" \x1b[0mfrom 127.0.0.1:33084 - \x1b[32;1m200\x1b[0m", "chi's Logger"},
 		{`{"log":"127.0.0.1 - - [21/Nov/2026:22:49:02 +0000] \"GET / HTTP/1.1\" 200 2\n","stream":"stdout","time":"2026-11-21T22:49:02.123456789Z"}`, "want docker logs, or jq -j .log"},
 		{`{"log":"{\"time\":\"2026-11-21T22:49:02Z\"}\n","stream":"stderr","attrs":{"tag":"web"},"time":"2026-11-21T22:49:02.123456789Z"}`, "want docker logs, or jq -j .log"},
-		// Envoy, AWS ALB, CloudFront, IIS, uvicorn, morgan
+		// Envoy, CloudFront, IIS, uvicorn, morgan
 		{`[2026-11-21T22:49:02.123Z] "GET /hello HTTP/1.1" 200 - 0 5 1 0 "-" "curl/7.88.1" "5b1c" "api.example" "10.0.0.2:8080"`, generic},
-		{`https 2026-11-21T22:49:02.186641Z app/my-lb/50dc6c495c0c9188 192.0.2.7:2817 10.0.0.1:80 0.000 0.001 0.000 200 200 34 366 "GET https://www.example.com:443/ HTTP/1.1" "curl/7.88.1" ECDHE TLSv1.2`, generic},
 		{"#Version: 1.0", generic},
 		{"2026-11-21\t22:49:02\tLAX1\t2390282\t192.0.2.7\tGET\td111.cloudfront.net\t/index.html\t200", generic},
 		{`2026-11-21 22:49:02 10.0.0.1 GET /hello - 80 - 192.0.2.7 curl/7.88.1 - 200 0 0 15`, generic},
