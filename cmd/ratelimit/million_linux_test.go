@@ -52,7 +52,6 @@ func TestTopOfAMillionKeys(t *testing.T) {
 			t.Errorf("got %d MB; want at most 50", used)
 		}
 	}
-	t.Log(s.Client().Info(t.Context(), "commandstats").Val())
 	for _, part := range []float64{0.5, 0.99, 0.999} {
 		a, b := quantile(without, part), quantile(with, part)
 		t.Logf("checks: p%v %v without, %v meanwhile (%.2f)", 100*part, a, b, float64(b)/float64(a))

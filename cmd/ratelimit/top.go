@@ -32,7 +32,7 @@ func (c *command) top() *cobra.Command {
 a quota those that have used most. With --policies it also says how much of the
 limit that is.
 
-It reads all keys once, 100 at a time with a pause of half a millisecond, so Redis
+It reads all keys once, 200 at a time with a pause of a millisecond, so Redis
 stays free for its servers. A subject of more than 64 bytes is shown as its hash.`,
 		Example: "  ratelimit top --policies policies.yaml\n  ratelimit top -n 3 --every 5s",
 		Args:    cobra.NoArgs,
@@ -138,8 +138,8 @@ type used struct {
 
 // A step reads a page of keys, for which Redis serves nobody else, and then pauses.
 const (
-	page  = 100
-	pause = time.Millisecond / 2
+	page  = 200
+	pause = time.Millisecond
 )
 
 // run reads all keys of all nodes.
