@@ -260,16 +260,20 @@ func (c *command) write(cmd *cobra.Command, e overrides.Entry, t *terms) error {
 	case t.length > overrides.Longest:
 		return usagef("--for is %v; want at most 366 days: a longer override belongs into the file of policies", t.length)
 	}
+
 	e.Policy, e.Why, e.By, e.At = t.policy, t.why, operator(), time.Now().UTC().Truncate(time.Second)
 	e.Until = e.At.Add(t.length)
 	if err := e.Check(); err != nil {
 		return usageError{err}
 	}
+
 	set, err := c.open(cmd.Context())
 	if err != nil {
 		return err
 	}
 	defer set.client.Close()
+
+	// By the clock of Redis.
 	e.At = set.now.UTC().Truncate(time.Second)
 	e.Until = e.At.Add(t.length)
 	if err := c.allows(&e, set.entries[e.Field()], t.force); err != nil {
@@ -278,6 +282,7 @@ func (c *command) write(cmd *cobra.Command, e overrides.Entry, t *terms) error {
 	if err := set.write(cmd.Context(), []overrides.Entry{e}, nil); err != nil {
 		return err
 	}
+
 	fmt.Fprintln(cmd.OutOrStdout(), "set:", describe(e, e.At))
 	if e.Policy != "" && c.policies == "" {
 		fmt.Fprintln(cmd.OutOrStdout(), "Without --policies it was not checked that there is such a policy.")
