@@ -51,13 +51,17 @@ var deciding = redis.NewScript("local c,k=redis.call,KEYS[1]local t=c('TIME')loc
 // newDecidingScript is the least that one caller can wait for a decision by the clock of
 // Redis, on the same client as ours and with a timeout like ours.
 func newDecidingScript(d deployment, l limit) (func() check, error) {
-	client, emission := d.dial(), l.emission().Microseconds()
-	return shared(func(subject string) (bool, error) {
+	return shared(decide(d.dial(), l)), nil
+}
+
+func decide(client redis.Scripter, l limit) check {
+	emission := l.emission().Microseconds()
+	return func(subject string) (bool, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		ahead, err := deciding.Run(ctx, client, []string{subject}, emission, l.burst*emission).Int64()
 		return ahead >= 0, err
-	}), nil
+	}
 }
 
 func set(ctx context.Context, c redis.Cmdable, subject string) error {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 
@@ -32,16 +31,16 @@ func BenchmarkLone(b *testing.B) {
 	}
 	b.Cleanup(func() { _ = opened.Close() })
 
-	lone(b, "Open", client(*options), opened)
-	lone(b, "New", fit, newStore(fit, 0, 0))
-	lone(b, "New_on_a_plain_client", plain, newStore(plain, 0, 0))
-	lone(b, slidingLog, fit, newLog(fit, 0))
+	lone(b, "Open", client(*options), storeCaller(opened, window)())
+	lone(b, "New", fit, storeCaller(newStore(fit, 0, 0), window)())
+	lone(b, decidingScript, fit, decide(fit, window))
+	lone(b, "New_on_a_plain_client", plain, storeCaller(newStore(plain, 0, 0), window)())
+	lone(b, slidingLog, fit, storeCaller(newLog(fit, 0), window)())
 }
 
 // lone reports the median of a check, that of the script, and their ratio.
-func lone(b *testing.B, name string, client *redis.Client, store gcra.Store) {
+func lone(b *testing.B, name string, client *redis.Client, check check) {
 	ctx, list := context.Background(), subjects(1000)
-	check := storeCaller(store, window)()
 	calls := []func(string) error{
 		func(subject string) error { return floor.Run(ctx, client, []string{"floor:" + subject}).Err() },
 		check.pass,
