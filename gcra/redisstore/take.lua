@@ -67,151 +67,154 @@ local ops, elsewhere, unfit = args[1], -9007199254740992, -4503599627370496
 -- exact where C's long has 64 bits.
 local whole = format('%d', 9007199254740991) == '9007199254740991' and '%d' or '%.0f'
 
--- write sets a bucket to the TAT new; old was its value, or nil. Buckets that were
--- full are equal after the same charge, so the last texts are used again.
+local reply = values -- unless there are ops
+local inc, room, top -- of all charges; nil if there are ops
+local lead -- how far the TATs are ahead of now, or of the end of a quota's period; nil if there are none
+local ends -- key: what base has returned
+local dirty -- key: true when it must be written
+
+if ops == '' then
+  inc, room, top = tonumber(args[2]), tonumber(args[3]), tonumber(args[4])
+else
+  lead, ends, dirty, reply = {}, {}, {}, {}
+  for k = 1, #keys do
+    lead[k] = (tonumber(values[k]) or now) - now
+  end
+  for a = 2, #args do args[a] = tonumber(args[a]) end
+
+  -- base returns the end of the current period in place of now for a quota on the key k,
+  -- whose periods begin behind args[p]; nil if it is not among them.
+  local begun = {} -- key: 2^50 if the clock has gone back since the period began
+  local function base(k, p, top)
+    local previous, current, following, last = args[p + 1], args[p + 2], args[p + 3], args[p + 4]
+    if now < previous or now >= last then return nil end
+    if ends[k] then return ends[k] <= last and ends[k] or nil end
+    local found, after = last, last
+    if now < current then
+      found, after = current, following
+    elseif now < following then
+      found, after = following, last
+    end
+    local used = lead[k] + now - after
+    if after == found and used > top then return nil end -- perhaps of a later period than the caller knows
+    if after > found and used > 0 and used <= top then found, begun[k] = after, 1125899906842624 end
+    ends[k], lead[k] = found, lead[k] + now - found
+    return found
+  end
+
+  local quotas = false
+  -- Of the current admission:
+  local first, here, admitted = 1, true, true
+  local undo -- its keys and their leads before it, a list
+  for i = 1, #ops / 4 do
+    local high, low, params, flags = string.byte(ops, 4 * i - 3, 4 * i)
+    local k = 256 * high + low + 1
+    local inc, room, top, unit = args[4 * params + 2], args[4 * params + 3], args[4 * params + 4], args[4 * params + 5]
+
+    local fits = true
+    if flags >= 4 then
+      quotas = true
+      fits = base(k, #args - flags + flags % 4, top)
+      flags = flags % 4
+    end
+
+    local ahead = lead[k]
+    if values[k] == nil then
+      here, admitted, reply[i] = false, false, 0
+    elseif not fits then
+      admitted, reply[i] = false, unfit
+    else
+      if not (ahead > 0) then
+        ahead = 0
+      elseif ahead > top then
+        ahead = top
+        if inc > 0 and room >= 0 and unit == 0 then -- also for the case that the admission is denied
+          lead[k], dirty[k] = top, true
+          local u = undo
+          while u do
+            if u[1] == k then u[2] = math.min(u[2], top) end
+            u = u[3]
+          end
+        end
+      end
+      reply[i] = ahead + (begun[k] or 0)
+      if unit > 0 then
+        local left = math.max(room - ahead, 0)
+        inc = math.min(inc, left - left % unit)
+      end
+      if inc <= 0 or ahead + inc <= room then
+        if inc > 0 or (inc < 0 and ahead > 0) then
+          if flags == 1 and first == i then dirty[k] = true else undo = { k, lead[k], undo } end
+          lead[k] = math.max(ahead + inc, 0)
+        end
+      elseif flags < 2 then
+        admitted = false
+      end
+    end
+
+    if flags % 2 == 1 then
+      while undo do
+        if admitted then dirty[undo[1]] = true else lead[undo[1]] = undo[2] end
+        undo = undo[3]
+      end
+      if not admitted then
+        for j = first, i do
+          if not here then
+            reply[j] = elsewhere
+          elseif reply[j] >= 0 then
+            reply[j] = -reply[j] - 1
+          end
+        end
+      end
+      first, here, admitted = i + 1, true, true
+    end
+  end
+  if quotas then reply[#reply + 1] = now end
+end
+
+-- Write. Buckets that were full are equal after the same charge, so the last texts are
+-- used again. Empty ops, which most batches have, are decided on the way.
 --
 -- Of several slots a later key may fail alone. The error then says so, and that of the
 -- first that nothing has been written.
 local cell = 100000000 -- 10 s
 local written, text, expiry
 local call, later = redis.call, #KEYS > 0 and redis.call or redis.pcall
-local function write(key, old, new)
-  if new ~= written then written, text, expiry = new, format(whole, new), nil end
-  local done
-  if old and old <= new and old - old % cell == new - new % cell then
-    done = call('SET', key, text, 'KEEPTTL')
-  else
-    expiry = expiry or format(whole, 1735689600000 + (new + cell) / 10000)
-    done = call('SET', key, text, 'PXAT', expiry)
-  end
-  if done.err then error('some keys are written: ' .. done.err) end
-  call = later
-end
+for k = 1, #keys do
+  local old = tonumber(values[k])
+  local new -- TAT
 
--- The short cut for empty ops, which most batches have. values becomes the reply.
-if ops == '' then
-  local inc, room, top = tonumber(args[2]), tonumber(args[3]), tonumber(args[4])
-  for k = 1, #keys do
-    local old = tonumber(values[k])
+  if lead then
+    new = dirty[k] and (ends[k] or now) + lead[k]
+  else
     local ahead = (old or now) - now
-    local to -- the new TAT, ahead of now
     if not (ahead > 0) then
       ahead = 0
     elseif ahead > top then
-      ahead, to = top, top
+      ahead, new = top, now + top
     end
     if values[k] == nil then
-      values[k], to = elsewhere, nil
+      reply[k], new = elsewhere, nil
     elseif ahead + inc <= room then
-      values[k], to = ahead, ahead + inc
+      reply[k], new = ahead, now + ahead + inc
     else
-      values[k] = -ahead - 1
-    end
-    if to then write(keys[k], old, now + to) end
-  end
-  if #keys == 1 then return values[1] end -- a list costs Redis as much as its SET
-  return values
-end
-
-local lead = {} -- how far the TATs are ahead of now, or of the end of a quota's period
-for k = 1, #keys do
-  lead[k] = (tonumber(values[k]) or now) - now
-end
-for a = 2, #args do args[a] = tonumber(args[a]) end
-
--- base returns the end of the current period in place of now for a quota on the key k,
--- whose periods begin behind args[p]; nil if it is not among them.
-local ends = {} -- key: what base has returned
-local begun = {} -- key: 2^50 if the clock has gone back since the period began
-local function base(k, p, top)
-  local previous, current, following, last = args[p + 1], args[p + 2], args[p + 3], args[p + 4]
-  if now < previous or now >= last then return nil end
-  if ends[k] then return ends[k] <= last and ends[k] or nil end
-  local found, after = last, last
-  if now < current then
-    found, after = current, following
-  elseif now < following then
-    found, after = following, last
-  end
-  local used = lead[k] + now - after
-  if after == found and used > top then return nil end -- perhaps of a later period than the caller knows
-  if after > found and used > 0 and used <= top then found, begun[k] = after, 1125899906842624 end
-  ends[k], lead[k] = found, lead[k] + now - found
-  return found
-end
-
-local reply = {}
-local quotas = false
-local dirty = {} -- key: true when it must be written
--- Of the current admission:
-local first, here, admitted = 1, true, true
-local undo -- its keys and their leads before it, a list
-for i = 1, #ops / 4 do
-  local high, low, params, flags = string.byte(ops, 4 * i - 3, 4 * i)
-  local k = 256 * high + low + 1
-  local inc, room, top, unit = args[4 * params + 2], args[4 * params + 3], args[4 * params + 4], args[4 * params + 5]
-
-  local fits = true
-  if flags >= 4 then
-    quotas = true
-    fits = base(k, #args - flags + flags % 4, top)
-    flags = flags % 4
-  end
-
-  local ahead = lead[k]
-  if values[k] == nil then
-    here, admitted, reply[i] = false, false, 0
-  elseif not fits then
-    admitted, reply[i] = false, unfit
-  else
-    if not (ahead > 0) then
-      ahead = 0
-    elseif ahead > top then
-      ahead = top
-      if inc > 0 and room >= 0 and unit == 0 then -- also for the case that the admission is denied
-        lead[k], dirty[k] = top, true
-        local u = undo
-        while u do
-          if u[1] == k then u[2] = math.min(u[2], top) end
-          u = u[3]
-        end
-      end
-    end
-    reply[i] = ahead + (begun[k] or 0)
-    if unit > 0 then
-      local left = math.max(room - ahead, 0)
-      inc = math.min(inc, left - left % unit)
-    end
-    if inc <= 0 or ahead + inc <= room then
-      if inc > 0 or (inc < 0 and ahead > 0) then
-        if flags == 1 and first == i then dirty[k] = true else undo = { k, lead[k], undo } end
-        lead[k] = math.max(ahead + inc, 0)
-      end
-    elseif flags < 2 then
-      admitted = false
+      reply[k] = -ahead - 1
     end
   end
 
-  if flags % 2 == 1 then
-    while undo do
-      if admitted then dirty[undo[1]] = true else lead[undo[1]] = undo[2] end
-      undo = undo[3]
+  if new then
+    if new ~= written then written, text, expiry = new, format(whole, new), nil end
+    local done
+    if old and old <= new and old - old % cell == new - new % cell then
+      done = call('SET', keys[k], text, 'KEEPTTL')
+    else
+      expiry = expiry or format(whole, 1735689600000 + (new + cell) / 10000)
+      done = call('SET', keys[k], text, 'PXAT', expiry)
     end
-    if not admitted then
-      for j = first, i do
-        if not here then
-          reply[j] = elsewhere
-        elseif reply[j] >= 0 then
-          reply[j] = -reply[j] - 1
-        end
-      end
-    end
-    first, here, admitted = i + 1, true, true
+    if done.err then error('some keys are written: ' .. done.err) end
+    call = later
   end
 end
 
-for k = 1, #keys do
-  if dirty[k] then write(keys[k], tonumber(values[k]), (ends[k] or now) + lead[k]) end
-end
-if quotas then reply[#reply + 1] = now end
+if ops == '' and #keys == 1 then return reply[1] end -- a list costs Redis as much as its SET
 return reply
