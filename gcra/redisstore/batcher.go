@@ -219,8 +219,8 @@ func (b *batcher) afterSend(batch *batch, err error, sent int64, done func(error
 		}
 	}
 	b.learn(batch, err, now)
-	if err == nil {
-		b.store.payNow()
+	if err == nil && b.store.reporter.grants.Any() {
+		b.store.reporter.wake()
 	}
 }
 

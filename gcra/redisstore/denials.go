@@ -8,6 +8,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/buckets"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore/internal/outage"
 )
 
 // denialCache keeps the TATs of Redis as of its last answers. A request that these
@@ -26,7 +27,7 @@ type denialCache struct {
 	clock  *buckets.Clock
 	ttl    int64 // ticks for which an answer denies; 0 means not at all
 	shards []shardState
-	debts  *debts
+	grants *outage.Grants
 }
 
 // shardState belongs to a shard of the set and is under its lock, except denied.
@@ -37,13 +38,13 @@ type shardState struct {
 	_        [40]byte     // fills the cache line
 }
 
-func newDenialCache(clock *buckets.Clock, ttl time.Duration, debts *debts) *denialCache {
+func newDenialCache(clock *buckets.Clock, ttl time.Duration, grants *outage.Grants) *denialCache {
 	return &denialCache{
 		set:    buckets.New(0, clock, true),
 		clock:  clock,
 		ttl:    tat.Ticks(ttl),
 		shards: make([]shardState, buckets.MaxShards),
-		debts:  debts,
+		grants: grants,
 	}
 }
 
@@ -82,8 +83,8 @@ func (d *denialCache) prepare(charge *gcra.Charge, refund bool, o *buckets.Charg
 // deny reports whether Redis would deny the admission, and fills in the results if
 // so. Buckets that the cache does not know count as full.
 func (c *denialCache) deny(ops []op, charges []gcra.Charge) bool {
-	owing := c.debts.n.Load() > 0
-	if c.ttl == 0 && !owing {
+	unreported := c.grants.Any()
+	if c.ttl == 0 && !unreported {
 		return false
 	}
 	now := c.clock.Now()
@@ -114,8 +115,8 @@ func (c *denialCache) deny(ops []op, charges []gcra.Charge) bool {
 			denied = denied || !o.Shadow && !o.Admits(o.Ahead)
 		}
 		// What Redis does not know yet counts, however old its last answer is.
-		if owing {
-			if ahead := c.debts.ahead(&o.Charge, base, now); ahead > 0 {
+		if unreported {
+			if ahead := c.grants.Ahead(&o.Charge, base, now); ahead > 0 {
 				o.Ahead = max(o.Ahead, ahead)
 				denied = denied || !o.Shadow && !o.Admits(ahead)
 			}
@@ -150,7 +151,7 @@ func (c *denialCache) beforeSend(q *request) {
 		c.set.Lock(shard)
 		c.shards[shard].refunds++
 		now := c.clock.Now()
-		c.set.Put(hash, c.debts.forget(hash, now), 0, now)
+		c.set.Put(hash, c.grants.Forget(hash, now), 0, now)
 		c.set.Unlock(shard)
 	}
 }
@@ -175,15 +176,31 @@ func (c *denialCache) learn(q *request, sent int64) {
 					base = c.clock.OnScale(q.ops[i].Period)
 				}
 				at, note := base+ahead, int64(fresh)
-				if owed, owes := c.debts.learn(hash, at, now); owes {
+				if with, unreported := c.grants.Learn(hash, at, now); unreported {
 					before, _, _ := c.set.Get(hash)
-					at, note = max(before, owed), 0 // the local store has granted more than Redis knows
+					at, note = max(before, with), 0 // the local store has granted more than Redis knows
 				}
 				c.set.Put(hash, at, note, now)
 			}
 		}
 		c.set.Unlock(shard)
 	}
+}
+
+// record records the reply to a report: how much was charged, and the TAT afterwards. sent is the time before the call. It
+// returns a refund, with an Inc below 0, if more was charged than is left since a refund.
+func (c *denialCache) record(report *outage.Report, charged, at, sent int64) (refund buckets.Charge) {
+	shard := c.set.Shard(report.Hash)
+	c.set.Lock(shard)
+	defer c.set.Unlock(shard)
+
+	now := c.clock.Now()
+	ended, refund := c.grants.Record(report, charged, at, now)
+	fresh, ok := newFreshness(now, now-sent)
+	if state := &c.shards[shard]; ended && ok && refund.Inc == 0 && state.refunds == 0 && sent >= state.refunded {
+		c.set.Put(report.Hash, at, int64(fresh), now)
+	}
+	return refund
 }
 
 // aheadAfter is how far the TAT of op i is ahead of now after the request. It is

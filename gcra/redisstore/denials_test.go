@@ -13,6 +13,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra/internal/buckets"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/gcratest"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore/internal/outage"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 
@@ -34,7 +35,7 @@ type sentRequest struct {
 func newSimulation() *simulation {
 	w := &simulation{tats: make(map[string]int64)}
 	clock := buckets.NewClock(func() time.Time { return time.Unix(tat.Epoch, 0).Add(tat.Duration(w.now)) })
-	w.denials = newDenialCache(clock, time.Second, new(debts))
+	w.denials = newDenialCache(clock, time.Second, new(outage.Grants))
 	return w
 }
 
@@ -251,13 +252,13 @@ func TestCacheFollowsOwnRefund(t *testing.T) {
 	}
 }
 
-// What the local store has granted and Redis does not know denies until it is paid, also
+// What the local store has granted and Redis does not know denies until it is charged, also
 // without a denial cache.
-func TestDebtsDeny(t *testing.T) {
+func TestUnreportedDenies(t *testing.T) {
 	w := newSimulation()
 	s := &Store{denials: w.denials, clock: w.denials.clock}
-	w.denials.debts, w.denials.ttl = &s.debts, 0
-	t.Cleanup(func() { s.debts.close(w.now) })
+	s.reporter.running = true // the test reports nothing
+	w.denials.grants, w.denials.ttl = &s.reporter.grants, 0
 	charges := []gcra.Charge{{Subject: "s", Policy: "p", Limit: gcra.PerHour(10), Cost: 1}}
 	q := w.request(charges, false)
 	w.redis(q)
@@ -272,9 +273,9 @@ func TestDebtsDeny(t *testing.T) {
 	}
 	w.now += tat.Ticks(time.Second)
 	q = w.request(charges, false)
-	w.redis(q) // an answer that does not know of the debt
+	w.redis(q) // an answer that does not know of that
 	w.denials.learn(q, w.now)
 	if !w.denies(charges) {
-		t.Error("Redis answers without the debt, and the request passes; want it denied")
+		t.Error("Redis answers without that, and the request passes; want it denied")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/buckets"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore/internal/outage"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/share"
 )
@@ -69,7 +70,7 @@ func (l local) apply(ctx context.Context, charges []gcra.Charge, refund bool) (a
 		}
 	}
 	now := l.store.clock.Now()
-	if refund || !l.owesTooMuch(ops, whole, now) {
+	if refund || !l.unreportedDenies(ops, whole, now) {
 		allowed = c.set.Apply(ops)
 	}
 	for i := range parts {
@@ -86,58 +87,58 @@ func (l local) apply(ctx context.Context, charges []gcra.Charge, refund bool) (a
 	for i := range ops {
 		if o := &ops[i]; allowed && charges[i].Result.Taken > 0 {
 			whole[i].Inc = whole[i].Emission * charges[i].Result.Taken
-			l.store.owe(&charges[i], &whole[i], now, now+o.Ahead, int64(n))
+			l.store.granted(&charges[i], &whole[i], now, now+o.Ahead, int64(n))
 		}
 	}
 	return allowed, nil
 }
 
-// owesTooMuch reports whether a debt denies the charges, and sets what their results are
-// made of. A debt may be larger than the clamp of the local TAT.
-func (l local) owesTooMuch(ops []buckets.Op, whole []buckets.Charge, now int64) (denied bool) {
-	if l.store.debts.n.Load() == 0 {
+// unreportedDenies reports whether what is unreported denies the charges, and sets what their results are
+// made of. It may be more than the clamp of the local TAT.
+func (l local) unreportedDenies(ops []buckets.Op, whole []buckets.Charge, now int64) (denied bool) {
+	if !l.store.reporter.grants.Any() {
 		return false
 	}
 	for i := range ops {
 		o := &ops[i]
 		base := o.Base(l.store.clock, now) // and the period of the result
 		whole[i].Period = o.Period
-		o.Ahead = l.store.debts.ahead(&whole[i], base, now)
+		o.Ahead = l.store.reporter.grants.Ahead(&whole[i], base, now)
 		o.Inc = o.Fits(o.Ahead) // a late charge takes no more than what is left beside it
 		denied = denied || !o.Shadow && !o.Admits(o.Ahead)
 	}
 	return denied
 }
 
-// owe records that the local store has granted a charge, to be charged in Redis later.
-func (s *Store) owe(charge *gcra.Charge, whole *buckets.Charge, now, begins, n int64) {
+// granted records that the local store has granted a charge, to be reported later.
+func (s *Store) granted(charge *gcra.Charge, whole *buckets.Charge, now, begins, n int64) {
 	key := func() string { return s.key(charge, whole) }
-	if full := s.debts.grant(whole, key, now, begins, n); !full {
-		s.payLater()
-	} else if line := s.log.Line(diag.RedisDebts, "", "more keys are owed to redis than are kept: what this server grants alone on others is not charged later", "kept", maxUnreported); line != nil {
+	if full := s.reporter.grants.Add(whole, key, now, begins, n); !full {
+		s.reporter.start()
+	} else if line := s.log.Line(diag.RedisDebts, "", "more keys are owed to redis than are kept: what this server grants alone on others is not charged later", "kept", outage.Max); line != nil {
 		go line() // callers do not wait for a slow log
 	}
 }
 
-// refund takes local charges from what is owed to Redis. What is not owed was paid, so it
+// refund takes local charges from what is unreported. What is not unreported was charged in Redis, so it
 // is refunded there.
 func (l local) refund(ctx context.Context, charges []gcra.Charge, whole []buckets.Charge, now int64) error {
-	var paid []gcra.Charge
+	var reported []gcra.Charge
 	for i := range charges {
 		w := &whole[i]
-		rest := l.store.debts.refund(w, -w.Inc, now) / w.Emission
+		rest := l.store.reporter.grants.Refund(w, -w.Inc, now) / w.Emission
 		if reset := -w.Inc > w.Top; rest > 0 && !reset {
 			c := charges[i]
 			c.Cost = rest
-			paid = append(paid, c)
+			reported = append(reported, c)
 		}
 	}
-	if paid == nil {
+	if reported == nil {
 		return nil
 	}
-	err := l.store.Refund(ctx, paid)
+	err := l.store.Refund(ctx, reported)
 	if errors.Is(err, ErrUnavailable) {
-		return nil // it has drained and was never paid: the outage has not ended
+		return nil // it has drained and was never charged: the outage has not ended
 	}
 	return err
 }

@@ -21,8 +21,8 @@ func TestLocalStartsFromRedis(t *testing.T) {
 	}
 }
 
-// A peek changes no debt, though it does not know the MaxDelay of the limit.
-func TestPeekKeepsDebts(t *testing.T) {
+// A peek changes nothing that is unreported, though it does not know the MaxDelay of the limit.
+func TestPeekKeepsUnreported(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)
 	r, other := openStore(t, "redis://"+proxy.Addr+"/0", config{Logger: quiet}), openStore(t, server.URL(), config{})
@@ -46,8 +46,8 @@ func TestPeekKeepsDebts(t *testing.T) {
 	})
 }
 
-// What a request costs in the end is charged late. It does not pay beyond the clamp of the limit, from where the next request would bring it down.
-func TestSettledDebtIsNotPaidBeyondTheClamp(t *testing.T) {
+// What a request costs in the end is charged late. It is not reported beyond the clamp of the limit, from where the next request would bring it down.
+func TestLateGrantIsNotReportedBeyondTheClamp(t *testing.T) {
 	client := redistest.Start(t).Client()
 	cfg := config{Prefix: newPrefix()}
 	r, other := newStore(t, client, cfg), newStore(t, client, cfg)
@@ -57,7 +57,7 @@ func TestSettledDebtIsNotPaidBeyondTheClamp(t *testing.T) {
 	gcratest.MustTake(t, other, full)
 	settle := c
 	settle.Cost, settle.Late = 4, true
-	whenPaying(t, client, 1, func() {
+	whenReporting(t, client, 1, func() {
 		granted(t, r, 1, c)
 		granted(t, r, 1, settle)
 	})
@@ -66,6 +66,6 @@ func TestSettledDebtIsNotPaidBeyondTheClamp(t *testing.T) {
 		t.Errorf("got %+v, %v; want a bucket that is full in 10 hours", res, err)
 	}
 	if s := r.Stats(); s.PaidUnits > 0 {
-		t.Errorf("got %d units paid; want none while the bucket has no room", s.PaidUnits)
+		t.Errorf("got %d units reported; want none while the bucket has no room", s.PaidUnits)
 	}
 }

@@ -181,7 +181,7 @@ func TestQuotaOfAServerWhoseClockJumps(t *testing.T) {
 
 // What a server grants whose clock is a period ahead is charged in the current period, and
 // does not begin the next one. A clock that is further ahead changes nothing in Redis.
-func TestDebtOfAClockAhead(t *testing.T) {
+func TestGrantOfAClockAhead(t *testing.T) {
 	for years, want := range map[int]int64{1: 1, 2: 4, 100: 4} {
 		client := redistest.Start(t).Client()
 		cfg := config{Prefix: newPrefix()}
@@ -190,7 +190,7 @@ func TestDebtOfAClockAhead(t *testing.T) {
 		c := gcra.Charge{Subject: "s", Policy: "q", Limit: gcra.Quota(10, gcra.Yearly), Cost: 6}
 		gcratest.MustTake(t, other, c)
 		c.Cost = 3
-		whenPaying(t, client, 1, func() { granted(t, r, 1, c) })
+		whenReporting(t, client, 1, func() { granted(t, r, 1, c) })
 		peek, err := gcra.Peek(t.Context(), other, gcra.Charge{Subject: "s", Policy: "q", Limit: c.Limit})
 		if err != nil || peek.Remaining != want || peek.ResetAfter > 366*aDay {
 			t.Errorf("a clock %d years ahead: got %+v, %v; want %d of 10 left, until the year ends", years, peek, err, want)

@@ -30,16 +30,16 @@ func (c *counters) count(err error, requests int, took int64) {
 
 // Stats implements [gcra.StatsStore].
 func (s *Store) Stats() gcra.Stats {
-	local, paid, unpaid := s.debts.counts()
+	units := s.reporter.grants.Units()
 	stats := gcra.Stats{
 		Batches:       s.batches.Load(),
 		Requests:      s.requests.Load(),
 		BatchTime:     tat.Duration(s.batchTime.Load()),
 		FailedBatches: s.failures.Load(),
 		CachedDenials: s.denials.count(),
-		LocalUnits:    local,
-		PaidUnits:     paid,
-		UnpaidUnits:   unpaid,
+		LocalUnits:    units.Granted,
+		PaidUnits:     units.Reported,
+		UnpaidUnits:   units.Lost,
 		Instances:     int(s.counted.count.Load()),
 	}
 	if s.only != nil {

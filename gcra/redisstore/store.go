@@ -13,8 +13,8 @@ package redisstore
 // one that has failed (breaker.go). health.go logs problems, stats.go counts, and
 // ping.go checks the set-up. open.go and dial.go make a client that fits, resp3.go
 // warns of one that does not. local.go decides while Redis does not answer, and
-// instances.go counts the servers that do so; debts.go keeps what they have granted
-// (debt.go, level.go), and pay.go charges it in Redis later (payment.go).
+// instances.go counts the servers that do so; internal/outage keeps what they have granted,
+// and reporter.go charges it in Redis later (report.go).
 
 import (
 	"cmp"
@@ -72,7 +72,7 @@ type Store struct {
 	log      diag.Log
 	clock    *buckets.Clock
 	denials  *denialCache
-	debts    debts
+	reporter reporter
 	only     *batcher     // of a single server
 	inline   bool         // its client returns by a context's deadline
 	batchers sync.Map     // of several servers, by address
@@ -111,8 +111,8 @@ func newStore(client redis.UniversalClient, cfg Config, dials *dialer) *Store {
 		log:     diag.Log{Logger: cfg.Logger},
 		clock:   buckets.NewClock(nil),
 	}
-	s.debts.payer = "~paid." + strconv.FormatUint(rand.Uint64(), 36)
-	s.denials = newDenialCache(s.clock, max(cmp.Or(cfg.DenialTTL, defaultDenialTTL), 0), &s.debts)
+	s.reporter = reporter{store: s, suffix: "~paid." + strconv.FormatUint(rand.Uint64(), 36), answered: make(chan struct{}, 1)}
+	s.denials = newDenialCache(s.clock, max(cmp.Or(cfg.DenialTTL, defaultDenialTTL), 0), &s.reporter.grants)
 	s.counted.init()
 
 	s.warnRESP3()
@@ -134,7 +134,7 @@ func (s *Store) Close() error {
 	if s.dials == nil {
 		return nil
 	}
-	s.debts.close(s.clock.Now())
+	s.reporter.close()
 	return s.client.Close()
 }
 

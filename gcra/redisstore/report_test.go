@@ -26,7 +26,7 @@ func granted(t testing.TB, r *redisstore.Store, instances int, c gcra.Charge) {
 
 // What the local store has granted is charged in Redis, also on keys that nobody asks
 // for again, and once.
-func TestDebtsArePaid(t *testing.T) {
+func TestGrantsAreReported(t *testing.T) {
 	quota := func(subject string) gcra.Charge {
 		return gcra.Charge{Subject: subject, Policy: "q", Limit: gcra.Quota(100, gcra.Yearly), Cost: 3}
 	}
@@ -55,7 +55,7 @@ func TestDebtsArePaid(t *testing.T) {
 				granted(t, r, 1+i%2, quota(fmt.Sprint("s", i)))
 			}
 			granted(t, r, 1, hourly("known", 10))
-			redistest.Eventually(t, patience, "all debts to be paid", func() bool {
+			redistest.Eventually(t, patience, "all grants to be reported", func() bool {
 				s := r.Stats()
 				return s.PaidUnits == s.LocalUnits && s.LocalUnits == keys*(1+2+3)/3+3*keys+1
 			})
@@ -72,15 +72,15 @@ func TestDebtsArePaid(t *testing.T) {
 				t.Errorf("a key that Redis knew: got %d units; want 2", got)
 			}
 			if got := spent(t, r, "s2", 10); got != 3 {
-				t.Errorf("the store that has paid: got %d units; want 3", got)
+				t.Errorf("the store that has reported: got %d units; want 3", got)
 			}
 		})
 	}
 }
 
-// While Redis is away a server grants by itself. When it is back, the debts are paid
+// While Redis is away a server grants by itself. When it is back, that is charged
 // though nobody asks for these keys, or for any, again.
-func TestDebtsArePaidAfterAnOutage(t *testing.T) {
+func TestGrantsAreReportedAfterAnOutage(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)
 	r := openStore(t, "redis://"+proxy.Addr+"/0", config{Logger: quiet})
@@ -95,8 +95,8 @@ func TestDebtsArePaidAfterAnOutage(t *testing.T) {
 	redistest.Eventually(t, patience, "5 units to be spent", func() bool { return spent(t, other, "s", 10) == 5 })
 }
 
-// A payment whose reply is lost is made again, and charged once.
-func TestPaymentIsChargedOnce(t *testing.T) {
+// A report whose reply is lost is made again, and charged once.
+func TestReportIsChargedOnce(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)
 	r := openStore(t, "redis://"+proxy.Addr+"/0", config{Logger: quiet})
@@ -105,7 +105,7 @@ func TestPaymentIsChargedOnce(t *testing.T) {
 	for i := range int64(5) {
 		proxy.DropReply(1)
 		granted(t, r, 1, hourly("s", 100))
-		redistest.Eventually(t, patience, "the payment", func() bool { return r.Stats().PaidUnits == i+1 })
+		redistest.Eventually(t, patience, "the report", func() bool { return r.Stats().PaidUnits == i+1 })
 		if got := spent(t, other, "s", 100); got != i+2 {
 			t.Fatalf("got %d units in Redis; want %d", got, i+2)
 		}
@@ -115,17 +115,17 @@ func TestPaymentIsChargedOnce(t *testing.T) {
 	}
 }
 
-// A refund of a local charge takes it from what is owed or, if that is paid, from Redis.
-func TestDebtsAreRefunded(t *testing.T) {
-	for name, paid := range map[string]bool{"owed": false, "paid": true} {
+// A refund of a local charge takes it from what is unreported or, if that is charged already, from Redis.
+func TestUnreportedIsRefunded(t *testing.T) {
+	for name, reported := range map[string]bool{"unreported": false, "reported": true} {
 		t.Run(name, func(t *testing.T) {
 			r := newStore(t, anyRedis(t), config{})
 			c := hourly("s", 10)
 			c.Cost = 4
 			gcratest.MustTake(t, r, c)
 			granted(t, r, 1, c)
-			if paid {
-				redistest.Eventually(t, patience, "the payment", func() bool { return r.Stats().PaidUnits == 4 })
+			if reported {
+				redistest.Eventually(t, patience, "the report", func() bool { return r.Stats().PaidUnits == 4 })
 			}
 			c.Cost = 3
 			if err := r.Local(1).Refund(t.Context(), []gcra.Charge{c}); err != nil {
@@ -136,8 +136,8 @@ func TestDebtsAreRefunded(t *testing.T) {
 	}
 }
 
-// There is a bound on debts. Beyond it they are counted and logged, not kept.
-func TestDebtsAreBounded(t *testing.T) {
+// The keys that are kept are bounded. Grants on others are counted and logged.
+func TestUnreportedIsBounded(t *testing.T) {
 	log := new(diagtest.Text)
 	r := openStore(t, "redis://127.0.0.1:1/0", config{Logger: log.Logger()}) // nothing listens there
 	const most, beyond = 1 << 16, 100
@@ -149,27 +149,27 @@ func TestDebtsAreBounded(t *testing.T) {
 	}
 	redistest.Eventually(t, patience, "a line in the log", func() bool { return len(log.Lines("code=redis-debts")) > 0 })
 	if lines := log.Lines("code=redis-debts"); len(lines) != 1 {
-		t.Errorf("got %d lines about debts; want 1: %q", len(lines), lines)
+		t.Errorf("got %d lines; want 1: %q", len(lines), lines)
 	}
 }
 
-// payers is how many goroutines pay the debts of a store. A stack names the receiver.
-func payers(r *redisstore.Store) int {
+// reporters is how many goroutines report for a store. A stack names the receiver.
+func reporters(r *redisstore.Store) int {
 	all := make([]byte, 8<<20)
-	return strings.Count(string(all[:runtime.Stack(all, true)]), fmt.Sprintf(".payLoop(%p", r))
+	return strings.Count(string(all[:runtime.Stack(all, true)]), fmt.Sprintf(".(*reporter).loop(%p", r.Reporter()))
 }
 
-// While there are debts one goroutine pays them. It ends when they are paid.
-func TestNobodyPaysWithoutDebts(t *testing.T) {
+// While there is something to report one goroutine does so. Then it ends.
+func TestReporterEnds(t *testing.T) {
 	r := newStore(t, anyRedis(t), config{})
 	for i := range 10 {
 		gcratest.MustTake(t, r, hourly("s", 100))
 		granted(t, r, 1, hourly("s", 100))
-		if got := payers(r); got > 1 {
-			t.Errorf("round %d: %d goroutines pay; want 1", i, got)
+		if got := reporters(r); got > 1 {
+			t.Errorf("round %d: %d goroutines report; want 1", i, got)
 		}
-		redistest.Eventually(t, patience, "all to be paid, and the goroutine to end", func() bool {
-			return r.Stats().PaidUnits == int64(i+1) && payers(r) == 0
+		redistest.Eventually(t, patience, "all to be reported, and the goroutine to end", func() bool {
+			return r.Stats().PaidUnits == int64(i+1) && reporters(r) == 0
 		})
 	}
 	if got := spent(t, r, "s", 100); got != 20 {
@@ -177,9 +177,9 @@ func TestNobodyPaysWithoutDebts(t *testing.T) {
 	}
 }
 
-// A store that is closed pays nothing more, and keeps no debts. What was refunded before
+// A store that is closed reports nothing more, and keeps no grants. What was refunded before
 // is not among the units that will not be charged.
-func TestDebtsEndWithTheStore(t *testing.T) {
+func TestReporterEndsWithTheStore(t *testing.T) {
 	log := new(diagtest.Text)
 	r, err := redisstore.Open("redis://127.0.0.1:1/0", config{Logger: log.Logger()})
 	if err != nil {
@@ -195,26 +195,26 @@ func TestDebtsEndWithTheStore(t *testing.T) {
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
 	}
-	redistest.Eventually(t, patience, "the goroutine to end", func() bool { return payers(r) == 0 })
+	redistest.Eventually(t, patience, "the goroutine to end", func() bool { return reporters(r) == 0 })
 	granted(t, r, 1, hourly("s", 10))
-	if got := r.Stats().UnpaidUnits; got != 2 || payers(r) != 0 {
-		t.Errorf("after Close: got %d units that are not kept, %d goroutines; want 2, 0", got, payers(r))
+	if got := r.Stats().UnpaidUnits; got != 2 || reporters(r) != 0 {
+		t.Errorf("after Close: got %d units that are not kept, %d goroutines; want 2, 0", got, reporters(r))
 	}
 	if lines := log.Lines("code=redis-debts"); len(lines) > 0 {
 		t.Errorf("after Close the log has %q", lines)
 	}
 }
 
-// whenPaying calls f and waits until a store has sent n payments, whatever Redis has room for.
-func whenPaying(t *testing.T, client *redis.Client, n int64, f func()) {
+// whenReporting calls f and waits until a store has sent n reports, whatever Redis has room for.
+func whenReporting(t *testing.T, client *redis.Client, n int64, f func()) {
 	t.Helper()
 	before := redistest.Calls(t, client, "mget")
 	f()
-	redistest.Eventually(t, patience, "a payment", func() bool { return redistest.Calls(t, client, "mget") >= before+n })
+	redistest.Eventually(t, patience, "a report", func() bool { return redistest.Calls(t, client, "mget") >= before+n })
 }
 
-// A key that owes units denies for at most B·T after the clock of Redis has gone back by a year.
-func TestDebtAfterTheClockWentBack(t *testing.T) {
+// A key with units that are unreported denies for at most B·T after the clock of Redis has gone back by a year.
+func TestUnreportedAfterTheClockWentBack(t *testing.T) {
 	client := redistest.Start(t).Client()
 	r := newStore(t, client, config{})
 	c := gcra.Charge{Subject: "s", Policy: "p", Limit: gcra.Limit{Count: 1, Per: 2 * time.Second, Burst: 2}, Cost: 1}
@@ -228,7 +228,7 @@ func TestDebtAfterTheClockWentBack(t *testing.T) {
 	if err := client.Set(t.Context(), key, at+year, 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	whenPaying(t, client, 1, func() { granted(t, r, 1, c) })
+	whenReporting(t, client, 1, func() { granted(t, r, 1, c) })
 	redistest.Eventually(t, patience, "a request to pass", func() bool {
 		res, err := gcra.Take(t.Context(), r, c)
 		return err == nil && res.Allowed
@@ -237,35 +237,35 @@ func TestDebtAfterTheClockWentBack(t *testing.T) {
 
 // Units that were granted under a limit of an hour each deny no longer than B·T of a new limit,
 // as in Redis.
-func TestDebtUnderAnotherLimit(t *testing.T) {
+func TestUnreportedUnderAnotherLimit(t *testing.T) {
 	client := redistest.Start(t).Client()
 	cfg := config{Prefix: newPrefix()}
 	r, other := newStore(t, client, cfg), newStore(t, client, cfg)
 	old := hourly("s", 10)
 	full := old
 	full.Cost = 10
-	gcratest.MustTake(t, other, full) // so that nothing can be paid
-	whenPaying(t, client, 1, func() { granted(t, r, 1, old) })
+	gcratest.MustTake(t, other, full) // so that nothing can be charged
+	whenReporting(t, client, 1, func() { granted(t, r, 1, old) })
 	redistest.Eventually(t, patience, "a request to pass", func() bool {
 		res, err := gcra.Take(t.Context(), r, gcra.Charge{Subject: "s", Policy: "p", Limit: gcra.PerSecond(10), Cost: 1})
 		return err == nil && res.Allowed
 	})
 }
 
-// Units are counted as the units that they were when the limit has changed before they are paid.
-func TestPaidUnitsUnderAnotherLimit(t *testing.T) {
+// Units are counted as the units that they were when the limit has changed before they are reported.
+func TestReportedUnitsUnderAnotherLimit(t *testing.T) {
 	r := newStore(t, anyRedis(t), config{})
 	granted(t, r, 1, hourly("s", 10))
 	granted(t, r, 1, gcra.Charge{Subject: "s", Policy: "p", Limit: gcra.PerSecond(10).WithBurst(100_000), Cost: 1})
-	redistest.Eventually(t, patience, "the payment", func() bool { return r.Stats().PaidUnits > 0 })
+	redistest.Eventually(t, patience, "the report", func() bool { return r.Stats().PaidUnits > 0 })
 	if s := r.Stats(); s.PaidUnits > s.LocalUnits {
-		t.Errorf("got %d units paid of %d", s.PaidUnits, s.LocalUnits)
+		t.Errorf("got %d units reported of %d", s.PaidUnits, s.LocalUnits)
 	}
 }
 
-// Debts that Redis has no room for are not sent again and again: a unit of these keys takes an
-// hour to drain. A payment makes two writes, the bucket and the marker.
-func TestDebtsBeyondTheClampCauseNoLoad(t *testing.T) {
+// Grants that Redis has no room for are not sent again and again: a unit of these keys takes an
+// hour to drain. A report makes two writes, the bucket and the marker.
+func TestReportsBeyondTheClampCauseNoLoad(t *testing.T) {
 	client := redistest.Start(t).Client()
 	cfg := config{Prefix: newPrefix()}
 	r, other := newStore(t, client, cfg), newStore(t, client, cfg)
@@ -279,12 +279,12 @@ func TestDebtsBeyondTheClampCauseNoLoad(t *testing.T) {
 	before := redistest.Calls(t, client, "set")
 	time.Sleep(2 * time.Second) // of the hour
 	if n := redistest.Calls(t, client, "set") - before; n > 2*keys {
-		t.Errorf("%d debts cost %d writes in 2 s; want at most %d, of one payment each", keys, n, 2*keys)
+		t.Errorf("%d reports cost %d writes in 2 s; want at most %d, of one each", keys, n, 2*keys)
 	}
 }
 
-// A shard that leaves a ring while it is paid does not end the debts.
-func TestDebtsOutliveAShard(t *testing.T) {
+// A shard that leaves a ring in the middle of a report does not end the reports.
+func TestReportsOutliveAShard(t *testing.T) {
 	a, b := redistest.Start(t), redistest.Start(t)
 	var ring *redis.Ring
 	replace := make(chan struct{}, 1)
@@ -306,6 +306,6 @@ func TestDebtsOutliveAShard(t *testing.T) {
 	replace <- struct{}{}
 	for i := range int64(2) {
 		granted(t, r, 1, hourly("s", 10))
-		redistest.Eventually(t, patience, "the payment", func() bool { return r.Stats().PaidUnits == i+1 })
+		redistest.Eventually(t, patience, "the report", func() bool { return r.Stats().PaidUnits == i+1 })
 	}
 }

@@ -9,11 +9,12 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/buckets"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore/internal/outage"
 )
 
 // outageModel is a Redis with one bucket of a rate, or of a quota, and servers that lose it. It knows
 // all admissions. Its servers are stores without a client: the model does what take.lua and
-// pay.lua do.
+// report.lua do.
 type outageModel struct {
 	now     int64 // ticks, of all clocks
 	limit   gcra.Limit
@@ -27,7 +28,7 @@ type outageModel struct {
 type modelServer struct {
 	*Store
 	up     bool
-	marker marker // of its last payment, in Redis
+	marker marker // of its last report, in Redis
 }
 
 func newOutageModel(n int, l gcra.Limit) *outageModel {
@@ -36,8 +37,9 @@ func newOutageModel(n int, l gcra.Limit) *outageModel {
 	for range n {
 		s := &modelServer{Store: new(Store), up: true}
 		s.clock = clock
-		s.denials = newDenialCache(clock, time.Second, &s.debts)
-		s.debts.paying = true // the model pays, no payLoop
+		s.reporter.store = s.Store
+		s.reporter.running = true // the model reports, no loop
+		s.denials = newDenialCache(clock, time.Second, &s.reporter.grants)
 		m.servers = append(m.servers, s)
 	}
 	return m
@@ -75,55 +77,53 @@ func (m *outageModel) request(t *rapid.T, s *modelServer, units int64) bool {
 	return admitted
 }
 
-// pay pays the debts of a server that reaches Redis.
-func (m *outageModel) pay(s *modelServer, requestLost, replyLost bool) {
-	for _, p := range s.debts.payments(m.now, maxRound) {
+// report reports what a server that reaches Redis has granted alone.
+func (m *outageModel) report(s *modelServer, requestLost, replyLost bool) {
+	for _, r := range s.reporter.grants.Reports(m.now, maxRound) {
 		if requestLost {
 			continue
 		}
-		paid, ahead := payStep(&p, &m.tat, &s.marker, m.now)
+		charged, ahead := reportStep(&r, &m.tat, &s.marker, m.now)
 		if !replyLost {
-			s.settle(&p, paid, ahead, m.now)
+			s.reporter.record(&r, charged, ahead, m.now)
 		}
 	}
 }
 
-// marker says what pay.lua has paid under an id.
+// marker says what report.lua has charged under an id.
 type marker struct {
-	id   string
-	paid int64
+	id      string
+	charged int64
 }
 
-// payStep is what pay.lua does with a payment. A TAT of 0 is none.
-func payStep(p *payment, tat *int64, m *marker, now int64) (paid, ahead int64) {
-	base, lag := now, int64(100_000_000)
-	if p.ends > 0 {
-		base, lag = p.ends, 0
+// reportStep is what report.lua does with a report. A TAT of 0 is none.
+func reportStep(r *outage.Report, tat *int64, m *marker, now int64) (charged, ahead int64) {
+	base := now
+	if r.Ends > 0 {
+		base = r.Ends
 	}
-	if now < p.begins && *tat <= p.ends {
-		base = p.begins
+	if now < r.Begins && *tat <= r.Ends {
+		base = r.Begins
 	}
-	if ahead = *tat - base; ahead < -lag {
-		ahead = 0
-	}
+	ahead = max(*tat-base, 0)
+
 	switch {
-	case ahead > p.top, now < p.previous, p.ends > 0 && now >= p.ends:
+	case ahead > r.Top, now < r.Previous, r.Ends > 0 && now >= r.Ends:
 		return 0, -1
-	case m.id == p.id:
-		return m.paid, max(ahead, 0)
+	case m.id == r.ID:
+		return m.charged, ahead
 	}
-	wanted := max(ahead+p.more, p.least)
-	ahead = max(min(wanted, p.room), ahead, 0)
-	paid = max(p.more-max(wanted-ahead, 0), 0)
-	if ahead > 0 && base+ahead != *tat {
-		*tat, *m = base+ahead, marker{p.id, paid}
+
+	charged = max(min(r.Amount, r.Room-ahead), 0)
+	if charged > 0 {
+		*tat, *m = base+ahead+charged, marker{r.ID, charged}
 	}
-	return paid, ahead
+	return charged, ahead + charged
 }
 
-func (m *outageModel) owes() bool {
+func (m *outageModel) unreported() bool {
 	for _, s := range m.servers {
-		if s.debts.n.Load() > 0 {
+		if s.reporter.grants.Any() {
 			return true
 		}
 	}
@@ -132,7 +132,7 @@ func (m *outageModel) owes() bool {
 
 // One server and a Redis that comes and goes admit what one bucket admits, neither more nor,
 // while no reply is lost, less.
-func TestDebtOfOneServerIsExact(t *testing.T) {
+func TestOutageOfOneServerIsExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		burst := rapid.Int64Range(1, 6).Draw(t, "burst")
 		m := newOutageModel(1, gcra.Limit{Count: 1, Per: time.Second, Burst: burst})
@@ -143,12 +143,12 @@ func TestDebtOfOneServerIsExact(t *testing.T) {
 				m.now += tat.Ticks(time.Duration(rapid.IntRange(1, 4000).Draw(t, "ms")) * time.Millisecond)
 			},
 			"switch": func(*rapid.T) { s.up = !s.up },
-			"pay": func(t *rapid.T) {
+			"report": func(t *rapid.T) {
 				request := lossy && rapid.Bool().Draw(t, "request lost")
 				reply := lossy && rapid.Bool().Draw(t, "reply lost")
 				lost = lost || reply
 				if s.up {
-					m.pay(s, request, reply)
+					m.report(s, request, reply)
 				}
 			},
 			"take": func(t *rapid.T) {
@@ -159,8 +159,8 @@ func TestDebtOfOneServerIsExact(t *testing.T) {
 				}
 			},
 			"": func(t *rapid.T) {
-				if !m.owes() && m.tat < m.history && m.history > m.now {
-					t.Fatalf("nothing is owed, and Redis has %v of %v", tat.Duration(m.tat-m.now), tat.Duration(m.history-m.now))
+				if !m.unreported() && m.tat < m.history && m.history > m.now {
+					t.Fatalf("nothing is unreported, and Redis has %v of %v", tat.Duration(m.tat-m.now), tat.Duration(m.history-m.now))
 				}
 			},
 		})
@@ -169,7 +169,7 @@ func TestDebtOfOneServerIsExact(t *testing.T) {
 
 // Several servers that lose Redis together admit at most a burst, or n requests, more than
 // the limit, however often that happens. The same holds for a quota in each period.
-func TestDebtsOfServersAreBounded(t *testing.T) {
+func TestOutageOfServersIsBounded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n, burst := rapid.IntRange(2, 4).Draw(t, "servers"), rapid.Int64Range(1, 8).Draw(t, "burst")
 		limit, unit, step := gcra.Limit{Count: 1, Per: time.Second, Burst: burst}, tat.Ticks(time.Second), 4*time.Second
@@ -187,9 +187,9 @@ func TestDebtsOfServersAreBounded(t *testing.T) {
 					s.up = !s.up
 				}
 			},
-			"pay": func(t *rapid.T) {
+			"report": func(t *rapid.T) {
 				if s := m.servers[rapid.IntRange(0, n-1).Draw(t, "server")]; s.up {
-					m.pay(s, rapid.Bool().Draw(t, "request lost"), rapid.Bool().Draw(t, "reply lost"))
+					m.report(s, rapid.Bool().Draw(t, "request lost"), rapid.Bool().Draw(t, "reply lost"))
 				}
 			},
 			"take": func(t *rapid.T) {
@@ -207,8 +207,8 @@ func TestDebtsOfServersAreBounded(t *testing.T) {
 	})
 }
 
-// What a server owes does not drain faster for the time before it counted fewer servers.
-func TestDebtWhenServersAreCountedAnew(t *testing.T) {
+// What is unreported does not drain faster for the time before it counted fewer servers.
+func TestUnreportedWhenServersAreCountedAnew(t *testing.T) {
 	m := newOutageModel(5, gcra.Limit{Count: 1, Per: time.Second, Burst: 10})
 	s := m.servers[0]
 	take := func(n int, units int64) {
@@ -218,13 +218,13 @@ func TestDebtWhenServersAreCountedAnew(t *testing.T) {
 		}
 	}
 	take(5, 2)
-	m.now += tat.Ticks(patience + 5*time.Second) // drains one
+	m.now += tat.Ticks(10 * time.Second) // drains one: nothing drains for 5 s
 	take(1, 1)
-	list := s.debts.payments(m.now, maxRound)
+	list := s.reporter.grants.Reports(m.now, maxRound)
 	if len(list) != 1 {
-		t.Fatalf("got %d payments; want 1", len(list))
+		t.Fatalf("got %d reports; want 1", len(list))
 	}
-	if got, want := list[0].more, tat.Ticks(2*time.Second); got != want {
-		t.Errorf("got a payment of %v; want %v", tat.Duration(got), tat.Duration(want))
+	if got, want := list[0].Amount, tat.Ticks(2*time.Second); got != want {
+		t.Errorf("got a report of %v; want %v", tat.Duration(got), tat.Duration(want))
 	}
 }

@@ -1,0 +1,165 @@
+package outage
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra/internal/buckets"
+	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+)
+
+// A bucket is what this server has granted alone on one bucket and Redis does not know. It ends when that is charged in
+// Redis, or has drained: the limit has given it back. All amounts are in ticks.
+//
+//  1. level is what was granted and is not reported, at least 0. It is a queue: what was granted first drains first.
+//  2. Of n servers each drains its level at an nth of the rate, so together they drain no faster than one bucket refills.
+//     A quota gives nothing back.
+//  3. Nothing drains before from. That is not before known, as the TAT in Redis drains first, and with several servers
+//     not before patience has passed since the first grant, or since Redis answered a report.
+//  4. sent is the front of level that is being reported: 0 <= sent <= level. Each repetition of the report has its id. Without
+//     a report sent is 0 and id is "".
+//  5. back is what was refunded of a report that is under way. It has left level and sent, but Redis may charge it.
+//  6. known is the TAT of the last answer of Redis or, before the first, of the local store.
+//  7. A report moves no TAT further ahead than room, and is impossible beyond charge.Top.
+//  8. units were granted and do not count as reported. rest is what was reported and is not yet a whole unit, with half a
+//     unit for rounding: 0 <= rest < T after each report.
+type bucket struct {
+	key    string
+	charge buckets.Charge // the last one: T, the clamp, and the period of a quota
+	n      int64
+
+	level, from int64
+	id          string
+	sent, back  int64
+	next        int64 // when to report again, as Redis had no room for all
+
+	known int64
+	room  int64
+
+	units, rest int64
+}
+
+// patience is how long several servers report in full what they have granted alone, as others may have charged in Redis
+// at the same time. So short failures are charged in full, however often they come, and a server that was cut off for long
+// does not deny for as long. A report is sent at least every 325 ms: retryAfter, a Timeout of 50 ms and the pause of the
+// reporter. That is 15 times within patience. If a third of all packets is lost and each report needs a new connection,
+// half of the reports fail, and all 15 with a probability below 1 in 10,000.
+const patience = 5 * time.Second
+
+// drain takes off level what has drained by now. Every other method is called after it.
+func (b *bucket) drain(now int64) {
+	if now <= b.from || b.charge.Periods != nil {
+		return
+	}
+
+	drained := min((now-b.from)/b.n, b.level)
+	b.from += drained * b.n // what is left of a division by n counts the next time
+	b.level -= drained
+	b.sent = max(b.sent-drained, 0)
+}
+
+// wait lets level drain later.
+func (b *bucket) wait(until int64) { b.from = max(b.from, until) }
+
+// grant adds a charge on a bucket whose TAT is begins or, if that is later, now.
+func (b *bucket) grant(c *buckets.Charge, now, begins, n int64) {
+	b.follow(c, now)
+	top := b.charge.Top
+	b.charge, b.n = *c, n
+	if lateOnRate(c) { // its Top is not the clamp of the limit, and serves only until that is known
+		b.room = max(b.room, c.Room)
+		if top > 0 {
+			b.charge.Top = max(top, c.Room)
+		}
+	}
+
+	if b.level == 0 {
+		b.from = begins
+		b.bePatient(begins)
+	}
+	b.level += c.Inc
+	b.units += c.Inc / c.Emission
+}
+
+// bePatient keeps invariant 3 of several servers.
+func (b *bucket) bePatient(since int64) {
+	if b.n > 1 {
+		b.wait(since + tat.Ticks(patience))
+	}
+}
+
+// lateOnRate reports whether a charge leaves the clamp of its limit as it is.
+func lateOnRate(c *buckets.Charge) bool { return c.Late && c.Periods == nil }
+
+// follow applies a limit that has changed, as take.lua does: no bucket is further ahead than its clamp.
+func (b *bucket) follow(c *buckets.Charge, now int64) {
+	if c.Top == b.charge.Top || lateOnRate(c) {
+		return
+	}
+
+	b.level = min(b.level, c.Top)
+	b.sent = min(b.sent, b.level)
+	b.known = min(b.known, now+c.Top)
+	b.charge.Top, b.room, b.next = c.Top, c.Top, 0
+}
+
+// ended reports whether nothing is unreported, and no reply is missing that matters.
+func (b *bucket) ended() bool { return b.level == 0 && b.back == 0 }
+
+// learn records the TAT of an answer.
+func (b *bucket) learn(known int64) {
+	b.known = known
+	b.wait(known)
+}
+
+// refund takes ticks from level, the newest first, and returns how many it had.
+func (b *bucket) refund(ticks int64) int64 {
+	ticks = min(ticks, b.level)
+	reported := max(ticks-(b.level-b.sent), 0)
+
+	b.level -= ticks
+	b.sent -= reported
+	b.back += reported
+	return ticks
+}
+
+// report returns the report whose reply is missing, or a new one of all that is unreported.
+func (b *bucket) report(hash uint64) Report {
+	if b.id == "" {
+		b.id, b.sent = strconv.FormatUint(rand.Uint64(), 36), b.level
+	}
+
+	r := Report{Hash: hash, Key: b.key, ID: b.id, Amount: b.sent, Room: b.room, Top: b.charge.Top}
+	if b.charge.Periods != nil {
+		period := b.charge.Periods.At(b.charge.Period - 1)
+		r.Ends, r.Begins, r.Previous = period.End, period.Begin, period.Before
+	}
+	return r
+}
+
+// record records the reply to a report: how much was charged, and the TAT afterwards. It returns how many units that
+// makes, and a refund if more was charged than is left since a refund.
+func (b *bucket) record(r *Report, charged, known, now int64) (units int64, refund buckets.Charge) {
+	// Some of it was refunded after this report was sent.
+	if tooMuch := min(charged+b.back-r.Amount, b.back); tooMuch > 0 {
+		refund = b.charge
+		refund.Undo(tooMuch)
+	}
+
+	// Redis had no room for all. In less than T, it grants none of the room that comes.
+	if charged < b.sent {
+		b.next = now + b.charge.Emission/4
+	}
+
+	b.level -= min(charged, b.sent)
+	b.id, b.sent, b.back = "", 0, 0
+	b.learn(known)
+	b.bePatient(now)
+
+	b.rest += charged
+	units = min(b.rest/b.charge.Emission, b.units) // T may have changed
+	b.rest %= b.charge.Emission
+	b.units -= units
+	return units, refund
+}

@@ -1,0 +1,201 @@
+// Package outage has the arithmetic of what a server grants alone while Redis does not answer: how much of that is
+// unreported, that is neither charged in Redis nor drained. It calls nothing, has no goroutine, and its clock is an
+// argument.
+package outage
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/seed-e377111c/ratelimit/gcra/internal/buckets"
+)
+
+// Grants are what this server has granted alone and Redis does not know, by bucket. The zero value has none.
+type Grants struct {
+	n  atomic.Int64 // len(of), to be read without the lock
+	mu sync.Mutex
+	of map[uint64]*bucket
+
+	closed bool
+	units  Units
+}
+
+// Units count what was granted alone.
+type Units struct {
+	Granted  int64
+	Reported int64 // of these, charged in Redis later
+	Lost     int64 // of these, never to be charged: there were too many buckets, or the store was closed
+}
+
+// A Report is what is to be charged in Redis on one bucket. It is repeated under its ID until a reply comes.
+type Report struct {
+	Hash                   uint64
+	Key, ID                string
+	Amount                 int64 // moves the TAT ahead, but no further ahead of now than Room
+	Room, Top              int64 // a TAT beyond Top makes the report impossible
+	Ends, Begins, Previous int64 // of a quota: when its period ends, and when that and the one before began
+}
+
+// Max bounds the buckets. One takes about 300 bytes with its key.
+const Max = 1 << 16
+
+// Add records a charge that was granted alone by one of n servers, on a bucket whose TAT is begins or, if that is later,
+// now. It reports whether the charge is not kept because there are too many buckets.
+func (g *Grants) Add(c *buckets.Charge, key func() string, now, begins, n int64) (full bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	units := c.Inc / c.Emission
+	g.units.Granted += units
+
+	b := g.of[c.Hash]
+	if b != nil && b.charge.Period != c.Period {
+		g.drop(c.Hash) // its period is over
+		b = nil
+	}
+
+	if b == nil {
+		if full = len(g.of) >= Max; full || g.closed {
+			g.units.Lost += units
+			return full
+		}
+		if g.of == nil {
+			g.of = make(map[uint64]*bucket)
+		}
+		b = &bucket{key: key(), n: n, known: begins, rest: c.Emission / 2}
+		g.of[c.Hash] = b
+		g.n.Add(1)
+	}
+
+	b.drain(now) // at the share of the rate that it had
+	b.grant(c, now, begins, n)
+	return false
+}
+
+func (g *Grants) drop(hash uint64) {
+	delete(g.of, hash)
+	g.n.Add(-1)
+}
+
+// Any reports whether something may be unreported.
+func (g *Grants) Any() bool { return g.n.Load() > 0 }
+
+// with calls f with a bucket as it is now, if something of it is unreported.
+func (g *Grants) with(hash uint64, now int64, f func(b *bucket)) {
+	if !g.Any() {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if b := g.of[hash]; b != nil {
+		b.drain(now)
+		f(b)
+	}
+}
+
+// Ahead is how far ahead of base the TAT of a bucket is at least with what is unreported; 0 if nothing is.
+func (g *Grants) Ahead(c *buckets.Charge, base, now int64) (ahead int64) {
+	g.with(c.Hash, now, func(b *bucket) {
+		if b.charge.Period != c.Period {
+			return
+		}
+		if c.Takes() { // others, such as a peek without the MaxDelay of the limit, change nothing
+			b.follow(c, now)
+		}
+		ahead = max(b.known-base, 0) + b.level
+	})
+	return ahead
+}
+
+// Learn records the TAT of an answer, and returns the one that follows with what is unreported, if anything is.
+func (g *Grants) Learn(hash uint64, known, now int64) (at int64, unreported bool) {
+	g.with(hash, now, func(b *bucket) {
+		b.learn(known)
+		at, unreported = known+b.level, true
+	})
+	return at, unreported
+}
+
+// Forget drops what was learned about a bucket, which is refunded, and returns the local TAT that follows from what is
+// unreported alone.
+func (g *Grants) Forget(hash uint64, now int64) (at int64) {
+	g.with(hash, now, func(b *bucket) {
+		if b.charge.Periods == nil {
+			b.known, at = now, now+b.n*b.level
+		}
+	})
+	return at
+}
+
+// Refund takes ticks from what is unreported, and returns how many were not.
+func (g *Grants) Refund(c *buckets.Charge, ticks, now int64) (rest int64) {
+	rest = ticks
+	g.with(c.Hash, now, func(b *bucket) {
+		if c.Refunds == 0 || c.Refunds == b.charge.Period {
+			rest -= b.refund(ticks)
+		}
+	})
+	return rest
+}
+
+// Reports returns reports of the buckets whose time has come, a number of them at most, and drops those that have ended.
+func (g *Grants) Reports(now int64, most int) (list []Report) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for hash, b := range g.of { // from another place each time, so that all have their turn
+		b.drain(now)
+		if b.ended() {
+			g.drop(hash)
+		} else if now >= b.next {
+			list = append(list, b.report(hash))
+		}
+		if len(list) == most {
+			break
+		}
+	}
+	return list
+}
+
+// Record records the reply to a report: how much was charged, and the TAT afterwards. It reports whether the bucket has
+// ended, and returns a refund, with an Inc below 0, if more was charged than is left since a refund.
+func (g *Grants) Record(r *Report, charged, known, now int64) (ended bool, refund buckets.Charge) {
+	g.with(r.Hash, now, func(b *bucket) {
+		if b.id != r.ID {
+			return
+		}
+		var units int64
+		units, refund = b.record(r, charged, known, now)
+		g.units.Reported += units
+		if ended = b.ended(); ended {
+			g.drop(r.Hash)
+		}
+	})
+	return ended, refund
+}
+
+// Drop drops a bucket whose report is impossible.
+func (g *Grants) Drop(r *Report, now int64) {
+	g.with(r.Hash, now, func(b *bucket) {
+		if b.id == r.ID {
+			g.drop(r.Hash)
+		}
+	})
+}
+
+// Units returns the counts.
+func (g *Grants) Units() Units {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.units
+}
+
+// Close drops all buckets, for good. What is unreported by now is lost.
+func (g *Grants) Close(now int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, b := range g.of {
+		b.drain(now)
+		g.units.Lost += min((b.level+b.rest)/b.charge.Emission, b.units)
+	}
+	g.closed, g.of = true, nil
+	g.n.Store(0)
+}
