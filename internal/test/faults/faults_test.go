@@ -20,7 +20,6 @@ import (
 var long = os.Getenv("RATELIMIT_CHAOS") == "long"
 
 func TestMain(m *testing.M) {
-	redistest.Child(childURL, child)
 	redistest.Child(limitedURL, limitedServer)
 	redistest.Child(soakURL, soakServer)
 	code := m.Run()

@@ -11,28 +11,6 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-func TestFault92TwoApplicationsDoNotMix(t *testing.T) {
-	o := apart(t, "one Redis, the same client, other prefixes and names")
-	server := redistest.Start(t)
-	app := func(prefix, policy string, limit gcra.Limit) *site {
-		store := patientStore(t, server, config{Prefix: prefix})
-		return openSite(t, o, sitetest.Config{Config: middleware.Config{Store: store}, Policies: []middleware.Policy{{Name: policy, Key: byClient, Limit: limit}}})
-	}
-	two, three := gcra.PerDay(2), gcra.PerDay(3)
-	expect(t, "shop", app("shop:", "api", two).Statuses(t, "GET /ok", 3, "X-Client: ann"), []int{200, 200, 429})
-	expect(t, "blog", app("blog:", "api", two).Statuses(t, "GET /ok", 3, "X-Client: ann"), []int{200, 200, 429})
-	expect(t, "no prefix", app("", "api", two).Statuses(t, "GET /ok", 3, "X-Client: ann"), []int{200, 200, 429})
-	expect(t, "shop, another policy", app("shop:", "login", two).Statuses(t, "GET /ok", 3, "X-Client: ann"), []int{200, 200, 429})
-	// No name of a client or policy leads to the key of another.
-	expect(t, "shop, odd client", app("shop:", "api", two).Statuses(t, "GET /ok", 3, "X-Client: ann}:api{"), []int{200, 200, 429})
-	expect(t, "shop, odd policy", app("shop:", "api}:api", two).Statuses(t, "GET /ok", 3, "X-Client: ann"), []int{200, 200, 429})
-	// The same prefix and name are the same bucket, and the new limit holds.
-	raised := app("shop:", "api", three)
-	expect(t, "shop, another server with a raised limit", raised.Do(t, "GET /ok", "X-Client: ann").StatusCode, 429)
-	a := raised.Do(t, "GET /ok", "X-Client: bob")
-	expect(t, "shop, another client", []any{a.StatusCode, a.Header.Get("RateLimit-Limit"), a.Header.Get("RateLimit-Remaining")}, []any{200, "3", "2"})
-}
-
 func TestFault93OldKeysAreIgnoredAndExpire(t *testing.T) {
 	o := apart(t, "a new prefix, rolled out while the old one runs")
 	const burst = 5

@@ -11,7 +11,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
@@ -194,88 +193,4 @@ func TestFault09SmallPoolServesManyCallers(t *testing.T) {
 	if n := proxy.RequestBytes() - sent; n > 60_000 {
 		t.Errorf("%d bytes sent for 200 calls; want each call sent once at most", n)
 	}
-}
-
-// Waiting for a connection, dialling and reading share one Timeout, whatever the
-// client's own timeouts are.
-func TestFault10OneTimeoutForDialWaitAndRead(t *testing.T) {
-	o := apart(t, "dial, wait and read all stand still")
-	server := redistest.Start(t)
-	proxy := redistest.NewProxy(t, server.Addr)
-	options := &redis.Options{Addr: proxy.Addr, PoolSize: 1, DialTimeout: ample, PoolTimeout: ample, ReadTimeout: 2 * time.Second, WriteTimeout: ample}
-	for name, fault := range map[string]func(){
-		"accepts and is silent": proxy.Blackhole,
-		"slow to connect":       func() { proxy.Delay(150 * time.Millisecond) },
-	} {
-		client := closing(t, redis.NewClient(options))
-		r := rigOn(t, client, config{})
-		fault()
-		redistest.Together(30, func(i int) {
-			if _, err := o.take(r, plenty(fmt.Sprint(i))); err == nil {
-				t.Errorf("%s: a call was answered; connecting alone takes longer than the Timeout", name)
-			}
-		})
-		proxy.Pass()
-	}
-	o.inTime(t, budget)
-}
-
-// go-redis does not interrupt a read by itself.
-func TestFault11CallerDeadlineEndsARead(t *testing.T) {
-	o := apart(t, "a reply that never comes, with the caller's own deadline")
-	server := redistest.Start(t)
-	proxy := redistest.NewProxy(t, server.Addr)
-	for name, r := range map[string]*rig{
-		"Open":     rigAt(t, "redis://"+proxy.Addr, config{Timeout: ample}),
-		"defaults": rigOn(t, closing(t, redis.NewClient(&redis.Options{Addr: proxy.Addr})), config{Timeout: ample}),
-	} {
-		proxy.Pass()
-		works(t, r)
-		proxy.Blackhole()
-		for _, end := range []func(context.Context) (context.Context, context.CancelFunc){
-			func(ctx context.Context) (context.Context, context.CancelFunc) {
-				return context.WithTimeout(ctx, 25*time.Millisecond)
-			},
-			func(ctx context.Context) (context.Context, context.CancelFunc) {
-				ctx, cancel := context.WithCancel(ctx)
-				time.AfterFunc(25*time.Millisecond, cancel)
-				return ctx, cancel
-			},
-		} {
-			ctx, cancel := end(t.Context())
-			start := time.Now()
-			_, err := gcra.Take(ctx, r, plenty("somebody"))
-			o.decided(time.Since(start))
-			cancel()
-			if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
-				t.Errorf("%s: got %v; want the context's error", name, err)
-			}
-		}
-	}
-	o.inTime(t, 25*time.Millisecond)
-	proxy.Reset()
-}
-
-// An outage is visible: each decision has the error, and the log has a line for each
-// change of state and none in between.
-func TestFault89OutageIsReported(t *testing.T) {
-	o := apart(t, "kill -9 twice")
-	server := redistest.Start(t)
-	r := rigAt(t, server.URL(), config{})
-	s := underLoad(t, o, r)
-	for round := 1; round <= 2; round++ {
-		works(t, r)
-		redistest.Eventually(t, ample, "the recovery to be logged", func() bool { return len(r.log.Lines(isBack)) == round-1 })
-		server.Kill()
-		before, asked := s.failed.Load(), o.requests.Load()
-		s.traffic(t, 200, phase(time.Second, 10*time.Second))
-		if degraded, all := s.failed.Load()-before, o.requests.Load()-asked; degraded != all {
-			t.Errorf("round %d: Observe got %d degraded decisions; want all %d", round, degraded, all)
-		}
-		if n := len(r.log.Lines(isAway)); n != round {
-			t.Errorf("round %d: got %d log lines about outages; want %d", round, n, round)
-		}
-		server.Restart()
-	}
-	o.recovers(t, r, probing)
 }

@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"os"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -36,37 +33,6 @@ func aclLines(t *testing.T) map[string][]string {
 		}
 	}
 	return lines
-}
-
-// SECURITY.md names tests that exist.
-func TestSecurityNamesTests(t *testing.T) {
-	text, err := os.ReadFile("../../../SECURITY.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var tests []string
-	err = fs.WalkDir(os.DirFS("../../.."), ".", func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		file, err := os.ReadFile("../../../" + path)
-		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(t `).FindAllSubmatch(file, -1) {
-			tests = append(tests, string(m[1]))
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	named := regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(string(text), -1)
-	for _, name := range named {
-		if !slices.Contains(tests, name[1]) {
-			t.Errorf("SECURITY.md names %s, which does not exist", name[1])
-		}
-	}
-	if len(named) == 0 {
-		t.Error("SECURITY.md names no test")
-	}
 }
 
 // TestACL runs the stores as a Redis user with the rights that SECURITY.md lists, and
