@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -422,36 +421,6 @@ func TestFault24KeysOfOneRequestOnTwoNodes(t *testing.T) {
 	}
 	moveAll(t, c, slotOf(t, c, subject), to, from)
 	o.inTime(t, r.Timeout)
-}
-
-// The keys of one subject share a slot, whatever the subject is.
-func TestFault25NoCrossslot(t *testing.T) {
-	o := fault(t, "many limits, several subjects, hostile names")
-	c := theCluster(t)
-	r := onCluster(t, c, config{Timeout: ample})
-	alphabet := []string{"{", "}", "{}", "}{", "a", "b", ":", "%", "\x00", "\r\n", " ", "ü", strings.Repeat("x", 80)}
-	name := func() string {
-		var b strings.Builder
-		for range rand.IntN(6) {
-			b.WriteString(alphabet[rand.IntN(len(alphabet))])
-		}
-		return b.String()
-	}
-	worksOn(t, r, onePerShard(t, c)...)
-	for range amount(200, 5000) {
-		var charges []gcra.Charge
-		for range 1 + rand.IntN(3) {
-			subject := name()
-			for range 1 + rand.IntN(3) {
-				charges = append(charges, gcra.Charge{Subject: subject, Policy: name(), Limit: gcra.PerSecond(100_000), Cost: 1})
-			}
-		}
-		start := time.Now()
-		if _, err := r.Take(t.Context(), charges); err != nil {
-			t.Fatalf("taking %+v: %v", charges, err)
-		}
-		o.decided(time.Since(start))
-	}
 }
 
 // A cluster that lacks a slot serves none.

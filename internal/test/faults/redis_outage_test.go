@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
@@ -40,29 +38,6 @@ func TestFault01RedisStartsAfterTheApplication(t *testing.T) {
 	if lines := r.log.Lines(isBack); len(lines) != 1 {
 		t.Errorf("got %d log lines about the recovery; want 1", len(lines))
 	}
-	o.inTime(t, budget)
-}
-
-func TestFault02RedisKilledUnderLoad(t *testing.T) {
-	o := apart(t, "kill -9, restart")
-	server := redistest.Start(t)
-	r := rigAt(t, server.URL(), config{})
-	s := underLoad(t, o, r)
-	works(t, r)
-	rate := 200
-	if long {
-		rate = 500
-	}
-	s.traffic(t, rate, phase(300*time.Millisecond, 2*time.Second)).only(t, "before the kill", http.StatusOK)
-	before := s.failed.Load()
-	server.Kill()
-	s.traffic(t, rate, phase(1500*time.Millisecond, 10*time.Second)).only(t, "while Redis is gone", http.StatusOK)
-	if s.failed.Load() == before {
-		t.Error("no decision was reported as degraded while Redis was gone")
-	}
-	server.Restart()
-	o.recovers(t, r, probing)
-	s.traffic(t, rate, phase(300*time.Millisecond, 2*time.Second)).only(t, "after the restart", http.StatusOK)
 	o.inTime(t, budget)
 }
 
@@ -138,25 +113,6 @@ func TestFault06RedisStandsStill(t *testing.T) {
 		o.recovers(t, r, time.Second+probing)
 		o.inTime(t, budget)
 	}
-}
-
-// A host that is gone does not even refuse connections. The first calls find no
-// connection and must not wait for one.
-func TestFault08HostGone(t *testing.T) {
-	o := apart(t, "no SYN is answered")
-	addr := blackholed(t)
-	for name, client := range map[string]*redis.Client{
-		"go-redis's defaults": closing(t, redis.NewClient(&redis.Options{Addr: addr})),
-		"long ample":          closing(t, redis.NewClient(&redis.Options{Addr: addr, DialTimeout: ample, PoolTimeout: ample})),
-	} {
-		r := rigOn(t, client, config{})
-		redistest.Together(20, func(i int) {
-			if _, err := o.take(r, plenty(fmt.Sprint(i))); err == nil {
-				t.Errorf("%s: a call to a host that is gone was answered", name)
-			}
-		})
-	}
-	o.inTime(t, budget)
 }
 
 // Many callers share few connections: a batch needs one, however many callers it
