@@ -60,7 +60,7 @@ func (s *site) settled() int64 {
 const plainRequest = "GET /ok HTTP/1.1\r\nHost: h\r\n\r\n"
 
 func TestFault59ClientsThatHangUpDoNotOpenTheBreaker(t *testing.T) {
-	o := fault(t, "clients gone and contexts cancelled in flight")
+	o := apart(t, "clients gone and contexts cancelled in flight")
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)
 	store := rigAt(t, "redis://"+proxy.Addr+"?read_timeout=20s", config{Timeout: ample})
@@ -96,7 +96,7 @@ func TestFault59ClientsThatHangUpDoNotOpenTheBreaker(t *testing.T) {
 }
 
 func TestFault60HangingUpDoesNotAvoidTheCharge(t *testing.T) {
-	o := fault(t, "a reset right after the request")
+	o := apart(t, "a reset right after the request")
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)
 	limit := ledger(8000)

@@ -130,7 +130,7 @@ func (f fleet) ask(o *outcome, user string, d, pause time.Duration) (allowed, de
 // Without Redis each of N servers has an Nth of the limit, and starts from the
 // state that it last got from Redis.
 func TestFault88OutageDoesNotMultiplyTheQuota(t *testing.T) {
-	o := fault(t, "Redis killed, four servers")
+	o := apart(t, "Redis killed, four servers")
 	const n, rate, burst = 4, 40, 40
 	limit := gcra.PerSecond(rate).WithBurst(burst)
 	for name, warm := range map[string]bool{"cold": false, "warm": true} {
@@ -162,7 +162,7 @@ func TestFault88OutageDoesNotMultiplyTheQuota(t *testing.T) {
 
 // When Redis is back, servers reconnect one connection at a time.
 func TestFault57RecoveryOpensFewConnections(t *testing.T) {
-	o := fault(t, "Redis silent, then back; four servers")
+	o := apart(t, "Redis silent, then back; four servers")
 	const n = 4
 	server := redistest.Start(t)
 	var proxies [n]*redistest.Proxy
@@ -219,7 +219,7 @@ func TestFault57RecoveryOpensFewConnections(t *testing.T) {
 // A Redis that comes and goes: each change may allow one more burst, and the breaker
 // changes its state no more often than its pause allows.
 func TestFault58RedisFlaps(t *testing.T) {
-	o := fault(t, "Redis up and down")
+	o := apart(t, "Redis up and down")
 	const rate, burst = 50, 25
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)

@@ -38,6 +38,7 @@ func aclLines(t *testing.T) map[string][]string {
 // TestACL runs the stores as a Redis user with the rights that SECURITY.md lists, and
 // again without each of the commands, so that none is superfluous.
 func TestACL(t *testing.T) {
+	t.Parallel()
 	lines := aclLines(t)
 	for user, start := range map[string]func(t *testing.T) ([]*redistest.Server, func() redis.UniversalClient){
 		"limiter": func(t *testing.T) ([]*redistest.Server, func() redis.UniversalClient) {
@@ -70,6 +71,7 @@ func TestACL(t *testing.T) {
 		"limiter-log-cluster": onACLCluster("limiter-log-cluster"),
 	} {
 		t.Run(user, func(t *testing.T) {
+			t.Parallel()
 			rules := lines[user]
 			if len(rules) == 0 {
 				t.Fatalf("SECURITY.md has no line ACL SETUSER %s", user)
