@@ -5,13 +5,19 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"testing"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/diag"
+	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
 )
+
+// A store that fails is tested here.
+func TestMain(m *testing.M) { os.Exit(diagtest.Quiet(m, diag.StoreFailed).Run()) }
 
 const (
 	unaryCall  = "/test.v1.Service/Unary"

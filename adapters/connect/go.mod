@@ -11,4 +11,4 @@ require (
 	google.golang.org/protobuf v1.36.12
 )
 
-require github.com/golang-jwt/jwt/v5 v5.3.1
+require github.com/golang-jwt/jwt/v5 v5.3.1 // indirect

@@ -2,7 +2,6 @@ package ratelimit_test
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -16,9 +15,7 @@ import (
 
 	ratelimit "github.com/seed-e377111c/ratelimit/adapters/connect"
 	"github.com/seed-e377111c/ratelimit/gcra"
-	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
-	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
 // each runs f for each procedure, with each protocol over each version of HTTP. Streams
@@ -249,43 +246,5 @@ func TestClient(t *testing.T) {
 		if a := s.call(t.Context(), procedure); a.code != connect.CodeInternal || !strings.Contains(a.err.Message(), "outbound/httpclient") {
 			t.Errorf("%s: got %v; want an error that says what to use", procedure, a.err)
 		}
-	}
-}
-
-func TestNewPanics(t *testing.T) {
-	for want, f := range map[string]func(){
-		"Store is nil": func() { ratelimit.New(ratelimit.Config{}) },
-		`Routes[0] is "test.v1.Service/Unary", which matches no call; want "/test.v1.Service/Unary"`: func() {
-			ratelimit.New(ratelimit.Config{Store: gcra.NewMemory()}, ratelimit.Policy{Name: "p", Key: key("k"), Limit: gcra.PerHour(1), Routes: []string{unaryCall[1:]}})
-		},
-		"the Limiter is nil": func() { ratelimit.From(nil) },
-	} {
-		func() {
-			defer func() {
-				if got := fmt.Sprint(recover()); !strings.Contains(got, want) {
-					t.Errorf("got %s; want a panic that says %s", got, want)
-				}
-			}()
-			f()
-		}()
-	}
-}
-
-// A limiter of middleware.New does not check that its Routes match calls.
-func TestLogsPolicyWithoutCalls(t *testing.T) {
-	log := new(diagtest.Log)
-	l, err := middleware.New(ratelimit.Config{Store: gcra.NewMemory(), Logger: log.Logger()},
-		ratelimit.Policy{Name: "search", Key: key("k"), Limit: gcra.PerHour(1), Routes: []string{"shop.Catalog/Search"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		_, err := ratelimit.From(l).WrapUnary(func(context.Context, connect.AnyRequest) (connect.AnyResponse, error) { return nil, nil })(t.Context(), connect.NewRequest(new(struct{})))
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	if lines := log.Lines(); len(lines) != 1 || !strings.Contains(lines[0].Attrs["error"], `want "/shop.Catalog/Search"`) {
-		t.Errorf("got %v; want a line that names the route", lines)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"os"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -15,7 +16,12 @@ import (
 
 	ratelimit "github.com/seed-e377111c/ratelimit/adapters/grpc"
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/diag"
+	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
 )
+
+// A store that fails is tested here.
+func TestMain(m *testing.M) { os.Exit(diagtest.Quiet(m, diag.StoreFailed).Run()) }
 
 const (
 	unaryCall  = "/grpc.testing.TestService/UnaryCall"

@@ -3,7 +3,6 @@ package ratelimit_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -20,9 +19,7 @@ import (
 
 	ratelimit "github.com/seed-e377111c/ratelimit/adapters/grpc"
 	"github.com/seed-e377111c/ratelimit/gcra"
-	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
-	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
 // What a client sees of an allowed call and of a denied one.
@@ -259,44 +256,5 @@ func TestHeldBackCallEnds(t *testing.T) {
 	}
 	if d := <-decided; d.Delay <= 119*time.Minute {
 		t.Errorf("third call: got delay %v; want nearly two hours, as the second is charged", d.Delay)
-	}
-}
-
-func TestNewPanics(t *testing.T) {
-	for want, f := range map[string]func(){
-		"Store is nil": func() { ratelimit.New(ratelimit.Config{}) },
-		`Routes[0] is "grpc.testing.TestService/UnaryCall", which matches no call; want "/grpc.testing.TestService/UnaryCall"`: func() {
-			ratelimit.New(ratelimit.Config{Store: gcra.NewMemory()}, ratelimit.Policy{Name: "p", Key: key("k"), Limit: gcra.PerHour(1), Routes: []string{unaryCall[1:]}})
-		},
-		"the Limiter is nil": func() { ratelimit.From(nil) },
-	} {
-		func() {
-			defer func() {
-				if got := fmt.Sprint(recover()); !strings.Contains(got, want) {
-					t.Errorf("got %s; want a panic that says %s", got, want)
-				}
-			}()
-			f()
-		}()
-	}
-}
-
-// A limiter of middleware.New does not check that its Routes match calls.
-func TestLogsPolicyWithoutCalls(t *testing.T) {
-	log := new(diagtest.Log)
-	l, err := middleware.New(ratelimit.Config{Store: gcra.NewMemory(), Logger: log.Logger()},
-		ratelimit.Policy{Name: "search", Key: key("k"), Limit: gcra.PerHour(1), Routes: []string{"shop.Catalog/Search"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		_, err := ratelimit.From(l).Unary()(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/shop.Catalog/Search"},
-			func(context.Context, any) (any, error) { return nil, nil })
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	if lines := log.Lines(); len(lines) != 1 || !strings.Contains(lines[0].Attrs["error"], `want "/shop.Catalog/Search"`) {
-		t.Errorf("got %v; want a line that names the route", lines)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -13,7 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/golang-jwt/jwt/v5"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -24,49 +22,33 @@ import (
 
 	ratelimit "github.com/seed-e377111c/ratelimit/adapters/grpc"
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/test/rpctest"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 )
 
-type userKey struct{}
-
-// authenticate is a stand-in for an interceptor that checks who the client is.
-func authenticate(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	return handler(context.WithValue(ctx, userKey{}, "alice"), req)
-}
-
-// The functions of package keyfunc work unchanged.
-func TestKeys(t *testing.T) {
-	secret := []byte("0123456789abcdef0123456789abcdef")
-	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": "bob", "exp": 4102444800}).SignedString(secret)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, test := range []struct {
-		name string
-		key  func(*http.Request) (string, error)
-		md   []string
-		want string
-	}{
-		{"RemoteAddr", keyfunc.RemoteAddr, nil, "ip:127.0.0.1"},
-		{"TrustedProxies", keyfunc.TrustedProxies("127.0.0.0/8"), []string{"x-forwarded-for", "192.0.2.1", "x-forwarded-for", "192.0.2.7"}, "ip:192.0.2.7"},
-		{"TrustedProxies, another peer", keyfunc.TrustedProxies("10.0.0.0/8"), []string{"forwarded", "for=192.0.2.7"}, "ip:127.0.0.1"},
-		{"APIKey", keyfunc.APIKey("X-Api-Key", func(_ context.Context, k string) (string, bool) { return "team", k == "k1" }), []string{"x-api-key", "k1"}, "key:team"},
-		{"APIKey twice", keyfunc.APIKey("X-Api-Key", func(_ context.Context, k string) (string, bool) { return "team", k == "k1" }), []string{"x-api-key", "k1", "x-api-key", "k2"}, ""},
-		{"JWTSubject", keyfunc.JWTSubject(func(*jwt.Token) (any, error) { return secret, nil }, []string{"HS256"}), []string{"authorization", "Bearer " + token}, "sub:|bob"},
-		{"Subject", keyfunc.Subject(func(ctx context.Context) string { s, _ := ctx.Value(userKey{}).(string); return s }), nil, "sub:alice"},
-		{"Route", keyfunc.Route, nil, "route:" + unaryCall},
-	} {
-		var got []string
-		limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Observe: func(_ *http.Request, d *ratelimit.Decision) { got = append(got, d.Results[0].Subject) }},
-			ratelimit.Policy{Name: "p", Key: test.key, Limit: gcra.PerHour(5)})
-		conn := dial(t, serve(t, new(service), grpc.ChainUnaryInterceptor(authenticate, limit.Unary())))
-		if a := call(metadata.AppendToOutgoingContext(t.Context(), test.md...), conn); a.Code() != codes.OK {
-			t.Errorf("%s: got %v", test.name, a.Status)
+// What the adapters of gRPC and Connect have in common.
+func TestCommon(t *testing.T) {
+	serve := func(t testing.TB, l *ratelimit.Limiter) func(http.Header) (http.Header, error) {
+		authenticate := func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+			return handler(rpctest.Authenticate(ctx), req)
 		}
-		if !slices.Equal(got, []string{test.want}) {
-			t.Errorf("%s: got keys %q; want %q", test.name, got, test.want)
+		conn := dial(t, serve(t, new(service), grpc.ChainUnaryInterceptor(authenticate, ratelimit.From(l).Unary())))
+		return func(header http.Header) (http.Header, error) {
+			md := metadata.MD{}
+			for name, values := range header {
+				md.Append(name, values...)
+			}
+			a := call(metadata.NewOutgoingContext(t.Context(), md), conn)
+			fields := http.Header{}
+			for name, values := range a.header {
+				fields[http.CanonicalHeaderKey(name)] = values
+			}
+			return fields, a.Err()
 		}
 	}
+	rpctest.Keys(t, unaryCall, serve)
+	rpctest.Headers(t, serve)
+	rpctest.Panics(t, unaryCall, ratelimit.New, ratelimit.From)
 }
 
 // What a key function of the application sees.
@@ -153,34 +135,6 @@ func TestRoutes(t *testing.T) {
 		}
 		if !slices.Equal(applied, want) {
 			t.Errorf("%s: got policies %q; want %q", method, applied, want)
-		}
-	}
-}
-
-// Clients write the metadata. None of it makes a decision fail.
-func TestMetadataIsWrittenByClients(t *testing.T) {
-	owner := func(_ context.Context, k string) (string, bool) { return k, true }
-	secret := func(*jwt.Token) (any, error) { return []byte("0123456789abcdef0123456789abcdef"), nil }
-	var d *ratelimit.Decision
-	unread := slog.New(slog.DiscardHandler) // gets the proxy that TrustedHops misses
-	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Logger: unread, Observe: func(_ *http.Request, seen *ratelimit.Decision) { d = seen }},
-		ratelimit.Policy{Name: "address", Key: keyfunc.TrustedProxies("127.0.0.0/8"), Limit: gcra.PerHour(1000)},
-		ratelimit.Policy{Name: "hop", Key: keyfunc.TrustedHops(2), Limit: gcra.PerHour(1000)},
-		ratelimit.Policy{Name: "token", Key: keyfunc.JWTSubject(secret, []string{"HS256"}), Limit: gcra.PerHour(1000)},
-		ratelimit.Policy{Name: "key", Key: keyfunc.APIKey("X-Key", owner), Limit: gcra.PerHour(1000)},
-		ratelimit.Policy{Name: "bin", Key: keyfunc.APIKey("X-Key-Bin", owner), Limit: gcra.PerHour(1000)})
-	conn := dial(t, serve(t, new(service), limited(limit)...))
-	huge := strings.Repeat("a", 1<<20)
-	for name, md := range map[string]metadata.MD{
-		"binary":   {"x-key-bin": {"\x00\xff\n", ""}, "x-forwarded-for-bin": {"\x00"}, "authorization-bin": {huge}},
-		"repeated": {"x-key": slices.Repeat([]string{"k"}, 1000), "x-forwarded-for": slices.Repeat([]string{"192.0.2.1, ,"}, 1000), "authorization": {"Bearer a", "Bearer b"}},
-		"huge":     {"x-key": {huge}, "x-key-bin": {huge}, "x-forwarded-for": {huge}, "authorization": {"Bearer " + huge}},
-		"empty":    {"x-key": {""}, "x-forwarded-for": {""}, "authorization": {""}, "x-key-bin": {""}},
-		"odd":      {"x_key": {"k"}, "x.key": {"k"}, "-": {"k"}, "x-forwarded-for": {"[::1%25]:x, ,,"}, "ratelimit-remaining": {"9"}, "grpc-retry-pushback-ms": {"0"}},
-	} {
-		a := call(metadata.NewOutgoingContext(t.Context(), md), conn)
-		if a.Code() != codes.OK || d.Err != nil || first(a.header, "ratelimit-limit") != "1000" {
-			t.Errorf("%s: got %v, Decision.Err %v; want OK", name, a.Status, d.Err)
 		}
 	}
 }

@@ -3,7 +3,7 @@
 // limiter did, and how long it took to recover.
 //
 //	go test ./internal/test/faults                     the short form, with the other tests
-//	go test -run TestFault12 ./internal/test/faults    one of them
+//	go test -run TestFault35 ./internal/test/faults    one of them
 //	make chaos                                    the long form, which prints a table
 //
 // The short form asserts counts, states and answers. It asserts no tight time,

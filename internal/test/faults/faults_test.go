@@ -2,6 +2,7 @@ package faults
 
 import (
 	"cmp"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -20,11 +21,16 @@ import (
 var long = os.Getenv("RATELIMIT_CHAOS") == "long"
 
 func TestMain(m *testing.M) {
-	redistest.Child(childURL, child)
 	redistest.Child(limitedURL, limitedServer)
 	redistest.Child(soakURL, soakServer)
+	flag.Parse()
+	// Tests wait most of the time: more of them run at once than there are processors.
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
 	code := m.Run()
-	shared.stop()
+	sharedCluster.stop()
+	sharedSentinel.stop()
 	if long {
 		printTable()
 	}
@@ -74,8 +80,7 @@ var (
 	table   []*outcome
 )
 
-// apart is [fault] for a test that shares no server with others and measures nothing of the
-// process. In the short form such tests run beside each other.
+// apart is [fault] for a test that changes and measures nothing of the process. In the short form such tests run beside each other.
 func apart(t *testing.T, injected string) *outcome {
 	if !long {
 		t.Parallel()

@@ -3,7 +3,6 @@ package faults
 import (
 	"fmt"
 	"net/http"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,78 +12,6 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/test/sitetest"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
-
-func TestFault52DeniedRequestIsChargedNowhere(t *testing.T) {
-	o := apart(t, "one of three limits used up")
-	server := redistest.Start(t)
-	eachFramework(t, func(t *testing.T, f sitetest.Framework) {
-		store := patientStore(t, server, config{Prefix: f.Name + ":", DenialTTL: -1}) // Redis makes every denial
-		s := openSite(t, o, sitetest.Config{Build: f.Build, Config: middleware.Config{Store: store}, Policies: []middleware.Policy{
-			{Name: "first", Key: sitetest.Everybody, Limit: gcra.PerDay(1000)},
-			{Name: "user", Key: byClient, Limit: gcra.PerDay(3)},
-			{Name: "last", Key: sitetest.Everybody, Limit: gcra.PerDay(1000)}}})
-		expect(t, "statuses", s.Statuses(t, "GET /ok", 3, "X-Client: eve"), []int{200, 200, 200})
-		keys := []string{f.Name + ":{everybody}:first", f.Name + ":{eve}:user", f.Name + ":{everybody}:last"}
-		dumps := func() (all []string) {
-			for _, key := range keys {
-				all = append(all, dump(t, server, key))
-			}
-			return all
-		}
-		before := dumps()
-		expect(t, "statuses", s.Statuses(t, "GET /ok", 20, "X-Client: eve"), slices.Repeat([]int{429}, 20))
-		expect(t, "all three buckets", dumps(), before)
-		expect(t, "another client", s.Do(t, "GET /ok", "X-Client: bob").StatusCode, 200)
-		expect(t, "left for all", s.Last().Results[0].Remaining, 996)
-	})
-}
-
-func TestFault54WaitingForRetryAfterPasses(t *testing.T) {
-	o := apart(t, "waiting for RetryAfter, and for 2 ms less")
-	server := redistest.Start(t)
-	limit := gcra.Limit{Count: 1, Per: 20 * time.Millisecond}
-	n := amount(40, 1000)
-	for name, ttl := range map[string]time.Duration{"with the denial cache": time.Second, "without": -1} {
-		store := patientStore(t, server, config{DenialTTL: ttl})
-		late, early, tried := 0, 0, 0
-		c := gcra.Charge{Subject: name, Policy: "p", Limit: limit, Cost: 1}
-		for range n {
-			// Denied at some moment between asked and answered.
-			var asked, answered time.Time
-			var r gcra.Result
-			for r.RetryAfter == 0 {
-				asked = time.Now()
-				r = mustTake(t, store, c)[0].Result
-				answered = time.Now()
-			}
-			if wait := r.RetryAfter - 2*time.Millisecond; wait > 0 {
-				time.Sleep(time.Until(answered.Add(wait)))
-				again := mustTake(t, store, c)[0].Result
-				// If the machine overslept, this proves nothing.
-				if ttl < 0 && time.Since(asked) < r.RetryAfter {
-					if tried++; again.Allowed {
-						early++
-					}
-				}
-				if again.Allowed {
-					continue
-				}
-			}
-			time.Sleep(time.Until(answered.Add(r.RetryAfter)))
-			if res, err := o.take(store, c); err != nil || !res.Allowed {
-				late++
-			}
-		}
-		o.over.Add(int64(early))
-		expect(t, name+": let in too early", early, 0)
-		if late > n/1000 {
-			t.Errorf("%s: %d of %d clients that waited for RetryAfter were denied; want at most one in 1,000", name, late, n)
-		}
-		if ttl < 0 && tried == 0 {
-			t.Errorf("%s: none of %d clients came back too early", name, n)
-		}
-	}
-}
 
 func TestFault55ChangedLimitHoldsAtOnce(t *testing.T) {
 	o := apart(t, "1/hour to 100/second and back")

@@ -7,9 +7,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -106,87 +104,6 @@ func raceAgain(t *testing.T) {
 	}
 }
 
-// pace calls f n times, perSecond a second, each at its scheduled time whether or
-// not earlier calls have returned, and returns how long each took, counted from
-// that time. A generator that waits for each answer omits the requests that would
-// have come meanwhile (coordinated omission): it sees a stall of a second as one
-// slow request.
-func pace(n, perSecond int, f func(i int)) []time.Duration {
-	took := make([]time.Duration, n)
-	var wg sync.WaitGroup
-	start := time.Now()
-	for i := range n {
-		due := start.Add(time.Duration(i) * time.Second / time.Duration(perSecond))
-		time.Sleep(time.Until(due))
-		wg.Go(func() {
-			f(i)
-			took[i] = time.Since(due)
-		})
-	}
-	wg.Wait()
-	slices.Sort(took)
-	return took
-}
-
 func quantile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
-}
-
-func TestFault98LoadGeneratorOmitsNoRequest(t *testing.T) {
-	o := fault(t, "a stall of 300 ms; five runs")
-	const perSecond, stall = 400, 300 * time.Millisecond
-	n := amount(300, 4000)
-	server := redistest.Start(t)
-	store := patientStore(t, server, config{DenialTTL: -1})
-
-	// Each request that is due during the stall waits for its end: half of the 120
-	// wait longer than half of it.
-	var gate sync.RWMutex
-	slow := 0
-	for _, d := range pace(n, perSecond, func(i int) {
-		if i == n/3 {
-			gate.Lock()
-			time.Sleep(stall)
-			gate.Unlock()
-		}
-		gate.RLock()
-		defer gate.RUnlock()
-		if _, err := o.take(store, plenty("stalled")); err != nil {
-			t.Error(err)
-		}
-	}) {
-		if d > stall/2 {
-			slow++
-		}
-	}
-	if least := int(perSecond*stall/time.Second) / 3; slow < least {
-		t.Errorf("%d requests took longer than half of a stall of %v; want at least %d: the others were omitted", slow, stall, least)
-	}
-
-	// The same load five times: the differences are the machine's noise.
-	const burst = 50
-	var p50, p99 []time.Duration
-	for run := range 5 {
-		limit := gcra.PerSecond(100).WithBurst(burst)
-		var passed atomic.Int64
-		begin := redisTime(t, server)
-		took := pace(n, perSecond, func(int) {
-			r, err := o.take(store, gcra.Charge{Subject: fmt.Sprint("run", run), Policy: "p", Limit: limit, Cost: 1})
-			if err != nil {
-				t.Error(err)
-			}
-			if r.Allowed {
-				passed.Add(1)
-			}
-		})
-		due := int64(redisTime(t, server).Sub(begin) / (10 * time.Millisecond))
-		o.atMost(t, passed.Load(), burst+due, fmt.Sprint("run ", run))
-		if passed.Load() < burst {
-			t.Errorf("run %d: %d passed; want the burst of %d at least", run, passed.Load(), burst)
-		}
-		p50, p99 = append(p50, quantile(took, 0.5)), append(p99, quantile(took, 0.99))
-	}
-	slices.Sort(p50)
-	slices.Sort(p99)
-	t.Logf("five runs of %d at %d a second: p50 %v to %v, median %v; p99 %v to %v, median %v", n, perSecond, p50[0], p50[4], p50[2], p99[0], p99[4], p99[2])
 }

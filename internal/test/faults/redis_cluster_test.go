@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -89,7 +88,7 @@ func others(t *testing.T, o *outcome, r *rig, subjects []string, f func()) {
 }
 
 func TestFault21ClusterMasterKilled(t *testing.T) {
-	o := fault(t, "kill -9 of a master")
+	o := apart(t, "kill -9 of a master")
 	c := theCluster(t)
 	withoutFullCoverage(t, c)
 	subjects := onePerShard(t, c)
@@ -179,7 +178,7 @@ func moveAll(t testing.TB, c *redistest.Cluster, slot int, from, to *redistest.S
 
 // Slots move under load without an error, also for requests of two policies whose keys are on two nodes for a while.
 func TestFault22SlotsMoveUnderLoad(t *testing.T) {
-	o := fault(t, "resharding: MOVED and ASK")
+	o := apart(t, "resharding: MOVED and ASK")
 	c := theCluster(t)
 	r := onCluster(t, c, config{Timeout: ample})
 	from, to := shards(t, c)[0].master, shards(t, c)[1].master
@@ -230,7 +229,7 @@ func TestFault22SlotsMoveUnderLoad(t *testing.T) {
 // While a slot is being moved, keys that have moved are asked for on the new master,
 // which does not have the script.
 func TestFault23MovingSlotWithoutTheScript(t *testing.T) {
-	o := fault(t, "slot half moved, SCRIPT FLUSH on the target")
+	o := apart(t, "slot half moved, SCRIPT FLUSH on the target")
 	c := theCluster(t)
 	r := onCluster(t, c, config{Timeout: ample, DenialTTL: -1})
 	from, to := shards(t, c)[0].master, shards(t, c)[1].master
@@ -301,7 +300,7 @@ func (f tryAgains) look(cmd redis.Cmder) {
 // While a slot is being moved, the keys of a request may be on two nodes for a
 // moment. The request is then sent again until they are on one, without an error.
 func TestFault99KeysOfOneRequestOnTwoNodesForAMoment(t *testing.T) {
-	o := fault(t, "two keys of one request, one of them moved, the other a moment later")
+	o := apart(t, "two keys of one request, one of them moved, the other a moment later")
 	c := theCluster(t)
 	from, to := shards(t, c)[0].master, shards(t, c)[1].master
 	subject := subjectOn(t, c, 0, "torn")
@@ -374,7 +373,7 @@ func peek(c gcra.Charge) gcra.Charge {
 // part, and does not count as an outage of the server. Requests that share a script
 // with it are decided.
 func TestFault24KeysOfOneRequestOnTwoNodes(t *testing.T) {
-	o := fault(t, "two keys of one request, one of them moved: TRYAGAIN")
+	o := apart(t, "two keys of one request, one of them moved: TRYAGAIN")
 	c := theCluster(t)
 	var torn atomic.Int64
 	client := closing(t, redis.NewClusterClient(c.Options()))
@@ -424,39 +423,9 @@ func TestFault24KeysOfOneRequestOnTwoNodes(t *testing.T) {
 	o.inTime(t, r.Timeout)
 }
 
-// The keys of one subject share a slot, whatever the subject is.
-func TestFault25NoCrossslot(t *testing.T) {
-	o := fault(t, "many limits, several subjects, hostile names")
-	c := theCluster(t)
-	r := onCluster(t, c, config{Timeout: ample})
-	alphabet := []string{"{", "}", "{}", "}{", "a", "b", ":", "%", "\x00", "\r\n", " ", "ü", strings.Repeat("x", 80)}
-	name := func() string {
-		var b strings.Builder
-		for range rand.IntN(6) {
-			b.WriteString(alphabet[rand.IntN(len(alphabet))])
-		}
-		return b.String()
-	}
-	worksOn(t, r, onePerShard(t, c)...)
-	for range amount(200, 5000) {
-		var charges []gcra.Charge
-		for range 1 + rand.IntN(3) {
-			subject := name()
-			for range 1 + rand.IntN(3) {
-				charges = append(charges, gcra.Charge{Subject: subject, Policy: name(), Limit: gcra.PerSecond(100_000), Cost: 1})
-			}
-		}
-		start := time.Now()
-		if _, err := r.Take(t.Context(), charges); err != nil {
-			t.Fatalf("taking %+v: %v", charges, err)
-		}
-		o.decided(time.Since(start))
-	}
-}
-
 // A cluster that lacks a slot serves none.
 func TestFault26ClusterDown(t *testing.T) {
-	o := fault(t, "master and replica of a shard killed, restarted")
+	o := apart(t, "master and replica of a shard killed, restarted")
 	c := theCluster(t)
 	subjects := onePerShard(t, c)
 	r := onCluster(t, c, config{})
@@ -483,7 +452,7 @@ func TestFault26ClusterDown(t *testing.T) {
 
 // Each server has a breaker and a queue of its own.
 func TestFault27OneShardStandsStill(t *testing.T) {
-	o := fault(t, "SIGSTOP of a master, failover, SIGCONT")
+	o := apart(t, "SIGSTOP of a master, failover, SIGCONT")
 	c := theCluster(t)
 	withoutFullCoverage(t, c)
 	subjects := onePerShard(t, c)

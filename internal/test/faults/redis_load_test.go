@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -86,80 +84,6 @@ func TestFault49HotKey(t *testing.T) {
 	o.injected += fmt.Sprintf("; %d without the denial cache", scripts[1])
 }
 
-// The server sees every allowed request of several processes, and their history is
-// one that a single limiter could have made.
-func TestFault51ProcessesShareOneLimit(t *testing.T) {
-	o := fault(t, "4 processes on 100 keys, replayed")
-	server := redistest.Start(t)
-	all := processes(t, 4, server.URL()+"?read_timeout=20s")
-	d := phase(1500*time.Millisecond, 60*time.Second)
-	var allowed int64
-	lines := monitored(t, server, func() {
-		passed, asked := askAll(t, all, fmt.Sprint(d.Milliseconds(), " 100"))
-		allowed = passed
-		o.requests.Add(asked)
-	})
-	if units := replay(t, o, lines, loadLimit); units != allowed {
-		t.Errorf("the processes saw %d allowed requests, the server %d", allowed, units)
-	}
-	if allowed < 100*loadLimit.Burst {
-		t.Errorf("%d requests allowed; want each of 100 buckets used up", allowed)
-	}
-}
-
-// loadLimit is the limit of the processes: T is 50 ms.
-var loadLimit = gcra.PerSecond(20).WithBurst(5)
-
-// replay goes through the writes of a server. Each must advance its TAT by whole
-// units from its last value, or from the time of the call, and never further ahead
-// of now than a burst: then no interval has more allowed requests than a burst and
-// its share of the rate.
-func replay(t testing.TB, o *outcome, lines []string, l gcra.Limit) (units int64) {
-	t.Helper()
-	interval := ticks(l.Per) / l.Count
-	burst := l.Burst * interval
-	tats := make(map[string]int64)
-	var now int64 // when the script has called TIME, or just before
-	for _, line := range lines {
-		at, cmd, _ := strings.Cut(line, "] ")
-		arg := strings.Split(strings.Trim(cmd, `"`), `" "`)
-		if strings.EqualFold(arg[0], "time") {
-			var s, us int64
-			if _, err := fmt.Sscanf(at, "%d.%d", &s, &us); err != nil {
-				t.Fatalf("MONITOR has %q: %v", line, err)
-			}
-			now = ticks(time.Unix(s, us*1000).Sub(epoch))
-		}
-		if !strings.EqualFold(arg[0], "set") {
-			continue
-		}
-		tat, err := strconv.ParseInt(arg[2], 10, 64)
-		if err != nil {
-			t.Fatalf("MONITOR has %q", line)
-		}
-		old := tats[arg[1]]
-		if old > now+ticks(time.Millisecond) {
-			n := (tat - old) / interval
-			if n < 1 || (tat-old)%interval != 0 {
-				t.Errorf("%s: TAT moves by %d; want whole units of %d", arg[1], tat-old, interval)
-			}
-			units += n
-		} else { // from now; MONITOR is later by the time for which a busy machine has held the server up
-			units += max((tat-now+interval/2)/interval, 1)
-		}
-		if ahead := tat - now - ticks(time.Millisecond); ahead > burst {
-			over := (ahead-burst)/interval + 1
-			o.over.Add(over)
-			t.Errorf("%s: TAT is %d ahead; want at most %d", arg[1], ahead, burst)
-		}
-		if tat < old {
-			t.Errorf("%s: TAT goes back from %d to %d", arg[1], old, tat)
-		}
-		tats[arg[1]] = tat
-	}
-	return units
-}
-
 // fleet are servers that share limits and decide by themselves in an outage.
 type fleet struct {
 	rigs     []*rig
@@ -206,7 +130,7 @@ func (f fleet) ask(o *outcome, user string, d, pause time.Duration) (allowed, de
 // Without Redis each of N servers has an Nth of the limit, and starts from the
 // state that it last got from Redis.
 func TestFault88OutageDoesNotMultiplyTheQuota(t *testing.T) {
-	o := fault(t, "Redis killed, four servers")
+	o := apart(t, "Redis killed, four servers")
 	const n, rate, burst = 4, 40, 40
 	limit := gcra.PerSecond(rate).WithBurst(burst)
 	for name, warm := range map[string]bool{"cold": false, "warm": true} {
@@ -238,7 +162,7 @@ func TestFault88OutageDoesNotMultiplyTheQuota(t *testing.T) {
 
 // When Redis is back, servers reconnect one connection at a time.
 func TestFault57RecoveryOpensFewConnections(t *testing.T) {
-	o := fault(t, "Redis silent, then back; four servers")
+	o := apart(t, "Redis silent, then back; four servers")
 	const n = 4
 	server := redistest.Start(t)
 	var proxies [n]*redistest.Proxy
@@ -295,7 +219,7 @@ func TestFault57RecoveryOpensFewConnections(t *testing.T) {
 // A Redis that comes and goes: each change may allow one more burst, and the breaker
 // changes its state no more often than its pause allows.
 func TestFault58RedisFlaps(t *testing.T) {
-	o := fault(t, "Redis up and down")
+	o := apart(t, "Redis up and down")
 	const rate, burst = 50, 25
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)

@@ -9,9 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
-	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
@@ -41,29 +38,6 @@ func TestFault01RedisStartsAfterTheApplication(t *testing.T) {
 	if lines := r.log.Lines(isBack); len(lines) != 1 {
 		t.Errorf("got %d log lines about the recovery; want 1", len(lines))
 	}
-	o.inTime(t, budget)
-}
-
-func TestFault02RedisKilledUnderLoad(t *testing.T) {
-	o := apart(t, "kill -9, restart")
-	server := redistest.Start(t)
-	r := rigAt(t, server.URL(), config{})
-	s := underLoad(t, o, r)
-	works(t, r)
-	rate := 200
-	if long {
-		rate = 500
-	}
-	s.traffic(t, rate, phase(300*time.Millisecond, 2*time.Second)).only(t, "before the kill", http.StatusOK)
-	before := s.failed.Load()
-	server.Kill()
-	s.traffic(t, rate, phase(1500*time.Millisecond, 10*time.Second)).only(t, "while Redis is gone", http.StatusOK)
-	if s.failed.Load() == before {
-		t.Error("no decision was reported as degraded while Redis was gone")
-	}
-	server.Restart()
-	o.recovers(t, r, probing)
-	s.traffic(t, rate, phase(300*time.Millisecond, 2*time.Second)).only(t, "after the restart", http.StatusOK)
 	o.inTime(t, budget)
 }
 
@@ -141,25 +115,6 @@ func TestFault06RedisStandsStill(t *testing.T) {
 	}
 }
 
-// A host that is gone does not even refuse connections. The first calls find no
-// connection and must not wait for one.
-func TestFault08HostGone(t *testing.T) {
-	o := apart(t, "no SYN is answered")
-	addr := blackholed(t)
-	for name, client := range map[string]*redis.Client{
-		"go-redis's defaults": closing(t, redis.NewClient(&redis.Options{Addr: addr})),
-		"long ample":          closing(t, redis.NewClient(&redis.Options{Addr: addr, DialTimeout: ample, PoolTimeout: ample})),
-	} {
-		r := rigOn(t, client, config{})
-		redistest.Together(20, func(i int) {
-			if _, err := o.take(r, plenty(fmt.Sprint(i))); err == nil {
-				t.Errorf("%s: a call to a host that is gone was answered", name)
-			}
-		})
-	}
-	o.inTime(t, budget)
-}
-
 // Many callers share few connections: a batch needs one, however many callers it
 // has, so that a small pool is enough. When replies stop, no caller waits for a
 // connection beyond its Timeout.
@@ -194,88 +149,4 @@ func TestFault09SmallPoolServesManyCallers(t *testing.T) {
 	if n := proxy.RequestBytes() - sent; n > 60_000 {
 		t.Errorf("%d bytes sent for 200 calls; want each call sent once at most", n)
 	}
-}
-
-// Waiting for a connection, dialling and reading share one Timeout, whatever the
-// client's own timeouts are.
-func TestFault10OneTimeoutForDialWaitAndRead(t *testing.T) {
-	o := apart(t, "dial, wait and read all stand still")
-	server := redistest.Start(t)
-	proxy := redistest.NewProxy(t, server.Addr)
-	options := &redis.Options{Addr: proxy.Addr, PoolSize: 1, DialTimeout: ample, PoolTimeout: ample, ReadTimeout: 2 * time.Second, WriteTimeout: ample}
-	for name, fault := range map[string]func(){
-		"accepts and is silent": proxy.Blackhole,
-		"slow to connect":       func() { proxy.Delay(150 * time.Millisecond) },
-	} {
-		client := closing(t, redis.NewClient(options))
-		r := rigOn(t, client, config{})
-		fault()
-		redistest.Together(30, func(i int) {
-			if _, err := o.take(r, plenty(fmt.Sprint(i))); err == nil {
-				t.Errorf("%s: a call was answered; connecting alone takes longer than the Timeout", name)
-			}
-		})
-		proxy.Pass()
-	}
-	o.inTime(t, budget)
-}
-
-// go-redis does not interrupt a read by itself.
-func TestFault11CallerDeadlineEndsARead(t *testing.T) {
-	o := apart(t, "a reply that never comes, with the caller's own deadline")
-	server := redistest.Start(t)
-	proxy := redistest.NewProxy(t, server.Addr)
-	for name, r := range map[string]*rig{
-		"Open":     rigAt(t, "redis://"+proxy.Addr, config{Timeout: ample}),
-		"defaults": rigOn(t, closing(t, redis.NewClient(&redis.Options{Addr: proxy.Addr})), config{Timeout: ample}),
-	} {
-		proxy.Pass()
-		works(t, r)
-		proxy.Blackhole()
-		for _, end := range []func(context.Context) (context.Context, context.CancelFunc){
-			func(ctx context.Context) (context.Context, context.CancelFunc) {
-				return context.WithTimeout(ctx, 25*time.Millisecond)
-			},
-			func(ctx context.Context) (context.Context, context.CancelFunc) {
-				ctx, cancel := context.WithCancel(ctx)
-				time.AfterFunc(25*time.Millisecond, cancel)
-				return ctx, cancel
-			},
-		} {
-			ctx, cancel := end(t.Context())
-			start := time.Now()
-			_, err := gcra.Take(ctx, r, plenty("somebody"))
-			o.decided(time.Since(start))
-			cancel()
-			if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
-				t.Errorf("%s: got %v; want the context's error", name, err)
-			}
-		}
-	}
-	o.inTime(t, 25*time.Millisecond)
-	proxy.Reset()
-}
-
-// An outage is visible: each decision has the error, and the log has a line for each
-// change of state and none in between.
-func TestFault89OutageIsReported(t *testing.T) {
-	o := apart(t, "kill -9 twice")
-	server := redistest.Start(t)
-	r := rigAt(t, server.URL(), config{})
-	s := underLoad(t, o, r)
-	for round := 1; round <= 2; round++ {
-		works(t, r)
-		redistest.Eventually(t, ample, "the recovery to be logged", func() bool { return len(r.log.Lines(isBack)) == round-1 })
-		server.Kill()
-		before, asked := s.failed.Load(), o.requests.Load()
-		s.traffic(t, 200, phase(time.Second, 10*time.Second))
-		if degraded, all := s.failed.Load()-before, o.requests.Load()-asked; degraded != all {
-			t.Errorf("round %d: Observe got %d degraded decisions; want all %d", round, degraded, all)
-		}
-		if n := len(r.log.Lines(isAway)); n != round {
-			t.Errorf("round %d: got %d log lines about outages; want %d", round, n, round)
-		}
-		server.Restart()
-	}
-	o.recovers(t, r, probing)
 }

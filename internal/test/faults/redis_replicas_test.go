@@ -14,7 +14,7 @@ import (
 
 // Replicas lag, so scripts go to the master even if the client reads from replicas.
 func TestFault94ReplicasAreNeverAsked(t *testing.T) {
-	o := fault(t, "clients that read from replicas")
+	o := apart(t, "clients that read from replicas")
 	c := theCluster(t)
 	all := wholeShards(t, c)
 	for _, s := range all {

@@ -54,7 +54,7 @@ func pair(t testing.TB) (master, replica *redistest.Server, link *redistest.Prox
 // A master that becomes a replica keeps its connections open and answers each
 // request with READONLY.
 func TestFault15ReadonlyOnOpenConnections(t *testing.T) {
-	o := fault(t, "REPLICAOF; FAILOVER TO")
+	o := apart(t, "REPLICAOF; FAILOVER TO")
 	server := redistest.Start(t)
 	r := rigAt(t, server.URL(), config{})
 	works(t, r)
@@ -91,7 +91,7 @@ func TestFault15ReadonlyOnOpenConnections(t *testing.T) {
 }
 
 func TestFault16MasterKilled(t *testing.T) {
-	o := fault(t, "kill -9 of the master, Sentinel")
+	o := apart(t, "kill -9 of the master, Sentinel")
 	group := theSentinels(t)
 	r := following(t, group, config{})
 	works(t, r)
@@ -115,7 +115,7 @@ func TestFault16MasterKilled(t *testing.T) {
 // A master that was stopped during a failover still acts as the master for a while.
 // No request goes to it.
 func TestFault17MasterPausedAndResumed(t *testing.T) {
-	o := fault(t, "SIGSTOP of the master, failover, SIGCONT")
+	o := apart(t, "SIGSTOP of the master, failover, SIGCONT")
 	group := theSentinels(t)
 	r := following(t, group, config{DenialTTL: -1})
 	works(t, r)
@@ -157,7 +157,7 @@ func TestFault17MasterPausedAndResumed(t *testing.T) {
 // Any sentinel knows the master's address, and a silent one does not keep the client
 // from asking the others.
 func TestFault18SentinelIsSilent(t *testing.T) {
-	o := fault(t, "first sentinel refuses connections or is silent; then the one in use, at a failover")
+	o := apart(t, "first sentinel refuses connections or is silent; then the one in use, at a failover")
 	group := theSentinels(t)
 	addrs := group.Addrs()
 	proxy := redistest.NewProxy(t, addrs[0])
@@ -184,7 +184,7 @@ func TestFault18SentinelIsSilent(t *testing.T) {
 // back to the replica's values. The overshoot is what was allowed in the lag, one
 // burst at most.
 func TestFault19WritesLostAtFailover(t *testing.T) {
-	o := fault(t, "replication cut, kill -9")
+	o := apart(t, "replication cut, kill -9")
 	group := theSentinels(t)
 	r := following(t, group, config{DenialTTL: -1}) // the cache would hide a part of it
 	works(t, r)
@@ -234,7 +234,7 @@ func TestFault19WritesLostAtFailover(t *testing.T) {
 // Two masters at once are two buckets for as long as it lasts. With
 // min-replicas-to-write the master without replicas stops allowing requests.
 func TestFault20SplitBrain(t *testing.T) {
-	o := fault(t, "replication cut, the replica promoted, clients on both")
+	o := apart(t, "replication cut, the replica promoted, clients on both")
 	master, replica, link := pair(t)
 	cfg := config{Prefix: "split:", DenialTTL: -1}
 	here, there := rigAt(t, master.URL(), cfg), rigAt(t, replica.URL(), cfg)
@@ -276,7 +276,7 @@ func TestFault20SplitBrain(t *testing.T) {
 
 // The clock of a promoted replica may differ.
 func TestFault39NewMasterWithAnotherClock(t *testing.T) {
-	o := fault(t, "failover, clock of the new master 30 s behind and ahead")
+	o := apart(t, "failover, clock of the new master 30 s behind and ahead")
 	group := theSentinels(t)
 	r := following(t, group, config{})
 	works(t, r)

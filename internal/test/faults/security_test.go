@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"os"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -38,40 +35,10 @@ func aclLines(t *testing.T) map[string][]string {
 	return lines
 }
 
-// SECURITY.md names tests that exist.
-func TestSecurityNamesTests(t *testing.T) {
-	text, err := os.ReadFile("../../../SECURITY.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var tests []string
-	err = fs.WalkDir(os.DirFS("../../.."), ".", func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		file, err := os.ReadFile("../../../" + path)
-		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(t `).FindAllSubmatch(file, -1) {
-			tests = append(tests, string(m[1]))
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	named := regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(string(text), -1)
-	for _, name := range named {
-		if !slices.Contains(tests, name[1]) {
-			t.Errorf("SECURITY.md names %s, which does not exist", name[1])
-		}
-	}
-	if len(named) == 0 {
-		t.Error("SECURITY.md names no test")
-	}
-}
-
 // TestACL runs the stores as a Redis user with the rights that SECURITY.md lists, and
 // again without each of the commands, so that none is superfluous.
 func TestACL(t *testing.T) {
+	t.Parallel()
 	lines := aclLines(t)
 	for user, start := range map[string]func(t *testing.T) ([]*redistest.Server, func() redis.UniversalClient){
 		"limiter": func(t *testing.T) ([]*redistest.Server, func() redis.UniversalClient) {
@@ -104,6 +71,7 @@ func TestACL(t *testing.T) {
 		"limiter-log-cluster": onACLCluster("limiter-log-cluster"),
 	} {
 		t.Run(user, func(t *testing.T) {
+			t.Parallel()
 			rules := lines[user]
 			if len(rules) == 0 {
 				t.Fatalf("SECURITY.md has no line ACL SETUSER %s", user)

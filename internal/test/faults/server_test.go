@@ -20,7 +20,7 @@ func TestServerUnderFaults(t *testing.T) {
 	proxy := redistest.NewProxy(t, server.Addr)
 	r := rigAt(t, "redis://"+proxy.Addr, config{Timeout: 50 * time.Millisecond})
 	s := underLoad(t, new(outcome), r)
-	d := phase(time.Second, 20*time.Second)
+	d := phase(time.Second/2, 20*time.Second)
 
 	s.traffic(t, 500, d).only(t, "before", http.StatusOK) // connections are made
 	before := held(t)

@@ -18,28 +18,51 @@ import (
 // A cluster and a Sentinel group take seconds to form. Tests share one of each,
 // started when the first test asks, and leave it as they found it. If one does
 // not recover from a test, the next test starts another.
-var shared servers
+var (
+	sharedCluster  shared[redistest.Cluster]
+	sharedSentinel shared[redistest.Sentinel]
+)
 
-// servers outlive the test that starts them. They are given servers as their
-// testing.TB, so that what goes wrong fails the test that runs. Tests that share servers
-// are not parallel.
-type servers struct {
-	testing.TB // the test that runs
-	cluster    *redistest.Cluster
-	sentinel   *redistest.Sentinel
+// shared servers outlive the test that starts them. They are given shared as their
+// testing.TB, so that what goes wrong fails the test that has them.
+type shared[T any] struct {
+	testing.TB            // the test that has the servers
+	turn       sync.Mutex // which the test holds
+	servers    *T
 
 	mu       sync.Mutex // servers start in goroutines of their own
 	cleanups []func()
 }
 
+// lend gives the servers to one test after the other.
+func (s *shared[T]) lend(t testing.TB, start func(testing.TB) *T, heal func(*T) bool) *T {
+	t.Helper()
+	redistest.Need(t)
+	s.turn.Lock()
+	t.Cleanup(s.turn.Unlock) // the last cleanup
+	s.TB = t
+	if s.servers == nil {
+		s.servers = start(s)
+	}
+
+	all := s.servers
+	t.Cleanup(func() {
+		if !heal(all) {
+			t.Log("the servers are not healthy; the next test starts others")
+			s.servers = nil
+		}
+	})
+	return all
+}
+
 // Cleanup calls f when all tests have ended.
-func (s *servers) Cleanup(f func()) {
+func (s *shared[T]) Cleanup(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cleanups = append(s.cleanups, f)
 }
 
-func (s *servers) stop() {
+func (s *shared[T]) stop() {
 	for _, f := range slices.Backward(s.cleanups) {
 		f()
 	}
@@ -48,19 +71,7 @@ func (s *servers) stop() {
 // theCluster is the cluster that tests share.
 func theCluster(t testing.TB) *redistest.Cluster {
 	t.Helper()
-	redistest.Need(t)
-	shared.TB = t
-	if shared.cluster == nil {
-		shared.cluster = redistest.StartCluster(&shared)
-	}
-	c := shared.cluster
-	t.Cleanup(func() {
-		if !healCluster(c) {
-			t.Log("the cluster is not healthy; the next test starts another")
-			shared.cluster = nil
-		}
-	})
-	return c
+	return sharedCluster.lend(t, func(t testing.TB) *redistest.Cluster { return redistest.StartCluster(t) }, healCluster)
 }
 
 // healCluster starts every node that is down, and waits until all agree that three
@@ -214,19 +225,8 @@ func masterOf(t testing.TB, c *redistest.Cluster, subject string) *redistest.Ser
 // theSentinels is the Sentinel group that tests share.
 func theSentinels(t testing.TB) *redistest.Sentinel {
 	t.Helper()
-	redistest.Need(t)
-	shared.TB = t
-	if shared.sentinel == nil {
-		shared.sentinel = redistest.StartSentinel(&shared)
-	}
-	group := shared.sentinel
-	t.Cleanup(func() {
-		if !healSentinels(t, group) {
-			t.Log("the Sentinel group is not healthy; the next test starts another")
-			shared.sentinel = nil
-		}
-	})
-	return group
+	return sharedSentinel.lend(t, func(t testing.TB) *redistest.Sentinel { return redistest.StartSentinel(t) },
+		func(s *redistest.Sentinel) bool { return healSentinels(t, s) })
 }
 
 // healSentinels starts every server that is down, has all follow the master that the

@@ -2,7 +2,6 @@ package faults
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -97,15 +96,6 @@ func (c codes) only(t *testing.T, when string, allowed ...int) {
 	}
 }
 
-// from is a client whose connections come from another address of this machine.
-func from(t *testing.T, addr string) *http.Transport {
-	t.Helper()
-	d := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(addr)}}
-	client := &http.Transport{DialContext: d.DialContext}
-	t.Cleanup(client.CloseIdleConnections)
-	return client
-}
-
 // bucketKeys are all keys in the server but that in which stores count each other.
 func bucketKeys(t *testing.T, s *redistest.Server) []string {
 	t.Helper()
@@ -132,21 +122,6 @@ func expect[T any](t *testing.T, what string, got, want T) {
 	if g, w := fmt.Sprintf("%v", got), fmt.Sprintf("%v", want); g != w {
 		t.Errorf("%s: got %s; want %s", what, g, w)
 	}
-}
-
-// dump is the state of a key in Redis: its value and when it expires.
-func dump(t *testing.T, s *redistest.Server, key string) string {
-	t.Helper()
-	ctx := t.Context()
-	value, err := s.Client().Dump(ctx, key).Result()
-	if err != nil {
-		t.Fatalf("DUMP %s: %v", key, err)
-	}
-	expires, err := redistest.ExpireTime(ctx, s.Client(), key)
-	if err != nil {
-		t.Fatalf("the expiry of %s: %v", key, err)
-	}
-	return fmt.Sprintf("%x until %v", value, expires)
 }
 
 // lead is how far the TAT stored under the key is ahead of Redis's clock, and how

@@ -35,7 +35,6 @@ func TestSoak(t *testing.T) {
 	if err != nil || length < time.Minute || length > 24*time.Hour {
 		t.Fatalf("RATELIMIT_SOAK is %q; want 1m to 24h", os.Getenv("RATELIMIT_SOAK"))
 	}
-	shared.TB = t
 	s := startSoak(t)
 	end := time.Now().Add(length)
 	fmt.Printf("three servers, one fault after the other until %s: a line about every minute, tables at the end\n", end.Format(time.TimeOnly))

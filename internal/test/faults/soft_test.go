@@ -131,7 +131,7 @@ func (o *outcome) windows(t *testing.T, calls []window.Call, more float64) {
 
 // softly tests a fault of the link between the limiter and a server.
 func softly(t *testing.T, injected string, begin func(*redistest.Proxy)) {
-	o := fault(t, injected)
+	o := apart(t, injected)
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr)
 	a := openAsker(t, o, "redis://"+proxy.Addr+"/0", 0, softLimit())
 	a.under(t, func() { begin(proxy) }, proxy.Pass)

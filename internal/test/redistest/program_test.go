@@ -73,17 +73,3 @@ func TestProgramIsStarted(t *testing.T) {
 		}
 	}
 }
-
-func TestParseVersion(t *testing.T) {
-	for line, want := range map[string]program{
-		"Redis server v=6.2.16 sha=00000000:0 malloc=libc bits=64 build=607280729c4bd59\n":          {name: "Redis", version: "6.2.16", major: 6},
-		"Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=ae4d7c971a948f\n": {name: "Redis", version: "7.0.15", major: 7},
-		"Valkey server v=9.1.2 sha=00000000:1 malloc=libc bits=64 build=4e1619d8c156135e\n":         {name: "Valkey", version: "9.1.2", major: 9},
-		"Valkey server v=unstable": {},
-		"":                         {},
-	} {
-		if got, ok := parseVersion(line); got != want || ok != (want.name != "") {
-			t.Errorf("%q: got %+v, %v; want %+v", line, got, ok, want)
-		}
-	}
-}

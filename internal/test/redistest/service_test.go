@@ -1,10 +1,7 @@
 package redistest
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -95,56 +92,4 @@ func eval(script string, keys ...string) []any {
 		args = append(args, key)
 	}
 	return args
-}
-
-// A pipeline over both servers has its replies in the order of its commands.
-func TestServicePipeline(t *testing.T) {
-	s := NewFirstKeyProxy(t)
-	c := redis.NewClient(&redis.Options{Addr: s.Addr, MaintNotificationsConfig: noMaintenance()})
-	closeAtCleanup(t, c)
-	pipe := c.Pipeline()
-	for i := range 1000 {
-		pipe.Eval(t.Context(), "return redis.call('SET', KEYS[1], ARGV[1], 'GET') or ARGV[1]", []string{string(rune('a' + i%26))}, i)
-	}
-	replies, err := pipe.Exec(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, reply := range replies {
-		if got, err := reply.(*redis.Cmd).Int(); err != nil || got != max(i-26, i%26) {
-			t.Fatalf("command %d: got %d, %v; want %d", i, got, err, max(i-26, i%26))
-		}
-	}
-	for _, server := range s.Servers {
-		if n := server.Client().DBSize(t.Context()).Val(); n == 0 || n == 26 {
-			t.Errorf("%s has %d of 26 keys; want a part of them", server.Addr, n)
-		}
-	}
-}
-
-// go-redis cannot connect to a proxy that closes on HELLO, and so not to twemproxy.
-func TestServiceClosesOnHello(t *testing.T) {
-	for name, open := range map[string]func(testing.TB) *Service{"front": NewHelloCloser, "twemproxy": NewTwemproxy} {
-		t.Run(name, func(t *testing.T) {
-			s := open(t)
-			if err := answersPing(s.Addr); err != nil {
-				t.Errorf("PING: %v", err)
-			}
-			c := redis.NewClient(&redis.Options{Addr: s.Addr, MaintNotificationsConfig: noMaintenance()})
-			closeAtCleanup(t, c)
-			if err := c.Ping(context.Background()).Err(); !errors.Is(err, io.EOF) {
-				t.Errorf("go-redis: got %v; want EOF", err)
-			}
-		})
-	}
-}
-
-// The slots are those of a cluster.
-func TestSlotOf(t *testing.T) {
-	c := startNodeOfAllSlots(t).Client()
-	for _, key := range []string{"", "123456789", "{user:1}:p", "a{}b", "{}{x}", "a{b", "rl:{ip:192.0.2.7}:login"} {
-		if got, want := slotOf(hashTag(key)), int(c.ClusterKeySlot(t.Context(), key).Val()); got != want {
-			t.Errorf("%q: got slot %d; want %d", key, got, want)
-		}
-	}
 }
