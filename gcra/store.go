@@ -71,10 +71,6 @@ type Charge struct {
 	Limit   Limit  // how much; may change from call to call, live keys follow
 	Cost    int64  // units to take or to refund; 0 means 1
 
-	// Peek asks what is left: it ignores Cost, takes or refunds nothing, writes nothing and
-	// is always allowed.
-	Peek bool
-
 	MaxDelay time.Duration // longest delay that this limit grants; 0 means none
 	MaxWait  time.Duration // longest delay that this caller accepts, at most MaxDelay; 0 means that it does not wait
 	MaxDebt  int64         // units by which Late may overdraw the bucket; 0 means none
@@ -84,6 +80,10 @@ type Charge struct {
 	// says how many. Later charges wait until the debt is paid; that of a quota ends with
 	// its period. Without MaxDebt it takes what is left at most. Refund ignores it.
 	Late bool
+
+	// Peek asks what is left: it ignores Cost, takes or refunds nothing, writes nothing and
+	// is always allowed.
+	Peek bool
 
 	Shadow bool   // taken if its own limit and all that are not shadows allow; never denies the admission
 	Result Result // filled by the Store
@@ -98,6 +98,7 @@ type Charge struct {
 type Result struct {
 	Allowed    bool          // this limit allows; the admission passes if all limits but shadows do
 	Never      bool          // the cost is above the burst: no wait helps
+	Cached     bool          // the admission was denied on earlier answers of the store's server, without asking it
 	Taken      int64         // units that were taken: the cost, or fewer if Late; 0 if denied, of a Peek and of a Refund
 	Remaining  int64         // whole units left after this call: a limit of 10 that has passed 6 leaves 4
 	RetryAfter time.Duration // exact time until the same charge passes, of a quota until its period ends; 0 when Allowed or Never

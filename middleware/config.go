@@ -59,8 +59,9 @@ type Config struct {
 
 	// Logger gets the problems of the set-up, at most one line in five minutes for
 	// each: a Key that fails, a proxy that the keys ignore, a store that fails.
-	// Each line has a code and a link to its section in docs/troubleshooting.md.
-	// Nil means [slog.Default].
+	// Each line has a code and a link to its section in docs/troubleshooting.md. At
+	// level Debug it gets one line for each decision too, with the subjects. Nil means
+	// [slog.Default].
 	Logger *slog.Logger
 
 	// Instances is the number of servers that share the limits. A policy that

@@ -136,6 +136,7 @@ func (l *Limiter) run(r *http.Request, s, outer *requestState) (observers []obse
 	if len(observers) > 0 {
 		s.took = time.Since(start)
 	}
+	l.logDecision(r.Context(), s)
 	return observers
 }
 

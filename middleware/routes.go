@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/seed-e377111c/ratelimit/internal/diag"
@@ -60,10 +61,10 @@ func (ps *policies) match(r *http.Request) []match {
 	if ok {
 		return matches
 	}
-	known := pattern.FromRouter(r.Pattern)
+	known, below := pattern.FromRouter(r.Pattern), stripped(r)
 	matches = make([]match, len(ps.list))
 	for i, p := range ps.list {
-		matches[i] = p.match(known, r)
+		matches[i] = p.match(known, below, r)
 	}
 	if pattern.Standard(r.Method) != "" { // clients can invent others
 		ps.byRoute.Put(key, matches)
@@ -71,16 +72,37 @@ func (ps *policies) match(r *http.Request) []match {
 	return matches
 }
 
-func (p *policy) match(route *pattern.Pattern, r *http.Request) (m match) {
+// stripped returns the pattern of all paths that begin as the request's did before
+// [http.StripPrefix], or nil if the path is as the client sent it.
+func stripped(r *http.Request) *pattern.Pattern {
+	sent, err := url.ParseRequestURI(r.RequestURI)
+	if err != nil {
+		return nil
+	}
+	prefix, ok := strings.CutSuffix(sent.Path, r.URL.Path)
+	if prefix = strings.TrimSuffix(prefix, "/"); !ok || prefix == "" {
+		return nil
+	}
+	return pattern.FromRouter((&url.URL{Path: prefix + "/"}).EscapedPath())
+}
+
+// match compares the policy's patterns with the route. below is of stripped.
+func (p *policy) match(route, below *pattern.Pattern, r *http.Request) (m match) {
 	m.always = len(p.routes) == 0
-	apart := ""
-	var stripped []check
+	apart, full, left := "", "", false // full: a pattern names the full path; left: one may name what is left of it
+	var rest []check
 	for i, own := range p.routes {
 		if !own.MatchMethod(r.Method) {
 			continue
 		}
+		if below != nil && below.On(own) == pattern.Always {
+			full = p.Routes[i]
+		} else {
+			left = true
+		}
 		switch own.On(route) {
 		case pattern.Always:
+			left = true
 			m.always = m.always || own.SameHost(route)
 			m.checks = append(m.checks, check{Pattern: own, anyPath: true})
 		case pattern.ByPath:
@@ -88,7 +110,7 @@ func (p *policy) match(route *pattern.Pattern, r *http.Request) (m match) {
 		case pattern.Apart:
 			// Behind http.StripPrefix the path is not below the route, and may be the pattern's.
 			if route.Mount() {
-				stripped = append(stripped, check{Pattern: own, greedy: true, outside: route})
+				rest = append(rest, check{Pattern: own, greedy: true, outside: route})
 			}
 			if !route.Mount() || route.MatchURL(r.URL, false) {
 				apart = p.Routes[i]
@@ -99,7 +121,11 @@ func (p *policy) match(route *pattern.Pattern, r *http.Request) (m match) {
 		p.limiter.log.Report(diag.RouteApart, p.Name, "a policy does not apply to a route, which has text where the policy has a parameter: add the route to the policy's Routes if it should",
 			"policy", p.Name, "pattern", apart, "route", r.Pattern)
 	}
-	m.checks = append(m.checks, stripped...)
+	if full != "" && !left {
+		p.limiter.log.Report(diag.RouteStripped, p.Name, "a policy does not apply to a route, as http.StripPrefix has removed the beginning of the path that its Routes name: mount the limiter outside of it, or name the path that is left",
+			"policy", p.Name, "pattern", full, "path", r.URL.Path, "route", r.Pattern)
+	}
+	m.checks = append(m.checks, rest...)
 	return m
 }
 

@@ -7,7 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	ratelimit "github.com/seed-e377111c/ratelimit/adapters/nethttp"
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/diag"
+	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -72,6 +75,73 @@ func TestRoutes(t *testing.T) {
 		r.Method, r.Pattern, r.Host = http.MethodDelete, "/unrelated", "elsewhere"
 		if len(l.Decide(r).Results) > 0 {
 			t.Errorf("%q applies to an unrelated route", test.routes)
+		}
+	}
+}
+
+// Inside http.StripPrefix a policy whose Routes name the full path does not apply, and a line says so, once.
+func TestFullPathInsideStripPrefix(t *testing.T) {
+	for routes, want := range map[string]string{
+		"POST /auth/login":        "POST /auth/login",
+		"/AUTH/login":             "/AUTH/login",
+		"/auth/{action}":          "/auth/{action}",
+		"GET /x,/auth/login":      "/auth/login",
+		"POST /login":             "",
+		"/auth/login,POST /login": "",
+		"/{action}":               "",
+		"/{any}/login":            "",
+		"/login/auth":             "",
+		"/authentication/login":   "",
+	} {
+		for name, inner := range map[string]func(http.Handler) http.Handler{
+			"a handler": func(h http.Handler) http.Handler { return h },
+			"a mux": func(h http.Handler) http.Handler {
+				mux := http.NewServeMux()
+				mux.Handle("POST /login", h)
+				return mux
+			},
+		} {
+			log := new(diagtest.Log)
+			limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Logger: log.Logger()},
+				middleware.Policy{Name: "only", Key: key("k"), Limit: five, Routes: strings.Split(routes, ",")})
+			mux := http.NewServeMux()
+			mux.Handle("/auth/", http.StripPrefix("/auth", limit(inner(http.NotFoundHandler()))))
+			for range 2 {
+				mux.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/auth/login", nil))
+			}
+
+			got := ""
+			for _, line := range log.Lines() {
+				if line.Code() == diag.RouteStripped {
+					got += line.Attrs["pattern"] + " for " + line.Attrs["path"]
+				}
+			}
+			if want != "" && got != want+" for /login" || want == "" && got != "" {
+				t.Errorf("%s, %s: got %q; want one line about %q", routes, name, got, want)
+			}
+		}
+	}
+}
+
+// A policy that applies to the mounted route, and a limiter outside, need no line.
+func TestFullPathThatApplies(t *testing.T) {
+	for _, routes := range []string{"/auth/", "POST /auth/login"} {
+		log := new(diagtest.Log)
+		limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Logger: log.Logger()},
+			middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(1), Routes: []string{routes}})
+		mux := http.NewServeMux()
+		if routes == "/auth/" {
+			mux.Handle("/auth/", http.StripPrefix("/auth", limit(http.NotFoundHandler())))
+		} else {
+			mux.Handle("/auth/", limit(http.StripPrefix("/auth", http.NotFoundHandler())))
+		}
+
+		for _, want := range []int{http.StatusNotFound, http.StatusTooManyRequests} {
+			w := httptest.NewRecorder()
+			mux.ServeHTTP(w, httptest.NewRequest("POST", "/auth/login", nil))
+			if w.Code != want || len(log.Lines()) > 0 {
+				t.Errorf("%s: got %d, lines %v; want %d and none", routes, w.Code, log.Lines(), want)
+			}
 		}
 	}
 }

@@ -43,8 +43,12 @@ func (l *Limiter) take(ctx context.Context, s *requestState) {
 	if err != nil {
 		from := sourceOpen // shadows alone
 		for i := range s.entries {
-			if s.entries[i].source == sourceLocal && !s.charges[i].Shadow {
-				from = sourceClosed
+			switch e := &s.entries[i]; {
+			case e.source != sourceLocal:
+			case s.charges[i].Shadow:
+				e.source = sourceOpen
+			default:
+				e.source, from = sourceClosed, sourceClosed
 			}
 		}
 		l.storeFailed(s, l.local, err, from.consequence("Store"))

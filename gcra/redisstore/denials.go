@@ -129,6 +129,7 @@ func (c *denialCache) deny(ops []op, charges []gcra.Charge) bool {
 	setResults(charges, ops, false, false)
 	for i := range charges {
 		r, latency := &charges[i].Result, tat.Duration(ops[i].latency)
+		r.Cached = true
 		if r.RetryAfter > 0 {
 			r.RetryAfter += latency
 		}

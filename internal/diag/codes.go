@@ -41,6 +41,7 @@ const (
 	JWTNoneVerifies  Code = "jwt-none-verifies"  // none of the first bearer tokens verified
 	RouteUnknown     Code = "route-unknown"      // the key is the route, and the route is never known
 	RouteApart       Code = "route-apart"        // a policy's pattern has a parameter where a route has text, so it does not apply
+	RouteStripped    Code = "route-stripped"     // a policy's Routes name a path whose beginning http.StripPrefix has removed
 	NotForRPC        Code = "not-for-rpc"        // a policy or Config.Deny has no effect on calls of gRPC or Connect
 )
 
@@ -48,7 +49,7 @@ const (
 var Codes = []Code{
 	RedisUnreachable, RedisAuth, RedisPermission, RedisCertificate, RedisProtocol, RedisKeysApart, RedisRefuses, RedisRESP3TLS, RedisSettings, RedisEvicts, RedisDebts, InstancesTooLow, OverridesUnread, OverrideBroken, StoreFailed,
 	PolicyFailed, ProxyIgnored, LimiterTwice, SharedName, AnonymousOnly, KeyBeforeAuth, DenyWroteNothing, LimitUnset, CostAboveBurst,
-	JWTWithoutExp, JWTEmptyKey, JWTNoneVerifies, RouteUnknown, RouteApart, NotForRPC,
+	JWTWithoutExp, JWTEmptyKey, JWTNoneVerifies, RouteUnknown, RouteApart, RouteStripped, NotForRPC,
 }
 
 // Level returns ERROR for a wrong configuration of Redis, such as a wrong password, INFO for what
@@ -57,7 +58,7 @@ func (c Code) Level() slog.Level {
 	switch c {
 	case RedisAuth, RedisPermission, RedisCertificate, RedisProtocol, RedisKeysApart:
 		return slog.LevelError
-	case RedisSettings, RouteApart:
+	case RedisSettings, RouteApart, RouteStripped:
 		return slog.LevelInfo
 	}
 	return slog.LevelWarn

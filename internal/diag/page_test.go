@@ -4,18 +4,21 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 )
 
-// The page has a section for each code, in the order of Codes, with symptom, cause and fix.
+// After two questions and an introduction the page has a section for each code, in the order of Codes, with symptom,
+// cause and fix.
 func TestPage(t *testing.T) {
 	page, err := os.ReadFile("../../docs/troubleshooting.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	sections := regexp.MustCompile(`(?m)^## `).Split(string(page), -1)[1:]
+	_, problems, _ := strings.Cut(string(page), "\n## Problems of the set-up\n")
+	sections := regexp.MustCompile(`(?m)^## `).Split(problems, -1)[1:]
 	var got []diag.Code
 	for _, section := range sections {
 		heading := regexp.MustCompile(`^.*`).FindString(section)

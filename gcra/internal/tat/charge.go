@@ -103,11 +103,11 @@ type Charge[L, R any] struct {
 	Policy   string
 	Limit    L
 	Cost     int64
-	Peek     bool
 	MaxDelay time.Duration
 	MaxWait  time.Duration
 	MaxDebt  int64
 	Late     bool
+	Peek     bool
 	Shadow   bool
 	Result   R
 	Period   time.Time

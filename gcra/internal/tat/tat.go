@@ -90,6 +90,7 @@ func (p *Params) After(ahead int64) int64 { return max(ahead+p.Fits(ahead), 0) }
 type Result struct {
 	Allowed    bool
 	Never      bool
+	Cached     bool
 	Taken      int64
 	Remaining  int64
 	RetryAfter time.Duration

@@ -1,0 +1,107 @@
+package middleware
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+)
+
+// logDecision logs at level Debug what decided about a request. docs/troubleshooting.md
+// explains the line.
+func (l *Limiter) logDecision(ctx context.Context, s *requestState) {
+	logger := cmp.Or(l.log.Logger, slog.Default())
+	if !logger.Enabled(ctx, slog.LevelDebug) {
+		return
+	}
+
+	var deniedBy []string
+	var policies []any
+	for i := range s.charges {
+		e, c := &s.entries[i], &s.charges[i]
+		if !c.Shadow && (e.source == sourceClosed || e.status != undecided && !c.Result.Allowed) {
+			deniedBy = append(deniedBy, c.Policy)
+		}
+
+		attrs := []any{"subject", subjectText(c.Subject)}
+		if e.status != undecided && e.source != sourceBan {
+			attrs = append(attrs, "left", c.Result.Remaining)
+		}
+		attrs = append(attrs, "from", l.origin(e, c))
+		if name := s.policy(i).overrideOn(e, c); name != "" {
+			attrs = append(attrs, "override", name)
+		}
+		if c.Shadow {
+			attrs = append(attrs, "shadow", true)
+		}
+		policies = append(policies, slog.Group(c.Policy, attrs...))
+	}
+
+	if s.allowed {
+		logger.DebugContext(ctx, "ratelimit: allowed", slog.Group("policy", policies...))
+	} else {
+		logger.DebugContext(ctx, "ratelimit: denied", "denied_by", strings.Join(deniedBy, ", "), slog.Group("policy", policies...))
+	}
+}
+
+// origin says where the answer about a charge came from.
+func (l *Limiter) origin(e *entry, c *gcra.Charge) string {
+	switch {
+	case e.source == sourceBan:
+		return "ban"
+	case e.source == sourceOpen:
+		return "failure mode open"
+	case e.source == sourceClosed:
+		return "failure mode closed"
+	case e.status == undecided:
+		return "not asked"
+	case e.source == sourceLocal:
+		return "local share"
+	case c.Result.Cached:
+		return "denial cache"
+	}
+	return fmt.Sprintf("%T", l.store)
+}
+
+// overrideOn names the Override that banned the charge's subject or set its limit, or returns "".
+func (p *policy) overrideOn(e *entry, c *gcra.Charge) (name string) {
+	_ = safely(func() error {
+		if o, ok := p.OverrideOf(c.Subject); ok && (o.Banned || o.Limit == c.Limit) && o.Banned == (e.source == sourceBan) {
+			name = cmp.Or(o.Name, "without a name")
+		}
+		return nil
+	})
+	return name
+}
+
+// subjectText is a subject for the log: as it is if it is short and its parts have a kind, as
+// the keys of package keyfunc. Others may be secrets, so they become the hash that a long one
+// has in Redis.
+func subjectText(subject string) string {
+	if len(subject) <= 64 && hasKind(subject) {
+		return subject
+	}
+	sum := sha256.Sum256([]byte(subject))
+	return "%#" + hex.EncodeToString(sum[:16])
+}
+
+// hasKind reports whether a subject is empty or begins with a kind: "ip:192.0.2.7". Of a
+// keyfunc.Join it asks all parts.
+func hasKind(subject string) bool {
+	kind, text, ok := strings.Cut(subject, ":")
+	if kind != "join" {
+		return subject == "" || ok && kind != "" && strings.Trim(kind, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
+	}
+	for part := range strings.SplitSeq(text, "|") {
+		if part, err := url.PathUnescape(part); err != nil || !hasKind(part) {
+			return false
+		}
+	}
+	return true
+}
