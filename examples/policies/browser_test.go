@@ -230,15 +230,58 @@ func busySite(t *testing.T) *site {
 	return s
 }
 
+// fiftyPolicies has a policy for each of fifty routes, and a few clients that send too much.
+func fiftyPolicies(t *testing.T) *site {
+	policies := make([]middleware.Policy, 50)
+	for i := range policies {
+		policies[i] = middleware.Policy{Name: fmt.Sprintf("route-%02d", i), Key: who, Limit: gcra.PerMinute(int64(10 + i)), Routes: []string{fmt.Sprintf("/v1/%d", i)}}
+	}
+	policies[7].Name, policies[7].Shadow = "a-long-name-of-a-policy-that-is-tried-first", true
+	s := serve(t, stopped(), policies...)
+
+	for i := range policies {
+		s.ask(3+i%9, "GET", "sub:alice", fmt.Sprintf("/v1/%d", i))
+	}
+	for _, i := range []int{3, 7, 11, 19, 42} {
+		s.ask(90+7*i, "GET", "ip:192.0.2.7", fmt.Sprintf("/v1/%d", i))
+	}
+	return s
+}
+
+// Of fifty policies those that deny are first and open; a click opens another.
+func TestFiftyPoliciesInBrowser(t *testing.T) {
+	b := startBrowser(t)
+	b.do(chromedp.Navigate(fiftyPolicies(t).page))
+	if got, want := b.text("details summary"), "route-42 52/minute by address or user 332 denied 61 allowed"; got != want {
+		t.Errorf("the first policy: got %q; want %q", got, want)
+	}
+
+	const shown = `Array.from(document.querySelectorAll("details figure")).filter(f => f.checkVisibility()).length`
+	if got := seen(b, chromedp.Evaluate[int64](shown)); got != 5 {
+		t.Errorf("got %d charts; want 5", got)
+	}
+	b.do(chromedp.Click(chromedp.CSS("details:nth-of-type(9) summary")))
+	if got := seen(b, chromedp.Evaluate[int64](shown)); got != 6 {
+		t.Errorf("after a click: got %d charts; want 6", got)
+	}
+	if tall := seen(b, chromedp.Evaluate[int64](`document.documentElement.scrollHeight`)); tall > 6000 {
+		t.Errorf("the page is %d high; want at most 6000", tall)
+	}
+	if said := b.complaints(); len(said) > 0 {
+		t.Errorf("the browser complains of %q", said)
+	}
+}
+
 // The page looks as it should: go test -artifacts keeps the pictures.
 func TestScreenshots(t *testing.T) {
 	b := startBrowser(t)
 	s := busySite(t)
-	for _, page := range []struct{ name, query string }{
-		{"page", ""}, {"subject", "?subject=ip:192.0.2.7&reset=login"},
-		{"long-subject", "?subject=" + url.QueryEscape(longSubject)},
+	for _, page := range []struct{ name, url string }{
+		{"page", s.page}, {"subject", s.page + "?subject=ip:192.0.2.7&reset=login"},
+		{"long-subject", s.page + "?subject=" + url.QueryEscape(longSubject)},
+		{"fifty", fiftyPolicies(t).page},
 	} {
-		b.do(chromedp.Navigate(s.page + page.query))
+		b.do(chromedp.Navigate(page.url))
 		for _, look := range []struct {
 			name, scheme, ink string
 			width             int64

@@ -60,6 +60,17 @@ func (r *recent) add(now time.Time) bool {
 
 // failed records a batch that failed. open is the state of the breaker after it.
 func (h *health) failed(err error, open bool) {
+	h.mu.Lock()
+	answeredOnce := h.answeredOnce
+	h.mu.Unlock()
+	if answeredOnce || !rediskit.Diagnose(err, rediskit.Conn{}).Closed {
+		h.record(err, open)
+		return
+	}
+	go func() { h.record(rediskit.WhyClosed(h.store.client, err), open) }()
+}
+
+func (h *health) record(err error, open bool) {
 	conn, addresses := rediskit.ConnOf(h.store.client)
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/internal/diag"
 )
 
 // pingTimeout bounds a Ping whose context has no deadline. A new TLS connection takes longer than
@@ -138,6 +140,22 @@ func closesOnHello(ctx context.Context, server *redis.Client) bool {
 		return err
 	}
 	return errors.Is(first("HELLO"), io.EOF) && first("PING") == nil
+}
+
+// WhyClosed returns the reply of a server that requires a password, if that is why it has
+// closed a connection with this error, and otherwise the error. A server may close it while
+// a long command is written, and then the client does not read the reply.
+func WhyClosed(client redis.UniversalClient, err error) error {
+	c, ok := client.(*redis.Client)
+	if !ok {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), pingTimeout)
+	defer cancel()
+	if reply := c.Ping(ctx).Err(); Diagnose(reply, Conn{}).Code == diag.RedisAuth {
+		return reply
+	}
+	return err
 }
 
 func (p *ping) explain(ctx context.Context, server string, err error) error {

@@ -34,6 +34,9 @@ type Problem struct {
 	// Timeout means that there was no reply in time. On a slow network or a busy machine that
 	// happens with a healthy server.
 	Timeout bool
+
+	// Closed means that the server has closed the connection. See [WhyClosed].
+	Closed bool
 }
 
 // String returns "refuses the password or the user: <cause>; <hint>", or "" without a code.
@@ -100,6 +103,7 @@ func Diagnose(err error, c Conn) Problem {
 		return set(diag.RedisUnreachable, "has no free connection", "raise pool_size, or look for slow commands; all connections of the pool were in use")
 	case !errors.As(err, &answered):
 		hint := ""
+		p.Closed = has("EOF", "reset", "broken pipe")
 		switch {
 		case errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) && network.Timeout():
 			p.Timeout = true
@@ -114,9 +118,9 @@ func Diagnose(err error, c Conn) Problem {
 			hint = "check the host name"
 		case !c.TLS && !c.Answered && has("EOF"):
 			hint = "the server may close connections on HELLO, as twemproxy does, which Ping can tell: " + helloHint + "; or speak TLS: try rediss:// in place of redis://; or have reached maxclients"
-		case !c.TLS && !c.Answered && has("reset", "broken pipe"):
+		case !c.TLS && !c.Answered && p.Closed:
 			hint = "the server may speak TLS, try rediss:// in place of redis://; or it has reached maxclients"
-		case c.TLS && !c.Answered && has("EOF", "reset", "broken pipe"):
+		case c.TLS && !c.Answered && p.Closed:
 			hint = "the server may want a client certificate: set TLSConfig.Certificates, see redisstore.ClientOptions; or it has reached maxclients"
 		case has("no such file"):
 			hint = "check that Redis has unixsocket set to this path"

@@ -5,16 +5,12 @@
 //	...
 //	mux.Handle("/debug/ratelimit", page)
 //
-// It shows the policies in force, their decisions of the last 15 minutes, the subjects
-// denied most, and the state of the store. It looks up a subject, which is what a
+// It shows the policies in force, what each counts by, their decisions of the last 15
+// minutes, the subjects denied most, and the state of the store. Policies with the most
+// denials come first; the page opens the first five. It looks up a subject, which is what a
 // policy's Key returns ("ip:192.0.2.7"): the remaining units in each policy, and when
 // its bucket is full. And it resets a subject, which fills its buckets. Other servers
 // on the same Redis notice a reset after its DenialTTL at most.
-//
-// Where to change what: inspect.go is New and the handler, http.go its requests and
-// responses, page.go, page.html, page.css and chart.go the page, view.go its data and
-// the JSON, subject.go look-up and reset, record.go what is observed (ring.go counts,
-// sketch.go denied subjects, recentlimits.go limits).
 //
 // The page needs no JavaScript and loads nothing. It responds with JSON to
 // ?format=json, or to an Accept field that prefers application/json. It looks up a
@@ -37,13 +33,15 @@
 //
 // # What is kept, and for how long
 //
-// Counts of decisions are kept by policy, in steps of 15 seconds for 15 minutes.
+// Counts of decisions are kept by policy, in steps of 15 seconds for 15 minutes. So are
+// the kinds of keys, the word before the colon ("ip", "sub"), at most 8 by policy: a key
+// function is not asked what it counts by. A key of your own without such a word is "other".
 // Subjects are kept only if they were denied, by policy: at most 64 in each 3 minutes,
 // each cut to 512 bytes. They leave the page after 15 to 18 minutes, and the memory
 // with the next decision or view of the page after that. Of the errors of degraded
 // decisions the last one is kept, and shown for 15 minutes. Nothing is written to
-// disk, and a restart loses everything. A policy that denies takes about 43 kB, and
-// 230 kB at most, whatever clients do. A subject that is looked up is part of the URL,
+// disk, and a restart loses everything. A policy that denies takes about 44 kB, and
+// 232 kB at most, whatever clients do. A subject that is looked up is part of the URL,
 // and so perhaps of an access log.
 //
 // Denials of a subject are counted by Space-Saving (Metwally, Agrawal, El Abbadi:
@@ -56,3 +54,8 @@
 // Counts are of this process only. Remaining units are read from the store, which all
 // servers share.
 package inspect
+
+// Where to change what: inspect.go is New and the handler, http.go its requests and
+// responses, page.go, page.html, page.css and chart.go the page, view.go its data and
+// the JSON, subject.go look-up and reset, record.go what is observed (ring.go counts,
+// sketch.go denied subjects, recent.go limits and the kinds of kinds.go).

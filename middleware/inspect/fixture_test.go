@@ -106,6 +106,7 @@ type report struct {
 		Limit        string
 		LimitFor     bool `json:"limit_for"`
 		Limits       []string
+		Kinds        []string
 		Routes       []string
 		CostFor      bool `json:"cost_for"`
 		Skips        bool

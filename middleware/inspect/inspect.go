@@ -47,7 +47,7 @@ func newAt(now func() time.Time, cfg Config, limiters []*middleware.Limiter) (*I
 		return nil, errors.Join(errs...)
 	}
 	i := &Inspector{authorize: cfg.Authorize, limiters: limiters, store: limiters[0].Store()}
-	i.record.begin(now, i.current, statsOf(i.store))
+	i.record.begin(now, i.current, i.store)
 	for _, l := range limiters {
 		l.Observe(i.record.observe)
 	}

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"maps"
 	"net/http"
 	"slices"
@@ -19,10 +20,9 @@ type record struct {
 	now     func() time.Time
 	start   time.Time
 	current func() []middleware.Policy
-	stats   func() gcra.Stats // of the store; nil if it has none
+	store   gcra.StatsStore // nil if it has no Stats
 
-	decisions ring                  // allowed or denied, by all policies together
-	degraded  ring                  // of these, the ones with an Err
+	decisions ring                  // allowed or denied, by all policies together, and of these the degraded
 	cause     atomic.Pointer[error] // the last Err
 	policies  cowmap.Map[string, *series]
 
@@ -33,8 +33,18 @@ type record struct {
 // series counts the decisions of one policy.
 type series struct {
 	ring
-	denied       heavyHitters
-	recentLimits recentLimits
+	denied heavyHitters
+	limits recentValues[gcra.Limit]
+	kinds  recentValues[kinds] // of the keys
+}
+
+// recentLimits returns the limits of the window, the slowest first.
+func (s *series) recentLimits(now int64) []gcra.Limit {
+	all := s.limits.list(now)
+	slices.SortFunc(all, func(a, b gcra.Limit) int {
+		return cmp.Or(cmp.Compare(a.Rate(), b.Rate()), cmp.Compare(a.Burst, b.Burst))
+	})
+	return all
 }
 
 // snapshot is a store's Stats at the beginning of a step.
@@ -43,8 +53,9 @@ type snapshot struct {
 	gcra.Stats
 }
 
-func (c *record) begin(now func() time.Time, current func() []middleware.Policy, stats func() gcra.Stats) {
-	c.now, c.start, c.current, c.stats = now, now(), current, stats
+func (c *record) begin(now func() time.Time, current func() []middleware.Policy, store gcra.Store) {
+	c.now, c.start, c.current = now, now(), current
+	c.store, _ = store.(gcra.StatsStore)
 	c.beginStep(c.step())
 }
 
@@ -61,21 +72,29 @@ func (c *record) observe(_ *http.Request, d *middleware.Decision) {
 	if c.decisions.add(now, o) {
 		c.beginStep(now)
 	}
+
 	if d.Err != nil {
-		c.degraded.add(now, o)
+		c.decisions.add(now, degraded)
 		cause := d.Err // not &d.Err, which would put every decision on the heap
 		c.cause.Store(&cause)
 	}
-	degraded := d.Degraded()
+
+	alone := d.Degraded()
 	for i := range d.Results {
 		r := &d.Results[i]
 		s := c.policySeries(r.Policy)
-		limit := r.Limit
-		if slices.Contains(degraded, r.Policy) {
-			limit = gcra.Limit{} // this server's share
-		} else if limit != (gcra.Limit{}) { // a ban may have none
-			s.recentLimits.observe(now, limit)
+		if k := kindsOf(r.Subject); !s.kinds.observe(now, k) {
+			s.kinds.add(now, k.clone())
 		}
+
+		limit := r.Limit
+		if slices.Contains(alone, r.Policy) {
+			limit = gcra.Limit{} // this server's share
+		}
+		if limit != (gcra.Limit{}) && !s.limits.observe(now, limit) { // a ban may have none
+			s.limits.add(now, limit)
+		}
+
 		switch {
 		case r.Allowed:
 			s.add(now, allowed)
@@ -119,23 +138,23 @@ func (c *record) policySeries(policy string) *series {
 }
 
 // beginStep is called by the first decision of a step, and before a page is made. It
-// takes a snapshot of the store's Stats and drops what is older than the window.
-func (c *record) beginStep(now int64) {
+// drops what is older than the window, and policies that are no longer in force. It
+// returns the store's Stats at the beginning of the window, taken in an earlier call.
+func (c *record) beginStep(now int64) gcra.Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if n := len(c.past); c.stats != nil && (n == 0 || c.past[n-1].step < now) {
-		s := c.stats()
-		s.Servers = nil
-		c.past = append(c.past, snapshot{now, s})
+	if n := len(c.past); n == 0 || c.past[n-1].step < now {
+		s := snapshot{step: now}
+		if c.store != nil {
+			s.Stats = c.store.Stats()
+			s.Servers = nil
+		}
+		c.past = append(c.past, s)
 	}
-	for len(c.past) > 1 && c.past[0].step <= now-steps {
+	for c.past[0].step <= now-steps { // the last is of this step, or of a later one
 		c.past = c.past[1:]
 	}
-	c.forget(now)
-}
 
-// forget drops old subjects and limits, and policies that are no longer in force.
-func (c *record) forget(now int64) {
 	inForce := map[string]bool{}
 	for _, p := range c.current() {
 		inForce[p.Name] = true
@@ -143,28 +162,8 @@ func (c *record) forget(now int64) {
 	c.policies.Update(func(all map[string]*series) {
 		maps.DeleteFunc(all, func(name string, s *series) bool {
 			s.denied.forget(now)
-			s.recentLimits.forget(now)
-			return !inForce[name] && s.idle(now)
+			return !inForce[name] && s.recent(now) == [steps]counts{}
 		})
 	})
-}
-
-// before returns the store's Stats before the window; total are those of now.
-func (c *record) before(now int64, total gcra.Stats) gcra.Stats {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, s := range c.past {
-		if s.step > now-steps {
-			return s.Stats
-		}
-	}
-	return total
-}
-
-// statsOf returns the store's Stats method, or nil if it has none.
-func statsOf(s gcra.Store) func() gcra.Stats {
-	if s, ok := s.(gcra.StatsStore); ok {
-		return s.Stats
-	}
-	return nil
+	return c.past[0].Stats
 }

@@ -20,6 +20,7 @@ const (
 	allowed outcome = iota
 	denied
 	shadowDenied
+	degraded // beside one of these
 	outcomes
 )
 
@@ -74,6 +75,7 @@ func (r *ring) recent(now int64) [steps]counts {
 		if at < 1 {
 			continue
 		}
+
 		s := &r.slots[at%int64(len(r.slots))]
 		if s.step.Load() == at {
 			for o := range s.counts {
@@ -82,14 +84,4 @@ func (r *ring) recent(now int64) [steps]counts {
 		}
 	}
 	return all
-}
-
-// idle reports whether there are no counts in the window.
-func (r *ring) idle(now int64) bool {
-	for i := range r.slots {
-		if at := r.slots[i].step.Load(); at > 0 && at > now-steps {
-			return false
-		}
-	}
-	return true
 }

@@ -121,8 +121,7 @@ type subjectCount struct {
 }
 
 // top returns the n most frequent subjects, by their lower bounds.
-func (h *heavyHitters) top(now int64, n int) []subjectCount {
-	h.forget(now)
+func (h *heavyHitters) top(n int) []subjectCount {
 	found := map[uint64]*subjectCount{}
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -94,7 +94,7 @@ func (i *Inspector) limitsFor(p *middleware.Policy, subject string) (limits []gc
 		if l, ok := s.denied.limitOf(subject); ok {
 			return []gcra.Limit{l}, true, o
 		}
-		limits = s.recentLimits.limits()
+		limits = s.recentLimits(i.record.step())
 	}
 	if len(limits) == 0 && p.Limit != (gcra.Limit{}) {
 		return []gcra.Limit{p.Limit}, false, o

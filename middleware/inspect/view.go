@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -37,6 +38,7 @@ type policy struct {
 	Limit     string   `json:"limit,omitempty"`
 	LimitFor  bool     `json:"limit_for"` // Limits are those that it returned lately
 	Limits    []string `json:"limits,omitempty"`
+	Kinds     []string `json:"kinds"` // of the keys that it counted lately, such as "ip" or "ip and route"
 	Overrides bool     `json:"overrides"`
 	Routes    []string `json:"routes"` // empty for every request
 	CostFor   bool     `json:"cost_for"`
@@ -103,24 +105,24 @@ const maxMostDenied = 8 // subjects shown for a policy
 func (i *Inspector) view() *view {
 	c := &i.record
 	now := c.step()
-	c.beginStep(now)
+	before := c.beginStep(now)
 	v := &view{
 		Window:   seconds(window),
 		Step:     seconds(step),
 		Watched:  seconds(c.now().Sub(c.start)),
 		Policies: []policy{},
-		Store:    i.storeView(now),
+		Store:    i.storeView(before),
 	}
+
 	for _, n := range c.decisions.recent(now) {
 		v.Decisions.Total += n[allowed] + n[denied]
 		v.Decisions.Denied += n[denied]
-	}
-	for _, n := range c.degraded.recent(now) {
-		v.Decisions.Degraded += n[allowed] + n[denied]
+		v.Decisions.Degraded += n[degraded]
 	}
 	if v.Decisions.Degraded > 0 {
 		v.Decisions.Reason = c.reason()
 	}
+
 	rest := maps.Clone(c.policies.Load())
 	for _, p := range i.current() {
 		v.Policies = append(v.Policies, describe(&p, rest[p.Name], now))
@@ -131,6 +133,10 @@ func (i *Inspector) view() *view {
 		removed.count(rest[name], now)
 		v.Policies = append(v.Policies, removed)
 	}
+
+	slices.SortStableFunc(v.Policies, func(a, b policy) int {
+		return cmp.Or(-cmp.Compare(a.Denied, b.Denied), -cmp.Compare(a.ShadowDenied, b.ShadowDenied))
+	})
 	return v
 }
 
@@ -140,43 +146,54 @@ func describe(p *middleware.Policy, s *series, now int64) policy {
 		CostFor: p.Cost != nil, Skips: p.Skip != nil, Shadow: p.Shadow, MaxDelay: seconds(p.MaxDelay), MaxDebt: p.MaxDebt,
 		OnFailure: p.OnFailure.String(),
 	}
+
 	if p.LimitFor == nil {
 		d.Limit = p.Limit.String()
 	} else if s != nil {
-		for _, l := range s.recentLimits.limits() {
+		for _, l := range s.recentLimits(now) {
 			d.Limits = append(d.Limits, l.String())
 		}
 	}
+
 	d.count(s, now)
 	return d
 }
 
 // count adds the policy's decisions. s may be nil.
 func (p *policy) count(s *series, now int64) {
-	p.MostDenied = []deniedSubject{}
+	p.MostDenied, p.Kinds = []deniedSubject{}, []string{}
 	if s == nil {
 		return
 	}
+
+	for _, k := range s.kinds.list(now) {
+		p.Kinds = append(p.Kinds, k.String())
+	}
+	slices.Sort(p.Kinds)
+
 	for i, n := range s.recent(now) {
 		p.Allowed += n[allowed]
 		p.Denied += n[denied]
 		p.ShadowDenied += n[shadowDenied]
 		p.Chart.Allowed[i], p.Chart.Denied[i], p.Chart.ShadowDenied[i] = n[allowed], n[denied], n[shadowDenied]
 	}
-	for _, r := range s.denied.top(now, maxMostDenied) {
+
+	for _, r := range s.denied.top(maxMostDenied) {
 		p.MostDenied = append(p.MostDenied, deniedSubject{r.subject, r.cut, r.atLeast, r.atMost})
 	}
 }
 
-func (i *Inspector) storeView(now int64) store {
+// storeView describes the store. before are its Stats at the beginning of the window.
+func (i *Inspector) storeView(before gcra.Stats) store {
 	s := store{Kind: kind(i.store)}
-	if i.record.stats == nil {
+	if i.record.store == nil {
 		return s
 	}
-	total := i.record.stats()
-	s.Recent, s.Total = statsSince(i.record.before(now, total), total), statsSince(gcra.Stats{}, total)
-	s.Instances = int64(total.Instances)
-	for _, one := range total.Servers {
+
+	now := i.record.store.Stats()
+	s.Recent, s.Total = statsSince(before, now), statsSince(gcra.Stats{}, now)
+	s.Instances = int64(now.Instances)
+	for _, one := range now.Servers {
 		s.Servers = append(s.Servers, server(one))
 	}
 	return s
