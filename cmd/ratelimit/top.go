@@ -293,9 +293,11 @@ func calendarOf(text string) gcra.Calendar {
 
 // sorted returns the lists by their names. file may be nil.
 func (s *scan) sorted(file *policyFile) []*list {
-	lists := slices.SortedFunc(maps.Values(s.lists), func(a, b *list) int {
+	lists := slices.AppendSeq([]*list{}, maps.Values(s.lists))
+	slices.SortFunc(lists, func(a, b *list) int {
 		return cmp.Or(strings.Compare(a.Policy, b.Policy), strings.Compare(a.Calendar, b.Calendar))
 	})
+
 	for _, l := range lists {
 		for i := range l.Subjects {
 			l.Subjects[i].finish(l, file)
@@ -332,10 +334,7 @@ func (f *policyFile) limitOf(policy, subject string) gcra.Limit {
 	if i < 0 {
 		return gcra.Limit{}
 	}
-	if o, ok := f.policies[i].OverrideOf(subject); ok {
-		return o.Limit
-	}
-	if limits := f.limits(i); len(limits) == 1 {
+	if limits := f.limitsOf(i, subject); len(limits) == 1 {
 		for _, limit := range limits {
 			return limit
 		}
