@@ -36,7 +36,7 @@ const (
 )
 
 // Each rule parses, is silent while all is well, and fires for as long as it wants when what it
-// is about happens: many denials, and then a Redis that does not answer.
+// is about happens: a quota near its end, many denials, and then a Redis that does not answer.
 func TestAlertsFire(t *testing.T) {
 	groups, errs := rulefmt.ParseFile(filepath.Join(root, "deploy", "alerts.yaml"), false, model.UTF8Validation)
 	for _, err := range errs {
@@ -53,6 +53,9 @@ func TestAlertsFire(t *testing.T) {
 	for range calm {
 		get(t, api+"/hello")
 		scrapes = append(scrapes, get(t, metrics))
+	}
+	for range 18 {
+		get(t, api+"/report")
 	}
 	for range denials {
 		for range 20 {
