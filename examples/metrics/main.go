@@ -5,7 +5,7 @@
 //
 // It prints curl lines to try. The API and /metrics listen on two addresses, as metrics
 // are not for the API's clients. Copy from metrics.go (OpenTelemetry, for Prometheus) and
-// api.go (an instrumented limiter), and import grafana.json into Grafana.
+// api.go (an instrumented limiter), and import deploy/grafana.json into Grafana.
 package main
 
 import (
