@@ -23,6 +23,7 @@ import (
 type decisions struct {
 	limiters []*middleware.Limiter
 	counter  metric.Int64ObservableCounter
+	nearEnd  metric.Int64ObservableCounter
 	duration metric.Float64Histogram
 	outcomes [outcomes][]metric.RecordOption // the attributes of duration
 
@@ -34,6 +35,10 @@ type decisions struct {
 type counts struct {
 	n          [outcomes]atomic.Int64
 	attributes [outcomes]metric.MeasurementOption
+
+	quota   atomic.Bool // it has had a quota
+	nearEnd atomic.Int64
+	policy  metric.MeasurementOption // the attribute of nearEnd
 }
 
 const (
@@ -68,6 +73,13 @@ func newDecisions(meter metric.Meter, limiters []*middleware.Limiter) (*decision
 	ds.counter, err = meter.Int64ObservableCounter("ratelimit.decisions",
 		metric.WithUnit("{decision}"),
 		metric.WithDescription("Outcomes of policies for requests."))
+	if err != nil {
+		return nil, err
+	}
+
+	ds.nearEnd, err = meter.Int64ObservableCounter("ratelimit.quota.near_end",
+		metric.WithUnit("{request}"),
+		metric.WithDescription("Requests that a quota allowed and that left a tenth of it or less."))
 	return ds, err
 }
 
@@ -77,10 +89,19 @@ func (ds *decisions) observe(r *http.Request, d *middleware.Decision) {
 	var request requestOutcome
 	for i := range d.Results {
 		p := &d.Results[i]
-		o := outcomeOf(p, d, notDecided)
-		ds.countsOf(p.Policy).n[o].Add(1)
+		o, c := outcomeOf(p, d, notDecided), ds.countsOf(p.Policy)
+		c.n[o].Add(1)
 		request.add(o, p.Policy, &p.Result)
+
+		// This server's share of a quota says nothing of the whole.
+		if p.Limit.IsQuota() && !slices.Contains(notDecided, p.Policy) {
+			c.quota.Store(true)
+			if p.Allowed && p.Remaining <= p.Limit.Capacity()/10 {
+				c.nearEnd.Add(1)
+			}
+		}
 	}
+
 	for _, name := range notDecided {
 		if !slices.ContainsFunc(d.Results, func(p middleware.PolicyResult) bool { return p.Policy == name }) {
 			ds.countsOf(name).n[degraded].Add(1)
@@ -90,6 +111,7 @@ func (ds *decisions) observe(r *http.Request, d *middleware.Decision) {
 	if request.policy == "" {
 		return // no policy applies
 	}
+
 	ds.duration.Record(r.Context(), d.Took.Seconds(), ds.outcomes[request.outcome]...)
 	if span := trace.SpanFromContext(r.Context()); span.IsRecording() {
 		request.setAttributes(span)
@@ -119,7 +141,7 @@ func add(all map[string]*counts, name string) *counts {
 	}
 	c := all[name]
 	if c == nil {
-		c = new(counts)
+		c = &counts{policy: metric.WithAttributeSet(attribute.NewSet(policyKey.String(name)))}
 		for o := range outcomes {
 			c.attributes[o] = metric.WithAttributeSet(attribute.NewSet(policyKey.String(name), o.attribute()))
 		}
@@ -132,12 +154,18 @@ func add(all map[string]*counts, name string) *counts {
 func (ds *decisions) collect(to metric.Observer) {
 	for _, l := range ds.limiters {
 		for _, p := range l.Policies() {
-			ds.countsOf(p.Name)
+			if c := ds.countsOf(p.Name); p.Limit.IsQuota() {
+				c.quota.Store(true)
+			}
 		}
 	}
+
 	for _, c := range *ds.policies.Load() {
 		for o := range outcomes {
 			to.ObserveInt64(ds.counter, c.n[o].Load(), c.attributes[o])
+		}
+		if c.quota.Load() {
+			to.ObserveInt64(ds.nearEnd, c.nearEnd.Load(), c.policy)
 		}
 	}
 }

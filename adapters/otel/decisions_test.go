@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	sdk "go.opentelemetry.io/otel/sdk/metric"
+
+	ratelimitotel "github.com/seed-e377111c/ratelimit/adapters/otel"
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
@@ -226,4 +229,67 @@ func TestDuration(t *testing.T) {
 		return
 	}
 	t.Error("there is no ratelimit.decision.duration")
+}
+
+// A quota near its end is counted while it still allows requests: not a denial or a ban, and
+// not the share that a server has of it while the store is down. The count begins at 0.
+func TestQuotaNearEnd(t *testing.T) {
+	s, banned := newStore(), false
+	l, err := middleware.New(middleware.Config{Store: s, Override: func(string, string) (middleware.Override, bool) {
+		return middleware.Override{Banned: true}, banned
+	}},
+		middleware.Policy{Name: "month", Key: key("k"), Limit: gcra.Quota(20, gcra.Monthly)},
+		middleware.Policy{Name: "hour", Key: key("k"), Limit: gcra.PerHour(1000)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader := instrument(t, l)
+	check := func(when string, want float64) {
+		t.Helper()
+		got := read(t, reader, "ratelimit.quota.near_end")
+		if n, ok := got["ratelimit.policy=month"]; !ok || n != want || len(got) != 1 {
+			t.Errorf("%s: got %v; want %v of month", when, got, want)
+		}
+	}
+
+	check("before the first request", 0)
+	for range 17 {
+		l.Decide(get("/"))
+	}
+	check("3 of 20 are left", 0)
+	for range 3 {
+		l.Decide(get("/"))
+	}
+	check("after those that left 2, 1 and 0", 3)
+
+	l.Decide(get("/"))
+	check("after a denial", 3)
+	banned = true
+	l.Decide(get("/"))
+	check("after a ban", 3)
+	banned, s.down = false, true
+	l.Decide(get("/"))
+	check("while the store is down", 3)
+}
+
+// The overrides in force are those of the moment of the collection.
+func TestOverrides(t *testing.T) {
+	reader := sdk.NewManualReader()
+	provider := sdk.NewMeterProvider(sdk.WithReader(reader))
+	o := &inForce{1, 0}
+	if err := ratelimitotel.InstrumentOverrides(provider, o); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []inForce{{1, 0}, {2, 5}, {0, 0}} {
+		*o = want
+		got := read(t, reader, "ratelimit.overrides")
+		if got["ratelimit.override.kind=limit"] != float64(want.limits) || got["ratelimit.override.kind=ban"] != float64(want.bans) || len(got) != 2 {
+			t.Errorf("got %v; want %+v", got, want)
+		}
+	}
+	for _, err := range []error{ratelimitotel.InstrumentOverrides(nil, o), ratelimitotel.InstrumentOverrides(provider, nil)} {
+		if err == nil || !strings.Contains(err.Error(), "want both") {
+			t.Errorf("got %v; want an error", err)
+		}
+	}
 }

@@ -27,6 +27,8 @@ import (
 var fixed = []string{
 	"ratelimit.decision.duration s histogram [ratelimit.outcome]",
 	"ratelimit.decisions {decision} counter [ratelimit.outcome ratelimit.policy]",
+	"ratelimit.overrides {override} gauge [ratelimit.override.kind]",
+	"ratelimit.quota.near_end {request} counter [ratelimit.policy]",
 	"ratelimit.redis.batch.duration s counter []",
 	"ratelimit.redis.batches {batch} counter []",
 	"ratelimit.redis.breaker.status {breaker} gauge [ratelimit.redis.breaker.state server.address server.port]",
@@ -37,6 +39,22 @@ var fixed = []string{
 	"ratelimit.redis.operations {operation} counter []",
 	"ratelimit.redis.paid_units {unit} counter []",
 	"ratelimit.redis.unpaid_units {unit} counter []",
+}
+
+// inForce are overrides.
+type inForce struct{ limits, bans int }
+
+func (o inForce) InForce() (limits, bans int) { return o.limits, o.bans }
+
+// report reports everything that can be reported.
+func report(t *testing.T, provider *metric.MeterProvider, l *middleware.Limiter) {
+	t.Helper()
+	if err := ratelimitotel.InstrumentWith(provider, l); err != nil {
+		t.Fatal(err)
+	}
+	if err := ratelimitotel.InstrumentOverrides(provider, inForce{2, 3}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // shape returns a metric as a line of fixed.
@@ -75,7 +93,8 @@ func busy(t *testing.T) (l *middleware.Limiter, use func()) {
 	l = limiter(t, &counted{s, stats},
 		middleware.Policy{Name: "tight", Key: secret, Limit: gcra.PerHour(1), Shadow: true},
 		middleware.Policy{Name: "slow", Key: secret, Limit: gcra.PerHour(1), MaxDelay: 90 * time.Minute},
-		middleware.Policy{Name: "user", Key: secret, Limit: gcra.PerHour(100), Routes: []string{"/secret-path"}})
+		middleware.Policy{Name: "user", Key: secret, Limit: gcra.PerHour(100), Routes: []string{"/secret-path"}},
+		middleware.Policy{Name: "month", Key: secret, Limit: gcra.Quota(4, gcra.Monthly)})
 	return l, func() {
 		for _, s.down = range []bool{false, false, false, true} {
 			r := get("/secret-path?token=secret-token")
@@ -87,7 +106,8 @@ func busy(t *testing.T) (l *middleware.Limiter, use func()) {
 
 func TestLabelsAreFixed(t *testing.T) {
 	l, use := busy(t)
-	reader := instrument(t, l)
+	reader := metric.NewManualReader()
+	report(t, metric.NewMeterProvider(metric.WithReader(reader)), l)
 	use()
 	var got []string
 	for _, m := range collect(t, reader) {
@@ -98,7 +118,7 @@ func TestLabelsAreFixed(t *testing.T) {
 	}
 	for name, want := range map[string]int{
 		"ratelimit.decision.duration":    4,     // outcomes of requests: all but shadow_denied, which a delay hides
-		"ratelimit.decisions":            3 * 5, // policies and outcomes
+		"ratelimit.decisions":            4 * 5, // policies and outcomes
 		"ratelimit.redis.breaker.status": 3,
 	} {
 		if got := read(t, reader, name); len(got) != want {
@@ -121,9 +141,7 @@ func TestPrometheusText(t *testing.T) {
 		t.Fatal(err)
 	}
 	l, use := busy(t)
-	if err := ratelimitotel.InstrumentWith(metric.NewMeterProvider(metric.WithReader(reader)), l); err != nil {
-		t.Fatal(err)
-	}
+	report(t, metric.NewMeterProvider(metric.WithReader(reader)), l)
 	use()
 
 	server := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
@@ -166,6 +184,8 @@ func TestPrometheusText(t *testing.T) {
 		"ratelimit_decision_duration_seconds_count",
 		"ratelimit_decision_duration_seconds_sum",
 		"ratelimit_decisions_total",
+		"ratelimit_overrides",
+		"ratelimit_quota_near_end_total",
 		"ratelimit_redis_batch_duration_seconds_total",
 		"ratelimit_redis_batches_total",
 		"ratelimit_redis_breaker_status",
@@ -180,7 +200,8 @@ func TestPrometheusText(t *testing.T) {
 		t.Errorf("got names %s\nwant %s", got, want)
 	}
 	want := map[string]string{
-		"ratelimit_policy":              "[slow tight user]",
+		"ratelimit_policy":              "[month slow tight user]",
+		"ratelimit_override_kind":       "[ban limit]",
 		"ratelimit_outcome":             "[allowed degraded delayed denied shadow_denied]",
 		"ratelimit_redis_breaker_state": "[closed half_open open]",
 		"server_address":                "[redis.example]",

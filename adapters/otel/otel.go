@@ -56,7 +56,7 @@ func report(meter metric.Meter, limiters []*middleware.Limiter) error {
 	if err != nil {
 		return err
 	}
-	collect, collected := ds.collect, []metric.Observable{ds.counter}
+	collect, collected := ds.collect, []metric.Observable{ds.counter, ds.nearEnd}
 	if stores := statsStores(limiters); len(stores) > 0 {
 		rs, err := newRedis(meter, stores)
 		if err != nil {

@@ -66,6 +66,7 @@ func newRedis(meter metric.Meter, stores []gcra.StatsStore) (*redis, error) {
 			return nil, err
 		}
 	}
+
 	var err error
 	rs.batchTime, err = meter.Float64ObservableCounter("ratelimit.redis.batch.duration",
 		metric.WithUnit("s"),
@@ -73,12 +74,14 @@ func newRedis(meter metric.Meter, stores []gcra.StatsStore) (*redis, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	rs.instances, err = meter.Int64ObservableGauge("ratelimit.redis.instances",
 		metric.WithUnit("{server}"),
 		metric.WithDescription("Servers that share the limits, as counted last; 0 before the first count. The largest count of several stores."))
 	if err != nil {
 		return nil, err
 	}
+
 	rs.breakers, err = meter.Int64ObservableUpDownCounter("ratelimit.redis.breaker.status",
 		metric.WithUnit("{breaker}"),
 		metric.WithDescription("1 for the state of a server's breaker, 0 for the other states."))
@@ -101,6 +104,7 @@ func (rs *redis) collect(to metric.Observer) {
 		sum.Instances = max(sum.Instances, s.Instances)
 		sum.Servers = append(sum.Servers, s.Servers...)
 	}
+
 	to.ObserveInt64(rs.batches, sum.Batches)
 	to.ObserveInt64(rs.operations, sum.Requests)
 	to.ObserveInt64(rs.failedBatches, sum.FailedBatches)

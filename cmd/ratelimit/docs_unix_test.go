@@ -41,7 +41,7 @@ func TestDocs(t *testing.T) {
 	if err := os.Symlink(log, "access.log"); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile("overrides.jsonl", nil, 0o600); err != nil {
+	if err := os.WriteFile("overrides.json", []byte("[]"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 

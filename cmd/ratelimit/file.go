@@ -88,6 +88,21 @@ func (f *policyFile) limits(i int) map[string]gcra.Limit {
 	return limits
 }
 
+// limitsOf returns the limits that a policy may apply to a subject.
+func (f *policyFile) limitsOf(i int, subject string) map[string]gcra.Limit {
+	if o, ok := f.policies[i].OverrideOf(subject); ok {
+		return map[string]gcra.Limit{"": o.Limit}
+	}
+	return f.limits(i)
+}
+
+func (f *policyFile) names() (all []string) {
+	for _, p := range f.policies {
+		all = append(all, p.Name)
+	}
+	return all
+}
+
 // names are the names of functions and plans that a file uses.
 type names struct {
 	keys, costs []string

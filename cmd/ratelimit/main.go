@@ -3,8 +3,9 @@
 //	go run ./cmd/ratelimit -h
 //
 // main.go has the root command and the exit codes, redis.go the connection, file.go the
-// policies; check.go, subject.go (peek and reset), top.go and override.go (and ban) have a
-// command each. replay is a folder of its own.
+// policies. check.go, subject.go (peek and reset), top.go, override.go (set, ban and unset) and
+// overridelist.go (list and import) have the commands, overrideset.go what Redis has of
+// overrides. replay is a folder of its own.
 package main
 
 import (

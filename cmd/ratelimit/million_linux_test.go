@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -15,8 +17,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 )
 
-// A million keys take 50 MB. The time of top is logged, and that of checks by a limiter on the same
-// Redis, meanwhile and without it.
+// A million keys take 50 MB, and no command reads many of them. The time of top is logged, that of
+// its commands in Redis, and that of checks by a limiter on the same Redis, meanwhile and without it.
 func TestTopOfAMillionKeys(t *testing.T) {
 	if os.Getenv("RATELIMIT_LONG") == "" {
 		t.Skip("takes a minute; RATELIMIT_LONG=1 runs it")
@@ -31,6 +33,9 @@ func TestTopOfAMillionKeys(t *testing.T) {
 		without = append(without, checks(ctx, t, store)...)
 		cancel()
 
+		if err := s.Client().ConfigResetStat(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
 		ctx, cancel = context.WithCancel(t.Context())
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "top", "-n", "5")
 		cmd.Env = append(os.Environ(), "RATELIMIT_TEST_MAIN=1")
@@ -51,7 +56,14 @@ func TestTopOfAMillionKeys(t *testing.T) {
 		if used > 50 {
 			t.Errorf("got %d MB; want at most 50", used)
 		}
+
+		scans := regexp.MustCompile(`cmdstat_scan:calls=(\d+),.*`).FindStringSubmatch(s.Client().Info(t.Context(), "commandstats").Val())
+		t.Log(scans[0])
+		if n, _ := strconv.Atoi(scans[1]); n < 1_000_000/50 {
+			t.Errorf("got %d SCAN; want at most 50 keys by each", n)
+		}
 	}
+
 	for _, part := range []float64{0.5, 0.99, 0.999} {
 		a, b := quantile(without, part), quantile(with, part)
 		t.Logf("checks: p%v %v without, %v meanwhile (%.2f)", 100*part, a, b, float64(b)/float64(a))

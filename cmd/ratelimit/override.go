@@ -1,23 +1,13 @@
 package main
 
 import (
-	"cmp"
-	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"math/rand/v2"
 	"os"
 	"os/user"
 	"slices"
-	"strconv"
-	"strings"
-	"text/tabwriter"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
@@ -38,10 +28,11 @@ belongs into the file of policies.`,
   ratelimit override unset ip:192.0.2.7`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			return usagef("the command is missing; want set, unset, list, dump or import")
+			return usagef("the command is missing; want set, unset, list or import")
 		},
 	}
-	cmd.AddCommand(c.set(), c.unset(), c.list(), c.dump(), c.importAll())
+
+	cmd.AddCommand(c.set(), c.unset(), c.list(), c.importAll())
 	return cmd
 }
 
@@ -76,6 +67,7 @@ if --policies does not say what the present one is. To deny all, use ban.`,
 			return c.write(cmd, overrides.Entry{Subject: args[0], Limit: args[1]}, &t)
 		},
 	}
+
 	t.addFlags(cmd)
 	cmd.Flags().BoolVar(&t.force, "force", false, "also if the limit is lower than the present one")
 	return uses(cmd, "redis", "prefix", "policies")
@@ -95,6 +87,7 @@ an override like others: "ratelimit override unset" takes it back.`,
 			return c.write(cmd, overrides.Entry{Subject: args[0], Limit: overrides.Banned}, &t)
 		},
 	}
+
 	t.addFlags(cmd)
 	return uses(cmd, "redis", "prefix", "policies")
 }
@@ -106,150 +99,27 @@ func (c *command) unset() *cobra.Command {
 		Short:   "Take back the overrides and bans of a subject",
 		Example: "  ratelimit override unset ip:192.0.2.7",
 		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			set, err := c.open(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer set.client.Close()
-
-			var fields []string
-			for field, e := range set.entries {
-				if e.Subject == args[0] && (!cmd.Flags().Changed("policy") || e.Policy == policy) {
-					fields = append(fields, field)
-				}
-			}
-			if len(fields) == 0 {
+		RunE: c.onOverrides(func(cmd *cobra.Command, set *overrideSet, args []string) error {
+			removed := slices.DeleteFunc(set.sorted(), func(e overrides.Entry) bool {
+				return e.Subject != args[0] || cmd.Flags().Changed("policy") && e.Policy != policy
+			})
+			if len(removed) == 0 {
 				fmt.Fprintf(cmd.OutOrStdout(), "%s has no override\n", plain(args[0]))
 				return errFound
 			}
-			if err := set.write(cmd.Context(), nil, fields); err != nil {
+
+			if err := set.write(cmd.Context(), nil, removed); err != nil {
 				return err
 			}
-			slices.Sort(fields)
-			for _, field := range fields {
-				fmt.Fprintln(cmd.OutOrStdout(), "taken back:", describe(set.entries[field], set.now))
+			for _, e := range removed {
+				fmt.Fprintln(cmd.OutOrStdout(), "taken back:", describe(e, set.now))
 			}
 			return nil
-		},
+		}),
 	}
+
 	cmd.Flags().StringVar(&policy, "policy", "", "`name` of the policy (default: those of all)")
 	return uses(cmd, "redis", "prefix")
-}
-
-func (c *command) list() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List overrides and bans, with who set them, when, why and until when",
-		Example: "  ratelimit override list\n  ratelimit override list --json",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			set, err := c.open(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer set.client.Close()
-
-			if c.json {
-				printJSON(cmd.OutOrStdout(), set.sorted())
-			} else {
-				printEntries(cmd.OutOrStdout(), set.sorted(), set.now)
-			}
-			for _, err := range set.broken {
-				fmt.Fprintln(cmd.ErrOrStderr(), "broken, and skipped by servers:", err)
-			}
-			if len(set.broken) > 0 {
-				return errFound
-			}
-			return nil
-		},
-	}
-	return uses(cmd, "redis", "prefix", "json")
-}
-
-func (c *command) dump() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:     "dump",
-		Short:   "Print all overrides for import: one JSON object a line",
-		Example: "  ratelimit override dump > overrides.jsonl",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			set, err := c.open(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer set.client.Close()
-
-			lines := json.NewEncoder(cmd.OutOrStdout())
-			lines.SetEscapeHTML(false)
-			for _, e := range set.sorted() {
-				if err := lines.Encode(e); err != nil {
-					return err
-				}
-			}
-			return errors.Join(set.broken...)
-		},
-	}
-	return uses(cmd, "redis", "prefix")
-}
-
-func (c *command) importAll() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "import FILE",
-		Short: "Set all overrides of a dump",
-		Long: `Import sets all overrides of a file that dump has written; - is standard input.
-Those that have ended are left out. If one of them is broken, nothing is set.`,
-		Example: "  ratelimit override import overrides.jsonl",
-		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			input := cmd.InOrStdin()
-			if args[0] != "-" {
-				file, err := os.Open(args[0])
-				if err != nil {
-					return err
-				}
-				defer file.Close()
-				input = file
-			}
-			set, err := c.open(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer set.client.Close()
-
-			entries, err := readEntries(input, set.now)
-			if err != nil {
-				return err
-			}
-			if err := set.write(cmd.Context(), entries, nil); err != nil {
-				return err
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%d set\n", len(entries))
-			return nil
-		},
-	}
-	return uses(cmd, "redis", "prefix")
-}
-
-// readEntries reads a dump. All entries are right, or there is an error for each that is not.
-func readEntries(r io.Reader, now time.Time) (entries []overrides.Entry, err error) {
-	var errs []error
-	for lines, n := json.NewDecoder(r), 1; ; n++ {
-		var e overrides.Entry
-		err := lines.Decode(&e)
-		if errors.Is(err, io.EOF) {
-			return entries, errors.Join(errs...)
-		}
-		if err != nil {
-			return nil, errors.Join(append(errs, fmt.Errorf("entry %d: %w", n, err))...)
-		}
-		if err := e.Check(); err != nil {
-			errs = append(errs, fmt.Errorf("entry %d: %w", n, err))
-		}
-		if now.Before(e.Until) {
-			entries = append(entries, e)
-		}
-	}
 }
 
 // write sets one override.
@@ -261,39 +131,32 @@ func (c *command) write(cmd *cobra.Command, e overrides.Entry, t *terms) error {
 		return usagef("--for is %v; want at most 366 days: a longer override belongs into the file of policies", t.length)
 	}
 
-	e.Policy, e.Why, e.By, e.At = t.policy, t.why, operator(), time.Now().UTC().Truncate(time.Second)
-	e.Until = e.At.Add(t.length)
-	if err := e.Check(); err != nil {
-		return usageError{err}
-	}
+	return c.onOverrides(func(cmd *cobra.Command, set *overrideSet, _ []string) error {
+		e.Policy, e.Why, e.By, e.At = t.policy, t.why, operator(), set.now.UTC().Truncate(time.Second)
+		e.Until = e.At.Add(t.length)
+		if err := e.Check(); err != nil {
+			return usageError{err}
+		}
+		if err := c.allows(set, &e, t.force); err != nil {
+			return err
+		}
 
-	set, err := c.open(cmd.Context())
-	if err != nil {
-		return err
-	}
-	defer set.client.Close()
+		if err := set.write(cmd.Context(), []overrides.Entry{e}, nil); err != nil {
+			return err
+		}
 
-	// By the clock of Redis.
-	e.At = set.now.UTC().Truncate(time.Second)
-	e.Until = e.At.Add(t.length)
-	if err := c.allows(&e, set.entries[e.Field()], t.force); err != nil {
-		return err
-	}
-	if err := set.write(cmd.Context(), []overrides.Entry{e}, nil); err != nil {
-		return err
-	}
-
-	fmt.Fprintln(cmd.OutOrStdout(), "set:", describe(e, e.At))
-	if e.Policy != "" && c.policies == "" {
-		fmt.Fprintln(cmd.OutOrStdout(), "Without --policies it was not checked that there is such a policy.")
-	}
-	fmt.Fprintln(cmd.OutOrStdout(), "It holds within five seconds on servers that use package fleet.")
-	return nil
+		fmt.Fprintln(cmd.OutOrStdout(), "set:", describe(e, e.At))
+		if e.Policy != "" && c.policies == "" {
+			fmt.Fprintln(cmd.OutOrStdout(), "Without --policies it was not checked that there is such a policy.")
+		}
+		fmt.Fprintln(cmd.OutOrStdout(), "It holds within five seconds on servers that use package fleet.")
+		return nil
+	})(cmd, nil)
 }
 
-// allows returns an error if the override is lower than the present limit, or may be. old is
-// the present override, or zero.
-func (c *command) allows(e *overrides.Entry, old overrides.Entry, force bool) error {
+// allows returns an error if there is no such policy, or if the override is lower than the
+// present limit, or may be.
+func (c *command) allows(set *overrideSet, e *overrides.Entry, force bool) error {
 	var file *policyFile
 	if c.policies != "" {
 		var err error
@@ -301,13 +164,10 @@ func (c *command) allows(e *overrides.Entry, old overrides.Entry, force bool) er
 			return err
 		}
 		if e.Policy != "" && file.index(e.Policy) < 0 {
-			var names []string
-			for _, p := range file.policies {
-				names = append(names, p.Name)
-			}
-			return usagef("--policy is %q; want %s", e.Policy, oneOf(names))
+			return usagef("--policy is %q; want %s", e.Policy, oneOf(file.names()))
 		}
 	}
+
 	limit := e.Override().Limit
 	switch {
 	case e.Limit == overrides.Banned || limit == gcra.Unlimited():
@@ -318,23 +178,18 @@ func (c *command) allows(e *overrides.Entry, old overrides.Entry, force bool) er
 		return nil
 	}
 
-	if was := old.Override(); old.Subject != "" && !was.Banned {
-		if lower(limit, was.Limit) {
-			return usagef("%v is lower than the present override, %v; want --force if that is meant", limit, was.Limit)
-		}
-		return nil
-	}
-	if file == nil {
+	present, what := map[string]gcra.Limit{}, "limit"
+	if old, ok := set.entries[e.Field()]; ok && old.Limit != overrides.Banned {
+		present[""], what = old.Override().Limit, "override"
+	} else if file == nil {
 		return usagef("the present limit is not known; want --policies to compare it with, or --force")
+	} else {
+		present = file.limitsOf(file.index(e.Policy), e.Subject)
 	}
-	i := file.index(e.Policy)
-	limits := file.limits(i)
-	if o, ok := file.policies[i].OverrideOf(e.Subject); ok {
-		limits = map[string]gcra.Limit{"": o.Limit}
-	}
-	for _, plan := range slices.Sorted(maps.Keys(limits)) {
-		if lower(limit, limits[plan]) {
-			return usagef("%v is lower than the present limit, %v; want --force if that is meant", limit, limits[plan])
+
+	for _, plan := range slices.Sorted(maps.Keys(present)) {
+		if lower(limit, present[plan]) {
+			return usagef("%v is lower than the present %s, %v; want --force if that is meant", limit, what, present[plan])
 		}
 	}
 	return nil
@@ -348,137 +203,4 @@ func operator() string {
 	}
 	host, _ := os.Hostname()
 	return name + "@" + host
-}
-
-// overrideSet is what Redis has.
-type overrideSet struct {
-	client  redis.UniversalClient
-	key     string
-	now     time.Time // of Redis
-	entries map[string]overrides.Entry
-	ended   []string // fields
-	broken  []error
-}
-
-// open reads the overrides.
-func (c *command) open(ctx context.Context) (*overrideSet, error) {
-	client, err := c.connect()
-	if err != nil {
-		return nil, err
-	}
-	set := &overrideSet{client: client, key: overrides.Key(c.prefix), entries: map[string]overrides.Entry{}}
-	if err := set.read(ctx); err != nil {
-		client.Close()
-		return nil, err
-	}
-	return set, nil
-}
-
-func (s *overrideSet) read(ctx context.Context) (err error) {
-	if s.now, err = s.client.Time(ctx).Result(); err != nil {
-		return err
-	}
-	fields, err := s.client.HGetAll(ctx, s.key).Result()
-	if err != nil {
-		return err
-	}
-	for _, field := range slices.Sorted(maps.Keys(fields)) {
-		e, err := overrides.Parse(field, fields[field])
-		switch {
-		case field == overrides.Version:
-		case err != nil:
-			s.broken = append(s.broken, err)
-		case !s.now.Before(e.Until):
-			s.ended = append(s.ended, field)
-		default:
-			s.entries[field] = e
-		}
-	}
-	return nil
-}
-
-// write sets entries and removes fields in one step, and those that have ended. Its last
-// field tells servers that something has changed.
-func (s *overrideSet) write(ctx context.Context, entries []overrides.Entry, remove []string) error {
-	after := maps.Clone(s.entries)
-	values := []any{overrides.Version, strconv.FormatUint(rand.Uint64(), 36)}
-	for _, e := range entries {
-		text, err := json.Marshal(e)
-		if err != nil {
-			return err
-		}
-		values = append(values, e.Field(), string(text))
-		after[e.Field()] = e
-	}
-	for _, field := range remove {
-		delete(after, field)
-	}
-	if n := len(after) + len(s.broken); n > overrides.Most {
-		return fmt.Errorf("there would be %d overrides; want at most %d: put those that stay into the file of policies", n, overrides.Most)
-	}
-
-	remove = slices.DeleteFunc(append(slices.Clone(s.ended), remove...), func(field string) bool {
-		return slices.ContainsFunc(entries, func(e overrides.Entry) bool { return e.Field() == field })
-	})
-	_, err := s.client.TxPipelined(ctx, func(p redis.Pipeliner) error {
-		if len(remove) > 0 {
-			p.HDel(ctx, s.key, remove...)
-		}
-		p.HSet(ctx, s.key, values...)
-		return nil
-	})
-	return err
-}
-
-// find returns the override of a subject that servers use in a policy.
-func (s *overrideSet) find(policy, subject string) (overrides.Entry, bool) {
-	for _, policy := range []string{policy, ""} {
-		e := overrides.Entry{Subject: subject, Policy: policy}
-		if found, ok := s.entries[e.Field()]; ok {
-			return found, true
-		}
-	}
-	return overrides.Entry{}, false
-}
-
-func (s *overrideSet) sorted() []overrides.Entry {
-	return slices.SortedFunc(maps.Values(s.entries), func(a, b overrides.Entry) int {
-		return cmp.Or(strings.Compare(a.Subject, b.Subject), strings.Compare(a.Policy, b.Policy))
-	})
-}
-
-// describe says in words what an entry does.
-func describe(e overrides.Entry, now time.Time) string {
-	what := "limit " + e.Limit
-	switch e.Limit {
-	case overrides.Banned:
-		what = "banned"
-	case gcra.Unlimited().String():
-		what = "no limit"
-	}
-	return fmt.Sprintf("%s: %s in %s, ends in %s (%s)", plain(e.Subject), what, policyOf(e), human(e.Until.Sub(now)), e.Until.Format(time.RFC3339))
-}
-
-// origin says who has set an entry, why and until when.
-func origin(e overrides.Entry, now time.Time) string {
-	text := "by " + e.By + ", ends in " + human(e.Until.Sub(now))
-	if e.Why != "" {
-		text = e.Why + ", " + text
-	}
-	return text
-}
-
-func policyOf(e overrides.Entry) string { return cmp.Or(e.Policy, "all policies") }
-
-func printEntries(w io.Writer, entries []overrides.Entry, now time.Time) {
-	if len(entries) == 0 {
-		fmt.Fprintln(w, "no overrides")
-		return
-	}
-	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(t, "SUBJECT\tPOLICY\tLIMIT\tENDS IN\tSET BY\tAT\tWHY")
-	for _, e := range entries {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", plain(e.Subject), policyOf(e), e.Limit, human(e.Until.Sub(now)), plain(e.By), e.At.Format(time.RFC3339), plain(e.Why))
-	}
-	t.Flush()
 }

@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -127,7 +126,7 @@ func TestOverrideMistakes(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"override"}, "want set, unset, list, dump or import"},
+		{[]string{"override"}, "want set, unset, list or import"},
 		{set("ip:192.0.2.7", "none"), "--for is missing; want how long"},
 		{set("ip:192.0.2.7", "none", "--for", "10000h"), "want at most 366 days"},
 		{set("ip:192.0.2.7", "lots", "--for", "1h"), `limit is "lots"; want one such as 1000/minute, or none`},
@@ -158,45 +157,58 @@ func TestOverrideMistakes(t *testing.T) {
 	want(t, 0, []string{"override", "list"}, "no overrides")
 }
 
-// What dump prints, import sets: all of it or nothing. What has ended is removed.
-func TestDumpAndImport(t *testing.T) {
+// What list prints as JSON, import sets: all of it or nothing. What has ended is removed.
+func TestImport(t *testing.T) {
 	s := server(t)
+	list := func() (text string, entries []overrides.Entry) {
+		t.Helper()
+		text = want(t, 0, []string{"override", "list", "--json"})
+		if err := json.Unmarshal([]byte(text), &entries); err != nil {
+			t.Fatal(err)
+		}
+		return text, entries
+	}
+	name := filepath.Join(t.TempDir(), "overrides.json")
+	imports := func(entries []overrides.Entry, code int, parts ...string) {
+		t.Helper()
+		text, err := json.Marshal(entries)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		want(t, code, []string{"override", "import", name}, parts...)
+	}
+
+	if text, _ := list(); text != "[]\n" {
+		t.Errorf("without overrides: got %s; want an empty list", text)
+	}
 	want(t, 0, []string{"ban", "ip:192.0.2.7", "--for", "1h", "--why", "a \"b\" <c>"})
 	want(t, 0, []string{"override", "set", "sub:alice", "none", "--for", "1h", "--policy", "p"})
 	want(t, 0, []string{"ban", "short", "--for", "1ms"})
-	dump := want(t, 0, []string{"override", "dump"})
-	if n := strings.Count(dump, "\n"); n != 2 {
-		t.Errorf("got %d lines; want 2:\n%s", n, dump)
-	}
-	name := filepath.Join(t.TempDir(), "dump")
-	write := func(text string) {
-		t.Helper()
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+	before, entries := list()
+	if len(entries) != 2 {
+		t.Errorf("got %s; want 2 entries", before)
 	}
 
 	s.Client().FlushAll(t.Context())
-	write(dump + `{"subject":"x","limit":"lots","until":"2026-01-01T00:00:00Z"}` + "\n")
-	want(t, 1, []string{"override", "import", name}, `entry 3: limit is "lots"`)
+	imports(append(entries, overrides.Entry{Subject: "x", Limit: "lots", Until: time.Now()}), 1, `entry 3: limit is "lots"`)
 	want(t, 0, []string{"override", "list"}, "no overrides")
-	write(dump)
-	want(t, 0, []string{"override", "import", name}, "2 set")
-	if again := want(t, 0, []string{"override", "dump"}); again != dump {
-		t.Errorf("got\n%swant\n%s", again, dump)
+	imports(entries, 0, "2 set")
+	if after, _ := list(); after != before {
+		t.Errorf("got\n%swant\n%s", after, before)
 	}
+	want(t, 1, []string{"override", "import", file(t, "policies: []")}, "policies.yaml: ", "want what list --json prints")
 
 	s.Client().HSet(t.Context(), overrides.Key("rl:"), "{broken}:p", "?")
 	want(t, 1, []string{"override", "list"}, "sub:alice", `broken, and skipped by servers: "{broken}:p" is no entry`)
 
-	var many strings.Builder
+	var many []overrides.Entry
 	for i := range overrides.Most {
-		e := overrides.Entry{Subject: fmt.Sprint("sub:", i), Limit: "none", At: time.Now(), Until: time.Now().Add(time.Hour)}
-		text, _ := json.Marshal(e)
-		many.Write(append(text, '\n'))
+		many = append(many, overrides.Entry{Subject: fmt.Sprint("sub:", i), Limit: "none", At: time.Now(), Until: time.Now().Add(time.Hour)})
 	}
-	write(many.String())
-	want(t, 1, []string{"override", "import", name}, "there would be 10003 overrides; want at most 10000")
+	imports(many, 1, "there would be 10003 overrides; want at most 10000")
 	s.Client().FlushAll(t.Context())
-	want(t, 0, []string{"override", "import", name}, "10000 set")
+	imports(many, 0, "10000 set")
 }

@@ -12,14 +12,15 @@ import (
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
-// newAPI returns the API behind an instrumented limiter.
-func newAPI(store gcra.Store) (http.Handler, error) {
+// newAPI returns the API behind an instrumented limiter. override may be nil.
+func newAPI(store gcra.Store, override func(policy, subject string) (middleware.Override, bool)) (http.Handler, error) {
 	client := keyfunc.RemoteAddr // behind a proxy: keyfunc.TrustedProxies
-	limiter, err := middleware.New(middleware.Config{Store: store},
+	limiter, err := middleware.New(middleware.Config{Store: store, Override: override},
 		middleware.Policy{Name: "client", Key: client, Limit: gcra.PerMinute(60)},
 		middleware.Policy{Name: "tight", Key: client, Limit: gcra.PerMinute(20), Shadow: true},
 		middleware.Policy{Name: "slow", Key: client, Limit: gcra.PerSecond(5).WithBurst(1),
 			MaxDelay: time.Second, Routes: []string{"GET /slow"}},
+		middleware.Policy{Name: "report", Key: client, Limit: gcra.Quota(20, gcra.Monthly), Routes: []string{"GET /report"}},
 	)
 	if err != nil {
 		return nil, err
@@ -32,5 +33,6 @@ func newAPI(store gcra.Store) (http.Handler, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /hello", hello)
 	mux.HandleFunc("GET /slow", hello)
+	mux.HandleFunc("GET /report", hello)
 	return ratelimit.From(limiter)(mux), nil
 }

@@ -5,7 +5,7 @@
 //
 // It prints curl lines to try. The API and /metrics listen on two addresses, as metrics
 // are not for the API's clients. Copy from metrics.go (OpenTelemetry, for Prometheus) and
-// api.go (an instrumented limiter), and import grafana.json into Grafana.
+// api.go (an instrumented limiter), and import deploy/grafana.json into Grafana.
 package main
 
 import (
@@ -22,8 +22,13 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+	"go.opentelemetry.io/otel"
+
+	ratelimitotel "github.com/seed-e377111c/ratelimit/adapters/otel"
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
+	"github.com/seed-e377111c/ratelimit/middleware/fleet"
 )
 
 const usage = `Metrics is a rate limited API server with metrics for Prometheus.
@@ -45,6 +50,10 @@ Routes and limits
   GET /hello          60 a minute for an address; 20 a minute in shadow
   GET /slow           both, and one every 200 ms for an address; requests are
                       delayed by up to a second
+  GET /report         all but the last, and 20 a calendar month for an address
+
+With Redis, the command "ratelimit override" and "ratelimit ban" change limits while
+the server runs.
 `
 
 const greeting = `The API listens on http://%[1]s, its metrics are on http://%[2]s/metrics
@@ -78,26 +87,51 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	var store gcra.Store = gcra.NewMemory()
-	where := "this process; -redis or REDIS_URL shares them between servers"
-	if s.redis != "" {
-		redis, err := redisstore.Open(s.redis, redisstore.Config{})
-		if err != nil {
-			return fmt.Errorf("%s is not a URL such as redis://localhost:6379/0: %w", s.redisFrom, err)
-		}
-		defer redis.Close()
-		store, where = redis, "the Redis of "+s.redisFrom
-		if err := redis.Ping(ctx); err != nil {
-			where = "this process until Redis works: " + strings.ReplaceAll(err.Error(), "\n", " ")
-		}
-	}
-
 	metrics, shutdown, err := newMetrics()
 	if err != nil {
 		return err
 	}
 	defer shutdown()
-	api, err := newAPI(store)
+
+	if s.redis == "" {
+		api, err := newAPI(gcra.NewMemory(), nil)
+		if err != nil {
+			return err
+		}
+		return serve(ctx, s, api, metrics, "this process; -redis or REDIS_URL shares them between servers", out)
+	}
+
+	o, err := redisstore.ClientOptions(s.redis)
+	if err != nil {
+		return fmt.Errorf("%s is not a URL such as redis://localhost:6379/0: %w", s.redisFrom, err)
+	}
+	client := redis.NewUniversalClient(o)
+	defer client.Close()
+	return serveShared(ctx, s, client, metrics, out)
+}
+
+// serveShared serves the API with limits, and overrides of operators, in Redis.
+func serveShared(ctx context.Context, s settings, client redis.UniversalClient, metrics http.Handler, out io.Writer) error {
+	store, err := redisstore.New(client, redisstore.Config{})
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+
+	where := "the Redis of " + s.redisFrom
+	if err := store.Ping(ctx); err != nil {
+		where = "this process until Redis works: " + strings.ReplaceAll(err.Error(), "\n", " ")
+	}
+
+	overrides, err := fleet.New(ctx, fleet.Config{Client: client})
+	if err != nil {
+		return err
+	}
+	if err := ratelimitotel.InstrumentOverrides(otel.GetMeterProvider(), overrides); err != nil {
+		return err
+	}
+
+	api, err := newAPI(store, overrides.Find)
 	if err != nil {
 		return err
 	}

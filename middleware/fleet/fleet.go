@@ -11,7 +11,7 @@
 //
 // Each override has an end, and ends by the clock of the server, also while Redis is away:
 // then the last known ones stay. A Redis that has lost its data has no overrides; keep a
-// copy by "ratelimit override dump".
+// copy by "ratelimit override list --json".
 package fleet
 
 import (
@@ -92,6 +92,24 @@ func (o *Overrides) Find(policy, subject string) (found middleware.Override, ok 
 		}
 	}
 	return found, ok
+}
+
+// InForce returns how many overrides and how many bans this server follows now. Package
+// adapters/otel reports them.
+func (o *Overrides) InForce() (limits, bans int) {
+	now := time.Now()
+	for _, of := range *o.known.Load() {
+		for _, one := range of {
+			switch {
+			case !now.Before(one.Until): // it has ended
+			case one.Banned:
+				bans++
+			default:
+				limits++
+			}
+		}
+	}
+	return limits, bans
 }
 
 func (o *Overrides) follow(ctx context.Context) {

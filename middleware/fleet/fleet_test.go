@@ -94,6 +94,9 @@ func TestFind(t *testing.T) {
 			t.Errorf("%s: got %q; want %q", name, got, want)
 		}
 	}
+	if limits, bans := o.InForce(); limits != 2 || bans != 1 {
+		t.Errorf("got %d limits and %d bans in force; want 2 and 1", limits, bans)
+	}
 
 	write(t, c, "a", "p", "", hour)
 	write(t, c, "d", "p", "9/hour", hour)

@@ -1,5 +1,5 @@
-// Package alerts checks the alert rules in deploy with Prometheus' own parser and engine, on
-// the metrics of a real run of examples/metrics.
+// Package alerts checks the alert rules and the dashboard in deploy with Prometheus' own parser
+// and engine, on the metrics of a real run of examples/metrics.
 package alerts
 
 import (
@@ -35,24 +35,48 @@ const (
 	patience = time.Minute
 )
 
-// Each rule parses, is silent while all is well, and fires for as long as it wants when what it
-// is about happens: many denials, and then a Redis that does not answer.
-func TestAlertsFire(t *testing.T) {
-	groups, errs := rulefmt.ParseFile(filepath.Join(root, "deploy", "alerts.yaml"), false, model.UTF8Validation)
-	for _, err := range errs {
-		t.Error(err)
-	}
-	if t.Failed() {
-		return
+const calm = 5 // minutes of a run in which all is well
+
+func TestRealRun(t *testing.T) {
+	scrapes := run(t)
+	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: patience})
+	t.Cleanup(func() { _ = engine.Close() })
+
+	all := stored(scrapes)
+	ask := func(t *testing.T, query string, minute int) promql.Vector {
+		t.Helper()
+		q, err := engine.NewInstantQuery(t.Context(), all, nil, query, time.Unix(0, 0).Add(time.Duration(minute)*time.Minute))
+		if err != nil {
+			t.Fatalf("%s: %v", query, err)
+		}
+		found, err := q.Exec(t.Context()).Vector()
+		if err != nil {
+			t.Fatalf("%s: %v", query, err)
+		}
+		return found
 	}
 
+	t.Run("alerts", func(t *testing.T) { testAlerts(t, ask, len(scrapes)) })
+	t.Run("dashboard", func(t *testing.T) { testDashboard(t, ask, all, len(scrapes)) })
+}
+
+// asks is a query in a minute of the run.
+type asks func(t *testing.T, query string, minute int) promql.Vector
+
+// run returns the metrics of each minute of a server: first all is well, then a quota nears its
+// end and many requests are denied, and then Redis does not answer.
+func run(t *testing.T) (scrapes []string) {
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr)
 	api, metrics := start(t, "redis://"+proxy.Addr+"/0")
-	var scrapes []string
-	calm, denials, outage, after := 5, 10, 5, 15 // minutes
+	denials, outage, after := 10, 5, 15 // minutes
+
 	for range calm {
 		get(t, api+"/hello")
 		scrapes = append(scrapes, get(t, metrics))
+	}
+
+	for range 18 {
+		get(t, api+"/report")
 	}
 	for range denials {
 		for range 20 {
@@ -60,6 +84,7 @@ func TestAlertsFire(t *testing.T) {
 		}
 		scrapes = append(scrapes, get(t, metrics))
 	}
+
 	proxy.Refuse()
 	for range outage {
 		var text string
@@ -73,22 +98,24 @@ func TestAlertsFire(t *testing.T) {
 	for range after {
 		scrapes = append(scrapes, scrapes[len(scrapes)-1])
 	}
+	return scrapes
+}
 
-	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: patience})
-	t.Cleanup(func() { _ = engine.Close() })
-	all := stored(scrapes)
+// Each rule parses, is silent while all is well, and fires for as long as it wants when what it
+// is about happens.
+func testAlerts(t *testing.T, ask asks, minutes int) {
+	groups, errs := rulefmt.ParseFile(filepath.Join(root, "deploy", "alerts.yaml"), false, model.UTF8Validation)
+	for _, err := range errs {
+		t.Error(err)
+	}
+	if t.Failed() {
+		return
+	}
+
 	for _, rule := range groups.Groups[0].Rules {
 		var longest, now time.Duration
-		for minute := range scrapes {
-			at := time.Unix(0, 0).Add(time.Duration(minute) * time.Minute)
-			q, err := engine.NewInstantQuery(t.Context(), all, nil, rule.Expr, at)
-			if err != nil {
-				t.Fatalf("%s: %v", rule.Alert, err)
-			}
-			found, err := q.Exec(t.Context()).Vector()
-			if err != nil {
-				t.Fatalf("%s: %v", rule.Alert, err)
-			}
+		for minute := range minutes {
+			found := ask(t, rule.Expr, minute)
 			now = grown(now, found)
 			longest = max(longest, now)
 			if minute < calm && len(found) > 0 {
@@ -134,7 +161,7 @@ func stored(scrapes []string) (all memory) {
 		if err != nil {
 			panic(err)
 		}
-		all = append(all, storage.NewListSeries(labels.NewBuilder(found).Set("job", "api").Labels(), points))
+		all = append(all, storage.NewListSeries(labels.NewBuilder(found).Set("job", "api").Set("instance", "api-1").Labels(), points))
 	}
 	return all
 }
@@ -142,14 +169,18 @@ func stored(scrapes []string) (all memory) {
 // Querier implements [storage.Queryable].
 func (m memory) Querier(_, _ int64) (storage.Querier, error) {
 	return &storage.MockQuerier{SelectMockFunction: func(_ bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
-		s := &set{}
-		for _, one := range m {
-			if !slices.ContainsFunc(matchers, func(l *labels.Matcher) bool { return !l.Matches(one.Labels().Get(l.Name)) }) {
-				s.series = append(s.series, one)
-			}
-		}
-		return s
+		return m.selects(matchers)
 	}}, nil
+}
+
+func (m memory) selects(matchers []*labels.Matcher) *set {
+	s := &set{}
+	for _, one := range m {
+		if !slices.ContainsFunc(matchers, func(l *labels.Matcher) bool { return !l.Matches(one.Labels().Get(l.Name)) }) {
+			s.series = append(s.series, one)
+		}
+	}
+	return s
 }
 
 // set implements [storage.SeriesSet].

@@ -1,15 +1,16 @@
-package main
+package alerts
 
 import (
 	"encoding/json"
-	"net/http"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
 )
 
 // dashboard is the part of a dashboard that Grafana needs to load it.
@@ -53,7 +54,7 @@ type target struct {
 
 func load(t *testing.T) (d dashboard) {
 	t.Helper()
-	text, err := os.ReadFile("grafana.json")
+	text, err := os.ReadFile(filepath.Join(root, "deploy", "grafana.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,34 +117,36 @@ func TestDashboardLoads(t *testing.T) {
 	}
 }
 
-// Every metric, label and label value of a query exists when the example is scraped, so no
-// panel is empty because of a typing error.
-func TestDashboardQueries(t *testing.T) {
-	t.Parallel()
-	proxy := redistest.NewProxy(t, redistest.Any(t).Options().Addr)
-	p := start(t, "-redis", "redis://"+proxy.Addr+"/0")
-	proxy.Refuse()
-	if status, _ := get(t, p.api+"/hello"); status != http.StatusOK {
-		t.Errorf("Redis is down: got %d; want 200", status)
-	}
-	proxy.Pass()
-	p.use(t)
-	_, text := get(t, p.metrics)
-	there := scraped(t, text)
-
+// Every series that a query of the dashboard selects is there in a real run, every query has an
+// answer with the labels of its legend, and every metric is on the dashboard: no panel is empty
+// because of a typing error.
+func testDashboard(t *testing.T, ask asks, all memory, minutes int) {
 	d := load(t)
 	used := map[string]bool{}
 	for _, p := range d.Panels {
 		for _, q := range p.Targets {
-			metrics, err := there.check(q)
-			if err != nil {
-				t.Errorf("panel %q: %s: %v", p.Title, q.Expr, err)
+			query := asked(q.Expr)
+			for _, name := range selected(t, all, query) {
+				used[name] = true
 			}
-			for _, m := range metrics {
-				used[m] = true
+
+			shown := false
+			for minute := range minutes {
+				for _, one := range ask(t, query, minute) {
+					shown = true
+					for _, l := range legend.FindAllStringSubmatch(q.LegendFormat, -1) {
+						if one.Metric.Get(l[1]) == "" {
+							t.Fatalf("panel %q: got %v; want %s, which the legend has", p.Title, one.Metric, l[1])
+						}
+					}
+				}
+			}
+			if !shown {
+				t.Errorf("panel %q: %s has no answer", p.Title, q.Expr)
 			}
 		}
 	}
+
 	for _, v := range d.Templating.List {
 		if v.Type != "query" {
 			continue
@@ -152,18 +155,52 @@ func TestDashboardQueries(t *testing.T) {
 		if err := json.Unmarshal(v.Query, &query); err != nil {
 			t.Fatal(err)
 		}
-		found := regexp.MustCompile(`^label_values\((.+), (\w+)\)$`).FindStringSubmatch(query.Query)
+		found := values.FindStringSubmatch(query.Query)
 		if found == nil {
 			t.Errorf("variable %s: got query %q; want label_values(...)", v.Name, query.Query)
 			continue
 		}
-		if _, err := there.check(target{Expr: "sum by (" + found[2] + ") (" + found[1] + ")"}); err != nil {
-			t.Errorf("variable %s: %v", v.Name, err)
+		if answer := ask(t, "count by ("+found[2]+") ("+asked(found[1])+")", 0); len(answer) == 0 || answer[0].Metric.Get(found[2]) == "" {
+			t.Errorf("variable %s: got %v; want values", v.Name, answer)
 		}
 	}
-	for metric := range there.labels {
-		if strings.HasPrefix(metric, "ratelimit_") && !used[metric] && !strings.HasSuffix(metric, "_duration_seconds_sum") {
-			t.Errorf("no panel shows %s", metric)
+
+	for _, series := range all {
+		name := series.Labels().Get(labels.MetricName)
+		if !used[name] && !strings.HasSuffix(name, "_duration_seconds_sum") {
+			t.Errorf("no panel shows %s", name)
+			used[name] = true
 		}
 	}
+}
+
+var (
+	legend = regexp.MustCompile(`\{\{(.*?)\}\}`)
+	values = regexp.MustCompile(`^label_values\((.+), (\w+)\)$`)
+)
+
+// asked is a query as Grafana sends it: with all jobs and policies.
+func asked(query string) string {
+	return strings.NewReplacer("$job", ".*", "$policy", ".*", "$__rate_interval", "5m").Replace(query)
+}
+
+// selected returns the metrics that a query uses. Each of its selectors finds something.
+func selected(t *testing.T, all memory, query string) (names []string) {
+	t.Helper()
+	parsed, err := parser.ParseExpr(query)
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+
+	for _, of := range parser.ExtractSelectors(parsed) {
+		if !all.selects(of).Next() {
+			t.Errorf("%s: there is no series %v", query, of)
+		}
+		for _, matcher := range of {
+			if matcher.Name == labels.MetricName {
+				names = append(names, matcher.Value)
+			}
+		}
+	}
+	return names
 }

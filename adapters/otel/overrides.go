@@ -1,0 +1,46 @@
+package ratelimitotel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+)
+
+// Overrides are the overrides and bans that operators set for all servers: those of package
+// middleware/fleet.
+type Overrides interface{ InForce() (limits, bans int) }
+
+var (
+	ofLimits = kindOf("limit")
+	ofBans   = kindOf("ban")
+)
+
+func kindOf(kind string) metric.MeasurementOption {
+	return metric.WithAttributeSet(attribute.NewSet(attribute.String("ratelimit.override.kind", kind)))
+}
+
+// InstrumentOverrides reports how many overrides are in force on this server, for the life of
+// the process. Call it once, with a provider such as [otel.GetMeterProvider]. An error means
+// that an argument is nil, or that the provider fails to create the metric.
+func InstrumentOverrides(provider metric.MeterProvider, o Overrides) error {
+	if provider == nil || o == nil {
+		return errors.New("ratelimitotel: the MeterProvider or the Overrides are nil; want both")
+	}
+
+	_, err := provider.Meter(scope).Int64ObservableGauge("ratelimit.overrides",
+		metric.WithUnit("{override}"),
+		metric.WithDescription("Overrides and bans of operators that are in force on this server."),
+		metric.WithInt64Callback(func(_ context.Context, to metric.Int64Observer) error {
+			limits, bans := o.InForce()
+			to.Observe(int64(limits), ofLimits)
+			to.Observe(int64(bans), ofBans)
+			return nil
+		}))
+	if err != nil {
+		return fmt.Errorf("ratelimitotel: %w", err)
+	}
+	return nil
+}

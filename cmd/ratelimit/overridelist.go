@@ -1,0 +1,127 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/overrides"
+)
+
+func (c *command) list() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List overrides and bans, with who set them, when, why and until when",
+		Example: `  ratelimit override list
+  ratelimit override list --json > overrides.json   # a copy, for import`,
+		Args: cobra.NoArgs,
+		RunE: c.onOverrides(func(cmd *cobra.Command, set *overrideSet, _ []string) error {
+			if c.json {
+				printJSON(cmd.OutOrStdout(), set.sorted())
+			} else {
+				printEntries(cmd.OutOrStdout(), set.sorted(), set.now)
+			}
+
+			for _, err := range set.broken {
+				fmt.Fprintln(cmd.ErrOrStderr(), "broken, and skipped by servers:", err)
+			}
+			if len(set.broken) > 0 {
+				return errFound
+			}
+			return nil
+		}),
+	}
+	return uses(cmd, "redis", "prefix", "json")
+}
+
+func (c *command) importAll() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "import FILE",
+		Short: "Set all overrides of a file that list --json has written",
+		Long: `Import sets all overrides of a file that "ratelimit override list --json" has
+written, also in a Redis that has lost its data. Those that have ended are left out.
+If one is broken, nothing is set.`,
+		Example: "  ratelimit override import overrides.json",
+		Args:    cobra.ExactArgs(1),
+		RunE: c.onOverrides(func(cmd *cobra.Command, set *overrideSet, args []string) error {
+			entries, err := readEntries(args[0], set.now)
+			if err != nil {
+				return err
+			}
+			if err := set.write(cmd.Context(), entries, nil); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%d set\n", len(entries))
+			return nil
+		}),
+	}
+	return uses(cmd, "redis", "prefix")
+}
+
+// readEntries reads a file of list, without the entries that have ended. All are right, or
+// there is an error for each that is not.
+func readEntries(name string, now time.Time) (entries []overrides.Entry, err error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	var all []overrides.Entry
+	if err := json.Unmarshal(text, &all); err != nil {
+		return nil, fmt.Errorf("%s: %w; want what list --json prints", name, err)
+	}
+
+	var errs []error
+	for i, e := range all {
+		if err := e.Check(); err != nil {
+			errs = append(errs, fmt.Errorf("%s: entry %d: %w", name, i+1, err))
+		}
+		if now.Before(e.Until) {
+			entries = append(entries, e)
+		}
+	}
+	return entries, errors.Join(errs...)
+}
+
+func printEntries(w io.Writer, entries []overrides.Entry, now time.Time) {
+	if len(entries) == 0 {
+		fmt.Fprintln(w, "no overrides")
+		return
+	}
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(t, "SUBJECT\tPOLICY\tLIMIT\tENDS IN\tSET BY\tAT\tWHY")
+	for _, e := range entries {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", plain(e.Subject), policyOf(e), e.Limit, human(e.Until.Sub(now)), plain(e.By), e.At.Format(time.RFC3339), plain(e.Why))
+	}
+	t.Flush()
+}
+
+// describe says in words what an entry does.
+func describe(e overrides.Entry, now time.Time) string {
+	what := "limit " + e.Limit
+	switch e.Limit {
+	case overrides.Banned:
+		what = "banned"
+	case gcra.Unlimited().String():
+		what = "no limit"
+	}
+	return fmt.Sprintf("%s: %s in %s, ends in %s (%s)", plain(e.Subject), what, policyOf(e), human(e.Until.Sub(now)), e.Until.Format(time.RFC3339))
+}
+
+// origin says who has set an entry, why and until when.
+func origin(e overrides.Entry, now time.Time) string {
+	text := "by " + e.By + ", ends in " + human(e.Until.Sub(now))
+	if e.Why != "" {
+		text = e.Why + ", " + text
+	}
+	return text
+}
+
+func policyOf(e overrides.Entry) string { return cmp.Or(e.Policy, "all policies") }

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"github.com/seed-e377111c/ratelimit/internal/overrides"
+)
+
+// overrideSet is what Redis has.
+type overrideSet struct {
+	client  redis.UniversalClient
+	key     string
+	now     time.Time                  // of Redis
+	entries map[string]overrides.Entry // by field, without those that have ended
+	ended   []string                   // fields
+	broken  []error
+}
+
+// onOverrides runs a command with what Redis has.
+func (c *command) onOverrides(run func(*cobra.Command, *overrideSet, []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		set, err := c.open(cmd.Context())
+		if err != nil {
+			return err
+		}
+		defer set.client.Close()
+		return run(cmd, set, args)
+	}
+}
+
+// open reads the overrides.
+func (c *command) open(ctx context.Context) (*overrideSet, error) {
+	client, err := c.connect()
+	if err != nil {
+		return nil, err
+	}
+	set := &overrideSet{client: client, key: overrides.Key(c.prefix), entries: map[string]overrides.Entry{}}
+	if err := set.read(ctx); err != nil {
+		client.Close()
+		return nil, err
+	}
+	return set, nil
+}
+
+func (s *overrideSet) read(ctx context.Context) (err error) {
+	if s.now, err = s.client.Time(ctx).Result(); err != nil {
+		return err
+	}
+	fields, err := s.client.HGetAll(ctx, s.key).Result()
+	if err != nil {
+		return err
+	}
+
+	for _, field := range slices.Sorted(maps.Keys(fields)) {
+		e, err := overrides.Parse(field, fields[field])
+		switch {
+		case field == overrides.Version:
+		case err != nil:
+			s.broken = append(s.broken, err)
+		case !s.now.Before(e.Until):
+			s.ended = append(s.ended, field)
+		default:
+			s.entries[field] = e
+		}
+	}
+	return nil
+}
+
+// write removes entries and those that have ended, and then sets others, in one step. Its
+// last field tells servers that something has changed.
+func (s *overrideSet) write(ctx context.Context, set, remove []overrides.Entry) error {
+	after, gone := maps.Clone(s.entries), s.ended
+	for _, e := range remove {
+		gone = append(gone, e.Field())
+		delete(after, e.Field())
+	}
+
+	values := []any{overrides.Version, strconv.FormatUint(rand.Uint64(), 36)}
+	for _, e := range set {
+		text, err := json.Marshal(e)
+		if err != nil {
+			return err
+		}
+		values = append(values, e.Field(), string(text))
+		after[e.Field()] = e
+	}
+	if n := len(after) + len(s.broken); n > overrides.Most {
+		return fmt.Errorf("there would be %d overrides; want at most %d: put those that stay into the file of policies", n, overrides.Most)
+	}
+
+	_, err := s.client.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		if len(gone) > 0 {
+			p.HDel(ctx, s.key, gone...)
+		}
+		p.HSet(ctx, s.key, values...)
+		return nil
+	})
+	return err
+}
+
+// find returns the override of a subject that servers use in a policy.
+func (s *overrideSet) find(policy, subject string) (overrides.Entry, bool) {
+	for _, policy := range []string{policy, ""} {
+		e := overrides.Entry{Subject: subject, Policy: policy}
+		if found, ok := s.entries[e.Field()]; ok {
+			return found, true
+		}
+	}
+	return overrides.Entry{}, false
+}
+
+func (s *overrideSet) sorted() []overrides.Entry {
+	all := slices.AppendSeq([]overrides.Entry{}, maps.Values(s.entries))
+	slices.SortFunc(all, func(a, b overrides.Entry) int {
+		return cmp.Or(strings.Compare(a.Subject, b.Subject), strings.Compare(a.Policy, b.Policy))
+	})
+	return all
+}
