@@ -118,8 +118,8 @@ func buildWorlds() []world {
 	add(world{limit: per(5000, hour), window: "fixed", fields: "x", clients: 100})
 	add(world{limit: per(1000, day), window: "fixed", clients: 3})
 	add(world{limit: per(75, time.Minute), window: "strict", clients: 1})
-	add(world{limit: per(75, time.Minute), window: "strict", clients: 10, allow: bounds{uneven: 6}, why: strict})
-	add(world{limit: per(75, time.Minute), window: "strict", fields: "draft11", clients: 10, allow: bounds{uneven: 6}, why: strict})
+	add(world{limit: per(75, time.Minute), window: "strict", clients: 10})
+	add(world{limit: per(75, time.Minute), window: "strict", fields: "draft11", clients: 10})
 	add(world{limit: per(600, time.Minute), window: "strict", clients: 10})
 	// Clients come and go, and the limit changes.
 	add(world{limit: per(4500, hour), clients: 10, join: 5, empty: true})
@@ -175,7 +175,7 @@ func buildWorlds() []world {
 	add(world{name: "outages", limit: per(4500, hour), clients: 10, outage: true})
 	add(world{name: "herd", limit: per(50, time.Second).WithBurst(100), clients: 200, allow: bounds{late: 9}, why: herd})
 	add(world{name: "restarts", limit: per(2, time.Second).WithBurst(100), clients: 10, restart: true})
-	add(world{limit: per(100, time.Minute), window: "strict", clients: 10, allow: bounds{uneven: 6}, why: strict})
+	add(world{limit: per(100, time.Minute), window: "strict", clients: 10})
 	add(world{name: "Twitter", limit: per(900, 15*time.Minute), window: "fixed", fields: "twitter", bare: true, clients: 10})
 	add(world{name: "Atlassian", limit: per(100, 10*time.Second), window: "fixed", fields: "iso", clients: 10})
 	add(world{name: "GitLab", limit: per(600, time.Minute), window: "fixed", fields: "gitlab", clients: 10})
@@ -206,7 +206,7 @@ func buildWorlds() []world {
 	// developer.spotify.com/documentation/web-api/concepts/rate-limits: a rolling window of 30 seconds
 	add(world{name: "Spotify", limit: per(180, 30*time.Second), window: "strict", fields: "none", clients: 5})
 	// docs.digitalocean.com/reference/api: the reset is when the oldest request expires
-	add(world{name: "DigitalOcean", limit: per(5000, hour), window: "strict", fields: "gitlab", clients: 4, allow: bounds{share: 60, uneven: 80}, why: strict})
+	add(world{name: "DigitalOcean", limit: per(5000, hour), window: "strict", fields: "gitlab", clients: 4, allow: bounds{uneven: 20}, why: strict})
 	// developers.hubspot.com/docs/guides/apps/api-usage/usage-details
 	add(world{name: "HubSpot", limit: per(190, 10*time.Second), window: "strict", fields: "none", bare: true, clients: 6})
 	// developer.xero.com/documentation/guides/oauth2/limits
