@@ -118,8 +118,8 @@ func buildWorlds() []world {
 	add(world{limit: per(5000, hour), window: "fixed", fields: "x", clients: 100})
 	add(world{limit: per(1000, day), window: "fixed", clients: 3})
 	add(world{limit: per(75, time.Minute), window: "strict", clients: 1})
-	add(world{limit: per(75, time.Minute), window: "strict", clients: 10, allow: bounds{uneven: 6}, why: strict})
-	add(world{limit: per(75, time.Minute), window: "strict", fields: "draft11", clients: 10, allow: bounds{uneven: 6}, why: strict})
+	add(world{limit: per(75, time.Minute), window: "strict", clients: 10})
+	add(world{limit: per(75, time.Minute), window: "strict", fields: "draft11", clients: 10})
 	add(world{limit: per(600, time.Minute), window: "strict", clients: 10})
 	// Clients come and go, and the limit changes.
 	add(world{limit: per(4500, hour), clients: 10, join: 5, empty: true})
@@ -175,7 +175,7 @@ func buildWorlds() []world {
 	add(world{name: "outages", limit: per(4500, hour), clients: 10, outage: true})
 	add(world{name: "herd", limit: per(50, time.Second).WithBurst(100), clients: 200, allow: bounds{late: 9}, why: herd})
 	add(world{name: "restarts", limit: per(2, time.Second).WithBurst(100), clients: 10, restart: true})
-	add(world{limit: per(100, time.Minute), window: "strict", clients: 10, allow: bounds{uneven: 6}, why: strict})
+	add(world{limit: per(100, time.Minute), window: "strict", clients: 10})
 	add(world{name: "Twitter", limit: per(900, 15*time.Minute), window: "fixed", fields: "twitter", bare: true, clients: 10})
 	add(world{name: "Atlassian", limit: per(100, 10*time.Second), window: "fixed", fields: "iso", clients: 10})
 	add(world{name: "GitLab", limit: per(600, time.Minute), window: "fixed", fields: "gitlab", clients: 10})
@@ -189,6 +189,40 @@ func buildWorlds() []world {
 	add(world{limit: per(100, time.Minute).WithBurst(100), fields: "remaining", clients: 4})
 	add(world{limit: per(10, time.Second), fields: "x", clients: 10, rate: 0.2})
 	add(world{limit: per(10, time.Second), fields: "x", clients: 10, rate: 2})
+
+	// Worlds that were not looked at while the pacer was made, so that they show what it does in a new one.
+	// Where an API has several limits, this is the one that a caller without pause meets first.
+	//
+	// developers.cloudflare.com/fundamentals/api/reference/limits
+	add(world{name: "Cloudflare", limit: per(1200, 5*time.Minute), window: "fixed", fields: "draft11", clients: 8})
+	// developer.okta.com/docs/reference/rl-best-practices
+	add(world{name: "Okta", limit: per(600, time.Minute), window: "fixed", fields: "twitter", bare: true, clients: 6})
+	// developers.intercom.com/docs/references/rest-api/errors/rate-limiting: 1000 a minute in parts of 10 seconds
+	add(world{name: "Intercom", limit: per(166, 10*time.Second), window: "fixed", fields: "x", bare: true, clients: 5})
+	// auth0.com/docs/troubleshoot/customer-support/operational-policies/rate-limit-policy: organizations
+	add(world{name: "Auth0", limit: per(100, time.Minute).WithBurst(10), fields: "x", clients: 3})
+	// developers.notion.com/reference/request-limits
+	add(world{name: "Notion", limit: per(3, time.Second).WithBurst(10), fields: "none", clients: 4})
+	// developer.spotify.com/documentation/web-api/concepts/rate-limits: a rolling window of 30 seconds
+	add(world{name: "Spotify", limit: per(180, 30*time.Second), window: "strict", fields: "none", clients: 5})
+	// docs.digitalocean.com/reference/api: the reset is when the oldest request expires
+	add(world{name: "DigitalOcean", limit: per(5000, hour), window: "strict", fields: "gitlab", clients: 4, allow: bounds{uneven: 20}, why: strict})
+	// developers.hubspot.com/docs/guides/apps/api-usage/usage-details
+	add(world{name: "HubSpot", limit: per(190, 10*time.Second), window: "strict", fields: "none", bare: true, clients: 6})
+	// developer.xero.com/documentation/guides/oauth2/limits
+	add(world{name: "Xero", limit: per(60, time.Minute), window: "strict", fields: "none", clients: 2})
+	// developers.strava.com/docs/rate-limits: in fields that are not read
+	add(world{name: "Strava", limit: per(200, 15*time.Minute), window: "fixed", fields: "none", bare: true, clients: 2})
+	// docs.docker.com/docker-hub/usage/pulls
+	add(world{name: "Docker Hub", limit: per(100, 6*hour), window: "fixed", fields: "remaining", clients: 2})
+	// developer-docs.amazon.com/sp-api/docs/usage-plans-and-rate-limits: getOrders
+	add(world{name: "Amazon SP-API", limit: per(1, time.Minute).WithBurst(20), fields: "none", bare: true, clients: 2, allow: bounds{late: 20}, why: many})
+	// docs.cdp.coinbase.com/exchange/rest-api/rate-limits
+	add(world{name: "Coinbase", limit: per(10, time.Second).WithBurst(15), fields: "none", bare: true, clients: 3})
+	// learn.microsoft.com/graph/throttling-limits: Outlook
+	add(world{name: "Microsoft Graph", limit: per(10_000, 10*time.Minute), window: "fixed", fields: "none", clients: 8})
+	// developers.google.com/sheets/api/limits
+	add(world{name: "Google Sheets", limit: per(300, time.Minute), window: "fixed", fields: "none", bare: true, clients: 12})
 	return all
 }
 

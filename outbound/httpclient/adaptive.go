@@ -63,7 +63,7 @@ import (
 //
 // Ten callers in two processes on an empty bucket of 4,500 an hour get 0.47 % denials, which are
 // their ten first requests (examples/simulate compares that with other strategies, there and, with
-// -worlds, in 103 worlds). After five windows or ten minutes, at most 5 % are denied, at least 95 % of
+// -worlds, in 118 worlds). After five windows or ten minutes, at most 5 % are denied, at least 95 % of
 // the limit is used, and no client gets more than three times as much as another, where the server tells
 // anything. Where it tells nothing, that is 5 % and 90 % for one client; and 10 %, 75 % and ten times for
 // several that do not know each other. The next section has the exceptions.

@@ -70,6 +70,18 @@ func (b *blind) denied(now time.Time, cut float64) {
 	}
 }
 
+// begin sets the first rate where something else paced until now: what the limit gave this client, or other
+// if it gave nothing. Any other rate is one of chance, and clients become equal slowly.
+func (b *blind) begin(now time.Time, other float64) {
+	switch {
+	case b.rate > 0:
+	case b.run > 0:
+		b.rate = b.run / max(now.Sub(b.began).Seconds(), 1)
+	default:
+		b.rate = other
+	}
+}
+
 func (b *blind) answered(now time.Time) {
 	switch {
 	case b.began.IsZero():

@@ -1,7 +1,6 @@
 package pacer
 
 import (
-	"cmp"
 	"strings"
 	"time"
 
@@ -99,7 +98,7 @@ func (p *Pacer) learn(now time.Time, elapsed float64, a retryafter.Answer) {
 	p.setShare(p.share)
 	if p.few() && p.pacing {
 		p.pacing = false
-		p.blind.rate = cmp.Or(p.blind.rate, p.share*p.rate)
+		p.blind.begin(now, p.share*p.rate)
 	}
 }
 
