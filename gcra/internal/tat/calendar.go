@@ -140,10 +140,12 @@ func (c Calendar) Periods() (*Periods, error) {
 	case c.Anchor < 0 || c.Anchor > u.anchors:
 		return nil, fmt.Errorf("first day is %d; want 1 to %d", c.Anchor, u.anchors)
 	}
+
 	l, err := c.location()
 	if err != nil {
 		return nil, err
 	}
+
 	p := &Periods{Suffix: "~" + c.Canonical().text("", "."), unit: u, anchor: max(c.Anchor, 1), location: l}
 	made, _ := calendars.LoadOrStore(c, p)
 	return made.(*Periods), nil
@@ -167,10 +169,13 @@ func (p *Periods) find(now time.Time) Period {
 		h.Next = hour(Time(h.End).In(p.location)).End
 		return h
 	}
+
 	y, m, d := now.Date()
 	begin := func(i int) time.Time {
 		return p.unit.begin(civil{y, m, d}, p.anchor, i).midnight(p.location)
 	}
+
+	// The period of the date itself may not be the one of now: the clocks of the location decide.
 	i := 0
 	for begin(i).After(now) {
 		i--
@@ -178,6 +183,7 @@ func (p *Periods) find(now time.Time) Period {
 	for !begin(i + 1).After(now) {
 		i++
 	}
+
 	return Period{At(begin(i - 1)), At(begin(i)), At(begin(i + 1)), At(begin(i + 2))}
 }
 
@@ -213,6 +219,7 @@ func (d civil) midnight(l *time.Location) time.Time {
 	t := time.Date(d.year, d.month, d.day, 0, 0, 0, 0, l)
 	shown := time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), 0, time.UTC)
 	wanted := time.Date(d.year, d.month, d.day, 0, 0, 0, 0, time.UTC)
+
 	from, to := t.ZoneBounds()
 	switch {
 	case shown.Before(wanted): // midnight is left out
@@ -222,6 +229,7 @@ func (d civil) midnight(l *time.Location) time.Time {
 	case from.IsZero():
 		return t
 	}
+
 	// Midnight may have come before the clocks were set back.
 	_, before := from.Add(-1).Zone()
 	_, offset := t.Zone()

@@ -64,6 +64,7 @@ func (l Limit) Validate() error {
 	if _, _, ok := l.Interval(); ok {
 		return nil
 	}
+
 	switch {
 	case l.Count == Unlimited && l.Per == 0:
 		return errors.New("only LimitFor and Override may return gcra.Unlimited; want a limit such as 100/minute")
