@@ -124,9 +124,12 @@ func (s *Set) Apply(ops []Op) (admitted bool) {
 		ops[i].shard = s.Shard(ops[i].Hash)
 		shards |= 1 << ops[i].shard
 	}
+
 	s.lockAll(shards)
+
+	// All quotas are in the periods of one time.
 	now := s.clock.Now()
-	calendar, lapsed := s.clock.calendarAt(now) // once, so that all quotas are in the periods of one time
+	calendar, lapsed := s.clock.calendarAt(now)
 	for i := range ops {
 		if o := &ops[i]; o.Periods == nil {
 			o.base = now
@@ -134,7 +137,9 @@ func (s *Set) Apply(ops []Op) (admitted bool) {
 			o.base = o.endOfPeriod(s.clock, calendar)
 		}
 	}
+
 	overflows := s.lockTATs(ops, lapsed)
+
 	if beyondClamp(ops) {
 		// Perhaps only because others have charged, without a lock, since the clock was read.
 		now = max(now, s.clock.Now())
@@ -144,8 +149,10 @@ func (s *Set) Apply(ops []Op) (admitted bool) {
 			o.base = o.later(s.clock, now, calendar, ops[o.first].pending.tat)
 		}
 	}
+
 	admitted = evaluate(ops)
 	s.commit(ops, admitted)
+
 	if overflows {
 		s.overflow().Unlock()
 	}
@@ -163,9 +170,11 @@ func (s *Set) lockTATs(ops []Op, lapsed int64) (overflows bool) {
 		o := &ops[i]
 		s.shards[o.shard].follow(lapsed)
 		o.first = firstOn(ops[:i+1])
+
 		if s.lockTAT(ops, o, lapsed) || !o.Takes() {
 			continue
 		}
+
 		if !overflows {
 			overflows = true
 			s.overflow().Lock()
@@ -173,6 +182,7 @@ func (s *Set) lockTATs(ops []Op, lapsed int64) (overflows bool) {
 		if o.Late { // the debt of one subject must not deny all that share the bucket
 			o.Room = min(o.Room, o.Capacity)
 		}
+
 		o.shard, o.Hash = len(s.shards)-1, s.bucketHash("", o.policy)
 		o.first = firstOn(ops[:i+1])
 		s.lockTAT(ops, o, lapsed)
