@@ -50,8 +50,11 @@ func (m *Memory) Take(ctx context.Context, charges []gcra.Charge) (allowed bool,
 		return err == nil, err
 	}
 	defer m.mu.Unlock()
+
 	now := m.now()
 	steps := make([]step, len(charges))
+
+	// Evaluate them in order. All that are not late are logged with the latest time at which one may pass.
 	at, admitted := now, true
 	for i := range charges {
 		s := &steps[i]
@@ -65,9 +68,11 @@ func (m *Memory) Take(ctx context.Context, charges []gcra.Charge) (allowed bool,
 			}
 		}
 	}
+
 	for i := range steps {
 		s := &steps[i]
 		r := gcra.Result{Allowed: s.allowed, Never: s.cost > s.count, RetryAfter: s.retryAfter}
+
 		if admitted && s.allowed && s.cost > 0 {
 			loggedAt := max(at, s.ready, s.log.newest())
 			s.log.add(loggedAt, s.cost, now-s.per)
@@ -78,6 +83,7 @@ func (m *Memory) Take(ctx context.Context, charges []gcra.Charge) (allowed bool,
 				r.Delay = loggedAt - now
 			}
 		}
+
 		r.Remaining, r.ResetAfter = max(s.count-s.used, 0), s.resetAfter(now)
 		charges[i].Result = r
 	}
@@ -91,6 +97,7 @@ func (m *Memory) Refund(ctx context.Context, charges []gcra.Charge) error {
 		return err
 	}
 	defer m.mu.Unlock()
+
 	now := m.now()
 	for i := range charges {
 		s := step{params: ps[i], name: name{charges[i].Subject, charges[i].Policy}}
@@ -98,12 +105,14 @@ func (m *Memory) Refund(ctx context.Context, charges []gcra.Charge) error {
 		_, used := s.log.window(now - s.per)
 		s.used = max(used-s.cost, 0)
 		s.newest = never
+
 		if s.used == 0 {
 			delete(m.logs, s.name)
 		} else {
 			s.log.remove(s.cost)
 			s.newest = s.log.newest()
 		}
+
 		charges[i].Result = gcra.Result{Allowed: true, Remaining: max(s.count-s.used, 0), ResetAfter: s.resetAfter(now)}
 	}
 	return nil
@@ -181,6 +190,7 @@ func (s *step) evaluate(earlier []step, now time.Duration) {
 	if s.cost > 0 && s.cost <= s.count && !s.late {
 		l.clamp(now + s.maxDelay)
 	}
+
 	first, logged := l.window(now - s.per)
 	pending := int64(0) // units that earlier steps take from the same log
 	for i := range earlier {
@@ -188,12 +198,14 @@ func (s *step) evaluate(earlier []step, now time.Duration) {
 			pending += e.cost
 		}
 	}
+
 	s.used, s.newest, s.ready = logged+pending, l.newest(), now
 	if s.late {
 		s.cost, s.ready = min(s.cost, max(s.count-s.used, 0)), max(now, s.newest)
 	} else { // as it would be brought down
 		s.newest = min(s.newest, now+s.maxDelay)
 	}
+
 	switch {
 	case s.cost > s.count:
 		s.allowed = false
@@ -211,6 +223,7 @@ func (s *step) evaluate(earlier []step, now time.Duration) {
 			s.retryAfter = s.ready - now - s.wait
 		}
 	}
+
 	if pending > 0 {
 		s.newest = max(s.newest, now)
 	}
