@@ -65,6 +65,7 @@ const anyAlgorithm Algorithm = -1
 // keys and closes it with t.Cleanup.
 func Run(t *testing.T, open func(t testing.TB) Backend) {
 	t.Helper()
+
 	part := func(name string, only Algorithm, exact bool, run func(*testing.T, Backend)) {
 		t.Run(name, func(t *testing.T) {
 			b := open(t)
@@ -74,12 +75,15 @@ func Run(t *testing.T, open func(t testing.TB) Backend) {
 			case exact && !b.Exact:
 				t.Skip("time passes by itself")
 			}
+
 			run(t, b)
 		})
 	}
+
 	for _, tt := range tables {
 		part(tt.name, anyAlgorithm, false, func(t *testing.T, b Backend) { tt.run(t, b, b.Algorithm != GCRA) })
 	}
+
 	for _, set := range []struct {
 		algorithm Algorithm
 		exact     bool
@@ -89,6 +93,7 @@ func Run(t *testing.T, open func(t testing.TB) Backend) {
 			part(tt.name, set.algorithm, set.exact, func(t *testing.T, b Backend) { tt.run(t, b, false) })
 		}
 	}
+
 	for _, tt := range []struct {
 		name      string
 		algorithm Algorithm
@@ -108,6 +113,7 @@ func Run(t *testing.T, open func(t testing.TB) Backend) {
 	} {
 		part(tt.name, tt.algorithm, false, tt.run)
 	}
+
 	for _, tt := range []struct {
 		name  string
 		keeps bool // the store keeps quotas
