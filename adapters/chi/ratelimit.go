@@ -41,6 +41,7 @@ func From(l *Limiter) func(http.Handler) http.Handler {
 	if l == nil {
 		panic("ratelimit.From: the Limiter is nil; want one from NewLimiter")
 	}
+
 	return func(next http.Handler) http.Handler {
 		around, _ := next.(chi.Routes) // as in limit(router); nil in Use
 		var mounts mounts
@@ -52,6 +53,7 @@ func From(l *Limiter) func(http.Handler) http.Handler {
 			} else if around != nil {
 				known = muxPattern(&names, r.Method, find(around, nil, r.Method, pathOf(r)))
 			}
+
 			if r, ok := l.Allow(w, middleware.WithRoute(r, known, nil)); ok {
 				next.ServeHTTP(w, r)
 			}
@@ -67,6 +69,7 @@ func muxPattern(names *pattern.Cache[route, string], method, chiPattern string) 
 	if chiPattern == "" {
 		return ""
 	}
+
 	key := route{pattern.Standard(method), chiPattern}
 	name, ok := names.Get(key)
 	if !ok {
@@ -78,11 +81,13 @@ func muxPattern(names *pattern.Cache[route, string], method, chiPattern string) 
 		default:
 			name = chiPattern
 		}
+
 		if key.method != "" {
 			name = key.method + " " + name
 		}
 		names.Put(key, name)
 	}
+
 	return name
 }
 
@@ -99,10 +104,12 @@ func (m *mounts) find(rctx *chi.Context, r *http.Request) string {
 	if router == nil {
 		return rctx.RoutePattern()
 	}
+
 	method, path := rctx.RouteMethod, rctx.RoutePath
 	if method == "" {
 		method = r.Method
 	}
+
 	switch rest, inMount := rctx.URLParam("*"), len(rctx.RoutePatterns) > 0; {
 	case inMount && rest != "": // in With(...).Mount, before the mounted router has its path
 		path = "/" + rest
@@ -111,6 +118,7 @@ func (m *mounts) find(rctx *chi.Context, r *http.Request) string {
 	case path == "":
 		path = pathOf(r)
 	}
+
 	return find(router, rctx.RoutePatterns, method, path)
 }
 
