@@ -23,16 +23,19 @@ func FromTemplate(method, template string) string {
 	if template == "" {
 		return ""
 	}
+
 	var b strings.Builder
 	if method = Standard(method); method != "" {
 		b.WriteString(method)
 		b.WriteByte(' ')
 	}
+
 	used := names{}
 	for rest, more := strings.TrimPrefix(template, "/"), true; more; {
 		var seg string
 		seg, rest, more = strings.Cut(rest, "/")
 		b.WriteByte('/')
+
 		name, multi, ok := parameter(seg)
 		switch {
 		case ok:
@@ -42,10 +45,12 @@ func FromTemplate(method, template string) string {
 		default:
 			escape(&b, seg)
 		}
+
 		if multi {
 			break // it is the last segment; echo ignores what follows
 		}
 	}
+
 	return b.String()
 }
 
@@ -86,6 +91,7 @@ func (n names) wildcard(name string, multi bool) string {
 		}
 		return '_'
 	}, name)
+
 	first, _ := utf8.DecodeRuneInString(name)
 	switch {
 	case name == "" && multi:
@@ -95,6 +101,7 @@ func (n names) wildcard(name string, multi bool) string {
 	case unicode.IsDigit(first):
 		name = "_" + name
 	}
+
 	name = n.unique(name)
 	if multi {
 		return "{" + name + "...}"
