@@ -83,11 +83,13 @@ func (l *Log) Forget(code Code, cause string) {
 func (l *Log) due(p problem, now time.Time) (repeated int, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	o := l.seen[p]
 	if o == nil && len(l.seen) >= maxCauses {
 		p.cause = ""
 		o = l.seen[p]
 	}
+
 	if o == nil {
 		if l.seen == nil {
 			l.seen = map[problem]*occurrences{}
@@ -95,10 +97,12 @@ func (l *Log) due(p problem, now time.Time) (repeated int, due bool) {
 		l.seen[p] = &occurrences{logged: now}
 		return 0, true
 	}
+
 	if now.Sub(o.logged) < Interval {
 		o.since++
 		return 0, false
 	}
+
 	repeated, o.since, o.logged = o.since, 0, now
 	return repeated, true
 }

@@ -78,6 +78,7 @@ func Results(charges, parts []gcra.Charge, n int) {
 			c.Result.Remaining /= int64(n)
 			c.Result.Taken /= int64(n)
 		}
+
 		if c.Result.Taken > 0 && !c.Late {
 			c.Result.Taken = max(c.Cost, 1)
 		}
@@ -133,6 +134,7 @@ func divideCost(c *gcra.Charge, n int64, refund bool) {
 	if units := max(c.Cost, 1); units <= math.MaxInt64/n {
 		cost = units * n
 	}
+
 	switch {
 	case refund || c.Late || c.Peek:
 		c.Cost = cost

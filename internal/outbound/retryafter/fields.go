@@ -59,8 +59,10 @@ func Read(now time.Time, status int, h http.Header) Answer {
 	if !mayDeny(status) {
 		return a
 	}
+
 	wait, ok := Parse(h, now)
 	a.Denied = ok || status == http.StatusTooManyRequests || status == http.StatusForbidden && a.Remaining == 0
+
 	switch {
 	case !a.Denied:
 	case ok:
@@ -68,6 +70,7 @@ func Read(now time.Time, status int, h http.Header) Answer {
 	case a.Remaining <= 0:
 		a.Wait = a.Reset
 	}
+
 	// Our middleware denies so what costs more than the limit ever allows.
 	a.Never = status == http.StatusTooManyRequests && !ok && a.Reset == 0 && a.Remaining != 0 && h.Get("RateLimit-Policy") != ""
 	return a
@@ -81,6 +84,7 @@ func (a *Answer) readFields(now time.Time, status int, h http.Header) {
 	if a.readLists(h) || a.readDictionary(now, status, h) {
 		return
 	}
+
 	for i, form := range forms {
 		limit := h.Get(form.limit)
 		if limit == "" && i+1 < len(forms) && forms[i+1].remaining == form.remaining {
@@ -93,6 +97,7 @@ func (a *Answer) readFields(now time.Time, status int, h http.Header) {
 			return
 		}
 	}
+
 	if used, limit, ok := strings.Cut(h.Get(shopify), "/"); ok {
 		a.readTriple(now, status, h, limit, difference(limit, used), "")
 	}
@@ -116,9 +121,11 @@ func (a *Answer) readLists(h http.Header) bool {
 			}
 		}
 	}
+
 	if a.Remaining < 0 {
 		return false
 	}
+
 	for _, line := range h.Values("RateLimit-Policy") {
 		for item := range items(line) {
 			if name, params := cutName(item); name == a.Policy {
@@ -150,6 +157,7 @@ func (a *Answer) readDictionary(now time.Time, status int, h http.Header) bool {
 			}
 		}
 	}
+
 	return a.readTriple(now, status, h, limit, remaining, reset)
 }
 
@@ -168,10 +176,12 @@ func (a *Answer) readTriple(now time.Time, status int, h http.Header, limit, rem
 	if !ok {
 		return false
 	}
+
 	a.Remaining, a.Reset = n, resetIn(now, h, reset)
 	limit, _, _ = strings.Cut(limit, ",") // draft 3: 100, 100;w=60
 	a.Policy = limit
 	a.Capacity, _ = number(limit)
+
 	for item := range items(h.Get("RateLimit-Policy")) {
 		quota, params, _ := strings.Cut(item, ";")
 		a.readWindow(strings.TrimSpace(quota), param(params, "w"))
@@ -180,6 +190,7 @@ func (a *Answer) readTriple(now time.Time, status int, h http.Header, limit, rem
 			return true // the triple describes the first policy
 		}
 	}
+
 	// Reset is the time until the bucket is full, except in a denial: there it is the time until
 	// the next request passes.
 	if !mayDeny(status) && a.Reset > 0 && a.Capacity > n {
@@ -208,6 +219,7 @@ func resetIn(now time.Time, h http.Header, field string) time.Duration {
 	if ok && n < 1e8 { // three years
 		return duration(n)
 	}
+
 	if d, err := time.ParseDuration(field); !ok && err == nil {
 		return min(max(d, 0), Max)
 	}
