@@ -61,6 +61,7 @@ func (e *entry) readOverrides(v value) {
 				subjects = v.list("subject", `a key in quotes such as "sub:alice"`)
 			}},
 		)
+
 		for _, v := range subjects {
 			o.add(v, limit, seen)
 		}
@@ -108,6 +109,7 @@ func parseSubject(s string) (network netip.Prefix, err error) {
 	text, isAddr := strings.CutPrefix(s, addrKind)
 	network, ok := parseNetwork(text)
 	addr, bits := network.Addr(), network.Bits()
+
 	switch {
 	case !isAddr && ok && strings.Contains(text, "/"):
 		return network, fmt.Errorf("keys that are addresses begin with ip:; want %q", addrKind+network.Masked().String())
@@ -124,6 +126,7 @@ func parseSubject(s string) (network netip.Prefix, err error) {
 	case network != network.Masked():
 		return network, fmt.Errorf("the address has bits beyond its first %d; want %q", bits, addrKind+network.Masked().String())
 	}
+
 	return network, nil
 }
 

@@ -58,6 +58,7 @@ func readPolicies(file value, funcs Funcs) []middleware.Policy {
 func readPolicy(v value, funcs Funcs) *entry {
 	e := &entry{value: v, funcs: funcs, limits: map[position]gcra.Limit{}}
 	e.Key = keyfunc.Const("") // any valid key, as long as there is none
+
 	e.found = v.fields(
 		field{"name", "text, in quotes if it looks like something else", true, func(v value) { e.Name, _ = v.text() }},
 		field{"key", oneOf(slices.Sorted(maps.Keys(funcs.Keys)), ""), true, e.readKey},
@@ -77,6 +78,7 @@ func readPolicy(v value, funcs Funcs) *entry {
 	if e.found == nil {
 		return nil
 	}
+
 	for i, v := range e.routes {
 		e.found[fmt.Sprintf("routes[%d]", i)] = v
 	}
@@ -87,6 +89,7 @@ func readPolicy(v value, funcs Funcs) *entry {
 	if len(e.plans) > 0 {
 		e.limitByPlan()
 	}
+
 	if e.Limit == (gcra.Limit{}) {
 		e.Limit = gcra.PerSecond(1) // any valid limit; the mistake is reported already
 		return e
@@ -240,6 +243,7 @@ func (e *entry) checkLimits() {
 			e.value.addf(at, "max_debt is %d, which makes %v of %v: %v", e.MaxDebt, indebted, l, err)
 		}
 	}
+
 	if e.cost > most {
 		e.found["cost"].errorf("is %d and the limit allows at most %d at once; no request could ever pass", e.cost, most)
 	}
@@ -255,9 +259,11 @@ func check(ms *mistakes, entries []*entry) []middleware.Policy {
 			ms.once(names, e.Name, e.found["name"].at)
 		}
 	}
+
 	if len(policies) == 0 {
 		return nil
 	}
+
 	_, err := middleware.New(middleware.Config{Store: gcra.NewMemory()}, policies...)
 	if err == nil {
 		return policies

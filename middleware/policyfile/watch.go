@@ -71,9 +71,11 @@ func (w *Watcher) Run(ctx context.Context) {
 	retryDelay := cmp.Or(w.retryDelay, retryDelay)
 	poll := time.NewTicker(cmp.Or(w.pollInterval, pollInterval))
 	defer poll.Stop()
+
 	next := time.NewTimer(0)
 	defer next.Stop()
 	var changedAt, failedAt time.Time // the first change and the first error; zero for none
+
 	for {
 		select {
 		case <-ctx.Done():
@@ -92,12 +94,14 @@ func (w *Watcher) Run(ctx context.Context) {
 				failedAt = time.Time{}
 				continue
 			}
+
 			if failedAt.IsZero() {
 				failedAt = time.Now()
 			}
 			next.Reset(retryDelay)
 			continue
 		}
+
 		if changedAt.IsZero() {
 			changedAt = time.Now()
 		}
