@@ -111,6 +111,7 @@ type Adaptive struct {
 func (a *Adaptive) RoundTrip(r *http.Request) (*http.Response, error) {
 	var e Event
 	resp, denied, err := a.send(r, &e)
+
 	if a.Observe != nil {
 		e.Reason, e.Err = Answered, err
 		switch {
@@ -142,10 +143,12 @@ func (a *Adaptive) send(r *http.Request, e *Event) (resp *http.Response, denied 
 		closeBody(r)
 		return nil, false, err
 	}
+
 	if r.URL == nil {
 		resp, err = a.base().RoundTrip(r) // which returns the error
 		return resp, false, err
 	}
+
 	key := a.Key
 	if key == nil {
 		key = ByHost
@@ -155,6 +158,7 @@ func (a *Adaptive) send(r *http.Request, e *Event) (resp *http.Response, denied 
 		closeBody(r)
 		return nil, false, err
 	}
+
 	deadline, isDenied := time.Now().Add(cmp.Or(a.MaxWait, defaultWait)), a.Denied
 	transport, ok := r.Context().Value(tryKey{}).(try)
 	if ok {
@@ -174,18 +178,21 @@ func (a *Adaptive) send(r *http.Request, e *Event) (resp *http.Response, denied 
 		}
 		return nil, false, err
 	}
+
 	e.Tries = 1
 	resp, err = a.base().RoundTrip(r)
 	if err != nil || resp == nil {
 		p.Done(time.Now(), 0, nil)
 		return resp, false, err // http.Client reports a Base that returns neither
 	}
+
 	now := time.Now()
 	answer := readAnswer(now, resp, isDenied)
 	status := resp.StatusCode
 	if answer.Never {
 		status = 0 // it says nothing of the rate
 	}
+
 	p.Answered(now, status, answer)
 	if ok {
 		*transport.answer = answer

@@ -138,6 +138,7 @@ func New(cfg Config) (*Transport, error) {
 		pacers:   pacers{maxInterval: maxBackoff / 2},
 	}
 	_, t.adaptive = cfg.Base.(*Adaptive)
+
 	if t.base == nil {
 		t.base = http.DefaultTransport
 	}
@@ -147,9 +148,11 @@ func New(cfg Config) (*Transport, error) {
 	if t.maxWait == 0 {
 		t.maxWait = defaultWait
 	}
+
 	if err := errors.Join(cfg.check(t.policies)...); err != nil {
 		return nil, err
 	}
+
 	for i := range t.policies {
 		t.policies[i].Limit = cfg.withMargin(t.policies[i].Limit)
 	}
@@ -177,33 +180,40 @@ func (cfg *Config) check(policies []Policy) (errs []error) {
 	if len(policies) > 0 && iface.IsNil(cfg.Store) {
 		errs = append(errs, errors.New("httpclient: Store is nil and there are Policies; want redisstore.New, gcra.NewMemory or your own"))
 	}
+
 	if cfg.Base != nil && iface.IsNil(cfg.Base) {
 		errs = append(errs, fmt.Errorf("httpclient: Base is a nil %T; want one, or no Base for http.DefaultTransport", cfg.Base))
 	} else if a, ok := cfg.Base.(*Adaptive); ok {
 		errs = append(errs, a.check())
 	}
+
 	marginOK := cfg.Margin < 1 // false for NaN
 	if !marginOK {
 		errs = append(errs, fmt.Errorf("httpclient: Margin is %v; want less than 1, or 0 for %v", cfg.Margin, defaultMargin))
 	}
+
 	if cfg.MaxTries < 0 {
 		errs = append(errs, fmt.Errorf("httpclient: MaxTries is %d; want 1 or more, or 0 for %d", cfg.MaxTries, defaultTries))
 	}
 	if cfg.MaxWait < 0 || cfg.MaxWait > maxDelay {
 		errs = append(errs, fmt.Errorf("httpclient: MaxWait is %v; want up to %v, or 0 for %v", cfg.MaxWait, maxDelay, defaultWait))
 	}
+
 	if len(policies) == 1 && policies[0].Name == "" {
 		policies[0].Name = "default"
 	}
+
 	seen := map[string]bool{}
 	for i, p := range policies {
 		title := fmt.Sprintf("policy %.80q", p.Name)
 		if p.Name == "" {
 			title = fmt.Sprintf("policy number %d", i+1)
 		}
+
 		report := func(format string, args ...any) {
 			errs = append(errs, fmt.Errorf("httpclient: %s: "+format, append([]any{title}, args...)...))
 		}
+
 		switch {
 		case p.Name == "":
 			report("Name is missing; want one for each of several policies")
@@ -215,9 +225,11 @@ func (cfg *Config) check(policies []Policy) (errs []error) {
 			report("Name is taken by an earlier policy; want unique names")
 		}
 		seen[p.Name] = true
+
 		if p.Key == nil {
 			report("Key is nil; want ByHost, ByCredential or your own")
 		}
+
 		switch err := p.Limit.Validate(); {
 		case err != nil:
 			report("Limit is %v: %w", p.Limit, err)
@@ -228,6 +240,7 @@ func (cfg *Config) check(policies []Policy) (errs []error) {
 				report("Limit is %v and too long with a Margin of %v: %w", p.Limit, cmp.Or(cfg.Margin, defaultMargin), err)
 			}
 		}
+
 		if p.MaxDelay < 0 || p.MaxDelay > maxDelay {
 			report("MaxDelay is %v; want up to %v, or 0 for as long as MaxWait", p.MaxDelay, maxDelay)
 		}

@@ -35,11 +35,13 @@ func (ps *pacers) get(key string) *pacer.Pacer {
 	now := time.Now()
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
+
 	p := ps.paced[key]
 	if p == nil {
 		if ps.paced == nil {
 			ps.paced = make(map[string]*paced)
 		}
+
 		if len(ps.paced) >= maxPacers {
 			oldest := ""
 			for k, p := range ps.paced {
@@ -52,6 +54,7 @@ func (ps *pacers) get(key string) *pacer.Pacer {
 		p = &paced{Pacer: pacer.Pacer{MaxInterval: ps.maxInterval}}
 		ps.paced[strings.Clone(key)] = p // key may be a part of a long URL
 	}
+
 	p.lastUsed = now
 	return &p.Pacer
 }
@@ -66,6 +69,7 @@ func waitForPace(p *pacer.Pacer, r *http.Request, deadline time.Time, e *Event) 
 	if !ok {
 		return tooLong(r, d, deadline)
 	}
+
 	for d > 0 {
 		if d > available(r.Context(), deadline) {
 			p.Cancel()

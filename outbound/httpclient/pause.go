@@ -32,6 +32,7 @@ func (p *pauses) add(k pauseKey, length time.Duration) {
 	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if end := now.Add(length); end.After(p.pauses[k].end) {
 		if p.pauses == nil {
 			p.pauses = make(map[pauseKey]pause)
@@ -39,20 +40,24 @@ func (p *pauses) add(k pauseKey, length time.Duration) {
 		k.host = strings.Clone(k.host) // it may be a part of a long URL
 		p.pauses[k] = pause{end, length}
 	}
+
 	if len(p.pauses) < max(p.sweepAt, 128) {
 		return
 	}
+
 	for k, v := range p.pauses {
 		if !v.end.After(now) {
 			delete(p.pauses, k)
 		}
 	}
+
 	for k := range p.pauses {
 		if len(p.pauses) <= maxPauses {
 			break
 		}
 		delete(p.pauses, k)
 	}
+
 	p.sweepAt = 2 * len(p.pauses)
 }
 

@@ -115,6 +115,7 @@ func (t *Transport) send(r *http.Request, e *Event) (*http.Response, error) {
 		return t.base.RoundTrip(r) // Base returns the error
 	}
 	deadline := time.Now().Add(t.maxWait)
+
 	for {
 		p, err := t.wait(r, deadline, e)
 		if err != nil {
@@ -124,6 +125,7 @@ func (t *Transport) send(r *http.Request, e *Event) (*http.Response, error) {
 			}
 			return nil, fmt.Errorf("httpclient: try %d: %w", e.Tries+1, err)
 		}
+
 		out := r
 		if e.Tries > 0 {
 			if out, err = replay(r); err != nil {
@@ -131,22 +133,26 @@ func (t *Transport) send(r *http.Request, e *Event) (*http.Response, error) {
 				return nil, fmt.Errorf("httpclient: try %d: body: %w", e.Tries+1, err)
 			}
 		}
+
 		var answer *retryafter.Answer
 		if t.adaptive {
 			answer = new(retryafter.Answer)
 			out = withTry(out, try{deadline, t.denied, answer})
 		}
+
 		e.Tries++
 		resp, err := t.base.RoundTrip(out)
 		if err != nil || resp == nil {
 			p.Done(time.Now(), 0, nil)
 			return resp, err // http.Client reports a Base that returns neither
 		}
+
 		now := time.Now()
 		if answer == nil {
 			a := readAnswer(now, resp, t.denied)
 			answer = &a
 		}
+
 		switch {
 		case !answer.Denied:
 			p.Done(now, resp.StatusCode, nil)
@@ -161,6 +167,7 @@ func (t *Transport) send(r *http.Request, e *Event) (*http.Response, error) {
 		default:
 			p.Done(now, 0, nil)
 		}
+
 		e.Reason = t.handleDenial(r, resp, answer.Wait, deadline, e)
 		if e.Reason != "" {
 			return resp, nil
@@ -182,6 +189,7 @@ func (t *Transport) handleDenial(r *http.Request, resp *http.Response, retryAfte
 	} else {
 		wait = backoff(e.Tries)
 	}
+
 	switch {
 	case !t.replayable(r):
 		return NotReplayable
@@ -190,6 +198,7 @@ func (t *Transport) handleDenial(r *http.Request, resp *http.Response, retryAfte
 	case wait > available(r.Context(), deadline):
 		return TooLong
 	}
+
 	drain(resp.Body)
 	if retryAfter == 0 {
 		_ = sleep(r.Context(), wait, e) // wait, which comes next, also checks the context
@@ -204,20 +213,25 @@ func (t *Transport) wait(r *http.Request, deadline time.Time, e *Event) (*pacer.
 		if err := r.Context().Err(); err != nil {
 			return nil, err
 		}
+
 		if err := t.waitForPause(r, deadline, e); err != nil {
 			return nil, err
 		}
+
 		p := new(pacer.Pacer) // does nothing
 		if !t.adaptive {
 			p = t.pacers.get(hostOf(r))
 		}
+
 		if err := waitForPace(p, r, deadline, e); err != nil {
 			return nil, err
 		}
+
 		if err := t.waitForTurn(r, deadline, e); err != nil {
 			p.Done(time.Now(), 0, nil)
 			return nil, err
 		}
+
 		// A turn that came in a pause is lost. Used after it, all such turns would
 		// come at once.
 		if remaining, _ := t.pauseRemaining(r); remaining == 0 {
@@ -258,6 +272,7 @@ func (t *Transport) waitForTurn(r *http.Request, deadline time.Time, e *Event) e
 	if len(t.policies) == 0 {
 		return nil
 	}
+
 	patience := max(time.Until(deadline), 1) // 0 would be no bound
 	charges := make([]gcra.Charge, len(t.policies))
 	for i, p := range t.policies {
@@ -265,6 +280,7 @@ func (t *Transport) waitForTurn(r *http.Request, deadline time.Time, e *Event) e
 		if err != nil {
 			return fmt.Errorf("policy %q: %w", p.Name, err)
 		}
+
 		cost := int64(1)
 		if p.Cost != nil {
 			cost = p.Cost(r)
@@ -272,8 +288,10 @@ func (t *Transport) waitForTurn(r *http.Request, deadline time.Time, e *Event) e
 		if cost < 0 {
 			return fmt.Errorf("policy %q: cost of the request is %d; want 0 or more", p.Name, cost)
 		}
+
 		charges[i] = gcra.Charge{Subject: subject, Policy: p.Name, Limit: p.Limit, Cost: cost, Peek: cost == 0, MaxDelay: p.MaxDelay, MaxWait: patience}
 	}
+
 	start := time.Now()
 	err := turns.Wait(r.Context(), t.store, charges...)
 	e.Waited += time.Since(start)
