@@ -65,6 +65,7 @@ func call(out io.Writer, url string) error {
 	http2.SetUnencryptedHTTP2(true)
 	transport := &http.Transport{Protocols: &http2}
 	defer transport.CloseIdleConnections()
+
 	for _, protocol := range []struct {
 		name   string
 		option connect.ClientOption

@@ -24,6 +24,7 @@ func newAPI(store gcra.Store) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if err := ratelimitotel.Instrument(limiter); err != nil {
 		return nil, err
 	}

@@ -78,6 +78,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+
 	var store gcra.Store = gcra.NewMemory()
 	where := "this process; -redis or REDIS_URL shares them between servers"
 	if s.redis != "" {
@@ -97,6 +98,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	defer shutdown()
+
 	api, err := newAPI(store)
 	if err != nil {
 		return err
@@ -117,11 +119,13 @@ func serve(ctx context.Context, s settings, api, metrics http.Handler, where str
 		go func() { ended <- server.Serve(listener) }()
 		return server, listener.Addr(), nil
 	}
+
 	front, apiAddr, err := start("-addr", s.addr, api)
 	if err != nil {
 		return err
 	}
 	defer front.Close()
+
 	back, metricsAddr, err := start("-metrics", s.metrics, metrics)
 	if err != nil {
 		return err
@@ -158,6 +162,7 @@ func readSettings(args []string, getenv func(string) string) (s settings, err er
 		s.redis, s.redisFrom = url, "-redis"
 		return nil
 	})
+
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return s, err
 	} else if err != nil {
