@@ -15,6 +15,7 @@ func TestPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	sections := regexp.MustCompile(`(?m)^## `).Split(string(page), -1)[1:]
 	var got []diag.Code
 	for _, section := range sections {
@@ -24,6 +25,7 @@ func TestPage(t *testing.T) {
 			t.Errorf("section %s: want Symptom, Cause and Fix", heading)
 		}
 	}
+
 	if !slices.Equal(got, diag.Codes) {
 		t.Errorf("sections: got %q; want %q", got, diag.Codes)
 	}
