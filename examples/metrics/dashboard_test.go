@@ -70,6 +70,7 @@ func TestDashboardLoads(t *testing.T) {
 	if d.UID == "" || d.Title == "" || d.SchemaVersion < 36 || len(d.Panels) == 0 {
 		t.Errorf("got uid %q, title %q, schemaVersion %d, %d panels; want all, and 36 or more", d.UID, d.Title, d.SchemaVersion, len(d.Panels))
 	}
+
 	ours := source{"prometheus", "${DS_PROMETHEUS}"}
 	chosen := slices.ContainsFunc(d.Templating.List, func(v variable) bool {
 		return v.Name == "DS_PROMETHEUS" && v.Type == "datasource" && string(v.Query) == `"prometheus"`
@@ -77,11 +78,13 @@ func TestDashboardLoads(t *testing.T) {
 	if !chosen {
 		t.Error("there is no variable DS_PROMETHEUS to choose a Prometheus by")
 	}
+
 	for _, v := range d.Templating.List {
 		if v.Type == "query" && (v.Datasource == nil || *v.Datasource != ours) {
 			t.Errorf("variable %s: got data source %v; want %v", v.Name, v.Datasource, ours)
 		}
 	}
+
 	ids, cells := map[int]bool{}, map[[2]int]string{}
 	for _, p := range d.Panels {
 		if p.ID <= 0 || ids[p.ID] {
@@ -91,10 +94,12 @@ func TestDashboardLoads(t *testing.T) {
 		if !slices.Contains([]string{"timeseries", "stat", "state-timeline"}, p.Type) || p.Title == "" || p.Description == "" {
 			t.Errorf("panel %d: got type %q, title %q, description %q", p.ID, p.Type, p.Title, p.Description)
 		}
+
 		g := p.GridPos
 		if g.X < 0 || g.W <= 0 || g.H <= 0 || g.X+g.W > 24 {
 			t.Errorf("panel %q: got place %+v; want it within 24 columns", p.Title, g)
 		}
+
 		for x := g.X; x < g.X+g.W; x++ {
 			for y := g.Y; y < g.Y+g.H; y++ {
 				if other := cells[[2]int{x, y}]; other != "" {
@@ -103,10 +108,12 @@ func TestDashboardLoads(t *testing.T) {
 				cells[[2]int{x, y}] = p.Title
 			}
 		}
+
 		refs := map[string]bool{}
 		if len(p.Targets) == 0 || p.Datasource == nil || *p.Datasource != ours {
 			t.Errorf("panel %q: got %d targets, data source %v; want some, %v", p.Title, len(p.Targets), p.Datasource, ours)
 		}
+
 		for _, q := range p.Targets {
 			if q.RefID == "" || refs[q.RefID] || q.Datasource == nil || *q.Datasource != ours || q.LegendFormat == "" {
 				t.Errorf("panel %q: got target %+v; want a refId of its own, a legend, and %v", p.Title, q, ours)
@@ -126,6 +133,7 @@ func TestDashboardQueries(t *testing.T) {
 	if status, _ := get(t, p.api+"/hello"); status != http.StatusOK {
 		t.Errorf("Redis is down: got %d; want 200", status)
 	}
+
 	proxy.Pass()
 	p.use(t)
 	_, text := get(t, p.metrics)
@@ -144,6 +152,7 @@ func TestDashboardQueries(t *testing.T) {
 			}
 		}
 	}
+
 	for _, v := range d.Templating.List {
 		if v.Type != "query" {
 			continue
@@ -152,6 +161,7 @@ func TestDashboardQueries(t *testing.T) {
 		if err := json.Unmarshal(v.Query, &query); err != nil {
 			t.Fatal(err)
 		}
+
 		found := regexp.MustCompile(`^label_values\((.+), (\w+)\)$`).FindStringSubmatch(query.Query)
 		if found == nil {
 			t.Errorf("variable %s: got query %q; want label_values(...)", v.Name, query.Query)
@@ -161,6 +171,7 @@ func TestDashboardQueries(t *testing.T) {
 			t.Errorf("variable %s: %v", v.Name, err)
 		}
 	}
+
 	for metric := range there.labels {
 		if strings.HasPrefix(metric, "ratelimit_") && !used[metric] && !strings.HasSuffix(metric, "_duration_seconds_sum") {
 			t.Errorf("no panel shows %s", metric)

@@ -62,6 +62,7 @@ func program(t *testing.T, args ...string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	env := append(os.Environ(), child+"=1", "REDIS_URL=")
 	args = slices.DeleteFunc(slices.Clone(args), func(arg string) bool {
 		if strings.HasPrefix(arg, "REDIS_URL=") {
@@ -70,6 +71,7 @@ func program(t *testing.T, args ...string) *process {
 		}
 		return false
 	})
+
 	p := &process{cmd: exec.CommandContext(t.Context(), exe, args...)}
 	p.cmd.Env = env
 	p.cmd.Stdout, p.cmd.Stderr = p, &p.err
@@ -147,6 +149,7 @@ func TestServer(t *testing.T) {
 	if status != http.StatusOK {
 		t.Fatalf("GET %s: got %d; want 200", p.metrics, status)
 	}
+
 	seen := scraped(t, text).values
 	at := func(policy, outcome string) float64 {
 		return seen[fmt.Sprintf("ratelimit_decisions_total{ratelimit_outcome=%q,ratelimit_policy=%q}", outcome, policy)]
@@ -157,12 +160,14 @@ func TestServer(t *testing.T) {
 	if allowed, shadow, denied := at("tight", "allowed"), at("tight", "shadow_denied"), at("tight", "denied"); allowed < 20 || shadow < 1 || denied != 0 {
 		t.Errorf("tight: got %v allowed, %v shadow denied, %v denied; want at least 20, some, and none", allowed, shadow, denied)
 	}
+
 	if passed := at("slow", "allowed") + at("slow", "delayed"); passed != 3 { // how many wait depends on how fast they come
 		t.Errorf("slow: got %v; want 3", passed)
 	}
 	if status, _ := get(t, p.api+"/metrics"); status == http.StatusOK {
 		t.Error("the API serves /metrics; want that on its own address only")
 	}
+
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -194,6 +199,7 @@ func TestWhereLimitsAreKept(t *testing.T) {
 		if !strings.Contains(p.text(), tt.want) {
 			t.Errorf("%q: got %q; want %q", tt.args, p.text(), tt.want)
 		}
+
 		if status, _ := get(t, p.api+"/hello"); status != http.StatusOK {
 			t.Errorf("%q: got %d; want 200", tt.args, status)
 		}
@@ -227,6 +233,7 @@ func TestMistakes(t *testing.T) {
 				t.Errorf("%q: got %q; want it to say %q", tt.args, errs, part)
 			}
 		}
+
 		if strings.Contains(errs, "hunter") {
 			t.Errorf("%q: got %q; want no password", tt.args, errs)
 		}

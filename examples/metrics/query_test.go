@@ -30,6 +30,7 @@ func scraped(t *testing.T, text string) exposed {
 		if strings.HasPrefix(line, "#") {
 			continue
 		}
+
 		found := sample.FindStringSubmatch(line)
 		if found == nil {
 			t.Fatalf("got %q; want a sample", line)
@@ -38,6 +39,7 @@ func scraped(t *testing.T, text string) exposed {
 		if err != nil {
 			t.Fatalf("%q: %v", line, err)
 		}
+
 		series, _, _ := strings.Cut(line, " ")
 		e.values[series] = value
 		labels := e.labels[found[1]]
@@ -45,6 +47,7 @@ func scraped(t *testing.T, text string) exposed {
 			labels = map[string][]string{}
 			e.labels[found[1]] = labels
 		}
+
 		for _, kv := range pair.FindAllStringSubmatch(found[2], -1) {
 			labels[kv[1]] = append(labels[kv[1]], kv[2])
 		}
@@ -87,9 +90,11 @@ func (e exposed) check(q target) (metrics []string, err error) {
 			c.fail("%s is no metric that is there, and no function that is used here", w)
 		}
 	}
+
 	if len(c.metrics) == 0 {
 		c.fail("there is no metric in it")
 	}
+
 	for _, name := range c.groups {
 		for _, m := range c.metrics {
 			if e.labels[m][name] == nil && !slices.Contains(scrapeLabels, name) {
@@ -97,6 +102,7 @@ func (e exposed) check(q target) (metrics []string, err error) {
 			}
 		}
 	}
+
 	for _, l := range legend.FindAllStringSubmatch(q.LegendFormat, -1) {
 		if !slices.Contains(c.groups, l[1]) {
 			c.fail("the legend names %s, which it does not group by", l[1])
@@ -125,12 +131,14 @@ func (c *query) selector(s string) string {
 	if labels == nil {
 		return c.fail("there is no metric %s", metric)
 	}
+
 	c.metrics = append(c.metrics, metric)
 	for m := range strings.SplitSeq(parts[2], ",") {
 		is := matcher.FindStringSubmatch(m)
 		if is == nil {
 			return c.fail("{%s}; want label=\"value\"", m)
 		}
+
 		label, values := is[1], labels[is[1]]
 		variable := is[2] == "=~" && slices.Contains(variables, is[3])
 		switch {
@@ -164,6 +172,7 @@ func (c *query) brackets(s string) {
 			open = open[:len(open)-1]
 		}
 	}
+
 	if len(open) > 0 {
 		c.fail("%d brackets are left open", len(open))
 	}
@@ -180,6 +189,7 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%s: got %v; want no error", good, err)
 		}
 	}
+
 	for _, test := range []struct{ expr, legend, want string }{
 		{`sum(bad_total)`, "", "bad_total"},
 		{`summ(good_total)`, "", "summ"},
