@@ -46,7 +46,7 @@ func (t *Transport) replayable(r *http.Request) bool {
 		return false
 	}
 
-	if t.replay != nil && t.replay(r) {
+	if t.cfg.Replay != nil && t.cfg.Replay(r) {
 		return true
 	}
 
