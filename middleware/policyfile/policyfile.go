@@ -4,7 +4,7 @@
 //
 // Where to change what: policy.go reads the fields of a policy, overrides.go its
 // overrides; yaml.go bounds and parses the YAML, value.go reads its values, mistakes.go
-// formats errors; watch.go and fsevents.go reload.
+// formats errors; watch.go reloads.
 //
 //	policies:
 //	  - name: client            # as Policy.Name

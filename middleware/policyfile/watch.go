@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -66,8 +67,18 @@ const (
 // one mounted with subPath, which Kubernetes never updates). Replacing is best:
 // part of a file, read while it is being written, may be a valid file.
 func (w *Watcher) Run(ctx context.Context) {
-	fs := watchDir(w.Path)
-	defer fs.close()
+	// There are no events if the system has none, or no resources left for them. Those of a
+	// file end when it is replaced, so its directory is watched.
+	var events <-chan fsnotify.Event
+	var lost <-chan error
+	watch := func() {}
+	if fs, err := fsnotify.NewWatcher(); err == nil {
+		defer func() { _ = fs.Close() }()
+		events, lost = fs.Events, fs.Errors
+		watch = func() { _ = fs.Add(filepath.Dir(w.Path)) }
+	}
+	watch()
+
 	retryDelay := cmp.Or(w.retryDelay, retryDelay)
 	poll := time.NewTicker(cmp.Or(w.pollInterval, pollInterval))
 	defer poll.Stop()
@@ -80,14 +91,13 @@ func (w *Watcher) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case event := <-fs.events:
+		case event := <-events:
 			if event.Op == fsnotify.Chmod {
 				continue
 			}
-		case err := <-fs.errors:
-			_ = err // events were lost; reading the file makes up for all of them
+		case <-lost: // reading the file makes up for the events
 		case <-poll.C:
-			fs.rewatch()
+			watch() // again: the directory may be another one
 		case <-next.C:
 			changedAt = time.Time{}
 			if w.reloadIfChanged(!failedAt.IsZero() && time.Since(failedAt) >= retryDelay) {
