@@ -91,7 +91,7 @@ func (a *Answer) readFields(now time.Time, status int, h http.Header) {
 			continue
 		}
 		if limit == "" && form.used != "" {
-			limit = sum(h.Get(form.used), h.Get(form.remaining))
+			limit = sum(h.Get(form.used), h.Get(form.remaining), 1)
 		}
 		if a.readTriple(now, status, h, limit, h.Get(form.remaining), cmp.Or(h.Get(form.exact), h.Get(form.reset))) {
 			return
@@ -99,7 +99,7 @@ func (a *Answer) readFields(now time.Time, status int, h http.Header) {
 	}
 
 	if used, limit, ok := strings.Cut(h.Get(shopify), "/"); ok {
-		a.readTriple(now, status, h, limit, difference(limit, used), "")
+		a.readTriple(now, status, h, limit, sum(limit, used, -1), "")
 	}
 }
 
@@ -142,23 +142,14 @@ func (a *Answer) readLists(h http.Header) bool {
 //	RateLimit: limit=100, remaining=42, reset=35
 //	RateLimit-Policy: 100;w=60
 func (a *Answer) readDictionary(now time.Time, status int, h http.Header) bool {
-	var limit, remaining, reset string
+	fields := map[string]string{}
 	for _, line := range h.Values("RateLimit") {
 		for item := range items(line) {
 			key, value, _ := strings.Cut(item, "=")
-			value, _, _ = strings.Cut(value, ";")
-			switch strings.TrimSpace(key) {
-			case "limit":
-				limit = value
-			case "remaining":
-				remaining = value
-			case "reset":
-				reset = value
-			}
+			fields[strings.TrimSpace(key)], _, _ = strings.Cut(value, ";")
 		}
 	}
-
-	return a.readTriple(now, status, h, limit, remaining, reset)
+	return a.readTriple(now, status, h, fields["limit"], fields["remaining"], fields["reset"])
 }
 
 // readTriple reads the values of three fields. It reports whether remaining is a number. Without one
@@ -256,23 +247,14 @@ func number(s string) (float64, bool) {
 	return n, err == nil
 }
 
-// sum and difference return "" unless both are numbers.
-func sum(a, b string) string {
+// sum returns a + sign·b, at least 0, or "" unless both are numbers.
+func sum(a, b string, sign float64) string {
 	x, ok := number(a)
 	y, ok2 := number(b)
 	if !ok || !ok2 {
 		return ""
 	}
-	return strconv.FormatFloat(x+y, 'f', -1, 64)
-}
-
-func difference(a, b string) string {
-	x, ok := number(a)
-	y, ok2 := number(b)
-	if !ok || !ok2 {
-		return ""
-	}
-	return strconv.FormatFloat(max(x-y, 0), 'f', -1, 64)
+	return strconv.FormatFloat(max(x+sign*y, 0), 'f', -1, 64)
 }
 
 // items iterates over a list. A comma inside a string does not end an item.
