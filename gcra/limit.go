@@ -273,10 +273,7 @@ func (l Limit) MarshalText() ([]byte, error) {
 	if l == (Limit{}) {
 		return []byte{}, nil
 	}
-	if l == Unlimited() {
-		return []byte(noLimit), nil
-	}
-	if err := l.Validate(); err != nil {
+	if err := l.Validate(); err != nil && l != Unlimited() {
 		return nil, fmt.Errorf("gcra: limit %q: %w", l, err)
 	}
 	return []byte(l.String()), nil
