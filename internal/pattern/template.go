@@ -1,6 +1,7 @@
 package pattern
 
 import (
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -137,10 +138,9 @@ func escape(b *strings.Builder, seg string) {
 
 // percent percent-encodes every byte.
 func percent(s string) string {
-	const hex = "0123456789ABCDEF"
 	var b strings.Builder
 	for i := range len(s) {
-		b.Write([]byte{'%', hex[s[i]>>4], hex[s[i]&15]})
+		fmt.Fprintf(&b, "%%%02X", s[i])
 	}
 	return b.String()
 }
