@@ -2,6 +2,7 @@ package slidinglog
 
 import (
 	"context"
+	"maps"
 	"math"
 	"slices"
 	"sort"
@@ -159,11 +160,7 @@ func (m *Memory) store(n name, l *log, now time.Duration) {
 		return
 	}
 	if len(m.logs) >= m.sweepAt {
-		for old, l := range m.logs {
-			if l.expires <= now {
-				delete(m.logs, old)
-			}
-		}
+		maps.DeleteFunc(m.logs, func(_ name, l *log) bool { return l.expires <= now })
 		m.sweepAt = max(2*len(m.logs), 64)
 	}
 	if m.logs == nil {

@@ -3,7 +3,9 @@ package httpclient
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -43,13 +45,9 @@ func (ps *pacers) get(key string) *pacer.Pacer {
 		}
 
 		if len(ps.paced) >= maxPacers {
-			oldest := ""
-			for k, p := range ps.paced {
-				if oldest == "" || p.lastUsed.Before(ps.paced[oldest].lastUsed) {
-					oldest = k
-				}
-			}
-			delete(ps.paced, oldest)
+			delete(ps.paced, slices.MinFunc(slices.Collect(maps.Keys(ps.paced)), func(a, b string) int {
+				return ps.paced[a].lastUsed.Compare(ps.paced[b].lastUsed)
+			}))
 		}
 		p = &paced{Pacer: pacer.Pacer{MaxInterval: ps.maxInterval}}
 		ps.paced[strings.Clone(key)] = p // key may be a part of a long URL

@@ -1,6 +1,7 @@
 package httpclient
 
 import (
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"strings"
@@ -45,19 +46,13 @@ func (p *pauses) add(k pauseKey, length time.Duration) {
 		return
 	}
 
-	for k, v := range p.pauses {
-		if !v.end.After(now) {
-			delete(p.pauses, k)
-		}
-	}
-
+	maps.DeleteFunc(p.pauses, func(_ pauseKey, v pause) bool { return !v.end.After(now) })
 	for k := range p.pauses {
 		if len(p.pauses) <= maxPauses {
 			break
 		}
 		delete(p.pauses, k)
 	}
-
 	p.sweepAt = 2 * len(p.pauses)
 }
 
@@ -66,10 +61,8 @@ func (p *pauses) remaining(keys ...pauseKey) (remaining, length time.Duration) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	for _, k := range keys {
-		if v, ok := p.pauses[k]; ok {
-			if d := time.Until(v.end); d > remaining {
-				remaining, length = d, v.length
-			}
+		if d := time.Until(p.pauses[k].end); d > remaining {
+			remaining, length = d, p.pauses[k].length
 		}
 	}
 	return remaining, length
