@@ -39,10 +39,7 @@ func New(cfg Config, policies ...Policy) func(http.Handler) http.Handler {
 // regular expressions stay: "GET /users/{id:[0-9]+}". It is empty if the router
 // has no route for the request.
 func From(l *Limiter) func(http.Handler) http.Handler {
-	if l == nil {
-		panic("ratelimit.From: the Limiter is nil; want one from NewLimiter")
-	}
-
+	l = Must(l, nil)
 	return func(next http.Handler) http.Handler {
 		around, _ := next.(chi.Routes) // as in limit(router); nil in Use
 		var mounts mounts
