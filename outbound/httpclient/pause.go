@@ -1,6 +1,7 @@
 package httpclient
 
 import (
+	"cmp"
 	"maps"
 	"math/rand/v2"
 	"net/http"
@@ -76,12 +77,7 @@ func (p *pauses) empty() bool {
 }
 
 // callerOf returns the caller of a request as the server sees it.
-func callerOf(r *http.Request) string {
-	if c := credentialOf(r); c != "" {
-		return c
-	}
-	return "anonymous"
-}
+func callerOf(r *http.Request) string { return cmp.Or(credentialOf(r), "anonymous") }
 
 // spread returns up to a tenth of a pause, so that the waiting requests do not all go at its end.
 func spread(length time.Duration) time.Duration { return rand.N(length/10 + 1) }

@@ -2,6 +2,7 @@ package retryafter
 
 import (
 	"cmp"
+	"iter"
 	"math"
 	"net/http"
 	"strconv"
@@ -257,12 +258,15 @@ func sum(a, b string, sign float64) string {
 	return strconv.FormatFloat(max(x+sign*y, 0), 'f', -1, 64)
 }
 
-// items iterates over a list. A comma inside a string does not end an item.
-func items(line string) func(yield func(string) bool) {
+// items iterates over a list.
+func items(line string) iter.Seq[string] { return split(line, ',') }
+
+// split iterates over the parts that are not empty. A separator inside a string does not end a part.
+func split(line string, separator byte) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for line != "" {
-			end := indexUnquoted(line, ',')
-			if item := strings.TrimSpace(line[:end]); item != "" && !yield(item) {
+			end := indexUnquoted(line, separator)
+			if part := strings.TrimSpace(line[:end]); part != "" && !yield(part) {
 				return
 			}
 			line = line[min(end+1, len(line)):]
@@ -283,12 +287,10 @@ func cutName(item string) (name, params string) {
 
 // param returns the value of a parameter. The last of several counts (RFC 9651, section 4.2.3.2).
 func param(params, key string) (value string) {
-	for params != "" {
-		end := indexUnquoted(params, ';')
-		if k, v, ok := strings.Cut(params[:end], "="); ok && strings.TrimSpace(k) == key {
+	for p := range split(params, ';') {
+		if k, v, ok := strings.Cut(p, "="); ok && strings.TrimSpace(k) == key {
 			value = v
 		}
-		params = params[min(end+1, len(params)):]
 	}
 	return value
 }
