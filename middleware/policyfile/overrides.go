@@ -55,7 +55,7 @@ func (e *entry) readOverrides(v value) {
 	for _, v := range v.list("the override", `its fields, such as {limit: 1000/minute, subjects: ["sub:alice"]}`) {
 		var limit gcra.Limit
 		var subjects []value
-		v.fields(
+		v.fields(map[string]value{},
 			field{"limit", "a limit such as 1000/minute, or none", true, func(v value) { limit = e.parseLimit(v) }},
 			field{"subjects", `a list of keys and networks such as ["sub:alice", "ip:198.51.100.0/24"]`, true, func(v value) {
 				subjects = v.list("subject", `a key in quotes such as "sub:alice"`)
