@@ -8,6 +8,7 @@
 package diag
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -60,10 +61,7 @@ func (l *Log) Line(code Code, cause, message string, args ...any) (write func())
 	if !due {
 		return nil
 	}
-	logger := l.Logger
-	if logger == nil {
-		logger = slog.Default()
-	}
+	logger := cmp.Or(l.Logger, slog.Default())
 	args = append([]any{"code", string(code)}, args...)
 	if repeated > 0 {
 		args = append(args, "repeated", repeated)

@@ -183,7 +183,8 @@ func (w *waiter) reserve() (slot time.Time, err error) {
 	if late := slot.Add(w.roundTrip).Sub(deadline); bounded && delay > 0 && late > 0 {
 		// The call took longer than expected. Those who have reserved since then
 		// keep their slots.
-		if err := w.store.Refund(context.WithoutCancel(w.ctx), taken(queued)); err != nil {
+		taken := slices.DeleteFunc(slices.Clone(queued), func(c gcra.Charge) bool { return !c.Result.Allowed })
+		if err := w.store.Refund(context.WithoutCancel(w.ctx), taken); err != nil {
 			return slot, err
 		}
 		denied := longest(queued)
@@ -310,9 +311,4 @@ func longest(charges []gcra.Charge) *WaitError {
 		}
 	}
 	return found
-}
-
-// taken returns the charges that have been taken.
-func taken(charges []gcra.Charge) []gcra.Charge {
-	return slices.DeleteFunc(slices.Clone(charges), func(c gcra.Charge) bool { return !c.Result.Allowed })
 }
