@@ -32,6 +32,11 @@ func NewMemory(cfg Config) *Memory { return &Memory{clock: cfg.Now} }
 type name struct{ subject, policy string }
 
 // log corresponds to the list in Redis. Units are numbered in order.
+//
+//  1. Charges are in the order of their times: a charge is never logged before the newest.
+//  2. Each has at least one unit, and a log has at least one charge once it is stored: a refund
+//     of all that is in the window deletes it.
+//  3. After an ordinary charge no time is further ahead of now than its MaxDelay.
 type log struct {
 	charges []charge      // by time; the oldest may have left the window
 	first   int64         // number of the first unit of charges[0]
@@ -75,7 +80,7 @@ func (m *Memory) Take(ctx context.Context, charges []gcra.Charge) (allowed bool,
 		r := gcra.Result{Allowed: s.allowed, Never: s.cost > s.count, RetryAfter: s.retryAfter}
 
 		if admitted && s.allowed && s.cost > 0 {
-			loggedAt := max(at, s.ready, s.log.newest())
+			loggedAt := max(at, s.ready, s.log.newest()) // rule 1 of log
 			s.log.add(loggedAt, s.cost, now-s.per)
 			s.log.expires = max(s.log.expires, loggedAt+s.per)
 			m.store(s.name, s.log, now)
@@ -107,7 +112,7 @@ func (m *Memory) Refund(ctx context.Context, charges []gcra.Charge) error {
 		s.used = max(used-s.cost, 0)
 		s.newest = never
 
-		if s.used == 0 {
+		if s.used == 0 { // rule 2 of log
 			delete(m.logs, s.name)
 		} else {
 			s.log.remove(s.cost)
@@ -184,7 +189,7 @@ type step struct {
 // evaluate decides by the log and by the earlier steps of the admission.
 func (s *step) evaluate(earlier []step, now time.Duration) {
 	l := s.log
-	if s.cost > 0 && s.cost <= s.count && !s.late {
+	if s.cost > 0 && s.cost <= s.count && !s.late { // rule 3 of log
 		l.clamp(now + s.maxDelay)
 	}
 

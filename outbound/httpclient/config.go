@@ -119,7 +119,7 @@ const (
 	defaultMargin = 0.01
 	defaultTries  = 5
 	defaultWait   = time.Minute
-	maxName       = 64
+	maxName       = 64 // as of middleware.Policy
 )
 
 // New returns a Transport. The error joins one error for each mistake in the

@@ -20,7 +20,7 @@ func (s *Set) TakeFast(o *Charge) (done bool) {
 		}
 
 		if tat-base > o.Top {
-			now := s.clock.Now() // others may have charged since it was read
+			now := s.clock.Now() // rule 3 of Set
 			calendar, _ := s.clock.calendarAt(now)
 			base = o.later(s.clock, now, calendar, tat)
 		}

@@ -78,7 +78,7 @@ func AnyAdmission(t *rapid.T, limits []gcra.Limit) []gcra.Charge {
 		}
 
 		if !limit.IsQuota() && rapid.Bool().Draw(t, "queues") {
-			c.MaxDelay = min(Pause(t, limit), maxDelay)
+			c.MaxDelay = min(Pause(t, limit), gcra.MaxDelay)
 			c.MaxWait = Pause(t, limit)
 		}
 
@@ -108,12 +108,10 @@ func AnyAdmission(t *rapid.T, limits []gcra.Limit) []gcra.Charge {
 func AnyDebt(l gcra.Limit) *rapid.Generator[int64] {
 	most := int64(20)
 	if !l.IsQuota() {
-		most = min(most, int64(maxDelay/l.Interval())-l.Capacity())
+		most = min(most, int64(gcra.MaxDelay/l.Interval())-l.Capacity())
 	}
 	return rapid.Int64Range(0, most)
 }
-
-const maxDelay = 366 * 24 * time.Hour // the longest that a store accepts
 
 // TakeOrRefund calls Take or Refund. A refund is always allowed.
 func TakeOrRefund(ctx context.Context, s gcra.Store, charges []gcra.Charge, refund bool) (allowed bool, err error) {

@@ -125,7 +125,7 @@ func (m *Model) step(charge *gcra.Charge, refund bool, before map[[3]string]*big
 	top := new(big.Int).Add(now, full)
 	switch {
 	case c.Late || refund:
-		top.Add(top, ticks(maxDelay))
+		top.Add(top, ticks(gcra.MaxDelay))
 	default:
 		top.Add(top, greatest(ticks(c.MaxDelay), debt))
 	}

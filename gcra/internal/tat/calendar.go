@@ -20,8 +20,7 @@ type Calendar struct {
 type calendarUnit struct {
 	anchors int // the largest anchor; 0 if there is none
 
-	// most is the largest quota. A unit is one tick, so a quota must be shorter than
-	// any period, or what was used in one period would count in the next.
+	// most is the largest quota: see rule 3 of Period.
 	most int64
 
 	// length is that of a period on average.
@@ -103,6 +102,18 @@ func (c Calendar) text(from, in string) string {
 }
 
 // A Period is one period of a calendar, in ticks since Epoch. It ends before End.
+//
+// Which period a quota is in follows the same rules in this process and in Redis:
+//
+//  1. The current period is that of the store's clock, never of the caller's: a request to
+//     Redis carries several ends, and the script takes the first that is later than its time.
+//  2. A period that has begun goes on. If the clock has gone back to the period before, a TAT
+//     with units of the next period makes that one current.
+//  3. A unit is one tick, and a quota is shorter than any period of its calendar. So a value
+//     of a period that is over lies before the end of the current one, and counts as nothing.
+//  4. A refund names the end of the period that was charged, and does nothing once that is
+//     over. What is charged late is charged in the current period.
+//  5. All quotas of one admission are in the periods of one time.
 type Period struct {
 	Before int64 // begin of the period before
 	Begin  int64
