@@ -7,10 +7,9 @@
 // depend on the algorithm (see [Algorithm]). A store that keeps no quotas is a
 // [gcra.LimitChecker] that says so.
 //
-// Most of the contract is tables of steps: when charges come, what they are, and
-// the results, below a comment with the rule. step.go defines them; single.go,
-// group.go, shadow.go, refund.go, queue.go, change.go and sliding.go hold them. The
-// rest is code: invalid.go, reset.go, names.go, quota.go and concurrent.go.
+// A store that passes decides as [gcra.Memory] does, whatever the charges, their order and their
+// callers. Tests of the network, of a server that fails and of the memory that keys take are the
+// store's own.
 package storetest
 
 import (
@@ -19,6 +18,11 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
+
+// Where to change what: most of the contract is tables of steps: when charges come, what they are, and
+// the results, below a comment with the rule. step.go defines them; single.go, group.go, shadow.go,
+// refund.go, queue.go, change.go and sliding.go hold them. The rest is code: invalid.go, reset.go,
+// names.go, quota.go and concurrent.go.
 
 // Backend is an empty store and its properties.
 type Backend struct {
