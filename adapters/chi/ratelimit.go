@@ -102,6 +102,7 @@ func (m *mounts) router(rctx *chi.Context) chi.Routes {
 	if len(rctx.RoutePatterns) == 0 {
 		return rctx.Routes
 	}
+
 	key := strings.Join(rctx.RoutePatterns, "")
 	router, ok := m.routers.Get(key)
 	if !ok {

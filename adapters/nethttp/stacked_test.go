@@ -115,6 +115,7 @@ func TestStackedRetryAfter(t *testing.T) {
 		ratelimit.Policy{Name: "client", Key: keyfunc.RemoteAddr, Limit: gcra.PerMinute(10).WithBurst(2)})
 	inner := ratelimit.New(ratelimit.Config{Store: store},
 		ratelimit.Policy{Name: "user", Key: keyfunc.Const("alice"), Limit: gcra.PerSecond(1)})
+
 	apart := serve(t, outer(inner(http.HandlerFunc(hello))))
 	for i, want := range []string{"200 ", "429 1", "429 5"} {
 		res, _ := apart()
@@ -125,11 +126,13 @@ func TestStackedRetryAfter(t *testing.T) {
 			clock.add(time.Second)
 		}
 	}
+
 	// One limiter with both policies charges all or none.
 	store, clock = newStore()
 	together := serve(t, ratelimit.New(ratelimit.Config{Store: store},
 		ratelimit.Policy{Name: "client", Key: keyfunc.RemoteAddr, Limit: gcra.PerMinute(10).WithBurst(2)},
 		ratelimit.Policy{Name: "user", Key: keyfunc.Const("alice"), Limit: gcra.PerSecond(1)})(http.HandlerFunc(hello)))
+
 	for i, want := range []string{"200 ", "429 1", "200 "} {
 		res, _ := together()
 		if got := fmt.Sprint(res.StatusCode, " ", res.Header.Get("Retry-After")); got != want {

@@ -76,11 +76,13 @@ func call(out io.Writer, url string) error {
 	} {
 		client := connect.NewClient[wrapperspb.StringValue, wrapperspb.StringValue](&http.Client{Transport: transport}, url+procedure,
 			protocol.option, connect.WithInterceptors(connect.UnaryInterceptorFunc(retry)))
+
 		for range 4 {
 			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 			start := time.Now()
 			response, err := client.CallUnary(ctx, connect.NewRequest(wrapperspb.String(protocol.name)))
 			cancel()
+
 			if err != nil {
 				return err
 			}

@@ -126,6 +126,7 @@ func TestRedisArbitraryLists(t *testing.T) {
 		count := rapid.Int64Range(1, 5).Draw(rt, "count")
 		limit := gcra.Limit{Count: count, Per: time.Second}
 		maxDelay := rapid.SampledFrom([]time.Duration{0, 500 * time.Millisecond, 3 * time.Second}).Draw(rt, "maxDelay")
+
 		now := stopped.micros.Load()
 		element := rapid.OneOf(
 			rapid.Map(rapid.Int64Range(0, 12), func(n int64) string { return strconv.FormatInt(n, 10) }),
@@ -145,6 +146,7 @@ func TestRedisArbitraryLists(t *testing.T) {
 				units += rapid.Int64Range(1, 3).Draw(rt, "units")
 				elements = append(elements, strconv.FormatInt(at, 10), strconv.FormatInt(units, 10))
 			}
+
 			for range rapid.IntRange(0, 4).Draw(rt, "damages") {
 				i := rapid.IntRange(0, len(elements)-1).Draw(rt, "where")
 				elements[i] = element.Draw(rt, "element")

@@ -75,6 +75,7 @@ func TestLateSharesTogether(t *testing.T) {
 		now := time.Unix(1_800_000_000, 0)
 		s := share.Store{Store: &gcra.Memory{Now: func() time.Time { return now }}, Instances: n}
 		c := gcra.Charge{Subject: "s", Policy: "p", Limit: l, MaxDebt: debt, Late: true}
+
 		taken := int64(0)
 		for range 5 {
 			c.Cost = rapid.Int64Range(1, 2*(l.Capacity()+debt)).Draw(t, "cost")

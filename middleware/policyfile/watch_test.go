@@ -341,6 +341,7 @@ func TestReloadWhileWatching(t *testing.T) {
 	w.OnReload = func(error) {}
 	w.SetPollInterval(time.Millisecond)
 	w.run()
+
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {

@@ -72,6 +72,7 @@ func TestAdaptiveFixedWindows(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					server := &fixedWindow{limit: limit, period: period, status: status, header: header}
 					c := transport(t, httpclient.Config{Base: &httpclient.Adaptive{Base: direct{server, 5 * time.Millisecond}}})
+
 					const callers, calls = 5, 8
 					begin := time.Now()
 					var wg sync.WaitGroup

@@ -67,6 +67,7 @@ func TestBareDenials(t *testing.T) {
 						server := &limitReq{nodelay: nodelay}
 						c := stack(direct{server, time.Millisecond})
 						begin := time.Now()
+
 						var wg sync.WaitGroup
 						for range callers {
 							wg.Go(func() {

@@ -59,6 +59,7 @@ func TestPause(t *testing.T) {
 				wg.Go(func() { send(tt.method, url, tt.token) })
 				synctest.Wait()
 				time.Sleep(100 * time.Millisecond) // the pause has begun
+
 				for _, o := range tt.others {
 					wg.Go(func() {
 						begin := time.Now()

@@ -64,6 +64,7 @@ func TestOurMiddleware(t *testing.T) {
 				}
 
 				c, url, _ := serve(t, handler, cfg)
+
 				var wg sync.WaitGroup
 				const callers, calls = 4, 3
 				for range callers {
@@ -106,12 +107,14 @@ func TestWithAdaptive(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			var served atomic.Int64
 			limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory()},
 				ratelimit.Policy{Name: "client", Key: keyfunc.RemoteAddr, Limit: gcra.PerSecond(20)})
 			server := httptest.NewServer(limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served.Add(1) })))
 			t.Cleanup(server.Close)
 			c := &http.Client{Transport: stack(server.Client().Transport)}
+
 			var wg sync.WaitGroup
 			const callers, calls = 4, 15
 			for range callers {

@@ -21,6 +21,7 @@ func TestWaitTakesTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := gcra.NewMemory()
 		begin := time.Now()
+
 		var mu sync.Mutex
 		var order []int
 		for i := range 5 {
@@ -28,6 +29,7 @@ func TestWaitTakesTurns(t *testing.T) {
 				if err := turns.Wait(t.Context(), m, gcra.Charge{Subject: "partner", Policy: "p", Limit: everySecond, Cost: 1}); err != nil {
 					t.Error(err)
 				}
+
 				mu.Lock()
 				defer mu.Unlock()
 				order = append(order, i)

@@ -143,6 +143,7 @@ func (t *table) takeOver(hash uint64, now int64) *slot {
 	if len(slots) == 0 {
 		return nil
 	}
+
 	mask := uint64(len(slots) - 1)
 	for i := hash & mask; ; i = (i + 1) & mask {
 		s := &slots[i]
