@@ -22,6 +22,7 @@ func TestBenchmarks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	out, err := exec.Command(program, "-test.run=^$", "-test.bench=.", "-test.benchtime=1x", "-test.short").Output()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -36,6 +37,7 @@ func TestBenchmarks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	table, err := figures.table()
 	if err != nil {
 		t.Fatal(err)
@@ -52,6 +54,7 @@ func TestBenchmarks(t *testing.T) {
 	if err := quote(page, table); err != nil {
 		t.Fatal(err)
 	}
+
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
@@ -116,6 +119,7 @@ func TestQuotedRows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	table := quotedTable.FindSubmatch(page)
 	if table == nil {
 		t.Fatal("README.md has no table after ## Performance")
@@ -123,6 +127,7 @@ func TestQuotedRows(t *testing.T) {
 	if n := strings.Count(string(table[2]), "\n"); n != 6 {
 		t.Errorf("README.md has %d lines in its table; want 6", n)
 	}
+
 	for row := range strings.Lines(string(table[2])) {
 		if !strings.Contains(string(results), "\n"+row) {
 			t.Errorf("README.md quotes\n%swhich is not in RESULTS.md; make bench writes both", row)

@@ -23,6 +23,7 @@ func BenchmarkLone(b *testing.B) {
 		b.Cleanup(func() { _ = c.Close() })
 		return c
 	}
+
 	fit := client(redis.Options{ContextTimeoutEnabled: true, PoolTimeout: 50 * time.Millisecond})
 	plain := client(redis.Options{})
 	opened, options, err := openStore(server.URL(), 0)
@@ -113,6 +114,7 @@ func openLoop(b *testing.B, caller func() check, rate int, list []string) {
 			failed <- err
 		}()
 	}
+
 	for range took {
 		if err := <-failed; err != nil {
 			b.Fatal(err)

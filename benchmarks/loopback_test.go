@@ -36,6 +36,7 @@ func (k *keepAlive) get(subject string) (bool, error) {
 		}
 		k.conn, k.r = conn, bufio.NewReader(conn)
 	}
+
 	k.buf = append(k.buf[:0], "GET "+path+" HTTP/1.1\r\nHost: localhost\r\n"+clientField+": "...)
 	k.buf = append(append(k.buf, subject...), "\r\n\r\n"...)
 	if _, err := k.conn.Write(k.buf); err != nil {
@@ -45,6 +46,7 @@ func (k *keepAlive) get(subject string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+
 	_, err = io.Copy(io.Discard, res.Body)
 	err = errors.Join(err, res.Body.Close())
 	switch {

@@ -54,15 +54,18 @@ func run(rounds int) error {
 		return err
 	}
 	defer os.RemoveAll(temp)
+
 	program := filepath.Join(temp, "bench.test")
 	if out, err := exec.Command("go", "test", "-c", "-o", program, ".").CombinedOutput(); err != nil {
 		return fmt.Errorf("go test -c: %w\n%s", err, out)
 	}
+
 	samples, err := os.Create(samplesFile)
 	if err != nil {
 		return err
 	}
 	defer samples.Close()
+
 	begin, others := time.Now(), 0.0
 	for round := range rounds {
 		say("round %d of %d:", round+1, rounds)
@@ -72,6 +75,7 @@ func run(rounds int) error {
 			cpu, failed = runRound(program, round, samples)
 			return cpu
 		})
+
 		if failed != nil {
 			return failed
 		}
@@ -88,11 +92,13 @@ func run(rounds int) error {
 	if err != nil {
 		return err
 	}
+
 	fmt.Fprint(os.Stdout, table)
 	if rounds < enoughRounds {
 		say("wrote %s; %d rounds or more write RESULTS.md and the rows of README.md\n", samplesFile, enoughRounds)
 		return nil
 	}
+
 	if err := writeResults("RESULTS.md", table, rounds, version, quiet(others)); err != nil {
 		return err
 	}
@@ -115,6 +121,7 @@ func runRound(program string, round int, samples io.Writer) (time.Duration, erro
 	if round%2 == 1 {
 		cmd.Env = append(cmd.Env, reverseVar+"=1")
 	}
+
 	cmd.Stderr = &problems
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -135,6 +142,7 @@ func runRound(program string, round int, samples io.Writer) (time.Duration, erro
 			fmt.Fprintln(&problems, lines.Text())
 		}
 	}
+
 	if err := cmd.Wait(); err != nil {
 		return 0, fmt.Errorf("%w\n%s", err, &problems)
 	}

@@ -17,6 +17,7 @@ func BenchmarkMemory(b *testing.B) {
 			hot := c.start(b, d, endless)
 			many, list := c.start(b, d, roomy), subjects(keysInMemory)
 			touch(b, many, 1, list)
+
 			// Clients do not come in the order in which their buckets were made, and so lie in memory.
 			rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 

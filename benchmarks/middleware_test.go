@@ -50,6 +50,7 @@ func each(b *testing.B, frameworks []func(limit) (httpContestants, error), calle
 				return serve(b, loose.handlers[name]), nil
 			}})
 		}
+
 		for _, c := range inTurn(contestants) {
 			caller := c.start(b, deployment{}, roomy)
 			touch(b, caller, callers, list)

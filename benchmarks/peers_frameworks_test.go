@@ -125,6 +125,7 @@ func echoV5Contestants(l limit) (httpContestants, error) {
 		return e
 	}
 	h, err := contestantsOf(inEchoV5, l, handler, echov5limit.From, echoV5Step, echov5.WrapMiddleware)
+
 	// It writes X-RateLimit fields.
 	h.handlers[echoV5Own] = handler(echov5mw.RateLimiterWithConfig(echov5mw.RateLimiterConfig{
 		Store: echov5mw.NewRateLimiterMemoryStoreWithConfig(echov5mw.RateLimiterMemoryStoreConfig{

@@ -46,10 +46,12 @@ func wrappers(l limit) (map[string]wrapper, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	byKey, err := httplimit.NewMiddleware(store, clientKey)
 	if err != nil {
 		return nil, err
 	}
+
 	ulule := ululehttp.NewMiddleware(limiter.New(ululememory.NewStore(), ululeRate(l)), ululehttp.WithKeyGetter(clientOf))
 	return map[string]wrapper{
 		throttledIn: byClient.RateLimit,

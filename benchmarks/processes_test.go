@@ -44,6 +44,7 @@ func BenchmarkHotKeyOfFour(b *testing.B) {
 			for i := range processes {
 				processes[i] = redistest.StartProcess(b, askingVar, d.nodes[0].Addr+" "+c.name)
 			}
+
 			together := func(each int) {
 				for _, p := range processes {
 					p.Write(strconv.Itoa(each))
@@ -77,6 +78,7 @@ func askingProcess(arg string, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
 		n, err := strconv.Atoi(lines.Text())
@@ -107,6 +109,7 @@ func BenchmarkWait(b *testing.B) {
 			calls <- at
 		}
 	}))
+
 	b.Cleanup(partner.Close)
 	server := redistest.Start(b)
 	for range waitingProcesses {
@@ -117,6 +120,7 @@ func BenchmarkWait(b *testing.B) {
 		for len(calls) > 0 { // those while processes were starting
 			<-calls
 		}
+
 		const gaps = 3
 		least, last := slow, <-calls
 		for range gaps * b.N {
@@ -161,6 +165,7 @@ func waitingProcess(urls string, in io.Reader, out io.Writer) error {
 			}
 		}()
 	}
+
 	go func() {
 		_, err := io.Copy(io.Discard, in)
 		done <- err

@@ -121,6 +121,7 @@ func BenchmarkKeyMemory(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
+
 			for _, checks := range []int{1, 1000} {
 				subject := subject(checks)
 				touch(b, caller, 1, slices.Repeat([]string{subject}, checks))

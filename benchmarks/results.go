@@ -62,12 +62,14 @@ func quote(file, table string) error {
 	if err != nil {
 		return err
 	}
+
 	rows := ""
 	for line := range strings.Lines(table) {
 		if quoted.MatchString(line) {
 			rows += line
 		}
 	}
+
 	if !quotedTable.Match(page) {
 		return fmt.Errorf("%s has no table after ## Performance", file)
 	}

@@ -172,6 +172,7 @@ func readFigures(samples string) (*figures, error) {
 	if err != nil {
 		return nil, fmt.Errorf("benchstat: %w", err)
 	}
+
 	lines := csv.NewReader(bytes.NewReader(out))
 	lines.FieldsPerRecord = -1
 	records, err := lines.ReadAll()
@@ -206,11 +207,13 @@ func (f *figures) get(benchmark, unit string) figure {
 func (f *figures) fastest(pattern, unit string) (peer string) {
 	names := regexp.MustCompile("^" + strings.Replace(regexp.QuoteMeta(pattern), "%s", "([^/]+)", 1) + "$")
 	best := 0.0
+
 	for key, v := range f.all {
 		name := names.FindStringSubmatch(key[0])
 		if key[1] != unit || name == nil || slices.Contains(notPeers, name[1]) {
 			continue
 		}
+
 		// Echo v4's own middleware writes no headers.
 		if strings.HasPrefix(pattern, "Middleware") && name[1] == echoOwn {
 			continue
@@ -236,6 +239,7 @@ func (f *figures) table() (string, error) {
 		fmt.Fprintf(&out, "| %s | %s | %s | %s | %s %g | %s |\n",
 			t.name, a.text(t.suffix), theirs, ratio, t.bound.sign, t.bound.value, t.bound.verdict(judged))
 	}
+
 	if f.missing != nil {
 		return "", fmt.Errorf("no figures of %q", f.missing)
 	}

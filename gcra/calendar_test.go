@@ -48,11 +48,13 @@ func TestQuotaText(t *testing.T) {
 			t.Errorf("%v as JSON: got %s, %#v, %v", tt.want, b, read.Limit, err)
 		}
 	}
+
 	for _, text := range []string{"5/calendar month UTC", "5/calendar month from 1", " 5/calendar  month "} {
 		if got, err := gcra.ParseLimit(text); err != nil || got != gcra.Quota(5, gcra.Monthly) {
 			t.Errorf("%q: got %#v, %v; want the calendar month", text, got, err)
 		}
 	}
+
 	for _, tt := range []struct{ text, want string }{
 		{"5/calendar", `"10000/calendar month"`},
 		{"5/calendar month burst 3", `"10000/calendar month"`},
@@ -115,6 +117,7 @@ func TestQuotaValidate(t *testing.T) {
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%#v: got %v; want %q", tt.limit, err, tt.want)
 		}
+
 		if _, err := tt.limit.MarshalText(); (err == nil) != (tt.want == "") {
 			t.Errorf("%#v as text: got %v; want %q", tt.limit, err, tt.want)
 		}
@@ -193,6 +196,7 @@ func TestQuotaWhileTheClockGoesBack(t *testing.T) {
 			if allowed {
 				admitted[charges[0].Period] += charges[0].Cost
 			}
+
 			c.advance(back)
 			back = 0
 			switch rapid.IntRange(0, 2).Draw(t, "clock") {
@@ -203,6 +207,7 @@ func TestQuotaWhileTheClockGoesBack(t *testing.T) {
 				c.advance(time.Duration(rapid.Int64Range(0, int64(charges[0].Result.ResetAfter)).Draw(t, "forward")))
 			}
 		}
+
 		for period, n := range admitted {
 			if n > 5 {
 				t.Fatalf("%v: %d admitted in the period until %v; want 5", quota, n, period)

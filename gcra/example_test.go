@@ -41,6 +41,7 @@ func ExampleTake_queue() {
 			fmt.Println(job, "again in", res.RetryAfter.Round(time.Minute))
 		}
 	}
+
 	// Output:
 	// first runs
 	// second runs
@@ -54,6 +55,7 @@ func ExampleStore_twoWindows() {
 		{Subject: "user:ada", Policy: "burst", Limit: gcra.PerMinute(10), Cost: 1},
 		{Subject: "user:ada", Policy: "daily", Limit: gcra.PerDay(2), Cost: 1},
 	}
+
 	for range 3 {
 		allowed, err := store.Take(context.Background(), admission)
 		if err != nil {
@@ -61,6 +63,7 @@ func ExampleStore_twoWindows() {
 		}
 		fmt.Println(allowed, admission[0].Result.Remaining, admission[1].Result.Remaining)
 	}
+
 	// Output:
 	// true 9 1
 	// true 8 0
@@ -81,11 +84,13 @@ func ExampleStore_twoWindows_incorrect() {
 		}
 		return result
 	}
+
 	for range 4 {
 		burst := take("burst", gcra.PerMinute(10))
 		daily := take("daily", gcra.PerDay(2))
 		fmt.Println(burst.Allowed && daily.Allowed, burst.Remaining)
 	}
+
 	// Output:
 	// true 9
 	// true 8
@@ -149,6 +154,7 @@ func ExampleReset() {
 	if err != nil {
 		log.Fatal(err)
 	}
+
 	if err := gcra.Reset(ctx, store, gcra.Charge{Subject: "user:ada", Policy: "uploads", Limit: limit}); err != nil {
 		log.Fatal(err)
 	}
@@ -157,6 +163,7 @@ func ExampleReset() {
 		log.Fatal(err)
 	}
 	fmt.Println(before.Remaining, after.Remaining)
+
 	// Output: 0 10
 }
 
@@ -171,6 +178,7 @@ func ExampleQuota() {
 			{Subject: "user:1", Policy: "burst", Limit: gcra.PerSecond(10), Cost: 1},
 			{Subject: "user:1", Policy: "monthly", Limit: monthly, Cost: 1},
 		}
+
 		allowed, err := store.Take(context.Background(), charges)
 		if err != nil {
 			log.Fatal(err)
@@ -179,6 +187,7 @@ func ExampleQuota() {
 		now = now.Add(30 * time.Second)
 	}
 	fmt.Println(monthly)
+
 	// Output:
 	// true 1 1m0s
 	// true 0 30s

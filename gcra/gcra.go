@@ -2,6 +2,30 @@
 // algorithm (ITU-T I.371; ATM Forum TM 4.1), on state that many servers may
 // share.
 //
+//	result, err := gcra.Take(ctx, gcra.NewMemory(), gcra.Charge{
+//		Subject: "user:ada", Policy: "burst", Limit: gcra.PerSecond(10),
+//	})
+//	switch {
+//	case err != nil: // the store could not decide
+//	case !result.Allowed: // deny, until result.RetryAfter has passed
+//	}
+//
+// A [Limit] says how much may pass: so many units in a time, with a burst, or a [Quota] by
+// calendar. A [Charge] takes units from one limit of one subject. A [Store] keeps the state and
+// decides about several charges at once: it takes all of them or none. [Memory] is the store in
+// this process; package redisstore has the one that servers share.
+//
+// # What is promised
+//
+// On a clock that does not go back and state that is not lost, any interval of length D admits
+// at most Burst + D·Count/Per units of a limit, and MaxDebt more if charges are late. A quota
+// admits its count in each period. A denial takes nothing, so retries do not extend it, and the
+// same charge passes after RetryAfter if nothing else is taken.
+//
+// If a store cannot decide, for example because Redis does not answer in time, Take returns an
+// error. What to do then is the caller's choice; package middleware has three (see its
+// FailureMode).
+//
 // # The algorithm
 //
 // Each key holds one number, its theoretical arrival time (TAT): the moment at
@@ -19,14 +43,12 @@
 // charges and refunds clamp at now + B·T + 366 days, so only ordinary charges bring a TAT
 // down.
 //
-// On a clock that does not go back and state that is not lost, any interval of length L
-// therefore admits at most B + L/T units, and debt more if charges are late. The clamp
-// bounds the effect of a clock that is set, a changed limit or a damaged value: none denies
-// for longer than a bucket takes to refill, and a limit may be changed at any time.
+// So any interval of length L admits at most B + L/T units. The clamp bounds the effect of a
+// clock that is set, a changed limit or a damaged value: none denies for longer than a bucket
+// takes to refill, and a limit may be changed at any time.
 //
-// A denial writes nothing, so retrying does not extend it, with one exception: it
-// brings a TAT beyond the clamp down to it, or the bucket would deny until the
-// clock catches up. An admission of several charges takes all of them or none.
+// A denial writes nothing, with one exception: it brings a TAT beyond the clamp down to it,
+// or the bucket would deny until the clock catches up.
 //
 // # Quotas
 //
@@ -38,16 +60,8 @@
 // Which period is current is decided by the clock of the store. If that goes back into
 // the period before, the one that has begun goes on. At most n units pass in a period,
 // and 2n around the moment between two.
-//
-// # What is where
-//
-// A [Limit] says how much may pass (limit.go, calendar.go), a [Charge] is one limit to take
-// from, and a [Store] keeps the state (store.go). [Memory] is the store in this
-// process (memory.go); package redisstore is the one in Redis. internal/tat has the
-// arithmetic, internal/buckets the table of TATs. Package turns, in outbound, takes
-// turns on a limit.
-//
-// If a store cannot decide, for example because Redis does not answer in time, Take
-// returns an error. What to do then is the caller's choice; package middleware has
-// three (see its FailureMode).
 package gcra
+
+// Where to change what: limit.go and calendar.go have the limits, store.go the contract of stores,
+// memory.go the store in this process. internal/tat has the arithmetic and internal/buckets the table
+// of TATs.

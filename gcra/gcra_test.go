@@ -25,6 +25,7 @@ func TestBoundOverEveryInterval(t *testing.T) {
 			if x := total*unit - now; i == 0 || x < least {
 				least = x
 			}
+
 			c := gcra.Charge{Limit: limit, Cost: gcratest.CostUpTo(limit, 0).Draw(t, "cost")}
 			if m.take(t, c).Allowed {
 				total += c.Cost
@@ -47,9 +48,11 @@ func TestRetryAfterIsExact(t *testing.T) {
 			c.MaxDelay = gcratest.Pause(t, limit)
 			c.MaxWait = gcratest.Pause(t, limit)
 		}
+
 		for m.take(t, c).Allowed {
 			m.advance(gcratest.Pause(t, limit) / 8)
 		}
+
 		c.Cost = rapid.Int64Range(1, limit.Capacity()).Draw(t, "cost")
 		r := m.take(t, c)
 		if r.Allowed || r.Never || r.RetryAfter <= 0 {
@@ -58,6 +61,7 @@ func TestRetryAfterIsExact(t *testing.T) {
 		if again := m.take(t, c); again != r {
 			t.Fatalf("%+v denied twice: got %+v, then %+v; want the same", c, r, again)
 		}
+
 		m.advance(r.RetryAfter - gcratest.Tick)
 		if early := m.take(t, c); early.Allowed || early.RetryAfter != gcratest.Tick {
 			t.Fatalf("%+v, a tick before %v has passed: got %+v; want denied, with RetryAfter %v", c, r.RetryAfter, early, gcratest.Tick)
@@ -87,12 +91,14 @@ func TestRemainingCountsDown(t *testing.T) {
 			if r.Allowed && !c.Peek {
 				want -= c.Cost
 			}
+
 			if r.Remaining != want || r.Remaining < 0 || r.Remaining > limit.Capacity() {
 				t.Fatalf("%+v: got %d remaining; want %d of %d", c, r.Remaining, want, limit.Capacity())
 			}
 			if d == 0 && before.Remaining != left {
 				t.Fatalf("no time has passed, and %d remaining became %d", left, before.Remaining)
 			}
+
 			if now+r.ResetAfter < tat {
 				t.Fatalf("%+v: the bucket was to be full at %v, and now at %v", c, tat, now+r.ResetAfter)
 			}
@@ -115,6 +121,7 @@ func TestChangedLimit(t *testing.T) {
 		if r.Never || r.RetryAfter > refill || r.ResetAfter > refill {
 			t.Fatalf("from %v to %v: got %+v; want all times within %v", before, after, r, refill)
 		}
+
 		m.advance(r.RetryAfter)
 		if !r.Allowed && !m.take(t, c).Allowed {
 			t.Fatalf("from %v to %v: denied again after %v", before, after, r.RetryAfter)
@@ -131,11 +138,13 @@ func TestPeekAndNeverWriteNothing(t *testing.T) {
 			m.take(t, gcra.Charge{Limit: limit, Cost: gcratest.CostUpTo(limit, 0).Draw(t, "cost")})
 			m.advance(gcratest.Pause(t, limit))
 		}
+
 		peek := gcra.Charge{Limit: limit, Peek: true}
 		before := m.take(t, peek)
 		if !before.Allowed || before.Never || before.RetryAfter != 0 || before.Delay != 0 {
 			t.Fatalf("a peek: got %+v; want allowed", before)
 		}
+
 		over := gcra.Charge{Limit: limit, Cost: rapid.Int64Min(limit.Capacity()+1).Draw(t, "cost above the burst")}
 		if r := m.take(t, over); !r.Never || r.Allowed || r.RetryAfter != 0 || r.Remaining != before.Remaining || r.ResetAfter != before.ResetAfter {
 			t.Fatalf("%+v: got %+v; want Never, and the state of %+v", over, r, before)
@@ -155,6 +164,7 @@ func TestRefundUndoes(t *testing.T) {
 			m.take(t, gcra.Charge{Limit: limit, Cost: gcratest.CostUpTo(limit, 0).Draw(t, "cost")})
 			m.advance(gcratest.Pause(t, limit))
 		}
+
 		before := m.take(t, gcra.Charge{Limit: limit, Peek: true})
 		charges := []gcra.Charge{{Limit: limit, Cost: gcratest.CostUpTo(limit, 0).Draw(t, "cost")}}
 		if _, err := m.Take(t.Context(), charges); err != nil {
@@ -163,6 +173,7 @@ func TestRefundUndoes(t *testing.T) {
 		if !charges[0].Result.Allowed {
 			return
 		}
+
 		if err := m.Refund(t.Context(), charges); err != nil {
 			t.Fatal(err)
 		}

@@ -153,9 +153,11 @@ func parseLimit(s string) (l Limit, err error) {
 	if len(fields) > 0 && strings.HasSuffix(fields[0], "/calendar") {
 		return parseQuota(fields)
 	}
+
 	if len(fields) != 1 && (len(fields) != 3 || fields[1] != "burst") {
 		return l, errLimitForm
 	}
+
 	count, per, ok := strings.Cut(fields[0], "/")
 	if !ok {
 		return l, errLimitForm
@@ -166,6 +168,7 @@ func parseLimit(s string) (l Limit, err error) {
 	if l.Per, err = parsePer(per); err != nil {
 		return l, err
 	}
+
 	if len(fields) == 3 {
 		if l.Burst, err = parseInt("burst", fields[2]); err != nil {
 			return l, err
@@ -183,6 +186,7 @@ func parseQuota(fields []string) (l Limit, err error) {
 	if len(fields) == 1 {
 		return l, errQuotaForm
 	}
+
 	calendar := Calendar{tat.Calendar{Unit: fields[1]}}
 	rest := fields[2:]
 	if len(rest) > 1 && rest[0] == "from" {
@@ -193,12 +197,14 @@ func parseQuota(fields []string) (l Limit, err error) {
 		calendar = calendar.From(anchor)
 		rest = rest[2:]
 	}
+
 	if len(rest) > 1 || len(rest) == 1 && rest[0] == "from" {
 		return l, errQuotaForm
 	}
 	if len(rest) == 1 {
 		calendar.calendar.Location = rest[0]
 	}
+
 	n, err := parseInt("count", strings.TrimSuffix(fields[0], "/calendar"))
 	return Quota(n, calendar), err
 }
@@ -267,10 +273,7 @@ func (l Limit) MarshalText() ([]byte, error) {
 	if l == (Limit{}) {
 		return []byte{}, nil
 	}
-	if l == Unlimited() {
-		return []byte(noLimit), nil
-	}
-	if err := l.Validate(); err != nil {
+	if err := l.Validate(); err != nil && l != Unlimited() {
 		return nil, fmt.Errorf("gcra: limit %q: %w", l, err)
 	}
 	return []byte(l.String()), nil

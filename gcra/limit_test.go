@@ -101,12 +101,14 @@ func TestEmission(t *testing.T) {
 		r, _ := used.Quo(limit, used).Float64() // rate used / rate of the limit
 		return math.Abs(r - 1)
 	}
+
 	for n := int64(1); n <= 10_000; n++ {
 		l := gcra.PerSecond(n)
 		if d := off(l); d > 0.0005 {
 			t.Errorf("%v: off by %.4f %%; want at most 0.05 %%", l, 100*d)
 		}
 	}
+
 	for _, tt := range []struct {
 		limit gcra.Limit
 		most  float64
@@ -154,6 +156,7 @@ func TestParseLimit(t *testing.T) {
 			t.Errorf("ParseLimit(%q): got %#v, %v; want %#v", tt.text, got, err, tt.want)
 		}
 	}
+
 	for _, tt := range []struct{ text, want string }{
 		{"", "want a form such as"},
 		{"100", "want a form such as"},
@@ -228,6 +231,7 @@ func FuzzParseLimit(f *testing.F) {
 	} {
 		f.Add(text, int64(len(text)), int64(time.Second), int64(0))
 	}
+
 	f.Add("", int64(1_000_000), int64(time.Second), int64(1))
 	f.Add("", int64(math.MaxInt64), int64(math.MaxInt64), int64(math.MaxInt64))
 	f.Add("", int64(math.MinInt64), int64(math.MinInt64), int64(math.MinInt64))
@@ -238,6 +242,7 @@ func FuzzParseLimit(f *testing.F) {
 		} else if l != (gcra.Limit{}) {
 			t.Errorf("ParseLimit(%q): got %#v with %v; want the zero Limit", text, l, err)
 		}
+
 		l = gcra.Limit{Count: count, Per: time.Duration(per), Burst: burst}
 		if l.Validate() == nil {
 			roundTrip(t, l)
@@ -314,17 +319,20 @@ func TestLimitInFiles(t *testing.T) {
 			if s.Login != gcra.PerMinute(5) || s.Other == nil || s.Other.String() != "25/5s" {
 				t.Errorf("got login %v, other %v; want 5/minute, 25/5s", s.Login, s.Other)
 			}
+
 			if none, ok := s.Plans["none"]; s.Plans["free"] != gcra.PerHour(100).WithBurst(20) || !ok || none != (gcra.Limit{}) {
 				t.Errorf("got plans %v; want 100/hour burst 20 and the zero Limit", s.Plans)
 			}
 			if got, err := format.marshal(s); err != nil || string(got) != format.text {
 				t.Errorf("marshalled: got %s, %v; want %s", got, err, format.text)
 			}
+
 			for _, wrong := range []string{"100/fortnight", "0/minute", " "} {
 				if err := format.unmarshal([]byte(`{"login": "`+wrong+`"}`), &s); err == nil || !strings.Contains(err.Error(), `gcra: limit "`+wrong+`"`) {
 					t.Errorf("%q: got %v; want an error with the value", wrong, err)
 				}
 			}
+
 			if err := format.unmarshal([]byte(`{"login": {"Count": 5}}`), &s); err == nil {
 				t.Error("an object: got no error")
 			}
@@ -350,6 +358,7 @@ func TestLimitFlag(t *testing.T) {
 		set.PrintDefaults()
 		return l, usage.String(), err
 	}
+
 	if l, usage, err := parse(gcra.PerMinute(100)); err != nil || l != gcra.PerMinute(100) || !strings.Contains(usage, "(default 100/minute)") {
 		t.Errorf("no flag: got %v, %v, usage %q; want the default in both", l, err, usage)
 	}

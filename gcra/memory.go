@@ -58,6 +58,8 @@ func (m *Memory) apply(ctx context.Context, charges []Charge, refund bool) (allo
 		return false, err
 	}
 	m.once.Do(m.init)
+
+	// One charge on a bucket that is known takes no lock.
 	if len(charges) == 1 {
 		var o buckets.Charge
 		if err := charges[0].prepare(m.set, refund, &o); err != nil {
@@ -69,18 +71,23 @@ func (m *Memory) apply(ctx context.Context, charges []Charge, refund bool) (allo
 			return allowed, nil
 		}
 	}
+
+	// The others are decided under the locks of their shards.
 	var few [4]buckets.Op
 	ops := few[:]
 	if len(charges) > len(few) {
 		ops = make([]buckets.Op, len(charges))
 	}
 	ops = ops[:len(charges)]
+
 	for i := range charges {
 		if err := charges[i].prepare(m.set, refund, &ops[i].Charge); err != nil {
 			return false, err
 		}
 	}
+
 	allowed = m.set.Apply(ops)
+
 	for i := range charges {
 		charges[i].setResult(&ops[i].Charge, allowed, refund)
 	}

@@ -54,12 +54,14 @@ func TestMemoryDefaultClock(t *testing.T) {
 			}
 			return r
 		}
+
 		take()
 		take()
 		r := take()
 		if want := (gcra.Result{RetryAfter: time.Second / 2, ResetAfter: time.Second}); r != want {
 			t.Fatalf("got %+v; want %+v", r, want)
 		}
+
 		time.Sleep(r.RetryAfter - 1)
 		if r := take(); r.Allowed {
 			t.Errorf("a nanosecond early: got %+v; want denied", r)
@@ -83,6 +85,7 @@ func TestMemoryClockSet(t *testing.T) {
 		if r, err := gcra.Take(t.Context(), m, c); err != nil || !r.Allowed {
 			t.Fatalf("got %+v, %v; want allowed", r, err)
 		}
+
 		now = to
 		r, err := gcra.Take(t.Context(), m, c)
 		if err != nil || r.RetryAfter > time.Second {
@@ -109,6 +112,7 @@ func TestMemoryCapacity(t *testing.T) {
 				}
 				return r
 			}
+
 			for round := range 2 {
 				for i := range capacity {
 					if r := take(fmt.Sprint("key ", i), "p"); !r.Allowed || r.Remaining != int64(1-round) {
@@ -116,18 +120,21 @@ func TestMemoryCapacity(t *testing.T) {
 					}
 				}
 			}
+
 			// The table is full of keys in debt: new keys share a bucket.
 			for i, want := range []bool{true, true, false, false} {
 				if r := take(fmt.Sprint("new key ", i), "p"); r.Allowed != want {
 					t.Errorf("new key %d: got %+v; want allowed %v", i, r, want)
 				}
 			}
+
 			if r := take("new key", "q"); !r.Allowed {
 				t.Errorf("a new key of another policy: got %+v; want allowed", r)
 			}
 			if r := take("key 0", "p"); r.Allowed {
 				t.Errorf("a key whose bucket is empty: got %+v; want it still denied", r)
 			}
+
 			// All buckets are full again, so their slots are free. A call for a new key
 			// looks at a few slots of a large table, so some keys share until a later call.
 			c.advance(time.Minute + 100)
@@ -158,6 +165,7 @@ func TestMemoryCapacityOfAnAdmission(t *testing.T) {
 			{Subject: "c", Policy: "p", Limit: limit, Cost: cost}, // shared
 		}
 	}
+
 	for i, want := range [][]int64{{2, 2, 1}, {2, 1, 0}} {
 		charges := group(1)
 		if allowed, err := m.Take(t.Context(), charges); err != nil || allowed != (i == 0) {
@@ -214,6 +222,7 @@ func TestMemoryAllocatesNothingForManyLimits(t *testing.T) {
 				}
 			}
 		}
+
 		for i := range 100 {
 			subject := fmt.Sprint("k", i)
 			take(subject)
@@ -244,6 +253,7 @@ func TestMemoryConcurrent(t *testing.T) {
 					{Subject: fmt.Sprint(key), Policy: "p", Limit: gcra.PerDay(burst), Cost: 1},
 					{Subject: fmt.Sprint(caller, key), Policy: "brief", Limit: gcra.PerSecond(100_000), Cost: 1},
 				}
+
 				if caller%2 == 1 {
 					charges = charges[:1] // takes no lock, beside callers with a lock
 				}
@@ -256,6 +266,7 @@ func TestMemoryConcurrent(t *testing.T) {
 			}
 		})
 	}
+
 	wg.Wait()
 	for key := range passed {
 		if n := passed[key].Load(); n != burst {
@@ -283,6 +294,7 @@ func TestMemoryHotKeyAmongNewKeys(t *testing.T) {
 					if caller%2 == 0 {
 						charges = charges[:1]
 					}
+
 					if _, err := m.Take(t.Context(), charges); err != nil {
 						t.Error(err)
 					}
@@ -292,6 +304,7 @@ func TestMemoryHotKeyAmongNewKeys(t *testing.T) {
 				}
 			})
 		}
+
 		wg.Wait()
 		if n := passed.Load(); n != 500 {
 			t.Fatalf("round %d: %d passed; want 500", round, n)
@@ -349,12 +362,14 @@ func TestMemoryLateCharge(t *testing.T) {
 			f()
 			return read
 		}}
+
 		charge := gcra.Charge{Subject: "a", Policy: "p", Limit: limit, Cost: 3}
 		gcratest.MustTake(t, m, charge)
 		meanwhile = func() {
 			now = start.Add(time.Minute)
 			gcratest.MustTake(t, m, charge)
 		}
+
 		charges := []gcra.Charge{{Subject: "a", Policy: "p", Limit: limit, Cost: 1}}
 		if other != "" {
 			charges = append(charges, gcra.Charge{Subject: other, Policy: "p", Limit: limit, Cost: 1})
@@ -362,6 +377,7 @@ func TestMemoryLateCharge(t *testing.T) {
 		if allowed, err := m.Take(t.Context(), charges); allowed || err != nil {
 			t.Errorf("with %q, the late charge: got %v, %v; want denied", other, allowed, err)
 		}
+
 		charge.Cost = 1
 		if got := gcratest.MustTake(t, m, charge)[0].Result; got.Allowed || got.RetryAfter != time.Second {
 			t.Errorf("with %q, afterwards: got %+v; want denied for a second", other, got)
@@ -377,6 +393,7 @@ func TestMemorySharedBucketIsNotRefunded(t *testing.T) {
 	charge := func(subject string, cost int64) gcra.Charge {
 		return gcra.Charge{Subject: subject, Policy: "p", Limit: gcra.PerHour(2), Cost: cost}
 	}
+
 	gcratest.MustTake(t, m, charge("first", 1))
 	gcratest.MustTake(t, m, charge("second", 1)) // from the shared bucket
 	if r, err := gcra.Peek(t.Context(), m, charge("third", 0)); err != nil || r.Remaining != 2 {
@@ -385,6 +402,7 @@ func TestMemorySharedBucketIsNotRefunded(t *testing.T) {
 	if err := m.Refund(t.Context(), []gcra.Charge{charge("second", 1)}); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, want := range []bool{true, false} {
 		if got := gcratest.MustTake(t, m, charge("third", 1))[0].Result; got.Allowed != want {
 			t.Errorf("after a refund, from the shared bucket of 2, of which 1 was taken: got %+v; want allowed %v", got, want)

@@ -24,6 +24,7 @@ func TestPeek(t *testing.T) {
 		}
 		return r
 	}
+
 	if got, want := peek(), (gcra.Result{Allowed: true, Remaining: 3}); got != want {
 		t.Errorf("an unknown subject: got %+v; want %+v", got, want)
 	}
@@ -33,9 +34,11 @@ func TestPeek(t *testing.T) {
 			t.Errorf("after 2 of 3: got %+v; want %+v", got, want)
 		}
 	}
+
 	for range 4 {
 		gcratest.MustTake(t, store, gcra.Charge{Subject: "s", Policy: "p", Limit: limit, Cost: 1, MaxDelay: time.Hour, MaxWait: time.Hour})
 	}
+
 	if got, want := peek(), (gcra.Result{Allowed: true, ResetAfter: time.Minute}); got != want {
 		t.Errorf("6 of 3 by MaxDelay: got %+v; want %+v", got, want)
 	}

@@ -243,11 +243,14 @@ func New(cfg Config, policies ...Policy) (*Limiter, error) {
 	return l, nil
 }
 
-// Must returns l, and panics if err is not nil. It is for configurations that
+// Must returns l, and panics if err is not nil or l is. It is for configurations that
 // are written in the program.
 //
 //	limiter := middleware.Must(middleware.New(cfg, policies...))
 func Must(l *Limiter, err error) *Limiter {
+	if l == nil && err == nil {
+		err = errors.New("ratelimit: the Limiter is nil; want one from NewLimiter")
+	}
 	if err != nil {
 		panic(err)
 	}

@@ -16,6 +16,7 @@
 package ratelimit
 
 import (
+	"cmp"
 	"net/http"
 	"strings"
 	"sync"
@@ -38,20 +39,19 @@ func New(cfg Config, policies ...Policy) func(http.Handler) http.Handler {
 // regular expressions stay: "GET /users/{id:[0-9]+}". It is empty if the router
 // has no route for the request.
 func From(l *Limiter) func(http.Handler) http.Handler {
-	if l == nil {
-		panic("ratelimit.From: the Limiter is nil; want one from NewLimiter")
-	}
+	l = Must(l, nil)
 	return func(next http.Handler) http.Handler {
 		around, _ := next.(chi.Routes) // as in limit(router); nil in Use
 		var mounts mounts
-		var names pattern.Cache[route, string]
+		templates := pattern.Templates{Convert: muxPattern}
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			known := r.Pattern
 			if rctx := chi.RouteContext(r.Context()); rctx != nil && rctx.Routes != nil {
-				known = muxPattern(&names, r.Method, mounts.find(rctx, r))
+				known = templates.Pattern(r.Method, mounts.find(rctx, r))
 			} else if around != nil {
-				known = muxPattern(&names, r.Method, find(around, nil, r.Method, pathOf(r)))
+				known = templates.Pattern(r.Method, find(around, nil, r.Method, pathOf(r)))
 			}
+
 			if r, ok := l.Allow(w, middleware.WithRoute(r, known, nil)); ok {
 				next.ServeHTTP(w, r)
 			}
@@ -59,31 +59,15 @@ func From(l *Limiter) func(http.Handler) http.Handler {
 	}
 }
 
-// route is a route as chi writes it. The method is "" if it is not standard.
-type route struct{ method, pattern string }
-
-// muxPattern returns chi's pattern in the form of a ServeMux, with the method.
-func muxPattern(names *pattern.Cache[route, string], method, chiPattern string) string {
-	if chiPattern == "" {
-		return ""
+// muxPattern returns chi's pattern in the form of a ServeMux, with the method if it is standard.
+func muxPattern(method, chiPattern string) string {
+	name, open := strings.CutSuffix(chiPattern, "/*")
+	if open {
+		name += "/{path...}"
+	} else if strings.HasSuffix(name, "/") { // in chi, that path alone
+		name += "{$}"
 	}
-	key := route{pattern.Standard(method), chiPattern}
-	name, ok := names.Get(key)
-	if !ok {
-		switch before, open := strings.CutSuffix(chiPattern, "/*"); {
-		case open:
-			name = before + "/{path...}"
-		case strings.HasSuffix(chiPattern, "/"): // in chi, that path alone
-			name = chiPattern + "{$}"
-		default:
-			name = chiPattern
-		}
-		if key.method != "" {
-			name = key.method + " " + name
-		}
-		names.Put(key, name)
-	}
-	return name
+	return strings.TrimPrefix(method+" "+name, " ")
 }
 
 // mounts caches which router serves a mount, by the patterns that lead to it
@@ -99,10 +83,8 @@ func (m *mounts) find(rctx *chi.Context, r *http.Request) string {
 	if router == nil {
 		return rctx.RoutePattern()
 	}
-	method, path := rctx.RouteMethod, rctx.RoutePath
-	if method == "" {
-		method = r.Method
-	}
+
+	method, path := cmp.Or(rctx.RouteMethod, r.Method), rctx.RoutePath
 	switch rest, inMount := rctx.URLParam("*"), len(rctx.RoutePatterns) > 0; {
 	case inMount && rest != "": // in With(...).Mount, before the mounted router has its path
 		path = "/" + rest
@@ -111,6 +93,7 @@ func (m *mounts) find(rctx *chi.Context, r *http.Request) string {
 	case path == "":
 		path = pathOf(r)
 	}
+
 	return find(router, rctx.RoutePatterns, method, path)
 }
 
@@ -119,6 +102,7 @@ func (m *mounts) router(rctx *chi.Context) chi.Routes {
 	if len(rctx.RoutePatterns) == 0 {
 		return rctx.Routes
 	}
+
 	key := strings.Join(rctx.RoutePatterns, "")
 	router, ok := m.routers.Get(key)
 	if !ok {
@@ -172,12 +156,4 @@ func find(router chi.Routes, patterns []string, method, path string) string {
 }
 
 // pathOf returns the path that chi routes by.
-func pathOf(r *http.Request) string {
-	switch {
-	case r.URL.RawPath != "":
-		return r.URL.RawPath
-	case r.URL.Path != "":
-		return r.URL.Path
-	}
-	return "/"
-}
+func pathOf(r *http.Request) string { return cmp.Or(r.URL.RawPath, r.URL.Path, "/") }

@@ -22,6 +22,7 @@ func api(r chi.Router) {
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Served-By", chi.RouteContext(r.Context()).RoutePattern())
 	}
+
 	r.Get("/", handler)
 	r.Get("/users/{id}", handler)
 	r.Post("/users/{id}", handler)
@@ -50,6 +51,7 @@ func TestRouteIsChis(t *testing.T) {
 			return r, prefix
 		}
 	}
+
 	for where, build := range map[string]func(use) (http.Handler, string){
 		"Use":    under("", func(r chi.Router, limit use) { r.Use(limit); api(r) }),
 		"around": func(limit use) (http.Handler, string) { r := chi.NewRouter(); api(r); return limit(r), "" },
@@ -95,8 +97,10 @@ func TestRouteIsChis(t *testing.T) {
 				Store:   gcra.NewMemory(),
 				Observe: func(_ *http.Request, d *ratelimit.Decision) { counted = append(counted, d.Results[0].Subject) },
 			}, ratelimit.Policy{Name: "route", Key: keyfunc.Route, Limit: gcra.PerMinute(100)}))
+
 			server := httptest.NewServer(h)
 			defer server.Close()
+
 			served := 0
 			for _, request := range []string{
 				"GET /", "GET /users/7", "POST /users/7", "GET /users/me", "GET /users/a%2Fb", "GET /users/%37",
@@ -110,15 +114,18 @@ func TestRouteIsChis(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+
 				resp, err := http.DefaultTransport.RoundTrip(r)
 				if err != nil {
 					t.Fatal(err)
 				}
+
 				resp.Body.Close()
 				by := resp.Header.Get("X-Served-By")
 				if by == "" {
 					continue // not found
 				}
+
 				served++
 				if by = strings.Replace(by, "/*", "/{path...}", 1); by == "/" {
 					by = "/{$}"
@@ -128,6 +135,7 @@ func TestRouteIsChis(t *testing.T) {
 					t.Errorf("%s: counted as %q; want %q, which served it", request, counted, want)
 				}
 			}
+
 			if served < 12 {
 				t.Errorf("%d requests were served; want most of them", served)
 			}
@@ -168,6 +176,7 @@ func TestPolicyRoutes(t *testing.T) {
 			Observe: func(_ *http.Request, d *ratelimit.Decision) { applied = len(d.Results) > 0 },
 		}, ratelimit.Policy{Name: "users", Key: keyfunc.RemoteAddr, Limit: gcra.PerMinute(100),
 			Routes: []string{"GET /admin/users/{id}", "GET /admin/things/:id", "GET /admin/deep/{a}"}}))
+
 		for request, want := range map[string]bool{
 			"GET /admin/users/7":       true,
 			"GET /admin/users/me":      false, // a route of its own
@@ -215,6 +224,7 @@ func TestMountRoot(t *testing.T) {
 			})
 		})
 	})
+
 	for target, want := range map[string]string{
 		"/api/admin": "GET /api/admin", "/api/admin/": "GET /api/admin",
 		"/api/admin/admin": "GET /api/admin/admin", "/api/admin/7": "GET /api/admin/{id}",

@@ -20,16 +20,19 @@ func denial(d *Decision) error {
 		}
 		return connect.NewError(code, d.Err)
 	}
+
 	code, text := connect.CodeResourceExhausted, "The call was denied because a rate limit is used up."
 	if d.Status() != http.StatusTooManyRequests {
 		code, text = connect.CodeUnavailable, "The call was denied because the service cannot check its rate limits at the moment."
 	}
+
 	denied := connect.NewError(code, errors.New(text))
 	for _, message := range details(d) {
 		if detail, err := connect.NewErrorDetail(message); err == nil {
 			denied.AddDetail(detail)
 		}
 	}
+
 	return denied
 }
 

@@ -66,10 +66,7 @@ func New(cfg Config, policies ...Policy) connect.Interceptor {
 // Config.RPC. The handlers find the Decision with [FromContext]. In a client each call fails: outbound/httpclient limits
 // the calls of clients.
 func From(l *Limiter) connect.Interceptor {
-	if l == nil {
-		panic("ratelimit.From: the Limiter is nil; want one from NewLimiter")
-	}
-	return &interceptor{l}
+	return &interceptor{Must(l, nil)}
 }
 
 type interceptor struct{ limiter *Limiter }

@@ -40,9 +40,7 @@ func New(cfg Config, policies ...Policy) echo.MiddlewareFunc {
 // the form of a ServeMux, in c.Request().Pattern: "GET /users/{id}". A denial
 // is a response, not an error, so echo's HTTPErrorHandler does not see it.
 func From(l *Limiter) echo.MiddlewareFunc {
-	if l == nil {
-		panic("ratelimit.From: the Limiter is nil; want one from NewLimiter")
-	}
+	l = Must(l, nil)
 	var templates pattern.Templates
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {

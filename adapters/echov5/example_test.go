@@ -29,6 +29,7 @@ func Example() {
 		e.ServeHTTP(w, httptest.NewRequest("GET", target, nil))
 		fmt.Println(target, w.Code, "remaining", w.Header().Get("RateLimit-Remaining"))
 	}
+
 	// Output:
 	// /hello 200 remaining 99
 	// /users/1 200 remaining 1

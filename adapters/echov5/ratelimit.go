@@ -39,9 +39,7 @@ func New(cfg Config, policies ...Policy) echo.MiddlewareFunc {
 // WrapHandler and WrapMiddleware put c.Path() in its place. A denial is a response,
 // not an error, so echo's HTTPErrorHandler does not see it.
 func From(l *Limiter) echo.MiddlewareFunc {
-	if l == nil {
-		panic("ratelimit.From: the Limiter is nil; want one from NewLimiter")
-	}
+	l = Must(l, nil)
 	var templates pattern.Templates
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c *echo.Context) error {

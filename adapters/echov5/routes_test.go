@@ -80,6 +80,7 @@ func TestEchoRoutes(t *testing.T) {
 		route = strings.ReplaceAll(route, `\`, "")
 		policies = append(policies, middleware.Policy{Name: "GET " + route, Key: sitetest.Everybody, Limit: gcra.PerSecond(1_000_000), Routes: []string{"GET " + route}})
 	}
+
 	paths := []string{
 		"/", "/login", "/login/", "//login", "/LOGIN", "/%6cogin", "/login%2f", "/login/.", "/x/../login",
 		"/users/7", "/users/me", "/users/m%65", "/users/7/", "/users//7", "/users/7/posts", "/users//posts", "/users/a%2Fb", "/users/a%2Fb/posts",
@@ -88,12 +89,14 @@ func TestEchoRoutes(t *testing.T) {
 		"/user_bob", "/user_bob/x", "/user_", "/user%5Fbob", "/v1/things:batch", "/v1/things:other",
 		"/deep/1/2", "/deep/1/2/3", "/deep/1/x/y/z", "/deep/1/x/", "/deep//x/", "/nowhere",
 	}
+
 	run := func(name string, build func(l *middleware.Limiter, serve func(path string)) http.Handler) {
 		t.Run(name, func(t *testing.T) {
 			served, last := "", new(middleware.Decision)
 			limiter := middleware.Must(middleware.New(middleware.Config{
 				Store: gcra.NewMemory(), Observe: func(_ *http.Request, d *middleware.Decision) { last = d },
 			}, policies...))
+
 			h, reached := build(limiter, func(path string) { served = path }), map[string]bool{}
 			for _, method := range []string{"GET", "HEAD", "POST"} {
 				for _, path := range paths {
@@ -104,6 +107,7 @@ func TestEchoRoutes(t *testing.T) {
 					if served == "" {
 						continue
 					}
+
 					reached[served] = true
 					counted, applied := "", false
 					for _, result := range last.Results {
@@ -112,6 +116,7 @@ func TestEchoRoutes(t *testing.T) {
 						}
 						applied = applied || result.Policy == "GET "+strings.ReplaceAll(served, `\`, "")
 					}
+
 					want := "route:" + pattern.FromTemplate(method, served)
 					if strings.Contains(name, viaWrap) {
 						want = "route:" + served
@@ -121,11 +126,13 @@ func TestEchoRoutes(t *testing.T) {
 					}
 				}
 			}
+
 			if len(reached) != len(echoRoutes) {
 				t.Errorf("%d routes were served; want %d", len(reached), len(echoRoutes))
 			}
 		})
 	}
+
 	methods := []string{"GET", "POST"}
 	for where, mount := range inEchoV4 {
 		run("v4, "+where, func(l *middleware.Limiter, serve func(string)) http.Handler {
@@ -137,6 +144,7 @@ func TestEchoRoutes(t *testing.T) {
 			return e
 		})
 	}
+
 	for kind, router := range echoRouters {
 		for where, mount := range inEcho {
 			run("v5, "+where+", router: "+kind, func(l *middleware.Limiter, serve func(string)) http.Handler {
@@ -169,6 +177,7 @@ func TestEchoLastParameterAround(t *testing.T) {
 		server := httptest.NewServer(around(vianethttp.New(middleware.Config{Store: gcra.NewMemory()},
 			middleware.Policy{Name: "search", Key: keyfunc.RemoteAddr, Limit: gcra.PerHour(burst), Routes: []string{"GET /search/:q"}}), e))
 		defer server.Close()
+
 		for _, path := range []string{"/search/a", "/search/a/b", "/search/a/b/c", "/search/a/", "/search/a/b/", "/search//a/b", "/search/a%2Fb/c", "/search/a/../b/c"} {
 			r, err := http.NewRequest("GET", server.URL+path, nil)
 			if err != nil {
@@ -180,6 +189,7 @@ func TestEchoLastParameterAround(t *testing.T) {
 			}
 			resp.Body.Close()
 		}
+
 		if served != burst {
 			t.Errorf("around %s: GET /search/:q served %d requests; want %d", where, served, burst)
 		}

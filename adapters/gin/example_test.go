@@ -54,11 +54,13 @@ func ExampleKeyFrom() {
 		}
 		return id, nil
 	})
+
 	router := gin.New()
 	router.Use(authenticate, ratelimit.New(ratelimit.Config{Store: gcra.NewMemory()},
 		ratelimit.Policy{Name: "user", Key: user, Limit: gcra.PerMinute(1)}))
 	router.GET("/hello", hello)
 	get(router, "/hello?as=alice", "/hello?as=alice", "/hello?as=bob")
+
 	// Output:
 	// /hello?as=alice 200 remaining 0
 	// /hello?as=alice 429 remaining 0

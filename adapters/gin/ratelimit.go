@@ -33,9 +33,7 @@ func New(cfg Config, policies ...Policy) gin.HandlerFunc {
 // the Decision with [FromContext] in c.Request.Context(), and the route, in the
 // form of a ServeMux, in c.Request.Pattern: "GET /users/{id}".
 func From(l *Limiter) gin.HandlerFunc {
-	if l == nil {
-		panic("ratelimit.From: the Limiter is nil; want one from NewLimiter")
-	}
+	l = Must(l, nil)
 	var templates pattern.Templates
 	return func(c *gin.Context) {
 		r := middleware.WithRoute(c.Request, templates.Pattern(c.Request.Method, c.FullPath()), c)

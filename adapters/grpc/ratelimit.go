@@ -82,10 +82,7 @@ func New(cfg Config, policies ...Policy) *Interceptors {
 // From returns interceptors that limit calls by l, a limiter with Config.RPC. The handlers
 // find the Decision with [FromContext].
 func From(l *Limiter) *Interceptors {
-	if l == nil {
-		panic("ratelimit.From: the Limiter is nil; want one from NewLimiter")
-	}
-	return &Interceptors{l}
+	return &Interceptors{Must(l, nil)}
 }
 
 // Unary returns the interceptor for unary calls.

@@ -23,6 +23,7 @@ func newRequest(ctx context.Context, method string) *http.Request {
 		Body:          http.NoBody,
 		ContentLength: -1, // unknown
 	}
+
 	md, _ := metadata.FromIncomingContext(ctx)
 	r.Header = make(http.Header, len(md))
 	for key, values := range md {
@@ -39,12 +40,14 @@ func newRequest(ctx context.Context, method string) *http.Request {
 			r.Header[http.CanonicalHeaderKey(key)] = values
 		}
 	}
+
 	if p, ok := peer.FromContext(ctx); ok {
 		r.RemoteAddr = remoteAddr(p)
 		if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {
 			r.TLS = &info.State
 		}
 	}
+
 	return r.WithContext(ctx)
 }
 

@@ -66,11 +66,13 @@ func fetch(t *testing.T, client *http.Client, url string, header ...string) (*ht
 		name, value, _ := strings.Cut(field, ": ")
 		r.Header.Set(name, value)
 	}
+
 	res, err := client.Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
+
 	body, err := io.ReadAll(res.Body)
 	if err != nil {
 		t.Fatal(err)
@@ -123,6 +125,7 @@ func TestDenialIsReadableThroughCompression(t *testing.T) {
 					t.Errorf("%s: %v", name, err)
 					continue
 				}
+
 				plain, err := io.ReadAll(r)
 				if err != nil {
 					t.Errorf("%s: %v", name, err)
@@ -131,6 +134,7 @@ func TestDenialIsReadableThroughCompression(t *testing.T) {
 			} else if coding != "" || accepted == "gzip" {
 				t.Errorf("%s, %s accepted: got Content-Encoding %q", name, accepted, coding)
 			}
+
 			var problem struct{ Title string }
 			if err := json.Unmarshal([]byte(body), &problem); err != nil || res.StatusCode != 429 || problem.Title != "Quota Exceeded" {
 				t.Errorf("%s, %s accepted: got %d, %q, %v; want 429 and a problem", name, accepted, res.StatusCode, body, err)
@@ -146,6 +150,7 @@ func TestDenialIsNotStored(t *testing.T) {
 		"ETag", "Last-Modified", "Expires", "CDN-Cache-Control", "Cloudflare-CDN-Cache-Control", "Netlify-CDN-Cache-Control",
 		"Vercel-CDN-Cache-Control", "Surrogate-Control", "X-Accel-Expires", "Edge-Control",
 	}
+
 	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory()},
 		ratelimit.Policy{Name: "client", Key: keyfunc.RemoteAddr, Limit: gcra.PerHour(1)})
 	get := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -157,6 +162,7 @@ func TestDenialIsNotStored(t *testing.T) {
 		w.Header().Set("Vary", "Origin")
 		limit(http.HandlerFunc(hello)).ServeHTTP(w, r)
 	}))
+
 	if res, _ := get(); res.StatusCode != 200 || res.Header.Get("Surrogate-Control") != "max-age=600" || res.Header.Get("Cache-Control") != "public, max-age=600" {
 		t.Errorf("allowed: got %d with %v; want 200 with the fields", res.StatusCode, res.Header)
 	}
@@ -166,6 +172,7 @@ func TestDenialIsNotStored(t *testing.T) {
 			t.Errorf("denied: got %d with %s: %q; want 429 without", res.StatusCode, name, got)
 		}
 	}
+
 	if res.Header.Get("Cache-Control") != "no-store" || res.Header.Get("Vary") != "Origin" {
 		t.Errorf("denied: got %v; want Cache-Control: no-store, Vary: Origin", res.Header)
 	}

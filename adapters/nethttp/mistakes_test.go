@@ -22,11 +22,13 @@ func TestMistakesOfNewcomers(t *testing.T) {
 		change(&p)
 		return []middleware.Policy{p}
 	}
+
 	type mistake struct {
 		cfg      middleware.Config
 		policies []middleware.Policy
 		want     string
 	}
+
 	var noRedis *redisstore.Store // what an ignored error of redisstore.Open leaves
 	mistakes := []mistake{
 		{middleware.Config{}, []middleware.Policy{good}, "ratelimit: Store is nil; want gcra.NewMemory, redisstore.New or your own"},
@@ -45,6 +47,7 @@ func TestMistakesOfNewcomers(t *testing.T) {
 			"ratelimit: policy number 1: Limit is missing; want one such as gcra.PerMinute(100), or LimitFor\n" +
 			`ratelimit: policy number 1: Routes[0] is "login": it has no "/"; want a pattern such as "POST /login"`},
 	}
+
 	for _, route := range [][2]string{
 		{"", `it has no "/"; want a pattern such as "POST /login"`},
 		{"POST login", `it has no "/"; want a pattern such as "POST /login"`},
@@ -63,6 +66,7 @@ func TestMistakesOfNewcomers(t *testing.T) {
 		mistakes = append(mistakes, mistake{store, with(func(p *middleware.Policy) { p.Routes = []string{"/ok", route[0]} }),
 			`ratelimit: policy "login": Routes[1] is "` + route[0] + `": ` + route[1]})
 	}
+
 	for _, m := range mistakes {
 		l, err := middleware.New(m.cfg, m.policies...)
 		if l != nil || err == nil || err.Error() != m.want {
@@ -96,6 +100,7 @@ func TestNewAcceptsWhatCanMatch(t *testing.T) {
 			t.Errorf("%q: %v", route, err)
 			continue
 		}
+
 		method, target, _ := strings.Cut(request, " ")
 		r := httptest.NewRequest(method, target, nil)
 		if d := l.Decide(r); len(d.Results) != 1 {

@@ -26,6 +26,7 @@ func TestNginxDoesNotStoreADenial(t *testing.T) {
 		w.Header().Set("ETag", `"1"`)
 		limit(http.HandlerFunc(hello)).ServeHTTP(w, r)
 	}))
+
 	t.Cleanup(origin.Close)
 	client := nginxtest.Start(t, "proxy_cache_path cache keys_zone=zone:1m;", `
 		proxy_cache zone;
@@ -40,6 +41,7 @@ func TestNginxDoesNotStoreADenial(t *testing.T) {
 			t.Errorf("GET %s: got %s; want %s", path, got, want)
 		}
 	}
+
 	get("/a", "200 MISS")
 	get("/a", "200 HIT")
 	get("/b", "429 MISS")

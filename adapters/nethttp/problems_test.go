@@ -42,6 +42,7 @@ func Example_plan() {
 		name, ok := customers[apiKey]
 		return name, ok
 	})
+
 	limiter := ratelimit.Must(ratelimit.NewLimiter(ratelimit.Config{Store: store},
 		ratelimit.Policy{Name: "rate", Key: keyfunc.First(key, keyfunc.RemoteAddr), Limit: gcra.PerSecond(10)},
 		ratelimit.Policy{
@@ -53,6 +54,7 @@ func Example_plan() {
 			},
 		},
 	))
+
 	api := ratelimit.From(limiter)(http.HandlerFunc(hello))
 	usage := func(apiKey string) {
 		r := httptest.NewRequest("GET", "/usage", nil)
@@ -72,6 +74,7 @@ func Example_plan() {
 	usage("key-a")
 	usage("key-b")
 	usage("key-c")
+
 	// Output:
 	// / [X-API-Key key-a] 200
 	// / [X-API-Key key-a] 200
@@ -94,9 +97,11 @@ func Example_tenants() {
 	for range 4 {
 		send(api, "192.0.2.1", "/", "X-Tenant", "loud") // its denials take nothing from the others
 	}
+
 	for range 2 {
 		send(api, "192.0.2.2", "/", "X-Tenant", "quiet")
 	}
+
 	// Output:
 	// / [X-Tenant loud] 200
 	// / [X-Tenant loud] 200
@@ -117,12 +122,14 @@ func Example_expensiveRoute() {
 			http.Error(w, "sorry", http.StatusInternalServerError)
 		}
 	})
+
 	cost := func(r *http.Request) int64 {
 		if r.Pattern == "GET /export" {
 			return 20
 		}
 		return 1
 	}
+
 	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory()},
 		ratelimit.Policy{Name: "client", Key: keyfunc.RemoteAddr, Limit: gcra.PerHour(60), Cost: cost},
 		ratelimit.Policy{
@@ -130,10 +137,12 @@ func Example_expensiveRoute() {
 			Limit: gcra.PerSecond(50).WithBurst(1), MaxDelay: 10 * time.Second,
 		},
 	)
+
 	api := limit(mux)
 	for _, target := range []string{"/export", "/export?fails", "/export", "/export", "/hello"} {
 		send(api, "192.0.2.1", target)
 	}
+
 	// Output:
 	// /export [] 200
 	// /export?fails [] 500
@@ -163,6 +172,7 @@ func Example_cdn() {
 	for i := range 3 { // past the CDN, with invented clients
 		send(api, "203.0.113.9", "/", "CF-Connecting-IP", fmt.Sprint("192.0.2.", 10+i))
 	}
+
 	// Output:
 	// / [CF-Connecting-IP 192.0.2.1] 200
 	// / [CF-Connecting-IP 192.0.2.1] 200

@@ -32,9 +32,7 @@ func New(cfg Config, policies ...Policy) func(http.Handler) http.Handler {
 // request, so that Policy.Routes and keyfunc.Route go by the route. If there is
 // other middleware between the two, see [Routes].
 func From(l *Limiter) func(http.Handler) http.Handler {
-	if l == nil {
-		panic("ratelimit.From: the Limiter is nil; want one from NewLimiter")
-	}
+	l = Must(l, nil)
 	return func(next http.Handler) http.Handler {
 		limited := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r, ok := l.Allow(w, r); ok {

@@ -18,6 +18,7 @@ func TestRouteIsTheMuxs(t *testing.T) {
 		Store:   gcra.NewMemory(),
 		Observe: func(_ *http.Request, d *ratelimit.Decision) { subject = d.Results[0].Subject },
 	}, ratelimit.Policy{Name: "route", Key: keyfunc.Route, Limit: gcra.PerMinute(100)})(mux)
+
 	for _, test := range []struct{ method, path, want string }{
 		{"GET", "/acme/x", "route:/{tenant}/"},
 		{"GET", "/acme", "route:/{tenant}/"}, // redirected

@@ -30,16 +30,19 @@ func TestStackedDenial(t *testing.T) {
 				ratelimit.Policy{Name: name, Key: keyfunc.RemoteAddr, Limit: l})
 		}
 	}
+
 	never := func(h ratelimit.Headers) layerFunc {
 		return func(store *gcra.Memory) func(http.Handler) http.Handler {
 			return ratelimit.New(ratelimit.Config{Store: store, Headers: h, Logger: slog.New(slog.DiscardHandler)},
 				ratelimit.Policy{Name: "export", Key: keyfunc.RemoteAddr, Limit: gcra.PerSecond(3), Cost: func(*http.Request) int64 { return 4 }})
 		}
 	}
+
 	closed := func(store *gcra.Memory) func(http.Handler) http.Handler {
 		return ratelimit.New(ratelimit.Config{Store: store}, ratelimit.Policy{Name: "closed", OnFailure: ratelimit.FailClosed,
 			Limit: gcra.PerMinute(5), Key: func(*http.Request) (string, error) { return "", fmt.Errorf("no key today") }})
 	}
+
 	minute, second, quotes := gcra.PerMinute(10), gcra.PerSecond(1), `a;t=9, "b\`
 	for _, test := range []struct {
 		name   string
@@ -79,6 +82,7 @@ func TestStackedDenial(t *testing.T) {
 			for i := range test.layers {
 				h = test.layers[len(test.layers)-1-i](store)(h)
 			}
+
 			get := serve(t, h)
 			get()
 			res, _ := get()
@@ -86,9 +90,11 @@ func TestStackedDenial(t *testing.T) {
 			for _, name := range []string{"RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset", "RateLimit-Policy", "RateLimit", "X-RateLimit-Reset", "Retry-After"} {
 				got = append(got, strings.Join(res.Header.Values(name), " & "))
 			}
+
 			if fields := strings.Join(got, "|"); res.StatusCode != test.status || fields != test.want {
 				t.Errorf("got %d, %s\nwant %d, %s", res.StatusCode, fields, test.status, test.want)
 			}
+
 			retry, _ := strconv.Atoi(res.Header.Get("Retry-After"))
 			list := regexp.MustCompile(`"(\\.|[^"\\])*"`).ReplaceAllString(strings.Join(res.Header.Values("RateLimit"), ","), "") // without names
 			for _, window := range regexp.MustCompile(`;t=(\d+)`).FindAllStringSubmatch(list, -1) {
@@ -109,6 +115,7 @@ func TestStackedRetryAfter(t *testing.T) {
 		ratelimit.Policy{Name: "client", Key: keyfunc.RemoteAddr, Limit: gcra.PerMinute(10).WithBurst(2)})
 	inner := ratelimit.New(ratelimit.Config{Store: store},
 		ratelimit.Policy{Name: "user", Key: keyfunc.Const("alice"), Limit: gcra.PerSecond(1)})
+
 	apart := serve(t, outer(inner(http.HandlerFunc(hello))))
 	for i, want := range []string{"200 ", "429 1", "429 5"} {
 		res, _ := apart()
@@ -119,11 +126,13 @@ func TestStackedRetryAfter(t *testing.T) {
 			clock.add(time.Second)
 		}
 	}
+
 	// One limiter with both policies charges all or none.
 	store, clock = newStore()
 	together := serve(t, ratelimit.New(ratelimit.Config{Store: store},
 		ratelimit.Policy{Name: "client", Key: keyfunc.RemoteAddr, Limit: gcra.PerMinute(10).WithBurst(2)},
 		ratelimit.Policy{Name: "user", Key: keyfunc.Const("alice"), Limit: gcra.PerSecond(1)})(http.HandlerFunc(hello)))
+
 	for i, want := range []string{"200 ", "429 1", "200 "} {
 		res, _ := together()
 		if got := fmt.Sprint(res.StatusCode, " ", res.Header.Get("Retry-After")); got != want {

@@ -162,6 +162,7 @@ func TestLimiters(t *testing.T) {
 					t.Errorf("request %d: got %d with %q; want %d with %q", i+1, w.Code, fields, status, want)
 				}
 			}
+
 			if w, _ := do(c.handler, "/b", ""); (w.Code == http.StatusOK) != c.path {
 				t.Errorf("another path: got %d; want a new bucket to be %v", w.Code, c.path)
 			}
@@ -181,6 +182,7 @@ func TestTimes(t *testing.T) {
 	if got := w.Header().Get("Retry-After"); got != "3600" {
 		t.Errorf("httprate: got Retry-After %s; want 3600", got)
 	}
+
 	for name, h := range map[string]http.Handler{
 		"httprate": h,
 		"ulule":    ululehttp.NewMiddleware(limiter.New(ululememory.NewStore(), ululeRate())).Handler(served),
@@ -189,10 +191,12 @@ func TestTimes(t *testing.T) {
 			t.Errorf("%s: got X-RateLimit-Reset %s; want a Unix time", name, w.Header().Get("X-RateLimit-Reset"))
 		}
 	}
+
 	dates := sethvargo(t)
 	for range 6 {
 		do(dates, "/", "")
 	}
+
 	w, _ = do(dates, "/", "")
 	if _, err := time.Parse(time.RFC1123, w.Header().Get("Retry-After")); err != nil {
 		t.Errorf("sethvargo: got Retry-After %q; want a date", w.Header().Get("Retry-After"))
@@ -280,6 +284,7 @@ func TestFailure(t *testing.T) {
 			t.Error("ulule: got no panic")
 		}
 	}()
+
 	do(ululehttp.NewMiddleware(limiter.New(failingUlule{}, ululeRate())).Handler(served), "/", "")
 }
 
@@ -288,6 +293,7 @@ func TestFailure(t *testing.T) {
 func TestRedisRate(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr})
 	defer client.Close()
+
 	lim := redis_rate.NewLimiter(client)
 	fewer := 0
 	for i := range 200 {
@@ -300,6 +306,7 @@ func TestRedisRate(t *testing.T) {
 			fewer++
 		}
 	}
+
 	if fewer == 0 {
 		t.Error("redis_rate never reported 8")
 	}
@@ -309,6 +316,7 @@ func TestRedisRate(t *testing.T) {
 	if res, err := lim.AllowN(t.Context(), "many", redis_rate.Limit{Rate: 10, Burst: 10, Period: time.Second}, 1000); err != nil || res.RetryAfter.Round(time.Second) != 99*time.Second {
 		t.Errorf("1000 of a burst of 10: got RetryAfter %v, %v; want 99 s", res.RetryAfter, err)
 	}
+
 	store, err := redisstore.New(client, redisstore.Config{})
 	if err != nil {
 		t.Fatal(err)

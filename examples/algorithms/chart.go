@@ -46,6 +46,7 @@ func writeChart(file, format string, runs [][][]time.Duration) (err error) {
 		}
 		top.LineStyle = draw.LineStyle{Color: color.RGBA{R: 0xc0, A: 0xff}, Width: vg.Points(1), Dashes: []vg.Length{vg.Points(2), vg.Points(2)}}
 		p.Add(top)
+
 		for i, a := range algorithms {
 			line, err := plotter.NewLine(steps(runs[i][j]))
 			if err != nil {
@@ -57,6 +58,7 @@ func writeChart(file, format string, runs [][][]time.Duration) (err error) {
 				p.Legend.Add(a.name, line)
 			}
 		}
+
 		if j == 0 {
 			p.Legend.Add(fmt.Sprint("limit, ", limit), top)
 			p.Legend.Top, p.Legend.XOffs, p.Legend.YOffs = true, vg.Points(-8), vg.Points(-6)
@@ -71,6 +73,7 @@ func writeChart(file, format string, runs [][][]time.Duration) (err error) {
 	if err != nil {
 		return err
 	}
+
 	whole := draw.New(canvas)
 	tiles := draw.Tiles{
 		Rows: len(panels), Cols: 1, PadY: vg.Points(14),
@@ -79,6 +82,7 @@ func writeChart(file, format string, runs [][][]time.Duration) (err error) {
 	for i, row := range plot.Align(panels, tiles, whole) {
 		panels[i][0].Draw(row[0])
 	}
+
 	f, err := os.Create(file)
 	if err != nil {
 		return err

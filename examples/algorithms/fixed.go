@@ -53,6 +53,7 @@ func (f *fixedWindow) Take(ctx context.Context, charges []gcra.Charge) (bool, er
 		if c.Late { // what is left
 			cost = min(cost, max(c.Limit.Count-used, 0))
 		}
+
 		allowed := cost == 0 || cost <= c.Limit.Count-used // a peek is never denied
 		c.Result = state(c, used, now)
 		c.Result.Allowed, c.Result.Never = allowed, cost > c.Limit.Count
@@ -67,6 +68,7 @@ func (f *fixedWindow) Take(ctx context.Context, charges []gcra.Charge) (bool, er
 			admitted = false
 		}
 	}
+
 	if !admitted {
 		return false, nil
 	}

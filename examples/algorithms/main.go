@@ -87,6 +87,7 @@ func run(args []string, out io.Writer) error {
 	} else if err != nil {
 		return fmt.Errorf("%w; want -out dir or nothing, see -h", err)
 	}
+
 	if flags.NArg() > 0 {
 		return fmt.Errorf("%q is not a flag; want -out dir or nothing, see -h", flags.Arg(0))
 	}
@@ -95,13 +96,16 @@ func run(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+
 	fmt.Fprintf(out, "Limit: %v. The most requests allowed in any %v, and the cost of a store in memory:\n\n", limit, limit.Per)
+
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(w, "algorithm\t")
 	for _, t := range traffics {
 		fmt.Fprintf(w, "%s\t", t.name)
 	}
 	fmt.Fprintln(w, "bytes a key\tµs a check\t")
+
 	for i, a := range algorithms {
 		fmt.Fprintf(w, "%s\t", a.name)
 		for j := range traffics {
@@ -113,6 +117,7 @@ func run(args []string, out io.Writer) error {
 		}
 		fmt.Fprintf(w, "%.0f\t%.2f\t\n", bytes, micros)
 	}
+
 	if err := w.Flush(); err != nil {
 		return err
 	}
@@ -125,6 +130,7 @@ func run(args []string, out io.Writer) error {
 	if err := os.MkdirAll(*dir, 0o755); err != nil {
 		return err
 	}
+
 	for _, format := range []string{"png", "svg"} {
 		file := filepath.Join(*dir, "algorithms."+format)
 		if err := writeChart(file, format, runs); err != nil {

@@ -21,6 +21,7 @@ func TestMost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	count := int(limit.Count)
 	want := map[string][]int{
 		// A full bucket, and a unit each half second of the traffic.
@@ -30,6 +31,7 @@ func TestMost(t *testing.T) {
 		// The limit on both sides of an edge.
 		"fixed window": {2 * count, count, 2 * count},
 	}
+
 	for i, a := range algorithms {
 		var got []int
 		for j := range traffics {
@@ -48,6 +50,7 @@ func TestRun(t *testing.T) {
 	if err := run([]string{"-out", dir}, &out); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, row := range []string{
 		` +algorithm +edge +steady +two bursts +bytes a key +µs a check`,
 		` +GCRA +23 +39 +38 +[0-9]+ +[0-9.]+`,
@@ -58,6 +61,7 @@ func TestRun(t *testing.T) {
 			t.Errorf("got\n%s\nwant a row %s", out.String(), row)
 		}
 	}
+
 	picture, err := os.Open(filepath.Join(dir, "algorithms.png"))
 	if err != nil {
 		t.Fatal(err)
@@ -66,10 +70,12 @@ func TestRun(t *testing.T) {
 	if img, err := png.Decode(picture); err != nil || img.Bounds().Dx() < 600 || img.Bounds().Dy() < 600 {
 		t.Errorf("algorithms.png: got %v, %v; want a picture of 600 by 600 or more", img.Bounds(), err)
 	}
+
 	drawing, err := os.ReadFile(filepath.Join(dir, "algorithms.svg"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for d := xml.NewDecoder(bytes.NewReader(drawing)); ; {
 		if _, err := d.Token(); errors.Is(err, io.EOF) {
 			break
@@ -77,6 +83,7 @@ func TestRun(t *testing.T) {
 			t.Fatalf("algorithms.svg: %v", err)
 		}
 	}
+
 	for _, text := range []string{"GCRA", "sliding log", "fixed window", "limit, 20/10s", "seconds"} {
 		if !strings.Contains(string(drawing), text) {
 			t.Errorf("algorithms.svg does not contain %q", text)
@@ -95,6 +102,7 @@ func TestColumns(t *testing.T) {
 		for _, column := range traffics {
 			wants = append(wants, column.name+" ", column.description)
 		}
+
 		for _, want := range wants {
 			if !strings.Contains(out.String(), want) {
 				t.Errorf("%q: got\n%s\nwant %q", args, &out, want)

@@ -94,6 +94,7 @@ func cost(a algorithm) (bytes, micros float64, err error) {
 	for i := range subjects {
 		subjects[i] = fmt.Sprint("client ", i)
 	}
+
 	before := heap()
 	store := a.open(time.Now)
 	start := time.Now()
@@ -106,6 +107,7 @@ func cost(a algorithm) (bytes, micros float64, err error) {
 			}
 		}
 	}
+
 	took := time.Since(start)
 	bytes = float64(heap()-before) / keys
 	runtime.KeepAlive(store)

@@ -65,6 +65,7 @@ func call(out io.Writer, url string) error {
 	http2.SetUnencryptedHTTP2(true)
 	transport := &http.Transport{Protocols: &http2}
 	defer transport.CloseIdleConnections()
+
 	for _, protocol := range []struct {
 		name   string
 		option connect.ClientOption
@@ -75,11 +76,13 @@ func call(out io.Writer, url string) error {
 	} {
 		client := connect.NewClient[wrapperspb.StringValue, wrapperspb.StringValue](&http.Client{Transport: transport}, url+procedure,
 			protocol.option, connect.WithInterceptors(connect.UnaryInterceptorFunc(retry)))
+
 		for range 4 {
 			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 			start := time.Now()
 			response, err := client.CallUnary(ctx, connect.NewRequest(wrapperspb.String(protocol.name)))
 			cancel()
+
 			if err != nil {
 				return err
 			}

@@ -23,6 +23,7 @@ func retry(next connect.UnaryFunc) connect.UnaryFunc {
 			if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait {
 				return response, err
 			}
+
 			select {
 			case <-time.After(wait):
 			case <-ctx.Done():

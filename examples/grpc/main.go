@@ -72,6 +72,7 @@ func call(out io.Writer, addr string) error {
 		return err
 	}
 	defer conn.Close()
+
 	client := healthpb.NewHealthClient(conn)
 	for n := range 8 {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)

@@ -119,6 +119,7 @@ func TestAttacksOnRedis(t *testing.T) {
 			defer store.Close()
 			servers[i] = newHandler(store, client, s.check)
 		}
+
 		var next atomic.Int64
 		s.serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			servers[next.Add(1)%2].ServeHTTP(w, r)
@@ -144,6 +145,7 @@ func inParallel(s *site) string {
 			}
 		})
 	}
+
 	seen.Wait()
 	close(open)
 	done.Wait()
@@ -208,6 +210,7 @@ func hangUp(s *site) string {
 			defer close(ended)
 			s.sendUntil(ctx, "192.0.2.66", s.victim, "guess")
 		}()
+
 		select {
 		case <-ended: // denied
 		case r := <-checking:
@@ -301,12 +304,14 @@ func TestWaits(t *testing.T) {
 			}
 		}
 	}
+
 	fiveTypos()
 	for _, minutes := range []int{1, 2, 4, 8, 16, 32, 60, 60} {
 		got := s.send("192.0.2.1", "victim", "right")
 		if want := time.Duration(minutes) * time.Minute; got.code != http.StatusTooManyRequests || got.retryAfter != want {
 			t.Errorf("got %d, Retry-After %v; want 429, %v", got.code, got.retryAfter, want)
 		}
+
 		s.pass(got.retryAfter)
 		for _, password := range []string{"right", "typo"} {
 			want := map[string]int{"right": http.StatusOK, "typo": http.StatusUnauthorized}[password]

@@ -25,6 +25,7 @@ func newAPI(store gcra.Store, override func(policy, subject string) (middleware.
 	if err != nil {
 		return nil, err
 	}
+
 	if err := ratelimitotel.Instrument(limiter); err != nil {
 		return nil, err
 	}

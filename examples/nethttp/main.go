@@ -41,6 +41,7 @@ func main() {
 		}
 	}
 	log.Print("limits are kept ", where)
+
 	server := http.Server{Addr: "127.0.0.1:8080", Handler: newHandler(store), ReadHeaderTimeout: 5 * time.Second}
 	log.Print("listening on http://", server.Addr)
 	log.Fatal(server.ListenAndServe())
@@ -88,6 +89,7 @@ func usage(limiter *ratelimit.Limiter) http.Handler {
 			http.Error(w, "your usage is not known at the moment", http.StatusServiceUnavailable)
 			return
 		}
+
 		list := []policyUsage{}
 		for _, p := range d.Results {
 			if p.Shadow {
@@ -96,6 +98,7 @@ func usage(limiter *ratelimit.Limiter) http.Handler {
 			list = append(list, policyUsage{p.Policy, p.Limit.String(), p.Limit.Capacity() - p.Remaining, p.Remaining,
 				time.Now().Add(p.ResetAfter).UTC().Round(time.Second)})
 		}
+
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(list) // fails only if the client is gone

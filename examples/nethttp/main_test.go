@@ -30,6 +30,7 @@ func TestUsage(t *testing.T) {
 	token := smoke.Token(t, "alice")
 	server := httptest.NewServer(newHandler(&gcra.Memory{Now: func() time.Time { return now }}))
 	defer server.Close()
+
 	show := func(want string) []policyUsage {
 		t.Helper()
 		list := getUsage(t, server, token)
@@ -37,17 +38,20 @@ func TestUsage(t *testing.T) {
 		for _, p := range list {
 			got = append(got, fmt.Sprintf("%s %s: %d used, %d left", p.Policy, p.Limit, p.Used, p.Left))
 		}
+
 		if strings.Join(got, "; ") != want {
 			t.Errorf("got  %s\nwant %s", strings.Join(got, "; "), want)
 		}
 		return list
 	}
+
 	show("burst 10/second: 0 used, 10 left; monthly 10000/calendar month: 0 used, 10000 left")
 	for i := range 11 {
 		if got, want := status(t, server, "/hello", token), []int{http.StatusOK, http.StatusTooManyRequests}[i/10]; got != want {
 			t.Errorf("request %d: got %d; want %d", i+1, got, want)
 		}
 	}
+
 	list := show("burst 10/second: 10 used, 0 left; monthly 10000/calendar month: 10 used, 9990 left")
 	year, month, _ := now.UTC().Date()
 	resets := []time.Time{now.Add(time.Second), time.Date(year, month+1, 1, 0, 0, 0, 0, time.UTC)}
@@ -57,6 +61,7 @@ func TestUsage(t *testing.T) {
 			t.Errorf("%s: resets at %v; want %v", p.Policy, p.ResetsAt, resets[i])
 		}
 	}
+
 	if got := status(t, server, "/usage", token); got != http.StatusTooManyRequests {
 		t.Errorf("the third GET /usage in a second: got %d; want 429", got)
 	}
@@ -75,11 +80,13 @@ func TestUsageOnRedis(t *testing.T) {
 		servers[i] = httptest.NewServer(newHandler(store))
 		defer servers[i].Close()
 	}
+
 	for range 3 {
 		if got := status(t, servers[0], "/hello", token); got != http.StatusOK {
 			t.Fatalf("got %d; want 200", got)
 		}
 	}
+
 	for _, server := range servers {
 		list := getUsage(t, server, token)
 		if len(list) != 2 || list[1].Policy != "monthly" || list[1].Used != 3 || list[1].Left != 9997 || list[0].Used > 3 {

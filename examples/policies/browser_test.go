@@ -69,15 +69,18 @@ func startBrowser(t *testing.T) *browser {
 		}
 		t.Skipf(format+"; set "+env+"=required to make this a failure", args...)
 	}
+
 	var path string
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
 		if found, err := exec.LookPath(name); err == nil && path == "" {
 			path = found
 		}
 	}
+
 	if path == "" {
 		missing("chromium is not installed")
 	}
+
 	tab, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	tab, cancel = chromedp.NewContext(tab, chromedp.WithErrorf(t.Logf), chromedp.WithAllocatorOptions(
@@ -86,10 +89,12 @@ func startBrowser(t *testing.T) *browser {
 		chromedp.Flag("no-proxy-server", true),
 		chromedp.Flag("disable-component-update", true),
 	))
+
 	t.Cleanup(cancel)
 	if err := chromedp.Do(tab); err != nil {
 		missing("%s does not start: %v", path, err)
 	}
+
 	b := &browser{t: t, tab: tab}
 	err := chromedp.Listen(tab, func(event any) {
 		switch e := event.(type) {
@@ -213,12 +218,14 @@ func busySite(t *testing.T) *site {
 		}
 		return gcra.PerMinute(60)
 	}
+
 	s := serve(t, busyStore{stopped()},
 		middleware.Policy{Name: "client", Key: who, Limit: gcra.PerMinute(100).WithBurst(20)},
 		middleware.Policy{Name: "login", Key: who, Limit: gcra.PerMinute(5), Routes: []string{"POST /login", "POST /password"}, OnFailure: middleware.FailClosed},
 		middleware.Policy{Name: "plan", Key: who, LimitFor: plan, Cost: func(*http.Request) int64 { return 2 }},
 		middleware.Policy{Name: "strict", Key: who, Limit: gcra.PerMinute(8), Shadow: true, MaxDelay: 2 * time.Second},
 	)
+
 	for user := range 12 {
 		s.ask(6+user, "GET", fmt.Sprintf("sub:pro%d", user), "/hello")
 		s.ask(9+user, "GET", fmt.Sprintf("ip:198.51.100.%d", user), "/hello")
@@ -299,6 +306,7 @@ func TestScreenshots(t *testing.T) {
 			}
 		}
 	}
+
 	if bars := seen(b, chromedp.Evaluate[int64](`document.querySelectorAll("svg path.denied").length`)); bars == 0 {
 		t.Error("no chart has denials")
 	}
@@ -316,12 +324,14 @@ func TestResetInBrowser(t *testing.T) {
 		s := serve(t, stopped(),
 			middleware.Policy{Name: "client", Key: who, Limit: gcra.PerMinute(10)},
 			middleware.Policy{Name: "daily", Key: who, Limit: gcra.PerDay(100)})
+
 		request := func(subject string) int {
 			t.Helper()
 			r, err := http.NewRequestWithContext(t.Context(), "GET", s.hello, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			r.Header.Set("Who", subject)
 			response, err := http.DefaultClient.Do(r)
 			if err != nil {
@@ -330,6 +340,7 @@ func TestResetInBrowser(t *testing.T) {
 			response.Body.Close()
 			return response.StatusCode
 		}
+
 		for range 12 {
 			request(hostile)
 		}
@@ -338,6 +349,7 @@ func TestResetInBrowser(t *testing.T) {
 		if got, want := b.text("table.most tbody tr"), hostile+" 2"; got != want {
 			t.Errorf("%s: most denied: got %q; want %q", host, got, want)
 		}
+
 		b.do(chromedp.Click(chromedp.CSS("table.most a")), chromedp.WaitVisible(chromedp.CSS(".answer")))
 		if got := b.text(".answer h3"); got != hostile {
 			t.Errorf("%s: the subject: got %q; want %q, as text", host, got, hostile)
@@ -366,6 +378,7 @@ func TestResetInBrowser(t *testing.T) {
 			t.Errorf("%s: looked up by hand: got %q; want %q", host, got, want)
 		}
 	}
+
 	if said := b.complaints(); len(said) > 0 {
 		t.Errorf("the browser complains of %q", said)
 	}
@@ -380,12 +393,14 @@ func TestCrossSiteInBrowser(t *testing.T) {
 		w.Header().Set("Content-Type", "text/html")
 		fmt.Fprintf(w, `<form method="post" action="%s?subject=x"><button name="policy" value="client">You have won</button></form>`, s.page)
 	}))
+
 	t.Cleanup(evil.Close)
 	b.do(chromedp.Navigate(strings.Replace(evil.URL, "127.0.0.1", "inspector.test", 1)),
 		chromedp.Click(chromedp.CSS("button")), chromedp.WaitNotPresent(chromedp.CSS("button")))
 	if got, want := b.text("body"), "denied: the request comes from another site"; got != want {
 		t.Errorf("got %q; want %q", got, want)
 	}
+
 	b.do(chromedp.Navigate(s.page + "?subject=x"))
 	if got, want := b.text(".answer td"), "0 of 5"; got != want {
 		t.Errorf("got %q left; want %q, nothing reset", got, want)

@@ -20,6 +20,7 @@ const inspectorPath = "/debug/ratelimit"
 func newInspector(addr net.Addr, limiter *middleware.Limiter) (page http.Handler, token string, err error) {
 	token = rand.Text()
 	valid := func(got string) bool { return subtle.ConstantTimeCompare([]byte(got), []byte(token)) == 1 }
+
 	// Browsers send a cookie to all ports of a host, so its name has the port.
 	_, port, _ := net.SplitHostPort(addr.String())
 	cookie := http.Cookie{Name: "inspector-" + port, Value: token, Path: inspectorPath, HttpOnly: true, SameSite: http.SameSiteStrictMode}
@@ -40,6 +41,7 @@ func newInspector(addr net.Addr, limiter *middleware.Limiter) (page http.Handler
 			inspector.ServeHTTP(w, r)
 			return
 		}
+
 		// The redirect takes the token out of the address bar.
 		query.Del("token")
 		http.SetCookie(w, &cookie)

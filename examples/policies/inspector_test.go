@@ -31,11 +31,13 @@ func TestInspector(t *testing.T) {
 	if process.Status(answer) != 303 || process.Header(answer, "Location") != inspectorPath || flags != "Path=/debug/ratelimit; HttpOnly; SameSite=Strict" {
 		t.Errorf("with the token: got %q; want a redirect to the page and a cookie for it alone", answer)
 	}
+
 	for _, query := range []string{"token=" + token + "&format=json&subject=ip%3Ax", "format=json&subject=ip:x&token=" + token} {
 		if answer := p.Get(inspectorPath + "?" + query); process.Header(answer, "Location") != inspectorPath+"?format=json&subject=ip%3Ax" {
 			t.Errorf("?%s: got %q; want a redirect that keeps the rest of the query", query, answer)
 		}
 	}
+
 	cookie = "Cookie: " + cookie
 	for range 12 {
 		p.Get("/hello")
@@ -44,11 +46,13 @@ func TestInspector(t *testing.T) {
 	if process.Status(answer) != 200 || process.Header(answer, "RateLimit-Limit") != "" {
 		t.Errorf("got %.600q; want the page, not limited", answer)
 	}
+
 	for _, want := range []string{"hello", "login", "burst", "daily", "10/minute", "GET /hello", "?subject=ip%3a127.0.0.1"} {
 		if !strings.Contains(answer, want) {
 			t.Errorf("the page does not say %q", want)
 		}
 	}
+
 	if strings.Contains(answer, token) {
 		t.Error("the page has the token")
 	}
@@ -74,11 +78,13 @@ func TestInspector(t *testing.T) {
 	if process.Status(answer) != 200 || !strings.Contains(answer, `"name": "hello"`) {
 		t.Errorf("for a program: got %.600q; want JSON", answer)
 	}
+
 	for n := range 50 {
 		if got := process.Status(p.Get(inspectorPath, bearer)); got != 200 {
 			t.Fatalf("look %d: got %d; want 200", n+1, got)
 		}
 	}
+
 	if other, _, _ := start(t); process.Status(other.Get(inspectorPath, bearer)) != 403 {
 		t.Error("another server accepts its token")
 	}

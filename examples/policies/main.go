@@ -56,6 +56,7 @@ func run(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+
 	listener, err := net.Listen("tcp", *addr)
 	if err != nil {
 		return fmt.Errorf("-addr: %w; want a free port of this machine, such as 127.0.0.1:8081", err)
@@ -64,6 +65,7 @@ func run(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+
 	// The page is mounted outside the limiter, or a denied client could not open it.
 	mux := http.NewServeMux()
 	mux.Handle(inspectorPath, page)
@@ -76,6 +78,7 @@ func run(args []string, out io.Writer) error {
 		<-ctx.Done()
 		_ = server.Close() // Serve returns
 	}()
+
 	fmt.Fprintf(out, greeting, listener.Addr(), *path, inspectorPath, token, os.Getpid())
 	go follow(ctx, stop, out, *path, limiter)
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {

@@ -36,9 +36,11 @@ func follow(ctx context.Context, stop func(), out io.Writer, path string, l *mid
 			stop()
 		}
 	}}
+
 	hangUps := make(chan os.Signal, 1)
 	signal.Notify(hangUps, syscall.SIGHUP)
 	defer signal.Stop(hangUps)
+
 	go func() {
 		for {
 			select {

@@ -40,6 +40,7 @@ func TestReload(t *testing.T) {
 			}
 		}
 	})
+
 	write(t, path, strings.Replace(text, "10/minute", "10/minute burst 5", 1))
 	p.Says(": hello 10/minute burst 5,")
 	done.Store(true)
@@ -84,6 +85,7 @@ func TestFuncs(t *testing.T) {
 	write(t, path, "policies:\n"+
 		"- {name: route, key: route, limit: 1000/day}\n"+
 		"- {name: plan, key: [user, client], plans: {free: 100/day, pro: 500/day}, cost: work}\n")
+
 	p := process.Start(t, "-policies", path)
 	for _, step := range []struct {
 		name, target string

@@ -29,6 +29,7 @@ func login(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "want a form such as user=alice", http.StatusBadRequest)
 		return
 	}
+
 	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.RegisteredClaims{
 		Subject:   user,
 		ExpiresAt: jwt.NewNumericDate(time.Now().Add(time.Hour)),
@@ -37,6 +38,7 @@ func login(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "no token could be made", http.StatusInternalServerError)
 		return
 	}
+
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Content-Type", "text/plain")
 	_, _ = w.Write([]byte(token))

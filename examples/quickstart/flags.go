@@ -37,11 +37,13 @@ func parseFlags(args []string, out io.Writer) (settings, error) {
 		}
 		return nil
 	})
+
 	flags.Func("redis", "keep the limits in the Redis at `url`, such as redis://localhost:6379/0, and share\n"+
 		"them with all servers there (default $REDIS_URL, or else the memory of this process)", func(url string) error {
 		s.redis = url
 		return nil
 	})
+
 	err := flags.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):

@@ -58,6 +58,7 @@ func TestAlike(t *testing.T) {
 	for _, p := range all {
 		p.MayLog = []string{" code=proxy-ignored "} // X-Forwarded-For below
 	}
+
 	const any = "any"
 	hs256 := jwt.SigningMethodHS256
 	denied := func(policy string) string { return `"violated-policies":["` + policy + `"]` }
@@ -121,9 +122,11 @@ func TestAlike(t *testing.T) {
 				t.Errorf("%s: %s answers %.2000q\n%s answers %.2000q", step.name, frameworkNames[0], first, frameworkNames[i], answer)
 			}
 		}
+
 		if process.Status(first) != step.status || step.body != any && !strings.Contains(process.Body(first), step.body) {
 			t.Errorf("%s: got %.600q; want %d and %q", step.name, first, step.status, step.body)
 		}
+
 		name, value, _ := strings.Cut(step.header, ": ")
 		if absent, found := strings.CutPrefix(name, "-"); found {
 			if got := process.Header(first, absent); got != "" {
@@ -149,6 +152,7 @@ func TestUserDenied(t *testing.T) {
 			p.Get("/report", user)
 			answer = p.Get("/report", user)
 		}
+
 		if process.Header(answer, "Retry-After") != "1" || !strings.Contains(answer, `"violated-policies":["burst"]`) {
 			t.Errorf("%s: got %q; want Retry-After: 1 and policy burst", frameworkNames[i], answer)
 		}
@@ -163,6 +167,7 @@ func TestRetryAfter(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a limit to refill")
 	}
+
 	t.Parallel()
 	all := startAll(t)
 	longest := 0
@@ -172,6 +177,7 @@ func TestRetryAfter(t *testing.T) {
 				t.Fatalf("%s: hello %d: got %q; want 200", frameworkNames[i], n+1, answer)
 			}
 		}
+
 		answer := p.Get("/hello")
 		wait, err := strconv.Atoi(process.Header(answer, "Retry-After"))
 		if process.Status(answer) != 429 || err != nil || wait < 1 || wait > 6 {
@@ -179,6 +185,7 @@ func TestRetryAfter(t *testing.T) {
 		}
 		longest = max(longest, wait)
 	}
+
 	time.Sleep(time.Duration(longest) * time.Second) // one wait for all
 	for i, p := range all {
 		if answer := p.Get("/hello"); process.Status(answer) != 200 {

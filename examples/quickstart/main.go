@@ -39,6 +39,7 @@ func run(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+
 	store, kept, err := openStore(s.redis)
 	if err != nil {
 		return fmt.Errorf("-redis: %w", err)
@@ -47,6 +48,7 @@ func run(args []string, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("-addr: %w; want a free port of this machine, such as 127.0.0.1:8081", err)
 	}
+
 	server := &http.Server{
 		Handler:           s.framework(store),
 		ReadHeaderTimeout: 5 * time.Second,
@@ -55,6 +57,7 @@ func run(args []string, out io.Writer) error {
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    16 << 10,
 	}
+
 	signaled, forget := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer forget()
 	served := make(chan error, 1)

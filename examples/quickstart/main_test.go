@@ -54,6 +54,7 @@ func TestMistakes(t *testing.T) {
 				t.Errorf("%q: got %q; want %q in it", mistake.args, errs, part)
 			}
 		}
+
 		if strings.Contains(errs, "hunter") {
 			t.Errorf("%q: got %q; want no password", mistake.args, errs)
 		}
@@ -81,6 +82,7 @@ func TestPaste(t *testing.T) {
 			t.Skipf("%s is not installed", tool)
 		}
 	}
+
 	p := process.Start(t)
 	var script strings.Builder
 	for line := range strings.Lines(p.Out.String()) {
@@ -88,6 +90,7 @@ func TestPaste(t *testing.T) {
 			script.WriteString(command)
 		}
 	}
+
 	cmd := exec.CommandContext(t.Context(), "sh", "-eux")
 	cmd.Stdin = strings.NewReader(script.String())
 	var errs bytes.Buffer
@@ -96,6 +99,7 @@ func TestPaste(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%s\n%v\n%s\n%s", script.String(), err, out, errs.String())
 	}
+
 	for _, want := range []string{
 		strings.Repeat("200\n", 10) + "429\n", "Retry-After: ", `"violated-policies":["hello"]`,
 		"Ratelimit-Remaining: 4", `{"user":"alice"}`, `{"report":"of alice"}`,
@@ -119,10 +123,12 @@ func TestDrain(t *testing.T) {
 		if err := conn.SetDeadline(time.Now().Add(process.Patience)); err != nil {
 			t.Fatal(err)
 		}
+
 		body := "user=alice"
 		whole := process.Request("POST", "/login", body, "Expect: 100-continue")
 		io.WriteString(conn, strings.TrimSuffix(whole, body))
 		answers := bufio.NewReader(conn)
+
 		// The handler reads the body now.
 		if line, err := answers.ReadString('\n'); err != nil || !strings.Contains(line, "100 Continue") {
 			t.Fatalf("got %q, %v; want 100 Continue", line, err)
@@ -137,6 +143,7 @@ func TestDrain(t *testing.T) {
 			}
 			return err != nil
 		})
+
 		io.WriteString(conn, body)
 		answer, err := io.ReadAll(answers)
 		if err != nil || process.Status(string(answer)) != http.StatusOK || strings.Count(process.Body(string(answer)), ".") != 2 {
@@ -157,17 +164,20 @@ func TestShared(t *testing.T) {
 		process.Start(t, "-redis", redis.URL(), "-framework", "gin"),
 		process.Start(t, "-redis", redis.URL(), "-framework", "echo"),
 	}
+
 	for _, p := range servers {
 		p.MayLog = []string{"ratelimit: redis "}
 		if out := p.Out.String(); !strings.Contains(out, "Limits are kept in Redis.") || strings.Contains(out, "hunter2") {
 			t.Errorf("it says %q; want Redis and no password", out)
 		}
 	}
+
 	for i := range 10 {
 		if answer := servers[i%2].Get("/hello"); process.Status(answer) != http.StatusOK {
 			t.Errorf("hello %d: got %q; want 200", i+1, answer)
 		}
 	}
+
 	for i, p := range servers {
 		if answer := p.Get("/hello"); process.Status(answer) != http.StatusTooManyRequests {
 			t.Errorf("hello %d: got %q; want 429", i+11, answer)
@@ -181,6 +191,7 @@ func TestShared(t *testing.T) {
 			t.Errorf("me %d: got %q; want 200 and alice", i+1, answer)
 		}
 	}
+
 	bob := as(t, "bob")
 	var passed atomic.Int64
 	var asked sync.WaitGroup
@@ -192,6 +203,7 @@ func TestShared(t *testing.T) {
 			}
 		})
 	}
+
 	asked.Wait()
 	most := 5 + int64(time.Since(began)/(200*time.Millisecond))
 	if n := passed.Load(); n < 5 || n > most {
@@ -209,6 +221,7 @@ func TestRedisAway(t *testing.T) {
 	if out := p.Out.String(); strings.Count(out, "until Redis works: redisstore: redis at "+away+" does not answer") != 1 || strings.Contains(out, "hunter2") {
 		t.Errorf("it says %q; want one line on the Redis and no password", out)
 	}
+
 	for i := range 11 {
 		want := http.StatusOK
 		if i == 10 {
@@ -218,6 +231,7 @@ func TestRedisAway(t *testing.T) {
 			t.Errorf("hello %d: got %q; want %d", i+1, answer, want)
 		}
 	}
+
 	if errs := p.Errs.String(); strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "WARN ratelimit: redis does not answer code=redis-unreachable server="+away) {
 		t.Errorf("after 11 requests: got\n%s\nwant one line, of the store", errs)
 	}

@@ -29,6 +29,7 @@ func TestOutbound(t *testing.T) {
 	} else {
 		t.Parallel()
 	}
+
 	url := process.Start(t).URL
 	const limit = 5 // a second
 	var mu sync.Mutex
@@ -45,6 +46,7 @@ func TestOutbound(t *testing.T) {
 			if r.URL.Path != "/me" {
 				return
 			}
+
 			mu.Lock()
 			defer mu.Unlock()
 			tries += e.Tries
@@ -59,6 +61,7 @@ func TestOutbound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	client := &http.Client{Transport: transport}
 	for _, user := range users {
 		resp, err := client.PostForm(url+"/login", neturl.Values{"user": {user}})
@@ -70,6 +73,7 @@ func TestOutbound(t *testing.T) {
 		if err != nil || resp.StatusCode != http.StatusOK {
 			t.Fatalf("login: got %s, %v; want a token", resp.Status, err)
 		}
+
 		r, err := http.NewRequest("GET", url+"/me", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -79,6 +83,7 @@ func TestOutbound(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), each)
 		var wg sync.WaitGroup
 		ticks := time.NewTicker(time.Second / (2 * limit))
+
 	calling:
 		for {
 			wg.Go(func() {
@@ -89,6 +94,7 @@ func TestOutbound(t *testing.T) {
 					resp.Body.Close()
 				}
 			})
+
 			select {
 			case <-ticks.C:
 			case <-ctx.Done():
@@ -99,6 +105,7 @@ func TestOutbound(t *testing.T) {
 		wg.Wait()
 		cancel()
 	}
+
 	total := time.Duration(len(users)) * each
 	got, want := statuses[http.StatusOK], limit*total.Seconds()
 	off := float64(got)/want - 1
@@ -106,6 +113,7 @@ func TestOutbound(t *testing.T) {
 	if statuses[http.StatusTooManyRequests] > 0 {
 		t.Errorf("got %d times 429; want none", statuses[http.StatusTooManyRequests])
 	}
+
 	if math.Abs(off) > tolerance {
 		t.Errorf("got %d answers in %v; want %v within %v %%", got, total, want, 100*tolerance)
 	}

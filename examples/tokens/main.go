@@ -53,6 +53,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
+
 	go func() {
 		server := http.Server{Handler: http.HandlerFunc(answer), ReadHeaderTimeout: 5 * time.Second}
 		log.Fatal(server.Serve(model))

@@ -122,6 +122,7 @@ func TestFieldsArePassedOn(t *testing.T) {
 		}
 		got = string(body)
 	})
+
 	res, err := http.Post(s.proxy.URL+"/v1/chat/completions", "application/json", strings.NewReader(`{"max_tokens": 5, "seed": 9007199254740993}`))
 	if err != nil {
 		t.Fatal(err)

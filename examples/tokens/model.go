@@ -14,10 +14,12 @@ func answer(w http.ResponseWriter, r *http.Request) {
 		MaxTokens int `json:"max_tokens"`
 		Messages  []struct{ Content string }
 	}
+
 	if err := json.NewDecoder(r.Body).Decode(&ask); err != nil || len(ask.Messages) == 0 {
 		http.Error(w, "want messages", http.StatusBadRequest)
 		return
 	}
+
 	w.Header().Set("Content-Type", "text/event-stream")
 	words := strings.Fields(ask.Messages[0].Content)
 	prompt, said := len(words), words[:min(len(words), ask.MaxTokens)]
@@ -27,6 +29,7 @@ func answer(w http.ResponseWriter, r *http.Request) {
 			return // the client has hung up
 		}
 	}
+
 	fmt.Fprintf(w, "data: {\"choices\": [], \"usage\": {\"prompt_tokens\": %d, \"completion_tokens\": %d, \"total_tokens\": %d}}\n\n",
 		prompt, len(said), prompt+len(said))
 	fmt.Fprint(w, "data: [DONE]\n\n")

@@ -32,11 +32,13 @@ func withReservation(next http.Handler) http.Handler {
 			http.Error(w, "want a JSON object of at most 1 MiB", http.StatusBadRequest)
 			return
 		}
+
 		var answer int
 		if err := json.Unmarshal(body["max_tokens"], &answer); err != nil || answer < 1 || answer > maxTokens {
 			http.Error(w, "want max_tokens from 1 to 4096", http.StatusBadRequest)
 			return
 		}
+
 		body["stream"] = json.RawMessage(`true`)
 		body["stream_options"] = json.RawMessage(`{"include_usage": true}`) // or no chunk has the usage
 		text, err := json.Marshal(body)
@@ -44,6 +46,7 @@ func withReservation(next http.Handler) http.Handler {
 			http.Error(w, "sorry", http.StatusInternalServerError)
 			return
 		}
+
 		prompt := min(len(text)/4, maxTokens) // about 4 bytes a token
 		r = r.WithContext(context.WithValue(r.Context(), reservation{}, answer+prompt))
 		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
@@ -63,6 +66,7 @@ func newProxy(model *url.URL) http.Handler {
 			}
 			return nil
 		},
+
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			if r.Context().Err() == nil { // the client is there still, so it is the model that has failed
 				log.Print("model: ", err)

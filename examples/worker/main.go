@@ -73,6 +73,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+
 	p := &pool{
 		turns: turns.Turns{
 			Store:   gcra.NewMemory(),
@@ -84,6 +85,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		verbose: s.verbose,
 		out:     &lines{w: out},
 	}
+
 	where := "this process alone; -redis shares it with others"
 	if s.redis != "" {
 		store, err := redisstore.Open(s.redis, redisstore.Config{
@@ -94,11 +96,13 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			return fmt.Errorf("-redis is no URL such as redis://localhost:6379/0: %w", err)
 		}
 		defer store.Close()
+
 		if err := store.Ping(ctx); err != nil {
 			p.fails(time.Now(), err)
 		}
 		p.turns.Store, where = store, "all workers named "+s.name+" on this Redis"
 	}
+
 	p.out.printf("%d workers, process %d. The rate is %v for %s.", s.workers, os.Getpid(), s.rate, where)
 	p.run(ctx)
 	return nil
@@ -134,9 +138,11 @@ func readSettings(args []string) (settings, error) {
 	} else if err != nil {
 		return s, fmt.Errorf("%w; %s", err, known)
 	}
+
 	if flags.NArg() > 0 {
 		return s, fmt.Errorf("%q is not a flag; %s", flags.Arg(0), known)
 	}
+
 	var err error
 	if s.rate, err = gcra.ParseLimit(*rate); err == nil {
 		err = s.rate.Validate() // none is a limit to ParseLimit, and not to a store
@@ -144,9 +150,11 @@ func readSettings(args []string) (settings, error) {
 	if err != nil {
 		return s, fmt.Errorf("-rate is %q; want a limit such as 10/second (%w)", *rate, err)
 	}
+
 	if s.rate.Burst == 0 {
 		s.rate.Burst = 1
 	}
+
 	switch {
 	case s.name == "":
 		return s, errors.New("-name is empty; want one that all workers of the rate share")

@@ -94,6 +94,7 @@ func tasks(t *testing.T, begin time.Time, outs ...string) (at []time.Duration) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, out := range outs {
 		for _, found := range task.FindAllStringSubmatch(out, -1) {
 			when, err := time.Parse(clock, found[1])
@@ -106,6 +107,7 @@ func tasks(t *testing.T, begin time.Time, outs ...string) (at []time.Duration) {
 			at = append(at, when.Sub(midnight))
 		}
 	}
+
 	slices.Sort(at)
 	return at
 }
@@ -120,11 +122,13 @@ func TestTwoProcesses(t *testing.T) {
 		workers = 2
 		queue   = 20
 	)
+
 	server := redistest.Start(t)
 	store, err := redisstore.New(server.Client(), redisstore.Config{Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	// With a queue at the start, the times of turns are known.
 	charge := gcra.Charge{Subject: "worker", Policy: "tasks", Limit: gcra.PerSecond(rate).WithBurst(1), Cost: 1, MaxDelay: 366 * 24 * time.Hour, MaxWait: 366 * 24 * time.Hour}
 	begin := time.Now()
@@ -133,6 +137,7 @@ func TestTwoProcesses(t *testing.T) {
 			t.Fatalf("%+v, %v", r, err)
 		}
 	}
+
 	args := []string{"-redis", server.URL(), "-rate", fmt.Sprintf("%d/second", rate), "-workers", fmt.Sprint(workers), "-work", "5ms", "-v"}
 	a := start(t, append(args, "-tasks", "0")...)
 	b := start(t, append(args, "-tasks", "60")...)
@@ -142,6 +147,7 @@ func TestTwoProcesses(t *testing.T) {
 	if err := a.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
+
 	signaled := time.Now()
 	code, outA, errs := a.end(t)
 	if code != 0 || errs != "" || !strings.Contains(outA, "Stopped: ") {
@@ -150,6 +156,7 @@ func TestTwoProcesses(t *testing.T) {
 	if took := time.Since(signaled); took > 5*time.Second {
 		t.Errorf("it stopped %v after SIGTERM; want at once", took)
 	}
+
 	code, outB, errs := b.end(t)
 	if code != 0 || errs != "" || !strings.Contains(outB, "Finished: 60 of 60 tasks") || !strings.Contains(outB, "in the last second") {
 		t.Errorf("got exit %d, error %q and\n%s\nwant 0, none and 60 tasks", code, errs, outB)
@@ -158,6 +165,7 @@ func TestTwoProcesses(t *testing.T) {
 	if n := len(tasks(t, begin, outB)); n != 60 || len(at) < 70 {
 		t.Fatalf("got %d lines of tasks, %d of the second; want 60 of that and 10 more", len(at), n)
 	}
+
 	for k := range at {
 		// The clock of the lines and that of Redis are read to the microsecond.
 		if early := time.Duration(queue+k)*turn - at[k]; early > 10*time.Microsecond {
@@ -167,6 +175,7 @@ func TestTwoProcesses(t *testing.T) {
 		for last+1 < len(at) && at[last+1]-at[k] < time.Second {
 			last++
 		}
+
 		if n := last - k + 1; n > rate+1+2*workers {
 			t.Errorf("%d tasks begin within %v; want at most %d and %d late ones", n, at[last]-at[k], rate+1, 2*workers)
 		}
@@ -194,11 +203,13 @@ func TestSignal(t *testing.T) {
 			if err := p.cmd.Process.Signal(tt.signal); err != nil {
 				t.Fatal(err)
 			}
+
 			signaled := time.Now()
 			code, out, errs := p.end(t)
 			if code != 0 || errs != "" || !strings.Contains(out, "Stopped: 0 of") && !strings.Contains(out, "Stopped: 1 of") {
 				t.Errorf("got exit %d, error %q and\n%s\nwant 0, none and Stopped", code, errs, out)
 			}
+
 			if took := time.Since(signaled); took > 5*time.Second {
 				t.Errorf("it took %v; want at once", took)
 			}
@@ -224,6 +235,7 @@ func TestRedisComesBack(t *testing.T) {
 	if code != 0 || errs != "" || !strings.Contains(out, "Finished: 120 of 120 tasks") {
 		t.Errorf("got exit %d, error %q and\n%s\nwant 0, none and all tasks", code, errs, out)
 	}
+
 	stop, back, found := strings.Cut(out, "No turns until Redis works")
 	gone, _, again := strings.Cut(back, "Turns come again.")
 	if !found || !again || strings.Count(out, "No turns") != 1 || strings.Count(out, "Turns come") != 1 {
@@ -297,6 +309,7 @@ func TestMistakes(t *testing.T) {
 				t.Errorf("%q: got %q; want it to say %q", tt.args, errs, part)
 			}
 		}
+
 		if strings.Contains(errs, "hunter") {
 			t.Errorf("%q: got %q; want no password", tt.args, errs)
 		}

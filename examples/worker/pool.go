@@ -36,13 +36,16 @@ func (p *pool) run(ctx context.Context) {
 	for n := range p.workers {
 		workers.Go(func() { p.worker(ctx, n+1) })
 	}
+
 	ended := make(chan struct{})
 	go func() {
 		workers.Wait()
 		close(ended)
 	}()
+
 	ticks := time.NewTicker(time.Second)
 	defer ticks.Stop()
+
 	for before := int64(0); ; {
 		select {
 		case <-ticks.C:
@@ -72,6 +75,7 @@ func (p *pool) worker(ctx context.Context, n int) {
 		if p.verbose {
 			p.out.printf("%s  worker %d, task %d", time.Now().Format("15:04:05.000000"), n, task)
 		}
+
 		p.working.Add(1)
 		finished := sleep(ctx, p.work) // the task; put your work here
 		p.working.Add(-1)
@@ -88,6 +92,7 @@ func (p *pool) worker(ctx context.Context, n int) {
 func (p *pool) turn(ctx context.Context) bool {
 	p.waiting.Add(1)
 	defer p.waiting.Add(-1)
+
 	for {
 		asked := time.Now()
 		err := p.turns.Wait(ctx)
@@ -98,6 +103,7 @@ func (p *pool) turn(ctx context.Context) bool {
 		if ctx.Err() != nil {
 			return false
 		}
+
 		p.fails(asked, err)
 		if !sleep(ctx, time.Second) {
 			return false

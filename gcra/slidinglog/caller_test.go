@@ -52,6 +52,7 @@ func TestSentByTheCaller(t *testing.T) {
 	server := redistest.Start(t)
 	canceled, cancel := context.WithCancel(t.Context())
 	defer cancel()
+
 	for _, tt := range []struct {
 		name     string
 		client   *redis.Client
@@ -75,6 +76,7 @@ func TestSentByTheCaller(t *testing.T) {
 					t.Errorf("%s, refund %v: sent by the caller is %v; want %v", tt.name, refund, got, tt.byCaller)
 				}
 			}
+
 			if len(seen) == 0 {
 				t.Errorf("%s: nothing was sent", tt.name)
 			}
@@ -108,6 +110,7 @@ func TestSettingsOfAClientAreHinted(t *testing.T) {
 	server := redistest.Start(t)
 	before := slog.Default()
 	defer slog.SetDefault(before)
+
 	for name, tt := range map[string]struct {
 		client *redis.Client
 		lines  int

@@ -62,6 +62,7 @@ func TestDamagedLogHeals(t *testing.T) {
 			if err := damage(); err != nil {
 				t.Fatal(err)
 			}
+
 			before := client.Dump(ctx, key).Val()
 			mustTake(t, r, hourly("p", 5, 0))
 			if after := client.Dump(ctx, key).Val(); after != before {
@@ -73,18 +74,21 @@ func TestDamagedLogHeals(t *testing.T) {
 					t.Errorf("%s: Refund: %v", name, err)
 				}
 			}
+
 			passed := 0
 			for range 12 {
 				if admitted(mustTake(t, r, hourly("p", 5, 1))) {
 					passed++
 				}
 			}
+
 			if passed > 5 {
 				t.Errorf("%s: %d of 12 passed at 5 an hour", name, passed)
 			}
 			if ttl := client.PTTL(ctx, key).Val(); ttl <= 0 || ttl > time.Hour+time.Second {
 				t.Errorf("%s: the log expires in %v; want within an hour", name, ttl)
 			}
+
 			if got := mustTake(t, r, hourly("q", 5, 0))[0].Result.Remaining; got > 4 {
 				t.Errorf("%s: another key has %d remaining; want what was left", name, got)
 			}
@@ -122,12 +126,14 @@ func TestRedisArbitraryLists(t *testing.T) {
 		count := rapid.Int64Range(1, 5).Draw(rt, "count")
 		limit := gcra.Limit{Count: count, Per: time.Second}
 		maxDelay := rapid.SampledFrom([]time.Duration{0, 500 * time.Millisecond, 3 * time.Second}).Draw(rt, "maxDelay")
+
 		now := stopped.micros.Load()
 		element := rapid.OneOf(
 			rapid.Map(rapid.Int64Range(0, 12), func(n int64) string { return strconv.FormatInt(n, 10) }),
 			rapid.Map(rapid.Int64Range(-2_000_000, 4_000_000), func(n int64) string { return strconv.FormatInt(now+n, 10) }),
 			rapid.SampledFrom([]string{"nan", "inf", "-1", "", "x", "1e9", "0x10", "1.5", "9007199254740993"}),
 		)
+
 		var elements []string
 		switch rapid.IntRange(0, 2).Draw(rt, "kind") {
 		case 0:
@@ -140,6 +146,7 @@ func TestRedisArbitraryLists(t *testing.T) {
 				units += rapid.Int64Range(1, 3).Draw(rt, "units")
 				elements = append(elements, strconv.FormatInt(at, 10), strconv.FormatInt(units, 10))
 			}
+
 			for range rapid.IntRange(0, 4).Draw(rt, "damages") {
 				i := rapid.IntRange(0, len(elements)-1).Draw(rt, "where")
 				elements[i] = element.Draw(rt, "element")
@@ -163,6 +170,7 @@ func TestRedisArbitraryLists(t *testing.T) {
 			if err != nil {
 				rt.Fatalf("%q: %v", elements, err)
 			}
+
 			if ttl := client.PTTL(ctx, key).Val(); ttl == -1 {
 				rt.Fatalf("%q: no expiry", elements)
 			}
@@ -171,10 +179,12 @@ func TestRedisArbitraryLists(t *testing.T) {
 			}
 			return result.Allowed
 		}
+
 		for range rapid.IntRange(5, 40).Draw(rt, "calls") {
 			call()
 			stopped.advance(time.Duration(rapid.Int64Range(0, 300_000).Draw(rt, "pause")) * time.Microsecond)
 		}
+
 		for _, from := range passed {
 			n := int64(0)
 			for _, at := range passed {
@@ -215,6 +225,7 @@ func TestClockGoesBackBehindALongLog(t *testing.T) {
 			elements = elements[:0]
 		}
 	}
+
 	if err := client.ConfigSet(ctx, "slowlog-log-slower-than", "0").Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -226,10 +237,12 @@ func TestClockGoesBackBehindALongLog(t *testing.T) {
 	if ttl := client.PTTL(ctx, key).Val(); ttl <= 0 || ttl > time.Hour+time.Second {
 		t.Errorf("the log expires in %v; want within an hour", ttl)
 	}
+
 	slow, err := client.SlowLogGet(ctx, 128).Result()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	scripts := 0
 	for _, entry := range slow {
 		if !strings.HasPrefix(strings.ToLower(entry.Args[0]), "eval") {
@@ -241,6 +254,7 @@ func TestClockGoesBackBehindALongLog(t *testing.T) {
 		}
 		t.Logf("the script took %v", entry.Duration)
 	}
+
 	if scripts == 0 {
 		t.Error("the slow log has no script")
 	}

@@ -20,6 +20,7 @@ func Example() {
 			{Subject: "partner", Policy: "long", Limit: gcra.PerMinute(300), Cost: n},
 		}
 	}
+
 	for _, n := range []int64{24, 1, 1} {
 		charges := call(n)
 		allowed, err := store.Take(context.Background(), charges)
@@ -29,6 +30,7 @@ func Example() {
 		}
 		fmt.Println(allowed, charges[0].Result.Remaining, charges[1].Result.Remaining)
 	}
+
 	// Output:
 	// true 1 276
 	// true 0 275

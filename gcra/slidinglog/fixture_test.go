@@ -103,6 +103,7 @@ func stopClock(t testing.TB, client *redis.Client) *stoppedClock {
 		}
 		return strings.Replace(text, old, with, 1)
 	}
+
 	log := luaText(t, "log.lua")
 	stopped := replace(log, "local time = redis.call('TIME')\n", "")
 	stopped = replace(stopped, "time[1] * 1000000 + time[2]", "tonumber(redis.call('GET', 'clock'))")
@@ -112,6 +113,7 @@ func stopClock(t testing.TB, client *redis.Client) *stoppedClock {
 		log + take:   stopped + take,
 		log + refund: stopped + refund,
 	})
+
 	c := &stoppedClock{t: t, client: client}
 	c.set(1_800_000_000_000_000)
 	return c

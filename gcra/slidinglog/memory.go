@@ -2,6 +2,7 @@ package slidinglog
 
 import (
 	"context"
+	"maps"
 	"math"
 	"slices"
 	"sort"
@@ -31,6 +32,11 @@ func NewMemory(cfg Config) *Memory { return &Memory{clock: cfg.Now} }
 type name struct{ subject, policy string }
 
 // log corresponds to the list in Redis. Units are numbered in order.
+//
+//  1. Charges are in the order of their times: a charge is never logged before the newest.
+//  2. Each has at least one unit, and a log has at least one charge once it is stored: a refund
+//     of all that is in the window deletes it.
+//  3. After an ordinary charge no time is further ahead of now than its MaxDelay.
 type log struct {
 	charges []charge      // by time; the oldest may have left the window
 	first   int64         // number of the first unit of charges[0]
@@ -50,8 +56,11 @@ func (m *Memory) Take(ctx context.Context, charges []gcra.Charge) (allowed bool,
 		return err == nil, err
 	}
 	defer m.mu.Unlock()
+
 	now := m.now()
 	steps := make([]step, len(charges))
+
+	// Evaluate them in order. All that are not late are logged with the latest time at which one may pass.
 	at, admitted := now, true
 	for i := range charges {
 		s := &steps[i]
@@ -65,11 +74,13 @@ func (m *Memory) Take(ctx context.Context, charges []gcra.Charge) (allowed bool,
 			}
 		}
 	}
+
 	for i := range steps {
 		s := &steps[i]
 		r := gcra.Result{Allowed: s.allowed, Never: s.cost > s.count, RetryAfter: s.retryAfter}
+
 		if admitted && s.allowed && s.cost > 0 {
-			loggedAt := max(at, s.ready, s.log.newest())
+			loggedAt := max(at, s.ready, s.log.newest()) // rule 1 of log
 			s.log.add(loggedAt, s.cost, now-s.per)
 			s.log.expires = max(s.log.expires, loggedAt+s.per)
 			m.store(s.name, s.log, now)
@@ -78,6 +89,7 @@ func (m *Memory) Take(ctx context.Context, charges []gcra.Charge) (allowed bool,
 				r.Delay = loggedAt - now
 			}
 		}
+
 		r.Remaining, r.ResetAfter = max(s.count-s.used, 0), s.resetAfter(now)
 		charges[i].Result = r
 	}
@@ -91,6 +103,7 @@ func (m *Memory) Refund(ctx context.Context, charges []gcra.Charge) error {
 		return err
 	}
 	defer m.mu.Unlock()
+
 	now := m.now()
 	for i := range charges {
 		s := step{params: ps[i], name: name{charges[i].Subject, charges[i].Policy}}
@@ -98,12 +111,14 @@ func (m *Memory) Refund(ctx context.Context, charges []gcra.Charge) error {
 		_, used := s.log.window(now - s.per)
 		s.used = max(used-s.cost, 0)
 		s.newest = never
-		if s.used == 0 {
+
+		if s.used == 0 { // rule 2 of log
 			delete(m.logs, s.name)
 		} else {
 			s.log.remove(s.cost)
 			s.newest = s.log.newest()
 		}
+
 		charges[i].Result = gcra.Result{Allowed: true, Remaining: max(s.count-s.used, 0), ResetAfter: s.resetAfter(now)}
 	}
 	return nil
@@ -150,11 +165,7 @@ func (m *Memory) store(n name, l *log, now time.Duration) {
 		return
 	}
 	if len(m.logs) >= m.sweepAt {
-		for old, l := range m.logs {
-			if l.expires <= now {
-				delete(m.logs, old)
-			}
-		}
+		maps.DeleteFunc(m.logs, func(_ name, l *log) bool { return l.expires <= now })
 		m.sweepAt = max(2*len(m.logs), 64)
 	}
 	if m.logs == nil {
@@ -178,9 +189,10 @@ type step struct {
 // evaluate decides by the log and by the earlier steps of the admission.
 func (s *step) evaluate(earlier []step, now time.Duration) {
 	l := s.log
-	if s.cost > 0 && s.cost <= s.count && !s.late {
+	if s.cost > 0 && s.cost <= s.count && !s.late { // rule 3 of log
 		l.clamp(now + s.maxDelay)
 	}
+
 	first, logged := l.window(now - s.per)
 	pending := int64(0) // units that earlier steps take from the same log
 	for i := range earlier {
@@ -188,12 +200,14 @@ func (s *step) evaluate(earlier []step, now time.Duration) {
 			pending += e.cost
 		}
 	}
+
 	s.used, s.newest, s.ready = logged+pending, l.newest(), now
 	if s.late {
 		s.cost, s.ready = min(s.cost, max(s.count-s.used, 0)), max(now, s.newest)
 	} else { // as it would be brought down
 		s.newest = min(s.newest, now+s.maxDelay)
 	}
+
 	switch {
 	case s.cost > s.count:
 		s.allowed = false
@@ -211,6 +225,7 @@ func (s *step) evaluate(earlier []step, now time.Duration) {
 			s.retryAfter = s.ready - now - s.wait
 		}
 	}
+
 	if pending > 0 {
 		s.newest = max(s.newest, now)
 	}

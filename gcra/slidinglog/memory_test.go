@@ -88,10 +88,12 @@ func TestMemoryStrict(t *testing.T) {
 			if refund {
 				model, refunded = want.refund, true
 			}
+
 			allowed, err := takeOrRefund(t.Context(), m, charge, refund)
 			if err != nil || allowed != charge[0].Result.Allowed {
 				t.Fatalf("call %d: got %v, %v; want %v, nil", i, allowed, err, charge[0].Result.Allowed)
 			}
+
 			if got, want := charge[0].Result, model(now, limit, charge[0].Cost); got != want {
 				t.Fatalf("call %d, cost %d at %v:\ngot  %+v\nwant %+v", i, charge[0].Cost, now, got, want)
 			}
@@ -99,6 +101,7 @@ func TestMemoryStrict(t *testing.T) {
 				passed = append(passed, slices.Repeat([]time.Duration{now}, int(charge[0].Cost))...)
 			}
 		}
+
 		if err := tooMany(passed, int(limit.Count), limit.Per); err != nil && !refunded {
 			t.Fatal(err)
 		}
@@ -114,6 +117,7 @@ func TestMemoryStrictQueues(t *testing.T) {
 		for i := range delays {
 			delays[i] = time.Duration(rapid.Int64Range(0, 4).Draw(t, "delay")) * limits[i].Per
 		}
+
 		c := new(clock)
 		m := slidinglog.NewMemory(config{Now: c.now})
 		var passed [2][]time.Duration
@@ -126,6 +130,7 @@ func TestMemoryStrictQueues(t *testing.T) {
 						Cost: rapid.Int64Range(1, l.Count).Draw(t, "cost")})
 				}
 			}
+
 			allowed, err := m.Take(t.Context(), charges)
 			if err != nil {
 				t.Fatal(err)
@@ -133,10 +138,12 @@ func TestMemoryStrictQueues(t *testing.T) {
 			if !allowed {
 				continue
 			}
+
 			delay := time.Duration(0) // of the request: the largest
 			for _, c := range charges {
 				delay = max(delay, c.Result.Delay)
 			}
+
 			for _, charge := range charges {
 				if charge.Result.Delay > charge.MaxDelay {
 					t.Fatalf("got a delay of %v; want at most %v", charge.Result.Delay, charge.MaxDelay)
@@ -146,6 +153,7 @@ func TestMemoryStrictQueues(t *testing.T) {
 				passed[i] = append(passed[i], slices.Repeat([]time.Duration{at}, int(charge.Cost))...)
 			}
 		}
+
 		for i, l := range limits {
 			if !slices.IsSorted(passed[i]) {
 				t.Fatalf("%v: one overtook another: %v", l, passed[i])

@@ -19,6 +19,7 @@ func TestPing(t *testing.T) {
 		for rule := range strings.FieldsSeq(rules) {
 			args = append(args, rule)
 		}
+
 		if err := server.Client().Do(t.Context(), args...).Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -28,9 +29,11 @@ func TestPing(t *testing.T) {
 		t.Cleanup(func() { client.Close() })
 		return newStore(t, client, config{})
 	}
+
 	if err := user("all", rules).Ping(t.Context()); err != nil {
 		t.Errorf("with the ACL line of SECURITY.md: %v", err)
 	}
+
 	redistest.Eventually(t, patience, "the key to expire", func() bool {
 		n, err := server.Client().DBSize(t.Context()).Result()
 		return err == nil && n == 0
@@ -39,6 +42,7 @@ func TestPing(t *testing.T) {
 	if err := user("few", strings.Replace(rules, "+rpush ", "", 1)).Ping(t.Context()); err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("without RPUSH: got %v; want %s...", err, want)
 	}
+
 	server.Kill()
 	want = "slidinglog: redis at " + server.Addr + " does not answer: connection refused; "
 	if err := newStore(t, server.Client(), config{}).Ping(t.Context()); err == nil || !strings.HasPrefix(err.Error(), want) {

@@ -110,10 +110,12 @@ func (r *Store) apply(ctx context.Context, charges []gcra.Charge, refund bool) e
 	if len(charges) == 0 {
 		return nil
 	}
+
 	ps, err := paramsOf(charges, refund)
 	if err != nil {
 		return err
 	}
+
 	ops := make([]op, len(charges))
 	for i, p := range ps {
 		key := rediskit.AppendKey(make([]byte, 0, 64), r.prefix, charges[i].Subject, charges[i].Policy)
@@ -128,6 +130,7 @@ func (r *Store) apply(ctx context.Context, charges []gcra.Charge, refund bool) e
 	if err != nil {
 		return &callError{err}
 	}
+
 	for i := range ops {
 		charges[i].Result = ops[i].result
 	}
@@ -188,12 +191,14 @@ func (r *Store) parts(ops []op) []*part {
 		if !r.single {
 			hashTag, _, _ = strings.Cut(ops[i].key, "}")
 		}
+
 		p := byTag[hashTag]
 		if p == nil {
 			p = new(part)
 			byTag[hashTag] = p
 			parts = append(parts, p)
 		}
+
 		p.ops = append(p.ops, &ops[i])
 	}
 	return parts

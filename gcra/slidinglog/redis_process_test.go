@@ -43,6 +43,7 @@ func child(url string, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+
 	o.ReadTimeout = patience
 	client := redis.NewClient(o)
 	defer client.Close()
@@ -52,10 +53,12 @@ func child(url string, in io.Reader, out io.Writer) error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+
 	go func() {
 		_, _ = io.Copy(io.Discard, in)
 		cancel()
 	}()
+
 	var passed, failed atomic.Int64
 	var wg sync.WaitGroup
 	for range callers {
@@ -68,6 +71,7 @@ func child(url string, in io.Reader, out io.Writer) error {
 					failed.Add(1)
 					return
 				}
+
 				if allowed {
 					passed.Add(1)
 				}
@@ -75,6 +79,7 @@ func child(url string, in io.Reader, out io.Writer) error {
 			}
 		})
 	}
+
 	wg.Wait()
 	if failed.Load() > 0 {
 		return fmt.Errorf("%d calls failed", failed.Load())
@@ -93,6 +98,7 @@ func TestPartner(t *testing.T) {
 	} else if testing.Short() {
 		t.Skip("takes 12 seconds")
 	}
+
 	t.Parallel()
 	server := redistest.Start(t)
 	var processes [4]*redistest.Process
@@ -108,9 +114,11 @@ func TestPartner(t *testing.T) {
 			seen[c.start] = time.Duration(c.at) * time.Microsecond
 		}
 	}
+
 	for deadline := time.Now().Add(lasting); time.Now().Before(deadline); time.Sleep(time.Second) {
 		read()
 	}
+
 	total := 0
 	for _, p := range processes {
 		p.CloseInput()
@@ -126,16 +134,19 @@ func TestPartner(t *testing.T) {
 	for _, at := range seen {
 		times = append(times, at)
 	}
+
 	slices.Sort(times)
 	if len(times) != total {
 		t.Errorf("%d calls passed and %d were logged; want as many", total, len(times))
 	}
+
 	if err := tooMany(times, 25, 5*time.Second); err != nil {
 		t.Error(err)
 	}
 	if err := tooMany(times, 300, time.Minute); err != nil {
 		t.Error(err)
 	}
+
 	// One window less than the time has: the last may have begun when the children ended.
 	if least := 25 * int(lasting/(5*time.Second)); total < least {
 		t.Errorf("%d calls passed in %v; want at least %d", total, lasting, least)

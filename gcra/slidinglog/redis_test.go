@@ -56,10 +56,12 @@ func TestRedisValues(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		var units [][2]int64
 		for _, c := range log {
 			units = append(units, [2]int64{c.start, c.stop})
 		}
+
 		if want := [][2]int64{{0, 1}, {1, 2}, {2, 3}, {3, 15}}; !slices.Equal(units, want) {
 			t.Fatalf("%v: got %v; want %v", limit, units, want)
 		}
@@ -82,6 +84,7 @@ func TestRedisMemory(t *testing.T) {
 			mustTake(t, r, hourly("p", 3000, 1))
 		}
 	}
+
 	usage := func() int64 {
 		n, err := client.MemoryUsage(t.Context(), key, 0).Result()
 		if err != nil {
@@ -89,6 +92,7 @@ func TestRedisMemory(t *testing.T) {
 		}
 		return n
 	}
+
 	take(128)
 	few := usage()
 	take(2000)
@@ -96,6 +100,7 @@ func TestRedisMemory(t *testing.T) {
 	if per := float64(many-few) / 2000; per > 20 {
 		t.Errorf("got %.1f bytes for each of 2000 charges; want at most 20", per)
 	}
+
 	stopped.advance(time.Hour - 128*time.Millisecond)
 	take(128)
 	if n := len(charges(t, client, key)); n != 128 {
@@ -118,6 +123,7 @@ func TestRedisKeysExpire(t *testing.T) {
 		if _, err := takeOrRefund(t.Context(), r, charges, i%5 == 0); err != nil {
 			t.Fatal(err)
 		}
+
 		for _, key := range redistest.Keys(t, client, r.Prefix()) {
 			if ttl := client.PTTL(t.Context(), key).Val(); ttl == -1 {
 				t.Fatalf("call %d: %s has no TTL", i, key)
@@ -145,6 +151,7 @@ func TestRedisLarge(t *testing.T) {
 		c.advance(time.Second)
 		stopped.advance(time.Second)
 	}
+
 	for _, cost := range []int64{1 << 40, 1<<40 - 1, 1<<40 - math.MaxInt32, 1<<40 - 100, 1<<40 - 7, 1<<40 - 19*math.MaxInt32} {
 		charge := gcra.Charge{Limit: limit, Cost: cost, Peek: cost == 0}
 		got, want := mustTake(t, r, charge)[0].Result, mustTake(t, m, charge)[0].Result
@@ -171,6 +178,7 @@ func TestTimeout(t *testing.T) {
 	if d := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || d < 50*time.Millisecond || d > time.Second {
 		t.Errorf("got %v after %v; want context.DeadlineExceeded after 50ms", err, d)
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(10*time.Millisecond, cancel)
 	if _, err := gcra.Take(ctx, storeOn(t, client, config{Timeout: patience}), hourly("p", 5, 1)); !errors.Is(err, context.Canceled) {
@@ -193,6 +201,7 @@ func TestRingDelay(t *testing.T) {
 		charges[3].Limit.Count = 1
 		return charges
 	}
+
 	for i, want := range []time.Duration{0, time.Hour} {
 		for _, c := range mustTake(t, r, pair()...) {
 			if got := c.Result; !got.Allowed || got.Delay > want || got.Delay < want-time.Minute {
@@ -200,6 +209,7 @@ func TestRingDelay(t *testing.T) {
 			}
 		}
 	}
+
 	before := dump(t, one.Client(), r.Prefix()) + dump(t, two.Client(), r.Prefix())
 	if denied := mustTake(t, r, pair()...); admitted(denied) || denied[3].Result.Allowed {
 		t.Errorf("the third: got %+v; want denied by the fourth charge", denied)
@@ -223,6 +233,7 @@ func TestRedisAgreesWithMemory(t *testing.T) {
 				c.advance(d)
 				stopped.advance(d)
 			}
+
 			charges := make([]gcra.Charge, rapid.IntRange(1, 3).Draw(t, "charges"))
 			for j := range charges {
 				k := rapid.IntRange(0, 1).Draw(t, "limit")
@@ -235,12 +246,14 @@ func TestRedisAgreesWithMemory(t *testing.T) {
 					Shadow:  rapid.IntRange(0, 4).Draw(t, "shadow") == 0,
 				}
 			}
+
 			want := slices.Clone(charges)
 			refund := rapid.IntRange(0, 5).Draw(t, "kind") == 0
 			allowed, err := takeOrRefund(t.Context(), r, charges, refund)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			wanted, err := takeOrRefund(t.Context(), m, want, refund)
 			if err != nil {
 				t.Fatal(err)

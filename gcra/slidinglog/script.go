@@ -68,10 +68,12 @@ func (r *Store) take(ctx context.Context, p *part, mode string, delay time.Durat
 		}
 		argv = append(argv, microsUp(o.per), o.count, o.cost, micros(wait), microsUp(o.maxDelay), kind)
 	}
+
 	reply, err := r.call(ctx, takeScript, p, 2+results*len(p.ops), argv...)
 	if err != nil {
 		return err
 	}
+
 	p.admitted, p.delay = reply[0] == 1, duration(reply[1])
 	for i, o := range p.ops {
 		a := reply[2+results*i:]
@@ -96,10 +98,12 @@ func (r *Store) refund(ctx context.Context, p *part, taken bool) error {
 		}
 		argv = append(argv, microsUp(o.per), o.count, o.cost, stop)
 	}
+
 	reply, err := r.call(ctx, refundScript, p, results*len(p.ops), argv...)
 	if err != nil {
 		return err
 	}
+
 	for i, o := range p.ops {
 		o.result = gcra.Result{Allowed: true, Remaining: reply[results*i], ResetAfter: duration(reply[results*i+1])}
 	}

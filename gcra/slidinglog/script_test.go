@@ -26,6 +26,7 @@ func TestSentOnce(t *testing.T) {
 		if _, err := takeOrRefund(t.Context(), r, []gcra.Charge{hourly("q", 100, 0)}, refund); err != nil { // loads the script
 			t.Fatal(err)
 		}
+
 		before := redistest.Calls(t, direct, "evalsha")
 		proxy.DropReply(1)
 		if _, err := takeOrRefund(t.Context(), r, []gcra.Charge{hourly("p", 100, 1)}, refund); err == nil {
@@ -35,6 +36,7 @@ func TestSentOnce(t *testing.T) {
 			t.Errorf("got %d EVALSHA; want 1", n)
 		}
 	}
+
 	if got := mustTake(t, r, hourly("p", 100, 0))[0].Result.Remaining; got != 99 {
 		t.Errorf("got %d remaining after one charge and one refund; want 99", got)
 	}

@@ -3,6 +3,13 @@
 // of package gcra, with the same charges, results and keys, and work wherever a
 // [gcra.Store] does.
 //
+//	store, err := slidinglog.New(client, slidinglog.Config{})
+//	if err != nil {
+//		return err
+//	}
+//	limit := gcra.Limit{Count: 25, Per: 5 * time.Second}
+//	result, err := gcra.Take(ctx, store, gcra.Charge{Subject: "account", Policy: "partner", Limit: limit})
+//
 // # When to use it
 //
 // Use it for somebody else's limit: a partner counts 25 calls in any 5 seconds and
@@ -64,12 +71,6 @@
 // benchmarks/RESULTS.md compares it with GCRA and a plain SET. To measure it:
 //
 //	go -C benchmarks test -run '^$' -bench 'Lone|Window|KeyMemory'
-//
-// # Files
-//
-// memory.go is the algorithm in Go, take.lua and refund.lua the same in Lua;
-// log.lua describes the log. redis.go calls the scripts through script.go, and
-// through split.go for several subjects on a cluster.
 package slidinglog
 
 import (
@@ -79,6 +80,10 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 )
+
+// Where to change what: memory.go is the algorithm in Go, take.lua and refund.lua the same in Lua;
+// log.lua describes the log. redis.go calls the scripts through script.go, and through split.go for
+// several subjects on a cluster.
 
 // params are the parameters of a valid charge.
 type params struct {

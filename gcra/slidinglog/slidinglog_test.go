@@ -51,6 +51,7 @@ func TestMistakes(t *testing.T) {
 			t.Errorf("%+v: got %v, %v; want an error", tt.cfg, r, err)
 			continue
 		}
+
 		lines := strings.Split(err.Error(), "\n")
 		for i, want := range tt.want {
 			if len(lines) != len(tt.want) || !strings.HasPrefix(lines[i], "slidinglog: "+want) {
@@ -82,6 +83,7 @@ func TestMiddleware(t *testing.T) {
 			ratelimit.Policy{Name: "short", Key: keyfunc.Const("partner"), Limit: gcra.Limit{Count: 3, Per: time.Minute}},
 			ratelimit.Policy{Name: "long", Key: keyfunc.Const("partner"), Limit: gcra.PerHour(300)},
 		)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+
 		for i, want := range []int{204, 204, 204, 429, 429} {
 			w := httptest.NewRecorder()
 			handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))

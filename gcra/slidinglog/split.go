@@ -25,6 +25,7 @@ func (r *Store) split(ctx context.Context, parts []*part) error {
 		if !allAdmitted(parts) || !slices.ContainsFunc(parts, (*part).writes) {
 			return nil
 		}
+
 		delay := time.Duration(0)
 		evaluated := make([][]gcra.Result, len(parts))
 		for i, p := range parts {
@@ -33,14 +34,19 @@ func (r *Store) split(ctx context.Context, parts []*part) error {
 				evaluated[i] = append(evaluated[i], o.result)
 			}
 		}
+
 		err := each(parts, func(p *part) error { return r.take(ctx, p, take, delay) })
 		if err == nil && allAdmitted(parts) {
 			return nil
 		}
+
+		// Another admission was faster, or a server failed.
 		err = errors.Join(err, r.giveBack(ctx, parts))
 		if err != nil {
 			return err
 		}
+
+		// The last try answers by what was evaluated.
 		if try == maxTries {
 			for i, p := range parts {
 				for j, o := range p.ops {
@@ -71,6 +77,7 @@ func (r *Store) giveBack(ctx context.Context, parts []*part) error {
 		if !p.admitted || p.err != nil {
 			continue
 		}
+
 		refund := new(part)
 		for _, o := range slices.Backward(p.ops) { // the newest first
 			if o.result.Taken > 0 {
@@ -79,10 +86,12 @@ func (r *Store) giveBack(ctx context.Context, parts []*part) error {
 				refund.ops = append(refund.ops, &undo)
 			}
 		}
+
 		if len(refund.ops) > 0 {
 			refunds = append(refunds, refund)
 		}
 	}
+
 	if len(refunds) == 0 {
 		return nil
 	}

@@ -32,12 +32,14 @@ func TestGiveBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		var taken *part
 		for i, cost := range tt.costs {
 			ps, err := paramsOf([]gcra.Charge{{Limit: gcra.PerHour(20), Cost: cost}}, false)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			p := &part{ops: []*op{{params: ps[0], key: name}}}
 			if err := r.take(ctx, p, take, anyDelay); err != nil || !p.admitted {
 				t.Fatalf("%s: got admitted %v, %v", name, p.admitted, err)
@@ -46,6 +48,7 @@ func TestGiveBack(t *testing.T) {
 				taken = p
 			}
 		}
+
 		if err := r.giveBack(ctx, []*part{taken, {admitted: false}}); err != nil {
 			t.Fatal(err)
 		}
@@ -55,6 +58,7 @@ func TestGiveBack(t *testing.T) {
 				got = append(got, element)
 			}
 		}
+
 		if !slices.Equal(got, tt.want) {
 			t.Errorf("%s: got %q; want %q", name, got, tt.want)
 		}

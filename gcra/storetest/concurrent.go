@@ -40,6 +40,7 @@ func burstPasses(t *testing.T, b Backend) {
 				passed.Add(1)
 			}
 		})
+
 		if n := passed.Load(); n != 20 {
 			t.Errorf("%d of 100 passed; want 20", n)
 		}
@@ -57,15 +58,18 @@ func contendedGroups(t *testing.T, b Backend) {
 			{Subject: "shared", Policy: "p", Limit: noRefill(shared), Cost: 1},
 			{Subject: fmt.Sprint("owner ", owner), Policy: "p", Limit: noRefill(own), Cost: 1},
 		}
+
 		if i%2 == 0 {
 			slices.Reverse(charges)
 		}
+
 		if allowed, err := b.Store.Take(t.Context(), charges); err != nil {
 			t.Error(err)
 		} else if allowed {
 			passed[owner].Add(1)
 		}
 	})
+
 	total := int64(0)
 	for owner := range owners {
 		n := passed[owner].Load()
@@ -74,6 +78,7 @@ func contendedGroups(t *testing.T, b Backend) {
 			t.Errorf("owner %d: got %d spent; want %d, as many as passed", owner, got, n)
 		}
 	}
+
 	if total < 1 || total > shared {
 		t.Errorf("%d passed; want at least 1 and at most %d", total, shared)
 	}
@@ -92,18 +97,22 @@ func boundOfInterval(t *testing.T, b Backend) {
 	)
 	limit := gcra.PerSecond(int64(time.Second / interval)).WithBurst(burst)
 	charge := gcra.Charge{Subject: "s", Policy: "p", Limit: limit, Cost: 1}
+
 	list := admissions(t, b, callers, lasting, interval/4, charge)
 	if len(list) < burst {
 		t.Errorf("%d passed in %v; want at least the burst of %d", len(list), lasting, burst)
 	}
+
 	// Admissions i to j are in the window from list[i].from to the latest end so
 	// far. Their number minus the window's length in units is largest for the i with
 	// the smallest i - list[i].from/interval.
+
 	head, end := math.Inf(1), time.Duration(0)
 	most := float64(burst) + 1e-6
 	if !b.Exact {
 		most += 0.5 // the store's clock may drift from ours
 	}
+
 	for j, a := range list {
 		end = max(end, a.to)
 		head = min(head, float64(j)-float64(a.from)/float64(interval))
@@ -111,6 +120,7 @@ func boundOfInterval(t *testing.T, b Backend) {
 			t.Fatalf("of %d admissions, those up to %v exceed the time they had by %.2f units; want at most %d", len(list), end, got, burst)
 		}
 	}
+
 	t.Logf("%d admissions", len(list))
 }
 
@@ -126,10 +136,12 @@ func admissions(t *testing.T, b Backend, callers int, lasting, step time.Duratio
 	start := time.Now()
 	earliest := func() time.Duration { return time.Since(start) }
 	latest := earliest
+
 	if b.Exact {
 		var begun, done atomic.Int64
 		earliest = func() time.Duration { return time.Duration(done.Load()) }
 		latest = func() time.Duration { return time.Duration(begun.Load()) }
+
 		moved := make(chan struct{})
 		defer func() { <-moved }()
 		go func() {

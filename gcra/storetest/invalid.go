@@ -29,6 +29,7 @@ func spent(t *testing.T, b Backend, subject, policy string, n int64) int64 {
 // An invalid charge is an error, alone or with others, and changes no bucket.
 func invalidCharges(t *testing.T, b Backend) {
 	good := gcra.Charge{Subject: "good", Policy: "p", Limit: noRefill(10), Cost: 1}
+
 	for _, tt := range []struct {
 		name   string
 		change func(*gcra.Charge)
@@ -60,6 +61,7 @@ func invalidCharges(t *testing.T, b Backend) {
 			bad := good
 			bad.Subject = "bad"
 			tt.change(&bad)
+
 			for _, group := range [][]gcra.Charge{
 				{bad},
 				{good, bad},
@@ -69,17 +71,20 @@ func invalidCharges(t *testing.T, b Backend) {
 				if allowed, err := b.Store.Take(t.Context(), group); err == nil || allowed {
 					t.Errorf("Take(%+v): got %v, %v; want false and an error", bad, allowed, err)
 				}
+
 				for _, subject := range []string{"good", "bad", "other"} {
 					if n := spent(t, b, subject, "p", 10); n != 0 {
 						t.Errorf("after a charge with %s: %d spent of %q; want 0", tt.name, n, subject)
 					}
 				}
 			}
+
 			taken := good
 			taken.Subject = "taken " + tt.name
 			if _, err := b.Store.Take(t.Context(), []gcra.Charge{taken}); err != nil {
 				t.Fatal(err)
 			}
+
 			if err := b.Store.Refund(t.Context(), []gcra.Charge{taken, bad}); err == nil {
 				t.Errorf("Refund(%+v): got no error", bad)
 			}
@@ -113,6 +118,7 @@ func contextDone(t *testing.T, b Backend) {
 	if _, err := gcra.Take(t.Context(), b.Store, c); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, ctx := range []context.Context{canceled, expired} {
 		if _, err := b.Store.Take(ctx, []gcra.Charge{c}); !errors.Is(err, ctx.Err()) {
 			t.Errorf("Take: got %v; want %v", err, ctx.Err())
@@ -121,6 +127,7 @@ func contextDone(t *testing.T, b Backend) {
 			t.Errorf("Refund: got %v; want %v", err, ctx.Err())
 		}
 	}
+
 	if n := spent(t, b, "s", "p", 10); n != 3 {
 		t.Errorf("got %d spent; want 3, as taken before", n)
 	}

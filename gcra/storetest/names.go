@@ -28,18 +28,22 @@ func hostileNames(t *testing.T, b Backend) {
 	for _, name := range hostile {
 		buckets = append(buckets, bucket{name, "policy"}, bucket{"subject", name})
 	}
+
 	for _, s := range []string{"", "a", "b", "a:b", "{a}", "a}:b", "%"} {
 		for _, p := range []string{"", "c", "b:c", "b}:c", "{b", ":", "%"} {
 			buckets = append(buckets, bucket{s, p})
 		}
 	}
+
 	const n = 1000
+
 	for i, name := range buckets {
 		charge := gcra.Charge{Subject: name.subject, Policy: name.policy, Limit: noRefill(n), Cost: int64(i + 1)}
 		if _, err := gcra.Take(t.Context(), b.Store, charge); err != nil {
 			t.Fatalf("Take from %.40q, %.40q: %v", name.subject, name.policy, err)
 		}
 	}
+
 	for i, name := range buckets {
 		if got, want := spent(t, b, name.subject, name.policy, n), int64(i+1); got != want {
 			t.Errorf("%.40q (%d bytes), %.40q (%d bytes): got %d spent; want %d",
@@ -51,6 +55,7 @@ func hostileNames(t *testing.T, b Backend) {
 // An admission may have many charges, each with its own limit.
 func manyCharges(t *testing.T, b Backend) {
 	const n = 200
+
 	charges := make([]gcra.Charge, n)
 	for i := range charges {
 		charges[i] = gcra.Charge{Subject: "s", Policy: fmt.Sprint("p", i), Limit: noRefill(int64(n + i)), Cost: int64(i + 1)}
@@ -58,15 +63,18 @@ func manyCharges(t *testing.T, b Backend) {
 	if _, err := b.Store.Take(t.Context(), charges); err != nil {
 		t.Fatal(err)
 	}
+
 	for i, c := range charges {
 		if want := c.Limit.Burst - c.Cost; !c.Result.Allowed || c.Result.Remaining != want {
 			t.Errorf("charge %d of %d: got %+v; want %d remaining", i, n, c.Result, want)
 		}
 	}
+
 	charges[n-1].Cost = 2 * n // more than remains
 	if _, err := b.Store.Take(t.Context(), charges); err != nil {
 		t.Fatal(err)
 	}
+
 	for i, c := range charges {
 		if got := spent(t, b, c.Subject, c.Policy, c.Limit.Burst); got != int64(i+1) {
 			t.Errorf("charge %d of %d, denied the second time: got %d spent; want %d", i, n, got, i+1)

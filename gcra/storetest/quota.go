@@ -120,6 +120,7 @@ func quotasApart(t *testing.T, b Backend) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var charges []gcra.Charge
 	for _, name := range []string{"p", "p~month", "p~month15", "p~day.Europe/Berlin", "p~"} {
 		for _, l := range []gcra.Limit{
@@ -130,11 +131,13 @@ func quotasApart(t *testing.T, b Backend) {
 			charges = append(charges, gcra.Charge{Subject: "s", Policy: name, Limit: l, Cost: int64(len(charges) + 1)})
 		}
 	}
+
 	for range 2 {
 		if allowed, err := b.Store.Take(t.Context(), charges); err != nil || !allowed {
 			t.Fatalf("got %v, %v; want all allowed", allowed, err)
 		}
 	}
+
 	for _, c := range charges {
 		if c.Result.Remaining != 1000-2*c.Cost {
 			t.Errorf("%s, %v: got %d remaining; want %d", c.Policy, c.Limit, c.Result.Remaining, 1000-2*c.Cost)
@@ -151,18 +154,22 @@ func quotasInGroups(t *testing.T, b Backend) {
 			t.Fatalf("got %v, %v; want %v: %+v", allowed, err, want, charges)
 		}
 	}
+
 	take(true, rate, ofYear(4, 2))
 	take(true, ofYear(4, 2), rate)
 	take(false, rate, ofYear(4, 1))
 	take(false, ofYear(4, 1), rate)
+
 	if n := spent(t, b, "s", "rate", 3); n != 2 {
 		t.Errorf("got %d spent of the rate; want 2, as a denied quota takes nothing", n)
 	}
+
 	shadow := ofYear(4, 1)
 	shadow.Shadow = true
 	take(true, shadow, rate)
 	take(false, ofYear(5, 1), rate)
 	b.use(t, ofYear(5, 0), true, 1)
+
 	// Twice in one admission.
 	take(false, ofYear(5, 1), ofYear(5, 1))
 	take(true, ofYear(6, 1), ofYear(6, 1))
@@ -174,11 +181,13 @@ func quotaPeriods(t *testing.T, b Backend) {
 	for _, calendar := range []gcra.Calendar{gcra.Hourly, gcra.Daily, gcra.Weekly.From(7), gcra.Monthly.From(15), gcra.Yearly} {
 		c := gcra.Charge{Subject: calendar.Unit(), Policy: "p", Limit: gcra.Quota(5, calendar), Cost: 1}
 		first := b.use(t, c, true, 4)
+
 		b.Advance(first.Result.ResetAfter - tick)
 		last := b.use(t, c, true, 3)
 		if last.Result.ResetAfter != tick || !last.Period.Equal(first.Period) {
 			t.Errorf("a tick before %v ends: got %+v until %v; want the same period", first.Period, last.Result, last.Period)
 		}
+
 		b.Advance(tick)
 		c.Cost = 5
 		next := b.use(t, c, true, 0)
@@ -203,6 +212,7 @@ func quotasWhileTheClockGoesBack(t *testing.T, b Backend) {
 		first := b.use(t, c, true, 0)
 		b.Advance(first.Result.ResetAfter)
 		next := b.use(t, c, true, 0)
+
 		b.Advance(-2 * tick)
 		c.Cost = 1
 		again := b.use(t, c, false, 0)

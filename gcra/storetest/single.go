@@ -222,8 +222,10 @@ func spendAll(t *testing.T, b Backend) {
 	if !b.Exact {
 		per *= slow
 	}
+
 	unit := per / 60
 	limit := gcra.Limit{Count: 60, Per: per, Burst: 300}
+
 	take := func(subject string, cost int64) gcra.Result {
 		t.Helper()
 		r, err := gcra.Take(t.Context(), b.Store, gcra.Charge{Subject: subject, Policy: "p", Limit: limit, Cost: cost})
@@ -232,35 +234,44 @@ func spendAll(t *testing.T, b Backend) {
 		}
 		return r
 	}
+
 	check := func(what string, got, want gcra.Result) {
 		t.Helper()
 		want.Taken = got.Taken // the sum is in Remaining
+
 		slack := time.Duration(0)
 		if !b.Exact {
 			slack = time.Since(start) + time.Millisecond
 		}
+
 		if !b.near(got, want, slack) {
 			t.Errorf("%s: got %+v; want %+v (durations at most %v shorter)", what, got, want, slack)
 		}
 	}
+
 	var r gcra.Result
 	for range 101 {
 		r = take("ones", 1)
 	}
 	check("after 101 of 300", r, pass(199, 101*unit))
+
 	for range 101 {
 		r = take("twos", 2)
 	}
 	check("after 101 times 2 of 300", r, pass(98, 202*unit))
+
 	for range 198 {
 		r = take("ones", 1)
 	}
 	check("after 299 of 300", r, pass(1, 299*unit))
+
 	check("2 where 1 remains", take("ones", 2), deny(1, 299*unit, unit))
 	check("the last of 300", take("ones", 1), pass(0, 300*unit))
+
 	for range 10 {
 		check("the 301st", take("ones", 1), deny(0, 300*unit, unit))
 	}
+
 	b.Advance(unit)
 	check("after the wait", take("ones", 1), pass(0, 300*unit))
 }

@@ -144,24 +144,30 @@ func boundOfWindow(t *testing.T, b Backend) {
 	)
 	charge := gcra.Charge{Subject: "s", Policy: "p", Limit: gcra.Limit{Count: count, Per: per}, Cost: 1}
 	list := admissions(t, b, callers, lasting, per/16, charge)
+
 	if len(list) < 2*count {
 		t.Errorf("%d passed in %v; want at least %d", len(list), lasting, 2*count)
 	}
+
 	// The time of the k-th admission is between the k-th from and the k-th to.
 	var from, to []time.Duration
 	for _, a := range list {
 		from, to = append(from, a.from), append(to, a.to)
 	}
+
 	slices.Sort(from)
 	slices.Sort(to)
+
 	slack := time.Duration(0)
 	if !b.Exact {
 		slack = per / 50 // the store's clock may drift from ours
 	}
+
 	for i := range len(list) - count {
 		if d := to[i+count] - from[i]; d < per-slack {
 			t.Fatalf("%d passed within %v; want at most %d in %v", count+1, d, count, per)
 		}
 	}
+
 	t.Logf("%d admissions", len(list))
 }

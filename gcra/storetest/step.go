@@ -34,32 +34,38 @@ func (tt *table) run(t *testing.T, b Backend, timeless bool) {
 	if !b.Exact {
 		scale = slow
 	}
+
 	start := time.Now()
 	at := time.Duration(0)
 	for i, s := range tt.steps {
 		if s.at > 0 && timeless {
 			return // the algorithm decides what refills
 		}
+
 		if s.at != at {
 			b.Advance((s.at - at) * scale)
 			at = s.at
 		}
+
 		ask := slices.Clone(s.ask)
 		for j := range ask {
 			c := &ask[j]
 			if c.Limit == (gcra.Limit{}) {
 				c.Limit = tt.limit
 			}
+
 			if b.Algorithm != GCRA {
 				c.Limit = windowOf(c.Limit)
 			}
 			if c.Policy == "" {
 				c.Policy = "p"
 			}
+
 			c.Limit.Per *= scale
 			c.MaxDelay *= scale
 			c.MaxWait *= scale
 		}
+
 		var allowed bool
 		var err error
 		if s.refund {
@@ -70,13 +76,16 @@ func (tt *table) run(t *testing.T, b Backend, timeless bool) {
 		if err != nil {
 			t.Fatalf("step %d, at %v, ask %v: %v", i, s.at, s.ask, err)
 		}
+
 		if want := !s.refund && admits(ask); allowed != want {
 			t.Errorf("step %d, at %v, ask %v: got allowed %v; want %v, as in the results", i, s.at, s.ask, allowed, want)
 		}
+
 		slack := time.Duration(0)
 		if !b.Exact {
 			slack = time.Since(start) + time.Millisecond
 		}
+
 		for j, c := range ask {
 			want := s.want[j]
 			if allowed && want.Allowed && !c.Peek && !c.Late {
@@ -85,15 +94,18 @@ func (tt *table) run(t *testing.T, b Backend, timeless bool) {
 			want.RetryAfter *= scale
 			want.ResetAfter *= scale
 			want.Delay *= scale
+
 			got := c.Result
 			if timeless {
 				got, want = signs(got), signs(want)
 			}
+
 			if !b.near(got, want, slack) {
 				t.Errorf("step %d, at %v (times %d), charge %d %+v:\ngot  %+v\nwant %+v (durations off by at most %v)",
 					i, s.at, scale, j, c, got, want, slack)
 			}
 		}
+
 		if t.Failed() {
 			return // later steps depend on this one
 		}

@@ -7,10 +7,9 @@
 // depend on the algorithm (see [Algorithm]). A store that keeps no quotas is a
 // [gcra.LimitChecker] that says so.
 //
-// Most of the contract is tables of steps: when charges come, what they are, and
-// the results, below a comment with the rule. step.go defines them; single.go,
-// group.go, shadow.go, refund.go, queue.go, change.go and sliding.go hold them. The
-// rest is code: invalid.go, reset.go, names.go, quota.go and concurrent.go.
+// A store that passes decides as [gcra.Memory] does, whatever the charges, their order and their
+// callers. Tests of the network, of a server that fails and of the memory that keys take are the
+// store's own.
 package storetest
 
 import (
@@ -19,6 +18,11 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
+
+// Where to change what: most of the contract is tables of steps: when charges come, what they are, and
+// the results, below a comment with the rule. step.go defines them; single.go, group.go, shadow.go,
+// refund.go, queue.go, change.go and sliding.go hold them. The rest is code: invalid.go, reset.go,
+// names.go, quota.go and concurrent.go.
 
 // Backend is an empty store and its properties.
 type Backend struct {
@@ -65,6 +69,7 @@ const anyAlgorithm Algorithm = -1
 // keys and closes it with t.Cleanup.
 func Run(t *testing.T, open func(t testing.TB) Backend) {
 	t.Helper()
+
 	part := func(name string, only Algorithm, exact bool, run func(*testing.T, Backend)) {
 		t.Run(name, func(t *testing.T) {
 			b := open(t)
@@ -74,12 +79,15 @@ func Run(t *testing.T, open func(t testing.TB) Backend) {
 			case exact && !b.Exact:
 				t.Skip("time passes by itself")
 			}
+
 			run(t, b)
 		})
 	}
+
 	for _, tt := range tables {
 		part(tt.name, anyAlgorithm, false, func(t *testing.T, b Backend) { tt.run(t, b, b.Algorithm != GCRA) })
 	}
+
 	for _, set := range []struct {
 		algorithm Algorithm
 		exact     bool
@@ -89,6 +97,7 @@ func Run(t *testing.T, open func(t testing.TB) Backend) {
 			part(tt.name, set.algorithm, set.exact, func(t *testing.T, b Backend) { tt.run(t, b, false) })
 		}
 	}
+
 	for _, tt := range []struct {
 		name      string
 		algorithm Algorithm
@@ -108,6 +117,7 @@ func Run(t *testing.T, open func(t testing.TB) Backend) {
 	} {
 		part(tt.name, tt.algorithm, false, tt.run)
 	}
+
 	for _, tt := range []struct {
 		name  string
 		keeps bool // the store keeps quotas

@@ -26,10 +26,8 @@ func (m *Map[K, V]) Load() map[K]V {
 func (m *Map[K, V]) Update(change func(map[K]V)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	next := maps.Clone(m.Load())
-	if next == nil {
-		next = map[K]V{}
-	}
+	next := map[K]V{}
+	maps.Copy(next, m.Load())
 	change(next)
 	m.current.Store(&next)
 }

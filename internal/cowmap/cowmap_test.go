@@ -11,12 +11,14 @@ func TestUpdate(t *testing.T) {
 	if got := m.Load()[1]; got != 0 {
 		t.Errorf("empty: got %d; want 0", got)
 	}
+
 	m.Update(func(all map[int]int) { all[0] = 1 })
 	before := m.Load()
 	var writers sync.WaitGroup
 	for i := range 100 {
 		writers.Go(func() { m.Update(func(all map[int]int) { all[i] += i + 1 }) })
 	}
+
 	writers.Wait()
 	if len(before) != 1 || before[0] != 1 {
 		t.Errorf("before: got %v; want it unchanged", before)

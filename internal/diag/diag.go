@@ -8,6 +8,7 @@
 package diag
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -60,10 +61,7 @@ func (l *Log) Line(code Code, cause, message string, args ...any) (write func())
 	if !due {
 		return nil
 	}
-	logger := l.Logger
-	if logger == nil {
-		logger = slog.Default()
-	}
+	logger := cmp.Or(l.Logger, slog.Default())
 	args = append([]any{"code", string(code)}, args...)
 	if repeated > 0 {
 		args = append(args, "repeated", repeated)
@@ -83,11 +81,13 @@ func (l *Log) Forget(code Code, cause string) {
 func (l *Log) due(p problem, now time.Time) (repeated int, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	o := l.seen[p]
 	if o == nil && len(l.seen) >= maxCauses {
 		p.cause = ""
 		o = l.seen[p]
 	}
+
 	if o == nil {
 		if l.seen == nil {
 			l.seen = map[problem]*occurrences{}
@@ -95,10 +95,12 @@ func (l *Log) due(p problem, now time.Time) (repeated int, due bool) {
 		l.seen[p] = &occurrences{logged: now}
 		return 0, true
 	}
+
 	if now.Sub(o.logged) < Interval {
 		o.since++
 		return 0, false
 	}
+
 	repeated, o.since, o.logged = o.since, 0, now
 	return repeated, true
 }

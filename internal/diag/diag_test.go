@@ -25,10 +25,12 @@ func TestReport(t *testing.T) {
 			log.Report(diag.PolicyFailed, "login", "Key failed", "policy", "login", "error", "no claims")
 			time.Sleep(time.Second)
 		}
+
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 		if len(lines) != 3 {
 			t.Fatalf("got %d lines; want 3:\n%s", len(lines), out)
 		}
+
 		first := `level=WARN msg="ratelimit: Key failed" code=policy-failed policy=login error="no claims" help=`
 		if !strings.Contains(lines[0], first) || !strings.Contains(lines[0], "docs/troubleshooting.md#policy-failed") {
 			t.Errorf("got %s; want it to contain %s and the page", lines[0], first)

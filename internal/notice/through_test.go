@@ -27,6 +27,7 @@ func TestThroughALimiter(t *testing.T) {
 		}
 		return "Bearer " + text
 	}
+
 	good := token(jwt.RegisteredClaims{Subject: "alice", ExpiresAt: jwt.NewNumericDate(time.Now().Add(time.Hour))})
 	for _, tt := range []struct {
 		name          string
@@ -55,6 +56,7 @@ func TestThroughALimiter(t *testing.T) {
 			r.Header.Set("Authorization", tt.authorization)
 			router.ServeHTTP(httptest.NewRecorder(), r)
 		}
+
 		var got []diag.Code
 		for _, line := range log.Lines() {
 			got = append(got, line.Code())

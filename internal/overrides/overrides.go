@@ -60,6 +60,7 @@ func (e *Entry) Check() error {
 	if err := CheckSubject(e.Subject); err != nil {
 		return err
 	}
+
 	_, err := gcra.ParseLimit(e.Limit)
 	switch {
 	case len(e.Policy) > 64 || strings.ContainsFunc(e.Policy, func(c rune) bool { return c < ' ' || c > '~' }):
@@ -73,6 +74,7 @@ func (e *Entry) Check() error {
 	case len(e.Why) > longestText || len(e.By) > longestText:
 		return fmt.Errorf("why or by is longer than %d bytes; want fewer", longestText)
 	}
+
 	return nil
 }
 
@@ -82,6 +84,7 @@ func CheckSubject(s string) error {
 	text, isAddr := strings.CutPrefix(s, "ip:")
 	addr, err := netip.ParseAddr(text)
 	network, notNetwork := netip.ParsePrefix(text)
+
 	switch {
 	case s == "" || len(s) > longestText:
 		return fmt.Errorf("subject is %.80q; want the text of a key such as ip:192.0.2.7, of 1 to %d bytes", s, longestText)
@@ -97,6 +100,7 @@ func CheckSubject(s string) error {
 	case notNetwork == nil && network.Addr().Is4():
 		return fmt.Errorf("subject is %q, a network; want an address such as %q, or put the network into the file of policies", s, "ip:"+network.Addr().String())
 	}
+
 	return nil
 }
 

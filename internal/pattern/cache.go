@@ -29,14 +29,18 @@ func (m *Cache[K, V]) Put(key K, v V) {
 	}
 }
 
-// Templates is [FromTemplate] with a cache, for use on every request. The zero value is ready.
+// Templates converts route templates, with a cache, for use on every request.
 type Templates struct {
+	// Convert returns the pattern of a template that is not empty, and of a method as [Standard]
+	// returns it. Nil means [FromTemplate].
+	Convert func(method, template string) string
+
 	cache Cache[string, []methodPattern] // by template: Go hashes one string faster than two
 }
 
 type methodPattern struct{ method, pattern string }
 
-// Pattern returns FromTemplate(method, template).
+// Pattern returns the pattern of a route.
 func (t *Templates) Pattern(method, template string) string {
 	if template == "" {
 		return ""
@@ -48,7 +52,12 @@ func (t *Templates) Pattern(method, template string) string {
 			return m.pattern
 		}
 	}
-	pattern := FromTemplate(method, template)
+
+	convert := t.Convert
+	if convert == nil {
+		convert = FromTemplate
+	}
+	pattern := convert(method, template)
 	t.cache.Put(template, append(slices.Clip(known), methodPattern{method, pattern}))
 	return pattern
 }

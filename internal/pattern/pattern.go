@@ -62,6 +62,7 @@ func Parse(s string) (*Pattern, error) {
 	if err := validate(s); err != nil {
 		return nil, fmt.Errorf("%w; %s", err, wantPattern)
 	}
+
 	method, host, path := split(s)
 	used := names{}
 	segments := strings.Split(path, "/")
@@ -70,8 +71,9 @@ func Parse(s string) (*Pattern, error) {
 			segments[i] = used.wildcard(name, multi)
 		}
 	}
-	converted := host + strings.Join(segments, "/")
+
 	// A ServeMux rejects "//" and "/../", which never match, only in patterns with a method.
+	converted := host + strings.Join(segments, "/")
 	err := check(http.MethodGet + " " + converted)
 	if method != "" {
 		converted = method + " " + converted
@@ -82,6 +84,7 @@ func Parse(s string) (*Pattern, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w; %s", err, wantPattern)
 	}
+
 	return FromRouter(converted), nil
 }
 
@@ -114,10 +117,12 @@ func FromRouter(s string) *Pattern {
 	if path == "" {
 		return &Pattern{rest: true}
 	}
+
 	for more := true; more; {
 		var seg string
 		seg, path, more = cutSegment(path[1:])
 		path = "/" + path
+
 		switch before, _, star := strings.Cut(seg, "*"); {
 		case seg == "" && !more, seg == "*", strings.HasPrefix(seg, "{") && strings.HasSuffix(seg, "...}"):
 			p.rest, p.fixed = true, false
@@ -291,6 +296,7 @@ func (p *Pattern) matchPath(path string, escaped, greedy bool) bool {
 		if !more {
 			return false
 		}
+
 		var seg string
 		seg, rest, more = strings.Cut(rest, "/")
 		if escaped {
@@ -300,6 +306,7 @@ func (p *Pattern) matchPath(path string, escaped, greedy bool) bool {
 			return false
 		}
 	}
+
 	if n := len(p.segments); greedy && n > 0 && p.segments[n-1].kind == wild {
 		return true
 	}

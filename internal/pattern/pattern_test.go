@@ -211,11 +211,13 @@ func TestMatchURL(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, target := range strings.Fields(test.targets) {
 			u, err := url.ParseRequestURI(target) // as the server does
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if got := p.MatchURL(u, false); got != test.want {
 				t.Errorf("%q, %q: got %t; want %t", test.pattern, target, got, test.want)
 			}
@@ -246,6 +248,7 @@ func TestMatchURLGreedy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, target := range strings.Fields(test.targets) {
 			u, err := url.ParseRequestURI(target)
 			if err != nil {
@@ -291,6 +294,7 @@ func TestMatchHostAndMethod(t *testing.T) {
 			t.Errorf("host %q: got %t; want %t", host, got, want)
 		}
 	}
+
 	if v6 := FromRouter("[::1]/x"); !v6.MatchHost("[::1]:80") || !v6.MatchHost("[::1]") || v6.MatchHost("[::2]") {
 		t.Error("IPv6 hosts: got a wrong match")
 	}
@@ -327,6 +331,7 @@ func TestFromTemplate(t *testing.T) {
 				t.Errorf("%s %q: got %q; want %q", test.method, test.template, got, test.want)
 			}
 		}
+
 		if test.want != "" {
 			if _, err := Parse(test.want); err != nil {
 				t.Errorf("%q: Parse rejects it: %v", test.want, err)
@@ -356,6 +361,7 @@ func FuzzMatch(f *testing.F) {
 			f.Add(pattern, "GET", "h.com:80", target)
 		}
 	}
+
 	f.Fuzz(func(t *testing.T, pattern, method, host, target string) {
 		p, err := Parse(pattern)
 		if err != nil || check(pattern) != nil {
@@ -365,6 +371,7 @@ func FuzzMatch(f *testing.F) {
 		if err != nil {
 			t.Skip()
 		}
+
 		r := &http.Request{Method: method, Host: host, URL: u, Proto: "HTTP/1.1"}
 		var route string
 		mux := http.NewServeMux()
@@ -373,6 +380,7 @@ func FuzzMatch(f *testing.F) {
 		if route == "" {
 			return
 		}
+
 		if !p.MatchMethod(method) || !p.MatchHost(host) || !p.MatchURL(u, false) {
 			t.Errorf("%q serves %s %s%s, but method %t, host %t, path %t", pattern, method, host, target, p.MatchMethod(method), p.MatchHost(host), p.MatchURL(u, false))
 		}

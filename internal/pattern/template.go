@@ -1,6 +1,7 @@
 package pattern
 
 import (
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -23,16 +24,19 @@ func FromTemplate(method, template string) string {
 	if template == "" {
 		return ""
 	}
+
 	var b strings.Builder
 	if method = Standard(method); method != "" {
 		b.WriteString(method)
 		b.WriteByte(' ')
 	}
+
 	used := names{}
 	for rest, more := strings.TrimPrefix(template, "/"), true; more; {
 		var seg string
 		seg, rest, more = strings.Cut(rest, "/")
 		b.WriteByte('/')
+
 		name, multi, ok := parameter(seg)
 		switch {
 		case ok:
@@ -42,10 +46,12 @@ func FromTemplate(method, template string) string {
 		default:
 			escape(&b, seg)
 		}
+
 		if multi {
 			break // it is the last segment; echo ignores what follows
 		}
 	}
+
 	return b.String()
 }
 
@@ -86,6 +92,7 @@ func (n names) wildcard(name string, multi bool) string {
 		}
 		return '_'
 	}, name)
+
 	first, _ := utf8.DecodeRuneInString(name)
 	switch {
 	case name == "" && multi:
@@ -95,6 +102,7 @@ func (n names) wildcard(name string, multi bool) string {
 	case unicode.IsDigit(first):
 		name = "_" + name
 	}
+
 	name = n.unique(name)
 	if multi {
 		return "{" + name + "...}"
@@ -130,10 +138,9 @@ func escape(b *strings.Builder, seg string) {
 
 // percent percent-encodes every byte.
 func percent(s string) string {
-	const hex = "0123456789ABCDEF"
 	var b strings.Builder
 	for i := range len(s) {
-		b.Write([]byte{'%', hex[s[i]>>4], hex[s[i]&15]})
+		fmt.Fprintf(&b, "%%%02X", s[i])
 	}
 	return b.String()
 }

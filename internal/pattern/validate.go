@@ -45,11 +45,13 @@ func validate(s string) error {
 	if len(s) > maxLength {
 		return fmt.Errorf("it has %d bytes; want at most %d", len(s), maxLength)
 	}
+
 	method, host, path := split(s)
 	offset := 0
 	if method != "" {
 		offset = len(s) - len(host) - len(path)
 	}
+
 	for offset < len(s) {
 		c, size := utf8.DecodeRuneInString(s[offset:])
 		if char := s[offset : offset+size]; !visible(c, size) {
@@ -58,16 +60,19 @@ func validate(s string) error {
 		}
 		offset += size
 	}
+
 	if i := strings.IndexFunc(host, notOfHost); i >= 0 {
 		return fmt.Errorf("the text before the first slash is a host, which cannot contain %q", host[i:i+1])
 	}
 	if host != "" && bareHost(host) == "" {
 		return fmt.Errorf("the text before the first slash is a host, which %q is not", host)
 	}
+
 	if i := strings.IndexAny(path, "?#"); i >= 0 {
 		char := path[i : i+1]
 		return fmt.Errorf("a path ends before %q; in a path write %s", char, percent(char))
 	}
+
 	return typo(method, host, path)
 }
 

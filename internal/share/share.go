@@ -18,6 +18,12 @@ import (
 
 // Store charges the wrapped store by the share of one of Instances servers. Limits, costs
 // and results are those of the whole limit, but Remaining is what this server lets pass.
+//
+//  1. In one moment all servers together let pass what the limit would, and each at least one
+//     request that costs no more than the limit's burst. A rate is not divided if an nth of it
+//     would be too slow to be valid.
+//  2. The clamp of a share is that of the whole limit. Otherwise a later, cheaper request would
+//     erase the debt of one that took more than the share.
 type Store struct {
 	gcra.Store
 	Instances int // 0 means 1
@@ -78,14 +84,14 @@ func Results(charges, parts []gcra.Charge, n int) {
 			c.Result.Remaining /= int64(n)
 			c.Result.Taken /= int64(n)
 		}
+
 		if c.Result.Taken > 0 && !c.Late {
 			c.Result.Taken = max(c.Cost, 1)
 		}
 	}
 }
 
-// divisible reports whether an nth of a rate is a valid rate. One that is too slow is not
-// divided.
+// divisible reports whether an nth of a rate is a valid rate (rule 1 of Store).
 func divisible(l gcra.Limit, n int64) bool {
 	return l.Interval() <= gcra.MaxDelay/time.Duration(n) && l.Per <= math.MaxInt64/time.Duration(n)
 }
@@ -100,9 +106,8 @@ func capacity(l gcra.Limit, n int64) int64 {
 	return min(burst, int64(gcra.MaxDelay/l.Interval()))
 }
 
-// divideRate changes a charge to the share of one of n servers. Its clamp is that of the
-// whole limit, so that a later, cheaper request does not erase the debt of one that
-// takes more than the share: MaxDebt widens it, and only a late charge may take what that allows.
+// divideRate changes a charge to the share of one of n servers. MaxDebt widens the clamp (rule 2 of
+// Store), and only a late charge may take what that allows.
 func divideRate(c *gcra.Charge, n int64, refund bool) {
 	if !divisible(c.Limit, n) {
 		return
@@ -126,13 +131,14 @@ func divideRate(c *gcra.Charge, n int64, refund bool) {
 }
 
 // divideCost changes a charge on a quota: n times the cost, which may be more than the quota if
-// nothing of it was used. So of a quota below n each server lets one request pass.
+// nothing of it was used. So of a quota below n each server lets one request pass (rule 1 of Store).
 func divideCost(c *gcra.Charge, n int64, refund bool) {
 	whole := c.Limit.Capacity()
 	cost := int64(math.MaxInt64)
 	if units := max(c.Cost, 1); units <= math.MaxInt64/n {
 		cost = units * n
 	}
+
 	switch {
 	case refund || c.Late || c.Peek:
 		c.Cost = cost

@@ -38,6 +38,7 @@ func TestSharesTogether(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if r.Never != (charge.Cost > l.Capacity()) {
 				t.Fatalf("%v, cost %d: got Never %v", l, charge.Cost, r.Never)
 			}
@@ -45,9 +46,11 @@ func TestSharesTogether(t *testing.T) {
 				taken, largest = taken+charge.Cost, max(largest, charge.Cost)
 			}
 		}
+
 		if bound := max(l.Capacity(), int64(n)*largest); int64(n)*taken > bound {
 			t.Fatalf("%v: each of %d servers took %d units in one moment; want at most %d together", l, n, taken, bound)
 		}
+
 		for taken > 0 {
 			charge.Cost = rapid.Int64Range(1, taken).Draw(t, "refund")
 			if err := s.Refund(t.Context(), []gcra.Charge{charge}); err != nil {
@@ -55,6 +58,7 @@ func TestSharesTogether(t *testing.T) {
 			}
 			taken -= charge.Cost
 		}
+
 		full, err := gcra.Peek(t.Context(), s, gcra.Charge{Subject: "s", Policy: "p", Limit: l})
 		if err != nil || full.Remaining != max(l.Capacity()/int64(n), full.Remaining) || !l.IsQuota() && full.ResetAfter != 0 {
 			t.Fatalf("%v, all refunded: got %+v, %v; want a full share", l, full, err)
@@ -71,6 +75,7 @@ func TestLateSharesTogether(t *testing.T) {
 		now := time.Unix(1_800_000_000, 0)
 		s := share.Store{Store: &gcra.Memory{Now: func() time.Time { return now }}, Instances: n}
 		c := gcra.Charge{Subject: "s", Policy: "p", Limit: l, MaxDebt: debt, Late: true}
+
 		taken := int64(0)
 		for range 5 {
 			c.Cost = rapid.Int64Range(1, 2*(l.Capacity()+debt)).Draw(t, "cost")
@@ -80,12 +85,14 @@ func TestLateSharesTogether(t *testing.T) {
 			}
 			taken += r.Taken
 		}
+
 		if bound := max(l.Capacity()+debt, int64(n)); int64(n)*taken > bound {
 			t.Fatalf("%v, debt %d: each of %d servers took %d units; want at most %d together", l, debt, n, taken, bound)
 		}
 		if c.Cost = taken; taken == 0 {
 			return
 		}
+
 		if err := s.Refund(t.Context(), []gcra.Charge{c}); err != nil {
 			t.Fatal(err)
 		}
@@ -107,6 +114,7 @@ func TestRemainingPasses(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if charge.Cost = r.Remaining; charge.Cost == 0 {
 				continue
 			}
@@ -128,6 +136,7 @@ func TestSharesAreValid(t *testing.T) {
 		if l.Validate() != nil {
 			continue
 		}
+
 		for _, n := range []int{2, 10, 1_000_000} {
 			s := share.Store{Store: gcra.NewMemory(), Instances: n}
 			for _, cost := range []int64{0, 1, l.Capacity()} {

@@ -32,19 +32,23 @@ func Closest(names []string, s string) (name string, ok bool) {
 func Distance(a, b string) int {
 	from, to := []rune(a), []rune(b)
 	var older, old []int // the two previous rows
+
 	row := make([]int, len(to)+1)
 	for j := range row {
 		row[j] = j
 	}
+
 	for i := range from {
 		older, old, row = old, row, make([]int, len(to)+1)
 		row[0] = i + 1
+
 		for j := range to {
 			change := old[j]
 			if from[i] != to[j] {
 				change++
 			}
 			row[j+1] = min(change, old[j+1]+1, row[j]+1)
+
 			if i > 0 && j > 0 && from[i] == to[j-1] && from[i-1] == to[j] {
 				row[j+1] = min(row[j+1], older[j-1]+1)
 			}

@@ -31,6 +31,7 @@ policies:
 	if err != nil {
 		log.Fatal(err)
 	}
+
 	limiter, err := middleware.New(middleware.Config{Store: gcra.NewMemory()}, policies...)
 	if err != nil {
 		log.Fatal(err)
@@ -39,6 +40,7 @@ policies:
 	for _, p := range d.Results {
 		fmt.Println(p.Policy, p.Limit, "remaining", p.Remaining)
 	}
+
 	// Output:
 	// client 100/minute burst 20 remaining 19
 	// login 5/minute remaining 4

@@ -25,6 +25,7 @@ func FuzzParse(f *testing.F) {
 	if example, err := os.ReadFile("../../examples/policies/policies.yaml"); err == nil {
 		f.Add(example)
 	}
+
 	for _, seed := range []string{
 		good, "", "policies: []", "\ufeffpolicies:\r\n- {name: a, key: client, limit: 1/second}\r\n",
 		"policies: &a [*a]", "a: &a [x]\nb: [*a, *a]", "policies:\n- !!map {key: client}", "<<: {policies: 1}", "? policies\n: 1",
@@ -33,12 +34,14 @@ func FuzzParse(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
+
 	f.Fuzz(func(t *testing.T, data []byte) {
 		policies, err := policyfile.Parse("p.yaml", data, funcs)
 		if err != nil {
 			if policies != nil {
 				t.Errorf("got %d policies with an error; want none", len(policies))
 			}
+
 			lines := strings.Split(strings.TrimPrefix(string(data), "\ufeff"), "\n")
 			for _, mistake := range joinedErrors(err) {
 				found := placed.FindStringSubmatch(mistake)
@@ -48,6 +51,7 @@ func FuzzParse(f *testing.F) {
 					}
 					continue
 				}
+
 				line, _ := strconv.Atoi(found[1])
 				column, _ := strconv.Atoi(found[2])
 				if line < 1 || line > len(lines) || column < 1 || column > utf8.RuneCountInString(lines[line-1])+1 {
@@ -59,6 +63,7 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
+
 		l, err := middleware.New(middleware.Config{Store: gcra.NewMemory()}, policies...)
 		if err != nil {
 			t.Fatalf("the limiter rejects the policies: %v", err)
@@ -66,6 +71,7 @@ func FuzzParse(f *testing.F) {
 		if d := l.Decide(httptest.NewRequest("POST", "/login", nil)); d.Err != nil {
 			t.Errorf("a decision: got %v", d.Err)
 		}
+
 		var decoded struct{ Policies []map[string]any }
 		if err := yaml.UnmarshalWithOptions(bytes.TrimPrefix(data, []byte("\ufeff")), &decoded, yaml.Strict()); err != nil {
 			t.Fatalf("a decoder says %v", err)
@@ -73,6 +79,7 @@ func FuzzParse(f *testing.F) {
 		if len(decoded.Policies) != len(policies) {
 			t.Fatalf("got %d policies; want %d", len(policies), len(decoded.Policies))
 		}
+
 		for i, p := range policies {
 			if name, _ := decoded.Policies[i]["name"].(string); name != p.Name {
 				t.Errorf("policy %d: got name %q; want %q", i, p.Name, name)

@@ -21,10 +21,12 @@ func TestOverridesAgainstAList(t *testing.T) {
 		}
 		return netip.AddrFrom16(b)
 	}
+
 	prefix := func(shortest int) netip.Prefix {
 		a := address()
 		return netip.PrefixFrom(a, min(shortest+random.IntN(70), min(a.BitLen(), 64))).Masked()
 	}
+
 	for range 50 {
 		list := map[netip.Prefix]int{}
 		var text strings.Builder
@@ -34,6 +36,7 @@ func TestOverridesAgainstAList(t *testing.T) {
 				fmt.Fprintf(&text, ", {limit: %d/minute, subjects: ['ip:%v']}", i+1, p)
 			}
 		}
+
 		policy := parse(t, one("overrides: ["+text.String()[2:]+"]"))[0]
 		for range 500 {
 			p := prefix(20)
@@ -41,6 +44,7 @@ func TestOverridesAgainstAList(t *testing.T) {
 			if p.IsSingleIP() {
 				subject = "ip:" + p.Addr().String()
 			}
+
 			want, longest, name := 0, -1, ""
 			for q, n := range list {
 				if q.Bits() <= p.Bits() && q.Contains(p.Addr()) && q.Bits() > longest {
@@ -50,6 +54,7 @@ func TestOverridesAgainstAList(t *testing.T) {
 					}
 				}
 			}
+
 			o, ok := policy.Override(subject)
 			if o.Name != name {
 				t.Fatalf("%s in %v: got the name %q; want %q", subject, list, o.Name, name)

@@ -55,12 +55,13 @@ func (e *entry) readOverrides(v value) {
 	for _, v := range v.list("the override", `its fields, such as {limit: 1000/minute, subjects: ["sub:alice"]}`) {
 		var limit gcra.Limit
 		var subjects []value
-		v.fields(
+		v.fields(map[string]value{},
 			field{"limit", "a limit such as 1000/minute, or none", true, func(v value) { limit = e.parseLimit(v) }},
 			field{"subjects", `a list of keys and networks such as ["sub:alice", "ip:198.51.100.0/24"]`, true, func(v value) {
 				subjects = v.list("subject", `a key in quotes such as "sub:alice"`)
 			}},
 		)
+
 		for _, v := range subjects {
 			o.add(v, limit, seen)
 		}
@@ -108,6 +109,7 @@ func parseSubject(s string) (network netip.Prefix, err error) {
 	text, isAddr := strings.CutPrefix(s, addrKind)
 	network, ok := parseNetwork(text)
 	addr, bits := network.Addr(), network.Bits()
+
 	switch {
 	case !isAddr && ok && strings.Contains(text, "/"):
 		return network, fmt.Errorf("keys that are addresses begin with ip:; want %q", addrKind+network.Masked().String())
@@ -124,6 +126,7 @@ func parseSubject(s string) (network netip.Prefix, err error) {
 	case network != network.Masked():
 		return network, fmt.Errorf("the address has bits beyond its first %d; want %q", bits, addrKind+network.Masked().String())
 	}
+
 	return network, nil
 }
 

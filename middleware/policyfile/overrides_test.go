@@ -38,6 +38,7 @@ func TestOverrides(t *testing.T) {
       - ip:2001:db9:1::/48
   - {limit: none, subjects: ["ip:10.1.2.4/32", "ip:2001:db8:1:3::/64"]}
 `))[0]
+
 	for subject, want := range map[string]string{
 		"sub:alice":                        "1/second",
 		"sub:issuer|a%7Cb":                 "1/second",
@@ -90,6 +91,7 @@ func TestOverrides(t *testing.T) {
 			t.Errorf("%.50q: got %q; want %q", subject, got, want)
 		}
 	}
+
 	if policies := parse(t, one("")); policies[0].Override != nil {
 		t.Error("without overrides: got an Override; want nil")
 	}
@@ -115,11 +117,13 @@ func TestReloadOverridesUnderLoad(t *testing.T) {
 		t.Helper()
 		write(t, path, fmt.Sprintf("policies:\n- name: a\n  key: user\n  limit: 1/hour\n  overrides: [{limit: 1/hour burst %d, subjects: [alice]}, {limit: none, subjects: ['user-%d']}]\n", burst, burst))
 	}
+
 	file(1000)
 	policies, err := policyfile.Load(path, funcs)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	limiter := middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory()}, policies...))
 	w := &policyfile.Watcher{Path: path, Funcs: funcs, Limiter: limiter}
 	handler := ratelimit.From(limiter)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -136,12 +140,14 @@ func TestReloadOverridesUnderLoad(t *testing.T) {
 			}
 		})
 	}
+
 	for burst := 1001; burst <= 1020; burst++ {
 		file(burst)
 		if err := w.Reload(); err != nil {
 			t.Error(err)
 		}
 	}
+
 	clients.Wait()
 	if d := limiter.Decide(get("User", "alice")); d.Results[0].Remaining != 1020-401 {
 		t.Errorf("after 401 requests: got %d left of 1020; want 619", d.Results[0].Remaining)
@@ -195,6 +201,7 @@ func TestOverrideMistakes(t *testing.T) {
 		wantKey      = `a key in quotes such as "sub:alice"`
 		wantAddr     = `want an address or a network such as "ip:192.0.2.7", "ip:198.51.100.0/24" or "ip:2001:db8::/64"`
 	)
+
 	for text, want := range map[string][]string{
 		one("overrides:"):        {"5:3: overrides is empty; want " + wantList + ", or leave it out"},
 		one("overrides: []"):     {"5:14: overrides is empty; want " + wantList + ", or leave it out"},

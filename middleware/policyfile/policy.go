@@ -24,7 +24,6 @@ type entry struct {
 	funcs  Funcs
 	value  value
 	found  map[string]value // its fields, and "routes[0]" and so on
-	routes []value
 	plans  map[string]gcra.Limit
 	limits map[position]gcra.Limit // all that are valid, with those of plans and overrides
 	cost   int64                   // 0 unless the file has a number
@@ -41,7 +40,7 @@ var failureModes = map[string]middleware.FailureMode{
 // readPolicies reads the whole file.
 func readPolicies(file value, funcs Funcs) []middleware.Policy {
 	var entries []*entry
-	file.fields(field{"policies", "a list of policies", true, func(v value) {
+	file.fields(map[string]value{}, field{"policies", "a list of policies", true, func(v value) {
 		if isEmpty(v.node) {
 			v.at = v.key
 		}
@@ -56,9 +55,10 @@ func readPolicies(file value, funcs Funcs) []middleware.Policy {
 
 // readPolicy reads one policy. It returns nil if it has no fields.
 func readPolicy(v value, funcs Funcs) *entry {
-	e := &entry{value: v, funcs: funcs, limits: map[position]gcra.Limit{}}
+	e := &entry{value: v, funcs: funcs, found: map[string]value{}, limits: map[position]gcra.Limit{}}
 	e.Key = keyfunc.Const("") // any valid key, as long as there is none
-	e.found = v.fields(
+
+	if !v.fields(e.found,
 		field{"name", "text, in quotes if it looks like something else", true, func(v value) { e.Name, _ = v.text() }},
 		field{"key", oneOf(slices.Sorted(maps.Keys(funcs.Keys)), ""), true, e.readKey},
 		field{"anonymous", "share or skip", false, func(v value) {
@@ -73,12 +73,8 @@ func readPolicy(v value, funcs Funcs) *entry {
 		field{"max_delay", "a duration such as 500ms", false, e.readMaxDelay},
 		field{"max_debt", "a whole number from 0 in decimal digits without quotes", false, func(v value) { e.MaxDebt, _ = v.integer(0) }},
 		field{"on_failure", "local, open or closed", false, func(v value) { e.OnFailure, _ = choose(v, failureModes) }},
-	)
-	if e.found == nil {
+	) {
 		return nil
-	}
-	for i, v := range e.routes {
-		e.found[fmt.Sprintf("routes[%d]", i)] = v
 	}
 
 	if e.found["limit"].node == nil && e.found["plans"].node == nil {
@@ -87,6 +83,7 @@ func readPolicy(v value, funcs Funcs) *entry {
 	if len(e.plans) > 0 {
 		e.limitByPlan()
 	}
+
 	if e.Limit == (gcra.Limit{}) {
 		e.Limit = gcra.PerSecond(1) // any valid limit; the mistake is reported already
 		return e
@@ -120,10 +117,10 @@ func (e *entry) readKey(v value) {
 }
 
 func (e *entry) readRoutes(v value) {
-	e.routes = v.list("route", v.want)
-	for _, v := range e.routes {
+	for i, v := range v.list("route", v.want) {
 		route, _ := v.text()
 		e.Routes = append(e.Routes, route)
+		e.found[fmt.Sprintf("routes[%d]", i)] = v
 	}
 }
 
@@ -232,17 +229,20 @@ func (e *entry) checkLimits() {
 			continue // middleware.New reports it
 		}
 
-		indebted := l.WithBurst(l.Capacity() + e.MaxDebt)
-		if l.IsQuota() {
-			indebted = gcra.Quota(l.Count+e.MaxDebt, l.Calendar())
-		}
-		if err := indebted.Validate(); err != nil {
-			e.value.addf(at, "max_debt is %d, which makes %v of %v: %v", e.MaxDebt, indebted, l, err)
+		var m *middleware.FieldError
+		if errors.As(tryPolicies(middleware.Policy{Name: "p", Key: e.Key, Limit: l, MaxDebt: e.MaxDebt}), &m) {
+			e.value.addf(at, "max_debt %v", m.Err)
 		}
 	}
+
 	if e.cost > most {
 		e.found["cost"].errorf("is %d and the limit allows at most %d at once; no request could ever pass", e.cost, most)
 	}
+}
+
+func tryPolicies(policies ...middleware.Policy) error {
+	_, err := middleware.New(middleware.Config{Store: gcra.NewMemory()}, policies...)
+	return err
 }
 
 // check validates the policies with [middleware.New], and adds positions to its errors.
@@ -255,10 +255,12 @@ func check(ms *mistakes, entries []*entry) []middleware.Policy {
 			ms.once(names, e.Name, e.found["name"].at)
 		}
 	}
+
 	if len(policies) == 0 {
 		return nil
 	}
-	_, err := middleware.New(middleware.Config{Store: gcra.NewMemory()}, policies...)
+
+	err := tryPolicies(policies...)
 	if err == nil {
 		return policies
 	}

@@ -1,10 +1,6 @@
 // Package policyfile reads the policies of a limiter from a file, so that
-// limits change without a new build or a restart. It reads and watches files;
-// [middleware] checks and applies the policies.
-//
-// Where to change what: policy.go reads the fields of a policy, overrides.go its
-// overrides; yaml.go bounds and parses the YAML, value.go reads its values, mistakes.go
-// formats errors; watch.go and fsevents.go reload.
+// limits change without a new build or a restart. A file with a mistake changes
+// nothing: all its mistakes are reported at once, and the policies stay as they were.
 //
 //	policies:
 //	  - name: client            # as Policy.Name
@@ -87,6 +83,9 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
+
+// Where to change what: policy.go reads the fields of a policy, overrides.go its overrides; yaml.go
+// bounds and parses the YAML, value.go reads its values, mistakes.go formats errors; watch.go reloads.
 
 // Funcs are the functions that a file may use, by name. The zero value has none:
 // then a file has no valid key.

@@ -69,21 +69,25 @@ func TestParse(t *testing.T) {
 	if len(policies) != 3 {
 		t.Fatalf("got %d policies; want 3", len(policies))
 	}
+
 	client, login, plan := policies[0], policies[1], policies[2]
 	if client.Name != "client" || client.Limit != gcra.PerMinute(100).WithBurst(20) || client.Routes != nil || client.Cost != nil || client.Shadow || client.OnFailure != middleware.FailLocal {
 		t.Errorf("client: got %+v", client)
 	}
+
 	if login.Limit != gcra.PerMinute(5) || !slices.Equal(login.Routes, []string{"POST /login", "/users/:id"}) || login.OnFailure != middleware.FailClosed {
 		t.Errorf("login: got %+v", login)
 	}
 	if !plan.Shadow || plan.MaxDelay != 500*time.Millisecond || plan.Cost(get()) != 2 {
 		t.Errorf("plan: got %+v", plan)
 	}
+
 	for _, p := range policies {
 		if got, err := p.Key(get("User", "u")); err != nil || got != map[bool]string{true: "u", false: "client:192.0.2.1:1234"}[p.Name == "plan"] {
 			t.Errorf("%s: got key %q, %v", p.Name, got, err)
 		}
 	}
+
 	if got, err := plan.Key(get()); err != nil || got != "client:192.0.2.1:1234" {
 		t.Errorf("plan: got key %q, %v for a request without user; want the client", got, err)
 	}
@@ -180,6 +184,7 @@ func TestMistakes(t *testing.T) {
 		anchor     = "an anchor (&), which is not supported; want "
 		alias      = "an alias (*), which is not supported; want "
 	)
+
 	const noPolicies = "1:1: the file has no policies; want a list of policies"
 	long := strings.Repeat("x", 100)
 	for text, want := range map[string][]string{
@@ -407,10 +412,12 @@ func TestLoad(t *testing.T) {
 	if _, err := policyfile.Load(filepath.Dir(path), funcs); err == nil {
 		t.Error("a folder: got no error")
 	}
+
 	write(t, path, good)
 	if policies, err := policyfile.Load(path, funcs); err != nil || len(policies) != 3 {
 		t.Errorf("got %d policies, %v; want 3", len(policies), err)
 	}
+
 	write(t, path, one("on_failure: shut"))
 	if _, err := policyfile.Load(path, funcs); err == nil || err.Error() != path+`:5:15: on_failure is "shut"; want closed, local or open` {
 		t.Errorf("got %v; want the path, line and column", err)

@@ -18,6 +18,7 @@ func readFile(path string) (data []byte, err error) {
 			err = fmt.Errorf("policyfile: %w", err)
 		}
 	}()
+
 	// Opening a device may have effects, so check before opening.
 	info, err := os.Stat(path)
 	if err != nil {
@@ -26,6 +27,7 @@ func readFile(path string) (data []byte, err error) {
 	if err := checkRegular(path, info); err != nil {
 		return nil, err
 	}
+
 	f, err := openRegular(path)
 	if err != nil {
 		return nil, err
@@ -69,5 +71,6 @@ func checkRegular(path string, info fs.FileInfo) error {
 	default:
 		what = "a special file"
 	}
+
 	return fmt.Errorf("%s is %s; want a regular file or a link to one", path, what)
 }

@@ -44,6 +44,7 @@ func TestLoadSpecialFiles(t *testing.T) {
 	if err := os.Symlink(pipe, link); err != nil {
 		t.Fatal(err)
 	}
+
 	for path, want := range map[string]string{pipe: "a named pipe", link: "a named pipe", dir: "a directory", os.DevNull: "a device"} {
 		want = "policyfile: " + path + " is " + want + "; want a regular file or a link to one"
 		within(t, pipe, func() {
@@ -52,6 +53,7 @@ func TestLoadSpecialFiles(t *testing.T) {
 			}
 		})
 	}
+
 	within(t, pipe, func() { // that has come after the look
 		if _, err := policyfile.OpenRegular(pipe); err == nil || !strings.Contains(err.Error(), "is a named pipe") {
 			t.Errorf("got %v; want that it is a named pipe", err)
@@ -80,6 +82,7 @@ func TestWatchNamedPipe(t *testing.T) {
 	if err := w.report(); err == nil || !strings.Contains(err.Error(), path+" is a named pipe") {
 		t.Errorf("got %v; want that it is a named pipe", err)
 	}
+
 	within(t, path, func() {
 		if err := w.Reload(); err == nil {
 			t.Error("Reload: got no error")

@@ -111,15 +111,14 @@ type field struct {
 	read       func(value)
 }
 
-// fields reads a mapping, and returns its values by their names. It returns nil if it is no
-// mapping, or is empty.
-func (v value) fields(fields ...field) map[string]value {
+// fields reads a mapping, and puts its values into found by their names. It returns false if it is
+// no mapping, or is empty.
+func (v value) fields(found map[string]value, fields ...field) bool {
 	values := v.pairs()
 	if values == nil {
-		return nil
+		return false
 	}
 
-	found := map[string]value{}
 	for _, v := range values {
 		i := slices.IndexFunc(fields, func(f field) bool { return f.name == v.name })
 		if i < 0 {
@@ -147,7 +146,7 @@ func (v value) fields(fields ...field) map[string]value {
 			v.errorf("has no %s; want %s", f.name, f.want)
 		}
 	}
-	return found
+	return true
 }
 
 // nodePosition returns where the node begins.

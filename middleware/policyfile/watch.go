@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -66,38 +67,51 @@ const (
 // one mounted with subPath, which Kubernetes never updates). Replacing is best:
 // part of a file, read while it is being written, may be a valid file.
 func (w *Watcher) Run(ctx context.Context) {
-	fs := watchDir(w.Path)
-	defer fs.close()
+	// There are no events if the system has none, or no resources left for them. Those of a
+	// file end when it is replaced, so its directory is watched.
+	var events <-chan fsnotify.Event
+	var lost <-chan error
+	watch := func() {}
+	if fs, err := fsnotify.NewWatcher(); err == nil {
+		defer func() { _ = fs.Close() }()
+		events, lost = fs.Events, fs.Errors
+		watch = func() { _ = fs.Add(filepath.Dir(w.Path)) }
+	}
+	watch()
+
 	retryDelay := cmp.Or(w.retryDelay, retryDelay)
 	poll := time.NewTicker(cmp.Or(w.pollInterval, pollInterval))
 	defer poll.Stop()
+
 	next := time.NewTimer(0)
 	defer next.Stop()
 	var changedAt, failedAt time.Time // the first change and the first error; zero for none
+
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case event := <-fs.events:
+		case event := <-events:
 			if event.Op == fsnotify.Chmod {
 				continue
 			}
-		case err := <-fs.errors:
-			_ = err // events were lost; reading the file makes up for all of them
+		case <-lost: // reading the file makes up for the events
 		case <-poll.C:
-			fs.rewatch()
+			watch() // again: the directory may be another one
 		case <-next.C:
 			changedAt = time.Time{}
 			if w.reloadIfChanged(!failedAt.IsZero() && time.Since(failedAt) >= retryDelay) {
 				failedAt = time.Time{}
 				continue
 			}
+
 			if failedAt.IsZero() {
 				failedAt = time.Now()
 			}
 			next.Reset(retryDelay)
 			continue
 		}
+
 		if changedAt.IsZero() {
 			changedAt = time.Now()
 		}

@@ -138,6 +138,7 @@ func TestWatch(t *testing.T) {
 	if err := errors.Join(os.Chtimes(path, now, now), os.Chmod(path, 0o644)); err != nil {
 		t.Fatal(err)
 	}
+
 	write(t, path, limited("5/minute"))
 	w.takes("5/minute")
 
@@ -148,6 +149,7 @@ func TestWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
+
 	for i := range len(text) {
 		if _, err := f.WriteString(text[i : i+1]); err != nil {
 			t.Fatal(err)
@@ -172,10 +174,12 @@ func TestWatchConfigMap(t *testing.T) {
 		if err := os.Mkdir(filepath.Join(volume, version), 0o755); err != nil {
 			t.Fatal(err)
 		}
+
 		write(t, filepath.Join(volume, version, "policies.yaml"), text)
 		if err := errors.Join(os.Symlink(version, next), os.Rename(next, data)); err != nil {
 			t.Fatal(err)
 		}
+
 		if old == "" {
 			if err := os.Symlink(filepath.Join("..data", "policies.yaml"), filepath.Join(volume, "policies.yaml")); err != nil {
 				t.Fatal(err)
@@ -184,6 +188,7 @@ func TestWatchConfigMap(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	publish(0, limited("10/minute"))
 	w := watcher(t, filepath.Join(volume, "policies.yaml"), never)
 	w.run()
@@ -207,6 +212,7 @@ func TestWatchMistakes(t *testing.T) {
 	for range 2 { // the second time it is no news
 		replace(t, path, "policies:\n- name: a\n  key: usr\n  limit: 5/minit\n")
 	}
+
 	want := []string{
 		path + `:3:8: key is "usr"; want client or user (did you mean user?)`,
 		path + `:4:10: limit is "5/minit": period is "minit"; want second, minute, hour, day or a duration such as 5s`,
@@ -214,12 +220,14 @@ func TestWatchMistakes(t *testing.T) {
 	if got := joinedErrors(w.report()); !slices.Equal(got, want) {
 		t.Errorf("got %q; want %q", got, want)
 	}
+
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.report(); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), path) {
 		t.Errorf("got %v; want that the file is not there", err)
 	}
+
 	if got := w.Limiter.Policies(); len(got) != 1 || got[0].Limit != gcra.PerMinute(1) {
 		t.Errorf("got %+v; want the policies as they were", got)
 	}
@@ -271,6 +279,7 @@ func TestWatchPolls(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	link()
 	w.takes("1/minute")
 	replace(t, target, limited("2/minute"))
@@ -279,6 +288,7 @@ func TestWatchPolls(t *testing.T) {
 	if err := os.Rename(folder, folder+".old"); err != nil {
 		t.Fatal(err)
 	}
+
 	link()
 	replace(t, target, limited("3/minute"))
 	for {
@@ -290,6 +300,7 @@ func TestWatchPolls(t *testing.T) {
 			t.Fatalf("got %v; want no error but ErrNotExist", err)
 		}
 	}
+
 	if got := w.Limiter.Policies()[0].Limit; got != gcra.PerMinute(3) {
 		t.Errorf("got %v; want 3/minute", got)
 	}
@@ -303,6 +314,7 @@ func TestReload(t *testing.T) {
 	if err := w.Reload(); !errors.Is(err, fs.ErrNotExist) || !errors.Is(w.report(), fs.ErrNotExist) {
 		t.Errorf("got %v; want that the file is not there", err)
 	}
+
 	write(t, path, limited("1/minute"))
 	for range 2 {
 		if err := w.Reload(); err != nil {
@@ -310,6 +322,7 @@ func TestReload(t *testing.T) {
 		}
 		w.takes("1/minute")
 	}
+
 	write(t, path, limited("1"))
 	if err := w.Reload(); err == nil || w.report() == nil || !strings.Contains(err.Error(), path+":4:10: limit is 1;") {
 		t.Errorf("got %v; want the mistake in line 4", err)
@@ -328,6 +341,7 @@ func TestReloadWhileWatching(t *testing.T) {
 	w.OnReload = func(error) {}
 	w.SetPollInterval(time.Millisecond)
 	w.run()
+
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {
@@ -338,9 +352,11 @@ func TestReloadWhileWatching(t *testing.T) {
 			}
 		})
 	}
+
 	for n := range 20 {
 		replace(t, path, limited(fmt.Sprintf("%d/minute", n+2)))
 	}
+
 	all.Wait()
 	if err := w.Reload(); err != nil {
 		t.Error(err)
@@ -363,6 +379,7 @@ func TestWatchLogs(t *testing.T) {
 		return a
 	}})))
 	defer slog.SetDefault(before)
+
 	w := watcher(t, path, never)
 	w.OnReload = nil
 	_ = w.Reload()
@@ -385,11 +402,13 @@ func TestWatchUnderLoad(t *testing.T) {
 		t.Helper()
 		replace(t, path, fmt.Sprintf("policies:\n- {name: quota, key: user, limit: 10/day burst %d}\n", burst))
 	}
+
 	quota(10)
 	policies, err := policyfile.Load(path, funcs)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	limiter := middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory()}, policies...))
 	server := httptest.NewServer(ratelimit.From(limiter)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
 	defer server.Close()
@@ -408,6 +427,7 @@ func TestWatchUnderLoad(t *testing.T) {
 			t.Errorf("a request is lost: %v", err)
 			return 0, 0
 		}
+
 		answer.Body.Close()
 		limit, _ = strconv.Atoi(answer.Header.Get("RateLimit-Limit"))
 		left, _ = strconv.Atoi(answer.Header.Get("RateLimit-Remaining"))
@@ -416,9 +436,11 @@ func TestWatchUnderLoad(t *testing.T) {
 		}
 		return limit, left
 	}
+
 	for range 6 {
 		ask("alice")
 	}
+
 	var done atomic.Bool
 	for i := range 4 {
 		asking.Go(func() {
@@ -431,6 +453,7 @@ func TestWatchUnderLoad(t *testing.T) {
 			}
 		})
 	}
+
 	var took []time.Duration
 	for burst := 11; burst <= 15; burst++ {
 		quota(burst)
@@ -441,6 +464,7 @@ func TestWatchUnderLoad(t *testing.T) {
 		})
 		took = append(took, time.Since(changed))
 	}
+
 	done.Store(true)
 	asking.Wait()
 	slices.Sort(took)

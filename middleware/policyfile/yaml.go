@@ -84,6 +84,7 @@ func tooMuch(tokens token.Tokens) (at *token.Token, bound string) {
 		if t.Position.Line != line {
 			marks, line = 0, t.Position.Line
 		}
+
 		switch t.Type {
 		case token.MappingStartType, token.SequenceStartType:
 			brackets++

@@ -25,6 +25,7 @@ func TestParseBounds(t *testing.T) {
 	for i := range 20 {
 		fmt.Fprintf(&bomb, "a%d: &a%d [%s*a%d]\n", i+1, i+1, strings.Repeat(fmt.Sprintf("*a%d, ", i), 9), i)
 	}
+
 	const deep = ": the file has more than 16 lists and mappings in each other; want at most that many"
 	const much = ": the file has more than 24000 YAML tokens (words, values, marks and comments); want at most that many"
 	const fields = ": the file has more than 4000 fields; want at most that many"

@@ -110,22 +110,11 @@ type Adaptive struct {
 // context's deadline, it returns at once with an error that wraps a [*turns.WaitError].
 func (a *Adaptive) RoundTrip(r *http.Request) (*http.Response, error) {
 	var e Event
-	resp, denied, err := a.send(r, &e)
-	if a.Observe != nil {
-		e.Reason, e.Err = Answered, err
-		switch {
-		case errors.Is(err, turns.ErrWouldWait):
-			e.Reason = TooLong
-		case err != nil || resp == nil:
-			e.Reason = Failed
-		case denied:
-			e.Reason = TooManyTries
-		}
-		if err == nil && resp != nil {
-			e.Status = resp.StatusCode
-		}
-		a.Observe(r, e)
+	resp, err := a.send(r, &e)
+	if e.Tries == 0 && r.URL != nil {
+		closeBody(r)
 	}
+	e.pass(a.Observe, r, resp, err)
 	return resp, err
 }
 
@@ -137,24 +126,23 @@ func (a *Adaptive) check() error {
 	return nil
 }
 
-func (a *Adaptive) send(r *http.Request, e *Event) (resp *http.Response, denied bool, err error) {
-	if err := a.check(); err != nil {
-		closeBody(r)
-		return nil, false, err
-	}
+func (a *Adaptive) send(r *http.Request, e *Event) (*http.Response, error) {
 	if r.URL == nil {
-		resp, err = a.base().RoundTrip(r) // which returns the error
-		return resp, false, err
+		return a.base().RoundTrip(r) // which returns the error
 	}
+	if err := a.check(); err != nil {
+		return nil, err
+	}
+
 	key := a.Key
 	if key == nil {
 		key = ByHost
 	}
 	name, err := key(r)
 	if err != nil {
-		closeBody(r)
-		return nil, false, err
+		return nil, err
 	}
+
 	deadline, isDenied := time.Now().Add(cmp.Or(a.MaxWait, defaultWait)), a.Denied
 	transport, ok := r.Context().Value(tryKey{}).(try)
 	if ok {
@@ -168,37 +156,37 @@ func (a *Adaptive) send(r *http.Request, e *Event) (resp *http.Response, denied 
 
 	p := a.pacers.get(name)
 	if err := waitForPace(p, r, deadline, e); err != nil {
-		closeBody(r)
 		if errors.Is(err, turns.ErrWouldWait) {
 			err = fmt.Errorf("httpclient: %w", err)
 		}
-		return nil, false, err
+		return nil, err
 	}
+
 	e.Tries = 1
-	resp, err = a.base().RoundTrip(r)
+	resp, err := a.base().RoundTrip(r)
 	if err != nil || resp == nil {
 		p.Done(time.Now(), 0, nil)
-		return resp, false, err // http.Client reports a Base that returns neither
+		return resp, err // http.Client reports a Base that returns neither
 	}
+
 	now := time.Now()
 	answer := readAnswer(now, resp, isDenied)
 	status := resp.StatusCode
 	if answer.Never {
 		status = 0 // it says nothing of the rate
 	}
+	if e.Reason = Answered; answer.Denied {
+		e.Reason = TooManyTries
+	}
+
 	p.Answered(now, status, answer)
 	if ok {
 		*transport.answer = answer
 	}
-	return resp, answer.Denied, nil
+	return resp, nil
 }
 
 // CloseIdleConnections closes the idle connections of Base, if it can.
 func (a *Adaptive) CloseIdleConnections() { closeIdle(a.base()) }
 
-func (a *Adaptive) base() http.RoundTripper {
-	if a.Base == nil {
-		return http.DefaultTransport
-	}
-	return a.Base
-}
+func (a *Adaptive) base() http.RoundTripper { return cmp.Or(a.Base, http.DefaultTransport) }

@@ -51,6 +51,7 @@ func TestAdaptiveFixedWindows(t *testing.T) {
 			h.Set("RateLimit-Remaining", fmt.Sprint(remaining))
 			h.Set("RateLimit-Reset", fmt.Sprint(seconds(reset)))
 		},
+
 		"draft 7": func(h http.Header, remaining int, reset time.Time) {
 			h.Set("RateLimit-Policy", "10;w=4")
 			h.Set("RateLimit", fmt.Sprintf("limit=10, remaining=%d, reset=%d", remaining, seconds(reset)))
@@ -59,6 +60,7 @@ func TestAdaptiveFixedWindows(t *testing.T) {
 			h.Set("RateLimit-Policy", `"10-in-4sec"; q=10; w=4; pk=:MTI3:`)
 			h.Set("RateLimit", fmt.Sprintf(`"10-in-4sec"; r=%d; t=%d`, remaining, seconds(reset)))
 		},
+
 		"X-RateLimit, Unix time": func(h http.Header, remaining int, reset time.Time) {
 			h.Set("X-RateLimit-Limit", "10")
 			h.Set("X-RateLimit-Remaining", fmt.Sprint(remaining))
@@ -70,6 +72,7 @@ func TestAdaptiveFixedWindows(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					server := &fixedWindow{limit: limit, period: period, status: status, header: header}
 					c := transport(t, httpclient.Config{Base: &httpclient.Adaptive{Base: direct{server, 5 * time.Millisecond}}})
+
 					const callers, calls = 5, 8
 					begin := time.Now()
 					var wg sync.WaitGroup
@@ -83,9 +86,11 @@ func TestAdaptiveFixedWindows(t *testing.T) {
 							}
 						})
 					}
+
 					wg.Wait()
 					took := time.Since(begin)
 					t.Logf("%d denied, %v", server.denied, took)
+
 					// The best possible time is three periods. Of 560 runs, which differ by
 					// the jitter, all took 4 to 7.3 periods without a denial.
 					if most := 8 * period; took > most || server.denied > 0 {

@@ -50,9 +50,11 @@ func TestAdaptiveOurMiddleware(t *testing.T) {
 				limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Headers: headers},
 					ratelimit.Policy{Name: "second", Key: shared, Limit: gcra.PerSecond(perSecond).WithBurst(50)},
 					ratelimit.Policy{Name: "day", Key: shared, Limit: gcra.PerDay(1_000_000)})
+
 				server := direct{limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})), 20 * time.Millisecond}
 				ctx, cancel := context.WithTimeout(t.Context(), run)
 				defer cancel()
+
 				var allowed, denied [2]atomic.Int64
 				var wg sync.WaitGroup
 				for client := range allowed {
@@ -74,6 +76,7 @@ func TestAdaptiveOurMiddleware(t *testing.T) {
 						})
 					}
 				}
+
 				wg.Wait()
 				a, b := allowed[0].Load(), allowed[1].Load()
 				total := denied[0].Load() + denied[1].Load()
@@ -81,9 +84,11 @@ func TestAdaptiveOurMiddleware(t *testing.T) {
 				if most := (a + b) / 100; total > most {
 					t.Errorf("got %d denied; want at most %d", total, most)
 				}
+
 				if least := int64(run.Seconds() * perSecond * 0.9); a+b < least {
 					t.Errorf("got %d allowed; want at least %d", a+b, least)
 				}
+
 				// The parts are random: in many runs one of two clients got between a
 				// fifth and a half. examples/simulate shows the parts of ten.
 				if 10*min(a, b) < a+b {
@@ -103,12 +108,14 @@ func TestAdaptivePlainServer(t *testing.T) {
 			Base:    direct{http.NotFoundHandler(), time.Millisecond},
 			Observe: func(_ *http.Request, e httpclient.Event) { seen = append(seen, e) },
 		}
+
 		for range 100 {
 			r := httptest.NewRequest(http.MethodGet, "http://api.example/", http.NoBody)
 			if _, err := a.RoundTrip(r); err != nil {
 				t.Fatal(err)
 			}
 		}
+
 		if got, want := time.Since(start), 100*time.Millisecond; got != want {
 			t.Errorf("100 requests of 1 ms took %v; want %v", got, want)
 		}
@@ -143,6 +150,7 @@ func TestAdaptiveSleep(t *testing.T) {
 				w.WriteHeader(http.StatusTooManyRequests)
 			}
 		}), 0}}
+
 		call := func(ctx context.Context, url string) (int, error) {
 			r, _ := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 			resp, err := a.RoundTrip(r)
@@ -151,6 +159,7 @@ func TestAdaptiveSleep(t *testing.T) {
 			}
 			return resp.StatusCode, nil
 		}
+
 		if status, err := call(t.Context(), "http://busy.example/"); status != http.StatusTooManyRequests || err != nil {
 			t.Errorf("got %d, %v; want the denial", status, err)
 		}
@@ -160,6 +169,7 @@ func TestAdaptiveSleep(t *testing.T) {
 		if _, err := call(ctx, "http://busy.example/"); !errors.Is(err, turns.ErrWouldWait) || time.Since(start) != 0 {
 			t.Errorf("got %v after %v; want ErrWouldWait at once, since the deadline comes first", err, time.Since(start))
 		}
+
 		ctx, cancel = context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
 		if _, err := call(ctx, "http://busy.example/"); !errors.Is(err, context.Canceled) {
@@ -168,6 +178,7 @@ func TestAdaptiveSleep(t *testing.T) {
 		if got := time.Since(start); got != time.Second {
 			t.Errorf("returned after %v; want 1s", got)
 		}
+
 		if _, err := call(t.Context(), "http://idle.example/"); err != nil || time.Since(start) != time.Second {
 			t.Errorf("another host: got %v after %v; want no sleep", err, time.Since(start)-time.Second)
 		}
@@ -196,6 +207,7 @@ func TestAdaptiveManyHosts(t *testing.T) {
 	a := &httpclient.Adaptive{MaxWait: time.Second, Base: roundTrip(func(*http.Request) (*http.Response, error) {
 		return answer(http.StatusTooManyRequests, http.NoBody, "Retry-After: 3600"), nil
 	})}
+
 	held := func(host int) bool {
 		_, err := a.RoundTrip(request(t, "GET", fmt.Sprintf("http://h%d.example/", host), nil))
 		return errors.Is(err, turns.ErrWouldWait)
@@ -203,11 +215,13 @@ func TestAdaptiveManyHosts(t *testing.T) {
 	if held(0) || held(1) || !held(0) {
 		t.Fatal("want a host to be held back after its first response")
 	}
+
 	for i := range 1100 {
 		if held(2 + i); !held(1) {
 			t.Fatalf("after %d other hosts one is forgotten that is in use", i)
 		}
 	}
+
 	if held(0) {
 		t.Error("a host that was not used is still held back after 1100 others; want it forgotten")
 	}

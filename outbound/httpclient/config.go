@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -118,42 +119,26 @@ const (
 	defaultMargin = 0.01
 	defaultTries  = 5
 	defaultWait   = time.Minute
-	maxName       = 64
-	maxDelay      = 366 * 24 * time.Hour // what a store accepts
+	maxName       = 64 // as of middleware.Policy
 )
 
 // New returns a Transport. The error joins one error for each mistake in the
 // configuration ([errors.Join]), with the policy, the field, the value and the
 // valid values.
 func New(cfg Config) (*Transport, error) {
-	t := &Transport{
-		base:     cfg.Base,
-		store:    cfg.Store,
-		policies: append([]Policy(nil), cfg.Policies...),
-		maxTries: cfg.MaxTries,
-		maxWait:  cfg.MaxWait,
-		replay:   cfg.Replay,
-		denied:   cfg.Denied,
-		observe:  cfg.Observe,
-		pacers:   pacers{maxInterval: maxBackoff / 2},
-	}
-	_, t.adaptive = cfg.Base.(*Adaptive)
-	if t.base == nil {
-		t.base = http.DefaultTransport
-	}
-	if t.maxTries == 0 {
-		t.maxTries = defaultTries
-	}
-	if t.maxWait == 0 {
-		t.maxWait = defaultWait
-	}
-	if err := errors.Join(cfg.check(t.policies)...); err != nil {
+	cfg.Policies = slices.Clone(cfg.Policies)
+	if err := errors.Join(cfg.check()...); err != nil {
 		return nil, err
 	}
-	for i := range t.policies {
-		t.policies[i].Limit = cfg.withMargin(t.policies[i].Limit)
+
+	cfg.Base = cmp.Or(cfg.Base, http.DefaultTransport)
+	cfg.MaxTries, cfg.MaxWait = cmp.Or(cfg.MaxTries, defaultTries), cmp.Or(cfg.MaxWait, defaultWait)
+	for i := range cfg.Policies {
+		cfg.Policies[i].Limit = cfg.withMargin(cfg.Policies[i].Limit)
 	}
-	return t, nil
+
+	_, adaptive := cfg.Base.(*Adaptive)
+	return &Transport{cfg: cfg, adaptive: adaptive, pacers: pacers{maxInterval: maxBackoff / 2}}, nil
 }
 
 // withMargin returns a limit with a longer Per.
@@ -173,37 +158,44 @@ func Must(t *Transport, err error) *Transport {
 }
 
 // check returns the mistakes and names a single policy "default".
-func (cfg *Config) check(policies []Policy) (errs []error) {
-	if len(policies) > 0 && iface.IsNil(cfg.Store) {
+func (cfg *Config) check() (errs []error) {
+	if len(cfg.Policies) > 0 && iface.IsNil(cfg.Store) {
 		errs = append(errs, errors.New("httpclient: Store is nil and there are Policies; want redisstore.New, gcra.NewMemory or your own"))
 	}
+
 	if cfg.Base != nil && iface.IsNil(cfg.Base) {
 		errs = append(errs, fmt.Errorf("httpclient: Base is a nil %T; want one, or no Base for http.DefaultTransport", cfg.Base))
 	} else if a, ok := cfg.Base.(*Adaptive); ok {
 		errs = append(errs, a.check())
 	}
+
 	marginOK := cfg.Margin < 1 // false for NaN
 	if !marginOK {
 		errs = append(errs, fmt.Errorf("httpclient: Margin is %v; want less than 1, or 0 for %v", cfg.Margin, defaultMargin))
 	}
+
 	if cfg.MaxTries < 0 {
 		errs = append(errs, fmt.Errorf("httpclient: MaxTries is %d; want 1 or more, or 0 for %d", cfg.MaxTries, defaultTries))
 	}
-	if cfg.MaxWait < 0 || cfg.MaxWait > maxDelay {
-		errs = append(errs, fmt.Errorf("httpclient: MaxWait is %v; want up to %v, or 0 for %v", cfg.MaxWait, maxDelay, defaultWait))
+	if cfg.MaxWait < 0 || cfg.MaxWait > gcra.MaxDelay {
+		errs = append(errs, fmt.Errorf("httpclient: MaxWait is %v; want up to %v, or 0 for %v", cfg.MaxWait, gcra.MaxDelay, defaultWait))
 	}
-	if len(policies) == 1 && policies[0].Name == "" {
-		policies[0].Name = "default"
+
+	if len(cfg.Policies) == 1 && cfg.Policies[0].Name == "" {
+		cfg.Policies[0].Name = "default"
 	}
+
 	seen := map[string]bool{}
-	for i, p := range policies {
+	for i, p := range cfg.Policies {
 		title := fmt.Sprintf("policy %.80q", p.Name)
 		if p.Name == "" {
 			title = fmt.Sprintf("policy number %d", i+1)
 		}
+
 		report := func(format string, args ...any) {
 			errs = append(errs, fmt.Errorf("httpclient: %s: "+format, append([]any{title}, args...)...))
 		}
+
 		switch {
 		case p.Name == "":
 			report("Name is missing; want one for each of several policies")
@@ -215,9 +207,11 @@ func (cfg *Config) check(policies []Policy) (errs []error) {
 			report("Name is taken by an earlier policy; want unique names")
 		}
 		seen[p.Name] = true
+
 		if p.Key == nil {
 			report("Key is nil; want ByHost, ByCredential or your own")
 		}
+
 		switch err := p.Limit.Validate(); {
 		case err != nil:
 			report("Limit is %v: %w", p.Limit, err)
@@ -228,8 +222,9 @@ func (cfg *Config) check(policies []Policy) (errs []error) {
 				report("Limit is %v and too long with a Margin of %v: %w", p.Limit, cmp.Or(cfg.Margin, defaultMargin), err)
 			}
 		}
-		if p.MaxDelay < 0 || p.MaxDelay > maxDelay {
-			report("MaxDelay is %v; want up to %v, or 0 for as long as MaxWait", p.MaxDelay, maxDelay)
+
+		if p.MaxDelay < 0 || p.MaxDelay > gcra.MaxDelay {
+			report("MaxDelay is %v; want up to %v, or 0 for as long as MaxWait", p.MaxDelay, gcra.MaxDelay)
 		}
 	}
 	return errs

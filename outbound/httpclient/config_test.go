@@ -25,6 +25,7 @@ func TestMistakes(t *testing.T) {
 			{Name: "c", Key: httpclient.ByHost, Limit: gcra.Quota(1, gcra.Daily)},
 		},
 	})
+
 	for _, want := range []string{
 		"Base is a nil *http.Transport", "Store is nil", "Margin is 1; want less than 1, or 0 for 0.01", "MaxTries is -1", "MaxWait is -1s", "policy number 1: Name is missing", "policy number 1: Key is nil",
 		"policy number 1: Limit is", `Name is "a\n"`, "Name has 65", `policy "b": MaxDelay is -1ns`, `policy "b": Name is taken`,
@@ -34,9 +35,11 @@ func TestMistakes(t *testing.T) {
 			t.Errorf("got %v; want it to say %q", err, want)
 		}
 	}
+
 	if n := strings.Count(err.Error(), "\n") + 1; n != 13 {
 		t.Errorf("got %d mistakes; want 13:\n%v", n, err)
 	}
+
 	if _, err := httpclient.New(httpclient.Config{Policies: []httpclient.Policy{{Key: httpclient.ByHost, Limit: gcra.PerSecond(1)}}}); err == nil {
 		t.Error("policies without a store: got no error")
 	}
@@ -45,6 +48,7 @@ func TestMistakes(t *testing.T) {
 			t.Error("Must does not panic")
 		}
 	}()
+
 	httpclient.Must(httpclient.New(httpclient.Config{MaxTries: -1}))
 }
 
@@ -66,6 +70,7 @@ func TestMarginMistakes(t *testing.T) {
 		_, err := httpclient.New(httpclient.Config{
 			Store: gcra.NewMemory(), Margin: tt.margin, Policies: []httpclient.Policy{{Key: httpclient.ByHost, Limit: tt.limit}},
 		})
+
 		got := ""
 		if err != nil {
 			got = strings.TrimPrefix(err.Error(), "httpclient: ")
@@ -110,6 +115,7 @@ func TestNeitherResponseNorError(t *testing.T) {
 			}
 		}
 	}
+
 	for _, e := range events {
 		if e.Reason != httpclient.Failed || e.Status != 0 {
 			t.Errorf("observed %+v; want Failed without a status", e)

@@ -45,13 +45,16 @@ func (t *Transport) replayable(r *http.Request) bool {
 	if r.Body != nil && r.Body != http.NoBody && r.GetBody == nil {
 		return false
 	}
-	if t.replay != nil && t.replay(r) {
+
+	if t.cfg.Replay != nil && t.cfg.Replay(r) {
 		return true
 	}
+
 	switch r.Method {
 	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
 		return true
 	}
+
 	// As in net/http, the presence of the header is enough.
 	_, ok := r.Header["Idempotency-Key"]
 	if !ok {

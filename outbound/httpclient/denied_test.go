@@ -45,6 +45,7 @@ func TestDenied(t *testing.T) {
 						free = time.Now().Add(time.Second)
 						return answer(http.StatusOK, io.NopCloser(bytes.NewReader([]byte(`{"ok":true}`)))), nil
 					})
+
 					denied := func(resp *http.Response) (time.Duration, bool) {
 						asked++
 						body, err := io.ReadAll(resp.Body)
@@ -54,6 +55,7 @@ func TestDenied(t *testing.T) {
 						resp.Body = io.NopCloser(bytes.NewReader(body))
 						return 0, string(body) == denial
 					}
+
 					c := stacks(t, base, denied)[client]
 					const calls = 20
 					for call := 0; call < calls; {
@@ -61,6 +63,7 @@ func TestDenied(t *testing.T) {
 						if err != nil {
 							t.Fatal(err)
 						}
+
 						got := text(t, resp)
 						if got == denial && client != "Adaptive" {
 							t.Fatalf("call %d: got the denial; want it sent again", call)
@@ -69,6 +72,7 @@ func TestDenied(t *testing.T) {
 							call++
 						}
 					}
+
 					if served != calls || sent > 2*calls || asked != sent {
 						t.Errorf("served %d of %d, asked %d times; want %d of at most %d, asked for each", served, sent, asked, calls, 2*calls)
 					}
@@ -103,6 +107,7 @@ func TestDenialThatNoWaitHelps(t *testing.T) {
 			}
 			return 1
 		}}
+
 		server := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Headers: headers, Logger: slog.New(slog.DiscardHandler)}, policy)(
 			http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		sent := 0
@@ -112,6 +117,7 @@ func TestDenialThatNoWaitHelps(t *testing.T) {
 			server.ServeHTTP(w, r)
 			return w.Result(), nil
 		})
+
 		for client, c := range stacks(t, base, nil) {
 			sent = 0
 			for _, path := range []string{"/", "/large", "/"} {
@@ -124,6 +130,7 @@ func TestDenialThatNoWaitHelps(t *testing.T) {
 					t.Fatalf("%v, %s, %s: got %v, %v; want %d", headers, client, path, resp, err, want)
 				}
 			}
+
 			if sent != 3 {
 				t.Errorf("%v, %s: sent %d requests for 3 calls; want each once", headers, client, sent)
 			}

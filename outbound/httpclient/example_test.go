@@ -44,6 +44,7 @@ func Example() {
 			fmt.Println(e.Reason, e.Status, "after", e.Tries, "tries")
 		},
 	}))
+
 	client := &http.Client{Transport: transport}
 	for range 2 {
 		resp, err := client.Get(partner.URL)
@@ -53,6 +54,7 @@ func Example() {
 		}
 		resp.Body.Close()
 	}
+
 	// Output:
 	// answered 200 after 2 tries
 	// answered 200 after 1 tries
@@ -65,6 +67,7 @@ func ExampleNew_tooLong() {
 		Policies: []httpclient.Policy{{Key: httpclient.ByHost, Limit: gcra.PerHour(1)}},
 		Base:     roundTrip(func(*http.Request) (*http.Response, error) { return answer(200, http.NoBody), nil }),
 	}))
+
 	client := &http.Client{Transport: transport}
 	for range 2 {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -74,6 +77,7 @@ func ExampleNew_tooLong() {
 			fmt.Println(err)
 			return
 		}
+
 		resp, err := client.Do(r)
 		var wait *turns.WaitError
 		if errors.As(err, &wait) {
@@ -83,6 +87,7 @@ func ExampleNew_tooLong() {
 		resp.Body.Close()
 		fmt.Println(resp.StatusCode)
 	}
+
 	// Output:
 	// 200
 	// try again in 1h0m0s
@@ -99,6 +104,7 @@ func ExampleTransport_idempotencyKey() {
 		fmt.Println(err)
 		return
 	}
+
 	r.Header.Set("Idempotency-Key", "b2f1c7d0-7")
 	resp, err := client.Do(r)
 	if err != nil {
@@ -107,6 +113,7 @@ func ExampleTransport_idempotencyKey() {
 	}
 	resp.Body.Close()
 	fmt.Println(resp.StatusCode)
+
 	// Output: 200
 }
 
@@ -165,5 +172,6 @@ func ExamplePolicy_key() {
 		return
 	}
 	fmt.Println(policy.Key(r))
+
 	// Output: join:tenant:acme|host:api.example.com <nil>
 }

@@ -71,8 +71,10 @@ func (p *partner) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		r.Body.Close()
 	}
+
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	n := len(p.at)
 	p.at = append(p.at, time.Now())
 	p.bodies = append(p.bodies, string(body))

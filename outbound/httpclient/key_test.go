@@ -39,6 +39,7 @@ func TestCredentialIsASecret(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	s := &spy{Store: redis}
 	tr := transport(t, httpclient.Config{
 		Base: &partner{answers: []func() *http.Response{says(429, "Retry-After: 3600")}}, Store: s, MaxWait: 100 * time.Millisecond,
@@ -47,11 +48,13 @@ func TestCredentialIsASecret(t *testing.T) {
 			{Name: "b", Key: httpclient.ByHeader("X-Api-Key"), Limit: gcra.PerMinute(3)},
 		},
 	})
+
 	var errs []string
 	for range 4 {
 		_, err := tr.RoundTrip(request(t, "GET", url, nil, "Authorization: Bearer hunter2", "X-Api-Key: hunter3"))
 		errs = append(errs, fmt.Sprintf("%v %+v", err, err))
 	}
+
 	keys, err := client.Keys(t.Context(), "*").Result()
 	if err != nil || len(keys) != 4 { // of each policy the queue and the calls
 		t.Fatalf("got keys %q, %v; want 4", keys, err)
@@ -61,6 +64,7 @@ func TestCredentialIsASecret(t *testing.T) {
 			t.Errorf("got %q; want no credential", text)
 		}
 	}
+
 	if len(s.seen) == 0 || !strings.HasPrefix(s.seen[0], "credential:") {
 		t.Errorf("the store got %q; want a hash of the credential", s.seen)
 	}

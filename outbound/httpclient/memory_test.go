@@ -19,6 +19,7 @@ func TestMemoryOfInventedHosts(t *testing.T) {
 			return answer(status, http.NoBody, name+": "+fmt.Sprintf(value, fmt.Sprint(long, i)))
 		}
 	}
+
 	for _, tt := range []struct {
 		name, url string
 		answer    func(i int) *http.Response
@@ -43,6 +44,7 @@ func TestMemoryOfInventedHosts(t *testing.T) {
 				resp.Header.Set("RateLimit-Remaining", "5")
 				return resp, nil
 			}))
+
 			before := heap()
 			for i := range hosts {
 				resp, err := c.RoundTrip(request(t, "GET", fmt.Sprintf(tt.url, i), nil))
@@ -51,6 +53,7 @@ func TestMemoryOfInventedHosts(t *testing.T) {
 				}
 				resp.Body.Close()
 			}
+
 			if grown := heap() - before; grown > hosts*mib/10 {
 				t.Errorf("%s, %s: %d requests keep %d KiB; want less than a tenth of their megabytes", name, tt.name, hosts, grown>>10)
 			}

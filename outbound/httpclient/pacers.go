@@ -3,7 +3,9 @@ package httpclient
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -35,23 +37,22 @@ func (ps *pacers) get(key string) *pacer.Pacer {
 	now := time.Now()
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
+
 	p := ps.paced[key]
 	if p == nil {
 		if ps.paced == nil {
 			ps.paced = make(map[string]*paced)
 		}
+
 		if len(ps.paced) >= maxPacers {
-			oldest := ""
-			for k, p := range ps.paced {
-				if oldest == "" || p.lastUsed.Before(ps.paced[oldest].lastUsed) {
-					oldest = k
-				}
-			}
-			delete(ps.paced, oldest)
+			delete(ps.paced, slices.MinFunc(slices.Collect(maps.Keys(ps.paced)), func(a, b string) int {
+				return ps.paced[a].lastUsed.Compare(ps.paced[b].lastUsed)
+			}))
 		}
 		p = &paced{Pacer: pacer.Pacer{MaxInterval: ps.maxInterval}}
 		ps.paced[strings.Clone(key)] = p // key may be a part of a long URL
 	}
+
 	p.lastUsed = now
 	return &p.Pacer
 }
@@ -66,6 +67,7 @@ func waitForPace(p *pacer.Pacer, r *http.Request, deadline time.Time, e *Event) 
 	if !ok {
 		return tooLong(r, d, deadline)
 	}
+
 	for d > 0 {
 		if d > available(r.Context(), deadline) {
 			p.Cancel()

@@ -33,11 +33,13 @@ func (s *limitReq) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	if s.free.Before(now) {
 		s.free = now
 	}
+
 	delay := s.free.Sub(now)
 	if delay > burst*interval {
 		w.WriteHeader(http.StatusTooManyRequests)
 		return
 	}
+
 	s.free = s.free.Add(interval)
 	s.served++
 	if !s.nodelay {
@@ -65,6 +67,7 @@ func TestBareDenials(t *testing.T) {
 						server := &limitReq{nodelay: nodelay}
 						c := stack(direct{server, time.Millisecond})
 						begin := time.Now()
+
 						var wg sync.WaitGroup
 						for range callers {
 							wg.Go(func() {
@@ -76,9 +79,11 @@ func TestBareDenials(t *testing.T) {
 								}
 							})
 						}
+
 						wg.Wait()
 						took := time.Since(begin)
 						t.Logf("served %d of %d in %v", server.served, server.sent, took)
+
 						// Of the first requests three are served, and all that are denied are sent again.
 						if most := 50; server.served != 40 || server.sent > most || took > 10*time.Second {
 							t.Errorf("served %d of %d in %v; want 40 of at most %d in at most 10 s", server.served, server.sent, took, most)
@@ -117,6 +122,7 @@ func TestAdaptiveMaxWait(t *testing.T) {
 				if resp, err := c.RoundTrip(request(t, "GET", url, nil, "Authorization: alice")); err != nil || resp.StatusCode != 429 {
 					t.Fatalf("got %v, %v; want the 429", resp, err)
 				}
+
 				begin := time.Now()
 				body := watch("order")
 				r := request(t, "PUT", url, nil, "Authorization: bob") // no pause of the Transport
@@ -126,6 +132,7 @@ func TestAdaptiveMaxWait(t *testing.T) {
 				if !errors.As(err, &wait) || wait.Needed != retryAfter || wait.Patience != tt.most || time.Since(begin) != 0 {
 					t.Errorf("got %v after %v; want a WaitError at once, with %v needed and %v allowed", err, time.Since(begin), retryAfter, tt.most)
 				}
+
 				if p.tries() != 1 || body.closes() != 1 {
 					t.Errorf("sent %d times, body closed %d times; want once", p.tries(), body.closes())
 				}
@@ -147,6 +154,7 @@ func TestAdaptiveQueueWithinMaxWait(t *testing.T) {
 		if _, err := a.RoundTrip(request(t, "GET", url, nil)); err != nil {
 			t.Fatal(err)
 		}
+
 		begin := time.Now()
 		var wg sync.WaitGroup
 		for range 100 {
@@ -157,6 +165,7 @@ func TestAdaptiveQueueWithinMaxWait(t *testing.T) {
 				}
 			})
 		}
+
 		wg.Wait()
 		if took := time.Since(begin); took > maxWait {
 			t.Errorf("all were done after %v; want at most %v", took, maxWait)

@@ -1,6 +1,8 @@
 package httpclient
 
 import (
+	"cmp"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"strings"
@@ -32,6 +34,7 @@ func (p *pauses) add(k pauseKey, length time.Duration) {
 	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if end := now.Add(length); end.After(p.pauses[k].end) {
 		if p.pauses == nil {
 			p.pauses = make(map[pauseKey]pause)
@@ -39,14 +42,12 @@ func (p *pauses) add(k pauseKey, length time.Duration) {
 		k.host = strings.Clone(k.host) // it may be a part of a long URL
 		p.pauses[k] = pause{end, length}
 	}
+
 	if len(p.pauses) < max(p.sweepAt, 128) {
 		return
 	}
-	for k, v := range p.pauses {
-		if !v.end.After(now) {
-			delete(p.pauses, k)
-		}
-	}
+
+	maps.DeleteFunc(p.pauses, func(_ pauseKey, v pause) bool { return !v.end.After(now) })
 	for k := range p.pauses {
 		if len(p.pauses) <= maxPauses {
 			break
@@ -61,10 +62,8 @@ func (p *pauses) remaining(keys ...pauseKey) (remaining, length time.Duration) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	for _, k := range keys {
-		if v, ok := p.pauses[k]; ok {
-			if d := time.Until(v.end); d > remaining {
-				remaining, length = d, v.length
-			}
+		if d := time.Until(p.pauses[k].end); d > remaining {
+			remaining, length = d, p.pauses[k].length
 		}
 	}
 	return remaining, length
@@ -78,12 +77,7 @@ func (p *pauses) empty() bool {
 }
 
 // callerOf returns the caller of a request as the server sees it.
-func callerOf(r *http.Request) string {
-	if c := credentialOf(r); c != "" {
-		return c
-	}
-	return "anonymous"
-}
+func callerOf(r *http.Request) string { return cmp.Or(credentialOf(r), "anonymous") }
 
 // spread returns up to a tenth of a pause, so that the waiting requests do not all go at its end.
 func spread(length time.Duration) time.Duration { return rand.N(length/10 + 1) }

@@ -14,6 +14,7 @@ func TestPauses(t *testing.T) {
 		if !p.empty() {
 			t.Error("got a pause at the start; want none")
 		}
+
 		forever := pauseKey{host: "forever"}
 		p.add(forever, time.Hour)
 		p.add(forever, time.Second)
@@ -23,12 +24,14 @@ func TestPauses(t *testing.T) {
 			if len(p.pauses) > 128 {
 				t.Fatalf("got %d pauses; want at most 128, since 11 have not ended", len(p.pauses))
 			}
+
 			if i == 35_000 {
 				if remaining, length := p.remaining(pauseKey{host: "35000"}, forever, pauseKey{host: "unknown"}); remaining != time.Hour-3500*time.Second-100*time.Millisecond || length != time.Hour {
 					t.Errorf("got %v remaining of %v; want those of the longest", remaining, length)
 				}
 			}
 		}
+
 		if remaining, _ := p.remaining(forever); remaining != 0 {
 			t.Errorf("got %v remaining after hours; want 0", remaining)
 		}

@@ -63,17 +63,10 @@ import (
 //
 // Both are local to the Transport: other processes learn them from their own denials.
 type Transport struct {
-	base     http.RoundTripper
-	store    gcra.Store
-	policies []Policy
-	maxTries int
-	maxWait  time.Duration
-	replay   func(*http.Request) bool
-	denied   func(*http.Response) (time.Duration, bool)
-	observe  func(*http.Request, Event)
+	cfg      Config // with its defaults, and limits with the margin
 	pauses   pauses
 	pacers   pacers // by host, for servers that deny without a time
-	adaptive bool   // base is an Adaptive, which paces
+	adaptive bool   // Base is an Adaptive, which paces
 }
 
 // maxPause bounds a pause, unless callers wait longer than that.
@@ -86,6 +79,12 @@ const pausePolicy = "Retry-After"
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	var e Event
 	resp, err := t.send(r, &e)
+	e.pass(t.cfg.Observe, r, resp, err)
+	return resp, err
+}
+
+// pass completes the event of a request and gives it to observe.
+func (e *Event) pass(observe func(*http.Request, Event), r *http.Request, resp *http.Response, err error) {
 	e.Err = err
 	switch {
 	case errors.Is(err, turns.ErrWouldWait):
@@ -95,14 +94,13 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	default:
 		e.Status = resp.StatusCode
 	}
-	if t.observe != nil {
-		t.observe(r, e)
+	if observe != nil {
+		observe(r, *e)
 	}
-	return resp, err
 }
 
 // CloseIdleConnections closes the idle connections of Base, if it can.
-func (t *Transport) CloseIdleConnections() { closeIdle(t.base) }
+func (t *Transport) CloseIdleConnections() { closeIdle(t.cfg.Base) }
 
 func closeIdle(base http.RoundTripper) {
 	if c, ok := base.(interface{ CloseIdleConnections() }); ok {
@@ -112,9 +110,10 @@ func closeIdle(base http.RoundTripper) {
 
 func (t *Transport) send(r *http.Request, e *Event) (*http.Response, error) {
 	if r.URL == nil {
-		return t.base.RoundTrip(r) // Base returns the error
+		return t.cfg.Base.RoundTrip(r) // Base returns the error
 	}
-	deadline := time.Now().Add(t.maxWait)
+	deadline := time.Now().Add(t.cfg.MaxWait)
+
 	for {
 		p, err := t.wait(r, deadline, e)
 		if err != nil {
@@ -124,6 +123,7 @@ func (t *Transport) send(r *http.Request, e *Event) (*http.Response, error) {
 			}
 			return nil, fmt.Errorf("httpclient: try %d: %w", e.Tries+1, err)
 		}
+
 		out := r
 		if e.Tries > 0 {
 			if out, err = replay(r); err != nil {
@@ -131,22 +131,26 @@ func (t *Transport) send(r *http.Request, e *Event) (*http.Response, error) {
 				return nil, fmt.Errorf("httpclient: try %d: body: %w", e.Tries+1, err)
 			}
 		}
+
 		var answer *retryafter.Answer
 		if t.adaptive {
 			answer = new(retryafter.Answer)
-			out = withTry(out, try{deadline, t.denied, answer})
+			out = withTry(out, try{deadline, t.cfg.Denied, answer})
 		}
+
 		e.Tries++
-		resp, err := t.base.RoundTrip(out)
+		resp, err := t.cfg.Base.RoundTrip(out)
 		if err != nil || resp == nil {
 			p.Done(time.Now(), 0, nil)
 			return resp, err // http.Client reports a Base that returns neither
 		}
+
 		now := time.Now()
 		if answer == nil {
-			a := readAnswer(now, resp, t.denied)
+			a := readAnswer(now, resp, t.cfg.Denied)
 			answer = &a
 		}
+
 		switch {
 		case !answer.Denied:
 			p.Done(now, resp.StatusCode, nil)
@@ -161,6 +165,7 @@ func (t *Transport) send(r *http.Request, e *Event) (*http.Response, error) {
 		default:
 			p.Done(now, 0, nil)
 		}
+
 		e.Reason = t.handleDenial(r, resp, answer.Wait, deadline, e)
 		if e.Reason != "" {
 			return resp, nil
@@ -178,18 +183,20 @@ func (t *Transport) handleDenial(r *http.Request, resp *http.Response, retryAfte
 		if resp.StatusCode != http.StatusServiceUnavailable {
 			k.caller = callerOf(r)
 		}
-		t.pauses.add(k, min(retryAfter, max(maxPause, t.maxWait)))
+		t.pauses.add(k, min(retryAfter, max(maxPause, t.cfg.MaxWait)))
 	} else {
 		wait = backoff(e.Tries)
 	}
+
 	switch {
 	case !t.replayable(r):
 		return NotReplayable
-	case e.Tries >= t.maxTries:
+	case e.Tries >= t.cfg.MaxTries:
 		return TooManyTries
 	case wait > available(r.Context(), deadline):
 		return TooLong
 	}
+
 	drain(resp.Body)
 	if retryAfter == 0 {
 		_ = sleep(r.Context(), wait, e) // wait, which comes next, also checks the context
@@ -204,20 +211,25 @@ func (t *Transport) wait(r *http.Request, deadline time.Time, e *Event) (*pacer.
 		if err := r.Context().Err(); err != nil {
 			return nil, err
 		}
+
 		if err := t.waitForPause(r, deadline, e); err != nil {
 			return nil, err
 		}
+
 		p := new(pacer.Pacer) // does nothing
 		if !t.adaptive {
 			p = t.pacers.get(hostOf(r))
 		}
+
 		if err := waitForPace(p, r, deadline, e); err != nil {
 			return nil, err
 		}
+
 		if err := t.waitForTurn(r, deadline, e); err != nil {
 			p.Done(time.Now(), 0, nil)
 			return nil, err
 		}
+
 		// A turn that came in a pause is lost. Used after it, all such turns would
 		// come at once.
 		if remaining, _ := t.pauseRemaining(r); remaining == 0 {
@@ -255,16 +267,18 @@ func (t *Transport) waitForPause(r *http.Request, deadline time.Time, e *Event) 
 
 // waitForTurn charges the policies and waits for the turn.
 func (t *Transport) waitForTurn(r *http.Request, deadline time.Time, e *Event) error {
-	if len(t.policies) == 0 {
+	if len(t.cfg.Policies) == 0 {
 		return nil
 	}
+
 	patience := max(time.Until(deadline), 1) // 0 would be no bound
-	charges := make([]gcra.Charge, len(t.policies))
-	for i, p := range t.policies {
+	charges := make([]gcra.Charge, len(t.cfg.Policies))
+	for i, p := range t.cfg.Policies {
 		subject, err := p.Key(r)
 		if err != nil {
 			return fmt.Errorf("policy %q: %w", p.Name, err)
 		}
+
 		cost := int64(1)
 		if p.Cost != nil {
 			cost = p.Cost(r)
@@ -272,10 +286,12 @@ func (t *Transport) waitForTurn(r *http.Request, deadline time.Time, e *Event) e
 		if cost < 0 {
 			return fmt.Errorf("policy %q: cost of the request is %d; want 0 or more", p.Name, cost)
 		}
+
 		charges[i] = gcra.Charge{Subject: subject, Policy: p.Name, Limit: p.Limit, Cost: cost, Peek: cost == 0, MaxDelay: p.MaxDelay, MaxWait: patience}
 	}
+
 	start := time.Now()
-	err := turns.Wait(r.Context(), t.store, charges...)
+	err := turns.Wait(r.Context(), t.cfg.Store, charges...)
 	e.Waited += time.Since(start)
 	if err != nil {
 		return fmt.Errorf("no turn: %w", err)

@@ -25,6 +25,7 @@ func TestDenials(t *testing.T) {
 		now := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 		return append(fields, "Retry-After: "+now.Add(at).Format(http.TimeFormat), "Date: "+now.Format(http.TimeFormat))
 	}
+
 	for _, tt := range []struct {
 		name   string
 		method string
@@ -112,15 +113,18 @@ func TestDenials(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+
 				took := time.Since(begin)
 				between(t, "time", took, tt.least, tt.most)
 				if resp.StatusCode != tt.want {
 					t.Errorf("got status %d; want %d", resp.StatusCode, tt.want)
 				}
+
 				tries := 1
 				if tt.first != tt.want {
 					tries = 2
 				}
+
 				want := httpclient.Event{Tries: tries, Waited: took, Status: tt.want, Reason: tt.reason}
 				if event != want || p.tries() != tries {
 					t.Errorf("got %+v after %d tries; want %+v", event, p.tries(), want)
@@ -128,6 +132,7 @@ func TestDenials(t *testing.T) {
 				if got, want := text(t, resp), "answer "+http.StatusText(tt.want); got != want {
 					t.Errorf("got body %q; want %q", got, want)
 				}
+
 				for i, b := range p.given {
 					if b.closes() != 1 {
 						t.Errorf("answer %d was closed %d times; want once", i+1, b.closes())
@@ -169,6 +174,7 @@ func TestAllTriesDenied(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+
 				between(t, "time", time.Since(begin), tt.least, tt.most)
 				if resp.StatusCode != 429 || text(t, resp) != "answer Too Many Requests" {
 					t.Errorf("got status %d; want the last 429 with its body", resp.StatusCode)
@@ -202,6 +208,7 @@ func TestBodyReplay(t *testing.T) {
 		for i := range body {
 			body[i] = byte(i * i >> 3)
 		}
+
 		p := &partner{answers: []func() *http.Response{later, says(503, "Retry-After: 1"), says(429), ok}}
 		r := request(t, "PUT", url, bytes.NewReader(body))
 		first, getBody := r.Body, r.GetBody
@@ -212,6 +219,7 @@ func TestBodyReplay(t *testing.T) {
 			copies = append(copies, w)
 			return w, err
 		}
+
 		resp, err := transport(t, httpclient.Config{Base: p}).RoundTrip(r)
 		if err != nil || resp.StatusCode != 200 {
 			t.Fatalf("got %v, %v; want 200", resp, err)
@@ -219,11 +227,13 @@ func TestBodyReplay(t *testing.T) {
 		if len(p.bodies) != 4 {
 			t.Fatalf("got %d tries; want 4", len(p.bodies))
 		}
+
 		for i, b := range p.bodies {
 			if b != string(body) {
 				t.Errorf("try %d: got %d bytes that differ; want the same %d", i+1, len(b), len(body))
 			}
 		}
+
 		if len(copies) != 3 {
 			t.Errorf("GetBody was called %d times; want 3", len(copies))
 		}
@@ -232,6 +242,7 @@ func TestBodyReplay(t *testing.T) {
 				t.Errorf("body of try %d was closed %d times; want once", i+2, w.closes())
 			}
 		}
+
 		if r.Body != first {
 			t.Error("the request's Body was replaced")
 		}
@@ -264,12 +275,14 @@ func TestRequestUnchanged(t *testing.T) {
 			if !reflect.DeepEqual(out.Header, before.Header) || out.URL.String() != url || out.ContentLength != 5 || out.Host != before.Host {
 				t.Errorf("try %d: got %+v; want the request", tries, out)
 			}
+
 			if tries > 1 {
 				out.Header.Set("X-A", "changed")
 				return answer(200, http.NoBody), nil
 			}
 			return answer(429, http.NoBody, "Retry-After: 1"), nil
 		})
+
 		if _, err := transport(t, httpclient.Config{Base: base}).RoundTrip(r); err != nil || tries != 2 {
 			t.Fatalf("got %v after %d tries; want 2", err, tries)
 		}

@@ -20,6 +20,7 @@ func TestPause(t *testing.T) {
 		url, token string
 		held       bool
 	}
+
 	for _, tt := range []struct {
 		name   string
 		answer func() *http.Response
@@ -53,10 +54,12 @@ func TestPause(t *testing.T) {
 						t.Error(err)
 					}
 				}
+
 				var wg sync.WaitGroup
 				wg.Go(func() { send(tt.method, url, tt.token) })
 				synctest.Wait()
 				time.Sleep(100 * time.Millisecond) // the pause has begun
+
 				for _, o := range tt.others {
 					wg.Go(func() {
 						begin := time.Now()
@@ -80,6 +83,7 @@ func TestPauseTooLong(t *testing.T) {
 		if resp, err := tr.RoundTrip(request(t, "GET", url, nil)); err != nil || resp.StatusCode != 503 {
 			t.Fatalf("got %v, %v; want the 503", resp, err)
 		}
+
 		body := watch("order")
 		r := request(t, "PUT", url, nil)
 		r.Body = body
@@ -89,6 +93,7 @@ func TestPauseTooLong(t *testing.T) {
 		if !errors.As(err, &got) || *got != want || p.tries() != 1 || body.closes() != 1 {
 			t.Errorf("got %v after %d tries; want %v after 1", err, p.tries(), &want)
 		}
+
 		// The pause ends after an hour.
 		time.Sleep(time.Hour)
 		if resp, err := tr.RoundTrip(request(t, "GET", url, nil)); err != nil || resp.StatusCode != 200 {
@@ -113,6 +118,7 @@ func TestPauseKeepsTheRate(t *testing.T) {
 			}
 			return answer(200, http.NoBody), nil
 		})
+
 		tr := transport(t, httpclient.Config{Base: base, Store: gcra.NewMemory(), MaxWait: time.Hour,
 			Policies: []httpclient.Policy{{Key: httpclient.ByHost, Limit: gcra.PerSecond(10).WithBurst(1)}}})
 		var wg sync.WaitGroup
@@ -123,10 +129,12 @@ func TestPauseKeepsTheRate(t *testing.T) {
 				}
 			})
 		}
+
 		wg.Wait()
 		if len(at) != 101 || denied != 1 {
 			t.Fatalf("got %d tries and %d denials; want 101 and 1", len(at), denied)
 		}
+
 		for i := range at[1:] {
 			interval := at[i+1].Sub(at[i])
 			if interval < 100*time.Millisecond-tick {

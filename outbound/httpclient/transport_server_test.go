@@ -55,13 +55,16 @@ func TestOurMiddleware(t *testing.T) {
 						}
 					}},
 					ratelimit.Policy{Name: "client", Key: keyfunc.RemoteAddr, Limit: gcra.PerSecond(40).WithBurst(4)})
+
 				handler := limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served.Add(1) }))
 				cfg := httpclient.Config{MaxTries: 20}
 				if knows {
 					cfg.Store = gcra.NewMemory()
 					cfg.Policies = []httpclient.Policy{{Key: httpclient.ByHost, Limit: gcra.PerSecond(40).WithBurst(2)}}
 				}
+
 				c, url, _ := serve(t, handler, cfg)
+
 				var wg sync.WaitGroup
 				const callers, calls = 4, 3
 				for range callers {
@@ -78,6 +81,7 @@ func TestOurMiddleware(t *testing.T) {
 						}
 					})
 				}
+
 				wg.Wait()
 				if served.Load() != callers*calls {
 					t.Errorf("the server served %d; want %d", served.Load(), callers*calls)
@@ -103,12 +107,14 @@ func TestWithAdaptive(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			var served atomic.Int64
 			limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory()},
 				ratelimit.Policy{Name: "client", Key: keyfunc.RemoteAddr, Limit: gcra.PerSecond(20)})
 			server := httptest.NewServer(limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served.Add(1) })))
 			t.Cleanup(server.Close)
 			c := &http.Client{Transport: stack(server.Client().Transport)}
+
 			var wg sync.WaitGroup
 			const callers, calls = 4, 15
 			for range callers {
@@ -125,6 +131,7 @@ func TestWithAdaptive(t *testing.T) {
 					}
 				})
 			}
+
 			wg.Wait()
 			if served.Load() != callers*calls {
 				t.Errorf("the server served %d; want %d", served.Load(), callers*calls)
@@ -145,6 +152,7 @@ func TestPlainServer(t *testing.T) {
 		}
 		w.Write(body)
 	}), httpclient.Config{})
+
 	r := request(t, "PUT", url, strings.NewReader("order"))
 	begin := time.Now()
 	resp, err := c.Do(r)
@@ -179,6 +187,7 @@ func TestConnections(t *testing.T) {
 				if tt.fixed {
 					w.Header().Set("Content-Length", fmt.Sprint(tt.size))
 				}
+
 				w.WriteHeader(http.StatusTooManyRequests)
 				for range tt.size >> 10 {
 					if _, err := w.Write(make([]byte, 1<<10)); err != nil {
@@ -186,6 +195,7 @@ func TestConnections(t *testing.T) {
 					}
 				}
 			}), httpclient.Config{})
+
 			resp, err := c.Get(url)
 			if err != nil || resp.StatusCode != http.StatusOK {
 				t.Fatalf("got %v, %v; want 200", resp, err)
@@ -216,6 +226,7 @@ func TestEndlessDenial(t *testing.T) {
 				w.(http.Flusher).Flush()
 				<-r.Context().Done()
 			}))
+
 			server.EnableHTTP2 = http2
 			server.StartTLS()
 			t.Cleanup(server.Close)
@@ -225,6 +236,7 @@ func TestEndlessDenial(t *testing.T) {
 			if err != nil || resp.StatusCode != http.StatusOK {
 				t.Fatalf("got %v, %v; want 200", resp, err)
 			}
+
 			resp.Body.Close()
 			between(t, "time", time.Since(begin), 500*time.Millisecond, 10*time.Second)
 		})

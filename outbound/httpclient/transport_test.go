@@ -31,6 +31,7 @@ func TestCancel(t *testing.T) {
 		cfg.Policies = []httpclient.Policy{{Key: httpclient.ByHost, Limit: gcra.PerMinute(1).WithBurst(1)}}
 		cfg.MaxWait = time.Hour
 	}
+
 	for _, tt := range []struct {
 		name   string
 		answer func() *http.Response
@@ -54,6 +55,7 @@ func TestCancel(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
+
 				ctx, cancel := context.WithCancel(t.Context())
 				time.AfterFunc(200*time.Millisecond, cancel)
 				begin := time.Now()
@@ -64,6 +66,7 @@ func TestCancel(t *testing.T) {
 				if resp != nil || !errors.Is(err, context.Canceled) {
 					t.Errorf("got %v, %v; want context.Canceled", resp, err)
 				}
+
 				between(t, "time", time.Since(begin), 200*time.Millisecond, 200*time.Millisecond)
 				if p.tries() != tt.sent {
 					t.Errorf("got %d tries; want %d", p.tries(), tt.sent)
@@ -139,6 +142,7 @@ func TestNotSent(t *testing.T) {
 		change(&p)
 		return []httpclient.Policy{p}
 	}
+
 	for _, tt := range []struct {
 		name     string
 		store    gcra.Store
@@ -169,6 +173,7 @@ func TestNotSent(t *testing.T) {
 			if resp != nil || err == nil || tt.want != nil && !errors.Is(err, tt.want) || p.tries() != 0 {
 				t.Errorf("got %v, %v and %d tries; want error %v and none", resp, err, p.tries(), tt.want)
 			}
+
 			if event.Err != err || event.Reason != tt.reason || event.Tries != 0 || event.Status != 0 {
 				t.Errorf("got %+v; want %q", event, tt.reason)
 			}
@@ -190,12 +195,14 @@ func TestTwoWindows(t *testing.T) {
 			{Name: "5s", Key: httpclient.ByHost, Limit: five},
 			{Name: "minute", Key: keyfunc.Const("partner"), Limit: minute, MaxDelay: 2 * time.Second},
 		}})
+
 		begin := time.Now()
 		for range 40 {
 			if _, err := tr.RoundTrip(request(t, "GET", url, nil)); err != nil {
 				t.Fatal(err)
 			}
 		}
+
 		// 25 at once, then one in 200 ms.
 		between(t, "40 requests", time.Since(begin), 3*time.Second, 3*time.Second)
 
@@ -210,12 +217,14 @@ func TestTwoWindows(t *testing.T) {
 			}
 			return charges[0].Result, charges[1].Result
 		}
+
 		for {
 			c := gcra.Charge{Subject: "const:partner", Policy: "minute", Limit: minute, MaxDelay: 2 * time.Second, MaxWait: 2 * time.Second}
 			if r, err := gcra.Take(t.Context(), m, c); err != nil || !r.Allowed {
 				break
 			}
 		}
+
 		a, b := peek()
 		_, err := tr.RoundTrip(request(t, "GET", "https://other.example.com", nil))
 		var wait *turns.WaitError
@@ -237,13 +246,16 @@ func TestTurns(t *testing.T) {
 			Key: httpclient.ByCredential, Limit: gcra.Limit{Count: 1, Per: time.Second, Burst: 4},
 			Cost: func(r *http.Request) int64 { return int64(len(r.URL.Path) - 1) },
 		}}, Observe: func(_ *http.Request, e httpclient.Event) { event = e }})
+
 		get := func(ctx context.Context, path, token string) (time.Duration, error) {
 			begin := time.Now()
 			_, err := tr.RoundTrip(requestIn(ctx, t, "GET", "https://api.example.com/"+path, nil, "Authorization: "+token))
 			return time.Since(begin), err
 		}
+
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
+
 		for i, step := range []struct {
 			ctx    context.Context
 			path   string
@@ -298,6 +310,7 @@ func TestConcurrent(t *testing.T) {
 				{Name: "5s", Key: httpclient.ByHost, Limit: gcra.Limit{Count: 25, Per: 5 * time.Second, Burst: 1}},
 				{Name: "minute", Key: httpclient.ByHost, Limit: gcra.PerMinute(300)},
 			}})
+
 		const callers, calls = 50, 10
 		var wg sync.WaitGroup
 		for i := range callers {
@@ -310,6 +323,7 @@ func TestConcurrent(t *testing.T) {
 				}
 			})
 		}
+
 		wg.Wait()
 		if len(p.at) != callers*calls || events != callers*calls {
 			t.Fatalf("got %d tries and %d events; want %d", len(p.at), events, callers*calls)
@@ -319,6 +333,7 @@ func TestConcurrent(t *testing.T) {
 				t.Errorf("requests %d to %d go within %v; want 5s", i-25, i, d)
 			}
 		}
+
 		slices.Sort(p.bodies)
 		if n := len(slices.Compact(p.bodies)); n != callers*calls {
 			t.Errorf("got %d different bodies; want %d", n, callers*calls)

@@ -34,6 +34,7 @@ func ExampleTurns() {
 		}
 	}
 	fmt.Println(time.Since(start) >= 400*time.Millisecond)
+
 	// Output:
 	// call 0
 	// call 1
@@ -47,6 +48,7 @@ func ExampleTurns_Try() {
 		Store:   gcra.NewMemory(),
 		Charges: []gcra.Charge{{Subject: "partner.example", Policy: "turns", Limit: gcra.PerMinute(1), Cost: 1}},
 	}
+
 	for range 2 {
 		err := partner.Try(context.Background())
 		var denied *turns.WaitError
@@ -59,6 +61,7 @@ func ExampleTurns_Try() {
 			log.Fatal(err)
 		}
 	}
+
 	// Output:
 	// call
 	// 1/minute again in 1m0s
@@ -85,5 +88,6 @@ func ExampleWait() {
 		}
 	}
 	fmt.Println(time.Since(start) >= 200*time.Millisecond)
+
 	// Output: true
 }

@@ -25,6 +25,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 		}
 		d = time.Until(end)
 	}
+
 	if left := time.Until(end); hasPrecise && left > 0 {
 		select {
 		case preciseSlots <- struct{}{}:
@@ -33,6 +34,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 		default:
 		}
 	}
+
 	// Time is left without sleepPrecise, without a slot for it, after a signal, and in
 	// testing/synctest, where time stands still until all goroutines wait.
 	return sleepTimer(ctx, time.Until(end))

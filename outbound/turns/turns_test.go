@@ -37,11 +37,13 @@ func TestTurnsDo(t *testing.T) {
 				t.Errorf("got %v; want the call's error", err)
 			}
 		}
+
 		if got, want := fmt.Sprint(at), "[0s 1s 2s]"; got != want {
 			t.Errorf("got calls at %s; want %s", got, want)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
 		defer cancel()
+
 		if err := partner.Do(ctx, func(context.Context) error {
 			t.Error("called without a turn")
 			return nil
@@ -59,11 +61,13 @@ func TestTurnsTry(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		partner := newTurns(limit)
 		for range 3 {
 			if err := partner.Try(t.Context()); err != nil {
 				t.Fatal(err)
 			}
+
 			for range 2 {
 				begin := time.Now()
 				err := partner.Try(t.Context())
@@ -71,6 +75,7 @@ func TestTurnsTry(t *testing.T) {
 				if !errors.As(err, &denied) || !errors.Is(err, turns.ErrWouldWait) || denied.RetryAfter() != 200*time.Millisecond {
 					t.Fatalf("got %v; want a WaitError of 200ms", err)
 				}
+
 				const want = `turns: limit 25/5s burst 1, policy "p", subject "partner": would have to wait too long: needs 200ms, may take 0s`
 				if err.Error() != want {
 					t.Errorf("got error %s\nwant %s", err, want)
@@ -81,10 +86,12 @@ func TestTurnsTry(t *testing.T) {
 			}
 			time.Sleep(200 * time.Millisecond)
 		}
+
 		// Nor does it take the turn of a caller in the queue.
 		if err := partner.Try(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+
 		waits := make(chan error)
 		go func() { waits <- partner.Wait(t.Context()) }()
 		synctest.Wait()
@@ -146,10 +153,12 @@ func TestTurnsPatience(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), minutes*time.Minute)
 				defer cancel()
 				calls := make([]int, callers)
+
 				// All ask before the second turn, so that each has its place.
 				if err := partner.Try(ctx); err != nil {
 					t.Fatal(err)
 				}
+
 				var running sync.WaitGroup
 				for i := range calls {
 					running.Go(func() {
@@ -165,6 +174,7 @@ func TestTurnsPatience(t *testing.T) {
 						}
 					})
 				}
+
 				running.Wait()
 				slices.Sort(calls)
 				t.Logf("%d to %d calls each", calls[0], calls[callers-1])

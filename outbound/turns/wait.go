@@ -166,21 +166,25 @@ func (w *waiter) reserve() (slot time.Time, err error) {
 		patience = time.Until(deadline) - 2*w.roundTrip
 	}
 	queued := w.queue(patience)
+
 	asked := time.Now()
 	delay, denied, err := take(w.ctx, w.store, queued)
 	answered := time.Now()
 	w.roundTrip = answered.Sub(asked)
+
 	switch {
 	case err != nil:
 		return slot, err
 	case denied != nil:
 		return slot, denied
 	}
+
 	slot, w.next = answered.Add(delay), longest(queued)
 	if late := slot.Add(w.roundTrip).Sub(deadline); bounded && delay > 0 && late > 0 {
 		// The call took longer than expected. Those who have reserved since then
 		// keep their slots.
-		if err := w.store.Refund(context.WithoutCancel(w.ctx), taken(queued)); err != nil {
+		taken := slices.DeleteFunc(slices.Clone(queued), func(c gcra.Charge) bool { return !c.Result.Allowed })
+		if err := w.store.Refund(context.WithoutCancel(w.ctx), taken); err != nil {
 			return slot, err
 		}
 		denied := longest(queued)
@@ -199,6 +203,7 @@ func (w *waiter) confirm(slot time.Time) (denied *WaitError, err error) {
 		most = turn.Sub(slot)
 	}
 	calls := w.calls(most)
+
 	// Ask so early that the answer comes at the time of the slot.
 	early := w.roundTrip
 	for _, c := range calls {
@@ -207,6 +212,7 @@ func (w *waiter) confirm(slot time.Time) (denied *WaitError, err error) {
 	if err := sleep(w.ctx, time.Until(slot)-early); err != nil {
 		return nil, err
 	}
+
 	delay, denied, err := take(w.ctx, w.store, calls)
 	if denied != nil || err != nil {
 		return denied, err
@@ -290,21 +296,19 @@ func longest(charges []gcra.Charge) *WaitError {
 		if c.Shadow || found.Never {
 			continue
 		}
+
 		e := WaitError{
 			Subject: c.Subject, Policy: strings.TrimSuffix(c.Policy, callsSuffix), Limit: c.Limit,
 			Needed: c.Result.Delay, Patience: c.MaxWait, Never: c.Result.Never,
 		}
+
 		if !c.Result.Allowed && !e.Never {
 			e.Needed = c.Result.RetryAfter + e.Patience
 		}
+
 		if e.Never || e.Needed > found.Needed {
 			*found = e
 		}
 	}
 	return found
-}
-
-// taken returns the charges that have been taken.
-func taken(charges []gcra.Charge) []gcra.Charge {
-	return slices.DeleteFunc(slices.Clone(charges), func(c gcra.Charge) bool { return !c.Result.Allowed })
 }

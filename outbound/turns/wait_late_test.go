@@ -58,6 +58,7 @@ func TestWaitNoSlotLostAtDeadline(t *testing.T) {
 				if err := turns.Wait(t.Context(), store, c); err != nil {
 					t.Fatal(err)
 				}
+
 				time.AfterFunc(roundTrip*3/2, func() { store.roundTrip.Add(int64(slower)) })
 				begin := time.Now()
 				ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -67,10 +68,12 @@ func TestWaitNoSlotLostAtDeadline(t *testing.T) {
 					granted++
 					return
 				}
+
 				denials++
 				if took := time.Since(begin); !errors.Is(err, turns.ErrWouldWait) || took > 4*roundTrip {
 					t.Errorf("patience %v: got %v after %v; want ErrWouldWait at once", patience, err, took)
 				}
+
 				peek := c
 				peek.Cost, peek.MaxDelay = 0, time.Hour
 				r, err := gcra.Take(t.Context(), &store.Memory, peek)
@@ -105,6 +108,7 @@ func TestWaitBehindALateCaller(t *testing.T) {
 						defer cancel()
 						c.MaxWait = 0
 					}
+
 					err := turns.Wait(ctx, store, c)
 					if took := time.Since(begin); err != nil || took > time.Duration(i)*time.Second+late {
 						t.Errorf("deadline %v, caller %d: got %v after %v; want nil after %ds", deadline, i, err, took, i)
@@ -112,6 +116,7 @@ func TestWaitBehindALateCaller(t *testing.T) {
 				})
 				synctest.Wait() // the next comes after it
 			}
+
 			time.Sleep(time.Second - 1)
 			store.roundTrip.Store(int64(late))
 			time.Sleep(time.Second / 2)
@@ -127,11 +132,13 @@ func TestWaitWithDeadlineUsesEveryTurn(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector of Go 1.26.8 crashes in its own StackDepot here, one run in four")
 	}
+
 	synctest.Test(t, func(t *testing.T) {
 		const seconds = 40
 		store := new(farStore)
 		ctx, cancel := context.WithTimeout(t.Context(), seconds*time.Second+time.Second/2)
 		defer cancel()
+
 		var got atomic.Int64
 		var callers sync.WaitGroup
 		for range 40 {
@@ -150,6 +157,7 @@ func TestWaitWithDeadlineUsesEveryTurn(t *testing.T) {
 				}
 			})
 		}
+
 		for i := range int64(seconds * 20) { // a round trip takes 0 to 18 ms
 			store.roundTrip.Store(i * 7 % 10 * int64(2*time.Millisecond))
 			time.Sleep(time.Second / 20)

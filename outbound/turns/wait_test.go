@@ -21,6 +21,7 @@ func TestWaitTakesTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := gcra.NewMemory()
 		begin := time.Now()
+
 		var mu sync.Mutex
 		var order []int
 		for i := range 5 {
@@ -28,6 +29,7 @@ func TestWaitTakesTurns(t *testing.T) {
 				if err := turns.Wait(t.Context(), m, gcra.Charge{Subject: "partner", Policy: "p", Limit: everySecond, Cost: 1}); err != nil {
 					t.Error(err)
 				}
+
 				mu.Lock()
 				defer mu.Unlock()
 				order = append(order, i)
@@ -37,6 +39,7 @@ func TestWaitTakesTurns(t *testing.T) {
 			}()
 			synctest.Wait() // until this caller is in the queue
 		}
+
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if want := []int{0, 1, 2, 3, 4}; !slices.Equal(order, want) {
@@ -53,12 +56,14 @@ func TestWaitForTwoWindows(t *testing.T) {
 			{Subject: "partner", Policy: "fast", Limit: gcra.Limit{Count: 25, Per: 5 * time.Second}, Cost: 1},
 			{Subject: "partner", Policy: "slow", Limit: gcra.PerMinute(300).WithBurst(30), Cost: 1},
 		}
+
 		begin := time.Now()
 		for range 40 {
 			if err := turns.Wait(t.Context(), m, charges...); err != nil {
 				t.Fatal(err)
 			}
 		}
+
 		// 25 at once, then one in 200 ms. The slow limit alone allows 30 at once.
 		if got, want := time.Since(begin), 15*200*time.Millisecond; got != want {
 			t.Errorf("40 calls took %v; want %v", got, want)
@@ -75,6 +80,7 @@ func TestWaitTooLong(t *testing.T) {
 		change(&changed)
 		return changed
 	}
+
 	for _, tt := range []struct {
 		name   string
 		before gcra.Charge // taken three times; the fourth waits 3 s
@@ -105,12 +111,14 @@ func TestWaitTooLong(t *testing.T) {
 						t.Fatalf("before: %+v, %v", r, err)
 					}
 				}
+
 				ctx := t.Context()
 				if tt.within > 0 {
 					var cancel context.CancelFunc
 					ctx, cancel = context.WithTimeout(ctx, tt.within)
 					defer cancel()
 				}
+
 				begin := time.Now()
 				err := turns.Wait(ctx, m, tt.charge)
 				if tt.want == nil {
@@ -119,6 +127,7 @@ func TestWaitTooLong(t *testing.T) {
 					}
 					return
 				}
+
 				var got *turns.WaitError
 				if !errors.As(err, &got) || *got != *tt.want || !errors.Is(err, turns.ErrWouldWait) {
 					t.Errorf("got %#v; want %#v", err, tt.want)
@@ -126,6 +135,7 @@ func TestWaitTooLong(t *testing.T) {
 				if time.Since(begin) != 0 {
 					t.Errorf("returned after %v; want at once", time.Since(begin))
 				}
+
 				peek := c
 				peek.Cost, peek.MaxDelay = 0, 366*24*time.Hour
 				if r, err := gcra.Take(t.Context(), m, peek); err != nil || r.ResetAfter != 3*s {
@@ -145,6 +155,7 @@ func TestWaitCanceled(t *testing.T) {
 		if err := turns.Wait(t.Context(), m, c); err != nil {
 			t.Fatal(err)
 		}
+
 		ctx, cancel := context.WithCancel(t.Context())
 		begin := time.Now()
 		time.AfterFunc(300*time.Millisecond, cancel)
@@ -163,6 +174,7 @@ func TestWaitSharedCharges(t *testing.T) {
 		{Subject: "partner", Policy: "5s", Limit: gcra.Limit{Count: 25, Per: 5 * time.Second}, Cost: 1},
 		{Subject: "partner", Policy: "minute", Limit: gcra.PerMinute(300), Cost: 1},
 	}
+
 	want := slices.Clone(shared)
 	partner := turns.Turns{Store: gcra.NewMemory(), Charges: shared}
 	var callers sync.WaitGroup
@@ -179,6 +191,7 @@ func TestWaitSharedCharges(t *testing.T) {
 			}
 		})
 	}
+
 	callers.Wait()
 	if !slices.Equal(shared, want) {
 		t.Errorf("got %+v; want them unchanged", shared)
@@ -210,6 +223,7 @@ func TestWaitLostState(t *testing.T) {
 				store.lose()
 				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 				defer cancel()
+
 				begin := time.Now()
 				var mu sync.Mutex
 				var calls []time.Duration
@@ -220,6 +234,7 @@ func TestWaitLostState(t *testing.T) {
 						mu.Unlock()
 					}
 				}
+
 				var running sync.WaitGroup
 				for range callers {
 					running.Go(caller)
@@ -229,6 +244,7 @@ func TestWaitLostState(t *testing.T) {
 				for range callers {
 					running.Go(caller)
 				}
+
 				running.Wait()
 				most := 0 // calls more than B + D/T
 				for j := range calls {
@@ -236,6 +252,7 @@ func TestWaitLostState(t *testing.T) {
 						most = max(most, j-i+1-int(burst)-int((calls[j]-calls[i])/time.Second))
 					}
 				}
+
 				if bound := int(burst) + 1; most > bound {
 					t.Errorf("burst %d, loss after %v: an interval has %d calls more than it should; want at most %d", burst, loss, most, bound)
 				}

@@ -20,10 +20,12 @@ func From[C any](key func(C) (string, error), missing string) func(*http.Request
 		if !ok {
 			return "", errors.New(missing)
 		}
+
 		subject, err := key(c)
 		if err != nil {
 			return "", err
 		}
+
 		if subject == "" {
 			notice.Report(r.Context(), diag.KeyBeforeAuth, "")
 			return "", nil

@@ -104,6 +104,7 @@ func Start(t *testing.T, args ...string) *Process {
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		_ = p.cmd.Process.Kill() // fails if it has ended
 		_ = p.Wait()
@@ -113,6 +114,7 @@ func Start(t *testing.T, args ...string) *Process {
 			}
 		}
 	})
+
 	p.Says("Ctrl-C")
 	found := listens.FindStringSubmatch(p.Out.String())
 	if found == nil {

@@ -46,10 +46,12 @@ func Test(t *testing.T, build func(gcra.Store) http.Handler) {
 			if step.token != "" {
 				r.Header.Set("Authorization", "Bearer "+step.token)
 			}
+
 			w, err := server.Client().Do(r)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			w.Body.Close()
 			if w.StatusCode != step.status {
 				t.Errorf("%s, number %d: got %d; want %d", step.what, i+1, w.StatusCode, step.status)
@@ -95,6 +97,7 @@ func Start(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for url, want := range map[string]string{
 		"":                                   "limits are kept in this process; REDIS_URL shares them",
 		"redis://user:hunter2@127.0.0.1:1/0": "limits are kept in this process until Redis works: redisstore: redis at 127.0.0.1:1 does not answer",
@@ -107,9 +110,11 @@ func Start(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
+
 		said := false
 		for lines := bufio.NewScanner(stderr); !said && lines.Scan(); {
 			said = strings.Contains(lines.Text(), want)
@@ -117,6 +122,7 @@ func Start(t *testing.T) {
 				t.Errorf("got %q; want no password", lines.Text())
 			}
 		}
+
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		if !said {

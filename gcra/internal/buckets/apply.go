@@ -51,11 +51,11 @@ func (c *Charge) Result(admitted bool, r *tat.Result) {
 }
 
 // Undo makes a charge that was taken a refund of some ticks, in the period that it was
-// charged in. As every refund it brings down no TAT of another limit.
+// charged in.
 func (c *Charge) Undo(ticks int64) {
 	c.Inc, c.Late, c.Ahead, c.Refunds = -ticks, false, 0, c.Period
 	if c.Periods == nil {
-		c.Top = c.Capacity + tat.Ticks(tat.MaxDelay)
+		c.KeepTATs()
 	}
 }
 
@@ -74,8 +74,8 @@ func (c *Charge) endOfPeriod(clock *Clock, calendar int64) int64 {
 	return clock.OnScale(c.Period)
 }
 
-// later is Base for a TAT that is beyond the clamp. A period that has begun goes on,
-// also if the clock has gone back since then to the one before.
+// later is Base for a TAT that is beyond the clamp: it may be of the next period, which has
+// begun then (rule 2 of tat.Period).
 func (c *Charge) later(clock *Clock, now, calendar, tat int64) int64 {
 	if c.Periods == nil {
 		return now
@@ -94,7 +94,7 @@ func (c *Charge) SetPeriod(now int64, next bool) {
 	c.Left = c.Period - now
 }
 
-// dropOver makes a refund in another period than the current one a peek.
+// dropOver makes a refund in another period than the current one a peek (rule 4 of tat.Period).
 func (c *Charge) dropOver() {
 	if c.Refunds != 0 && c.Refunds != c.Period {
 		c.Inc = 0
@@ -110,8 +110,6 @@ func (c *Charge) step(tat, base int64) (next int64) {
 	case added != 0 && c.Admits(c.Ahead):
 		return base + max(c.Ahead+added, 0)
 	case c.Lowers():
-		// This limit cannot have made a later TAT. Unless it is brought down, it denies until
-		// the clock catches up.
 		return min(tat, base+c.Top)
 	}
 	return tat
@@ -124,9 +122,12 @@ func (s *Set) Apply(ops []Op) (admitted bool) {
 		ops[i].shard = s.Shard(ops[i].Hash)
 		shards |= 1 << ops[i].shard
 	}
+
 	s.lockAll(shards)
+
+	// One time for all: rule 5 of tat.Period.
 	now := s.clock.Now()
-	calendar, lapsed := s.clock.calendarAt(now) // once, so that all quotas are in the periods of one time
+	calendar, lapsed := s.clock.calendarAt(now)
 	for i := range ops {
 		if o := &ops[i]; o.Periods == nil {
 			o.base = now
@@ -134,9 +135,11 @@ func (s *Set) Apply(ops []Op) (admitted bool) {
 			o.base = o.endOfPeriod(s.clock, calendar)
 		}
 	}
+
+	// A TAT may be beyond the clamp only because others have charged since the clock was read:
+	// rule 3 of Set.
 	overflows := s.lockTATs(ops, lapsed)
 	if beyondClamp(ops) {
-		// Perhaps only because others have charged, without a lock, since the clock was read.
 		now = max(now, s.clock.Now())
 		calendar, _ = s.clock.calendarAt(now)
 		for i := range ops {
@@ -144,8 +147,10 @@ func (s *Set) Apply(ops []Op) (admitted bool) {
 			o.base = o.later(s.clock, now, calendar, ops[o.first].pending.tat)
 		}
 	}
+
 	admitted = evaluate(ops)
 	s.commit(ops, admitted)
+
 	if overflows {
 		s.overflow().Unlock()
 	}
@@ -163,16 +168,19 @@ func (s *Set) lockTATs(ops []Op, lapsed int64) (overflows bool) {
 		o := &ops[i]
 		s.shards[o.shard].follow(lapsed)
 		o.first = firstOn(ops[:i+1])
+
 		if s.lockTAT(ops, o, lapsed) || !o.Takes() {
 			continue
 		}
+
 		if !overflows {
 			overflows = true
 			s.overflow().Lock()
 		}
-		if o.Late { // the debt of one subject must not deny all that share the bucket
+		if o.Late { // rule 4 of Set
 			o.Room = min(o.Room, o.Capacity)
 		}
+
 		o.shard, o.Hash = len(s.shards)-1, s.bucketHash("", o.policy)
 		o.first = firstOn(ops[:i+1])
 		s.lockTAT(ops, o, lapsed)
@@ -225,7 +233,7 @@ func evaluate(ops []Op) (admitted bool) {
 		o := &ops[i]
 		p := &ops[o.first].pending
 		p.next = o.step(p.next, o.base)
-		if o.Lowers() { // also if the admission is denied
+		if o.Lowers() { // also if the admission is denied: rule 2 of tat.Params
 			p.tat = min(p.tat, o.base+o.Top)
 		}
 		admitted = admitted && (o.Shadow || o.Admits(o.Ahead))
@@ -248,7 +256,7 @@ func (s *Set) commit(ops []Op, admitted bool) {
 	}
 }
 
-// lockAll locks a set of shards, in the order of their indexes: no deadlock.
+// lockAll locks a set of shards: see rule 1 of Set.
 func (s *Set) lockAll(set uint64) {
 	for ; set != 0; set &= set - 1 {
 		s.shards[bits.TrailingZeros64(set)].Lock()

@@ -20,6 +20,17 @@ import (
 // A bucket that is full equals one that was never seen, so its slot goes to the
 // next new key. When no slot is found, as the other buckets are not full, new keys
 // share one overflow bucket for each policy.
+//
+// An admission takes all of its charges or none, whatever others do meanwhile:
+//
+//  1. It locks its shards in the order of their indexes, and the overflow shard last, so there
+//     is no deadlock.
+//  2. From lockTATs to commit it has locked the TATs of all its buckets, so that no charge
+//     without a lock comes between the decision and its effect.
+//  3. The clock is read before the TATs. One that is beyond the clamp is looked at again with
+//     a later time, as others may have charged in between, or a period may have begun.
+//  4. Nothing puts an overflow bucket into debt: the debt of one subject must not deny all
+//     that share the bucket.
 type Set struct {
 	clock  *Clock
 	seed   maphash.Seed

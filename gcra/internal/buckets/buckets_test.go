@@ -23,6 +23,7 @@ func TestSetIsBounded(t *testing.T) {
 		}
 		return used, size
 	}
+
 	full := 0
 	for i := range 1_000_000 {
 		take(t, m, fmt.Sprint(i), tat.Limit{Count: 1, Per: 24 * time.Hour})
@@ -30,10 +31,12 @@ func TestSetIsBounded(t *testing.T) {
 			_, full = slots()
 		}
 	}
+
 	used, size := slots()
 	if used > capacity || used < capacity*9/10 {
 		t.Errorf("got %d keys; want at most and about %d", used, capacity)
 	}
+
 	if size > 4*capacity || size != full {
 		t.Errorf("got %d slots, %d when it had just filled; want them equal and at most %d", size, full, 4*capacity)
 	}
@@ -51,6 +54,7 @@ func TestCapacityIsKept(t *testing.T) {
 		for i := range shards {
 			total += m.shards[i].limit
 		}
+
 		want := capacity
 		if capacity <= 0 {
 			want = 1 << 20
@@ -58,6 +62,7 @@ func TestCapacityIsKept(t *testing.T) {
 		if total > want || total < want-MaxShards || shards == 1 && total != want {
 			t.Errorf("capacity %d: got slots for %d keys in %d shards; want %d", capacity, total, shards, want)
 		}
+
 		for range 1000 {
 			h := m.bucketHash("a", m.policyHash("b", nil))
 			if i := h >> m.shift; i >= uint64(shards) {
@@ -91,6 +96,7 @@ func TestNotesAreKept(t *testing.T) {
 		s.Put(hash(i), 1<<40+i, i, 0)
 		s.Unlock(shard)
 	}
+
 	for i := int64(1); i <= keys; i++ {
 		shard := s.Shard(hash(i))
 		s.Lock(shard)

@@ -9,18 +9,22 @@ func (s *Set) TakeFast(o *Charge) (done bool) {
 	if e == nil {
 		return false
 	}
+
 	base := o.Base(s.clock, s.clock.Now())
+
 	const tries = 16 // others may win every time; under the lock no goroutine starves
 	for range tries {
 		tat := e.tat.Load()
 		if tat == locked || e.hash.Load() != o.Hash || base < t.reused.Load() {
 			return false
 		}
+
 		if tat-base > o.Top {
-			now := s.clock.Now() // others may have charged since it was read
+			now := s.clock.Now() // rule 3 of Set
 			calendar, _ := s.clock.calendarAt(now)
 			base = o.later(s.clock, now, calendar, tat)
 		}
+
 		if to := o.step(tat, base); to == tat || e.tat.CompareAndSwap(tat, to) {
 			return true
 		}

@@ -70,12 +70,14 @@ func takes(units int64, keys ...uint64) action {
 			}
 			ops[i] = Op{Charge: Charge{Params: params(10 * units), Hash: key}}
 		}
+
 		admitted := false
 		if len(ops) == 1 && w.set.TakeFast(&ops[0].Charge) {
 			admitted = ops[0].Admits(ops[0].Ahead)
 		} else {
 			admitted = w.set.Apply(ops)
 		}
+
 		seen := fmt.Sprint(admitted)
 		for i := range ops {
 			seen += fmt.Sprint(" ", ops[i].Ahead)
@@ -196,6 +198,7 @@ func TestInterleavings(t *testing.T) {
 				}
 				return w
 			}
+
 			want := s.sequential(setup)
 			runs := 0
 			explore(func(choose func(options int) int) {
@@ -207,10 +210,12 @@ func TestInterleavings(t *testing.T) {
 						seen[thread] = append(seen[thread], act.do(w))
 					}
 				})
+
 				if got := w.outcome(seen); !want[got] {
 					t.Fatalf("after %d runs, threads in order %v:\ngot  %s\nwant one of %v", runs, trace, got, slices.Sorted(maps.Keys(want)))
 				}
 			})
+
 			t.Logf("%d interleavings, %d sequential outcomes", runs, len(want))
 			if runs < 100 {
 				t.Errorf("got %d interleavings; want more", runs)
@@ -234,6 +239,7 @@ func (s *scenario) sequential(setup func(apart bool) *world) map[string]bool {
 			}
 		}
 	}
+
 	outcomes := make(map[string]bool)
 	explore(func(choose func(options int) int) {
 		w := setup(choose(2) == 1)
@@ -246,6 +252,7 @@ func (s *scenario) sequential(setup func(apart bool) *world) map[string]bool {
 					ready = append(ready, i)
 				}
 			}
+
 			if len(ready) == 0 {
 				break
 			}
@@ -254,11 +261,13 @@ func (s *scenario) sequential(setup func(apart bool) *world) map[string]bool {
 			if !act.sets {
 				w.now = times[choose(len(times))]
 			}
+
 			seen[i] = append(seen[i], act.do(w))
 			if act.sets {
 				now = w.now
 			}
 		}
+
 		w.now = now
 		outcomes[w.outcome(seen)] = true
 	})
@@ -278,6 +287,7 @@ func explore(f func(choose func(options int) int)) {
 			n++
 			return made[n-1].taken
 		})
+
 		for len(made) > 0 && made[len(made)-1].taken == made[len(made)-1].options-1 {
 			made = made[:len(made)-1]
 		}
@@ -296,6 +306,7 @@ func run(n int, choose func(options int) int, body func(thread int)) (trace []in
 		waitsFor *mutex
 		done     bool
 	}
+
 	threads := make([]*state, n)
 	parked := make(chan struct{})
 	current := -1
@@ -307,6 +318,7 @@ func run(n int, choose func(options int) int, body func(thread int)) (trace []in
 		t.waitsFor = nil
 	}
 	defer func() { yield = func(*mutex) {} }()
+
 	for i := range threads {
 		t := &state{resume: make(chan struct{})}
 		threads[i] = t
@@ -317,10 +329,12 @@ func run(n int, choose func(options int) int, body func(thread int)) (trace []in
 			parked <- struct{}{}
 		}()
 	}
+
 	ready := func(i int) bool {
 		t := threads[i]
 		return !t.done && (t.waitsFor == nil || !t.waitsFor.held)
 	}
+
 	preemptions := 0
 	for {
 		var options []int
@@ -328,11 +342,13 @@ func run(n int, choose func(options int) int, body func(thread int)) (trace []in
 		if !free {
 			options = append(options, current)
 		}
+
 		for i := range threads {
 			if i != current && ready(i) && (free || preemptions < maxPreemptions) {
 				options = append(options, i)
 			}
 		}
+
 		if len(options) == 0 {
 			for i := range threads {
 				if !threads[i].done {
@@ -341,6 +357,7 @@ func run(n int, choose func(options int) int, body func(thread int)) (trace []in
 			}
 			return trace
 		}
+
 		next := options[choose(len(options))]
 		if !free && next != current {
 			preemptions++
@@ -348,6 +365,7 @@ func run(n int, choose func(options int) int, body func(thread int)) (trace []in
 		if next != current {
 			trace = append(trace, next)
 		}
+
 		current = next
 		threads[current].resume <- struct{}{}
 		<-parked

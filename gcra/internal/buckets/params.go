@@ -47,6 +47,7 @@ func Prepare[L, R any](s *Set, c *tat.Charge[L, R], limit tat.Limit, refund bool
 	if refund && o.Periods != nil && !c.Period.IsZero() {
 		o.Refunds = tat.At(c.Period)
 	}
+
 	if err := c.Params(&p.params, refund, &o.Params); err != nil {
 		return invalid(c.Policy, err)
 	}

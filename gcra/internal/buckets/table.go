@@ -103,6 +103,7 @@ func (t *table) add(hash uint64, now int64) (tat int64, ok bool) {
 	if tat, ok := t.lock(hash); ok {
 		return tat, true
 	}
+
 	s := t.takeOver(hash, now)
 	if s == nil {
 		if t.used >= t.limit && !t.reclaim(now) {
@@ -115,6 +116,7 @@ func (t *table) add(hash uint64, now int64) (tat int64, ok bool) {
 		s = &slots[t.free(slots, hash)]
 		s.tat.Store(locked)
 	}
+
 	s.hash.Store(hash)
 	t.marker++
 	return firstMarker + t.marker, true
@@ -141,6 +143,7 @@ func (t *table) takeOver(hash uint64, now int64) *slot {
 	if len(slots) == 0 {
 		return nil
 	}
+
 	mask := uint64(len(slots) - 1)
 	for i := hash & mask; ; i = (i + 1) & mask {
 		s := &slots[i]
@@ -183,6 +186,8 @@ func (t *table) grow(now int64) {
 	if a := t.array.Load(); a != nil {
 		old = *a
 	}
+
+	// Lock those that have lapsed, and count the others.
 	live := 0
 	for i := range old.slots {
 		s := &old.slots[i]
@@ -195,6 +200,7 @@ func (t *table) grow(now int64) {
 		}
 		s.hash.Store(tombstone) // or a charge without the lock would move the TAT of an entry that was not counted
 	}
+
 	size := 8
 	for size < 2*(live+1) {
 		size *= 2
@@ -203,7 +209,9 @@ func (t *table) grow(now int64) {
 	if t.noted {
 		to.notes = make([]int64, size)
 	}
+
 	t.used, t.filled, t.hand = 0, 0, 0
+
 	for i := range old.slots {
 		hash := old.slots[i].hash.Load()
 		// A TAT that the holder of the lock has locked stays locked in its new slot.
@@ -216,6 +224,7 @@ func (t *table) grow(now int64) {
 			to.slots[j].hash.Store(hash)
 		}
 	}
+
 	t.array.Store(to)
 	t.reused.Store(math.MinInt64)
 }

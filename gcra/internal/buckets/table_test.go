@@ -29,12 +29,14 @@ func TestTableIsAMap(t *testing.T) {
 			}
 			return n
 		}
+
 		// Few first slots, some at the end of the array: probe sequences overlap and
 		// wrap around.
 		keys := rapid.Custom(func(t *rapid.T) uint64 {
 			first := rapid.SampledFrom([]uint64{0, 1, 2, 5, 0xfffffe, 0xffffff}).Draw(t, "first slot")
 			return rapid.Uint64Range(1, 6).Draw(t, "hash")<<32 | first
 		})
+
 		t.Repeat(map[string]func(*rapid.T){
 			"add": func(t *rapid.T) {
 				h := keys.Draw(t, "hash")
@@ -48,6 +50,7 @@ func TestTableIsAMap(t *testing.T) {
 					}
 					return
 				}
+
 				if was, ok := want[h]; ok && was > now && before != was || !(ok && was > now) && before > now {
 					t.Fatalf("at %d, add %x: got %d; want %d", now, h, before, was)
 				}
@@ -82,6 +85,7 @@ func TestTableIsAMap(t *testing.T) {
 						t.Fatalf("at %d, %x: got %v; want %d", now, h, got, tat)
 					}
 				}
+
 				found := make(map[uint64]bool)
 				filled := 0
 				for i := range tab.slots() {
@@ -89,6 +93,7 @@ func TestTableIsAMap(t *testing.T) {
 					if h != empty {
 						filled++
 					}
+
 					if h < minHash {
 						continue
 					}
@@ -97,6 +102,7 @@ func TestTableIsAMap(t *testing.T) {
 					}
 					found[h] = true
 				}
+
 				if tab.used != len(found) || tab.used > tab.limit || tab.filled != filled {
 					t.Fatalf("used is %d of %d, filled %d; want %d entries in %d slots that are not empty", tab.used, tab.limit, tab.filled, len(found), filled)
 				}
@@ -117,9 +123,11 @@ func TestTableReclaims(t *testing.T) {
 		}
 		tab.set(h+2, 1+int64(h%2)*1000, 0) // every other one expires at 1
 	}
+
 	if _, ok := tab.add(5000, 0); ok {
 		t.Fatal("got a slot in a table full of live entries")
 	}
+
 	tries := 0
 	for i := range uint64(500) {
 		h := 1_000_000 + i*7919
@@ -133,6 +141,7 @@ func TestTableReclaims(t *testing.T) {
 		}
 		tab.set(h, 1000, 0)
 	}
+
 	if _, ok := tab.add(999_999_999, 2); ok {
 		t.Error("got more slots than entries have expired")
 	}
@@ -154,6 +163,7 @@ func TestTableGrowsDuringCharges(t *testing.T) {
 			tab.add(key(i), 0)
 			tab.set(key(i), 5, 0)
 		}
+
 		begin := make(chan struct{})
 		var charges sync.WaitGroup
 		charges.Go(func() {
@@ -166,12 +176,14 @@ func TestTableGrowsDuringCharges(t *testing.T) {
 				}
 			}
 		})
+
 		close(begin)
 		grown := make(chan struct{})
 		go func() {
 			defer close(grown)
 			tab.grow(10)
 		}()
+
 		select {
 		case <-grown:
 		case <-time.After(20 * time.Second):

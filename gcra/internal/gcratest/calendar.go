@@ -16,9 +16,11 @@ func PeriodOf(c gcra.Calendar, now time.Time) string {
 	if err != nil {
 		panic(err)
 	}
+
 	anchor := max(c.Anchor(), 1)
 	now = now.In(l)
 	y, m, d := now.Date()
+
 	switch c.Unit() {
 	case "hour":
 		return fmt.Sprint(c, now.Format("2006-01-02 15h -0700")) // two hours are the 2nd if clocks go back
@@ -34,6 +36,7 @@ func PeriodOf(c gcra.Calendar, now time.Time) string {
 	case "year":
 		m, d = time.January, 1
 	}
+
 	return fmt.Sprint(c, time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Format(time.DateOnly))
 }
 

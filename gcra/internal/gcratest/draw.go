@@ -23,12 +23,15 @@ func AnyLimit() *rapid.Generator[gcra.Limit] {
 				}),
 			).Draw(t, "period"),
 		}
+
 		if rapid.Bool().Draw(t, "has burst") {
 			l.Burst = rapid.Int64Range(1, 30).Draw(t, "burst")
 		}
+
 		if l.Validate() != nil {
 			l.Burst = 1
 		}
+
 		return l
 	})
 }
@@ -73,18 +76,23 @@ func AnyAdmission(t *rapid.T, limits []gcra.Limit) []gcra.Charge {
 			Peek:    rapid.IntRange(0, 5).Draw(t, "peek") == 0,
 			Shadow:  rapid.IntRange(0, 3).Draw(t, "shadow") == 0,
 		}
+
 		if !limit.IsQuota() && rapid.Bool().Draw(t, "queues") {
-			c.MaxDelay = min(Pause(t, limit), maxDelay)
+			c.MaxDelay = min(Pause(t, limit), gcra.MaxDelay)
 			c.MaxWait = Pause(t, limit)
 		}
+
 		if rapid.IntRange(0, 3).Draw(t, "has debt") == 0 {
 			c.MaxDebt = AnyDebt(limit).Draw(t, "debt")
 		}
+
 		if rapid.IntRange(0, 3).Draw(t, "late") == 0 {
 			c.Late, c.Cost = true, rapid.Int64Range(0, limit.Capacity()+25).Draw(t, "late cost")
 		}
+
 		charges[i] = c
 	}
+
 	// The contract has a table for one bucket under two limits in one admission.
 	for i := range charges {
 		for _, e := range charges[:i] {
@@ -100,12 +108,10 @@ func AnyAdmission(t *rapid.T, limits []gcra.Limit) []gcra.Charge {
 func AnyDebt(l gcra.Limit) *rapid.Generator[int64] {
 	most := int64(20)
 	if !l.IsQuota() {
-		most = min(most, int64(maxDelay/l.Interval())-l.Capacity())
+		most = min(most, int64(gcra.MaxDelay/l.Interval())-l.Capacity())
 	}
 	return rapid.Int64Range(0, most)
 }
-
-const maxDelay = 366 * 24 * time.Hour // the longest that a store accepts
 
 // TakeOrRefund calls Take or Refund. A refund is always allowed.
 func TakeOrRefund(ctx context.Context, s gcra.Store, charges []gcra.Charge, refund bool) (allowed bool, err error) {
@@ -123,20 +129,24 @@ func CheckSame(t *rapid.T, m *Model, s gcra.Store, limits []gcra.Limit) {
 	if refund && len(m.taken) > 0 && rapid.Bool().Draw(t, "of earlier") {
 		charges = rapid.SampledFrom(m.taken).Draw(t, "admission")
 	}
+
 	want, got := slices.Clone(charges), slices.Clone(charges)
 	wantAllowed, err := TakeOrRefund(t.Context(), m, want, refund)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if allowed, err := TakeOrRefund(t.Context(), s, got, refund); err != nil || allowed != wantAllowed {
 		t.Fatalf("%+v: got %v, %v; want %v, nil", charges, allowed, err, wantAllowed)
 	}
+
 	for i := range got {
 		if got[i].Result != want[i].Result || !got[i].Period.Equal(want[i].Period) {
 			t.Fatalf("charge %d of %d, refund %v, %+v:\ngot  %+v until %v\nwant %+v until %v",
 				i, len(got), refund, charges[i], got[i].Result, got[i].Period, want[i].Result, want[i].Period)
 		}
 	}
+
 	if wantAllowed && !refund {
 		m.taken = append(m.taken, got)
 	}

@@ -59,6 +59,7 @@ type step struct {
 func (m *Model) apply(charges []gcra.Charge, refund bool) {
 	before := make(map[[3]string]*big.Int) // the state to restore if the admission is denied
 	allowed := true
+
 	var steps []step
 	for i := range charges {
 		s := m.step(&charges[i], refund, before)
@@ -67,11 +68,13 @@ func (m *Model) apply(charges []gcra.Charge, refund bool) {
 		}
 		steps = append(steps, s)
 	}
+
 	if !allowed {
 		for key, tat := range before {
 			m.tats[key] = tat
 		}
 	}
+
 	for i := range charges {
 		s, r := &steps[i], &charges[i].Result
 		*r = s.result(allowed && s.own, refund)
@@ -92,7 +95,9 @@ func (m *Model) step(charge *gcra.Charge, refund bool, before map[[3]string]*big
 	if c.Peek {
 		cost = 0
 	}
+
 	late := c.Late && !refund && cost > 0
+
 	if c.Limit.IsQuota() {
 		end := EndOf(c.Limit.Calendar(), m.start.Add(time.Duration(m.now)*Tick))
 		now = ticks(end.Sub(m.start))
@@ -102,11 +107,13 @@ func (m *Model) step(charge *gcra.Charge, refund bool, before map[[3]string]*big
 			cost = 0
 		}
 	}
+
 	key := [3]string{c.Subject, c.Policy, fmt.Sprint(c.Limit.Calendar())}
 	tat, ok := m.tats[key]
 	if !ok {
 		tat = now
 	}
+
 	if _, seen := before[key]; !seen {
 		before[key] = tat
 	}
@@ -114,16 +121,19 @@ func (m *Model) step(charge *gcra.Charge, refund bool, before map[[3]string]*big
 	t := Emission(c.Limit)
 	full := new(big.Int).Mul(t, big.NewInt(c.Limit.Capacity())) // B·T
 	debt := new(big.Int).Mul(t, big.NewInt(c.MaxDebt))
+
 	top := new(big.Int).Add(now, full)
 	switch {
 	case c.Late || refund:
-		top.Add(top, ticks(maxDelay))
+		top.Add(top, ticks(gcra.MaxDelay))
 	default:
 		top.Add(top, greatest(ticks(c.MaxDelay), debt))
 	}
+
 	if c.Limit.IsQuota() {
 		top = greatest(top, tat) // a lower quota forgets nothing
 	}
+
 	start := least(greatest(tat, now), top)
 
 	if late {
@@ -133,11 +143,13 @@ func (m *Model) step(charge *gcra.Charge, refund bool, before map[[3]string]*big
 		fits.Quo(greatest(fits, new(big.Int)), t)
 		cost = least(fits, big.NewInt(cost)).Int64()
 	}
+
 	end := new(big.Int).Mul(t, big.NewInt(cost))
 	if refund {
 		end.Neg(end)
 	}
 	end.Add(end, start)
+
 	latest := new(big.Int).Add(now, full)
 	latest.Add(latest, maxWait(c))
 	s := step{c, cost, now, start, true}
@@ -162,22 +174,26 @@ func (s *step) never(refund bool) bool {
 func (s *step) result(taken, refund bool) gcra.Result {
 	c := s.charge
 	t := Emission(c.Limit)
+
 	full := new(big.Int).Mul(t, big.NewInt(c.Limit.Capacity()))
 	cost := new(big.Int).Mul(t, big.NewInt(s.cost))
 	ahead := new(big.Int).Sub(s.start, s.now)
 	r := gcra.Result{Allowed: s.own, Never: s.never(refund)}
+
 	if !s.own && !r.Never {
 		retry := new(big.Int).Add(ahead, cost)
 		retry.Sub(retry, full)
 		retry.Sub(retry, maxWait(c))
 		r.RetryAfter = duration(retry)
 	}
+
 	if taken {
 		if refund {
 			cost.Neg(cost)
 		}
 		ahead.Add(ahead, cost)
 		ahead = greatest(ahead, new(big.Int))
+
 		if !refund {
 			r.Taken = s.cost
 		}
@@ -185,6 +201,7 @@ func (s *step) result(taken, refund bool) gcra.Result {
 			r.Delay = duration(greatest(new(big.Int).Sub(ahead, full), new(big.Int)))
 		}
 	}
+
 	left := new(big.Int).Sub(full, ahead)
 	r.Remaining = new(big.Int).Quo(greatest(left, new(big.Int)), t).Int64()
 	r.ResetAfter = duration(ahead)

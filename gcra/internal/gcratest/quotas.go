@@ -18,6 +18,7 @@ func CheckQuotas(t *rapid.T, store gcra.Store, now func() time.Time, advance fun
 	w := &quotaWorld{store: store, now: now, advance: advance, late: late, used: map[string]int64{}}
 	calendars := rapid.SliceOfN(AnyCalendar(), 1, 3).Draw(t, "calendars")
 	last := time.Duration(0) // until a period ends
+
 	t.Repeat(map[string]func(*rapid.T){
 		"take": func(t *rapid.T) {
 			charges := make([]gcra.Charge, rapid.IntRange(1, 3).Draw(t, "charges"))
@@ -30,6 +31,7 @@ func CheckQuotas(t *rapid.T, store gcra.Store, now func() time.Time, advance fun
 					Shadow: rapid.IntRange(0, 5).Draw(t, "shadow") == 0,
 				}
 			}
+
 			last = w.take(t, charges)
 		},
 		"refund": func(t *rapid.T) {
@@ -49,6 +51,7 @@ func CheckQuotas(t *rapid.T, store gcra.Store, now func() time.Time, advance fun
 				rapid.Map(rapid.Int64Range(1, 3), func(n int64) time.Duration { return last - time.Duration(n)*Tick }),
 				rapid.Map(rapid.Int64Range(0, 400*24), func(h int64) time.Duration { return time.Duration(h) * time.Hour }),
 			).Draw(t, "time")
+
 			if now().Add(d).Before(lastExact) {
 				w.advance(max(d, 0))
 				last = 0
@@ -80,6 +83,7 @@ func (w *quotaWorld) take(t *rapid.T, charges []gcra.Charge) (left time.Duration
 	now := w.now()
 	pending := map[string]int64{} // used by the earlier charges of the admission
 	want := true
+
 	results := make([]gcra.Result, len(charges))
 	for i, c := range charges {
 		bucket := bucketOf(c, now)
@@ -91,6 +95,7 @@ func (w *quotaWorld) take(t *rapid.T, charges []gcra.Charge) (left time.Duration
 		case c.Late:
 			cost = min(cost, max(n+c.MaxDebt-used, 0))
 		}
+
 		r := gcra.Result{Allowed: cost == 0 || c.Late || used+cost <= n, Never: cost > n && !c.Late}
 		r.Remaining = max(n-used, 0) // unless all are taken
 		if r.Allowed {
@@ -101,10 +106,12 @@ func (w *quotaWorld) take(t *rapid.T, charges []gcra.Charge) (left time.Duration
 		}
 		results[i] = r
 	}
+
 	allowed, err := w.store.Take(t.Context(), charges)
 	if err != nil || allowed != want {
 		t.Fatalf("at %v, %+v: got %v, %v; want %v", now, charges, allowed, err, want)
 	}
+
 	for i, c := range charges {
 		want := results[i]
 		if allowed {
@@ -116,19 +123,23 @@ func (w *quotaWorld) take(t *rapid.T, charges []gcra.Charge) (left time.Duration
 		} else {
 			want.Taken = 0
 		}
+
 		end := EndOf(c.Limit.Calendar(), now)
 		want.ResetAfter = end.Sub(now)
 		if !want.Allowed && !want.Never {
 			want.RetryAfter = want.ResetAfter
 		}
 		left = want.ResetAfter
+
 		if !allowed && w.late > 0 && c.Result.ResetAfter <= end.Sub(now)+w.late && c.Period.Equal(end) {
 			continue // a denial cache knows some buckets only, and takes others for unused
 		}
+
 		if c.Result != want || !c.Period.Equal(end) {
 			t.Fatalf("at %v, charge %d, %+v: got %+v until %v; want %+v until %v", now, i, c, c.Result, c.Period, want, end)
 		}
 	}
+
 	return left
 }
 

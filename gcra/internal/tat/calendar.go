@@ -20,8 +20,7 @@ type Calendar struct {
 type calendarUnit struct {
 	anchors int // the largest anchor; 0 if there is none
 
-	// most is the largest quota. A unit is one tick, so a quota must be shorter than
-	// any period, or what was used in one period would count in the next.
+	// most is the largest quota: see rule 3 of Period.
 	most int64
 
 	// length is that of a period on average.
@@ -103,6 +102,18 @@ func (c Calendar) text(from, in string) string {
 }
 
 // A Period is one period of a calendar, in ticks since Epoch. It ends before End.
+//
+// Which period a quota is in follows the same rules in this process and in Redis:
+//
+//  1. The current period is that of the store's clock, never of the caller's: a request to
+//     Redis carries several ends, and the script takes the first that is later than its time.
+//  2. A period that has begun goes on. If the clock has gone back to the period before, a TAT
+//     with units of the next period makes that one current.
+//  3. A unit is one tick, and a quota is shorter than any period of its calendar. So a value
+//     of a period that is over lies before the end of the current one, and counts as nothing.
+//  4. A refund names the end of the period that was charged, and does nothing once that is
+//     over. What is charged late is charged in the current period.
+//  5. All quotas of one admission are in the periods of one time.
 type Period struct {
 	Before int64 // begin of the period before
 	Begin  int64
@@ -140,10 +151,12 @@ func (c Calendar) Periods() (*Periods, error) {
 	case c.Anchor < 0 || c.Anchor > u.anchors:
 		return nil, fmt.Errorf("first day is %d; want 1 to %d", c.Anchor, u.anchors)
 	}
+
 	l, err := c.location()
 	if err != nil {
 		return nil, err
 	}
+
 	p := &Periods{Suffix: "~" + c.Canonical().text("", "."), unit: u, anchor: max(c.Anchor, 1), location: l}
 	made, _ := calendars.LoadOrStore(c, p)
 	return made.(*Periods), nil
@@ -167,10 +180,13 @@ func (p *Periods) find(now time.Time) Period {
 		h.Next = hour(Time(h.End).In(p.location)).End
 		return h
 	}
+
 	y, m, d := now.Date()
 	begin := func(i int) time.Time {
 		return p.unit.begin(civil{y, m, d}, p.anchor, i).midnight(p.location)
 	}
+
+	// The period of the date itself may not be the one of now: the clocks of the location decide.
 	i := 0
 	for begin(i).After(now) {
 		i--
@@ -178,6 +194,7 @@ func (p *Periods) find(now time.Time) Period {
 	for !begin(i + 1).After(now) {
 		i++
 	}
+
 	return Period{At(begin(i - 1)), At(begin(i)), At(begin(i + 1)), At(begin(i + 2))}
 }
 
@@ -213,6 +230,7 @@ func (d civil) midnight(l *time.Location) time.Time {
 	t := time.Date(d.year, d.month, d.day, 0, 0, 0, 0, l)
 	shown := time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), 0, time.UTC)
 	wanted := time.Date(d.year, d.month, d.day, 0, 0, 0, 0, time.UTC)
+
 	from, to := t.ZoneBounds()
 	switch {
 	case shown.Before(wanted): // midnight is left out
@@ -222,6 +240,7 @@ func (d civil) midnight(l *time.Location) time.Time {
 	case from.IsZero():
 		return t
 	}
+
 	// Midnight may have come before the clocks were set back.
 	_, before := from.Add(-1).Zone()
 	_, offset := t.Zone()

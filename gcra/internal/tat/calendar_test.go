@@ -73,6 +73,7 @@ func firstMoment(c Calendar, l *time.Location, around int64) int64 {
 		if !starts {
 			continue
 		}
+
 		midnight := day.Add(-12 * time.Hour)
 		for t := near.Add(-25 * time.Hour).Truncate(time.Minute); ; t = t.Add(time.Minute) {
 			y, m, d := t.Date()
@@ -96,6 +97,7 @@ func TestHours(t *testing.T) {
 			if length := period.End - period.Begin; period.Begin != At(now) && now.YearDay() > 1 || length > 36_000_000_000 || length < 9_000_000_000 {
 				t.Fatalf("%q: got %v to %v", zone, Time(period.Begin), Time(period.End))
 			}
+
 			for at := now; At(at) < period.End; at = at.Add(15 * time.Minute) {
 				_, offset := at.In(p.location).Zone()
 				_, last := at.Add(-1).In(p.location).Zone()

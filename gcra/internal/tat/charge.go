@@ -64,6 +64,7 @@ func (l Limit) Validate() error {
 	if _, _, ok := l.Interval(); ok {
 		return nil
 	}
+
 	switch {
 	case l.Count == Unlimited && l.Per == 0:
 		return errors.New("only LimitFor and Override may return gcra.Unlimited; want a limit such as 100/minute")
@@ -173,9 +174,8 @@ func (c *Charge[L, R]) Params(l *LimitParams, refund bool, p *Params) error {
 	*p = l.params
 	cost := max(c.Cost, 1)
 
-	// What brings no TAT down leaves that of any other limit as it is.
 	if (c.Late || refund) && l.Periods == nil {
-		p.Top = p.Capacity + maxSpan
+		p.KeepTATs()
 	}
 
 	switch {
@@ -185,7 +185,7 @@ func (c *Charge[L, R]) Params(l *LimitParams, refund bool, p *Params) error {
 	case c.Late:
 		p.Late, p.Room = true, p.Capacity+l.Debt
 		p.Inc = p.Emission * min(cost, p.Room/p.Emission)
-	case cost > l.burst:
+	case cost > l.burst: // rule 3 of Params
 		p.Inc, p.Room = p.Emission, -1
 	default:
 		p.Inc, p.Room = p.Emission*cost, p.Capacity+min(Ticks(c.MaxWait), l.delay)

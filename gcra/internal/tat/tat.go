@@ -44,11 +44,21 @@ func Ticks(d time.Duration) int64 { return int64(d) / Tick }
 // Duration is the inverse of Ticks.
 func Duration(ticks int64) time.Duration { return time.Duration(ticks) * Tick }
 
-// Params are the parameters of one step besides the TAT and now, in ticks.
+// Params are the parameters of one step besides the TAT and now, in ticks. Whatever takes the
+// step, take.lua too, keeps these rules:
+//
+//  1. No TAT counts as further ahead of now than Top. Top of an ordinary charge is what its
+//     limit can have made, B·T + max(D, debt·T). That of a late charge and of a refund is
+//     B·T + 366 days, and that of a quota the largest quota of its calendar.
+//  2. An ordinary charge writes also when it is denied: it brings a TAT beyond Top down to
+//     it, or a clock that went back would deny until it catches up. Nothing else brings a TAT
+//     of another limit down.
+//  3. A charge whose cost is above the burst has Room -1. It never passes, and writes nothing.
+//  4. A charge takes whole units: its Inc is a multiple of T, and so is what fits of a late one.
 type Params struct {
 	Emission int64 // T
 	Capacity int64 // B·T
-	Top      int64 // no TAT is further ahead of now
+	Top      int64 // no TAT is further ahead of now (rule 1)
 	Room     int64 // how far ahead of now this charge may move the TAT; -1 if the cost is above the burst
 	Inc      int64 // cost·T; 0 peeks, negative refunds
 	Late     bool  // never denied: takes the whole units of Inc that fit
@@ -66,15 +76,14 @@ func (p *Params) Admits(ahead int64) bool {
 }
 
 // Takes reports whether the step can move the TAT ahead: it is no peek, no refund,
-// and its cost is not above the burst.
+// and its cost is not above the burst (rule 3).
 func (p *Params) Takes() bool { return p.Inc > 0 && p.Room >= 0 }
 
-// Lowers reports whether the step brings a TAT beyond Top down to it. Only an ordinary
-// charge does: its Top is what its limit can have made.
+// Lowers reports whether the step brings a TAT beyond Top down to it (rule 2).
 func (p *Params) Lowers() bool { return p.Takes() && !p.Late }
 
 // Fits is what an admission adds to a TAT that is ahead of now: Inc or, if late, the
-// whole units of it that fit.
+// whole units of it that fit (rule 4).
 func (p *Params) Fits(ahead int64) int64 {
 	if !p.Late || p.Inc <= 0 {
 		return p.Inc
@@ -97,6 +106,9 @@ type Result struct {
 	ResetAfter time.Duration
 	Delay      time.Duration
 }
+
+// KeepTATs sets the Top with which the step brings no TAT of another limit down (rule 1).
+func (p *Params) KeepTATs() { p.Top = p.Capacity + maxSpan }
 
 // Result describes, in r, a bucket whose TAT was ahead of now before the step, and
 // whether the step was taken.

@@ -2,6 +2,7 @@ package retryafter
 
 import (
 	"cmp"
+	"iter"
 	"math"
 	"net/http"
 	"strconv"
@@ -59,8 +60,10 @@ func Read(now time.Time, status int, h http.Header) Answer {
 	if !mayDeny(status) {
 		return a
 	}
+
 	wait, ok := Parse(h, now)
 	a.Denied = ok || status == http.StatusTooManyRequests || status == http.StatusForbidden && a.Remaining == 0
+
 	switch {
 	case !a.Denied:
 	case ok:
@@ -68,6 +71,7 @@ func Read(now time.Time, status int, h http.Header) Answer {
 	case a.Remaining <= 0:
 		a.Wait = a.Reset
 	}
+
 	// Our middleware denies so what costs more than the limit ever allows.
 	a.Never = status == http.StatusTooManyRequests && !ok && a.Reset == 0 && a.Remaining != 0 && h.Get("RateLimit-Policy") != ""
 	return a
@@ -81,20 +85,22 @@ func (a *Answer) readFields(now time.Time, status int, h http.Header) {
 	if a.readLists(h) || a.readDictionary(now, status, h) {
 		return
 	}
+
 	for i, form := range forms {
 		limit := h.Get(form.limit)
 		if limit == "" && i+1 < len(forms) && forms[i+1].remaining == form.remaining {
 			continue
 		}
 		if limit == "" && form.used != "" {
-			limit = sum(h.Get(form.used), h.Get(form.remaining))
+			limit = sum(h.Get(form.used), h.Get(form.remaining), 1)
 		}
 		if a.readTriple(now, status, h, limit, h.Get(form.remaining), cmp.Or(h.Get(form.exact), h.Get(form.reset))) {
 			return
 		}
 	}
+
 	if used, limit, ok := strings.Cut(h.Get(shopify), "/"); ok {
-		a.readTriple(now, status, h, limit, difference(limit, used), "")
+		a.readTriple(now, status, h, limit, sum(limit, used, -1), "")
 	}
 }
 
@@ -116,9 +122,11 @@ func (a *Answer) readLists(h http.Header) bool {
 			}
 		}
 	}
+
 	if a.Remaining < 0 {
 		return false
 	}
+
 	for _, line := range h.Values("RateLimit-Policy") {
 		for item := range items(line) {
 			if name, params := cutName(item); name == a.Policy {
@@ -135,22 +143,14 @@ func (a *Answer) readLists(h http.Header) bool {
 //	RateLimit: limit=100, remaining=42, reset=35
 //	RateLimit-Policy: 100;w=60
 func (a *Answer) readDictionary(now time.Time, status int, h http.Header) bool {
-	var limit, remaining, reset string
+	fields := map[string]string{}
 	for _, line := range h.Values("RateLimit") {
 		for item := range items(line) {
 			key, value, _ := strings.Cut(item, "=")
-			value, _, _ = strings.Cut(value, ";")
-			switch strings.TrimSpace(key) {
-			case "limit":
-				limit = value
-			case "remaining":
-				remaining = value
-			case "reset":
-				reset = value
-			}
+			fields[strings.TrimSpace(key)], _, _ = strings.Cut(value, ";")
 		}
 	}
-	return a.readTriple(now, status, h, limit, remaining, reset)
+	return a.readTriple(now, status, h, fields["limit"], fields["remaining"], fields["reset"])
 }
 
 // readTriple reads the values of three fields. It reports whether remaining is a number. Without one
@@ -168,10 +168,12 @@ func (a *Answer) readTriple(now time.Time, status int, h http.Header, limit, rem
 	if !ok {
 		return false
 	}
+
 	a.Remaining, a.Reset = n, resetIn(now, h, reset)
 	limit, _, _ = strings.Cut(limit, ",") // draft 3: 100, 100;w=60
 	a.Policy = limit
 	a.Capacity, _ = number(limit)
+
 	for item := range items(h.Get("RateLimit-Policy")) {
 		quota, params, _ := strings.Cut(item, ";")
 		a.readWindow(strings.TrimSpace(quota), param(params, "w"))
@@ -180,6 +182,7 @@ func (a *Answer) readTriple(now time.Time, status int, h http.Header, limit, rem
 			return true // the triple describes the first policy
 		}
 	}
+
 	// Reset is the time until the bucket is full, except in a denial: there it is the time until
 	// the next request passes.
 	if !mayDeny(status) && a.Reset > 0 && a.Capacity > n {
@@ -208,6 +211,7 @@ func resetIn(now time.Time, h http.Header, field string) time.Duration {
 	if ok && n < 1e8 { // three years
 		return duration(n)
 	}
+
 	if d, err := time.ParseDuration(field); !ok && err == nil {
 		return min(max(d, 0), Max)
 	}
@@ -244,31 +248,25 @@ func number(s string) (float64, bool) {
 	return n, err == nil
 }
 
-// sum and difference return "" unless both are numbers.
-func sum(a, b string) string {
+// sum returns a + sign·b, at least 0, or "" unless both are numbers.
+func sum(a, b string, sign float64) string {
 	x, ok := number(a)
 	y, ok2 := number(b)
 	if !ok || !ok2 {
 		return ""
 	}
-	return strconv.FormatFloat(x+y, 'f', -1, 64)
+	return strconv.FormatFloat(max(x+sign*y, 0), 'f', -1, 64)
 }
 
-func difference(a, b string) string {
-	x, ok := number(a)
-	y, ok2 := number(b)
-	if !ok || !ok2 {
-		return ""
-	}
-	return strconv.FormatFloat(max(x-y, 0), 'f', -1, 64)
-}
+// items iterates over a list.
+func items(line string) iter.Seq[string] { return split(line, ',') }
 
-// items iterates over a list. A comma inside a string does not end an item.
-func items(line string) func(yield func(string) bool) {
+// split iterates over the parts that are not empty. A separator inside a string does not end a part.
+func split(line string, separator byte) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for line != "" {
-			end := indexUnquoted(line, ',')
-			if item := strings.TrimSpace(line[:end]); item != "" && !yield(item) {
+			end := indexUnquoted(line, separator)
+			if part := strings.TrimSpace(line[:end]); part != "" && !yield(part) {
 				return
 			}
 			line = line[min(end+1, len(line)):]
@@ -289,12 +287,10 @@ func cutName(item string) (name, params string) {
 
 // param returns the value of a parameter. The last of several counts (RFC 9651, section 4.2.3.2).
 func param(params, key string) (value string) {
-	for params != "" {
-		end := indexUnquoted(params, ';')
-		if k, v, ok := strings.Cut(params[:end], "="); ok && strings.TrimSpace(k) == key {
+	for p := range split(params, ';') {
+		if k, v, ok := strings.Cut(p, "="); ok && strings.TrimSpace(k) == key {
 			value = v
 		}
-		params = params[min(end+1, len(params)):]
 	}
 	return value
 }

@@ -61,6 +61,7 @@ func TestParse(t *testing.T) {
 			t.Errorf("Retry-After %q, Date %q: got %v, %v; want %v, %v", c.field, c.date, got, ok, want, wantOK)
 		}
 	}
+
 	if got, ok := Parse(nil, now); got != 0 || ok {
 		t.Errorf("no header: got %v, %v; want 0, false", got, ok)
 	}
@@ -76,17 +77,20 @@ func FuzzParse(f *testing.F) {
 		f.Add(field, "Sun, 06 Nov 1994 08:49:37 GMT", uint32(60))
 		f.Add(field, "", uint32(0))
 	}
+
 	f.Fuzz(func(t *testing.T, field, date string, n uint32) {
 		h := http.Header{"Retry-After": {field}, "Date": {date}}
 		if wait, ok := Parse(h, now); wait < 0 || wait > Max || !ok && wait != 0 {
 			t.Errorf("Retry-After %q, Date %q: got %v, %v; want 0 to %v", field, date, wait, ok, Max)
 		}
+
 		n %= uint32(Max / time.Second)
 		want := time.Duration(n) * time.Second
 		h.Set("Retry-After", fmt.Sprint(n))
 		if wait, ok := Parse(h, now); wait != want || !ok {
 			t.Errorf("Retry-After %d: got %v, %v; want %v", n, wait, ok, want)
 		}
+
 		h.Set("Date", now.Format(http.TimeFormat))
 		h.Set("Retry-After", now.Add(want).Format(http.TimeFormat))
 		if wait, ok := Parse(h, now.Add(time.Hour)); wait != want || !ok {
