@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"cmp"
-	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -58,7 +57,26 @@ func (r *recent) add(now time.Time) bool {
 	return !oldest.IsZero() && now.Sub(oldest) < diag.Interval
 }
 
-// failed records a batch that failed. open is the state of the breaker after it.
+// health is that of a server.
+func (s *Store) health(server string) *health {
+	h, ok := s.healths.Load(server)
+	if !ok {
+		h, _ = s.healths.LoadOrStore(server, &health{store: s, server: server})
+	}
+	return h.(*health)
+}
+
+// note records the result of a call. open is the state of the breaker after it.
+func (h *health) note(err error, open bool) {
+	switch {
+	case err != nil:
+		h.failed(err, open)
+	case !open && !h.healthy.Load():
+		h.answered()
+	}
+}
+
+// failed records a call that failed.
 func (h *health) failed(err error, open bool) {
 	h.mu.Lock()
 	answeredOnce := h.answeredOnce
@@ -78,7 +96,7 @@ func (h *health) record(err error, open bool) {
 	p := rediskit.Diagnose(err, conn)
 	if p.Timeout {
 		// Often the batch has waited for a connection, and the dial has failed.
-		p = rediskit.Diagnose(cmp.Or(h.store.dials.lastError(h.server), h.store.timeoutError()), conn)
+		p = rediskit.Diagnose(cmp.Or(h.store.dials.lastError(h.server), h.store.sender.TimeoutError()), conn)
 	}
 	h.reason = cmp.Or(p.String(), rediskit.WithoutArgs(err.Error()))
 	h.outage = h.outage || open || !h.answeredOnce && rediskit.Down(err)
@@ -101,7 +119,7 @@ func (h *health) record(err error, open bool) {
 	}
 }
 
-// answered records a batch that was answered.
+// answered records a call that was answered.
 func (h *health) answered() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -145,16 +163,4 @@ func (h *health) write(line func()) {
 		line()
 		close(done)
 	}()
-}
-
-// failure is an error of a call to Redis.
-type failure struct{ err error }
-
-func (f *failure) Error() string { return "redisstore: " + rediskit.WithoutArgs(f.err.Error()) }
-
-func (f *failure) Unwrap() error { return f.err }
-
-// Logged implements [gcra.LoggedError].
-func (f *failure) Logged() bool {
-	return errors.Is(f.err, ErrUnavailable) || rediskit.Diagnose(f.err, rediskit.Conn{}).Code != ""
 }

@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore/internal/send"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
@@ -82,19 +83,19 @@ func (c *instances) use(configured int) {
 // instances returns how many servers share the limits, as last counted, and at least 1.
 func (s *Store) instances() int { return int(max(s.counted.count.Load(), 1)) }
 
-// markAfter marks the store, if that is due, after a batch that was answered. now is
-// the time before the batch. A store that takes nothing grants nothing, so it does not
-// count.
-func (s *Store) markAfter(batch *batch, err error, now int64) {
-	c := &s.counted
+// markAfter marks the store, if that is due, after a batch that was answered. A store that takes nothing grants nothing, so
+// it does not count.
+func (s *Store) markAfter(r send.Result) {
+	c, now := &s.counted, r.Sent
 	due := c.due.Load()
-	if now < due || err != nil || !batch.takes() {
+	if now < due || !r.Takes {
 		return
 	}
 	every := max(tat.Ticks(markEvery), c.count.Load()*tat.Ticks(marksApart))
 	if !c.due.CompareAndSwap(due, now+every) {
 		return
 	}
+
 	lasts := marksLost * every
 	if last := c.last.Swap(now); last != 0 {
 		lasts = max(lasts, marksLost*(now-last))
@@ -102,29 +103,18 @@ func (s *Store) markAfter(batch *batch, err error, now int64) {
 	go s.mark(min(tat.Duration(lasts), longestMark))
 }
 
-// takes reports whether an op of the batch takes: it is no peek and no refund.
-func (b *batch) takes() bool {
-	for q := range b.requests() {
-		if slices.ContainsFunc(q.ops, func(o op) bool { return o.Takes() }) {
-			return true
-		}
-	}
-	return false
-}
-
 // mark marks the store for a time, and counts the marks.
 func (s *Store) mark(lasts time.Duration) {
-	key := s.prefix + "{instances}"
-	b := s.only
-	if b == nil {
-		b = s.batcherOf(s.node(key))
-	}
-	done, err := b.breaker.allow()
-	if err != nil {
+	key, n := s.prefix+"{instances}", int64(0)
+	t := s.sender.Target(key)
+	err := t.Call(func() (err error) {
+		n, err = s.sendMark(key, lasts)
+		return err
+	})
+	if errors.Is(err, ErrUnavailable) {
 		return
 	}
-	n, err := s.sendMark(key, lasts)
-	if b.breaker.report(done, err); err == nil {
+	if s.health(t.Server).note(err, t.Open()); err == nil {
 		s.noteInstances(n)
 	}
 }

@@ -59,19 +59,18 @@ func (l local) apply(ctx context.Context, charges []gcra.Charge, refund bool) (a
 	}
 	n := l.instances()
 	parts := share.Charges(charges, n, refund)
-	c := l.store.denials
 	ops, whole := make([]buckets.Op, len(parts)), make([]buckets.Charge, len(parts))
 	for i := range parts {
-		if err := c.prepare(&parts[i], refund, &ops[i].Charge); err != nil {
+		if err := l.store.known.Prepare(&parts[i], refund, &ops[i].Charge); err != nil {
 			return false, err
 		}
-		if err := c.prepare(&charges[i], refund, &whole[i]); err != nil {
+		if err := l.store.known.Prepare(&charges[i], refund, &whole[i]); err != nil {
 			return false, err
 		}
 	}
 	now := l.store.clock.Now()
 	if refund || !l.unreportedDenies(ops, whole, now) {
-		allowed = c.set.Apply(ops)
+		allowed = l.store.known.Apply(ops)
 	}
 	for i := range parts {
 		ops[i].Result(allowed, (*tat.Result)(&parts[i].Result))

@@ -35,11 +35,9 @@ func newOutageModel(n int, l gcra.Limit) *outageModel {
 	m := &outageModel{limit: l, now: tat.At(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))}
 	clock := buckets.NewClock(func() time.Time { return tat.Time(m.now) })
 	for range n {
-		s := &modelServer{Store: new(Store), up: true}
-		s.clock = clock
-		s.reporter.store = s.Store
+		s := &modelServer{Store: &Store{ttl: time.Second}, up: true}
+		s.compose(clock)
 		s.reporter.running = true // the model reports, no loop
-		s.denials = newDenialCache(clock, time.Second, &s.reporter.grants)
 		m.servers = append(m.servers, s)
 	}
 	return m
@@ -48,22 +46,20 @@ func newOutageModel(n int, l gcra.Limit) *outageModel {
 // request asks for units, and reports whether they are granted.
 func (m *outageModel) request(t *rapid.T, s *modelServer, units int64) bool {
 	charges := []gcra.Charge{{Subject: "s", Policy: "p", Limit: m.limit, Cost: units}}
-	var o op
-	if err := s.denials.prepare(&charges[0], false, &o.Charge); err != nil {
+	admission := make([]buckets.Charge, 1)
+	c := &admission[0]
+	if err := s.known.Prepare(&charges[0], false, c); err != nil {
 		t.Fatal(err)
 	}
 	admitted := false
 	switch {
-	case s.denials.deny([]op{o}, charges): // also while Redis is away
+	case s.known.Deny(admission, charges): // also while Redis is away
 	case s.up:
-		q := newRequest([]op{o}, false)
-		p := &q.ops[0]
-		p.Ahead = p.Clamp(m.tat, p.Base(s.clock, m.now))
-		if q.admitted = p.Admits(p.Ahead); q.admitted {
-			m.tat = p.Base(s.clock, m.now) + p.After(p.Ahead)
+		c.Ahead = c.Clamp(m.tat, c.Base(s.clock, m.now))
+		if admitted = c.Admits(c.Ahead); admitted {
+			m.tat = c.Base(s.clock, m.now) + c.After(c.Ahead)
 		}
-		admitted = q.admitted
-		s.denials.learn(q, m.now)
+		s.known.Learn(admission, admitted, m.now)
 	default:
 		var err error
 		if admitted, err = s.Local(len(m.servers)).Take(t.Context(), charges); err != nil {
@@ -71,8 +67,8 @@ func (m *outageModel) request(t *rapid.T, s *modelServer, units int64) bool {
 		}
 	}
 	if admitted {
-		m.base = o.Base(s.clock, m.now)
-		m.history = max(m.history, m.base) + o.Inc
+		m.base = c.Base(s.clock, m.now)
+		m.history = max(m.history, m.base) + c.Inc
 	}
 	return admitted
 }

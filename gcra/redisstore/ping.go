@@ -4,11 +4,9 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
@@ -30,18 +28,12 @@ import (
 // see what is wrong; the program may start all the same.
 func (s *Store) Ping(ctx context.Context) error {
 	s.dials.forget()
-	inc := tat.Ticks(time.Millisecond)
-	room := 1000 * inc // for as many Pings at the same time
 	err := rediskit.Ping(ctx, s.client, s.prefix, func(ctx context.Context, server redis.UniversalClient, key string) error {
-		// Both commands: a server that has the script would hide a missing EVAL.
-		for _, script := range [][2]string{{"eval", ordinary.text}, {"evalsha", ordinary.sha}} {
-			cmd := rediskit.Send(ctx, server, []any{script[0], script[1], 1, key, "", inc, room, room, 0})
-			if _, err := rediskit.Reply(cmd, 1); err != nil {
-				return err
-			}
+		if err := s.sender.Check(ctx, server, key); err != nil {
+			return err
 		}
 		s.warnEviction(ctx, server, key)
-		return s.settleKind(ctx, server)
+		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("redisstore: %w", err)

@@ -10,8 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
-	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+	"github.com/seed-e377111c/ratelimit/gcra/internal/buckets"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore/internal/outage"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore/internal/send"
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
@@ -23,18 +24,13 @@ var reportSHA = redis.NewScript(reportLua).Hash()
 // maxReports is the most reports in one call.
 const maxReports = 128
 
-// toNode reports to one server of several, or to the one that the client finds.
-func (r *reporter) toNode(node *redis.Client, list []outage.Report) error {
-	b := r.store.only
-	if b == nil {
-		b = r.store.batcherOf(node)
-	}
-	if b.kind() == gcra.KeysApart {
+// to reports to one server.
+func (r *reporter) to(t send.Target, list []outage.Report) error {
+	if t.Kind() == gcra.KeysApart {
 		return rediskit.ErrKeysApart
 	}
-
 	for part := range slices.Chunk(list, maxReports) {
-		if err := r.inTime(b, r.store.clientOf(node), part); err != nil {
+		if err := r.inTime(t, part); err != nil {
 			return err
 		}
 	}
@@ -43,7 +39,7 @@ func (r *reporter) toNode(node *redis.Client, list []outage.Report) error {
 
 // inTime reports, and stops waiting after the Timeout, whatever the client's own settings. A late reply is recorded all
 // the same.
-func (r *reporter) inTime(b *batcher, client redis.UniversalClient, list []outage.Report) (err error) {
+func (r *reporter) inTime(t send.Target, list []outage.Report) (err error) {
 	result := make(chan error, 1)
 	go func() {
 		defer func() {
@@ -51,33 +47,33 @@ func (r *reporter) inTime(b *batcher, client redis.UniversalClient, list []outag
 				result <- fmt.Errorf("panic: %v", p)
 			}
 		}()
-		result <- r.send(b, client, list)
+		result <- r.send(t, list)
 	}()
 
 	select {
 	case err = <-result:
 	case <-time.After(r.store.timeout):
-		err = r.store.timeoutError()
+		err = r.store.sender.TimeoutError()
 	}
-	r.store.noteResult(err)
+	t.Learn(err)
 	return err
 }
 
 // send sends reports and records the replies: in one script, or in one for each subject where the server may need that.
-func (r *reporter) send(b *batcher, client redis.UniversalClient, list []outage.Report) (err error) {
+func (r *reporter) send(t send.Target, list []outage.Report) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), r.store.timeout)
 	defer cancel()
 	parts := [][]outage.Report{list}
-	if b.kind() != gcra.OneKeyspace {
-		parts = reportsBySubject(list)
+	if t.Kind() != gcra.OneKeyspace {
+		parts = bySubject(list)
 	}
 
 	sent := r.store.clock.Now()
 	cmds := make([]*redis.Cmd, len(parts))
 	if len(parts) == 1 {
-		cmds[0] = rediskit.Send(ctx, client, r.args(list))
+		cmds[0] = rediskit.Send(ctx, t.Client, r.args(list))
 	} else {
-		pipe := client.Pipeline()
+		pipe := t.Client.Pipeline()
 		for i, part := range parts {
 			cmds[i] = rediskit.Queue(ctx, pipe, r.args(part))
 		}
@@ -85,9 +81,8 @@ func (r *reporter) send(b *batcher, client redis.UniversalClient, list []outage.
 	}
 
 	for i, part := range parts {
-		reply, replyErr := rediskit.Reply(rediskit.SendAgain(ctx, client, cmds[i], reportLua), 2*len(part))
+		reply, replyErr := rediskit.Reply(rediskit.SendAgain(ctx, t.Client, cmds[i], reportLua), 2*len(part))
 		if replyErr != nil {
-			b.learnError(replyErr)
 			err = replyErr
 			continue
 		}
@@ -98,11 +93,11 @@ func (r *reporter) send(b *batcher, client redis.UniversalClient, list []outage.
 	return err
 }
 
-// reportsBySubject divides reports among the subjects.
-func reportsBySubject(list []outage.Report) (parts [][]outage.Report) {
+// bySubject divides reports among the subjects.
+func bySubject(list []outage.Report) (parts [][]outage.Report) {
 	index := make(map[string]int)
 	for _, report := range list {
-		tag := hashTag(report.Key)
+		tag := send.Tag(report.Key)
 		i, known := index[tag]
 		if !known {
 			i = len(parts)
@@ -137,17 +132,17 @@ func (r *reporter) record(report *outage.Report, charged, ahead, sent int64) {
 	if report.Ends > 0 {
 		base = s.clock.OnScale(report.Ends)
 	}
-	refund := s.denials.record(report, charged, base+ahead, sent)
+	refund := s.known.Record(report, charged, base+ahead, sent)
 	if refund.Inc == 0 {
 		return
 	}
 
 	// More was charged than is left since a refund.
-	q := newRequest([]op{{Charge: refund, key: report.Key}}, true)
-	q.at, q.deadline = s.clock.Calendar(), s.clock.Now()+tat.Ticks(s.timeout)
-	s.batcher(q).submit(q, false)
+	q := send.NewRequest([]buckets.Charge{refund}, true)
+	q.Keys = append(q.Keys, report.Key)
 	go func() {
-		<-q.done
-		q.free()
+		if s.sender.Send(context.Background(), q) == nil {
+			q.Free()
+		}
 	}()
 }

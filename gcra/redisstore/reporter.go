@@ -2,12 +2,15 @@ package redisstore
 
 import (
 	"errors"
+	"math/rand/v2"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore/internal/outage"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore/internal/send"
 )
 
 // A reporter charges in Redis what the local store has granted, see report.lua. While there is something to report one
@@ -34,6 +37,10 @@ const (
 	maxRound = 1 << 12
 )
 
+func newReporter(s *Store) *reporter {
+	return &reporter{store: s, suffix: "~paid." + strconv.FormatUint(rand.Uint64(), 36), answered: make(chan struct{}, 1)}
+}
+
 // start starts the loop unless it runs, or there is nothing to report.
 func (r *reporter) start() {
 	r.mu.Lock()
@@ -54,16 +61,19 @@ func (r *reporter) goesOn() bool {
 
 // wake starts a round early.
 func (r *reporter) wake() {
+	if !r.grants.Any() {
+		return
+	}
 	select {
 	case r.answered <- struct{}{}:
 	default: // awake already
 	}
 }
 
-// close gives up what is unreported.
+// close gives up what is unreported, and ends the loop.
 func (r *reporter) close() {
-	r.grants.Close(r.store.clock.Now())
 	r.wake()
+	r.grants.Close(r.store.clock.Now())
 }
 
 // loop does not ask the breaker: that keeps callers from waiting for a server that fails, and nobody waits here. So when
@@ -93,18 +103,18 @@ func (r *reporter) loop() {
 
 // round reports once, to all servers at the same time. It says whether there was something to report.
 func (r *reporter) round() (tried bool, err error) {
-	byNode := make(map[*redis.Client][]outage.Report)
+	targets := make(map[send.Target][]outage.Report)
 	list := r.grants.Reports(r.store.clock.Now(), maxRound)
 	for _, report := range list {
-		node := r.store.node(report.Key)
-		byNode[node] = append(byNode[node], report)
+		t := r.store.sender.Target(report.Key)
+		targets[t] = append(targets[t], report)
 	}
 
-	errs := make(chan error, len(byNode))
-	for node, list := range byNode {
-		go func() { errs <- r.toNode(node, list) }()
+	errs := make(chan error, len(targets))
+	for t, list := range targets {
+		go func() { errs <- r.to(t, list) }()
 	}
-	for range byNode {
+	for range targets {
 		err = errors.Join(err, <-errs)
 	}
 	return len(list) > 0, err

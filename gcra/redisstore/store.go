@@ -4,34 +4,30 @@ package redisstore
 
 // How a request travels:
 //
-// Take makes a request of the charges (store.go, request.go). If the denial cache
-// knows that Redis would deny it, it is denied without a call (denials.go).
-// Otherwise it goes to the batcher of its server (batcher.go, cluster.go), which
-// sends waiting requests as one batch (batch.go), in one call of take.lua or in one
-// for each subject (script.go). way.go decides that by what the server has shown;
-// keytest.go tests it. Each server has a circuit breaker, so that calls do not wait for
-// one that has failed (breaker.go). health.go logs problems, stats.go counts, and
-// ping.go checks the set-up. open.go and dial.go make a client that fits, resp3.go
-// warns of one that does not. local.go decides while Redis does not answer, and
-// instances.go counts the servers that do so; internal/outage keeps what they have granted,
-// and reporter.go charges it in Redis later (report.go).
+// Take makes a request of the charges (store.go). If what is known of their buckets denies it, it is denied without a call
+// (internal/known). Otherwise it is sent (internal/send), together with others: Redis decides in take.lua. Its answer is
+// learned, its caller goes on, and then Store.after does the bookkeeping of the batch: health.go logs problems, stats.go
+// counts, instances.go counts the servers, and reporter.go is woken.
+//
+// local.go decides while Redis does not answer. What it grants is kept in internal/outage, and reporter.go charges it in
+// Redis later, with report.lua. ping.go checks the set-up. open.go and dial.go make a client that fits, resp3.go warns of
+// one that does not.
+//
+// The three internal packages know nothing of this one, and known imports outage alone.
 
 import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"math/rand/v2"
-	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/buckets"
-	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore/internal/known"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore/internal/send"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
@@ -65,20 +61,19 @@ import (
 //
 // [New] and [Open] make a store; the zero value has no client.
 type Store struct {
-	client   redis.UniversalClient
-	prefix   string
-	timeout  time.Duration
-	dials    *dialer // of a client that Open has made; otherwise nil
-	log      diag.Log
+	client  redis.UniversalClient
+	prefix  string
+	timeout time.Duration
+	ttl     time.Duration
+	dials   *dialer // of a client that Open has made; otherwise nil
+	log     diag.Log
+
 	clock    *buckets.Clock
-	denials  *denialCache
-	reporter reporter
-	only     *batcher     // of a single server
-	inline   bool         // its client returns by a context's deadline
-	batchers sync.Map     // of several servers, by address
-	routed   atomic.Bool  // the cluster's topology is known
-	reloaded atomic.Int64 // when the topology was looked up
+	known    *known.Cache
+	sender   *send.Sender
+	reporter *reporter
 	counted  instances
+	healths  sync.Map // by server: *health
 	counters
 }
 
@@ -107,24 +102,59 @@ func newStore(client redis.UniversalClient, cfg Config, dials *dialer) *Store {
 		client:  client,
 		prefix:  cmp.Or(cfg.Prefix, "rl:"),
 		timeout: cmp.Or(cfg.Timeout, rediskit.DefaultTimeout),
+		ttl:     max(cmp.Or(cfg.DenialTTL, defaultDenialTTL), 0),
 		dials:   dials,
 		log:     diag.Log{Logger: cfg.Logger},
-		clock:   buckets.NewClock(nil),
 	}
-	s.reporter = reporter{store: s, suffix: "~paid." + strconv.FormatUint(rand.Uint64(), 36), answered: make(chan struct{}, 1)}
-	s.denials = newDenialCache(s.clock, max(cmp.Or(cfg.DenialTTL, defaultDenialTTL), 0), &s.reporter.grants)
 	s.counted.init()
+	s.compose(buckets.NewClock(nil))
 
 	s.warnRESP3()
 	if dials == nil { // a client of Open has the settings, unless its URL or the Timeout says otherwise
 		rediskit.HintSettings(&s.log, client, s.timeout)
 	}
-
-	if c, ok := client.(*redis.Client); ok {
-		s.only = s.newBatcher(c.Options().Addr)
-		s.inline = rediskit.BoundsCalls(c, s.timeout)
-	}
 	return s
+}
+
+// compose makes the parts of the store.
+func (s *Store) compose(clock *buckets.Clock) {
+	s.clock = clock
+	s.reporter = newReporter(s)
+	s.known = known.New(clock, s.ttl, &s.reporter.grants)
+	s.sender = send.New(send.Config{
+		Client: s.client, Prefix: s.prefix, Timeout: s.timeout, Clock: clock,
+		Before: s.before, Learn: s.learn, After: s.after,
+	})
+}
+
+// before notes that a request is sent.
+func (s *Store) before(q *send.Request) {
+	if q.Refund {
+		s.known.RefundSent(q.Charges)
+	}
+}
+
+// learn learns from a request that has come back from a call, before its caller goes on. sent is the time before the call.
+func (s *Store) learn(q *send.Request, sent int64) {
+	if now, ok := q.ServerTime(); ok {
+		s.clock.Learn(now, sent)
+	}
+	switch {
+	case q.Refund:
+		s.known.RefundAnswered(q.Charges)
+	case q.Answered():
+		s.known.Learn(q.Charges, q.Admitted, sent)
+	}
+}
+
+// after does the bookkeeping of a batch.
+func (s *Store) after(r send.Result) {
+	s.count(r)
+	s.health(r.Server).note(r.Err, r.Open)
+	if r.Err == nil {
+		s.markAfter(r)
+		s.reporter.wake()
+	}
 }
 
 // Close closes the client of a store that [Open] returned. What Local has granted and
@@ -137,6 +167,10 @@ func (s *Store) Close() error {
 	s.reporter.close()
 	return s.client.Close()
 }
+
+// ErrUnavailable is wrapped by the errors of calls that were not sent, because Redis has failed several times in a row and
+// the circuit breaker is open.
+var ErrUnavailable = send.ErrUnavailable
 
 // Take implements [gcra.Store].
 func (s *Store) Take(ctx context.Context, charges []gcra.Charge) (allowed bool, err error) {
@@ -157,45 +191,36 @@ func (s *Store) apply(ctx context.Context, charges []gcra.Charge, refund bool) (
 	if len(charges) == 0 {
 		return true, nil
 	}
-	var few [4]op // a denial from the cache allocates nothing
-	ops := few[:]
+
+	var few [4]buckets.Charge // a denial without a call allocates nothing
+	admission := few[:]
 	if len(charges) > len(few) {
-		ops = make([]op, len(charges))
+		admission = make([]buckets.Charge, len(charges))
 	}
-	ops = ops[:len(charges)]
+	admission = admission[:len(charges)]
 	for i := range charges {
-		if err := s.denials.prepare(&charges[i], refund, &ops[i].Charge); err != nil {
+		if err := s.known.Prepare(&charges[i], refund, &admission[i]); err != nil {
 			return false, err
 		}
 	}
-	if !refund && s.denials.deny(ops, charges) {
+	if !refund && s.known.Deny(admission, charges) {
 		return false, nil
 	}
-	if err := checkSize(ops); err != nil {
-		return false, err
-	}
-	q := newRequest(ops, refund)
+
+	q := send.NewRequest(admission, refund)
 	for i := range charges {
-		if charges[i].Limit.IsQuota() {
-			q.at = s.clock.Calendar()
-		}
-		q.ops[i].key = s.key(&charges[i], &q.ops[i].Charge)
+		q.Keys = append(q.Keys, s.key(&charges[i], &q.Charges[i]))
 	}
-	q.deadline = s.clock.Now() + tat.Ticks(s.timeout)
-	if s.only != nil || oneSubject(charges) {
-		s.batcher(q).submit(q, s.inline && ctx.Done() == nil)
-	} else {
-		go s.split(q)
+	if err := s.sender.Send(ctx, q); err != nil {
+		return false, err // and the request may go on
 	}
-	if err := q.wait(ctx); err != nil {
-		return false, err
+
+	defer q.Free()
+	if q.Err != nil {
+		return false, q.Err
 	}
-	defer q.free()
-	if q.err != nil {
-		return false, q.err
-	}
-	setResults(charges, q.ops, q.admitted, refund)
-	return q.admitted, nil
+	known.SetResults(charges, q.Charges, q.Admitted, refund)
+	return q.Admitted, nil
 }
 
 // key is the key of a charge's bucket.
@@ -206,42 +231,4 @@ func (s *Store) key(charge *gcra.Charge, c *buckets.Charge) string {
 		key = append(key, c.Periods.Suffix...)
 	}
 	return string(key)
-}
-
-// maxCharges is the most charges of an admission: a byte is the index of their
-// params.
-const maxCharges = 256
-
-// checkSize returns an error for more ops than fit a call, or more different periods: the
-// current one of each calendar, and those that a refund names.
-func checkSize(ops []op) error {
-	switch n := len(ops); {
-	case n <= maxPeriods:
-		return nil
-	case n > maxCharges:
-		return fmt.Errorf("redisstore: an admission of %d charges; want at most %d", n, maxCharges)
-	}
-	type period struct {
-		*tat.Periods
-		end int64
-	}
-	different := make(map[period]bool)
-	for i := range ops {
-		if o := &ops[i]; o.Periods != nil {
-			different[period{o.Periods, o.Refunds}] = true
-		}
-	}
-	if n := len(different); n > maxPeriods {
-		return fmt.Errorf("redisstore: quotas of %d periods in one call; want at most %d", n, maxPeriods)
-	}
-	return nil
-}
-
-func oneSubject(charges []gcra.Charge) bool {
-	for i := range charges[1:] {
-		if charges[i+1].Subject != charges[0].Subject {
-			return false
-		}
-	}
-	return true
 }

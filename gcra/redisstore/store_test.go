@@ -245,3 +245,39 @@ func TestClockSkew(t *testing.T) {
 		}
 	}
 }
+
+// A reset is for all processes. The one that made it sees it at once, another that
+// has cached a denial after the default DenialTTL of 1 s.
+func TestResetIsSeenAfterDenialTTL(t *testing.T) {
+	client := redistest.Any(t)
+	now := time.Now()
+	var stores [2]*redisstore.Store
+	for i := range stores {
+		stores[i] = storeOn(t, client, config{Timeout: patience})
+		stores[i].SetClock(func() time.Time { return now })
+	}
+	ours, other := stores[0], stores[1]
+	charge := gcra.Charge{Subject: "s", Policy: "p", Limit: gcra.PerHour(2), Cost: 1}
+	allows := func(s *redisstore.Store) bool { return gcratest.MustTake(t, s, charge)[0].Result.Allowed }
+	for range 2 {
+		allows(ours)
+	}
+	if allows(ours) || allows(other) {
+		t.Fatal("the third of 2 is allowed; want a denial, which is then cached")
+	}
+	if err := gcra.Reset(t.Context(), ours, gcra.Charge{Subject: "s", Policy: "p", Limit: charge.Limit}); err != nil {
+		t.Fatal(err)
+	}
+	if !allows(ours) {
+		t.Error("after the reset, here: denied; want allowed")
+	}
+	for _, step := range []struct {
+		passed time.Duration
+		want   bool
+	}{{0, false}, {900 * time.Millisecond, false}, {101 * time.Millisecond, true}} {
+		now = now.Add(step.passed)
+		if got := allows(other); got != step.want {
+			t.Errorf("%v later, elsewhere: got allowed %v; want %v", step.passed, got, step.want)
+		}
+	}
+}

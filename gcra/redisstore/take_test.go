@@ -205,7 +205,7 @@ func checkScript(t *rapid.T, client *redis.Client, clock *stoppedClock, sha stri
 // takeLua returns the text of the script.
 func takeLua(t testing.TB) string {
 	t.Helper()
-	text, err := os.ReadFile("take.lua")
+	text, err := os.ReadFile("internal/send/take.lua")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ const historyURL = "RATELIMIT_HISTORIES_SCRIPT"
 // recordingScript returns take.lua and a variant that appends each call to a list: time, keys,
 // arguments, the values before and after, and the reply.
 func recordingScript() (text, variant string, err error) {
-	b, err := os.ReadFile("../../../../gcra/redisstore/take.lua")
+	b, err := os.ReadFile("../../../../gcra/redisstore/internal/send/take.lua")
 	if err != nil {
 		return "", "", err
 	}

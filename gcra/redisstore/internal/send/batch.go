@@ -1,4 +1,4 @@
-package redisstore
+package send
 
 import (
 	"errors"
@@ -19,13 +19,14 @@ type batch struct {
 	client  redis.UniversalClient // of the server, or the one that finds it
 	node    *redis.Client         // of the server, if it is one of several
 	byShare map[string]int        // what the keys of a script share: its index
-	ops     int
+	charges int
 	bytes   int      // of keys
+	takes   bool     // a charge takes: it is no peek and no refund
 	test    *keyTest // is sent too
 
 	// The result.
 	noAnswer  error      // why the scripts have none: a panic in a hook of the client, or nothing was sent
-	undecided []*request // have not run, and are sent in another way
+	undecided []*Request // have not run, and are sent in another way
 	notRun    int        // requests that have not run
 	notRunErr error      // why
 	tested    *keyTest   // test, when it is over
@@ -36,8 +37,8 @@ type batch struct {
 // The bounds of a batch, so that it never holds Redis up for long. A larger request
 // is sent alone.
 const (
-	maxOps   = 512
-	maxBytes = 64 << 10
+	mostCharges = 512
+	mostBytes   = 64 << 10
 )
 
 var batches = sync.Pool{New: func() any { return &batch{byShare: make(map[string]int)} }}
@@ -52,19 +53,19 @@ func (b *batch) reset() {
 }
 
 // add adds a request, or reports false if it must wait for the next batch.
-func (b *batch) add(q *request, w way) bool {
+func (b *batch) add(q *Request, w way) bool {
 	if b.n > 0 && (b.way != w || b.scripts[0].requests[0].sentBefore() != q.sentBefore()) {
 		return false // the batch has the time of its oldest request
 	}
-	size := 0
-	for i := range q.ops {
-		size += len(q.ops[i].key)
+	bytes := 0
+	for _, key := range q.Keys {
+		bytes += len(key)
 	}
-	if b.n > 0 && (b.ops+len(q.ops) > maxOps || b.bytes+size > maxBytes) {
+	if b.n > 0 && (b.charges+len(q.Charges) > mostCharges || b.bytes+bytes > mostBytes) {
 		return false
 	}
 
-	share := w.shares(q.ops[0].key)
+	share := w.shares(q.Keys[0])
 	i, known := b.byShare[share]
 	if !known {
 		i = b.n
@@ -81,10 +82,13 @@ func (b *batch) add(q *request, w way) bool {
 
 	b.way, b.node = w, q.node
 	if w == byNode {
-		b.several = b.several || hashTag(q.ops[0].key) != hashTag(s.texts[0])
+		b.several = b.several || Tag(q.Keys[0]) != Tag(s.texts[0])
 	}
-	b.ops += len(q.ops)
-	b.bytes += size
+	for i := range q.Charges {
+		b.takes = b.takes || q.Charges[i].Takes()
+	}
+	b.charges += len(q.Charges)
+	b.bytes += bytes
 	return true
 }
 
@@ -96,8 +100,8 @@ func (b *batch) size() (n int) {
 	return n
 }
 
-func (b *batch) requests() iter.Seq[*request] {
-	return func(yield func(*request) bool) {
+func (b *batch) requests() iter.Seq[*Request] {
+	return func(yield func(*Request) bool) {
 		for i := range b.scripts[:b.n] {
 			for _, q := range b.scripts[i].requests {
 				if !yield(q) {
@@ -139,12 +143,12 @@ func (b *batch) collect(s *script) {
 		return
 	case b.way.notRun(s):
 		for _, q := range s.requests {
-			q.err = errNotRun
+			q.Err = errNotRun
 		}
 		b.notRunErr, s.err = s.err, nil
 	}
 	for _, q := range s.requests {
-		if q.err == errNotRun {
+		if q.Err == errNotRun {
 			b.notRun++
 			b.undecided = append(b.undecided, q)
 		}

@@ -1,4 +1,4 @@
-package redisstore
+package send
 
 import (
 	"context"
@@ -33,7 +33,7 @@ var ordinary = newScriptForm("", false)
 // A script is one call of take.lua, with the ops of any number of requests. take.lua
 // describes the arguments and the reply.
 type script struct {
-	requests []*request
+	requests []*Request
 	keys     map[string]int // key: its index among the keys
 	texts    []string       // the keys
 	args     []any          // of the command; the first four are set last
@@ -74,20 +74,20 @@ func (s *script) reset() {
 }
 
 // add adds a request, or reports false if its params do not fit.
-func (s *script) add(q *request) bool {
+func (s *script) add(q *Request) bool {
 	params, periods, ops := len(s.params), len(s.periods), len(s.ops)
-	for i := range q.ops {
-		flags := byte(0)
-		if q.ops[i].Shadow {
+	for i := range q.Charges {
+		c, flags := &q.Charges[i], byte(0)
+		if c.Shadow {
 			flags |= flagShadow
 		}
-		if i == len(q.ops)-1 {
+		if i == len(q.Charges)-1 {
 			flags |= flagLast
 		}
-		if q.ops[i].Periods != nil {
-			flags |= flagQuota * byte(indexIn(&s.periods, q.periods(&q.ops[i]))+1)
+		if c.Periods != nil {
+			flags |= flagQuota * byte(indexIn(&s.periods, q.periods(c))+1)
 		}
-		s.ops = append(s.ops, 0, 0, byte(indexIn(&s.params, q.ops[i].Params)), flags) // 0, 0: the key, below
+		s.ops = append(s.ops, 0, 0, byte(indexIn(&s.params, c.Params)), flags) // 0, 0: the key, below
 	}
 	if len(s.requests) > 0 && (len(s.params) > maxParams || len(s.periods) > maxPeriods) {
 		s.params, s.periods, s.ops = s.params[:params], s.periods[:periods], s.ops[:ops]
@@ -96,8 +96,7 @@ func (s *script) add(q *request) bool {
 	if len(s.args) == 0 {
 		s.args = append(s.args, nil, nil, nil, nil) // for command to set
 	}
-	for i := range q.ops {
-		key := q.ops[i].key
+	for i, key := range q.Keys {
 		k, known := s.keys[key]
 		if !known {
 			k = len(s.keys)
@@ -108,8 +107,8 @@ func (s *script) add(q *request) bool {
 		s.ops[ops+4*i], s.ops[ops+4*i+1] = byte(k>>8), byte(k)
 		s.needsOps = s.needsOps || known
 	}
-	first := &q.ops[0]
-	s.needsOps = s.needsOps || len(q.ops) > 1 || len(s.params) > 1 || first.Shadow || !first.Lowers() || len(s.periods) > 0
+	first := &q.Charges[0]
+	s.needsOps = s.needsOps || len(q.Charges) > 1 || len(s.params) > 1 || first.Shadow || !first.Lowers() || len(s.periods) > 0
 	s.requests = append(s.requests, q)
 	return true
 }
@@ -180,7 +179,7 @@ func (s *script) deliver(noAnswer error) {
 		}
 		err := &failure{s.err}
 		for _, q := range s.requests {
-			q.err = err
+			q.Err = err
 		}
 		return
 	}
@@ -190,10 +189,10 @@ func (s *script) deliver(noAnswer error) {
 	}
 	for _, q := range s.requests {
 		if s.form == severalSlots && reply[0] == elsewhere {
-			q.err = errNotRun
+			q.Err = errNotRun
 		} else {
 			q.deliver(reply, now)
 		}
-		reply = reply[len(q.ops):]
+		reply = reply[len(q.Charges):]
 	}
 }

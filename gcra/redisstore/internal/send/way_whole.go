@@ -1,4 +1,4 @@
-package redisstore
+package send
 
 import "github.com/redis/go-redis/v9"
 

@@ -1,4 +1,4 @@
-package redisstore
+package send
 
 import (
 	"errors"
@@ -12,31 +12,27 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
-// ErrUnavailable is wrapped by the errors of calls that were not sent, because
-// Redis has failed several times in a row and the circuit breaker is open.
+// ErrUnavailable is wrapped by the errors of calls that were not sent, as the breaker is open.
 var ErrUnavailable = errors.New("unavailable after several failures")
 
-// A breaker denies batches to a server that has failed, so that callers lose
-// microseconds and not a Timeout each. When it has been open for a while, one batch
-// is sent as a probe; if that is answered, the breaker closes.
+// A breaker denies batches to a server that has failed, so that callers lose microseconds and not a Timeout each. When it
+// has been open for a while, one batch is sent as a probe; if that is answered, the breaker closes.
 type breaker struct {
 	circuit   *gobreaker.TwoStepCircuitBreaker[struct{}]
 	notClosed atomic.Bool // saves callers the circuit's lock while it is closed
-	health    health
 }
 
 const (
 	// tripAfter is how many batches must fail in a row.
 	tripAfter = 3
 
-	// A breaker stays open for minOpen to twice minOpen, chosen once at random, so
-	// that the probes of many processes do not come together. Each process finds
-	// within two seconds that Redis answers again.
+	// A breaker stays open for minOpen to twice minOpen, chosen once at random, so that the probes of many processes do not
+	// come together. Each process finds within two seconds that Redis answers again.
 	minOpen = 500 * time.Millisecond
 )
 
-func newBreaker(s *Store, server string) *breaker {
-	b := &breaker{health: health{store: s, server: server}}
+func newBreaker() *breaker {
+	b := new(breaker)
 	b.circuit = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		MaxRequests:  1,
 		Timeout:      minOpen + rand.N(minOpen),
@@ -49,23 +45,12 @@ func newBreaker(s *Store, server string) *breaker {
 	return b
 }
 
-// allow returns [ErrUnavailable] if no batch may be sent. Otherwise done and the
-// error of the batch go to report.
+// allow returns [ErrUnavailable] if no call may be made. Otherwise done gets its error.
 func (b *breaker) allow() (done func(error), err error) {
 	if done, err = b.circuit.Allow(); err != nil {
 		return nil, ErrUnavailable
 	}
 	return done, nil
-}
-
-func (b *breaker) report(done func(error), err error) {
-	done(err)
-	switch {
-	case err != nil:
-		b.health.failed(err, b.notClosed.Load())
-	case !b.health.healthy.Load() && !b.notClosed.Load():
-		b.health.answered()
-	}
 }
 
 func (b *breaker) state() gcra.BreakerState {
@@ -79,8 +64,7 @@ func (b *breaker) state() gcra.BreakerState {
 	}
 }
 
-// denies reports whether a request need not be submitted: the breaker is open, or
-// a probe is in flight.
+// denies reports whether a request need not be submitted: the breaker is open, or a probe is in flight.
 func (b *breaker) denies(inFlight int) bool {
 	if !b.notClosed.Load() {
 		return false

@@ -1,11 +1,9 @@
-package redisstore
+package send
 
 import (
 	"context"
 	"slices"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
@@ -48,8 +46,8 @@ const (
 )
 
 // way chooses for a request. The caller holds b.mu.
-func (b *batcher) way(q *request, now int64) way {
-	if b.store.onCluster() {
+func (b *batcher) way(q *Request, now int64) way {
+	if b.sender.cluster != nil {
 		if b.known.crossing.allows(q, now) {
 			return byNode
 		}
@@ -64,14 +62,14 @@ func (b *batcher) way(q *request, now int64) way {
 	return bySubject
 }
 
-// kind is what the server has shown.
-func (b *batcher) kind() gcra.ServerKind {
+// Kind is what the server has shown.
+func (b *batcher) Kind() gcra.ServerKind {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.store.onCluster() {
+	if b.sender.cluster == nil {
 		return b.known.kind
 	}
-	if b.server == "" || b.store.clock.Now() < b.known.crossing.until {
+	if b.Server == "" || b.sender.Clock.Now() < b.known.crossing.until {
 		return gcra.BySubject
 	}
 	return gcra.ByNode
@@ -79,12 +77,12 @@ func (b *batcher) kind() gcra.ServerKind {
 
 // learn records what a batch has shown of the server. Requests that have not run go before those that wait.
 func (b *batcher) learn(batch *batch, err error, now int64) {
-	cluster := b.store.onCluster()
+	cluster := b.sender.cluster != nil
 	if !cluster && batch.tested == nil && len(batch.undecided) == 0 {
 		return
 	}
 	for _, q := range batch.undecided {
-		q.err, q.byClient = nil, true
+		q.Err, q.byClient = nil, true
 	}
 
 	b.mu.Lock()
@@ -105,26 +103,17 @@ func (k *known) settle(kind gcra.ServerKind, now int64) {
 	k.kind, k.guess, k.test = kind, kind, now+tat.Ticks(testSettledAgain)
 }
 
-// learnError learns from the error of a script for several subjects, if it says that their keys are in several slots.
-func (b *batcher) learnError(err error) {
-	if redis.HasErrorPrefix(err, "CROSSSLOT") {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.known.settle(gcra.BySubject, b.store.clock.Now())
-	}
-}
-
 // newTest returns a test of the server if one is due. Until its result is known, or for a second, none is. The caller
 // holds b.mu.
 func (b *batcher) newTest(now int64) *keyTest {
 	if now < b.known.test {
 		return nil
 	}
-	if b != b.store.only && (!b.store.onRing() || b.server == "") {
+	if b != b.sender.only && (b.sender.ring == nil || b.Server == "") {
 		return nil
 	}
 	b.known.test = now + tat.Ticks(testAgain)
-	return newKeyTest(b.store.prefix)
+	return newKeyTest(b.sender.Prefix)
 }
 
 // verdict records the result of a test, and reports whether the kind is settled by it.

@@ -1,4 +1,4 @@
-package redisstore
+package send
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 // that has not shown yet what it is.
 type waySubject struct{}
 
-func (waySubject) shares(key string) string { return hashTag(key) }
+func (waySubject) shares(key string) string { return Tag(key) }
 
 func (waySubject) send(ctx context.Context, b *batch) {
 	if b.n == 1 && b.test == nil {

@@ -1,7 +1,6 @@
-package redisstore
+package known
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"testing"
@@ -11,70 +10,82 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/buckets"
-	"github.com/seed-e377111c/ratelimit/gcra/internal/gcratest"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore/internal/outage"
-	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 
-// simulation is a Redis whose replies are delayed and reordered, a denial cache that
-// learns from them, and their clock.
+// simulation is a Redis whose replies are delayed and reordered, a cache that learns from them, and their clock.
 type simulation struct {
 	now      int64
-	tats     map[string]int64
-	denials  *denialCache
-	inFlight []*sentRequest
+	tats     map[uint64]int64 // by hash
+	grants   outage.Grants
+	cache    *Cache
+	inFlight []*request
 }
 
-type sentRequest struct {
-	*request
-	sent int64
-	done bool // by Redis
+type request struct {
+	charges  []buckets.Charge
+	refund   bool
+	sent     int64
+	done     bool // by Redis
+	admitted bool
 }
 
-func newSimulation() *simulation {
-	w := &simulation{tats: make(map[string]int64)}
+func newSimulation(ttl time.Duration) *simulation {
+	w := &simulation{tats: make(map[uint64]int64)}
 	clock := buckets.NewClock(func() time.Time { return time.Unix(tat.Epoch, 0).Add(tat.Duration(w.now)) })
-	w.denials = newDenialCache(clock, time.Second, new(outage.Grants))
+	w.cache = New(clock, ttl, &w.grants)
 	return w
 }
 
 func (w *simulation) request(charges []gcra.Charge, refund bool) *request {
-	ops := make([]op, len(charges))
+	q := &request{charges: make([]buckets.Charge, len(charges)), refund: refund, sent: w.now}
 	for i := range charges {
-		if err := w.denials.prepare(&charges[i], refund, &ops[i].Charge); err != nil {
+		if err := w.cache.Prepare(&charges[i], refund, &q.charges[i]); err != nil {
 			panic(err)
 		}
-		ops[i].key = charges[i].Subject
 	}
-	return newRequest(ops, refund)
+	if refund {
+		w.cache.RefundSent(q.charges)
+	}
+	return q
 }
 
 func (w *simulation) denies(charges []gcra.Charge) bool {
-	return w.denials.deny(w.request(charges, false).ops, charges)
+	return w.cache.Deny(w.request(charges, false).charges, charges)
 }
 
 // redis applies a request as take.lua does.
 func (w *simulation) redis(q *request) {
-	ahead := make(map[string]int64)
-	q.admitted = true
-	for i := range q.ops {
-		o := &q.ops[i]
-		at, ok := ahead[o.key]
+	tats := make(map[uint64]int64)
+	q.admitted, q.done = true, true
+	for i := range q.charges {
+		c := &q.charges[i]
+		at, ok := tats[c.Hash]
 		if !ok {
-			at = w.tats[o.key]
+			at = w.tats[c.Hash]
 		}
-		o.Ahead = o.Clamp(at, w.now)
-		if o.Admits(o.Ahead) {
-			if o.Inc != 0 {
-				ahead[o.key] = w.now + o.After(o.Ahead)
+		c.Ahead = c.Clamp(at, w.now)
+		if c.Admits(c.Ahead) {
+			if c.Inc != 0 {
+				tats[c.Hash] = w.now + c.After(c.Ahead)
 			}
-		} else if !o.Shadow {
+		} else if !c.Shadow {
 			q.admitted = false
 		}
 	}
 	if q.admitted {
-		maps.Copy(w.tats, ahead)
+		maps.Copy(w.tats, tats)
+	}
+}
+
+// learn has the cache learn from the answer, or from its loss.
+func (w *simulation) learn(q *request, lost bool) {
+	switch {
+	case q.refund:
+		w.cache.RefundAnswered(q.charges)
+	case !lost:
+		w.cache.Learn(q.charges, q.admitted, q.sent)
 	}
 }
 
@@ -84,7 +95,7 @@ func TestCacheNeverDeniesWhatRedisAdmits(t *testing.T) {
 	limits := []gcra.Limit{gcra.PerSecond(10), gcra.PerSecond(2).WithBurst(4), gcra.PerMinute(20), {Count: 3, Per: 700 * time.Millisecond, Burst: 1}}
 	denied := 0
 	rapid.Check(t, func(t *rapid.T) {
-		w := newSimulation()
+		w := newSimulation(time.Second)
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			w.now += rapid.Int64Range(0, tat.Ticks(300*time.Millisecond)).Draw(t, "pause")
 			switch rapid.IntRange(0, 5).Draw(t, "what") {
@@ -116,27 +127,21 @@ func TestCacheNeverDeniesWhatRedisAdmits(t *testing.T) {
 					}
 					continue
 				}
-				q := w.request(charges, refund)
-				w.denials.beforeSend(q)
-				w.inFlight = append(w.inFlight, &sentRequest{request: q, sent: w.now})
+				w.inFlight = append(w.inFlight, w.request(charges, refund))
 			case 2, 3: // requests reach Redis
 				for _, q := range w.inFlight {
 					if !q.done && rapid.Bool().Draw(t, "arrives") {
-						w.redis(q.request)
-						q.done = true
+						w.redis(q)
 					}
 				}
 			default: // replies arrive, and some are lost
-				var rest []*sentRequest
+				var rest []*request
 				for _, q := range w.inFlight {
 					if !rapid.Bool().Draw(t, "returns") {
 						rest = append(rest, q)
 						continue
 					}
-					if !q.done || rapid.IntRange(0, 9).Draw(t, "lost") == 0 {
-						q.err = context.DeadlineExceeded
-					}
-					w.denials.learn(q.request, q.sent)
+					w.learn(q, !q.done || rapid.IntRange(0, 9).Draw(t, "lost") == 0)
 				}
 				w.inFlight = rest
 			}
@@ -150,14 +155,13 @@ func TestCacheNeverDeniesWhatRedisAdmits(t *testing.T) {
 // RetryAfter of a cached denial includes the latency of the call by which the TAT was
 // learned, so that a client that obeys it is allowed.
 func TestCachedRetryAfterIsNotTooShort(t *testing.T) {
-	w := newSimulation()
+	w := newSimulation(time.Second)
 	c := []gcra.Charge{{Subject: "k", Policy: "p", Limit: gcra.PerHour(1), Cost: 1}}
 	take := w.request(c, false)
-	sent := w.now
 	w.now += tat.Ticks(20 * time.Millisecond)
 	w.redis(take)
 	w.now += tat.Ticks(5 * time.Millisecond)
-	w.denials.learn(take, sent)
+	w.learn(take, false)
 	if !w.denies(c) {
 		t.Fatal("the cache does not deny although the bucket is empty")
 	}
@@ -167,61 +171,21 @@ func TestCachedRetryAfterIsNotTooShort(t *testing.T) {
 	}
 }
 
-// A reset is for all processes. The one that made it sees it at once, another that
-// has cached a denial after the default DenialTTL of 1 s.
-func TestResetIsSeenAfterDenialTTL(t *testing.T) {
-	client := redistest.Any(t)
-	now := time.Now()
-	var stores [2]*Store
-	for i := range stores {
-		var err error
-		if stores[i], err = New(client, Config{Timeout: 20 * time.Second}); err != nil {
-			t.Fatal(err)
-		}
-		stores[i].SetClock(func() time.Time { return now })
-	}
-	ours, other := stores[0], stores[1]
-	charge := gcra.Charge{Subject: "s", Policy: "p", Limit: gcra.PerHour(2), Cost: 1}
-	allows := func(s *Store) bool { return gcratest.MustTake(t, s, charge)[0].Result.Allowed }
-	for range 2 {
-		allows(ours)
-	}
-	if allows(ours) || allows(other) {
-		t.Fatal("the third of 2 is allowed; want a denial, which is then cached")
-	}
-	if err := gcra.Reset(t.Context(), ours, gcra.Charge{Subject: "s", Policy: "p", Limit: charge.Limit}); err != nil {
-		t.Fatal(err)
-	}
-	if !allows(ours) {
-		t.Error("after the reset, here: denied; want allowed")
-	}
-	for _, step := range []struct {
-		passed time.Duration
-		want   bool
-	}{{0, false}, {900 * time.Millisecond, false}, {101 * time.Millisecond, true}} {
-		now = now.Add(step.passed)
-		if got := allows(other); got != step.want {
-			t.Errorf("%v later, elsewhere: got allowed %v; want %v", step.passed, got, step.want)
-		}
-	}
-}
-
 // A reply that arrives after that of a later refund is not learned.
 func TestCacheIgnoresRepliesFromBeforeARefund(t *testing.T) {
-	w := newSimulation()
+	w := newSimulation(time.Second)
 	c := []gcra.Charge{{Subject: "k", Policy: "p", Limit: gcra.PerHour(1), Cost: 1}}
-	take, sent := w.request(c, false), w.now
+	take := w.request(c, false)
 	w.redis(take) // its reply is late
 
 	w.now++
 	refund := w.request(c, true)
-	w.denials.beforeSend(refund)
 	w.redis(refund)
 	w.now++
-	w.denials.learn(refund, w.now-1)
+	w.learn(refund, false)
 
 	w.now++
-	w.denials.learn(take, sent)
+	w.learn(take, false)
 	if w.denies(c) {
 		t.Error("the cache denies after a refund")
 	}
@@ -229,53 +193,44 @@ func TestCacheIgnoresRepliesFromBeforeARefund(t *testing.T) {
 
 // The process that refunds has no cached denial afterwards.
 func TestCacheFollowsOwnRefund(t *testing.T) {
-	w := newSimulation()
+	w := newSimulation(time.Second)
 	c := []gcra.Charge{{Subject: "k", Policy: "p", Limit: gcra.PerHour(1), Cost: 1}}
 	take := w.request(c, false)
 	w.redis(take)
-	w.denials.learn(take, w.now)
+	w.learn(take, false)
 	if !w.denies(c) {
 		t.Fatal("the cache does not deny although the bucket is empty")
 	}
 	for _, lost := range []bool{false, true} {
 		w.now++
 		refund := w.request(c, true)
-		w.denials.beforeSend(refund)
 		w.redis(refund)
-		if lost {
-			refund.err = context.DeadlineExceeded
-		}
-		w.denials.learn(refund, w.now)
+		w.learn(refund, lost)
 		if w.denies(c) {
 			t.Errorf("the cache denies after a refund (its reply lost: %v)", lost)
 		}
 	}
 }
 
-// What the local store has granted and Redis does not know denies until it is charged, also
-// without a denial cache.
+// What the local store has granted and Redis does not know denies until it is charged, also without a denial cache.
 func TestUnreportedDenies(t *testing.T) {
-	w := newSimulation()
-	s := &Store{denials: w.denials, clock: w.denials.clock}
-	s.reporter.running = true // the test reports nothing
-	w.denials.grants, w.denials.ttl = &s.reporter.grants, 0
-	charges := []gcra.Charge{{Subject: "s", Policy: "p", Limit: gcra.PerHour(10), Cost: 1}}
-	q := w.request(charges, false)
-	w.redis(q)
-	w.denials.learn(q, w.now)
-	for range 20 {
-		if _, err := s.Local(1).Take(t.Context(), charges); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if charges[0].Result.Allowed {
-		t.Fatal("the local store allows 20 of 10")
-	}
+	w := newSimulation(0)
+	charges := []gcra.Charge{{Subject: "s", Policy: "p", Limit: gcra.PerHour(10), Cost: 10}}
+	alone := &w.request(charges, false).charges[0]
+	w.grants.Add(alone, func() string { return "key" }, w.now, w.now, 1)
+
 	w.now += tat.Ticks(time.Second)
-	q = w.request(charges, false)
+	charges[0].Cost = 1
+	q := w.request(charges, false)
 	w.redis(q) // an answer that does not know of that
-	w.denials.learn(q, w.now)
+	w.learn(q, false)
 	if !w.denies(charges) {
-		t.Error("Redis answers without that, and the request passes; want it denied")
+		t.Error("Redis answers without what was granted, and the request passes; want it denied")
+	}
+
+	report := w.grants.Reports(w.now, 1)[0]
+	w.cache.Record(&report, report.Amount, w.now, w.now)
+	if w.denies(charges) {
+		t.Error("after a report the request is denied; want it to be left to Redis")
 	}
 }

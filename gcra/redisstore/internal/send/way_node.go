@@ -1,4 +1,4 @@
-package redisstore
+package send
 
 import (
 	"cmp"
@@ -17,9 +17,6 @@ import (
 type wayNode struct{}
 
 var severalSlots = newScriptForm("#!lua flags=allow-cross-slot-keys\n", true)
-
-// elsewhere is the reply of severalSlots for an admission that was not decided.
-const elsewhere = -1 << 53
 
 func (wayNode) shares(string) string { return "" }
 
@@ -57,7 +54,7 @@ const crossingRetry = time.Minute
 const slotMoves = "attempted to access a non local key"
 
 // allows reports whether the request may go in one script with those of other subjects.
-func (c *crossing) allows(q *request, now int64) bool {
+func (c *crossing) allows(q *Request, now int64) bool {
 	return q.node != nil && !q.byClient && !c.paused && now >= c.until
 }
 

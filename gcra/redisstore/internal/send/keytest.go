@@ -1,4 +1,4 @@
-package redisstore
+package send
 
 import (
 	"context"
@@ -141,9 +141,9 @@ func text(cmd *redis.Cmd) string {
 
 // settleKind tests a server until its kind is known, and returns an error if the store does not use such a server. It
 // gives up if several tests show nothing. Nodes of a cluster are not tested.
-func (s *Store) settleKind(ctx context.Context, server redis.UniversalClient) error {
+func (s *Sender) settleKind(ctx context.Context, server redis.UniversalClient) error {
 	b := s.only
-	if s.onRing() {
+	if s.ring != nil {
 		b = s.batcherOf(server.(*redis.Client))
 	}
 	if b == nil {
@@ -151,13 +151,13 @@ func (s *Store) settleKind(ctx context.Context, server redis.UniversalClient) er
 	}
 
 	for range 4 {
-		t := newKeyTest(s.prefix)
+		t := newKeyTest(s.Prefix)
 		t.run(ctx, server)
 		if b.settled(t) {
 			break
 		}
 	}
-	if b.kind() == gcra.KeysApart {
+	if b.Kind() == gcra.KeysApart {
 		return rediskit.ErrKeysApart
 	}
 	return nil
@@ -167,5 +167,5 @@ func (s *Store) settleKind(ctx context.Context, server redis.UniversalClient) er
 func (b *batcher) settled(t *keyTest) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.known.verdict(t, b.store.clock.Now())
+	return b.known.verdict(t, b.sender.Clock.Now())
 }

@@ -1,0 +1,264 @@
+// Package known keeps what Redis has said about buckets. With what it was not told, see package outage, that is what a
+// server knows: a request that Redis would deny is denied without a call, and the local store goes on from there.
+package known
+
+import (
+	"sync/atomic"
+	"time"
+	"unique"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/internal/buckets"
+	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+	"github.com/seed-e377111c/ratelimit/gcra/redisstore/internal/outage"
+)
+
+// A Cache keeps the TATs of Redis as of its last answers. It is bounded as a [gcra.Memory] is.
+//
+//  1. Each TAT is kept by the local monotonic clock, as if Redis had read its own clock before the call. It did so later,
+//     so the true TAT is not earlier.
+//  2. A TAT only grows, except by refunds. Hence Redis denies what the cache denies.
+//  3. A refund of this process clears its buckets before it is sent. Until all refunds of a shard are answered, and from
+//     calls that were sent before, nothing is learned there.
+//  4. Other causes of an earlier TAT (a refund or a lower limit elsewhere, a flush, a failover, a refund whose answer was
+//     lost) are noticed up to the TTL late.
+//  5. What Redis says and what it was not told are read and written together, under the lock of the bucket's shard.
+type Cache struct {
+	set    *buckets.Set
+	clock  *buckets.Clock
+	ttl    int64 // ticks for which an answer denies; 0 means not at all
+	shards []shard
+	grants *outage.Grants
+}
+
+// A shard belongs to one of the set and is under its lock, except denied.
+type shard struct {
+	refunds  int          // charges of refunds in flight
+	refunded int64        // when the last refund was answered
+	denied   atomic.Int64 // requests
+	_        [40]byte     // fills the cache line
+}
+
+// learns reports whether answers to a call that was sent then are learned, see invariant 3.
+func (s *shard) learns(sent int64) bool { return s.refunds == 0 && sent >= s.refunded }
+
+// New returns a cache whose answers deny for ttl.
+func New(clock *buckets.Clock, ttl time.Duration, grants *outage.Grants) *Cache {
+	return &Cache{
+		set:    buckets.New(0, clock, true),
+		clock:  clock,
+		ttl:    tat.Ticks(ttl),
+		shards: make([]shard, buckets.MaxShards),
+		grants: grants,
+	}
+}
+
+// freshness says when a TAT was learned and how long the call took: the true TAT is later by that latency at most. 0 marks
+// a TAT that is not an answer of Redis: a refund has cleared it, or the local store has changed it.
+//
+// The time is in milliseconds, up to 34 years, above 24 bits for the latency in microseconds, up to 16 s. Slower calls are
+// not learned from.
+type freshness int64
+
+const (
+	latencyBits = 24
+	ticksInMs   = int64(time.Millisecond / tat.Tick)
+	ticksInUs   = int64(time.Microsecond / tat.Tick)
+)
+
+func newFreshness(learned, latency int64) (f freshness, ok bool) {
+	us := latency/ticksInUs + 1
+	return freshness(learned/ticksInMs<<latencyBits | us), us < 1<<latencyBits
+}
+
+func (f freshness) learned() int64 { return int64(f) >> latencyBits * ticksInMs }
+func (f freshness) latency() int64 { return int64(f) & (1<<latencyBits - 1) * ticksInUs }
+
+// Prepare checks a charge, or a refund, and converts it.
+func (c *Cache) Prepare(charge *gcra.Charge, refund bool, to *buckets.Charge) error {
+	limit := tat.Limit{Count: charge.Limit.Count, Per: charge.Limit.Per, Burst: charge.Limit.Burst}
+	if charge.Limit.IsQuota() {
+		calendar := charge.Limit.Calendar()
+		limit.Calendar = unique.Make(tat.Calendar{Unit: calendar.Unit(), Location: calendar.Location(), Anchor: calendar.Anchor()})
+	}
+	return buckets.Prepare(c.set, (*tat.Charge[gcra.Limit, gcra.Result])(charge), limit, refund, to)
+}
+
+// Apply decides about an admission of the local store.
+func (c *Cache) Apply(ops []buckets.Op) (admitted bool) { return c.set.Apply(ops) }
+
+// Deny reports whether Redis would deny the admission, and fills in the results of the charges if so. Buckets that are not
+// known count as full.
+func (c *Cache) Deny(admission []buckets.Charge, charges []gcra.Charge) bool {
+	unreported := c.grants.Any()
+	if c.ttl == 0 && !unreported {
+		return false
+	}
+
+	now, latency, denied := c.clock.Now(), int64(0), false
+	for i := range admission {
+		b := &admission[i]
+		shard := c.set.Shard(b.Hash)
+		c.set.Lock(shard)
+		at, note, known := c.set.Get(b.Hash)
+		c.set.Unlock(shard)
+
+		fresh, base := freshness(note), b.Base(c.clock, now)
+		if known {
+			b.Ahead, latency = b.Clamp(at, base), max(latency, fresh.latency())
+		}
+		if b.Periods != nil { // what is left of the period may be longer
+			latency = max(latency, c.clock.Ahead())
+		}
+
+		// An earlier charge of the bucket moves the TAT. Shadows are left out, and late charges, which take fewer units
+		// where others have charged: then the cache denies less than Redis, never more.
+		if j := before(admission, i); j >= 0 {
+			if e := &admission[j]; !e.Shadow && !e.Late && e.Admits(e.Ahead) {
+				b.Ahead = min(e.After(e.Ahead), b.Top)
+			}
+		}
+
+		// A TAT beyond the clamp, as after a change of limits, is for Redis to bring down. If the cache denied, it would stay.
+		if known && at-base <= b.Top && fresh != 0 && now-fresh.learned() <= c.ttl {
+			denied = denied || denies(b, b.Ahead)
+		}
+
+		// What Redis does not know yet counts, however old its last answer is.
+		if unreported {
+			if ahead := c.grants.Ahead(b, base, now); ahead > 0 {
+				b.Ahead = max(b.Ahead, ahead)
+				denied = denied || denies(b, ahead)
+			}
+		}
+	}
+	if !denied {
+		return false
+	}
+
+	c.shards[c.set.Shard(admission[0].Hash)].denied.Add(1)
+	SetResults(charges, admission, false, false)
+	for i := range charges {
+		r := &charges[i].Result
+		r.Cached = true
+		if r.RetryAfter > 0 {
+			r.RetryAfter += tat.Duration(latency)
+		}
+		if r.ResetAfter > 0 {
+			r.ResetAfter += tat.Duration(latency)
+		}
+	}
+	return true
+}
+
+func denies(b *buckets.Charge, ahead int64) bool { return !b.Shadow && !b.Admits(ahead) }
+
+// before returns the nearest earlier charge of the same bucket, or -1.
+func before(admission []buckets.Charge, i int) int {
+	for j := i - 1; j >= 0; j-- {
+		if admission[j].Hash == admission[i].Hash {
+			return j
+		}
+	}
+	return -1
+}
+
+// SetResults fills in the results of the charges, one for each of the admission, and the periods of quotas that were not
+// refunded.
+func SetResults(charges []gcra.Charge, admission []buckets.Charge, admitted, refund bool) {
+	for i := range charges {
+		admission[i].Result(admitted, (*tat.Result)(&charges[i].Result))
+		if admission[i].Periods != nil && !refund {
+			charges[i].Period = tat.Time(admission[i].Period)
+		}
+	}
+}
+
+// RefundSent clears the buckets of a refund before it is sent. Until it is answered, they may have more left than any
+// answer says. RefundAnswered must follow.
+func (c *Cache) RefundSent(refund []buckets.Charge) {
+	for i := range refund {
+		hash := refund[i].Hash
+		shard := c.set.Shard(hash)
+		c.set.Lock(shard)
+		c.shards[shard].refunds++
+		now := c.clock.Now()
+		c.set.Put(hash, c.grants.Forget(hash, now), 0, now)
+		c.set.Unlock(shard)
+	}
+}
+
+// RefundAnswered notes that a refund was answered, if only with an error.
+func (c *Cache) RefundAnswered(refund []buckets.Charge) {
+	now := c.clock.Now()
+	for i := range refund {
+		shard := c.set.Shard(refund[i].Hash)
+		c.set.Lock(shard)
+		c.shards[shard].refunds--
+		c.shards[shard].refunded = now
+		c.set.Unlock(shard)
+	}
+}
+
+// Learn keeps the TATs that follow from the answer to an admission. sent is the time before the call.
+func (c *Cache) Learn(admission []buckets.Charge, admitted bool, sent int64) {
+	now := c.clock.Now()
+	fresh, ok := newFreshness(now, now-sent)
+	if !ok {
+		return
+	}
+
+	for i := range admission {
+		b := &admission[i]
+		at := sent + b.Ahead
+		switch {
+		case admitted && b.Admits(b.Ahead):
+			at = sent + b.After(b.Ahead)
+		case before(admission, i) >= 0:
+			continue // the answer is what the earlier charge of the bucket would have made
+		}
+		if b.Periods != nil {
+			at += c.clock.OnScale(b.Period) - sent
+		}
+
+		shard := c.set.Shard(b.Hash)
+		c.set.Lock(shard)
+		if c.shards[shard].learns(sent) {
+			c.put(b.Hash, at, fresh, now)
+		}
+		c.set.Unlock(shard)
+	}
+}
+
+// put keeps a TAT of Redis, under the lock of its shard.
+func (c *Cache) put(hash uint64, at int64, fresh freshness, now int64) {
+	if with, unreported := c.grants.Learn(hash, at, now); unreported {
+		before, _, _ := c.set.Get(hash)
+		at, fresh = max(before, with), 0 // the local store has granted more than Redis knows
+	}
+	c.set.Put(hash, at, int64(fresh), now)
+}
+
+// Record records the reply to a report: how much was charged, and the TAT afterwards. sent is the time before the call. It
+// returns a refund, with an Inc below 0, if more was charged than is left since a refund.
+func (c *Cache) Record(r *outage.Report, charged, at, sent int64) (refund buckets.Charge) {
+	shard := c.set.Shard(r.Hash)
+	c.set.Lock(shard)
+	defer c.set.Unlock(shard)
+
+	now := c.clock.Now()
+	ended, refund := c.grants.Record(r, charged, at, now)
+	fresh, ok := newFreshness(now, now-sent)
+	if ended && ok && refund.Inc == 0 && c.shards[shard].learns(sent) {
+		c.set.Put(r.Hash, at, int64(fresh), now)
+	}
+	return refund
+}
+
+// Denied is the number of requests that were denied.
+func (c *Cache) Denied() (n int64) {
+	for i := range c.shards {
+		n += c.shards[i].denied.Load()
+	}
+	return n
+}

@@ -1,0 +1,280 @@
+package send
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+	"github.com/seed-e377111c/ratelimit/internal/rediskit"
+)
+
+// A batcher sends requests to one server, many in one call (group commit).
+//
+//  1. A request that finds no batch in flight is sent at once. Requests that arrive while batches are in flight wait, and
+//     are sent together as soon as one of these is answered: the busier the server, the larger the batches and the cheaper
+//     a request. No timer holds a batch back.
+//  2. inFlight is the number of senders: the goroutines of sendLoop, and a caller in sendInline. Each has one batch. An
+//     idle batcher has none.
+//  3. A request belongs to the batcher from submit until it is finished. Then its caller may free it, so nothing of it is
+//     read any more. One that is asked again, or sent in another way, is not finished in between.
+//  4. Each request of a batch is told to Before once and to Learn once for each call.
+type batcher struct {
+	Server  string
+	sender  *Sender
+	breaker *breaker
+
+	mu       sync.Mutex
+	waiting  []*Request
+	known    known // of the server, see way.go
+	inFlight int
+	deadline int64 // of the last request; tells when the batcher was last used
+}
+
+// maxInFlight is how many batches of a batcher may be in flight: while Redis works on one, the next is being written and
+// the one before read.
+const maxInFlight = 2
+
+// submit gives a request to a sender, or answers it at once while the breaker is open. It does not block. With inline the
+// caller may be the sender: if no batch is in flight, submit returns when the request is answered.
+func (b *batcher) submit(q *Request, inline bool) {
+	b.mu.Lock()
+	b.deadline = q.deadline
+	if b.breaker.denies(b.inFlight) {
+		b.mu.Unlock()
+		q.fail(ErrUnavailable)
+		return
+	}
+
+	idle := b.inFlight == 0
+	send := b.inFlight < maxInFlight
+	if q.sentBefore() {
+		// Its time may be up before that of the batches in flight, so it waits for none of them.
+		b.waiting, send = slices.Insert(b.waiting, 0, q), true
+	} else {
+		b.waiting = append(b.waiting, q)
+	}
+	if send {
+		b.inFlight++
+	}
+	b.mu.Unlock()
+
+	switch {
+	case send && idle && inline:
+		b.sendInline()
+	case send:
+		go b.sendLoop()
+	}
+}
+
+// sendLoop sends batches until no request waits.
+func (b *batcher) sendLoop() {
+	batch := batches.Get().(*batch)
+	for {
+		// Let callers submit that are about to. With few callers, this is what fills a batch.
+		runtime.Gosched()
+		if b.fill(batch); batch.n == 0 {
+			batches.Put(batch)
+			return
+		}
+		if !b.sendTimed(batch) {
+			return // without giving the batch back: its answer may still come
+		}
+		batch.reset()
+
+		// The callers that have their answers are ready on this thread. An idle one may take the sender before they have
+		// run; so it yields once more.
+		runtime.Gosched()
+	}
+}
+
+// sendInline sends one batch in the goroutine of a caller: on a busy machine, a switch to another goroutine costs a lone
+// request as much as its round trip. The client must return when the context ends.
+func (b *batcher) sendInline() {
+	batch := batches.Get().(*batch)
+	defer batches.Put(batch)
+	if b.fill(batch); batch.n == 0 {
+		return
+	}
+
+	if done, ok := b.begin(batch); ok {
+		sent := b.send(batch.timer.start(b.left(batch)), batch)
+		batch.timer.stop()
+		b.end(batch, batch.deliver(), sent, done)
+	}
+	batch.reset()
+	b.handOff()
+}
+
+// fill moves waiting requests into the batch. Requests whose time is up are answered with an error instead. If the batch
+// stays empty, the sender must leave: it is no longer counted as in flight.
+func (b *batcher) fill(batch *batch) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := 0
+	if len(b.waiting) > 0 {
+		now := b.sender.Clock.Now()
+		for _, q := range b.waiting {
+			w := b.way(q, now)
+			if now >= q.deadline {
+				q.fail(b.sender.TimeoutError())
+			} else if w == bySubject && q.several() {
+				go b.sender.split(q)
+			} else if !batch.add(q, w) {
+				break
+			}
+			n++
+		}
+		if batch.n > 0 {
+			batch.client, batch.test = b.sender.clientOf(batch.node), b.newTest(now)
+		}
+	}
+
+	rest := copy(b.waiting, b.waiting[n:])
+	clear(b.waiting[rest:])
+	b.waiting = b.waiting[:rest]
+	if batch.n == 0 {
+		b.inFlight--
+	}
+}
+
+// sendTimed sends the batch and answers its requests. If the server has not answered by the first deadline, all get an
+// error at once. sendTimed then reports false, when the client has stopped waiting too.
+func (b *batcher) sendTimed(batch *batch) (inTime bool) {
+	done, ok := b.begin(batch)
+	if !ok {
+		return true
+	}
+
+	left := b.left(batch)
+	timer := time.AfterFunc(left, func() {
+		err := b.sender.TimeoutError()
+		for q := range batch.requests() {
+			q.Err = &failure{err}
+		}
+		b.end(batch, err, 0, done)
+		b.handOff()
+	})
+	sent := b.send(deadlineContext{context.Background(), time.Now().Add(left)}, batch)
+	if !timer.Stop() {
+		return false
+	}
+
+	b.end(batch, batch.deliver(), sent, done)
+	return true
+}
+
+// begin asks the breaker, and tells Before of the requests. While the breaker is open it answers them and reports false.
+// done is for end.
+func (b *batcher) begin(batch *batch) (done func(error), ok bool) {
+	done, err := b.breaker.allow()
+	for q := range batch.requests() {
+		if err != nil {
+			q.fail(err)
+		} else {
+			b.sender.Before(q)
+		}
+	}
+	return done, err == nil
+}
+
+// send makes the call, and returns the time before it. A panic in a hook of the client becomes an error of the batch.
+func (b *batcher) send(ctx context.Context, batch *batch) (sent int64) {
+	defer func() {
+		if p := recover(); p != nil {
+			batch.noAnswer = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	sent = b.sender.Clock.Now()
+	batch.way.send(ctx, batch)
+	return sent
+}
+
+// end answers the requests of a batch, each of which has its answer or its error. sent is the time before the call.
+func (b *batcher) end(batch *batch, err error, sent int64, done func(error)) {
+	now := b.sender.Clock.Now()
+	result := Result{Server: b.Server, Requests: batch.size() - batch.notRun, Takes: batch.takes, Sent: sent, Took: now - sent, Err: err}
+
+	// Who gets an error may call again at once, and is to find the breaker open.
+	if err != nil {
+		b.note(result, done)
+	}
+
+	for q := range batch.requests() {
+		b.sender.Learn(q, sent)
+		b.answer(q)
+	}
+	b.learn(batch, err, now) // and sends again what has not run
+
+	if err == nil {
+		b.note(result, done)
+	}
+}
+
+// note does the bookkeeping of a batch.
+func (b *batcher) note(r Result, done func(error)) {
+	done(r.Err)
+	r.Open = b.breaker.notClosed.Load()
+	b.sender.learnTopology(r.Err)
+	b.sender.After(r)
+}
+
+// answer finishes a request, unless it is sent again.
+func (b *batcher) answer(q *Request) {
+	switch {
+	case q.Err == errNotRun: // learn sends it
+	case redis.HasErrorPrefix(q.Err, "TRYAGAIN") && b.sendLater(q):
+	case q.Err != nil || !q.unfit:
+		q.finish()
+	case q.again:
+		q.fail(errClock)
+	default:
+		q.again = true
+		b.submit(q, false)
+	}
+}
+
+// sendLater sends a request again after a growing pause: its slot moves, and its keys are on two nodes for a moment. It
+// reports false if less time than the pause would be left for the call.
+func (b *batcher) sendLater(q *Request) bool {
+	pause := rediskit.MovingPause << q.moved
+	if b.sender.Clock.Now()+tat.Ticks(2*pause) >= q.deadline {
+		return false
+	}
+	q.moved++
+	q.Err = nil
+	time.AfterFunc(pause, func() { b.submit(q, false) })
+	return true
+}
+
+// errClock is the error of a quota that asked twice for its period.
+var errClock = errors.New("the server's clock has moved by more than a period between two calls")
+
+// left is the time until the first deadline of the batch.
+func (b *batcher) left(batch *batch) time.Duration {
+	deadline := int64(math.MaxInt64)
+	for q := range batch.requests() {
+		deadline = min(deadline, q.deadline)
+	}
+	return tat.Duration(deadline - b.sender.Clock.Now())
+}
+
+// handOff ends a sender: another takes its place if requests wait.
+func (b *batcher) handOff() {
+	b.mu.Lock()
+	more := len(b.waiting) > 0
+	if !more {
+		b.inFlight--
+	}
+	b.mu.Unlock()
+	if more {
+		go b.sendLoop()
+	}
+}

@@ -1,0 +1,163 @@
+package send
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/gcra/internal/buckets"
+	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+	"github.com/seed-e377111c/ratelimit/internal/rediskit"
+)
+
+// A Request is an admission or a refund on its way to one server, which takes all of its charges or none. On a cluster it
+// is for one subject. The charges are copies, so its caller may leave while it is in flight.
+type Request struct {
+	Charges []buckets.Charge // the answer is their Ahead: how far the TAT was ahead of now when the charge's turn came
+	Keys    []string         // of the charges
+	Refund  bool
+
+	node     *redis.Client // of several servers: that of the batcher, or nil if it is not known
+	byClient bool          // the client finds the server, see way_node.go
+	deadline int64         // by the sender's clock: the request is answered by then, if only with an error
+	at       int64         // the time of quotas, by the server's clock as far as it is known
+	moved    int           // how often its keys were on two nodes
+	again    bool          // asked for the second time, as the first answer was unfit
+
+	// The answer.
+	Admitted bool
+	Err      error
+	unfit    bool          // the server's time is in none of the periods that were sent: ask again
+	learned  bool          // at is the server's time
+	done     chan struct{} // gets one value
+}
+
+var requests = sync.Pool{New: func() any { return &Request{done: make(chan struct{}, 1)} }}
+
+// NewRequest returns a request of copies of the charges, without their keys.
+func NewRequest(charges []buckets.Charge, refund bool) *Request {
+	q := requests.Get().(*Request)
+	*q = Request{Charges: append(q.Charges[:0], charges...), Keys: q.Keys[:0], Refund: refund, done: q.done}
+	return q
+}
+
+// Free gives the request to the next caller.
+func (q *Request) Free() { requests.Put(q) }
+
+// Answered reports whether the charges have the answer of the server.
+func (q *Request) Answered() bool { return q.Err == nil && !q.unfit }
+
+// ServerTime is the time by the server's clock, in ticks, if the answer says it.
+func (q *Request) ServerTime() (now int64, ok bool) { return q.at, q.learned && q.Err == nil }
+
+func (q *Request) finish() { q.done <- struct{}{} }
+
+// fail answers a request with an error.
+func (q *Request) fail(err error) {
+	q.Err = &failure{err}
+	q.finish()
+}
+
+// wait returns when the request is answered, or with an error when the caller's context ends first.
+func (q *Request) wait(ctx context.Context) error {
+	select {
+	case <-q.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("redisstore: %w", ctx.Err())
+	}
+}
+
+// sentBefore reports whether the request has been sent and has come back without an answer.
+func (q *Request) sentBefore() bool { return q.byClient || q.moved > 0 || q.again }
+
+// maxCharges is the most charges of an admission: a byte is the index of their params.
+const maxCharges = 256
+
+// checkSize returns an error for more charges than fit a call, or more different periods: the current one of each
+// calendar, and those that a refund names.
+func (q *Request) checkSize() error {
+	switch n := len(q.Charges); {
+	case n <= maxPeriods:
+		return nil
+	case n > maxCharges:
+		return fmt.Errorf("redisstore: an admission of %d charges; want at most %d", n, maxCharges)
+	}
+
+	type period struct {
+		*tat.Periods
+		end int64
+	}
+	different := make(map[period]bool)
+	for i := range q.Charges {
+		if c := &q.Charges[i]; c.Periods != nil {
+			different[period{c.Periods, c.Refunds}] = true
+		}
+	}
+	if n := len(different); n > maxPeriods {
+		return fmt.Errorf("redisstore: quotas of %d periods in one call; want at most %d", n, maxPeriods)
+	}
+	return nil
+}
+
+// What take.lua says in place of how far a TAT is ahead:
+const (
+	unfit     = -1 << 52 // of a quota: now is not in the periods that were sent
+	begun     = 1 << 50  // of a quota, added to ahead: the clock has gone back since the period began
+	elsewhere = -1 << 53 // of several slots: the admission was not decided, as a key is or may be on another node
+)
+
+// periods are those that are sent with a charge: around now or, of a refund that names one, this one alone.
+func (q *Request) periods(c *buckets.Charge) tat.Period {
+	if c.Refunds == 0 {
+		return c.Periods.At(q.at)
+	}
+	p := c.Periods.At(c.Refunds - 1)
+	if p.End != c.Refunds {
+		return tat.Period{} // there is no such period
+	}
+	return tat.Period{Before: p.Begin, Begin: p.End, End: p.End, Next: p.End}
+}
+
+// deliver sets the answer from the script's reply, which take.lua describes. now is the server's time if the script has
+// quotas.
+func (q *Request) deliver(reply []int64, now int64) {
+	q.Admitted = reply[0] >= 0
+	q.unfit = false
+	for i := range q.Charges {
+		c := &q.Charges[i]
+		if c.Periods != nil {
+			q.at, q.learned = now, true
+		}
+		if reply[i] == unfit {
+			q.unfit = true
+			if c.Refunds != 0 {
+				c.Inc, c.Refunds = 0, 0 // its period is over; what is left is to see the state
+			}
+			continue
+		}
+
+		if c.Ahead = reply[i]; !q.Admitted {
+			c.Ahead = -reply[i] - 1
+		}
+		if c.Periods != nil {
+			c.SetPeriod(now, c.Ahead >= begun)
+			c.Ahead %= begun
+		}
+	}
+}
+
+// failure is an error of a call to Redis.
+type failure struct{ err error }
+
+func (f *failure) Error() string { return "redisstore: " + rediskit.WithoutArgs(f.err.Error()) }
+
+func (f *failure) Unwrap() error { return f.err }
+
+// Logged implements [gcra.LoggedError].
+func (f *failure) Logged() bool {
+	return errors.Is(f.err, ErrUnavailable) || rediskit.Diagnose(f.err, rediskit.Conn{}).Code != ""
+}

@@ -1,0 +1,257 @@
+// Package send sends requests to Redis: requests in, answers out. It decides which requests share a call, how that is
+// sent and, on several servers, where to. It knows nothing of what is done with the answers.
+package send
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/gcra/internal/buckets"
+	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+	"github.com/seed-e377111c/ratelimit/internal/rediskit"
+)
+
+// A Config says where requests go, and who is told of them.
+type Config struct {
+	Client  redis.UniversalClient
+	Prefix  string // of the keys by which servers are tested
+	Timeout time.Duration
+	Clock   *buckets.Clock
+
+	Before func(q *Request)             // q is sent, perhaps not for the first time
+	Learn  func(q *Request, sent int64) // q has come back from a call, before which it was sent: Before its caller goes on
+	After  func(r Result)               // a batch is over: after its callers were answered or, if it has failed, before
+}
+
+// A Result is what there is to say of a batch.
+type Result struct {
+	Server   string
+	Requests int   // that Redis has answered
+	Takes    bool  // a charge of the batch takes: it is no peek and no refund
+	Sent     int64 // the time before the call
+	Took     int64 // ticks
+	Err      error
+	Open     bool // the breaker is not closed
+}
+
+// A Sender sends requests to one server, or to each of several.
+type Sender struct {
+	Config
+	cluster  *redis.ClusterClient // the client, if it is one
+	ring     *redis.Ring          // the client, if it is one
+	only     *batcher             // of a single server
+	inline   bool                 // its client returns by a context's deadline
+	batchers sync.Map             // of several servers, by address
+	routed   atomic.Bool          // the cluster's topology is known
+	reloaded atomic.Int64         // when the topology was looked up
+}
+
+// New returns a sender.
+func New(cfg Config) *Sender {
+	s := &Sender{Config: cfg}
+	switch c := cfg.Client.(type) {
+	case *redis.ClusterClient:
+		s.cluster = c
+	case *redis.Ring:
+		s.ring = c
+	case *redis.Client:
+		s.only = s.newBatcher(c.Options().Addr)
+		s.inline = rediskit.BoundsCalls(c, cfg.Timeout)
+	}
+	return s
+}
+
+// Send returns when a request is answered, or with an error when the caller's context ends first. The request goes on then.
+// Without an error the caller may free the request.
+func (s *Sender) Send(ctx context.Context, q *Request) error {
+	if err := q.checkSize(); err != nil {
+		return err
+	}
+
+	q.deadline = s.Clock.Now() + tat.Ticks(s.Timeout)
+	if slices.ContainsFunc(q.Charges, func(c buckets.Charge) bool { return c.Periods != nil }) {
+		q.at = s.Clock.Calendar()
+	}
+
+	if s.only != nil || !q.several() {
+		s.batcher(q).submit(q, s.inline && ctx.Done() == nil)
+	} else {
+		go s.split(q)
+	}
+	return q.wait(ctx)
+}
+
+// A Target is where calls for a key go that are no requests. Targets with the same server are equal.
+type Target struct {
+	*batcher
+	Client redis.UniversalClient
+}
+
+// Target is that of a key.
+func (s *Sender) Target(key string) Target {
+	b, node := s.only, (*redis.Client)(nil)
+	if b == nil {
+		node = s.node(key)
+		b = s.batcherOf(node)
+	}
+	return Target{b, s.clientOf(node)}
+}
+
+// Call calls f unless the breaker of the server is open.
+func (t Target) Call(f func() error) error {
+	done, err := t.breaker.allow()
+	if err == nil {
+		err = f()
+		done(err)
+	}
+	return err
+}
+
+// Open reports whether the breaker is not closed.
+func (t Target) Open() bool { return t.breaker.notClosed.Load() }
+
+// Learn learns from the result of a call.
+func (t Target) Learn(err error) {
+	t.sender.learnTopology(err)
+	if redis.HasErrorPrefix(err, "CROSSSLOT") {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.known.settle(gcra.BySubject, t.sender.Clock.Now())
+	}
+}
+
+// batcher returns the batcher for a request: that of its first key's server.
+func (s *Sender) batcher(q *Request) *batcher {
+	if s.only != nil {
+		return s.only
+	}
+	q.node = s.node(q.Keys[0])
+	return s.batcherOf(q.node)
+}
+
+// batcherOf returns the batcher of one of several servers; nil is the one that the client finds.
+func (s *Sender) batcherOf(node *redis.Client) *batcher {
+	server := ""
+	if node != nil {
+		server = node.Options().Addr
+	}
+	b, ok := s.batchers.Load(server)
+	if !ok {
+		b, _ = s.batchers.LoadOrStore(server, s.newBatcher(server))
+	}
+	return b.(*batcher)
+}
+
+func (s *Sender) newBatcher(server string) *batcher {
+	return &batcher{sender: s, Server: server, breaker: newBreaker()}
+}
+
+// clientOf is the client for scripts of one subject: that of a shard of a ring, otherwise the one of all, which finds the
+// node of a cluster.
+func (s *Sender) clientOf(node *redis.Client) redis.UniversalClient {
+	if node != nil && s.ring != nil {
+		return node
+	}
+	return s.Client
+}
+
+// node is the client of a key's server, or nil if it is not known. It chooses the batcher, so that no server waits for
+// another.
+func (s *Sender) node(key string) (node *redis.Client) {
+	var err error
+	switch {
+	case s.cluster != nil && !s.routed.Load():
+		return nil // asking would block until the topology is loaded
+	case s.cluster != nil:
+		s.reload(topologyAge)
+		node, err = s.cluster.MasterForKey(context.Background(), key)
+	case s.ring != nil:
+		node, err = s.ring.GetShardClientForKey(key)
+	}
+	if err != nil {
+		return nil
+	}
+	return node
+}
+
+// topologyAge is how old the topology of a cluster may be, retryReload how old it may be when a batch fails.
+const (
+	topologyAge = 2 * time.Second
+	retryReload = 200 * time.Millisecond
+)
+
+// reload looks up the topology of a cluster in the background, unless that was done less than age ago, for example because
+// no node answers.
+func (s *Sender) reload(age time.Duration) {
+	if s.cluster == nil {
+		return
+	}
+	now, last := s.Clock.Now(), s.reloaded.Load()
+	if now-last >= tat.Ticks(age) && s.reloaded.CompareAndSwap(last, now) {
+		s.cluster.ReloadState(context.Background())
+	}
+}
+
+// learnTopology learns from the result of a call: an answer shows that the topology is known, and after an outage another
+// node may have taken over.
+func (s *Sender) learnTopology(err error) {
+	if err == nil {
+		s.routed.Store(true)
+	} else if rediskit.Down(err) {
+		s.reload(retryReload)
+	}
+}
+
+// Servers are the states of the single server, or of each of several that was used since a time.
+func (s *Sender) Servers(since int64) (list []gcra.ServerState) {
+	if s.only != nil {
+		return []gcra.ServerState{s.only.state()}
+	}
+
+	s.batchers.Range(func(_, v any) bool {
+		if b := v.(*batcher); b.usedSince(since) {
+			list = append(list, b.state())
+		}
+		return true
+	})
+	slices.SortFunc(list, func(a, b gcra.ServerState) int { return cmp.Compare(a.Server, b.Server) })
+	return list
+}
+
+func (b *batcher) usedSince(t int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.deadline >= t
+}
+
+func (b *batcher) state() gcra.ServerState {
+	return gcra.ServerState{Server: b.Server, Breaker: b.breaker.state(), Kind: b.Kind()}
+}
+
+// Check runs take.lua on a key of a server, and tests the server until its kind is known.
+func (s *Sender) Check(ctx context.Context, server redis.UniversalClient, key string) error {
+	inc := tat.Ticks(time.Millisecond)
+	room := 1000 * inc // for as many checks at the same time
+
+	// Both commands: a server that has the script would hide a missing EVAL.
+	for _, script := range [][2]string{{"eval", ordinary.text}, {"evalsha", ordinary.sha}} {
+		cmd := rediskit.Send(ctx, server, []any{script[0], script[1], 1, key, "", inc, room, room, 0})
+		if _, err := rediskit.Reply(cmd, 1); err != nil {
+			return err
+		}
+	}
+	return s.settleKind(ctx, server)
+}
+
+// TimeoutError is the error of a call whose time is up.
+func (s *Sender) TimeoutError() error {
+	return fmt.Errorf("no answer within %v: %w", s.Timeout, context.DeadlineExceeded)
+}

@@ -1,0 +1,103 @@
+package send
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+)
+
+// split answers a request whose subjects may be on different servers or in different slots by one request for each
+// subject, all at once. If one is denied or fails, split first refunds what the others have taken: for the time of a call
+// a subject looks more charged than it is, never less.
+func (s *Sender) split(whole *Request) {
+	parts, indexes := whole.bySubject()
+	for _, p := range parts {
+		s.batcher(p).submit(p, false)
+	}
+
+	whole.Admitted = true
+	for i, p := range parts {
+		<-p.done
+		whole.Err = errors.Join(whole.Err, p.Err)
+		whole.Admitted = whole.Admitted && (p.Admitted || p.Err != nil)
+		for j, index := range indexes[i] {
+			whole.Charges[index] = p.Charges[j]
+		}
+	}
+
+	if !whole.Admitted || whole.Err != nil {
+		s.refundParts(parts, whole.deadline)
+	}
+	for _, p := range parts {
+		p.Free()
+	}
+	whole.finish()
+}
+
+// bySubject divides a request into a part for each subject, and returns the indexes that the charges of each part have in
+// the request.
+func (q *Request) bySubject() (parts []*Request, indexes [][]int) {
+	byTag := make(map[string]int)
+	for i, key := range q.Keys {
+		tag := Tag(key)
+		j, known := byTag[tag]
+		if !known {
+			j = len(parts)
+			byTag[tag] = j
+			parts, indexes = append(parts, NewRequest(nil, q.Refund)), append(indexes, nil)
+			parts[j].deadline, parts[j].at = q.deadline, q.at
+		}
+
+		parts[j].Charges, parts[j].Keys = append(parts[j].Charges, q.Charges[i]), append(parts[j].Keys, key)
+		indexes[j] = append(indexes[j], i)
+	}
+	return parts, indexes
+}
+
+// refundParts refunds what the parts of an admission have taken, and waits until the deadline. If a refund fails, the
+// subject stays charged.
+func (s *Sender) refundParts(parts []*Request, deadline int64) {
+	now := s.Clock.Now()
+	var refunds []*Request
+	for _, p := range parts {
+		refund := NewRequest(nil, true)
+		for i, c := range p.Charges {
+			if c.Inc > 0 && p.Admitted && c.Admits(c.Ahead) {
+				c.Undo(c.Fits(c.Ahead))
+				refund.Charges, refund.Keys = append(refund.Charges, c), append(refund.Keys, p.Keys[i])
+			}
+		}
+		if len(refund.Charges) == 0 {
+			continue
+		}
+
+		refund.at, refund.deadline = p.at, now+tat.Ticks(s.Timeout)
+		refunds = append(refunds, refund)
+		s.batcher(refund).submit(refund, false)
+	}
+
+	timeout := time.After(tat.Duration(deadline - now))
+	for _, refund := range refunds {
+		select {
+		case <-refund.done:
+			refund.Free()
+		case <-timeout:
+			return // the refunds go on
+		}
+	}
+}
+
+// several reports whether the request is for several subjects.
+func (q *Request) several() bool {
+	for _, key := range q.Keys[1:] {
+		if Tag(key) != Tag(q.Keys[0]) {
+			return true
+		}
+	}
+	return false
+}
+
+// Tag is a key up to the end of its hash tag: prefix and subject, which decide the slot on a cluster.
+func Tag(key string) string { return key[:strings.IndexByte(key, '}')] }
