@@ -153,7 +153,7 @@ func (l *Limiter) take(ctx context.Context, r *http.Request, a *admission) {
 			}
 		}
 		l.storeFailed(r, l.store, err, a.consequences())
-		a.err = errors.Join(a.err, &storeError{err})
+		a.err = errors.Join(a.err, fmt.Errorf("ratelimit: store: %w", err))
 		allowed = !a.stops(sourceClosed)
 	}
 	if !allowed {
@@ -225,12 +225,6 @@ func safeTake(ctx context.Context, store gcra.Store, charges []gcra.Charge) (all
 	}()
 	return store.Take(ctx, charges)
 }
-
-// storeError is the error of a store that did not decide.
-type storeError struct{ cause error }
-
-func (e *storeError) Error() string { return "ratelimit: store: " + e.cause.Error() }
-func (e *storeError) Unwrap() error { return e.cause }
 
 // consequences says what happens to the request because the store failed: the
 // consequences for its policies, each once.

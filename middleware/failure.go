@@ -22,13 +22,8 @@ const (
 
 // String returns the word that a policy file has for the mode.
 func (m FailureMode) String() string {
-	switch m {
-	case FailLocal:
-		return "local"
-	case FailOpen:
-		return "open"
-	case FailClosed:
-		return "closed"
+	if words := [...]string{"local", "open", "closed"}; int(m) < len(words) {
+		return words[m]
 	}
 	return fmt.Sprintf("FailureMode(%d)", uint8(m))
 }

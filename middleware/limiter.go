@@ -25,7 +25,6 @@ type Limiter struct {
 	headers   Headers
 	deny      func(http.ResponseWriter, *http.Request, *Decision) // nil for the default
 	observers atomic.Pointer[[]observer]                          // never nil
-	shared    []string                                            // names of policies that other limiters have too; guarded by limiters
 	log       diag.Log
 	rpc       bool                                          // Config.RPC
 	override  func(policy, subject string) (Override, bool) // Config.Override
@@ -125,7 +124,7 @@ func (l *Limiter) run(r *http.Request, s *requestState) (observers []observer) {
 	}
 
 	s.entries, s.charges = s.oneEntry[:0], s.oneCharge[:0]
-	l.evaluate(r, &s.admission, l.policies.Load())
+	l.evaluate(r, &s.admission, false)
 	l.checkTwice(&s.admission)
 
 	if len(s.charges) > 0 {
@@ -141,8 +140,10 @@ func (l *Limiter) run(r *http.Request, s *requestState) (observers []observer) {
 	return observers
 }
 
-// evaluate makes a charge for each of the policies that applies.
-func (l *Limiter) evaluate(r *http.Request, a *admission, ps *policies) {
+// evaluate makes a charge for each of the policies that applies. If it peeks, it calls no Cost
+// and does not count the request among a policy's first.
+func (l *Limiter) evaluate(r *http.Request, a *admission, peeks bool) {
+	ps := l.policies.Load()
 	a.policies = ps
 	a.makeRoom(len(ps.list))
 	matches := ps.match(r)
@@ -154,9 +155,9 @@ func (l *Limiter) evaluate(r *http.Request, a *admission, ps *policies) {
 		n := len(a.charges)
 		a.entries = append(a.entries, entry{policy: uint8(i)})
 		e, c := &a.entries[n], &a.charges[:n+1][n]
-		verdict, failed := p.evaluate(r, c)
+		verdict, failed := p.evaluate(r, c, peeks)
 		if failed == nil && (verdict == exempt || verdict == anonymous) {
-			if verdict == anonymous && e.key != explained {
+			if verdict == anonymous && e.key != explained && !peeks {
 				p.note("", max(e.key, noUser)) // or nobody would hear of a limiter in front of the authentication
 			}
 			*c = gcra.Charge{}
@@ -172,7 +173,7 @@ func (l *Limiter) evaluate(r *http.Request, a *admission, ps *policies) {
 			l.policyFailed(r, failed, e.source)
 		case verdict == banned:
 			e.source, e.status = sourceBan, decided
-		default:
+		case !peeks:
 			p.note(c.Subject, e.key)
 		}
 	}

@@ -31,7 +31,7 @@ import (
 // do nothing.
 func (l *Limiter) Peek(r *http.Request) *Decision {
 	a := new(admission)
-	l.evaluate(r, a, l.policies.Load().peeks)
+	l.evaluate(r, a, true)
 	for i := range a.charges {
 		a.charges[i].Peek = true
 	}
@@ -40,16 +40,4 @@ func (l *Limiter) Peek(r *http.Request) *Decision {
 		a.entries[i].status = min(a.entries[i].status, decided) // nothing was charged
 	}
 	return a.decision()
-}
-
-// forPeek returns the policies without Cost and without the check of the first
-// requests.
-func (ps *policies) forPeek() *policies {
-	peeks := &policies{limiter: ps.limiter, routed: ps.routed}
-	for _, p := range ps.list {
-		c := &policy{Policy: p.Policy, limiter: p.limiter, routes: p.routes}
-		c.Cost = nil
-		peeks.list = append(peeks.list, c)
-	}
-	return peeks
 }

@@ -34,7 +34,7 @@ const (
 // evaluate fills the charge, which must be zero before, if the policy applies to the
 // request. After an error the charge is for FailLocal: anonymous without a key, of the
 // whole burst without a cost. Its limit is zero if it is unknown.
-func (p *policy) evaluate(r *http.Request, c *gcra.Charge) (verdict, *policyError) {
+func (p *policy) evaluate(r *http.Request, c *gcra.Charge, peeks bool) (verdict, *policyError) {
 	*c = p.Charge("", p.Limit)
 	if p.Skip != nil {
 		skip := false
@@ -85,7 +85,7 @@ func (p *policy) evaluate(r *http.Request, c *gcra.Charge) (verdict, *policyErro
 		return exempt, noPlan
 	}
 
-	if p.Cost != nil {
+	if p.Cost != nil && !peeks {
 		return charges, p.call("Cost", func() error { return p.setCost(c, r) })
 	}
 	return charges, nil

@@ -17,7 +17,6 @@ type policies struct {
 	limiter *Limiter
 	routed  bool // some have Routes
 	byRoute pattern.Cache[route, []match]
-	peeks   *policies // the same for Peek
 }
 
 // names are the names of the policies.
