@@ -15,7 +15,7 @@ import (
 
 // logDecision logs at level Debug what decided about a request. docs/troubleshooting.md
 // explains the line.
-func (l *Limiter) logDecision(ctx context.Context, s *requestState) {
+func (l *Limiter) logDecision(ctx context.Context, a *admission) {
 	logger := cmp.Or(l.log.Logger, slog.Default())
 	if !logger.Enabled(ctx, slog.LevelDebug) {
 		return
@@ -23,9 +23,9 @@ func (l *Limiter) logDecision(ctx context.Context, s *requestState) {
 
 	var deniedBy []string
 	var policies []any
-	for i := range s.charges {
-		e, c := &s.entries[i], &s.charges[i]
-		if !c.Shadow && (e.source == sourceClosed || e.status != undecided && !c.Result.Allowed) {
+	for i := range a.charges {
+		e, c := &a.entries[i], &a.charges[i]
+		if a.denies(i) {
 			deniedBy = append(deniedBy, c.Policy)
 		}
 
@@ -34,7 +34,7 @@ func (l *Limiter) logDecision(ctx context.Context, s *requestState) {
 			attrs = append(attrs, "left", c.Result.Remaining)
 		}
 		attrs = append(attrs, "from", l.origin(e, c))
-		if name := s.policy(i).overrideOn(e, c); name != "" {
+		if name := a.policy(i).overrideOn(e, c); name != "" {
 			attrs = append(attrs, "override", name)
 		}
 		if c.Shadow {
@@ -43,7 +43,7 @@ func (l *Limiter) logDecision(ctx context.Context, s *requestState) {
 		policies = append(policies, slog.Group(c.Policy, attrs...))
 	}
 
-	if s.allowed {
+	if len(deniedBy) == 0 {
 		logger.DebugContext(ctx, "ratelimit: allowed", slog.Group("policy", policies...))
 	} else {
 		logger.DebugContext(ctx, "ratelimit: denied", "denied_by", strings.Join(deniedBy, ", "), slog.Group("policy", policies...))

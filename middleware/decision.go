@@ -23,7 +23,7 @@ type Decision struct {
 	// if the limiter has an observer, and 0 otherwise.
 	Took time.Duration
 
-	state *requestState // nil in a Decision that no limiter made
+	admission *admission // nil in a Decision that no limiter made
 }
 
 // PolicyResult is the part of one policy in a [Decision].
@@ -42,8 +42,8 @@ func (d *Decision) Status() int {
 	switch {
 	case d.Allowed:
 		return http.StatusOK
-	case d.state != nil && isBanned(d.state):
-		return d.state.policies.limiter.banStatus
+	case d.admission != nil && d.admission.stops(sourceBan):
+		return d.admission.policies.limiter.banStatus
 	case slices.ContainsFunc(d.Results, PolicyResult.denies):
 		return http.StatusTooManyRequests
 	}
@@ -53,12 +53,12 @@ func (d *Decision) Status() int {
 // Degraded returns the names of the policies that followed their OnFailure, in
 // order; nil if Err is nil.
 func (d *Decision) Degraded() (names []string) {
-	if d.Err == nil || d.state == nil {
+	if d.Err == nil || d.admission == nil {
 		return nil
 	}
-	for i := range d.state.entries {
-		if from := d.state.entries[i].source; from != sourceStore && from != sourceBan {
-			names = append(names, d.state.charges[i].Policy)
+	for i, e := range d.admission.entries {
+		if e.source != sourceStore && e.source != sourceBan {
+			names = append(names, d.admission.charges[i].Policy)
 		}
 	}
 	return names
@@ -77,63 +77,77 @@ func (d *Decision) violated() (names []string) {
 	return names
 }
 
-// decide decides about the request: it is allowed if each policy allowed it, is a
-// shadow, or failed open.
-func decide(s *requestState) {
-	s.decided, s.allowed = true, true
-	var delay, retryAfter time.Duration
-	denied, never := false, false
-	for i := range s.charges {
-		c, e := &s.charges[i], &s.entries[i]
-		switch {
-		case c.Shadow || e.source == sourceOpen:
-		case e.status == undecided:
-			s.allowed = false
-		case c.Result.Allowed:
-			delay = max(delay, c.Result.Delay)
-		default:
-			s.allowed, denied = false, true
-			retryAfter = max(retryAfter, c.Result.RetryAfter)
-			never = never || c.Result.Never
+// denies reports whether the charge at index i denies the request. One that was not decided,
+// as another denies, does not.
+func (a *admission) denies(i int) bool {
+	e, c := &a.entries[i], &a.charges[i]
+	return !c.Shadow && (e.source == sourceClosed || e.status != undecided && !c.Result.Allowed)
+}
+
+// allowed reports whether the request is allowed: no charge denies it.
+func (a *admission) allowed() bool {
+	for i := range a.charges {
+		if a.denies(i) {
+			return false
 		}
 	}
-	switch {
-	case s.allowed:
-		s.delay = delay
-	case never:
-	case denied:
-		s.retryAfter = int32(min(seconds(retryAfter), math.MaxInt32)) // a ban may be long
-	default:
-		s.retryAfter = 1 // how long a failure lasts is unknown
-	}
+	return true
 }
 
-// decisionOf returns the Decision, which the first call makes. Most requests never
+// delay is how long to hold an allowed request back.
+func (a *admission) delay() (longest time.Duration) {
+	for i := range a.charges {
+		if c := &a.charges[i]; !c.Shadow && a.entries[i].status != undecided {
+			longest = max(longest, c.Result.Delay)
+		}
+	}
+	return longest
+}
+
+// retryAfter is Retry-After, in whole seconds: 0 if the request is allowed or if no wait helps.
+func (a *admission) retryAfter() time.Duration {
+	if a.allowed() {
+		return 0
+	}
+	longest := time.Duration(1) // how long a failure lasts is unknown
+	for i := range a.charges {
+		r := &a.charges[i].Result
+		switch {
+		case !a.denies(i) || a.entries[i].source == sourceClosed:
+		case r.Never:
+			return 0
+		default:
+			longest = max(longest, r.RetryAfter)
+		}
+	}
+	return time.Duration(min(seconds(longest), math.MaxInt32)) * time.Second // a ban may be long
+}
+
+// decision returns the Decision, which the first call makes. Most requests never
 // need it.
-func decisionOf(s *requestState) *Decision {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.decision == nil {
-		s.decision = newDecision(s)
+func (a *admission) decision() *Decision {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.made != nil {
+		return a.made
 	}
-	return s.decision
-}
 
-func newDecision(s *requestState) *Decision {
-	made := new(struct { // one allocation for up to two policies
+	room := new(struct { // one allocation for up to two policies
 		Decision
 		results [2]PolicyResult
 	})
-	d := &made.Decision
-	*d = Decision{Allowed: s.allowed, RetryAfter: time.Duration(s.retryAfter) * time.Second, Delay: s.delay, Took: s.took, Err: s.err, state: s}
-	if len(s.charges) > 0 {
-		d.Results = made.results[:0]
+	a.made = &room.Decision
+	*a.made = Decision{Allowed: a.allowed(), RetryAfter: a.retryAfter(), Err: a.err, admission: a}
+	if a.made.Allowed {
+		a.made.Delay = a.delay()
 	}
-
-	for i := range s.charges {
-		if c := &s.charges[i]; s.entries[i].status != undecided {
-			d.Results = append(d.Results, PolicyResult{c.Policy, c.Subject, c.Shadow, c.Limit, c.Result})
+	if len(a.charges) > 0 {
+		a.made.Results = room.results[:0]
+	}
+	for i := range a.charges {
+		if c := &a.charges[i]; a.entries[i].status != undecided {
+			a.made.Results = append(a.made.Results, PolicyResult{c.Policy, c.Subject, c.Shadow, c.Limit, c.Result})
 		}
 	}
-	return d
+	return a.made
 }

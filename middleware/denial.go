@@ -1,8 +1,8 @@
 package middleware
 
 import (
+	"encoding/json"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"github.com/seed-e377111c/ratelimit/internal/diag"
@@ -52,25 +52,31 @@ func letsStore(name string) bool {
 
 // problem is a denial in fixed words (RFC 9457). The types are those that
 // draft-ietf-httpapi-ratelimit-headers-11 registers, with their titles.
-type problem struct{ kind, title, detail string }
+type problem struct {
+	Type     string   `json:"type"`
+	Title    string   `json:"title"`
+	Status   int      `json:"status"`
+	Detail   string   `json:"detail"`
+	Violated []string `json:"violated-policies,omitempty"`
+}
 
-var (
-	quotaExceeded = problem{
-		"https://iana.org/assignments/http-problem-types#quota-exceeded",
-		"Quota Exceeded",
-		"The request was denied because a rate limit is used up.",
-	}
-	bannedClient = problem{
-		"about:blank", // RFC 9457: the title is that of the status
-		"Forbidden",
-		"The request was denied because its client is banned. Retry-After says for how long.",
-	}
-	reducedCapacity = problem{
-		"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
-		"Temporary Reduced Capacity",
-		"The request was denied because the service cannot check its rate limits at the moment.",
-	}
-)
+var problems = map[int]problem{
+	http.StatusTooManyRequests: {
+		Type:   "https://iana.org/assignments/http-problem-types#quota-exceeded",
+		Title:  "Quota Exceeded",
+		Detail: "The request was denied because a rate limit is used up.",
+	},
+	http.StatusForbidden: {
+		Type:   "about:blank", // RFC 9457: the title is that of the status
+		Title:  "Forbidden",
+		Detail: "The request was denied because its client is banned. Retry-After says for how long.",
+	},
+	http.StatusServiceUnavailable: {
+		Type:   "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+		Title:  "Temporary Reduced Capacity",
+		Detail: "The request was denied because the service cannot check its rate limits at the moment.",
+	},
+}
 
 // writeProblem is the default for Config.Deny: a problem+json that says nothing
 // about causes.
@@ -79,39 +85,18 @@ var (
 // here on; without the field the client would take the compressed bytes for
 // JSON. http.Error once deleted it, and no longer does (golang.org/issue/66343).
 func writeProblem(w http.ResponseWriter, r *http.Request, d *Decision) {
-	status, p := d.Status(), &quotaExceeded
-	switch status {
-	case http.StatusForbidden:
-		p = &bannedClient
-	case http.StatusServiceUnavailable:
-		p = &reducedCapacity
-	}
 	h := w.Header()
 	delete(h, "Content-Length") // set for another response
 	h["Content-Type"] = []string{"application/problem+json"}
+	status := d.Status()
 	w.WriteHeader(status)
-	if r.Method != http.MethodHead {
-		_, _ = w.Write(p.body(status, d.violated())) //nolint:gosec // the program's own names, quoted, as JSON; a client that has gone needs no answer
+	if r.Method == http.MethodHead {
+		return
 	}
-}
 
-func (p *problem) body(status int, violated []string) []byte {
-	b := make([]byte, 0, 320)
-	b = append(append(b, `{"type":"`...), p.kind...)
-	b = append(append(b, `","title":"`...), p.title...)
-	b = strconv.AppendInt(append(b, `","status":`...), int64(status), 10)
-	b = append(append(b, `,"detail":"`...), p.detail...)
-	b = append(b, '"')
-	for i, name := range violated {
-		if i == 0 {
-			b = append(b, `,"violated-policies":[`...)
-		} else {
-			b = append(b, ',')
-		}
-		b = appendQuoted(b, name)
-	}
-	if len(violated) > 0 {
-		b = append(b, ']')
-	}
-	return append(b, "}\n"...)
+	p := problems[status]
+	p.Status, p.Violated = status, d.violated()
+	body := json.NewEncoder(w)
+	body.SetEscapeHTML(false)
+	_ = body.Encode(p) // a client that has gone needs no answer
 }

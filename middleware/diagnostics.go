@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
-	"strings"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
@@ -30,8 +28,8 @@ func (l *Limiter) policyFailed(r *http.Request, failed *policyError, from source
 
 // storeFailed logs that the store failed, unless it logs by itself, and what
 // happens to the requests.
-func (l *Limiter) storeFailed(s *requestState, store gcra.Store, err error, requests string) {
-	if errors.Is(err, context.Canceled) && s.Err() != nil {
+func (l *Limiter) storeFailed(r *http.Request, store gcra.Store, err error, requests string) {
+	if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
 		return // the client has gone, and the store uses the request's own context
 	}
 	var logged gcra.LoggedError
@@ -40,20 +38,6 @@ func (l *Limiter) storeFailed(s *requestState, store gcra.Store, err error, requ
 	}
 	args := []any{"store", fmt.Sprintf("%T", store), "requests", requests}
 	l.log.Report(diag.StoreFailed, requests, "the store fails", withError(args, err)...)
-}
-
-// consequences says what happens to the request because the store failed: the
-// consequences for its policies, each once.
-func consequences(s *requestState) string {
-	var all []string
-	for i := range s.entries {
-		if from := s.entries[i].source; from == sourceBan {
-			continue
-		} else if c := from.consequence("Store"); !slices.Contains(all, c) {
-			all = append(all, c)
-		}
-	}
-	return strings.Join(all, "; ")
 }
 
 // consequence says what happens to requests with this source because the function,
@@ -82,9 +66,9 @@ func withError(args []any, err error) []any {
 	return args
 }
 
-// noticeReceiver is a requestState whose policies are being evaluated, as a
+// noticeReceiver is an admission whose policies are being evaluated, as a
 // [notice.Receiver].
-type noticeReceiver requestState
+type noticeReceiver admission
 
 // Notice logs what a key function reports, in one line for all policies, which
 // often have the same key function. It leaves a missing user or route to the
@@ -103,9 +87,9 @@ func (n *noticeReceiver) Notice(code diag.Code, text string, args ...any) {
 }
 
 // checkCosts logs requests that can never pass.
-func (l *Limiter) checkCosts(s *requestState) {
-	for i := range s.charges {
-		if c := &s.charges[i]; c.Result.Never && s.entries[i].source != sourceBan {
+func (l *Limiter) checkCosts(a *admission) {
+	for i := range a.charges {
+		if c := &a.charges[i]; c.Result.Never && a.entries[i].source != sourceBan {
 			l.log.Report(diag.CostAboveBurst, c.Policy, "a request costs more than its bucket holds when full, so it can never pass: raise the limit's burst, or lower the cost",
 				"policy", c.Policy, "cost", c.Cost, "limit", c.Limit.String())
 		}
@@ -114,12 +98,12 @@ func (l *Limiter) checkCosts(s *requestState) {
 
 // checkTwice logs if a limiter further out has charged the request to the same
 // bucket: the same limiter, or one with the same policy on the same store.
-func (l *Limiter) checkTwice(s, outer *requestState) {
-	for ; outer != nil; outer = stateIn(outer.Context) {
-		if outer.phase.Load() != settled || !iface.Same(outer.policies.limiter.store, l.store) {
+func (l *Limiter) checkTwice(a *admission) {
+	for outer := a.outer; outer != nil; outer = outer.outer {
+		if !iface.Same(outer.policies.limiter.store, l.store) {
 			continue
 		}
-		if name := sharedCharge(s, outer); name != "" {
+		if name := sharedCharge(a, outer); name != "" {
 			l.log.Report(diag.LimiterTwice, "", "a request is charged to one bucket twice: mount the limiter once, or give the policies of the two limiters different names", "policy", name)
 			return
 		}
@@ -127,13 +111,13 @@ func (l *Limiter) checkTwice(s, outer *requestState) {
 }
 
 // sharedCharge returns the name of a policy that charges the same bucket in both
-// states, or "".
-func sharedCharge(s, outer *requestState) string {
+// admissions, or "".
+func sharedCharge(own, outer *admission) string {
 	outer.mu.Lock()
 	defer outer.mu.Unlock() // Spend adds to Taken
-	for i := range s.charges {
+	for i := range own.charges {
 		for j := range outer.charges {
-			a, b := &s.charges[i], &outer.charges[j]
+			a, b := &own.charges[i], &outer.charges[j]
 			if a.Policy == b.Policy && a.Subject == b.Subject && a.Limit.Calendar() == b.Limit.Calendar() && !a.Peek && b.Result.Taken > 0 {
 				return a.Policy
 			}

@@ -44,17 +44,19 @@ package middleware
 //
 //	config.go, fielderror.go  Config and Policy; New compiles the policies
 //	reload.go, reset.go       changes while a limiter runs: policies, observers, buckets
-//	requeststate.go           what a limiter knows about a request, who owns it, how the request carries it
 //	limiter.go                Allow, Admit and Decide: the steps that follow, in order
+//	requeststate.go           how a request carries what its limiter knows
+//	admission.go              what a limiter charges for a request, and how the stores take it
 //	rpc.go                    routes of remote procedure calls
 //	routes.go                 which policies apply to the route
 //	policy.go                 a policy's functions make a charge
 //	deadline.go               the delay that a request with a deadline accepts
 //	panic.go                  a panic of these functions or of a store becomes an error
-//	take.go, failure.go       the store decides or, if it fails, OnFailure
+//	failure.go                OnFailure
 //	decision.go               the Decision about all charges
 //	headers.go                which RateLimit fields to write; headers_text.go: their text
 //	denial.go, denywriter.go  the response to a denied request
 //	refund.go, settle.go      Refund, Spend and Settle, which handlers call
 //	peek.go                   Peek: the same policies, and nothing is charged
 //	diagnostics*.go           problems for Config.Logger: of one request, of the first ones, of shared names
+//	debug.go                  the line about each decision

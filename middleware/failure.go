@@ -1,12 +1,6 @@
 package middleware
 
-import (
-	"errors"
-	"fmt"
-	"slices"
-
-	"github.com/seed-e377111c/ratelimit/gcra"
-)
+import "fmt"
 
 // FailureMode is what happens when a policy cannot be decided as configured: the
 // store fails, or a function of the policy does.
@@ -28,46 +22,8 @@ const (
 
 // String returns the word that a policy file has for the mode.
 func (m FailureMode) String() string {
-	switch m {
-	case FailLocal:
-		return "local"
-	case FailOpen:
-		return "open"
-	case FailClosed:
-		return "closed"
+	if words := [...]string{"local", "open", "closed"}; int(m) < len(words) {
+		return words[m]
 	}
 	return fmt.Sprintf("FailureMode(%d)", uint8(m))
 }
-
-// followOnFailure sets the source of the charge at index i by its policy's
-// OnFailure. cause may be nil.
-func followOnFailure(s *requestState, i int, cause error) {
-	addError(s, cause)
-	e, c := &s.entries[i], &s.charges[i]
-	switch mode := s.policy(i).OnFailure; {
-	case mode == FailLocal && c.Limit != (gcra.Limit{}):
-		e.source = sourceLocal
-	case mode == FailOpen || c.Shadow: // a shadow never denies
-		e.source = sourceOpen
-	default:
-		e.source = sourceClosed
-	}
-}
-
-// failsClosed reports whether a policy without a decision denies the request.
-func failsClosed(s *requestState) bool {
-	return slices.ContainsFunc(s.entries, func(e entry) bool { return e.source == sourceClosed })
-}
-
-// addError adds err, if it is not nil, to the Decision's Err.
-func addError(s *requestState, err error) {
-	if err != nil {
-		s.err = errors.Join(s.err, err)
-	}
-}
-
-// storeError is the error of a store that did not decide.
-type storeError struct{ cause error }
-
-func (e *storeError) Error() string { return "ratelimit: store: " + e.cause.Error() }
-func (e *storeError) Unwrap() error { return e.cause }

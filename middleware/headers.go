@@ -103,29 +103,29 @@ type written struct {
 // writeHeaders sets the fields that describe the decision. Where a limiter
 // further out has set them, the triple describes the tighter of the two, and the
 // lists get longer. After a denial no field names another time than Retry-After.
-// next is the state of the next limiter further out, or nil.
-func writeHeaders(s, next *requestState, h http.Header, headers Headers) {
-	index, denied := closest(s)
-	outer := writtenBy(next)
-	if !s.allowed && outer.headers != 0 {
-		removeOuter(s, h, outer.headers)
+func writeHeaders(a *admission, h http.Header, headers Headers) {
+	var outer written
+	if a.outer != nil {
+		outer = a.outer.written
+	}
+	if outer.headers != 0 && !a.allowed() {
+		removeOuter(a, h, outer.headers)
 		outer = written{headers: outer.headers & HeadersDraft11}
 	}
-	s.written = outer
+	a.written = outer
+	index, denied := closest(a)
 	if index < 0 || headers == HeadersNone {
 		return
 	}
 
-	c := &s.charges[index]
-	text := &s.policy(index).text
+	c, text := &a.charges[index], &a.policy(index).text
 	own := written{c.Result.Remaining, reset(&c.Result), outer.headers | headers}
 	tighter := denied || outer.headers == 0 || own.remaining < outer.remaining ||
 		own.remaining == outer.remaining && own.reset > outer.reset
 	if tighter {
-		s.written = own
-	} else {
-		s.written.headers = own.headers
+		a.written = own
 	}
+	a.written.headers = own.headers
 
 	// A form is written unless a tighter limiter further out has written it.
 	shows := func(form Headers) bool { return headers&form != 0 && (tighter || outer.headers&form == 0) }
@@ -138,7 +138,7 @@ func writeHeaders(s, next *requestState, h http.Header, headers Headers) {
 	}
 	switch {
 	case headers&HeadersDraft11 != 0:
-		writeLists(s, h, outer.headers&HeadersDraft11 != 0, denied)
+		writeLists(a, h, outer.headers&HeadersDraft11 != 0, denied)
 	case shows(HeadersDraft6) && outer.headers&HeadersDraft11 == 0:
 		h[policyField] = text.window(c)
 	}
@@ -146,29 +146,29 @@ func writeHeaders(s, next *requestState, h http.Header, headers Headers) {
 
 // writeLists sets the fields of HeadersDraft11. If longer, it appends to the lists of the
 // limiters further out. One string holds both values: one allocation.
-func writeLists(s *requestState, h http.Header, longer, denied bool) {
+func writeLists(a *admission, h http.Header, longer, denied bool) {
 	var policies, list string
 	if longer {
 		policies, list = h.Get(policyField), h.Get(listField)
 	}
 	var room [128]byte
-	b := appendPolicies(s, append(room[:0], policies...), 0)
+	b := a.appendPolicies(append(room[:0], policies...), 0)
 	split := len(b)
-	text := string(appendItems(s, append(b, list...), split, denied))
+	text := string(a.appendItems(append(b, list...), split, denied))
 	values := []string{text[:split], text[split:]}
 	h[policyField], h[listField] = values[:1:1], values[1:]
 }
 
 // closest returns the index of the policy closest to its limit or, if some
 // denied, of the denying one with the longest wait; -1 if there is none to show.
-func closest(s *requestState) (index int, denied bool) {
+func closest(a *admission) (index int, denied bool) {
 	index = -1
 	var best *gcra.Result
-	for i := range s.charges {
-		r := &s.charges[i].Result
+	for i := range a.charges {
+		r := &a.charges[i].Result
 		var closer bool
 		switch {
-		case !s.shown(i):
+		case !a.shown(i):
 		case !r.Allowed && !denied:
 			closer, denied = true, true
 		case !r.Allowed:
@@ -184,17 +184,14 @@ func closest(s *requestState) (index int, denied bool) {
 	return index, denied
 }
 
-// writtenBy returns what the limiters of a state and further out wrote.
-func writtenBy(s *requestState) written {
-	if s = settledFrom(s); s != nil {
-		return s.written
-	}
-	return written{}
+// shown reports whether clients see the charge at index i. That of a ban may have no limit.
+func (a *admission) shown(i int) bool {
+	return a.entries[i].status != undecided && !a.charges[i].Shadow && a.charges[i].Limit.Capacity() > 0
 }
 
 // removeOuter removes the times that the limiters further out wrote: the triples,
 // and t in the list.
-func removeOuter(s *requestState, h http.Header, headers Headers) {
+func removeOuter(a *admission, h http.Header, headers Headers) {
 	for i := range triples {
 		if t := &triples[i]; headers&t.headers != 0 {
 			delete(h, t.limit)
@@ -203,35 +200,33 @@ func removeOuter(s *requestState, h http.Header, headers Headers) {
 		}
 	}
 	if headers&HeadersDraft11 != 0 {
-		h[listField] = []string{string(appendOuter(s, nil))}
+		h[listField] = []string{string(a.outer.appendOuter(nil))}
 	} else {
 		delete(h, policyField)
 	}
 }
 
-// appendOuter appends the items of RateLimit of the limiters further out, as on
+// appendOuter appends the items of RateLimit of a limiter and those further out, as on
 // a denial, outermost first.
-func appendOuter(s *requestState, b []byte) []byte {
-	outer := settledIn(s.Context)
-	if outer == nil {
+func (a *admission) appendOuter(b []byte) []byte {
+	if a == nil {
 		return b
 	}
-	b = appendOuter(outer, b)
-	if outer.policies.limiter.headers&HeadersDraft11 != 0 {
-		outer.mu.Lock() // a handler may be in Refund
-		defer outer.mu.Unlock()
-		b = appendItems(outer, b, 0, true)
+	b = a.outer.appendOuter(b)
+	if a.policies.limiter.headers&HeadersDraft11 != 0 {
+		a.mu.Lock() // a handler may be in Refund
+		defer a.mu.Unlock()
+		b = a.appendItems(b, 0, true)
 	}
 	return b
 }
 
 // appendPolicies appends this limiter's items of RateLimit-Policy to the list
 // that begins at start.
-func appendPolicies(s *requestState, b []byte, start int) []byte {
-	for i := range s.charges {
-		if s.shown(i) {
-			b = appendComma(b, start)
-			b = s.policy(i).text.appendPolicy(b, &s.charges[i])
+func (a *admission) appendPolicies(b []byte, start int) []byte {
+	for i := range a.charges {
+		if a.shown(i) {
+			b = a.policy(i).text.appendPolicy(appendComma(b, start), &a.charges[i])
 		}
 	}
 	return b
@@ -239,17 +234,16 @@ func appendPolicies(s *requestState, b []byte, start int) []byte {
 
 // appendItems appends this limiter's items of RateLimit to the list that begins
 // at start.
-func appendItems(s *requestState, b []byte, start int, denied bool) []byte {
-	for i := range s.charges {
-		c := &s.charges[i]
-		if !s.shown(i) {
+func (a *admission) appendItems(b []byte, start int, denied bool) []byte {
+	never := denied && a.retryAfter() == 0
+	for i := range a.charges {
+		c := &a.charges[i]
+		if !a.shown(i) {
 			continue
 		}
-		b = appendComma(b, start)
-		b = append(b, s.policy(i).text.name...)
+		b = append(appendComma(b, start), a.policy(i).text.name...)
 		b = strconv.AppendInt(append(b, ";r="...), c.Result.Remaining, 10)
-		never := denied && s.retryAfter == 0
-		if t := untilMore(c, denied, s.entries[i].source); t > 0 && !never {
+		if t := untilMore(c, denied, a.entries[i].source); t > 0 && !never {
 			b = strconv.AppendInt(append(b, ";t="...), t, 10)
 		}
 	}

@@ -96,8 +96,7 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-// appendQuoted appends s, printable ASCII, as a string of RFC 9651, which is
-// also one of JSON.
+// appendQuoted appends s, printable ASCII, as a string of RFC 9651.
 func appendQuoted(b []byte, s string) []byte {
 	b = append(b, '"')
 	for i := range len(s) {

@@ -1,6 +1,8 @@
 package middleware
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"strconv"
 	"sync"
@@ -23,7 +25,6 @@ type Limiter struct {
 	headers   Headers
 	deny      func(http.ResponseWriter, *http.Request, *Decision) // nil for the default
 	observers atomic.Pointer[[]observer]                          // never nil
-	shared    []string                                            // names of policies that other limiters have too; guarded by limiters
 	log       diag.Log
 	rpc       bool                                          // Config.RPC
 	override  func(policy, subject string) (Override, bool) // Config.Override
@@ -36,10 +37,10 @@ type Limiter struct {
 // honour. If the client hangs up meanwhile, the request is charged all the same.
 func (l *Limiter) Decide(r *http.Request) *Decision {
 	r, s := withState(r, Framework(r.Context()))
-	for _, observe := range l.run(r, s, nil) {
-		observe(r, decisionOf(s))
+	for _, observe := range l.run(r, s) {
+		observe(r, s.decision())
 	}
-	return decisionOf(s)
+	return s.decision()
 }
 
 // Allow decides about the request as Decide does and answers the client: it
@@ -75,99 +76,105 @@ func (l *Limiter) Admit(h http.Header, r *http.Request) (_ *http.Request, denied
 }
 
 func (l *Limiter) admit(h http.Header, r *http.Request) (_ *http.Request, denied *Decision) {
-	r, s, outer := claim(r)
-	for _, observe := range l.run(r, s, outer) {
-		s.observed = true
-		observe(r, decisionOf(s))
+	r, s := claim(r)
+	observers := l.run(r, s)
+	allowed, delay := s.allowed(), s.delay()
+	for _, observe := range observers {
+		observe(r, s.decision())
 	}
 
-	if !s.observed { // nothing else has the state
-		writeHeaders(s, outer, h, l.headers)
+	if len(observers) == 0 { // nothing else has the admission
+		writeHeaders(&s.admission, h, l.headers)
 	} else { // an observer may have started a Spend or Refund
 		s.mu.Lock()
-		writeHeaders(s, outer, h, l.headers)
+		writeHeaders(&s.admission, h, l.headers)
 		s.mu.Unlock()
 	}
-	s.phase.CompareAndSwap(claimed, settled) // unless an observer has refunded it
+	s.phase.Store(settled)
 
-	if denied = hold(r, s); denied != nil && denied.RetryAfter > 0 {
+	switch {
+	case !allowed:
+		denied = s.decision()
+	case delay > 0 && !wait(r.Context(), delay):
+		denied = &Decision{RetryAfter: time.Second, Delay: delay, Results: s.decision().Results, Err: r.Context().Err(), admission: &s.admission}
+	}
+	if denied != nil && denied.RetryAfter > 0 {
 		h["Retry-After"] = []string{strconv.FormatInt(seconds(denied.RetryAfter), 10)}
 	}
 	return r, denied
 }
 
-// hold holds an allowed request back for its Delay. It returns the Decision of a
-// request that may not go on, or nil.
-func hold(r *http.Request, s *requestState) (denied *Decision) {
-	if !s.allowed {
-		return decisionOf(s)
-	}
-	if s.delay == 0 {
-		return nil
-	}
+// wait holds a request back. It returns false if the context ends first: most clients have gone
+// by then, but if the server ended the context, returning in silence would mean 200.
+func wait(ctx context.Context, delay time.Duration) bool {
 	select {
-	case <-time.After(s.delay):
-		return nil
-	case <-r.Context().Done():
-		// Most clients have gone by now. But if the server ended the context,
-		// returning in silence would mean 200.
-		return &Decision{RetryAfter: time.Second, Delay: s.delay, Results: decisionOf(s).Results, Err: r.Context().Err(), state: s}
+	case <-time.After(delay):
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 
-// run takes a request through the limiter up to its Decision. outer is the state
-// of the next limiter further out, or nil. The caller tells the observers.
-func (l *Limiter) run(r *http.Request, s, outer *requestState) (observers []observer) {
+// run takes a request through the limiter up to its Decision. The caller tells the observers.
+func (l *Limiter) run(r *http.Request, s *requestState) (observers []observer) {
 	observers = *l.observers.Load()
 	var start time.Time
 	if len(observers) > 0 {
 		start = time.Now()
 	}
-	l.evaluate(r, s, l.policies.Load())
-	if outer != nil {
-		l.checkTwice(s, outer)
-	}
+
+	s.entries, s.charges = s.oneEntry[:0], s.oneCharge[:0]
+	l.evaluate(r, &s.admission, false)
+	l.checkTwice(&s.admission)
+
 	if len(s.charges) > 0 {
 		acceptDelays(r.Context(), s.charges)
-		l.take(s.uncancelled(), s)
+		l.take((*uncancelled)(s), r, &s.admission)
 	}
-	decide(s)
-	l.checkCosts(s)
+	l.checkCosts(&s.admission)
+
 	if len(observers) > 0 {
-		s.took = time.Since(start)
+		s.decision().Took = time.Since(start)
 	}
-	l.logDecision(r.Context(), s)
+	l.logDecision(r.Context(), &s.admission)
 	return observers
 }
 
-// evaluate makes a charge for each of the policies that applies.
-func (l *Limiter) evaluate(r *http.Request, s *requestState, ps *policies) {
-	s.policies = ps
-	s.makeRoom(len(ps.list))
+// evaluate makes a charge for each of the policies that applies. If it peeks, it calls no Cost
+// and does not count the request among a policy's first.
+func (l *Limiter) evaluate(r *http.Request, a *admission, peeks bool) {
+	ps := l.policies.Load()
+	a.policies = ps
+	a.makeRoom(len(ps.list))
 	matches := ps.match(r)
 	for i, p := range ps.list {
 		if matches != nil && !matches[i].applies(r) {
 			continue
 		}
-		n := len(s.charges)
-		s.charges = s.charges[:n+1]
-		s.entries = append(s.entries, entry{policy: uint8(i)})
-		verdict, failed := p.evaluate(r, &s.charges[n])
-		switch {
-		case verdict == banned:
-			s.entries[n].source, s.entries[n].status = sourceBan, decided
-		case verdict == exempt, verdict == anonymous:
-			if why := s.entries[n].key; verdict == anonymous && why != explained {
-				p.note("", max(why, noUser)) // or nobody would hear of a limiter in front of the authentication
+
+		n := len(a.charges)
+		a.entries = append(a.entries, entry{policy: uint8(i)})
+		e, c := &a.entries[n], &a.charges[:n+1][n]
+		verdict, failed := p.evaluate(r, c, peeks)
+		if failed == nil && (verdict == exempt || verdict == anonymous) {
+			if verdict == anonymous && e.key != explained && !peeks {
+				p.note("", max(e.key, noUser)) // or nobody would hear of a limiter in front of the authentication
 			}
-			s.charges[n] = gcra.Charge{}
-			s.charges = s.charges[:n]
-			s.entries = s.entries[:n]
+			*c = gcra.Charge{}
+			a.entries = a.entries[:n]
+			continue
+		}
+
+		a.charges = a.charges[:n+1]
+		switch {
 		case failed != nil:
-			followOnFailure(s, n, failed)
-			l.policyFailed(r, failed, s.entries[n].source)
-		default:
-			p.note(s.charges[n].Subject, s.entries[n].key)
+			a.err = errors.Join(a.err, failed)
+			a.fail(n)
+			l.policyFailed(r, failed, e.source)
+		case verdict == banned:
+			e.source, e.status = sourceBan, decided
+		case !peeks:
+			p.note(c.Subject, e.key)
 		}
 	}
 }

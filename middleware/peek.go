@@ -1,6 +1,9 @@
 package middleware
 
-import "net/http"
+import (
+	"context"
+	"net/http"
+)
 
 // Peek returns what the policies that apply to the request have left. It charges
 // none of them and writes nothing to the store, so a program can show its
@@ -27,27 +30,14 @@ import "net/http"
 // status 429. Refund, Settle and Spend of the Decision
 // do nothing.
 func (l *Limiter) Peek(r *http.Request) *Decision {
-	s := &requestState{Context: r.Context()}
-	l.evaluate(r, s, l.policies.Load().peeks)
-	for i := range s.charges {
-		s.charges[i].Peek = true
+	a := new(admission)
+	l.evaluate(r, a, true)
+	for i := range a.charges {
+		a.charges[i].Peek = true
 	}
-	l.take(s.uncancelled(), s)
-	for i := range s.entries {
-		s.entries[i].status = min(s.entries[i].status, decided) // nothing was charged
+	l.take(context.WithoutCancel(r.Context()), r, a)
+	for i := range a.entries {
+		a.entries[i].status = min(a.entries[i].status, decided) // nothing was charged
 	}
-	decide(s)
-	return newDecision(s)
-}
-
-// forPeek returns the policies without Cost and without the check of the first
-// requests.
-func (ps *policies) forPeek() *policies {
-	peeks := &policies{limiter: ps.limiter, routed: ps.routed}
-	for _, p := range ps.list {
-		c := &policy{Policy: p.Policy, limiter: p.limiter, routes: p.routes}
-		c.Cost = nil
-		peeks.list = append(peeks.list, c)
-	}
-	return peeks
+	return a.decision()
 }

@@ -34,101 +34,101 @@ const (
 // evaluate fills the charge, which must be zero before, if the policy applies to the
 // request. After an error the charge is for FailLocal: anonymous without a key, of the
 // whole burst without a cost. Its limit is zero if it is unknown.
-//
-// A panic in one of the application's functions is an error like any other, so
-// that no request can escape the other policies by causing it.
-func (p *policy) evaluate(r *http.Request, c *gcra.Charge) (v verdict, failed *policyError) {
-	function := ""
-	defer func() {
-		if v := recover(); v != nil {
-			failed = &policyError{p.Name, function, recovered(v)}
-		}
-		if failed != nil {
-			v = charges
-		}
-		if failed != nil && c.Limit == gcra.Unlimited() { // without what failed
-			c.Limit = gcra.Limit{}
-		}
-	}()
-	fails := func(err error) (verdict, *policyError) { return charges, &policyError{p.Name, function, err} }
-
+func (p *policy) evaluate(r *http.Request, c *gcra.Charge, peeks bool) (verdict, *policyError) {
 	*c = p.Charge("", p.Limit)
 	if p.Skip != nil {
-		function = "Skip"
-		if p.Skip(r) {
-			return exempt, nil
+		skip := false
+		failed := p.call("Skip", func() error { skip = p.Skip(r); return nil })
+		if failed != nil || skip {
+			return exempt, failed
 		}
 	}
 
-	function = "Key"
 	subject := ""
-	keyErr := safely(func() (err error) { subject, err = p.Key(r); return err })
-	if keyErr == nil && subject == "" && p.SkipAnonymous {
+	noKey := p.call("Key", func() (err error) { subject, err = p.Key(r); return err })
+	switch {
+	case noKey != nil:
+	case subject == "" && p.SkipAnonymous:
 		return anonymous, nil
-	}
-
-	if keyErr == nil {
+	default:
 		c.Subject = subject
 	}
 
 	// Also without a key, which FailLocal counts under this limit.
-	var planErr error // what an Override says of the key counts all the same
+	var noPlan *policyError
 	if p.LimitFor != nil {
-		function = "LimitFor"
-		planErr = safely(func() error { return p.setLimit(c, p.LimitFor(r), "the request") })
-		if planErr != nil && keyErr != nil {
-			return fails(planErr)
-		}
+		noPlan = p.call("LimitFor", func() error { return p.setLimit(c, p.LimitFor(r), "the request") })
 	}
-	if keyErr != nil && c.Limit == gcra.Unlimited() {
+	switch {
+	case noKey != nil && noPlan != nil:
+		return charges, noPlan
+	case noKey != nil && c.Limit == gcra.Unlimited():
 		return exempt, nil
-	}
-	if keyErr != nil {
-		function = "Key"
-		return fails(keyErr)
+	case noKey != nil:
+		return charges, noKey
 	}
 
 	if p.Override != nil || p.override != nil {
-		function = "Override"
-		o, overridden := p.OverrideOf(subject)
-		switch {
-		case overridden && o.Banned:
-			c.Result.Never = o.Until.IsZero()
-			if !c.Result.Never {
-				c.Result.RetryAfter = max(time.Until(o.Until), 1)
-			}
-			c.Result.ResetAfter = c.Result.RetryAfter
-			if c.Limit == gcra.Unlimited() {
-				c.Limit = gcra.Limit{}
-			}
-			return banned, nil
-		case overridden:
-			if err := p.setLimit(c, o.Limit, "the key"); err != nil {
-				return fails(err)
-			}
-			if o.Limit != (gcra.Limit{}) {
-				planErr = nil // Override wins
-			}
+		ban, wins := false, false
+		failed := p.call("Override", func() (err error) { ban, wins, err = p.applyOverride(c); return err })
+		if c.Limit == gcra.Unlimited() && (failed != nil || ban) {
+			c.Limit = gcra.Limit{} // that of LimitFor, which lets nothing pass here
+		}
+		if failed != nil || ban {
+			return banned, failed
+		}
+		if wins {
+			noPlan = nil
 		}
 	}
-	if planErr != nil {
-		function = "LimitFor"
-		return fails(planErr)
-	}
-	if c.Limit == gcra.Unlimited() {
-		return exempt, nil
+	if noPlan != nil || c.Limit == gcra.Unlimited() {
+		return exempt, noPlan
 	}
 
-	if p.Cost != nil {
-		function = "Cost"
-		c.Cost = c.Limit.Capacity() // stays if Cost fails, as a client may have caused that
-		cost := p.Cost(r)
-		if cost < 0 {
-			return fails(fmt.Errorf("cost of the request is %d; want 0 or more", cost))
-		}
-		c.Cost, c.Peek = cost, cost == 0
+	if p.Cost != nil && !peeks {
+		return charges, p.call("Cost", func() error { return p.setCost(c, r) })
 	}
 	return charges, nil
+}
+
+// call calls one of the application's functions. A panic is an error like any other, so
+// that no request can escape the other policies by causing it.
+func (p *policy) call(function string, f func() error) *policyError {
+	if err := safely(f); err != nil {
+		return &policyError{p.Name, function, err}
+	}
+	return nil
+}
+
+// applyOverride applies the Override of the charge's subject: a ban, or a limit that wins over
+// the one that the charge has.
+func (p *policy) applyOverride(c *gcra.Charge) (ban, wins bool, err error) {
+	o, ok := p.OverrideOf(c.Subject)
+	switch {
+	case !ok:
+		return false, false, nil
+	case !o.Banned:
+		err = p.setLimit(c, o.Limit, "the key")
+		return false, o.Limit != (gcra.Limit{}), err
+	}
+
+	c.Result.Never = o.Until.IsZero()
+	if !c.Result.Never {
+		c.Result.RetryAfter = max(time.Until(o.Until), 1)
+	}
+	c.Result.ResetAfter = c.Result.RetryAfter
+	return true, false, nil
+}
+
+// setCost sets the charge's cost.
+func (p *policy) setCost(c *gcra.Charge, r *http.Request) error {
+	c.Cost = c.Limit.Capacity() // stays if Cost fails, as a client may have caused that
+	cost := p.Cost(r)
+	if cost < 0 {
+		return fmt.Errorf("cost of the request is %d; want 0 or more", cost)
+	}
+	c.Cost, c.Peek = cost, cost == 0
+	return nil
 }
 
 // errNoLimit is the error of a plan that is missing.

@@ -22,42 +22,12 @@ import (
 //
 // Refund goes on if the client hangs up. It does not change Results.
 func (d *Decision) Refund(ctx context.Context, policies ...string) error {
-	if d == nil || d.state == nil {
-		return nil
+	if len(policies) == 0 && d != nil && d.admission != nil {
+		policies = d.admission.policies.names()
 	}
-	s := d.state
-	chosen := every
-	if len(policies) > 0 {
-		var err error
-		if chosen, err = s.named(policies); err != nil {
-			return fmt.Errorf("ratelimit: refund: %w", err)
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.phase.Load() == refunded {
-		return nil
-	}
-	if len(policies) == 0 {
-		s.phase.Store(refunded)
-	}
-	return s.refund(ctx, chosen)
-}
-
-// every chooses all charges of a request.
-func every(*gcra.Charge) bool { return true }
-
-// named chooses the charges of the policies with these names.
-func (s *requestState) named(policies []string) (chosen func(*gcra.Charge) bool, err error) {
-	if len(policies) == 0 {
-		return nil, errors.New("no policy is named; want one or more names")
-	}
-	for _, name := range policies {
-		if !slices.ContainsFunc(s.policies.list, func(p *policy) bool { return p.Name == name }) {
-			return nil, fmt.Errorf("policy is %.80q; want one of %s", name, s.policies.names())
-		}
-	}
-	return func(c *gcra.Charge) bool { return slices.Contains(policies, c.Policy) }, nil
+	return d.change("refund", policies, func(a *admission, chosen func(*gcra.Charge) bool) error {
+		return a.refund(ctx, chosen)
+	})
 }
 
 // Spend charges n more units than were charged so far to these policies, one or more by
@@ -75,98 +45,95 @@ func (d *Decision) Spend(ctx context.Context, n int64, policies ...string) error
 	if n < 0 {
 		return fmt.Errorf("ratelimit: spend: %d units; want 0 or more", n)
 	}
-	if d == nil || d.state == nil {
+	return d.change("spend", policies, func(a *admission, chosen func(*gcra.Charge) bool) error {
+		real := func(c *gcra.Charge) bool { return !c.Shadow && chosen(c) }
+		_, err := a.setCost(ctx, real, func(taken int64) int64 { return taken + n })
+		return err
+	})
+}
+
+// change calls f with the request's admission, under its lock, and with a function that
+// chooses the charges of the policies with these names. It names verb in errors.
+func (d *Decision) change(verb string, names []string, f func(a *admission, chosen func(*gcra.Charge) bool) error) error {
+	if d == nil || d.admission == nil {
 		return nil
 	}
-	s := d.state
-	chosen, err := s.named(policies)
-	if err != nil {
-		return fmt.Errorf("ratelimit: spend: %w", err)
+	a := d.admission
+	if len(names) == 0 {
+		return fmt.Errorf("ratelimit: %s: no policy is named; want one or more names", verb)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	_, err = s.setCost(ctx, func(c *gcra.Charge) int64 {
-		if c.Shadow || !chosen(c) {
-			return c.Result.Taken
+	for _, name := range names {
+		if _, err := a.policies.named(name); err != nil {
+			return fmt.Errorf("ratelimit: %s: %w", verb, err)
 		}
-		return c.Result.Taken + n
-	})
-	if err != nil {
-		return fmt.Errorf("ratelimit: spend: %w", err)
+	}
+
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := f(a, func(c *gcra.Charge) bool { return slices.Contains(names, c.Policy) }); err != nil {
+		return fmt.Errorf("ratelimit: %s: %w", verb, err)
 	}
 	return nil
 }
 
-// refund gives back the chosen charges, as far as they were taken.
-func (s *requestState) refund(ctx context.Context, chosen func(*gcra.Charge) bool) error {
-	_, err := s.setCost(ctx, func(c *gcra.Charge) int64 {
-		if chosen(c) {
-			return 0
-		}
-		return c.Result.Taken
-	})
-	for i := range s.entries {
-		if s.entries[i].status == charged && chosen(&s.charges[i]) {
-			s.entries[i].status = decided
+// refund gives back the chosen charges, as far as they were taken. They are not charged or
+// refunded again.
+func (a *admission) refund(ctx context.Context, chosen func(*gcra.Charge) bool) error {
+	_, err := a.setCost(ctx, chosen, func(int64) int64 { return 0 })
+	for i := range a.entries {
+		if chosen(&a.charges[i]) {
+			a.entries[i].status = min(a.entries[i].status, decided)
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("ratelimit: refund: %w", err)
-	}
-	return nil
+	return err
 }
 
-// setCost brings the units that each charge has taken to cost: it gives back what is too
-// much and charges the rest, late, also after the client has gone. Missing are the units
-// that could not be charged, by policy, without shadows.
-func (s *requestState) setCost(ctx context.Context, cost func(*gcra.Charge) int64) (missing map[string]int64, err error) {
+// every chooses all charges of a request.
+func every(*gcra.Charge) bool { return true }
+
+// setCost brings the units that each of the chosen charges has taken to cost: it gives back
+// what is too much and charges the rest, late, also after the client has gone. Missing are the
+// units that could not be charged, by policy, without shadows.
+func (a *admission) setCost(ctx context.Context, chosen func(*gcra.Charge) bool, cost func(taken int64) int64) (missing map[string]int64, err error) {
 	ctx, missing = context.WithoutCancel(ctx), map[string]int64{}
 	for _, from := range [...]source{sourceStore, sourceLocal} {
-		refunds, late := s.changes(from, cost)
+		var refunds, late []gcra.Charge
+		for e, own := range a.from(from) {
+			if e.status != charged || !chosen(own) {
+				continue
+			}
+			c, more := *own, cost(own.Result.Taken)-own.Result.Taken
+			c.Peek = false
+			if more < 0 { // counts as given back from now on: a store that fails may have done it
+				c.Cost = -more
+				own.Result.Taken += more
+				refunds = append(refunds, c)
+			}
+			if more > 0 {
+				c.Cost, c.Late = more, true
+				late = append(late, c)
+			}
+		}
+
 		if len(refunds) > 0 {
-			err = errors.Join(err, safely(func() error { return s.store(from).Refund(ctx, refunds) }))
+			err = errors.Join(err, safely(func() error { return a.store(from).Refund(ctx, refunds) }))
 		}
 		if len(late) > 0 {
-			err = errors.Join(err, s.takeLate(ctx, from, late, missing))
+			err = errors.Join(err, a.takeLate(ctx, from, late, missing))
 		}
 	}
 	return missing, err
 }
 
-// changes returns what setCost gives back to this source and what it charges there. What it
-// gives back counts as given back from now on: a store that fails may have done it.
-func (s *requestState) changes(from source, cost func(*gcra.Charge) int64) (refunds, late []gcra.Charge) {
-	for i := range s.charges {
-		own := &s.charges[i]
-		if s.entries[i].source != from || s.entries[i].status != charged {
-			continue
-		}
-
-		c := *own
-		c.Peek = false
-		switch more := cost(own) - own.Result.Taken; {
-		case more < 0:
-			c.Cost = -more
-			own.Result.Taken += more
-			refunds = append(refunds, c)
-		case more > 0:
-			c.Cost, c.Late = more, true
-			late = append(late, c)
-		}
-	}
-	return refunds, late
-}
-
 // takeLate takes charges late, and adds what it could not take to missing.
-func (s *requestState) takeLate(ctx context.Context, from source, late []gcra.Charge, missing map[string]int64) error {
-	if _, err := safeTake(ctx, s.store(from), late); err != nil {
+func (a *admission) takeLate(ctx context.Context, from source, late []gcra.Charge, missing map[string]int64) error {
+	if _, err := safeTake(ctx, a.store(from), late); err != nil {
 		return err
 	}
 	for i := range late {
 		c := &late[i]
-		own := slices.IndexFunc(s.charges, func(o gcra.Charge) bool { return o.Policy == c.Policy })
-		s.charges[own].Result.Taken += c.Result.Taken
+		own := slices.IndexFunc(a.charges, func(o gcra.Charge) bool { return o.Policy == c.Policy })
+		a.charges[own].Result.Taken += c.Result.Taken
 		if rest := c.Cost - c.Result.Taken; rest > 0 && !c.Shadow {
 			missing[c.Policy] = rest
 		}

@@ -26,7 +26,6 @@ func (l *Limiter) use(ps *policies) {
 	for _, p := range ps.list {
 		p.limiter, p.override = l, l.override
 	}
-	ps.peeks = ps.forPeek()
 	l.policies.Store(ps)
 }
 

@@ -3,7 +3,6 @@ package middleware
 import (
 	"context"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -11,113 +10,29 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/notice"
 )
 
-// requestState is what one limiter knows about one request: the charges and their
-// status, the Decision, and the headers. It is also a context. The request carries
-// it to the handlers, which find the Decision in it, and to limiters further in,
-// which find what this one charged and wrote.
+// requestState carries a limiter's admission with the request. It is a context: handlers find
+// the Decision in it, and limiters further in find what this one charged and wrote. Only this
+// file and limiter.go know it.
 //
-// The limiter that claims it owns it. Until that limiter hands out the Decision, to
-// an observer or to its caller, only the goroutine of Allow or Decide may use any
-// field but Context and framework. From then on all fields are read-only, except for
-// those that mu guards. Limiters further in and FromContext look at a state only
-// when its phase is settled or refunded.
-//
-// Its methods are those of a context and simple accessors. The other files have
-// functions that take the state.
+//  1. WithRoute makes a fresh one. One limiter claims it, or makes its own.
+//  2. Until the phase is settled, only the goroutine of that limiter uses any field but Context
+//     and framework.
+//  3. Once it is settled, everyone may read it, and the rules of the admission hold.
 type requestState struct {
 	context.Context     // parent: of the request without this state
 	framework       any // see WithRoute
-
-	policies *policies // of the limiter, when the request came
-	entries  []entry   // of the policies that apply, in order
-	charges  []gcra.Charge
-	written  written
-	decision *Decision // see decisionOf
-
-	// What the Decision is made of, beside the results of the charges.
-	decided, allowed bool
-	observed         bool          // observers may keep the Decision
-	retryAfter       int32         // seconds; 0 if allowed or if no wait helps
-	delay            time.Duration // 0 if denied
-	took             time.Duration
-	err              error
-
-	mu    sync.Mutex // guards entry.status, Result.Taken of a charge, decision, and written until the phase is settled
-	phase atomic.Uint32
-
-	// Room for one policy: no allocations beside the state.
-	oneEntry  [1]entry
+	phase           atomic.Uint32
+	oneEntry        [1]entry // room for one policy: no allocation beside the state
+	admission
 	oneCharge [1]gcra.Charge
 }
 
 // The phases of a requestState.
 const (
-	claimed  = iota // a limiter is deciding
-	fresh           // made by WithRoute, free to be claimed
-	settled         // the Decision stands, and the headers are set
-	refunded        // as settled, and the charges are refunded
+	claimed = iota // a limiter is deciding
+	fresh          // made by WithRoute, free to be claimed
+	settled        // the Decision stands, and the headers are set
 )
-
-// entry is what a requestState keeps about the charge at the same index.
-type entry struct {
-	policy uint8     // index in policies.list
-	key    keyNotice // what the policy's Key reported
-	source source
-	status chargeStatus
-}
-
-// keyNotice is why a key may be empty.
-type keyNotice uint8
-
-const (
-	noNotice  keyNotice = iota
-	noUser              // Key looked for a user and found none
-	noRoute             // Key looked for the route and found none
-	explained           // Key reported another problem, which is logged
-)
-
-// chargeStatus says whether a charge was decided and taken.
-type chargeStatus uint8
-
-const (
-	undecided chargeStatus = iota
-	decided                // its Result counts
-	charged                // its Result counts, and its Result.Taken units are not refunded
-)
-
-// policy is the policy of the charge at index i.
-func (s *requestState) policy(i int) *policy { return s.policies.list[s.entries[i].policy] }
-
-// shown reports whether clients see the charge at index i in the RateLimit fields. That of
-// a ban may have no limit.
-func (s *requestState) shown(i int) bool {
-	return s.entries[i].status != undecided && !s.charges[i].Shadow && s.charges[i].Limit.Capacity() > 0
-}
-
-// store is the store that charges with this source are taken from.
-func (s *requestState) store(from source) gcra.Store {
-	if from == sourceLocal {
-		return s.policies.limiter.local
-	}
-	return s.policies.limiter.store
-}
-
-// makeRoom makes room for the entries and charges of n policies: without an
-// allocation for one policy, with one for up to four.
-func (s *requestState) makeRoom(n int) {
-	switch {
-	case n == 1:
-		s.entries, s.charges = s.oneEntry[:0], s.oneCharge[:0]
-	case n <= 4:
-		room := new(struct {
-			entries [4]entry
-			charges [4]gcra.Charge
-		})
-		s.entries, s.charges = room.entries[:0], room.charges[:0]
-	default:
-		s.entries, s.charges = make([]entry, 0, n), make([]gcra.Charge, 0, n)
-	}
-}
 
 // stateKey finds the innermost requestState in a context.
 type stateKey struct{}
@@ -130,25 +45,14 @@ func (s *requestState) Value(key any) any {
 		return s
 	case notice.Key:
 		if s.evaluating() {
-			return (*noticeReceiver)(s)
+			return (*noticeReceiver)(&s.admission)
 		}
 	}
 	return s.Context.Value(key)
 }
 
-// evaluating reports whether a policy's functions are running.
-func (s *requestState) evaluating() bool {
-	return s.policies != nil && !s.decided && len(s.entries) > 0
-}
-
-// uncancelled returns the context for the store, which does not end with the
-// request: a client must not avoid a charge by hanging up.
-func (s *requestState) uncancelled() context.Context {
-	return (*uncancelled)(s)
-}
-
-// uncancelled is a requestState as a context, as of context.WithoutCancel, without
-// an allocation.
+// uncancelled is a requestState as a context for the store, as of context.WithoutCancel,
+// without an allocation: a client must not avoid a charge by hanging up.
 type uncancelled requestState
 
 func (*uncancelled) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
@@ -162,44 +66,39 @@ func stateIn(ctx context.Context) *requestState {
 	return s
 }
 
-// settledIn returns the innermost requestState with a Decision, or nil.
-func settledIn(ctx context.Context) *requestState { return settledFrom(stateIn(ctx)) }
-
-// settledFrom is settledIn, from a state on outwards.
-func settledFrom(s *requestState) *requestState {
-	for ; s != nil; s = stateIn(s.Context) {
-		if s.phase.Load() >= settled {
-			return s
+// settledIn returns the admission of the innermost requestState with a Decision, or nil.
+func settledIn(ctx context.Context) *admission {
+	for s := stateIn(ctx); s != nil; s = stateIn(s.Context) {
+		if s.phase.Load() == settled {
+			return &s.admission
 		}
 	}
 	return nil
 }
 
-// requestWithState is a requestState with the copy of the request that carries
-// it, in one allocation.
-type requestWithState struct {
-	state   requestState
-	request http.Request
-}
-
-// withState returns a copy of the request with a new requestState.
+// withState returns a copy of the request with a new requestState, in one allocation.
 func withState(r *http.Request, framework any) (*http.Request, *requestState) {
-	c := new(requestWithState)
-	c.state.Context, c.state.framework = r.Context(), framework //nolint:fatcontext // one more context per limiter
-	c.request = *r.WithContext(&c.state)
-	return &c.request, &c.state
+	made := new(struct {
+		state   requestState
+		request http.Request
+	})
+	made.state.Context, made.state.framework = r.Context(), framework //nolint:fatcontext // one more context per limiter
+	made.request = *r.WithContext(&made.state)
+	return &made.request, &made.state
 }
 
 // claim returns the request with a requestState that is the caller's: the fresh
-// one that WithRoute made, or else a new one. outer is the next state further
-// out, or nil.
-func claim(r *http.Request) (_ *http.Request, s, outer *requestState) {
-	outer = stateIn(r.Context())
-	if outer != nil && outer.phase.CompareAndSwap(fresh, claimed) {
-		return r, outer, stateIn(outer.Context)
+// one that WithRoute made, or else a new one.
+func claim(r *http.Request) (*http.Request, *requestState) {
+	s := stateIn(r.Context())
+	if s == nil {
+		return withState(r, nil)
 	}
-	r, s = withState(r, frameworkOf(outer))
-	return r, s, outer
+	if !s.phase.CompareAndSwap(fresh, claimed) {
+		r, s = withState(r, s.framework)
+	}
+	s.outer = settledIn(s.Context)
+	return r, s
 }
 
 // WithRoute returns a copy of the request for a limiter. Its Pattern is the route that
@@ -218,21 +117,19 @@ func WithRoute(r *http.Request, pattern string, c any) *http.Request {
 }
 
 // Framework returns the value given to [WithRoute], or nil.
-func Framework(ctx context.Context) any { return frameworkOf(stateIn(ctx)) }
-
-func frameworkOf(s *requestState) any {
-	if s == nil {
-		return nil
+func Framework(ctx context.Context) any {
+	if s := stateIn(ctx); s != nil {
+		return s.framework
 	}
-	return s.framework
+	return nil
 }
 
 // FromContext returns the Decision of the innermost limiter that allowed or
 // denied the request, or nil if there is none. Refund, Spend and Settle of a nil Decision do nothing, so handlers may call them
 // without a check.
 func FromContext(ctx context.Context) *Decision {
-	if s := settledIn(ctx); s != nil {
-		return decisionOf(s)
+	if a := settledIn(ctx); a != nil {
+		return a.decision()
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
@@ -22,28 +21,29 @@ import (
 // stores of package gcra any rate does for a rate. If [Policy.Override] has a limit
 // for the subject, Reset uses that; a panic of Override is an error.
 func (l *Limiter) Reset(ctx context.Context, subject, name string) error {
-	policies := l.policies.Load()
-	i := slices.IndexFunc(policies.list, func(p *policy) bool { return p.Name == name })
-	if i < 0 {
-		return fmt.Errorf("ratelimit: reset: policy is %.80q; want one of %s", name, policies.names())
+	p, err := l.policies.Load().named(name)
+	if err != nil {
+		return fmt.Errorf("ratelimit: reset: %w", err)
 	}
-	limit := policies.list[i].Limit
-	if err := safely(func() error {
-		if o, ok := policies.list[i].OverrideOf(subject); ok && o.Limit != (gcra.Limit{}) && o.Limit != gcra.Unlimited() {
+
+	limit := p.Limit
+	err = safely(func() error {
+		if o, ok := p.OverrideOf(subject); ok && o.Limit != (gcra.Limit{}) && o.Limit != gcra.Unlimited() {
 			limit = o.Limit
 		}
 		return nil
-	}); err != nil {
+	})
+	if err != nil {
 		return fmt.Errorf("ratelimit: reset: Override of policy %s: %w", name, err)
 	}
 	if limit == (gcra.Limit{}) {
 		return fmt.Errorf("ratelimit: reset: policy %s has LimitFor and no Limit; want a Limit too, or gcra.Reset with the subject's limit", name)
 	}
-	var errs []error
+
 	for _, store := range []gcra.Store{l.store, l.local} {
-		if err := safely(func() error { return gcra.Reset(ctx, store, policies.list[i].Charge(subject, limit)) }); err != nil {
-			errs = append(errs, fmt.Errorf("ratelimit: reset: %w", err))
+		if failed := safely(func() error { return gcra.Reset(ctx, store, p.Charge(subject, limit)) }); failed != nil {
+			err = errors.Join(err, fmt.Errorf("ratelimit: reset: %w", failed))
 		}
 	}
-	return errors.Join(errs...)
+	return err
 }

@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -16,16 +17,25 @@ type policies struct {
 	limiter *Limiter
 	routed  bool // some have Routes
 	byRoute pattern.Cache[route, []match]
-	peeks   *policies // the same for Peek
 }
 
-// names are the names of the policies, for error texts.
-func (ps *policies) names() string {
+// names are the names of the policies.
+func (ps *policies) names() []string {
 	names := make([]string, len(ps.list))
 	for i, p := range ps.list {
 		names[i] = p.Name
 	}
-	return strings.Join(names, ", ")
+	return names
+}
+
+// named returns the policy with a name, or an error with the names that there are.
+func (ps *policies) named(name string) (*policy, error) {
+	for _, p := range ps.list {
+		if p.Name == name {
+			return p, nil
+		}
+	}
+	return nil, fmt.Errorf("policy is %.80q; want one of %s", name, strings.Join(ps.names(), ", "))
 }
 
 // route is what the server knows of a request's route. There is a bounded number:

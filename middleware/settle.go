@@ -33,26 +33,11 @@ func (d *Decision) Settle(ctx context.Context, cost int64, policies ...string) e
 	if cost < 0 {
 		return fmt.Errorf("ratelimit: settle: cost is %d; want 0 or more", cost)
 	}
-	if d == nil || d.state == nil {
-		return nil
-	}
-	s := d.state
-	chosen, err := s.named(policies)
-	if err != nil {
-		return fmt.Errorf("ratelimit: settle: %w", err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	missing, err := s.setCost(ctx, func(c *gcra.Charge) int64 {
-		if !chosen(c) {
-			return c.Result.Taken
-		}
-		return cost
+	var missing map[string]int64
+	err := d.change("settle", policies, func(a *admission, chosen func(*gcra.Charge) bool) (err error) {
+		missing, err = a.setCost(ctx, chosen, func(int64) int64 { return cost })
+		return err
 	})
-	if err != nil {
-		err = fmt.Errorf("ratelimit: settle: %w", err)
-	}
 	if len(missing) > 0 {
 		err = errors.Join(err, &SettleError{missing})
 	}

@@ -1,0 +1,239 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+)
+
+// admission is what one limiter charges for one request, and what was decided about it.
+//
+//  1. entries[i] is about charges[i]. The charges are of the policies that apply, in order. While
+//     a policy's functions run, its entry is there and its charge is not.
+//  2. Until its Decision is handed out, to an observer or to the caller, only the goroutine of
+//     Allow, Admit, Decide or Peek uses it.
+//  3. From then on it is read-only, except for what mu guards: the status of entries,
+//     Result.Taken of charges, and made.
+//  4. Those further out have been handed out, so rule 3 holds for them.
+type admission struct {
+	policies *policies  // of the limiter, when the request came
+	outer    *admission // of the next limiter further out that has decided, or nil
+	entries  []entry
+	charges  []gcra.Charge
+	err      error // why policies followed their OnFailure
+	written  written
+
+	mu   sync.Mutex
+	made *Decision // see decision
+}
+
+// entry is what an admission keeps about a charge.
+type entry struct {
+	policy uint8     // index in policies.list
+	key    keyNotice // what the policy's Key reported
+	source source
+	status chargeStatus
+}
+
+// keyNotice is why a key may be empty.
+type keyNotice uint8
+
+const (
+	noNotice  keyNotice = iota
+	noUser              // Key looked for a user and found none
+	noRoute             // Key looked for the route and found none
+	explained           // Key reported another problem, which is logged
+)
+
+// source is where the decision about a charge comes from.
+type source uint8
+
+const (
+	sourceStore  source = iota // the store
+	sourceLocal                // FailLocal: this server's own state
+	sourceOpen                 // FailOpen: none, the charge passes
+	sourceClosed               // FailClosed: none, the request is denied
+	sourceBan                  // an Override: the Result is set
+)
+
+// chargeStatus says whether a charge was decided and taken.
+type chargeStatus uint8
+
+const (
+	undecided chargeStatus = iota
+	decided                // its Result counts
+	charged                // its Result counts, and its Result.Taken units are not refunded
+)
+
+// makeRoom makes room for the entries and charges of n policies: with one allocation for up
+// to four, unless there is room.
+func (a *admission) makeRoom(n int) {
+	switch {
+	case n <= cap(a.charges):
+	case n <= 4:
+		room := new(struct {
+			entries [4]entry
+			charges [4]gcra.Charge
+		})
+		a.entries, a.charges = room.entries[:0], room.charges[:0]
+	default:
+		a.entries, a.charges = make([]entry, 0, n), make([]gcra.Charge, 0, n)
+	}
+}
+
+// evaluating reports whether a policy's functions are running.
+func (a *admission) evaluating() bool { return len(a.entries) > len(a.charges) }
+
+// policy is the policy of the charge at index i.
+func (a *admission) policy(i int) *policy { return a.policies.list[a.entries[i].policy] }
+
+// from are the charges with this source.
+func (a *admission) from(source source) iter.Seq2[*entry, *gcra.Charge] {
+	return func(yield func(*entry, *gcra.Charge) bool) {
+		for i := range a.entries {
+			if a.entries[i].source == source && !yield(&a.entries[i], &a.charges[i]) {
+				return
+			}
+		}
+	}
+}
+
+// store is the store that charges with this source are taken from.
+func (a *admission) store(from source) gcra.Store {
+	if from == sourceLocal {
+		return a.policies.limiter.local
+	}
+	return a.policies.limiter.store
+}
+
+// stops reports whether a policy that could not be decided, or a ban, denies the request
+// without a store.
+func (a *admission) stops(source source) bool {
+	for _, c := range a.from(source) {
+		if !c.Shadow {
+			return true
+		}
+	}
+	return false
+}
+
+// fail sets the source of the charge at index i by its policy's OnFailure.
+func (a *admission) fail(i int) {
+	e, c := &a.entries[i], &a.charges[i]
+	switch mode := a.policy(i).OnFailure; {
+	case mode == FailLocal && c.Limit != (gcra.Limit{}):
+		e.source = sourceLocal
+	case mode == FailOpen || c.Shadow: // a shadow never denies
+		e.source = sourceOpen
+	default:
+		e.source = sourceClosed
+	}
+}
+
+// take decides all charges: first those of the store, together, and then those
+// that fail local, together. A denied request is charged nothing, whatever the
+// sources. ctx is for the stores.
+func (l *Limiter) take(ctx context.Context, r *http.Request, a *admission) {
+	if a.stops(sourceClosed) || a.stops(sourceBan) {
+		return
+	}
+
+	allowed, err := a.takeFrom(ctx, sourceStore)
+	if err != nil {
+		for i := range a.entries {
+			if a.entries[i].source == sourceStore {
+				a.fail(i)
+			}
+		}
+		l.storeFailed(r, l.store, err, a.consequences())
+		a.err = errors.Join(a.err, fmt.Errorf("ratelimit: store: %w", err))
+		allowed = !a.stops(sourceClosed)
+	}
+	if !allowed {
+		return
+	}
+
+	// The local state comes last, so only the store may have to refund.
+	allowed, err = a.takeFrom(ctx, sourceLocal)
+	if err != nil {
+		from := sourceOpen // shadows alone
+		for e, c := range a.from(sourceLocal) {
+			e.source = sourceOpen
+			if !c.Shadow {
+				e.source, from = sourceClosed, sourceClosed
+			}
+		}
+		l.storeFailed(r, l.local, err, from.consequence("Store"))
+		a.err = errors.Join(a.err, err)
+		allowed = from == sourceOpen
+	}
+	if allowed {
+		return
+	}
+
+	if err := a.refund(ctx, every); err != nil {
+		l.storeFailed(r, l.store, err, "charged although they are denied")
+		a.err = errors.Join(a.err, fmt.Errorf("ratelimit: refund: %w", err))
+	}
+}
+
+// takeFrom takes the charges with this source in one admission of its store.
+func (a *admission) takeFrom(ctx context.Context, from source) (allowed bool, err error) {
+	n := 0
+	for range a.from(from) {
+		n++
+	}
+	if n == 0 {
+		return true, nil
+	}
+
+	charges := a.charges
+	if n < len(charges) {
+		charges = make([]gcra.Charge, 0, n)
+		for _, c := range a.from(from) {
+			charges = append(charges, *c)
+		}
+	}
+	if allowed, err = safeTake(ctx, a.store(from), charges); err != nil {
+		return false, err
+	}
+
+	for e, c := range a.from(from) {
+		c.Result, c.Period = charges[0].Result, charges[0].Period // of a copy, or the same
+		charges = charges[1:]
+		e.status = decided
+		if allowed && c.Result.Allowed {
+			e.status = charged
+		}
+	}
+	return allowed, nil
+}
+
+// safeTake is the store's Take, with an error in place of a panic.
+func safeTake(ctx context.Context, store gcra.Store, charges []gcra.Charge) (allowed bool, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			allowed, err = false, recovered(p)
+		}
+	}()
+	return store.Take(ctx, charges)
+}
+
+// consequences says what happens to the request because the store failed: the
+// consequences for its policies, each once.
+func (a *admission) consequences() string {
+	var all []string
+	for _, e := range a.entries {
+		if c := e.source.consequence("Store"); e.source != sourceBan && !slices.Contains(all, c) {
+			all = append(all, c)
+		}
+	}
+	return strings.Join(all, "; ")
+}
