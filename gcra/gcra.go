@@ -39,15 +39,16 @@
 // the period before, the one that has begun goes on. At most n units pass in a period,
 // and 2n around the moment between two.
 //
-// # What is where
+// # Stores
 //
-// A [Limit] says how much may pass (limit.go, calendar.go), a [Charge] is one limit to take
-// from, and a [Store] keeps the state (store.go). [Memory] is the store in this
-// process (memory.go); package redisstore is the one in Redis. internal/tat has the
-// arithmetic, internal/buckets the table of TATs. Package turns, in outbound, takes
-// turns on a limit.
+// A [Limit] says how much may pass, a [Charge] is one limit to take from, and a [Store]
+// keeps the state. [Memory] is the store in this process; package redisstore is the one
+// in Redis. Package turns, in outbound, takes turns on a limit.
 //
 // If a store cannot decide, for example because Redis does not answer in time, Take
 // returns an error. What to do then is the caller's choice; package middleware has
 // three (see its FailureMode).
 package gcra
+
+// limit.go and calendar.go have limits, store.go charges and stores, memory.go the store in
+// this process. internal/tat has the arithmetic, internal/buckets the table of TATs.

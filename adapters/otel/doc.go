@@ -5,9 +5,6 @@
 //		return err
 //	}
 //
-// Where to change what: decisions.go has the metrics of decisions, outcome.go their
-// outcomes and the span attributes, redis.go the metrics of a store.
-//
 // Serve metrics that are scraped, such as Prometheus's /metrics, outside the limiter:
 // on another port, as examples/metrics does, or outside the handlers that the limiter
 // wraps. Otherwise scrapes are rate limited too.
@@ -78,3 +75,6 @@
 // if it was decided at all. If a request passes several limiters, it has the attributes
 // of the last.
 package ratelimitotel
+
+// Where to change what: decisions.go has the metrics of decisions, outcome.go their
+// outcomes and the span attributes, redis.go the metrics of a store.

@@ -44,8 +44,8 @@
 // # Cost
 //
 // A key holds its window, two integers for each charge, whatever its cost: its time
-// and a count of units. Redis packs them. Bytes of a key in Redis 7.0 (MEMORY
-// USAGE), by charges in the window:
+// and a count of units. Redis packs them. Bytes of a key with a name of
+// 30 bytes in Redis 7.0 (MEMORY USAGE), by charges in the window:
 //
 //	charges       1     10     100    1,000    10,000
 //	bytes       184    312   1,432   13,504   138,008
@@ -64,13 +64,11 @@
 // benchmarks/RESULTS.md compares it with GCRA and a plain SET. To measure it:
 //
 //	go -C benchmarks test -run '^$' -bench 'Lone|Window|KeyMemory'
-//
-// # Files
-//
+package slidinglog
+
 // memory.go is the algorithm in Go, take.lua and refund.lua the same in Lua;
 // log.lua describes the log. redis.go calls the scripts through script.go, and
 // through split.go for several subjects on a cluster.
-package slidinglog
 
 import (
 	"fmt"

@@ -2,10 +2,6 @@
 // limits change without a new build or a restart. It reads and watches files;
 // [middleware] checks and applies the policies.
 //
-// Where to change what: policy.go reads the fields of a policy, overrides.go its
-// overrides; yaml.go bounds and parses the YAML, value.go reads its values, mistakes.go
-// formats errors; watch.go and fsevents.go reload.
-//
 //	policies:
 //	  - name: client            # as Policy.Name
 //	    key: client             # a key that the program registers
@@ -81,6 +77,10 @@
 // keyfunc.Join has joined. Anonymous requests have no override. A request costs one
 // look-up in a map, and an address one more for each length of networks in the file.
 package policyfile
+
+// Where to change what: policy.go reads the fields of a policy, overrides.go its
+// overrides; yaml.go bounds and parses the YAML, value.go reads its values, mistakes.go
+// formats errors; watch.go and fsevents.go reload.
 
 import (
 	"net/http"

@@ -21,11 +21,9 @@
 //
 // Each may be the Base of the other: a Transport on an Adaptive repeats denied requests at the pace
 // of the Adaptive. Both leave the request unchanged.
-//
-// # Files
-//
+package httpclient
+
 // transport.go is the Transport, with denial.go for what to send again and pause.go for what waits
 // meanwhile. adaptive.go is the Adaptive. Both read responses with internal/outbound/retryafter and pace
 // requests with internal/outbound/pacer, by pacers.go; turns are those of outbound/turns. key.go has the
 // keys.
-package httpclient
