@@ -274,7 +274,7 @@ func (cfg *Config) check(local gcra.Store) (errs []error) {
 		errs = append(errs, errors.New("ratelimit: BanStatus is set; want 0 with RPC, as a denied call has a code in place of a status"))
 	}
 	if cfg.Headers&^headersKnown != 0 || cfg.Headers&HeadersNone != 0 && cfg.Headers != HeadersNone {
-		errs = append(errs, fmt.Errorf("ratelimit: Headers is %#b; want HeadersDraft6, HeadersDraft11, HeadersXRateLimit joined by |, or HeadersNone alone", cfg.Headers))
+		errs = append(errs, fmt.Errorf("ratelimit: Headers is %v; want HeadersDraft6, HeadersDraft11, HeadersXRateLimit joined by |, or HeadersNone alone", cfg.Headers))
 	}
 	if cfg.Instances < 0 || cfg.Instances > maxInstances {
 		errs = append(errs, fmt.Errorf("ratelimit: Instances is %d; want 0 (counted by the store) to %d", cfg.Instances, maxInstances))

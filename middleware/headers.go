@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"net/http"
@@ -63,15 +64,16 @@ const (
 	headersKnown = HeadersDraft6 | HeadersDraft11 | HeadersXRateLimit | HeadersNone
 )
 
-// String returns the names of the forms: "draft6|draft11".
+// String returns the names of the forms: "draft6|draft11". The zero value is "draft6", too.
 func (h Headers) String() string {
 	var names []string
+	h = cmp.Or(h, HeadersDraft6)
 	for i, name := range [...]string{"draft6", "draft11", "x-ratelimit", "none"} {
 		if h&(1<<i) != 0 {
 			names = append(names, name)
 		}
 	}
-	if len(names) == 0 || h&^headersKnown != 0 {
+	if h&^headersKnown != 0 {
 		return fmt.Sprintf("Headers(%#b)", uint8(h))
 	}
 	return strings.Join(names, "|")

@@ -52,7 +52,7 @@ func TestConfigurationAsText(t *testing.T) {
 	for got, want := range map[string]string{
 		fmt.Sprint(middleware.FailLocal, middleware.FailOpen, middleware.FailClosed, middleware.FailureMode(9)): "local open closed FailureMode(9)",
 		fmt.Sprint(middleware.HeadersDraft6|middleware.HeadersDraft11, middleware.HeadersXRateLimit):            "draft6|draft11 x-ratelimit",
-		fmt.Sprint(middleware.HeadersNone, middleware.Headers(0), middleware.Headers(1<<6)):                     "none Headers(0b0) Headers(0b1000000)",
+		fmt.Sprint(middleware.HeadersNone, middleware.Headers(0), middleware.Headers(1<<6)):                     "none draft6 Headers(0b1000000)",
 	} {
 		if got != want {
 			t.Errorf("got %q; want %q", got, want)

@@ -5,10 +5,6 @@
 //		return err
 //	}
 //
-// Where to change what: decisions.go has the metrics of decisions, outcome.go their
-// outcomes and the span attributes, redis.go the metrics of a store, overrides.go that of
-// overrides.
-//
 // Serve metrics that are scraped, such as Prometheus's /metrics, outside the limiter:
 // on another port, as examples/metrics does, or outside the handlers that the limiter
 // wraps. Otherwise scrapes are rate limited too.
@@ -42,9 +38,6 @@
 //	ratelimit.decision.duration  s           histogram, by ratelimit.outcome: the time
 //	                                         of a decision, without a delay that
 //	                                         follows it
-//	ratelimit.quota.near_end     {request}   counter, by ratelimit.policy: requests that
-//	                                         a quota allowed and that left a tenth of it
-//	                                         or less. Policies without quotas have none
 //
 // The count of the histogram is the number of requests by outcome, without those to
 // which no policy applies. All five outcomes of a policy exist from the start, at 0.
@@ -74,12 +67,6 @@
 //	                                             (in use), half_open (tried again) or
 //	                                             open (not called)
 //
-// [InstrumentOverrides] adds
-//
-//	ratelimit.overrides             {override}   gauge, by ratelimit.override.kind (limit or
-//	                                             ban): overrides of operators that are in
-//	                                             force on this server
-//
 // # Span attributes
 //
 // The current span of the request, if it is recorded, gets three attributes:
@@ -88,3 +75,6 @@
 // if it was decided at all. If a request passes several limiters, it has the attributes
 // of the last.
 package ratelimitotel
+
+// Where to change what: decisions.go has the metrics of decisions, outcome.go their
+// outcomes and the span attributes, redis.go the metrics of a store.

@@ -107,6 +107,9 @@ const (
 	clusterReadTimeout = 500 * time.Millisecond
 )
 
+// tlsParameter matches what other clients have in place of rediss://.
+var tlsParameter = regexp.MustCompile(`[?&](tls|ssl)=`)
+
 // parseURL returns the options that the URL sets; the others are zero.
 func parseURL(rawURL string) (*redis.UniversalOptions, error) {
 	scheme, rest, ok := strings.Cut(rawURL, "://")
@@ -124,6 +127,10 @@ func parseURL(rawURL string) (*redis.UniversalOptions, error) {
 	if i := strings.IndexAny(rest, "/?"); i >= 0 {
 		authority, path = rest[:i], rest[i:]
 	}
+	if tlsParameter.MatchString(path) {
+		return nil, errors.New("there is no parameter tls or ssl; want rediss:// for TLS")
+	}
+
 	user, hosts := "", authority
 	if i := strings.LastIndexByte(authority, '@'); i >= 0 {
 		user, hosts = authority[:i+1], authority[i+1:]

@@ -74,6 +74,8 @@ func TestOpenErrors(t *testing.T) {
 		{"redis://:hunter2@a:6379,b:6379/3", `database is "3"; want 0`},
 		{"redis://:hunter2@a:6379,b:6379?db=3", "db"},
 		{"redis://:hunter2@a:6379,b:6379?skip_verify=true", "skip_verify"},
+		{"redis://:hunter2@a:6379?tls=true", "want rediss:// for TLS"},
+		{"redis://:hunter2@a:6379,b:6379/?pool_size=3&ssl=1", "want rediss:// for TLS"},
 		{"rediss://:hunter2@a:6379,b:6379?skip_verify=maybe", "skip_verify"},
 		{"redis://:hunter2@a:6379,b:6379?pool_size=%zz", "%zz"},
 	} {

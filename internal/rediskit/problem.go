@@ -86,7 +86,7 @@ func Diagnose(err error, c Conn) Problem {
 
 	// The connection.
 	case errors.As(err, &unknown):
-		return set(diag.RedisCertificate, "has a certificate that does not verify", "name the file of its CA in SSL_CERT_FILE, or set TLSConfig.RootCAs, see redisstore.ClientOptions")
+		return set(diag.RedisCertificate, "has a certificate that does not verify", hintCA())
 	case errors.As(err, &host):
 		return set(diag.RedisCertificate, "has a certificate that does not verify", "connect to a name that the certificate has")
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
@@ -133,6 +133,15 @@ func Diagnose(err error, c Conn) Problem {
 		return set(diag.RedisRefuses, refuses, "") // a slot moves
 	}
 	return set(a.code, a.what, a.hint)
+}
+
+// hintCA says how to name the authority of a certificate.
+func hintCA() string {
+	hint := "name the file of its CA in SSL_CERT_FILE, or set TLSConfig.RootCAs, see redisstore.ClientOptions"
+	if _, err := os.Stat(os.Getenv("SSL_CERT_FILE")); os.Getenv("SSL_CERT_FILE") != "" && err != nil {
+		hint = "SSL_CERT_FILE cannot be read: " + err.Error()
+	}
+	return hint
 }
 
 // scriptPlace matches what Redis 7 adds to the error of a command in a script.

@@ -113,6 +113,15 @@ func TestDiagnose(t *testing.T) {
 	}
 }
 
+// A file of certificates that cannot be read is the first thing to look at.
+func TestMissingCAFile(t *testing.T) {
+	t.Setenv("SSL_CERT_FILE", "/no/such/file")
+	p := Diagnose(&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, Conn{TLS: true})
+	if !strings.HasPrefix(p.Hint, "SSL_CERT_FILE cannot be read: ") || !strings.Contains(p.Hint, "/no/such/file") {
+		t.Errorf("got the hint %q; want the file that cannot be read", p.Hint)
+	}
+}
+
 // The cause of an error is short, on one line, and contains no password. A server that does not
 // know AUTH repeats its arguments.
 func TestCause(t *testing.T) {
