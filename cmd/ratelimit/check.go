@@ -31,7 +31,7 @@ start anew, and which overrides are below the limit that they override.`,
 		Example: `  ratelimit check policies.yaml --keys client,user --plans free,pro
   ratelimit check policies.yaml --against <(git show main:policies.yaml)
   ratelimit check policies.yaml --format github   # in a workflow`,
-		Args: cobra.ExactArgs(1),
+		Args: exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if c.json {
 				format = "json"
@@ -60,7 +60,7 @@ start anew, and which overrides are below the limit that they override.`,
 	flags.StringSliceVar(&known.keys, "keys", nil, "`names` of the keys that the program registers, such as client,user")
 	flags.StringSliceVar(&known.costs, "costs", nil, "`names` of its costs")
 	flags.StringSliceVar(&known.plans, "plans", nil, "`names` of its plans")
-	flags.StringVar(&format, "format", "text", "text, json or github")
+	flags.StringVar(&format, "format", "text", "`form`: text, json or github")
 	flags.StringVar(&against, "against", "", "`file` to compare with")
 	return uses(cmd, "json")
 }

@@ -3,6 +3,9 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,77 +17,105 @@ import (
 )
 
 // The commands of the page and the examples of the help run, with a file of policies in the
-// folder and a Redis.
+// folder, which is a clone, and a Redis.
 func TestDocs(t *testing.T) {
 	shell, err := exec.LookPath("bash")
 	if err != nil {
 		t.Skip(err)
 	}
-	page, err := os.ReadFile("../../docs/operators.md")
-	if err != nil {
-		t.Fatal(err)
+	lines := commands(t)
+	if len(lines) < 25 {
+		t.Errorf("got %d commands; want those of the page and of the help", len(lines))
 	}
+
 	log, err := filepath.Abs("replay/testdata/access.log")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := server(t)
-	url := s.URL()
+	binary, err := os.Executable() // of this test, which is the command too
+	if err != nil {
+		t.Fatal(err)
+	}
+	server(t)
 	t.Chdir(t.TempDir())
 	const policies = `policies:
   - {name: client, key: client, limit: 100/minute}
   - {name: login, key: [user, client], limit: 5/minute, routes: ["POST /login"], overrides: [{limit: none, subjects: ["sub:bob"]}]}
 `
-	if err := os.WriteFile("policies.yaml", []byte(policies), 0o600); err != nil {
+	err = errors.Join(os.WriteFile("policies.yaml", []byte(policies), 0o600), os.Symlink(log, "access.log"), os.Symlink(binary, "ratelimit"))
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(log, "access.log"); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile("overrides.json", []byte("[]"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	t.Setenv("RATELIMIT_TEST_MAIN", "1")
 
+	git := exec.CommandContext(t.Context(), shell, "-c", "git init -qb main && git add policies.yaml && git -c user.name=a -c user.email=a@example.com commit -qm a")
+	out, gitErr := git.CombinedOutput()
+	for _, line := range lines {
+		if gitErr != nil && strings.Contains(line, "git show") {
+			t.Logf("not run: %s: %v %s", line, gitErr, out)
+			continue
+		}
+		if err := inShell(t, shell, line); err != nil {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+}
+
+// commands are those of the page and of the help.
+func commands(t *testing.T) (all []string) {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/operators.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	var lines []string
 	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
 		lines = append(lines, strings.Split(block[1], "\n")...)
 	}
+
 	var examplesOf func(cmd *cobra.Command)
 	examplesOf = func(cmd *cobra.Command) {
 		lines = append(lines, strings.Split(cmd.Example, "\n")...)
 		for _, below := range cmd.Commands() {
-			if cmd.Name() != "completion" {
-				examplesOf(below)
-			}
+			examplesOf(below)
 		}
 	}
 	examplesOf((&command{}).root())
 
-	n := 0
 	for _, line := range lines {
-		line = strings.TrimSpace(line)
-		if !strings.HasPrefix(line, "ratelimit ") || strings.Contains(line, "--every") || strings.Contains(line, "<(") {
-			continue // goes on until Ctrl-C; needs a clone
-		}
-		n++
-		line, _, _ = strings.Cut(line, " > ")
-		cmd := exec.CommandContext(t.Context(), shell, "-c", `ratelimit() { RATELIMIT_TEST_MAIN=1 "$RATELIMIT_TEST_BINARY" "$@"; }; `+line)
-		cmd.Env = append(os.Environ(), "RATELIMIT_TEST_BINARY="+binary(t), "REDIS_URL="+url)
-		if out, err := cmd.CombinedOutput(); err != nil && !strings.Contains(string(out), "has no override") {
-			t.Errorf("%s: %v\n%s", line, err, out)
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, "ratelimit ") {
+			all = append(all, line)
 		}
 	}
-	if n < 20 {
-		t.Errorf("got %d commands; want those of the page and of the help", n)
-	}
+	return all
 }
 
-// binary is the program of this test, which is the command too.
-func binary(t *testing.T) string {
+// inShell runs a command of a page. One that goes on until Ctrl-C gets that after it has
+// printed something.
+func inShell(t *testing.T, shell, line string) error {
 	t.Helper()
-	name, err := os.Executable()
+	var errs strings.Builder
+	cmd := exec.CommandContext(t.Context(), shell, "-c", "PATH=$PWD:$PATH; exec "+line)
+	cmd.Stderr = &errs
+	out, err := cmd.StdoutPipe()
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
-	return name
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+
+	if strings.Contains(line, "--every") {
+		if _, err := out.Read(make([]byte, 1)); err != nil {
+			return err
+		}
+		if err := cmd.Process.Signal(os.Interrupt); err != nil {
+			return err
+		}
+	}
+	printed, _ := io.ReadAll(out)
+	if err := cmd.Wait(); err != nil && !strings.Contains(string(printed), "has no override") {
+		return fmt.Errorf("%w\n%s%s", err, printed, &errs)
+	}
+	return nil
 }

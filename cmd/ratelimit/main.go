@@ -15,8 +15,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -30,11 +28,13 @@ const long = `Ratelimit is the command for operators of limiters.
 
 Commands that ask Redis need --redis, or REDIS_URL, and --prefix unless your
 servers use the default. Those that show limits need --policies, the file that
-your servers read. A subject is the text of a key, such as ip:192.0.2.7 or
-sub:alice.
+your servers read; if your policies are in the program, write a file with the same
+names and limits. A subject is the text of a key, such as ip:192.0.2.7 or sub:alice,
+as top prints it.
 
-Only reset, override and ban write. Exit codes: 0, 1 if there is a problem, 2 for
-a wrong usage.`
+Overrides and bans hold on servers that follow them (Config.Override and package
+middleware/fleet). Only reset, override and ban write. Exit codes: 0, 1 if there
+is a problem, 2 for a wrong usage.`
 
 const examples = `  export REDIS_URL=redis://localhost:6379/0
 
@@ -119,6 +119,15 @@ func (c *command) root() *cobra.Command {
 	flags.StringVar(&c.policies, "policies", "", "`file` of policies that the servers read")
 	flags.BoolVar(&c.json, "json", false, "print JSON")
 
+	// The help of a command shows only the global flags that it uses.
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		for _, name := range globals {
+			flags.Lookup(name).Hidden = cmd != root && cmd.Annotations[name] == ""
+		}
+		help(cmd, args)
+	})
+
 	root.AddCommand(
 		c.check(),
 		c.peek(),
@@ -131,18 +140,31 @@ func (c *command) root() *cobra.Command {
 	return root
 }
 
-// globals is the annotation that lists the global flags that a command uses.
-const globals = "globals"
+// globals are the global flags. Each command has an annotation for those that it uses.
+var globals = []string{"redis", "prefix", "policies", "json"}
 
 func uses(cmd *cobra.Command, flags ...string) *cobra.Command {
-	cmd.Annotations = map[string]string{globals: strings.Join(flags, " ")}
+	cmd.Annotations = map[string]string{}
+	for _, name := range flags {
+		cmd.Annotations[name] = "used"
+	}
 	return cmd
+}
+
+// exactly is the number of a command's arguments, which its Use names.
+func exactly(n int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != n {
+			return fmt.Errorf("got %d arguments; want %s", len(args), cmd.Use)
+		}
+		return nil
+	}
 }
 
 // unused returns an error for a global flag that has no effect on the command.
 func (c *command) unused(cmd *cobra.Command) error {
-	for _, name := range []string{"redis", "prefix", "policies", "json"} {
-		if cmd.Flags().Changed(name) && !slices.Contains(strings.Fields(cmd.Annotations[globals]), name) {
+	for _, name := range globals {
+		if cmd.Flags().Changed(name) && cmd.Annotations[name] == "" {
 			return usagef("--%s has no effect on %s", name, cmd.Name())
 		}
 	}

@@ -3,8 +3,11 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
 
 	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
 )
@@ -60,6 +63,9 @@ func TestUsage(t *testing.T) {
 		want(t, 0, args, "  check ", "  peek ", "  reset ", "  top ", "  override ", "  ban ", "  replay ", "  completion ", "Only reset, override and ban write", "REDIS_URL")
 	}
 	want(t, 0, []string{"completion", "bash"}, "__start_ratelimit")
+	if code, found, _ := ran("__complete", "override", ""); code != 0 || !strings.Contains(found, "\nset\t") || !strings.Contains(found, "\nunset\t") {
+		t.Errorf("the completion of override: got %d, %s", code, found)
+	}
 	policies := file(t, "policies: [{name: a, key: client, limit: 10/minute}]")
 	for _, tt := range []struct {
 		args []string
@@ -67,7 +73,7 @@ func TestUsage(t *testing.T) {
 	}{
 		{[]string{"reply"}, `unknown command "reply" for "ratelimit"`},
 		{[]string{"chekc"}, "check"}, // did you mean this?
-		{[]string{"check"}, "accepts 1 arg(s), received 0"},
+		{[]string{"check"}, "got 0 arguments; want check POLICIES"},
 		{[]string{"check", policies, "--format", "xml"}, `--format is "xml"; want text, json or github`},
 		{[]string{"check", policies, "--speed"}, "unknown flag: --speed"},
 		{[]string{"check", policies, "--redis", "redis://localhost"}, "--redis has no effect on check"},
@@ -76,6 +82,30 @@ func TestUsage(t *testing.T) {
 		{[]string{"replay", "--json", "--policies", policies, "x.log"}, "--json has no effect on replay"},
 	} {
 		want(t, 2, tt.args, tt.want, "See ratelimit", "--help")
+	}
+}
+
+// Each command has an example in its help, and shows the global flags that it takes, and no other.
+func TestHelp(t *testing.T) {
+	t.Setenv("REDIS_URL", "")
+	var visit func(cmd *cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		path := strings.Fields(cmd.CommandPath())[1:]
+		help := want(t, 0, append(slices.Clone(path), "--help"), "Examples:\n  ")
+		for _, name := range globals {
+			args := append(slices.Clone(path), strings.Fields(cmd.Use)[1:]...)
+			_, _, stderr := ran(append(args, "--"+name+"=true")...)
+			takes := !strings.Contains(stderr, "has no effect")
+			if shows := strings.Contains(help, "      --"+name+" "); shows != takes {
+				t.Errorf("%s: the help shows --%s: %t; want %t", cmd.CommandPath(), name, shows, takes)
+			}
+		}
+		for _, below := range cmd.Commands() {
+			visit(below)
+		}
+	}
+	for _, cmd := range (&command{}).root().Commands() {
+		visit(cmd)
 	}
 }
 

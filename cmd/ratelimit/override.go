@@ -18,10 +18,10 @@ import (
 func (c *command) override() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "override",
-		Short: "Give one subject another limit, or none, for a while, on all servers",
+		Short: "Give one subject another limit, or no limit, for a while, on all servers",
 		Long: `Overrides are kept in Redis with who set them, when and why, and hold within five
-seconds on every server that uses package fleet. Each has an end; what is to stay
-belongs into the file of policies.`,
+seconds on every server that follows them (package middleware/fleet). Each has an
+end; what is to stay belongs into the file of policies.`,
 		Example: `  ratelimit override set ip:192.0.2.7 none --for 1h --why "import of their data"
   ratelimit override set sub:alice 1000/minute --policy client --for 24h --policies policies.yaml
   ratelimit override list
@@ -46,20 +46,20 @@ type terms struct {
 func (t *terms) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&t.policy, "policy", "", "`name` of the policy (default: all)")
 	cmd.Flags().StringVar(&t.why, "why", "", "`reason`, for those who list overrides")
-	cmd.Flags().DurationVar(&t.length, "for", 0, "`time` until it ends, such as 1h; at most 366 days (required)")
+	cmd.Flags().DurationVar(&t.length, "for", 0, "`time` until it ends, such as 1h or 72h; at most 366 days (required)")
 }
 
 func (c *command) set() *cobra.Command {
 	var t terms
 	cmd := &cobra.Command{
 		Use:   "set SUBJECT LIMIT",
-		Short: "Set a limit, such as 1000/minute, or none",
-		Long: `Set gives a subject another limit in one policy, or none in one or all, until it
-ends. A limit that is lower than the present one needs --force, as does any limit
+		Short: "Set a limit, such as 1000/minute, or none for no limit",
+		Long: `Set gives a subject another limit in one policy, or no limit in one or all, until
+that ends. A limit that is lower than the present one needs --force, as does any limit
 if --policies does not say what the present one is. To deny all, use ban.`,
 		Example: `  ratelimit override set ip:192.0.2.7 none --for 1h
   ratelimit override set sub:alice 1000/minute --policy client --for 24h --policies policies.yaml`,
-		Args: cobra.ExactArgs(2),
+		Args: exactly(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if args[1] == overrides.Banned {
 				return usagef("LIMIT is banned; want ratelimit ban")
@@ -82,7 +82,7 @@ func (c *command) ban() *cobra.Command {
 		Long: `Ban denies all requests of a subject until it ends, in one policy or all. It is
 an override like others: "ratelimit override unset" takes it back.`,
 		Example: `  ratelimit ban ip:192.0.2.7 --for 1h --why "scraper"`,
-		Args:    cobra.ExactArgs(1),
+		Args:    exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.write(cmd, overrides.Entry{Subject: args[0], Limit: overrides.Banned}, &t)
 		},
@@ -98,7 +98,7 @@ func (c *command) unset() *cobra.Command {
 		Use:     "unset SUBJECT",
 		Short:   "Take back the overrides and bans of a subject",
 		Example: "  ratelimit override unset ip:192.0.2.7",
-		Args:    cobra.ExactArgs(1),
+		Args:    exactly(1),
 		RunE: c.onOverrides(func(cmd *cobra.Command, set *overrideSet, args []string) error {
 			removed := slices.DeleteFunc(set.sorted(), func(e overrides.Entry) bool {
 				return e.Subject != args[0] || cmd.Flags().Changed("policy") && e.Policy != policy
@@ -112,8 +112,9 @@ func (c *command) unset() *cobra.Command {
 				return err
 			}
 			for _, e := range removed {
-				fmt.Fprintln(cmd.OutOrStdout(), "taken back:", describe(e, set.now))
+				fmt.Fprintln(cmd.OutOrStdout(), "taken back:", describe(e))
 			}
+			fmt.Fprintln(cmd.OutOrStdout(), holds)
 			return nil
 		}),
 	}
@@ -145,14 +146,16 @@ func (c *command) write(cmd *cobra.Command, e overrides.Entry, t *terms) error {
 			return err
 		}
 
-		fmt.Fprintln(cmd.OutOrStdout(), "set:", describe(e, e.At))
+		fmt.Fprintf(cmd.OutOrStdout(), "set: %s, ends in %s (%s)\n", describe(e), human(t.length), e.Until.Format(time.RFC3339))
 		if e.Policy != "" && c.policies == "" {
 			fmt.Fprintln(cmd.OutOrStdout(), "Without --policies it was not checked that there is such a policy.")
 		}
-		fmt.Fprintln(cmd.OutOrStdout(), "It holds within five seconds on servers that use package fleet.")
+		fmt.Fprintln(cmd.OutOrStdout(), holds)
 		return nil
 	})(cmd, nil)
 }
+
+const holds = "This holds within five seconds on servers that follow overrides (package middleware/fleet)."
 
 // allows returns an error if there is no such policy, or if the override is lower than the
 // present limit, or may be.

@@ -22,7 +22,7 @@ func (c *command) list() *cobra.Command {
 		Short: "List overrides and bans, with who set them, when, why and until when",
 		Example: `  ratelimit override list
   ratelimit override list --json > overrides.json   # a copy, for import`,
-		Args: cobra.NoArgs,
+		Args: exactly(0),
 		RunE: c.onOverrides(func(cmd *cobra.Command, set *overrideSet, _ []string) error {
 			if c.json {
 				printJSON(cmd.OutOrStdout(), set.sorted())
@@ -50,7 +50,7 @@ func (c *command) importAll() *cobra.Command {
 written, also in a Redis that has lost its data. Those that have ended are left out.
 If one is broken, nothing is set.`,
 		Example: "  ratelimit override import overrides.json",
-		Args:    cobra.ExactArgs(1),
+		Args:    exactly(1),
 		RunE: c.onOverrides(func(cmd *cobra.Command, set *overrideSet, args []string) error {
 			entries, err := readEntries(args[0], set.now)
 			if err != nil {
@@ -104,7 +104,7 @@ func printEntries(w io.Writer, entries []overrides.Entry, now time.Time) {
 }
 
 // describe says in words what an entry does.
-func describe(e overrides.Entry, now time.Time) string {
+func describe(e overrides.Entry) string {
 	what := "limit " + e.Limit
 	switch e.Limit {
 	case overrides.Banned:
@@ -112,7 +112,7 @@ func describe(e overrides.Entry, now time.Time) string {
 	case gcra.Unlimited().String():
 		what = "no limit"
 	}
-	return fmt.Sprintf("%s: %s in %s, ends in %s (%s)", plain(e.Subject), what, policyOf(e), human(e.Until.Sub(now)), e.Until.Format(time.RFC3339))
+	return fmt.Sprintf("%s: %s in %s", plain(e.Subject), what, policyOf(e))
 }
 
 // origin says who has set an entry, why and until when.

@@ -29,7 +29,7 @@ again, what it owes, and which override applies. It changes nothing.
 A policy with plans has a line for each, as Redis does not know the subject's
 plan.`,
 		Example: "  ratelimit peek ip:192.0.2.7 --policies policies.yaml\n  ratelimit peek sub:alice --policies policies.yaml --json",
-		Args:    cobra.ExactArgs(1),
+		Args:    exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			rows, err := c.look(cmd.Context(), args[0])
 			if err != nil {
@@ -56,7 +56,7 @@ func (c *command) reset() *cobra.Command {
 names. On a terminal it asks first. Servers that have cached a denial go on
 denying for a second at most.`,
 		Example: "  ratelimit reset ip:192.0.2.7 --policies policies.yaml --policy login",
-		Args:    cobra.ExactArgs(1),
+		Args:    exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			rows, err := c.look(cmd.Context(), args[0])
 			if err != nil {
@@ -96,7 +96,7 @@ func (c *command) look(ctx context.Context, subject string) ([]row, error) {
 		return nil, usageError{err}
 	}
 	if c.policies == "" {
-		return nil, usagef("--policies is missing; want the file of policies that your servers read")
+		return nil, usagef("--policies is missing; want the file of policies that your servers read, or one with the same names and limits")
 	}
 	file, err := loadPolicies(c.policies, registered{})
 	if err != nil {

@@ -37,7 +37,7 @@ It reads all keys once, 25 at a time and with pauses, so Redis stays free for it
 servers: a million keys take some ten seconds. A subject of more than 64 bytes is
 shown as its hash.`,
 		Example: "  ratelimit top --policies policies.yaml\n  ratelimit top -n 3 --every 5s",
-		Args:    cobra.NoArgs,
+		Args:    exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case most < 1 || most > 1000:

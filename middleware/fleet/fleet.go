@@ -131,6 +131,11 @@ func (o *Overrides) refresh(ctx context.Context) {
 		if ctx.Err() == nil {
 			o.log.Report(diag.OverridesUnread, "", "the overrides of operators cannot be read: the last known ones stay", "key", o.key, "error", err)
 		}
+
+		// A master of a cluster may have failed. The client itself looks for another once a minute.
+		if cluster, ok := o.client.(*redis.ClusterClient); ok {
+			cluster.ReloadState(ctx)
+		}
 		return
 	}
 	o.log.Forget(diag.OverridesUnread, "")

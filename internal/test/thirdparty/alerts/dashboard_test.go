@@ -64,6 +64,17 @@ func load(t *testing.T) (d dashboard) {
 	return d
 }
 
+// Each file of the folder is checked here.
+func TestFiles(t *testing.T) {
+	files, err := os.ReadDir(filepath.Join(root, "deploy"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) != 2 || files[0].Name() != "alerts.yaml" || files[1].Name() != "grafana.json" {
+		t.Errorf("got %v; want alerts.yaml and grafana.json, or a test of what is new", files)
+	}
+}
+
 // Grafana loads any dashboard, but does not show panels that share ids or places, or that
 // query a missing data source.
 func TestDashboardLoads(t *testing.T) {
