@@ -58,7 +58,6 @@ func contendedGroups(t *testing.T, b Backend) {
 			{Subject: "shared", Policy: "p", Limit: noRefill(shared), Cost: 1},
 			{Subject: fmt.Sprint("owner ", owner), Policy: "p", Limit: noRefill(own), Cost: 1},
 		}
-
 		if i%2 == 0 {
 			slices.Reverse(charges)
 		}
@@ -106,7 +105,6 @@ func boundOfInterval(t *testing.T, b Backend) {
 	// Admissions i to j are in the window from list[i].from to the latest end so
 	// far. Their number minus the window's length in units is largest for the i with
 	// the smallest i - list[i].from/interval.
-
 	head, end := math.Inf(1), time.Duration(0)
 	most := float64(burst) + 1e-6
 	if !b.Exact {

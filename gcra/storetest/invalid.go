@@ -29,7 +29,6 @@ func spent(t *testing.T, b Backend, subject, policy string, n int64) int64 {
 // An invalid charge is an error, alone or with others, and changes no bucket.
 func invalidCharges(t *testing.T, b Backend) {
 	good := gcra.Charge{Subject: "good", Policy: "p", Limit: noRefill(10), Cost: 1}
-
 	for _, tt := range []struct {
 		name   string
 		change func(*gcra.Charge)

@@ -36,7 +36,6 @@ func hostileNames(t *testing.T, b Backend) {
 	}
 
 	const n = 1000
-
 	for i, name := range buckets {
 		charge := gcra.Charge{Subject: name.subject, Policy: name.policy, Limit: noRefill(n), Cost: int64(i + 1)}
 		if _, err := gcra.Take(t.Context(), b.Store, charge); err != nil {
@@ -55,7 +54,6 @@ func hostileNames(t *testing.T, b Backend) {
 // An admission may have many charges, each with its own limit.
 func manyCharges(t *testing.T, b Backend) {
 	const n = 200
-
 	charges := make([]gcra.Charge, n)
 	for i := range charges {
 		charges[i] = gcra.Charge{Subject: "s", Policy: fmt.Sprint("p", i), Limit: noRefill(int64(n + i)), Cost: int64(i + 1)}

@@ -144,7 +144,6 @@ func boundOfWindow(t *testing.T, b Backend) {
 	)
 	charge := gcra.Charge{Subject: "s", Policy: "p", Limit: gcra.Limit{Count: count, Per: per}, Cost: 1}
 	list := admissions(t, b, callers, lasting, per/16, charge)
-
 	if len(list) < 2*count {
 		t.Errorf("%d passed in %v; want at least %d", len(list), lasting, 2*count)
 	}

@@ -53,7 +53,6 @@ func (tt *table) run(t *testing.T, b Backend, timeless bool) {
 			if c.Limit == (gcra.Limit{}) {
 				c.Limit = tt.limit
 			}
-
 			if b.Algorithm != GCRA {
 				c.Limit = windowOf(c.Limit)
 			}

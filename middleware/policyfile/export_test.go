@@ -2,8 +2,8 @@ package policyfile
 
 import "time"
 
-// OpenRegular opens a file without the check before.
-var OpenRegular = openRegular
+// ReadRegular reads a file without the check before.
+var ReadRegular = readRegular
 
 // SetRetryDelay sets how long an error must last to be reported.
 func (w *Watcher) SetRetryDelay(d time.Duration) { w.retryDelay = d }

@@ -13,49 +13,36 @@ const maxSize = 512 << 10
 // readFile reads at most one byte more than maxSize, which shows that the file is
 // too large.
 func readFile(path string) (data []byte, err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("policyfile: %w", err)
-		}
-	}()
-
 	// Opening a device may have effects, so check before opening.
-	info, err := os.Stat(path)
+	if err = checkRegular(path, func() (fs.FileInfo, error) { return os.Stat(path) }); err == nil {
+		data, err = readRegular(path)
+	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("policyfile: %w", err)
 	}
-	if err := checkRegular(path, info); err != nil {
-		return nil, err
-	}
-
-	f, err := openRegular(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	return io.ReadAll(io.LimitReader(f, maxSize+1))
+	return data, nil
 }
 
-// openRegular opens a regular file. It does not wait for a writer if a named pipe
-// has taken the file's place since the check.
-func openRegular(path string) (*os.File, error) {
+// readRegular does not wait for a writer if a named pipe has taken the file's place since the check.
+func readRegular(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|nonBlocking, 0)
 	if err != nil {
 		return nil, err
 	}
-	info, err := f.Stat()
-	if err == nil {
-		err = checkRegular(path, info)
-	}
-	if err != nil {
-		_ = f.Close() // nothing was read
+	defer func() { _ = f.Close() }() // it was only read
+	if err := checkRegular(path, f.Stat); err != nil {
 		return nil, err
 	}
-	return f, nil
+	return io.ReadAll(io.LimitReader(f, maxSize+1))
 }
 
 // checkRegular returns an error unless the file is regular.
-func checkRegular(path string, info fs.FileInfo) error {
+func checkRegular(path string, stat func() (fs.FileInfo, error)) error {
+	info, err := stat()
+	if err != nil {
+		return err
+	}
+
 	var what string
 	switch mode := info.Mode(); {
 	case mode.IsRegular():

@@ -55,7 +55,7 @@ func TestLoadSpecialFiles(t *testing.T) {
 	}
 
 	within(t, pipe, func() { // that has come after the look
-		if _, err := policyfile.OpenRegular(pipe); err == nil || !strings.Contains(err.Error(), "is a named pipe") {
+		if _, err := policyfile.ReadRegular(pipe); err == nil || !strings.Contains(err.Error(), "is a named pipe") {
 			t.Errorf("got %v; want that it is a named pipe", err)
 		}
 	})

@@ -109,7 +109,7 @@ func (c *Charge) step(tat, base int64) (next int64) {
 	switch added := c.Fits(c.Ahead); {
 	case added != 0 && c.Admits(c.Ahead):
 		return base + max(c.Ahead+added, 0)
-	case c.Lowers():
+	case c.Lowers(): // rule 2 of tat.Params
 		return min(tat, base+c.Top)
 	}
 	return tat
@@ -122,7 +122,6 @@ func (s *Set) Apply(ops []Op) (admitted bool) {
 		ops[i].shard = s.Shard(ops[i].Hash)
 		shards |= 1 << ops[i].shard
 	}
-
 	s.lockAll(shards)
 
 	// One time for all: rule 5 of tat.Period.
@@ -162,7 +161,7 @@ func (s *Set) overflow() *shard { return &s.shards[len(s.shards)-1] }
 
 // lockTATs locks the TATs of all buckets. A charge needs an entry: without room for
 // one, it goes to the overflow bucket of its policy. Then lockTATs also locks the
-// overflow shard and reports true. Entries before lapsed make room.
+// overflow shard (rule 1 of Set) and reports true. Entries before lapsed make room.
 func (s *Set) lockTATs(ops []Op, lapsed int64) (overflows bool) {
 	for i := range ops {
 		o := &ops[i]
@@ -177,10 +176,10 @@ func (s *Set) lockTATs(ops []Op, lapsed int64) (overflows bool) {
 			overflows = true
 			s.overflow().Lock()
 		}
+
 		if o.Late { // rule 4 of Set
 			o.Room = min(o.Room, o.Capacity)
 		}
-
 		o.shard, o.Hash = len(s.shards)-1, s.bucketHash("", o.policy)
 		o.first = firstOn(ops[:i+1])
 		s.lockTAT(ops, o, lapsed)
@@ -241,7 +240,7 @@ func evaluate(ops []Op) (admitted bool) {
 	return admitted
 }
 
-// commit stores the TATs, which unlocks them.
+// commit stores the TATs, which unlocks them (rule 2 of Set).
 func (s *Set) commit(ops []Op, admitted bool) {
 	for i := range ops {
 		o := &ops[i]

@@ -11,7 +11,6 @@ func (s *Set) TakeFast(o *Charge) (done bool) {
 	}
 
 	base := o.Base(s.clock, s.clock.Now())
-
 	const tries = 16 // others may win every time; under the lock no goroutine starves
 	for range tries {
 		tat := e.tat.Load()

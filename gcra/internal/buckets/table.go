@@ -211,7 +211,6 @@ func (t *table) grow(now int64) {
 	}
 
 	t.used, t.filled, t.hand = 0, 0, 0
-
 	for i := range old.slots {
 		hash := old.slots[i].hash.Load()
 		// A TAT that the holder of the lock has locked stays locked in its new slot.

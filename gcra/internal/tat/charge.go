@@ -157,7 +157,7 @@ func (t *Terms) Params() (p LimitParams, err error) {
 	p.burst, p.delay, p.Debt = t.Limit.Capacity(), Ticks(t.maxDelay), t.maxDebt*emission
 	p.params = Params{Emission: emission, Capacity: span, Top: span + max(p.delay, p.Debt)}
 	if quota {
-		p.params.Top = longest // a quota that is lowered forgets nothing
+		p.params.Top = longest // rule 1 of Params: a quota that is lowered forgets nothing
 		p.Periods, err = t.Limit.Calendar.Value().Periods()
 	}
 	return p, err
