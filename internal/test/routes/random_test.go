@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/test/race"
 	"github.com/seed-e377111c/ratelimit/internal/test/sitetest"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
@@ -248,6 +249,8 @@ func (r random) target(s shape) string {
 // No request is served without the policies of its route, and none is charged to a policy that is
 // for other routes, in any framework and in any spelling.
 func TestRandomRouters(t *testing.T) {
+	race.Skip(t)
+
 	routers := 500
 	if os.Getenv("RATELIMIT_LONG") != "" {
 		routers = 10_000

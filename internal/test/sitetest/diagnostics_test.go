@@ -28,6 +28,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/notice"
 	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
 	"github.com/seed-e377111c/ratelimit/internal/test/nginxtest"
+	"github.com/seed-e377111c/ratelimit/internal/test/race"
 	"github.com/seed-e377111c/ratelimit/internal/test/sitetest"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 	"github.com/seed-e377111c/ratelimit/middleware"
@@ -106,6 +107,8 @@ func (loggedError) Logged() bool  { return true }
 // In every framework, each wrong set-up logs one line within a hundred requests, and
 // its correct counterpart none.
 func TestDiagnostics(t *testing.T) {
+	race.Skip(t)
+
 	plan := func(r *http.Request) gcra.Limit {
 		if r.Header.Get("X-Plan") == "" {
 			return gcra.Limit{}
