@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -165,6 +166,7 @@ func admissions(t *testing.T, b Backend, callers int, lasting, step time.Duratio
 			if r.Allowed {
 				admitted[i] = append(admitted[i], admission{from, latest()})
 			}
+			runtime.Gosched() // or Advance would wait for a processor at each step
 		}
 	})
 

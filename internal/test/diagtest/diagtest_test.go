@@ -20,6 +20,7 @@ func TestQuiet(t *testing.T) {
 		(&diag.Log{Logger: new(diagtest.Log).Logger()}).Report(diag.PolicyFailed, "", "unseen")
 		return 0
 	}
+
 	for _, test := range []struct {
 		name   string
 		run    func() int

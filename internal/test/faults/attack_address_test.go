@@ -37,10 +37,12 @@ func TestFault69ForwardedHeadersAreIgnored(t *testing.T) {
 					header = append(header, name+": "+anyAddr())
 				}
 			}
+
 			if s.Do(t, "GET /ok", header...).StatusCode == http.StatusOK {
 				passed++
 			}
 		}
+
 		o.over.Add(int64(max(passed-burst, 0)))
 		expect(t, "passed", passed, burst)
 	})

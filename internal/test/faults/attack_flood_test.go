@@ -56,14 +56,17 @@ func TestFault84FloodOfKeysInRedisIsBounded(t *testing.T) {
 	// A key lives for T after a single request, whatever the window is.
 	life := phase(4*time.Second, 60*time.Second)
 	begin := time.Now()
+
 	flood(n, 256, func(i int) {
 		if _, err := o.take(store, gcra.Charge{Subject: "user:" + strconv.Itoa(i), Policy: "api", Limit: gcra.Limit{Count: 100, Per: 100 * life}, Cost: 1}); err != nil {
 			t.Error(err)
 		}
 	})
+
 	keys := server.Client().DBSize(ctx).Val()
 	took, grown, process := time.Since(begin), memory()-idle, int64(heap())-int64(processIdle)
 	t.Logf("%d requests in %v: %d keys, %d bytes in Redis (%d a key), %d in this process", n, took.Round(time.Millisecond), keys, grown, grown/int(max(keys, 1)), process)
+
 	if keys < int64(n)/10 || grown > int(keys)*bytesInRedis+1<<20 {
 		t.Errorf("%d requests took %d bytes in %d keys; want at most %d a key", n, grown, keys, bytesInRedis)
 	}
@@ -79,6 +82,7 @@ func TestFault84FloodOfKeysInRedisIsBounded(t *testing.T) {
 			t.Errorf("a key of the flood expires in %v; want at most %v", ttl, life+10*time.Second)
 		}
 	}
+
 	if long {
 		ended := time.Now()
 		redistest.Eventually(t, life+ample, "the flood to have expired", func() bool { return server.Client().DBSize(ctx).Val() <= 2 })
@@ -102,12 +106,14 @@ func TestFault84FloodOfKeysInRedisIsBounded(t *testing.T) {
 func TestFault85FloodOfKeysInMemoryIsBounded(t *testing.T) {
 	n := amount(100_000, 1_200_000)
 	o := fault(t, fmt.Sprint(n, " keys in Memory, the store's local Memory and the token cache"))
+
 	// Each key has most of its burst spent, so that no slot becomes free by itself. A
 	// unit comes back in a second.
 	limit := gcra.Limit{Count: 1, Per: time.Second, Burst: 3600}
 	charge := func(subject string, cost int64) gcra.Charge {
 		return gcra.Charge{Subject: subject, Policy: "p", Limit: limit, Cost: cost, Peek: cost == 0}
 	}
+
 	away := rigAt(t, "redis://127.0.0.1:1", config{}) // no Redis is there
 	for _, tt := range []struct {
 		name     string
@@ -121,6 +127,7 @@ func TestFault85FloodOfKeysInMemoryIsBounded(t *testing.T) {
 	} {
 		before := heap()
 		mustTake(t, tt.store, charge("attacker", 3600))
+
 		var denied atomic.Int64
 		flood(n, 4, func(i int) {
 			charges := []gcra.Charge{charge("user:"+strconv.Itoa(i), 600)}
@@ -133,6 +140,7 @@ func TestFault85FloodOfKeysInMemoryIsBounded(t *testing.T) {
 				denied.Add(1)
 			}
 		})
+
 		// The table may be full now, and the shared bucket empty.
 		grown := int64(heap()) - int64(before)
 		t.Logf("%s: %d bytes for %d keys of at most %d, %d denied", tt.name, grown, n, tt.capacity, denied.Load())
@@ -149,12 +157,14 @@ func TestFault85FloodOfKeysInMemoryIsBounded(t *testing.T) {
 		expect(t, tt.name+": a newcomer passes another policy", mustTake(t, tt.store, other)[0].Result.Allowed, true)
 		runtime.KeepAlive(tt.store)
 	}
+
 	if err := away.Close(); err != nil { // its payments take memory, too
 		t.Error(err)
 	}
 
 	// Verified tokens: 16,384 are remembered.
 	tokens := amount(25_000, 1_000_000)
+
 	secret := []byte("a secret that is long enough for HS256")
 	key := keyfunc.JWTSubject(func(*jwt.Token) (any, error) { return secret, nil }, []string{"HS256"})
 	ask := func(subject string) string {
@@ -163,6 +173,7 @@ func TestFault85FloodOfKeysInMemoryIsBounded(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
+
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.Header.Set("Authorization", "Bearer "+token)
 		k, err := key(r)
@@ -171,6 +182,7 @@ func TestFault85FloodOfKeysInMemoryIsBounded(t *testing.T) {
 		}
 		return k
 	}
+
 	before := heap()
 	flood(tokens, 2, func(i int) { ask("user:" + strconv.Itoa(i)) })
 	grown := int64(heap()) - int64(before)

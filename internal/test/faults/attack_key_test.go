@@ -33,6 +33,7 @@ func escaped(s string) string {
 func TestFault81DifferentIdentitiesNeverShareAKey(t *testing.T) {
 	o := apart(t, "separators, NUL, CRLF and braces in pairs")
 	server := redistest.Start(t)
+
 	s := openSite(t, o, sitetest.Config{Config: middleware.Config{Store: patientStore(t, server, config{})}, Policies: []middleware.Policy{
 		{Name: "p", Key: keyfunc.Join(byQuery("a"), byQuery("b")), Limit: gcra.PerDay(1)}}})
 	parts := []string{"", "a", "b", "ab", ":", "|", "a|", "|a", "a|b", "{", "}", "{a}", "}:p", "}:{", "%", "%7C", "%7c", "%25", "%#", "\x00", "\r\n", "a\r\nSET x 1\r\n",
@@ -42,20 +43,24 @@ func TestFault81DifferentIdentitiesNeverShareAKey(t *testing.T) {
 		for _, b := range parts {
 			target := "GET /ok?a=" + escaped(a) + "&b=" + escaped(b)
 			pairs++
+
 			if s.Do(t, target).StatusCode == http.StatusOK {
 				fresh++
 			} else {
 				t.Errorf("%q and %q: denied as if seen before", a, b)
 			}
+
 			if s.Do(t, target).StatusCode == http.StatusOK {
 				again++
 			}
 		}
 	}
+
 	o.over.Add(int64(again))
 	expect(t, "first and second requests that passed", []int{fresh, again}, []int{pairs, 0})
 	keys := bucketKeys(t, server)
 	expect(t, "keys", len(keys), pairs)
+
 	for _, key := range keys {
 		if !strings.HasPrefix(key, "rl:{") || !strings.HasSuffix(key, "}:p") || strings.Count(key, "{")+strings.Count(key, "}") != 2 || len(key) > len("rl:")+longestKey {
 			t.Errorf("key %q: want rl:{...}:p with no other brace, and at most %d bytes", key, len("rl:")+longestKey)
@@ -69,13 +74,16 @@ func TestFault83LongKeyTakesNoMoreRoom(t *testing.T) {
 	s := openSite(t, o, sitetest.Config{Config: middleware.Config{Store: patientStore(t, server, config{})}, Policies: []middleware.Policy{
 		{Name: "p", Key: byClient, Limit: gcra.PerDay(1)}}})
 	var sizes []int64
+
 	for _, n := range []int{65, 1 << 10, 900 << 10} {
 		id := strings.Repeat("k", n)
 		expect(t, fmt.Sprint(n, " bytes"), s.Statuses(t, "GET /ok", 2, "X-Client: "+id), []int{200, 429})
 		expect(t, fmt.Sprint(n, " bytes, the last differs"), s.Do(t, "GET /ok", "X-Client: "+id[:n-1]+"x").StatusCode, 200)
 	}
+
 	keys := bucketKeys(t, server)
 	expect(t, "keys", len(keys), 6)
+
 	for _, key := range keys {
 		size, err := server.Client().MemoryUsage(t.Context(), key).Result()
 		if err != nil {
@@ -86,6 +94,7 @@ func TestFault83LongKeyTakesNoMoreRoom(t *testing.T) {
 			t.Errorf("key %q takes %d bytes in Redis, the first %d; want the same", key, size, sizes[0])
 		}
 	}
+
 	// Larger headers do not reach the limiter.
 	a := s.Raw(t, "GET /ok HTTP/1.1\r\nHost: h\r\nX-Client: "+strings.Repeat("k", 2<<20)+"\r\n\r\n")
 	if a != nil {

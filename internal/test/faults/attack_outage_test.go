@@ -29,6 +29,7 @@ func TestFault86NoClientCausesAnOutage(t *testing.T) {
 		s := openSite(t, o, sitetest.Config{Config: middleware.Config{Store: store.Store}, Policies: []middleware.Policy{
 			{Name: "client", Key: byClient, Limit: gcra.PerDay(burst), OnFailure: outage},
 			{Name: "token", Key: subject, Limit: gcra.PerDay(1_000_000).WithBurst(100_000), OnFailure: outage}}})
+
 		long := strings.Repeat("k", 900<<10)
 		attacks := []func(i int){
 			func(i int) {
@@ -46,6 +47,7 @@ func TestFault86NoClientCausesAnOutage(t *testing.T) {
 			},
 			func(int) { s.hangUp(t, "GET /ok HTTP/1.1\r\nHost: h\r\nX-Client: eve\r\n\r\n", time.Millisecond) },
 		}
+
 		var running sync.WaitGroup
 		for _, attack := range attacks {
 			running.Go(func() {
@@ -54,6 +56,7 @@ func TestFault86NoClientCausesAnOutage(t *testing.T) {
 				}
 			})
 		}
+
 		var passed atomic.Int64
 		redistest.Together(4, func(int) {
 			for range burst {
@@ -62,12 +65,14 @@ func TestFault86NoClientCausesAnOutage(t *testing.T) {
 				}
 			}
 		})
+
 		running.Wait()
 		o.atMost(t, passed.Load(), burst, honest)
 		expect(t, honest+" passed", passed.Load(), burst)
 		s.settled()
 		expect(t, "decisions with an error", s.failed.Load(), 0)
 	}
+
 	if lines := store.log.Lines(isAway); len(lines) != 0 {
 		t.Errorf("the attacks counted as an outage: %q", lines)
 	}

@@ -113,9 +113,11 @@ func printTable() {
 		_, _ = fmt.Sscanf(o.name, "%d", &n) // a name without one comes first
 		return n
 	}
+
 	slices.SortStableFunc(table, func(a, b *outcome) int { return cmp.Compare(number(a), number(b)) })
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "fault\tinjected\trequests\tover bound\texcess\tp99.9\tlongest\trecovery\t")
+
 	for _, o := range table {
 		var tail time.Duration
 		if slices.Sort(o.took); len(o.took) > 0 {
@@ -124,5 +126,6 @@ func printTable() {
 		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%v\t%v\t%v\t%s\n", o.name, o.injected, o.requests.Load(), o.over.Load(), o.excess,
 			tail.Round(time.Microsecond), time.Duration(o.longest.Load()).Round(time.Microsecond), o.recovery.Round(time.Millisecond), o.verdict)
 	}
+
 	w.Flush()
 }

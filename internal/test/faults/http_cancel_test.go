@@ -68,12 +68,14 @@ func TestFault59ClientsThatHangUpDoNotOpenTheBreaker(t *testing.T) {
 		{Name: "all", Key: sitetest.Everybody, Limit: ledger(100_000), OnFailure: middleware.FailClosed}}})
 	expect(t, "before", s.Do(t, "GET /ok").StatusCode, 200)
 	proxy.Delay(5 * time.Millisecond)
+
 	n := amount(400, 10_000)
 	redistest.Together(20, func(int) {
 		for range n / 20 {
 			s.hangUp(t, plainRequest, time.Millisecond)
 		}
 	})
+
 	cancelled := 0
 	for range 20 { // and without a server in between
 		ctx, cancel := context.WithCancel(t.Context())
@@ -82,6 +84,7 @@ func TestFault59ClientsThatHangUpDoNotOpenTheBreaker(t *testing.T) {
 			cancelled++
 		}
 	}
+
 	if cancelled == 0 {
 		t.Error("no call was cancelled in flight")
 	}
@@ -106,16 +109,19 @@ func TestFault60HangingUpDoesNotAvoidTheCharge(t *testing.T) {
 			{Name: "all", Key: func(*http.Request) (string, error) { return f.Name, nil }, Limit: limit}}})
 		s.Do(t, "GET /ok")
 		proxy.Delay(3 * time.Millisecond)
+
 		n := amount(200, 2000)
 		redistest.Together(20, func(i int) {
 			for range n / 20 {
 				s.hangUp(t, plainRequest, time.Duration(i%3)*2*time.Millisecond)
 			}
 		})
+
 		// A reset may arrive before its request is read, which is then not served.
 		decisions := s.settled()
 		proxy.Pass()
 		expect(t, f.Name+": charged", charged(t, server, f.Name, limit), decisions)
+
 		if handled := s.Handled.Load(); decisions < int64(n)/3 || handled > decisions {
 			t.Errorf("%s: %d decisions and %d served of %d requests; want most decided, and none served without", f.Name, decisions, handled, n)
 		}
@@ -137,6 +143,7 @@ func dialResetter(t *testing.T, s *site) *resetter {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r := &resetter{conn: conn, stream: 1, gone: make(chan struct{})}
 	for _, f := range [][2]string{{":method", "GET"}, {":scheme", "https"}, {":authority", addr}, {":path", "/ok"}} {
 		r.header = append(r.header, 0, byte(len(f[0]))) // a literal without indexing (RFC 7541, section 6.2.2)
@@ -144,6 +151,7 @@ func dialResetter(t *testing.T, s *site) *resetter {
 		r.header = append(r.header, byte(len(f[1])))
 		r.header = append(r.header, f[1]...)
 	}
+
 	if _, err := io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -151,10 +159,12 @@ func dialResetter(t *testing.T, s *site) *resetter {
 	if err := r.write(settings, 0, 0, nil); err != nil {
 		t.Fatal(err)
 	}
+
 	go func() {
 		defer close(r.gone)
 		_, _ = io.Copy(io.Discard, conn) // settings are not acknowledged, which the server tolerates for a while
 	}()
+
 	return r
 }
 
@@ -207,6 +217,7 @@ func TestFault61EachStreamOfARapidResetIsCharged(t *testing.T) {
 		sent += paced.rush(100)
 		redistest.Eventually(t, ample, fmt.Sprint(sent, " decisions"), func() bool { return s.decisions.Load() >= int64(sent) })
 	}
+
 	paced.close()
 	expect(t, "decisions at a pace", s.decisions.Load(), int64(sent))
 	expect(t, "charged at a pace", charged(t, server, "everybody", limit), int64(sent))
@@ -220,11 +231,13 @@ func TestFault61EachStreamOfARapidResetIsCharged(t *testing.T) {
 		sent += n
 		r.close()
 	}
+
 	decisions := s.settled()
 	expect(t, "charged in a rush", charged(t, server, "everybody", limit), decisions)
 	o.atMost(t, s.Handled.Load(), decisions, "served without a decision")
 	expect(t, "decisions with an error", s.failed.Load(), 0)
 	goroutines.released(t, 40) // idle connections to Redis stay
+
 	if after := heap(); after > before+32<<20 {
 		t.Errorf("the heap has grown from %d to %d bytes with %d streams; want it bounded", before, after, sent)
 	}

@@ -20,6 +20,7 @@ func TestFault93OldKeysAreIgnoredAndExpire(t *testing.T) {
 		store := patientStore(t, server, config{Prefix: fmt.Sprintf("v%d:", n)})
 		return openSite(t, o, sitetest.Config{Config: middleware.Config{Store: store}, Policies: []middleware.Policy{{Name: "api", Key: sitetest.Everybody, Limit: limit}}})
 	}
+
 	v1, v2 := version(1), version(2)
 	begin, passed := redisTime(t, server), int64(0)
 	for range 4 * burst {
@@ -29,11 +30,13 @@ func TestFault93OldKeysAreIgnoredAndExpire(t *testing.T) {
 			}
 		}
 	}
+
 	due := int64(redisTime(t, server).Sub(begin) / (limit.Per / burst))
 	o.atMost(t, passed, 2*(burst+due), "while both versions run")
 	if passed < 2*burst {
 		t.Errorf("%d passed in two versions; want the burst of %d in each", passed, burst)
 	}
+
 	for _, key := range server.Client().Keys(t.Context(), "v*:api").Val() {
 		// Redis lets it live for at most 10 s more than its bucket takes to fill.
 		if ttl := server.Client().PTTL(t.Context(), key).Val(); ttl < 0 || ttl > limit.Per+10*time.Second {

@@ -29,10 +29,12 @@ func TestFault65WriterIsNotWrapped(t *testing.T) {
 				}
 				writers <- w
 			}})
+
 		a := s.Do(t, "GET /ok", "X-Skip: 1")
 		without := <-writers
 		expect(t, "skipped", []any{a.StatusCode, a.Header.Get("RateLimit-Limit")}, []any{200, ""})
 		expect(t, "limited", s.Do(t, "GET /ok").Header.Get("RateLimit-Limit"), "100")
+
 		if with := <-writers; reflect.TypeOf(with) != reflect.TypeOf(without) {
 			t.Errorf("the handler got a %T; want the %T that it gets without a limit", with, without)
 		}
@@ -53,6 +55,7 @@ func TestFault66OpenStreamsDelayNoOther(t *testing.T) {
 				}
 				_, _ = io.Copy(w, r.Body)
 			}})
+
 		var streams sync.WaitGroup
 		for range 50 {
 			streams.Go(func() { s.Do(t, "POST /ok") })

@@ -27,11 +27,13 @@ func TestFault55ChangedLimitHoldsAtOnce(t *testing.T) {
 		limit.Store(&fast)
 		a := s.Do(t, "GET /ok") // allowed or not: the wait is a second at most
 		expect(t, name+": limit in the header", a.Header.Get("RateLimit-Limit"), "100")
+
 		if name == "Redis" {
 			if ahead, _ := lead(t, server, "rl:{everybody}:p"); ahead > time.Second {
 				t.Errorf("%s: the TAT is %v ahead after a request under 100/second; want at most a second", name, ahead)
 			}
 		}
+
 		redistest.Eventually(t, time.Second+slack, name+": the raised limit to allow a request", func() bool { return s.Do(t, "GET /ok").StatusCode == 200 })
 
 		limit.Store(&slow)
@@ -41,6 +43,7 @@ func TestFault55ChangedLimitHoldsAtOnce(t *testing.T) {
 				passed++
 			}
 		}
+
 		o.atMost(t, int64(passed), 1, name+": back at 1/hour")
 	}
 }
@@ -66,6 +69,7 @@ func TestFault56HerdGetsWhatIsDueAndCostsLittle(t *testing.T) {
 		r := mustTake(t, memory, c)[0].Result
 		retries[now.Add(r.RetryAfter).Sub(start).Truncate(time.Second)]++
 	}
+
 	peak := 0
 	for _, n := range retries {
 		peak = max(peak, n)
@@ -83,6 +87,7 @@ func TestFault56HerdGetsWhatIsDueAndCostsLittle(t *testing.T) {
 			t.Fatalf("in the queue: got %+v; want a delay of a multiple of 10 ms", r)
 		}
 	}
+
 	expect(t, "moments in the queue", len(delays), herd)
 
 	// On one bucket without a queue all come back at once, again and again. The
@@ -94,6 +99,7 @@ func TestFault56HerdGetsWhatIsDueAndCostsLittle(t *testing.T) {
 	var passed, asked atomic.Int64
 	redistest.ResetStats(t, server.Client())
 	begin := redisTime(t, server)
+
 	redistest.Together(herd, func(int) {
 		for time.Now().Before(stop) {
 			r, err := o.take(store, gcra.Charge{Subject: "herd", Policy: "p", Limit: limit, Cost: 1})
@@ -101,18 +107,22 @@ func TestFault56HerdGetsWhatIsDueAndCostsLittle(t *testing.T) {
 				t.Error(err)
 				return
 			}
+
 			asked.Add(1)
 			if r.Allowed {
 				passed.Add(1)
 				return // served
 			}
+
 			time.Sleep(r.RetryAfter)
 		}
 	})
+
 	took := redisTime(t, server).Sub(begin)
 	o.atMost(t, passed.Load(), 1+int64(took/(50*time.Millisecond)), "the herd")
 	scripts := redistest.Calls(t, server.Client(), "evalsha") + redistest.Calls(t, server.Client(), "eval")
 	t.Logf("%d of %d requests allowed in %v, with %d scripts", passed.Load(), asked.Load(), took, scripts)
+
 	if passed.Load() < 3 || scripts > asked.Load()/4 {
 		t.Errorf("a herd of %d: %d of %d requests allowed, with %d scripts; want at least 3 allowed, and a script for one request in four at most", herd, passed.Load(), asked.Load(), scripts)
 	}

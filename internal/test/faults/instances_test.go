@@ -36,11 +36,13 @@ func limitedServer(url string, in io.Reader, out io.Writer) error {
 		middleware.Policy{Name: "hourly", Key: byClient, Limit: gcra.PerHour(hourly), Routes: []string{"/hourly"}})
 	server := httptest.NewServer(limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
 	defer server.Close()
+
 	get := func(path, client string) (allowed bool) {
 		r, err := http.NewRequest(http.MethodGet, server.URL+path, nil)
 		if err != nil {
 			panic(err)
 		}
+
 		r.Header.Set("X-Client", client)
 		resp, err := server.Client().Do(r)
 		if err != nil {
@@ -52,6 +54,7 @@ func limitedServer(url string, in io.Reader, out io.Writer) error {
 		return resp.StatusCode == http.StatusOK
 	}
 	defer during(func() { get("/traffic", "someone"); time.Sleep(20 * time.Millisecond) })()
+
 	for lines := bufio.NewScanner(in); lines.Scan(); {
 		n := 0
 		for range hourly + 1 {
@@ -61,6 +64,7 @@ func limitedServer(url string, in io.Reader, out io.Writer) error {
 		}
 		fmt.Fprintln(out, store.Stats().Instances, n)
 	}
+
 	return nil
 }
 
@@ -80,6 +84,7 @@ func ask(t *testing.T, p *redistest.Process, client string) (instances, allowed 
 func TestFault87SharesFollowTheNumberOfServers(t *testing.T) {
 	o := apart(t, "servers start and stop, Redis goes away in between")
 	redis := redistest.Start(t)
+
 	proxy := redistest.NewProxy(t, redis.Addr)
 	var servers []*redistest.Process
 	start := func(n int) {
@@ -87,10 +92,12 @@ func TestFault87SharesFollowTheNumberOfServers(t *testing.T) {
 			servers = append(servers, redistest.StartProcess(t, limitedURL, "redis://"+proxy.Addr))
 		}
 	}
+
 	asked := 0
 	counted := func(n int) {
 		t.Helper()
 		began := time.Now()
+
 		for _, p := range servers {
 			redistest.Eventually(t, ample, fmt.Sprintf("a count of %d servers", n), func() bool {
 				asked++
@@ -98,10 +105,12 @@ func TestFault87SharesFollowTheNumberOfServers(t *testing.T) {
 				return got == n
 			})
 		}
+
 		took := time.Since(began)
 		o.recovery = max(o.recovery, took)
 		t.Logf("all of %d servers count %[1]d after %v", n, took)
 	}
+
 	shares := func(client string, want int) {
 		t.Helper()
 		total := 0
@@ -111,6 +120,7 @@ func TestFault87SharesFollowTheNumberOfServers(t *testing.T) {
 				t.Errorf("%s, server %d: counts %d and allows %d requests; want %d and %d", client, i, n, allowed, len(servers), want)
 			}
 		}
+
 		o.requests.Add(int64(len(servers) * (hourly + 1)))
 		o.over.Add(int64(max(total-hourly, 0)))
 	}

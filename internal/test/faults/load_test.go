@@ -30,6 +30,7 @@ func TestFault97NoDataRace(t *testing.T) {
 	} else if long {
 		raceAgain(t)
 	}
+
 	const burst = 2000
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)
@@ -37,6 +38,7 @@ func TestFault97NoDataRace(t *testing.T) {
 	var observed atomic.Int64
 	var rate atomic.Int64
 	rate.Store(100)
+
 	s := openSite(t, o, sitetest.Config{
 		Config: middleware.Config{Store: store.Store, Instances: 2, Headers: middleware.HeadersDraft6 | middleware.HeadersDraft11,
 			Observe: func(_ *http.Request, d *middleware.Decision) { observed.Add(int64(len(d.Results)) + int64(d.Status())) }},
@@ -50,6 +52,7 @@ func TestFault97NoDataRace(t *testing.T) {
 			go func() { _ = copied.Refund(r.Context()) }() // may fail while Redis is away
 			go func() { _ = d.Spend(context.WithoutCancel(r.Context()), 1, "fixed", "plan", "users") }()
 		}})
+
 	shake := during(func() {
 		rate.Store(1 + rand.Int64N(1000))
 		switch rand.IntN(6) {
@@ -62,10 +65,13 @@ func TestFault97NoDataRace(t *testing.T) {
 		default:
 			proxy.Pass()
 		}
+
 		time.Sleep(30 * time.Millisecond)
 	})
+
 	mixed := func() bool { return s.failed.Load() > 0 && s.failed.Load() < s.decisions.Load() }
 	stop := time.Now().Add(phase(1500*time.Millisecond, 30*time.Second))
+
 	// The breaker may stay open for all of the short phase: a rest takes up to a
 	// second, and a probe may fail.
 	last := stop.Add(ample)
@@ -81,9 +87,11 @@ func TestFault97NoDataRace(t *testing.T) {
 			}
 		}
 	})
+
 	shake()
 	proxy.Pass()
 	o.recovers(t, store, 2*time.Second)
+
 	if !mixed() {
 		t.Errorf("%d of %d decisions degraded; want some and not all", s.failed.Load(), s.decisions.Load())
 	}

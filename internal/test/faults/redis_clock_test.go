@@ -40,6 +40,7 @@ func shiftTATs(t testing.TB, server *redistest.Server, prefix string, by time.Du
 		}
 		n++
 	}
+
 	if err := it.Err(); err != nil || n == 0 {
 		t.Fatalf("shifting under %s: %d keys, %v", prefix, n, err)
 	}
@@ -63,6 +64,7 @@ func monitored(t testing.TB, server *redistest.Server, f func()) (lines []string
 	if !all.Scan() || all.Text() != "+OK" {
 		t.Fatalf("MONITOR: got %q, %v", all.Text(), all.Err())
 	}
+
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -70,6 +72,7 @@ func monitored(t testing.TB, server *redistest.Server, f func()) (lines []string
 			lines = append(lines, all.Text())
 		}
 	}()
+
 	f()
 	do(t, server, "echo", "the end")
 	<-done
@@ -130,6 +133,7 @@ func back(t *testing.T, o *outcome, server *redistest.Server, r *rig, jump time.
 	}
 	shiftTATs(t, server, r.Prefix, jump)
 	start := time.Now()
+
 	for _, charges := range all {
 		for _, c := range mustTake(t, r, charges...) {
 			if res := c.Result; res.Allowed || res.RetryAfter > 500*time.Millisecond {
@@ -137,12 +141,14 @@ func back(t *testing.T, o *outcome, server *redistest.Server, r *rig, jump time.
 			}
 		}
 	}
+
 	for _, charges := range all {
 		o.recoversWhen(t, 500*time.Millisecond, func() bool {
 			o.decided(0)
 			return passed(mustTake(t, r, charges...))
 		})
 	}
+
 	if d := time.Since(start); d > jump/2 {
 		t.Errorf("clock back by %v: denied for %v; want 500ms", jump, d)
 	}
@@ -161,6 +167,7 @@ func ahead(t *testing.T, o *outcome, server *redistest.Server, r *rig, jump time
 	c := gcra.Charge{Subject: "hit", Policy: "p", Limit: gcra.Limit{Count: burst, Per: 25 * time.Second}, Cost: 1}
 	var allowed int64
 	start := time.Now()
+
 	use := func() {
 		for range 2 * burst {
 			if mustTakeCounted(t, o, r, c) {
@@ -168,11 +175,13 @@ func ahead(t *testing.T, o *outcome, server *redistest.Server, r *rig, jump time
 			}
 		}
 	}
+
 	use()
 	shiftTATs(t, server, r.Prefix, -jump)
 	use()
 	refilled := int64(math.Ceil(time.Since(start).Seconds() / 5))
 	o.atMost(t, allowed, 2*burst+refilled, fmt.Sprintf("clock ahead by %v", jump))
+
 	if allowed < 2*burst {
 		t.Errorf("clock ahead by %v: %d allowed; want %d, twice the burst", jump, allowed, 2*burst)
 	}
@@ -194,6 +203,7 @@ func TestFault40OneTimeForAllLimits(t *testing.T) {
 	r := rigAt(t, server.URL()+"?read_timeout=20s", config{Timeout: ample, DenialTTL: -1})
 	settles(t, r)
 	redistest.ResetStats(t, server.Client())
+
 	var mu sync.Mutex
 	redistest.Together(50, func(i int) {
 		charges := make([]gcra.Charge, 8)
@@ -204,13 +214,16 @@ func TestFault40OneTimeForAllLimits(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		o.decided(0)
+
 		if err != nil {
 			t.Error(err)
 		}
 	})
+
 	if scripts, times := redistest.Calls(t, server.Client(), "evalsha")+redistest.Calls(t, server.Client(), "eval"), redistest.Calls(t, server.Client(), "time"); scripts == 0 || times != scripts {
 		t.Errorf("%d scripts asked for the time %d times; want once each", scripts, times)
 	}
+
 	ctx := t.Context()
 	for i := range 50 {
 		var keys []string

@@ -75,8 +75,10 @@ func others(t *testing.T, o *outcome, r *rig, subjects []string, f func()) {
 				failed.Add(1)
 			}
 		}
+
 		time.Sleep(2 * time.Millisecond)
 	})
+
 	f()
 	stop()
 	if n := unavailable.Load(); n > 0 {
@@ -94,6 +96,7 @@ func TestFault21ClusterMasterKilled(t *testing.T) {
 	subjects := onePerShard(t, c)
 	r := onCluster(t, c, config{Timeout: time.Second}) // for the other shards
 	worksOn(t, r, subjects...)
+
 	old := shards(t, c)[0].master
 	others(t, o, r, subjects, func() {
 		old.Kill()
@@ -104,6 +107,7 @@ func TestFault21ClusterMasterKilled(t *testing.T) {
 			return ok
 		})
 	})
+
 	if now := shards(t, c)[0].master; now == old {
 		t.Error("the shard works without its master, and no replica was promoted")
 	}
@@ -117,12 +121,14 @@ func move(t testing.TB, c *redistest.Cluster, slot int, from, to *redistest.Serv
 	id := func(s *redistest.Server) any { return do(t, s, "cluster", "myid") }
 	do(t, to, "cluster", "setslot", slot, "importing", id(from))
 	do(t, from, "cluster", "setslot", slot, "migrating", id(to))
+
 	host, port, _ := strings.Cut(to.Addr, ":")
 	keys = func(names ...string) {
 		for _, name := range names {
 			do(t, from, "migrate", host, port, name, 0, 5000)
 		}
 	}
+
 	done = func() {
 		// Until the source gives up the slot, new keys may still appear on it.
 		for {
@@ -134,9 +140,11 @@ func move(t testing.TB, c *redistest.Cluster, slot int, from, to *redistest.Serv
 				keys(name.(string))
 			}
 		}
+
 		for _, s := range []*redistest.Server{to, from} {
 			do(t, s, "cluster", "setslot", slot, "node", id(to))
 		}
+
 		// A node that does not know the new owner's epoch could later claim the slot
 		// with the same epoch.
 		epoch := epochOf(t, to)
@@ -146,15 +154,18 @@ func move(t testing.TB, c *redistest.Cluster, slot int, from, to *redistest.Serv
 				if err != nil || epochOf(t, s) < epoch {
 					return false
 				}
+
 				for _, r := range slots {
 					if r.Start <= slot && slot <= r.End && r.Nodes[0].Addr != to.Addr {
 						return false
 					}
 				}
 			}
+
 			return true
 		})
 	}
+
 	return keys, done
 }
 
@@ -187,6 +198,7 @@ func TestFault22SlotsMoveUnderLoad(t *testing.T) {
 		subjects = append(subjects, subjectOn(t, c, 0, fmt.Sprint("moving", i, "-")))
 	}
 	worksOn(t, r, subjects...)
+
 	const bucket = 100_000
 	passed := make([]int64, len(subjects))
 	stop := during(func() {
@@ -196,6 +208,7 @@ func TestFault22SlotsMoveUnderLoad(t *testing.T) {
 			start := time.Now()
 			allowed, err := r.Take(t.Context(), charges[:1+i%2])
 			o.decided(time.Since(start))
+
 			if err != nil {
 				t.Errorf("while slots move: %v", err)
 			} else if allowed {
@@ -203,6 +216,7 @@ func TestFault22SlotsMoveUnderLoad(t *testing.T) {
 			}
 		})
 	})
+
 	moved := make(map[int]bool)
 	for _, s := range subjects {
 		if slot := slotOf(t, c, s); !moved[slot] {
@@ -213,14 +227,17 @@ func TestFault22SlotsMoveUnderLoad(t *testing.T) {
 			done()
 		}
 	}
+
 	time.Sleep(100 * time.Millisecond) // some load on the new masters
 	stop()
+
 	w := r.witness(t, c.Client())
 	for i, s := range subjects {
 		if got := spent(t, w, daily(s, bucket)); got > passed[i] || got < passed[i]-100 { // it refills a little
 			t.Errorf("%s: %d units gone after %d allowed requests", s, got, passed[i])
 		}
 	}
+
 	for slot := range moved {
 		moveAll(t, c, slot, to, from)
 	}
@@ -241,9 +258,11 @@ func TestFault23MovingSlotWithoutTheScript(t *testing.T) {
 	mustTake(t, r, stays)
 	keys, done := move(t, c, slotOf(t, c, subject), from, to)
 	keys(r.Prefix + "{" + subject + "}:gone")
+
 	for i := range int64(5) {
 		do(t, to, "script", "flush")
 		do(t, from, "script", "flush")
+
 		for _, charge := range []gcra.Charge{gone, stays, fresh} {
 			want := 98 - i
 			if charge.Policy == "fresh" {
@@ -254,6 +273,7 @@ func TestFault23MovingSlotWithoutTheScript(t *testing.T) {
 			}
 		}
 	}
+
 	done()
 	for _, charge := range []gcra.Charge{gone, stays, fresh} {
 		redistest.Eventually(t, ample, "the slot's new master", func() bool {
@@ -262,6 +282,7 @@ func TestFault23MovingSlotWithoutTheScript(t *testing.T) {
 			return err == nil
 		})
 	}
+
 	if n := spent(t, r, gone); n != 6 {
 		t.Errorf("%d units are gone after 6 allowed requests", n)
 	}
@@ -321,6 +342,7 @@ func TestFault99KeysOfOneRequestOnTwoNodesForAMoment(t *testing.T) {
 		options.ReadTimeout = ample
 		client := closing(t, redis.NewClusterClient(options))
 		store := newStore(client)
+
 		var second func()
 		var torn atomic.Int64
 		var most int64 // answers TRYAGAIN
@@ -329,11 +351,13 @@ func TestFault99KeysOfOneRequestOnTwoNodesForAMoment(t *testing.T) {
 				second()
 			}
 		}))
+
 		works(t, store)
 		const rounds = 5
 		charges := []gcra.Charge{daily(subject, 100), daily(subject, 100), daily(other, 100)}
 		charges[0].Policy, charges[1].Policy = "left", "right"
 		mustTake(t, store, charges...)
+
 		for i := range rounds {
 			keys, done := move(t, c, slotOf(t, c, subject), from, to)
 			keys(prefix + "{" + subject + "}:left")
@@ -355,6 +379,7 @@ func TestFault99KeysOfOneRequestOnTwoNodesForAMoment(t *testing.T) {
 				return err == nil
 			})
 		}
+
 		for _, charge := range charges[:2] {
 			if n := spent(t, store, charge); n != 1+rounds {
 				t.Errorf("%s: %d units are gone after %d allowed requests", prefix, n, 1+rounds)
@@ -391,6 +416,7 @@ func TestFault24KeysOfOneRequestOnTwoNodes(t *testing.T) {
 	for i := range 4 {
 		whole = append(whole, subjectOn(t, c, 0, fmt.Sprint("whole", i, "-")))
 	}
+
 	stop := during(func() {
 		redistest.Together(len(whole), func(i int) {
 			if _, err := o.take(r, plenty(whole[i])); err != nil {
@@ -398,6 +424,7 @@ func TestFault24KeysOfOneRequestOnTwoNodes(t *testing.T) {
 			}
 		})
 	})
+
 	for range 10 {
 		start := time.Now()
 		_, err := r.Take(t.Context(), charges)
@@ -406,6 +433,7 @@ func TestFault24KeysOfOneRequestOnTwoNodes(t *testing.T) {
 			t.Errorf("with one of two keys moved: got %v; want TRYAGAIN", err)
 		}
 	}
+
 	stop()
 	if n := torn.Load(); n > 120 {
 		t.Errorf("10 requests were answered %d times in a second each; want growing pauses in between", n)
@@ -419,6 +447,7 @@ func TestFault24KeysOfOneRequestOnTwoNodes(t *testing.T) {
 	if left, right := spent(t, w, charges[0]), spent(t, w, charges[1]); left != 2 || right != 2 {
 		t.Errorf("after two requests %d units of one limit are gone and %d of the other; want 2 and 2", left, right)
 	}
+
 	moveAll(t, c, slotOf(t, c, subject), to, from)
 	o.inTime(t, r.Timeout)
 }
@@ -437,10 +466,12 @@ func TestFault26ClusterDown(t *testing.T) {
 		_, err := o.take(r, plenty(subjects[1]))
 		return err != nil && strings.Contains(err.Error(), "CLUSTERDOWN")
 	})
+
 	redistest.Eventually(t, ample, "the store to leave them alone", func() bool {
 		_, err := o.take(r, plenty(subjects[1]))
 		return errors.Is(err, redisstore.ErrUnavailable)
 	})
+
 	lost.master.Restart()
 	lost.replica.Restart()
 	mustHeal(t, healCluster(c))
@@ -458,6 +489,7 @@ func TestFault27OneShardStandsStill(t *testing.T) {
 	subjects := onePerShard(t, c)
 	r := onCluster(t, c, config{Timeout: time.Second})
 	worksOn(t, r, subjects...)
+
 	old := shards(t, c)[0].master
 	others(t, o, r, subjects, func() {
 		old.Pause()
@@ -470,5 +502,6 @@ func TestFault27OneShardStandsStill(t *testing.T) {
 		old.Resume()
 		time.Sleep(phase(200*time.Millisecond, 5*time.Second))
 	})
+
 	o.inTime(t, r.Timeout)
 }

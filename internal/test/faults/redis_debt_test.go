@@ -122,18 +122,21 @@ func (b *balance) look(t *testing.T) {
 	for i, a := range b.servers { // paid first and granted last: no less than was owed meanwhile
 		paid[i] = a.store.Stats().PaidUnits
 	}
+
 	excess, now := b.excess(), time.Since(b.start)
 	for i, a := range b.servers {
 		owes := float64(a.store.Stats().LocalUnits - paid[i])
 		if owes == 0 {
 			b.even[i] = now
 		}
+
 		may := max(1, float64(debtLimit.Burst)/n) + float64(time.Since(b.start)-b.even[i])/n/float64(debtLimit.Per)
 		if owes > may+1 { // a unit is counted as paid when half of it is
 			t.Errorf("%v: server %d owes %.0f units and has owed for %v; want at most %.1f", now, i, owes, now-b.even[i], may)
 		}
 		owed, most = owed+owes, most+may
 	}
+
 	if excess > owed+n/2 { // see above
 		t.Errorf("%v: %.1f units more than the bound; want at most the %.0f that are owed", now, excess, owed)
 	}
@@ -150,6 +153,7 @@ func TestFault100LossyLink(t *testing.T) {
 			o := apart(t, fmt.Sprint("30 % of packets to Redis are lost, servers: ", servers))
 			d := newDebtors(t, o, servers)
 			b := newBalance(d)
+
 			for _, link := range d.links {
 				link.Lose(0.3, 0)
 			}
@@ -158,6 +162,7 @@ func TestFault100LossyLink(t *testing.T) {
 			for _, link := range d.links {
 				link.Pass()
 			}
+
 			b.isEven(t, 0)
 			stop()
 			most := float64(debtLimit.Burst)
@@ -205,12 +210,14 @@ func TestFault112ServerStopsWithDebts(t *testing.T) {
 	lost := d.servers[0].store.Stats()
 	stop()
 	cutOff := time.Since(cut)
+
 	stopped := d.servers[0]
 	d.servers, d.links = d.servers[1:], d.links[1:]
 	stop = d.asking(t)
 	time.Sleep(phase(500*time.Millisecond, 5*time.Second))
 	stop()
 	d.servers = append(d.servers, stopped)
+
 	may := 1 + float64(cutOff)/3/float64(debtLimit.Per) + 1 // asking goes on until stop returns
 	if owed := float64(lost.LocalUnits - lost.PaidUnits); owed > may || owed < 1 {
 		t.Errorf("it stopped with %.0f units that were not charged; want 1 to %.1f", owed, may)

@@ -37,6 +37,7 @@ func TestFault07RedisBusyWithAScript(t *testing.T) {
 	server := redistest.Start(t, "--lua-time-limit", "50")
 	r := rigAt(t, server.URL(), config{Timeout: time.Second})
 	works(t, r)
+
 	neighbour := server.Options()
 	neighbour.MaxRetries, neighbour.ReadTimeout = -1, ample
 	done := make(chan error)
@@ -44,6 +45,7 @@ func TestFault07RedisBusyWithAScript(t *testing.T) {
 	go func() {
 		done <- other.Eval(context.Background(), "while true do end", nil).Err()
 	}()
+
 	outage(t, o, r, "BUSY")
 	redistest.Eventually(t, ample, "the script to be killed", func() bool {
 		return server.Client().ScriptKill(context.Background()).Err() == nil
@@ -71,6 +73,7 @@ func TestFault28RedisLoading(t *testing.T) {
 		defer close(up)
 		server.Restart()
 	}()
+
 	loading := 0
 	redistest.Eventually(t, ample, "the server to have loaded", func() bool {
 		_, err := o.take(r, plenty("somebody"))
@@ -79,6 +82,7 @@ func TestFault28RedisLoading(t *testing.T) {
 		}
 		return err == nil
 	})
+
 	<-up
 	if loading == 0 {
 		t.Error("no call was made while the server was loading")
@@ -105,6 +109,7 @@ func refusesWrites(t *testing.T, o *outcome, server *redistest.Server, reason st
 		_, err := gcra.Take(t.Context(), w, plenty("somebody"))
 		return err != nil && strings.Contains(err.Error(), reason)
 	})
+
 	for range 2 { // a third failure in a row opens the breaker
 		if _, err := o.take(r, daily("fresh", 3)); err == nil || !strings.Contains(err.Error(), reason) {
 			t.Errorf("a call that would be allowed: got %v; want %s", err, reason)
@@ -113,9 +118,11 @@ func refusesWrites(t *testing.T, o *outcome, server *redistest.Server, reason st
 			t.Errorf("a call that is denied: got %+v, %v; want it denied, with RetryAfter", res, err)
 		}
 	}
+
 	outage(t, o, r, reason)
 	heal()
 	o.recovers(t, r, probing)
+
 	if n := spent(t, w, daily("fresh", 3)); n != 0 {
 		t.Errorf("%d units were charged by calls that failed with %s; want none", n, reason)
 	}
@@ -141,6 +148,7 @@ func TestFault30EvictionCostsABurstAndIsCounted(t *testing.T) {
 		server := redistest.Start(t, "--maxmemory-policy", policy)
 		r := rigAt(t, server.URL(), config{Timeout: ample, DenialTTL: -1})
 		works(t, r)
+
 		const burst = 5
 		var allowed, losses int64
 		for range amount(3, 20) {
@@ -153,6 +161,7 @@ func TestFault30EvictionCostsABurstAndIsCounted(t *testing.T) {
 					allowed++
 				}
 			}
+
 			// Other keys fill the memory until this key is gone.
 			if policy == "allkeys-lru" {
 				do(t, server, "debug", "populate", 500, fmt.Sprint("filler", losses), 1000)
@@ -162,12 +171,14 @@ func TestFault30EvictionCostsABurstAndIsCounted(t *testing.T) {
 				do(t, server, "config", "set", "maxmemory", 1)
 				gone = server.Client().Exists(t.Context(), r.Prefix+"{victim}:p").Val() == 0
 			}
+
 			do(t, server, "config", "set", "maxmemory", 0)
 			if !gone {
 				t.Fatalf("%s: the key was not evicted", policy)
 			}
 			losses++
 		}
+
 		if evicted := redistest.Stat(t, server.Client(), "stats", "evicted_keys:"); int64(evicted) < losses {
 			t.Errorf("%s: Redis has counted %d evictions; want at least %d", policy, evicted, losses)
 		}
@@ -184,6 +195,7 @@ func TestFault31DiskErrorBlocksWrites(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	server := redistest.Start(t, "--dir", dir)
 	refusesWrites(t, o, server, "MISCONF",
 		func() {
@@ -219,6 +231,7 @@ func TestFault33CredentialsRotated(t *testing.T) {
 	setUser := func(rules string) {
 		do(t, server, append([]any{"acl", "setuser", "limiter"}, fields(rules)...)...)
 	}
+
 	for _, tt := range []struct {
 		name, reason string
 		revoke       string
@@ -237,6 +250,7 @@ func TestFault33CredentialsRotated(t *testing.T) {
 		outage(t, o, r, tt.reason)
 		setUser("reset on >secret ~* " + grant)
 		o.recovers(t, r, probing)
+
 		if strings.Contains(strings.Join(r.log.Lines(""), "\n"), "secret") {
 			t.Errorf("%s: the log repeats the password", tt.name)
 		}
@@ -244,6 +258,7 @@ func TestFault33CredentialsRotated(t *testing.T) {
 			t.Errorf("%s: got %d log lines about the outage; want 1", tt.name, n)
 		}
 	}
+
 	o.inTime(t, time.Second)
 }
 
@@ -261,6 +276,7 @@ func TestFault34NoConnectionLeft(t *testing.T) {
 			_ = c.Close()
 		}
 	}()
+
 	for len(others) < 8 { // some connect before the store's spare connections do
 		c, err := net.Dial("tcp", server.Addr)
 		if err != nil {
@@ -268,14 +284,17 @@ func TestFault34NoConnectionLeft(t *testing.T) {
 		}
 		others = append(others, c)
 	}
+
 	outage(t, o, r, "") // the reason is often lost: Redis closes the connection before a command
 	before := redistest.Stat(t, server.Client(), "stats", "rejected_connections:")
+
 	d := phase(1500*time.Millisecond, 10*time.Second)
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if _, err := o.take(r, plenty("somebody")); err == nil {
 			t.Fatal("a server without free connections has answered")
 		}
 	}
+
 	if n, most := redistest.Stat(t, server.Client(), "stats", "rejected_connections:")-before, 10+10*int(d/(500*time.Millisecond)); n > most {
 		t.Errorf("%d connections were rejected in %v; want at most %d", n, d, most)
 	}
@@ -290,6 +309,7 @@ func TestFault35RedisForgetsEverything(t *testing.T) {
 	server := redistest.Start(t)
 	r := rigAt(t, server.URL()+"?read_timeout=20s", config{Timeout: ample, DenialTTL: -1})
 	works(t, r)
+
 	const burst, rounds = 10, 5
 	var allowed int64
 	for round := range rounds {
@@ -302,6 +322,7 @@ func TestFault35RedisForgetsEverything(t *testing.T) {
 				allowed++
 			}
 		}
+
 		if round%2 == 0 {
 			do(t, server, "flushall")
 		} else {
@@ -309,6 +330,7 @@ func TestFault35RedisForgetsEverything(t *testing.T) {
 			redistest.Eventually(t, ample, "the store to find the restarted server", func() bool { return answers(r) })
 		}
 	}
+
 	o.atMost(t, allowed, burst*rounds, "a burst for each loss of data")
 	if allowed != burst*rounds {
 		t.Errorf("%d allowed; want %d", allowed, burst*rounds)

@@ -41,12 +41,14 @@ func hot(o *outcome, stores [2]*rig, c gcra.Charge, d time.Duration) (all latenc
 				passed++
 			}
 		}
+
 		mu.Lock()
 		defer mu.Unlock()
 		all = append(all, mine...)
 		allowed += passed
 		failed += errs
 	})
+
 	return all, allowed, failed
 }
 
@@ -65,6 +67,7 @@ func TestFault49HotKey(t *testing.T) {
 			stores[j] = rigAt(t, server.URL()+"?read_timeout=20s", config{Prefix: fmt.Sprint("hot", i, ":"), Timeout: ample, DenialTTL: ttl})
 			works(t, stores[j])
 		}
+
 		redistest.ResetStats(t, server.Client())
 		start := time.Now()
 		all, allowed, failed := hot(o, stores, c, d)
@@ -81,6 +84,7 @@ func TestFault49HotKey(t *testing.T) {
 			o.injected += fmt.Sprintf(": %.0f a second, p99 %v, %d scripts", float64(len(all))/d.Seconds(), all.p99().Round(time.Microsecond), scripts[i])
 		}
 	}
+
 	o.injected += fmt.Sprintf("; %d without the denial cache", scripts[1])
 }
 
@@ -111,10 +115,12 @@ func (f fleet) ask(o *outcome, user string, d, pause time.Duration) (allowed, de
 	redistest.Together(len(f.limiters), func(i int) {
 		req := httptest.NewRequest(http.MethodGet, "/", nil)
 		req.Header.Set("User", user)
+
 		for time.Now().Before(end) {
 			start := time.Now()
 			dec := f.limiters[i].Decide(req)
 			o.decided(time.Since(start))
+
 			if dec.Allowed {
 				passed.Add(1)
 			}
@@ -124,6 +130,7 @@ func (f fleet) ask(o *outcome, user string, d, pause time.Duration) (allowed, de
 			time.Sleep(pause)
 		}
 	})
+
 	return passed.Load(), alone.Load()
 }
 
@@ -148,6 +155,7 @@ func TestFault88OutageDoesNotMultiplyTheQuota(t *testing.T) {
 		during, degraded := f.ask(o, "user", phase(2*time.Second, 60*time.Second), time.Millisecond)
 		allowed += during
 		took := time.Since(start).Seconds()
+
 		// One burst, spent before or after: the servers start from their last state,
 		// which may be as old as their last call.
 		bound := int64(burst + burst/2 + math.Ceil(rate*took*1.05))
@@ -157,6 +165,7 @@ func TestFault88OutageDoesNotMultiplyTheQuota(t *testing.T) {
 		}
 		o.injected += fmt.Sprintf("; %s: %d of %d allowed", name, allowed, bound)
 	}
+
 	o.inTime(t, budget)
 }
 
@@ -173,6 +182,7 @@ func TestFault57RecoveryOpensFewConnections(t *testing.T) {
 	for _, r := range f.rigs {
 		works(t, r)
 	}
+
 	load := func(d time.Duration) {
 		var wg sync.WaitGroup
 		for range 16 {
@@ -180,6 +190,7 @@ func TestFault57RecoveryOpensFewConnections(t *testing.T) {
 		}
 		wg.Wait()
 	}
+
 	load(200 * time.Millisecond)
 	count := func() (all int64) {
 		for _, p := range proxies {
@@ -187,6 +198,7 @@ func TestFault57RecoveryOpensFewConnections(t *testing.T) {
 		}
 		return all
 	}
+
 	for _, p := range proxies {
 		p.Blackhole()
 	}
@@ -194,11 +206,13 @@ func TestFault57RecoveryOpensFewConnections(t *testing.T) {
 	d := phase(1500*time.Millisecond, 10*time.Second)
 	before := count()
 	load(d)
+
 	// A probe each 500 ms at most for each server, and two spare connections.
 	perSecond := float64(count()-before) / d.Seconds()
 	if perSecond > 8*n {
 		t.Errorf("%.0f connections a second while Redis is silent; want at most %d", perSecond, 8*n)
 	}
+
 	before = count()
 	for _, p := range proxies {
 		p.Pass()
@@ -208,11 +222,13 @@ func TestFault57RecoveryOpensFewConnections(t *testing.T) {
 		o.recoversWhen(t, probing, func() bool { return len(r.log.Lines(isBack)) > 0 })
 	}
 	stop()
+
 	if opened := count() - before; opened > 16*n {
 		t.Errorf("%d connections opened by %d servers at the recovery; want at most %d", opened, n, 16*n)
 	} else {
 		o.injected += fmt.Sprintf(": %.1f connections a second, %d at the recovery", perSecond, opened)
 	}
+
 	o.inTime(t, budget)
 }
 
@@ -229,6 +245,7 @@ func TestFault58RedisFlaps(t *testing.T) {
 	up, down := phase(700*time.Millisecond, time.Second), phase(700*time.Millisecond, time.Second)
 	start := time.Now()
 	var allowed, degraded int64
+
 	add := func(passed, alone int64) { allowed, degraded = allowed+passed, degraded+alone }
 	for range flaps {
 		add(f.ask(o, "user", up, time.Millisecond))
@@ -236,13 +253,16 @@ func TestFault58RedisFlaps(t *testing.T) {
 		add(f.ask(o, "user", down, time.Millisecond))
 		proxy.Pass()
 	}
+
 	took := time.Since(start)
 	bound := burst + int64(math.Ceil(rate*took.Seconds())) + burst*int64(flaps)
 	o.atMost(t, allowed, bound, fmt.Sprint(flaps, " flaps"))
 	o.injected += fmt.Sprintf(" %d times: %d of %d allowed", flaps, allowed, bound)
+
 	if degraded == 0 || allowed < int64(rate*took.Seconds()/2) {
 		t.Errorf("%d allowed, %d decisions degraded; want the rate, and some degraded decisions", allowed, degraded)
 	}
+
 	// The breaker stays open for 500 ms at least, and the log has a line for each change.
 	if changes, most := len(f.rigs[0].log.Lines("redis is")), 2*int(took/(500*time.Millisecond)); changes > most {
 		t.Errorf("%d changes of state in %v; want at most %d", changes, took, most)

@@ -18,6 +18,7 @@ import (
 func TestFault04CallsToAPausedRedisAreChargedOnce(t *testing.T) {
 	o := apart(t, "SIGSTOP, calls, SIGCONT")
 	server := redistest.Start(t)
+
 	// Without spare connections: they say HELLO before their first use, so a charge
 	// cannot be in their buffers.
 	options := server.Options()
@@ -25,6 +26,7 @@ func TestFault04CallsToAPausedRedisAreChargedOnce(t *testing.T) {
 	r := rigOn(t, closing(t, redis.NewClient(options)), config{DenialTTL: -1})
 	works(t, r)
 	server.Pause()
+
 	var late, resting atomic.Int64
 	const bucket = 100_000
 	for range 20 {
@@ -39,6 +41,7 @@ func TestFault04CallsToAPausedRedisAreChargedOnce(t *testing.T) {
 			}
 		})
 	}
+
 	server.Resume()
 	// On each connection the buffered commands run before new ones; connections that
 	// were closed are then gone from the list.
@@ -61,6 +64,7 @@ func TestFault14EvictedScriptIsSentAgain(t *testing.T) {
 	server := redistest.Start(t)
 	r := rigAt(t, server.URL()+"?read_timeout=20s", config{Timeout: ample, DenialTTL: -1})
 	works(t, r)
+
 	const burst = 1000
 	rounds := int64(amount(5, 100))
 	for i := range rounds {
@@ -75,6 +79,7 @@ func TestFault14EvictedScriptIsSentAgain(t *testing.T) {
 			t.Errorf("after 500 other scripts: got %+v, %v; want %d remaining", res, err, burst-1-i)
 		}
 	}
+
 	if redistest.Stat(t, server.Client(), "stats", "evicted_scripts:") == 0 {
 		t.Skip("this server evicts no scripts; Redis 7.4 and newer and Valkey do")
 	}

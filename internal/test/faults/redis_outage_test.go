@@ -26,6 +26,7 @@ func TestFault01RedisStartsAfterTheApplication(t *testing.T) {
 	s := underLoad(t, o, r)
 	away := s.traffic(t, 200, phase(time.Second, 5*time.Second))
 	away.only(t, "before Redis has started", http.StatusOK)
+
 	if s.failed.Load() == 0 {
 		t.Error("no decision was reported as degraded without a Redis")
 	}
@@ -56,6 +57,7 @@ func TestFault03RedisPaused(t *testing.T) {
 		_, err := o.take(r, plenty("somebody"))
 		return errors.Is(err, redisstore.ErrUnavailable)
 	})
+
 	s.Client.CloseIdleConnections()
 	before.released(t, 30) // a few batches and probes wait, not 300 requests or more
 	server.Resume()
@@ -76,6 +78,7 @@ func TestFault05SlowRedisIsLeftAlone(t *testing.T) {
 	proxy.Delay(300 * time.Millisecond)
 	opened := proxy.Connections()
 	d := phase(1500*time.Millisecond, 10*time.Second)
+
 	end := time.Now().Add(d)
 	redistest.Together(8, func(i int) {
 		for ; time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -84,6 +87,7 @@ func TestFault05SlowRedisIsLeftAlone(t *testing.T) {
 			}
 		}
 	})
+
 	// A few failures, then a probe each 500 ms at most, each on a connection that is
 	// dropped; the client keeps two spare ones.
 	if got, most := proxy.Connections()-opened, 10+3*int64(d/(500*time.Millisecond)); got > most {
@@ -101,9 +105,11 @@ func TestFault06RedisStandsStill(t *testing.T) {
 	for _, args := range [][]any{{"debug", "sleep", "1"}, {"client", "pause", "1000", "write"}} {
 		r := rigAt(t, server.URL(), config{})
 		works(t, r)
+
 		done := make(chan error)
 		go func() { done <- server.Client().Do(context.Background(), args...).Err() }()
 		redistest.Eventually(t, ample, fmt.Sprint(args, " to make calls fail"), func() bool { return !answers(r) })
+
 		for range 50 {
 			_, _ = o.take(r, plenty("somebody")) // only its duration matters
 		}
@@ -125,11 +131,13 @@ func TestFault09SmallPoolServesManyCallers(t *testing.T) {
 	r := rigAt(t, "redis://"+proxy.Addr+"?pool_size=2&pool_timeout=10s", config{Timeout: ample})
 	works(t, r)
 	proxy.Delay(50 * time.Millisecond)
+
 	redistest.Together(200, func(i int) {
 		if _, err := o.take(r, plenty(fmt.Sprint(i))); err != nil {
 			t.Errorf("200 callers on 2 connections: %v", err)
 		}
 	})
+
 	if n := proxy.Connections(); n > 2 {
 		t.Errorf("%d connections; want 2", n)
 	}
@@ -138,12 +146,14 @@ func TestFault09SmallPoolServesManyCallers(t *testing.T) {
 	works(t, slow)
 	proxy.Delay(10 * time.Second)
 	sent := proxy.RequestBytes()
+
 	var late outcome
 	redistest.Together(200, func(i int) {
 		if _, err := late.take(slow, plenty(fmt.Sprint(i))); err == nil {
 			t.Error("a call was answered by a server that is slower than the Timeout")
 		}
 	})
+
 	late.inTime(t, budget)
 	// 200 calls of some 100 bytes each, sent once.
 	if n := proxy.RequestBytes() - sent; n > 60_000 {

@@ -27,6 +27,7 @@ func TestFault41QuotaOfAKilledRedis(t *testing.T) {
 			server := redistest.Start(t, tt.args...)
 			r := rigAt(t, server.URL()+"?read_timeout=20s", config{Timeout: ample, DenialTTL: -1})
 			works(t, r)
+
 			use := func(n int64) (allowed int64) {
 				for range n {
 					res, err := o.take(r, monthly)
@@ -37,8 +38,10 @@ func TestFault41QuotaOfAKilledRedis(t *testing.T) {
 						allowed++
 					}
 				}
+
 				return allowed
 			}
+
 			use(half)
 			// The first half is in the file; how much of the second is, everysec leaves open.
 			redistest.Eventually(t, ample, "the file to be written", func() bool {

@@ -21,6 +21,7 @@ func TestFault94ReplicasAreNeverAsked(t *testing.T) {
 		redistest.ResetStats(t, s.replica.Client())
 		redistest.ResetStats(t, s.master.Client())
 	}
+
 	for name, set := range map[string]func(*redis.ClusterOptions){
 		"ReadOnly":       func(o *redis.ClusterOptions) { o.ReadOnly = true },
 		"RouteByLatency": func(o *redis.ClusterOptions) { o.RouteByLatency = true },
@@ -29,6 +30,7 @@ func TestFault94ReplicasAreNeverAsked(t *testing.T) {
 		options := c.Options()
 		options.ReadTimeout = ample
 		set(options)
+
 		r := rigOn(t, closing(t, clusterClient(options)), config{Timeout: ample})
 		redistest.Together(60, func(i int) { // pipelines too
 			if _, err := o.take(r, daily(fmt.Sprint("user", i%20), 2)); err != nil {
@@ -36,6 +38,7 @@ func TestFault94ReplicasAreNeverAsked(t *testing.T) {
 			}
 		})
 	}
+
 	var masters int64
 	for _, s := range all {
 		masters += redistest.Calls(t, s.master.Client(), "evalsha") + redistest.Calls(t, s.master.Client(), "eval")
@@ -43,6 +46,7 @@ func TestFault94ReplicasAreNeverAsked(t *testing.T) {
 			t.Errorf("the replica %s was sent %d scripts; want none", s.replica.Addr, n)
 		}
 	}
+
 	if masters == 0 {
 		t.Error("no master was sent a script")
 	}
@@ -65,15 +69,18 @@ func clusterClient(options *redis.ClusterOptions) *redis.ClusterClient {
 				return nil, ctx.Err()
 			}
 		}
+
 		client := redis.NewClient(o)
 		ready.Store(client, isReady)
 		return client
 	}
+
 	cluster := redis.NewClusterClient(options)
 	cluster.OnNewNode(func(client *redis.Client) { // runs after those of NewClusterClient
 		if isReady, ok := ready.LoadAndDelete(client); ok {
 			close(isReady.(chan struct{}))
 		}
 	})
+
 	return cluster
 }

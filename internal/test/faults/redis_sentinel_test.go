@@ -58,6 +58,7 @@ func TestFault15ReadonlyOnOpenConnections(t *testing.T) {
 	server := redistest.Start(t)
 	r := rigAt(t, server.URL(), config{})
 	works(t, r)
+
 	host, port, _ := net.SplitHostPort(redistest.Start(t).Addr)
 	do(t, server, "replicaof", host, port)
 	outage(t, o, r, "READONLY")
@@ -69,6 +70,7 @@ func TestFault15ReadonlyOnOpenConnections(t *testing.T) {
 	old, next, _ := pair(t)
 	var name atomic.Pointer[redistest.Server]
 	name.Store(old)
+
 	options := old.Options()
 	options.ContextTimeoutEnabled = true
 	options.Dialer = func(ctx context.Context, network, _ string) (net.Conn, error) {
@@ -76,12 +78,14 @@ func TestFault15ReadonlyOnOpenConnections(t *testing.T) {
 	}
 	f := rigOn(t, closing(t, redis.NewClient(options)), config{})
 	works(t, f)
+
 	host, port, _ = net.SplitHostPort(next.Addr)
 	do(t, old, "failover", "to", host, port)
 	outage(t, o, f, "")
 	redistest.Eventually(t, ample, "the failover to end", func() bool {
 		return strings.Contains(next.Client().Info(t.Context(), "replication").Val(), "role:master")
 	})
+
 	name.Store(next)
 	o.recovers(t, f, probing)
 	if redistest.Calls(t, next.Client(), "evalsha")+redistest.Calls(t, next.Client(), "eval") == 0 {
@@ -101,6 +105,7 @@ func TestFault16MasterKilled(t *testing.T) {
 		_, _ = o.take(r, plenty("somebody"))
 		time.Sleep(2 * time.Millisecond)
 	})
+
 	// How long that takes is up to the sentinels: after a split vote they wait 6 s.
 	succeeded(t, group, old)
 	stop()
@@ -122,6 +127,7 @@ func TestFault17MasterPausedAndResumed(t *testing.T) {
 	old := group.Master()
 	redistest.ResetStats(t, old.Client())
 	old.Pause()
+
 	var late atomic.Int64
 	redistest.Together(20, func(int) {
 		if _, err := o.take(r, daily("hit", 1000)); errors.Is(err, redisstore.ErrUnavailable) {
@@ -129,8 +135,10 @@ func TestFault17MasterPausedAndResumed(t *testing.T) {
 		}
 		late.Add(1)
 	})
+
 	master := succeeded(t, group, old)
 	o.recovers(t, r, probing)
+
 	const after = 50
 	for range after {
 		redistest.Eventually(t, ample, "a charge on the new master", func() bool {
@@ -138,11 +146,13 @@ func TestFault17MasterPausedAndResumed(t *testing.T) {
 			return err == nil
 		})
 	}
+
 	resumed := time.Now()
 	old.Resume()
 	for time.Since(resumed) < phase(500*time.Millisecond, 10*time.Second) {
 		_, _ = o.take(r, plenty("after")) // it may fail while connections change; only its server matters
 	}
+
 	// Only commands in its buffers reached the old master.
 	if n := redistest.Calls(t, old.Client(), "evalsha"); n > late.Load() {
 		t.Errorf("the old master ran %d scripts; want at most the %d calls in flight when it stopped", n, late.Load())
@@ -169,6 +179,7 @@ func TestFault18SentinelIsSilent(t *testing.T) {
 		t.Logf("with a first sentinel that %s the first answer came after %v", name, first.recovery)
 		o.recovery = max(o.recovery, first.recovery)
 	}
+
 	proxy.Pass()
 	r := following(t, group, config{}, proxy.Addr)
 	works(t, r)
@@ -188,6 +199,7 @@ func TestFault19WritesLostAtFailover(t *testing.T) {
 	group := theSentinels(t)
 	r := following(t, group, config{DenialTTL: -1}) // the cache would hide a part of it
 	works(t, r)
+
 	old := group.Master()
 	var links []*redistest.Proxy
 	for _, replica := range group.Replicas() {
@@ -196,6 +208,7 @@ func TestFault19WritesLostAtFailover(t *testing.T) {
 		do(t, replica, "replicaof", host, port)
 		links = append(links, link)
 	}
+
 	redistest.Eventually(t, ample, "the replicas to follow", func() bool {
 		return redistest.Stat(t, old.Client(), "replication", "connected_slaves:") == 2
 	})
@@ -214,6 +227,7 @@ func TestFault19WritesLostAtFailover(t *testing.T) {
 	old.Kill()
 	succeeded(t, group, old)
 	o.recovers(t, r, probing)
+
 	var after int64
 	for range 2 * burst {
 		res, err := o.take(r, c)
@@ -224,6 +238,7 @@ func TestFault19WritesLostAtFailover(t *testing.T) {
 			after++
 		}
 	}
+
 	o.injected += fmt.Sprintf(": %d units allowed in the lag, %d of a burst of %d too many", lag, early+lag+after-burst, burst)
 	o.atMost(t, early+lag+after, burst+lag, "burst and lag")
 	if after != burst-early {
@@ -239,6 +254,7 @@ func TestFault20SplitBrain(t *testing.T) {
 	cfg := config{Prefix: "split:", DenialTTL: -1}
 	here, there := rigAt(t, master.URL(), cfg), rigAt(t, replica.URL(), cfg)
 	const rate, burst = 20, 10
+
 	c := gcra.Charge{Subject: "hit", Policy: "p", Limit: gcra.PerSecond(rate).WithBurst(burst), Cost: 1}
 	var allowed int64
 	ask := func(r *rig) {
@@ -246,18 +262,21 @@ func TestFault20SplitBrain(t *testing.T) {
 			allowed++
 		}
 	}
+
 	start := time.Now()
 	for allowed < burst {
 		ask(here)
 	}
 	link.Blackhole()
 	do(t, replica, "replicaof", "no", "one")
+
 	split := time.Now()
 	for time.Since(split) < phase(time.Second, 10*time.Second) {
 		ask(here)
 		ask(there)
 		time.Sleep(5 * time.Millisecond)
 	}
+
 	end := time.Now()
 	bound := burst + rate*end.Sub(start).Seconds() + 1
 	overshoot := burst + rate*end.Sub(split).Seconds() + 1
@@ -270,6 +289,7 @@ func TestFault20SplitBrain(t *testing.T) {
 		_, err := o.take(here, plenty("somebody"))
 		return err != nil
 	})
+
 	outage(t, o, here, "NOREPLICAS")
 	redistest.Eventually(t, ample, "the promoted replica to work", func() bool { return answers(there) })
 }

@@ -35,10 +35,12 @@ func TestFault48DamagedValueHealsAndHarmsNoOther(t *testing.T) {
 	const burst = 3
 	server := redistest.Start(t)
 	store := rigAt(t, server.URL(), config{Prefix: "rl:", Timeout: ample})
+
 	// 3 in 300 ms: a damaged value denies requests for no longer than that.
 	limit := gcra.Limit{Count: burst, Per: 300 * time.Millisecond}
 	s := openSite(t, o, sitetest.Config{Config: middleware.Config{Store: store.Store}, Policies: []middleware.Policy{
 		{Name: "p", Key: byClient, Limit: limit, OnFailure: middleware.FailOpen}}})
+
 	ctx, client := t.Context(), server.Client()
 	poison := map[string]func(key string) error{
 		"list": func(key string) error { return client.LPush(ctx, key, "x").Err() },
@@ -48,9 +50,11 @@ func TestFault48DamagedValueHealsAndHarmsNoOther(t *testing.T) {
 			return client.XAdd(ctx, &redis.XAddArgs{Stream: key, Values: []string{"a", "b"}}).Err()
 		},
 	}
+
 	for _, value := range []string{"abc", "", "nan", "-nan", "inf", "-inf", "-1", "1e308", "1e15", "0x10", "9007199254740993", "9223372036854775807", "18446744073709551616", "1.5", " 1 ", "\x00", strings.Repeat("9", 5000)} {
 		poison[fmt.Sprintf("%.20q", value)] = func(key string) error { return client.Set(ctx, key, value, 0).Err() }
 	}
+
 	i := 0
 	for name, put := range poison {
 		i++
@@ -59,6 +63,7 @@ func TestFault48DamagedValueHealsAndHarmsNoOther(t *testing.T) {
 		if err := put(key); err != nil {
 			t.Fatal(err)
 		}
+
 		before := redisTime(t, server)
 		passed := 0
 		for range burst + 3 {
@@ -69,13 +74,16 @@ func TestFault48DamagedValueHealsAndHarmsNoOther(t *testing.T) {
 				t.Errorf("%s: denied for %s s; want 1, the time to refill rounded up", name, retry)
 			}
 		}
+
 		bound := burst + int(redisTime(t, server).Sub(before)/(limit.Per/burst))
 		o.atMost(t, int64(passed), int64(bound), name)
 		redistest.Eventually(t, ample, name+" to heal", func() bool { return s.Do(t, "GET /ok", "X-Client: "+subject).StatusCode == 200 })
+
 		if value, err := client.Get(ctx, key).Result(); !errors.Is(err, redis.Nil) && (err != nil || !plainInteger.MatchString(value)) {
 			t.Errorf("%s: the healed value is %.40q, %v; want digits", name, value, err)
 		}
 	}
+
 	// None of them was an error, on which this policy fails open.
 	expect(t, "decisions with an error", s.failed.Load(), 0)
 	if lines := store.log.Lines(isAway); len(lines) != 0 {
@@ -94,20 +102,24 @@ func TestFault42PeekWritesNothing(t *testing.T) {
 		middleware.Policy{Name: "rate", Key: byClient, Limit: gcra.PerMinute(5), MaxDelay: time.Second, MaxDebt: 10},
 		middleware.Policy{Name: "quota", Key: byClient, Limit: gcra.Quota(100, gcra.Monthly), MaxDebt: 10},
 		middleware.Policy{Name: "shadow", Key: byClient, Limit: gcra.PerHour(1), Shadow: true}))
+
 	request := func(subject string) *http.Request {
 		r := httptest.NewRequest(http.MethodGet, "/usage", nil)
 		r.Header.Set("X-Client", subject)
 		return r
 	}
+
 	subjects := []string{"new", "used", "indebted", "empty"}
 	limiter.Decide(request("used"))
 	d := limiter.Decide(request("indebted"))
 	if err := d.Settle(ctx, 12, "rate", "quota", "shadow"); err != nil {
 		t.Fatal(err)
 	}
+
 	for range 8 {
 		limiter.Decide(request("empty"))
 	}
+
 	for i, value := range []string{"x", "nan", "inf", "1e308", "-1", strconv.FormatInt(ticks(time.Since(epoch)+1000*time.Hour), 10), "1" + strings.Repeat("0", 15)} {
 		subjects = append(subjects, fmt.Sprint("damaged", i))
 		for _, policy := range []string{"rate", "quota~month", "shadow"} {
@@ -116,6 +128,7 @@ func TestFault42PeekWritesNothing(t *testing.T) {
 			}
 		}
 	}
+
 	lines := monitored(t, server, func() {
 		for range 3 {
 			for _, subject := range subjects {
@@ -125,6 +138,7 @@ func TestFault42PeekWritesNothing(t *testing.T) {
 			}
 		}
 	})
+
 	for _, line := range lines {
 		_, command, _ := strings.Cut(line, "] ")
 		name, _, _ := strings.Cut(strings.ToLower(strings.Trim(command, `"`)), `"`)
@@ -134,6 +148,7 @@ func TestFault42PeekWritesNothing(t *testing.T) {
 			t.Errorf("Peek runs %s", command)
 		}
 	}
+
 	if calls := len(commands(lines, "evalsha")); calls != 3*len(subjects) {
 		t.Errorf("got %d calls of %d; want one each", calls, 3*len(subjects))
 	}

@@ -49,6 +49,7 @@ func TestACL(t *testing.T) {
 				return closing(t, redis.NewClient(o))
 			}
 		},
+
 		"limiter-database": func(t *testing.T) ([]*redistest.Server, func() redis.UniversalClient) {
 			s := redistest.Start(t)
 			return []*redistest.Server{s}, func() redis.UniversalClient {
@@ -59,6 +60,7 @@ func TestACL(t *testing.T) {
 				return closing(t, redis.NewUniversalClient(o))
 			}
 		},
+
 		"limiter-log": func(t *testing.T) ([]*redistest.Server, func() redis.UniversalClient) {
 			s := redistest.Start(t)
 			return []*redistest.Server{s}, func() redis.UniversalClient {
@@ -67,6 +69,7 @@ func TestACL(t *testing.T) {
 				return closing(t, redis.NewClient(o))
 			}
 		},
+
 		"limiter-cluster":     onACLCluster("limiter-cluster"),
 		"limiter-log-cluster": onACLCluster("limiter-log-cluster"),
 	} {
@@ -76,11 +79,13 @@ func TestACL(t *testing.T) {
 			if len(rules) == 0 {
 				t.Fatalf("SECURITY.md has no line ACL SETUSER %s", user)
 			}
+
 			limits := limits
 			if strings.HasPrefix(user, "limiter-log") {
 				limits = logs
 			}
 			servers, client := start(t)
+
 			// Not in the lines of SECURITY.md: Redis 7.0 does not know it, and clients of
 			// redisstore.ClientOptions need it on no server.
 			const setInfo = "+client|setinfo"
@@ -91,6 +96,7 @@ func TestACL(t *testing.T) {
 			} else if !strings.Contains(err.Error(), "Unknown command or category name in ACL") {
 				t.Fatal(err)
 			}
+
 			grant := func(rules []string) {
 				for _, s := range servers {
 					do(t, s, "acl", "deluser", user)
@@ -102,6 +108,7 @@ func TestACL(t *testing.T) {
 					do(t, s, "script", "flush")
 				}
 			}
+
 			for i := range rules {
 				rules[i] = strings.ReplaceAll(rules[i], "PASSWORD", "long-random-password")
 			}
@@ -113,16 +120,19 @@ func TestACL(t *testing.T) {
 			if n := denials(t, servers); n != 0 {
 				t.Errorf("as %s with %q: %d entries in the ACL log; want none", user, rules, n)
 			}
+
 			// The user can do no more than that.
 			for _, args := range [][]any{{"set", "elsewhere", "1"}, {"keys", "*"}, {"flushall"}, {"config", "get", "*"}, {"del", "rl:{a}:p"}, {"acl", "list"}, {"debug", "sleep", "0"}} {
 				if err := c.Do(t.Context(), args...).Err(); !redis.HasErrorPrefix(err, "NOPERM") {
 					t.Errorf("%v as %s: got %v; want NOPERM", args, user, err)
 				}
 			}
+
 			if err := c.Close(); err != nil {
 				t.Error(err)
 			}
 			denials(t, servers)
+
 			for i, rule := range rules {
 				if !strings.HasPrefix(rule, "+") {
 					continue
@@ -130,6 +140,7 @@ func TestACL(t *testing.T) {
 				grant(append(append([]string{}, rules[:i]...), rules[i+1:]...))
 				without := client()
 				err := limits(t, without, fmt.Sprint(user, i))
+
 				// Background commands of this client must not count for the next one.
 				if closeErr := without.Close(); closeErr != nil {
 					t.Error(closeErr)
@@ -177,6 +188,7 @@ func limits(t *testing.T, client redis.UniversalClient, subject string) error {
 	if err != nil {
 		return err
 	}
+
 	for i, want := range []bool{true, true, false} {
 		d := l.Decide(r)
 		if failed != nil {
@@ -185,6 +197,7 @@ func limits(t *testing.T, client redis.UniversalClient, subject string) error {
 		if d.Allowed != want {
 			return fmt.Errorf("decision %d: allowed is %v; want %v", i, d.Allowed, want)
 		}
+
 		if i == 0 {
 			if err := d.Refund(context.Background()); err != nil {
 				return err
@@ -194,6 +207,7 @@ func limits(t *testing.T, client redis.UniversalClient, subject string) error {
 			}
 		}
 	}
+
 	// Many subjects, which share scripts on a cluster too.
 	var errs [200]error
 	redistest.Together(len(errs), func(i int) {
@@ -214,6 +228,7 @@ func logs(t *testing.T, client redis.UniversalClient, subject string) error {
 	if err != nil {
 		return err
 	}
+
 	c := gcra.Charge{Subject: subject, Policy: "p", Limit: gcra.PerDay(10), Cost: 3}
 	for i, want := range []bool{true, true, true, false} {
 		got, err := gcra.Take(t.Context(), store, c)
@@ -224,17 +239,20 @@ func logs(t *testing.T, client redis.UniversalClient, subject string) error {
 			return fmt.Errorf("charge %d: allowed is %v; want %v", i, got.Allowed, want)
 		}
 	}
+
 	for _, cost := range []int64{2, 10} {
 		c.Cost = cost
 		if err := store.Refund(t.Context(), []gcra.Charge{c}); err != nil {
 			return err
 		}
 	}
+
 	c.Subject, c.Cost, c.MaxDelay, c.MaxWait = subject+" in a queue", 10, gcra.MaxDelay, gcra.MaxDelay
 	for range 2 {
 		if _, err := gcra.Take(t.Context(), store, c); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }

@@ -24,6 +24,7 @@ func TestServerUnderFaults(t *testing.T) {
 
 	s.traffic(t, 500, d).only(t, "before", http.StatusOK) // connections are made
 	before := held(t)
+
 	for _, fault := range []struct {
 		name       string
 		begin, end func()
@@ -45,6 +46,7 @@ func TestServerUnderFaults(t *testing.T) {
 		late := s.took[len(s.took)*999/1000]
 		t.Logf("%-10s %6d decisions, half within %8v, 99.9%% within %8v, longest %8v", fault.name, len(s.took),
 			s.took[len(s.took)/2].Round(time.Microsecond), late.Round(time.Microsecond), s.took[len(s.took)-1].Round(time.Microsecond))
+
 		if most := 60 * time.Millisecond; long && late > most {
 			t.Errorf("%s: 99.9%% of the decisions took up to %v; want at most %v", fault.name, late, most)
 		}
@@ -52,6 +54,7 @@ func TestServerUnderFaults(t *testing.T) {
 			t.Errorf("%s: no decision was made without Redis; want some", fault.name)
 		}
 	}
+
 	s.Client.CloseIdleConnections()
 	before.released(t, 8) // connections to Redis that stay idle
 }

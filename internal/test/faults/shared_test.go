@@ -52,6 +52,7 @@ func (s *shared[T]) lend(t testing.TB, start func(testing.TB) *T, heal func(*T) 
 			s.servers = nil
 		}
 	})
+
 	return all
 }
 
@@ -145,6 +146,7 @@ func shards(t testing.TB, c *redistest.Cluster) []shard {
 		if err != nil {
 			continue
 		}
+
 		slices.SortFunc(slots, func(a, b redis.ClusterSlot) int { return a.Start - b.Start })
 		for _, s := range slots {
 			var sh shard
@@ -156,12 +158,15 @@ func shards(t testing.TB, c *redistest.Cluster) []shard {
 					sh.replica = c.Nodes[at]
 				}
 			}
+
 			if !slices.Contains(all, sh) {
 				all = append(all, sh)
 			}
 		}
+
 		return all
 	}
+
 	t.Fatal("no node of the cluster returns its slots")
 	return nil
 }
@@ -239,8 +244,10 @@ func healSentinels(t testing.TB, s *redistest.Sentinel) bool {
 			server.Restart()
 		}
 	}
+
 	s.Hurry()
 	defer s.DoNotHurry()
+
 	return soon(func() bool {
 		master := s.Master()
 		host, port, _ := net.SplitHostPort(master.Addr)
@@ -258,11 +265,13 @@ func healSentinels(t testing.TB, s *redistest.Sentinel) bool {
 				return false
 			}
 		}
+
 		for _, server := range s.Sentinels {
 			if !agrees(server, s, port) {
 				return false
 			}
 		}
+
 		return true
 	})
 }
@@ -306,15 +315,18 @@ func agrees(server *redistest.Server, s *redistest.Sentinel, port string) bool {
 	if err != nil || m["port"] != port || m["flags"] != "master" {
 		return false
 	}
+
 	replicas, err := c.Replicas(ctx, s.MasterName).Result()
 	if err != nil {
 		return false
 	}
+
 	good := 0
 	for _, r := range replicas {
 		if r["flags"] == "slave" && r["master-port"] == port && r["master-link-status"] == "ok" {
 			good++
 		}
 	}
+
 	return good == len(s.Servers)-1
 }

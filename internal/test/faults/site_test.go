@@ -47,10 +47,12 @@ func openSite(t *testing.T, o *outcome, cfg sitetest.Config) *site {
 		s.mu.Lock()
 		s.took = append(s.took, d.Took)
 		s.mu.Unlock()
+
 		if observe != nil {
 			observe(r, d)
 		}
 	}
+
 	s.Site = sitetest.Start(t, cfg)
 	return s
 }
@@ -82,6 +84,7 @@ func (s *site) traffic(t *testing.T, perSecond int, d time.Duration) codes {
 			got[resp.StatusCode]++
 		})
 	}
+
 	wg.Wait()
 	return got
 }

@@ -28,6 +28,7 @@ func (s *soak) check(f soakFault) float64 {
 		}
 		worst = max(worst, over/float64(burstOf(b.limit)))
 	}
+
 	return worst
 }
 
@@ -48,6 +49,7 @@ func (s *soak) checkAll() {
 				calls = append(calls, window.Call{Begin: f.begin, End: f.end, Units: -burstOf(b.limit)})
 			}
 		}
+
 		if b.limit.IsQuota() {
 			calls = append(calls, window.Call{Begin: midnight - time.Second, End: midnight + time.Second, Units: -burstOf(b.limit)})
 		}
@@ -77,8 +79,10 @@ func (s *soak) measure(name string) {
 			least = footprint{min(least.Heap, f.Heap), min(least.RSS, f.RSS), min(least.Goroutines, f.Goroutines), min(least.Files, f.Files)}
 			time.Sleep(100 * time.Millisecond)
 		}
+
 		worst = footprint{max(worst.Heap, least.Heap), max(worst.RSS, least.RSS), max(worst.Goroutines, least.Goroutines), max(worst.Files, least.Files)}
 	}
+
 	s.marks = append(s.marks, mark{name, worst})
 	if first := s.marks[0]; !worst.flat(first.footprint) {
 		s.t.Errorf("%s: the servers hold %+v; %+v at the start", name, worst, first.footprint)

@@ -38,6 +38,7 @@ func (s *soakRedis) faults(c *client) []soakFault {
 			return "somebody"
 		}}
 	}
+
 	again := func(name string, every time.Duration, f func()) soakFault {
 		return soakFault{name: name, store: "single", within: probing, inject: func(d time.Duration) string {
 			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(every) {
@@ -46,9 +47,11 @@ func (s *soakRedis) faults(c *client) []soakFault {
 			return "somebody"
 		}}
 	}
+
 	command := func(args ...any) func() {
 		return func() { _ = s.single.Client().Do(context.Background(), args...).Err() } // one of a few may fail
 	}
+
 	server := func(name string, loses bool, begin, end func()) soakFault {
 		return soakFault{name: name, store: "single", loses: loses, within: probing, inject: func(d time.Duration) string {
 			begin()
@@ -57,9 +60,11 @@ func (s *soakRedis) faults(c *client) []soakFault {
 			return "somebody"
 		}}
 	}
+
 	var old *redistest.Server
 	healAll := func() bool { return healCluster(s.cluster) }
 	healGroup := func() bool { return healSentinels(c.t, s.sentinel) }
+
 	// Another server takes over only after its heartbeats have stopped for a while.
 	const failover = 15 * time.Second
 	return []soakFault{
@@ -74,6 +79,7 @@ func (s *soakRedis) faults(c *client) []soakFault {
 		server("maxmemory 1: OOM", false, command("config", "set", "maxmemory", 1), command("config", "set", "maxmemory", 0)),
 		again("SCRIPT FLUSH every 20 ms", 20*time.Millisecond, command("script", "flush")),
 		again("CLIENT KILL every 50 ms", 50*time.Millisecond, command("client", "kill", "type", "normal")),
+
 		link("blackhole", s.proxy.Blackhole),
 		link("connections refused", s.proxy.Refuse),
 		link("1 % lost", func() { s.proxy.Lose(0.01, 0.01) }),
@@ -85,8 +91,10 @@ func (s *soakRedis) faults(c *client) []soakFault {
 		link("30 % sent again after 200 ms", func() { s.proxy.Resend(0.3, 200*time.Millisecond) }),
 		link("20 to 80 ms late", func() { s.proxy.DelayBetween(20*time.Millisecond, 80*time.Millisecond) }),
 		link("1 KB a second", func() { s.proxy.Bandwidth(1000) }),
+
 		again("half-open every second", time.Second, s.proxy.HalfOpen),
 		again("a lost reply every 20 ms", 20*time.Millisecond, func() { s.proxy.DropReply(1) }),
+
 		{name: "cluster: master killed, failover", store: "cluster", loses: true, within: failover, heal: healAll, inject: func(time.Duration) string {
 			n := rand.IntN(3)
 			subject := subjectOn(c.t, s.cluster, n, "s")
@@ -100,12 +108,14 @@ func (s *soakRedis) faults(c *client) []soakFault {
 			old.Pause()
 			return subject
 		}},
+
 		{name: "cluster: CLUSTER FAILOVER", store: "cluster", within: failover, heal: healAll, inject: func(time.Duration) string {
 			n := rand.IntN(3)
 			subject := subjectOn(c.t, s.cluster, n, "s")
 			do(c.t, wholeShards(c.t, s.cluster)[n].replica, "cluster", "failover")
 			return subject
 		}},
+
 		{name: "Sentinel: master killed, failover", store: "sentinel", loses: true, within: 2 * failover, inject: func(time.Duration) string {
 			s.sentinel.Master().Kill()
 			return "somebody"

@@ -60,6 +60,7 @@ func soakPolicies() []soakPolicy {
 		{Policy: middleware.Policy{Name: "quota", Routes: []string{"GET /quota"}}, limits: []gcra.Limit{gcra.Quota(30, gcra.Daily)}, maxCost: 1},
 		{Policy: middleware.Policy{Name: "probe", Routes: []string{"GET /probe"}}, limits: []gcra.Limit{gcra.PerSecond(100_000)}, maxCost: 1},
 	}
+
 	for i := range list {
 		p := &list[i]
 		p.Key = byClient
@@ -67,6 +68,7 @@ func soakPolicies() []soakPolicy {
 			p.LimitFor = func(r *http.Request) gcra.Limit { return p.limitOf(r.Header.Get("X-Client")) }
 		}
 	}
+
 	return list
 }
 
@@ -90,6 +92,7 @@ func soakServer(arg string, in io.Reader, out io.Writer) error {
 	if err := json.Unmarshal([]byte(arg), &at); err != nil {
 		return err
 	}
+
 	mux := http.NewServeMux()
 	for _, name := range soakStoreNames {
 		store, err := at.open(name)
@@ -106,20 +109,24 @@ func soakServer(arg string, in io.Reader, out io.Writer) error {
 		if err != nil {
 			return err
 		}
+
 		routes := http.NewServeMux()
 		for _, pattern := range []string{"GET /hello", "GET /plan", "POST /work", "GET /queue", "GET /quota", "GET /probe"} {
 			routes.HandleFunc(pattern, soakHandler)
 		}
 		mux.Handle("/"+name+"/", http.StripPrefix("/"+name, withHeader(ratelimit.From(limiter)(routes))))
 	}
+
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
+
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: ample}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ln) }()
 	fmt.Fprintln(out, ln.Addr())
+
 	for lines := bufio.NewScanner(in); lines.Scan(); {
 		f, err := ownFootprint()
 		if err != nil {
@@ -129,6 +136,7 @@ func soakServer(arg string, in io.Reader, out io.Writer) error {
 			return err
 		}
 	}
+
 	if err := server.Close(); err != nil {
 		return err
 	}
@@ -212,6 +220,7 @@ func ownFootprint() (f footprint, err error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return f, nil
 	}
+
 	for line := range strings.Lines(string(status)) {
 		if kb, ok := strings.CutPrefix(line, "VmRSS:"); ok {
 			if _, err := fmt.Sscan(kb, &f.RSS); err != nil {
@@ -220,6 +229,7 @@ func ownFootprint() (f footprint, err error) {
 			f.RSS <<= 10
 		}
 	}
+
 	return f, err
 }
 

@@ -47,6 +47,7 @@ func TestSoak(t *testing.T) {
 		s.redis.proxy.Pass()
 		return "somebody"
 	}}, 10*time.Second)
+
 	s.measure("start")
 	marks := []string{"three quarters", "half", "quarter"}
 	for round := s.redis.faults(s.client); time.Now().Before(end); {
@@ -62,6 +63,7 @@ func TestSoak(t *testing.T) {
 			}
 		}
 	}
+
 	s.measure("end")
 	s.checkAll()
 	var all tally
@@ -120,11 +122,13 @@ func startSoak(t *testing.T) *soak {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var addrs []string
 	for range soakServers {
 		p := redistest.StartProcess(t, soakURL, string(at))
 		s.server, addrs = append(s.server, p), append(addrs, p.Read())
 	}
+
 	s.client = newClient(t, addrs)
 	s.awaitCount()
 	return s
@@ -154,19 +158,22 @@ func (s *soak) episode(f soakFault, d time.Duration) {
 		i = len(s.rows)
 		s.rows = append(s.rows, &soakRow{name: f.name, excess: math.Inf(-1)})
 	}
+
 	row := s.rows[i]
 	row.times++
 	begin := time.Since(s.client.start)
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() { s.client.traffic(quit); close(done) }()
 	stop := sync.OnceFunc(func() { close(quit); <-done })
-	defer stop()            // if a server does not start again
+	defer stop() // if a server does not start again
+
 	var stall time.Duration // the longest that this machine has kept a goroutine waiting
 	watched := during(func() {
 		start := time.Now()
 		time.Sleep(time.Millisecond)
 		stall = max(stall, time.Since(start))
 	})
+
 	subject := f.inject(d)
 	recovery := s.recovered(f, subject)
 	if f.heal != nil && !f.heal() && !f.heal() {
@@ -184,9 +191,11 @@ func (s *soak) episode(f soakFault, d time.Duration) {
 	n := s.client.tally
 	s.client.tally = tally{}
 	row.tally.add(n)
+
 	if longest := slices.Max(append(n.took, 0)); longest > late+slack+stall {
 		s.t.Errorf("%s: a decision took %v, where the machine has stood still for %v; want at most %v", f.name, longest, stall, late+slack)
 	}
+
 	if time.Since(s.said) >= time.Minute || long {
 		s.said = time.Now()
 		fmt.Printf("%8v  %3d faults, the last: %s, %d requests, %d denied, %d without Redis, %.2f bursts over the bound, recovered in %v\n",
@@ -227,6 +236,7 @@ func (s *soak) print(length time.Duration) {
 	fmt.Printf("\n%v on %s, three servers, %d requests a second.\n\n", length, s.redis.single.Version(), soakRate)
 	fmt.Println("| fault | times | requests | denied | without Redis | over the bound, in bursts | p99 | p99.9 | late | recovery |")
 	fmt.Println("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
+
 	for _, r := range s.rows {
 		n := r.tally
 		slices.Sort(n.took)
@@ -237,6 +247,7 @@ func (s *soak) print(length time.Duration) {
 		fmt.Printf("| %s | %d | %d | %d | %d | %s | %v | %v | %d | %v |\n", r.name, r.times, n.requests, n.denied, n.degraded, over,
 			quantile(n.took, 0.99).Round(100*time.Microsecond), quantile(n.took, 0.999).Round(100*time.Microsecond), n.late, r.recovery.Round(10*time.Millisecond))
 	}
+
 	fmt.Printf("\nOver the bound and what was lost, in the worst window of the whole run: %.2f bursts. Longest time that the machine stood still: %v.\n", max(s.worst, 0), s.stall.Round(time.Millisecond))
 	fmt.Println("\n| server | heap | RSS | goroutines | files |\n|---|--:|--:|--:|--:|")
 	for _, m := range s.marks {

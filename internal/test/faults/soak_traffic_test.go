@@ -87,6 +87,7 @@ type soakRequest struct {
 func (c *client) pick() (q soakRequest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	q.store = soakStoreNames[[]int{0, 0, 0, 1, 2}[rand.IntN(5)]]
 	switch n := rand.IntN(10); {
 	case n < 4:
@@ -97,6 +98,7 @@ func (c *client) pick() (q soakRequest) {
 		c.news++
 		q.subject = fmt.Sprint("new", c.news)
 	}
+
 	q.method, q.cost = "GET", 1
 	switch n := rand.IntN(10); {
 	case n < 3:
@@ -106,6 +108,7 @@ func (c *client) pick() (q soakRequest) {
 		}
 	case n < 5:
 		q.path, q.policies = "/plan", []string{"client", "plan"}
+
 	case n < 8:
 		q.method, q.path, q.policies = "POST", "/work", []string{"client", "work"}
 		q.cost = 1 + rand.Int64N(8)
@@ -123,6 +126,7 @@ func (c *client) pick() (q soakRequest) {
 		q.path, q.policies = "/quota", []string{"client", "quota"}
 		q.subject = fmt.Sprintf("quota%d-%.0f", rand.IntN(20), time.Since(c.start).Minutes())
 	}
+
 	return q
 }
 
@@ -132,6 +136,7 @@ func (c *client) send(q soakRequest, server string) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	r.Header.Set("X-Client", q.subject)
 	r.Header.Set("X-Cost", strconv.FormatInt(q.cost, 10))
 	if q.after != "" {
@@ -141,10 +146,12 @@ func (c *client) send(q soakRequest, server string) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	body, err := io.ReadAll(resp.Body)
 	if err := cmp.Or(err, resp.Body.Close()); err != nil {
 		return nil, err
 	}
+
 	resp.Body = io.NopCloser(strings.NewReader(string(body)))
 	return resp, nil
 }
@@ -153,16 +160,19 @@ func (c *client) send(q soakRequest, server string) (*http.Response, error) {
 func (c *client) traffic(stop <-chan struct{}) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
+
 	room := make(chan struct{}, 300) // requests under way
 	for next := time.Now(); ; next = next.Add(time.Second / soakRate) {
 		if behind := time.Since(next); behind > time.Second/10 {
 			next = next.Add(behind) // a machine that was busy elsewhere is not flooded
 		}
+
 		select {
 		case <-stop:
 			return
 		case <-time.After(time.Until(next)):
 		}
+
 		room <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-room }()
@@ -176,6 +186,7 @@ func (c *client) traffic(stop <-chan struct{}) {
 				c.complain("%s %s: %v", q.method, q.path, err)
 				return
 			}
+
 			c.count(q, resp, begin, end)
 		})
 	}
@@ -189,6 +200,7 @@ func (c *client) count(q soakRequest, resp *http.Response, begin, end time.Durat
 	if err != nil {
 		c.complain("X-Took: %v", err)
 	}
+
 	n.took = append(n.took, time.Duration(took))
 	if time.Duration(took) > late {
 		n.late++
@@ -203,12 +215,14 @@ func (c *client) count(q soakRequest, resp *http.Response, begin, end time.Durat
 		n.denied++
 		return
 	}
+
 	for _, name := range q.policies {
 		b := c.bucket(bucketID{q.store, name, q.subject})
 		cost := int64(1)
 		if name == "work" {
 			cost = q.cost
 		}
+
 		b.calls = append(b.calls, window.Call{Begin: begin, End: end, Units: cost})
 		switch {
 		case q.after == "refund":
@@ -252,10 +266,12 @@ func (c *client) rightHeader(q soakRequest, resp *http.Response) error {
 		}
 		*to = n
 	}
+
 	largest := int64(0)
 	for _, name := range q.policies {
 		largest = max(largest, burstOf(c.policies[name].limitOf(q.subject)))
 	}
+
 	switch {
 	case limit < 1 || limit > largest || remaining < 0 || reset < 0 || h.Get("Ratelimit-Policy") == "":
 		return fmt.Errorf("limit, remaining and reset are %d, %d and %d; want at most %d, and none negative, with a Ratelimit-Policy", limit, remaining, reset, largest)
@@ -267,10 +283,12 @@ func (c *client) rightHeader(q soakRequest, resp *http.Response) error {
 	case resp.StatusCode != http.StatusTooManyRequests:
 		return fmt.Errorf("got %s; want 200 or 429", resp.Status)
 	}
+
 	retry, err := strconv.Atoi(h.Get("Retry-After"))
 	if err != nil || retry < 1 || h.Get("Cache-Control") != "no-store" || h.Get("Content-Type") != "application/problem+json" {
 		return fmt.Errorf("a denial without its Retry-After, Cache-Control or Content-Type")
 	}
+
 	var problem struct {
 		Violated []string `json:"violated-policies"`
 	}

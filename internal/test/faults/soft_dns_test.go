@@ -27,6 +27,7 @@ func startNameserver(t *testing.T, addr string) *nameserver {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	n := new(nameserver)
 	n.addr.Store(&addr)
 	served := make(chan struct{})
@@ -34,6 +35,7 @@ func startNameserver(t *testing.T, addr string) *nameserver {
 		defer close(served)
 		n.serve(conn)
 	}()
+
 	before := net.DefaultResolver
 	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "udp", conn.LocalAddr().String())
@@ -43,6 +45,7 @@ func startNameserver(t *testing.T, addr string) *nameserver {
 		_ = conn.Close()
 		<-served
 	})
+
 	return n
 }
 
@@ -71,18 +74,22 @@ func (n *nameserver) answer(query []byte) []byte {
 	if len(query) < header+name+rest {
 		return nil
 	}
+
 	end := header + bytes.IndexByte(query[header:], 0) + name + rest
 	if end > len(query) {
 		return nil
 	}
+
 	m := slices.Clone(query[:end])
-	m[2], m[3] = 0x80, 0x80                                         // a response, recursion available
-	copy(m[6:], []byte{0, 0, 0, 0, 0, 0})                           // no answers, authorities, additions
+	m[2], m[3] = 0x80, 0x80               // a response, recursion available
+	copy(m[6:], []byte{0, 0, 0, 0, 0, 0}) // no answers, authorities, additions
+
 	if a := net.ParseIP(*n.addr.Load()).To4(); m[end-rest+1] == 1 { // A
 		m[7] = 1
 		m = append(m, 0xc0, header, 0, 1, 0, 1, 0, 0, 0, 1, 0, 4) // the name of the question, A, IN, for 1 s
 		m = append(m, a...)
 	}
+
 	return m
 }
 
@@ -124,6 +131,7 @@ func TestFault109NameMovesToAnotherAddress(t *testing.T) {
 	if err := ln.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	a.under(t, proxy.Refuse, func() {
 		redistest.NewProxyOn(t, moved, server.Addr)
 		address, _, _ := strings.Cut(moved, ":")

@@ -17,6 +17,7 @@ func impostor(t *testing.T, text string) (addr string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var running sync.WaitGroup
 	running.Go(func() {
 		for {
@@ -24,6 +25,7 @@ func impostor(t *testing.T, text string) (addr string) {
 			if err != nil {
 				return // closed
 			}
+
 			running.Go(func() {
 				defer conn.Close()
 				buf := make([]byte, 32<<10)
@@ -53,6 +55,7 @@ func TestFault108ProxyAnswersForADeadServer(t *testing.T) {
 			o := apart(t, "a proxy that answers: "+name)
 			server, other := redistest.Start(t), impostor(t, answer.text)
 			proxy := redistest.NewProxy(t, server.Addr)
+
 			a := openAsker(t, o, "redis://"+proxy.Addr+"/0", 0, softLimit())
 			said := func() bool { return len(a.log.Lines(answer.code)) > 0 }
 			a.under(t, func() { proxy.Move(other) }, func() {

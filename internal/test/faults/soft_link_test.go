@@ -57,6 +57,7 @@ func TestFault104HalfOpenConnections(t *testing.T) {
 func TestFault110TwoMastersTakeWrites(t *testing.T) {
 	o := apart(t, "two masters")
 	first, second := redistest.Start(t), redistest.Start(t)
+
 	links := []*redistest.Proxy{redistest.NewProxy(t, first.Addr), redistest.NewProxy(t, second.Addr)}
 	start := time.Now()
 	var askers []*asker
@@ -68,6 +69,7 @@ func TestFault110TwoMastersTakeWrites(t *testing.T) {
 		askers = append(askers, a)
 		stops = append(stops, a.asking(t))
 	}
+
 	length := phase(time.Second, time.Minute)
 	time.Sleep(length)
 	host, port, _ := strings.Cut(first.Addr, ":")
@@ -79,6 +81,7 @@ func TestFault110TwoMastersTakeWrites(t *testing.T) {
 	for _, stop := range stops {
 		stop()
 	}
+
 	burst := float64(burstOf(softLimit()))
 	var both []window.Call
 	for _, a := range askers {
@@ -87,6 +90,7 @@ func TestFault110TwoMastersTakeWrites(t *testing.T) {
 		a.calls = slices.DeleteFunc(slices.Clone(a.calls), func(c window.Call) bool { return c.End > length })
 		a.check(t, burst)
 	}
+
 	apart := float64(healed) / float64(softLimit().Per) // the rate of the other side, which has a burst too
 	o.windows(t, both, burst+apart+burst)
 	o.windows(t, slices.DeleteFunc(both, func(c window.Call) bool { return c.Begin < healed }), burst)

@@ -85,6 +85,7 @@ func (a *asker) asking(t *testing.T) (stop func()) {
 			time.Sleep(4 * time.Millisecond)
 		}))
 	}
+
 	return func() {
 		for _, stop := range stops {
 			stop()

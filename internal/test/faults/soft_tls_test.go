@@ -31,6 +31,7 @@ func TestFault107CertificateExpires(t *testing.T) {
 	server := redistest.StartTLS(t, certs)
 	unverified := server.Options()
 	unverified.TLSConfig = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // it changes the certificate
+
 	control := closing(t, redis.NewClient(unverified))
 	renew := func(expires time.Time) {
 		t.Helper()
@@ -39,6 +40,7 @@ func TestFault107CertificateExpires(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	expires := time.Now().Add(2 * time.Second).Truncate(time.Second)
 	renew(expires)
 
@@ -46,6 +48,7 @@ func TestFault107CertificateExpires(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	options.TLSConfig.RootCAs = certs.Roots // of a private authority, as the comment of Options says
 	client := closing(t, redis.NewUniversalClient(options))
 	a := newAsker(o, func(cfg config) *redisstore.Store { return storeOn(t, client, cfg) }, 0, softLimit())
@@ -54,12 +57,14 @@ func TestFault107CertificateExpires(t *testing.T) {
 	if !answers(a.store) {
 		t.Error("an open connection ended with the certificate; want it to go on")
 	}
+
 	a.under(t, func() {
 		if err := control.Do(t.Context(), "client", "kill", "type", "normal", "skipme", "yes").Err(); err != nil {
 			t.Error(err)
 		}
 		redistest.Eventually(t, ample, "the certificate to be in the log", func() bool { return len(a.log.Lines("redis-certificate")) > 0 })
 	}, func() { renew(time.Now().Add(time.Hour)) })
+
 	if lines := a.log.Lines("redis-certificate"); !strings.Contains(lines[0], "renew the certificate") {
 		t.Errorf("got log lines %q about the certificate; want what to do", lines)
 	}

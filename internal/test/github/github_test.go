@@ -30,10 +30,12 @@ func TestWorkflows(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Skipf("actionlint could not be installed, as without a network: %v\n%s", err, out)
 	}
+
 	files, err := filepath.Glob(filepath.Join(root, ".github/workflows/*.yml"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("got workflows %q, %v; want some", files, err)
 	}
+
 	// The linters of other languages may be installed or not.
 	args := append([]string{"-shellcheck=", "-pyflakes="}, files...)
 	if out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "actionlint"), args...).CombinedOutput(); err != nil {
@@ -71,12 +73,14 @@ func TestDependabot(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(read(t, ".github/dependabot.yml")), &config); err != nil {
 		t.Fatal(err)
 	}
+
 	var got, want []string
 	for _, update := range config.Updates {
 		if update.Ecosystem == "gomod" {
 			got = append(got, update.Directories...)
 		}
 	}
+
 	for _, m := range regexp.MustCompile(`(?m)^\t\.(/?\S*)$`).FindAllStringSubmatch(read(t, "go.work"), -1) {
 		want = append(want, "/"+strings.TrimPrefix(m[1], "/"))
 	}
@@ -93,10 +97,12 @@ func TestIssueForms(t *testing.T) {
 	if err != nil || len(forms) == 0 {
 		t.Fatalf("got forms %q, %v; want some", forms, err)
 	}
+
 	for _, path := range forms {
 		if filepath.Base(path) == "config.yml" {
 			continue
 		}
+
 		var form struct {
 			Name, Description string
 			Body              []struct {
@@ -104,6 +110,7 @@ func TestIssueForms(t *testing.T) {
 				Attributes struct{ Label, Description, Render string }
 			}
 		}
+
 		text := read(t, ".github/ISSUE_TEMPLATE/"+filepath.Base(path))
 		if err := yaml.Unmarshal([]byte(text), &form); err != nil {
 			t.Fatalf("%s: %v", path, err)
@@ -111,6 +118,7 @@ func TestIssueForms(t *testing.T) {
 		if form.Name == "" || form.Description == "" || len(form.Body) == 0 {
 			t.Errorf("%s: got %+v; want a name, a description and a body", path, form)
 		}
+
 		var ids []string
 		for _, field := range form.Body {
 			if field.Attributes.Label == "" || slices.Contains(ids, field.ID) || !slices.Contains([]string{"input", "textarea"}, field.Type) {
@@ -118,6 +126,7 @@ func TestIssueForms(t *testing.T) {
 			}
 			ids = append(ids, field.ID)
 		}
+
 		if filepath.Base(path) == "bug.yml" && (!slices.Contains(ids, "ping") || !slices.Contains(ids, "code")) {
 			t.Errorf("%s: got fields %q; want ping and code", path, ids)
 		}

@@ -45,6 +45,7 @@ func Start(t testing.TB, httpDirectives, serverDirectives string) *http.Client {
 	if err != nil {
 		Missing(t, "nginx")
 	}
+
 	dir, err := os.MkdirTemp("", "nginx") //nolint:usetesting // t.TempDir may be too long for the path of a socket
 	if err != nil {
 		t.Fatal(err)
@@ -54,18 +55,21 @@ func Start(t testing.TB, httpDirectives, serverDirectives string) *http.Client {
 	if err := os.WriteFile(conf, fmt.Appendf(nil, config, httpDirectives, socket, serverDirectives), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	var log bytes.Buffer
 	cmd := exec.CommandContext(t.Context(), nginx, "-e", "stderr", "-p", dir, "-c", conf)
 	cmd.Stderr = &log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	ended := make(chan struct{})
 	go func() { _ = cmd.Wait(); close(ended) }()
 	t.Cleanup(func() { <-ended }) // the end of t.Context kills it
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}
+
 	for range 3000 {
 		if conn, err := dial(t.Context(), "", ""); err == nil {
 			_ = conn.Close()
@@ -73,12 +77,14 @@ func Start(t testing.TB, httpDirectives, serverDirectives string) *http.Client {
 			t.Cleanup(client.CloseIdleConnections)
 			return client
 		}
+
 		select {
 		case <-ended:
 			t.Fatalf("nginx ended: %s", log.String())
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
+
 	t.Fatal("nginx does not listen")
 	return nil
 }

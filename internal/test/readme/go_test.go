@@ -31,9 +31,11 @@ func TestGoBlocks(t *testing.T) {
 			sources = append(sources, source)
 		}
 	}
+
 	if len(sources) < 50 {
 		t.Errorf("got %d Go blocks; want at least 50", len(sources))
 	}
+
 	for _, problem := range vet(t, sources) {
 		t.Error(problem)
 	}
@@ -48,6 +50,7 @@ func vet(t *testing.T, sources []string) (problems []string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
+
 	args := []string{"vet"}
 	for i, source := range sources {
 		folder := filepath.Join(dir, strconv.Itoa(i))
@@ -59,17 +62,20 @@ func vet(t *testing.T, sources []string) (problems []string) {
 		}
 		args = append(args, "./internal/test/readme/"+filepath.ToSlash(folder))
 	}
+
 	cmd := exec.CommandContext(t.Context(), "go", args...)
 	cmd.Dir = root
 	out, err := cmd.CombinedOutput()
 	if err == nil {
 		return nil
 	}
+
 	for _, line := range strings.Split(strings.TrimSpace(string(out)), "\n") {
 		if !strings.HasPrefix(line, "#") {
 			problems = append(problems, strings.TrimPrefix(line, "vet: "))
 		}
 	}
+
 	return append(problems, err.Error())
 }
 
@@ -89,11 +95,13 @@ func parsePrelude(t *testing.T) prelude {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	fset := token.NewFileSet()
 	file, err := parser.ParseFile(fset, name, text, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	p := prelude{types: map[string]string{}, imports: map[string]string{
 		"httpclient":    module + "outbound/httpclient",
 		"ratelimitotel": module + "adapters/otel",
@@ -110,6 +118,7 @@ func parsePrelude(t *testing.T) prelude {
 		"httptest":      "net/http/httptest",
 		"json":          "encoding/json",
 	}}
+
 	for _, std := range []string{"bytes", "errors", "fmt", "io", "log", "math", "os", "strconv", "strings"} {
 		p.imports[std] = std
 	}
@@ -117,6 +126,7 @@ func parsePrelude(t *testing.T) prelude {
 		name, at := importOf(spec)
 		p.imports[name] = at
 	}
+
 	for _, decl := range file.Decls {
 		for _, spec := range decl.(*ast.GenDecl).Specs {
 			if value, ok := spec.(*ast.ValueSpec); ok {
@@ -125,6 +135,7 @@ func parsePrelude(t *testing.T) prelude {
 			}
 		}
 	}
+
 	return p
 }
 
@@ -135,6 +146,7 @@ func (p prelude) source(b block) (string, error) {
 	if strings.HasPrefix(b.text, "package ") {
 		return directive + b.text, nil
 	}
+
 	// The block's own imports go first, and leave empty lines behind.
 	var imports, code strings.Builder
 	for _, line := range strings.SplitAfter(b.text, "\n") {
@@ -144,6 +156,7 @@ func (p prelude) source(b block) (string, error) {
 		}
 		code.WriteString(line)
 	}
+
 	var first error
 	for _, form := range []func(*ast.File) (opening, closing string){
 		func(*ast.File) (string, string) { return "", "" },
@@ -162,10 +175,12 @@ func (p prelude) source(b block) (string, error) {
 			first = cmp.Or(first, err)
 			continue
 		}
+
 		opening, closing = form(file)
 		before, err := p.missing(file)
 		return assemble(before, opening, closing), err
 	}
+
 	return "", fmt.Errorf("not a whole piece of Go: %w", first)
 }
 
@@ -175,6 +190,7 @@ func function(file *ast.File) (opening, closing string) {
 	if file == nil {
 		return "func _() {", "}"
 	}
+
 	results := 0
 	var end strings.Builder
 	list := file.Decls[len(file.Decls)-1].(*ast.FuncDecl).Body.List
@@ -184,6 +200,7 @@ func function(file *ast.File) (opening, closing string) {
 				fmt.Fprintf(&end, "_ = %s\n", name.(*ast.Ident).Name)
 			}
 		}
+
 		ast.Inspect(statement, func(n ast.Node) bool {
 			if r, ok := n.(*ast.ReturnStmt); ok {
 				results = max(results, len(r.Results))
@@ -192,11 +209,13 @@ func function(file *ast.File) (opening, closing string) {
 			return !literal
 		})
 	}
+
 	opening = "func _() " + []string{"", "(_ error)", "(_ any, _ error)"}[results] + " {"
 	if _, returns := list[len(list)-1].(*ast.ReturnStmt); returns {
 		// Before the return there is no place for uses, and none is needed.
 		return opening, "}"
 	}
+
 	return opening, strings.ReplaceAll(end.String(), "_ = _\n", "") + "return\n}"
 }
 
@@ -212,26 +231,31 @@ func (p prelude) missing(file *ast.File) (string, error) {
 			adapter = base
 		}
 	}
+
 	var names []string
 	for _, unresolved := range file.Unresolved {
 		names = append(names, unresolved.Name)
 	}
+
 	for _, framework := range []string{"gin", "echo"} {
 		if slices.Contains(names, framework) {
 			adapter = framework
 		}
 	}
+
 	var imports, vars strings.Builder
 	for i := 0; i < len(names); i++ {
 		name := names[i]
 		if own[name] {
 			continue
 		}
+
 		own[name] = true
 		kind, ok := p.types[name+"_"+adapter]
 		if !ok {
 			kind, ok = p.types[name]
 		}
+
 		switch {
 		case ok:
 			fmt.Fprintf(&vars, "var %s %s\n", name, kind)
@@ -239,6 +263,7 @@ func (p prelude) missing(file *ast.File) (string, error) {
 			if err != nil {
 				return "", err
 			}
+
 			ast.Inspect(expr, func(n ast.Node) bool {
 				if selector, ok := n.(*ast.SelectorExpr); ok {
 					names = append(names, selector.X.(*ast.Ident).Name)
@@ -251,6 +276,7 @@ func (p prelude) missing(file *ast.File) (string, error) {
 			fmt.Fprintf(&imports, "import %s %q\n", name, p.imports[name])
 		}
 	}
+
 	return imports.String() + vars.String(), nil
 }
 

@@ -54,6 +54,7 @@ func brokenLinks(document, text string) (broken []string) {
 		if strings.Contains(target, "://") {
 			continue
 		}
+
 		there := text
 		if target != "" {
 			file := filepath.Join(root, path.Dir(document), target)
@@ -64,10 +65,12 @@ func brokenLinks(document, text string) (broken []string) {
 			content, _ := os.ReadFile(file) // a folder has no headings
 			there = string(content)
 		}
+
 		if anchor != "" && !slices.Contains(anchors(there), anchor) {
 			broken = append(broken, fmt.Sprintf("%s: %s: no heading #%s", document, m[1], anchor))
 		}
 	}
+
 	return broken
 }
 

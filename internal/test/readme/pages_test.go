@@ -57,6 +57,7 @@ func blocks(t *testing.T, page string, languages ...string) (all []block) {
 			heading = strings.TrimSpace(strings.TrimLeft(line, "#"))
 		}
 	}
+
 	if len(languages) == 0 {
 		return all
 	}

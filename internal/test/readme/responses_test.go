@@ -25,6 +25,7 @@ func TestResponses(t *testing.T) {
 		requests int
 		cfg      ratelimit.Config
 	}
+
 	want := map[string][]sent{
 		"docs/responses.md": {
 			{1, ratelimit.Config{}},
@@ -36,11 +37,13 @@ func TestResponses(t *testing.T) {
 		},
 		"docs/failure.md": {{1, ratelimit.Config{Store: down{}}}},
 	}
+
 	for _, page := range pages {
 		shown := blocks(t, page, "http")
 		if len(shown) != len(want[page]) {
 			t.Fatalf("%s has %d HTTP blocks; the table has %d", page, len(shown), len(want[page]))
 		}
+
 		for i, b := range shown {
 			if got := response(want[page][i].requests, want[page][i].cfg); got != b.text {
 				t.Errorf("%s: got\n%s\nthe page has\n%s", b, got, b.text)
@@ -58,15 +61,18 @@ func response(n int, cfg ratelimit.Config) string {
 		now := time.Now() // stands still, so that nothing refills
 		cfg.Store = &gcra.Memory{Now: func() time.Time { return now }}
 	}
+
 	h := ratelimit.New(cfg,
 		ratelimit.Policy{Name: "burst", Key: keyfunc.RemoteAddr, Limit: gcra.PerSecond(10), OnFailure: mode},
 		ratelimit.Policy{Name: "daily", Key: keyfunc.RemoteAddr, Limit: gcra.PerDay(10_000), OnFailure: mode},
 	)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+
 	var w *httptest.ResponseRecorder
 	for range n {
 		w = httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest("GET", "/hello", nil))
 	}
+
 	var out strings.Builder
 	fmt.Fprintln(&out, "HTTP/1.1", w.Code, http.StatusText(w.Code))
 	for _, name := range slices.Sorted(maps.Keys(w.Header())) {
@@ -100,6 +106,7 @@ func TestExposedHeaders(t *testing.T) {
 		row, _, _ = strings.Cut("retry-after"+row, "`")
 		listed := strings.Split(row, ", ")
 		slices.Sort(listed)
+
 		if want := slices.Sorted(maps.Keys(written)); !found || !slices.Equal(listed, want) {
 			t.Errorf("%s: the page lists %q; the limiter writes %q", name, listed, want)
 		}

@@ -49,6 +49,7 @@ func TestCommands(t *testing.T) {
 			t.Skip(err)
 		}
 	}
+
 	used := map[string]bool{}
 	for _, page := range pages {
 		t.Run(page, func(t *testing.T) {
@@ -70,6 +71,7 @@ func TestCommands(t *testing.T) {
 			}
 		})
 	}
+
 	for _, c := range notRun {
 		if !used[c.command] {
 			t.Errorf("no page has a command %q: remove it from notRun", c.command)
@@ -88,6 +90,7 @@ func skip(t *testing.T, b block, used map[string]bool) bool {
 			used[c.command], found = true, true
 		}
 	}
+
 	if !found {
 		return false
 	}
@@ -95,6 +98,7 @@ func skip(t *testing.T, b block, used map[string]bool) bool {
 	for _, target := range targets.FindAllString(b.text, -1) {
 		dry = append(dry, target+" -n")
 	}
+
 	for i, command := range dry {
 		args := []string{"-c", command}
 		if i == 0 {
@@ -106,6 +110,7 @@ func skip(t *testing.T, b block, used map[string]bool) bool {
 			t.Errorf("%s: %s: %v\n%s", b, command, err, out)
 		}
 	}
+
 	for _, word := range strings.Fields(b.text) {
 		if strings.HasPrefix(word, "./") && !strings.Contains(word, "...") {
 			if _, err := os.Stat(filepath.Join(root, word)); err != nil {
@@ -113,6 +118,7 @@ func skip(t *testing.T, b block, used map[string]bool) bool {
 			}
 		}
 	}
+
 	return true
 }
 
@@ -134,12 +140,14 @@ func (s *shell) program(b block) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+
 	s.addr = l.Addr().String()
 	l.Close()
 	clone, err := filepath.Abs(root)
 	if err != nil {
 		s.t.Fatal(err)
 	}
+
 	s.dir = filepath.Join(s.temp, "hello")
 	for _, err := range []error{
 		os.Symlink(clone, filepath.Join(s.temp, "ratelimit")),
@@ -175,6 +183,7 @@ func (s *shell) block(b block) {
 		s.t.Errorf("%s: would change the go.mod of the repository; put it below a program, which has a folder of its own", b)
 		return
 	}
+
 	for command, extra := range flags {
 		text = regexp.MustCompile(`(?m)^`+regexp.QuoteMeta(command)+`\b.*$`).ReplaceAllString(text, "$0"+extra)
 	}
@@ -182,6 +191,7 @@ func (s *shell) block(b block) {
 		s.serve(b, s.here(text))
 		return
 	}
+
 	s.output = s.run(b, text)
 }
 
@@ -229,6 +239,7 @@ func (s *shell) serve(b block, text string) {
 	if err := cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
+
 	exited := make(chan struct{})
 	go func() { _ = cmd.Wait(); close(exited) }()
 	s.t.Cleanup(func() { end(); <-exited })
@@ -239,6 +250,7 @@ func (s *shell) serve(b block, text string) {
 			s.t.Fatalf("%s: the server ended\n%s", b, out.String())
 		default:
 		}
+
 		addr := s.addr
 		if s.dir == root {
 			m := listens.FindStringSubmatch(out.String())
@@ -247,6 +259,7 @@ func (s *shell) serve(b block, text string) {
 			}
 			addr = m[1]
 		}
+
 		if conn, err := net.DialTimeout("tcp", addr, time.Second); err == nil {
 			conn.Close()
 			s.addr, s.started = addr, time.Now()
@@ -256,6 +269,7 @@ func (s *shell) serve(b block, text string) {
 			return
 		}
 	}
+
 	s.t.Fatalf("%s: no server after %v\n%s", b, patience, out.String())
 }
 
@@ -295,10 +309,12 @@ func (s *shell) console(b block) {
 			got.WriteString(s.run(b, command))
 		}
 	}
+
 	if time.Since(s.started) > refill-time.Second {
 		s.t.Logf("%s: the machine was too slow to compare: the limit has refilled", b)
 		return
 	}
+
 	if got, want := timeless(got.String()), timeless(want.String()); got != want {
 		s.t.Errorf("%s: got\n%s\nthe page has\n%s", b, got, want)
 	}

@@ -24,6 +24,7 @@ func TestNamedTests(t *testing.T) {
 		if err != nil || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}
+
 		text, err := os.ReadFile(path)
 		for _, m := range testFunc.FindAllSubmatch(text, -1) {
 			exists[string(m[1])] = true
@@ -31,11 +32,13 @@ func TestNamedTests(t *testing.T) {
 				faults++
 			}
 		}
+
 		return err
 	})
 	if err != nil || !exists["TestNamedTests"] {
 		t.Fatalf("no tests found: %v", err)
 	}
+
 	for _, page := range pages {
 		for _, m := range testName.FindAllStringSubmatch(read(t, page), -1) {
 			if !exists[m[1]] {
@@ -43,10 +46,12 @@ func TestNamedTests(t *testing.T) {
 			}
 		}
 	}
+
 	security := read(t, "SECURITY.md")
 	if want := fmt.Sprintf("has %d tests of faults", faults); !strings.Contains(security, want) {
 		t.Errorf("SECURITY.md: want the text %q", want)
 	}
+
 	_, bounds, _ := strings.Cut(security, "## What is not promised")
 	bounds, _, _ = strings.Cut(bounds, "\n## ")
 	rows := 0
@@ -57,6 +62,7 @@ func TestNamedTests(t *testing.T) {
 			}
 		}
 	}
+
 	if rows < 20 {
 		t.Errorf("SECURITY.md: got %d rows of bounds; want at least 20", rows)
 	}

@@ -16,6 +16,7 @@ func TestPolicyFiles(t *testing.T) {
 		Keys: map[string]keyfunc.Func{"client": keyfunc.RemoteAddr, "user": keyfunc.RemoteAddr},
 		Plan: func(*http.Request) string { return "" },
 	}
+
 	for _, page := range pages {
 		shown := blocks(t, page, "yaml")
 		for _, b := range shown {
@@ -23,6 +24,7 @@ func TestPolicyFiles(t *testing.T) {
 				t.Errorf("%s: %v", b, err)
 			}
 		}
+
 		for _, b := range blocks(t, page, "text") {
 			if !strings.HasPrefix(b.text, "policies.yaml:") {
 				continue
@@ -32,6 +34,7 @@ func TestPolicyFiles(t *testing.T) {
 			if err == nil {
 				t.Fatalf("%s: got no mistakes", b)
 			}
+
 			for line := range strings.Lines(b.text) {
 				if !strings.Contains(err.Error(), strings.TrimSpace(line)) {
 					t.Errorf("%s: %s; the mistakes are\n%v", b, line, err)

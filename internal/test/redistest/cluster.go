@@ -48,16 +48,19 @@ func StartCluster(t testing.TB, args ...string) *Cluster {
 func startCluster(t testing.TB, certs *Certificates, args []string) *Cluster {
 	t.Helper()
 	Need(t)
+
 	args = slices.Concat([]string{
 		"--cluster-enabled", "yes",
 		"--cluster-config-file", "nodes.conf",
 		"--cluster-node-timeout", nodeTime,
 		"--cluster-announce-ip", "127.0.0.1",
 	}, replicating(args))
+
 	servers, err := bootAll(t, slices.Repeat([]options{{args: args, bus: true, certs: certs}}, nodes)...)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	c := &Cluster{Nodes: servers, t: t}
 	if err := c.form(); err != nil {
 		t.Fatalf("the cluster did not form: %v", err)
@@ -76,17 +79,20 @@ func (c *Cluster) form() error {
 		if err := s.Client().Do(ctx, "cluster", "set-config-epoch", i+1).Err(); err != nil {
 			return s.explain(err)
 		}
+
 		if i < masters {
 			first, last := i*slots/masters, (i+1)*slots/masters-1
 			if err := s.Client().ClusterAddSlotsRange(ctx, first, last).Err(); err != nil {
 				return s.explain(err)
 			}
 		}
+
 		var err error
 		if ids[i], err = s.Client().Do(ctx, "cluster", "myid").Text(); err != nil {
 			return s.explain(err)
 		}
 	}
+
 	// Gossip would spread one meeting to all nodes; introducing every node to every
 	// other is faster.
 	for i, s := range c.Nodes {
@@ -100,6 +106,7 @@ func (c *Cluster) form() error {
 			}
 		}
 	}
+
 	for i, s := range c.Nodes[masters:] {
 		// An error until the node knows its master.
 		if err := poll(formation, func() error {
@@ -108,11 +115,13 @@ func (c *Cluster) form() error {
 			return s.explain(err)
 		}
 	}
+
 	for i, s := range c.Nodes {
 		if err := poll(formation, func() error { return c.healthy(ctx, i, ids) }); err != nil {
 			return s.explain(err)
 		}
 	}
+
 	return nil
 }
 
@@ -137,12 +146,14 @@ func (c *Cluster) healthy(ctx context.Context, i int, ids []string) error {
 	if err != nil {
 		return err
 	}
+
 	if i < masters {
 		if s := field(repl, "slave0"); !strings.Contains(s, "state=online") {
 			return fmt.Errorf("its replica is %q", s)
 		}
 		return nil
 	}
+
 	if s := field(repl, "master_link_status"); s != "up" {
 		return fmt.Errorf("the link to its master is %q", s)
 	}
@@ -158,6 +169,7 @@ func healthyNodes(list string, ids []string) error {
 		if len(f) < 8 {
 			return fmt.Errorf("a line of CLUSTER NODES is %q", line)
 		}
+
 		i := slices.Index(ids, f[0])
 		role, master := "master", "-"
 		if i >= masters {
@@ -171,6 +183,7 @@ func healthyNodes(list string, ids []string) error {
 		}
 		seen++
 	}
+
 	if seen != len(ids) {
 		return fmt.Errorf("%d of %d nodes are known", seen, len(ids))
 	}

@@ -20,6 +20,7 @@ func ExpireTime(ctx context.Context, c redis.Cmdable, key string) (time.Duration
 		if _, err := pipe.Exec(ctx); err != nil {
 			return 0, err
 		}
+
 		switch ms := before.Val().UnixMilli(); {
 		case left.Val() == -2:
 			return 0, redis.Nil
@@ -29,5 +30,6 @@ func ExpireTime(ctx context.Context, c redis.Cmdable, key string) (time.Duration
 			return time.Duration(ms)*time.Millisecond + left.Val(), nil
 		}
 	}
+
 	return 0, errors.New("no two commands ran within one millisecond")
 }

@@ -51,6 +51,7 @@ func Keys(t testing.TB, client redis.UniversalClient, prefix string) []string {
 		}
 		return it.Err()
 	}
+
 	ctx, err := context.Background(), error(nil)
 	switch c := client.(type) {
 	case *redis.Client:
@@ -62,6 +63,7 @@ func Keys(t testing.TB, client redis.UniversalClient, prefix string) []string {
 	default:
 		err = fmt.Errorf("cannot scan a %T", client)
 	}
+
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,6 +27,7 @@ func freePort(bus bool) (int, error) {
 	if ports.taken == nil {
 		ports.taken = make(map[int]bool)
 	}
+
 	var err error
 	for range 1000 {
 		all := []int{10_000 + rand.IntN(20_000)}
@@ -34,14 +35,17 @@ func freePort(bus bool) (int, error) {
 			all[0] = 10_000 + rand.IntN(20_000-busDistance)
 			all = append(all, all[0]+busDistance)
 		}
+
 		if err = free(all); err != nil {
 			continue
 		}
+
 		for _, port := range all {
 			ports.taken[port] = true
 		}
 		return all[0], nil
 	}
+
 	return 0, fmt.Errorf("no free port on 127.0.0.1: %w", err)
 }
 

@@ -41,16 +41,19 @@ func StartProcess(t testing.TB, name, arg string) *Process {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	p := &Process{t: t, cmd: exec.Command(exe)}
 	p.cmd.Env = append(os.Environ(), name+"="+arg, "GORACE=atexit_sleep_ms=0")
 	p.cmd.Stderr = os.Stderr
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
+
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	p.out = bufio.NewReader(out)
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -41,6 +41,7 @@ func theProgram() (program, error) {
 		}
 		return program{}, fmt.Errorf("%s is %q: %s; want the absolute path of a redis-server or valkey-server", programVar, set, what)
 	}
+
 	path, err := exec.LookPath(cmp.Or(set, "redis-server"))
 	if err != nil {
 		return fail("%v", err)
@@ -57,10 +58,12 @@ func theProgram() (program, error) {
 	if err != nil {
 		return fail("--version: %v", err)
 	}
+
 	p, ok := parseVersion(string(out))
 	if !ok {
 		return fail("--version says %q", strings.TrimSpace(string(out)))
 	}
+
 	p.path = path
 	if programs.known == nil {
 		programs.known = make(map[string]program)

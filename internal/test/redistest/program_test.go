@@ -18,6 +18,7 @@ func TestProgramVariable(t *testing.T) {
 		}
 		return path
 	}
+
 	for _, tt := range []struct{ value, why string }{
 		{filepath.Join(dir, "nothing"), "no such file"},
 		{dir, "is a directory"},
@@ -32,11 +33,13 @@ func TestProgramVariable(t *testing.T) {
 		if got.skipped != "" {
 			t.Errorf("%s=%q: got skipped: %s; want a failure", programVar, tt.value, got.skipped)
 		}
+
 		for _, want := range []string{programVar + ` is "` + tt.value + `"`, tt.why, "want the absolute path of a redis-server or valkey-server"} {
 			if !strings.Contains(got.failed, want) {
 				t.Errorf("%s=%q: got %q; want %q in it", programVar, tt.value, got.failed, want)
 			}
 		}
+
 		if available() {
 			t.Errorf("%s=%q: available: got true", programVar, tt.value)
 		}
@@ -50,20 +53,24 @@ func TestProgramIsStarted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	link := filepath.Join(t.TempDir(), filepath.Base(p.path))
 	if err := os.Symlink(p.path, link); err != nil {
 		t.Skip(err)
 	}
+
 	t.Setenv(programVar, link)
 	for _, o := range []options{{}, {sentinel: func(port int) string { return sentinelConf(port, "127.0.0.1", "1", "") }}} {
 		s, err := boot(t, o)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		info, err := s.Client().Info(t.Context(), "server").Result()
 		if err != nil || field(info, "executable") != link {
 			t.Errorf("executable: got %q, %v; want %q", field(info, "executable"), err, link)
 		}
+
 		version := field(info, "valkey_version")
 		if version == "" {
 			version = field(info, "redis_version")

@@ -136,6 +136,7 @@ func (p *Proxy) set(m mode) {
 	if m.fault == refuse {
 		p.hangUp()
 	}
+
 	for l := range p.links {
 		// A stream that has lost bytes cannot continue.
 		if m.fault == refuse || l.holed && m.fault != blackhole {
@@ -143,6 +144,7 @@ func (p *Proxy) set(m mode) {
 		}
 	}
 	p.mu.Unlock()
+
 	if m.fault != refuse {
 		if err := poll(patience, p.listen); err != nil {
 			p.t.Errorf("the proxy at %s cannot listen again: %v", p.Addr, err)
@@ -211,6 +213,7 @@ func (p *Proxy) accept(ln *net.TCPListener) {
 		if err != nil {
 			return // hangUp closed it
 		}
+
 		p.mu.Lock()
 		p.accepted++
 		if p.closed || p.mode.fault == refuse {
@@ -218,6 +221,7 @@ func (p *Proxy) accept(ln *net.TCPListener) {
 			p.mu.Unlock()
 			continue
 		}
+
 		l := &link{proxy: p, client: conn}
 		l.ctx, l.cancel = context.WithCancel(context.Background())
 		p.links[l] = struct{}{}

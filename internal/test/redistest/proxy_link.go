@@ -73,12 +73,14 @@ func (l *link) run() {
 			if !ok || !l.waitUntil(due) {
 				return
 			}
+
 			if server != nil {
 				if _, err := server.Write(buf[:n]); err != nil {
 					return
 				}
 			}
 		}
+
 		if err != nil {
 			return
 		}
@@ -91,19 +93,23 @@ func (l *link) request(b []byte) (server *net.TCPConn, due time.Time, ok bool) {
 	p := l.proxy
 	p.mu.Lock()
 	p.received += int64(len(b))
+
 	if l.ctx.Err() != nil {
 		p.mu.Unlock()
 		return nil, due, false
 	}
+
 	if p.mode.fault == blackhole || l.holed {
 		l.holed = true
 		p.mu.Unlock()
 		return nil, due, true
 	}
+
 	if p.mode.loses(p.mode.requests) {
 		p.mu.Unlock()
 		return nil, due, true
 	}
+
 	due = p.mode.due(len(b), p.mode.requests, &l.sent)
 	if name, found := command(b); found {
 		l.handshake = ownCommands[name]
@@ -122,11 +128,13 @@ func (l *link) request(b []byte) (server *net.TCPConn, due time.Time, ok bool) {
 		l.reset()
 		return nil, due, false
 	}
+
 	server = conn.(*net.TCPConn)
 	if l.ctx.Err() != nil {
 		resetConn(server)
 		return nil, due, false
 	}
+
 	l.server = server
 	pieces := make(chan piece, 64)
 	p.wg.Go(func() { l.replies(server, pieces) })
@@ -149,10 +157,12 @@ func (l *link) replies(server io.Reader, pieces chan<- piece) {
 					return
 				}
 			}
+
 			if last {
 				return
 			}
 		}
+
 		if err != nil {
 			return
 		}
@@ -168,6 +178,7 @@ func (l *link) reply(b []byte) (part piece, last bool) {
 	if p.mode.loses(p.mode.replies) {
 		return piece{}, false
 	}
+
 	part.due = p.mode.due(len(b), p.mode.replies, &l.replied)
 	switch p.mode.fault {
 	case delay:
@@ -175,6 +186,7 @@ func (l *link) reply(b []byte) (part piece, last bool) {
 	case blackhole:
 		l.holed = true
 		return piece{}, false
+
 	case cutAfter:
 		if l.handshake {
 			break
@@ -185,6 +197,7 @@ func (l *link) reply(b []byte) (part piece, last bool) {
 		b = b[:min(len(b), p.mode.n-l.passed)]
 		l.passed += len(b)
 		last = l.passed == p.mode.n
+
 	case dropReply:
 		if l.handshake {
 			break
@@ -196,6 +209,7 @@ func (l *link) reply(b []byte) (part piece, last bool) {
 		l.reset()
 		return piece{}, true
 	}
+
 	part.data = bytes.Clone(b)
 	return part, last
 }

@@ -26,6 +26,7 @@ func TestProxy(t *testing.T) {
 		{"resend, in both directions", func(p *Proxy) { p.Resend(1, d) }, true, true, 2 * d},
 		{"bandwidth", func(p *Proxy) { p.Bandwidth(500) }, true, true, d}, // a request of more than 20 bytes
 		{"reset", (*Proxy).Reset, true, true, 0},                          // the client connects again
+
 		{"blackhole", (*Proxy).Blackhole, false, false, 0},
 		{"refuse", (*Proxy).Refuse, false, false, 0},
 		{"half-open", (*Proxy).HalfOpen, false, false, 0},

@@ -22,6 +22,7 @@ func TestNeedServer(t *testing.T) {
 	if available() {
 		t.Error("available: got true with nothing on the PATH")
 	}
+
 	const missing = `redis-server: exec: "redis-server": executable file not found in $PATH`
 	for env, want := range map[string]verdict{
 		"":         {skipped: missing + "; set RATELIMIT_TEST_REDIS=required to make this a failure"},

@@ -48,10 +48,12 @@ func StartSentinel(t testing.TB, args ...string) *Sentinel {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	host, port, err := net.SplitHostPort(master.Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	follow := options{args: append([]string{"--replicaof", host, port}, args...)}
 	watch := options{sentinel: func(own int) string { return sentinelConf(own, host, port, master.password) }}
 	all, err := bootAll(t, slices.Concat(
@@ -60,6 +62,7 @@ func StartSentinel(t testing.TB, args ...string) *Sentinel {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	s := &Sentinel{
 		MasterName: masterName,
 		Servers:    append([]*Server{master}, all[:replicas]...),
@@ -89,6 +92,7 @@ func sentinelConf(own int, host, port, password string) string {
 func (s *Sentinel) form() error {
 	ctx, cancel := context.WithTimeout(context.Background(), formation)
 	defer cancel()
+
 	for _, r := range s.Servers[1:] {
 		if err := poll(formation, func() error {
 			info, err := r.Client().Info(ctx, "replication").Result()
@@ -100,16 +104,19 @@ func (s *Sentinel) form() error {
 			return r.explain(err)
 		}
 	}
+
 	// Sentinels publish themselves every 2 s and ask the master for its replicas every
 	// 10 s. Shorten that only until they know each other, so that a failover takes as
 	// long as elsewhere.
 	s.Hurry()
 	defer s.DoNotHurry()
+
 	for _, server := range s.Sentinels {
 		if err := poll(formation, func() error { return watches(ctx, server) }); err != nil {
 			return server.explain(err)
 		}
 	}
+
 	return nil
 }
 
@@ -138,6 +145,7 @@ func watches(ctx context.Context, server *Server) error {
 	if err := c.CkQuorum(ctx, masterName).Err(); err != nil {
 		return err
 	}
+
 	seen, err := c.Replicas(ctx, masterName).Result()
 	if err != nil {
 		return err
@@ -148,6 +156,7 @@ func watches(ctx context.Context, server *Server) error {
 	if n := count(seen, "master-link-status", "ok"); n != replicas {
 		return fmt.Errorf("it knows %d replicas to be linked: %v", n, seen)
 	}
+
 	if seen, err = c.Sentinels(ctx, masterName).Result(); err != nil {
 		return err
 	}

@@ -87,14 +87,17 @@ func tryBoot(t testing.TB, o options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	port, err := freePort(o.bus)
 	if err != nil {
 		return nil, err
 	}
+
 	dir, err := os.MkdirTemp("", "redistest-")
 	if err != nil {
 		return nil, err
 	}
+
 	s := &Server{Addr: loopback(port), t: t, program: p, dir: dir, certs: o.certs}
 	t.Cleanup(s.cleanup)
 
@@ -106,11 +109,13 @@ func tryBoot(t testing.TB, o options) (*Server, error) {
 		s.args = []string{conf, "--sentinel"}
 		return s, s.spawn()
 	}
+
 	s.args = []string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir, "--save", "", "--appendonly", "no"}
 	if o.certs != nil {
 		s.args = append(s.args, "--port", "0", "--tls-port", strconv.Itoa(port))
 		s.args = append(s.args, o.certs.args()...)
 	}
+
 	if p.since7() { // before, both were always allowed
 		s.args = append(s.args, "--enable-debug-command", "local", "--enable-protected-configs", "local")
 	}
@@ -163,6 +168,7 @@ func (s *Server) spawn() error {
 	if err != nil {
 		return fmt.Errorf("starting %s: %w", s.program.path, err)
 	}
+
 	s.mu.Lock()
 	s.cmd, s.exited = cmd, exited
 	s.mu.Unlock()
@@ -174,6 +180,7 @@ func (s *Server) spawn() error {
 		}
 		return s.explain(err)
 	}
+
 	return nil
 }
 
@@ -197,6 +204,7 @@ func startProcess(cmd *exec.Cmd) (exited chan struct{}, err error) {
 			close(exited)
 		}
 	}()
+
 	return exited, <-started
 }
 
@@ -230,6 +238,7 @@ func (s *Server) probe(pid int) error {
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
+
 	info, err := c.Info(ctx, "server").Result()
 	var reply redis.Error
 	switch {
@@ -240,6 +249,7 @@ func (s *Server) probe(pid int) error {
 	case field(info, "process_id") != strconv.Itoa(pid):
 		return fmt.Errorf("%s is process %q, not %d", s.Addr, field(info, "process_id"), pid)
 	}
+
 	return nil
 }
 
@@ -392,6 +402,7 @@ func (s *Server) AwaitReplicas(n int) {
 	if err != nil {
 		s.t.Fatalf("the replication offset of %s: %v", s.Addr, err)
 	}
+
 	Eventually(s.t, patience, fmt.Sprintf("%d replicas to be up to date", n), func() bool {
 		upToDate, info := 0, replication()
 		for i := range n {
@@ -401,6 +412,7 @@ func (s *Server) AwaitReplicas(n int) {
 				upToDate++
 			}
 		}
+
 		return upToDate == n
 	})
 }

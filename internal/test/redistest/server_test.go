@@ -36,6 +36,7 @@ func TestServerOutlivedByNothing(t *testing.T) {
 		<-t.Context().Done() // never, within a test's own body
 		return
 	}
+
 	Need(t)
 	if procAttr() == nil {
 		t.Skip("this system cannot tie a process to its parent's life")
@@ -60,6 +61,7 @@ func TestServerOutlivedByNothing(t *testing.T) {
 	if !found {
 		t.Fatal("the inner test named no server")
 	}
+
 	Eventually(t, patience, "the server to die", func() bool {
 		c := impatient(t, &Server{Addr: addr})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -239,6 +239,7 @@ func NewNodeWithoutCrossSlot(t testing.TB) *Service {
 			return ""
 		},
 	})
+
 	s.cluster = true
 	return s
 }

@@ -126,6 +126,7 @@ func (f *front) serve(client net.Conn) {
 			}
 		}
 	}()
+
 	f.wg.Go(func() { f.deliver(client, replies) })
 
 	in := bufio.NewReader(client)
@@ -138,6 +139,7 @@ func (f *front) serve(client net.Conn) {
 				}
 			}
 		}
+
 		command, err := readCommand(in)
 		if err != nil {
 			return
@@ -158,6 +160,7 @@ func (f *front) serve(client net.Conn) {
 				return
 			}
 		}
+
 		writeCommand(ups[i].out, command)
 		replies <- due{from: ups[i]}
 	}
@@ -181,6 +184,7 @@ func (f *front) deliver(client net.Conn, replies <-chan due) {
 		}
 	}()
 	defer f.drop(client)
+
 	out := bufio.NewWriter(client)
 	for d := range replies {
 		text := d.text
@@ -194,6 +198,7 @@ func (f *front) deliver(client net.Conn, replies <-chan due) {
 				text = f.edit(text)
 			}
 		}
+
 		if text == hangUp {
 			return
 		}
@@ -236,18 +241,21 @@ func readCommand(in *bufio.Reader) ([]string, error) {
 	if n < 1 {
 		return nil, errors.New("a command is empty")
 	}
+
 	command := make([]string, n)
 	for i := range command {
 		size, err := readCount(in, '$')
 		if err != nil {
 			return nil, err
 		}
+
 		b := make([]byte, size+len("\r\n"))
 		if _, err := io.ReadFull(in, b); err != nil {
 			return nil, err
 		}
 		command[i] = string(b[:size])
 	}
+
 	command[0] = strings.ToUpper(command[0])
 	return command, nil
 }
@@ -278,10 +286,12 @@ func readReply(in *bufio.Reader, to *strings.Builder) error {
 	if err != nil {
 		return err
 	}
+
 	to.WriteString(line)
 	if line[0] != '$' && line[0] != '*' {
 		return nil
 	}
+
 	n, err := strconv.Atoi(strings.TrimSpace(line[1:]))
 	switch {
 	case err != nil || n < 0: // -1 is nil
@@ -290,11 +300,13 @@ func readReply(in *bufio.Reader, to *strings.Builder) error {
 		_, err := io.CopyN(to, in, int64(n+len("\r\n")))
 		return err
 	}
+
 	for range n {
 		if err := readReply(in, to); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 

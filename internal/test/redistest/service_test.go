@@ -66,6 +66,7 @@ func TestServices(t *testing.T) {
 			s := tt.open(t)
 			c := redis.NewClient(&redis.Options{Addr: s.Addr, MaintNotificationsConfig: noMaintenance()})
 			closeAtCleanup(t, c)
+
 			for _, says := range tt.says {
 				reply, err := c.Do(t.Context(), says.command...).Result()
 				switch {

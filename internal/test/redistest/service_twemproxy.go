@@ -20,6 +20,7 @@ func NewTwemproxy(t testing.TB) *Service {
 	if err != nil {
 		path, err = exec.LookPath("/usr/sbin/nutcracker") // not on the PATH of every user
 	}
+
 	switch {
 	case err == nil:
 	case os.Getenv("RATELIMIT_TEST_PARTNERS") == "required":
@@ -27,6 +28,7 @@ func NewTwemproxy(t testing.TB) *Service {
 	default:
 		t.Skipf("nutcracker: %v; set RATELIMIT_TEST_PARTNERS=required to make this a failure", err)
 	}
+
 	servers := []*Server{Start(t), Start(t)}
 	dir := t.TempDir()
 
@@ -48,10 +50,12 @@ func startTwemproxy(t testing.TB, path, dir string, servers []*Server) (addr str
 	if err != nil {
 		return "", err
 	}
+
 	statsPort, err := freePort(false)
 	if err != nil {
 		return "", err
 	}
+
 	addr = loopback(port)
 
 	pool := fmt.Sprintf("pool:\n  listen: %s\n  redis: true\n  hash: fnv1a_64\n  hash_tag: \"{}\"\n  distribution: ketama\n  servers:\n", addr)
@@ -70,6 +74,7 @@ func startTwemproxy(t testing.TB, path, dir string, servers []*Server) (addr str
 	if err != nil {
 		return "", err
 	}
+
 	stop := func() {
 		_ = cmd.Process.Kill() // fails only for a process that has ended
 		<-exited
@@ -93,6 +98,7 @@ func answersPing(addr string) error {
 	if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
 		return err
 	}
+
 	if _, err := conn.Write([]byte("*1\r\n$4\r\nPING\r\n")); err != nil {
 		return err
 	}
@@ -100,6 +106,7 @@ func answersPing(addr string) error {
 	if _, err := conn.Read(reply); err != nil {
 		return err
 	}
+
 	if string(reply) != "+PONG\r\n" {
 		return fmt.Errorf("PING is answered by %q", reply)
 	}

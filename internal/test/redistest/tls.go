@@ -41,11 +41,13 @@ func NewCertificates(t testing.TB) *Certificates {
 		IsCA:    true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageCertSign,
 	}, nil, c.signer, c.signer)
+
 	c.Roots.AddCert(c.authority)
 	secret, err := x509.MarshalPKCS8PrivateKey(c.key)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	dir := t.TempDir()
 	c.CertFile = filepath.Join(dir, "cert.pem")
 	c.CAFile = writePEM(t, filepath.Join(dir, "ca.pem"), "CERTIFICATE", c.authority.Raw)
@@ -128,6 +130,7 @@ func sign(t testing.TB, template, parent *x509.Certificate, key, signer *ecdsa.P
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	cert, err := x509.ParseCertificate(der)
 	if err != nil {
 		t.Fatal(err)

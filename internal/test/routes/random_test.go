@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/test/race"
 	"github.com/seed-e377111c/ratelimit/internal/test/sitetest"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
@@ -55,6 +56,7 @@ func (s shape) path(in syntax) string {
 			fmt.Fprintf(&b, in.param, fmt.Sprint("x", i))
 		}
 	}
+
 	switch s.tail {
 	case slash:
 		b.WriteString("/")
@@ -63,6 +65,7 @@ func (s shape) path(in syntax) string {
 	case star:
 		b.WriteString("*")
 	}
+
 	if in == muxSyntax && s.tail == slash {
 		b.WriteString("{$}")
 	}
@@ -80,6 +83,7 @@ func (s shape) oracle(paths *regexp.Regexp, route shape, concrete string) (must,
 			covered = covered && open && seg.kind == param && s.tail != all
 			continue
 		}
+
 		other, last := route.segments[i], i == len(s.segments)-1
 		starts := strings.HasPrefix(strings.ToLower(other.text), strings.ToLower(seg.text))
 		otherStar := route.tail == star && i == len(route.segments)-1
@@ -92,6 +96,7 @@ func (s shape) oracle(paths *regexp.Regexp, route shape, concrete string) (must,
 			covered = covered && seg.kind == other.kind && strings.EqualFold(seg.text, other.text) && !otherStar
 		}
 	}
+
 	longer, same := len(s.segments) > len(route.segments), len(s.segments) == len(route.segments)
 	subtree := s.tail == all || s.tail == star
 	switch {
@@ -102,6 +107,7 @@ func (s shape) oracle(paths *regexp.Regexp, route shape, concrete string) (must,
 	case covered && !subtree && same && !open:
 		return true, false
 	}
+
 	for _, p := range []string{concrete, path.Clean(concrete)} { // a router behind may clean it
 		must = must || paths.MatchString(p)
 	}
@@ -116,6 +122,7 @@ func (s shape) oracle(paths *regexp.Regexp, route shape, concrete string) (must,
 func (s shape) regexp() *regexp.Regexp {
 	var b strings.Builder
 	b.WriteString("(?i)^")
+
 	for _, seg := range s.segments {
 		b.WriteString("/" + regexp.QuoteMeta(seg.text))
 		switch seg.kind {
@@ -125,6 +132,7 @@ func (s shape) regexp() *regexp.Regexp {
 			b.WriteString("$x")
 		}
 	}
+
 	switch s.tail {
 	case all:
 		b.WriteString("(/.*)?$")
@@ -133,6 +141,7 @@ func (s shape) regexp() *regexp.Regexp {
 	default:
 		b.WriteString("/?$")
 	}
+
 	return regexp.MustCompile(b.String())
 }
 
@@ -209,6 +218,7 @@ func (r random) target(s shape) string {
 		if seg.kind != text {
 			word += r.one("users", "me", "search", "v1", "a", "7", "u_bob", "a%2Fb", "a%252Fb", "..", "%2e%2e", "", ";x", "me;x=1", "%3A", "%C3%A9")
 		}
+
 		switch n := r.IntN(16); {
 		case n == 0 && word != "" && word[0] != '%':
 			word = fmt.Sprintf("%%%02x%s", word[0], word[1:])
@@ -217,8 +227,10 @@ func (r random) target(s shape) string {
 		case n == 2:
 			word += r.one(";x", "%00", "%20", ".", "x")
 		}
+
 		b.WriteString(word)
 	}
+
 	switch {
 	case s.tail == star:
 		b.WriteString(r.one("", ".User", ".User/Get", "/"))
@@ -227,6 +239,7 @@ func (r random) target(s shape) string {
 	default:
 		b.WriteString(r.one("", "", "", "", "/", "//", "/me", "/.", "%2f", "?x=/me"))
 	}
+
 	if target := b.String(); strings.HasPrefix(target, "/") {
 		return target
 	}
@@ -236,10 +249,13 @@ func (r random) target(s shape) string {
 // No request is served without the policies of its route, and none is charged to a policy that is
 // for other routes, in any framework and in any spelling.
 func TestRandomRouters(t *testing.T) {
+	race.Skip(t)
+
 	routers := 500
 	if os.Getenv("RATELIMIT_LONG") != "" {
 		routers = 10_000
 	}
+
 	for number, k := range kits {
 		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()
@@ -258,6 +274,7 @@ func TestRandomRouters(t *testing.T) {
 				r := random{rand.New(rand.NewPCG(uint64(seed), uint64(number)))} //nolint:gosec // a failure is repeated by its seed
 				var shapes []shape
 				var routes []route
+
 				by, concrete := -1, ""
 				var target *http.Request
 				serve := func(i int, value func(string) string) {
@@ -268,6 +285,7 @@ func TestRandomRouters(t *testing.T) {
 							concrete += k.value(target.URL, value(fmt.Sprint("x", n)))
 						}
 					}
+
 					rest := k.value(target.URL, value("rest"))
 					if shapes[i].tail == all && k.syntax != ginSyntax { // whose rest has the slash
 						concrete += "/"
@@ -276,6 +294,7 @@ func TestRandomRouters(t *testing.T) {
 						concrete += rest
 					}
 				}
+
 				for range 1 + r.IntN(6) {
 					s := r.shape(k.syntax)
 					if len(shapes) > 0 && r.IntN(2) == 0 {
@@ -299,9 +318,11 @@ func TestRandomRouters(t *testing.T) {
 					if !strings.Contains(written, " ") {
 						s.method = ""
 					}
+
 					own, paths = append(own, s), append(paths, s.regexp())
 					policies = append(policies, middleware.Policy{Name: fmt.Sprint(i), Key: sitetest.Everybody, Limit: gcra.PerSecond(1), Routes: []string{written}, Shadow: true})
 				}
+
 				if err := limiter.Reload(policies...); err != nil {
 					t.Fatalf("seed %d, %s: %v", seed, show(k, routes, policies), err)
 				}
@@ -316,6 +337,7 @@ func TestRandomRouters(t *testing.T) {
 						continue
 					}
 					requests++
+
 					for i, s := range own {
 						method := s.method == "" || s.method == target.Method || s.method == "GET" && target.Method == "HEAD"
 						must, never := s.oracle(paths[i], shapes[by], concrete)
@@ -328,6 +350,7 @@ func TestRandomRouters(t *testing.T) {
 						} else if never {
 							excluded++
 						}
+
 						if got := charged[policies[i].Name]; got != must && (must || never) {
 							t.Fatalf("seed %d, %s: %s %s was served by %q as %q: policy %q was charged: %t; want %t",
 								seed, show(k, routes, policies), target.Method, target.RequestURI, routes[by], concrete, policies[i].Routes[0], got, must)
@@ -335,6 +358,7 @@ func TestRandomRouters(t *testing.T) {
 					}
 				}
 			}
+
 			t.Logf("%d requests served, %d policies expected, %d excluded", requests, expected, excluded)
 			if requests < routers || expected < requests || excluded < requests/2 {
 				t.Error("want more of them")

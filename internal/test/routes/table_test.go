@@ -68,6 +68,7 @@ func TestRoutes(t *testing.T) {
 			if strings.Contains(test.routes, ".*") && !k.syntax.star {
 				continue
 			}
+
 			t.Run(test.policy+" on "+test.routes+"/"+k.name, func(t *testing.T) {
 				log, charged, reached := new(diagtest.Log), false, false
 				l := middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory(), Logger: log.Logger(),
@@ -91,6 +92,7 @@ func TestRoutes(t *testing.T) {
 						w := httptest.NewRecorder()
 						reached = false
 						h.ServeHTTP(w, httptest.NewRequest(method, target, nil))
+
 						switch {
 						case w.Code == http.StatusNotFound && want && test.policy != "/nowhere": // not a route in this framework
 						case reached && charged != want:
@@ -100,6 +102,7 @@ func TestRoutes(t *testing.T) {
 						}
 					}
 				}
+
 				ask(test.charged, true)
 				ask(test.unlike, false)
 				ask(test.not, k.unknown)
@@ -128,6 +131,7 @@ func TestHosts(t *testing.T) {
 					charged = append(charged, host)
 				}
 			}}, middleware.Policy{Name: "p", Key: sitetest.Everybody, Limit: gcra.PerSecond(1000), Routes: []string{policy}}))
+
 		h := kits[0].build(l, []route{{"POST", "example.com/login"}, {"POST", "/login"}}, func(int, func(string) string) {})
 		for _, host = range []string{"example.com", "other.com"} {
 			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "http://"+host+"/login", nil))

@@ -40,6 +40,7 @@ func Keys(t *testing.T, path string, serve Serve) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	team := keyfunc.APIKey("X-Api-Key", func(_ context.Context, k string) (string, bool) { return "team", k == "k1" })
 
 	for _, test := range []struct {
@@ -76,12 +77,14 @@ func Keys(t *testing.T, path string, serve Serve) {
 func Headers(t *testing.T, serve Serve) {
 	t.Helper()
 	owner := func(_ context.Context, k string) (string, bool) { return k, true }
+
 	var d *middleware.Decision
 	cfg := middleware.Config{
 		Store: gcra.NewMemory(), RPC: true,
 		Observe: func(_ *http.Request, seen *middleware.Decision) { d = seen },
 		Logger:  slog.New(slog.DiscardHandler), // gets the proxy that TrustedHops misses
 	}
+
 	thousand := gcra.PerHour(1000)
 	call := serve(t, middleware.Must(middleware.New(cfg,
 		middleware.Policy{Name: "address", Key: keyfunc.TrustedProxies("127.0.0.0/8"), Limit: thousand},
@@ -111,6 +114,7 @@ func Headers(t *testing.T, serve Serve) {
 func Panics[I any](t *testing.T, path string, build func(middleware.Config, ...middleware.Policy) I, from func(*middleware.Limiter) I) {
 	t.Helper()
 	policy := middleware.Policy{Name: "p", Key: keyfunc.RemoteAddr, Limit: gcra.PerHour(1), Routes: []string{path[1:]}}
+
 	for want, f := range map[string]func(){
 		"Store is nil": func() { build(middleware.Config{}) },
 		`Routes[0] is "` + path[1:] + `", which matches no call; want "` + path + `"`: func() {

@@ -28,6 +28,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/notice"
 	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
 	"github.com/seed-e377111c/ratelimit/internal/test/nginxtest"
+	"github.com/seed-e377111c/ratelimit/internal/test/race"
 	"github.com/seed-e377111c/ratelimit/internal/test/sitetest"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
 	"github.com/seed-e377111c/ratelimit/middleware"
@@ -48,6 +49,7 @@ func expectLine(t *testing.T, log *diagtest.Log, code diag.Code, attrs ...string
 		}
 		return
 	}
+
 	if len(lines) != 1 {
 		t.Fatalf("got %d lines: %v; want one of %s", len(lines), lines, code)
 	}
@@ -55,6 +57,7 @@ func expectLine(t *testing.T, log *diagtest.Log, code diag.Code, attrs ...string
 	if line.Code() != code || line.Level != slog.LevelWarn || !strings.HasSuffix(line.Attrs["help"], "#"+string(code)) {
 		t.Errorf("got %v; want code %s, its help and level WARN", line, code)
 	}
+
 	for _, attr := range attrs {
 		name, text, _ := strings.Cut(attr, "=")
 		if name == "msg" && strings.Contains(line.Text, text) {
@@ -104,12 +107,15 @@ func (loggedError) Logged() bool  { return true }
 // In every framework, each wrong set-up logs one line within a hundred requests, and
 // its correct counterpart none.
 func TestDiagnostics(t *testing.T) {
+	race.Skip(t)
+
 	plan := func(r *http.Request) gcra.Limit {
 		if r.Header.Get("X-Plan") == "" {
 			return gcra.Limit{}
 		}
 		return ample
 	}
+
 	for _, test := range []struct {
 		name   string
 		policy middleware.Policy
@@ -239,6 +245,7 @@ func TestDiagnostics(t *testing.T) {
 				if test.policy.Limit == (gcra.Limit{}) && test.policy.LimitFor == nil {
 					test.policy.Limit = ample
 				}
+
 				s := sitetest.Start(t, sitetest.Config{Build: f.Build, Config: test.config, Policies: []middleware.Policy{test.policy}})
 				for i := range 100 {
 					header := []string{"X-Client: alice"}
@@ -249,6 +256,7 @@ func TestDiagnostics(t *testing.T) {
 						t.Fatalf("a denied request: got %d; want 429", a.StatusCode)
 					}
 				}
+
 				expectLine(t, log, test.code, test.attrs...)
 			})
 		}
@@ -306,6 +314,7 @@ func TestDiagnosticsBehindProxy(t *testing.T) {
 				log := new(diagtest.Log)
 				s := sitetest.Start(t, sitetest.Config{Build: sitetest.BuildMux, Config: middleware.Config{Logger: log.Logger()}, Policies: []middleware.Policy{
 					{Name: "p", Key: test.key, Limit: ample}, {Name: "q", Key: test.key, Limit: once}}})
+
 				client := proxy.start(t, s.URL)
 				for i := range 3 {
 					res, err := client.Get("http://api.example.com/ok")
@@ -317,6 +326,7 @@ func TestDiagnosticsBehindProxy(t *testing.T) {
 						t.Errorf("request %d: got %d; want %d", i+1, res.StatusCode, want)
 					}
 				}
+
 				expectLine(t, log, test.code)
 			})
 		}
@@ -360,6 +370,7 @@ func TestDiagnosticsLimiterTwice(t *testing.T) {
 		return middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory(), Logger: log.Logger()},
 			middleware.Policy{Name: name, Key: sitetest.Everybody, Limit: ample}))
 	}
+
 	for _, f := range sitetest.Frameworks {
 		for _, twice := range []bool{true, false} {
 			log := new(diagtest.Log)
@@ -376,6 +387,7 @@ func TestDiagnosticsLimiterTwice(t *testing.T) {
 			for range 3 {
 				s.Do(t, "GET /inner/x")
 			}
+
 			t.Run(f.Name, func(t *testing.T) {
 				if twice {
 					expectLine(t, log, diag.LimiterTwice, "policy=outer")
@@ -390,6 +402,7 @@ func TestDiagnosticsLimiterTwice(t *testing.T) {
 	alike := func(log *diagtest.Log) func(http.Handler) http.Handler {
 		return vianethttp.New(middleware.Config{Store: store, Logger: log.Logger()}, middleware.Policy{Name: "p", Key: sitetest.Everybody, Limit: ample})
 	}
+
 	for name, limits := range map[string]func(*diagtest.Log) (inner, outer func(http.Handler) http.Handler){
 		"one limiter": func(log *diagtest.Log) (inner, outer func(http.Handler) http.Handler) {
 			limit := vianethttp.From(newLimiter(log, "p"))
@@ -401,6 +414,7 @@ func TestDiagnosticsLimiterTwice(t *testing.T) {
 		inner, outer := limits(log)
 		s := httptest.NewServer(outer(inner(http.NotFoundHandler())))
 		defer s.Close()
+
 		for range 3 {
 			res, err := http.Get(s.URL)
 			if err != nil {
@@ -408,6 +422,7 @@ func TestDiagnosticsLimiterTwice(t *testing.T) {
 			}
 			res.Body.Close()
 		}
+
 		t.Run(name, func(t *testing.T) { expectLine(t, log, diag.LimiterTwice) })
 	}
 }
@@ -416,6 +431,7 @@ func TestDiagnosticsLimiterTwice(t *testing.T) {
 func TestDiagnosticsRouteInChi(t *testing.T) {
 	hello := func(http.ResponseWriter, *http.Request) {}
 	routes := func(r chi.Router) { r.Get("/a", hello); r.Get("/b", hello) }
+
 	for where, mount := range map[string]func(r chi.Router, limit func(http.Handler) http.Handler){
 		"Use": func(r chi.Router, limit func(http.Handler) http.Handler) { r.Use(limit); r.Route("/admin", routes) },
 		"Use of a mount": func(r chi.Router, limit func(http.Handler) http.Handler) {
@@ -434,6 +450,7 @@ func TestDiagnosticsRouteInChi(t *testing.T) {
 				log, router := new(diagtest.Log), chi.NewRouter()
 				mount(router, adapter.from(middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory(), Logger: log.Logger()},
 					middleware.Policy{Name: "p", Key: keyfunc.Join(sitetest.Everybody, keyfunc.Route), Limit: ample}))))
+
 				s := &sitetest.Site{Server: httptest.NewServer(router), Client: new(http.Transport)}
 				defer s.Close()
 				for i := range 100 {
@@ -462,6 +479,7 @@ func TestDiagnosticsKeyFrom(t *testing.T) {
 			} else {
 				router.Use(auth, limit)
 			}
+
 			router.GET("/ok", func(*gin.Context) {})
 			return router
 		},
@@ -470,12 +488,14 @@ func TestDiagnosticsKeyFrom(t *testing.T) {
 			auth := func(next echov4.HandlerFunc) echov4.HandlerFunc {
 				return func(c echov4.Context) error { c.Set(user, c.Request().Header.Get("X-Client")); return next(c) }
 			}
+
 			e := echov4.New()
 			if before {
 				e.Use(limit, auth)
 			} else {
 				e.Use(auth, limit)
 			}
+
 			e.GET("/ok", func(c echov4.Context) error { return c.NoContent(http.StatusOK) })
 			return e
 		},
@@ -484,16 +504,19 @@ func TestDiagnosticsKeyFrom(t *testing.T) {
 			auth := func(next echo.HandlerFunc) echo.HandlerFunc {
 				return func(c *echo.Context) error { c.Set(user, c.Request().Header.Get("X-Client")); return next(c) }
 			}
+
 			e := echo.New()
 			if before {
 				e.Use(limit, auth)
 			} else {
 				e.Use(auth, limit)
 			}
+
 			e.GET("/ok", func(c *echo.Context) error { return c.NoContent(http.StatusOK) })
 			return e
 		},
 	}
+
 	alone := func(key keyfunc.Func) keyfunc.Func { return key }
 	orAddr := func(key keyfunc.Func) keyfunc.Func { return keyfunc.First(key, keyfunc.RemoteAddr) }
 	orKey := func(key keyfunc.Func) keyfunc.Func { return keyfunc.First(key, key, keyfunc.RemoteAddr) }
@@ -515,6 +538,7 @@ func TestDiagnosticsKeyFrom(t *testing.T) {
 				log := new(diagtest.Log)
 				s := &sitetest.Site{Server: httptest.NewServer(build(middleware.Config{Store: gcra.NewMemory(), Logger: log.Logger()}, test.key, test.before)), Client: new(http.Transport)}
 				defer s.Close()
+
 				for i := range 100 {
 					client := "alice"
 					if test.client != nil {
@@ -522,6 +546,7 @@ func TestDiagnosticsKeyFrom(t *testing.T) {
 					}
 					s.Do(t, "GET /ok", "X-Client: "+client)
 				}
+
 				if test.code == "" {
 					expectLine(t, log, "")
 				} else {
@@ -540,8 +565,10 @@ func TestDenyOnlySetsADeadline(t *testing.T) {
 			t.Error(err)
 		}
 	}}, middleware.Policy{Name: "p", Key: sitetest.Everybody, Limit: gcra.PerHour(1)})
+
 	s := httptest.NewServer(limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
 	defer s.Close()
+
 	for _, want := range []int{200, 429, 429} {
 		res, err := http.Get(s.URL)
 		if err != nil {
@@ -552,6 +579,7 @@ func TestDenyOnlySetsADeadline(t *testing.T) {
 			t.Errorf("got %d; want %d", res.StatusCode, want)
 		}
 	}
+
 	expectLine(t, log, diag.DenyWroteNothing)
 }
 

@@ -34,6 +34,7 @@ func TestKeyFrom(t *testing.T) {
 			return router
 		})
 	})
+
 	t.Run("echo v4", func(t *testing.T) {
 		testKeyFrom(t, "echo v4 context", viaechov4.KeyFrom, func(l *middleware.Limiter) http.Handler {
 			e := echov4.New()
@@ -45,6 +46,7 @@ func TestKeyFrom(t *testing.T) {
 			return e
 		})
 	})
+
 	t.Run("echo v5", func(t *testing.T) {
 		testKeyFrom(t, "echo v5 context", viaecho.KeyFrom, func(l *middleware.Limiter) http.Handler {
 			e := echo.New()
@@ -81,17 +83,20 @@ func testKeyFrom[C any](t *testing.T, missing string, keyFrom func(func(C) (stri
 		key := keyFrom(func(C) (string, error) { return test.key, test.err })
 		l := middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory(), Logger: slog.New(slog.DiscardHandler), Observe: func(_ *http.Request, seen *middleware.Decision) { d = seen }},
 			middleware.Policy{Name: "all", Limit: gcra.PerMinute(1), Key: key}))
+
 		site := build(l)
 		site.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
 		if got := d.Results[0].Subject; got != test.subject || !errors.Is(d.Err, test.wantErr) {
 			t.Errorf("key %q, %v: got subject %q, error %v; want %q, %v", test.key, test.err, got, d.Err, test.subject, test.wantErr)
 		}
+
 		usage := httptest.NewRecorder()
 		site.ServeHTTP(usage, httptest.NewRequest("GET", "/usage", nil))
 		if want := test.subject + " 0 "; !strings.HasPrefix(usage.Body.String(), want) {
 			t.Errorf("key %q, %v: got usage %q; want %q", test.key, test.err, usage.Body, want)
 		}
 	}
+
 	elsewhere := keyFrom(func(C) (string, error) { return "x", nil })
 	if _, err := elsewhere(httptest.NewRequest("GET", "/", nil)); err == nil || !strings.Contains(err.Error(), missing) || !strings.Contains(err.Error(), "give Peek middleware.WithRoute") {
 		t.Errorf("outside the framework: got %v; want an error that says so", err)

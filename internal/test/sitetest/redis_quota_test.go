@@ -28,6 +28,7 @@ func TestQuotaInRedis(t *testing.T) {
 	limit := ratelimit.New(ratelimit.Config{Store: store},
 		ratelimit.Policy{Name: "burst", Key: keyfunc.RemoteAddr, Limit: gcra.PerSecond(1000)},
 		ratelimit.Policy{Name: "monthly", Key: keyfunc.RemoteAddr, Limit: gcra.Quota(5, calendar)})
+
 	handler := limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	for i := range 8 {
 		before := server.Time(t.Context()).Val()
@@ -43,6 +44,7 @@ func TestQuotaInRedis(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("request %d: got status, policy, remaining and Retry-After %q; want %q", i, got, want)
 		}
+
 		seconds, err := strconv.Atoi(w.Header().Get("RateLimit-Reset"))
 		reset := before.Add(time.Duration(seconds) * time.Second)
 		if err != nil || reset.Before(end.Add(-15*time.Second)) || reset.After(end.Add(2*time.Second)) {

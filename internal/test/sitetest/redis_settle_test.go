@@ -31,6 +31,7 @@ func TestSettleInRedis(t *testing.T) {
 		limit := ratelimit.New(ratelimit.Config{Store: store},
 			ratelimit.Policy{Name: name, Key: keyfunc.RemoteAddr, Limit: gcra.PerHour(60), Cost: estimate, MaxDebt: 40},
 			ratelimit.Policy{Name: name + "-month", Key: keyfunc.RemoteAddr, Limit: gcra.Quota(1000, gcra.Monthly), Cost: estimate, MaxDebt: 40})
+
 		servers[i] = limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			cost, err := strconv.ParseInt(r.Header.Get("Cost"), 10, 64)
 			if err != nil {
@@ -42,6 +43,7 @@ func TestSettleInRedis(t *testing.T) {
 			}
 		}))
 	}
+
 	start := time.Now()
 	for i, step := range []struct {
 		server, cost, status, remaining int

@@ -52,6 +52,7 @@ func Start(t testing.TB, cfg Config) *Site {
 	if cfg.Store == nil {
 		cfg.Store = gcra.NewMemory()
 	}
+
 	observe := cfg.Observe
 	cfg.Observe = func(r *http.Request, d *middleware.Decision) {
 		s.mu.Lock()
@@ -64,12 +65,14 @@ func Start(t testing.TB, cfg Config) *Site {
 	if cfg.Inner == nil {
 		cfg.Inner = []middleware.Policy{{Name: "inner", Key: Everybody, Limit: gcra.PerSecond(1000)}}
 	}
+
 	a := App{
 		Outer:  middleware.Must(middleware.New(cfg.Config, cfg.Policies...)),
 		Inner:  middleware.Must(middleware.New(middleware.Config{Store: cfg.Store, Headers: cfg.Headers, Logger: cfg.Logger}, cfg.Inner...)),
 		Behind: func() { s.Behind.Add(1) },
 		Routes: map[string]http.HandlerFunc{},
 	}
+
 	for _, pattern := range []string{"GET /ok", "HEAD /ok", "POST /ok", "PUT /ok", "OPTIONS /ok",
 		"POST /login", "GET /users/{id}", "GET /files/{path...}", "GET /inner/x"} {
 		a.Routes[pattern] = func(w http.ResponseWriter, r *http.Request) {
@@ -81,6 +84,7 @@ func Start(t testing.TB, cfg Config) *Site {
 			}
 		}
 	}
+
 	s.Server = httptest.NewUnstartedServer(cfg.Build(a))
 	if s.EnableHTTP2 = cfg.TLS; cfg.TLS {
 		s.StartTLS()
@@ -91,6 +95,7 @@ func Start(t testing.TB, cfg Config) *Site {
 		s.Client.CloseIdleConnections()
 		s.Close()
 	})
+
 	return s
 }
 
@@ -124,15 +129,18 @@ func (s *Site) Do(t testing.TB, request string, header ...string) Answer {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, h := range header {
 		name, value, _ := strings.Cut(h, ": ")
 		r.Header.Add(name, value)
 	}
+
 	res, err := s.Client.RoundTrip(r)
 	if err != nil {
 		t.Errorf("%s: %v", request, err)
 		return Answer{Response: &http.Response{Header: http.Header{}}}
 	}
+
 	return Read(t, res)
 }
 

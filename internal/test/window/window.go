@@ -33,6 +33,7 @@ func Excess(calls []Call, limit gcra.Limit) float64 {
 		kind int
 		Call
 	}
+
 	var events []event
 	for _, c := range calls {
 		if c.Units >= 0 {
@@ -41,6 +42,7 @@ func Excess(calls []Call, limit gcra.Limit) float64 {
 			events = append(events, event{c.Begin, refunds, c}, event{c.End, refunded, c})
 		}
 	}
+
 	slices.SortFunc(events, func(a, b event) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.kind, b.kind)) })
 
 	perTime, burst := 0.0, float64(limit.Count) // in units a nanosecond
@@ -48,10 +50,12 @@ func Excess(calls []Call, limit gcra.Limit) float64 {
 		perTime = float64(limit.Count) / float64(limit.Per)
 		burst = float64(cmp.Or(limit.Burst, limit.Count))
 	}
+
 	type window struct {
 		begin time.Duration
 		taken float64 // units, and what refilled until begin
 	}
+
 	var windows []window
 	var underWay []time.Duration // the begins of charges that have not ended, in order
 	refunding, worst := 0.0, math.Inf(-1)
@@ -76,6 +80,7 @@ func Excess(calls []Call, limit gcra.Limit) float64 {
 				}
 				worst = max(worst, windows[i].taken-now)
 			}
+
 			i, _ := slices.BinarySearch(underWay, e.Begin)
 			underWay = slices.Delete(underWay, i, i+1)
 			oldest := e.at
@@ -90,5 +95,6 @@ func Excess(calls []Call, limit gcra.Limit) float64 {
 			windows = slices.Delete(windows, 0, keep)
 		}
 	}
+
 	return worst
 }

@@ -28,6 +28,7 @@ func TestExcess(t *testing.T) {
 			t.Errorf("%s: got %v; want %v", name, got, test.want)
 		}
 	}
+
 	quota := gcra.Quota(3, gcra.Daily)
 	if got := Excess([]Call{{0, 0, 2}, {time.Hour, time.Hour, 2}}, quota); got != 1 {
 		t.Errorf("4 of a quota of 3: got %v; want 1", got)

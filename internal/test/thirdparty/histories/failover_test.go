@@ -41,10 +41,12 @@ func (c *cluster) serversOf(subject string) (master, replica *redistest.Server) 
 	if err != nil {
 		c.t.Fatal(err)
 	}
+
 	slots := redis.NewClusterSlotsCmd(ctx, "cluster", "slots")
 	if err := c.Client().Process(ctx, slots); err != nil {
 		c.t.Fatal(err)
 	}
+
 	for _, s := range slots.Val() {
 		if s.Start <= int(slot) && int(slot) <= s.End {
 			for i, n := range s.Nodes {
@@ -57,6 +59,7 @@ func (c *cluster) serversOf(subject string) (master, replica *redistest.Server) 
 			}
 		}
 	}
+
 	return master, replica
 }
 
@@ -68,12 +71,14 @@ func (c *cluster) disturb(round int) string {
 		return ""
 	}
 	time.Sleep(20*time.Millisecond + rand.N(50*time.Millisecond))
+
 	master, replica := c.serversOf(subject(rand.IntN(subjects)))
 	for i := range subjects {
 		if m, _ := c.serversOf(subject(i)); m == master {
 			c.hit = append(c.hit, subject(i))
 		}
 	}
+
 	replica.Pause()
 	if err := master.Client().ClientKillByFilter(context.Background(), "TYPE", "replica").Err(); err != nil {
 		c.t.Fatal(err)
@@ -93,23 +98,27 @@ func (c *cluster) quiet() (at int64, happened []operation) {
 		c.t.Fatal(err)
 	}
 	defer store.Close()
+
 	for i := range subjects {
 		redistest.Eventually(c.t, patience, "the cluster to answer", func() bool {
 			_, err := gcra.Peek(c.t.Context(), store, gcra.Charge{Subject: subject(i), Policy: policyList[0].Name, Limit: policyList[0].Limit})
 			return err == nil
 		})
 	}
+
 	at = ticksAt(time.Now())
 	for _, s := range c.hit {
 		c.failover.Return, c.failover.Charges = at, []gcra.Charge{{Subject: s}}
 		happened = append(happened, c.failover)
 	}
+
 	c.hit = nil
 	for _, node := range c.Nodes {
 		if node.PID() != 0 {
 			settled(c.t, node.Client())
 		}
 	}
+
 	at = ticksAt(time.Now())
 	if c.failover.Kind == "" { // every master has its replica
 		for i := range subjects {
@@ -118,5 +127,6 @@ func (c *cluster) quiet() (at int64, happened []operation) {
 		}
 		happened = append(happened, toAll(operation{Kind: synced, Call: at, Return: ticksAt(time.Now())})...)
 	}
+
 	return at, happened
 }

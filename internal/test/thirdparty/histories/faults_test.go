@@ -97,6 +97,7 @@ func (s *single) inject(fault string, lasting time.Duration) {
 	case "delay":
 		s.proxy.Delay(rand.N(80 * time.Millisecond))
 	}
+
 	time.Sleep(lasting)
 	s.proxy.Pass()
 }

@@ -50,6 +50,7 @@ func play(t testing.TB, s servers, rounds int, order round) (rec recording) {
 	for i := range all {
 		all[i] = redistest.StartProcess(t, clientVar, "a client")
 	}
+
 	order.URL = s.url()
 	_, happened := s.quiet()
 	rec.operations = happened
@@ -63,9 +64,11 @@ func play(t testing.TB, s servers, rounds int, order round) (rec recording) {
 			}
 			p.Write(string(text))
 		}
+
 		if fault := s.disturb(n); fault != "" {
 			rec.faults = append(rec.faults, fault)
 		}
+
 		var operations []operation
 		for _, p := range all {
 			var done result
@@ -75,14 +78,17 @@ func play(t testing.TB, s servers, rounds int, order round) (rec recording) {
 			operations = append(operations, done.Operations...)
 			rec.planted += done.Planted
 		}
+
 		quiet, happened := s.quiet()
 		for i := range operations {
 			if o := &operations[i]; o.Lost && o.Kind != settle {
 				o.Return = quiet // it may have happened until then
 			}
 		}
+
 		rec.operations = slices.Concat(rec.operations, operations, happened)
 	}
+
 	for _, p := range all {
 		p.End()
 	}
@@ -101,6 +107,7 @@ func TestHistories(t *testing.T) {
 		t.Logf("%d histories of %d operations, %d of them lost, and %d settlements, in %v; checked in %v; faults: %v", histories, operations, lost,
 			settlements, time.Since(start).Round(time.Second), checking.Round(time.Millisecond), faults)
 	})
+
 	n := amount(10, 200)
 	for i := range n {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
@@ -111,6 +118,7 @@ func TestHistories(t *testing.T) {
 			} else {
 				s = startSingle(t, i%2 == 0, allFaults...)
 			}
+
 			cached := i%3 == 2
 			rec := play(t, s, 3, round{Calls: 40 + rand.IntN(60), Within: 3 * time.Second, Cached: cached})
 			begin := time.Now()
@@ -122,16 +130,19 @@ func TestHistories(t *testing.T) {
 			operations += len(rec.operations)
 			settlements += checked
 			checking += took
+
 			unanswered := 0
 			for _, o := range rec.operations {
 				if o.Lost {
 					unanswered++
 				}
 			}
+
 			lost += unanswered
 			if len(rec.operations)-unanswered < 50 {
 				t.Errorf("%d operations, %d of them lost; want more that are answered", len(rec.operations), unanswered)
 			}
+
 			for _, fault := range rec.faults {
 				faults[fault]++
 			}
@@ -153,9 +164,11 @@ func check(t *testing.T, rec recording, cached bool) (settlementsChecked int) {
 		}
 		t.Logf("faults %v; the history is in %s, %v", rec.faults, t.ArtifactDir(), err)
 	}()
+
 	if text := unexplained(rec.operations, cached); text != "" {
 		t.Errorf("the order of the calls: %s", text)
 	}
+
 	for _, text := range windows(rec.operations) {
 		t.Errorf("a window: %s", text)
 	}

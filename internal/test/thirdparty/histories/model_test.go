@@ -94,12 +94,15 @@ func unexplained(history []operation, cached bool) string {
 		}
 		list = append(list, porcupine.Operation{ClientId: o.Client, Input: o, Call: o.Call, Return: o.Return})
 	}
+
 	answer, info := porcupine.CheckOperationsVerbose(model, list, patience)
 	if answer == porcupine.Ok {
 		return ""
 	}
+
 	var b strings.Builder
 	fmt.Fprintf(&b, "Porcupine says %v", answer) // Unknown if it takes too long
+
 	for _, orders := range info.PartialLinearizationsOperations() {
 		if len(orders) < 2 {
 			continue // of this subject all calls are explained
@@ -110,6 +113,7 @@ func unexplained(history []operation, cached bool) string {
 			fmt.Fprintf(&b, "\n%v", o.Input)
 		}
 	}
+
 	return b.String()
 }
 
@@ -121,6 +125,7 @@ func (s state) after(o *operation) (next []state) {
 	if !some {
 		return nil
 	}
+
 	switch o.Kind {
 	case synced:
 		s.replicas = true
@@ -143,23 +148,27 @@ func (s state) after(o *operation) (next []state) {
 		}
 		return []state{s.with(z)}
 	}
+
 	if o.Lost {
 		next = append(next, s) // it has not happened, or was denied
 	} else if o.Allowed == slices.ContainsFunc(o.Charges, func(c gcra.Charge) bool { return !c.Result.Allowed }) {
 		return nil
 	}
+
 	zones := []zone{z}
 	for i := range o.Charges {
 		p, possible := stepOf(o, &o.Charges[i])
 		if !possible {
 			return nil
 		}
+
 		var after []zone
 		for _, z := range zones {
 			after = append(after, p.apply(z)...)
 		}
 		zones = after
 	}
+
 	for _, z := range zones {
 		next = append(next, s.with(z))
 	}

@@ -69,6 +69,7 @@ func (p *plant) afterTake(s gcra.Store, charges []gcra.Charge, allowed bool, err
 		}
 		_, _ = s.Take(ctx, more)
 	}
+
 	switch {
 	case err != nil && !errors.Is(err, redisstore.ErrUnavailable) && p.due(resent, slices.ContainsFunc(charges, slow)):
 		again()

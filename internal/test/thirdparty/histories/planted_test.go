@@ -13,11 +13,13 @@ import (
 func TestPlantedFaults(t *testing.T) {
 	redistest.Need(t)
 	type found int
+
 	const (
 		no found = iota
 		perhaps
 		yes
 	)
+
 	for _, tt := range []struct {
 		fault                     string
 		often                     bool
@@ -40,6 +42,7 @@ func TestPlantedFaults(t *testing.T) {
 		if tt.often {
 			name += ", often"
 		}
+
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for range amount(1, 10) {
@@ -56,6 +59,7 @@ func TestPlantedFaults(t *testing.T) {
 				if strings.Contains(text, "Unknown") {
 					t.Errorf("%s: %s", name, text)
 				}
+
 				for _, c := range []struct {
 					checker string
 					found   bool

@@ -30,11 +30,13 @@ func recordingScript() (text, variant string, err error) {
 	if err != nil {
 		return "", "", err
 	}
+
 	const clock = "\nlocal now = "
 	text = string(b)
 	if n := strings.Count(text, clock); n != 1 {
 		return "", "", fmt.Errorf("take.lua has %q %d times; want once", clock, n)
 	}
+
 	return text, `local now
 local function tats()
   local list = redis.call('MGET', unpack(KEYS))
@@ -91,6 +93,7 @@ func makeHistory(arg string, _ io.Reader, _ io.Writer) error {
 	if err != nil {
 		return err
 	}
+
 	o.ReadTimeout = patience
 	client := redis.NewClient(o)
 	defer client.Close()
@@ -98,6 +101,7 @@ func makeHistory(arg string, _ io.Reader, _ io.Writer) error {
 	if err != nil {
 		return err
 	}
+
 	client.AddHook(instead{strings.NewReplacer(text, variant, shaOf(text), shaOf(variant))})
 	cfg := redisstore.Config{Timeout: patience}
 	if word != "" {
@@ -110,6 +114,7 @@ func makeHistory(arg string, _ io.Reader, _ io.Writer) error {
 	if err := store.Ping(context.Background()); err != nil { // from now on an admission is one call
 		return err
 	}
+
 	var failed atomic.Pointer[error]
 	redistest.Together(16, func(int) {
 		for range amount(120, 2000) {
@@ -121,11 +126,13 @@ func makeHistory(arg string, _ io.Reader, _ io.Writer) error {
 					Limit: historyLimits[policy], Cost: int64(rand.IntN(4)), Peek: rand.IntN(4) == 0, Late: rand.IntN(4) == 0,
 				}
 			}
+
 			if _, err := store.Take(context.Background(), charges); err != nil {
 				failed.Store(&err)
 			}
 		}
 	})
+
 	if err := failed.Load(); err != nil {
 		return *err
 	}
@@ -152,6 +159,7 @@ func TestHistory(t *testing.T) {
 		}
 		all[i] = redistest.StartProcess(t, historyURL, arg)
 	}
+
 	for _, p := range all {
 		p.End()
 	}
@@ -159,6 +167,7 @@ func TestHistory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	const fields = 7
 	if len(entries)/fields < 50 || len(entries)%fields != 0 {
 		t.Fatalf("the history has %d entries; want at least 50 of %d", len(entries), fields)
@@ -171,6 +180,7 @@ func TestHistory(t *testing.T) {
 			return
 		}
 	}
+
 	allowed := 0
 	for key, flows := range h.allowed {
 		allowed += len(flows)
@@ -178,6 +188,7 @@ func TestHistory(t *testing.T) {
 			t.Errorf("%s: %s", key, text)
 		}
 	}
+
 	t.Logf("%d calls of %d processes with %d charges, %d of them allowed", len(entries)/fields, processes, h.charges, allowed)
 	if h.charges < 2000 || allowed < 200 {
 		t.Errorf("%d charges, %d of them allowed; want more", h.charges, allowed)
@@ -204,8 +215,10 @@ func (h *history) replay(e []string) {
 	if now < h.now {
 		h.t.Fatalf("time went back from %d to %d", h.now, now)
 	}
+
 	h.now = now
 	numbers := h.ints(e[3])
+
 	for i, key := range keys {
 		switch known, ok := h.tats[key]; {
 		case before[i] == "-" && ok && known > now+grain:
@@ -221,12 +234,14 @@ func (h *history) replay(e []string) {
 		key string
 		params
 	}
+
 	ops := []byte(e[2])
 	if len(ops) == 0 { // one charge on each key, each a request of its own
 		for i := range keys {
 			ops = append(ops, byte(i>>8), byte(i), 0, 1)
 		}
 	}
+
 	var group []charge
 	written := make(map[string]bool)
 	for i, f := range slices.Collect(slices.Chunk(ops, 4)) {
@@ -236,6 +251,7 @@ func (h *history) replay(e []string) {
 		if f[3]&1 == 0 {
 			continue
 		}
+
 		// The algorithm, on all charges of the request: each finds what the charges
 		// before it have taken.
 		ok := true
@@ -245,17 +261,20 @@ func (h *history) replay(e []string) {
 			if !seen {
 				lead = h.tats[c.key] - now
 			}
+
 			ahead[j] = min(max(lead, 0), c.top)
 			if c.unit > 0 {
 				c.inc = min(c.inc, max(c.room-ahead[j], 0)/c.unit*c.unit)
 				group[j] = c
 			}
+
 			if c.inc > 0 && ahead[j]+c.inc > c.room {
 				ok = false
 			} else if c.inc > 0 {
 				leads[c.key] = ahead[j] + c.inc
 			}
 		}
+
 		for j, c := range group {
 			want := ahead[j]
 			if !ok {
@@ -268,14 +287,17 @@ func (h *history) replay(e []string) {
 				h.allowed[c.key], h.room[c.key] = append(h.allowed[c.key], flow{now, now, c.inc}), c.room
 			}
 		}
+
 		if ok {
 			for key, lead := range leads {
 				h.tats[key] = now + lead
 				written[key] = true
 			}
 		}
+
 		group = group[:0]
 	}
+
 	for i, key := range keys {
 		want := before[i] // a denied request writes nothing
 		if written[key] {

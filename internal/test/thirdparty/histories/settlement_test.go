@@ -10,6 +10,7 @@ func settlements(history []operation) (checked int, wrong []string) {
 		client int
 		number int64
 	}
+
 	charged := map[request]map[string]int64{}
 	lost := map[request]bool{}
 	last := map[request]operation{}
@@ -22,10 +23,12 @@ func settlements(history []operation) (checked int, wrong []string) {
 		if o.Kind == settle {
 			last[r] = o
 		}
+
 		for _, c := range o.Charges {
 			if charged[r] == nil {
 				charged[r] = map[string]int64{}
 			}
+
 			switch {
 			case o.Kind == take && o.Allowed:
 				charged[r][c.Policy] += c.Result.Taken
@@ -34,16 +37,19 @@ func settlements(history []operation) (checked int, wrong []string) {
 			}
 		}
 	}
+
 	for r, s := range last {
 		if lost[r] {
 			continue
 		}
 		checked++
+
 		for policy, units := range charged[r] {
 			if want := s.Cost - s.Missing[policy]; units != want {
 				wrong = append(wrong, fmt.Sprintf("client %d, request %d: %s was charged %d; settled for %d without %d", r.client, r.number, policy, units, s.Cost, s.Missing[policy]))
 			}
 		}
 	}
+
 	return checked, wrong
 }

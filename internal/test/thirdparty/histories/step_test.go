@@ -39,9 +39,11 @@ func stepOf(o *operation, c *gcra.Charge) (s step, possible bool) {
 	case late:
 		room = capacity + c.MaxDebt*t
 	}
+
 	if late || o.Kind == refund {
 		s.top = capacity + ticks(gcra.MaxDelay)
 	}
+
 	if c.Limit.IsQuota() {
 		_, end := c.Limit.Calendar().Period(timeAt(o.Call))
 		s.base, s.end, s.top = zero, ticksAt(end), unbounded/4
@@ -49,6 +51,7 @@ func stepOf(o *operation, c *gcra.Charge) (s step, possible bool) {
 			after, s.reset = c.Limit.Count-r.Remaining, ticks(r.ResetAfter)
 		}
 	}
+
 	switch {
 	case late && o.Lost:
 		s.unit, s.room = t, room
@@ -57,6 +60,7 @@ func stepOf(o *operation, c *gcra.Charge) (s step, possible bool) {
 	case o.Lost || o.Allowed:
 		s.delta = s.inc
 	}
+
 	switch {
 	case o.Lost && late:
 		s.most = s.top
@@ -69,6 +73,7 @@ func stepOf(o *operation, c *gcra.Charge) (s step, possible bool) {
 		if after == 0 && s.delta < 0 {
 			s.least = 0 // less was used than was refunded
 		}
+
 		if c.Limit.IsQuota() && r.Remaining == 0 {
 			s.most = s.top // it may be overdrawn
 			if late && s.delta > 0 {
@@ -79,6 +84,7 @@ func stepOf(o *operation, c *gcra.Charge) (s step, possible bool) {
 			}
 		}
 	}
+
 	if o.Lost {
 		return s, true
 	}
@@ -87,12 +93,14 @@ func stepOf(o *operation, c *gcra.Charge) (s step, possible bool) {
 	if o.Allowed && s.inc > 0 {
 		want.Taken = s.inc / t
 	}
+
 	if o.Allowed && late {
 		want.Taken = min(want.Taken, max(room-s.least, 0)/t)
 		if c.Limit.IsQuota() && r.Taken == 0 && r.Remaining == 0 {
 			want.Taken = 0 // how much it was overdrawn before is not known
 		}
 	}
+
 	switch {
 	case !want.Allowed && c.Limit.IsQuota():
 		want.RetryAfter = r.ResetAfter
@@ -101,6 +109,7 @@ func stepOf(o *operation, c *gcra.Charge) (s step, possible bool) {
 	case o.Allowed && s.inc > 0 && !late && !c.Limit.IsQuota():
 		want.Delay = time.Duration(max(after-capacity, 0)) * tick
 	}
+
 	return s, s.least >= 0 && r == want
 }
 
@@ -120,19 +129,23 @@ func (s step) apply(z zone) (next []zone) {
 				next = append(next, some.apply(z)...)
 			}
 		}
+
 		return next
 	}
+
 	some := true
 	if s.reset >= 0 {
 		if z, some = z.within(now, zero, s.end-s.reset, s.end-s.reset); !some {
 			return nil
 		}
 	}
+
 	// The bucket was full.
 	if full, some := z.with(s.tat, s.base, s.end); some && s.least <= 0 {
 		full.set(s.tat, s.base, s.end+max(s.delta, 0))
 		next = append(next, full)
 	}
+
 	// It was not, and a refund fills it.
 	least := max(s.least, 1)
 	if filled, some := z.within(s.tat, s.base, s.end+least, s.end+min(s.most, -s.delta)); some && least <= -s.delta {
@@ -140,11 +153,13 @@ func (s step) apply(z zone) (next []zone) {
 		next = append(next, filled)
 		least = 1 - s.delta
 	}
+
 	// It was not full, nor is it after a refund.
 	if rest, some := z.within(s.tat, s.base, s.end+least, s.end+min(s.most, s.top)); some {
 		rest.add(s.tat, s.delta)
 		next = append(next, rest)
 	}
+
 	// The TAT was beyond the clamp: a peek leaves it there.
 	if beyond, some := z.with(s.base, s.tat, -s.end-s.top-1); some && s.least <= s.top && s.top <= s.most {
 		if s.inc != 0 {
@@ -152,5 +167,6 @@ func (s step) apply(z zone) (next []zone) {
 		}
 		next = append(next, beyond)
 	}
+
 	return next
 }

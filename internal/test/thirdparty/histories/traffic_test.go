@@ -63,6 +63,7 @@ func client(_ string, in io.Reader, out io.Writer) error {
 		} else if err != nil {
 			return err
 		}
+
 		done, err := r.do()
 		if err != nil {
 			return err
@@ -84,25 +85,30 @@ func (r *round) do() (*result, error) {
 	}
 	defer store.Close()
 	rec := &recorder{Store: store, client: r.Client, plant: r.Plant}
+
 	list := policyList
 	for i := range list {
 		list[i].Key = func(r *http.Request) (string, error) { return r.Host, nil }
 		list[i].Cost = func(r *http.Request) int64 { return r.ContentLength }
 		list[i].OnFailure = middleware.FailClosed
 	}
+
 	limiter, err := middleware.New(middleware.Config{Store: rec, Logger: cfg.Logger}, list[:]...)
 	if err != nil {
 		return nil, err
 	}
+
 	end := time.Now().Add(r.Within)
 	var request atomic.Int64
 	request.Store(r.Round * 1_000_000)
+
 	redistest.Together(callers, func(int) {
 		for rec.len() < r.Calls && time.Now().Before(end) {
 			rec.call(limiter, request.Add(1))
 			time.Sleep(rand.N(4 * time.Millisecond)) // the rate of calls
 		}
 	})
+
 	done := &result{Operations: rec.ops}
 	if r.Plant != nil {
 		done.Planted = r.Plant.planted.Load()
@@ -137,6 +143,7 @@ func (r *recorder) settle(limiter *middleware.Limiter, subject string, request i
 	if !d.Allowed {
 		return
 	}
+
 	for range 1 + rand.IntN(2) {
 		cost := rand.Int64N(6)
 		err := d.Settle(ctx, cost, policyList[0].Name, policyList[1].Name, policyList[2].Name)
@@ -145,6 +152,7 @@ func (r *recorder) settle(limiter *middleware.Limiter, subject string, request i
 		if errors.As(err, &short) {
 			o.Missing = short.Missing
 		}
+
 		o.Lost = err != nil && short == nil || errors.Is(err, redisstore.ErrUnavailable)
 		r.add(o)
 	}

@@ -22,14 +22,17 @@ func overflow(flows []flow, room int64, refills bool) string {
 		}
 		return f.end
 	}
+
 	flows = slices.Clone(flows)
 	slices.SortFunc(flows, func(a, b flow) int {
 		return cmp.Or(cmp.Compare(when(a), when(b)), cmp.Compare(a.units, b.units))
 	})
+
 	for _, first := range flows {
 		if first.units < 0 {
 			continue // no window has to begin with it
 		}
+
 		sum := int64(0)
 		for _, f := range flows {
 			if f.units > 0 && f.begin < first.begin || f.units < 0 && f.end < first.begin {
@@ -45,6 +48,7 @@ func overflow(flows []flow, room int64, refills bool) string {
 			}
 		}
 	}
+
 	return ""
 }
 
@@ -63,10 +67,12 @@ func windows(history []operation) (wrong []string) {
 				flows[b] = append(flows[b], flow{o.Call, o.Return, -c.Cost * unit})
 			}
 		}
+
 		if o.Kind == erased || o.Kind == rollback {
 			losses = append(losses, o)
 		}
 	}
+
 	for b, all := range flows {
 		p := policyList[policyOf[b.policy]]
 		room := (p.Limit.Capacity() + p.MaxDebt) * max(ticks(p.Limit.Interval()), 1)
@@ -75,10 +81,12 @@ func windows(history []operation) (wrong []string) {
 				all = append(all, flow{o.Call, o.Return, -room})
 			}
 		}
+
 		if text := overflow(all, room, !p.Limit.IsQuota()); text != "" {
 			wrong = append(wrong, fmt.Sprintf("%s, %s: %s", b.subject, b.policy, text))
 		}
 	}
+
 	return wrong
 }
 
@@ -106,6 +114,7 @@ func TestOverflow(t *testing.T) {
 			t.Errorf("%s: got %q", tt.name, text)
 		}
 	}
+
 	if text := overflow([]flow{{0, 0, 10}, {1000, 1000, 1}}, 10, false); text == "" {
 		t.Error("a quota refills")
 	}

@@ -23,17 +23,20 @@ func TestEchoJWT(t *testing.T) {
 		if !ok {
 			return "", errors.New("no token: is echo-jwt in front?")
 		}
+
 		subject, err := token.Claims.GetSubject()
 		if err == nil && subject == "" {
 			err = errors.New("no subject: does the issuer set sub?")
 		}
 		return subject, err
 	})
+
 	e := echo.New()
 	e.Use(
 		echojwt.JWT(secret),
 		ratelimit.New(ratelimit.Config{Store: gcra.NewMemory()}, ratelimit.Policy{Name: "user", Key: user, Limit: gcra.PerMinute(1)}),
 	)
+
 	e.GET("/hello", func(c echo.Context) error { return c.String(http.StatusOK, "hello") })
 
 	for i, subject := range []string{"alice", "alice", "bob"} {
@@ -43,9 +46,11 @@ func TestEchoJWT(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		r, w := httptest.NewRequest("GET", "/hello", nil), httptest.NewRecorder()
 		r.Header.Set("Authorization", "Bearer "+token)
 		e.ServeHTTP(w, r)
+
 		if want := []int{200, 429, 200}[i]; w.Code != want {
 			t.Errorf("request %d, of %s: got %d; want %d", i, subject, w.Code, want)
 		}

@@ -23,6 +23,7 @@ func TestFiber(t *testing.T) {
 		if err != nil {
 			return err
 		}
+
 		result, err := gcra.Take(c.Context(), store, gcra.Charge{Subject: subject, Policy: "client", Limit: gcra.PerHour(2), Cost: 1})
 		switch {
 		case err != nil: // the store does not answer: let the request pass
@@ -30,8 +31,10 @@ func TestFiber(t *testing.T) {
 			c.Set("Retry-After", strconv.Itoa(int(math.Ceil(result.RetryAfter.Seconds()))))
 			return c.SendStatus(fiber.StatusTooManyRequests)
 		}
+
 		return c.Next()
 	}
+
 	expectThirdDenied(t, limit)
 	expectThirdDenied(t, adaptor.HTTPMiddleware(ratelimit.New(ratelimit.Config{Store: gcra.NewMemory()},
 		ratelimit.Policy{Name: "client", Key: keyfunc.RemoteAddr, Limit: gcra.PerHour(2), Routes: []string{"GET /"}})))

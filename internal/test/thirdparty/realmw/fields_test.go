@@ -21,10 +21,12 @@ func FuzzFields(f *testing.F) {
 	f.Add(`q"\`, int64(10), int64(100*time.Millisecond), int64(3), int64(2))
 	f.Add("odd", int64(7), int64(1_000_000_007), int64(1), int64(1))
 	f.Add("huge", int64(1), int64(200*365*24)*int64(time.Hour), int64(1), int64(1))
+
 	f.Fuzz(func(t *testing.T, name string, count, per, burst, cost int64) {
 		if cost < 0 {
 			t.Skip()
 		}
+
 		l, err := middleware.New(middleware.Config{Store: gcra.NewMemory(), Headers: middleware.HeadersDraft11},
 			middleware.Policy{Name: name, Key: keyfunc.Const("all"), Limit: gcra.Limit{Count: count, Per: time.Duration(per), Burst: burst},
 				Cost: func(*http.Request) int64 { return cost }},
@@ -32,6 +34,7 @@ func FuzzFields(f *testing.F) {
 		if err != nil {
 			t.Skip()
 		}
+
 		for range 3 {
 			w := httptest.NewRecorder()
 			_, allowed := l.Allow(w, httptest.NewRequest("GET", "/", nil))
@@ -40,10 +43,12 @@ func FuzzFields(f *testing.F) {
 			if err != nil {
 				t.Fatalf("RateLimit-Policy: %q: %v", w.Header().Get("RateLimit-Policy"), err)
 			}
+
 			list, err := httpsfv.UnmarshalList(w.Header().Values("RateLimit"))
 			if err != nil {
 				t.Fatalf("RateLimit: %q: %v", w.Header().Get("RateLimit"), err)
 			}
+
 			for i, want := range []string{name, "second"} {
 				p, q := policies[i].(httpsfv.Item), list[i].(httpsfv.Item)
 				if p.Value != want || q.Value != want {

@@ -40,12 +40,14 @@ func server(t *testing.T, auth *ginjwt.GinJWTMiddleware, decided func(*ratelimit
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	router := gin.New()
 	router.POST("/login", auth.LoginHandler)
 	router.Use(auth.MiddlewareFunc(), ratelimit.New(ratelimit.Config{
 		Store:   gcra.NewMemory(),
 		Observe: func(_ *http.Request, d *ratelimit.Decision) { decided(d) },
 	}, ratelimit.Policy{Name: "user", Key: userFrom(auth), Limit: gcra.PerHour(1)}))
+
 	router.GET("/hello", func(c *gin.Context) { c.String(http.StatusOK, "hello") })
 	s := httptest.NewServer(router)
 	t.Cleanup(s.Close)
@@ -92,6 +94,7 @@ func TestGinJWT(t *testing.T) {
 	for _, identity := range []string{"", "id"} {
 		auth := &ginjwt.GinJWTMiddleware{Realm: "test", Timeout: time.Hour, IdentityKey: identity}
 		auth.PayloadFunc = func(data any) ginjwt.MapClaims { return ginjwt.MapClaims{auth.IdentityKey: data} }
+
 		var last *ratelimit.Decision
 		s := server(t, auth, func(d *ratelimit.Decision) { last = d })
 		alice, bob := login(t, s, "alice"), login(t, s, "bob")
@@ -103,6 +106,7 @@ func TestGinJWT(t *testing.T) {
 				t.Errorf("identity key %q, request %d of %s: got status %d, %+v; want %d", identity, i+1, request.subject, got, last.Results, request.want)
 			}
 		}
+
 		last = new(ratelimit.Decision)
 		if got := hello(t, s, "forged."+alice); got != http.StatusUnauthorized || len(last.Results) != 0 {
 			t.Errorf("forged token: got status %d and %+v; want gin-jwt to reject it before the limiter", got, last.Results)

@@ -29,10 +29,12 @@ func cost(r *http.Request) int64 {
 	if err != nil || json.NewDecoder(bytes.NewReader(body)).Decode(&request) != nil {
 		return 1_000 // a form, a batch or a GET: the server may find a query where this does not
 	}
+
 	query, err := parser.ParseQuery(&ast.Source{Input: request.Query})
 	if err != nil {
 		return 1 // the server answers with the error
 	}
+
 	n := 1
 	for _, op := range query.Operations {
 		n += selections(query, op.SelectionSet, 1_000-n)
@@ -47,6 +49,7 @@ func selections(query *ast.QueryDocument, set ast.SelectionSet, most int) (n int
 		if n++; n > most {
 			break
 		}
+
 		switch s := selection.(type) {
 		case *ast.Field:
 			n += selections(query, s.SelectionSet, most-n)
@@ -58,6 +61,7 @@ func selections(query *ast.QueryDocument, set ast.SelectionSet, most int) (n int
 			}
 		}
 	}
+
 	return n
 }
 
@@ -69,6 +73,7 @@ func TestGraphQLCost(t *testing.T) {
 		nested += fmt.Sprintf("fragment f%d on User { ...f%[2]d b: friends { ...f%[2]d } } ", i, i+1)
 	}
 	nested += "fragment f30 on User { name }"
+
 	asJSON := func(query string) string {
 		body, err := json.Marshal(map[string]string{"query": query})
 		if err != nil {
@@ -76,6 +81,7 @@ func TestGraphQLCost(t *testing.T) {
 		}
 		return string(body)
 	}
+
 	for _, test := range []struct {
 		body   string
 		cost   int64
@@ -98,12 +104,14 @@ func TestGraphQLCost(t *testing.T) {
 		limit := ratelimit.New(ratelimit.Config{
 			Store: gcra.NewMemory(), Observe: func(_ *http.Request, d *ratelimit.Decision) { charged = 100 - d.Results[0].Remaining },
 		}, ratelimit.Policy{Name: "fields", Key: keyfunc.RemoteAddr, Limit: gcra.PerHour(100), Cost: cost})
+
 		w := httptest.NewRecorder()
 		limit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			if got, err := io.ReadAll(r.Body); err != nil || string(got) != test.body {
 				t.Errorf("%.60s: the handler reads %.60q, %v; want the whole body", test.body, got, err)
 			}
 		})).ServeHTTP(w, httptest.NewRequest("POST", "/graphql", strings.NewReader(test.body)))
+
 		if w.Code != test.status || charged != test.cost {
 			t.Errorf("%.60s: got status %d, %d units charged; want %d, %d", test.body, w.Code, charged, test.status, test.cost)
 		}

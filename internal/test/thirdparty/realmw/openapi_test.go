@@ -53,6 +53,7 @@ func TestHumaOperations(t *testing.T) {
 	type input struct {
 		ID string `path:"id"`
 	}
+
 	for id, path := range operations {
 		op := huma.Operation{OperationID: id, Method: http.MethodGet, Path: path, DefaultStatus: http.StatusOK}
 		if id == "other" {
@@ -61,6 +62,7 @@ func TestHumaOperations(t *testing.T) {
 			huma.Register(api, op, func(context.Context, *input) (*struct{}, error) { return nil, nil })
 		}
 	}
+
 	expectOnlyUsersLimited(t, onceFor(routes["get-user"])(mux))
 }
 
