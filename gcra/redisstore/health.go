@@ -102,7 +102,10 @@ func (h *health) record(err error, open bool) {
 	h.outage = h.outage || open || !h.answeredOnce && rediskit.Down(err)
 	first := !h.answeredOnce && !p.Timeout
 	many := p.Code != "" && h.failures.add(time.Now())
-	if p.Code != "" && (p.Code.Level() == slog.LevelError || open || first || many) {
+
+	// While a set-up has never worked, and the log says why, its other failures follow from that.
+	explained := !h.answeredOnce && slices.ContainsFunc(h.problems, isError)
+	if p.Code != "" && (isError(p.Code) || !explained && (open || first || many)) {
 		args := []any{"server", cmp.Or(h.server, addresses), "error", p.Cause} // a cluster's nodes may not be known yet
 		if p.Hint != "" {
 			args = append(args, "hint", p.Hint)
@@ -118,6 +121,8 @@ func (h *health) record(err error, open bool) {
 		h.healthy.Store(false)
 	}
 }
+
+func isError(c diag.Code) bool { return c.Level() == slog.LevelError }
 
 // answered records a call that was answered.
 func (h *health) answered() {

@@ -179,7 +179,7 @@ func TestServicesThatCannotWork(t *testing.T) {
 		}
 		t.Run(tt.name, func(t *testing.T) {
 			var log diagtest.Log
-			r := openStore(t, tt.open(t).URL(), config{Logger: log.Logger()})
+			r := openStore(t, tt.open(t).URL(), config{Timeout: patience, Logger: log.Logger()})
 
 			redistest.Eventually(t, patience, "the line", func() bool {
 				_, err := gcra.Take(t.Context(), r, hourly("s", 10))
