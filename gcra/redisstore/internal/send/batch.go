@@ -14,6 +14,7 @@ import (
 type batch struct {
 	scripts []script // the first n are in use, the others keep their memory for later
 	n       int
+	size    int // requests
 	way     way
 	several bool                  // the first script is for several subjects
 	client  redis.UniversalClient // of the server, or the one that finds it
@@ -27,8 +28,7 @@ type batch struct {
 	// The result.
 	noAnswer  error      // why the scripts have none: a panic in a hook of the client, or nothing was sent
 	undecided []*Request // have not run, and are sent in another way
-	notRun    int        // requests that have not run
-	notRunErr error      // why
+	notRunErr error      // why a script has not run
 	tested    *keyTest   // test, when it is over
 
 	timer callTimer // of the calls that its caller makes
@@ -87,17 +87,10 @@ func (b *batch) add(q *Request, w way) bool {
 	for i := range q.Charges {
 		b.takes = b.takes || q.Charges[i].Takes()
 	}
+	b.size++
 	b.charges += len(q.Charges)
 	b.bytes += bytes
 	return true
-}
-
-// size is the number of requests.
-func (b *batch) size() (n int) {
-	for i := range b.scripts[:b.n] {
-		n += len(b.scripts[i].requests)
-	}
-	return n
 }
 
 func (b *batch) requests() iter.Seq[*Request] {
@@ -112,45 +105,27 @@ func (b *batch) requests() iter.Seq[*Request] {
 	}
 }
 
-// deliver sets the answers of the requests. It returns an error of the scripts, if
-// possible one that means an outage. A script that has not run has none.
+// errNotRun is the error of a request that has not run, until it is sent in another way.
+var errNotRun = errors.New("not run in this way")
+
+// deliver sets the answers of the requests. It returns an error of the scripts, if possible one that means an outage. A
+// script that has not run has none.
 func (b *batch) deliver() (err error) {
 	for i := range b.scripts[:b.n] {
 		s := &b.scripts[i]
-		s.deliver(b.noAnswer)
-		b.collect(s)
+		switch s.deliver(b.noAnswer); {
+		case redis.HasErrorPrefix(s.err, "TRYAGAIN"):
+			s.err = nil // the requests have it, see batcher.sendLater
+		case s.err != nil && b.way.notRun(s):
+			for _, q := range s.requests {
+				q.Err = errNotRun
+			}
+			b.notRunErr, s.err = s.err, nil
+		}
 		if err == nil || rediskit.Down(s.err) {
 			err = s.err
 		}
 	}
 	b.tested = b.test
 	return err
-}
-
-// errNotRun is the error of a request that has not run, until it is sent in another way.
-var errNotRun = errors.New("not run in this way")
-
-// collect collects the requests of a script that have not run.
-func (b *batch) collect(s *script) {
-	switch {
-	case s.err == nil:
-		if s.form != severalSlots {
-			return // only there some have run and others not
-		}
-	case redis.HasErrorPrefix(s.err, "TRYAGAIN"):
-		b.notRun += len(s.requests)
-		s.err = nil // the requests have it, see batcher.sendLater
-		return
-	case b.way.notRun(s):
-		for _, q := range s.requests {
-			q.Err = errNotRun
-		}
-		b.notRunErr, s.err = s.err, nil
-	}
-	for _, q := range s.requests {
-		if q.Err == errNotRun {
-			b.notRun++
-			b.undecided = append(b.undecided, q)
-		}
-	}
 }

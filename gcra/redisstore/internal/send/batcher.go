@@ -200,7 +200,7 @@ func (b *batcher) send(ctx context.Context, batch *batch) (sent int64) {
 // end answers the requests of a batch, each of which has its answer or its error. sent is the time before the call.
 func (b *batcher) end(batch *batch, err error, sent int64, done func(error)) {
 	now := b.sender.Clock.Now()
-	result := Result{Server: b.Server, Requests: batch.size() - batch.notRun, Takes: batch.takes, Sent: sent, Took: now - sent, Err: err}
+	result := Result{Server: b.Server, Requests: batch.size, Takes: batch.takes, Sent: sent, Took: now - sent, Err: err}
 
 	// Who gets an error may call again at once, and is to find the breaker open.
 	if err != nil {
@@ -209,7 +209,7 @@ func (b *batcher) end(batch *batch, err error, sent int64, done func(error)) {
 
 	for q := range batch.requests() {
 		b.sender.Learn(q, sent)
-		b.answer(q)
+		b.answer(batch, q)
 	}
 	b.learn(batch, err, now) // and sends again what has not run
 
@@ -227,17 +227,20 @@ func (b *batcher) note(r Result, done func(error)) {
 }
 
 // answer finishes a request, unless it is sent again.
-func (b *batcher) answer(q *Request) {
+func (b *batcher) answer(batch *batch, q *Request) {
 	switch {
-	case q.Err == errNotRun: // learn sends it
-	case redis.HasErrorPrefix(q.Err, "TRYAGAIN") && b.sendLater(q):
-	case q.Err != nil || !q.unfit:
+	case q.Answered():
 		q.finish()
-	case q.again:
+	case q.Err == nil && q.again:
 		q.fail(errClock)
-	default:
+	case q.Err == nil:
 		q.again = true
 		b.submit(q, false)
+	case q.Err == errNotRun:
+		batch.undecided = append(batch.undecided, q)
+	case redis.HasErrorPrefix(q.Err, "TRYAGAIN") && b.sendLater(q):
+	default:
+		q.finish()
 	}
 }
 
