@@ -74,13 +74,7 @@ func (t Target) Run(script *Script, calls []Call) (err error) {
 	case <-time.After(t.sender.Timeout):
 		err = t.sender.TimeoutError()
 	}
-
 	t.sender.learnTopology(err)
-	if redis.HasErrorPrefix(err, "CROSSSLOT") {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.known.settle(gcra.BySubject, t.sender.Clock.Now())
-	}
 	return err
 }
 
