@@ -121,6 +121,8 @@ func (s *Store) noteInstances(n int64) {
 	}
 	n = min(n, maxInstances) // also if a proxy has changed the reply
 	c.count.Store(n)
+
+	// More than configured is a problem if it lasts.
 	now := s.clock.Now()
 	if c.configured == 0 || n <= int64(c.configured) {
 		c.exceeded = 0
@@ -129,6 +131,7 @@ func (s *Store) noteInstances(n int64) {
 	if c.exceeded = cmp.Or(c.exceeded, now); now-c.exceeded < tat.Ticks(tooLowFor) {
 		return
 	}
+
 	line := s.log.Line(diag.InstancesTooLow, "", fmt.Sprintf("Instances is %d, but %d servers use this Redis", c.configured, n),
 		"prefix", s.prefix, "hint", "leave Instances out, and the store counts them")
 	if line != nil {

@@ -36,6 +36,7 @@ func (r *reporter) to(t send.Target, list []outage.Report) error {
 				}
 			}})
 		}
+
 		if err := t.Run(reportScript, calls); err != nil {
 			return err
 		}

@@ -11,19 +11,25 @@ import (
 )
 
 // A batch is the requests that are sent to one server together, in the same way.
+//
+//  1. The first n scripts are in use, the others keep their memory for later. byShare has the index of each by what its
+//     keys share in this way.
+//  2. size, charges, bytes, takes and several are those of all requests in the scripts.
+//  3. All requests have been sent before, or none: the batch has the time of its oldest.
 type batch struct {
-	scripts []script // the first n are in use, the others keep their memory for later
+	scripts []script
 	n       int
-	size    int // requests
+	byShare map[string]int
 	way     way
-	several bool                  // the first script is for several subjects
 	client  redis.UniversalClient // of the server, or the one that finds it
 	node    *redis.Client         // of the server, if it is one of several
-	byShare map[string]int        // what the keys of a script share: its index
+	test    *keyTest              // is sent too
+
+	size    int // requests
 	charges int
-	bytes   int      // of keys
-	takes   bool     // a charge takes: it is no peek and no refund
-	test    *keyTest // is sent too
+	bytes   int  // of keys
+	takes   bool // a charge takes: it is no peek and no refund
+	several bool // the first script is for several subjects
 
 	// The result.
 	noAnswer  error      // why the scripts have none: a panic in a hook of the client, or nothing was sent
@@ -55,8 +61,9 @@ func (b *batch) reset() {
 // add adds a request, or reports false if it must wait for the next batch.
 func (b *batch) add(q *Request, w way) bool {
 	if b.n > 0 && (b.way != w || b.scripts[0].requests[0].sentBefore() != q.sentBefore()) {
-		return false // the batch has the time of its oldest request
+		return false
 	}
+
 	bytes := 0
 	for _, key := range q.Keys {
 		bytes += len(key)
@@ -87,6 +94,7 @@ func (b *batch) add(q *Request, w way) bool {
 	for i := range q.Charges {
 		b.takes = b.takes || q.Charges[i].Takes()
 	}
+
 	b.size++
 	b.charges += len(q.Charges)
 	b.bytes += bytes
@@ -122,10 +130,12 @@ func (b *batch) deliver() (err error) {
 			}
 			b.notRunErr, s.err = s.err, nil
 		}
+
 		if err == nil || rediskit.Down(s.err) {
 			err = s.err
 		}
 	}
+
 	b.tested = b.test
 	return err
 }

@@ -77,6 +77,7 @@ func (b *batcher) submit(q *Request, inline bool) {
 // sendLoop sends batches until no request waits.
 func (b *batcher) sendLoop() {
 	batch := batches.Get().(*batch)
+
 	for {
 		// Let callers submit that are about to. With few callers, this is what fills a batch.
 		runtime.Gosched()
@@ -84,6 +85,7 @@ func (b *batcher) sendLoop() {
 			batches.Put(batch)
 			return
 		}
+
 		if !b.sendTimed(batch) {
 			return // without giving the batch back: its answer may still come
 		}
@@ -118,6 +120,7 @@ func (b *batcher) sendInline() {
 func (b *batcher) fill(batch *batch) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	n := 0
 	if len(b.waiting) > 0 {
 		now := b.sender.Clock.Now()
@@ -132,6 +135,7 @@ func (b *batcher) fill(batch *batch) {
 			}
 			n++
 		}
+
 		if batch.n > 0 {
 			batch.client, batch.test = b.sender.clientOf(batch.node), b.newTest(now)
 		}

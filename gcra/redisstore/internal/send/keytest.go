@@ -99,6 +99,7 @@ func (t *keyTest) verdict() gcra.ServerKind {
 
 	sameAlone, sameTogether := count(t.same)
 	otherAlone, otherTogether := count(t.other)
+
 	switch {
 	case text(t.first) == "" && isReply(t.together.Err()) && sameAlone+otherAlone == 2*testKeys:
 		return gcra.BySubject // an error of its own for what others call CROSSSLOT

@@ -69,11 +69,13 @@ func (t Target) Run(script *Script, calls []Call) (err error) {
 		}()
 		result <- t.run(script, calls)
 	}()
+
 	select {
 	case err = <-result:
 	case <-time.After(t.sender.Timeout):
 		err = t.sender.TimeoutError()
 	}
+
 	t.sender.learnTopology(err)
 	return err
 }
@@ -81,6 +83,7 @@ func (t Target) Run(script *Script, calls []Call) (err error) {
 func (t Target) run(script *Script, calls []Call) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), t.sender.Timeout)
 	defer cancel()
+
 	pipe, cmds := t.client.Pipeline(), make([]*redis.Cmd, len(calls))
 	for i, call := range calls {
 		cmds[i] = rediskit.Queue(ctx, pipe, slices.Concat([]any{"evalsha", script.sha}, call.Args))
