@@ -119,13 +119,12 @@ func (s *Store) granted(charge *gcra.Charge, whole *buckets.Charge, now, begins,
 	key := func() string { return s.key(charge, whole) }
 	if full := s.reporter.grants.Add(whole, key, now, begins, n); !full {
 		s.reporter.start()
-	} else if line := s.log.Line(diag.RedisDebts, "", "more keys are owed to redis than are kept: what this server grants alone on others is not charged later", "kept", outage.Max); line != nil {
+	} else if line := s.log.Line(diag.RedisDebts, "", "this server has granted units alone on more keys than it keeps: what it grants on others is not charged later", "kept", outage.Max); line != nil {
 		go line() // callers do not wait for a slow log
 	}
 }
 
-// refund takes local charges from what is unreported. What is not unreported was charged in Redis, so it
-// is refunded there.
+// refund takes local charges from what is unreported. The rest was charged in Redis, so it is refunded there.
 func (l local) refund(ctx context.Context, charges []gcra.Charge, whole []buckets.Charge, now int64) error {
 	var reported []gcra.Charge
 	for i := range charges {

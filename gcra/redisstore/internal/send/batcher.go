@@ -25,7 +25,7 @@ import (
 //     idle batcher has none.
 //  3. A request belongs to the batcher from submit until it is finished. Then its caller may free it, so nothing of it is
 //     read any more. One that is asked again, or sent in another way, is not finished in between.
-//  4. Each request of a batch is told to Before once and to Learn once for each call.
+//  4. Each request of a batch goes to Before once and to Learn once for each call.
 type batcher struct {
 	Server  string
 	sender  *Sender

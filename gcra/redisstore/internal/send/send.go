@@ -19,7 +19,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
-// A Config says where requests go, and who is told of them.
+// A Config says where requests go, and what is called with them.
 type Config struct {
 	Client  redis.UniversalClient
 	Prefix  string // of the keys by which servers are tested
