@@ -12,9 +12,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
-// health logs the problems of a server, and when it answers again.
-//
-// A problem that needs a change of the set-up, such as a wrong password, is logged
+// A health logs the problems of a server, and when it answers again. A problem that needs a change of the set-up, such as a wrong password, is logged
 // at once. A failure that may be over with the next batch is logged when the
 // breaker opens, when a server that has never answered refuses connections or
 // commands, or when manyFailures batches have failed within [diag.Interval]. A
@@ -92,14 +90,17 @@ func (h *health) record(err error, open bool) {
 	conn, addresses := rediskit.ConnOf(h.store.client)
 	h.mu.Lock()
 	defer h.mu.Unlock()
+
 	conn.Answered = h.answeredOnce
 	p := rediskit.Diagnose(err, conn)
 	if p.Timeout {
 		// Often the batch has waited for a connection, and the dial has failed.
 		p = rediskit.Diagnose(cmp.Or(h.store.dials.lastError(h.server), h.store.sender.TimeoutError()), conn)
 	}
+
 	h.reason = cmp.Or(p.String(), rediskit.WithoutArgs(err.Error()))
 	h.outage = h.outage || open || !h.answeredOnce && rediskit.Down(err)
+
 	first := !h.answeredOnce && !p.Timeout
 	many := p.Code != "" && h.failures.add(time.Now())
 
@@ -117,6 +118,7 @@ func (h *health) record(err error, open bool) {
 			}
 		}
 	}
+
 	if h.outage && len(h.problems) > 0 {
 		h.healthy.Store(false)
 	}
@@ -128,6 +130,7 @@ func isError(c diag.Code) bool { return c.Level() == slog.LevelError }
 func (h *health) answered() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+
 	over := h.outage && len(h.problems) > 0 // one answer does not end single failures
 	if over {
 		// A server that fails and recovers all the time has one line in five minutes.
@@ -138,11 +141,13 @@ func (h *health) answered() {
 		}
 		h.problems = nil
 	}
+
 	if h.outage {
 		h.failures = recent{} // the next failures count from here
 	}
 	h.answeredOnce, h.outage = true, false
 	h.healthy.Store(true)
+
 	if over {
 		logger := cmp.Or(h.store.log.Logger, slog.Default())
 		h.write(func() { logger.Info("ratelimit: redis is available again", "server", h.server) })

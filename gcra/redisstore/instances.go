@@ -2,9 +2,7 @@ package redisstore
 
 import (
 	"cmp"
-	"context"
 	_ "embed"
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -13,18 +11,15 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore/internal/send"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
-	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
 //go:embed instances.lua
 var instancesLua string
 
-var instancesSHA = redis.NewScript(instancesLua).Hash()
+var instancesScript = send.NewScript(instancesLua)
 
 // instances counts the stores that share the limits with this one, on the same Redis
 // with the same Prefix. A store that a limiter uses marks itself after a batch, in the
@@ -105,36 +100,14 @@ func (s *Store) markAfter(r send.Result) {
 
 // mark marks the store for a time, and counts the marks.
 func (s *Store) mark(lasts time.Duration) {
-	key, n := s.prefix+"{instances}", int64(0)
+	key := s.prefix + "{instances}"
 	t := s.sender.Target(key)
-	err := t.Call(func() (err error) {
-		n, err = s.sendMark(key, lasts)
-		return err
-	})
-	if errors.Is(err, ErrUnavailable) {
-		return
-	}
-	if s.health(t.Server).note(err, t.Open()); err == nil {
-		s.noteInstances(n)
-	}
-}
-
-func (s *Store) sendMark(key string, lasts time.Duration) (n int64, err error) {
-	defer func() {
-		if p := recover(); p != nil { // in a hook of the client
-			err = fmt.Errorf("panic: %v", p)
-		}
-	}()
-	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
-	defer cancel()
-	cmd := rediskit.Send(ctx, s.client, []any{
-		"evalsha", instancesSHA, 1, key, s.counted.id, lasts.Milliseconds(), longestMark.Milliseconds(), maxInstances,
-	})
-	reply, err := rediskit.Reply(rediskit.SendAgain(ctx, s.client, cmd, instancesLua), 1)
-	if err != nil {
-		return 0, err
-	}
-	return reply[0], nil
+	err := t.Run(instancesScript, []send.Call{{
+		Args:    []any{1, key, s.counted.id, lasts.Milliseconds(), longestMark.Milliseconds(), maxInstances},
+		Replies: 1,
+		Learn:   func(reply []int64) { s.noteInstances(reply[0]) },
+	}})
+	s.health(t.Server).note(err, t.Open())
 }
 
 // noteInstances learns a count; a negative one is the least that it may be. It logs
@@ -148,6 +121,8 @@ func (s *Store) noteInstances(n int64) {
 	}
 	n = min(n, maxInstances) // also if a proxy has changed the reply
 	c.count.Store(n)
+
+	// More than configured is a problem if it lasts.
 	now := s.clock.Now()
 	if c.configured == 0 || n <= int64(c.configured) {
 		c.exceeded = 0
@@ -156,6 +131,7 @@ func (s *Store) noteInstances(n int64) {
 	if c.exceeded = cmp.Or(c.exceeded, now); now-c.exceeded < tat.Ticks(tooLowFor) {
 		return
 	}
+
 	line := s.log.Line(diag.InstancesTooLow, "", fmt.Sprintf("Instances is %d, but %d servers use this Redis", c.configured, n),
 		"prefix", s.prefix, "hint", "leave Instances out, and the store counts them")
 	if line != nil {

@@ -57,6 +57,8 @@ func (l local) apply(ctx context.Context, charges []gcra.Charge, refund bool) (a
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
+
+	// What this server may grant, its part, is charged to the local state. What it has granted is reported as a whole.
 	n := l.instances()
 	parts := share.Charges(charges, n, refund)
 	ops, whole := make([]buckets.Op, len(parts)), make([]buckets.Charge, len(parts))
@@ -68,10 +70,12 @@ func (l local) apply(ctx context.Context, charges []gcra.Charge, refund bool) (a
 			return false, err
 		}
 	}
+
 	now := l.store.clock.Now()
 	if refund || !l.unreportedDenies(ops, whole, now) {
 		allowed = l.store.known.Apply(ops)
 	}
+
 	for i := range parts {
 		ops[i].Result(allowed, (*tat.Result)(&parts[i].Result))
 		if ops[i].Periods != nil && !refund {
@@ -80,6 +84,7 @@ func (l local) apply(ctx context.Context, charges []gcra.Charge, refund bool) (a
 		}
 	}
 	share.Results(charges, parts, n)
+
 	if refund {
 		return allowed, l.refund(ctx, charges, whole, now)
 	}
@@ -114,13 +119,12 @@ func (s *Store) granted(charge *gcra.Charge, whole *buckets.Charge, now, begins,
 	key := func() string { return s.key(charge, whole) }
 	if full := s.reporter.grants.Add(whole, key, now, begins, n); !full {
 		s.reporter.start()
-	} else if line := s.log.Line(diag.RedisDebts, "", "more keys are owed to redis than are kept: what this server grants alone on others is not charged later", "kept", outage.Max); line != nil {
+	} else if line := s.log.Line(diag.RedisDebts, "", "this server has granted units alone on more keys than it keeps: what it grants on others is not charged later", "kept", outage.Max); line != nil {
 		go line() // callers do not wait for a slow log
 	}
 }
 
-// refund takes local charges from what is unreported. What is not unreported was charged in Redis, so it
-// is refunded there.
+// refund takes local charges from what is unreported. The rest was charged in Redis, so it is refunded there.
 func (l local) refund(ctx context.Context, charges []gcra.Charge, whole []buckets.Charge, now int64) error {
 	var reported []gcra.Charge
 	for i := range charges {
@@ -132,9 +136,11 @@ func (l local) refund(ctx context.Context, charges []gcra.Charge, whole []bucket
 			reported = append(reported, c)
 		}
 	}
+
 	if reported == nil {
 		return nil
 	}
+
 	err := l.store.Refund(ctx, reported)
 	if errors.Is(err, ErrUnavailable) {
 		return nil // it has drained and was never charged: the outage has not ended

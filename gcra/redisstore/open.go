@@ -77,18 +77,22 @@ func ClientOptions(rawURL string) (*redis.UniversalOptions, error) {
 	if err != nil {
 		return nil, fmt.Errorf("redisstore: redis URL: %w", err)
 	}
+
 	setDefault(&o.Protocol, 2) // see pushWait
 	// Pipelines would get a second pool, whose connections are never dialled
 	// ahead. Without it they take the spare connections of the ordinary one.
 	setDefault(&o.PipelinePoolSize, -1)
 	setDefault(&o.MinIdleConns, idleConns)
+
 	o.DisableIdentity = true // saves the first call on a connection a round trip
 	o.ContextTimeoutEnabled = true
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+
 	setDefault(&o.MaxRetries, -1)
 	setDefault(&o.DialerRetries, 1)
 	setDefault(&o.DialTimeout, dialTimeout)
 	setDefault(&o.PoolTimeout, poolTimeout)
+
 	if len(o.Addrs) > 1 {
 		setDefault(&o.ReadTimeout, clusterReadTimeout)
 	}
@@ -119,10 +123,12 @@ func parseURL(rawURL string) (*redis.UniversalOptions, error) {
 		}
 		return nil, errors.New("scheme is missing; want redis://, rediss:// or unix://, as in redis://localhost:6379/0")
 	}
+
 	scheme = strings.ToLower(scheme)
 	if scheme != "redis" && scheme != "rediss" && scheme != "unix" {
 		return nil, fmt.Errorf("scheme is %q; want redis://, rediss:// or unix://, as in redis://localhost:6379/0", tat.Clip(scheme))
 	}
+
 	authority, path := rest, ""
 	if i := strings.IndexAny(rest, "/?"); i >= 0 {
 		authority, path = rest[:i], rest[i:]
@@ -135,15 +141,18 @@ func parseURL(rawURL string) (*redis.UniversalOptions, error) {
 	if i := strings.LastIndexByte(authority, '@'); i >= 0 {
 		user, hosts = authority[:i+1], authority[i+1:]
 	}
+
 	if err := checkUser(user); err != nil {
 		return nil, err
 	}
+
 	if scheme == "unix" {
 		if err := checkSocket(hosts, path); err != nil {
 			return nil, err
 		}
 		return parseOne(scheme + "://" + user + path)
 	}
+
 	if err := checkHosts(user, hosts, path); err != nil {
 		return nil, err
 	}
@@ -169,6 +178,7 @@ func parseCluster(prefix string, hosts []string, path string) (*redis.UniversalO
 	if database != "" && database != "/" && database != "/0" {
 		return nil, fmt.Errorf("database is %q; want 0, the only one of a cluster", tat.Clip(database[1:]))
 	}
+
 	params, err := url.ParseQuery(query)
 	if err != nil {
 		return nil, err
@@ -182,6 +192,7 @@ func parseCluster(prefix string, hosts []string, path string) (*redis.UniversalO
 		skipVerify = one.TLSConfig.InsecureSkipVerify
 		params.Del("skip_verify")
 	}
+
 	parsed, err := redis.ParseClusterURL(prefix + hosts[0] + "?" + params.Encode())
 	if err != nil {
 		return nil, withoutURL(err)
@@ -191,8 +202,10 @@ func parseCluster(prefix string, hosts []string, path string) (*redis.UniversalO
 			hosts[i] += ":6379"
 		}
 	}
+
 	o := universal(parsed)
 	o.Addrs = slices.Concat(hosts, parsed.Addrs[1:]) // the first of these is hosts[0], others are parameters
+
 	if o.TLSConfig != nil {
 		o.TLSConfig.InsecureSkipVerify = skipVerify
 		for _, addr := range o.Addrs {
@@ -240,9 +253,11 @@ func checkHosts(user, hosts, path string) error {
 	if strings.Contains(path, "@") {
 		return errUserinfo // it is the rest of a password with a slash, or can be written %40
 	}
+
 	for host := range strings.SplitSeq(hosts, ",") {
 		name, _, colon := strings.Cut(host, ":")
 		m := hostForm.FindStringSubmatch(host)
+
 		switch {
 		case m != nil && len(m[2]) > 1 && !isPort(m[2][1:]):
 			return errors.New("a port is too large; want 1 to 65535")

@@ -92,7 +92,7 @@ func TestReportScriptIsTheModel(t *testing.T) {
 		}
 		before := clock()
 		args := r.args(list)
-		reply, err := client.Eval(ctx, reportLua, stringsOf(args[3:3+2*len(list)]), args[3+2*len(list):]...).Int64Slice()
+		reply, err := client.Eval(ctx, reportLua, stringsOf(args[1:1+2*len(list)]), args[1+2*len(list):]...).Int64Slice()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,24 +11,30 @@ import (
 )
 
 // A batch is the requests that are sent to one server together, in the same way.
+//
+//  1. The first n scripts are in use, the others keep their memory for later. byShare has the index of each by what its
+//     keys share in this way.
+//  2. size, charges, bytes, takes and several are those of all requests in the scripts.
+//  3. All requests have been sent before, or none: the batch has the time of its oldest.
 type batch struct {
-	scripts []script // the first n are in use, the others keep their memory for later
+	scripts []script
 	n       int
+	byShare map[string]int
 	way     way
-	several bool                  // the first script is for several subjects
 	client  redis.UniversalClient // of the server, or the one that finds it
 	node    *redis.Client         // of the server, if it is one of several
-	byShare map[string]int        // what the keys of a script share: its index
+	test    *keyTest              // is sent too
+
+	size    int // requests
 	charges int
-	bytes   int      // of keys
-	takes   bool     // a charge takes: it is no peek and no refund
-	test    *keyTest // is sent too
+	bytes   int  // of keys
+	takes   bool // a charge takes: it is no peek and no refund
+	several bool // the first script is for several subjects
 
 	// The result.
 	noAnswer  error      // why the scripts have none: a panic in a hook of the client, or nothing was sent
 	undecided []*Request // have not run, and are sent in another way
-	notRun    int        // requests that have not run
-	notRunErr error      // why
+	notRunErr error      // why a script has not run
 	tested    *keyTest   // test, when it is over
 
 	timer callTimer // of the calls that its caller makes
@@ -55,8 +61,9 @@ func (b *batch) reset() {
 // add adds a request, or reports false if it must wait for the next batch.
 func (b *batch) add(q *Request, w way) bool {
 	if b.n > 0 && (b.way != w || b.scripts[0].requests[0].sentBefore() != q.sentBefore()) {
-		return false // the batch has the time of its oldest request
+		return false
 	}
+
 	bytes := 0
 	for _, key := range q.Keys {
 		bytes += len(key)
@@ -87,17 +94,11 @@ func (b *batch) add(q *Request, w way) bool {
 	for i := range q.Charges {
 		b.takes = b.takes || q.Charges[i].Takes()
 	}
+
+	b.size++
 	b.charges += len(q.Charges)
 	b.bytes += bytes
 	return true
-}
-
-// size is the number of requests.
-func (b *batch) size() (n int) {
-	for i := range b.scripts[:b.n] {
-		n += len(b.scripts[i].requests)
-	}
-	return n
 }
 
 func (b *batch) requests() iter.Seq[*Request] {
@@ -112,45 +113,29 @@ func (b *batch) requests() iter.Seq[*Request] {
 	}
 }
 
-// deliver sets the answers of the requests. It returns an error of the scripts, if
-// possible one that means an outage. A script that has not run has none.
+// errNotRun is the error of a request that has not run, until it is sent in another way.
+var errNotRun = errors.New("not run in this way")
+
+// deliver sets the answers of the requests. It returns an error of the scripts, if possible one that means an outage. A
+// script that has not run has none.
 func (b *batch) deliver() (err error) {
 	for i := range b.scripts[:b.n] {
 		s := &b.scripts[i]
-		s.deliver(b.noAnswer)
-		b.collect(s)
+		switch s.deliver(b.noAnswer); {
+		case redis.HasErrorPrefix(s.err, "TRYAGAIN"):
+			s.err = nil // the requests have it, see batcher.sendLater
+		case s.err != nil && b.way.notRun(s):
+			for _, q := range s.requests {
+				q.Err = errNotRun
+			}
+			b.notRunErr, s.err = s.err, nil
+		}
+
 		if err == nil || rediskit.Down(s.err) {
 			err = s.err
 		}
 	}
+
 	b.tested = b.test
 	return err
-}
-
-// errNotRun is the error of a request that has not run, until it is sent in another way.
-var errNotRun = errors.New("not run in this way")
-
-// collect collects the requests of a script that have not run.
-func (b *batch) collect(s *script) {
-	switch {
-	case s.err == nil:
-		if s.form != severalSlots {
-			return // only there some have run and others not
-		}
-	case redis.HasErrorPrefix(s.err, "TRYAGAIN"):
-		b.notRun += len(s.requests)
-		s.err = nil // the requests have it, see batcher.sendLater
-		return
-	case b.way.notRun(s):
-		for _, q := range s.requests {
-			q.Err = errNotRun
-		}
-		b.notRunErr, s.err = s.err, nil
-	}
-	for _, q := range s.requests {
-		if q.Err == errNotRun {
-			b.notRun++
-			b.undecided = append(b.undecided, q)
-		}
-	}
 }

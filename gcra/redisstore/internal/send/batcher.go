@@ -25,7 +25,7 @@ import (
 //     idle batcher has none.
 //  3. A request belongs to the batcher from submit until it is finished. Then its caller may free it, so nothing of it is
 //     read any more. One that is asked again, or sent in another way, is not finished in between.
-//  4. Each request of a batch is told to Before once and to Learn once for each call.
+//  4. Each request of a batch goes to Before once and to Learn once for each call.
 type batcher struct {
 	Server  string
 	sender  *Sender
@@ -77,6 +77,7 @@ func (b *batcher) submit(q *Request, inline bool) {
 // sendLoop sends batches until no request waits.
 func (b *batcher) sendLoop() {
 	batch := batches.Get().(*batch)
+
 	for {
 		// Let callers submit that are about to. With few callers, this is what fills a batch.
 		runtime.Gosched()
@@ -84,6 +85,7 @@ func (b *batcher) sendLoop() {
 			batches.Put(batch)
 			return
 		}
+
 		if !b.sendTimed(batch) {
 			return // without giving the batch back: its answer may still come
 		}
@@ -118,6 +120,7 @@ func (b *batcher) sendInline() {
 func (b *batcher) fill(batch *batch) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	n := 0
 	if len(b.waiting) > 0 {
 		now := b.sender.Clock.Now()
@@ -132,6 +135,7 @@ func (b *batcher) fill(batch *batch) {
 			}
 			n++
 		}
+
 		if batch.n > 0 {
 			batch.client, batch.test = b.sender.clientOf(batch.node), b.newTest(now)
 		}
@@ -200,7 +204,7 @@ func (b *batcher) send(ctx context.Context, batch *batch) (sent int64) {
 // end answers the requests of a batch, each of which has its answer or its error. sent is the time before the call.
 func (b *batcher) end(batch *batch, err error, sent int64, done func(error)) {
 	now := b.sender.Clock.Now()
-	result := Result{Server: b.Server, Requests: batch.size() - batch.notRun, Takes: batch.takes, Sent: sent, Took: now - sent, Err: err}
+	result := Result{Server: b.Server, Requests: batch.size, Takes: batch.takes, Sent: sent, Took: now - sent, Err: err}
 
 	// Who gets an error may call again at once, and is to find the breaker open.
 	if err != nil {
@@ -209,7 +213,7 @@ func (b *batcher) end(batch *batch, err error, sent int64, done func(error)) {
 
 	for q := range batch.requests() {
 		b.sender.Learn(q, sent)
-		b.answer(q)
+		b.answer(batch, q)
 	}
 	b.learn(batch, err, now) // and sends again what has not run
 
@@ -227,17 +231,20 @@ func (b *batcher) note(r Result, done func(error)) {
 }
 
 // answer finishes a request, unless it is sent again.
-func (b *batcher) answer(q *Request) {
+func (b *batcher) answer(batch *batch, q *Request) {
 	switch {
-	case q.Err == errNotRun: // learn sends it
-	case redis.HasErrorPrefix(q.Err, "TRYAGAIN") && b.sendLater(q):
-	case q.Err != nil || !q.unfit:
+	case q.Answered():
 		q.finish()
-	case q.again:
+	case q.Err == nil && q.again:
 		q.fail(errClock)
-	default:
+	case q.Err == nil:
 		q.again = true
 		b.submit(q, false)
+	case q.Err == errNotRun:
+		batch.undecided = append(batch.undecided, q)
+	case redis.HasErrorPrefix(q.Err, "TRYAGAIN") && b.sendLater(q):
+	default:
+		q.finish()
 	}
 }
 

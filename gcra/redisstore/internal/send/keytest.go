@@ -74,6 +74,7 @@ func (t *keyTest) queue(ctx context.Context, pipe redis.Pipeliner) {
 		t.same = append(t.same, read(t.keys[i]))
 		t.other = append(t.other, read(t.keys[i+1]))
 	}
+
 	// After the others: if it is there, no failover has undone the script for all keys before they were read.
 	t.first = read(t.keys[0])
 }
@@ -98,6 +99,7 @@ func (t *keyTest) verdict() gcra.ServerKind {
 
 	sameAlone, sameTogether := count(t.same)
 	otherAlone, otherTogether := count(t.other)
+
 	switch {
 	case text(t.first) == "" && isReply(t.together.Err()) && sameAlone+otherAlone == 2*testKeys:
 		return gcra.BySubject // an error of its own for what others call CROSSSLOT
@@ -153,7 +155,11 @@ func (s *Sender) settleKind(ctx context.Context, server redis.UniversalClient) e
 	for range 4 {
 		t := newKeyTest(s.Prefix)
 		t.run(ctx, server)
-		if b.settled(t) {
+
+		b.mu.Lock()
+		settled := b.known.verdict(t, s.Clock.Now())
+		b.mu.Unlock()
+		if settled {
 			break
 		}
 	}
@@ -161,11 +167,4 @@ func (s *Sender) settleKind(ctx context.Context, server redis.UniversalClient) e
 		return rediskit.ErrKeysApart
 	}
 	return nil
-}
-
-// settled records the result of a test, and reports whether the kind of the server is known.
-func (b *batcher) settled(t *keyTest) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.known.verdict(t, b.sender.Clock.Now())
 }

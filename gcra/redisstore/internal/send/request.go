@@ -97,6 +97,7 @@ func (q *Request) checkSize() error {
 			different[period{c.Periods, c.Refunds}] = true
 		}
 	}
+
 	if n := len(different); n > maxPeriods {
 		return fmt.Errorf("redisstore: quotas of %d periods in one call; want at most %d", n, maxPeriods)
 	}
@@ -132,6 +133,7 @@ func (q *Request) deliver(reply []int64, now int64) {
 		if c.Periods != nil {
 			q.at, q.learned = now, true
 		}
+
 		if reply[i] == unfit {
 			q.unfit = true
 			if c.Refunds != 0 {

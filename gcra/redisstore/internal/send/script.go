@@ -30,8 +30,8 @@ func newScriptForm(flags string, undeclared bool) *scriptForm {
 
 var ordinary = newScriptForm("", false)
 
-// A script is one call of take.lua, with the ops of any number of requests. take.lua
-// describes the arguments and the reply.
+// A script is one call of take.lua, with the charges of any number of requests. take.lua describes the arguments and the
+// reply. The requests stand in the order of their ops, 4 bytes for each charge, which name key, params and periods by index.
 type script struct {
 	requests []*Request
 	keys     map[string]int // key: its index among the keys
@@ -39,7 +39,7 @@ type script struct {
 	args     []any          // of the command; the first four are set last
 	params   []tat.Params   // each once; many ops share them
 	periods  []tat.Period   // of quotas, each once
-	ops      []byte         // 4 bytes an op
+	ops      []byte         // one for each charge, in the order of the requests
 	needsOps bool           // ops are sent; if not, take.lua takes its short cut
 	form     *scriptForm
 	cmd      *redis.Cmd
@@ -89,12 +89,14 @@ func (s *script) add(q *Request) bool {
 		}
 		s.ops = append(s.ops, 0, 0, byte(indexIn(&s.params, c.Params)), flags) // 0, 0: the key, below
 	}
+
 	if len(s.requests) > 0 && (len(s.params) > maxParams || len(s.periods) > maxPeriods) {
 		s.params, s.periods, s.ops = s.params[:params], s.periods[:periods], s.ops[:ops]
 		return false
 	}
+
 	if len(s.args) == 0 {
-		s.args = append(s.args, nil, nil, nil, nil) // for command to set
+		s.args = append(s.args, nil, nil, nil, nil) // for evalsha to set
 	}
 	for i, key := range q.Keys {
 		k, known := s.keys[key]
@@ -107,6 +109,7 @@ func (s *script) add(q *Request) bool {
 		s.ops[ops+4*i], s.ops[ops+4*i+1] = byte(k>>8), byte(k)
 		s.needsOps = s.needsOps || known
 	}
+
 	first := &q.Charges[0]
 	s.needsOps = s.needsOps || len(q.Charges) > 1 || len(s.params) > 1 || first.Shadow || !first.Lowers() || len(s.periods) > 0
 	s.requests = append(s.requests, q)
@@ -135,6 +138,7 @@ func (s *script) evalsha(form *scriptForm) []any {
 	if !s.needsOps {
 		ops = nil
 	}
+
 	s.args = append(s.args, ops)
 	for _, p := range s.params {
 		unit := int64(0)
@@ -146,19 +150,12 @@ func (s *script) evalsha(form *scriptForm) []any {
 	for _, p := range slices.Backward(s.periods) {
 		s.args = append(s.args, p.Before, p.Begin, p.End, p.Next)
 	}
-	return s.command("evalsha", form.sha)
-}
 
-// eval returns the arguments of evalsha with the script's text, which the server
-// keeps.
-func (s *script) eval() []any { return s.command("eval", s.form.text) }
-
-func (s *script) command(name, script string) []any {
-	if s.form.undeclared { // their number is an argument too
-		s.args[0], s.args[1], s.args[2], s.args[3] = name, script, 0, len(s.keys)
+	if form.undeclared { // the number of keys is an argument too
+		s.args[0], s.args[1], s.args[2], s.args[3] = "evalsha", form.sha, 0, len(s.keys)
 		return s.args
 	}
-	s.args[1], s.args[2], s.args[3] = name, script, len(s.keys)
+	s.args[1], s.args[2], s.args[3] = "evalsha", form.sha, len(s.keys)
 	return s.args[1:]
 }
 
@@ -172,6 +169,7 @@ func (s *script) deliver(noAnswer error) {
 		}
 		reply, s.err = rediskit.Reply(s.cmd, n)
 	}
+
 	if s.err != nil {
 		var timeout net.Error
 		if errors.As(s.err, &timeout) && timeout.Timeout() && !errors.Is(s.err, context.DeadlineExceeded) {
@@ -183,10 +181,12 @@ func (s *script) deliver(noAnswer error) {
 		}
 		return
 	}
+
 	var now int64 // by the server's clock, if there are quotas
 	if len(s.periods) > 0 {
 		now = reply[len(reply)-1]
 	}
+
 	for _, q := range s.requests {
 		if s.form == severalSlots && reply[0] == elsewhere {
 			q.Err = errNotRun

@@ -19,7 +19,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
-// A Config says where requests go, and who is told of them.
+// A Config says where requests go, and what is called with them.
 type Config struct {
 	Client  redis.UniversalClient
 	Prefix  string // of the keys by which servers are tested
@@ -34,7 +34,7 @@ type Config struct {
 // A Result is what there is to say of a batch.
 type Result struct {
 	Server   string
-	Requests int   // that Redis has answered
+	Requests int
 	Takes    bool  // a charge of the batch takes: it is no peek and no refund
 	Sent     int64 // the time before the call
 	Took     int64 // ticks
@@ -87,45 +87,6 @@ func (s *Sender) Send(ctx context.Context, q *Request) error {
 		go s.split(q)
 	}
 	return q.wait(ctx)
-}
-
-// A Target is where calls for a key go that are no requests. Targets with the same server are equal.
-type Target struct {
-	*batcher
-	Client redis.UniversalClient
-}
-
-// Target is that of a key.
-func (s *Sender) Target(key string) Target {
-	b, node := s.only, (*redis.Client)(nil)
-	if b == nil {
-		node = s.node(key)
-		b = s.batcherOf(node)
-	}
-	return Target{b, s.clientOf(node)}
-}
-
-// Call calls f unless the breaker of the server is open.
-func (t Target) Call(f func() error) error {
-	done, err := t.breaker.allow()
-	if err == nil {
-		err = f()
-		done(err)
-	}
-	return err
-}
-
-// Open reports whether the breaker is not closed.
-func (t Target) Open() bool { return t.breaker.notClosed.Load() }
-
-// Learn learns from the result of a call.
-func (t Target) Learn(err error) {
-	t.sender.learnTopology(err)
-	if redis.HasErrorPrefix(err, "CROSSSLOT") {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.known.settle(gcra.BySubject, t.sender.Clock.Now())
-	}
 }
 
 // batcher returns the batcher for a request: that of its first key's server.

@@ -88,6 +88,7 @@ func (b *batcher) learn(batch *batch, err error, now int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.waiting = slices.Insert(b.waiting, 0, batch.undecided...)
+
 	switch {
 	case cluster:
 		b.known.crossing.learn(batch, err, now)
@@ -119,6 +120,7 @@ func (b *batcher) newTest(now int64) *keyTest {
 // verdict records the result of a test, and reports whether the kind is settled by it.
 func (k *known) verdict(t *keyTest, now int64) (settled bool) {
 	kind := t.verdict()
+
 	switch {
 	case t.crossSlot():
 		k.settle(gcra.BySubject, now)
@@ -133,6 +135,7 @@ func (k *known) verdict(t *keyTest, now int64) (settled bool) {
 	default:
 		k.test = now + tat.Ticks(testAgain)
 	}
+
 	k.guess = kind
 	return false
 }

@@ -2,6 +2,7 @@ package send
 
 import (
 	"context"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
 
@@ -37,7 +38,7 @@ func (waySubject) send(ctx context.Context, b *batch) {
 			if again == nil {
 				again = b.client.Pipeline()
 			}
-			s.cmd = rediskit.Queue(ctx, again, s.eval())
+			s.cmd = rediskit.Queue(ctx, again, slices.Concat([]any{"eval", ordinary.text}, s.cmd.Args()[2:]))
 		}
 	}
 	if again != nil {

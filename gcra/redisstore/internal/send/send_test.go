@@ -1,0 +1,83 @@
+package send
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/gcra/internal/buckets"
+	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
+	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
+)
+
+// told counts what a sender says of its requests, in the order in which it does.
+type told struct{ before, learned, after atomic.Int64 }
+
+func newSender(client redis.UniversalClient, told *told, after func(Result)) *Sender {
+	return New(Config{
+		Client: client, Prefix: "send:", Timeout: 20 * time.Second, Clock: buckets.NewClock(nil),
+		Before: func(*Request) { told.before.Add(1) },
+		Learn:  func(*Request, int64) { told.learned.Add(1) },
+		After: func(r Result) {
+			after(r)
+			told.after.Add(1)
+		},
+	})
+}
+
+// take sends a charge of one of ten units. Its context can end, so that another goroutine sends it.
+func take(t *testing.T, s *Sender, key string) *Request {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	const unit = int64(time.Hour / tat.Tick)
+	q := NewRequest([]buckets.Charge{{Params: tat.Params{Emission: unit, Capacity: 10 * unit, Room: 10 * unit, Top: 10 * unit, Inc: unit}}}, false)
+	q.Keys = append(q.Keys, key)
+	if err := s.Send(ctx, q); err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+// A caller has its answer, and what it says is learned, before the bookkeeping of its batch begins.
+func TestCallerIsAnsweredBeforeTheBookkeeping(t *testing.T) {
+	var told told
+	answered := make(chan struct{})
+	s := newSender(redistest.StartEmbedded(t), &told, func(Result) { <-answered })
+
+	for i := range int64(3) {
+		q := take(t, s, "send:{s}:p")
+		if q.Err != nil || !q.Admitted || q.Charges[0].Ahead < i*int64(time.Hour/tat.Tick)*99/100 {
+			t.Errorf("call %d: got %+v, %v; want it admitted, with %d hours taken before", i, q, q.Err, i)
+		}
+		if told.before.Load() != 1 || told.learned.Load() != 1 || told.after.Load() != 0 {
+			t.Errorf("call %d: told %d before, %d learned, %d after; want 1, 1, 0", i, told.before.Load(), told.learned.Load(), told.after.Load())
+		}
+		answered <- struct{}{}
+		redistest.Eventually(t, 20*time.Second, "the bookkeeping", func() bool { return told.after.Load() == 1 })
+		told.before.Store(0)
+		told.learned.Store(0)
+		told.after.Store(0)
+	}
+}
+
+// A caller that gets an error finds the breaker open if that has opened it.
+func TestErrorFollowsTheBookkeeping(t *testing.T) {
+	var told told
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1}) // nothing listens there
+	t.Cleanup(func() { client.Close() })
+	s := newSender(client, &told, func(Result) {})
+
+	for i := range int64(tripAfter) {
+		if q := take(t, s, "send:{s}:p"); q.Err == nil || errors.Is(q.Err, ErrUnavailable) || told.after.Load() != i+1 {
+			t.Errorf("call %d: got %v after the bookkeeping of %d; want an error of the call, after that of %d", i, q.Err, told.after.Load(), i+1)
+		}
+	}
+	if q := take(t, s, "send:{s}:p"); !errors.Is(q.Err, ErrUnavailable) {
+		t.Errorf("got %v; want ErrUnavailable", q.Err)
+	}
+}

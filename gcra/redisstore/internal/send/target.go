@@ -1,0 +1,102 @@
+package send
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/rediskit"
+)
+
+// A Target is where calls for a key go that are no requests. They do not ask the breaker. Targets of the same server are
+// equal.
+type Target struct {
+	*batcher
+	client redis.UniversalClient
+}
+
+// A Script is run by calls. It may be run twice.
+type Script struct{ text, sha string }
+
+// NewScript returns a script of this text.
+func NewScript(text string) *Script { return &Script{text, redis.NewScript(text).Hash()} }
+
+// A Call is one run of a script.
+type Call struct {
+	Args    []any // the number of keys, the keys, and the arguments
+	Replies int   // how many numbers the reply has
+	Learn   func(reply []int64)
+}
+
+// Target is that of a key.
+func (s *Sender) Target(key string) Target {
+	b, node := s.only, (*redis.Client)(nil)
+	if b == nil {
+		node = s.node(key)
+		b = s.batcherOf(node)
+	}
+	return Target{b, s.clientOf(node)}
+}
+
+// Open reports whether the breaker is not closed.
+func (t Target) Open() bool { return t.breaker.notClosed.Load() }
+
+// Share is what the keys of one call have in common.
+func (t Target) Share(key string) string {
+	if t.Kind() == gcra.OneKeyspace {
+		return ""
+	}
+	return Tag(key)
+}
+
+// Run makes calls together, and stops waiting after the Timeout, whatever the client's own settings. A late reply is
+// learned all the same. The error is one of a call.
+func (t Target) Run(script *Script, calls []Call) (err error) {
+	if t.Kind() == gcra.KeysApart {
+		return rediskit.ErrKeysApart
+	}
+
+	result := make(chan error, 1)
+	go func() {
+		defer func() {
+			if p := recover(); p != nil { // in a hook of the client
+				result <- fmt.Errorf("panic: %v", p)
+			}
+		}()
+		result <- t.run(script, calls)
+	}()
+
+	select {
+	case err = <-result:
+	case <-time.After(t.sender.Timeout):
+		err = t.sender.TimeoutError()
+	}
+
+	t.sender.learnTopology(err)
+	return err
+}
+
+func (t Target) run(script *Script, calls []Call) (err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), t.sender.Timeout)
+	defer cancel()
+
+	pipe, cmds := t.client.Pipeline(), make([]*redis.Cmd, len(calls))
+	for i, call := range calls {
+		cmds[i] = rediskit.Queue(ctx, pipe, slices.Concat([]any{"evalsha", script.sha}, call.Args))
+	}
+	rediskit.Exec(ctx, pipe)
+
+	for i, call := range calls {
+		reply, callErr := rediskit.Reply(rediskit.SendAgain(ctx, t.client, cmds[i], script.text), call.Replies)
+		if callErr != nil {
+			err = callErr
+			continue
+		}
+		call.Learn(reply)
+	}
+	return err
+}
