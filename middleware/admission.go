@@ -110,7 +110,7 @@ func (a *admission) store(from source) gcra.Store {
 	if from == sourceLocal {
 		return a.policies.limiter.local
 	}
-	return a.policies.limiter.store
+	return a.policies.limiter.cfg.Store
 }
 
 // stops reports whether a policy that could not be decided, or a ban, denies the request
@@ -152,7 +152,7 @@ func (l *Limiter) take(ctx context.Context, r *http.Request, a *admission) {
 				a.fail(i)
 			}
 		}
-		l.storeFailed(r, l.store, err, a.consequences())
+		l.storeFailed(r, l.cfg.Store, err, a.consequences())
 		a.err = errors.Join(a.err, fmt.Errorf("ratelimit: store: %w", err))
 		allowed = !a.stops(sourceClosed)
 	}
@@ -179,7 +179,7 @@ func (l *Limiter) take(ctx context.Context, r *http.Request, a *admission) {
 	}
 
 	if err := a.refund(ctx, every); err != nil {
-		l.storeFailed(r, l.store, err, "charged although they are denied")
+		l.storeFailed(r, l.cfg.Store, err, "charged although they are denied")
 		a.err = errors.Join(a.err, fmt.Errorf("ratelimit: refund: %w", err))
 	}
 }

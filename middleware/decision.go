@@ -43,7 +43,7 @@ func (d *Decision) Status() int {
 	case d.Allowed:
 		return http.StatusOK
 	case d.admission != nil && d.admission.stops(sourceBan):
-		return d.admission.policies.limiter.banStatus
+		return d.admission.policies.limiter.cfg.BanStatus
 	case slices.ContainsFunc(d.Results, PolicyResult.denies):
 		return http.StatusTooManyRequests
 	}

@@ -100,7 +100,7 @@ func (l *Limiter) checkCosts(a *admission) {
 // bucket: the same limiter, or one with the same policy on the same store.
 func (l *Limiter) checkTwice(a *admission) {
 	for outer := a.outer; outer != nil; outer = outer.outer {
-		if !iface.Same(outer.policies.limiter.store, l.store) {
+		if !iface.Same(outer.policies.limiter.cfg.Store, l.cfg.Store) {
 			continue
 		}
 		if name := sharedCharge(a, outer); name != "" {

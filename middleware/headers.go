@@ -213,7 +213,7 @@ func (a *admission) appendOuter(b []byte) []byte {
 		return b
 	}
 	b = a.outer.appendOuter(b)
-	if a.policies.limiter.headers&HeadersDraft11 != 0 {
+	if a.policies.limiter.cfg.Headers&HeadersDraft11 != 0 {
 		a.mu.Lock() // a handler may be in Refund
 		defer a.mu.Unlock()
 		b = a.appendItems(b, 0, true)

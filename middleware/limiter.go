@@ -19,16 +19,11 @@ type observer = func(*http.Request, *Decision)
 // Limiter decides about requests by its policies. [New] builds one. All methods
 // are safe for concurrent use, including Reload and Observe, which change it.
 type Limiter struct {
+	cfg       Config // with Headers and BanStatus set
 	policies  atomic.Pointer[policies]
-	store     gcra.Store
-	local     gcra.Store // for FailLocal
-	headers   Headers
-	deny      func(http.ResponseWriter, *http.Request, *Decision) // nil for the default
-	observers atomic.Pointer[[]observer]                          // never nil
+	local     gcra.Store                 // for FailLocal
+	observers atomic.Pointer[[]observer] // never nil
 	log       diag.Log
-	rpc       bool                                          // Config.RPC
-	override  func(policy, subject string) (Override, bool) // Config.Override
-	banStatus int
 	calls     sync.Once // of the first Admit, see checkCalls
 }
 
@@ -69,7 +64,7 @@ func (l *Limiter) Allow(w http.ResponseWriter, r *http.Request) (*http.Request, 
 //
 // Pass the returned request's context on: it carries the Decision, see [FromContext].
 func (l *Limiter) Admit(h http.Header, r *http.Request) (_ *http.Request, denied *Decision) {
-	if !l.rpc {
+	if !l.cfg.RPC {
 		l.calls.Do(l.checkCalls)
 	}
 	return l.admit(h, r)
@@ -84,10 +79,10 @@ func (l *Limiter) admit(h http.Header, r *http.Request) (_ *http.Request, denied
 	}
 
 	if len(observers) == 0 { // nothing else has the admission
-		writeHeaders(&s.admission, h, l.headers)
+		writeHeaders(&s.admission, h, l.cfg.Headers)
 	} else { // an observer may have started a Spend or Refund
 		s.mu.Lock()
-		writeHeaders(&s.admission, h, l.headers)
+		writeHeaders(&s.admission, h, l.cfg.Headers)
 		s.mu.Unlock()
 	}
 	s.phase.Store(settled)

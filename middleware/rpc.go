@@ -24,7 +24,7 @@ func (l *Limiter) checkCalls() {
 				"policy", p.Name, "error", err.Error())
 		}
 	}
-	if l.deny != nil {
+	if l.cfg.Deny != nil {
 		l.log.Report(diag.NotForRPC, "Config.Deny", "Config.Deny is not called for calls of gRPC or Connect: set Config.RPC")
 	}
 }
