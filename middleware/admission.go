@@ -201,7 +201,8 @@ func (a *admission) takeFrom(ctx context.Context, from source) (allowed bool, er
 			charges = append(charges, *c)
 		}
 	}
-	if allowed, err = safeTake(ctx, a.store(from), charges); err != nil {
+	err = safely(func() (err error) { allowed, err = a.store(from).Take(ctx, charges); return err })
+	if err != nil {
 		return false, err
 	}
 
@@ -214,16 +215,6 @@ func (a *admission) takeFrom(ctx context.Context, from source) (allowed bool, er
 		}
 	}
 	return allowed, nil
-}
-
-// safeTake is the store's Take, with an error in place of a panic.
-func safeTake(ctx context.Context, store gcra.Store, charges []gcra.Charge) (allowed bool, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			allowed, err = false, recovered(p)
-		}
-	}()
-	return store.Take(ctx, charges)
 }
 
 // consequences says what happens to the request because the store failed: the

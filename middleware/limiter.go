@@ -32,9 +32,7 @@ type Limiter struct {
 // honour. If the client hangs up meanwhile, the request is charged all the same.
 func (l *Limiter) Decide(r *http.Request) *Decision {
 	r, s := withState(r, Framework(r.Context()))
-	for _, observe := range l.run(r, s) {
-		observe(r, s.decision())
-	}
+	l.run(r, s)
 	return s.decision()
 }
 
@@ -72,13 +70,8 @@ func (l *Limiter) Admit(h http.Header, r *http.Request) (_ *http.Request, denied
 
 func (l *Limiter) admit(h http.Header, r *http.Request) (_ *http.Request, denied *Decision) {
 	r, s := claim(r)
-	observers := l.run(r, s)
-	allowed, delay := s.allowed(), s.delay()
-	for _, observe := range observers {
-		observe(r, s.decision())
-	}
-
-	if len(observers) == 0 { // nothing else has the admission
+	allowed, delay, observed := l.run(r, s)
+	if !observed { // nothing else has the admission
 		writeHeaders(&s.admission, h, l.cfg.Headers)
 	} else { // an observer may have started a Spend or Refund
 		s.mu.Lock()
@@ -110,9 +103,10 @@ func wait(ctx context.Context, delay time.Duration) bool {
 	}
 }
 
-// run takes a request through the limiter up to its Decision. The caller tells the observers.
-func (l *Limiter) run(r *http.Request, s *requestState) (observers []observer) {
-	observers = *l.observers.Load()
+// run takes a request through the limiter up to its Decision, and tells the observers, which
+// may keep it.
+func (l *Limiter) run(r *http.Request, s *requestState) (allowed bool, delay time.Duration, observed bool) {
+	observers := *l.observers.Load()
 	var start time.Time
 	if len(observers) > 0 {
 		start = time.Now()
@@ -127,12 +121,16 @@ func (l *Limiter) run(r *http.Request, s *requestState) (observers []observer) {
 		l.take((*uncancelled)(s), r, &s.admission)
 	}
 	l.checkCosts(&s.admission)
+	l.logDecision(r.Context(), &s.admission)
 
+	allowed, delay = s.allowed(), s.delay()
 	if len(observers) > 0 {
 		s.decision().Took = time.Since(start)
 	}
-	l.logDecision(r.Context(), &s.admission)
-	return observers
+	for _, observe := range observers {
+		observe(r, s.decision())
+	}
+	return allowed, delay, len(observers) > 0
 }
 
 // evaluate makes a charge for each of the policies that applies. If it peeks, it calls no Cost

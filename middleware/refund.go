@@ -127,7 +127,7 @@ func (a *admission) setCost(ctx context.Context, chosen func(*gcra.Charge) bool,
 
 // takeLate takes charges late, and adds what it could not take to missing.
 func (a *admission) takeLate(ctx context.Context, from source, late []gcra.Charge, missing map[string]int64) error {
-	if _, err := safeTake(ctx, a.store(from), late); err != nil {
+	if err := safely(func() error { _, err := a.store(from).Take(ctx, late); return err }); err != nil {
 		return err
 	}
 	for i := range late {
