@@ -253,6 +253,7 @@ func (cfg *Config) check(local gcra.Store) (errs []error) {
 	if iface.IsNil(local) {
 		errs = append(errs, fmt.Errorf("ratelimit: Store is a %T whose Local returns nil; want a store to use while it fails, or no method Local", cfg.Store))
 	}
+
 	if cfg.RPC && cfg.Deny != nil {
 		errs = append(errs, errors.New("ratelimit: Deny is set; want nil with RPC, as a denied call has a status and details in place of an HTTP response"))
 	}
@@ -262,6 +263,7 @@ func (cfg *Config) check(local gcra.Store) (errs []error) {
 	case cfg.BanStatus != 0 && cfg.RPC:
 		errs = append(errs, errors.New("ratelimit: BanStatus is set; want 0 with RPC, as a denied call has a code in place of a status"))
 	}
+
 	if cfg.Headers&^headersKnown != 0 || cfg.Headers&HeadersNone != 0 && cfg.Headers != HeadersNone {
 		errs = append(errs, fmt.Errorf("ratelimit: Headers is %#b; want HeadersDraft6, HeadersDraft11, HeadersXRateLimit joined by |, or HeadersNone alone", cfg.Headers))
 	}
@@ -305,10 +307,12 @@ func (l *Limiter) compile(list []Policy) (_ *policies, errs []error) {
 		var report reporter = func(field, format string, args ...any) {
 			errs = append(errs, &FieldError{Index: i, Name: p.Name, Field: field, Err: fmt.Errorf(format, args...)})
 		}
+
 		if seen[p.Name] && p.Name != "" {
 			report("Name", "is taken by an earlier policy; want unique names")
 		}
 		seen[p.Name] = true
+
 		p.compile(report)
 		ps.list = append(ps.list, p)
 		ps.routed = ps.routed || len(p.routes) > 0
@@ -336,10 +340,12 @@ func (p *policy) compile(report reporter) {
 	case strings.ContainsFunc(p.Name, func(r rune) bool { return r < ' ' || r > '~' }):
 		report("Name", "is %q; want printable ASCII", p.Name)
 	}
+
 	if p.Key == nil {
 		report("Key", "is nil; want one of package keyfunc or your own")
 	}
 	p.checkLimits(p.limiter.cfg.Store, report)
+
 	for i, route := range p.Routes {
 		field := fmt.Sprintf("Routes[%d]", i)
 		parsed, err := pattern.Parse(route)
@@ -351,12 +357,14 @@ func (p *policy) compile(report reporter) {
 		}
 		p.routes = append(p.routes, parsed)
 	}
+
 	if p.MaxDelay < 0 || p.MaxDelay > gcra.MaxDelay {
 		report("MaxDelay", "is %v; want 0 (no delay) to %v", p.MaxDelay, gcra.MaxDelay)
 	}
 	if p.OnFailure > FailClosed {
 		report("OnFailure", "is %d; want FailLocal, FailOpen or FailClosed", p.OnFailure)
 	}
+
 	p.first.Store(new(firstRequests))
 }
 

@@ -141,6 +141,7 @@ func (a *admission) decision() *Decision {
 	if a.made.Allowed {
 		a.made.Delay = a.delay()
 	}
+
 	if len(a.charges) > 0 {
 		a.made.Results = room.results[:0]
 	}

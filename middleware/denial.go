@@ -16,11 +16,13 @@ func (l *Limiter) writeDenial(w http.ResponseWriter, r *http.Request, d *Decisio
 			delete(h, name)
 		}
 	}
+
 	h["Cache-Control"] = []string{"no-store"} // RFC 6585: caches must not store a 429
 	if l.cfg.Deny == nil {
 		writeProblem(w, r, d)
 		return
 	}
+
 	writer, wrote := watchDeny(w, r)
 	l.cfg.Deny(writer, r, d)
 	if !wrote() {

@@ -45,6 +45,7 @@ var firstTexts = map[diag.Code]string{
 func (f *firstRequests) add(key string, why keyNotice) (found diag.Code, over bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	f.requests++
 	if key == "" && why != explained {
 		f.anonymous++

@@ -78,6 +78,8 @@ func (l *Limiter) admit(h http.Header, r *http.Request) (_ *http.Request, denied
 		writeHeaders(&s.admission, h, l.cfg.Headers)
 		s.mu.Unlock()
 	}
+
+	// From here on limiters further in and FromContext see it.
 	s.phase.Store(settled)
 
 	switch {
@@ -86,6 +88,7 @@ func (l *Limiter) admit(h http.Header, r *http.Request) (_ *http.Request, denied
 	case delay > 0 && !wait(r.Context(), delay):
 		denied = &Decision{RetryAfter: time.Second, Delay: delay, Results: s.decision().Results, Err: r.Context().Err(), admission: &s.admission}
 	}
+
 	if denied != nil && denied.RetryAfter > 0 {
 		h["Retry-After"] = []string{strconv.FormatInt(seconds(denied.RetryAfter), 10)}
 	}
@@ -149,6 +152,8 @@ func (l *Limiter) evaluate(r *http.Request, a *admission, peeks bool) {
 		a.entries = append(a.entries, entry{policy: uint8(i)})
 		e, c := &a.entries[n], &a.charges[:n+1][n]
 		verdict, failed := p.evaluate(r, c, peeks)
+
+		// Without a charge, the policy does not apply.
 		if failed == nil && (verdict == exempt || verdict == anonymous) {
 			if verdict == anonymous && e.key != explained && !peeks {
 				p.note("", max(e.key, noUser)) // or nobody would hear of a limiter in front of the authentication

@@ -58,6 +58,7 @@ func (d *Decision) change(verb string, names []string, f func(a *admission, chos
 	if d == nil || d.admission == nil {
 		return nil
 	}
+
 	a := d.admission
 	if len(names) == 0 {
 		return fmt.Errorf("ratelimit: %s: no policy is named; want one or more names", verb)
@@ -102,6 +103,7 @@ func (a *admission) setCost(ctx context.Context, chosen func(*gcra.Charge) bool,
 			if e.status != charged || !chosen(own) {
 				continue
 			}
+
 			c, more := *own, cost(own.Result.Taken)-own.Result.Taken
 			c.Peek = false
 			if more < 0 { // counts as given back from now on: a store that fails may have done it
