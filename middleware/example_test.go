@@ -36,6 +36,7 @@ func Example() {
 		if _, ok := limiter.Allow(w, from("192.0.2.7", "POST", path)); ok {
 			w.WriteHeader(http.StatusOK)
 		}
+
 		fmt.Printf("%s %d, remaining %s, Retry-After %q\n", path, w.Code, w.Header().Get("RateLimit-Remaining"), w.Header().Get("Retry-After"))
 	}
 	// Output:
@@ -65,13 +66,14 @@ func ExampleDecision_Settle() {
 		Cost:    func(*http.Request) int64 { return 200 }, // the estimate
 		MaxDebt: 5000,
 	}))
-	r := from("192.0.2.7", "POST", "/chat")
 
+	r := from("192.0.2.7", "POST", "/chat")
 	d := limiter.Decide(r)
 	fmt.Println("left", d.Results[0].Remaining)
 	if err := d.Settle(r.Context(), 1300, "tokens"); err != nil {
 		fmt.Println(err)
 	}
+
 	d = limiter.Decide(r)
 	fmt.Println("allowed", d.Allowed, "retry after", d.RetryAfter)
 	// Output:
@@ -85,6 +87,7 @@ func ExamplePolicy_override() {
 		"ip:192.0.2.7":    {Name: "contract", Limit: gcra.PerMinute(5000)},
 		"ip:198.51.100.9": {Name: "scraper", Banned: true, Until: time.Now().Add(time.Hour)},
 	}
+
 	limiter := middleware.Must(middleware.New(middleware.Config{Store: still(), BanStatus: http.StatusForbidden}, middleware.Policy{
 		Name: "client", Key: keyfunc.RemoteAddr, Limit: gcra.PerMinute(100),
 		Override: func(subject string) (middleware.Override, bool) {
