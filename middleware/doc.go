@@ -52,7 +52,7 @@ package middleware
 //
 //	config.go, fielderror.go  Config and Policy; New compiles the policies
 //	reload.go, reset.go       changes while a limiter runs: policies, observers, buckets
-//	limiter.go                Allow, Admit and Decide: the steps that follow, in order
+//	limiter.go                Allow, Admit, Decide and Peek: the steps that follow, in order
 //	requeststate.go           how a request carries what its limiter knows
 //	admission.go              what a limiter charges for a request, and how the stores take it
 //	rpc.go                    routes of remote procedure calls
@@ -65,6 +65,5 @@ package middleware
 //	headers.go                which RateLimit fields to write; headers_text.go: their text
 //	denial.go, denywriter.go  the response to a denied request
 //	refund.go, settle.go      Refund, Spend and Settle, which handlers call
-//	peek.go                   Peek: the same policies, and nothing is charged
 //	diagnostics*.go           problems for Config.Logger: of one request, of the first ones, of shared names
 //	debug.go                  the line about each decision
