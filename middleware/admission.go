@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/iface"
 )
 
 // admission is what one limiter charges for one request, and what was decided about it.
@@ -110,7 +111,34 @@ func (a *admission) store(from source) gcra.Store {
 	if from == sourceLocal {
 		return a.policies.limiter.local
 	}
-	return a.policies.limiter.store
+	return a.policies.limiter.cfg.Store
+}
+
+// chargedTwice returns the name of a policy that charges a bucket which a limiter further out
+// has charged, or "".
+func (a *admission) chargedTwice() string {
+	for outer := a.outer; outer != nil; outer = outer.outer {
+		if iface.Same(outer.policies.limiter.cfg.Store, a.policies.limiter.cfg.Store) {
+			if name := a.sharedCharge(outer); name != "" {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
+func (a *admission) sharedCharge(outer *admission) string {
+	outer.mu.Lock()
+	defer outer.mu.Unlock() // Spend adds to Taken
+	for i := range a.charges {
+		for j := range outer.charges {
+			own, other := &a.charges[i], &outer.charges[j]
+			if own.Policy == other.Policy && own.Subject == other.Subject && own.Limit.Calendar() == other.Limit.Calendar() && !own.Peek && other.Result.Taken > 0 {
+				return own.Policy
+			}
+		}
+	}
+	return ""
 }
 
 // stops reports whether a policy that could not be decided, or a ban, denies the request
@@ -152,7 +180,7 @@ func (l *Limiter) take(ctx context.Context, r *http.Request, a *admission) {
 				a.fail(i)
 			}
 		}
-		l.storeFailed(r, l.store, err, a.consequences())
+		l.storeFailed(r, l.cfg.Store, err, a.consequences())
 		a.err = errors.Join(a.err, fmt.Errorf("ratelimit: store: %w", err))
 		allowed = !a.stops(sourceClosed)
 	}
@@ -179,7 +207,7 @@ func (l *Limiter) take(ctx context.Context, r *http.Request, a *admission) {
 	}
 
 	if err := a.refund(ctx, every); err != nil {
-		l.storeFailed(r, l.store, err, "charged although they are denied")
+		l.storeFailed(r, l.cfg.Store, err, "charged although they are denied")
 		a.err = errors.Join(a.err, fmt.Errorf("ratelimit: refund: %w", err))
 	}
 }
@@ -201,7 +229,8 @@ func (a *admission) takeFrom(ctx context.Context, from source) (allowed bool, er
 			charges = append(charges, *c)
 		}
 	}
-	if allowed, err = safeTake(ctx, a.store(from), charges); err != nil {
+	err = safely(func() (err error) { allowed, err = a.store(from).Take(ctx, charges); return err })
+	if err != nil {
 		return false, err
 	}
 
@@ -214,16 +243,6 @@ func (a *admission) takeFrom(ctx context.Context, from source) (allowed bool, er
 		}
 	}
 	return allowed, nil
-}
-
-// safeTake is the store's Take, with an error in place of a panic.
-func safeTake(ctx context.Context, store gcra.Store, charges []gcra.Charge) (allowed bool, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			allowed, err = false, recovered(p)
-		}
-	}()
-	return store.Take(ctx, charges)
 }
 
 // consequences says what happens to the request because the store failed: the

@@ -52,6 +52,7 @@ func TestOverrideWithoutAPlan(t *testing.T) {
 				if _, d := allow(limiter(t, middleware.Config{Store: gcra.NewMemory(), Logger: unread}, p), get("/")); d.Status() != 429 {
 					t.Errorf("LimitFor %s, %v, Limit %v: a banned key got %d", name, f, own, d.Status())
 				}
+
 				p.Override = overrides{"k": gcra.PerHour(3)}.find
 				if _, d := allow(limiter(t, middleware.Config{Store: gcra.NewMemory(), Logger: unread}, p), get("/")); len(d.Results) != 1 || d.Results[0].Limit != gcra.PerHour(3) {
 					t.Errorf("LimitFor %s, %v, Limit %v: an override of 3/hour got %d, %v", name, f, own, d.Status(), d.Results)

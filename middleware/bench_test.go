@@ -33,11 +33,13 @@ func BenchmarkAllow(b *testing.B) {
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			l := middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory(), Headers: bench.headers}, bench.policies...))
+
 			w := &discard{header: http.Header{}}
 			r := httptest.NewRequest("GET", "/users/1", nil)
 			r.Header.Set("X-Client", "alice")
 			r.Pattern = "GET /users/{name}"
 			b.ReportAllocs()
+
 			for b.Loop() {
 				clear(w.header)
 				if _, ok := l.Allow(w, r); !ok {
@@ -67,6 +69,7 @@ func BenchmarkDecide(b *testing.B) {
 			r := httptest.NewRequest("GET", "/users/1", nil)
 			r.RemoteAddr = bench.address
 			b.ReportAllocs()
+
 			for b.Loop() {
 				if d := l.Decide(r); !d.Allowed {
 					b.Fatal("denied")

@@ -220,25 +220,17 @@ const (
 // ([errors.Join]), and each names the policy, the field, the value and what
 // would be right. A mistake in a policy is a [*FieldError].
 func New(cfg Config, policies ...Policy) (*Limiter, error) {
-	l := &Limiter{
-		store:   cfg.Store,
-		headers: cfg.Headers,
-		deny:    cfg.Deny,
-		rpc:     cfg.RPC,
-		local:   local(cfg.Store, cfg.Instances),
-		log:     diag.Log{Logger: cfg.Logger},
-	}
-	if l.headers == 0 {
-		l.headers = HeadersDraft6
-	}
-	l.observers.Store(new([]observer))
-	l.Observe(cfg.Observe)
-	l.override, l.banStatus = cfg.Override, cmp.Or(cfg.BanStatus, http.StatusTooManyRequests)
-	ps, errs := compile(policies, cfg.Store, cfg.RPC)
+	l := &Limiter{cfg: cfg, local: local(cfg.Store, cfg.Instances), log: diag.Log{Logger: cfg.Logger}}
+	ps, errs := l.compile(policies)
 	if errs = append(cfg.check(l.local), errs...); len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	l.use(ps)
+
+	l.cfg.Headers = cmp.Or(cfg.Headers, HeadersDraft6)
+	l.cfg.BanStatus = cmp.Or(cfg.BanStatus, http.StatusTooManyRequests)
+	l.observers.Store(new([]observer))
+	l.Observe(cfg.Observe)
+	l.policies.Store(ps)
 	l.checkSharedNames()
 	return l, nil
 }
@@ -264,6 +256,7 @@ func (cfg *Config) check(local gcra.Store) (errs []error) {
 	if iface.IsNil(local) {
 		errs = append(errs, fmt.Errorf("ratelimit: Store is a %T whose Local returns nil; want a store to use while it fails, or no method Local", cfg.Store))
 	}
+
 	if cfg.RPC && cfg.Deny != nil {
 		errs = append(errs, errors.New("ratelimit: Deny is set; want nil with RPC, as a denied call has a status and details in place of an HTTP response"))
 	}
@@ -273,6 +266,7 @@ func (cfg *Config) check(local gcra.Store) (errs []error) {
 	case cfg.BanStatus != 0 && cfg.RPC:
 		errs = append(errs, errors.New("ratelimit: BanStatus is set; want 0 with RPC, as a denied call has a code in place of a status"))
 	}
+
 	if cfg.Headers&^headersKnown != 0 || cfg.Headers&HeadersNone != 0 && cfg.Headers != HeadersNone {
 		errs = append(errs, fmt.Errorf("ratelimit: Headers is %v; want HeadersDraft6, HeadersDraft11, HeadersXRateLimit joined by |, or HeadersNone alone", cfg.Headers))
 	}
@@ -300,32 +294,38 @@ func checkLimit(store gcra.Store, l gcra.Limit) error {
 
 // compile checks the policies and prepares all that requests have in common. It
 // returns an error for each mistake.
-func compile(list []Policy, store gcra.Store, rpc bool) (_ *policies, errs []error) {
+func (l *Limiter) compile(list []Policy) (_ *policies, errs []error) {
 	if len(list) == 0 {
 		errs = append(errs, errors.New("ratelimit: no policies; want at least one"))
 	}
 	if len(list) > maxPolicies {
 		return nil, []error{fmt.Errorf("ratelimit: %d policies; want at most %d", len(list), maxPolicies)}
 	}
-	ps := new(policies)
+
+	ps := &policies{limiter: l}
 	seen := map[string]bool{}
 	for i := range list {
-		p := &list[i]
+		p := &policy{Policy: list[i], limiter: l}
+		p.override = l.cfg.Override
 		var report reporter = func(field, format string, args ...any) {
 			errs = append(errs, &FieldError{Index: i, Name: p.Name, Field: field, Err: fmt.Errorf(format, args...)})
 		}
+
 		if seen[p.Name] && p.Name != "" {
 			report("Name", "is taken by an earlier policy; want unique names")
 		}
 		seen[p.Name] = true
-		ps.list = append(ps.list, p.compile(store, rpc, report))
+
+		p.compile(report)
+		ps.list = append(ps.list, p)
+		ps.routed = ps.routed || len(p.routes) > 0
 	}
 	if len(errs) > 0 {
 		return nil, errs
 	}
+
 	for _, p := range ps.list {
 		p.text = newPolicyText(p.Name, p.Limit)
-		ps.routed = ps.routed || len(p.routes) > 0
 	}
 	return ps, nil
 }
@@ -333,8 +333,8 @@ func compile(list []Policy, store gcra.Store, rpc bool) (_ *policies, errs []err
 // reporter reports a mistake in a field of a policy.
 type reporter func(field, format string, args ...any)
 
-func (p *Policy) compile(store gcra.Store, rpc bool, report reporter) *policy {
-	c := &policy{Policy: *p}
+// compile reports the policy's mistakes, and parses its routes.
+func (p *policy) compile(report reporter) {
 	switch {
 	case p.Name == "":
 		report("Name", `is missing; want one such as "client", as the store keeps the policy's state under it`)
@@ -343,29 +343,32 @@ func (p *Policy) compile(store gcra.Store, rpc bool, report reporter) *policy {
 	case strings.ContainsFunc(p.Name, func(r rune) bool { return r < ' ' || r > '~' }):
 		report("Name", "is %q; want printable ASCII", p.Name)
 	}
+
 	if p.Key == nil {
 		report("Key", "is nil; want one of package keyfunc or your own")
 	}
-	p.checkLimits(store, report)
+	p.checkLimits(p.limiter.cfg.Store, report)
+
 	for i, route := range p.Routes {
 		field := fmt.Sprintf("Routes[%d]", i)
 		parsed, err := pattern.Parse(route)
 		if err != nil {
 			report(field, "is %.80q: %w", route, err)
 		}
-		if err := checkCall(route); rpc && err != nil {
+		if err := checkCall(route); p.limiter.cfg.RPC && err != nil {
 			report(field, "%w", err)
 		}
-		c.routes = append(c.routes, parsed)
+		p.routes = append(p.routes, parsed)
 	}
+
 	if p.MaxDelay < 0 || p.MaxDelay > gcra.MaxDelay {
 		report("MaxDelay", "is %v; want 0 (no delay) to %v", p.MaxDelay, gcra.MaxDelay)
 	}
 	if p.OnFailure > FailClosed {
 		report("OnFailure", "is %d; want FailLocal, FailOpen or FailClosed", p.OnFailure)
 	}
-	c.first.Store(new(firstRequests))
-	return c
+
+	p.first.Store(new(firstRequests))
 }
 
 // checkLimits reports mistakes of Limit and what depends on it.

@@ -19,6 +19,7 @@ func TestNewReportsEveryMistake(t *testing.T) {
 		change(&p)
 		return []middleware.Policy{p}
 	}
+
 	store := middleware.Config{Store: gcra.NewMemory()}
 	for _, test := range []struct {
 		name     string
@@ -60,11 +61,13 @@ func TestNewReportsEveryMistake(t *testing.T) {
 			t.Errorf("%s: got a limiter; want an error", test.name)
 			continue
 		}
+
 		for _, want := range test.want {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: got %q; want it to say %q", test.name, err, want)
 			}
 		}
+
 		if got := strings.Count(err.Error(), "ratelimit: "); len(test.want) != got && test.name != "routes" {
 			t.Errorf("%s: got %d mistakes in %q; want %d", test.name, got, err, len(test.want))
 		}

@@ -17,13 +17,16 @@ func TestConfigOverride(t *testing.T) {
 		"p k":     {Limit: gcra.PerHour(7)},
 		"p ended": {Limit: gcra.PerHour(7), Until: time.Now().Add(-time.Second)},
 	}
+
 	find := func(policy, subject string) (middleware.Override, bool) {
 		o, ok := shared[policy+" "+subject]
 		return o, ok
 	}
+
 	own := overrides{"k": gcra.PerHour(5), "ended": gcra.PerHour(5), "own": gcra.PerHour(5)}.find
 	l := limiter(t, middleware.Config{Store: gcra.NewMemory(), Override: find},
 		middleware.Policy{Name: "p", Key: byHeader, Limit: gcra.PerHour(3), Override: own})
+
 	for range 2 {
 		for subject, limit := range map[string]int64{"k": 7, "ended": 5, "own": 5, "other": 3} {
 			r := get("/")
@@ -31,6 +34,7 @@ func TestConfigOverride(t *testing.T) {
 			if d := l.Decide(r); d.Results[0].Limit.Count != limit {
 				t.Errorf("%s: got %v; want %d/hour", subject, d.Results[0].Limit, limit)
 			}
+
 			if o, _ := l.Policies()[0].OverrideOf(subject); o.Limit.Count != limit && limit != 3 {
 				t.Errorf("%s: got %v; want %d/hour", subject, o.Limit, limit)
 			}

@@ -30,19 +30,23 @@ func TestMaxDelayEndsWithTheDeadline(t *testing.T) {
 				if fails {
 					store.fail = 3
 				}
+
 				l.Decide(get("/"))
 				ctx, cancel := context.WithTimeout(t.Context(), test.patience)
 				defer cancel()
 				d := l.Decide(get("/").WithContext(ctx))
 				retryAfter := d.Results[0].RetryAfter
+
 				if d.Allowed != test.allowed || (d.Delay+retryAfter-test.wait).Abs() > time.Microsecond {
 					t.Errorf("store fails %t, %v until the deadline: got Allowed %t, delay %v, retry after %v; want %t, %v",
 						fails, test.patience, d.Allowed, d.Delay, retryAfter, test.allowed, test.wait)
 				}
+
 				charged := time.Duration(0)
 				if test.allowed {
 					charged = time.Second
 				}
+
 				if d := l.Decide(get("/")); d.Delay != time.Second+charged {
 					t.Errorf("store fails %t, %v until the deadline: the next request waits %v; want %v", fails, test.patience, d.Delay, time.Second+charged)
 				}

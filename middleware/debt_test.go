@@ -34,22 +34,27 @@ func TestRequestsWaitForDebt(t *testing.T) {
 			if err := d.Settle(t.Context(), 110, "p"); err != nil {
 				t.Fatal(err)
 			}
+
 			for range 3 {
 				if d = l.Decide(get("/")); d.RetryAfter != tt.retryAfter || d.Allowed != (tt.retryAfter == 0) {
 					t.Fatalf("in debt: got %v, retry after %v; want %v", d.Allowed, d.RetryAfter, tt.retryAfter)
 				}
+
 				if d.Allowed {
 					break
 				}
 			}
+
 			if tt.retryAfter > 0 {
 				clock.add(tt.retryAfter - time.Millisecond)
 				if d := l.Decide(get("/")); d.Allowed || d.Results[0].RetryAfter != time.Millisecond || d.RetryAfter != time.Second {
 					t.Errorf("1 ms earlier: got %v, retry after %v, rounded up %v", d.Allowed, d.Results[0].RetryAfter, d.RetryAfter)
 				}
+
 				clock.add(time.Millisecond)
 				d = l.Decide(get("/"))
 			}
+
 			if !d.Allowed || d.Delay != tt.delay {
 				t.Errorf("debt paid: got %v, delay %v; want a delay of %v", d.Allowed, d.Delay, tt.delay)
 			}
@@ -86,11 +91,13 @@ func TestSettleAcrossReload(t *testing.T) {
 	if err := l.Reload(large); err != nil {
 		t.Fatal(err)
 	}
+
 	d := l.Decide(get("/"))
 	wantMissing(t, d.Settle(t.Context(), 5000, "p"), nil)
 	for _, cost := range []int64{5, 2, 500} {
 		wantMissing(t, before.Settle(t.Context(), cost, "p"), map[string]int64{"p": cost - 1})
 	}
+
 	if got := left(t, store, "k", "p", larger(large.Limit, 9000)) - 9000; got != -4001 {
 		t.Errorf("got %d left; want -4001: the 5000 and the estimate of the request before", got)
 	}
@@ -118,6 +125,7 @@ func TestMaxDebtIsChecked(t *testing.T) {
 			t.Errorf("%s: got %v; want %q", name, err, tt.want)
 		}
 	}
+
 	// That of a request's own limit is checked when it comes.
 	l := limiter(t, middleware.Config{Store: memory, Logger: unread}, middleware.Policy{
 		Name: "own", Key: key("k"), MaxDebt: 366, LimitFor: func(*http.Request) gcra.Limit { return gcra.PerDay(1) }, OnFailure: middleware.FailClosed})

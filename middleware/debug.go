@@ -66,7 +66,7 @@ func (l *Limiter) origin(e *entry, c *gcra.Charge) string {
 	case c.Result.Cached:
 		return "denial cache"
 	}
-	return fmt.Sprintf("%T", l.store)
+	return fmt.Sprintf("%T", l.cfg.Store)
 }
 
 // overrideOn names the Override that banned the charge's subject or set its limit, or returns "".

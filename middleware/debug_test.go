@@ -51,6 +51,7 @@ func TestDebugLine(t *testing.T) {
 		"key:bad":    {Name: "scraper", Banned: true},
 		"key:free":   {Limit: gcra.Unlimited()},
 	}
+
 	byName := func(subject string) (middleware.Override, bool) { o, ok := named[subject]; return o, ok }
 	user := middleware.Policy{Name: "user", Key: byQuery, Limit: one, Override: byName}
 	all := middleware.Policy{Name: "all", Key: keyfunc.Const("all"), Limit: gcra.PerHour(100)}
@@ -125,6 +126,7 @@ func TestDebugLineOfRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
+
 	logger, text := debugLog(slog.LevelDebug)
 	h := ratelimit.New(ratelimit.Config{Store: store, Logger: logger, Instances: 1},
 		ratelimit.Policy{Name: "client", Key: keyfunc.RemoteAddr, Limit: gcra.PerHour(1)})(http.NotFoundHandler())
@@ -138,6 +140,7 @@ func TestDebugLineOfRedis(t *testing.T) {
 			t.Errorf("got\n%swant\n%s", got, want)
 		}
 	}
+
 	check("192.0.2.7", `msg="ratelimit: allowed" policy.client.subject=ip:192.0.2.7 policy.client.left=0 policy.client.from=*redisstore.Store`)
 	check("192.0.2.7", `msg="ratelimit: denied" denied_by=client policy.client.subject=ip:192.0.2.7 policy.client.left=0 policy.client.from="denial cache"`)
 
@@ -167,6 +170,7 @@ func TestDebugLineKeepsSecrets(t *testing.T) {
 		h.ServeHTTP(httptest.NewRecorder(), get("/?key="+key))
 		line := text()
 		a, b, _ := strings.Cut(line, "policy.b.")
+
 		for _, part := range []string{a, b} {
 			if strings.Contains(part, key) == hidden || strings.Contains(part, `.subject=%#`) != hidden && part == a {
 				t.Errorf("key %q: got %s; want hidden %t", key, part, hidden)
@@ -187,6 +191,7 @@ func TestDebugOffCostsNothing(t *testing.T) {
 			asked++
 			return middleware.Override{}, false
 		}}, middleware.Policy{Name: "all", Key: keyfunc.Const("all"), Limit: gcra.PerSecond(1000)})
+
 		w, r := &discard{http.Header{}}, get("/")
 		allocations = testing.AllocsPerRun(99, func() { l.Allow(w, r) })
 		return allocations, asked
@@ -195,6 +200,7 @@ func TestDebugOffCostsNothing(t *testing.T) {
 	if n, asked := measure(slog.New(silent{})); n > 1 || asked != 100 {
 		t.Errorf("got %v allocations a decision, %d calls of Override for 100; want 1, the request's state, and 100", n, asked)
 	}
+
 	logger, text := debugLog(slog.LevelInfo)
 	if _, asked := measure(logger); asked != 100 || text() != "" {
 		t.Errorf("at level Info: %d calls of Override; want 100, and no line", asked)
@@ -207,6 +213,7 @@ func TestDebugLineOfThePage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	logger, text := debugLog(slog.LevelDebug)
 	h := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Logger: logger},
 		ratelimit.Policy{Name: "client", Key: keyfunc.RemoteAddr, Limit: gcra.PerMinute(100)},
@@ -219,6 +226,7 @@ func TestDebugLineOfThePage(t *testing.T) {
 		r.RemoteAddr = "192.0.2.7:1234"
 		h.ServeHTTP(httptest.NewRecorder(), r)
 	}
+
 	line := strings.ReplaceAll(strings.TrimSpace(text()), "*gcra.Memory", "*redisstore.Store")
 	if !strings.Contains(string(page), "level=DEBUG "+line+"\n") {
 		t.Errorf("the page lacks level=DEBUG %s", line)

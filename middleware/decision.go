@@ -43,7 +43,7 @@ func (d *Decision) Status() int {
 	case d.Allowed:
 		return http.StatusOK
 	case d.admission != nil && d.admission.stops(sourceBan):
-		return d.admission.policies.limiter.banStatus
+		return d.admission.policies.limiter.cfg.BanStatus
 	case slices.ContainsFunc(d.Results, PolicyResult.denies):
 		return http.StatusTooManyRequests
 	}
@@ -141,6 +141,7 @@ func (a *admission) decision() *Decision {
 	if a.made.Allowed {
 		a.made.Delay = a.delay()
 	}
+
 	if len(a.charges) > 0 {
 		a.made.Results = room.results[:0]
 	}

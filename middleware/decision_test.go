@@ -30,6 +30,7 @@ func TestAllOrNone(t *testing.T) {
 func TestDecision(t *testing.T) {
 	minute, hour := gcra.PerMinute(1), gcra.PerHour(1)
 	three := func(*http.Request) int64 { return 3 }
+
 	for _, test := range []struct {
 		name     string
 		policies []middleware.Policy
@@ -69,6 +70,7 @@ func TestDecision(t *testing.T) {
 			for range test.requests {
 				d = l.Decide(get("/"))
 			}
+
 			if d.Allowed != test.allowed || d.Status() != test.status || d.RetryAfter != test.retry || d.Delay != test.delay || d.Err != nil {
 				t.Errorf("got %t, %d, retry %v, delay %v, error %v; want %t, %d, %v, %v, none",
 					d.Allowed, d.Status(), d.RetryAfter, d.Delay, d.Err, test.allowed, test.status, test.retry, test.delay)
@@ -86,6 +88,7 @@ func TestResults(t *testing.T) {
 		middleware.Policy{Name: "c", Key: key("z"), LimitFor: func(*http.Request) gcra.Limit { return gcra.PerDay(9) }},
 		middleware.Policy{Name: "d", Key: key("z"), Limit: gcra.PerDay(11)},
 	)
+
 	d := l.Decide(get("/"))
 	want := []middleware.PolicyResult{
 		{Policy: "a", Subject: "x", Limit: five, Result: gcra.Result{Allowed: true, Taken: 1, Remaining: 4, ResetAfter: 12 * time.Second}},
@@ -93,14 +96,17 @@ func TestResults(t *testing.T) {
 		{Policy: "c", Subject: "z", Limit: gcra.PerDay(9), Result: gcra.Result{Allowed: true, Taken: 1, Remaining: 8, ResetAfter: 9600 * time.Second}},
 		{Policy: "d", Subject: "z", Limit: gcra.PerDay(11), Result: gcra.Result{Allowed: true, Taken: 1, Remaining: 10, ResetAfter: 7854545454500}},
 	}
+
 	if len(d.Results) != len(want) {
 		t.Fatalf("got %d results; want %d", len(d.Results), len(want))
 	}
+
 	for i := range want {
 		if d.Results[i] != want[i] {
 			t.Errorf("result %d: got %+v; want %+v", i, d.Results[i], want[i])
 		}
 	}
+
 	if len(observed) != 1 || observed[0].Allowed != d.Allowed || len(observed[0].Results) != len(want) {
 		t.Errorf("observed %+v; want the decision, once", observed)
 	}

@@ -16,13 +16,15 @@ func (l *Limiter) writeDenial(w http.ResponseWriter, r *http.Request, d *Decisio
 			delete(h, name)
 		}
 	}
+
 	h["Cache-Control"] = []string{"no-store"} // RFC 6585: caches must not store a 429
-	if l.deny == nil {
+	if l.cfg.Deny == nil {
 		writeProblem(w, r, d)
 		return
 	}
+
 	writer, wrote := watchDeny(w, r)
-	l.deny(writer, r, d)
+	l.cfg.Deny(writer, r, d)
 	if !wrote() {
 		l.log.Report(diag.DenyWroteNothing, "", "Config.Deny wrote nothing: the default denial is written in its place")
 		writeProblem(w, r, d)

@@ -15,10 +15,12 @@ func TestDenial(t *testing.T) {
 		`"detail":"The request was denied because a rate limit is used up.","violated-policies":["a \"q\" \\","b"]}` + "\n"
 	store, _ := newStore()
 	once := gcra.PerHour(1)
+
 	policies := []middleware.Policy{
 		{Name: `a "q" \`, Key: key("k"), Limit: once}, {Name: "b", Key: key("k"), Limit: once},
 		{Name: "fine", Key: key("k"), Limit: five}, {Name: "shadow", Key: key("k"), Limit: once, Shadow: true},
 	}
+
 	l := limiter(t, middleware.Config{Store: store}, policies...)
 	l.Decide(get("/"))
 	res, _ := allow(l, get("/"))
@@ -27,11 +29,13 @@ func TestDenial(t *testing.T) {
 	if _, got, _ := strings.Cut(body.String(), "\r\n\r\n"); got != body429 {
 		t.Errorf("body: got %s; want %s", got, body429)
 	}
+
 	for name, want := range map[string]string{"Content-Type": "application/problem+json", "Cache-Control": "no-store", "Retry-After": "3600"} {
 		if got := res.Header.Get(name); got != want || res.StatusCode != 429 {
 			t.Errorf("%s: got %d, %q; want 429, %q", name, res.StatusCode, got, want)
 		}
 	}
+
 	// A Content-Length of another response goes. A Content-Encoding stays: the
 	// middleware that set it compresses this response too.
 	w := httptest.NewRecorder()
@@ -40,6 +44,7 @@ func TestDenial(t *testing.T) {
 	if _, ok := l.Allow(w, get("/")); ok || w.Header().Get("Content-Length") != "" || w.Header().Get("Content-Encoding") != "br" {
 		t.Errorf("got header %v; want no Content-Length, and the Content-Encoding", w.Header())
 	}
+
 	// Deny runs when the fields are set.
 	l = limiter(t, middleware.Config{Store: store, Deny: func(w http.ResponseWriter, _ *http.Request, d *middleware.Decision) {
 		if w.Header().Get("Retry-After") == "" || w.Header().Get("RateLimit-Limit") == "" {
@@ -47,6 +52,7 @@ func TestDenial(t *testing.T) {
 		}
 		http.Error(w, "slow down", d.Status())
 	}}, policies...)
+
 	if res, _ = allow(l, get("/")); res.StatusCode != 429 || res.Header.Get("Content-Type") != "text/plain; charset=utf-8" {
 		t.Errorf("Deny: got %d, %q; want its own answer", res.StatusCode, res.Header.Get("Content-Type"))
 	}

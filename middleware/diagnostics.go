@@ -8,7 +8,6 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/diag"
-	"github.com/seed-e377111c/ratelimit/internal/iface"
 )
 
 // policyFailed logs that a function of a policy failed, and what happens to the
@@ -66,62 +65,14 @@ func withError(args []any, err error) []any {
 	return args
 }
 
-// noticeReceiver is an admission whose policies are being evaluated, as a
-// [notice.Receiver].
-type noticeReceiver admission
-
-// Notice logs what a key function reports, in one line for all policies, which
-// often have the same key function: the line names no policy. It leaves a missing user or route to the
-// check of the policy's first requests.
-func (n *noticeReceiver) Notice(code diag.Code, text string, args ...any) {
-	e := &n.entries[len(n.entries)-1]
-	switch code {
-	case diag.KeyBeforeAuth:
-		e.key = noUser
-	case diag.RouteUnknown:
-		e.key = noRoute
-	default:
-		e.key = explained
-		n.policies.limiter.log.Report(code, "", text, args...)
-	}
+// tooExpensive logs a charge that can never pass.
+func (l *Limiter) tooExpensive(c *gcra.Charge) {
+	l.log.Report(diag.CostAboveBurst, c.Policy, "a request costs more than its bucket holds when full, so it can never pass: raise the limit's burst, or lower the cost",
+		"policy", c.Policy, "cost", c.Cost, "limit", c.Limit.String())
 }
 
-// checkCosts logs requests that can never pass.
-func (l *Limiter) checkCosts(a *admission) {
-	for i := range a.charges {
-		if c := &a.charges[i]; c.Result.Never && a.entries[i].source != sourceBan {
-			l.log.Report(diag.CostAboveBurst, c.Policy, "a request costs more than its bucket holds when full, so it can never pass: raise the limit's burst, or lower the cost",
-				"policy", c.Policy, "cost", c.Cost, "limit", c.Limit.String())
-		}
-	}
-}
-
-// checkTwice logs if a limiter further out has charged the request to the same
-// bucket: the same limiter, or one with the same policy on the same store.
-func (l *Limiter) checkTwice(a *admission) {
-	for outer := a.outer; outer != nil; outer = outer.outer {
-		if !iface.Same(outer.policies.limiter.store, l.store) {
-			continue
-		}
-		if name := sharedCharge(a, outer); name != "" {
-			l.log.Report(diag.LimiterTwice, "", "a request is charged to one bucket twice: mount the limiter once, or give the policies of the two limiters different names", "policy", name)
-			return
-		}
-	}
-}
-
-// sharedCharge returns the name of a policy that charges the same bucket in both
-// admissions, or "".
-func sharedCharge(own, outer *admission) string {
-	outer.mu.Lock()
-	defer outer.mu.Unlock() // Spend adds to Taken
-	for i := range own.charges {
-		for j := range outer.charges {
-			a, b := &own.charges[i], &outer.charges[j]
-			if a.Policy == b.Policy && a.Subject == b.Subject && a.Limit.Calendar() == b.Limit.Calendar() && !a.Peek && b.Result.Taken > 0 {
-				return a.Policy
-			}
-		}
-	}
-	return ""
+// chargedTwice logs that a policy charges a bucket which a limiter further out has charged: the
+// same limiter, or one with the same policy on the same store.
+func (l *Limiter) chargedTwice(policy string) {
+	l.log.Report(diag.LimiterTwice, "", "a request is charged to one bucket twice: mount the limiter once, or give the policies of the two limiters different names", "policy", policy)
 }

@@ -14,10 +14,9 @@ const firstKeys = 100
 // mistakes that no single request can.
 type firstRequests struct {
 	mu        sync.Mutex
-	requests  int // all
-	anonymous int // with an empty key that nothing explains
-	noUser    int // without the user that Key looks for
-	noRoute   int // without the route that Key looks for
+	requests  int                // all
+	anonymous int                // with an empty key that nothing explains
+	seen      [explained + 1]int // by keyNotice
 }
 
 // note counts a request, if it is one of the first, and logs what they show.
@@ -46,22 +45,18 @@ var firstTexts = map[diag.Code]string{
 func (f *firstRequests) add(key string, why keyNotice) (found diag.Code, over bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	f.requests++
 	if key == "" && why != explained {
 		f.anonymous++
 	}
-	switch why {
-	case noUser:
-		f.noUser++
-	case noRoute:
-		f.noRoute++
-	}
+	f.seen[why]++
 
 	switch {
 	case f.requests != firstKeys:
-	case f.noUser == firstKeys:
+	case f.seen[noUser] == firstKeys:
 		found = diag.KeyBeforeAuth
-	case f.noRoute == firstKeys:
+	case f.seen[noRoute] == firstKeys:
 		found = diag.RouteUnknown
 	case f.anonymous == firstKeys:
 		found = diag.AnonymousOnly

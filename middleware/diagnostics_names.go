@@ -24,7 +24,7 @@ func (l *Limiter) checkSharedNames() {
 	others := l.register()
 	for _, p := range l.policies.Load().list {
 		for _, other := range others {
-			if q, err := other.policies.Load().named(p.Name); err == nil && iface.Same(l.store, other.store) && p.differs(q) {
+			if q, err := other.policies.Load().named(p.Name); err == nil && iface.Same(l.cfg.Store, other.cfg.Store) && p.differs(q) {
 				other.log.Report(diag.SharedName, p.Name, "two limiters use one policy name with different limits on the same store, so they share buckets: give each limit its own name",
 					"policy", p.Name, "limit", p.Limit.String(), "other_limit", q.Limit.String())
 				break

@@ -30,6 +30,7 @@ func TestSharedName(t *testing.T) {
 	hundred, five := gcra.PerMinute(100), gcra.PerMinute(5)
 	same := func(s gcra.Store) gcra.Store { return s }
 	byPlan := func(*http.Request) gcra.Limit { return five }
+
 	for _, test := range []struct {
 		name  string
 		other func(store gcra.Store) gcra.Store // the store of the second limiter
@@ -52,12 +53,14 @@ func TestSharedName(t *testing.T) {
 			if len(lines) != test.lines {
 				t.Fatalf("got %v; want %d lines", lines, test.lines)
 			}
+
 			if test.lines > 0 {
 				line := lines[0]
 				if line.Code() != diag.SharedName || line.Attrs["policy"] != "a" || line.Attrs["limit"] != "5/minute" || line.Attrs["other_limit"] != "100/minute" {
 					t.Errorf("got %v; want both limits of a", line)
 				}
 			}
+
 			runtime.KeepAlive(first)
 			runtime.KeepAlive(second)
 		})

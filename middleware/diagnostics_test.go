@@ -48,6 +48,7 @@ func TestFirstRequestsAtOnce(t *testing.T) {
 		log := new(diagtest.Log)
 		l := limiter(t, middleware.Config{Store: gcra.NewMemory(), Logger: log.Logger()},
 			middleware.Policy{Name: "p", Key: test.key, Limit: five, LimitFor: func(*http.Request) gcra.Limit { return five }})
+
 		ask := func(n int) {
 			var all sync.WaitGroup
 			for range 10 {
@@ -59,10 +60,12 @@ func TestFirstRequestsAtOnce(t *testing.T) {
 			}
 			all.Wait()
 		}
+
 		ask(90)
 		if lines := log.Lines(); len(lines) > 0 {
 			t.Errorf("%s: got %v after 90 requests; want none yet", test.name, lines)
 		}
+
 		ask(500)
 		if lines := log.Lines(); len(lines) != 1 || lines[0].Code() != test.want {
 			t.Errorf("%s: got %v; want one line of %s", test.name, lines, test.want)
@@ -96,6 +99,7 @@ func TestDecideAfterAllow(t *testing.T) {
 	l := limiter(t, middleware.Config{Store: gcra.NewMemory(), Logger: log.Logger()},
 		middleware.Policy{Name: "look", Key: key("k"), Limit: five, Cost: func(*http.Request) int64 { return 0 }},
 		middleware.Policy{Name: "p", Key: key("k"), Limit: five})
+
 	r, _ := l.Allow(httptest.NewRecorder(), get("/"))
 	l.Decide(r) // on purpose, for more units
 	if lines := log.Lines(); len(lines) > 0 {
@@ -104,10 +108,12 @@ func TestDecideAfterAllow(t *testing.T) {
 	if err := middleware.FromContext(r.Context()).Refund(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	r, _ = l.Allow(httptest.NewRecorder(), r) // the charge was refunded
 	if lines := log.Lines(); len(lines) > 0 {
 		t.Errorf("got %v after a refund; want no line", lines)
 	}
+
 	l.Allow(httptest.NewRecorder(), r)
 	if lines := log.Lines(); len(lines) != 1 || lines[0].Code() != diag.LimiterTwice || lines[0].Attrs["policy"] != "p" {
 		t.Errorf("got %v; want one line of limiter-twice about p", lines)

@@ -1,17 +1,16 @@
-// Package middleware limits HTTP requests. It decides by policies whether a
-// request may go on, sets the RateLimit fields of the response, and answers a
-// denied request with 429 and Retry-After.
+// Package middleware limits requests: it decides by policies whether a request may go on,
+// sets the RateLimit fields of the response, and answers a denied request with 429 and
+// Retry-After.
 //
-// A [Limiter] holds policies. A [Policy] that applies to a request says who is
-// counted (its Key) and how much each key may do (its Limit). The limiter
-// charges all of them in one step of the [gcra.Store]: either every policy is
-// charged or none is, so a request that one policy denies costs the others
-// nothing. Put policies that belong together into one limiter: if a limiter
-// further in denies the request, the charge of the outer one stays, and a client
-// that obeys Retry-After may then be denied by the outer one.
+// A [Policy] says who is counted (its Key) and how much each key may do (its Limit). A
+// [Limiter] holds policies and charges all that apply to a request:
 //
-// The adapters put a limiter into a framework. Elsewhere (a gateway, another
-// framework) use it directly:
+//	limiter, err := middleware.New(middleware.Config{Store: store},
+//		middleware.Policy{Name: "client", Key: keyfunc.RemoteAddr, Limit: gcra.PerMinute(100)},
+//		middleware.Policy{Name: "login", Key: keyfunc.RemoteAddr, Limit: gcra.PerMinute(5), Routes: []string{"POST /login"}},
+//	)
+//
+// The adapters put a limiter into a framework. Elsewhere, as in a gateway, use it directly:
 //
 //	r, ok := limiter.Allow(w, r)
 //	if !ok {
@@ -21,30 +20,39 @@
 // or [Limiter.Admit], which sets header fields and writes no response, or
 // [Limiter.Decide], which writes nothing at all.
 //
-// The package trusts the key functions; see package keyfunc. It does not wrap
-// the ResponseWriter of handlers, so flushing, hijacking and
-// [http.ResponseController] work as without a limiter.
+// # What is promised
+//
+//   - All policies are charged in one step of the [gcra.Store], or none is: a request that one
+//     policy denies costs the others nothing. So put policies that belong together into one
+//     limiter. If a limiter further in denies the request, the charge of the outer one stays.
+//   - A mistake in the set-up is an error of [New] with the value and what would be right, or a
+//     line in the log.
+//   - A client that hangs up is charged. It never sees the cause of a failure.
+//   - The ResponseWriter of handlers is not wrapped, so flushing, hijacking and
+//     [http.ResponseController] work as without a limiter.
+//   - The key functions are trusted; see package keyfunc.
 //
 // # Failure
 //
 // The store may fail, and a Key, LimitFor, Override, Cost or Skip may fail or
 // panic. Each policy concerned then follows its [FailureMode]: by default this
-// server goes on limiting by itself. [Decision.Err] has the cause. The client does
-// not see it, and a failure alone is never a 429: with [FailClosed] it is a 503.
+// server goes on limiting by itself. [Decision.Err] has the cause. A failure alone is never
+// a 429: with [FailClosed] it is a 503.
 //
 // # Log
 //
 // [Config.Logger] gets one line for each problem of the set-up, and another
 // every five minutes while it lasts: a function of a policy that fails, a proxy
-// that the keys ignore, one limiter that runs twice on a request. Each line has
-// a code; docs/troubleshooting.md has symptom, cause and fix for each of them.
+// that the keys ignore, one limiter that runs twice on a request. Each has
+// a code; docs/troubleshooting.md has symptom, cause and fix for each of them. At level Debug
+// it gets a line for each decision, which says why a request was denied.
 package middleware
 
 // Where to change what, along the way of a request:
 //
 //	config.go, fielderror.go  Config and Policy; New compiles the policies
 //	reload.go, reset.go       changes while a limiter runs: policies, observers, buckets
-//	limiter.go                Allow, Admit and Decide: the steps that follow, in order
+//	limiter.go                Allow, Admit, Decide and Peek: the steps that follow, in order
 //	requeststate.go           how a request carries what its limiter knows
 //	admission.go              what a limiter charges for a request, and how the stores take it
 //	rpc.go                    routes of remote procedure calls
@@ -57,6 +65,5 @@ package middleware
 //	headers.go                which RateLimit fields to write; headers_text.go: their text
 //	denial.go, denywriter.go  the response to a denied request
 //	refund.go, settle.go      Refund, Spend and Settle, which handlers call
-//	peek.go                   Peek: the same policies, and nothing is charged
 //	diagnostics*.go           problems for Config.Logger: of one request, of the first ones, of shared names
 //	debug.go                  the line about each decision

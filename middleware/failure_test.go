@@ -21,8 +21,10 @@ func TestStoreFails(t *testing.T) {
 	policy := func(name string, o middleware.FailureMode, n int64) middleware.Policy {
 		return middleware.Policy{Name: name, Key: key("k"), Limit: gcra.PerHour(n), OnFailure: o}
 	}
+
 	shadow := func(p middleware.Policy) middleware.Policy { p.Shadow = true; return p }
 	local, open, closed := middleware.FailLocal, middleware.FailOpen, middleware.FailClosed
+
 	for _, test := range []struct {
 		name      string
 		instances int
@@ -49,23 +51,28 @@ func TestStoreFails(t *testing.T) {
 				store, _ := newStore()
 				store.fail, store.panics = 1000, panics
 				l := limiter(t, middleware.Config{Store: store, Instances: test.instances}, test.policies...)
+
 				for i, want := range test.statuses {
 					res, d := allow(l, get("/"))
 					if res.StatusCode != want || d.Status() != want || !errors.Is(d.Err, errDown) || len(d.Results) != test.results {
 						t.Fatalf("request %d: got %d, %d results, error %v; want %d, %d, the store's", i+1, res.StatusCode, len(d.Results), d.Err, want, test.results)
 					}
+
 					if want == 503 && res.Header.Get("Retry-After") != "1" {
 						t.Errorf("503 with Retry-After %q; want 1", res.Header.Get("Retry-After"))
 					}
+
 					body := new(strings.Builder)
 					res.Write(body)
 					if strings.Contains(body.String(), "down") || strings.Contains(body.String(), "10.0.0.7") {
 						t.Errorf("the client sees the cause: %s", body)
 					}
+
 					if i == len(test.statuses)-1 && res.Header.Get("RateLimit-Limit") != test.header {
 						t.Errorf("RateLimit-Limit: got %q; want %q", res.Header.Get("RateLimit-Limit"), test.header)
 					}
 				}
+
 				store.fail = 0
 				if d := l.Decide(get("/")); !d.Allowed || d.Err != nil {
 					t.Errorf("after the failure: got %t, %v; want the store's decision", d.Allowed, d.Err)
@@ -82,13 +89,16 @@ func TestDegraded(t *testing.T) {
 		middleware.Policy{Name: "local", Key: keyFails, Limit: five},
 		middleware.Policy{Name: "elsewhere", Key: key("k"), Limit: five, Routes: []string{"/elsewhere"}},
 		middleware.Policy{Name: "open", Key: keyFails, Limit: five, OnFailure: middleware.FailOpen})
+
 	if got, want := l.Decide(get("/")).Degraded(), []string{"local", "open"}; !slices.Equal(got, want) {
 		t.Errorf("two keys fail: got %q; want %q", got, want)
 	}
+
 	store.fail = 1
 	if got, want := l.Decide(get("/")).Degraded(), []string{"fine", "local", "open"}; !slices.Equal(got, want) {
 		t.Errorf("the store fails: got %q; want %q", got, want)
 	}
+
 	l = limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "only", Key: key("k"), Limit: five})
 	if got := l.Decide(get("/")).Degraded(); got != nil {
 		t.Errorf("all is well: got %q; want nil", got)
@@ -153,6 +163,7 @@ func TestLocalShareOfMixedRequests(t *testing.T) {
 			}
 			return 1
 		}})
+
 	units := 0
 	for range 80 { // of 100 ms
 		for _, path := range []string{"/big", "/small"} {
@@ -162,12 +173,15 @@ func TestLocalShareOfMixedRequests(t *testing.T) {
 				units++
 			}
 		}
+
 		now = now.Add(100 * time.Millisecond)
 	}
+
 	// 8 s of a tenth of 100 a second, and the 100 that the first one costs.
 	if units > 8*10+100 {
 		t.Errorf("a tenth of 100 a second let %d units pass in 8 s; want 180 at most", units)
 	}
+
 	if units < 100 {
 		t.Errorf("only %d units passed; want the first expensive request to pass", units)
 	}
@@ -181,8 +195,10 @@ func TestLocalStore(t *testing.T) {
 	if _, err := gcra.Take(t.Context(), known, gcra.Charge{Subject: "k", Policy: "only", Limit: p.Limit, Cost: 2}); err != nil {
 		t.Fatal(err)
 	}
+
 	var store gcra.LocalStore = down{known}
 	wrapped := struct{ gcra.Store }{store}
+
 	for _, test := range []struct {
 		name  string
 		store gcra.Store
@@ -245,23 +261,28 @@ func TestPolicyFails(t *testing.T) {
 				if mode.onFailure == middleware.FailLocal && !test.limited {
 					mode.want = []int{503, 503, 503}
 				}
+
 				if mode.onFailure == middleware.FailLocal && test.local != nil {
 					mode.want = test.local
 				}
+
 				store, _ := newStore()
 				bad := test.policy
 				bad.Name, bad.OnFailure = "bad", mode.onFailure
 				l := limiter(t, middleware.Config{Store: store}, bad, middleware.Policy{Name: "good", Key: key("k"), Limit: five})
 				passed := int64(0)
+
 				for i, want := range mode.want {
 					res, d := allow(l, get("/"))
 					if res.StatusCode != want || d.Err == nil || !strings.Contains(d.Err.Error(), test.message) {
 						t.Errorf("failure mode %d, request %d: got %d, error %v; want %d, %q", mode.onFailure, i+1, res.StatusCode, d.Err, want, test.message)
 					}
+
 					if want == 200 {
 						passed++
 					}
 				}
+
 				// The store decided the other policy, and charged it only for what passed.
 				if got := left(t, store, "k", "good", five); got != 5-passed {
 					t.Errorf("failure mode %d: good: got %d left; want %d", mode.onFailure, got, 5-passed)
@@ -278,6 +299,7 @@ func TestRefundToBothSources(t *testing.T) {
 	l := limiter(t, middleware.Config{Store: store},
 		middleware.Policy{Name: "bad", Key: keyFails, Limit: gcra.PerHour(1)},
 		middleware.Policy{Name: "good", Key: key("k"), Limit: five})
+
 	for i := range 3 {
 		d := l.Decide(get("/"))
 		if !d.Allowed {
@@ -287,6 +309,7 @@ func TestRefundToBothSources(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	if got := left(t, store, "k", "good", five); got != 5 {
 		t.Errorf("good: got %d left; want 5", got)
 	}
@@ -297,22 +320,26 @@ func TestRefundToBothSources(t *testing.T) {
 func TestBoundOfExpensiveRequests(t *testing.T) {
 	const instances, burst = 20, 20
 	admitted := int64(0)
+
 	for range instances {
 		store, err := redisstore.Open("redis://127.0.0.1:1/0", redisstore.Config{Logger: slog.New(slog.DiscardHandler)}) // nothing listens there
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer store.Close()
+
 		l := limiter(t, middleware.Config{Store: store, Instances: instances}, middleware.Policy{
 			Name: "export", Key: key("k"), Limit: gcra.PerHour(1).WithBurst(burst),
 			Cost: func(*http.Request) int64 { return burst },
 		})
+
 		for range 3 {
 			if l.Decide(get("/")).Allowed {
 				admitted += burst
 			}
 		}
 	}
+
 	if want := int64(instances * burst); admitted != want {
 		t.Errorf("got %d units admitted; want %d: one request of each server", admitted, want)
 	}

@@ -115,6 +115,7 @@ func writeHeaders(a *admission, h http.Header, headers Headers) {
 		outer = written{headers: outer.headers & HeadersDraft11}
 	}
 	a.written = outer
+
 	index, denied := closest(a)
 	if index < 0 || headers == HeadersNone {
 		return
@@ -153,10 +154,12 @@ func writeLists(a *admission, h http.Header, longer, denied bool) {
 	if longer {
 		policies, list = h.Get(policyField), h.Get(listField)
 	}
+
 	var room [128]byte
 	b := a.appendPolicies(append(room[:0], policies...), 0)
 	split := len(b)
 	text := string(a.appendItems(append(b, list...), split, denied))
+
 	values := []string{text[:split], text[split:]}
 	h[policyField], h[listField] = values[:1:1], values[1:]
 }
@@ -167,8 +170,7 @@ func closest(a *admission) (index int, denied bool) {
 	index = -1
 	var best *gcra.Result
 	for i := range a.charges {
-		r := &a.charges[i].Result
-		var closer bool
+		r, closer := &a.charges[i].Result, false
 		switch {
 		case !a.shown(i):
 		case !r.Allowed && !denied:
@@ -179,6 +181,7 @@ func closest(a *admission) (index int, denied bool) {
 			closer = best == nil || r.Remaining < best.Remaining ||
 				r.Remaining == best.Remaining && r.ResetAfter > best.ResetAfter
 		}
+
 		if closer {
 			index, best = i, r
 		}
@@ -201,6 +204,7 @@ func removeOuter(a *admission, h http.Header, headers Headers) {
 			delete(h, t.reset)
 		}
 	}
+
 	if headers&HeadersDraft11 != 0 {
 		h[listField] = []string{string(a.outer.appendOuter(nil))}
 	} else {
@@ -215,7 +219,7 @@ func (a *admission) appendOuter(b []byte) []byte {
 		return b
 	}
 	b = a.outer.appendOuter(b)
-	if a.policies.limiter.headers&HeadersDraft11 != 0 {
+	if a.policies.limiter.cfg.Headers&HeadersDraft11 != 0 {
 		a.mu.Lock() // a handler may be in Refund
 		defer a.mu.Unlock()
 		b = a.appendItems(b, 0, true)
@@ -266,18 +270,18 @@ func reset(r *gcra.Result) int32 {
 // or 0 to leave it out.
 func untilMore(c *gcra.Charge, denied bool, from source) int64 {
 	r := &c.Result
-	if denied {
+	switch {
+	case denied:
 		return seconds(r.RetryAfter)
-	}
-	if r.ResetAfter == 0 {
+	case r.ResetAfter == 0:
 		return 0
+	case from == sourceLocal:
+		return seconds(r.ResetAfter) // the interval of its share is not known here
 	}
+
 	// The bucket is full after ResetAfter. The next unit comes one interval
 	// earlier for each unit that follows it. Those of a quota come together: its
 	// interval is 0.
-	if from == sourceLocal {
-		return seconds(r.ResetAfter) // the interval of its share is not known here
-	}
 	missing := c.Limit.Capacity() - r.Remaining
 	wait := r.ResetAfter - time.Duration(missing-1)*c.Limit.Interval()
 	return seconds(min(max(wait, 1), r.ResetAfter))

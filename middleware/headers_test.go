@@ -33,6 +33,7 @@ func TestHeaders(t *testing.T) {
 		{Name: "daily", Key: key("k"), Limit: gcra.PerDay(10_000)},
 		{Name: "trial", Key: key("k"), Limit: gcra.PerDay(1), Shadow: true},
 	}
+
 	for _, test := range []struct {
 		headers       middleware.Headers
 		first, denied string // after one request, and after the third in no time
@@ -88,6 +89,7 @@ Retry-After: 1
 			if got := fields(res.Header); got != test.first {
 				t.Errorf("first request: got\n%swant\n%s", got, test.first)
 			}
+
 			allow(l, get("/"))
 			res, _ = allow(l, get("/"))
 			if got := fields(res.Header); got != test.denied {
@@ -170,6 +172,7 @@ RateLimit: "a\"b\\c, d";r=3;t=12
 			store, clock := newStore()
 			test.policy.Key = key("k")
 			l := limiter(t, middleware.Config{Store: store, Logger: unread, Headers: middleware.HeadersDraft6 | middleware.HeadersDraft11}, test.policy)
+
 			allow(l, get("/"))
 			clock.add(test.wait)
 			res, _ := allow(l, get("/"))
@@ -199,6 +202,7 @@ func TestClosestPolicy(t *testing.T) {
 	policy := func(name string, l gcra.Limit, cost int64) middleware.Policy {
 		return middleware.Policy{Name: name, Key: key("k"), Limit: l, Cost: func(*http.Request) int64 { return cost }}
 	}
+
 	for _, test := range []struct {
 		name     string
 		policies []middleware.Policy
@@ -225,6 +229,7 @@ func FuzzHeaders(f *testing.F) {
 	f.Add(`q"\`, int64(10), int64(100*time.Millisecond), int64(3), 2, int64(time.Second))
 	f.Add("odd", int64(7), int64(1_000_000_007), int64(1), 1, int64(13))
 	f.Add("huge", int64(1), int64(200*365*24)*int64(time.Hour), int64(1), 1, int64(1))
+
 	f.Fuzz(func(t *testing.T, name string, count, per, burst int64, cost int, delay int64) {
 		store, clock := newStore()
 		l, err := middleware.New(middleware.Config{Store: store, Headers: middleware.HeadersDraft6 | middleware.HeadersDraft11},
@@ -234,16 +239,20 @@ func FuzzHeaders(f *testing.F) {
 		if err != nil {
 			t.Skip()
 		}
+
 		for range 3 {
 			d := l.Decide(get("/"))
 			if d.Err != nil {
 				t.Skip() // a negative cost
 			}
+
 			if d.Delay > 0 {
 				return // Allow would wait
 			}
+
 			res, d2 := allow(l, get("/"))
 			retry, _ := strconv.ParseInt(res.Header.Get("Retry-After"), 10, 64)
+
 			for _, field := range []string{"RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"} {
 				if !d2.Allowed && retry == 0 {
 					if res.Header.Get(field) != "" {
@@ -251,13 +260,16 @@ func FuzzHeaders(f *testing.F) {
 					}
 					continue
 				}
+
 				if n, err := strconv.ParseInt(res.Header.Get(field), 10, 64); err != nil || n < 0 {
 					t.Errorf("%s: %q; want a whole number", field, res.Header.Get(field))
 				}
 			}
+
 			if d2.Allowed || retry == 0 {
 				continue
 			}
+
 			clock.add(time.Duration(retry) * time.Second)
 			if d := l.Decide(get("/")); !d.Allowed {
 				t.Fatalf("denied again after waiting the %d s of Retry-After: %+v", retry, d.Results)
@@ -274,6 +286,7 @@ func TestStacked(t *testing.T) {
 	policy := func(name string, n int64) middleware.Policy {
 		return middleware.Policy{Name: name, Key: key("k"), Limit: gcra.PerMinute(n)}
 	}
+
 	both := middleware.HeadersDraft6 | middleware.HeadersXRateLimit
 	for _, test := range []struct {
 		name         string
@@ -308,14 +321,17 @@ func TestStacked(t *testing.T) {
 			if !ok {
 				t.Fatal("outer limiter denied")
 			}
+
 			first := middleware.FromContext(r.Context())
 			r, ok = inner.Allow(w, r.WithContext(context.WithValue(r.Context(), onTop{}, "on top")))
 			if ok != (test.status == 200) {
 				t.Fatalf("inner limiter: got %t; want status %d", ok, test.status)
 			}
+
 			if d := middleware.FromContext(r.Context()); d == first || d.Results[0].Policy != test.inner.Name {
 				t.Errorf("FromContext: got the decision on %q; want the inner one", d.Results[0].Policy)
 			}
+
 			for _, field := range strings.Split(test.want, "|") {
 				name, want, _ := strings.Cut(field, ": ")
 				if got := w.Header().Values(name); len(got) > 1 || strings.Join(got, "") != want {

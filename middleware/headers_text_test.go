@@ -23,6 +23,7 @@ func TestResponsesKeepTheirNumbers(t *testing.T) {
 	store, _ := newStore()
 	l := limiter(t, middleware.Config{Store: store.Store}, middleware.Policy{Name: "all", Key: byHeader, Limit: limit})
 	var running sync.WaitGroup
+
 	for caller := range callers {
 		running.Go(func() {
 			key := strconv.Itoa(caller)
@@ -36,6 +37,7 @@ func TestResponsesKeepTheirNumbers(t *testing.T) {
 				w.Header().Add("RateLimit-Reset", "added")
 				all = append(all, w.Header())
 			}
+
 			for i, h := range all {
 				full := time.Duration(i+1) * limit.Interval()
 				remaining, reset := strconv.Itoa(burst-1-i), strconv.Itoa(int(math.Ceil(full.Seconds())))

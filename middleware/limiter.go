@@ -19,16 +19,11 @@ type observer = func(*http.Request, *Decision)
 // Limiter decides about requests by its policies. [New] builds one. All methods
 // are safe for concurrent use, including Reload and Observe, which change it.
 type Limiter struct {
+	cfg       Config // with Headers and BanStatus set
 	policies  atomic.Pointer[policies]
-	store     gcra.Store
-	local     gcra.Store // for FailLocal
-	headers   Headers
-	deny      func(http.ResponseWriter, *http.Request, *Decision) // nil for the default
-	observers atomic.Pointer[[]observer]                          // never nil
+	local     gcra.Store                 // for FailLocal
+	observers atomic.Pointer[[]observer] // never nil
 	log       diag.Log
-	rpc       bool                                          // Config.RPC
-	override  func(policy, subject string) (Override, bool) // Config.Override
-	banStatus int
 	calls     sync.Once // of the first Admit, see checkCalls
 }
 
@@ -37,9 +32,7 @@ type Limiter struct {
 // honour. If the client hangs up meanwhile, the request is charged all the same.
 func (l *Limiter) Decide(r *http.Request) *Decision {
 	r, s := withState(r, Framework(r.Context()))
-	for _, observe := range l.run(r, s) {
-		observe(r, s.decision())
-	}
+	l.run(r, s)
 	return s.decision()
 }
 
@@ -69,27 +62,61 @@ func (l *Limiter) Allow(w http.ResponseWriter, r *http.Request) (*http.Request, 
 //
 // Pass the returned request's context on: it carries the Decision, see [FromContext].
 func (l *Limiter) Admit(h http.Header, r *http.Request) (_ *http.Request, denied *Decision) {
-	if !l.rpc {
+	if !l.cfg.RPC {
 		l.calls.Do(l.checkCalls)
 	}
 	return l.admit(h, r)
 }
 
+// Peek returns what the policies that apply to the request have left. It charges
+// none of them and writes nothing to the store, so a program can show its
+// customers their use:
+//
+//	for _, p := range limiter.Peek(r).Results {
+//		used := p.Limit.Capacity() - p.Remaining // ResetAfter says when nothing is used
+//	}
+//
+// Policies apply as in Decide, by Skip, LimitFor, Key and Routes: those with Routes
+// only if r has such a route. Shadow policies are among the Results, with Shadow set.
+// Keys of an adapter's KeyFrom need the framework's context: outside the limiter
+// pass WithRoute(c.Request, c.Request.Pattern, c) of gin's c, or of echo's. Peek calls no Cost and no
+// observer, so metrics and the inspector do not see it. It is one call of the store,
+// from which no cache of denials saves it: limit a route that calls it by a policy of
+// its own.
+//
+// Remaining is 0 while there is a debt. The ResetAfter of a rate includes the debt.
+// Allowed is true, also if nothing is left, unless the key is banned, and Delay is 0: ResetAfter includes the
+// requests that MaxDelay holds back. While the store fails, Err is set. A policy
+// that fails local then shows this server's state, of its share of a rate. One that
+// fails open is not among the Results. If one fails closed, Allowed is false, Status
+// is 503, and Results may lack other policies; so they may if one bans the key, with
+// status 429. Refund, Settle and Spend of the Decision
+// do nothing.
+func (l *Limiter) Peek(r *http.Request) *Decision {
+	a := new(admission)
+	l.evaluate(r, a, true)
+	for i := range a.charges {
+		a.charges[i].Peek = true
+	}
+	l.take(context.WithoutCancel(r.Context()), r, a)
+	for i := range a.entries {
+		a.entries[i].status = min(a.entries[i].status, decided) // nothing was charged
+	}
+	return a.decision()
+}
+
 func (l *Limiter) admit(h http.Header, r *http.Request) (_ *http.Request, denied *Decision) {
 	r, s := claim(r)
-	observers := l.run(r, s)
-	allowed, delay := s.allowed(), s.delay()
-	for _, observe := range observers {
-		observe(r, s.decision())
-	}
-
-	if len(observers) == 0 { // nothing else has the admission
-		writeHeaders(&s.admission, h, l.headers)
+	allowed, delay, observed := l.run(r, s)
+	if !observed { // nothing else has the admission
+		writeHeaders(&s.admission, h, l.cfg.Headers)
 	} else { // an observer may have started a Spend or Refund
 		s.mu.Lock()
-		writeHeaders(&s.admission, h, l.headers)
+		writeHeaders(&s.admission, h, l.cfg.Headers)
 		s.mu.Unlock()
 	}
+
+	// From here on limiters further in and FromContext see it.
 	s.phase.Store(settled)
 
 	switch {
@@ -98,6 +125,7 @@ func (l *Limiter) admit(h http.Header, r *http.Request) (_ *http.Request, denied
 	case delay > 0 && !wait(r.Context(), delay):
 		denied = &Decision{RetryAfter: time.Second, Delay: delay, Results: s.decision().Results, Err: r.Context().Err(), admission: &s.admission}
 	}
+
 	if denied != nil && denied.RetryAfter > 0 {
 		h["Retry-After"] = []string{strconv.FormatInt(seconds(denied.RetryAfter), 10)}
 	}
@@ -115,9 +143,10 @@ func wait(ctx context.Context, delay time.Duration) bool {
 	}
 }
 
-// run takes a request through the limiter up to its Decision. The caller tells the observers.
-func (l *Limiter) run(r *http.Request, s *requestState) (observers []observer) {
-	observers = *l.observers.Load()
+// run takes a request through the limiter up to its Decision, and tells the observers, which
+// may keep it.
+func (l *Limiter) run(r *http.Request, s *requestState) (allowed bool, delay time.Duration, observed bool) {
+	observers := *l.observers.Load()
 	var start time.Time
 	if len(observers) > 0 {
 		start = time.Now()
@@ -125,19 +154,29 @@ func (l *Limiter) run(r *http.Request, s *requestState) (observers []observer) {
 
 	s.entries, s.charges = s.oneEntry[:0], s.oneCharge[:0]
 	l.evaluate(r, &s.admission, false)
-	l.checkTwice(&s.admission)
+	if policy := s.chargedTwice(); policy != "" {
+		l.chargedTwice(policy)
+	}
 
 	if len(s.charges) > 0 {
 		acceptDelays(r.Context(), s.charges)
 		l.take((*uncancelled)(s), r, &s.admission)
 	}
-	l.checkCosts(&s.admission)
+	for i := range s.charges {
+		if c := &s.charges[i]; c.Result.Never && s.entries[i].source != sourceBan {
+			l.tooExpensive(c)
+		}
+	}
+	l.logDecision(r.Context(), &s.admission)
 
+	allowed, delay = s.allowed(), s.delay()
 	if len(observers) > 0 {
 		s.decision().Took = time.Since(start)
 	}
-	l.logDecision(r.Context(), &s.admission)
-	return observers
+	for _, observe := range observers {
+		observe(r, s.decision())
+	}
+	return allowed, delay, len(observers) > 0
 }
 
 // evaluate makes a charge for each of the policies that applies. If it peeks, it calls no Cost
@@ -156,6 +195,8 @@ func (l *Limiter) evaluate(r *http.Request, a *admission, peeks bool) {
 		a.entries = append(a.entries, entry{policy: uint8(i)})
 		e, c := &a.entries[n], &a.charges[:n+1][n]
 		verdict, failed := p.evaluate(r, c, peeks)
+
+		// Without a charge, the policy does not apply.
 		if failed == nil && (verdict == exempt || verdict == anonymous) {
 			if verdict == anonymous && e.key != explained && !peeks {
 				p.note("", max(e.key, noUser)) // or nobody would hear of a limiter in front of the authentication

@@ -32,12 +32,14 @@ func TestCanceledRequestIsCharged(t *testing.T) {
 	if err := d.Spend(ctx, 1, "only"); err != nil {
 		t.Error(err)
 	}
+
 	if got := left(t, store, "k", "only", five); got != 3 {
 		t.Errorf("got %d left; want 3", got)
 	}
 	if err := d.Refund(ctx); err != nil {
 		t.Error(err)
 	}
+
 	if got := left(t, store, "k", "only", five); got != 5 || store.canceled {
 		t.Errorf("got %d left, store saw the cancellation: %t; want 5, false", got, store.canceled)
 	}
@@ -47,6 +49,7 @@ func TestMaxDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limiter(t, middleware.Config{Store: gcra.NewMemory()},
 			middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerSecond(1), MaxDelay: 2 * time.Second})
+
 		// Capacity 1 and two places in the queue, a second each.
 		for i, want := range []struct {
 			status int
@@ -58,14 +61,17 @@ func TestMaxDelay(t *testing.T) {
 				t.Errorf("request %d: got %d after %v; want %d after %v", i+1, res.StatusCode, got, want.status, want.waited)
 			}
 		}
+
 		// Decide does not wait.
 		start := time.Now()
 		if d := l.Decide(get("/")); d.Delay != time.Second || time.Since(start) != 0 {
 			t.Errorf("Decide: got delay %v after %v; want 1s at once", d.Delay, time.Since(start))
 		}
+
 		if d := l.Decide(get("/")); d.Delay != 2*time.Second {
 			t.Errorf("Decide: got delay %v; want 2s", d.Delay)
 		}
+
 		if res, _ := allow(l, get("/")); res.StatusCode != 429 || res.Header.Get("Retry-After") != "1" {
 			t.Errorf("queue full: got %d, Retry-After %q; want 429, 1", res.StatusCode, res.Header.Get("Retry-After"))
 		}
@@ -97,6 +103,7 @@ func TestCostOfZeroPeeks(t *testing.T) {
 		Name: "p", Key: key("k"), Limit: five, Cost: func(r *http.Request) int64 { return r.ContentLength }})
 	paid, free := get("/"), get("/")
 	paid.ContentLength, free.ContentLength = 5, 0
+
 	for _, want := range []int64{5, 0, 0} {
 		if d := l.Decide(free); !d.Allowed || d.Results[0].Remaining != want || d.Results[0].Taken != 0 {
 			t.Errorf("a cost of 0: got %+v; want it to pass, and %d left", d.Results[0], want)

@@ -30,6 +30,7 @@ func TestOverride(t *testing.T) {
 	byPath := func(r *http.Request) gcra.Limit {
 		return map[string]gcra.Limit{"/five": five, "/none": gcra.Unlimited(), "/bad": gcra.PerHour(-1)}[r.URL.Path]
 	}
+
 	for _, test := range []struct {
 		name, client, path string
 		limitFor           func(*http.Request) gcra.Limit
@@ -53,14 +54,17 @@ func TestOverride(t *testing.T) {
 				middleware.Policy{Name: "only", Key: byHeader, Limit: five, LimitFor: test.limitFor, Override: exceptions.find})
 			r := get(test.path)
 			r.Header.Set("X-Client", test.client)
+
 			for i := range 6 {
 				res, d := allow(l, r)
 				if i == 0 && res.Header.Get("RateLimit-Policy") != test.want {
 					t.Errorf("got RateLimit-Policy %q; want %q", res.Header.Get("RateLimit-Policy"), test.want)
 				}
+
 				if want := map[bool]int{true: 200, false: 429}[i < test.passes]; res.StatusCode != want || d.Err != nil {
 					t.Errorf("request %d: got %d, %v; want %d", i+1, res.StatusCode, d.Err, want)
 				}
+
 				if d.Allowed == (res.Header.Get("Retry-After") != "") {
 					t.Errorf("request %d: got Retry-After %q with status %d", i+1, res.Header.Get("Retry-After"), res.StatusCode)
 				}
@@ -73,6 +77,7 @@ func TestOverride(t *testing.T) {
 func TestOverrideAndQuota(t *testing.T) {
 	rate, quota := gcra.PerHour(1), gcra.Quota(1, gcra.Daily)
 	byPlan := func(*http.Request) gcra.Limit { return quota }
+
 	for _, test := range []struct {
 		name   string
 		policy middleware.Policy
@@ -108,10 +113,12 @@ func TestOverrideChanges(t *testing.T) {
 	store, _ := newStore()
 	var list atomic.Pointer[overrides]
 	list.Store(&overrides{})
+
 	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{
 		Name: "only", Key: key("k"), Limit: five,
 		Override: func(subject string) (middleware.Override, bool) { return list.Load().find(subject) },
 	})
+
 	for i, step := range []struct {
 		limit     gcra.Limit
 		want      int
@@ -174,11 +181,13 @@ func TestOverrideEnds(t *testing.T) {
 				return middleware.Override{Limit: gcra.PerHour(1), Until: time.Date(2000, 1, 1, 0, 1, 0, 0, time.UTC)}, true
 			},
 		})
+
 		for i, want := range []int{200, 429} {
 			if d := l.Decide(get("/")); d.Status() != want {
 				t.Errorf("request %d: got %d; want %d", i+1, d.Status(), want)
 			}
 		}
+
 		time.Sleep(time.Minute)
 		if d := l.Decide(get("/")); d.Results[0].Limit != five {
 			t.Errorf("after the end: got %v; want %v", d.Results[0].Limit, five)
@@ -197,10 +206,12 @@ func TestBan(t *testing.T) {
 				o, ok := bans[subject]
 				return o, ok
 			}
+
 			store := gcra.NewMemory()
 			l := limiter(t, middleware.Config{Store: store, Headers: headers},
 				middleware.Policy{Name: "other", Key: key("all"), Limit: five},
 				middleware.Policy{Name: "client", Key: byHeader, LimitFor: func(*http.Request) gcra.Limit { return gcra.Unlimited() }, Override: find})
+
 			shadow := limiter(t, middleware.Config{Store: gcra.NewMemory()},
 				middleware.Policy{Name: "client", Key: byHeader, Limit: five, Shadow: true, Override: find})
 
@@ -211,15 +222,18 @@ func TestBan(t *testing.T) {
 				if res.StatusCode != 429 || res.Header.Get("Retry-After") != retry || len(d.Degraded()) != 0 {
 					t.Errorf("%s: got %d, Retry-After %q; want 429, %q", client, res.StatusCode, res.Header.Get("Retry-After"), retry)
 				}
+
 				for name := range res.Header {
 					if strings.HasPrefix(name, "Ratelimit") {
 						t.Errorf("%s: got %s %q; want no field, as there is no limit", client, name, res.Header.Get(name))
 					}
 				}
+
 				if d := shadow.Decide(r); !d.Allowed || d.Results[0].Allowed {
 					t.Errorf("%s, as a shadow: got %+v; want a request that passes", client, d)
 				}
 			}
+
 			if n := left(t, store, "all", "other", five); n != 5 {
 				t.Errorf("the other policy: got %d left; want 5", n)
 			}
@@ -239,6 +253,7 @@ func TestMissingPlan(t *testing.T) {
 	none := func(*http.Request) gcra.Limit { return map[string]gcra.Limit{"free": five}["Free"] }
 	missing := func(string) (middleware.Override, bool) { return middleware.Override{Name: "x"}, true }
 	hour := gcra.PerHour(1)
+
 	for _, test := range []struct {
 		name   string
 		policy middleware.Policy
@@ -262,15 +277,18 @@ func TestMissingPlan(t *testing.T) {
 		if p.Key == nil {
 			p.Key = key("k")
 		}
+
 		l := limiter(t, middleware.Config{Store: store, Logger: log.Logger()}, p)
 		for i, want := range test.want {
 			if d := l.Decide(get("/")); d.Status() != want {
 				t.Errorf("%s, request %d: got %d; want %d", test.name, i+1, d.Status(), want)
 			}
 		}
+
 		if lines := log.Lines(); len(lines) != 1 || lines[0].Code() != diag.LimitUnset || lines[0].Attrs["policy"] != "plan" {
 			t.Errorf("%s: got %v; want one line of limit-unset", test.name, lines)
 		}
+
 		if test.want[1] == 429 && left(t, store, "k", "plan", hour) != 0 {
 			t.Errorf("%s: the subject's own bucket was not charged", test.name)
 		}

@@ -42,6 +42,7 @@ func TestPeek(t *testing.T) {
 			return map[string]gcra.Limit{"pro": gcra.PerMinute(600), "": gcra.Unlimited()}[r.Header.Get("Plan")]
 		}},
 		middleware.Policy{Name: "new", Key: key("k"), Limit: gcra.PerMinute(1), Shadow: true})
+
 	post := func(length int64, headers ...string) *http.Request {
 		r := get("/usage")
 		r.ContentLength = length
@@ -50,18 +51,22 @@ func TestPeek(t *testing.T) {
 		}
 		return r
 	}
+
 	const fresh = "rate 10 of 10, until 0s; monthly 100 of 100, until 744h0m0s; guests 5 of 5, until 0s; new (shadow) 1 of 1, until 0s"
 	for range 3 {
 		if d := l.Peek(post(-1)); leftOf(d) != fresh || !d.Allowed || d.Err != nil {
 			t.Fatalf("got %+v\n%s\nwant  %s", d, leftOf(d), fresh)
 		}
 	}
+
 	if observed != 0 {
 		t.Errorf("an observer was called %d times; want 0", observed)
 	}
+
 	if d := l.Decide(post(7)); !d.Allowed {
 		t.Fatalf("the first request: got %+v", d)
 	}
+
 	const used = "rate 3 of 10, until 42s; monthly 99 of 100, until 744h0m0s; guests 4 of 5, until 12s; new (shadow) 0 of 1, until 1m0s"
 	for range 3 {
 		d := l.Peek(post(7))
@@ -69,15 +74,18 @@ func TestPeek(t *testing.T) {
 			t.Fatalf("after a request: got %v, %s\nwant %s", err, leftOf(d), used)
 		}
 	}
+
 	const pro = "rate 3 of 10, until 42s; monthly 99 of 100, until 744h0m0s; plan 600 of 600, until 0s; new (shadow) 0 of 1, until 1m0s"
 	if got := leftOf(l.Peek(post(0, "User", "Plan"))); got != pro {
 		t.Errorf("a user with a plan:\ngot  %s\nwant %s", got, pro)
 	}
+
 	login := get("/login")
 	login.Method = http.MethodPost
 	if got := leftOf(l.Peek(login)); !strings.Contains(got, "login 5 of 5, until 0s") {
 		t.Errorf("POST /login: got %s; want the policy login", got)
 	}
+
 	if store.refunds != 0 {
 		t.Errorf("got %d refunds; want 0", store.refunds)
 	}
@@ -104,6 +112,7 @@ func TestPeekWhileTheStoreFails(t *testing.T) {
 	quota := middleware.Policy{Name: "quota", Key: key("k"), Limit: gcra.Quota(100, gcra.Monthly)}
 	open := middleware.Policy{Name: "open", Key: key("k"), Limit: five, OnFailure: middleware.FailOpen}
 	closed := middleware.Policy{Name: "closed", Key: key("k"), Limit: five, OnFailure: middleware.FailClosed}
+
 	for _, tt := range []struct {
 		policies []middleware.Policy
 		want     string
@@ -146,13 +155,16 @@ func TestPeekIsNoFirstRequest(t *testing.T) {
 		}
 		return five
 	}
+
 	l := limiter(t, middleware.Config{Store: store, Logger: log.Logger()},
 		middleware.Policy{Name: "all", Key: key(""), Limit: five},
 		middleware.Policy{Name: "plan", Key: key("k"), LimitFor: plan})
+
 	l.Decide(get("/"))
 	for range 200 {
 		l.Peek(get("/usage"))
 	}
+
 	if lines := log.Lines(); len(lines) > 0 {
 		t.Errorf("got %v; want no line", lines)
 	}

@@ -146,7 +146,7 @@ func (p *policy) setLimit(c *gcra.Charge, limit gcra.Limit, what string) error {
 		return nil
 	case gcra.Unlimited():
 	default:
-		if err := p.checkOwn(p.limiter.store, limit); err != nil {
+		if err := p.checkOwn(p.limiter.cfg.Store, limit); err != nil {
 			return fmt.Errorf("limit for %s is %v: %w", what, limit, err)
 		}
 	}

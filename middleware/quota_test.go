@@ -19,9 +19,11 @@ func TestQuotaHeaders(t *testing.T) {
 	l := limiter(t, middleware.Config{Store: store, Headers: middleware.HeadersDraft6 | middleware.HeadersXRateLimit},
 		middleware.Policy{Name: "rate", Key: key("k"), Limit: gcra.PerSecond(10)},
 		middleware.Policy{Name: "monthly", Key: key("k"), Limit: gcra.Quota(2, gcra.Monthly)})
+
 	lists := limiter(t, middleware.Config{Store: store, Headers: middleware.HeadersDraft11},
 		middleware.Policy{Name: "rate", Key: key("j"), Limit: gcra.PerSecond(10)},
 		middleware.Policy{Name: "monthly", Key: key("j"), Limit: gcra.Quota(2, gcra.Monthly)})
+
 	for _, tt := range []struct {
 		after time.Duration
 		want  string // status, fields
@@ -40,17 +42,21 @@ func TestQuotaHeaders(t *testing.T) {
 		if got != tt.want {
 			t.Errorf("got  %s\nwant %s", got, tt.want)
 		}
+
 		if h.Get("X-RateLimit-Reset") != h.Get("RateLimit-Reset") || h.Get("X-RateLimit-Limit") != "2" {
 			t.Errorf("got X-RateLimit-Reset %s, -Limit %s; want as RateLimit-Reset, 2", h.Get("X-RateLimit-Reset"), h.Get("X-RateLimit-Limit"))
 		}
+
 		if n := len(d.Results); n != 2 || d.Results[1].Limit != gcra.Quota(2, gcra.Monthly) {
 			t.Errorf("got %+v; want both policies", d.Results)
 		}
 	}
+
 	res, _ := allow(lists, get("/"))
 	if got, want := res.Header.Get("RateLimit-Policy"), `"rate";q=10;w=1, "monthly";q=2;w=2678400`; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
+
 	if got, want := res.Header.Get("RateLimit"), `"rate";r=9;t=1, "monthly";r=1;t=2678400`; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -68,10 +74,12 @@ func TestHeadersOfAPlan(t *testing.T) {
 			return no
 		}
 	}
+
 	path := func(r *http.Request) (string, error) { return r.URL.Path, nil }
 	l := limiter(t, middleware.Config{Store: store, Headers: middleware.HeadersDraft6 | middleware.HeadersDraft11},
 		middleware.Policy{Name: "rate", Key: path, LimitFor: pro(gcra.PerMinute(600).WithBurst(1_200), gcra.PerMinute(60))},
 		middleware.Policy{Name: "monthly", Key: path, LimitFor: pro(gcra.Quota(1_000_000, gcra.Monthly.From(15)), gcra.Quota(10_000, gcra.Monthly))})
+
 	draft6 := limiter(t, middleware.Config{Store: store}, l.Policies()...)
 	for _, tt := range []struct {
 		what         string
@@ -92,6 +100,7 @@ func TestHeadersOfAPlan(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+
 		before := draft6.Peek(get(tt.path))
 		res, d := allow(l, get(tt.path))
 		h := res.Header
@@ -101,9 +110,11 @@ func TestHeadersOfAPlan(t *testing.T) {
 		if err := d.Refund(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+
 		if after := draft6.Peek(get(tt.path)); leftOf(after) != leftOf(before) {
 			t.Errorf("%s, %s, refunded: got %s; want %s", tt.path, tt.what, leftOf(after), leftOf(before))
 		}
+
 		res, _ = allow(draft6, get(tt.path))
 		h = res.Header
 		if got := h.Get("RateLimit-Policy") + ", " + h.Get("RateLimit-Remaining") + " of " + h.Get("RateLimit-Limit") + ", reset " + h.Get("RateLimit-Reset"); got != tt.draft6 {
@@ -135,6 +146,7 @@ func TestQuotaRefundAndSpend(t *testing.T) {
 	store, clock := newStore()
 	quota := gcra.Quota(10, gcra.Monthly)
 	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "m", Key: key("k"), Limit: quota})
+
 	first, second := l.Decide(get("/")), l.Decide(get("/"))
 	if err := first.Refund(t.Context()); err != nil || left(t, store, "k", "m", quota) != 9 {
 		t.Errorf("a refund: got %v, %d left; want 9", err, left(t, store, "k", "m", quota))
@@ -142,6 +154,7 @@ func TestQuotaRefundAndSpend(t *testing.T) {
 	if err := second.Spend(t.Context(), 20, "m"); err != nil || left(t, store, "k", "m", quota) != 0 {
 		t.Errorf("spending more than is left: got %v, %d left; want 0", err, left(t, store, "k", "m", quota))
 	}
+
 	clock.add(31 * 24 * time.Hour)
 	third := l.Decide(get("/"))
 	if err := second.Refund(t.Context()); err != nil || left(t, store, "k", "m", quota) != 9 {
@@ -168,11 +181,13 @@ func TestQuotaWhileTheStoreFails(t *testing.T) {
 		l := limiter(t, middleware.Config{Store: store, Instances: 4, Logger: unread},
 			middleware.Policy{Name: "m", Key: key("k"), Limit: gcra.Quota(tt.quota, gcra.Monthly), Cost: func(*http.Request) int64 { return int64(tt.cost) }})
 		n := 0
+
 		for range 20 {
 			if d := l.Decide(get("/")); d.Allowed {
 				n++
 			}
 		}
+
 		if n != tt.want {
 			t.Errorf("a quota of %d among 4 servers, cost %d: got %d requests; want %d", tt.quota, tt.cost, n, tt.want)
 		}
@@ -188,12 +203,14 @@ func TestQuotaSharesAreRefunded(t *testing.T) {
 	if err := d.Spend(t.Context(), 4, "m"); err != nil {
 		t.Fatal(err)
 	}
+
 	if left := l.Decide(get("/")).Results[0].Remaining; left != 40/4-(1+4+1) {
 		t.Errorf("after one of 5 and one of 1 on one of 4 servers: got %d left of a share of 10; want %d", left, 40/4-6)
 	}
 	if err := d.Refund(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	if left := l.Decide(get("/")).Results[0].Remaining; left != 40/4-2 {
 		t.Errorf("after a refund and another: got %d left of a share of 10; want %d", left, 40/4-2)
 	}
@@ -204,6 +221,7 @@ func TestQuotaMistakes(t *testing.T) {
 	quota := middleware.Policy{Name: "m", Key: key("k"), Limit: gcra.Quota(40, gcra.Yearly)}
 	delayed := quota
 	delayed.MaxDelay = time.Second
+
 	for _, tt := range []struct {
 		store  gcra.Store
 		policy middleware.Policy
@@ -217,6 +235,7 @@ func TestQuotaMistakes(t *testing.T) {
 		if _, err := middleware.New(middleware.Config{Store: tt.store}, tt.policy); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("New: got %v; want an error with %q", err, tt.want)
 		}
+
 		l := limiter(t, middleware.Config{Store: tt.store}, middleware.Policy{Name: "m", Key: key("k"), Limit: gcra.PerMinute(5)})
 		if err := l.Reload(tt.policy); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("Reload: got %v; want an error with %q", err, tt.want)

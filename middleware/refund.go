@@ -58,6 +58,7 @@ func (d *Decision) change(verb string, names []string, f func(a *admission, chos
 	if d == nil || d.admission == nil {
 		return nil
 	}
+
 	a := d.admission
 	if len(names) == 0 {
 		return fmt.Errorf("ratelimit: %s: no policy is named; want one or more names", verb)
@@ -102,6 +103,7 @@ func (a *admission) setCost(ctx context.Context, chosen func(*gcra.Charge) bool,
 			if e.status != charged || !chosen(own) {
 				continue
 			}
+
 			c, more := *own, cost(own.Result.Taken)-own.Result.Taken
 			c.Peek = false
 			if more < 0 { // counts as given back from now on: a store that fails may have done it
@@ -127,7 +129,7 @@ func (a *admission) setCost(ctx context.Context, chosen func(*gcra.Charge) bool,
 
 // takeLate takes charges late, and adds what it could not take to missing.
 func (a *admission) takeLate(ctx context.Context, from source, late []gcra.Charge, missing map[string]int64) error {
-	if _, err := safeTake(ctx, a.store(from), late); err != nil {
+	if err := safely(func() error { _, err := a.store(from).Take(ctx, late); return err }); err != nil {
 		return err
 	}
 	for i := range late {

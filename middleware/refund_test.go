@@ -17,10 +17,12 @@ func TestRefundOnce(t *testing.T) {
 	l := limiter(t, middleware.Config{Store: store},
 		middleware.Policy{Name: "a", Key: key("k"), Limit: five, Cost: func(*http.Request) int64 { return 2 }},
 		middleware.Policy{Name: "shadow", Key: key("k"), Limit: gcra.PerHour(1), Shadow: true})
+
 	l.Decide(get("/"))
 	d := l.Decide(get("/")) // the shadow would deny this one, so it was not charged
 	copied := d
 	var wg sync.WaitGroup
+
 	for range 10 {
 		wg.Go(func() {
 			if err := errors.Join(d.Refund(t.Context()), copied.Refund(t.Context())); err != nil {
@@ -32,9 +34,11 @@ func TestRefundOnce(t *testing.T) {
 	if got := left(t, store, "k", "a", five); got != 3 {
 		t.Errorf("a: got %d left; want 3: one of two charges came back", got)
 	}
+
 	if got := left(t, store, "k", "shadow", gcra.PerHour(1)); got != 0 {
 		t.Errorf("shadow: got %d left; want 0: a charge that was not taken is not refunded", got)
 	}
+
 	if store.refunds != 1 {
 		t.Errorf("got %d refunds; want 1", store.refunds)
 	}
@@ -74,6 +78,7 @@ func TestSpend(t *testing.T) {
 		middleware.Policy{Name: "narrow", Key: key("k"), Limit: gcra.PerHour(10)},
 		middleware.Policy{Name: "queue", Key: key("k"), Limit: gcra.PerHour(20), MaxDelay: 60 * 60e9},
 		middleware.Policy{Name: "shadow", Key: key("k"), Limit: gcra.PerHour(50), Shadow: true})
+
 	d := l.Decide(get("/"))
 	for _, step := range []struct {
 		spend               int64
@@ -89,6 +94,7 @@ func TestSpend(t *testing.T) {
 		if err := d.Spend(t.Context(), step.spend, "wide", "narrow", "queue", "shadow"); err != nil {
 			t.Fatalf("spend %d: %v", step.spend, err)
 		}
+
 		for name, want := range map[string]int64{"wide": step.wide, "narrow": step.narrow, "queue": step.queue, "shadow": 49} {
 			n := map[string]int64{"wide": 100, "narrow": 10, "queue": 20, "shadow": 50}[name]
 			if got := left(t, store, "k", name, gcra.PerHour(n)); got != want {
@@ -99,14 +105,17 @@ func TestSpend(t *testing.T) {
 	if err := d.Spend(t.Context(), -1, "wide", "narrow", "queue", "shadow"); err == nil {
 		t.Error("spend -1: got no error")
 	}
+
 	store.fail = 1
 	if err := d.Spend(t.Context(), 1, "wide", "narrow", "queue", "shadow"); !errors.Is(err, errDown) {
 		t.Errorf("the store fails: got %v; want its error", err)
 	}
+
 	// A refund gives back the spending too.
 	if err := d.Refund(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	for name, n := range map[string]int64{"wide": 100, "narrow": 10, "queue": 20, "shadow": 50} {
 		if got := left(t, store, "k", name, gcra.PerHour(n)); got != n {
 			t.Errorf("after the refund: %s: got %d left; want %d", name, got, n)
@@ -121,13 +130,16 @@ func TestSpendIsNotDelayed(t *testing.T) {
 	if err := d.Spend(t.Context(), 5, "only"); err != nil {
 		t.Fatal(err)
 	}
+
 	if d := l.Decide(get("/")); d.Delay != 12*time.Second {
 		t.Errorf("next request: got delay %v; want the 12s of an empty bucket", d.Delay)
 	}
+
 	// Spend after a Refund does nothing.
 	if err := errors.Join(d.Refund(t.Context()), d.Spend(t.Context(), 3, "only")); err != nil {
 		t.Fatal(err)
 	}
+
 	if got := left(t, store, "k", "only", five); got != 4 {
 		t.Errorf("got %d left; want 4: only the second request's is gone", got)
 	}
@@ -158,10 +170,12 @@ func TestConcurrentSpend(t *testing.T) {
 	l := limiter(t, middleware.Config{Store: store.Store}, // the counting of flaky is not for many goroutines
 		middleware.Policy{Name: "wide", Key: key("k"), Limit: wide},
 		middleware.Policy{Name: "narrow", Key: key("k"), Limit: narrow})
+
 	decisions := make([]*middleware.Decision, 10)
 	for i := range decisions {
 		decisions[i] = l.Decide(get("/"))
 	}
+
 	var wg sync.WaitGroup
 	for i := range decisions {
 		wg.Go(func() {
@@ -174,11 +188,13 @@ func TestConcurrentSpend(t *testing.T) {
 	if w, n := left(t, store, "k", "wide", wide), left(t, store, "k", "narrow", narrow); w != 820 || n != 0 {
 		t.Errorf("got %d and %d left; want 820 and 0", w, n)
 	}
+
 	for i := range decisions {
 		if err := decisions[i].Refund(t.Context()); err != nil {
 			t.Error(err)
 		}
 	}
+
 	if w, n := left(t, store, "k", "wide", wide), left(t, store, "k", "narrow", narrow); w != 1000 || n != 90 {
 		t.Errorf("after the refunds: got %d and %d left; want 1000 and 90", w, n)
 	}
@@ -191,15 +207,18 @@ func TestRefundUnderMaxDelay(t *testing.T) {
 	l := limiter(t, middleware.Config{Store: store},
 		middleware.Policy{Name: "p", Key: key("k"), Limit: gcra.PerSecond(5).WithBurst(1), MaxDelay: time.Second})
 	first := l.Decide(get("/"))
+
 	for _, want := range []time.Duration{200 * time.Millisecond, 400 * time.Millisecond} {
 		if d := l.Decide(get("/")); d.Delay != want {
 			t.Errorf("got delay %v; want %v", d.Delay, want)
 		}
 	}
+
 	clock.add(50 * time.Millisecond)
 	if err := first.Refund(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	if d := l.Decide(get("/")); d.Delay != 350*time.Millisecond {
 		t.Errorf("after a refund: got delay %v; want 350ms, the moment of the third request", d.Delay)
 	}
@@ -213,6 +232,7 @@ func TestPoliciesByName(t *testing.T) {
 		middleware.Policy{Name: "a", Key: key("k"), Limit: five},
 		middleware.Policy{Name: "b", Key: key("k"), Limit: five},
 		middleware.Policy{Name: "elsewhere", Key: key("k"), Limit: five, Routes: []string{"/elsewhere"}})
+
 	d := l.Decide(get("/"))
 	for _, step := range []struct {
 		name    string
@@ -236,6 +256,7 @@ func TestPoliciesByName(t *testing.T) {
 		if (err != nil) != (step.problem != "") || err != nil && !strings.Contains(err.Error(), step.problem) {
 			t.Errorf("%s: got %v; want %q", step.name, err, step.problem)
 		}
+
 		if a, b := left(t, store, "k", "a", five), left(t, store, "k", "b", five); a != step.a || b != step.b {
 			t.Errorf("%s: got %d and %d left; want %d and %d", step.name, a, b, step.a, step.b)
 		}

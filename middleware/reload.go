@@ -13,20 +13,11 @@ import (
 // keys have used counts against the new limit. If there is a mistake in the
 // policies, Reload changes nothing and returns the error that [New] would.
 func (l *Limiter) Reload(policies ...Policy) error {
-	ps, errs := compile(policies, l.store, l.rpc)
-	if len(errs) > 0 {
-		return errors.Join(errs...)
+	ps, errs := l.compile(policies)
+	if len(errs) == 0 {
+		l.policies.Store(ps)
 	}
-	l.use(ps)
-	return nil
-}
-
-func (l *Limiter) use(ps *policies) {
-	ps.limiter = l
-	for _, p := range ps.list {
-		p.limiter, p.override = l, l.override
-	}
-	l.policies.Store(ps)
+	return errors.Join(errs...)
 }
 
 // Policies returns the current policies.
@@ -40,7 +31,7 @@ func (l *Limiter) Policies() []Policy {
 }
 
 // Store returns [Config.Store].
-func (l *Limiter) Store() gcra.Store { return l.store }
+func (l *Limiter) Store() gcra.Store { return l.cfg.Store }
 
 // Observe makes the limiter call f for each decision from now on, after
 // [Config.Observe] and the functions added before. f must keep to the rules of

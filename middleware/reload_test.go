@@ -22,14 +22,17 @@ func TestReloadKeepsState(t *testing.T) {
 	for range 6 {
 		allow(l, get("/"))
 	}
+
 	p.Limit = gcra.PerMinute(10).WithBurst(8)
 	if err := l.Reload(p); err != nil {
 		t.Fatal(err)
 	}
+
 	response, _ := allow(l, get("/"))
 	if got := response.Header.Get("RateLimit-Limit") + " " + response.Header.Get("RateLimit-Remaining"); got != "8 1" {
 		t.Errorf("limit and remaining after 7 of a burst that is 8 now: got %s; want 8 1", got)
 	}
+
 	if got := l.Policies(); len(got) != 1 || got[0].Name != "only" || got[0].Limit != p.Limit {
 		t.Errorf("Policies: got %+v; want the new one, named", got)
 	}
@@ -58,9 +61,11 @@ func TestReloadUnderLoad(t *testing.T) {
 			{Name: "b", Key: key("k"), Limit: gcra.PerSecond(n)},
 		}
 	}
+
 	l := limiter(t, middleware.Config{Store: store}, pair(900_000)...)
 	var done atomic.Bool
 	var all sync.WaitGroup
+
 	for range 4 {
 		all.Go(func() {
 			for !done.Load() {
@@ -72,11 +77,13 @@ func TestReloadUnderLoad(t *testing.T) {
 			}
 		})
 	}
+
 	for i := range int64(500) {
 		if err := l.Reload(pair(900_000 + i)...); err != nil {
 			t.Error(err)
 		}
 	}
+
 	done.Store(true)
 	all.Wait()
 }
@@ -88,6 +95,7 @@ func TestObserversAreCalledInOrder(t *testing.T) {
 	note := func(name string) func(*http.Request, *middleware.Decision) {
 		return func(_ *http.Request, d *middleware.Decision) { calls, took = append(calls, name), append(took, d.Took) }
 	}
+
 	l := limiter(t, middleware.Config{Store: store, Observe: note("configured")},
 		middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerMinute(10)})
 	l.Observe(nil)
@@ -97,6 +105,7 @@ func TestObserversAreCalledInOrder(t *testing.T) {
 	if want := []string{"configured", "second", "third"}; !slices.Equal(calls, want) {
 		t.Errorf("got calls %v; want %v", calls, want)
 	}
+
 	if took[0] <= 0 || took[0] != took[2] {
 		t.Errorf("Took: got %v; want one time, above 0", took)
 	}
@@ -116,16 +125,19 @@ func TestReloadBeforeALateRefund(t *testing.T) {
 		if err := l.Reload(p); err != nil {
 			t.Fatal(err)
 		}
+
 		all := func() (passed int) {
 			for l.Decide(get("/")).Allowed {
 				passed++
 			}
 			return passed
 		}
+
 		before := all()
 		if err := late(slow); err != nil {
 			t.Fatal(err)
 		}
+
 		// A unit of 10 a minute is worth six seconds, two of 1000 an hour.
 		if after := all(); after > 2 {
 			t.Errorf("%s: %d passed, and %d after it; want at most 2", name, before, after)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/notice"
 )
 
@@ -49,6 +50,26 @@ func (s *requestState) Value(key any) any {
 		}
 	}
 	return s.Context.Value(key)
+}
+
+// noticeReceiver is an admission whose policies are being evaluated, as a
+// [notice.Receiver].
+type noticeReceiver admission
+
+// Notice logs what a key function reports, in one line for all policies, which
+// often have the same key function. It leaves a missing user or route to the
+// check of the policy's first requests.
+func (n *noticeReceiver) Notice(code diag.Code, text string, args ...any) {
+	e := &n.entries[len(n.entries)-1]
+	switch code {
+	case diag.KeyBeforeAuth:
+		e.key = noUser
+	case diag.RouteUnknown:
+		e.key = noRoute
+	default:
+		e.key = explained
+		n.policies.limiter.log.Report(code, "", text, append([]any{"policy", n.policies.list[e.policy].Name}, args...)...)
+	}
 }
 
 // uncancelled is a requestState as a context for the store, as of context.WithoutCancel,

@@ -16,37 +16,46 @@ func TestFramework(t *testing.T) {
 	store, _ := newStore()
 	var seen any
 	var mu sync.Mutex
+
 	l := limiter(t, middleware.Config{Logger: unread, Store: store.Store}, middleware.Policy{Name: "all", Limit: five, Key: func(r *http.Request) (string, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		seen = middleware.Framework(r.Context())
 		return "k", nil
 	}})
+
 	r := get("/")
 	if middleware.Framework(r.Context()) != nil || middleware.FromContext(r.Context()) != nil {
 		t.Error("a plain request carries something")
 	}
+
 	r = middleware.WithRoute(r, "", "the framework's own")
 	if middleware.FromContext(r.Context()) != nil {
 		t.Error("a request that passed no limiter carries a Decision")
 	}
+
 	passed, ok := l.Allow(httptest.NewRecorder(), r)
 	if !ok || passed != r || seen != "the framework's own" {
 		t.Errorf("got %t, same request %t, framework %v; want true, true and the one given", ok, passed == r, seen)
 	}
+
 	first := middleware.FromContext(passed.Context())
+
 	// A request that passes two limiters has two Decisions.
 	again, _ := l.Allow(httptest.NewRecorder(), passed)
 	if again == passed || middleware.FromContext(again.Context()) == first || seen != "the framework's own" {
 		t.Error("the second limiter shares the first one's Decision")
 	}
+
 	if got := first.Results[0].Remaining; got != 4 {
 		t.Errorf("first decision: got %d remaining; want 4 still", got)
 	}
+
 	// Also at the same time, as when one request goes to two handlers.
 	shared := middleware.WithRoute(get("/"), "", 1)
 	var wg sync.WaitGroup
 	var decisions [2]*middleware.Decision
+
 	for i := range decisions {
 		wg.Go(func() {
 			r, _ := l.Allow(httptest.NewRecorder(), shared)
@@ -57,6 +66,7 @@ func TestFramework(t *testing.T) {
 	if decisions[0] == decisions[1] || decisions[0].Results[0].Remaining == decisions[1].Results[0].Remaining {
 		t.Error("two limiters at once share a Decision")
 	}
+
 	// The request's own context still works.
 	type mark struct{}
 	ctx, cancel := context.WithCancelCause(context.WithValue(t.Context(), mark{}, "m"))

@@ -20,6 +20,7 @@ func TestReset(t *testing.T) {
 		middleware.Policy{Name: "a", Key: path, Limit: gcra.PerHour(2)},
 		middleware.Policy{Name: "queue", Key: path, Limit: gcra.PerHour(1), MaxDelay: 2 * time.Hour},
 		middleware.Policy{Name: "plan", Key: path, Limit: five, LimitFor: func(*http.Request) gcra.Limit { return gcra.PerHour(9) }})
+
 	for _, subject := range []string{"/x", "/y"} {
 		for i, want := range []int{200, 200, 429} {
 			if d := l.Decide(get(subject)); d.Status() != want {
@@ -27,17 +28,21 @@ func TestReset(t *testing.T) {
 			}
 		}
 	}
+
 	for _, policy := range []string{"a", "queue", "plan"} {
 		if err := l.Reset(t.Context(), "/x", policy); err != nil {
 			t.Errorf("reset of %s: %v", policy, err)
 		}
 	}
+
 	if got := left(t, store, "/x", "plan", gcra.PerHour(9)); got != 9 {
 		t.Errorf("plan, by LimitFor: got %d left; want 9", got)
 	}
+
 	if d := l.Decide(get("/x")); !d.Allowed || d.Delay != 0 {
 		t.Errorf("after the reset: got %d, delay %v; want 200 at once", d.Status(), d.Delay)
 	}
+
 	if d := l.Decide(get("/y")); d.Status() != http.StatusTooManyRequests {
 		t.Errorf("another subject: got %d; want 429", d.Status())
 	}
@@ -50,18 +55,21 @@ func TestResetOfLocalState(t *testing.T) {
 		store.fail, store.panics = 1000, panics
 		l := limiter(t, middleware.Config{Store: store, Instances: 2, Logger: unread},
 			middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(4)})
+
 		ask := func() (statuses []int) {
 			for range 3 {
 				statuses = append(statuses, l.Decide(get("/")).Status())
 			}
 			return statuses
 		}
+
 		if got := ask(); got[1] != 200 || got[2] != 429 {
 			t.Fatalf("half of 4 an hour: got %v; want the third denied", got)
 		}
 		if err := l.Reset(t.Context(), "k", "only"); !errors.Is(err, errDown) {
 			t.Errorf("reset: got %v; want the store's error", err)
 		}
+
 		if got := ask(); got[1] != 200 || got[2] != 429 {
 			t.Errorf("after the reset: got %v; want two more", got)
 		}

@@ -71,11 +71,16 @@ func (ps *policies) match(r *http.Request) []match {
 	if ok {
 		return matches
 	}
+
 	known, below := pattern.FromRouter(r.Pattern), stripped(r)
 	matches = make([]match, len(ps.list))
 	for i, p := range ps.list {
-		matches[i] = p.match(known, below, r)
+		matches[i] = p.match(known, r)
+		if below != nil {
+			p.checkStripped(known, below, r)
+		}
 	}
+
 	if pattern.Standard(r.Method) != "" { // clients can invent others
 		ps.byRoute.Put(key, matches)
 	}
@@ -96,23 +101,38 @@ func stripped(r *http.Request) *pattern.Pattern {
 	return pattern.FromRouter((&url.URL{Path: prefix + "/"}).EscapedPath())
 }
 
-// match compares the policy's patterns with the route. below is of stripped.
-func (p *policy) match(route, below *pattern.Pattern, r *http.Request) (m match) {
+// checkStripped logs if all Routes of the policy name paths below a prefix that was removed, so
+// that none applies to the route.
+func (p *policy) checkStripped(route, below *pattern.Pattern, r *http.Request) {
+	full := ""
+	for i, own := range p.routes {
+		switch {
+		case !own.MatchMethod(r.Method):
+		case below.On(own) != pattern.Always, own.On(route) == pattern.Always:
+			return // it may name what is left, or applies by the route
+		default:
+			full = p.Routes[i]
+		}
+	}
+
+	if full != "" {
+		p.limiter.log.Report(diag.RouteStripped, p.Name, "a policy does not apply to a route, as http.StripPrefix has removed the beginning of the path that its Routes name: mount the limiter outside of it, or name the path that is left",
+			"policy", p.Name, "pattern", full, "path", r.URL.Path, "route", r.Pattern)
+	}
+}
+
+// match compares the policy's patterns with the route.
+func (p *policy) match(route *pattern.Pattern, r *http.Request) (m match) {
 	m.always = len(p.routes) == 0
-	apart, full, left := "", "", false // full: a pattern names the full path; left: one may name what is left of it
+	var apart string
 	var rest []check
 	for i, own := range p.routes {
 		if !own.MatchMethod(r.Method) {
 			continue
 		}
-		if below != nil && below.On(own) == pattern.Always {
-			full = p.Routes[i]
-		} else {
-			left = true
-		}
+
 		switch own.On(route) {
 		case pattern.Always:
-			left = true
 			m.always = m.always || own.SameHost(route)
 			m.checks = append(m.checks, check{Pattern: own, anyPath: true})
 		case pattern.ByPath:
@@ -127,14 +147,12 @@ func (p *policy) match(route, below *pattern.Pattern, r *http.Request) (m match)
 			}
 		}
 	}
+
 	if apart != "" && !m.always && len(m.checks) == 0 {
 		p.limiter.log.Report(diag.RouteApart, p.Name, "a policy does not apply to a route, which has text where the policy has a parameter: add the route to the policy's Routes if it should",
 			"policy", p.Name, "pattern", apart, "route", r.Pattern)
 	}
-	if full != "" && !left {
-		p.limiter.log.Report(diag.RouteStripped, p.Name, "a policy does not apply to a route, as http.StripPrefix has removed the beginning of the path that its Routes name: mount the limiter outside of it, or name the path that is left",
-			"policy", p.Name, "pattern", full, "path", r.URL.Path, "route", r.Pattern)
-	}
+
 	m.checks = append(m.checks, rest...)
 	return m
 }

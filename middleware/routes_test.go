@@ -62,6 +62,7 @@ func TestRoutes(t *testing.T) {
 		store, _ := newStore()
 		l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "only", Key: key("k"), Limit: five, Routes: strings.Split(test.routes, ",")})
 		method, path, _ := strings.Cut(test.request, " ")
+
 		for i := range 2 {
 			r := get("/")
 			r.Method, r.Pattern, r.Host = method, test.route, test.host
@@ -70,6 +71,7 @@ func TestRoutes(t *testing.T) {
 				t.Errorf("%q on %q, %s (%s), time %d: got %t; want %t", test.routes, test.route, test.request, test.host, i+1, got, test.want)
 			}
 		}
+
 		// The same route, asked for something else.
 		r := get("/nothing/like/it")
 		r.Method, r.Pattern, r.Host = http.MethodDelete, "/unrelated", "elsewhere"
@@ -116,6 +118,7 @@ func TestFullPathInsideStripPrefix(t *testing.T) {
 					got += line.Attrs["pattern"] + " for " + line.Attrs["path"]
 				}
 			}
+
 			if want != "" && got != want+" for /login" || want == "" && got != "" {
 				t.Errorf("%s, %s: got %q; want one line about %q", routes, name, got, want)
 			}
@@ -130,6 +133,7 @@ func TestFullPathThatApplies(t *testing.T) {
 		limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Logger: log.Logger()},
 			middleware.Policy{Name: "only", Key: key("k"), Limit: gcra.PerHour(1), Routes: []string{routes}})
 		mux := http.NewServeMux()
+
 		if routes == "/auth/" {
 			mux.Handle("/auth/", http.StripPrefix("/auth", limit(http.NotFoundHandler())))
 		} else {
@@ -171,6 +175,7 @@ func TestHostSpellings(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST example.com/login", func(http.ResponseWriter, *http.Request) {})
 	served := 0
+
 	for _, host := range []string{"example.com", "example.com:80", "[example.com]:80", "[example.com]:", "example.com:"} {
 		r := httptest.NewRequest("POST", "/login", nil)
 		r.Host = host
@@ -179,6 +184,7 @@ func TestHostSpellings(t *testing.T) {
 			served++
 		}
 	}
+
 	if served != 1 {
 		t.Errorf("%d spellings of the host were served; want 1", served)
 	}

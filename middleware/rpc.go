@@ -24,7 +24,7 @@ func (l *Limiter) checkCalls() {
 				"policy", p.Name, "error", err.Error())
 		}
 	}
-	if l.deny != nil {
+	if l.cfg.Deny != nil {
 		l.log.Report(diag.NotForRPC, "Config.Deny", "Config.Deny is not called for calls of gRPC or Connect: set Config.RPC")
 	}
 }
@@ -43,6 +43,7 @@ func callRoute(route string) (want string) {
 	fields := append([]string{""}, strings.Fields(route)...)
 	method, path := fields[max(0, len(fields)-2)], fields[len(fields)-1]
 	service, name, both := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+
 	switch {
 	case service == "" && !both, strings.Contains(service, "*"):
 		want = path
@@ -53,6 +54,7 @@ func callRoute(route string) (want string) {
 	default:
 		want = "/" + service + "/" + name
 	}
+
 	if path == want && (method == "" || method == http.MethodPost) {
 		return ""
 	}

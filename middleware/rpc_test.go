@@ -38,6 +38,7 @@ func TestRPC(t *testing.T) {
 		if want == "" && err != nil {
 			t.Errorf("%s: got %v; want no error", route, err)
 		}
+
 		if want != "" && (err == nil || !strings.Contains(err.Error(), `policy "calls": Routes[1] is "`+route) || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: got %v; want %s", route, err, want)
 		}
@@ -49,16 +50,19 @@ func TestRPCMistakes(t *testing.T) {
 	wrong := middleware.Policy{Name: "calls", Key: key("k"), Routes: []string{"pkg.Service/Method"}}
 	cfg := middleware.Config{Store: gcra.NewMemory(), RPC: true, Deny: func(http.ResponseWriter, *http.Request, *middleware.Decision) {}}
 	_, err := middleware.New(cfg, wrong)
+
 	for _, want := range []string{"Deny is set", "Limit is missing", `want "/pkg.Service/Method"`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v; want %s", err, want)
 		}
 	}
+
 	right := middleware.Policy{Name: "calls", Key: key("k"), Limit: five}
 	l, err := middleware.New(middleware.Config{Store: gcra.NewMemory(), RPC: true}, right)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	wrong.Limit = five
 	if err := l.Reload(wrong); err == nil || !strings.Contains(err.Error(), `want "/pkg.Service/Method"`) {
 		t.Errorf("Reload: got %v; want the mistake", err)
@@ -86,6 +90,7 @@ func TestAdmitWithoutRPC(t *testing.T) {
 func TestAdmit(t *testing.T) {
 	store, _ := newStore()
 	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "calls", Key: key("k"), Limit: gcra.PerMinute(1)})
+
 	for _, want := range []struct {
 		allowed                bool
 		remaining, reset, wait string
@@ -98,6 +103,7 @@ func TestAdmit(t *testing.T) {
 		if (denied == nil) != want.allowed || h.Get("RateLimit-Remaining") != want.remaining || h.Get("RateLimit-Reset") != want.reset || h.Get("Retry-After") != want.wait {
 			t.Errorf("got %+v, fields %v; want %+v", denied, h, want)
 		}
+
 		if carried := middleware.FromContext(r.Context()); carried == nil || carried.Allowed != want.allowed || len(carried.Results) != 1 {
 			t.Errorf("Decision of the context: got %+v; want Allowed %t", carried, want.allowed)
 		}

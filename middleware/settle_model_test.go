@@ -39,6 +39,7 @@ func beginOf(c gcra.Calendar, now time.Time) time.Time {
 	if err != nil {
 		panic(err)
 	}
+
 	now = now.In(l)
 	y, m, d := now.Date()
 	switch c.Unit() {
@@ -112,12 +113,14 @@ func anyBucket(t *rapid.T, now time.Time) *modelBucket {
 		MaxDebt: costs.Draw(t, "debt"),
 		Shadow:  rapid.Bool().Draw(t, "shadow"),
 	}}
+
 	if rapid.Bool().Draw(t, "quota") {
 		calendar := rapid.SampledFrom([]gcra.Calendar{gcra.Hourly, gcra.Monthly.From(15), gcra.Daily.In(time.FixedZone("Europe/Berlin", 0))}).Draw(t, "calendar")
 		b.Limit = gcra.Quota(1+costs.Draw(t, "n"), calendar)
 		b.period = beginOf(calendar, now)
 		return b
 	}
+
 	seconds := rapid.Int64Range(1, 400).Draw(t, "seconds a unit")
 	b.Limit = gcra.Limit{Count: 1, Per: time.Duration(seconds) * time.Second, Burst: 1 + costs.Draw(t, "burst")}
 	b.MaxDelay = time.Duration(costs.Draw(t, "delay")*seconds) * time.Second / 2
@@ -165,10 +168,12 @@ func (m *settleModel) Decide(t *rapid.T) {
 	for _, b := range m.buckets {
 		want = want && (b.Shadow || b.admits(r.ContentLength))
 	}
+
 	q := &modelRequest{m.limiter.Decide(r), map[string]int64{}, map[string]time.Time{}}
 	if q.decision.Allowed != want {
 		t.Fatalf("cost %d: got allowed %v; want %v", r.ContentLength, q.decision.Allowed, want)
 	}
+
 	m.requests = append(m.requests, q)
 	for _, b := range m.buckets {
 		if want && b.admits(r.ContentLength) {
@@ -181,6 +186,7 @@ func (m *settleModel) Decide(t *rapid.T) {
 func (m *settleModel) Settle(t *rapid.T) {
 	r, cost, names := m.earlier(t), 2*costs.Draw(t, "cost"), m.some(t)
 	missing := map[string]int64{}
+
 	for _, b := range m.buckets {
 		was, ok := r.costs[b.Name]
 		switch {
@@ -193,11 +199,13 @@ func (m *settleModel) Settle(t *rapid.T) {
 			}
 		}
 	}
+
 	err := r.decision.Settle(t.Context(), cost, names...)
 	var short *middleware.SettleError
 	if errors.As(err, &short) != (len(missing) > 0) || err != nil && short == nil {
 		t.Fatalf("settle %d: got %v; want %v missing", cost, err, missing)
 	}
+
 	if short != nil && !maps.Equal(short.Missing, missing) {
 		t.Fatalf("settle %d: got %v missing; want %v", cost, short.Missing, missing)
 	}

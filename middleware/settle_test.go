@@ -36,6 +36,7 @@ func TestSettle(t *testing.T) {
 		"plain": gcra.PerHour(100), "debt": gcra.PerHour(50), "quota": gcra.Quota(80, gcra.Monthly),
 		"queue": gcra.PerHour(60), "shadow": gcra.PerHour(30),
 	}
+
 	store, _ := newStore()
 	estimate := func(*http.Request) int64 { return 10 }
 	l := limiter(t, middleware.Config{Store: store},
@@ -44,8 +45,10 @@ func TestSettle(t *testing.T) {
 		middleware.Policy{Name: "quota", Key: key("k"), Limit: limits["quota"], Cost: estimate, MaxDebt: 50},
 		middleware.Policy{Name: "queue", Key: key("k"), Limit: limits["queue"], Cost: estimate, MaxDebt: 1000, MaxDelay: time.Minute},
 		middleware.Policy{Name: "shadow", Key: key("k"), Limit: limits["shadow"], Cost: estimate, Shadow: true})
+
 	d := l.Decide(get("/"))
 	type units = map[string]int64
+
 	for _, step := range []struct {
 		cost          int64
 		left, missing units
@@ -64,6 +67,7 @@ func TestSettle(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel() // the client has hung up
 		wantMissing(t, d.Settle(ctx, step.cost, "plain", "debt", "quota", "queue", "shadow"), step.missing)
+
 		for name, want := range step.left {
 			l := limits[name]
 			debt := left(t, store, "k", name, larger(l, 5000)) - 5000
@@ -78,6 +82,7 @@ func TestSettle(t *testing.T) {
 	if err := errors.Join(d.Refund(t.Context()), d.Settle(t.Context(), 30, "plain", "debt")); err != nil {
 		t.Fatal(err)
 	}
+
 	for name, l := range limits {
 		if got := left(t, store, "k", name, l); got != l.Capacity() {
 			t.Errorf("settled after a Refund: %s: got %d left; want %d", name, got, l.Capacity())
@@ -96,8 +101,10 @@ func TestConcurrentSettle(t *testing.T) {
 	for i := range decisions {
 		decisions[i] = l.Decide(get("/"))
 	}
+
 	var missing atomic.Int64
 	var wg sync.WaitGroup
+
 	for i := range decisions {
 		wg.Go(func() {
 			var short *middleware.SettleError
@@ -121,9 +128,11 @@ func TestSettleWhileRefunded(t *testing.T) {
 	policy := middleware.Policy{Name: "p", Key: key("k"), Limit: gcra.PerHour(50), MaxDebt: 100}
 	quota := middleware.Policy{Name: "q", Key: key("k"), Limit: gcra.Quota(50, gcra.Daily), MaxDebt: 100}
 	l := limiter(t, middleware.Config{Store: store.Store}, policy, quota)
+
 	for range 50 {
 		d := l.Decide(get("/"))
 		var wg sync.WaitGroup
+
 		for i := range int64(8) {
 			wg.Go(func() {
 				if i == 5 {
@@ -132,6 +141,7 @@ func TestSettleWhileRefunded(t *testing.T) {
 					}
 					return
 				}
+
 				var short *middleware.SettleError
 				if err := d.Settle(t.Context(), 40*i, "p", "q"); err != nil && !errors.As(err, &short) {
 					t.Error(err)
@@ -180,6 +190,7 @@ func TestSettleAcrossPeriods(t *testing.T) {
 	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "p", Key: key("k"), Limit: quota, MaxDebt: 5})
 	lower, higher := l.Decide(get("/")), l.Decide(get("/"))
 	wantMissing(t, lower.Settle(t.Context(), 6, "p"), nil)
+
 	clock.add(time.Hour)
 	l.Decide(get("/"))
 	wantMissing(t, lower.Settle(t.Context(), 2, "p"), nil)
@@ -187,6 +198,7 @@ func TestSettleAcrossPeriods(t *testing.T) {
 	if got := left(t, store, "k", "p", quota); got != 6 {
 		t.Errorf("got %d left; want 6: a request and 3 units that came late", got)
 	}
+
 	wantMissing(t, higher.Settle(t.Context(), 20, "p"), map[string]int64{"p": 5})
 	clock.add(time.Hour)
 	if got := left(t, store, "k", "p", quota); got != 10 {
@@ -216,14 +228,17 @@ func TestSettleLocally(t *testing.T) {
 		if tt.missing > 0 {
 			missing = map[string]int64{"p": tt.missing}
 		}
+
 		wantMissing(t, d.Settle(t.Context(), tt.cost, "p"), missing)
 		if got := left(t, store, "k", "p", tt.limit); got != 40 {
 			t.Errorf("%s: store: got %d left; want 40: the charge was local", name, got)
 		}
+
 		store.fail = 1
 		if d := l.Decide(get("/")); d.Allowed || d.RetryAfter == 0 {
 			t.Errorf("%s: next request: got %v, retry after %v; want a denial", name, d.Allowed, d.RetryAfter)
 		}
+
 		wantMissing(t, d.Settle(t.Context(), 0, "p"), nil)
 		store.fail = 1
 		if d := l.Decide(get("/")); !d.Allowed {
