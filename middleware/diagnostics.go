@@ -87,7 +87,7 @@ func withError(args []any, err error) []any {
 type noticeReceiver requestState
 
 // Notice logs what a key function reports, in one line for all policies, which
-// often have the same key function: the line names no policy. It leaves a missing user or route to the
+// often have the same key function. It leaves a missing user or route to the
 // check of the policy's first requests.
 func (n *noticeReceiver) Notice(code diag.Code, text string, args ...any) {
 	e := &n.entries[len(n.entries)-1]
@@ -98,7 +98,7 @@ func (n *noticeReceiver) Notice(code diag.Code, text string, args ...any) {
 		e.key = noRoute
 	default:
 		e.key = explained
-		n.policies.limiter.log.Report(code, "", text, args...)
+		n.policies.limiter.log.Report(code, "", text, append([]any{"policy", n.policies.list[e.policy].Name}, args...)...)
 	}
 }
 
