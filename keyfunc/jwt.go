@@ -106,11 +106,8 @@ func newVerifier(keys jwt.Keyfunc, methods []string, opts ...jwt.ParserOption) *
 // subject returns the key of the token's subject, "" if the token is invalid.
 func (v *verifier) subject(ctx context.Context, token string) string {
 	id := tokenID(sha256.Sum256([]byte(token)))
-	if e, ok := v.verified.get(id); ok {
-		if v.times.Validate(e.times) == nil {
-			return e.key
-		}
-		v.verified.remove(id)
+	if e, ok := v.verified.get(id); ok && v.times.Validate(e.times) == nil {
+		return e.key
 	}
 
 	e, err := v.verify(ctx, token)

@@ -68,13 +68,8 @@ func Diagnose(err error, c Conn) Problem {
 		return p
 	}
 
-	var verify *tls.CertificateVerificationError
-	var unknown x509.UnknownAuthorityError
-	var host x509.HostnameError
 	var invalid x509.CertificateInvalidError
-	var record tls.RecordHeaderError
 	var answered redis.Error
-	var network net.Error
 	switch {
 	case errors.Is(err, ErrReply):
 		return set(diag.RedisProtocol, notRedis, "a proxy or a server in between may change replies; connect to Redis directly")
@@ -85,17 +80,17 @@ func Diagnose(err error, c Conn) Problem {
 		return set(diag.RedisKeysApart, "runs scripts away from their keys", "let the proxy choose the server by the hash tag of the key, or connect to Redis directly")
 
 	// The connection.
-	case errors.As(err, &unknown):
+	case is[x509.UnknownAuthorityError](err):
 		return set(diag.RedisCertificate, "has a certificate that does not verify", hintCA())
-	case errors.As(err, &host):
+	case is[x509.HostnameError](err):
 		return set(diag.RedisCertificate, "has a certificate that does not verify", "connect to a name that the certificate has")
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		return set(diag.RedisCertificate, "has a certificate that does not verify", "renew the certificate, or set this machine's clock")
-	case errors.As(err, &verify), has("x509: "):
+	case is[*tls.CertificateVerificationError](err), has("x509: "):
 		return set(diag.RedisCertificate, "has a certificate that does not verify", "")
 	case has("tls: certificate required", "tls: bad certificate", "tls: unknown certificate"):
 		return set(diag.RedisCertificate, "wants a client certificate that it trusts", "set TLSConfig.Certificates, see redisstore.ClientOptions, or tls-auth-clients no on the server")
-	case errors.As(err, &record):
+	case is[tls.RecordHeaderError](err):
 		return set(diag.RedisUnreachable, "does not answer", "the server may not speak TLS; try redis:// in place of rediss://")
 	case has("can't parse", "invalid reply"):
 		return set(diag.RedisProtocol, notRedis, "check host and port: something else listens there")
@@ -105,7 +100,7 @@ func Diagnose(err error, c Conn) Problem {
 		hint := ""
 		p.Closed = has("EOF", "reset", "broken pipe")
 		switch {
-		case errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) && network.Timeout():
+		case isTimeout(err):
 			p.Timeout = true
 			if c.TLS && !c.Answered {
 				hint = "the server may not speak TLS; try redis:// in place of rediss://"
@@ -133,6 +128,16 @@ func Diagnose(err error, c Conn) Problem {
 		return set(diag.RedisRefuses, refuses, "") // a slot moves
 	}
 	return set(a.code, a.what, a.hint)
+}
+
+func is[T error](err error) bool {
+	_, ok := errors.AsType[T](err)
+	return ok
+}
+
+func isTimeout(err error) bool {
+	network, ok := errors.AsType[net.Error](err)
+	return errors.Is(err, context.DeadlineExceeded) || ok && network.Timeout()
 }
 
 // hintCA says how to name the authority of a certificate.

@@ -46,8 +46,11 @@ func newAt(now func() time.Time, cfg Config, limiters []*middleware.Limiter) (*I
 	if errs := check(cfg, limiters); len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
+
 	i := &Inspector{authorize: cfg.Authorize, limiters: limiters, store: limiters[0].Store()}
-	i.record.begin(now, i.current, i.store)
+	i.record.now, i.record.start, i.record.current = now, now(), i.current
+	i.record.store, _ = i.store.(gcra.StatsStore)
+	i.record.beginStep(1)
 	for _, l := range limiters {
 		l.Observe(i.record.observe)
 	}

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 //go:embed page.html
@@ -19,9 +18,9 @@ var pageHTML string
 var pageCSS string
 
 // contentPolicy allows the page its own style and forms, and nothing else.
-var contentPolicy = "default-src 'none'; style-src '" + hashOf(pageCSS) + "'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+var contentPolicy = "default-src 'none'; style-src '" + styleHash(pageCSS) + "'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
-func hashOf(s string) string {
+func styleHash(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }
@@ -35,7 +34,6 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"clip":       clip,
 	"escape":     escape,
 	"half":       func(n int64) int64 { return n / 2 },
-	"until":      until,
 	"words":      words,
 }).Parse(pageHTML))
 
@@ -111,30 +109,14 @@ func twoUnits(d, large time.Duration, name string, small time.Duration, rest str
 	return s
 }
 
-// until writes when a bucket is full.
-func until(s seconds) string {
-	if s <= 0 {
-		return "now"
-	}
-	return "in " + human(s)
-}
+// unquoter leaves alone what strconv.Quote escapes only for its quotes.
+var unquoter = strings.NewReplacer(`\"`, `"`, `\\`, `\`)
 
 // escape makes all of a subject visible: it escapes characters that do not print or that
 // change the direction of text.
 func escape(subject string) string {
-	var b strings.Builder
-	for i, c := range subject {
-		switch {
-		case c == utf8.RuneError && !strings.HasPrefix(subject[i:], string(utf8.RuneError)):
-			fmt.Fprintf(&b, `\x%02x`, subject[i])
-		case strconv.IsPrint(c):
-			b.WriteRune(c)
-		default:
-			quoted := strconv.QuoteRune(c)
-			b.WriteString(quoted[1 : len(quoted)-1])
-		}
-	}
-	return b.String()
+	quoted := strconv.Quote(subject)
+	return unquoter.Replace(quoted[1 : len(quoted)-1])
 }
 
 const maxShown = 80 // characters of a subject

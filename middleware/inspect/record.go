@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -51,12 +52,6 @@ func (s *series) recentLimits(now int64) []gcra.Limit {
 type snapshot struct {
 	step int64
 	gcra.Stats
-}
-
-func (c *record) begin(now func() time.Time, current func() []middleware.Policy, store gcra.Store) {
-	c.now, c.start, c.current = now, now(), current
-	c.store, _ = store.(gcra.StatsStore)
-	c.beginStep(c.step())
 }
 
 // step returns the current step.
@@ -116,11 +111,11 @@ func (c *record) reason() string {
 	if cause == nil {
 		return ""
 	}
-	text := []rune(strings.ReplaceAll((*cause).Error(), "\n", "; "))
-	if len(text) > maxReason {
-		text = append(text[:maxReason], '…')
+	text := strings.ReplaceAll((*cause).Error(), "\n", "; ")
+	if short := fmt.Sprintf("%.*s", maxReason, text); short != text {
+		return short + "…"
 	}
-	return string(text)
+	return text
 }
 
 // policySeries returns the series of a policy, a new one if there is none.
