@@ -183,8 +183,8 @@ func reason(err error) string {
 		err  error
 		text string
 	}{
-		{errPanic, "the jwt.Keyfunc panics"},
-		{errNoSubject, "the token has no subject (sub)"},
+		{errPanic, errPanic.Error()},
+		{errNoSubject, errNoSubject.Error()},
 		{jwt.ErrTokenMalformed, "the token is malformed"},
 		{jwt.ErrTokenUnverifiable, "the jwt.Keyfunc returns an error"},
 		{jwt.ErrTokenSignatureInvalid, "the signature is invalid, or its method is not listed"},
