@@ -117,6 +117,7 @@ func (v *verifier) subject(ctx context.Context, token string) string {
 		}
 		return ""
 	}
+
 	if !v.works.Load() {
 		v.works.Store(true)
 	}
@@ -138,6 +139,7 @@ func (v *verifier) verify(ctx context.Context, token string) (e entry, err error
 			e, err = entry{}, errPanic
 		}
 	}()
+
 	claims := jwt.MapClaims{}
 	if _, err := v.parser.ParseWithClaims(token, claims, v.keyFor(ctx)); err != nil {
 		return entry{}, err
@@ -149,6 +151,7 @@ func (v *verifier) verify(ctx context.Context, token string) (e entry, err error
 		}
 		return entry{}, err
 	}
+
 	issuer, err := claims.GetIssuer()
 	if err != nil {
 		return entry{}, err
@@ -212,14 +215,17 @@ func (v *verifier) keyFor(ctx context.Context) jwt.Keyfunc {
 		if err != nil {
 			return nil, err
 		}
+
 		set, isSet := key.(jwt.VerificationKeySet)
 		if !isSet {
 			set.Keys = []jwt.VerificationKey{key}
 		}
+
 		usable := slices.DeleteFunc(slices.Clone(set.Keys), isEmptyKey)
 		if len(usable) < len(set.Keys) {
 			notice.Report(ctx, diag.JWTEmptyKey, "keyfunc.JWTSubject: the jwt.Keyfunc returned an empty key, with which every client could sign, so it is not used; set the secret, and return an error for an unknown kid")
 		}
+
 		switch {
 		case len(usable) == 0:
 			return nil, errEmptyKey

@@ -42,6 +42,7 @@ func parsePrefix(text string) (netip.Prefix, error) {
 	if addr, err := netip.ParseAddr(text); err == nil && addr.Zone() == "" {
 		network = netip.PrefixFrom(addr, addr.BitLen())
 	}
+
 	if !network.IsValid() {
 		return netip.Prefix{}, errors.New(`is not a network; want "10.0.0.0/8", "2001:db8::/32" or one address`)
 	}

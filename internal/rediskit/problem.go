@@ -58,6 +58,7 @@ func Diagnose(err error, c Conn) Problem {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, redis.ErrClosed) || redis.IsTryAgainError(err) {
 		return Problem{} // closed by the program; TRYAGAIN: a slot of the cluster moves
 	}
+
 	p := Problem{Cause: cause(err)}
 	text := p.Cause
 	has := func(words ...string) bool {
@@ -79,7 +80,7 @@ func Diagnose(err error, c Conn) Problem {
 	case errors.Is(err, ErrKeysApart):
 		return set(diag.RedisKeysApart, "runs scripts away from their keys", "let the proxy choose the server by the hash tag of the key, or connect to Redis directly")
 
-	// The connection.
+	// TLS.
 	case is[x509.UnknownAuthorityError](err):
 		return set(diag.RedisCertificate, "has a certificate that does not verify", hintCA())
 	case is[x509.HostnameError](err):
@@ -92,10 +93,13 @@ func Diagnose(err error, c Conn) Problem {
 		return set(diag.RedisCertificate, "wants a client certificate that it trusts", "set TLSConfig.Certificates, see redisstore.ClientOptions, or tls-auth-clients no on the server")
 	case is[tls.RecordHeaderError](err):
 		return set(diag.RedisUnreachable, "does not answer", "the server may not speak TLS; try redis:// in place of rediss://")
+
+	// The connection.
 	case has("can't parse", "invalid reply"):
 		return set(diag.RedisProtocol, notRedis, "check host and port: something else listens there")
 	case errors.Is(err, redis.ErrPoolTimeout):
 		return set(diag.RedisUnreachable, "has no free connection", "raise pool_size, or look for slow commands; all connections of the pool were in use")
+
 	case !errors.As(err, &answered):
 		hint := ""
 		p.Closed = has("EOF", "reset", "broken pipe")
@@ -107,6 +111,7 @@ func Diagnose(err error, c Conn) Problem {
 			} else if !c.Answered {
 				hint = "check host, port and firewall; a distant Redis needs a longer Timeout"
 			}
+
 		case has("refused"):
 			hint = "check that Redis runs there, and host and port"
 		case has("no such host"):
@@ -159,6 +164,7 @@ func cause(err error) string {
 	var op *net.OpError
 	var call *os.SyscallError
 	var dns *net.DNSError
+
 	switch {
 	case errors.As(err, &dns):
 		text = "lookup " + dns.Name + ": " + dns.Err
@@ -173,11 +179,13 @@ func cause(err error) string {
 	case text == context.DeadlineExceeded.Error():
 		text = "timed out"
 	}
+
 	text = WithoutArgs(text)
 	text = scriptPlace.ReplaceAllString(text, "")
 	if i := strings.IndexFunc(text, func(r rune) bool { return r < ' ' }); i >= 0 {
 		text = text[:i]
 	}
+
 	if len(text) > 200 {
 		text = strings.ToValidUTF8(text[:200], "")
 	}

@@ -74,6 +74,7 @@ func (i *Inspector) write(w http.ResponseWriter, status int, asJSON bool, v *vie
 		writeText(w, http.StatusInternalServerError, "the response cannot be written: "+err.Error())
 		return
 	}
+
 	w.WriteHeader(status)
 	_, _ = body.WriteTo(w) // fails only if the client is gone
 }
@@ -100,6 +101,7 @@ func (i *Inspector) post(w http.ResponseWriter, r *http.Request) {
 	err := r.ParseForm()
 	asJSON, formatErr := wantsJSON(r.Form, r.Header)
 	_, tooLong := errors.AsType[*http.MaxBytesError](err)
+
 	status, mistake := http.StatusBadRequest, ""
 	switch {
 	case tooLong:
@@ -135,6 +137,7 @@ func (i *Inspector) post(w http.ResponseWriter, r *http.Request) {
 	if asJSON {
 		back.Set("format", "json")
 	}
+
 	// Relative to the client's URL. r.URL may lack a prefix that a router removed.
 	w.Header().Set("Location", "?"+back.Encode())
 	writeText(w, http.StatusSeeOther, resetMessage(subject, policies, wasFull))
@@ -184,10 +187,12 @@ func quality(accept, media string) float64 {
 		if err != nil {
 			continue
 		}
+
 		specificity := slices.Index([]string{"", "*/*", major + "/*", media}, name)
 		if specificity <= best {
 			continue
 		}
+
 		best, q = specificity, 1
 		if weight, err := strconv.ParseFloat(params["q"], 64); err == nil {
 			q = weight

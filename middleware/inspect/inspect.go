@@ -64,6 +64,7 @@ func check(cfg Config, limiters []*middleware.Limiter) (errs []error) {
 	if len(limiters) == 0 {
 		errs = append(errs, errors.New("inspect: no limiters; want at least one"))
 	}
+
 	first := slices.IndexFunc(limiters, func(l *middleware.Limiter) bool { return l != nil })
 	for i, l := range limiters {
 		switch {
@@ -100,6 +101,7 @@ func (i *Inspector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeText(w, http.StatusForbidden, "not allowed")
 		return
 	}
+
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
 		i.get(w, r)
@@ -108,6 +110,7 @@ func (i *Inspector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			writeText(w, http.StatusForbidden, "denied: the request comes from another site")
 			return
 		}
+
 		i.post(w, r)
 	default:
 		w.Header().Set("Allow", "GET, HEAD, POST")

@@ -79,6 +79,7 @@ func share(n, total int64) string {
 func human(s seconds) string {
 	d := time.Duration(s)
 	const day = 24 * time.Hour
+
 	switch {
 	case d <= 0:
 		return "0 s"
@@ -92,6 +93,7 @@ func human(s seconds) string {
 		return fmt.Sprintf("%.1f s", d.Seconds())
 	case d < time.Minute:
 		return fmt.Sprintf("%d s", d/time.Second)
+
 	case d < time.Hour:
 		return twoUnits(d, time.Minute, "min", time.Second, "s")
 	case d < day:

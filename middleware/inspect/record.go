@@ -138,6 +138,7 @@ func (c *record) policySeries(policy string) *series {
 func (c *record) beginStep(now int64) gcra.Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if n := len(c.past); n == 0 || c.past[n-1].step < now {
 		s := snapshot{step: now}
 		if c.store != nil {
@@ -146,6 +147,7 @@ func (c *record) beginStep(now int64) gcra.Stats {
 		}
 		c.past = append(c.past, s)
 	}
+
 	for c.past[0].step <= now-steps { // the last is of this step, or of a later one
 		c.past = c.past[1:]
 	}
@@ -160,5 +162,6 @@ func (c *record) beginStep(now int64) gcra.Stats {
 			return !inForce[name] && s.recent(now) == [steps]counts{}
 		})
 	})
+
 	return c.past[0].Stats
 }
