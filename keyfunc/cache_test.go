@@ -47,6 +47,7 @@ func TestCacheConcurrent(t *testing.T) {
 	const size = 16
 	c := newCache(size)
 	var wg sync.WaitGroup
+
 	for g := range 8 {
 		wg.Go(func() {
 			for i := range 500 {
@@ -58,6 +59,7 @@ func TestCacheConcurrent(t *testing.T) {
 			}
 		})
 	}
+
 	wg.Wait()
 	if len(c.entries) > size {
 		t.Errorf("holds %d entries; want at most %d", len(c.entries), size)
@@ -69,6 +71,7 @@ func TestVerifierCachesOnlyValid(t *testing.T) {
 	now := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	clock := jwt.WithTimeFunc(func() time.Time { return now })
 	v := newVerifier(func(*jwt.Token) (any, error) { return []byte("right"), nil }, []string{"HS256"}, clock)
+
 	sign := func(key, subject string) string {
 		claims := jwt.RegisteredClaims{Subject: subject, ExpiresAt: jwt.NewNumericDate(now.Add(time.Hour))}
 		token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString([]byte(key))
@@ -77,12 +80,14 @@ func TestVerifierCachesOnlyValid(t *testing.T) {
 		}
 		return token
 	}
+
 	for i := range 100 {
 		v.subject(t.Context(), sign("wrong", fmt.Sprint(i)))
 	}
 	if got := len(v.verified.entries); got != 0 {
 		t.Errorf("after 100 forged tokens: got %d cached; want 0", got)
 	}
+
 	token := sign("right", "alice")
 	v.subject(t.Context(), token)
 	if got := len(v.verified.entries); got != 1 {

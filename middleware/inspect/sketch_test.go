@@ -31,6 +31,7 @@ func TestHeavyHittersBounds(t *testing.T) {
 				truth[subject]++
 				h.add(step, subject, gcra.Limit{})
 			}
+
 			found := map[string]deniedSubject{}
 			for _, r := range h.top(panes * sketchSize) {
 				found[r.Subject] = r
@@ -41,6 +42,7 @@ func TestHeavyHittersBounds(t *testing.T) {
 					t.Errorf("%s: got %d to %d; want a range of at most %d", r.Subject, r.AtLeast, r.AtMost, n/sketchSize)
 				}
 			}
+
 			for subject, count := range truth {
 				if _, ok := found[subject]; count > n/sketchSize && !ok {
 					t.Errorf("%s came %d times of %d and is not found", subject, count, n)
@@ -81,6 +83,7 @@ func TestHeavyHittersForgets(t *testing.T) {
 			bytes += len(head.subject)
 		}
 	}
+
 	if most := panes * sketchSize * maxSubject; bytes > most {
 		t.Errorf("subjects take %d bytes; want at most %d", bytes, most)
 	}
@@ -90,6 +93,7 @@ func TestHeavyHittersForgets(t *testing.T) {
 			t.Error("an old subject is counted as a current one")
 		}
 	}
+
 	h.forget(1000 + panes*paneSteps)
 	for i, p := range h.panes {
 		if p.sketch != nil {
