@@ -26,15 +26,14 @@ func styleHash(s string) string {
 }
 
 var page = template.Must(template.New("page").Funcs(template.FuncMap{
-	"css":        func() template.CSS { return template.CSS(pageCSS) }, //nolint:gosec // our own file
-	"number":     number,
-	"abbreviate": abbreviate,
-	"share":      share,
-	"human":      human,
-	"clip":       clip,
-	"escape":     escape,
-	"half":       func(n int64) int64 { return n / 2 },
-	"words":      words,
+	"css":    func() template.CSS { return template.CSS(pageCSS) }, //nolint:gosec // our own file
+	"number": number,
+	"share":  share,
+	"human":  human,
+	"clip":   clip,
+	"escape": escape,
+	"half":   func(n int64) int64 { return n / 2 },
+	"words":  words,
 }).Parse(pageHTML))
 
 // number writes 12345 as 12,345.
@@ -44,19 +43,6 @@ func number(n int64) string {
 		s = s[:at] + "," + s[at:]
 	}
 	return s
-}
-
-// abbreviate writes a number of the chart's scale, 40000 as 40k.
-func abbreviate(n int64) string {
-	for _, unit := range []struct {
-		size int64
-		name string
-	}{{1e9, "G"}, {1e6, "M"}, {1e3, "k"}} {
-		if n >= 10*unit.size || n >= unit.size && n%unit.size == 0 {
-			return strconv.FormatInt(n/unit.size, 10) + unit.name
-		}
-	}
-	return strconv.FormatInt(n, 10)
 }
 
 // share writes n of total in percent: 0 only if there are none, 100 only if all are.
@@ -75,11 +61,9 @@ func share(n, total int64) string {
 	}
 }
 
-// human writes a duration in its two largest units.
+// human writes a duration in its two largest units, and less than 10 of one with a tenth.
 func human(s seconds) string {
 	d := time.Duration(s)
-	const day = 24 * time.Hour
-
 	switch {
 	case d <= 0:
 		return "0 s"
@@ -91,24 +75,19 @@ func human(s seconds) string {
 		return fmt.Sprintf("%d ms", d.Milliseconds())
 	case d < 10*time.Second && d%time.Second != 0:
 		return fmt.Sprintf("%.1f s", d.Seconds())
-	case d < time.Minute:
-		return fmt.Sprintf("%d s", d/time.Second)
-
-	case d < time.Hour:
-		return twoUnits(d, time.Minute, "min", time.Second, "s")
-	case d < day:
-		return twoUnits(d, time.Hour, "h", time.Minute, "min")
-	default:
-		return twoUnits(d, day, "d", time.Hour, "h")
 	}
-}
 
-func twoUnits(d, large time.Duration, name string, small time.Duration, rest string) string {
-	s := fmt.Sprintf("%d %s", d/large, name)
-	if n := d % large / small; n > 0 {
-		s += fmt.Sprintf(" %d %s", n, rest)
+	var units []string
+	for _, unit := range []struct {
+		size time.Duration
+		name string
+	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "min"}, {time.Second, "s"}} {
+		if n := d / unit.size; n > 0 {
+			units = append(units, fmt.Sprintf("%d %s", n, unit.name))
+		}
+		d %= unit.size
 	}
-	return s
+	return strings.Join(units[:min(2, len(units))], " ")
 }
 
 // unquoter leaves alone what strconv.Quote escapes only for its quotes.
