@@ -85,15 +85,18 @@ func IPv6Prefix(bits int, key Func) Func {
 		panic(fmt.Sprintf("keyfunc.IPv6Prefix: %d bits; want 32 to %d, such as 48 or 56", bits, ipv6Bits))
 	}
 	mustHave("IPv6Prefix", key)
+
 	return func(r *http.Request) (string, error) {
 		k, err := key(r)
 		if err != nil {
 			return "", err
 		}
+
 		text, isAddr := strings.CutPrefix(k, "ip:")
 		if !isAddr || !strings.Contains(text, "/") { // faster for IPv4 than an error of ParsePrefix
 			return k, nil
 		}
+
 		network, err := netip.ParsePrefix(text)
 		if err != nil || !network.Addr().Is6() || network.Bits() <= bits {
 			return k, nil
@@ -127,6 +130,7 @@ func networkKey(addr netip.Addr, bits int) string {
 func parseAddr(s string) (netip.Addr, bool) {
 	s = strings.Trim(s, " \t")
 	host, port, hasPort := s, "", false
+
 	bracketed := strings.HasPrefix(s, "[")
 	if bracketed {
 		end := strings.LastIndexByte(s, ']') // the last, since a zone may contain one
@@ -140,6 +144,7 @@ func parseAddr(s string) (netip.Addr, bool) {
 	} else if h, p, found := strings.Cut(s, ":"); found && !strings.Contains(p, ":") {
 		host, port, hasPort = h, p, true // an IPv6 address has more than one colon
 	}
+
 	if hasPort {
 		if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 			return netip.Addr{}, false

@@ -27,6 +27,7 @@ func TestUnixSocketClientChoosesNoKey(t *testing.T) {
 		"AddrHeader":     keyfunc.AddrHeader("X-Real-IP", "192.0.2.0/24"),
 		"Forwarded":      keyfunc.Forwarded("192.0.2.0/24"),
 	}
+
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		key, err := keys[r.URL.Path[1:]](r)
 		if err != nil || key != "" {
@@ -34,17 +35,20 @@ func TestUnixSocketClientChoosesNoKey(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, r.RemoteAddr)
 	}))
+
 	if err := server.Listener.Close(); err != nil {
 		t.Fatal(err)
 	}
 	server.Listener = l
 	server.Start()
 	defer server.Close()
+
 	for _, name := range []string{"192.0.2.7", "192.0.2.7:80", "[2001:db8::1]:80"} {
 		transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
 			return net.DialUnix("unix", &net.UnixAddr{Name: name, Net: "unix"}, l.Addr().(*net.UnixAddr))
 		}}
 		client := &http.Client{Transport: transport}
+
 		for function := range keys {
 			req, err := http.NewRequest(http.MethodGet, "http://server/"+function, http.NoBody)
 			if err != nil {
@@ -57,11 +61,13 @@ func TestUnixSocketClientChoosesNoKey(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if body, err := io.ReadAll(resp.Body); err != nil || string(body) != name {
 				t.Errorf("the server sees peer %q, %v; want %q", body, err, name)
 			}
 			resp.Body.Close()
 		}
+
 		transport.CloseIdleConnections()
 		_ = os.Remove(name)
 	}

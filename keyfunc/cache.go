@@ -49,9 +49,3 @@ func (c *cache) put(id tokenID, e entry) {
 	}
 	c.entries[id] = e
 }
-
-func (c *cache) remove(id tokenID) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.entries, id)
-}

@@ -17,6 +17,7 @@ import (
 func First(keys ...Func) Func {
 	keys = slices.Clone(keys)
 	mustHave("First", keys...)
+
 	return func(r *http.Request) (string, error) {
 		for _, key := range keys {
 			k, err := key(r)
@@ -44,6 +45,7 @@ func First(keys ...Func) Func {
 func Join(keys ...Func) Func {
 	keys = slices.Clone(keys)
 	mustHave("Join", keys...)
+
 	return func(r *http.Request) (string, error) {
 		parts := make([]string, len(keys))
 		anonymous := true
@@ -55,6 +57,7 @@ func Join(keys ...Func) Func {
 			parts[i] = k
 			anonymous = anonymous && k == ""
 		}
+
 		if anonymous {
 			return "", nil
 		}
@@ -99,6 +102,7 @@ func As(kind string, key Func, id func(key string) string) Func {
 		if err != nil || k == "" {
 			return "", err
 		}
+
 		text := id(k)
 		if text == "" {
 			return "", nil

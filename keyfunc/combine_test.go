@@ -115,6 +115,7 @@ func TestAs(t *testing.T) {
 			t.Errorf("got %q, %v; want %q, error: %t", got, err, test.want, test.err)
 		}
 	}
+
 	for _, kind := range []string{"ip", "sub", "key", "own", "route", "const", "join"} {
 		wantPanic(t, fmt.Sprintf(`keyfunc.As: kind %q is taken; want one of your own, such as "user"`, kind), func() { keyfunc.As(kind, says("a"), id) })
 	}

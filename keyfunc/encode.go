@@ -12,18 +12,13 @@ var escaper = strings.NewReplacer("%", "%25", "|", "%7C")
 //
 // Other bytes stay as they are; a store escapes and shortens keys by itself.
 func encode(kind string, parts ...string) string {
-	size := len(kind) + len(parts)
-	for _, part := range parts {
-		size += len(part)
-	}
-	var b strings.Builder
-	b.Grow(size)
-	b.WriteString(kind)
+	var buf [128]byte // on the stack: the key is the only allocation
+	b := append(buf[:0], kind...)
 	for i, part := range parts {
 		if i > 0 {
-			b.WriteByte('|')
+			b = append(b, '|')
 		}
-		b.WriteString(escaper.Replace(part))
+		b = append(b, escaper.Replace(part)...)
 	}
-	return b.String()
+	return string(b)
 }

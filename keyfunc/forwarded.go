@@ -61,6 +61,7 @@ func TrustedHops(n int) Func {
 	if n < 1 {
 		panic(fmt.Sprintf("keyfunc.TrustedHops: %d proxies; want 1 or more, or use RemoteAddr", n))
 	}
+
 	return func(r *http.Request) (string, error) {
 		left := n
 		for hop := range fromRight(r.Header[forwardedFor], lastComma) {
@@ -72,6 +73,7 @@ func TrustedHops(n int) Func {
 			}
 			break
 		}
+
 		peer := peerAddr(r)
 		if left > 0 && left < n && nearby(peer) {
 			reportProxy(r, peer, forwardedFor, fmt.Sprintf("has %d hops fewer than keyfunc.TrustedHops(%d) reads", left, n), fmt.Sprintf("keyfunc.TrustedHops(%d)", n-left))
@@ -103,6 +105,7 @@ func AddrHeader[P string | netip.Prefix](name string, prefixes ...P) Func {
 		panic("keyfunc.AddrHeader: Forwarded is a list that clients can start; use keyfunc.Forwarded")
 	}
 	trusted := mustNetworks("AddrHeader", prefixes)
+
 	return func(r *http.Request) (string, error) {
 		client := peerAddr(r)
 		if trusted.contain(client) {
@@ -127,11 +130,13 @@ func (n networks) client(r *http.Request, header string, comma func(string) int,
 		}
 		return client
 	}
+
 	for hop := range fromRight(r.Header[header], comma) {
 		addr, ok := parse(hop)
 		if !ok {
 			break
 		}
+
 		client = addr
 		if !n.contain(addr) {
 			break

@@ -164,6 +164,7 @@ func TestTrustedProxiesPanics(t *testing.T) {
 			keyfunc.TrustedProxies("192.0.2.0/24", prefix)
 		})
 	}
+
 	wantPanic(t, `keyfunc.TrustedProxies: "invalid Prefix" `+form, func() { keyfunc.TrustedProxies(netip.Prefix{}) })
 	wantPanic(t, `keyfunc.TrustedProxies: "0.0.0.0/0" `+all, func() {
 		keyfunc.TrustedProxies(netip.PrefixFrom(netip.IPv4Unspecified(), 0))
@@ -209,6 +210,7 @@ func TestTrustedHops(t *testing.T) {
 			t.Errorf("n %d, peer %s, X-Forwarded-For %q: got %q; want %q", tt.n, tt.peer, tt.lines, got, tt.want)
 		}
 	}
+
 	wantPanic(t, "keyfunc.TrustedHops: 0 proxies; want 1 or more, or use RemoteAddr", func() { keyfunc.TrustedHops(0) })
 	wantPanic(t, "keyfunc.TrustedHops: -1 proxies; want 1 or more, or use RemoteAddr", func() { keyfunc.TrustedHops(-1) })
 }
@@ -255,6 +257,7 @@ func TestHeaderPanics(t *testing.T) {
 			keyfunc.AddrHeader(name, "10.0.0.0/8")
 		})
 	}
+
 	for name, want := range map[string]string{
 		"X-Forwarded-For": "X-Forwarded-For is a list that clients can start; use keyfunc.TrustedProxies or keyfunc.TrustedHops",
 		"x-forwarded-for": "X-Forwarded-For is a list that clients can start; use keyfunc.TrustedProxies or keyfunc.TrustedHops",
@@ -263,6 +266,7 @@ func TestHeaderPanics(t *testing.T) {
 	} {
 		wantPanic(t, "keyfunc.AddrHeader: "+want, func() { keyfunc.AddrHeader(name, "10.0.0.0/8") })
 	}
+
 	wantPanic(t, `keyfunc.AddrHeader: no prefixes; name the networks of your proxies, such as "10.0.0.0/8"`, func() {
 		keyfunc.AddrHeader[string]("X-Real-IP")
 	})

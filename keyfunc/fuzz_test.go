@@ -24,6 +24,7 @@ func checkAddrKey(t *testing.T, key string) {
 	if !ok || len(key) > len(longestAddrKey) {
 		t.Fatalf("key %q: want ip: and at most %d bytes", key, len(longestAddrKey))
 	}
+
 	addr, err := netip.ParseAddr(text)
 	if network, networkErr := netip.ParsePrefix(text); networkErr == nil {
 		if addr, err = network.Addr(), nil; network != network.Masked() || network.Bits() != 64 || !addr.Is6() || addr.Is4In6() {
@@ -32,6 +33,7 @@ func checkAddrKey(t *testing.T, key string) {
 	} else if err != nil || !addr.Is4() {
 		t.Fatalf("key %q: want an IPv4 address or an IPv6 network", key)
 	}
+
 	// What a key names is counted by that key: there is one spelling of each.
 	if again, _ := keyfunc.RemoteAddr(request(addr.String())); again != key {
 		t.Fatalf("key %q: its own address has the key %q", key, again)
@@ -44,6 +46,7 @@ func FuzzRemoteAddr(f *testing.F) {
 			f.Add(tt.peer)
 		}
 	}
+
 	f.Fuzz(func(t *testing.T, peer string) {
 		key := keyOf(t, keyfunc.RemoteAddr, request(peer))
 		checkAddrKey(t, key)
@@ -67,9 +70,11 @@ func FuzzTrustedProxies(f *testing.F) {
 			f.Add(tt.peer, line)
 		}
 	}
+
 	trusted := netip.MustParsePrefix("10.0.0.0/8")
 	proxies, hops := keyfunc.TrustedProxies(trusted), keyfunc.TrustedHops(1)
 	realIP := keyfunc.AddrHeader("X-Real-IP", trusted)
+
 	f.Fuzz(func(t *testing.T, peer, header string) {
 		lines := strings.Split(header, "\n")
 		with := func(lines ...string) *http.Request {
@@ -77,6 +82,7 @@ func FuzzTrustedProxies(f *testing.F) {
 			r.Header["X-Forwarded-For"], r.Header["X-Real-Ip"] = lines, lines
 			return r
 		}
+
 		peerKey := keyOf(t, keyfunc.RemoteAddr, request(peer))
 		key := keyOf(t, proxies, with(lines...))
 		for _, k := range []string{key, keyOf(t, hops, with(lines...)), keyOf(t, realIP, with(lines...))} {
@@ -96,10 +102,12 @@ func FuzzTrustedProxies(f *testing.F) {
 		if joined := keyOf(t, proxies, with(strings.Join(lines, ","))); joined != key {
 			t.Errorf("X-Forwarded-For %q: got %q on several lines, %q on one", lines, key, joined)
 		}
+
 		// Once a proxy appends an untrusted client, what it sent does not matter.
 		if appended := keyOf(t, proxies, with(append(lines, "192.0.2.7")...)); appended != "ip:192.0.2.7" {
 			t.Errorf("X-Forwarded-For %q and 192.0.2.7: got %q; want ip:192.0.2.7", lines, appended)
 		}
+
 		// One more trusted proxy changes nothing, if there is an untrusted address.
 		further := keyOf(t, proxies, with(append(lines, "10.9.9.9")...))
 		if k, isV4 := strings.CutPrefix(key, "ip:"); isV4 && !strings.HasPrefix(k, "10.") && further != key {
@@ -118,9 +126,11 @@ func FuzzJWTSubject(f *testing.F) {
 	} {
 		f.Add(token)
 	}
+
 	opts := []jwt.ParserOption{at(noon), jwt.WithIssuer("https://a.example")}
 	key := keyfunc.JWTSubject(secretKey, []string{"HS256"}, opts...)
 	parser := jwt.NewParser(append(opts, jwt.WithValidMethods([]string{"HS256"}), jwt.WithExpirationRequired())...)
+
 	f.Fuzz(func(t *testing.T, token string) {
 		keyOf(t, key, bearing(valid)) // caches the valid token
 		got := keyOf(t, key, bearing(token))
@@ -150,6 +160,7 @@ func FuzzJoin(f *testing.F) {
 	} {
 		f.Add(s[0], s[1], s[2], s[3])
 	}
+
 	f.Fuzz(func(t *testing.T, a, b, c, d string) {
 		ab := keyOf(t, keyfunc.Join(says(a), says(b)), request(""))
 		cd := keyOf(t, keyfunc.Join(says(c), says(d)), request(""))
@@ -159,6 +170,7 @@ func FuzzJoin(f *testing.F) {
 		if anonymous := a == "" && b == ""; (ab == "") != anonymous {
 			t.Errorf("Join(%q, %q) is %q", a, b, ab)
 		}
+
 		// Neither do other groupings of the same answers share it.
 		if a != "" || b != "" {
 			for _, other := range []keyfunc.Func{

@@ -35,6 +35,7 @@ func TestSubject(t *testing.T) {
 			t.Errorf("user %q: got %q; want %q", user, got, want)
 		}
 	}
+
 	if got := keyOf(t, key, request(client)); got != "" {
 		t.Errorf("no user: got %q; want none", got)
 	}
@@ -62,6 +63,7 @@ func TestAPIKey(t *testing.T) {
 		name, ok := map[string]string{"s3cret": "acme", "s3cret2": "acme", "other": "umbrella", "nameless": ""}[apiKey]
 		return name, ok
 	})
+
 	for _, tt := range []struct {
 		lines  []string
 		want   string

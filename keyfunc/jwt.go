@@ -106,11 +106,8 @@ func newVerifier(keys jwt.Keyfunc, methods []string, opts ...jwt.ParserOption) *
 // subject returns the key of the token's subject, "" if the token is invalid.
 func (v *verifier) subject(ctx context.Context, token string) string {
 	id := tokenID(sha256.Sum256([]byte(token)))
-	if e, ok := v.verified.get(id); ok {
-		if v.times.Validate(e.times) == nil {
-			return e.key
-		}
-		v.verified.remove(id)
+	if e, ok := v.verified.get(id); ok && v.times.Validate(e.times) == nil {
+		return e.key
 	}
 
 	e, err := v.verify(ctx, token)
@@ -120,6 +117,7 @@ func (v *verifier) subject(ctx context.Context, token string) string {
 		}
 		return ""
 	}
+
 	if !v.works.Load() {
 		v.works.Store(true)
 	}
@@ -141,6 +139,7 @@ func (v *verifier) verify(ctx context.Context, token string) (e entry, err error
 			e, err = entry{}, errPanic
 		}
 	}()
+
 	claims := jwt.MapClaims{}
 	if _, err := v.parser.ParseWithClaims(token, claims, v.keyFor(ctx)); err != nil {
 		return entry{}, err
@@ -152,6 +151,7 @@ func (v *verifier) verify(ctx context.Context, token string) (e entry, err error
 		}
 		return entry{}, err
 	}
+
 	issuer, err := claims.GetIssuer()
 	if err != nil {
 		return entry{}, err
@@ -186,8 +186,8 @@ func reason(err error) string {
 		err  error
 		text string
 	}{
-		{errPanic, "the jwt.Keyfunc panics"},
-		{errNoSubject, "the token has no subject (sub)"},
+		{errPanic, errPanic.Error()},
+		{errNoSubject, errNoSubject.Error()},
 		{jwt.ErrTokenMalformed, "the token is malformed"},
 		{jwt.ErrTokenUnverifiable, "the jwt.Keyfunc returns an error"},
 		{jwt.ErrTokenSignatureInvalid, "the signature is invalid, or its method is not listed"},
@@ -215,14 +215,17 @@ func (v *verifier) keyFor(ctx context.Context) jwt.Keyfunc {
 		if err != nil {
 			return nil, err
 		}
+
 		set, isSet := key.(jwt.VerificationKeySet)
 		if !isSet {
 			set.Keys = []jwt.VerificationKey{key}
 		}
+
 		usable := slices.DeleteFunc(slices.Clone(set.Keys), isEmptyKey)
 		if len(usable) < len(set.Keys) {
 			notice.Report(ctx, diag.JWTEmptyKey, "keyfunc.JWTSubject: the jwt.Keyfunc returned an empty key, with which every client could sign, so it is not used; set the secret, and return an error for an unknown kid")
 		}
+
 		switch {
 		case len(usable) == 0:
 			return nil, errEmptyKey

@@ -129,6 +129,7 @@ func TestJWTSubjectForged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	curve, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -137,6 +138,7 @@ func TestJWTSubjectForged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	public := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
 	raw := func(header, payload, signature string) string {
 		b64 := base64.RawURLEncoding.EncodeToString
@@ -183,6 +185,7 @@ func TestJWTSubjectForged(t *testing.T) {
 				}
 				return &rsaKey.PublicKey, nil
 			}, []string{"RS256"}, opts...)
+
 			if got := keyOf(t, key, bearing(valid)); got != aliceKey {
 				t.Fatalf("valid token: got %q; want %q", got, aliceKey)
 			}
@@ -202,6 +205,7 @@ func TestJWTSubjectMethods(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, tt := range []struct {
 		method  jwt.SigningMethod
 		private any
@@ -279,6 +283,7 @@ func TestJWTSubjectCallsKeyfunc(t *testing.T) {
 				t.Errorf("%s: got %.60q; want %.60q", tt.name, got, tt.want)
 			}
 		}
+
 		if asked != tt.asked {
 			t.Errorf("%s, 3 requests: Keyfunc was called %d times; want %d", tt.name, asked, tt.asked)
 		}
@@ -323,6 +328,7 @@ func TestJWTSubjectCachedExpires(t *testing.T) {
 			keys := func(*jwt.Token) (any, error) { asked++; return secret, nil }
 			key := keyfunc.JWTSubject(keys, []string{"HS256"}, append(tt.opts, jwt.WithTimeFunc(func() time.Time { return now }))...)
 			r := bearing(hs256(t, alice("iat", noon.Unix(), "nbf", noon.Unix())))
+
 			for _, step := range []struct {
 				now  time.Time
 				want string
@@ -338,6 +344,7 @@ func TestJWTSubjectCachedExpires(t *testing.T) {
 					t.Errorf("at %v: got %q; want %q", step.now, got, step.want)
 				}
 			}
+
 			if asked != 3 { // first, and after it has expired
 				t.Errorf("Keyfunc was called %d times; want 3", asked)
 			}
@@ -408,6 +415,7 @@ func TestJWTSubjectConcurrent(t *testing.T) {
 	}
 	expired := bearing(hs256(t, alice("exp", noon.Unix())))
 	var wg sync.WaitGroup
+
 	for range 8 {
 		wg.Go(func() {
 			for i := range 200 {
@@ -421,6 +429,7 @@ func TestJWTSubjectConcurrent(t *testing.T) {
 			}
 		})
 	}
+
 	wg.Wait()
 }
 
@@ -433,6 +442,7 @@ func TestJWTSubjectPanics(t *testing.T) {
 			keyfunc.JWTSubject(secretKey, methods)
 		})
 	}
+
 	wantPanic(t, `keyfunc.JWTSubject: method "none" lets every client write its own token; name the algorithms that your issuer signs with, such as "RS256"`, func() {
 		keyfunc.JWTSubject(secretKey, []string{"RS256", "none"})
 	})
@@ -452,6 +462,7 @@ func BenchmarkJWTSubject(b *testing.B) {
 			key(r)
 		}
 	})
+
 	b.Run("CachedParallel", func(b *testing.B) {
 		key := keyfunc.JWTSubject(secretKey, []string{"HS256"})
 		b.ReportAllocs()
@@ -461,6 +472,7 @@ func BenchmarkJWTSubject(b *testing.B) {
 			}
 		})
 	})
+
 	b.Run("Forged", func(b *testing.B) {
 		key := keyfunc.JWTSubject(func(*jwt.Token) (any, error) { return []byte("other"), nil }, []string{"HS256"})
 		b.ReportAllocs()

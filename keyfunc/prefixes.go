@@ -26,9 +26,9 @@ func mustNetworks[P string | netip.Prefix](constructor string, prefixes []P) net
 	}
 	var trusted networks
 	for _, p := range prefixes {
-		network, err := parsePrefix(p)
+		network, err := parsePrefix(fmt.Sprint(p))
 		if err != nil {
-			panic(fmt.Sprintf("keyfunc.%s: %q %v", constructor, fmt.Sprint(p), err))
+			panic(fmt.Sprintf("keyfunc.%s: %q %v", constructor, p, err))
 		}
 		trusted = append(trusted, network)
 	}
@@ -37,21 +37,12 @@ func mustNetworks[P string | netip.Prefix](constructor string, prefixes []P) net
 
 // parsePrefix returns a network in the form of parseAddr's addresses: unmapped and without
 // a zone.
-func parsePrefix[P string | netip.Prefix](p P) (netip.Prefix, error) {
-	var network netip.Prefix
-	switch p := any(p).(type) {
-	case netip.Prefix:
-		network = p
-	case string:
-		var err error
-		if network, err = netip.ParsePrefix(p); err != nil {
-			addr, err := netip.ParseAddr(p)
-			if err != nil || addr.Zone() != "" {
-				break // network stays invalid
-			}
-			network = netip.PrefixFrom(addr, addr.BitLen())
-		}
+func parsePrefix(text string) (netip.Prefix, error) {
+	network, _ := netip.ParsePrefix(text)
+	if addr, err := netip.ParseAddr(text); err == nil && addr.Zone() == "" {
+		network = netip.PrefixFrom(addr, addr.BitLen())
 	}
+
 	if !network.IsValid() {
 		return netip.Prefix{}, errors.New(`is not a network; want "10.0.0.0/8", "2001:db8::/32" or one address`)
 	}

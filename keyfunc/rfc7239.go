@@ -87,6 +87,7 @@ func parseElement(element string) (netip.Addr, bool) {
 			element = element[1:]
 			continue
 		}
+
 		name, rest, ok := strings.Cut(element, "=")
 		if !ok || !isToken(name) {
 			return netip.Addr{}, false
@@ -95,12 +96,14 @@ func parseElement(element string) (netip.Addr, bool) {
 		if value, rest, ok = cutValue(rest); !ok {
 			return netip.Addr{}, false
 		}
+
 		if strings.EqualFold(name, "for") {
 			if found {
 				return netip.Addr{}, false
 			}
 			node, found = value, true
 		}
+
 		rest = strings.TrimLeft(rest, " \t")
 		if element, more = strings.CutPrefix(rest, ";"); !more && rest != "" {
 			return netip.Addr{}, false
@@ -117,11 +120,13 @@ func cutValue(s string) (value, rest string, ok bool) {
 		if end < 0 {
 			end = len(s)
 		}
+
 		value = s[:end]
 		return value, s[end:], value != "" && !strings.ContainsFunc(value, func(c rune) bool {
 			return !isTokenChar(c) && !strings.ContainsRune("[]:", c)
 		})
 	}
+
 	escaped := false
 	for i := 1; i < len(s); i++ {
 		switch c := s[i]; {

@@ -165,6 +165,7 @@ func addrOf(element string) (addr netip.Addr, ok bool) {
 			found++
 		}
 	}
+
 	if found != 1 {
 		return netip.Addr{}, false
 	}
@@ -175,6 +176,7 @@ func addrOf(element string) (addr netip.Addr, ok bool) {
 	if m == nil {
 		return netip.Addr{}, false
 	}
+
 	if port, err := strconv.Atoi(strings.TrimPrefix(m[2], ":")); err == nil && port > 65535 {
 		return netip.Addr{}, false
 	}
@@ -191,6 +193,7 @@ func FuzzForwarded(f *testing.F) {
 			f.Add(line)
 		}
 	}
+
 	trusted := netip.MustParsePrefix("10.0.0.0/8")
 	key := keyfunc.Forwarded(trusted)
 	f.Fuzz(func(t *testing.T, header string) {
@@ -199,6 +202,7 @@ func FuzzForwarded(f *testing.F) {
 			r.Header["Forwarded"] = lines
 			return keyOf(t, key, r)
 		}
+
 		got := with(header)
 		checkAddrKey(t, got)
 
@@ -214,6 +218,7 @@ func FuzzForwarded(f *testing.F) {
 				}
 				want = addr
 			}
+
 			if wantKey, _ := keyfunc.RemoteAddr(request(want.String())); known && got != wantKey {
 				t.Errorf("Forwarded %q: got %q; want %q", header, got, wantKey)
 			}
@@ -234,6 +239,7 @@ func FuzzForwarded(f *testing.F) {
 				}
 			}
 		}
+
 		// One more trusted proxy on the way changes nothing, if there is a client to find.
 		further := with(header + `,for="10.9.9.9"`)
 		if addr, isV4 := strings.CutPrefix(got, "ip:"); isV4 && !strings.HasPrefix(addr, "10.") && further != got {

@@ -30,6 +30,7 @@ func TestRouteVariants(t *testing.T) {
 	count := func(_ http.ResponseWriter, r *http.Request) { got = keyOf(t, keyfunc.Route, r) }
 	mux.HandleFunc("GET /users/{id}", count)
 	mux.HandleFunc("/files/{path...}", count)
+
 	for _, tt := range []struct{ method, target, want string }{
 		{"GET", "/users/7", "route:GET /users/{id}"},
 		{"GET", "/users/8?x=1", "route:GET /users/{id}"},

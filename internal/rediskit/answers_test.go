@@ -80,6 +80,7 @@ func TestDown(t *testing.T) {
 			}
 		}
 	}
+
 	if Down(redis.Nil) {
 		t.Error("a reply that is nil is an outage; want none")
 	}

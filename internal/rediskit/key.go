@@ -34,6 +34,7 @@ func escape(b []byte, s string) []byte {
 	if len(s) > maxKeyPart {
 		return hashed(b, s)
 	}
+
 	start := len(b)
 	for i := range len(s) {
 		c := s[i]
@@ -44,6 +45,7 @@ func escape(b []byte, s string) []byte {
 			b = append(b, c)
 		}
 	}
+
 	if len(b)-start > maxKeyPart {
 		return hashed(b[:start], s)
 	}
@@ -64,10 +66,12 @@ func ParseKey(prefix, key string) (subject, policy, calendar string, ok bool) {
 	if !isOurs || !isBucket {
 		return "", "", "", false
 	}
+
 	name, calendar, isQuota := strings.Cut(name, "~")
 	if isQuota && (calendar == "" || strings.Contains(calendar, "paid.")) { // what a server has charged late
 		return "", "", "", false
 	}
+
 	subject, ok1 := unescape(tag)
 	policy, ok2 := unescape(name)
 	return subject, policy, calendar, ok1 && ok2

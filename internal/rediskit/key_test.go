@@ -81,6 +81,7 @@ func FuzzKey(f *testing.F) {
 	} {
 		f.Add(s[0], s[1], s[2], s[3])
 	}
+
 	f.Fuzz(func(t *testing.T, subject, policy, subject2, policy2 string) {
 		a, b := keyOf(subject, policy), keyOf(subject2, policy2)
 		if same := subject == subject2 && policy == policy2; (a == b) != same {
@@ -150,6 +151,7 @@ func TestParseKey(t *testing.T) {
 			}
 		}
 	}
+
 	if s, _, _, ok := ParseKey("rl:", string(AppendKey(nil, "rl:", long, "p"))); !ok || !strings.HasPrefix(s, "%#") || len(s) != 34 {
 		t.Errorf("got %q, %t; want a hash", s, ok)
 	}

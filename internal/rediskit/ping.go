@@ -40,6 +40,7 @@ func Ping(ctx context.Context, client redis.UniversalClient, prefix string, call
 		ctx, cancel = context.WithTimeout(ctx, pingTimeout)
 		defer cancel()
 	}
+
 	p := ping{prefix: prefix, call: call}
 	p.conn, p.address = ConnOf(client)
 	deadline, _ := ctx.Deadline()
@@ -74,15 +75,18 @@ func (p *ping) all(ctx context.Context, client redis.UniversalClient) error {
 			if errors.Is(err, io.EOF) && closesOnHello(ctx, server) {
 				err = fmt.Errorf("%w: %w", ErrHello, err)
 			}
+
 			mu.Lock()
 			defer mu.Unlock()
 			errs = append(errs, p.explain(ctx, server.Options().Addr, err))
 		}
 	}
+
 	key := p.prefix + "{ping}"
 	switch c := client.(type) {
 	case *redis.Client:
 		one(ctx, c, key)
+
 	case *redis.ClusterClient:
 		err := c.ForEachMaster(ctx, func(ctx context.Context, server *redis.Client) error {
 			if key, ok := p.keyOn(ctx, c, server); ok {
@@ -93,12 +97,14 @@ func (p *ping) all(ctx context.Context, client redis.UniversalClient) error {
 		if err != nil {
 			return p.explain(ctx, p.address, err)
 		}
+
 	case *redis.Ring:
 		err := c.ForEachShard(ctx, func(ctx context.Context, server *redis.Client) error {
 			one(ctx, server, key)
 			return nil
 		})
 		errs = append(errs, err)
+
 	default:
 		if err := p.call(ctx, client, key); err != nil {
 			return p.explain(ctx, "the client's address", err)
@@ -136,6 +142,7 @@ func closesOnHello(ctx context.Context, server *redis.Client) bool {
 		if _, err := fmt.Fprintf(conn, "*1\r\n$%d\r\n%s\r\n", len(command), command); err != nil {
 			return err
 		}
+
 		_, err = io.ReadFull(conn, make([]byte, 1))
 		return err
 	}
@@ -150,6 +157,7 @@ func WhyClosed(client redis.UniversalClient, err error) error {
 	if !ok {
 		return err
 	}
+
 	ctx, cancel := context.WithTimeout(context.Background(), pingTimeout)
 	defer cancel()
 	if reply := c.Ping(ctx).Err(); Diagnose(reply, Conn{}).Code == diag.RedisAuth {

@@ -58,6 +58,7 @@ func Diagnose(err error, c Conn) Problem {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, redis.ErrClosed) || redis.IsTryAgainError(err) {
 		return Problem{} // closed by the program; TRYAGAIN: a slot of the cluster moves
 	}
+
 	p := Problem{Cause: cause(err)}
 	text := p.Cause
 	has := func(words ...string) bool {
@@ -68,13 +69,8 @@ func Diagnose(err error, c Conn) Problem {
 		return p
 	}
 
-	var verify *tls.CertificateVerificationError
-	var unknown x509.UnknownAuthorityError
-	var host x509.HostnameError
 	var invalid x509.CertificateInvalidError
-	var record tls.RecordHeaderError
 	var answered redis.Error
-	var network net.Error
 	switch {
 	case errors.Is(err, ErrReply):
 		return set(diag.RedisProtocol, notRedis, "a proxy or a server in between may change replies; connect to Redis directly")
@@ -84,34 +80,38 @@ func Diagnose(err error, c Conn) Problem {
 	case errors.Is(err, ErrKeysApart):
 		return set(diag.RedisKeysApart, "runs scripts away from their keys", "let the proxy choose the server by the hash tag of the key, or connect to Redis directly")
 
-	// The connection.
-	case errors.As(err, &unknown):
+	// TLS.
+	case is[x509.UnknownAuthorityError](err):
 		return set(diag.RedisCertificate, "has a certificate that does not verify", hintCA())
-	case errors.As(err, &host):
+	case is[x509.HostnameError](err):
 		return set(diag.RedisCertificate, "has a certificate that does not verify", "connect to a name that the certificate has")
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		return set(diag.RedisCertificate, "has a certificate that does not verify", "renew the certificate, or set this machine's clock")
-	case errors.As(err, &verify), has("x509: "):
+	case is[*tls.CertificateVerificationError](err), has("x509: "):
 		return set(diag.RedisCertificate, "has a certificate that does not verify", "")
 	case has("tls: certificate required", "tls: bad certificate", "tls: unknown certificate"):
 		return set(diag.RedisCertificate, "wants a client certificate that it trusts", "set TLSConfig.Certificates, see redisstore.ClientOptions, or tls-auth-clients no on the server")
-	case errors.As(err, &record):
+	case is[tls.RecordHeaderError](err):
 		return set(diag.RedisUnreachable, "does not answer", "the server may not speak TLS; try redis:// in place of rediss://")
+
+	// The connection.
 	case has("can't parse", "invalid reply"):
 		return set(diag.RedisProtocol, notRedis, "check host and port: something else listens there")
 	case errors.Is(err, redis.ErrPoolTimeout):
 		return set(diag.RedisUnreachable, "has no free connection", "raise pool_size, or look for slow commands; all connections of the pool were in use")
+
 	case !errors.As(err, &answered):
 		hint := ""
 		p.Closed = has("EOF", "reset", "broken pipe")
 		switch {
-		case errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) && network.Timeout():
+		case isTimeout(err):
 			p.Timeout = true
 			if c.TLS && !c.Answered {
 				hint = "the server may not speak TLS; try redis:// in place of rediss://"
 			} else if !c.Answered {
 				hint = "check host, port and firewall; a distant Redis needs a longer Timeout"
 			}
+
 		case has("refused"):
 			hint = "check that Redis runs there, and host and port"
 		case has("no such host"):
@@ -135,6 +135,16 @@ func Diagnose(err error, c Conn) Problem {
 	return set(a.code, a.what, a.hint)
 }
 
+func is[T error](err error) bool {
+	_, ok := errors.AsType[T](err)
+	return ok
+}
+
+func isTimeout(err error) bool {
+	network, ok := errors.AsType[net.Error](err)
+	return errors.Is(err, context.DeadlineExceeded) || ok && network.Timeout()
+}
+
 // hintCA says how to name the authority of a certificate.
 func hintCA() string {
 	hint := "name the file of its CA in SSL_CERT_FILE, or set TLSConfig.RootCAs, see redisstore.ClientOptions"
@@ -154,6 +164,7 @@ func cause(err error) string {
 	var op *net.OpError
 	var call *os.SyscallError
 	var dns *net.DNSError
+
 	switch {
 	case errors.As(err, &dns):
 		text = "lookup " + dns.Name + ": " + dns.Err
@@ -168,11 +179,13 @@ func cause(err error) string {
 	case text == context.DeadlineExceeded.Error():
 		text = "timed out"
 	}
+
 	text = WithoutArgs(text)
 	text = scriptPlace.ReplaceAllString(text, "")
 	if i := strings.IndexFunc(text, func(r rune) bool { return r < ' ' }); i >= 0 {
 		text = text[:i]
 	}
+
 	if len(text) > 200 {
 		text = strings.ToValidUTF8(text[:200], "")
 	}

@@ -34,6 +34,7 @@ func Reply(cmd *redis.Cmd, n int) ([]int64, error) {
 	if one, ok := v.(int64); ok && n == 1 {
 		return []int64{one}, nil
 	}
+
 	list, ok := v.([]any)
 	if !ok {
 		return nil, fmt.Errorf("%w: %T; want a list", ErrReply, v)
@@ -41,6 +42,7 @@ func Reply(cmd *redis.Cmd, n int) ([]int64, error) {
 	if len(list) != n {
 		return nil, fmt.Errorf("%w: %d items; want %d", ErrReply, len(list), n)
 	}
+
 	reply := make([]int64, n)
 	for i, item := range list {
 		if reply[i], ok = item.(int64); !ok {

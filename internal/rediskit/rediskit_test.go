@@ -14,6 +14,7 @@ func FuzzReply(f *testing.F) {
 		f.Add([]byte{6, 0, shape}, 2)
 		f.Add([]byte{6, shape, shape, shape}, 3)
 	}
+
 	f.Fuzz(func(t *testing.T, shape []byte, n int) {
 		if n < 0 || n > 100 {
 			return
@@ -50,6 +51,7 @@ func build(shape []byte) (v any, integers int) {
 			return []any{int64(b)}
 		}
 	}
+
 	if len(shape) == 0 {
 		return nil, -1
 	}
@@ -64,6 +66,7 @@ func build(shape []byte) (v any, integers int) {
 		}
 		integers++
 	}
+
 	return list, max(integers, -1)
 }
 

@@ -73,6 +73,7 @@ func TestSendAgain(t *testing.T) {
 		if cmd.Err() != nil {
 			got = cmd.Err().Error()
 		}
+
 		if !slices.Equal(server.sent, tt.sent) || got != tt.last {
 			t.Errorf("replies %q: sent %q, last error %q; want %q and %q", tt.errs, server.sent, got, tt.sent, tt.last)
 		}

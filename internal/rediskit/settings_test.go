@@ -37,6 +37,7 @@ func TestBoundsCalls(t *testing.T) {
 		if got := len(lines) == 1 && lines[0].Level == slog.LevelInfo && lines[0].Code() == diag.RedisSettings; got != tt.hint || len(lines) > 1 {
 			t.Errorf("%s: got lines %v; want one at level INFO: %v", tt.name, lines, tt.hint)
 		}
+
 		if tt.client != nil {
 			_ = tt.client.Close()
 		}

@@ -17,6 +17,7 @@ func BenchmarkObserve(b *testing.B) {
 	for i := range subjects {
 		subjects[i] = fmt.Sprintf("ip:%d.%d.2.7", i>>8, i&255)
 	}
+
 	for _, one := range []struct {
 		name     string
 		allowed  bool
@@ -32,6 +33,7 @@ func BenchmarkObserve(b *testing.B) {
 			r := httptest.NewRequest("GET", "/", nil)
 			limit := gcra.PerMinute(10)
 			b.ReportAllocs()
+
 			b.RunParallel(func(pb *testing.PB) {
 				results := []middleware.PolicyResult{{Policy: "a", Limit: limit}, {Policy: "b", Limit: limit}}
 				for n := 0; pb.Next(); n++ {
@@ -56,6 +58,7 @@ func BenchmarkPage(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	r := httptest.NewRequest("GET", "/", nil)
 	for range steps {
 		for range 9 {
@@ -63,6 +66,7 @@ func BenchmarkPage(b *testing.B) {
 		}
 		now = now.Add(step)
 	}
+
 	b.ReportAllocs()
 	for b.Loop() {
 		i.ServeHTTP(httptest.NewRecorder(), r)

@@ -59,12 +59,14 @@ func busyScene(t *testing.T) *scene {
 		}
 		return gcra.PerMinute(60)
 	}
+
 	s := newSceneOn(t, clock, store,
 		middleware.Policy{Name: "client", Key: who, Limit: gcra.PerMinute(100).WithBurst(20)},
 		middleware.Policy{Name: "login", Key: who, Limit: gcra.PerMinute(5), Routes: []string{"POST /login", "POST /password"}, OnFailure: middleware.FailClosed},
 		middleware.Policy{Name: "plan", Key: who, LimitFor: plan, Cost: func(*http.Request) int64 { return 2 }},
 		middleware.Policy{Name: "strict", Key: who, Limit: gcra.PerMinute(8), Shadow: true, MaxDelay: 2 * time.Second},
 	)
+
 	for i := range 60 {
 		for user := range 12 {
 			s.ask(1+(i+user)%4, fmt.Sprintf("sub:pro%d", user), "/hello")
@@ -74,6 +76,7 @@ func busyScene(t *testing.T) *scene {
 			s.ask(60+i, "ip:192.0.2.7", "/hello")
 			s.ask(12, "ip:2001:db8:1:2::/64", "/hello")
 		}
+
 		if i%5 == 0 {
 			r := httptest.NewRequest("POST", "/login", nil)
 			r.Header.Set("Who", hostile)
@@ -82,10 +85,12 @@ func busyScene(t *testing.T) *scene {
 			}
 			s.ask(30, "own:"+strings.Repeat("a-very-long-tenant-name/", 8)+"42", "/hello")
 		}
+
 		if i < 59 {
 			s.add(15 * time.Second)
 		}
 	}
+
 	s.ask(14, "ip:192.0.2.7", "/hello")
 	store.err = fmt.Errorf("%w: dial tcp 10.0.0.6:6379: connect: connection refused", redisstore.ErrUnavailable)
 	s.ask(7, "ip:198.51.100.7", "/hello")

@@ -44,14 +44,17 @@ func (c *chart) Paths() (p struct{ Allowed, Denied, ShadowDenied string }) {
 		}
 		return max(leastHeight, chartHeight*float64(n)/float64(top))
 	}
+
 	var allowed, denied, shadowDenied strings.Builder
 	for i := range c.Allowed {
 		r, s := height(c.Denied[i]), height(c.ShadowDenied[i])
 		a := min(height(c.Allowed[i]), chartHeight-r-s) // leaves room for the least heights
+
 		bar(&allowed, i, 0, a)
 		bar(&denied, i, a, r)
 		bar(&shadowDenied, i, a+r, s)
 	}
+
 	p.Allowed, p.Denied, p.ShadowDenied = allowed.String(), denied.String(), shadowDenied.String()
 	return p
 }

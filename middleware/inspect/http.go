@@ -28,20 +28,17 @@ func setSecurityHeaders(h http.Header) {
 // get responds with the page or with JSON.
 func (i *Inspector) get(w http.ResponseWriter, r *http.Request) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
+	asJSON, formatErr := wantsJSON(query, r.Header)
+	switch {
+	case err != nil:
 		writeText(w, http.StatusBadRequest, "the query cannot be read: "+err.Error())
-		return
-	}
-	asJSON, err := wantsJSON(query, r.Header)
-	if err != nil {
-		writeText(w, http.StatusBadRequest, err.Error())
-		return
-	}
-	if !query.Has("subject") {
+	case formatErr != nil:
+		writeText(w, http.StatusBadRequest, formatErr.Error())
+	case query.Has("subject"):
+		i.writeSubject(w, r, http.StatusOK, asJSON, query, "")
+	default:
 		i.write(w, http.StatusOK, asJSON, i.view())
-		return
 	}
-	i.writeSubject(w, r, http.StatusOK, asJSON, query, "")
 }
 
 // writeSubject responds with the state of a subject, and with an error if message is not
@@ -55,8 +52,11 @@ func (i *Inspector) writeSubject(w http.ResponseWriter, r *http.Request, status 
 	if message != "" {
 		v.Subject.Error = message
 	} else {
-		v.Subject.Reset = v.inForce(form["reset"])
+		v.Subject.Reset = slices.DeleteFunc(form["reset"], func(name string) bool {
+			return !slices.ContainsFunc(v.Policies, func(p policy) bool { return p.InForce && p.Name == name })
+		})
 	}
+
 	i.write(w, status, asJSON, v)
 }
 
@@ -74,6 +74,7 @@ func (i *Inspector) write(w http.ResponseWriter, status int, asJSON bool, v *vie
 		writeText(w, http.StatusInternalServerError, "the response cannot be written: "+err.Error())
 		return
 	}
+
 	w.WriteHeader(status)
 	_, _ = body.WriteTo(w) // fails only if the client is gone
 }
@@ -92,56 +93,51 @@ func writeJSON(to *bytes.Buffer, v *view) error {
 	return err
 }
 
-// inForce returns the names that are policies in force.
-func (v *view) inForce(names []string) (known []string) {
-	for i := range v.Policies {
-		if p := &v.Policies[i]; p.InForce && slices.Contains(names, p.Name) {
-			known = append(known, p.Name)
-		}
-	}
-	return known
-}
-
 const maxForm = 64 << 10 // bytes of a reset's body
 
 // post resets buckets and redirects to the subject.
 func (i *Inspector) post(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	if err := r.ParseForm(); err != nil {
-		status := http.StatusBadRequest
-		if tooLong := (*http.MaxBytesError)(nil); errors.As(err, &tooLong) {
-			status = http.StatusRequestEntityTooLarge
-		}
-		writeText(w, status, "the form cannot be read: "+err.Error())
+	err := r.ParseForm()
+	asJSON, formatErr := wantsJSON(r.Form, r.Header)
+	_, tooLong := errors.AsType[*http.MaxBytesError](err)
+
+	status, mistake := http.StatusBadRequest, ""
+	switch {
+	case tooLong:
+		status, mistake = http.StatusRequestEntityTooLarge, "the form cannot be read: "+err.Error()
+	case err != nil:
+		mistake = "the form cannot be read: " + err.Error()
+	case formatErr != nil:
+		mistake = formatErr.Error()
+	case !r.Form.Has("subject"):
+		mistake = "nothing was reset: the field subject is missing; want the subject to reset, such as ip:192.0.2.7"
+	}
+	if mistake != "" {
+		writeText(w, status, mistake)
 		return
 	}
-	asJSON, err := wantsJSON(r.Form, r.Header)
-	if err != nil {
-		writeText(w, http.StatusBadRequest, err.Error())
-		return
-	}
-	if !r.Form.Has("subject") {
-		writeText(w, http.StatusBadRequest, "nothing was reset: the field subject is missing; want the subject to reset, such as ip:192.0.2.7")
-		return
-	}
+
 	subject, policies := r.Form.Get("subject"), r.Form["policy"]
 	wasFull, err := i.resetBuckets(r.Context(), subject, policies)
 	if err != nil {
-		status, why := http.StatusServiceUnavailable, "The store did not confirm the reset: "+err.Error()
-		if badRequest := requestError(""); errors.As(err, &badRequest) {
-			status, why = http.StatusBadRequest, "Nothing was reset: "+badRequest.Error()
+		why := "Nothing was reset: " + err.Error()
+		if _, ok := errors.AsType[requestError](err); !ok {
+			status, why = http.StatusServiceUnavailable, "The store did not confirm the reset: "+err.Error()
 		}
-		if !asJSON && !wantsPage(r.Form, r.Header) {
+		if asJSON || wantsPage(r.Form, r.Header) {
+			i.writeSubject(w, r, status, asJSON, r.Form, why)
+		} else {
 			writeText(w, status, why)
-			return
 		}
-		i.writeSubject(w, r, status, asJSON, r.Form, why)
 		return
 	}
+
 	back := url.Values{"subject": {subject}, "reset": policies}
 	if asJSON {
 		back.Set("format", "json")
 	}
+
 	// Relative to the client's URL. r.URL may lack a prefix that a router removed.
 	w.Header().Set("Location", "?"+back.Encode())
 	writeText(w, http.StatusSeeOther, resetMessage(subject, policies, wasFull))
@@ -191,10 +187,12 @@ func quality(accept, media string) float64 {
 		if err != nil {
 			continue
 		}
+
 		specificity := slices.Index([]string{"", "*/*", major + "/*", media}, name)
 		if specificity <= best {
 			continue
 		}
+
 		best, q = specificity, 1
 		if weight, err := strconv.ParseFloat(params["q"], 64); err == nil {
 			q = weight

@@ -21,6 +21,7 @@ func TestSecurityHeaders(t *testing.T) {
 	sum := sha256.Sum256([]byte(style))
 	want := "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 	forbidden := httptest.NewRequest("PUT", "/", nil)
+
 	for _, w := range []*httptest.ResponseRecorder{w, s.send(forbidden), s.send(post("subject=x&policy=a")), s.send(post(""))} {
 		for name, value := range map[string]string{
 			"Content-Security-Policy": want, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff",
@@ -85,6 +86,7 @@ func TestFormat(t *testing.T) {
 			t.Errorf("%q, Accept %q: got %d %s; want %d %s", test.query, test.accept, w.Code, got, test.status, test.want)
 		}
 	}
+
 	r := httptest.NewRequest("GET", "/", nil)
 	r.Header["Accept"] = []string{"text/html;q=0.1", "application/json"}
 	if got := s.send(r).Header().Get("Content-Type"); got != program {

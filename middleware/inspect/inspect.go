@@ -46,8 +46,11 @@ func newAt(now func() time.Time, cfg Config, limiters []*middleware.Limiter) (*I
 	if errs := check(cfg, limiters); len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
+
 	i := &Inspector{authorize: cfg.Authorize, limiters: limiters, store: limiters[0].Store()}
-	i.record.begin(now, i.current, i.store)
+	i.record.now, i.record.start, i.record.current = now, now(), i.current
+	i.record.store, _ = i.store.(gcra.StatsStore)
+	i.record.beginStep(1)
 	for _, l := range limiters {
 		l.Observe(i.record.observe)
 	}
@@ -61,6 +64,7 @@ func check(cfg Config, limiters []*middleware.Limiter) (errs []error) {
 	if len(limiters) == 0 {
 		errs = append(errs, errors.New("inspect: no limiters; want at least one"))
 	}
+
 	first := slices.IndexFunc(limiters, func(l *middleware.Limiter) bool { return l != nil })
 	for i, l := range limiters {
 		switch {
@@ -97,6 +101,7 @@ func (i *Inspector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeText(w, http.StatusForbidden, "not allowed")
 		return
 	}
+
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
 		i.get(w, r)
@@ -105,6 +110,7 @@ func (i *Inspector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			writeText(w, http.StatusForbidden, "denied: the request comes from another site")
 			return
 		}
+
 		i.post(w, r)
 	default:
 		w.Header().Set("Allow", "GET, HEAD, POST")

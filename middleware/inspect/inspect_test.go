@@ -49,6 +49,7 @@ func TestNewNamesEveryMistake(t *testing.T) {
 			t.Errorf("got %q; want lines that say %q", got, want)
 		}
 	}
+
 	if _, err := inspect.New(inspect.Config{Authorize: everybody}); err == nil || !strings.Contains(err.Error(), "no limiters") {
 		t.Errorf("without limiters: got %v; want an error", err)
 	}
@@ -75,6 +76,7 @@ func TestAuthorize(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.ask(3, "k", "/")
+
 	for _, h := range []http.Handler{page, new(inspect.Inspector)} {
 		for _, r := range []*http.Request{
 			httptest.NewRequest("GET", "/", nil), httptest.NewRequest("GET", "/?subject=k", nil),
@@ -87,6 +89,7 @@ func TestAuthorize(t *testing.T) {
 			}
 		}
 	}
+
 	if got := s.left("k"); got != "secret 2/5" {
 		t.Errorf("after a reset that was not allowed: got %q; want secret 2/5", got)
 	}
@@ -119,6 +122,7 @@ func TestPolicies(t *testing.T) {
 		Routes: []string{"GET /a", "/b/"}, Cost: func(*http.Request) int64 { return 1 }, Skip: func(*http.Request) bool { return false },
 		Shadow: true, MaxDelay: 2 * time.Second, MaxDebt: 70, OnFailure: middleware.FailClosed,
 	}
+
 	s := newScene(t, plain, rich)
 	s.ask(1, "k", "/a")
 	got := s.json("").Policies
@@ -128,10 +132,12 @@ func TestPolicies(t *testing.T) {
 	if p := got[0]; p.Name != "plain" || !p.InForce || p.Limit != "100/minute burst 20" || p.LimitFor || p.CostFor || p.Skips || p.Shadow || p.MaxDelay != 0 || p.OnFailure != "local" || len(p.Routes) != 0 {
 		t.Errorf("plain: got %+v", p)
 	}
+
 	if p := got[1]; p.Name != "rich" || p.Limit != "" || !p.LimitFor || !slices.Equal(p.Limits, []string{"5/minute"}) ||
 		!slices.Equal(p.Routes, rich.Routes) || !p.CostFor || !p.Skips || !p.Shadow || p.MaxDelay != 2 || p.MaxDebt != 70 || p.OnFailure != "closed" {
 		t.Errorf("rich: got %+v", p)
 	}
+
 	page := s.html("")
 	for _, want := range []string{
 		"100/minute burst 20", "Every request", "on failure: local", "5/minute", "depending on the request",
@@ -152,6 +158,7 @@ func TestReload(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.ask(1, "k", "/")
+
 	names := func() (all []string) {
 		for _, p := range s.json("").Policies {
 			if p.InForce {
@@ -162,6 +169,7 @@ func TestReload(t *testing.T) {
 		}
 		return all
 	}
+
 	if got, want := names(), []string{"new 7/hour", "old gone"}; !slices.Equal(got, want) {
 		t.Errorf("after a reload: got %q; want %q", got, want)
 	}
@@ -183,6 +191,7 @@ func TestCounts(t *testing.T) {
 	if d := got.Decisions; d.Total != 9 || d.Denied != 3 || d.Degraded != 0 {
 		t.Errorf("decisions: got %+v; want 9, of which 3 denied", d)
 	}
+
 	p := got.Policies[0]
 	if p.Allowed != 6 || p.Denied != 3 || p.ShadowDenied != 0 {
 		t.Errorf("enforced: got %d allowed, %d denied, %d shadow denied; want 6, 3, 0", p.Allowed, p.Denied, p.ShadowDenied)
@@ -194,6 +203,7 @@ func TestCounts(t *testing.T) {
 	if p.Allowed != 3 || p.Denied != 0 || p.ShadowDenied != 6 {
 		t.Errorf("shadow: got %d allowed, %d denied, %d shadow denied; want 3, 0, 6", p.Allowed, p.Denied, p.ShadowDenied)
 	}
+
 	s.add(14*time.Minute + 30*time.Second)
 	if got := s.json("").Decisions.Total; got != 1 {
 		t.Errorf("15 minutes after the first step: got %d decisions; want the 1 of later", got)
@@ -231,6 +241,7 @@ func TestDegradedReason(t *testing.T) {
 	if got := s.json("").Decisions.Reason; got != "" || strings.Contains(s.html(""), title) {
 		t.Errorf("without an error: got reason %q; want none", got)
 	}
+
 	store.err = errors.New("first reason")
 	s.ask(1, "k", "/")
 	store.err = errors.New("WRONGPASS <b>\nsecond line\n" + strings.Repeat("x", 1000))
@@ -239,6 +250,7 @@ func TestDegradedReason(t *testing.T) {
 	if !strings.Contains(got, "WRONGPASS <b>; second line; xxx") || !strings.HasSuffix(got, "x…") || len(got) > 400 {
 		t.Errorf("got reason %q; want the last one, in a line of some length", got)
 	}
+
 	if page := s.html(""); !strings.Contains(page, title+": ") || !strings.Contains(page, "WRONGPASS &lt;b&gt;; second line") {
 		t.Errorf("got\n%s\nwant the reason", page)
 	}
@@ -279,9 +291,11 @@ func TestMostDenied(t *testing.T) {
 	if most := got[0].MostDenied; len(most) != 2 || most[0].Subject != "loud" || most[0].AtLeast != 20 || most[0].AtMost != 20 || most[1].Subject != "louder than some" || most[1].AtLeast != 3 {
 		t.Errorf("got %+v; want loud 20 times and another 3 times", most)
 	}
+
 	if most := got[1].MostDenied; len(most) != 0 {
 		t.Errorf("a policy that denied nothing: got %+v; want none", most)
 	}
+
 	// Old denials are forgotten.
 	s.add(18 * time.Minute)
 	if most := s.json("").Policies[0].MostDenied; len(most) != 0 {
@@ -302,6 +316,7 @@ func TestStats(t *testing.T) {
 	if got.Kind != "*inspect_test.busyStore" || got.Recent == nil || got.Total == nil {
 		t.Fatalf("got %+v; want statistics", got)
 	}
+
 	if got.Total.Batches != 41 || got.Total.FailedBatches != 3 || got.Total.MeanTime != 0.00064 || got.Recent.Batches != 10 || got.Recent.FailedBatches != 0 || got.Recent.CachedDenials != 2 {
 		t.Errorf("got %+v and %+v; want 41 batches of 640 us and 3 failed, recently 10, 2 cached denials and none failed", got.Total, got.Recent)
 	}
@@ -360,6 +375,7 @@ func TestRedis(t *testing.T) {
 	if got := s.left("k"); got != "p 0/5" {
 		t.Errorf("after 8: got %q; want p 0/5", got)
 	}
+
 	if w := s.send(post("subject=k&policy=p")); w.Code != http.StatusSeeOther {
 		t.Fatalf("reset: got %d %s; want 303", w.Code, w.Body)
 	}
@@ -369,6 +385,7 @@ func TestRedis(t *testing.T) {
 	if !strings.Contains(s.html("?subject=k"), "refills the selected buckets for all servers.") {
 		t.Error("the page does not say that a reset is for all servers")
 	}
+
 	got := s.json("").Store
 	if got.Kind != "Redis" || got.Total == nil || got.Total.Batches < 3 || got.Total.MeanTime <= 0 || len(got.Servers) != 1 || got.Servers[0].Breaker != "closed" {
 		t.Errorf("got %+v; want a Redis with one server in use and its batches", got)
@@ -394,6 +411,7 @@ func TestSeveralLimiters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	s := &scene{t: t, clock: newClock(), page: page}
 	for _, s.limiter = range []*middleware.Limiter{before, after} {
 		s.ask(1, "k", "/")
@@ -416,9 +434,11 @@ func TestConcurrent(t *testing.T) {
 			{Name: string(rune('b' + i%5)), Key: who, LimitFor: func(*http.Request) gcra.Limit { return limit }},
 		}
 	}
+
 	clock := newClock()
 	s := newSceneOn(t, clock, store, policies(0)...)
 	var all sync.WaitGroup
+
 	for worker := range 4 {
 		all.Go(func() {
 			for i := range 300 {
@@ -437,6 +457,7 @@ func TestConcurrent(t *testing.T) {
 			}
 		})
 	}
+
 	all.Wait()
 	if d := s.json("").Decisions; d.Total == 0 || d.Total > 1200 {
 		t.Errorf("got %+v; want some of the 1200 decisions", d)

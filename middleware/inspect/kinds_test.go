@@ -21,6 +21,7 @@ func TestCountsBy(t *testing.T) {
 		}
 		return "", nil
 	}
+
 	s := newScene(t,
 		middleware.Policy{Name: "users", Key: user, Limit: five},
 		middleware.Policy{Name: "either", Key: keyfunc.First(user, keyfunc.RemoteAddr), Limit: five},
@@ -29,6 +30,7 @@ func TestCountsBy(t *testing.T) {
 		middleware.Policy{Name: "server", Key: keyfunc.Const("x"), Limit: five},
 		middleware.Policy{Name: "idle", Key: user, Limit: five, Routes: []string{"/idle"}},
 	)
+
 	for _, name := range []string{"alice|x", ""} {
 		r := httptest.NewRequest("GET", "/hello", nil)
 		r.Pattern = "GET /hello"
@@ -49,6 +51,7 @@ func TestCountsBy(t *testing.T) {
 			"server":  {[]string{"const"}, "by a constant<"},
 			"idle":    {[]string{}, "no request lately, so it is not known what it counts by<"},
 		}[p.Name]
+
 		if !slices.Equal(p.Kinds, want.kinds) {
 			t.Errorf("%s: got kinds %q; want %q", p.Name, p.Kinds, want.kinds)
 		}

@@ -24,6 +24,7 @@ func TestMounted(t *testing.T) {
 		m.Handle(pattern, h)
 		return m
 	}
+
 	for _, mount := range []struct {
 		name, path string
 		handler    func(page http.Handler) http.Handler
@@ -86,6 +87,7 @@ func TestMounted(t *testing.T) {
 			if page := c.submit("?subject=ip%3a192.0.2.7", url.Values{"policy": {"a"}}); !strings.Contains(page, "Reset: <b>a</b>") || !strings.Contains(page, "5 of 5") {
 				t.Errorf("got %.400s; want the subject, reset", page)
 			}
+
 			if page := c.follow("?format=json"); !strings.HasPrefix(page, "{\n  \"window_seconds\": 900,\n") {
 				t.Errorf("got %.400s; want JSON", page)
 			}
@@ -115,6 +117,7 @@ func (v *visitor) visit(method, reference string, form url.Values) string {
 	if err != nil {
 		v.t.Fatal(err)
 	}
+
 	r, err := http.NewRequestWithContext(v.t.Context(), method, to.String(), strings.NewReader(form.Encode()))
 	if err != nil {
 		v.t.Fatal(err)
@@ -123,6 +126,7 @@ func (v *visitor) visit(method, reference string, form url.Values) string {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		r.Header.Set("Origin", base.Scheme+"://"+base.Host)
 	}
+
 	response, err := http.DefaultClient.Do(r)
 	if err != nil {
 		v.t.Fatal(err)
@@ -132,6 +136,7 @@ func (v *visitor) visit(method, reference string, form url.Values) string {
 	if err != nil || response.StatusCode != http.StatusOK {
 		v.t.Fatalf("%s %s: got %d, %v, %.400s; want 200", method, to, response.StatusCode, err, body)
 	}
+
 	v.at = response.Request.URL.String()
 	return string(body)
 }

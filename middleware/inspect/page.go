@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 //go:embed page.html
@@ -19,24 +18,22 @@ var pageHTML string
 var pageCSS string
 
 // contentPolicy allows the page its own style and forms, and nothing else.
-var contentPolicy = "default-src 'none'; style-src '" + hashOf(pageCSS) + "'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+var contentPolicy = "default-src 'none'; style-src '" + styleHash(pageCSS) + "'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
-func hashOf(s string) string {
+func styleHash(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
 var page = template.Must(template.New("page").Funcs(template.FuncMap{
-	"css":        func() template.CSS { return template.CSS(pageCSS) }, //nolint:gosec // our own file
-	"number":     number,
-	"abbreviate": abbreviate,
-	"share":      share,
-	"human":      human,
-	"clip":       clip,
-	"escape":     escape,
-	"half":       func(n int64) int64 { return n / 2 },
-	"until":      until,
-	"words":      words,
+	"css":    func() template.CSS { return template.CSS(pageCSS) }, //nolint:gosec // our own file
+	"number": number,
+	"share":  share,
+	"human":  human,
+	"clip":   clip,
+	"escape": escape,
+	"half":   func(n int64) int64 { return n / 2 },
+	"words":  words,
 }).Parse(pageHTML))
 
 // number writes 12345 as 12,345.
@@ -46,19 +43,6 @@ func number(n int64) string {
 		s = s[:at] + "," + s[at:]
 	}
 	return s
-}
-
-// abbreviate writes a number of the chart's scale, 40000 as 40k.
-func abbreviate(n int64) string {
-	for _, unit := range []struct {
-		size int64
-		name string
-	}{{1e9, "G"}, {1e6, "M"}, {1e3, "k"}} {
-		if n >= 10*unit.size || n >= unit.size && n%unit.size == 0 {
-			return strconv.FormatInt(n/unit.size, 10) + unit.name
-		}
-	}
-	return strconv.FormatInt(n, 10)
 }
 
 // share writes n of total in percent: 0 only if there are none, 100 only if all are.
@@ -77,10 +61,9 @@ func share(n, total int64) string {
 	}
 }
 
-// human writes a duration in its two largest units.
+// human writes a duration in its two largest units, and less than 10 of one with a tenth.
 func human(s seconds) string {
 	d := time.Duration(s)
-	const day = 24 * time.Hour
 	switch {
 	case d <= 0:
 		return "0 s"
@@ -92,49 +75,29 @@ func human(s seconds) string {
 		return fmt.Sprintf("%d ms", d.Milliseconds())
 	case d < 10*time.Second && d%time.Second != 0:
 		return fmt.Sprintf("%.1f s", d.Seconds())
-	case d < time.Minute:
-		return fmt.Sprintf("%d s", d/time.Second)
-	case d < time.Hour:
-		return twoUnits(d, time.Minute, "min", time.Second, "s")
-	case d < day:
-		return twoUnits(d, time.Hour, "h", time.Minute, "min")
-	default:
-		return twoUnits(d, day, "d", time.Hour, "h")
 	}
+
+	var units []string
+	for _, unit := range []struct {
+		size time.Duration
+		name string
+	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "min"}, {time.Second, "s"}} {
+		if n := d / unit.size; n > 0 {
+			units = append(units, fmt.Sprintf("%d %s", n, unit.name))
+		}
+		d %= unit.size
+	}
+	return strings.Join(units[:min(2, len(units))], " ")
 }
 
-func twoUnits(d, large time.Duration, name string, small time.Duration, rest string) string {
-	s := fmt.Sprintf("%d %s", d/large, name)
-	if n := d % large / small; n > 0 {
-		s += fmt.Sprintf(" %d %s", n, rest)
-	}
-	return s
-}
-
-// until writes when a bucket is full.
-func until(s seconds) string {
-	if s <= 0 {
-		return "now"
-	}
-	return "in " + human(s)
-}
+// unquoter leaves alone what strconv.Quote escapes only for its quotes.
+var unquoter = strings.NewReplacer(`\"`, `"`, `\\`, `\`)
 
 // escape makes all of a subject visible: it escapes characters that do not print or that
 // change the direction of text.
 func escape(subject string) string {
-	var b strings.Builder
-	for i, c := range subject {
-		switch {
-		case c == utf8.RuneError && !strings.HasPrefix(subject[i:], string(utf8.RuneError)):
-			fmt.Fprintf(&b, `\x%02x`, subject[i])
-		case strconv.IsPrint(c):
-			b.WriteRune(c)
-		default:
-			quoted := strconv.QuoteRune(c)
-			b.WriteString(quoted[1 : len(quoted)-1])
-		}
-	}
-	return b.String()
+	quoted := strconv.Quote(subject)
+	return unquoter.Replace(quoted[1 : len(quoted)-1])
 }
 
 const maxShown = 80 // characters of a subject

@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -51,12 +52,6 @@ func (s *series) recentLimits(now int64) []gcra.Limit {
 type snapshot struct {
 	step int64
 	gcra.Stats
-}
-
-func (c *record) begin(now func() time.Time, current func() []middleware.Policy, store gcra.Store) {
-	c.now, c.start, c.current = now, now(), current
-	c.store, _ = store.(gcra.StatsStore)
-	c.beginStep(c.step())
 }
 
 // step returns the current step.
@@ -116,11 +111,11 @@ func (c *record) reason() string {
 	if cause == nil {
 		return ""
 	}
-	text := []rune(strings.ReplaceAll((*cause).Error(), "\n", "; "))
-	if len(text) > maxReason {
-		text = append(text[:maxReason], '…')
+	text := strings.ReplaceAll((*cause).Error(), "\n", "; ")
+	if short := fmt.Sprintf("%.*s", maxReason, text); short != text {
+		return short + "…"
 	}
-	return string(text)
+	return text
 }
 
 // policySeries returns the series of a policy, a new one if there is none.
@@ -143,6 +138,7 @@ func (c *record) policySeries(policy string) *series {
 func (c *record) beginStep(now int64) gcra.Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if n := len(c.past); n == 0 || c.past[n-1].step < now {
 		s := snapshot{step: now}
 		if c.store != nil {
@@ -151,6 +147,7 @@ func (c *record) beginStep(now int64) gcra.Stats {
 		}
 		c.past = append(c.past, s)
 	}
+
 	for c.past[0].step <= now-steps { // the last is of this step, or of a later one
 		c.past = c.past[1:]
 	}
@@ -165,5 +162,6 @@ func (c *record) beginStep(now int64) gcra.Stats {
 			return !inForce[name] && s.recent(now) == [steps]counts{}
 		})
 	})
+
 	return c.past[0].Stats
 }

@@ -46,6 +46,7 @@ func TestRingConcurrent(t *testing.T) {
 			}
 		})
 	}
+
 	all.Wait()
 
 	var n int64

@@ -3,6 +3,7 @@ package inspect
 import (
 	"cmp"
 	"hash/maphash"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -20,8 +21,7 @@ const (
 // small, and too large by at most the count taken over, which is at most one 64th of all
 // that was added.
 type sketch struct {
-	used     int
-	hashes   [sketchSize]uint64
+	hashes   [sketchSize]uint64 // 0 if the counter is free
 	counts   [sketchSize]int64
 	counters [sketchSize]counter
 }
@@ -36,34 +36,24 @@ type counter struct {
 
 // add counts a subject once. limit is the one applied to it, or zero if unknown.
 func (s *sketch) add(hash uint64, subject string, limit gcra.Limit) {
-	least := 0
-	for i := range s.used {
-		if s.hashes[i] == hash {
-			s.counts[i]++
-			if limit != (gcra.Limit{}) {
-				s.counters[i].limit = limit
-			}
-			return
-		}
-		if s.counts[i] < s.counts[least] {
-			least = i
-		}
+	at := slices.Index(s.hashes[:], hash)
+	if at < 0 {
+		at = slices.Index(s.counts[:], s.floor())
+		// Cloned, as the subject may be part of a large string.
+		kept := strings.Clone(subject[:min(len(subject), maxSubject)])
+		s.counters[at] = counter{subject: kept, cut: len(kept) < len(subject), over: s.counts[at]}
+		s.hashes[at] = hash
 	}
-	if s.used < sketchSize {
-		least = s.used // whose count is 0
-		s.used++
+
+	s.counts[at]++
+	if limit != (gcra.Limit{}) {
+		s.counters[at].limit = limit
 	}
-	kept := subject[:min(len(subject), maxSubject)]
-	// Cloned, as the subject may be part of a large string.
-	s.counters[least] = counter{strings.Clone(kept), len(kept) < len(subject), s.counts[least], limit}
-	s.hashes[least] = hash
-	s.counts[least]++
 }
 
-// floor is the most that a subject without a counter may have been added.
-func (s *sketch) floor() int64 {
-	return slices.Min(s.counts[:]) // 0 while a counter is free
-}
+// floor is the smallest count, the most that a subject without a counter may have been
+// added: 0 while a counter is free.
+func (s *sketch) floor() int64 { return slices.Min(s.counts[:]) }
 
 // Subjects are counted by panes of time, so that old ones are forgotten.
 const (
@@ -73,6 +63,9 @@ const (
 
 // seed is random, so that clients cannot choose subjects with equal hashes.
 var seed = maphash.MakeSeed()
+
+// hashOf is not 0.
+func hashOf(subject string) uint64 { return maphash.String(seed, subject) | 1 }
 
 // heavyHitters finds the most frequent subjects of the last panes. Its zero value is
 // ready and takes no memory before the first subject.
@@ -89,15 +82,16 @@ type pane struct {
 func paneOf(step int64) int64 { return (step-1)/paneSteps + 1 }
 
 func (h *heavyHitters) add(step int64, subject string, limit gcra.Limit) {
-	hash := maphash.String(seed, subject)
+	hash := hashOf(subject)
 	number := paneOf(step)
 	h.mu.Lock()
 	defer h.mu.Unlock()
+
 	p := &h.panes[number%panes]
-	if p.number != number {
-		if p.number > number {
-			return // older than the window
-		}
+	if p.number > number {
+		return // older than the window
+	}
+	if p.number < number {
 		*p = pane{number, new(sketch)}
 	}
 	p.sketch.add(hash, subject, limit)
@@ -114,58 +108,49 @@ func (h *heavyHitters) forget(now int64) {
 	}
 }
 
-// subjectCount is a frequent subject and the bounds of its count.
-type subjectCount struct {
-	counter
-	atLeast, atMost int64
-}
-
 // top returns the n most frequent subjects, by their lower bounds.
-func (h *heavyHitters) top(n int) []subjectCount {
-	found := map[uint64]*subjectCount{}
+func (h *heavyHitters) top(n int) []deniedSubject {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+
+	found := map[uint64]deniedSubject{}
 	var floors int64 // the most that a subject without any counter may have been added
-	for i := range h.panes {
-		s := h.panes[i].sketch
-		if s == nil {
+	for _, p := range h.panes {
+		if p.sketch == nil {
 			continue
 		}
-		floor := s.floor()
+		floor := p.sketch.floor()
 		floors += floor
-		for i := range s.used {
-			r := found[s.hashes[i]]
-			if r == nil {
-				r = &subjectCount{counter: s.counters[i]}
-				found[s.hashes[i]] = r
+		for i, c := range p.sketch.counters {
+			if n, hash := p.sketch.counts[i], p.sketch.hashes[i]; hash != 0 {
+				d := found[hash]
+				found[hash] = deniedSubject{c.subject, c.cut, d.AtLeast + n - c.over, d.AtMost + n - floor}
 			}
-			r.atLeast += s.counts[i] - s.counters[i].over
-			r.atMost += s.counts[i] - floor
 		}
 	}
-	list := make([]subjectCount, 0, len(found))
-	for _, r := range found {
-		r.atMost += floors
-		list = append(list, *r)
+
+	list := slices.Collect(maps.Values(found))
+	for i := range list {
+		list[i].AtMost += floors
 	}
-	slices.SortFunc(list, func(a, b subjectCount) int {
-		return cmp.Or(-cmp.Compare(a.atLeast, b.atLeast), -cmp.Compare(a.atMost, b.atMost), cmp.Compare(a.subject, b.subject))
+	slices.SortFunc(list, func(a, b deniedSubject) int {
+		return cmp.Or(-cmp.Compare(a.AtLeast, b.AtLeast), -cmp.Compare(a.AtMost, b.AtMost), cmp.Compare(a.Subject, b.Subject))
 	})
 	return list[:min(n, len(list))]
 }
 
 // limitOf returns the limit that was last applied to a subject.
 func (h *heavyHitters) limitOf(subject string) (l gcra.Limit, ok bool) {
-	hash := maphash.String(seed, subject)
+	hash := hashOf(subject)
 	h.mu.Lock()
 	defer h.mu.Unlock()
+
 	var newest int64
-	for i := range h.panes {
-		p := &h.panes[i]
+	for _, p := range h.panes {
 		if p.sketch == nil || p.number < newest {
 			continue
 		}
-		if at := slices.Index(p.sketch.hashes[:p.sketch.used], hash); at >= 0 {
+		if at := slices.Index(p.sketch.hashes[:], hash); at >= 0 {
 			l, newest = p.sketch.counters[at].limit, p.number
 		}
 	}

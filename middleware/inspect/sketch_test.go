@@ -31,16 +31,18 @@ func TestHeavyHittersBounds(t *testing.T) {
 				truth[subject]++
 				h.add(step, subject, gcra.Limit{})
 			}
-			found := map[string]subjectCount{}
+
+			found := map[string]deniedSubject{}
 			for _, r := range h.top(panes * sketchSize) {
-				found[r.subject] = r
-				if r.atLeast > truth[r.subject] || r.atMost < truth[r.subject] {
-					t.Errorf("%s came %d times; got %d to %d", r.subject, truth[r.subject], r.atLeast, r.atMost)
+				found[r.Subject] = r
+				if r.AtLeast > truth[r.Subject] || r.AtMost < truth[r.Subject] {
+					t.Errorf("%s came %d times; got %d to %d", r.Subject, truth[r.Subject], r.AtLeast, r.AtMost)
 				}
-				if r.atMost-r.atLeast > n/sketchSize {
-					t.Errorf("%s: got %d to %d; want a range of at most %d", r.subject, r.atLeast, r.atMost, n/sketchSize)
+				if r.AtMost-r.AtLeast > n/sketchSize {
+					t.Errorf("%s: got %d to %d; want a range of at most %d", r.Subject, r.AtLeast, r.AtMost, n/sketchSize)
 				}
 			}
+
 			for subject, count := range truth {
 				if _, ok := found[subject]; count > n/sketchSize && !ok {
 					t.Errorf("%s came %d times of %d and is not found", subject, count, n)
@@ -61,10 +63,10 @@ func TestHeavyHittersOrder(t *testing.T) {
 		}
 	}
 	top := h.top(3)
-	if len(top) != 3 || top[0].subject != "loud" {
+	if len(top) != 3 || top[0].Subject != "loud" {
 		t.Fatalf("got %+v; want loud first of 3", top)
 	}
-	if top[0].atLeast > 1000 || top[0].atMost < 1000 || top[1].atLeast > 1 {
+	if top[0].AtLeast > 1000 || top[0].AtMost < 1000 || top[1].AtLeast > 1 {
 		t.Errorf("got %+v; want about 1000 for the first, and once for others", top)
 	}
 }
@@ -81,15 +83,17 @@ func TestHeavyHittersForgets(t *testing.T) {
 			bytes += len(head.subject)
 		}
 	}
+
 	if most := panes * sketchSize * maxSubject; bytes > most {
 		t.Errorf("subjects take %d bytes; want at most %d", bytes, most)
 	}
 	h.add(100, "late", gcra.Limit{})
 	for _, r := range h.top(1000) {
-		if r.subject == "late" {
+		if r.Subject == "late" {
 			t.Error("an old subject is counted as a current one")
 		}
 	}
+
 	h.forget(1000 + panes*paneSteps)
 	for i, p := range h.panes {
 		if p.sketch != nil {

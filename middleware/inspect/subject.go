@@ -90,12 +90,15 @@ func (i *Inspector) limitsFor(p *middleware.Policy, subject string) (limits []gc
 	case p.LimitFor == nil:
 		return []gcra.Limit{p.Limit}, true, o
 	}
+
 	if s := i.record.policies.Load()[p.Name]; s != nil {
 		if l, ok := s.denied.limitOf(subject); ok {
 			return []gcra.Limit{l}, true, o
 		}
 		limits = s.recentLimits(i.record.step())
 	}
+
+	// No request has shown a limit yet: a file with plans has one beside them.
 	if len(limits) == 0 && p.Limit != (gcra.Limit{}) {
 		return []gcra.Limit{p.Limit}, false, o
 	}
@@ -123,6 +126,7 @@ func (i *Inspector) lookUp(ctx context.Context, subject string) *subjectState {
 		if len(limits) == 0 {
 			state.Buckets = append(state.Buckets, bucket{Policy: p.Name, override: override, Rows: 1})
 		}
+
 		rows := len(limits)
 		for _, l := range limits {
 			state.Buckets = append(state.Buckets, bucket{
@@ -130,20 +134,21 @@ func (i *Inspector) lookUp(ctx context.Context, subject string) *subjectState {
 				level: &level{Limit: l.String(), IfLimit: !sure, Burst: l.Capacity()},
 			})
 			rows = 0
+
 			c := p.Charge(subject, l)
 			c.Peek = true
 			charges = append(charges, c)
 		}
 	}
-	if len(charges) == 0 {
-		return state
-	}
+
+	// Nothing is taken: all charges are peeks.
 	for some := range slices.Chunk(charges, maxCharges) {
 		if _, err := i.store.Take(ctx, some); err != nil {
 			state.Buckets, state.Error = []bucket{}, "The store did not answer: "+err.Error()
 			return state
 		}
 	}
+
 	next := 0
 	for k := range state.Buckets {
 		if b := state.Buckets[k]; b.HasLevel {
@@ -169,6 +174,7 @@ func (i *Inspector) resetBuckets(ctx context.Context, subject string, names []st
 		if !slices.Contains(names, p.Name) {
 			continue
 		}
+
 		limits, _, override := i.limitsFor(p, subject)
 		switch override.Override {
 		case noLimit:
@@ -181,6 +187,7 @@ func (i *Inspector) resetBuckets(ctx context.Context, subject string, names []st
 		}
 		resets = append(resets, p.Charge(subject, limits[0]))
 	}
+
 	for _, name := range names {
 		if !slices.Contains(inForce, name) {
 			return false, requestError(fmt.Sprintf("policy is %.80q; want one or more of %s", name, strings.Join(inForce, ", ")))
@@ -189,6 +196,8 @@ func (i *Inspector) resetBuckets(ctx context.Context, subject string, names []st
 	if len(resets) == 0 {
 		return false, requestError("the field policy is missing; want one or more of " + strings.Join(inForce, ", "))
 	}
+
+	// Peek first: after a reset every bucket is full.
 	wasFull = true
 	for _, c := range resets {
 		was, err := gcra.Peek(ctx, i.store, c)

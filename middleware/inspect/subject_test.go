@@ -48,8 +48,10 @@ func TestLookUpOfAnOverride(t *testing.T) {
 		case "sub:panic":
 			panic("no list today")
 		}
+
 		return middleware.Override{}, false
 	}})
+
 	for subject, want := range map[string]struct {
 		override, name, left, page string
 	}{
@@ -70,10 +72,12 @@ func TestLookUpOfAnOverride(t *testing.T) {
 		if !strings.Contains(page, want.page) || strings.Contains(page, "override of") != (want.name != "") || strings.Contains(page, "an override") != (want.override != "" && want.name == "") {
 			t.Errorf("%s: the page does not say %q", subject, want.page)
 		}
+
 		if !strings.Contains(page, "other limits for some keys") {
 			t.Error("the page does not say that the policy has overrides")
 		}
 	}
+
 	if w := s.send(post("subject=sub:month&policy=a")); w.Code != 303 || s.left("sub:month") != "a 9/9" {
 		t.Errorf("reset: got %d %s, %s; want all of the quota", w.Code, w.Body, s.left("sub:month"))
 	}
@@ -87,6 +91,7 @@ func TestLookUp(t *testing.T) {
 		middleware.Policy{Name: "a", Key: who, Limit: five},
 		middleware.Policy{Name: "b", Key: who, Limit: gcra.PerHour(1000).WithBurst(10)})
 	s.ask(3, "ip:192.0.2.7", "/")
+
 	for range 3 { // looking takes nothing
 		got := s.json("?subject=ip:192.0.2.7").Subject
 		if got == nil || got.Subject != "ip:192.0.2.7" || len(got.Buckets) != 2 {
@@ -99,15 +104,18 @@ func TestLookUp(t *testing.T) {
 			t.Errorf("got %+v; want 7 of 10 left, full in 10.8 s", b)
 		}
 	}
+
 	page := s.html("?subject=ip:192.0.2.7")
 	for _, want := range []string{"2 of 5", "in 36 s", "7 of 10", "in 10 s", `value="a" checked`} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q", want)
 		}
 	}
+
 	if got := s.left("ip:192.0.2.8"); got != "a 5/5, b 10/10" {
 		t.Errorf("another subject: got %q; want all", got)
 	}
+
 	// Anonymous requests have a bucket too.
 	s.ask(1, "", "/")
 	if got := s.left(""); got != "a 4/5, b 9/10" {
@@ -127,6 +135,7 @@ func TestLookUpWithLimitFor(t *testing.T) {
 		}
 		return five
 	}
+
 	s := newScene(t, middleware.Policy{Name: "plan", Key: who, LimitFor: plan})
 	if b := s.json("?subject=paid").Subject.Buckets[0]; b.Limit != "" || b.Policy != "plan" {
 		t.Errorf("before any request: got %+v; want no limit", b)
@@ -148,6 +157,7 @@ func TestLookUpWithLimitFor(t *testing.T) {
 	if len(got) != 2 || !got[0].IfLimit || got[0].Limit != "5/minute" || !got[1].IfLimit || got[1].Limit != "50/minute" || got[1].Left != 48 {
 		t.Errorf("two limits seen: got %+v; want a bucket for each, with 48 of 50", got)
 	}
+
 	page := s.html("?subject=paid")
 	if !strings.Contains(page, "if the limit is 5/minute") || strings.Count(page, `name="policy" value="plan"`) != 1 {
 		t.Error("two limits seen: the page does not offer one policy with two limits")
@@ -156,6 +166,7 @@ func TestLookUpWithLimitFor(t *testing.T) {
 	if got := s.left("paid"); got != "plan 0/50" {
 		t.Errorf("denied: got %q; want plan 0/50, its own limit", got)
 	}
+
 	// A reset works by any of the limits.
 	s.ask(40, "paid2", "/")
 	if w := s.send(post("subject=paid2&policy=plan")); w.Code != http.StatusSeeOther {
@@ -165,6 +176,7 @@ func TestLookUpWithLimitFor(t *testing.T) {
 		t.Errorf("after a reset: got %q; want all", got)
 	}
 	s.add(18 * time.Minute)
+
 	if b := s.json("?subject=paid").Subject.Buckets[0]; b.Limit != "" {
 		t.Errorf("18 minutes later: got %+v; want no limit", b)
 	}
@@ -186,6 +198,7 @@ func TestUnknownJSON(t *testing.T) {
 	clock := newClock()
 	store := &failing{Store: &gcra.Memory{Now: clock.now}}
 	s := newSceneOn(t, clock, store, middleware.Policy{Name: "plan", Key: who, LimitFor: func(*http.Request) gcra.Limit { return five }})
+
 	subject := func() string {
 		w := s.send(httptest.NewRequest("GET", "/?format=json&subject=x", nil))
 		var v struct{ Subject json.RawMessage }
@@ -196,8 +209,10 @@ func TestUnknownJSON(t *testing.T) {
 		if err := json.Compact(&short, v.Subject); err != nil {
 			t.Fatal(err)
 		}
+
 		return short.String()
 	}
+
 	if got, want := subject(), `{"subject":"x","buckets":[{"policy":"plan","known":false}]}`; got != want {
 		t.Errorf("an unknown limit: got %s; want %s", got, want)
 	}
@@ -206,6 +221,7 @@ func TestUnknownJSON(t *testing.T) {
 		t.Errorf("a limit that was seen: got %s; want %s", got, want)
 	}
 	store.err = errors.New("down")
+
 	if got, want := subject(), `{"subject":"x","buckets":[],"error":"The store did not answer: down"}`; got != want {
 		t.Errorf("without the store: got %s; want %s", got, want)
 	}
@@ -221,6 +237,7 @@ func TestLookUpWithoutRequests(t *testing.T) {
 	if page := s.html("?subject=x"); !strings.Contains(page, "if the limit is 5/minute") {
 		t.Error("the page does not say that this is a guess")
 	}
+
 	// Other servers may have had requests, with this limit or another: a reset fills
 	// the bucket in any case.
 	charges := []gcra.Charge{{Subject: "x", Policy: "plan", Limit: gcra.PerMinute(50), Cost: 50}}
@@ -231,6 +248,7 @@ func TestLookUpWithoutRequests(t *testing.T) {
 		t.Errorf("reset: got %d %s; want it done", w.Code, w.Body)
 	}
 	s.ask(2, "x", "/")
+
 	if got := s.left("x"); got != "plan 48/50" {
 		t.Errorf("after a reset and two requests: got %q; want plan 48/50", got)
 	}
@@ -252,6 +270,7 @@ func TestReset(t *testing.T) {
 		{Name: "b & c", Key: who, Limit: five},
 		{Name: "slow", Key: who, Limit: five, MaxDelay: time.Minute},
 	}
+
 	s := newScene(t, policies...)
 	s.ask(5, "x", "/")
 	s.ask(5, "y", "/")
@@ -266,6 +285,7 @@ func TestReset(t *testing.T) {
 	if got := s.left("y"); got != "a 0/5, b & c 0/5, slow 0/5" {
 		t.Errorf("another subject: got %q; want nothing changed", got)
 	}
+
 	page := s.html(w.Header().Get("Location"))
 	if !strings.Contains(page, "Reset: <b>a</b>, <b>b &amp; c</b>.") {
 		t.Error("the page does not say what was reset")
@@ -337,6 +357,7 @@ func TestResetText(t *testing.T) {
 		s.ask(5, user, "/")
 	}
 	const full = ", but its buckets were full already: is that the subject as the policy's key returns it, with its prefix, such as ip:192.0.2.7?"
+
 	for _, test := range []struct{ form, want string }{
 		{"subject=ip:192.0.2.7&policy=a&policy=b", "reset a, b for ip:192.0.2.7\n"},
 		{"subject=ip:192.0.2.7&policy=a", "reset a for ip:192.0.2.7" + full + "\n"},
@@ -400,6 +421,7 @@ func TestResetMistakes(t *testing.T) {
 			t.Errorf("%.80s: got %q; want nothing reset", mistake.form, got)
 		}
 	}
+
 	if w := s.send(httptest.NewRequest("GET", "/?a=%zz", nil)); w.Code != http.StatusBadRequest {
 		t.Errorf("a query that cannot be read: got %d; want 400", w.Code)
 	}
@@ -431,6 +453,7 @@ func TestCrossSite(t *testing.T) {
 		if from.status == http.StatusSeeOther {
 			want = "a 5/5"
 		}
+
 		if w := s.send(r); w.Code != from.status {
 			t.Errorf("from %s: got %d; want %d", from.name, w.Code, from.status)
 		}
@@ -474,6 +497,7 @@ func TestHostileSubjects(t *testing.T) {
 		if len(form) != 2 {
 			t.Fatalf("%q: got references %q; want a link and a form", subject, form)
 		}
+
 		for _, page := range []string{s.html(""), s.html(link[0])} {
 			for _, bad := range []string{"<script", "<img", "onerror=alert(1)>", "onmouseover='", "\x00", "\x1b", "\xff", "\u202e"} {
 				if strings.Contains(page, bad) {
@@ -481,9 +505,11 @@ func TestHostileSubjects(t *testing.T) {
 				}
 			}
 		}
+
 		if page := s.html(link[0]); !strings.Contains(page, "0 of 5") {
 			t.Errorf("%q: its link does not show its bucket", subject)
 		}
+
 		// A browser sends the subject in the URL and the rest in the body.
 		r := post("policy=a")
 		r.URL.RawQuery = form[0][1:]
@@ -515,6 +541,7 @@ func TestLongSubjects(t *testing.T) {
 	if n := len(page); n > 20_000 {
 		t.Errorf("the page has %d bytes; want the subjects shortened", n)
 	}
+
 	if len(references(page, long)) != 1 || len(references(page, longer[:512])) != 0 {
 		t.Error("want a link to the one that is kept whole, and none to the other")
 	}

@@ -161,7 +161,7 @@ func describe(p *middleware.Policy, s *series, now int64) policy {
 
 // count adds the policy's decisions. s may be nil.
 func (p *policy) count(s *series, now int64) {
-	p.MostDenied, p.Kinds = []deniedSubject{}, []string{}
+	p.MostDenied, p.Kinds = []deniedSubject{}, []string{} // not null in the JSON
 	if s == nil {
 		return
 	}
@@ -178,9 +178,7 @@ func (p *policy) count(s *series, now int64) {
 		p.Chart.Allowed[i], p.Chart.Denied[i], p.Chart.ShadowDenied[i] = n[allowed], n[denied], n[shadowDenied]
 	}
 
-	for _, r := range s.denied.top(maxMostDenied) {
-		p.MostDenied = append(p.MostDenied, deniedSubject{r.subject, r.cut, r.atLeast, r.atMost})
-	}
+	p.MostDenied = append(p.MostDenied, s.denied.top(maxMostDenied)...)
 }
 
 // storeView describes the store. before are its Stats at the beginning of the window.
@@ -200,14 +198,8 @@ func (i *Inspector) storeView(before gcra.Stats) store {
 }
 
 func kind(s gcra.Store) string {
-	switch name := fmt.Sprintf("%T", s); name {
-	case "*gcra.Memory":
-		return "Memory"
-	case "*redisstore.Store":
-		return "Redis"
-	default:
-		return name
-	}
+	name := fmt.Sprintf("%T", s)
+	return cmp.Or(map[string]string{"*gcra.Memory": "Memory", "*redisstore.Store": "Redis"}[name], name)
 }
 
 // statsSince returns what has been added to a store's Stats.

@@ -33,10 +33,9 @@ import (
 // remaining, as GitHub sends them. The request is sent again after the Retry-After, in
 // seconds or as a date, and a random part of up to a tenth of it, so that waiting
 // requests do not all go at once. Without a Retry-After, the reset of a limit with
-// nothing remaining counts in its place: RateLimit-Reset and its forms in drafts 3 to
-// 11, and X-RateLimit-Reset, in seconds or as a Unix time. Without either it is sent
-// again after a random time of up to half a second, doubled with each try up to ten
-// seconds.
+// nothing remaining counts in its place, in the fields and forms that [Adaptive] reads.
+// Without either it is sent again after a random time of up to half a second, doubled
+// with each try up to ten seconds.
 //
 // Config.Denied adds other denials, such as those of a partner that denies with a 400.
 //
