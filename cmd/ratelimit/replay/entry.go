@@ -161,6 +161,7 @@ func unescape(s []byte) []byte {
 				}
 			}
 		}
+
 		text = append(text, c)
 	}
 	return text
