@@ -97,6 +97,7 @@ func (r *checked) add(err error) {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		all = joined.Unwrap()
 	}
+
 	for _, err := range all {
 		m := mistake{Text: err.Error()}
 		if rest, ok := strings.CutPrefix(m.Text, r.File+":"); ok {

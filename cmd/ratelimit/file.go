@@ -132,6 +132,7 @@ func (n *names) Visit(node ast.Node) ast.Visitor {
 	if !ok {
 		return n
 	}
+
 	switch pair.Key.String() {
 	case "key":
 		n.keys = append(n.keys, texts(pair.Value)...)
