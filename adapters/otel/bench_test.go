@@ -55,6 +55,7 @@ func BenchmarkDecide(b *testing.B) {
 				defer span.End()
 				r = r.WithContext(ctx)
 			}
+
 			b.ReportAllocs()
 			for b.Loop() {
 				l.Decide(r)

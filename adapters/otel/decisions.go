@@ -62,6 +62,7 @@ func newDecisions(meter metric.Meter, limiters []*middleware.Limiter) (*decision
 	for o := range outcomes {
 		ds.outcomes[o] = []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(o.attribute()))}
 	}
+
 	var err error
 	ds.duration, err = meter.Float64Histogram("ratelimit.decision.duration",
 		metric.WithUnit("s"),
@@ -70,6 +71,7 @@ func newDecisions(meter metric.Meter, limiters []*middleware.Limiter) (*decision
 	if err != nil {
 		return nil, err
 	}
+
 	ds.counter, err = meter.Int64ObservableCounter("ratelimit.decisions",
 		metric.WithUnit("{decision}"),
 		metric.WithDescription("Outcomes of policies for requests."))

@@ -96,6 +96,7 @@ func TestOutcomes(t *testing.T) {
 			for range test.requests {
 				l.Decide(get("/"))
 			}
+
 			policies, requests := counts(t, reader)
 			if policies != test.counts || requests != test.byRequest {
 				t.Errorf("after %d requests: got %s; of requests %s\nwant %s; of requests %s",
@@ -116,6 +117,7 @@ func TestZeros(t *testing.T) {
 		if len(got) != 5*len(names) {
 			t.Errorf("got %v; want 5 outcomes of each of %q", got, names)
 		}
+
 		for _, name := range names {
 			for _, o := range []string{"allowed", "shadow_denied", "delayed", "degraded", "denied"} {
 				if n, ok := got["ratelimit.outcome="+o+" ratelimit.policy="+name]; !ok || n != 0 {
@@ -124,6 +126,7 @@ func TestZeros(t *testing.T) {
 			}
 		}
 	}
+
 	check("a")
 	if err := l.Reload(middleware.Policy{Name: "b", Key: key("k"), Limit: gcra.PerHour(1)}); err != nil {
 		t.Fatal(err)
@@ -145,14 +148,17 @@ func TestReloadsAreBounded(t *testing.T) {
 		}
 		l.Decide(get("/"))
 	}
+
 	got := read(t, reader, "ratelimit.decisions")
 	if want := 5 * 257; len(got) != want {
 		t.Errorf("got %d series; want %d", len(got), want)
 	}
+
 	sum := 0.
 	for _, n := range got {
 		sum += n
 	}
+
 	if first := got["ratelimit.outcome=allowed ratelimit.policy=first"]; sum != 2*reloads || first != reloads {
 		t.Errorf("got %v decisions, %v of the policy that stays; want %d, %d", sum, first, 2*reloads, reloads)
 	}
@@ -168,6 +174,7 @@ func TestConcurrent(t *testing.T) {
 	}
 	l := limiter(t, newStore(), policy("0"))
 	reader := instrument(t, l)
+
 	const goroutines, each = 4, 500
 	var all sync.WaitGroup
 	for g := range goroutines {
@@ -183,7 +190,9 @@ func TestConcurrent(t *testing.T) {
 			}
 		})
 	}
+
 	all.Wait()
+
 	sum := 0.
 	for _, n := range read(t, reader, "ratelimit.decisions") {
 		sum += n
@@ -215,6 +224,7 @@ func TestDuration(t *testing.T) {
 	for range 1000 { // the last one's delay would be 10 s
 		l.Decide(get("/"))
 	}
+
 	for _, m := range collect(t, reader) {
 		if m.Name != "ratelimit.decision.duration" {
 			continue
@@ -243,6 +253,7 @@ func TestQuotaNearEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	reader := instrument(t, l)
 	check := func(when string, want float64) {
 		t.Helper()
@@ -264,9 +275,11 @@ func TestQuotaNearEnd(t *testing.T) {
 
 	l.Decide(get("/"))
 	check("after a denial", 3)
+
 	banned = true
 	l.Decide(get("/"))
 	check("after a ban", 3)
+
 	banned, s.down = false, true
 	l.Decide(get("/"))
 	check("while the store is down", 3)
@@ -280,6 +293,7 @@ func TestOverrides(t *testing.T) {
 	if err := ratelimitotel.InstrumentOverrides(provider, o); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, want := range []inForce{{1, 0}, {2, 5}, {0, 0}} {
 		*o = want
 		got := read(t, reader, "ratelimit.overrides")
@@ -287,6 +301,7 @@ func TestOverrides(t *testing.T) {
 			t.Errorf("got %v; want %+v", got, want)
 		}
 	}
+
 	for _, err := range []error{ratelimitotel.InstrumentOverrides(nil, o), ratelimitotel.InstrumentOverrides(provider, nil)} {
 		if err == nil || !strings.Contains(err.Error(), "want both") {
 			t.Errorf("got %v; want an error", err)

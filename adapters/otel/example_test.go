@@ -56,6 +56,7 @@ func printDecisions(reader sdk.Reader) {
 	if err := reader.Collect(context.Background(), &all); err != nil {
 		log.Fatal(err)
 	}
+
 	for _, m := range all.ScopeMetrics[0].Metrics {
 		if m.Name != "ratelimit.decisions" {
 			continue

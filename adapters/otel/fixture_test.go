@@ -154,6 +154,7 @@ func counts(t testing.TB, reader metric.Reader) (policies, requests string) {
 				all = append(all, fmt.Sprintf("%s %v", strings.Join(words, " "), n))
 			}
 		}
+
 		slices.Sort(all)
 		return strings.Join(all, ", ")
 	}

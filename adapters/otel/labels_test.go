@@ -69,6 +69,7 @@ func shape(t *testing.T, m metricdata.Metrics) string {
 	case metricdata.Sum[float64]:
 		kind = map[bool]string{true: "counter", false: "gauge"}[data.IsMonotonic]
 	}
+
 	var keys []string
 	for attributes := range series(m) {
 		var here []string
@@ -76,6 +77,7 @@ func shape(t *testing.T, m metricdata.Metrics) string {
 			name, _, _ := strings.Cut(kv, "=")
 			here = append(here, name)
 		}
+
 		if keys != nil && !slices.Equal(keys, here) {
 			t.Errorf("%s: got series with %q and with %q; want the same attributes in all", m.Name, keys, here)
 		}
@@ -109,6 +111,7 @@ func TestLabelsAreFixed(t *testing.T) {
 	reader := metric.NewManualReader()
 	report(t, metric.NewMeterProvider(metric.WithReader(reader)), l)
 	use()
+
 	var got []string
 	for _, m := range collect(t, reader) {
 		got = append(got, shape(t, m))
@@ -116,6 +119,7 @@ func TestLabelsAreFixed(t *testing.T) {
 	if slices.Sort(got); !slices.Equal(got, fixed) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(fixed, "\n"))
 	}
+
 	for name, want := range map[string]int{
 		"ratelimit.decision.duration":    4,     // outcomes of requests: all but shadow_denied, which a delay hides
 		"ratelimit.decisions":            4 * 5, // policies and outcomes
@@ -140,6 +144,7 @@ func TestPrometheusText(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	l, use := busy(t)
 	report(t, metric.NewMeterProvider(metric.WithReader(reader)), l)
 	use()
@@ -150,6 +155,7 @@ func TestPrometheusText(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
@@ -170,6 +176,7 @@ func TestPrometheusText(t *testing.T) {
 		if found == nil {
 			t.Fatalf("got %q; want a sample", line)
 		}
+
 		names[found[1]] = true
 		for _, kv := range label.FindAllStringSubmatch(found[2], -1) {
 			if values[kv[1]] == nil {
@@ -178,6 +185,7 @@ func TestPrometheusText(t *testing.T) {
 			values[kv[1]][kv[2]] = true
 		}
 	}
+
 	delete(values, "le") // the bounds of the histogram
 	if got, want := fmt.Sprint(slices.Sorted(maps.Keys(names))), fmt.Sprint([]string{
 		"ratelimit_decision_duration_seconds_bucket",
@@ -199,6 +207,7 @@ func TestPrometheusText(t *testing.T) {
 	}); got != want {
 		t.Errorf("got names %s\nwant %s", got, want)
 	}
+
 	want := map[string]string{
 		"ratelimit_policy":              "[month slow tight user]",
 		"ratelimit_override_kind":       "[ban limit]",
@@ -207,6 +216,7 @@ func TestPrometheusText(t *testing.T) {
 		"server_address":                "[redis.example]",
 		"server_port":                   "[6379]",
 	}
+
 	got := map[string]string{}
 	for name, of := range values {
 		got[name] = fmt.Sprint(slices.Sorted(maps.Keys(of)))

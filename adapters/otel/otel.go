@@ -32,12 +32,14 @@ func Instrument(limiters ...*middleware.Limiter) error {
 func InstrumentWith(provider metric.MeterProvider, limiters ...*middleware.Limiter) error {
 	instrumented.Lock()
 	defer instrumented.Unlock()
+
 	if err := check(provider, limiters); err != nil {
 		return fmt.Errorf("ratelimitotel: %w", err)
 	}
 	if err := report(provider.Meter(scope), limiters); err != nil {
 		return fmt.Errorf("ratelimitotel: %w", err)
 	}
+
 	for _, l := range limiters {
 		instrumented.limiters[weak.Make(l)] = struct{}{}
 	}
@@ -56,6 +58,7 @@ func report(meter metric.Meter, limiters []*middleware.Limiter) error {
 	if err != nil {
 		return err
 	}
+
 	collect, collected := ds.collect, []metric.Observable{ds.counter, ds.nearEnd}
 	if stores := statsStores(limiters); len(stores) > 0 {
 		rs, err := newRedis(meter, stores)
@@ -63,8 +66,9 @@ func report(meter metric.Meter, limiters []*middleware.Limiter) error {
 			return err
 		}
 		collect = func(to metric.Observer) { ds.collect(to); rs.collect(to) }
-		collected = append(collected, rs.batches, rs.operations, rs.failedBatches, rs.cachedDenials, rs.localUnits, rs.paidUnits, rs.unpaidUnits, rs.batchTime, rs.instances, rs.breakers)
+		collected = append(collected, rs.observables()...)
 	}
+
 	_, err = meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
 		collect(to)
 		return nil
@@ -72,6 +76,7 @@ func report(meter metric.Meter, limiters []*middleware.Limiter) error {
 	if err != nil {
 		return err
 	}
+
 	for _, l := range limiters {
 		l.Observe(ds.observe)
 	}
@@ -82,9 +87,11 @@ func check(provider metric.MeterProvider, limiters []*middleware.Limiter) error 
 	if provider == nil {
 		return errors.New("the MeterProvider is nil; want one, or Instrument for the global one")
 	}
+
 	if len(limiters) == 0 {
 		return errors.New("no limiters; want at least one")
 	}
+
 	seen := map[*middleware.Limiter]bool{}
 	for i, l := range limiters {
 		if l == nil {

@@ -33,6 +33,7 @@ func TestInvalidArguments(t *testing.T) {
 			t.Errorf("got %v; want ratelimitotel: %s", err, test.want)
 		}
 	}
+
 	// Only with an observer is the time of a decision measured.
 	if d := l.Decide(get("/")); d.Took != 0 {
 		t.Errorf("after failed calls only: got a decision that took %v; want none measured", d.Took)
@@ -45,16 +46,19 @@ func TestInstrumentedBefore(t *testing.T) {
 	policy := middleware.Policy{Name: "user", Key: key("k"), Limit: gcra.PerHour(1)}
 	first, second := limiter(t, newStore(), policy), limiter(t, newStore(), policy)
 	reader := instrument(t, first)
+
 	for _, provider := range []metric.MeterProvider{noop.NewMeterProvider(), sdk.NewMeterProvider(sdk.WithReader(sdk.NewManualReader()))} {
 		err := ratelimitotel.InstrumentWith(provider, second, first)
 		if want := "ratelimitotel: limiter number 2 was instrumented by an earlier call; want"; err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("got %v; want %s", err, want)
 		}
 	}
+
 	first.Decide(get("/"))
 	if policies, _ := counts(t, reader); policies != "user allowed 1" {
 		t.Errorf("got %s; want one decision counted once", policies)
 	}
+
 	if err := ratelimitotel.InstrumentWith(noop.NewMeterProvider(), second); err != nil {
 		t.Errorf("after a call that failed: got %v; want no error", err)
 	}
@@ -114,7 +118,7 @@ func (f failingMeter) RegisterCallback(c metric.Callback, o ...metric.Observable
 // A provider that fails half-way leaves nothing behind.
 func TestProviderFails(t *testing.T) {
 	for _, name := range []string{
-		"ratelimit.decisions", "ratelimit.decision.duration", "callback",
+		"ratelimit.decisions", "ratelimit.decision.duration", "ratelimit.quota.near_end", "callback",
 		"ratelimit.redis.batches", "ratelimit.redis.batch.duration", "ratelimit.redis.breaker.status",
 	} {
 		reader := sdk.NewManualReader()
@@ -123,6 +127,7 @@ func TestProviderFails(t *testing.T) {
 		if err := ratelimitotel.InstrumentWith(provider, l); !errors.Is(err, errFailing) {
 			t.Errorf("%s fails: got error %v; want %v", name, err, errFailing)
 		}
+
 		if d := l.Decide(get("/")); d.Took != 0 {
 			t.Errorf("%s fails: the limiter is observed", name)
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -34,11 +35,24 @@ func statsStores(limiters []*middleware.Limiter) (stores []gcra.StatsStore) {
 type redis struct {
 	stores []gcra.StatsStore
 
-	batches, operations, failedBatches, cachedDenials metric.Int64ObservableCounter
-	localUnits, paidUnits, unpaidUnits                metric.Int64ObservableCounter
-	batchTime                                         metric.Float64ObservableCounter
-	breakers                                          metric.Int64ObservableUpDownCounter
-	instances                                         metric.Int64ObservableGauge
+	counters  []metric.Int64ObservableCounter // of statistics
+	batchTime metric.Float64ObservableCounter
+	instances metric.Int64ObservableGauge
+	breakers  metric.Int64ObservableUpDownCounter
+}
+
+// statistics are the counters of gcra.Stats.
+var statistics = []struct {
+	name, unit, description string
+	of                      func(*gcra.Stats) int64
+}{
+	{"batches", "{batch}", "Batches that Redis answered.", func(s *gcra.Stats) int64 { return s.Batches }},
+	{"operations", "{operation}", "Admissions and refunds in the batches that Redis answered.", func(s *gcra.Stats) int64 { return s.Requests }},
+	{"failed_batches", "{batch}", "Batches without an answer, or with an outage as the answer.", func(s *gcra.Stats) int64 { return s.FailedBatches }},
+	{"cached_denials", "{operation}", "Admissions that were denied without a call of Redis.", func(s *gcra.Stats) int64 { return s.CachedDenials }},
+	{"local_units", "{unit}", "Units that this server has granted alone, while Redis did not answer.", func(s *gcra.Stats) int64 { return s.LocalUnits }},
+	{"paid_units", "{unit}", "Of local_units, those that were charged in Redis later.", func(s *gcra.Stats) int64 { return s.PaidUnits }},
+	{"unpaid_units", "{unit}", "Of local_units, those for which there was no room to be charged later.", func(s *gcra.Stats) int64 { return s.UnpaidUnits }},
 }
 
 const breakerKey = attribute.Key("ratelimit.redis.breaker.state")
@@ -46,28 +60,15 @@ const breakerKey = attribute.Key("ratelimit.redis.breaker.state")
 var breakerStates = [...]gcra.BreakerState{gcra.BreakerClosed, gcra.BreakerHalfOpen, gcra.BreakerOpen}
 
 // newRedis creates the metrics of gcra.Stats.
-func newRedis(meter metric.Meter, stores []gcra.StatsStore) (*redis, error) {
-	rs := &redis{stores: stores}
-	for _, c := range []struct {
-		counter                 *metric.Int64ObservableCounter
-		name, unit, description string
-	}{
-		{&rs.batches, "ratelimit.redis.batches", "{batch}", "Batches that Redis answered."},
-		{&rs.operations, "ratelimit.redis.operations", "{operation}", "Admissions and refunds in the batches that Redis answered."},
-		{&rs.failedBatches, "ratelimit.redis.failed_batches", "{batch}", "Batches without an answer, or with an outage as the answer."},
-		{&rs.cachedDenials, "ratelimit.redis.cached_denials", "{operation}", "Admissions that were denied without a call of Redis."},
-		{&rs.localUnits, "ratelimit.redis.local_units", "{unit}", "Units that this server has granted alone, while Redis did not answer."},
-		{&rs.paidUnits, "ratelimit.redis.paid_units", "{unit}", "Of local_units, those that were charged in Redis later."},
-		{&rs.unpaidUnits, "ratelimit.redis.unpaid_units", "{unit}", "Of local_units, those for which there was no room to be charged later."},
-	} {
-		var err error
-		*c.counter, err = meter.Int64ObservableCounter(c.name, metric.WithUnit(c.unit), metric.WithDescription(c.description))
+func newRedis(meter metric.Meter, stores []gcra.StatsStore) (rs *redis, err error) {
+	rs = &redis{stores: stores, counters: make([]metric.Int64ObservableCounter, len(statistics))}
+	for i, s := range statistics {
+		rs.counters[i], err = meter.Int64ObservableCounter("ratelimit.redis."+s.name, metric.WithUnit(s.unit), metric.WithDescription(s.description))
 		if err != nil {
 			return nil, err
 		}
 	}
 
-	var err error
 	rs.batchTime, err = meter.Float64ObservableCounter("ratelimit.redis.batch.duration",
 		metric.WithUnit("s"),
 		metric.WithDescription("Total time of the batches that Redis answered."))
@@ -88,35 +89,39 @@ func newRedis(meter metric.Meter, stores []gcra.StatsStore) (*redis, error) {
 	return rs, err
 }
 
+// observables are the metrics that collect reports.
+func (rs *redis) observables() []metric.Observable {
+	all := []metric.Observable{rs.batchTime, rs.instances, rs.breakers}
+	for _, c := range rs.counters {
+		all = append(all, c)
+	}
+	return all
+}
+
 // collect reports the sums of all stores, and the largest of their counts of instances.
 func (rs *redis) collect(to metric.Observer) {
-	var sum gcra.Stats
+	sums := make([]int64, len(statistics))
+	var batchTime time.Duration
+	var instances int
+	var servers []gcra.ServerState
 	for _, store := range rs.stores {
-		s := store.Stats()
-		sum.Batches += s.Batches
-		sum.Requests += s.Requests
-		sum.BatchTime += s.BatchTime
-		sum.FailedBatches += s.FailedBatches
-		sum.CachedDenials += s.CachedDenials
-		sum.LocalUnits += s.LocalUnits
-		sum.PaidUnits += s.PaidUnits
-		sum.UnpaidUnits += s.UnpaidUnits
-		sum.Instances = max(sum.Instances, s.Instances)
-		sum.Servers = append(sum.Servers, s.Servers...)
+		stats := store.Stats()
+		for i, s := range statistics {
+			sums[i] += s.of(&stats)
+		}
+		batchTime += stats.BatchTime
+		instances = max(instances, stats.Instances)
+		servers = append(servers, stats.Servers...)
 	}
 
-	to.ObserveInt64(rs.batches, sum.Batches)
-	to.ObserveInt64(rs.operations, sum.Requests)
-	to.ObserveInt64(rs.failedBatches, sum.FailedBatches)
-	to.ObserveInt64(rs.cachedDenials, sum.CachedDenials)
-	to.ObserveInt64(rs.localUnits, sum.LocalUnits)
-	to.ObserveInt64(rs.paidUnits, sum.PaidUnits)
-	to.ObserveInt64(rs.unpaidUnits, sum.UnpaidUnits)
-	to.ObserveInt64(rs.instances, int64(sum.Instances))
-	to.ObserveFloat64(rs.batchTime, sum.BatchTime.Seconds())
+	for i, sum := range sums {
+		to.ObserveInt64(rs.counters[i], sum)
+	}
+	to.ObserveFloat64(rs.batchTime, batchTime.Seconds())
+	to.ObserveInt64(rs.instances, int64(instances))
 
 	breakers := map[gcra.ServerState]int64{} // stores may share servers
-	for _, server := range sum.Servers {
+	for _, server := range servers {
 		for _, state := range breakerStates {
 			breakers[gcra.ServerState{Server: server.Server, Breaker: state}] += 0
 		}

@@ -37,10 +37,12 @@ func breakers(t *testing.T, reader metric.Reader) map[string]string {
 			key, value, _ := strings.Cut(kv, "=")
 			is[key] = value
 		}
+
 		server := is["server.address"]
 		if port := is["server.port"]; port != "" {
 			server += ":" + port
 		}
+
 		if n > 0 {
 			states[server] += is["ratelimit.redis.breaker.state"]
 		}
@@ -61,6 +63,7 @@ func TestRedis(t *testing.T) {
 	t.Cleanup(func() { redis.Close() })
 	logging.Disable() // the client's own words on every dial that fails
 	t.Cleanup(logging.Enable)
+
 	l := limiter(t, redis, middleware.Policy{Name: "user", Key: key("secret-subject"), Limit: gcra.PerHour(3)})
 	reader := instrument(t, l)
 	if got, want := breakers(t, reader), map[string]string{server.Addr: "closed"}; !maps.Equal(got, want) {
@@ -73,6 +76,7 @@ func TestRedis(t *testing.T) {
 	if got, _ := counts(t, reader); got != "user allowed 3, user denied 7" {
 		t.Errorf("got %s; want 3 allowed, 7 denied", got)
 	}
+
 	batches, cachedDenials := one(t, reader, "ratelimit.redis.batches"), one(t, reader, "ratelimit.redis.cached_denials")
 	// Redis admits three requests and denies one at most; the cache denies the others.
 	if batches < 3 || batches > 4 || batches+cachedDenials != 10 || one(t, reader, "ratelimit.redis.operations") != batches {
@@ -82,6 +86,7 @@ func TestRedis(t *testing.T) {
 	if took := one(t, reader, "ratelimit.redis.batch.duration"); took <= 0 || took > 60 {
 		t.Errorf("the batches took %v s together; want more than 0, less than a minute", took)
 	}
+
 	redistest.Eventually(t, time.Minute, "the count of servers", func() bool {
 		l.Decide(get("/"))
 		return one(t, reader, "ratelimit.redis.instances") == 1
@@ -96,6 +101,7 @@ func TestRedis(t *testing.T) {
 		l.Decide(get("/"))
 		return maps.Equal(breakers(t, reader), map[string]string{server.Addr: "open"})
 	})
+
 	if n := one(t, reader, "ratelimit.redis.failed_batches"); n < 3 {
 		t.Errorf("with the server stopped: got %v failures; want at least 3", n)
 	}
@@ -118,9 +124,11 @@ func TestStoresAreCountedOnce(t *testing.T) {
 			BatchTime: time.Duration(batches) * time.Second, Servers: servers,
 		}
 	}
+
 	a := &counted{newStore(), stats(1, gcra.ServerState{Server: "a:6379", Breaker: gcra.BreakerOpen, Reason: "does not answer"}, gcra.ServerState{Server: "/run/redis.sock", Breaker: gcra.BreakerHalfOpen})}
 	b := &counted{newStore(), stats(10, gcra.ServerState{Server: "[::1]:6380", Breaker: gcra.BreakerClosed}, gcra.ServerState{Breaker: gcra.BreakerClosed})}
 	reader := instrument(t, limiter(t, a, policy), limiter(t, newStore(), policy), limiter(t, b, policy), limiter(t, a, policy))
+
 	for name, want := range map[string]float64{
 		"ratelimit.redis.batches":        11,
 		"ratelimit.redis.operations":     22,
@@ -136,6 +144,7 @@ func TestStoresAreCountedOnce(t *testing.T) {
 			t.Errorf("%s: got %v; want %v", name, got, want)
 		}
 	}
+
 	want := map[string]string{"a:6379": "open", "/run/redis.sock": "half_open", "::1:6380": "closed", "unknown": "closed"}
 	if got := breakers(t, reader); !maps.Equal(got, want) {
 		t.Errorf("got breakers %v; want %v", got, want)

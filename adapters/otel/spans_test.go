@@ -73,11 +73,13 @@ func TestSpanAttributes(t *testing.T) {
 			s.down = test.down
 			l := limiter(t, s, test.policies...)
 			instrument(t, l)
+
 			for range test.want {
 				ctx, span := tracer.Start(t.Context(), "request")
 				l.Decide(get("/").WithContext(ctx))
 				span.End()
 			}
+
 			ended := spans.Ended()
 			if len(ended) != len(test.want) {
 				t.Fatalf("got %d spans; want %d", len(ended), len(test.want))
@@ -87,6 +89,7 @@ func TestSpanAttributes(t *testing.T) {
 				for _, kv := range span.Attributes() {
 					got[kv.Key] = kv.Value.String()
 				}
+
 				words := []string{got["ratelimit.outcome"], got["ratelimit.policy"], got["ratelimit.remaining"]}
 				if line := strings.TrimSpace(strings.Join(words, " ")); line != test.want[i] {
 					t.Errorf("request %d: got %q; want %q", i+1, line, test.want[i])

@@ -35,11 +35,13 @@ func as(t *testing.T, s *redistest.Server, user string, rules []string) string {
 	for _, rule := range rules {
 		args = append(args, rule)
 	}
+
 	for _, command := range [][]any{args, {"script", "flush"}} {
 		if err := s.Client().Do(t.Context(), command...).Err(); err != nil {
 			t.Skipf("%v: %v", command, err) // Redis 6.2 has no rights to read only
 		}
 	}
+
 	u, err := url.Parse(s.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -75,6 +77,7 @@ func TestOperatorACL(t *testing.T) {
 	if failed := commands(as(t, s, "operator", all)); len(failed) > 0 {
 		t.Errorf("with %q: %q", all, failed)
 	}
+
 	for i, rule := range all {
 		if !strings.HasPrefix(rule, "+") && !strings.HasPrefix(rule, "~") {
 			continue
@@ -92,6 +95,7 @@ func TestServerACL(t *testing.T) {
 	if code, _, stderr := ran("ban", "ip:192.0.2.7", "--for", "1h", "--redis", s.URL()); code != 0 {
 		t.Fatal(stderr)
 	}
+
 	for _, user := range []string{"limiter-fleet", "fleet"} {
 		t.Run(user, func(t *testing.T) {
 			c := &command{redis: as(t, s, user, rules(t, user)), prefix: "rl:"}
@@ -100,6 +104,7 @@ func TestServerACL(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer client.Close()
+
 			found, err := fleet.New(t.Context(), fleet.Config{Client: client})
 			if err != nil {
 				t.Fatal(err)
@@ -107,12 +112,14 @@ func TestServerACL(t *testing.T) {
 			if o, ok := found.Find("client", "ip:192.0.2.7"); !ok || !o.Banned {
 				t.Errorf("got %+v; want the ban", o)
 			}
+
 			key := overrides.Key("rl:")
 			for _, args := range [][]any{{"hset", key, "f", "v"}, {"hdel", key, "f"}, {"del", key}, {"set", key, "v"}, {"eval", "return redis.call('HSET', KEYS[1], 'f', 'v')", 1, key}, {"pexpire", key, 1}, {"rename", key, "x"}} {
 				if err := client.Do(t.Context(), args...).Err(); err == nil || !strings.Contains(err.Error(), "NOPERM") && !strings.Contains(err.Error(), "ACL failure") && !strings.Contains(err.Error(), "permission") {
 					t.Errorf("%v: got %v; want that it is not allowed", args, err)
 				}
 			}
+
 			if user == "limiter-fleet" {
 				store, err := c.store(client)
 				if err != nil {

@@ -39,6 +39,7 @@ start anew, and which overrides are below the limit that they override.`,
 			if !slices.Contains([]string{"text", "json", "github"}, format) {
 				return usagef("--format is %q; want text, json or github", format)
 			}
+
 			r := checked{File: args[0], Mistakes: []mistake{}}
 			now, err := loadPolicies(args[0], known)
 			if err == nil && against != "" {
@@ -48,6 +49,7 @@ start anew, and which overrides are below the limit that they override.`,
 				}
 				r.Changes = now.since(before)
 			}
+
 			r.add(err)
 			r.print(cmd.OutOrStdout(), format)
 			if err != nil {
@@ -56,6 +58,7 @@ start anew, and which overrides are below the limit that they override.`,
 			return nil
 		},
 	}
+
 	flags := cmd.Flags()
 	flags.StringSliceVar(&known.keys, "keys", nil, "`names` of the keys that the program registers, such as client,user")
 	flags.StringSliceVar(&known.costs, "costs", nil, "`names` of its costs")
@@ -89,10 +92,12 @@ func (r *checked) add(err error) {
 	if err == nil {
 		return
 	}
+
 	all := []error{err}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		all = joined.Unwrap()
 	}
+
 	for _, err := range all {
 		m := mistake{Text: err.Error()}
 		if rest, ok := strings.CutPrefix(m.Text, r.File+":"); ok {
@@ -114,6 +119,7 @@ func (r *checked) print(w io.Writer, format string) {
 		printJSON(w, r)
 		return
 	}
+
 	for _, m := range r.Mistakes {
 		switch {
 		case format == "github":
@@ -124,6 +130,7 @@ func (r *checked) print(w io.Writer, format string) {
 			fmt.Fprintf(w, "%s:%d:%d: %s\n", r.File, m.Line, m.Column, m.Text)
 		}
 	}
+
 	for _, change := range r.Changes {
 		if format == "github" {
 			fmt.Fprintf(w, "::notice file=%s::%s\n", githubValue.Replace(r.File), githubText.Replace(change))
@@ -131,6 +138,7 @@ func (r *checked) print(w io.Writer, format string) {
 			fmt.Fprintln(w, change)
 		}
 	}
+
 	if format == "text" && len(r.Mistakes) == 0 {
 		fmt.Fprintf(w, "%s is right\n", r.File)
 	}
@@ -152,6 +160,7 @@ func printJSON(w io.Writer, v any) {
 // since returns in words what is different from an older file.
 func (f *policyFile) since(old *policyFile) (changes []string) {
 	add := func(format string, args ...any) { changes = append(changes, fmt.Sprintf(format, args...)) }
+
 	for i, p := range f.policies {
 		j := old.index(p.Name)
 		if j < 0 {
@@ -161,11 +170,13 @@ func (f *policyFile) since(old *policyFile) (changes []string) {
 		}
 		f.lowOverrides(add, i)
 	}
+
 	for _, p := range old.policies {
 		if f.index(p.Name) < 0 {
 			add("policy %s is removed; if it was renamed, its buckets start anew", p.Name)
 		}
 	}
+
 	if changes == nil {
 		add("nothing changes")
 	}

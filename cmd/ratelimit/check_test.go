@@ -18,6 +18,7 @@ func TestCheck(t *testing.T) {
   - {name: client, key: [user, client], cost: rows, plans: {free: 1/minute, gold: 5/minute}, rate: 5}
 `
 	name := file(t, text)
+
 	client := func(*http.Request) (string, error) { return "", nil }
 	funcs := policyfile.Funcs{
 		Keys: map[string]func(*http.Request) (string, error){"client": client, "user": client},
@@ -32,6 +33,7 @@ func TestCheck(t *testing.T) {
 	if got := want(t, 1, args); got != err.Error()+"\n" {
 		t.Errorf("got\n%swant\n%v", got, err)
 	}
+
 	for _, args := range [][]string{append(args, "--json"), append(args, "--format", "json")} {
 		var got checked
 		if err := json.Unmarshal([]byte(want(t, 1, args)), &got); err != nil {
@@ -45,6 +47,7 @@ func TestCheck(t *testing.T) {
 			t.Errorf("got %q; want %v", lines, err)
 		}
 	}
+
 	want(t, 1, append(args, "--format", "github"), "::error file="+name+",line=2,col=25::key is \"clint\"; want client or user (did you mean client?)\n")
 }
 
@@ -80,6 +83,7 @@ func TestCheckAgainst(t *testing.T) {
   - {name: fresh, key: client, limit: 1/minute}
   - {name: same, key: client, limit: 1/minute}
 `)
+
 	got := strings.Split(strings.TrimSpace(want(t, 0, []string{"check", name, "--against", old})), "\n")
 	all := []string{
 		"policy client: key was client and is [user client]: clients with another key than before start anew, with full buckets",
@@ -98,9 +102,11 @@ func TestCheckAgainst(t *testing.T) {
 		"policy gone is removed; if it was renamed, its buckets start anew",
 		name + " is right",
 	}
+
 	if !slices.Equal(got, all) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(all, "\n"))
 	}
+
 	want(t, 0, []string{"check", old, "--against", old}, "nothing changes")
 	want(t, 1, []string{"check", name, "--against", file(t, "policies: []")}, "policies is empty")
 }

@@ -23,6 +23,7 @@ func TestDocs(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
+
 	lines := commands(t)
 	if len(lines) < 25 {
 		t.Errorf("got %d commands; want those of the page and of the help", len(lines))
@@ -36,12 +37,14 @@ func TestDocs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	server(t)
 	t.Chdir(t.TempDir())
 	const policies = `policies:
   - {name: client, key: client, limit: 100/minute}
   - {name: login, key: [user, client], limit: 5/minute, routes: ["POST /login"], overrides: [{limit: none, subjects: ["sub:bob"]}]}
 `
+
 	err = errors.Join(os.WriteFile("policies.yaml", []byte(policies), 0o600), os.Symlink(log, "access.log"), os.Symlink(binary, "ratelimit"))
 	if err != nil {
 		t.Fatal(err)
@@ -50,6 +53,7 @@ func TestDocs(t *testing.T) {
 
 	git := exec.CommandContext(t.Context(), shell, "-c", "git init -qb main && git add policies.yaml && git -c user.name=a -c user.email=a@example.com commit -qm a")
 	out, gitErr := git.CombinedOutput()
+
 	for _, line := range lines {
 		if gitErr != nil && strings.Contains(line, "git show") {
 			t.Logf("not run: %s: %v %s", line, gitErr, out)

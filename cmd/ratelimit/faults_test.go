@@ -129,6 +129,7 @@ func TestOverridesUnderFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := start(t)
+
 			var servers []http.Handler
 			var looked []*looks
 			for range 3 {
@@ -139,11 +140,13 @@ func TestOverridesUnderFaults(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+
 				limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory(), Override: o.Find, BanStatus: http.StatusForbidden},
 					ratelimit.Policy{Name: "client", Key: keyfunc.RemoteAddr, Limit: gcra.PerHour(1_000_000)})
 				servers = append(servers, limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
 				looked = append(looked, l)
 			}
+
 			everywhere := func(addr, want string) {
 				t.Helper()
 				for i, h := range servers {
@@ -158,17 +161,20 @@ func TestOverridesUnderFaults(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+
 			must("ban", "ip:192.0.2.1", "--for", "5s")
 			must("ban", "ip:192.0.2.2", "--for", "1h")
 			everywhere("192.0.2.2", "403true")
 
 			f.fails()
 			everywhere("192.0.2.1", "200false")
+
 			for i, h := range servers {
 				if got := get(h, "192.0.2.2"); got != "403true" {
 					t.Errorf("server %d: got %s while Redis is away; want the ban", i, got)
 				}
 			}
+
 			if f.back != nil {
 				f.back()
 			}

@@ -43,6 +43,7 @@ func loadPolicies(name string, known registered) (f *policyFile, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	written := namesIn(data)
 	funcs := policyfile.Funcs{
 		Keys:  map[string]func(*http.Request) (string, error){},
@@ -60,6 +61,8 @@ func loadPolicies(name string, known registered) (f *policyFile, err error) {
 	if f.policies, err = policyfile.Parse(name, data, funcs); err != nil {
 		return nil, err
 	}
+
+	// The fields that policyfile makes functions of, as they are written.
 	var file struct{ Policies []fields }
 	if err := yaml.Unmarshal(data, &file); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
@@ -129,6 +132,7 @@ func (n *names) Visit(node ast.Node) ast.Visitor {
 	if !ok {
 		return n
 	}
+
 	switch pair.Key.String() {
 	case "key":
 		n.keys = append(n.keys, texts(pair.Value)...)

@@ -113,6 +113,7 @@ func (c *command) root() *cobra.Command {
 			return nil
 		},
 	}
+
 	flags := root.PersistentFlags()
 	flags.StringVar(&c.redis, "redis", "", "`URL` of Redis, such as redis://localhost:6379/0; several hosts are a cluster (default: REDIS_URL)")
 	flags.StringVar(&c.prefix, "prefix", "rl:", "`text` that begins the keys in Redis, as redisstore's Prefix")
@@ -137,6 +138,7 @@ func (c *command) root() *cobra.Command {
 		c.ban(),
 		uses(replay.Command(&c.policies, func(err error) error { return usageError{err} }), "policies"),
 	)
+
 	return root
 }
 

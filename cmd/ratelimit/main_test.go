@@ -62,10 +62,12 @@ func TestUsage(t *testing.T) {
 	for _, args := range [][]string{{}, {"-h"}, {"help"}} {
 		want(t, 0, args, "  check ", "  peek ", "  reset ", "  top ", "  override ", "  ban ", "  replay ", "  completion ", "Only reset, override and ban write", "REDIS_URL")
 	}
+
 	want(t, 0, []string{"completion", "bash"}, "__start_ratelimit")
 	if code, found, _ := ran("__complete", "override", ""); code != 0 || !strings.Contains(found, "\nset\t") || !strings.Contains(found, "\nunset\t") {
 		t.Errorf("the completion of override: got %d, %s", code, found)
 	}
+
 	policies := file(t, "policies: [{name: a, key: client, limit: 10/minute}]")
 	for _, tt := range []struct {
 		args []string
@@ -92,6 +94,7 @@ func TestHelp(t *testing.T) {
 	visit = func(cmd *cobra.Command) {
 		path := strings.Fields(cmd.CommandPath())[1:]
 		help := want(t, 0, append(slices.Clone(path), "--help"), "Examples:\n  ")
+
 		for _, name := range globals {
 			args := append(slices.Clone(path), strings.Fields(cmd.Use)[1:]...)
 			_, _, stderr := ran(append(args, "--"+name+"=true")...)
@@ -100,10 +103,12 @@ func TestHelp(t *testing.T) {
 				t.Errorf("%s: the help shows --%s: %t; want %t", cmd.CommandPath(), name, shows, takes)
 			}
 		}
+
 		for _, below := range cmd.Commands() {
 			visit(below)
 		}
 	}
+
 	for _, cmd := range (&command{}).root().Commands() {
 		visit(cmd)
 	}

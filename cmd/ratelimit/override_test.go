@@ -30,6 +30,7 @@ func api(ctx context.Context, url, policies string) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	o, err := redisstore.ClientOptions(url)
 	if err != nil {
 		return nil, err
@@ -38,11 +39,13 @@ func api(ctx context.Context, url, policies string) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	funcs := policyfile.Funcs{Keys: map[string]func(*http.Request) (string, error){"client": keyfunc.RemoteAddr}}
 	list, err := policyfile.Load(policies, funcs)
 	if err != nil {
 		return nil, err
 	}
+
 	limit := ratelimit.New(ratelimit.Config{Store: store, Override: found.Find, BanStatus: http.StatusForbidden}, list...)
 	return limit(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {})), nil
 }
@@ -86,12 +89,14 @@ func TestOperator(t *testing.T) {
 		}
 		servers = append(servers, h)
 	}
+
 	everywhere := func(want string) {
 		t.Helper()
 		for i, h := range servers {
 			redistest.Eventually(t, busyMachine, fmt.Sprintf("server %d to answer %s", i, want), func() bool { return get(h, "192.0.2.7") == want })
 		}
 	}
+
 	get(servers[0], "192.0.2.8")
 	for i := range 7 {
 		get(servers[i%3], "192.0.2.7")
@@ -106,8 +111,10 @@ func TestOperator(t *testing.T) {
 	everywhere("200false")
 	want(t, 0, []string{"peek", "ip:192.0.2.7", "--policies", policies}, "none (import, by ", "ends in ")
 	want(t, 0, []string{"override", "list"}, "ip:192.0.2.7", "all policies", "none", "import")
+
 	want(t, 0, []string{"override", "unset", "ip:192.0.2.7"}, "taken back: ip:192.0.2.7: no limit in all policies")
 	everywhere("429true")
+
 	want(t, 0, []string{"ban", "ip:192.0.2.7", "--for", "1h"}, "set: ip:192.0.2.7: banned in all policies")
 	everywhere("403true")
 	want(t, 0, []string{"peek", "ip:192.0.2.7", "--policies", policies}, "banned (by ")
@@ -144,6 +151,7 @@ func TestOverrideMistakes(t *testing.T) {
 	} {
 		want(t, 2, tt.args, tt.want)
 	}
+
 	if n := s.Client().Exists(t.Context(), overrides.Key("rl:")).Val(); n != 0 {
 		t.Error("something was set")
 	}
@@ -151,6 +159,7 @@ func TestOverrideMistakes(t *testing.T) {
 	want(t, 0, set("ip:192.0.2.7", "5/hour", "--for", "1h", "--policy", "client", "--force"), "limit 5/hour in client", "not checked that there is such a policy")
 	want(t, 0, set("ip:192.0.2.7", "7/hour", "--for", "1h", "--policy", "client"))
 	want(t, 2, set("ip:192.0.2.7", "6/hour", "--for", "1h", "--policy", "client"), "lower than the present override, 7/hour")
+
 	want(t, 1, []string{"override", "unset", "ip:192.0.2.8"}, "ip:192.0.2.8 has no override")
 	want(t, 1, []string{"override", "unset", "ip:192.0.2.7", "--policy", "plan"}, "has no override")
 	want(t, 0, []string{"override", "unset", "ip:192.0.2.7", "--policy", "client"}, "taken back")
@@ -168,6 +177,7 @@ func TestImport(t *testing.T) {
 		}
 		return text, entries
 	}
+
 	name := filepath.Join(t.TempDir(), "overrides.json")
 	imports := func(entries []overrides.Entry, code int, parts ...string) {
 		t.Helper()

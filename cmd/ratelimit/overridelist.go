@@ -56,9 +56,11 @@ If one is broken, nothing is set.`,
 			if err != nil {
 				return err
 			}
+
 			if err := set.write(cmd.Context(), entries, nil); err != nil {
 				return err
 			}
+
 			fmt.Fprintf(cmd.OutOrStdout(), "%d set\n", len(entries))
 			return nil
 		}),

@@ -35,6 +35,7 @@ plan.`,
 			if err != nil {
 				return err
 			}
+
 			if c.json {
 				printJSON(cmd.OutOrStdout(), rows)
 				return nil
@@ -68,6 +69,7 @@ denying for a second at most.`,
 			return c.fill(cmd, args[0], rows)
 		},
 	}
+
 	cmd.Flags().StringSliceVar(&policies, "policy", nil, "`names` of policies (default: all)")
 	return uses(cmd, "redis", "prefix", "policies")
 }
@@ -98,15 +100,18 @@ func (c *command) look(ctx context.Context, subject string) ([]row, error) {
 	if c.policies == "" {
 		return nil, usagef("--policies is missing; want the file of policies that your servers read, or one with the same names and limits")
 	}
+
 	file, err := loadPolicies(c.policies, registered{})
 	if err != nil {
 		return nil, err
 	}
+
 	set, err := c.open(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer set.client.Close()
+
 	store, err := c.store(set.client)
 	if err != nil {
 		return nil, err
@@ -123,6 +128,7 @@ func (c *command) look(ctx context.Context, subject string) ([]row, error) {
 func (f *policyFile) rows(i int, subject string, set *overrideSet) (rows []row) {
 	p := &f.policies[i]
 	limits, override, reason := f.limits(i), "", ""
+
 	if e, ok := set.find(p.Name, subject); ok && e.Limit == overrides.Banned {
 		override, reason = e.Limit, origin(e, set.now) // the bucket is as it was
 	} else if ok {
@@ -130,6 +136,7 @@ func (f *policyFile) rows(i int, subject string, set *overrideSet) (rows []row) 
 	} else if o, ok := p.OverrideOf(subject); ok {
 		limits, override, reason = map[string]gcra.Limit{"": o.Limit}, o.Limit.String(), o.Name
 	}
+
 	for _, plan := range slices.Sorted(maps.Keys(limits)) {
 		r := row{Policy: p.Name, Plan: plan, Limit: limits[plan], Override: override, Reason: reason}
 		if r.Limit != gcra.Unlimited() {
@@ -148,6 +155,7 @@ func peekAll(ctx context.Context, store gcra.Store, rows []row) error {
 		if !rows[i].limited() {
 			continue
 		}
+
 		// The bucket without its MaxDebt, but larger by that: Remaining then says what is owed.
 		charge := rows[i].charge
 		charge.Peek = true
@@ -158,6 +166,7 @@ func peekAll(ctx context.Context, store gcra.Store, rows []row) error {
 		}
 		charges = append(charges, charge, whole)
 	}
+
 	for some := range slices.Chunk(charges, most) {
 		if _, err := store.Take(ctx, some); err != nil {
 			return err
@@ -183,6 +192,7 @@ func (r *row) set(c, whole gcra.Charge) {
 		r.Debt = max(0, int64((beyond+interval-1)/interval))
 		return
 	}
+
 	ends := c.Period.UTC()
 	r.PeriodEnds = &ends
 	r.Debt = max(0, whole.Limit.Count-whole.Result.Remaining-c.Limit.Count)
@@ -194,11 +204,13 @@ func (r *row) set(c, whole gcra.Charge) {
 func printRows(w io.Writer, rows []row) {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(t, "POLICY\tLIMIT\tLEFT\tOWES\tFULL AGAIN\tOVERRIDE")
+
 	for _, r := range rows {
 		name := r.Policy
 		if r.Plan != "" {
 			name += " (plan " + r.Plan + ")"
 		}
+
 		left, owes, full := "-", "-", "-"
 		if r.limited() {
 			left, owes = strconv.FormatInt(r.Left, 10), strconv.FormatInt(r.Debt, 10)
@@ -210,6 +222,7 @@ func printRows(w io.Writer, rows []row) {
 				full += ", period ends " + r.PeriodEnds.Format(time.RFC3339)
 			}
 		}
+
 		override := r.Override
 		if r.Reason != "" {
 			override += " (" + r.Reason + ")"
@@ -264,6 +277,7 @@ func (c *command) fill(cmd *cobra.Command, subject string, rows []row) error {
 		fmt.Fprintln(cmd.OutOrStdout(), "nothing was reset")
 		return nil
 	}
+
 	client, err := c.connect()
 	if err != nil {
 		return err
@@ -274,6 +288,7 @@ func (c *command) fill(cmd *cobra.Command, subject string, rows []row) error {
 	if err != nil {
 		return err
 	}
+
 	var done []string
 	for _, r := range rows {
 		if !r.limited() {

@@ -82,6 +82,7 @@ func TestPeek(t *testing.T) {
 	if r := rows["rows"]; r.Left != 0 || r.Debt != 20 || r.FullAfter < 4700 || r.FullAfter > 4800 {
 		t.Errorf("rows: got %+v; want 20 owed, full in 80 minutes", r)
 	}
+
 	if rows := peek("sub:alice"); rows["planfree"].Left != 5 || rows["planpro"].Left != 57 || rows["client"].FullAfter != 0 || rows["month"].FullAfter != 0 {
 		t.Errorf("sub:alice: got %+v; want a row for each plan, and other buckets full", rows)
 	}
@@ -91,6 +92,7 @@ func TestPeek(t *testing.T) {
 	if r := peek("ip:203.0.113.1")["client"]; r.Override != "none" || r.Limit != gcra.Unlimited() {
 		t.Errorf("not limited: got %+v", r)
 	}
+
 	want(t, 0, []string{"peek", "ip:192.0.2.7", "--policies", name}, "POLICY", "client", "10/hour", "in 1h", "plan (plan free)", "period ends 20")
 }
 
@@ -98,6 +100,7 @@ func TestPeek(t *testing.T) {
 func TestPeekMistakes(t *testing.T) {
 	name := file(t, sample)
 	t.Setenv("REDIS_URL", "")
+
 	for _, tt := range []struct {
 		code int
 		args []string
@@ -129,6 +132,7 @@ func TestReset(t *testing.T) {
 		}
 		return r.Remaining
 	}
+
 	client := gcra.Charge{Subject: "ip:192.0.2.7", Policy: "client", Limit: gcra.PerHour(10)}
 	month := gcra.Charge{Subject: "ip:192.0.2.7", Policy: "month", Limit: gcra.Quota(100, gcra.Monthly), MaxDebt: 50}
 	rows := gcra.Charge{Subject: "ip:192.0.2.7", Policy: "rows", Limit: gcra.PerHour(60), MaxDebt: 30}
@@ -140,6 +144,7 @@ func TestReset(t *testing.T) {
 		if got := c.run(t.Context(), append(args, "--policy", "client"), strings.NewReader(answer), &out, &out); got != 0 || !strings.Contains(out.String(), "[y/N]") {
 			t.Errorf("got %d, %s; want a question", got, &out)
 		}
+
 		if got := left(client); code == 10 && got != 10 {
 			t.Errorf("answer %q: got %d left; want %d", answer, got, code)
 		}
@@ -147,6 +152,7 @@ func TestReset(t *testing.T) {
 	if left(month) != 0 || left(rows) != 0 {
 		t.Error("reset other policies too")
 	}
+
 	want(t, 2, append(args, "--policy", "clint"), `--policy is "clint"; want client, month, rows or plan`)
 	want(t, 0, args, "ip:192.0.2.7 is full in: client, month, rows, plan\n")
 	if left(month) != 100 || left(rows) != 60 {

@@ -20,6 +20,7 @@ func TestSuspendedServer(t *testing.T) {
 	server(t)
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), "RATELIMIT_TEST_SERVE="+file(t, "policies: [{name: client, key: client, limit: 1000000/hour}]"))
+
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -28,10 +29,12 @@ func TestSuspendedServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { stdin.Close(); _ = cmd.Process.Kill(); _ = cmd.Wait() })
+
 	answer := func(addr string) (code string) {
 		t.Helper()
 		fmt.Fprintln(stdin, addr)
@@ -40,6 +43,7 @@ func TestSuspendedServer(t *testing.T) {
 		}
 		return strings.TrimRight(code, "truefals")
 	}
+
 	becomes := func(addr string, status int) {
 		t.Helper()
 		redistest.Eventually(t, busyMachine, addr+" to get "+http.StatusText(status), func() bool { return answer(addr) == fmt.Sprint(status) })
@@ -54,10 +58,12 @@ func TestSuspendedServer(t *testing.T) {
 	}
 	want(t, 0, []string{"override", "unset", "ip:192.0.2.1"})
 	want(t, 0, []string{"ban", "ip:192.0.2.3", "--for", "1h"})
+
 	redistest.Eventually(t, busyMachine, "the end of the short ban", func() bool {
 		_, stdout, _ := ran("override", "list")
 		return !strings.Contains(stdout, "192.0.2.2")
 	})
+
 	if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}

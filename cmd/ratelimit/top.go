@@ -45,6 +45,7 @@ shown as its hash.`,
 			case every < 0:
 				return usagef("--every is %v; want a time such as 5s, or 0 for once", every)
 			}
+
 			var file *policyFile
 			if c.policies != "" {
 				var err error
@@ -52,6 +53,7 @@ shown as its hash.`,
 					return err
 				}
 			}
+
 			client, err := c.connect()
 			if err != nil {
 				return err
@@ -60,6 +62,7 @@ shown as its hash.`,
 			return c.refresh(cmd, client, file, most, every)
 		},
 	}
+
 	cmd.Flags().IntVarP(&most, "number", "n", 10, "`number` of subjects of each policy")
 	cmd.Flags().DurationVar(&every, "every", 0, "print again after each `time`, such as 5s (default: once)")
 	return uses(cmd, "redis", "prefix", "policies", "json")
@@ -73,6 +76,7 @@ func (c *command) refresh(cmd *cobra.Command, client redis.UniversalClient, file
 		if isTerminal(cmd.ErrOrStderr()) {
 			s.progress = cmd.ErrOrStderr()
 		}
+
 		err := s.run(ctx, client)
 		if every > 0 && ctx.Err() != nil {
 			return nil
@@ -85,11 +89,13 @@ func (c *command) refresh(cmd *cobra.Command, client redis.UniversalClient, file
 		if every > 0 && isTerminal(out) {
 			fmt.Fprint(out, "\x1b[H\x1b[2J") // clear
 		}
+
 		if c.json {
 			printJSON(out, lists)
 		} else {
 			printLists(out, lists)
 		}
+
 		if every == 0 {
 			return nil
 		}
@@ -197,27 +203,26 @@ func (s *scan) node(ctx context.Context, node redis.Cmdable, apart bool) error {
 
 // step reads the values of one page and the keys of the next in one round trip.
 func step(ctx context.Context, node redis.Cmdable, cursor uint64, more bool, pattern string, keys []string, apart bool) (next *redis.ScanCmd, values []any, err error) {
-	groups := 1
+	together := max(1, len(keys))
 	if apart {
-		groups = len(keys)
+		together = 1
 	}
+
 	var answers []*redis.SliceCmd
 	_, err = node.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for i := range min(groups, len(keys)) {
-			if apart {
-				answers = append(answers, p.MGet(ctx, keys[i]))
-			} else {
-				answers = append(answers, p.MGet(ctx, keys...))
-			}
+		for some := range slices.Chunk(keys, together) {
+			answers = append(answers, p.MGet(ctx, some...))
 		}
 		if more {
 			next = p.Scan(ctx, cursor, pattern, page)
 		}
 		return nil
 	})
+
 	if apart && (redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK")) {
 		err = nil // the key has moved, and is read where it is now
 	}
+
 	for _, a := range answers {
 		if a.Err() != nil {
 			values = append(values, nil)
@@ -257,6 +262,7 @@ func (s *scan) bucket(name listName, subject string, tat time.Time) {
 		l = &list{Policy: name.policy, Calendar: name.calendar, Subjects: []used{}, period: calendarOf(name.calendar)}
 		s.lists[name] = l
 	}
+
 	from, u := s.now, used{Subject: subject}
 	if name.calendar != "" {
 		if l.period == (gcra.Calendar{}) {
@@ -265,6 +271,7 @@ func (s *scan) bucket(name listName, subject string, tat time.Time) {
 		_, from = l.period.Period(s.now)
 		u.PeriodEnds = &from
 	}
+
 	if u.ahead = tat.Sub(from); u.ahead <= 0 {
 		return
 	}
@@ -321,16 +328,20 @@ func (u *used) finish(l *list, file *policyFile) {
 	if file != nil {
 		limit = file.limitOf(l.Policy, u.Subject)
 	}
+
 	if limit.Calendar() != l.period || limit == gcra.Unlimited() {
 		limit = gcra.Limit{} // not of this bucket
 	}
 	if limit != (gcra.Limit{}) {
 		u.Limit = limit.String()
 	}
+
+	// Of a quota a tick is a unit, and the period says when it is full.
 	if l.Calendar != "" {
 		u.Used = int64(u.ahead / (100 * time.Nanosecond))
 		return
 	}
+
 	u.FullAfter = u.ahead.Seconds()
 	if interval := limit.Interval(); interval > 0 {
 		u.Used = int64((u.ahead + interval - 1) / interval)
@@ -355,10 +366,12 @@ func printLists(w io.Writer, lists []*list) {
 	if len(lists) == 0 {
 		fmt.Fprintln(w, "no bucket is in use: nobody is limited, or the servers use another Redis or prefix")
 	}
+
 	for i, l := range lists {
 		if i > 0 {
 			fmt.Fprintln(w)
 		}
+
 		fmt.Fprintf(w, "%s", plain(l.Policy))
 		if l.Calendar != "" {
 			fmt.Fprintf(w, " (quota by %s)", plain(l.Calendar))
@@ -375,6 +388,7 @@ func printLists(w io.Writer, lists []*list) {
 			if u.PeriodEnds != nil {
 				full = u.PeriodEnds.Format(time.RFC3339)
 			}
+
 			fmt.Fprintf(t, "  %s\t%s\t%s\t%s\n", cmp.Or(plain(u.Subject), "(anonymous)"), units, cmp.Or(u.Limit, "-"), full)
 		}
 		t.Flush()

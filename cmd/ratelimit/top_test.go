@@ -35,8 +35,10 @@ func TestTop(t *testing.T) {
 	for i := range 30 {
 		charge(t, s, gcra.Charge{Subject: fmt.Sprint("ip:192.0.2.", 100+i), Policy: "client", Limit: gcra.PerHour(10), Cost: int64(1 + i/10)})
 	}
+
 	long := "sub:" + strings.Repeat("x", 100)
 	charge(t, s, gcra.Charge{Subject: long, Policy: "rows", Limit: gcra.PerHour(60)})
+
 	for key, value := range map[string]any{"rl:{x}:client": "text", "rl:{y}:client": "1", "other": "1", "rl:{z}:client~fortnight": "1"} {
 		if err := s.Client().Set(t.Context(), key, value, 0).Err(); err != nil {
 			t.Fatal(err)
@@ -54,11 +56,13 @@ func TestTop(t *testing.T) {
 	if u := client.Subjects[0]; u.Subject != "ip:192.0.2.7" || u.Used != 10 || u.Limit != "10/hour" || u.FullAfter < 3500 {
 		t.Errorf("client: got %+v; want ip:192.0.2.7, which has used 10 of 10", u)
 	}
+
 	for _, u := range client.Subjects[1:] {
 		if u.Used != 3 && (u.Subject != "ip:198.51.100.7" || u.Used != 5 || u.Limit != "20/hour") {
 			t.Errorf("client: got %+v; want one that has used 3 of 10", u)
 		}
 	}
+
 	if u := lists["monthmonth"].Subjects[0]; u.Used != 120 || u.PeriodEnds == nil {
 		t.Errorf("month: got %+v; want 120 used", u)
 	}
@@ -75,6 +79,7 @@ func TestTop(t *testing.T) {
 	if lists := top(t, "--prefix", "api:"); len(lists) != 0 {
 		t.Errorf("another prefix: got %+v", lists)
 	}
+
 	want(t, 0, []string{"top", "--policies", file(t, sample)}, "client, in use by 32\n", "  ip:192.0.2.7", "10/hour", "month (quota by month), in use by 1", "in 1h")
 	for _, tt := range []struct{ flag, value, want string }{{"-n", "0", "-n is 0; want 1 to 1000"}, {"--every", "-1s", "--every is -1s"}} {
 		want(t, 2, []string{"top", tt.flag, tt.value}, tt.want)

@@ -144,6 +144,7 @@ func (o *Overrides) refresh(ctx context.Context) {
 func (o *Overrides) read(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+
 	version, err := o.client.HGet(ctx, o.key, overrides.Version).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return err
@@ -159,10 +160,12 @@ func (o *Overrides) read(ctx context.Context) error {
 	if size > overrides.Most+1 {
 		return errors.New("there are more than 10000; want fewer, as the command keeps them")
 	}
+
 	fields, err := o.client.HGetAll(ctx, o.key).Result()
 	if err != nil {
 		return err
 	}
+
 	known := map[string][]override{}
 	for field, value := range fields {
 		if field == overrides.Version {

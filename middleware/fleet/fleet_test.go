@@ -33,6 +33,7 @@ func write(t *testing.T, c redis.UniversalClient, subject, policy, limit string,
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	_, err = c.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
 		if limit == "" {
 			p.HDel(t.Context(), overrides.Key("rl:"), e.Field())
@@ -87,6 +88,7 @@ func TestFind(t *testing.T) {
 	write(t, c, "b", "p", "none", hour)
 	write(t, c, "c", "", "banned", time.Now().Add(-time.Second))
 	o := follow(t, c, nil)
+
 	for name, want := range map[string]string{"p a": "7/hour", "q a": "banned", "p b": "none", "q b": "", "p c": "", "p d": ""} {
 		policy, subject, _ := strings.Cut(name, " ")
 		if got := now(o, policy, subject); got != want {
@@ -145,17 +147,20 @@ func TestBrokenEntries(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	write(t, c, "good", "p", "banned", hour)
 	log := new(diagtest.Log)
 	o := follow(t, c, log)
 	if got := now(o, "p", "good"); got != "banned" {
 		t.Errorf("got %q; want banned", got)
 	}
+
 	for _, subject := range []string{"x", "y", "z", "u", "old"} {
 		if got := now(o, "p", subject); got != "" {
 			t.Errorf("%s: got %q; want none", subject, got)
 		}
 	}
+
 	lines := log.Lines()
 	if len(lines) != 5 {
 		t.Errorf("got %v; want a line for each", lines)
@@ -165,6 +170,7 @@ func TestBrokenEntries(t *testing.T) {
 			t.Errorf("got %v", line)
 		}
 	}
+
 	if _, err := fleet.New(t.Context(), fleet.Config{}); err == nil || !strings.Contains(err.Error(), "Client is nil") {
 		t.Errorf("got %v; want that Client is nil", err)
 	}

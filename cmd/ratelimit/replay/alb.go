@@ -24,13 +24,16 @@ func (p *parser) alb(line []byte) (e entry, err error) {
 	if len(words) < 5 || !quotes {
 		return e, errors.New(`the line ends too early; want type, time, balancer, client, ..., "request"`)
 	}
+
 	if e.at, err = p.clock.read(words[1]); err != nil {
 		return e, err
 	}
+
 	text, ok := quoted(request)
 	if !ok {
 		return e, errors.New("no quote after the request")
 	}
+
 	client := words[3]
 	if i := bytes.LastIndexByte(client, ':'); i >= 0 { // a port always follows, also an IPv6 address without brackets
 		client = bytes.Trim(client[:i], "[]")

@@ -56,11 +56,13 @@ func saveChart(name, format string, p *player, zone *time.Location) (err error) 
 	if err != nil {
 		return err
 	}
+
 	shown := p.denying()
 	denials, err := denialsPanel(p, shown, unit)
 	if err != nil {
 		return err
 	}
+
 	start := time.UnixMicro(p.timeline.start).In(zone)
 	p.timeline.style(traffic, start, 2)
 	p.timeline.style(denials, start, len(shown))
@@ -77,6 +79,7 @@ func saveChart(name, format string, p *player, zone *time.Location) (err error) 
 		// Texts are placed by the widths of this font: with another the legend is over the lines.
 		canvas = vgsvg.NewWith(vgsvg.UseWH(width, height), vgsvg.EmbedFonts(true))
 	}
+
 	whole := draw.New(canvas)
 	whole.SetColor(color.White)
 	whole.Fill(whole.Path())
@@ -87,6 +90,7 @@ func saveChart(name, format string, p *player, zone *time.Location) (err error) 
 	for i, row := range plot.Align(panels, tiles, whole) {
 		panels[i][0].Draw(row[0])
 	}
+
 	f, err := os.Create(name)
 	if err != nil {
 		return err
@@ -130,6 +134,7 @@ func trafficPanel(p *player, u unit) (*plot.Plot, error) {
 	panel.Title.Text = fmt.Sprintf("%s, %s denied", plural(p.requests, "request"), withPercent(p.denied, p.requests))
 	panel.Y.Label.Text = "requests " + u.name
 	panel.Add(grid())
+
 	for _, area := range []struct {
 		name string
 		line int
@@ -145,6 +150,7 @@ func trafficPanel(p *player, u unit) (*plot.Plot, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		polygon.Color = area.ink
 		polygon.Width = 0
 		panel.Add(polygon)
@@ -165,6 +171,7 @@ func denialsPanel(p *player, shown []*tally, u unit) (*plot.Plot, error) {
 	panel.Title.Text = "denials by policy"
 	panel.Y.Label.Text = "denials " + u.name
 	panel.Add(grid())
+
 	if len(shown) == 0 {
 		panel.Title.Text = "no policy denies anything"
 	}
@@ -172,17 +179,20 @@ func denialsPanel(p *player, shown []*tally, u unit) (*plot.Plot, error) {
 		shown = shown[:len(inkPolicies)]
 		panel.Title.Text += fmt.Sprintf(", of the %d that deny most", len(shown))
 	}
+
 	for i, t := range shown {
 		line, err := plotter.NewLine(p.timeline.points(t.line, u))
 		if err != nil {
 			return nil, err
 		}
 		line.LineStyle = draw.LineStyle{Color: inkPolicies[i], Width: vg.Points(1.5)}
+
 		name := shortened(t.policy.Name)
 		if t.policy.Shadow {
 			line.Dashes = []vg.Length{vg.Points(4), vg.Points(2)}
 			name += " (shadow)"
 		}
+
 		panel.Add(line)
 		panel.Legend.Add(fmt.Sprintf("%s, %s", name, grouped(t.denied)), line)
 	}
@@ -237,6 +247,7 @@ type clockTicks struct{ start time.Time }
 
 func (c clockTicks) Ticks(from, to float64) (ticks []plot.Tick) {
 	const most = 9
+
 	every, form := 365*24*time.Hour, "2006"
 	for _, choice := range []struct {
 		every time.Duration
@@ -252,9 +263,11 @@ func (c clockTicks) Ticks(from, to float64) (ticks []plot.Tick) {
 			break
 		}
 	}
+
 	_, offset := c.start.Zone()
 	local := c.start.Unix() + int64(offset)
 	step := int64(every / time.Second)
+
 	for at := (local + step - 1) / step * step; float64(at-local) <= to; at += step {
 		t := c.start.Add(time.Duration(at-local) * time.Second)
 		ticks = append(ticks, plot.Tick{Value: float64(at - local), Label: t.Format(form)})

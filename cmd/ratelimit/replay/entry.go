@@ -52,6 +52,8 @@ func (p *parser) parse(line []byte) (entry, error) {
 func (p *parser) common(line []byte) (e entry, err error) {
 	client, rest, _ := bytes.Cut(line, []byte(" "))
 	ident, rest, _ := bytes.Cut(rest, []byte(" ")) // of identd, always "-"
+
+	// Some servers write their own host in front of the client.
 	if (isAddr(ident) || string(ident) == unixClient) && !isAddr(client) {
 		if !isHost(client) {
 			if _, err := prefixOf(line); err != nil {
@@ -62,16 +64,19 @@ func (p *parser) common(line []byte) (e entry, err error) {
 		e.host, client = string(client), ident
 		ident, rest, _ = bytes.Cut(rest, []byte(" "))
 	}
+
 	user, when, rest := cutTime(rest)
 	if when == nil {
 		return e, unsupportedFormat(line)
 	}
+
 	if err := checkPrefix(line, client, ident, user); err != nil {
 		return e, err
 	}
 	if e.at, err = p.clock.read(when); err != nil {
 		return e, err
 	}
+
 	request, ok := quoted(rest)
 	if !ok {
 		return e, errors.New("no quote after the request")
@@ -79,6 +84,7 @@ func (p *parser) common(line []byte) (e entry, err error) {
 	if err := e.setRequest(request); err != nil {
 		return e, err
 	}
+
 	e.client = string(client)
 	if string(user) != "-" && string(user) != `""` {
 		e.user = string(user)
@@ -155,6 +161,7 @@ func unescape(s []byte) []byte {
 				}
 			}
 		}
+
 		text = append(text, c)
 	}
 	return text
@@ -179,6 +186,8 @@ func (e *entry) setTarget(method []byte, target string) (err error) {
 	if e.method = methodName(method); e.method == "" {
 		return fmt.Errorf("the method is %q; want one such as GET", clip(method))
 	}
+
+	// CONNECT has an authority alone.
 	authority := e.method == http.MethodConnect && !strings.HasPrefix(target, "/")
 	if authority {
 		target = "http://" + target
@@ -186,6 +195,7 @@ func (e *entry) setTarget(method []byte, target string) (err error) {
 	if e.url, err = url.ParseRequestURI(target); err != nil {
 		return fmt.Errorf("the path is %q; want one such as /hello?x=1", clip(target))
 	}
+
 	if e.url.Host != "" {
 		e.host = e.url.Host
 	}
@@ -214,6 +224,7 @@ func methodName(method []byte) string {
 	case http.MethodOptions:
 		return http.MethodOptions
 	}
+
 	if name := string(method); httpguts.ValidHeaderFieldName(name) { // the same grammar
 		return name
 	}

@@ -41,11 +41,13 @@ func TestParse(t *testing.T) {
 		{`_ 192.0.2.7 - - ` + at + ` "GET http://api.example.com/x HTTP/1.1" 200 18`, "192.0.2.7 - GET api.example.com http://api.example.com/x"},
 		{`192.0.2.7 192.0.2.8 bob ` + at + ` "GET / HTTP/1.1" 200 18`, "192.0.2.7 bob GET /"},
 		{`host.example - - ` + at + ` "GET / HTTP/1.1" 200 18`, "host.example - GET /"},
+
 		// What clients can put into a log
 		{`192.0.2.7 - a b [c] ` + at + ` "GET / HTTP/1.1" 200 18`, "192.0.2.7 a b [c] GET /"},
 		{`192.0.2.7 - x [99/Nov/2026:13:55:36 +0000 ` + at + ` "GET / HTTP/1.1" 200 18`, "192.0.2.7 x [99/Nov/2026:13:55:36 +0000 GET /"},
 		{`192.0.2.7 - - ` + at + ` "GET /a\"b\\c\x7e HTTP/1.1" 200 18`, `192.0.2.7 - GET /a%22b%5Cc~`},
 		{`192.0.2.7 - - ` + at + ` "GET /a b HTTP/1.1" 200 18`, "192.0.2.7 - GET /a%20b"},
+
 		// JSON
 		{`{"time":"2026-11-20T13:55:36Z","client":"192.0.2.7","user":"alice","method":"GET","path":"/hello"}`, "192.0.2.7 alice GET /hello"},
 		{`{"path":"/a\u002fb","method":"GET","ts":1795182936,"remote_addr":"192.0.2.7:4711"}`, "192.0.2.7:4711 - GET /a/b"},
@@ -61,6 +63,7 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: got %v; want an entry", c.line, err)
 			continue
 		}
+
 		if got := described(&e); got != c.want {
 			t.Errorf("%s: got %q; want %q", c.line, got, c.want)
 		}
@@ -182,11 +185,13 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(`192.0.2.7 - a ` + at + ` "GET /a\"\x41 HTTP/1.1" 200 18`))
 	f.Add([]byte(`{"time":"2026-11-20T13:55:36Z","client":"192.0.2.7","request":{"method":"GET","uri":"/"}}`))
 	f.Add([]byte(`{"ts":1795182936.5,"remote_addr":"x","request":"GET / HTTP/1.1"}`))
+
 	p := newParser()
 	f.Fuzz(func(t *testing.T, line []byte) {
 		if len(line) == 0 {
 			t.Skip()
 		}
+
 		before := string(line)
 		e, err := p.parse(line)
 		if string(line) != before {
@@ -195,13 +200,16 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
+
 		if y := time.UnixMicro(e.at).UTC().Year(); y < firstYear-1 || y > lastYear+1 {
 			t.Errorf("%q: got the year %d", line, y)
 		}
 		if e.url == nil || e.method == "" || strings.ContainsAny(e.method, " \"") {
 			t.Errorf("%q: got %+v", line, e)
 		}
-		for i := range line { // the entry holds nothing of the line
+
+		// The entry holds nothing of the line.
+		for i := range line {
 			line[i] = 'x'
 		}
 		got, _ := p.parse([]byte(before))
@@ -219,18 +227,21 @@ func TestParseGin(t *testing.T) {
 			p.TimeStamp.Format("02/Jan/2006:15:04:05 -0700"),
 			p.Method+" "+p.Request.RequestURI+" "+p.Request.Proto, p.StatusCode, p.BodySize)
 	}
+
 	_, shown, _ := strings.Cut(usageEnd, "return fmt.Sprintf(")
 	shown, _, _ = strings.Cut(shown, "\n  })")
 	source, err := os.ReadFile("entry_test.go")
 	if err != nil || shown == "" || !strings.Contains(unspaced(string(source)), unspaced("return fmt.Sprintf("+shown)) {
 		t.Errorf("-h shows %s, %v; want what this test runs", shown, err)
 	}
+
 	gin.SetMode(gin.ReleaseMode)
 	engine := gin.New()
 	engine.Use(gin.LoggerWithConfig(gin.LoggerConfig{Formatter: formatter, Output: &log}))
 	r := httptest.NewRequest(http.MethodGet, "/a%22%0Ab?x=%2F", nil)
 	r.RemoteAddr = "192.0.2.7:4711"
 	engine.ServeHTTP(httptest.NewRecorder(), r)
+
 	e, err := newParser().parse(bytes.TrimSpace(log.Bytes()))
 	if err != nil {
 		t.Fatalf("%s: %v", &log, err)

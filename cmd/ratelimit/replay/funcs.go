@@ -67,9 +67,11 @@ func (f *funcs) load(file string, p *player) ([]middleware.Policy, error) {
 	if err != nil {
 		return nil, withHint(err)
 	}
+
 	if p.plans, err = plansIn(file); err != nil {
 		return nil, err
 	}
+
 	names := slices.Sorted(maps.Keys(p.plans))
 	switch {
 	case f.plan == "" || p.plans[f.plan]:
@@ -100,6 +102,7 @@ func plansIn(name string) (map[string]bool, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var file struct {
 		Policies []struct {
 			Plans map[string]string `yaml:"plans"`
@@ -108,6 +111,7 @@ func plansIn(name string) (map[string]bool, error) {
 	if err := yaml.Unmarshal(data, &file); err != nil {
 		return nil, err
 	}
+
 	plans := map[string]bool{}
 	for _, p := range file.Policies {
 		for plan := range p.Plans {
@@ -130,6 +134,7 @@ func (f *funcs) policyFuncs(p *player) policyfile.Funcs {
 		"user":  keyfunc.Subject(func(ctx context.Context) string { return entryIn(ctx).user }),
 		"route": f.routes.key,
 	}
+
 	v := policyfile.Funcs{
 		Keys:  maps.Clone(keys),
 		Costs: map[string]func(*http.Request) int64{},
@@ -146,6 +151,7 @@ func (f *funcs) policyFuncs(p *player) policyfile.Funcs {
 			return plan
 		},
 	}
+
 	for name, key := range f.keys {
 		v.Keys[name] = keys[key]
 	}

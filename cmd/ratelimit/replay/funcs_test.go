@@ -34,10 +34,12 @@ func TestReportUnknowns(t *testing.T) {
 		byUser   = "policies: [{name: a, key: user, limit: 10/minute}]"
 		byPlan   = "policies: [{name: a, key: client, plans: {free: 1/minute}}, {name: b, key: client, plans: {pro: 5/minute}}]"
 	)
+
 	from := func(client, plan string) string {
 		return fmt.Sprintf(`{"time":1795182936,"client":%q,"plan":%q,"method":"GET","path":"/"}`, client, plan) + "\n"
 	}
 	const noAddress, noPlan, otherPlan = "not an address", "have no plan", "no policy lists"
+
 	for _, c := range []struct {
 		policies, plan, log string
 		want                string // "" for none of the three
@@ -57,12 +59,14 @@ func TestReportUnknowns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		playText(t, p, c.log)
 		var notes strings.Builder
 		(&report{player: p}).notes(&notes)
 		if !strings.Contains(notes.String(), c.want) {
 			t.Errorf("%s\n%s: got %s\nwant %s", c.policies, c.log, &notes, c.want)
 		}
+
 		for _, note := range []string{noAddress, noPlan, otherPlan} {
 			if strings.Contains(notes.String(), note) && !strings.Contains(c.want, note) {
 				t.Errorf("%s\n%s: got %s\nwant no note with %q", c.policies, c.log, &notes, note)

@@ -83,18 +83,21 @@ func (p *parser) object(line []byte) (e entry, err error) {
 	if err := p.json.scan(p.fields, line); err != nil {
 		return e, fmt.Errorf("not JSON: %w", err)
 	}
+
 	value := func(field int) []byte {
 		if v := p.json.values[field]; v.rank >= 0 {
 			return v.text
 		}
 		return nil
 	}
+
 	missing := func(field int) error {
 		if err := dockerJSONFile(line); err != nil {
 			return err
 		}
 		return fmt.Errorf("no field %s", strings.ReplaceAll(p.fields.names[field], ",", " or "))
 	}
+
 	when := value(fieldTime)
 	if when == nil {
 		return e, missing(fieldTime)
@@ -102,6 +105,7 @@ func (p *parser) object(line []byte) (e entry, err error) {
 	if e.at, err = p.clock.read(when); err != nil {
 		return e, err
 	}
+
 	client := value(fieldClient)
 	if client == nil {
 		return e, missing(fieldClient)
@@ -110,6 +114,7 @@ func (p *parser) object(line []byte) (e entry, err error) {
 	if e.user == "-" { // nginx's word for no user
 		e.user = ""
 	}
+
 	method, path, request := value(fieldMethod), value(fieldPath), value(fieldRequest)
 	switch {
 	case method != nil && path != nil:
@@ -148,12 +153,14 @@ func (j *jsonLine) object(f *fields) error {
 	if _, err := j.decoder.ReadToken(); err != nil { // {
 		return err
 	}
+
 	parent := len(j.path)
 	for j.decoder.PeekKind() == '"' {
 		name, err := j.decoder.ReadValue()
 		if err != nil {
 			return err
 		}
+
 		if parent > 0 {
 			j.path = append(j.path, '.')
 		}
@@ -163,6 +170,7 @@ func (j *jsonLine) object(f *fields) error {
 		}
 		j.path = j.path[:parent]
 	}
+
 	_, err := j.decoder.ReadToken() // }
 	return err
 }
@@ -173,15 +181,19 @@ func (j *jsonLine) value(f *fields) error {
 	if kind == '{' && f.inner[string(j.path)] {
 		return j.object(f)
 	}
+
 	named, ok := f.known[string(j.path)]
 	if !ok || kind != '"' && kind != '0' {
 		return j.decoder.SkipValue()
 	}
+
+	// Of several fields with one meaning the first of the list counts, of times the most precise.
 	v := &j.values[named.field]
 	secondTime := v.rank >= 0 && named.field == fieldTime
 	if v.rank >= 0 && v.rank < named.rank && !secondTime {
 		return j.decoder.SkipValue()
 	}
+
 	raw, err := j.decoder.ReadValue()
 	if err != nil {
 		return err
@@ -192,6 +204,7 @@ func (j *jsonLine) value(f *fields) error {
 	} else {
 		text, _ = jsontext.AppendUnquote(text, raw)
 	}
+
 	if secondTime {
 		was, is := precision(v.text), precision(text)
 		if is < was || is == was && v.rank < named.rank {
@@ -199,6 +212,7 @@ func (j *jsonLine) value(f *fields) error {
 			return nil
 		}
 	}
+
 	v.rank, v.text, j.spare = named.rank, text, v.text
 	return nil
 }

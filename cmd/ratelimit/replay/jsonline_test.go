@@ -33,11 +33,13 @@ func TestRunMostPreciseTime(t *testing.T) {
 		for i := range 40 {
 			fmt.Fprintln(&log, line(start.Add(time.Duration(i)*100*time.Millisecond)))
 		}
+
 		files := write(t, "policies: [{name: a, key: client, limit: 10/second burst 1}]", log.String())
 		var out strings.Builder
 		if err := run(t.Context(), []string{"--policies", files[0], files[1]}, nil, &out, io.Discard); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+
 		for _, want := range []string{"40 requests in 40 lines", "  denied        0\n"} {
 			if !strings.Contains(out.String(), want) {
 				t.Errorf("%s: got\n%s\nwant %q", name, &out, want)

@@ -20,6 +20,7 @@ func TestMemory(t *testing.T) {
 	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
 		t.Skip("the race detector takes memory of its own")
 	}
+
 	lines, most := 300_000, 64
 	if text := os.Getenv("RATELIMIT_REPLAY_LINES"); text != "" {
 		var err error
@@ -28,6 +29,7 @@ func TestMemory(t *testing.T) {
 		}
 		most = 200
 	}
+
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "--policies", write(t, lasting)[0], "-")
 	cmd.Env = append(os.Environ(), "REPLAY_TEST_MAIN=1")
 	var out, stderr bytes.Buffer
@@ -36,14 +38,17 @@ func TestMemory(t *testing.T) {
 	cmd.Stdin = stdin
 	defer stdin.Close() // ends the writer, should the program have ended before
 	go func() { log.CloseWithError(writeLoad(log, lines, max(lines/25, 12_000))) }()
+
 	start := time.Now()
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%v: %s", err, &stderr)
 	}
 	took := time.Since(start)
+
 	if want := plural(int64(lines), "request") + " in "; !strings.HasPrefix(out.String(), want) {
 		t.Errorf("got\n%s\nwant %s", &out, want)
 	}
+
 	used := int64(cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss) / 1024
 	t.Logf("%d lines in %v, %.0f a second, %d MB", lines, took.Round(time.Millisecond), float64(lines)/took.Seconds(), used)
 	if used > int64(most) {

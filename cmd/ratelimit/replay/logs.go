@@ -50,16 +50,19 @@ func read(ctx context.Context, sources []*source) *logs {
 
 func (l *logs) run(ctx context.Context, sources []*source) {
 	defer close(l.batches)
+
 	for _, s := range sources {
 		defer s.file.Close()
 		if e, ok := l.next(s); ok {
 			l.heads = append(l.heads, head{s, e})
 		}
 	}
+
 	heap.Init(&l.heads)
 	if len(l.heads) > 0 {
 		l.stats.zone = l.heads[0].source.clock.zone
 	}
+
 	entries := l.newBatch()
 	for len(l.heads) > 0 {
 		first := &l.heads[0]
@@ -77,6 +80,7 @@ func (l *logs) run(ctx context.Context, sources []*source) {
 			heap.Pop(&l.heads)
 		}
 	}
+
 	l.send(ctx, entries)
 }
 
@@ -129,6 +133,7 @@ func (l *logs) next(s *source) (entry, bool) {
 	for {
 		e, err := s.next()
 		var badLine *lineError
+
 		switch {
 		case err == nil:
 			l.stats.lines++

@@ -53,6 +53,7 @@ func readAll(t *testing.T, stdin string, names ...string) (paths []string, s log
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	l := read(t.Context(), sources)
 	for b := range l.batches {
 		for _, e := range b.entries {
@@ -94,13 +95,16 @@ func TestLogsContinueAfterMistakes(t *testing.T) {
 	log := lineAt(1, "1") + "\n   \nnonsense\x1b[2J\n" + long + "\n" + lineAt(2, "2") + "3\r\n4\n{}\n" +
 		strings.TrimSuffix(lineAt(3, "3"), "\n")
 	names := write(t, log)
+
 	got, s := readAll(t, "", names...)
 	if want := []string{"1", "2", "3"}; !slices.Equal(got, want) {
 		t.Errorf("got %v; want %v", got, want)
 	}
+
 	if s.lines != 8 || s.malformed != 5 || len(s.examples) != maxExamples {
 		t.Errorf("got %d lines, %d malformed, %d of them shown; want 8, 5, %d", s.lines, s.malformed, len(s.examples), maxExamples)
 	}
+
 	for i, want := range []string{":4: no [20/Nov", ":5: longer than 65536 bytes", ":7: no [20/Nov"} {
 		if !strings.HasPrefix(s.examples[i], names[0]+want) {
 			t.Errorf("got %q; want %s%s", s.examples[i], names[0], want)

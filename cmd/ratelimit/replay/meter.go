@@ -81,11 +81,13 @@ func (m *meter) add(name string, hash uint64, at, cost int64, denied bool) {
 		m.dropped++
 		return
 	}
+
 	s.denied = s.denied || denied
 	if cost == 0 {
 		return // a peek
 	}
 	m.maxCost = max(m.maxCost, cost)
+
 	now := at * int64(time.Microsecond/tick)
 	if m.interval > 0 {
 		s.full = max(s.full, now) + m.interval*min(cost, maxDebt/m.interval)
@@ -115,12 +117,14 @@ func (m *meter) period(at int64) uint32 {
 // find returns the subject of the hash, a new one if needed, or nil if there is no room.
 func (m *meter) find(hash uint64) *subject {
 	mask := uint64(len(m.index) - 1)
+
 	i := hash & mask
 	for ; m.index[i] != 0; i = (i + 1) & mask {
 		if s := m.at(int(m.index[i] - 1)); s.hash == hash {
 			return s
 		}
 	}
+
 	if *m.subjectsLeft == 0 {
 		return nil
 	}
@@ -132,6 +136,7 @@ func (m *meter) find(hash uint64) *subject {
 	m.index[i] = uint32(m.count)
 	s := m.at(m.count - 1)
 	s.hash = hash
+
 	if m.count > len(m.index)*3/4 {
 		m.grow()
 	}
@@ -199,11 +204,13 @@ func (m *meter) summarize(share float64) summary {
 			f.bursts[n] = max((s.debt-m.delay+m.interval-1)/m.interval, min(s.debt/m.interval, m.maxCost))
 		}
 	}
+
 	slices.Sort(f.most)
 	slices.Sort(f.bursts)
 	if m.count == 0 {
 		return f
 	}
+
 	few := int(share * float64(m.count))
 	f.suggested = f.suggest(few)
 	if few == 0 && share > 0 {
@@ -217,6 +224,7 @@ func (m *meter) summarize(share float64) summary {
 func (f *summary) suggest(but int) suggestions {
 	last := f.subjects - 1 - min(but, f.subjects-1)
 	burst, most := max(f.bursts[last], 1), max(f.most[last], 1)
+
 	if f.limit.IsQuota() {
 		s := suggestion{limit: gcra.Quota(most, f.limit.Calendar()), denied: above(f.most, most)}
 		if s.denied == 1 {
@@ -224,10 +232,12 @@ func (f *summary) suggest(but int) suggestions {
 		}
 		return suggestions{ownRate: s}
 	}
+
 	s := suggestions{
 		suggestion{limit: f.limit.WithBurst(burst), denied: above(f.bursts, burst)},
 		suggestion{limit: atLeast(most, f.limit.Per).WithBurst(2 * most), denied: above(f.most, most)},
 	}
+
 	if s.sameRate.denied == 1 {
 		s.sameRate.subject = f.deepest
 	}

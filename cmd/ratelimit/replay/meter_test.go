@@ -19,10 +19,12 @@ func crowd(seed uint64, subjects int) (entries []entry) {
 	chance := rand.New(rand.NewPCG(seed, 1))
 	start := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC).UnixMicro()
 	path := &url.URL{Path: "/"}
+
 	for n := range subjects {
 		at := start + chance.Int64N(60e6)
 		pause := int64(1e5) << chance.IntN(10) // up to a minute between two bursts
 		burst := 1 + chance.IntN(1+chance.IntN(12))
+
 		for range 1 + chance.IntN(8) {
 			for range burst {
 				entries = append(entries, entry{at: at, client: fmt.Sprintf("192.0.%d.%d", n/250, n%250), method: "GET", url: path})
@@ -31,6 +33,7 @@ func crowd(seed uint64, subjects int) (entries []entry) {
 			at += chance.Int64N(2 * pause)
 		}
 	}
+
 	slices.SortStableFunc(entries, func(a, b entry) int { return int(min(max(a.at-b.at, -1), 1)) })
 	return entries
 }
@@ -68,6 +71,7 @@ func TestSuggestionsHold(t *testing.T) {
 		}
 
 		f := with(limit)
+
 		for _, s := range []suggestion{f.suggested.sameRate, f.suggested.ownRate} {
 			got := with(s.limit)
 			if got.subjects != f.subjects || float64(got.denied) > share*float64(f.subjects) || got.denied > s.denied {
@@ -75,9 +79,11 @@ func TestSuggestionsHold(t *testing.T) {
 					limit, rest, s.limit, s.denied, f.subjects, got.denied, got.subjects, share)
 			}
 		}
+
 		if f.suggested.sameRate.limit.Count != limit.Count || f.suggested.sameRate.limit.Per != limit.Per {
 			t.Errorf("%v: suggests %v; want the same rate", limit, f.suggested.sameRate.limit)
 		}
+
 		for _, burst := range []int64{1, f.suggested.sameRate.limit.Burst - 1, f.suggested.sameRate.limit.Burst, 1 + f.suggested.sameRate.limit.Burst/2} {
 			if burst < 3 && rest != "" || burst < 1 {
 				continue // than which a request costs more
@@ -103,6 +109,7 @@ policies:
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for i := range entries {
 			p.play(&entries[i])
 		}
@@ -136,6 +143,7 @@ func TestPercentile(t *testing.T) {
 	for i := range hundred {
 		hundred[i] = int64(i + 1)
 	}
+
 	for _, c := range []struct {
 		values []int64
 		p      float64
@@ -175,6 +183,7 @@ func TestMeter(t *testing.T) {
 		for _, s := range c.steps {
 			m.add("x", 1, (1_795_132_800+s.second)*1e6, s.cost, false)
 		}
+
 		f := m.summarize(0)
 		if f.subjects != 1 || f.most[0] != c.most || f.bursts[0] != c.burst {
 			t.Errorf("%v, %v: got a burst of %v, %v in a period; want %d, %d", c.limit, c.steps, f.bursts, f.most, c.burst, c.most)
@@ -188,6 +197,7 @@ func TestMeterIsBounded(t *testing.T) {
 	if size := unsafe.Sizeof(subject{}); size > 40 {
 		t.Errorf("a subject has %d bytes; want at most 40", size)
 	}
+
 	room := 5000
 	a, b := newMeter(gcra.PerMinute(1), 0, &room), newMeter(gcra.PerMinute(2), 0, &room)
 	for hash := range uint64(4000) {
@@ -195,6 +205,7 @@ func TestMeterIsBounded(t *testing.T) {
 		a.add("x", hash, 2, 1, false)
 		b.add("x", hash, 1, 1, false)
 	}
+
 	fa, fb := a.summarize(0), b.summarize(0)
 	if fa.subjects+fb.subjects != 5000 || fa.dropped+fb.dropped != 3*4000-2*int64(fa.subjects)-int64(fb.subjects) {
 		t.Errorf("got %d and %d subjects, %d and %d requests of others", fa.subjects, fb.subjects, fa.dropped, fb.dropped)

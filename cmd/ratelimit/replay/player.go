@@ -62,18 +62,22 @@ func newPlayer(policies string, f *funcs) (*player, error) {
 	p := &player{seed: maphash.MakeSeed(), subjectsLeft: maxSubjects, byName: map[string]*tally{}}
 	p.request = (&http.Request{Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}}).
 		WithContext(entryContext{context.Background(), p})
+
 	list, err := f.load(policies, p)
 	if err != nil {
 		return nil, err
 	}
+
 	p.limiter, err = middleware.New(middleware.Config{Store: &gcra.Memory{Now: p.now}, Logger: slog.New(slog.DiscardHandler)}, list...)
 	if err != nil {
 		return nil, err
 	}
+
 	given := f.routes.count > 0
 	if given {
 		p.routes = &f.routes
 	}
+
 	for i, policy := range p.limiter.Policies() {
 		t := &tally{policy: policy, line: linePolicies + i}
 		p.tallies, p.byName[policy.Name] = append(p.tallies, t), t
@@ -83,6 +87,7 @@ func newPlayer(policies string, f *funcs) (*player, error) {
 			}
 		}
 	}
+
 	p.timeline.lines = make([][steps]int64, linePolicies+len(p.tallies))
 	return p, nil
 }
@@ -133,6 +138,7 @@ func (p *player) play(e *entry) *middleware.Decision {
 		p.late++
 		p.latest = max(p.latest, time.Duration(p.clock-e.at)*time.Microsecond)
 	}
+
 	p.clock = max(p.clock, e.at)
 	p.entry = e
 	r := p.request
@@ -140,6 +146,7 @@ func (p *player) play(e *entry) *middleware.Decision {
 	if p.routes != nil {
 		r.Pattern = p.routes.of(r)
 	}
+
 	d := p.limiter.Decide(r)
 	p.count(d)
 	return d
@@ -156,12 +163,14 @@ func (p *player) count(d *middleware.Decision) {
 	if p.err == nil {
 		p.err = d.Err
 	}
+
 	denying := 0
 	for i := range d.Results {
 		if denies(&d.Results[i]) {
 			denying++
 		}
 	}
+
 	for i := range d.Results {
 		result := &d.Results[i]
 		t := p.byName[result.Policy]
@@ -170,9 +179,11 @@ func (p *player) count(d *middleware.Decision) {
 		if result.Subject == "" {
 			t.anonymous++
 		}
+
 		if denying > 1 || denying == 1 && !denies(result) {
 			t.deniedByOthers++
 		}
+
 		if result.Delay > 0 && d.Allowed {
 			t.delayed++
 		}
@@ -181,6 +192,7 @@ func (p *player) count(d *middleware.Decision) {
 			t.top.add(result.Subject, hash)
 			p.timeline.count(t.line, p.clock)
 		}
+
 		cost := int64(1)
 		if t.policy.Cost != nil {
 			cost = max(int64(t.policy.Cost(p.request)), 0)

@@ -52,6 +52,7 @@ func traffic(n int) []*sent {
 	chance := rand.New(rand.NewPCG(7, 8))
 	at := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
 	var all []*sent
+
 	for range n {
 		who := min(chance.IntN(40), chance.IntN(40))
 		s := &sent{client: fmt.Sprintf("192.0.2.%d", who), plan: []string{"free", "pro", "", "other"}[who%4]}
@@ -61,16 +62,19 @@ func traffic(n int) []*sent {
 		if who%5 != 0 {
 			s.user = fmt.Sprintf("user%d", who)
 		}
+
 		request := [][2]string{
 			{"GET", "/users/42"}, {"GET", "/users/me"}, {"HEAD", "/users/7?x=%2F"}, {"POST", "/login"}, {"POST", "/LOGIN/"},
 			{"GET", "/static/a/b.css"}, {"PUT", "/static"}, {"GET", "/nowhere"}, {"GET", "/"}, {"BREW", "/users/1"},
 		}[chance.IntN(10)]
 		s.method, s.target = request[0], request[1]
+
 		at = at.Add(time.Duration(chance.IntN(100_000)) * time.Microsecond)
 		s.at = at
 		if chance.IntN(50) == 0 {
 			s.at = at.Add(-time.Duration(chance.IntN(5000)) * time.Millisecond) // logged late
 		}
+
 		s.line = fmt.Sprintf(`{"time":%q,"client":%q,"user":%q,"plan":%q,"method":%q,"path":%q}`,
 			s.at.Format(time.RFC3339Nano), s.client, s.user, s.plan, s.method, s.target)
 		if s.plan == "" && chance.IntN(2) == 0 {
@@ -81,6 +85,7 @@ func traffic(n int) []*sent {
 			s.at = s.at.Truncate(time.Second)
 			s.line = fmt.Sprintf(`%s - %s [%s] "%s %s HTTP/1.1" 200 1 "-" "-"`, s.client, user, s.at.Format(commonTime), s.method, s.target)
 		}
+
 		all = append(all, s)
 	}
 	return all
@@ -100,21 +105,25 @@ func live(t *testing.T, policies string, all []*sent) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var now time.Time
 	mux := http.NewServeMux()
 	for _, route := range allRoutes {
 		mux.HandleFunc(route, func(http.ResponseWriter, *http.Request) {})
 	}
 	handler := ratelimit.New(ratelimit.Config{Store: &gcra.Memory{Now: func() time.Time { return now }}}, list...)(mux)
+
 	for _, s := range all {
 		if s.at.After(now) {
 			now = s.at
 		}
+
 		r := httptest.NewRequest(s.method, s.target, nil)
 		r.RemoteAddr = s.client + ":4711"
 		if strings.Contains(s.client, ":") {
 			r.RemoteAddr = "[" + s.client + "]:4711"
 		}
+
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), sentKey{}, s)))
 		s.deniedLive = w.Code == http.StatusTooManyRequests
@@ -133,10 +142,12 @@ func TestReplayEqualsMiddleware(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	p, err := newPlayer(policies, &words)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	parser := newParser()
 	denied := int64(0)
 	for i, s := range all {
@@ -152,12 +163,14 @@ func TestReplayEqualsMiddleware(t *testing.T) {
 			t.Fatalf("line %d, %s: got denied %t; want %t", i+1, s.line, s.deniedByReplay, s.deniedLive)
 		}
 	}
+
 	if share := float64(denied) / float64(len(all)); share < 0.1 || share > 0.9 {
 		t.Errorf("%.2f of the requests are denied; want a test of both outcomes", share)
 	}
 	if p.denied != denied || p.requests != int64(len(all)) || p.late == 0 {
 		t.Errorf("counted %d denied of %d, %d late; want %d of %d, and some", p.denied, p.requests, p.late, denied, len(all))
 	}
+
 	for _, tally := range p.tallies {
 		if tally.requests == 0 || tally.denied == 0 {
 			t.Errorf("policy %s: got %d denied of %d; want a test of it", tally.policy.Name, tally.denied, tally.requests)
@@ -170,6 +183,7 @@ func TestRunCountsDenials(t *testing.T) {
 	policies := write(t, allKinds)[0]
 	all := traffic(6000)
 	synctest.Test(t, func(t *testing.T) { live(t, policies, all) })
+
 	var log bytes.Buffer
 	denied := 0
 	for _, s := range all {
@@ -178,10 +192,12 @@ func TestRunCountsDenials(t *testing.T) {
 			denied++
 		}
 	}
+
 	args := []string{"--policies", policies}
 	for _, route := range allRoutes {
 		args = append(args, "--route", route)
 	}
+
 	var out strings.Builder
 	if err := run(t.Context(), append(args, "-"), &log, &out, &bytes.Buffer{}); err != nil {
 		t.Fatal(err)
@@ -223,6 +239,7 @@ func TestPlayPlans(t *testing.T) {
 	line := func(plan string) string {
 		return fmt.Sprintf(`{"time":1795182936,"client":"192.0.2.7","method":"GET","path":"/","plan":%q}`, plan) + "\n"
 	}
+
 	for _, c := range []struct {
 		flag, line string
 		passed     int64
@@ -238,6 +255,7 @@ func TestPlayPlans(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		playText(t, p, strings.Repeat(c.line, 10))
 		if got := p.requests - p.denied; got != c.passed {
 			t.Errorf("--plan %q, line %s: got %d passed; want %d", c.flag, c.line, got, c.passed)
@@ -273,6 +291,7 @@ func TestRoutes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	for _, c := range []struct{ method, url, want string }{
 		{"GET", "/users/7", "route:GET /users/{id}"},
 		{"HEAD", "/users/7", "route:GET /users/{id}"},
@@ -290,6 +309,7 @@ func TestRoutes(t *testing.T) {
 			t.Errorf("%s %s: got %q, %v, pattern %q; want %q", c.method, c.url, got, err, r.Pattern, c.want)
 		}
 	}
+
 	for _, c := range []struct{ route, want string }{
 		{"users", "missing /"},
 		{"GET /users/{name}", "pattern \"GET /users/{name}\" conflicts with pattern \"GET /users/{id}\":"},
@@ -299,6 +319,7 @@ func TestRoutes(t *testing.T) {
 			t.Errorf("%s: got %v; want %q", c.route, err, c.want)
 		}
 	}
+
 	if got, err := new(routes).key(httptest.NewRequest("GET", "/", nil)); got != "" || err != nil {
 		t.Errorf("without routes: got %q, %v; want anonymous", got, err)
 	}

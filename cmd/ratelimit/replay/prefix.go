@@ -43,17 +43,20 @@ func checkPrefix(line, first, ident, user []byte) error {
 	if len(ident) > 0 && bytes.IndexByte(user, ' ') < 0 || string(ident) == "-" && isClient(first) {
 		return nil // almost every line
 	}
+
 	if !isClient(first) {
 		if _, err := prefixOf(line); err != nil {
 			return err
 		}
 	}
+
 	words := bytes.Fields(user)
 	for i := range len(words) - 2 {
 		if isClient(words[i]) {
 			return errPrefix
 		}
 	}
+
 	if !isClient(first) && string(ident) != "-" && len(words) > 1 && string(words[len(words)-2]) == "-" {
 		return errPrefix
 	}

@@ -43,6 +43,7 @@ func TestPrefixes(t *testing.T) {
 			testPrefix(t, c.prefix, line, c.want)
 		}
 	}
+
 	for _, prefix := range []string{"web nginx: ", "10.0.0.5 nginx: ", "from web1 at noon, "} {
 		for _, line := range []string{clfRequest, clfVhost, clfIPv6} {
 			testPrefix(t, prefix, line, "the line has a prefix before the client")
@@ -57,17 +58,20 @@ func testPrefix(t *testing.T, prefix, line, want string) {
 		t.Errorf("%s: got client %q and user %q, %v; want an error that says %q", prefix+line, e.client, e.user, err, want)
 		return
 	}
+
 	_, command, _ := strings.Cut(err.Error(), "remove it")
 	command = regexp.MustCompile(`(?:sed|cut) .*$`).FindString(command)
 	if command == "" {
 		t.Errorf("%s: got %v; want a command that removes the prefix", prefix+line, err)
 		return
 	}
+
 	for _, program := range []string{"sh", strings.Fields(command)[0]} {
 		if _, err := exec.LookPath(program); err != nil {
 			return
 		}
 	}
+
 	shell := exec.Command("sh", "-c", command)
 	shell.Stdin = strings.NewReader(prefix + line + "\n")
 	out, err := shell.CombinedOutput()
@@ -96,6 +100,7 @@ func TestNoPrefixes(t *testing.T) {
 		"_ 192.0.2.7 - -":                   "192.0.2.7 - GET _ /",
 		"- 192.0.2.7 - -":                   "192.0.2.7 - GET - /",
 		"www.example.com 192.0.2.7 - a b":   "192.0.2.7 a b GET www.example.com /",
+
 		// Apache: hostnames, vhost_combined, identd
 		"client.example - -":                  "client.example - GET /",
 		"client.example - a b [c]":            "client.example a b [c] GET /",
@@ -106,10 +111,12 @@ func TestNoPrefixes(t *testing.T) {
 		"2026 - -":                            "2026 - GET /",
 		"Nov - -":                             "Nov - GET /",
 		"- - -":                               "- - GET /",
+
 		// lighttpd: the virtual host second
 		"127.0.0.1 www.example.com -":          "127.0.0.1 - GET /",
 		"127.0.0.1 www.example.com Anne Sales": "127.0.0.1 Anne Sales GET /",
 		"client.example www.example.com alice": "client.example alice GET /",
+
 		// echo's, gin's with the formatter of -h, and others with a port
 		"192.0.2.7:4711 - -":                  "192.0.2.7:4711 - GET /",
 		"192.0.2.7:4711 - a b":                "192.0.2.7:4711 a b GET /",
@@ -123,6 +130,7 @@ func TestNoPrefixes(t *testing.T) {
 			t.Errorf("%s: got %q; want %q", line, got, want)
 		}
 	}
+
 	// HAProxy with option httplog clf, and gorilla/handlers, which -h names for chi
 	for _, line := range []string{
 		`127.0.0.1 - - [21/Nov/2026:22:49:02 +0000] "GET /hello?x=1 HTTP/1.1" 200 124 "" "" 34616 819 "b" "n" "s1" 0 0 0 0 0 ---- 1 1 0 0 0 0 0 "" "" `,

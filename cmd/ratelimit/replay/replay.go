@@ -52,19 +52,23 @@ func (s *settings) run(ctx context.Context, stdin io.Reader, stdout, stderr io.W
 	if err != nil {
 		return err
 	}
+
 	bar := newProgress(stderr, s.files, s.quiet)
 	sources, err := openAll(s.files, stdin, s.fields, func(n int) { bar.Add(n) })
 	if err != nil {
 		return err
 	}
+
 	stats, stopped := p.playAll(ctx, sources)
 	bar.Exit()
 	bar.Clear()
+
 	r := report{player: p, stats: stats, stopped: stopped, share: s.atMost / 100}
 	if p.requests == 0 && !stopped {
 		return errors.Join(stats.err, r.noRequests())
 	}
 	r.print(stdout)
+
 	if s.out != "" && p.requests > 0 {
 		err = saveCharts(stdout, s.out, p, stats.zone)
 	}

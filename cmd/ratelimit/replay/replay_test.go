@@ -31,11 +31,13 @@ func TestReport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if *update {
 		if err := os.WriteFile(golden, out.Bytes(), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	want, err := os.ReadFile(golden)
 	if err != nil || out.String() != string(want) {
 		t.Errorf("got\n%s\nwant (%v, -update writes it)\n%s", &out, err, want)
@@ -52,6 +54,7 @@ func TestCharts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for name, magic := range map[string]string{"replay.png": "\x89PNG", "replay.svg": "<?xml"} {
 		b, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil || !bytes.HasPrefix(b, []byte(magic)) {
@@ -61,6 +64,7 @@ func TestCharts(t *testing.T) {
 			t.Errorf("got\n%s\nwant it to name %s", &out, name)
 		}
 	}
+
 	svg, _ := os.ReadFile(filepath.Join(dir, "replay.svg"))
 	for _, want := range []string{"denials by policy", "report, 167", "login, 140", "client (shadow), 12", "10:30", "20 November 2026", "@font-face"} {
 		if !bytes.Contains(svg, []byte(want)) {
@@ -82,6 +86,7 @@ func TestChartsOfAnyLength(t *testing.T) {
 		if err := saveCharts(io.Discard, t.TempDir(), p, time.UTC); err != nil {
 			t.Errorf("%d requests: %v", p.requests, err)
 		}
+
 		start := time.UnixMicro(p.timeline.start).UTC()
 		spans := p.timeline.spans(lineRequests)
 		end := spans[len(spans)-1].to
@@ -99,6 +104,7 @@ policies:
   - {name: limit-of-the-orders-service-in-america, key: client, limit: 2/minute burst 1, shadow: true}
   - {name: generous, key: client, limit: 100/minute}
 `
+
 	const day = 86_400
 	for _, c := range []struct {
 		log       string
@@ -118,10 +124,12 @@ policies:
 		if err := saveCharts(io.Discard, dir, p, time.UTC); err != nil {
 			t.Fatal(err)
 		}
+
 		svg, err := os.ReadFile(filepath.Join(dir, "replay.svg"))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, want := range c.want {
 			if !bytes.Contains(svg, []byte(want)) {
 				t.Errorf("%d requests: the chart does not say %q", p.requests, want)
@@ -140,6 +148,7 @@ func TestRunMistakes(t *testing.T) {
 		"policies:\n  - {name: a, key: clint, limit: 10/minute}\n  - {name: a, key: client, limit: ten}\n",
 		ofAnotherProgram, "policies: [{name: a, key: client, plans: {free: 1/minute, pro: 2/minute}}, {name: b, key: client, plans: {\"7\": 1/minute, pro: 3/minute}}]")
 	policies, log, nonsense, empty, bad, own, plans := good[0], good[1], good[2], good[3], good[4], good[5], good[6]
+
 	for _, c := range []struct {
 		args []string
 		want []string
@@ -167,6 +176,7 @@ func TestRunMistakes(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		err := run(t.Context(), c.args, strings.NewReader(""), &out, io.Discard)
+
 		for _, want := range c.want {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%q: got %v; want %q", c.args, err, want)
@@ -195,14 +205,17 @@ func TestRunInterrupted(t *testing.T) {
 	stdin, log := io.Pipe()
 	defer log.Close()
 	policies := write(t, "policies: [{name: a, key: client, limit: 10/minute}]")[0]
+
 	var out strings.Builder
 	done := make(chan error, 1)
 	go func() {
 		done <- run(ctx, []string{"--policies", policies, "-"}, stdin, &out, io.Discard)
 	}()
+
 	io.WriteString(log, strings.Repeat(lineAt(1, "x"), 25))
 	io.WriteString(log, lineAt(2, "x")[:20]) // read only after what came before has been handed on
 	interrupt()
+
 	select {
 	case err := <-done:
 		if err != nil {
@@ -211,6 +224,7 @@ func TestRunInterrupted(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Fatal("goes on 10 s after the interrupt")
 	}
+
 	if want := "Stopped before the end.\n25 requests in 25 lines"; !strings.HasPrefix(out.String(), want) {
 		t.Errorf("got\n%s\nwant %s", &out, want)
 	}

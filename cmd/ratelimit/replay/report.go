@@ -77,10 +77,12 @@ func (r *report) policy(w io.Writer, t *tally) {
 	if t.policy.Shadow {
 		fmt.Fprint(w, " (shadow)")
 	}
+
 	if t.requests == 0 {
 		fmt.Fprintln(w, ": applies to no request")
 		return
 	}
+
 	fmt.Fprintln(w)
 	fmt.Fprintf(w, "  requests      %s\n", grouped(t.requests))
 	if t.anonymous > 0 {
@@ -90,14 +92,17 @@ func (r *report) policy(w io.Writer, t *tally) {
 	if t.delayed > 0 {
 		fmt.Fprintf(w, "  delayed       %s\n", withPercent(t.delayed, t.requests))
 	}
+
 	title := "most denied"
 	for _, c := range t.top.first(maxNamed) {
 		fmt.Fprintf(w, "  %-12s  %s  %s\n", title, subjectName(c.name), times(c))
 		title = ""
 	}
+
 	if t.deniedByOthers > 0 {
 		fmt.Fprintf(w, "  by others     %s denied; counted below as if allowed\n", withPercent(t.deniedByOthers, t.requests))
 	}
+
 	for _, m := range t.meters {
 		r.limit(w, m.summarize(r.share))
 	}
@@ -139,12 +144,14 @@ func (r *report) limit(w io.Writer, f summary) {
 		fmt.Fprintf(w, " %10s", column.title)
 	}
 	fmt.Fprintln(w)
+
 	if f.limit.IsQuota() {
 		row(w, "units in the busiest period", f.most)
 	} else {
 		row(w, "units in the busiest "+periodName(f.limit.Per), f.most)
 		row(w, "burst needed at this rate", f.bursts)
 	}
+
 	if few := r.share * float64(f.subjects); few > 0 && few < 1 {
 		fmt.Fprintf(w, "    %v %% of %s is less than one; choose:\n", 100*r.share, plural(int64(f.subjects), "subject"))
 		choices(w, "to deny none    ", f.suggested.list(), func(suggestion) string { return "" })
@@ -154,6 +161,7 @@ func (r *report) limit(w io.Writer, f summary) {
 	} else {
 		choices(w, "suggested", f.suggested.list(), func(s suggestion) string { return "denies " + atMost(s, f.subjects) })
 	}
+
 	if f.dropped > 0 {
 		fmt.Fprintf(w, "    not included: %s of further subjects\n", plural(f.dropped, "request"))
 	}
@@ -185,10 +193,12 @@ func (r *report) notes(w io.Writer) {
 	if r.stats.malformed > 0 {
 		fmt.Fprintf(w, "\n%s\n", r.malformed())
 	}
+
 	if d := r.notAddresses; d.n > 0 {
 		fmt.Fprintf(w, "\n%s of the requests have a client that is not an address, such as %q: they count as anonymous.\nFor JSON lines --json-client names the field with the address.\n",
 			withPercent(d.n, r.requests), d.example)
 	}
+
 	const byDefault = "they get a policy's limit, or its slowest plan if there is no limit."
 	if r.withoutPlan.n > 0 {
 		fmt.Fprintf(w, "\n%s of the requests have no plan: %s\n--plan names a plan for them, --json-plan the field of JSON lines with the plan.\n",
@@ -197,6 +207,7 @@ func (r *report) notes(w io.Writer) {
 	if d := r.unlistedPlans; d.n > 0 {
 		fmt.Fprintf(w, "\n%s of the requests have a plan that no policy lists, such as %q: %s\n", withPercent(d.n, r.requests), d.example, byDefault)
 	}
+
 	if r.late > 0 {
 		fmt.Fprintf(w, "\n%s of the requests are earlier than the one before them, by up to %v.\nThey count at the time of that one.\n",
 			withPercent(r.late, r.requests), r.latest)
@@ -204,12 +215,15 @@ func (r *report) notes(w io.Writer) {
 			fmt.Fprintln(w, "That is a lot, and causes denials. If a file contains several logs, give them one by one.")
 		}
 	}
+
 	if r.requests > 0 && !r.stats.subSecond {
 		fmt.Fprint(w, "\nThe log has whole seconds: requests of one second count as if they came at once,\nso a burst smaller than the requests of a second denies more here than it would.\n")
 	}
+
 	if r.subjectsLeft == 0 {
 		fmt.Fprintf(w, "\nThere are more than %s subjects over all policies. The others are not in the percentiles,\nand may have shared a bucket, as in a full Memory store.\n", grouped(maxSubjects))
 	}
+
 	if r.err != nil {
 		fmt.Fprintf(w, "\nSome requests could not be decided: %v\n", r.err)
 	}

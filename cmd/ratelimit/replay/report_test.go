@@ -57,6 +57,7 @@ func TestReportOfFewSubjects(t *testing.T) {
 	if strings.Contains(got, "suggested") || !strings.Contains(got, "    1 % of 21 subjects is less than one; choose:\n") {
 		t.Errorf("got\n%s\nwant a choice and nothing suggested", got)
 	}
+
 	for _, c := range []struct {
 		section string
 		denied  []string
@@ -69,6 +70,7 @@ func TestReportOfFewSubjects(t *testing.T) {
 			t.Errorf("got\n%s\nwant two limits %s %v", got, c.section, c.denied)
 			continue
 		}
+
 		for _, limit := range limits[1:] {
 			again := played(t, fmt.Sprintf(policies, limit), guesser(20, "203.0.113.9"))
 			var denied []string
@@ -80,6 +82,7 @@ func TestReportOfFewSubjects(t *testing.T) {
 			}
 		}
 	}
+
 	for _, c := range []struct {
 		log    string
 		atMost float64

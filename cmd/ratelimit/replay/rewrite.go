@@ -22,20 +22,24 @@ func (r *report) writePolicies(from, to string, f *funcs) error {
 	if err != nil {
 		return err
 	}
+
 	file, err := yamlparser.ParseBytes(data, 0)
 	if err != nil {
 		return err
 	}
+
 	lines := strings.Split(string(data), "\n")
 	limits := limitsIn(file)
 	slices.SortFunc(limits, func(a, b placedLimit) int { // the last first, so that places stay
 		return cmp.Or(cmp.Compare(b.at.Position.Line, a.at.Position.Line), cmp.Compare(b.at.Position.Column, a.at.Position.Column))
 	})
+
 	for _, l := range limits {
 		suggested, ok := r.suggestionFor(l.policy, l.at.Value)
 		if !ok {
 			continue
 		}
+
 		line := &lines[l.at.Position.Line-1]
 		start := len(string([]rune(*line)[:l.at.Position.Column-1]))
 		before, after, found := strings.Cut((*line)[start:], l.at.Value)
@@ -49,10 +53,12 @@ func (r *report) writePolicies(from, to string, f *funcs) error {
 	if err != nil {
 		return fmt.Errorf("--write: %w; want a new file", err)
 	}
+
 	_, err = out.WriteString(strings.Join(lines, "\n"))
 	if err = errors.Join(err, out.Close()); err != nil {
 		return err
 	}
+
 	_, err = newPlayer(to, f)
 	return err
 }
@@ -88,15 +94,18 @@ func limitsIn(file *ast.File) (limits []placedLimit) {
 		if root == nil {
 			continue
 		}
+
 		list, _ := field(root, "policies").(*ast.SequenceNode)
 		if list == nil {
 			continue
 		}
+
 		for _, item := range list.Values {
 			policy, _ := item.(*ast.MappingNode)
 			if policy == nil {
 				continue
 			}
+
 			name := field(policy, "name").GetToken().Value
 			if limit := field(policy, "limit"); limit != nil {
 				limits = append(limits, placedLimit{name, limit.GetToken()})

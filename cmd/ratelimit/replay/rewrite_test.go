@@ -20,6 +20,7 @@ policies:
   - {name: plan, key: client, plans: {free: "5/minute", pro: 7/minute}}
   - {name: unused, key: user, limit: 3/minute, routes: ["POST /none"]}
 `
+
 	names := write(t, policies, strings.Repeat(lineAt(1, "x"), 40))
 	to := filepath.Join(t.TempDir(), "new.yaml")
 	var out strings.Builder
@@ -27,6 +28,7 @@ policies:
 	if err := run(t.Context(), args, nil, &out, io.Discard); err != nil {
 		t.Fatal(err)
 	}
+
 	text, err := os.ReadFile(to)
 	if err != nil {
 		t.Fatal(err)
@@ -35,6 +37,7 @@ policies:
 	if string(text) != want {
 		t.Errorf("got\n%s\nwant\n%s", text, want)
 	}
+
 	if !strings.Contains(out.String(), "to deny none      10/minute burst 40") {
 		t.Errorf("got\n%s\nwant what was written", &out)
 	}
@@ -61,6 +64,7 @@ func TestParseALB(t *testing.T) {
 			t.Errorf("got %q, %v; want %q", described(&e), err, want)
 		}
 	}
+
 	for line, want := range map[string]string{
 		`http 2026-11-20T13:55:36Z app/x 192.0.2.7:1 - -1 -1 -1 460 - 0 0 "- http://x:80- -" "-"`: `the path is`,
 		`http 2026-11-20T13:55:36Z app/x`: "ends too early",

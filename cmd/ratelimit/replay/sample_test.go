@@ -60,6 +60,7 @@ func sampleLog() []byte {
 		visits = append(visits, visit{at, fmt.Sprintf(`%s - %s [%s] "%s HTTP/1.1" %d %d "-" "app/2.1"`,
 			client, user, start.Add(at).Format("02/Jan/2006:15:04:05 -0700"), request, status, 20+chance.IntN(400))})
 	}
+
 	upTo := func(d time.Duration) time.Duration { return time.Duration(chance.Int64N(int64(d))) }
 	// A session is a login, and then pages that need several requests each.
 	session := func(at time.Duration, client, user string, pages int) {
@@ -88,21 +89,26 @@ func sampleLog() []byte {
 	for at := 30 * time.Minute; at < morning-15*time.Minute; at += upTo(6 * time.Minute) {
 		session(at, "192.0.2.200", names[chance.IntN(len(names))], 1+chance.IntN(6))
 	}
+
 	for at := 75 * time.Minute; at < 79*time.Minute; at += 600*time.Millisecond + upTo(time.Second) {
 		request(at, "192.0.2.66", "mallory", fmt.Sprintf("GET /report?day=2026-%02d-%02d", 1+chance.IntN(10), 1+chance.IntN(28)), 200)
 	}
+
 	for at := 150 * time.Minute; at < 162*time.Minute; at += time.Second + upTo(5*time.Second) {
 		request(at, fmt.Sprintf("2001:db8:bad:1:%x::%x", chance.IntN(1<<16), chance.IntN(1<<16)), "-", "POST /login", 401)
 	}
+
 	for at := time.Duration(0); at < morning; at += 2 * time.Minute {
 		request(at, "192.0.2.5", "-", "GET /healthz", 200)
 	}
+
 	for _, at := range []time.Duration{41 * time.Minute, 97 * time.Minute, 198 * time.Minute} {
 		when := start.Add(at).Format("02/Jan/2006:15:04:05 -0700")
 		visits = append(visits,
 			visit{at, fmt.Sprintf(`192.0.2.250 - - [%s] "\x16\x03\x01\x02\x00\x01\x00" 400 157 "-" "-"`, when)},
 			visit{at + 20*time.Second, fmt.Sprintf(`192.0.2.250 - - [%s] "-" 408 0 "-" "-"`, when)})
 	}
+
 	slices.SortStableFunc(visits, func(a, b visit) int { return cmp.Compare(a.at, b.at) })
 	var log bytes.Buffer
 	for _, v := range visits {

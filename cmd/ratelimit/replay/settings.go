@@ -83,12 +83,14 @@ func (s *settings) addFlags(flags *pflag.FlagSet) {
 // check returns an error that names the value and what is wanted.
 func (s *settings) check() error {
 	s.fields.prepare()
+
 	stdins := 0
 	for _, name := range s.files {
 		if name == "-" {
 			stdins++
 		}
 	}
+
 	switch {
 	case s.policies == "":
 		return errors.New("--policies is missing; want a file, see -h")

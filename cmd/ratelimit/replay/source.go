@@ -25,6 +25,7 @@ type source struct {
 // open opens a file, or standard input for "-". meter is called with the bytes of each read.
 func open(name string, stdin io.Reader, f *fields, meter func(int)) (*source, error) {
 	s := &source{name: name, parser: parser{fields: f}}
+
 	input := stdin
 	if name == "-" {
 		s.name = "standard input"
@@ -40,6 +41,7 @@ func open(name string, stdin io.Reader, f *fields, meter func(int)) (*source, er
 		}
 		input, s.file = file, file
 	}
+
 	s.lines = bufio.NewReaderSize(metered{input, meter}, maxLine)
 	// The first two bytes of gzip, with which no line begins.
 	if magic, _ := s.lines.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
@@ -96,6 +98,7 @@ func (s *source) next() (entry, error) {
 		if len(line) == 0 && err != nil {
 			return entry{}, s.wrapError(err)
 		}
+
 		s.line++
 		if errors.Is(err, bufio.ErrBufferFull) {
 			text := clip(line)
@@ -104,9 +107,11 @@ func (s *source) next() (entry, error) {
 			}
 			return entry{}, &lineError{fmt.Errorf("longer than %d bytes", maxLine), text}
 		}
+
 		if line = bytes.TrimSpace(line); len(line) == 0 {
 			continue
 		}
+
 		e, err := s.parse(line)
 		if err != nil {
 			return entry{}, &lineError{err, clip(line)}

@@ -84,12 +84,14 @@ func parseUnix(s string) (time.Time, bool) {
 	if err != nil || n < 0 {
 		return time.Time{}, false
 	}
+
 	unit := int64(1) // per second
 	for _, most := range []int64{1e11, 1e14, 1e17} {
 		if n >= most {
 			unit *= 1000
 		}
 	}
+
 	nanos := int64(0)
 	if fraction != "" {
 		digits := (fraction + "000000000")[:9]
@@ -97,5 +99,6 @@ func parseUnix(s string) (time.Time, bool) {
 			return time.Time{}, false
 		}
 	}
+
 	return time.Unix(n/unit, (n%unit)*(1e9/unit)+nanos/unit).UTC(), true
 }

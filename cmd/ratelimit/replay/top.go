@@ -36,9 +36,11 @@ func (t *top) add(name string, hash uint64) {
 		heap.Fix(t, c.index)
 		return
 	}
+
 	if len(name) > longestName {
 		name = name[:longestName] + "..."
 	}
+
 	if len(t.counts) < topSize {
 		if t.known == nil {
 			t.known = map[uint64]*count{}
@@ -48,6 +50,8 @@ func (t *top) add(name string, hash uint64) {
 		heap.Push(t, c)
 		return
 	}
+
+	// The name that was seen least makes room, and the new one inherits its count.
 	c := t.counts[0]
 	delete(t.known, c.hash)
 	t.known[hash] = c

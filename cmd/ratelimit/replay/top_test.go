@@ -26,6 +26,7 @@ func TestTopFindsFrequent(t *testing.T) {
 	chance := rand.New(rand.NewPCG(5, 6))
 	var top top
 	counts := map[uint64]int64{}
+
 	const all = 200_000
 	for n := range all {
 		hash := 1000 + chance.Uint64N(50_000)
@@ -35,6 +36,7 @@ func TestTopFindsFrequent(t *testing.T) {
 		counts[hash]++
 		top.add(fmt.Sprint(hash), hash)
 	}
+
 	first := top.first(topSize)
 	for i, c := range first {
 		if least, most := c.n-c.inherited, c.n; counts[c.hash] < least || counts[c.hash] > most {
@@ -47,6 +49,7 @@ func TestTopFindsFrequent(t *testing.T) {
 			t.Errorf("%s: the bounds are %d apart; want at most %d", c.name, c.inherited, all/topSize)
 		}
 	}
+
 	if len(top.known) != topSize || len(first) != topSize {
 		t.Errorf("holds %d and %d; want %d", len(top.known), len(first), topSize)
 	}

@@ -156,6 +156,7 @@ func stored(scrapes []string) (all memory) {
 			values[m[1]+"{"+m[2]+"}"] = append(values[m[1]+"{"+m[2]+"}"], point{int64(minute) * 60_000, value})
 		}
 	}
+
 	for name, points := range values {
 		found, err := parser.ParseMetric(name)
 		if err != nil {
@@ -216,12 +217,14 @@ func start(t *testing.T, redis string) (api, metrics string) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+
 	cmd := exec.CommandContext(t.Context(), name, "-addr", "127.0.0.1:0", "-metrics", "127.0.0.1:0", "-redis", redis)
 	var out output
 	cmd.Stdout = &out
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	redistest.Eventually(t, patience, "the server to listen", func() bool { return strings.Contains(out.String(), "Ctrl-C") })
 	urls := listens.FindStringSubmatch(out.String())

@@ -82,6 +82,7 @@ func TestDashboardLoads(t *testing.T) {
 	if d.UID == "" || d.Title == "" || d.SchemaVersion < 36 || len(d.Panels) == 0 {
 		t.Errorf("got uid %q, title %q, schemaVersion %d, %d panels; want all, and 36 or more", d.UID, d.Title, d.SchemaVersion, len(d.Panels))
 	}
+
 	ours := source{"prometheus", "${DS_PROMETHEUS}"}
 	chosen := slices.ContainsFunc(d.Templating.List, func(v variable) bool {
 		return v.Name == "DS_PROMETHEUS" && v.Type == "datasource" && string(v.Query) == `"prometheus"`
@@ -89,24 +90,29 @@ func TestDashboardLoads(t *testing.T) {
 	if !chosen {
 		t.Error("there is no variable DS_PROMETHEUS to choose a Prometheus by")
 	}
+
 	for _, v := range d.Templating.List {
 		if v.Type == "query" && (v.Datasource == nil || *v.Datasource != ours) {
 			t.Errorf("variable %s: got data source %v; want %v", v.Name, v.Datasource, ours)
 		}
 	}
+
 	ids, cells := map[int]bool{}, map[[2]int]string{}
 	for _, p := range d.Panels {
 		if p.ID <= 0 || ids[p.ID] {
 			t.Errorf("panel %q: id is %d; want one above 0 of its own", p.Title, p.ID)
 		}
 		ids[p.ID] = true
+
 		if !slices.Contains([]string{"timeseries", "stat", "state-timeline"}, p.Type) || p.Title == "" || p.Description == "" {
 			t.Errorf("panel %d: got type %q, title %q, description %q", p.ID, p.Type, p.Title, p.Description)
 		}
+
 		g := p.GridPos
 		if g.X < 0 || g.W <= 0 || g.H <= 0 || g.X+g.W > 24 {
 			t.Errorf("panel %q: got place %+v; want it within 24 columns", p.Title, g)
 		}
+
 		for x := g.X; x < g.X+g.W; x++ {
 			for y := g.Y; y < g.Y+g.H; y++ {
 				if other := cells[[2]int{x, y}]; other != "" {
@@ -115,6 +121,7 @@ func TestDashboardLoads(t *testing.T) {
 				cells[[2]int{x, y}] = p.Title
 			}
 		}
+
 		refs := map[string]bool{}
 		if len(p.Targets) == 0 || p.Datasource == nil || *p.Datasource != ours {
 			t.Errorf("panel %q: got %d targets, data source %v; want some, %v", p.Title, len(p.Targets), p.Datasource, ours)
@@ -166,6 +173,7 @@ func testDashboard(t *testing.T, ask asks, all memory, minutes int) {
 		if err := json.Unmarshal(v.Query, &query); err != nil {
 			t.Fatal(err)
 		}
+
 		found := values.FindStringSubmatch(query.Query)
 		if found == nil {
 			t.Errorf("variable %s: got query %q; want label_values(...)", v.Name, query.Query)
