@@ -36,11 +36,9 @@ const (
 	// clients, while those with a higher rate are denied more often: so their rates become equal.
 	blindSeconds = 40.0
 	// blindLeast allowed requests are the least for that growth, since a denial is due after it: one
-	// that is alone is denied at most once in so many requests. The first of all count for more.
+	// that is alone is denied at most once in so many requests. The first of all count for more. A rate is
+	// measured over as many, or chance in the first answers would decide which clients get most.
 	blindLeast = 20.0
-	// blindMemory, in requests, is how far a rate is measured back, if the last run was shorter. Without
-	// it chance in the first answers would decide which clients get most.
-	blindMemory = 32.0
 	// blindBackoff is the factor of the interval for each further denial. With a larger one, chance
 	// decides which of many clients begins first; with a smaller one a closed window is asked more often.
 	blindBackoff = 1.25
@@ -105,8 +103,8 @@ func (b *blind) measure(now time.Time) {
 		b.window = b.run
 	}
 
-	if b.allowed > blindMemory {
-		b.allowed, b.seconds = blindMemory, b.seconds*blindMemory/b.allowed
+	if b.allowed > blindLeast {
+		b.allowed, b.seconds = blindLeast, b.seconds*blindLeast/b.allowed
 	}
 	b.allowed += b.run
 	b.seconds += now.Sub(b.began).Seconds()

@@ -14,16 +14,10 @@ const (
 	maxReserve = 128.0
 	// reserveFraction of a smaller bucket's capacity is its reserve, with as much room above as below.
 	reserveFraction = 0.5
-	// unknownReserve is that of a bucket of unknown capacity, which may be small.
-	unknownReserve = 8.0
 	// fixedReserveFraction is the part of a fixed window that its use may be ahead of an even one.
 	fixedReserveFraction = 0.1
 	// leastFixedReserve, in units, is the least reserve of a fixed window.
 	leastFixedReserve = 1.5
-	// windowLag, in reserves, is how far one client stays behind an even use. Three are even with it and
-	// more are ahead, since their common share is that of less remaining. With a smaller lag a window
-	// is used up sooner and its end denies more; with a larger one a single client leaves more unused.
-	windowLag = 0.15
 	// maxPolicy, in bytes, bounds what is kept of a policy's name.
 	maxPolicy = 128
 	// minResponded responses say how many clients there seem to be.
@@ -62,7 +56,7 @@ func (p *Pacer) learn(now time.Time, elapsed float64, a retryafter.Answer) {
 	}
 	if p.window.fixed && p.capacity > 0 {
 		p.rate = p.capacity / p.window.length.Seconds()
-		left = max(p.reserve()*(1-windowLag)-p.window.ahead(now, a.Remaining, p.capacity), 0)
+		left = max(p.reserve()-p.window.ahead(now, a.Remaining, p.capacity), 0)
 	}
 	switch {
 	case p.few():
@@ -112,7 +106,7 @@ func (p *Pacer) few() bool {
 
 // reserve returns how many units the clients leave in the bucket; 0 in a small bucket.
 func (p *Pacer) reserve() float64 {
-	reserve := unknownReserve
+	reserve := startReserve
 	if p.capacity > 0 {
 		switch {
 		case p.window.fixed:

@@ -110,9 +110,8 @@ const (
 	// jitter is the part of an interval that is added at random, so that clients do not
 	// synchronize.
 	jitter = 0.1
-	// smallMargin and the part smallJitter of jitter are added instead where there is no reserve:
-	// a request that arrives early is denied.
-	smallMargin, smallJitter = 0.025, 0.4
+	// smallMargin is added instead where there is no reserve: a request that arrives early is denied.
+	smallMargin = 0.025
 	// maxQueue, in intervals for each request in flight, bounds the length of the queue.
 	maxQueue = 4
 	// maxQueueLength keeps that bound, in nanoseconds, within a Duration.
@@ -158,12 +157,12 @@ func (p *Pacer) NextWithin(now time.Time, most time.Duration) (sleep time.Durati
 		if last := now.Add(time.Duration(longest)); p.lastSlot.After(last) && last.After(p.holdUntil) {
 			p.lastSlot = last
 		}
-		if part := jitter * p.random(); p.pacing && p.reserve() == 0 {
-			interval += time.Duration(float64(interval) * (smallMargin + part*smallJitter))
-		} else if !p.pacing {
-			interval += time.Duration(float64(interval) * part * smallJitter)
-		} else {
-			interval += time.Duration(float64(interval) * part)
+		switch {
+		case !p.pacing:
+		case p.reserve() == 0:
+			interval += time.Duration(float64(interval) * smallMargin)
+		default:
+			interval += time.Duration(float64(interval) * jitter * p.random())
 		}
 		if p.lastSlot.Add(interval).After(at) {
 			at = p.lastSlot.Add(interval)

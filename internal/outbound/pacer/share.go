@@ -25,12 +25,10 @@ const (
 	// followOnDenial is the part of the way to the common share, then that of an empty bucket, for a
 	// denial, once for all requests in flight. It takes more from a large share than from a small one.
 	followOnDenial = 0.15
-	// maxFall bounds the factor by which one response lowers a share.
-	maxFall = 0.5
 
-	// startReserve, in units, and startPerClient, in units for each client, is the remaining at
-	// which pacing begins, unless the reserve is smaller.
-	startReserve, startPerClient = 8.0, 2.0
+	// startReserve, in units, is the remaining at which pacing begins, unless the reserve is smaller, and the
+	// reserve of a bucket of unknown capacity.
+	startReserve = 8.0
 	// initialShare of the rate is the first rate if that is unknown: half, since there may be one
 	// other client.
 	initialShare = 0.5
@@ -66,7 +64,7 @@ func (p *Pacer) backoffFactor() float64 {
 func (p *Pacer) follow(part float64) {
 	reserve := p.reserve()
 	common := min(math.Exp(steepness*(p.left-reserve)/reserve), 1)
-	p.setShare(p.share * max(math.Pow(common/p.share, part), maxFall))
+	p.setShare(p.share * math.Pow(common/p.share, part))
 }
 
 // follows reports whether there is a common share: remaining tells the clients of each other, in
@@ -93,10 +91,9 @@ func (p *Pacer) startPacing() {
 // response before.
 func (p *Pacer) allowed(elapsed float64) {
 	p.again = false
-	reserve := p.reserve()
 	if !p.pacing {
-		reserve = min(reserve, max(startReserve, startPerClient*p.clients()))
-		if p.known && !p.few() && p.remaining-float64(p.inFlight) < max(reserve, 1) {
+		reserve := max(min(p.reserve(), startReserve), 1)
+		if p.known && !p.few() && p.remaining-float64(p.inFlight) < reserve {
 			p.startPacing()
 		}
 		return

@@ -20,7 +20,6 @@ type window struct {
 	length    time.Duration // of a window, or the longest time to a reset so far
 	since     time.Time     // the first response in this window
 	remaining float64       // in it
-	same      int           // responses in a row that had this end
 }
 
 const (
@@ -29,8 +28,6 @@ const (
 	// fixedAfter is how far the reset of a bucket would have moved before a reset that stays counts
 	// as that of a fixed window.
 	fixedAfter = 3 * time.Second
-	// minSame responses in a row have the same end then: those of several servers may by chance.
-	minSame = 5
 )
 
 // learn is for allowed requests; rate is units a second, 0 if unknown.
@@ -54,7 +51,7 @@ func (w *window) learn(now time.Time, a retryafter.Answer, rate float64) {
 		if rate > 0 && a.Reset.Seconds() > 1/rate+1 { // or it may be that of a bucket's next unit
 			moved += max(w.remaining-a.Remaining, 0) / rate
 		}
-		if w.same++; a.Remaining < w.remaining && moved >= fixedAfter.Seconds() && w.same >= minSame {
+		if a.Remaining < w.remaining && moved >= fixedAfter.Seconds() {
 			w.fixed = true
 		}
 		return
@@ -64,11 +61,7 @@ func (w *window) learn(now time.Time, a retryafter.Answer, rate float64) {
 	case w.fixed && a.Window == 0 && drift < 2*w.length:
 		w.length = drift
 	}
-	if periods := drift.Round(w.length); periods == 0 || (drift-periods).Abs() > resetError {
-		w.same = 0
-	}
 	w.end, w.since, w.remaining = end, now, a.Remaining
-	w.same++
 }
 
 // isBucket reports whether the resets so far are those of a bucket, in which they are the used units
