@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-e377111c/ratelimit/internal/test/race"
 	"github.com/seed-e377111c/ratelimit/middleware/policyfile"
 )
 
@@ -20,6 +21,8 @@ func below(begin, text string) string { return begin + strings.Repeat(text, 4001
 // A hostile file is rejected at little cost: deep nesting, many tokens and expanding
 // aliases are bounded.
 func TestParseBounds(t *testing.T) {
+	race.Skip(t)
+
 	var bomb strings.Builder
 	bomb.WriteString("a0: &a0 [a, b, c, d, e, f, g, h, i, j]\n")
 	for i := range 20 {

@@ -7,11 +7,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-e377111c/ratelimit/internal/test/race"
 	"github.com/seed-e377111c/ratelimit/outbound/httpclient"
 )
 
 // A partner that redirects can invent hosts, and URLs and fields of a megabyte. A client keeps little of them.
 func TestMemoryOfInventedHosts(t *testing.T) {
+	race.Skip(t)
+
 	const hosts, mib = 30, 1 << 20
 	long := strings.Repeat("a", mib)
 	says := func(status int, name, value string) func(int) *http.Response {

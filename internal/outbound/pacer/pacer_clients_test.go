@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/test/race"
 )
 
 // event is the next step of a caller.
@@ -134,6 +135,8 @@ func allFields(limit gcra.Limit) func(gcra.Result) http.Header {
 // ones every client gets a part. The bounds are measured values with a margin: the least use, the
 // most denials, and the ratio of the client with the most to the client with the least.
 func TestClientsShareLimit(t *testing.T) {
+	race.Skip(t)
+
 	type bounds struct{ used, denied, uneven float64 }
 	for _, c := range []struct {
 		limit              gcra.Limit

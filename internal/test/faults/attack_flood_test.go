@@ -14,6 +14,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/test/race"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 	"github.com/seed-e377111c/ratelimit/internal/test/sitetest"
 	"github.com/seed-e377111c/ratelimit/keyfunc"
@@ -104,6 +105,8 @@ func TestFault84FloodOfKeysInRedisIsBounded(t *testing.T) {
 }
 
 func TestFault85FloodOfKeysInMemoryIsBounded(t *testing.T) {
+	race.Skip(t)
+
 	n := amount(100_000, 1_200_000)
 	o := fault(t, fmt.Sprint(n, " keys in Memory, the store's local Memory and the token cache"))
 

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	redistest.Child(soakURL, soakServer)
 	flag.Parse()
 	// Tests wait most of the time: more of them run at once than there are processors.
-	if err := flag.Set("test.parallel", "6"); err != nil {
+	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)
 	}
 	code := m.Run()

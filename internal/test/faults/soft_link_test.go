@@ -70,8 +70,8 @@ func TestFault110TwoMastersTakeWrites(t *testing.T) {
 		stops = append(stops, a.asking(t))
 	}
 
-	length := phase(time.Second, time.Minute)
-	time.Sleep(length)
+	time.Sleep(phase(time.Second, time.Minute))
+	parted := time.Since(start)
 	host, port, _ := strings.Cut(first.Addr, ":")
 	do(t, second, "replicaof", host, port)
 	links[1].Move(first.Addr)
@@ -87,7 +87,7 @@ func TestFault110TwoMastersTakeWrites(t *testing.T) {
 	for _, a := range askers {
 		both = append(both, a.calls...)
 		// What the side has granted while it was apart.
-		a.calls = slices.DeleteFunc(slices.Clone(a.calls), func(c window.Call) bool { return c.End > length })
+		a.calls = slices.DeleteFunc(slices.Clone(a.calls), func(c window.Call) bool { return c.End > parted })
 		a.check(t, burst)
 	}
 
