@@ -106,10 +106,8 @@ func CheckSubject(s string) error {
 
 // Override is what servers make of an entry that is right.
 func (e *Entry) Override() middleware.Override {
-	o := middleware.Override{Name: e.Why, Until: e.Until}
-	if e.Limit == Banned {
-		o.Banned = true
-	} else {
+	o := middleware.Override{Name: e.Why, Until: e.Until, Banned: e.Limit == Banned}
+	if !o.Banned {
 		o.Limit, _ = gcra.ParseLimit(e.Limit)
 	}
 	return o

@@ -5,9 +5,9 @@
 // requests it may be meant for ([Pattern.On]), and, where the route does not say enough, to every
 // spelling of a path ([Pattern.MatchURL]).
 //
-// [Parse] reads a pattern that a user wrote and reports mistakes (validate.go).
-// [FromRouter] reads a route that a router reports. [FromTemplate] converts a route template of
-// gin or echo (template.go). Cache holds what was computed for a route (cache.go).
+// [Parse] reads a pattern that a user wrote and reports mistakes. [FromRouter] reads a route that a
+// router reports. [FromTemplate] converts a route template of gin or echo, and [Templates] does so on
+// every request. [Cache] holds what was computed for a route.
 package pattern
 
 import (

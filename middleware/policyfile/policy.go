@@ -229,20 +229,18 @@ func (e *entry) checkLimits() {
 			continue // middleware.New reports it
 		}
 
-		var m *middleware.FieldError
-		if errors.As(tryPolicies(middleware.Policy{Name: "p", Key: e.Key, Limit: l, MaxDebt: e.MaxDebt}), &m) {
-			e.value.addf(at, "max_debt %v", m.Err)
+		indebted := l.WithBurst(l.Capacity() + e.MaxDebt)
+		if l.IsQuota() {
+			indebted = gcra.Quota(l.Count+e.MaxDebt, l.Calendar())
+		}
+		if err := indebted.Validate(); err != nil {
+			e.value.addf(at, "max_debt is %d, which makes %v of %v: %v", e.MaxDebt, indebted, l, err)
 		}
 	}
 
 	if e.cost > most {
 		e.found["cost"].errorf("is %d and the limit allows at most %d at once; no request could ever pass", e.cost, most)
 	}
-}
-
-func tryPolicies(policies ...middleware.Policy) error {
-	_, err := middleware.New(middleware.Config{Store: gcra.NewMemory()}, policies...)
-	return err
 }
 
 // check validates the policies with [middleware.New], and adds positions to its errors.
@@ -260,7 +258,7 @@ func check(ms *mistakes, entries []*entry) []middleware.Policy {
 		return nil
 	}
 
-	err := tryPolicies(policies...)
+	_, err := middleware.New(middleware.Config{Store: gcra.NewMemory()}, policies...)
 	if err == nil {
 		return policies
 	}

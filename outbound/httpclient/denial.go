@@ -64,17 +64,12 @@ func (t *Transport) replayable(r *http.Request) bool {
 }
 
 // replay returns a copy of the request with a new body.
-func replay(r *http.Request) (*http.Request, error) {
-	clone := r.Clone(r.Context())
-	if r.GetBody == nil || r.Body == nil || r.Body == http.NoBody {
-		return clone, nil
+func replay(r *http.Request) (clone *http.Request, err error) {
+	clone = r.Clone(r.Context())
+	if r.GetBody != nil && r.Body != nil && r.Body != http.NoBody {
+		clone.Body, err = r.GetBody()
 	}
-	body, err := r.GetBody()
-	if err != nil {
-		return nil, err
-	}
-	clone.Body = body
-	return clone, nil
+	return clone, err
 }
 
 // A body that is larger or slower than this is not worth keeping its connection.

@@ -2,11 +2,8 @@
 // gcra.Memory is a [Set], and so is the Redis store's cache of what Redis has
 // answered.
 //
-// A Set (buckets.go) divides its buckets among shards, each with a lock and a
-// table (table.go). An admission locks the shards of its buckets (apply.go); a
-// single charge on a known bucket takes no lock (fast.go). params.go caches what
-// the charges of a policy have in common, clock.go tells the time, and
-// sync_interleave_test.go lets a test choose how goroutines interleave.
+// A Set divides its buckets among shards, each with a lock and a table. An admission
+// locks the shards of its buckets; a single charge on a known bucket takes no lock.
 package buckets
 
 import (
@@ -14,6 +11,10 @@ import (
 	"math"
 	"math/bits"
 )
+
+// Where to change what: buckets.go is the Set, table.go the table of a shard, apply.go an admission,
+// fast.go a single charge. params.go caches what the charges of a policy have in common, clock.go
+// tells the time, and sync_interleave_test.go lets a test choose how goroutines interleave.
 
 // A Set holds buckets under 64-bit hashes of subject and policy.
 //

@@ -2,16 +2,16 @@
 // stores share. The algorithm is stated in the documentation of package gcra.
 // All functions are pure: time and state are arguments.
 //
-// tat.go has the step, charge.go makes its parameters of a charge, calendar.go has the
-// periods of quotas. Limit, Calendar, Charge and Result repeat types of package gcra,
-// which imports this one.
-//
 // A quota takes the same step with T = 1 tick, B·T = n ticks, and the end of the
 // current period in place of now: the TAT is that end plus the units used. A TAT of an
 // earlier period is before it, so the clamp makes it 0.
 package tat
 
 import "time"
+
+// Where to change what: tat.go has the step, charge.go makes its parameters of a charge, calendar.go
+// has the periods of quotas. Limit, Calendar, Charge and Result repeat types of package gcra, which
+// imports this one.
 
 // Time is counted in ticks of 100 ns. They are short enough that T is within
 // 0.05 % of Per/Count at 10,000 units a second, and long enough that a TAT
