@@ -1,4 +1,5 @@
-// Package words finds words that the project does not use: see words.txt.
+// Package words finds words that the project does not use (see words.txt), and functions without
+// paragraphs.
 package words
 
 import (
@@ -24,13 +25,7 @@ func TestWords(t *testing.T) {
 	race.Skip(t)
 
 	rules := parse(t)
-	cmd := exec.CommandContext(t.Context(), "git", "ls-files", "-z", "*.go", "*.lua", "*.md", "*.html", "*.json", "*.yaml")
-	cmd.Dir = root
-	files, err := cmd.Output()
-	if err != nil {
-		t.Skip("not a clone of the repository: ", err)
-	}
-	for _, name := range strings.Split(strings.Trim(string(files), "\x00"), "\x00") {
+	for _, name := range tracked(t, "*.go", "*.lua", "*.md", "*.html", "*.json", "*.yaml") {
 		if slices.ContainsFunc(exempt, func(s string) bool { return strings.HasPrefix(name, s) }) {
 			continue
 		}
@@ -45,6 +40,18 @@ func TestWords(t *testing.T) {
 			t.Error(found)
 		}
 	}
+}
+
+// tracked returns the files of the repository that match one of the patterns.
+func tracked(t *testing.T, patterns ...string) []string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "git", append([]string{"ls-files", "-z"}, patterns...)...)
+	cmd.Dir = root
+	files, err := cmd.Output()
+	if err != nil {
+		t.Skip("not a clone of the repository: ", err)
+	}
+	return strings.Split(strings.Trim(string(files), "\x00"), "\x00")
 }
 
 func TestFind(t *testing.T) {
