@@ -54,8 +54,9 @@ func TestQuotaByTheClockOfRedis(t *testing.T) {
 
 		take(true)
 		take(true)
+		redistest.Eventually(t, patience, "both to be counted", func() bool { return r.Stats().Batches >= 2 })
 		calls := r.Stats().Batches
-		if calls > 3 || calls < 2 {
+		if calls > 3 {
 			t.Errorf("off by %v: got %d calls for 2 charges; want one each, and one more at first if the clock is off by more than a period", offset, calls)
 		}
 		offset -= 3 * aDay // jumps

@@ -29,6 +29,10 @@ func TestStats(t *testing.T) {
 	for range 10 {
 		gcratest.MustTake(t, r, c)
 	}
+	redistest.Eventually(t, patience, "all to be counted", func() bool {
+		s := r.Stats()
+		return s.Requests+s.CachedDenials == 10
+	})
 	got := r.Stats()
 
 	// Three are allowed. The first denial is by Redis or by the cache, the others by the cache.
