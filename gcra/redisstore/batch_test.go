@@ -16,6 +16,7 @@ import (
 // script back until all goroutines have begun, so that the next batches are large.
 func inBatches(t *testing.T, client *redis.Client, n int, onCall func(args []any), f func(i int)) {
 	t.Helper()
+
 	var calls, begun atomic.Int64
 	all := make(chan struct{})
 	client.AddHook(scriptHook(func(cmd redis.Cmder) error {
@@ -25,6 +26,7 @@ func inBatches(t *testing.T, client *redis.Client, n int, onCall func(args []any
 		onCall(cmd.Args())
 		return nil
 	}))
+
 	redistest.Together(n, func(i int) {
 		if begun.Add(1) == int64(n) {
 			close(all)
@@ -38,6 +40,7 @@ func TestBatchesAreBounded(t *testing.T) {
 	client := redistest.Any(t)
 	r := newStore(t, client, config{Prefix: newPrefix() + string(make([]byte, 200))})
 	settled(t, r)
+
 	var most, longest atomic.Int64
 	inBatches(t, client, 3000, func(args []any) {
 		bytes := 0
@@ -52,6 +55,7 @@ func TestBatchesAreBounded(t *testing.T) {
 			t.Error(err)
 		}
 	})
+
 	if most.Load() < 50 || most.Load() > 512 || longest.Load() > 64<<10 {
 		t.Errorf("got batches of up to %d keys and up to %d bytes of keys; want 50 to 512 keys and at most 65536 bytes", most.Load(), longest.Load())
 	}
@@ -62,6 +66,7 @@ func TestBatchesAreBounded(t *testing.T) {
 func TestErrorStaysInItsBatch(t *testing.T) {
 	client := redistest.Any(t)
 	r := settled(t, newStore(t, client, config{})) // scripts of a test would break, too
+
 	broken := errors.New("broken on purpose")
 	var calls, failed, admitted atomic.Int64
 	client.AddHook(scriptHook(func(redis.Cmder) error {
@@ -70,6 +75,7 @@ func TestErrorStaysInItsBatch(t *testing.T) {
 		}
 		return nil
 	}))
+
 	const limit = 1000
 	for range 10 {
 		redistest.Together(50, func(int) {
@@ -83,6 +89,7 @@ func TestErrorStaysInItsBatch(t *testing.T) {
 			}
 		})
 	}
+
 	if failed.Load() == 0 || failed.Load()+admitted.Load() != 500 {
 		t.Errorf("of 500 calls %d failed and %d were admitted; want some failed and all others admitted", failed.Load(), admitted.Load())
 	}

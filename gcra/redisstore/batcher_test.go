@@ -28,12 +28,15 @@ func TestCallersShareBatches(t *testing.T) {
 	t.Cleanup(func() { client.Close() })
 	r := settled(t, newStore(t, client, config{}))
 	gcratest.MustTake(t, r, hourly("first", 1))
+
 	var batches atomic.Int64
 	client.AddHook(scriptHook(func(redis.Cmder) error {
 		batches.Add(1)
 		return nil
 	}))
+
 	proxy.Delay(50 * time.Millisecond)
+
 	const callers, keys = 400, 4
 	var admitted [keys]atomic.Int64
 	redistest.Together(callers, func(i int) {
@@ -45,11 +48,13 @@ func TestCallersShareBatches(t *testing.T) {
 			admitted[i%keys].Add(1)
 		}
 	})
+
 	for i := range admitted {
 		if n := admitted[i].Load(); n != 20 {
 			t.Errorf("key %d: got %d admitted; want 20", i, n)
 		}
 	}
+
 	if n := batches.Load(); n > callers/10 {
 		t.Errorf("got %d batches for %d callers; want at most %d", n, callers, callers/10)
 	}
@@ -68,6 +73,7 @@ func TestPanicInAHook(t *testing.T) {
 			}
 			return nil
 		}))
+
 		r := newStore(t, client, config{})
 		if _, err := gcra.Take(t.Context(), r, hourly("a", 1)); err == nil || !strings.Contains(err.Error(), "panic: hook") {
 			t.Errorf("inline %v: got %v; want the panic as an error", inline, err)
@@ -90,6 +96,7 @@ func TestHangingDial(t *testing.T) {
 			return nil, errors.New("hung")
 		},
 	})
+
 	r := storeOn(t, client, config{Logger: quiet})
 	for range 5 {
 		begin := time.Now()
@@ -114,9 +121,11 @@ func TestBlackhole(t *testing.T) {
 				proxy.Pass()
 				redistest.Eventually(t, patience, "the store to answer", func() bool { return answers(r) })
 			}
+
 			recovers()
 			proxy.Blackhole()
 			start := time.Now()
+
 			redistest.Together(20, func(i int) {
 				for call := range 3 {
 					_, err := gcra.Take(t.Context(), r, hourly(fmt.Sprint(i), 100))
@@ -126,6 +135,7 @@ func TestBlackhole(t *testing.T) {
 					}
 				}
 			})
+
 			if d := time.Since(start); d < 50*time.Millisecond || d > 4*time.Second {
 				t.Errorf("3 calls in a row took %v; want about 150ms", d)
 			}
@@ -152,6 +162,7 @@ func (c stuckConn) Write(b []byte) (int, error) {
 // send other requests: when the write goes on, it charges what it was sent for.
 func TestStuckWriteKeepsItsKeys(t *testing.T) {
 	server := redistest.Start(t)
+
 	var stuck sync.RWMutex
 	var wrote atomic.Int64
 	client := newClient(t, &redis.Options{
@@ -161,9 +172,11 @@ func TestStuckWriteKeepsItsKeys(t *testing.T) {
 			return stuckConn{conn, &stuck, &wrote}, err
 		},
 	})
+
 	r := newStore(t, client, config{})
 	gcratest.MustTake(t, r, hourly("first", 1))
 	r = newStore(t, client, config{Timeout: 20 * time.Millisecond, Logger: quiet})
+
 	// 256 keys of 250 bytes are more than the client's buffer.
 	long := strings.Repeat("x", 60)
 	charges := func(round int) (all []gcra.Charge) {
@@ -174,6 +187,7 @@ func TestStuckWriteKeepsItsKeys(t *testing.T) {
 		}
 		return all
 	}
+
 	stuck.Lock()
 	begun := wrote.Load()
 	for round := range 2 { // both batches that may be in flight
@@ -181,6 +195,7 @@ func TestStuckWriteKeepsItsKeys(t *testing.T) {
 			t.Fatalf("round %d: got %v; want DeadlineExceeded", round, err)
 		}
 	}
+
 	redistest.Eventually(t, patience, "a write to begin", func() bool { return wrote.Load() > begun })
 	after := newStore(t, anyRedis(t), config{}) // uses the memory that callers have given back
 	for round := range 20 {
@@ -188,7 +203,9 @@ func TestStuckWriteKeepsItsKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	stuck.Unlock()
+
 	// The script runs when all of its keys have arrived.
 	redistest.Eventually(t, patience, "the charges", func() bool {
 		return len(redistest.Keys(t, server.Client(), r.Prefix())) >= 256
@@ -212,6 +229,7 @@ func TestCallerLeaves(t *testing.T) {
 			direct := newStore(t, patientClient(t, server.Addr), cfg)
 			gcratest.MustTake(t, r, hourly("s", 100)) // connects
 			proxy.Delay(10 * time.Second)
+
 			ctx, cancel := context.WithCancel(t.Context())
 			if want == context.DeadlineExceeded {
 				ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -222,11 +240,13 @@ func TestCallerLeaves(t *testing.T) {
 				_, err := gcra.Take(ctx, r, hourly("s", 100))
 				answer <- err
 			}()
+
 			charged := func() bool { return spent(t, direct, "s", 100) == 2 }
 			if want == context.Canceled {
 				redistest.Eventually(t, patience, "the charge", charged)
 				cancel()
 			}
+
 			start := time.Now()
 			if err := <-answer; !errors.Is(err, want) {
 				t.Errorf("got %v; want %v", err, want)

@@ -20,6 +20,7 @@ func BenchmarkStore(b *testing.B) {
 			r := settled(b, openStore(b, redistest.Start(b).URL(), config{Timeout: patience}))
 			b.ReportAllocs()
 			b.SetParallelism(max(1, callers/runtime.GOMAXPROCS(0)))
+
 			one := func(i int) {
 				c := plenty
 				c.Subject = subjects[i%len(subjects)]
@@ -27,12 +28,14 @@ func BenchmarkStore(b *testing.B) {
 					b.Error(err)
 				}
 			}
+
 			if callers == 1 {
 				for i := 0; b.Loop(); i++ {
 					one(i)
 				}
 				return
 			}
+
 			b.RunParallel(func(pb *testing.PB) {
 				for i := 0; pb.Next(); i += 17 {
 					one(i)

@@ -34,11 +34,13 @@ func TestBreaker(t *testing.T) {
 			tt.fail(proxy)
 			breakerOpens(t, r)
 			sent := proxy.RequestBytes()
+
 			for range 10_000 {
 				if answers(r) {
 					t.Fatal("got an answer during the outage")
 				}
 			}
+
 			if n := proxy.RequestBytes() - sent; n > 20_000 {
 				t.Errorf("10,000 calls while the breaker is open sent %d bytes; want probes only", n)
 			}
@@ -61,6 +63,7 @@ func TestBreakerIgnoresCallers(t *testing.T) {
 		t.Fatal("got no answer to begin with")
 	}
 	proxy.Delay(20 * time.Millisecond)
+
 	for range 20 {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		if _, err := gcra.Take(ctx, r, plenty); !errors.Is(err, context.DeadlineExceeded) {
@@ -73,6 +76,7 @@ func TestBreakerIgnoresCallers(t *testing.T) {
 			t.Error("got no error for a negative cost")
 		}
 	}
+
 	if !answers(r) {
 		t.Error("got no answer after canceled calls")
 	}
@@ -101,6 +105,7 @@ func TestBreakerServerErrors(t *testing.T) {
 		t.Run(tt.reason, func(t *testing.T) {
 			server := redistest.Start(t, tt.args...)
 			log := new(diagtest.Text)
+
 			r := openStore(t, server.URL(), config{Timeout: patience, Logger: log.Logger()})
 			if tt.fail != "" {
 				if !answers(r) {
@@ -108,6 +113,7 @@ func TestBreakerServerErrors(t *testing.T) {
 				}
 				do(t, server, tt.fail)
 			}
+
 			for i := 0; ; i++ {
 				_, err := gcra.Take(t.Context(), r, plenty)
 				if errors.Is(err, redisstore.ErrUnavailable) {
@@ -117,6 +123,7 @@ func TestBreakerServerErrors(t *testing.T) {
 					t.Fatalf("call %d: got %v; want errors, and an open breaker after three of them", i, err)
 				}
 			}
+
 			if n := r.Stats().FailedBatches; n != 3 {
 				t.Errorf("Stats.FailedBatches is %d; want 3", n)
 			}
@@ -147,6 +154,7 @@ func TestBreakerUnknownErrors(t *testing.T) {
 					t.Fatalf("call %d: got %v; want an error, of an open breaker from the fourth call on: %v", i, err, opens)
 				}
 			}
+
 			s := r.Stats()
 			if opens && (s.FailedBatches != 3 || !strings.Contains(s.Servers[0].Reason, text)) {
 				t.Errorf("got %+v; want 3 failed batches and %q", s, text)

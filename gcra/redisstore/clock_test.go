@@ -30,6 +30,7 @@ func shift(t testing.TB, client redis.UniversalClient, prefix string, d time.Dur
 		if err == nil {
 			err = client.SetArgs(ctx, key, tat-int64(d/gcratest.Tick), redis.SetArgs{Mode: "XX", KeepTTL: true}).Err()
 		}
+
 		if err != nil && err != redis.Nil {
 			t.Fatalf("shifting %s by %v: %v", key, d, err)
 		}
@@ -49,6 +50,7 @@ type stoppedClock struct {
 func stopClock(t testing.TB, client *redis.Client, changes ...[2]string) *stoppedClock {
 	t.Helper()
 	text := takeLua(t)
+
 	stopped := text
 	for _, r := range append(changes,
 		[2]string{"local time = redis.call('TIME')\n", ""},
@@ -60,6 +62,7 @@ func stopClock(t testing.TB, client *redis.Client, changes ...[2]string) *stoppe
 		}
 		stopped = strings.Replace(stopped, r[0], r[1], 1)
 	}
+
 	client.AddHook(replaceScript(text, stopped))
 	c := &stoppedClock{t: t, client: client}
 	if err := c.set(5e14); err != nil {

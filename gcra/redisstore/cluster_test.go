@@ -38,6 +38,7 @@ func TestClusterIsDialledAhead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		var silent atomic.Bool // dials hang until the test ends
 		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			if silent.Load() {
@@ -47,16 +48,19 @@ func TestClusterIsDialledAhead(t *testing.T) {
 			}
 			return new(net.Dialer).DialContext(ctx, network, addr)
 		}
+
 		o.DialTimeout = patience
 		client := redis.NewUniversalClient(o).(*redis.ClusterClient)
 		t.Cleanup(func() { client.Close() })
 		r := storeOn(t, client, config{Timeout: patience})
 		gcratest.MustTake(t, r, hourly("s", 10)) // the store learns the slots of the servers
+
 		for _, node := range masters {
 			if err := node.Client().ScriptFlush(t.Context()).Err(); err != nil {
 				t.Fatal(err)
 			}
 		}
+
 		redistest.Eventually(t, patience, "two spare connections to each master", func() bool {
 			return client.ForEachMaster(t.Context(), func(_ context.Context, node *redis.Client) error {
 				if n := node.PoolStats().TotalConns; n < 2 { // IdleConns counts dials under way
@@ -65,6 +69,7 @@ func TestClusterIsDialledAhead(t *testing.T) {
 				return nil
 			}) == nil
 		})
+
 		silent.Store(true)
 
 		for call := range 10 {
@@ -76,6 +81,7 @@ func TestClusterIsDialledAhead(t *testing.T) {
 				t.Fatalf("call %d: %v", call, err)
 			}
 		}
+
 		for _, node := range cluster.Nodes {
 			if n := redistest.Calls(t, node.Client(), "command"); n != 0 {
 				t.Errorf("%s: got %d COMMAND; want none: its reply is long", node.Addr, n)

@@ -17,6 +17,7 @@ func TestDialerPauses(t *testing.T) {
 			dials++
 			return nil, refused
 		}}
+
 		for range 1000 {
 			conn, err := d.Dial(t.Context(), "tcp", "a")
 			if err != nil {
@@ -27,6 +28,7 @@ func TestDialerPauses(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond)
 		}
+
 		if dials != 10 {
 			t.Errorf("got %d dials in a second; want 10", dials)
 		}

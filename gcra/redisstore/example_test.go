@@ -50,6 +50,7 @@ func ExampleClientOptions() {
 	opts.TLSConfig.RootCAs = pool
 	client := redis.NewUniversalClient(opts)
 	defer client.Close()
+
 	store, err := redisstore.New(client, redisstore.Config{})
 	if err != nil {
 		log.Fatal(err)

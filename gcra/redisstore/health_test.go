@@ -63,6 +63,7 @@ func TestProblemsAreLogged(t *testing.T) {
 	noEvalsha := redistest.Start(t, "--rename-command", "EVALSHA", "")
 	noEval := redistest.Start(t, "--rename-command", "EVAL", "")
 	noScripts := redistest.Start(t, "--rename-command", "EVALSHA", "", "--rename-command", "EVAL", "")
+
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // never replies
 	if err != nil {
 		t.Fatal(err)
@@ -74,6 +75,7 @@ func TestProblemsAreLogged(t *testing.T) {
 		do(t, plain, "acl setuser "+name+" on >hunter2 "+rules)
 		return "redis://" + name + ":hunter2@" + plain.Addr
 	}
+
 	for _, tt := range []struct {
 		name, url string
 		code      diag.Code
@@ -121,15 +123,18 @@ func TestProblemsAreLogged(t *testing.T) {
 					t.Errorf("Take: got %v; want an error that says that it is logged", err)
 				}
 			}
+
 			for range 100 {
 				take()
 			}
+
 			// On a busy machine the server's error may come after the Timeout, even three
 			// times in a row.
 			redistest.Eventually(t, patience, "a line", func() bool {
 				take()
 				return len(log.Lines("code="+string(tt.code)+" ")) > 0
 			})
+
 			says := tt.says
 			lines := slices.DeleteFunc(log.Lines(""), func(l string) bool {
 				late := strings.Contains(l, "no answer within")
@@ -138,6 +143,7 @@ func TestProblemsAreLogged(t *testing.T) {
 				}
 				return late && tt.code != diag.RedisUnreachable
 			})
+
 			level := "level=" + tt.code.Level().String()
 			if len(lines) != 1 || !strings.Contains(lines[0], level) || !strings.Contains(lines[0], "code="+string(tt.code)+" ") || !strings.Contains(lines[0], says) {
 				t.Fatalf("got\n%s\nwant one line, with %s, code %s and %q", strings.Join(lines, "\n"), level, tt.code, tt.says)
@@ -167,6 +173,7 @@ func TestCorrectSetUpLogsNothing(t *testing.T) {
 	do(t, server, "acl setuser limiter on >hunter2 ~rl:* +evalsha +eval +mget +set +time")
 	certificates := redistest.NewCertificates(t)
 	overTLS := redistest.StartTLS(t, certificates)
+
 	log := new(diagtest.Text)
 	var stores []*redisstore.Store
 	for _, url := range []string{
@@ -181,6 +188,7 @@ func TestCorrectSetUpLogsNothing(t *testing.T) {
 		}
 		stores = append(stores, r)
 	}
+
 	for round := range 2 {
 		if round > 0 {
 			time.Sleep(time.Second)
@@ -191,11 +199,13 @@ func TestCorrectSetUpLogsNothing(t *testing.T) {
 			}
 		}
 	}
+
 	for _, l := range log.Lines("") {
 		if !strings.Contains(l, "no answer within") && !strings.Contains(l, "available again") {
 			t.Errorf("got %s; want no line", l)
 		}
 	}
+
 	redistest.Eventually(t, patience, "the keys of Ping to expire", func() bool {
 		keys, err := server.Client().Keys(t.Context(), "*ping*").Result()
 		return err == nil && len(keys) == 0
@@ -219,6 +229,7 @@ func TestLossyLinkIsLogged(t *testing.T) {
 			t.Fatal("got an answer although the reply is lost")
 		}
 	}
+
 	redistest.Eventually(t, patience, "the line", func() bool { return len(log.Lines("")) > 0 })
 	if lines := log.Lines(""); len(lines) != 1 || !strings.Contains(lines[0], "code=redis-unreachable") {
 		t.Errorf("after 12 lost replies: got\n%s\nwant one line with code redis-unreachable", strings.Join(lines, "\n"))
@@ -248,20 +259,24 @@ func TestFailuresAreCountedAnewAfterAnOutage(t *testing.T) {
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr)
 	r, log := defaultClientStore(t, proxy.Addr, patience)
 	answers(r)
+
 	for range 8 {
 		answers(r)
 		proxy.DropReply(1)
 		answers(r)
 	}
+
 	proxy.Refuse()
 	breakerOpens(t, r)
 	proxy.Pass()
 	redistest.Eventually(t, patience, "the recovery to be logged", func() bool { return answers(r) && len(log.Lines("")) == 2 })
+
 	for range 9 {
 		answers(r)
 		proxy.DropReply(1)
 		answers(r)
 	}
+
 	if lines := log.Lines(""); len(lines) != 2 {
 		t.Errorf("an outage, and 9 failures after it: got\n%s\nwant the two lines of the outage", strings.Join(lines, "\n"))
 	}

@@ -65,9 +65,11 @@ func TestDamagedMarksHealWithoutBlocking(t *testing.T) {
 					return answers(r) && client.Get(t.Context(), key).Val() != before
 				})
 			}
+
 			nowA.add(2 * time.Second)
 			nowB.add(2 * time.Second)
 		}
+
 		redistest.Eventually(t, patience, name+": the count 2", func() bool {
 			return answers(a) && answers(b) && a.Stats().Instances == 2 && b.Stats().Instances == 2
 		})

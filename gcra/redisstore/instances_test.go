@@ -34,6 +34,7 @@ func startServer(t *testing.T, client redis.UniversalClient, prefix string, inst
 	if calls == nil {
 		calls = append(calls, func(r *redisstore.Store) { _, _ = gcra.Take(context.Background(), r, plenty) })
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	for _, call := range calls {
@@ -44,10 +45,12 @@ func startServer(t *testing.T, client redis.UniversalClient, prefix string, inst
 			}
 		})
 	}
+
 	s.stop = func() {
 		cancel()
 		wg.Wait()
 	}
+
 	t.Cleanup(s.stop)
 	return s
 }
@@ -114,6 +117,7 @@ func TestInstancesAreCounted(t *testing.T) {
 			counts(t, 1, d)
 			b.stop()
 			counts(t, 2, a, c)
+
 			if n := b.Stats().Instances; n != 3 {
 				t.Errorf("a store without requests counts %d; want 3, the last count", n)
 			}
@@ -132,6 +136,7 @@ func TestSharesOfServersCutOffOneAfterAnother(t *testing.T) {
 	counts(t, 2, b, c)
 	b.stop()
 	counts(t, 1, c)
+
 	const burst = 60
 	for i, s := range []*server{a, b, c} {
 		granted, charge := 0, hourly(fmt.Sprint("client of server ", i), burst)
@@ -144,6 +149,7 @@ func TestSharesOfServersCutOffOneAfterAnother(t *testing.T) {
 				granted++
 			}
 		}
+
 		if want := burst / (3 - i); granted != want {
 			t.Errorf("server %d: got %d units granted alone; want %d", i, granted, want)
 		}
@@ -159,6 +165,7 @@ func TestStoresWithoutTakesAreNotCounted(t *testing.T) {
 			_, _ = gcra.Peek(context.Background(), r, gcra.Charge{Subject: "k", Policy: "p", Limit: plenty.Limit})
 		},
 		func(r *redisstore.Store) { _ = r.Refund(context.Background(), []gcra.Charge{plenty}) })
+
 	caller := storeOn(t, client, config{Timeout: patience}) // as turns.Turns and httpclient use it
 	a := startServer(t, client, "rl:", 0)
 	for a.Stats().Batches < 100 {
@@ -166,6 +173,7 @@ func TestStoresWithoutTakesAreNotCounted(t *testing.T) {
 			t.Fatal("no answer")
 		}
 	}
+
 	counts(t, 1, a)
 	if n := caller.Stats().Instances; n != 0 {
 		t.Errorf("a store that no limiter uses counts %d; want 0", n)
@@ -191,12 +199,14 @@ func TestMarksExpire(t *testing.T) {
 		if err := client.Del(t.Context(), "rl:"+markKey).Err(); err != nil {
 			t.Fatal(err)
 		}
+
 		var ttl time.Duration
 		redistest.Eventually(t, patience, "the mark", func() bool {
 			answers(r)
 			ttl = client.PTTL(t.Context(), "rl:"+markKey).Val()
 			return ttl > 0
 		})
+
 		if ttl > tt.lasts || ttl < tt.lasts/2 {
 			t.Errorf("%v after the last mark: the key expires in %v; want %v", tt.apart, ttl, tt.lasts)
 		}
@@ -218,6 +228,7 @@ func TestLostMarksDoNotLowerTheCount(t *testing.T) {
 			t.Errorf("got count %d; want %d", n, want)
 		}
 	}
+
 	others := "a=9999999999999;b=9999999999999" // 9999999999999 ms: in 2286
 	if err := client.Set(t.Context(), "rl:"+markKey, others, 0).Err(); err != nil {
 		t.Fatal(err)
@@ -240,10 +251,12 @@ func TestInstancesScript(t *testing.T) {
 	for i := range many {
 		many[i] = fmt.Sprintf("s%d=9999999999999", i)
 	}
+
 	for _, server := range anyAndEmbedded {
 		t.Run(server.name, func(t *testing.T) {
 			client := server.open(t)
 			now := client.Time(t.Context()).Val().UnixMilli()
+
 			at := func(in time.Duration) int64 { return now + in.Milliseconds() }
 			for _, tt := range []struct {
 				name, value string
@@ -272,11 +285,13 @@ func TestInstancesScript(t *testing.T) {
 				if n := client.StrLen(t.Context(), "k").Val(); ttl <= 0 || ttl > time.Minute || n > 24_000 {
 					t.Errorf("%s: the value has %d bytes and expires in %v; want at most 24,000 and a minute", tt.name, n, ttl)
 				}
+
 				again, err := client.Eval(t.Context(), string(script), []string{"k"}, "me", 60000, 60000, 1000).Int64()
 				if want := max(tt.want, -tt.want); err != nil || again != want {
 					t.Errorf("%s: the second time: got %d, %v; want %d", tt.name, again, err, want)
 				}
 			}
+
 			if err := client.Del(t.Context(), "k").Err(); err != nil {
 				t.Fatal(err)
 			}
@@ -300,6 +315,7 @@ func TestInstancesTooLowIsLogged(t *testing.T) {
 	r.Local(5)
 	r.Local(3)
 	r.Local(0)
+
 	set := func(others string) {
 		own, _, _ := strings.Cut(client.Get(t.Context(), "rl:"+markKey).Val(), ";")
 		others += ";" + own
@@ -307,6 +323,7 @@ func TestInstancesTooLowIsLogged(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	var marks atomic.Int64
 	client.AddHook(scriptHook(func(cmd redis.Cmder) error {
 		if isMark(cmd) {
@@ -314,6 +331,7 @@ func TestInstancesTooLowIsLogged(t *testing.T) {
 		}
 		return nil
 	}))
+
 	// passes passes time, in which the store marks itself every two seconds.
 	passes := func(d time.Duration, want int) {
 		t.Helper()
@@ -325,6 +343,7 @@ func TestInstancesTooLowIsLogged(t *testing.T) {
 			})
 		}
 	}
+
 	const others = "a=9999999999999;b=9999999999999;c=9999999999999;d=9999999999999"
 	set(others)
 	passes(4*time.Minute, 5)
@@ -332,6 +351,7 @@ func TestInstancesTooLowIsLogged(t *testing.T) {
 	passes(4*time.Second, 3)
 	set(others)
 	passes(4*time.Minute, 5)
+
 	if lines := log.Lines(""); len(lines) > 0 {
 		t.Fatalf("got\n%s\nwant no line about two deployments of four minutes", strings.Join(lines, "\n"))
 	}

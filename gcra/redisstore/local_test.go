@@ -35,6 +35,7 @@ func TestPeekKeepsUnreported(t *testing.T) {
 	breakerOpens(t, r)
 	granted(t, r, 1, c)
 	granted(t, r, 1, c)
+
 	if _, err := gcra.Peek(t.Context(), r, gcra.Charge{Subject: "s", Policy: "p", Limit: c.Limit}); err == nil {
 		t.Fatal("a peek was answered; want an outage")
 	}
@@ -57,10 +58,12 @@ func TestLateGrantIsNotReportedBeyondTheClamp(t *testing.T) {
 	gcratest.MustTake(t, other, full)
 	settle := c
 	settle.Cost, settle.Late = 4, true
+
 	whenReporting(t, client, 1, func() {
 		granted(t, r, 1, c)
 		granted(t, r, 1, settle)
 	})
+
 	settle.Peek = true
 	if res, err := gcra.Take(t.Context(), other, settle); err != nil || res.ResetAfter > 10*time.Hour {
 		t.Errorf("got %+v, %v; want a bucket that is full in 10 hours", res, err)

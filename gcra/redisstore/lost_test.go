@@ -24,12 +24,14 @@ func TestQueueSurvivesLostState(t *testing.T) {
 		turn    = 50 * time.Millisecond
 		extra   = 2 // B + grace/T
 	)
+
 	standalone := func(lose func(*redistest.Server)) func(*testing.T) (func() *redis.Client, func()) {
 		return func(t *testing.T) (func() *redis.Client, func()) {
 			server := redistest.Start(t)
 			return func() *redis.Client { return newClient(t, server.Options()) }, func() { lose(server) }
 		}
 	}
+
 	flush := func(s *redistest.Server) { s.Client().FlushAll(context.Background()) }
 	for _, tt := range []struct {
 		name   string
@@ -46,6 +48,7 @@ func TestQueueSurvivesLostState(t *testing.T) {
 				t.Cleanup(func() { c.Close() })
 				return c
 			}
+
 			return client, func() {
 				old := group.Master()
 				old.Kill()
@@ -58,6 +61,7 @@ func TestQueueSurvivesLostState(t *testing.T) {
 			client, lose := tt.start(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
+
 			var mu sync.Mutex
 			var calls []time.Time
 			call := func(context.Context) error {
@@ -66,6 +70,7 @@ func TestQueueSurvivesLostState(t *testing.T) {
 				calls = append(calls, time.Now())
 				return nil
 			}
+
 			begin := time.Now()
 			var running sync.WaitGroup
 			for range stores {
@@ -81,26 +86,31 @@ func TestQueueSurvivesLostState(t *testing.T) {
 					})
 				}
 			}
+
 			await := func(more int) {
 				t.Helper()
 				mu.Lock()
 				want := len(calls) + more
 				mu.Unlock()
+
 				redistest.Eventually(t, patience, "calls", func() bool {
 					mu.Lock()
 					defer mu.Unlock()
 					return len(calls) >= want
 				})
 			}
+
 			await(callers / 2)
 			for range tt.losses {
 				lose()
 				await(callers / 4)
 			}
+
 			await(2 * callers)
 			cancel()
 			running.Wait()
 			slices.SortFunc(calls, time.Time.Compare)
+
 			early, window := 0, 0
 			for j := range calls {
 				early = max(early, j-int(calls[j].Sub(begin)/turn))
@@ -108,6 +118,7 @@ func TestQueueSurvivesLostState(t *testing.T) {
 					window = max(window, j-i-int(calls[j].Sub(calls[i])/turn))
 				}
 			}
+
 			// A call that is late makes an interval that begins with it look fuller, so
 			// only the intervals from the beginning are exact.
 			t.Logf("%d calls in %v; at most %d more than one each %v, or %d in any interval",

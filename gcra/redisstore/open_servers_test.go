@@ -42,6 +42,7 @@ func TestOpenOnEveryKindOfServer(t *testing.T) {
 		"+evalsha", "+eval", "+mget", "+set", "+time", "+select").Err(); err != nil {
 		t.Fatal(err)
 	}
+
 	database3 := plain.Options()
 	database3.DB = 3
 	asUser := url.UserPassword("limiter", password).String() + "@"
@@ -59,6 +60,7 @@ func TestOpenOnEveryKindOfServer(t *testing.T) {
 		t.Cleanup(func() { client.Close() })
 		return storeOn(t, client, config{})
 	}
+
 	privateCA := func(c *tls.Config) { c.RootCAs = certs.Roots }
 	failover := redis.NewFailoverClient(&redis.FailoverOptions{ // as in docs/stores.md
 		MasterName:            sentinel.MasterName,
@@ -68,6 +70,7 @@ func TestOpenOnEveryKindOfServer(t *testing.T) {
 		ReadTimeout:           500 * time.Millisecond,
 		MaxRetries:            -1,
 	})
+
 	t.Cleanup(func() { failover.Close() })
 
 	kinds := []struct {
@@ -95,6 +98,7 @@ func TestOpenOnEveryKindOfServer(t *testing.T) {
 		{"cluster over TLS, private CA, a seed by another name", with(byName, privateCA), cluster.Client()},
 		{"Sentinel", storeOn(t, failover, config{}), sentinel.Client()},
 	}
+
 	ca := redistest.StartProcess(t, idleURL, certs.CAFile+" "+tls13.URL())
 
 	time.Sleep(idle)
@@ -109,11 +113,13 @@ func TestOpenOnEveryKindOfServer(t *testing.T) {
 				key := rediskit.AppendKey(nil, "rl:", fmt.Sprint(kind.name, " ", i), "p")
 				keys += int(kind.keys.Exists(t.Context(), string(key)).Val())
 			}
+
 			if keys < made-failed {
 				t.Errorf("got %d keys in Redis; want one for each of %d calls", keys, made-failed)
 			}
 		})
 	}
+
 	t.Run("TLS 1.3, SSL_CERT_FILE", func(t *testing.T) {
 		ca.Write("take")
 		if got := ca.Read(); got != "decided" {
@@ -172,6 +178,7 @@ func idleProcess(arg string, in io.Reader, out io.Writer) error {
 	}
 	defer r.Close()
 	time.Sleep(idle)
+
 	for lines := bufio.NewScanner(in); lines.Scan(); {
 		if made, failed, err := takeAfterIdle(context.Background(), r, "process"); made < idleCalls || failed > mayFail {
 			fmt.Fprintf(out, "%d of %d calls failed, the last with: %v\n", failed, made, err)
@@ -179,5 +186,6 @@ func idleProcess(arg string, in io.Reader, out io.Writer) error {
 			fmt.Fprintln(out, "decided")
 		}
 	}
+
 	return nil
 }

@@ -85,6 +85,7 @@ func TestOpenErrors(t *testing.T) {
 			r.Close()
 			continue
 		}
+
 		message := err.Error()
 		if !strings.HasPrefix(message, "redisstore: redis URL: ") || !strings.Contains(message, tt.want) {
 			t.Errorf("%q: got %v; want an error with %q", tt.url, err, tt.want)
@@ -104,6 +105,7 @@ func TestOptionsParameters(t *testing.T) {
 		"&pool_fifo=true&pool_size=7&max_concurrent_dials=4&pool_timeout=8s&min_idle_conns=3&max_idle_conns=5&max_active_conns=9" +
 		"&pipeline_pool_size=11&pipeline_read_buffer_size=12&pipeline_write_buffer_size=13" +
 		"&conn_max_idle_time=14s&conn_max_lifetime=15s&conn_max_lifetime_jitter=10s"
+
 	options := func(rawURL string) *redis.UniversalOptions {
 		o, err := redisstore.ClientOptions(rawURL)
 		if err != nil {
@@ -111,6 +113,7 @@ func TestOptionsParameters(t *testing.T) {
 		}
 		return o
 	}
+
 	// set returns the fields that are not zero, as text.
 	set := func(options any) map[string]string {
 		fields := make(map[string]string)
@@ -124,6 +127,7 @@ func TestOptionsParameters(t *testing.T) {
 				fields[field.Name] = fmt.Sprint(value.Interface())
 			}
 		}
+
 		return fields
 	}
 
@@ -133,6 +137,7 @@ func TestOptionsParameters(t *testing.T) {
 		t.Fatal(err)
 	}
 	parsed.Network = "" // NewClient finds it
+
 	got := set(options(one).Simple())
 	for name, want := range set(parsed) {
 		if got[name] != want {
@@ -146,6 +151,7 @@ func TestOptionsParameters(t *testing.T) {
 		t.Fatal(err)
 	}
 	cluster.TLSConfig.ServerName, cluster.TLSConfig.InsecureSkipVerify = "", true
+
 	got = set(options("rediss://user:secret@host:6380,host,[::1]" + several + "&skip_verify=true&addr=other:1").Cluster())
 	for name, want := range set(cluster) {
 		if got[name] != want {
@@ -191,6 +197,7 @@ func TestOpen(t *testing.T) {
 		if err := r.Close(); err != nil {
 			t.Errorf("%s: Close: %v", url, err)
 		}
+
 		if _, err := gcra.Take(t.Context(), r, hourly("other", 10)); err == nil {
 			t.Errorf("%s: Take after Close: got no error", url)
 		}

@@ -51,6 +51,7 @@ func (m *outageModel) request(t *rapid.T, s *modelServer, units int64) bool {
 	if err := s.known.Prepare(&charges[0], false, c); err != nil {
 		t.Fatal(err)
 	}
+
 	admitted := false
 	switch {
 	case s.known.Deny(admission, charges): // also while Redis is away
@@ -60,16 +61,19 @@ func (m *outageModel) request(t *rapid.T, s *modelServer, units int64) bool {
 			m.tat = c.Base(s.clock, m.now) + c.After(c.Ahead)
 		}
 		s.known.Learn(admission, admitted, m.now)
+
 	default:
 		var err error
 		if admitted, err = s.Local(len(m.servers)).Take(t.Context(), charges); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if admitted {
 		m.base = c.Base(s.clock, m.now)
 		m.history = max(m.history, m.base) + c.Inc
 	}
+
 	return admitted
 }
 
@@ -132,6 +136,7 @@ func TestOutageOfOneServerIsExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		burst := rapid.Int64Range(1, 6).Draw(t, "burst")
 		m := newOutageModel(1, gcra.Limit{Count: 1, Per: time.Second, Burst: burst})
+
 		s, span := m.servers[0], burst*tat.Ticks(time.Second)
 		lossy, lost := rapid.Bool().Draw(t, "lossy"), false
 		t.Repeat(map[string]func(*rapid.T){
@@ -172,6 +177,7 @@ func TestOutageOfServersIsBounded(t *testing.T) {
 		if rapid.Bool().Draw(t, "quota") {
 			limit, unit, step = gcra.Quota(burst, gcra.Hourly), 1, 20*time.Minute
 		}
+
 		m := newOutageModel(n, limit)
 		largest := int64(1)
 		t.Repeat(map[string]func(*rapid.T){
@@ -213,6 +219,7 @@ func TestUnreportedWhenServersAreCountedAnew(t *testing.T) {
 			t.Fatalf("got %v, %v; want %d units", allowed, err, units)
 		}
 	}
+
 	take(5, 2)
 	m.now += tat.Ticks(10 * time.Second) // drains one: nothing drains for 5 s
 	take(1, 1)
@@ -220,6 +227,7 @@ func TestUnreportedWhenServersAreCountedAnew(t *testing.T) {
 	if len(list) != 1 {
 		t.Fatalf("got %d reports; want 1", len(list))
 	}
+
 	if got, want := list[0].Amount, tat.Ticks(2*time.Second); got != want {
 		t.Errorf("got a report of %v; want %v", tat.Duration(got), tat.Duration(want))
 	}

@@ -23,6 +23,7 @@ func TestPingCluster(t *testing.T) {
 	redistest.Eventually(t, patience, "the cluster to answer", func() bool { return r.Ping(t.Context()) == nil })
 	denied := cluster.Nodes[1]
 	do(t, denied, "acl setuser default -set")
+
 	want := "redisstore: redis at " + denied.Addr + " denies the user a command or a key: "
 	if err := r.Ping(t.Context()); err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 		t.Errorf("one master denies SET: got %v; want one line, %s...", err, want)
@@ -35,6 +36,7 @@ func TestPingCluster(t *testing.T) {
 		c.Subject = fmt.Sprint(i)
 		_, _ = gcra.Take(t.Context(), alone, c)
 	}
+
 	redistest.Eventually(t, patience, "the line", func() bool { return len(log.Lines("")) > 0 })
 	lines := slices.DeleteFunc(log.Lines(""), func(l string) bool { return strings.Contains(l, "no answer within") })
 	if len(lines) != 1 || !strings.Contains(lines[0], "level=ERROR") || !strings.Contains(lines[0], "redis://host1:6379,host2:6379") {
@@ -108,12 +110,14 @@ func TestPingOfAServerThatEvicts(t *testing.T) {
 				do(t, server, tt.acl)
 			}
 			var log diagtest.Log
+
 			r := openStore(t, server.URL(), config{Logger: log.Logger()})
 			for range 2 {
 				if err := r.Ping(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 			}
+
 			lines := log.Lines()
 			if !tt.want && len(lines) > 0 || tt.want && (len(lines) != 1 || lines[0].Code() != diag.RedisEvicts || lines[0].Attrs["server"] != server.Addr || lines[0].Attrs["maxmemory_policy"] != "volatile-lru") {
 				t.Errorf("got %v; want a line: %v", lines, tt.want)

@@ -40,6 +40,7 @@ func process(url string, in io.Reader, out io.Writer) error {
 	}
 	defer r.Close()
 	fmt.Fprintln(out, "ready")
+
 	for lines := bufio.NewScanner(in); lines.Scan(); {
 		var allowed, failed atomic.Int64
 		redistest.Together(callers, func(int) {
@@ -50,6 +51,7 @@ func process(url string, in io.Reader, out io.Writer) error {
 					{Subject: lines.Text(), Policy: "p", Limit: gcra.PerSecond(1000), Cost: 1},
 				}
 			}
+
 			ok, err := r.Take(context.Background(), charges)
 			if err != nil {
 				fmt.Fprintln(os.Stderr, err)
@@ -58,11 +60,13 @@ func process(url string, in io.Reader, out io.Writer) error {
 				allowed.Add(1)
 			}
 		})
+
 		if failed.Load() > 0 {
 			return fmt.Errorf("%d calls failed", failed.Load())
 		}
 		fmt.Fprintln(out, allowed.Load())
 	}
+
 	return nil
 }
 
@@ -85,6 +89,7 @@ func TestProcesses(t *testing.T) {
 				for _, p := range processes {
 					p.Write(fmt.Sprint(what, " round ", round))
 				}
+
 				total := 0
 				for _, p := range processes {
 					n, err := strconv.Atoi(p.Read())
@@ -93,10 +98,12 @@ func TestProcesses(t *testing.T) {
 					}
 					total += n
 				}
+
 				if total != 20 {
 					t.Errorf("%s, round %d: %d of %d allowed; want 20", what, round, total, callers*len(processes))
 				}
 			}
+
 			for _, p := range processes {
 				p.End()
 			}

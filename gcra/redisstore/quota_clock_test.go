@@ -25,36 +25,43 @@ func TestQuotaByTheClockOfRedis(t *testing.T) {
 		0, time.Second, -time.Second, 29 * time.Minute, -29 * time.Minute, time.Hour, -time.Hour, 2*time.Hour + time.Second, -2*time.Hour - time.Second,
 		aDay, -aDay, 40 * aDay, -40 * aDay, 10 * aYear, -10 * aYear, 250 * aYear,
 	}
+
 	const quota = 12 // of four stores
 	used := int64(0)
 	for _, skew := range skews {
 		offset := skew
 		r := newStore(t, client, config{Prefix: prefix})
 		r.SetClock(func() time.Time { return server.now().Add(offset) })
+
 		take := func(allowed bool) {
 			t.Helper()
 			c := gcratest.MustTake(t, r, hourlyQuota("s", quota))[0]
 			if allowed {
 				used++
 			}
+
 			want := gcra.Result{Allowed: allowed, Remaining: quota - used, ResetAfter: endOfHour(server.now()).Sub(server.now())}
 			if !allowed {
 				want.RetryAfter = want.ResetAfter
 			} else {
 				want.Taken = 1
 			}
+
 			if c.Result != want || !c.Period.Equal(endOfHour(server.now())) {
 				t.Fatalf("off by %v, %d used: got %+v until %v; want %+v until %v", offset, used-1, c.Result, c.Period, want, endOfHour(server.now()))
 			}
 		}
+
 		take(true)
 		take(true)
+		redistest.Eventually(t, patience, "both to be counted", func() bool { return r.Stats().Batches >= 2 })
 		calls := r.Stats().Batches
-		if calls > 3 || calls < 2 {
+		if calls > 3 {
 			t.Errorf("off by %v: got %d calls for 2 charges; want one each, and one more at first if the clock is off by more than a period", offset, calls)
 		}
 		offset -= 3 * aDay // jumps
 		take(true)
+
 		if used == quota {
 			take(false)
 			server.advance(endOfHour(server.now()).Sub(server.now()) - gcratest.Tick)
@@ -93,6 +100,7 @@ func TestQuotaWhileTheClockOfRedisGoesBack(t *testing.T) {
 		if err := server.set(rapid.Int64Range(24, 400*24).Draw(t, "start") * int64(time.Hour/gcratest.Tick)); err != nil {
 			t.Fatal(err)
 		}
+
 		prefix := newPrefix()
 		var stores []*redisstore.Store
 		for range 2 {
@@ -101,9 +109,11 @@ func TestQuotaWhileTheClockOfRedisGoesBack(t *testing.T) {
 			r.SetClock(func() time.Time { return server.now().Add(skew) })
 			stores = append(stores, r)
 		}
+
 		used := map[time.Time]int64{} // by the end of the period
 		var taken []gcra.Charge
 		latest := server.now() // that the clock has shown
+
 		var back time.Duration
 		left := time.Hour
 		for range 30 {
@@ -116,6 +126,7 @@ func TestQuotaWhileTheClockOfRedisGoesBack(t *testing.T) {
 				used[taken[i].Period] -= taken[i].Cost
 				taken = append(taken[:i], taken[i+1:]...)
 			}
+
 			c := gcra.Charge{Subject: "s", Policy: "p", Limit: gcra.Quota(n, calendar), Cost: rapid.Int64Range(1, 3).Draw(t, "cost")}
 			if rapid.IntRange(0, 4).Draw(t, "settles") == 0 {
 				c.Limit = gcra.Quota(n+debt, calendar)
@@ -126,6 +137,7 @@ func TestQuotaWhileTheClockOfRedisGoesBack(t *testing.T) {
 				t.Fatal(err)
 			}
 			c = charges[0]
+
 			_, ends := calendar.Period(server.now())
 			begins, _ := calendar.Period(c.Period.Add(-1))
 			if left = c.Result.ResetAfter; allowed && (c.Period.Before(ends) || begins.After(latest)) {
@@ -137,6 +149,7 @@ func TestQuotaWhileTheClockOfRedisGoesBack(t *testing.T) {
 					t.Fatalf("%v: %d used in the period until %v", c.Limit, used[c.Period], c.Period)
 				}
 			}
+
 			server.advance(back)
 			back = 0
 			switch rapid.IntRange(0, 2).Draw(t, "clock") {
@@ -146,6 +159,7 @@ func TestQuotaWhileTheClockOfRedisGoesBack(t *testing.T) {
 			case 1:
 				server.advance(time.Duration(rapid.Int64Range(0, int64(left/gcratest.Tick)).Draw(t, "forward")) * gcratest.Tick)
 			}
+
 			if now := server.now(); now.After(latest) {
 				latest = now
 			}
@@ -161,12 +175,14 @@ func TestQuotaOfAServerWhoseClockJumps(t *testing.T) {
 	r := settled(t, newStore(t, client, config{}))
 	client.Del(t.Context(), r.Prefix()+"{ping}")
 	gcratest.MustTake(t, r, hourly("s", 5)) // loads the script
+
 	calls := 0
 	client.AddHook(scriptHook(func(redis.Cmder) error {
 		calls++
 		server.advance(10 * aDay)
 		return nil
 	}))
+
 	charges := []gcra.Charge{hourlyQuota("s", 5)}
 	if allowed, err := r.Take(t.Context(), charges); err == nil || allowed || !strings.Contains(err.Error(), "clock") {
 		t.Errorf("got %v, %v; want an error about the clock", allowed, err)

@@ -45,6 +45,7 @@ func TestQuotaRefundNamesItsPeriod(t *testing.T) {
 		second := gcratest.MustTake(t, r, hourlyQuota("s", 3))
 		server.advance(time.Hour)
 		gcratest.MustTake(t, r, hourlyQuota("s", 3))
+
 		if err := r.Refund(t.Context(), second); err != nil || remaining() != 2 || second[0].Result.Remaining != 2 {
 			t.Errorf("off by %v, an hour later: %v, %d remaining, %+v; want 2", skew, err, remaining(), second[0].Result)
 		}
@@ -59,6 +60,7 @@ func TestQuotaKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, tt := range []struct {
 		calendar gcra.Calendar
 		want     string
@@ -86,12 +88,14 @@ func TestQuotaDenialIsCached(t *testing.T) {
 	r.SetClock(func() time.Time { return server.now().Add(-aYear) })
 	server.advance(endOfHour(start).Sub(start) - time.Minute)
 	gcratest.MustTake(t, r, hourlyQuota("s", 1))
+
 	for i := range 5 {
 		c := gcratest.MustTake(t, r, hourlyQuota("s", 1))[0]
 		if c.Result.Allowed || c.Result.RetryAfter < time.Minute || c.Result.RetryAfter > time.Minute+time.Millisecond || !c.Period.Equal(endOfHour(start)) {
 			t.Errorf("denial %d: got %+v until %v; want to wait for a minute", i, c.Result, c.Period)
 		}
 	}
+
 	if n := r.Stats().CachedDenials; n < 4 {
 		t.Errorf("got %d cached denials; want at least 4 of 5", n)
 	}
@@ -115,6 +119,7 @@ func TestQuotaDenialAfterALateAnswer(t *testing.T) {
 	late = 40 * time.Millisecond
 	gcratest.MustTake(t, r, hourlyQuota("other", 1))
 	late = 0
+
 	c := gcratest.MustTake(t, r, hourlyQuota("s", 1))[0]
 	if n := r.Stats().CachedDenials; n == 0 || c.Result.Allowed {
 		t.Fatalf("got %+v, %d cached denials; want a cached denial", c.Result, n)
@@ -134,11 +139,13 @@ func TestLocalQuota(t *testing.T) {
 		r.SetClock(func() time.Time { return server.now().Add(skew) })
 		gcratest.MustTake(t, r, hourlyQuota("s", 5))
 		gcratest.MustTake(t, r, hourlyQuota("s", 5))
+
 		for i, want := range []bool{true, true, true, false} {
 			if c := gcratest.MustTake(t, r.Local(1), hourlyQuota("s", 5))[0]; c.Result.Allowed != want || !c.Period.Equal(endOfHour(server.now())) {
 				t.Errorf("off by %v, call %d: got %+v until %v; want allowed %v", skew, i, c.Result, c.Period, want)
 			}
 		}
+
 		server.advance(time.Hour)
 		if c := gcratest.MustTake(t, r.Local(1), hourlyQuota("s", 5))[0]; !c.Result.Allowed || c.Result.Remaining != 4 {
 			t.Errorf("off by %v, the next hour: got %+v; want 4 of 5", skew, c.Result)
@@ -149,6 +156,7 @@ func TestLocalQuota(t *testing.T) {
 // A denial of a quota that is owed says when the period ends, as others do.
 func TestQuotaThatIsOwedSaysWhenItEnds(t *testing.T) {
 	r := openStore(t, "redis://127.0.0.1:1/0", config{}) // nothing listens there
+
 	limit := gcra.Quota(2, gcra.Yearly)
 	var period time.Time
 	for i := range 3 {
@@ -158,6 +166,7 @@ func TestQuotaThatIsOwedSaysWhenItEnds(t *testing.T) {
 		if err != nil || allowed != (i < 2) {
 			t.Fatalf("charge %d: got %v, %v; want 2 allowed", i, allowed, err)
 		}
+
 		if allowed {
 			period = charges[0].Period
 		} else if res.RetryAfter <= 0 || res.RetryAfter != res.ResetAfter || !charges[0].Period.Equal(period) {
@@ -170,12 +179,14 @@ func TestQuotaThatIsOwedSaysWhenItEnds(t *testing.T) {
 func TestQuotasOfManyCalendars(t *testing.T) {
 	client := anyRedis(t)
 	r := newStore(t, client, config{})
+
 	var charges []gcra.Charge
 	for i := range 70 {
 		calendar := gcra.Monthly.From(1 + i%28)
 		calendar = calendar.In(time.FixedZone([]string{"UTC", "Europe/Berlin", "Asia/Tokyo"}[i/28], 0))
 		charges = append(charges, gcra.Charge{Subject: fmt.Sprint("s", i), Policy: "p", Limit: gcra.Quota(5, calendar), Cost: 1})
 	}
+
 	if _, err := r.Take(context.Background(), charges); err == nil || errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "quotas of 70 periods in one call; want at most 63") {
 		t.Errorf("got %v; want an error about 70 calendars", err)
 	}
@@ -187,6 +198,7 @@ func TestQuotasOfManyCalendars(t *testing.T) {
 		charges = append(charges, gcratest.MustTake(t, r, hourlyQuota(fmt.Sprint("s", i), 5))...)
 		charges[i].Period = charges[i].Period.Add(time.Duration(-i) * time.Hour)
 	}
+
 	if err := r.Refund(t.Context(), charges); err == nil || !strings.Contains(err.Error(), "quotas of 70 periods in one call; want at most 63") {
 		t.Errorf("a refund: got %v; want an error about 70 periods", err)
 	}
@@ -236,6 +248,7 @@ func TestDamagedValuesOfAQuota(t *testing.T) {
 					r := newStore(t, client, config{})
 					r.SetClock(func() time.Time { return server.now().Add(skew) })
 					damage(t, client, r.Prefix()+"{s}:p~hour", value)
+
 					rate := gcra.Charge{Subject: "s", Policy: "rate", Limit: gcra.PerHour(100), Cost: 1}
 					for range 2 {
 						got := gcratest.MustTake(t, r, hourlyQuota("s", 5), rate)
@@ -246,6 +259,7 @@ func TestDamagedValuesOfAQuota(t *testing.T) {
 							t.Fatalf("%q: refund: %v", value, err)
 						}
 					}
+
 					gcratest.MustTake(t, r, hourlyQuota("s", 5000))
 					server.advance(endOfHour(server.now()).Sub(server.now()))
 					if got := gcratest.MustTake(t, r, hourlyQuota("s", 5), rate)[0].Result; !got.Allowed || got.Remaining != 4 {

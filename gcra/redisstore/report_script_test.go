@@ -19,6 +19,7 @@ func drawReport(t *rapid.T, now int64) (p outage.Report, value string, at int64)
 	span := rapid.Int64Range(0, 1_000_000_000) // up to 100 s
 	p = outage.Report{ID: "id1", Amount: span.Draw(t, "amount"), Top: span.Draw(t, "top")}
 	p.Room = rapid.Int64Range(0, p.Top).Draw(t, "room")
+
 	base := now
 	if rapid.Bool().Draw(t, "quota") {
 		const hour = time.Hour
@@ -29,6 +30,7 @@ func drawReport(t *rapid.T, now int64) (p outage.Report, value string, at int64)
 			base = p.Begins
 		}
 	}
+
 	switch rapid.SampledFrom([]string{"none", "damaged", "lapsed", "old", "clamp", "beyond", "set"}).Draw(t, "value") {
 	case "none":
 		return p, "", 0
@@ -45,6 +47,7 @@ func drawReport(t *rapid.T, now int64) (p outage.Report, value string, at int64)
 	case "set":
 		at = base + rapid.Int64Range(0, p.Top).Draw(t, "ahead")
 	}
+
 	return p, fmt.Sprint(at), at
 }
 
@@ -60,12 +63,14 @@ func TestReportScriptIsTheModel(t *testing.T) {
 		}
 		return tat.At(now)
 	}
+
 	calls := 0
 	rapid.Check(t, func(t *rapid.T) {
 		calls++
 		r := &reporter{suffix: "~paid.x"}
 		begin := clock()
 		var list []outage.Report
+
 		var tats []int64
 		var marks []marker
 		for i := range rapid.IntRange(1, 4).Draw(t, "reports") {
@@ -76,6 +81,7 @@ func TestReportScriptIsTheModel(t *testing.T) {
 			if mark == "id1:7" {
 				m = marker{"id1", 7}
 			}
+
 			for key, v := range map[string]string{p.Key: value, p.Key + r.suffix: mark} {
 				if v != "" {
 					if err := client.Set(ctx, key, v, time.Minute).Err(); err != nil {
@@ -83,19 +89,23 @@ func TestReportScriptIsTheModel(t *testing.T) {
 					}
 				}
 			}
+
 			if value == "" && rapid.Bool().Draw(t, "a list") {
 				if err := client.RPush(ctx, p.Key, 1).Err(); err != nil {
 					t.Fatal(err)
 				}
 			}
+
 			list, tats, marks = append(list, p), append(tats, at), append(marks, m)
 		}
+
 		before := clock()
 		args := r.args(list)
 		reply, err := client.Eval(ctx, reportLua, stringsOf(args[1:1+2*len(list)]), args[1+2*len(list):]...).Int64Slice()
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		after := clock()
 		for i, p := range list {
 			early, late := tats[i], tats[i]
@@ -104,6 +114,7 @@ func TestReportScriptIsTheModel(t *testing.T) {
 			charged2, ahead2 := reportStep(&p, &late, &lateMark, after)
 			between(t, p, "charged", reply[2*i], charged1, charged2)
 			between(t, p, "ahead", reply[2*i+1], ahead1, ahead2)
+
 			got, err := client.Get(ctx, p.Key).Int64()
 			switch {
 			case early != tats[i] && late != tats[i]:
@@ -119,6 +130,7 @@ func TestReportScriptIsTheModel(t *testing.T) {
 				if m := client.Get(ctx, p.Key+r.suffix).Val(); m != fmt.Sprintf("id1:%d", reply[2*i]) {
 					t.Fatalf("%+v: got marker %q; want what was charged, %d", p, m, reply[2*i])
 				}
+
 			case early == tats[i] && late == tats[i] && tats[i] != 0 && got != tats[i]:
 				t.Fatalf("%+v: got TAT %d, %v; want it unchanged, %d", p, got, err, tats[i])
 			}

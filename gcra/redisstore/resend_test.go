@@ -85,6 +85,7 @@ func TestRequestSentAgainIsNotLate(t *testing.T) {
 				return errTryAgain
 			}
 		}
+
 		return nil
 	})
 
@@ -93,6 +94,7 @@ func TestRequestSentAgainIsNotLate(t *testing.T) {
 		_, err := gcra.Take(context.Background(), r, hourly("moving", 10))
 		moving <- err
 	}()
+
 	redistest.Eventually(t, patience, "the first try", func() bool { return tries.Load() > 0 })
 	var fresh sync.WaitGroup
 	for i := range 2 {
@@ -113,6 +115,7 @@ func TestRequestSentAgainIsNotLate(t *testing.T) {
 	case <-time.After(patience / 2):
 		t.Error("the request that is sent again waits for other batches")
 	}
+
 	close(release)
 	fresh.Wait()
 }
@@ -120,6 +123,7 @@ func TestRequestSentAgainIsNotLate(t *testing.T) {
 // A request that is sent again, when little of its time is left, takes none from those that have not been sent before.
 func TestRequestSentAgainLeavesOthersTheirTime(t *testing.T) {
 	const left = 2 * time.Second // of the Timeout, when the request comes back
+
 	var later, tries atomic.Int64
 	release := make(chan struct{})
 	r := bySubjectWith(t, func(keys string) error {
@@ -130,9 +134,11 @@ func TestRequestSentAgainLeavesOthersTheirTime(t *testing.T) {
 			later.Store(int64(patience - left))
 			return errTryAgain
 		}
+
 		<-release // the batch is not answered in time
 		return nil
 	})
+
 	r.SetClock(func() time.Time { return time.Now().Add(time.Duration(later.Load())) })
 
 	ctx, stop := context.WithCancel(t.Context())
@@ -147,6 +153,7 @@ func TestRequestSentAgainLeavesOthersTheirTime(t *testing.T) {
 			}
 		})
 	}
+
 	if _, err := gcra.Take(context.Background(), r, hourly("moving", 10)); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("sent again: %v; want that no answer came in time", err)
 	}

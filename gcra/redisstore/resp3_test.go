@@ -41,12 +41,14 @@ func TestRESP3OverTLSIsLogged(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Cleanup(func() { tt.client.Close() })
 			log := new(diagtest.Text)
+
 			r := storeOn(t, tt.client, config{Timeout: tt.timeout, Logger: log.Logger()})
 			for range 2 {
 				if _, err := gcra.Take(t.Context(), r, hourly("s", 10)); err == nil {
 					t.Fatal("got no error without a server")
 				}
 			}
+
 			want := 0
 			if tt.warns {
 				want = 1
@@ -55,6 +57,7 @@ func TestRESP3OverTLSIsLogged(t *testing.T) {
 			if len(got) != want {
 				t.Errorf("got lines %q; want %d", got, want)
 			}
+
 			if tt.warns && !strings.Contains(strings.Join(got, "\n"), "Protocol: 2") {
 				t.Errorf("got lines %q; want the option to change", got)
 			}

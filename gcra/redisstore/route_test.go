@@ -22,6 +22,7 @@ func routing(t testing.TB, route func(command []string) int, servers ...*rediste
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { ln.Close() })
+
 	go func() {
 		for {
 			conn, err := ln.Accept()
@@ -31,11 +32,13 @@ func routing(t testing.TB, route func(command []string) int, servers ...*rediste
 			go forward(conn, route, servers)
 		}
 	}()
+
 	return "redis://" + ln.Addr().String()
 }
 
 func forward(conn net.Conn, route func(command []string) int, servers []*redistest.Server) {
 	defer conn.Close()
+
 	var backends []net.Conn
 	var replies []*bufio.Reader
 	for _, s := range servers {
@@ -64,6 +67,7 @@ func forward(conn net.Conn, route func(command []string) int, servers []*rediste
 				err = copyReply(out, replies[i])
 			}
 		}
+
 		if err == nil && in.Buffered() == 0 {
 			err = out.Flush()
 		}
@@ -91,6 +95,7 @@ func copyReply(out io.Writer, in *bufio.Reader) error {
 	if _, err := io.WriteString(out, line); err != nil {
 		return err
 	}
+
 	n, _ := strconv.Atoi(strings.TrimSpace(line[1:])) // of an array or a bulk string
 	switch {
 	case line[0] == '$' && n >= 0:
@@ -102,6 +107,7 @@ func copyReply(out io.Writer, in *bufio.Reader) error {
 			}
 		}
 	}
+
 	return err
 }
 

@@ -27,6 +27,7 @@ func answering(t *testing.T, reply string, commands ...string) (addr string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { ln.Close() })
+
 	go func() {
 		for {
 			conn, err := ln.Accept()
@@ -36,6 +37,7 @@ func answering(t *testing.T, reply string, commands ...string) (addr string) {
 			go answer(conn, reply, commands)
 		}
 	}()
+
 	return ln.Addr().String()
 }
 
@@ -47,6 +49,7 @@ func answer(conn net.Conn, reply string, commands []string) {
 		if err != nil {
 			return
 		}
+
 		out := "+OK\r\n"
 		switch name := strings.ToLower(command[0]); {
 		case slices.Contains(commands, name):
@@ -56,11 +59,13 @@ func answer(conn net.Conn, reply string, commands []string) {
 		case name == "hello":
 			out = "-ERR unknown command\r\n"
 		}
+
 		if out == "" { // close, with no reset for the commands that are not read
 			_ = conn.(*net.TCPConn).CloseWrite()
 			_, _ = io.Copy(io.Discard, in)
 			return
 		}
+
 		if _, err := io.WriteString(conn, out); err != nil {
 			return
 		}
@@ -76,10 +81,12 @@ func readCommand(in *bufio.Reader) ([]string, error) {
 		}
 		return strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(line, kind)))
 	}
+
 	n, err := number("*")
 	if err != nil {
 		return nil, err
 	}
+
 	command := make([]string, n)
 	for i := range command {
 		size, err := number("$")
@@ -92,6 +99,7 @@ func readCommand(in *bufio.Reader) ([]string, error) {
 		}
 		command[i] = string(b[:size])
 	}
+
 	return command, nil
 }
 
@@ -130,6 +138,7 @@ func TestOddReplies(t *testing.T) {
 			client := newClient(t, &redis.Options{Addr: answering(t, tt.reply, "eval", "evalsha"), Protocol: protocol})
 			r := newStore(t, client, config{Logger: quiet})
 			charges := []gcra.Charge{hourly("s", 10), hourly("s", 10)}
+
 			_, err := r.Take(t.Context(), charges)
 			switch {
 			case tt.want == "" && err != nil:
@@ -163,6 +172,7 @@ func TestScriptFlush(t *testing.T) {
 	r := settled(t, newStore(t, client, config{}))
 	gcratest.MustTake(t, r, hourly("s", 100))
 	redistest.ResetStats(t, client)
+
 	for i := range int64(10) {
 		if err := client.ScriptFlush(t.Context()).Err(); err != nil {
 			t.Fatal(err)
@@ -172,6 +182,7 @@ func TestScriptFlush(t *testing.T) {
 		}
 		gcratest.MustTake(t, r, hourly("other", 100))
 	}
+
 	evalsha, eval, load := redistest.Calls(t, client, "evalsha"), redistest.Calls(t, client, "eval"), redistest.Calls(t, client, "script|load")
 	if evalsha+eval+load != 30 || eval+load != 10 {
 		t.Errorf("20 calls and 10 flushes: got %d EVALSHA, %d EVAL, %d SCRIPT LOAD; want 30 in all, 20 of them EVALSHA", evalsha, eval, load)
@@ -188,6 +199,7 @@ func TestLostReplyChargesOnce(t *testing.T) {
 	r := newStore(t, client, config{})
 	sees := newStore(t, direct, config{Prefix: r.Prefix()})
 	gcratest.MustTake(t, r, hourly("s", 100))
+
 	for i := range int64(3) {
 		redistest.ResetStats(t, direct)
 		proxy.DropReply(1)
@@ -197,11 +209,13 @@ func TestLostReplyChargesOnce(t *testing.T) {
 		if n := redistest.Calls(t, direct, "evalsha"); n != 1 {
 			t.Errorf("got %d EVALSHA; want 1", n)
 		}
+
 		if got, want := spent(t, sees, "s", 100), 2+i; got != want {
 			t.Errorf("got %d spent; want %d", got, want)
 		}
 		spent(t, r, "s", 100) // succeeds: three failures in a row would open the breaker
 	}
+
 	// The same for a refund.
 	proxy.DropReply(1)
 	if err := r.Refund(t.Context(), []gcra.Charge{hourly("s", 100)}); err == nil {
@@ -247,6 +261,7 @@ func TestLostReplyChargesOnceInAPipeline(t *testing.T) {
 			for i := range 12 {
 				group = append(group, hourly(fmt.Sprint("subject ", i), 100))
 			}
+
 			for range 5 {
 				gcratest.MustTake(t, r, group...) // three failures in a row would open the breaker
 				before := make([]int64, len(group))
@@ -259,6 +274,7 @@ func TestLostReplyChargesOnceInAPipeline(t *testing.T) {
 				if _, err := r.Take(t.Context(), group); err == nil {
 					t.Error("got no error for a lost reply")
 				}
+
 				for _, p := range proxies {
 					p.Pass()
 				}

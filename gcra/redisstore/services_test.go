@@ -69,6 +69,7 @@ func TestServicesThatWork(t *testing.T) {
 					}}
 				})
 			})
+
 			t.Run("processes", func(t *testing.T) { exactlyTwentyOfProcesses(t, url) })
 			t.Run("Ping", func(t *testing.T) {
 				if err := openStore(t, service.URL(), config{}).Ping(t.Context()); err != nil {
@@ -85,6 +86,7 @@ func TestServicesThatWork(t *testing.T) {
 func firstCalls(t *testing.T, url string) {
 	const callers, calls, admissions = 64, 50, 20
 	r := openStore(t, url, config{Timeout: patience})
+
 	var failed atomic.Int64
 	check := func(err error) {
 		if err != nil && failed.Add(1) == 1 {
@@ -98,10 +100,12 @@ func firstCalls(t *testing.T, url string) {
 			check(err)
 		}
 	})
+
 	for i := range admissions {
 		_, err := r.Take(t.Context(), []gcra.Charge{hourly(fmt.Sprint("user ", i), 10), hourly(fmt.Sprint("address ", i), 10)})
 		check(err)
 	}
+
 	if n := failed.Load(); n > 0 {
 		t.Errorf("%d of %d calls failed; want none", n, callers*calls+admissions)
 	}
@@ -128,6 +132,7 @@ func serviceProcess(url string, in io.Reader, out io.Writer) error {
 			if i%2 == 1 {
 				charge, allowed = hourly(fmt.Sprint(lines.Text(), " caller ", i), 1), &others
 			}
+
 			res, err := gcra.Take(context.Background(), r, charge)
 			switch {
 			case err != nil:
@@ -137,11 +142,13 @@ func serviceProcess(url string, in io.Reader, out io.Writer) error {
 				allowed.Add(1)
 			}
 		})
+
 		if failed.Load() > 0 {
 			return fmt.Errorf("%d calls failed", failed.Load())
 		}
 		fmt.Fprintln(out, shared.Load(), others.Load())
 	}
+
 	return nil
 }
 
@@ -161,10 +168,12 @@ func exactlyTwentyOfProcesses(t *testing.T, url string) {
 			}
 			shared, others = shared+s, others+o
 		}
+
 		if shared != 20 || others != callers {
 			t.Errorf("round %d: %d of 400 allowed on one subject, and %d of 400 on %d subjects; want 20 and %d", round, shared, others, callers, callers)
 		}
 	}
+
 	for _, p := range processes {
 		p.End()
 	}
@@ -185,6 +194,7 @@ func TestServicesThatCannotWork(t *testing.T) {
 				_, err := gcra.Take(t.Context(), r, hourly("s", 10))
 				return err != nil && len(log.Lines()) > 0
 			})
+
 			line := log.Lines()[0]
 			if text := line.Text + ": " + line.Attrs["error"] + "; " + line.Attrs["hint"]; line.Code() != tt.code || line.Level != tt.code.Level() || !strings.Contains(text, tt.line) {
 				t.Errorf("got %v; want the code %s, and %q", line, tt.code, tt.line)

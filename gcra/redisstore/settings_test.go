@@ -21,6 +21,7 @@ func TestSettingsOfAClientAreHinted(t *testing.T) {
 	on := func(o *redis.Options) func(config) *redisstore.Store {
 		return func(cfg config) *redisstore.Store { return storeOn(t, newClient(t, o), cfg) }
 	}
+
 	open := func(cfg config) *redisstore.Store { return openStore(t, server.URL(), cfg) }
 	for name, tt := range map[string]struct {
 		open    func(config) *redisstore.Store
@@ -40,6 +41,7 @@ func TestSettingsOfAClientAreHinted(t *testing.T) {
 		if len(hints) != tt.lines || len(others) != 0 {
 			t.Errorf("%s: got %q and %q; want %d lines of redis-settings and no other", name, hints, others, tt.lines)
 		}
+
 		if tt.lines == 1 && !strings.Contains(hints[0], "level=INFO") {
 			t.Errorf("%s: got %s; want level INFO", name, hints[0])
 		}

@@ -29,7 +29,12 @@ func TestStats(t *testing.T) {
 	for range 10 {
 		gcratest.MustTake(t, r, c)
 	}
+	redistest.Eventually(t, patience, "all to be counted", func() bool {
+		s := r.Stats()
+		return s.Requests+s.CachedDenials == 10
+	})
 	got := r.Stats()
+
 	// Three are allowed. The first denial is by Redis or by the cache, the others by the cache.
 	if got.Batches != got.Requests || got.Batches < 3 || got.Batches > 4 || got.Batches+got.CachedDenials != 10 || got.FailedBatches != 0 {
 		t.Errorf("10 calls on a limit of 3: got %+v; want 3 or 4 batches of 1, and cached denials for the rest", got)
@@ -71,11 +76,13 @@ func TestStatsForgetServers(t *testing.T) {
 	start := time.Now()
 	r := storeOn(t, redistest.StartCluster(t).Client(), config{Timeout: 10 * time.Second})
 	r.SetClock(func() time.Time { return start.Add(time.Duration(passed.Load())) })
+
 	take := func() {
 		for i := range 50 {
 			gcratest.MustTake(t, r, hourly(fmt.Sprint(i), 100))
 		}
 	}
+
 	take()
 	if got := r.Stats().Servers; len(got) != 4 || got[0].Server != "" {
 		t.Errorf("got %v; want three masters, and one without an address", got)
@@ -98,6 +105,7 @@ func TestReasonOfAnOpenBreaker(t *testing.T) {
 		}
 		return args
 	}
+
 	cluster := redistest.StartCluster(t, renamed("EVALSHA")...)
 	for name, url := range map[string]string{
 		"EVALSHA": redistest.Start(t, renamed("EVALSHA")...).URL(),
@@ -109,12 +117,14 @@ func TestReasonOfAnOpenBreaker(t *testing.T) {
 			log := new(diagtest.Text)
 			r := openStore(t, url, config{Logger: log.Logger()})
 			r.Local(0)
+
 			redistest.Eventually(t, patience, "the reason", func() bool {
 				_, err := gcra.Take(t.Context(), r, plenty)
 				return errors.Is(err, redisstore.ErrUnavailable) && slices.ContainsFunc(r.Stats().Servers, func(s gcra.ServerState) bool {
 					return s.Breaker != gcra.BreakerClosed && strings.Contains(s.Reason, "unknown command") && strings.HasSuffix(s.Reason, needs)
 				})
 			})
+
 			redistest.Eventually(t, patience, "the line", func() bool {
 				lines := log.Lines("code=redis-protocol ")
 				return len(lines) == 1 && strings.Contains(lines[0], "level=ERROR") && strings.Contains(lines[0], needs)

@@ -28,6 +28,7 @@ func TestContract(t *testing.T) {
 			return newClient(t, o)
 		}
 	}
+
 	for _, tt := range []struct {
 		name string
 		open func(*testing.T) redis.UniversalClient
@@ -82,6 +83,7 @@ func TestContractDenialCache(t *testing.T) {
 		start := time.Now()
 		var shifted atomic.Int64
 		r.SetClock(func() time.Time { return start.Add(time.Since(start) + time.Duration(shifted.Load())) })
+
 		return storetest.Backend{Store: r, Remembers: true, Advance: func(d time.Duration) {
 			shift(t, client, r.Prefix(), d)
 			if d > 0 { // the clock of this process does not go back with the server's
@@ -89,6 +91,7 @@ func TestContractDenialCache(t *testing.T) {
 			}
 		}}
 	})
+
 	if !slices.ContainsFunc(stores, func(r *redisstore.Store) bool { return r.Stats().CachedDenials > 0 }) {
 		t.Error("got no cached denial; want some, or nothing is tested")
 	}
@@ -156,6 +159,7 @@ func TestMistakes(t *testing.T) {
 				t.Errorf("New with %+v: got %v, %v; want an error with %q", tt.cfg, r, err, tt.want)
 			}
 		}
+
 		if tt.url != "" {
 			r, err := redisstore.Open(tt.url, tt.cfg)
 			if r != nil || err == nil || !strings.Contains(err.Error(), "redisstore: "+tt.want) {
@@ -165,6 +169,7 @@ func TestMistakes(t *testing.T) {
 	}
 
 	all := config{Prefix: "{rl}:", Timeout: -1, DenialTTL: 5}
+
 	_, onNil := redisstore.New(nil, all)
 	_, opened := redisstore.Open("localhost:6379", all)
 	for call, err := range map[string]error{"New": onNil, "Open": opened} {
@@ -183,6 +188,7 @@ func TestZeroConfig(t *testing.T) {
 		cached bool
 	}{{config{}, true}, {config{DenialTTL: -1}, false}, {config{DenialTTL: -time.Hour}, false}} {
 		server.Client().FlushAll(t.Context())
+
 		r := openStore(t, server.URL(), tt.cfg)
 		denied := 0
 		redistest.Eventually(t, patience, "ten denials", func() bool {
@@ -192,6 +198,7 @@ func TestZeroConfig(t *testing.T) {
 			}
 			return denied >= 10 && (!tt.cached || r.Stats().CachedDenials > 0)
 		})
+
 		if n := r.Stats().CachedDenials; !tt.cached && n != 0 {
 			t.Errorf("%+v: got %d denials from the cache; want none", tt.cfg, n)
 		}
@@ -210,6 +217,7 @@ func TestTooManyCharges(t *testing.T) {
 		charges[i] = hourly("s", int64(300+i))
 		charges[i].Policy = fmt.Sprint(i)
 	}
+
 	if _, err := r.Take(t.Context(), charges); err == nil {
 		t.Error("got no error for 257 charges")
 	}
@@ -217,6 +225,7 @@ func TestTooManyCharges(t *testing.T) {
 		t.Errorf("got %d keys charged; want none", len(keys))
 	}
 	gcratest.MustTake(t, r, charges[:256]...)
+
 	for i, c := range charges[:256] {
 		if want := int64(300 + i - 1); c.Result.Remaining != want {
 			t.Errorf("charge %d of 256: got %d remaining; want %d", i, c.Result.Remaining, want)
@@ -233,6 +242,7 @@ func TestClockSkew(t *testing.T) {
 		s.SetClock(func() time.Time { return time.Now().Add(skew) })
 		stores = append(stores, s)
 	}
+
 	const burst = 30
 	c := gcra.Charge{Subject: "everybody", Policy: "p", Limit: gcra.PerDay(burst), Cost: 1}
 	for i := range 2 * burst {
@@ -256,6 +266,7 @@ func TestResetIsSeenAfterDenialTTL(t *testing.T) {
 		stores[i] = storeOn(t, client, config{Timeout: patience})
 		stores[i].SetClock(func() time.Time { return now })
 	}
+
 	ours, other := stores[0], stores[1]
 	charge := gcra.Charge{Subject: "s", Policy: "p", Limit: gcra.PerHour(2), Cost: 1}
 	allows := func(s *redisstore.Store) bool { return gcratest.MustTake(t, s, charge)[0].Result.Allowed }
@@ -265,6 +276,7 @@ func TestResetIsSeenAfterDenialTTL(t *testing.T) {
 	if allows(ours) || allows(other) {
 		t.Fatal("the third of 2 is allowed; want a denial, which is then cached")
 	}
+
 	if err := gcra.Reset(t.Context(), ours, gcra.Charge{Subject: "s", Policy: "p", Limit: charge.Limit}); err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,7 @@ func TestConcurrentHistoryIsTheModel(t *testing.T) {
 	if strings.Count(text, clock) != 1 {
 		t.Fatalf("take.lua does not have one %q", clock)
 	}
+
 	recording := "local now\nlocal keys, ops, params = table.concat(KEYS, ' '), ARGV[1], table.concat(ARGV, ' ', 2)\n" +
 		"local function take()\n" + strings.Replace(text, clock, "\nnow = ", 1) + `
 end
@@ -31,6 +32,7 @@ local list = type(reply) == 'table' and reply or { reply }
 for i = 1, #list do shown[i] = string.format('%.0f', list[i]) end
 redis.call('RPUSH', 'history', string.format('%.0f', now), keys, ops, params, table.concat(shown, ' '))
 return reply`
+
 	client.AddHook(replaceScript(text, recording))
 	runHistory(t, client)
 
@@ -38,6 +40,7 @@ return reply`
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	tats := make(map[string]int64)
 	calls, ops := 0, 0
 	for entry := range slices.Chunk(history, 5) {
@@ -49,6 +52,7 @@ return reply`
 		if entry[2] == "" {
 			c.ops = simple(c.keys)
 		}
+
 		for d := range slices.Chunk(ints(t, entry[3]), 4) {
 			c.params = append(c.params, params(d))
 		}
@@ -59,6 +63,7 @@ return reply`
 		calls++
 		ops += len(c.ops)
 	}
+
 	if calls == 0 || ops < 1000 {
 		t.Errorf("got %d charges in %d calls; want more", ops, calls)
 	}
@@ -98,12 +103,14 @@ func runHistory(t *testing.T, client *redis.Client) {
 					Shadow:  rng.IntN(4) == 0,
 				}
 			}
+
 			var err error
 			if rng.IntN(8) == 0 {
 				err = r.Refund(t.Context(), charges)
 			} else {
 				_, err = r.Take(t.Context(), charges)
 			}
+
 			if err != nil {
 				t.Error(err)
 			}

@@ -113,6 +113,7 @@ func (c call) model(now int64, tats map[string]int64) []int64 {
 	starts := make(map[string]int64)
 	server := now
 	first, admitted, here := 0, true, true
+
 	undo := make(map[string]int64) // the TATs before the current admission
 	set := func(key string, tat int64) {
 		if _, ok := undo[key]; !ok {
@@ -122,8 +123,10 @@ func (c call) model(now int64, tats map[string]int64) []int64 {
 			}
 			undo[key] = old
 		}
+
 		tats[key] = tat
 	}
+
 	for i, o := range c.ops {
 		key, d := c.keys[o.key], c.params[o.params]
 		inc, room, top, unit := d[0], d[1], d[2], d[3]
@@ -131,9 +134,11 @@ func (c call) model(now int64, tats map[string]int64) []int64 {
 		if !ok {
 			tat = server
 		}
+
 		now, fits := server, true
 		if o.periods > 0 {
 			p := c.periods[o.periods-1]
+
 			base, known := bases[key]
 			begun := false
 			switch {
@@ -149,8 +154,10 @@ func (c call) model(now int64, tats map[string]int64) []int64 {
 					starts[key] = started
 				}
 			}
+
 			now = base
 		}
+
 		ahead := min(max(tat-now, 0), top)
 		switch {
 		case c.elsewhere[key]:
@@ -166,6 +173,7 @@ func (c call) model(now int64, tats map[string]int64) []int64 {
 					undo[key] = min(old, now+top)
 				}
 			}
+
 			if unit > 0 {
 				inc = min(inc, max(room-ahead, 0)/unit*unit)
 			}
@@ -177,6 +185,7 @@ func (c call) model(now int64, tats map[string]int64) []int64 {
 				admitted = false
 			}
 		}
+
 		if !o.last {
 			continue
 		}
@@ -193,9 +202,11 @@ func (c call) model(now int64, tats map[string]int64) []int64 {
 				}
 			}
 		}
+
 		clear(undo)
 		first, admitted, here = i+1, true, true
 	}
+
 	if c.replies() > len(reply) {
 		reply = append(reply, server)
 	}

@@ -33,6 +33,7 @@ func anyCall(now int64) *rapid.Generator[call] {
 		c.periods = anyPeriods(t, now, length)
 		quotas := length < 1<<50 && rapid.Bool().Draw(t, "quotas") // times stay below 2^53
 		c.ops = anyOps(t, c, quotas)
+
 		if !slices.ContainsFunc(c.ops, func(o op) bool { return o.periods > 0 }) {
 			c.periods = nil
 		}
@@ -45,6 +46,7 @@ func anyParams(t *rapid.T) (all []params) {
 	unit := rapid.SampledFrom([]int64{10, 1000, 3_333_333, 1e7, 3 * 864e9, 366 * 864e9}).Draw(t, "T")
 	capacity := unit * rapid.Int64Range(1, max(1, min(20, 366*864e9/unit))).Draw(t, "B")
 	within := rapid.SampledFrom([]int64{0, 0, 1, unit, 5*unit + 1}).Draw(t, "within")
+
 	p := params{0, capacity + within, capacity + within + rapid.SampledFrom([]int64{0, 0, unit}).Draw(t, "beyond"), 0}
 	switch rapid.IntRange(0, 5).Draw(t, "kind") {
 	case 0: // a peek
@@ -55,6 +57,7 @@ func anyParams(t *rapid.T) (all []params) {
 	default:
 		p[0] = unit * rapid.Int64Range(1, capacity/unit).Draw(t, "cost")
 	}
+
 	if rapid.Bool().Draw(t, "has debt") {
 		debt := unit * rapid.Int64Range(1, min(20, 366*864e9/unit)).Draw(t, "debt")
 		p[2] += debt
@@ -64,6 +67,7 @@ func anyParams(t *rapid.T) (all []params) {
 		}
 		all = append(all, late)
 	}
+
 	return append(all, p)
 }
 
@@ -91,17 +95,20 @@ func anyOps(t *rapid.T, c call, quotas bool) (ops []op) {
 			last:   rapid.Bool().Draw(t, "last"),
 			shadow: rapid.IntRange(0, 3).Draw(t, "shadow") == 0,
 		}
+
 		if quotas && o.key%2 == 0 {
 			o.periods = rapid.IntRange(1, len(c.periods)).Draw(t, "periods of")
 		}
 		ops = append(ops, o)
 	}
+
 	switch rapid.IntRange(0, 4).Draw(t, "shape") {
 	case 0:
 		ops = []op{{shadow: ops[0].shadow}}
 	case 1:
 		ops = simple(c.keys)
 	}
+
 	ops[len(ops)-1].last = true
 	return ops
 }
@@ -158,6 +165,7 @@ func checkScript(t *rapid.T, client *redis.Client, clock *stoppedClock, sha stri
 	c := anyCall(now).Draw(t, "call")
 	c.undeclared = rapid.Bool().Draw(t, "undeclared")
 	c.elsewhere = make(map[string]bool)
+
 	tats := make(map[string]int64)
 	pipe := client.Pipeline()
 	for _, key := range c.keys {
@@ -167,6 +175,7 @@ func checkScript(t *rapid.T, client *redis.Client, clock *stoppedClock, sha stri
 			pipe.Set(ctx, "hidden:"+key, 1, 0)
 			continue
 		}
+
 		if rapid.Bool().Draw(t, "is new") {
 			continue
 		}
@@ -177,8 +186,10 @@ func checkScript(t *rapid.T, client *redis.Client, clock *stoppedClock, sha stri
 			seen := rapid.SampledFrom(c.periods).Draw(t, "periods")
 			tats[key] += seen[rapid.IntRange(0, 3).Draw(t, "end")] - now
 		}
+
 		pipe.Set(ctx, key, tats[key], 0)
 	}
+
 	if _, err := pipe.Exec(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -187,6 +198,7 @@ func checkScript(t *rapid.T, client *redis.Client, clock *stoppedClock, sha stri
 	if err != nil {
 		t.Fatalf("%+v: %v", c, err)
 	}
+
 	if want := c.model(now, tats); !slices.Equal(got, want) {
 		t.Fatalf("at %d on %v, %+v:\ngot  %v\nwant %v", now, before, c, got, want)
 	}

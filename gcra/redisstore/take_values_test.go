@@ -38,6 +38,7 @@ func TestValues(t *testing.T) {
 			key := r.Prefix() + "{s}:p"
 			pipe := client.TxPipeline()
 			value, encoding := pipe.Get(ctx, key), pipe.ObjectEncoding(ctx, key)
+
 			_, err := pipe.Exec(ctx)
 			expires, expiresErr := redistest.ExpireTime(ctx, client, key)
 			if err := cmp.Or(err, expiresErr); errors.Is(err, redis.Nil) && cost*int64(limit.Per)/limit.Count < int64(time.Minute) {
@@ -45,6 +46,7 @@ func TestValues(t *testing.T) {
 			} else if err != nil {
 				t.Fatalf("%v, cost %d: %v", limit, cost, err)
 			}
+
 			if e := encoding.Val(); !integer.MatchString(value.Val()) || e != "int" && e != "embstr" {
 				t.Errorf("%v, cost %d: got %q as %s; want digits as int or embstr", limit, cost, value.Val(), e)
 			}
@@ -72,6 +74,7 @@ func TestExpiryFollowsTheTAT(t *testing.T) {
 	ctx := t.Context()
 	r := newStore(t, client, config{})
 	key := r.Prefix() + "{s}:p"
+
 	limits := []gcra.Limit{gcra.PerDay(100_000), gcra.PerSecond(1000).WithBurst(100_000), gcra.PerMinute(100), gcra.PerDay(1000)}
 	expiries := make(map[time.Duration]bool)
 	for i := range 200 {
@@ -79,18 +82,21 @@ func TestExpiryFollowsTheTAT(t *testing.T) {
 		if _, err := gcratest.TakeOrRefund(ctx, r, []gcra.Charge{c}, i%10 == 9); err != nil {
 			t.Fatal(err)
 		}
+
 		tat, err := client.Get(ctx, key).Int64()
 		if err == redis.Nil {
 			continue // a peek at a full bucket
 		} else if err != nil {
 			t.Fatal(err)
 		}
+
 		expires, err := redistest.ExpireTime(ctx, client, key)
 		if late := expires - sinceUnix(tat); err != nil || late < 0 || late > 10*time.Second {
 			t.Fatalf("call %d: expires %v after its bucket is full, %v; want 0 to 10s", i, late, err)
 		}
 		expiries[expires] = true
 	}
+
 	if n := len(expiries); n < 10 || n > 150 {
 		t.Errorf("got %d different expiries of 200 calls; want more than 10, and most of them kept", n)
 	}
@@ -112,6 +118,7 @@ func TestRefundBringsExpiryForward(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		expires, err := redistest.ExpireTime(t.Context(), client, key)
 		if late := expires - sinceUnix(tat); err != nil || late < 0 || late > 10*time.Second {
 			t.Errorf("%v: expires %v after its bucket is full, %v; want 0 to 10s", limit, late, err)
@@ -132,6 +139,7 @@ func TestKeyWithoutTTL(t *testing.T) {
 			if err := client.Persist(t.Context(), key).Err(); err != nil {
 				t.Fatal(err)
 			}
+
 			for range 2 { // 5 seconds each
 				gcratest.MustTake(t, r, c)
 			}
@@ -145,6 +153,7 @@ func TestKeyWithoutTTL(t *testing.T) {
 // After any calls, every key has a TTL.
 func TestKeysExpire(t *testing.T) {
 	client := anyRedis(t)
+
 	r := newStore(t, client, config{})
 	limits := []gcra.Limit{gcra.PerSecond(100_000), gcra.PerSecond(3), gcra.PerDay(2)}
 	for i := range 300 {
@@ -156,6 +165,7 @@ func TestKeysExpire(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	keys := redistest.Keys(t, client, r.Prefix())
 	if len(keys) == 0 {
 		t.Error("got no keys")
@@ -178,6 +188,7 @@ func TestDenialWritesNothing(t *testing.T) {
 	}
 	gcratest.MustTake(t, r, c("empty", 2))
 	gcratest.MustTake(t, r, c("half", 1))
+
 	state := func() string {
 		var b strings.Builder
 		for _, key := range []string{"empty", "half", "new"} {
@@ -185,13 +196,16 @@ func TestDenialWritesNothing(t *testing.T) {
 			expires, _ := redistest.ExpireTime(t.Context(), client, key) // 0 if the key does not exist
 			fmt.Fprintf(&b, "%q %v\n", client.Dump(t.Context(), key).Val(), expires)
 		}
+
 		for line := range strings.Lines(client.Info(t.Context(), "persistence").Val()) {
 			if strings.HasPrefix(line, "rdb_changes_since_last_save") {
 				b.WriteString(line)
 			}
 		}
+
 		return b.String()
 	}
+
 	before := state()
 	for name, charges := range map[string][]gcra.Charge{
 		"denied":                              {c("empty", 1)},
@@ -212,6 +226,7 @@ func TestDenialWritesNothing(t *testing.T) {
 			t.Errorf("%s: got\n%s; want\n%s", name, after, before)
 		}
 	}
+
 	if err := r.Refund(t.Context(), []gcra.Charge{c("new", 1)}); err != nil {
 		t.Error(err)
 	}
@@ -255,6 +270,7 @@ func TestDamagedValues(t *testing.T) {
 				r := newStore(t, client, config{})
 				key := r.Prefix() + "{s}:p"
 				damage(t, client, key, value)
+
 				c := gcra.Charge{Subject: "s", Policy: "p", Limit: limit, Cost: 1}
 				for call := range 3 { // the first two may be denied for the first unit
 					got := gcratest.MustTake(t, r, c)[0].Result
@@ -266,6 +282,7 @@ func TestDamagedValues(t *testing.T) {
 					}
 					shift(t, client, r.Prefix(), got.RetryAfter)
 				}
+
 				if text, ttl := client.Get(ctx, key).Val(), client.PTTL(ctx, key).Val(); !integer.MatchString(text) || ttl <= 0 {
 					t.Errorf("%q: got %q with TTL %v after charges; want a plain integer with a TTL", value, text, ttl)
 				}
@@ -281,11 +298,13 @@ func TestDamagedValuesInABatch(t *testing.T) {
 			r := newStore(t, client, config{})
 			ctx := t.Context()
 			gcratest.MustTake(t, r, hourly("first", 20)) // loads the topology
+
 			for i, value := range []string{"abc", "nan", "inf", "-1", "1e300", ""} {
 				if err := client.Set(ctx, r.Prefix()+fmt.Sprintf("{%d}:p", i), value, 0).Err(); err != nil {
 					t.Fatal(err)
 				}
 			}
+
 			if err := client.LPush(ctx, r.Prefix()+"{6}:p", "a", "list").Err(); err != nil {
 				t.Fatal(err)
 			}

@@ -44,6 +44,7 @@ func callingProcess(arg string, in io.Reader, out io.Writer) error {
 	}
 	defer r.Close()
 	ctx := context.Background()
+
 	call := func(caller string) error {
 		response, err := http.Get(args[1] + "/" + caller)
 		if err != nil {
@@ -52,6 +53,7 @@ func callingProcess(arg string, in io.Reader, out io.Writer) error {
 		_, err = io.Copy(io.Discard, response.Body)
 		return errors.Join(err, response.Body.Close())
 	}
+
 	// Connect before the first call, as a process that has run for a while.
 	if err := call(""); err != nil {
 		return err
@@ -64,6 +66,7 @@ func callingProcess(arg string, in io.Reader, out io.Writer) error {
 	if _, err := fmt.Fscanln(in, &start); err != nil {
 		return err
 	}
+
 	done := make(chan error)
 	for i := range waiters {
 		go func() {
@@ -78,10 +81,12 @@ func callingProcess(arg string, in io.Reader, out io.Writer) error {
 			}
 		}()
 	}
+
 	go func() {
 		_, err := io.Copy(io.Discard, in)
 		done <- err
 	}()
+
 	return <-done
 }
 
@@ -108,6 +113,7 @@ func callInTurns(t *testing.T, turn time.Duration, queue, n int) (calls []partne
 			mu.Unlock()
 		}
 	}))
+
 	defer partner.Close()
 	server := redistest.Start(t)
 	arg := fmt.Sprint(server.URL(), "?read_timeout=20s ", partner.URL, " ", turn)
@@ -123,6 +129,7 @@ func callInTurns(t *testing.T, turn time.Duration, queue, n int) (calls []partne
 	for range queue {
 		gcratest.MustTake(t, r, c)
 	}
+
 	for _, p := range processes {
 		p.Write("go")
 	}
@@ -131,6 +138,7 @@ func callInTurns(t *testing.T, turn time.Duration, queue, n int) (calls []partne
 		defer mu.Unlock()
 		return len(calls) >= n
 	})
+
 	for _, p := range processes {
 		p.End()
 	}
@@ -139,18 +147,21 @@ func callInTurns(t *testing.T, turn time.Duration, queue, n int) (calls []partne
 	defer mu.Unlock()
 	slices.SortFunc(calls, func(a, b partnerCall) int { return a.at.Compare(b.at) })
 	calls = calls[:n]
+
 	seen := make(map[string]int)
 	const all = waiters * waitingProcesses
 	for k, c := range calls {
 		if slot := begin.Add(time.Duration(queue+k) * turn); c.at.Before(slot) {
 			t.Errorf("call %d by %s is %v before its slot", k, c.caller, slot.Sub(c.at))
 		}
+
 		// With some tolerance: waking up takes time.
 		if n := seen[c.caller]; n == 1 && len(seen) < all-10 {
 			t.Errorf("call %d: second call of %s after the first of only %d of %d", k, c.caller, len(seen), all)
 		}
 		seen[c.caller]++
 	}
+
 	return calls
 }
 
@@ -171,6 +182,7 @@ func TestPartnerSeesTurns(t *testing.T) {
 		gap := calls[i+1].at.Sub(calls[i].at)
 		least, most = min(least, gap), max(most, gap)
 	}
+
 	t.Logf("%d calls, from %v to %v apart", len(calls), least, most)
 	if d := calls[30].at.Sub(calls[0].at); d > 32*time.Second {
 		t.Errorf("30 turns took %v; want 30s", d)

@@ -22,6 +22,7 @@ import (
 // checks that 20 calls of each are allowed.
 func exactlyTwenty(t *testing.T, r *redisstore.Store, round int) {
 	t.Helper()
+
 	const subjects = 30
 	var allowed [subjects]atomic.Int64
 	redistest.Together(400, func(caller int) {
@@ -29,6 +30,7 @@ func exactlyTwenty(t *testing.T, r *redisstore.Store, round int) {
 			n := (i + caller) % subjects
 			c := []gcra.Charge{hourly(fmt.Sprint(round, " ", n), 20), hourly(fmt.Sprint(round, " ", n), 30)}
 			c[1].Policy = "q"
+
 			if ok, err := r.Take(t.Context(), c[:1+n%2]); err != nil {
 				t.Error(err)
 			} else if ok {
@@ -36,6 +38,7 @@ func exactlyTwenty(t *testing.T, r *redisstore.Store, round int) {
 			}
 		}
 	})
+
 	for n := range allowed {
 		if got := allowed[n].Load(); got != 20 {
 			t.Errorf("subject %d: got %d allowed of 400; want 20", n, got)
@@ -57,6 +60,7 @@ func scriptsForMany(t *testing.T, cluster *redistest.Cluster, r *redisstore.Stor
 			}
 		}
 	})
+
 	for _, node := range cluster.Nodes[:3] {
 		n += redistest.Calls(t, node.Client(), "evalsha") + redistest.Calls(t, node.Client(), "eval")
 	}
@@ -79,6 +83,7 @@ func TestOneScriptForEachNode(t *testing.T) {
 			gcratest.MustTake(t, r, hourly("first", 20))
 			exactlyTwenty(t, r, 0)
 			n := scriptsForMany(t, cluster, r)
+
 			var failed int
 			for _, node := range cluster.Nodes[:3] {
 				failed += redistest.Stat(t, node.Client(), "errorstats", "errorstat_ERR:count=")
@@ -89,6 +94,7 @@ func TestOneScriptForEachNode(t *testing.T) {
 			case !runsFlags(t, cluster.Nodes[0]) && failed > 0:
 				t.Errorf("got %d scripts answered with an error; want none after the first batches", failed)
 			}
+
 			if lines := log.Lines(""); len(lines) > 0 {
 				t.Errorf("got log lines %q; want none", lines)
 			}
@@ -105,11 +111,13 @@ func TestOneScriptForEachNodeAfterAnOutage(t *testing.T) {
 	}
 	r := openStore(t, "redis://"+strings.Join(cluster.Addrs(), ",")+"?read_timeout=20s", config{Timeout: patience, DenialTTL: -1, Logger: quiet})
 	exactlyTwenty(t, r, 0)
+
 	setMemory := func(bytes string) {
 		for _, node := range cluster.Nodes {
 			do(t, node, "config set maxmemory "+bytes)
 		}
 	}
+
 	setMemory("1")
 	var unavailable atomic.Int64
 	redistest.Together(400, func(caller int) {
@@ -122,6 +130,7 @@ func TestOneScriptForEachNodeAfterAnOutage(t *testing.T) {
 			}
 		}
 	})
+
 	if unavailable.Load() == 0 {
 		t.Error("got no ErrUnavailable without memory; want the breakers to open")
 	}
@@ -132,6 +141,7 @@ func TestOneScriptForEachNodeAfterAnOutage(t *testing.T) {
 			return err == nil
 		})
 	}
+
 	if n := scriptsForMany(t, cluster, r); n > fewScripts {
 		t.Errorf("got %d scripts after the outage; want one for all that wait, at most %d", n, fewScripts)
 	}
@@ -157,6 +167,7 @@ func onScriptsForMany(t *testing.T, cluster *redistest.Cluster, f func() error) 
 	o.ReadTimeout = patience
 	client := redis.NewClusterClient(o)
 	t.Cleanup(func() { client.Close() })
+
 	client.OnNewNode(func(node *redis.Client) {
 		node.AddHook(scriptHook(func(cmd redis.Cmder) error {
 			if cmd.Args()[2] != 0 {
@@ -166,6 +177,7 @@ func onScriptsForMany(t *testing.T, cluster *redistest.Cluster, f func() error) 
 			return f()
 		}))
 	})
+
 	return newStore(t, client, config{}), scripts
 }
 
@@ -202,6 +214,7 @@ func TestScriptForManySlotsIsTriedAgain(t *testing.T) {
 	}
 	later.Store(int64(2 * time.Minute))
 	exactlyTwenty(t, r, 2)
+
 	if scripts.Load() == before {
 		t.Error("got no script for several slots after two minutes; want one")
 	}
@@ -238,12 +251,14 @@ func TestScriptForManySlotsMayHaveRun(t *testing.T) {
 				client.OnNewNode(tt.hook)
 			}
 			cfg := config{Prefix: newPrefix(), Logger: quiet}
+
 			r, own := newStore(t, client, cfg), newStore(t, cluster.Client(), cfg)
 			if tt.user != "" {
 				for _, node := range cluster.Nodes {
 					do(t, node, fmt.Sprintf("acl setuser %s on >hunter2 +@all ~%s{a* %%R~%s{b*", tt.user, r.Prefix(), r.Prefix()))
 				}
 			}
+
 			gcratest.MustTake(t, r, hourly("a first", 20))
 
 			var failed atomic.Int64
@@ -254,6 +269,7 @@ func TestScriptForManySlotsMayHaveRun(t *testing.T) {
 					failed.Add(1)
 				}
 			})
+
 			if failed.Load() == 0 {
 				t.Errorf("no call got the error %q; want those of a script for several slots", tt.want)
 			}
@@ -306,6 +322,7 @@ func TestScriptOnAWrongNode(t *testing.T) {
 			t.Error(err)
 		}
 	})
+
 	for n := range 30 {
 		if got := spent(t, r, fmt.Sprint("0 ", n), 20); got != 19 {
 			t.Errorf("subject %d after a refund: got %d spent; want 19", n, got)
@@ -323,6 +340,7 @@ func TestFailoverUnderBatchesForManySlots(t *testing.T) {
 	limit := gcra.Limit{Count: 1, Per: 5 * time.Minute, Burst: 100_000}
 	const subjects = 50
 	var allowed [subjects]atomic.Int64
+
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -340,16 +358,19 @@ func TestFailoverUnderBatchesForManySlots(t *testing.T) {
 			}
 		})
 	}()
+
 	replica := cluster.Nodes[3].Client()
 	redistest.Eventually(t, patience, "the failover", func() bool {
 		// An error while one is under way, which may have to be begun again.
 		_ = replica.Do(t.Context(), "cluster", "failover").Err()
 		return strings.Contains(replica.Info(t.Context(), "replication").Val(), "role:master")
 	})
+
 	before := r.Stats().Requests
 	redistest.Eventually(t, patience, "load after the failover", func() bool { return r.Stats().Requests > before+1000 })
 	stop()
 	<-done
+
 	for n := range allowed {
 		var peek gcra.Result
 		redistest.Eventually(t, patience, "an answer", func() (ok bool) {
@@ -357,6 +378,7 @@ func TestFailoverUnderBatchesForManySlots(t *testing.T) {
 			peek, err = gcra.Peek(t.Context(), r, gcra.Charge{Subject: fmt.Sprint(n), Policy: "p", Limit: limit})
 			return err == nil
 		})
+
 		if got, want := limit.Burst-peek.Remaining, allowed[n].Load(); got != want {
 			t.Errorf("subject %d: got %d spent; want %d, as were allowed", n, got, want)
 		}

@@ -54,6 +54,7 @@ func TestHiddenCluster(t *testing.T) {
 				t.Errorf("got kind %q; want %q", kind(r), gcra.BySubject)
 			}
 		})
+
 		return r
 	}
 
@@ -70,6 +71,7 @@ func TestHiddenCluster(t *testing.T) {
 				}
 			}
 		})
+
 		if n := decided.Load(); n != 3200 {
 			t.Errorf("got %d of 3200 decided", n)
 		}
@@ -83,6 +85,7 @@ func TestHiddenCluster(t *testing.T) {
 				t.Errorf("admission %d: got %v, %v; want true", i, ok, err)
 			}
 		}
+
 		if ok, err := r.Take(t.Context(), charges); err != nil || ok {
 			t.Errorf("one more than the address has: got %v, %v; want false", ok, err)
 		}
@@ -132,6 +135,7 @@ func TestServerBecomesACluster(t *testing.T) {
 	if err := r.Ping(t.Context()); err != nil || kind(r) != gcra.OneKeyspace {
 		t.Fatalf("got %v, kind %q; want no error, %q", err, kind(r), gcra.OneKeyspace)
 	}
+
 	// As long as all callers ask for one subject, the store does not notice.
 	proxy.Move(hiddenCluster(t).Addr)
 	redistest.Eventually(t, patience, "an answer", func() bool { return answers(r) })
@@ -144,6 +148,7 @@ func TestServerBecomesACluster(t *testing.T) {
 			}
 		}
 	})
+
 	if kind(r) != gcra.BySubject {
 		t.Errorf("got kind %q; want %q", kind(r), gcra.BySubject)
 	}
@@ -181,8 +186,10 @@ func TestProxyWithAnErrorForDifferentTags(t *testing.T) {
 				return -1
 			}
 		}
+
 		return 0
 	}, redistest.Start(t))
+
 	r := openStore(t, url+"?read_timeout=20s", config{Timeout: patience})
 	for i := range 5 {
 		gcratest.MustTake(t, r, hourly(fmt.Sprint("user", i), 10), hourly(fmt.Sprint("address", i), 10))
@@ -207,6 +214,7 @@ func TestProxyThatIgnoresHashTags(t *testing.T) {
 		}
 		return byKey(command)
 	}, redistest.Start(t), redistest.Start(t))
+
 	log := new(diagtest.Text)
 	r := openStore(t, url+"?read_timeout=20s", config{Timeout: patience, Logger: log.Logger()})
 	var later atomic.Int64
@@ -215,6 +223,7 @@ func TestProxyThatIgnoresHashTags(t *testing.T) {
 		gcratest.MustTake(t, r, plenty)
 		redistest.Eventually(t, patience, "the end of the batch", func() bool { return r.Stats().Batches > 0 })
 	}
+
 	if kind(r) != gcra.KeysApart {
 		t.Errorf("got kind %q after two calls; want %q", kind(r), gcra.KeysApart)
 	}
@@ -230,6 +239,7 @@ func TestProxyThatIgnoresHashTags(t *testing.T) {
 		lines := log.Lines("code=redis-keys-apart ")
 		return len(lines) == 1 && strings.Contains(lines[0], "level=ERROR") && strings.Contains(lines[0], "help=")
 	})
+
 	breakerOpens(t, r)
 	if reason := r.Stats().Servers[0].Reason; !strings.HasPrefix(reason, sentence) {
 		t.Errorf("got reason %q; want %q", reason, sentence)
@@ -267,6 +277,7 @@ func TestServiceThatChanges(t *testing.T) {
 				}
 				return tt.before(command)
 			}, redistest.Start(t), redistest.Start(t))
+
 			r := openStore(t, url+"?read_timeout=20s", config{Timeout: patience, DenialTTL: -1, Logger: quiet})
 			var later atomic.Int64
 			r.SetClock(func() time.Time { return time.Now().Add(time.Duration(later.Load())) })
@@ -287,12 +298,14 @@ func TestServiceThatChanges(t *testing.T) {
 				_ = answers(r) // not if keys are apart
 				return kind(r) == tt.to
 			})
+
 			if tt.to == gcra.KeysApart {
 				if _, err := gcra.Take(t.Context(), r, plenty); err == nil || !strings.Contains(err.Error(), "different servers") {
 					t.Errorf("Take: got %v; want an error that says why", err)
 				}
 				return
 			}
+
 			exactlyTwenty(t, r, 2)
 		})
 	}
@@ -318,6 +331,7 @@ func TestOneKeyspace(t *testing.T) {
 				n++
 				return !slices.ContainsFunc(r.Stats().Servers, func(s gcra.ServerState) bool { return s.Kind != gcra.OneKeyspace })
 			})
+
 			if n > 50 {
 				t.Errorf("known after %d admissions of two subjects; want at most 50", n)
 			}
@@ -346,6 +360,7 @@ func TestKindWhileKeysAreEvicted(t *testing.T) {
 	for i := range 5000 {
 		_ = filler.Set(t.Context(), fmt.Sprint("filler ", i), strings.Repeat("x", 100), 0).Err() // may be out of memory
 	}
+
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -354,6 +369,7 @@ func TestKindWhileKeysAreEvicted(t *testing.T) {
 			_ = filler.Set(ctx, fmt.Sprint("filler ", i), strings.Repeat("x", 1000), 0).Err()
 		}
 	}()
+
 	client, known := patientClient(t, server.Addr), 0
 	for range 100 {
 		r := newStore(t, client, config{Logger: quiet})
@@ -365,6 +381,7 @@ func TestKindWhileKeysAreEvicted(t *testing.T) {
 			known++
 		}
 	}
+
 	stop()
 	<-done
 	evicted := redistest.Stat(t, filler, "stats", "evicted_keys:")
@@ -384,6 +401,7 @@ func TestKindInAFailover(t *testing.T) {
 		}
 		return 1
 	}, redistest.Start(t), redistest.Start(t))
+
 	for range 200 {
 		r := openStore(t, url+"?read_timeout=20s", config{Prefix: newPrefix(), Timeout: patience})
 		left.Store(rand.Int64N(150))
@@ -391,6 +409,7 @@ func TestKindInAFailover(t *testing.T) {
 			gcratest.MustTake(t, r, plenty)
 			neverWrong(t, r)
 		}
+
 		if err := r.Ping(t.Context()); err != nil || !neverWrong(t, r) {
 			t.Errorf("got %v, kind %q after Ping; want no error, %q", err, kind(r), gcra.OneKeyspace)
 		}
@@ -419,8 +438,10 @@ func TestKindOnARingThatReshards(t *testing.T) {
 	addrs := map[string]string{"a": redistest.Start(t).Addr, "b": redistest.Start(t).Addr, "c": redistest.Start(t).Addr}
 	ring := redis.NewRing(&redis.RingOptions{Addrs: addrs, ReadTimeout: patience})
 	t.Cleanup(func() { ring.Close() })
+
 	for round := range 30 {
 		r := newStore(t, ring, config{Logger: quiet})
+
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
@@ -430,11 +451,13 @@ func TestKindOnARingThatReshards(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 		}()
+
 		redistest.Together(8, func(caller int) {
 			for i := range 20 {
 				_, _ = gcra.Take(t.Context(), r, hourly(fmt.Sprint(round, caller, i), 10)) // fails on connections that the ring closes
 			}
 		})
+
 		stop()
 		<-done
 		neverWrong(t, r)

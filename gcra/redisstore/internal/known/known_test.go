@@ -66,6 +66,7 @@ func (w *simulation) redis(q *request) {
 			at = w.tats[c.Hash]
 		}
 		c.Ahead = c.Clamp(at, w.now)
+
 		if c.Admits(c.Ahead) {
 			if c.Inc != 0 {
 				tats[c.Hash] = w.now + c.After(c.Ahead)
@@ -74,6 +75,7 @@ func (w *simulation) redis(q *request) {
 			q.admitted = false
 		}
 	}
+
 	if q.admitted {
 		maps.Copy(w.tats, tats)
 	}
@@ -117,6 +119,7 @@ func TestCacheNeverDeniesWhatRedisAdmits(t *testing.T) {
 						Shadow:   i > 0 && rapid.Bool().Draw(t, "shadow"),
 					})
 				}
+
 				refund := rapid.IntRange(0, 3).Draw(t, "refund") == 0
 				if !refund && w.denies(charges) {
 					denied++
@@ -127,13 +130,16 @@ func TestCacheNeverDeniesWhatRedisAdmits(t *testing.T) {
 					}
 					continue
 				}
+
 				w.inFlight = append(w.inFlight, w.request(charges, refund))
+
 			case 2, 3: // requests reach Redis
 				for _, q := range w.inFlight {
 					if !q.done && rapid.Bool().Draw(t, "arrives") {
 						w.redis(q)
 					}
 				}
+
 			default: // replies arrive, and some are lost
 				var rest []*request
 				for _, q := range w.inFlight {
@@ -143,10 +149,12 @@ func TestCacheNeverDeniesWhatRedisAdmits(t *testing.T) {
 					}
 					w.learn(q, !q.done || rapid.IntRange(0, 9).Draw(t, "lost") == 0)
 				}
+
 				w.inFlight = rest
 			}
 		}
 	})
+
 	if denied == 0 {
 		t.Error("got no cached denial; want some, or nothing is tested")
 	}
@@ -201,6 +209,7 @@ func TestCacheFollowsOwnRefund(t *testing.T) {
 	if !w.denies(c) {
 		t.Fatal("the cache does not deny although the bucket is empty")
 	}
+
 	for _, lost := range []bool{false, true} {
 		w.now++
 		refund := w.request(c, true)

@@ -140,6 +140,7 @@ func TestGrantsAreAQueue(t *testing.T) {
 					want = max(ticks-int64(len(q.ticks)), 0)
 					q.refund(ticks)
 				}
+
 				if rest := g.Refund(charge(1, top), ticks, q.now); rest != want {
 					t.Fatalf("a refund of %d: got %d that were not unreported; want %d", ticks, rest, want)
 				}
@@ -171,6 +172,7 @@ func TestGrantsAreAQueue(t *testing.T) {
 				if q.id != "" && r.ID != q.id {
 					t.Fatalf("got a report with another id before a reply")
 				}
+
 				if want := q.report(r.ID); r.Amount != want || r.Room != top || r.Top != top {
 					t.Fatalf("got %+v; want an amount of %d, and a room and top of %d", r, want, top)
 				}
@@ -186,6 +188,7 @@ func TestGrantsAreAQueue(t *testing.T) {
 				if !g.Any() && !ended || r.ID != q.id {
 					return // of a report that has had its reply
 				}
+
 				if want := min(charged+q.back-r.Amount, q.back); -refund.Inc != max(want, 0) {
 					t.Fatalf("got a refund of %d; want %d", -refund.Inc, want)
 				}
@@ -215,6 +218,7 @@ func TestGrantsOfAQuota(t *testing.T) {
 	add := func() { g.Add(c, func() string { return "key" }, now, now, 2) }
 	add()
 	now += tat.Ticks(time.Hour)
+
 	if got := g.Ahead(c, now, now); got != 30 {
 		t.Errorf("after an hour: got %d; want 30", got)
 	}

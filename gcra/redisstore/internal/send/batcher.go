@@ -33,7 +33,7 @@ type batcher struct {
 
 	mu       sync.Mutex
 	waiting  []*Request
-	known    known // of the server, see way.go
+	shown    shown // of the server, see way.go
 	inFlight int
 	deadline int64 // of the last request; tells when the batcher was last used
 }

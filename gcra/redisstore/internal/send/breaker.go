@@ -53,15 +53,10 @@ func (b *breaker) allow() (done func(error), err error) {
 	return done, nil
 }
 
-func (b *breaker) state() gcra.BreakerState {
-	switch b.circuit.State() {
-	case gobreaker.StateOpen:
-		return gcra.BreakerOpen
-	case gobreaker.StateHalfOpen:
-		return gcra.BreakerHalfOpen
-	default:
-		return gcra.BreakerClosed
-	}
+func (b *breaker) state() gcra.BreakerState { return states[b.circuit.State()] }
+
+var states = [...]gcra.BreakerState{
+	gobreaker.StateClosed: gcra.BreakerClosed, gobreaker.StateHalfOpen: gcra.BreakerHalfOpen, gobreaker.StateOpen: gcra.BreakerOpen,
 }
 
 // denies reports whether a request need not be submitted: the breaker is open, or a probe is in flight.

@@ -157,7 +157,7 @@ func (s *Sender) settleKind(ctx context.Context, server redis.UniversalClient) e
 		t.run(ctx, server)
 
 		b.mu.Lock()
-		settled := b.known.verdict(t, s.Clock.Now())
+		settled := b.shown.verdict(t, s.Clock.Now())
 		b.mu.Unlock()
 		if settled {
 			break

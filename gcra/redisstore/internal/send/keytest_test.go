@@ -20,17 +20,20 @@ func TestVerdict(t *testing.T) {
 		}
 		return cmd
 	}
+
 	all := func(value string) (reads []*redis.Cmd) {
 		for range testKeys {
 			reads = append(reads, answer(value))
 		}
 		return reads
 	}
+
 	failed := func(text string) *redis.Cmd {
 		cmd := redis.NewCmd(context.Background())
 		cmd.SetErr(serverError(text))
 		return cmd
 	}
+
 	const alone, together, gone = testAlone, testTogether, ""
 
 	for _, tt := range []struct {

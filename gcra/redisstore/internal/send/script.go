@@ -17,18 +17,8 @@ import (
 //go:embed take.lua
 var takeLua string
 
-// A scriptForm is a form in which take.lua is sent.
-type scriptForm struct {
-	text, sha  string
-	undeclared bool // the keys are arguments
-}
-
-func newScriptForm(flags string, undeclared bool) *scriptForm {
-	text := flags + takeLua
-	return &scriptForm{text, redis.NewScript(text).Hash(), undeclared}
-}
-
-var ordinary = newScriptForm("", false)
+// ordinary is the form in which take.lua is sent to most servers.
+var ordinary = NewScript(takeLua)
 
 // A script is one call of take.lua, with the charges of any number of requests. take.lua describes the arguments and the
 // reply. The requests stand in the order of their ops, 4 bytes for each charge, which name key, params and periods by index.
@@ -41,7 +31,7 @@ type script struct {
 	periods  []tat.Period   // of quotas, each once
 	ops      []byte         // one for each charge, in the order of the requests
 	needsOps bool           // ops are sent; if not, take.lua takes its short cut
-	form     *scriptForm
+	form     *Script
 	cmd      *redis.Cmd
 	err      error // why there is no answer
 }
@@ -127,12 +117,12 @@ func indexIn[T comparable](list *[]T, v T) int {
 }
 
 // send sends the script and waits for the answer.
-func (s *script) send(ctx context.Context, client redis.UniversalClient, form *scriptForm) {
+func (s *script) send(ctx context.Context, client redis.UniversalClient, form *Script) {
 	s.cmd = rediskit.WithText(ctx, client, rediskit.Send(ctx, client, s.evalsha(form)), form.text)
 }
 
 // evalsha completes the arguments. Call it once.
-func (s *script) evalsha(form *scriptForm) []any {
+func (s *script) evalsha(form *Script) []any {
 	s.form = form
 	ops := s.ops
 	if !s.needsOps {
@@ -151,7 +141,7 @@ func (s *script) evalsha(form *scriptForm) []any {
 		s.args = append(s.args, p.Before, p.Begin, p.End, p.Next)
 	}
 
-	if form.undeclared { // the number of keys is an argument too
+	if form == severalSlots { // the keys and their number are arguments
 		s.args[0], s.args[1], s.args[2], s.args[3] = "evalsha", form.sha, 0, len(s.keys)
 		return s.args
 	}

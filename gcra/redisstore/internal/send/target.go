@@ -19,7 +19,7 @@ type Target struct {
 	client redis.UniversalClient
 }
 
-// A Script is run by calls. It may be run twice.
+// A Script is the text of a script, and the name that a server gives it.
 type Script struct{ text, sha string }
 
 // NewScript returns a script of this text.
@@ -53,8 +53,8 @@ func (t Target) Share(key string) string {
 	return Tag(key)
 }
 
-// Run makes calls together, and stops waiting after the Timeout, whatever the client's own settings. A late reply is
-// learned all the same. The error is one of a call.
+// Run makes calls together, of a script that may run twice. It stops waiting after the Timeout, whatever the client's own
+// settings; a late reply is learned all the same. The error is one of a call.
 func (t Target) Run(script *Script, calls []Call) (err error) {
 	if t.Kind() == gcra.KeysApart {
 		return rediskit.ErrKeysApart

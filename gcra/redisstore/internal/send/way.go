@@ -30,8 +30,8 @@ var (
 	apart     way = wayApart{}
 )
 
-// known is what a batcher has learned of its server.
-type known struct {
+// shown is what a server has shown of itself.
+type shown struct {
 	crossing crossing // of a node of a cluster
 
 	// Of a single server or a shard, see keytest.go.
@@ -48,12 +48,12 @@ const (
 // way chooses for a request. The caller holds b.mu.
 func (b *batcher) way(q *Request, now int64) way {
 	if b.sender.cluster != nil {
-		if b.known.crossing.allows(q, now) {
+		if b.shown.crossing.allows(q, now) {
 			return byNode
 		}
 		return bySubject
 	}
-	switch b.known.kind {
+	switch b.shown.kind {
 	case gcra.OneKeyspace:
 		return whole
 	case gcra.KeysApart:
@@ -67,9 +67,9 @@ func (b *batcher) Kind() gcra.ServerKind {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.sender.cluster == nil {
-		return b.known.kind
+		return b.shown.kind
 	}
-	if b.Server == "" || b.sender.Clock.Now() < b.known.crossing.until {
+	if b.Server == "" || b.sender.Clock.Now() < b.shown.crossing.until {
 		return gcra.BySubject
 	}
 	return gcra.ByNode
@@ -91,34 +91,34 @@ func (b *batcher) learn(batch *batch, err error, now int64) {
 
 	switch {
 	case cluster:
-		b.known.crossing.learn(batch, err, now)
+		b.shown.crossing.learn(batch, err, now)
 	case len(batch.undecided) > 0:
-		b.known.settle(gcra.BySubject, now)
+		b.shown.settle(gcra.BySubject, now)
 	case batch.tested != nil:
-		b.known.verdict(batch.tested, now)
+		b.shown.verdict(batch.tested, now)
 	}
 }
 
 // settle sets the kind.
-func (k *known) settle(kind gcra.ServerKind, now int64) {
+func (k *shown) settle(kind gcra.ServerKind, now int64) {
 	k.kind, k.guess, k.test = kind, kind, now+tat.Ticks(testSettledAgain)
 }
 
 // newTest returns a test of the server if one is due. Until its result is known, or for a second, none is. The caller
 // holds b.mu.
 func (b *batcher) newTest(now int64) *keyTest {
-	if now < b.known.test {
+	if now < b.shown.test {
 		return nil
 	}
 	if b != b.sender.only && (b.sender.ring == nil || b.Server == "") {
 		return nil
 	}
-	b.known.test = now + tat.Ticks(testAgain)
+	b.shown.test = now + tat.Ticks(testAgain)
 	return newKeyTest(b.sender.Prefix)
 }
 
 // verdict records the result of a test, and reports whether the kind is settled by it.
-func (k *known) verdict(t *keyTest, now int64) (settled bool) {
+func (k *shown) verdict(t *keyTest, now int64) (settled bool) {
 	kind := t.verdict()
 
 	switch {

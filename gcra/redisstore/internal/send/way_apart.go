@@ -8,9 +8,7 @@ import (
 
 // wayApart is for an endpoint that runs scripts away from their keys: nothing is sent but, now and then, the test. Each
 // bucket would exist on several servers, and requests with other policies would not see what was charged.
-type wayApart struct{}
-
-func (wayApart) shares(string) string { return "" }
+type wayApart struct{ wayWhole }
 
 func (wayApart) send(ctx context.Context, b *batch) {
 	b.noAnswer = rediskit.ErrKeysApart
@@ -18,5 +16,3 @@ func (wayApart) send(ctx context.Context, b *batch) {
 		b.test.run(ctx, b.client)
 	}
 }
-
-func (wayApart) notRun(*script) bool { return false }

@@ -16,7 +16,8 @@ import (
 // in a script for its subject. So are all admissions of a script that the node refuses.
 type wayNode struct{}
 
-var severalSlots = newScriptForm("#!lua flags=allow-cross-slot-keys\n", true)
+// severalSlots declares no keys, and gets them as arguments.
+var severalSlots = NewScript("#!lua flags=allow-cross-slot-keys\n" + takeLua)
 
 func (wayNode) shares(string) string { return "" }
 

@@ -48,17 +48,20 @@ func TestGrantsAreReported(t *testing.T) {
 			r, other := newStore(t, client, cfg), newStore(t, client, cfg)
 			const keys = 300
 			gcratest.MustTake(t, r, hourly("known", 10))
+
 			for i := range keys {
 				c := hourly(fmt.Sprint("s", i), 10)
 				c.Cost = int64(1 + i%3)
 				granted(t, r, 1+i%2, c)
 				granted(t, r, 1+i%2, quota(fmt.Sprint("s", i)))
 			}
+
 			granted(t, r, 1, hourly("known", 10))
 			redistest.Eventually(t, patience, "all grants to be reported", func() bool {
 				s := r.Stats()
 				return s.PaidUnits == s.LocalUnits && s.LocalUnits == keys*(1+2+3)/3+3*keys+1
 			})
+
 			for i := range keys {
 				if got, want := spent(t, other, fmt.Sprint("s", i), 10), int64(1+i%3); got != want {
 					t.Fatalf("key %d: got %d units in Redis; want %d", i, got, want)
@@ -68,6 +71,7 @@ func TestGrantsAreReported(t *testing.T) {
 					t.Fatalf("quota %d: got %+v, %v; want 97 of 100 left", i, peek, err)
 				}
 			}
+
 			if got := spent(t, other, "known", 10); got != 2 {
 				t.Errorf("a key that Redis knew: got %d units; want 2", got)
 			}
@@ -101,6 +105,7 @@ func TestReportIsChargedOnce(t *testing.T) {
 	proxy := redistest.NewProxy(t, server.Addr)
 	r := openStore(t, "redis://"+proxy.Addr+"/0", config{Logger: quiet})
 	gcratest.MustTake(t, r, hourly("s", 100))
+
 	other := openStore(t, server.URL(), config{DenialTTL: -1})
 	for i := range int64(5) {
 		proxy.DropReply(1)
@@ -110,6 +115,7 @@ func TestReportIsChargedOnce(t *testing.T) {
 			t.Fatalf("got %d units in Redis; want %d", got, i+2)
 		}
 	}
+
 	if proxy.Dropped() != 5 {
 		t.Errorf("%d replies were lost; want 5", proxy.Dropped())
 	}
@@ -128,6 +134,7 @@ func TestUnreportedIsRefunded(t *testing.T) {
 				redistest.Eventually(t, patience, "the report", func() bool { return r.Stats().PaidUnits == 4 })
 			}
 			c.Cost = 3
+
 			if err := r.Local(1).Refund(t.Context(), []gcra.Charge{c}); err != nil {
 				t.Fatal(err)
 			}
@@ -189,6 +196,7 @@ func TestReporterEndsWithTheStore(t *testing.T) {
 	c.Cost = 3
 	granted(t, r, 1, c)
 	c.Cost = 2
+
 	if err := r.Local(1).Refund(t.Context(), []gcra.Charge{c}); err != nil {
 		t.Fatal(err)
 	}
@@ -200,6 +208,7 @@ func TestReporterEndsWithTheStore(t *testing.T) {
 	if got := r.Stats().UnpaidUnits; got != 2 || reporters(r) != 0 {
 		t.Errorf("after Close: got %d units that are not kept, %d goroutines; want 2, 0", got, reporters(r))
 	}
+
 	if lines := log.Lines("code=redis-debts"); len(lines) > 0 {
 		t.Errorf("after Close the log has %q", lines)
 	}
@@ -220,6 +229,7 @@ func TestUnreportedAfterTheClockWentBack(t *testing.T) {
 	c := gcra.Charge{Subject: "s", Policy: "p", Limit: gcra.Limit{Count: 1, Per: 2 * time.Second, Burst: 2}, Cost: 1}
 	gcratest.MustTake(t, r, c)
 	key := redistest.Keys(t, client, r.Prefix())[0]
+
 	at, err := client.Get(t.Context(), key).Int64()
 	if err != nil {
 		t.Fatal(err)
@@ -286,6 +296,7 @@ func TestReportsBeyondTheClampCauseNoLoad(t *testing.T) {
 // A shard that leaves a ring in the middle of a report does not end the reports.
 func TestReportsOutliveAShard(t *testing.T) {
 	a, b := redistest.Start(t), redistest.Start(t)
+
 	var ring *redis.Ring
 	replace := make(chan struct{}, 1)
 	ring = redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": a.Addr}, NewClient: func(o *redis.Options) *redis.Client {
@@ -298,8 +309,10 @@ func TestReportsOutliveAShard(t *testing.T) {
 			}
 			return nil
 		}))
+
 		return c
 	}})
+
 	t.Cleanup(func() { ring.Close() })
 	r := newStore(t, ring, config{})
 	gcratest.MustTake(t, r, hourly("s", 10))
