@@ -27,13 +27,13 @@ type verdict uint8
 const (
 	exempt    verdict = iota // the policy does not apply
 	anonymous                // nor does it here, by SkipAnonymous
-	charges                  // the charge is for a store, or for OnFailure after an error
+	charges                  // the charge is for a store
 	banned                   // the charge's Result says so, and no store is asked
 )
 
 // evaluate fills the charge, which must be zero before, if the policy applies to the
-// request. After an error the charge is for FailLocal: anonymous without a key, of the
-// whole burst without a cost. Its limit is zero if it is unknown.
+// request. After an error the verdict means nothing, and the charge is for FailLocal:
+// anonymous without a key, of the whole burst without a cost. Its limit is zero if it is unknown.
 func (p *policy) evaluate(r *http.Request, c *gcra.Charge, peeks bool) (verdict, *policyError) {
 	*c = p.Charge("", p.Limit)
 	if p.Skip != nil {
@@ -86,7 +86,7 @@ func (p *policy) evaluate(r *http.Request, c *gcra.Charge, peeks bool) (verdict,
 	}
 
 	if p.Cost != nil && !peeks {
-		return charges, p.call("Cost", func() error { return p.setCost(c, r) })
+		return charges, p.call("Cost", func() error { return p.askCost(c, r) })
 	}
 	return charges, nil
 }
@@ -120,8 +120,8 @@ func (p *policy) applyOverride(c *gcra.Charge) (ban, wins bool, err error) {
 	return true, false, nil
 }
 
-// setCost sets the charge's cost.
-func (p *policy) setCost(c *gcra.Charge, r *http.Request) error {
+// askCost sets the charge's cost to what Cost returns.
+func (p *policy) askCost(c *gcra.Charge, r *http.Request) error {
 	c.Cost = c.Limit.Capacity() // stays if Cost fails, as a client may have caused that
 	cost := p.Cost(r)
 	if cost < 0 {
