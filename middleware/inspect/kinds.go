@@ -38,6 +38,9 @@ func kindsOf(subject string) (k kinds) {
 	return k
 }
 
+// ofKind are the characters of a kind, as in keyfunc.As.
+const ofKind = "abcdefghijklmnopqrstuvwxyz0123456789-"
+
 // kindOf returns the prefix of a key: a word of lower-case letters, digits and hyphens
 // before a colon. Any other beginning may be a name or an address, which is not kept.
 func kindOf(key string) string {
@@ -45,14 +48,10 @@ func kindOf(key string) string {
 		return anonymous
 	}
 	kind, _, found := strings.Cut(key, ":")
-	if !found || len(kind) > 16 || kind == "" || kind[0] < 'a' || strings.ContainsFunc(kind, notOfKind) {
+	if !found || len(kind) > 16 || kind == "" || kind[0] < 'a' || strings.Trim(kind, ofKind) != "" {
 		return other
 	}
 	return kind
-}
-
-func notOfKind(c rune) bool {
-	return c != '-' && (c < 'a' || c > 'z') && (c < '0' || c > '9')
 }
 
 // clone returns kinds that keep no subject in memory.

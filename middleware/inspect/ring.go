@@ -1,7 +1,6 @@
 package inspect
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -27,44 +26,29 @@ const (
 // counts are numbers by outcome.
 type counts [outcomes]int64
 
-// ring counts outcomes by step, for the steps of the window. Its zero value is ready. add
-// takes a lock at most once in a step.
-type ring struct {
-	mu    sync.Mutex // held to reuse a slot
-	slots [64]slot
-}
+// ring counts outcomes by step, for the steps of the window, without a lock. Its zero value
+// is ready.
+type ring [steps]atomic.Pointer[slot]
 
+// slot has the counts of a step.
 type slot struct {
-	step   atomic.Int64
+	step   int64
 	counts [outcomes]atomic.Int64
 }
 
 // add counts an outcome, and reports whether it was the first in its step.
 func (r *ring) add(step int64, o outcome) (first bool) {
-	s := &r.slots[step%int64(len(r.slots))]
-	if at := s.step.Load(); at != step {
-		if at > step {
-			return false // older than the window
-		}
-		first = r.reuse(s, step)
+	at := &r[step%steps]
+	s := at.Load()
+	if s == nil || s.step < step {
+		first = at.CompareAndSwap(s, &slot{step: step})
+		s = at.Load() // this one, or that of a goroutine that was first
 	}
-	s.counts[o].Add(1)
-	return first
-}
 
-// reuse gives a slot to a step. It stores the step last: no other goroutine counts in
-// the slot before.
-func (r *ring) reuse(s *slot, step int64) (first bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if s.step.Load() >= step {
-		return false // another goroutine was first
+	if s.step == step { // otherwise it is older than the window
+		s.counts[o].Add(1)
 	}
-	for o := range s.counts {
-		s.counts[o].Store(0)
-	}
-	s.step.Store(step)
-	return true
+	return first
 }
 
 // recent returns the counts of the window's steps, oldest first.
@@ -76,8 +60,7 @@ func (r *ring) recent(now int64) [steps]counts {
 			continue
 		}
 
-		s := &r.slots[at%int64(len(r.slots))]
-		if s.step.Load() == at {
+		if s := r[at%steps].Load(); s != nil && s.step == at {
 			for o := range s.counts {
 				all[i][o] = s.counts[o].Load()
 			}

@@ -116,7 +116,9 @@ func TestSketchKeepsNoRequest(t *testing.T) {
 // The package comment's bounds: about 44 kB for a policy whose subjects are addresses,
 // 232 kB whatever clients do.
 func TestSeriesIsBounded(t *testing.T) {
-	fixed := unsafe.Sizeof(series{}) + maxRecent*(unsafe.Sizeof(gcra.Limit{})+unsafe.Sizeof(kinds{})) + panes*unsafe.Sizeof(sketch{})
+	fixed := unsafe.Sizeof(series{}) + uintptr(steps)*unsafe.Sizeof(slot{}) + panes*unsafe.Sizeof(sketch{}) +
+		maxRecent*(unsafe.Sizeof(recentValue[gcra.Limit]{})+unsafe.Sizeof(recentValue[kinds]{}))
+
 	for _, tt := range []struct{ subject, want uintptr }{{24, 44_000}, {maxSubject, 232_000}} {
 		if got := fixed + panes*sketchSize*tt.subject; got > tt.want {
 			t.Errorf("subjects of %d bytes: got %d bytes a policy; want at most %d", tt.subject, got, tt.want)
