@@ -127,43 +127,69 @@ func (o *Overrides) follow(ctx context.Context) {
 
 // refresh reads the overrides if they have changed. After an error the known ones stay.
 func (o *Overrides) refresh(ctx context.Context) {
-	if err := o.read(ctx); err != nil {
-		if ctx.Err() == nil {
-			o.log.Report(diag.OverridesUnread, "", "the overrides of operators cannot be read: the last known ones stay", "key", o.key, "error", err)
-		}
-
-		// A master of a cluster may have failed. The client itself looks for another once a minute.
-		if cluster, ok := o.client.(*redis.ClusterClient); ok {
-			cluster.ReloadState(ctx)
-		}
-		return
+	a := o.look(ctx)
+	switch {
+	case a.err == nil:
+		o.log.Forget(diag.OverridesUnread, "")
+	case ctx.Err() == nil:
+		o.log.Report(diag.OverridesUnread, "", "the overrides of operators cannot be read: the last known ones stay", "key", o.key, "error", a.err)
 	}
-	o.log.Forget(diag.OverridesUnread, "")
+
+	// A master of a cluster may have failed. The client itself looks for another once a minute.
+	if cluster, ok := o.client.(*redis.ClusterClient); ok && a.err != nil {
+		cluster.ReloadState(ctx)
+	}
+
+	if a.known != nil {
+		o.version = a.version
+		o.known.Store(&a.known)
+	}
 }
 
-func (o *Overrides) read(ctx context.Context) error {
+// answer is what Redis has; known is nil after an error, or if nothing has changed.
+type answer struct {
+	version string
+	known   map[string][]override
+	err     error
+}
+
+// look waits for an answer no longer than the timeout. The client may wait for one longer, by
+// its settings.
+func (o *Overrides) look(ctx context.Context) answer {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 
-	version, err := o.client.HGet(ctx, o.key, overrides.Version).Result()
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return err
+	answers := make(chan answer, 1)
+	go func(version string) { answers <- o.read(ctx, version) }(o.version)
+	select {
+	case a := <-answers:
+		return a
+	case <-ctx.Done():
+		return answer{err: ctx.Err()}
 	}
-	if version == o.version {
-		return nil
+}
+
+// read reads the overrides if their version is not the given one.
+func (o *Overrides) read(ctx context.Context, version string) answer {
+	now, err := o.client.HGet(ctx, o.key, overrides.Version).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return answer{err: err}
+	}
+	if now == version {
+		return answer{}
 	}
 
 	size, err := o.client.HLen(ctx, o.key).Result()
 	if err != nil {
-		return err
+		return answer{err: err}
 	}
 	if size > overrides.Most+1 {
-		return errors.New("there are more than 10000; want fewer, as the command keeps them")
+		return answer{err: errors.New("there are more than 10000; want fewer, as the command keeps them")}
 	}
 
 	fields, err := o.client.HGetAll(ctx, o.key).Result()
 	if err != nil {
-		return err
+		return answer{err: err}
 	}
 
 	known := map[string][]override{}
@@ -179,7 +205,6 @@ func (o *Overrides) read(ctx context.Context) error {
 		known[e.Subject] = append(known[e.Subject], override{e.Policy, e.Override()})
 	}
 
-	o.version = fields[overrides.Version] // that of these entries: there may be a newer one than before
-	o.known.Store(&known)
-	return nil
+	// The version of these entries: there may be a newer one than before.
+	return answer{version: fields[overrides.Version], known: known}
 }
