@@ -127,71 +127,70 @@ func (o *Overrides) follow(ctx context.Context) {
 
 // refresh reads the overrides if they have changed. After an error the known ones stay.
 func (o *Overrides) refresh(ctx context.Context) {
-	a := o.look(ctx)
-	switch {
-	case a.err == nil:
+	fields, err := o.look(ctx)
+	if err == nil {
 		o.log.Forget(diag.OverridesUnread, "")
-	case ctx.Err() == nil:
-		o.log.Report(diag.OverridesUnread, "", "the overrides of operators cannot be read: the last known ones stay", "key", o.key, "error", a.err)
+	} else if ctx.Err() == nil {
+		o.log.Report(diag.OverridesUnread, "", "the overrides of operators cannot be read: the last known ones stay", "key", o.key, "error", err)
 	}
 
 	// A master of a cluster may have failed. The client itself looks for another once a minute.
-	if cluster, ok := o.client.(*redis.ClusterClient); ok && a.err != nil {
+	if cluster, ok := o.client.(*redis.ClusterClient); ok && err != nil {
 		cluster.ReloadState(ctx)
 	}
 
-	if a.known != nil {
-		o.version = a.version
-		o.known.Store(&a.known)
+	if fields != nil {
+		o.version = fields[overrides.Version] // that of these entries: there may be a newer one than before
+		o.learn(fields)
 	}
 }
 
-// answer is what Redis has; known is nil after an error, or if nothing has changed.
-type answer struct {
-	version string
-	known   map[string][]override
-	err     error
-}
-
-// look waits for an answer no longer than the timeout. The client may wait for one longer, by
-// its settings.
-func (o *Overrides) look(ctx context.Context) answer {
+// look returns what Redis has, or nil if that has not changed. It ends with the timeout, also
+// if the client waits longer by its settings.
+func (o *Overrides) look(ctx context.Context) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 
+	type answer struct {
+		fields map[string]string
+		err    error
+	}
 	answers := make(chan answer, 1)
-	go func(version string) { answers <- o.read(ctx, version) }(o.version)
+	go func(version string) {
+		fields, err := o.read(ctx, version)
+		answers <- answer{fields, err}
+	}(o.version)
+
 	select {
 	case a := <-answers:
-		return a
+		return a.fields, a.err
 	case <-ctx.Done():
-		return answer{err: ctx.Err()}
+		return nil, ctx.Err()
 	}
 }
 
-// read reads the overrides if their version is not the given one.
-func (o *Overrides) read(ctx context.Context, version string) answer {
+// read returns what Redis has, or nil if its version is the given one.
+func (o *Overrides) read(ctx context.Context, version string) (map[string]string, error) {
 	now, err := o.client.HGet(ctx, o.key, overrides.Version).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return answer{err: err}
+		return nil, err
 	}
 	if now == version {
-		return answer{}
+		return nil, nil
 	}
 
 	size, err := o.client.HLen(ctx, o.key).Result()
 	if err != nil {
-		return answer{err: err}
+		return nil, err
 	}
 	if size > overrides.Most+1 {
-		return answer{err: errors.New("there are more than 10000; want fewer, as the command keeps them")}
+		return nil, errors.New("there are more than 10000; want fewer, as the command keeps them")
 	}
+	return o.client.HGetAll(ctx, o.key).Result()
+}
 
-	fields, err := o.client.HGetAll(ctx, o.key).Result()
-	if err != nil {
-		return answer{err: err}
-	}
-
+// learn replaces what is known.
+func (o *Overrides) learn(fields map[string]string) {
 	known := map[string][]override{}
 	for field, value := range fields {
 		if field == overrides.Version {
@@ -204,7 +203,5 @@ func (o *Overrides) read(ctx context.Context, version string) answer {
 		}
 		known[e.Subject] = append(known[e.Subject], override{e.Policy, e.Override()})
 	}
-
-	// The version of these entries: there may be a newer one than before.
-	return answer{version: fields[overrides.Version], known: known}
+	o.known.Store(&known)
 }
