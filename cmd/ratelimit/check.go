@@ -65,7 +65,7 @@ start anew, and which overrides are below the limit that they override.`,
 	flags.StringSliceVar(&known.plans, "plans", nil, "`names` of its plans")
 	flags.StringVar(&format, "format", "text", "`form`: text, json or github")
 	flags.StringVar(&against, "against", "", "`file` to compare with")
-	return uses(cmd, "json")
+	return c.uses(cmd, "json")
 }
 
 // checked is what is printed.

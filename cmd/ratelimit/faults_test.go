@@ -72,33 +72,36 @@ func failover(t *testing.T) *faulty {
 	}
 }
 
-// node returns a cluster, and a function that finds the master that has the overrides.
-func node(t *testing.T) (f *faulty, master func() *redistest.Server) {
-	cluster := redistest.StartCluster(t)
-	url := "redis://" + strings.Join(cluster.Addrs(), ",")
-	f = &faulty{dial: func() redis.UniversalClient { return clientOf(t, url) }, url: func() string { return url }}
-
-	return f, func() *redistest.Server {
-		client, err := cluster.Client().MasterForKey(t.Context(), overrides.Key("rl:"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		i := slices.Index(cluster.Addrs(), client.Options().Addr)
-		cluster.Nodes[i].AwaitReplicas(1)
-		return cluster.Nodes[i]
+func nodeKilled(t *testing.T) *faulty {
+	c := redistest.StartCluster(t)
+	return &faulty{
+		dial:  func() redis.UniversalClient { return clientOf(t, urlOf(c)) },
+		url:   func() string { return urlOf(c) },
+		fails: func() { masterOf(t, c).Kill() },
 	}
 }
 
-func nodeKilled(t *testing.T) *faulty {
-	f, master := node(t)
-	f.fails = func() { master().Kill() }
-	return f
+// The clients have the settings of go-redis, with which a call may take long.
+func nodeSuspended(t *testing.T) *faulty {
+	c := redistest.StartCluster(t)
+	return &faulty{
+		dial:  func() redis.UniversalClient { return redis.NewClusterClient(c.Options()) },
+		url:   func() string { return urlOf(c) },
+		fails: func() { masterOf(t, c).Pause() },
+	}
 }
 
-func nodeSuspended(t *testing.T) *faulty {
-	f, master := node(t)
-	f.fails = func() { master().Pause() }
-	return f
+func urlOf(c *redistest.Cluster) string { return "redis://" + strings.Join(c.Addrs(), ",") }
+
+// masterOf returns the node that has the overrides.
+func masterOf(t *testing.T, c *redistest.Cluster) *redistest.Server {
+	client, err := c.Client().MasterForKey(t.Context(), overrides.Key("rl:"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := c.Nodes[slices.Index(c.Addrs(), client.Options().Addr)]
+	node.AwaitReplicas(1)
+	return node
 }
 
 // looks counts how often a client looks for changes.

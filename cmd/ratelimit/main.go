@@ -47,6 +47,8 @@ const examples = `  export REDIS_URL=redis://localhost:6379/0
 
 // command is what all commands share: the global flags.
 type command struct {
+	global *cobra.Command // the root, which has the flags
+
 	redis, prefix, policies string
 	json                    bool
 
@@ -99,12 +101,15 @@ func (c *command) run(ctx context.Context, args []string, stdin io.Reader, stdou
 
 func (c *command) root() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "ratelimit",
-		Short:         "The command for operators of limiters",
-		Long:          long,
-		Example:       examples,
-		SilenceErrors: true,
-		SilenceUsage:  true,
+		Use:              "ratelimit",
+		Short:            "The command for operators of limiters",
+		Long:             long,
+		Example:          examples,
+		SilenceErrors:    true,
+		SilenceUsage:     true,
+		TraverseChildren: true,
+		Args:             noCommand,
+		RunE:             func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if err := c.unused(cmd); err != nil {
 				return err
@@ -114,20 +119,12 @@ func (c *command) root() *cobra.Command {
 		},
 	}
 
-	flags := root.PersistentFlags()
+	c.global = root
+	flags := root.Flags()
 	flags.StringVar(&c.redis, "redis", "", "`URL` of Redis, such as redis://localhost:6379/0; several hosts are a cluster (default: REDIS_URL)")
 	flags.StringVar(&c.prefix, "prefix", "rl:", "`text` that begins the keys in Redis, as redisstore's Prefix")
 	flags.StringVar(&c.policies, "policies", "", "`file` of policies that the servers read")
 	flags.BoolVar(&c.json, "json", false, "print JSON")
-
-	// The help of a command shows only the global flags that it uses.
-	help := root.HelpFunc()
-	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
-		for _, name := range globals {
-			flags.Lookup(name).Hidden = cmd != root && cmd.Annotations[name] == ""
-		}
-		help(cmd, args)
-	})
 
 	root.AddCommand(
 		c.check(),
@@ -136,37 +133,48 @@ func (c *command) root() *cobra.Command {
 		c.top(),
 		c.override(),
 		c.ban(),
-		uses(replay.Command(&c.policies, func(err error) error { return usageError{err} }), "policies"),
+		c.uses(replay.Command(&c.policies, func(err error) error { return usageError{err} }), "policies"),
 	)
 
 	return root
 }
 
-// globals are the global flags. Each command has an annotation for those that it uses.
 var globals = []string{"redis", "prefix", "policies", "json"}
 
-func uses(cmd *cobra.Command, flags ...string) *cobra.Command {
-	cmd.Annotations = map[string]string{}
+// uses adds global flags to a command. They may also stand before its name.
+func (c *command) uses(cmd *cobra.Command, flags ...string) *cobra.Command {
 	for _, name := range flags {
-		cmd.Annotations[name] = "used"
+		cmd.Flags().AddFlag(c.global.Flags().Lookup(name))
 	}
 	return cmd
+}
+
+// noCommand returns an error for the name of a command that there is not.
+func noCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	cmd.SuggestionsMinimumDistance = 2
+	if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
+		return fmt.Errorf("there is no command %q; did you mean %s?", args[0], oneOf(like))
+	}
+	return fmt.Errorf("there is no command %q", args[0])
 }
 
 // exactly is the number of a command's arguments, which its Use names.
 func exactly(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != n {
-			return fmt.Errorf("got %d arguments; want %s", len(args), cmd.Use)
+			return fmt.Errorf("arguments are %q; want %s", args, cmd.Use)
 		}
 		return nil
 	}
 }
 
-// unused returns an error for a global flag that has no effect on the command.
+// unused returns an error for a global flag before a command on which it has no effect.
 func (c *command) unused(cmd *cobra.Command) error {
 	for _, name := range globals {
-		if cmd.Flags().Changed(name) && cmd.Annotations[name] == "" {
+		if c.global.Flags().Changed(name) && cmd.Flags().Lookup(name) == nil {
 			return usagef("--%s has no effect on %s", name, cmd.Name())
 		}
 	}

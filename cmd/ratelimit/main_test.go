@@ -68,20 +68,26 @@ func TestUsage(t *testing.T) {
 		t.Errorf("the completion of override: got %d, %s", code, found)
 	}
 
+	if _, found, _ := ran("__complete", "ban", "--"); !strings.Contains(found, "--redis\t") || strings.Contains(found, "--json") {
+		t.Errorf("the completion of ban --: got %s; want the flags that it takes", found)
+	}
+
 	policies := file(t, "policies: [{name: a, key: client, limit: 10/minute}]")
 	for _, tt := range []struct {
 		args []string
 		want string
 	}{
-		{[]string{"reply"}, `unknown command "reply" for "ratelimit"`},
-		{[]string{"chekc"}, "check"}, // did you mean this?
-		{[]string{"check"}, "got 0 arguments; want check POLICIES"},
+		{[]string{"reply"}, `there is no command "reply"; did you mean replay?`},
+		{[]string{"override", "imporrt"}, "did you mean import?"},
+		{[]string{"x"}, `there is no command "x"`},
+		{[]string{"check"}, "arguments are []; want check POLICIES"},
 		{[]string{"check", policies, "--format", "xml"}, `--format is "xml"; want text, json or github`},
 		{[]string{"check", policies, "--speed"}, "unknown flag: --speed"},
-		{[]string{"check", policies, "--redis", "redis://localhost"}, "--redis has no effect on check"},
+		{[]string{"check", policies, "--redis", "redis://localhost"}, "unknown flag: --redis"},
 		{[]string{"replay", "--policies", policies}, "no log is given"},
 		{[]string{"replay", "--policies", policies, "--at-most", "100", "x.log"}, "--at-most is 100"},
-		{[]string{"replay", "--json", "--policies", policies, "x.log"}, "--json has no effect on replay"},
+		{[]string{"--redis", "redis://localhost", "check", policies}, "--redis has no effect on check"},
+		{[]string{"replay", "--json", "--policies", policies, "x.log"}, "unknown flag: --json"},
 	} {
 		want(t, 2, tt.args, tt.want, "See ratelimit", "--help")
 	}
@@ -98,7 +104,7 @@ func TestHelp(t *testing.T) {
 		for _, name := range globals {
 			args := append(slices.Clone(path), strings.Fields(cmd.Use)[1:]...)
 			_, _, stderr := ran(append(args, "--"+name+"=true")...)
-			takes := !strings.Contains(stderr, "has no effect")
+			takes := !strings.Contains(stderr, "unknown flag")
 			if shows := strings.Contains(help, "      --"+name+" "); shows != takes {
 				t.Errorf("%s: the help shows --%s: %t; want %t", cmd.CommandPath(), name, shows, takes)
 			}

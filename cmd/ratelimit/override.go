@@ -26,7 +26,7 @@ end; what is to stay belongs into the file of policies.`,
   ratelimit override set sub:alice 1000/minute --policy client --for 24h --policies policies.yaml
   ratelimit override list
   ratelimit override unset ip:192.0.2.7`,
-		Args: cobra.NoArgs,
+		Args: noCommand,
 		RunE: func(*cobra.Command, []string) error {
 			return usagef("the command is missing; want set, unset, list or import")
 		},
@@ -70,7 +70,7 @@ if --policies does not say what the present one is. To deny all, use ban.`,
 
 	t.addFlags(cmd)
 	cmd.Flags().BoolVar(&t.force, "force", false, "also if the limit is lower than the present one")
-	return uses(cmd, "redis", "prefix", "policies")
+	return c.uses(cmd, "redis", "prefix", "policies")
 }
 
 // ban is the command "ban".
@@ -89,7 +89,7 @@ an override like others: "ratelimit override unset" takes it back.`,
 	}
 
 	t.addFlags(cmd)
-	return uses(cmd, "redis", "prefix", "policies")
+	return c.uses(cmd, "redis", "prefix", "policies")
 }
 
 func (c *command) unset() *cobra.Command {
@@ -120,7 +120,7 @@ func (c *command) unset() *cobra.Command {
 	}
 
 	cmd.Flags().StringVar(&policy, "policy", "", "`name` of the policy (default: those of all)")
-	return uses(cmd, "redis", "prefix")
+	return c.uses(cmd, "redis", "prefix")
 }
 
 // write sets one override.

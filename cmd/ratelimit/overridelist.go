@@ -39,7 +39,7 @@ func (c *command) list() *cobra.Command {
 			return nil
 		}),
 	}
-	return uses(cmd, "redis", "prefix", "json")
+	return c.uses(cmd, "redis", "prefix", "json")
 }
 
 func (c *command) importAll() *cobra.Command {
@@ -65,7 +65,7 @@ If one is broken, nothing is set.`,
 			return nil
 		}),
 	}
-	return uses(cmd, "redis", "prefix")
+	return c.uses(cmd, "redis", "prefix")
 }
 
 // readEntries reads a file of list, without the entries that have ended. All are right, or

@@ -44,7 +44,7 @@ plan.`,
 			return nil
 		},
 	}
-	return uses(cmd, "redis", "prefix", "policies", "json")
+	return c.uses(cmd, "redis", "prefix", "policies", "json")
 }
 
 // reset is the command "reset".
@@ -71,7 +71,7 @@ denying for a second at most.`,
 	}
 
 	cmd.Flags().StringSliceVar(&policies, "policy", nil, "`names` of policies (default: all)")
-	return uses(cmd, "redis", "prefix", "policies")
+	return c.uses(cmd, "redis", "prefix", "policies")
 }
 
 // row is what a policy has for a subject, under one limit.

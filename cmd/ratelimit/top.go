@@ -65,7 +65,7 @@ shown as its hash.`,
 
 	cmd.Flags().IntVarP(&most, "number", "n", 10, "`number` of subjects of each policy")
 	cmd.Flags().DurationVar(&every, "every", 0, "print again after each `time`, such as 5s (default: once)")
-	return uses(cmd, "redis", "prefix", "policies", "json")
+	return c.uses(cmd, "redis", "prefix", "policies", "json")
 }
 
 // refresh prints the list once, or every so often until Ctrl-C.

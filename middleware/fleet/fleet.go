@@ -127,45 +127,70 @@ func (o *Overrides) follow(ctx context.Context) {
 
 // refresh reads the overrides if they have changed. After an error the known ones stay.
 func (o *Overrides) refresh(ctx context.Context) {
-	if err := o.read(ctx); err != nil {
-		if ctx.Err() == nil {
-			o.log.Report(diag.OverridesUnread, "", "the overrides of operators cannot be read: the last known ones stay", "key", o.key, "error", err)
-		}
-
-		// A master of a cluster may have failed. The client itself looks for another once a minute.
-		if cluster, ok := o.client.(*redis.ClusterClient); ok {
-			cluster.ReloadState(ctx)
-		}
-		return
+	fields, err := o.look(ctx)
+	if err == nil {
+		o.log.Forget(diag.OverridesUnread, "")
+	} else if ctx.Err() == nil {
+		o.log.Report(diag.OverridesUnread, "", "the overrides of operators cannot be read: the last known ones stay", "key", o.key, "error", err)
 	}
-	o.log.Forget(diag.OverridesUnread, "")
+
+	// A master of a cluster may have failed. The client itself looks for another once a minute.
+	if cluster, ok := o.client.(*redis.ClusterClient); ok && err != nil {
+		cluster.ReloadState(ctx)
+	}
+
+	if fields != nil {
+		o.version = fields[overrides.Version] // that of these entries: there may be a newer one than before
+		o.learn(fields)
+	}
 }
 
-func (o *Overrides) read(ctx context.Context) error {
+// look returns what Redis has, or nil if that has not changed. It ends with the timeout, also
+// if the client waits longer by its settings.
+func (o *Overrides) look(ctx context.Context) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 
-	version, err := o.client.HGet(ctx, o.key, overrides.Version).Result()
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return err
+	type answer struct {
+		fields map[string]string
+		err    error
 	}
-	if version == o.version {
-		return nil
+	answers := make(chan answer, 1)
+	go func(version string) {
+		fields, err := o.read(ctx, version)
+		answers <- answer{fields, err}
+	}(o.version)
+
+	select {
+	case a := <-answers:
+		return a.fields, a.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// read returns what Redis has, or nil if its version is the given one.
+func (o *Overrides) read(ctx context.Context, version string) (map[string]string, error) {
+	now, err := o.client.HGet(ctx, o.key, overrides.Version).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return nil, err
+	}
+	if now == version {
+		return nil, nil
 	}
 
 	size, err := o.client.HLen(ctx, o.key).Result()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if size > overrides.Most+1 {
-		return errors.New("there are more than 10000; want fewer, as the command keeps them")
+		return nil, errors.New("there are more than 10000; want fewer, as the command keeps them")
 	}
+	return o.client.HGetAll(ctx, o.key).Result()
+}
 
-	fields, err := o.client.HGetAll(ctx, o.key).Result()
-	if err != nil {
-		return err
-	}
-
+// learn replaces what is known.
+func (o *Overrides) learn(fields map[string]string) {
 	known := map[string][]override{}
 	for field, value := range fields {
 		if field == overrides.Version {
@@ -178,8 +203,5 @@ func (o *Overrides) read(ctx context.Context) error {
 		}
 		known[e.Subject] = append(known[e.Subject], override{e.Policy, e.Override()})
 	}
-
-	o.version = fields[overrides.Version] // that of these entries: there may be a newer one than before
 	o.known.Store(&known)
-	return nil
 }

@@ -132,6 +132,31 @@ func TestLimiter(t *testing.T) {
 	redistest.Eventually(t, patience, "the limit", func() bool { d := decide(); return !d.Allowed && d.Results[0].Limit == gcra.PerHour(1) })
 }
 
+// A server follows as many overrides as the command sets.
+func TestMostOverrides(t *testing.T) {
+	c := redistest.Any(t)
+	hour := time.Now().Add(time.Hour)
+	var all []any
+	for i := range overrides.Most - 1 {
+		e := overrides.Entry{Subject: fmt.Sprint("sub:", i), Limit: "none", Until: hour, Why: strings.Repeat("x", 100), At: time.Now()}
+		text, err := json.Marshal(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, e.Field(), text)
+	}
+	if err := c.HSet(t.Context(), overrides.Key("rl:"), all...).Err(); err != nil {
+		t.Fatal(err)
+	}
+
+	write(t, c, "last", "p", "banned", hour)
+	o := follow(t, c, nil)
+	is(t, o, "p", "last", "banned")
+	if limits, bans := o.InForce(); limits != overrides.Most-1 || bans != 1 {
+		t.Errorf("got %d limits and %d bans in force; want %d and 1", limits, bans, overrides.Most-1)
+	}
+}
+
 // A broken entry is skipped, with a line in the log; all others hold.
 func TestBrokenEntries(t *testing.T) {
 	c := redistest.Any(t)

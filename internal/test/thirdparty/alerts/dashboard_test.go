@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
@@ -185,7 +185,7 @@ func testDashboard(t *testing.T, ask asks, all memory, minutes int) {
 	}
 
 	for _, series := range all {
-		name := series.Labels().Get(labels.MetricName)
+		name := series.Labels().Get(model.MetricNameLabel)
 		if !used[name] && !strings.HasSuffix(name, "_duration_seconds_sum") {
 			t.Errorf("no panel shows %s", name)
 			used[name] = true
@@ -216,7 +216,7 @@ func selected(t *testing.T, all memory, query string) (names []string) {
 			t.Errorf("%s: there is no series %v", query, of)
 		}
 		for _, matcher := range of {
-			if matcher.Name == labels.MetricName {
+			if matcher.Name == model.MetricNameLabel {
 				names = append(names, matcher.Value)
 			}
 		}
