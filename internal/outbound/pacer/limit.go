@@ -25,7 +25,7 @@ const (
 	// maxPolicy, in bytes, bounds what is kept of a policy's name.
 	maxPolicy = 128
 	// minResponded responses say how many clients there seem to be. With one, most/least of 100 a second
-	// burst 20 is 12 where remaining alone is told.
+	// burst 20 is 12 where remaining is all that the server tells.
 	minResponded = 2
 	// fullAfter is the factor by which the share changes, with remaining unchanged, until the
 	// bucket counts as full: if there were room above, remaining would have changed. Without it, one client
@@ -38,11 +38,13 @@ func (p *Pacer) learn(now time.Time, elapsed float64, a retryafter.Answer) {
 	if a.Remaining < 0 {
 		return
 	}
+
 	if policy := a.Policy[:min(len(a.Policy), maxPolicy)]; policy != p.policy {
 		p.policy = strings.Clone(policy) // it is a part of the field
 		p.rate, p.capacity, p.fullAt, p.known = 0, 0, 0, false
 		p.window, p.highest, p.fallen, p.responded = window{}, 0, 0, 0
 	}
+
 	if a.Capacity > 0 {
 		p.capacity = a.Capacity
 	}
@@ -56,6 +58,8 @@ func (p *Pacer) learn(now time.Time, elapsed float64, a retryafter.Answer) {
 	default:
 		p.rate = 0
 	}
+
+	// In a fixed window, what would remain in a bucket.
 	left := a.Remaining
 	if !a.Denied {
 		p.window.learn(now, a, p.rate)
@@ -64,6 +68,8 @@ func (p *Pacer) learn(now time.Time, elapsed float64, a retryafter.Answer) {
 		p.rate = p.capacity / p.window.length.Seconds()
 		left = max(p.reserve()-p.window.ahead(now, a.Remaining, p.capacity), 0)
 	}
+
+	// Nothing remains until the reset.
 	switch {
 	case p.few():
 		if a.Remaining <= float64(p.sent) { // those on their way take the rest
@@ -72,16 +78,20 @@ func (p *Pacer) learn(now time.Time, elapsed float64, a retryafter.Answer) {
 	case p.window.fixed && a.Remaining == 0:
 		p.hold(now, p.window.end.Sub(now))
 	}
+
 	// More than half of the limit returned between two responses, and no field says when.
 	if p.known && p.rate == 0 && a.Reset == 0 && p.capacity > 0 && a.Remaining-p.remaining > p.capacity/2 {
 		p.window.irregular = true
 	}
+
 	if p.known {
 		p.fallen += p.remaining - a.Remaining + p.rate*elapsed
 		if p.responded++; p.responded > 64 {
 			p.fallen, p.responded = p.fallen/2, p.responded/2
 		}
 	}
+
+	// While remaining does not change, nobody else uses the limit, or the bucket is full.
 	p.highest = max(p.highest, a.Remaining)
 	p.rising = p.known && left > p.left
 	if p.known && p.pacing && left == p.left && left >= p.highest {
@@ -90,12 +100,14 @@ func (p *Pacer) learn(now time.Time, elapsed float64, a retryafter.Answer) {
 		p.unchanged, p.oldShare = 0, p.share
 	}
 	p.known, p.remaining, p.left = true, a.Remaining, left
+
 	if p.unchanged > 0 && (p.share > p.oldShare*fullAfter || p.share < p.oldShare/fullAfter) {
 		p.fullAt = p.remaining + 1
 	} else if p.remaining >= p.fullAt {
 		p.fullAt = 0
 	}
-	p.setShare(p.share)
+
+	p.setShare(p.share) // its bounds depend on the rate
 	if p.few() && p.pacing {
 		p.pacing = false
 		p.blind.begin(now, p.share*p.rate)
@@ -122,6 +134,7 @@ func (p *Pacer) reserve() float64 {
 		}
 		reserve = min(reserve, maxReserve)
 	}
+
 	if p.fullAt > 0 { // half of it: other clients may not have found out
 		reserve = min(reserve, p.fullAt/2)
 	}

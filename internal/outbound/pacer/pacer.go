@@ -145,6 +145,7 @@ func (p *Pacer) Next(now time.Time) time.Duration {
 func (p *Pacer) NextWithin(now time.Time, most time.Duration) (sleep time.Duration, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	at := now
 	if p.lastResponse.IsZero() {
 		at = at.Add(p.Start)
@@ -152,6 +153,7 @@ func (p *Pacer) NextWithin(now time.Time, most time.Duration) (sleep time.Durati
 	if p.holdUntil.After(at) {
 		at = p.holdUntil
 	}
+
 	if interval := p.interval(); interval > 0 {
 		// A longer queue dates from a slower rate, or from requests that were cancelled. It is
 		// cut to this bound and not to what is needed, or new requests would overtake old ones.
@@ -159,6 +161,7 @@ func (p *Pacer) NextWithin(now time.Time, most time.Duration) (sleep time.Durati
 		if last := now.Add(time.Duration(longest)); p.lastSlot.After(last) && last.After(p.holdUntil) {
 			p.lastSlot = last
 		}
+
 		switch {
 		case !p.pacing:
 		case p.reserve() == 0:
@@ -166,13 +169,16 @@ func (p *Pacer) NextWithin(now time.Time, most time.Duration) (sleep time.Durati
 		default:
 			interval += time.Duration(float64(interval) * jitter * p.random())
 		}
+
 		if p.lastSlot.Add(interval).After(at) {
 			at = p.lastSlot.Add(interval)
 		}
 	}
+
 	if sleep = at.Sub(now); sleep > most {
 		return sleep, false
 	}
+
 	if at.After(p.lastSlot) {
 		p.lastSlot = at
 	}
@@ -206,6 +212,7 @@ func (p *Pacer) Again(now time.Time) time.Duration {
 	if p.holdUntil.After(now) {
 		return p.holdUntil.Sub(now)
 	}
+
 	interval := p.interval()
 	due := p.lastSent.Add(interval)
 	early := interval / 2 // jitter brings some requests closer than their interval
@@ -215,6 +222,7 @@ func (p *Pacer) Again(now time.Time) time.Duration {
 	if due.Add(-early).After(now) {
 		return due.Sub(now)
 	}
+
 	p.send(now)
 	return 0
 }
@@ -236,6 +244,7 @@ func (p *Pacer) Done(now time.Time, status int, header http.Header) {
 func (p *Pacer) Answered(now time.Time, status int, a retryafter.Answer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	p.inFlight = max(p.inFlight-1, 0)
 	p.sent = max(p.sent-1, 0)
 	sameWave := p.sameWave > 0
@@ -243,6 +252,7 @@ func (p *Pacer) Answered(now time.Time, status int, a retryafter.Answer) {
 	if status == 0 {
 		return
 	}
+
 	elapsed := 0.0
 	if !p.lastResponse.IsZero() {
 		elapsed = max(now.Sub(p.lastResponse).Seconds(), 0)
@@ -250,10 +260,12 @@ func (p *Pacer) Answered(now time.Time, status int, a retryafter.Answer) {
 	p.lastResponse = now
 	p.hold(now, a.Wait)
 	p.learn(now, elapsed, a)
+
 	if a.Denied {
 		p.denied(now, sameWave)
 		return
 	}
+
 	p.blind.answered(now)
 	if a.Remaining == 0 && p.few() {
 		p.blind.denied(now, 0)

@@ -57,6 +57,7 @@ func (p *Pacer) backoffFactor() float64 {
 	if reserve == 0 || !p.known {
 		return 1
 	}
+
 	scale := exponentScale * reserve
 	if p.follows() {
 		clients := 1 / p.share // so many there seem to be
@@ -140,6 +141,7 @@ func (p *Pacer) denied(now time.Time, sameWave bool) {
 	default:
 		return
 	}
+
 	p.again = true
 	p.nextDecrease = now
 	if p.lastSlot.After(now) {

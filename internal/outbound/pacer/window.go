@@ -37,14 +37,18 @@ func (w *window) learn(now time.Time, a retryafter.Answer, rate float64) {
 	if a.Reset == 0 || a.Remaining < 0 || w.sliding {
 		return
 	}
+
 	end := now.Add(a.Reset)
 	w.length = max(w.length, a.Reset)
 	if a.Window > 0 {
 		w.length = a.Window
 	}
+
 	drift := end.Sub(w.end)
 	switch {
 	case w.end.IsZero():
+
+	// The same window: its reset stays.
 	case drift.Abs() <= resetError:
 		if drift < 0 { // seconds are rounded up
 			w.end = end
@@ -57,9 +61,12 @@ func (w *window) learn(now time.Time, a retryafter.Answer, rate float64) {
 			w.fixed = true
 		}
 		return
+
+	// The next window before the end of this one, or soon after.
 	case w.fixed && (now.Before(w.end.Add(-resetError)) || drift < w.length/2):
 		w.fixed, w.sliding = false, true
 		return
+
 	case w.fixed && a.Window == 0 && drift < 2*w.length:
 		w.length = drift
 	}
