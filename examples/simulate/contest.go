@@ -131,12 +131,15 @@ func (w *world) play(seed uint64, newStrategy func(w *world, random *rand.Rand) 
 	for i := range servers {
 		servers[i] = newPartner(w, start)
 	}
+
 	var todo calls
 	seq := 0
 	push := func(at time.Duration, t *thread, what step, got answer) {
 		heap.Push(&todo, call{at, seq, what, t, got})
 		seq++
 	}
+
+	// The processes, and the clients in them.
 	processes := w.processes
 	if processes == 0 {
 		processes = w.clients
@@ -159,12 +162,14 @@ func (w *world) play(seed uint64, newStrategy func(w *world, random *rand.Rand) 
 		}
 		push(from, &thread{id: i, process: shared[i%processes]}, idle, answer{})
 	}
+
 	jittered := func(t *thread, d time.Duration) time.Duration {
 		if _, ours := t.process.(*adaptive); ours {
 			return d // has its own
 		}
 		return d + time.Duration(float64(d)*jitter*random.Float64())
 	}
+
 	var attempts, denied, lateAttempts, lateDenied int
 	allowed := make([]int, w.clients) // late
 	for {
@@ -172,15 +177,18 @@ func (w *world) play(seed uint64, newStrategy func(w *world, random *rand.Rand) 
 		if e.at > end {
 			break
 		}
+
 		now, t := start.Add(e.at), e.t
 		oneWay := (latency + time.Duration(random.Int64N(int64(latency/2)))) / 2
 		if w.slow {
 			oneWay = time.Duration(random.Int64N(int64(5*time.Second))) / 2
 		}
+
 		switch e.what {
 		case idle:
 			t.sleeping = jittered(t, t.process.sleep(now, t))
 			push(e.at+t.sleeping, t, slept, answer{})
+
 		case slept:
 			if again := jittered(t, t.again(now)); again > 0 {
 				push(e.at+again, t, slept, answer{})
@@ -188,6 +196,7 @@ func (w *world) play(seed uint64, newStrategy func(w *world, random *rand.Rand) 
 			}
 			t.attempts++
 			push(e.at+oneWay, t, atServer, answer{})
+
 		case atServer:
 			a := servers[random.IntN(len(servers))].answer(now, e.at)
 			attempts++
@@ -195,6 +204,7 @@ func (w *world) play(seed uint64, newStrategy func(w *world, random *rand.Rand) 
 			if late {
 				lateAttempts++
 			}
+
 			switch {
 			case !a.denied && late:
 				allowed[t.id]++
@@ -205,6 +215,7 @@ func (w *world) play(seed uint64, newStrategy func(w *world, random *rand.Rand) 
 				denied++
 			}
 			push(e.at+oneWay, t, hasAnswer, a)
+
 		case hasAnswer:
 			t.process.answered(now, t, e.got)
 			t.denied = e.got.denied
@@ -215,7 +226,9 @@ func (w *world) play(seed uint64, newStrategy func(w *world, random *rand.Rand) 
 			}
 		}
 	}
+
 	r := result{attempts: attempts, denied: percent(denied, attempts), late: percent(lateDenied, lateAttempts)}
+
 	most, least, sum := 0, -1, 0
 	for i, n := range allowed {
 		if until[i] < end {
@@ -227,6 +240,7 @@ func (w *world) play(seed uint64, newStrategy func(w *world, random *rand.Rand) 
 			least = n
 		}
 	}
+
 	interval := w.interval(end)
 	if w.second != (gcra.Limit{}) {
 		interval = max(interval, w.second.Interval())

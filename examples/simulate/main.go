@@ -115,12 +115,15 @@ func readSettings(args []string) (settings, error) {
 	flags.BoolVar(&s.short, "short", false, "")
 	flags.StringVar(&s.out, "out", "", "")
 	flags.BoolVar(&s.worlds, "worlds", false, "")
+
+	// One of these makes a world of its own.
 	w := world{name: "this world"}
 	w.limit = per(4500, hour)
 	flags.Func("limit", "", func(text string) (err error) {
 		w.limit, err = gcra.ParseLimit(text)
 		return err
 	})
+
 	oneOf := func(p *string, name, values string) {
 		flags.Func(name, "", func(text string) error {
 			if !slices.Contains(strings.Fields(values), text) {
@@ -139,6 +142,7 @@ func readSettings(args []string) (settings, error) {
 	flags.IntVar(&w.processes, "processes", 0, "")
 	flags.IntVar(&w.join, "join", 0, "")
 	flags.IntVar(&w.leave, "leave", 0, "")
+
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return s, flag.ErrHelp
 	} else if err != nil {
@@ -147,9 +151,11 @@ func readSettings(args []string) (settings, error) {
 	if flags.NArg() > 0 {
 		return s, fmt.Errorf("%q is not a flag; see -h", flags.Arg(0))
 	}
+
 	if s.seeds < 1 || s.seeds > 10_000 {
 		return s, fmt.Errorf("-seeds is %d; want 1 to 10000", s.seeds)
 	}
+
 	flags.Visit(func(f *flag.Flag) {
 		if !slices.Contains([]string{"seed", "seeds", "short", "worlds", "out"}, f.Name) {
 			s.world = &w
@@ -192,10 +198,12 @@ func simulate(w, progress io.Writer, s settings) error {
 		}
 		return printWorlds(w, all, s.seed)
 	}
+
 	chosen := rows
 	if s.short {
 		chosen = rows[5:]
 	}
+
 	summaries := make([]*summary, 0, len(chosen))
 	for i := range chosen {
 		fmt.Fprintf(progress, "%d/%d %s, %d x 30 minutes\n", i+1, len(chosen), chosen[i].name, s.seeds)

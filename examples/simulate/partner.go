@@ -48,6 +48,7 @@ func (p *partner) take(now time.Time, since time.Duration) (ok bool, remaining i
 	if p.restart && now.Sub(p.start) >= restartAfter {
 		p.start, p.tat = now, time.Time{}
 	}
+
 	switch p.window {
 	case "fixed":
 		if n := now.Sub(p.start) / p.limit.Per; n > 0 {
@@ -59,6 +60,7 @@ func (p *partner) take(now time.Time, since time.Duration) (ok bool, remaining i
 		}
 		p.used++
 		return true, p.count(since) - p.used, reset, 0
+
 	case "strict":
 		for len(p.log) > 0 && now.Sub(p.log[0]) >= p.limit.Per {
 			p.log = p.log[1:]
@@ -70,6 +72,7 @@ func (p *partner) take(now time.Time, since time.Duration) (ok bool, remaining i
 		}
 		p.log = append(p.log, now)
 		return true, p.count(since) - n - 1, p.log[0].Add(p.limit.Per).Sub(now), 0
+
 	default:
 		interval := time.Duration(float64(p.interval(since)) / p.part)
 		tat := p.tat
@@ -97,12 +100,14 @@ func (p *partner) answer(now time.Time, since time.Duration) answer {
 	if left := outageTakes - since%outageEvery; p.outage && left > 0 {
 		return answer{denied: true, status: http.StatusServiceUnavailable, header: http.Header{"Retry-After": {ceil(left)}}}
 	}
+
 	if p.other != nil {
 		if ok, _, _, wait := p.other.take(now, since); !ok {
 			_, remaining, reset, _ := p.peek(now, since)
 			return p.denial(now, since, remaining, reset, wait)
 		}
 	}
+
 	ok, remaining, reset, wait := p.take(now, since)
 	if !ok {
 		if p.other != nil {
@@ -113,6 +118,7 @@ func (p *partner) answer(now time.Time, since time.Duration) answer {
 		}
 		return p.denial(now, since, 0, reset, wait)
 	}
+
 	a := answer{status: http.StatusOK, remaining: remaining, header: http.Header{}}
 	p.write(a.header, now, since, remaining, reset)
 	return a
@@ -148,6 +154,7 @@ func (p *partner) write(h http.Header, now time.Time, since time.Duration, remai
 	case "day":
 		limit, quota, per, remaining, reset = 100_000, 100_000, 24*time.Hour, 90_000-int64(since.Seconds()), 12*time.Hour
 	}
+
 	all, left := strconv.FormatInt(limit, 10), strconv.FormatInt(remaining, 10)
 	end := now.Add(reset + time.Second - 1)
 	set := func(names [3]string, reset string) {
@@ -155,6 +162,7 @@ func (p *partner) write(h http.Header, now time.Time, since time.Duration, remai
 		h.Set(names[1], left)
 		h.Set(names[2], reset)
 	}
+
 	xRateLimit := [3]string{"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"}
 	switch p.fields {
 	case "draft6":

@@ -117,6 +117,7 @@ func run(srv *server, newStrategy func() strategy, seed uint64, until time.Durat
 		t.next = event{at, seq, what, got}
 		seq++
 	}
+
 	all := make([]*thread, 0, clients)
 	for range processes {
 		s := newStrategy()
@@ -126,6 +127,7 @@ func run(srv *server, newStrategy func() strategy, seed uint64, until time.Durat
 			push(0, t, idle, answer{})
 		}
 	}
+
 	for {
 		t := all[0] // the thread with the next event; ten need no heap
 		for _, other := range all[1:] {
@@ -137,6 +139,7 @@ func run(srv *server, newStrategy func() strategy, seed uint64, until time.Durat
 		if e.at > until {
 			return o, nil
 		}
+
 		for next := time.Duration(len(o.samples)) * sampleEvery; next <= e.at; next += sampleEvery {
 			var s [clients]float64
 			for i, t := range all {
@@ -144,6 +147,7 @@ func run(srv *server, newStrategy func() strategy, seed uint64, until time.Durat
 			}
 			o.samples = append(o.samples, s)
 		}
+
 		now := time.Unix(origin, 0).Add(e.at)
 		o.took = e.at
 		switch e.what {
@@ -153,6 +157,7 @@ func run(srv *server, newStrategy func() strategy, seed uint64, until time.Durat
 			t.sleeping = d
 			o.longest = max(o.longest, d)
 			push(e.at+d, t, slept, answer{})
+
 		case slept:
 			if again := t.again(now); again > 0 {
 				again += time.Duration(float64(again) * jitter * random.Float64())
@@ -164,12 +169,14 @@ func run(srv *server, newStrategy func() strategy, seed uint64, until time.Durat
 			o.attempts[t.id]++
 			t.attempts++
 			push(e.at+requestTakes/2, t, atServer, answer{})
+
 		case atServer:
 			a, err := srv.handle(now)
 			if err != nil {
 				return nil, fmt.Errorf("at %v: %w", e.at, err)
 			}
 			push(e.at+requestTakes-requestTakes/2, t, hasAnswer, a)
+
 		case hasAnswer:
 			if e.got.denied {
 				o.denials[t.id]++

@@ -77,6 +77,7 @@ func buildWorlds() []world {
 		w.name = text
 		all = append(all, w)
 	}
+
 	// Rates and numbers of clients.
 	add(world{limit: per(4500, hour), clients: 10, processes: 2, empty: true})
 	for _, n := range []int{1, 2, 10, 30} {
@@ -102,10 +103,12 @@ func buildWorlds() []world {
 	add(world{limit: per(1, time.Second).WithBurst(2), clients: 10, allow: bounds{late: 12, share: 40, uneven: 30}, why: small})
 	add(world{limit: per(1, time.Second).WithBurst(5), clients: 10})
 	add(world{limit: per(4500, hour), clients: 200})
+
 	// The forms of the fields.
 	for _, fields := range []string{"draft7", "draft11", "x", "none"} {
 		add(world{limit: per(75, time.Minute), fields: fields, clients: 10})
 	}
+
 	// Fixed and strict windows.
 	for _, fields := range []string{"draft6", "draft7", "draft11", "x"} {
 		add(world{limit: per(75, time.Minute), window: "fixed", fields: fields, clients: 10})
@@ -121,16 +124,19 @@ func buildWorlds() []world {
 	add(world{limit: per(75, time.Minute), window: "strict", clients: 10})
 	add(world{limit: per(75, time.Minute), window: "strict", fields: "draft11", clients: 10})
 	add(world{limit: per(600, time.Minute), window: "strict", clients: 10})
+
 	// Clients come and go, and the limit changes.
 	add(world{limit: per(4500, hour), clients: 10, join: 5, empty: true})
 	add(world{limit: per(4500, hour), clients: 10, leave: 5, empty: true})
 	add(world{limit: per(75, time.Minute), window: "fixed", clients: 10, join: 5})
 	add(world{limit: per(4500, hour), clients: 10, rate: 0.5, empty: true})
 	add(world{limit: per(4500, hour), clients: 10, rate: 2, empty: true})
+
 	// Several server processes, each with its part of the limit.
 	for _, fields := range []string{"draft6", "x"} {
 		add(world{limit: per(4500, hour), fields: fields, clients: 10, servers: 4, empty: true})
 	}
+
 	// Denials alone, and fields of another limit.
 	add(world{limit: per(5, time.Second).WithBurst(2), fields: "none", bare: true, clients: 1})
 	add(world{limit: per(5, time.Second).WithBurst(2), fields: "none", bare: true, clients: 4, allow: bounds{share: 35}, why: burst2})
@@ -300,6 +306,7 @@ func playAll(worlds []world, first uint64, seeds int, progress io.Writer) []stan
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	done := 0
+
 	free := make(chan struct{}, 2)
 	for i := range worlds {
 		free <- struct{}{}
@@ -311,6 +318,7 @@ func playAll(worlds []world, first uint64, seeds int, progress io.Writer) []stan
 					all[i].seeds[seed][k] = worlds[i].play(first+uint64(seed), c.make)
 				}
 			}
+
 			mu.Lock()
 			defer mu.Unlock()
 			done++
@@ -352,6 +360,7 @@ func printWorlds(w io.Writer, all []standing, seed uint64) error {
 		fmt.Fprintf(t, "\t%s\tlate\tshare\tmost/least", c.name)
 	}
 	fmt.Fprintln(t, "\tmissed\t")
+
 	for i := range all {
 		b := all[i].promised()
 		fmt.Fprintf(t, "%s\t%g, %g, %g", all[i].name, b.late, b.share, b.uneven)
@@ -364,6 +373,7 @@ func printWorlds(w io.Writer, all []standing, seed uint64) error {
 	if err := t.Flush(); err != nil {
 		return fmt.Errorf("table: %w", err)
 	}
+
 	for i := range all {
 		missed := all[i].missed(all[i].promised())
 		if missed == "" || all[i].why == "" {

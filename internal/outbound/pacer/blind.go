@@ -26,26 +26,32 @@ type blind struct {
 }
 
 const (
-	// blindStart, in requests a second, is the least rate after the first denial.
+	// blindStart, in requests a second, is the least rate after the first denial. With a quarter of it, or
+	// twice, clients that come first keep more: AWS has a most/least of 9, and 75 a minute 3.4.
 	blindStart = 4.0
 	// blindCut is the part of its rate that a denied client gives up. Of the rate that it measures, which
 	// is lower, it gives up half as much. With less, clients become equal too slowly; with more, one that is
 	// alone leaves more than a tenth of the limit unused.
 	blindCut = 0.08
 	// blindSeconds is the time in which a rate grows by what a denial takes. It is the same for all
-	// clients, while those with a higher rate are denied more often: so their rates become equal.
+	// clients, while those with a higher rate are denied more often: so their rates become equal. With half
+	// of it, AWS has most/least 7.
 	blindSeconds = 40.0
 	// blindLeast allowed requests are the least for that growth, since a denial is due after it: one
 	// that is alone is denied at most once in so many requests. The first of all count for more. A rate is
 	// measured over as many, or chance in the first answers would decide which clients get most.
+	// With half of it, 7.8 % of 75 a minute are denied.
 	blindLeast = 20.0
 	// blindBackoff is the factor of the interval for each further denial. With a larger one, chance
-	// decides which of many clients begins first; with a smaller one a closed window is asked more often.
+	// decides which of many clients begins first: with 2, AWS has most/least 13. With a smaller one a closed
+	// window is asked more often: with 1.1, 900 in 15 minutes denies 8 %.
 	blindBackoff = 1.25
 	// blindClosed denials are more than chance: a window was closed, which opens with the whole limit. The
-	// rate then grows during a window as it would in blindSeconds, or it would use the next one up early.
+	// rate then grows during a window as it would in blindSeconds, or it would use the next one up early:
+	// 900 in 15 minutes would deny 12 %. With 1, fields of another limit have a most/least of 3.9.
 	blindClosed = 5
-	// maxBlindInterval bounds the interval, unless Pacer.MaxInterval does.
+	// maxBlindInterval bounds the interval, unless Pacer.MaxInterval does. With a minute, 6 % of the requests
+	// to 10000 a day are denied in the first days.
 	maxBlindInterval = 10 * time.Minute
 )
 

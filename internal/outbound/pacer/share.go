@@ -9,36 +9,44 @@ const (
 	// exponentScale, in reserves, is the change of remaining that changes the rate by a factor
 	// of e. With less, the rate oscillates: a client acts on what it saw one interval ago, which is
 	// stable while the reserve is more than half the number of clients. In a small bucket it is at
-	// least as many units as there seem to be clients.
+	// least as many units as there seem to be clients. With half of it, most/least of 40 clients of 75 a
+	// minute is 4.5; with twice, they are denied 8 %.
 	exponentScale = 1.2
 
 	// steepness is how often the common share falls by a factor of e from the reserve to an empty
 	// bucket. Ten clients settle at two thirds of the reserve, a hundred at one third. With less, a
-	// hundred would empty the bucket; with more, chance in remaining would change the shares more.
+	// hundred would empty the bucket: with 3, 52 % of 10 a second burst 1000 are denied. With more, chance in
+	// remaining would change the shares more: with 12, most/least of 1 a second burst 10 is 6.
 	steepness = 6.0
 	// A share comes closer to the common share by a factor of e in the time of followReserves reserves
 	// and followUnits units at the server's rate, and followTime. The reserves keep it much slower
 	// than the exponential, without which remaining would oscillate; the units average chance in
-	// remaining; the time is that of many latencies.
+	// remaining; the time is that of many latencies. With twice the reserves, two clients of 4500 an hour
+	// leave 2 % unused for half an hour; without units, a bucket of two units has a most/least of 28; without
+	// the time, 2.4 % of 1000 a second are denied.
 	followReserves, followUnits = 17, 300
 	followTime                  = 30 * time.Second
 	// followOnDenial is the part of the way to the common share, then that of an empty bucket, for a
 	// denial, once for all requests in flight. It takes more from a large share than from a small one.
+	// Without it, 30 clients of 4500 an hour whose bucket is empty are denied 92 %.
 	followOnDenial = 0.15
 
 	// startReserve, in units, is the remaining at which pacing begins, unless the reserve is smaller, and the
-	// reserve of a bucket of unknown capacity.
+	// reserve of a bucket of unknown capacity. With twice as many, four clients of 10 a second that see
+	// remaining alone use 35 %.
 	startReserve = 8.0
 	// initialShare of the rate is the first rate if that is unknown: half, since there may be one
-	// other client.
+	// other client. With all of it, twice as many are denied in the story of simulate, where remaining alone is
+	// told.
 	initialShare = 0.5
 	// maxShare bounds the share of an unknown rate.
 	maxShare = 1e9
-	// assumedRate, in units a second, stands in for an unknown rate.
+	// assumedRate, in units a second, stands in for an unknown rate. With half of it, 2.7 % of Shopify's
+	// requests are denied.
 	assumedRate = 1.0
 	// maxInterval is the longest interval at an unknown rate, and maxClients, in intervals of the
-	// limit, the longest at a known one: so many clients may share the limit evenly. It is at most
-	// maxHold.
+	// limit, the longest at a known one: so many clients may share the limit evenly. With half as many, ten
+	// clients of a bucket of one unit are denied 7 %. It is at most maxHold.
 	maxInterval = time.Minute
 	maxClients  = 256
 )
@@ -49,6 +57,7 @@ func (p *Pacer) backoffFactor() float64 {
 	if reserve == 0 || !p.known {
 		return 1
 	}
+
 	scale := exponentScale * reserve
 	if p.follows() {
 		clients := 1 / p.share // so many there seem to be
@@ -132,6 +141,7 @@ func (p *Pacer) denied(now time.Time, sameWave bool) {
 	default:
 		return
 	}
+
 	p.again = true
 	p.nextDecrease = now
 	if p.lastSlot.After(now) {

@@ -37,6 +37,7 @@ type calling struct {
 
 	Take     time.Duration // if set, each caller uses Store.Take so often; otherwise Turns.Do
 	Patience time.Duration // of Turns.Do; 0 is without bound
+	Deadline bool          // Patience is that of the call's context, not MaxWait
 	Again    time.Duration // from a *turns.WaitError to the next call; 0 means its RetryAfter
 
 	On, Off time.Duration // if set, callers ask for a time of On and then rest for Off, and so on
@@ -70,7 +71,11 @@ func callPartner(arg string, in io.Reader, out io.Writer) error {
 	}()
 	queue := turns.Turns{Store: store}
 	for i, l := range c.Limits {
-		queue.Charges = append(queue.Charges, gcra.Charge{Subject: "partner", Policy: fmt.Sprint(i), Limit: l, Cost: 1, MaxWait: c.Patience})
+		charge := gcra.Charge{Subject: "partner", Policy: fmt.Sprint(i), Limit: l, Cost: 1}
+		if !c.Deadline {
+			charge.MaxWait = c.Patience
+		}
+		queue.Charges = append(queue.Charges, charge)
 	}
 	var mu sync.Mutex
 	var failed failures
@@ -140,6 +145,11 @@ func (c calling) turn(ctx context.Context, queue turns.Turns, url string) error 
 			return err
 		}
 		return call(ctx)
+	}
+	if c.Deadline {
+		patience, cancel := context.WithTimeout(ctx, c.Patience)
+		defer cancel()
+		return queue.Do(patience, func(context.Context) error { return call(ctx) })
 	}
 	return queue.Do(ctx, call)
 }
