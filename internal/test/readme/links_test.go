@@ -25,28 +25,6 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-func TestBrokenLinks(t *testing.T) {
-	for link, broken := range map[string]bool{
-		"[a](https://example.com/a#b)":                  false,
-		"[a](troubleshooting.md)":                       false,
-		"[a](troubleshooting.md#redis-auth)":            false,
-		"[a](../README.md)":                             false,
-		"[a](../gcra)":                                  false,
-		"# Two `words`, here\n[a](#two-words-here)":     false,
-		"[a](../README.md#no-such-heading)":             true,
-		"[a](#no-such-heading)":                         true,
-		"[a](README.md)":                                true,
-		"[a](docs/troubleshooting.md)":                  true,
-		"[a](../gcra#heading)":                          true,
-		"```sh\n# a comment\n```\n[a](#a-comment)":      true,
-		"[good](troubleshooting.md), ![b](missing.svg)": true,
-	} {
-		if got := brokenLinks("docs/page.md", link); (len(got) > 0) != broken {
-			t.Errorf("%q: got %q; want broken to be %v", link, got, broken)
-		}
-	}
-}
-
 // brokenLinks checks the links of a document, which are relative to its folder.
 func brokenLinks(document, text string) (broken []string) {
 	for _, m := range links.FindAllStringSubmatch(text, -1) {
