@@ -55,15 +55,18 @@ func newPlot(v *summary) (*plot.Plot, error) {
 		if err != nil {
 			return nil, fmt.Errorf("line: %w", err)
 		}
+
 		process := thread / threads
 		line.Color = ink[process]
 		line.Width = vg.Points(0.9)
 		line.StepStyle = plotter.PreStep
 		p.Add(line)
+
 		if thread%threads == 0 {
 			p.Legend.Add("process "+strconv.Itoa(process+1), line)
 		}
 	}
+
 	fair, err := plotter.NewLine(plotter.XYs{{X: 0, Y: fairSleep}, {X: runTakes.Minutes(), Y: fairSleep}})
 	if err != nil {
 		return nil, fmt.Errorf("line: %w", err)

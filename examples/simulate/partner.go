@@ -184,6 +184,7 @@ func (p *partner) write(h http.Header, now time.Time, since time.Duration, remai
 		if p.window == "fixed" { // a Unix time, as GitHub sends it
 			h.Set("X-RateLimit-Reset", strconv.FormatInt(end.Unix(), 10))
 		}
+
 	case "gitlab":
 		set([3]string{"RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"}, strconv.FormatInt(end.Unix(), 10))
 	case "twitter":
@@ -193,6 +194,7 @@ func (p *partner) write(h http.Header, now time.Time, since time.Duration, remai
 	case "date": // the server's clock is ahead
 		set(xRateLimit, end.Add(skew).UTC().Format(http.TimeFormat))
 		h.Set("Date", now.Add(skew).UTC().Format(http.TimeFormat))
+
 	case "discord":
 		set([3]string{"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset-After"}, strconv.FormatFloat(reset.Seconds(), 'f', 3, 64))
 	case "reddit":

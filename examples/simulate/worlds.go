@@ -211,6 +211,7 @@ func buildWorlds() []world {
 	add(world{name: "Notion", limit: per(3, time.Second).WithBurst(10), fields: "none", clients: 4})
 	// developer.spotify.com/documentation/web-api/concepts/rate-limits: a rolling window of 30 seconds
 	add(world{name: "Spotify", limit: per(180, 30*time.Second), window: "strict", fields: "none", clients: 5})
+
 	// docs.digitalocean.com/reference/api: the reset is when the oldest request expires
 	add(world{name: "DigitalOcean", limit: per(5000, hour), window: "strict", fields: "gitlab", clients: 4, allow: bounds{uneven: 20}, why: strict})
 	// developers.hubspot.com/docs/guides/apps/api-usage/usage-details
@@ -242,6 +243,7 @@ func (w *world) String() string {
 	if w.bare {
 		s += " bare"
 	}
+
 	if w.lie != "" {
 		s += " lie " + w.lie
 	}
@@ -255,6 +257,7 @@ func (w *world) String() string {
 	if w.leave > 0 {
 		s += fmt.Sprintf(", %d leave", w.leave)
 	}
+
 	if w.rate > 0 {
 		s += fmt.Sprintf(", rate x %g", w.rate)
 	}
