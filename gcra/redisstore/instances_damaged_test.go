@@ -59,15 +59,14 @@ func TestDamagedMarksHealWithoutBlocking(t *testing.T) {
 		a, nowA := counting(t, client)
 		b, nowB := counting(t, client)
 		for range 2 {
+			nowA.add(2 * time.Second)
+			nowB.add(2 * time.Second)
 			for _, r := range []*redisstore.Store{a, b} {
 				before := client.Get(t.Context(), key).Val()
 				redistest.Eventually(t, patience, name+": a mark", func() bool {
 					return answers(r) && client.Get(t.Context(), key).Val() != before
 				})
 			}
-
-			nowA.add(2 * time.Second)
-			nowB.add(2 * time.Second)
 		}
 
 		redistest.Eventually(t, patience, name+": the count 2", func() bool {
