@@ -137,9 +137,11 @@ func (a *admission) decision() *Decision {
 		results [2]PolicyResult
 	})
 	a.made = &room.Decision
-	*a.made = Decision{Allowed: a.allowed(), RetryAfter: a.retryAfter(), Err: a.err, admission: a}
+	*a.made = Decision{Allowed: a.allowed(), Err: a.err, admission: a}
 	if a.made.Allowed {
 		a.made.Delay = a.delay()
+	} else {
+		a.made.RetryAfter = a.retryAfter()
 	}
 
 	if len(a.charges) > 0 {
