@@ -136,19 +136,22 @@ func (a *admission) decision() *Decision {
 		Decision
 		results [2]PolicyResult
 	})
-	a.made = &room.Decision
-	*a.made = Decision{Allowed: a.allowed(), RetryAfter: a.retryAfter(), Err: a.err, admission: a}
-	if a.made.Allowed {
-		a.made.Delay = a.delay()
+	d := &room.Decision
+	*d = Decision{Allowed: a.allowed(), Err: a.err, admission: a}
+	if d.Allowed {
+		d.Delay = a.delay()
+	} else {
+		d.RetryAfter = a.retryAfter()
 	}
 
 	if len(a.charges) > 0 {
-		a.made.Results = room.results[:0]
+		d.Results = room.results[:0]
 	}
 	for i := range a.charges {
 		if c := &a.charges[i]; a.entries[i].status != undecided {
-			a.made.Results = append(a.made.Results, PolicyResult{c.Policy, c.Subject, c.Shadow, c.Limit, c.Result})
+			d.Results = append(d.Results, PolicyResult{c.Policy, c.Subject, c.Shadow, c.Limit, c.Result})
 		}
 	}
-	return a.made
+	a.made = d
+	return d
 }

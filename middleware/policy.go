@@ -38,14 +38,14 @@ func (p *policy) evaluate(r *http.Request, c *gcra.Charge, peeks bool) (verdict,
 	*c = p.Charge("", p.Limit)
 	if p.Skip != nil {
 		skip := false
-		failed := p.call("Skip", func() error { skip = p.Skip(r); return nil })
+		failed := p.failed("Skip", safely(func() error { skip = p.Skip(r); return nil }))
 		if failed != nil || skip {
 			return exempt, failed
 		}
 	}
 
 	subject := ""
-	noKey := p.call("Key", func() (err error) { subject, err = p.Key(r); return err })
+	noKey := p.failed("Key", safely(func() (err error) { subject, err = p.Key(r); return err }))
 	switch {
 	case noKey != nil:
 	case subject == "" && p.SkipAnonymous:
@@ -57,7 +57,7 @@ func (p *policy) evaluate(r *http.Request, c *gcra.Charge, peeks bool) (verdict,
 	// Also without a key, which FailLocal counts under this limit.
 	var noPlan *policyError
 	if p.LimitFor != nil {
-		noPlan = p.call("LimitFor", func() error { return p.setLimit(c, p.LimitFor(r), "the request") })
+		noPlan = p.failed("LimitFor", safely(func() error { return p.setLimit(c, p.LimitFor(r), "the request") }))
 	}
 	switch {
 	case noKey != nil && noPlan != nil:
@@ -70,7 +70,7 @@ func (p *policy) evaluate(r *http.Request, c *gcra.Charge, peeks bool) (verdict,
 
 	if p.Override != nil || p.override != nil {
 		ban, wins := false, false
-		failed := p.call("Override", func() (err error) { ban, wins, err = p.applyOverride(c); return err })
+		failed := p.failed("Override", safely(func() (err error) { ban, wins, err = p.applyOverride(c); return err }))
 		if c.Limit == gcra.Unlimited() && (failed != nil || ban) {
 			c.Limit = gcra.Limit{} // that of LimitFor, which lets nothing pass here
 		}
@@ -86,18 +86,19 @@ func (p *policy) evaluate(r *http.Request, c *gcra.Charge, peeks bool) (verdict,
 	}
 
 	if p.Cost != nil && !peeks {
-		return charges, p.call("Cost", func() error { return p.askCost(c, r) })
+		return charges, p.failed("Cost", safely(func() error { return p.askCost(c, r) }))
 	}
 	return charges, nil
 }
 
-// call calls one of the application's functions. A panic is an error like any other, so
-// that no request can escape the other policies by causing it.
-func (p *policy) call(function string, f func() error) *policyError {
-	if err := safely(f); err != nil {
-		return &policyError{p.Name, function, err}
+// failed returns the error of one of the application's functions, or nil. The functions are
+// called safely: a panic is an error like any other, so that no request can escape the other
+// policies by causing it.
+func (p *policy) failed(function string, err error) *policyError {
+	if err == nil {
+		return nil
 	}
-	return nil
+	return &policyError{p.Name, function, err}
 }
 
 // applyOverride applies the Override of the charge's subject: a ban, or a limit that wins over
