@@ -4,18 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 )
 
 // networks are the addresses of trusted proxies.
 type networks []netip.Prefix
 
 func (n networks) contain(addr netip.Addr) bool {
-	for _, p := range n {
-		if p.Contains(addr) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(n, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
 // mustNetworks parses the prefixes of a constructor. It panics with the constructor's name

@@ -3,6 +3,7 @@ package keyfunc
 import (
 	"net/http"
 	"net/netip"
+	"regexp"
 	"strings"
 )
 
@@ -127,16 +128,11 @@ func cutValue(s string) (value, rest string, ok bool) {
 		})
 	}
 
-	escaped := false
 	for i := 1; i < len(s); i++ {
 		switch c := s[i]; {
 		case c == '"':
-			if value = s[1:i]; escaped {
-				value = unquote(value)
-			}
-			return value, s[i+1:], true
+			return unquote(s[1:i]), s[i+1:], true
 		case c == '\\':
-			escaped = true
 			i++
 		case c < ' ' && c != '\t' || c == 0x7f:
 			return "", "", false
@@ -145,16 +141,14 @@ func cutValue(s string) (value, rest string, ok bool) {
 	return "", "", false
 }
 
+var quotedPair = regexp.MustCompile(`(?s)\\(.)`)
+
 // unquote removes the backslashes of quoted-pairs.
 func unquote(s string) string {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' {
-			i++
-		}
-		b.WriteByte(s[i])
+	if !strings.Contains(s, `\`) {
+		return s
 	}
-	return b.String()
+	return quotedPair.ReplaceAllString(s, "$1")
 }
 
 // parseNode parses a node (RFC 7239, section 6) with an address, with or without a port,
