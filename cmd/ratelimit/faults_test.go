@@ -125,6 +125,7 @@ func (l *looks) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // every server follows what the command sets within three looks, of which there is one every two
 // seconds.
 func TestOverridesUnderFaults(t *testing.T) {
+	t.Parallel()
 	redis.SetLogger(silent{}) // dials that fail
 	for name, start := range map[string]func(*testing.T) *faulty{
 		"killed": killed, "suspended": suspended, "failover": failover, "node killed": nodeKilled, "node suspended": nodeSuspended,

@@ -141,7 +141,7 @@ func (c *command) root() *cobra.Command {
 
 var globals = []string{"redis", "prefix", "policies", "json"}
 
-// uses adds global flags to a command. They may also come before its name.
+// uses adds global flags to a command. They may also precede its name.
 func (c *command) uses(cmd *cobra.Command, flags ...string) *cobra.Command {
 	for _, name := range flags {
 		cmd.Flags().AddFlag(c.global.Flags().Lookup(name))

@@ -157,8 +157,12 @@ func (o *Overrides) look(ctx context.Context) (map[string]string, error) {
 	}
 	answers := make(chan answer, 1)
 	go func(version string) {
-		fields, err := o.read(ctx, version)
-		answers <- answer{fields, err}
+		var a answer
+		changed, err := o.changed(ctx, version)
+		if a.err = err; changed {
+			a.fields, a.err = o.read(ctx)
+		}
+		answers <- a
 	}(o.version)
 
 	select {
@@ -169,16 +173,17 @@ func (o *Overrides) look(ctx context.Context) (map[string]string, error) {
 	}
 }
 
-// read returns what Redis has, or nil if its version is the given one.
-func (o *Overrides) read(ctx context.Context, version string) (map[string]string, error) {
+// changed reports whether Redis has another version.
+func (o *Overrides) changed(ctx context.Context, version string) (bool, error) {
 	now, err := o.client.HGet(ctx, o.key, overrides.Version).Result()
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return nil, err
+	if errors.Is(err, redis.Nil) {
+		err = nil
 	}
-	if now == version {
-		return nil, nil
-	}
+	return err == nil && now != version, err
+}
 
+// read returns what Redis has.
+func (o *Overrides) read(ctx context.Context) (map[string]string, error) {
 	size, err := o.client.HLen(ctx, o.key).Result()
 	if err != nil {
 		return nil, err

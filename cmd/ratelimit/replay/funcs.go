@@ -90,7 +90,7 @@ func withHint(err error) error {
 		{`: cost is "`, "--cost rows=10 sets a number for a cost that your program registers"},
 	} {
 		if strings.Contains(err.Error(), hint.message) {
-			err = fmt.Errorf("%f\n%s", err, hint.flag)
+			err = fmt.Errorf("%w\n%s", err, hint.flag)
 		}
 	}
 	return err

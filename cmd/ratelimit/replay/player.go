@@ -195,7 +195,7 @@ func (p *player) count(d *middleware.Decision) {
 
 		cost := int64(1)
 		if t.policy.Cost != nil {
-			cost = max(int64(t.policy.Cost(p.request)), 0)
+			cost = max(t.policy.Cost(p.request), 0)
 		}
 		t.meter(result.Limit, &p.subjectsLeft).add(result.Subject, hash, p.clock, cost, !result.Allowed)
 	}

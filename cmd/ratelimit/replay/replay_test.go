@@ -178,7 +178,7 @@ func TestRunMistakes(t *testing.T) {
 		err := run(t.Context(), c.args, strings.NewReader(""), &out, io.Discard)
 
 		for _, want := range c.want {
-			if err == nil || !strings.Contains(err.Error(), want) {
+			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "%!") {
 				t.Errorf("%q: got %v; want %q", c.args, err, want)
 			}
 		}
