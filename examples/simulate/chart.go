@@ -29,6 +29,7 @@ func newPlot(v *summary) (*plot.Plot, error) {
 	p.Title.Text = fmt.Sprintf("%s: %.2f %% denied, longest sleep %.1f s, counts differ by %.1f (stdev)", v.name, m[0], m[1], m[2])
 	p.Title.Padding = vg.Points(8)
 	p.Title.TextStyle.Font.Size = vg.Points(13)
+
 	p.X.Label.Text = "minutes"
 	p.Y.Label.Text = "seconds slept before a request, by thread"
 	p.X.Min, p.X.Max, p.Y.Min = 0, runTakes.Minutes(), 0
@@ -55,6 +56,7 @@ func newPlot(v *summary) (*plot.Plot, error) {
 		if err != nil {
 			return nil, fmt.Errorf("line: %w", err)
 		}
+
 		process := thread / threads
 		line.Color = ink[process]
 		line.Width = vg.Points(0.9)
@@ -64,6 +66,7 @@ func newPlot(v *summary) (*plot.Plot, error) {
 			p.Legend.Add("process "+strconv.Itoa(process+1), line)
 		}
 	}
+
 	fair, err := plotter.NewLine(plotter.XYs{{X: 0, Y: fairSleep}, {X: runTakes.Minutes(), Y: fairSleep}})
 	if err != nil {
 		return nil, fmt.Errorf("line: %w", err)
@@ -101,6 +104,7 @@ func save(v *summary, base string) error {
 	if err != nil {
 		return err
 	}
+
 	for _, format := range []string{"png", "svg"} {
 		canvas, err := draw.NewFormattedCanvas(width, height, format)
 		if err != nil {

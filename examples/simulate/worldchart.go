@@ -38,6 +38,7 @@ func saveWorlds(all []standing, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("-out: %w", err)
 	}
+
 	plot.DefaultFont.Variant = "Sans"
 	plots := [][]*plot.Plot{make([]*plot.Plot, len(panels))}
 	for k, panel := range panels {
@@ -48,6 +49,7 @@ func saveWorlds(all []standing, dir string) error {
 		p.X.Min, p.X.Max = 0, panel.most
 		p.Y.Min, p.Y.Max = -float64(len(all))+0.4, 3.4 // room for the legend
 		p.X.Tick.Marker = plot.ConstantTicks(scale(panel.most))
+
 		ticks := make([]plot.Tick, len(all))
 		for i := range all {
 			ticks[i] = plot.Tick{Value: -float64(i)}
@@ -56,15 +58,18 @@ func saveWorlds(all []standing, dir string) error {
 			}
 		}
 		p.Y.Tick.Marker = plot.ConstantTicks(ticks)
+
 		grid := plotter.NewGrid()
 		grid.Vertical.Color, grid.Horizontal.Color = color.Gray{Y: 0xe0}, color.Gray{Y: 0xe0}
 		p.Add(grid)
+
 		bound, err := plotter.NewLine(plotter.XYs{{X: panel.bound, Y: p.Y.Min}, {X: panel.bound, Y: 0.5}})
 		if err != nil {
 			return fmt.Errorf("line: %w", err)
 		}
 		bound.Dashes = []vg.Length{vg.Points(4), vg.Points(3)}
 		p.Add(bound)
+
 		for c := len(contestants) - 1; c >= 0; c-- { // ours on top
 			points := make(plotter.XYs, len(all))
 			for i := range all {
@@ -74,15 +79,18 @@ func saveWorlds(all []standing, dir string) error {
 			if err != nil {
 				return fmt.Errorf("dots: %w", err)
 			}
+
 			dots.GlyphStyle = draw.GlyphStyle{Color: inks[c], Radius: vg.Points(3.2), Shape: draw.CircleGlyph{}}
 			p.Add(dots)
 			if k == 0 {
 				p.Legend.Add(contestants[c].name, dots)
 			}
 		}
+
 		p.Legend.Top = true
 		plots[0][k] = p
 	}
+
 	height := vg.Points(90 + 15*float64(len(all)))
 	for _, format := range []string{"png", "svg"} {
 		canvas, err := draw.NewFormattedCanvas(15*vg.Inch, height, format)
@@ -92,10 +100,12 @@ func saveWorlds(all []standing, dir string) error {
 		whole := draw.New(canvas)
 		whole.SetColor(color.White)
 		whole.Fill(whole.Path())
+
 		tiles := draw.Tiles{Rows: 1, Cols: len(panels), PadX: vg.Points(14), PadTop: margin, PadBottom: margin, PadLeft: margin, PadRight: 2 * margin}
 		for k, c := range plot.Align(plots, tiles, whole)[0] {
 			plots[0][k].Draw(c)
 		}
+
 		if err := write(canvas, filepath.Join(dir, "worlds."+format)); err != nil {
 			return err
 		}

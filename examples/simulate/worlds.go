@@ -240,6 +240,7 @@ func (w *world) String() string {
 		s += " " + w.window
 	}
 	s += " " + w.fields
+
 	if w.bare {
 		s += " bare"
 	}
@@ -247,6 +248,7 @@ func (w *world) String() string {
 		s += " lie " + w.lie
 	}
 	s += fmt.Sprintf(", %d", w.clients)
+
 	if w.processes > 0 {
 		s += fmt.Sprintf(" in %d", w.processes)
 	}
@@ -256,6 +258,7 @@ func (w *world) String() string {
 	if w.leave > 0 {
 		s += fmt.Sprintf(", %d leave", w.leave)
 	}
+
 	if w.rate > 0 {
 		s += fmt.Sprintf(", rate x %g", w.rate)
 	}
