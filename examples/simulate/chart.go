@@ -29,6 +29,7 @@ func newPlot(v *summary) (*plot.Plot, error) {
 	p.Title.Text = fmt.Sprintf("%s: %.2f %% denied, longest sleep %.1f s, counts differ by %.1f (stdev)", v.name, m[0], m[1], m[2])
 	p.Title.Padding = vg.Points(8)
 	p.Title.TextStyle.Font.Size = vg.Points(13)
+
 	p.X.Label.Text = "minutes"
 	p.Y.Label.Text = "seconds slept before a request, by thread"
 	p.X.Min, p.X.Max, p.Y.Min = 0, runTakes.Minutes(), 0
@@ -104,6 +105,7 @@ func save(v *summary, base string) error {
 	if err != nil {
 		return err
 	}
+
 	for _, format := range []string{"png", "svg"} {
 		canvas, err := draw.NewFormattedCanvas(width, height, format)
 		if err != nil {

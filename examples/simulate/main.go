@@ -233,6 +233,7 @@ func printTable(w io.Writer, summaries []*summary, seeds int) error {
 	fmt.Fprintln(t, "\tretry %\tlongest s\tstdev\tclear s\t\t")
 	for _, v := range summaries {
 		fmt.Fprintf(t, "%s\t%s\t\t\n", v.name, cells(v.mean))
+
 		if seeds > 1 {
 			fmt.Fprintf(t, "worst\t%s\t\t\n", cells(v.worst))
 		}
@@ -242,6 +243,7 @@ func printTable(w io.Writer, summaries []*summary, seeds int) error {
 			fmt.Fprintf(t, "deviation\t%+.0f\t%+.0f\t%+.0f\t%+.0f\t%%\t\n", d[0], d[1], d[2], d[3])
 		}
 	}
+
 	if err := t.Flush(); err != nil {
 		return fmt.Errorf("table: %w", err)
 	}

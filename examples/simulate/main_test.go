@@ -103,6 +103,7 @@ func TestPublishedStrategies(t *testing.T) {
 		{"proportional", [4][2]float64{{0.7, 1.2}, {0.8, 1.3}, {0.7, 1.4}, {0.9, 1.02}}},
 		{"remaining", [4][2]float64{{0.9, 1.5}, {0.9, 1.5}, {0.9, 1.8}, {0.85, 1.02}}},
 	} {
+
 		v := summaryOf(t, c.name)
 		for k, metric := range metricNames {
 			if ratio := v.mean[k] / v.published[k]; ratio < c.bounds[k][0] || ratio > c.bounds[k][1] {
@@ -143,6 +144,7 @@ func TestCharts(t *testing.T) {
 	if err := simulate(io.Discard, &progress, settings{seed: 1, seeds: 1, short: true, out: dir}); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, r := range rows[5:] {
 		for suffix, magic := range map[string]string{".png": "\x89PNG", ".svg": "<?xml"} {
 			b, err := os.ReadFile(filepath.Join(dir, r.name+suffix))
@@ -179,6 +181,7 @@ func TestSettings(t *testing.T) {
 		{"-clients 2 -processes 3", "-processes is 3"},
 		{"-clients 4 -join 2 -leave 2", "-join is 2"},
 	} {
+
 		_, err := readSettings(strings.Fields(c.args))
 		if (err == nil) != (c.fault == "") || err != nil && !strings.Contains(err.Error(), c.fault) {
 			t.Errorf("%q: got %v; want %q", c.args, err, c.fault)

@@ -179,6 +179,7 @@ func (p *partner) write(h http.Header, now time.Time, since time.Duration, remai
 			h.Set("RateLimit", fmt.Sprintf(`%s, "other";r=%d;t=%s`, h.Get("RateLimit"), remaining, ceil(reset)))
 			h.Set("RateLimit-Policy", fmt.Sprintf(`%s, "other";q=%d;w=%s`, h.Get("RateLimit-Policy"), p.second.Count, ceil(p.second.Per)))
 		}
+
 	case "x":
 		set(xRateLimit, ceil(reset))
 		if p.window == "fixed" { // a Unix time, as GitHub sends it
@@ -201,6 +202,7 @@ func (p *partner) write(h http.Header, now time.Time, since time.Duration, remai
 		h.Set("X-RateLimit-Used", strconv.FormatInt(limit-remaining, 10))
 		h.Set("X-RateLimit-Remaining", left+".0")
 		h.Set("X-RateLimit-Reset", ceil(reset))
+
 	case "openai":
 		set([3]string{"X-RateLimit-Limit-Requests", "X-RateLimit-Remaining-Requests", "X-RateLimit-Reset-Requests"}, reset.Round(time.Millisecond).String())
 	case "zendesk":

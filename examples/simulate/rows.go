@@ -95,6 +95,7 @@ type summary struct {
 
 func (r *row) over(first uint64, seeds int) (*summary, error) {
 	v := &summary{row: r}
+
 	for i := range seeds {
 		m, half, err := r.measure(first + uint64(i))
 		if err != nil {
@@ -110,6 +111,7 @@ func (r *row) over(first uint64, seeds int) (*summary, error) {
 			v.worst[k] = max(v.worst[k], m[k])
 		}
 	}
+
 	for k := range v.mean {
 		v.mean[k] = v.seeds[0][k] + v.mean[k]/float64(seeds)
 	}

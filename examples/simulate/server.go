@@ -72,6 +72,7 @@ func (s *server) handle(now time.Time) (answer, error) {
 	if !s.bucket.frozen {
 		s.bucket.now = now
 	}
+
 	w := &recorder{header: http.Header{}, status: http.StatusOK}
 	if _, ok := s.limiter.Allow(w, s.request); ok != (w.status == http.StatusOK) {
 		return answer{}, fmt.Errorf("got %d; want 200 or a denial", w.status)
@@ -79,11 +80,13 @@ func (s *server) handle(now time.Time) (answer, error) {
 	if w.status != http.StatusOK && w.status != http.StatusTooManyRequests {
 		return answer{}, fmt.Errorf("got %d; want 200 or 429", w.status)
 	}
+
 	left := w.header.Get("RateLimit-Remaining")
 	n, err := strconv.ParseInt(left, 10, 64)
 	if err != nil {
 		return answer{}, fmt.Errorf("remaining: %w", err)
 	}
+
 	a := answer{denied: w.status != http.StatusOK, remaining: n, status: w.status, header: w.header}
 	if s.remainingOnly {
 		a.header = http.Header{}

@@ -38,6 +38,7 @@ func saveWorlds(all []standing, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("-out: %w", err)
 	}
+
 	plot.DefaultFont.Variant = "Sans"
 
 	plots := [][]*plot.Plot{make([]*plot.Plot, len(panels))}
@@ -80,6 +81,7 @@ func saveWorlds(all []standing, dir string) error {
 			if err != nil {
 				return fmt.Errorf("dots: %w", err)
 			}
+
 			dots.GlyphStyle = draw.GlyphStyle{Color: inks[c], Radius: vg.Points(3.2), Shape: draw.CircleGlyph{}}
 			p.Add(dots)
 			if k == 0 {
@@ -101,6 +103,7 @@ func saveWorlds(all []standing, dir string) error {
 		whole := draw.New(canvas)
 		whole.SetColor(color.White)
 		whole.Fill(whole.Path())
+
 		tiles := draw.Tiles{Rows: 1, Cols: len(panels), PadX: vg.Points(14), PadTop: margin, PadBottom: margin, PadLeft: margin, PadRight: 2 * margin}
 		for k, c := range plot.Align(plots, tiles, whole)[0] {
 			plots[0][k].Draw(c)

@@ -98,23 +98,24 @@ func buildWorlds() []world {
 	add(world{limit: per(100, time.Second), clients: 20})
 	add(world{limit: per(5, time.Minute), clients: 2})
 	add(world{limit: per(1, time.Second).WithBurst(1), clients: 1})
-	add(world{limit: per(1, time.Second).WithBurst(1), clients: 10, allow: bounds{late: 12, share: 80, uneven: never}, why: small})
+	add(world{limit: per(1, time.Second).WithBurst(1), clients: 10, allow: bounds{uneven: never}, why: small})
 	add(world{limit: per(1, time.Second).WithBurst(10), clients: 10})
-	add(world{limit: per(1, time.Second).WithBurst(2), clients: 10, allow: bounds{late: 12, share: 40, uneven: 30}, why: small})
+	add(world{limit: per(1, time.Second).WithBurst(2), clients: 10, allow: bounds{late: 12, share: 40, uneven: 10}, why: small})
 	add(world{limit: per(1, time.Second).WithBurst(5), clients: 10})
 	add(world{limit: per(4500, hour), clients: 200})
 
 	// The forms of the fields.
-	for _, fields := range []string{"draft7", "draft11", "x", "none"} {
+	for _, fields := range []string{"draft7", "draft11", "x"} {
 		add(world{limit: per(75, time.Minute), fields: fields, clients: 10})
 	}
+	add(world{limit: per(75, time.Minute), fields: "none", clients: 10, allow: bounds{uneven: 6}, why: many})
 
 	// Fixed and strict windows.
 	for _, fields := range []string{"draft6", "draft7", "draft11", "x"} {
 		add(world{limit: per(75, time.Minute), window: "fixed", fields: fields, clients: 10})
 	}
 	add(world{limit: per(75, time.Minute), window: "fixed", clients: 1})
-	add(world{limit: per(75, time.Minute), window: "fixed", clients: 40, allow: bounds{uneven: 8}, why: seldom})
+	add(world{limit: per(75, time.Minute), window: "fixed", clients: 40, allow: bounds{uneven: 6}, why: seldom})
 	add(world{limit: per(75, time.Minute), window: "fixed", clients: 10, bare: true})
 	add(world{limit: per(60, hour), window: "fixed", fields: "x", clients: 5, bare: true})
 	add(world{limit: per(5000, hour), window: "fixed", fields: "x", clients: 10, bare: true})
@@ -139,7 +140,7 @@ func buildWorlds() []world {
 
 	// Denials alone, and fields of another limit.
 	add(world{limit: per(5, time.Second).WithBurst(2), fields: "none", bare: true, clients: 1})
-	add(world{limit: per(5, time.Second).WithBurst(2), fields: "none", bare: true, clients: 4, allow: bounds{share: 35}, why: burst2})
+	add(world{limit: per(5, time.Second).WithBurst(2), fields: "none", bare: true, clients: 4, allow: bounds{share: 35, uneven: 15}, why: burst2})
 	add(world{limit: per(10, time.Second), lie: "day", fields: "x", bare: true, clients: 4})
 	add(world{limit: per(10, time.Second), lie: "day", fields: "draft6", clients: 4})
 	add(world{limit: per(10, time.Second), lie: "4000", fields: "x", bare: true, clients: 4})
@@ -161,7 +162,7 @@ func buildWorlds() []world {
 	silent(per(20, time.Second), "fixed", 10)
 	silent(per(100, time.Minute), "strict", 1, 5)
 	silent(per(60, hour), "gcra", 1)
-	add(world{limit: per(5000, hour), fields: "none", bare: true, clients: 3, allow: bounds{uneven: 20}, why: many})
+	silent(per(5000, hour), "gcra", 3)
 	silent(per(1, time.Second).WithBurst(1), "gcra", 1)
 	silent(per(25, time.Second), "gcra", 10)
 	silent(per(5, time.Second), "gcra", 1)
@@ -173,7 +174,7 @@ func buildWorlds() []world {
 	// Partners of the real world.
 	add(world{name: "GitHub", limit: per(5000, hour), window: "fixed", fields: "x", clients: 10, second: per(100, time.Minute)})
 	add(world{name: "Shopify", limit: per(2, time.Second).WithBurst(40), fields: "shopify", clients: 10})
-	add(world{name: "Discord", limit: per(5, 5*time.Second), window: "fixed", fields: "discord", clients: 4, allow: bounds{share: 80, uneven: 8}, why: seldom})
+	add(world{name: "Discord", limit: per(5, 5*time.Second), window: "fixed", fields: "discord", clients: 4, allow: bounds{share: 80, uneven: 10}, why: seldom})
 	add(world{name: "Discord", limit: per(5, 5*time.Second), window: "fixed", fields: "discord", clients: 1})
 	add(world{name: "Slack", limit: per(50, time.Minute), window: "fixed", fields: "none", clients: 5})
 	add(world{name: "AWS", limit: per(10, time.Second).WithBurst(20), fields: "none", bare: true, clients: 10})
@@ -190,7 +191,7 @@ func buildWorlds() []world {
 	add(world{name: "a clock ahead", limit: per(100, time.Minute), window: "fixed", fields: "date", clients: 10})
 	add(world{name: "slow", limit: per(5, time.Second).WithBurst(60), clients: 40, slow: true})
 	add(world{name: "Zendesk", limit: per(400, time.Minute), window: "fixed", fields: "zendesk", clients: 10})
-	add(world{limit: per(10, 4*time.Second), window: "fixed", clients: 5, allow: bounds{share: 90, uneven: 5}, why: seldom})
+	add(world{limit: per(10, 4*time.Second), window: "fixed", clients: 5})
 	add(world{limit: per(100, time.Minute), window: "fixed", fields: "x", bare: true, clients: 10})
 	add(world{limit: per(100, time.Minute).WithBurst(100), fields: "remaining", clients: 4})
 	add(world{limit: per(10, time.Second), fields: "x", clients: 10, rate: 0.2})
@@ -213,7 +214,7 @@ func buildWorlds() []world {
 	add(world{name: "Spotify", limit: per(180, 30*time.Second), window: "strict", fields: "none", clients: 5})
 
 	// docs.digitalocean.com/reference/api: the reset is when the oldest request expires
-	add(world{name: "DigitalOcean", limit: per(5000, hour), window: "strict", fields: "gitlab", clients: 4, allow: bounds{uneven: 20}, why: strict})
+	add(world{name: "DigitalOcean", limit: per(5000, hour), window: "strict", fields: "gitlab", clients: 4, allow: bounds{uneven: 10}, why: strict})
 	// developers.hubspot.com/docs/guides/apps/api-usage/usage-details
 	add(world{name: "HubSpot", limit: per(190, 10*time.Second), window: "strict", fields: "none", bare: true, clients: 6})
 	// developer.xero.com/documentation/guides/oauth2/limits
@@ -240,6 +241,7 @@ func (w *world) String() string {
 		s += " " + w.window
 	}
 	s += " " + w.fields
+
 	if w.bare {
 		s += " bare"
 	}
@@ -248,6 +250,7 @@ func (w *world) String() string {
 		s += " lie " + w.lie
 	}
 	s += fmt.Sprintf(", %d", w.clients)
+
 	if w.processes > 0 {
 		s += fmt.Sprintf(" in %d", w.processes)
 	}

@@ -15,6 +15,7 @@ func TestWorlds(t *testing.T) {
 	if long {
 		seeds = 3
 	}
+
 	for i := range worlds {
 		w := &worlds[i]
 		if w.days() && !long {
@@ -64,6 +65,7 @@ func TestOneWorld(t *testing.T) {
 	if err := simulate(&table, &progress, s); err != nil {
 		t.Fatal(err)
 	}
+
 	const name = "60/minute fixed x bare lie day, 4 in 2, 1 join, 1 leave"
 	if !strings.Contains(table.String(), name) || !strings.Contains(progress.String(), "1/1 "+name) {
 		t.Errorf("got\n%s\nand\n%s\nwant %q in both", &table, &progress, name)

@@ -25,7 +25,7 @@ import (
 // # Algorithm
 //
 // A full bucket is used as fast as the caller likes. Pacing begins when a response shows less than 8
-// units, or less than 2 for each client that seems to use the limit, or with a denial. Then requests
+// units, or with a denial. Then requests
 // leave one by one at the rate
 //
 //	share · rate · exp((remaining - reserve) / (1.2·reserve))
@@ -72,8 +72,8 @@ import (
 //
 // A bucket of one or two units shows nothing before it denies. Several clients of one do not share it
 // evenly, one may get nothing, and of a bucket of two they use half. In a window that serves a client
-// less than twice, one gets up to six times as much as another. In a sliding window of ten clients that
-// is up to four times; with thirty clients and a server that tells nothing, 17 times. Two hundred clients
+// less than twice, one gets up to eight times as much as another. In a sliding window of an hour that is
+// up to seven times; with thirty clients and a server that tells nothing, twelve times. Two hundred clients
 // of a bucket of a hundred get 8 % denials; with more than about 240 of a larger one, remaining oscillates. With
 // RateLimit-Remaining alone a small bucket looks like a large one that is almost empty: clients leave up
 // to half of the limit unused until their shares have changed by a factor of two and remaining has not.

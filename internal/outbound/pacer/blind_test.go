@@ -17,6 +17,7 @@ func TestDenialsAlone(t *testing.T) {
 		const perSecond, length = 10, 10 * time.Minute
 		level, last, denied := 10.0, time.Duration(0), 0
 		p := Pacer{Rand: func() float64 { return 0.5 }}
+
 		sent := paceAlone(&p, length, func(at time.Duration) (int, http.Header) {
 			level, last = min(level+(at-last).Seconds()*perSecond, 10), at
 			if level < 1 {
@@ -26,6 +27,7 @@ func TestDenialsAlone(t *testing.T) {
 			level--
 			return http.StatusOK, fields
 		})
+
 		if most := len(sent) * 3 / 100; denied > most {
 			t.Errorf("%s: got %d of %d denied; want at most %d", name, denied, len(sent), most)
 		}

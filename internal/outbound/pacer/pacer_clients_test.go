@@ -56,17 +56,21 @@ func (e *events) Pop() any {
 func runClients(t *testing.T, limit gcra.Limit, header func(gcra.Result) http.Header, clients, callers int, warm, run time.Duration) (allowed, denied []int) {
 	t.Helper()
 	const roundTrip = 50 * time.Millisecond
+
 	start := time.Unix(1_800_000_000, 0)
 	now := start
 	store := &gcra.Memory{Now: func() time.Time { return now }}
 	random := rand.New(rand.NewPCG(1, 2))
+
 	pacers := make([]Pacer, clients)
 	for i := range pacers {
 		pacers[i].Rand = random.Float64
 	}
+
 	allowed, denied = make([]int, clients), make([]int, clients)
 	results := make([]gcra.Result, clients*callers)
 	var todo events
+
 	next := func(caller int) {
 		d := pacers[caller/callers].Next(now)
 		heap.Push(&todo, event{now.Sub(start) + d, caller, slept, d > 0})
@@ -74,11 +78,13 @@ func runClients(t *testing.T, limit gcra.Limit, header func(gcra.Result) http.He
 	for c := range results {
 		next(c)
 	}
+
 	for {
 		e := heap.Pop(&todo).(event)
 		if e.at > warm+run {
 			return allowed, denied
 		}
+
 		now = start.Add(e.at)
 		client := e.caller / callers
 		switch e.step {
@@ -88,19 +94,23 @@ func runClients(t *testing.T, limit gcra.Limit, header func(gcra.Result) http.He
 			} else {
 				heap.Push(&todo, event{at: e.at + roundTrip/2, caller: e.caller, step: atServer})
 			}
+
 		case atServer:
 			r, err := gcra.Take(t.Context(), store, gcra.Charge{Subject: "all", Policy: "p", Limit: limit, Cost: 1})
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			results[e.caller] = r
 			heap.Push(&todo, event{at: e.at + roundTrip/2, caller: e.caller, step: answered})
+
 		case answered:
 			r, status := results[e.caller], http.StatusOK
 			count := allowed
 			if !r.Allowed {
 				status, count = http.StatusTooManyRequests, denied
 			}
+
 			if e.at > warm {
 				count[client]++
 			}
@@ -154,6 +164,7 @@ func TestClientsShareLimit(t *testing.T) {
 		{gcra.PerSecond(1).WithBurst(1), 1, 3, bounds{0.95, 0, 1}, bounds{0.6, 0.15, 1}},
 		{gcra.PerMinute(5), 2, 2, bounds{0.97, 0.05, 2}, bounds{0.7, 0.35, 3}},
 	} {
+
 		for _, mode := range []struct {
 			name   string
 			header func(gcra.Result) http.Header
@@ -166,17 +177,20 @@ func TestClientsShareLimit(t *testing.T) {
 				if perSecond > 20 {
 					warm /= 2
 				}
+
 				allowed, denied := runClients(t, c.limit, mode.header, c.clients, c.callers, warm, run)
 				allAllowed, allDenied := 0, 0
 				for i := range allowed {
 					allAllowed += allowed[i]
 					allDenied += denied[i]
 				}
+
 				got := bounds{
 					used:   float64(allAllowed) / (perSecond * run.Seconds()),
 					denied: float64(allDenied) / float64(allAllowed+allDenied),
 					uneven: float64(slices.Max(allowed)) / float64(slices.Min(allowed)),
 				}
+
 				if got.used < mode.want.used || got.denied > mode.want.denied || got.uneven > mode.want.uneven {
 					t.Errorf("got used %.3f, denied %.4f, most/least %.2f; want at least %v, at most %v and %v",
 						got.used, got.denied, got.uneven, mode.want.used, mode.want.denied, mode.want.uneven)

@@ -62,6 +62,7 @@ func TestPacer(t *testing.T) {
 			{0, 0, nil, 0}, {0, 0, nil, 0}, {0, 0, nil, 0}, {0, 429, remaining(0), noRequest}, {0, 429, remaining(0), noRequest}, {0, 429, remaining(0), 2},
 		}},
 	} {
+
 		p := Pacer{Start: c.start, Rand: func() float64 { return 0 }}
 		now := noon
 		for i, s := range c.steps {
@@ -69,6 +70,7 @@ func TestPacer(t *testing.T) {
 			if s.status != 0 {
 				p.Done(now, s.status, s.header)
 			}
+
 			if s.sleep == noRequest {
 				continue
 			}
@@ -86,6 +88,7 @@ func TestPacerRecovers(t *testing.T) {
 		p := Pacer{Rand: func() float64 { return 0 }}
 		now := noon
 		for range 1000 {
+
 			p.Next(now)
 			now = now.Add(every)
 			p.Done(now, http.StatusOK, nil)
@@ -98,12 +101,14 @@ func TestPacerRecovers(t *testing.T) {
 		if most := max(every*10/9, 250*time.Millisecond); denied > most {
 			t.Errorf("a denial at one in %v: got an interval of %v; want at most %v", every, denied, most)
 		}
+
 		began := now
 		for p.interval() > every/4 && now.Sub(began) < 10*time.Hour {
 			now = now.Add(p.Next(now))
 			p.Again(now)
 			p.Done(now, http.StatusOK, nil)
 		}
+
 		if took, most := now.Sub(began), max(30*time.Minute, 100*every); took > most {
 			t.Errorf("a denial at one in %v: got four times the rate after %v; want %v at most", every, took, most)
 		}

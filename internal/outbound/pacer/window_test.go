@@ -49,6 +49,7 @@ func fixedWindows(n int, period time.Duration, header func(remaining int, reset 
 func TestFixedWindows(t *testing.T) {
 	const n, period = 75, time.Minute
 	seconds := func(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }
+
 	for name, header := range map[string]func(int, time.Duration) http.Header{
 		"draft 6": func(remaining int, reset time.Duration) http.Header {
 			return head("RateLimit-Limit: 75", fmt.Sprint("RateLimit-Remaining: ", remaining), fmt.Sprint("RateLimit-Reset: ", seconds(reset)), "RateLimit-Policy: 75;w=60")
@@ -67,6 +68,7 @@ func TestFixedWindows(t *testing.T) {
 			answer, denied := fixedWindows(n, period, header)
 			p := Pacer{Rand: func() float64 { return 0.5 }}
 			sent := paceAlone(&p, 10*period, answer)
+
 			if *denied > 0 {
 				t.Errorf("got %d denied; want none", *denied)
 			}
@@ -76,6 +78,7 @@ func TestFixedWindows(t *testing.T) {
 			if !p.window.fixed {
 				t.Error("the window is not known as fixed")
 			}
+
 			half := 0
 			for _, at := range sent {
 				if at > 9*period && at < 9*period+period/2 {
@@ -102,6 +105,7 @@ func TestBucketIsNoFixedWindow(t *testing.T) {
 			if p.window.fixed || p.window.sliding {
 				t.Fatalf("reset %s: after %v it counts as a window", name, at)
 			}
+
 			if level < 1 {
 				return http.StatusTooManyRequests, head("Retry-After: 1", "RateLimit-Remaining: 0", "RateLimit-Reset: 1", "RateLimit-Limit: 20", "RateLimit-Policy: 60;w=60")
 			}

@@ -58,17 +58,20 @@ func callPartner(arg string, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+
 	fmt.Fprintln(out, "ready")
 	lines := bufio.NewReader(in)
 	if _, err := lines.ReadString('\n'); err != nil {
 		return nil // the test has ended
 	}
+
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() {
 		_, _ = io.Copy(io.Discard, lines)
 		cancel()
 	}()
+
 	queue := turns.Turns{Store: store}
 	for i, l := range c.Limits {
 		charge := gcra.Charge{Subject: "partner", Policy: fmt.Sprint(i), Limit: l, Cost: 1}
@@ -77,6 +80,7 @@ func callPartner(arg string, in io.Reader, out io.Writer) error {
 		}
 		queue.Charges = append(queue.Charges, charge)
 	}
+
 	var mu sync.Mutex
 	var failed failures
 	begin := time.Now()
@@ -86,15 +90,18 @@ func callPartner(arg string, in io.Reader, out io.Writer) error {
 			url := fmt.Sprint(c.Partner, "/", os.Getpid(), "/", i)
 			for ctx.Err() == nil {
 				err := c.turn(ctx, queue, url)
+
 				wait := c.Take
 				if err != nil && ctx.Err() == nil {
 					mu.Lock()
 					wait = max(c.note(&failed, err), wait)
 					mu.Unlock()
 				}
+
 				if at := time.Since(begin) + wait; c.Off > 0 && at%(c.On+c.Off) > c.On {
 					wait += c.On + c.Off - at%(c.On+c.Off)
 				}
+
 				select {
 				case <-time.After(wait):
 				case <-ctx.Done():
@@ -102,6 +109,7 @@ func callPartner(arg string, in io.Reader, out io.Writer) error {
 			}
 		})
 	}
+
 	running.Wait()
 	return json.NewEncoder(out).Encode(failed)
 }
@@ -122,6 +130,7 @@ func (c calling) open() (gcra.Store, error) {
 		}
 		return log, log.Ping(context.Background())
 	}
+
 	store, err := redisstore.Open(c.Redis, redisstore.Config{Timeout: c.Timeout, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err
@@ -139,6 +148,7 @@ func (c calling) turn(ctx context.Context, queue turns.Turns, url string) error 
 		_, err = io.Copy(io.Discard, response.Body)
 		return errors.Join(err, response.Body.Close())
 	}
+
 	if c.Take > 0 {
 		allowed, err := queue.Store.Take(ctx, slices.Clone(queue.Charges))
 		if !allowed || err != nil {
@@ -146,6 +156,7 @@ func (c calling) turn(ctx context.Context, queue turns.Turns, url string) error 
 		}
 		return call(ctx)
 	}
+
 	if c.Deadline {
 		patience, cancel := context.WithTimeout(ctx, c.Patience)
 		defer cancel()

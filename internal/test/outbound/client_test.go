@@ -175,7 +175,9 @@ var columns = []string{"partner", "client", "calls", "sent", "denied", "most den
 func (w workload) call(t *testing.T, client *http.Client, n, tries int) bool {
 	status := 0
 	for range tries {
+
 		response, err := client.Do(w.request(t, n))
+
 		if err != nil {
 			t.Error(err)
 			return false

@@ -33,6 +33,7 @@ func (s *githubLike) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	client := r.Header.Get("Client")
 	now := time.Now()
 	win := s.windows[client]
+
 	if win == nil || !now.Before(win.end) {
 		win = &window{end: now.Add(s.period).Truncate(time.Second)}
 		s.windows[client] = win
@@ -61,6 +62,7 @@ func rateLimited(w http.ResponseWriter, limit, remaining int, reset time.Time) {
 func TestGitHubLike(t *testing.T) {
 	t.Parallel()
 	tab := newTable(t, columns...)
+
 	primary := func(status int) *githubLike {
 		return &githubLike{limit: 5, period: 8 * time.Second, deny: func(w http.ResponseWriter, reset time.Time) {
 			rateLimited(w, 5, 0, reset)
@@ -72,6 +74,7 @@ func TestGitHubLike(t *testing.T) {
 		w.Header().Set("Retry-After", fmt.Sprint(int(time.Until(reset).Seconds())+1))
 		http.Error(w, "You have exceeded a secondary rate limit", http.StatusForbidden)
 	}}
+
 	calls := 10
 	if long {
 		calls = 15
@@ -81,12 +84,14 @@ func TestGitHubLike(t *testing.T) {
 		"GitHub-like, 403":            primary(http.StatusForbidden),
 		"GitHub-like, secondary, 403": secondary,
 	} {
+
 		server.windows = map[string]*window{}
 		for _, callers := range []int{1, 5} {
 			w := workload{
 				callers: callers, calls: calls / callers, request: get("http://partner.example/"),
 				config: httpclient.Config{Base: network{server, 20 * time.Millisecond}}, virtual: true,
 			}
+
 			w.run(t, tab, fmt.Sprintf("%s, callers %d", name, callers), func(t *testing.T, client string, x *exchanges) {
 				d := x.denials()
 				// Each of the callers may have sent a request when the first is denied.

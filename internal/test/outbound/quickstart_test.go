@@ -37,6 +37,7 @@ func TestQuickstart(t *testing.T) {
 	t.Parallel()
 	tab := newTable(t, columns...)
 	site := startQuickstart(t)
+
 	var mu sync.Mutex
 	tokens := map[string]string{} // by user, which is the test's name
 	login := func(t *testing.T) string {
@@ -44,6 +45,7 @@ func TestQuickstart(t *testing.T) {
 		defer mu.Unlock()
 		user := t.Name()
 		if tokens[user] == "" {
+
 			response, err := http.PostForm(site+"/login", url.Values{"user": {user}})
 			if err != nil {
 				t.Error(err)
@@ -58,11 +60,13 @@ func TestQuickstart(t *testing.T) {
 		}
 		return tokens[user]
 	}
+
 	w := workload{callers: 5, calls: 8, request: func(t *testing.T, n int) *http.Request {
 		r := get(site+"/me")(t, n)
 		r.Header.Set("Authorization", "Bearer "+login(t))
 		return r
 	}}
+
 	w.run(t, tab, "quickstart", func(t *testing.T, client string, x *exchanges) {
 		most := 80 // after each second as many may be denied as are served
 		if strings.Contains(client, "Adaptive") {

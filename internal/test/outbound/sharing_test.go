@@ -52,6 +52,7 @@ func strategies() (all []strategy) {
 			return c.build(httpclient.Config{Base: base})
 		}})
 	}
+
 	for name, wait := range map[string]func(http.Header, int) time.Duration{
 		"Retry-After only": func(denial http.Header, _ int) time.Duration {
 			wait, _ := retryafter.Parse(denial, time.Now())
@@ -100,8 +101,10 @@ func (g *group) call(t *testing.T, end func()) (denied int64) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+
 	var seen atomic.Int64
 	var calling sync.WaitGroup
+
 	for i, client := range g.clients {
 		calling.Go(func() {
 			for ctx.Err() == nil {
@@ -110,6 +113,7 @@ func (g *group) call(t *testing.T, end func()) (denied int64) {
 					t.Error(err)
 					return
 				}
+
 				response, err := client.Do(r)
 				if err != nil {
 					if ctx.Err() == nil {
@@ -124,6 +128,7 @@ func (g *group) call(t *testing.T, end func()) (denied int64) {
 			}
 		})
 	}
+
 	end()
 	cancel()
 	calling.Wait()
@@ -148,16 +153,19 @@ func TestSharing(t *testing.T) {
 		for _, s := range strategies() {
 			t.Run(s.name, func(t *testing.T) {
 				t.Parallel()
+
 				g := startGroup(t, limit, s)
 				if _, err := gcra.Take(t.Context(), g.store, gcra.Charge{Subject: groupKey, Policy: groupKey, Limit: g.limit, Cost: g.limit.Capacity()}); err != nil {
 					t.Fatal(err)
 				}
 				toCaller := g.call(t, func() { <-time.After(lasting) })
+
 				sent, onTheWay := 0, 0
 				for _, x := range g.sent {
 					sent += len(x.log)
 					onTheWay += x.denials().all
 				}
+
 				allowed := g.server.calls()
 				served, fewest, most := g.server.perCaller()
 				percent := func(n, of float64) float64 { return math.Round(10000*n/of) / 100 }
@@ -182,6 +190,7 @@ func TestSharing(t *testing.T) {
 				if !strings.Contains(s.name, "Adaptive") {
 					return
 				}
+
 				if served < len(g.clients) {
 					t.Errorf("%d clients were served; want %d", served, len(g.clients))
 				}

@@ -34,6 +34,7 @@ func (s *strict) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
+
 	full := func(l gcra.Limit) bool {
 		n := len(s.at) - int(l.Count)
 		if n < 0 {
@@ -45,6 +46,7 @@ func (s *strict) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 		}
 		return age < l.Per
 	}
+
 	if full(s.short) || full(s.long) {
 		s.denied++
 		w.WriteHeader(http.StatusTooManyRequests)
@@ -66,7 +68,9 @@ func callStrict(t *testing.T, s *strict, n int64, url string, config func() http
 			{Name: "short", Key: httpclient.ByHost, Limit: tt.own(s.short, tt.short)},
 			{Name: "long", Key: httpclient.ByHost, Limit: tt.own(s.long, tt.long)},
 		}
+
 		client := &http.Client{Transport: httpclient.Must(httpclient.New(cfg))}
+
 		for range 10 {
 			wg.Go(func() {
 				for begun.Add(1) <= n {
@@ -84,10 +88,12 @@ func callStrict(t *testing.T, s *strict, n int64, url string, config func() http
 			})
 		}
 	}
+
 	wg.Wait()
 	if s.denied > 0 || len(s.at) != int(n) {
 		t.Errorf("the server denied %d requests and allowed %d; want 0 and %d", s.denied, len(s.at), n)
 	}
+
 	return s.at[len(s.at)-1].Sub(s.at[0])
 }
 

@@ -37,11 +37,13 @@ func (s *stripeLike) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+
 	rate, err := gcra.Take(r.Context(), &s.rate, gcra.Charge{Subject: client, Policy: "rate", Limit: gcra.PerSecond(10), Cost: 1})
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := s.accounts[client]
@@ -49,6 +51,7 @@ func (s *stripeLike) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a = &account{result: map[string]string{}, made: map[string]int{}}
 		s.accounts[client] = a
 	}
+
 	if !rate.Allowed || a.working == 3 {
 		if s.retryAfter {
 			w.Header().Set("Retry-After", "1")
@@ -56,11 +59,13 @@ func (s *stripeLike) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "Too many requests hit the API too quickly.", http.StatusTooManyRequests)
 		return
 	}
+
 	a.working++
 	s.mu.Unlock()
 	time.Sleep(10 * time.Millisecond) // the work
 	s.mu.Lock()
 	a.working--
+
 	key := r.Header.Get("Idempotency-Key")
 	if key == "" || a.result[key] == "" {
 		a.made[string(body)]++
@@ -96,6 +101,7 @@ func TestStripeLike(t *testing.T) {
 			if retryAfter {
 				name += ", Retry-After"
 			}
+
 			w := workload{callers: 5, calls: 8}
 			if withKey {
 				name += ", Idempotency-Key"
@@ -103,10 +109,12 @@ func TestStripeLike(t *testing.T) {
 				name += ", Replay"
 				w.config.Replay = func(r *http.Request) bool { return r.Method == http.MethodPost }
 			}
+
 			server := &stripeLike{retryAfter: retryAfter, accounts: map[string]*account{}}
 			site := httptest.NewServer(server)
 			t.Cleanup(site.Close)
 			w.request = post(site.URL, withKey)
+
 			w.run(t, tab, name, func(t *testing.T, _ string, x *exchanges) {
 				made := server.accounts[t.Name()].made
 				for body, n := range made {
@@ -114,6 +122,7 @@ func TestStripeLike(t *testing.T) {
 						t.Errorf("made the charge %q %d times; want once", body, n)
 					}
 				}
+
 				most := 50
 				if retryAfter {
 					most = 80 // after each second as many may be denied as are served
