@@ -54,14 +54,12 @@ func TestAlertsFire(t *testing.T) {
 		get(t, api+"/hello")
 		scrapes = append(scrapes, get(t, metrics))
 	}
-
 	for range denials {
 		for range 20 {
 			get(t, api+"/hello")
 		}
 		scrapes = append(scrapes, get(t, metrics))
 	}
-
 	proxy.Refuse()
 	for range outage {
 		var text string
@@ -72,14 +70,12 @@ func TestAlertsFire(t *testing.T) {
 		})
 		scrapes = append(scrapes, text)
 	}
-
 	for range after {
 		scrapes = append(scrapes, scrapes[len(scrapes)-1])
 	}
 
 	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: patience})
 	t.Cleanup(func() { _ = engine.Close() })
-
 	all := stored(scrapes)
 	for _, rule := range groups.Groups[0].Rules {
 		var longest, now time.Duration
@@ -89,19 +85,16 @@ func TestAlertsFire(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", rule.Alert, err)
 			}
-
 			found, err := q.Exec(t.Context()).Vector()
 			if err != nil {
 				t.Fatalf("%s: %v", rule.Alert, err)
 			}
-
 			now = grown(now, found)
 			longest = max(longest, now)
 			if minute < calm && len(found) > 0 {
 				t.Errorf("%s: got %v in minute %d; want nothing, as all is well", rule.Alert, found, minute)
 			}
 		}
-
 		if longest-time.Minute < time.Duration(rule.For) {
 			t.Errorf("%s: holds for %v; want %v, or it does not fire", rule.Alert, longest-time.Minute, rule.For)
 		}
@@ -136,7 +129,6 @@ func stored(scrapes []string) (all memory) {
 			values[m[1]+"{"+m[2]+"}"] = append(values[m[1]+"{"+m[2]+"}"], point{int64(minute) * 60_000, value})
 		}
 	}
-
 	for name, points := range values {
 		found, err := parser.ParseMetric(name)
 		if err != nil {
@@ -144,7 +136,6 @@ func stored(scrapes []string) (all memory) {
 		}
 		all = append(all, storage.NewListSeries(labels.NewBuilder(found).Set("job", "api").Labels(), points))
 	}
-
 	return all
 }
 
@@ -194,7 +185,6 @@ func start(t *testing.T, redis string) (api, metrics string) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-
 	cmd := exec.CommandContext(t.Context(), name, "-addr", "127.0.0.1:0", "-metrics", "127.0.0.1:0", "-redis", redis)
 	var out output
 	cmd.Stdout = &out
