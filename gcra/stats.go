@@ -22,8 +22,8 @@ type Stats struct {
 	FailedBatches int64         // batches without an answer, or with an error that concerns the whole server, such as LOADING
 	CachedDenials int64         // admissions that were denied without asking Redis
 	LocalUnits    int64         // units that Local has granted, as Redis did not answer or a policy failed
-	PaidUnits     int64         // of these, units that were charged in Redis later
-	UnpaidUnits   int64         // of these, units that will not be: more than 65,536 keys were owed, or the store was closed before they were charged
+	ReportedUnits int64         // of these, units that were charged in Redis later
+	LostUnits     int64         // of these, units that will not be: more than 65,536 keys had some, or the store was closed before they were charged
 	Instances     int           // stores that share the limits, this one included, as counted last: see LocalStore; 0 before the first count
 	Servers       []ServerState // the single server, or each of several that was used within the last minute, by address
 }

@@ -56,9 +56,9 @@
 //	ratelimit.redis.cached_denials  {operation}  counter: denials without a call of Redis
 //	ratelimit.redis.local_units     {unit}       counter: units that this server has
 //	                                             granted alone
-//	ratelimit.redis.paid_units      {unit}       counter: of these, those that were
+//	ratelimit.redis.reported_units  {unit}       counter: of these, those that were
 //	                                             charged in Redis later
-//	ratelimit.redis.unpaid_units    {unit}       counter: of these, those for which there
+//	ratelimit.redis.lost_units      {unit}       counter: of these, those for which there
 //	                                             was no room to be charged later
 //	ratelimit.redis.breaker.status  {breaker}    1 for the state of a server's breaker and
 //	                                             0 for the others, by server.address,

@@ -36,9 +36,9 @@ var fixed = []string{
 	"ratelimit.redis.failed_batches {batch} counter []",
 	"ratelimit.redis.instances {server} gauge []",
 	"ratelimit.redis.local_units {unit} counter []",
+	"ratelimit.redis.lost_units {unit} counter []",
 	"ratelimit.redis.operations {operation} counter []",
-	"ratelimit.redis.paid_units {unit} counter []",
-	"ratelimit.redis.unpaid_units {unit} counter []",
+	"ratelimit.redis.reported_units {unit} counter []",
 }
 
 // inForce are overrides.
@@ -201,9 +201,9 @@ func TestPrometheusText(t *testing.T) {
 		"ratelimit_redis_failed_batches_total",
 		"ratelimit_redis_instances",
 		"ratelimit_redis_local_units_total",
+		"ratelimit_redis_lost_units_total",
 		"ratelimit_redis_operations_total",
-		"ratelimit_redis_paid_units_total",
-		"ratelimit_redis_unpaid_units_total",
+		"ratelimit_redis_reported_units_total",
 	}); got != want {
 		t.Errorf("got names %s\nwant %s", got, want)
 	}

@@ -51,8 +51,8 @@ var statistics = []struct {
 	{"failed_batches", "{batch}", "Batches without an answer, or with an outage as the answer.", func(s *gcra.Stats) int64 { return s.FailedBatches }},
 	{"cached_denials", "{operation}", "Admissions that were denied without a call of Redis.", func(s *gcra.Stats) int64 { return s.CachedDenials }},
 	{"local_units", "{unit}", "Units that this server has granted alone, while Redis did not answer.", func(s *gcra.Stats) int64 { return s.LocalUnits }},
-	{"paid_units", "{unit}", "Of local_units, those that were charged in Redis later.", func(s *gcra.Stats) int64 { return s.PaidUnits }},
-	{"unpaid_units", "{unit}", "Of local_units, those for which there was no room to be charged later.", func(s *gcra.Stats) int64 { return s.UnpaidUnits }},
+	{"reported_units", "{unit}", "Of local_units, those that were charged in Redis later.", func(s *gcra.Stats) int64 { return s.ReportedUnits }},
+	{"lost_units", "{unit}", "Of local_units, those for which there was no room to be charged later.", func(s *gcra.Stats) int64 { return s.LostUnits }},
 }
 
 const breakerKey = attribute.Key("ratelimit.redis.breaker.state")

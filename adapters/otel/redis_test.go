@@ -119,7 +119,7 @@ func TestStoresAreCountedOnce(t *testing.T) {
 	stats := func(batches int64, servers ...gcra.ServerState) gcra.Stats {
 		return gcra.Stats{
 			Batches: batches, Requests: 2 * batches, FailedBatches: 3 * batches, CachedDenials: 4 * batches,
-			LocalUnits: 5 * batches, PaidUnits: 6 * batches, UnpaidUnits: 7 * batches,
+			LocalUnits: 5 * batches, ReportedUnits: 6 * batches, LostUnits: 7 * batches,
 			Instances: int(batches),
 			BatchTime: time.Duration(batches) * time.Second, Servers: servers,
 		}
@@ -135,8 +135,8 @@ func TestStoresAreCountedOnce(t *testing.T) {
 		"ratelimit.redis.failed_batches": 33,
 		"ratelimit.redis.cached_denials": 44,
 		"ratelimit.redis.local_units":    55,
-		"ratelimit.redis.paid_units":     66,
-		"ratelimit.redis.unpaid_units":   77,
+		"ratelimit.redis.reported_units": 66,
+		"ratelimit.redis.lost_units":     77,
 		"ratelimit.redis.batch.duration": 11,
 		"ratelimit.redis.instances":      10, // the largest
 	} {

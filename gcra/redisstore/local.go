@@ -119,7 +119,7 @@ func (s *Store) granted(charge *gcra.Charge, whole *buckets.Charge, now, begins,
 	key := func() string { return s.key(charge, whole) }
 	if full := s.reporter.grants.Add(whole, key, now, begins, n); !full {
 		s.reporter.start()
-	} else if line := s.log.Line(diag.RedisDebts, "", "this server has granted units alone on more keys than it keeps: what it grants on others is not charged later", "kept", outage.Max); line != nil {
+	} else if line := s.log.Line(diag.RedisGrants, "", "this server has granted units alone on more keys than it keeps: what it grants on others is not charged later", "kept", outage.Max); line != nil {
 		go line() // callers do not wait for a slow log
 	}
 }

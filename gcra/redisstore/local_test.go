@@ -68,7 +68,7 @@ func TestLateGrantIsNotReportedBeyondTheClamp(t *testing.T) {
 	if res, err := gcra.Take(t.Context(), other, settle); err != nil || res.ResetAfter > 10*time.Hour {
 		t.Errorf("got %+v, %v; want a bucket that is full in 10 hours", res, err)
 	}
-	if s := r.Stats(); s.PaidUnits > 0 {
-		t.Errorf("got %d units reported; want none while the bucket has no room", s.PaidUnits)
+	if s := r.Stats(); s.ReportedUnits > 0 {
+		t.Errorf("got %d units reported; want none while the bucket has no room", s.ReportedUnits)
 	}
 }

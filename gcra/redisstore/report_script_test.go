@@ -67,7 +67,7 @@ func TestReportScriptIsTheModel(t *testing.T) {
 	calls := 0
 	rapid.Check(t, func(t *rapid.T) {
 		calls++
-		r := &reporter{suffix: "~paid.x"}
+		r := &reporter{suffix: "~reported.x"}
 		begin := clock()
 		var list []outage.Report
 

@@ -50,7 +50,7 @@ const (
 )
 
 func newReporter(s *Store) *reporter {
-	return &reporter{store: s, suffix: "~paid." + strconv.FormatUint(rand.Uint64(), 36), answered: make(chan struct{}, 1)}
+	return &reporter{store: s, suffix: "~reported." + strconv.FormatUint(rand.Uint64(), 36), answered: make(chan struct{}, 1)}
 }
 
 // start starts the loop unless it runs, or there is nothing to report.

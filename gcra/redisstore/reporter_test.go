@@ -59,7 +59,7 @@ func TestGrantsAreReported(t *testing.T) {
 			granted(t, r, 1, hourly("known", 10))
 			redistest.Eventually(t, patience, "all grants to be reported", func() bool {
 				s := r.Stats()
-				return s.PaidUnits == s.LocalUnits && s.LocalUnits == keys*(1+2+3)/3+3*keys+1
+				return s.ReportedUnits == s.LocalUnits && s.LocalUnits == keys*(1+2+3)/3+3*keys+1
 			})
 
 			for i := range keys {
@@ -110,7 +110,7 @@ func TestReportIsChargedOnce(t *testing.T) {
 	for i := range int64(5) {
 		proxy.DropReply(1)
 		granted(t, r, 1, hourly("s", 100))
-		redistest.Eventually(t, patience, "the report", func() bool { return r.Stats().PaidUnits == i+1 })
+		redistest.Eventually(t, patience, "the report", func() bool { return r.Stats().ReportedUnits == i+1 })
 		if got := spent(t, other, "s", 100); got != i+2 {
 			t.Fatalf("got %d units in Redis; want %d", got, i+2)
 		}
@@ -131,7 +131,7 @@ func TestUnreportedIsRefunded(t *testing.T) {
 			gcratest.MustTake(t, r, c)
 			granted(t, r, 1, c)
 			if reported {
-				redistest.Eventually(t, patience, "the report", func() bool { return r.Stats().PaidUnits == 4 })
+				redistest.Eventually(t, patience, "the report", func() bool { return r.Stats().ReportedUnits == 4 })
 			}
 			c.Cost = 3
 
@@ -151,11 +151,11 @@ func TestUnreportedIsBounded(t *testing.T) {
 	for i := range most + beyond {
 		granted(t, r, 1, hourly(fmt.Sprint("s", i), 10))
 	}
-	if s := r.Stats(); s.LocalUnits != most+beyond || s.UnpaidUnits != beyond || s.PaidUnits != 0 {
-		t.Errorf("got %d units granted, %d that are not kept; want %d, %d", s.LocalUnits, s.UnpaidUnits, most+beyond, beyond)
+	if s := r.Stats(); s.LocalUnits != most+beyond || s.LostUnits != beyond || s.ReportedUnits != 0 {
+		t.Errorf("got %d units granted, %d that are not kept; want %d, %d", s.LocalUnits, s.LostUnits, most+beyond, beyond)
 	}
-	redistest.Eventually(t, patience, "a line in the log", func() bool { return len(log.Lines("code=redis-debts")) > 0 })
-	if lines := log.Lines("code=redis-debts"); len(lines) != 1 {
+	redistest.Eventually(t, patience, "a line in the log", func() bool { return len(log.Lines("code=redis-grants")) > 0 })
+	if lines := log.Lines("code=redis-grants"); len(lines) != 1 {
 		t.Errorf("got %d lines; want 1: %q", len(lines), lines)
 	}
 }
@@ -176,7 +176,7 @@ func TestReporterEnds(t *testing.T) {
 			t.Errorf("round %d: %d goroutines report; want 1", i, got)
 		}
 		redistest.Eventually(t, patience, "all to be reported, and the goroutine to end", func() bool {
-			return r.Stats().PaidUnits == int64(i+1) && reporters(r) == 0
+			return r.Stats().ReportedUnits == int64(i+1) && reporters(r) == 0
 		})
 	}
 	if got := spent(t, r, "s", 100); got != 20 {
@@ -205,11 +205,11 @@ func TestReporterEndsWithTheStore(t *testing.T) {
 	}
 	redistest.Eventually(t, patience, "the goroutine to end", func() bool { return reporters(r) == 0 })
 	granted(t, r, 1, hourly("s", 10))
-	if got := r.Stats().UnpaidUnits; got != 2 || reporters(r) != 0 {
+	if got := r.Stats().LostUnits; got != 2 || reporters(r) != 0 {
 		t.Errorf("after Close: got %d units that are not kept, %d goroutines; want 2, 0", got, reporters(r))
 	}
 
-	if lines := log.Lines("code=redis-debts"); len(lines) > 0 {
+	if lines := log.Lines("code=redis-grants"); len(lines) > 0 {
 		t.Errorf("after Close the log has %q", lines)
 	}
 }
@@ -267,9 +267,9 @@ func TestReportedUnitsUnderAnotherLimit(t *testing.T) {
 	r := newStore(t, anyRedis(t), config{})
 	granted(t, r, 1, hourly("s", 10))
 	granted(t, r, 1, gcra.Charge{Subject: "s", Policy: "p", Limit: gcra.PerSecond(10).WithBurst(100_000), Cost: 1})
-	redistest.Eventually(t, patience, "the report", func() bool { return r.Stats().PaidUnits > 0 })
-	if s := r.Stats(); s.PaidUnits > s.LocalUnits {
-		t.Errorf("got %d units reported of %d", s.PaidUnits, s.LocalUnits)
+	redistest.Eventually(t, patience, "the report", func() bool { return r.Stats().ReportedUnits > 0 })
+	if s := r.Stats(); s.ReportedUnits > s.LocalUnits {
+		t.Errorf("got %d units reported of %d", s.ReportedUnits, s.LocalUnits)
 	}
 }
 
@@ -319,6 +319,6 @@ func TestReportsOutliveAShard(t *testing.T) {
 	replace <- struct{}{}
 	for i := range int64(2) {
 		granted(t, r, 1, hourly("s", 10))
-		redistest.Eventually(t, patience, "the report", func() bool { return r.Stats().PaidUnits == i+1 })
+		redistest.Eventually(t, patience, "the report", func() bool { return r.Stats().ReportedUnits == i+1 })
 	}
 }

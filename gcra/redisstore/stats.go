@@ -37,8 +37,8 @@ func (s *Store) Stats() gcra.Stats {
 		FailedBatches: s.failures.Load(),
 		CachedDenials: s.known.Denied(),
 		LocalUnits:    units.Granted,
-		PaidUnits:     units.Reported,
-		UnpaidUnits:   units.Lost,
+		ReportedUnits: units.Reported,
+		LostUnits:     units.Lost,
 		Instances:     int(s.counted.count.Load()),
 		Servers:       s.sender.Servers(s.clock.Now() - tat.Ticks(time.Minute)), // unused ones may have left the cluster
 	}

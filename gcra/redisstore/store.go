@@ -41,7 +41,7 @@ import (
 // hashed if longer than 64 bytes, so that no client can choose a slot, forge another
 // key or fill memory with long ones. Four kinds of keys are no buckets: <Prefix>{instances}
 // of Local, <Prefix>{ping} of Ping, <Prefix>{~test...} of the test of a server's kind, and
-// <bucket>~paid.<id>, for a minute after what Local has granted was charged.
+// <bucket>~reported.<id>, for a minute after what Local has granted was charged.
 //
 // The key of a quota ends with its calendar, <Prefix>{<subject>}:<policy>~month15, and
 // expires within 10 seconds after its period. Which period is current is decided by the

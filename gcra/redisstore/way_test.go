@@ -109,7 +109,7 @@ func TestHiddenCluster(t *testing.T) {
 		}
 		redistest.Eventually(t, patience, "the grants to be charged, and the count", func() bool {
 			gcratest.MustTake(t, r, plenty)
-			return r.Stats().PaidUnits == 300 && r.Stats().Instances == 1
+			return r.Stats().ReportedUnits == 300 && r.Stats().Instances == 1
 		})
 	})
 

@@ -18,7 +18,7 @@ const (
 	RedisRESP3TLS    Code = "redis-resp3-tls"   // RESP3 over TLS with a short Timeout
 	RedisSettings    Code = "redis-settings"    // a client whose deadlines do not bound a call, which costs a lone caller time
 	RedisEvicts      Code = "redis-evicts"      // a maxmemory-policy that evicts keys
-	RedisDebts       Code = "redis-debts"       // more keys were granted alone than the store can charge later
+	RedisGrants      Code = "redis-grants"      // more keys were granted alone than the store can charge later
 	InstancesTooLow  Code = "instances-too-low" // more servers share the limits than Config.Instances says
 	OverridesUnread  Code = "overrides-unread"  // the overrides of operators cannot be read
 	OverrideBroken   Code = "override-broken"   // one of them cannot be used
@@ -47,7 +47,7 @@ const (
 
 // Codes are all codes, in the order of docs/troubleshooting.md.
 var Codes = []Code{
-	RedisUnreachable, RedisAuth, RedisPermission, RedisCertificate, RedisProtocol, RedisKeysApart, RedisRefuses, RedisRESP3TLS, RedisSettings, RedisEvicts, RedisDebts, InstancesTooLow, OverridesUnread, OverrideBroken, StoreFailed,
+	RedisUnreachable, RedisAuth, RedisPermission, RedisCertificate, RedisProtocol, RedisKeysApart, RedisRefuses, RedisRESP3TLS, RedisSettings, RedisEvicts, RedisGrants, InstancesTooLow, OverridesUnread, OverrideBroken, StoreFailed,
 	PolicyFailed, ProxyIgnored, LimiterTwice, SharedName, AnonymousOnly, KeyBeforeAuth, DenyWroteNothing, LimitUnset, CostAboveBurst,
 	JWTWithoutExp, JWTEmptyKey, JWTNoneVerifies, RouteUnknown, RouteApart, RouteStripped, NotForRPC,
 }

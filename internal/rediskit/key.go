@@ -68,7 +68,7 @@ func ParseKey(prefix, key string) (subject, policy, calendar string, ok bool) {
 	}
 
 	name, calendar, isQuota := strings.Cut(name, "~")
-	if isQuota && (calendar == "" || strings.Contains(calendar, "paid.")) { // what a server has charged late
+	if isQuota && (calendar == "" || strings.Contains(calendar, "reported.")) { // what a server has charged late
 		return "", "", "", false
 	}
 

@@ -155,7 +155,7 @@ func TestParseKey(t *testing.T) {
 	if s, _, _, ok := ParseKey("rl:", string(AppendKey(nil, "rl:", long, "p"))); !ok || !strings.HasPrefix(s, "%#") || len(s) != 34 {
 		t.Errorf("got %q, %t; want a hash", s, ok)
 	}
-	for _, key := range []string{"", "rl:", "rl:{instances}", "rl:{ping}", "rl:{~testabc}", "rl:{a}:p~paid.1x", "rl:{a}:p~month~paid.1x", "sl:{a}:p", "rl:{}:p", "rl:{a}:", "rl:{%zz}:p"} {
+	for _, key := range []string{"", "rl:", "rl:{instances}", "rl:{ping}", "rl:{~testabc}", "rl:{a}:p~reported.1x", "rl:{a}:p~month~reported.1x", "sl:{a}:p", "rl:{}:p", "rl:{a}:", "rl:{%zz}:p"} {
 		if s, p, c, ok := ParseKey("rl:", key); ok {
 			t.Errorf("%q: got %q, %q, %q; want that it is no bucket", key, s, p, c)
 		}

@@ -40,7 +40,7 @@ func (s *busyStore) Stats() gcra.Stats {
 	n := s.batches.Load()
 	return gcra.Stats{
 		Batches: n, Requests: n * 23 / 10, BatchTime: time.Duration(n) * 640 * time.Microsecond, CachedDenials: n / 5, FailedBatches: 3,
-		LocalUnits: 6 * n, PaidUnits: 3 * n, UnpaidUnits: 2 * n,
+		LocalUnits: 6 * n, ReportedUnits: 3 * n, LostUnits: 2 * n,
 		Instances: 3,
 		Servers: []gcra.ServerState{
 			{Server: "10.0.0.5:6379", Breaker: gcra.BreakerClosed, Kind: gcra.OneKeyspace},

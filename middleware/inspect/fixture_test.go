@@ -133,8 +133,8 @@ type report struct {
 			CachedDenials int64   `json:"cached_denials"`
 			FailedBatches int64   `json:"failed_batches"`
 			LocalUnits    int64   `json:"local_units"`
-			PaidUnits     int64   `json:"paid_units"`
-			UnpaidUnits   int64   `json:"unpaid_units"`
+			ReportedUnits int64   `json:"reported_units"`
+			LostUnits     int64   `json:"lost_units"`
 		}
 		Servers   []struct{ Server, Breaker, Reason, Kind string }
 		Instances int

@@ -320,7 +320,7 @@ func TestStats(t *testing.T) {
 	if got.Total.Batches != 41 || got.Total.FailedBatches != 3 || got.Total.MeanTime != 0.00064 || got.Recent.Batches != 10 || got.Recent.FailedBatches != 0 || got.Recent.CachedDenials != 2 {
 		t.Errorf("got %+v and %+v; want 41 batches of 640 us and 3 failed, recently 10, 2 cached denials and none failed", got.Total, got.Recent)
 	}
-	if got.Total.LocalUnits != 246 || got.Total.PaidUnits != 123 || got.Total.UnpaidUnits != 82 || got.Recent.LocalUnits != 60 || got.Recent.PaidUnits != 30 || got.Recent.UnpaidUnits != 20 {
+	if got.Total.LocalUnits != 246 || got.Total.ReportedUnits != 123 || got.Total.LostUnits != 82 || got.Recent.LocalUnits != 60 || got.Recent.ReportedUnits != 30 || got.Recent.LostUnits != 20 {
 		t.Errorf("got %+v and %+v; want 246 units granted alone, 123 charged, 82 not, and recently 60, 30, 20", got.Total, got.Recent)
 	}
 	page := s.html("")

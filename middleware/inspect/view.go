@@ -83,8 +83,8 @@ type storeStats struct {
 	CachedDenials int64   `json:"cached_denials"`
 	FailedBatches int64   `json:"failed_batches"`
 	LocalUnits    int64   `json:"local_units"`
-	PaidUnits     int64   `json:"paid_units"`
-	UnpaidUnits   int64   `json:"unpaid_units"`
+	ReportedUnits int64   `json:"reported_units"`
+	LostUnits     int64   `json:"lost_units"`
 }
 
 type server struct {
@@ -209,8 +209,8 @@ func statsSince(before, now gcra.Stats) *storeStats {
 		CachedDenials: now.CachedDenials - before.CachedDenials,
 		FailedBatches: now.FailedBatches - before.FailedBatches,
 		LocalUnits:    now.LocalUnits - before.LocalUnits,
-		PaidUnits:     now.PaidUnits - before.PaidUnits,
-		UnpaidUnits:   now.UnpaidUnits - before.UnpaidUnits,
+		ReportedUnits: now.ReportedUnits - before.ReportedUnits,
+		LostUnits:     now.LostUnits - before.LostUnits,
 	}
 	if t.Batches > 0 {
 		t.MeanBatchTime = seconds((now.BatchTime - before.BatchTime) / time.Duration(t.Batches))

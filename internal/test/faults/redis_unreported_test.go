@@ -120,7 +120,7 @@ func (b *balance) look(t *testing.T) {
 	n, most, owed := float64(len(b.servers)), 0.0, 0.0
 	paid := make([]int64, len(b.servers))
 	for i, a := range b.servers { // paid first and granted last: no less than was owed meanwhile
-		paid[i] = a.store.Stats().PaidUnits
+		paid[i] = a.store.Stats().ReportedUnits
 	}
 
 	excess, now := b.excess(), time.Since(b.start)
@@ -193,7 +193,7 @@ func TestFault111ServerCutOffAlone(t *testing.T) {
 	d, b, stop, cut := cutOffOne(t, o)
 	b.watch(t, phase(3*time.Second, 15*time.Second))
 	d.links[0].Pass()
-	redistest.Eventually(t, ample, "it to pay", func() bool { return d.servers[0].store.Stats().PaidUnits > 0 })
+	redistest.Eventually(t, ample, "it to pay", func() bool { return d.servers[0].store.Stats().ReportedUnits > 0 })
 	drains := max(time.Since(cut)-5*time.Second, 0)
 	b.isEven(t, float64(drains)/3/float64(debtLimit.Per))
 	stop()
@@ -219,7 +219,7 @@ func TestFault112ServerStopsWithDebts(t *testing.T) {
 	d.servers = append(d.servers, stopped)
 
 	may := 1 + float64(cutOff)/3/float64(debtLimit.Per) + 1 // asking goes on until stop returns
-	if owed := float64(lost.LocalUnits - lost.PaidUnits); owed > may || owed < 1 {
+	if owed := float64(lost.LocalUnits - lost.ReportedUnits); owed > may || owed < 1 {
 		t.Errorf("it stopped with %.0f units that were not charged; want 1 to %.1f", owed, may)
 	}
 	d.check(t, o, may)
