@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/iface"
@@ -20,8 +21,8 @@ import (
 //     a policy's functions run, its entry is there and its charge is not.
 //  2. Until its Decision is handed out, to an observer or to the caller, only the goroutine of
 //     Allow, Admit, Decide or Peek uses it.
-//  3. From then on it is read-only, except for what mu guards: the status of entries,
-//     Result.Taken of charges, and made.
+//  3. From then on it is read-only, except for what mu guards: the status of entries and
+//     Result.Taken of charges. made is set under mu, once.
 //  4. Those further out have been handed out, so rule 3 holds for them.
 type admission struct {
 	policies *policies  // of the limiter, when the request came
@@ -32,7 +33,7 @@ type admission struct {
 	written  written
 
 	mu   sync.Mutex
-	made *Decision // see decision
+	made atomic.Pointer[Decision] // see decision
 }
 
 // entry is what an admission keeps about a charge.

@@ -56,8 +56,8 @@ func (d *Decision) Degraded() (names []string) {
 	if d.Err == nil || d.admission == nil {
 		return nil
 	}
-	for i, e := range d.admission.entries {
-		if e.source != sourceStore && e.source != sourceBan {
+	for i := range d.admission.entries { // no copy: a refund may write to it
+		if from := d.admission.entries[i].source; from != sourceStore && from != sourceBan {
 			names = append(names, d.admission.charges[i].Policy)
 		}
 	}
@@ -126,10 +126,14 @@ func (a *admission) retryAfter() time.Duration {
 // decision returns the Decision, which the first call makes. Most requests never
 // need it.
 func (a *admission) decision() *Decision {
+	if d := a.made.Load(); d != nil { // without the lock, which a Settle holds while it asks the store
+		return d
+	}
+
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.made != nil {
-		return a.made
+	if d := a.made.Load(); d != nil {
+		return d
 	}
 
 	room := new(struct { // one allocation for up to two policies
@@ -152,6 +156,6 @@ func (a *admission) decision() *Decision {
 			d.Results = append(d.Results, PolicyResult{c.Policy, c.Subject, c.Shadow, c.Limit, c.Result})
 		}
 	}
-	a.made = d
+	a.made.Store(d)
 	return d
 }

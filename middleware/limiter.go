@@ -163,7 +163,7 @@ func (l *Limiter) run(r *http.Request, s *requestState) (allowed bool, delay tim
 		l.take((*uncancelled)(s), r, &s.admission)
 	}
 	for i := range s.charges {
-		if c := &s.charges[i]; c.Result.Never && s.entries[i].source != sourceBan {
+		if c := &s.charges[i]; c.Result.Never && s.entries[i].status != undecided && s.entries[i].source != sourceBan {
 			l.tooExpensive(c)
 		}
 	}

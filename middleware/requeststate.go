@@ -16,8 +16,9 @@ import (
 // file and limiter.go know it.
 //
 //  1. WithRoute makes a fresh one. One limiter claims it, or makes its own.
-//  2. Until the phase is settled, only the goroutine of that limiter uses any field but Context
-//     and framework.
+//  2. Until the phase is settled, nobody else finds it, and only the goroutine of that limiter
+//     uses any field but Context and framework. Observers may hold its Decision by then, and use
+//     the admission by its rules.
 //  3. Once it is settled, everyone may read it, and the rules of the admission hold.
 type requestState struct {
 	context.Context     // parent: of the request without this state

@@ -278,3 +278,27 @@ func TestSettleStrictWindow(t *testing.T) {
 		t.Errorf("got %d left; want 7", got)
 	}
 }
+
+// labelled is a store that asks for the Decision, as one that labels spans does.
+type labelled struct{ gcra.Store }
+
+func (s labelled) Take(ctx context.Context, charges []gcra.Charge) (bool, error) {
+	if charges[0].Late && middleware.FromContext(ctx) == nil {
+		return false, errors.New("no Decision")
+	}
+	return s.Store.Take(ctx, charges)
+}
+
+// While Settle asks the store, the Decision can be found in the request's context.
+func TestSettleOnAStoreThatAsksForTheDecision(t *testing.T) {
+	l := limiter(t, middleware.Config{Store: labelled{gcra.NewMemory()}},
+		middleware.Policy{Name: "rows", Key: key("k"), Limit: gcra.PerHour(10), Cost: func(*http.Request) int64 { return 1 }})
+
+	r, denied := l.Admit(http.Header{}, get("/"))
+	if denied != nil {
+		t.Fatal(denied)
+	}
+	if err := middleware.FromContext(r.Context()).Settle(r.Context(), 5, "rows"); err != nil {
+		t.Error(err)
+	}
+}

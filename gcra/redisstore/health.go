@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/seed-e377111c/ratelimit/internal/diag"
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
@@ -32,6 +34,7 @@ type health struct {
 	problems     []diag.Code   // logged, and not over
 	failures     recent        // batches that failed
 	outages      recent        // outages that ended
+	wrong        time.Time     // of the last failure that needs a change of the set-up
 	reason       string        // of the last failure, in a sentence
 	written      chan struct{} // closed when the last line is written
 }
@@ -79,11 +82,22 @@ func (h *health) failed(err error, open bool) {
 	h.mu.Lock()
 	answeredOnce := h.answeredOnce
 	h.mu.Unlock()
-	if answeredOnce || !rediskit.Diagnose(err, rediskit.Conn{}).Closed {
+
+	client, single := h.store.client.(*redis.Client)
+	if answeredOnce || !single || !rediskit.Diagnose(err, rediskit.Conn{}).Closed {
 		h.record(err, open)
 		return
 	}
-	go func() { h.record(rediskit.WhyClosed(h.store.client, err), open) }()
+
+	go func() {
+		why := rediskit.WhyClosed(client, err)
+		h.mu.Lock()
+		meanwhile := h.answeredOnce
+		h.mu.Unlock()
+		if !meanwhile {
+			h.record(why, open)
+		}
+	}()
 }
 
 func (h *health) record(err error, open bool) {
@@ -105,8 +119,12 @@ func (h *health) record(err error, open bool) {
 	many := p.Code != "" && h.failures.add(time.Now())
 
 	// While a set-up has never worked, and the log says why, its other failures follow from that.
-	explained := !h.answeredOnce && slices.ContainsFunc(h.problems, isError)
-	if p.Code != "" && (isError(p.Code) || !explained && (open || first || many)) {
+	wrong := p.Code != "" && p.Code.Level() == slog.LevelError
+	if wrong {
+		h.wrong = time.Now()
+	}
+	explained := !h.answeredOnce && !h.wrong.IsZero() && time.Since(h.wrong) < diag.Interval
+	if p.Code != "" && (wrong || !explained && (open || first || many)) {
 		args := []any{"server", cmp.Or(h.server, addresses), "error", p.Cause} // a cluster's nodes may not be known yet
 		if p.Hint != "" {
 			args = append(args, "hint", p.Hint)
@@ -123,8 +141,6 @@ func (h *health) record(err error, open bool) {
 		h.healthy.Store(false)
 	}
 }
-
-func isError(c diag.Code) bool { return c.Level() == slog.LevelError }
 
 // answered records a call that was answered.
 func (h *health) answered() {

@@ -87,7 +87,7 @@ func TestGrantsAreReported(t *testing.T) {
 func TestGrantsAreReportedAfterAnOutage(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)
-	r := openStore(t, "redis://"+proxy.Addr+"/0", config{Logger: quiet})
+	r := openStore(t, "redis://"+proxy.Addr+"/0", config{Timeout: time.Second, Logger: quiet})
 	gcratest.MustTake(t, r, hourly("s", 10))
 	proxy.Blackhole()
 	breakerOpens(t, r)

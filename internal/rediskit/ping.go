@@ -147,11 +147,12 @@ func closesOnHello(ctx context.Context, server *redis.Client) bool {
 // WhyClosed returns the reply of a server that requires a password, if that is why it has
 // closed a connection with this error, and otherwise the error. A server may close it while
 // a long command is written, and then the client does not read the reply.
-func WhyClosed(client redis.UniversalClient, err error) error {
-	c, ok := client.(*redis.Client)
-	if !ok {
-		return err
-	}
+func WhyClosed(c *redis.Client, err error) (why error) {
+	defer func() {
+		if recover() != nil { // in a hook of the client
+			why = err
+		}
+	}()
 
 	ctx, cancel := context.WithTimeout(context.Background(), pingTimeout)
 	defer cancel()

@@ -22,7 +22,8 @@ import (
 //     calls that were sent before, nothing is learned there.
 //  4. Other causes of an earlier TAT (a refund or a lower limit elsewhere, a flush, a failover, a refund whose answer was
 //     lost) are noticed up to the TTL late.
-//  5. What Redis says and what it was not told are read and written together, under the lock of the bucket's shard.
+//  5. An answer is learned, and a grant recorded as sent or refunded, together with what Redis was not told of the bucket,
+//     under the lock of its shard. Deny reads the two one after the other: each alone may deny.
 type Cache struct {
 	set    *buckets.Set
 	clock  *buckets.Clock

@@ -121,7 +121,8 @@ var errNotRun = errors.New("not run in this way")
 func (b *batch) deliver() (err error) {
 	for i := range b.scripts[:b.n] {
 		s := &b.scripts[i]
-		switch s.deliver(b.noAnswer); {
+		s.deliver(b.noAnswer)
+		switch {
 		case redis.HasErrorPrefix(s.err, "TRYAGAIN"):
 			s.err = nil // the requests have it, see batcher.sendLater
 		case s.err != nil && b.way.notRun(s):

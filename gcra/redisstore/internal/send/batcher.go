@@ -43,7 +43,7 @@ type batcher struct {
 const maxInFlight = 2
 
 // submit gives a request to a sender, or answers it at once while the breaker is open. It does not block. With inline the
-// caller may be the sender: if no batch is in flight, submit returns when the request is answered.
+// caller may be the sender: if no batch is in flight, submit usually returns when the request is answered.
 func (b *batcher) submit(q *Request, inline bool) {
 	b.mu.Lock()
 	b.deadline = q.deadline
@@ -206,9 +206,10 @@ func (b *batcher) end(batch *batch, err error, sent int64, done func(error)) {
 	now := b.sender.Clock.Now()
 	result := Result{Server: b.Server, Requests: batch.size, Takes: batch.takes, Sent: sent, Took: now - sent, Err: err}
 
-	// Who gets an error may call again at once, and is to find the breaker open.
+	// A caller that is answered may call again at once, and is to find what the breaker has learned.
+	done(err)
 	if err != nil {
-		b.note(result, done)
+		b.note(result)
 	}
 
 	for q := range batch.requests() {
@@ -218,13 +219,12 @@ func (b *batcher) end(batch *batch, err error, sent int64, done func(error)) {
 	b.learn(batch, err, now) // and sends again what has not run
 
 	if err == nil {
-		b.note(result, done)
+		b.note(result)
 	}
 }
 
 // note does the bookkeeping of a batch.
-func (b *batcher) note(r Result, done func(error)) {
-	done(r.Err)
+func (b *batcher) note(r Result) {
 	r.Open = b.breaker.notClosed.Load()
 	b.sender.learnTopology(r.Err)
 	b.sender.After(r)
