@@ -31,7 +31,7 @@ func TestStats(t *testing.T) {
 	}
 	redistest.Eventually(t, patience, "all to be counted", func() bool {
 		s := r.Stats()
-		return s.Requests+s.CachedDenials == 10
+		return s.Requests+s.CachedDenials == 10 && s.Servers[0].Kind != ""
 	})
 	got := r.Stats()
 

@@ -403,7 +403,7 @@ func TestFault24KeysOfOneRequestOnTwoNodes(t *testing.T) {
 	var torn atomic.Int64
 	client := closing(t, redis.NewClusterClient(c.Options()))
 	client.AddHook(tryAgains(func() { torn.Add(1) }))
-	r := rigOn(t, client, config{Timeout: time.Second, DenialTTL: -1})
+	r := rigOn(t, client, config{Timeout: 3 * time.Second, DenialTTL: -1}) // the last pause is a third: a busy machine answers in that
 	from, to := shards(t, c)[0].master, shards(t, c)[1].master
 	subject := subjectOn(t, c, 0, "torn")
 	charges := []gcra.Charge{daily(subject, 100), daily(subject, 100)}
@@ -425,7 +425,7 @@ func TestFault24KeysOfOneRequestOnTwoNodes(t *testing.T) {
 		})
 	})
 
-	for range 10 {
+	for range 4 {
 		start := time.Now()
 		_, err := r.Take(t.Context(), charges)
 		o.decided(time.Since(start))
@@ -435,8 +435,8 @@ func TestFault24KeysOfOneRequestOnTwoNodes(t *testing.T) {
 	}
 
 	stop()
-	if n := torn.Load(); n > 120 {
-		t.Errorf("10 requests were answered %d times in a second each; want growing pauses in between", n)
+	if n := torn.Load(); n > 60 {
+		t.Errorf("4 requests were answered %d times in three seconds each; want growing pauses in between", n)
 	}
 	if n := len(r.log.Lines(isAway)); n != 0 {
 		t.Error("keys on two nodes counted as an outage of the server")
