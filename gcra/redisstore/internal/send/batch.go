@@ -14,8 +14,8 @@ import (
 //
 //  1. The first n scripts are in use, the others keep their memory for later. byShare has the index of each by what its
 //     keys share in this way.
-//  2. size, charges, bytes, takes and several are those of all requests in the scripts.
-//  3. All requests have been sent before, or none: the batch has the time of its oldest.
+//  2. size, charges and bytes are sums over all requests in the scripts; takes is true if it is of one.
+//  3. All requests have been sent before, or none: the time of a batch ends at the earliest deadline.
 type batch struct {
 	scripts []script
 	n       int
@@ -40,8 +40,8 @@ type batch struct {
 	timer callTimer // of the calls that its caller makes
 }
 
-// The bounds of a batch, so that it never holds Redis up for long. A larger request
-// is sent alone.
+// The bounds of a batch, so that it never holds Redis up for long. A request
+// with more bytes is sent alone.
 const (
 	mostCharges = 512
 	mostBytes   = 64 << 10

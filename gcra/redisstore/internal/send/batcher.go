@@ -18,11 +18,12 @@ import (
 
 // A batcher sends requests to one server, many in one call (group commit).
 //
-//  1. A request that finds no batch in flight is sent at once. Requests that arrive while batches are in flight wait, and
-//     are sent together as soon as one of these is answered: the busier the server, the larger the batches and the cheaper
-//     a request. No timer holds a batch back.
-//  2. inFlight is the number of senders: the goroutines of sendLoop, and a caller in sendInline. Each has one batch. An
-//     idle batcher has none.
+//  1. While fewer than maxInFlight batches are in flight, a request is sent at once. Otherwise it waits, and goes with all
+//     that wait as soon as one is answered: the busier the server, the larger the batches and the cheaper a request. No
+//     timer holds a batch back.
+//  2. inFlight is the number of senders: the goroutines of sendLoop, and a caller in sendInline. Each has one batch.
+//     Requests that are sent again may bring it above maxInFlight. A call whose time is up is not counted any more. An idle
+//     batcher has none.
 //  3. A request belongs to the batcher from submit until it is finished. Then its caller may free it, so nothing of it is
 //     read any more. One that is asked again, or sent in another way, is not finished in between.
 //  4. Each request of a batch goes to Before once and to Learn once for each call.
@@ -43,7 +44,7 @@ type batcher struct {
 const maxInFlight = 2
 
 // submit gives a request to a sender, or answers it at once while the breaker is open. It does not block. With inline the
-// caller may be the sender: if no batch is in flight, submit usually returns when the request is answered.
+// caller may be the sender: if no batch is in flight, submit returns when its batch is over, which usually has the request.
 func (b *batcher) submit(q *Request, inline bool) {
 	b.mu.Lock()
 	b.deadline = q.deadline
@@ -116,7 +117,7 @@ func (b *batcher) sendInline() {
 }
 
 // fill moves waiting requests into the batch. Requests whose time is up are answered with an error instead. If the batch
-// stays empty, the sender must leave: it is no longer counted as in flight.
+// stays empty, the sender must leave: fill has taken it out of inFlight.
 func (b *batcher) fill(batch *batch) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -150,7 +151,8 @@ func (b *batcher) fill(batch *batch) {
 }
 
 // sendTimed sends the batch and answers its requests. If the server has not answered by the first deadline, all get an
-// error at once. sendTimed then reports false, when the client has stopped waiting too.
+// error at once. sendTimed then returns false, but only once the client has stopped waiting too: the
+// batch belongs to that call until then.
 func (b *batcher) sendTimed(batch *batch) (inTime bool) {
 	done, ok := b.begin(batch)
 	if !ok {
@@ -201,7 +203,8 @@ func (b *batcher) send(ctx context.Context, batch *batch) (sent int64) {
 	return sent
 }
 
-// end answers the requests of a batch, each of which has its answer or its error. sent is the time before the call.
+// end answers the requests of a batch, each of which has its answer or its error. sent is the time before the call,
+// 0 if its time is up.
 func (b *batcher) end(batch *batch, err error, sent int64, done func(error)) {
 	now := b.sender.Clock.Now()
 	result := Result{Server: b.Server, Requests: batch.size, Takes: batch.takes, Sent: sent, Took: now - sent, Err: err}
@@ -216,7 +219,7 @@ func (b *batcher) end(batch *batch, err error, sent int64, done func(error)) {
 		b.sender.Learn(q, sent)
 		b.answer(batch, q)
 	}
-	b.learn(batch, err, now) // and sends again what has not run
+	b.learn(batch, err, now) // what has not run waits again, for the fill or handOff of our caller
 
 	if err == nil {
 		b.note(result)
@@ -249,7 +252,7 @@ func (b *batcher) answer(batch *batch, q *Request) {
 }
 
 // sendLater sends a request again after a growing pause: its slot moves, and its keys are on two nodes for a moment. It
-// reports false if less time than the pause would be left for the call.
+// reports false unless, after the pause, as much time again is left for the call.
 func (b *batcher) sendLater(q *Request) bool {
 	pause := rediskit.MovingPause << q.moved
 	if b.sender.Clock.Now()+tat.Ticks(2*pause) >= q.deadline {

@@ -21,9 +21,9 @@ type Request struct {
 	Refund  bool
 
 	node     *redis.Client // of several servers: that of the batcher, or nil if it is not known
-	byClient bool          // the client finds the server, see way_node.go
+	byClient bool          // it has not run in its first way; on a cluster the client finds the server, see way_node.go
 	deadline int64         // by the sender's clock: the request is answered by then, if only with an error
-	at       int64         // the time of quotas, by the server's clock as far as it is known
+	at       int64         // the server's time, which says in which periods quotas are
 	moved    int           // how often its keys were on two nodes
 	again    bool          // asked for the second time, as the first answer was unfit
 
@@ -137,7 +137,7 @@ func (q *Request) deliver(reply []int64, now int64) {
 		if reply[i] == unfit {
 			q.unfit = true
 			if c.Refunds != 0 {
-				c.Inc, c.Refunds = 0, 0 // its period is over; what is left is to see the state
+				c.Inc, c.Refunds = 0, 0 // the period it refunds is over: ask again, only for the state
 			}
 			continue
 		}

@@ -27,8 +27,8 @@ type Config struct {
 	Clock   *buckets.Clock
 
 	Before func(q *Request)             // q is sent, perhaps not for the first time
-	Learn  func(q *Request, sent int64) // q has come back from a call, before which it was sent: Before its caller goes on
-	After  func(r Result)               // a batch is over: after its callers were answered or, if it has failed, before
+	Learn  func(q *Request, sent int64) // q is back from a call; sent is the time before the call. Its caller goes on afterwards
+	After  func(r Result)               // a batch is over. If it has failed, its callers are answered after this, otherwise before
 }
 
 // A Result is what there is to say of a batch.

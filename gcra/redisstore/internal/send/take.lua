@@ -2,41 +2,45 @@
 -- algorithm and its names are those of package gcra; time is counted in ticks of
 -- 100 ns since 2025-01-01T00:00:00Z.
 --
--- KEYS   the buckets, each once; a value is the theoretical arrival time (TAT). For
---        the keys of several slots of a cluster KEYS is empty, and ARGV begins with
---        their number and the keys; what follows has the numbers below
+-- KEYS   the buckets, each once; a value is the theoretical arrival time (TAT). If
+--        they are in several slots, KEYS is empty and ARGV begins with their number and
+--        the keys; the numbers below count from what follows
 -- ARGV   [1]  the ops: 4 bytes a charge, in the order of the admissions:
 --             key (2 bytes, high first, counted from 0), params (counted from 0),
 --             flags (1: last charge of its admission, 2: shadow, 4*n: a quota with
---             the n-th periods). Empty means one charge on each key in turn, each an
---             admission of its own, with the first params, which take: 0 < inc <= room, unit = 0
+--             the n-th periods). Empty: one admission for each key, in order, each of
+--             one charge with the first params, where 0 < inc <= room and unit = 0
 --        [2]  then for each params four numbers: inc, room, top, unit
 --             inc   cost*T; 0 peeks, negative refunds
---             room  how far ahead of now inc may push the TAT
---             top   no TAT is further ahead of now
+--             room  the charge passes if ahead + inc <= room; -1: it never passes
+--             top   a TAT further ahead of now counts as top
 --             unit  0, or T of a late charge: it is never denied, and takes the units of
 --                   inc that fit
 --        then for each periods, the n-th counted from the end, four times: when the
 --             previous, the current and the next period of a quota begin, and when
---             that ends, as the caller sees them
+--             that ends, as the caller sees them. A refund sends the begin of the period
+--             that it names, and three times its end
 -- Reply  for each charge how many ticks its TAT was ahead of now when its turn
---        came: ahead if its admission was allowed, -ahead-1 if not. A list, or with
+--        came: ahead if its admission was allowed, -ahead-1 (never 0) if not. A list, or with
 --        empty ops and one key the number alone. With a quota the list ends with now.
 --        With empty KEYS it is -2^53 for all charges of an admission that was not
 --        decided, since another node has one of its keys, or may have it
 --
 -- A quota takes the same step with the end of its current period, by this clock, in place
--- of now. If that is not among its periods, nothing of its admission is taken and the
--- reply for it is -2^52: the caller asks again, with periods around now. A period that
--- has begun goes on if the clock goes back: then 2^50 is added to ahead.
+-- of now. If that is not among its periods, the reply for the charge is -2^52 and the other
+-- charges of its admission are denied: the caller asks again, with periods around now. A
+-- period that has begun goes on if the clock goes back: then 2^50 is added to ahead.
 --
 -- A value that is no number counts as absent, and the clamp bounds all others, so
 -- a damaged bucket heals itself. An admission is written when all of it has been
--- computed. A denial writes nothing, with one exception: it brings a TAT beyond the
--- clamp down to it, or the bucket would deny until the clock catches up. A late charge does not. If writing
--- fails (out of memory, read-only), nothing has been written.
+-- computed. A denial writes nothing, with one
+-- exception: an ordinary charge, also a shadow, brings a TAT beyond the clamp down to it,
+-- or the bucket would deny until the clock catches up. Peeks, late charges and charges that
+-- never pass do not. If writing fails (out of memory, read-only), nothing has been written;
+-- for several slots see below.
 --
--- A bucket expires up to 10 seconds after it is full. Time is divided into cells of
+-- A key expires up to 10 seconds after its TAT. For a rate that is when the bucket is full,
+-- for a quota the end of the period and a tick for each unit used. Time is divided into cells of
 -- 10 seconds, and no bucket expires before the end of its TAT's cell: an expiry is set
 -- to 10 seconds after the TAT. So a TAT that grows within its cell keeps the expiry,
 -- whatever limit has set it: with KEEPTTL a check of a batch of 90 takes Redis 1.39 us,
@@ -67,9 +71,10 @@ local ops, elsewhere, unfit = args[1], -9007199254740992, -4503599627370496
 -- exact where C's long has 64 bits.
 local whole = format('%d', 9007199254740991) == '9007199254740991' and '%d' or '%.0f'
 
-local reply = values -- unless there are ops
-local inc, room, top -- of all charges; nil if there are ops
-local lead -- how far the TATs are ahead of now, or of the end of a quota's period; nil if there are none
+local reply = values -- with empty ops
+local inc, room, top -- of all charges; only with empty ops
+-- Only with ops:
+local lead -- how far the TATs are ahead of now, or of the end of a quota's period
 local ends -- key: what base has returned
 local dirty -- key: true when it must be written
 
@@ -172,11 +177,11 @@ else
   if quotas then reply[#reply + 1] = now end
 end
 
--- Write. Buckets that were full are equal after the same charge, so the last texts are
--- used again. Empty ops, which most batches have, are decided on the way.
+-- Write. Buckets that were full have the same TAT after the same charge, so its texts are
+-- made once. Empty ops, which most batches have, are decided on the way.
 --
--- Of several slots a later key may fail alone. The error then says so, and that of the
--- first that nothing has been written.
+-- Of several slots a later key may fail alone. The error then says that some keys are
+-- written; without these words none is.
 local cell = 100000000 -- 10 s
 local written, text, expiry
 local call, later = redis.call, #KEYS > 0 and redis.call or redis.pcall
