@@ -328,6 +328,37 @@ func TestWaits(t *testing.T) {
 	}
 }
 
+// While Redis is away a server knows its share only: one typo is not taken for many.
+func TestTypoInAnOutage(t *testing.T) {
+	server := redistest.Start(t)
+	s := newSite(t)
+	var stores [3]*redisstore.Store
+	var servers [3]http.Handler
+	for i := range stores {
+		store, err := redisstore.Open(server.URL(), redisstore.Config{Timeout: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { store.Close() })
+		stores[i], servers[i] = store, newHandler(store, client, s.check)
+	}
+	redistest.Eventually(t, 30*time.Second, "the servers to count each other", func() bool {
+		for _, h := range servers {
+			s.serve(h)
+			s.send("192.0.2.1", "somebody", "right")
+		}
+		return stores[2].Stats().Instances == 3
+	})
+
+	server.Kill()
+	if got := s.send("192.0.2.1", "victim", "typo").code; got != http.StatusUnauthorized {
+		t.Errorf("a typo: got %d; want 401", got)
+	}
+	if got := s.send("192.0.2.1", "victim", "right"); got.code != http.StatusOK && got.retryAfter > 3*time.Minute {
+		t.Errorf("the right password: got %d, Retry-After %v; want at most a minute of three servers", got.code, got.retryAfter)
+	}
+}
+
 // Sign-ins that succeed are limited by the policy login-requests alone.
 func TestOfficeSignsIn(t *testing.T) {
 	s := newSite(t)

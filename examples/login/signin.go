@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -80,8 +81,12 @@ func settle(r *http.Request, right bool, err error) {
 }
 
 // penalty is what a wrong password costs the policy login, in units of a minute: 1, and
-// from the sixth of a day on twice as many each time.
+// from the sixth of a day on twice as many each time. While Redis is away it is 1, as a server
+// then knows what is left of its share, and not how many were wrong.
 func penalty(d *ratelimit.Decision) int64 {
+	if slices.Contains(d.Degraded(), "login-day") {
+		return 1
+	}
 	for _, p := range d.Results {
 		if p.Policy == "login-day" {
 			wrong := p.Limit.Capacity() - p.Remaining // with this one
