@@ -4,7 +4,7 @@ package redisstore
 
 // How a request travels:
 //
-// Take makes a request of the charges (store.go). If what is known of their buckets denies it, it is denied without a call
+// Take makes a request of the charges (store.go). If the cache of the last answers denies it, it is denied without a call
 // (internal/known). Otherwise it is sent (internal/send), together with others: Redis decides in take.lua. Its answer is
 // learned, its caller goes on, and then Store.after does the bookkeeping of the batch: health.go logs problems, stats.go
 // counts, instances.go counts the servers, and reporter.go is woken.

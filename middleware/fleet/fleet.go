@@ -55,7 +55,7 @@ type Overrides struct {
 	log    diag.Log
 
 	known   atomic.Pointer[map[string][]override] // by subject
-	version string                                // of what is known; "" is an empty Redis
+	version string                                // of the overrides in use; "" is an empty Redis
 }
 
 // override is an override of a subject in one policy, or in all if that is "".
@@ -194,7 +194,7 @@ func (o *Overrides) read(ctx context.Context) (map[string]string, error) {
 	return o.client.HGetAll(ctx, o.key).Result()
 }
 
-// learn replaces what is known.
+// learn replaces the overrides in use.
 func (o *Overrides) learn(fields map[string]string) {
 	known := map[string][]override{}
 	for field, value := range fields {
