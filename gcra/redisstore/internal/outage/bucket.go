@@ -130,7 +130,7 @@ func (b *bucket) report(hash uint64) Report {
 		b.id, b.sent = strconv.FormatUint(rand.Uint64(), 36), b.level
 	}
 
-	r := Report{Hash: hash, Key: b.key, ID: b.id, Amount: b.sent, Room: b.room, Top: b.charge.Top}
+	r := Report{Hash: hash, Key: b.key, ID: b.id, Amount: b.sent, Room: b.room, Top: b.charge.Top, back: b.back}
 	if b.charge.Periods != nil {
 		period := b.charge.Periods.At(b.charge.Period - 1)
 		r.Ends, r.Begins, r.Previous = period.End, period.Begin, period.Before
@@ -142,7 +142,7 @@ func (b *bucket) report(hash uint64) Report {
 // makes, and a refund if more was charged than is left since a refund.
 func (b *bucket) record(r *Report, charged, known, now int64) (units int64, refund buckets.Charge) {
 	// Some of it was refunded after this report was sent.
-	if tooMuch := min(charged+b.back-r.Amount, b.back); tooMuch > 0 {
+	if tooMuch := min(charged+b.back-r.back-r.Amount, b.back); tooMuch > 0 {
 		refund = b.charge
 		refund.Undo(tooMuch)
 	}

@@ -34,6 +34,8 @@ type Report struct {
 	Amount                 int64 // moves the TAT ahead, but no further ahead of now than Room
 	Room, Top              int64 // a TAT beyond Top makes the report impossible
 	Ends, Begins, Previous int64 // of a quota: when its period ends, and when that and the one before began
+
+	back int64 // was refunded before it, so it is not in Amount
 }
 
 // Max bounds the buckets. One takes about 300 bytes with its key.

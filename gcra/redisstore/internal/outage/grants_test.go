@@ -189,7 +189,7 @@ func TestGrantsAreAQueue(t *testing.T) {
 					return // of a report that has had its reply
 				}
 
-				if want := min(charged+q.back-r.Amount, q.back); -refund.Inc != max(want, 0) {
+				if want := min(charged+q.back-r.back-r.Amount, q.back); -refund.Inc != max(want, 0) {
 					t.Fatalf("got a refund of %d; want %d", -refund.Inc, want)
 				}
 				q.record(charged, known)
