@@ -6,7 +6,8 @@
 // Each attempt is charged before the password is checked, so guesses in parallel count
 // too. Only wrong passwords stay charged: by account and address, more loosely by account,
 // and more loosely still by address. Each one beyond the fifth doubles the wait, up to an
-// hour. docs/login.md has the reasons, and main_test.go the attacks.
+// hour, and in the long run there are 20 a day. docs/login.md has the reasons, and
+// main_test.go the attacks.
 //
 // signin.go is what to copy. users.go checks passwords, and only pretends to have users.
 // With REDIS_URL the limits are shared by all servers on that Redis.

@@ -23,7 +23,7 @@ func policies(client keyfunc.Func) []ratelimit.Policy {
 	both := keyfunc.Join(account, client)
 
 	return []ratelimit.Policy{
-		// MaxDebt is the longest wait: 59 minutes, and one for the next attempt.
+		// MaxDebt is the longest wait of this policy: 59 minutes, and one for the next attempt.
 		{Name: "login", Key: both, Limit: gcra.PerMinute(1).WithBurst(5), MaxDebt: 59},
 		{Name: "login-day", Key: both, Limit: gcra.PerDay(20)},
 		{Name: "login-account", Key: account, Limit: gcra.PerHour(50)},

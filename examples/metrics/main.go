@@ -48,9 +48,9 @@ const usage = `Metrics is a rate limited API server with metrics for Prometheus.
 Routes and limits
 
   GET /hello          60 a minute for an address; 20 a minute in shadow
-  GET /slow           both, and one every 200 ms for an address; requests are
-                      delayed by up to a second
-  GET /report         all but the last, and 20 a calendar month for an address
+  GET /slow           as GET /hello, and one every 200 ms for an address; requests
+                      are delayed by up to a second
+  GET /report         as GET /hello, and 20 a calendar month for an address
 
 With Redis, the command "ratelimit override" and "ratelimit ban" change limits while
 the server runs.

@@ -20,7 +20,7 @@ type world struct {
 	clients   int
 	processes int        // that the clients are in, and that share a pacer; 0 means one for each client
 	servers   int        // processes of the server, each with a part of the limit; 0 means 1
-	join      int        // clients that begin after a third of the run
+	join      int        // clients that begin when the others have settled
 	leave     int        // clients that end then
 	rate      float64    // factor of the limit from then on; 0 means 1
 	empty     bool       // the bucket is empty at first

@@ -85,14 +85,16 @@ world instead:
   -clients n    that call without pause (default 10)
   -processes n  that the clients are in; those of one share a pacer (default: one
                 for each client)
-  -join n       clients that begin after a third of the run
+  -join n       clients that begin after five windows, or ten minutes if that is
+                longer
   -leave n      clients that end then
 
 Columns: what is promised, that is denied requests in percent at most, the used
 part of the limit at least, and the most served client over the least served one at
-most; denied requests in the whole run and late, which is after five windows or ten
-minutes; the used part, late; most over least, late; means over the seeds. A request
-takes 0.1 to 0.15 s. The last column says what adaptive misses with any seed. Lines
+most; denied requests in the whole run and late, which is after five windows, or ten
+minutes if that is longer, and twice that with -join or -leave; the used part, late;
+most over least, late; means over the seeds. A request takes 0.1 to 0.15 s, but for
+the world slow. The last column says what adaptive misses with any seed. Lines
 below the table say why, and what clients do that know the rate and how many they are.
 `
 

@@ -26,7 +26,7 @@ func newBucket(left int64, frozen bool) (*bucket, error) {
 	b := &bucket{now: time.Unix(origin, 0), frozen: frozen}
 	b.Capacity = 1
 	b.Now = func() time.Time { return b.now }
-	_, err := gcra.Take(context.Background(), b, gcra.Charge{Subject: subject, Policy: policyName, Limit: limit, Cost: limit.Count - left})
+	_, err := gcra.Take(context.Background(), b, gcra.Charge{Subject: subject, Policy: policyName, Limit: limit, Cost: limit.Count - left, Peek: left == limit.Count})
 	return b, err
 }
 

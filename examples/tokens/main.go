@@ -8,12 +8,12 @@
 // A request reserves its max_tokens and an estimate of its prompt, in all policies
 // together. Most answers are shorter: [ratelimit.Decision.Settle] gives the rest back, so
 // a client gets the tokens that it pays for. An answer that was longer than the
-// reservation is charged in full: with MaxDebt the bucket is overdrawn, and the next
-// requests wait. Requests are counted by the policy without a Cost, which Settle leaves
+// reservation is charged too: MaxDebt says how far the bucket may be overdrawn, and the
+// next requests wait. Requests are counted by the policy without a Cost, which Settle leaves
 // alone.
 //
 // A stream that ends without its last chunk keeps its reservation, or clients could hang
-// up to use tokens for free. A model that fails costs nothing.
+// up to use tokens for free. A model that fails costs no tokens.
 //
 // model.go is the model, which only pretends. With REDIS_URL the limits are shared by all
 // proxies on that Redis.

@@ -26,7 +26,7 @@ func cost(r *http.Request) int64 {
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	var request struct{ Query string }
 	// A Decoder, as in most servers: it ignores what follows the object.
-	if err != nil || json.NewDecoder(bytes.NewReader(body)).Decode(&request) != nil {
+	if err != nil || r.Method != http.MethodPost || json.NewDecoder(bytes.NewReader(body)).Decode(&request) != nil {
 		return 1_000 // a form, a batch or a GET: the server may find a query where this does not
 	}
 
@@ -115,5 +115,11 @@ func TestGraphQLCost(t *testing.T) {
 		if w.Code != test.status || charged != test.cost {
 			t.Errorf("%.60s: got status %d, %d units charged; want %d, %d", test.body, w.Code, charged, test.status, test.cost)
 		}
+	}
+
+	// A server reads the query of a GET from its URL.
+	r := httptest.NewRequest("GET", "/graphql?query={a}", strings.NewReader(asJSON("{ a }")))
+	if got := cost(r); got != 1_000 {
+		t.Errorf("a GET with another query in its body costs %d; want 1,000", got)
 	}
 }
