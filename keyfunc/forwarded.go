@@ -90,9 +90,8 @@ func TrustedHops(n int) Func {
 // The header is read only if the peer is in one of the given networks. Otherwise, and
 // if the header is missing, occurs twice or is not an address, the peer is counted.
 //
-// The proxy must overwrite the header on every request. Some CDNs by default pass on
-// what the client sent in True-Client-IP (Akamai), Fastly-Client-IP and
-// X-Azure-ClientIP.
+// The proxy must overwrite the header on every request. Not all do by default: clients
+// can write Fastly-Client-IP and X-Azure-ClientIP.
 //
 // AddrHeader panics if the name is not a valid header name or is that of a list
 // (X-Forwarded-For, Forwarded), and on the prefixes on which [TrustedProxies] panics.

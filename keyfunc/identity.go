@@ -42,7 +42,7 @@ func Subject(get func(context.Context) string) Func {
 // twice, whose API key is above 16 KiB, and whose owner has no name. Put a limit by
 // address before it, against guessing.
 //
-// owner runs on every request, with the request's context: keep it fast, and compare
+// owner runs on every request with an API key, with the request's context: keep it fast, and compare
 // secrets in constant time or by their hash. If a failed look-up should follow the
 // policy's OnFailure, write a [Func] that returns the error.
 //

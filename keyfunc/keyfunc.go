@@ -6,11 +6,12 @@
 //
 //	("ip:192.0.2.7", nil)  a key
 //	("", nil)              an anonymous request: [First] calls the next function;
-//	                       otherwise all such requests share one bucket
+//	                       otherwise all such requests share one bucket, unless
+//	                       the policy has SkipAnonymous
 //	("", err)              an error: the policy's OnFailure decides
 //
-// An anonymous request never evades the limit, since a shared bucket is stricter
-// than one of its own. So that is the result for everything that a client can cause:
+// Without SkipAnonymous an anonymous request never evades the limit, since a shared bucket
+// is stricter than one of its own. So that is the result for everything that a client can cause:
 // a missing header, a forged token, an unknown API key, garbage. An error lets the
 // request pass with FailOpen, so a client must not be able to cause one. No function
 // of this package returns an error of its own; [First], [Join] and [IPv6Prefix]
@@ -41,8 +42,8 @@
 //
 // # Keys
 //
-// Every kind of key has its own prefix (ip:, sub:, key:, route:, const:, join:), so
-// that a user named 192.0.2.7 does not share the bucket of that address. Keys are for
+// Every kind of key has its own prefix (ip:, sub:, key:, own:, route:, const:, join: and those
+// of [As]), so that a user named 192.0.2.7 does not share the bucket of that address. Keys are for
 // counting and for logs; do not parse them. They contain identities and addresses:
 // treat them as personal data.
 package keyfunc

@@ -23,8 +23,8 @@ import (
 // reached the router. http.ServeMux sets the pattern before it calls the handler; for
 // routers behind the limiter, the adapters of this module ask the router. A limiter of
 // adapters/nethttp around an unknown router gets no route: use the adapter of the
-// router, or Routes of adapters/nethttp for a ServeMux. In a router that is mounted in
-// another one of chi, its pattern is that of the mount, "/admin/*". If none of a
+// router, or Routes of adapters/nethttp for a ServeMux. In Use of a router that is mounted
+// in another one of chi, such a limiter gets the pattern of the mount, "/admin/*". If none of a
 // policy's first hundred requests has the pattern of a route, the limiter logs a
 // warning.
 func Route(r *http.Request) (string, error) {

@@ -36,8 +36,8 @@ func New(cfg Config, policies ...Policy) func(http.Handler) http.Handler {
 
 // From returns middleware that limits requests by l. Policies and keyfunc.Route
 // get the route in the form of a ServeMux, "GET /files/{path...}", except that
-// regular expressions stay: "GET /users/{id:[0-9]+}". It is empty if the router
-// has no route for the request.
+// regular expressions stay: "GET /users/{id:[0-9]+}". If the router has no route for
+// the request it is empty, or in a mounted router that of the mount.
 func From(l *Limiter) func(http.Handler) http.Handler {
 	l = Must(l, nil)
 	return func(next http.Handler) http.Handler {

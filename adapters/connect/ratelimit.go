@@ -28,7 +28,7 @@
 // connect.CodeUnavailable if a policy with FailClosed cannot be decided. The error has
 // a google.rpc.RetryInfo, unless no wait helps, and a google.rpc.QuotaFailure with the
 // names of the policies that denied. Retry-After and the RateLimit fields are headers
-// of the response. In the Connect protocol a denied unary call has the status 429 or
+// of the response, unless no wait helps: then there is no Retry-After. In the Connect protocol a denied unary call has the status 429 or
 // 503.
 //
 // # Streams

@@ -38,14 +38,20 @@
 //	ratelimit.decision.duration  s           histogram, by ratelimit.outcome: the time
 //	                                         of a decision, without a delay that
 //	                                         follows it
+//	ratelimit.quota.near_end     {request}   counter, by ratelimit.policy: requests that
+//	                                         a quota allowed and that left a tenth of it
+//	                                         or less
 //
 // The count of the histogram is the number of requests by outcome, without those to
 // which no policy applies. All five outcomes of a policy exist from the start, at 0.
 // Policies that a reload adds are counted by name until there have been 256 policies,
-// then together as "_OTHER". A request costs one allocation, the Results that a
-// limiter makes for its observers, and a second one if a policy is degraded.
+// then together as "_OTHER". A request of up to two policies costs one allocation, the
+// Results that a limiter makes for its observers, and a second one if a policy is degraded.
 //
-// Limiters on a redisstore.Store, or on another store with its Stats method, add
+// [InstrumentOverrides] adds ratelimit.overrides, a gauge by ratelimit.override.kind (limit or
+// ban): the overrides that this server follows.
+//
+// Limiters on a redisstore.Store, or on another gcra.StatsStore, add
 //
 //	ratelimit.redis.batches         {batch}      counter: batches that Redis answered
 //	ratelimit.redis.batch.duration  s            counter: the total time of these
@@ -58,8 +64,11 @@
 //	                                             granted alone
 //	ratelimit.redis.reported_units  {unit}       counter: of these, those that were
 //	                                             charged in Redis later
-//	ratelimit.redis.lost_units      {unit}       counter: of these, those for which there
-//	                                             was no room to be charged later
+//	ratelimit.redis.lost_units      {unit}       counter: of these, those that will not be:
+//	                                             too many keys had some, or the store was
+//	                                             closed
+//	ratelimit.redis.instances       {server}     gauge: servers that share the limits, as
+//	                                             counted last; 0 before the first count
 //	ratelimit.redis.breaker.status  {breaker}    1 for the state of a server's breaker and
 //	                                             0 for the others, by server.address,
 //	                                             server.port and

@@ -60,7 +60,7 @@ func file(t *testing.T, text string) string {
 func TestUsage(t *testing.T) {
 	t.Setenv("REDIS_URL", "")
 	for _, args := range [][]string{{}, {"-h"}, {"help"}} {
-		want(t, 0, args, "  check ", "  peek ", "  reset ", "  top ", "  override ", "  ban ", "  replay ", "  completion ", "Only reset, override and ban write", "REDIS_URL")
+		want(t, 0, args, "  check ", "  peek ", "  reset ", "  top ", "  override ", "  ban ", "  replay ", "  completion ", "Only reset, override and ban change limits or buckets", "REDIS_URL")
 	}
 
 	want(t, 0, []string{"completion", "bash"}, "__start_ratelimit")

@@ -55,7 +55,7 @@ func (c *command) reset() *cobra.Command {
 		Short: "Fill the buckets of this subject",
 		Long: `Reset fills the buckets of a subject, in all policies or those that --policy
 names. On a terminal it asks first. Servers that have cached a denial go on
-denying for a second at most.`,
+denying for their DenialTTL at most, which is a second by default.`,
 		Example: "  ratelimit reset ip:192.0.2.7 --policies policies.yaml --policy login",
 		Args:    exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

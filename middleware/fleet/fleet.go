@@ -65,8 +65,8 @@ type override struct {
 }
 
 // New reads the overrides, and then follows them until the context ends: it looks for a
-// change every two seconds. The error names every mistake in the Config. A Redis that does
-// not answer is none: New returns after a second, without overrides, and logs that.
+// change every two seconds. The error is about the Config. If Redis does not answer, New logs
+// that and returns after a second at most, without an error and without overrides.
 func New(ctx context.Context, cfg Config) (*Overrides, error) {
 	if iface.IsNil(cfg.Client) {
 		return nil, errors.New("fleet: Client is nil; want that of the Redis to which the command ratelimit writes")

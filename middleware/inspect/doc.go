@@ -17,12 +17,13 @@
 // subject with ?subject=ip:192.0.2.7, and resets it with a POST of the fields subject
 // and policy (one or several). The response to a reset is a redirect to the subject,
 // with a line of text for programs that do not follow it. The response to a mistake is
-// a line of text too, unless the client prefers HTML or JSON. Links and forms are
+// a line of text too; a reset that is rejected or fails is shown on the page or in the JSON
+// if the client prefers that. Links and forms are
 // relative to the path of the page, with or without [http.StripPrefix]; all paths that
 // lead to the page show the same.
 //
-// Mount the page outside the limiter, or a denied client cannot open it. A gin or echo
-// router that uses a limiter limits all of its routes, also the page.
+// Mount the page outside the limiter, or a denied client cannot open it. An echo router that
+// uses a limiter limits all of its routes, and a gin router those that are registered later.
 //
 // # Authorization
 //

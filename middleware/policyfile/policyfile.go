@@ -58,7 +58,7 @@
 // is no limit. So no request is unlimited because a plan was forgotten.
 //
 // The file is read strictly. Unknown and repeated names, missing values and
-// whatever [middleware.New] rejects are errors. All errors are reported at once,
+// whatever [middleware.New] rejects are errors. They are reported at once, the first hundred,
 // each with its line and column (in characters, from 1), the value found and the
 // value wanted. Anchors, aliases and tags are not supported. A file has at most
 // 512 KiB, 4000 fields and 24,000 YAML tokens (words, values, comments and marks such
@@ -75,7 +75,7 @@
 // "ip:2001:db8::/32" the key "ip:2001:db8:1:2::/64". A whole key wins over a network,
 // and a longer network over a shorter one. Networks do not match keys that
 // keyfunc.Join has joined. Anonymous requests have no override. A request costs one
-// look-up in a map, and an address one more for each length of networks in the file.
+// look-up in a map, and an address at most one more for each length of the policy's networks.
 package policyfile
 
 import (

@@ -33,8 +33,8 @@ type Watcher struct {
 	Limiter *middleware.Limiter
 
 	// OnReload is called with nil after each reload, the first when Run begins,
-	// and with the error of [Load] after each failure. Calls do not overlap; they
-	// must not use the Watcher. If OnReload is nil, reloads and mistakes are logged
+	// and with the error of [Load] or of the limiter after a failure that lasts.
+	// Calls do not overlap; they must not use the Watcher. If OnReload is nil, reloads and mistakes are logged
 	// to [slog.Default], one line each.
 	OnReload func(error)
 

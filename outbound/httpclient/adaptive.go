@@ -17,7 +17,7 @@ import (
 //	client := &http.Client{Transport: &httpclient.Adaptive{}}
 //
 // It reads the RateLimit fields of drafts 3 to 11, X-RateLimit-* and the fields of Twitter, Zendesk,
-// Shopify and OpenAI, and denials as a [Transport] does. Any part of them is enough; malformed fields are
+// Shopify and OpenAI, and denials as a [Transport] does. A remaining alone is enough; malformed fields are
 // ignored. Requests to a server that sends none of
 // them and denies nothing are not delayed. Adaptive returns a denial and does not send the request
 // again: as Base of a [Transport], it paces and the Transport repeats.
@@ -25,7 +25,7 @@ import (
 // # Algorithm
 //
 // A full bucket is used as fast as the caller likes. Pacing begins when a response shows less than 8
-// units, or with a denial. Then requests
+// units beyond the requests in flight (less in a small bucket or window), or with a denial. Then requests
 // leave one by one at the rate
 //
 //	share · rate · exp((remaining - reserve) / (1.2·reserve))
@@ -44,8 +44,8 @@ import (
 //
 // If the server does not tell its rate, or its bucket has one unit, shares are learned by additive
 // increase and multiplicative decrease (AIMD) instead, with a reserve of 8 units if the capacity is
-// unknown. The time between two requests is at most that of 256 clients at the server's rate, and a
-// minute at an unknown rate.
+// unknown. By these rates the time between two requests is at most a minute or, if that is longer, that
+// of 256 clients at the server's rate.
 //
 // A fixed window, in which the whole limit returns at once, is known by a reset that stays while
 // remaining falls. Clients then use the window evenly, and when nothing remains they wait for the
@@ -56,8 +56,8 @@ import (
 // Denials in a row are one piece of evidence that the limit was used up; the time to the next request
 // grows by a quarter with each, to ten minutes at most. When a request is allowed again, the requests
 // that were allowed since the last such time say what the limit gave this client, be it a bucket or a
-// window. The rate begins again 4 % below that, or 8 % below the rate that was denied, and grows by 8 %
-// in 40 seconds, or in 20 requests if these take longer. This rate alone paces requests to a server that
+// window. The rate begins again 4 % below that, or 8 % below the rate that was denied if that is less, and
+// grows by 8 % in 40 seconds, or in 20 requests if these take longer. This rate alone paces requests to a server that
 // sends no fields, and in sliding windows and those of less than 15 requests, where remaining says only
 // when they are used up.
 //
@@ -91,7 +91,7 @@ type Adaptive struct {
 
 	// MaxWait is how long after the call of RoundTrip the request may be sent; 0 means
 	// a minute, and under a Transport what is left of its MaxWait. A request that would
-	// have to wait longer fails at once. A deadline of the request's context counts too.
+	// have to wait longer fails, as soon as that is known. A deadline of the request's context counts too.
 	// With a negative MaxWait every request fails.
 	MaxWait time.Duration
 
@@ -106,8 +106,8 @@ type Adaptive struct {
 }
 
 // RoundTrip implements http.RoundTripper. If the context ends before the request
-// is sent, it returns the context's error. If the wait would exceed MaxWait or the
-// context's deadline, it returns at once with an error that wraps a [*turns.WaitError].
+// is sent, it returns the context's error. As soon as it knows that the wait would exceed
+// MaxWait or the context's deadline, it returns an error that wraps a [*turns.WaitError].
 func (a *Adaptive) RoundTrip(r *http.Request) (*http.Response, error) {
 	var e Event
 	resp, err := a.send(r, &e)

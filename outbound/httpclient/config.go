@@ -40,9 +40,10 @@ type Config struct {
 	// 0 means 5, and 1 means never again.
 	MaxTries int
 
-	// MaxWait is how long after the call of RoundTrip a try may begin; 0 means a
-	// minute. A request that would have to wait longer, for its turn or for a
-	// Retry-After, fails at once. A deadline of the request's context counts too.
+	// MaxWait is how long after the call of RoundTrip a try may begin (a late turn up to 50
+	// ms later); 0 means a minute. If the request would have to wait longer, for its turn or
+	// for a Retry-After, RoundTrip returns at once. A deadline of the request's context
+	// counts too.
 	MaxWait time.Duration
 
 	// Replay, if set, reports whether a denied request is safe to repeat although its

@@ -12,9 +12,9 @@
 //
 // A [Transport] is for limits that you know, here 25 requests in 5 seconds and 300 a minute:
 // Burst + Count is what a server with windows allows. Each request waits for its turn, in the order of
-// arrival over all processes that share the store. A request that the server still denies, with 429
-// or with 503 or 403 and Retry-After, is sent again after that time if it is safe to repeat, and
-// other requests to that server wait too.
+// arrival over all processes that share the store. A request that the server still denies, such as
+// with 429 and Retry-After, is sent again after that time if it is safe to repeat, and other requests
+// to that server wait too.
 //
 // An [Adaptive] is for limits that you do not know. It reads the RateLimit fields of the responses
 // and paces its requests. It needs no store.

@@ -55,9 +55,9 @@ import (
 // [*turns.WaitError] with the policy "Retry-After". A pause lasts at most an hour, or
 // MaxWait if that is longer.
 //
-// A denial without a time slows down all requests to that host: they go one by one,
-// at half of the rate that the server answered before. Each further denial lowers the
-// rate, and each answer raises it. A request that cannot wait for so long has a
+// A denial without a time slows down all requests to that host: they go one by one, at
+// first about as fast as the server answered before. Each further denial lowers the rate,
+// at most to a request in 5 seconds, and answers raise it. A request that cannot wait for so long has a
 // WaitError with the policy "pace". With an [Adaptive] as Base, the Adaptive does this.
 //
 // Both are local to the Transport: other processes learn them from their own denials.

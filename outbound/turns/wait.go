@@ -41,8 +41,8 @@ func (e *WaitError) Error() string {
 // Is makes errors.Is(err, ErrWouldWait) true.
 func (e *WaitError) Is(target error) bool { return target == ErrWouldWait }
 
-// RetryAfter is how long until the same call gets a turn, if no other caller takes
-// that turn first. It is 0 when Never.
+// RetryAfter is how long until the same call, with the same patience, is not denied, if no
+// other caller comes first. It is 0 when Never.
 func (e *WaitError) RetryAfter() time.Duration { return max(e.Needed-e.Patience, 0) }
 
 // Wait takes the charges and returns when their turn comes. Many processes can
@@ -95,8 +95,8 @@ func (e *WaitError) RetryAfter() time.Duration { return max(e.Needed-e.Patience,
 // # Cost
 //
 // Without a queue a turn costs one Take with two charges for each limit. In a queue
-// it costs three Takes: a denial, the slot, and the charge when the slot comes. The
-// store of package redisstore answers most of these denials from its cache, and
+// it costs three Takes: a denial, the slot, and the charge when the slot comes. In a busy
+// process the store of package redisstore answers most of these denials from its cache. It
 // sends Takes of the same moment in one batch. While a store does not answer, no
 // turn comes.
 //
