@@ -14,10 +14,10 @@ import (
 // another, with Err, if the request's context ended while it was held back.
 type Decision struct {
 	Allowed    bool
-	RetryAfter time.Duration  // as in the header, in whole seconds: longest of the policies that denied; 0 if allowed or if no wait helps
+	RetryAfter time.Duration  // as in the header, in whole seconds: longest of the policies that denied, or 1 s of a 503; 0 if allowed or if no wait helps
 	Delay      time.Duration  // how long to hold an allowed request back: longest of the policies
 	Results    []PolicyResult // of the policies that applied and were decided, in order
-	Err        error          // why a policy followed its OnFailure; nil if none did
+	Err        error          // why a policy followed its OnFailure, a refund failed, or the context of a delayed request; otherwise nil
 
 	// Took is the time that the decision took, without Delay. It is measured only
 	// if the limiter has an observer, and 0 otherwise.
@@ -36,8 +36,9 @@ type PolicyResult struct {
 }
 
 // Status is the status code for the decision: 200 if allowed, Config.BanStatus if an
-// Override bans the client, 429 if a policy denied, 503 if a policy with FailClosed could
-// not be decided.
+// Override bans the client, 429 if a policy denied, otherwise 503: a policy that does not
+// let the request pass then could not be decided, or the request's context ended while it
+// was held back.
 func (d *Decision) Status() int {
 	switch {
 	case d.Allowed:

@@ -10,8 +10,9 @@ import (
 
 // Reload replaces all policies at once: a request is decided either by the old
 // ones or by the new ones. A policy that keeps its name keeps its state: what
-// keys have used counts against the new limit. If there is a mistake in the
-// policies, Reload changes nothing and returns the error that [New] would.
+// keys have used counts against the new limit, unless a rate becomes a quota, or
+// the calendar changes. If there is a mistake in the policies, Reload changes
+// nothing and returns the error that [New] would.
 func (l *Limiter) Reload(policies ...Policy) error {
 	ps, errs := l.compile(policies)
 	if len(errs) == 0 {
