@@ -17,7 +17,7 @@ type Decision struct {
 	RetryAfter time.Duration  // as in the header, in whole seconds: longest of the policies that denied, or 1 s of a 503; 0 if allowed or if no wait helps
 	Delay      time.Duration  // how long to hold an allowed request back: longest of the policies
 	Results    []PolicyResult // of the policies that applied and were decided, in order
-	Err        error          // why a policy followed its OnFailure, a refund failed, or the context of a delayed request; otherwise nil
+	Err        error          // why a policy followed its OnFailure or a refund failed, or why a delay ended early; otherwise nil
 
 	// Took is the time that the decision took, without Delay. It is measured only
 	// if the limiter has an observer, and 0 otherwise.
