@@ -20,10 +20,9 @@ type Config struct {
 	// passed, they return an error that wraps [context.DeadlineExceeded].
 	Timeout time.Duration
 
-	// DenialTTL is how long an answer of Redis is remembered: while its bucket would deny,
-	// requests are denied without a call. A refund or a lower limit in another process, a
-	// flush and a failover are noticed at most that much later. 0 means 1 s; otherwise it is
-	// at least 1 ms, or negative for no cache.
+	// DenialTTL is how long an earlier answer of Redis may deny requests, without a call. A
+	// refund or a lower limit in another process, a flush and a failover are noticed at most
+	// that much later. 0 means 1 s; otherwise it is at least 1 ms, or negative for no cache.
 	DenialTTL time.Duration
 
 	// Logger gets a line when a problem with Redis begins, at most one in five minutes
