@@ -25,7 +25,7 @@ const (
 	//
 	//	RateLimit-Limit: 100          highest possible Remaining
 	//	RateLimit-Remaining: 42       units left
-	//	RateLimit-Reset: 35           seconds until the bucket is full; on a denial the same as Retry-After
+	//	RateLimit-Reset: 35           seconds until the bucket is full; with a 429 the same as Retry-After
 	//	RateLimit-Policy: 100;w=60    100 in 60 seconds
 	//
 	// Of a quota w is the length of the current period, and Reset is when it ends.
