@@ -17,7 +17,7 @@ import (
 // key until the period ends. When no slot is found, as the buckets of the keys that are held
 // are not full, new keys share one bucket for each policy: a flood of keys stays limited,
 // and some of the new keys' requests pass. A late charge takes no more than what is left
-// there.
+// there. A key that gets a slot later begins with a full bucket of its own.
 //
 // Keys are kept as 64-bit hashes under a random seed: two given keys share a
 // bucket with a probability of about 2^-64, and no client can search for such a pair.

@@ -44,7 +44,7 @@ type BreakerState uint8
 // The states of a breaker.
 const (
 	BreakerClosed   BreakerState = iota // the server is in use
-	BreakerOpen                         // it has failed, and Take fails at once
+	BreakerOpen                         // it has failed: Take sends it nothing
 	BreakerHalfOpen                     // one batch is sent to see whether it answers again
 )
 

@@ -60,7 +60,7 @@ const MaxDelay = tat.MaxDelay
 // calendar, so a rate and a quota, or two calendars, never read each other's value. A
 // charge is not valid, and Store.Take returns an error with nothing taken, when its Limit
 // is not (see [Limit.Validate]), when a number or a duration is negative, when MaxDelay is
-// longer than [MaxDelay], or not 0 on a quota, and when Burst and MaxDebt together
+// longer than 366 days, or not 0 on a quota, and when Burst and MaxDebt together
 // take longer than 366 days to refill, or are more than the largest quota of the calendar.
 //
 // MaxDelay and MaxDebt are the limit's: all its callers must give the same. On a rate, an
@@ -78,7 +78,7 @@ type Charge struct {
 
 	// Late takes what a request has cost, once that is known. It is never denied and never
 	// delayed: it takes Cost units, or as many as are left with MaxDebt, and Result.Taken
-	// says how many; beside a charge that is denied it takes none. Charges that are not late
+	// says how many; in an admission that is denied it takes none. Charges that are not late
 	// are denied, or wait, until the debt is paid; that of a quota ends with its period.
 	// Without MaxDebt it takes what is left at most. Refund ignores it.
 	Late bool
