@@ -26,11 +26,11 @@ type Config struct {
 	DenialTTL time.Duration
 
 	// Logger gets a line when a problem with Redis begins, at most one in five minutes
-	// while it lasts, and one when an outage that was logged is over. A few timeouts
-	// between answers are left out. Problems are at level ERROR for a set-up that cannot
-	// work, such as a wrong password, otherwise WARN; hints and the end of an outage are at
-	// INFO. Problems and hints have an attribute code that docs/troubleshooting.md explains.
-	// Nil means [slog.Default].
+	// while it lasts, and one when an outage that was logged is over. A few calls that fail
+	// between others that are answered are no problem yet, unless the set-up is the cause.
+	// Problems are at level ERROR for a set-up that cannot work, such as a wrong password,
+	// otherwise WARN; hints and the end of an outage are at INFO. Problems and hints have an
+	// attribute code that docs/troubleshooting.md explains. Nil means [slog.Default].
 	Logger *slog.Logger
 }
 

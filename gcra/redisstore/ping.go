@@ -11,12 +11,12 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
-// Ping reports whether the store works: it connects to the server, to every master of a
-// cluster that has slots or to every shard of a ring that the client finds alive,
-// authenticates, and runs the store's script on the key <Prefix>{ping}, on a cluster
-// <Prefix>{ping0} or another number, which expires after 10 seconds. The error says what is
-// wrong and, if that is known, what to do about it, on a line for each server. Ping needs no
-// more of the user's ACL than Take.
+// Ping reports whether the store works: it connects to the server, to each master of a
+// cluster or to each shard of a ring, authenticates, and runs the store's script on the key
+// <Prefix>{ping}, on a cluster <Prefix>{ping0} or another number, which expires after 10
+// seconds. It leaves out masters without slots, and shards that the ring has found down. The
+// error says what is wrong and, if that is known, what to do about it, on a line for each
+// server. Ping needs no more of the user's ACL than Take.
 //
 // It also tests the kind of a single server and of the shards of a ring, see
 // [gcra.ServerKind]; one of kind KeysApart is an error.
