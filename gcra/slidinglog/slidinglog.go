@@ -1,7 +1,8 @@
 // Package slidinglog enforces strict windows: in any window of length Per, wherever
-// it begins, at most Count units pass. [Store], in Redis, and [Memory] are stores like those
-// of package gcra, with the same charges and results, for rates whose Burst is 0 or their Count
-// and that have no MaxDebt. For other limits New of package middleware returns an error.
+// it begins, at most Count units pass, while no state is lost and the clock does not go back.
+// [Store], in Redis, and [Memory] are stores like those of package gcra, with the same charges
+// and results, for rates whose Burst is 0 or their Count and that have no MaxDebt. For other
+// limits New of package middleware returns an error.
 //
 //	store, err := slidinglog.New(client, slidinglog.Config{})
 //	if err != nil {
@@ -32,7 +33,7 @@
 // Since Count units may pass at once, Burst must be 0 or equal to Count.
 //
 // A charge that waits (see MaxDelay and MaxWait) queues: it is logged with the time at which
-// it may pass, and later charges do not overtake it. All charges on one log must have the same
+// it may pass, and no charge overtakes it but a late one. All charges on one log must have the same
 // MaxDelay. A log that is further ahead than that is the result of a clock that went
 // back, and is brought down. The charges of an admission are logged with one time,
 // that of their request, so the smallest MaxWait of them counts for all; shadows and late
@@ -70,9 +71,7 @@
 // A lone caller sends by itself if its context never ends and the client has
 // ContextTimeoutEnabled and a PoolTimeout within Timeout, as those of
 // redisstore.ClientOptions; otherwise a second goroutine does, which takes longer.
-// benchmarks/RESULTS.md compares the time of a check with GCRA and a plain SET: there one
-// caller takes 1.7 times as long as with SET, and 16 callers cost Redis three times its CPU.
-// To measure it:
+// benchmarks/RESULTS.md compares the time of a check with GCRA and a plain SET. To measure it:
 //
 //	go -C benchmarks test -run '^$' -bench 'Lone|Window|KeyMemory'
 package slidinglog

@@ -50,7 +50,8 @@ type Backend struct {
 type Algorithm int
 
 const (
-	// GCRA is the algorithm of package gcra: everything but sliding windows.
+	// GCRA is the algorithm of package gcra. Its parts are all but those about sliding
+	// windows.
 	GCRA Algorithm = iota
 
 	// Sliding passes at most Count units in any window of length Per, and requires
