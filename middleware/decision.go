@@ -36,9 +36,8 @@ type PolicyResult struct {
 }
 
 // Status is the status code for the decision: 200 if allowed, Config.BanStatus if an
-// Override bans the client, 429 if a policy denied, otherwise 503: a policy that does not
-// let the request pass then could not be decided, or the request's context ended while it
-// was held back.
+// Override bans the client, 429 if a policy denied, otherwise 503: a policy could not be
+// decided and its OnFailure denies, or the request's context ended while it was held back.
 func (d *Decision) Status() int {
 	switch {
 	case d.Allowed:

@@ -28,7 +28,7 @@ const (
 	//	RateLimit-Reset: 35           seconds until the bucket is full; with a 429 the same as Retry-After
 	//	RateLimit-Policy: 100;w=60    100 in 60 seconds
 	//
-	// Of a quota w is the length of the current period, and Reset is when it ends.
+	// Of a quota w is the length of the current period, and Reset the time until it ends.
 	// The fields describe the policy with the fewest units left or, on a denial, the
 	// denying policy with the longest wait. A denial that no wait helps has no
 	// Retry-After and only RateLimit-Policy of these fields: a client may take Reset
@@ -39,12 +39,12 @@ const (
 
 	// HeadersDraft11 writes the fields of
 	// draft-ietf-httpapi-ratelimit-headers-11, two lists of all policies that
-	// applied:
+	// were decided:
 	//
 	//	RateLimit-Policy: "burst";q=10;w=1, "daily";q=10000;w=86400
 	//	RateLimit: "burst";r=9;t=1, "daily";r=9999;t=9
 	//
-	// r is the units left, and t the seconds until there are more. There is no t
+	// r is the units left, and t the seconds after which there are more. There is no t
 	// if the bucket is full or no wait helps. A denial has no t for policies that
 	// allowed the request, including those of limiters further out; t of one that
 	// denied is its own wait, and Retry-After the longest. Together with
