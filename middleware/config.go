@@ -85,8 +85,8 @@ type Policy struct {
 	Name string
 
 	// Key says who is counted; see package keyfunc. An empty key is anonymous: all
-	// anonymous requests share one bucket, or see SkipAnonymous. If Key returns an error, the policy
-	// follows its OnFailure. Required.
+	// anonymous requests share one bucket, or see SkipAnonymous. If Key returns an error,
+	// the policy follows its OnFailure. Required.
 	Key func(*http.Request) (string, error)
 
 	// SkipAnonymous exempts requests with an empty key: the policy is for users only.
@@ -203,8 +203,8 @@ type Override struct {
 
 	// Banned denies all requests of the key to which the policy applies, with
 	// Config.BanStatus and Retry-After, the time until Until. If Until is zero there is no
-	// Retry-After. A request that is denied so is charged to no policy of the limiter. A Shadow bans
-	// nobody.
+	// Retry-After. A request that is denied so is charged to no policy of the limiter. A
+	// Shadow bans nobody.
 	Banned bool
 
 	// Until is when the Override ends, by this server's clock: it does not apply from

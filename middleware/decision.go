@@ -32,7 +32,7 @@ type PolicyResult struct {
 	Subject     string     // key of the request, as the policy's Key returned it
 	Shadow      bool       // the policy never denies: Allowed says what it would have done
 	Limit       gcra.Limit // limit that applied, as configured (a Burst of 0 means Count); with FailLocal, Remaining is what this server's share of it has left
-	gcra.Result            // its RetryAfter is exact, that of the Decision is rounded up
+	gcra.Result            // its RetryAfter is not rounded, that of the Decision is rounded up
 }
 
 // Status is the status code for the decision: 200 if allowed, Config.BanStatus if an
