@@ -28,7 +28,7 @@
 //   - A mistake in the set-up is an error of [New] with the value and what would be right, or a
 //     line in the log.
 //   - A client that hangs up is charged.
-//   - No response shows the cause of a failure.
+//   - No response that the limiter writes shows the cause of a failure.
 //   - The ResponseWriter of handlers is not wrapped, so flushing, hijacking and
 //     [http.ResponseController] work as without a limiter.
 //   - The key functions are trusted; see package keyfunc.

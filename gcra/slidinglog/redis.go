@@ -18,8 +18,8 @@ import (
 )
 
 // Store is a [gcra.Store] that keeps its logs in a Redis (6.2 or newer) shared by
-// any number of processes. Every decision uses the clock of that Redis. On one server it
-// is one script in one round trip, once the server has the script.
+// any number of processes. Every decision uses the clock of Redis. On one server it is one
+// script in one round trip, once the server has the script.
 //
 // A log is the list <Prefix>{<subject>}:<policy>, escaped and hashed like the keys
 // of redisstore.Store. It expires when its window is empty.
