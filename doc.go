@@ -1,5 +1,5 @@
-// Package ratelimit lists the packages of this module, which limits HTTP
-// requests in Go API servers. The package itself has no code.
+// Package ratelimit has no code. It lists the packages of this project, which limits
+// HTTP requests and remote procedure calls in Go API servers.
 //
 // To limit requests, import the adapter of your router as ratelimit:
 //
@@ -11,9 +11,9 @@
 //   - [github.com/seed-e377111c/ratelimit/adapters/grpc]
 //   - [github.com/seed-e377111c/ratelimit/adapters/connect]
 //
-// An adapter repeats the names of package
-// [github.com/seed-e377111c/ratelimit/middleware], which documents them, and is
-// used with these:
+// An adapter repeats the names that an application needs of package
+// [github.com/seed-e377111c/ratelimit/middleware], which documents them. Use it with
+// these:
 //
 //   - [github.com/seed-e377111c/ratelimit/gcra] has the limits, and a store in memory.
 //   - [github.com/seed-e377111c/ratelimit/gcra/redisstore] is a store in Redis, which
@@ -21,7 +21,8 @@
 //   - [github.com/seed-e377111c/ratelimit/keyfunc] has the functions that return
 //     the key of a request: the client that it counts for.
 //
-// This limits each client address to 10 requests a minute:
+// With adapters/nethttp, this lets each client address (of IPv6, each /64) send 10 requests
+// at once, and then one every 6 seconds:
 //
 //	limit := ratelimit.New(ratelimit.Config{Store: gcra.NewMemory()},
 //		ratelimit.Policy{Name: "client", Key: keyfunc.RemoteAddr, Limit: gcra.PerMinute(10)},
@@ -34,6 +35,8 @@
 //     YAML and reloads them.
 //   - [github.com/seed-e377111c/ratelimit/middleware/inspect] is a page that shows
 //     what a limiter does.
+//   - [github.com/seed-e377111c/ratelimit/middleware/fleet] reads the limits and bans that
+//     operators set while servers run.
 //   - [github.com/seed-e377111c/ratelimit/adapters/otel] reports to OpenTelemetry.
 //   - [github.com/seed-e377111c/ratelimit/gcra/slidinglog] is a store for strict
 //     windows, and [github.com/seed-e377111c/ratelimit/gcra/storetest] the contract

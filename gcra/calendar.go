@@ -12,9 +12,9 @@ import (
 //	gcra.Monthly.From(15)   // begins on the 15th, in UTC
 //	gcra.Daily.In(berlin)   // begins at midnight in Berlin
 //
-// Periods begin at midnight, or on the hour, by the clocks in Location. The day on which
-// they are set has 23 or 25 hours, and if they are set at midnight, it begins with its
-// first moment. If they are set by half an hour, or at 2:45, two periods of Hourly are
+// Periods begin at midnight, or on the hour, by the clocks in Location. A day on which
+// they are set by an hour has 23 or 25 hours, and if midnight is left out, it begins with its
+// first moment. Where clocks are set by half an hour, or at 2:45, a period of Hourly may be
 // shorter than an hour; the shortest has 15 minutes.
 //
 // Calendars can be compared with ==. The zero Calendar is not valid.
@@ -29,9 +29,10 @@ var (
 	Yearly  = Calendar{tat.Calendar{Unit: "year"}}
 )
 
-// In returns the calendar in the time zone of l; nil is UTC. The zone must be in the IANA
-// database under its name: [time.Local] and a [time.FixedZone] are not valid, as
-// other servers would not know them. Two names of one zone, such as Asia/Kolkata and
+// In returns the calendar in the time zone that has the name of l in the IANA database; nil
+// is UTC. Of l only the name is used, so that all servers mean the same zone: take one of
+// [time.LoadLocation], and not [time.Local], whose name differs between machines, or a
+// [time.FixedZone], whose offset is ignored. Two names of one zone, such as Asia/Kolkata and
 // Asia/Calcutta, are two calendars.
 func (c Calendar) In(l *time.Location) Calendar {
 	c.calendar.Location = l.String()

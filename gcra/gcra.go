@@ -12,15 +12,17 @@
 //
 // A [Limit] says how much may pass: so many units in a time, with a burst, or a [Quota] by
 // calendar. A [Charge] takes units from one limit of one subject. A [Store] keeps the state and
-// decides about several charges at once: it takes all of them or none. [Memory] is the store in
-// this process; package redisstore has the one that servers share.
+// decides about several charges at once: it takes all of them or none, shadows aside. [Memory]
+// is the store in this process; package redisstore has one that servers share.
 //
 // # What is promised
 //
-// On a clock that does not go back and state that is not lost, any interval of length D admits
-// at most Burst + D·Count/Per units of a limit, and MaxDebt more if charges are late. A quota
-// admits its count in each period. A denial takes nothing, so retries do not extend it, and the
-// same charge passes after RetryAfter if nothing else is taken.
+// While the clock does not go back and no state is lost, any interval of length D admits at most
+// B + D/T units of a limit, where B is its Burst and T its [Limit.Interval]. A period of a quota
+// admits at most its count. Late charges may take MaxDebt units more. Units that are given back
+// count as not admitted, and a request that is delayed counts when its delay is over. A denial
+// takes nothing, so retries do not extend it, and the same charge passes after RetryAfter if
+// nothing else is taken.
 //
 // If a store cannot decide, for example because Redis does not answer in time, Take returns an
 // error. What to do then is the caller's choice; package middleware has three (see its
@@ -38,14 +40,13 @@
 //	deny otherwise:                   tat unchanged, retry after new - now - B·T - W
 //
 // D and debt are the longest delay and the largest debt that the limit grants, and W is how
-// long the caller waits, at most D: see [Charge]. What a request has cost in the end may be
-// taken late: that is never denied, and takes the units that fit into B·T + debt·T. Late
-// charges and refunds clamp at now + B·T + 366 days, so only ordinary charges bring a TAT
-// down.
+// long the caller waits, at most D: see [Charge]. A cost above B never passes. What a request
+// has cost in the end may be taken late: that is never denied, and takes as many units of the
+// cost as fit into B·T + debt·T. Late charges and refunds clamp at now + B·T + 366 days: only an
+// ordinary charge brings a TAT down to the clamp of its own limit.
 //
-// So any interval of length L admits at most B + L/T units. The clamp bounds the effect of a
-// clock that is set, a changed limit or a damaged value: none denies for longer than a bucket
-// takes to refill, and a limit may be changed at any time.
+// The clamp bounds the effect of a clock that is set, a changed limit or a damaged value: none
+// denies for longer than B·T + max(D, debt·T). A limit may be changed at any time.
 //
 // A denial writes nothing, with one exception: it brings a TAT beyond the clamp down to it,
 // or the bucket would deny until the clock catches up.
@@ -58,8 +59,9 @@
 // of this one, so the clamp makes it 0. A quota that is lowered forgets nothing.
 //
 // Which period is current is decided by the clock of the store. If that goes back into
-// the period before, the one that has begun goes on. At most n units pass in a period,
-// and 2n around the moment between two.
+// the period before, a bucket that was charged in the one that has begun stays in it. If it
+// goes back further, a bucket that was charged in a later period denies until the current one
+// ends. Around the moment between two periods 2n units may pass.
 package gcra
 
 // Where to change what: limit.go and calendar.go have the limits, store.go the contract of stores,

@@ -16,19 +16,19 @@ import (
 // most Burst units at once. [Quota] makes a limit by calendar.
 //
 // A fresh key holds a full bucket of Burst units. It refills one unit every
-// Per/Count (the emission interval), so any interval of length D admits at
-// most Burst + D·Count/Per units; the worst case in one window of length Per
+// Per/Count (the emission interval), so any interval of length D admits about
+// Burst + D·Count/Per units at most; the worst case in one window of length Per
 // is Burst + Count. Set Burst to 1 if no two requests may pass together.
 //
 // The emission interval is rounded to the nearest 100 ns: the rate is within
-// 0.05 % of Count/Per up to 10,000 a second, and within 5 % at the fastest,
-// 1,000,000 a second. A bucket must refill within 366 days. The zero Limit is
+// 0.05 % of Count/Per up to 10,000 a second, and within 5 % up to 1,000,000 a
+// second, the fastest. A bucket must refill within 366 days. The zero Limit is
 // not valid; see [Limit.Validate].
 //
-// Limits can be compared with ==. Quotas are equal if their calendars mean the same,
-// however they are written.
+// Limits can be compared with ==. Quotas are equal if their counts and calendars are:
+// Monthly.From(1) is Monthly there, and the zone UTC is none.
 type Limit struct {
-	Count int64         // units per Per: 100 in "100 a minute"; of a quota, units in a period
+	Count int64         // units in Per: 100 in "100 a minute"; of a quota, units in a period
 	Per   time.Duration // time in which Count units become available: a minute in "100 a minute"; 0 for a quota
 	Burst int64         // units that may pass at once after a pause; 0 means Count; 0 for a quota
 
@@ -49,10 +49,10 @@ func PerDay(n int64) Limit { return Limit{Count: n, Per: day} }
 
 // Quota allows n units in each period of a calendar, and gives all of them back when
 // the next one begins: Quota(10_000, Monthly.From(15)). Around that moment 2n may
-// pass; a rate as a second limit spreads them. More than n may also pass while several
-// servers decide without Redis; SECURITY.md says how many, where B is n.
+// pass; a rate as a second limit spreads them. More than n may also pass if Redis loses
+// data, or while servers decide without it; SECURITY.md says how many, where B is n.
 //
-// n is at most 10^10 an hour, 10^11 a day, 10^12 a week, 10^13 a month and 10^14 a
+// n is at most 9·10^9 an hour, 10^11 a day, 10^12 a week, 10^13 a month and 10^14 a
 // year. Which period is current is decided by the clock of the [Store]. A quota has no
 // delays: MaxDelay must be 0, and package turns does not take it.
 func Quota(n int64, c Calendar) Limit {
@@ -80,13 +80,13 @@ func (l Limit) WithBurst(n int64) Limit {
 }
 
 // Unlimited is no limit. Package middleware takes it from LimitFor and Override, and a
-// policy file has it as none. Everywhere else it is not valid: a [Store] rejects it.
+// policy file has it as none. [Limit.Validate] and every [Store] reject it.
 func Unlimited() Limit { return Limit{Count: tat.Unlimited} }
 
 const day = 24 * time.Hour
 
-// Validate returns nil for a limit that a [Store] can keep, otherwise an error
-// that names the value and what would be right.
+// Validate returns nil for a valid limit, otherwise an error that names the value and
+// what would be right. A [LimitChecker] does not keep every valid limit.
 func (l Limit) Validate() error { return l.tat().Validate() }
 
 func (l *Limit) tat() tat.Limit {
@@ -118,8 +118,8 @@ var units = []struct {
 
 // ParseLimit reads a limit as [Limit.String] writes it: a count, a slash and
 // either a unit (second, minute, hour, day) or a duration as
-// [time.ParseDuration] reads it, then, where the burst differs from the count,
-// the word burst and its size. A quota has the word calendar before its unit (hour,
+// [time.ParseDuration] reads it, then perhaps the word burst and its size, which is
+// otherwise the count. A quota has the word calendar before its unit (hour,
 // day, week, month, year), and then, where they are not the default, from and the day
 // with which a period begins, and the time zone.
 //
@@ -267,8 +267,8 @@ func (l Limit) String() string {
 }
 
 // MarshalText implements [encoding.TextMarshaler]: it returns the text of
-// String, or "" for the zero Limit. JSON and YAML write limits so. A limit that
-// is not valid is an error, as it could not be read back.
+// String, or "" for the zero Limit. JSON and YAML write limits so. Any other limit that
+// [ParseLimit] does not accept is an error, as it could not be read back.
 func (l Limit) MarshalText() ([]byte, error) {
 	if l == (Limit{}) {
 		return []byte{}, nil

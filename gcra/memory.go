@@ -11,18 +11,19 @@ import (
 
 // Memory is a [Store] in this process. The zero value is ready to use.
 //
-// It holds at most Capacity keys and never allocates beyond that (21 to 64 bytes
-// a key), keeps no goroutine and needs no Close. A key whose bucket is full equals
-// a key that was never seen, so its slot goes to the next new key and nothing is
-// lost. A quota that was used keeps its key until the period ends. When no slot is
-// found among keys in debt, new keys share one bucket for each policy: the flood that
-// filled the table stays limited, and so do later keys, and not all of them are denied.
-// Therefore nothing puts that bucket into debt: a late charge takes what is left.
+// It holds at most Capacity keys, of 21 to 64 bytes each once there are many, keeps no
+// goroutine and needs no Close. A key whose bucket is full equals a key that was never
+// seen, so a new key may take its slot and nothing is lost. A quota that was used keeps its
+// key until the period ends. When no slot is found, as the buckets of the keys that are held
+// are not full, new keys share one bucket for each policy: a flood of keys stays limited,
+// and some of the new keys' requests pass. A late charge takes no more than what is left
+// there. A key that gets a slot later begins with a full bucket of its own.
 //
 // Keys are kept as 64-bit hashes under a random seed: two given keys share a
-// bucket with a probability of 2^-64, and no client can search for such a pair.
+// bucket with a probability of about 2^-64, and no client can search for such a pair.
 type Memory struct {
-	// Capacity is the most keys held; 0 means 1 << 20. Set it before first use.
+	// Capacity is the most keys held, without the shared buckets; 0 means 1 << 20. Set it
+	// before first use.
 	Capacity int
 
 	// Now is the clock; nil means the time that has passed since first use,
@@ -41,7 +42,7 @@ func (m *Memory) init() {
 	m.set = buckets.New(m.Capacity, buckets.NewClock(m.Now), false)
 }
 
-// Take implements [Store]. It allocates nothing on keys it knows.
+// Take implements [Store]. On up to four keys that it knows it allocates nothing, as a rule.
 func (m *Memory) Take(ctx context.Context, charges []Charge) (allowed bool, err error) {
 	return m.apply(ctx, charges, false)
 }

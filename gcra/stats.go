@@ -14,16 +14,17 @@ type StatsStore interface {
 	Stats() Stats
 }
 
-// Stats counts what a store on servers has done since its first use. Counts only grow.
+// Stats counts what a store on servers has done since its first use. The counts from Batches to
+// LostUnits only grow.
 type Stats struct {
 	Batches       int64         // batches that Redis answered, also with an error of the script
-	Requests      int64         // admissions and refunds in them: Requests/Batches is the mean batch size
+	Requests      int64         // admissions and refunds in them, of a divided one its parts: Requests/Batches is the mean batch size
 	BatchTime     time.Duration // total time of these batches
 	FailedBatches int64         // batches without an answer, or with an error that concerns the whole server, such as LOADING
-	CachedDenials int64         // admissions that were denied without asking Redis
+	CachedDenials int64         // admissions that were denied without asking Redis, see Result.Cached
 	LocalUnits    int64         // units that Local has granted, as Redis did not answer or a policy failed
 	ReportedUnits int64         // of these, units that were charged in Redis later
-	LostUnits     int64         // of these, units that will not be: more than 65,536 keys had some, or the store was closed before they were charged
+	LostUnits     int64         // of LocalUnits, those that will never be charged: more than 65,536 keys had some, or the store was closed before
 	Instances     int           // stores that share the limits, this one included, as counted last: see LocalStore; 0 before the first count
 	Servers       []ServerState // the single server, or each of several that was used within the last minute, by address
 }
@@ -43,7 +44,7 @@ type BreakerState uint8
 // The states of a breaker.
 const (
 	BreakerClosed   BreakerState = iota // the server is in use
-	BreakerOpen                         // it has failed and is not called; Take fails at once
+	BreakerOpen                         // it has failed: Take sends it nothing
 	BreakerHalfOpen                     // one batch is sent to see whether it answers again
 )
 
@@ -67,9 +68,9 @@ func (s BreakerState) MarshalText() ([]byte, error) { return []byte(s.String()),
 // ServerKind is what a store has learned of the keys that one script may have on a server. Empty means that it is not
 // known: batches are then sent as to a server of kind BySubject.
 //
-// A single server and the shards of a ring are tested: the first batches, and one each minute, carry scripts that write
-// and read keys of the test alone. Two tests that agree make the kind, and change it when the server has changed. A
-// reconnect does not. Until the kind is known, a test whose keys are lost is repeated after a second.
+// A single server and the shards of a ring are tested: the first batches, and one each minute, carry commands that write
+// and read keys of the test alone. Two tests that agree, or one error CROSSSLOT, make the kind, and change it when the
+// server has changed. A reconnect does not. Until the kind is known, a test whose keys are lost is repeated after a second.
 type ServerKind string
 
 const (

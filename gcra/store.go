@@ -9,16 +9,17 @@ import (
 )
 
 // A Store keeps the state of every key and takes from it. It is safe for
-// concurrent use. [Memory] is a store, package redisstore has the one in Redis;
+// concurrent use. [Memory] is a store, package redisstore has one in Redis;
 // package storetest is the contract that every store passes. Package middleware logs
-// the errors of a store, except a [LoggedError].
+// the errors of a store that the store does not log itself, see [LoggedError].
 type Store interface {
-	// Take decides about one admission: all its charges are taken or none is. It
-	// is allowed if every charge that is not a shadow is. Take fills in the Result
-	// of every charge, and returns an error only when there is no decision: a
-	// charge is not valid (see [Charge]), the context is done, or the store could
-	// not answer. After an error allowed is false and the results mean nothing.
-	// Nothing was taken, unless an answer of a server was lost.
+	// Take decides about one admission: all its charges are taken or none is,
+	// except that a shadow may be left out. It is allowed if every charge that is
+	// not a shadow is. Take fills in the Result of every charge, and returns an
+	// error only when there is no decision: a charge is not valid (see [Charge]),
+	// the context is done, or the store could not answer. After an error allowed is
+	// false and the results mean nothing. Nothing was taken if the error came before
+	// a server was asked; afterwards the charges may have been taken, once.
 	Take(ctx context.Context, charges []Charge) (allowed bool, err error)
 
 	// Refund gives back Cost units of every charge, never more than a full bucket;
@@ -32,8 +33,8 @@ type Store interface {
 // A LocalStore is a [Store] that also keeps, in this process, what its server has
 // said about each key. Package middleware calls Local once for each limiter.
 // Policies that fail local decide on the result while the store does not answer:
-// they start from the last known state of each key, so an outage gives no client
-// a fresh burst. For other stores middleware makes a [Memory], which starts with
+// they start from the last known state of a key, and with a full bucket only where
+// there is none. For other stores middleware makes a [Memory], which starts with
 // full buckets. The store of package redisstore is a LocalStore.
 //
 // A store that wraps a LocalStore needs a Local method of its own: one that
@@ -56,15 +57,15 @@ const MaxDelay = tat.MaxDelay
 // fills in Result, so that a decision need not allocate.
 //
 // Subject and Policy together name the bucket; that of a quota is also named by its
-// calendar, so no other limit reads its value. A charge is not valid, and
-// Store.Take returns an error with nothing taken, when its Limit is not (see
-// [Limit.Validate]), when a number or a duration is negative, when MaxDelay is
-// longer than [MaxDelay], or not 0 on a quota, and when Burst and MaxDebt together
-// take longer than 366 days to refill.
+// calendar, so a rate and a quota, or two calendars, never read each other's value. A
+// charge is not valid, and Store.Take returns an error with nothing taken, when its Limit
+// is not (see [Limit.Validate]), when a number or a duration is negative, when MaxDelay is
+// longer than 366 days, or not 0 on a quota, and when Burst and MaxDebt together
+// take longer than 366 days to refill, or are more than the largest quota of the calendar.
 //
-// MaxDelay and MaxDebt are the limit's: all its callers must give the same. A caller with
-// less of both brings the bucket down to what they allow, so it erases the debt and the
-// queue of the others.
+// MaxDelay and MaxDebt are the limit's: all its callers must give the same. On a rate, an
+// ordinary charge with less of both brings the bucket down to what they allow, so it erases
+// the debt and the queue of the others.
 type Charge struct {
 	Subject string // who is counted: "ip:192.0.2.7"; any bytes, any length
 	Policy  string // which limit: "login"
@@ -77,20 +78,21 @@ type Charge struct {
 
 	// Late takes what a request has cost, once that is known. It is never denied and never
 	// delayed: it takes Cost units, or as many as are left with MaxDebt, and Result.Taken
-	// says how many. Later charges wait until the debt is paid; that of a quota ends with
-	// its period. Without MaxDebt it takes what is left at most. Refund ignores it.
+	// says how many; in an admission that is denied it takes none. Charges that are not late
+	// are denied, or wait, until the debt is paid; that of a quota ends with its period.
+	// Without MaxDebt it takes what is left at most. Refund ignores it.
 	Late bool
 
-	// Peek asks what is left: it ignores Cost, takes or refunds nothing, writes nothing and
-	// is always allowed.
+	// Peek asks what is left: it takes or refunds nothing, whatever Cost is, writes nothing
+	// and is always allowed.
 	Peek bool
 
 	Shadow bool   // taken if its own limit and all that are not shadows allow; never denies the admission
 	Result Result // filled by the Store
 
 	// Period is the end of a quota's period. Take fills in that of the period it has
-	// charged. Refund does nothing once this period is over, or it would add to the
-	// next one; with the zero Period it refunds in the current one.
+	// charged, or would have. Refund does nothing once this period is over, or it would
+	// add to the next one; with the zero Period it refunds in the current one.
 	Period time.Time
 }
 
@@ -98,10 +100,10 @@ type Charge struct {
 type Result struct {
 	Allowed    bool          // this limit allows; the admission passes if all limits but shadows do
 	Never      bool          // the cost is above the burst: no wait helps
-	Cached     bool          // the admission was denied on earlier answers of the store's server, without asking it
+	Cached     bool          // the admission was denied by what this process knows already, without asking the store's server
 	Taken      int64         // units that were taken: the cost, or fewer if Late; 0 if denied, of a Peek and of a Refund
 	Remaining  int64         // whole units left after this call: a limit of 10 that has passed 6 leaves 4
-	RetryAfter time.Duration // exact time until the same charge passes, of a quota until its period ends; 0 when Allowed or Never
+	RetryAfter time.Duration // time until the same charge passes, not rounded to seconds, of a quota until its period ends; 0 when Allowed or Never
 	ResetAfter time.Duration // how long until the bucket is full, of a quota until its period ends
 	Delay      time.Duration // how long to delay an allowed request, at most MaxDelay
 }
@@ -114,10 +116,10 @@ func Take(ctx context.Context, s Store, c Charge) (Result, error) {
 }
 
 // Peek returns the state of the charge's bucket and changes nothing: Remaining units are
-// left, and it is full in ResetAfter. Allowed is always true. An unknown subject
-// has a full bucket. The charge must be one that the bucket is charged by: with another
-// limit the numbers mean nothing, and without its MaxDelay or MaxDebt, ResetAfter leaves
-// out the queue or the debt. Errors are those of Store.Take.
+// left, and all of them will be after ResetAfter. Without an error Allowed is true. An
+// unknown subject has a full bucket. The charge must be one that the bucket is charged by:
+// with another limit the numbers mean nothing, and without the MaxDelay or MaxDebt of a rate,
+// ResetAfter leaves out the queue or the debt. Errors are those of Store.Take.
 func Peek(ctx context.Context, s Store, c Charge) (Result, error) {
 	c.Peek = true
 	return Take(ctx, s, c)
@@ -147,7 +149,7 @@ type LoggedError interface {
 }
 
 // A LimitChecker is a [Store] that does not keep every valid limit. Package middleware
-// asks it about the limits of all policies before it uses them.
+// asks it about each limit of a policy before it charges by that.
 type LimitChecker interface {
 	Store
 

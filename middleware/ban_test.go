@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,6 +27,20 @@ func TestBanOfMillennia(t *testing.T) {
 	res, d := allow(l, get("/"))
 	if got := res.Header.Get("Retry-After"); got != "2147483647" || d.RetryAfter <= 0 || res.Header.Get("RateLimit-Reset") != got {
 		t.Errorf("Retry-After %q, RetryAfter %v, Reset %q", got, d.RetryAfter, res.Header.Get("RateLimit-Reset"))
+	}
+}
+
+// A ban without an end has no Retry-After, and its response does not speak of one.
+func TestBanWithoutAnEnd(t *testing.T) {
+	l := limiter(t, middleware.Config{Store: gcra.NewMemory(), BanStatus: http.StatusForbidden},
+		middleware.Policy{Name: "p", Key: key("k"), Limit: gcra.PerMinute(5), Override: ban(time.Time{})})
+	res, _ := allow(l, get("/"))
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := res.Header.Get("Retry-After"); res.StatusCode != http.StatusForbidden || got != "" || strings.Contains(string(body), "Retry-After") {
+		t.Errorf("got %d, Retry-After %q, %s; want 403 without a time", res.StatusCode, got, body)
 	}
 }
 

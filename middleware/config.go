@@ -45,7 +45,8 @@ type Config struct {
 	// RPC is for a limiter of remote procedure calls, as of gRPC and Connect: POST
 	// requests with the path "/package.Service/Method". A route "/package.Service/*" is
 	// all methods of a service. New and Reload then report routes that match no call as
-	// errors, and New a Deny, which writes a response of HTTP. The adapters' New sets RPC.
+	// errors, and New a Deny or a BanStatus, which are of HTTP responses. New of
+	// adapters/grpc and adapters/connect sets RPC.
 	RPC bool
 
 	// Override returns what is different for a key in a policy, also after a Reload: for
@@ -60,8 +61,8 @@ type Config struct {
 	// Logger gets the problems of the set-up, at most one line in five minutes for
 	// each: a Key that fails, a proxy that the keys ignore, a store that fails.
 	// Each line has a code and a link to its section in docs/troubleshooting.md. At
-	// level Debug it gets one line for each decision too, with the subjects. Nil means
-	// [slog.Default].
+	// level Debug it gets one line for each decision too, with the subjects, or the hash
+	// of one that is long or has no kind. Nil means [slog.Default].
 	Logger *slog.Logger
 
 	// Instances is the number of servers that share the limits. A policy that
@@ -78,19 +79,19 @@ type Policy struct {
 	// Name is the policy's name in headers, metrics and store keys: a renamed
 	// policy starts with full buckets. Up to 64 printable ASCII characters, unique
 	// within the limiter. Limiters that share a store share a bucket wherever
-	// policy name and key are equal, so give each limit its own name: with two
-	// limits under one name, the smaller erases debt counted by the larger.
-	// Required.
+	// policy name and key are equal, and of quotas the calendar. So give each limit its
+	// own name: of two rates under one name, the one with the smaller bucket forgets what
+	// the other has counted beyond that. Required.
 	Name string
 
 	// Key says who is counted; see package keyfunc. An empty key is anonymous: all
-	// anonymous requests share one bucket, or see SkipAnonymous. If Key returns an error, the policy
-	// follows its OnFailure. Required.
+	// anonymous requests share one bucket, or see SkipAnonymous. If Key returns an error,
+	// the policy follows its OnFailure. Required.
 	Key func(*http.Request) (string, error)
 
 	// SkipAnonymous exempts requests with an empty key: the policy is for users only.
-	// A Key that returns an error exempts nobody. A key of keyfunc.Join is empty only if
-	// all its parts are, and one of keyfunc.First if none has a key.
+	// An error of Key does not exempt a request, but follows OnFailure. A key of keyfunc.Join
+	// is empty only if all its parts are, and one of keyfunc.First if none has a key.
 	SkipAnonymous bool
 
 	// Limit is how much each key may do. Required unless LimitFor is set.
@@ -100,8 +101,9 @@ type Policy struct {
 	// [gcra.Unlimited] means that the policy does not apply. All requests of a key must
 	// get the same limit, which may change over time. The zero Limit is a plan that is
 	// missing: it is logged, and Limit applies or, if that is not set, OnFailure, which
-	// is 503 unless it is FailOpen. An invalid limit follows OnFailure. If both are set,
-	// LimitFor wins. It is called after Key.
+	// is 503 unless it is FailOpen or the policy a Shadow. An invalid limit follows
+	// OnFailure, with Limit in its place. If both are set, LimitFor wins. It is called
+	// after Key.
 	LimitFor func(*http.Request) gcra.Limit
 
 	// Override returns what is different for a key that is an exception, and true; false
@@ -109,7 +111,7 @@ type Policy struct {
 	// All requests of the key get this limit: it wins over Limit and LimitFor, and may
 	// change over time. If Override panics or returns an invalid limit, the policy follows
 	// its OnFailure, with the limit that the key would have without it; if that is
-	// gcra.Unlimited, only FailOpen lets the request pass. Override is also
+	// gcra.Unlimited, only FailOpen or a Shadow lets the request pass. Override is also
 	// called outside of requests, by [Limiter.Reset] and package inspect. It must be
 	// fast, as it runs for each request: look in a map, and fill the map elsewhere.
 	Override func(subject string) (Override, bool)
@@ -125,16 +127,17 @@ type Policy struct {
 	// "/users/{id}" matches a route "/users/{name}", and not "/users/search", which is a
 	// route of its own. Otherwise, and where a client fills in what the policy has as
 	// text ("/users/me" on a route "/users/{id}"), it is matched by its path in any
-	// spelling that could lead there. By path, a parameter at the end matches all that
-	// follows, as in echo: "/users/{id}" matches /users/search and /users/7/posts too.
+	// spelling that could lead there. If the route is not known, a parameter at the end
+	// matches all that follows, as in echo: "/users/{id}" matches /users/search and
+	// /users/7/posts too.
 	Routes []string
 
 	// Cost returns the units that the request takes; nil means 1. With 0 the request takes
-	// nothing and is never denied. A negative cost follows OnFailure, for example an unknown
-	// ContentLength, which is -1.
+	// nothing, and the limit does not deny it. A negative cost follows OnFailure, for example
+	// an unknown ContentLength, which is -1.
 	Cost func(*http.Request) int64
 
-	// Skip exempts a request from the policy.
+	// Skip returns true for a request that is exempt from the policy.
 	Skip func(*http.Request) bool
 
 	// Shadow makes the policy decide and report without ever denying a request.
@@ -148,10 +151,11 @@ type Policy struct {
 	MaxDelay time.Duration
 
 	// MaxDebt is how many units more than are left [Decision.Settle] and
-	// [Decision.Spend] may take; 0 means none. Later requests wait until the debt is
-	// paid: 600 units of debt at 100 a minute are 6 minutes. The debt of a quota ends
-	// with its period. Burst and MaxDebt together must refill within 366 days. A limiter
-	// that shares the buckets of a rate needs the same MaxDebt, or it erases debt.
+	// [Decision.Spend] may take; 0 means none. Later requests are denied, or delayed, until
+	// the debt is paid: 600 units of debt at 100 a minute are 6 minutes. The debt of a quota
+	// ends with its period. Burst and MaxDebt together must refill within 366 days, or be at
+	// most the largest quota of the calendar. A limiter that shares the buckets of a rate
+	// needs the same MaxDebt: with a smaller one it erases debt.
 	MaxDebt int64
 
 	// OnFailure is what happens when the policy cannot be decided; the zero value
@@ -170,7 +174,8 @@ func (p *Policy) Charge(subject string, l gcra.Limit) gcra.Charge {
 }
 
 // OverrideOf returns the override that applies to a subject now: that of Config.Override, if
-// the policy is one of [Limiter.Policies], or of Policy.Override. Their panics are its own.
+// the policy is one of [Limiter.Policies], or else of Policy.Override. It does not recover
+// their panics.
 func (p *Policy) OverrideOf(subject string) (Override, bool) {
 	if p.override != nil {
 		if o, ok := p.override(p.Name, subject); ok && !o.ended() {
@@ -196,9 +201,10 @@ type Override struct {
 	// shows it. It may be empty.
 	Name string
 
-	// Banned denies all requests of the key with Config.BanStatus and Retry-After, the time until
-	// Until. If Until is zero there is no Retry-After. A banned request is charged to no
-	// policy.
+	// Banned denies all requests of the key to which the policy applies, with
+	// Config.BanStatus and Retry-After, the time until Until. If Until is zero there is no
+	// Retry-After. A request that is denied so is charged to no policy of the limiter. A
+	// Shadow bans nobody.
 	Banned bool
 
 	// Until is when the Override ends, by this server's clock: it does not apply from
@@ -217,8 +223,8 @@ const (
 )
 
 // New returns a Limiter for the policies. Its error joins all mistakes
-// ([errors.Join]), and each names the policy, the field, the value and what
-// would be right. A mistake in a policy is a [*FieldError].
+// ([errors.Join]), and each names the field, its value and what would be right. A
+// mistake in a policy is a [*FieldError], which names the policy too.
 func New(cfg Config, policies ...Policy) (*Limiter, error) {
 	l := &Limiter{cfg: cfg, local: local(cfg.Store, cfg.Instances), log: diag.Log{Logger: cfg.Logger}}
 	ps, errs := l.compile(policies)
@@ -235,8 +241,8 @@ func New(cfg Config, policies ...Policy) (*Limiter, error) {
 	return l, nil
 }
 
-// Must returns l, and panics if err is not nil or l is. It is for configurations that
-// are written in the program.
+// Must returns l, and panics if err is not nil or if l is nil. It is for configurations
+// that are written in the program.
 //
 //	limiter := middleware.Must(middleware.New(cfg, policies...))
 func Must(l *Limiter, err error) *Limiter {

@@ -14,10 +14,10 @@ import (
 // another, with Err, if the request's context ended while it was held back.
 type Decision struct {
 	Allowed    bool
-	RetryAfter time.Duration  // as in the header, in whole seconds: longest of the policies that denied; 0 if allowed or if no wait helps
+	RetryAfter time.Duration  // as in the header, in whole seconds: longest of the policies that denied, or 1 s of a 503; 0 if allowed or if no wait helps
 	Delay      time.Duration  // how long to hold an allowed request back: longest of the policies
 	Results    []PolicyResult // of the policies that applied and were decided, in order
-	Err        error          // why a policy followed its OnFailure; nil if none did
+	Err        error          // why a policy followed its OnFailure or a refund failed, or why a delay ended early; otherwise nil
 
 	// Took is the time that the decision took, without Delay. It is measured only
 	// if the limiter has an observer, and 0 otherwise.
@@ -32,12 +32,12 @@ type PolicyResult struct {
 	Subject     string     // key of the request, as the policy's Key returned it
 	Shadow      bool       // the policy never denies: Allowed says what it would have done
 	Limit       gcra.Limit // limit that applied, as configured (a Burst of 0 means Count); with FailLocal, Remaining is what this server's share of it has left
-	gcra.Result            // its RetryAfter is exact, that of the Decision is rounded up
+	gcra.Result            // its RetryAfter is not rounded, that of the Decision is rounded up
 }
 
 // Status is the status code for the decision: 200 if allowed, Config.BanStatus if an
-// Override bans the client, 429 if a policy denied, 503 if a policy with FailClosed could
-// not be decided.
+// Override bans the client, 429 if a policy denied, otherwise 503: a policy could not be
+// decided and its OnFailure denies, or the request's context ended while it was held back.
 func (d *Decision) Status() int {
 	switch {
 	case d.Allowed:

@@ -71,7 +71,7 @@ var problems = map[int]problem{
 	http.StatusForbidden: {
 		Type:   "about:blank", // RFC 9457: the title is that of the status
 		Title:  "Forbidden",
-		Detail: "The request was denied because its client is banned. Retry-After says for how long.",
+		Detail: "The request was denied because its client is banned.",
 	},
 	http.StatusServiceUnavailable: {
 		Type:   "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",

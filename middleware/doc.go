@@ -1,6 +1,6 @@
 // Package middleware limits requests: it decides by policies whether a request may go on,
-// sets the RateLimit fields of the response, and answers a denied request with 429 and
-// Retry-After.
+// sets the RateLimit fields of the response, and answers a request above its limit with 429
+// and, if a wait helps, Retry-After.
 //
 // A [Policy] says who is counted (its Key) and how much each key may do (its Limit). A
 // [Limiter] holds policies and charges all that apply to a request:
@@ -18,16 +18,17 @@
 //	}
 //
 // or [Limiter.Admit], which sets header fields and writes no response, or
-// [Limiter.Decide], which writes nothing at all.
+// [Limiter.Decide], which does neither.
 //
 // # What is promised
 //
-//   - All policies are charged in one step of the [gcra.Store], or none is: a request that one
-//     policy denies costs the others nothing. So put policies that belong together into one
-//     limiter. If a limiter further in denies the request, the charge of the outer one stays.
-//   - A mistake in the set-up is an error of [New] with the value and what would be right, or a
-//     line in the log.
-//   - A client that hangs up is charged. It never sees the cause of a failure.
+//   - The policies are charged together, or none is: a request that one policy denies costs
+//     the others nothing. So put policies that belong together into one limiter. If a limiter
+//     further in denies the request, the charge of the outer one stays.
+//   - The error of [New] has each mistake that it finds, with the value and what would be
+//     right. Many of those that only requests show are logged.
+//   - A client that hangs up is charged.
+//   - No response that the limiter writes shows the cause of a failure.
 //   - The ResponseWriter of handlers is not wrapped, so flushing, hijacking and
 //     [http.ResponseController] work as without a limiter.
 //   - The key functions are trusted; see package keyfunc.
@@ -36,16 +37,16 @@
 //
 // The store may fail, and a Key, LimitFor, Override, Cost or Skip may fail or
 // panic. Each policy concerned then follows its [FailureMode]: by default this
-// server goes on limiting by itself. [Decision.Err] has the cause. A failure alone is never
-// a 429: with [FailClosed] it is a 503.
+// server goes on limiting by itself. [Decision.Err] has the cause. The 429 is for limits: a
+// request that is denied because a policy cannot be decided gets 503.
 //
 // # Log
 //
-// [Config.Logger] gets one line for each problem of the set-up, and another
+// [Config.Logger] gets one line for each problem of the set-up, and at most one more
 // every five minutes while it lasts: a function of a policy that fails, a proxy
 // that the keys ignore, one limiter that runs twice on a request. Each has
 // a code; docs/troubleshooting.md has symptom, cause and fix for each of them. At level Debug
-// it gets a line for each decision, which says why a request was denied.
+// it gets a line for each decision, which says which policies have denied a request.
 package middleware
 
 // Where to change what, along the way of a request:

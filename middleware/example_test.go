@@ -106,7 +106,7 @@ func ExamplePolicy_override() {
 	// 198.51.100.9 403 100/minute
 }
 
-// Deny writes the response. All header fields are set already.
+// Deny writes the response. The RateLimit fields, Retry-After and Cache-Control are set already.
 func ExampleConfig_deny() {
 	limiter := middleware.Must(middleware.New(middleware.Config{
 		Store: still(),
@@ -146,8 +146,8 @@ func ExamplePolicy_shadow() {
 	// 200
 }
 
-// A key that the client chooses limits nobody: each value has a full bucket. Count what is verified, as
-// the functions of package keyfunc do.
+// A key that the client chooses limits no client: each value has a full bucket. Use the functions of
+// package keyfunc, which count by what is verified.
 func ExamplePolicy_incorrect() {
 	limiter := middleware.Must(middleware.New(middleware.Config{Store: still()}, middleware.Policy{
 		Name:  "client",

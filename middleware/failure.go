@@ -16,7 +16,8 @@ const (
 	// FailOpen lets the request pass this policy uncounted.
 	FailOpen
 
-	// FailClosed denies the request with 503 Service Unavailable.
+	// FailClosed denies the request with 503 Service Unavailable, unless the policy is a
+	// Shadow.
 	FailClosed
 )
 

@@ -21,35 +21,34 @@ import (
 type Headers uint8
 
 const (
-	// HeadersDraft6 writes the fields of draft-ietf-httpapi-ratelimit-headers-06,
-	// the form that most clients know:
+	// HeadersDraft6 writes the fields of draft-ietf-httpapi-ratelimit-headers-06:
 	//
 	//	RateLimit-Limit: 100          highest possible Remaining
 	//	RateLimit-Remaining: 42       units left
-	//	RateLimit-Reset: 35           seconds until the bucket is full; on a denial the same as Retry-After
+	//	RateLimit-Reset: 35           seconds until the bucket is full; with a 429 the same as Retry-After
 	//	RateLimit-Policy: 100;w=60    100 in 60 seconds
 	//
-	// Of a quota w is the length of the current period, and Reset is when it ends.
-	// They describe the policy closest to its limit or, on a denial, the denying
-	// policy with the longest wait. A denial that no wait helps has no Retry-After
-	// and only RateLimit-Policy of these fields: clients take Reset for the time of
-	// a retry, and the draft requires Reset beside Limit. A period that is not
-	// whole seconds is written as its smallest multiple that is: 10 in 100 ms is
-	// 100;w=1.
+	// Of a quota w is the length of the current period, and Reset the time until it ends.
+	// The fields describe the policy with the fewest units left or, on a denial, the
+	// denying policy with the longest wait. A denial that no wait helps has no
+	// Retry-After and only RateLimit-Policy of these fields: a client may take Reset
+	// for the time of a retry, and the draft requires Reset beside Limit. A period
+	// that is not whole seconds is written as its smallest multiple that is: 10 in
+	// 100 ms is 100;w=1.
 	HeadersDraft6 Headers = 1 << iota
 
 	// HeadersDraft11 writes the fields of
 	// draft-ietf-httpapi-ratelimit-headers-11, two lists of all policies that
-	// applied:
+	// were decided:
 	//
 	//	RateLimit-Policy: "burst";q=10;w=1, "daily";q=10000;w=86400
 	//	RateLimit: "burst";r=9;t=1, "daily";r=9999;t=9
 	//
-	// r is the units left, and t the seconds until there are more. There is no t
+	// r is the units left, and t the seconds after which there are more. There is no t
 	// if the bucket is full or no wait helps. A denial has no t for policies that
-	// allowed the request, including those of limiters further out, so that no t
-	// is earlier than Retry-After. Together with HeadersDraft6, RateLimit-Policy
-	// has this form.
+	// allowed the request, including those of limiters further out; t of one that
+	// denied is its own wait, and Retry-After the longest. Together with
+	// HeadersDraft6, RateLimit-Policy has this form.
 	HeadersDraft11
 
 	// HeadersXRateLimit writes the fields in use before the drafts,

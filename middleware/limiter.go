@@ -28,7 +28,7 @@ type Limiter struct {
 }
 
 // Decide charges the policies that apply to the request and returns the
-// Decision. It writes nothing and does not wait; a Delay is for the caller to
+// Decision. It touches no response and does not wait; a Delay is for the caller to
 // honour. If the client hangs up meanwhile, the request is charged all the same.
 func (l *Limiter) Decide(r *http.Request) *Decision {
 	r, s := withState(r, Framework(r.Context()))
@@ -51,10 +51,10 @@ func (l *Limiter) Allow(w http.ResponseWriter, r *http.Request) (*http.Request, 
 }
 
 // Admit is [Limiter.Allow] for servers of other protocols than HTTP: it writes no
-// response and does not call Config.Deny. Its first call logs the policies that limit
-// no remote procedure call, unless the limiter has Config.RPC. It sets the RateLimit fields in h and, on a
-// denial, Retry-After. It holds an allowed request back while a policy with MaxDelay
-// asks for it.
+// response and does not call Config.Deny. Its first call logs a Config.Deny and the
+// policies that limit no remote procedure call, unless the limiter has Config.RPC. It sets
+// the RateLimit fields in h and, on a denial, Retry-After if a wait helps. It holds an
+// allowed request back while a policy with MaxDelay asks for it.
 //
 // denied is nil if the request may go on. Otherwise the server answers by its Status,
 // RetryAfter and Results. One with a Delay is of a request whose context ended while it
@@ -79,19 +79,18 @@ func (l *Limiter) Admit(h http.Header, r *http.Request) (_ *http.Request, denied
 // Policies apply as in Decide, by Skip, LimitFor, Key and Routes: those with Routes
 // only if r has such a route. Shadow policies are among the Results, with Shadow set.
 // Keys of an adapter's KeyFrom need the framework's context: outside the limiter
-// pass WithRoute(c.Request, c.Request.Pattern, c) of gin's c, or of echo's. Peek calls no Cost and no
-// observer, so metrics and the inspector do not see it. It is one call of the store,
-// from which no cache of denials saves it: limit a route that calls it by a policy of
-// its own.
+// pass WithRoute(c.Request, c.Request.Pattern, c) of gin's c, and of echo's likewise with
+// c.Request(). Peek calls no Cost and no observer, so metrics and the inspector do not see
+// it. It asks the store, as no denial cache answers it: limit a route that calls it by a
+// policy of its own.
 //
-// Remaining is 0 while there is a debt. The ResetAfter of a rate includes the debt.
-// Allowed is true, also if nothing is left, unless the key is banned, and Delay is 0: ResetAfter includes the
-// requests that MaxDelay holds back. While the store fails, Err is set. A policy
-// that fails local then shows this server's state, of its share of a rate. One that
-// fails open is not among the Results. If one fails closed, Allowed is false, Status
-// is 503, and Results may lack other policies; so they may if one bans the key, with
-// status 429. Refund, Settle and Spend of the Decision
-// do nothing.
+// Remaining is 0 while there is a debt. The ResetAfter of a rate includes the debt, and the
+// requests that MaxDelay holds back. Allowed is true, also if nothing is left, unless the
+// key is banned, and Delay is 0. While the store fails, Err is set. A policy that fails
+// local then shows this server's state, of its share of a rate. One that fails open is not
+// among the Results. If one fails closed, Allowed is false, Status is 503, and Results may
+// lack other policies; so they may if one bans the key, with Config.BanStatus. Refund,
+// Settle and Spend of the Decision change no bucket.
 func (l *Limiter) Peek(r *http.Request) *Decision {
 	a := new(admission)
 	l.evaluate(r, a, true)

@@ -11,11 +11,11 @@ import (
 
 // Refund gives back what the request was charged, including what Spend and Settle have
 // added: what the policies named have charged, or all if none is named. A name that the
-// innermost limiter does not have is an error; a policy that did not apply to this request
-// is left alone. Only the first call for a policy does so, even if it returns an error: a store that failed may
-// have made the refund, and a second call could make it twice. The whole cost is
-// refunded, however late. So do not let clients cause refunds: requests held open
-// and refunded together refill the bucket.
+// limiter of this Decision does not have is an error; a policy that did not apply to this
+// request is left alone. Only the first call for a policy gives back, even if the store
+// fails: it may have made the refund, and a second call could make it twice. Of a rate the
+// whole cost is refunded, however late; of a quota nothing, once its period is over. So do
+// not let clients cause refunds: requests held open and refunded together refill the bucket.
 //
 // Under MaxDelay, later requests move up, but requests that wait already keep
 // their delay. The next request may pass together with the last of them.
@@ -32,15 +32,15 @@ func (d *Decision) Refund(ctx context.Context, policies ...string) error {
 
 // Spend charges n more units than were charged so far to these policies, one or more by
 // name, except for shadows: for streams, and requests whose cost is known only when they
-// are done. A name that the innermost limiter does not have is an error; a policy that did
-// not apply to this request is left alone.
-// Where fewer units are left, it takes what is left and as many units more as the policy may
-// be in debt, so later requests wait and this one is not denied. After a denial or a Refund,
-// Spend does nothing. See [Decision.Settle] for a cost that was estimated.
+// are done. A name that the limiter of this Decision does not have is an error; a policy
+// that did not apply to this request is left alone. Where fewer units are left, it takes
+// what is left and as many units more as the policy may be in debt, so later requests wait
+// and this one is not denied. After a denial, and of a policy after its Refund, Spend does
+// nothing. See [Decision.Settle] for a cost that was estimated.
 //
-// Spend goes on if the client hangs up. It does not change Results. It returns
-// an error if n is negative or the store fails. The error names the store: log it,
-// and do not send it to the client.
+// Spend goes on if the client hangs up. It does not change Results. It returns an error
+// also if n is negative, no policy is named or the store fails. The error of a store may
+// name the server: log it, and do not send it to the client.
 func (d *Decision) Spend(ctx context.Context, n int64, policies ...string) error {
 	if n < 0 {
 		return fmt.Errorf("ratelimit: spend: %d units; want 0 or more", n)

@@ -126,8 +126,8 @@ func claim(r *http.Request) (*http.Request, *requestState) {
 // WithRoute returns a copy of the request for a limiter. Its Pattern is the route that
 // will serve the request, in the syntax of a ServeMux, or "" if the route is not known.
 // It carries c, a framework's own context, for the key functions of that framework's
-// adapter; a nil c leaves what the request carries. [Limiter.Allow] keeps its Decision in
-// the same copy, so each request is copied once.
+// adapter; a nil c leaves what the request carries. The [Limiter.Allow] that gets it first
+// keeps its Decision in the same copy, and makes none of its own.
 func WithRoute(r *http.Request, pattern string, c any) *http.Request {
 	if c == nil {
 		c = Framework(r.Context())

@@ -15,11 +15,11 @@ import (
 // FailLocal stays.
 //
 // If the store fails, Reset returns its error, but fills the bucket in this
-// server's state all the same. An unknown policy is an error. So is a policy with
-// LimitFor and no Limit, whose limit is unknown without a request: call
-// gcra.Reset with the limit. For a policy with both, Reset uses Limit; for the
-// stores of package gcra any rate does for a rate. If [Policy.Override] has a limit
-// for the subject, Reset uses that; a panic of Override is an error.
+// server's state all the same. An unknown policy is an error, and so is a panic of
+// Override. Reset uses the limit of the subject's Override if there is one, otherwise
+// Limit. In gcra.Memory and redisstore.Store that fills the bucket also if LimitFor returns
+// another rate, but not if it returns a quota, or one of another calendar. A policy with
+// LimitFor and no Limit is an error without an Override: call gcra.Reset with the limit.
 func (l *Limiter) Reset(ctx context.Context, subject, name string) error {
 	p, err := l.policies.Load().named(name)
 	if err != nil {

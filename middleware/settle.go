@@ -12,8 +12,8 @@ import (
 
 // Settle sets what the request costs these policies in the end, one or more by name. They
 // have charged an estimate: Settle gives back what was too much or charges the rest, and
-// the last call counts. Shadows are settled too. A name that the innermost limiter does
-// not have is an error; a policy that did not apply to this request is left alone.
+// the last call counts. Shadows are settled too. A name that the limiter of this Decision
+// does not have is an error; a policy that did not apply to this request is left alone.
 //
 // The rest may be more than what is left. Settle takes what is left and as many units more
 // as the policy may be in debt, which later requests wait for. What it cannot take is in a
@@ -27,8 +27,8 @@ import (
 // error. It may be called again then: what a failed call has charged may be charged
 // again, and is never given back twice.
 //
-// After a denial or a Refund, Settle does nothing. It goes on if the client hangs up, and
-// does not change Results. A negative cost is an error.
+// After a denial, and of a policy after its Refund, Settle does nothing. It goes on if the
+// client hangs up, and does not change Results. A negative cost is an error.
 func (d *Decision) Settle(ctx context.Context, cost int64, policies ...string) error {
 	if cost < 0 {
 		return fmt.Errorf("ratelimit: settle: cost is %d; want 0 or more", cost)

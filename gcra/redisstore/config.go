@@ -20,18 +20,17 @@ type Config struct {
 	// passed, they return an error that wraps [context.DeadlineExceeded].
 	Timeout time.Duration
 
-	// DenialTTL is how long a denial is cached: a key that Redis has denied is
-	// denied without a call. A refund or a lower limit in another process, a flush
-	// and a failover are noticed at most that much later. 0 means 1 s; otherwise it is at
-	// least 1 ms, or negative: then Redis decides about every admission.
+	// DenialTTL is how long an earlier answer of Redis may deny requests, without a call. A
+	// refund or a lower limit in another process, a flush and a failover are noticed at most
+	// that much later. 0 means 1 s; otherwise it is at least 1 ms, or negative for no cache.
 	DenialTTL time.Duration
 
-	// Logger gets a line for each problem with Redis when it begins, every five
-	// minutes while it lasts, and one when an outage that was logged is over.
-	// Problems are at level ERROR for a set-up that Redis refuses, such as a wrong
-	// password, otherwise WARN, with an attribute code that
-	// docs/troubleshooting.md explains. The end of an outage is at INFO. Nil means
-	// [slog.Default].
+	// Logger gets a line when a problem with Redis begins, at most one in five minutes
+	// while it lasts, and one when an outage that was logged is over. A few calls that fail
+	// between others that are answered are no problem yet, unless the set-up is the cause.
+	// Problems are at level ERROR for a set-up that cannot work, such as a wrong password,
+	// otherwise WARN; hints and the end of an outage are at INFO. Problems and hints have an
+	// attribute code that docs/troubleshooting.md explains. Nil means [slog.Default].
 	Logger *slog.Logger
 }
 

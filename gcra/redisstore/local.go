@@ -21,11 +21,12 @@ import (
 // From the first call on, the store counts the stores that limit with this Prefix on
 // this Redis. At most every 2 s, after a batch that takes, it marks itself in the key
 // <Prefix>{instances} and gets the number of marks, also those of other stores in this
-// process. A new store is counted about 2 s later. One without such batches is no longer
-// counted after 8 s, or three times as long as its last two marks are apart, at most a minute.
-// More than 100 stores mark themselves at most 50 times a second together, which takes
-// longer, and the largest count is 1000. [gcra.Stats] has the count. If it is larger than
-// instances for five minutes, a line goes to Logger.
+// process. A mark lasts 6 s or, if that is longer, three times as long as the store's last two
+// marks are apart, at most a minute. So under traffic the others count a new store about 2 s
+// later, and do not count one that has stopped 8 s later. More than 100 stores mark themselves
+// at most 50 times a second together, which takes longer, and the largest count is 1000.
+// [gcra.Stats] has the count. If instances is not 0 and the count is larger for five minutes, a
+// line goes to Logger.
 func (s *Store) Local(instances int) gcra.Store {
 	s.counted.use(instances)
 	return local{s, instances}

@@ -22,17 +22,17 @@ import (
 )
 
 // Open returns a [Store] on a client of its own with the settings of [ClientOptions].
-// On a cluster it also looks up the topology at once, in the background, and
-// again whenever it is two seconds old. Open does not wait for Redis: a server
-// that is down when the program starts is used once it is up. Close the store
-// when done.
+// On a cluster it also looks up the topology at once, in the background. Open does not
+// wait for Redis: a server that is down when the program starts is used once it is up.
+// Close the store when done.
 //
 // The URL is redis://user:password@host:6379/0, rediss:// for TLS, or
 // unix://user:password@/path/to/redis.sock?db=0 for a unix socket. Several
 // hosts, redis://host1:6379,host2:6379, are the seeds of a cluster. Parameters
-// as in [redis.ParseURL], such as ?pool_size=20, override the settings.
+// as in [redis.ParseURL], of a cluster as in [redis.ParseClusterURL], override the
+// settings: ?pool_size=20. A count of 0 does not, as in ?min_idle_conns=0.
 //
-// The error has a line for each mistake in the URL and the Config.
+// The error names the first mistake in the URL, and has a line for each in the Config.
 func Open(rawURL string, cfg Config) (*Store, error) {
 	o, err := ClientOptions(rawURL)
 	if err := errors.Join(err, cfg.check()); err != nil {
@@ -68,10 +68,10 @@ func newClient(o *redis.UniversalOptions) redis.UniversalClient {
 // [redis.NewUniversalClient] and its client to [New].
 //
 // TLSConfig is nil unless the URL begins with rediss://. With it the server's
-// certificate must be valid for the host of the URL. On a cluster whose seeds
-// are different hosts the certificate of each node must be valid for the address
-// that the cluster announces for that node; set TLSConfig.ServerName where all
-// nodes share another name.
+// certificate must be valid for the host of the URL, unless skip_verify is set. On a
+// cluster whose seeds are different hosts the certificate of each node must be valid for
+// the address that the cluster announces for that node; set TLSConfig.ServerName where
+// all nodes share another name.
 func ClientOptions(rawURL string) (*redis.UniversalOptions, error) {
 	o, err := parseURL(rawURL)
 	if err != nil {

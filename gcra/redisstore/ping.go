@@ -11,13 +11,15 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
-// Ping reports whether the store works: it connects to the server, to every
-// master of a cluster or to every shard of a ring, authenticates, and runs the
-// store's script on the key <Prefix>{ping}, which expires within 10 seconds. The error
-// says what is wrong and what to do about it, on a line for each server. It needs
-// no more of the user's ACL than Take.
+// Ping reports whether the store works: it connects to the server, to each master of a
+// cluster or to each shard of a ring, authenticates, and runs the store's script on the key
+// <Prefix>{ping}, on a cluster <Prefix>{ping0} or another number, which expires after 10
+// seconds. It leaves out masters without slots, and shards that the ring has found down. The
+// error says what is wrong and, if that is known, what to do about it, on a line for each
+// server. Ping needs no more of the user's ACL than Take.
 //
-// It also settles the kind of the server, see [gcra.ServerKind]; one of kind KeysApart is an error.
+// It also tests the kind of a single server and of the shards of a ring, see
+// [gcra.ServerKind]; one of kind KeysApart is an error.
 //
 // It logs a warning if the server evicts keys when its memory is full: an evicted key
 // is a full bucket, and of a quota the whole quota once more. It sees that from Redis

@@ -1,5 +1,5 @@
-// Package redisstore is the [gcra.Store] in Redis, 6.2 or newer, or a compatible
-// server. Any number of processes share it.
+// Package redisstore is a [gcra.Store] in Redis, 6.2 or newer, or a compatible
+// server. Any number of processes may share it.
 package redisstore
 
 // How a request travels:
@@ -38,26 +38,29 @@ import (
 //
 // A bucket is the key <Prefix>{<subject>}:<policy>. It holds one integer and
 // expires within 10 seconds after it is full. Subjects and policies are escaped, and
-// hashed if longer than 64 bytes, so that no client can choose a slot, forge another
-// key or fill memory with long ones. Four kinds of keys are no buckets: <Prefix>{instances}
-// of Local, <Prefix>{ping} of Ping, <Prefix>{~test...} of the test of a server's kind, and
-// <bucket>~reported.<id>, for a minute after what Local has granted was charged.
+// hashed if that makes them longer than 64 bytes, so that no client can add a hash tag, forge
+// another key or fill memory with long ones. Four kinds of keys are no buckets:
+// <Prefix>{instances} of Local, <Prefix>{ping...} of Ping, <Prefix>{~test...} of the test of a
+// server's kind, and <bucket>~reported.<id>, for a minute after what Local has granted was
+// charged.
 //
 // The key of a quota ends with its calendar, <Prefix>{<subject>}:<policy>~month15, and
-// expires within 10 seconds after its period. Which period is current is decided by the
-// clock of Redis: a request names the periods around the time that the store has learned
-// from answers, and if Redis finds itself in none of them it is asked once more.
+// expires within 10 seconds after its period, and 100 ns later for each unit used. Which
+// period is current is decided by the clock of Redis: a request names the periods around the
+// time that the store has learned from answers, and if Redis finds itself in none of them it
+// is asked once more.
 //
 // On a single Redis (also behind Sentinel) an admission is atomic whatever its
 // keys, once the server has shown that it is one keyspace, see [gcra.ServerKind]. Before that,
-// on one endpoint of a cluster, on a cluster and on a ring it is divided into one for each subject, in
-// parallel; if one is denied, the others are refunded: for the time of a call a
-// subject may look more charged than it is, never less. Charges of one subject always share a
-// slot, so admissions of one subject stay atomic.
+// on one endpoint of a cluster, on a cluster and on a ring it is divided into one for each
+// subject, in parallel. If one of them is denied or fails, the others are refunded: for the time
+// of a call, or for good if a refund fails, a subject may look more charged than it is, never
+// less. Charges of one subject always share a slot, so admissions of one subject stay atomic.
 //
-// Take and Refund send their script once. If its reply is lost, they return an error; the
-// charge or the refund may have been made, but never twice. A Take whose context ends
-// returns at once; what it sent is charged all the same.
+// Redis carries out a Take or a Refund at most once. If the reply is lost, they return an
+// error; the charge or the refund may have been made, but never twice. A Take whose context
+// ends returns at once; what it sent is charged all the same. More than 256 charges in one
+// call, or quotas of more than 63 periods, are an error.
 //
 // [New] and [Open] make a store; the zero value has no client.
 type Store struct {
@@ -79,16 +82,20 @@ type Store struct {
 
 // New returns a store on the given client: a [redis.Client] (also one made for
 // Sentinel), a [redis.ClusterClient] or a [redis.Ring]. The client's own retries
-// do not apply to the script. [ClientOptions] has settings that fit. With TLS, Protocol
-// must be 2 unless Timeout is well above 50 ms: under RESP3, the default, go-redis
-// 9.23 may wait that long on a new connection; the store then logs a warning.
+// do not apply to the script. [ClientOptions] has settings that fit:
+//
+//   - With TLS, Protocol must be 2 unless Timeout is well above 50 ms: under RESP3, the
+//     default, go-redis 9.23 may wait that long on a new connection. If Timeout is 50 ms or
+//     less, the store logs a warning.
+//   - MinIdleConns of 2 with PipelinePoolSize -1 keeps most dials out of calls: some batches
+//     are pipelines, which otherwise have a pool of their own.
+//   - ContextTimeoutEnabled and a PoolTimeout within Timeout save a lone caller of a
+//     redis.Client a switch of goroutines.
+//
 // Batches on a cluster or ring go to the clients of its nodes: add hooks in their
 // OnNewNode, or they do not see all commands.
-// MinIdleConns of 2 with PipelinePoolSize -1 keeps dials out of calls: the first
-// batches, and those for several subjects of most kinds of servers, are pipelines. ContextTimeoutEnabled and a PoolTimeout within Timeout save a lone
-// caller a switch of goroutines.
 //
-// The error has a line for each mistake in the Config.
+// The error has a line for each mistake: no client, or what is wrong in the Config.
 func New(client redis.UniversalClient, cfg Config) (*Store, error) {
 	if err := errors.Join(rediskit.CheckClient("redisstore", client), cfg.check()); err != nil {
 		return nil, err
@@ -158,8 +165,8 @@ func (s *Store) after(r send.Result) {
 }
 
 // Close closes the client of a store that [Open] returned. What Local has granted and
-// Redis does not know yet is not charged any more. A client given to [New] stays open, and
-// Close does nothing.
+// was not charged in Redis yet is not charged any more. A client given to [New] stays open,
+// and Close does nothing.
 func (s *Store) Close() error {
 	if s.dials == nil {
 		return nil

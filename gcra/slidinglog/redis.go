@@ -18,8 +18,8 @@ import (
 )
 
 // Store is a [gcra.Store] that keeps its logs in a Redis (6.2 or newer) shared by
-// any number of processes. Every decision uses the clock of that Redis and takes
-// one script in one round trip.
+// any number of processes. Every decision uses the clock of Redis. On one server it is one
+// script in one round trip, once the server has the script.
 //
 // A log is the list <Prefix>{<subject>}:<policy>, escaped and hashed like the keys
 // of redisstore.Store. It expires when its window is empty.
@@ -33,10 +33,10 @@ import (
 //
 // On a cluster or a ring, an admission of one subject is atomic. One of several
 // subjects first evaluates all of them and then takes from all; if another admission came in
-// between, it gives back what it took. For a round trip a subject may then look
-// more charged than it is, never less.
+// between, it gives back what it took. For a round trip, or for good if giving back fails, a
+// subject may then look more charged than it is, never less.
 //
-// A script is sent once. If its reply is lost, the charge may have been made, but
+// A charge is made at most once: if a reply is lost, it may have been made, but
 // never twice. If Redis does not answer within [Config].Timeout, Take returns an error. A
 // policy of package middleware with FailLocal then decides by GCRA, which is not
 // strict; use FailClosed for a strict limit.

@@ -1,7 +1,8 @@
 // Package slidinglog enforces strict windows: in any window of length Per, wherever
-// it begins, at most Count units pass. [Store], in Redis, and [Memory] are stores like those
-// of package gcra, with the same charges, results and keys, and work wherever a
-// [gcra.Store] does.
+// it begins, at most Count units pass, while no state is lost and the clock does not go back.
+// [Store], in Redis, and [Memory] are stores like those of package gcra, with the same charges
+// and results, for rates whose Burst is 0 or their Count and that have no MaxDebt. For other
+// limits New of package middleware returns an error.
 //
 //	store, err := slidinglog.New(client, slidinglog.Config{})
 //	if err != nil {
@@ -15,12 +16,12 @@
 // Use it for somebody else's limit: a partner counts 25 calls in any 5 seconds and
 // bans clients that make the 26th. GCRA keeps such a limit if Burst + Count is at most
 // 25, so the larger the burst, the lower its rate. A log admits all 25, at once or
-// spread, and the 26th when the first has left the window. For your own limits GCRA is better: it refills
-// continuously instead of all at once, and costs less.
+// spread, and the 26th when the first has left the window. For your own limits GCRA is better: it
+// refills evenly, where a log gives units back as they were taken, and costs less.
 //
 // A partner counts calls when they arrive, and some take longer than others. Let Per
-// be longer than the partner's by as much as that varies, such as 1 %. Package
-// httpclient does this by itself.
+// be longer than the partner's by as much as that varies, such as 1 %, which is the default
+// of package httpclient.
 //
 // # Algorithm
 //
@@ -31,18 +32,19 @@
 //
 // Since Count units may pass at once, Burst must be 0 or equal to Count.
 //
-// A charge with MaxDelay queues: it is logged with the time at which it may pass,
-// and later charges do not overtake it. All charges on one log must have the same
+// A charge that waits (see MaxDelay and MaxWait) queues: it is logged with the time at which
+// it may pass, and no charge overtakes it but a late one. All charges on one log must have the same
 // MaxDelay. A log that is further ahead than that is the result of a clock that went
 // back, and is brought down. The charges of an admission are logged with one time,
-// that of their request, so the smallest MaxWait of them counts for all.
+// that of their request, so the smallest MaxWait of them counts for all; shadows and late
+// charges do not count there.
 //
 // A late charge takes what is left of the window at most, as there is no debt. It is logged
-// behind the queue, and delays nothing.
+// behind the queue, and is not delayed itself.
 //
 // A refund does not know which units are its own. It removes the newest. Units that
 // others have taken since then count as old as the refunded ones, and leave the
-// window earlier. So refund at once, or not at all what a partner may have counted.
+// window earlier. So refund at once, or not at all if a partner may have counted the call.
 //
 // A limit may change while its log exists. A new Count applies at once; a longer
 // Per begins with what the shorter one has kept. Charges on one subject and policy
@@ -57,18 +59,19 @@
 //	charges       1     10     100    1,000    10,000
 //	bytes       184    312   1,432   13,504   138,008
 //
-// So a charge takes 14 bytes, or up to 20 after 2^31 units without a pause of Per. A
-// key of GCRA always takes 72.
+// So a charge takes about 14 bytes, or 20 after 2^31 units without a pause of Per. With
+// subject and policy of the same length, a key of GCRA takes 72.
 //
-// A check is a script of six to eight short commands, where that of GCRA has three, and is
-// sent alone: there is no batching, denial cache or breaker. It takes Redis 13 µs,
-// with 1 charge in the window as with 10,000, and about twice as long as a plain SET
-// for the caller, if the client has ContextTimeoutEnabled and a PoolTimeout within
-// Timeout, as those of redisstore.ClientOptions. The caller then sends by itself; otherwise
-// a second goroutine does, and its wake-up takes longer than the script. If charges of
-// several units must leave first, the script searches for the last of them, in a time
-// that grows with the logarithm of their number.
-// benchmarks/RESULTS.md compares it with GCRA and a plain SET. To measure it:
+// A check is a script of some 5 to 10 short commands, where that of GCRA has three, and is
+// sent alone: there is no batching, denial cache or breaker. It takes about as long with
+// 10,000 charges in the window as with a few. If many have left the window since the last
+// check, or must leave first, the script searches for the last of them, with more commands by
+// the logarithm of their number.
+//
+// A lone caller sends by itself if its context never ends and the client has
+// ContextTimeoutEnabled and a PoolTimeout within Timeout, as those of
+// redisstore.ClientOptions; otherwise a second goroutine does, which takes longer.
+// benchmarks/RESULTS.md compares the time of a check with GCRA and a plain SET. To measure it:
 //
 //	go -C benchmarks test -run '^$' -bench 'Lone|Window|KeyMemory'
 package slidinglog

@@ -7,9 +7,9 @@
 // depend on the algorithm (see [Algorithm]). A store that keeps no quotas is a
 // [gcra.LimitChecker] that says so.
 //
-// A store that passes decides as [gcra.Memory] does, whatever the charges, their order and their
-// callers. Tests of the network, of a server that fails and of the memory that keys take are the
-// store's own.
+// [gcra.Memory] passes: a store of that algorithm which passes decides as Memory does in all of
+// these cases. Tests of the network, of a server that fails and of the memory that keys take are
+// the store's own.
 package storetest
 
 import (
@@ -38,8 +38,8 @@ type Backend struct {
 	Exact bool
 
 	// Remembers means that the store may answer from a cache of earlier results, as
-	// a denial cache does. Durations may then also be longer, by the time of the
-	// call that was cached.
+	// a denial cache does. Unless it is Exact, durations may then also be longer, by the
+	// time that has passed.
 	Remembers bool
 
 	// Algorithm is the store's algorithm; the zero value is [GCRA].
@@ -50,16 +50,17 @@ type Backend struct {
 type Algorithm int
 
 const (
-	// GCRA is the algorithm of package gcra: everything but sliding windows.
+	// GCRA is the algorithm of package gcra. Its parts are all but those about sliding
+	// windows.
 	GCRA Algorithm = iota
 
 	// Sliding passes at most Count units in any window of length Per, and requires
-	// Burst to be Count. Its parts are those about sliding windows and, of the
-	// others without a queue, the steps before time passes, without durations.
+	// Burst to be Count. Its parts are those about sliding windows and those that do not
+	// need GCRA: of their tables the steps before time passes, without durations.
 	Sliding
 
 	// Other passes at most Burst units at one time. Its parts are those of Sliding
-	// that are not about sliding windows.
+	// that are neither about sliding windows nor about a queue.
 	Other
 )
 
