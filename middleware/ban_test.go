@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -25,6 +26,42 @@ func TestBanOfMillennia(t *testing.T) {
 	res, d := allow(l, get("/"))
 	if got := res.Header.Get("Retry-After"); got != "2147483647" || d.RetryAfter <= 0 || res.Header.Get("RateLimit-Reset") != got {
 		t.Errorf("Retry-After %q, RetryAfter %v, Reset %q", got, d.RetryAfter, res.Header.Get("RateLimit-Reset"))
+	}
+}
+
+// The body of a banned client says so, and until when; its other members are those of other denials.
+func TestBanIsSaid(t *testing.T) {
+	until := time.Now().Add(time.Hour).Truncate(time.Second)
+	longer := until.Add(time.Hour)
+	never, millennia := time.Time{}, time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+	const quota, forbidden = `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429,`, `{"type":"about:blank","title":"Forbidden","status":403,`
+
+	for _, tt := range []struct {
+		name   string
+		status int
+		ends   []time.Time // of the bans of policies a, b and so on
+		want   string
+	}{
+		{"429", 0, []time.Time{until}, quota + `"detail":"The request was denied because its client is banned until ` + until.UTC().Format(time.RFC3339) + `.","violated-policies":["a"]}`},
+		{"403", 403, []time.Time{until}, forbidden + `"detail":"The request was denied because its client is banned until ` + until.UTC().Format(time.RFC3339) + `.","violated-policies":["a"]}`},
+		{"two bans", 403, []time.Time{longer, until}, forbidden + `"detail":"The request was denied because its client is banned until ` + longer.UTC().Format(time.RFC3339) + `.","violated-policies":["a","b"]}`},
+		{"for good", 403, []time.Time{until, never}, forbidden + `"detail":"The request was denied because its client is banned.","violated-policies":["a","b"]}`},
+		{"for millennia", 0, []time.Time{millennia}, quota + `"detail":"The request was denied because its client is banned.","violated-policies":["a"]}`},
+	} {
+		policies := []middleware.Policy{{Name: "other", Key: key("k"), Limit: five}, {Name: "shadow", Key: key("k"), Limit: five, Shadow: true, Override: ban(never)}}
+		for i, end := range tt.ends {
+			policies = append(policies, middleware.Policy{Name: string(rune('a' + i)), Key: key("k"), Limit: five, Override: ban(end)})
+		}
+
+		res, d := allow(limiter(t, middleware.Config{Store: gcra.NewMemory(), BanStatus: tt.status}, policies...), get("/"))
+		if body, err := io.ReadAll(res.Body); err != nil || string(body) != tt.want+"\n" {
+			t.Errorf("%s: got %s, %v; want %s", tt.name, body, err, tt.want)
+		}
+		for _, r := range d.Results {
+			if !r.Banned {
+				t.Errorf("%s: policy %s decided without a ban: %+v", tt.name, r.Policy, r)
+			}
+		}
 	}
 }
 
