@@ -46,14 +46,10 @@ shown as its hash.`,
 				return usagef("--every is %v; want a time such as 5s, or 0 for once", every)
 			}
 
-			var file *policyFile
-			if c.policies != "" {
-				var err error
-				if file, err = loadPolicies(c.policies, registered{}); err != nil {
-					return err
-				}
+			file, err := c.file()
+			if err != nil {
+				return err
 			}
-
 			client, err := c.connect()
 			if err != nil {
 				return err
@@ -82,7 +78,7 @@ func (c *command) refresh(cmd *cobra.Command, client redis.UniversalClient, file
 			return nil
 		}
 		if err != nil {
-			return err
+			return failed(client, err)
 		}
 
 		lists := s.sorted(file)
