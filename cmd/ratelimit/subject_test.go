@@ -254,7 +254,7 @@ func TestRedisProblems(t *testing.T) {
 		}
 
 		for _, args := range [][]string{{"top"}, {"peek", "ip:192.0.2.7", "--policies", name}, {"override", "list"}, {"ban", "ip:192.0.2.7", "--for", "1h"}} {
-			want(t, 1, append(args, "--redis", tt.url), ": "+sentence+"\n", tt.want)
+			want(t, 1, append(args, "--redis", tt.url), ": "+sentence, tt.want)
 		}
 	}
 
