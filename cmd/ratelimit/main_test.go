@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,8 +17,10 @@ func TestMain(m *testing.M) {
 	switch {
 	case os.Getenv("RATELIMIT_TEST_MAIN") != "":
 		main()
+	case os.Getenv("RATELIMIT_TEST_SERVE") == "page":
+		serve(pageServer(context.Background(), os.Getenv("REDIS_URL")))
 	case os.Getenv("RATELIMIT_TEST_SERVE") != "":
-		serve()
+		serve(api(context.Background(), os.Getenv("REDIS_URL"), os.Getenv("RATELIMIT_TEST_SERVE")))
 	}
 	os.Exit(diagtest.Quiet(m).Run())
 }
