@@ -58,7 +58,7 @@ type Overrides struct {
 
 	known   atomic.Pointer[map[string][]override] // by subject
 	version string                                // of the overrides in use; "" is an empty Redis
-	read    bool                                  // Redis has answered a look
+	hasRead bool                                  // Redis has answered a look
 	unread  bool                                  // the last look has failed
 }
 
@@ -153,7 +153,7 @@ func (o *Overrides) refresh(ctx context.Context) {
 // failed logs that a look has failed.
 func (o *Overrides) failed(err error) {
 	consequence := "the last known ones stay"
-	if !o.read {
+	if !o.hasRead {
 		consequence = "none is in force until they can be"
 	}
 	o.log.Report(diag.OverridesUnread, "", "the overrides of operators cannot be read: "+consequence, "key", o.key, "error", err)
@@ -167,7 +167,7 @@ func (o *Overrides) answered() {
 		limits, bans := o.InForce()
 		cmp.Or(o.log.Logger, slog.Default()).Info("ratelimit: the overrides of operators can be read now", "key", o.key, "limits", limits, "bans", bans)
 	}
-	o.read, o.unread = true, false
+	o.hasRead, o.unread = true, false
 }
 
 // look returns what Redis has, or nil if that has not changed. It ends with the timeout, also
