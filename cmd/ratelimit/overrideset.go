@@ -107,6 +107,9 @@ func (s *overrideSet) write(ctx context.Context, set, remove []overrides.Entry) 
 		p.HSet(ctx, s.key, values...)
 		return nil
 	})
+	if redis.HasErrorPrefix(err, "EXECABORT") { // it does not say why
+		err = cmp.Or(s.client.HSet(ctx, s.key, values[:2]...).Err(), err)
+	}
 	return failed(s.client, err)
 }
 
