@@ -162,7 +162,7 @@ func (c *command) write(cmd *cobra.Command, e overrides.Entry, t *terms) error {
 		fmt.Fprintln(cmd.OutOrStdout(), holds)
 		switch {
 		case file != nil:
-			noteUnknown(cmd, e.Subject, rows)
+			c.noteUnknown(cmd, e.Subject, rows)
 		case e.Policy != "":
 			fmt.Fprintln(cmd.OutOrStdout(), "Without --policies it was not checked that there is such a policy, and that servers know the subject.")
 		default:

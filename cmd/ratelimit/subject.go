@@ -43,7 +43,7 @@ has a line for each, as Redis does not know the subject's plan.`,
 			} else {
 				printRows(cmd.OutOrStdout(), rows)
 			}
-			noteUnknown(cmd, args[0], rows)
+			c.noteUnknown(cmd, args[0], rows)
 			return nil
 		},
 	}
@@ -81,6 +81,7 @@ denying for a second at most.`,
 type row struct {
 	Policy     string     `json:"policy"`
 	Plan       string     `json:"plan,omitempty"`
+	Shadow     bool       `json:"shadow,omitempty"`
 	Limit      gcra.Limit `json:"limit"`
 	Left       int64      `json:"left"`
 	Debt       int64      `json:"debt,omitempty"`
@@ -144,11 +145,12 @@ func (c *command) rows(ctx context.Context, file *policyFile, set *overrideSet, 
 	return rows, nil
 }
 
-// noteUnknown says that servers may know the subject by another name, unless a row knows it.
-func noteUnknown(cmd *cobra.Command, subject string, rows []row) {
+// noteUnknown says that servers may know the subject or the policies by other names, unless a
+// row knows the subject.
+func (c *command) noteUnknown(cmd *cobra.Command, subject string, rows []row) {
 	if !slices.ContainsFunc(rows, func(r row) bool { return r.rank() > 0 }) {
-		fmt.Fprintf(cmd.ErrOrStderr(), "note: no bucket of %s is in use: either it has made no request lately, or servers know it "+
-			"by another name; \"ratelimit top\" shows subjects as servers know them\n", plain(subject))
+		fmt.Fprintf(cmd.ErrOrStderr(), "note: no bucket of %s is in use in the policies of %s: it has made no request lately, or servers know it "+
+			"or the policies by other names, which \"ratelimit top\" shows\n", plain(subject), plain(c.policies))
 	}
 }
 
@@ -166,7 +168,7 @@ func (f *policyFile) rows(i int, subject string, set *overrideSet) (rows []row) 
 	}
 
 	for _, plan := range slices.Sorted(maps.Keys(limits)) {
-		r := row{Policy: p.Name, Plan: plan, Limit: limits[plan], Override: override, Reason: reason}
+		r := row{Policy: p.Name, Plan: plan, Shadow: p.Shadow, Limit: limits[plan], Override: override, Reason: reason}
 		if r.Limit != gcra.Unlimited() {
 			r.charge = p.Charge(subject, r.Limit)
 		}
@@ -242,6 +244,9 @@ func printRows(w io.Writer, rows []row) {
 		if r.Plan != "" {
 			name += " (plan " + r.Plan + ")"
 		}
+		if r.Shadow {
+			name += " (shadow)"
+		}
 
 		left, owes, full := "-", "-", "-"
 		switch {
@@ -302,7 +307,7 @@ func named(rows []row, names []string) (some []row, err error) {
 // fill resets the buckets of the rows, after a question on a terminal.
 func (c *command) fill(cmd *cobra.Command, subject string, rows []row) error {
 	printRows(cmd.OutOrStdout(), rows)
-	noteUnknown(cmd, subject, rows)
+	c.noteUnknown(cmd, subject, rows)
 
 	// The bucket under an override "none" is not in the row: it counts again when that ends.
 	if free := policiesOf(rows, func(r row) bool { return !r.limited() }); len(free) > 0 {

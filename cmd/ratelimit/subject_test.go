@@ -116,7 +116,7 @@ func TestUnknownSubject(t *testing.T) {
 		{"ban", "user:bob", "--for", "1h", "--policies", name},
 	} {
 		code, stdout, stderr := ran(args...)
-		if code != 0 || stdout == "" || !strings.HasPrefix(stderr, "note: no bucket of user:") || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, `"ratelimit top" shows`) {
+		if code != 0 || stdout == "" || !strings.HasPrefix(stderr, "note: no bucket of user:") || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, " in the policies of "+name+": ") || !strings.Contains(stderr, `which "ratelimit top" shows`) {
 			t.Errorf("%q: got %d and %q; want 0 and a note", args, code, stderr)
 		}
 	}
@@ -131,6 +131,14 @@ func TestUnknownSubject(t *testing.T) {
 		want(t, 0, args)
 	}
 	want(t, 0, []string{"ban", "user:carol", "--for", "1h"}, "Without --policies it was not checked that servers know the subject.")
+}
+
+// A policy in shadow denies nothing, so peek marks it.
+func TestPeekOfAShadow(t *testing.T) {
+	busy(t, server(t))
+	name := file(t, "policies: [{name: client, key: client, limit: 10/hour, shadow: true}]")
+	want(t, 0, []string{"peek", "ip:192.0.2.7", "--policies", name}, "\nclient (shadow)  10/hour  0 ")
+	want(t, 0, []string{"peek", "ip:192.0.2.7", "--policies", name, "--json"}, `"shadow": true`)
 }
 
 // A mistake says what would be right.

@@ -90,6 +90,9 @@ func (c *command) refresh(cmd *cobra.Command, client redis.UniversalClient, file
 			printJSON(out, lists)
 		} else {
 			printLists(out, lists)
+			if file == nil && len(lists) > 0 {
+				fmt.Fprintln(out, "\nThe units used and the limits need --policies.")
+			}
 		}
 
 		if every == 0 {
