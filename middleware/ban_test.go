@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
 
@@ -30,17 +29,39 @@ func TestBanOfMillennia(t *testing.T) {
 	}
 }
 
-// A ban without an end has no Retry-After, and its response does not speak of one.
-func TestBanWithoutAnEnd(t *testing.T) {
-	l := limiter(t, middleware.Config{Store: gcra.NewMemory(), BanStatus: http.StatusForbidden},
-		middleware.Policy{Name: "p", Key: key("k"), Limit: gcra.PerMinute(5), Override: ban(time.Time{})})
-	res, _ := allow(l, get("/"))
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := res.Header.Get("Retry-After"); res.StatusCode != http.StatusForbidden || got != "" || strings.Contains(string(body), "Retry-After") {
-		t.Errorf("got %d, Retry-After %q, %s; want 403 without a time", res.StatusCode, got, body)
+// The body of a banned client says so, and until when; its other members are those of other denials.
+func TestBanIsSaid(t *testing.T) {
+	until := time.Now().Add(time.Hour).Truncate(time.Second)
+	longer := until.Add(time.Hour)
+	never, millennia := time.Time{}, time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+	const quota, forbidden = `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429,`, `{"type":"about:blank","title":"Forbidden","status":403,`
+
+	for _, tt := range []struct {
+		name   string
+		status int
+		ends   []time.Time // of the bans of policies a, b and so on
+		want   string
+	}{
+		{"429", 0, []time.Time{until}, quota + `"detail":"The request was denied because its client is banned until ` + until.UTC().Format(time.RFC3339) + `.","violated-policies":["a"]}`},
+		{"403", 403, []time.Time{until}, forbidden + `"detail":"The request was denied because its client is banned until ` + until.UTC().Format(time.RFC3339) + `.","violated-policies":["a"]}`},
+		{"two bans", 403, []time.Time{longer, until}, forbidden + `"detail":"The request was denied because its client is banned until ` + longer.UTC().Format(time.RFC3339) + `.","violated-policies":["a","b"]}`},
+		{"for good", 403, []time.Time{until, never}, forbidden + `"detail":"The request was denied because its client is banned.","violated-policies":["a","b"]}`},
+		{"for millennia", 0, []time.Time{millennia}, quota + `"detail":"The request was denied because its client is banned.","violated-policies":["a"]}`},
+	} {
+		policies := []middleware.Policy{{Name: "other", Key: key("k"), Limit: five}, {Name: "shadow", Key: key("k"), Limit: five, Shadow: true, Override: ban(never)}}
+		for i, end := range tt.ends {
+			policies = append(policies, middleware.Policy{Name: string(rune('a' + i)), Key: key("k"), Limit: five, Override: ban(end)})
+		}
+
+		res, d := allow(limiter(t, middleware.Config{Store: gcra.NewMemory(), BanStatus: tt.status}, policies...), get("/"))
+		if body, err := io.ReadAll(res.Body); err != nil || string(body) != tt.want+"\n" {
+			t.Errorf("%s: got %s, %v; want %s", tt.name, body, err, tt.want)
+		}
+		for _, r := range d.Results {
+			if !r.Banned {
+				t.Errorf("%s: policy %s decided without a ban: %+v", tt.name, r.Policy, r)
+			}
+		}
 	}
 }
 

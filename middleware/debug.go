@@ -34,8 +34,11 @@ func (l *Limiter) logDecision(ctx context.Context, a *admission) {
 			attrs = append(attrs, "left", c.Result.Remaining)
 		}
 		attrs = append(attrs, "from", l.origin(e, c))
-		if name := a.policy(i).overrideOn(e, c); name != "" {
-			attrs = append(attrs, "override", name)
+		if o, ok := a.policy(i).overrideOn(e, c); ok {
+			attrs = append(attrs, "override", cmp.Or(o.Name, "without a name"))
+			if !o.Until.IsZero() {
+				attrs = append(attrs, "until", o.Until)
+			}
 		}
 		if c.Shadow {
 			attrs = append(attrs, "shadow", true)
@@ -69,15 +72,16 @@ func (l *Limiter) origin(e *entry, c *gcra.Charge) string {
 	return fmt.Sprintf("%T", l.cfg.Store)
 }
 
-// overrideOn names the Override that banned the charge's subject or set its limit, or returns "".
-func (p *policy) overrideOn(e *entry, c *gcra.Charge) (name string) {
+// overrideOn returns the Override that banned the charge's subject or set its limit.
+func (p *policy) overrideOn(e *entry, c *gcra.Charge) (found Override, ok bool) {
 	_ = safely(func() error {
-		if o, ok := p.OverrideOf(c.Subject); ok && (o.Banned || o.Limit == c.Limit) && o.Banned == (e.source == sourceBan) {
-			name = cmp.Or(o.Name, "without a name")
+		o, is := p.OverrideOf(c.Subject)
+		if is && (o.Banned || o.Limit == c.Limit) && o.Banned == (e.source == sourceBan) {
+			found, ok = o, true
 		}
 		return nil
 	})
-	return name
+	return found, ok
 }
 
 // subjectText is a subject for the log: as it is if it is short and its parts have a kind, as

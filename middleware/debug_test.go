@@ -49,6 +49,7 @@ func TestDebugLine(t *testing.T) {
 		"key:big":    {Name: "contract", Limit: gcra.PerHour(500)},
 		"key:bigger": {Limit: gcra.PerHour(600)},
 		"key:bad":    {Name: "scraper", Banned: true},
+		"key:worse":  {Name: "scraper", Banned: true, Until: time.Date(2222, 1, 2, 3, 4, 5, 0, time.UTC)},
 		"key:free":   {Limit: gcra.Unlimited()},
 	}
 
@@ -91,6 +92,10 @@ func TestDebugLine(t *testing.T) {
 		{
 			"a ban", []middleware.Policy{all, user}, "key=key:bad",
 			`msg="ratelimit: denied" denied_by=user policy.all.subject=const:all policy.all.from="not asked" policy.user.subject=key:bad policy.user.from=ban policy.user.override=scraper`,
+		},
+		{
+			"a ban that ends", []middleware.Policy{user}, "key=key:worse",
+			`msg="ratelimit: denied" denied_by=user policy.user.subject=key:worse policy.user.from=ban policy.user.override=scraper policy.user.until=2222-01-02T03:04:05.000Z`,
 		},
 		{
 			"FailLocal", []middleware.Policy{user}, "fail",

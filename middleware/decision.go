@@ -31,6 +31,7 @@ type PolicyResult struct {
 	Policy      string     // name of the policy
 	Subject     string     // key of the request, as the policy's Key returned it
 	Shadow      bool       // the policy never denies: Allowed says what it would have done
+	Banned      bool       // an Override bans the subject: it denies until RetryAfter, or for good if Never is set
 	Limit       gcra.Limit // limit that applied, as configured (a Burst of 0 means Count); with FailLocal, Remaining is what this server's share of it has left
 	gcra.Result            // its RetryAfter is not rounded, that of the Decision is rounded up
 }
@@ -65,6 +66,25 @@ func (d *Decision) Degraded() (names []string) {
 }
 
 func (p PolicyResult) denies() bool { return !p.Allowed && !p.Shadow }
+
+// banned says in a sentence until when the client is banned, or returns "" if it is not.
+func (d *Decision) banned() string {
+	ban, longest, ends := false, time.Duration(0), true
+	for i := range d.Results {
+		if p := &d.Results[i]; p.Banned && !p.Shadow {
+			ban, longest, ends = true, max(longest, p.RetryAfter), ends && !p.Never
+		}
+	}
+
+	const text = "The request was denied because its client is banned"
+	switch {
+	case !ban:
+		return ""
+	case !ends || longest == math.MaxInt64: // more than a Duration holds
+		return text + "."
+	}
+	return text + " until " + time.Now().Add(longest).Round(time.Second).UTC().Format(time.RFC3339) + "."
+}
 
 // violated returns the names of the policies that denied. A policy that could
 // not be decided is not among them: its quota was not exceeded.
@@ -153,7 +173,7 @@ func (a *admission) decision() *Decision {
 	}
 	for i := range a.charges {
 		if c := &a.charges[i]; a.entries[i].status != undecided {
-			d.Results = append(d.Results, PolicyResult{c.Policy, c.Subject, c.Shadow, c.Limit, c.Result})
+			d.Results = append(d.Results, PolicyResult{c.Policy, c.Subject, c.Shadow, a.entries[i].source == sourceBan, c.Limit, c.Result})
 		}
 	}
 	a.made.Store(d)

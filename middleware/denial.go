@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -52,7 +53,7 @@ func letsStore(name string) bool {
 	return false
 }
 
-// problem is a denial in fixed words (RFC 9457). The types are those that
+// problem is a denial in fixed words, but for the end of a ban (RFC 9457). The types are those that
 // draft-ietf-httpapi-ratelimit-headers-11 registers, with their titles.
 type problem struct {
 	Type     string   `json:"type"`
@@ -69,9 +70,8 @@ var problems = map[int]problem{
 		Detail: "The request was denied because a rate limit is used up.",
 	},
 	http.StatusForbidden: {
-		Type:   "about:blank", // RFC 9457: the title is that of the status
-		Title:  "Forbidden",
-		Detail: "The request was denied because its client is banned.",
+		Type:  "about:blank", // RFC 9457: the title is that of the status
+		Title: "Forbidden",
 	},
 	http.StatusServiceUnavailable: {
 		Type:   "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
@@ -97,7 +97,7 @@ func writeProblem(w http.ResponseWriter, r *http.Request, d *Decision) {
 	}
 
 	p := problems[status]
-	p.Status, p.Violated = status, d.violated()
+	p.Status, p.Detail, p.Violated = status, cmp.Or(d.banned(), p.Detail), d.violated()
 	body := json.NewEncoder(w)
 	body.SetEscapeHTML(false)
 	_ = body.Encode(p) // a client that has gone needs no answer

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 
 	"connectrpc.com/connect"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -22,8 +23,11 @@ func denial(d *Decision) error {
 	}
 
 	code, text := connect.CodeResourceExhausted, "The call was denied because a rate limit is used up."
-	if d.Status() != http.StatusTooManyRequests {
+	switch {
+	case d.Status() != http.StatusTooManyRequests:
 		code, text = connect.CodeUnavailable, "The call was denied because the service cannot check its rate limits at the moment."
+	case slices.ContainsFunc(d.Results, func(p PolicyResult) bool { return p.Banned && !p.Shadow }):
+		text = "The call was denied because its client is banned."
 	}
 
 	denied := connect.NewError(code, errors.New(text))
@@ -44,7 +48,11 @@ func details(d *Decision) (list []proto.Message) {
 	var violations []*errdetails.QuotaFailure_Violation
 	for i := range d.Results {
 		if p := &d.Results[i]; !p.Allowed && !p.Shadow {
-			violations = append(violations, &errdetails.QuotaFailure_Violation{Subject: p.Policy, Description: "rate limit is used up"})
+			why := "rate limit is used up"
+			if p.Banned {
+				why = "the client is banned"
+			}
+			violations = append(violations, &errdetails.QuotaFailure_Violation{Subject: p.Policy, Description: why})
 		}
 	}
 	if len(violations) > 0 {

@@ -48,6 +48,7 @@ func TestCommon(t *testing.T) {
 		t.Run(protocol, func(t *testing.T) {
 			rpctest.Keys(t, unaryCall, serve)
 			rpctest.Headers(t, serve)
+			rpctest.Bans(t, serve)
 		})
 	}
 	rpctest.Panics(t, unaryCall, ratelimit.New, ratelimit.From)

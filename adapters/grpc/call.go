@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -63,10 +64,15 @@ func (c *call) deny(d *Decision) error {
 	if d.Delay > 0 { // the call ended while it was held back
 		return status.FromContextError(d.Err).Err()
 	}
+
 	denial := status.New(codes.ResourceExhausted, "The call was denied because a rate limit is used up.")
-	if d.Status() != http.StatusTooManyRequests {
+	switch {
+	case d.Status() != http.StatusTooManyRequests:
 		denial = status.New(codes.Unavailable, "The call was denied because the service cannot check its rate limits at the moment.")
+	case slices.ContainsFunc(d.Results, func(p PolicyResult) bool { return p.Banned && !p.Shadow }):
+		denial = status.New(codes.ResourceExhausted, "The call was denied because its client is banned.")
 	}
+
 	c.pushback = pushback(d.RetryAfter)
 	if detailed, err := denial.WithDetails(details(d)...); err == nil {
 		denial = detailed
@@ -92,7 +98,11 @@ func details(d *Decision) (list []protoadapt.MessageV1) {
 	var violations []*errdetails.QuotaFailure_Violation
 	for i := range d.Results {
 		if p := &d.Results[i]; !p.Allowed && !p.Shadow {
-			violations = append(violations, &errdetails.QuotaFailure_Violation{Subject: p.Policy, Description: "rate limit is used up"})
+			why := "rate limit is used up"
+			if p.Banned {
+				why = "the client is banned"
+			}
+			violations = append(violations, &errdetails.QuotaFailure_Violation{Subject: p.Policy, Description: why})
 		}
 	}
 	if len(violations) > 0 {

@@ -71,6 +71,14 @@ func loadPolicies(name string, known registered) (f *policyFile, err error) {
 	return f, checkPlans(name, written.plans, known.plans)
 }
 
+// file reads the file of --policies. Without one it is nil.
+func (c *command) file() (f *policyFile, err error) {
+	if c.policies != "" {
+		f, err = loadPolicies(c.policies, registered{})
+	}
+	return f, err
+}
+
 func orAll(known, written []string) []string {
 	if known == nil {
 		return written

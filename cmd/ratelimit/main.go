@@ -28,9 +28,12 @@ const long = `Ratelimit is the command for operators of limiters.
 
 Commands that ask Redis need --redis, or REDIS_URL, and --prefix unless your
 servers use the default. Peek, reset and replay need --policies, the file that your
-servers read; if your policies are in the program, write a file with the same names
-and limits. A subject is the text of a key, such as ip:192.0.2.7 or sub:alice,
-as top prints it.
+servers read. If your policies are in the program, write a file with the same names
+and limits; top shows the names:
+
+  policies: [{name: client, key: any, limit: 60/minute}]
+
+A subject is the text of a key, such as ip:192.0.2.7 or sub:alice, as top prints it.
 
 Overrides and bans hold on servers that follow them (Config.Override and package
 middleware/fleet). Only reset, override and ban change limits or buckets. Exit

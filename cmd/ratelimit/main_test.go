@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,8 +17,10 @@ func TestMain(m *testing.M) {
 	switch {
 	case os.Getenv("RATELIMIT_TEST_MAIN") != "":
 		main()
+	case os.Getenv("RATELIMIT_TEST_SERVE") == "page":
+		serve(pageServer(context.Background(), os.Getenv("REDIS_URL")))
 	case os.Getenv("RATELIMIT_TEST_SERVE") != "":
-		serve()
+		serve(api(context.Background(), os.Getenv("REDIS_URL"), os.Getenv("RATELIMIT_TEST_SERVE")))
 	}
 	os.Exit(diagtest.Quiet(m).Run())
 }
@@ -56,6 +59,18 @@ func file(t *testing.T, text string) string {
 	return name
 }
 
+// helpPolicies returns the file of policies that the help shows.
+func helpPolicies(t *testing.T) string {
+	t.Helper()
+	for line := range strings.Lines(long) {
+		if text := strings.TrimSpace(line); strings.HasPrefix(text, "policies:") {
+			return text
+		}
+	}
+	t.Error("the help shows no file of policies")
+	return ""
+}
+
 // A wrong usage exits with 2 and says what would be right. Help is no error.
 func TestUsage(t *testing.T) {
 	t.Setenv("REDIS_URL", "")
@@ -63,6 +78,7 @@ func TestUsage(t *testing.T) {
 		want(t, 0, args, "  check ", "  peek ", "  reset ", "  top ", "  override ", "  ban ", "  replay ", "  completion ", "Only reset, override and ban change limits or buckets", "REDIS_URL")
 	}
 
+	want(t, 0, []string{"check", file(t, helpPolicies(t))}, "is right")
 	want(t, 0, []string{"completion", "bash"}, "__start_ratelimit")
 	if code, found, _ := ran("__complete", "override", ""); code != 0 || !strings.Contains(found, "\nset\t") || !strings.Contains(found, "\nunset\t") {
 		t.Errorf("the completion of override: got %d, %s", code, found)

@@ -37,7 +37,9 @@ func TestTopOfAMillionKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, cancel = context.WithCancel(t.Context())
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "top", "-n", "5")
+
+		// An operator's machine is another one: here top gets what the limiter and Redis leave it.
+		cmd := exec.CommandContext(t.Context(), "nice", "-n", "19", os.Args[0], "top", "-n", "5")
 		cmd.Env = append(os.Environ(), "RATELIMIT_TEST_MAIN=1")
 		var out bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &out, &out
@@ -52,7 +54,7 @@ func TestTopOfAMillionKeys(t *testing.T) {
 		took := time.Since(start)
 
 		used := cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss / 1024
-		t.Logf("top took %v and %d MB", took.Round(time.Millisecond), used)
+		t.Logf("top took %v, %v of it on a core, and %d MB", took.Round(time.Millisecond), cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime(), used)
 		if used > 50 {
 			t.Errorf("got %d MB; want at most 50", used)
 		}

@@ -138,8 +138,20 @@ func (c *command) write(cmd *cobra.Command, e overrides.Entry, t *terms) error {
 		if err := e.Check(); err != nil {
 			return usageError{err}
 		}
-		if err := c.allows(set, &e, t.force); err != nil {
+
+		file, err := c.file()
+		if err != nil {
 			return err
+		}
+		if err := allows(file, set, &e, t.force); err != nil {
+			return err
+		}
+
+		var rows []row
+		if file != nil {
+			if rows, err = c.rows(cmd.Context(), file, set, e.Subject); err != nil {
+				return err
+			}
 		}
 
 		if err := set.write(cmd.Context(), []overrides.Entry{e}, nil); err != nil {
@@ -147,10 +159,15 @@ func (c *command) write(cmd *cobra.Command, e overrides.Entry, t *terms) error {
 		}
 
 		fmt.Fprintf(cmd.OutOrStdout(), "set: %s, ends in %s (%s)\n", describe(e), human(t.length), e.Until.Format(time.RFC3339))
-		if e.Policy != "" && c.policies == "" {
-			fmt.Fprintln(cmd.OutOrStdout(), "Without --policies it was not checked that there is such a policy.")
-		}
 		fmt.Fprintln(cmd.OutOrStdout(), holds)
+		switch {
+		case file != nil:
+			c.noteUnknown(cmd, e.Subject, rows)
+		case e.Policy != "":
+			fmt.Fprintln(cmd.OutOrStdout(), "Without --policies it was not checked that there is such a policy, and that servers know the subject.")
+		default:
+			fmt.Fprintln(cmd.OutOrStdout(), "Without --policies it was not checked that servers know the subject.")
+		}
 		return nil
 	})(cmd, nil)
 }
@@ -158,17 +175,10 @@ func (c *command) write(cmd *cobra.Command, e overrides.Entry, t *terms) error {
 const holds = "This holds within five seconds on servers that follow overrides (package middleware/fleet)."
 
 // allows returns an error if there is no such policy, or if the override is lower than the
-// present limit, or may be.
-func (c *command) allows(set *overrideSet, e *overrides.Entry, force bool) error {
-	var file *policyFile
-	if c.policies != "" {
-		var err error
-		if file, err = loadPolicies(c.policies, registered{}); err != nil {
-			return err
-		}
-		if e.Policy != "" && file.index(e.Policy) < 0 {
-			return usagef("--policy is %q; want %s", e.Policy, oneOf(file.names()))
-		}
+// present limit, or may be. The file may be nil.
+func allows(file *policyFile, set *overrideSet, e *overrides.Entry, force bool) error {
+	if file != nil && e.Policy != "" && file.index(e.Policy) < 0 {
+		return usagef("--policy is %q; want %s", e.Policy, oneOf(file.names()))
 	}
 
 	limit := e.Override().Limit

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -59,9 +60,8 @@ func get(h http.Handler, addr string) string {
 	return fmt.Sprintf("%d%t", w.Code, w.Header().Get("Retry-After") != "")
 }
 
-// serve is a process that serves the API until its standard input ends.
-func serve() {
-	h, err := api(context.Background(), os.Getenv("REDIS_URL"), os.Getenv("RATELIMIT_TEST_SERVE"))
+// serve answers requests of the addresses on the standard input, until that ends.
+func serve(h http.Handler, err error) {
 	if err != nil {
 		panic(err)
 	}
@@ -71,6 +71,37 @@ func serve() {
 			os.Exit(0)
 		}
 		fmt.Println(get(h, addr))
+	}
+}
+
+// process starts a process that serves, with these lines in its environment, and returns it and a
+// function that sends it a request of an address.
+func process(t *testing.T, env ...string) (_ *exec.Cmd, answer func(addr string) string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stderr = t.Output()
+
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stdin.Close(); _ = cmd.Process.Kill(); _ = cmd.Wait() })
+
+	return cmd, func(addr string) (got string) {
+		t.Helper()
+		fmt.Fprintln(stdin, addr)
+		if _, err := fmt.Fscan(stdout, &got); err != nil {
+			t.Fatal(err)
+		}
+		return got
 	}
 }
 

@@ -49,7 +49,7 @@ func (c *command) open(ctx context.Context) (*overrideSet, error) {
 	set := &overrideSet{client: client, key: overrides.Key(c.prefix), entries: map[string]overrides.Entry{}}
 	if err := set.read(ctx); err != nil {
 		client.Close()
-		return nil, err
+		return nil, failed(client, err)
 	}
 	return set, nil
 }
@@ -107,7 +107,10 @@ func (s *overrideSet) write(ctx context.Context, set, remove []overrides.Entry) 
 		p.HSet(ctx, s.key, values...)
 		return nil
 	})
-	return err
+	if redis.HasErrorPrefix(err, "EXECABORT") { // it does not say why
+		err = cmp.Or(s.client.HSet(ctx, s.key, values[:2]...).Err(), err)
+	}
+	return failed(s.client, err)
 }
 
 // find returns the override of a subject that servers use in a policy.

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
+	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
 // patience is how long the command waits for Redis: longer than a server does.
@@ -34,6 +35,16 @@ func (c *command) connect() (redis.UniversalClient, error) {
 // store returns the servers' store. What it would log the command returns as an error.
 func (c *command) store(client redis.UniversalClient) (*redisstore.Store, error) {
 	return redisstore.New(client, redisstore.Config{Prefix: c.prefix, Timeout: patience, Logger: slog.New(slog.DiscardHandler)})
+}
+
+// failed says what is wrong with Redis in the words of [redisstore.Store.Ping].
+func failed(client redis.UniversalClient, err error) error {
+	conn, address := rediskit.ConnOf(client)
+	problem := rediskit.Diagnose(err, conn)
+	if problem.Code == "" {
+		return err
+	}
+	return &rediskit.ServerError{Server: address, Problem: problem, Err: err}
 }
 
 type silent struct{}

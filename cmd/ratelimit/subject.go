@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -26,8 +27,9 @@ func (c *command) peek() *cobra.Command {
 		Long: `Peek shows what is left to a subject in each policy, when its bucket is full
 again, what it owes, and which override applies. It changes nothing.
 
-A policy with plans has a line for each, as Redis does not know the subject's
-plan.`,
+"no bucket" means that the subject has used nothing of the limit lately, or that the
+policy does not count it: Redis and the file do not tell which. A policy with plans
+has a line for each, as Redis does not know the subject's plan.`,
 		Example: "  ratelimit peek ip:192.0.2.7 --policies policies.yaml\n  ratelimit peek sub:alice --policies policies.yaml --json",
 		Args:    exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -38,9 +40,10 @@ plan.`,
 
 			if c.json {
 				printJSON(cmd.OutOrStdout(), rows)
-				return nil
+			} else {
+				printRows(cmd.OutOrStdout(), rows)
 			}
-			printRows(cmd.OutOrStdout(), rows)
+			c.noteUnknown(cmd, args[0], rows)
 			return nil
 		},
 	}
@@ -78,6 +81,7 @@ denying for their DenialTTL at most, which is a second by default.`,
 type row struct {
 	Policy     string     `json:"policy"`
 	Plan       string     `json:"plan,omitempty"`
+	Shadow     bool       `json:"shadow,omitempty"`
 	Limit      gcra.Limit `json:"limit"`
 	Left       int64      `json:"left"`
 	Debt       int64      `json:"debt,omitempty"`
@@ -89,8 +93,19 @@ type row struct {
 	charge gcra.Charge
 }
 
-// limited reports whether the row has a bucket.
+// limited reports whether the row has a limit, and so may have a bucket.
 func (r *row) limited() bool { return r.charge.Policy != "" }
+
+// inUse reports whether there is a bucket: one that is full is none.
+func (r *row) inUse() bool { return r.FullAfter > 0 }
+
+// rank is 1 if Redis or the file of policies knows the subject here, and otherwise 0.
+func (r *row) rank() int {
+	if r.inUse() || r.Override != "" {
+		return 1
+	}
+	return 0
+}
 
 // look reads the subject's buckets, in the policies of the file.
 func (c *command) look(ctx context.Context, subject string) ([]row, error) {
@@ -101,7 +116,7 @@ func (c *command) look(ctx context.Context, subject string) ([]row, error) {
 		return nil, usagef("--policies is missing; want the file of policies that your servers read, or one with the same names and limits")
 	}
 
-	file, err := loadPolicies(c.policies, registered{})
+	file, err := c.file()
 	if err != nil {
 		return nil, err
 	}
@@ -111,17 +126,32 @@ func (c *command) look(ctx context.Context, subject string) ([]row, error) {
 		return nil, err
 	}
 	defer set.client.Close()
+	return c.rows(ctx, file, set, subject)
+}
 
+// rows returns what each policy of the file has for a subject.
+func (c *command) rows(ctx context.Context, file *policyFile, set *overrideSet, subject string) (rows []row, err error) {
 	store, err := c.store(set.client)
 	if err != nil {
 		return nil, err
 	}
-
-	var rows []row
 	for i := range file.policies {
 		rows = append(rows, file.rows(i, subject, set)...)
 	}
-	return rows, peekAll(ctx, store, rows)
+	if err := peekAll(ctx, store, rows); err != nil {
+		return nil, failed(set.client, err)
+	}
+
+	return rows, nil
+}
+
+// noteUnknown says that servers may know the subject or the policies by other names, unless a
+// row knows the subject.
+func (c *command) noteUnknown(cmd *cobra.Command, subject string, rows []row) {
+	if !slices.ContainsFunc(rows, func(r row) bool { return r.rank() > 0 }) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "note: no bucket of %s is in use in the policies of %s: it has made no request lately, or servers know it "+
+			"or the policies by other names, which \"ratelimit top\" shows\n", plain(subject), plain(c.policies))
+	}
 }
 
 // rows returns the rows of the policy i, without what is left.
@@ -138,7 +168,7 @@ func (f *policyFile) rows(i int, subject string, set *overrideSet) (rows []row) 
 	}
 
 	for _, plan := range slices.Sorted(maps.Keys(limits)) {
-		r := row{Policy: p.Name, Plan: plan, Limit: limits[plan], Override: override, Reason: reason}
+		r := row{Policy: p.Name, Plan: plan, Shadow: p.Shadow, Limit: limits[plan], Override: override, Reason: reason}
 		if r.Limit != gcra.Unlimited() {
 			r.charge = p.Charge(subject, r.Limit)
 		}
@@ -205,22 +235,29 @@ func printRows(w io.Writer, rows []row) {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(t, "POLICY\tLIMIT\tLEFT\tOWES\tFULL AGAIN\tOVERRIDE")
 
+	// The file does not say which of the others count the subject at all.
+	rows = slices.Clone(rows)
+	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(b.rank(), a.rank()) })
+
 	for _, r := range rows {
 		name := r.Policy
 		if r.Plan != "" {
 			name += " (plan " + r.Plan + ")"
 		}
+		if r.Shadow {
+			name += " (shadow)"
+		}
 
 		left, owes, full := "-", "-", "-"
-		if r.limited() {
+		switch {
+		case r.inUse():
 			left, owes = strconv.FormatInt(r.Left, 10), strconv.FormatInt(r.Debt, 10)
-			full = "now"
-			if r.FullAfter > 0 {
-				full = "in " + human(time.Duration(r.FullAfter*float64(time.Second)))
-			}
+			full = "in " + human(time.Duration(r.FullAfter*float64(time.Second)))
 			if r.PeriodEnds != nil {
 				full += ", period ends " + r.PeriodEnds.Format(time.RFC3339)
 			}
+		case r.limited():
+			full = "no bucket"
 		}
 
 		override := r.Override
@@ -253,18 +290,15 @@ func plain(s string) string {
 
 // named returns the rows of the policies, or all if there are no names.
 func named(rows []row, names []string) (some []row, err error) {
-	var known []string
-	for _, r := range rows {
-		if !slices.Contains(known, r.Policy) {
-			known = append(known, r.Policy)
-		}
-		if len(names) == 0 || slices.Contains(names, r.Policy) {
-			some = append(some, r)
-		}
-	}
+	known := policiesOf(rows, every)
 	for _, name := range names {
 		if !slices.Contains(known, name) {
 			return nil, usagef("--policy is %q; want %s", name, oneOf(known))
+		}
+	}
+	for _, r := range rows {
+		if len(names) == 0 || slices.Contains(names, r.Policy) {
+			some = append(some, r)
 		}
 	}
 	return some, nil
@@ -273,6 +307,17 @@ func named(rows []row, names []string) (some []row, err error) {
 // fill resets the buckets of the rows, after a question on a terminal.
 func (c *command) fill(cmd *cobra.Command, subject string, rows []row) error {
 	printRows(cmd.OutOrStdout(), rows)
+	c.noteUnknown(cmd, subject, rows)
+
+	// The bucket under an override "none" is not in the row: it counts again when that ends.
+	if free := policiesOf(rows, func(r row) bool { return !r.limited() }); len(free) > 0 {
+		fmt.Fprintf(cmd.OutOrStdout(), "not reset, as an override sets no limit there: %s\n", strings.Join(free, ", "))
+	}
+	rows = slices.DeleteFunc(rows, func(r row) bool { return !r.limited() })
+	if len(rows) == 0 {
+		return nil
+	}
+
 	if !c.confirms(cmd, "Fill these buckets of "+plain(subject)+"?") {
 		fmt.Fprintln(cmd.OutOrStdout(), "nothing was reset")
 		return nil
@@ -289,20 +334,29 @@ func (c *command) fill(cmd *cobra.Command, subject string, rows []row) error {
 		return err
 	}
 
-	var done []string
-	for _, r := range rows {
-		if !r.limited() {
-			continue
-		}
+	for i, r := range rows {
 		if err := gcra.Reset(cmd.Context(), store, r.charge); err != nil {
-			return fmt.Errorf("policy %s: %w; filled before: %s", r.Policy, err, oneOf(done))
-		}
-		if !slices.Contains(done, r.Policy) {
-			done = append(done, r.Policy)
+			return fmt.Errorf("policy %s: %w; filled before: %s", r.Policy, failed(client, err), oneOf(policiesOf(rows[:i], every)))
 		}
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s is full in: %s\n", plain(subject), strings.Join(done, ", "))
+	fmt.Fprintf(cmd.OutOrStdout(), "%s is full in: %s\n", plain(subject), strings.Join(policiesOf(rows, every), ", "))
+
+	if banned := policiesOf(rows, func(r row) bool { return r.Override == overrides.Banned }); len(banned) > 0 {
+		fmt.Fprintf(cmd.OutOrStdout(), "but it is banned in: %s\n", strings.Join(banned, ", "))
+	}
 	return nil
+}
+
+func every(row) bool { return true }
+
+// policiesOf names the policies of some rows, each once.
+func policiesOf(rows []row, some func(row) bool) (names []string) {
+	for _, r := range rows {
+		if some(r) && !slices.Contains(names, r.Policy) {
+			names = append(names, r.Policy)
+		}
+	}
+	return names
 }
 
 // confirms asks on a terminal. Elsewhere nobody can answer, and the command line is the

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -94,6 +95,50 @@ func TestPeek(t *testing.T) {
 	}
 
 	want(t, 0, []string{"peek", "ip:192.0.2.7", "--policies", name}, "POLICY", "client", "10/hour", "in 1h", "plan (plan free)", "period ends 20")
+
+	// First the policies that know the subject.
+	lines := strings.Split(want(t, 0, []string{"peek", "sub:alice", "--policies", name}), "\n")
+	if strings.Join(strings.Fields(lines[1]), " ") != "plan (plan free) 6/hour 5 0 in 3m" || !strings.HasPrefix(lines[2], "plan (plan pro)") || !strings.Contains(lines[3], "-     -     no bucket") {
+		t.Errorf("got\n%s\nwant plan first, and no bucket in the others", strings.Join(lines, "\n"))
+	}
+}
+
+// A subject that no server knows is noted, as it may be a mistake, and no more than that: one may
+// ban a client before it comes.
+func TestUnknownSubject(t *testing.T) {
+	busy(t, server(t))
+	name := file(t, sample)
+	for _, args := range [][]string{
+		{"peek", "user:alice", "--policies", name},
+		{"peek", "user:alice", "--policies", name, "--json"},
+		{"reset", "user:alice", "--policies", name},
+		{"override", "set", "user:alice", "none", "--for", "1h", "--policies", name},
+		{"ban", "user:bob", "--for", "1h", "--policies", name},
+	} {
+		code, stdout, stderr := ran(args...)
+		if code != 0 || stdout == "" || !strings.HasPrefix(stderr, "note: no bucket of user:") || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, " in the policies of "+name+": ") || !strings.Contains(stderr, `which "ratelimit top" shows`) {
+			t.Errorf("%q: got %d and %q; want 0 and a note", args, code, stderr)
+		}
+	}
+
+	// One with a bucket or an override is known, and without --policies nobody can tell.
+	for _, args := range [][]string{
+		{"peek", "user:alice", "--policies", name},
+		{"peek", "sub:alice", "--policies", name},
+		{"peek", "ip:203.0.113.1", "--policies", name},
+		{"ban", "sub:alice", "--for", "1h", "--policies", name},
+	} {
+		want(t, 0, args)
+	}
+	want(t, 0, []string{"ban", "user:carol", "--for", "1h"}, "Without --policies it was not checked that servers know the subject.")
+}
+
+// A policy in shadow denies nothing, so peek marks it.
+func TestPeekOfAShadow(t *testing.T) {
+	busy(t, server(t))
+	name := file(t, "policies: [{name: client, key: client, limit: 10/hour, shadow: true}]")
+	want(t, 0, []string{"peek", "ip:192.0.2.7", "--policies", name}, "\nclient (shadow)  10/hour  0 ")
+	want(t, 0, []string{"peek", "ip:192.0.2.7", "--policies", name, "--json"}, `"shadow": true`)
 }
 
 // A mistake says what would be right.
@@ -158,4 +203,72 @@ func TestReset(t *testing.T) {
 	if left(month) != 100 || left(rows) != 60 {
 		t.Errorf("got %d and %d left; want 100 and 60", left(month), left(rows))
 	}
+}
+
+// Where an override sets no limit there is no bucket to fill, and a ban outlives a reset.
+func TestResetUnderOverride(t *testing.T) {
+	busy(t, server(t))
+	name := file(t, sample)
+	reset := func(args ...string) string {
+		t.Helper()
+		return want(t, 0, append([]string{"reset", "ip:192.0.2.7", "--policies", name}, args...))
+	}
+
+	want(t, 0, []string{"override", "set", "ip:192.0.2.7", "none", "--for", "1h", "--policy", "client", "--policies", name})
+	if got := reset("--policy", "client"); !strings.HasSuffix(got, "\nnot reset, as an override sets no limit there: client\n") {
+		t.Errorf("got\n%s\nwant that nothing was reset", got)
+	}
+	if got := reset(); !strings.HasSuffix(got, "\nnot reset, as an override sets no limit there: client\nip:192.0.2.7 is full in: month, rows, plan\n") {
+		t.Errorf("got\n%s\nwant that client was not reset", got)
+	}
+
+	var out strings.Builder
+	c := &command{terminal: true}
+	if code := c.run(t.Context(), []string{"reset", "ip:192.0.2.7", "--policies", name, "--policy", "client"}, strings.NewReader(""), &out, &out); code != 0 || strings.Contains(out.String(), "[y/N]") {
+		t.Errorf("on a terminal: got %d, %s; want no question", code, &out)
+	}
+
+	want(t, 0, []string{"override", "unset", "ip:192.0.2.7"})
+	want(t, 0, []string{"ban", "ip:192.0.2.7", "--for", "1h", "--policy", "client", "--policies", name})
+	if got := reset(); !strings.HasSuffix(got, "\nip:192.0.2.7 is full in: client, month, rows, plan\nbut it is banned in: client\n") {
+		t.Errorf("got\n%s\nwant the ban", got)
+	}
+}
+
+// What is wrong with Redis, the command says in the words of Store.Ping.
+func TestRedisProblems(t *testing.T) {
+	plain := redistest.Start(t)
+	certificates := redistest.NewCertificates(t)
+	overTLS := redistest.StartTLS(t, certificates)
+	locked := redistest.Start(t, "--requirepass", "hunter2")
+	name := file(t, sample)
+
+	for _, tt := range []struct{ url, want string }{
+		{"rediss://" + plain.Addr, "try redis:// in place of rediss://"},
+		{"redis://" + overTLS.Addr, "try rediss:// in place of redis://"},
+		{"rediss://" + overTLS.Addr, "name the file of its CA in SSL_CERT_FILE"},
+		{"redis://" + locked.Addr, "want redis://user:password@host:port"},
+		{"redis://127.0.0.1:1", "check that Redis runs there"},
+	} {
+		store, err := redisstore.Open(tt.url, redisstore.Config{Timeout: patience, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { store.Close() })
+		_, addr, _ := strings.Cut(tt.url, "://")
+		sentence := "redis at " + addr + " "
+		if err := store.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), sentence) || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("Ping: got %v; want %s and %s", err, sentence, tt.want)
+		}
+
+		for _, args := range [][]string{{"top"}, {"peek", "ip:192.0.2.7", "--policies", name}, {"override", "list"}, {"ban", "ip:192.0.2.7", "--for", "1h"}} {
+			t.Run(args[0]+" "+tt.want, func(t *testing.T) {
+				t.Parallel() // a server that speaks no TLS takes seconds
+				want(t, 1, append(args, "--redis", tt.url), ": "+sentence, tt.want)
+			})
+		}
+	}
+
+	replica := redistest.Start(t, "--replicaof", "127.0.0.1", strings.TrimPrefix(plain.Addr, "127.0.0.1:"))
+	want(t, 1, []string{"ban", "ip:192.0.2.7", "--for", "1h", "--redis", replica.URL()}, "connect to the master")
 }

@@ -5,8 +5,6 @@ package main
 import (
 	"fmt"
 	"net/http"
-	"os"
-	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,30 +16,10 @@ import (
 // has ended does not come back.
 func TestSuspendedServer(t *testing.T) {
 	server(t)
-	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), "RATELIMIT_TEST_SERVE="+file(t, "policies: [{name: client, key: client, limit: 1000000/hour}]"))
-
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { stdin.Close(); _ = cmd.Process.Kill(); _ = cmd.Wait() })
-
-	answer := func(addr string) (code string) {
+	cmd, got := process(t, "RATELIMIT_TEST_SERVE="+file(t, "policies: [{name: client, key: client, limit: 1000000/hour}]"))
+	answer := func(addr string) string {
 		t.Helper()
-		fmt.Fprintln(stdin, addr)
-		if _, err := fmt.Fscan(stdout, &code); err != nil {
-			t.Fatal(err)
-		}
-		return strings.TrimRight(code, "truefals")
+		return strings.TrimRight(got(addr), "truefals")
 	}
 
 	becomes := func(addr string, status int) {

@@ -46,14 +46,10 @@ more than 64 bytes is shown as its hash.`,
 				return usagef("--every is %v; want a time such as 5s, or 0 for once", every)
 			}
 
-			var file *policyFile
-			if c.policies != "" {
-				var err error
-				if file, err = loadPolicies(c.policies, registered{}); err != nil {
-					return err
-				}
+			file, err := c.file()
+			if err != nil {
+				return err
 			}
-
 			client, err := c.connect()
 			if err != nil {
 				return err
@@ -82,7 +78,7 @@ func (c *command) refresh(cmd *cobra.Command, client redis.UniversalClient, file
 			return nil
 		}
 		if err != nil {
-			return err
+			return failed(client, err)
 		}
 
 		lists := s.sorted(file)
@@ -94,6 +90,9 @@ func (c *command) refresh(cmd *cobra.Command, client redis.UniversalClient, file
 			printJSON(out, lists)
 		} else {
 			printLists(out, lists)
+			if file == nil && len(lists) > 0 {
+				fmt.Fprintln(out, "\nThe units used and the limits need --policies.")
+			}
 		}
 
 		if every == 0 {

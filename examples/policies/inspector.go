@@ -16,7 +16,8 @@ const inspectorPath = "/debug/ratelimit"
 
 // newInspector returns the page and a token that opens it. The token takes the
 // place of the sign-in of administrators that a real server has: it comes once
-// in the URL and then in a cookie, or from programs as a bearer token.
+// in the URL and then in a cookie, or from programs as a bearer token. With
+// format=json the answer to the URL is JSON.
 func newInspector(addr net.Addr, limiter *middleware.Limiter) (page http.Handler, token string, err error) {
 	token = rand.Text()
 	valid := func(got string) bool { return subtle.ConstantTimeCompare([]byte(got), []byte(token)) == 1 }
@@ -42,9 +43,15 @@ func newInspector(addr net.Addr, limiter *middleware.Limiter) (page http.Handler
 			return
 		}
 
+		http.SetCookie(w, &cookie)
+		if query.Get("format") == "json" { // for a program, which may not follow a redirect
+			r.AddCookie(&cookie)
+			inspector.ServeHTTP(w, r)
+			return
+		}
+
 		// The redirect takes the token out of the address bar.
 		query.Del("token")
-		http.SetCookie(w, &cookie)
 		w.Header().Set("Cache-Control", "no-store")
 		to := url.URL{Path: inspectorPath, RawQuery: query.Encode()}
 		http.Redirect(w, r, to.String(), http.StatusSeeOther)

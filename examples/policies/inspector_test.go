@@ -32,10 +32,19 @@ func TestInspector(t *testing.T) {
 		t.Errorf("with the token: got %q; want a redirect to the page and a cookie for it alone", answer)
 	}
 
-	for _, query := range []string{"token=" + token + "&format=json&subject=ip%3Ax", "format=json&subject=ip:x&token=" + token} {
-		if answer := p.Get(inspectorPath + "?" + query); process.Header(answer, "Location") != inspectorPath+"?format=json&subject=ip%3Ax" {
+	for _, query := range []string{"token=" + token + "&format=html&subject=ip%3Ax", "format=html&subject=ip:x&token=" + token} {
+		if answer := p.Get(inspectorPath + "?" + query); process.Header(answer, "Location") != inspectorPath+"?format=html&subject=ip%3Ax" {
 			t.Errorf("?%s: got %q; want a redirect that keeps the rest of the query", query, answer)
 		}
+	}
+
+	// A program that follows no redirects gets JSON, and the cookie too.
+	answer = p.Get(inspectorPath + "?token=" + token + "&format=json")
+	if process.Status(answer) != 200 || !strings.Contains(answer, `"name": "hello"`) || process.Header(answer, "Set-Cookie") != cookie+"; "+flags || process.Header(answer, "Cache-Control") != "no-store" {
+		t.Errorf("with the token and format=json: got %.600q; want JSON and the cookie", answer)
+	}
+	if answer := p.Get(inspectorPath + "?format=json&token=" + strings.Repeat("A", 26)); process.Status(answer) != 403 {
+		t.Errorf("with another token: got %.600q; want 403", answer)
 	}
 
 	cookie = "Cookie: " + cookie

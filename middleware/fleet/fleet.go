@@ -15,6 +15,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -38,7 +39,8 @@ type Config struct {
 	// Prefix is that of the command and of redisstore; "" means "rl:".
 	Prefix string
 
-	// Logger gets a line if the overrides cannot be read, and for each that is broken.
+	// Logger gets a line if the overrides cannot be read, one when they can again, and one
+	// for each that is broken.
 	// Nil means [slog.Default].
 	Logger *slog.Logger
 }
@@ -56,6 +58,8 @@ type Overrides struct {
 
 	known   atomic.Pointer[map[string][]override] // by subject
 	version string                                // of the overrides in use; "" is an empty Redis
+	hasRead bool                                  // Redis has answered a look
+	unread  bool                                  // the last look has failed
 }
 
 // override is an override of a subject in one policy, or in all if that is "".
@@ -128,10 +132,8 @@ func (o *Overrides) follow(ctx context.Context) {
 // refresh reads the overrides if they have changed. After an error the known ones stay.
 func (o *Overrides) refresh(ctx context.Context) {
 	fields, err := o.look(ctx)
-	if err == nil {
-		o.log.Forget(diag.OverridesUnread, "")
-	} else if ctx.Err() == nil {
-		o.log.Report(diag.OverridesUnread, "", "the overrides of operators cannot be read: the last known ones stay", "key", o.key, "error", err)
+	if err != nil && ctx.Err() == nil {
+		o.failed(err)
 	}
 
 	// A master of a cluster may have failed. The client itself looks for another once a minute.
@@ -143,6 +145,29 @@ func (o *Overrides) refresh(ctx context.Context) {
 		o.version = fields[overrides.Version] // that of these entries: there may be a newer one than before
 		o.learn(fields)
 	}
+	if err == nil {
+		o.answered()
+	}
+}
+
+// failed logs that a look has failed.
+func (o *Overrides) failed(err error) {
+	consequence := "the last known ones stay"
+	if !o.hasRead {
+		consequence = "none is in force until they can be"
+	}
+	o.log.Report(diag.OverridesUnread, "", "the overrides of operators cannot be read: "+consequence, "key", o.key, "error", err)
+	o.unread = true
+}
+
+// answered logs that Redis answers again, if a look has failed before.
+func (o *Overrides) answered() {
+	if o.unread {
+		o.log.Forget(diag.OverridesUnread, "")
+		limits, bans := o.InForce()
+		cmp.Or(o.log.Logger, slog.Default()).Info("ratelimit: the overrides of operators can be read now", "key", o.key, "limits", limits, "bans", bans)
+	}
+	o.hasRead, o.unread = true, false
 }
 
 // look returns what Redis has, or nil if that has not changed. It ends with the timeout, also

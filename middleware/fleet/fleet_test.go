@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -201,17 +202,38 @@ func TestBrokenEntries(t *testing.T) {
 	}
 }
 
-// A server that starts while Redis is away gets the overrides once Redis answers.
-func TestStartsWithoutRedis(t *testing.T) {
+// A server that starts while Redis is away has no overrides, and gets them once Redis answers.
+// When Redis is away later, they stay. The log says so, and when they can be read.
+func TestRedisAway(t *testing.T) {
 	s := redistest.Start(t)
 	s.Kill()
-	log := new(diagtest.Log)
-	o := follow(t, s.Client(), log)
-	if got := now(o, "p", "k"); got != "" || len(log.Lines()) == 0 || log.Lines()[0].Code() != "overrides-unread" {
-		t.Errorf("got %q, %v; want no override, and overrides-unread in the log", got, log.Lines())
+	log := new(diagtest.Text)
+	o, err := fleet.New(t.Context(), fleet.Config{Client: s.Client(), Logger: log.Logger()})
+	if err != nil {
+		t.Fatal(err)
 	}
+	says := func(parts ...string) { // in the last line
+		t.Helper()
+		redistest.Eventually(t, patience, fmt.Sprintf("the line %q", parts), func() bool {
+			lines := log.Lines("")
+			return len(lines) > 0 && !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(lines[len(lines)-1], part) })
+		})
+	}
+
+	if got := now(o, "p", "k"); got != "" {
+		t.Errorf("got %q; want no override", got)
+	}
+	says("level=WARN", "code=overrides-unread", "none is in force until they can be")
 
 	s.Restart()
 	write(t, s.Client(), "k", "", "banned", time.Now().Add(time.Hour))
 	is(t, o, "p", "k", "banned")
+	says("level=INFO", "can be read now")
+
+	s.Kill()
+	says("level=WARN", "code=overrides-unread", "the last known ones stay")
+	is(t, o, "p", "k", "banned")
+	s.Restart()
+	says("level=INFO", "can be read now", "limits=0 bans=0") // this Redis has lost its data
+	is(t, o, "p", "k", "")
 }

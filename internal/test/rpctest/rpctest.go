@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/golang-jwt/jwt/v5"
 
@@ -106,6 +107,19 @@ func Headers(t *testing.T, serve Serve) {
 		if err != nil || d.Err != nil || !slices.Equal(fields.Values("RateLimit-Limit"), []string{"1000"}) {
 			t.Errorf("%s: got %v, Decision.Err %v, %v; want the call answered", name, err, d.Err, fields)
 		}
+	}
+}
+
+// Bans tests that a banned client hears that it is banned.
+func Bans(t *testing.T, serve Serve) {
+	t.Helper()
+	banned := func(string) (middleware.Override, bool) {
+		return middleware.Override{Banned: true, Until: time.Now().Add(time.Hour)}, true
+	}
+	call := serve(t, middleware.Must(middleware.New(middleware.Config{Store: gcra.NewMemory(), RPC: true},
+		middleware.Policy{Name: "p", Key: keyfunc.RemoteAddr, Limit: gcra.PerHour(5), Override: banned})))
+	if _, err := call(nil); err == nil || !strings.HasSuffix(err.Error(), "The call was denied because its client is banned.") {
+		t.Errorf("got %v; want that the client is banned", err)
 	}
 }
 
