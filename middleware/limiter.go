@@ -31,7 +31,7 @@ type Limiter struct {
 // Decision. It writes nothing and does not wait; a Delay is for the caller to
 // honour. If the client hangs up meanwhile, the request is charged all the same.
 func (l *Limiter) Decide(r *http.Request) *Decision {
-	r, s := withState(r, Framework(r.Context()))
+	r, s := withState(r, nil)
 	l.run(r, s)
 	return s.decision()
 }
@@ -93,16 +93,16 @@ func (l *Limiter) Admit(h http.Header, r *http.Request) (_ *http.Request, denied
 // status 429. Refund, Settle and Spend of the Decision
 // do nothing.
 func (l *Limiter) Peek(r *http.Request) *Decision {
-	a := new(admission)
-	l.evaluate(r, a, true)
-	for i := range a.charges {
-		a.charges[i].Peek = true
+	r, s := withState(r, nil)
+	l.evaluate(r, &s.admission, true)
+	for i := range s.charges {
+		s.charges[i].Peek = true
 	}
-	l.take(context.WithoutCancel(r.Context()), r, a)
-	for i := range a.entries {
-		a.entries[i].status = min(a.entries[i].status, decided) // nothing was charged
+	l.take((*uncancelled)(s), r, &s.admission)
+	for i := range s.entries {
+		s.entries[i].status = min(s.entries[i].status, decided) // nothing was charged
 	}
-	return a.decision()
+	return s.decision()
 }
 
 func (l *Limiter) admit(h http.Header, r *http.Request) (_ *http.Request, denied *Decision) {
@@ -152,7 +152,6 @@ func (l *Limiter) run(r *http.Request, s *requestState) (allowed bool, delay tim
 		start = time.Now()
 	}
 
-	s.entries, s.charges = s.oneEntry[:0], s.oneCharge[:0]
 	l.evaluate(r, &s.admission, false)
 	if policy := s.chargedTwice(); policy != "" {
 		l.chargedTwice(policy)
