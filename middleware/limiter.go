@@ -200,7 +200,6 @@ func (l *Limiter) evaluate(r *http.Request, a *admission, peeks bool) {
 			if verdict == anonymous && e.key != explained && !peeks {
 				p.note("", max(e.key, noUser)) // or nobody would hear of a limiter in front of the authentication
 			}
-			*c = gcra.Charge{}
 			a.entries = a.entries[:n]
 			continue
 		}
