@@ -107,14 +107,11 @@ func (l *Limiter) Peek(r *http.Request) *Decision {
 
 func (l *Limiter) admit(h http.Header, r *http.Request) (_ *http.Request, denied *Decision) {
 	r, s := claim(r)
-	allowed, delay, observed := l.run(r, s)
-	if !observed { // nothing else has the admission
-		writeHeaders(&s.admission, h, l.cfg.Headers)
-	} else { // an observer may have started a Spend or Refund
-		s.mu.Lock()
-		writeHeaders(&s.admission, h, l.cfg.Headers)
-		s.mu.Unlock()
-	}
+	allowed, delay := l.run(r, s)
+
+	s.mu.Lock() // an observer may have started a Spend or Refund
+	writeHeaders(&s.admission, h, l.cfg.Headers)
+	s.mu.Unlock()
 
 	// From here on limiters further in and FromContext see it.
 	s.phase.Store(settled)
@@ -145,7 +142,7 @@ func wait(ctx context.Context, delay time.Duration) bool {
 
 // run takes a request through the limiter up to its Decision, and tells the observers, which
 // may keep it.
-func (l *Limiter) run(r *http.Request, s *requestState) (allowed bool, delay time.Duration, observed bool) {
+func (l *Limiter) run(r *http.Request, s *requestState) (allowed bool, delay time.Duration) {
 	observers := *l.observers.Load()
 	var start time.Time
 	if len(observers) > 0 {
@@ -175,7 +172,7 @@ func (l *Limiter) run(r *http.Request, s *requestState) (allowed bool, delay tim
 	for _, observe := range observers {
 		observe(r, s.decision())
 	}
-	return allowed, delay, len(observers) > 0
+	return allowed, delay
 }
 
 // evaluate makes a charge for each of the policies that applies. If it peeks, it calls no Cost
