@@ -76,9 +76,10 @@ func (s *Sender) Send(ctx context.Context, q *Request) error {
 		return err
 	}
 
-	q.deadline = s.Clock.Now() + tat.Ticks(s.Timeout)
+	now := s.Clock.Now()
+	q.deadline = now + tat.Ticks(s.Timeout)
 	if slices.ContainsFunc(q.Charges, func(c buckets.Charge) bool { return c.Periods != nil }) {
-		q.at = s.Clock.Calendar()
+		q.at = s.Clock.Calendar(now)
 	}
 
 	if s.only != nil || !q.several() {
