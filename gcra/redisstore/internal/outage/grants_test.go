@@ -2,7 +2,6 @@ package outage
 
 import (
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
