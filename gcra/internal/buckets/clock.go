@@ -40,6 +40,14 @@ func (c *Clock) Now() int64 {
 	return tat.At(c.source())
 }
 
+// Time is the time at which Now will be t, by the clock of the process.
+func (c *Clock) Time(t int64) time.Time {
+	if c.source == nil {
+		return c.start.Add(tat.Duration(t))
+	}
+	return time.Now().Add(tat.Duration(t - c.Now()))
+}
+
 // Calendar is the time by the calendar, in ticks since [tat.Epoch].
 func (c *Clock) Calendar() int64 {
 	switch {
