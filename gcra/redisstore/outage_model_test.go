@@ -60,7 +60,7 @@ func (m *outageModel) request(t *rapid.T, s *modelServer, units int64) bool {
 		if admitted = c.Admits(c.Ahead); admitted {
 			m.tat = c.Base(s.clock, m.now) + c.After(c.Ahead)
 		}
-		s.known.Learn(admission, admitted, m.now)
+		s.known.Learn(admission, admitted, m.now, m.now)
 
 	default:
 		var err error

@@ -135,15 +135,15 @@ func (s *Store) before(q *send.Request) {
 }
 
 // learn learns from a request that has come back from a call, before its caller goes on. sent is the time before the call.
-func (s *Store) learn(q *send.Request, sent int64) {
-	if now, ok := q.ServerTime(); ok {
-		s.clock.Learn(now, sent)
+func (s *Store) learn(q *send.Request, sent, now int64) {
+	if server, ok := q.ServerTime(); ok {
+		s.clock.Learn(server, sent)
 	}
 	switch {
 	case q.Refund:
 		s.known.RefundAnswered(q.Charges)
 	case q.Answered():
-		s.known.Learn(q.Charges, q.Admitted, sent)
+		s.known.Learn(q.Charges, q.Admitted, sent, now)
 	}
 }
 

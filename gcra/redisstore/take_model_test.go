@@ -36,7 +36,7 @@ type call struct {
 	elsewhere  map[string]bool // keys of another node
 }
 
-// simple returns the ops of the most common batch, for which an empty string is sent.
+// simple returns the ops of the most common batch, which are not sent.
 func simple(keys []string) []op {
 	var ops []op
 	for k := range keys {
@@ -60,6 +60,14 @@ func (c call) args() (args []any) {
 			args = append(args, key)
 		}
 	}
+
+	if d := c.params[0]; c.short() {
+		if args = append(args, d[0], d[1]); d[2] != d[1] {
+			args = append(args, d[2])
+		}
+		return args
+	}
+
 	args = append(args, c.encode())
 	for _, d := range c.params {
 		args = append(args, d[0], d[1], d[2], d[3])
@@ -70,10 +78,13 @@ func (c call) args() (args []any) {
 	return args
 }
 
+// short reports whether the call is sent without ops.
+func (c call) short() bool {
+	d := c.params[0]
+	return d[0] > 0 && d[1] >= d[0] && d[3] == 0 && slices.Equal(c.ops, simple(c.keys))
+}
+
 func (c call) encode() (ops []byte) {
-	if d := c.params[0]; d[0] > 0 && d[1] >= d[0] && d[3] == 0 && slices.Equal(c.ops, simple(c.keys)) {
-		return nil
-	}
 	for _, o := range c.ops {
 		flags := byte(4 * o.periods)
 		if o.last {

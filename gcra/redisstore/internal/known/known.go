@@ -201,9 +201,8 @@ func (c *Cache) RefundAnswered(refund []buckets.Charge) {
 	}
 }
 
-// Learn keeps the TATs that follow from the answer to an admission. sent is the time before the call.
-func (c *Cache) Learn(admission []buckets.Charge, admitted bool, sent int64) {
-	now := c.clock.Now()
+// Learn keeps the TATs that follow from the answer to an admission. sent is the time before the call, now that after it.
+func (c *Cache) Learn(admission []buckets.Charge, admitted bool, sent, now int64) {
 	fresh, ok := newFreshness(now, now-sent)
 	if !ok {
 		return

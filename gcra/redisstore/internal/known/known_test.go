@@ -87,7 +87,7 @@ func (w *simulation) learn(q *request, lost bool) {
 	case q.refund:
 		w.cache.RefundAnswered(q.charges)
 	case !lost:
-		w.cache.Learn(q.charges, q.admitted, q.sent)
+		w.cache.Learn(q.charges, q.admitted, q.sent, w.now)
 	}
 }
 

@@ -25,7 +25,8 @@ type batch struct {
 	node    *redis.Client         // of the server, if it is one of several
 	test    *keyTest              // is sent too
 
-	size    int // requests
+	sent    int64 // the time before the call
+	size    int   // requests
 	charges int
 	bytes   int  // of keys
 	takes   bool // a charge takes: it is no peek and no refund
@@ -37,7 +38,7 @@ type batch struct {
 	notRunErr error      // why a script has not run
 	tested    *keyTest   // test, when it is over
 
-	timer callTimer // of the calls that its caller makes
+	timer *callTimer // of the calls that its caller makes
 }
 
 // The bounds of a batch, so that it never holds Redis up for long. A request
@@ -47,7 +48,7 @@ const (
 	mostBytes   = 64 << 10
 )
 
-var batches = sync.Pool{New: func() any { return &batch{byShare: make(map[string]int)} }}
+var batches = sync.Pool{New: func() any { return &batch{byShare: make(map[string]int), timer: newCallTimer()} }}
 
 func (b *batch) reset() {
 	for i := range b.scripts[:b.n] {

@@ -108,9 +108,9 @@ func (b *batcher) sendInline() {
 	}
 
 	if done, ok := b.begin(batch); ok {
-		sent := b.send(batch.timer.start(b.left(batch)), batch)
+		b.send(batch.timer.start(b.until(batch)), batch)
 		batch.timer.stop()
-		b.end(batch, batch.deliver(), sent, done)
+		b.end(batch, batch.deliver(), batch.sent, done)
 	}
 	batch.reset()
 	b.handOff()
@@ -138,7 +138,7 @@ func (b *batcher) fill(batch *batch) {
 		}
 
 		if batch.n > 0 {
-			batch.client, batch.test = b.sender.clientOf(batch.node), b.newTest(now)
+			batch.client, batch.test, batch.sent = b.sender.clientOf(batch.node), b.newTest(now), now
 		}
 	}
 
@@ -159,7 +159,7 @@ func (b *batcher) sendTimed(batch *batch) (inTime bool) {
 		return true
 	}
 
-	left := b.left(batch)
+	deadline, left := b.until(batch)
 	timer := time.AfterFunc(left, func() {
 		err := b.sender.TimeoutError()
 		for q := range batch.requests() {
@@ -168,12 +168,12 @@ func (b *batcher) sendTimed(batch *batch) (inTime bool) {
 		b.end(batch, err, 0, done)
 		b.handOff()
 	})
-	sent := b.send(deadlineContext{context.Background(), time.Now().Add(left)}, batch)
+	b.send(deadlineContext{context.Background(), deadline}, batch)
 	if !timer.Stop() {
 		return false
 	}
 
-	b.end(batch, batch.deliver(), sent, done)
+	b.end(batch, batch.deliver(), batch.sent, done)
 	return true
 }
 
@@ -191,16 +191,14 @@ func (b *batcher) begin(batch *batch) (done func(error), ok bool) {
 	return done, err == nil
 }
 
-// send makes the call, and returns the time before it. A panic in a hook of the client becomes an error of the batch.
-func (b *batcher) send(ctx context.Context, batch *batch) (sent int64) {
+// send makes the call. A panic in a hook of the client becomes an error of the batch.
+func (b *batcher) send(ctx context.Context, batch *batch) {
 	defer func() {
 		if p := recover(); p != nil {
 			batch.noAnswer = fmt.Errorf("panic: %v", p)
 		}
 	}()
-	sent = b.sender.Clock.Now()
 	batch.way.send(ctx, batch)
-	return sent
 }
 
 // end answers the requests of a batch, each of which has its answer or its error. sent is the time before the call,
@@ -216,7 +214,7 @@ func (b *batcher) end(batch *batch, err error, sent int64, done func(error)) {
 	}
 
 	for q := range batch.requests() {
-		b.sender.Learn(q, sent)
+		b.sender.Learn(q, sent, now)
 		b.answer(batch, q)
 	}
 	b.learn(batch, err, now) // what has not run waits again, for the fill or handOff of our caller
@@ -267,13 +265,13 @@ func (b *batcher) sendLater(q *Request) bool {
 // errClock is the error of a quota that asked twice for its period.
 var errClock = errors.New("the server's clock has moved by more than a period between two calls")
 
-// left is the time until the first deadline of the batch.
-func (b *batcher) left(batch *batch) time.Duration {
-	deadline := int64(math.MaxInt64)
+// until is the first deadline of the batch, and the time that is left until then.
+func (b *batcher) until(batch *batch) (deadline time.Time, left time.Duration) {
+	first := int64(math.MaxInt64)
 	for q := range batch.requests() {
-		deadline = min(deadline, q.deadline)
+		first = min(first, q.deadline)
 	}
-	return tat.Duration(deadline - b.sender.Clock.Now())
+	return b.sender.Clock.Time(first), tat.Duration(first - batch.sent)
 }
 
 // handOff ends a sender: another takes its place if requests wait.

@@ -20,6 +20,11 @@ var ErrUnavailable = errors.New("unavailable after several failures")
 type breaker struct {
 	circuit   *gobreaker.TwoStepCircuitBreaker[struct{}]
 	notClosed atomic.Bool // saves callers the circuit's lock while it is closed
+
+	// While it is closed and has counted no failure, a success changes nothing and is not told. failing is set after the
+	// circuit counts a failure and cleared before it counts a success, so it is set while there is one to forget.
+	failing atomic.Bool
+	unasked func(error) // what allow returns then
 }
 
 const (
@@ -42,15 +47,34 @@ func newBreaker() *breaker {
 			b.notClosed.Store(to != gobreaker.StateClosed)
 		},
 	})
+	b.unasked = func(err error) {
+		if !rediskit.Down(err) {
+			return
+		}
+		if done, open := b.circuit.Allow(); open == nil {
+			done(err)
+			b.failing.Store(true)
+		}
+	}
 	return b
 }
 
 // allow returns [ErrUnavailable] if no call may be made. Otherwise done gets its error.
 func (b *breaker) allow() (done func(error), err error) {
-	if done, err = b.circuit.Allow(); err != nil {
+	if !b.failing.Load() && !b.notClosed.Load() {
+		return b.unasked, nil
+	}
+
+	count, err := b.circuit.Allow()
+	if err != nil {
 		return nil, ErrUnavailable
 	}
-	return done, nil
+	return func(err error) {
+		if !rediskit.Down(err) && !b.notClosed.Load() {
+			b.failing.Store(false)
+		}
+		count(err)
+	}, nil
 }
 
 func (b *breaker) state() gcra.BreakerState { return states[b.circuit.State()] }

@@ -124,18 +124,20 @@ func (s *script) send(ctx context.Context, client redis.UniversalClient, form *S
 // evalsha completes the arguments. Call it once.
 func (s *script) evalsha(form *Script) []any {
 	s.form = form
-	ops := s.ops
-	if !s.needsOps {
-		ops = nil
-	}
-
-	s.args = append(s.args, ops)
-	for _, p := range s.params {
-		unit := int64(0)
-		if p.Late {
-			unit = p.Emission
+	if s.needsOps {
+		s.args = append(s.args, s.ops)
+		for _, p := range s.params {
+			unit := int64(0)
+			if p.Late {
+				unit = p.Emission
+			}
+			s.args = append(s.args, p.Inc, p.Room, p.Top, unit)
 		}
-		s.args = append(s.args, p.Inc, p.Room, p.Top, unit)
+	} else {
+		p := &s.params[0]
+		if s.args = append(s.args, p.Inc, p.Room); p.Top != p.Room {
+			s.args = append(s.args, p.Top)
+		}
 	}
 	for _, p := range slices.Backward(s.periods) {
 		s.args = append(s.args, p.Before, p.Begin, p.End, p.Next)

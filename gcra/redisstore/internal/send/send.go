@@ -26,9 +26,9 @@ type Config struct {
 	Timeout time.Duration
 	Clock   *buckets.Clock
 
-	Before func(q *Request)             // q is sent, perhaps not for the first time
-	Learn  func(q *Request, sent int64) // q is back from a call; sent is the time before the call. Its caller goes on afterwards
-	After  func(r Result)               // a batch is over. If it has failed, its callers are answered after this, otherwise before
+	Before func(q *Request)                  // q is sent, perhaps not for the first time
+	Learn  func(q *Request, sent, now int64) // q is back from a call; sent is the time before the call. Its caller goes on afterwards
+	After  func(r Result)                    // a batch is over. If it has failed, its callers are answered after this, otherwise before
 }
 
 // A Result is what there is to say of a batch.
@@ -205,7 +205,7 @@ func (s *Sender) Check(ctx context.Context, server redis.UniversalClient, key st
 
 	// Both commands: a server that has the script would hide a missing EVAL.
 	for _, script := range [][2]string{{"eval", ordinary.text}, {"evalsha", ordinary.sha}} {
-		cmd := rediskit.Send(ctx, server, []any{script[0], script[1], 1, key, "", inc, room, room, 0})
+		cmd := rediskit.Send(ctx, server, []any{script[0], script[1], 1, key, inc, room})
 		if _, err := rediskit.Reply(cmd, 1); err != nil {
 			return err
 		}

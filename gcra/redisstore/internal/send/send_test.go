@@ -21,7 +21,7 @@ func newSender(client redis.UniversalClient, told *told, after func(Result)) *Se
 	return New(Config{
 		Client: client, Prefix: "send:", Timeout: 20 * time.Second, Clock: buckets.NewClock(nil),
 		Before: func(*Request) { told.before.Add(1) },
-		Learn:  func(*Request, int64) { told.learned.Add(1) },
+		Learn:  func(*Request, int64, int64) { told.learned.Add(1) },
 		After: func(r Result) {
 			after(r)
 			told.after.Add(1)

@@ -4,12 +4,14 @@
 --
 -- KEYS   the buckets, each once; a value is the theoretical arrival time (TAT). If
 --        they are in several slots, KEYS is empty and ARGV begins with their number and
---        the keys; the numbers below count from what follows
--- ARGV   [1]  the ops: 4 bytes a charge, in the order of the admissions:
+--        the keys; what is below is what follows
+-- ARGV   of one admission for each key, in order, each of one charge with the same
+--        params, where 0 < inc <= room and unit = 0: inc, room and, if it is not
+--        room, top. Few arguments, as each costs Redis 1,500 instructions. Otherwise
+--        [1]  the ops: 4 bytes a charge, in the order of the admissions:
 --             key (2 bytes, high first, counted from 0), params (counted from 0),
 --             flags (1: last charge of its admission, 2: shadow, 4*n: a quota with
---             the n-th periods). Empty: one admission for each key, in order, each of
---             one charge with the first params, where 0 < inc <= room and unit = 0
+--             the n-th periods)
 --        [2]  then for each params four numbers: inc, room, top, unit
 --             inc   cost*T; 0 peeks, negative refunds
 --             room  the charge passes if ahead + inc <= room; -1: it never passes
@@ -21,8 +23,8 @@
 --             that ends, as the caller sees them. A refund sends the begin of the period
 --             that it names, and three times its end
 -- Reply  for each charge how many ticks its TAT was ahead of now when its turn
---        came: ahead if its admission was allowed, -ahead-1 (never 0) if not. A list, or with
---        empty ops and one key the number alone. With a quota the list ends with now.
+--        came: ahead if its admission was allowed, -ahead-1 (never 0) if not. A list, or without
+--        ops and of one key the number alone. With a quota the list ends with now.
 --        With empty KEYS it is -2^53 for all charges of an admission that was not
 --        decided, since another node has one of its keys, or may have it
 --
@@ -65,22 +67,20 @@ else
     end
   end
 end
-local ops, elsewhere, unfit = args[1], -9007199254740992, -4503599627370496
+local elsewhere, unfit = -9007199254740992, -4503599627370496
 
--- '%.0f' is exact everywhere, and half the cost of writing a bucket. '%d' is
--- exact where C's long has 64 bits.
-local whole = format('%d', 9007199254740991) == '9007199254740991' and '%d' or '%.0f'
-
-local reply = values -- with empty ops
-local inc, room, top -- of all charges; only with empty ops
+local reply = values -- without ops
+local inc, room, top -- of all charges; only without ops
 -- Only with ops:
 local lead -- how far the TATs are ahead of now, or of the end of a quota's period
 local ends -- key: what base has returned
 local dirty -- key: true when it must be written
 
-if ops == '' then
-  inc, room, top = tonumber(args[2]), tonumber(args[3]), tonumber(args[4])
+if #args < 4 then
+  inc, room = tonumber(args[1]), tonumber(args[2])
+  top = tonumber(args[3]) or room
 else
+  local ops = args[1]
   lead, ends, dirty, reply = {}, {}, {}, {}
   for k = 1, #keys do
     lead[k] = (tonumber(values[k]) or now) - now
@@ -178,11 +178,15 @@ else
 end
 
 -- Write. Buckets that were full have the same TAT after the same charge, so its texts are
--- made once. Empty ops, which most batches have, are decided on the way.
+-- made once. Charges without ops, as in most batches, are decided on the way.
+--
+-- '%.0f' is exact everywhere, and half the cost of writing a bucket. '%d' is exact where C's
+-- long has 64 bits; where it has 32, no text is longer than 11 bytes.
 --
 -- Of several slots a later key may fail alone. The error then says that some keys are
 -- written; without these words none is.
 local cell = 100000000 -- 10 s
+local whole = '%d'
 local written, text, expiry
 local call, later = redis.call, #KEYS > 0 and redis.call or redis.pcall
 for k = 1, #keys do
@@ -208,7 +212,13 @@ for k = 1, #keys do
   end
 
   if new then
-    if new ~= written then written, text, expiry = new, format(whole, new), nil end
+    if new ~= written then
+      written, text, expiry = new, format(whole, new), nil
+      if #text < 12 then
+        whole = '%.0f'
+        text = format(whole, new)
+      end
+    end
     local done
     if old and old <= new and old - old % cell == new - new % cell then
       done = call('SET', keys[k], text, 'KEEPTTL')
@@ -221,5 +231,5 @@ for k = 1, #keys do
   end
 end
 
-if ops == '' and #keys == 1 then return reply[1] end -- a list costs Redis as much as its SET
+if not lead and #keys == 1 then return reply[1] end -- a list costs Redis as much as its SET
 return reply
