@@ -57,7 +57,7 @@ func TestDropIsOfItsReport(t *testing.T) {
 
 // Invariant 4: a refund of another period takes nothing from level.
 func TestRefundOfAnotherPeriod(t *testing.T) {
-	g, now := new(Grants), int64(1000)
+	g, now := new(Grants), 2*anHour
 	c := quota(3, now)
 	g.Add(c, name, now, now, 1)
 
