@@ -65,6 +65,6 @@ package middleware
 //	decision.go               the Decision about all charges
 //	headers.go                which RateLimit fields to write; headers_text.go: their text
 //	denial.go, denywriter.go  the response to a denied request
-//	refund.go, settle.go      Refund, Spend and Settle, which handlers call
+//	settle.go                 Settle, Spend and Refund, which handlers call
 //	diagnostics*.go           problems for Config.Logger: of one request, of the first ones, of shared names
 //	debug.go                  the line about each decision

@@ -31,7 +31,7 @@ type Limiter struct {
 // Decision. It touches no response and does not wait; a Delay is for the caller to
 // honour. If the client hangs up meanwhile, the request is charged all the same.
 func (l *Limiter) Decide(r *http.Request) *Decision {
-	r, s := withState(r, Framework(r.Context()))
+	r, s := withState(r, nil)
 	l.run(r, s)
 	return s.decision()
 }
@@ -92,28 +92,25 @@ func (l *Limiter) Admit(h http.Header, r *http.Request) (_ *http.Request, denied
 // lack other policies; so they may if one bans the key, with Config.BanStatus. Refund,
 // Settle and Spend of the Decision change no bucket.
 func (l *Limiter) Peek(r *http.Request) *Decision {
-	a := new(admission)
-	l.evaluate(r, a, true)
-	for i := range a.charges {
-		a.charges[i].Peek = true
+	r, s := withState(r, nil)
+	l.evaluate(r, &s.admission, true)
+	for i := range s.charges {
+		s.charges[i].Peek = true
 	}
-	l.take(context.WithoutCancel(r.Context()), r, a)
-	for i := range a.entries {
-		a.entries[i].status = min(a.entries[i].status, decided) // nothing was charged
+	l.take((*uncancelled)(s), r, &s.admission)
+	for i := range s.entries {
+		s.entries[i].status = min(s.entries[i].status, decided) // nothing was charged
 	}
-	return a.decision()
+	return s.decision()
 }
 
 func (l *Limiter) admit(h http.Header, r *http.Request) (_ *http.Request, denied *Decision) {
 	r, s := claim(r)
-	allowed, delay, observed := l.run(r, s)
-	if !observed { // nothing else has the admission
-		writeHeaders(&s.admission, h, l.cfg.Headers)
-	} else { // an observer may have started a Spend or Refund
-		s.mu.Lock()
-		writeHeaders(&s.admission, h, l.cfg.Headers)
-		s.mu.Unlock()
-	}
+	allowed, delay := l.run(r, s)
+
+	s.mu.Lock() // an observer may have started a Spend or Refund
+	writeHeaders(&s.admission, h, l.cfg.Headers)
+	s.mu.Unlock()
 
 	// From here on limiters further in and FromContext see it.
 	s.phase.Store(settled)
@@ -144,14 +141,13 @@ func wait(ctx context.Context, delay time.Duration) bool {
 
 // run takes a request through the limiter up to its Decision, and tells the observers, which
 // may keep it.
-func (l *Limiter) run(r *http.Request, s *requestState) (allowed bool, delay time.Duration, observed bool) {
+func (l *Limiter) run(r *http.Request, s *requestState) (allowed bool, delay time.Duration) {
 	observers := *l.observers.Load()
 	var start time.Time
 	if len(observers) > 0 {
 		start = time.Now()
 	}
 
-	s.entries, s.charges = s.oneEntry[:0], s.oneCharge[:0]
 	l.evaluate(r, &s.admission, false)
 	if policy := s.chargedTwice(); policy != "" {
 		l.chargedTwice(policy)
@@ -175,7 +171,7 @@ func (l *Limiter) run(r *http.Request, s *requestState) (allowed bool, delay tim
 	for _, observe := range observers {
 		observe(r, s.decision())
 	}
-	return allowed, delay, len(observers) > 0
+	return allowed, delay
 }
 
 // evaluate makes a charge for each of the policies that applies. If it peeks, it calls no Cost
@@ -200,7 +196,6 @@ func (l *Limiter) evaluate(r *http.Request, a *admission, peeks bool) {
 			if verdict == anonymous && e.key != explained && !peeks {
 				p.note("", max(e.key, noUser)) // or nobody would hear of a limiter in front of the authentication
 			}
-			*c = gcra.Charge{}
 			a.entries = a.entries[:n]
 			continue
 		}

@@ -88,9 +88,14 @@ func TestMaxDelayEndsWithTheContext(t *testing.T) {
 		start := time.Now()
 		// If the server ended the context, the client may still be there. An implied
 		// 200 would mean that the request was served.
-		res, _ := allow(l, get("/").WithContext(ctx))
+		res, d := allow(l, get("/").WithContext(ctx))
 		if time.Since(start) != time.Second || res.StatusCode != 503 || res.Header.Get("Retry-After") != "1" {
 			t.Errorf("got %d after %v; want 503 after 1s", res.StatusCode, time.Since(start))
+		}
+
+		// Observers have got the Decision before: it stays as it is.
+		if !d.Allowed || d.Err != nil || d.Delay != time.Hour {
+			t.Errorf("got %+v; want a request that was allowed, with a delay of an hour", d)
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
+	"github.com/seed-e377111c/ratelimit/keyfunc"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
@@ -141,6 +142,24 @@ func TestPeekWithoutAKey(t *testing.T) {
 	l := limiter(t, middleware.Config{Store: store, Logger: unread}, middleware.Policy{Name: "user", Key: keyPanics, Limit: five})
 	if d := l.Peek(get("/")); d.Err == nil || leftOf(d) != "user 5 of 5, until 0s" || d.Results[0].Subject != "" {
 		t.Errorf("got %+v; want an error and a full bucket", d)
+	}
+}
+
+// What the keys of a Peek report is not about the policy whose Key peeks.
+func TestPeekInAKey(t *testing.T) {
+	var log diagtest.Log
+	store, _ := newStore()
+	other := limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "other", Key: keyfunc.Route, Limit: five})
+	l := limiter(t, middleware.Config{Store: store, Logger: log.Logger()}, middleware.Policy{Name: "plan", Limit: gcra.PerHour(1000), Key: func(r *http.Request) (string, error) {
+		return leftOf(other.Peek(r)), nil
+	}})
+
+	for range 200 {
+		l.Decide(get("/"))
+	}
+
+	if lines := log.Lines(); len(lines) > 0 {
+		t.Errorf("got %v; want no line", lines)
 	}
 }
 

@@ -31,9 +31,9 @@ const (
 	banned                   // the charge's Result says so, and no store is asked
 )
 
-// evaluate fills the charge, which must be zero before, if the policy applies to the
-// request. After an error the verdict means nothing, and the charge is for FailLocal:
-// anonymous without a key, of the whole burst without a cost. Its limit is zero if it is unknown.
+// evaluate fills the charge if the policy applies to the request. After an error the
+// verdict means nothing, and the charge is for FailLocal: anonymous without a key, of the
+// whole burst without a cost. Its limit is zero if it is unknown.
 func (p *policy) evaluate(r *http.Request, c *gcra.Charge, peeks bool) (verdict, *policyError) {
 	*c = p.Charge("", p.Limit)
 	if p.Skip != nil {

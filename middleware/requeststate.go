@@ -15,11 +15,15 @@ import (
 // the Decision in it, and limiters further in find what this one charged and wrote. Only this
 // file and limiter.go know it.
 //
-//  1. WithRoute makes a fresh one. One limiter claims it, or makes its own.
-//  2. Until the phase is settled, nobody else finds it, and only the goroutine of that limiter
-//     uses any field but Context and framework. Observers may hold its Decision by then, and use
-//     the admission by its rules.
-//  3. Once it is settled, everyone may read it, and the rules of the admission hold.
+//  1. WithRoute makes a fresh one. The first Allow or Admit claims it. Others, perhaps in other
+//     goroutines at the same time, make their own inside it, as Decide and Peek always do.
+//  2. Everyone may read Context and framework, which do not change, and phase.
+//  3. Until the phase is settled, only the goroutine of its limiter uses any other field. Observers
+//     may hold its Decision by then, and use the admission by its rules.
+//  4. Once it is settled, everyone may read it, and the rules of the admission hold.
+//  5. A key function reports to the innermost state alone, which is that of the limiter that called
+//     it: by rule 3, those further out may be another goroutine's. So nothing but a limiter calls a
+//     key function with a fresh request that another goroutine has too.
 type requestState struct {
 	context.Context     // parent: of the request without this state
 	framework       any // see WithRoute
@@ -49,6 +53,7 @@ func (s *requestState) Value(key any) any {
 		if s.evaluating() {
 			return (*noticeReceiver)(&s.admission)
 		}
+		return nil // rule 5
 	}
 	return s.Context.Value(key)
 }
@@ -98,26 +103,30 @@ func settledIn(ctx context.Context) *admission {
 	return nil
 }
 
-// withState returns a copy of the request with a new requestState, in one allocation.
+// withState returns a copy of the request with a new requestState, in one allocation. A
+// nil framework leaves what the request carries.
 func withState(r *http.Request, framework any) (*http.Request, *requestState) {
+	if framework == nil {
+		framework = Framework(r.Context())
+	}
+
 	made := new(struct {
 		state   requestState
 		request http.Request
 	})
-	made.state.Context, made.state.framework = r.Context(), framework //nolint:fatcontext // one more context per limiter
-	made.request = *r.WithContext(&made.state)
-	return &made.request, &made.state
+	s := &made.state
+	s.Context, s.framework = r.Context(), framework //nolint:fatcontext // one more context per limiter
+	s.entries, s.charges = s.oneEntry[:0], s.oneCharge[:0]
+	made.request = *r.WithContext(s)
+	return &made.request, s
 }
 
 // claim returns the request with a requestState that is the caller's: the fresh
 // one that WithRoute made, or else a new one.
 func claim(r *http.Request) (*http.Request, *requestState) {
 	s := stateIn(r.Context())
-	if s == nil {
-		return withState(r, nil)
-	}
-	if !s.phase.CompareAndSwap(fresh, claimed) {
-		r, s = withState(r, s.framework)
+	if s == nil || !s.phase.CompareAndSwap(fresh, claimed) {
+		r, s = withState(r, nil)
 	}
 	s.outer = settledIn(s.Context)
 	return r, s
@@ -129,9 +138,6 @@ func claim(r *http.Request) (*http.Request, *requestState) {
 // adapter; a nil c leaves what the request carries. The [Limiter.Allow] that gets it first
 // keeps its Decision in the same copy, and makes none of its own.
 func WithRoute(r *http.Request, pattern string, c any) *http.Request {
-	if c == nil {
-		c = Framework(r.Context())
-	}
 	r, s := withState(r, c)
 	r.Pattern = pattern
 	s.phase.Store(fresh)

@@ -5,21 +5,21 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 
+	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/keyfunc"
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
 
 func TestFramework(t *testing.T) {
 	store, _ := newStore()
 	var seen any
-	var mu sync.Mutex
-
 	l := limiter(t, middleware.Config{Logger: unread, Store: store.Store}, middleware.Policy{Name: "all", Limit: five, Key: func(r *http.Request) (string, error) {
-		mu.Lock()
-		defer mu.Unlock()
 		seen = middleware.Framework(r.Context())
 		return "k", nil
 	}})
@@ -39,6 +39,11 @@ func TestFramework(t *testing.T) {
 		t.Errorf("got %t, same request %t, framework %v; want true, true and the one given", ok, passed == r, seen)
 	}
 
+	inside := middleware.WithRoute(passed, "GET /", nil)
+	if middleware.Framework(inside.Context()) != "the framework's own" {
+		t.Error("WithRoute without a context of a framework: the request has lost the one that it carried")
+	}
+
 	first := middleware.FromContext(passed.Context())
 
 	// A request that passes two limiters has two Decisions.
@@ -49,22 +54,6 @@ func TestFramework(t *testing.T) {
 
 	if got := first.Results[0].Remaining; got != 4 {
 		t.Errorf("first decision: got %d remaining; want 4 still", got)
-	}
-
-	// Also at the same time, as when one request goes to two handlers.
-	shared := middleware.WithRoute(get("/"), "", 1)
-	var wg sync.WaitGroup
-	var decisions [2]*middleware.Decision
-
-	for i := range decisions {
-		wg.Go(func() {
-			r, _ := l.Allow(httptest.NewRecorder(), shared)
-			decisions[i] = middleware.FromContext(r.Context())
-		})
-	}
-	wg.Wait()
-	if decisions[0] == decisions[1] || decisions[0].Results[0].Remaining == decisions[1].Results[0].Remaining {
-		t.Error("two limiters at once share a Decision")
 	}
 
 	// The request's own context still works.
@@ -78,6 +67,116 @@ func TestFramework(t *testing.T) {
 	<-child.Done()
 	if r.Context().Value(mark{}) != "m" || context.Cause(child) != cause {
 		t.Errorf("got value %v, cause %v; want m, cause", r.Context().Value(mark{}), context.Cause(child))
+	}
+}
+
+// atOnce calls functions at the same time, each in its goroutine, and returns when they have.
+func atOnce(all ...func()) {
+	var wg sync.WaitGroup
+	var ready atomic.Int32
+	for _, f := range all {
+		wg.Go(func() {
+			ready.Add(1)
+			for int(ready.Load()) < len(all) {
+				runtime.Gosched()
+			}
+			f()
+		})
+	}
+	wg.Wait()
+}
+
+// million is a limit that allows all requests of a test.
+var million = gcra.PerSecond(1_000_000)
+
+// One request may go to two limiters at the same time, as when two handlers get it. One of them keeps
+// its Decision in the request, the other in a copy.
+func TestRequestIsClaimedOnce(t *testing.T) {
+	l := limiter(t, middleware.Config{Store: gcra.NewMemory(), Logger: unread}, middleware.Policy{Name: "p", Key: key("k"), Limit: million})
+	for range 3000 {
+		shared := middleware.WithRoute(get("/"), "", nil)
+		var got [2]*http.Request
+		atOnce(
+			func() { got[0], _ = l.Allow(httptest.NewRecorder(), shared) },
+			func() { got[1], _ = l.Allow(httptest.NewRecorder(), shared) })
+
+		if got[0] == got[1] || middleware.FromContext(got[0].Context()) == middleware.FromContext(got[1].Context()) {
+			t.Fatal("two limiters have one Decision")
+		}
+	}
+}
+
+// What other goroutines do with a request while a limiter decides about it is no data race: the state
+// in the request is that limiter's until its Decision stands and the headers are written.
+func TestGoroutinesShareARequest(t *testing.T) {
+	policy := middleware.Policy{Name: "p", Key: keyfunc.Route, Limit: million}
+	build := func() *middleware.Limiter {
+		return limiter(t, middleware.Config{Store: gcra.NewMemory(), Logger: unread, Observe: func(r *http.Request, _ *middleware.Decision) {
+			_, _ = keyfunc.Route(r)
+		}}, policy)
+	}
+	l, other := build(), build()
+
+	for name, f := range map[string]func(*http.Request){
+		"Allow":  func(r *http.Request) { other.Allow(httptest.NewRecorder(), r) },
+		"Decide": func(r *http.Request) { other.Decide(r) },
+		"Peek":   func(r *http.Request) { other.Peek(r) },
+		"Refund": func(r *http.Request) { _ = middleware.FromContext(r.Context()).Refund(context.Background()) },
+	} {
+		t.Run(name, func(*testing.T) {
+			for range 500 {
+				shared := middleware.WithRoute(get("/"), "", nil)
+				atOnce(func() { l.Allow(httptest.NewRecorder(), shared) }, func() { f(shared) })
+			}
+		})
+	}
+}
+
+// Handlers that ask for the Decision at the same time get the same one.
+func TestOneDecisionForAllHandlers(t *testing.T) {
+	l := limiter(t, middleware.Config{Store: gcra.NewMemory()}, middleware.Policy{Name: "p", Key: key("k"), Limit: million})
+	for range 500 {
+		r, _ := l.Allow(httptest.NewRecorder(), get("/"))
+		var got [2]*middleware.Decision
+		atOnce(
+			func() { got[0] = middleware.FromContext(r.Context()) },
+			func() { got[1] = middleware.FromContext(r.Context()) })
+
+		if got[0] != got[1] {
+			t.Fatal("two handlers got two Decisions of one limiter")
+		}
+	}
+}
+
+// A stream spends in a goroutine of its own while the request goes on to a limiter further in, which
+// compares its buckets with what was charged.
+func TestSpendBesideALimiterFurtherIn(t *testing.T) {
+	store := gcra.NewMemory()
+	outer := limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "p", Key: key("k"), Limit: million})
+	inner := limiter(t, middleware.Config{Store: store, Logger: unread}, middleware.Policy{Name: "p", Key: key("k"), Limit: million})
+
+	for range 300 {
+		r, _ := outer.Allow(httptest.NewRecorder(), get("/"))
+		atOnce(
+			func() { _ = middleware.FromContext(r.Context()).Spend(context.Background(), 1, "p") },
+			func() { inner.Allow(httptest.NewRecorder(), r) })
+	}
+}
+
+// A Key finds no Decision of the limiter that calls it, as there is none yet.
+func TestKeyFindsNoDecision(t *testing.T) {
+	store, _ := newStore()
+	l := limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "p", Limit: five, Key: func(r *http.Request) (string, error) {
+		if middleware.FromContext(r.Context()) != nil {
+			t.Error("a Key finds the Decision that is being made")
+		}
+		return "k", nil
+	}})
+
+	for _, d := range []*middleware.Decision{l.Decide(get("/")), l.Peek(get("/"))} {
+		if len(d.Results) != 1 {
+			t.Errorf("got %+v; want one result", d)
+		}
 	}
 }
 

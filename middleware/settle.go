@@ -60,3 +60,137 @@ func (e *SettleError) Error() string {
 	}
 	return text + " were not charged: no more were left, with the debt that the policy allows"
 }
+
+// Spend charges n more units than were charged so far to these policies, one or more by
+// name, except for shadows: for streams, and requests whose cost is known only when they
+// are done. A name that the limiter of this Decision does not have is an error; a policy
+// that did not apply to this request is left alone. Where fewer units are left, it takes
+// what is left and as many units more as the policy may be in debt, so later requests wait
+// and this one is not denied. After a denial, and of a policy after its Refund, Spend does
+// nothing. See [Decision.Settle] for a cost that was estimated.
+//
+// Spend goes on if the client hangs up. It does not change Results. It returns an error
+// also if n is negative, no policy is named or the store fails. The error of a store may
+// name the server: log it, and do not send it to the client.
+func (d *Decision) Spend(ctx context.Context, n int64, policies ...string) error {
+	if n < 0 {
+		return fmt.Errorf("ratelimit: spend: %d units; want 0 or more", n)
+	}
+	return d.change("spend", policies, func(a *admission, chosen func(*gcra.Charge) bool) error {
+		real := func(c *gcra.Charge) bool { return !c.Shadow && chosen(c) }
+		_, err := a.setCost(ctx, real, func(taken int64) int64 { return taken + n })
+		return err
+	})
+}
+
+// Refund gives back what the request was charged, including what Spend and Settle have
+// added: what the policies named have charged, or all if none is named. A name that the
+// limiter of this Decision does not have is an error; a policy that did not apply to this
+// request is left alone. Only the first call for a policy gives back, even if the store
+// fails: it may have made the refund, and a second call could make it twice. Of a rate the
+// whole cost is refunded, however late; of a quota nothing, once its period is over. So do
+// not let clients cause refunds: requests held open and refunded together refill the bucket.
+//
+// Under MaxDelay, later requests move up, but requests that wait already keep
+// their delay. The next request may pass together with the last of them.
+//
+// Refund goes on if the client hangs up. It does not change Results.
+func (d *Decision) Refund(ctx context.Context, policies ...string) error {
+	if len(policies) == 0 && d != nil && d.admission != nil {
+		policies = d.admission.policies.names()
+	}
+	return d.change("refund", policies, func(a *admission, chosen func(*gcra.Charge) bool) error {
+		return a.refund(ctx, chosen)
+	})
+}
+
+// change calls f with the request's admission, under its lock, and with a function that
+// chooses the charges of the policies with these names. It names verb in errors.
+func (d *Decision) change(verb string, names []string, f func(a *admission, chosen func(*gcra.Charge) bool) error) error {
+	if d == nil || d.admission == nil {
+		return nil
+	}
+
+	a := d.admission
+	if len(names) == 0 {
+		return fmt.Errorf("ratelimit: %s: no policy is named; want one or more names", verb)
+	}
+	for _, name := range names {
+		if _, err := a.policies.named(name); err != nil {
+			return fmt.Errorf("ratelimit: %s: %w", verb, err)
+		}
+	}
+
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := f(a, func(c *gcra.Charge) bool { return slices.Contains(names, c.Policy) }); err != nil {
+		return fmt.Errorf("ratelimit: %s: %w", verb, err)
+	}
+	return nil
+}
+
+// refund gives back the chosen charges, as far as they were taken. They are not charged or
+// refunded again.
+func (a *admission) refund(ctx context.Context, chosen func(*gcra.Charge) bool) error {
+	_, err := a.setCost(ctx, chosen, func(int64) int64 { return 0 })
+	for i := range a.entries {
+		if chosen(&a.charges[i]) {
+			a.entries[i].status = min(a.entries[i].status, decided)
+		}
+	}
+	return err
+}
+
+// every chooses all charges of a request.
+func every(*gcra.Charge) bool { return true }
+
+// setCost brings the units that each of the chosen charges has taken to cost: it gives back
+// what is too much and charges the rest, late, also after the client has gone. Missing are the
+// units that could not be charged, by policy, without shadows.
+func (a *admission) setCost(ctx context.Context, chosen func(*gcra.Charge) bool, cost func(taken int64) int64) (missing map[string]int64, err error) {
+	ctx, missing = context.WithoutCancel(ctx), map[string]int64{}
+	for _, from := range [...]source{sourceStore, sourceLocal} {
+		var refunds, late []gcra.Charge
+		for e, own := range a.from(from) {
+			if e.status != charged || !chosen(own) {
+				continue
+			}
+
+			c, more := *own, cost(own.Result.Taken)-own.Result.Taken
+			c.Peek = false
+			if more < 0 { // counts as given back from now on: a store that fails may have done it
+				c.Cost = -more
+				own.Result.Taken += more
+				refunds = append(refunds, c)
+			}
+			if more > 0 {
+				c.Cost, c.Late = more, true
+				late = append(late, c)
+			}
+		}
+
+		if len(refunds) > 0 {
+			err = errors.Join(err, safely(func() error { return a.store(from).Refund(ctx, refunds) }))
+		}
+		if len(late) > 0 {
+			err = errors.Join(err, a.takeLate(ctx, from, late, missing))
+		}
+	}
+	return missing, err
+}
+
+// takeLate takes charges late, and adds what it could not take to missing.
+func (a *admission) takeLate(ctx context.Context, from source, late []gcra.Charge, missing map[string]int64) error {
+	if err := safely(func() error { _, err := a.store(from).Take(ctx, late); return err }); err != nil {
+		return err
+	}
+	for i := range late {
+		c := &late[i]
+		own := slices.IndexFunc(a.charges, func(o gcra.Charge) bool { return o.Policy == c.Policy })
+		a.charges[own].Result.Taken += c.Result.Taken
+		if rest := c.Cost - c.Result.Taken; rest > 0 && !c.Shadow {
+			missing[c.Policy] = rest
+		}
+	}
+	return nil
+}

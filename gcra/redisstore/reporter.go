@@ -187,7 +187,7 @@ func (r *reporter) record(report *outage.Report, charged, ahead, sent int64) {
 		return
 	}
 
-	// More was charged than is left since a refund.
+	// What was refunded meanwhile is charged.
 	q := send.NewRequest([]buckets.Charge{refund}, true)
 	q.Keys = append(q.Keys, report.Key)
 	go func() {

@@ -65,7 +65,7 @@ func (c *Charge) Base(clock *Clock, now int64) int64 {
 	if c.Periods == nil {
 		return now
 	}
-	return c.endOfPeriod(clock, clock.Calendar())
+	return c.endOfPeriod(clock, clock.Calendar(now))
 }
 
 // endOfPeriod is Base of a quota at a time by the calendar.
@@ -126,7 +126,7 @@ func (s *Set) Apply(ops []Op) (admitted bool) {
 
 	// One time for all: rule 5 of tat.Period.
 	now := s.clock.Now()
-	calendar, lapsed := s.clock.calendarAt(now)
+	calendar := s.clock.Calendar(now)
 	for i := range ops {
 		if o := &ops[i]; o.Periods == nil {
 			o.base = now
@@ -137,10 +137,10 @@ func (s *Set) Apply(ops []Op) (admitted bool) {
 
 	// A TAT may be beyond the clamp only because others have charged since the clock was read:
 	// rule 3 of Set.
-	overflows := s.lockTATs(ops, lapsed)
+	overflows := s.lockTATs(ops, s.clock.lapsed(now, calendar))
 	if beyondClamp(ops) {
 		now = max(now, s.clock.Now())
-		calendar, _ = s.clock.calendarAt(now)
+		calendar = s.clock.Calendar(now)
 		for i := range ops {
 			o := &ops[i]
 			o.base = o.later(s.clock, now, calendar, ops[o.first].pending.tat)

@@ -102,7 +102,7 @@ func (s *Set) Get(hash uint64) (tat, note int64, ok bool) {
 // must be locked, as for Get.
 func (s *Set) Put(hash uint64, tat, note, now int64) {
 	t := &s.shards[s.Shard(hash)].table
-	if _, lapsed := s.clock.calendarAt(now); tat > lapsed {
+	if lapsed := s.clock.lapsed(now, s.clock.Calendar(now)); tat > lapsed {
 		t.add(hash, lapsed)
 	}
 	t.set(hash, tat, note)

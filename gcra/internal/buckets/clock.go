@@ -7,12 +7,15 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 )
 
-// A Clock tells the time in ticks: since [tat.Epoch] by a source, or since the Clock
-// was made by the monotonic clock of the process.
+// A Clock tells the time in ticks, on two scales:
 //
-// The periods of quotas follow the calendar: the wall clock or, after Learn, the clock of
-// a server. The TATs of quotas are on the scale of Now, so that they are stable
-// and in one table with the others; only which period is current depends on the calendar.
+//  1. Now is the scale of TATs: since [tat.Epoch] by a source, or since the Clock was made by
+//     the monotonic clock of the process.
+//  2. Calendar says which period of a quota is current: since [tat.Epoch] by the wall clock or,
+//     after Learn, by the clock of a server.
+//
+// The TAT of a quota is the end of its period, and what was used, on the scale of Now (see
+// OnScale). So it stays where it is when the calendar is set, in one table with the others.
 type Clock struct {
 	source  func() time.Time // nil for the monotonic clock
 	start   time.Time
@@ -48,15 +51,16 @@ func (c *Clock) Time(t int64) time.Time {
 	return time.Now().Add(tat.Duration(t - c.Now()))
 }
 
-// Calendar is the time by the calendar, in ticks since [tat.Epoch].
-func (c *Clock) Calendar() int64 {
+// Calendar is the time now by the calendar, in ticks since [tat.Epoch]. Before the first quota
+// nobody asks for it, and it follows Now, so that setting the wall clock changes nothing.
+func (c *Clock) Calendar(now int64) int64 {
 	switch {
 	case c.learned.Load():
-		return c.Now() + c.offset.Load()
-	case c.source == nil:
+		return now + c.offset.Load()
+	case c.source == nil && c.quotas.Load():
 		return tat.At(time.Now())
 	}
-	return tat.At(c.source())
+	return now + c.epoch.Load()
 }
 
 // Learn sets the calendar to a server's clock: at the time now it was this. If the wall
@@ -82,12 +86,6 @@ func (c *Clock) Ahead() int64 { return c.ahead.Load() }
 // OnScale is a time in ticks since [tat.Epoch] on the scale of Now.
 func (c *Clock) OnScale(epochTicks int64) int64 { return epochTicks - c.epoch.Load() }
 
-// calendarAt returns the time by the calendar, 0 if there are no quotas, and the time
-// before which a TAT has lapsed: now, or the calendar's time if that is behind.
-func (c *Clock) calendarAt(now int64) (calendar, lapsed int64) {
-	if !c.quotas.Load() {
-		return 0, now
-	}
-	calendar = c.Calendar()
-	return calendar, min(now, c.OnScale(calendar))
-}
+// lapsed is the time before which TATs have lapsed: now or, if that is behind, the time by the
+// calendar, by which the quotas of the current period have not lapsed.
+func (c *Clock) lapsed(now, calendar int64) int64 { return min(now, c.OnScale(calendar)) }

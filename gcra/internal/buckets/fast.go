@@ -20,8 +20,7 @@ func (s *Set) TakeFast(o *Charge) (done bool) {
 
 		if tat-base > o.Top {
 			now := s.clock.Now() // rule 3 of Set
-			calendar, _ := s.clock.calendarAt(now)
-			base = o.later(s.clock, now, calendar, tat)
+			base = o.later(s.clock, now, s.clock.Calendar(now), tat)
 		}
 
 		if to := o.step(tat, base); to == tat || e.tat.CompareAndSwap(tat, to) {

@@ -240,7 +240,7 @@ func (c *Cache) put(hash uint64, at int64, fresh freshness, now int64) {
 }
 
 // Record records the reply to a report: how much was charged, and the TAT afterwards. sent is the time before the call. It
-// returns a refund, with an Inc below 0, if more was charged than is left since a refund.
+// returns a refund, with an Inc below 0, if what was refunded meanwhile is charged.
 func (c *Cache) Record(r *outage.Report, charged, at, sent int64) (refund buckets.Charge) {
 	shard := c.set.Shard(r.Hash)
 	c.set.Lock(shard)

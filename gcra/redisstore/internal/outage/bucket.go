@@ -15,13 +15,18 @@ import (
 //  1. level is what was granted and is not reported, at least 0. It is a queue: what was granted first drains first.
 //  2. Of n servers each drains its level at an nth of the rate, so together they drain no faster than one bucket refills.
 //     A quota gives nothing back.
-//  3. Nothing drains before from. That is not before known, as the TAT in Redis drains first, and with several servers
-//     not before patience has passed since the first grant, or since Redis answered a report.
+//  3. Nothing drains before from. That is not before known, as the TAT in Redis drains first. If n is above 1 at the first grant
+//     or when Redis answers a report, it is not before patience has passed since then.
 //  4. sent is the front of level that is being reported: 0 <= sent <= level. Each repetition of the report has its id. Without
-//     a report sent is 0 and id is "".
-//  5. back is what was refunded of a report that is under way. It has left level and sent, but Redis may charge it.
+//     a report sent is 0 and id is "". If Redis charges part of a report and that reply is lost, what drains until the reply
+//     to a repetition counts as reported, too.
+//  5. A report has first ticks at first. While it is under way, back of them were refunded: they have left level and sent, but
+//     Redis may charge them. It charges from the front, so what it charges beyond first-back was refunded, and is given back.
+//     If part drained before the repetition that Redis charges, and some is refunded after that is sent, up to that part is
+//     not given back: units may be charged twice, never given back twice.
 //  6. known is the TAT of the last answer of Redis or, before the first, of the local store.
-//  7. A report moves no TAT further ahead than room, and is impossible beyond charge.Top.
+//  7. A report moves no TAT further ahead than room, and is impossible beyond charge.Top. When the limit changes, level and
+//     known come down to its Top. A late charge of a rate has no Top of a limit: it raises both if its Room is further ahead.
 //  8. units were granted and do not count as reported. rest is what was reported and is not yet a whole unit, with half a
 //     unit for rounding: 0 <= rest < T after each report.
 type bucket struct {
@@ -31,7 +36,8 @@ type bucket struct {
 
 	level, from int64
 	id          string
-	sent, back  int64
+	sent        int64
+	first, back int64
 	next        int64 // when to report again, as Redis had no room for all
 
 	known int64
@@ -127,10 +133,10 @@ func (b *bucket) refund(ticks int64) int64 {
 // report returns the report whose reply is missing, or a new one of all that is unreported.
 func (b *bucket) report(hash uint64) Report {
 	if b.id == "" {
-		b.id, b.sent = strconv.FormatUint(rand.Uint64(), 36), b.level
+		b.id, b.sent, b.first = strconv.FormatUint(rand.Uint64(), 36), b.level, b.level
 	}
 
-	r := Report{Hash: hash, Key: b.key, ID: b.id, Amount: b.sent, Room: b.room, Top: b.charge.Top, back: b.back}
+	r := Report{Hash: hash, Key: b.key, ID: b.id, Amount: b.sent, Room: b.room, Top: b.charge.Top}
 	if b.charge.Periods != nil {
 		period := b.charge.Periods.At(b.charge.Period - 1)
 		r.Ends, r.Begins, r.Previous = period.End, period.Begin, period.Before
@@ -138,11 +144,11 @@ func (b *bucket) report(hash uint64) Report {
 	return r
 }
 
-// record records the reply to a report: how much was charged, and the TAT afterwards. It returns how many units that
-// makes, and a refund if more was charged than is left since a refund.
-func (b *bucket) record(r *Report, charged, known, now int64) (units int64, refund buckets.Charge) {
-	// Some of it was refunded after this report was sent.
-	if tooMuch := min(charged+b.back-r.back-r.Amount, b.back); tooMuch > 0 {
+// record records the reply to the report: how much was charged, and the TAT afterwards. It returns how many units that
+// makes, and a refund if Redis has charged what was refunded meanwhile.
+func (b *bucket) record(charged, known, now int64) (units int64, refund buckets.Charge) {
+	// Invariant 5.
+	if tooMuch := charged - (b.first - b.back); tooMuch > 0 {
 		refund = b.charge
 		refund.Undo(tooMuch)
 	}

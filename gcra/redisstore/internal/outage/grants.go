@@ -34,8 +34,6 @@ type Report struct {
 	Amount                 int64 // moves the TAT ahead, but no further ahead of now than Room
 	Room, Top              int64 // a TAT beyond Top makes the report impossible
 	Ends, Begins, Previous int64 // of a quota: when its period ends, and when that and the one before began
-
-	back int64 // was refunded before it, so it is not in Amount
 }
 
 // Max bounds the buckets. One takes about 300 bytes with its key.
@@ -158,14 +156,14 @@ func (g *Grants) Reports(now int64, most int) (list []Report) {
 }
 
 // Record records the reply to a report: how much was charged, and the TAT afterwards. It reports whether the bucket has
-// ended, and returns a refund, with an Inc below 0, if more was charged than is left since a refund.
+// ended, and returns a refund, with an Inc below 0, if what was refunded meanwhile is charged.
 func (g *Grants) Record(r *Report, charged, known, now int64) (ended bool, refund buckets.Charge) {
 	g.with(r.Hash, now, func(b *bucket) {
 		if b.id != r.ID {
 			return
 		}
 		var units int64
-		units, refund = b.record(r, charged, known, now)
+		units, refund = b.record(charged, known, now)
 		g.units.Reported += units
 		if ended = b.ended(); ended {
 			g.drop(r.Hash)

@@ -2,7 +2,6 @@ package outage
 
 import (
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
@@ -18,6 +17,7 @@ type queue struct {
 	from  int64
 	known int64
 	id    string
+	first int64 // of the report
 	back  int64
 	next  int64
 	top   int64
@@ -80,7 +80,9 @@ func (q *queue) report(id string) (amount int64) {
 			amount++
 		}
 	}
-	q.id = id
+	if q.id == "" {
+		q.id, q.first = id, amount
+	}
 	return amount
 }
 
@@ -110,6 +112,16 @@ func charge(units, top int64) *buckets.Charge {
 	return &buckets.Charge{Params: tat.Params{Emission: 10, Capacity: top, Top: top, Room: top, Inc: 10 * units}, Hash: 1}
 }
 
+// quota is a charge on a quota for each hour, in the period of a time.
+func quota(units, now int64) *buckets.Charge {
+	c := charge(units, 1000)
+	c.Periods, _ = tat.Calendar{Unit: "hour"}.Periods()
+	c.SetPeriod(now, false)
+	return c
+}
+
+func name() string { return "key" }
+
 // The arithmetic is that of a queue of ticks, whatever the order of grants, refunds, reports, lost replies and answers.
 func TestGrantsAreAQueue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -130,7 +142,7 @@ func TestGrantsAreAQueue(t *testing.T) {
 				if !g.Any() {
 					*q = queue{now: q.now, known: begins}
 				}
-				g.Add(charge(units, top), func() string { return "key" }, q.now, begins, n)
+				g.Add(charge(units, top), name, q.now, begins, n)
 				q.limit(top)
 				q.grant(10*units, begins, n)
 			},
@@ -189,7 +201,7 @@ func TestGrantsAreAQueue(t *testing.T) {
 					return // of a report that has had its reply
 				}
 
-				if want := min(charged+q.back-r.back-r.Amount, q.back); -refund.Inc != max(want, 0) {
+				if want := max(charged-(q.first-q.back), 0); -refund.Inc != want {
 					t.Fatalf("got a refund of %d; want %d", -refund.Inc, want)
 				}
 				q.record(charged, known)
@@ -213,17 +225,16 @@ func TestGrantsAreAQueue(t *testing.T) {
 // A quota gives nothing back before its period ends. A grant in the next period begins anew.
 func TestGrantsOfAQuota(t *testing.T) {
 	g, now := new(Grants), int64(1000)
-	c := charge(3, 1000)
-	c.Periods, c.Period = new(tat.Periods), 5000
-	add := func() { g.Add(c, func() string { return "key" }, now, now, 2) }
+	c := quota(3, now)
+	add := func() { g.Add(c, name, now, now, 2) }
 	add()
-	now += tat.Ticks(time.Hour)
+	now += anHour - 2000
 
 	if got := g.Ahead(c, now, now); got != 30 {
-		t.Errorf("after an hour: got %d; want 30", got)
+		t.Errorf("at the end of the period: got %d; want 30", got)
 	}
 
-	c.Period = 6000
+	c = quota(3, now+2000)
 	if got := g.Ahead(c, now, now); got != 0 {
 		t.Errorf("in the next period: got %d; want 0", got)
 	}

@@ -15,7 +15,8 @@ import (
 //  1. The first n scripts are in use, the others keep their memory for later. byShare has the index of each by what its
 //     keys share in this way.
 //  2. size, charges and bytes are sums over all requests in the scripts; takes is true if it is of one.
-//  3. All requests have been sent before, or none: the time of a batch ends at the earliest deadline.
+//  3. All requests have been sent before, or none. Those that have are closer to their deadlines, and the earliest one ends
+//     the call for all.
 type batch struct {
 	scripts []script
 	n       int
@@ -30,7 +31,7 @@ type batch struct {
 	charges int
 	bytes   int  // of keys
 	takes   bool // a charge takes: it is no peek and no refund
-	several bool // the first script is for several subjects
+	several bool // byNode: the script is for several subjects
 
 	// The result.
 	noAnswer  error      // why the scripts have none: a panic in a hook of the client, or nothing was sent

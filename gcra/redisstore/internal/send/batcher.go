@@ -57,7 +57,7 @@ func (b *batcher) submit(q *Request, inline bool) {
 	idle := b.inFlight == 0
 	send := b.inFlight < maxInFlight
 	if q.sentBefore() {
-		// Its time may be up before that of the batches in flight, so it waits for none of them.
+		// Its deadline may be earlier than those of the batches in flight, so it waits for none of them.
 		b.waiting, send = slices.Insert(b.waiting, 0, q), true
 	} else {
 		b.waiting = append(b.waiting, q)
@@ -88,12 +88,12 @@ func (b *batcher) sendLoop() {
 		}
 
 		if !b.sendTimed(batch) {
-			return // without giving the batch back: its answer may still come
+			return // without giving the batch back: the function of its timer may still read it
 		}
 		batch.reset()
 
-		// The callers that have their answers are ready on this thread. An idle one may take the sender before they have
-		// run; so it yields once more.
+		// The callers that have their answers wait to run on this thread. Another thread may have taken this goroutine
+		// before they have; so it yields once more.
 		runtime.Gosched()
 	}
 }
@@ -116,8 +116,9 @@ func (b *batcher) sendInline() {
 	b.handOff()
 }
 
-// fill moves waiting requests into the batch. Requests whose time is up are answered with an error instead. If the batch
-// stays empty, the sender must leave: fill has taken it out of inFlight.
+// fill moves waiting requests into the batch. Those whose time is up are answered with an error instead, and those of several
+// subjects are split where the server may need that. If the batch stays empty, the sender must leave: fill has taken it out
+// of inFlight.
 func (b *batcher) fill(batch *batch) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -16,7 +16,7 @@ type deadlineContext struct {
 func (c deadlineContext) Deadline() (time.Time, bool) { return c.deadline, true }
 
 // A callTimer makes contexts that end at their deadline, one after another. Those of context.WithTimeout cost a lone caller
-// 3 % of its time, and a timer that is set for each call 1 %. So it is set for the first call, and when it fires for the
+// 3 % of its time, and a timer that is set for each call 1 %. So it is set for the first call and, when it fires, for the
 // one that is under way then.
 type callTimer struct {
 	timer *time.Timer

@@ -22,8 +22,8 @@ var keyTestFile string
 var _, keyTestLua, _ = strings.Cut(keyTestFile, "\n\n")
 
 // A keyTest finds out whether scripts on a server see the keys that other scripts have written. One script writes many
-// keys at once. Before that, a SET for each key alone has written another value there, and after it a script for
-// each key alone reads the key:
+// keys at once. Before that, a SET for each key but the first has written another value there, and after it a script
+// for each key alone reads the key:
 //
 //   - The value of the one script: both work on the same server.
 //   - The value from before: the one script has written elsewhere, or not at all. This does not happen by chance: a key
@@ -34,10 +34,10 @@ var _, keyTestLua, _ = strings.Cut(keyTestFile, "\n\n")
 // Some keys have the hash tag of the first key, others have tags of their own. The keys are new in each test, and the last
 // script for each deletes it.
 type keyTest struct {
-	together    *redis.Cmd // the script for all keys
-	first       *redis.Cmd // the last script for its first key, which decides where it runs
-	same, other []*redis.Cmd
-	keys        []string
+	keys        []string     // the first decides where the script for all runs
+	together    *redis.Cmd   // the script for all keys
+	first       *redis.Cmd   // reads the first key
+	same, other []*redis.Cmd // read the keys with its tag, and those with others
 }
 
 const (

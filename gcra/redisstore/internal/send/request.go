@@ -74,7 +74,7 @@ func (q *Request) wait(ctx context.Context) error {
 // sentBefore reports whether the request has been sent and has come back without an answer.
 func (q *Request) sentBefore() bool { return q.byClient || q.moved > 0 || q.again }
 
-// maxCharges is the most charges of an admission: a byte is the index of their params.
+// maxCharges is the most charges of an admission: an op names its params by a byte.
 const maxCharges = 256
 
 // checkSize returns an error for more charges than fit a call, or more different periods: the current one of each

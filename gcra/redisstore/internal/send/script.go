@@ -36,7 +36,7 @@ type script struct {
 	err      error // why there is no answer
 }
 
-// maxParams bounds the different params of a script, and its different periods. A request
+// maxParams and maxPeriods bound the different params and periods of a script. A request
 // alone may have more params.
 const (
 	maxParams  = 32
@@ -63,7 +63,7 @@ func (s *script) reset() {
 	}
 }
 
-// add adds a request, or reports false if its params do not fit.
+// add adds a request, or reports false if its params or periods do not fit.
 func (s *script) add(q *Request) bool {
 	params, periods, ops := len(s.params), len(s.periods), len(s.ops)
 	for i := range q.Charges {

@@ -48,7 +48,7 @@ type Sender struct {
 	cluster  *redis.ClusterClient // the client, if it is one
 	ring     *redis.Ring          // the client, if it is one
 	only     *batcher             // of a single server
-	inline   bool                 // its client returns by a context's deadline
+	inline   bool                 // the client of a single server returns when a context ends
 	batchers sync.Map             // of several servers, by address
 	routed   atomic.Bool          // the cluster's topology is known
 	reloaded atomic.Int64         // when the topology was looked up
@@ -76,9 +76,10 @@ func (s *Sender) Send(ctx context.Context, q *Request) error {
 		return err
 	}
 
-	q.deadline = s.Clock.Now() + tat.Ticks(s.Timeout)
+	now := s.Clock.Now()
+	q.deadline = now + tat.Ticks(s.Timeout)
 	if slices.ContainsFunc(q.Charges, func(c buckets.Charge) bool { return c.Periods != nil }) {
-		q.at = s.Clock.Calendar()
+		q.at = s.Clock.Calendar(now)
 	}
 
 	if s.only != nil || !q.several() {
@@ -98,7 +99,7 @@ func (s *Sender) batcher(q *Request) *batcher {
 	return s.batcherOf(q.node)
 }
 
-// batcherOf returns the batcher of one of several servers; nil is the one that the client finds.
+// batcherOf returns the batcher of one of several servers. If it is not known, node is nil, and the client finds it.
 func (s *Sender) batcherOf(node *redis.Client) *batcher {
 	server := ""
 	if node != nil {
@@ -115,7 +116,7 @@ func (s *Sender) newBatcher(server string) *batcher {
 	return &batcher{sender: s, Server: server, breaker: newBreaker()}
 }
 
-// clientOf is the client for scripts of one subject: that of a shard of a ring, otherwise the one of all, which finds the
+// clientOf is the client for scripts of one subject: that of a shard of a ring, otherwise that of the store, which finds the
 // node of a cluster.
 func (s *Sender) clientOf(node *redis.Client) redis.UniversalClient {
 	if node != nil && s.ring != nil {
@@ -149,8 +150,7 @@ const (
 	retryReload = 200 * time.Millisecond
 )
 
-// reload looks up the topology of a cluster in the background, unless that was done less than age ago, for example because
-// no node answers.
+// reload looks up the topology of a cluster in the background, unless that was tried less than age ago.
 func (s *Sender) reload(age time.Duration) {
 	if s.cluster == nil {
 		return
@@ -161,8 +161,8 @@ func (s *Sender) reload(age time.Duration) {
 	}
 }
 
-// learnTopology learns from the result of a call: an answer shows that the topology is known, and after an outage another
-// node may have taken over.
+// learnTopology learns from the result of a call. An answer shows that the topology is known. After an error of an outage
+// it is looked up again, as another node may have taken over.
 func (s *Sender) learnTopology(err error) {
 	if err == nil {
 		s.routed.Store(true)
@@ -202,7 +202,7 @@ func (s *Sender) Check(ctx context.Context, server redis.UniversalClient, key st
 	inc := tat.Ticks(time.Millisecond)
 	room := 1000 * inc // for as many checks at the same time
 
-	// Both commands: a server that has the script would hide a missing EVAL.
+	// EVAL too, which a server may lack: it is sent only to a server that does not have the script yet.
 	for _, script := range [][2]string{{"eval", ordinary.text}, {"evalsha", ordinary.sha}} {
 		cmd := rediskit.Send(ctx, server, []any{script[0], script[1], 1, key, inc, room})
 		if _, err := rediskit.Reply(cmd, 1); err != nil {

@@ -9,8 +9,8 @@ import (
 )
 
 // split answers a request whose subjects may be on different servers or in different slots by one request for each
-// subject, all at once. If one is denied or fails, split first refunds what the others have taken: for the time of a call
-// a subject looks more charged than it is, never less.
+// subject, all at once. If one is denied or fails, split refunds what the others have taken before it answers: for the time
+// of a call a subject looks more charged than it is, never less.
 func (s *Sender) split(whole *Request) {
 	parts, indexes := whole.bySubject()
 	for _, p := range parts {
@@ -56,8 +56,8 @@ func (q *Request) bySubject() (parts []*Request, indexes [][]int) {
 	return parts, indexes
 }
 
-// refundParts refunds what the parts of an admission have taken, and waits until the deadline. If a refund fails, the
-// subject stays charged.
+// refundParts refunds what the parts of an admission have taken, and waits for that until the deadline at most. If a refund
+// fails, the subject stays charged.
 func (s *Sender) refundParts(parts []*Request, deadline int64) {
 	now := s.Clock.Now()
 	var refunds []*Request

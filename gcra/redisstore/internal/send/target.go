@@ -53,8 +53,8 @@ func (t Target) Share(key string) string {
 	return Tag(key)
 }
 
-// Run makes calls together, of a script that may run twice. It stops waiting after the Timeout, whatever the client's own
-// settings; a late reply is learned all the same. The error is one of a call.
+// Run makes calls of a script together. It stops waiting after the Timeout, whatever the client's own settings; a late reply
+// is learned all the same. The error is one of a call.
 func (t Target) Run(script *Script, calls []Call) (err error) {
 	if t.Kind() == gcra.KeysApart {
 		return rediskit.ErrKeysApart

@@ -104,8 +104,8 @@ func (k *shown) settle(kind gcra.ServerKind, now int64) {
 	k.kind, k.guess, k.test = kind, kind, now+tat.Ticks(testSettledAgain)
 }
 
-// newTest returns a test of the server if one is due. Until its result is known, or for a second, none is. The caller
-// holds b.mu.
+// newTest returns a test of the server if one is due. The next is due when its result says, or in a second if none comes.
+// The caller holds b.mu.
 func (b *batcher) newTest(now int64) *keyTest {
 	if now < b.shown.test {
 		return nil

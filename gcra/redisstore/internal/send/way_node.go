@@ -10,13 +10,13 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
-// wayNode is for a node of a cluster: one script for the keys of all its slots, which says that it has such keys and
-// declares none (Redis 7.0 and newer, Valkey). The node checks the slot of each key when the script reads it. So a stale
+// wayNode is for a node of a cluster: one script for keys in any of its slots, which it does not declare, with the flag
+// allow-cross-slot-keys (Redis 7.0 and newer, Valkey). The node checks the slot of each key when the script reads it. So a stale
 // topology or a slot that moves does no harm: an admission with such a key is not decided, and sent again by the client,
 // in a script for its subject. So are all admissions of a script that the node refuses.
 type wayNode struct{}
 
-// severalSlots declares no keys, and gets them as arguments.
+// severalSlots is the form in which take.lua gets its keys as arguments.
 var severalSlots = NewScript("#!lua flags=allow-cross-slot-keys\n" + takeLua)
 
 func (wayNode) shares(string) string { return "" }
