@@ -15,7 +15,7 @@ func HintSettings(log *diag.Log, client redis.UniversalClient, timeout time.Dura
 	if !ok || BoundsCalls(client, timeout) {
 		return
 	}
-	log.Report(diag.RedisSettings, "", "two settings of the Redis client would halve the time of a call that is alone",
+	log.Report(diag.RedisSettings, "", "two settings of the Redis client would save a call that is alone a fifth of its time",
 		"server", c.Options().Addr, "ContextTimeoutEnabled", c.Options().ContextTimeoutEnabled, "PoolTimeout", c.Options().PoolTimeout,
 		"hint", "set ContextTimeoutEnabled: true, and a PoolTimeout of at most the Timeout of the store, "+timeout.String())
 }
