@@ -19,7 +19,7 @@ const ipv6Bits = 64
 
 // RemoteAddr counts by the TCP peer, r.RemoteAddr: an IPv4 address ("ip:192.0.2.7")
 // or the /64 network of an IPv6 address ("ip:2001:db8::/64"; see [IPv6Prefix] for
-// wider ones). It reads no header.
+// wider ones). No header changes the key.
 //
 // Use it where clients connect to this server directly. Behind a proxy it counts the
 // proxy; use [TrustedProxies] there. Do not run it after middleware that overwrites
