@@ -73,8 +73,9 @@ import (
 // A bucket of one or two units shows nothing before it denies. Several clients of one do not share it
 // evenly, one may get nothing, and of a bucket of two they use half. In a window that serves a client
 // less than twice, one gets up to eight times as much as another. In a sliding window of an hour that is
-// up to seven times; with thirty clients and a server that tells nothing, twelve times. Two hundred clients
-// of a bucket of a hundred get 8 % denials; with more than about 240 of a larger one, remaining oscillates. With
+// up to seven times; with ten clients and Retry-After alone, five times; with thirty clients and a server
+// that tells nothing, twelve times. Two clients of a request a minute that tells nothing get 13 % denials,
+// two hundred of a bucket of a hundred get 8 %; with more than about 240 of a larger one, remaining oscillates. With
 // RateLimit-Remaining alone a small bucket looks like a large one that is almost empty: clients leave up
 // to half of the limit unused until their shares have changed by a factor of two and remaining has not.
 //
