@@ -68,7 +68,7 @@ func NewLimiter(cfg Config, policies ...Policy) (*Limiter, error) {
 	return middleware.New(cfg, policies...)
 }
 
-// Must returns l, and panics if err is not nil or l is. See [middleware.Must].
+// Must returns l. It panics if err is not nil, or l is nil. See [middleware.Must].
 func Must(l *Limiter, err error) *Limiter { return middleware.Must(l, err) }
 
 // FromContext returns the Decision that a request carries once a limiter has
