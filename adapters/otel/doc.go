@@ -20,12 +20,13 @@
 //	degraded       the policy could not be decided as configured and followed its
 //	               OnFailure: decided on this server's state, allowed uncounted, or
 //	               denied with 503
-//	denied         its limit is used up, in the store or on this server: 429
+//	denied         its limit is used up, in the store or on this server: 429; or an
+//	               override bans the key: Config.BanStatus
 //
 // The outcome of the request is the last in the list that one of its policies has. So
 // denials are counted during an outage too, and counts of shadow policies are free of
 // outages. A policy that was not evaluated, because another one had denied the request
-// with 503, has no outcome.
+// with 503 or by a ban, has no outcome.
 //
 // # Metrics
 //
