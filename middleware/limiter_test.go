@@ -33,6 +33,10 @@ func TestCanceledRequestIsCharged(t *testing.T) {
 		t.Error(err)
 	}
 
+	if d := l.Peek(get("/").WithContext(ctx)); d.Err != nil || d.Results[0].Remaining != 3 {
+		t.Errorf("a peek: got error %v, %+v; want 3 left", d.Err, d.Results)
+	}
+
 	if got := left(t, store, "k", "only", five); got != 3 {
 		t.Errorf("got %d left; want 3", got)
 	}
