@@ -54,7 +54,6 @@ const (
 	many   = "denials alone do not tell a client how many others there are, and each has few of them"
 	strict = "a sliding window does not tell when more returns, so its clients learn from what is used up"
 	block  = "a block after a denial takes as many requests as minutes of pacing can win, and most of the rate is learned by denials"
-	herd   = "two hundred clients that share a bucket of a hundred settle near its bottom, where chance empties it"
 )
 
 func per(n int64, d time.Duration) gcra.Limit { return gcra.Limit{Count: n, Per: d} }
@@ -181,7 +180,7 @@ func buildWorlds() []world {
 	add(world{name: "AWS", limit: per(10, time.Second).WithBurst(20), fields: "none", bare: true, clients: 10})
 	add(world{name: "two policies", limit: per(10, time.Second), fields: "draft11", clients: 10, second: per(1000, 5*time.Minute)})
 	add(world{name: "outages", limit: per(4500, hour), clients: 10, outage: true})
-	add(world{name: "herd", limit: per(50, time.Second).WithBurst(100), clients: 200, allow: bounds{late: 9}, why: herd})
+	add(world{name: "herd", limit: per(50, time.Second).WithBurst(100), clients: 200})
 	add(world{name: "restarts", limit: per(2, time.Second).WithBurst(100), clients: 10, restart: true})
 	add(world{limit: per(100, time.Minute), window: "strict", clients: 10})
 	add(world{name: "Twitter", limit: per(900, 15*time.Minute), window: "fixed", fields: "twitter", bare: true, clients: 10})
