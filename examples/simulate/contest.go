@@ -18,16 +18,17 @@ type world struct {
 	bare      bool   // denials have no Retry-After
 	lie       string // "", or what the fields say: 4000 remaining for ever, or those of a limit per day
 	clients   int
-	processes int        // that the clients are in, and that share a pacer; 0 means one for each client
-	servers   int        // processes of the server, each with a part of the limit; 0 means 1
-	join      int        // clients that begin when the others have settled
-	leave     int        // clients that end then
-	rate      float64    // factor of the limit from then on; 0 means 1
-	empty     bool       // the bucket is empty at first
-	second    gcra.Limit // in fixed windows; only draft11 tells of it
-	outage    bool       // the server answers 503 for a tenth of the time
-	restart   bool       // the server forgets every ten minutes what was used
-	slow      bool       // a request takes up to five seconds
+	processes int           // that the clients are in, and that share a pacer; 0 means one for each client
+	servers   int           // processes of the server, each with a part of the limit; 0 means 1
+	join      int           // clients that begin when the others have settled
+	leave     int           // clients that end then
+	rate      float64       // factor of the limit from then on; 0 means 1
+	empty     bool          // the bucket is empty at first
+	second    gcra.Limit    // in fixed windows; only draft11 tells of it
+	outage    bool          // the server answers 503 for a tenth of the time
+	restart   bool          // the server forgets every ten minutes what was used
+	slow      bool          // a request takes up to five seconds
+	block     time.Duration // after a denial, in which all requests are denied
 
 	// allow are bounds instead of those that are promised, for the reason why.
 	allow bounds

@@ -21,6 +21,8 @@ type partner struct {
 	part  float64     // of the limit that this one of several server processes has
 
 	other *partner // of the second limit; nil without one
+
+	blocked time.Time // the end of a block
 }
 
 func newPartner(w *world, start time.Time) *partner {
@@ -101,6 +103,10 @@ func (p *partner) answer(now time.Time, since time.Duration) answer {
 		return answer{denied: true, status: http.StatusServiceUnavailable, header: http.Header{"Retry-After": {ceil(left)}}}
 	}
 
+	if left := p.blocked.Sub(now); left > 0 {
+		return p.denial(now, since, 0, left, left)
+	}
+
 	if p.other != nil {
 		if ok, _, _, wait := p.other.take(now, since); !ok {
 			_, remaining, reset, _ := p.peek(now, since)
@@ -112,6 +118,9 @@ func (p *partner) answer(now time.Time, since time.Duration) answer {
 	if !ok {
 		if p.other != nil {
 			p.other.used-- // all limits or none
+		}
+		if p.block > 0 {
+			p.blocked, wait, reset = now.Add(p.block), p.block, p.block
 		}
 		if p.fields != "draft11" {
 			reset = wait // of a denial

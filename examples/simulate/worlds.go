@@ -53,7 +53,7 @@ const (
 	seldom = "a client is served less than twice in a window, and chance decides which part of the window it sees"
 	many   = "denials alone do not tell a client how many others there are, and each has few of them"
 	strict = "a sliding window does not tell when more returns, so its clients learn from what is used up"
-	herd   = "two hundred clients that share a bucket of a hundred settle near its bottom, where chance empties it"
+	block  = "a block after a denial takes as many requests as minutes of pacing can win, and most of the rate is learned by denials"
 )
 
 func per(n int64, d time.Duration) gcra.Limit { return gcra.Limit{Count: n, Per: d} }
@@ -180,7 +180,7 @@ func buildWorlds() []world {
 	add(world{name: "AWS", limit: per(10, time.Second).WithBurst(20), fields: "none", bare: true, clients: 10})
 	add(world{name: "two policies", limit: per(10, time.Second), fields: "draft11", clients: 10, second: per(1000, 5*time.Minute)})
 	add(world{name: "outages", limit: per(4500, hour), clients: 10, outage: true})
-	add(world{name: "herd", limit: per(50, time.Second).WithBurst(100), clients: 200, allow: bounds{late: 9}, why: herd})
+	add(world{name: "herd", limit: per(50, time.Second).WithBurst(100), clients: 200})
 	add(world{name: "restarts", limit: per(2, time.Second).WithBurst(100), clients: 10, restart: true})
 	add(world{limit: per(100, time.Minute), window: "strict", clients: 10})
 	add(world{name: "Twitter", limit: per(900, 15*time.Minute), window: "fixed", fields: "twitter", bare: true, clients: 10})
@@ -231,6 +231,12 @@ func buildWorlds() []world {
 	add(world{name: "Microsoft Graph", limit: per(10_000, 10*time.Minute), window: "fixed", fields: "none", clients: 8})
 	// developers.google.com/sheets/api/limits
 	add(world{name: "Google Sheets", limit: per(300, time.Minute), window: "fixed", fields: "none", bare: true, clients: 12})
+	// airtable.com/developers/web/api/rate-limits: blocks for 30 seconds
+	add(world{name: "Airtable", limit: per(5, time.Second), window: "fixed", fields: "none", bare: true, clients: 1, block: 30 * time.Second, allow: bounds{share: 25}, why: block})
+	// docs.cdp.coinbase.com/prime/rest-api/rate-limits: an address, blocked for 30 seconds
+	add(world{name: "Coinbase Prime", limit: per(100, time.Second), window: "fixed", fields: "none", bare: true, clients: 20, block: 30 * time.Second, allow: bounds{share: 25}, why: block})
+	// The first of these, as its page says it: all requests of the next five minutes are denied.
+	add(world{name: "Cloudflare", limit: per(1200, 5*time.Minute), window: "fixed", fields: "draft11", clients: 8, block: 5 * time.Minute, allow: bounds{share: 75}, why: block})
 	return all
 }
 
@@ -269,6 +275,9 @@ func (w *world) String() string {
 	}
 	if w.servers > 0 {
 		s += fmt.Sprintf(", %d servers", w.servers)
+	}
+	if w.block > 0 {
+		s += fmt.Sprintf(", blocks for %v", w.block)
 	}
 	return s
 }

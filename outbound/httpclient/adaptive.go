@@ -35,11 +35,11 @@ import (
 // down together while it falls, and use together what accumulates in a pause. The share changes slowly.
 // It follows a common share,
 //
-//	exp(6·(remaining - reserve) / reserve), at most 1
+//	(remaining / reserve)⁵, at least 1/256 and at most 1
 //
 // That is a function of remaining alone, so the shares of all clients come to the same value. Remaining
-// settles where they add up to the whole rate: at the reserve with one client, at two thirds of it with
-// ten, at one third with a hundred. A denial moves the share toward that of an empty bucket. In a small
+// settles where they add up to the whole rate: at the reserve with one client, at 63 % of it with
+// ten, at 40 % with a hundred. A denial moves the share toward that of an empty bucket. In a small
 // bucket the exponential is flatter: 1/share instead of 1.2·reserve, if that is more.
 //
 // If the server does not tell its rate, or its bucket has one unit, shares are learned by additive

@@ -56,9 +56,9 @@ func (e *WaitError) RetryAfter() time.Duration { return max(e.Needed-e.Patience,
 //
 // A charge may wait for up to its MaxDelay, which is the same for all callers of a
 // limit, and up to MaxWait, which is this caller's. 0 means without bound here, unlike in
-// Store.Take: until the context's deadline. That bounds both, less the limit's Interval
-// (at least 50 ms, at most a tenth of the patience), in which the turn comes if other
-// callers are late. If the slot would come later, or within a round trip to the store of
+// Store.Take: until the context's deadline. That bounds both, less half of the limit's
+// Interval (at least 50 ms, at most a tenth of the patience), in which the turn comes if
+// other callers are late. If the slot would come later, or within a round trip to the store of
 // that time, Wait returns a [*WaitError] at once and nothing is charged. Any other error
 // of the store is returned at once too: the turn has not come. If other callers are late,
 // a turn may come up to 50 ms after MaxWait.
@@ -80,8 +80,8 @@ func (e *WaitError) RetryAfter() time.Duration { return max(e.Needed-e.Patience,
 // that begins with a zero byte. When its slot comes, each caller is charged there.
 // If that is denied, the caller reserves a new slot.
 //
-// The bucket of the calls delays by at most G, the larger of the limit's Interval
-// and 50 ms. Wait returns nil only after a charge on it and the delay. So an
+// The bucket of the calls delays by at most G, the larger of half of the limit's
+// Interval and 50 ms. Wait returns nil only after a charge on it and the delay. So an
 // interval of length D has at most
 //
 //	B + D/T              turns, whatever the queue says
@@ -270,7 +270,9 @@ func (w *waiter) calls(most time.Duration) []gcra.Charge {
 	for i := range calls {
 		c := &calls[i]
 		c.Policy += callsSuffix
-		c.MaxDelay = max(c.Limit.Interval(), leastGrace)
+		// A store that has hung runs the charges of callers that have given up: with less than an
+		// Interval, they take no turn of later ones.
+		c.MaxDelay = max(c.Limit.Interval()/2, leastGrace)
 		c.MaxWait = min(max(most, 0), c.MaxDelay)
 	}
 	return calls

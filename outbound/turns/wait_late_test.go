@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -167,6 +168,59 @@ func TestWaitWithDeadlineUsesEveryTurn(t *testing.T) {
 			t.Errorf("got %d turns in %d s; want %d", turns, seconds, seconds+1)
 		}
 	})
+}
+
+// A hungStore hangs from 15.01 s to 20.01 s. It then runs the charges of callers that have given up after two
+// seconds, before those that still wait.
+type hungStore struct {
+	gcra.Memory
+	begin time.Time
+}
+
+func (s *hungStore) Take(ctx context.Context, charges []gcra.Charge) (allowed bool, err error) {
+	const from, to, patience = 15010 * time.Millisecond, 20010 * time.Millisecond, 2 * time.Second
+	at := time.Since(s.begin)
+	switch {
+	case at < from || at >= to:
+	case to-at < patience:
+		time.Sleep(to - at + time.Microsecond)
+	default:
+		time.AfterFunc(to-at, func() { _, _ = s.Memory.Take(context.WithoutCancel(ctx), slices.Clone(charges)) })
+		time.Sleep(patience)
+		return false, errors.New("no answer")
+	}
+	return s.Memory.Take(ctx, charges)
+}
+
+// A store that hangs for five seconds costs the turns of these, although it then charges callers that have given up.
+func TestWaitTurnsLostToAHang(t *testing.T) {
+	for _, c := range []gcra.Limit{everySecond, {Count: 1, Per: 500 * time.Millisecond}} {
+		synctest.Test(t, func(t *testing.T) {
+			const length = 40*time.Second + 200*time.Millisecond
+			store := &hungStore{begin: time.Now()}
+			ctx, cancel := context.WithTimeout(t.Context(), length)
+			defer cancel()
+
+			var got atomic.Int64
+			var callers sync.WaitGroup
+			for range 60 {
+				callers.Go(func() {
+					for ctx.Err() == nil {
+						if turns.Wait(ctx, store, gcra.Charge{Subject: "partner", Policy: "p", Limit: c, Cost: 1}) == nil {
+							got.Add(1)
+						} else {
+							time.Sleep(50 * time.Millisecond)
+						}
+					}
+				})
+			}
+			callers.Wait()
+
+			if all := int64(length/c.Interval()) + 1; got.Load() < all-int64(5*time.Second/c.Interval()) {
+				t.Errorf("%v: got %d of %d turns; want all but those of five seconds", c, got.Load(), all)
+			}
+		})
+	}
 }
 
 // A caller whose context ends in the queue learns which limit it waited for, and until when.

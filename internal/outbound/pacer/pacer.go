@@ -10,7 +10,7 @@
 // up while it rises. The share changes slowly. It follows a common share, which is a function of
 // remaining alone:
 //
-//	exp(steepness · (remaining - reserve) / reserve), at most 1
+//	(remaining / reserve) ^ steepness, at least 1/maxClients and at most 1
 //
 // All clients see the same remaining, so all shares come to the same value, whatever they were before.
 // Remaining settles where those shares add up to the whole rate: at the reserve with one client, lower

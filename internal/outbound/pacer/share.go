@@ -13,18 +13,18 @@ const (
 	// minute is 4.5; with twice, they are denied 8 %.
 	exponentScale = 1.2
 
-	// steepness is how often the common share falls by a factor of e from the reserve to an empty
-	// bucket. Ten clients settle at two thirds of the reserve, a hundred at one third. With less, a
-	// hundred would empty the bucket: with 3, 52 % of 10 a second burst 1000 are denied. With more, chance in
-	// remaining would change the shares more: with 12, most/least of 1 a second burst 10 is 6.
-	steepness = 6.0
+	// steepness is the power of remaining that the common share is. Ten clients settle at 63 % of the
+	// reserve, a hundred at 40 %. With less, many would empty the bucket: with 4, 200 clients of 50 a second
+	// burst 100 are denied 8 %. With more, chance in remaining would change the shares more: with 6,
+	// most/least of 1 a second burst 5 is 2.5.
+	steepness = 5.0
 	// A share comes closer to the common share by a factor of e in the time of followReserves reserves
 	// and followUnits units at the server's rate, and followTime. The reserves keep it much slower
 	// than the exponential, without which remaining would oscillate; the units average chance in
 	// remaining; the time is that of many latencies. With twice the reserves, two clients of 4500 an hour
 	// leave 2 % unused for half an hour; without units, a bucket of two units has a most/least of 28; without
 	// the time, 2.4 % of 1000 a second are denied.
-	followReserves, followUnits = 17, 300
+	followReserves, followUnits = 20, 300
 	followTime                  = 30 * time.Second
 	// followOnDenial is the part of the way to the common share, then that of an empty bucket, for a
 	// denial, once for all requests in flight. It takes more from a large share than from a small one.
@@ -72,7 +72,7 @@ func (p *Pacer) backoffFactor() float64 {
 // follow moves the share closer to the common share, by a part of the logarithm of their ratio.
 func (p *Pacer) follow(part float64) {
 	reserve := p.reserve()
-	common := min(math.Exp(steepness*(p.left-reserve)/reserve), 1)
+	common := min(max(math.Pow(p.left/reserve, steepness), 1.0/maxClients), 1)
 	p.setShare(p.share * math.Pow(common/p.share, part))
 }
 
