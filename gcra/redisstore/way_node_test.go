@@ -261,9 +261,20 @@ func TestScriptForManySlotsMayHaveRun(t *testing.T) {
 
 			gcratest.MustTake(t, r, hourly("a first", 20))
 
+			// The first scripts wait for all callers, so that the next ones are for several slots.
+			all := make(chan struct{})
+			wait := scriptHook(func(redis.Cmder) error { <-all; return nil })
+			err := client.ForEachMaster(t.Context(), func(_ context.Context, node *redis.Client) error {
+				node.AddHook(wait)
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+
 			var failed atomic.Int64
 			const subjects = 400
-			redistest.Together(subjects, func(i int) {
+			together(subjects, all, func(i int) {
 				_, err := gcra.Take(t.Context(), r, hourly(fmt.Sprint([]string{"a", "a", "a", "b"}[i%4], " ", i), 20))
 				if err != nil && strings.Contains(err.Error(), tt.want) {
 					failed.Add(1)
