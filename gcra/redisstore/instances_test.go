@@ -96,6 +96,7 @@ func isMark(cmd redis.Cmder) bool { return strings.HasSuffix(fmt.Sprint(cmd.Args
 
 // Stores under one Prefix count each other, and no longer one that has stopped.
 func TestInstancesAreCounted(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name string
 		open func(*testing.T) redis.UniversalClient
@@ -159,6 +160,7 @@ func TestSharesOfServersCutOffOneAfterAnother(t *testing.T) {
 // Stores that no limiter uses, or that only peek and refund, are not counted and leave
 // no mark.
 func TestStoresWithoutTakesAreNotCounted(t *testing.T) {
+	t.Parallel()
 	client := anyRedis(t)
 	startServer(t, client, "rl:", 0,
 		func(r *redisstore.Store) {

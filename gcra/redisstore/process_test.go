@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"bufio"
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -25,6 +26,13 @@ func TestMain(m *testing.M) {
 	redistest.Child(partnerURL, callingProcess)
 	redistest.Child(idleURL, idleProcess)
 	redistest.Child(serviceProcessURL, serviceProcess)
+	flag.Parse()
+	// Parallel tests wait most of the time: more of them run at once than there are processors. They have servers of
+	// their own, and as much time as they need. Those with narrow times, with goroutines to count, or with the log of
+	// go-redis run alone.
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
 	os.Exit(diagtest.Quiet(m).Run())
 }
 
@@ -73,6 +81,7 @@ func process(url string, in io.Reader, out io.Writer) error {
 // Four processes of 100 callers take from a full bucket of 20, or from a quota of 20 and a
 // rate of 1,000 a second: exactly 20 are allowed.
 func TestProcesses(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name string
 		url  func(t *testing.T) string
@@ -83,6 +92,7 @@ func TestProcesses(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			processes := startProcesses(t, 4, processURL, tt.url(t))
 			for round := range 10 {
 				what := []string{"rate", "quota"}[round%2]

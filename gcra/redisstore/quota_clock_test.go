@@ -198,6 +198,7 @@ func TestQuotaOfAServerWhoseClockJumps(t *testing.T) {
 // What a server grants whose clock is a period ahead is charged in the current period, and
 // does not begin the next one. A clock that is further ahead changes nothing in Redis.
 func TestGrantOfAClockAhead(t *testing.T) {
+	t.Parallel()
 	for years, want := range map[int]int64{1: 1, 2: 4, 100: 4} {
 		client := redistest.Start(t).Client()
 		cfg := config{Prefix: newPrefix()}

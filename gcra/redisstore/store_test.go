@@ -21,6 +21,7 @@ import (
 var _ gcra.LocalStore = (*redisstore.Store)(nil)
 
 func TestContract(t *testing.T) {
+	t.Parallel()
 	protocol := func(version int) func(*testing.T) redis.UniversalClient {
 		return func(t *testing.T) redis.UniversalClient {
 			o := redistest.Start(t).Options()
@@ -47,6 +48,7 @@ func TestContract(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			client := tt.open(t)
 			t.Cleanup(func() { client.Close() })
 			storetest.Run(t, func(t testing.TB) storetest.Backend {
