@@ -370,6 +370,7 @@ func TestNoGoroutineWhileIdle(t *testing.T) {
 
 // A panic in a hook of the client does not end the program, and the next mark is sent.
 func TestMarkSurvivesAPanic(t *testing.T) {
+	t.Parallel()
 	client := anyRedis(t)
 	var panicked sync.Once
 	client.AddHook(scriptHook(func(cmd redis.Cmder) error {

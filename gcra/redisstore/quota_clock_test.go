@@ -75,6 +75,7 @@ func TestQuotaByTheClockOfRedis(t *testing.T) {
 // Redis admits what the calendar on the wall says, to the tick, by its own clock, whatever
 // the clock of the process says.
 func TestQuotaIsTheCalendars(t *testing.T) {
+	t.Parallel()
 	client := anyRedis(t)
 	server := stopClock(t, client)
 	rapid.Check(t, func(t *rapid.T) {
@@ -92,6 +93,7 @@ func TestQuotaIsTheCalendars(t *testing.T) {
 // backs of several processes whose own clocks are wrong. No period has more than its quota,
 // also with settlements, refunds and the denial cache, and none begins before its time.
 func TestQuotaWhileTheClockOfRedisGoesBack(t *testing.T) {
+	t.Parallel()
 	client := anyRedis(t)
 	server := stopClock(t, client)
 	rapid.Check(t, func(t *rapid.T) {

@@ -87,6 +87,7 @@ func TestGrantsAreReported(t *testing.T) {
 // While Redis is away a server grants by itself. When it is back, that is charged
 // though nobody asks for these keys, or for any, again.
 func TestGrantsAreReportedAfterAnOutage(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)
 	r := openStore(t, "redis://"+proxy.Addr+"/0", config{Timeout: time.Second, Logger: quiet})

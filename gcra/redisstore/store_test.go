@@ -61,8 +61,10 @@ func TestContract(t *testing.T) {
 
 // On a stopped clock every answer is exact to the tick.
 func TestContractExact(t *testing.T) {
+	t.Parallel()
 	for _, tt := range anyAndEmbedded {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			client := tt.open(t)
 			c := stopClock(t, client)
 			storetest.Run(t, func(testing.TB) storetest.Backend {
@@ -102,6 +104,7 @@ func TestContractDenialCache(t *testing.T) {
 // Any sequence of calls, also with limits that change, has the results of the
 // model, exact to the tick.
 func TestStoreIsTheModel(t *testing.T) {
+	t.Parallel()
 	client := anyRedis(t)
 	server := stopClock(t, client)
 	rapid.Check(t, func(t *rapid.T) {
