@@ -3,7 +3,6 @@ package redisstore_test
 import (
 	"bufio"
 	"context"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -15,6 +14,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
+	"github.com/seed-e377111c/ratelimit/internal/test/parallel"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 
@@ -26,13 +26,9 @@ func TestMain(m *testing.M) {
 	redistest.Child(partnerURL, callingProcess)
 	redistest.Child(idleURL, idleProcess)
 	redistest.Child(serviceProcessURL, serviceProcess)
-	flag.Parse()
-	// Parallel tests wait most of the time: more of them run at once than there are processors. They have servers of
-	// their own, and as much time as they need. Those with narrow times, with goroutines to count, or with the log of
-	// go-redis run alone.
-	if err := flag.Set("test.parallel", "6"); err != nil {
-		panic(err)
-	}
+	// Parallel tests have servers of their own, and as much time as they need. Those with narrow times, with goroutines
+	// to count, or with the log of go-redis run alone.
+	parallel.AtMost(6)
 	os.Exit(diagtest.Quiet(m).Run())
 }
 
