@@ -98,7 +98,7 @@ func TestGrantsAreReportedAfterAnOutage(t *testing.T) {
 		granted(t, r, 1, hourly("s", 10))
 	}
 	proxy.Pass()
-	other := openStore(t, server.URL(), config{})
+	other := openStore(t, server.URL(), config{Timeout: patience})
 	redistest.Eventually(t, patience, "5 units to be spent", func() bool { return spent(t, other, "s", 10) == 5 })
 }
 
@@ -109,7 +109,7 @@ func TestReportIsChargedOnce(t *testing.T) {
 	r := openStore(t, "redis://"+proxy.Addr+"/0", config{Logger: quiet})
 	gcratest.MustTake(t, r, hourly("s", 100))
 
-	other := openStore(t, server.URL(), config{DenialTTL: -1})
+	other := openStore(t, server.URL(), config{Timeout: patience, DenialTTL: -1})
 	for i := range int64(5) {
 		proxy.DropReply(1)
 		granted(t, r, 1, hourly("s", 100))
