@@ -25,6 +25,7 @@ import (
 	echov4 "github.com/labstack/echo/v4"
 	"github.com/labstack/echo/v5"
 
+	viachi "github.com/seed-e377111c/ratelimit/adapters/chi"
 	viaechov4 "github.com/seed-e377111c/ratelimit/adapters/echo"
 	viaecho "github.com/seed-e377111c/ratelimit/adapters/echov5"
 	viagin "github.com/seed-e377111c/ratelimit/adapters/gin"
@@ -84,6 +85,26 @@ func TestFrameworks(t *testing.T) {
 			for _, b := range behaviours {
 				t.Run(b.name, func(t *testing.T) { b.test(t, f.Build) })
 			}
+		})
+	}
+}
+
+// New of each adapter panics on a mistake, and names it.
+func TestNewPanics(t *testing.T) {
+	for name, build := range map[string]func(){
+		"net/http": func() { vianethttp.New(vianethttp.Config{}) },
+		"chi":      func() { viachi.New(viachi.Config{}) },
+		"gin":      func() { viagin.New(viagin.Config{}) },
+		"echo v4":  func() { viaechov4.New(viaechov4.Config{}) },
+		"echo v5":  func() { viaecho.New(viaecho.Config{}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if err, ok := recover().(error); !ok || !strings.Contains(err.Error(), "Store is nil") {
+					t.Errorf("got %v; want a panic that names the mistake", err)
+				}
+			}()
+			build()
 		})
 	}
 }

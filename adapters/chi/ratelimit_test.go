@@ -198,15 +198,6 @@ func TestPolicyRoutes(t *testing.T) {
 	}
 }
 
-func TestNewPanics(t *testing.T) {
-	defer func() {
-		if err, ok := recover().(error); !ok || !strings.Contains(err.Error(), "Store is nil") {
-			t.Errorf("got %v; want a panic that names the mistake", err)
-		}
-	}()
-	ratelimit.New(ratelimit.Config{})
-}
-
 // The root of a mount has the mount's route, with its slash and without, also
 // where a sub-route matches the mount's own name.
 func TestMountRoot(t *testing.T) {

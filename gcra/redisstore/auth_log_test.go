@@ -19,6 +19,7 @@ import (
 // A server that requires a password closes the connection after its error. That is one
 // problem and one line.
 func TestMissingPasswordIsOneLine(t *testing.T) {
+	t.Parallel()
 	certs := redistest.NewCertificates(t)
 	for name, server := range map[string]*redistest.Server{
 		"redis":  redistest.Start(t, "--requirepass", "hunter2"),

@@ -12,21 +12,23 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 
-// inBatches calls f from n goroutines at once, and holds the first two calls of the
-// script back until all goroutines have begun, so that the next batches are large.
+// inBatches calls f from n goroutines at once, and holds the calls of the script back until all goroutines have
+// begun, so that the next batches are large.
 func inBatches(t *testing.T, client *redis.Client, n int, onCall func(args []any), f func(i int)) {
 	t.Helper()
 
-	var calls, begun atomic.Int64
 	all := make(chan struct{})
 	client.AddHook(scriptHook(func(cmd redis.Cmder) error {
-		if calls.Add(1) <= 2 {
-			<-all
-		}
+		<-all
 		onCall(cmd.Args())
 		return nil
 	}))
+	together(n, all, f)
+}
 
+// together calls f from n goroutines at once, and closes all when each has begun.
+func together(n int, all chan struct{}, f func(i int)) {
+	var begun atomic.Int64
 	redistest.Together(n, func(i int) {
 		if begun.Add(1) == int64(n) {
 			close(all)

@@ -87,6 +87,7 @@ func TestBreakerIgnoresCallers(t *testing.T) {
 
 // A server whose answers are errors opens the breaker too, and the log has the error.
 func TestBreakerServerErrors(t *testing.T) {
+	t.Parallel()
 	noCommand := func(name string) []string { return []string{"--rename-command", name, ""} }
 	for _, tt := range []struct {
 		reason string   // in the log, a regular expression
@@ -103,6 +104,7 @@ func TestBreakerServerErrors(t *testing.T) {
 		{"Unknown (Redis )?command called from", noCommand("MGET"), ""},
 	} {
 		t.Run(tt.reason, func(t *testing.T) {
+			t.Parallel()
 			server := redistest.Start(t, tt.args...)
 			log := new(diagtest.Text)
 

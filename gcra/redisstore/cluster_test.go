@@ -18,6 +18,7 @@ import (
 
 // On a cluster no call waits for a dial.
 func TestClusterIsDialledAhead(t *testing.T) {
+	t.Parallel()
 	cluster := redistest.StartCluster(t)
 	url := "redis://" + strings.Join(cluster.Addrs(), ",")
 	masters := cluster.Nodes[:3]

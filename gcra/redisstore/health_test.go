@@ -169,6 +169,7 @@ func TestProblemsAreLogged(t *testing.T) {
 // A correct set-up logs nothing, also after a second without a call, and Ping returns
 // nil: with the fewest permissions, and in another database.
 func TestCorrectSetUpLogsNothing(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	do(t, server, "acl setuser limiter on >hunter2 ~rl:* +evalsha +eval +mget +set +time")
 	certificates := redistest.NewCertificates(t)
@@ -215,6 +216,7 @@ func TestCorrectSetUpLogsNothing(t *testing.T) {
 // A link that sometimes loses a reply does not open the breaker. The tenth loss within
 // five minutes is logged, and the replies between are not logged as a recovery.
 func TestLossyLinkIsLogged(t *testing.T) {
+	t.Parallel()
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr)
 	r, log := defaultClientStore(t, proxy.Addr, patience)
 	for lost := range 12 {
@@ -256,6 +258,7 @@ func TestEachOutageIsLogged(t *testing.T) {
 
 // Failures before and during an outage do not count after it.
 func TestFailuresAreCountedAnewAfterAnOutage(t *testing.T) {
+	t.Parallel()
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr)
 	r, log := defaultClientStore(t, proxy.Addr, patience)
 	answers(r)

@@ -25,7 +25,7 @@ func TestLocalStartsFromRedis(t *testing.T) {
 func TestPeekKeepsUnreported(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)
-	r, other := openStore(t, "redis://"+proxy.Addr+"/0", config{Logger: quiet}), openStore(t, server.URL(), config{})
+	r, other := openStore(t, "redis://"+proxy.Addr+"/0", config{Logger: quiet}), openStore(t, server.URL(), config{Timeout: patience})
 	c := hourly("s", 10)
 	c.MaxDelay, c.MaxWait = 5*time.Hour, 5*time.Hour
 	for range 12 {

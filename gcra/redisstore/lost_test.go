@@ -18,6 +18,7 @@ import (
 // been served. The callers with slots from before the loss and those from after it are not
 // two queues: at most B + grace/T calls more are made for each loss.
 func TestQueueSurvivesLostState(t *testing.T) {
+	t.Parallel()
 	const (
 		callers = 60
 		stores  = 6
@@ -52,7 +53,7 @@ func TestQueueSurvivesLostState(t *testing.T) {
 			return client, func() {
 				old := group.Master()
 				old.Kill()
-				redistest.Eventually(t, patience, "another master", func() bool { return group.Master() != old })
+				group.Successor(old)
 			}
 		}},
 	} {

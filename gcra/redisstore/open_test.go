@@ -206,6 +206,7 @@ func TestOpen(t *testing.T) {
 
 // Several hosts are the seeds of a cluster. One that answers is enough.
 func TestOpenCluster(t *testing.T) {
+	t.Parallel()
 	cluster := redistest.StartCluster(t)
 	addrs := cluster.Addrs()
 	for _, url := range []string{

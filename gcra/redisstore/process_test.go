@@ -14,6 +14,7 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/redisstore"
 	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
+	"github.com/seed-e377111c/ratelimit/internal/test/parallel"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 
@@ -25,6 +26,9 @@ func TestMain(m *testing.M) {
 	redistest.Child(partnerURL, callingProcess)
 	redistest.Child(idleURL, idleProcess)
 	redistest.Child(serviceProcessURL, serviceProcess)
+	// Parallel tests have servers of their own, and as much time as they need. Those with narrow times, with goroutines
+	// to count, or with the log of go-redis run alone.
+	parallel.AtMost(6)
 	os.Exit(diagtest.Quiet(m).Run())
 }
 
@@ -73,6 +77,7 @@ func process(url string, in io.Reader, out io.Writer) error {
 // Four processes of 100 callers take from a full bucket of 20, or from a quota of 20 and a
 // rate of 1,000 a second: exactly 20 are allowed.
 func TestProcesses(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name string
 		url  func(t *testing.T) string
@@ -83,6 +88,7 @@ func TestProcesses(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			processes := startProcesses(t, 4, processURL, tt.url(t))
 			for round := range 10 {
 				what := []string{"rate", "quota"}[round%2]

@@ -75,6 +75,7 @@ func TestQuotaByTheClockOfRedis(t *testing.T) {
 // Redis admits what the calendar on the wall says, to the tick, by its own clock, whatever
 // the clock of the process says.
 func TestQuotaIsTheCalendars(t *testing.T) {
+	t.Parallel()
 	client := anyRedis(t)
 	server := stopClock(t, client)
 	rapid.Check(t, func(t *rapid.T) {
@@ -92,6 +93,7 @@ func TestQuotaIsTheCalendars(t *testing.T) {
 // backs of several processes whose own clocks are wrong. No period has more than its quota,
 // also with settlements, refunds and the denial cache, and none begins before its time.
 func TestQuotaWhileTheClockOfRedisGoesBack(t *testing.T) {
+	t.Parallel()
 	client := anyRedis(t)
 	server := stopClock(t, client)
 	rapid.Check(t, func(t *rapid.T) {
@@ -198,6 +200,7 @@ func TestQuotaOfAServerWhoseClockJumps(t *testing.T) {
 // What a server grants whose clock is a period ahead is charged in the current period, and
 // does not begin the next one. A clock that is further ahead changes nothing in Redis.
 func TestGrantOfAClockAhead(t *testing.T) {
+	t.Parallel()
 	for years, want := range map[int]int64{1: 1, 2: 4, 100: 4} {
 		client := redistest.Start(t).Client()
 		cfg := config{Prefix: newPrefix()}

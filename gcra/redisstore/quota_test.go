@@ -132,6 +132,7 @@ func TestQuotaDenialAfterALateAnswer(t *testing.T) {
 
 // While Redis is away, Local goes on from what it has said of each quota, by its clock.
 func TestLocalQuota(t *testing.T) {
+	t.Parallel()
 	for _, skew := range []time.Duration{0, 3 * aYear, -aYear} {
 		client := anyRedis(t)
 		server := stopClock(t, client)
@@ -220,6 +221,7 @@ func TestQuotasOfManyCalendars(t *testing.T) {
 // What Local has taken before Redis has answered at all counts after it has: Redis's clock
 // does not move the end of the period that Local knows.
 func TestLocalQuotaBeforeTheFirstAnswer(t *testing.T) {
+	t.Parallel()
 	for _, skew := range []time.Duration{0, 5 * time.Millisecond, -5 * time.Millisecond, 30 * time.Second, -30 * time.Second} {
 		client := anyRedis(t)
 		server := stopClock(t, client)
@@ -239,8 +241,10 @@ func TestLocalQuotaBeforeTheFirstAnswer(t *testing.T) {
 // A damaged value of a quota denies until its period ends, if at all. A refund, a
 // settlement into debt and a rate beside it are no errors meanwhile.
 func TestDamagedValuesOfAQuota(t *testing.T) {
+	t.Parallel()
 	for _, tt := range anyAndEmbedded {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			client := tt.open(t)
 			server := stopClock(t, client)
 			for _, value := range damagedValues {

@@ -27,6 +27,7 @@ func granted(t testing.TB, r *redisstore.Store, instances int, c gcra.Charge) {
 // What the local store has granted is charged in Redis, also on keys that nobody asks
 // for again, and once.
 func TestGrantsAreReported(t *testing.T) {
+	t.Parallel()
 	quota := func(subject string) gcra.Charge {
 		return gcra.Charge{Subject: subject, Policy: "q", Limit: gcra.Quota(100, gcra.Yearly), Cost: 3}
 	}
@@ -43,6 +44,7 @@ func TestGrantsAreReported(t *testing.T) {
 		"Sentinel": func(t *testing.T) redis.UniversalClient { return redistest.StartSentinel(t).Client() },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			client := open(t)
 			cfg := config{Prefix: newPrefix()}
 			r, other := newStore(t, client, cfg), newStore(t, client, cfg)
@@ -85,6 +87,7 @@ func TestGrantsAreReported(t *testing.T) {
 // While Redis is away a server grants by itself. When it is back, that is charged
 // though nobody asks for these keys, or for any, again.
 func TestGrantsAreReportedAfterAnOutage(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)
 	r := openStore(t, "redis://"+proxy.Addr+"/0", config{Timeout: time.Second, Logger: quiet})
@@ -95,7 +98,7 @@ func TestGrantsAreReportedAfterAnOutage(t *testing.T) {
 		granted(t, r, 1, hourly("s", 10))
 	}
 	proxy.Pass()
-	other := openStore(t, server.URL(), config{})
+	other := openStore(t, server.URL(), config{Timeout: patience})
 	redistest.Eventually(t, patience, "5 units to be spent", func() bool { return spent(t, other, "s", 10) == 5 })
 }
 
@@ -106,7 +109,7 @@ func TestReportIsChargedOnce(t *testing.T) {
 	r := openStore(t, "redis://"+proxy.Addr+"/0", config{Logger: quiet})
 	gcratest.MustTake(t, r, hourly("s", 100))
 
-	other := openStore(t, server.URL(), config{DenialTTL: -1})
+	other := openStore(t, server.URL(), config{Timeout: patience, DenialTTL: -1})
 	for i := range int64(5) {
 		proxy.DropReply(1)
 		granted(t, r, 1, hourly("s", 100))
@@ -224,6 +227,7 @@ func whenReporting(t *testing.T, client *redis.Client, n int64, f func()) {
 
 // A key with units that are unreported denies for at most B·T after the clock of Redis has gone back by a year.
 func TestUnreportedAfterTheClockWentBack(t *testing.T) {
+	t.Parallel()
 	client := redistest.Start(t).Client()
 	r := newStore(t, client, config{})
 	c := gcra.Charge{Subject: "s", Policy: "p", Limit: gcra.Limit{Count: 1, Per: 2 * time.Second, Burst: 2}, Cost: 1}
@@ -248,6 +252,7 @@ func TestUnreportedAfterTheClockWentBack(t *testing.T) {
 // Units that were granted under a limit of an hour each deny no longer than B·T of a new limit,
 // as in Redis.
 func TestUnreportedUnderAnotherLimit(t *testing.T) {
+	t.Parallel()
 	client := redistest.Start(t).Client()
 	cfg := config{Prefix: newPrefix()}
 	r, other := newStore(t, client, cfg), newStore(t, client, cfg)
@@ -276,6 +281,7 @@ func TestReportedUnitsUnderAnotherLimit(t *testing.T) {
 // Grants that Redis has no room for are not sent again and again: a unit of these keys takes an
 // hour to drain. A report makes two writes, the bucket and the marker.
 func TestReportsBeyondTheClampCauseNoLoad(t *testing.T) {
+	t.Parallel()
 	client := redistest.Start(t).Client()
 	cfg := config{Prefix: newPrefix()}
 	r, other := newStore(t, client, cfg), newStore(t, client, cfg)

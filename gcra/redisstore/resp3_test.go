@@ -15,6 +15,7 @@ import (
 // A client with TLS and RESP3 may take longer than 50 ms. The store logs that once, with
 // the option to change.
 func TestRESP3OverTLSIsLogged(t *testing.T) {
+	t.Parallel()
 	const nowhere = "127.0.0.1:1" // no server: the line depends on the options alone
 	tlsConfig := &tls.Config{}
 	for _, tt := range []struct {
@@ -39,6 +40,7 @@ func TestRESP3OverTLSIsLogged(t *testing.T) {
 		{"long timeout", redis.NewClient(&redis.Options{Addr: nowhere, TLSConfig: tlsConfig}), 51 * time.Millisecond, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			t.Cleanup(func() { tt.client.Close() })
 			log := new(diagtest.Text)
 

@@ -229,6 +229,7 @@ func TestLostReplyChargesOnce(t *testing.T) {
 // The same on a ring and on a cluster, where a batch is several scripts in a pipeline
 // and the client sends a failed command to another node.
 func TestLostReplyChargesOnceInAPipeline(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name string
 		open func(t *testing.T) (client, direct redis.UniversalClient, proxies map[string]*redistest.Proxy)
@@ -253,6 +254,7 @@ func TestLostReplyChargesOnceInAPipeline(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			client, direct, proxies := tt.open(t)
 			t.Cleanup(func() { client.Close() })
 			cfg := config{Prefix: newPrefix()}

@@ -50,11 +50,13 @@ var services = []struct {
 
 // Where the store works, it keeps its contract from the first call on, and Ping returns nil.
 func TestServicesThatWork(t *testing.T) {
+	t.Parallel()
 	for _, tt := range services {
 		if tt.code != "" {
 			continue
 		}
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			service := tt.open(t)
 			url := service.URL() + "?read_timeout=20s"
 
@@ -108,6 +110,11 @@ func firstCalls(t *testing.T, url string) {
 
 	if n := failed.Load(); n > 0 {
 		t.Errorf("%d of %d calls failed; want none", n, callers*calls+admissions)
+	}
+	for _, s := range r.Stats().Servers {
+		if s.Kind != gcra.BySubject {
+			t.Errorf("%q has kind %q; want %q", s.Server, s.Kind, gcra.BySubject)
+		}
 	}
 }
 
@@ -182,11 +189,13 @@ func exactlyTwentyOfProcesses(t *testing.T, url string) {
 // Where the store cannot work, its calls fail within a second or so, the log has one line with the
 // reason, and Ping returns it.
 func TestServicesThatCannotWork(t *testing.T) {
+	t.Parallel()
 	for _, tt := range services {
 		if tt.code == "" {
 			continue
 		}
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			var log diagtest.Log
 			r := openStore(t, tt.open(t).URL(), config{Timeout: patience, Logger: log.Logger()})
 

@@ -72,6 +72,7 @@ func TestBreakerState(t *testing.T) {
 // Stats of a cluster forget a server that was not used for a minute, and so the entry
 // for calls before the nodes are known.
 func TestStatsForgetServers(t *testing.T) {
+	t.Parallel()
 	var passed atomic.Int64
 	start := time.Now()
 	r := storeOn(t, redistest.StartCluster(t).Client(), config{Timeout: 10 * time.Second})
@@ -98,6 +99,7 @@ func TestStatsForgetServers(t *testing.T) {
 // While a breaker is not closed, Stats says why: also of the nodes of a cluster. Without
 // EVALSHA or EVAL nothing is answered, and the store is not asked each time.
 func TestReasonOfAnOpenBreaker(t *testing.T) {
+	t.Parallel()
 	const needs = "the store needs EVALSHA, EVAL and the commands of the ACL line in SECURITY.md"
 	renamed := func(commands ...string) (args []string) {
 		for _, c := range commands {

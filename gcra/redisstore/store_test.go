@@ -21,6 +21,7 @@ import (
 var _ gcra.LocalStore = (*redisstore.Store)(nil)
 
 func TestContract(t *testing.T) {
+	t.Parallel()
 	protocol := func(version int) func(*testing.T) redis.UniversalClient {
 		return func(t *testing.T) redis.UniversalClient {
 			o := redistest.Start(t).Options()
@@ -47,6 +48,7 @@ func TestContract(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			client := tt.open(t)
 			t.Cleanup(func() { client.Close() })
 			storetest.Run(t, func(t testing.TB) storetest.Backend {
@@ -59,8 +61,10 @@ func TestContract(t *testing.T) {
 
 // On a stopped clock every answer is exact to the tick.
 func TestContractExact(t *testing.T) {
+	t.Parallel()
 	for _, tt := range anyAndEmbedded {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			client := tt.open(t)
 			c := stopClock(t, client)
 			storetest.Run(t, func(testing.TB) storetest.Backend {
@@ -100,6 +104,7 @@ func TestContractDenialCache(t *testing.T) {
 // Any sequence of calls, also with limits that change, has the results of the
 // model, exact to the tick.
 func TestStoreIsTheModel(t *testing.T) {
+	t.Parallel()
 	client := anyRedis(t)
 	server := stopClock(t, client)
 	rapid.Check(t, func(t *rapid.T) {

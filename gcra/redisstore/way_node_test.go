@@ -184,6 +184,7 @@ func onScriptsForMany(t *testing.T, cluster *redistest.Cluster, f func() error) 
 // Redis 7.4 may answer so while a slot moves. Later scripts for several slots are answered,
 // so they are not left out for a minute.
 func TestScriptForManySlotsWhileASlotMoves(t *testing.T) {
+	t.Parallel()
 	r, scripts := onScriptsForMany(t, redistest.StartCluster(t), func() error {
 		return errorReply("ERR Script attempted to access a non local key in a cluster node script: 41fa, on @user_script:78.")
 	})
@@ -199,6 +200,7 @@ func TestScriptForManySlotsWhileASlotMoves(t *testing.T) {
 // A server that answers a script for several slots with an error gets the next one a
 // minute later.
 func TestScriptForManySlotsIsTriedAgain(t *testing.T) {
+	t.Parallel()
 	r, scripts := onScriptsForMany(t, redistest.StartCluster(t), func() error {
 		return errorReply("ERR Error running script: Script killed by user with SCRIPT KILL. script: 41fa, on @user_script:1.")
 	})
@@ -223,6 +225,7 @@ func TestScriptForManySlotsIsTriedAgain(t *testing.T) {
 // A script that was answered with an error may have charged all the same. Then it is not sent again: its callers get the
 // error, and the next scripts are for one subject each.
 func TestScriptForManySlotsMayHaveRun(t *testing.T) {
+	t.Parallel()
 	cluster := redistest.StartCluster(t)
 	if !runsFlags(t, cluster.Nodes[0]) {
 		t.Skip("needs a server that runs scripts for several slots, such as Redis 7.0")
@@ -261,9 +264,20 @@ func TestScriptForManySlotsMayHaveRun(t *testing.T) {
 
 			gcratest.MustTake(t, r, hourly("a first", 20))
 
+			// The first scripts wait for all callers, so that the next ones are for several slots.
+			all := make(chan struct{})
+			wait := scriptHook(func(redis.Cmder) error { <-all; return nil })
+			err := client.ForEachMaster(t.Context(), func(_ context.Context, node *redis.Client) error {
+				node.AddHook(wait)
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+
 			var failed atomic.Int64
 			const subjects = 400
-			redistest.Together(subjects, func(i int) {
+			together(subjects, all, func(i int) {
 				_, err := gcra.Take(t.Context(), r, hourly(fmt.Sprint([]string{"a", "a", "a", "b"}[i%4], " ", i), 20))
 				if err != nil && strings.Contains(err.Error(), tt.want) {
 					failed.Add(1)
@@ -305,6 +319,7 @@ func (lostAfter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // A client whose topology is wrong sends scripts to nodes that do not have all keys.
 // Each admission and each refund is made once all the same.
 func TestScriptOnAWrongNode(t *testing.T) {
+	t.Parallel()
 	cluster := redistest.StartCluster(t)
 	o := cluster.Options()
 	o.ReadTimeout = patience
@@ -334,6 +349,7 @@ func TestScriptOnAWrongNode(t *testing.T) {
 // twice: the failover is orderly, so no write is lost either. On a busy machine nodes
 // may lose sight of each other, and answer CLUSTERDOWN for a while.
 func TestFailoverUnderBatchesForManySlots(t *testing.T) {
+	t.Parallel()
 	cluster := redistest.StartCluster(t)
 	r := openStore(t, "redis://"+strings.Join(cluster.Addrs(), ",")+"?read_timeout=20s", config{Timeout: patience, DenialTTL: -1, Logger: quiet})
 	gcratest.MustTake(t, r, hourly("first", 20))

@@ -42,6 +42,7 @@ func kind(r *redisstore.Store) gcra.ServerKind { return r.Stats().Servers[0].Kin
 
 // One endpoint that hides a cluster answers CROSSSLOT to a script for several subjects. No call fails because of that.
 func TestHiddenCluster(t *testing.T) {
+	t.Parallel()
 	server := hiddenCluster(t)
 	open := func(t *testing.T) *redisstore.Store {
 		log := new(diagtest.Text)
@@ -130,6 +131,7 @@ func TestHiddenCluster(t *testing.T) {
 
 // A server that becomes a cluster, as when a service is moved to a larger plan, is sent to by subject from then on.
 func TestServerBecomesACluster(t *testing.T) {
+	t.Parallel()
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr)
 	r := openStore(t, "redis://"+proxy.Addr+"?read_timeout=20s", config{Timeout: patience})
 	if err := r.Ping(t.Context()); err != nil || kind(r) != gcra.OneKeyspace {
@@ -156,6 +158,7 @@ func TestServerBecomesACluster(t *testing.T) {
 
 // A proxy that runs a script where its first key is, and respects hash tags, is sent to by subject.
 func TestProxyThatRoutesByHashTag(t *testing.T) {
+	t.Parallel()
 	url := routing(t, byTag, redistest.Start(t), redistest.Start(t))
 	log := new(diagtest.Text)
 	r := openStore(t, url+"?read_timeout=20s", config{Timeout: patience, DenialTTL: -1, Logger: log.Logger()})
@@ -174,6 +177,7 @@ func TestProxyThatRoutesByHashTag(t *testing.T) {
 
 // A proxy that has an error of its own for a script whose keys have different tags is sent to by subject.
 func TestProxyWithAnErrorForDifferentTags(t *testing.T) {
+	t.Parallel()
 	var tests atomic.Int64
 	url := routing(t, func(command []string) int {
 		if name := strings.ToLower(command[0]); name != "eval" && name != "evalsha" {
@@ -207,6 +211,7 @@ func TestProxyWithAnErrorForDifferentTags(t *testing.T) {
 // A proxy that does not respect hash tags runs scripts away from their keys. The store does not use it, says so, and
 // tests it again each minute.
 func TestProxyThatIgnoresHashTags(t *testing.T) {
+	t.Parallel()
 	var good atomic.Bool
 	url := routing(t, func(command []string) int {
 		if good.Load() {
@@ -255,6 +260,7 @@ func TestProxyThatIgnoresHashTags(t *testing.T) {
 
 // A service that changes behind its address, and answers no error that says so, is noticed by the test of the next minute.
 func TestServiceThatChanges(t *testing.T) {
+	t.Parallel()
 	one := func([]string) int { return 0 }
 	for _, tt := range []struct {
 		name          string
@@ -266,6 +272,7 @@ func TestServiceThatChanges(t *testing.T) {
 		{"a proxy loses its second server", byTag, one, gcra.BySubject, gcra.OneKeyspace},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			var changed atomic.Bool
 			var tests atomic.Int64 // commands of tests
 			url := routing(t, func(command []string) int {
@@ -313,6 +320,7 @@ func TestServiceThatChanges(t *testing.T) {
 
 // One Redis, a Sentinel group and the shards of a ring are one keyspace each, after the first batches.
 func TestOneKeyspace(t *testing.T) {
+	t.Parallel()
 	for name, open := range map[string]func(t *testing.T) redis.UniversalClient{
 		"Any":      func(t *testing.T) redis.UniversalClient { return anyRedis(t) },
 		"Embedded": func(t *testing.T) redis.UniversalClient { return embedded(t) },
@@ -324,6 +332,7 @@ func TestOneKeyspace(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := newStore(t, open(t), config{})
 			n := 0
 			redistest.Eventually(t, patience, "one keyspace", func() bool {
@@ -394,6 +403,7 @@ func TestKindWhileKeysAreEvicted(t *testing.T) {
 // An endpoint that sends commands to another server from some moment on, as in a failover that loses writes, is one
 // keyspace before and after.
 func TestKindInAFailover(t *testing.T) {
+	t.Parallel()
 	var left atomic.Int64 // commands until the failover
 	url := routing(t, func([]string) int {
 		if left.Add(-1) >= 0 {
@@ -435,6 +445,7 @@ func TestKindWithAReplicaThatAnswersReads(t *testing.T) {
 
 // A ring whose shards come and go has tests under way on the old ones.
 func TestKindOnARingThatReshards(t *testing.T) {
+	t.Parallel()
 	addrs := map[string]string{"a": redistest.Start(t).Addr, "b": redistest.Start(t).Addr, "c": redistest.Start(t).Addr}
 	ring := redis.NewRing(&redis.RingOptions{Addrs: addrs, ReadTimeout: patience})
 	t.Cleanup(func() { ring.Close() })

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
+	"github.com/seed-e377111c/ratelimit/internal/test/parallel"
 )
 
 // asProgram makes a test binary the example itself, with the race detector if
@@ -32,6 +33,7 @@ func Main(m *testing.M, main func()) {
 		main()
 		return
 	}
+	parallel.AtMost(8) // they wait for the processes
 	os.Exit(diagtest.Quiet(m).Run())
 }
 

@@ -15,7 +15,7 @@ var zones = []string{
 	"Pacific/Chatham",
 }
 
-// Every period is where a search minute by minute finds it: in years in which clocks
+// Every period is where a search by quarters of an hour finds it: in years in which clocks
 // were set at midnight and a day was left out, and in the present.
 func TestPeriodsBeginWhereClocksShowThem(t *testing.T) {
 	race.Skip(t)
@@ -59,8 +59,8 @@ func checkPeriods(t *testing.T, c Calendar, p *Periods, now, end int64) {
 	}
 }
 
-// firstMoment searches, minute by minute around a time, for the first at which the
-// clocks show a date on which a period begins, or a later one.
+// firstMoment searches around a time for the first at which the clocks show a date on which
+// a period begins, or a later one. All zones differ from UTC by quarters of an hour.
 func firstMoment(c Calendar, l *time.Location, around int64) int64 {
 	near := Time(around).In(l)
 	y, m, d := near.Add(12 * time.Hour).Date()
@@ -74,8 +74,9 @@ func firstMoment(c Calendar, l *time.Location, around int64) int64 {
 			continue
 		}
 
+		const quarter = 15 * time.Minute
 		midnight := day.Add(-12 * time.Hour)
-		for t := near.Add(-25 * time.Hour).Truncate(time.Minute); ; t = t.Add(time.Minute) {
+		for t := near.Add(-25 * time.Hour).Truncate(quarter); ; t = t.Add(quarter) {
 			y, m, d := t.Date()
 			if !time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Before(midnight) {
 				return At(t)

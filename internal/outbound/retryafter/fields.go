@@ -207,6 +207,10 @@ var isoDates = [...]string{time.RFC3339, "2006-01-02T15:04Z07:00"}
 // response, as in [Parse].
 func resetIn(now time.Time, h http.Header, field string) time.Duration {
 	field = strings.TrimSpace(field)
+	if field == "" {
+		return 0 // as most responses have few of the fields
+	}
+
 	n, ok := number(field)
 	if ok && n < 1e8 { // three years
 		return duration(n)

@@ -2,7 +2,6 @@ package faults
 
 import (
 	"cmp"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -14,6 +13,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/seed-e377111c/ratelimit/internal/test/parallel"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 
@@ -23,11 +23,7 @@ var long = os.Getenv("RATELIMIT_CHAOS") == "long"
 func TestMain(m *testing.M) {
 	redistest.Child(limitedURL, limitedServer)
 	redistest.Child(soakURL, soakServer)
-	flag.Parse()
-	// Tests wait most of the time: more of them run at once than there are processors.
-	if err := flag.Set("test.parallel", "4"); err != nil {
-		panic(err)
-	}
+	parallel.AtMost(4)
 	code := m.Run()
 	sharedCluster.stop()
 	sharedSentinel.stop()

@@ -29,13 +29,6 @@ func following(t testing.TB, s *redistest.Sentinel, cfg config, sentinels ...str
 	return rigOn(t, closing(t, redis.NewFailoverClient(o)), cfg)
 }
 
-// succeeded waits until the sentinels name another master.
-func succeeded(t testing.TB, s *redistest.Sentinel, old *redistest.Server) *redistest.Server {
-	t.Helper()
-	redistest.Eventually(t, 3*ample, "another master", func() bool { return s.Master() != old })
-	return s.Master()
-}
-
 // pair is a master and a replica that follows it through a proxy, without sentinels.
 func pair(t testing.TB) (master, replica *redistest.Server, link *redistest.Proxy) {
 	t.Helper()
@@ -106,8 +99,7 @@ func TestFault16MasterKilled(t *testing.T) {
 		time.Sleep(2 * time.Millisecond)
 	})
 
-	// How long that takes is up to the sentinels: after a split vote they wait 6 s.
-	succeeded(t, group, old)
+	group.Successor(old)
 	stop()
 	o.recovers(t, r, 2*time.Second+probing) // the sentinels learn of it one after the other
 	redistest.Eventually(t, ample, "as many log lines about ends as about outages", func() bool { return len(r.log.Lines(isAway)) == len(r.log.Lines(isBack)) })
@@ -136,7 +128,7 @@ func TestFault17MasterPausedAndResumed(t *testing.T) {
 		late.Add(1)
 	})
 
-	master := succeeded(t, group, old)
+	master := group.Successor(old)
 	o.recovers(t, r, probing)
 
 	const after = 50
@@ -186,7 +178,7 @@ func TestFault18SentinelIsSilent(t *testing.T) {
 	old := group.Master()
 	proxy.Blackhole()
 	do(t, group.Sentinels[1], "sentinel", "failover", group.MasterName)
-	succeeded(t, group, old)
+	group.Successor(old)
 	o.recovers(t, r, probing)
 	o.inTime(t, budget)
 }
@@ -225,7 +217,7 @@ func TestFault19WritesLostAtFailover(t *testing.T) {
 		mustTake(t, r, c)
 	}
 	old.Kill()
-	succeeded(t, group, old)
+	group.Successor(old)
 	o.recovers(t, r, probing)
 
 	var after int64
@@ -302,7 +294,7 @@ func TestFault39NewMasterWithAnotherClock(t *testing.T) {
 	works(t, r)
 	old := group.Master()
 	do(t, group.Sentinels[0], "sentinel", "failover", group.MasterName)
-	succeeded(t, group, old)
+	group.Successor(old)
 	o.recovers(t, r, probing)
 	mustHeal(t, healSentinels(t, group)) // until then the sentinels do not agree
 	master := group.Master()

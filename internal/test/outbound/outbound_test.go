@@ -1,7 +1,6 @@
 package outbound
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/seed-e377111c/ratelimit/internal/test/diagtest"
+	"github.com/seed-e377111c/ratelimit/internal/test/parallel"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
 )
 
@@ -19,12 +19,7 @@ var long = os.Getenv("RATELIMIT_LONG") != ""
 
 func TestMain(m *testing.M) {
 	redistest.Child(callingProcess, callPartner)
-	flag.Parse()
-	// The tests sleep most of the time: run more of them at once than there are processors. Those with
-	// narrow windows are not parallel to the others.
-	if err := flag.Set("test.parallel", "64"); err != nil {
-		panic(err)
-	}
+	parallel.AtMost(64) // they sleep; those with narrow windows are not parallel to the others
 	os.Exit(diagtest.Quiet(m).Run())
 }
 

@@ -45,38 +45,3 @@ func TestProgramVariable(t *testing.T) {
 		}
 	}
 }
-
-// Tests start the program that RATELIMIT_TEST_SERVER names, sentinels too.
-func TestProgramIsStarted(t *testing.T) {
-	Need(t)
-	p, err := theProgram()
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	link := filepath.Join(t.TempDir(), filepath.Base(p.path))
-	if err := os.Symlink(p.path, link); err != nil {
-		t.Skip(err)
-	}
-
-	t.Setenv(programVar, link)
-	for _, o := range []options{{}, {sentinel: func(port int) string { return sentinelConf(port, "127.0.0.1", "1", "") }}} {
-		s, err := boot(t, o)
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		info, err := s.Client().Info(t.Context(), "server").Result()
-		if err != nil || field(info, "executable") != link {
-			t.Errorf("executable: got %q, %v; want %q", field(info, "executable"), err, link)
-		}
-
-		version := field(info, "valkey_version")
-		if version == "" {
-			version = field(info, "redis_version")
-		}
-		if version != p.version {
-			t.Errorf("its version: got %q; want %q, as it says to --version", version, p.version)
-		}
-	}
-}

@@ -77,19 +77,6 @@ func through(t *testing.T, p *Proxy) *redis.Client {
 	return c
 }
 
-// After a move new connections lead to the other server.
-func TestProxyMove(t *testing.T) {
-	p, other := NewProxy(t, Start(t).Addr), Start(t)
-	c := through(t, p)
-	if err := c.Ping(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
-	p.Move(other.Addr)
-	Eventually(t, patience, "the client to find the other server", func() bool {
-		return field(c.Info(t.Context(), "server").Val(), "tcp_port") == other.Addr[len("127.0.0.1:"):]
-	})
-}
-
 // A share of the pieces is lost, not all and not none.
 func TestProxyLosesAShare(t *testing.T) {
 	m := mode{fault: lose}

@@ -203,6 +203,14 @@ func (s *Sentinel) Master() *Server {
 	return nil
 }
 
+// Successor waits until the sentinels name another master than old, and returns that one. How long it takes is up to them:
+// after a split vote they wait 6 s.
+func (s *Sentinel) Successor(old *Server) *Server {
+	s.t.Helper()
+	Eventually(s.t, formation, "another master", func() bool { return s.Master() != old })
+	return s.Master()
+}
+
 // masterOf asks one sentinel.
 func masterOf(server *Server) (string, error) {
 	o := server.Options()
