@@ -13,6 +13,7 @@ func TestNothingIsRefundedThatWasNotCharged(t *testing.T) {
 		g, now := new(Grants), int64(1000)
 		var truth, redis, room, markCharged int64
 		var markID string
+
 		t.Repeat(map[string]func(*rapid.T){
 			"grant": func(t *rapid.T) {
 				u := rapid.Int64Range(1, 5).Draw(t, "units")
@@ -30,6 +31,7 @@ func TestNothingIsRefundedThatWasNotCharged(t *testing.T) {
 					if rapid.Bool().Draw(t, "request lost") {
 						continue
 					}
+
 					charged := markCharged
 					if markID != r.ID {
 						if charged = min(r.Amount, room); charged > 0 {
@@ -40,6 +42,7 @@ func TestNothingIsRefundedThatWasNotCharged(t *testing.T) {
 					if rapid.Bool().Draw(t, "reply lost") {
 						continue
 					}
+
 					_, refund := g.Record(&r, charged, now, now)
 					redis += refund.Inc
 					room -= refund.Inc
