@@ -37,11 +37,12 @@
 // unless no wait helps, and a google.rpc.QuotaFailure with the names of the policies
 // that denied.
 //
-// The RateLimit fields are header metadata of calls that succeed, in lower case. Of
-// calls that fail before they send anything they are trailer metadata, as on a response with
-// header metadata no client retries: a denial has retry-after and grpc-retry-pushback-ms beside them. A
-// client with a retry policy for RESOURCE_EXHAUSTED then waits as long as the server
-// says; docs/rpc.md has the configuration.
+// The RateLimit fields are header metadata of calls that succeed, in lower case, or trailer
+// metadata if a unary handler has sent the header itself. Of calls that fail before they send
+// anything they are trailer metadata, as on a response with header metadata no client retries:
+// a denial has retry-after and grpc-retry-pushback-ms beside them. A client with a retry policy
+// for RESOURCE_EXHAUSTED then waits as long as the server says; docs/rpc.md has the
+// configuration.
 //
 // # Streams
 //

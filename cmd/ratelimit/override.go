@@ -191,8 +191,14 @@ func allows(file *policyFile, set *overrideSet, e *overrides.Entry, force bool) 
 		return nil
 	}
 
+	old, ok := set.entries[e.Field()]
+	if !ok { // then that of all policies holds
+		all := overrides.Entry{Subject: e.Subject}
+		old, ok = set.entries[all.Field()]
+	}
+
 	present, what := map[string]gcra.Limit{}, "limit"
-	if old, ok := set.entries[e.Field()]; ok && old.Limit != overrides.Banned {
+	if ok && old.Limit != overrides.Banned {
 		present[""], what = old.Override().Limit, "override"
 	} else if file == nil {
 		return usagef("the present limit is not known; want --policies to compare it with, or --force")

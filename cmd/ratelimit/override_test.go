@@ -191,6 +191,10 @@ func TestOverrideMistakes(t *testing.T) {
 	want(t, 0, set("ip:192.0.2.7", "7/hour", "--for", "1h", "--policy", "client"))
 	want(t, 2, set("ip:192.0.2.7", "6/hour", "--for", "1h", "--policy", "client"), "lower than the present override, 7/hour")
 
+	want(t, 0, set("ip:192.0.2.6", "none", "--for", "1h"))
+	want(t, 2, set("ip:192.0.2.6", "1000/hour", "--for", "1h", "--policy", "client", "--policies", policies), "lower than the present override, none")
+	want(t, 0, []string{"override", "unset", "ip:192.0.2.6"})
+
 	want(t, 1, []string{"override", "unset", "ip:192.0.2.8"}, "ip:192.0.2.8 has no override")
 	want(t, 1, []string{"override", "unset", "ip:192.0.2.7", "--policy", "plan"}, "has no override")
 	want(t, 0, []string{"override", "unset", "ip:192.0.2.7", "--policy", "client"}, "taken back")
