@@ -40,9 +40,9 @@ type instances struct {
 }
 
 const (
-	// markEvery is the time between two marks of a store. Many stores mark more seldom,
-	// at most every marksApart all together: a mark costs Redis about 10 us, and 1 us
-	// for each that is there.
+	// markEvery is the time between two marks of a store. Many stores, up to maxInstances, mark
+	// more seldom, on average every marksApart all together: a mark costs Redis about 10 us,
+	// and 1 us for each that is there.
 	markEvery  = 2 * time.Second
 	marksApart = 20 * time.Millisecond
 

@@ -24,8 +24,8 @@ import (
 // process. A mark lasts 6 s or, if that is longer, three times as long as the store's last two
 // marks are apart, at most a minute. So under traffic the others count a new store about 2 s
 // later, and do not count one that has stopped 8 s later. More than 100 stores mark themselves
-// at most 50 times a second together, which takes longer, and the largest count is 1000.
-// [gcra.Stats] has the count. If instances is not 0 and the count is larger for five minutes, a
+// more seldom, about 50 times a second together once they have counted each other, so both
+// take longer. The largest count is 1000. [gcra.Stats] has the count. If instances is not 0 and the count is larger for five minutes, a
 // line goes to Logger.
 func (s *Store) Local(instances int) gcra.Store {
 	s.counted.use(instances)

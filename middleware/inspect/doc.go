@@ -23,7 +23,7 @@
 // lead to the page show the same.
 //
 // Mount the page outside the limiter, or a denied client cannot open it. An echo router that
-// uses a limiter limits all of its routes, and a gin router those that are registered later.
+// uses a limiter limits all of its routes, and a gin router the groups and routes that are made later.
 //
 // # Authorization
 //
