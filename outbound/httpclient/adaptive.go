@@ -63,7 +63,7 @@ import (
 //
 // Ten callers in two processes on an empty bucket of 4,500 an hour get 0.47 % denials, which are
 // their ten first requests (examples/simulate compares that with other strategies, there and, with
-// -worlds, in 118 worlds). After five windows or ten minutes, at most 5 % are denied, at least 95 % of
+// -worlds, in 121 worlds). After five windows or ten minutes, at most 5 % are denied, at least 95 % of
 // the limit is used, and no client gets more than three times as much as another, where the server tells
 // anything. Where it tells nothing, that is 5 % and 90 % for one client; and 10 %, 75 % and ten times for
 // several that do not know each other. The next section has the exceptions.
@@ -72,10 +72,12 @@ import (
 //
 // A bucket of one or two units shows nothing before it denies. Several clients of one do not share it
 // evenly, one may get nothing, and of a bucket of two they use half. In a window that serves a client
-// less than twice, one gets up to eight times as much as another. In a sliding window of an hour that is
-// up to seven times; with ten clients and Retry-After alone, five times; with thirty clients and a server
-// that tells nothing, twelve times. Two clients of a request a minute that tells nothing get 13 % denials,
-// two hundred of a bucket of a hundred get 8 %; with more than about 240 of a larger one, remaining oscillates. With
+// less than twice, one gets up to six times as much as another. In a sliding window of an hour that is
+// up to nineteen times; with ten clients and Retry-After alone, five times; with thirty clients and a server
+// that tells nothing, twelve times. Two clients of a request a minute that tells nothing get 13 % denials.
+// If the server blocks its clients for 30 seconds after a denial
+// and tells nothing, they use 28 % of the limit: use a [Transport] with its limit. With more than about 240
+// clients of a large bucket, remaining oscillates. With
 // RateLimit-Remaining alone a small bucket looks like a large one that is almost empty: clients leave up
 // to half of the limit unused until their shares have changed by a factor of two and remaining has not.
 //
