@@ -321,7 +321,7 @@ func TestServiceThatChanges(t *testing.T) {
 func TestOneKeyspace(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(t *testing.T) redis.UniversalClient{
-		"Any":      func(t *testing.T) redis.UniversalClient { return anyRedis(t) },
+		"Real":     func(t *testing.T) redis.UniversalClient { return realRedis(t) },
 		"Embedded": func(t *testing.T) redis.UniversalClient { return embedded(t) },
 		"Sentinel": func(t *testing.T) redis.UniversalClient { return redistest.StartSentinel(t).Client() },
 		"Ring": func(t *testing.T) redis.UniversalClient {
