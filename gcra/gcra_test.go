@@ -107,28 +107,6 @@ func TestRemainingCountsDown(t *testing.T) {
 	})
 }
 
-// After a change of limits no wait is longer than the new limit takes to refill,
-// and the RetryAfter of the first denial is exact.
-func TestChangedLimit(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		before, after := gcratest.AnyLimit().Draw(t, "before"), gcratest.AnyLimit().Draw(t, "after")
-		m := newStopped()
-		for m.take(t, gcra.Charge{Limit: before, Cost: 1}).Allowed {
-		}
-		c := gcra.Charge{Limit: after, Cost: rapid.Int64Range(1, after.Capacity()).Draw(t, "cost")}
-		refill := time.Duration(gcratest.Emission(after).Int64()*after.Capacity()) * gcratest.Tick
-		r := m.take(t, c)
-		if r.Never || r.RetryAfter > refill || r.ResetAfter > refill {
-			t.Fatalf("from %v to %v: got %+v; want all times within %v", before, after, r, refill)
-		}
-
-		m.advance(r.RetryAfter)
-		if !r.Allowed && !m.take(t, c).Allowed {
-			t.Fatalf("from %v to %v: denied again after %v", before, after, r.RetryAfter)
-		}
-	})
-}
-
 // A peek and a charge above the burst leave the bucket as it was.
 func TestPeekAndNeverWriteNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

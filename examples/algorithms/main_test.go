@@ -91,29 +91,6 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// The table and -h explain each column, and why GCRA exceeds the count.
-func TestColumns(t *testing.T) {
-	for _, args := range [][]string{{"-h"}, nil} {
-		var out strings.Builder
-		if err := run(args, &out); err != nil {
-			t.Fatal(err)
-		}
-		wants := []string{"bytes a key  ", "µs a check  ", "most Burst + Count requests", "steady gets 20, and 19 that refill", "burst of 1 allows at most 21"}
-		for _, column := range traffics {
-			wants = append(wants, column.name+" ", column.description)
-		}
-
-		for _, want := range wants {
-			if !strings.Contains(out.String(), want) {
-				t.Errorf("%q: got\n%s\nwant %q", args, &out, want)
-			}
-		}
-		if table := strings.Contains(out.String(), "GCRA    23"); table != (args == nil) {
-			t.Errorf("%q: got\n%s\nwant a table only without -h", args, &out)
-		}
-	}
-}
-
 func TestRunErrors(t *testing.T) {
 	for _, args := range [][]string{{"-dir", "x"}, {"x"}} {
 		var out bytes.Buffer

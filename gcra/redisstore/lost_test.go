@@ -94,7 +94,7 @@ func TestQueueSurvivesLostState(t *testing.T) {
 				want := len(calls) + more
 				mu.Unlock()
 
-				redistest.Eventually(t, patience, "calls", func() bool {
+				redistest.Eventually(t, patience+3*time.Duration(more)*turn, "calls", func() bool {
 					mu.Lock()
 					defer mu.Unlock()
 					return len(calls) >= want

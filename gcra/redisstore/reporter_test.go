@@ -32,7 +32,7 @@ func TestGrantsAreReported(t *testing.T) {
 		return gcra.Charge{Subject: subject, Policy: "q", Limit: gcra.Quota(100, gcra.Yearly), Cost: 3}
 	}
 	for name, open := range map[string]func(t *testing.T) redis.UniversalClient{
-		"Any":      func(t *testing.T) redis.UniversalClient { return anyRedis(t) },
+		"Real":     func(t *testing.T) redis.UniversalClient { return realRedis(t) },
 		"Embedded": func(t *testing.T) redis.UniversalClient { return embedded(t) },
 		"Ring": func(t *testing.T) redis.UniversalClient {
 			a, b := redistest.Start(t), redistest.Start(t)

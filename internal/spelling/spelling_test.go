@@ -13,14 +13,3 @@ func TestClosest(t *testing.T) {
 		}
 	}
 }
-
-func TestDistance(t *testing.T) {
-	for _, test := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"", "abc", 3}, {"abc", "acb", 1}, {"PSOT", "POST", 1}, {"LIST", "POST", 2}, {"é", "e", 1}, {"ca", "abc", 3}} {
-		if got := Distance(test.a, test.b); got != test.want {
-			t.Errorf("%q to %q: got %d; want %d", test.a, test.b, got, test.want)
-		}
-	}
-}

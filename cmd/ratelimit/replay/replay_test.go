@@ -229,16 +229,3 @@ func TestRunInterrupted(t *testing.T) {
 		t.Errorf("got\n%s\nwant %s", &out, want)
 	}
 }
-
-func TestGrouped(t *testing.T) {
-	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", -1000: "-1,000", -100: "-100", 1234567: "1,234,567"} {
-		if got := grouped(n); got != want {
-			t.Errorf("%d: got %s; want %s", n, got, want)
-		}
-	}
-	for want, c := range map[string][2]int64{"0": {0, 5}, "1 (under 0.01 %)": {1, 1e6}, "1,500 (50.00 %)": {1500, 3000}} {
-		if got := withPercent(c[0], c[1]); got != want {
-			t.Errorf("%v: got %s; want %s", c, got, want)
-		}
-	}
-}

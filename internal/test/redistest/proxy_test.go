@@ -76,17 +76,3 @@ func through(t *testing.T, p *Proxy) *redis.Client {
 	closeAtCleanup(t, c)
 	return c
 }
-
-// A share of the pieces is lost, not all and not none.
-func TestProxyLosesAShare(t *testing.T) {
-	m := mode{fault: lose}
-	lost := 0
-	for range 10_000 {
-		if m.loses(0.3) {
-			lost++
-		}
-	}
-	if lost < 2500 || lost > 3500 {
-		t.Errorf("%d of 10,000 pieces lost; want some 3,000", lost)
-	}
-}
