@@ -26,7 +26,7 @@ import (
 //  4. Those further out have been handed out, so rule 3 holds for them.
 type admission struct {
 	policies *policies  // of the limiter, when the request came
-	outer    *admission // of the next limiter further out that has decided, or nil
+	outer    *admission // of the next limiter further out that has decided; nil if there is none, and for Decide and Peek
 	entries  []entry
 	charges  []gcra.Charge
 	err      error // why policies followed their OnFailure

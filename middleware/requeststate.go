@@ -153,8 +153,8 @@ func Framework(ctx context.Context) any {
 }
 
 // FromContext returns the Decision of the innermost limiter that allowed or
-// denied the request, or nil if there is none. Refund, Spend and Settle of a nil Decision do nothing, so handlers may call them
-// without a check.
+// denied the request, or nil if there is none. Refund, Spend and Settle of a nil Decision
+// change nothing, so handlers may call them without a check.
 func FromContext(ctx context.Context) *Decision {
 	if a := settledIn(ctx); a != nil {
 		return a.decision()

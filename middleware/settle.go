@@ -27,7 +27,7 @@ import (
 // error. It may be called again then: what a failed call has charged may be charged
 // again, and is never given back twice.
 //
-// After a denial, and of a policy after its Refund, Settle does nothing. It goes on if the
+// After a denial that charged nothing, and of a policy after its Refund, Settle does nothing. It goes on if the
 // client hangs up, and does not change Results. A negative cost is an error.
 func (d *Decision) Settle(ctx context.Context, cost int64, policies ...string) error {
 	if cost < 0 {
@@ -66,8 +66,8 @@ func (e *SettleError) Error() string {
 // are done. A name that the limiter of this Decision does not have is an error; a policy
 // that did not apply to this request is left alone. Where fewer units are left, it takes
 // what is left and as many units more as the policy may be in debt, so later requests wait
-// and this one is not denied. After a denial, and of a policy after its Refund, Spend does
-// nothing. See [Decision.Settle] for a cost that was estimated.
+// and this one is not denied. After a denial that charged nothing, and of a policy after its
+// Refund, Spend does nothing. See [Decision.Settle] for a cost that was estimated.
 //
 // Spend goes on if the client hangs up. It does not change Results. It returns an error
 // also if n is negative, no policy is named or the store fails. The error of a store may
@@ -88,8 +88,8 @@ func (d *Decision) Spend(ctx context.Context, n int64, policies ...string) error
 // limiter of this Decision does not have is an error; a policy that did not apply to this
 // request is left alone. Only the first call for a policy gives back, even if the store
 // fails: it may have made the refund, and a second call could make it twice. Of a rate the
-// whole cost is refunded, however late; of a quota nothing, once its period is over. So do
-// not let clients cause refunds: requests held open and refunded together refill the bucket.
+// whole cost is refunded, however late; of a quota nothing, once the period of the request is
+// over, not even what was added in the next. So do not let clients cause refunds: requests held open and refunded together refill the bucket.
 //
 // Under MaxDelay, later requests move up, but requests that wait already keep
 // their delay. The next request may pass together with the last of them.

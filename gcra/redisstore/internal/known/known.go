@@ -15,7 +15,7 @@ import (
 
 // A Cache keeps the TATs of Redis as of its last answers. It is bounded as a [gcra.Memory] is.
 //
-//  1. Each TAT is kept by the local monotonic clock, as if Redis had read its own clock before the call. It did so later,
+//  1. Each TAT that is an answer is kept by the local monotonic clock, as if Redis had read its own clock before the call. It did so later,
 //     so the true TAT is not earlier.
 //  2. A TAT only grows, except by refunds. Hence Redis denies what the cache denies.
 //  3. A refund of this process clears its buckets before it is sent. Until all refunds of a shard are answered, and from
@@ -57,7 +57,7 @@ func New(clock *buckets.Clock, ttl time.Duration, grants *outage.Grants) *Cache 
 // freshness says when a TAT was learned and how long the call took: the true TAT is later by that latency at most. 0 marks
 // a TAT that is not an answer of Redis: a refund has cleared it, or the local store has changed it.
 //
-// The time is in milliseconds, up to 34 years, above 24 bits for the latency in microseconds, up to 16 s. Slower calls are
+// The time is in milliseconds, up to 17 years, above 24 bits for the latency in microseconds, up to 16 s. Slower calls are
 // not learned from.
 type freshness int64
 
@@ -89,7 +89,7 @@ func (c *Cache) Prepare(charge *gcra.Charge, refund bool, to *buckets.Charge) er
 func (c *Cache) Apply(ops []buckets.Op) (admitted bool) { return c.set.Apply(ops) }
 
 // Deny reports whether Redis would deny the admission, and fills in the results of the charges if so. Buckets that are not
-// known count as full.
+// known count as full: Ahead of their charges is 0 before.
 func (c *Cache) Deny(admission []buckets.Charge, charges []gcra.Charge) bool {
 	unreported := c.grants.Any()
 	if c.ttl == 0 && !unreported {
@@ -196,7 +196,7 @@ func (c *Cache) RefundAnswered(refund []buckets.Charge) {
 		shard := c.set.Shard(refund[i].Hash)
 		c.set.Lock(shard)
 		c.shards[shard].refunds--
-		c.shards[shard].refunded = now
+		c.shards[shard].refunded = max(c.shards[shard].refunded, now) // a later answer may have been faster
 		c.set.Unlock(shard)
 	}
 }

@@ -5,9 +5,10 @@
 -- KEYS   the buckets, each once; a value is the theoretical arrival time (TAT). If
 --        they are in several slots, KEYS is empty and ARGV begins with their number and
 --        the keys; what is below is what follows
--- ARGV   of one admission for each key, in order, each of one charge with the same
---        params, where 0 < inc <= room and unit = 0: inc, room and, if it is not
---        room, top. Few arguments, as each costs Redis 1,500 instructions. Otherwise
+-- ARGV   The short form is for one admission for each key, in order, each of one charge
+--        with the same params, inc > 0, room >= 0 and unit = 0, without shadows and quotas:
+--        inc, room and, if it is not room, top. Few arguments, as each costs Redis 1,500
+--        instructions. The long form, for all others:
 --        [1]  the ops: 4 bytes a charge, in the order of the admissions:
 --             key (2 bytes, high first, counted from 0), params (counted from 0),
 --             flags (1: last charge of its admission, 2: shadow, 4*n: a quota with
@@ -15,7 +16,8 @@
 --        [2]  then for each params four numbers: inc, room, top, unit
 --             inc   cost*T; 0 peeks, negative refunds
 --             room  the charge passes if ahead + inc <= room; -1: it never passes
---             top   a TAT further ahead of now counts as top
+--             top   a TAT further ahead of now counts as top; that of a refund or a late
+--                   charge on a rate is beyond what any limit makes
 --             unit  0, or T of a late charge: it is never denied, and takes the units of
 --                   inc that fit
 --        then for each periods, the n-th counted from the end, four times: when the
