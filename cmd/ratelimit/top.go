@@ -35,7 +35,7 @@ limit that is.
 
 It reads all keys once, 25 at a time and with pauses, so Redis stays free for its
 servers: a million keys take some ten seconds, longer if Redis is busy. A subject of
-more than 64 bytes is shown as its hash.`,
+more than 64 bytes in its key is shown as its hash.`,
 		Example: "  ratelimit top --policies policies.yaml\n  ratelimit top -n 3 --every 5s",
 		Args:    exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -45,7 +45,7 @@ import (
 // If the server does not tell its rate, or its bucket has one unit, shares are learned by additive
 // increase and multiplicative decrease (AIMD) instead, with a reserve of 8 units if the capacity is
 // unknown. By these rates the time between two requests is at most a minute or, if that is longer, that
-// of 256 clients at the server's rate.
+// of 256 clients at the server's rate, and up to a tenth more by chance.
 //
 // A fixed window, in which the whole limit returns at once, is known by a reset that stays while
 // remaining falls. Clients then use the window evenly, and when nothing remains they wait for the

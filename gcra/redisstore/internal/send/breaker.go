@@ -3,6 +3,7 @@ package send
 import (
 	"errors"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,10 +22,10 @@ type breaker struct {
 	circuit   *gobreaker.TwoStepCircuitBreaker[struct{}]
 	notClosed atomic.Bool // saves callers the circuit's lock while it is closed
 
-	// While it is closed and has counted no failure, a success changes nothing and is not told. failing is set after the
-	// circuit counts a failure and cleared before it counts a success, so it is set while there is one to forget.
-	failing atomic.Bool
-	unasked func(error) // what allow returns then
+	// While it is closed and has no failure to forget, a success changes nothing and is not told.
+	mu      sync.Mutex  // of what the circuit counts, and failing
+	failing atomic.Bool // it has counted a failure since the last success
+	unasked func(error) // what allow returns while it has not
 }
 
 const (
@@ -52,8 +53,7 @@ func newBreaker() *breaker {
 			return
 		}
 		if done, open := b.circuit.Allow(); open == nil {
-			done(err)
-			b.failing.Store(true)
+			b.count(done, err)
 		}
 	}
 	return b
@@ -65,16 +65,19 @@ func (b *breaker) allow() (done func(error), err error) {
 		return b.unasked, nil
 	}
 
-	count, err := b.circuit.Allow()
+	counted, err := b.circuit.Allow()
 	if err != nil {
 		return nil, ErrUnavailable
 	}
-	return func(err error) {
-		if !rediskit.Down(err) && !b.notClosed.Load() {
-			b.failing.Store(false)
-		}
-		count(err)
-	}, nil
+	return func(err error) { b.count(counted, err) }, nil
+}
+
+// count tells the circuit the result of a call.
+func (b *breaker) count(done func(error), err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	done(err)
+	b.failing.Store(b.circuit.Counts().ConsecutiveFailures > 0)
 }
 
 func (b *breaker) state() gcra.BreakerState { return states[b.circuit.State()] }

@@ -55,3 +55,28 @@ func TestLateSuccessLeavesTheBreakerOpen(t *testing.T) {
 		t.Errorf("got %v; want %v", err, ErrUnavailable)
 	}
 }
+
+// After a success that ends before an earlier failure does, the failure is forgotten with the next success.
+func TestFailureAfterALaterSuccess(t *testing.T) {
+	failure := errors.New("EOF")
+	b := newBreaker()
+	first, _ := b.allow()
+	first(failure)
+	slow, _ := b.allow()
+	fast, _ := b.allow()
+	fast(nil)
+	slow(failure)
+
+	next, _ := b.allow()
+	next(nil)
+	for range 2 {
+		done, err := b.allow()
+		if err != nil {
+			t.Fatalf("got %v after fewer than three failures in a row", err)
+		}
+		done(failure)
+	}
+	if _, err := b.allow(); err != nil {
+		t.Errorf("got %v after two failures in a row", err)
+	}
+}
