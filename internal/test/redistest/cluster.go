@@ -25,6 +25,9 @@ const (
 	nodeTime = "1000" // ms until a node without an answer counts as failing
 )
 
+// forming is held while a cluster forms. Of two that formed at once on a busy machine, neither was whole after a minute.
+var forming sync.Mutex
+
 // Cluster is a Redis Cluster of three masters, each with a replica.
 type Cluster struct {
 	// Nodes starts with the masters, in the order of their slots; Nodes[3+i] is
@@ -56,6 +59,8 @@ func startCluster(t testing.TB, certs *Certificates, args []string) *Cluster {
 		"--cluster-announce-ip", "127.0.0.1",
 	}, replicating(args))
 
+	forming.Lock()
+	defer forming.Unlock()
 	servers, err := bootAll(t, slices.Repeat([]options{{args: args, bus: true, certs: certs}}, nodes)...)
 	if err != nil {
 		t.Fatal(err)

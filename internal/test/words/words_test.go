@@ -93,14 +93,16 @@ type phrase struct {
 }
 
 type rules struct {
-	any     *regexp.Regexp // finds what one of banned may find
-	banned  []rule
-	allowed []phrase
+	any, exact *regexp.Regexp // find what one of banned may find, in the words of a line and in the line as it is
+	banned     []rule
+	allowed    []phrase
+	clean      map[string]bool // lines in which they found nothing
 }
 
 func parse(t *testing.T) (r rules) {
 	t.Helper()
-	var all []string
+	r.clean = map[string]bool{}
+	var words, exacts []string
 	for line := range strings.Lines(list) {
 		line = strings.TrimRight(line, "\n")
 		if line == "" || line[0] == '#' {
@@ -115,13 +117,17 @@ func parse(t *testing.T) (r rules) {
 			t.Fatalf("words.txt: %q has no replacement", line)
 		}
 		exact, isExact := strings.CutPrefix(pattern, "=")
-		if !isExact {
+		if isExact {
+			exacts = append(exacts, exact)
+		} else {
 			exact = `\b(?:` + pattern + `)\b`
+			words = append(words, pattern)
 		}
 		r.banned = append(r.banned, rule{regexp.MustCompile(exact), isExact, instead})
-		all = append(all, exact)
 	}
-	r.any = regexp.MustCompile(strings.Join(all, "|"))
+
+	r.any = regexp.MustCompile(`\b(?:` + strings.Join(words, "|") + `)\b`)
+	r.exact = regexp.MustCompile(strings.Join(exacts, "|"))
 	return r
 }
 
@@ -130,8 +136,12 @@ func (r rules) find(name, text string) (found []string) {
 	number := 0
 	for line := range strings.Lines(text) {
 		number++
+		if r.clean[line] {
+			continue
+		}
 		plain := split(line)
-		if !r.any.MatchString(plain) && !r.any.MatchString(line) {
+		if !r.any.MatchString(plain) && !r.exact.MatchString(line) {
+			r.clean[line] = true
 			continue
 		}
 		for _, phrase := range r.allowed {
