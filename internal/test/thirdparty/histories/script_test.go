@@ -43,7 +43,8 @@ local function tats()
   for i = 1, #KEYS do list[i] = list[i] or '-' end
   return table.concat(list, ' ')
 end
-local keys, ops, params, before = table.concat(KEYS, ' '), ARGV[1], table.concat(ARGV, ' ', 2), tats()
+local keys, ops, params, before = table.concat(KEYS, ' '), '', table.concat(ARGV, ' '), tats()
+if #ARGV > 3 then ops, params = ARGV[1], table.concat(ARGV, ' ', 2) end
 local function take()
 ` + strings.Replace(text, clock, "\nnow = ", 1) + `
 end
@@ -237,6 +238,7 @@ func (h *history) replay(e []string) {
 
 	ops := []byte(e[2])
 	if len(ops) == 0 { // one charge on each key, each a request of its own
+		numbers = []int64{numbers[0], numbers[1], numbers[len(numbers)-1], 0}
 		for i := range keys {
 			ops = append(ops, byte(i>>8), byte(i), 0, 1)
 		}
