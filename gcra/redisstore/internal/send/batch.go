@@ -14,7 +14,7 @@ import (
 //
 //  1. The first n scripts are in use, the others keep their memory for later. byShare has the index of each by what its
 //     keys share in this way.
-//  2. size, charges and bytes are sums over all requests in the scripts; takes is true if it is of one.
+//  2. size, charges and bytes are sums over all requests in the scripts; takes is true if one of them takes.
 //  3. All requests have been sent before, or none. Those that have are closer to their deadlines, and the earliest one ends
 //     the call for all.
 type batch struct {

@@ -22,11 +22,11 @@ import (
 //     that wait as soon as one is answered: the busier the server, the larger the batches and the cheaper a request. No
 //     timer holds a batch back.
 //  2. inFlight is the number of senders: the goroutines of sendLoop, and a caller in sendInline. Each has one batch.
-//     Requests that are sent again may bring it above maxInFlight. A call whose time is up is not counted any more. An idle
-//     batcher has none.
+//     A request that is sent again starts one more, which leaves when it finds none waiting. A call whose time is up does not
+//     count, though the client still waits. An idle batcher has none.
 //  3. A request belongs to the batcher from submit until it is finished. Then its caller may free it, so nothing of it is
-//     read any more. One that is asked again, or sent in another way, is not finished in between.
-//  4. Each request of a batch goes to Before once and to Learn once for each call.
+//     read any more. One that is asked again, or sent in another way, stays with the batcher.
+//  4. For each call that is made, each of its requests goes to Config.Before once and to Config.Learn once.
 type batcher struct {
 	Server  string
 	sender  *Sender
@@ -36,7 +36,7 @@ type batcher struct {
 	waiting  []*Request
 	shown    shown // of the server, see way.go
 	inFlight int
-	deadline int64 // of the last request; tells when the batcher was last used
+	deadline int64 // of the last request: Stats leaves out batchers that were not used since
 }
 
 // maxInFlight is how many batches of a batcher may be in flight: while Redis works on one, the next is being written and
@@ -44,7 +44,8 @@ type batcher struct {
 const maxInFlight = 2
 
 // submit gives a request to a sender, or answers it at once while the breaker is open. It does not block. With inline the
-// caller may be the sender: if no batch is in flight, submit returns when its batch is over, which usually has the request.
+// caller may be the sender: if no batch is in flight, it sends one, which usually has the request, and submit returns when
+// that is over.
 func (b *batcher) submit(q *Request, inline bool) {
 	b.mu.Lock()
 	b.deadline = q.deadline
@@ -88,7 +89,7 @@ func (b *batcher) sendLoop() {
 		}
 
 		if !b.sendTimed(batch) {
-			return // without giving the batch back: the function of its timer may still read it
+			return // without giving the batch back
 		}
 		batch.reset()
 
@@ -152,8 +153,8 @@ func (b *batcher) fill(batch *batch) {
 }
 
 // sendTimed sends the batch and answers its requests. If the server has not answered by the first deadline, all get an
-// error at once. sendTimed then returns false, but only once the client has stopped waiting too: the
-// batch belongs to that call until then.
+// error at once. sendTimed then returns false, but only once the client has stopped waiting too. The call
+// writes to the batch until then, and the function of the timer may read it even later, so it is not used again.
 func (b *batcher) sendTimed(batch *batch) (inTime bool) {
 	done, ok := b.begin(batch)
 	if !ok {

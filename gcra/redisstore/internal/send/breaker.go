@@ -23,13 +23,13 @@ type breaker struct {
 	notClosed atomic.Bool // saves callers the circuit's lock while it is closed
 
 	// While it is closed and has no failure to forget, a success changes nothing and is not told.
-	mu      sync.Mutex  // of what the circuit counts, and failing
-	failing atomic.Bool // it has counted a failure since the last success
-	unasked func(error) // what allow returns while it has not
+	mu        sync.Mutex  // of what the circuit counts, and failing
+	failing   atomic.Bool // it has counted a failure since the last success
+	uncounted func(error) // what allow returns while it has not
 }
 
 const (
-	// tripAfter is how many batches must fail in a row.
+	// tripAfter is how many batches must fail in a row. The documentation names it and minOpen.
 	tripAfter = 3
 
 	// A breaker stays open for minOpen to twice minOpen, chosen once at random, so that the probes of many processes do not
@@ -48,7 +48,7 @@ func newBreaker() *breaker {
 			b.notClosed.Store(to != gobreaker.StateClosed)
 		},
 	})
-	b.unasked = func(err error) {
+	b.uncounted = func(err error) {
 		if !rediskit.Down(err) {
 			return
 		}
@@ -62,7 +62,7 @@ func newBreaker() *breaker {
 // allow returns [ErrUnavailable] if no call may be made. Otherwise done gets its error.
 func (b *breaker) allow() (done func(error), err error) {
 	if !b.failing.Load() && !b.notClosed.Load() {
-		return b.unasked, nil
+		return b.uncounted, nil
 	}
 
 	counted, err := b.circuit.Allow()

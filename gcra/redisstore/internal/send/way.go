@@ -99,7 +99,7 @@ func (b *batcher) learn(batch *batch, err error, now int64) {
 	}
 }
 
-// settle sets the kind.
+// settle sets the kind, and when to test again.
 func (k *shown) settle(kind gcra.ServerKind, now int64) {
 	k.kind, k.guess, k.test = kind, kind, now+tat.Ticks(testSettledAgain)
 }
