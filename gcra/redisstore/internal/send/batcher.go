@@ -33,8 +33,8 @@ type batcher struct {
 	breaker *breaker
 
 	mu       sync.Mutex
-	waiting  []*Request
-	shown    shown // of the server, see way.go
+	waiting  []*Request // in the order of their deadlines, behind those that were sent before
+	shown    shown      // of the server, see way.go
 	inFlight int
 	deadline int64 // of the last request: Stats leaves out batchers that were not used since
 }
@@ -61,7 +61,11 @@ func (b *batcher) submit(q *Request, inline bool) {
 		// Its deadline may be earlier than those of the batches in flight, so it waits for none of them.
 		b.waiting, send = slices.Insert(b.waiting, 0, q), true
 	} else {
-		b.waiting = append(b.waiting, q)
+		i := len(b.waiting)
+		for i > 0 && b.waiting[i-1].deadline > q.deadline && !b.waiting[i-1].sentBefore() {
+			i--
+		}
+		b.waiting = slices.Insert(b.waiting, i, q)
 	}
 	if send {
 		b.inFlight++

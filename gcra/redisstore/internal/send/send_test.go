@@ -3,12 +3,18 @@ package send
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
+	"slices"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"github.com/seed-e377111c/ratelimit/gcra"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/buckets"
 	"github.com/seed-e377111c/ratelimit/gcra/internal/tat"
 	"github.com/seed-e377111c/ratelimit/internal/test/redistest"
@@ -30,13 +36,14 @@ func newSender(client redis.UniversalClient, told *told, after func(Result)) *Se
 }
 
 // take sends a charge of one of ten units. Its context can end, so that another goroutine sends it.
-func take(t *testing.T, s *Sender, key string) *Request {
+func take(t *testing.T, s *Sender, keys ...string) *Request {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	const unit = int64(time.Hour / tat.Tick)
-	q := NewRequest([]buckets.Charge{{Params: tat.Params{Emission: unit, Capacity: 10 * unit, Room: 10 * unit, Top: 10 * unit, Inc: unit}}}, false)
-	q.Keys = append(q.Keys, key)
+	charge := buckets.Charge{Params: tat.Params{Emission: unit, Capacity: 10 * unit, Room: 10 * unit, Top: 10 * unit, Inc: unit}}
+	q := NewRequest(slices.Repeat([]buckets.Charge{charge}, len(keys)), false)
+	q.Keys = append(q.Keys, keys...)
 	if err := s.Send(ctx, q); err != nil {
 		t.Fatal(err)
 	}
@@ -79,5 +86,71 @@ func TestErrorFollowsTheBookkeeping(t *testing.T) {
 	}
 	if q := take(t, s, "send:{s}:p"); !errors.Is(q.Err, ErrUnavailable) {
 		t.Errorf("got %v; want ErrUnavailable", q.Err)
+	}
+}
+
+// A request of two subjects waits while the server stalls, and is divided when its turn comes. Its parts keep
+// its deadline, and their turn comes before that of 1,400 younger requests.
+func TestPartsAreNotLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		var calls atomic.Int64
+		client := redis.NewClient(&redis.Options{
+			Addr: "127.0.0.1:1", MaxRetries: -1,
+			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}, // their goroutines outlive the client
+		})
+		defer client.Close()
+		client.AddHook(hook(func(ctx context.Context) {
+			switch calls.Add(1) {
+			case 1:
+				time.Sleep(17 * time.Second)
+			case 2:
+				time.Sleep(17400 * time.Millisecond)
+			default:
+				deadline, _ := ctx.Deadline()
+				time.Sleep(time.Until(deadline))
+			}
+		}))
+		var told told
+		s := newSender(client, &told, func(Result) {})
+		s.only.shown.kind, s.only.shown.test = gcra.BySubject, math.MaxInt64
+
+		go take(t, s, "send:{a}:p")
+		synctest.Wait()
+		go take(t, s, "send:{b}:p")
+		synctest.Wait()
+		took := make(chan time.Duration)
+		go func() {
+			take(t, s, "send:{c}:p", "send:{d}:p")
+			took <- time.Since(begin)
+		}()
+		time.Sleep(16 * time.Second)
+		for i := range 1400 {
+			go take(t, s, fmt.Sprintf("send:{%d}:p", i))
+		}
+
+		if d := <-took; d > s.Timeout {
+			t.Errorf("answered after %v; want at most %v", d, s.Timeout)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+// A hook is called in place of Redis, and makes no answer.
+type hook func(context.Context)
+
+func (hook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h hook) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		h(ctx)
+		return cmd.Err()
+	}
+}
+
+func (h hook) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, _ []redis.Cmder) error {
+		h(ctx)
+		return nil
 	}
 }
