@@ -15,15 +15,15 @@ import (
 // the Decision in it, and limiters further in find what this one charged and wrote. Only this
 // file and limiter.go know it.
 //
-//  1. WithRoute makes a fresh one. The first Allow or Admit claims it. Others, perhaps in other
-//     goroutines at the same time, make their own inside it, as Decide and Peek always do.
+//  1. WithRoute makes a fresh one. The first Allow or Admit that gets it claims it. A second one,
+//     even at the same time, makes its own with this one as parent; Decide and Peek always do.
 //  2. Everyone may read Context and framework, which do not change, and phase.
 //  3. Until the phase is settled, only the goroutine of its limiter uses any other field. Observers
-//     may hold its Decision by then, and use the admission by its rules.
+//     alone get the Decision before that; Settle, Spend and Refund go by the rules of the admission.
 //  4. Once it is settled, everyone may read it, and the rules of the admission hold.
 //  5. A key function reports to the innermost state alone, which is that of the limiter that called
-//     it: by rule 3, those further out may be another goroutine's. So nothing but a limiter calls a
-//     key function with a fresh request that another goroutine has too.
+//     it: by rule 3, those further out may be another goroutine's. So nobody but a limiter may call
+//     a key function with a request of WithRoute that another goroutine may pass to a limiter.
 type requestState struct {
 	context.Context     // parent: of the request without this state
 	framework       any // see WithRoute
@@ -35,7 +35,7 @@ type requestState struct {
 
 // The phases of a requestState.
 const (
-	claimed = iota // a limiter is deciding
+	claimed = iota // a limiter is deciding; the states of Decide and Peek stay so
 	fresh          // made by WithRoute, free to be claimed
 	settled        // the Decision stands, and the headers are set
 )
@@ -63,8 +63,8 @@ func (s *requestState) Value(key any) any {
 type noticeReceiver admission
 
 // Notice logs what a key function reports, in one line for all policies, which
-// often have the same key function. It leaves a missing user or route to the
-// check of the policy's first requests.
+// often have the same key function. A missing user or route it only notes in the entry:
+// that is logged if none of the policy's first requests has one.
 func (n *noticeReceiver) Notice(code diag.Code, text string, args ...any) {
 	e := &n.entries[len(n.entries)-1]
 	switch code {

@@ -157,8 +157,8 @@ func (a *admission) setCost(ctx context.Context, chosen func(*gcra.Charge) bool,
 			}
 
 			c, more := *own, cost(own.Result.Taken)-own.Result.Taken
-			c.Peek = false
-			if more < 0 { // counts as given back from now on: a store that fails may have done it
+			c.Peek = false // a Policy.Cost of 0 made it a peek
+			if more < 0 {  // counts as given back before the call: a store that fails may have done it
 				c.Cost = -more
 				own.Result.Taken += more
 				refunds = append(refunds, c)

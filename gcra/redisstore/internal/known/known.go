@@ -1,5 +1,5 @@
-// Package known keeps what Redis has said about buckets. With what it was not told, see package outage, that is what a
-// server knows: a request that Redis would deny is denied without a call, and the local store goes on from there.
+// Package known keeps what Redis has said about buckets. Together with what Redis was not told (package outage), that is
+// what a server knows: a request that Redis would deny is denied without a call, and the local store goes on from there.
 package known
 
 import (
@@ -15,15 +15,15 @@ import (
 
 // A Cache keeps the TATs of Redis as of its last answers. It is bounded as a [gcra.Memory] is.
 //
-//  1. Each TAT that is an answer is kept by the local monotonic clock, as if Redis had read its own clock before the call. It did so later,
-//     so the true TAT is not earlier.
+//  1. Each TAT that is an answer is kept by the local monotonic clock, as if Redis had read its own clock before the call.
+//     Redis read it later, so the true TAT is the same or later.
 //  2. A TAT only grows, except by refunds. Hence Redis denies what the cache denies.
 //  3. A refund of this process clears its buckets before it is sent. Until all refunds of a shard are answered, and from
 //     calls that were sent before, nothing is learned there.
 //  4. Other causes of an earlier TAT (a refund or a lower limit elsewhere, a flush, a failover, a refund whose answer was
 //     lost) are noticed up to the TTL late.
-//  5. An answer is learned, and a grant recorded as sent or refunded, together with what Redis was not told of the bucket,
-//     under the lock of its shard. Deny reads the two one after the other: each alone may deny.
+//  5. Learn, Record and the refunds change the TAT and the grants of a bucket together, under the lock of its shard. Deny
+//     reads the TAT and then the grants, and may see one before a change and the other after it: each alone is a reason to deny.
 type Cache struct {
 	set    *buckets.Set
 	clock  *buckets.Clock
@@ -32,7 +32,7 @@ type Cache struct {
 	grants *outage.Grants
 }
 
-// A shard belongs to one of the set and is under its lock, except denied.
+// A shard is what is kept beside the shard of the set with the same index, under the lock of that one, except denied.
 type shard struct {
 	refunds  int          // charges of refunds in flight
 	refunded int64        // when the last refund was answered
@@ -54,7 +54,7 @@ func New(clock *buckets.Clock, ttl time.Duration, grants *outage.Grants) *Cache 
 	}
 }
 
-// freshness says when a TAT was learned and how long the call took: the true TAT is later by that latency at most. 0 marks
+// freshness says when a TAT was learned and how long the call took: the true TAT is later than the kept one by at most that. 0 marks
 // a TAT that is not an answer of Redis: a refund has cleared it, or the local store has changed it.
 //
 // The time is in milliseconds, up to 17 years, above 24 bits for the latency in microseconds, up to 16 s. Slower calls are
@@ -108,7 +108,7 @@ func (c *Cache) Deny(admission []buckets.Charge, charges []gcra.Charge) bool {
 		if known {
 			b.Ahead, latency = b.Clamp(at, base), max(latency, fresh.latency())
 		}
-		if b.Periods != nil { // what is left of the period may be longer
+		if b.Periods != nil { // by the server's clock, which may be behind, more of the period is left
 			latency = max(latency, c.clock.Ahead())
 		}
 
@@ -120,7 +120,7 @@ func (c *Cache) Deny(admission []buckets.Charge, charges []gcra.Charge) bool {
 			}
 		}
 
-		// A TAT beyond the clamp, as after a change of limits, is for Redis to bring down. If the cache denied, it would stay.
+		// A TAT beyond the clamp, as after a change of limits, is for Redis to bring down. If the cache denied, no call would do that.
 		if known && at-base <= b.Top && fresh != 0 && now-fresh.learned() <= c.ttl {
 			denied = denied || denies(b, b.Ahead)
 		}
@@ -215,7 +215,7 @@ func (c *Cache) Learn(admission []buckets.Charge, admitted bool, sent, now int64
 		case admitted && b.Admits(b.Ahead):
 			at = sent + b.After(b.Ahead)
 		case before(admission, i) >= 0:
-			continue // the answer is what the earlier charge of the bucket would have made
+			continue // its Ahead contains the earlier charge of the bucket, which was not taken or is learned with it
 		}
 		if b.Periods != nil {
 			at += c.clock.OnScale(b.Period) - sent
@@ -233,14 +233,14 @@ func (c *Cache) Learn(admission []buckets.Charge, admitted bool, sent, now int64
 // put keeps a TAT of Redis, under the lock of its shard.
 func (c *Cache) put(hash uint64, at int64, fresh freshness, now int64) {
 	if with, unreported := c.grants.Learn(hash, at, now); unreported {
-		before, _, _ := c.set.Get(hash)
-		at, fresh = max(before, with), 0 // the local store has granted more than Redis knows
+		kept, _, _ := c.set.Get(hash)
+		at, fresh = max(kept, with), 0 // the local store has granted more than Redis knows
 	}
 	c.set.Put(hash, at, int64(fresh), now)
 }
 
 // Record records the reply to a report: how much was charged, and the TAT afterwards. sent is the time before the call. It
-// returns a refund, with an Inc below 0, if what was refunded meanwhile is charged.
+// returns a refund, with an Inc below 0, of what Redis has charged although it was refunded while the report was under way.
 func (c *Cache) Record(r *outage.Report, charged, at, sent int64) (refund buckets.Charge) {
 	shard := c.set.Shard(r.Hash)
 	c.set.Lock(shard)

@@ -15,8 +15,8 @@ import (
 //  1. The first n scripts are in use, the others keep their memory for later. byShare has the index of each by what its
 //     keys share in this way.
 //  2. size, charges and bytes are sums over all requests in the scripts; takes is true if one of them takes.
-//  3. All requests have been sent before, or none. Those that have are closer to their deadlines, and the earliest one ends
-//     the call for all.
+//  3. All requests have been sent before, or none: those that have are closer to their deadlines than others, and the
+//     earliest deadline ends the call for all.
 type batch struct {
 	scripts []script
 	n       int
@@ -31,7 +31,7 @@ type batch struct {
 	charges int
 	bytes   int  // of keys
 	takes   bool // a charge takes: it is no peek and no refund
-	several bool // byNode: the script is for several subjects
+	several bool // byNode: the requests, of one subject each, are for several
 
 	// The result.
 	noAnswer  error      // why the scripts have none: a panic in a hook of the client, or nothing was sent
@@ -42,8 +42,8 @@ type batch struct {
 	timer *callTimer // of the calls that its caller makes
 }
 
-// The bounds of a batch, so that it never holds Redis up for long. A request
-// with more bytes is sent alone.
+// The bounds of a batch, so that it never holds Redis up for long. A request with more
+// bytes is sent alone; its charges are at most maxCharges.
 const (
 	mostCharges = 512
 	mostBytes   = 64 << 10
@@ -118,8 +118,8 @@ func (b *batch) requests() iter.Seq[*Request] {
 // errNotRun is the error of a request that has not run, until it is sent in another way.
 var errNotRun = errors.New("not run in this way")
 
-// deliver sets the answers of the requests. It returns an error of the scripts, if possible one that means an outage. A
-// script that has not run has none.
+// deliver sets the answers of the requests. It returns an error of the scripts, if possible one that means an outage.
+// Scripts that are sent again count as without error.
 func (b *batch) deliver() (err error) {
 	for i := range b.scripts[:b.n] {
 		s := &b.scripts[i]

@@ -97,8 +97,8 @@ func (b *batcher) sendLoop() {
 		}
 		batch.reset()
 
-		// The callers that have their answers wait to run on this thread. Another thread may have taken this goroutine
-		// before they have; so it yields once more.
+		// Let the callers that have their answers run and submit again: the yield above may come on another thread than
+		// the one they wait for.
 		runtime.Gosched()
 	}
 }
@@ -122,7 +122,7 @@ func (b *batcher) sendInline() {
 }
 
 // fill moves waiting requests into the batch. Those whose time is up are answered with an error instead, and those of several
-// subjects are split where the server may need that. If the batch stays empty, the sender must leave: fill has taken it out
+// subjects are split unless the server is known as one keyspace. If the batch stays empty, the sender must leave: fill has taken it out
 // of inFlight.
 func (b *batcher) fill(batch *batch) {
 	b.mu.Lock()

@@ -2,12 +2,12 @@
 -- algorithm and its names are those of package gcra; time is counted in ticks of
 -- 100 ns since 2025-01-01T00:00:00Z.
 --
--- KEYS   the buckets, each once; a value is the theoretical arrival time (TAT). If
---        they are in several slots, KEYS is empty and ARGV begins with their number and
---        the keys; what is below is what follows
--- ARGV   The short form is for one admission for each key, in order, each of one charge
---        with the same params, inc > 0, room >= 0 and unit = 0, without shadows and quotas:
---        inc, room and, if it is not room, top. Few arguments, as each costs Redis 1,500
+-- KEYS   the buckets, each once; a value is the theoretical arrival time (TAT). None if
+--        they are in several slots: then ARGV begins with their number and the keys, and
+--        what is said of ARGV below follows them
+-- ARGV   The short form, if each admission is one charge of its own key, in the order of
+--        KEYS, and all have the same params, with inc > 0, room >= 0 and unit = 0, and none
+--        is a shadow or a quota: inc, room and, if it is not room, top. Few arguments, as each costs Redis 1,500
 --        instructions. The long form, for all others:
 --        [1]  the ops: 4 bytes a charge, in the order of the admissions:
 --             key (2 bytes, high first, counted from 0), params (counted from 0),
@@ -15,7 +15,8 @@
 --             the n-th periods)
 --        [2]  then for each params four numbers: inc, room, top, unit
 --             inc   cost*T; 0 peeks, negative refunds
---             room  the charge passes if ahead + inc <= room; -1: it never passes
+--             room  the charge passes if ahead + inc <= room; -1: it never passes. Peeks
+--                   and refunds always pass
 --             top   a TAT further ahead of now counts as top; that of a refund or a late
 --                   charge on a rate is beyond what any limit makes
 --             unit  0, or T of a late charge: it is never denied, and takes the units of
@@ -25,22 +26,23 @@
 --             that ends, as the caller sees them. A refund sends the begin of the period
 --             that it names, and three times its end
 -- Reply  for each charge how many ticks its TAT was ahead of now when its turn
---        came: ahead if its admission was allowed, -ahead-1 (never 0) if not. A list, or without
---        ops and of one key the number alone. With a quota the list ends with now.
+--        came: ahead if its admission was allowed, -ahead-1 if not, which is below 0. A
+--        list, or without ops and of one key the number alone. With a quota the list ends
+--        with now.
 --        With empty KEYS it is -2^53 for all charges of an admission that was not
 --        decided, since another node has one of its keys, or may have it
 --
 -- A quota takes the same step with the end of its current period, by this clock, in place
 -- of now. If that is not among its periods, the reply for the charge is -2^52 and the other
--- charges of its admission are denied: the caller asks again, with periods around now. A
--- period that has begun goes on if the clock goes back: then 2^50 is added to ahead.
+-- charges of its admission are denied: the caller asks again, with periods around now. If the
+-- clock goes back into the period before, the one that has begun goes on: then 2^50 is added
+-- to ahead.
 --
 -- A value that is no number counts as absent, and the clamp bounds all others, so
 -- a damaged bucket heals itself. An admission is written when all of it has been
--- computed. A denial writes nothing, with one
--- exception: an ordinary charge, also a shadow, brings a TAT beyond the clamp down to it,
--- or the bucket would deny until the clock catches up. Peeks, late charges and charges that
--- never pass do not. If writing fails (out of memory, read-only), nothing has been written;
+-- computed. A denial writes nothing, with one exception: an ordinary charge, also a shadow,
+-- brings a TAT beyond the clamp down to it, or the bucket would deny until the clock catches
+-- up. Peeks, late charges and charges that never pass do not. If writing fails (out of memory, read-only), nothing has been written;
 -- for several slots see below.
 --
 -- A key expires up to 10 seconds after its TAT. For a rate that is when the bucket is full,
@@ -183,10 +185,11 @@ end
 -- made once. Charges without ops, as in most batches, are decided on the way.
 --
 -- '%.0f' is exact everywhere, and half the cost of writing a bucket. '%d' is exact where C's
--- long has 64 bits; where it has 32, no text is longer than 11 bytes.
+-- long has 64 bits. Where it has 32, it gives at most 11 bytes, and a TAT has more: then
+-- '%.0f' is used.
 --
--- Of several slots a later key may fail alone. The error then says that some keys are
--- written; without these words none is.
+-- The first write may raise: nothing is written yet. With several slots the next ones may
+-- not, as their error must say that some keys are written; without these words none is.
 local cell = 100000000 -- 10 s
 local whole = '%d'
 local written, text, expiry
