@@ -13,8 +13,8 @@ import (
 //
 //	keyfunc.Subject(func(ctx context.Context) string { return auth.User(ctx).ID })
 //
-// The identity must be verified. The limiter must run after that middleware; it logs a
-// warning if none of a policy's first hundred requests has an identity. The keys,
+// The identity must be verified. The limiter must run after that middleware; it usually
+// logs a warning if none of a policy's first hundred requests has an identity. The keys,
 // "sub:" and the identity, never equal a key of [JWTSubject], which also contains the
 // issuer.
 //

@@ -25,8 +25,8 @@ import (
 // adapters/nethttp around an unknown router gets no route: use the adapter of the
 // router, or Routes of adapters/nethttp for a ServeMux. In Use of a router that is mounted
 // in another one of chi, such a limiter gets the pattern of the mount, "/admin/*". If none of a
-// policy's first hundred requests has the pattern of a route, the limiter logs a
-// warning.
+// policy's first hundred requests has the pattern of a route, the limiter usually logs
+// a warning.
 func Route(r *http.Request) (string, error) {
 	if r.Pattern == "" || strings.HasSuffix(r.Pattern, "/*") {
 		notice.Report(r.Context(), diag.RouteUnknown, "")
