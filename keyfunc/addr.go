@@ -78,8 +78,8 @@ func reportProxy(r *http.Request, peer netip.Addr, header, unread, want string) 
 // It returns all other results of key unchanged: IPv4 addresses, identities, errors
 // and keys of [Join]. So wrap the address function itself.
 //
-// IPv6Prefix panics if key is nil or bits is not 32 to 64: a wider network is more
-// than one provider has, and in a narrower one a customer could choose its bucket.
+// IPv6Prefix panics if key is nil or bits is not 32 to 64: a wider network may be
+// that of several providers, and in a narrower one a customer could choose its bucket.
 func IPv6Prefix(bits int, key Func) Func {
 	if bits < 32 || bits > ipv6Bits {
 		panic(fmt.Sprintf("keyfunc.IPv6Prefix: %d bits; want 32 to %d, such as 48 or 56", bits, ipv6Bits))

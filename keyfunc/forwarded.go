@@ -25,11 +25,10 @@ const (
 // first hop outside the networks is the client. Earlier hops come from that client and
 // are ignored.
 //
-// A hop that is empty or not an address ends this: no trusted proxy wrote it. The
-// client is then the hop after it, or the peer if there is none. If all hops are in
-// the networks, the first is the client. Without the header the peer is the client, so
-// a client that has it removed ("Connection: X-Forwarded-For") shares the bucket of
-// the proxy.
+// Reading also stops at a hop that is empty or not an address. The client is then the hop
+// after it, or the peer if there is none. If all hops are in the networks, the first is
+// the client. Without the header the peer is the client, so a client that has it removed
+// ("Connection: X-Forwarded-For") shares the bucket of the proxy.
 //
 // List every proxy that requests pass, and nothing else: clients inside a listed
 // network can choose their keys. A peer without an address, as on a Unix socket, is in
@@ -52,8 +51,8 @@ func TrustedProxies[P string | netip.Prefix](prefixes ...P) Func {
 //
 // It trusts every peer. Use it where the addresses of the proxies are not known and
 // requests reach this server only through all n of them. If n is too high, or clients
-// bypass the proxies, they choose their keys; if n is too low, all clients count as one
-// proxy. If the networks are known, [TrustedProxies] is better.
+// bypass the proxies, they can choose their keys; if n is too low, proxies are counted in
+// place of clients. If the networks are known, [TrustedProxies] is better.
 //
 // If there are fewer hops, or the hop is empty or not an address, the peer is counted.
 // TrustedHops panics if n is less than 1.

@@ -13,8 +13,8 @@ import (
 //
 //	keyfunc.Subject(func(ctx context.Context) string { return auth.User(ctx).ID })
 //
-// The identity must be verified. The limiter must run after that middleware; it logs a
-// warning if none of a policy's first hundred requests has an identity. The keys,
+// The identity must be verified. The limiter must run after that middleware; it usually
+// logs a warning if none of a policy's first hundred requests has an identity. The keys,
 // "sub:" and the identity, never equal a key of [JWTSubject], which also contains the
 // issuer.
 //
@@ -39,11 +39,11 @@ func Subject(get func(context.Context) string) Func {
 //
 // A request with an unknown API key is anonymous: with a bucket for each unknown key, a
 // client could have any number of buckets. So is one whose header is missing or occurs
-// twice, whose API key is above 16 KiB, and whose owner has no name. Put a limit by
+// twice, whose API key is above 16 KiB, or whose owner has no name. Put a limit by
 // address before it, against guessing.
 //
-// owner runs on every request with an API key, with the request's context: keep it fast, and compare
-// secrets in constant time or by their hash. If a failed look-up should follow the
+// The request waits for owner, which gets its context: keep it fast, and compare secrets in
+// constant time or by their hash. If a failed look-up should follow the
 // policy's OnFailure, write a [Func] that returns the error.
 //
 // APIKey panics if the header's name is invalid or owner is nil.

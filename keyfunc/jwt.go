@@ -30,9 +30,8 @@ const (
 //		jwt.WithIssuer("https://login.example.com"), jwt.WithAudience("api"))
 //
 // keys returns the key that a token must be signed with, and methods are the accepted
-// algorithms. Give those that your issuer uses, of one kind: a server that accepts both
-// RS256 and HS256 can be made to check an HMAC with its public key. Issuer, audience,
-// leeway and clock are options. A token without an expiry (exp) is never valid; no
+// algorithms. Give those that your issuer uses, and use each key with one algorithm only
+// (RFC 8725, section 3.1). Issuer, audience, leeway and clock are options. A token without an expiry (exp) is never valid; no
 // option changes that. Without jwt.WithAudience, tokens for other services of the issuer
 // are valid too, which RFC 7519, section 4.1.3, forbids. If your issuer signs tokens for
 // other purposes (logout+jwt, ID tokens), let keys return an error unless
@@ -53,7 +52,7 @@ const (
 //
 // Up to 16,384 valid tokens are cached by their hash, so that a signature is checked once
 // and not on every request. exp, nbf and, with jwt.WithIssuedAt, iat are checked every
-// time. So tokens of a withdrawn signing key still count for their subject until they
+// time. So tokens of a withdrawn signing key may count for their subject until they
 // expire. That grants no access: JWTSubject does not authenticate. Authenticate as if it
 // was not there.
 //

@@ -25,10 +25,10 @@
 //	other middleware authenticates first           Subject
 //	clients send an API key                        APIKey
 //	clients connect to this server directly        RemoteAddr
-//	clients connect through known proxies          TrustedProxies
-//	... which write the Forwarded header           Forwarded
-//	... which set a header with one address        AddrHeader
-//	... whose number is known, not their addresses TrustedHops
+//	known proxies write X-Forwarded-For            TrustedProxies
+//	known proxies write Forwarded                  Forwarded
+//	known proxies set a header with one address    AddrHeader
+//	the number of proxies is known                 TrustedHops
 //
 // Count by identity where there is one, and by address otherwise:
 //

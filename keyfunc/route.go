@@ -19,14 +19,14 @@ import (
 //
 //	keyfunc.Join(keyfunc.RemoteAddr, keyfunc.Route)
 //
-// A request without a pattern is anonymous: either no route matched, or it has not
-// reached the router. http.ServeMux sets the pattern before it calls the handler; for
-// routers behind the limiter, the adapters of this module ask the router. A limiter of
+// A request without a pattern is anonymous: no route matched, it has not reached the
+// router, or the router sets no pattern. http.ServeMux sets it before it calls the handler;
+// for routers behind the limiter, the adapters of this module ask the router. A limiter of
 // adapters/nethttp around an unknown router gets no route: use the adapter of the
 // router, or Routes of adapters/nethttp for a ServeMux. In Use of a router that is mounted
 // in another one of chi, such a limiter gets the pattern of the mount, "/admin/*". If none of a
-// policy's first hundred requests has the pattern of a route, the limiter logs a
-// warning.
+// policy's first hundred requests has the pattern of a route, the limiter usually logs
+// a warning.
 func Route(r *http.Request) (string, error) {
 	if r.Pattern == "" || strings.HasSuffix(r.Pattern, "/*") {
 		notice.Report(r.Context(), diag.RouteUnknown, "")

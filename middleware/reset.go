@@ -15,8 +15,8 @@ import (
 // FailLocal stays.
 //
 // If the store fails, Reset returns its error, but fills the bucket in this
-// server's state all the same. An unknown policy is an error, and so is a panic of
-// Override. Reset uses the limit of the subject's Override if there is one, otherwise
+// server's state all the same, unless ctx has ended. An unknown policy is an error,
+// and so is a panic of Override. Reset uses the limit of the subject's Override if there is one, otherwise
 // Limit. In gcra.Memory and redisstore.Store that fills the bucket also if LimitFor returns
 // another rate, but not if it returns a quota, or one of another calendar. A policy with
 // LimitFor and no Limit is an error without an Override: call gcra.Reset with the limit.

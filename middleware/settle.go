@@ -23,9 +23,9 @@ import (
 //
 // Of a quota, Settle charges the period that is current now, and gives nothing back once
 // the period of the request is over. While the store is away, requests that this server
-// has decided alone are settled on its own state; for others Settle returns the store's
-// error. It may be called again then: what a failed call has charged may be charged
-// again, and is never given back twice.
+// has decided alone are settled on its own state; for those that the store has decided,
+// Settle returns the store's error. It may be called again then: a charge may be made
+// twice by that, and a refund never.
 //
 // After a denial that charged nothing, and of a policy after its Refund, Settle does nothing. It goes on if the
 // client hangs up, and does not change Results. A negative cost is an error.
