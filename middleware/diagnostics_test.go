@@ -73,6 +73,24 @@ func TestFirstRequestsAtOnce(t *testing.T) {
 	}
 }
 
+// A user is missed also if the address behind it has a problem of its own.
+func TestTwoProblemsOfAKey(t *testing.T) {
+	log := new(diagtest.Log)
+	user := keyfunc.Subject(func(context.Context) string { return "" })
+	l := limiter(t, middleware.Config{Store: gcra.NewMemory(), Logger: log.Logger()},
+		middleware.Policy{Name: "p", Key: keyfunc.First(user, keyfunc.RemoteAddr), Limit: five})
+
+	for range 200 {
+		r := get("/")
+		r.RemoteAddr = "10.0.0.1:1234"
+		r.Header.Set("X-Forwarded-For", "203.0.113.9")
+		l.Decide(r)
+	}
+	if lines := log.Lines(); len(lines) != 2 || lines[0].Code() != diag.ProxyIgnored || lines[1].Code() != diag.KeyBeforeAuth {
+		t.Errorf("got %v; want the proxy that is ignored, and the user that is missed", lines)
+	}
+}
+
 // A key function that an observer or a handler calls is not the policy's.
 func TestKeyOutsideOfPolicy(t *testing.T) {
 	log := new(diagtest.Log)

@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"sync/atomic"
@@ -73,7 +74,7 @@ func (n *noticeReceiver) Notice(code diag.Code, text string, args ...any) {
 	case diag.RouteUnknown:
 		e.key = noRoute
 	default:
-		e.key = explained
+		e.key = cmp.Or(e.key, explained)
 		n.policies.limiter.log.Report(code, "", text, append([]any{"policy", n.policies.list[e.policy].Name}, args...)...)
 	}
 }
