@@ -52,7 +52,7 @@
 //
 // The last argument is the policy. Spend takes at most what is left and ends nothing; later
 // calls wait. Log its error, which names the store, and do not return it to the client. The
-// limiter keeps about 2 KiB for each open stream, starts no goroutine, and allocates nothing for a message
+// limiter keeps a few KiB for each open stream, starts no goroutine, and allocates nothing for a message
 // that the handler does not charge.
 //
 // Fields are documented in package middleware; this package repeats its names.
