@@ -17,7 +17,7 @@ import (
 // first moment. Where clocks are set by half an hour, or at 2:45, a period of Hourly may be
 // shorter than an hour; the shortest has 15 minutes.
 //
-// Calendars can be compared with ==. The zero Calendar is not valid.
+// The zero Calendar is not valid.
 type Calendar struct{ calendar tat.Calendar }
 
 // The calendars in UTC, with weeks from Monday and months from the 1st.

@@ -39,7 +39,7 @@
 //
 // The last argument is the policy. Spend takes at most what is left and ends nothing; later
 // calls wait. Log its error, which names the store, and do not return it to the client. The
-// limiter keeps about 2 KiB for each open stream, and neither starts a goroutine nor wraps
+// limiter keeps a few KiB for each open stream, and neither starts a goroutine nor wraps
 // the stream.
 //
 // Fields are documented in package middleware; this package repeats its names.

@@ -18,8 +18,8 @@
 // Key, Cost, LimitFor and Skip see a call as the *http.Request that it is on the
 // wire: a POST with the full method as its path, the metadata as its header, the
 // :authority as its Host, and the peer as its RemoteAddr and TLS. So the functions of
-// package keyfunc work unchanged. Binary metadata ("-bin") is in base64, as it was
-// sent; a peer on a Unix socket has no address; ContentLength is -1. Clients write
+// package keyfunc work unchanged. Binary metadata ("-bin") is in base64;
+// a peer on a Unix socket has no address; ContentLength is -1. Clients write
 // the metadata, so nothing in it is trusted by default.
 //
 // Policy.Routes are full methods: "/shop.Catalog/Search", or "/shop.Catalog/*" for all
@@ -38,7 +38,7 @@
 // that denied.
 //
 // The RateLimit fields are header metadata of calls that succeed, in lower case, or trailer
-// metadata if a unary handler has sent the header itself. Of calls that fail before they send
+// metadata if grpc.SendHeader was called. Of calls that fail before they send
 // anything they are trailer metadata, as on a response with header metadata no client retries:
 // a denial has retry-after and grpc-retry-pushback-ms beside them. A client with a retry policy
 // for RESOURCE_EXHAUSTED then waits as long as the server says; docs/rpc.md has the
@@ -52,7 +52,7 @@
 //
 // The last argument is the policy. Spend takes at most what is left and ends nothing; later
 // calls wait. Log its error, which names the store, and do not return it to the client. The
-// limiter keeps about 2 KiB for each open stream, starts no goroutine, and allocates nothing for a message
+// limiter keeps a few KiB for each open stream, starts no goroutine, and allocates nothing for a message
 // that the handler does not charge.
 //
 // Fields are documented in package middleware; this package repeats its names.

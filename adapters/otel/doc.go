@@ -71,7 +71,8 @@
 //	ratelimit.redis.instances       {server}     gauge: servers that share the limits, as
 //	                                             counted last; 0 before the first count
 //	ratelimit.redis.breaker.status  {breaker}    1 for the state of a server's breaker and
-//	                                             0 for the others, by server.address,
+//	                                             0 for the others, added for stores that
+//	                                             share the server, by server.address,
 //	                                             server.port and
 //	                                             ratelimit.redis.breaker.state: closed
 //	                                             (in use), half_open (tried again) or
