@@ -54,7 +54,7 @@
 //
 // A key holds its window, two integers for each charge, whatever its cost: its time
 // and a count of units. Redis packs them. Bytes of a key in Redis 7.0 (MEMORY
-// USAGE), by charges in the window:
+// USAGE with SAMPLES 0), by charges in the window:
 //
 //	charges       1     10     100    1,000    10,000
 //	bytes       184    312   1,432   13,504   138,008
