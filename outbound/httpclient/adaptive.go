@@ -12,7 +12,7 @@ import (
 
 // Adaptive is an http.RoundTripper that reads from each response how much of the server's limit
 // remains, and paces the next requests. Clients that know nothing of each other then share the limit
-// evenly and hardly ever get a 429. It needs no store. The zero value is ready to use:
+// evenly and seldom get a 429. It needs no store. The zero value is ready to use:
 //
 //	client := &http.Client{Transport: &httpclient.Adaptive{}}
 //
@@ -24,7 +24,7 @@ import (
 //
 // # Algorithm
 //
-// A full bucket is used as fast as the caller likes. Pacing begins when a response shows less than 8
+// At first the bucket is used as fast as the caller likes. Pacing begins when a response shows less than 8
 // units beyond the requests in flight (less in a small bucket or window), or with a denial. Then requests
 // leave one by one at the rate
 //
@@ -38,8 +38,8 @@ import (
 //	(remaining / reserve)⁵, at least 1/256 and at most 1
 //
 // That is a function of remaining alone, so the shares of all clients come to the same value. Remaining
-// settles where they add up to the whole rate: at the reserve with one client, at 63 % of it with
-// ten, at 40 % with a hundred. A denial moves the share toward that of an empty bucket. In a small
+// settles where the rates of all clients add up to the server's: at about the reserve with one client,
+// at 67 % of it with ten, at 44 % with a hundred. A denial moves the share toward that of an empty bucket. In a small
 // bucket the exponential is flatter: 1/share instead of 1.2·reserve, if that is more.
 //
 // If the server does not tell its rate, or its bucket has one unit, shares are learned by additive
@@ -63,23 +63,25 @@ import (
 //
 // Ten callers in two processes on an empty bucket of 4,500 an hour get 0.47 % denials, which are
 // their ten first requests (examples/simulate compares that with other strategies, there and, with
-// -worlds, in 121 worlds). After five windows or ten minutes, at most 5 % are denied, at least 95 % of
-// the limit is used, and no client gets more than three times as much as another, where the server tells
-// anything. Where it tells nothing, that is 5 % and 90 % for one client; and 10 %, 75 % and ten times for
-// several that do not know each other. The next section has the exceptions.
+// -worlds, in 121 worlds). In 109 of these worlds, after five windows, or ten minutes if that is longer, at
+// most 5 % are denied, at least 95 % of the limit is used, and no client gets more than three times as much
+// as another, where the server tells anything. Where it tells nothing, that is 5 % and 90 % for one client;
+// and 10 %, 75 % and ten times for several that do not know each other. docs/outbound.md has the others.
 //
 // # Limitations
 //
-// A bucket of one or two units shows nothing before it denies. Several clients of one do not share it
-// evenly, one may get nothing, and of a bucket of two they use half. In a window that serves a client
-// less than twice, one gets up to six times as much as another. In a sliding window of an hour that is
-// up to nineteen times; with ten clients and Retry-After alone, five times; with thirty clients and a server
-// that tells nothing, twelve times. Two clients of a request a minute that tells nothing get 13 % denials.
-// If the server blocks its clients for 30 seconds after a denial
-// and tells nothing, they use 28 % of the limit: use a [Transport] with its limit. With more than about 240
-// clients of a large bucket, remaining oscillates. With
-// RateLimit-Remaining alone a small bucket looks like a large one that is almost empty: clients leave up
-// to half of the limit unused until their shares have changed by a factor of two and remaining has not.
+// To a server that does not tell its rate a client sends a request a minute or more: with X-RateLimit
+// fields, ten clients of 100 an hour are denied 82 %. A bucket of a few units shows next to nothing
+// before it denies. Several clients of one unit do not share it evenly, one may get nothing, and of a
+// bucket of two they use half. In a window that serves a client less than twice, one gets up to six times
+// as much as another. In a sliding window of an hour that is up to nineteen times; with ten clients and
+// Retry-After alone, five times; with thirty clients and a server that tells nothing, twelve times. Two
+// clients of a request a minute that tells nothing get 13 % denials. If the server blocks its clients for
+// 30 seconds after a denial and tells nothing, they use 28 % of the limit: use a [Transport] with its
+// limit. With more than about 240 clients of a large bucket, remaining may oscillate. With
+// RateLimit-Remaining alone a small bucket looks like a large one that is almost empty: clients leave
+// most of the limit unused until their shares have changed by a factor of two and remaining has not,
+// which may take hours.
 //
 // With GitHub, a 403 with nothing remaining counts as a denial even if it was for another reason.
 //

@@ -19,10 +19,10 @@ import (
 //
 // # Turns
 //
-// A request is charged to all policies in one step by [turns.Wait], and sent when
+// A request is charged to all policies or to none by [turns.Wait], and sent when
 // its turn has come. If that would be after MaxWait, the policy's MaxDelay or the
-// context's deadline, RoundTrip returns at once with an error that wraps a
-// [*turns.WaitError], and nothing is charged. A request whose context ends while it
+// context's deadline, RoundTrip returns an error that wraps a [*turns.WaitError], as a
+// rule at once and with nothing charged. A request whose context ends while it
 // waits is not sent; its turn is lost. Each try takes a turn, since servers may
 // count denied requests.
 //
@@ -41,11 +41,11 @@ import (
 //
 // RoundTrip returns the denial itself, with its body, if the request is not safe
 // to repeat, if MaxTries were denied, and at once if the wait would exceed MaxWait
-// or the context's deadline, or if the denial says that no wait helps, as those of our
-// middleware do when a request costs more than the limit ever allows. A request is safe to repeat if its method is GET,
-// HEAD, OPTIONS, TRACE, PUT or DELETE, if it has an Idempotency-Key header, or if
-// [Config.Replay] says so; and if it has no body or a GetBody, which http.NewRequest
-// sets for the usual readers.
+// or the context's deadline, or if the denial says that no wait helps, as our middleware
+// does in its default fields when a request costs more than the limit ever allows. A
+// request is safe to repeat if its method is GET, HEAD, OPTIONS, TRACE, PUT or DELETE, if
+// it has an Idempotency-Key header, or if [Config.Replay] says so; and if it has no body
+// or a GetBody, which http.NewRequest sets for the usual readers.
 //
 // # Pauses
 //
@@ -56,11 +56,14 @@ import (
 // MaxWait if that is longer.
 //
 // A denial without a time slows down all requests to that host: they go one by one, at
-// first about as fast as the server answered before. Each further denial lowers the rate,
-// at most to a request in 5 seconds, and answers raise it. A request that cannot wait for so long has a
-// WaitError with the policy "pace". With an [Adaptive] as Base, the Adaptive does this.
+// first about as fast as the server answered before, or at 4 a second if that is more. Each
+// further denial lowers the rate, at most to a request in 5 seconds, and answers raise it. A
+// request that cannot wait for so long has a WaitError with the policy "pace".
 //
-// Both are local to the Transport: other processes learn them from their own denials.
+// With an [Adaptive] as Base, the Adaptive does this, and a Retry-After holds back all requests
+// with its Key.
+//
+// All this is local to the Transport: other processes learn it from their own denials.
 type Transport struct {
 	cfg      Config // with its defaults, and limits with the margin
 	pauses   pauses

@@ -47,7 +47,7 @@ func (e *WaitError) RetryAfter() time.Duration { return max(e.Needed-e.Patience,
 
 // Wait takes the charges and returns when their turn comes. Many processes can
 // take turns on one limit: with Limit{Count: 1, Per: time.Second}, their turns are
-// at least a second apart. [Turns] has the store and the charges in one value.
+// a second apart. [Turns] has the store and the charges in one value.
 //
 // A caller that has to wait reserves a slot and sleeps until then, so slots go to
 // callers in the order of their calls, over all processes, without polling. The
@@ -59,11 +59,11 @@ func (e *WaitError) RetryAfter() time.Duration { return max(e.Needed-e.Patience,
 // Store.Take: until the context's deadline. That bounds both, less half of the limit's
 // Interval (at least 50 ms, at most a tenth of the patience), in which the turn comes if
 // other callers are late. If the slot would come later, or within a round trip to the store of
-// that time, Wait returns a [*WaitError] at once and nothing is charged. Any other error
+// that time, Wait returns a [*WaitError], as a rule at once and with nothing charged. An error
 // of the store is returned at once too: the turn has not come. If other callers are late,
 // a turn may come up to 50 ms after MaxWait.
 //
-// It never returns early. If it returns late, the next caller follows that much
+// It never returns early. If it returns late, the next caller may follow that much
 // sooner: a tenth of a millisecond on Linux if the machine is not busy, elsewhere
 // as late as timers are.
 //
