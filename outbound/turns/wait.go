@@ -291,7 +291,7 @@ func take(ctx context.Context, s gcra.Store, charges []gcra.Charge) (delay time.
 	return e.Needed, nil, nil
 }
 
-// longest describes the charge that has to wait longest.
+// longest describes the charge that is denied for longest or, if none is, has to wait longest.
 func longest(charges []gcra.Charge) *WaitError {
 	found := new(WaitError)
 	for _, c := range charges {
@@ -308,7 +308,7 @@ func longest(charges []gcra.Charge) *WaitError {
 			e.Needed = c.Result.RetryAfter + e.Patience
 		}
 
-		if e.Never || e.Needed > found.Needed {
+		if e.Never || cmp.Or(cmp.Compare(e.RetryAfter(), found.RetryAfter()), cmp.Compare(e.Needed, found.Needed)) > 0 {
 			*found = e
 		}
 	}

@@ -71,6 +71,33 @@ func TestWaitForTwoWindows(t *testing.T) {
 	})
 }
 
+// The charge that is denied for longest decides when to retry, although another has to wait longer.
+func TestRetryAfterOfSeveral(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := gcra.NewMemory()
+		patient := gcra.Charge{Subject: "partner", Policy: "patient", Limit: everySecond, MaxDelay: time.Hour, MaxWait: time.Hour}
+		for range 11 {
+			if _, err := gcra.Take(t.Context(), m, patient); err != nil {
+				t.Fatal(err)
+			}
+		}
+		patient.MaxWait = 10 * time.Second
+		hasty := gcra.Charge{Subject: "partner", Policy: "hasty", Limit: gcra.Limit{Count: 1, Per: 6 * time.Second}, MaxDelay: time.Second}
+		if _, err := gcra.Take(t.Context(), m, hasty); err != nil {
+			t.Fatal(err)
+		}
+
+		var denied *turns.WaitError
+		if err := turns.Wait(t.Context(), m, hasty, patient); !errors.As(err, &denied) || denied.Policy != "hasty" || denied.RetryAfter() != 5*time.Second {
+			t.Fatalf("got %v; want the hasty policy, in 5 s", err)
+		}
+		time.Sleep(denied.RetryAfter())
+		if err := turns.Wait(t.Context(), m, hasty, patient); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A wait that is too long is an error at once, and nothing is charged.
 func TestWaitTooLong(t *testing.T) {
 	const s = time.Second

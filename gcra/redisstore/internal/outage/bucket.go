@@ -15,8 +15,8 @@ import (
 //  1. level is what was granted and is not reported, at least 0. It is a queue: what was granted first drains first.
 //  2. Of n servers each drains its level at an nth of the rate, so together they drain no faster than one bucket refills.
 //     A quota gives nothing back.
-//  3. Nothing drains before from. That is not before known, as the TAT in Redis drains first. If n is above 1 at the first grant
-//     or when Redis answers a report, it is not before patience has passed since then.
+//  3. Nothing drains before from. That is not before known, as the TAT in Redis drains first. If n is above 1, it is not before
+//     patience has passed since known at the first grant, or since that grant if it is later; and since each reply to a report.
 //  4. sent is the front of level that is being reported: 0 <= sent <= level. Each repetition of the report has its id. Without
 //     a report sent is 0 and id is "". If Redis charges part of a report and that reply is lost, what drains until the reply
 //     to a repetition counts as reported, too.
