@@ -6,11 +6,17 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 )
+
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400) // the worlds keep little of what they make
+	os.Exit(m.Run())
+}
 
 // summaries runs the rows with 20 seeds, or 4 with -short, once for all tests. For published
 // rows that are not compared with ours, 5 seeds are enough.

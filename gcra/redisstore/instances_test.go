@@ -131,15 +131,25 @@ func TestInstancesAreCounted(t *testing.T) {
 func TestSharesOfServersCutOffOneAfterAnother(t *testing.T) {
 	t.Parallel()
 	client := anyRedis(t)
-	a, b, c := startServer(t, client, "rl:", 0), startServer(t, client, "rl:", 0), startServer(t, client, "rl:", 0)
-	counts(t, 3, a, b, c)
-	a.stop() // to the others, a server without requests is one that is cut off
-	counts(t, 2, b, c)
-	b.stop()
-	counts(t, 1, c)
+	open := func() *redisstore.Store { return storeOn(t, client, config{Timeout: patience}) }
+	a, b, c := open(), open(), open()
+	mark := func(want int, servers ...*redisstore.Store) {
+		redistest.Eventually(t, patience, fmt.Sprint("a count of ", want), func() bool {
+			for _, s := range servers {
+				s.Mark(time.Minute)
+			}
+			return !slices.ContainsFunc(servers, func(s *redisstore.Store) bool { return s.Stats().Instances != want })
+		})
+	}
+
+	mark(3, a, b, c)
+	a.Mark(time.Millisecond) // to the others, a server without a mark is one that is cut off
+	mark(2, b, c)
+	b.Mark(time.Millisecond)
+	mark(1, c)
 
 	const burst = 60
-	for i, s := range []*server{a, b, c} {
+	for i, s := range []*redisstore.Store{a, b, c} {
 		granted, charge := 0, hourly(fmt.Sprint("client of server ", i), burst)
 		for range burst + 1 {
 			res, err := gcra.Take(t.Context(), s.Local(0), charge)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -29,6 +30,7 @@ func TestMain(m *testing.M) {
 	// Parallel tests have servers of their own, and as much time as they need. Those with narrow times, with goroutines
 	// to count, or with the log of go-redis run alone.
 	parallel.AtMost(6)
+	debug.SetGCPercent(400) // the embedded Redis makes a Lua state for each script, and little of the heap stays
 	os.Exit(diagtest.Quiet(m).Run())
 }
 

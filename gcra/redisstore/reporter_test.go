@@ -171,6 +171,7 @@ func reporters(r *redisstore.Store) int {
 
 // While there is something to report one goroutine does so. Then it ends.
 func TestReporterEnds(t *testing.T) {
+	t.Parallel() // it counts the goroutines of its own store
 	r := newStore(t, anyRedis(t), config{})
 	for i := range 10 {
 		gcratest.MustTake(t, r, hourly("s", 100))

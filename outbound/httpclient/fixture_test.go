@@ -5,14 +5,21 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/test/parallel"
 	"github.com/seed-e377111c/ratelimit/outbound/httpclient"
 )
+
+func TestMain(m *testing.M) {
+	parallel.AtMost(16) // they wait for limits
+	os.Exit(m.Run())
+}
 
 // roundTrip is a server without a network.
 type roundTrip func(*http.Request) (*http.Response, error)

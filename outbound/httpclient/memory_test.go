@@ -15,7 +15,7 @@ import (
 func TestMemoryOfInventedHosts(t *testing.T) {
 	race.Skip(t)
 
-	const hosts, mib = 30, 1 << 20
+	const hosts, mib = 10, 1 << 20
 	long := strings.Repeat("a", mib)
 	says := func(status int, name, value string) func(int) *http.Response {
 		return func(i int) *http.Response {

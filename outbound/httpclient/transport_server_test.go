@@ -54,13 +54,13 @@ func TestOurMiddleware(t *testing.T) {
 							denied.Add(1)
 						}
 					}},
-					ratelimit.Policy{Name: "client", Key: keyfunc.RemoteAddr, Limit: gcra.PerSecond(40).WithBurst(4)})
+					ratelimit.Policy{Name: "client", Key: keyfunc.RemoteAddr, Limit: gcra.PerSecond(5).WithBurst(4)})
 
 				handler := limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served.Add(1) }))
 				cfg := httpclient.Config{MaxTries: 20}
 				if knows {
 					cfg.Store = gcra.NewMemory()
-					cfg.Policies = []httpclient.Policy{{Key: httpclient.ByHost, Limit: gcra.PerSecond(40).WithBurst(2)}}
+					cfg.Policies = []httpclient.Policy{{Key: httpclient.ByHost, Limit: gcra.PerSecond(5).WithBurst(2)}}
 				}
 
 				c, url, _ := serve(t, handler, cfg)

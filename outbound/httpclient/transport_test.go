@@ -300,6 +300,7 @@ func TestTriesTakeTurns(t *testing.T) {
 
 // Many goroutines on one Transport keep to the limit in every window.
 func TestConcurrent(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := &partner{answers: []func() *http.Response{ok}}
 		var mu sync.Mutex

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -12,8 +13,14 @@ import (
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/gcra"
+	"github.com/seed-e377111c/ratelimit/internal/test/parallel"
 	"github.com/seed-e377111c/ratelimit/outbound/turns"
 )
+
+func TestMain(m *testing.M) {
+	parallel.AtMost(8) // the last 2 ms of each turn pass in real time
+	os.Exit(m.Run())
+}
 
 func newTurns(limit gcra.Limit) turns.Turns {
 	return turns.Turns{
@@ -147,6 +154,7 @@ func TestTurnsPatience(t *testing.T) {
 		{"15s, again every 200ms", 15 * time.Second, func(*turns.WaitError) time.Duration { return 200 * time.Millisecond }, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				partner := newTurns(everySecond)
 				partner.Charges[0].MaxWait = tt.patience

@@ -194,6 +194,7 @@ func (s *hungStore) Take(ctx context.Context, charges []gcra.Charge) (allowed bo
 
 // A store that hangs for five seconds costs the turns of these, although it then charges callers that have given up.
 func TestWaitTurnsLostToAHang(t *testing.T) {
+	t.Parallel()
 	for _, c := range []gcra.Limit{everySecond, {Count: 1, Per: 500 * time.Millisecond}} {
 		synctest.Test(t, func(t *testing.T) {
 			const length = 40*time.Second + 200*time.Millisecond

@@ -3,6 +3,7 @@ package turns_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -197,6 +198,7 @@ func TestWaitCanceled(t *testing.T) {
 
 // Charges are only read, so that goroutines may share them. The race detector sees it.
 func TestWaitSharedCharges(t *testing.T) {
+	t.Parallel()
 	shared := []gcra.Charge{
 		{Subject: "partner", Policy: "5s", Limit: gcra.Limit{Count: 25, Per: 5 * time.Second}, Cost: 1},
 		{Subject: "partner", Policy: "minute", Limit: gcra.PerMinute(300), Cost: 1},
@@ -245,47 +247,50 @@ func TestWaitLostState(t *testing.T) {
 	const callers = 60
 	for _, burst := range []int64{1, 5} {
 		for _, loss := range []time.Duration{100 * time.Millisecond, 10500 * time.Millisecond, 20999 * time.Millisecond} {
-			synctest.Test(t, func(t *testing.T) {
-				store := new(forgetfulStore)
-				store.lose()
-				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-				defer cancel()
+			t.Run(fmt.Sprintf("burst %d, loss after %v", burst, loss), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					store := new(forgetfulStore)
+					store.lose()
+					ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+					defer cancel()
 
-				begin := time.Now()
-				var mu sync.Mutex
-				var calls []time.Duration
-				caller := func() {
-					for turns.Wait(ctx, store, gcra.Charge{Subject: "partner", Policy: "p", Limit: everySecond.WithBurst(burst), Cost: 1}) == nil {
-						mu.Lock()
-						calls = append(calls, time.Since(begin))
-						mu.Unlock()
+					begin := time.Now()
+					var mu sync.Mutex
+					var calls []time.Duration
+					caller := func() {
+						for turns.Wait(ctx, store, gcra.Charge{Subject: "partner", Policy: "p", Limit: everySecond.WithBurst(burst), Cost: 1}) == nil {
+							mu.Lock()
+							calls = append(calls, time.Since(begin))
+							mu.Unlock()
+						}
 					}
-				}
 
-				var running sync.WaitGroup
-				for range callers {
-					running.Go(caller)
-				}
-				time.Sleep(loss)
-				store.lose()
-				for range callers {
-					running.Go(caller)
-				}
-
-				running.Wait()
-				most := 0 // calls more than B + D/T
-				for j := range calls {
-					for i := range j + 1 {
-						most = max(most, j-i+1-int(burst)-int((calls[j]-calls[i])/time.Second))
+					var running sync.WaitGroup
+					for range callers {
+						running.Go(caller)
 					}
-				}
+					time.Sleep(loss)
+					store.lose()
+					for range callers {
+						running.Go(caller)
+					}
 
-				if bound := int(burst) + 1; most > bound {
-					t.Errorf("burst %d, loss after %v: an interval has %d calls more than it should; want at most %d", burst, loss, most, bound)
-				}
-				if len(calls) < 175 {
-					t.Errorf("burst %d, loss after %v: got %d calls in 3 minutes; want one each second", burst, loss, len(calls))
-				}
+					running.Wait()
+					most := 0 // calls more than B + D/T
+					for j := range calls {
+						for i := range j + 1 {
+							most = max(most, j-i+1-int(burst)-int((calls[j]-calls[i])/time.Second))
+						}
+					}
+
+					if bound := int(burst) + 1; most > bound {
+						t.Errorf("an interval has %d calls more than it should; want at most %d", most, bound)
+					}
+					if len(calls) < 175 {
+						t.Errorf("got %d calls in 3 minutes; want one each second", len(calls))
+					}
+				})
 			})
 		}
 	}

@@ -2,6 +2,7 @@ package gcratest
 
 import (
 	"fmt"
+	"sync"
 	"time"
 
 	"pgregory.net/rapid"
@@ -9,16 +10,25 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
+var zones sync.Map // of what LoadLocation has read, which opens a file each time
+
+func zone(name string) *time.Location {
+	l, ok := zones.Load(name)
+	if !ok {
+		read, err := time.LoadLocation(name)
+		if err != nil {
+			panic(err)
+		}
+		l, _ = zones.LoadOrStore(name, read)
+	}
+	return l.(*time.Location)
+}
+
 // PeriodOf names the period of a calendar that a time is in, by what clocks and
 // calendars on the wall show.
 func PeriodOf(c gcra.Calendar, now time.Time) string {
-	l, err := time.LoadLocation(c.Location())
-	if err != nil {
-		panic(err)
-	}
-
 	anchor := max(c.Anchor(), 1)
-	now = now.In(l)
+	now = now.In(zone(c.Location()))
 	y, m, d := now.Date()
 
 	switch c.Unit() {

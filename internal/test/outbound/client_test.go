@@ -101,6 +101,14 @@ type workload struct {
 	virtual        bool                                    // in virtual time; the Base has no sockets
 }
 
+// callsEach is how many calls a caller makes of a server that allows some each second.
+func callsEach() int {
+	if long {
+		return 8
+	}
+	return 4
+}
+
 // get returns requests for a URL. Their header Client is the test's name: each client has a limit of its own.
 func get(url string) func(*testing.T, int) *http.Request {
 	return func(t *testing.T, _ int) *http.Request {

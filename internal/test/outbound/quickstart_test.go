@@ -61,16 +61,16 @@ func TestQuickstart(t *testing.T) {
 		return tokens[user]
 	}
 
-	w := workload{callers: 5, calls: 8, request: func(t *testing.T, n int) *http.Request {
+	w := workload{callers: 5, calls: callsEach(), request: func(t *testing.T, n int) *http.Request {
 		r := get(site+"/me")(t, n)
 		r.Header.Set("Authorization", "Bearer "+login(t))
 		return r
 	}}
 
 	w.run(t, tab, "quickstart", func(t *testing.T, client string, x *exchanges) {
-		most := 80 // after each second as many may be denied as are served
+		most := 2 * w.callers * w.calls // after each second as many may be denied as are served
 		if strings.Contains(client, "Adaptive") {
-			most = 45 // the first request of each caller
+			most = w.callers*w.calls + w.callers // the first request of each caller
 		}
 		if len(x.log) > most {
 			t.Errorf("sent %d requests; want at most %d", len(x.log), most)

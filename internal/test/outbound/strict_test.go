@@ -127,8 +127,10 @@ func (n network) RoundTrip(r *http.Request) (*http.Response, error) {
 // The default margin keeps 25 per 5 seconds and 300 per minute where the requests arrive, if some
 // take up to 49 ms longer than others.
 func TestMargin(t *testing.T) {
+	t.Parallel()
 	for _, tt := range recipes {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				s := &strict{short: gcra.Limit{Count: 25, Per: 5 * time.Second}, long: gcra.PerMinute(300)}
 				var store gcra.Store = gcra.NewMemory()
