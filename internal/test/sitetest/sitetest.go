@@ -161,8 +161,8 @@ func (s *Site) Raw(t testing.TB, request string) *Answer {
 	t.Helper()
 	conn, server := net.Pipe()
 	defer conn.Close()
-	_ = s.Config.Serve(&listener{server}) // returns at the second Accept, and serves on
-	go io.WriteString(conn, request)      // a server may answer before it has read all
+	_ = s.Config.Serve(&listener{local{server}}) // returns at the second Accept, and serves on
+	go io.WriteString(conn, request)             // a server may answer before it has read all
 	method, _, _ := strings.Cut(request, " ")
 	res, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: method})
 	if err != nil {
@@ -171,6 +171,11 @@ func (s *Site) Raw(t testing.TB, request string) *Answer {
 	a := Read(t, res)
 	return &a
 }
+
+// A local connection has the address of a client on this machine.
+type local struct{ net.Conn }
+
+func (local) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
 
 // A listener accepts one connection.
 type listener struct{ conn net.Conn }
