@@ -104,6 +104,7 @@ func reportStep(r *outage.Report, tat *int64, m *marker, now int64) (charged, ah
 	}
 	if now < r.Begins && *tat <= r.Ends {
 		base = r.Begins
+		defer func() { ahead = min(ahead, 0) }()
 	}
 	ahead = max(*tat-base, 0)
 

@@ -216,3 +216,19 @@ func TestGrantOfAClockAhead(t *testing.T) {
 		}
 	}
 }
+
+// What such a grant says of the period before is not taken for the next one.
+func TestGrantOfAClockAheadLeavesTheNextPeriod(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t).Client()
+	cfg := config{Prefix: newPrefix(), DenialTTL: time.Second}
+	r, other := newStore(t, client, cfg), newStore(t, client, cfg)
+	r.SetClock(func() time.Time { return time.Now().AddDate(1, 0, 0) })
+	c := gcra.Charge{Subject: "s", Policy: "q", Limit: gcra.Quota(10, gcra.Yearly), Cost: 10}
+	gcratest.MustTake(t, other, c)
+	c.Cost = 1
+	whenReporting(t, client, 1, func() { granted(t, r, 1, c) })
+	if got := gcratest.MustTake(t, r.Local(1), c)[0].Result; !got.Allowed {
+		t.Errorf("got %+v; want a unit of the next year", got)
+	}
+}

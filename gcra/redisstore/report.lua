@@ -8,10 +8,11 @@
 --        ends    the end of a quota's period, which takes the place of now; 0 for a rate
 --        begins, previous: when the quota's period and the one before began. If Redis is
 --                still in the one before, as the server's clock is ahead, that one is charged
--- Reply  for each report two: how much of amount is charged, and how far ahead the TAT is.
---        Nothing is charged, and the second is -1, if the quota's period is over or comes
---        after the next one, or if another limit or clock has set a TAT beyond top: the
---        bucket is used up then, and take.lua brings the TAT down
+-- Reply  for each report two: how much of amount is charged, and how far ahead of now or of
+--        ends the TAT is, at least 0. Nothing is charged, and the second is -1, if the
+--        quota's period is over, or has not begun and is not the next one, or if another
+--        limit or clock has set a TAT beyond top: the bucket is used up then, and take.lua
+--        brings the TAT down
 --
 -- The marker says what was charged under which id, so that a report whose reply was lost is
 -- not charged again: the caller repeats the id until it gets a reply. It is kept for a minute.
@@ -47,6 +48,7 @@ for i = 1, #KEYS / 2 do
       redis.call('SET', marker, id .. ':' .. string.format('%.0f', charged), 'PX', 60000)
     end
   end
+  if base < ends then ahead = math.min(ahead, 0) end -- of the period before; in that of ends nothing is used
   reply[2 * i - 1], reply[2 * i] = charged, ahead
 end
 return reply
