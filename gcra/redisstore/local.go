@@ -92,7 +92,11 @@ func (l local) apply(ctx context.Context, charges []gcra.Charge, refund bool) (a
 	for i := range ops {
 		if o := &ops[i]; allowed && charges[i].Result.Taken > 0 {
 			whole[i].Inc = whole[i].Emission * charges[i].Result.Taken
-			l.store.granted(&charges[i], &whole[i], now, now+o.Ahead, int64(n))
+			base := now
+			if o.Periods != nil {
+				base = l.store.clock.OnScale(o.Period)
+			}
+			l.store.granted(&charges[i], &whole[i], now, base+o.Ahead, int64(n))
 		}
 	}
 	return allowed, nil
@@ -116,9 +120,9 @@ func (l local) unreportedDenies(ops []buckets.Op, whole []buckets.Charge, now in
 }
 
 // granted records that the local store has granted a charge, to be reported later.
-func (s *Store) granted(charge *gcra.Charge, whole *buckets.Charge, now, begins, n int64) {
+func (s *Store) granted(charge *gcra.Charge, whole *buckets.Charge, now, known, n int64) {
 	key := func() string { return s.key(charge, whole) }
-	if full := s.reporter.grants.Add(whole, key, now, begins, n); !full {
+	if full := s.reporter.grants.Add(whole, key, now, known, n); !full {
 		s.reporter.start()
 	} else if line := s.log.Line(diag.RedisGrants, "", "this server has granted units alone on more keys than it keeps: what it grants on others is not charged later", "kept", outage.Max); line != nil {
 		go line() // callers do not wait for a slow log

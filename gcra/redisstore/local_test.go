@@ -21,6 +21,22 @@ func TestLocalStartsFromRedis(t *testing.T) {
 	}
 }
 
+// What Redis has charged and what this server has granted alone count together before the report, of a rate and a quota.
+func TestUnreportedCountsBesideRedis(t *testing.T) {
+	for _, limit := range []gcra.Limit{gcra.PerHour(10), gcra.Quota(10, gcra.Yearly)} {
+		r := newStore(t, anyRedis(t), config{DenialTTL: time.Second})
+		c := gcra.Charge{Subject: "s", Policy: "p", Limit: limit, Cost: 8}
+		gcratest.MustTake(t, r, c)
+		c.Cost = 2
+		if got := gcratest.MustTake(t, r.Local(1), c)[0].Result; !got.Allowed {
+			t.Fatalf("%v: 2 of 10 alone, after 8: got %+v; want it allowed", limit, got)
+		}
+		if got := gcratest.MustTake(t, r, c)[0].Result; got.Allowed {
+			t.Errorf("%v: 2 of 10, after 8 and 2: got %+v; want it denied", limit, got)
+		}
+	}
+}
+
 // A peek changes nothing that is unreported, though it does not know the MaxDelay of the limit.
 func TestPeekKeepsUnreported(t *testing.T) {
 	server := redistest.Start(t)

@@ -18,15 +18,16 @@ import (
 //  3. Nothing drains before from. That is not before known, as the TAT in Redis drains first. If n is above 1, it is not before
 //     patience has passed since known at the first grant, or since that grant if it is later; and since each reply to a report.
 //  4. sent is the front of level that is being reported: 0 <= sent <= level. Each repetition of the report has its id. Without
-//     a report sent is 0 and id is "". If Redis charges part of a report and that reply is lost, what drains until the reply
-//     to a repetition counts as reported, too.
-//  5. A report has first ticks at first. While it is under way, back of them were refunded: they have left level and sent, but
-//     Redis may charge them. It charges from the front, so what it charges beyond first-back was refunded, and is given back.
-//     If part drained before the repetition that Redis charges, and some is refunded after that is sent, up to that part is
-//     not given back: units may be charged twice, never given back twice.
+//     a report sent is 0 and id is "". If Redis has charged a report and its reply is lost, all of it counts as reported, also
+//     what drains until a repetition has its reply.
+//  5. first is what a report had when it was made. While it is under way, back of that were refunded: they have left level and
+//     sent, but Redis may charge them. It charges from the front, so what it charges beyond first-back was refunded, and is
+//     given back. A repetition has less than first if part drained before it was sent: if Redis charges that one, of what is
+//     refunded after it was sent the size of that part is not given back. Nothing is given back twice.
 //  6. known is the TAT of the last answer of Redis or, before the first, of the local store.
-//  7. A report moves no TAT further ahead than room, and is impossible beyond charge.Top. When the limit changes, level and
-//     known come down to its Top. A late charge of a rate has no Top of a limit: it raises both if its Room is further ahead.
+//  7. A report moves no TAT further ahead than room, and is impossible beyond charge.Top. When the limit changes, level and,
+//     of a rate, known come down to its Top. A late charge of a rate does not know the clamp of its limit: it only raises room
+//     and Top, to its Room.
 //  8. units were granted and do not count as reported. rest is what was reported and is not yet a whole unit, with half a
 //     unit for rounding: 0 <= rest < T after each report.
 type bucket struct {
@@ -68,8 +69,8 @@ func (b *bucket) drain(now int64) {
 // wait lets level drain later.
 func (b *bucket) wait(until int64) { b.from = max(b.from, until) }
 
-// grant adds a charge on a bucket whose TAT is begins or, if that is later, now.
-func (b *bucket) grant(c *buckets.Charge, now, begins, n int64) {
+// grant adds a charge on a bucket whose TAT is known or, if that is later, now.
+func (b *bucket) grant(c *buckets.Charge, now, known, n int64) {
 	b.follow(c, now)
 	top := b.charge.Top
 	b.charge, b.n = *c, n
@@ -81,8 +82,8 @@ func (b *bucket) grant(c *buckets.Charge, now, begins, n int64) {
 	}
 
 	if b.level == 0 {
-		b.from = begins
-		b.bePatient(begins)
+		b.from = known
+		b.bePatient(known)
 	}
 	b.level += c.Inc
 	b.units += c.Inc / c.Emission
@@ -106,7 +107,9 @@ func (b *bucket) follow(c *buckets.Charge, now int64) {
 
 	b.level = min(b.level, c.Top)
 	b.sent = min(b.sent, b.level)
-	b.known = min(b.known, now+c.Top)
+	if c.Periods == nil { // that of a quota is ahead of the end of its period
+		b.known = min(b.known, now+c.Top)
+	}
 	b.charge.Top, b.room, b.next = c.Top, c.Top, 0
 }
 

@@ -39,9 +39,9 @@ type Report struct {
 // Max bounds the buckets. One takes about 300 bytes with its key.
 const Max = 1 << 16
 
-// Add records a charge that was granted alone by one of n servers, on a bucket whose TAT is begins or, if that is later,
+// Add records a charge that was granted alone by one of n servers, on a bucket whose TAT is known or, if that is later,
 // now. It reports whether the charge is not kept because there are too many buckets.
-func (g *Grants) Add(c *buckets.Charge, key func() string, now, begins, n int64) (full bool) {
+func (g *Grants) Add(c *buckets.Charge, key func() string, now, known, n int64) (full bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	units := c.Inc / c.Emission
@@ -61,13 +61,13 @@ func (g *Grants) Add(c *buckets.Charge, key func() string, now, begins, n int64)
 		if g.of == nil {
 			g.of = make(map[uint64]*bucket)
 		}
-		b = &bucket{key: key(), n: n, known: begins, rest: c.Emission / 2}
+		b = &bucket{key: key(), n: n, known: known, rest: c.Emission / 2}
 		g.of[c.Hash] = b
 		g.n.Add(1)
 	}
 
 	b.drain(now) // at the share of the rate that it had
-	b.grant(c, now, begins, n)
+	b.grant(c, now, known, n)
 	return false
 }
 
@@ -106,7 +106,8 @@ func (g *Grants) Ahead(c *buckets.Charge, base, now int64) (ahead int64) {
 	return ahead
 }
 
-// Learn records the TAT of an answer, and returns the one that follows with what is unreported, if anything is.
+// Learn records the TAT of an answer, and returns that of the whole limit with what is unreported, if anything is. The TAT of
+// a server's share is no earlier.
 func (g *Grants) Learn(hash uint64, known, now int64) (at int64, unreported bool) {
 	g.with(hash, now, func(b *bucket) {
 		b.learn(known)
@@ -116,7 +117,7 @@ func (g *Grants) Learn(hash uint64, known, now int64) (at int64, unreported bool
 }
 
 // Forget drops what was learned about a bucket, which is refunded, and returns the local TAT that follows from what is
-// unreported alone.
+// unreported alone: that of this server's share, of which it takes n times as long to drain; 0 for a quota.
 func (g *Grants) Forget(hash uint64, now int64) (at int64) {
 	g.with(hash, now, func(b *bucket) {
 		if b.charge.Periods == nil {
@@ -172,7 +173,7 @@ func (g *Grants) Record(r *Report, charged, known, now int64) (ended bool, refun
 	return ended, refund
 }
 
-// Drop drops a bucket whose report is impossible.
+// Drop drops a bucket whose report is impossible, as report.lua says.
 func (g *Grants) Drop(r *Report, now int64) {
 	g.with(r.Hash, now, func(b *bucket) {
 		if b.id == r.ID {
