@@ -12,8 +12,8 @@ import (
 
 // A batch is the requests that are sent to one server together, in the same way.
 //
-//  1. The first n scripts are in use, the others keep their memory for later. byShare has the index of each by what its
-//     keys share in this way.
+//  1. The first n scripts are in use, the others keep their memory for later. byShare maps what the
+//     keys of a script share to its index.
 //  2. size, charges and bytes are sums over all requests in the scripts; takes is true if one of them takes.
 //  3. All requests have been sent before, or none: those that have are closer to their deadlines than others, and the
 //     earliest deadline ends the call for all.

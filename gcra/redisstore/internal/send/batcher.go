@@ -22,8 +22,8 @@ import (
 //     that wait as soon as one is answered: the busier the server, the larger the batches and the cheaper a request. No
 //     timer holds a batch back.
 //  2. inFlight is the number of senders: the goroutines of sendLoop, and a caller in sendInline. Each has one batch.
-//     A request that is sent again starts one more, which leaves when it finds none waiting. A call whose time is up does not
-//     count, though the client still waits. An idle batcher has none.
+//     A request that is sent again starts one more, beyond maxInFlight if need be. A sender leaves when it finds none
+//     waiting, so an idle batcher has none. A call whose time is up does not count, though the client still waits.
 //  3. A request belongs to the batcher from submit until it is finished. Then its caller may free it, so nothing of it is
 //     read any more. One that is asked again, or sent in another way, stays with the batcher.
 //  4. For each call that is made, each of its requests goes to Config.Before once and to Config.Learn once.
@@ -115,14 +115,14 @@ func (b *batcher) sendInline() {
 	if done, ok := b.begin(batch); ok {
 		b.send(batch.timer.start(b.until(batch)), batch)
 		batch.timer.stop()
-		b.end(batch, batch.deliver(), batch.sent, done)
+		b.end(batch, batch.deliver(), done)
 	}
 	batch.reset()
 	b.handOff()
 }
 
 // fill moves waiting requests into the batch. Those whose time is up are answered with an error instead, and those of several
-// subjects are split unless the server is known as one keyspace. If the batch stays empty, the sender must leave: fill has taken it out
+// subjects are split if they would be sent by subject. If the batch stays empty, the sender must leave: fill has taken it out
 // of inFlight.
 func (b *batcher) fill(batch *batch) {
 	b.mu.Lock()
@@ -157,8 +157,8 @@ func (b *batcher) fill(batch *batch) {
 }
 
 // sendTimed sends the batch and answers its requests. If the server has not answered by the first deadline, all get an
-// error at once. sendTimed then returns false, but only once the client has stopped waiting too. The call
-// writes to the batch until then, and the function of the timer may read it even later, so it is not used again.
+// error at once. sendTimed then returns false, after the client has returned. Such a batch is not used
+// again: the function of the timer may still be reading it.
 func (b *batcher) sendTimed(batch *batch) (inTime bool) {
 	done, ok := b.begin(batch)
 	if !ok {
@@ -171,7 +171,7 @@ func (b *batcher) sendTimed(batch *batch) (inTime bool) {
 		for q := range batch.requests() {
 			q.Err = &failure{err}
 		}
-		b.end(batch, err, 0, done)
+		b.end(batch, err, done)
 		b.handOff()
 	})
 	b.send(deadlineContext{context.Background(), deadline}, batch)
@@ -179,7 +179,7 @@ func (b *batcher) sendTimed(batch *batch) (inTime bool) {
 		return false
 	}
 
-	b.end(batch, batch.deliver(), batch.sent, done)
+	b.end(batch, batch.deliver(), done)
 	return true
 }
 
@@ -207,11 +207,10 @@ func (b *batcher) send(ctx context.Context, batch *batch) {
 	batch.way.send(ctx, batch)
 }
 
-// end answers the requests of a batch, each of which has its answer or its error. sent is the time before the call,
-// 0 if its time is up.
-func (b *batcher) end(batch *batch, err error, sent int64, done func(error)) {
+// end answers the requests of a batch, each of which has its answer or its error.
+func (b *batcher) end(batch *batch, err error, done func(error)) {
 	now := b.sender.Clock.Now()
-	result := Result{Server: b.Server, Requests: batch.size, Takes: batch.takes, Sent: sent, Took: now - sent, Err: err}
+	result := Result{Server: b.Server, Requests: batch.size, Takes: batch.takes, Sent: batch.sent, Took: now - batch.sent, Err: err}
 
 	// A caller that is answered may call again at once, and is to find what the breaker has learned.
 	done(err)
@@ -220,7 +219,7 @@ func (b *batcher) end(batch *batch, err error, sent int64, done func(error)) {
 	}
 
 	for q := range batch.requests() {
-		b.sender.Learn(q, sent, now)
+		b.sender.Learn(q, batch.sent, now)
 		b.answer(batch, q)
 	}
 	b.learn(batch, err, now) // what has not run waits again, for the fill or handOff of our caller

@@ -22,10 +22,10 @@ type breaker struct {
 	circuit   *gobreaker.TwoStepCircuitBreaker[struct{}]
 	notClosed atomic.Bool // saves callers the circuit's lock while it is closed
 
-	// While it is closed and has no failure to forget, a success changes nothing and is not told.
-	mu        sync.Mutex  // of what the circuit counts, and failing
+	// While it is closed and nothing has failed, a success changes nothing and is not told, which saves the circuit's lock.
+	mu        sync.Mutex  // held while the circuit is told a result and failing is set
 	failing   atomic.Bool // it has counted a failure since the last success
-	uncounted func(error) // what allow returns while it has not
+	uncounted func(error) // what allow returns while it is closed and not failing
 }
 
 const (
@@ -33,7 +33,7 @@ const (
 	tripAfter = 3
 
 	// A breaker stays open for minOpen to twice minOpen, chosen once at random, so that the probes of many processes do not
-	// come together. Each process finds within two seconds that Redis answers again.
+	// come together. A process that has calls finds within twice minOpen and a Timeout that Redis answers again.
 	minOpen = 500 * time.Millisecond
 )
 
@@ -49,7 +49,7 @@ func newBreaker() *breaker {
 		},
 	})
 	b.uncounted = func(err error) {
-		if !rediskit.Down(err) {
+		if !rediskit.Down(err) && !b.failing.Load() { // another call may have failed meanwhile
 			return
 		}
 		if done, open := b.circuit.Allow(); open == nil {

@@ -21,7 +21,7 @@ type Request struct {
 	Refund  bool
 
 	node     *redis.Client // of several servers: that of the batcher, or nil if it is not known
-	byClient bool          // it has not run in its first way; on a cluster the client finds the server, see way_node.go
+	byClient bool          // a script of it has not run, so it goes another way; on a cluster the client finds the server
 	deadline int64         // by the sender's clock: the request is answered by then, if only with an error
 	at       int64         // the server's time, which says in which periods quotas are
 	moved    int           // how often its keys were on two nodes
@@ -47,7 +47,7 @@ func NewRequest(charges []buckets.Charge, refund bool) *Request {
 // Free gives the request to the next caller.
 func (q *Request) Free() { requests.Put(q) }
 
-// Answered reports whether the charges have the answer of the server.
+// Answered reports whether the charges have the answer of a server. It is not asked of a request that was split.
 func (q *Request) Answered() bool { return q.Err == nil && !q.unfit }
 
 // ServerTime is the time by the server's clock, in ticks, if the answer says it.
@@ -123,8 +123,8 @@ func (q *Request) periods(c *buckets.Charge) tat.Period {
 	return tat.Period{Before: p.Begin, Begin: p.End, End: p.End, Next: p.End}
 }
 
-// deliver sets the answer from the script's reply, which take.lua describes. now is the server's time if the script has
-// quotas.
+// deliver sets the answer from the script's reply, which take.lua describes: a denied charge has -ahead-1. now is the
+// server's time if the script has quotas.
 func (q *Request) deliver(reply []int64, now int64) {
 	q.Admitted = reply[0] >= 0
 	q.unfit = false

@@ -125,8 +125,8 @@ func (s *Sender) clientOf(node *redis.Client) redis.UniversalClient {
 	return s.Client
 }
 
-// node is the client of a key's server, or nil if it is not known. It chooses the batcher, so that no server waits for
-// another.
+// node is the client of a key's server, or nil if it is not known. Each server has a batcher of its own, so that none
+// waits for another.
 func (s *Sender) node(key string) (node *redis.Client) {
 	var err error
 	switch {
@@ -202,7 +202,7 @@ func (s *Sender) Check(ctx context.Context, server redis.UniversalClient, key st
 	inc := tat.Ticks(time.Millisecond)
 	room := 1000 * inc // for as many checks at the same time
 
-	// EVAL too, which a server may lack: it is sent only to a server that does not have the script yet.
+	// EVAL too: calls need it only while the server lacks the script, but a server may refuse it.
 	for _, script := range [][2]string{{"eval", ordinary.text}, {"evalsha", ordinary.sha}} {
 		cmd := rediskit.Send(ctx, server, []any{script[0], script[1], 1, key, inc, room})
 		if _, err := rediskit.Reply(cmd, 1); err != nil {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -92,38 +92,15 @@ func TestErrorFollowsTheBookkeeping(t *testing.T) {
 // A request of two subjects waits while the server stalls, and is divided when its turn comes. Its parts keep
 // its deadline, and their turn comes before that of 1,400 younger requests.
 func TestPartsAreNotLate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		begin := time.Now()
-		var calls atomic.Int64
-		client := redis.NewClient(&redis.Options{
-			Addr: "127.0.0.1:1", MaxRetries: -1,
-			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}, // their goroutines outlive the client
-		})
-		defer client.Close()
-		client.AddHook(hook(func(ctx context.Context) {
-			switch calls.Add(1) {
-			case 1:
-				time.Sleep(17 * time.Second)
-			case 2:
-				time.Sleep(17400 * time.Millisecond)
-			default:
-				deadline, _ := ctx.Deadline()
-				time.Sleep(time.Until(deadline))
-			}
-		}))
-		var told told
-		s := newSender(client, &told, func(Result) {})
-		s.only.shown.kind, s.only.shown.test = gcra.BySubject, math.MaxInt64
+	bubble(t, func(t *testing.T, s *Sender, calls *calls) {
+		calls.end = []time.Duration{17 * time.Second, 17400 * time.Millisecond}
+		s.only.shown.settle(gcra.BySubject, 0)
 
 		go take(t, s, "send:{a}:p")
 		synctest.Wait()
 		go take(t, s, "send:{b}:p")
 		synctest.Wait()
-		took := make(chan time.Duration)
-		go func() {
-			take(t, s, "send:{c}:p", "send:{d}:p")
-			took <- time.Since(begin)
-		}()
+		took := twoSubjects(t, s)
 		time.Sleep(16 * time.Second)
 		for i := range 1400 {
 			go take(t, s, fmt.Sprintf("send:{%d}:p", i))
@@ -132,25 +109,96 @@ func TestPartsAreNotLate(t *testing.T) {
 		if d := <-took; d > s.Timeout {
 			t.Errorf("answered after %v; want at most %v", d, s.Timeout)
 		}
+	})
+}
+
+// A server becomes a cluster, and the request that finds out is divided while another batch is in flight. Its parts
+// wait for no younger request.
+func TestPartsOfARequestSentAgainAreNotLate(t *testing.T) {
+	bubble(t, func(t *testing.T, s *Sender, calls *calls) {
+		calls.end = []time.Duration{18 * time.Second}
+		calls.err = serverError("CROSSSLOT Keys in request don't hash to the same slot")
+		s.only.shown.settle(gcra.OneKeyspace, 0)
+
+		took := twoSubjects(t, s)
+		time.Sleep(16 * time.Second)
+		go take(t, s, "send:{a}:p")
+		synctest.Wait()
+		go take(t, s, "send:{b}:p")
+
+		if d := <-took; d > s.Timeout {
+			t.Errorf("answered after %v; want at most %v", d, s.Timeout)
+		}
+	})
+}
+
+// bubble runs a test of a sender whose calls end when the test says, by a clock that does not wait.
+func bubble(t *testing.T, test func(*testing.T, *Sender, *calls)) {
+	// What is in the pools belongs to one bubble.
+	fresh := func() { requests, batches = sync.Pool{New: requests.New}, sync.Pool{New: batches.New} }
+	fresh()
+	defer fresh()
+
+	synctest.Test(t, func(t *testing.T) {
+		client := redis.NewClient(&redis.Options{
+			Addr: "127.0.0.1:1", MaxRetries: -1,
+			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}, // their goroutines outlive the client
+		})
+		defer client.Close()
+		calls := &calls{begin: time.Now()}
+		client.AddHook(calls)
+
+		var told told
+		test(t, newSender(client, &told, func(Result) {}), calls)
 		time.Sleep(time.Minute)
 	})
 }
 
-// A hook is called in place of Redis, and makes no answer.
-type hook func(context.Context)
+// twoSubjects says how long a request of two subjects has taken.
+func twoSubjects(t *testing.T, s *Sender) <-chan time.Duration {
+	took, begin := make(chan time.Duration, 1), time.Now()
+	go func() {
+		take(t, s, "send:{c}:p", "send:{d}:p")
+		took <- time.Since(begin)
+	}()
+	synctest.Wait()
+	return took
+}
 
-func (hook) DialHook(next redis.DialHook) redis.DialHook { return next }
+// calls is a hook in place of Redis. The first calls end at these times after begin and with err, the
+// others at their deadlines.
+type calls struct {
+	begin time.Time
+	end   []time.Duration
+	err   error
+	n     atomic.Int64
+}
 
-func (h hook) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+func (c *calls) call(ctx context.Context) error {
+	if n := int(c.n.Add(1)); n <= len(c.end) {
+		time.Sleep(c.end[n-1] - time.Since(c.begin))
+		return c.err
+	}
+	deadline, _ := ctx.Deadline()
+	time.Sleep(time.Until(deadline))
+	return context.DeadlineExceeded
+}
+
+func (*calls) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (c *calls) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		h(ctx)
+		cmd.SetErr(c.call(ctx))
 		return cmd.Err()
 	}
 }
 
-func (h hook) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, _ []redis.Cmder) error {
-		h(ctx)
-		return nil
+func (c *calls) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := c.call(ctx)
+		for _, cmd := range cmds {
+			cmd.SetErr(err)
+		}
+		return err
 	}
 }

@@ -21,7 +21,7 @@ func (s *Sender) split(whole *Request) {
 	for i, p := range parts {
 		<-p.done
 		whole.Err = errors.Join(whole.Err, p.Err)
-		whole.Admitted = whole.Admitted && (p.Admitted || p.Err != nil)
+		whole.Admitted = whole.Admitted && p.Admitted
 		for j, index := range indexes[i] {
 			whole.Charges[index] = p.Charges[j]
 		}
@@ -47,7 +47,7 @@ func (q *Request) bySubject() (parts []*Request, indexes [][]int) {
 			j = len(parts)
 			byTag[tag] = j
 			parts, indexes = append(parts, NewRequest(nil, q.Refund)), append(indexes, nil)
-			parts[j].deadline, parts[j].at = q.deadline, q.at
+			parts[j].deadline, parts[j].at, parts[j].byClient = q.deadline, q.at, q.sentBefore()
 		}
 
 		parts[j].Charges, parts[j].Keys = append(parts[j].Charges, q.Charges[i]), append(parts[j].Keys, key)

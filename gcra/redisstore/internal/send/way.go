@@ -104,8 +104,8 @@ func (k *shown) settle(kind gcra.ServerKind, now int64) {
 	k.kind, k.guess, k.test = kind, kind, now+tat.Ticks(testSettledAgain)
 }
 
-// newTest returns a test of the server if one is due. The next is due in a second, unless the result of this one says
-// otherwise. Only a single server and the shards of a ring are tested. The caller holds b.mu.
+// newTest returns a test of the server if one is due. The next is due in a second, unless verdict sets another
+// time. Only a single server and the shards of a ring are tested. The caller holds b.mu.
 func (b *batcher) newTest(now int64) *keyTest {
 	if now < b.shown.test {
 		return nil
