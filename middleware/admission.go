@@ -21,9 +21,9 @@ import (
 //     a policy's functions run, its entry is there and its charge is not.
 //  2. Until its Decision is handed out, to an observer or to the caller, only the goroutine of
 //     Allow, Admit, Decide or Peek uses it.
-//  3. From then on it is read-only, except for what mu guards: the status of entries and
-//     Result.Taken of charges. made is set under mu, once.
-//  4. Those further out have been handed out, so rule 3 holds for them.
+//  3. From then on it is read-only, except for what mu guards (the status of entries, Result.Taken
+//     of charges, and made, once) and for written, which admit sets before the phase is settled.
+//  4. The admissions in outer have been handed out, so rule 3 holds for them.
 type admission struct {
 	policies *policies  // of the limiter, when the request came
 	outer    *admission // of the next limiter further out that has decided; nil if there is none, and for Decide and Peek
@@ -142,8 +142,8 @@ func (a *admission) sharedCharge(outer *admission) string {
 	return ""
 }
 
-// stops reports whether a policy that could not be decided, or a ban, denies the request
-// without a store.
+// stops reports whether a charge with this source, sourceClosed or sourceBan, denies the request
+// without a store. Those of shadows do not.
 func (a *admission) stops(source source) bool {
 	for _, c := range a.from(source) {
 		if !c.Shadow {
@@ -167,8 +167,8 @@ func (a *admission) fail(i int) {
 }
 
 // take decides all charges: first those of the store, together, and then those
-// that fail local, together. A denied request is charged nothing, whatever the
-// sources. ctx is for the stores.
+// that fail local, together. A request that it denies is charged nothing, whatever the
+// sources, unless the refund fails. ctx is for the stores.
 func (l *Limiter) take(ctx context.Context, r *http.Request, a *admission) {
 	if a.stops(sourceClosed) || a.stops(sourceBan) {
 		return

@@ -19,12 +19,14 @@ import (
 //  1. WithRoute makes a fresh one. The first Allow or Admit that gets it claims it. A second one,
 //     even at the same time, makes its own with this one as parent; Decide and Peek always do.
 //  2. Everyone may read Context and framework, which do not change, and phase.
-//  3. Until the phase is settled, only the goroutine of its limiter uses any other field. Observers
-//     alone get the Decision before that; Settle, Spend and Refund go by the rules of the admission.
+//  3. Until the phase is settled, only the goroutine of the limiter that claimed it uses any other
+//     field. Of others, observers alone get the Decision before that, and the rules of the
+//     admission hold for them.
 //  4. Once it is settled, everyone may read it, and the rules of the admission hold.
-//  5. A key function reports to the innermost state alone, which is that of the limiter that called
-//     it: by rule 3, those further out may be another goroutine's. So nobody but a limiter may call
-//     a key function with a request of WithRoute that another goroutine may pass to a limiter.
+//  5. A key function reports to the innermost state alone: by rule 3, those further out may be
+//     another goroutine's. To find the receiver reads that state. So only a limiter, whose own state
+//     is innermost, may call a key function with a request of WithRoute that another goroutine may
+//     pass to a limiter.
 type requestState struct {
 	context.Context     // parent: of the request without this state
 	framework       any // see WithRoute

@@ -27,8 +27,8 @@ import (
 // Settle returns the store's error. It may be called again then: a charge may be made
 // twice by that, and a refund never.
 //
-// After a denial that charged nothing, and of a policy after its Refund, Settle does nothing. It goes on if the
-// client hangs up, and does not change Results. A negative cost is an error.
+// After a denial that charged nothing, and of a policy after its Refund, Settle does nothing.
+// It goes on if the client hangs up, and does not change Results. A negative cost is an error.
 func (d *Decision) Settle(ctx context.Context, cost int64, policies ...string) error {
 	if cost < 0 {
 		return fmt.Errorf("ratelimit: settle: cost is %d; want 0 or more", cost)
@@ -88,8 +88,9 @@ func (d *Decision) Spend(ctx context.Context, n int64, policies ...string) error
 // limiter of this Decision does not have is an error; a policy that did not apply to this
 // request is left alone. Only the first call for a policy gives back, even if the store
 // fails: it may have made the refund, and a second call could make it twice. Of a rate the
-// whole cost is refunded, however late; of a quota nothing, once the period of the request is
-// over, not even what was added in the next. So do not let clients cause refunds: requests held open and refunded together refill the bucket.
+// whole cost is refunded, however late: so do not let clients cause refunds, as requests held
+// open and refunded together refill the bucket. Of a quota nothing is refunded once the period
+// of the request is over, not even what was added in a later one.
 //
 // Under MaxDelay, later requests move up, but requests that wait already keep
 // their delay. The next request may pass together with the last of them.
