@@ -12,7 +12,7 @@
 // Put middleware that rewrites the path (chi's StripSlashes and CleanPath) in
 // front of the limiter, so that limiter and router see the same path.
 //
-// Fields are documented in package middleware; this package repeats its names.
+// Config, Policy and Decision are those of package middleware, which documents their fields.
 package ratelimit
 
 import (

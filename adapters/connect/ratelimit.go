@@ -42,7 +42,7 @@
 // limiter keeps a few KiB for each open stream, and neither starts a goroutine nor wraps
 // the stream.
 //
-// Fields are documented in package middleware; this package repeats its names.
+// Config, Policy and Decision are those of package middleware, which documents their fields.
 package ratelimit
 
 import (

@@ -12,7 +12,7 @@
 // Echo v4 gets no fixes of bugs after 2026-12-31, and none of security after
 // 2027-12-31. For echo v5 use adapters/echov5.
 //
-// Fields are documented in package middleware; this package repeats its names.
+// Config, Policy and Decision are those of package middleware, which documents their fields.
 //
 // Addresses come from package keyfunc only: by default, echo's c.RealIP believes
 // what clients write into X-Forwarded-For.

@@ -9,7 +9,7 @@
 // middleware that rewrites the path or the method in front of the limiter, so that
 // limiter and router see the same request.
 //
-// Fields are documented in package middleware; this package repeats its names.
+// Config, Policy and Decision are those of package middleware, which documents their fields.
 //
 // Addresses come from package keyfunc only: c.RealIP believes what clients write if
 // e.IPExtractor does.

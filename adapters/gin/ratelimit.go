@@ -6,7 +6,7 @@
 //
 // The middleware may be used on the engine, on a group or on a route.
 //
-// Fields are documented in package middleware; this package repeats its names.
+// Config, Policy and Decision are those of package middleware, which documents their fields.
 //
 // Addresses come from package keyfunc only: by default, gin's c.ClientIP trusts
 // every proxy.

@@ -55,7 +55,7 @@
 // limiter keeps a few KiB for each open stream, starts no goroutine, and allocates nothing for a message
 // that the handler does not charge.
 //
-// Fields are documented in package middleware; this package repeats its names.
+// Config, Policy and Decision are those of package middleware, which documents their fields.
 package ratelimit
 
 import (

@@ -10,7 +10,7 @@
 // router. Around another router the route is unknown: Policy.Routes go by the
 // path, and keyfunc.Route has no route.
 //
-// Fields are documented in package middleware; this package repeats its names.
+// Config, Policy and Decision are those of package middleware, which documents their fields.
 package ratelimit
 
 import (
