@@ -92,8 +92,8 @@ type Store struct {
 //   - ContextTimeoutEnabled and a PoolTimeout within Timeout save a lone caller of a
 //     redis.Client a switch of goroutines.
 //
-// Batches on a cluster or ring go to the clients of its nodes: add hooks in their
-// OnNewNode, or they do not see all commands.
+// Batches on a cluster or ring go to the clients of its nodes. Add hooks in OnNewNode of the
+// cluster client, or in NewClient of [redis.RingOptions]: others do not see all commands.
 //
 // The error has a line for each mistake: no client, or what is wrong in the Config.
 func New(client redis.UniversalClient, cfg Config) (*Store, error) {
