@@ -22,8 +22,8 @@ type breaker struct {
 	circuit   *gobreaker.TwoStepCircuitBreaker[struct{}]
 	notClosed atomic.Bool // saves callers the circuit's lock while it is closed
 
-	// While it is closed and nothing has failed, a success changes nothing and is not told, which saves the circuit's lock.
-	mu        sync.Mutex  // held while the circuit is told a result and failing is set
+	// While it is closed and nothing has failed, a success changes nothing and is not passed on, which saves the circuit's lock.
+	mu        sync.Mutex  // held while the circuit gets a result and failing is set
 	failing   atomic.Bool // it has counted a failure since the last success
 	uncounted func(error) // what allow returns while it is closed and not failing
 }

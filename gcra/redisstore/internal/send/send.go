@@ -202,7 +202,7 @@ func (s *Sender) Check(ctx context.Context, server redis.UniversalClient, key st
 	inc := tat.Ticks(time.Millisecond)
 	room := 1000 * inc // for as many checks at the same time
 
-	// EVAL too: calls need it only while the server lacks the script, but a server may refuse it.
+	// EVAL too: calls need it only while the server lacks the script, but a server may reject it.
 	for _, script := range [][2]string{{"eval", ordinary.text}, {"evalsha", ordinary.sha}} {
 		cmd := rediskit.Send(ctx, server, []any{script[0], script[1], 1, key, inc, room})
 		if _, err := rediskit.Reply(cmd, 1); err != nil {
