@@ -58,10 +58,10 @@ func (e *WaitError) RetryAfter() time.Duration { return max(e.Needed-e.Patience,
 // limit, and up to MaxWait, which is this caller's. 0 means without bound here, unlike in
 // Store.Take: until the context's deadline. That bounds both, less half of the limit's
 // Interval (at least 50 ms, at most a tenth of the patience), in which the turn comes if
-// other callers are late. If the slot would come later, or within a round trip to the store of
-// that time, Wait returns a [*WaitError], as a rule at once and with nothing charged. An error
-// of the store is returned at once too: the turn has not come. If other callers are late,
-// a turn may come up to 50 ms after MaxWait.
+// other callers are late. If the slot would come later, Wait returns a [*WaitError], as a rule
+// at once and with nothing charged. For this, MaxWait and the deadline end a round trip to the
+// store earlier. An error of the store is returned at once too: the turn has not come. If other
+// callers are late, a turn may come up to 50 ms after MaxWait.
 //
 // It never returns early. If it returns late, the next caller may follow that much
 // sooner: a tenth of a millisecond on Linux if the machine is not busy, elsewhere
