@@ -53,7 +53,7 @@ const (
 	seldom = "a client is served less than twice in a window, and chance decides which part of the window it sees"
 	many   = "denials alone do not tell a client how many others there are, and each has few of them"
 	strict = "a sliding window does not tell when more returns, so its clients learn from what is used up"
-	block  = "each denial costs a block, and clients learn the rate by denials, or use a window up before its end and are denied then"
+	block  = "each denial costs a block, and clients learn the rate by denials"
 )
 
 func per(n int64, d time.Duration) gcra.Limit { return gcra.Limit{Count: n, Per: d} }
@@ -236,7 +236,7 @@ func buildWorlds() []world {
 	// docs.cdp.coinbase.com/prime/rest-api/rate-limits: an address, blocked for 30 seconds
 	add(world{name: "Coinbase Prime", limit: per(100, time.Second), window: "fixed", fields: "none", bare: true, clients: 20, block: 30 * time.Second, allow: bounds{share: 25}, why: block})
 	// The first of these, as its page says it: all requests of the next five minutes are denied.
-	add(world{name: "Cloudflare", limit: per(1200, 5*time.Minute), window: "fixed", fields: "draft11", clients: 8, block: 5 * time.Minute, allow: bounds{share: 75}, why: block})
+	add(world{name: "Cloudflare", limit: per(1200, 5*time.Minute), window: "fixed", fields: "draft11", clients: 8, block: 5 * time.Minute})
 	return all
 }
 

@@ -48,8 +48,8 @@ import (
 // of 256 clients at the server's rate, and up to a tenth more by chance.
 //
 // A fixed window, in which the whole limit returns at once, is known by a reset that stays while
-// remaining falls. Clients then use the window evenly, and when nothing remains they wait for the
-// reset.
+// remaining falls. Clients then use the window evenly. When fewer units remain than there seem to be clients,
+// but not more than a tenth of the window, they wait for the reset, as most would be denied.
 //
 // A denial outranks a remaining that contradicts it, such as that of a daily limit beside a limit per
 // second. It begins a rate that denials and clocks alone determine, and the slower of both rates counts.
