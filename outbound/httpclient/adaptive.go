@@ -57,7 +57,7 @@ import (
 // grows by a quarter with each, to ten minutes at most. When a request is allowed again, the requests
 // that were allowed since the last such time say what the limit gave this client, be it a bucket or a
 // window. The rate begins again 4 % below that, or 8 % below the rate that was denied if that is less, and
-// grows by 8 % in 40 seconds, or in 20 requests if these take longer. This rate alone paces requests to a server that
+// grows by 8 % in a minute, or in 17 times as long as the denials took if that is more. This rate alone paces requests to a server that
 // sends no fields, and in sliding windows and those of less than 15 requests, where remaining says only
 // when they are used up.
 //
@@ -72,11 +72,11 @@ import (
 //
 // A bucket of one or two units shows nothing before it denies. Several clients of one do not share it
 // evenly, one may get nothing, and of a bucket of two they use half. In a window that serves a client
-// less than twice, one gets up to six times as much as another. In a sliding window of an hour that is
-// up to nineteen times; with ten clients and Retry-After alone, five times; with thirty clients and a server
-// that tells nothing, twelve times. Two clients of a request a minute that tells nothing get 13 % denials.
+// less than twice, one gets up to eleven times as much as another. With ten clients and Retry-After alone, that
+// is two to seven times; with thirty clients and a server that tells nothing, up to ten times, and by rare chance
+// thirty. Two clients of a request a minute that tells nothing get 13 % denials.
 // If the server blocks its clients for 30 seconds after a denial
-// and tells nothing, they use 28 % of the limit: use a [Transport] with its limit. With more than about 240
+// and tells nothing, one client uses 60 to 85 % of the limit: use a [Transport] with its limit. With more than about 240
 // clients of a large bucket, remaining oscillates. With
 // RateLimit-Remaining alone a small bucket looks like a large one that is almost empty: clients leave up
 // to half of the limit unused until their shares have changed by a factor of two and remaining has not.
