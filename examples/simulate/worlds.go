@@ -52,8 +52,7 @@ const (
 	small  = "a bucket of one or two units shows next to nothing before it denies, and clients that do not know of each other meet by chance"
 	seldom = "a client is served less than twice in a window, and chance decides which part of the window it sees"
 	many   = "denials alone do not tell a client how many others there are, and each has few of them"
-	strict = "a sliding window does not tell when more returns, so its clients learn from what is used up"
-	block  = "each denial costs a block, and clients learn the rate by denials, or use a window up before its end and are denied then"
+	block  = "each denial costs a block, and clients learn the rate by denials"
 )
 
 func per(n int64, d time.Duration) gcra.Limit { return gcra.Limit{Count: n, Per: d} }
@@ -108,14 +107,14 @@ func buildWorlds() []world {
 	for _, fields := range []string{"draft7", "draft11", "x"} {
 		add(world{limit: per(75, time.Minute), fields: fields, clients: 10})
 	}
-	add(world{limit: per(75, time.Minute), fields: "none", clients: 10, allow: bounds{uneven: 6}, why: many})
+	add(world{limit: per(75, time.Minute), fields: "none", clients: 10})
 
 	// Fixed and strict windows.
 	for _, fields := range []string{"draft6", "draft7", "draft11", "x"} {
 		add(world{limit: per(75, time.Minute), window: "fixed", fields: fields, clients: 10})
 	}
 	add(world{limit: per(75, time.Minute), window: "fixed", clients: 1})
-	add(world{limit: per(75, time.Minute), window: "fixed", clients: 40, allow: bounds{uneven: 6}, why: seldom})
+	add(world{limit: per(75, time.Minute), window: "fixed", clients: 40, allow: bounds{uneven: 4}, why: seldom})
 	add(world{limit: per(75, time.Minute), window: "fixed", clients: 10, bare: true})
 	add(world{limit: per(60, hour), window: "fixed", fields: "x", clients: 5, bare: true})
 	add(world{limit: per(5000, hour), window: "fixed", fields: "x", clients: 10, bare: true})
@@ -140,7 +139,7 @@ func buildWorlds() []world {
 
 	// Denials alone, and fields of another limit.
 	add(world{limit: per(5, time.Second).WithBurst(2), fields: "none", bare: true, clients: 1})
-	add(world{limit: per(5, time.Second).WithBurst(2), fields: "none", bare: true, clients: 4, allow: bounds{share: 35, uneven: 15}, why: burst2})
+	add(world{limit: per(5, time.Second).WithBurst(2), fields: "none", bare: true, clients: 4, allow: bounds{share: 35}, why: burst2})
 	add(world{limit: per(10, time.Second), lie: "day", fields: "x", bare: true, clients: 4})
 	add(world{limit: per(10, time.Second), lie: "day", fields: "draft6", clients: 4})
 	add(world{limit: per(10, time.Second), lie: "4000", fields: "x", bare: true, clients: 4})
@@ -166,7 +165,7 @@ func buildWorlds() []world {
 	silent(per(1, time.Second).WithBurst(1), "gcra", 1)
 	silent(per(25, time.Second), "gcra", 10)
 	silent(per(5, time.Second), "gcra", 1)
-	add(world{limit: per(10, time.Second), fields: "none", bare: true, clients: 30, allow: bounds{uneven: 20}, why: many})
+	add(world{limit: per(10, time.Second), fields: "none", bare: true, clients: 30, allow: bounds{uneven: 12}, why: many})
 	add(world{limit: per(60, time.Minute), window: "fixed", fields: "none", bare: true, clients: 6, join: 3})
 	add(world{limit: per(600, time.Minute), window: "fixed", fields: "none", bare: true, clients: 2, rate: 0.2})
 	add(world{limit: per(10, time.Second), fields: "none", bare: true, clients: 5, rate: 2})
@@ -174,7 +173,7 @@ func buildWorlds() []world {
 	// Partners of the real world.
 	add(world{name: "GitHub", limit: per(5000, hour), window: "fixed", fields: "x", clients: 10, second: per(100, time.Minute)})
 	add(world{name: "Shopify", limit: per(2, time.Second).WithBurst(40), fields: "shopify", clients: 10})
-	add(world{name: "Discord", limit: per(5, 5*time.Second), window: "fixed", fields: "discord", clients: 4, allow: bounds{share: 80, uneven: 10}, why: seldom})
+	add(world{name: "Discord", limit: per(5, 5*time.Second), window: "fixed", fields: "discord", clients: 4, allow: bounds{share: 80, uneven: 12}, why: seldom})
 	add(world{name: "Discord", limit: per(5, 5*time.Second), window: "fixed", fields: "discord", clients: 1})
 	add(world{name: "Slack", limit: per(50, time.Minute), window: "fixed", fields: "none", clients: 5})
 	add(world{name: "AWS", limit: per(10, time.Second).WithBurst(20), fields: "none", bare: true, clients: 10})
@@ -214,7 +213,7 @@ func buildWorlds() []world {
 	add(world{name: "Spotify", limit: per(180, 30*time.Second), window: "strict", fields: "none", clients: 5})
 
 	// docs.digitalocean.com/reference/api: the reset is when the oldest request expires
-	add(world{name: "DigitalOcean", limit: per(5000, hour), window: "strict", fields: "gitlab", clients: 4, allow: bounds{uneven: 20}, why: strict})
+	add(world{name: "DigitalOcean", limit: per(5000, hour), window: "strict", fields: "gitlab", clients: 4})
 	// developers.hubspot.com/docs/guides/apps/api-usage/usage-details
 	add(world{name: "HubSpot", limit: per(190, 10*time.Second), window: "strict", fields: "none", bare: true, clients: 6})
 	// developer.xero.com/documentation/guides/oauth2/limits
@@ -232,11 +231,11 @@ func buildWorlds() []world {
 	// developers.google.com/sheets/api/limits
 	add(world{name: "Google Sheets", limit: per(300, time.Minute), window: "fixed", fields: "none", bare: true, clients: 12})
 	// airtable.com/developers/web/api/rate-limits: blocks for 30 seconds
-	add(world{name: "Airtable", limit: per(5, time.Second), window: "fixed", fields: "none", bare: true, clients: 1, block: 30 * time.Second, allow: bounds{share: 25}, why: block})
+	add(world{name: "Airtable", limit: per(5, time.Second), window: "fixed", fields: "none", bare: true, clients: 1, block: 30 * time.Second, allow: bounds{share: 60}, why: block})
 	// docs.cdp.coinbase.com/prime/rest-api/rate-limits: an address, blocked for 30 seconds
-	add(world{name: "Coinbase Prime", limit: per(100, time.Second), window: "fixed", fields: "none", bare: true, clients: 20, block: 30 * time.Second, allow: bounds{share: 25}, why: block})
+	add(world{name: "Coinbase Prime", limit: per(100, time.Second), window: "fixed", fields: "none", bare: true, clients: 20, block: 30 * time.Second})
 	// The first of these, as its page says it: all requests of the next five minutes are denied.
-	add(world{name: "Cloudflare", limit: per(1200, 5*time.Minute), window: "fixed", fields: "draft11", clients: 8, block: 5 * time.Minute, allow: bounds{share: 75}, why: block})
+	add(world{name: "Cloudflare", limit: per(1200, 5*time.Minute), window: "fixed", fields: "draft11", clients: 8, block: 5 * time.Minute})
 	return all
 }
 

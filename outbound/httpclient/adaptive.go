@@ -48,8 +48,8 @@ import (
 // of 256 clients at the server's rate, and up to a tenth more by chance.
 //
 // A fixed window, in which the whole limit returns at once, is known by a reset that stays while
-// remaining falls. Clients then use the window evenly, and when nothing remains they wait for the
-// reset.
+// remaining falls. Clients then use the window evenly. When fewer units remain than there seem to be clients,
+// but not more than a tenth of the window, they wait for the reset, as most would be denied.
 //
 // A denial outranks a remaining that contradicts it, such as that of a daily limit beside a limit per
 // second. It begins a rate that denials and clocks alone determine, and the slower of both rates counts.
@@ -57,7 +57,7 @@ import (
 // grows by a quarter with each, to ten minutes at most. When a request is allowed again, the requests
 // that were allowed since the last such time say what the limit gave this client, be it a bucket or a
 // window. The rate begins again 4 % below that, or 8 % below the rate that was denied if that is less, and
-// grows by 8 % in 40 seconds, or in 20 requests if these take longer. This rate alone paces requests to a server that
+// grows by 8 % in a minute, or in 17 times as long as the denials took if that is more. This rate alone paces requests to a server that
 // sends no fields, and in sliding windows and those of less than 15 requests, where remaining says only
 // when they are used up.
 //
@@ -73,12 +73,12 @@ import (
 // To a server that does not tell its rate a client sends a request a minute or more: with X-RateLimit
 // fields, ten clients of 100 an hour are denied 82 %. A bucket of a few units shows next to nothing
 // before it denies. Several clients of one unit do not share it evenly, one may get nothing, and of a
-// bucket of two they use half. In a window that serves a client less than twice, one gets up to six times
-// as much as another. In a sliding window of an hour that is up to nineteen times; with ten clients and
-// Retry-After alone, five times; with thirty clients and a server that tells nothing, twelve times. Two
-// clients of a request a minute that tells nothing get 13 % denials. If the server blocks its clients for
-// 30 seconds after a denial and tells nothing, they use 28 % of the limit: use a [Transport] with its
-// limit. With more than about 240 clients of a large bucket, remaining may oscillate. With
+// bucket of two they use half. In a window that serves a client less than twice, one gets up to eleven
+// times as much as another. With ten clients and Retry-After alone, that is two to seven times; with
+// thirty clients and a server that tells nothing, up to ten times, and by rare chance thirty. Two clients
+// of a request a minute that tells nothing get 13 % denials. If the server blocks its clients for 30
+// seconds after a denial and tells nothing, one client uses 60 to 85 % of the limit: use a [Transport]
+// with its limit. With more than about 240 clients of a large bucket, remaining may oscillate. With
 // RateLimit-Remaining alone a small bucket looks like a large one that is almost empty: clients leave
 // most of the limit unused until their shares have changed by a factor of two and remaining has not,
 // which may take hours.

@@ -11,45 +11,49 @@ import (
 // All denials without an allowed request between them are one piece of evidence: the limit was used up.
 // Meanwhile the interval grows with each. From the end of one such time to the end of the next, the allowed
 // requests are what the limit gave this client, be it a bucket or a window. So the rate then begins again
-// a little below that, and grows until the next denial.
+// a little below that, and grows until the next denial: slowly if that cost much time, be it the rest of
+// a window or a block.
 type blind struct {
 	rate    float64 // requests a second; 0 before the first denial
 	denials int     // since the last allowed request
 	cut     float64 // the part of the rate that the first of them takes
 
-	began   time.Time // when the first request was allowed after denials, or the first of all
-	run     float64   // requests allowed since then
-	window  float64   // the run before, if the time of denials after it was that of a closed window
-	allowed float64   // requests in the last runs
-	seconds float64   // that these took
-	total   float64   // allowed requests so far
+	first    time.Time // when the first request was allowed
+	began    time.Time // the same after the last denials
+	deniedAt time.Time // the first of these denials
+
+	run      float64 // requests allowed since began
+	allowed  float64 // requests in the last runs
+	seconds  float64 // that these took
+	measured float64 // what the limit gave, in requests a second, by the last runs
+	growth   float64 // seconds in which the rate grows by a cut, if more than blindSeconds
 }
 
 const (
 	// blindStart, in requests a second, is the least rate after the first denial. With a quarter of it, or
-	// twice, clients that come first keep more: AWS has a most/least of 9, and 75 a minute 3.4.
+	// twice, clients that come first keep more: 30 of 10 a second have a most/least of 14 and 19.
 	blindStart = 4.0
 	// blindCut is the part of its rate that a denied client gives up. Of the rate that it measures, which
-	// is lower, it gives up half as much. With less, clients become equal too slowly; with more, one that is
-	// alone leaves more than a tenth of the limit unused.
+	// is lower, it gives up half as much. With half of it, one client of 5000 an hour uses 83 %; with half as much
+	// again, a window of 10 in 4 s is used to 93 %.
 	blindCut = 0.08
-	// blindSeconds is the time in which a rate grows by what a denial takes. It is the same for all
-	// clients, while those with a higher rate are denied more often: so their rates become equal. With half
-	// of it, AWS has most/least 7.
-	blindSeconds = 40.0
-	// blindLeast allowed requests are the least for that growth, since a denial is due after it: one
-	// that is alone is denied at most once in so many requests. The first of all count for more. A rate is
-	// measured over as many, or chance in the first answers would decide which clients get most.
-	// With half of it, 7.8 % of 75 a minute are denied.
-	blindLeast = 20.0
+	// blindSeconds is the least time in which a rate grows by what a denial takes. It is the same for all
+	// clients, while those with a higher rate are denied more often: so their rates become equal. With 40,
+	// most/least of 30 clients of 10 a second is 22.
+	blindSeconds = 60.0
+	// blindLeast times as long as the last denials took is the least, too, since others are due after it: a
+	// client that is alone is denied at most once in so many requests, and blocked for so much of its time. A
+	// rate is measured over as many requests, or chance in the first answers would decide which clients get
+	// most. With half of it, 7 % of 75 a minute are denied.
+	blindLeast = 17.0
 	// blindBackoff is the factor of the interval for each further denial. With a larger one, chance
-	// decides which of many clients begins first: with 2, AWS has most/least 13. With a smaller one a closed
-	// window is asked more often: with 1.1, 900 in 15 minutes denies 8 %.
+	// decides which of many clients begins first: with 2, 30 clients of 10 a second have a most/least of 99. With a
+	// smaller one a closed window is asked more often: with 1.1, 75 a minute has a most/least of 3.4.
 	blindBackoff = 1.25
-	// blindClosed denials are more than chance: a window was closed, which opens with the whole limit. The
-	// rate then grows during a window as it would in blindSeconds, or it would use the next one up early:
-	// 900 in 15 minutes would deny 12 %. With 1, fields of another limit have a most/least of 3.9.
-	blindClosed = 5
+	// blindHigher is the factor by which a limit gave more than before if the last denials were not the end of a
+	// window, which gives the same again: then the rate that was denied says more than what was allowed. Without it,
+	// a partner that blocks its clients for 30 seconds is used to 16 %.
+	blindHigher = 1.25
 	// maxBlindInterval bounds the interval, unless Pacer.MaxInterval does. With a minute, 6 % of the requests
 	// to 10000 a day are denied in the first days.
 	maxBlindInterval = 10 * time.Minute
@@ -67,6 +71,9 @@ func (b *blind) idle(d time.Duration) {
 func (b *blind) denied(now time.Time, cut float64) {
 	if b.denials++; b.denials == 1 || cut > 0 {
 		b.cut = cut
+	}
+	if b.denials == 1 {
+		b.deniedAt = now
 	}
 	if b.rate == 0 {
 		// Over a second at least: a limit of requests at the same time may deny within a millisecond.
@@ -89,36 +96,38 @@ func (b *blind) begin(now time.Time, other float64) {
 func (b *blind) answered(now time.Time) {
 	switch {
 	case b.began.IsZero():
-		b.began = now
+		b.first, b.began = now, now
 	case b.denials > 0:
 		b.measure(now)
 		b.denials, b.began, b.run = 0, now, 0
 	case b.rate > 0:
-		// After a run that is longer than a cut is worth, the limit is higher than it was.
-		run := max(b.window, min(max(blindSeconds*b.rate, blindLeast), b.total))
-		b.rate = min(b.rate*(1+blindCut/run*max(b.run/run, 1)), maxShare)
+		// After a time that is longer than a cut is worth, the limit is higher than it was.
+		growth := max(min(max(b.growth, blindSeconds), now.Sub(b.first).Seconds()), 1)
+		since := now.Sub(b.began).Seconds()
+		b.rate = min(b.rate+blindCut/growth*max(since/growth, 1), maxShare)
 	}
 	b.run++
-	b.total++
 }
 
-// measure sets the rate at the end of a time of denials.
+// measure sets the rate at the end of a time of denials, and how fast it grows.
 func (b *blind) measure(now time.Time) {
-	b.window = 0
-	if b.denials >= blindClosed {
-		b.window = b.run
-	}
-
 	if b.allowed > blindLeast {
 		b.allowed, b.seconds = blindLeast, b.seconds*blindLeast/b.allowed
 	}
 	b.allowed += b.run
-	b.seconds += now.Sub(b.began).Seconds()
+	b.seconds += max(now.Sub(b.began).Seconds(), 0)
 
 	b.rate *= 1 - b.cut
 	if b.seconds > 0 {
-		b.rate = min(b.rate, (b.allowed+1)/b.seconds*(1-b.cut/2))
+		before := b.measured
+		b.measured = (b.allowed + 1) / b.seconds
+		if before == 0 || b.measured <= before*blindHigher {
+			b.rate = min(b.rate, b.measured*(1-b.cut/2))
+		}
 	}
+
+	// A client that has known the limit for a short time may have learned little.
+	b.growth = min(blindLeast*now.Sub(b.deniedAt).Seconds(), now.Sub(b.first).Seconds())
 }
 
 func (b *blind) interval(longest time.Duration) time.Duration {

@@ -69,13 +69,15 @@ func (p *Pacer) learn(now time.Time, elapsed float64, a retryafter.Answer) {
 		left = max(p.reserve()-p.window.ahead(now, a.Remaining, p.capacity), 0)
 	}
 
-	// Nothing remains until the reset.
+	// Nothing remains until the reset. In a window that has a reserve, what remains when there are more clients than
+	// units is left: each would ask once more to find out that it is used up.
+	leave := p.pacing && a.Remaining < min(p.clients(), p.reserve())
 	switch {
 	case p.few():
 		if a.Remaining <= float64(p.sent) { // those on their way take the rest
 			p.hold(now, a.Reset)
 		}
-	case p.window.fixed && a.Remaining == 0:
+	case p.window.fixed && (a.Remaining == 0 || leave):
 		p.hold(now, p.window.end.Sub(now))
 	}
 
