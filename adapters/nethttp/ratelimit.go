@@ -15,6 +15,7 @@ package ratelimit
 
 import (
 	"net/http"
+	"reflect"
 
 	"github.com/seed-e377111c/ratelimit/middleware"
 )
@@ -29,8 +30,8 @@ func New(cfg Config, policies ...Policy) func(http.Handler) http.Handler {
 // From returns middleware that limits requests by l.
 //
 // If it wraps an [http.ServeMux], it asks the mux which route will serve the
-// request, so that Policy.Routes and keyfunc.Route go by the route. The route of a
-// CONNECT is unknown. If there is other middleware between the two, see [Routes].
+// request, so that Policy.Routes and keyfunc.Route go by the route. If there is other
+// middleware between the two, see [Routes].
 func From(l *Limiter) func(http.Handler) http.Handler {
 	l = Must(l, nil)
 	return func(next http.Handler) http.Handler {
@@ -46,6 +47,9 @@ func From(l *Limiter) func(http.Handler) http.Handler {
 	}
 }
 
+// redirect is the type of a mux's handler that redirects.
+var redirect = reflect.TypeOf(http.RedirectHandler("/", http.StatusTemporaryRedirect))
+
 // Routes returns middleware that asks mux which route will serve the request, and
 // passes the answer to the limiters inside. Put it outermost if there is other
 // middleware between a limiter and the mux:
@@ -57,11 +61,11 @@ func From(l *Limiter) func(http.Handler) http.Handler {
 func Routes(mux *http.ServeMux) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			pattern := ""
-			// For a CONNECT that it would redirect, a mux returns the path of the
-			// request as the pattern, and clients can invent paths.
-			if r.Method != http.MethodConnect {
-				_, pattern = mux.Handler(r)
+			handler, pattern := mux.Handler(r)
+			// For a CONNECT that it redirects, a mux returns the path of the request
+			// as the pattern, and clients can invent paths.
+			if r.Method == http.MethodConnect && reflect.TypeOf(handler) == redirect {
+				pattern = ""
 			}
 			next.ServeHTTP(w, middleware.WithRoute(r, pattern, nil))
 		})

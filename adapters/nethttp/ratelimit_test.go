@@ -23,8 +23,11 @@ func TestRouteIsTheMuxs(t *testing.T) {
 		{"GET", "/acme/x", "route:/{tenant}/"},
 		{"GET", "/acme", "route:/{tenant}/"}, // redirected
 		{"GET", "/", ""},
+		{"CONNECT", "/acme/x", "route:/{tenant}/"},
+		{"CONNECT", "/acme/", "route:/{tenant}/"},
 		// A mux answers a CONNECT that it redirects with the path for a pattern.
 		{"CONNECT", "/made-up-by-the-client", ""},
+		{"CONNECT", "example.com:443", ""},
 	} {
 		r := httptest.NewRequest(test.method, test.path, nil)
 		r.Pattern = "/stale" // of a mux around this one
