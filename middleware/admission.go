@@ -176,12 +176,16 @@ func (l *Limiter) take(ctx context.Context, r *http.Request, a *admission) {
 
 	allowed, err := a.takeFrom(ctx, sourceStore)
 	if err != nil {
+		var consequences []string // each once
 		for i := range a.entries {
 			if a.entries[i].source == sourceStore {
 				a.fail(i)
+				if c := a.entries[i].source.consequence("Store"); !slices.Contains(consequences, c) {
+					consequences = append(consequences, c)
+				}
 			}
 		}
-		l.storeFailed(r, l.cfg.Store, err, a.consequences())
+		l.storeFailed(r, l.cfg.Store, err, strings.Join(consequences, "; "))
 		a.err = errors.Join(a.err, fmt.Errorf("ratelimit: store: %w", err))
 		allowed = !a.stops(sourceClosed)
 	}
@@ -244,16 +248,4 @@ func (a *admission) takeFrom(ctx context.Context, from source) (allowed bool, er
 		}
 	}
 	return allowed, nil
-}
-
-// consequences says what happens to the request because the store failed: the
-// consequences for its policies, each once.
-func (a *admission) consequences() string {
-	var all []string
-	for _, e := range a.entries {
-		if c := e.source.consequence("Store"); e.source != sourceBan && !slices.Contains(all, c) {
-			all = append(all, c)
-		}
-	}
-	return strings.Join(all, "; ")
 }

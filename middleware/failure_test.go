@@ -84,7 +84,8 @@ func TestStoreFails(t *testing.T) {
 
 func TestDegraded(t *testing.T) {
 	store, _ := newStore()
-	l := limiter(t, middleware.Config{Store: store},
+	logger, text := debugLog(slog.LevelWarn)
+	l := limiter(t, middleware.Config{Store: store, Logger: logger},
 		middleware.Policy{Name: "fine", Key: key("k"), Limit: five},
 		middleware.Policy{Name: "local", Key: keyFails, Limit: five},
 		middleware.Policy{Name: "elsewhere", Key: key("k"), Limit: five, Routes: []string{"/elsewhere"}},
@@ -97,6 +98,10 @@ func TestDegraded(t *testing.T) {
 	store.fail = 1
 	if got, want := l.Decide(get("/")).Degraded(), []string{"fine", "local", "open"}; !slices.Equal(got, want) {
 		t.Errorf("the store fails: got %q; want %q", got, want)
+	}
+	logged := text()
+	if want := `requests="counted by this server alone, with its share of the limit" error=`; !strings.Contains(logged, want) {
+		t.Errorf("the store fails: the log does not say %s, without the policies whose keys failed:\n%s", want, logged)
 	}
 
 	l = limiter(t, middleware.Config{Store: store}, middleware.Policy{Name: "only", Key: key("k"), Limit: five})

@@ -13,8 +13,8 @@ const (
 	// minute is 4.5; with twice, they are denied 8 %.
 	exponentScale = 1.2
 
-	// steepness is the power of remaining that the common share is. Ten clients settle at 63 % of the
-	// reserve, a hundred at 40 %. With less, many would empty the bucket: with 4, 200 clients of 50 a second
+	// steepness is the power of remaining that the common share is. Ten clients settle at 67 % of the
+	// reserve, a hundred at 44 %. With less, many would empty the bucket: with 4, 200 clients of 50 a second
 	// burst 100 are denied 8 %. With more, chance in remaining would change the shares more: with 6,
 	// most/least of 1 a second burst 5 is 2.5.
 	steepness = 5.0
