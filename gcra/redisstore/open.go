@@ -39,6 +39,11 @@ func Open(rawURL string, cfg Config) (*Store, error) {
 		return nil, err
 	}
 
+	// A read may take the whole Timeout, unless the URL sets another time.
+	if d := cmp.Or(o.ReadTimeout, redisReadTimeout); d == redisReadTimeout || d == clusterReadTimeout {
+		o.ReadTimeout = max(d, cfg.Timeout)
+	}
+
 	dials := &dialer{dial: redis.NewDialer(&redis.Options{DialTimeout: o.DialTimeout, TLSConfig: o.TLSConfig})}
 	o.Dialer = dials.Dial
 	return newStore(newClient(o), cfg, dials), nil
@@ -105,6 +110,8 @@ const (
 	dialTimeout = 500 * time.Millisecond
 	poolTimeout = rediskit.DefaultTimeout
 	idleConns   = 2
+
+	redisReadTimeout = 3 * time.Second // the default of go-redis
 
 	// go-redis asks one node after another for the topology, without a deadline. A
 	// node that hangs must not delay the answer of the others.

@@ -225,6 +225,23 @@ func TestOpenCluster(t *testing.T) {
 }
 
 // Close of a store from New leaves its client open.
+// The client of a cluster would give up after half a second.
+func TestTimeoutOnACluster(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t)
+	r := openStore(t, "redis://"+strings.Join(cluster.Addrs(), ","), config{Timeout: patience, Logger: quiet})
+	gcratest.MustTake(t, r, hourly("s", 10))
+
+	for _, node := range cluster.Nodes {
+		if err := node.Client().Do(t.Context(), "client", "pause", 700, "all").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := r.Take(t.Context(), []gcra.Charge{hourly("s", 10)}); err != nil {
+		t.Errorf("Redis answers after 700 ms, with a Timeout of %v: %v", patience, err)
+	}
+}
+
 func TestCloseLeavesTheClient(t *testing.T) {
 	client := anyRedis(t)
 	r := newStore(t, client, config{})

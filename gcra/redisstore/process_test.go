@@ -84,9 +84,9 @@ func TestProcesses(t *testing.T) {
 		name string
 		url  func(t *testing.T) string
 	}{
-		{"one Redis", func(t *testing.T) string { return redistest.Start(t).URL() + "?read_timeout=20s" }},
+		{"one Redis", func(t *testing.T) string { return redistest.Start(t).URL() }},
 		{"cluster", func(t *testing.T) string {
-			return "redis://" + strings.Join(redistest.StartCluster(t).Addrs(), ",") + "?read_timeout=20s"
+			return "redis://" + strings.Join(redistest.StartCluster(t).Addrs(), ",")
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

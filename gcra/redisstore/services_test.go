@@ -58,7 +58,7 @@ func TestServicesThatWork(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			service := tt.open(t)
-			url := service.URL() + "?read_timeout=20s"
+			url := service.URL()
 
 			t.Run("first calls", func(t *testing.T) { firstCalls(t, url) })
 			t.Run("contract", func(t *testing.T) {

@@ -116,7 +116,7 @@ func callInTurns(t *testing.T, turn time.Duration, queue, n int) (calls []partne
 
 	defer partner.Close()
 	server := redistest.Start(t)
-	arg := fmt.Sprint(server.URL(), "?read_timeout=20s ", partner.URL, " ", turn)
+	arg := fmt.Sprint(server.URL(), " ", partner.URL, " ", turn)
 	processes := startProcesses(t, waitingProcesses, partnerURL, arg)
 
 	begin, err := server.Client().Time(t.Context()).Result()

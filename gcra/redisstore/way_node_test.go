@@ -79,7 +79,7 @@ func TestOneScriptForEachNode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cluster := redistest.StartCluster(t, args...)
 			log := new(diagtest.Text)
-			r := openStore(t, "redis://"+strings.Join(cluster.Addrs(), ",")+"?read_timeout=20s", config{Timeout: patience, DenialTTL: -1, Logger: log.Logger()})
+			r := openStore(t, "redis://"+strings.Join(cluster.Addrs(), ","), config{Timeout: patience, DenialTTL: -1, Logger: log.Logger()})
 			gcratest.MustTake(t, r, hourly("first", 20))
 			exactlyTwenty(t, r, 0)
 			n := scriptsForMany(t, cluster, r)
@@ -109,7 +109,7 @@ func TestOneScriptForEachNodeAfterAnOutage(t *testing.T) {
 	if !runsFlags(t, cluster.Nodes[0]) {
 		t.Skip("needs a server that runs scripts for several slots, such as Redis 7.0")
 	}
-	r := openStore(t, "redis://"+strings.Join(cluster.Addrs(), ",")+"?read_timeout=20s", config{Timeout: patience, DenialTTL: -1, Logger: quiet})
+	r := openStore(t, "redis://"+strings.Join(cluster.Addrs(), ","), config{Timeout: patience, DenialTTL: -1, Logger: quiet})
 	exactlyTwenty(t, r, 0)
 
 	setMemory := func(bytes string) {
@@ -351,7 +351,7 @@ func TestScriptOnAWrongNode(t *testing.T) {
 func TestFailoverUnderBatchesForManySlots(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t)
-	r := openStore(t, "redis://"+strings.Join(cluster.Addrs(), ",")+"?read_timeout=20s", config{Timeout: patience, DenialTTL: -1, Logger: quiet})
+	r := openStore(t, "redis://"+strings.Join(cluster.Addrs(), ","), config{Timeout: patience, DenialTTL: -1, Logger: quiet})
 	gcratest.MustTake(t, r, hourly("first", 20))
 	limit := gcra.Limit{Count: 1, Per: 5 * time.Minute, Burst: 100_000}
 	const subjects = 50

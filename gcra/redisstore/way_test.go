@@ -45,7 +45,7 @@ func TestHiddenCluster(t *testing.T) {
 	server := hiddenCluster(t)
 	open := func(t *testing.T) *redisstore.Store {
 		log := new(diagtest.Text)
-		r := openStore(t, server.URL()+"?read_timeout=20s", config{Prefix: newPrefix(), Timeout: patience, Logger: log.Logger()})
+		r := openStore(t, server.URL(), config{Prefix: newPrefix(), Timeout: patience, Logger: log.Logger()})
 		t.Cleanup(func() {
 			if lines := log.Lines(""); len(lines) > 0 {
 				t.Errorf("got log lines %q; want none", lines)
@@ -132,7 +132,7 @@ func TestHiddenCluster(t *testing.T) {
 func TestServerBecomesACluster(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr)
-	r := openStore(t, "redis://"+proxy.Addr+"?read_timeout=20s", config{Timeout: patience})
+	r := openStore(t, "redis://"+proxy.Addr, config{Timeout: patience})
 	if err := r.Ping(t.Context()); err != nil || kind(r) != gcra.OneKeyspace {
 		t.Fatalf("got %v, kind %q; want no error, %q", err, kind(r), gcra.OneKeyspace)
 	}
@@ -160,7 +160,7 @@ func TestProxyThatRoutesByHashTag(t *testing.T) {
 	t.Parallel()
 	url := routing(t, byTag, redistest.Start(t), redistest.Start(t))
 	log := new(diagtest.Text)
-	r := openStore(t, url+"?read_timeout=20s", config{Timeout: patience, DenialTTL: -1, Logger: log.Logger()})
+	r := openStore(t, url, config{Timeout: patience, DenialTTL: -1, Logger: log.Logger()})
 	exactlyTwenty(t, r, 0)
 	if kind(r) != gcra.BySubject {
 		t.Errorf("got kind %q; want %q", kind(r), gcra.BySubject)
@@ -193,7 +193,7 @@ func TestProxyWithAnErrorForDifferentTags(t *testing.T) {
 		return 0
 	}, redistest.Start(t))
 
-	r := openStore(t, url+"?read_timeout=20s", config{Timeout: patience})
+	r := openStore(t, url, config{Timeout: patience})
 	for i := range 5 {
 		gcratest.MustTake(t, r, hourly(fmt.Sprint("user", i), 10), hourly(fmt.Sprint("address", i), 10))
 	}
@@ -220,7 +220,7 @@ func TestProxyThatIgnoresHashTags(t *testing.T) {
 	}, redistest.Start(t), redistest.Start(t))
 
 	log := new(diagtest.Text)
-	r := openStore(t, url+"?read_timeout=20s", config{Timeout: patience, Logger: log.Logger()})
+	r := openStore(t, url, config{Timeout: patience, Logger: log.Logger()})
 	var later atomic.Int64
 	r.SetClock(func() time.Time { return time.Now().Add(time.Duration(later.Load())) })
 	for range 2 { // the two tests
@@ -284,7 +284,7 @@ func TestServiceThatChanges(t *testing.T) {
 				return tt.before(command)
 			}, redistest.Start(t), redistest.Start(t))
 
-			r := openStore(t, url+"?read_timeout=20s", config{Timeout: patience, DenialTTL: -1, Logger: quiet})
+			r := openStore(t, url, config{Timeout: patience, DenialTTL: -1, Logger: quiet})
 			var later atomic.Int64
 			r.SetClock(func() time.Time { return time.Now().Add(time.Duration(later.Load())) })
 
@@ -412,7 +412,7 @@ func TestKindInAFailover(t *testing.T) {
 	}, redistest.Start(t), redistest.Start(t))
 
 	for before := range int64(160) { // as many commands as a round has
-		r := openStore(t, url+"?read_timeout=20s", config{Prefix: newPrefix(), Timeout: patience})
+		r := openStore(t, url, config{Prefix: newPrefix(), Timeout: patience})
 		left.Store(before)
 		for range 5 {
 			gcratest.MustTake(t, r, plenty)
@@ -438,7 +438,7 @@ func TestKindWithAReplicaThatAnswersReads(t *testing.T) {
 		}
 		return 0
 	}, master, replica) // which gets nothing: the longest lag
-	r := openStore(t, url+"?read_timeout=20s", config{Timeout: patience})
+	r := openStore(t, url, config{Timeout: patience})
 	for range 5 {
 		gcratest.MustTake(t, r, plenty)
 		neverWrong(t, r)

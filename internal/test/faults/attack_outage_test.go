@@ -22,7 +22,7 @@ func TestFault86NoClientCausesAnOutage(t *testing.T) {
 	o := apart(t, "damaged keys, 900 KB headers, forged tokens, resets")
 	const burst = 20
 	server := redistest.Start(t)
-	store := rigAt(t, server.URL()+"?read_timeout=20s", config{Prefix: "rl:", Timeout: ample})
+	store := rigAt(t, server.URL(), config{Prefix: "rl:", Timeout: ample})
 	subject := keyfunc.JWTSubject(func(*jwt.Token) (any, error) { return []byte("a secret that is long enough for HS256"), nil }, []string{"HS256"})
 	for _, outage := range []middleware.FailureMode{middleware.FailOpen, middleware.FailClosed} {
 		honest := fmt.Sprint("alice", outage)

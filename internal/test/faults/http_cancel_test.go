@@ -63,7 +63,7 @@ func TestFault60HangingUpDoesNotAvoidTheCharge(t *testing.T) {
 	proxy := redistest.NewProxy(t, server.Addr)
 	limit := ledger(8000)
 	for _, f := range sitetest.Frameworks {
-		store := rigAt(t, "redis://"+proxy.Addr+"?read_timeout=20s", config{Prefix: "rl:", Timeout: ample})
+		store := rigAt(t, "redis://"+proxy.Addr, config{Prefix: "rl:", Timeout: ample})
 		s := openSite(t, o, sitetest.Config{Build: f.Build, Config: middleware.Config{Store: store.Store}, Policies: []middleware.Policy{
 			{Name: "all", Key: func(*http.Request) (string, error) { return f.Name, nil }, Limit: limit}}})
 		s.Do(t, "GET /ok")

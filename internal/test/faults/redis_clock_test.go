@@ -98,7 +98,7 @@ func commands(lines []string, name string) (found []string) {
 func TestFault36ApplicationClockDoesNotMatter(t *testing.T) {
 	apart(t, "the same call at different times")
 	server := redistest.Start(t)
-	r := rigAt(t, server.URL()+"?read_timeout=20s", config{Timeout: ample, DenialTTL: -1})
+	r := rigAt(t, server.URL(), config{Timeout: ample, DenialTTL: -1})
 	lines := monitored(t, server, func() {
 		for range 3 {
 			mustTake(t, r, plenty("same"))
@@ -117,7 +117,7 @@ func TestFault37RedisClockGoesBack(t *testing.T) {
 	o := apart(t, "Redis clock back by 1 h and by 30 s")
 	server := redistest.Start(t)
 	for _, jump := range []time.Duration{30 * time.Second, time.Hour} {
-		back(t, o, server, rigAt(t, server.URL()+"?read_timeout=20s", config{Timeout: ample, DenialTTL: -1}), jump)
+		back(t, o, server, rigAt(t, server.URL(), config{Timeout: ample, DenialTTL: -1}), jump)
 	}
 }
 
@@ -158,7 +158,7 @@ func back(t *testing.T, o *outcome, server *redistest.Server, r *rig, jump time.
 func TestFault38RedisClockJumpsAhead(t *testing.T) {
 	o := apart(t, "Redis clock ahead by 1 h")
 	server := redistest.Start(t)
-	ahead(t, o, server, rigAt(t, server.URL()+"?read_timeout=20s", config{Timeout: ample, DenialTTL: -1}), time.Hour)
+	ahead(t, o, server, rigAt(t, server.URL(), config{Timeout: ample, DenialTTL: -1}), time.Hour)
 }
 
 func ahead(t *testing.T, o *outcome, server *redistest.Server, r *rig, jump time.Duration) {
@@ -200,7 +200,7 @@ func mustTakeCounted(t *testing.T, o *outcome, s gcra.Store, c gcra.Charge) bool
 func TestFault40OneTimeForAllLimits(t *testing.T) {
 	o := apart(t, "many limits on one request, many requests in one batch")
 	server := redistest.Start(t)
-	r := rigAt(t, server.URL()+"?read_timeout=20s", config{Timeout: ample, DenialTTL: -1})
+	r := rigAt(t, server.URL(), config{Timeout: ample, DenialTTL: -1})
 	settles(t, r)
 	redistest.ResetStats(t, server.Client())
 

@@ -272,7 +272,7 @@ func TestFault34NoConnectionLeft(t *testing.T) {
 func TestFault35RedisForgetsEverything(t *testing.T) {
 	o := apart(t, "FLUSHALL, restart without persistence")
 	server := redistest.Start(t)
-	r := rigAt(t, server.URL()+"?read_timeout=20s", config{Timeout: ample, DenialTTL: -1})
+	r := rigAt(t, server.URL(), config{Timeout: ample, DenialTTL: -1})
 	works(t, r)
 
 	const burst, rounds = 10, 5

@@ -64,7 +64,7 @@ func TestFault49HotKey(t *testing.T) {
 	for i, ttl := range []time.Duration{time.Second, -1} {
 		var stores [2]*rig
 		for j := range stores {
-			stores[j] = rigAt(t, server.URL()+"?read_timeout=20s", config{Prefix: fmt.Sprint("hot", i, ":"), Timeout: ample, DenialTTL: ttl})
+			stores[j] = rigAt(t, server.URL(), config{Prefix: fmt.Sprint("hot", i, ":"), Timeout: ample, DenialTTL: ttl})
 			works(t, stores[j])
 		}
 

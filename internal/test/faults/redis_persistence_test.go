@@ -25,7 +25,7 @@ func TestFault41QuotaOfAKilledRedis(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			server := redistest.Start(t, tt.args...)
-			r := rigAt(t, server.URL()+"?read_timeout=20s", config{Timeout: ample, DenialTTL: -1})
+			r := rigAt(t, server.URL(), config{Timeout: ample, DenialTTL: -1})
 			works(t, r)
 
 			use := func(n int64) (allowed int64) {

@@ -113,7 +113,7 @@ func bucketKeys(t *testing.T, s *redistest.Server) []string {
 func patientStore(t *testing.T, s *redistest.Server, cfg config) *redisstore.Store {
 	t.Helper()
 	cfg.Timeout = ample
-	return openStore(t, s.URL()+"?read_timeout=20s&write_timeout=20s&dial_timeout=20s&pool_timeout=20s", cfg)
+	return openStore(t, s.URL()+"?write_timeout=20s&dial_timeout=20s&pool_timeout=20s", cfg)
 }
 
 // byClient counts by a header that any client can write, as no real server should.
