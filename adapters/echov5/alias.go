@@ -59,7 +59,7 @@ const (
 const (
 	FailLocal  = middleware.FailLocal  // go on limiting with the state of this server; the default
 	FailOpen   = middleware.FailOpen   // let the request pass this policy uncounted
-	FailClosed = middleware.FailClosed // answer 503 Service Unavailable
+	FailClosed = middleware.FailClosed // deny the request
 )
 
 // NewLimiter returns a Limiter for From, and mistakes of the configuration as an error.
