@@ -9,8 +9,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-// Decision is what a [Limiter] decided about a request. Observers, Deny and handlers
-// of a request get the same one: do not change it. Only Deny and the caller of Admit get
+// Decision is what a [Limiter] decided about a request. Its observers, Deny and the
+// handlers get the same one: do not change it. Only Deny and the caller of Admit get
 // another, with Err, if the request's context ended while it was held back.
 type Decision struct {
 	Allowed    bool

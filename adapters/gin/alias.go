@@ -9,7 +9,7 @@ import (
 // The types of package middleware under this package's name, so that an
 // application imports one package.
 type (
-	// Config says how a limiter works: its store, headers and logger. See
+	// Config says how a limiter works, such as its store, headers and logger. See
 	// [middleware.Config].
 	Config = middleware.Config
 

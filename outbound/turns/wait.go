@@ -64,7 +64,7 @@ func (e *WaitError) RetryAfter() time.Duration { return max(e.Needed-e.Patience,
 // callers are late, a turn may come up to 50 ms after MaxWait.
 //
 // It never returns early. If it returns late, the next caller may follow that much
-// sooner: a tenth of a millisecond on Linux if the machine is not busy, elsewhere
+// sooner: usually a tenth of a millisecond on Linux if the machine is not busy, elsewhere
 // as late as timers are.
 //
 // A caller whose context ends while it sleeps returns at once with an error that wraps
