@@ -33,8 +33,8 @@ type Config struct {
 	// set already, and fields that would let a cache store it (ETag, Expires,
 	// CDN-Cache-Control and the like) are removed; [Decision.Status] is the status
 	// to write. If Deny writes nothing, the default is written and a line goes to
-	// Logger, but not in echo v5 behind middleware that replaces the response. The writer
-	// may be wrapped; [http.ResponseController] finds the original.
+	// Logger, where the adapter can tell. The writer may be wrapped;
+	// [http.ResponseController] finds the original.
 	Deny func(http.ResponseWriter, *http.Request, *Decision)
 
 	// Observe is called once for each decision, before anything is written and
