@@ -29,8 +29,8 @@
 //
 // Subjects are addresses and names of people, and a reset lifts limits. So [New] fails
 // without [Config.Authorize]. A POST that a browser sends from another site is denied
-// with 403 ([http.CrossOriginProtection]). Programs send neither Origin nor
-// Sec-Fetch-Site and need only pass Authorize.
+// with 403 ([http.CrossOriginProtection]). Programs that send neither Origin nor
+// Sec-Fetch-Site need only pass Authorize.
 //
 // # What is kept, and for how long
 //

@@ -61,7 +61,8 @@ func (e *WaitError) RetryAfter() time.Duration { return max(e.Needed-e.Patience,
 // other callers are late. If the slot would come later, Wait returns a [*WaitError], as a rule
 // at once and with nothing charged. For this, MaxWait and the deadline end a round trip to the
 // store earlier. An error of the store is returned at once too: the turn has not come. If other
-// callers are late, a turn may come up to 50 ms after MaxWait.
+// callers are late, a turn may come up to 50 ms after MaxWait, and up to G (see below) after
+// MaxDelay.
 //
 // It never returns early. If it returns late, the next caller may follow that much
 // sooner: usually a tenth of a millisecond on Linux if the machine is not busy, elsewhere
