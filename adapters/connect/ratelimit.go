@@ -37,9 +37,9 @@
 //
 //	err := ratelimit.FromContext(ctx).Spend(ctx, 1, "messages")
 //
-// The last argument is the policy. Spend does not end the stream; later calls are denied until
-// there are units again. Log its error, which may name the server of the store, and do not
-// return it to the client. The limiter neither starts a goroutine for a stream nor wraps it.
+// The last argument is the policy. Spend does not end the stream: what it takes is missing for
+// later calls. Log its error, which may name the server of the store, and do not return it to
+// the client. The limiter neither starts a goroutine for a stream nor wraps it.
 //
 // Config, Policy and Decision are those of package middleware, which documents their fields.
 package ratelimit

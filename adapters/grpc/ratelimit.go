@@ -50,10 +50,10 @@
 //
 //	err := ratelimit.FromContext(stream.Context()).Spend(stream.Context(), 1, "messages")
 //
-// The last argument is the policy. Spend does not end the stream; later calls are denied until
-// there are units again. Log its error, which may name the server of the store, and do not
-// return it to the client. The limiter keeps a few KiB for each open stream, starts no
-// goroutine, and allocates nothing for a message that the handler does not charge.
+// The last argument is the policy. Spend does not end the stream: what it takes is missing for
+// later calls. Log its error, which may name the server of the store, and do not return it to
+// the client. The limiter keeps a few KiB for each open stream, starts no goroutine, and
+// allocates nothing for a message that the handler does not charge.
 //
 // Config, Policy and Decision are those of package middleware, which documents their fields.
 package ratelimit
