@@ -44,7 +44,7 @@ type terms struct {
 }
 
 func (t *terms) addFlags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&t.policy, "policy", "", "`name` of the policy (default: all)")
+	cmd.Flags().StringVar(&t.policy, "policy", "", "`name` of the policy (default: all; required with a limit)")
 	cmd.Flags().StringVar(&t.why, "why", "", "`reason`, for those who list overrides")
 	cmd.Flags().DurationVar(&t.length, "for", 0, "`time` until it ends, such as 1h or 72h; at most 366 days (required)")
 }
