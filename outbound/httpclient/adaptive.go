@@ -75,8 +75,8 @@ type Adaptive struct {
 
 	// MaxWait is how long after the call of RoundTrip the request may be sent; 0 means
 	// a minute, and under a Transport what is left of its MaxWait. A request that would
-	// have to wait longer fails, as soon as that is known. A deadline of the request's context counts too.
-	// With a negative MaxWait every request fails.
+	// have to wait longer fails, as soon as that is known. A deadline of the request's
+	// context counts too. With a negative MaxWait every request fails.
 	MaxWait time.Duration
 
 	// Denied is as in [Config]; nil means that of a Transport above.

@@ -96,7 +96,7 @@ type Policy struct {
 
 // Event is the outcome of a request.
 type Event struct {
-	Tries  int           // how often the request was sent; 0 if its turn did not come
+	Tries  int           // how often the request was sent
 	Waited time.Duration // in total: for turns, in pauses and between tries
 	Status int           // of the response that RoundTrip returns; 0 with an error
 	Reason Reason        // why RoundTrip returns
