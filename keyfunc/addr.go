@@ -23,8 +23,8 @@ const ipv6Bits = 64
 //
 // Use it where clients connect to this server directly. Behind a proxy it counts the
 // proxy; use [TrustedProxies] there. Do not run it after middleware that overwrites
-// r.RemoteAddr from a header (chi's RealIP, gorilla's ProxyHeaders): the client then
-// chooses its key.
+// r.RemoteAddr from a header (chi's RealIP, gorilla's ProxyHeaders): a client that can send
+// the header then chooses its key.
 //
 // An IPv4-mapped IPv6 address (::ffff:192.0.2.7) counts as the IPv4 address; other
 // addresses that embed one (6to4, NAT64) count as IPv6 addresses. Port and zone are
@@ -70,12 +70,12 @@ func reportProxy(r *http.Request, peer netip.Addr, header, unread, want string) 
 }
 
 // IPv6Prefix changes the IPv6 keys of an address function to networks of that many
-// bits instead of 64. Providers give homes a /56 and sites a /48, so one customer may
+// bits instead of 64. Many providers give homes a /56 and sites a /48, so one customer may
 // have 256 or 65,536 networks of /64:
 //
 //	keyfunc.IPv6Prefix(56, keyfunc.RemoteAddr)
 //
-// It returns all other results of key unchanged: IPv4 addresses, identities, errors
+// It leaves other results of key unchanged: IPv4 addresses, identities, errors
 // and keys of [Join]. So wrap the address function itself.
 //
 // IPv6Prefix panics if key is nil or bits is not 32 to 64: a wider network may be

@@ -50,13 +50,12 @@ const (
 // as long as the hash, 32 bytes for HS256 (RFC 7518, section 3.2); JWTSubject does not
 // check that.
 //
-// Up to 16,384 valid tokens are cached by their hash, so that a signature is checked once
-// and not on every request. exp, nbf and, with jwt.WithIssuedAt, iat are checked every
-// time. So tokens of a withdrawn signing key may count for their subject until they
-// expire. That grants no access: JWTSubject does not authenticate. Authenticate as if it
-// was not there.
+// Up to 16,384 valid tokens are cached by their hash, so that their signatures are not
+// checked on every request. exp, nbf and, with jwt.WithIssuedAt, iat are. So tokens of a
+// withdrawn signing key may count for their subject until they expire. That grants no
+// access: JWTSubject does not authenticate. Authenticate as if it was not there.
 //
-// To check a signature costs more than to deny a request. Put a limit by address before
+// To check a signature may cost more than to deny a request. Put a limit by address before
 // it, to bound the number of invented tokens.
 //
 // JWTSubject panics if keys is nil, if there are no methods, if golang-jwt does not know

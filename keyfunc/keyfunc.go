@@ -10,11 +10,10 @@
 //	                       the policy has SkipAnonymous
 //	("", err)              an error: the policy's OnFailure decides
 //
-// Without SkipAnonymous an anonymous request never evades the limit, since a shared bucket
-// is stricter than one of its own. So that is the result for everything that a client can cause:
-// a missing header, a forged token, an unknown API key, garbage. An error lets the
-// request pass with FailOpen, so a client must not be able to cause one. No function
-// of this package returns an error of its own; [First], [Join] and [IPv6Prefix]
+// Without SkipAnonymous anonymous requests are limited too: a shared bucket is stricter than
+// one for each. So a request with a forged token or an unknown API key is anonymous. An error
+// lets the request pass with FailOpen, so a client must not be able to cause one. No function
+// of this package returns an error of its own; [First], [Join], [As] and [IPv6Prefix]
 // return those of the functions that they call.
 //
 // # Choosing a function

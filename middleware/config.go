@@ -33,8 +33,8 @@ type Config struct {
 	// set already, and fields that would let a cache store it (ETag, Expires,
 	// CDN-Cache-Control and the like) are removed; [Decision.Status] is the status
 	// to write. If Deny writes nothing, the default is written and a line goes to
-	// Logger. The writer may be wrapped; [http.ResponseController] finds the
-	// original.
+	// Logger, where the adapter can tell. The writer may be wrapped;
+	// [http.ResponseController] finds the original.
 	Deny func(http.ResponseWriter, *http.Request, *Decision)
 
 	// Observe is called once for each decision, before anything is written and
@@ -59,10 +59,11 @@ type Config struct {
 	BanStatus int
 
 	// Logger gets the problems of the set-up, at most one line in five minutes for
-	// each: a Key that fails, a proxy that the keys ignore, a store that fails.
-	// Each line has a code and a link to its section in docs/troubleshooting.md. At
-	// level Debug it gets one line for each decision too, with the subjects, or the hash
-	// of one that is long or has no kind. Nil means [slog.Default].
+	// each: a Key that fails, a proxy that the keys ignore, a store that fails and does not
+	// log that itself, as redisstore.Store does. Each line has a code and a link to its
+	// section in docs/troubleshooting.md. At level Debug it gets one line for each decision
+	// too, with the subjects, or the hash of one that is long or has no kind. Nil means
+	// [slog.Default].
 	Logger *slog.Logger
 
 	// Instances is the number of servers that share the limits. A policy that
@@ -80,8 +81,8 @@ type Policy struct {
 	// policy starts with full buckets. Up to 64 printable ASCII characters, unique
 	// within the limiter. Limiters that share a store share a bucket wherever
 	// policy name and key are equal, and of quotas the calendar. So give each limit its
-	// own name: of two rates under one name, the one with the smaller bucket forgets what
-	// the other has counted beyond that. Required.
+	// own name: of two rates under one name, the one whose bucket refills in a shorter time
+	// forgets what the other has counted beyond that. Required.
 	Name string
 
 	// Key says who is counted; see package keyfunc. An empty key is anonymous: all
@@ -222,9 +223,9 @@ const (
 	maxInstances = 1_000_000
 )
 
-// New returns a Limiter for the policies. Its error joins all mistakes
-// ([errors.Join]), and each names the field, its value and what would be right. A
-// mistake in a policy is a [*FieldError], which names the policy too.
+// New returns a Limiter for the policies. Its error joins the mistakes that it finds
+// ([errors.Join]), each with what would be right. A mistake in a policy is a
+// [*FieldError], which names the policy and the field.
 func New(cfg Config, policies ...Policy) (*Limiter, error) {
 	l := &Limiter{cfg: cfg, local: local(cfg.Store, cfg.Instances), log: diag.Log{Logger: cfg.Logger}}
 	ps, errs := l.compile(policies)

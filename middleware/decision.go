@@ -9,8 +9,8 @@ import (
 	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
-// Decision is what a [Limiter] decided about a request. Observers, Deny and handlers
-// of a request get the same one: do not change it. Only Deny and the caller of Admit get
+// Decision is what a [Limiter] decided about a request. Its observers, Deny and the
+// handlers get the same one: do not change it. Only Deny and the caller of Admit get
 // another, with Err, if the request's context ended while it was held back.
 type Decision struct {
 	Allowed    bool
@@ -31,7 +31,7 @@ type PolicyResult struct {
 	Policy      string     // name of the policy
 	Subject     string     // key of the request, as the policy's Key returned it
 	Shadow      bool       // the policy never denies: Allowed says what it would have done
-	Banned      bool       // an Override bans the subject: it denies until RetryAfter, or for good if Never is set
+	Banned      bool       // an Override bans the subject: for RetryAfter, or for good if Never is set
 	Limit       gcra.Limit // limit that applied, as configured (a Burst of 0 means Count); with FailLocal, Remaining is what this server's share of it has left
 	gcra.Result            // its RetryAfter is not rounded, that of the Decision is rounded up
 }

@@ -3,7 +3,7 @@ package middleware
 import "fmt"
 
 // A FieldError is a mistake in a field of a [Policy]. [New] and
-// [Limiter.Reload] return one for each mistake, joined by [errors.Join]. A
+// [Limiter.Reload] return them joined by [errors.Join]. A
 // program that reads its policies from a file can use it to show where in the
 // file the mistake is.
 type FieldError struct {

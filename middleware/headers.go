@@ -31,10 +31,9 @@ const (
 	// Of a quota w is the length of the current period, and Reset the time until it ends.
 	// The fields describe the policy with the fewest units left or, on a denial, the
 	// denying policy with the longest wait. A denial that no wait helps has no
-	// Retry-After and only RateLimit-Policy of these fields: a client may take Reset
-	// for the time of a retry, and the draft requires Reset beside Limit. A period
-	// that is not whole seconds is written as its smallest multiple that is: 10 in
-	// 100 ms is 100;w=1.
+	// Retry-After and of these fields at most RateLimit-Policy: a client may take Reset
+	// for the time of a retry. A period that is not whole seconds is written as its
+	// smallest multiple that is: 10 in 100 ms is 100;w=1.
 	HeadersDraft6 Headers = 1 << iota
 
 	// HeadersDraft11 writes the fields of
@@ -45,10 +44,10 @@ const (
 	//	RateLimit: "burst";r=9;t=1, "daily";r=9999;t=9
 	//
 	// r is the units left, and t the seconds after which there are more, an estimate with
-	// the stores of slidinglog. There is no t if the bucket is full or no wait helps. A denial has no t for policies that
-	// allowed the request, including those of limiters further out; t of one that
-	// denied is its own wait, and Retry-After the longest. Together with
-	// HeadersDraft6, RateLimit-Policy has this form.
+	// the stores of slidinglog. There is no t if the bucket is full or no wait helps. A
+	// denial has no t for policies that allowed the request, including those of limiters
+	// further out; t of one that denied is its own wait, and Retry-After the longest.
+	// Together with HeadersDraft6, RateLimit-Policy has this form.
 	HeadersDraft11
 
 	// HeadersXRateLimit writes the fields in use before the drafts,

@@ -69,8 +69,7 @@ func (l *Limiter) Admit(h http.Header, r *http.Request) (_ *http.Request, denied
 }
 
 // Peek returns what the policies that apply to the request have left. It charges
-// none of them and writes nothing to the store, so a program can show its
-// customers their use:
+// none of them, so a program can show its customers their use:
 //
 //	for _, p := range limiter.Peek(r).Results {
 //		used := p.Limit.Capacity() - p.Remaining // ResetAfter says when nothing is used
@@ -80,8 +79,8 @@ func (l *Limiter) Admit(h http.Header, r *http.Request) (_ *http.Request, denied
 // only if r has such a route. Shadow policies are among the Results, with Shadow set.
 // Keys of an adapter's KeyFrom need the framework's context: outside the limiter
 // pass WithRoute(c.Request, c.Request.Pattern, c) of gin's c, and of echo's likewise with
-// c.Request(). Peek calls no Cost and no observer, so metrics and the inspector do not see
-// it. It asks the store, as no denial cache answers it: limit a route that calls it by a
+// c.Request(). Peek calls no Cost and no observer, so metrics of decisions leave it out.
+// It asks the store, as no denial cache answers it: limit a route that calls it by a
 // policy of its own.
 //
 // Remaining is 0 while there is a debt. The ResetAfter of a rate includes the debt, and the

@@ -19,7 +19,8 @@ import (
 // and so is a panic of Override. Reset uses the limit of the subject's Override if there is one, otherwise
 // Limit. In gcra.Memory and redisstore.Store that fills the bucket also if LimitFor returns
 // another rate, but not if it returns a quota, or one of another calendar. A policy with
-// LimitFor and no Limit is an error without an Override: call gcra.Reset with the limit.
+// LimitFor and no Limit is an error unless an Override has a limit: call gcra.Reset with the
+// limit.
 func (l *Limiter) Reset(ctx context.Context, subject, name string) error {
 	p, err := l.policies.Load().named(name)
 	if err != nil {

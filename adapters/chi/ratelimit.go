@@ -6,8 +6,7 @@
 //
 // The middleware works in Use, With and Group, also of mounted routers, and around a
 // router. chi finds the route only after the middleware of Use, so this package asks
-// the router for it: Policy.Routes and keyfunc.Route need the route. With
-// adapters/nethttp it would be unknown.
+// the router for it: Policy.Routes and keyfunc.Route go by the route.
 //
 // Put middleware that rewrites the path (chi's StripSlashes and CleanPath) in
 // front of the limiter, so that limiter and router see the same path.
@@ -28,7 +27,7 @@ import (
 )
 
 // New returns middleware that limits requests by the policies. It panics if the
-// configuration is not valid, with an error that names every mistake. To handle
+// configuration is not valid, with an error that names the mistakes. To handle
 // the error, use [NewLimiter] and [From].
 func New(cfg Config, policies ...Policy) func(http.Handler) http.Handler {
 	return From(Must(NewLimiter(cfg, policies...)))

@@ -24,12 +24,12 @@
 //
 // # Denials
 //
-// A denied call ends with connect.CodeResourceExhausted, and with
-// connect.CodeUnavailable if a policy with FailClosed cannot be decided. The error has
-// a google.rpc.RetryInfo, unless no wait helps, and a google.rpc.QuotaFailure with the
-// names of the policies that denied. Retry-After and the RateLimit fields are headers
-// of the response, unless no wait helps: then there is no Retry-After. In the Connect protocol a denied unary call has the status 429 or
-// 503.
+// A denied call ends with connect.CodeResourceExhausted or, if a policy cannot be decided and
+// its OnFailure denies, with connect.CodeUnavailable. The error has a google.rpc.RetryInfo,
+// unless no wait helps, and for policies that denied a google.rpc.QuotaFailure with their
+// names. Retry-After and the RateLimit fields are headers of the response, as
+// [middleware.Headers] says. In the Connect protocol a denied unary call has the status 429
+// or 503. A call whose context ends while MaxDelay holds it back ends with the context's code.
 //
 // # Streams
 //
@@ -37,10 +37,9 @@
 //
 //	err := ratelimit.FromContext(ctx).Spend(ctx, 1, "messages")
 //
-// The last argument is the policy. Spend takes at most what is left and ends nothing; later
-// calls wait. Log its error, which names the store, and do not return it to the client. The
-// limiter keeps a few KiB for each open stream, and neither starts a goroutine nor wraps
-// the stream.
+// The last argument is the policy. Spend does not end the stream: what it takes is missing for
+// later calls. Log its error, which may name the server of the store, and do not return it to
+// the client. The limiter neither starts a goroutine for a stream nor wraps it.
 //
 // Config, Policy and Decision are those of package middleware, which documents their fields.
 package ratelimit
@@ -54,7 +53,7 @@ import (
 )
 
 // New returns an interceptor for handlers that limits calls by the policies. It panics
-// if the configuration is not valid, with an error that names every mistake, also
+// if the configuration is not valid, with an error that names the mistakes, also
 // Routes that match no call. To handle the error, use [NewLimiter] with
 // Config.RPC, and [From].
 func New(cfg Config, policies ...Policy) connect.Interceptor {

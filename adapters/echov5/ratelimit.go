@@ -27,7 +27,7 @@ import (
 )
 
 // New returns middleware that limits requests by the policies. It panics if the
-// configuration is not valid, with an error that names every mistake. To handle
+// configuration is not valid, with an error that names the mistakes. To handle
 // the error, use [NewLimiter] and [From].
 func New(cfg Config, policies ...Policy) echo.MiddlewareFunc {
 	return From(Must(NewLimiter(cfg, policies...)))
@@ -97,9 +97,9 @@ func (r response) Status() int   { return r.Response.Status }
 // KeyFrom returns a Policy.Key that reads echo's context, where authentication
 // middleware leaves what it found. The key gets the prefix "own:", so that it
 // never equals one of package keyfunc; an empty key stays empty, which means
-// anonymous. Requests that did not come through this package's middleware are
-// an error. The limiter logs it if none of a policy's first hundred requests
-// has such a key: it may run before the authentication.
+// anonymous. A request that carries no echo context is an error. The limiter usually logs a
+// warning if none of a policy's first hundred requests has such a key: it may run
+// before the authentication.
 func KeyFrom(key func(*echo.Context) (string, error)) func(*http.Request) (string, error) {
 	return frameworkkey.From(key, "ratelimit: KeyFrom: the request carries no echo v5 context; use the limiter through adapters/echov5, or give Peek middleware.WithRoute(c.Request(), c.Request().Pattern, c)")
 }

@@ -9,7 +9,7 @@ import (
 // The types of package middleware under this package's name, so that an
 // application imports one package.
 type (
-	// Config says how a limiter works: its store, headers and logger. See
+	// Config says how a limiter works, such as its store, headers and logger. See
 	// [middleware.Config].
 	Config = middleware.Config
 
@@ -59,7 +59,7 @@ const (
 const (
 	FailLocal  = middleware.FailLocal  // go on limiting with the state of this server; the default
 	FailOpen   = middleware.FailOpen   // let the request pass this policy uncounted
-	FailClosed = middleware.FailClosed // answer 503 Service Unavailable
+	FailClosed = middleware.FailClosed // deny the request
 )
 
 // NewLimiter returns a Limiter for From, and mistakes of the configuration as an error.

@@ -23,7 +23,7 @@ import (
 )
 
 // New returns middleware that limits requests by the policies. It panics if the
-// configuration is not valid, with an error that names every mistake. To handle
+// configuration is not valid, with an error that names the mistakes. To handle
 // the error, use [NewLimiter] and [From].
 func New(cfg Config, policies ...Policy) gin.HandlerFunc {
 	return From(Must(NewLimiter(cfg, policies...)))
@@ -47,9 +47,9 @@ func From(l *Limiter) gin.HandlerFunc {
 // KeyFrom returns a Policy.Key that reads gin's context, where authentication
 // middleware leaves what it found. The key gets the prefix "own:", so that it
 // never equals one of package keyfunc; an empty key stays empty, which means
-// anonymous. Requests that did not come through this package's middleware are
-// an error. The limiter logs it if none of a policy's first hundred requests
-// has such a key: it may run before the authentication.
+// anonymous. A request that carries no gin context is an error. The limiter usually logs a
+// warning if none of a policy's first hundred requests has such a key: it may run
+// before the authentication.
 func KeyFrom(key func(*gin.Context) (string, error)) func(*http.Request) (string, error) {
 	return frameworkkey.From(key, "ratelimit: KeyFrom: the request carries no gin context; use the limiter through adapters/gin, or give Peek middleware.WithRoute(c.Request, c.Request.Pattern, c)")
 }

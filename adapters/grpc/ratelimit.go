@@ -15,8 +15,8 @@
 //
 // # Keys and routes
 //
-// Key, Cost, LimitFor and Skip see a call as the *http.Request that it is on the
-// wire: a POST with the full method as its path, the metadata as its header, the
+// Key, Cost, LimitFor and Skip see a call as an *http.Request: a POST with the full
+// method as its path, the metadata as its header, the
 // :authority as its Host, and the peer as its RemoteAddr and TLS. So the functions of
 // package keyfunc work unchanged. Binary metadata ("-bin") is in base64;
 // a peer on a Unix socket has no address; ContentLength is -1. Clients write
@@ -32,17 +32,17 @@
 //
 // # Denials
 //
-// A denied call ends with codes.ResourceExhausted, and with codes.Unavailable if a
-// policy with FailClosed cannot be decided. The status has a google.rpc.RetryInfo,
-// unless no wait helps, and a google.rpc.QuotaFailure with the names of the policies
-// that denied.
+// A denied call ends with codes.ResourceExhausted or, if a policy cannot be decided and its
+// OnFailure denies, with codes.Unavailable. The status has a google.rpc.RetryInfo, unless no
+// wait helps, and for policies that denied a google.rpc.QuotaFailure with their names. A call
+// whose context ends while MaxDelay holds it back ends with the context's code.
 //
 // The RateLimit fields are header metadata of calls that succeed, in lower case, or trailer
 // metadata if grpc.SendHeader was called. Of calls that fail before they send
-// anything they are trailer metadata, as on a response with header metadata no client retries:
-// a denial has retry-after and grpc-retry-pushback-ms beside them. A client with a retry policy
-// for RESOURCE_EXHAUSTED then waits as long as the server says; docs/rpc.md has the
-// configuration.
+// anything they are trailer metadata, as gRPC's retries end with a response's header metadata:
+// a denial has grpc-retry-pushback-ms beside them, and retry-after if a wait helps. A client
+// with a retry policy for RESOURCE_EXHAUSTED then waits as long as the server says; docs/rpc.md
+// has the configuration.
 //
 // # Streams
 //
@@ -50,10 +50,10 @@
 //
 //	err := ratelimit.FromContext(stream.Context()).Spend(stream.Context(), 1, "messages")
 //
-// The last argument is the policy. Spend takes at most what is left and ends nothing; later
-// calls wait. Log its error, which names the store, and do not return it to the client. The
-// limiter keeps a few KiB for each open stream, starts no goroutine, and allocates nothing for a message
-// that the handler does not charge.
+// The last argument is the policy. Spend does not end the stream: what it takes is missing for
+// later calls. Log its error, which may name the server of the store, and do not return it to
+// the client. The limiter keeps a few KiB for each open stream, starts no goroutine, and
+// allocates nothing for a message that the handler does not charge.
 //
 // Config, Policy and Decision are those of package middleware, which documents their fields.
 package ratelimit
@@ -72,7 +72,7 @@ import (
 type Interceptors struct{ limiter *Limiter }
 
 // New returns interceptors that limit calls by the policies. It panics if the
-// configuration is not valid, with an error that names every mistake, also Routes that
+// configuration is not valid, with an error that names the mistakes, also Routes that
 // match no call. To handle the error, use [NewLimiter] with
 // Config.RPC, and [From].
 func New(cfg Config, policies ...Policy) *Interceptors {

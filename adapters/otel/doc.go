@@ -40,14 +40,12 @@
 //	                                         of a decision, without a delay that
 //	                                         follows it
 //	ratelimit.quota.near_end     {request}   counter, by ratelimit.policy: requests that
-//	                                         a quota allowed and that left a tenth of it
-//	                                         or less
+//	                                         a quota in the store allowed and that left a
+//	                                         tenth of it or less
 //
-// The count of the histogram is the number of requests by outcome, without those to
-// which no policy applies. All five outcomes of a policy exist from the start, at 0.
-// Policies that a reload adds are counted by name until there have been 256 policies,
-// then together as "_OTHER". A request of up to two policies costs one allocation, the
-// Results that a limiter makes for its observers, and a second one if a policy is degraded.
+// The count of the histogram is the number of decisions by outcome, without those to
+// which no policy applies. All five outcomes of a policy exist from the start, at 0. The
+// first 256 policies are counted by name, later ones together as "_OTHER".
 //
 // [InstrumentOverrides] adds ratelimit.overrides, a gauge by ratelimit.override.kind (limit or
 // ban): the overrides that this server follows.
@@ -83,8 +81,8 @@
 // The current span of the request, if it is recorded, gets three attributes:
 // ratelimit.outcome; ratelimit.policy, the policy that the outcome comes from (of several
 // the one closest to its limit); and ratelimit.remaining, that policy's remaining units,
-// if it was decided at all. If a request passes several limiters, it has the attributes
-// of the last.
+// if it was decided at all. If a request passes several limiters, the last one in which a policy
+// applies overwrites them.
 package ratelimitotel
 
 // Where to change what: decisions.go has the metrics of decisions, outcome.go their

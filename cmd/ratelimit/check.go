@@ -23,7 +23,7 @@ func (c *command) check() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check POLICIES",
 		Short: "Is this file of policies right, and what does it change?",
-		Long: `Check prints the mistakes that a server would log, each with line and column.
+		Long: `Check prints the mistakes in a file of policies, each with line and column.
 
 Without --keys, --costs or --plans every such name in the file counts as right.
 With --against it says in words what changes from an older file, which buckets

@@ -33,7 +33,7 @@ and limits; top shows the names:
 
   policies: [{name: client, key: any, limit: 60/minute}]
 
-A subject is the text of a key, such as ip:192.0.2.7 or sub:alice, as top prints it.
+A subject is the text of a key, such as ip:192.0.2.7 or sub:alice. Top prints subjects.
 
 Overrides and bans hold on servers that follow them (Config.Override and package
 middleware/fleet). Only reset, override and ban change limits or buckets. Exit

@@ -44,7 +44,7 @@ type terms struct {
 }
 
 func (t *terms) addFlags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&t.policy, "policy", "", "`name` of the policy (default: all)")
+	cmd.Flags().StringVar(&t.policy, "policy", "", "`name` of the policy (default: all; required with a limit)")
 	cmd.Flags().StringVar(&t.why, "why", "", "`reason`, for those who list overrides")
 	cmd.Flags().DurationVar(&t.length, "for", 0, "`time` until it ends, such as 1h or 72h; at most 366 days (required)")
 }
@@ -55,8 +55,8 @@ func (c *command) set() *cobra.Command {
 		Use:   "set SUBJECT LIMIT",
 		Short: "Set a limit, such as 1000/minute, or none for no limit",
 		Long: `Set gives a subject another limit in one policy, or no limit in one or all, until
-that ends. A limit that is lower than the present one needs --force, as does any limit
-if --policies does not say what the present one is. To deny all, use ban.`,
+that ends. A limit that is lower than the present one needs --force, and so does any
+limit but none if the present one is not known: --policies has it. To deny all, use ban.`,
 		Example: `  ratelimit override set ip:192.0.2.7 none --for 1h
   ratelimit override set sub:alice 1000/minute --policy client --for 24h --policies policies.yaml`,
 		Args: exactly(2),
@@ -78,9 +78,10 @@ func (c *command) ban() *cobra.Command {
 	var t terms
 	cmd := &cobra.Command{
 		Use:   "ban SUBJECT",
-		Short: "Deny all requests of this subject for a while, on all servers",
-		Long: `Ban denies all requests of a subject until it ends, in one policy or all. It is
-an override like others: "ratelimit override unset" takes it back.`,
+		Short: "Deny the requests of this subject for a while, on all servers",
+		Long: `Ban denies the requests of a subject that a policy applies to, in one policy or
+all, until it ends. A shadow policy bans nobody. A ban is an override like others:
+"ratelimit override unset" takes it back.`,
 		Example: `  ratelimit ban ip:192.0.2.7 --for 1h --why "scraper"`,
 		Args:    exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

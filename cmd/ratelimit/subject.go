@@ -25,11 +25,12 @@ func (c *command) peek() *cobra.Command {
 		Use:   "peek SUBJECT",
 		Short: "Why is this subject limited? What each policy has left for it",
 		Long: `Peek shows what is left to a subject in each policy, when its bucket is full
-again, what it owes, and which override applies. It changes nothing.
+again, what it owes, and which override applies. It changes no bucket.
 
 "no bucket" means that the subject has used nothing of the limit lately, or that the
 policy does not count it: Redis and the file do not tell which. A policy with plans
-has a line for each, as Redis does not know the subject's plan.`,
+has a line for each, as Redis does not know the subject's plan, unless an override
+applies.`,
 		Example: "  ratelimit peek ip:192.0.2.7 --policies policies.yaml\n  ratelimit peek sub:alice --policies policies.yaml --json",
 		Args:    exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -57,8 +58,9 @@ func (c *command) reset() *cobra.Command {
 		Use:   "reset SUBJECT",
 		Short: "Fill the buckets of this subject",
 		Long: `Reset fills the buckets of a subject, in all policies or those that --policy
-names. On a terminal it asks first. Servers that have cached a denial go on
-denying for their DenialTTL at most, which is a second by default.`,
+names, but not where an override sets no limit. On a terminal it asks first. Servers
+that have cached a denial go on denying for their DenialTTL at most, which is a second
+by default.`,
 		Example: "  ratelimit reset ip:192.0.2.7 --policies policies.yaml --policy login",
 		Args:    exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -31,11 +31,11 @@ func (c *command) top() *cobra.Command {
 		Short: "Who is limited? The subjects that use each policy most, over all servers",
 		Long: `Top lists the subjects whose buckets take longest to be full again, by policy; of
 a quota those that have used most. With --policies it also says how much of the
-limit that is.
+limit that is, unless a plan decides that.
 
-It reads all keys once, 25 at a time and with pauses, so Redis stays free for its
-servers: a million keys take some ten seconds, longer if Redis is busy. A subject of
-more than 64 bytes in its key is shown as its hash.`,
+It reads all keys, some 25 at a time and with pauses, so Redis stays free for its
+servers: a million keys take some ten seconds, longer if Redis is busy or far. A
+subject of more than 64 bytes in its key is shown as its hash.`,
 		Example: "  ratelimit top --policies policies.yaml\n  ratelimit top -n 3 --every 5s",
 		Args:    exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -34,7 +34,7 @@ const usage = `Simulate compares strategies by which clients keep to a server's 
   go run ./examples/simulate [flags]
 
   -seed n     the first seed (default 1); the same seed gives the same figures
-  -seeds n    number of seeds; the table shows means and worst (default 1)
+  -seeds n    number of seeds; the table shows means (default 1)
   -short      only the rows remaining, adaptive-remaining-only, adaptive and
               coordinated
   -worlds     other limits, windows, header fields and clients: see Worlds
@@ -61,9 +61,9 @@ Rows
 Columns: average retry rate (denied requests per attempt, over threads), longest
 sleep, standard deviation of the threads' request counts, and the time to clear:
 with 4,500 units that do not refill and a first sleep of 1 s, until a thread
-sees 10 remaining. The best possible time is 74.085 s; strategies that sleep
-before the first request take about a second more. The row deviation is the
-difference of the mean from the published figure.
+sees 10 remaining. The best possible time is 74.085 s, and for strategies that
+sleep before the first request about a second more. The row deviation is the
+difference of the mean from the published figure in percent.
 
 Worlds
 

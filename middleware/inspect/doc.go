@@ -10,7 +10,7 @@
 // denials come first; the page opens the first five. It looks up a subject, which is what a
 // policy's Key returns ("ip:192.0.2.7"): the remaining units in each policy, and when
 // its bucket is full. And it resets a subject, which fills its buckets. Other servers
-// on the same Redis notice a reset after its DenialTTL at most.
+// on the same Redis notice a reset after their DenialTTL at most.
 //
 // The page needs no JavaScript and loads nothing. It responds with JSON to
 // ?format=json, or to an Accept field that prefers application/json. It looks up a
@@ -22,15 +22,15 @@
 // relative to the path of the page, with or without [http.StripPrefix]; all paths that
 // lead to the page show the same.
 //
-// Mount the page outside the limiter, or a denied client cannot open it. An echo router that
-// uses a limiter limits all of its routes, and a gin router the groups and routes that are made later.
+// Mount the page outside the limiter, or a denied client cannot open it: with echo and gin, on
+// a router that does not use the limiter.
 //
 // # Authorization
 //
 // Subjects are addresses and names of people, and a reset lifts limits. So [New] fails
 // without [Config.Authorize]. A POST that a browser sends from another site is denied
-// with 403 ([http.CrossOriginProtection]). Programs send neither Origin nor
-// Sec-Fetch-Site and need only pass Authorize.
+// with 403 ([http.CrossOriginProtection]). Programs that send neither Origin nor
+// Sec-Fetch-Site need only pass Authorize.
 //
 // # What is kept, and for how long
 //
@@ -41,19 +41,17 @@
 // each cut to 512 bytes. They leave the page after 15 to 18 minutes, and the memory
 // with the next decision or view of the page after that. Of the errors of degraded
 // decisions the last one is kept, and shown for 15 minutes. Nothing is written to
-// disk, and a restart loses everything. A policy that denies takes about 44 kB, and
-// 232 kB at most, whatever clients do. A subject that is looked up is part of the URL,
-// and so perhaps of an access log.
+// disk, and a restart loses everything. A policy that denies takes about 44 kB, and a
+// quarter of a megabyte at most, whatever clients do. A subject that is looked up is part
+// of the URL, and so perhaps of an access log.
 //
 // Denials of a subject are counted by Space-Saving (Metwally, Agrawal, El Abbadi:
 // Efficient computation of frequent and top-k elements in data streams, 2005) with 64
-// counters for each 3 minutes. It finds every subject with more than one 64th of a
-// policy's denials. Counts are exact while at most 64 subjects are denied in 3
-// minutes. Otherwise both bounds are shown, which differ by at most one 64th of all
-// denials.
+// counters for each 3 minutes. The page shows up to eight subjects of a policy. Counts are
+// exact while fewer than 64 subjects are denied in 3 minutes. Otherwise both bounds are
+// shown, which differ by at most one 64th of the policy's denials.
 //
-// Counts are of this process only. Remaining units are read from the store, which all
-// servers share.
+// Counts are of this process only. Remaining units are those of the store.
 package inspect
 
 // Where to change what: inspect.go is New and the handler, http.go its requests and

@@ -1,6 +1,6 @@
 // Package policyfile reads the policies of a limiter from a file, so that
 // limits change without a new build or a restart. A file with a mistake changes
-// nothing: all its mistakes are reported at once, and the policies stay as they were.
+// nothing: its mistakes are reported, and the policies stay as they were.
 //
 //	policies:
 //	  - name: client            # as Policy.Name
@@ -43,7 +43,7 @@
 //	anonymous  share or skip, as in SkipAnonymous; default: share
 //	limit      100/minute, 25/5s, 100/minute burst 20, 10000/calendar month;
 //	           see gcra.ParseLimit
-//	plans      a mapping of plan names to limits
+//	plans      a mapping of plan names to limits, which may be none
 //	overrides  a list of mappings of limit, which may be none, and subjects, a
 //	           list of keys and networks; see below
 //	routes     a list of patterns such as "POST /login"; default: every request
@@ -57,10 +57,10 @@
 // Requests with an unlisted plan, or none, get limit, or the slowest plan if there
 // is no limit. So no request is unlimited because a plan was forgotten.
 //
-// The file is read strictly. Unknown and repeated names, missing values and
-// whatever [middleware.New] rejects are errors. They are reported at once, the first hundred,
-// each with its line and column (in characters, from 1), the value found and the
-// value wanted. Anchors, aliases and tags are not supported. A file has at most
+// The file is read strictly. Unknown and repeated names, missing values and values that
+// are not valid are errors. The first hundred are reported, each with its line and column
+// (in characters, from 1). Text that is not YAML is one error. Anchors, aliases and tags
+// are not supported. A file has at most
 // 512 KiB, 4000 fields and 24,000 YAML tokens (words, values, comments and marks such
 // as ":", "-", "[" and ","), enough for 250 policies or 10,000 subjects of overrides.
 //
@@ -117,8 +117,7 @@ func Load(path string, funcs Funcs) ([]middleware.Policy, error) {
 }
 
 // Parse is Load for data that has been read already; name is the file's name in
-// errors. The error is an [errors.Join] of one error for each mistake, in the
-// order of the lines:
+// errors. The error is an [errors.Join] of the mistakes, in the order of the lines:
 //
 //	policies.yaml:7:10: key is "clint"; want client or user (did you mean client?)
 func Parse(name string, data []byte, funcs Funcs) ([]middleware.Policy, error) {

@@ -32,10 +32,10 @@ type Watcher struct {
 	Funcs   Funcs
 	Limiter *middleware.Limiter
 
-	// OnReload is called with nil after each reload, the first when Run begins,
-	// and with the error of [Load] or of the limiter after a failure that lasts.
-	// Calls do not overlap; they must not use the Watcher. If OnReload is nil, reloads and mistakes are logged
-	// to [slog.Default], one line each.
+	// OnReload is called with nil after each reload, the first when Run begins, and with
+	// the error of [Load] or of the limiter after a failure that lasts, or of a call of
+	// Reload. Calls do not overlap; they must not use the Watcher. If OnReload is nil,
+	// reloads and mistakes are logged to [slog.Default], one line each.
 	OnReload func(error)
 
 	mu   sync.Mutex // orders reloads: an older file never replaces a newer one
@@ -61,11 +61,11 @@ const (
 )
 
 // Run watches the file until the context ends. A change takes effect within half a
-// second where the file system has events, and otherwise, as on some network file
-// systems, within three seconds. The file may be written in place, be replaced, or
-// be behind symbolic links that are swapped, as in a Kubernetes ConfigMap (but not
-// one mounted with subPath, which Kubernetes never updates). Replacing is best:
-// part of a file, read while it is being written, may be a valid file.
+// second where the file's directory has events, and otherwise, as on some network file
+// systems or behind a symbolic link, within three seconds. The file may be written in
+// place, be replaced, or be behind symbolic links that are swapped, as in a Kubernetes
+// ConfigMap (but not one mounted with subPath, which Kubernetes does not update).
+// Replacing is best: part of a file, read while it is being written, may be a valid file.
 func (w *Watcher) Run(ctx context.Context) {
 	// There are no events if the system has none, or no resources left for them. Those of a
 	// file end when it is replaced, so its directory is watched.

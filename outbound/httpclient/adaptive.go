@@ -11,16 +11,16 @@ import (
 )
 
 // Adaptive is an http.RoundTripper that reads from each response how much of the server's limit
-// remains, and paces the next requests. Clients that know nothing of each other then share the limit
-// evenly and seldom get a 429. It needs no store. The zero value is ready to use:
+// remains, and paces the next requests. Clients that know nothing of each other then share the limit, as
+// a rule evenly and with few denials. It needs no store. The zero value is ready to use:
 //
 //	client := &http.Client{Transport: &httpclient.Adaptive{}}
 //
 // It reads the RateLimit fields of drafts 3 to 11, X-RateLimit-* and the fields of Twitter, Zendesk,
 // Shopify and OpenAI, and denials as a [Transport] does. A remaining alone is enough; malformed fields are
-// ignored. Requests to a server that sends none of
-// them and denies nothing are not delayed. Adaptive returns a denial and does not send the request
-// again: as Base of a [Transport], it paces and the Transport repeats.
+// ignored. Requests to a server that sends none of them and denies nothing are not delayed. Adaptive
+// returns a denial and does not send the request again: as Base of a [Transport], it paces and the
+// Transport repeats.
 //
 // # Algorithm
 //
@@ -39,49 +39,28 @@ import (
 //
 // That is a function of remaining alone, so the shares of all clients come to the same value. Remaining
 // settles where the rates of all clients add up to the server's: at about the reserve with one client,
-// at 67 % of it with ten, at 44 % with a hundred. A denial moves the share toward that of an empty bucket. In a small
-// bucket the exponential is flatter: 1/share instead of 1.2·reserve, if that is more.
+// at 67 % of it with ten, at 44 % with a hundred.
 //
 // If the server does not tell its rate, or its bucket has one unit, shares are learned by additive
-// increase and multiplicative decrease (AIMD) instead, with a reserve of 8 units if the capacity is
-// unknown. By these rates the time between two requests is at most a minute or, if that is longer, that
-// of 256 clients at the server's rate, and up to a tenth more by chance.
+// increase and multiplicative decrease (AIMD) instead. A fixed window, in which the whole limit returns at
+// once, is known by a reset that stays while remaining falls. Clients then use the window evenly.
 //
-// A fixed window, in which the whole limit returns at once, is known by a reset that stays while
-// remaining falls. Clients then use the window evenly. When fewer units remain than there seem to be clients,
-// but not more than a tenth of the window, they wait for the reset, as most would be denied.
+// A denial that the fields do not explain, such as one by a limit per second beside the fields of a daily
+// limit, begins a second rate, which denials and clocks alone determine. The slower of both counts. That
+// rate alone paces requests to a server that sends no fields.
 //
-// A denial outranks a remaining that contradicts it, such as that of a daily limit beside a limit per
-// second. It begins a rate that denials and clocks alone determine, and the slower of both rates counts.
-// Denials in a row are one piece of evidence that the limit was used up; the time to the next request
-// grows by a quarter with each, to ten minutes at most. When a request is allowed again, the requests
-// that were allowed since the last such time say what the limit gave this client, be it a bucket or a
-// window. The rate begins again 4 % below that, or 8 % below the rate that was denied if that is less, and
-// grows by 8 % in a minute, or in 17 times as long as the denials took if that is more. This rate alone paces requests to a server that
-// sends no fields, and in sliding windows and those of less than 15 requests, where remaining says only
-// when they are used up.
-//
-// Ten callers in two processes on an empty bucket of 4,500 an hour get 0.47 % denials, which are
-// their ten first requests (examples/simulate compares that with other strategies, there and, with
-// -worlds, in 121 worlds). In 109 of these worlds, after five windows, or ten minutes if that is longer, at
-// most 5 % are denied, at least 95 % of the limit is used, and no client gets more than three times as much
-// as another, where the server tells anything. Where it tells nothing, that is 5 % and 90 % for one client;
-// and 10 %, 75 % and ten times for several that do not know each other. docs/outbound.md has the others.
+// examples/simulate compares this with other strategies in virtual time, and docs/outbound.md has the
+// figures.
 //
 // # Limitations
 //
-// To a server that does not tell its rate a client sends a request a minute or more: with X-RateLimit
-// fields, ten clients of 100 an hour are denied 82 %. A bucket of a few units shows next to nothing
-// before it denies. Several clients of one unit do not share it evenly, one may get nothing, and of a
-// bucket of two they use half. In a window that serves a client less than twice, one gets up to eleven
-// times as much as another. With ten clients and Retry-After alone, that is two to seven times; with
-// thirty clients and a server that tells nothing, up to ten times, and by rare chance thirty. Two clients
-// of a request a minute that tells nothing get 13 % denials. If the server blocks its clients for 30
-// seconds after a denial and tells nothing, one client uses 60 to 85 % of the limit: use a [Transport]
-// with its limit. With more than about 240 clients of a large bucket, remaining may oscillate. With
-// RateLimit-Remaining alone a small bucket looks like a large one that is almost empty: clients leave
-// most of the limit unused until their shares have changed by a factor of two and remaining has not,
-// which may take hours.
+// To a server that does not tell its rate a client sends a request a minute or more, so many clients of a
+// slow limit get many denials. A bucket of a few units shows next to nothing before it denies, and several
+// clients do not share it evenly. Nor do clients that are served less than twice in a window, or that learn
+// from denials alone. If the server blocks its clients after a denial, each costs the block: use a
+// [Transport] with the limit. With more than about 240 clients of a large bucket, remaining may oscillate.
+// With RateLimit-Remaining alone a small bucket looks like a large one that is almost empty, and clients may
+// leave most of the limit unused for hours.
 //
 // With GitHub, a 403 with nothing remaining counts as a denial even if it was for another reason.
 //
@@ -96,8 +75,8 @@ type Adaptive struct {
 
 	// MaxWait is how long after the call of RoundTrip the request may be sent; 0 means
 	// a minute, and under a Transport what is left of its MaxWait. A request that would
-	// have to wait longer fails, as soon as that is known. A deadline of the request's context counts too.
-	// With a negative MaxWait every request fails.
+	// have to wait longer fails, as soon as that is known. A deadline of the request's
+	// context counts too. With a negative MaxWait every request fails.
 	MaxWait time.Duration
 
 	// Denied is as in [Config]; nil means that of a Transport above.

@@ -26,8 +26,8 @@ type Config struct {
 	Store gcra.Store
 
 	// Policies are the limits. A request is charged to all of them or to none.
-	// Without policies a Transport only repeats denied requests; with an [Adaptive]
-	// as Base there are few of them.
+	// Without policies a Transport acts only on denials; with an [Adaptive]
+	// as Base there are few of them as a rule.
 	Policies []Policy
 
 	// Margin lengthens Per of each limit by this fraction, since some requests take
@@ -42,8 +42,8 @@ type Config struct {
 
 	// MaxWait is how long after the call of RoundTrip a try may begin (a late turn up to 50
 	// ms later); 0 means a minute. If the request would have to wait longer, for its turn or
-	// for a Retry-After, RoundTrip returns at once. A deadline of the request's context
-	// counts too.
+	// for a Retry-After, RoundTrip returns as soon as it knows. A deadline of the request's
+	// context counts too.
 	MaxWait time.Duration
 
 	// Replay, if set, reports whether a denied request is safe to repeat although its
@@ -55,7 +55,7 @@ type Config struct {
 	// Denied, if set, says of a response that is no denial by itself whether it is one, and
 	// how long to wait; 0 if the server does not say. It is for partners that deny with
 	// another status, such as AWS' 400 ThrottlingException. To read the body it must leave a
-	// Body with the same bytes. An [Adaptive] as Base uses it too.
+	// Body with the same bytes. An [Adaptive] as Base uses it unless it has its own.
 	Denied func(*http.Response) (wait time.Duration, denied bool)
 
 	// Observe, if set, is called once for each RoundTrip, before it returns. It must
@@ -89,14 +89,14 @@ type Policy struct {
 	// in all processes. 0 means as long as MaxWait and the context allow.
 	MaxDelay time.Duration
 
-	// Cost returns how many units a try takes; nil means 1. At 0 the request does not
-	// wait and takes nothing; a negative cost is an error.
+	// Cost returns how many units a try takes; nil means 1. At 0 it takes nothing, and does
+	// not wait for this policy; a negative cost is an error.
 	Cost func(*http.Request) int64
 }
 
 // Event is the outcome of a request.
 type Event struct {
-	Tries  int           // how often the request was sent; 0 if its turn did not come
+	Tries  int           // how often the request was sent
 	Waited time.Duration // in total: for turns, in pauses and between tries
 	Status int           // of the response that RoundTrip returns; 0 with an error
 	Reason Reason        // why RoundTrip returns
@@ -111,9 +111,9 @@ type Reason string
 const (
 	Answered      Reason = "answered"       // the response is not a denial
 	TooLong       Reason = "too long"       // the next try would begin after MaxWait, MaxDelay or the context's deadline, or no wait helps
-	TooManyTries  Reason = "too many tries" // MaxTries were denied
+	TooManyTries  Reason = "too many tries" // MaxTries were denied; of an Adaptive, its one try
 	NotReplayable Reason = "not replayable" // denied, and not safe to send again
-	Failed        Reason = "failed"         // an error of Base, the store, a Key or the context
+	Failed        Reason = "failed"         // any other error, such as of Base, the store, a Key or the context
 )
 
 const (
@@ -123,9 +123,8 @@ const (
 	maxName       = 64 // as of middleware.Policy
 )
 
-// New returns a Transport. The error joins one error for each mistake in the
-// configuration ([errors.Join]), with the policy, the field, the value and the
-// valid values.
+// New returns a Transport. The error joins the mistakes in the configuration
+// ([errors.Join]), each with what would be right.
 func New(cfg Config) (*Transport, error) {
 	cfg.Policies = slices.Clone(cfg.Policies)
 	if err := errors.Join(cfg.check()...); err != nil {

@@ -40,8 +40,8 @@ import (
 // Config.Denied adds other denials, such as those of a partner that denies with a 400.
 //
 // RoundTrip returns the denial itself, with its body, if the request is not safe
-// to repeat, if MaxTries were denied, and at once if the wait would exceed MaxWait
-// or the context's deadline, or if the denial says that no wait helps, as our middleware
+// to repeat, if MaxTries were denied, and at once if the wait that it asks for would exceed
+// MaxWait or the context's deadline, or if it says that no wait helps, as our middleware
 // does in its default fields when a request costs more than the limit ever allows. A
 // request is safe to repeat if its method is GET, HEAD, OPTIONS, TRACE, PUT or DELETE, if
 // it has an Idempotency-Key header, or if [Config.Replay] says so; and if it has no body

@@ -36,7 +36,7 @@ func (t Turns) Wait(ctx context.Context) error {
 
 // Try takes a turn that has come, and never waits for one. If there is none, or
 // others are in the queue, it returns a [*WaitError] at once and nothing is
-// charged: its RetryAfter is when a turn comes. Other errors are those of Wait.
+// charged. Other errors are those of Wait.
 func (t Turns) Try(ctx context.Context) error {
 	if err := checkQueues(t.Charges); err != nil {
 		return err

@@ -15,8 +15,8 @@ import (
 // ErrWouldWait matches every [*WaitError] in errors.Is.
 var ErrWouldWait = errors.New("would have to wait too long")
 
-// WaitError is the error of [Turns] and [Wait] if the turn would come too late.
-// Nothing was charged.
+// WaitError is the error of [Turns] and [Wait] if the turn would come too late. As a rule
+// nothing was charged.
 type WaitError struct {
 	Subject, Policy string        // of the charge that would have to wait longest
 	Limit           gcra.Limit    // of that charge; zero if the wait is not for a limit
@@ -61,10 +61,11 @@ func (e *WaitError) RetryAfter() time.Duration { return max(e.Needed-e.Patience,
 // other callers are late. If the slot would come later, Wait returns a [*WaitError], as a rule
 // at once and with nothing charged. For this, MaxWait and the deadline end a round trip to the
 // store earlier. An error of the store is returned at once too: the turn has not come. If other
-// callers are late, a turn may come up to 50 ms after MaxWait.
+// callers are late, a turn may come up to 50 ms after MaxWait, and up to G (see below) after
+// MaxDelay.
 //
 // It never returns early. If it returns late, the next caller may follow that much
-// sooner: a tenth of a millisecond on Linux if the machine is not busy, elsewhere
+// sooner: usually a tenth of a millisecond on Linux if the machine is not busy, elsewhere
 // as late as timers are.
 //
 // A caller whose context ends while it sleeps returns at once with an error that wraps
@@ -88,24 +89,23 @@ func (e *WaitError) RetryAfter() time.Duration { return max(e.Needed-e.Patience,
 //	B + D/T + B + G/T    turns, if the state is lost once in it
 //
 // After a loss, that bucket allows what an empty one does; of the turns granted
-// before, only those delayed into the next G remain. With T of 50 ms or more these
-// are B + 1 turns, however long the queue is. In the same way, a process that has
+// before, only those delayed into the next G remain. With T of 50 ms or more a loss adds
+// at most B + 1 turns, however long the queue is. In the same way, a process that has
 // slept through its slot does not add to the turns of others.
 //
 // # Cost
 //
 // Without a queue a turn costs one Take with two charges for each limit. In a queue
-// it costs three Takes: a denial, the slot, and the charge when the slot comes. In a busy
-// process the store of package redisstore answers most of these denials from its cache. It
-// sends Takes of the same moment in one batch. While a store does not answer, no
-// turn comes.
+// it costs three Takes as a rule: a denial, the slot, and the charge when the slot comes. The
+// store of package redisstore may answer the denial from its cache, and sends Takes of the
+// same moment in one batch. While a store does not answer, no turn comes.
 //
 // A turn cannot be given back: Store.Refund and [gcra.Reset] with the same charges only
 // shorten the queue.
 //
 // # Patience
 //
-// A denial writes nothing, so a denied caller has no place in the queue. If callers
+// A denial charges nothing, so a denied caller has no place in the queue. If callers
 // are less patient than the queue is long, a free slot goes to the caller that asks
 // first, and some callers may get none. With n callers, be more patient than n·T
 // instead of asking again. To ask again, wait for RetryAfter.
