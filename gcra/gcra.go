@@ -20,9 +20,10 @@
 // While the clock does not go back and no state is lost, any interval of length D admits at most
 // B + D/T units of a limit, where B is its Burst and T its [Limit.Interval]. A period of a quota
 // admits at most its count. Late charges may take MaxDebt units more. Units that are given back
-// count as not admitted, and a request that is delayed counts when its delay is over. A denial
-// takes nothing, so retries do not extend it, and the same charge passes after RetryAfter if
-// nothing else is taken.
+// count as not admitted, and a request that is delayed counts when its delay is over. If units
+// are given back while others are delayed, as many more may pass together with the last of these.
+// A denial takes nothing, so retries do not extend it, and the same charge passes after
+// RetryAfter if nothing else is taken.
 //
 // If a store cannot decide, for example because Redis does not answer in time, Take returns an
 // error. What to do then is the caller's choice; package middleware has three (see its
@@ -45,8 +46,8 @@
 // cost as fit into B·T + debt·T. Late charges and refunds clamp at now + B·T + 366 days: only an
 // ordinary charge brings a TAT down to the clamp of its own limit.
 //
-// The clamp bounds the effect of a clock that is set, a changed limit or a damaged value: none
-// denies for longer than B·T + max(D, debt·T). A limit may be changed at any time.
+// The clamp bounds the effect of a clock that is set, a changed limit or a damaged value: on a
+// rate none denies for longer than B·T + max(D, debt·T). A limit may be changed at any time.
 //
 // A denial writes nothing, with one exception: it brings a TAT beyond the clamp down to it,
 // or the bucket would deny until the clock catches up.

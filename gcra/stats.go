@@ -24,7 +24,7 @@ type Stats struct {
 	CachedDenials int64         // admissions that were denied without asking Redis, see Result.Cached
 	LocalUnits    int64         // units that Local has granted, as Redis did not answer or a policy failed
 	ReportedUnits int64         // of these, units that were charged in Redis later
-	LostUnits     int64         // of LocalUnits, those that will never be charged: more than 65,536 keys had some, or the store was closed before
+	LostUnits     int64         // of LocalUnits, those that were given up: more than 65,536 keys had some, or the store was closed
 	Instances     int           // stores that share the limits, this one included, as counted last: see LocalStore; 0 before the first count
 	Servers       []ServerState // the single server, or each of several that was used within the last minute, by address
 }

@@ -66,8 +66,8 @@ func newClient(o *redis.UniversalOptions) redis.UniversalClient {
 	return c
 }
 
-// ClientOptions returns the settings that [Open] uses for the URL: RESP2, no retries,
-// short dials, two spare connections for each server, deadlines that bound reads
+// ClientOptions returns the settings that [Open] uses for the URL, among them RESP2, no
+// retries, short dials, two spare connections for each server, deadlines that bound reads
 // too, and no CLIENT SETINFO. Change what a URL cannot say, such as
 // TLSConfig.RootCAs for a private certificate authority, and give them to
 // [redis.NewUniversalClient] and its client to [New].
