@@ -13,8 +13,12 @@ import (
 	"github.com/seed-e377111c/ratelimit/internal/rediskit"
 )
 
-// patience is how long the command waits for Redis: longer than a server does.
-const patience = 5 * time.Second
+// The command waits longer for Redis than a server does. A client of a cluster asks one node after another where the
+// keys are, so it waits less for each.
+const (
+	patience     = 5 * time.Second
+	nodePatience = time.Second
+)
 
 // connect returns a client of the Redis that --redis or REDIS_URL names.
 func (c *command) connect() (redis.UniversalClient, error) {
@@ -28,6 +32,9 @@ func (c *command) connect() (redis.UniversalClient, error) {
 	}
 	redis.SetLogger(silent{}) // what fails is returned as an error
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = patience, patience, patience, patience
+	if len(o.Addrs) > 1 {
+		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = nodePatience, nodePatience, nodePatience
+	}
 	o.MinIdleConns = 0
 	return redis.NewUniversalClient(o), nil
 }
