@@ -116,6 +116,7 @@ func tasks(t *testing.T, begin time.Time, outs ...string) (at []time.Duration) {
 // at most as many tasks as turns and one late task for each worker. When one process is stopped, the other
 // takes over its share.
 func TestTwoProcesses(t *testing.T) {
+	t.Parallel()
 	const (
 		rate    = 20
 		turn    = time.Second / rate
@@ -223,6 +224,7 @@ func TestSignal(t *testing.T) {
 // Tasks wait while Redis does not answer, also those of workers that had a slot before. One
 // line says that turns stop and one that they come again.
 func TestRedisComesBack(t *testing.T) {
+	t.Parallel()
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr)
 	p := start(t, "-redis", "redis://"+proxy.Addr, "-rate", "20/second", "-workers", "30", "-tasks", "120", "-work", "0s", "-v")
 	redistest.Eventually(t, patience, "a line of progress", func() bool { return strings.Contains(p.text(), "in the last second") })

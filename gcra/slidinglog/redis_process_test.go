@@ -92,11 +92,11 @@ func child(url string, in io.Reader, out io.Writer) error {
 // server's clock and 300 in any minute, and no fewer than the limits allow. With RATELIMIT_LONG set the
 // test takes two minutes.
 func TestPartner(t *testing.T) {
-	lasting := 12 * time.Second
+	lasting := 7 * time.Second
 	if os.Getenv("RATELIMIT_LONG") != "" {
 		lasting = 2 * time.Minute
 	} else if testing.Short() {
-		t.Skip("takes 12 seconds")
+		t.Skip("takes seven seconds")
 	}
 
 	t.Parallel()
