@@ -16,7 +16,7 @@ import (
 // does not have is an error; a policy that did not apply to this request is left alone.
 //
 // The rest may be more than what is left. Settle takes what is left and as many units more
-// as the policy may be in debt, which later requests wait for. What it cannot take is in a
+// as the policy may be in debt, which later requests pay. What it cannot take is in a
 // [*SettleError]. Each policy is settled by itself: one that is out
 // of units does not keep others from being charged, and a process that dies meanwhile
 // may have settled some of them.
@@ -65,7 +65,7 @@ func (e *SettleError) Error() string {
 // name, except for shadows: for streams, and requests whose cost is known only when they
 // are done. A name that the limiter of this Decision does not have is an error; a policy
 // that did not apply to this request is left alone. Where fewer units are left, it takes
-// what is left and as many units more as the policy may be in debt, so later requests wait
+// what is left and as many units more as the policy may be in debt, so later requests pay
 // and this one is not denied. After a denial that charged nothing, and of a policy after its
 // Refund, Spend does nothing. See [Decision.Settle] for a cost that was estimated.
 //
