@@ -16,8 +16,8 @@ import (
 // zero value means HeadersDraft6. A request without a decided policy gets no
 // field, and shadow policies are never shown.
 //
-// The RateLimit fields are not a standard yet and differ between drafts, so the
-// names contain the number of the draft.
+// The RateLimit fields are not a standard yet and differ between drafts, so HeadersDraft6
+// and HeadersDraft11 name theirs.
 type Headers uint8
 
 const (
