@@ -100,8 +100,8 @@ func (l Limit) Capacity() int64 { return cmp.Or(l.Burst, l.Count) }
 // Interval is the emission interval, the time from one unit to the next: Per/Count
 // to the nearest 100 ns. It is 0 for a quota and for a limit that is not valid.
 func (l Limit) Interval() time.Duration {
-	emission, _, ok := l.tat().Interval()
-	if !ok || l.IsQuota() {
+	emission, _, err := l.tat().Interval()
+	if err != nil || l.IsQuota() {
 		return 0
 	}
 	return tat.Duration(emission)
