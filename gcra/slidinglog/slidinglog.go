@@ -77,6 +77,7 @@
 package slidinglog
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -103,7 +104,11 @@ type params struct {
 const maxRefund = 1 << 52
 
 // paramsOf validates the charges of an admission or a refund.
-func paramsOf(charges []gcra.Charge, refund bool) ([]params, error) {
+func paramsOf(ctx context.Context, charges []gcra.Charge, refund bool) ([]params, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+
 	ps := make([]params, len(charges))
 	wait := gcra.MaxDelay
 	for i := range charges {
