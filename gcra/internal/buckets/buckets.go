@@ -70,7 +70,7 @@ func New(capacity int, clock *Clock, notes bool) *Set {
 	s := &Set{clock: clock, seed: maphash.MakeSeed(), shards: make([]shard, n+1)}
 	s.shift = uint(64 - bits.TrailingZeros(uint(n)))
 	for i := range s.shards {
-		s.shards[i].limit, s.shards[i].noted = capacity/n, notes
+		s.shards[i].init(capacity/n, notes)
 	}
 	s.shards[n].limit = math.MaxInt // policies are named by the program, not by its clients
 	return s
