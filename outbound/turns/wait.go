@@ -160,12 +160,8 @@ func (w *waiter) try() (denied *WaitError, err error) {
 
 // reserve takes a slot in the queue and returns its time.
 func (w *waiter) reserve() (slot time.Time, err error) {
-	deadline, _, bounded := w.ends()
-	patience := gcra.MaxDelay
-	if bounded {
-		patience = time.Until(deadline) - 2*w.roundTrip
-	}
-	queued := w.queue(patience)
+	deadline, _ := w.ends()
+	queued := w.queue(time.Until(deadline) - 2*w.roundTrip)
 
 	asked := time.Now()
 	delay, denied, err := take(w.ctx, w.store, queued)
@@ -180,7 +176,7 @@ func (w *waiter) reserve() (slot time.Time, err error) {
 	}
 
 	slot, w.next = answered.Add(delay), longest(queued)
-	if late := slot.Add(w.roundTrip).Sub(deadline); bounded && delay > 0 && late > 0 {
+	if late := slot.Add(w.roundTrip).Sub(deadline); delay > 0 && late > 0 {
 		// The call took longer than expected. Those who have reserved since then
 		// keep their slots.
 		taken := slices.DeleteFunc(slices.Clone(queued), func(c gcra.Charge) bool { return !c.Result.Allowed })
@@ -198,11 +194,8 @@ func (w *waiter) reserve() (slot time.Time, err error) {
 // confirm sleeps until the slot and takes the turn, unless the slot is no longer
 // this caller's.
 func (w *waiter) confirm(slot time.Time) (denied *WaitError, err error) {
-	most := gcra.MaxDelay
-	if _, turn, bounded := w.ends(); bounded {
-		most = turn.Sub(slot)
-	}
-	calls := w.calls(most)
+	_, turn := w.ends()
+	calls := w.calls(turn.Sub(slot))
 
 	// Ask so early that the answer comes at the time of the slot.
 	early := w.roundTrip
@@ -223,28 +216,30 @@ func (w *waiter) confirm(slot time.Time) (denied *WaitError, err error) {
 // ends returns the latest time for the caller's slot, and for its turn: if callers before it are late, the turn
 // comes after the slot by up to the MaxDelay of the calls. So much is left before the end of the context, or a
 // tenth of the patience. After MaxWait a turn may come by leastGrace, or a slot at its end would be lost.
-func (w *waiter) ends() (slot, turn time.Time, bounded bool) {
-	if turn, bounded = w.ctx.Deadline(); bounded {
+func (w *waiter) ends() (slot, turn time.Time) {
+	slot = w.began.Add(gcra.MaxDelay)
+	turn = slot.Add(leastGrace)
+	if end, ok := w.ctx.Deadline(); ok && end.Before(slot) {
 		grace := time.Duration(0)
 		for _, c := range w.calls(0) {
 			grace = max(grace, c.MaxDelay)
 		}
-		slot = turn.Add(-min(grace, max(turn.Sub(w.began), 0)/10))
+		slot, turn = end.Add(-min(grace, max(end.Sub(w.began), 0)/10)), end
 	}
 
 	for _, c := range w.charges {
 		if c.MaxWait <= 0 || c.Shadow {
 			continue
 		}
-		if end := w.began.Add(c.MaxWait); !bounded || end.Before(slot) {
+		end := w.began.Add(min(c.MaxWait, gcra.MaxDelay))
+		if end.Before(slot) {
 			slot = end
 		}
-		if end := w.began.Add(c.MaxWait + leastGrace); !bounded || end.Before(turn) {
+		if end = end.Add(leastGrace); end.Before(turn) {
 			turn = end
 		}
-		bounded = true
 	}
-	return slot, turn, bounded
+	return slot, turn
 }
 
 // queue returns the charges on the queue for a caller that waits for most at most.
