@@ -214,8 +214,11 @@ func (t *Transport) wait(r *http.Request, deadline time.Time, e *Event) (*pacer.
 			return nil, err
 		}
 
-		if err := t.waitForPause(r, deadline, e); err != nil {
-			return nil, err
+		if remaining, length := t.pauseRemaining(r); remaining > 0 {
+			if err := waitForPause(r, remaining, length, deadline, e); err != nil {
+				return nil, fmt.Errorf("held back: %w", err)
+			}
+			continue // another may have begun
 		}
 
 		p := new(pacer.Pacer) // does nothing
@@ -244,27 +247,17 @@ func (t *Transport) wait(r *http.Request, deadline time.Time, e *Event) (*pacer.
 // pauseRemaining returns how long a pause still holds the request back, and the
 // length of that pause.
 func (t *Transport) pauseRemaining(r *http.Request) (remaining, length time.Duration) {
-	if t.pauses.empty() {
-		return 0, 0
-	}
 	host := hostOf(r)
 	return t.pauses.remaining(pauseKey{host: host}, pauseKey{host, callerOf(r)})
 }
 
-func (t *Transport) waitForPause(r *http.Request, deadline time.Time, e *Event) error {
-	for {
-		remaining, length := t.pauseRemaining(r)
-		if remaining == 0 {
-			return nil
-		}
-		longest := available(r.Context(), deadline)
-		if remaining > longest {
-			return fmt.Errorf("held back: %w", &turns.WaitError{Subject: "host:" + hostOf(r), Policy: pausePolicy, Needed: remaining, Patience: longest})
-		}
-		if err := sleep(r.Context(), min(remaining+spread(length), longest), e); err != nil {
-			return fmt.Errorf("held back: %w", err)
-		}
+// waitForPause sleeps until the end of a pause, or returns an error if the request cannot wait for so long.
+func waitForPause(r *http.Request, remaining, length time.Duration, deadline time.Time, e *Event) error {
+	longest := available(r.Context(), deadline)
+	if remaining > longest {
+		return &turns.WaitError{Subject: "host:" + hostOf(r), Policy: pausePolicy, Needed: remaining, Patience: longest}
 	}
+	return sleep(r.Context(), min(remaining+spread(length), longest), e)
 }
 
 // waitForTurn charges the policies and waits for the turn.
