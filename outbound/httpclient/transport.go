@@ -153,39 +153,39 @@ func (t *Transport) send(r *http.Request, e *Event) (*http.Response, error) {
 			answer = &a
 		}
 
+		status := resp.StatusCode
 		switch {
-		case !answer.Denied:
-			p.Done(now, resp.StatusCode, nil)
-			e.Reason = Answered
-			return resp, nil
-		case answer.Never:
-			p.Done(now, 0, nil) // it says nothing of the rate
-			e.Reason = TooLong
-			return resp, nil
-		case answer.Wait == 0:
-			p.Done(now, http.StatusTooManyRequests, nil)
-		default:
-			p.Done(now, 0, nil)
+		case answer.Denied && answer.Wait == 0 && !answer.Never:
+			status = http.StatusTooManyRequests
+		case answer.Denied:
+			status = 0 // it says nothing of the rate
 		}
+		p.Done(now, status, nil)
 
-		e.Reason = t.handleDenial(r, resp, answer.Wait, deadline, e)
-		if e.Reason != "" {
+		if e.Reason = t.handle(r, resp, answer, deadline, e); e.Reason != "" {
 			return resp, nil
 		}
 	}
 }
 
-// handleDenial begins a pause if the server asks for one. If the request is to be
-// sent again, it drains the response and returns ""; otherwise it returns the
-// reason why not.
-func (t *Transport) handleDenial(r *http.Request, resp *http.Response, retryAfter time.Duration, deadline time.Time, e *Event) Reason {
-	wait := retryAfter
-	if retryAfter > 0 {
+// handle begins a pause if a denial asks for one. If the request is to be sent
+// again, it drains the response and returns ""; otherwise it returns the reason
+// why not.
+func (t *Transport) handle(r *http.Request, resp *http.Response, answer *retryafter.Answer, deadline time.Time, e *Event) Reason {
+	switch {
+	case !answer.Denied:
+		return Answered
+	case answer.Never:
+		return TooLong
+	}
+
+	wait := answer.Wait
+	if wait > 0 {
 		k := pauseKey{host: hostOf(r)}
 		if resp.StatusCode != http.StatusServiceUnavailable {
 			k.caller = callerOf(r)
 		}
-		t.pauses.add(k, min(retryAfter, max(maxPause, t.cfg.MaxWait)))
+		t.pauses.add(k, min(wait, max(maxPause, t.cfg.MaxWait)))
 	} else {
 		wait = backoff(e.Tries)
 	}
@@ -200,7 +200,7 @@ func (t *Transport) handleDenial(r *http.Request, resp *http.Response, retryAfte
 	}
 
 	drain(resp.Body)
-	if retryAfter == 0 {
+	if answer.Wait == 0 {
 		_ = sleep(r.Context(), wait, e) // wait, which comes next, also checks the context
 	}
 	return ""
