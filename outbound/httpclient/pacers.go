@@ -63,7 +63,7 @@ const pacePolicy = "pace"
 // waitForPace sleeps until the pacer lets the request go. On an error the request is over for the
 // pacer.
 func waitForPace(p *pacer.Pacer, r *http.Request, deadline time.Time, e *Event) error {
-	d, ok := p.NextWithin(time.Now(), available(r.Context(), deadline))
+	d, ok := p.Next(time.Now(), available(r.Context(), deadline))
 	if !ok {
 		return tooLong(r, d, deadline)
 	}

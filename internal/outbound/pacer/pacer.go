@@ -35,7 +35,6 @@ package pacer
 
 import (
 	"cmp"
-	"math"
 	"math/rand/v2"
 	"net/http"
 	"sync"
@@ -49,7 +48,11 @@ import (
 //
 // A request calls Next, sleeps until Again returns 0, and calls Done:
 //
-//	for d := pacer.Next(time.Now()); d > 0; d = pacer.Again(time.Now()) {
+//	d, ok := pacer.Next(time.Now(), patience)
+//	if !ok {
+//		return // it would sleep for longer
+//	}
+//	for ; d > 0; d = pacer.Again(time.Now()) {
 //		time.Sleep(d)
 //	}
 //	resp, err := client.Do(req)
@@ -57,10 +60,6 @@ import (
 //
 // A request that does not go on after Next calls Cancel instead of Done.
 type Pacer struct {
-	// Start is how long a request sleeps that comes before the first response; 0 means not at
-	// all. Set it before first use.
-	Start time.Duration
-
 	// Rand returns numbers in [0, 1) for jitter; nil means rand.Float64. Calls of one Pacer
 	// never overlap. Set it before first use.
 	Rand func() float64
@@ -134,22 +133,13 @@ func (p *Pacer) interval() time.Duration {
 	return max(interval, time.Duration(min(1/(rate*p.backoffFactor()), p.maxInterval())*float64(time.Second)))
 }
 
-// Next gives a request its slot and returns how long to sleep until then.
-func (p *Pacer) Next(now time.Time) time.Duration {
-	d, _ := p.NextWithin(now, math.MaxInt64)
-	return d
-}
-
-// NextWithin is Next, unless the sleep would be longer than most. Then ok is false, and the request
-// has no slot and is over.
-func (p *Pacer) NextWithin(now time.Time, most time.Duration) (sleep time.Duration, ok bool) {
+// Next gives a request its slot and returns how long to sleep until then. If the sleep would be
+// longer than most, ok is false, and the request has no slot and is over.
+func (p *Pacer) Next(now time.Time, most time.Duration) (sleep time.Duration, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
 	at := now
-	if p.lastResponse.IsZero() {
-		at = at.Add(p.Start)
-	}
 	if p.holdUntil.After(at) {
 		at = p.holdUntil
 	}
