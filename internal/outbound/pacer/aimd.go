@@ -1,6 +1,9 @@
 package pacer
 
-import "math"
+import (
+	"cmp"
+	"math"
+)
 
 const (
 	// increase is the growth of a share a second, at remaining of twice the reserve or more,
@@ -38,9 +41,7 @@ func (p *Pacer) adjust(elapsed float64) {
 	switch {
 	case excess >= 0:
 		boost := min(float64(1+p.unchanged), maxBoost)
-		if p.rate > 0 {
-			elapsed *= min(p.rate, 1)
-		}
+		elapsed *= min(cmp.Or(p.rate, assumedRate), 1)
 		p.setShare(p.share + min(increase*excess*elapsed*boost, maxIncrease)*math.Sqrt(p.share))
 	case !p.rising:
 		p.setShare(p.share * (1 + decrease*excess))

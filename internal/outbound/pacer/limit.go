@@ -128,13 +128,11 @@ func (p *Pacer) few() bool {
 func (p *Pacer) reserve() float64 {
 	reserve := startReserve
 	if p.capacity > 0 {
-		switch {
-		case p.window.fixed:
-			reserve = p.capacity * fixedReserveFraction
-		default:
-			reserve = p.capacity * reserveFraction
+		part := reserveFraction
+		if p.window.fixed {
+			part = fixedReserveFraction
 		}
-		reserve = min(reserve, maxReserve)
+		reserve = min(p.capacity*part, maxReserve)
 	}
 
 	if p.fullAt > 0 { // half of it: other clients may not have found out

@@ -126,10 +126,7 @@ func (p *Pacer) interval() time.Duration {
 	if !p.pacing {
 		return interval
 	}
-	rate := p.share * assumedRate
-	if p.rate > 0 {
-		rate = p.share * p.rate
-	}
+	rate := p.share * cmp.Or(p.rate, assumedRate)
 	return max(interval, time.Duration(min(1/(rate*p.backoffFactor()), p.maxInterval())*float64(time.Second)))
 }
 
@@ -139,11 +136,7 @@ func (p *Pacer) Next(now time.Time, most time.Duration) (sleep time.Duration, ok
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
-	at := now
-	if p.holdUntil.After(at) {
-		at = p.holdUntil
-	}
-
+	at := latest(now, p.holdUntil)
 	if interval := p.interval(); interval > 0 {
 		// A longer queue dates from a slower rate, or from requests that were cancelled. It is
 		// cut to this bound and not to what is needed, or new requests would overtake old ones.
@@ -161,18 +154,14 @@ func (p *Pacer) Next(now time.Time, most time.Duration) (sleep time.Duration, ok
 			interval += time.Duration(float64(interval) * jitter * p.random())
 		}
 
-		if p.lastSlot.Add(interval).After(at) {
-			at = p.lastSlot.Add(interval)
-		}
+		at = latest(at, p.lastSlot.Add(interval))
 	}
 
 	if sleep = at.Sub(now); sleep > most {
 		return sleep, false
 	}
 
-	if at.After(p.lastSlot) {
-		p.lastSlot = at
-	}
+	p.lastSlot = latest(p.lastSlot, at)
 	if p.inFlight == 0 && !p.lastResponse.IsZero() {
 		p.blind.idle(now.Sub(p.lastResponse))
 	}
@@ -181,6 +170,13 @@ func (p *Pacer) Next(now time.Time, most time.Duration) (sleep time.Duration, ok
 		p.send(now)
 	}
 	return sleep, true
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 func (p *Pacer) random() float64 {
@@ -266,7 +262,7 @@ func (p *Pacer) Answered(now time.Time, status int, a retryafter.Answer) {
 
 // hold lets no request go for so long.
 func (p *Pacer) hold(now time.Time, wait time.Duration) {
-	if until := now.Add(min(wait, maxHold)); wait > 0 && until.After(p.holdUntil) {
-		p.holdUntil = until
+	if wait > 0 {
+		p.holdUntil = latest(p.holdUntil, now.Add(min(wait, maxHold)))
 	}
 }

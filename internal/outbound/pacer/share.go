@@ -143,10 +143,7 @@ func (p *Pacer) denied(now time.Time, sameWave bool) {
 	}
 
 	p.again = true
-	p.nextDecrease = now
-	if p.lastSlot.After(now) {
-		p.nextDecrease = p.lastSlot
-	}
+	p.nextDecrease = latest(now, p.lastSlot)
 }
 
 // setShare keeps the share within its bounds.

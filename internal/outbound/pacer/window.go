@@ -1,6 +1,7 @@
 package pacer
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/internal/outbound/retryafter"
@@ -39,11 +40,7 @@ func (w *window) learn(now time.Time, a retryafter.Answer, rate float64) {
 	}
 
 	end := now.Add(a.Reset)
-	w.length = max(w.length, a.Reset)
-	if a.Window > 0 {
-		w.length = a.Window
-	}
-
+	w.length = cmp.Or(a.Window, max(w.length, a.Reset))
 	drift := end.Sub(w.end)
 	switch {
 	case w.end.IsZero():
