@@ -69,12 +69,11 @@ func (b *blind) idle(d time.Duration) {
 // denied is for a denial, with a cut of blindCut, or for an allowed request after which nothing remains.
 // That took no more than the limit gave, so its cut is 0.
 func (b *blind) denied(now time.Time, cut float64) {
-	if b.denials++; b.denials == 1 || cut > 0 {
-		b.cut = cut
+	if b.denials == 0 {
+		b.deniedAt, b.cut = now, 0
 	}
-	if b.denials == 1 {
-		b.deniedAt = now
-	}
+	b.denials++
+	b.cut = max(b.cut, cut)
 	if b.rate == 0 {
 		// Over a second at least: a limit of requests at the same time may deny within a millisecond.
 		b.rate = max(b.run/max(now.Sub(b.began).Seconds(), 1), blindStart)

@@ -1,6 +1,7 @@
 package pacer
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -45,9 +46,7 @@ func (p *Pacer) learn(now time.Time, elapsed float64, a retryafter.Answer) {
 		p.window, p.highest, p.fallen, p.responded = window{}, 0, 0, 0
 	}
 
-	if a.Capacity > 0 {
-		p.capacity = a.Capacity
-	}
+	p.capacity = cmp.Or(a.Capacity, p.capacity)
 	switch {
 	case a.Rate <= 0:
 	case !a.Derived:

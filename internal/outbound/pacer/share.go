@@ -100,18 +100,17 @@ func (p *Pacer) startPacing() {
 // response before.
 func (p *Pacer) allowed(elapsed float64) {
 	p.again = false
-	if !p.pacing {
+	switch {
+	case !p.pacing:
 		reserve := max(min(p.reserve(), startReserve), 1)
 		if p.known && !p.few() && p.remaining-float64(p.inFlight) < reserve {
 			p.startPacing()
 		}
-		return
-	}
-	if p.follows() {
+	case p.follows():
 		p.follow(1 - math.Exp(-elapsed/p.followSeconds()))
-		return
+	default:
+		p.adjust(elapsed)
 	}
-	p.adjust(elapsed)
 }
 
 // denied lowers the rate after a denial. Denials of requests that were on their way together count
