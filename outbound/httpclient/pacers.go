@@ -1,7 +1,6 @@
 package httpclient
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"net/http"
@@ -97,7 +96,3 @@ type try struct {
 }
 
 type tryKey struct{}
-
-func withTry(r *http.Request, t try) *http.Request {
-	return r.WithContext(context.WithValue(r.Context(), tryKey{}, t))
-}

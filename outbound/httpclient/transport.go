@@ -134,10 +134,9 @@ func (t *Transport) send(r *http.Request, e *Event) (*http.Response, error) {
 			}
 		}
 
-		var answer *retryafter.Answer
+		answer := new(retryafter.Answer)
 		if t.adaptive {
-			answer = new(retryafter.Answer)
-			out = withTry(out, try{deadline, t.cfg.Denied, answer})
+			out = out.WithContext(context.WithValue(out.Context(), tryKey{}, try{deadline, t.cfg.Denied, answer}))
 		}
 
 		e.Tries++
@@ -148,9 +147,8 @@ func (t *Transport) send(r *http.Request, e *Event) (*http.Response, error) {
 		}
 
 		now := time.Now()
-		if answer == nil {
-			a := readAnswer(now, resp, t.cfg.Denied)
-			answer = &a
+		if !t.adaptive {
+			*answer = readAnswer(now, resp, t.cfg.Denied)
 		}
 
 		status := resp.StatusCode
