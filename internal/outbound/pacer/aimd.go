@@ -38,12 +38,12 @@ func (p *Pacer) adjust(elapsed float64) {
 	if reserve > 0 {
 		excess = min((p.left-reserve)/reserve, 1)
 	}
-	switch {
-	case excess >= 0:
-		boost := min(float64(1+p.unchanged), maxBoost)
-		elapsed *= min(cmp.Or(p.rate, assumedRate), 1)
-		p.setShare(p.share + min(increase*excess*elapsed*boost, maxIncrease)*math.Sqrt(p.share))
-	case !p.rising:
+	if excess < 0 {
 		p.setShare(p.share * (1 + decrease*excess))
+		return
 	}
+
+	boost := min(float64(1+p.unchanged), maxBoost)
+	elapsed *= min(cmp.Or(p.rate, assumedRate), 1)
+	p.setShare(p.share + min(increase*excess*elapsed*boost, maxIncrease)*math.Sqrt(p.share))
 }

@@ -94,7 +94,6 @@ func (p *Pacer) learn(now time.Time, elapsed float64, a retryafter.Answer) {
 
 	// While remaining does not change, nobody else uses the limit, or the bucket is full.
 	p.highest = max(p.highest, a.Remaining)
-	p.rising = p.known && left > p.left
 	if p.known && p.pacing && left == p.left && left >= p.highest {
 		p.unchanged++
 	} else {

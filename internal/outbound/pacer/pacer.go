@@ -89,7 +89,6 @@ type Pacer struct {
 	highest   float64 // the most that remained so far
 	fallen    float64 // units that the clients used while the last responses came
 	responded float64 // number of those responses
-	rising    bool    // left has grown since the response before
 	unchanged int     // responses in a row with the same remaining
 	oldShare  float64 // the share at the first of them
 	fullAt    float64 // units at which the bucket seems full; 0 if unknown
