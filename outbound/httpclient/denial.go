@@ -51,11 +51,9 @@ func (t *Transport) replayable(r *http.Request) bool {
 	}
 
 	// As in net/http, the presence of the header is enough.
-	_, ok := r.Header["Idempotency-Key"]
-	if !ok {
-		_, ok = r.Header["X-Idempotency-Key"]
-	}
-	return ok
+	_, named := r.Header["Idempotency-Key"]
+	_, old := r.Header["X-Idempotency-Key"]
+	return named || old
 }
 
 // replay returns a copy of the request with a new body.
