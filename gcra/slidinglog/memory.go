@@ -110,8 +110,6 @@ func (m *Memory) Refund(ctx context.Context, charges []gcra.Charge) error {
 		s := step{params: ps[i], log: m.log(n)}
 		_, used := s.log.window(now - s.per)
 		s.used = max(used-s.cost, 0)
-		s.newest = never
-
 		if s.used == 0 { // rule 2 of log
 			delete(m.logs, n)
 		} else {

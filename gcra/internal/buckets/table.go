@@ -133,11 +133,11 @@ func (t *table) add(hash uint64, now int64) (tat int64, ok bool) {
 // set stores the TAT and the note of the hash's entry, if there is one, which
 // unlocks it. It looks the entry up again, for grow may have moved it.
 func (t *table) set(hash uint64, tat, note int64) {
-	i := indexOf(t.slots(), hash)
+	a := t.array.Load()
+	i := indexOf(a.slots, hash)
 	if i < 0 {
 		return
 	}
-	a := t.array.Load()
 	if a.notes != nil {
 		a.notes[i] = note
 	}
