@@ -51,11 +51,16 @@ func (p *pauses) add(k pauseKey, length time.Duration) {
 	}
 }
 
-// remaining returns the time until the last of the keys' pauses ends, and the length of that pause.
-func (p *pauses) remaining(keys ...pauseKey) (remaining, length time.Duration) {
+// remaining returns how long a pause still holds a request back, and the length of that pause.
+func (p *pauses) remaining(r *http.Request) (remaining, length time.Duration) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	for _, k := range keys {
+	if len(p.pauses) == 0 {
+		return 0, 0 // most requests need no hash of their credential
+	}
+
+	host := hostOf(r)
+	for _, k := range []pauseKey{{host: host}, {host, callerOf(r)}} {
 		if d := time.Until(p.pauses[k].end); d > remaining {
 			remaining, length = d, p.pauses[k].length
 		}

@@ -212,7 +212,7 @@ func (t *Transport) wait(r *http.Request, deadline time.Time, e *Event) (*pacer.
 			return nil, err
 		}
 
-		if remaining, length := t.pauseRemaining(r); remaining > 0 {
+		if remaining, length := t.pauses.remaining(r); remaining > 0 {
 			if err := waitForPause(r, remaining, length, deadline, e); err != nil {
 				return nil, fmt.Errorf("held back: %w", err)
 			}
@@ -235,18 +235,11 @@ func (t *Transport) wait(r *http.Request, deadline time.Time, e *Event) (*pacer.
 
 		// A turn that came in a pause is lost. Used after it, all such turns would
 		// come at once.
-		if remaining, _ := t.pauseRemaining(r); remaining == 0 {
+		if remaining, _ := t.pauses.remaining(r); remaining == 0 {
 			return p, nil
 		}
 		p.Done(time.Now(), 0, nil)
 	}
-}
-
-// pauseRemaining returns how long a pause still holds the request back, and the
-// length of that pause.
-func (t *Transport) pauseRemaining(r *http.Request) (remaining, length time.Duration) {
-	host := hostOf(r)
-	return t.pauses.remaining(pauseKey{host: host}, pauseKey{host, callerOf(r)})
 }
 
 // waitForPause sleeps until the end of a pause, or returns an error if the request cannot wait for so long.
