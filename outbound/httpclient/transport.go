@@ -1,6 +1,7 @@
 package httpclient
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -177,15 +178,13 @@ func (t *Transport) handle(r *http.Request, resp *http.Response, answer *retryaf
 		return TooLong
 	}
 
-	wait := answer.Wait
-	if wait > 0 {
+	wait := cmp.Or(answer.Wait, backoff(e.Tries))
+	if answer.Wait > 0 {
 		k := pauseKey{host: hostOf(r)}
 		if resp.StatusCode != http.StatusServiceUnavailable {
 			k.caller = callerOf(r)
 		}
 		t.pauses.add(k, min(wait, max(maxPause, t.cfg.MaxWait)))
-	} else {
-		wait = backoff(e.Tries)
 	}
 
 	switch {
