@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -100,8 +101,8 @@ func (l Limit) Capacity() int64 { return cmp.Or(l.Burst, l.Count) }
 // Interval is the emission interval, the time from one unit to the next: Per/Count
 // to the nearest 100 ns. It is 0 for a quota and for a limit that is not valid.
 func (l Limit) Interval() time.Duration {
-	emission, _, ok := l.tat().Interval()
-	if !ok || l.IsQuota() {
+	emission, _, err := l.tat().Interval()
+	if err != nil || l.IsQuota() {
 		return 0
 	}
 	return tat.Duration(emission)
@@ -133,10 +134,16 @@ var units = []struct {
 //
 // The word none is [Unlimited].
 func ParseLimit(s string) (Limit, error) {
-	if strings.TrimSpace(s) == noLimit {
+	text := strings.Join(strings.Fields(s), " ")
+	if text == noLimit {
 		return Unlimited(), nil
 	}
-	l, err := parseLimit(s)
+
+	parse := parseRate
+	if strings.Contains(text, "/calendar") {
+		parse = parseQuota
+	}
+	l, err := parse(text)
 	if err == nil {
 		err = l.Validate()
 	}
@@ -148,71 +155,54 @@ func ParseLimit(s string) (Limit, error) {
 
 const noLimit = "none"
 
-func parseLimit(s string) (l Limit, err error) {
-	fields := strings.Fields(s)
-	if len(fields) > 0 && strings.HasSuffix(fields[0], "/calendar") {
-		return parseQuota(fields)
+var (
+	rateForm  = regexp.MustCompile(`^([^/ ]*)/(\S*)(?: burst (\S+))?$`)
+	quotaForm = regexp.MustCompile(`^([^/ ]*)/calendar (\S+)(?: from (\S+))?(?: (\S+))?$`)
+
+	errRateForm  = errors.New(`want a form such as "100/minute", "25/5s", "100/minute burst 20" or "10000/calendar month"`)
+	errQuotaForm = errors.New(`want a form such as "10000/calendar month", "500/calendar day Europe/Berlin" or "1000/calendar week from 7 America/New_York"`)
+)
+
+func parseRate(text string) (l Limit, err error) {
+	parts := rateForm.FindStringSubmatch(text)
+	if parts == nil {
+		return l, errRateForm
 	}
 
-	if len(fields) != 1 && (len(fields) != 3 || fields[1] != "burst") {
-		return l, errLimitForm
-	}
-
-	count, per, ok := strings.Cut(fields[0], "/")
-	if !ok {
-		return l, errLimitForm
-	}
+	count, per, burst := parts[1], parts[2], parts[3]
 	if l.Count, err = parseInt("count", count); err != nil {
 		return l, err
 	}
-	if l.Per, err = parsePer(per); err != nil {
+	if l.Per, err = parsePer(per); err != nil || burst == "" {
 		return l, err
 	}
 
-	if len(fields) == 3 {
-		if l.Burst, err = parseInt("burst", fields[2]); err != nil {
-			return l, err
-		}
-		if l.Burst == 0 {
-			return l, errors.New("burst is 0; want at least 1, or leave it out")
-		}
+	l.Burst, err = parseInt("burst", burst)
+	if err == nil && l.Burst == 0 {
+		err = errors.New("burst is 0; want at least 1, or leave it out")
 	}
-	return l, nil
+	return l, err
 }
 
-// parseQuota reads a count with "/calendar", a unit, perhaps "from" and an anchor, and
-// perhaps a location.
-func parseQuota(fields []string) (l Limit, err error) {
-	if len(fields) == 1 {
+func parseQuota(text string) (l Limit, err error) {
+	parts := quotaForm.FindStringSubmatch(text)
+	if parts == nil || parts[4] == "from" {
 		return l, errQuotaForm
 	}
 
-	calendar := Calendar{tat.Calendar{Unit: fields[1]}}
-	rest := fields[2:]
-	if len(rest) > 1 && rest[0] == "from" {
-		anchor, err := strconv.Atoi(rest[1])
+	count, unit, from, location := parts[1], parts[2], parts[3], parts[4]
+	calendar := Calendar{tat.Calendar{Unit: unit, Location: location}}
+	if from != "" {
+		anchor, err := strconv.Atoi(from)
 		if err != nil || anchor < 1 || anchor > 28 {
-			return l, fmt.Errorf("first day is %q; want 1 to 28 of a month, or 1 (Monday) to 7 of a week", tat.Clip(rest[1]))
+			return l, fmt.Errorf("first day is %q; want 1 to 28 of a month, or 1 (Monday) to 7 of a week", tat.Clip(from))
 		}
 		calendar = calendar.From(anchor)
-		rest = rest[2:]
 	}
 
-	if len(rest) > 1 || len(rest) == 1 && rest[0] == "from" {
-		return l, errQuotaForm
-	}
-	if len(rest) == 1 {
-		calendar.calendar.Location = rest[0]
-	}
-
-	n, err := parseInt("count", strings.TrimSuffix(fields[0], "/calendar"))
+	n, err := parseInt("count", count)
 	return Quota(n, calendar), err
 }
-
-var (
-	errLimitForm = errors.New(`want a form such as "100/minute", "25/5s", "100/minute burst 20" or "10000/calendar month"`)
-	errQuotaForm = errors.New(`want a form such as "10000/calendar month", "500/calendar day Europe/Berlin" or "1000/calendar week from 7 America/New_York"`)
-)
 
 func parseInt(what, s string) (int64, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
@@ -252,18 +242,15 @@ func perName(per time.Duration) string {
 // String writes the limit as [ParseLimit] reads it, for example
 // "100/minute burst 20".
 func (l Limit) String() string {
-	if l == Unlimited() {
+	switch {
+	case l == Unlimited():
 		return noLimit
+	case l.IsQuota():
+		return fmt.Sprintf("%d/calendar %v", l.Count, l.calendar.Value())
+	case l.Burst != 0:
+		return fmt.Sprintf("%d/%s burst %d", l.Count, perName(l.Per), l.Burst)
 	}
-	b := strconv.AppendInt(make([]byte, 0, 32), l.Count, 10)
-	if l.IsQuota() {
-		return string(b) + "/calendar " + l.calendar.Value().String()
-	}
-	b = append(append(b, '/'), perName(l.Per)...)
-	if l.Burst != 0 {
-		b = strconv.AppendInt(append(b, " burst "...), l.Burst, 10)
-	}
-	return string(b)
+	return fmt.Sprintf("%d/%s", l.Count, perName(l.Per))
 }
 
 // MarshalText implements [encoding.TextMarshaler]: it returns the text of

@@ -1,9 +1,6 @@
 package gcra
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // A StatsStore is a [Store] that says how its servers are. Package inspect shows it, and
 // package otel has metrics of it. The store of package redisstore is one.
@@ -37,33 +34,14 @@ type ServerState struct {
 	Reason  string     `json:",omitempty"` // why the last batch failed, and what to look at; "" while the breaker is closed
 }
 
-// BreakerState is the state of a circuit breaker. The zero value is
-// BreakerClosed.
-type BreakerState uint8
+// BreakerState is the state of a circuit breaker.
+type BreakerState string
 
-// The states of a breaker.
 const (
-	BreakerClosed   BreakerState = iota // the server is in use
-	BreakerOpen                         // it has failed: Take sends it nothing
-	BreakerHalfOpen                     // one batch is sent to see whether it answers again
+	BreakerClosed   BreakerState = "closed"    // the server is in use
+	BreakerOpen     BreakerState = "open"      // it has failed: Take sends it nothing
+	BreakerHalfOpen BreakerState = "half-open" // one batch is sent to see whether it answers again
 )
-
-// String returns "closed", "open" or "half-open".
-func (s BreakerState) String() string {
-	switch s {
-	case BreakerClosed:
-		return "closed"
-	case BreakerOpen:
-		return "open"
-	case BreakerHalfOpen:
-		return "half-open"
-	}
-	return fmt.Sprintf("BreakerState(%d)", uint8(s))
-}
-
-// MarshalText returns the text of String, so that [Stats] in JSON (in expvar,
-// for example) names the state.
-func (s BreakerState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // ServerKind is what a store has learned of the keys that one script may have on a server. Empty means that it is not
 // known: batches are then sent as to a server of kind BySubject.

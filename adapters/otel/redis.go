@@ -129,7 +129,7 @@ func (rs *redis) collect(to metric.Observer) {
 	}
 	for b, n := range breakers {
 		to.ObserveInt64(rs.breakers, n, metric.WithAttributes(append(serverAttributes(b.Server),
-			breakerKey.String(strings.ReplaceAll(b.Breaker.String(), "-", "_")))...))
+			breakerKey.String(strings.ReplaceAll(string(b.Breaker), "-", "_")))...))
 	}
 }
 

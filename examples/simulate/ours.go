@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -10,16 +11,33 @@ import (
 )
 
 // adaptive is httpclient.Adaptive without network and clock.
-type adaptive struct{ pacer *pacer.Pacer }
-
-func newAdaptive(start time.Duration, random *rand.Rand) *adaptive {
-	return &adaptive{&pacer.Pacer{Start: start, Rand: random.Float64}}
+type adaptive struct {
+	pacer pacer.Pacer
+	start time.Duration // the sleep before the first answer
+	begun bool          // there was one
 }
 
-func (s *adaptive) sleep(now time.Time, _ *thread) time.Duration { return s.pacer.Next(now) }
-func (s *adaptive) again(now time.Time) time.Duration            { return s.pacer.Again(now) }
+func newAdaptive(start time.Duration, random *rand.Rand) *adaptive {
+	return &adaptive{pacer: pacer.Pacer{Rand: random.Float64}, start: start}
+}
+
+func (s *adaptive) sleep(now time.Time, _ *thread) time.Duration {
+	d, _ := s.pacer.Next(now, math.MaxInt64)
+	if !s.begun {
+		d = max(d, s.start)
+	}
+	return d
+}
+
+func (s *adaptive) again(now time.Time) time.Duration {
+	if !s.begun {
+		return 0
+	}
+	return s.pacer.Again(now)
+}
 
 func (s *adaptive) answered(now time.Time, _ *thread, a answer) {
+	s.begun = true
 	s.pacer.Done(now, a.status, a.header)
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"math"
-	"slices"
 	"sort"
 	"sync"
 	"time"
@@ -16,14 +15,15 @@ import (
 // is ready to use.
 //
 // Its memory is not bounded: it holds every key that was charged within its
-// window. Use it for a few partners; for public clients use [gcra.Memory].
+// window, and for a while each that was denied or peeked at. Use it for a few
+// partners; for public clients use [gcra.Memory].
 type Memory struct {
 	clock func() time.Time // nil means the monotonic time since first use
 
 	mu      sync.Mutex
 	start   time.Time
 	logs    map[name]*log
-	sweepAt int // number of logs at which those that have expired are deleted
+	sweepAt int // number of logs at which those that have expired, or were never charged, are deleted
 }
 
 // NewMemory returns an empty Memory.
@@ -34,8 +34,7 @@ type name struct{ subject, policy string }
 // log corresponds to the list in Redis. Units are numbered in order.
 //
 //  1. Charges are in the order of their times: a charge is never logged before the newest.
-//  2. Each has at least one unit, and a log has at least one charge once it is stored: a refund
-//     of all that is in the window deletes it.
+//  2. Each has at least one unit: a refund of all that is in the window deletes the log.
 //  3. After an ordinary charge no time is further ahead of now than its MaxDelay.
 type log struct {
 	charges []charge      // by time; the oldest may have left the window
@@ -51,21 +50,22 @@ type charge struct {
 
 // Take implements [gcra.Store].
 func (m *Memory) Take(ctx context.Context, charges []gcra.Charge) (allowed bool, err error) {
-	ps, err := m.lock(ctx, charges, false)
-	if err != nil || len(charges) == 0 {
-		return err == nil, err
+	ps, err := paramsOf(ctx, charges, false)
+	if err != nil {
+		return false, err
 	}
+	m.mu.Lock()
 	defer m.mu.Unlock()
 
 	now := m.now()
+	m.sweep(now)
 	steps := make([]step, len(charges))
 
 	// Evaluate them in order. All that are not late are logged with the latest time at which one may pass.
 	at, admitted := now, true
 	for i := range charges {
 		s := &steps[i]
-		s.params, s.name = ps[i], name{charges[i].Subject, charges[i].Policy}
-		s.log = m.log(steps[:i], s.name)
+		s.params, s.log = ps[i], m.log(name{charges[i].Subject, charges[i].Policy})
 		s.evaluate(steps[:i], now)
 		if !s.shadow {
 			admitted = admitted && s.allowed
@@ -83,7 +83,6 @@ func (m *Memory) Take(ctx context.Context, charges []gcra.Charge) (allowed bool,
 			loggedAt := max(at, s.ready, s.log.newest()) // rule 1 of log
 			s.log.add(loggedAt, s.cost, now-s.per)
 			s.log.expires = max(s.log.expires, loggedAt+s.per)
-			m.store(s.name, s.log, now)
 			s.newest, s.used, r.Taken = loggedAt, s.used+s.cost, s.cost
 			if !s.late {
 				r.Delay = loggedAt - now
@@ -98,22 +97,22 @@ func (m *Memory) Take(ctx context.Context, charges []gcra.Charge) (allowed bool,
 
 // Refund implements [gcra.Store]. It removes the newest units.
 func (m *Memory) Refund(ctx context.Context, charges []gcra.Charge) error {
-	ps, err := m.lock(ctx, charges, true)
-	if err != nil || len(charges) == 0 {
+	ps, err := paramsOf(ctx, charges, true)
+	if err != nil {
 		return err
 	}
+	m.mu.Lock()
 	defer m.mu.Unlock()
 
 	now := m.now()
+	m.sweep(now)
 	for i := range charges {
-		s := step{params: ps[i], name: name{charges[i].Subject, charges[i].Policy}}
-		s.log = m.log(nil, s.name)
+		n := name{charges[i].Subject, charges[i].Policy}
+		s := step{params: ps[i], log: m.log(n)}
 		_, used := s.log.window(now - s.per)
 		s.used = max(used-s.cost, 0)
-		s.newest = never
-
 		if s.used == 0 { // rule 2 of log
-			delete(m.logs, s.name)
+			delete(m.logs, n)
 		} else {
 			s.log.remove(s.cost)
 			s.newest = s.log.newest()
@@ -122,18 +121,6 @@ func (m *Memory) Refund(ctx context.Context, charges []gcra.Charge) error {
 		charges[i].Result = gcra.Result{Allowed: true, Remaining: max(s.count-s.used, 0), ResetAfter: s.resetAfter(now)}
 	}
 	return nil
-}
-
-// lock validates the charges and, if there are any, locks m.
-func (m *Memory) lock(ctx context.Context, charges []gcra.Charge, refund bool) ([]params, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	ps, err := paramsOf(charges, refund)
-	if err == nil && len(charges) > 0 {
-		m.mu.Lock()
-	}
-	return ps, err
 }
 
 func (m *Memory) now() time.Duration {
@@ -146,38 +133,31 @@ func (m *Memory) now() time.Duration {
 	return time.Since(m.start)
 }
 
-// log returns the log of a name: a stored one, that of an earlier step, or a new one,
-// which is stored when it is charged.
-func (m *Memory) log(earlier []step, n name) *log {
-	if l := m.logs[n]; l != nil {
-		return l
+// log returns the log of a name, which may be new.
+func (m *Memory) log(n name) *log {
+	l := m.logs[n]
+	if l == nil {
+		l = new(log)
+		m.logs[n] = l
 	}
-	for i := range earlier {
-		if earlier[i].name == n {
-			return earlier[i].log
-		}
-	}
-	return new(log)
+	return l
 }
 
-func (m *Memory) store(n name, l *log, now time.Duration) {
-	if m.logs[n] != nil {
+// sweep deletes the logs that have expired, once there are twice as many as after the last time.
+func (m *Memory) sweep(now time.Duration) {
+	if len(m.logs) < m.sweepAt {
 		return
-	}
-	if len(m.logs) >= m.sweepAt {
-		maps.DeleteFunc(m.logs, func(_ name, l *log) bool { return l.expires <= now })
-		m.sweepAt = max(2*len(m.logs), 64)
 	}
 	if m.logs == nil {
 		m.logs = make(map[name]*log)
 	}
-	m.logs[n] = l
+	maps.DeleteFunc(m.logs, func(_ name, l *log) bool { return l.expires <= now })
+	m.sweepAt = max(2*len(m.logs), 64)
 }
 
 // step is the decision about one charge. take.lua has the same names.
 type step struct {
 	params
-	name       name
 	log        *log
 	used       int64         // units in the window
 	newest     time.Duration // time of the newest unit
@@ -277,15 +257,12 @@ func (l *log) clamp(latest time.Duration) {
 	}
 }
 
-// add logs n units and deletes charges until the time given, once they are half of
-// the log: each add would move all others otherwise.
+// add logs n units and deletes the charges until the time given.
 func (l *log) add(at time.Duration, n int64, until time.Duration) {
-	l.charges = append(l.charges, charge{at, l.start(len(l.charges)) + n})
 	first, _ := l.window(until)
-	if first > len(l.charges)/2 {
-		l.first = l.start(first)
-		l.charges = slices.Delete(l.charges, 0, first)
-	}
+	newest := charge{at, l.start(len(l.charges)) + n}
+	l.first = l.start(first)
+	l.charges = append(l.charges[first:], newest)
 }
 
 // remove deletes the newest n units.

@@ -104,15 +104,8 @@ type part struct {
 }
 
 func (r *Store) apply(ctx context.Context, charges []gcra.Charge, refund bool) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if len(charges) == 0 {
-		return nil
-	}
-
-	ps, err := paramsOf(charges, refund)
-	if err != nil {
+	ps, err := paramsOf(ctx, charges, refund)
+	if err != nil || len(charges) == 0 {
 		return err
 	}
 

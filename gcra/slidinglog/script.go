@@ -87,16 +87,16 @@ func (r *Store) take(ctx context.Context, p *part, mode string, delay time.Durat
 }
 
 // refund runs refund.lua on a part. taken says that its ops were taken by take, and
-// that their units are the ones to remove.
+// that the units which they took are the ones to remove.
 func (r *Store) refund(ctx context.Context, p *part, taken bool) error {
 	const params, results = 4, 2 // of each op
 	argv := make([]any, 0, params*len(p.ops))
 	for _, o := range p.ops {
-		stop := int64(0)
+		cost, stop := o.cost, int64(0)
 		if taken {
-			stop = o.stop
+			cost, stop = o.result.Taken, o.stop
 		}
-		argv = append(argv, microsUp(o.per), o.count, o.cost, stop)
+		argv = append(argv, microsUp(o.per), o.count, cost, stop)
 	}
 
 	reply, err := r.call(ctx, refundScript, p, results*len(p.ops), argv...)

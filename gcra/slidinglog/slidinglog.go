@@ -77,6 +77,7 @@
 package slidinglog
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -103,7 +104,11 @@ type params struct {
 const maxRefund = 1 << 52
 
 // paramsOf validates the charges of an admission or a refund.
-func paramsOf(charges []gcra.Charge, refund bool) ([]params, error) {
+func paramsOf(ctx context.Context, charges []gcra.Charge, refund bool) ([]params, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+
 	ps := make([]params, len(charges))
 	wait := gcra.MaxDelay
 	for i := range charges {
@@ -159,17 +164,17 @@ func (r *Store) CheckLimit(l gcra.Limit) error { return checkLimit(l) }
 func (m *Memory) CheckLimit(l gcra.Limit) error { return checkLimit(l) }
 
 func validate(c *gcra.Charge) error {
-	if err := checkLimit(c.Limit); err != nil {
+	switch err := checkLimit(c.Limit); {
+	case err != nil:
 		return err
+	case c.MaxDebt > 0:
+		return fmt.Errorf("MaxDebt is %d; want 0: in a strict window no more than %d may pass", c.MaxDebt, c.Limit.Count)
 	}
 	charge := (*tat.Charge[gcra.Limit, gcra.Result])(c)
 	terms := charge.Terms(tat.Limit{Count: c.Limit.Count, Per: c.Limit.Per, Burst: c.Limit.Burst})
 	p, err := terms.Params()
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case p.Debt > 0:
-		return fmt.Errorf("a debt of %v; want none: in a strict window no more than %d may pass", tat.Duration(p.Debt), c.Limit.Count)
 	}
 	return charge.Params(&p, false, new(tat.Params))
 }

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/seed-e377111c/ratelimit/gcra"
 )
 
 // maxTries is how often split begins again because of other admissions.
@@ -18,7 +16,7 @@ const maxTries = 3
 // them with the same delay. If one part is denied then, since another admission was
 // faster, it gives the other parts back and begins again.
 func (r *Store) split(ctx context.Context, parts []*part) error {
-	for try := 1; ; try++ {
+	for range maxTries {
 		if err := each(parts, func(p *part) error { return r.take(ctx, p, evaluate, anyDelay) }); err != nil {
 			return err
 		}
@@ -27,12 +25,8 @@ func (r *Store) split(ctx context.Context, parts []*part) error {
 		}
 
 		delay := time.Duration(0)
-		evaluated := make([][]gcra.Result, len(parts))
-		for i, p := range parts {
+		for _, p := range parts {
 			delay = max(delay, p.delay)
-			for _, o := range p.ops {
-				evaluated[i] = append(evaluated[i], o.result)
-			}
 		}
 
 		err := each(parts, func(p *part) error { return r.take(ctx, p, take, delay) })
@@ -41,23 +35,11 @@ func (r *Store) split(ctx context.Context, parts []*part) error {
 		}
 
 		// Another admission was faster, or a server failed.
-		err = errors.Join(err, r.giveBack(ctx, parts))
-		if err != nil {
+		if err = errors.Join(err, r.giveBack(ctx, parts)); err != nil {
 			return err
 		}
-
-		// The last try answers by what was evaluated.
-		if try == maxTries {
-			for i, p := range parts {
-				for j, o := range p.ops {
-					if p.admitted {
-						o.result = evaluated[i][j]
-					}
-				}
-			}
-			return nil
-		}
 	}
+	return nil
 }
 
 func allAdmitted(parts []*part) bool {
@@ -69,8 +51,8 @@ func (p *part) writes() bool {
 	return slices.ContainsFunc(p.ops, func(o *op) bool { return o.cost > 0 && o.result.Allowed })
 }
 
-// giveBack refunds the parts that were taken. If that fails, their subjects stay
-// charged: the limit is then stricter, never looser.
+// giveBack refunds the parts that were taken, and their results say so. If that fails,
+// their subjects stay charged: the limit is then stricter, never looser.
 func (r *Store) giveBack(ctx context.Context, parts []*part) error {
 	var refunds []*part
 	for _, p := range parts {
@@ -81,9 +63,7 @@ func (r *Store) giveBack(ctx context.Context, parts []*part) error {
 		refund := new(part)
 		for _, o := range slices.Backward(p.ops) { // the newest first
 			if o.result.Taken > 0 {
-				undo := *o
-				undo.cost = o.result.Taken
-				refund.ops = append(refund.ops, &undo)
+				refund.ops = append(refund.ops, o)
 			}
 		}
 
@@ -109,6 +89,7 @@ func each(parts []*part, do func(*part) error) error {
 	}
 	parts[0].err = do(parts[0])
 	wg.Wait()
+
 	var err error
 	for _, p := range parts {
 		err = errors.Join(err, p.err)

@@ -35,7 +35,7 @@ func TestGiveBack(t *testing.T) {
 
 		var taken *part
 		for i, cost := range tt.costs {
-			ps, err := paramsOf([]gcra.Charge{{Limit: gcra.PerHour(20), Cost: cost}}, false)
+			ps, err := paramsOf(ctx, []gcra.Charge{{Limit: gcra.PerHour(20), Cost: cost}}, false)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -89,7 +89,7 @@ type storeStats struct {
 
 type server struct {
 	Server  string            `json:"server"`
-	Breaker gcra.BreakerState `json:"breaker"` // as text
+	Breaker gcra.BreakerState `json:"breaker"`
 	Kind    gcra.ServerKind   `json:"kind,omitempty"`
 	Reason  string            `json:"reason,omitempty"`
 }

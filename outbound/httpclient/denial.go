@@ -18,10 +18,7 @@ const (
 // maxBackoff, and of that a random part between half and all, so that clients that were denied
 // together do not return together.
 func backoff(denials int) time.Duration {
-	d := maxBackoff
-	if doublings := denials - 1; doublings < 5 {
-		d = min(d, minBackoff<<doublings)
-	}
+	d := min(minBackoff<<min(denials-1, 5), maxBackoff)
 	return d/2 + rand.N(d/2+1)
 }
 
@@ -29,10 +26,8 @@ func backoff(denials int) time.Duration {
 func readAnswer(now time.Time, resp *http.Response, denied func(*http.Response) (time.Duration, bool)) retryafter.Answer {
 	a := retryafter.Read(now, resp.StatusCode, resp.Header)
 	if !a.Denied && denied != nil {
-		var wait time.Duration
-		wait, a.Denied = denied(resp)
-		if a.Denied {
-			a.Wait = min(max(wait, 0), retryafter.Max)
+		if wait, ok := denied(resp); ok {
+			a.Denied, a.Wait = true, min(max(wait, 0), retryafter.Max)
 		}
 	}
 	return a
@@ -56,11 +51,9 @@ func (t *Transport) replayable(r *http.Request) bool {
 	}
 
 	// As in net/http, the presence of the header is enough.
-	_, ok := r.Header["Idempotency-Key"]
-	if !ok {
-		_, ok = r.Header["X-Idempotency-Key"]
-	}
-	return ok
+	_, named := r.Header["Idempotency-Key"]
+	_, old := r.Header["X-Idempotency-Key"]
+	return named || old
 }
 
 // replay returns a copy of the request with a new body.

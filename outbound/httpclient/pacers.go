@@ -1,7 +1,6 @@
 package httpclient
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"net/http"
@@ -63,29 +62,23 @@ const pacePolicy = "pace"
 // waitForPace sleeps until the pacer lets the request go. On an error the request is over for the
 // pacer.
 func waitForPace(p *pacer.Pacer, r *http.Request, deadline time.Time, e *Event) error {
-	d, ok := p.NextWithin(time.Now(), available(r.Context(), deadline))
-	if !ok {
-		return tooLong(r, d, deadline)
-	}
-
-	for d > 0 {
-		if d > available(r.Context(), deadline) {
-			p.Cancel()
-			return tooLong(r, d, deadline)
+	d, hasSlot := p.Next(time.Now(), available(r.Context(), deadline))
+	for ; d > 0; d = p.Again(time.Now()) {
+		var err error
+		if longest := available(r.Context(), deadline); d > longest {
+			err = fmt.Errorf("held back: %w", &turns.WaitError{Subject: "host:" + hostOf(r), Policy: pacePolicy, Needed: d, Patience: longest})
+		} else {
+			err = sleep(r.Context(), d, e)
 		}
-		if err := sleep(r.Context(), d, e); err != nil {
-			p.Cancel()
+
+		if err != nil {
+			if hasSlot {
+				p.Cancel()
+			}
 			return err
 		}
-		d = p.Again(time.Now())
 	}
 	return nil
-}
-
-func tooLong(r *http.Request, needed time.Duration, deadline time.Time) error {
-	return fmt.Errorf("held back: %w", &turns.WaitError{
-		Subject: "host:" + hostOf(r), Policy: pacePolicy, Needed: needed, Patience: available(r.Context(), deadline),
-	})
 }
 
 // A try is what a Transport tells an Adaptive, its Base, in the request's context. A deadline of the context
@@ -97,7 +90,3 @@ type try struct {
 }
 
 type tryKey struct{}
-
-func withTry(r *http.Request, t try) *http.Request {
-	return r.WithContext(context.WithValue(r.Context(), tryKey{}, t))
-}

@@ -12,13 +12,12 @@ import (
 
 // pauses holds the Retry-After of each server until it has passed. The zero value is ready to use.
 type pauses struct {
-	mu      sync.RWMutex
-	pauses  map[pauseKey]pause
-	sweepAt int // number of pauses at which those that have ended are deleted
+	mu     sync.RWMutex
+	pauses map[pauseKey]pause
 }
 
-// maxPauses bounds the memory, since a partner that redirects can invent hosts. Of twice as many pauses, half are
-// deleted at random. A server whose pause is deleted denies once more.
+// maxPauses bounds the memory, since a partner that redirects can invent hosts. Beyond it a pause is deleted at random,
+// and that server denies once more.
 const maxPauses = 4096
 
 // pauseKey says which requests wait: those of one caller to a host, or of all callers if caller is "".
@@ -29,11 +28,19 @@ type pause struct {
 	length time.Duration
 }
 
-// add begins a pause, unless one with a later end exists.
+// add begins a pause, unless one with a later end exists, and deletes those that have ended.
 func (p *pauses) add(k pauseKey, length time.Duration) {
 	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
+	maps.DeleteFunc(p.pauses, func(_ pauseKey, v pause) bool { return !v.end.After(now) })
+	for other := range p.pauses {
+		if len(p.pauses) < maxPauses {
+			break
+		}
+		delete(p.pauses, other)
+	}
 
 	if end := now.Add(length); end.After(p.pauses[k].end) {
 		if p.pauses == nil {
@@ -42,38 +49,23 @@ func (p *pauses) add(k pauseKey, length time.Duration) {
 		k.host = strings.Clone(k.host) // it may be a part of a long URL
 		p.pauses[k] = pause{end, length}
 	}
-
-	if len(p.pauses) < max(p.sweepAt, 128) {
-		return
-	}
-
-	maps.DeleteFunc(p.pauses, func(_ pauseKey, v pause) bool { return !v.end.After(now) })
-	for k := range p.pauses {
-		if len(p.pauses) <= maxPauses {
-			break
-		}
-		delete(p.pauses, k)
-	}
-	p.sweepAt = 2 * len(p.pauses)
 }
 
-// remaining returns the time until the last of the keys' pauses ends, and the length of that pause.
-func (p *pauses) remaining(keys ...pauseKey) (remaining, length time.Duration) {
+// remaining returns how long a pause still holds a request back, and the length of that pause.
+func (p *pauses) remaining(r *http.Request) (remaining, length time.Duration) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	for _, k := range keys {
+	if len(p.pauses) == 0 {
+		return 0, 0 // most requests need no hash of their credential
+	}
+
+	host := hostOf(r)
+	for _, k := range []pauseKey{{host: host}, {host, callerOf(r)}} {
 		if d := time.Until(p.pauses[k].end); d > remaining {
 			remaining, length = d, p.pauses[k].length
 		}
 	}
 	return remaining, length
-}
-
-// empty reports whether there has been no pause, which is cheaper than to compute a request's keys.
-func (p *pauses) empty() bool {
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	return len(p.pauses) == 0
 }
 
 // callerOf returns the caller of a request as the server sees it.

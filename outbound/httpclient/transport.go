@@ -1,6 +1,7 @@
 package httpclient
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -134,10 +135,9 @@ func (t *Transport) send(r *http.Request, e *Event) (*http.Response, error) {
 			}
 		}
 
-		var answer *retryafter.Answer
+		answer := new(retryafter.Answer)
 		if t.adaptive {
-			answer = new(retryafter.Answer)
-			out = withTry(out, try{deadline, t.cfg.Denied, answer})
+			out = out.WithContext(context.WithValue(out.Context(), tryKey{}, try{deadline, t.cfg.Denied, answer}))
 		}
 
 		e.Tries++
@@ -148,46 +148,43 @@ func (t *Transport) send(r *http.Request, e *Event) (*http.Response, error) {
 		}
 
 		now := time.Now()
-		if answer == nil {
-			a := readAnswer(now, resp, t.cfg.Denied)
-			answer = &a
+		if !t.adaptive {
+			*answer = readAnswer(now, resp, t.cfg.Denied)
 		}
 
+		status := resp.StatusCode
 		switch {
-		case !answer.Denied:
-			p.Done(now, resp.StatusCode, nil)
-			e.Reason = Answered
-			return resp, nil
-		case answer.Never:
-			p.Done(now, 0, nil) // it says nothing of the rate
-			e.Reason = TooLong
-			return resp, nil
-		case answer.Wait == 0:
-			p.Done(now, http.StatusTooManyRequests, nil)
-		default:
-			p.Done(now, 0, nil)
+		case answer.Denied && answer.Wait == 0 && !answer.Never:
+			status = http.StatusTooManyRequests
+		case answer.Denied:
+			status = 0 // it says nothing of the rate
 		}
+		p.Done(now, status, nil)
 
-		e.Reason = t.handleDenial(r, resp, answer.Wait, deadline, e)
-		if e.Reason != "" {
+		if e.Reason = t.handle(r, resp, answer, deadline, e); e.Reason != "" {
 			return resp, nil
 		}
 	}
 }
 
-// handleDenial begins a pause if the server asks for one. If the request is to be
-// sent again, it drains the response and returns ""; otherwise it returns the
-// reason why not.
-func (t *Transport) handleDenial(r *http.Request, resp *http.Response, retryAfter time.Duration, deadline time.Time, e *Event) Reason {
-	wait := retryAfter
-	if retryAfter > 0 {
+// handle begins a pause if a denial asks for one. If the request is to be sent
+// again, it drains the response and returns ""; otherwise it returns the reason
+// why not.
+func (t *Transport) handle(r *http.Request, resp *http.Response, answer *retryafter.Answer, deadline time.Time, e *Event) Reason {
+	switch {
+	case !answer.Denied:
+		return Answered
+	case answer.Never:
+		return TooLong
+	}
+
+	wait := cmp.Or(answer.Wait, backoff(e.Tries))
+	if answer.Wait > 0 {
 		k := pauseKey{host: hostOf(r)}
 		if resp.StatusCode != http.StatusServiceUnavailable {
 			k.caller = callerOf(r)
 		}
-		t.pauses.add(k, min(retryAfter, max(maxPause, t.cfg.MaxWait)))
-	} else {
-		wait = backoff(e.Tries)
+		t.pauses.add(k, min(wait, max(maxPause, t.cfg.MaxWait)))
 	}
 
 	switch {
@@ -200,7 +197,7 @@ func (t *Transport) handleDenial(r *http.Request, resp *http.Response, retryAfte
 	}
 
 	drain(resp.Body)
-	if retryAfter == 0 {
+	if answer.Wait == 0 {
 		_ = sleep(r.Context(), wait, e) // wait, which comes next, also checks the context
 	}
 	return ""
@@ -214,8 +211,11 @@ func (t *Transport) wait(r *http.Request, deadline time.Time, e *Event) (*pacer.
 			return nil, err
 		}
 
-		if err := t.waitForPause(r, deadline, e); err != nil {
-			return nil, err
+		if remaining, length := t.pauses.remaining(r); remaining > 0 {
+			if err := waitForPause(r, remaining, length, deadline, e); err != nil {
+				return nil, fmt.Errorf("held back: %w", err)
+			}
+			continue // another may have begun
 		}
 
 		p := new(pacer.Pacer) // does nothing
@@ -234,37 +234,20 @@ func (t *Transport) wait(r *http.Request, deadline time.Time, e *Event) (*pacer.
 
 		// A turn that came in a pause is lost. Used after it, all such turns would
 		// come at once.
-		if remaining, _ := t.pauseRemaining(r); remaining == 0 {
+		if remaining, _ := t.pauses.remaining(r); remaining == 0 {
 			return p, nil
 		}
 		p.Done(time.Now(), 0, nil)
 	}
 }
 
-// pauseRemaining returns how long a pause still holds the request back, and the
-// length of that pause.
-func (t *Transport) pauseRemaining(r *http.Request) (remaining, length time.Duration) {
-	if t.pauses.empty() {
-		return 0, 0
+// waitForPause sleeps until the end of a pause, or returns an error if the request cannot wait for so long.
+func waitForPause(r *http.Request, remaining, length time.Duration, deadline time.Time, e *Event) error {
+	longest := available(r.Context(), deadline)
+	if remaining > longest {
+		return &turns.WaitError{Subject: "host:" + hostOf(r), Policy: pausePolicy, Needed: remaining, Patience: longest}
 	}
-	host := hostOf(r)
-	return t.pauses.remaining(pauseKey{host: host}, pauseKey{host, callerOf(r)})
-}
-
-func (t *Transport) waitForPause(r *http.Request, deadline time.Time, e *Event) error {
-	for {
-		remaining, length := t.pauseRemaining(r)
-		if remaining == 0 {
-			return nil
-		}
-		longest := available(r.Context(), deadline)
-		if remaining > longest {
-			return fmt.Errorf("held back: %w", &turns.WaitError{Subject: "host:" + hostOf(r), Policy: pausePolicy, Needed: remaining, Patience: longest})
-		}
-		if err := sleep(r.Context(), min(remaining+spread(length), longest), e); err != nil {
-			return fmt.Errorf("held back: %w", err)
-		}
-	}
+	return sleep(r.Context(), min(remaining+spread(length), longest), e)
 }
 
 // waitForTurn charges the policies and waits for the turn.

@@ -19,14 +19,14 @@ var preciseSlots = make(chan struct{}, 8)
 // waits in parts, each a fiftieth of the one before, and the last of them is precise.
 func sleep(ctx context.Context, d time.Duration) error {
 	end := time.Now().Add(d)
-	for hasPrecise && d > lastPart {
+	for d > lastPart {
 		if err := sleepTimer(ctx, d-max(lastPart, d/50)); err != nil {
 			return err
 		}
 		d = time.Until(end)
 	}
 
-	if left := time.Until(end); hasPrecise && left > 0 {
+	if left := time.Until(end); left > 0 {
 		select {
 		case preciseSlots <- struct{}{}:
 			sleepPrecise(left)
@@ -35,8 +35,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 		}
 	}
 
-	// Time is left without sleepPrecise, without a slot for it, after a signal, and in
-	// testing/synctest, where time stands still until all goroutines wait.
+	// Time is left on other systems, without a slot, after a signal, and in testing/synctest,
+	// where time stands still until all goroutines wait.
 	return sleepTimer(ctx, time.Until(end))
 }
 

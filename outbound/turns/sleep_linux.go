@@ -5,8 +5,6 @@ import (
 	"time"
 )
 
-const hasPrecise = true
-
 // sleepPrecise blocks the thread for d, to a tenth of a millisecond. A signal ends
 // it early.
 func sleepPrecise(d time.Duration) {

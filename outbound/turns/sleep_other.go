@@ -4,6 +4,5 @@ package turns
 
 import "time"
 
-const hasPrecise = false
-
+// sleepPrecise returns at once: sleep then waits by a timer.
 func sleepPrecise(time.Duration) {}

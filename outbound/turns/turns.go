@@ -42,9 +42,5 @@ func (t Turns) Try(ctx context.Context) error {
 		return err
 	}
 	w := waiter{ctx: ctx, store: t.Store, charges: t.Charges}
-	denied, err := w.try()
-	if denied != nil {
-		return denied
-	}
-	return err
+	return w.try()
 }

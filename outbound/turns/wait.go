@@ -116,17 +116,16 @@ func Wait(ctx context.Context, s gcra.Store, charges ...gcra.Charge) error {
 		return err
 	}
 	w := waiter{ctx: ctx, store: s, charges: charges, began: time.Now()}
-	denied, err := w.try()
+	err := w.try()
 	w.roundTrip = time.Since(w.began)
 
-	for denied != nil && err == nil {
-		var slot time.Time
-		if slot, err = w.reserve(); err == nil {
-			denied, err = w.confirm(slot)
+	for errors.Is(err, ErrWouldWait) {
+		if err := w.reserve(); err != nil {
+			return err
 		}
-		if err != nil && !slot.IsZero() && ctx.Err() != nil {
+		if err = w.confirm(); err != nil && ctx.Err() != nil && !errors.Is(err, ErrWouldWait) {
 			return fmt.Errorf("turns: limit %v, policy %.80q, subject %.80q: the turn is at %s: %w",
-				w.next.Limit, w.next.Policy, w.next.Subject, slot.Format(time.RFC3339Nano), err)
+				w.next.Limit, w.next.Policy, w.next.Subject, w.slot.Format(time.RFC3339Nano), err)
 		}
 	}
 	return err
@@ -149,102 +148,95 @@ type waiter struct {
 	charges   []gcra.Charge
 	began     time.Time
 	roundTrip time.Duration // of the last call of the store
-	next      *WaitError    // the charge whose slot is the latest
+	slot      time.Time     // the time that is reserved
+	next      *WaitError    // the charge whose slot it is: the latest of all
 }
 
-// try takes a turn if it need not wait.
-func (w *waiter) try() (denied *WaitError, err error) {
-	_, denied, err = take(w.ctx, w.store, append(w.queue(0), w.calls(0)...))
-	return denied, err
+// try takes a turn, or returns a *WaitError if it has to wait.
+func (w *waiter) try() error {
+	_, err := take(w.ctx, w.store, append(w.queue(0), w.calls(0)...))
+	return err
 }
 
-// reserve takes a slot in the queue and returns its time.
-func (w *waiter) reserve() (slot time.Time, err error) {
-	deadline, _, bounded := w.ends()
-	patience := gcra.MaxDelay
-	if bounded {
-		patience = time.Until(deadline) - 2*w.roundTrip
-	}
-	queued := w.queue(patience)
+// reserve takes a slot in the queue.
+func (w *waiter) reserve() (err error) {
+	deadline, _ := w.ends()
+	queued := w.queue(time.Until(deadline) - 2*w.roundTrip)
 
 	asked := time.Now()
-	delay, denied, err := take(w.ctx, w.store, queued)
+	w.next, err = take(w.ctx, w.store, queued)
 	answered := time.Now()
 	w.roundTrip = answered.Sub(asked)
-
-	switch {
-	case err != nil:
-		return slot, err
-	case denied != nil:
-		return slot, denied
+	if err != nil {
+		return err
 	}
 
-	slot, w.next = answered.Add(delay), longest(queued)
-	if late := slot.Add(w.roundTrip).Sub(deadline); bounded && delay > 0 && late > 0 {
-		// The call took longer than expected. Those who have reserved since then
-		// keep their slots.
-		taken := slices.DeleteFunc(slices.Clone(queued), func(c gcra.Charge) bool { return !c.Result.Allowed })
-		if err := w.store.Refund(context.WithoutCancel(w.ctx), taken); err != nil {
-			return slot, err
-		}
-		denied := longest(queued)
-		denied.Needed += w.roundTrip
-		denied.Patience = denied.Needed - late
-		return slot, denied
+	w.slot = answered.Add(w.next.Needed)
+	late := w.slot.Add(w.roundTrip).Sub(deadline)
+	if w.next.Needed == 0 || late <= 0 {
+		return nil
 	}
-	return slot, nil
+
+	// The call took longer than expected. Those who have reserved since then
+	// keep their slots.
+	taken := slices.DeleteFunc(slices.Clone(queued), func(c gcra.Charge) bool { return !c.Result.Allowed })
+	if err := w.store.Refund(context.WithoutCancel(w.ctx), taken); err != nil {
+		return err
+	}
+	w.next.Needed += w.roundTrip
+	w.next.Patience = w.next.Needed - late
+	return w.next
 }
 
-// confirm sleeps until the slot and takes the turn, unless the slot is no longer
-// this caller's.
-func (w *waiter) confirm(slot time.Time) (denied *WaitError, err error) {
-	most := gcra.MaxDelay
-	if _, turn, bounded := w.ends(); bounded {
-		most = turn.Sub(slot)
-	}
-	calls := w.calls(most)
+// confirm sleeps until the slot and takes the turn, or returns a *WaitError if the slot
+// is no longer this caller's.
+func (w *waiter) confirm() error {
+	_, turn := w.ends()
+	calls := w.calls(turn.Sub(w.slot))
 
 	// Ask so early that the answer comes at the time of the slot.
 	early := w.roundTrip
 	for _, c := range calls {
 		early = min(early, c.MaxDelay/2)
 	}
-	if err := sleep(w.ctx, time.Until(slot)-early); err != nil {
-		return nil, err
+	if err := sleep(w.ctx, time.Until(w.slot)-early); err != nil {
+		return err
 	}
 
-	delay, denied, err := take(w.ctx, w.store, calls)
-	if denied != nil || err != nil {
-		return denied, err
+	call, err := take(w.ctx, w.store, calls)
+	if err != nil {
+		return err
 	}
-	return nil, sleep(w.ctx, max(delay, time.Until(slot)))
+	return sleep(w.ctx, max(call.Needed, time.Until(w.slot)))
 }
 
 // ends returns the latest time for the caller's slot, and for its turn: if callers before it are late, the turn
 // comes after the slot by up to the MaxDelay of the calls. So much is left before the end of the context, or a
 // tenth of the patience. After MaxWait a turn may come by leastGrace, or a slot at its end would be lost.
-func (w *waiter) ends() (slot, turn time.Time, bounded bool) {
-	if turn, bounded = w.ctx.Deadline(); bounded {
+func (w *waiter) ends() (slot, turn time.Time) {
+	slot = w.began.Add(gcra.MaxDelay)
+	turn = slot.Add(leastGrace)
+	if end, ok := w.ctx.Deadline(); ok && end.Before(slot) {
 		grace := time.Duration(0)
 		for _, c := range w.calls(0) {
 			grace = max(grace, c.MaxDelay)
 		}
-		slot = turn.Add(-min(grace, max(turn.Sub(w.began), 0)/10))
+		slot, turn = end.Add(-min(grace, max(end.Sub(w.began), 0)/10)), end
 	}
 
 	for _, c := range w.charges {
 		if c.MaxWait <= 0 || c.Shadow {
 			continue
 		}
-		if end := w.began.Add(c.MaxWait); !bounded || end.Before(slot) {
+		end := w.began.Add(min(c.MaxWait, gcra.MaxDelay))
+		if end.Before(slot) {
 			slot = end
 		}
-		if end := w.began.Add(c.MaxWait + leastGrace); !bounded || end.Before(turn) {
+		if end = end.Add(leastGrace); end.Before(turn) {
 			turn = end
 		}
-		bounded = true
 	}
-	return slot, turn, bounded
+	return slot, turn
 }
 
 // queue returns the charges on the queue for a caller that waits for most at most.
@@ -278,17 +270,18 @@ func (w *waiter) calls(most time.Duration) []gcra.Charge {
 	return calls
 }
 
-// take is Store.Take with the delay, or why there is none.
-func take(ctx context.Context, s gcra.Store, charges []gcra.Charge) (delay time.Duration, denied *WaitError, err error) {
+// take is Store.Take. It returns the charge that has to wait longest, as the error if
+// the charges are denied.
+func take(ctx context.Context, s gcra.Store, charges []gcra.Charge) (*WaitError, error) {
 	allowed, err := s.Take(ctx, charges)
 	if err != nil {
-		return 0, nil, err
+		return nil, err
 	}
-	e := longest(charges)
+	next := longest(charges)
 	if !allowed {
-		return 0, e, nil
+		return nil, next
 	}
-	return e.Needed, nil, nil
+	return next, nil
 }
 
 // longest describes the charge that is denied for longest or, if none is, has to wait longest.

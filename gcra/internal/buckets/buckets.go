@@ -70,7 +70,7 @@ func New(capacity int, clock *Clock, notes bool) *Set {
 	s := &Set{clock: clock, seed: maphash.MakeSeed(), shards: make([]shard, n+1)}
 	s.shift = uint(64 - bits.TrailingZeros(uint(n)))
 	for i := range s.shards {
-		s.shards[i].limit, s.shards[i].noted = capacity/n, notes
+		s.shards[i].init(capacity/n, notes)
 	}
 	s.shards[n].limit = math.MaxInt // policies are named by the program, not by its clients
 	return s
@@ -88,12 +88,11 @@ func (s *Set) Unlock(shard int) { s.shards[shard].Unlock() }
 // Get returns the TAT and the note of a bucket. Its shard must be locked. A set on
 // which Get or Put is used must not use TakeFast.
 func (s *Set) Get(hash uint64) (tat, note int64, ok bool) {
-	t := &s.shards[s.Shard(hash)].table
-	i := indexOf(t.slots(), hash)
+	a := s.shards[s.Shard(hash)].array.Load()
+	i := indexOf(a.slots, hash)
 	if i < 0 {
 		return 0, 0, false
 	}
-	a := t.array.Load()
 	return a.slots[i].tat.Load(), a.notes[i], true
 }
 

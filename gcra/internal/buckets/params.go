@@ -12,7 +12,7 @@ import (
 // programs have a few of these. Without it a check on a known key takes an eighth
 // longer.
 type paramsCache struct {
-	slots  [16]atomic.Pointer[cachedParams]
+	slots  [64]atomic.Pointer[cachedParams]
 	misses atomic.Uint32
 }
 
@@ -30,17 +30,20 @@ func (p *cachedParams) match(policy string, terms *tat.Terms) bool {
 // Prepare checks a charge, or a refund, of a limit, and converts it into o.
 func Prepare[L, R any](s *Set, c *tat.Charge[L, R], limit tat.Limit, refund bool, o *Charge) error {
 	terms := c.Terms(limit)
-	slot := slotOf(c.Policy, &limit)
-	p := s.params.slots[slot].Load()
+	slot := &s.params.slots[slotOf(c.Policy, &limit)]
+	p := slot.Load()
 	if !p.match(c.Policy, &terms) {
-		if p = s.params.slots[slot^1].Load(); !p.match(c.Policy, &terms) {
-			made, err := s.newParams(c.Policy, terms)
-			if err != nil {
-				return invalid(c.Policy, err)
-			}
-			s.params.keep(made, slot)
-			p = &made
+		made, err := s.newParams(c.Policy, terms)
+		if err != nil {
+			return invalid(c.Policy, err)
 		}
+
+		// A great many limits in turn would allocate each time.
+		if p == nil || s.params.misses.Add(1)%1024 == 0 {
+			kept := made // only what is kept is allocated
+			slot.Store(&kept)
+		}
+		p = &made
 	}
 
 	o.Hash, o.policy, o.Periods, o.Shadow = s.bucketHash(c.Subject, p.hash), p.hash, p.params.Periods, c.Shadow
@@ -69,25 +72,13 @@ func (s *Set) newParams(policy string, terms tat.Terms) (cachedParams, error) {
 	return cachedParams{policy, terms, params, s.policyHash(policy, params.Periods)}, nil
 }
 
-// slotOf is where the parameters are cached, or in the slot beside it.
+// slotOf is where the parameters are cached.
 func slotOf(policy string, l *tat.Limit) uint64 {
 	x := uint64(l.Count)*0x9e3779b97f4a7c15 + uint64(l.Per)*0xd6e8feb86659fd93 + uint64(l.Burst)*0xa0761d6478bd642f
 	if n := len(policy); n > 0 {
 		x += (uint64(n)<<16 | uint64(policy[0])<<8 | uint64(policy[n-1])) * 0xe7037ed1a0b428db
 	}
-	return x >> 60
-}
-
-// keep caches parameters where there is room, and otherwise every 1024th time:
-// a great many limits in turn would allocate each time.
-func (c *paramsCache) keep(p cachedParams, slot uint64) {
-	if c.slots[slot].Load() != nil {
-		if slot ^= 1; c.slots[slot].Load() != nil && c.misses.Add(1)%1024 != 0 {
-			return
-		}
-	}
-	kept := p // only what is kept is allocated
-	c.slots[slot].Store(&kept)
+	return x >> 58
 }
 
 // policyHash is multiplied, so that a policy of the same name as the subject does

@@ -23,14 +23,13 @@ import "math"
 //     first.
 //  4. The slots of an array that has been replaced stay locked for good.
 type table struct {
-	array  pointer[array] // nil at first
-	noted  bool           // there are notes
-	reused atomicInt64    // latest time at which a slot of this array was taken over
-	used   int            // entries
-	filled int            // entries and tombstones
-	limit  int            // most entries
-	hand   int            // where reclaim looks next
-	marker int64          // the last marker; they are negative and grow
+	array  pointer[array]
+	reused atomicInt64 // latest time at which a slot of this array was taken over
+	used   int         // entries
+	filled int         // entries and tombstones
+	limit  int         // most entries
+	hand   int         // where reclaim looks next
+	marker int64       // the last marker; they are negative and grow
 }
 
 // A slot is empty, a tombstone or an entry.
@@ -42,7 +41,7 @@ type slot struct {
 // An array is the slots of a table.
 type array struct {
 	slots []slot  // a power of two of them
-	notes []int64 // beside each slot, under the lock; empty if the store needs none
+	notes []int64 // beside each slot, under the lock; nil if the store needs none
 }
 
 const (
@@ -54,12 +53,24 @@ const (
 	firstMarker = -1 << 62      // before any time
 )
 
-func (t *table) slots() []slot {
-	if a := t.array.Load(); a != nil {
-		return a.slots
-	}
-	return nil
+const leastSlots = 8
+
+// init makes the table ready for use.
+func (t *table) init(limit int, noted bool) {
+	t.limit = limit
+	t.array.Store(newArray(leastSlots, noted))
+	t.reused.Store(math.MinInt64)
 }
+
+func newArray(size int, noted bool) *array {
+	a := &array{slots: make([]slot, size)}
+	if noted {
+		a.notes = make([]int64, size)
+	}
+	return a
+}
+
+func (t *table) slots() []slot { return t.array.Load().slots }
 
 // find returns the slot of a hash, or nil. Without the lock it may miss an entry
 // that is being moved.
@@ -73,9 +84,6 @@ func (t *table) find(hash uint64) *slot {
 
 // indexOf is the index of the hash's slot, or -1.
 func indexOf(slots []slot, hash uint64) int {
-	if len(slots) == 0 {
-		return -1
-	}
 	mask := uint64(len(slots) - 1)
 	for i := hash & mask; ; i = (i + 1) & mask {
 		switch slots[i].hash.Load() {
@@ -125,12 +133,12 @@ func (t *table) add(hash uint64, now int64) (tat int64, ok bool) {
 // set stores the TAT and the note of the hash's entry, if there is one, which
 // unlocks it. It looks the entry up again, for grow may have moved it.
 func (t *table) set(hash uint64, tat, note int64) {
-	i := indexOf(t.slots(), hash)
+	a := t.array.Load()
+	i := indexOf(a.slots, hash)
 	if i < 0 {
 		return
 	}
-	a := t.array.Load()
-	if t.noted {
+	if a.notes != nil {
 		a.notes[i] = note
 	}
 	a.slots[i].tat.Store(tat)
@@ -140,10 +148,6 @@ func (t *table) set(hash uint64, tat, note int64) {
 // with its TAT locked, or nil.
 func (t *table) takeOver(hash uint64, now int64) *slot {
 	slots := t.slots()
-	if len(slots) == 0 {
-		return nil
-	}
-
 	mask := uint64(len(slots) - 1)
 	for i := hash & mask; ; i = (i + 1) & mask {
 		s := &slots[i]
@@ -182,10 +186,7 @@ func (t *table) free(slots []slot, hash uint64) int {
 // grow moves the entries to a new array with room for one more, and drops those
 // that have lapsed.
 func (t *table) grow(now int64) {
-	var old array
-	if a := t.array.Load(); a != nil {
-		old = *a
-	}
+	old := t.array.Load()
 
 	// Lock those that have lapsed, and count the others.
 	live := 0
@@ -201,14 +202,11 @@ func (t *table) grow(now int64) {
 		s.hash.Store(tombstone) // or a charge without the lock would move the TAT of an entry that was not counted
 	}
 
-	size := 8
+	size := leastSlots
 	for size < 2*(live+1) {
 		size *= 2
 	}
-	to := &array{slots: make([]slot, size)}
-	if t.noted {
-		to.notes = make([]int64, size)
-	}
+	to := newArray(size, old.notes != nil)
 
 	t.used, t.filled, t.hand = 0, 0, 0
 	for i := range old.slots {
@@ -216,7 +214,7 @@ func (t *table) grow(now int64) {
 		// A TAT that the holder of the lock has locked stays locked in its new slot.
 		if tat := old.slots[i].tat.Swap(locked); hash >= minHash {
 			j := t.free(to.slots, hash)
-			if t.noted {
+			if to.notes != nil {
 				to.notes[j] = old.notes[i]
 			}
 			to.slots[j].tat.Store(tat)

@@ -18,7 +18,8 @@ import (
 // lost or found twice.
 func TestTableIsAMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		tab := table{limit: rapid.IntRange(1, 40).Draw(t, "limit")}
+		var tab table
+		tab.init(rapid.IntRange(1, 40).Draw(t, "limit"), false)
 		want := make(map[uint64]int64) // also expired entries
 		now := int64(0)
 		live := func() (n int) {
@@ -116,7 +117,8 @@ func TestTableIsAMap(t *testing.T) {
 
 // A full table finds all expired entries, a few slots in each call.
 func TestTableReclaims(t *testing.T) {
-	tab := table{limit: 1000}
+	var tab table
+	tab.init(1000, false)
 	for h := range uint64(1000) {
 		if _, ok := tab.add(h+2, 0); !ok {
 			t.Fatalf("no slot for key %d of 1000", h)
@@ -158,7 +160,8 @@ func TestTableGrowsDuringCharges(t *testing.T) {
 	const keys = 3000
 	key := func(i uint64) uint64 { return i*0x9e3779b97f4a7c15 | 2 }
 	for round := range 100 {
-		tab := table{limit: 1 << 20}
+		var tab table
+		tab.init(1<<20, false)
 		for i := range uint64(keys) {
 			tab.add(key(i), 0)
 			tab.set(key(i), 5, 0)

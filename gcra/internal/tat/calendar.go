@@ -227,25 +227,20 @@ type civil struct {
 // clocks show this date or a later one. time.Date does not say which moment it
 // chooses where clocks are set at midnight.
 func (d civil) midnight(l *time.Location) time.Time {
-	t := time.Date(d.year, d.month, d.day, 0, 0, 0, 0, l)
-	shown := time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), 0, time.UTC)
-	wanted := time.Date(d.year, d.month, d.day, 0, 0, 0, 0, time.UTC)
+	shown := time.Date(d.year, d.month, d.day, 0, 0, 0, 0, time.UTC)
 
-	from, to := t.ZoneBounds()
-	switch {
-	case shown.Before(wanted): // midnight is left out
-		return to
-	case shown.After(wanted):
-		return from
-	case from.IsZero():
-		return t
-	}
+	// Look at one offset from UTC after another, from a time at which every clock is behind.
+	for t := shown.Add(-26 * time.Hour).In(l); ; {
+		_, offset := t.Zone()
+		first := shown.Add(-time.Duration(offset) * time.Second).In(l)
+		if first.Before(t) { // left out: the clocks were set past it
+			first = t
+		}
 
-	// Midnight may have come before the clocks were set back.
-	_, before := from.Add(-1).Zone()
-	_, offset := t.Zone()
-	if first := t.Add(time.Duration(offset-before) * time.Second); first.Before(from) && first.Before(t) {
-		return first
+		_, next := t.ZoneBounds()
+		if !next.After(t) || first.Before(next) { // the last offset has no bound, or an early one: see hour
+			return first
+		}
+		t = next
 	}
-	return t
 }

@@ -24,23 +24,36 @@ func (l *Limit) IsQuota() bool { return l.Calendar != unique.Handle[Calendar]{} 
 // Capacity is the burst, or the count if there is none.
 func (l Limit) Capacity() int64 { return cmp.Or(l.Burst, l.Count) }
 
-// Interval returns T and B·T in ticks, or false for a limit that is not valid.
-// T is rounded to the nearest tick; it is at least 10, as a valid rate is at
-// most one unit a microsecond. T of a quota is 1.
-func (l Limit) Interval() (emission, span int64, ok bool) {
-	if l.IsQuota() {
-		return 1, l.Count, l.validateQuota() == nil
+// Interval returns T and B·T in ticks, or an error that names what is not valid and
+// what would be right. T is rounded to the nearest tick; it is at least 10, as a valid
+// rate is at most one unit a microsecond. T of a quota is 1.
+func (l Limit) Interval() (emission, span int64, err error) {
+	switch {
+	case l.IsQuota():
+		return 1, l.Count, l.validateQuota()
+	case l.Count == Unlimited && l.Per == 0:
+		return 0, 0, errors.New("only LimitFor and Override may return gcra.Unlimited; want a limit such as 100/minute")
+	case l.Count < 1:
+		return 0, 0, fmt.Errorf("count is %d; want at least 1", l.Count)
+	case l.Per <= 0:
+		return 0, 0, fmt.Errorf("period is %v; want more than 0", l.Per)
+	case l.Burst < 0:
+		return 0, 0, fmt.Errorf("burst is %d; want 0 (same as count) or more", l.Burst)
+	case l.Count > int64(l.Per/time.Microsecond):
+		return 0, 0, fmt.Errorf("%d per %v is faster than 1,000,000 a second, the fastest that can be kept", l.Count, l.Per)
 	}
-	if l.Count < 1 || l.Per <= 0 || l.Burst < 0 || l.Count > int64(l.Per/time.Microsecond) {
-		return 0, 0, false
-	}
+
 	per, n := int64(l.Per), l.Count*Tick
 	emission = per / n
 	if rest := per - emission*n; rest >= n-rest {
 		emission++
 	}
+
 	high, low := bits.Mul64(uint64(l.Capacity()), uint64(emission))
-	return emission, int64(low), high == 0 && low <= uint64(maxSpan)
+	if high != 0 || low > uint64(maxSpan) {
+		return 0, 0, fmt.Errorf("a burst of %d at %d per %v takes longer than 366 days to refill", l.Capacity(), l.Count, l.Per)
+	}
+	return emission, int64(low), nil
 }
 
 // Rate is units a second, of a quota on average.
@@ -55,30 +68,10 @@ func (l Limit) Rate() float64 {
 // Unlimited is the Count of no limit.
 const Unlimited = math.MaxInt64
 
-// Validate returns nil for a valid limit, otherwise an error that names the
-// value and what would be right.
+// Validate returns nil for a valid limit, otherwise the error of Interval.
 func (l Limit) Validate() error {
-	if l.IsQuota() {
-		return l.validateQuota()
-	}
-	if _, _, ok := l.Interval(); ok {
-		return nil
-	}
-
-	switch {
-	case l.Count == Unlimited && l.Per == 0:
-		return errors.New("only LimitFor and Override may return gcra.Unlimited; want a limit such as 100/minute")
-	case l.Count < 1:
-		return fmt.Errorf("count is %d; want at least 1", l.Count)
-	case l.Per <= 0:
-		return fmt.Errorf("period is %v; want more than 0", l.Per)
-	case l.Burst < 0:
-		return fmt.Errorf("burst is %d; want 0 (same as count) or more", l.Burst)
-	case l.Count > int64(l.Per/time.Microsecond):
-		return fmt.Errorf("%d per %v is faster than 1,000,000 a second, the fastest that can be kept", l.Count, l.Per)
-	default:
-		return fmt.Errorf("a burst of %d at %d per %v takes longer than 366 days to refill", l.Capacity(), l.Count, l.Per)
-	}
+	_, _, err := l.Interval()
+	return err
 }
 
 func (l Limit) validateQuota() error {
@@ -129,17 +122,17 @@ type LimitParams struct {
 	params  Params // Room and Inc are 0
 	burst   int64
 	delay   int64    // longest, in ticks
-	Debt    int64    // largest, in ticks
+	debt    int64    // largest, in ticks
 	Periods *Periods // of a quota; nil for a rate
 }
 
 // Params checks the terms and converts them.
 func (t *Terms) Params() (p LimitParams, err error) {
-	emission, span, ok := t.Limit.Interval()
+	emission, span, err := t.Limit.Interval()
 	quota := t.Limit.IsQuota()
 	switch {
-	case !ok:
-		return p, t.Limit.Validate()
+	case err != nil:
+		return p, err
 	case t.maxDelay < 0 || t.maxDelay > MaxDelay:
 		return p, fmt.Errorf("MaxDelay is %v; want 0 to 366 days", t.maxDelay)
 	case t.maxDelay > 0 && quota:
@@ -154,8 +147,8 @@ func (t *Terms) Params() (p LimitParams, err error) {
 		return p, fmt.Errorf("MaxDebt is %d; want 0 to %d: the burst and the debt must refill within 366 days, and fit the largest quota", t.maxDebt, most)
 	}
 
-	p.burst, p.delay, p.Debt = t.Limit.Capacity(), Ticks(t.maxDelay), t.maxDebt*emission
-	p.params = Params{Emission: emission, Capacity: span, Top: span + max(p.delay, p.Debt)}
+	p.burst, p.delay, p.debt = t.Limit.Capacity(), Ticks(t.maxDelay), t.maxDebt*emission
+	p.params = Params{Emission: emission, Capacity: span, Top: span + max(p.delay, p.debt)}
 	if quota {
 		p.params.Top = longest // rule 1 of Params: a quota that is lowered forgets nothing
 		p.Periods, err = t.Limit.Calendar.Value().Periods()
@@ -183,7 +176,7 @@ func (c *Charge[L, R]) Params(l *LimitParams, refund bool, p *Params) error {
 	case refund:
 		p.Inc = -p.Emission * min(cost, p.Top/p.Emission+1) // no more than all, and no overflow
 	case c.Late:
-		p.Late, p.Room = true, p.Capacity+l.Debt
+		p.Late, p.Room = true, p.Capacity+l.debt
 		p.Inc = p.Emission * min(cost, p.Room/p.Emission)
 	case cost > l.burst: // rule 3 of Params
 		p.Inc, p.Room = p.Emission, -1

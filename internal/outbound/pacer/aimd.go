@@ -1,6 +1,9 @@
 package pacer
 
-import "math"
+import (
+	"cmp"
+	"math"
+)
 
 const (
 	// increase is the growth of a share a second, at remaining of twice the reserve or more,
@@ -35,14 +38,12 @@ func (p *Pacer) adjust(elapsed float64) {
 	if reserve > 0 {
 		excess = min((p.left-reserve)/reserve, 1)
 	}
-	switch {
-	case excess >= 0:
-		boost := min(float64(1+p.unchanged), maxBoost)
-		if p.rate > 0 {
-			elapsed *= min(p.rate, 1)
-		}
-		p.setShare(p.share + min(increase*excess*elapsed*boost, maxIncrease)*math.Sqrt(p.share))
-	case !p.rising:
+	if excess < 0 {
 		p.setShare(p.share * (1 + decrease*excess))
+		return
 	}
+
+	boost := min(float64(1+p.unchanged), maxBoost)
+	elapsed *= min(cmp.Or(p.rate, assumedRate), 1)
+	p.setShare(p.share + min(increase*excess*elapsed*boost, maxIncrease)*math.Sqrt(p.share))
 }

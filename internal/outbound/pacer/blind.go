@@ -1,6 +1,7 @@
 package pacer
 
 import (
+	"cmp"
 	"math"
 	"time"
 )
@@ -69,28 +70,22 @@ func (b *blind) idle(d time.Duration) {
 // denied is for a denial, with a cut of blindCut, or for an allowed request after which nothing remains.
 // That took no more than the limit gave, so its cut is 0.
 func (b *blind) denied(now time.Time, cut float64) {
-	if b.denials++; b.denials == 1 || cut > 0 {
-		b.cut = cut
+	if b.denials == 0 {
+		b.deniedAt, b.cut = now, 0
 	}
-	if b.denials == 1 {
-		b.deniedAt = now
-	}
-	if b.rate == 0 {
-		// Over a second at least: a limit of requests at the same time may deny within a millisecond.
-		b.rate = max(b.run/max(now.Sub(b.began).Seconds(), 1), blindStart)
-	}
+	b.denials++
+	b.cut = max(b.cut, cut)
+	b.rate = cmp.Or(b.rate, max(b.given(now), blindStart))
 }
+
+// given is what the limit has given this client since began, in requests a second. That is taken as a second
+// at least: a limit of requests at the same time may deny within a millisecond.
+func (b *blind) given(now time.Time) float64 { return b.run / max(now.Sub(b.began).Seconds(), 1) }
 
 // begin sets the first rate where something else paced until now: what the limit gave this client, or other
 // if it gave nothing. Any other rate is one of chance, and clients become equal slowly.
 func (b *blind) begin(now time.Time, other float64) {
-	switch {
-	case b.rate > 0:
-	case b.run > 0:
-		b.rate = b.run / max(now.Sub(b.began).Seconds(), 1)
-	default:
-		b.rate = other
-	}
+	b.rate = cmp.Or(b.rate, b.given(now), other)
 }
 
 func (b *blind) answered(now time.Time) {

@@ -1,6 +1,7 @@
 package pacer
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -45,9 +46,7 @@ func (p *Pacer) learn(now time.Time, elapsed float64, a retryafter.Answer) {
 		p.window, p.highest, p.fallen, p.responded = window{}, 0, 0, 0
 	}
 
-	if a.Capacity > 0 {
-		p.capacity = a.Capacity
-	}
+	p.capacity = cmp.Or(a.Capacity, p.capacity)
 	switch {
 	case a.Rate <= 0:
 	case !a.Derived:
@@ -95,7 +94,6 @@ func (p *Pacer) learn(now time.Time, elapsed float64, a retryafter.Answer) {
 
 	// While remaining does not change, nobody else uses the limit, or the bucket is full.
 	p.highest = max(p.highest, a.Remaining)
-	p.rising = p.known && left > p.left
 	if p.known && p.pacing && left == p.left && left >= p.highest {
 		p.unchanged++
 	} else {
@@ -128,13 +126,11 @@ func (p *Pacer) few() bool {
 func (p *Pacer) reserve() float64 {
 	reserve := startReserve
 	if p.capacity > 0 {
-		switch {
-		case p.window.fixed:
-			reserve = p.capacity * fixedReserveFraction
-		default:
-			reserve = p.capacity * reserveFraction
+		part := reserveFraction
+		if p.window.fixed {
+			part = fixedReserveFraction
 		}
-		reserve = min(reserve, maxReserve)
+		reserve = min(p.capacity*part, maxReserve)
 	}
 
 	if p.fullAt > 0 { // half of it: other clients may not have found out

@@ -35,7 +35,6 @@ package pacer
 
 import (
 	"cmp"
-	"math"
 	"math/rand/v2"
 	"net/http"
 	"sync"
@@ -49,7 +48,11 @@ import (
 //
 // A request calls Next, sleeps until Again returns 0, and calls Done:
 //
-//	for d := pacer.Next(time.Now()); d > 0; d = pacer.Again(time.Now()) {
+//	d, ok := pacer.Next(time.Now(), patience)
+//	if !ok {
+//		return // it would sleep for longer
+//	}
+//	for ; d > 0; d = pacer.Again(time.Now()) {
 //		time.Sleep(d)
 //	}
 //	resp, err := client.Do(req)
@@ -57,10 +60,6 @@ import (
 //
 // A request that does not go on after Next calls Cancel instead of Done.
 type Pacer struct {
-	// Start is how long a request sleeps that comes before the first response; 0 means not at
-	// all. Set it before first use.
-	Start time.Duration
-
 	// Rand returns numbers in [0, 1) for jitter; nil means rand.Float64. Calls of one Pacer
 	// never overlap. Set it before first use.
 	Rand func() float64
@@ -90,7 +89,6 @@ type Pacer struct {
 	highest   float64 // the most that remained so far
 	fallen    float64 // units that the clients used while the last responses came
 	responded float64 // number of those responses
-	rising    bool    // left has grown since the response before
 	unchanged int     // responses in a row with the same remaining
 	oldShare  float64 // the share at the first of them
 	fullAt    float64 // units at which the bucket seems full; 0 if unknown
@@ -127,33 +125,17 @@ func (p *Pacer) interval() time.Duration {
 	if !p.pacing {
 		return interval
 	}
-	rate := p.share * assumedRate
-	if p.rate > 0 {
-		rate = p.share * p.rate
-	}
+	rate := p.share * cmp.Or(p.rate, assumedRate)
 	return max(interval, time.Duration(min(1/(rate*p.backoffFactor()), p.maxInterval())*float64(time.Second)))
 }
 
-// Next gives a request its slot and returns how long to sleep until then.
-func (p *Pacer) Next(now time.Time) time.Duration {
-	d, _ := p.NextWithin(now, math.MaxInt64)
-	return d
-}
-
-// NextWithin is Next, unless the sleep would be longer than most. Then ok is false, and the request
-// has no slot and is over.
-func (p *Pacer) NextWithin(now time.Time, most time.Duration) (sleep time.Duration, ok bool) {
+// Next gives a request its slot and returns how long to sleep until then. If the sleep would be
+// longer than most, ok is false, and the request has no slot and is over.
+func (p *Pacer) Next(now time.Time, most time.Duration) (sleep time.Duration, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
-	at := now
-	if p.lastResponse.IsZero() {
-		at = at.Add(p.Start)
-	}
-	if p.holdUntil.After(at) {
-		at = p.holdUntil
-	}
-
+	at := latest(now, p.holdUntil)
 	if interval := p.interval(); interval > 0 {
 		// A longer queue dates from a slower rate, or from requests that were cancelled. It is
 		// cut to this bound and not to what is needed, or new requests would overtake old ones.
@@ -171,18 +153,14 @@ func (p *Pacer) NextWithin(now time.Time, most time.Duration) (sleep time.Durati
 			interval += time.Duration(float64(interval) * jitter * p.random())
 		}
 
-		if p.lastSlot.Add(interval).After(at) {
-			at = p.lastSlot.Add(interval)
-		}
+		at = latest(at, p.lastSlot.Add(interval))
 	}
 
 	if sleep = at.Sub(now); sleep > most {
 		return sleep, false
 	}
 
-	if at.After(p.lastSlot) {
-		p.lastSlot = at
-	}
+	p.lastSlot = latest(p.lastSlot, at)
 	if p.inFlight == 0 && !p.lastResponse.IsZero() {
 		p.blind.idle(now.Sub(p.lastResponse))
 	}
@@ -191,6 +169,13 @@ func (p *Pacer) NextWithin(now time.Time, most time.Duration) (sleep time.Durati
 		p.send(now)
 	}
 	return sleep, true
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 func (p *Pacer) random() float64 {
@@ -276,7 +261,7 @@ func (p *Pacer) Answered(now time.Time, status int, a retryafter.Answer) {
 
 // hold lets no request go for so long.
 func (p *Pacer) hold(now time.Time, wait time.Duration) {
-	if until := now.Add(min(wait, maxHold)); wait > 0 && until.After(p.holdUntil) {
-		p.holdUntil = until
+	if wait > 0 {
+		p.holdUntil = latest(p.holdUntil, now.Add(min(wait, maxHold)))
 	}
 }

@@ -72,7 +72,7 @@ func runClients(t *testing.T, limit gcra.Limit, header func(gcra.Result) http.He
 	var todo events
 
 	next := func(caller int) {
-		d := pacers[caller/callers].Next(now)
+		d := pacers[caller/callers].next(now)
 		heap.Push(&todo, event{now.Sub(start) + d, caller, slept, d > 0})
 	}
 	for c := range results {

@@ -36,7 +36,7 @@ func FuzzPacer(f *testing.F) {
 		p := Pacer{Rand: func() float64 { return 0.5 }}
 		now := noon
 		for i := range 20 {
-			d := p.Next(now)
+			d := p.next(now)
 			if most := 3 * maxHold; d < 0 || d > most {
 				t.Fatalf("request %d: got a sleep of %v; want 0 to %v", i, d, most)
 			}

@@ -18,6 +18,12 @@ type step struct {
 
 const noRequest = -1
 
+// next is Next for a request that sleeps however long it has to.
+func (p *Pacer) next(now time.Time) time.Duration {
+	d, _ := p.Next(now, math.MaxInt64)
+	return d
+}
+
 func remaining(n int) http.Header { return head("RateLimit-Remaining: " + strconv.Itoa(n)) }
 
 func full(n int) http.Header {
@@ -28,42 +34,38 @@ func TestPacer(t *testing.T) {
 	atEmpty := math.Exp(1 / exponentScale) // the factor on an interval when the bucket is empty
 	for _, c := range []struct {
 		rule  string
-		start time.Duration
 		steps []step
 	}{
-		{"without fields there is no pacing", 0, []step{
+		{"without fields there is no pacing", []step{
 			{0, 0, nil, 0}, {0, 0, nil, 0}, {1, 200, head(), 0}, {0, 200, head(), 0}, {0, 503, head(), 0},
 		}},
-		{"Start is slept before the first response, and never after it", time.Second, []step{
-			{0, 0, nil, 1}, {0, 0, nil, 1}, {1, 200, head(), 0}, {0, 200, head(), 0},
-		}},
-		{"a full bucket is used without pause", 0, []step{
+		{"a full bucket is used without pause", []step{
 			{0, 0, nil, 0}, {0.1, 200, remaining(4499), 0}, {0.1, 200, remaining(100), 0}, {0.1, 200, remaining(9), 0},
 		}},
-		{"pacing begins when remaining falls below the reserve, at half of assumedRate", 0, []step{
+		{"pacing begins when remaining falls below the reserve, at half of assumedRate", []step{
 			{0, 0, nil, 0}, {0.1, 200, remaining(7), 1.9}, {0, 0, nil, 3.9},
 		}},
-		{"requests in flight count as taken", 0, []step{
+		{"requests in flight count as taken", []step{
 			{0, 0, nil, 0}, {0, 0, nil, 0}, {0, 0, nil, 0}, {0.1, 200, remaining(9), 1.7},
 		}},
-		{"pacing begins with a denial, at half of the server's rate where that is a share of 1", 0, []step{
+		{"pacing begins with a denial, at half of the server's rate where that is a share of 1", []step{
 			{0, 0, nil, 0}, {0, 429, full(0), 0.8 * atEmpty},
 		}},
-		{"Retry-After holds all requests", 0, []step{
+		{"Retry-After holds all requests", []step{
 			{0, 0, nil, 0}, {0, 0, nil, 0}, {0, 429, head("Retry-After: 7"), 7}, {2, 0, nil, 5.25}, {0, 503, head("Retry-After: 90"), 90},
 		}},
-		{"a Retry-After of a year holds requests for a day", 0, []step{
+		{"a Retry-After of a year holds requests for a day", []step{
 			{0, 0, nil, 0}, {0, 503, head("Retry-After: 31536000"), 24 * 3600},
 		}},
-		{"a response with more remaining speeds the next request up at once", 0, []step{
+		{"a response with more remaining speeds the next request up at once", []step{
 			{0, 0, nil, 0}, {0, 429, remaining(0), 2}, {2, 200, remaining(100), 0},
 		}},
-		{"denials of requests in flight count once", 0, []step{
+		{"denials of requests in flight count once", []step{
 			{0, 0, nil, 0}, {0, 0, nil, 0}, {0, 0, nil, 0}, {0, 429, remaining(0), noRequest}, {0, 429, remaining(0), noRequest}, {0, 429, remaining(0), 2},
 		}},
 	} {
 
-		p := Pacer{Start: c.start, Rand: func() float64 { return 0 }}
+		p := Pacer{Rand: func() float64 { return 0 }}
 		now := noon
 		for i, s := range c.steps {
 			now = now.Add(time.Duration(s.after * float64(time.Second)))
@@ -74,7 +76,7 @@ func TestPacer(t *testing.T) {
 			if s.sleep == noRequest {
 				continue
 			}
-			if got := p.Next(now).Seconds(); math.Abs(got-s.sleep) > 0.01*s.sleep+0.001 {
+			if got := p.next(now).Seconds(); math.Abs(got-s.sleep) > 0.01*s.sleep+0.001 {
 				t.Errorf("%s: step %d: got a sleep of %.3f s; want %.3f", c.rule, i, got, s.sleep)
 			}
 		}
@@ -89,13 +91,13 @@ func TestPacerRecovers(t *testing.T) {
 		now := noon
 		for range 1000 {
 
-			p.Next(now)
+			p.next(now)
 			now = now.Add(every)
 			p.Done(now, http.StatusOK, nil)
 		}
-		p.Next(now)
+		p.next(now)
 		p.Done(now, http.StatusTooManyRequests, nil)
-		p.Next(now.Add(every))
+		p.next(now.Add(every))
 		p.Done(now.Add(every), http.StatusOK, nil)
 		denied := p.interval()
 		if most := max(every*10/9, 250*time.Millisecond); denied > most {
@@ -104,7 +106,7 @@ func TestPacerRecovers(t *testing.T) {
 
 		began := now
 		for p.interval() > every/4 && now.Sub(began) < 10*time.Hour {
-			now = now.Add(p.Next(now))
+			now = now.Add(p.next(now))
 			p.Again(now)
 			p.Done(now, http.StatusOK, nil)
 		}
@@ -120,7 +122,7 @@ func TestPacerBounded(t *testing.T) {
 	p := Pacer{Rand: func() float64 { return 0 }}
 	now := noon
 	for range 1000 {
-		d := p.Next(now)
+		d := p.next(now)
 		if d > maxInterval {
 			t.Fatalf("got a sleep of %v; want at most %v", d, maxInterval)
 		}
@@ -137,15 +139,15 @@ func TestPacerBounded(t *testing.T) {
 // A queue of cancelled requests does not delay later ones.
 func TestPacerForgetsQueue(t *testing.T) {
 	p := Pacer{Rand: func() float64 { return 0 }}
-	p.Next(noon)
+	p.next(noon)
 	p.Done(noon, http.StatusTooManyRequests, remaining(0))
 	for range 1000 {
-		p.Next(noon)
+		p.next(noon)
 	}
 	for range 1000 {
 		p.Done(noon, 0, nil)
 	}
-	if got, most := p.Next(noon), 10*time.Second; got > most {
+	if got, most := p.next(noon), 10*time.Second; got > most {
 		t.Errorf("got a sleep of %v; want at most %v", got, most)
 	}
 }
@@ -155,11 +157,11 @@ func TestLongQueue(t *testing.T) {
 	p := Pacer{Rand: func() float64 { return 0.5 }}
 	const inFlight = 100_000
 	for range inFlight {
-		p.Next(noon) // all go at once, before the first response
+		p.next(noon) // all go at once, before the first response
 	}
 	p.Done(noon, 200, head("RateLimit-Limit: 10", "RateLimit-Remaining: 0", "RateLimit-Policy: 1;w=999999999"))
 	now := noon.Add(time.Second)
-	if first, second := p.Next(now), p.Next(now); first < maxHold/2 || second < first+maxHold/2 {
+	if first, second := p.next(now), p.next(now); first < maxHold/2 || second < first+maxHold/2 {
 		t.Errorf("got sleeps of %v and %v; want them an interval of about %v apart", first, second, maxHold)
 	}
 }

@@ -100,18 +100,17 @@ func (p *Pacer) startPacing() {
 // response before.
 func (p *Pacer) allowed(elapsed float64) {
 	p.again = false
-	if !p.pacing {
+	switch {
+	case !p.pacing:
 		reserve := max(min(p.reserve(), startReserve), 1)
 		if p.known && !p.few() && p.remaining-float64(p.inFlight) < reserve {
 			p.startPacing()
 		}
-		return
-	}
-	if p.follows() {
+	case p.follows():
 		p.follow(1 - math.Exp(-elapsed/p.followSeconds()))
-		return
+	default:
+		p.adjust(elapsed)
 	}
-	p.adjust(elapsed)
 }
 
 // denied lowers the rate after a denial. Denials of requests that were on their way together count
@@ -143,10 +142,7 @@ func (p *Pacer) denied(now time.Time, sameWave bool) {
 	}
 
 	p.again = true
-	p.nextDecrease = now
-	if p.lastSlot.After(now) {
-		p.nextDecrease = p.lastSlot
-	}
+	p.nextDecrease = latest(now, p.lastSlot)
 }
 
 // setShare keeps the share within its bounds.

@@ -1,6 +1,7 @@
 package pacer
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/seed-e377111c/ratelimit/internal/outbound/retryafter"
@@ -39,10 +40,7 @@ func (w *window) learn(now time.Time, a retryafter.Answer, rate float64) {
 	}
 
 	end := now.Add(a.Reset)
-	w.length = max(w.length, a.Reset)
-	if a.Window > 0 {
-		w.length = a.Window
-	}
+	w.length = cmp.Or(a.Window, max(w.length, a.Reset))
 
 	drift := end.Sub(w.end)
 	switch {
@@ -66,9 +64,6 @@ func (w *window) learn(now time.Time, a retryafter.Answer, rate float64) {
 	case w.fixed && (now.Before(w.end.Add(-resetError)) || drift < w.length/2):
 		w.fixed, w.sliding = false, true
 		return
-
-	case w.fixed && a.Window == 0 && drift < 2*w.length:
-		w.length = drift
 	}
 	w.end, w.since, w.remaining = end, now, a.Remaining
 }

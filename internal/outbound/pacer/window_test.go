@@ -13,7 +13,7 @@ func paceAlone(p *Pacer, length time.Duration, answer func(at time.Duration) (st
 	const latency = 20 * time.Millisecond
 	now := noon
 	for now.Sub(noon) < length {
-		if d := p.Next(now); d > 0 {
+		if d := p.next(now); d > 0 {
 			for ; d > 0; d = p.Again(now) {
 				now = now.Add(d)
 			}

@@ -29,20 +29,19 @@ type Answer struct {
 // forms are the fields of servers that send one limit as three fields, beside the drafts 7 to 11.
 // The first form of which a response has the remaining counts.
 // An exact reset goes before one that is rounded, and used and remaining stand in for a limit.
-var forms = [...]struct{ limit, remaining, reset, exact, used string }{
+var forms = [...]struct{ limit, otherLimit, remaining, reset, exact, used string }{
 	// Drafts 3 to 6 of draft-ietf-httpapi-ratelimit-headers; GitLab has a Unix time.
-	{"Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset", "", ""},
+	{"Ratelimit-Limit", "", "Ratelimit-Remaining", "Ratelimit-Reset", "", ""},
 	// GitHub (Unix time), Atlassian and Vimeo (ISO dates), Discord, Reddit (decimals, no limit):
 	// docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api,
 	// developer.atlassian.com/cloud/jira/platform/rate-limiting, developer.vimeo.com/guidelines/rate-limiting,
 	// discord.com/developers/docs/topics/rate-limits, support.reddithelp.com/hc/articles/16160319875092
-	{"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset", "X-Ratelimit-Reset-After", "X-Ratelimit-Used"},
+	{"X-Ratelimit-Limit", "", "X-Ratelimit-Remaining", "X-Ratelimit-Reset", "X-Ratelimit-Reset-After", "X-Ratelimit-Used"},
 	// Twitter: docs.x.com/x-api/fundamentals/rate-limits
-	{"X-Rate-Limit-Limit", "X-Rate-Limit-Remaining", "X-Rate-Limit-Reset", "", ""},
-	// Zendesk: developer.zendesk.com/api-reference/introduction/rate-limits
-	{"X-Rate-Limit", "X-Rate-Limit-Remaining", "", "", ""},
+	// Zendesk (no reset): developer.zendesk.com/api-reference/introduction/rate-limits
+	{"X-Rate-Limit-Limit", "X-Rate-Limit", "X-Rate-Limit-Remaining", "X-Rate-Limit-Reset", "", ""},
 	// OpenAI and Groq (durations): platform.openai.com/docs/guides/rate-limits
-	{"X-Ratelimit-Limit-Requests", "X-Ratelimit-Remaining-Requests", "X-Ratelimit-Reset-Requests", "", ""},
+	{"X-Ratelimit-Limit-Requests", "", "X-Ratelimit-Remaining-Requests", "X-Ratelimit-Reset-Requests", "", ""},
 }
 
 // shopify is the field of Shopify's REST API, such as 32/40: shopify.dev/docs/api/usage/limits
@@ -86,11 +85,8 @@ func (a *Answer) readFields(now time.Time, status int, h http.Header) {
 		return
 	}
 
-	for i, form := range forms {
-		limit := h.Get(form.limit)
-		if limit == "" && i+1 < len(forms) && forms[i+1].remaining == form.remaining {
-			continue
-		}
+	for _, form := range forms {
+		limit := cmp.Or(h.Get(form.limit), h.Get(form.otherLimit))
 		if limit == "" && form.used != "" {
 			limit = sum(h.Get(form.used), h.Get(form.remaining), 1)
 		}
@@ -161,15 +157,14 @@ func (a *Answer) readDictionary(now time.Time, status int, h http.Header) bool {
 //	RateLimit-Reset: 35
 //	RateLimit-Policy: 100;w=60
 func (a *Answer) readTriple(now time.Time, status int, h http.Header, limit, remaining, reset string) bool {
-	if a.Reset == 0 {
-		a.Reset = resetIn(now, h, reset)
-	}
+	wait := resetIn(now, h, reset)
 	n, ok := number(remaining)
 	if !ok {
+		a.Reset = cmp.Or(a.Reset, wait)
 		return false
 	}
 
-	a.Remaining, a.Reset = n, resetIn(now, h, reset)
+	a.Remaining, a.Reset = n, wait
 	limit, _, _ = strings.Cut(limit, ",") // draft 3: 100, 100;w=60
 	a.Policy = limit
 	a.Capacity, _ = number(limit)
@@ -199,8 +194,8 @@ func (a *Answer) readWindow(quota, window string) {
 	}
 }
 
-// isoDates are the forms of RFC 3339 that servers send; Atlassian's has no seconds.
-var isoDates = [...]string{time.RFC3339, "2006-01-02T15:04Z07:00"}
+// dates are the forms that servers send; Atlassian's has no seconds.
+var dates = [...]string{http.TimeFormat, time.RFC3339, "2006-01-02T15:04Z07:00"}
 
 // resetIn returns the time until a reset: seconds; a Unix time in seconds, as GitHub sends it, or in
 // milliseconds; a duration such as 6m0s or 12ms; or a date. A time of day counts from the Date of the
@@ -211,29 +206,25 @@ func resetIn(now time.Time, h http.Header, field string) time.Duration {
 		return 0 // as most responses have few of the fields
 	}
 
-	n, ok := number(field)
-	if ok && n < 1e8 { // three years
-		return duration(n)
+	if n, ok := number(field); ok {
+		switch {
+		case n < 1e8: // three years
+			return duration(n)
+		case n < 1e12:
+			n *= 1000
+		}
+		return until(time.UnixMilli(int64(n)), now, h)
 	}
 
-	if d, err := time.ParseDuration(field); !ok && err == nil {
+	if d, err := time.ParseDuration(field); err == nil {
 		return min(max(d, 0), Max)
 	}
-
-	at, err := time.UnixMilli(int64(n*1000)), error(nil)
-	switch {
-	case n >= 1e12:
-		at = time.UnixMilli(int64(n))
-	case !ok:
-		at, err = http.ParseTime(field)
-		for i := 0; err != nil && i < len(isoDates); i++ {
-			at, err = time.Parse(isoDates[i], field)
+	for _, form := range dates {
+		if at, err := time.Parse(form, field); err == nil {
+			return until(at, now, h)
 		}
 	}
-	if err != nil {
-		return 0
-	}
-	return until(at, now, h)
+	return 0
 }
 
 // duration returns seconds as a duration from 0 to [Max].
