@@ -80,8 +80,8 @@ func parameter(seg string) (name string, multi, ok bool) {
 	return "", false, false
 }
 
-// names counts the uses of each wildcard name in one pattern.
-type names map[string]int
+// names are the wildcard names that one pattern has used.
+type names map[string]bool
 
 // wildcard returns "{name}" or "{name...}". It makes the name a Go identifier that is unique in the
 // pattern, as a ServeMux requires.
@@ -103,22 +103,16 @@ func (n names) wildcard(name string, multi bool) string {
 		name = "_" + name
 	}
 
-	name = n.unique(name)
+	given := name
+	for i := 2; n[name]; i++ {
+		name = given + "_" + strconv.Itoa(i)
+	}
+	n[name] = true
+
 	if multi {
 		return "{" + name + "...}"
 	}
 	return "{" + name + "}"
-}
-
-// unique returns the name, with the first free number appended if it is in use.
-func (n names) unique(name string) string {
-	given := name
-	for n[given] > 0 {
-		n[name]++
-		given = name + "_" + strconv.Itoa(n[name])
-	}
-	n[given] = 1
-	return given
 }
 
 // escape writes the segment and percent-encodes what [Parse] would read as syntax or reject.
