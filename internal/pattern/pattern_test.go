@@ -296,7 +296,7 @@ func TestMatchHostAndMethod(t *testing.T) {
 }
 
 func TestFromTemplate(t *testing.T) {
-	var known Templates // of all, so that one template has several methods
+	known := Templates{Convert: FromTemplate} // of all, so that one template has several methods
 	for _, test := range []struct{ method, template, want string }{
 		{"POST", "/users/:id", "POST /users/{id}"},
 		{"GET", "/users/:id", "GET /users/{id}"},
