@@ -41,14 +41,6 @@ type counts struct {
 	policy  metric.MeasurementOption // the attribute of nearEnd
 }
 
-const (
-	// maxPolicies keeps the outcomes of all policies, also after many reloads, below
-	// the 2,000 attribute sets that SDKs keep.
-	maxPolicies = 256
-
-	otherPolicies = "_OTHER" // from the semantic conventions
-)
-
 // bounds go from less than a decision in memory to twice the default Timeout of a
 // redisstore.Store.
 var bounds = []float64{
@@ -122,32 +114,24 @@ func (ds *decisions) observe(r *http.Request, d *middleware.Decision) {
 
 // countsOf returns the counts of a policy, new ones if there are none.
 func (ds *decisions) countsOf(name string) *counts {
-	known := *ds.policies.Load()
-	c := known[name]
-	if c == nil && len(known) > maxPolicies {
-		c = known[otherPolicies]
+	if c := (*ds.policies.Load())[name]; c != nil {
+		return c
 	}
-	if c == nil {
-		ds.mu.Lock()
-		defer ds.mu.Unlock()
-		all := maps.Clone(*ds.policies.Load())
-		c = add(all, name)
+
+	ds.mu.Lock()
+	defer ds.mu.Unlock()
+	all := maps.Clone(*ds.policies.Load())
+	if all[name] == nil {
+		all[name] = newCounts(name)
 		ds.policies.Store(&all)
 	}
-	return c
+	return all[name]
 }
 
-func add(all map[string]*counts, name string) *counts {
-	if all[name] == nil && len(all) >= maxPolicies {
-		name = otherPolicies
-	}
-	c := all[name]
-	if c == nil {
-		c = &counts{policy: metric.WithAttributeSet(attribute.NewSet(policyKey.String(name)))}
-		for o := range outcomes {
-			c.attributes[o] = metric.WithAttributeSet(attribute.NewSet(policyKey.String(name), o.attribute()))
-		}
-		all[name] = c
+func newCounts(policy string) *counts {
+	c := &counts{policy: metric.WithAttributeSet(attribute.NewSet(policyKey.String(policy)))}
+	for o := range outcomes {
+		c.attributes[o] = metric.WithAttributeSet(attribute.NewSet(policyKey.String(policy), o.attribute()))
 	}
 	return c
 }

@@ -45,9 +45,8 @@
 //
 // The count of the histogram is the number of requests by outcome, without those to
 // which no policy applies. All five outcomes of a policy exist from the start, at 0.
-// Policies that a reload adds are counted by name until there have been 256 policies,
-// then together as "_OTHER". A request of up to two policies costs one allocation, the
-// Results that a limiter makes for its observers, and a second one if a policy is degraded.
+// A request of up to two policies costs one allocation, the Results that a limiter makes
+// for its observers, and a second one if a policy is degraded.
 //
 // [InstrumentOverrides] adds ratelimit.overrides, a gauge by ratelimit.override.kind (limit or
 // ban): the overrides that this server follows.
