@@ -33,12 +33,9 @@ type decisions struct {
 
 // counts are numbers of a policy by outcome.
 type counts struct {
-	n          [outcomes]atomic.Int64
-	attributes [outcomes]metric.MeasurementOption
-
+	n       [outcomes]atomic.Int64
 	quota   atomic.Bool // it has had a quota
 	nearEnd atomic.Int64
-	policy  metric.MeasurementOption // the attribute of nearEnd
 }
 
 // bounds go from less than a decision in memory to twice the default Timeout of a
@@ -122,18 +119,10 @@ func (ds *decisions) countsOf(name string) *counts {
 	defer ds.mu.Unlock()
 	all := maps.Clone(*ds.policies.Load())
 	if all[name] == nil {
-		all[name] = newCounts(name)
+		all[name] = new(counts)
 		ds.policies.Store(&all)
 	}
 	return all[name]
-}
-
-func newCounts(policy string) *counts {
-	c := &counts{policy: metric.WithAttributeSet(attribute.NewSet(policyKey.String(policy)))}
-	for o := range outcomes {
-		c.attributes[o] = metric.WithAttributeSet(attribute.NewSet(policyKey.String(policy), o.attribute()))
-	}
-	return c
 }
 
 // collect reports the counts of all policies, also of those that are gone.
@@ -146,12 +135,13 @@ func (ds *decisions) collect(to metric.Observer) {
 		}
 	}
 
-	for _, c := range *ds.policies.Load() {
+	for name, c := range *ds.policies.Load() {
+		policy := policyKey.String(name)
 		for o := range outcomes {
-			to.ObserveInt64(ds.counter, c.n[o].Load(), c.attributes[o])
+			to.ObserveInt64(ds.counter, c.n[o].Load(), metric.WithAttributes(policy, o.attribute()))
 		}
 		if c.quota.Load() {
-			to.ObserveInt64(ds.nearEnd, c.nearEnd.Load(), c.policy)
+			to.ObserveInt64(ds.nearEnd, c.nearEnd.Load(), metric.WithAttributes(policy))
 		}
 	}
 }
