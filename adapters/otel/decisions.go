@@ -1,6 +1,7 @@
 package ratelimitotel
 
 import (
+	"errors"
 	"maps"
 	"net/http"
 	"slices"
@@ -52,26 +53,20 @@ func newDecisions(meter metric.Meter, limiters []*middleware.Limiter) (*decision
 		ds.outcomes[o] = []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(o.attribute()))}
 	}
 
-	var err error
-	ds.duration, err = meter.Float64Histogram("ratelimit.decision.duration",
+	var errs [3]error
+	ds.duration, errs[0] = meter.Float64Histogram("ratelimit.decision.duration",
 		metric.WithUnit("s"),
 		metric.WithDescription("Time of decisions, by the outcome of the request."),
 		metric.WithExplicitBucketBoundaries(bounds...))
-	if err != nil {
-		return nil, err
-	}
 
-	ds.counter, err = meter.Int64ObservableCounter("ratelimit.decisions",
+	ds.counter, errs[1] = meter.Int64ObservableCounter("ratelimit.decisions",
 		metric.WithUnit("{decision}"),
 		metric.WithDescription("Outcomes of policies for requests."))
-	if err != nil {
-		return nil, err
-	}
 
-	ds.nearEnd, err = meter.Int64ObservableCounter("ratelimit.quota.near_end",
+	ds.nearEnd, errs[2] = meter.Int64ObservableCounter("ratelimit.quota.near_end",
 		metric.WithUnit("{request}"),
 		metric.WithDescription("Requests that a quota allowed and that left a tenth of it or less."))
-	return ds, err
+	return ds, errors.Join(errs[:]...)
 }
 
 // observe records a decision.
