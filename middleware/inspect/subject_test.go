@@ -106,7 +106,7 @@ func TestLookUp(t *testing.T) {
 	}
 
 	page := s.html("?subject=ip:192.0.2.7")
-	for _, want := range []string{"2 of 5", "in 36 s", "7 of 10", "in 10 s", `value="a" checked`} {
+	for _, want := range []string{"2 of 5", "in 36 s", "7 of 10", "in 10.8 s", `value="a" checked`} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q", want)
 		}
