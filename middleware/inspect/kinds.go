@@ -1,13 +1,9 @@
 package inspect
 
 import (
-	"slices"
+	"cmp"
 	"strings"
 )
-
-// kinds are what a key is made of: the kind of the key, or those of the parts of a joined
-// one. The rest are empty.
-type kinds [4]string
 
 // The kinds of keys without a prefix.
 const (
@@ -18,25 +14,11 @@ const (
 // kindWords are what the page calls the kinds of package keyfunc. Others are shown as they are.
 var kindWords = map[string]string{
 	"ip": "address", "sub": "user", "key": "API key", "own": "KeyFrom", "route": "route", "const": "a constant",
-	anonymous: "nothing (anonymous)", other: "keys without a kind",
+	"join": "several joined keys", anonymous: "nothing (anonymous)", other: "keys without a kind",
 }
 
-// kindsOf returns the kinds of a subject, without allocating.
-func kindsOf(subject string) (k kinds) {
-	parts, joined := strings.CutPrefix(subject, "join:")
-	if !joined {
-		k[0] = kindOf(subject)
-		return k
-	}
-
-	more := true
-	for i := 0; more && i < len(k); i++ {
-		var part string
-		part, parts, more = strings.Cut(parts, "|")
-		k[i] = kindOf(part)
-	}
-	return k
-}
+// word returns "address" for "ip".
+func word(kind string) string { return cmp.Or(kindWords[kind], kind) }
 
 // ofKind are the characters of a kind, as in keyfunc.As.
 const ofKind = "abcdefghijklmnopqrstuvwxyz0123456789-"
@@ -52,28 +34,4 @@ func kindOf(key string) string {
 		return other
 	}
 	return kind
-}
-
-// clone returns kinds that keep no subject in memory.
-func (k kinds) clone() kinds {
-	for i := range k {
-		k[i] = strings.Clone(k[i])
-	}
-	return k
-}
-
-// String returns "ip", or "ip and route".
-func (k kinds) String() string {
-	return strings.Join(slices.DeleteFunc(k[:], func(kind string) bool { return kind == "" }), " and ")
-}
-
-// words returns "address and route" for "ip and route".
-func words(kinds string) string {
-	all := strings.Split(kinds, " and ")
-	for i, kind := range all {
-		if word, ok := kindWords[kind]; ok {
-			all[i] = word
-		}
-	}
-	return strings.Join(all, " and ")
 }

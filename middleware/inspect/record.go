@@ -36,7 +36,7 @@ type series struct {
 	ring
 	denied heavyHitters
 	limits recentValues[gcra.Limit]
-	kinds  recentValues[kinds] // of the keys
+	kinds  recentValues[string] // of the keys
 }
 
 // recentLimits returns the limits of the window, the slowest first.
@@ -78,8 +78,8 @@ func (c *record) observe(_ *http.Request, d *middleware.Decision) {
 	for i := range d.Results {
 		r := &d.Results[i]
 		s := c.policySeries(r.Policy)
-		if k := kindsOf(r.Subject); !s.kinds.observe(now, k) {
-			s.kinds.add(now, k.clone())
+		if k := kindOf(r.Subject); !s.kinds.observe(now, k) {
+			s.kinds.add(now, strings.Clone(k)) // which keeps no subject in memory
 		}
 
 		limit := r.Limit

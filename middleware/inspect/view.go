@@ -38,7 +38,7 @@ type policy struct {
 	Limit     string   `json:"limit,omitempty"`
 	LimitFor  bool     `json:"limit_for"` // Limits are those that it returned lately
 	Limits    []string `json:"limits,omitempty"`
-	Kinds     []string `json:"kinds"` // of the keys that it counted lately, such as "ip" or "ip and route"
+	Kinds     []string `json:"kinds"` // of the keys that it counted lately, such as "ip"
 	Overrides bool     `json:"overrides"`
 	Routes    []string `json:"routes"` // empty for every request
 	CostFor   bool     `json:"cost_for"`
@@ -166,9 +166,7 @@ func (p *policy) count(s *series, now int64) {
 		return
 	}
 
-	for _, k := range s.kinds.list(now) {
-		p.Kinds = append(p.Kinds, k.String())
-	}
+	p.Kinds = append(p.Kinds, s.kinds.list(now)...)
 	slices.Sort(p.Kinds)
 
 	for i, n := range s.recent(now) {
