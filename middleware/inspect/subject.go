@@ -95,7 +95,7 @@ func (i *Inspector) limitsFor(p *middleware.Policy, subject string) (limits []gc
 		if l, ok := s.denied.limitOf(subject); ok {
 			return []gcra.Limit{l}, true, o
 		}
-		limits = s.recentLimits(i.record.step())
+		limits = s.recentLimits()
 	}
 
 	// No request has shown a limit yet: a file with plans has one beside them.

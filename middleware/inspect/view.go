@@ -150,7 +150,7 @@ func describe(p *middleware.Policy, s *series, now int64) policy {
 	if p.LimitFor == nil {
 		d.Limit = p.Limit.String()
 	} else if s != nil {
-		for _, l := range s.recentLimits(now) {
+		for _, l := range s.recentLimits() {
 			d.Limits = append(d.Limits, l.String())
 		}
 	}
@@ -166,7 +166,7 @@ func (p *policy) count(s *series, now int64) {
 		return
 	}
 
-	p.Kinds = append(p.Kinds, s.kinds.list(now)...)
+	p.Kinds = slices.AppendSeq(p.Kinds, maps.Keys(s.kinds.Load()))
 	slices.Sort(p.Kinds)
 
 	for i, n := range s.recent(now) {
