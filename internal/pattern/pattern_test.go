@@ -4,8 +4,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestParseErrors(t *testing.T) {
@@ -108,6 +110,20 @@ func TestParseMethods(t *testing.T) {
 }
 
 func long(n int) string { return strings.Repeat("a", n) }
+
+// The time of a pattern is linear in the number of equal names: a policy file has room for
+// hundreds of patterns with as many names as fit.
+func TestNamesAreLinear(t *testing.T) {
+	const segments = 30_000
+	start := time.Now()
+	got := FromTemplate(http.MethodGet, strings.Repeat("/:a", segments))
+	if took := time.Since(start); took > 10*time.Second {
+		t.Errorf("took %v; want a moment", took)
+	}
+	if want := "/{a_" + strconv.Itoa(segments) + "}"; !strings.HasSuffix(got, want) {
+		t.Errorf("got ...%s; want ...%s", got[len(got)-len(want):], want)
+	}
+}
 
 func TestOn(t *testing.T) {
 	for _, test := range []struct {

@@ -80,8 +80,8 @@ func parameter(seg string) (name string, multi, ok bool) {
 	return "", false, false
 }
 
-// names are the wildcard names that one pattern has used.
-type names map[string]bool
+// names are the wildcard names that one pattern has used, with the last number appended to each.
+type names map[string]int
 
 // wildcard returns "{name}" or "{name...}". It makes the name a Go identifier that is unique in the
 // pattern, as a ServeMux requires.
@@ -104,10 +104,11 @@ func (n names) wildcard(name string, multi bool) string {
 	}
 
 	given := name
-	for i := 2; n[name]; i++ {
-		name = given + "_" + strconv.Itoa(i)
+	for n[name] > 0 {
+		n[given]++
+		name = given + "_" + strconv.Itoa(n[given])
 	}
-	n[name] = true
+	n[name] = 1
 
 	if multi {
 		return "{" + name + "...}"
