@@ -25,7 +25,7 @@ func (r *recentValues[T]) observe(now int64, value T) (done bool) {
 func (r *recentValues[T]) add(now int64, value T) {
 	r.Update(func(all map[T]int64) {
 		if _, known := all[value]; known || len(all) < maxRecent {
-			all[value] = now
+			all[value] = max(all[value], now) // another request may be further
 		}
 	})
 }

@@ -150,6 +150,8 @@ func (i *Inspector) lookUp(ctx context.Context, subject string) *subjectState {
 // all were full before, as they are for an unknown subject. If the error is a
 // requestError, no bucket has changed.
 func (i *Inspector) resetBuckets(ctx context.Context, subject string, names []string) (wasFull bool, err error) {
+	i.record.beginStep(i.record.step()) // forgets limits that are older than the window
+
 	policies := i.current()
 	inForce := make([]string, len(policies))
 	for k := range policies {
@@ -160,7 +162,11 @@ func (i *Inspector) resetBuckets(ctx context.Context, subject string, names []st
 	}
 
 	var resets []gcra.Charge
-	for _, name := range names {
+	for n, name := range names {
+		if slices.Contains(names[:n], name) {
+			continue
+		}
+
 		k := slices.Index(inForce, name)
 		if k < 0 {
 			return false, requestError(fmt.Sprintf("policy is %.80q; want one or more of %s", name, strings.Join(inForce, ", ")))
